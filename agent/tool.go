@@ -1,0 +1,77 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+)
+
+// Tool is something a model can call. A Tool may be called by several
+// goroutines at the same time if it also implements [Parallel].
+type Tool interface {
+	// Spec is what the model is told. It is the same bytes every time.
+	Spec() ToolSpec
+	// Call does the work. An error is a failure of the runtime and ends the
+	// turn; what the model did wrong, or what failed in the world, is an
+	// Output with IsError.
+	Call(ctx context.Context, c Call) (Output, error)
+}
+
+// Parallel is implemented by tools whose calls may run beside others.
+type Parallel interface{ Parallel() bool }
+
+// ReadOnly is implemented by tools that may be used without permission.
+type ReadOnly interface{ ReadOnly() bool }
+
+// Aliased is implemented by tools that are also known by other names.
+type Aliased interface{ Aliases() []string }
+
+// Call is one call of a tool.
+type Call struct {
+	ID    string // of the tool_use block
+	Name  string // as the model spelled it
+	Input json.RawMessage
+}
+
+// Output is the result of a call.
+type Output struct {
+	Text       string // for the model
+	IsError    bool
+	Structured any  // for SDK streams and embedders; nil: none
+	EndTurn    bool // the turn ends after this call
+}
+
+// Refuse makes an output that tells the model what was wrong.
+func Refuse(text string) Output { return Output{Text: text, IsError: true} }
+
+// Gate decides whether a call may run.
+type Gate interface {
+	// Check returns how the call is decided. Input, if not nil, replaces the
+	// input of the call.
+	Check(ctx context.Context, c Call) (Decision, error)
+}
+
+// Decision of a [Gate].
+type Decision struct {
+	Allow  bool
+	Reason string // told to the model when refused
+	Input  json.RawMessage
+}
+
+// Mail is what the loop must tell its model without being asked.
+type Mail interface {
+	// Take returns what is owed now, most urgent first, and does not wait. What
+	// was taken and not acknowledged is owed still.
+	Take(ctx context.Context) ([]Letter, error)
+	// Wait returns when something is owed, or with the cause of ctx.
+	Wait(ctx context.Context) error
+	// Ack is called once the transcript holds the letters durably.
+	Ack(ctx context.Context, letters []Letter) error
+}
+
+// Letter is one piece of mail.
+type Letter struct {
+	Seq    int64  // the same letter has the same number, also after a crash
+	Text   string // as the model reads it
+	Urgent bool   // goes before waiting prompts
+	Origin string // such as task-notification
+}

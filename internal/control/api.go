@@ -1,0 +1,234 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/drover-dev/drover/task"
+)
+
+// API is a session as its faces see it. A task is named by its ID, by a prefix
+// of an ID that is unique in the session, or by its name; such text is called
+// a ref. All methods may be called by several goroutines.
+//
+// Errors that a user can do something about are an [*Error].
+type API interface {
+	// Info says which session this is.
+	Info(ctx context.Context) (Info, error)
+
+	// Start starts tasks and returns when each is durably pending, in the order
+	// of the requests. A refused request does not hinder the others: its place
+	// in the answer carries the error.
+	Start(ctx context.Context, reqs []StartRequest) ([]Started, error)
+
+	// List returns tasks, newest first.
+	List(ctx context.Context, req ListRequest) (Page, error)
+
+	// Get returns one task.
+	Get(ctx context.Context, ref string) (task.Record, error)
+
+	// Wait returns when the tasks have ended, or the first of them with Any, or
+	// when the time is up: then TimedOut is set and it is no error.
+	Wait(ctx context.Context, req WaitRequest) (WaitReply, error)
+
+	// Stop ends whole subtrees and returns when they are gone or named.
+	// Stopping what has ended is no error and changes nothing.
+	Stop(ctx context.Context, req StopRequest) (task.Receipt, error)
+
+	// Promote moves a foreground task to the background.
+	Promote(ctx context.Context, ref string) (task.Record, error)
+
+	// Output reads the output file.
+	Output(ctx context.Context, req OutputRequest) (Chunk, error)
+
+	// Result is the final answer of a task that has ended.
+	Result(ctx context.Context, ref string) (Answer, error)
+
+	// Events yields every event after a sequence number, then waits for more
+	// until ctx ends. It ends with an error, or silently with the session.
+	Events(ctx context.Context, after task.Seq) iter.Seq2[task.Event, error]
+
+	// Prompt gives the main agent something to do. It returns when the prompt
+	// is queued.
+	Prompt(ctx context.Context, req PromptRequest) error
+
+	// Hold keeps a lease while ctx lives. When it ends, by whatever way, tasks
+	// that were started under the lease are stopped.
+	Hold(ctx context.Context, lease string) error
+}
+
+// Info is what a listing of sessions shows; session.json holds the same.
+type Info struct {
+	Session   task.ID    `json:"session_id"`
+	Project   string     `json:"project"` // the folder
+	Title     string     `json:"title,omitempty"`
+	Role      string     `json:"role"` // background, run, prompt
+	Version   string     `json:"version"`
+	PID       int        `json:"pid,omitempty"` // of the host, while it lives
+	Live      bool       `json:"live"`
+	Socket    string     `json:"socket,omitempty"`
+	Dir       string     `json:"dir"`
+	StartTime time.Time  `json:"start_time"`
+	EndTime   *time.Time `json:"end_time"`
+	Tasks     Counts     `json:"tasks"`
+	DiskBytes int64      `json:"disk_bytes,omitempty"`
+}
+
+// Counts is how many tasks a session has.
+type Counts struct {
+	Live  int `json:"live"`
+	Total int `json:"total"`
+}
+
+// StartRequest starts one task. Exactly one of Shell and Agent is set.
+type StartRequest struct {
+	Name        string        `json:"name,omitempty"`
+	Description string        `json:"description,omitempty"`
+	Lease       string        `json:"lease,omitempty"` // see Hold
+	Timeout     time.Duration `json:"timeout_ns,omitempty"`
+	Keep        bool          `json:"keep,omitempty"`
+	Shell       *ShellRequest `json:"shell,omitempty"`
+	Agent       *AgentRequest `json:"agent,omitempty"`
+	// Env is the environment of the asking client. It is used and not kept.
+	Env []string `json:"env,omitempty"`
+	Cwd string   `json:"cwd"` // absolute
+}
+
+// ShellRequest is a command: a program with its arguments, or a line for bash.
+type ShellRequest struct {
+	Args []string `json:"args,omitempty"`
+	Line string   `json:"line,omitempty"`
+}
+
+// AgentRequest is one agent without a conversation around it.
+type AgentRequest struct {
+	Type           string   `json:"agent_type"`
+	Prompt         string   `json:"prompt"`
+	Model          string   `json:"model,omitempty"`
+	MaxTurns       int      `json:"max_turns,omitempty"`
+	PermissionMode string   `json:"permission_mode,omitempty"`
+	AllowedTools   []string `json:"allowed_tools,omitempty"`
+}
+
+// Started answers one [StartRequest].
+type Started struct {
+	Task  *task.Record `json:"task,omitempty"`
+	Error *Error       `json:"error,omitempty"`
+}
+
+// ListRequest selects tasks.
+type ListRequest struct {
+	All    bool     `json:"all,omitempty"`    // ended ones too
+	Under  task.ID  `json:"under,omitempty"`  // only this task's subtree
+	Before task.Seq `json:"before,omitempty"` // for the next page: Page.Next
+	Limit  int      `json:"limit,omitempty"`  // 0: no limit
+}
+
+// Page is part of a listing.
+type Page struct {
+	Tasks []task.Record `json:"tasks"`
+	Next  task.Seq      `json:"next,omitempty"` // 0: this was the last page
+}
+
+// WaitRequest waits for tasks.
+type WaitRequest struct {
+	Refs    []string      `json:"refs"`
+	Any     bool          `json:"any,omitempty"`
+	Timeout time.Duration `json:"timeout_ns,omitempty"` // 0: no limit
+}
+
+// WaitReply holds the tasks as they are now, in the order asked for; with Any
+// the first to end comes first.
+type WaitReply struct {
+	Tasks    []task.Record `json:"tasks"`
+	TimedOut bool          `json:"timed_out,omitempty"`
+}
+
+// StopRequest stops subtrees. A nil Grace is the usual one of 2 s.
+type StopRequest struct {
+	Refs   []string       `json:"refs"`
+	Grace  *time.Duration `json:"grace_ns,omitempty"`
+	Actor  task.Actor     `json:"actor,omitempty"` // default: user
+	Detail string         `json:"detail,omitempty"`
+}
+
+// OutputRequest reads output from Offset, or its end with Tail.
+type OutputRequest struct {
+	Ref    string        `json:"ref"`
+	Offset int64         `json:"offset,omitempty"`
+	Tail   int           `json:"tail,omitempty"`    // lines from the end; 0: from Offset
+	Max    int           `json:"max,omitempty"`     // bytes; 0: 64 KiB
+	Wait   time.Duration `json:"wait_ns,omitempty"` // for more, if there is nothing
+}
+
+// Chunk is a piece of output. Data holds the bytes as they are: making them
+// harmless for a terminal is the face's work.
+type Chunk struct {
+	Data   []byte `json:"data"`
+	Offset int64  `json:"offset"` // of the first byte
+	Next   int64  `json:"next"`   // where to read on
+	Size   int64  `json:"size"`
+	Ended  bool   `json:"ended"` // the task has ended, and nothing is left to read
+}
+
+// Answer is the final answer of a task.
+type Answer struct {
+	Task task.Record `json:"task"`
+	Text string      `json:"text"`
+}
+
+// PromptRequest is a prompt for the main agent.
+type PromptRequest struct {
+	Text string `json:"text"`
+}
+
+// Code classes an [Error].
+type Code string
+
+// The codes.
+const (
+	NotFound    Code = "not_found"
+	Ambiguous   Code = "ambiguous"
+	Invalid     Code = "invalid"     // the request is wrong
+	Conflict    Code = "conflict"    // not possible in the task's state
+	Unavailable Code = "unavailable" // not now, or not by this kind of session
+	Internal    Code = "internal"
+)
+
+// Error is a failure that the user is told of: what failed, why, how to mend it.
+type Error struct {
+	Code    Code     `json:"code"`
+	Message string   `json:"message"`
+	Mend    string   `json:"mend,omitempty"`
+	Matches []string `json:"matches,omitempty"` // of an ambiguous ref
+}
+
+func (e *Error) Error() string {
+	if e.Mend != "" {
+		return e.Message + " (" + e.Mend + ")"
+	}
+	return e.Message
+}
+
+// NotFoundError says that no task is known by ref.
+func NotFoundError(ref string) *Error {
+	return &Error{Code: NotFound, Message: fmt.Sprintf("unknown task_id: %s", ref), Mend: "see `drover ps -a`"}
+}
+
+// AsError makes an [*Error] of any error.
+func AsError(err error) *Error {
+	var e *Error
+	var move *task.MoveError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &e):
+		return e
+	case errors.As(err, &move):
+		return &Error{Code: Conflict, Message: err.Error()}
+	}
+	return &Error{Code: Internal, Message: err.Error()}
+}

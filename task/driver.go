@@ -1,0 +1,192 @@
+package task
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"time"
+)
+
+// Driver runs tasks of one kind. A Driver value may serve many tasks at the
+// same time.
+type Driver interface {
+	Kind() Kind
+
+	// Check refuses input that cannot work. It does no I/O and is called
+	// before anything is recorded.
+	Check(input json.RawMessage) error
+
+	// Run does the work and returns when nothing that it started is left
+	// running. The cause of ctx says why it ended: [ErrStopRequested],
+	// [ErrClosing], [ErrTimeout], or a parent's end. How the run is recorded
+	// is decided by [Ending] from that cause and the returned error. A driver
+	// that has acted on a stop returns an error even if the work then ends well.
+	Run(ctx context.Context, h Host) (Result, error)
+}
+
+// Result is what a run hands back beside its error.
+type Result struct {
+	Text     string // final answer; empty for kinds whose output file is the answer
+	ExitCode *int   // of a command; -1 when it ended without one
+	Signal   string // that ended the command
+	Usage    *Usage
+	Signals  []SignalSent // what a stop sent, for the receipt
+	Left     []Survivor   // processes that could not be ended
+
+	// Settle is called once after the end is durable, if it is not nil: there a
+	// driver lets go of what proves the end, such as an exited child. It is not
+	// called when the end could not be recorded.
+	Settle func()
+}
+
+// Host is the door of a running task to the runtime. Its methods may be called
+// from several goroutines.
+type Host interface {
+	// Record is the task as it is now.
+	Record() Record
+	// Input is what the task was started with.
+	Input() json.RawMessage
+	// Output is where the task prints.
+	Output() Output
+	// Begun tells that the work has started, and with which process if there
+	// is one. It returns when that is durable. A driver without a process need
+	// not call it: Run being called already counts as begun.
+	Begun(Process) error
+	// Progress replaces the progress of the task, but never its summary. It is
+	// cheap, may be merged with later calls, and never fails.
+	Progress(Progress)
+	// Checkpoint stores the driver's own state durably. Its first field is "v".
+	Checkpoint(ctx context.Context, state []byte) error
+	// Next waits for mail to this task and marks the task idle meanwhile. Mail
+	// that is not acknowledged comes again after a crash.
+	Next(ctx context.Context) (Message, Ack, error)
+	// Ask waits for somebody's answer and marks the task as awaiting approval.
+	Ask(ctx context.Context, q Question) (Reply, error)
+
+	Spawner
+}
+
+// Spawner starts children of a task.
+type Spawner interface {
+	// Spawn starts a child and returns when it is durably pending.
+	Spawn(ctx context.Context, d Driver, s Spec) (Record, error)
+	// Await waits for the end of a child. The slot of the waiting task is free
+	// meanwhile, so a chain of waiting agents cannot block itself.
+	Await(ctx context.Context, id ID) (Record, error)
+}
+
+// Output is the output of one task: readable text, appended.
+type Output interface {
+	io.Writer
+	// File is a descriptor, opened for append, that a child process may be
+	// given as stdout and stderr. The caller closes it.
+	File() (*os.File, error)
+	// Path is absolute.
+	Path() string
+	// Size is the number of bytes there now.
+	Size() int64
+	// Limit is the number of bytes at which a child that owns the descriptor
+	// must be ended.
+	Limit() int64
+}
+
+// Spec is how a task is started.
+type Spec struct {
+	Name         string // wanted; made unique in the session
+	Description  string
+	Parent       ID // empty: nobody's, or the main agent's
+	Owner        ID // who is told of the end; empty: nobody
+	ToolUseID    string
+	AgentType    string
+	Model        string
+	Prompt       string
+	Command      string
+	Cwd          string
+	Backgrounded bool
+	Keep         bool
+	Slot         bool // takes one of the limited places while it runs
+	Priority     Priority
+	Timeout      time.Duration // 0: none
+	Key          string        // at most one child of a parent per key; empty: any number
+	Input        json.RawMessage
+}
+
+// Priority of a notification in its owner's mailbox.
+type Priority string
+
+// The priorities. Unset behaves as Later.
+const (
+	Next  Priority = "next"  // before waiting prompts
+	Later Priority = "later" // after them
+)
+
+// Message is one piece of mail to a task.
+type Message struct {
+	Seq  Seq    `json:"seq"`
+	From ID     `json:"from,omitempty"`
+	Text string `json:"text"`
+}
+
+// Ack tells the runtime that a message is kept where a crash cannot take it.
+type Ack func(context.Context) error
+
+// Question is something that only somebody outside can decide.
+type Question struct {
+	Tool   string          `json:"tool"`
+	Input  json.RawMessage `json:"input,omitempty"`
+	Reason string          `json:"reason"`
+	Digest string          `json:"digest"` // an answer is bound to exactly this request
+}
+
+// Reply is the answer to a [Question].
+type Reply struct {
+	Allow  bool   `json:"allow"`
+	Reason string `json:"reason,omitempty"`
+}
+
+// Causes of the end of a task's context, and errors that a driver returns.
+var (
+	// ErrStopRequested is the cause of a context that ended because somebody
+	// asked for a stop. [*StopError] carries who.
+	ErrStopRequested = errors.New("stop requested")
+	// ErrClosing is the cause when the host closes in order.
+	ErrClosing = errors.New("host is closing")
+	// ErrTimeout is the cause when the task's own deadline passed.
+	ErrTimeout = errors.New("task timed out")
+
+	// ErrDetached is returned on closing by a driver whose work goes on without
+	// this host. The task stays running, and the next host adopts it.
+	ErrDetached = errors.New("work goes on without this host")
+	// ErrLost is returned by a driver that was given old work and cannot say
+	// what became of it.
+	ErrLost = errors.New("cannot say what became of earlier work")
+)
+
+// StopError is the cause of a stopped context: who asked, and why.
+type StopError struct{ Cause Cause }
+
+func (e *StopError) Error() string {
+	return "stop requested by " + string(e.Cause.Actor) + " (" + string(e.Cause.Reason) + ")"
+}
+
+// Is makes errors.Is(err, ErrStopRequested) true.
+func (e *StopError) Is(target error) bool { return target == ErrStopRequested }
+
+// FailError is returned by a driver that knows the reason of a failure.
+type FailError struct {
+	Reason Reason
+	Err    error
+}
+
+func (e *FailError) Error() string { return e.Err.Error() }
+func (e *FailError) Unwrap() error { return e.Err }
+
+// PanicError is what the runtime makes of a panic in a driver.
+type PanicError struct {
+	Value any
+	Stack []byte
+}
+
+func (e *PanicError) Error() string { return "panic in the task's driver" }

@@ -1,0 +1,219 @@
+package task
+
+import (
+	"encoding/json"
+	"slices"
+	"time"
+)
+
+// Status is where a run stands. The last three are final.
+type Status string
+
+// The five statuses.
+const (
+	Pending   Status = "pending"   // recorded, not started
+	Running   Status = "running"   // at work, or idle between turns
+	Completed Status = "completed" // ended by itself, well
+	Failed    Status = "failed"    // ended by itself, badly
+	Killed    Status = "killed"    // ended early
+)
+
+// Statuses returns all statuses in the order of a life.
+func Statuses() []Status { return []Status{Pending, Running, Completed, Failed, Killed} }
+
+// Terminal reports whether no further change is possible.
+func (s Status) Terminal() bool { return s == Completed || s == Failed || s == Killed }
+
+// Actor is who brought an end about.
+type Actor string
+
+// The actors.
+const (
+	ByItself  Actor = "self"    // the work ended
+	ByUser    Actor = "user"    // a person, by whatever face
+	ByModel   Actor = "model"   // an agent, by a tool
+	ByParent  Actor = "parent"  // the task that owns it
+	ByClient  Actor = "client"  // a foreign program, by MCP or the API
+	ByRuntime Actor = "runtime" // Drover: a limit, a deadline, closing
+	ByKeeper  Actor = "keeper"  // the process that outlives the host
+	ByUnknown Actor = "unknown" // nobody can say
+)
+
+// Reason is a short stable word for why a run ended.
+type Reason string
+
+// The reasons that this package knows. Others may be added by drivers.
+const (
+	ReasonDone        Reason = "done"
+	ReasonExit        Reason = "exit"   // a command ended with a code other than 0
+	ReasonSignal      Reason = "signal" // a command was ended by a signal that was not ours
+	ReasonError       Reason = "error"
+	ReasonPanic       Reason = "panic"
+	ReasonTimeout     Reason = "timeout"      // its own deadline
+	ReasonStopped     Reason = "stopped"      // somebody asked
+	ReasonClosing     Reason = "closing"      // its host closed
+	ReasonHostLost    Reason = "host_lost"    // its host died
+	ReasonKeeperLost  Reason = "keeper_lost"  // its keeper died
+	ReasonLost        Reason = "lost"         // given old work, cannot say
+	ReasonReboot      Reason = "reboot"       // the machine was restarted
+	ReasonParentEnded Reason = "parent_ended" // the owner ended first
+	ReasonOutputLimit Reason = "output_limit"
+	ReasonMaxTurns    Reason = "max_turns"
+	ReasonStart       Reason = "start" // it could not be started
+)
+
+// Cause says why a run ended. Every terminal status carries one.
+type Cause struct {
+	Actor  Actor  `json:"actor"`
+	Reason Reason `json:"reason"`
+	Signal string `json:"signal,omitempty"` // such as SIGTERM
+	Detail string `json:"detail,omitempty"` // one line for people
+}
+
+// Process identifies an operating system process beyond reuse of its number.
+type Process struct {
+	PID   int    `json:"pid"`
+	Start uint64 `json:"start"` // clock ticks since boot, field 22 of /proc/PID/stat
+	Boot  string `json:"boot"`  // boot ID of the machine
+}
+
+// Activity is one thing an agent did.
+type Activity struct {
+	ToolName string          `json:"tool_name"`
+	Input    json.RawMessage `json:"input,omitempty"`
+}
+
+// RecentActivities is how many activities a [Progress] keeps.
+const RecentActivities = 5
+
+// Progress is how far a running task has come.
+type Progress struct {
+	ToolUseCount     int        `json:"tool_use_count"`
+	TokenCount       int64      `json:"token_count"`
+	LastActivity     *Activity  `json:"last_activity,omitempty"`
+	RecentActivities []Activity `json:"recent_activities,omitempty"`
+	Message          string     `json:"message,omitempty"` // such as a place in a queue
+	Summary          string     `json:"summary,omitempty"` // written by a summary service only
+}
+
+// Usage is what a run has cost.
+type Usage struct {
+	TotalTokens  int64 `json:"total_tokens"` // latest input plus summed output
+	InputTokens  int64 `json:"input_tokens"`
+	OutputTokens int64 `json:"output_tokens"`
+	CacheRead    int64 `json:"cache_read_input_tokens"`
+	CacheWrite   int64 `json:"cache_creation_input_tokens"`
+	ToolUses     int   `json:"tool_uses"`
+	Turns        int   `json:"turns"`
+	DurationMS   int64 `json:"duration_ms"`
+}
+
+// Record is a task as everybody sees it: in listings, in the control API, in
+// events and in the journal. A Record is a value: whoever holds one may read
+// it without a lock, and nobody changes what its pointers lead to.
+type Record struct {
+	ID               ID         `json:"task_id"`
+	Run              RunID      `json:"run_id"`
+	Kind             Kind       `json:"task_type"`
+	Status           Status     `json:"status"`
+	Idle             bool       `json:"idle"`
+	AwaitingApproval bool       `json:"awaiting_approval"`
+	Paused           bool       `json:"paused"`
+	Backgrounded     bool       `json:"backgrounded"`
+	Stopping         bool       `json:"stopping,omitempty"`
+	Keep             bool       `json:"keep,omitempty"` // outlives its host
+	Notified         bool       `json:"notified"`       // its notification is recorded
+	Name             string     `json:"name"`
+	Description      string     `json:"description"`
+	Session          ID         `json:"session_id"`
+	Parent           ID         `json:"parent_id,omitempty"`
+	Depth            int        `json:"depth,omitempty"` // agents above it; 0 for tasks of the main agent or of nobody
+	ToolUseID        string     `json:"tool_use_id,omitempty"`
+	AgentType        string     `json:"agent_type,omitempty"`
+	Model            string     `json:"model,omitempty"`
+	Prompt           string     `json:"prompt,omitempty"`
+	Command          string     `json:"command,omitempty"`
+	Cwd              string     `json:"cwd,omitempty"`
+	CreateTime       time.Time  `json:"create_time"`
+	StartTime        *time.Time `json:"start_time"` // nil while pending
+	EndTime          *time.Time `json:"end_time"`   // nil until the end
+	TimeoutMS        int64      `json:"timeout_ms,omitempty"`
+	OutputFile       string     `json:"output_file,omitempty"` // absolute
+	OutputBytes      int64      `json:"output_bytes"`
+	ExitCode         *int       `json:"exit_code"` // nil while unknown; -1 for an end without a code
+	Cause            *Cause     `json:"cause"`
+	Progress         *Progress  `json:"progress,omitempty"`
+	Usage            *Usage     `json:"usage,omitempty"`
+	Error            string     `json:"error,omitempty"`
+	Process          *Process   `json:"process,omitempty"`
+	Checkpoint       []byte     `json:"checkpoint,omitempty"` // the driver's own; nobody else looks in
+}
+
+// Background reports whether the task counts as background work: alive, and
+// nobody waiting for it in the foreground.
+func (r Record) Background() bool { return !r.Status.Terminal() && r.Backgrounded }
+
+// Duration is how long the run has worked, up to now for one that still does.
+func (r Record) Duration(now time.Time) time.Duration {
+	if r.StartTime == nil {
+		return 0
+	}
+	if r.EndTime != nil {
+		now = *r.EndTime
+	}
+	return max(0, now.Sub(*r.StartTime))
+}
+
+// Add returns progress with one more activity, keeping the summary and the
+// newest [RecentActivities].
+func (p Progress) Add(a Activity) Progress {
+	p.ToolUseCount++
+	p.LastActivity = &a
+	recent := append(slices.Clone(p.RecentActivities), a)
+	if n := len(recent) - RecentActivities; n > 0 {
+		recent = recent[n:]
+	}
+	p.RecentActivities = recent
+	return p
+}
+
+// Seq is a place in the event log of a session. The first event has 1.
+type Seq int64
+
+// Event is one durable change: what happened, and the task as it was after it.
+type Event struct {
+	Seq  Seq       `json:"seq"`
+	Verb Verb      `json:"verb"`
+	At   time.Time `json:"at"`
+	Task Record    `json:"task"`
+}
+
+// Survivor is a process that outlived a stop.
+type Survivor struct {
+	Task    ID     `json:"task_id,omitempty"`
+	PID     int    `json:"pid"`
+	Command string `json:"command"`
+	Why     string `json:"why"`
+}
+
+// SignalSent is one signal of a stop, for its receipt.
+type SignalSent struct {
+	Signal  string `json:"signal"`
+	AfterMS int64  `json:"after_ms"` // since the stop was asked for
+}
+
+// Stopped is what became of one task of a stopped tree.
+type Stopped struct {
+	ID           ID           `json:"task_id"`
+	Status       Status       `json:"status"`
+	Cause        *Cause       `json:"cause"`
+	Signals      []SignalSent `json:"signals"`
+	EndedAfterMS int64        `json:"ended_after_ms"`
+}
+
+// Receipt tells what a stop did: every task of the subtree, leaves first, and
+// every process that is still there.
+type Receipt struct {
+	Stopped   []Stopped  `json:"stopped"`
+	Survivors []Survivor `json:"survivors"`
+}

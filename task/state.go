@@ -1,0 +1,227 @@
+package task
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Verb is what happens to a run. Verbs that end a run are bare; the statuses
+// they lead to are participles.
+type Verb string
+
+// The verbs.
+const (
+	Create      Verb = "create" // a task is recorded for the first time
+	Begin       Verb = "begin"
+	Attach      Verb = "attach" // the process that does the work is known
+	Report      Verb = "report" // progress
+	Save        Verb = "save"   // a checkpoint
+	Rest        Verb = "rest"   // a multi-turn agent waits for mail
+	Wake        Verb = "wake"
+	Ask         Verb = "ask"
+	Answer      Verb = "answer"
+	Pause       Verb = "pause"
+	Thaw        Verb = "thaw"
+	Background  Verb = "background"
+	RequestStop Verb = "request_stop"
+	Complete    Verb = "complete"
+	Fail        Verb = "fail"
+	Stop        Verb = "stop"
+	Resume      Verb = "resume" // an ended task gets a new run
+)
+
+// Verbs returns all verbs that [Apply] accepts, in the order of a life.
+func Verbs() []Verb {
+	return []Verb{Begin, Attach, Report, Save, Rest, Wake, Ask, Answer, Pause, Thaw, Background, RequestStop, Complete, Fail, Stop, Resume}
+}
+
+// Change is a request to move a run: a verb and what goes with it.
+type Change struct {
+	Verb        Verb
+	At          time.Time
+	Cause       *Cause   // Fail, Stop; a Complete without one is by itself
+	ExitCode    *int     // Complete, Fail, Stop
+	Error       string   // Fail
+	Process     *Process // Attach
+	Progress    *Progress
+	Usage       *Usage
+	OutputBytes int64
+	Checkpoint  []byte
+	Run         RunID // Resume: the new run
+}
+
+// MoveError is a change that the state table does not allow.
+type MoveError struct {
+	ID   ID
+	From Status
+	Verb Verb
+}
+
+func (e *MoveError) Error() string {
+	return fmt.Sprintf("task %s: cannot %s while %s", e.ID, e.Verb, e.From)
+}
+
+// ErrNoChange is returned by [Apply] for a change that would alter nothing.
+var ErrNoChange = errors.New("nothing changes")
+
+// transitions is the state table: where a verb leads from a status. A pair that
+// is missing is refused.
+func transition(from Status, v Verb) (Status, bool) {
+	switch v {
+	case Begin:
+		return Running, from == Pending
+	case Attach, Report, Save, Rest, Wake, Ask, Answer:
+		return Running, from == Running
+	case Pause, Thaw, Background, RequestStop:
+		return from, !from.Terminal()
+	case Complete:
+		return Completed, from == Running
+	case Fail:
+		return Failed, !from.Terminal()
+	case Stop:
+		return Killed, !from.Terminal()
+	case Resume:
+		return Pending, from.Terminal()
+	}
+	return from, false
+}
+
+// Apply is the only rule by which a task changes. It returns the record after
+// the change, a [*MoveError] for a change that is not allowed, or [ErrNoChange].
+// The record that was given is never altered.
+func Apply(r Record, c Change) (Record, error) {
+	to, ok := transition(r.Status, c.Verb)
+	if !ok {
+		return r, &MoveError{ID: r.ID, From: r.Status, Verb: c.Verb}
+	}
+	next := r
+	next.Status = to
+	switch c.Verb {
+	case Begin:
+		at := c.At
+		next.StartTime = &at
+	case Attach:
+		next.Process = c.Process
+	case Report:
+		p := *c.Progress
+		if r.Progress != nil {
+			p.Summary = r.Progress.Summary
+		}
+		next.Progress = &p
+		next.OutputBytes = max(r.OutputBytes, c.OutputBytes)
+	case Save:
+		next.Checkpoint = c.Checkpoint
+	case Rest:
+		next.Idle = true
+	case Wake:
+		next.Idle = false
+	case Ask:
+		next.AwaitingApproval = true
+	case Answer:
+		next.AwaitingApproval = false
+	case Pause:
+		next.Paused = true
+	case Thaw:
+		next.Paused = false
+	case Background:
+		next.Backgrounded = true
+	case RequestStop:
+		next.Stopping = true
+	case Complete, Fail, Stop:
+		next = end(next, c)
+	case Resume:
+		next.Run = c.Run
+		next.StartTime, next.EndTime = nil, nil
+		next.Cause, next.ExitCode, next.Error = nil, nil, ""
+		next.Process, next.Progress, next.Usage = nil, nil, nil
+		next.Notified = false
+		next.CreateTime = c.At
+	}
+	switch c.Verb {
+	case Rest, Wake, Ask, Answer, Pause, Thaw, Background, RequestStop:
+		// Flags only: equal flags mean that nothing changes.
+		if next.Idle == r.Idle && next.AwaitingApproval == r.AwaitingApproval && next.Paused == r.Paused &&
+			next.Backgrounded == r.Backgrounded && next.Stopping == r.Stopping {
+			return r, ErrNoChange
+		}
+	}
+	return next, nil
+}
+
+// end closes a run. Every end takes the flags of life away, carries a cause,
+// and is notified in the same step, so that no end can go without its notice.
+func end(r Record, c Change) Record {
+	at := c.At
+	r.EndTime = &at
+	r.Idle, r.AwaitingApproval, r.Paused, r.Stopping = false, false, false, false
+	r.Notified = true
+	r.Cause = c.Cause
+	if r.Cause == nil {
+		r.Cause = &Cause{Actor: ByItself, Reason: ReasonDone}
+	}
+	r.ExitCode = c.ExitCode
+	r.Error = c.Error
+	if c.Usage != nil {
+		r.Usage = c.Usage
+	}
+	r.OutputBytes = max(r.OutputBytes, c.OutputBytes)
+	return r
+}
+
+// Ending decides how a run is recorded, from two things only: the cause of its
+// context and what Run returned. ok is false for work that goes on without
+// this host: nothing is recorded then.
+func Ending(cause error, res Result, err error) (c Change, ok bool) {
+	c = Change{ExitCode: res.ExitCode, Usage: res.Usage}
+	closing := errors.Is(cause, ErrClosing)
+	var stop *StopError
+	var fail *FailError
+	var broken *PanicError
+	switch {
+	case err == nil:
+		c.Verb = Complete
+		c.Cause = &Cause{Actor: ByItself, Reason: ReasonDone}
+	case closing && errors.Is(err, ErrDetached):
+		return Change{}, false
+	case errors.Is(err, ErrLost):
+		c.Verb = Stop
+		c.Cause = &Cause{Actor: ByUnknown, Reason: ReasonLost, Detail: err.Error()}
+		errors.As(err, &stop)
+		if stop != nil { // the driver knows what was lost: host, keeper, reboot
+			c.Cause = &stop.Cause
+		}
+	case errors.As(err, &broken):
+		c.Verb = Fail
+		c.Cause = &Cause{Actor: ByItself, Reason: ReasonPanic}
+		c.Error = fmt.Sprintf("panic: %v", broken.Value)
+	case errors.As(cause, &stop):
+		c.Verb = Stop
+		why := stop.Cause
+		why.Signal = res.Signal
+		c.Cause = &why
+	case closing:
+		c.Verb = Stop
+		c.Cause = &Cause{Actor: ByRuntime, Reason: ReasonClosing, Signal: res.Signal}
+	case errors.Is(cause, ErrTimeout):
+		c.Verb = Fail
+		c.Cause = &Cause{Actor: ByRuntime, Reason: ReasonTimeout, Signal: res.Signal}
+		c.Error = "the task's time limit passed"
+	case errors.As(err, &fail):
+		c.Verb = Fail
+		c.Cause = &Cause{Actor: ByItself, Reason: fail.Reason, Signal: res.Signal}
+		if fail.Reason == ReasonOutputLimit {
+			c.Cause.Actor = ByRuntime
+		}
+		c.Error = err.Error()
+	case errors.Is(cause, context.Canceled):
+		c.Verb = Stop
+		c.Cause = &Cause{Actor: ByUnknown, Reason: ReasonStopped, Signal: res.Signal}
+	default:
+		c.Verb = Fail
+		c.Cause = &Cause{Actor: ByItself, Reason: ReasonError, Signal: res.Signal}
+		c.Error = err.Error()
+	}
+	return c, true
+}
