@@ -1,0 +1,408 @@
+// Package journal is the event log of one session, kept in one SQLite file.
+//
+// An event is one change of a task and holds the whole record as it was after
+// it, so the newest event of a task is its state and nothing is ever replayed.
+// The notice that a terminal event owes somebody, and the answer of the run,
+// are written in the transaction of that event.
+//
+// It promises that what [Journal.Append] returned for survives kill -9 (and a
+// power cut, with [Options.Power]), that events are numbered without gaps in
+// the order in which they became durable, and that a reader who asks by number
+// misses none and sees none twice, however slow it is. One goroutine writes;
+// what waits for it meanwhile is committed together.
+//
+// It does not know what an event means, and one process at a time may write a
+// file: the session's lock is somebody else's.
+package journal
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"sync"
+	"time"
+
+	_ "modernc.org/sqlite" // the database driver
+
+	"github.com/drover-dev/drover/task"
+)
+
+// Options of a journal. The zero value is the usual one.
+type Options struct {
+	// Power makes every commit survive a power cut, at the cost of one disk
+	// flush per group of events.
+	Power bool
+	// ReadOnly opens what a dead session left. Append is refused.
+	ReadOnly bool
+}
+
+// Entry is one event to be written, with what belongs to the same fact.
+type Entry struct {
+	Verb   task.Verb
+	At     time.Time
+	Task   task.Record
+	Notice *Notice // of a terminal event
+	Answer string  // of a terminal event: the final answer, if there is one
+}
+
+// Notice is what the owner of a task is owed for the end of a run. There is
+// exactly one per terminal event.
+type Notice struct {
+	Seq      task.Seq // of the terminal event
+	Run      task.RunID
+	Task     task.ID
+	Owner    task.ID // empty: nobody is told
+	Priority task.Priority
+	Acked    bool // the owner has it, or had the answer already
+}
+
+// ErrClosed is returned by a journal that has been closed.
+var ErrClosed = errors.New("journal is closed")
+
+const (
+	schemaVersion = 1
+	maxBatch      = 256  // events committed together
+	recentEvents  = 2048 // kept in memory for readers that keep up
+)
+
+// Journal is an open event log. Its methods may be called by several
+// goroutines.
+type Journal struct {
+	path  string
+	opts  Options
+	write *sql.DB // one connection, used by the writer goroutine only
+	conn  *sql.Conn
+	reqs  chan *request
+
+	writer sync.WaitGroup // the writer goroutine; Close waits for it
+
+	readOnce sync.Once
+	read     *sql.DB // several connections for readers; opened at the first read
+	readErr  error
+
+	mu     sync.Mutex
+	last   task.Seq      // newest durable event
+	recent []task.Event  // ring of the newest events; recent[i] has Seq last-len+1+i, guarded by mu
+	grown  chan struct{} // closed and replaced at every commit
+	closed bool
+}
+
+// request is one caller of the writer.
+type request struct {
+	entry  *Entry
+	record []byte
+	ack    []task.Seq // notices to acknowledge, when entry is nil
+	seq    task.Seq
+	done   chan error
+}
+
+// Open opens the journal at path and makes it if there is none.
+func Open(path string, opts Options) (*Journal, error) {
+	j := &Journal{path: path, opts: opts, grown: make(chan struct{})}
+	if opts.ReadOnly {
+		if _, err := os.Stat(path); err != nil {
+			return nil, fmt.Errorf("open journal: %w", err)
+		}
+		if err := j.load(); err != nil {
+			return nil, fmt.Errorf("open journal %s: %w", path, err)
+		}
+		return j, nil
+	}
+	if err := j.openWriter(); err != nil {
+		return nil, fmt.Errorf("open journal %s: %w", path, err)
+	}
+	j.reqs = make(chan *request, maxBatch)
+	j.writer.Go(j.run)
+	return j, nil
+}
+
+func (j *Journal) dsn() string {
+	sync := "NORMAL"
+	if j.opts.Power {
+		sync = "FULL"
+	}
+	q := url.Values{}
+	q.Add("_pragma", "busy_timeout(5000)")
+	if j.opts.ReadOnly {
+		q.Set("mode", "ro")
+	} else {
+		q.Add("_pragma", "journal_mode(WAL)")
+		q.Add("_pragma", "synchronous("+sync+")")
+		q.Set("_txlock", "immediate")
+	}
+	return (&url.URL{Scheme: "file", Opaque: (&url.URL{Path: j.path}).EscapedPath(), RawQuery: q.Encode()}).String()
+}
+
+const schema = `
+CREATE TABLE events (
+	seq     INTEGER PRIMARY KEY,
+	task_id TEXT NOT NULL,
+	verb    TEXT NOT NULL,
+	at      INTEGER NOT NULL,
+	record  BLOB NOT NULL
+);
+CREATE INDEX events_by_task ON events (task_id, seq);
+CREATE TABLE notices (
+	seq      INTEGER PRIMARY KEY,
+	run_id   TEXT NOT NULL UNIQUE,
+	task_id  TEXT NOT NULL,
+	owner    TEXT NOT NULL,
+	priority TEXT NOT NULL,
+	acked    INTEGER NOT NULL
+);
+CREATE INDEX notices_owed ON notices (owner) WHERE acked = 0;
+CREATE TABLE answers (
+	run_id TEXT PRIMARY KEY,
+	text   TEXT NOT NULL
+);`
+
+func (j *Journal) openWriter() (err error) {
+	if err := makePrivate(j.path); err != nil {
+		return err
+	}
+	j.write, err = sql.Open("sqlite", j.dsn())
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			j.closeDBs()
+		}
+	}()
+	ctx := context.Background()
+	if j.conn, err = j.write.Conn(ctx); err != nil {
+		return err
+	}
+	var version int
+	if err = j.conn.QueryRowContext(ctx, "PRAGMA user_version").Scan(&version); err != nil {
+		return err
+	}
+	switch {
+	case version > schemaVersion:
+		return fmt.Errorf("it was written by a newer drover (format %d, this one knows %d)", version, schemaVersion)
+	case version == 0:
+		if _, err = j.conn.ExecContext(ctx, fmt.Sprintf("BEGIN; %s PRAGMA user_version = %d; COMMIT", schema, schemaVersion)); err != nil {
+			return err
+		}
+	}
+	return j.conn.QueryRowContext(ctx, "SELECT coalesce(max(seq), 0) FROM events").Scan(&j.last)
+}
+
+// makePrivate creates the file before SQLite does, which would make it readable
+// for others.
+func makePrivate(path string) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// load reads what a reader of a dead session needs.
+func (j *Journal) load() error {
+	db, err := j.reader()
+	if err != nil {
+		return err
+	}
+	return db.QueryRow("SELECT coalesce(max(seq), 0) FROM events").Scan(&j.last)
+}
+
+func (j *Journal) reader() (*sql.DB, error) {
+	j.readOnce.Do(func() {
+		j.read, j.readErr = sql.Open("sqlite", j.dsn())
+		if j.readErr == nil {
+			j.read.SetMaxOpenConns(4)
+		}
+	})
+	return j.read, j.readErr
+}
+
+// Append writes an event and returns its number when it is durable. An error
+// means that nothing of the entry was written. ctx bounds only the wait for a
+// place in the queue: what was queued is waited for.
+func (j *Journal) Append(ctx context.Context, e Entry) (task.Seq, error) {
+	record, err := encode(e.Task)
+	if err != nil {
+		return 0, fmt.Errorf("append event of task %s: %w", e.Task.ID, err)
+	}
+	r := &request{entry: &e, record: record, done: make(chan error, 1)}
+	if err := j.ask(ctx, r); err != nil {
+		return 0, fmt.Errorf("append event of task %s: %w", e.Task.ID, err)
+	}
+	return r.seq, nil
+}
+
+// Acknowledge marks notices as known to their owner.
+func (j *Journal) Acknowledge(ctx context.Context, seqs ...task.Seq) error {
+	if len(seqs) == 0 {
+		return nil
+	}
+	if err := j.ask(ctx, &request{ack: seqs, done: make(chan error, 1)}); err != nil {
+		return fmt.Errorf("acknowledge notices: %w", err)
+	}
+	return nil
+}
+
+func (j *Journal) ask(ctx context.Context, r *request) error {
+	if j.reqs == nil {
+		return fs.ErrPermission
+	}
+	// The lock is held over the send, so that Close cannot close the channel
+	// between the check and the send.
+	j.mu.Lock()
+	if j.closed {
+		j.mu.Unlock()
+		return ErrClosed
+	}
+	select {
+	case j.reqs <- r:
+		j.mu.Unlock()
+		return <-r.done
+	default:
+		j.mu.Unlock()
+	}
+	return j.askSlowly(ctx, r)
+}
+
+// askSlowly waits for a place in a full queue without holding the lock that
+// the writer needs to publish.
+func (j *Journal) askSlowly(ctx context.Context, r *request) error {
+	for {
+		j.mu.Lock()
+		grown := j.grown
+		if j.closed {
+			j.mu.Unlock()
+			return ErrClosed
+		}
+		select {
+		case j.reqs <- r:
+			j.mu.Unlock()
+			return <-r.done
+		default:
+			j.mu.Unlock()
+		}
+		select {
+		case <-grown:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// run is the writer. It ends when the queue is closed and empty.
+func (j *Journal) run() {
+	batch := make([]*request, 0, maxBatch)
+	w := &writer{conn: j.conn}
+	for r := range j.reqs {
+		batch = append(batch[:0], r)
+	fill:
+		for len(batch) < maxBatch {
+			select {
+			case more, ok := <-j.reqs:
+				if !ok {
+					break fill
+				}
+				batch = append(batch, more)
+			default:
+				break fill
+			}
+		}
+		if err := w.commit(j.last, batch); err == nil || len(batch) == 1 {
+			j.publish(batch, err)
+			continue
+		}
+		// One bad entry must not take the others down with it.
+		for i := range batch {
+			one := batch[i : i+1]
+			j.publish(one, w.commit(j.last, one))
+		}
+	}
+	w.close()
+}
+
+// publish makes a committed batch visible, then frees its callers.
+func (j *Journal) publish(batch []*request, err error) {
+	j.mu.Lock()
+	if err == nil {
+		for _, r := range batch {
+			if r.entry == nil {
+				continue
+			}
+			j.last = r.seq
+			j.recent = append(j.recent, task.Event{Seq: r.seq, Verb: r.entry.Verb, At: r.entry.At, Task: r.entry.Task})
+		}
+		if n := len(j.recent) - recentEvents; n > recentEvents {
+			j.recent = append(j.recent[:0:0], j.recent[n:]...)
+		}
+	}
+	close(j.grown)
+	j.grown = make(chan struct{})
+	j.mu.Unlock()
+	for _, r := range batch {
+		r.done <- err
+	}
+}
+
+// Last is the number of the newest event.
+func (j *Journal) Last() task.Seq {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.last
+}
+
+// Grown returns a channel that is closed at the next commit.
+func (j *Journal) Grown() <-chan struct{} {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.grown
+}
+
+// Close writes what is queued and closes the file.
+func (j *Journal) Close() error {
+	j.mu.Lock()
+	if j.closed {
+		j.mu.Unlock()
+		return nil
+	}
+	j.closed = true
+	if j.reqs != nil {
+		close(j.reqs)
+	}
+	j.mu.Unlock()
+	j.writer.Wait()
+	j.mu.Lock()
+	close(j.grown) // readers that wait see that it is closed
+	j.mu.Unlock()
+	return j.closeDBs()
+}
+
+func (j *Journal) closeDBs() error {
+	var errs []error
+	if j.conn != nil {
+		errs = append(errs, j.conn.Close())
+	}
+	if j.write != nil {
+		errs = append(errs, j.write.Close())
+	}
+	j.readOnce.Do(func() { j.readErr = ErrClosed })
+	if j.read != nil {
+		errs = append(errs, j.read.Close())
+	}
+	return errors.Join(errs...)
+}
+
+func encode(r task.Record) ([]byte, error) {
+	var buf bytes.Buffer
+	e := json.NewEncoder(&buf)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(r); err != nil {
+		return nil, err
+	}
+	return bytes.TrimRight(buf.Bytes(), "\n"), nil
+}

@@ -1,0 +1,193 @@
+package journal
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/drover-dev/drover/task"
+)
+
+// pageEvents is how many events a reader that lags behind gets at once.
+const pageEvents = 512
+
+// Since returns events after a number, oldest first, at most a page of them.
+func (j *Journal) Since(ctx context.Context, after task.Seq) ([]task.Event, error) {
+	j.mu.Lock()
+	if after >= j.last {
+		j.mu.Unlock()
+		return nil, nil
+	}
+	if first := j.last - task.Seq(len(j.recent)); after >= first {
+		from := int(after - first)
+		to := min(len(j.recent), from+pageEvents)
+		events := append([]task.Event(nil), j.recent[from:to]...)
+		j.mu.Unlock()
+		return events, nil
+	}
+	j.mu.Unlock()
+	return j.since(ctx, after)
+}
+
+func (j *Journal) since(ctx context.Context, after task.Seq) (events []task.Event, err error) {
+	db, err := j.reader()
+	if err != nil {
+		return nil, fmt.Errorf("read events: %w", err)
+	}
+	rows, err := db.QueryContext(ctx, "SELECT seq, verb, at, record FROM events WHERE seq > ? ORDER BY seq LIMIT ?", int64(after), pageEvents)
+	if err != nil {
+		return nil, fmt.Errorf("read events after %d: %w", after, err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var e task.Event
+		var at int64
+		var record []byte
+		if err := rows.Scan(&e.Seq, &e.Verb, &at, &record); err != nil {
+			return nil, fmt.Errorf("read events after %d: %w", after, err)
+		}
+		if err := json.Unmarshal(record, &e.Task); err != nil {
+			return nil, fmt.Errorf("read event %d: %w", e.Seq, err)
+		}
+		e.At = time.Unix(0, at).UTC()
+		events = append(events, e)
+	}
+	return events, rows.Err()
+}
+
+// Events yields every event after a number and then waits for more, until ctx
+// ends (with its cause) or the journal is closed (silently).
+func (j *Journal) Events(ctx context.Context, after task.Seq) iter.Seq2[task.Event, error] {
+	return func(yield func(task.Event, error) bool) {
+		for {
+			grown := j.Grown()
+			events, err := j.Since(ctx, after)
+			if err != nil {
+				yield(task.Event{}, err)
+				return
+			}
+			for _, e := range events {
+				if !yield(e, nil) {
+					return
+				}
+				after = e.Seq
+			}
+			if len(events) > 0 {
+				continue
+			}
+			if j.ended() {
+				return
+			}
+			select {
+			case <-grown:
+			case <-ctx.Done():
+				yield(task.Event{}, context.Cause(ctx))
+				return
+			}
+		}
+	}
+}
+
+// ended reports that no further event can come.
+func (j *Journal) ended() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.closed || j.opts.ReadOnly
+}
+
+// State is the newest record of a task and the number of the event that made it.
+type State struct {
+	Seq  task.Seq
+	Task task.Record
+}
+
+const newest = `SELECT e.seq, e.record FROM events e JOIN (SELECT max(seq) AS seq FROM events GROUP BY task_id) n ON e.seq = n.seq`
+
+// Tasks returns every task as it is now, in the order of its last event.
+func (j *Journal) Tasks(ctx context.Context) ([]State, error) {
+	return j.states(ctx, newest+" ORDER BY e.seq")
+}
+
+// Page returns up to limit tasks whose last event is before a number (0: from
+// the newest on), newest first.
+func (j *Journal) Page(ctx context.Context, before task.Seq, limit int) ([]State, error) {
+	if before == 0 {
+		before = j.Last() + 1
+	}
+	return j.states(ctx, newest+" WHERE e.seq < ? ORDER BY e.seq DESC LIMIT ?", int64(before), limit)
+}
+
+func (j *Journal) states(ctx context.Context, query string, args ...any) (states []State, err error) {
+	db, err := j.reader()
+	if err != nil {
+		return nil, fmt.Errorf("read tasks: %w", err)
+	}
+	rows, err := db.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, fmt.Errorf("read tasks: %w", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var s State
+		var record []byte
+		if err := rows.Scan(&s.Seq, &record); err != nil {
+			return nil, fmt.Errorf("read tasks: %w", err)
+		}
+		if err := json.Unmarshal(record, &s.Task); err != nil {
+			return nil, fmt.Errorf("read task of event %d: %w", s.Seq, err)
+		}
+		states = append(states, s)
+	}
+	return states, rows.Err()
+}
+
+// Owed returns the notices that an owner has not acknowledged, oldest first.
+func (j *Journal) Owed(ctx context.Context, owner task.ID) ([]Notice, error) {
+	return j.notices(ctx, "WHERE owner = ? AND acked = 0 ORDER BY seq", string(owner))
+}
+
+// Notices returns all notices, oldest first.
+func (j *Journal) Notices(ctx context.Context) ([]Notice, error) {
+	return j.notices(ctx, "ORDER BY seq")
+}
+
+func (j *Journal) notices(ctx context.Context, where string, args ...any) (out []Notice, err error) {
+	db, err := j.reader()
+	if err != nil {
+		return nil, fmt.Errorf("read notices: %w", err)
+	}
+	rows, err := db.QueryContext(ctx, "SELECT seq, run_id, task_id, owner, priority, acked FROM notices "+where, args...)
+	if err != nil {
+		return nil, fmt.Errorf("read notices: %w", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var n Notice
+		if err := rows.Scan(&n.Seq, &n.Run, &n.Task, &n.Owner, &n.Priority, &n.Acked); err != nil {
+			return nil, fmt.Errorf("read notices: %w", err)
+		}
+		out = append(out, n)
+	}
+	return out, rows.Err()
+}
+
+// Answer returns the final answer of a run, or "" if it gave none.
+func (j *Journal) Answer(ctx context.Context, run task.RunID) (string, error) {
+	db, err := j.reader()
+	if err != nil {
+		return "", fmt.Errorf("read answer: %w", err)
+	}
+	var text string
+	err = db.QueryRowContext(ctx, "SELECT text FROM answers WHERE run_id = ?", string(run)).Scan(&text)
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("read answer of %s: %w", run, err)
+	}
+	return text, nil
+}
