@@ -59,11 +59,6 @@ type Host interface {
 	Progress(Progress)
 	// Checkpoint stores the driver's own state durably. Its first field is "v".
 	Checkpoint(ctx context.Context, state []byte) error
-	// Next waits for mail to this task and marks the task idle meanwhile. Mail
-	// that is not acknowledged comes again after a crash.
-	Next(ctx context.Context) (Message, Ack, error)
-	// Ask waits for somebody's answer and marks the task as awaiting approval.
-	Ask(ctx context.Context, q Question) (Reply, error)
 
 	Spawner
 }
@@ -106,7 +101,7 @@ type Spec struct {
 	Cwd          string
 	Backgrounded bool
 	Keep         bool
-	Slot         bool // takes one of the limited places while it runs
+	Pool         string // takes one of this pool's limited places while it runs; empty: unlimited
 	Priority     Priority
 	Timeout      time.Duration // 0: none
 	Key          string        // at most one child of a parent per key; empty: any number
@@ -165,7 +160,10 @@ var (
 )
 
 // StopError is the cause of a stopped context: who asked, and why.
-type StopError struct{ Cause Cause }
+type StopError struct {
+	Cause Cause
+	Grace *time.Duration // between asking and killing; nil: the driver's usual
+}
 
 func (e *StopError) Error() string {
 	return "stop requested by " + string(e.Cause.Actor) + " (" + string(e.Cause.Reason) + ")"

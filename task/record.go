@@ -127,7 +127,8 @@ type Record struct {
 	Description      string     `json:"description"`
 	Session          ID         `json:"session_id"`
 	Parent           ID         `json:"parent_id,omitempty"`
-	Depth            int        `json:"depth,omitempty"` // agents above it; 0 for tasks of the main agent or of nobody
+	Owner            ID         `json:"owner_id,omitempty"` // who is told of the end; empty: nobody
+	Depth            int        `json:"depth"`              // 1 for tasks of the main agent or of nobody, 1 more for each parent
 	ToolUseID        string     `json:"tool_use_id,omitempty"`
 	AgentType        string     `json:"agent_type,omitempty"`
 	Model            string     `json:"model,omitempty"`

@@ -50,6 +50,7 @@ type Change struct {
 	OutputBytes int64
 	Checkpoint  []byte
 	Run         RunID // Resume: the new run
+	Background  bool  // Resume: nobody waits for it in the foreground
 }
 
 // MoveError is a change that the state table does not allow.
@@ -72,9 +73,9 @@ func transition(from Status, v Verb) (Status, bool) {
 	switch v {
 	case Begin:
 		return Running, from == Pending
-	case Attach, Report, Save, Rest, Wake, Ask, Answer:
+	case Attach, Save, Rest, Wake, Ask, Answer:
 		return Running, from == Running
-	case Pause, Thaw, Background, RequestStop:
+	case Report, Pause, Thaw, Background, RequestStop:
 		return from, !from.Terminal()
 	case Complete:
 		return Completed, from == Running
@@ -105,12 +106,7 @@ func Apply(r Record, c Change) (Record, error) {
 	case Attach:
 		next.Process = c.Process
 	case Report:
-		p := *c.Progress
-		if r.Progress != nil {
-			p.Summary = r.Progress.Summary
-		}
-		next.Progress = &p
-		next.OutputBytes = max(r.OutputBytes, c.OutputBytes)
+		next = report(next, c)
 	case Save:
 		next.Checkpoint = c.Checkpoint
 	case Rest:
@@ -138,6 +134,7 @@ func Apply(r Record, c Change) (Record, error) {
 		next.Process, next.Progress, next.Usage = nil, nil, nil
 		next.Notified = false
 		next.CreateTime = c.At
+		next.Backgrounded = c.Background
 	}
 	switch c.Verb {
 	case Rest, Wake, Ask, Answer, Pause, Thaw, Background, RequestStop:
@@ -150,9 +147,23 @@ func Apply(r Record, c Change) (Record, error) {
 	return next, nil
 }
 
+// report takes progress in. The summary has another writer and is kept.
+func report(r Record, c Change) Record {
+	if c.Progress != nil {
+		p := *c.Progress
+		if r.Progress != nil {
+			p.Summary = r.Progress.Summary
+		}
+		r.Progress = &p
+	}
+	r.OutputBytes = max(r.OutputBytes, c.OutputBytes)
+	return r
+}
+
 // end closes a run. Every end takes the flags of life away, carries a cause,
 // and is notified in the same step, so that no end can go without its notice.
 func end(r Record, c Change) Record {
+	r = report(r, c)
 	at := c.At
 	r.EndTime = &at
 	r.Idle, r.AwaitingApproval, r.Paused, r.Stopping = false, false, false, false
@@ -166,7 +177,6 @@ func end(r Record, c Change) Record {
 	if c.Usage != nil {
 		r.Usage = c.Usage
 	}
-	r.OutputBytes = max(r.OutputBytes, c.OutputBytes)
 	return r
 }
 
@@ -201,6 +211,9 @@ func Ending(cause error, res Result, err error) (c Change, ok bool) {
 		why := stop.Cause
 		why.Signal = res.Signal
 		c.Cause = &why
+	case errors.Is(cause, ErrStopRequested): // nobody said who
+		c.Verb = Stop
+		c.Cause = &Cause{Actor: ByUnknown, Reason: ReasonStopped, Signal: res.Signal}
 	case closing:
 		c.Verb = Stop
 		c.Cause = &Cause{Actor: ByRuntime, Reason: ReasonClosing, Signal: res.Signal}

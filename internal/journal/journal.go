@@ -26,7 +26,6 @@ import (
 	"net/url"
 	"os"
 	"sync"
-	"time"
 
 	_ "modernc.org/sqlite" // the database driver
 
@@ -40,26 +39,6 @@ type Options struct {
 	Power bool
 	// ReadOnly opens what a dead session left. Append is refused.
 	ReadOnly bool
-}
-
-// Entry is one event to be written, with what belongs to the same fact.
-type Entry struct {
-	Verb   task.Verb
-	At     time.Time
-	Task   task.Record
-	Notice *Notice // of a terminal event
-	Answer string  // of a terminal event: the final answer, if there is one
-}
-
-// Notice is what the owner of a task is owed for the end of a run. There is
-// exactly one per terminal event.
-type Notice struct {
-	Seq      task.Seq // of the terminal event
-	Run      task.RunID
-	Task     task.ID
-	Owner    task.ID // empty: nobody is told
-	Priority task.Priority
-	Acked    bool // the owner has it, or had the answer already
 }
 
 // ErrClosed is returned by a journal that has been closed.
@@ -95,7 +74,7 @@ type Journal struct {
 
 // request is one caller of the writer.
 type request struct {
-	entry  *Entry
+	entry  *task.Entry
 	record []byte
 	ack    []task.Seq // notices to acknowledge, when entry is nil
 	seq    task.Seq
@@ -226,7 +205,7 @@ func (j *Journal) reader() (*sql.DB, error) {
 // Append writes an event and returns its number when it is durable. An error
 // means that nothing of the entry was written. ctx bounds only the wait for a
 // place in the queue: what was queued is waited for.
-func (j *Journal) Append(ctx context.Context, e Entry) (task.Seq, error) {
+func (j *Journal) Append(ctx context.Context, e task.Entry) (task.Seq, error) {
 	record, err := encode(e.Task)
 	if err != nil {
 		return 0, fmt.Errorf("append event of task %s: %w", e.Task.ID, err)

@@ -43,7 +43,7 @@ func record(n int) task.Record {
 		Name: "n", Description: "a <b> & c", CreateTime: time.Unix(1, 0).UTC(), Command: "true", Cwd: "/tmp"}
 }
 
-func add(t testing.TB, j *Journal, e Entry) task.Seq {
+func add(t testing.TB, j *Journal, e task.Entry) task.Seq {
 	t.Helper()
 	seq, err := j.Append(context.Background(), e)
 	if err != nil {
@@ -60,13 +60,13 @@ func TestReopen(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := record(1)
-	add(t, j, Entry{Verb: task.Create, Task: r})
+	add(t, j, task.Entry{Verb: task.Create, Task: r})
 	r.Status = task.Completed
-	seq := add(t, j, Entry{Verb: task.Complete, Task: r, Notice: &Notice{Run: r.Run, Owner: "s00000000", Priority: task.Later}, Answer: "42"})
+	seq := add(t, j, task.Entry{Verb: task.Complete, Task: r, Notice: &task.Notice{Run: r.Run, Owner: "s00000000", Priority: task.Later}, Answer: "42"})
 	if err := j.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := j.Append(ctx, Entry{Verb: task.Create, Task: r}); !errors.Is(err, ErrClosed) {
+	if _, err := j.Append(ctx, task.Entry{Verb: task.Create, Task: r}); !errors.Is(err, ErrClosed) {
 		t.Fatalf("append to a closed journal: %v", err)
 	}
 	for _, opts := range []Options{{ReadOnly: true}, {}} {
@@ -107,7 +107,7 @@ func TestSecondEnd(t *testing.T) {
 	j := open(t, filepath.Join(t.TempDir(), "s.db"), Options{})
 	end := func(n int) error {
 		r := record(n)
-		_, err := j.Append(context.Background(), Entry{Verb: task.Complete, Task: r, Notice: &Notice{Run: r.Run}})
+		_, err := j.Append(context.Background(), task.Entry{Verb: task.Complete, Task: r, Notice: &task.Notice{Run: r.Run}})
 		return err
 	}
 	if err := end(0); err != nil {
@@ -159,7 +159,7 @@ func TestCursors(t *testing.T) {
 	for w := range writers {
 		wg.Go(func() {
 			for i := range each {
-				if _, err := j.Append(ctx, Entry{Verb: task.Create, Task: record(w*each + i)}); err != nil {
+				if _, err := j.Append(ctx, task.Entry{Verb: task.Create, Task: record(w*each + i)}); err != nil {
 					t.Error(err)
 				}
 			}
@@ -168,11 +168,11 @@ func TestCursors(t *testing.T) {
 	wg.Wait()
 	readers.Wait()
 	states, err := j.Page(ctx, 0, 3)
-	if err != nil || len(states) != 3 || states[0].Seq != writers*each {
+	if err != nil || len(states) != 3 || states[0].Born != writers*each {
 		t.Errorf("first page: %d states, %v", len(states), err)
 	}
-	rest, err := j.Page(ctx, states[2].Seq, writers*each)
-	if err != nil || len(rest) != writers*each-3 || rest[0].Seq != states[2].Seq-1 {
+	rest, err := j.Page(ctx, states[2].Born, writers*each)
+	if err != nil || len(rest) != writers*each-3 || rest[0].Born != states[2].Born-1 {
 		t.Errorf("second page: %d states, %v", len(rest), err)
 	}
 }
@@ -196,7 +196,7 @@ func TestEventsEnd(t *testing.T) {
 		}
 		done <- n
 	}()
-	add(t, j, Entry{Verb: task.Create, Task: record(1)})
+	add(t, j, task.Entry{Verb: task.Create, Task: record(1)})
 	_ = j.Close()
 	if n := <-done; n > 1 {
 		t.Errorf("reader saw %d events", n)
@@ -267,7 +267,7 @@ func child(path string) {
 		os.Exit(1)
 	}
 	for i := 0; ; i++ {
-		seq, err := j.Append(context.Background(), Entry{Verb: task.Create, Task: record(i)})
+		seq, err := j.Append(context.Background(), task.Entry{Verb: task.Create, Task: record(i)})
 		if err != nil {
 			os.Exit(1)
 		}
@@ -284,7 +284,7 @@ func BenchmarkAppend(b *testing.B) {
 			for w := range writers {
 				wg.Go(func() {
 					for i := w; i < b.N; i += writers {
-						if _, err := j.Append(context.Background(), Entry{Verb: task.Begin, Task: record(i)}); err != nil {
+						if _, err := j.Append(context.Background(), task.Entry{Verb: task.Begin, Task: record(i)}); err != nil {
 							b.Error(err)
 							return
 						}

@@ -99,26 +99,28 @@ func (j *Journal) ended() bool {
 	return j.closed || j.opts.ReadOnly
 }
 
-// State is the newest record of a task and the number of the event that made it.
+// State is a task as it is now.
 type State struct {
-	Seq  task.Seq
+	Born task.Seq // its first event
+	Seq  task.Seq // its newest event
 	Task task.Record
 }
 
-const newest = `SELECT e.seq, e.record FROM events e JOIN (SELECT max(seq) AS seq FROM events GROUP BY task_id) n ON e.seq = n.seq`
+const newest = `SELECT n.born, e.seq, e.record FROM events e
+	JOIN (SELECT min(seq) AS born, max(seq) AS seq FROM events GROUP BY task_id) n ON e.seq = n.seq`
 
-// Tasks returns every task as it is now, in the order of its last event.
+// Tasks returns every task as it is now, in the order of their first events.
 func (j *Journal) Tasks(ctx context.Context) ([]State, error) {
-	return j.states(ctx, newest+" ORDER BY e.seq")
+	return j.states(ctx, newest+" ORDER BY n.born")
 }
 
-// Page returns up to limit tasks whose last event is before a number (0: from
-// the newest on), newest first.
+// Page returns up to limit tasks whose first event is before a number (0: all),
+// newest first.
 func (j *Journal) Page(ctx context.Context, before task.Seq, limit int) ([]State, error) {
 	if before == 0 {
 		before = j.Last() + 1
 	}
-	return j.states(ctx, newest+" WHERE e.seq < ? ORDER BY e.seq DESC LIMIT ?", int64(before), limit)
+	return j.states(ctx, newest+" WHERE n.born < ? ORDER BY n.born DESC LIMIT ?", int64(before), limit)
 }
 
 func (j *Journal) states(ctx context.Context, query string, args ...any) (states []State, err error) {
@@ -134,7 +136,7 @@ func (j *Journal) states(ctx context.Context, query string, args ...any) (states
 	for rows.Next() {
 		var s State
 		var record []byte
-		if err := rows.Scan(&s.Seq, &record); err != nil {
+		if err := rows.Scan(&s.Born, &s.Seq, &record); err != nil {
 			return nil, fmt.Errorf("read tasks: %w", err)
 		}
 		if err := json.Unmarshal(record, &s.Task); err != nil {
@@ -146,16 +148,16 @@ func (j *Journal) states(ctx context.Context, query string, args ...any) (states
 }
 
 // Owed returns the notices that an owner has not acknowledged, oldest first.
-func (j *Journal) Owed(ctx context.Context, owner task.ID) ([]Notice, error) {
+func (j *Journal) Owed(ctx context.Context, owner task.ID) ([]task.Notice, error) {
 	return j.notices(ctx, "WHERE owner = ? AND acked = 0 ORDER BY seq", string(owner))
 }
 
 // Notices returns all notices, oldest first.
-func (j *Journal) Notices(ctx context.Context) ([]Notice, error) {
+func (j *Journal) Notices(ctx context.Context) ([]task.Notice, error) {
 	return j.notices(ctx, "ORDER BY seq")
 }
 
-func (j *Journal) notices(ctx context.Context, where string, args ...any) (out []Notice, err error) {
+func (j *Journal) notices(ctx context.Context, where string, args ...any) (out []task.Notice, err error) {
 	db, err := j.reader()
 	if err != nil {
 		return nil, fmt.Errorf("read notices: %w", err)
@@ -166,7 +168,7 @@ func (j *Journal) notices(ctx context.Context, where string, args ...any) (out [
 	}
 	defer rows.Close()
 	for rows.Next() {
-		var n Notice
+		var n task.Notice
 		if err := rows.Scan(&n.Seq, &n.Run, &n.Task, &n.Owner, &n.Priority, &n.Acked); err != nil {
 			return nil, fmt.Errorf("read notices: %w", err)
 		}

@@ -1,0 +1,103 @@
+package supervise
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/drover-dev/drover/task"
+)
+
+// Adopt takes in what earlier hosts of the session have left, in the order of
+// the tasks' first events. Ended tasks are remembered. A live task with a
+// process is given to its driver, which finds out what became of it; any other
+// live task died with its host, and its end is recorded here. driver may
+// return nil for kinds that nobody can run.
+func (s *Supervisor) Adopt(ctx context.Context, tasks []Old, driver func(task.Kind) task.Driver) error {
+	for _, old := range tasks {
+		s.remember(old)
+	}
+	for _, old := range tasks {
+		rec := old.Task
+		if rec.Status.Terminal() {
+			continue
+		}
+		e := s.entry(rec.ID)
+		d := driver(rec.Kind)
+		if rec.Status == task.Running && rec.Process != nil && d != nil {
+			s.launch(e, d, true)
+			continue
+		}
+		lost := task.Change{Verb: task.Stop, Cause: &task.Cause{Actor: task.ByKeeper, Reason: task.ReasonHostLost, Detail: "its host ended without closing"}}
+		if _, err := s.apply(ctx, e, lost, &task.Notice{}, ""); err != nil {
+			return fmt.Errorf("adopt task %s: %w", rec.ID, err)
+		}
+		s.finish(e, task.Result{})
+	}
+	return nil
+}
+
+// Old is a task of an earlier host.
+type Old struct {
+	Born task.Seq // its first event
+	Task task.Record
+}
+
+func (s *Supervisor) remember(old Old) {
+	rec := old.Task
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := &entry{id: rec.ID, root: rec.ID, born: old.Born, live: make(chan struct{}), promoted: make(chan struct{})}
+	e.spec = task.Spec{Name: rec.Name, Parent: rec.Parent, Owner: rec.Owner, Keep: rec.Keep, Backgrounded: rec.Backgrounded}
+	if p := s.tasks[rec.Parent]; p != nil {
+		e.parent, e.root = p, p.root
+		p.children = append(p.children, e) // nobody else knows p yet
+	}
+	if t := time.Duration(rec.TimeoutMS) * time.Millisecond; t > 0 && rec.StartTime != nil {
+		e.spec.Timeout = max(time.Millisecond, t-time.Since(*rec.StartTime))
+	}
+	e.rec.Store(&rec)
+	if rec.Backgrounded {
+		close(e.promoted)
+	}
+	if rec.Status.Terminal() {
+		close(e.live)
+	}
+	s.tasks[rec.ID] = e
+	if rec.Name != "" {
+		s.names[rec.Name] = e
+	}
+	s.insert(e)
+}
+
+// Resume gives an ended task a new run under its old ID.
+func (s *Supervisor) Resume(ctx context.Context, id task.ID, d task.Driver, spec task.Spec) (task.Record, error) {
+	if err := d.Check(spec.Input); err != nil {
+		return task.Record{}, err
+	}
+	e := s.entry(id)
+	if e == nil {
+		return task.Record{}, fmt.Errorf("%w: %s", ErrUnknown, id)
+	}
+	s.mu.RLock()
+	closing := s.closing
+	s.mu.RUnlock()
+	if closing {
+		return task.Record{}, ErrClosing
+	}
+	rec, err := s.apply(ctx, e, task.Change{Verb: task.Resume, Run: task.NewRunID(), Background: spec.Backgrounded}, nil, "")
+	if err != nil {
+		return rec, err
+	}
+	e.mu.Lock()
+	spec.Parent = e.spec.Parent
+	e.spec = spec
+	e.live, e.promoted = make(chan struct{}), make(chan struct{})
+	if spec.Backgrounded {
+		close(e.promoted)
+	}
+	e.result = task.Result{}
+	e.mu.Unlock()
+	s.launch(e, d, false)
+	return rec, nil
+}

@@ -1,0 +1,72 @@
+package supervise
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/drover-dev/drover/task"
+)
+
+// reportEvery bounds how often the progress of all tasks is written.
+const reportEvery = 50 * time.Millisecond
+
+// reporter writes progress: drivers leave their newest here and go on, and one
+// goroutine makes events of what it finds.
+type reporter struct {
+	wake chan struct{} // capacity 1
+
+	mu     sync.Mutex
+	newest map[*entry]task.Progress
+}
+
+func (r *reporter) put(e *entry, p task.Progress) {
+	r.mu.Lock()
+	if r.newest == nil {
+		r.newest = map[*entry]task.Progress{}
+	}
+	r.newest[e] = p
+	r.mu.Unlock()
+	select {
+	case r.wake <- struct{}{}:
+	default: // it is awake and will look again
+	}
+}
+
+// take gives what has not been written yet to the end of the run.
+func (r *reporter) take(e *entry) *task.Progress {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p, ok := r.newest[e]
+	if !ok {
+		return nil
+	}
+	delete(r.newest, e)
+	return &p
+}
+
+func (r *reporter) run(life context.Context, s *Supervisor) {
+	for {
+		select {
+		case <-r.wake:
+		case <-life.Done():
+			return
+		}
+		r.mu.Lock()
+		batch := r.newest
+		r.newest = nil
+		r.mu.Unlock()
+		for e, p := range batch {
+			// A run that ended meanwhile refuses it, and a full disk loses it:
+			// progress is the one thing that may be lost.
+			_, _ = s.apply(life, e, task.Change{Verb: task.Report, Progress: &p}, nil, "")
+		}
+		pause := time.NewTimer(reportEvery)
+		select {
+		case <-pause.C:
+		case <-life.Done():
+			pause.Stop()
+			return
+		}
+	}
+}

@@ -1,0 +1,232 @@
+package supervise
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"runtime/debug"
+	"time"
+
+	"github.com/drover-dev/drover/task"
+)
+
+// launch starts the goroutine of a run. adopted is set for work of an earlier
+// host, which has begun already.
+func (s *Supervisor) launch(e *entry, d task.Driver, adopted bool) {
+	ctx, cancel := context.WithCancelCause(s.life)
+	e.mu.Lock()
+	e.cancel = cancel
+	frozen := e.frozen
+	e.mu.Unlock()
+	if frozen { // a stop came between the record and here
+		cancel(&task.StopError{Cause: task.Cause{Actor: task.ByParent, Reason: task.ReasonStopped}})
+	}
+	// The place in the line is taken here and not on the goroutine: who was
+	// started first goes first.
+	q := &queued{pool: s.pools[e.spec.Pool]}
+	if q.pool != nil {
+		q.turn, q.place = q.pool.enter()
+	}
+	s.runs.Go(func() {
+		defer cancel(nil)
+		s.run(ctx, e, d, q, adopted)
+	})
+}
+
+// queued is a place in the line of a pool; without a pool there is no line.
+type queued struct {
+	pool  *pool
+	turn  chan struct{}
+	place int
+}
+
+// run is the life of one run, from pending to its durable end.
+func (s *Supervisor) run(ctx context.Context, e *entry, d task.Driver, q *queued, adopted bool) {
+	h := &host{s: s, e: e}
+	if q.pool != nil {
+		if err := s.queue(ctx, e, q); err != nil {
+			s.conclude(ctx, e, h, task.Result{}, err)
+			return
+		}
+		h.pool = q.pool
+	}
+	if !adopted {
+		if _, err := s.apply(ctx, e, task.Change{Verb: task.Begin}, nil, ""); err != nil {
+			s.conclude(ctx, e, h, task.Result{}, &task.FailError{Reason: task.ReasonStart, Err: fmt.Errorf("begin: %w", err)})
+			return
+		}
+	}
+	if s.cfg.Output != nil {
+		rec := *e.rec.Load()
+		out, err := s.cfg.Output(rec, adopted)
+		if err != nil {
+			s.conclude(ctx, e, h, task.Result{}, &task.FailError{Reason: task.ReasonStart, Err: fmt.Errorf("open output: %w", err)})
+			return
+		}
+		h.out = out
+	}
+	run, stop := ctx, context.CancelFunc(func() {})
+	if t := e.spec.Timeout; t > 0 {
+		run, stop = context.WithTimeoutCause(ctx, t, task.ErrTimeout)
+	}
+	res, err := guard(run, d, h)
+	defer stop()
+	s.conclude(run, e, h, res, err)
+}
+
+// guard turns a panic of the driver into an error, so that the host lives on.
+func guard(ctx context.Context, d task.Driver, h *host) (res task.Result, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			stack := debug.Stack()
+			err = &task.PanicError{Value: v, Stack: stack}
+			if h.out != nil {
+				_, _ = fmt.Fprintf(h.out, "panic: %v\n\n%s", v, stack)
+			}
+		}
+	}()
+	return d.Run(ctx, h)
+}
+
+// queue waits for a place and shows which.
+func (s *Supervisor) queue(ctx context.Context, e *entry, q *queued) error {
+	if q.turn != nil {
+		_, _ = s.apply(ctx, e, task.Change{Verb: task.Report, Progress: &task.Progress{Message: fmt.Sprintf("queued, place %d", q.place)}}, nil, "")
+	}
+	return q.pool.wait(ctx, q.turn)
+}
+
+// conclude brings a run to its durable end: children first, then the event,
+// then whatever waited for it.
+func (s *Supervisor) conclude(ctx context.Context, e *entry, h *host, res task.Result, err error) {
+	cause := context.Cause(ctx)
+	change, ends := task.Ending(cause, res, err)
+	if !ends {
+		h.close()
+		s.finish(e, res)
+		return
+	}
+	s.stopChildren(e, change)
+	if h.out != nil {
+		change.OutputBytes = h.out.Size()
+	}
+	change.Progress = s.reporter.take(e)
+	rec, ok := s.record(e, change, res.Text)
+	h.close()
+	if ok && res.Settle != nil {
+		res.Settle()
+	}
+	s.finish(e, res)
+	if ok && s.cfg.Ended != nil {
+		s.cfg.Ended(rec)
+	}
+}
+
+// record makes the end durable. A full disk must not lose it: it is tried again
+// until it is written or the supervisor has closed.
+func (s *Supervisor) record(e *entry, change task.Change, answer string) (task.Record, bool) {
+	wait := 50 * time.Millisecond
+	for {
+		rec, err := s.apply(context.WithoutCancel(s.life), e, change, &task.Notice{}, answer)
+		var move *task.MoveError
+		if err == nil || errors.As(err, &move) {
+			return rec, err == nil
+		}
+		if s.life.Err() != nil && wait > time.Second {
+			return rec, false
+		}
+		timer := time.NewTimer(wait)
+		<-timer.C
+		wait = min(2*wait, 5*time.Second)
+	}
+}
+
+// finish frees everybody who waits for the end of the run.
+func (s *Supervisor) finish(e *entry, res task.Result) {
+	e.mu.Lock()
+	e.result = res
+	e.frozen = false // an ended task has no children anyway; a later run may
+	close(e.live)
+	e.mu.Unlock()
+	s.mu.Lock()
+	close(s.ended)
+	s.ended = make(chan struct{})
+	s.mu.Unlock()
+}
+
+// host is what a running driver sees.
+type host struct {
+	s    *Supervisor
+	e    *entry
+	out  OutputFile
+	pool *pool // held place; nil: none
+}
+
+func (h *host) close() {
+	if h.out != nil {
+		_ = h.out.Close() // every byte was handed to the kernel by Write
+	}
+	if h.pool != nil {
+		h.pool.leave()
+	}
+}
+
+func (h *host) Record() task.Record { return *h.e.rec.Load() }
+
+func (h *host) Input() json.RawMessage { return h.e.spec.Input }
+
+func (h *host) Output() task.Output {
+	if h.out == nil {
+		return noOutput{}
+	}
+	return h.out
+}
+
+func (h *host) Begun(p task.Process) error {
+	_, err := h.s.apply(context.WithoutCancel(h.s.life), h.e, task.Change{Verb: task.Attach, Process: &p}, nil, "")
+	if err != nil {
+		return fmt.Errorf("record process of %s: %w", h.e.id, err)
+	}
+	return nil
+}
+
+func (h *host) Progress(p task.Progress) { h.s.reporter.put(h.e, p) }
+
+func (h *host) Checkpoint(ctx context.Context, state []byte) error {
+	if _, err := h.s.apply(ctx, h.e, task.Change{Verb: task.Save, Checkpoint: state}, nil, ""); err != nil {
+		return fmt.Errorf("checkpoint of %s: %w", h.e.id, err)
+	}
+	return nil
+}
+
+func (h *host) Spawn(ctx context.Context, d task.Driver, spec task.Spec) (task.Record, error) {
+	spec.Parent = h.e.id
+	return h.s.Start(ctx, d, spec)
+}
+
+// Await gives the place of the waiting task away meanwhile: otherwise a chain
+// of agents that is longer than the pool is wide would wait for itself.
+func (h *host) Await(ctx context.Context, id task.ID) (task.Record, error) {
+	if h.pool == nil {
+		return h.s.Await(ctx, id)
+	}
+	h.pool.leave()
+	rec, err := h.s.Await(ctx, id)
+	// The place is taken back also when ctx has ended: the run goes on to its
+	// end and gives it back there.
+	if again := h.pool.again(context.WithoutCancel(ctx)); again != nil && err == nil {
+		err = again
+	}
+	return rec, err
+}
+
+// noOutput is the output of tasks that have none.
+type noOutput struct{}
+
+func (noOutput) Write(p []byte) (int, error) { return len(p), nil }
+func (noOutput) File() (*os.File, error)     { return nil, errors.New("this task has no output file") }
+func (noOutput) Path() string                { return "" }
+func (noOutput) Size() int64                 { return 0 }
+func (noOutput) Limit() int64                { return 0 }

@@ -1,0 +1,211 @@
+package supervise
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/drover-dev/drover/task"
+)
+
+// StopRequest says who stops, and how patiently.
+type StopRequest struct {
+	Cause task.Cause
+	Grace *time.Duration // nil: the driver's usual
+	// Limit bounds the wait for drivers that do not end. 0: 15 s after the
+	// grace.
+	Limit time.Duration
+}
+
+// Stop ends whole subtrees. Spawning in them is frozen first; then tasks end
+// from the leaves to the roots, and the tree is looked at again until nothing
+// new is in it. The receipt names every task of the trees, and what could not
+// be ended. Stopping what has ended changes nothing and is no error.
+func (s *Supervisor) Stop(ctx context.Context, ids []task.ID, req StopRequest) (task.Receipt, error) {
+	var roots []*entry
+	for _, id := range ids {
+		e := s.entry(id)
+		if e == nil {
+			return task.Receipt{}, fmt.Errorf("%w: %s", ErrUnknown, id)
+		}
+		roots = append(roots, e)
+	}
+	st := &stopping{s: s, req: req, asked: time.Now(), seen: map[*entry]bool{}}
+	for _, e := range roots {
+		st.tree(ctx, e)
+	}
+	return st.receipt, context.Cause(ctx)
+}
+
+// stopping is one stop and its receipt.
+type stopping struct {
+	s       *Supervisor
+	req     StopRequest
+	asked   time.Time
+	seen    map[*entry]bool
+	receipt task.Receipt
+}
+
+// tree stops e and what is under it, deepest first. Frozen trees cannot grow,
+// but a start that was admitted before the freeze may still come up, so the
+// children are looked at again after they have ended.
+func (st *stopping) tree(ctx context.Context, e *entry) {
+	e.freeze()
+	for {
+		fresh := st.fresh(e)
+		if len(fresh) == 0 {
+			break
+		}
+		for _, c := range fresh { // all are asked before any is waited for
+			st.ask(c, e)
+		}
+		for _, c := range fresh {
+			st.tree(ctx, c)
+		}
+	}
+	st.one(ctx, e)
+}
+
+func (st *stopping) fresh(e *entry) (fresh []*entry) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, c := range e.children {
+		if !st.seen[c] {
+			st.seen[c] = true
+			fresh = append(fresh, c)
+		}
+	}
+	return fresh
+}
+
+// ask requests the stop of a leaf at once; a task with children is asked when
+// they are gone.
+func (st *stopping) ask(c, parent *entry) {
+	c.freeze()
+	c.mu.Lock()
+	leaf := len(c.children) == 0
+	c.mu.Unlock()
+	if leaf {
+		st.cancel(c)
+	}
+}
+
+// cancel asks one task to end. What it does cannot fail in a way that matters:
+// a record that cannot show "stopping" must not keep anything running.
+func (st *stopping) cancel(e *entry) {
+	if e.rec.Load().Status.Terminal() {
+		return
+	}
+	_, _ = st.s.apply(context.WithoutCancel(st.s.life), e, task.Change{Verb: task.RequestStop}, nil, "")
+	e.mu.Lock()
+	cancel := e.cancel
+	e.mu.Unlock()
+	if cancel != nil {
+		cancel(&task.StopError{Cause: st.req.Cause, Grace: st.req.Grace})
+	}
+}
+
+// one waits for the end of a single task and writes its line of the receipt.
+func (st *stopping) one(ctx context.Context, e *entry) {
+	was := *e.rec.Load()
+	if was.Status.Terminal() {
+		e.thaw()
+		st.receipt.Stopped = append(st.receipt.Stopped, task.Stopped{ID: e.id, Status: was.Status, Cause: was.Cause, Signals: []task.SignalSent{}})
+		return
+	}
+	st.cancel(e)
+	limit := st.req.Limit
+	if limit == 0 {
+		limit = 15 * time.Second
+		if st.req.Grace != nil {
+			limit += *st.req.Grace
+		}
+	}
+	live, _ := e.channels()
+	late := time.NewTimer(limit)
+	defer late.Stop()
+	select {
+	case <-live:
+	case <-late.C:
+		st.survivor(e, "its driver has not ended yet")
+	case <-ctx.Done():
+		st.survivor(e, "nobody waited for its end")
+	}
+	rec := *e.rec.Load()
+	line := task.Stopped{ID: e.id, Status: rec.Status, Cause: rec.Cause, Signals: []task.SignalSent{}, EndedAfterMS: time.Since(st.asked).Milliseconds()}
+	e.mu.Lock()
+	if e.result.Signals != nil {
+		line.Signals = e.result.Signals
+	}
+	for _, left := range e.result.Left {
+		left.Task = e.id
+		st.receipt.Survivors = append(st.receipt.Survivors, left)
+	}
+	e.mu.Unlock()
+	st.receipt.Stopped = append(st.receipt.Stopped, line)
+}
+
+func (st *stopping) survivor(e *entry, why string) {
+	rec := e.rec.Load()
+	left := task.Survivor{Task: e.id, Command: rec.Command, Why: why}
+	if rec.Process != nil {
+		left.PID = rec.Process.PID
+	}
+	st.receipt.Survivors = append(st.receipt.Survivors, left)
+}
+
+func (e *entry) freeze() {
+	e.mu.Lock()
+	e.frozen = true
+	e.mu.Unlock()
+}
+
+// thaw undoes freeze once the task has ended, which forbids children by itself:
+// a later run may want some.
+func (e *entry) thaw() {
+	e.mu.Lock()
+	e.frozen = false
+	e.mu.Unlock()
+}
+
+// stopChildren ends what a task has left running at its own end.
+func (s *Supervisor) stopChildren(e *entry, end task.Change) {
+	e.freeze()
+	e.mu.Lock()
+	n := len(e.children)
+	e.mu.Unlock()
+	if n == 0 {
+		return
+	}
+	cause := task.Cause{Actor: task.ByParent, Reason: task.ReasonParentEnded, Detail: "its parent " + string(e.id) + " has ended"}
+	if end.Verb == task.Stop && end.Cause != nil && end.Cause.Reason == task.ReasonClosing {
+		cause = *end.Cause
+	}
+	st := &stopping{s: s, req: StopRequest{Cause: cause}, asked: time.Now(), seen: map[*entry]bool{}}
+	for {
+		fresh := st.fresh(e)
+		if len(fresh) == 0 {
+			return
+		}
+		for _, c := range fresh {
+			if !c.rec.Load().Status.Terminal() {
+				st.ask(c, e)
+			}
+		}
+		for _, c := range fresh {
+			if !c.rec.Load().Status.Terminal() {
+				st.tree(context.WithoutCancel(s.life), c)
+			}
+		}
+	}
+}
+
+// Close ends everything in order and returns when no task has a goroutine left.
+// Tasks whose work goes on without this host stay running.
+func (s *Supervisor) Close() {
+	s.mu.Lock()
+	s.closing = true
+	s.mu.Unlock()
+	s.end(task.ErrClosing)
+	s.runs.Wait()
+}

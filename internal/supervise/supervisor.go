@@ -1,0 +1,449 @@
+// Package supervise runs the tasks of one session.
+//
+// It owns a goroutine per task, the tree of tasks, the places that limited
+// work waits for, and the one door through which a task changes: every change
+// is a [task.Change], applied by [task.Apply], made durable in the log, and only
+// then seen by anybody. It promises that every task that was started reaches
+// exactly one end, that the notice of the end is part of the same durable fact,
+// that a stopped tree starts nothing more, and that [Supervisor.Close] returns
+// only when no goroutine of a task is left.
+//
+// It knows neither the kinds of tasks nor what they do.
+package supervise
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/drover-dev/drover/task"
+)
+
+// Log is where events become durable.
+type Log interface {
+	// Append returns when the entry is durable. An error means that nothing of
+	// it was written.
+	Append(ctx context.Context, e task.Entry) (task.Seq, error)
+}
+
+// OutputFile is an open output file of one task.
+type OutputFile interface {
+	task.Output
+	io.Closer
+}
+
+// Pool is a limited number of places for tasks that name it in their spec.
+type Pool struct {
+	Size    int // tasks at work at the same time; more wait as pending
+	Queue   int // tasks that may wait; 0: no limit
+	Depth   int // deepest allowed task; 0: no limit
+	PerRoot int // tasks of the pool in the tree of one root in a session; 0: no limit
+}
+
+// Config is what a supervisor works with.
+type Config struct {
+	Session task.ID
+	Log     Log
+	// Output opens the output file of a task that begins; again is set for work
+	// of an earlier host and for a further run. Nil: tasks have no output.
+	Output func(r task.Record, again bool) (OutputFile, error)
+	// OutputPath is where that file is. Nil: tasks have no output.
+	OutputPath func(task.ID) string
+	Pools      map[string]Pool
+	// Ended is called after every end is durable, on the task's goroutine.
+	Ended func(task.Record)
+}
+
+// Errors that callers decide by.
+var (
+	ErrUnknown = errors.New("unknown task")
+	ErrClosing = errors.New("the session is closing")
+	ErrFrozen  = errors.New("the parent is being stopped")
+	// ErrTimeout is returned by waits whose time is up.
+	ErrTimeout = errors.New("timeout")
+)
+
+// LimitError is a start that a limit forbids.
+type LimitError struct {
+	Limit string // depth, per_root, queue
+	N     int
+}
+
+func (e *LimitError) Error() string {
+	switch e.Limit {
+	case "depth":
+		return fmt.Sprintf("recursion rejected: tasks may be nested %d deep", e.N)
+	case "per_root":
+		return fmt.Sprintf("this session may start %d of these", e.N)
+	}
+	return fmt.Sprintf("max concurrent agents reached (%d)", e.N)
+}
+
+// AmbiguousError is a reference that fits several tasks.
+type AmbiguousError struct {
+	Ref     string
+	Matches []task.Record
+}
+
+func (e *AmbiguousError) Error() string {
+	return fmt.Sprintf("%q fits %d tasks", e.Ref, len(e.Matches))
+}
+
+// Supervisor runs tasks. Its methods may be called by several goroutines.
+type Supervisor struct {
+	cfg   Config
+	pools map[string]*pool
+
+	life context.Context // ends when Close begins
+	end  context.CancelCauseFunc
+	runs sync.WaitGroup // one per running task, and the reporter; Close waits
+
+	mu      sync.RWMutex
+	tasks   map[task.ID]*entry
+	order   []*entry // by creation
+	names   map[string]*entry
+	keys    map[childKey]*entry
+	roots   map[rootKey]int
+	closing bool
+	ended   chan struct{} // closed and replaced at every end
+
+	reporter reporter
+}
+
+type childKey struct {
+	parent task.ID
+	key    string
+}
+
+type rootKey struct {
+	root task.ID
+	pool string
+}
+
+// entry is one task.
+type entry struct {
+	id     task.ID // never changes, like the next three
+	parent *entry
+	root   task.ID // whose tree it is in: that of an agent outside, or of its top-level ancestor
+	born   task.Seq
+
+	door sync.Mutex // held over the durable append of a change
+	rec  atomic.Pointer[task.Record]
+
+	mu       sync.Mutex
+	spec     task.Spec // guarded by mu, like the rest
+	children []*entry
+	frozen   bool // a stop has been asked for: no further child
+	cancel   context.CancelCauseFunc
+	live     chan struct{} // closed when the present run has ended
+	promoted chan struct{} // closed when the task goes to the background
+	result   task.Result   // of the last run, for receipts
+}
+
+// New makes a supervisor. It does no I/O.
+func New(cfg Config) *Supervisor {
+	s := &Supervisor{cfg: cfg, tasks: map[task.ID]*entry{}, names: map[string]*entry{}, keys: map[childKey]*entry{},
+		roots: map[rootKey]int{}, pools: map[string]*pool{}, ended: make(chan struct{})}
+	for name, p := range cfg.Pools {
+		s.pools[name] = newPool(p)
+	}
+	s.life, s.end = context.WithCancelCause(context.Background())
+	s.reporter.wake = make(chan struct{}, 1)
+	s.runs.Go(func() { s.reporter.run(s.life, s) })
+	return s
+}
+
+// Start records a task and starts it. It returns when the task is durably
+// pending. ctx bounds the recording, not the task.
+func (s *Supervisor) Start(ctx context.Context, d task.Driver, spec task.Spec) (task.Record, error) {
+	if err := d.Check(spec.Input); err != nil {
+		return task.Record{}, err
+	}
+	e, found, err := s.admit(d, spec)
+	if err != nil {
+		return task.Record{}, err
+	}
+	if found {
+		return *e.rec.Load(), nil
+	}
+	if err := s.create(ctx, e); err != nil {
+		s.forget(e)
+		return task.Record{}, fmt.Errorf("start task: %w", err)
+	}
+	s.launch(e, d, false)
+	return *e.rec.Load(), nil
+}
+
+// admit checks every limit and takes the task in under one lock, so that two
+// starts cannot both take the last place, and none slips into a frozen tree.
+func (s *Supervisor) admit(d task.Driver, spec task.Spec) (e *entry, found bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing {
+		return nil, false, ErrClosing
+	}
+	e = &entry{id: task.NewID(d.Kind()), spec: spec, live: make(chan struct{}), promoted: make(chan struct{})}
+	if e.root = e.id; spec.Owner != "" {
+		e.root = spec.Owner
+	}
+	depth := 1
+	if spec.Parent != "" {
+		p := s.tasks[spec.Parent]
+		if p == nil {
+			return nil, false, fmt.Errorf("parent %s: %w", spec.Parent, ErrUnknown)
+		}
+		if k := s.keys[childKey{p.id, spec.Key}]; spec.Key != "" && k != nil {
+			return k, true, nil
+		}
+		if p.isFrozen() || p.rec.Load().Status.Terminal() {
+			return nil, false, ErrFrozen
+		}
+		e.parent, e.root, depth = p, p.root, p.rec.Load().Depth+1
+	}
+	if spec.Backgrounded {
+		close(e.promoted)
+	}
+	if err := s.withinLimits(e, depth); err != nil {
+		return nil, false, err
+	}
+	for s.tasks[e.id] != nil {
+		e.id = task.NewID(d.Kind())
+	}
+	s.roots[rootKey{e.root, spec.Pool}]++
+	s.tasks[e.id] = e
+	name := s.uniqueName(spec.Name)
+	if name != "" {
+		s.names[name] = e
+	}
+	if spec.Key != "" {
+		s.keys[childKey{spec.Parent, spec.Key}] = e
+	}
+	if e.parent != nil {
+		e.parent.mu.Lock()
+		e.parent.children = append(e.parent.children, e)
+		e.parent.mu.Unlock()
+	}
+	now := time.Now().UTC()
+	rec := task.Record{ID: e.id, Run: task.NewRunID(), Kind: d.Kind(), Status: task.Pending, Backgrounded: spec.Backgrounded, Keep: spec.Keep,
+		Name: name, Description: spec.Description, Session: s.cfg.Session, Parent: spec.Parent, Owner: spec.Owner, Depth: depth, ToolUseID: spec.ToolUseID,
+		AgentType: spec.AgentType, Model: spec.Model, Prompt: spec.Prompt, Command: spec.Command, Cwd: spec.Cwd, CreateTime: now,
+		TimeoutMS: spec.Timeout.Milliseconds()}
+	if s.cfg.OutputPath != nil {
+		rec.OutputFile = s.cfg.OutputPath(e.id)
+	}
+	e.rec.Store(&rec)
+	return e, false, nil
+}
+
+func (s *Supervisor) withinLimits(e *entry, depth int) error {
+	p := s.pools[e.spec.Pool]
+	if p == nil {
+		return nil
+	}
+	if p.cfg.Depth > 0 && depth > p.cfg.Depth {
+		return &LimitError{Limit: "depth", N: p.cfg.Depth}
+	}
+	if p.cfg.PerRoot > 0 && s.roots[rootKey{e.root, e.spec.Pool}] >= p.cfg.PerRoot {
+		return &LimitError{Limit: "per_root", N: p.cfg.PerRoot}
+	}
+	if p.cfg.Queue > 0 && p.waiting() >= p.cfg.Queue {
+		return &LimitError{Limit: "queue", N: p.cfg.Size}
+	}
+	return nil
+}
+
+// uniqueName makes a wanted name unique by a number. It also must not look
+// like an ID.
+func (s *Supervisor) uniqueName(want string) string {
+	if want == "" {
+		return ""
+	}
+	name := want
+	for n := 2; ; n++ {
+		_, err := task.ParseID(name)
+		if s.names[name] == nil && err != nil {
+			return name
+		}
+		name = fmt.Sprintf("%s-%d", want, n)
+	}
+}
+
+// create makes the first event durable. Until then nobody can find the task.
+func (s *Supervisor) create(ctx context.Context, e *entry) error {
+	e.door.Lock()
+	defer e.door.Unlock()
+	rec := *e.rec.Load()
+	seq, err := s.cfg.Log.Append(ctx, task.Entry{Verb: task.Create, At: rec.CreateTime, Task: rec})
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e.born = seq
+	s.insert(e)
+	return nil
+}
+
+// insert keeps order sorted by the number of the first event: two starts may
+// come back from the log in the other order. What a listing holds is never
+// moved. The caller holds mu.
+func (s *Supervisor) insert(e *entry) {
+	i := len(s.order)
+	for i > 0 && s.order[i-1].born > e.born {
+		i--
+	}
+	if i == len(s.order) {
+		s.order = append(s.order, e)
+		return
+	}
+	s.order = slices.Insert(slices.Clone(s.order), i, e)
+}
+
+// forget undoes admit for a task that could not be recorded.
+func (s *Supervisor) forget(e *entry) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	rec := e.rec.Load()
+	delete(s.tasks, e.id)
+	if s.names[rec.Name] == e {
+		delete(s.names, rec.Name)
+	}
+	delete(s.keys, childKey{e.spec.Parent, e.spec.Key})
+	s.roots[rootKey{e.root, e.spec.Pool}]--
+	if e.parent != nil {
+		e.parent.mu.Lock()
+		e.parent.children = slices.DeleteFunc(e.parent.children, func(c *entry) bool { return c == e })
+		e.parent.mu.Unlock()
+	}
+	close(e.live) // a stop of the parent may wait for it
+}
+
+// apply is the one door: the only place where a task changes after its first
+// event.
+func (s *Supervisor) apply(ctx context.Context, e *entry, c task.Change, n *task.Notice, answer string) (task.Record, error) {
+	e.door.Lock()
+	defer e.door.Unlock()
+	cur := *e.rec.Load()
+	if c.At.IsZero() {
+		c.At = time.Now().UTC()
+	}
+	next, err := task.Apply(cur, c)
+	if errors.Is(err, task.ErrNoChange) {
+		return cur, nil
+	}
+	if err != nil {
+		return cur, err
+	}
+	if next.Status.Terminal() {
+		n.Run, n.Task, n.Priority = next.Run, next.ID, e.spec.Priority
+		n.Owner, n.Acked = next.Owner, known(next)
+	}
+	if _, err := s.cfg.Log.Append(ctx, task.Entry{Verb: c.Verb, At: c.At, Task: next, Notice: n, Answer: answer}); err != nil {
+		return cur, err
+	}
+	e.rec.Store(&next)
+	return next, nil
+}
+
+// known says whether the owner of an ended task has the answer already: of a
+// foreground call the result is the answer, and a model that stops a task
+// knows that it did.
+func known(r task.Record) bool {
+	return r.Owner == "" || !r.Backgrounded || r.Cause.Actor == task.ByModel
+}
+
+// Get returns a task by its ID.
+func (s *Supervisor) Get(id task.ID) (task.Record, bool) {
+	e := s.entry(id)
+	if e == nil {
+		return task.Record{}, false
+	}
+	return *e.rec.Load(), true
+}
+
+func (s *Supervisor) entry(id task.ID) *entry {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	e := s.tasks[id]
+	if e == nil || e.born == 0 {
+		return nil
+	}
+	return e
+}
+
+// Find returns the task that ref names: an ID, a name, or the beginning of
+// exactly one ID.
+func (s *Supervisor) Find(ref string) (task.Record, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if e := s.tasks[task.ID(ref)]; e != nil && e.born != 0 {
+		return *e.rec.Load(), nil
+	}
+	if e := s.names[ref]; e != nil && e.born != 0 {
+		return *e.rec.Load(), nil
+	}
+	var matches []task.Record
+	if len(ref) >= 2 {
+		for _, e := range s.order {
+			if strings.HasPrefix(string(e.id), ref) {
+				matches = append(matches, *e.rec.Load())
+			}
+		}
+	}
+	switch len(matches) {
+	case 0:
+		return task.Record{}, fmt.Errorf("%w: %s", ErrUnknown, ref)
+	case 1:
+		return matches[0], nil
+	}
+	return task.Record{}, &AmbiguousError{Ref: ref, Matches: matches}
+}
+
+// List yields tasks, newest first, beginning with the newest whose first event
+// is before a number (0: all), each with that number. The listing is a
+// snapshot; it holds no lock while it yields.
+func (s *Supervisor) List(before task.Seq) func(yield func(task.Seq, task.Record) bool) {
+	s.mu.RLock()
+	order := s.order[:len(s.order):len(s.order)]
+	s.mu.RUnlock()
+	return func(yield func(task.Seq, task.Record) bool) {
+		for i := len(order) - 1; i >= 0; i-- {
+			if before > 0 && order[i].born >= before {
+				continue
+			}
+			if !yield(order[i].born, *order[i].rec.Load()) {
+				return
+			}
+		}
+	}
+}
+
+// Live is the number of tasks that have not ended, and Total of all.
+func (s *Supervisor) Live() (live, total int) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for _, e := range s.order {
+		if !e.rec.Load().Status.Terminal() {
+			live++
+		}
+	}
+	return live, len(s.order)
+}
+
+func (e *entry) isFrozen() bool {
+	for ; e != nil; e = e.parent {
+		e.mu.Lock()
+		frozen := e.frozen
+		e.mu.Unlock()
+		if frozen {
+			return true
+		}
+	}
+	return false
+}

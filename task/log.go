@@ -1,0 +1,23 @@
+package task
+
+import "time"
+
+// Entry is one event to be written to the log, with what belongs to the same
+// fact: the notice that a terminal event owes, and the answer of the run.
+type Entry struct {
+	Verb   Verb
+	At     time.Time
+	Task   Record
+	Notice *Notice // exactly one with every terminal event, none otherwise
+	Answer string  // of a terminal event: the final answer, if there is one
+}
+
+// Notice is what the owner of a task is owed for the end of a run.
+type Notice struct {
+	Seq      Seq // of the terminal event; set by the log
+	Run      RunID
+	Task     ID
+	Owner    ID // empty: nobody is told
+	Priority Priority
+	Acked    bool // the owner has it, or had the answer already
+}
