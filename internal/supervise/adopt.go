@@ -29,10 +29,15 @@ func (s *Supervisor) Adopt(ctx context.Context, tasks []Old, driver func(task.Ki
 			continue
 		}
 		lost := task.Change{Verb: task.Stop, Cause: &task.Cause{Actor: task.ByKeeper, Reason: task.ReasonHostLost, Detail: "its host ended without closing"}}
-		if _, err := s.apply(ctx, e, lost, &task.Notice{}, ""); err != nil {
+		var notice task.Notice
+		rec, err := s.apply(ctx, e, lost, &notice, "")
+		if err != nil {
 			return fmt.Errorf("adopt task %s: %w", rec.ID, err)
 		}
 		s.finish(e, task.Result{})
+		if s.cfg.Ended != nil {
+			s.cfg.Ended(rec, notice)
+		}
 	}
 	return nil
 }

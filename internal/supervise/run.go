@@ -113,29 +113,30 @@ func (s *Supervisor) conclude(ctx context.Context, e *entry, h *host, res task.R
 		change.OutputBytes = h.out.Size()
 	}
 	change.Progress = s.reporter.take(e)
-	rec, ok := s.record(e, change, res.Text)
+	rec, notice, ok := s.record(e, change, res.Text)
 	h.close()
 	if ok && res.Settle != nil {
 		res.Settle()
 	}
 	s.finish(e, res)
 	if ok && s.cfg.Ended != nil {
-		s.cfg.Ended(rec)
+		s.cfg.Ended(rec, notice)
 	}
 }
 
 // record makes the end durable. A full disk must not lose it: it is tried again
 // until it is written or the supervisor has closed.
-func (s *Supervisor) record(e *entry, change task.Change, answer string) (task.Record, bool) {
+func (s *Supervisor) record(e *entry, change task.Change, answer string) (task.Record, task.Notice, bool) {
 	wait := 50 * time.Millisecond
 	for {
-		rec, err := s.apply(context.WithoutCancel(s.life), e, change, &task.Notice{}, answer)
+		var notice task.Notice
+		rec, err := s.apply(context.WithoutCancel(s.life), e, change, &notice, answer)
 		var move *task.MoveError
 		if err == nil || errors.As(err, &move) {
-			return rec, err == nil
+			return rec, notice, err == nil
 		}
 		if s.life.Err() != nil && wait > time.Second {
-			return rec, false
+			return rec, notice, false
 		}
 		timer := time.NewTimer(wait)
 		<-timer.C

@@ -78,7 +78,7 @@ func TestLife(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &memLog{}
 		var ended []task.Record
-		s := New(Config{Session: "s00000000", Log: log, Ended: func(r task.Record) { ended = append(ended, r) }})
+		s := New(Config{Session: "s00000000", Log: log, Ended: func(r task.Record, _ task.Notice) { ended = append(ended, r) }})
 		defer s.Close()
 		settled := false
 		rec := start(t, s, work(func(_ context.Context, h task.Host) (task.Result, error) {

@@ -57,7 +57,7 @@ type Config struct {
 	OutputPath func(task.ID) string
 	Pools      map[string]Pool
 	// Ended is called after every end is durable, on the task's goroutine.
-	Ended func(task.Record)
+	Ended func(task.Record, task.Notice)
 }
 
 // Errors that callers decide by.

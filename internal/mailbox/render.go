@@ -1,0 +1,125 @@
+package mailbox
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/drover-dev/drover/internal/excerpt"
+	"github.com/drover-dev/drover/task"
+)
+
+// Letter is what a notice is made of.
+type Letter struct {
+	Task       task.Record
+	Answer     string // of an agent: its final text
+	Tail       string // of a command that failed: the end of its output
+	Transcript string // of an agent: where it is
+	Limit      int    // of Answer, in code points; 0: the default
+}
+
+// Render makes the text by which a model is told of an end. The elements and
+// their order are those of requirements NT-02 and NT-06, spelled with hyphens.
+// Nothing that a task printed can end an element: text is escaped, and control
+// characters are made visible.
+func Render(l Letter) string {
+	r := l.Task
+	var b strings.Builder
+	b.WriteString("<task-notification>\n")
+	element(&b, "task-id", string(r.ID))
+	if r.ToolUseID != "" {
+		element(&b, "tool-use-id", r.ToolUseID)
+	}
+	if r.OutputFile != "" {
+		element(&b, "output-file", r.OutputFile)
+	}
+	element(&b, "status", string(r.Status))
+	element(&b, "summary", Summary(r))
+	limit := l.Limit
+	if limit == 0 {
+		limit = excerpt.DefaultLimit
+	}
+	if l.Answer != "" {
+		text, _ := excerpt.Tail(excerpt.Plain(l.Answer), limit, r.OutputFile)
+		element(&b, "result", text)
+	}
+	if l.Tail != "" {
+		text, _ := excerpt.Tail(excerpt.Plain(l.Tail), limit, r.OutputFile)
+		element(&b, "output-tail", text)
+	}
+	if u := r.Usage; u != nil && r.Kind != task.LocalBash {
+		fmt.Fprintf(&b, "<usage><total_tokens>%d</total_tokens><tool_uses>%d</tool_uses><duration_ms>%d</duration_ms></usage>\n",
+			u.TotalTokens, u.ToolUses, u.DurationMS)
+	}
+	b.WriteString("</task-notification>")
+	if l.Transcript != "" {
+		b.WriteString("\nFull transcript available at: " + escape(l.Transcript))
+	}
+	return b.String()
+}
+
+func element(b *strings.Builder, name, text string) {
+	fmt.Fprintf(b, "<%s>%s</%s>\n", name, escape(text), name)
+}
+
+func escape(text string) string {
+	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace(excerpt.Plain(text))
+}
+
+// Summary says in one line how a run ended.
+func Summary(r task.Record) string {
+	what, name := "Agent", r.Description
+	if r.Kind == task.LocalBash {
+		what = "Background command"
+		if name == "" {
+			name = r.Command
+		}
+	}
+	if name == "" {
+		name = string(r.ID)
+	}
+	subject := fmt.Sprintf("%s %q", what, oneLine(name, 120))
+	switch r.Status {
+	case task.Completed:
+		if r.ExitCode != nil {
+			return fmt.Sprintf("%s completed (exit code %d)", subject, *r.ExitCode)
+		}
+		return subject + " completed"
+	case task.Failed:
+		return subject + " failed" + failure(r)
+	}
+	return subject + " was stopped" + stopped(r)
+}
+
+func failure(r task.Record) string {
+	switch {
+	case r.Cause != nil && r.Cause.Reason == task.ReasonTimeout:
+		return fmt.Sprintf(": its time limit of %s passed", time.Duration(r.TimeoutMS)*time.Millisecond)
+	case r.Cause != nil && r.Cause.Signal != "":
+		return " (ended by " + r.Cause.Signal + ")"
+	case r.Error != "":
+		return ": " + oneLine(r.Error, 300)
+	case r.ExitCode != nil:
+		return fmt.Sprintf(" with exit code %d", *r.ExitCode)
+	}
+	return ": Unknown error"
+}
+
+func stopped(r task.Record) string {
+	if r.Cause == nil {
+		return ""
+	}
+	by := fmt.Sprintf(" (by %s: %s", r.Cause.Actor, r.Cause.Reason)
+	if r.Cause.Detail != "" {
+		by += ", " + oneLine(r.Cause.Detail, 120)
+	}
+	return by + ")"
+}
+
+func oneLine(text string, limit int) string {
+	text = strings.Join(strings.Fields(text), " ")
+	if r := []rune(text); len(r) > limit {
+		return string(r[:limit-1]) + "…"
+	}
+	return text
+}
