@@ -97,10 +97,10 @@ func failure(r task.Record) string {
 		return fmt.Sprintf(": its time limit of %s passed", time.Duration(r.TimeoutMS)*time.Millisecond)
 	case r.Cause != nil && r.Cause.Signal != "":
 		return " (ended by " + r.Cause.Signal + ")"
+	case r.ExitCode != nil && *r.ExitCode > 0:
+		return fmt.Sprintf(" with exit code %d", *r.ExitCode)
 	case r.Error != "":
 		return ": " + oneLine(r.Error, 300)
-	case r.ExitCode != nil:
-		return fmt.Sprintf(" with exit code %d", *r.ExitCode)
 	}
 	return ": Unknown error"
 }

@@ -1,0 +1,133 @@
+package subagent
+
+import (
+	"embed"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Definition is a sort of agent.
+type Definition struct {
+	Name        string `json:"name"`
+	Description string `json:"description"` // when to use it, for the model that delegates
+	Prompt      string `json:"prompt"`      // system prompt
+
+	// Tools are the names of the tools the agent may use. Nil means those of
+	// the agent that asked for it; an empty list means none.
+	Tools           []string `json:"tools"`
+	DisallowedTools []string `json:"disallowedTools,omitempty"`
+	Model           string   `json:"model,omitempty"`    // alias, name, or inherit; empty: inherit
+	MaxTurns        int      `json:"maxTurns,omitempty"` // 0: as the asking agent
+}
+
+// DefaultType is the agent that is meant when no type is named.
+const DefaultType = "general-purpose"
+
+//go:embed prompts/*.md
+var prompts embed.FS
+
+// Builtin returns the agents that are always there.
+func Builtin() Catalog {
+	return NewCatalog(
+		Definition{Name: DefaultType, Description: "Any delegated work of several steps, with all the tools of the agent that asks.", Prompt: prompt("general-purpose")},
+		Definition{Name: "explore", Description: "Finds and reads things in a code base quickly and changes nothing. Good to send several side by side.", Prompt: prompt("explore"),
+			Tools: []string{"Read", "Glob", "Grep"}, MaxTurns: 30},
+		Definition{Name: "plan", Description: "Thinks a change through from the facts in its prompt and returns a plan. It has no tools.", Prompt: prompt("plan"),
+			Tools: []string{}, MaxTurns: 10},
+		Definition{Name: "task", Description: "Runs commands such as tests, builds and linters, and reports what matters of their output.", Prompt: prompt("task"),
+			Tools: []string{"Bash", "Read", "Glob", "Grep", "TaskOutput", "TaskStop"}, MaxTurns: 30},
+	)
+}
+
+func prompt(name string) string {
+	text, err := prompts.ReadFile("prompts/" + name + ".md")
+	if err != nil {
+		panic(err) // the file is part of the program
+	}
+	return strings.TrimSpace(string(text))
+}
+
+// Catalog is a set of definitions. It is a value: nobody changes it.
+type Catalog struct{ byName map[string]Definition }
+
+// NewCatalog makes a catalog; of equal names the last counts.
+func NewCatalog(defs ...Definition) Catalog {
+	c := Catalog{byName: make(map[string]Definition, len(defs))}
+	for _, d := range defs {
+		c.byName[Normalize(d.Name)] = d
+	}
+	return c
+}
+
+// Normalize makes lower-case kebab of a name, so that spelling does not matter.
+func Normalize(name string) string {
+	return strings.Join(strings.FieldsFunc(strings.ToLower(name), func(r rune) bool { return r == ' ' || r == '_' || r == '-' }), "-")
+}
+
+// Find returns the definition of a type; the empty type is [DefaultType].
+func (c Catalog) Find(agentType string) (Definition, error) {
+	if agentType == "" {
+		agentType = DefaultType
+	}
+	d, ok := c.byName[Normalize(agentType)]
+	if !ok {
+		return Definition{}, &UnknownTypeError{Type: agentType, Known: c.Names()}
+	}
+	return d, nil
+}
+
+// Names returns the names of all types, sorted.
+func (c Catalog) Names() []string {
+	names := make([]string, 0, len(c.byName))
+	for _, d := range c.byName {
+		names = append(names, d.Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// All returns all definitions, sorted by name.
+func (c Catalog) All() []Definition {
+	var defs []Definition
+	for _, n := range c.Names() {
+		defs = append(defs, c.byName[Normalize(n)])
+	}
+	return defs
+}
+
+// UnknownTypeError says that there is no such agent.
+type UnknownTypeError struct {
+	Type  string
+	Known []string
+}
+
+func (e *UnknownTypeError) Error() string {
+	return fmt.Sprintf("unknown subagent_type: %s (known: %s)", e.Type, strings.Join(e.Known, ", "))
+}
+
+// Input is what an agent task is started with.
+type Input struct {
+	Type           string   `json:"agent_type"`
+	Prompt         string   `json:"prompt"`
+	Model          string   `json:"model,omitempty"`
+	MaxTurns       int      `json:"max_turns,omitempty"`
+	PermissionMode string   `json:"permission_mode,omitempty"`
+	AllowedTools   []string `json:"allowed_tools,omitempty"`
+}
+
+// decode reads an [Input] and refuses what cannot work.
+func decode(raw json.RawMessage) (Input, error) {
+	var in Input
+	if err := json.Unmarshal(raw, &in); err != nil {
+		return in, fmt.Errorf("agent input: %w", err)
+	}
+	if strings.TrimSpace(in.Prompt) == "" {
+		return in, fmt.Errorf("agent input: the prompt is empty")
+	}
+	if in.MaxTurns < 0 {
+		return in, fmt.Errorf("agent input: max_turns is negative")
+	}
+	return in, nil
+}

@@ -1,0 +1,13 @@
+// Package subagent is the work that a main agent hands to other agents: what
+// sorts of agents there are ([Definition], [Builtin]) and the driver that runs
+// one as a task ([Driver]).
+//
+// A subagent gets its instructions and the prompt, and nothing else of the
+// agent that asked for it. The driver promises that what the agent says and
+// does is in its output file as it happens, that its figures are the task's
+// progress, and that a run whose conversation did not come to its end is never
+// recorded as completed.
+//
+// It does not choose models, tools or permissions: whoever makes the [Driver]
+// gives it a function that puts the agent together.
+package subagent
