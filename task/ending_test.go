@@ -144,7 +144,7 @@ func TestEndingTexts(t *testing.T) {
 }
 
 func TestStopError(t *testing.T) {
-	var err error = fmt.Errorf("turn: %w", userStop)
+	err := fmt.Errorf("turn: %w", userStop)
 	if !errors.Is(err, task.ErrStopRequested) {
 		t.Error("a *StopError is not ErrStopRequested")
 	}

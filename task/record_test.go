@@ -18,7 +18,7 @@ var promised = []string{"task_id", "run_id", "task_type", "status", "idle", "awa
 
 // What else a record shows. A new field belongs here, so that it is a decision
 // and no accident.
-var further = []string{"stopping", "keep", "notified", "depth", "prompt", "create_time", "timeout_ms", "process", "checkpoint"}
+var further = []string{"owner_id", "stopping", "keep", "notified", "depth", "prompt", "create_time", "timeout_ms", "process", "checkpoint"}
 
 // always are the fields that are there although there is nothing to say yet.
 var always = []string{"task_id", "run_id", "task_type", "status", "idle", "awaiting_approval", "paused", "backgrounded",
@@ -173,6 +173,12 @@ func TestProgressAdd(t *testing.T) {
 	}
 	if p.LastActivity.ToolName != "6" || p.ToolUseCount != 7 || p.Summary != "so far" || p.TokenCount != 9 {
 		t.Errorf("progress is %+v", p)
+	}
+	// Two that go on from the same value do not share what they add.
+	q := steps[3]
+	x, y := q.Add(task.Activity{ToolName: "x"}), q.Add(task.Activity{ToolName: "y"})
+	if got := x.RecentActivities[3].ToolName + y.RecentActivities[3].ToolName; got != "xy" {
+		t.Errorf("two branches end in %q, want xy", got)
 	}
 	// Earlier values are in the hands of readers and must not move.
 	for i, s := range steps {

@@ -1,0 +1,89 @@
+# `make check` is what CI runs, and nothing else. Every target that a person
+# may want has its line of help behind two number signs.
+
+SHELL       := bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+LINT := bin/golangci-lint
+
+# What a release is built with: one static file that says nothing of where it
+# was built.
+STATIC := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w"
+
+.PHONY: help
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+.PHONY: setup
+setup: $(LINT) ## fetch the modules and build the tools that check needs
+	go mod download
+
+$(LINT): tools/go.mod tools/go.sum
+	cd tools && go build -buildvcs=false -o ../$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+	@touch $@
+
+.PHONY: build
+build: ## build the static binary bin/drover
+	$(STATIC) -o bin/drover ./cmd/drover
+
+.PHONY: check
+check: fmt house vet lint race darwin ## everything that CI asks
+
+.PHONY: fmt
+fmt: ## refuse files that gofmt would change
+	@out=$$(gofmt -l .); \
+	if [ -n "$$out" ]; then printf 'gofmt these files:\n%s\n' "$$out" >&2; exit 1; fi
+
+.PHONY: house
+house: ## the house rules and the generated pages, which take a second
+	go test . ./task
+
+.PHONY: vet
+vet: ## go vet
+	go vet ./...
+
+.PHONY: lint
+lint: $(LINT) ## golangci-lint, as .golangci.yml says
+	$(LINT) run ./...
+
+.PHONY: test
+test: ## all tests, without the race detector
+	go test ./...
+
+.PHONY: race
+race: ## all tests with the race detector
+	go test -race ./...
+
+.PHONY: darwin
+darwin: ## build and vet for macOS
+	CGO_ENABLED=0 GOOS=darwin GOARCH=arm64 go build ./...
+	CGO_ENABLED=0 GOOS=darwin GOARCH=arm64 go vet ./...
+
+.PHONY: docs
+docs: ## write the generated pages anew
+	go test ./task -run TestStatesPage -update
+
+.PHONY: bench
+bench: PKG ?= ./...
+bench: RUN ?= .
+bench: ## benchmarks: make bench [PKG=./internal/journal] [RUN=Append]
+	go test -run '^$$' -bench '$(RUN)' -benchmem $(PKG)
+
+.PHONY: fuzz
+fuzz: T ?= 30s
+fuzz: ## every fuzz target in turn: make fuzz [T=5m]
+	@grep -rlE '^func Fuzz' --include='*_test.go' . | sort | while read -r file; do \
+	  for target in $$(sed -nE 's/^func (Fuzz[A-Za-z0-9_]*)\(.*/\1/p' "$$file"); do \
+	    echo "== $$(dirname "$$file") $$target"; \
+	    go test "$$(dirname "$$file")" -run '^$$' -fuzz "^$$target$$" -fuzztime $(T); \
+	  done; \
+	done
+
+.PHONY: stress
+stress: N ?= 100
+stress: RUN ?= .
+stress: ## one test many times: make stress PKG=./task RUN=TestEnding [N=100]
+	@test -n "$(PKG)" || { echo 'make stress: say which package: PKG=./task' >&2; exit 2; }
+	go test -race -failfast -count $(N) -run '$(RUN)' $(PKG)

@@ -1,0 +1,243 @@
+package drover_test
+
+import (
+	"go/ast"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// rooms says which of our packages a package may import; what is not here is
+// denied. The picture is ARCHITECTURE.md, "Rooms": change both together. A name
+// that ends in /* stands for every package below it.
+var rooms = map[string][]string{
+	"task":  {},
+	"agent": {},
+
+	"agent/agenttest": {"agent"},
+	"subagent":        {"task", "agent"},
+
+	"internal/builtin":      {"task", "subagent", "internal/driver/*"},
+	"internal/driver/shell": {"task", "internal/process"},
+
+	"internal/supervise": {"task"},
+	"internal/journal":   {"task"},
+	"internal/spool":     {"task"},
+	"internal/mailbox":   {"task"},
+	"internal/process":   {},
+	"internal/keeper":    {"internal/process"},
+
+	"internal/excerpt":  {},
+	"internal/home":     {"task"},
+	"internal/settings": {"internal/home"},
+	"internal/permit":   {"task", "agent"},
+
+	"internal/model/limit":     {},
+	"internal/model/anthropic": {"agent", "internal/model/limit"},
+	"internal/model/script":    {"agent"},
+	"internal/model/modeltest": {"agent"},
+
+	"internal/tool/strict":    {},
+	"internal/tool/files":     {"task", "agent", "internal/excerpt", "internal/tool/strict"},
+	"internal/tool/search":    {"task", "agent", "internal/excerpt", "internal/tool/strict"},
+	"internal/tool/shelltool": {"task", "agent", "internal/excerpt", "internal/tool/strict"},
+	"internal/tool/tasktools": {"task", "agent", "internal/excerpt", "internal/tool/strict"},
+
+	"internal/session": {"task", "agent", "subagent", "internal/builtin", "internal/control", "internal/driver/*", "internal/excerpt",
+		"internal/home", "internal/journal", "internal/mailbox", "internal/model/*", "internal/permit", "internal/settings",
+		"internal/spool", "internal/supervise", "internal/tool/*"},
+	"internal/host":    {"task", "internal/control", "internal/home", "internal/keeper", "internal/session"},
+	"internal/control": {"task"},
+
+	"internal/cli":       {"task", "internal/control", "internal/excerpt"},
+	"internal/mcpserver": {"task", "internal/control", "internal/excerpt"},
+	"internal/agentsdk":  {"task", "internal/control", "internal/excerpt"},
+
+	// The two that wire. The root is a library: it has no face.
+	".": {"task", "agent", "subagent", "internal/builtin", "internal/control", "internal/driver/*", "internal/home", "internal/host",
+		"internal/journal", "internal/keeper", "internal/mailbox", "internal/model/*", "internal/permit", "internal/session",
+		"internal/settings", "internal/spool", "internal/supervise", "internal/tool/*"},
+	"cmd/drover": {".", "task", "agent", "subagent", "internal/*"},
+}
+
+// A rule is a sentence that every row of the table must keep, so that a row
+// cannot be widened past it. The patterns are those of rooms.
+var rules = []struct {
+	name, says string
+	from, to   []string
+	but        []string // may import it all the same
+}{
+	{"bottom", "task and agent import nothing of ours", []string{"task", "agent"}, []string{".", "*"}, nil},
+	{"drivers", "a driver never imports another driver or the engine", drivers,
+		slices.Concat(drivers, engine, []string{"internal/builtin", "internal/session"}), nil},
+	{"engine", "the engine knows tasks, not what they do", engine,
+		slices.Concat(drivers, []string{"agent", "internal/builtin", "internal/session", "internal/model/*", "internal/tool/*"}), nil},
+	{"faces", "faces know control and task, not what is behind", faces,
+		slices.Concat(drivers, engine, []string{".", "agent", "internal/builtin", "internal/session", "internal/host"}), nil},
+	{"face", "no face knows another", faces, faces, nil},
+	{"picking", "only cmd/drover picks a face", []string{".", "*"}, faces, []string{"cmd/drover"}},
+	{"wiring", "nothing imports the wiring", []string{"*"}, []string{".", "cmd/*"}, []string{"cmd/drover"}},
+	{"tools", "tools and models know the agent, not the session", []string{"internal/tool/*", "internal/model/*"},
+		slices.Concat(engine, []string{"internal/session", "internal/control", "internal/permit"}), nil},
+	{"listing", "only builtin lists the kinds, for those who wire and the session", []string{"*"}, []string{"internal/builtin"},
+		[]string{"internal/session", "cmd/drover"}},
+}
+
+var (
+	engine  = []string{"internal/supervise", "internal/journal", "internal/spool", "internal/mailbox", "internal/keeper"}
+	drivers = []string{"internal/driver/*", "subagent"}
+	faces   = []string{"internal/cli", "internal/mcpserver", "internal/agentsdk"}
+
+	// For tests, ours and other people's; production code does without.
+	forTests = []string{"agent/agenttest", "internal/model/modeltest"}
+)
+
+// matches reports whether the patterns cover a folder. "*" covers every folder
+// but the root.
+func matches(patterns []string, name string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool {
+		if below, ok := strings.CutSuffix(p, "*"); ok {
+			return name != "." && strings.HasPrefix(name, below)
+		}
+		return p == name
+	})
+}
+
+func TestLayers(t *testing.T) {
+	h := theHouse(t)
+	for name, p := range h.folders {
+		if len(p.prod) == 0 {
+			continue
+		}
+		allowed, known := rooms[name]
+		if !known {
+			t.Errorf("package %s has no row in layers_test.go: say what it may import, and put it into ARCHITECTURE.md", name)
+			continue
+		}
+		for _, s := range p.prod {
+			for _, path := range imports(s.file) {
+				to, own := ours(path)
+				if own && (!matches(allowed, to) || slices.Contains(forTests, to)) {
+					t.Errorf("%s: %s may not import %s", s.path, name, to)
+				}
+			}
+		}
+	}
+}
+
+// A row for a package that is not there would allow imports that nobody meant.
+func TestRooms(t *testing.T) {
+	h := theHouse(t)
+	for name, allowed := range rooms {
+		if p := h.folders[name]; p == nil || len(p.prod) == 0 {
+			t.Errorf("layers_test.go has a row for %s, and there is no such package", name)
+		}
+		for _, a := range allowed {
+			if !slices.ContainsFunc(sortedRooms(), func(r string) bool { return matches([]string{a}, r) }) {
+				t.Errorf("%s may import %s, which has no row itself", name, a)
+			}
+		}
+	}
+}
+
+func TestRules(t *testing.T) {
+	for _, r := range rules {
+		t.Run(r.name, func(t *testing.T) {
+			for _, from := range sortedRooms() {
+				if !matches(r.from, from) || matches(r.but, from) {
+					continue
+				}
+				for _, to := range sortedRooms() {
+					if from != to && matches(rooms[from], to) && matches(r.to, to) {
+						t.Errorf("the row of %s allows %s, but %s", from, to, r.says)
+					}
+				}
+			}
+		})
+	}
+}
+
+func sortedRooms() []string {
+	var out []string
+	for name := range rooms {
+		out = append(out, name)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// The words are usable from anywhere only while they drag nothing along.
+func TestTaskStandardOnly(t *testing.T) {
+	p := theHouse(t).folders["task"]
+	for _, s := range p.prod {
+		for _, path := range imports(s.file) {
+			if first, _, _ := strings.Cut(path, "/"); strings.Contains(first, ".") {
+				t.Errorf("%s imports %s: package task has the standard library only", s.path, path)
+			}
+		}
+	}
+}
+
+// kindNames are the constants of package task that name a kind.
+func kindNames(t *testing.T) []string {
+	t.Helper()
+	var out []string
+	for _, s := range theHouse(t).folders["task"].prod {
+		for _, d := range s.file.Decls {
+			g, ok := d.(*ast.GenDecl)
+			if !ok {
+				continue
+			}
+			for _, spec := range g.Specs {
+				if v, ok := spec.(*ast.ValueSpec); ok && isIdent(v.Type, "Kind") {
+					for _, n := range v.Names {
+						out = append(out, n.Name)
+					}
+				}
+			}
+		}
+	}
+	if len(out) != 8 {
+		t.Fatalf("package task names %d kinds, want 8: %v", len(out), out)
+	}
+	return out
+}
+
+func isIdent(e ast.Expr, name string) bool {
+	id, ok := e.(*ast.Ident)
+	return ok && id.Name == name
+}
+
+// A kind that the engine treats apart would have to be known there, for ever.
+// The mailbox is not held to it: what a notice says depends on the kind.
+func TestEngineNamesNoKind(t *testing.T) {
+	h := theHouse(t)
+	kinds := kindNames(t)
+	for _, name := range []string{"internal/supervise", "internal/journal", "internal/spool"} {
+		p := h.folders[name]
+		if p == nil {
+			t.Errorf("there is no package %s", name)
+			continue
+		}
+		for _, s := range p.prod {
+			ast.Inspect(s.file, func(n ast.Node) bool {
+				sel, ok := n.(*ast.SelectorExpr)
+				if ok && isIdent(sel.X, "task") && slices.Contains(kinds, sel.Sel.Name) {
+					t.Errorf("%s: the engine names the kind %s", h.where(n.Pos()), sel.Sel.Name)
+				}
+				return true
+			})
+		}
+	}
+}
+
+// Names that say nothing gather what has no place.
+func TestPackageNames(t *testing.T) {
+	vague := []string{"util", "utils", "common", "helper", "helpers", "manager", "base", "shared", "types", "interfaces", "misc", "core"}
+	for name := range theHouse(t).folders {
+		if slices.Contains(vague, path.Base(name)) {
+			t.Errorf("package %s is not named for what it gives", name)
+		}
+	}
+}
