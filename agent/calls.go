@@ -1,0 +1,247 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	maxParallel    = 16      // calls of one loop at a time
+	maxOutputBytes = 1 << 20 // of one result
+
+	interruptedCall = "interrupted while this call ran; it may have had effects"
+	notRunCall      = "not run: the turn was interrupted first"
+)
+
+// toolbox finds tools by the names that models make of them.
+type toolbox struct {
+	specs  []ToolSpec // encoded once; the same bytes in every request
+	names  []string   // sorted
+	exact  map[string]Tool
+	folded map[string]Tool // lower case; nil where two names fold together
+	alias  map[string]Tool
+}
+
+func newToolbox(tools []Tool) (*toolbox, error) {
+	b := &toolbox{exact: map[string]Tool{}, folded: map[string]Tool{}, alias: map[string]Tool{}}
+	for _, t := range tools {
+		s := t.Spec()
+		if !goodName.MatchString(s.Name) {
+			return nil, fmt.Errorf("tool name %q: use %s", s.Name, toolNameRule)
+		}
+		if b.exact[s.Name] != nil {
+			return nil, fmt.Errorf("tool %s is given twice", s.Name)
+		}
+		var schema map[string]json.RawMessage
+		if err := json.Unmarshal(s.InputSchema, &schema); err != nil || schema == nil {
+			return nil, fmt.Errorf("tool %s: its input schema is not a JSON object", s.Name)
+		}
+		fold := strings.ToLower(s.Name)
+		if _, taken := b.folded[fold]; taken {
+			b.folded[fold] = nil
+		} else {
+			b.folded[fold] = t
+		}
+		b.exact[s.Name] = t
+		b.names = append(b.names, s.Name)
+		b.specs = append(b.specs, s)
+	}
+	slices.Sort(b.names)
+	for _, t := range tools {
+		a, ok := t.(Aliased)
+		if !ok {
+			continue
+		}
+		for _, name := range a.Aliases() {
+			fold := strings.ToLower(name)
+			if other := b.exact[name]; other != nil && other.Spec().Name != t.Spec().Name {
+				return nil, fmt.Errorf("tool %s: its alias %s is the name of another tool", t.Spec().Name, name)
+			}
+			if other := b.alias[fold]; other != nil && other.Spec().Name != t.Spec().Name {
+				return nil, fmt.Errorf("tool %s: its alias %s is one of tool %s too", t.Spec().Name, name, other.Spec().Name)
+			}
+			b.alias[fold] = t
+		}
+	}
+	return b, nil
+}
+
+// find is nil for an unknown name.
+func (b *toolbox) find(name string) Tool {
+	if t := b.exact[name]; t != nil {
+		return t
+	}
+	fold := strings.ToLower(name)
+	if t := b.folded[fold]; t != nil {
+		return t
+	}
+	return b.alias[fold]
+}
+
+func (b *toolbox) unknown(name string) string {
+	have := "there are no tools"
+	if len(b.names) > 0 {
+		have = "the tools are " + strings.Join(b.names, ", ")
+	}
+	return fmt.Sprintf("there is no tool %q; %s", excerpt(name, 100), have)
+}
+
+// decided is what became of a call.
+type decided struct {
+	call pending
+	out  Output
+}
+
+// runCalls decides every call and returns when nothing that it started is left
+// running. end says that a tool ended the turn. err is a failure of the runtime.
+func (t *turn) runCalls(ctx context.Context, calls []pending) (all []decided, end bool, err error) {
+	run, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var mu sync.Mutex // guards end and err
+	all = make([]decided, len(calls))
+	for i := 0; i < len(calls); {
+		n := t.together(calls[i:])
+		var group sync.WaitGroup
+		slots := make(chan struct{}, maxParallel)
+		for j := i; j < i+n; j++ {
+			d := &all[j]
+			d.call = calls[j]
+			mu.Lock()
+			ended := end
+			mu.Unlock()
+			tool, refusal := t.admit(run, d, ended)
+			if tool == nil {
+				d.out = refusal
+				t.emit(Event{Kind: ToolDoneEvent, Call: d.call.Call, Output: d.out})
+				continue
+			}
+			slots <- struct{}{} // freed by calls that are waited for in any case
+			group.Go(func() {
+				defer func() { <-slots }()
+				out, failure := t.call(run, tool, d.call.Call)
+				mu.Lock()
+				defer mu.Unlock()
+				d.out = out
+				end = end || out.EndTurn && failure == nil
+				if failure != nil && err == nil {
+					err = fmt.Errorf("tool %s: %w", tool.Spec().Name, failure)
+					cancel(err)
+				}
+			})
+		}
+		group.Wait()
+		i += n
+	}
+	return all, end, err
+}
+
+// together is how many calls from the first on may run side by side.
+func (t *turn) together(calls []pending) int {
+	n := 0
+	for _, c := range calls {
+		if tool := t.tools.find(c.Name); tool != nil {
+			if p, ok := tool.(Parallel); !ok || !p.Parallel() {
+				break
+			}
+		}
+		n++
+	}
+	return max(n, 1)
+}
+
+// admit returns the tool if the call may run, else what the model is told.
+func (t *turn) admit(ctx context.Context, d *decided, ended bool) (Tool, Output) {
+	if d.call.refused != "" {
+		return nil, Refuse(d.call.refused)
+	}
+	tool := t.tools.find(d.call.Name)
+	if tool == nil {
+		return nil, Refuse(t.tools.unknown(d.call.Name))
+	}
+	if ended {
+		return nil, Refuse("not run: an earlier call ended the turn")
+	}
+	if ctx.Err() != nil {
+		return nil, Refuse(notRunCall)
+	}
+	if t.cfg.Gate == nil {
+		return tool, Output{}
+	}
+	decision, err := t.ask(ctx, d.call.Call)
+	switch {
+	case ctx.Err() != nil:
+		return nil, Refuse(notRunCall)
+	case err != nil:
+		// A gate that cannot say yes has said no.
+		decision = Decision{Reason: "permission could not be checked: " + err.Error()}
+	case decision.Allow && decision.Input != nil:
+		input, bad := checkInput(decision.Input)
+		if bad != "" {
+			decision = Decision{Reason: "the permission check gave an input that cannot be used"}
+			break
+		}
+		d.call.Input = input
+	}
+	if decision.Allow {
+		return tool, Output{}
+	}
+	if decision.Reason == "" {
+		decision.Reason = "permission to use " + d.call.Name + " was denied"
+	}
+	t.res.Denials = append(t.res.Denials, Denial{
+		ToolUseID: d.call.ID, Name: d.call.Name, Input: d.call.Input, Reason: decision.Reason,
+	})
+	return nil, Refuse(decision.Reason)
+}
+
+func (t *turn) ask(ctx context.Context, c Call) (d Decision, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			d, err = Decision{}, fmt.Errorf("panic: %v", p)
+		}
+	}()
+	return t.cfg.Gate.Check(ctx, c)
+}
+
+// call runs one call that was admitted.
+func (t *turn) call(ctx context.Context, tool Tool, c Call) (out Output, err error) {
+	t.emit(Event{Kind: ToolStartEvent, Call: c})
+	start := time.Now()
+	out, err = contain(func() (Output, error) { return tool.Call(ctx, c) })
+	if err != nil {
+		if ctx.Err() != nil {
+			out, err = Refuse(interruptedCall), nil
+		} else {
+			out = Refuse("the call could not be carried out: " + err.Error())
+		}
+	}
+	out.Text = excerpt(strings.ToValidUTF8(out.Text, "\uFFFD"), maxOutputBytes)
+	t.emit(Event{Kind: ToolDoneEvent, Call: c, Output: out, Duration: time.Since(start)})
+	return out, err
+}
+
+// contain runs f on a goroutine of its own and waits for it: a tool may end its
+// goroutine, by a panic or by runtime.Goexit, without hurting the turn.
+func contain(f func() (Output, error)) (out Output, err error) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		finished := false
+		defer func() {
+			if p := recover(); p != nil {
+				out, err = Refuse(fmt.Sprintf("the tool crashed: %v", p)), nil
+			} else if !finished {
+				out, err = Refuse("the tool crashed: it ended its goroutine"), nil
+			}
+		}()
+		out, err = f()
+		finished = true
+	}()
+	<-done
+	return out, err
+}

@@ -1,0 +1,48 @@
+package agent
+
+import "time"
+
+// EventKind says what an [Event] tells.
+type EventKind int
+
+// The kinds of events, in the order in which a turn tells them:
+//
+//	TurnStart
+//	  [Mail] [Prompt]            once the transcript holds them
+//	  then for every reply
+//	    Part…                    while the reply comes in
+//	    Block… ReplyDone         once the transcript holds the reply
+//	    ToolStart, ToolDone      one ToolDone per call, as each is decided;
+//	                             ToolStart only for a call that runs
+//	    [Mail]                   with the results
+//	TurnDone
+const (
+	TurnStartEvent EventKind = iota
+	MailEvent                // Letters
+	PromptEvent              // Prompt
+	PartEvent                // Part
+	BlockEvent               // Block, and of its reply ReplyID, Model, Usage
+	ReplyDoneEvent           // Reply, as it was recorded
+	ToolStartEvent           // Call
+	ToolDoneEvent            // Call, Output, Duration
+	TurnDoneEvent            // Result, Err
+)
+
+// Event is something that happened in a turn. Which fields are set follows from
+// Kind. What it points to must not be changed.
+type Event struct {
+	Kind     EventKind
+	Letters  []Letter
+	Prompt   []Block
+	Part     Part
+	Block    Block
+	ReplyID  string
+	Model    string
+	Usage    Usage
+	Reply    *Reply
+	Call     Call
+	Output   Output
+	Duration time.Duration
+	Result   *TurnResult
+	Err      error
+}

@@ -1,0 +1,302 @@
+package agent
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+)
+
+// formatVersion is the form of the lines. A file of a later form is not
+// written to.
+const formatVersion = 1
+
+// maxLineBytes bounds one line. A longer one is not written, and skipped when
+// read.
+const maxLineBytes = 64 << 20
+
+// ErrTranscriptBusy says that another process, or another [Transcript] of this
+// one, has the file open for appending.
+var ErrTranscriptBusy = errors.New("the transcript is in use by another process")
+
+// Meta is the first line of a transcript, and how it is kept.
+type Meta struct {
+	ParentTask  string // the task that runs the agent; empty for the main agent
+	Version     string // of the program
+	Cwd         string
+	IsSidechain bool // a subagent
+	AgentName   string
+	AgentID     string
+	SessionID   string
+
+	// Sync makes each Append safe against power loss, not only against the
+	// death of the process.
+	Sync bool
+}
+
+// Record is what [Transcript.Append] keeps. A Record without a message keeps
+// only what a lost reply has cost.
+type Record struct {
+	Message    Message
+	Letters    []int64 // the mail that the message holds
+	Usage      *Usage  // of the reply that the message is
+	ToolUses   int     // calls in the reply
+	ReplyID    string
+	Model      string
+	StopReason string
+	Cut        bool // the reply did not come to its end
+}
+
+// line is one line of the file. The message comes last, after the fields of
+// this struct, so that a reader need not take it apart.
+type line struct {
+	EntryType   string  `json:"entry_type"` // system, user, assistant
+	UUID        string  `json:"uuid"`
+	ParentUUID  string  `json:"parent_uuid,omitempty"`
+	IsSidechain bool    `json:"is_sidechain"`
+	AgentName   string  `json:"agent_name"`
+	AgentID     string  `json:"agent_id,omitempty"`
+	SessionID   string  `json:"session_id"`
+	Timestamp   int64   `json:"timestamp"` // ms since 1970
+	Letters     []int64 `json:"letters,omitempty"`
+	Usage       *Usage  `json:"usage,omitempty"`
+	ToolUses    int     `json:"tool_uses,omitempty"`
+	ReplyID     string  `json:"reply_id,omitempty"`
+	Model       string  `json:"model,omitempty"`
+	StopReason  string  `json:"stop_reason,omitempty"`
+	Cut         bool    `json:"cut,omitempty"`
+
+	// First line only.
+	Format     int    `json:"format,omitempty"`
+	ParentTask string `json:"parent_task,omitempty"`
+	Version    string `json:"version,omitempty"`
+	Cwd        string `json:"cwd,omitempty"`
+
+	Message json.RawMessage `json:"message,omitempty"`
+}
+
+// Transcript is the file that holds an agent's conversation: one JSON object
+// per line, only ever appended to. Its methods may be called by several
+// goroutines.
+type Transcript struct {
+	path string // never changes
+
+	mu     sync.Mutex
+	file   *os.File // guarded by mu; nil: closed
+	size   int64    // guarded by mu; every byte before it is a whole line
+	last   string   // guarded by mu; UUID of the last line
+	broken error    // guarded by mu; what is on disk is unknown
+	meta   Meta     // guarded by mu
+	told   map[int64]struct{}
+	totals Totals
+}
+
+// History is what a transcript held when it was opened.
+type History struct {
+	Meta     Meta // of the first line; Sync is that of the opening
+	Messages []Message
+	Letters  []int64 // sequence numbers of the mail in the messages
+	Totals   Totals
+	Skipped  int   // lines that could not be read; they are left in the file
+	Torn     int64 // bytes of an unfinished last line, moved to PATH.torn
+}
+
+// OpenTranscript opens the file for appending, with mode 0600 if it is new, and
+// reads what it holds. It refuses links and anything but a regular file. An
+// error that wraps [ErrTranscriptBusy] says that somebody else appends to it.
+func OpenTranscript(path string, meta Meta) (*Transcript, *History, error) {
+	f, err := openLocked(path)
+	if err != nil {
+		return nil, nil, fmt.Errorf("open transcript %s: %w", path, err)
+	}
+	t := &Transcript{path: path, file: f, meta: meta, told: map[int64]struct{}{}}
+	h, err := t.load()
+	if err != nil {
+		_ = f.Close()
+		return nil, nil, fmt.Errorf("open transcript %s: %w", path, err)
+	}
+	return t, h, nil
+}
+
+func (t *Transcript) load() (*History, error) {
+	h, err := readHistory(t.file)
+	if err != nil {
+		return nil, err
+	}
+	h.Meta.Sync = t.meta.Sync
+	t.size, t.last, t.totals = h.size, h.last, h.Totals
+	for _, seq := range h.Letters {
+		t.told[seq] = struct{}{}
+	}
+	if h.Torn > 0 {
+		if err := t.setAside(h.Torn); err != nil {
+			return nil, err
+		}
+	}
+	if t.size > 0 {
+		return &h.History, nil
+	}
+	h.Meta = t.meta
+	head := t.newLine("system")
+	head.Format, head.ParentTask, head.Version, head.Cwd = formatVersion, t.meta.ParentTask, t.meta.Version, t.meta.Cwd
+	if err := t.write(encodeLine(head, nil)); err != nil {
+		return nil, err
+	}
+	t.last = head.UUID
+	if t.meta.Sync {
+		return &h.History, syncDir(filepath.Dir(t.path))
+	}
+	return &h.History, nil
+}
+
+// setAside moves the unfinished last line out of the way: a line that is
+// appended to it would be lost with it.
+func (t *Transcript) setAside(n int64) error {
+	aside, err := openAside(t.path + ".torn")
+	if err != nil {
+		return fmt.Errorf("keep torn line: %w", err)
+	}
+	_, err = io.Copy(aside, io.NewSectionReader(t.file, t.size, n))
+	if err == nil {
+		_, err = aside.Write([]byte("\n"))
+	}
+	if err == nil && t.meta.Sync {
+		err = aside.Sync()
+	}
+	if err = errors.Join(err, aside.Close()); err != nil {
+		return fmt.Errorf("keep torn line: %w", err)
+	}
+	if err := t.file.Truncate(t.size); err != nil {
+		return fmt.Errorf("cut torn line: %w", err)
+	}
+	return nil
+}
+
+// Append adds the records, all or none, and returns when no end of this process
+// can lose them. After an error nothing was added, and it may be tried again,
+// unless the error came from the disk after the write; then every further
+// Append gives that error.
+func (t *Transcript) Append(records ...Record) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var buf []byte
+	last := t.last
+	for _, r := range records {
+		l := t.newLine("system")
+		l.ParentUUID = last
+		if r.Message.raw != nil {
+			l.EntryType = string(r.Message.role)
+		}
+		l.Letters, l.Usage, l.ToolUses = r.Letters, r.Usage, r.ToolUses
+		l.ReplyID, l.Model, l.StopReason, l.Cut = r.ReplyID, r.Model, r.StopReason, r.Cut
+		enc := encodeLine(l, r.Message.raw)
+		if len(enc) > maxLineBytes {
+			return fmt.Errorf("append to transcript %s: message of %d bytes is over the limit of %d", t.path, len(enc), maxLineBytes)
+		}
+		buf = append(buf, enc...)
+		last = l.UUID
+	}
+	if len(buf) == 0 {
+		return nil
+	}
+	if err := t.write(buf); err != nil {
+		return fmt.Errorf("append to transcript %s: %w", t.path, err)
+	}
+	t.last = last
+	for _, r := range records {
+		for _, seq := range r.Letters {
+			t.told[seq] = struct{}{}
+		}
+		if r.Usage != nil {
+			t.totals.add(*r.Usage, r.ToolUses)
+		}
+	}
+	return nil
+}
+
+// write adds whole lines by one write(2). A part of them that got through is
+// taken back, so that a full disk leaves no torn line. t.mu is held, or t is
+// not shared yet.
+func (t *Transcript) write(b []byte) error {
+	switch {
+	case t.file == nil:
+		return os.ErrClosed
+	case t.broken != nil:
+		return t.broken
+	}
+	if _, err := t.file.Write(b); err != nil {
+		if cut := t.file.Truncate(t.size); cut != nil {
+			t.broken = errors.Join(err, cut)
+		}
+		return err
+	}
+	if t.meta.Sync {
+		// After a failed fsync nobody knows what is on disk, and a second one
+		// would say that all is well.
+		if err := t.file.Sync(); err != nil {
+			t.broken = err
+			return err
+		}
+	}
+	t.size += int64(len(b))
+	return nil
+}
+
+func (t *Transcript) newLine(entryType string) line {
+	return line{
+		EntryType: entryType, UUID: newUUID(), IsSidechain: t.meta.IsSidechain,
+		AgentName: t.meta.AgentName, AgentID: t.meta.AgentID, SessionID: t.meta.SessionID,
+		Timestamp: time.Now().UnixMilli(),
+	}
+}
+
+// encodeLine joins the line and the message, which is not encoded again.
+func encodeLine(l line, message json.RawMessage) []byte {
+	b := encode(l)
+	if message != nil {
+		if bytes.IndexByte(message, '\n') >= 0 {
+			var flat bytes.Buffer
+			if err := json.Compact(&flat, message); err == nil {
+				message = flat.Bytes()
+			}
+		}
+		b = append(b[:len(b)-1], messageField...)
+		b = append(append(b, message...), '}')
+	}
+	return append(b, '\n')
+}
+
+// Path is where the file is.
+func (t *Transcript) Path() string { return t.path }
+
+// Totals is what the conversation in the file has used.
+func (t *Transcript) Totals() Totals {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.totals
+}
+
+// Holds says whether the file holds the letter.
+func (t *Transcript) Holds(seq int64) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	_, ok := t.told[seq]
+	return ok
+}
+
+// Close frees the file. A second Close does nothing.
+func (t *Transcript) Close() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.file == nil {
+		return nil
+	}
+	f := t.file
+	t.file = nil
+	return f.Close()
+}

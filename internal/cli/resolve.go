@@ -1,0 +1,218 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/drover-dev/drover/internal/control"
+	"github.com/drover-dev/drover/internal/excerpt"
+	"github.com/drover-dev/drover/task"
+)
+
+// Limits of asking many sessions at once: one that hangs must not hide the rest.
+const (
+	asked    = 8
+	patience = 10 * time.Second
+)
+
+// found is a task and the session that knows it.
+type found struct {
+	session Session
+	record  task.Record
+}
+
+func (f found) live() bool { return f.session.Info().Live }
+
+// open opens the session of the task.
+func (f found) open(ctx context.Context) (control.API, func(), error) {
+	api, done, err := f.session.Open(ctx)
+	if err != nil {
+		return nil, nil, fmt.Errorf("open session %s: %w", f.session.Info().Session, err)
+	}
+	return api, done, nil
+}
+
+// each asks sessions side by side and returns the answers in their order. A
+// session that does not answer in time gives an error, and only for itself.
+func each[T any](ctx context.Context, sessions []Session, ask func(context.Context, control.API) (T, error)) ([]T, []error) {
+	answers, errs := make([]T, len(sessions)), make([]error, len(sessions))
+	var group sync.WaitGroup
+	slots := make(chan struct{}, asked)
+	for i, s := range sessions {
+		slots <- struct{}{}
+		group.Go(func() {
+			defer func() { <-slots }()
+			ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("no answer in %s", patience))
+			defer cancel()
+			api, done, err := s.Open(ctx)
+			if err == nil {
+				defer done()
+				answers[i], err = ask(ctx, api)
+			}
+			if err != nil {
+				errs[i] = fmt.Errorf("ask session %s: %w", s.Info().Session, err)
+			}
+		})
+	}
+	group.Wait()
+	return answers, errs
+}
+
+// resolve finds the one task that ref means: among live sessions of the
+// project, else among what the others left, else, with all, everywhere.
+func (a *app) resolve(ctx context.Context, ref string, all bool) (found, error) {
+	type place struct{ live, all bool }
+	places := []place{{true, false}, {false, false}}
+	if all {
+		places = append(places, place{true, true}, place{false, true})
+	}
+	seen := map[task.ID]bool{}
+	var trouble error
+	for _, p := range places {
+		sessions, err := a.Sessions.Known(ctx, p.live, p.all)
+		if err != nil {
+			return found{}, fmt.Errorf("list sessions: %w", err)
+		}
+		sessions = slices.DeleteFunc(slices.Clone(sessions), func(s Session) bool { return seen[s.Info().Session] })
+		for _, s := range sessions {
+			seen[s.Info().Session] = true
+		}
+		f, err := pick(ctx, sessions, ref)
+		if err == nil {
+			return f, nil
+		}
+		var e *control.Error
+		switch {
+		case !errors.As(err, &e) || e.Code != control.NotFound && e.Code != control.Ambiguous:
+			trouble = err // a later place may know the task all the same
+		case e.Code == control.Ambiguous:
+			return found{}, err
+		}
+	}
+	if trouble != nil {
+		return found{}, trouble
+	}
+	return found{}, &control.Error{Code: control.NotFound, Message: fmt.Sprintf("no task %q: unknown ID or name", ref), Mend: "see `drover ps -a`"}
+}
+
+// pick finds the one task in the sessions that ref means.
+func pick(ctx context.Context, sessions []Session, ref string) (found, error) {
+	var hits []found
+	var matches []string
+	var trouble error
+	for some := range slices.Chunk(sessions, asked) {
+		records, errs := each(ctx, some, func(ctx context.Context, api control.API) (task.Record, error) {
+			return api.Get(ctx, ref)
+		})
+		for i, err := range errs {
+			var e *control.Error
+			switch {
+			case err == nil && string(records[i].ID) == ref: // a whole ID is unique everywhere
+				return found{some[i], records[i]}, nil
+			case err == nil:
+				hits = append(hits, found{some[i], records[i]})
+				matches = append(matches, label(records[i], some[i]))
+			case errors.As(err, &e) && e.Code == control.Ambiguous:
+				matches = append(matches, e.Matches...)
+			case !errors.As(err, &e) || e.Code != control.NotFound:
+				trouble = err
+			}
+		}
+	}
+	switch {
+	case len(matches) > 1:
+		return found{}, &control.Error{
+			Code: control.Ambiguous, Matches: matches,
+			Message: fmt.Sprintf("%q could be any of %s", ref, strings.Join(matches, ", ")), Mend: "give more of the ID",
+		}
+	case len(hits) == 1:
+		return hits[0], nil
+	case trouble != nil:
+		return found{}, trouble
+	}
+	return found{}, control.NotFoundError(ref)
+}
+
+// label names a match so that it can be told from the others.
+func label(r task.Record, s Session) string {
+	if r.Name == "" {
+		return string(r.ID)
+	}
+	return fmt.Sprintf("%s (%s, session %s)", r.ID, r.Name, s.Info().Session)
+}
+
+// resolveAll finds the tasks of several refs, in their order.
+func (a *app) resolveAll(ctx context.Context, refs []string, all bool) ([]found, error) {
+	out := make([]found, 0, len(refs))
+	for _, ref := range refs {
+		f, err := a.resolve(ctx, ref, all)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, f)
+	}
+	return out, nil
+}
+
+// bySession groups tasks by their session, in the order they first come.
+func bySession(tasks []found) [][]found {
+	var groups [][]found
+	for _, f := range tasks {
+		i := slices.IndexFunc(groups, func(g []found) bool {
+			return g[0].session.Info().Session == f.session.Info().Session
+		})
+		if i < 0 {
+			groups = append(groups, nil)
+			i = len(groups) - 1
+		}
+		groups[i] = append(groups[i], f)
+	}
+	return groups
+}
+
+func refs(tasks []found) []string {
+	out := make([]string, len(tasks))
+	for i, f := range tasks {
+		out[i] = string(f.record.ID)
+	}
+	return out
+}
+
+// everywhere adds the flag --all-sessions.
+func everywhere(cmd *cobra.Command) *bool {
+	return cmd.Flags().Bool("all-sessions", false, "look in the sessions of all projects too")
+}
+
+// completeTasks offers the IDs and names of tasks; with ended, those of live
+// sessions that have ended too.
+func (a *app) completeTasks(ended bool) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		ctx, cancel := context.WithTimeout(cmd.Context(), time.Second) // a person waits at the key
+		defer cancel()
+		sessions, err := a.Sessions.Known(ctx, true, false)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		pages, _ := each(ctx, sessions, func(ctx context.Context, api control.API) (control.Page, error) {
+			return api.List(ctx, control.ListRequest{All: ended, Limit: tablePage})
+		})
+		var out []cobra.Completion
+		for _, p := range pages {
+			for _, r := range p.Tasks {
+				for _, word := range []string{string(r.ID), r.Name} {
+					if word != "" && strings.HasPrefix(word, typed) && excerpt.Line(word, 100) == word {
+						out = append(out, cobra.CompletionWithDesc(word, cell(work(r), 40)))
+					}
+				}
+			}
+		}
+		return out, cobra.ShellCompDirectiveNoFileComp
+	}
+}

@@ -1,0 +1,283 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/drover-dev/drover/internal/control"
+	"github.com/drover-dev/drover/internal/excerpt"
+	"github.com/drover-dev/drover/task"
+)
+
+// onTask builds a command for one task.
+func (a *app) onTask(cmd *cobra.Command, ended bool, do func(context.Context, control.API, found) error) *cobra.Command {
+	cmd.Args = args(cobra.ExactArgs(1))
+	cmd.ValidArgsFunction = a.completeTasks(ended)
+	all := everywhere(cmd)
+	cmd.RunE = func(cmd *cobra.Command, words []string) error {
+		ctx := cmd.Context()
+		f, err := a.resolve(ctx, words[0], *all)
+		if err != nil {
+			return err
+		}
+		api, done, err := f.open(ctx)
+		if err != nil {
+			return err
+		}
+		defer done()
+		return do(ctx, api, f)
+	}
+	return cmd
+}
+
+func (a *app) result() *cobra.Command {
+	cmd := &cobra.Command{Use: "result [--json] REF", Short: "Print the final answer of a task that has ended"}
+	asJSON := cmd.Flags().Bool("json", false, "print the task and its answer as JSON")
+	return a.onTask(cmd, true, func(ctx context.Context, api control.API, f found) error {
+		answer, err := api.Result(ctx, string(f.record.ID))
+		if err != nil {
+			return fmt.Errorf("result of %s: %w", f.record.ID, err)
+		}
+		if *asJSON {
+			return printJSON(a.Stdout, answer)
+		}
+		text := answer.Text
+		if a.IsTerminal(a.Stdout) {
+			text = excerpt.Plain(text)
+		}
+		if text != "" {
+			if _, err := io.WriteString(a.Stdout, strings.TrimSuffix(text, "\n")+"\n"); err != nil {
+				return err
+			}
+		}
+		switch r := answer.Task; {
+		case r.Status != task.Completed:
+			a.note("task %s %s: %s", r.ID, r.Status, ending(r))
+		case text == "":
+			a.note("task %s ended without an answer (see drover logs %s)", r.ID, r.ID)
+		}
+		return nil
+	})
+}
+
+func (a *app) inspect() *cobra.Command {
+	cmd := &cobra.Command{Use: "inspect REF", Short: "Print the whole record of a task as JSON"}
+	// Everything here is JSON; the flag is taken because every command has it.
+	cmd.Flags().Bool("json", true, "JSON, as always")
+	return a.onTask(cmd, true, func(_ context.Context, _ control.API, f found) error {
+		return printJSON(a.Stdout, f.record)
+	})
+}
+
+func (a *app) promote() *cobra.Command {
+	cmd := &cobra.Command{Use: "promote [--json] REF", Short: "Move a foreground task to the background"}
+	asJSON := cmd.Flags().Bool("json", false, "print the task as JSON")
+	return a.onTask(cmd, false, func(ctx context.Context, api control.API, f found) error {
+		r, err := api.Promote(ctx, string(f.record.ID))
+		if err != nil {
+			return fmt.Errorf("promote %s: %w", f.record.ID, err)
+		}
+		if *asJSON {
+			return printJSON(a.Stdout, r)
+		}
+		_, err = fmt.Fprintln(a.Stdout, cell(string(r.ID), 40))
+		return err
+	})
+}
+
+func (a *app) sessions() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:               "sessions [--json] [--all-sessions]",
+		Short:             "List sessions and their size, or remove what ended ones left",
+		Args:              args(cobra.NoArgs),
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	asJSON := cmd.Flags().Bool("json", false, "a JSON array")
+	all := everywhere(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		infos, err := a.known(cmd.Context(), *all)
+		if err != nil {
+			return err
+		}
+		if *asJSON {
+			return printArray(a.Stdout, infos)
+		}
+		rows := [][]string{{"SESSION", "ROLE", "STATE", "LIVE", "TASKS", "SIZE", "AGE", "TITLE"}}
+		if *all {
+			rows[0] = append(rows[0], "PROJECT")
+		}
+		for _, i := range infos {
+			state := "ended"
+			if i.Live {
+				state = "live"
+			}
+			row := []string{
+				cell(string(i.Session), 40), cell(i.Role, 20), state, fmt.Sprint(i.Tasks.Live), fmt.Sprint(i.Tasks.Total),
+				size(i.DiskBytes), age(a.Now(), i.StartTime), cell(i.Title, 50),
+			}
+			if *all {
+				row = append(row, cell(i.Project, 80))
+			}
+			rows = append(rows, row)
+		}
+		return table(a.Stdout, rows)
+	}
+	cmd.AddCommand(a.sessionsRemove())
+	return cmd
+}
+
+func (a *app) known(ctx context.Context, all bool) ([]control.Info, error) {
+	sessions, err := a.Sessions.Known(ctx, false, all)
+	if err != nil {
+		return nil, fmt.Errorf("list sessions: %w", err)
+	}
+	infos := make([]control.Info, len(sessions))
+	for i, s := range sessions {
+		infos[i] = s.Info()
+	}
+	return infos, nil
+}
+
+func (a *app) sessionsRemove() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "rm [--all-sessions] SESSION…",
+		Short: "Delete what ended sessions left: records, output, transcripts",
+		Args:  args(cobra.MinimumNArgs(1)),
+	}
+	cmd.ValidArgsFunction = func(cmd *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		infos, _ := a.known(cmd.Context(), false)
+		var out []cobra.Completion
+		for _, i := range infos {
+			if !i.Live && strings.HasPrefix(string(i.Session), typed) {
+				out = append(out, cell(string(i.Session), 40))
+			}
+		}
+		return out, cobra.ShellCompDirectiveNoFileComp
+	}
+	all := everywhere(cmd)
+	cmd.RunE = func(cmd *cobra.Command, words []string) error {
+		infos, err := a.known(cmd.Context(), *all)
+		if err != nil {
+			return err
+		}
+		var ids []task.ID
+		for _, word := range words { // all are looked at before the first is gone
+			i, err := pickSession(infos, word)
+			if err != nil {
+				return err
+			}
+			if i.Live {
+				return &control.Error{Code: control.Conflict, Message: fmt.Sprintf("remove session %s: it lives", i.Session), Mend: "stop its tasks first, see `drover ps`"}
+			}
+			if !slices.Contains(ids, i.Session) {
+				ids = append(ids, i.Session)
+			}
+		}
+		for _, id := range ids {
+			if err := a.Sessions.Remove(cmd.Context(), id); err != nil {
+				return fmt.Errorf("remove session %s: %w", id, err)
+			}
+			if _, err := fmt.Fprintln(a.Stdout, cell(string(id), 40)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return cmd
+}
+
+// pickSession finds a session by its ID or a prefix of it that is unique.
+func pickSession(infos []control.Info, word string) (control.Info, error) {
+	var hits []control.Info
+	var ids []string
+	for _, i := range infos {
+		if string(i.Session) == word {
+			return i, nil
+		}
+		if word != "" && strings.HasPrefix(string(i.Session), word) {
+			hits, ids = append(hits, i), append(ids, string(i.Session))
+		}
+	}
+	switch len(hits) {
+	case 0:
+		return control.Info{}, &control.Error{Code: control.NotFound, Message: fmt.Sprintf("no session %q", word), Mend: "see `drover sessions`"}
+	case 1:
+		return hits[0], nil
+	}
+	return control.Info{}, &control.Error{
+		Code: control.Ambiguous, Matches: ids,
+		Message: fmt.Sprintf("%q could be any of %s", word, strings.Join(ids, ", ")), Mend: "give more of the ID",
+	}
+}
+
+func (a *app) doctor() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:               "doctor [--json]",
+		Short:             "Look for what is wrong with this machine's setup",
+		Args:              args(cobra.NoArgs),
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	asJSON := cmd.Flags().Bool("json", false, "a JSON array")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		findings := a.Sessions.Doctor(cmd.Context())
+		bad := 0
+		rows := [][]string{{"CHECK", "STATE", "DETAIL", "MEND"}}
+		for _, f := range findings {
+			if f.Level == Bad {
+				bad++
+			}
+			rows = append(rows, []string{cell(f.Check, 40), string(f.Level), cell(f.Detail, 200), cell(f.Mend, 200)})
+		}
+		var err error
+		if *asJSON {
+			err = printArray(a.Stdout, findings)
+		} else {
+			err = table(a.Stdout, rows)
+		}
+		if err == nil && bad > 0 {
+			return &ExitError{Code: codeFailed, Err: fmt.Errorf("%d of %d checks found an error", bad, len(findings))}
+		}
+		return err
+	}
+	return cmd
+}
+
+func (a *app) version() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:               "version [--json]",
+		Short:             "Print the version",
+		Args:              args(cobra.NoArgs),
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	asJSON := cmd.Flags().Bool("json", false, "as JSON")
+	cmd.RunE = func(*cobra.Command, []string) error {
+		v := struct {
+			Version  string `json:"version"`
+			Commit   string `json:"commit,omitempty"`
+			Go       string `json:"go"`
+			OS       string `json:"os"`
+			Arch     string `json:"arch"`
+			Protocol string `json:"protocol"`
+		}{Version: a.Version, Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH, Protocol: control.Protocol}
+		if info, ok := debug.ReadBuildInfo(); ok {
+			for _, s := range info.Settings {
+				if s.Key == "vcs.revision" {
+					v.Commit = s.Value
+				}
+			}
+		}
+		if *asJSON {
+			return printJSON(a.Stdout, v)
+		}
+		_, err := fmt.Fprintf(a.Stdout, "drover %s (%s, %s/%s)\n", v.Version, v.Go, v.OS, v.Arch)
+		return err
+	}
+	return cmd
+}

@@ -1,0 +1,210 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/drover-dev/drover/internal/control"
+	"github.com/drover-dev/drover/task"
+)
+
+func (a *app) wait() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "wait [--any] [--timeout D] [--json] REF…",
+		Short: "Wait for tasks; the exit code is theirs",
+		Long: "Wait until tasks have ended. The exit code is the command's own, 128+n for a signal, 4 for work that was\n" +
+			"stopped; of several tasks the first that is not 0, with --any that of the first to end; 124 when the time\n" +
+			"is up. Ctrl-C leaves the tasks alone.",
+		Args:              args(cobra.MinimumNArgs(1)),
+		ValidArgsFunction: a.completeTasks(false),
+	}
+	f := cmd.Flags()
+	first := f.Bool("any", false, "until the first of them has ended")
+	timeout := f.String("timeout", "", "give up after this time, such as 90s or 10m")
+	asJSON := f.Bool("json", false, "print the tasks as JSON")
+	all := everywhere(cmd)
+	cmd.RunE = func(cmd *cobra.Command, words []string) error {
+		var limit time.Duration
+		if f.Changed("timeout") {
+			var err error
+			if limit, err = duration("--timeout", *timeout, 1e6); err != nil {
+				return err
+			}
+		}
+		ctx := cmd.Context()
+		tasks, err := a.resolveAll(ctx, words, *all)
+		if err != nil {
+			return own(ctx, err)
+		}
+		hush := a.afterASecond("waiting for %d of %d tasks (Ctrl-C leaves them alone)", living(tasks), len(tasks))
+		reply, err := a.await(ctx, tasks, *first, limit)
+		hush()
+		if err != nil {
+			return own(ctx, err)
+		}
+		if err := a.printWait(reply, *first, *asJSON); err != nil {
+			return err
+		}
+		if reply.TimedOut {
+			return &ExitError{Code: codeTimedOut, Err: fmt.Errorf("still running after %s: %d of %d tasks", limit, count(reply.Tasks), len(reply.Tasks))}
+		}
+		for _, r := range reply.Tasks {
+			if *first && !r.Status.Terminal() {
+				continue
+			}
+			if code := codeOf(r); code != 0 || *first {
+				if code == 0 {
+					return nil
+				}
+				return &ExitError{Code: code}
+			}
+		}
+		return nil
+	}
+	return cmd
+}
+
+func (a *app) printWait(reply control.WaitReply, first, asJSON bool) error {
+	if asJSON {
+		return printJSON(a.Stdout, reply)
+	}
+	rows := [][]string{}
+	for _, r := range reply.Tasks {
+		if !first || r.Status.Terminal() {
+			rows = append(rows, []string{cell(string(r.ID), 40), cell(r.Name, 30), status(r), ending(r)})
+		}
+	}
+	return table(a.Stdout, rows)
+}
+
+func living(tasks []found) int {
+	records := make([]task.Record, len(tasks))
+	for i, f := range tasks {
+		records[i] = f.record
+	}
+	return count(records)
+}
+
+func count(records []task.Record) (n int) {
+	for _, r := range records {
+		if !r.Status.Terminal() {
+			n++
+		}
+	}
+	return n
+}
+
+// errEnough ends the waiting in the other sessions when one was enough.
+var errEnough = errors.New("another task ended first")
+
+// await waits in every session that has one of the tasks. The answer is in the
+// order of the tasks; with first, what ended first comes first.
+func (a *app) await(ctx context.Context, tasks []found, first bool, limit time.Duration) (control.WaitReply, error) {
+	now := map[task.ID]task.Record{}
+	var waiting []found
+	var winner task.ID
+	for _, f := range tasks {
+		now[f.record.ID] = f.record
+		switch {
+		case !f.record.Status.Terminal():
+			waiting = append(waiting, f)
+		case winner == "" || f.record.EndTime != nil && before(f.record.EndTime, *now[winner].EndTime):
+			winner = f.record.ID
+		}
+	}
+	reply := control.WaitReply{}
+	if len(waiting) > 0 && !(first && winner != "") {
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		var mu sync.Mutex
+		var trouble error
+		var group sync.WaitGroup
+		for _, some := range bySession(waiting) {
+			group.Go(func() {
+				got, err := a.awaitIn(ctx, some, first, limit)
+				mu.Lock()
+				defer mu.Unlock()
+				if err != nil {
+					if !errors.Is(err, errEnough) && trouble == nil && !(first && winner != "") {
+						trouble = err
+						cancel(err)
+					}
+					return
+				}
+				for _, r := range got.Tasks {
+					now[r.ID] = r
+				}
+				reply.TimedOut = reply.TimedOut || got.TimedOut
+				if first && !got.TimedOut && winner == "" && len(got.Tasks) > 0 {
+					winner = got.Tasks[0].ID
+					cancel(errEnough)
+				}
+			})
+		}
+		group.Wait()
+		if trouble != nil {
+			return reply, trouble
+		}
+	}
+	if first && winner != "" {
+		reply.TimedOut = false
+		reply.Tasks = append(reply.Tasks, now[winner])
+	}
+	for _, f := range tasks {
+		if !first || f.record.ID != winner {
+			reply.Tasks = append(reply.Tasks, now[f.record.ID])
+		}
+	}
+	return reply, nil
+}
+
+// awaitIn waits in one session. When its host goes meanwhile, what it left
+// tells how the tasks ended.
+func (a *app) awaitIn(ctx context.Context, tasks []found, first bool, limit time.Duration) (control.WaitReply, error) {
+	reply, err := waitOnce(ctx, tasks, first, limit)
+	var e *control.Error
+	if !errors.As(err, &e) || e.Code != control.Unavailable {
+		return reply, err
+	}
+	reply = control.WaitReply{}
+	for _, f := range tasks {
+		again, lost := a.resolve(ctx, string(f.record.ID), true)
+		if lost != nil || !again.record.Status.Terminal() {
+			return reply, fmt.Errorf("wait for task %s: %w", f.record.ID, err)
+		}
+		reply.Tasks = append(reply.Tasks, again.record)
+	}
+	return reply, nil
+}
+
+func waitOnce(ctx context.Context, tasks []found, first bool, limit time.Duration) (control.WaitReply, error) {
+	api, done, err := tasks[0].open(ctx)
+	if err != nil {
+		return control.WaitReply{}, err
+	}
+	defer done()
+	return api.Wait(ctx, control.WaitRequest{Refs: refs(tasks), Any: first, Timeout: limit})
+}
+
+// afterASecond tells a person at a terminal what takes so long. The returned
+// function must be called.
+func (a *app) afterASecond(format string, v ...any) func() {
+	if !a.IsTerminal(a.Stderr) {
+		return func() {}
+	}
+	said := make(chan struct{})
+	timer := time.AfterFunc(time.Second, func() {
+		defer close(said)
+		a.note(format, v...)
+	})
+	return func() {
+		if !timer.Stop() {
+			<-said
+		}
+	}
+}

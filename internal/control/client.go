@@ -1,0 +1,260 @@
+package control
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/drover-dev/drover/task"
+)
+
+// Client is the [API] of a session behind a socket. Several goroutines may use
+// one. When a context ends, a method returns its cause; when the session does
+// not answer, an [*Error] with [Unavailable].
+type Client struct {
+	socket    string
+	transport *http.Transport
+}
+
+var _ API = (*Client)(nil)
+
+// Dial names the unix socket of a session. It does no I/O: whether somebody
+// listens there, the first call tells. Close lets go of idle connections.
+func Dial(socket string) *Client {
+	var d net.Dialer
+	return &Client{socket: socket, transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return d.DialContext(ctx, "unix", socket)
+		},
+		DisableCompression:  true,
+		MaxIdleConnsPerHost: 4,
+		IdleConnTimeout:     time.Minute,
+	}}
+}
+
+// Close closes connections that are not in use. Calls under way go on.
+func (c *Client) Close() error {
+	c.transport.CloseIdleConnections()
+	return nil
+}
+
+// Info implements [API].
+func (c *Client) Info(ctx context.Context) (Info, error) {
+	return call[Info](ctx, c, http.MethodGet, "/v1/info", nil)
+}
+
+// Start implements [API].
+func (c *Client) Start(ctx context.Context, reqs []StartRequest) ([]Started, error) {
+	body, err := c.do(ctx, http.MethodPost, "/v1/tasks", newStartBody(reqs))
+	if err != nil {
+		return nil, err
+	}
+	defer drain(body)
+	started := make([]Started, 0, len(reqs))
+	if err := decodeSlice(json.NewDecoder(body), &started); err != nil {
+		return nil, c.broken(ctx, err)
+	}
+	if len(started) != len(reqs) {
+		return nil, &Error{Code: Internal, Message: fmt.Sprintf("start: %d answers to %d requests", len(started), len(reqs))}
+	}
+	return started, nil
+}
+
+// List implements [API].
+func (c *Client) List(ctx context.Context, req ListRequest) (Page, error) {
+	q := url.Values{}
+	if req.All {
+		q.Set("all", "true")
+	}
+	if req.Under != "" {
+		q.Set("under", string(req.Under))
+	}
+	setNumber(q, "before", int64(req.Before))
+	setNumber(q, "limit", int64(req.Limit))
+	body, err := c.do(ctx, http.MethodGet, "/v1/tasks?"+q.Encode(), nil)
+	if err != nil {
+		return Page{}, err
+	}
+	defer drain(body)
+	page, err := decodePage(body)
+	if err != nil {
+		return Page{}, c.broken(ctx, err)
+	}
+	return page, nil
+}
+
+// Get implements [API].
+func (c *Client) Get(ctx context.Context, ref string) (task.Record, error) {
+	return onTask[task.Record](ctx, c, http.MethodGet, ref, "")
+}
+
+// Wait implements [API].
+func (c *Client) Wait(ctx context.Context, req WaitRequest) (WaitReply, error) {
+	return call[WaitReply](ctx, c, http.MethodPost, "/v1/wait", req)
+}
+
+// Stop implements [API].
+func (c *Client) Stop(ctx context.Context, req StopRequest) (task.Receipt, error) {
+	return call[task.Receipt](ctx, c, http.MethodPost, "/v1/stop", req)
+}
+
+// Promote implements [API].
+func (c *Client) Promote(ctx context.Context, ref string) (task.Record, error) {
+	return onTask[task.Record](ctx, c, http.MethodPost, ref, "/promote")
+}
+
+// Output implements [API].
+func (c *Client) Output(ctx context.Context, req OutputRequest) (Chunk, error) {
+	q := url.Values{}
+	setNumber(q, "offset", req.Offset)
+	setNumber(q, "tail", int64(req.Tail))
+	setNumber(q, "max", int64(req.Max))
+	setNumber(q, "wait_ns", int64(req.Wait))
+	return onTask[Chunk](ctx, c, http.MethodGet, req.Ref, "/output?"+q.Encode())
+}
+
+// Result implements [API].
+func (c *Client) Result(ctx context.Context, ref string) (Answer, error) {
+	return onTask[Answer](ctx, c, http.MethodGet, ref, "/result")
+}
+
+// Prompt implements [API].
+func (c *Client) Prompt(ctx context.Context, req PromptRequest) error {
+	_, err := call[struct{}](ctx, c, http.MethodPost, "/v1/prompt", req)
+	return err
+}
+
+// Hold implements [API]. The lease is the connection: it ends with the process
+// of the client at the latest.
+func (c *Client) Hold(ctx context.Context, lease string) error {
+	_, err := call[struct{}](ctx, c, http.MethodPost, "/v1/hold", holdBody{lease})
+	return err
+}
+
+// Events implements [API]. It does not connect again: after an error, ask anew
+// with the last sequence number that came.
+func (c *Client) Events(ctx context.Context, after task.Seq) iter.Seq2[task.Event, error] {
+	return func(yield func(task.Event, error) bool) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel() // breaks the connection when the reader has enough
+		body, err := c.do(ctx, http.MethodGet, "/v1/events?after="+strconv.FormatInt(int64(after), 10), nil)
+		if err != nil {
+			yield(task.Event{}, err)
+			return
+		}
+		defer body.Close()
+		for f, err := range frames(body) {
+			if err != nil {
+				yield(task.Event{}, c.broken(ctx, err))
+				return
+			}
+			e, err := decodeEvent(f)
+			if !yield(e, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+func setNumber(q url.Values, name string, n int64) {
+	if n != 0 {
+		q.Set(name, strconv.FormatInt(n, 10))
+	}
+}
+
+// onTask calls a path below one task.
+func onTask[T any](ctx context.Context, c *Client, method, ref, rest string) (T, error) {
+	if ref == "" {
+		var none T
+		return none, NotFoundError(ref)
+	}
+	// Dots are escaped too: a ref of dots would be taken for a way up.
+	ref = strings.ReplaceAll(url.PathEscape(ref), ".", "%2E")
+	return call[T](ctx, c, method, "/v1/tasks/"+ref+rest, nil)
+}
+
+// call sends in, if it is not nil, and decodes the whole answer.
+func call[T any](ctx context.Context, c *Client, method, path string, in any) (T, error) {
+	var out T
+	body, err := c.do(ctx, method, path, in)
+	if err != nil {
+		return out, err
+	}
+	defer drain(body)
+	if err := json.NewDecoder(body).Decode(&out); err != nil {
+		return out, c.broken(ctx, err)
+	}
+	return out, nil
+}
+
+// drain reads the little that may be left, so that the connection can be used
+// again.
+func drain(body io.ReadCloser) {
+	_, _ = io.CopyN(io.Discard, body, 4096)
+	_ = body.Close()
+}
+
+// do sends a request and returns the body of a good answer.
+func (c *Client) do(ctx context.Context, method, path string, in any) (io.ReadCloser, error) {
+	var send io.Reader
+	if in != nil {
+		data, err := encode(in)
+		if err != nil {
+			return nil, fmt.Errorf("encode request: %w", err)
+		}
+		if len(data) > maxBody {
+			return nil, &Error{Code: Invalid, Message: fmt.Sprintf("request larger than %d MiB", maxBody>>20), Mend: "send it in parts"}
+		}
+		send = bytes.NewReader(data)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, "http://drover"+path, send)
+	if err != nil {
+		return nil, fmt.Errorf("make request: %w", err)
+	}
+	req.Header.Set(protocolHeader, Protocol)
+	if in != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	resp, err := c.transport.RoundTrip(req)
+	if err != nil {
+		return nil, c.broken(ctx, err)
+	}
+	if v := resp.Header.Get(protocolHeader); v != Protocol {
+		_ = resp.Body.Close()
+		return nil, mismatch(v, Protocol)
+	}
+	if resp.StatusCode/100 == 2 {
+		return resp.Body, nil
+	}
+	defer drain(resp.Body)
+	var e errorBody
+	if err := json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&e); err != nil || e.Error == nil {
+		return nil, &Error{Code: Internal, Message: "session answers " + resp.Status}
+	}
+	return nil, e.Error
+}
+
+// broken says why there is no answer.
+func (c *Client) broken(ctx context.Context, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
+		return &Error{Code: Unavailable, Message: "no session listens at " + c.socket, Mend: "see `drover sessions`"}
+	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+		return &Error{Code: Unavailable, Message: "the connection to the session broke", Mend: "see `drover sessions`"}
+	}
+	return &Error{Code: Unavailable, Message: fmt.Sprintf("ask session at %s: %v", c.socket, err), Mend: "see `drover sessions`"}
+}

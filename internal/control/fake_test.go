@@ -1,0 +1,268 @@
+package control
+
+import (
+	"context"
+	"iter"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/drover-dev/drover/task"
+)
+
+// fake is a session in memory: enough of one to tell right answers from wrong.
+type fake struct {
+	mu      sync.Mutex
+	tasks   []task.Record           // oldest first
+	events  []task.Event            // guarded by mu
+	more    chan struct{}           // closed at every new event
+	asked   map[string]StartRequest // by task name
+	prompts []string
+	stops   []StopRequest
+
+	held     chan string // a lease began
+	released chan string // a lease ended
+	block    chan struct{}
+	left     chan task.Seq // a reader of events is gone: where it began
+	blocked  chan struct{} // a Prompt that says "block" waits
+}
+
+func newFake() *fake {
+	return &fake{
+		more: make(chan struct{}), asked: map[string]StartRequest{},
+		held: make(chan string, 1), released: make(chan string, 1),
+		left:  make(chan task.Seq, 10),
+		block: make(chan struct{}), blocked: make(chan struct{}, 1),
+	}
+}
+
+func at(n int) time.Time { return time.Date(2030, 1, 1, 0, 0, n, 0, time.UTC) }
+
+func (f *fake) emit(verb task.Verb, r task.Record) {
+	f.events = append(f.events, task.Event{Seq: task.Seq(len(f.events) + 1), Verb: verb, At: at(len(f.events)), Task: r})
+	close(f.more)
+	f.more = make(chan struct{})
+}
+
+func (f *fake) add(r task.Record) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.tasks = append(f.tasks, r)
+	f.emit(task.Create, r)
+}
+
+func (f *fake) end(name string, verb task.Verb) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i, r := range f.tasks {
+		if r.Name == name {
+			next, err := task.Apply(r, task.Change{Verb: verb, At: at(99)})
+			if err != nil {
+				panic(err)
+			}
+			f.tasks[i] = next
+			f.emit(verb, next)
+		}
+	}
+}
+
+func (f *fake) find(ref string) (task.Record, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var found []task.Record
+	for _, r := range f.tasks {
+		if r.Name == ref || string(r.ID) == ref {
+			return r, nil
+		}
+		if ref != "" && strings.HasPrefix(string(r.ID), ref) {
+			found = append(found, r)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return task.Record{}, NotFoundError(ref)
+	case 1:
+		return found[0], nil
+	}
+	e := &Error{Code: Ambiguous, Message: ref + " fits several tasks", Mend: "give more of the ID"}
+	for _, r := range found {
+		e.Matches = append(e.Matches, string(r.ID))
+	}
+	return task.Record{}, e
+}
+
+func (f *fake) Info(context.Context) (Info, error) {
+	return Info{Session: "s00000000", Project: "/p", Title: "a<b>&\u2028", Live: true, StartTime: at(0)}, nil
+}
+
+func (f *fake) Start(_ context.Context, reqs []StartRequest) ([]Started, error) {
+	out := make([]Started, 0, len(reqs))
+	for _, r := range reqs {
+		if r.Shell == nil {
+			out = append(out, Started{Error: &Error{Code: Invalid, Message: "nothing to start", Mend: "give a command"}})
+			continue
+		}
+		rec := task.Record{ID: task.ID("b" + r.Name), Name: r.Name, Kind: task.LocalBash, Status: task.Running, CreateTime: at(1), Cwd: r.Cwd}
+		f.add(rec)
+		f.mu.Lock()
+		f.asked[r.Name] = r
+		f.mu.Unlock()
+		out = append(out, Started{Task: &rec})
+	}
+	return out, nil
+}
+
+func (f *fake) List(_ context.Context, req ListRequest) (Page, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p := Page{Tasks: []task.Record{}}
+	for i := len(f.tasks) - 1; i >= 0; i-- {
+		r := f.tasks[i]
+		if !req.All && r.Status.Terminal() || req.Under != "" && r.Parent != req.Under || req.Before != 0 && i+1 >= int(req.Before) {
+			continue
+		}
+		if req.Limit > 0 && len(p.Tasks) == req.Limit {
+			p.Next = task.Seq(i + 2)
+			break
+		}
+		p.Tasks = append(p.Tasks, r)
+	}
+	return p, nil
+}
+
+func (f *fake) Get(_ context.Context, ref string) (task.Record, error) { return f.find(ref) }
+
+func (f *fake) Wait(ctx context.Context, req WaitRequest) (WaitReply, error) {
+	var timeout <-chan time.Time
+	if req.Timeout > 0 {
+		timeout = time.After(req.Timeout)
+	}
+	for {
+		f.mu.Lock()
+		more := f.more
+		f.mu.Unlock()
+		reply := WaitReply{Tasks: []task.Record{}}
+		ended := 0
+		for _, ref := range req.Refs {
+			r, err := f.find(ref)
+			if err != nil {
+				return WaitReply{}, err
+			}
+			reply.Tasks = append(reply.Tasks, r)
+			if r.Status.Terminal() {
+				ended++
+			}
+		}
+		if ended == len(req.Refs) || req.Any && ended > 0 {
+			return reply, nil
+		}
+		select {
+		case <-more:
+		case <-timeout:
+			reply.TimedOut = true
+			return reply, nil
+		case <-ctx.Done():
+			return WaitReply{}, context.Cause(ctx)
+		}
+	}
+}
+
+func (f *fake) Stop(_ context.Context, req StopRequest) (task.Receipt, error) {
+	f.mu.Lock()
+	f.stops = append(f.stops, req)
+	f.mu.Unlock()
+	rc := task.Receipt{Stopped: []task.Stopped{}, Survivors: []task.Survivor{{PID: 7, Command: "sleep", Why: "unkillable"}}}
+	for _, ref := range req.Refs {
+		r, err := f.find(ref)
+		if err != nil {
+			return task.Receipt{}, err
+		}
+		rc.Stopped = append(rc.Stopped, task.Stopped{ID: r.ID, Status: task.Killed, Signals: []task.SignalSent{{Signal: "SIGTERM", AfterMS: 1}}})
+	}
+	return rc, nil
+}
+
+func (f *fake) Promote(_ context.Context, ref string) (task.Record, error) {
+	r, err := f.find(ref)
+	if err != nil {
+		return r, err
+	}
+	next, err := task.Apply(r, task.Change{Verb: task.Background})
+	if err != nil {
+		return task.Record{}, AsError(err)
+	}
+	return next, nil
+}
+
+func (f *fake) Output(_ context.Context, req OutputRequest) (Chunk, error) {
+	if _, err := f.find(req.Ref); err != nil {
+		return Chunk{}, err
+	}
+	data := []byte("one\ntwo\x00\xff\x1b[2J<&>\n")
+	return Chunk{Data: data[req.Offset:], Offset: req.Offset, Next: int64(len(data)), Size: int64(len(data)), Ended: req.Wait == time.Second && req.Tail == 3 && req.Max == 9}, nil
+}
+
+func (f *fake) Result(_ context.Context, ref string) (Answer, error) {
+	r, err := f.find(ref)
+	if err == nil && !r.Status.Terminal() {
+		err = &Error{Code: Conflict, Message: "task " + string(r.ID) + " is still running", Mend: "wait for it"}
+	}
+	if err != nil {
+		return Answer{}, err
+	}
+	return Answer{Task: r, Text: "<answer> & \u202e"}, nil
+}
+
+func (f *fake) Events(ctx context.Context, after task.Seq) iter.Seq2[task.Event, error] {
+	return func(yield func(task.Event, error) bool) {
+		begin, after := after, after
+		defer func() { f.left <- begin }()
+		if after == 666 {
+			yield(task.Event{}, &Error{Code: Internal, Message: "journal: disk I/O error"})
+			return
+		}
+		for {
+			f.mu.Lock()
+			more, now := f.more, f.events[min(int(after), len(f.events)):]
+			f.mu.Unlock()
+			for _, e := range now {
+				if !yield(e, nil) {
+					return
+				}
+				after = e.Seq
+				if e.Verb == task.Fail { // the session of this fake ends with a failure
+					return
+				}
+			}
+			select {
+			case <-more:
+			case <-ctx.Done():
+				yield(task.Event{}, context.Cause(ctx))
+				return
+			}
+		}
+	}
+}
+
+func (f *fake) Prompt(_ context.Context, req PromptRequest) error {
+	switch req.Text {
+	case "":
+		return &Error{Code: Unavailable, Message: "this session has no main agent"}
+	case "panic":
+		panic("broken")
+	case "block":
+		f.blocked <- struct{}{}
+		<-f.block
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.prompts = append(f.prompts, req.Text)
+	return nil
+}
+
+func (f *fake) Hold(ctx context.Context, lease string) error {
+	f.held <- lease
+	<-ctx.Done()
+	f.released <- lease
+	return context.Cause(ctx)
+}

@@ -1,0 +1,230 @@
+package control
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/drover-dev/drover/task"
+)
+
+// errorEvent is the name of the event that ends a stream with an error. It is
+// no verb.
+const errorEvent = "error"
+
+// maxEvent bounds one event on the client's side.
+const maxEvent = maxBody
+
+// events answers GET /v1/events. The stream is pulled from the API: a reader
+// that is slow holds up its own connection and nothing else.
+func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
+	after, err := afterOf(r)
+	if err != nil {
+		return err
+	}
+	h := w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-store")
+	w.WriteHeader(http.StatusOK)
+	st := &stream{w: bufio.NewWriterSize(w, 32<<10), rc: http.NewResponseController(w), dirty: make(chan struct{}, 1)}
+	if st.flush() != nil {
+		return nil
+	}
+	done := make(chan struct{})
+	var flusher sync.WaitGroup
+	flusher.Go(func() { st.run(done, s.heartbeat) })
+	defer func() {
+		close(done)
+		flusher.Wait()
+		_ = st.flush()
+	}()
+
+	for e, err := range s.api.Events(r.Context(), after) {
+		switch {
+		case err == nil:
+			err = st.event(strconv.FormatInt(int64(e.Seq), 10), string(e.Verb), e)
+		case r.Context().Err() == nil: // otherwise the client is gone, or the session ends
+			_ = st.event("", errorEvent, AsError(err))
+		}
+		if err != nil {
+			return nil
+		}
+	}
+	return nil
+}
+
+// afterOf is the sequence number to go on from. Last-Event-ID wins: a browser
+// that connects again sends it along with the address it began with.
+func afterOf(r *http.Request) (task.Seq, error) {
+	text := r.Header.Get("Last-Event-ID")
+	if text == "" {
+		text = r.URL.Query().Get("after")
+	}
+	if text == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 {
+		return 0, &Error{Code: Invalid, Message: fmt.Sprintf("after %.40q: not a sequence number", text), Mend: "give the id of the last event you have, or 0"}
+	}
+	return task.Seq(n), nil
+}
+
+// stream writes events. Flushing is left to one goroutine: while it writes one
+// piece to the socket, the next events gather, so catching up costs few calls.
+type stream struct {
+	rc    *http.ResponseController
+	dirty chan struct{} // something waits to be flushed
+
+	mu sync.Mutex
+	w  *bufio.Writer // guarded by mu
+}
+
+func (st *stream) event(id, name string, v any) error {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if id != "" {
+		fmt.Fprintf(st.w, "id: %s\n", id)
+	}
+	fmt.Fprintf(st.w, "event: %s\ndata: ", name)
+	// The encoder ends with a newline, and JSON holds no other.
+	if err := encoder(st.w).Encode(v); err != nil {
+		return err
+	}
+	if err := st.w.WriteByte('\n'); err != nil {
+		return err
+	}
+	select {
+	case st.dirty <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+func (st *stream) flush() error {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if err := st.w.Flush(); err != nil {
+		return err
+	}
+	return st.rc.Flush()
+}
+
+// run flushes, and keeps a silent stream alive with comments. After an error
+// it only waits: the writer of events meets the same error.
+func (st *stream) run(done <-chan struct{}, heartbeat time.Duration) {
+	tick := time.NewTicker(heartbeat)
+	defer tick.Stop()
+	for {
+		select {
+		case <-done:
+			return
+		case <-st.dirty:
+		case <-tick.C:
+			st.mu.Lock()
+			_, _ = st.w.WriteString(": alive\n\n")
+			st.mu.Unlock()
+		}
+		if st.flush() != nil {
+			<-done
+			return
+		}
+	}
+}
+
+// frame is one server-sent event.
+type frame struct {
+	id, event string
+	data      []byte
+}
+
+// frames reads server-sent events until r ends. A clean end is no error.
+func frames(r io.Reader) iter.Seq2[frame, error] {
+	return func(yield func(frame, error) bool) {
+		br := bufio.NewReaderSize(r, 32<<10)
+		var f frame
+		var size int
+		for {
+			line, err := readLine(br, maxEvent-size)
+			if errors.Is(err, io.EOF) {
+				return
+			}
+			if err != nil {
+				yield(frame{}, err)
+				return
+			}
+			size += len(line)
+			if len(line) == 0 {
+				if f.data != nil && !yield(f, nil) {
+					return
+				}
+				f, size = frame{}, 0
+				continue
+			}
+			field, value, _ := bytes.Cut(line, []byte(":"))
+			value = bytes.TrimPrefix(value, []byte(" "))
+			switch string(field) {
+			case "id":
+				f.id = string(value)
+			case "event":
+				f.event = string(value)
+			case "data":
+				if f.data != nil {
+					f.data = append(f.data, '\n')
+				}
+				f.data = append(f.data, value...)
+				if f.data == nil {
+					f.data = []byte{}
+				}
+			}
+		}
+	}
+}
+
+// readLine reads a line without its ending. The last line of a stream counts
+// only if it is ended.
+func readLine(br *bufio.Reader, limit int) ([]byte, error) {
+	var long []byte
+	for {
+		part, err := br.ReadSlice('\n')
+		if len(long)+len(part) > limit {
+			return nil, fmt.Errorf("event longer than %d bytes", maxEvent)
+		}
+		if errors.Is(err, bufio.ErrBufferFull) {
+			long = append(long, part...)
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if long != nil {
+			part = append(long, part...)
+		}
+		return bytes.TrimRight(part, "\r\n"), nil
+	}
+}
+
+// decodeEvent makes an event, or the error that ended the stream, of a frame.
+func decodeEvent(f frame) (task.Event, error) {
+	if f.event == errorEvent {
+		e := new(Error)
+		if err := json.Unmarshal(f.data, e); err != nil {
+			return task.Event{}, fmt.Errorf("read event: %w", err)
+		}
+		return task.Event{}, e
+	}
+	var e task.Event
+	if err := json.Unmarshal(f.data, &e); err != nil {
+		return task.Event{}, fmt.Errorf("read event %s: %w", strings.ToValidUTF8(f.id, "?"), err)
+	}
+	return e, nil
+}

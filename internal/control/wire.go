@@ -1,0 +1,200 @@
+package control
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+
+	"github.com/drover-dev/drover/task"
+)
+
+// The protocol between client and server. A change that an older side would
+// misread gets a new number.
+const (
+	Protocol       = "1"
+	protocolHeader = "Drover-Protocol"
+)
+
+// maxBody bounds a request: a batch of starts is the largest.
+const maxBody = 64 << 20
+
+// startBody is a batch of starts. Env stands for the tasks without their own:
+// a batch shares one environment, and 10,000 copies of it would be most of the
+// request.
+type startBody struct {
+	Env   []string       `json:"env,omitempty"`
+	Tasks []StartRequest `json:"tasks"`
+}
+
+// newStartBody takes a common environment out of the requests.
+func newStartBody(reqs []StartRequest) startBody {
+	if len(reqs) < 2 || len(reqs[0].Env) == 0 {
+		return startBody{Tasks: reqs}
+	}
+	env := reqs[0].Env
+	for _, r := range reqs[1:] {
+		if !slices.Equal(env, r.Env) {
+			return startBody{Tasks: reqs}
+		}
+	}
+	reqs = slices.Clone(reqs)
+	for i := range reqs {
+		reqs[i].Env = nil
+	}
+	return startBody{Env: env, Tasks: reqs}
+}
+
+func (b startBody) requests() []StartRequest {
+	for i := range b.Tasks {
+		if len(b.Tasks[i].Env) == 0 {
+			b.Tasks[i].Env = b.Env
+		}
+	}
+	return b.Tasks
+}
+
+// holdBody asks for a lease.
+type holdBody struct {
+	Lease string `json:"lease"`
+}
+
+// errorBody is the answer to a request that failed.
+type errorBody struct {
+	Error *Error `json:"error"`
+}
+
+// status is the HTTP status that fits a code; clients go by the code.
+func (c Code) status() int {
+	switch c {
+	case NotFound:
+		return http.StatusNotFound
+	case Ambiguous, Conflict:
+		return http.StatusConflict
+	case Invalid:
+		return http.StatusBadRequest
+	case Unavailable:
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusInternalServerError
+}
+
+// encoder writes JSON values, one a line, without escaping for HTML.
+func encoder(w io.Writer) *json.Encoder {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	return enc
+}
+
+func encode(v any) ([]byte, error) {
+	var buf bytes.Buffer
+	err := encoder(&buf).Encode(v)
+	return buf.Bytes(), err
+}
+
+// decodeStrict reads exactly one JSON value up to the end of r. Reading to the
+// end also lets the HTTP server notice when the client goes.
+func decodeStrict(r io.Reader, into any) error {
+	dec := json.NewDecoder(r)
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(into); err != nil {
+		return err
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("more than one JSON value")
+	}
+	return nil
+}
+
+// encodeSlice writes a JSON array element by element, so that a long one is
+// never in memory as a whole.
+func encodeSlice[T any](w io.Writer, enc *json.Encoder, items []T) error {
+	if _, err := io.WriteString(w, "[\n"); err != nil {
+		return err
+	}
+	for i := range items {
+		if i > 0 {
+			if _, err := io.WriteString(w, ","); err != nil {
+				return err
+			}
+		}
+		if err := enc.Encode(&items[i]); err != nil {
+			return err
+		}
+	}
+	_, err := io.WriteString(w, "]")
+	return err
+}
+
+// encodePage writes a [Page] record by record.
+func encodePage(w io.Writer, p Page) error {
+	if _, err := io.WriteString(w, `{"tasks":`); err != nil {
+		return err
+	}
+	if err := encodeSlice(w, encoder(w), p.Tasks); err != nil {
+		return err
+	}
+	if p.Next != 0 {
+		if _, err := fmt.Fprintf(w, `,"next":%d`, p.Next); err != nil {
+			return err
+		}
+	}
+	_, err := io.WriteString(w, "}\n")
+	return err
+}
+
+// decodePage reads a [Page] record by record while the other side still writes.
+func decodePage(r io.Reader) (Page, error) {
+	p := Page{Tasks: []task.Record{}}
+	dec := json.NewDecoder(r)
+	if err := expect(dec, json.Delim('{')); err != nil {
+		return p, err
+	}
+	for dec.More() {
+		key, err := dec.Token()
+		if err != nil {
+			return p, err
+		}
+		switch key {
+		case "tasks":
+			err = decodeSlice(dec, &p.Tasks)
+		case "next":
+			err = dec.Decode(&p.Next)
+		default: // of a newer server
+			var skip json.RawMessage
+			err = dec.Decode(&skip)
+		}
+		if err != nil {
+			return p, err
+		}
+	}
+	return p, expect(dec, json.Delim('}'))
+}
+
+func decodeSlice[T any](dec *json.Decoder, into *[]T) error {
+	if err := expect(dec, json.Delim('[')); err != nil {
+		return err
+	}
+	for dec.More() {
+		var v T
+		if err := dec.Decode(&v); err != nil {
+			return err
+		}
+		*into = append(*into, v)
+	}
+	return expect(dec, json.Delim(']'))
+}
+
+func expect(dec *json.Decoder, want json.Delim) error {
+	got, err := dec.Token()
+	if err != nil {
+		return err
+	}
+	if got != want {
+		return fmt.Errorf("unexpected %v in place of %v", got, want)
+	}
+	return nil
+}

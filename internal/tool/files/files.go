@@ -1,0 +1,165 @@
+package files
+
+import (
+	"crypto/sha256"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"sync"
+	"syscall"
+
+	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/tool/confine"
+)
+
+// Bounds of what is read and shown.
+const (
+	DefaultLines = 2000
+	maxLine      = 2000      // code points of a line that are shown
+	maxShown     = 256 << 10 // bytes that one Read returns
+	maxFile      = 32 << 20  // bytes of a file that is read at all
+)
+
+// Config says which files the tools may use. Root is required.
+type Config struct {
+	Root     string   // absolute; where relative paths begin
+	Dirs     []string // absolute; further folders, to read and write
+	ReadDirs []string // absolute; folders to read only, such as that of output files
+	Anywhere bool     // the whole file system, to read and write
+}
+
+// New makes the tools Read, Write and Edit of one agent, in this order.
+func New(c Config) []agent.Tool {
+	s := &set{
+		write: confine.Area{Root: c.Root, Dirs: c.Dirs, Anywhere: c.Anywhere},
+		seen:  make(map[string]sum),
+	}
+	s.read = s.write
+	s.read.Dirs = append(append([]string(nil), c.Dirs...), c.ReadDirs...)
+	return []agent.Tool{
+		&readTool{s, spec("Read", fmt.Sprintf(readPrompt, DefaultLines), readSchema)},
+		&writeTool{s, spec("Write", writePrompt, writeSchema)},
+		&editTool{s, spec("Edit", editPrompt, editSchema)},
+	}
+}
+
+//go:embed read.md
+var readPrompt string
+
+//go:embed write.md
+var writePrompt string
+
+//go:embed edit.md
+var editPrompt string
+
+func spec(name, prompt, schema string) agent.ToolSpec {
+	return agent.ToolSpec{Name: name, Description: prompt, InputSchema: json.RawMessage(schema)}
+}
+
+type sum [sha256.Size]byte
+
+// set is what the tools of one agent share.
+type set struct {
+	read, write confine.Area
+
+	mu   sync.Mutex
+	seen map[string]sum // by path: the content as the agent knows it; guarded by mu
+}
+
+func (s *set) remember(path string, content []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.seen[path] = sha256.Sum256(content)
+}
+
+// current refuses to change a file that the agent has not seen as it is now.
+// The content decides, since times and sizes can stay the same.
+func (s *set) current(path string, content []byte) error {
+	s.mu.Lock()
+	known, ok := s.seen[path]
+	s.mu.Unlock()
+	if !ok {
+		return errors.New("you have not read this file; read it first")
+	}
+	if known != sha256.Sum256(content) {
+		return errors.New("the file has changed since you read it; read it again")
+	}
+	return nil
+}
+
+// load reads a whole regular file. Errors are for the model.
+func load(p confine.Place) ([]byte, fs.FileInfo, error) {
+	root, err := p.Open()
+	if err != nil {
+		return nil, nil, plain(err)
+	}
+	defer func() { _ = root.Close() }()
+	// Looked at before it is opened, since to open a device may already do
+	// something; and again after, since it may have been swapped.
+	if info, err := root.Stat(p.Rel); err != nil {
+		return nil, nil, plain(err)
+	} else if err := regular(info); err != nil {
+		return nil, nil, err
+	}
+	f, err := root.OpenFile(p.Rel, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, nil, plain(err)
+	}
+	defer func() { _ = f.Close() }()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, nil, plain(err)
+	}
+	if err := regular(info); err != nil {
+		return nil, nil, err
+	}
+	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err != nil {
+		return nil, nil, plain(err)
+	}
+	if len(data) > maxFile {
+		return nil, nil, fmt.Errorf("the file has %d bytes, more than the %d that can be read; look at a part of it with Grep or Bash", info.Size(), maxFile)
+	}
+	return data, info, nil
+}
+
+// regular refuses what has no content of its own.
+func regular(info fs.FileInfo) error {
+	switch m := info.Mode(); {
+	case m.IsRegular():
+		return nil
+	case m.IsDir():
+		return errors.New("it is a folder; use Glob to list files")
+	case m&fs.ModeNamedPipe != 0:
+		return errors.New("it is a named pipe, not a file")
+	case m&fs.ModeSocket != 0:
+		return errors.New("it is a socket, not a file")
+	}
+	return errors.New("it is a device, not a file")
+}
+
+// plain takes the names of system calls out of an error.
+func plain(err error) error {
+	var p *fs.PathError
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return errors.New("there is no such file")
+	case errors.Is(err, fs.ErrPermission):
+		return errors.New("permission denied by the system")
+	case errors.As(err, &p):
+		return p.Err
+	}
+	return err
+}
+
+// refuse tells the model what was wrong with which file.
+func refuse(tool, path string, err error) agent.Output {
+	if errors.Is(err, confine.ErrOutside) || path == "" {
+		return agent.Refuse(tool + ": " + err.Error())
+	}
+	return agent.Refuse(fmt.Sprintf("%s: %s: %v", tool, path, err))
+}

@@ -1,0 +1,156 @@
+package files
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/aymanbagabas/go-udiff"
+	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/tool/confine"
+	"github.com/drover-dev/drover/internal/tool/strict"
+)
+
+const writeSchema = `{"type":"object","properties":{` +
+	`"file_path":{"type":"string","description":"The file"},` +
+	`"content":{"type":"string","description":"All of its new text"}` +
+	`},"required":["file_path","content"],"additionalProperties":false}`
+
+type writeInput struct {
+	FilePath string `json:"file_path" strict:"filled"`
+	Content  string `json:"content" strict:"required"`
+}
+
+// WriteResult is the structured result of Write and Edit.
+type WriteResult struct {
+	Type     string `json:"type"` // create or update
+	FilePath string `json:"filePath"`
+	Diff     string `json:"diff,omitempty"` // unified; absent for large files
+}
+
+type writeTool struct {
+	set  *set
+	spec agent.ToolSpec
+}
+
+func (t *writeTool) Spec() agent.ToolSpec { return t.spec }
+
+// Aliases are the names of the same tool in other dialects.
+func (t *writeTool) Aliases() []string { return []string{"FileWrite", "create"} }
+
+func (t *writeTool) Call(_ context.Context, c agent.Call) (agent.Output, error) {
+	in, err := strict.Decode[writeInput](c.Input)
+	if err != nil {
+		return refuse("Write", "", err), nil
+	}
+	place, err := t.set.write.Find(in.FilePath)
+	if err != nil {
+		return refuse("Write", in.FilePath, err), nil
+	}
+	was, info, err := t.existing(place)
+	if err != nil {
+		return refuse("Write", in.FilePath, err), nil
+	}
+	if err := store(place, []byte(in.Content), info); err != nil {
+		return refuse("Write", in.FilePath, err), nil
+	}
+	t.set.remember(place.Path(), []byte(in.Content))
+	res := WriteResult{Type: "create", FilePath: place.Path()}
+	word := "Created"
+	if info != nil {
+		res.Type, word = "update", "Wrote"
+		res.Diff = diff(place.Path(), string(was), in.Content)
+	}
+	return agent.Output{Text: fmt.Sprintf("%s %s (%d bytes)", word, place.Path(), len(in.Content)), Structured: res}, nil
+}
+
+// existing returns a file that may be overwritten, or no info if there is none.
+func (t *writeTool) existing(p confine.Place) ([]byte, fs.FileInfo, error) {
+	if _, err := os.Lstat(p.Path()); errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, nil
+	}
+	was, info, err := load(p)
+	if err != nil {
+		return nil, nil, err
+	}
+	return was, info, t.set.current(p.Path(), was)
+}
+
+// store replaces the file at p, which was seen as info, or must not be there if
+// that is nil. A reader sees the old content or the new, never a part.
+func store(p confine.Place, content []byte, info fs.FileInfo) error {
+	mode := fs.FileMode(0o666) // the umask takes from it
+	if info != nil {
+		mode = info.Mode().Perm()
+		if mode&0o200 == 0 {
+			return errors.New("the file is read-only")
+		}
+	}
+	root, err := p.Open()
+	if err != nil {
+		return plain(err)
+	}
+	defer func() { _ = root.Close() }()
+	dir := filepath.Dir(p.Rel)
+	if err := root.MkdirAll(dir, 0o777); err != nil {
+		return plain(err)
+	}
+	temp := filepath.Join(dir, ".drover-"+rand.Text())
+	if err := fill(root, temp, content, mode, info != nil); err != nil {
+		_ = root.Remove(temp)
+		return plain(err)
+	}
+	if err := unchanged(root, p.Rel, info); err != nil {
+		_ = root.Remove(temp)
+		return err
+	}
+	if err := root.Rename(temp, p.Rel); err != nil {
+		_ = root.Remove(temp)
+		return plain(err)
+	}
+	return nil
+}
+
+func fill(root *os.Root, name string, content []byte, mode fs.FileMode, exact bool) (err error) {
+	f, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if _, err := f.Write(content); err != nil {
+		return err
+	}
+	if exact {
+		return f.Chmod(mode)
+	}
+	return nil
+}
+
+// unchanged is the last look before the file is replaced.
+func unchanged(root *os.Root, name string, info fs.FileInfo) error {
+	now, err := root.Lstat(name)
+	if info == nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return errors.New("the file has just been made by somebody else; read it first")
+	}
+	if err != nil || !os.SameFile(now, info) || now.Size() != info.Size() || !now.ModTime().Equal(info.ModTime()) {
+		return errors.New("the file has just changed; read it again")
+	}
+	return nil
+}
+
+// maxDiff bounds the time that a diff takes, in bytes of both texts.
+const maxDiff = 256 << 10
+
+func diff(path, was, is string) string {
+	if len(was)+len(is) > maxDiff {
+		return ""
+	}
+	return udiff.Unified(path, path, was, is)
+}

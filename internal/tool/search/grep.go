@@ -1,0 +1,243 @@
+package search
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/bmatcuk/doublestar/v4"
+	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/excerpt"
+	"github.com/drover-dev/drover/internal/tool/strict"
+)
+
+const grepSchema = `{"type":"object","properties":{` +
+	`"pattern":{"type":"string","description":"Regular expression"},` +
+	`"path":{"type":"string","description":"File or folder; default the project folder"},` +
+	`"glob":{"type":"string","description":"Only files such as *.go or src/**/*.ts"},` +
+	`"output_mode":{"type":"string","enum":["content","files_with_matches","count"],"default":"files_with_matches"},` +
+	`"-i":{"type":"boolean","default":false,"description":"Ignore case"},` +
+	`"-n":{"type":"boolean","default":true,"description":"Line numbers, with content"},` +
+	`"-A":{"type":"integer","minimum":0,"maximum":100,"description":"Lines after a match, with content"},` +
+	`"-B":{"type":"integer","minimum":0,"maximum":100,"description":"Lines before a match, with content"},` +
+	`"-C":{"type":"integer","minimum":0,"maximum":100,"description":"Lines around a match, with content"},` +
+	`"head_limit":{"type":"integer","minimum":1,"maximum":10000,"default":250,"description":"How many lines of answer"},` +
+	`"multiline":{"type":"boolean","default":false,"description":"A match may go over several lines"}` +
+	`},"required":["pattern"],"additionalProperties":false}`
+
+// The words of output_mode.
+const (
+	content = "content"
+	files   = "files_with_matches"
+	counts  = "count"
+)
+
+type grepInput struct {
+	Pattern   string `json:"pattern" strict:"filled"`
+	Path      string `json:"path"`
+	Glob      string `json:"glob"`
+	Mode      string `json:"output_mode"`
+	NoCase    bool   `json:"-i"`
+	Numbers   *bool  `json:"-n"`
+	After     int    `json:"-A"`
+	Before    int    `json:"-B"`
+	Around    *int   `json:"-C"`
+	HeadLimit *int   `json:"head_limit"`
+	Multiline bool   `json:"multiline"`
+}
+
+// query is a search with all defaults filled in.
+type query struct {
+	pattern, glob, mode          string
+	noCase, numbers, multiline   bool
+	before, after, most, hitsPer int // hitsPer: matches per file that matter, 0 for all
+}
+
+func (in grepInput) query() (query, error) {
+	q := query{
+		pattern: in.Pattern, glob: in.Glob, mode: cmp.Or(in.Mode, files), noCase: in.NoCase,
+		numbers: in.Numbers == nil || *in.Numbers, multiline: in.Multiline, before: in.Before, after: in.After, most: DefaultLines,
+	}
+	if in.Around != nil {
+		q.before, q.after = *in.Around, *in.Around
+	}
+	if in.HeadLimit != nil {
+		q.most = *in.HeadLimit
+	}
+	switch {
+	case q.mode != content && q.mode != files && q.mode != counts:
+		return q, fmt.Errorf(`field "output_mode" must be content, files_with_matches or count, not %.40q`, q.mode)
+	case !doublestar.ValidatePattern(strings.TrimPrefix(q.glob, "!")):
+		return q, errors.New(`field "glob" is not a glob: a bracket or brace is not closed`)
+	case strings.ContainsRune(q.pattern+q.glob, 0):
+		return q, errors.New("the pattern contains a NUL character")
+	}
+	if q.mode != content {
+		q.before, q.after = 0, 0
+	}
+	if q.mode == files {
+		q.hitsPer = 1
+	}
+	return q, cmp.Or(
+		strict.Within("-A", q.after, 0, maxContext), strict.Within("-B", q.before, 0, maxContext),
+		strict.Within("head_limit", q.most, 1, MaxLines))
+}
+
+// GrepResult is the structured result of Grep.
+type GrepResult struct {
+	Mode      string `json:"mode"`
+	NumFiles  int    `json:"numFiles"` // with a match, as far as shown
+	NumLines  int    `json:"numLines"` // of the answer
+	Truncated bool   `json:"truncated"`
+}
+
+type grepTool struct {
+	finder
+	spec agent.ToolSpec
+}
+
+func (t *grepTool) Spec() agent.ToolSpec { return t.spec }
+func (t *grepTool) Parallel() bool       { return true }
+func (t *grepTool) ReadOnly() bool       { return true }
+
+// Aliases are the names of the same tool in other dialects.
+func (t *grepTool) Aliases() []string { return []string{"grep"} }
+
+func (t *grepTool) Call(ctx context.Context, c agent.Call) (agent.Output, error) {
+	in, err := strict.Decode[grepInput](c.Input)
+	if err != nil {
+		return refuse("Grep", "", err), nil
+	}
+	q, err := in.query()
+	if err != nil {
+		return refuse("Grep", "", err), nil
+	}
+	at := cmp.Or(in.Path, ".")
+	place, err := t.area.Find(at)
+	if err != nil {
+		return refuse("Grep", at, err), nil
+	}
+	a := &answer{query: q, short: t.short}
+	if rg := t.ripgrep(); rg != "" {
+		err = ask(ctx, rg, place, q, a.take)
+	} else {
+		err = scan(ctx, place, q, a.take)
+	}
+	if ctx.Err() != nil {
+		return agent.Output{}, context.Cause(ctx)
+	}
+	if err != nil {
+		return refuse("Grep", at, err), nil
+	}
+	return a.output(), nil
+}
+
+// line is a line of a file that matched, or one near it.
+type line struct {
+	path  string // absolute
+	n     int    // from 1
+	text  string // without its end
+	match bool
+}
+
+// answer makes text of lines as they are found, until there are enough.
+type answer struct {
+	query
+	short func(string) string
+
+	b        strings.Builder
+	lines    int
+	filesHit int
+	last     line
+	count    int // matching lines of the file of last
+	full     bool
+}
+
+// take is given lines in order, file by file, and reports whether it wants more.
+func (a *answer) take(l line) bool {
+	newFile := l.path != a.last.path
+	if newFile {
+		a.endFile()
+		a.count = 0
+	}
+	if l.match {
+		if a.count++; a.count == 1 {
+			a.filesHit++
+		}
+	}
+	if a.mode == content {
+		if gap := newFile || l.n > a.last.n+1; gap && a.last.path != "" && a.before+a.after > 0 {
+			a.put("--")
+		}
+		a.put(a.render(l))
+	}
+	a.last = l
+	return !a.full
+}
+
+// endFile writes what is known only when all lines of a file were seen.
+func (a *answer) endFile() {
+	switch {
+	case a.count == 0:
+	case a.mode == files:
+		a.put(a.short(a.last.path))
+	case a.mode == counts:
+		a.put(fmt.Sprintf("%s:%d", a.short(a.last.path), a.count))
+	}
+}
+
+func (a *answer) put(s string) {
+	if a.full = a.full || a.lines >= a.most || a.b.Len()+len(s) > maxText; !a.full {
+		a.b.WriteString(s + "\n")
+		a.lines++
+	}
+}
+
+func (a *answer) render(l line) string {
+	mark := ":"
+	if !l.match {
+		mark = "-"
+	}
+	text := l.text
+	if n := utf8.RuneCountInString(text); n > maxLine {
+		text = fmt.Sprintf("%s… (%d more characters)", string([]rune(text)[:maxLine]), n-maxLine)
+	}
+	text = strings.ReplaceAll(excerpt.Visible(text), "\n", "<U+000A>")
+	if a.numbers {
+		return fmt.Sprintf("%s%s%d%s%s", a.short(l.path), mark, l.n, mark, text)
+	}
+	return a.short(l.path) + mark + text
+}
+
+func (a *answer) output() agent.Output {
+	if !a.full {
+		a.endFile()
+	}
+	switch {
+	case a.full:
+		fmt.Fprintf(&a.b, "(only the first %d lines of the answer; narrow the search, or raise head_limit)\n", a.lines)
+	case a.lines == 0:
+		a.b.WriteString("No matches. Binary files and files that git ignores are not searched.\n")
+	}
+	return agent.Output{
+		Text:       a.b.String(),
+		Structured: GrepResult{Mode: a.mode, NumFiles: a.filesHit, NumLines: a.lines, Truncated: a.full},
+	}
+}
+
+// wanted reports whether the glob lets a file through. A glob without a slash
+// is about the last part of the name.
+func (q query) wanted(name string) bool {
+	glob, not := strings.CutPrefix(q.glob, "!")
+	if glob == "" {
+		return true
+	}
+	if !strings.Contains(glob, "/") {
+		name = filepath.Base(name)
+	}
+	return doublestar.MatchUnvalidated(strings.TrimPrefix(glob, "/"), name) != not
+}

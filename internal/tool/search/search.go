@@ -1,0 +1,77 @@
+package search
+
+import (
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/excerpt"
+	"github.com/drover-dev/drover/internal/tool/confine"
+)
+
+// Bounds of an answer.
+const (
+	MaxFiles     = 1000 // of Glob
+	DefaultLines = 250  // of Grep
+	MaxLines     = 10_000
+	maxContext   = 100
+	maxLine      = 500      // code points of a line that are shown
+	maxText      = 96 << 10 // bytes
+	maxFile      = 10 << 20 // bytes of a file that is searched
+	maxListed    = 200_000  // files that are looked at
+)
+
+// Config says which files may be searched. Root is required.
+type Config struct {
+	Root      string   // absolute; where relative paths begin
+	Dirs      []string // absolute; further folders
+	Anywhere  bool     // the whole file system
+	NoRipgrep bool     // do not use rg, even if it is on the PATH
+}
+
+// New makes the tools Glob and Grep, in this order. They keep no state.
+func New(c Config) []agent.Tool {
+	f := finder{area: confine.Area{Root: c.Root, Dirs: c.Dirs, Anywhere: c.Anywhere}, noRipgrep: c.NoRipgrep}
+	f.root, _ = filepath.EvalSymlinks(c.Root) // a root that is gone shortens no path
+	return []agent.Tool{
+		&globTool{f, spec("Glob", fmt.Sprintf(globPrompt, MaxFiles), globSchema)},
+		&grepTool{f, spec("Grep", fmt.Sprintf(grepPrompt, DefaultLines), grepSchema)},
+	}
+}
+
+//go:embed glob.md
+var globPrompt string
+
+//go:embed grep.md
+var grepPrompt string
+
+func spec(name, prompt, schema string) agent.ToolSpec {
+	return agent.ToolSpec{Name: name, Description: prompt, InputSchema: json.RawMessage(schema)}
+}
+
+// finder is what both tools need.
+type finder struct {
+	area      confine.Area
+	root      string // without symbolic links
+	noRipgrep bool
+}
+
+// short is how a path is shown: relative to the root if it is in it, and in one
+// line.
+func (f finder) short(path string) string {
+	if rel, err := filepath.Rel(f.root, path); err == nil && filepath.IsLocal(rel) {
+		path = rel
+	}
+	return strings.ReplaceAll(excerpt.Visible(path), "\n", "<U+000A>")
+}
+
+func refuse(tool, path string, err error) agent.Output {
+	if errors.Is(err, confine.ErrOutside) || path == "" {
+		return agent.Refuse(tool + ": " + err.Error())
+	}
+	return agent.Refuse(fmt.Sprintf("%s: %s: %v", tool, path, err))
+}

@@ -1,0 +1,252 @@
+package shelltool
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/excerpt"
+	"github.com/drover-dev/drover/internal/tool/strict"
+	"github.com/drover-dev/drover/task"
+)
+
+// How long commands may run, in milliseconds.
+const (
+	DefaultTimeoutMS       = 120_000
+	MaxTimeoutMS           = 600_000
+	MaxBackgroundTimeoutMS = 7_200_000
+)
+
+// maxLineBytes is below what Linux takes as one argument, with room for the
+// script around the line.
+const maxLineBytes = 100_000
+
+// Shells runs commands as tasks.
+type Shells interface {
+	// Run runs a command as a task. In the foreground it returns at the end, or
+	// when the task was moved to the background. In the background it returns
+	// once the task is durably recorded. A [*Refusal] is told to the model;
+	// another error is a failure of the runtime.
+	Run(ctx context.Context, c Command) (Outcome, error)
+}
+
+// Command is one command.
+type Command struct {
+	Line        string   // as the model wrote it, for display
+	Args        []string // what is executed
+	Cwd         string   // absolute
+	Description string
+	ToolUseID   string
+	Timeout     time.Duration // 0: none
+	Background  bool
+}
+
+// Outcome is what became of a [Command].
+type Outcome struct {
+	Task         task.Record
+	Output       string // the end of the output, as it is in the file
+	Backgrounded bool   // the task goes on
+	ByUser       bool   // a person moved it there
+	TimedOut     bool   // the timeout passed: the task was moved or ended
+}
+
+// Refusal is an error whose text is for the model.
+type Refusal struct{ Text string }
+
+func (r *Refusal) Error() string { return r.Text }
+
+// Config is what the tool needs. Shells and Root are required.
+type Config struct {
+	Shells Shells
+	Root   string // absolute; where the first command runs
+	// TempDir is an existing folder of the session for files that live as long
+	// as one call. Empty: the working directory does not carry over.
+	TempDir     string
+	OutputLimit int    // code points shown to the model; 0: [excerpt.DefaultLimit]
+	Bash        string // the shell; empty: bash on the PATH of the task
+}
+
+// Result is the structured result of a call.
+type Result struct {
+	Stdout              string `json:"stdout"` // stderr too: a task has one output
+	Stderr              string `json:"stderr"`
+	Interrupted         bool   `json:"interrupted"` // somebody stopped it
+	IsImage             bool   `json:"isImage"`
+	Code                int    `json:"code"` // 0 while it runs; -1 for an end without a code
+	TaskID              string `json:"taskId,omitempty"`
+	BackgroundTaskID    string `json:"backgroundTaskId,omitempty"`
+	BackgroundedByUser  bool   `json:"backgroundedByUser,omitempty"`
+	TimedOutAfterMS     int64  `json:"timedOutAfterMs,omitempty"`
+	OutputFile          string `json:"outputFile,omitempty"`
+	PersistedOutputPath string `json:"persistedOutputPath,omitempty"` // set if stdout is not all of it
+	PersistedOutputSize int64  `json:"persistedOutputSize,omitempty"` // bytes
+}
+
+//go:embed bash.md
+var prompt string
+
+const schema = `{"type":"object","properties":{` +
+	`"command":{"type":"string","description":"The command line for bash"},` +
+	`"timeout":{"type":"integer","minimum":0,"maximum":%d,"description":"Time limit in milliseconds. Foreground: default %d, at most %d. Background: default 0, which is none, at most %d"},` +
+	`"description":{"type":"string","description":"What the command does, in five to ten words"},` +
+	`"run_in_background":{"type":"boolean","description":"Return at once and tell when the command ends"}` +
+	`},"required":["command"],"additionalProperties":false}`
+
+type input struct {
+	Command     string `json:"command" strict:"filled"`
+	Timeout     int    `json:"timeout"`
+	Description string `json:"description"`
+	Background  bool   `json:"run_in_background"`
+}
+
+// New makes the Bash tool of one agent.
+func New(c Config) agent.Tool {
+	if c.OutputLimit == 0 {
+		c.OutputLimit = excerpt.DefaultLimit
+	}
+	if c.Bash == "" {
+		c.Bash = "bash"
+	}
+	return &tool{
+		cfg: c,
+		cwd: c.Root,
+		spec: agent.ToolSpec{
+			Name:        "Bash",
+			Description: fmt.Sprintf(prompt, DefaultTimeoutMS, MaxTimeoutMS, MaxBackgroundTimeoutMS),
+			InputSchema: json.RawMessage(fmt.Sprintf(schema, MaxBackgroundTimeoutMS, DefaultTimeoutMS, MaxTimeoutMS, MaxBackgroundTimeoutMS)),
+		},
+	}
+}
+
+type tool struct {
+	cfg  Config
+	spec agent.ToolSpec
+
+	mu  sync.Mutex
+	cwd string // guarded by mu
+}
+
+func (t *tool) Spec() agent.ToolSpec { return t.spec }
+
+// Aliases are the names of the same tool in older definitions.
+func (t *tool) Aliases() []string { return []string{"bash", "shell"} }
+
+func (t *tool) Call(ctx context.Context, c agent.Call) (agent.Output, error) {
+	in, err := check(c.Input)
+	if err != nil {
+		return agent.Refuse("Bash: " + err.Error()), nil
+	}
+	cwd, note := t.directory()
+	cmd := Command{
+		Line:        in.Command,
+		Args:        []string{t.cfg.Bash, "-c", in.Command},
+		Cwd:         cwd,
+		Description: excerpt.Line(in.Description, 200),
+		ToolUseID:   c.ID,
+		Timeout:     time.Duration(in.Timeout) * time.Millisecond,
+		Background:  in.Background,
+	}
+	if cmd.Description == "" {
+		cmd.Description = excerpt.Line(in.Command, 80)
+	}
+	var out Outcome
+	if in.Background {
+		out, err = t.cfg.Shells.Run(ctx, cmd)
+	} else {
+		out, err = t.foreground(ctx, cmd)
+	}
+	var refused *Refusal
+	if errors.As(err, &refused) {
+		return agent.Refuse("Bash: " + refused.Text), nil
+	}
+	if err != nil {
+		return agent.Output{}, fmt.Errorf("run command: %w", err)
+	}
+	res := render(out, cmd, t.cfg.OutputLimit)
+	res.Text = note + res.Text
+	return res, nil
+}
+
+func check(raw json.RawMessage) (input, error) {
+	in, err := strict.Decode[input](raw)
+	if err != nil {
+		return in, err
+	}
+	if strings.ContainsRune(in.Command, 0) {
+		return in, errors.New(`field "command" contains a NUL character`)
+	}
+	if len(in.Command) > maxLineBytes {
+		return in, fmt.Errorf(`field "command" has %d bytes, more than %d: write it to a file and run that`, len(in.Command), maxLineBytes)
+	}
+	if in.Background {
+		return in, strict.Within("timeout", in.Timeout, 0, MaxBackgroundTimeoutMS)
+	}
+	if err := strict.Within("timeout", in.Timeout, 0, MaxTimeoutMS); err != nil {
+		return in, fmt.Errorf("%w in the foreground; use run_in_background for more", err)
+	}
+	if in.Timeout == 0 {
+		in.Timeout = DefaultTimeoutMS
+	}
+	return in, nil
+}
+
+// directory is where the next command runs, and what the model must be told
+// about it.
+func (t *tool) directory() (cwd, note string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if info, err := os.Stat(t.cwd); err == nil && info.IsDir() {
+		return t.cwd, ""
+	}
+	gone := t.cwd
+	t.cwd = t.cfg.Root
+	if gone == t.cwd {
+		return t.cwd, ""
+	}
+	return t.cwd, fmt.Sprintf("Note: the working directory %s is gone; this command ran in %s.\n", excerpt.Visible(gone), t.cwd)
+}
+
+// foreground runs the command so that its last working directory is known
+// afterwards. The trap writes only into a file that is still there: a command
+// that was moved to the background must not leave one behind when it ends.
+func (t *tool) foreground(ctx context.Context, cmd Command) (Outcome, error) {
+	if t.cfg.TempDir == "" {
+		return t.cfg.Shells.Run(ctx, cmd)
+	}
+	f, err := os.CreateTemp(t.cfg.TempDir, "cwd-*")
+	if err != nil {
+		return Outcome{}, fmt.Errorf("make a file for the working directory: %w", err)
+	}
+	_ = f.Close() // nothing was written
+	defer func() { _ = os.Remove(f.Name()) }()
+	cmd.Args = []string{t.cfg.Bash, "-c", carry(f.Name()) + cmd.Line}
+	out, err := t.cfg.Shells.Run(ctx, cmd)
+	if err != nil || out.Backgrounded {
+		return out, err
+	}
+	if data, err := os.ReadFile(f.Name()); err == nil {
+		if dir := strings.TrimSuffix(string(data), "\n"); strings.HasPrefix(dir, "/") {
+			t.mu.Lock()
+			t.cwd = dir
+			t.mu.Unlock()
+		}
+	}
+	return out, nil
+}
+
+// carry is the beginning of the script. It stays on the first line, so that
+// the line numbers in messages of bash are those of the model's text.
+func carry(file string) string {
+	inner := "[ -e " + quote(file) + " ] && pwd -P >| " + quote(file) + " 2>/dev/null"
+	return "trap " + quote(inner) + " EXIT; "
+}
+
+// quote makes a word for a POSIX shell.
+func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

@@ -1,0 +1,206 @@
+package tasktools
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/excerpt"
+	"github.com/drover-dev/drover/internal/tool/strict"
+	"github.com/drover-dev/drover/task"
+)
+
+// How long TaskOutput waits, in milliseconds.
+const (
+	DefaultWaitMS = 30_000
+	MaxWaitMS     = 600_000
+)
+
+//go:embed taskoutput.md
+var outputPrompt string
+
+const outputSchema = `{"type":"object","properties":{` +
+	`"task_id":{"type":"string","description":"ID or name of the task"},` +
+	`"block":{"type":"boolean","default":true,"description":"Wait for the task to end"},` +
+	`"timeout":{"type":"integer","minimum":0,"maximum":%d,"default":%d,"description":"How long to wait, in milliseconds"}` +
+	`},"required":["task_id"],"additionalProperties":false}`
+
+type outputInput struct {
+	TaskID  string `json:"task_id" strict:"filled"`
+	Block   *bool  `json:"block"`
+	Timeout *int   `json:"timeout"`
+}
+
+func newOutput(c Config) agent.Tool {
+	return &outputTool{cfg: c, spec: agent.ToolSpec{
+		Name:        "TaskOutput",
+		Description: fmt.Sprintf(outputPrompt, DefaultWaitMS, MaxWaitMS),
+		InputSchema: json.RawMessage(fmt.Sprintf(outputSchema, MaxWaitMS, DefaultWaitMS)),
+	}}
+}
+
+type outputTool struct {
+	cfg  Config
+	spec agent.ToolSpec
+}
+
+func (t *outputTool) Spec() agent.ToolSpec { return t.spec }
+func (t *outputTool) Parallel() bool       { return true }
+func (t *outputTool) ReadOnly() bool       { return true }
+
+// Aliases are the names of the tools that this one took the place of.
+func (t *outputTool) Aliases() []string {
+	return []string{"AgentOutputTool", "BashOutputTool", "AgentOutput", "BashOutput"}
+}
+
+func (t *outputTool) Call(ctx context.Context, c agent.Call) (agent.Output, error) {
+	in, err := strict.Decode[outputInput](c.Input)
+	timeout := DefaultWaitMS
+	if err == nil && in.Timeout != nil {
+		timeout = *in.Timeout
+		err = strict.Within("timeout", timeout, 0, MaxWaitMS)
+	}
+	if err != nil {
+		return agent.Refuse("TaskOutput: " + err.Error()), nil
+	}
+	block := in.Block == nil || *in.Block
+	rec, timedOut, err := t.look(ctx, in.TaskID, block, time.Duration(timeout)*time.Millisecond)
+	if err != nil {
+		return outcome("look at task", in.TaskID, err)
+	}
+	text, err := t.cfg.Tasks.Text(ctx, rec)
+	if err != nil {
+		return outcome("read output", in.TaskID, err)
+	}
+	text, _ = excerpt.Tail(excerpt.Plain(text), t.cfg.OutputLimit, rec.OutputFile)
+	return show(rec, text, timedOut, timeout), nil
+}
+
+// look finds a task, or waits for it. A caller that is gone gets the reason,
+// even if the task ends in the same moment.
+func (t *outputTool) look(ctx context.Context, ref string, block bool, timeout time.Duration) (rec task.Record, timedOut bool, err error) {
+	if err := checkRef(ref); err != nil {
+		return rec, false, err
+	}
+	if block && timeout > 0 {
+		rec, timedOut, err = t.cfg.Tasks.Wait(ctx, ref, timeout)
+	} else {
+		rec, err = t.cfg.Tasks.Find(ctx, ref)
+		timedOut = block && !rec.Status.Terminal()
+	}
+	if ctx.Err() != nil {
+		return rec, false, context.Cause(ctx)
+	}
+	return rec, timedOut, err
+}
+
+// Shown is the structured result for every kind of task.
+type Shown struct {
+	TaskID      task.ID     `json:"task_id"`
+	TaskType    task.Kind   `json:"task_type"`
+	Status      task.Status `json:"status"`
+	Description string      `json:"description"`
+	Output      string      `json:"output"`
+	TimedOut    bool        `json:"timed_out,omitempty"`
+}
+
+// ShownShell is that of a shell.
+type ShownShell struct {
+	Shown
+	ExitCode *int `json:"exitCode"` // null while unknown
+}
+
+// ShownAgent is that of a local agent.
+type ShownAgent struct {
+	Shown
+	Prompt string  `json:"prompt"`
+	Result string  `json:"result"` // same as output
+	Error  *string `json:"error"`  // null if there is none
+}
+
+// ShownRemote is that of a remote agent.
+type ShownRemote struct {
+	Shown
+	Prompt string `json:"prompt"` // the command that was sent
+}
+
+func show(rec task.Record, text string, timedOut bool, timeout int) agent.Output {
+	out := agent.Output{IsError: rec.Status == task.Killed, Structured: structured(rec, text, timedOut)}
+	var b strings.Builder
+	switch {
+	case rec.Status == task.Killed:
+		b.WriteString("Task was killed")
+		if rec.Cause != nil {
+			fmt.Fprintf(&b, "\nCause: %s (%s)", rec.Cause.Actor, rec.Cause.Reason)
+		}
+		if text != "" {
+			b.WriteString("\nOutput:\n" + text)
+		}
+	case rec.Status.Terminal():
+		fmt.Fprintf(&b, "Status: %s\nOutput:\n%s", rec.Status, text)
+		if code := rec.ExitCode; code != nil && *code != 0 {
+			fmt.Fprintf(&b, "\n\nExit code: %d", *code)
+		}
+		if rec.Status == task.Failed {
+			fmt.Fprintf(&b, "\n\nError: %s", excerpt.Line(failure(rec), 500))
+		}
+	default:
+		b.WriteString(alive(rec))
+		if timedOut {
+			fmt.Fprintf(&b, "\nIt did not end within %d ms and goes on.", timeout)
+		}
+		if text != "" {
+			b.WriteString("\nOutput so far:\n" + text)
+		}
+	}
+	out.Text = b.String()
+	return out
+}
+
+// alive describes a task that has not ended.
+func alive(rec task.Record) string {
+	var p task.Progress
+	if rec.Progress != nil {
+		p = *rec.Progress
+	}
+	if rec.Status == task.Pending {
+		if p.Message != "" {
+			return "Task is pending\n" + excerpt.Line(p.Message, 200)
+		}
+		return "Task is pending"
+	}
+	if rec.Kind == task.LocalBash {
+		return "Status: Running" // a shell has no tokens and no tools
+	}
+	recent := make([]string, len(p.RecentActivities))
+	for i, a := range p.RecentActivities {
+		recent[i] = excerpt.Line(a.ToolName, 80)
+	}
+	return fmt.Sprintf("Status: Running\nTokens: %d\nTools: %d\nRecent: [%s]", p.TokenCount, p.ToolUseCount, strings.Join(recent, ", "))
+}
+
+func structured(rec task.Record, text string, timedOut bool) any {
+	base := Shown{TaskID: rec.ID, TaskType: rec.Kind, Status: rec.Status, Description: rec.Description, Output: text, TimedOut: timedOut}
+	switch rec.Kind {
+	case task.LocalBash:
+		return ShownShell{Shown: base, ExitCode: rec.ExitCode}
+	case task.LocalAgent:
+		out := ShownAgent{Shown: base, Prompt: rec.Prompt, Result: text}
+		if rec.Status == task.Failed || rec.Error != "" {
+			why := failure(rec)
+			out.Error = &why
+		}
+		return out
+	case task.RemoteAgent:
+		prompt := rec.Command
+		if prompt == "" {
+			prompt = rec.Prompt
+		}
+		return ShownRemote{Shown: base, Prompt: prompt}
+	}
+	return base
+}

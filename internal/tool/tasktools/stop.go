@@ -1,0 +1,120 @@
+package tasktools
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/excerpt"
+	"github.com/drover-dev/drover/internal/tool/strict"
+	"github.com/drover-dev/drover/task"
+)
+
+//go:embed taskstop.md
+var stopPrompt string
+
+const stopSchema = `{"type":"object","properties":{` +
+	`"task_id":{"type":"string","description":"ID or name of the task to stop"},` +
+	`"shell_id":{"type":"string","description":"Same as task_id, for a shell"}` +
+	`},"additionalProperties":false}`
+
+// killShell is the older name, which ends shells only.
+const killShell = "KillShell"
+
+type stopInput struct {
+	TaskID  string `json:"task_id"`
+	ShellID string `json:"shell_id"`
+}
+
+func newStop(c Config) agent.Tool {
+	return &stopTool{cfg: c, spec: agent.ToolSpec{Name: "TaskStop", Description: stopPrompt, InputSchema: json.RawMessage(stopSchema)}}
+}
+
+type stopTool struct {
+	cfg  Config
+	spec agent.ToolSpec
+}
+
+func (t *stopTool) Spec() agent.ToolSpec { return t.spec }
+func (t *stopTool) Parallel() bool       { return true }
+
+// Aliases are the names of the tools that this one took the place of.
+func (t *stopTool) Aliases() []string { return []string{killShell} }
+
+func (t *stopTool) Call(ctx context.Context, c agent.Call) (agent.Output, error) {
+	in, err := strict.Decode[stopInput](c.Input)
+	ref := ""
+	if err == nil {
+		ref, err = same("task_id", in.TaskID, "shell_id", in.ShellID)
+	}
+	if err == nil && ref == "" {
+		err = errors.New(`field "task_id" is missing`)
+		if c.Name == killShell {
+			err = errors.New(`field "shell_id" is missing`)
+		}
+	}
+	if err != nil {
+		return agent.Refuse(name(c) + ": " + err.Error()), nil
+	}
+	if err := checkRef(ref); err != nil {
+		return outcome("stop task", ref, err)
+	}
+	before, err := t.cfg.Tasks.Find(ctx, ref)
+	if err != nil {
+		return outcome("stop task", ref, err)
+	}
+	if c.Name == killShell && before.Kind != task.LocalBash {
+		return agent.Refuse(fmt.Sprintf("KillShell: %s is a %s, not a shell; use TaskStop", before.ID, before.Kind)), nil
+	}
+	rec, receipt, err := t.cfg.Tasks.Stop(ctx, string(before.ID))
+	if err != nil {
+		return outcome("stop task", ref, err)
+	}
+	return stopped(c.Name, rec, receipt), nil
+}
+
+func name(c agent.Call) string {
+	if c.Name == killShell {
+		return killShell
+	}
+	return "TaskStop"
+}
+
+// StopResult is the structured result of a stop.
+type StopResult struct {
+	Message   string          `json:"message"`
+	TaskID    task.ID         `json:"task_id"`
+	TaskType  task.Kind       `json:"task_type"`
+	Status    task.Status     `json:"status"`
+	Command   string          `json:"command,omitempty"`
+	Survivors []task.Survivor `json:"survivors,omitempty"`
+}
+
+// stopped tells of the end of a task. The words come from the record alone, so
+// that a second stop is answered like the first; only processes that are
+// still there come from the receipt.
+func stopped(called string, rec task.Record, receipt task.Receipt) agent.Output {
+	message := fmt.Sprintf("Task %s had already ended: %s", rec.ID, rec.Status)
+	switch {
+	case rec.Status == task.Killed && called == killShell:
+		message = "Successfully killed shell: " + string(rec.ID)
+	case rec.Status == task.Killed:
+		message = "Successfully stopped task: " + string(rec.ID)
+	case !rec.Status.Terminal():
+		message = fmt.Sprintf("Task %s is being stopped", rec.ID)
+	case rec.ExitCode != nil:
+		message += fmt.Sprintf(" (exit code %d)", *rec.ExitCode)
+	}
+	var b strings.Builder
+	b.WriteString(message)
+	for _, s := range receipt.Survivors {
+		fmt.Fprintf(&b, "\nStill there: process %d (%s): %s", s.PID, excerpt.Line(s.Command, 80), excerpt.Line(s.Why, 200))
+	}
+	return agent.Output{Text: b.String(), Structured: StopResult{
+		Message: message, TaskID: rec.ID, TaskType: rec.Kind, Status: rec.Status, Command: rec.Command, Survivors: receipt.Survivors,
+	}}
+}
