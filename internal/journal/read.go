@@ -193,3 +193,15 @@ func (j *Journal) Answer(ctx context.Context, run task.RunID) (string, error) {
 	}
 	return text, nil
 }
+
+// Event returns one event.
+func (j *Journal) Event(ctx context.Context, seq task.Seq) (task.Event, error) {
+	events, err := j.since(ctx, seq-1)
+	if err != nil {
+		return task.Event{}, err
+	}
+	if len(events) == 0 || events[0].Seq != seq {
+		return task.Event{}, fmt.Errorf("read event %d: there is none", seq)
+	}
+	return events[0], nil
+}

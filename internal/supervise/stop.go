@@ -209,3 +209,6 @@ func (s *Supervisor) Close() {
 	s.end(task.ErrClosing)
 	s.runs.Wait()
 }
+
+// Closing is closed when Close begins.
+func (s *Supervisor) Closing() <-chan struct{} { return s.life.Done() }

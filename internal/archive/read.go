@@ -1,0 +1,71 @@
+package archive
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/drover-dev/drover/internal/control"
+	"github.com/drover-dev/drover/internal/spool"
+	"github.com/drover-dev/drover/task"
+)
+
+// Bounds of reading output.
+const (
+	defaultRead = 64 << 10
+	maxRead     = 8 << 20
+	resultChars = 160_000 // of a command's output that is its answer
+)
+
+// Output reads the output file of a task that is in the given state. It does
+// not wait.
+func Output(r task.Record, req control.OutputRequest) (control.Chunk, error) {
+	limit := req.Max
+	if limit <= 0 {
+		limit = defaultRead
+	}
+	limit = min(limit, maxRead)
+	c := control.Chunk{Offset: req.Offset, Next: req.Offset, Data: []byte{}}
+	if req.Offset < 0 {
+		return c, &control.Error{Code: control.Invalid, Message: "the offset is negative"}
+	}
+	var data []byte
+	var err error
+	if req.Tail > 0 {
+		data, c.Offset, err = spool.Tail(r.OutputFile, req.Tail, limit)
+		c.Next = c.Offset + int64(len(data))
+	} else {
+		data, c.Next, err = spool.ReadAt(r.OutputFile, req.Offset, limit, r.Status.Terminal())
+		c.Offset = c.Next - int64(len(data))
+	}
+	if errors.Is(err, fs.ErrNotExist) && (r.StartTime == nil || r.Status.Terminal()) {
+		c.Next = req.Offset
+		c.Ended = r.Status.Terminal()
+		return c, nil // it has never begun, or could not
+	}
+	if err != nil {
+		return c, fmt.Errorf("read output of %s: %w", r.ID, err)
+	}
+	if len(data) > 0 {
+		c.Data = data
+	}
+	c.Size = max(r.OutputBytes, c.Next)
+	c.Ended = r.Status.Terminal() && c.Next >= r.OutputBytes
+	return c, nil
+}
+
+// Answer makes the answer of a task: of a command its output, of others the
+// text that the log holds.
+func Answer(r task.Record, text string) (control.Answer, error) {
+	if !r.Status.Terminal() {
+		return control.Answer{}, &control.Error{Code: control.Conflict, Message: fmt.Sprintf("task %s has not ended: it is %s", r.ID, r.Status),
+			Mend: fmt.Sprintf("see `drover wait %s` or `drover logs %s`", r.ID, r.ID)}
+	}
+	if r.Kind == task.LocalBash {
+		var err error
+		if text, _, err = spool.Excerpt(r.OutputFile, resultChars); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return control.Answer{}, fmt.Errorf("read output of %s: %w", r.ID, err)
+		}
+	}
+	return control.Answer{Task: r, Text: text}, nil
+}

@@ -1,0 +1,53 @@
+// Package builtin is the only list of all kinds of tasks.
+//
+// It makes the drivers of one session and their inputs, so that nobody else
+// names a driver. It starts nothing.
+package builtin
+
+import (
+	"encoding/json"
+
+	"github.com/drover-dev/drover/internal/driver/shell"
+	"github.com/drover-dev/drover/subagent"
+	"github.com/drover-dev/drover/task"
+)
+
+// Kinds makes drivers.
+type Kinds struct{ shell *shell.Driver }
+
+// New makes the kinds of one session.
+func New(c shell.Config) *Kinds { return &Kinds{shell: shell.New(c)} }
+
+// Work is a driver and what it is started with.
+type Work struct {
+	Driver task.Driver
+	Input  json.RawMessage
+}
+
+// Command is a shell command of a client.
+func (k *Kinds) Command(client shell.Client, c shell.Command) Work {
+	return Work{Driver: k.shell.For(client), Input: encode(c)}
+}
+
+// Agent is a subagent that assemble puts together.
+func (k *Kinds) Agent(assemble subagent.Assemble, in subagent.Input) Work {
+	return Work{Driver: subagent.New(assemble), Input: encode(in)}
+}
+
+// For returns the driver that can say what became of old work of a kind, or nil
+// when nobody can.
+func (k *Kinds) For(kind task.Kind) task.Driver {
+	if kind == task.LocalBash {
+		return k.shell
+	}
+	return nil
+}
+
+// encode cannot fail: inputs are structs of strings and numbers.
+func encode(v any) json.RawMessage {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return raw
+}

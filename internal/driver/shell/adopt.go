@@ -1,0 +1,119 @@
+package shell
+
+import (
+	"context"
+	"errors"
+	"os"
+	"time"
+
+	"github.com/drover-dev/drover/internal/process"
+	"github.com/drover-dev/drover/task"
+)
+
+// exitWait is how long the parent of a kept command may take to write down how
+// it ended, and exitTick how often that is looked for.
+const (
+	exitWait = 2 * time.Second
+	exitTick = 5 * time.Millisecond
+)
+
+// adopt goes on with what an earlier host started.
+func (d *Driver) adopt(ctx context.Context, h task.Host, rec task.Record) (task.Result, error) {
+	id := process.Identity{PID: rec.Process.PID, Start: rec.Process.Start, Boot: rec.Process.Boot}
+	if id.Boot != process.Boot() {
+		return task.Result{}, lost(task.ByUnknown, task.ReasonReboot, "interrupted by a restart of the machine")
+	}
+	if !rec.Keep {
+		return d.clear(ctx, rec.ID, id)
+	}
+	g, err := process.Adopt(id)
+	switch {
+	case errors.Is(err, process.ErrGone):
+		return d.departed(rec.ID, id, &task.Result{}, 0)
+	case err != nil:
+		return task.Result{}, errors.Join(task.ErrLost, err)
+	}
+	r := &run{d: d, g: g, id: rec.ID, keep: true}
+	if err := r.watch(); err != nil {
+		g.Close()
+		return task.Result{}, errors.Join(task.ErrLost, err)
+	}
+	limited, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer d.caps.watch(h.Output(), cancel)()
+	_, err = g.Wait(limited)
+	if err == nil {
+		r.end(ctx, grace)
+		r.release()
+		return d.departed(rec.ID, id, &r.result, exitWait)
+	}
+	cause := context.Cause(limited)
+	if cause == nil { // it could not be waited for
+		cause = err
+	}
+	if errors.Is(cause, task.ErrClosing) {
+		g.Close()
+		return task.Result{}, task.ErrDetached
+	}
+	r.end(context.WithoutCancel(ctx), graceOf(cause))
+	r.release()
+	if dep, err := d.await(rec.ID, id, exitWait); err == nil {
+		r.result.ExitCode, r.result.Signal = &dep.ExitCode, dep.Signal
+		r.result.Settle = d.settle(rec.ID)
+	}
+	return r.result, cause
+}
+
+// clear ends what is left of a command that was not to outlive its host.
+func (d *Driver) clear(ctx context.Context, id task.ID, leader process.Identity) (task.Result, error) {
+	report := process.EndAll(context.WithoutCancel(ctx), process.Choice{Root: func(p process.Proc) bool {
+		return p.PID == leader.PID && p.Start == leader.Start || p.Carries(process.MarkTask, string(id))
+	}}, process.Ending{Grace: grace, Table: &d.table})
+	var res task.Result
+	note(&res, id, report)
+	return res, lost(task.ByKeeper, task.ReasonHostLost, "its host died")
+}
+
+// departed tells how a kept command ended while nobody, or not its parent, was
+// looking.
+func (d *Driver) departed(id task.ID, leader process.Identity, res *task.Result, wait time.Duration) (task.Result, error) {
+	dep, err := d.await(id, leader, wait)
+	if err != nil {
+		return *res, errors.Join(task.ErrLost, err)
+	}
+	res.ExitCode, res.Signal = &dep.ExitCode, dep.Signal
+	res.Settle = d.settle(id)
+	return *res, verdict(dep.ExitCode, dep.Signal)
+}
+
+// await reads the exit file, which may be a moment behind the exit.
+func (d *Driver) await(id task.ID, leader process.Identity, wait time.Duration) (process.Departure, error) {
+	path := d.exitFile(id, true)
+	if path == "" {
+		return process.Departure{}, errors.New("nobody noted how the command ended")
+	}
+	limit := patience(wait)
+	tick := time.NewTicker(exitTick)
+	defer tick.Stop()
+	for {
+		dep, err := process.ReadDeparture(path, leader)
+		if !errors.Is(err, os.ErrNotExist) {
+			return dep, err
+		}
+		select {
+		case <-tick.C:
+		case <-limit.Done():
+			return process.Departure{}, errors.New("nobody noted how the command ended")
+		}
+	}
+}
+
+// settle removes an exit file whose content is durable elsewhere.
+func (d *Driver) settle(id task.ID) func() {
+	path := d.exitFile(id, true)
+	return func() { _ = os.Remove(path) }
+}
+
+func lost(a task.Actor, why task.Reason, detail string) error {
+	return errors.Join(task.ErrLost, &task.StopError{Cause: task.Cause{Actor: a, Reason: why, Detail: detail}})
+}

@@ -1,0 +1,294 @@
+package shell
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/drover-dev/drover/internal/process"
+	"github.com/drover-dev/drover/task"
+)
+
+// grace is how long a command may take to go after TERM, unless the stop says
+// otherwise.
+const grace = 2 * time.Second
+
+// Command is the input of a task. Exactly one of Args and Line is set.
+type Command struct {
+	Args []string `json:"args,omitempty"` // a program with its arguments
+	Line string   `json:"line,omitempty"` // run by bash -c
+	Cwd  string   `json:"cwd,omitempty"`  // absolute; empty: that of the host
+}
+
+// argv is what is started.
+func (c Command) argv() []string {
+	if c.Line != "" {
+		return []string{"bash", "-c", c.Line}
+	}
+	return c.Args
+}
+
+func parse(input json.RawMessage) (Command, error) {
+	var c Command
+	d := json.NewDecoder(bytes.NewReader(input))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&c); err != nil {
+		return Command{}, fmt.Errorf("read command: %w", err)
+	}
+	switch {
+	case c.Line == "" && (len(c.Args) == 0 || c.Args[0] == ""):
+		return Command{}, errors.New("read command: it is empty")
+	case c.Line != "" && len(c.Args) > 0:
+		return Command{}, errors.New("read command: give a program with arguments or a line, not both")
+	case c.Cwd != "" && !filepath.IsAbs(c.Cwd):
+		return Command{}, fmt.Errorf("read command: the working folder %.200q is not absolute", c.Cwd)
+	}
+	for _, s := range append([]string{c.Line, c.Cwd}, c.Args...) {
+		for i := range len(s) {
+			if s[i] == 0 {
+				return Command{}, errors.New("read command: it holds a NUL byte")
+			}
+		}
+	}
+	return c, nil
+}
+
+// Keeper is told of groups, so that they end, or are kept, when this host dies.
+type Keeper interface {
+	// Watch tells of a group by its leader, of whether it outlives this host,
+	// and where its exit is then to be written.
+	Watch(leader process.Identity, task string, keep bool, exitFile string) error
+	Forget(pid int) error
+}
+
+// Config is what all commands of a host share. Its zero value works: then
+// nothing outlives the host in order, and a kept task that ended meanwhile is
+// lost.
+type Config struct {
+	Keeper   Keeper
+	ExitFile func(task.ID) string // where a kept task's exit is written; absolute
+}
+
+// Client is what one asking client gives its commands.
+type Client struct {
+	Env   []string // as the client has it; see [ChildEnv]
+	Stdin *os.File // nil: the null device
+	Tee   *Tee     // nil: output goes to the output file only
+}
+
+// Tee shows output while it is written to the output file. A command that is
+// shown cannot be kept.
+type Tee struct{ Stdout, Stderr io.Writer }
+
+// Driver runs commands. It serves many tasks at the same time.
+type Driver struct {
+	*shared
+	client Client
+}
+
+type shared struct {
+	Config
+	table process.Table
+	caps  caps
+}
+
+// New returns a driver whose commands get no environment but PATH. It can take
+// up what an earlier host started; [Driver.For] makes drivers for new commands.
+func New(c Config) *Driver { return &Driver{shared: &shared{Config: c}} }
+
+// For returns a driver that starts commands for a client and shares everything
+// else.
+func (d *Driver) For(c Client) *Driver { return &Driver{shared: d.shared, client: c} }
+
+// Kind is [task.LocalBash].
+func (d *Driver) Kind() task.Kind { return task.LocalBash }
+
+// Check refuses input that is not a [Command].
+func (d *Driver) Check(input json.RawMessage) error {
+	_, err := parse(input)
+	return err
+}
+
+// Run runs the command, or takes up one that an earlier host started: then the
+// record names its process.
+func (d *Driver) Run(ctx context.Context, h task.Host) (task.Result, error) {
+	rec := h.Record()
+	if rec.Process != nil {
+		return d.adopt(ctx, h, rec)
+	}
+	c, err := parse(h.Input())
+	if err != nil {
+		return task.Result{}, &task.FailError{Reason: task.ReasonStart, Err: err}
+	}
+	if ctx.Err() != nil {
+		return task.Result{}, context.Cause(ctx)
+	}
+	return d.start(ctx, h, rec, c)
+}
+
+func (d *Driver) start(ctx context.Context, h task.Host, rec task.Record, c Command) (task.Result, error) {
+	out, err := d.open(h)
+	if err != nil {
+		return task.Result{}, &task.FailError{Reason: task.ReasonStart, Err: err}
+	}
+	defer out.abandon()
+	self, err := process.Identify(os.Getpid())
+	if err != nil {
+		return task.Result{}, &task.FailError{Reason: task.ReasonStart, Err: err}
+	}
+	g, err := process.StartGroup(process.Command{
+		Args: c.argv(), Dir: c.Cwd, Stdin: d.client.Stdin, Stdout: out.stdout, Stderr: out.stderr,
+		Env: append([]string{
+			process.MarkTask + "=" + string(rec.ID),
+			process.MarkSession + "=" + string(rec.Session),
+			process.MarkHost + "=" + self.Mark(),
+		}, ChildEnv(d.client.Env)...),
+	})
+	if err != nil {
+		return task.Result{}, &task.FailError{Reason: task.ReasonStart, Err: err}
+	}
+	out.started()
+	r := &run{d: d, g: g, id: rec.ID, keep: rec.Keep && d.client.Tee == nil}
+	// The record comes first: a kept command that no record names could never be
+	// taken up again, and would be started twice.
+	id := g.Identity()
+	if err := h.Begun(task.Process{PID: id.PID, Start: id.Start, Boot: id.Boot}); err != nil {
+		r.end(context.WithoutCancel(ctx), grace)
+		r.release()
+		return task.Result{}, fmt.Errorf("record start of %s: %w", rec.ID, err)
+	}
+	if err := r.watch(); err != nil {
+		r.end(context.WithoutCancel(ctx), grace)
+		r.release()
+		return task.Result{}, &task.FailError{Reason: task.ReasonStart, Err: err}
+	}
+	return r.run(ctx, h.Output(), out)
+}
+
+// run is one command at work.
+type run struct {
+	d      *Driver
+	g      *process.Group
+	id     task.ID
+	keep   bool
+	result task.Result
+}
+
+func (r *run) watch() error {
+	if r.d.Keeper == nil {
+		return nil
+	}
+	return r.d.Keeper.Watch(r.g.Identity(), string(r.id), r.keep, r.d.exitFile(r.id, r.keep))
+}
+
+func (s *shared) exitFile(id task.ID, keep bool) string {
+	if !keep || s.ExitFile == nil {
+		return ""
+	}
+	return s.ExitFile(id)
+}
+
+// run waits for the end, natural or not, and says how the run went.
+func (r *run) run(ctx context.Context, o task.Output, out *output) (task.Result, error) {
+	limited, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if out.tee == nil {
+		defer r.d.caps.watch(o, cancel)()
+	}
+	exit, err := r.g.Wait(limited)
+	if err != nil {
+		cause := context.Cause(limited)
+		if cause == nil { // it could not be waited for
+			cause = err
+		}
+		if r.keep && errors.Is(cause, task.ErrClosing) {
+			r.g.Close() // and its zombie, should it end before we do, is the keeper's
+			return task.Result{}, task.ErrDetached
+		}
+		r.end(context.WithoutCancel(ctx), graceOf(cause))
+		if exit, err := r.g.Wait(patience(0)); err == nil {
+			r.ended(exit)
+		}
+		out.drain(r)
+		r.release()
+		return r.result, cause
+	}
+	r.ended(exit)
+	switch {
+	case r.keep:
+		// Until the end is durable the number must stay taken, and the exit be
+		// there to be asked again: so the closer look, at a leader not yet reaped.
+		r.end(ctx, grace)
+		r.result.Settle = r.release
+	case r.g.Reap():
+		r.end(ctx, grace)
+	}
+	out.drain(r)
+	if !r.keep {
+		r.release()
+	}
+	return r.result, verdict(exit.Code, r.result.Signal)
+}
+
+// end ends the group and what escaped from it, and adds to the result.
+func (r *run) end(ctx context.Context, grace time.Duration) {
+	report := r.g.End(ctx, process.Ending{Grace: grace, Mark: string(r.id), Table: &r.d.table})
+	note(&r.result, r.id, report)
+}
+
+func note(res *task.Result, id task.ID, report process.Report) {
+	for _, s := range report.Sent {
+		res.Signals = append(res.Signals, task.SignalSent{Signal: process.SignalName(s.Signal), AfterMS: s.After.Milliseconds()})
+	}
+	for _, l := range report.Left {
+		res.Left = append(res.Left, task.Survivor{Task: id, PID: l.PID, Command: l.Command, Why: l.Why})
+	}
+}
+
+func (r *run) ended(e process.Exit) {
+	r.result.ExitCode = &e.Code
+	r.result.Signal = process.SignalName(e.Signal)
+}
+
+// release lets go of the leader and of its number.
+func (r *run) release() {
+	r.g.Reap()
+	r.g.Close()
+	if r.d.Keeper != nil {
+		// A keeper that is gone has forgotten already.
+		_ = r.d.Keeper.Forget(r.g.Identity().PID)
+	}
+}
+
+// verdict is the error that tells how a command ended by itself.
+func verdict(code int, signal string) error {
+	switch {
+	case signal != "":
+		return &task.FailError{Reason: task.ReasonSignal, Err: errors.New("ended by " + signal)}
+	case code != 0:
+		return &task.FailError{Reason: task.ReasonExit, Err: fmt.Errorf("exit code %d", code)}
+	}
+	return nil
+}
+
+// graceOf is how long the stop wants to be patient.
+func graceOf(cause error) time.Duration {
+	var stop *task.StopError
+	if errors.As(cause, &stop) && stop.Grace != nil {
+		return max(0, *stop.Grace)
+	}
+	return grace
+}
+
+// patience is a context that ends after d, and by nothing else.
+func patience(d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	context.AfterFunc(ctx, cancel)
+	return ctx
+}

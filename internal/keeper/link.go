@@ -1,0 +1,163 @@
+package keeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/drover-dev/drover/internal/process"
+)
+
+// ErrLost is returned when the keeper is not there any more.
+var ErrLost = errors.New("the keeper is gone")
+
+// Bounds: of one write to a keeper that does not read, and of its last moments
+// after a goodbye.
+const (
+	writeWait = 2 * time.Second
+	byeWait   = 2 * time.Second
+)
+
+// Link is the host's end towards its keeper. All methods may be called by
+// several goroutines.
+type Link struct {
+	session string
+	argv    []string      // of a helper that starts with the first Watch; nil: there is a parent
+	lost    chan struct{} // closed when the keeper died and was not told goodbye
+
+	mu     sync.Mutex     // held while writing
+	conn   *os.File       // nil until there is a keeper; guarded by mu
+	group  *process.Group // of a helper; guarded by mu
+	closed bool           // guarded by mu
+	reader sync.WaitGroup // sees the keeper's end; Close waits for it
+}
+
+// Inherit takes up the link to the parent of this process. It returns nil and
+// no error when this process was not started by a keeper. Call it before
+// anything is started, once.
+func Inherit(session string) (*Link, error) {
+	conn, err := inherited()
+	if conn == nil || err != nil {
+		return nil, err
+	}
+	l := &Link{session: session, lost: make(chan struct{})}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l, l.greet(conn)
+}
+
+// Helper returns a link whose keeper is started, by argv, with the first
+// [Link.Watch]. It does no I/O.
+func Helper(session string, argv []string) *Link {
+	return &Link{session: session, argv: argv, lost: make(chan struct{})}
+}
+
+// greet takes a fresh connection into use. The caller holds mu.
+func (l *Link) greet(conn *os.File) error {
+	self, err := process.Identify(os.Getpid())
+	if err != nil {
+		conn.Close()
+		return fmt.Errorf("greet keeper: %w", err)
+	}
+	l.conn = conn
+	l.reader.Go(func() {
+		// The keeper never speaks: a read ends with its life, or with Close.
+		_, err := io.Copy(io.Discard, conn)
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			close(l.lost)
+		}
+	})
+	return l.write(message{Op: opHello, Version: version, Session: l.session, Host: &self})
+}
+
+func (l *Link) startHelper() error {
+	ours, theirs, err := pair()
+	if err != nil {
+		return err
+	}
+	defer theirs.Close()
+	g, err := process.StartGroup(process.Command{
+		Args: l.argv, Dir: "/", Env: withLink(os.Environ()), Extra: []*os.File{theirs}, Session: true,
+	})
+	if err != nil {
+		ours.Close()
+		return fmt.Errorf("start keeper: %w", err)
+	}
+	l.group = g
+	return l.greet(ours)
+}
+
+// Watch tells the keeper of a group. It returns when the message is out of this
+// process, where its death cannot take it back. A kept group outlives this
+// process, and a parent then writes its exit to exitFile (absolute; see
+// [process.ReadDeparture]).
+func (l *Link) Watch(leader process.Identity, task string, keep bool, exitFile string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.conn == nil && l.argv != nil && !l.closed {
+		if err := l.startHelper(); err != nil {
+			return err
+		}
+	}
+	return l.write(message{Op: opWatch, Watch: &watch{Process: leader, Task: task, Keep: keep, ExitFile: exitFile}})
+}
+
+// Forget tells the keeper that a group has ended and its number is free.
+func (l *Link) Forget(pid int) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.write(message{Op: opForget, PID: pid})
+}
+
+// write sends one message. The caller holds mu.
+func (l *Link) write(m message) error {
+	if l.closed || l.conn == nil {
+		return fmt.Errorf("tell keeper %s: %w", m.Op, ErrLost)
+	}
+	b, err := encode(m)
+	if err != nil {
+		return err
+	}
+	_ = l.conn.SetWriteDeadline(time.Now().Add(writeWait))
+	if _, err := l.conn.Write(b); err != nil {
+		return fmt.Errorf("tell keeper %s: %w", m.Op, errors.Join(ErrLost, err))
+	}
+	return nil
+}
+
+// Lost is closed when the keeper has died. It stays open after [Link.Close].
+func (l *Link) Lost() <-chan struct{} { return l.lost }
+
+// Close says goodbye. A helper then goes without touching anything; a parent
+// still ends what is left when this process has ended. A second Close does
+// nothing.
+func (l *Link) Close() error {
+	l.mu.Lock()
+	if l.closed || l.conn == nil {
+		l.closed = true
+		l.mu.Unlock()
+		return nil
+	}
+	err := l.write(message{Op: opBye})
+	l.closed = true
+	conn, group := l.conn, l.group
+	l.mu.Unlock()
+
+	_ = conn.SetReadDeadline(time.Unix(1, 0))
+	l.reader.Wait()
+	err = errors.Join(err, conn.Close())
+	if group != nil {
+		last, done := context.WithTimeout(context.Background(), byeWait)
+		defer done()
+		if _, werr := group.Wait(last); werr != nil {
+			group.End(last, process.Ending{})
+		}
+		group.Reap()
+		group.Close()
+	}
+	return err
+}

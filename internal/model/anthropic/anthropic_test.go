@@ -1,0 +1,447 @@
+package anthropic
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+	"net/http"
+	"reflect"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/model/limit"
+	"github.com/drover-dev/drover/internal/model/modeltest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func serve(t *testing.T, h modeltest.Handler) *modeltest.Server {
+	t.Helper()
+	s, err := modeltest.New(h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+// answers serves the answers one after the other, the last one for ever.
+func answers(t *testing.T, list ...modeltest.Answer) *modeltest.Server {
+	return serve(t, func(_ context.Context, r *modeltest.Request) modeltest.Answer {
+		return list[min(r.N, len(list))-1]
+	})
+}
+
+func connect(t *testing.T, c Config) *Model {
+	t.Helper()
+	if c.APIKey == "" && c.AuthToken == "" {
+		c.APIKey = "key-1"
+	}
+	m, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.backoff = func(int) time.Duration { return time.Millisecond }
+	t.Cleanup(m.Close)
+	return m
+}
+
+func request(text string) *agent.Request {
+	return &agent.Request{
+		Agent: "explore", AgentID: "a12345678", SessionID: "s12345678", Model: "haiku", System: "be <brief>",
+		Tools:    []agent.ToolSpec{{Name: "Bash", Description: "runs", InputSchema: json.RawMessage(`{"type":"object"}`)}},
+		Messages: []agent.Message{agent.NewMessage(agent.User, agent.TextBlock(text))},
+	}
+}
+
+func within(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// rich is an answer with every kind of block that a model makes.
+func rich() modeltest.Answer {
+	return modeltest.Answer{
+		ID: "msg_1",
+		Blocks: []agent.Block{
+			{Type: "thinking", Thinking: strings.Repeat("hm ", 30), Signature: "sig"},
+			{Type: "redacted_thinking", Data: "blob"},
+			agent.TextBlock("Grüße, 世界 🐑 " + strings.Repeat("ä", 10)),
+			modeltest.ToolUse("toolu_1", "Bash", map[string]any{"command": "echo ✓ " + strings.Repeat("x", 10)}),
+		},
+		Usage: agent.Usage{InputTokens: 11, OutputTokens: 22, CacheReadTokens: 33, CacheWriteTokens: 44},
+	}
+}
+
+func TestReply(t *testing.T) {
+	for name, piece := range map[string]int{"whole": 0, "bytes": 1, "sevens": 7} {
+		t.Run(name, func(t *testing.T) {
+			want := rich()
+			want.Piece = piece // pieces of one byte split every character and every line
+			m := connect(t, Config{BaseURL: answers(t, want).URL})
+			var text, input strings.Builder
+			var whole []agent.Block
+			reply, err := m.Reply(within(t), request("hi"), func(p agent.Part) {
+				switch p.Kind {
+				case agent.TextPart:
+					text.WriteString(p.Text)
+				case agent.InputPart:
+					input.WriteString(p.Text)
+				case agent.BlockPart:
+					whole = append(whole, *p.Block)
+				}
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			wanted := &agent.Reply{ID: "msg_1", Model: "claude-haiku-4-5-20251001", Blocks: want.Blocks, StopReason: "tool_use", Usage: want.Usage}
+			if !reflect.DeepEqual(reply, wanted) {
+				t.Errorf("reply\n%+v\nwant\n%+v", reply, wanted)
+			}
+			if !reflect.DeepEqual(whole, want.Blocks) {
+				t.Errorf("block parts %+v", whole)
+			}
+			if text.String() != want.Blocks[2].Text || input.String() != string(want.Blocks[3].Input) {
+				t.Errorf("parts gave text %q and input %q", &text, &input)
+			}
+		})
+	}
+}
+
+// The history goes out as the bytes it is kept as, and what stands before it
+// is the same in every call.
+func TestRequest(t *testing.T) {
+	s := answers(t, modeltest.Text("ok"))
+	m := connect(t, Config{BaseURL: s.URL + "/", MaxTokens: 7})
+	var odd agent.Message
+	raw := `{ "role":"user",  "content":"kept \u0041s it <is>" }`
+	if err := odd.UnmarshalJSON([]byte(raw)); err != nil {
+		t.Fatal(err)
+	}
+	req := request("hi")
+	req.Agent = "näme\n"
+	if _, err := m.Reply(within(t), req, nil); err != nil {
+		t.Fatal(err)
+	}
+	req.Messages = append(req.Messages, agent.NewMessage(agent.Assistant, agent.TextBlock("ok")), odd)
+	if _, err := m.Reply(within(t), req, nil); err != nil {
+		t.Fatal(err)
+	}
+	got := s.Requests()
+	head := func(b []byte) string { return string(b[:bytes.Index(b, []byte(`"messages"`))]) }
+	if a, b := head(got[0].Body), head(got[1].Body); a != b {
+		t.Errorf("the head changed from\n%s\nto\n%s", a, b)
+	}
+	if !bytes.HasSuffix(got[1].Body, []byte(","+raw+"]}")) {
+		t.Errorf("the message was encoded again: %s", got[1].Body)
+	}
+	p, err := got[1].Params()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.Model != "claude-haiku-4-5-20251001" || p.MaxTokens != 7 || !p.Stream || len(p.Messages) != 3 || len(p.Tools) != 1 {
+		t.Errorf("params %+v", p)
+	}
+	if string(p.System) != `[{"type":"text","text":"be <brief>","cache_control":{"type":"ephemeral"}}]` {
+		t.Errorf("system %s", p.System)
+	}
+	for header, want := range map[string]string{
+		"Drover-Agent": "n_me_", "Drover-Agent-Id": "a12345678", "Drover-Session-Id": "s12345678",
+		"X-Api-Key": "key-1", "Anthropic-Version": "2023-06-01", "Content-Type": "application/json",
+	} {
+		if got := got[1].Header.Get(header); got != want {
+			t.Errorf("header %s = %q, want %q", header, got, want)
+		}
+	}
+}
+
+// A connection serves call after call: that is what the drain is for.
+func TestReuse(t *testing.T) {
+	s := answers(t, modeltest.Text("ok"))
+	dials := 0 // calls are made one after the other
+	tr := &http.Transport{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		dials++
+		var d net.Dialer
+		return d.DialContext(ctx, network, addr)
+	}}
+	m := connect(t, Config{BaseURL: s.URL, HTTPClient: &http.Client{Transport: tr}})
+	for range 20 {
+		if _, err := m.Reply(within(t), request("hi"), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if dials != 1 {
+		t.Errorf("%d connections for 20 calls one after the other", dials)
+	}
+}
+
+// For every byte of a stream with a tool call in it: an answer that ends there
+// is never taken for a whole one, whether the connection broke or not.
+func TestCut(t *testing.T) {
+	whole := rich()
+	size := len(whole.Stream("claude-haiku-4-5-20251001"))
+	s := serve(t, func(_ context.Context, r *modeltest.Request) modeltest.Answer {
+		a := whole
+		a.Cut, a.Break, a.CutAt = r.N%2 == 0, r.N%2 == 1, (r.N-1)/2
+		return a
+	})
+	s.Keep(0)
+	m := connect(t, Config{BaseURL: s.URL})
+	ctx := within(t)
+	most := 0
+	for i := range 2 * size {
+		reply, err := m.Reply(ctx, request("hi"), nil)
+		var cut *agent.CutError
+		var told *agent.ModelError
+		if reply != nil || (!errors.As(err, &cut) && !errors.As(err, &told)) {
+			t.Fatalf("cut at %d of %d: reply %v, error %v", i/2, size, reply, err)
+		}
+		if cut != nil {
+			most = max(most, len(cut.Whole))
+			if !reflect.DeepEqual(cut.Whole, whole.Blocks[:len(cut.Whole)]) {
+				t.Fatalf("cut at %d: whole blocks %+v", i/2, cut.Whole)
+			}
+		}
+	}
+	if most != len(whole.Blocks) {
+		t.Errorf("at most %d whole blocks came with a cut, want %d", most, len(whole.Blocks))
+	}
+	if s.Count() != 2*size {
+		t.Errorf("%d calls for %d replies: a cut answer was asked for again", s.Count(), 2*size)
+	}
+}
+
+// Streams that no server should send, and what becomes of them.
+func TestOdd(t *testing.T) {
+	sse := func(events ...string) string {
+		var b strings.Builder
+		for _, e := range events {
+			b.WriteString("data: " + e + "\n\n")
+		}
+		return b.String()
+	}
+	const (
+		start = `{"type":"message_start","message":{"id":"m","model":"x","usage":{"input_tokens":3}}}`
+		block = `{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}`
+		delta = `{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"hi"}}`
+		end   = `{"type":"content_block_stop","index":0}`
+		why   = `{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":5}}`
+		stop  = `{"type":"message_stop"}`
+		tool  = `{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"t","name":"Bash","input":{}}}`
+		part  = `{"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":"[1"}}`
+	)
+	good := sse(start, block, delta, end, why, stop)
+	huge := strings.Repeat("x", 2<<20)
+	for _, c := range []struct{ name, body, want string }{
+		{"nameless", good, "reply hi"},
+		{"crlf", strings.ReplaceAll(good, "\n", "\r\n"), "reply hi"},
+		{"comments", ": hello\n\n" + good, "reply hi"},
+		{"unknown", sse(start, `{"type":"later_idea","x":[1]}`, block, `{"type":"content_block_delta","index":0,"delta":{"type":"citations_delta"}}`, delta, end, why, stop), "reply hi"},
+		{"unknown-block", sse(start, `{"type":"content_block_start","index":9,"content_block":{"type":"server_tool_use","id":"x"}}`, `{"type":"content_block_stop","index":9}`, block, delta, end, why, stop), "reply hi"},
+		{"stop-twice", sse(start, block, delta, end, end, why, stop, stop), "reply hi"},
+		{"huge", sse(start, block, strings.Replace(delta, "hi", huge, 1), end, why, stop), "reply " + huge},
+		{"bare-ping", "event: ping\n\n" + good, "reply hi"},
+		{"name-only-in-event", "event: message_stop\n", "cut"},
+		{"input-no-object", sse(start, tool, part, end, why, stop), `reply {"invalid_input":"[1"}`},
+		{"input-none", sse(start, tool, end, why, stop), `reply {}`},
+		{"begin-twice", sse(start, start), "bad_answer"},
+		{"block-twice", sse(start, block, delta, block), "cut"},
+		{"delta-first", sse(start, delta), "bad_answer"},
+		{"no-head", sse(block, delta, end, why, stop), "bad_answer"},
+		{"no-json", "data: {oops\n\n", "bad_answer"},
+		{"no-json-late", sse(start, block, delta, "{oops"), "cut"},
+		{"no-reason", sse(start, block, delta, end, stop), "cut"},
+		{"no-block-end", sse(start, block, delta, why, stop), "cut"},
+		{"no-stop", sse(start, block, delta, end, why), "cut"},
+		{"only-stop", sse(stop), "bad_answer"},
+		{"empty", "", "bad_answer"},
+		{"error-late", sse(start, block, delta, `{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}`), "cut"},
+		{"error-odd", sse(start, `{"type":"error"}`), "bad_answer"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := answers(t, modeltest.Answer{Raw: []byte(c.body)})
+			m := connect(t, Config{BaseURL: s.URL})
+			reply, err := m.Reply(within(t), request("hi"), nil)
+			var cut *agent.CutError
+			var told *agent.ModelError
+			got := ""
+			switch {
+			case err == nil:
+				got = "reply " + reply.Blocks[0].Text + string(reply.Blocks[0].Input)
+				if reply.Usage.OutputTokens != 5 || reply.Usage.InputTokens != 3 {
+					t.Errorf("usage %+v", reply.Usage)
+				}
+			case errors.As(err, &cut):
+				got = "cut"
+			case errors.As(err, &told):
+				got = told.Kind
+			}
+			if got != c.want {
+				t.Errorf("got %.200q (%v), want %.200q", got, err, c.want)
+			}
+			if s.Count() != 1 {
+				t.Errorf("%d calls", s.Count())
+			}
+		})
+	}
+}
+
+func FuzzStream(f *testing.F) {
+	f.Add(rich().Stream("m"))
+	f.Add([]byte("data: {\"type\":\"message_start\",\"message\":{}}\n\n"))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		m := &Model{host: "h"}
+		s := stream{on: func(agent.Part) {}, usedName: "m", res: &http.Response{
+			StatusCode: 200, Header: http.Header{}, Body: &watched{body: nopCloser{bytes.NewReader(body)}, watch: newWatch(time.Hour, func(error) {})},
+		}}
+		reply, err := s.read()
+		if err != nil {
+			if s.fail(m, t.Context(), err) == nil {
+				t.Fatal("an error became none")
+			}
+			return
+		}
+		if reply.StopReason == "" {
+			t.Fatal("a reply without a reason")
+		}
+		// What a reply holds can be kept: encoding panics on input that is no JSON.
+		agent.NewMessage(agent.Assistant, reply.Blocks...)
+	})
+}
+
+func TestAliases(t *testing.T) {
+	m := connect(t, Config{Aliases: map[string]string{"opus": "mine", "own": "full"}})
+	for name, want := range map[string]string{
+		"sonnet": "claude-sonnet-4-5-20250929", "": "claude-sonnet-4-5-20250929", "opus": "mine", "own": "full",
+		"haiku": "claude-haiku-4-5-20251001", "claude-x": "claude-x", "anthropic/claude-x": "claude-x", "anthropic/opus": "mine",
+	} {
+		if got := m.Resolve(name); got != want {
+			t.Errorf("Resolve(%q) = %q, want %q", name, got, want)
+		}
+	}
+	if got := connect(t, Config{}).Resolve("opus"); got != "claude-opus-4-5-20250514" {
+		t.Errorf("opus is %q", got)
+	}
+}
+
+func TestConfig(t *testing.T) {
+	for name, c := range map[string]Config{
+		"no-key": {}, "no-http": {APIKey: "k", BaseURL: "ftp://x"}, "no-host": {APIKey: "k", BaseURL: "nonsense"}, "line-break": {APIKey: "k\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := New(c); err == nil || !strings.Contains(err.Error(), "(set ANTHROPIC_") {
+				t.Errorf("New = %v, want an error that says what to set", err)
+			}
+		})
+	}
+}
+
+// The environment of the process says something else about everything.
+func TestEnvironment(t *testing.T) {
+	other := answers(t, modeltest.Text("wrong"))
+	t.Setenv("ANTHROPIC_API_KEY", "env-key")
+	t.Setenv("ANTHROPIC_AUTH_TOKEN", "env-token")
+	t.Setenv("ANTHROPIC_BASE_URL", other.URL)
+	t.Setenv("ANTHROPIC_CUSTOM_HEADERS", "X-From-Env: yes")
+	t.Setenv("ANTHROPIC_PROFILE", "none-such")
+	if _, err := New(Config{}); err == nil {
+		t.Error("a key was found in the environment")
+	}
+	s := answers(t, modeltest.Text("right"))
+	m := connect(t, Config{BaseURL: s.URL, AuthToken: "tok"})
+	if _, err := m.Reply(within(t), request("hi"), nil); err != nil {
+		t.Fatal(err)
+	}
+	h := s.Requests()[0].Header
+	if h.Get("Authorization") != "Bearer tok" || h.Get("X-Api-Key") != "" || h.Get("X-From-Env") != "" {
+		t.Errorf("headers %v", h)
+	}
+	if other.Count() != 0 {
+		t.Error("the address of the environment was called")
+	}
+}
+
+func TestRedirect(t *testing.T) {
+	other := answers(t, modeltest.Text("stolen"))
+	s := answers(t, modeltest.Answer{Status: http.StatusTemporaryRedirect, Raw: []byte{}, Header: http.Header{"Location": {other.URL + "/v1/messages"}}})
+	m := connect(t, Config{BaseURL: s.URL})
+	_, err := m.Reply(within(t), request("hi"), nil)
+	var told *agent.ModelError
+	if !errors.As(err, &told) || told.Kind != "bad_answer" {
+		t.Errorf("Reply = %v, want bad_answer", err)
+	}
+	if other.Count() != 0 {
+		t.Error("the key went to another host")
+	}
+}
+
+// An answer costs in proportion to its length: 4 times the events may not
+// take 16 times the memory.
+func TestLinear(t *testing.T) {
+	cost := func(events int) uint64 {
+		body := modeltest.Text(strings.Repeat("x", 64*events)).Stream("m")
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		decode(t, body)
+		runtime.ReadMemStats(&after)
+		return after.TotalAlloc - before.TotalAlloc
+	}
+	small, large := cost(500), cost(2000)
+	if large > 6*small {
+		t.Errorf("500 events cost %d bytes, 2,000 cost %d", small, large)
+	}
+}
+
+func BenchmarkStream(b *testing.B) {
+	for _, n := range []int{1000, 10_000, 100_000} {
+		body := modeltest.Text(strings.Repeat("x", 64*n)).Stream("m")
+		b.Run(strconv.Itoa(n), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				decode(b, body)
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/event")
+		})
+	}
+}
+
+func decode(t testing.TB, body []byte) {
+	s := stream{on: func(agent.Part) {}, res: &http.Response{Header: http.Header{}, Body: nopCloser{bytes.NewReader(body)}}}
+	if _, err := s.read(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func BenchmarkReply(b *testing.B) {
+	s, err := modeltest.New(func(context.Context, *modeltest.Request) modeltest.Answer { return modeltest.Text("ok") })
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Close()
+	s.Keep(0)
+	m, err := New(Config{BaseURL: s.URL, APIKey: "k", Limiter: limit.New(0)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer m.Close()
+	req := request(strings.Repeat("x", 1024))
+	for len(req.Messages) < 500 {
+		req.Messages = append(req.Messages, req.Messages[0])
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := m.Reply(b.Context(), req, nil); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,299 @@
+package anthropic
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/anthropics/anthropic-sdk-go/packages/ssestream"
+
+	"github.com/drover-dev/drover/agent"
+)
+
+// stream puts one answer together from its events. The text of a block is
+// gathered in a builder of its own, so that the work grows with the length of
+// the answer and not with its square.
+type stream struct {
+	on       func(agent.Part)
+	res      *http.Response
+	usedName string
+
+	reply     agent.Reply
+	begun     bool // the head of the message has come
+	delivered bool // content was handed on: no further try
+	whole     []placed
+	open      map[int]*open // blocks that have begun and not ended
+}
+
+// placed is a whole block. Blocks end in the order they began in, as far as
+// anybody knows; the place is kept for the day they do not.
+type placed struct {
+	index int
+	block agent.Block
+}
+
+// open is a block that still grows.
+type open struct {
+	block agent.Block
+	text  strings.Builder // of its text, thinking or input
+	sign  strings.Builder // of its signature
+}
+
+// event holds the fields of all events that matter.
+type event struct {
+	Type    string `json:"type"`
+	Index   int    `json:"index"`
+	Message *struct {
+		ID    string `json:"id"`
+		Model string `json:"model"`
+		Usage usage  `json:"usage"`
+	} `json:"message"`
+	ContentBlock *agent.Block `json:"content_block"`
+	Delta        struct {
+		Type        string `json:"type"`
+		Text        string `json:"text"`
+		Thinking    string `json:"thinking"`
+		Signature   string `json:"signature"`
+		PartialJSON string `json:"partial_json"`
+		StopReason  string `json:"stop_reason"`
+	} `json:"delta"`
+	Usage *usage    `json:"usage"`
+	Error *apiError `json:"error"`
+}
+
+// usage tells absent numbers from zeros: the last event repeats some of them.
+type usage struct {
+	Input      *int64 `json:"input_tokens"`
+	Output     *int64 `json:"output_tokens"`
+	CacheRead  *int64 `json:"cache_read_input_tokens"`
+	CacheWrite *int64 `json:"cache_creation_input_tokens"`
+}
+
+func (u usage) into(to *agent.Usage) {
+	for _, f := range [...]struct {
+		from *int64
+		to   *int64
+	}{{u.Input, &to.InputTokens}, {u.Output, &to.OutputTokens}, {u.CacheRead, &to.CacheReadTokens}, {u.CacheWrite, &to.CacheWriteTokens}} {
+		if f.from != nil {
+			*f.to = *f.from
+		}
+	}
+}
+
+// badFormat is an answer that breaks the rules of the wire.
+type badFormat struct{ text string }
+
+func (e *badFormat) Error() string { return e.text }
+
+// read takes events until the message is whole.
+func (s *stream) read() (*agent.Reply, error) {
+	events := ssestream.NewDecoder(s.res)
+	for events.Next() {
+		data := events.Event().Data
+		if len(bytes.TrimSpace(data)) == 0 {
+			continue // a name without data, such as a bare ping
+		}
+		var e event
+		if err := json.Unmarshal(data, &e); err != nil {
+			return nil, &badFormat{"an event is no JSON: " + err.Error()}
+		}
+		if e.Type == "" {
+			e.Type = events.Event().Type
+		}
+		done, err := s.take(&e)
+		if err != nil {
+			return nil, err
+		}
+		if done {
+			return s.finish()
+		}
+	}
+	if err := events.Err(); err != nil {
+		return nil, err
+	}
+	return nil, io.ErrUnexpectedEOF // the body ended in order, the message did not
+}
+
+// take handles one event. done is set by the last one.
+func (s *stream) take(e *event) (done bool, err error) {
+	switch e.Type {
+	case "message_start":
+		if s.begun || e.Message == nil {
+			return false, &badFormat{"a message that begins twice or without a head"}
+		}
+		s.begun = true
+		s.reply.ID, s.reply.Model = e.Message.ID, e.Message.Model
+		e.Message.Usage.into(&s.reply.Usage)
+	case "content_block_start":
+		return false, s.start(e)
+	case "content_block_delta":
+		if b := s.open[e.Index]; b != nil {
+			s.grow(b, e)
+			return false, nil
+		}
+		return false, &badFormat{fmt.Sprintf("a part of block %d, which is not open", e.Index)}
+	case "content_block_stop":
+		if b := s.open[e.Index]; b != nil {
+			s.close(b, e.Index)
+		}
+	case "message_delta":
+		if e.Delta.StopReason != "" {
+			s.reply.StopReason = e.Delta.StopReason
+		}
+		if e.Usage != nil {
+			e.Usage.into(&s.reply.Usage)
+		}
+	case "message_stop":
+		return true, nil
+	case "error":
+		if e.Error == nil {
+			return false, &badFormat{"an error event without an error"}
+		}
+		return false, e.Error
+	}
+	return false, nil // pings, and what a later version of the wire adds
+}
+
+func (s *stream) start(e *event) error {
+	if !s.begun || e.ContentBlock == nil || s.open[e.Index] != nil {
+		return &badFormat{fmt.Sprintf("block %d begins out of order", e.Index)}
+	}
+	b := &open{block: *e.ContentBlock}
+	if s.open == nil {
+		s.open = make(map[int]*open)
+	}
+	s.open[e.Index] = b
+	switch b.block.Type {
+	case "text":
+		s.more(b, agent.TextPart, e.Index, b.block.Text)
+	case "thinking":
+		b.sign.WriteString(b.block.Signature)
+		s.more(b, agent.ThinkingPart, e.Index, b.block.Thinking)
+	case "tool_use":
+		s.hand(agent.Part{Kind: agent.ToolPart, Index: e.Index, ID: b.block.ID, Name: b.block.Name})
+	}
+	return nil
+}
+
+func (s *stream) grow(b *open, e *event) {
+	switch e.Delta.Type {
+	case "text_delta":
+		s.more(b, agent.TextPart, e.Index, e.Delta.Text)
+	case "thinking_delta":
+		s.more(b, agent.ThinkingPart, e.Index, e.Delta.Thinking)
+	case "input_json_delta":
+		s.more(b, agent.InputPart, e.Index, e.Delta.PartialJSON)
+	case "signature_delta":
+		b.sign.WriteString(e.Delta.Signature)
+	}
+}
+
+func (s *stream) more(b *open, kind agent.PartKind, index int, text string) {
+	if text == "" {
+		return
+	}
+	b.text.WriteString(text)
+	s.hand(agent.Part{Kind: kind, Index: index, Text: text})
+}
+
+// close makes a whole block of an open one. A kind of block that this program
+// does not know is left out: nothing that we ask for makes one.
+func (s *stream) close(b *open, index int) {
+	delete(s.open, index)
+	block := b.block
+	switch block.Type {
+	case "text":
+		block.Text = b.text.String()
+		if block.Text == "" {
+			return // the provider refuses empty text when it gets it back
+		}
+	case "thinking":
+		block.Thinking, block.Signature = b.text.String(), b.sign.String()
+	case "tool_use":
+		block.Input = toolInput(b.text.String(), block.Input)
+	case "redacted_thinking":
+	default:
+		return
+	}
+	s.whole = append(s.whole, placed{index, block})
+	s.hand(agent.Part{Kind: agent.BlockPart, Index: index, Block: &block})
+}
+
+func (s *stream) hand(p agent.Part) {
+	s.delivered = true
+	s.on(p)
+}
+
+// toolInput is the input of a call as a JSON object. What is none is kept as
+// text in an object, which a tool with a schema refuses; the model then reads
+// what was wrong with it.
+func toolInput(text string, begun json.RawMessage) json.RawMessage {
+	if text == "" {
+		text = string(begun)
+	}
+	text = strings.TrimSpace(text)
+	if text == "" || text == "null" {
+		return json.RawMessage("{}")
+	}
+	if text[0] == '{' && json.Valid([]byte(text)) {
+		return json.RawMessage(text)
+	}
+	kept, err := json.Marshal(map[string]string{"invalid_input": text})
+	if err != nil {
+		return json.RawMessage("{}") // a string always encodes
+	}
+	return kept
+}
+
+func (s *stream) finish() (*agent.Reply, error) {
+	switch {
+	case !s.begun:
+		return nil, &badFormat{"a message that ends before it begins"}
+	case len(s.open) > 0, s.reply.StopReason == "":
+		return nil, io.ErrUnexpectedEOF
+	}
+	s.reply.Blocks = s.blocks()
+	if s.reply.Model == "" {
+		s.reply.Model = s.usedName
+	}
+	return &s.reply, nil
+}
+
+// blocks are the whole blocks in their order.
+func (s *stream) blocks() []agent.Block {
+	out := make([]agent.Block, 0, len(s.whole))
+	for _, p := range s.whole {
+		out = append(out, p.block)
+	}
+	return out
+}
+
+// fail says how an answer that did not come to its end is told.
+func (s *stream) fail(m *Model, ctx context.Context, err error) error {
+	var refused *apiError
+	isAPI := errors.As(err, &refused)
+	var bad *badFormat
+	switch {
+	case ctx.Err() != nil && !s.delivered:
+		return fmt.Errorf("ask model %s: %w", s.usedName, context.Cause(ctx))
+	case isAPI && !s.delivered:
+		return m.apiFailure(http.StatusOK, refused, s.res.Header, s.usedName)
+	case isAPI:
+		err = &agent.ModelError{Kind: refused.kind(0), Text: refused.Error()}
+	case s.delivered:
+	case errors.As(err, &bad), !s.begun && errors.Is(err, io.ErrUnexpectedEOF) && emptyBody(s.res):
+		return m.badAnswer(s.res, err.Error())
+	}
+	return &agent.CutError{Whole: s.blocks(), Usage: s.reply.Usage, Err: err}
+}
+
+// emptyBody reports whether nothing at all came.
+func emptyBody(res *http.Response) bool {
+	b, ok := res.Body.(*watched)
+	return ok && b.read == 0
+}

@@ -1,0 +1,65 @@
+package process
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+)
+
+// Departure is how a process ended, as its parent leaves it in a file for a
+// host that was not there.
+type Departure struct {
+	PID      int       `json:"pid"`
+	Start    uint64    `json:"start,omitempty"`
+	ExitCode int       `json:"exit_code"` // -1 when a signal ended it
+	Signal   string    `json:"signal,omitempty"`
+	At       time.Time `json:"at"`
+}
+
+// WriteDeparture writes the file whole or not at all.
+func WriteDeparture(path string, d Departure) error {
+	b, err := json.Marshal(d)
+	if err != nil {
+		return fmt.Errorf("write exit of process %d: %w", d.PID, err)
+	}
+	tmp := path + ".partial"
+	err = os.Remove(tmp) // of a writer that died
+	if err == nil || errors.Is(err, os.ErrNotExist) {
+		err = writeNew(tmp, append(b, '\n'))
+	}
+	if err == nil {
+		err = os.Rename(tmp, path)
+	}
+	if err != nil {
+		return fmt.Errorf("write exit of process %d: %w", d.PID, err)
+	}
+	return nil
+}
+
+func writeNew(path string, b []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	return errors.Join(err, f.Close())
+}
+
+// ReadDeparture reads how a process ended. It returns [os.ErrNotExist] while
+// nothing is there, or only about another process.
+func ReadDeparture(path string, id Identity) (Departure, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return Departure{}, fmt.Errorf("read exit of process %d: %w", id.PID, err)
+	}
+	var d Departure
+	if err := json.Unmarshal(b, &d); err != nil {
+		return Departure{}, fmt.Errorf("read exit of process %d: %w", id.PID, err)
+	}
+	if d.PID != id.PID || (d.Start != 0 && d.Start != id.Start) {
+		return Departure{}, fmt.Errorf("read exit of process %d: the file tells of process %d: %w", id.PID, d.PID, os.ErrNotExist)
+	}
+	return d, nil
+}

@@ -1,0 +1,180 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// toGroup makes pidfd_send_signal mean the group that the process leads. The
+// kernel looks the group up by the held process and not by its number.
+const toGroup = 1 << 2
+
+// handle holds one process by a descriptor that becomes readable when the
+// process has ended. Being non-blocking, it is watched by the runtime's poller.
+type handle struct {
+	f    *os.File
+	conn syscall.RawConn
+}
+
+func newHandle(fd int) (*handle, error) {
+	if err := unix.SetNonblock(fd, true); err != nil {
+		_ = unix.Close(fd)
+		return nil, fmt.Errorf("watch process: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), "pidfd")
+	conn, err := f.SyscallConn()
+	if err != nil {
+		_ = f.Close()
+		return nil, fmt.Errorf("watch process: %w", err)
+	}
+	return &handle{f: f, conn: conn}, nil
+}
+
+func openHandle(pid int) (*handle, error) {
+	if pid <= 0 {
+		return nil, ErrGone
+	}
+	fd, err := unix.PidfdOpen(pid, 0)
+	if errors.Is(err, unix.ESRCH) {
+		return nil, ErrGone
+	}
+	if err != nil {
+		return nil, fmt.Errorf("hold process %d: %w", pid, err)
+	}
+	return newHandle(fd)
+}
+
+func fork(path string, args []string, attr *syscall.ProcAttr, session bool) (int, *handle, error) {
+	fd := -1
+	attr.Sys = &syscall.SysProcAttr{Setpgid: !session, Setsid: session, PidFD: &fd}
+	pid, err := syscall.ForkExec(path, args, attr)
+	if err != nil {
+		return 0, nil, err
+	}
+	var h *handle
+	if fd < 0 {
+		err = errors.New("the kernel has no process descriptors (Linux 5.4 or newer is needed)")
+	} else {
+		h, err = newHandle(fd)
+	}
+	if err != nil {
+		_ = syscall.Kill(-pid, syscall.SIGKILL)
+		for {
+			if _, werr := syscall.Wait4(pid, nil, 0, nil); werr != syscall.EINTR {
+				break
+			}
+		}
+		return 0, nil, err
+	}
+	return pid, h, nil
+}
+
+// wait returns nil when the process has ended, else the cause of ctx.
+func (h *handle) wait(ctx context.Context) error {
+	if h.ended() {
+		return nil
+	}
+	if err := h.f.SetReadDeadline(time.Time{}); err != nil {
+		return fmt.Errorf("wait for process: %w", err)
+	}
+	woken := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(woken)
+		_ = h.f.SetReadDeadline(time.Unix(1, 0))
+	})
+	err := h.conn.Read(readable)
+	if !stop() {
+		<-woken // a later wait must not meet this deadline
+	}
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		if h.ended() {
+			return nil
+		}
+		return context.Cause(ctx)
+	}
+	return fmt.Errorf("wait for process: %w", err)
+}
+
+func readable(fd uintptr) bool {
+	p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	for {
+		n, err := unix.Poll(p, 0)
+		if err != unix.EINTR {
+			return n > 0
+		}
+	}
+}
+
+func (h *handle) ended() bool {
+	done := false
+	if err := h.conn.Control(func(fd uintptr) { done = readable(fd) }); err != nil {
+		return true
+	}
+	return done
+}
+
+// exit reads how a child ended and leaves it to be read again.
+func (h *handle) exit() (Exit, error) { return h.waitid(unix.WEXITED | unix.WNOHANG | unix.WNOWAIT) }
+
+func (h *handle) reap()     { _, _ = h.waitid(unix.WEXITED | unix.WNOHANG) }
+func (h *handle) waitReap() { _ = h.wait(context.Background()); h.reap() }
+
+func (h *handle) waitid(options int) (Exit, error) {
+	var info unix.Siginfo
+	var err error
+	cerr := h.conn.Control(func(fd uintptr) {
+		for {
+			err = unix.Waitid(unix.P_PIDFD, int(fd), &info, options, nil)
+			if err != unix.EINTR {
+				return
+			}
+		}
+	})
+	if err = errors.Join(cerr, err); err != nil {
+		return Exit{}, fmt.Errorf("read exit of process: %w", err)
+	}
+	// The fields of a child follow the three common ones at the next place
+	// where a pointer could stand: pid, uid, status.
+	const child = (12 + unsafe.Sizeof(uintptr(0)) - 1) &^ (unsafe.Sizeof(uintptr(0)) - 1)
+	pid := *(*int32)(unsafe.Add(unsafe.Pointer(&info), child))
+	status := *(*int32)(unsafe.Add(unsafe.Pointer(&info), child+8))
+	const exited, dumped = 1, 3
+	switch {
+	case pid == 0:
+		return Exit{}, errors.New("read exit of process: it has not ended")
+	case info.Code == exited:
+		return Exit{Code: int(status)}, nil
+	}
+	return Exit{Code: -1, Signal: syscall.Signal(status), Core: info.Code == dumped}, nil
+}
+
+func (h *handle) signal(sig syscall.Signal) error { return h.send(sig, 0) }
+
+func (h *handle) signalGroup(sig syscall.Signal) error {
+	err := h.send(sig, toGroup)
+	if errors.Is(err, unix.EINVAL) {
+		return errors.ErrUnsupported
+	}
+	return err
+}
+
+func (h *handle) send(sig syscall.Signal, flags int) error {
+	var err error
+	cerr := h.conn.Control(func(fd uintptr) { err = unix.PidfdSendSignal(int(fd), sig, nil, flags) })
+	if cerr != nil {
+		return cerr
+	}
+	return err
+}
+
+func (h *handle) close() { _ = h.f.Close() }

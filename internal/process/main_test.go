@@ -1,0 +1,37 @@
+package process_test
+
+import (
+	"fmt"
+	"os"
+	"os/signal"
+	"strconv"
+	"syscall"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+// The test binary plays the programs that tests need. A role is its first word
+// after "role".
+func TestMain(m *testing.M) {
+	if len(os.Args) > 2 && os.Args[1] == "role" {
+		play(os.Args[2], os.Args[3:])
+		os.Exit(0)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func play(role string, args []string) {
+	switch role {
+	case "exit":
+		n, _ := strconv.Atoi(args[0])
+		os.Exit(n)
+	case "ignore-term":
+		signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+		fmt.Println("ready")
+		select {}
+	default:
+		fmt.Fprintln(os.Stderr, "unknown role", role)
+		os.Exit(99)
+	}
+}

@@ -1,0 +1,161 @@
+package process
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// Command is a program to start.
+type Command struct {
+	Args   []string // Args[0] is searched in the PATH of Env
+	Dir    string   // empty: where this process is
+	Env    []string // all of it; nothing is inherited
+	Stdin  *os.File // nil: the null device, as for the other two
+	Stdout *os.File
+	Stderr *os.File
+	Extra  []*os.File // descriptors 3 and up
+
+	// Session gives the program a session of its own, away from any terminal,
+	// and not only a group of its own.
+	Session bool
+}
+
+// StartError is a program that could not be started. Its text says what to mend.
+type StartError struct {
+	Program string
+	Err     error
+}
+
+func (e *StartError) Error() string { return fmt.Sprintf("start %s: %v", e.Program, e.Err) }
+func (e *StartError) Unwrap() error { return e.Err }
+
+// StartGroup starts a program as the leader of a new group. It returns when the
+// program runs, or a [*StartError]. The caller must [Group.Reap] and
+// [Group.Close] in the end.
+func StartGroup(c Command) (*Group, error) {
+	if len(c.Args) == 0 || c.Args[0] == "" {
+		return nil, &StartError{Program: "a program", Err: errors.New("no program was named")}
+	}
+	path, err := resolve(c)
+	if err != nil {
+		return nil, &StartError{Program: c.Args[0], Err: err}
+	}
+	null, err := nullFor(c)
+	if err != nil {
+		return nil, &StartError{Program: c.Args[0], Err: err}
+	}
+	if null != nil {
+		defer null.Close()
+	}
+	files := make([]uintptr, 0, 3+len(c.Extra))
+	for _, f := range append([]*os.File{c.Stdin, c.Stdout, c.Stderr}, c.Extra...) {
+		if f == nil {
+			f = null
+		}
+		files = append(files, f.Fd())
+	}
+	pid, h, err := fork(path, c.Args, &syscall.ProcAttr{Dir: c.Dir, Env: c.Env, Files: files}, c.Session)
+	if err != nil {
+		return nil, &StartError{Program: c.Args[0], Err: explain(c, path, err)}
+	}
+	g := &Group{child: true, h: h}
+	g.id, err = Identify(pid)
+	if err != nil {
+		// Without an identity nobody could ever prove that it is ours.
+		_ = syscall.Kill(-pid, syscall.SIGKILL)
+		h.waitReap()
+		h.close()
+		return nil, &StartError{Program: c.Args[0], Err: err}
+	}
+	return g, nil
+}
+
+func nullFor(c Command) (*os.File, error) {
+	if c.Stdin != nil && c.Stdout != nil && c.Stderr != nil {
+		return nil, nil
+	}
+	return os.OpenFile(os.DevNull, os.O_RDWR, 0)
+}
+
+// resolve finds the program as the child would: by the PATH that the child gets
+// and from the folder that it starts in.
+func resolve(c Command) (string, error) {
+	name := c.Args[0]
+	if strings.ContainsRune(name, '/') {
+		return name, nil
+	}
+	path := ""
+	for _, kv := range c.Env {
+		if v, ok := strings.CutPrefix(kv, "PATH="); ok {
+			path = v // as in a shell, the last one counts
+		}
+	}
+	if path == "" {
+		path = "/usr/local/bin:/usr/bin:/bin"
+	}
+	denied := ""
+	for _, dir := range filepath.SplitList(path) {
+		if dir == "" {
+			dir = "."
+		}
+		full := filepath.Join(dir, name)
+		if !strings.ContainsRune(full, '/') {
+			full = "./" + full
+		}
+		at := full
+		if !filepath.IsAbs(at) {
+			at = filepath.Join(c.Dir, at)
+		}
+		switch fi, err := os.Stat(at); {
+		case err != nil || fi.IsDir():
+		case fi.Mode()&0o111 == 0:
+			denied = at
+		default:
+			return full, nil
+		}
+	}
+	if denied != "" {
+		return "", fmt.Errorf("%s is not executable (chmod +x it): %w", denied, fs.ErrPermission)
+	}
+	return "", fmt.Errorf("not found in PATH: %w", fs.ErrNotExist)
+}
+
+// explain turns the bare error number of a start, which does not say whether the
+// folder, the program or its interpreter is meant, into one line to act on.
+func explain(c Command, path string, err error) error {
+	if c.Dir != "" {
+		switch fi, serr := os.Stat(c.Dir); {
+		case errors.Is(serr, fs.ErrNotExist):
+			return fmt.Errorf("working folder %s does not exist: %w", c.Dir, err)
+		case serr != nil:
+			return fmt.Errorf("working folder: %w", serr)
+		case !fi.IsDir():
+			return fmt.Errorf("working folder %s is not a folder: %w", c.Dir, syscall.ENOTDIR)
+		}
+	}
+	at := path
+	if !filepath.IsAbs(at) {
+		at = filepath.Join(c.Dir, at)
+	}
+	fi, serr := os.Stat(at)
+	switch {
+	case errors.Is(err, syscall.ENOENT) && serr != nil:
+		return fmt.Errorf("no such file: %w", err)
+	case errors.Is(err, syscall.ENOENT):
+		return fmt.Errorf("its interpreter is missing (see the first line of %s): %w", at, err)
+	case errors.Is(err, syscall.ENOEXEC):
+		return fmt.Errorf("not a program for this machine, and a script needs a first line such as #!/bin/sh: %w", err)
+	case errors.Is(err, syscall.EACCES) && serr == nil && fi.IsDir():
+		return fmt.Errorf("is a folder: %w", err)
+	case errors.Is(err, syscall.EACCES):
+		return fmt.Errorf("not executable (chmod +x it): %w", err)
+	case errors.Is(err, syscall.E2BIG):
+		return fmt.Errorf("arguments and environment are too long: %w", err)
+	}
+	return err
+}

@@ -1,0 +1,120 @@
+package process
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Proc is one line of the table of processes.
+type Proc struct {
+	PID     int
+	Parent  int
+	Group   int
+	Session int
+	Start   uint64
+	State   byte     // as the kernel spells it: R, S, D, T, Z …
+	Marks   []string // entries of its environment whose names begin with DROVER_
+
+	loading bool // it is in the middle of exec and has no environment yet
+}
+
+// Identity of the process.
+func (p Proc) Identity() Identity { return Identity{PID: p.PID, Start: p.Start, Boot: Boot()} }
+
+// Carries reports whether key=value was in the environment it was started with.
+func (p Proc) Carries(key, value string) bool {
+	if value == "" {
+		return false
+	}
+	for _, m := range p.Marks {
+		if k, v, _ := strings.Cut(m, "="); k == key {
+			return v == value
+		}
+	}
+	return false
+}
+
+func (p Proc) ended() bool { return p.State == 'Z' || p.State == 'X' || p.State == 'x' }
+
+// Table reads the table of all processes. Its zero value works. It may be used
+// by several goroutines, and those that ask at the same time share one reading:
+// stopping a thousand tasks must not read a thousand tables.
+type Table struct {
+	mu   sync.Mutex
+	next *reading // not begun yet; guarded by mu
+
+	turn sync.Mutex // held while reading
+}
+
+type reading struct {
+	once  sync.Once
+	procs []Proc
+}
+
+// Read returns all processes, as they were at some time after the call. Nobody
+// may change what it returns.
+func (t *Table) Read() []Proc {
+	t.mu.Lock()
+	if t.next == nil {
+		t.next = new(reading)
+	}
+	r := t.next
+	t.mu.Unlock()
+	r.once.Do(func() {
+		t.turn.Lock()
+		defer t.turn.Unlock()
+		t.mu.Lock()
+		t.next = nil // who asks from now on must see what is younger
+		t.mu.Unlock()
+		r.procs = readTable()
+	})
+	return r.procs
+}
+
+// Marked returns the live processes that carry key=value.
+func (t *Table) Marked(key, value string) []Proc {
+	var out []Proc
+	for _, p := range t.Read() {
+		if !p.ended() && p.Carries(key, value) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// marks picks our entries out of an environment of strings that end in NUL.
+func marks(env []byte) []string {
+	var out []string
+	for len(env) > 0 {
+		entry, rest, _ := bytes.Cut(env, []byte{0})
+		if bytes.HasPrefix(entry, []byte("DROVER_")) {
+			out = append(out, string(entry))
+		}
+		env = rest
+	}
+	return out
+}
+
+// SignalName spells a signal as SIGTERM. It is empty for 0.
+func SignalName(s syscall.Signal) string {
+	if s == 0 {
+		return ""
+	}
+	if name := unix.SignalName(s); name != "" {
+		return name
+	}
+	const firstRealTime = 34
+	if s >= firstRealTime && s <= 64 {
+		if s == firstRealTime {
+			return "SIGRTMIN"
+		}
+		return fmt.Sprintf("SIGRTMIN+%d", int(s)-firstRealTime)
+	}
+	return "SIG" + strconv.Itoa(int(s))
+}

@@ -1,0 +1,165 @@
+package process
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func readBootID() string {
+	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b))
+}
+
+// readProc reads one line of the table, without the marks.
+func readProc(pid int) (Proc, error) {
+	var buf [1024]byte
+	fd, err := openRetry("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err == nil {
+		defer unix.Close(fd)
+		var n int
+		for {
+			n, err = unix.Read(fd, buf[:])
+			if err != unix.EINTR {
+				break
+			}
+		}
+		if err == nil {
+			return parseStat(buf[:n])
+		}
+	}
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH) {
+		return Proc{}, ErrGone
+	}
+	return Proc{}, fmt.Errorf("read process %d: %w", pid, err)
+}
+
+func openRetry(path string) (int, error) {
+	for {
+		fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err != unix.EINTR {
+			return fd, err
+		}
+	}
+}
+
+// parseStat reads the line that the kernel prints in /proc/PID/stat. The name in
+// it is chosen by the program and may hold blanks and parentheses.
+func parseStat(b []byte) (Proc, error) {
+	open, end := bytes.IndexByte(b, '('), bytes.LastIndexByte(b, ')')
+	if open < 1 || end < open {
+		return Proc{}, errors.New("read process: not a line of the process table")
+	}
+	f := bytes.Fields(b[end+1:])
+	const state, parent, group, session, start = 0, 1, 2, 3, 19
+	if len(f) <= start || len(f[state]) != 1 {
+		return Proc{}, errors.New("read process: the line is too short")
+	}
+	p := Proc{State: f[state][0]}
+	// A kernel thread has no memory at all; a program always knows where its
+	// environment ends, be it empty.
+	const memory, envEnd = 20, 48
+	p.loading = len(f) > envEnd && string(f[memory]) != "0" && string(f[envEnd]) == "0"
+	var errs [5]error
+	p.PID, errs[0] = strconv.Atoi(string(bytes.TrimSpace(b[:open])))
+	p.Parent, errs[1] = strconv.Atoi(string(f[parent]))
+	p.Group, errs[2] = strconv.Atoi(string(f[group]))
+	p.Session, errs[3] = strconv.Atoi(string(f[session]))
+	p.Start, errs[4] = strconv.ParseUint(string(f[start]), 10, 64)
+	if err := errors.Join(errs[:]...); err != nil {
+		return Proc{}, fmt.Errorf("read process: %w", err)
+	}
+	return p, nil
+}
+
+// Bounds of looking again: at processes that appeared while the table was read,
+// and at one that is in the middle of exec.
+const (
+	mostLists = 8
+	mostLoads = 40
+	loadTick  = 250 * time.Microsecond
+)
+
+// readTable leaves out what belongs to others and cannot be read. A process may
+// fork and end between being listed and being read, so the list is made again
+// until it holds nothing new.
+func readTable() []Proc {
+	var procs []Proc
+	seen := make(map[int]bool)
+	for range mostLists {
+		fresh := false
+		for _, pid := range listed() {
+			if seen[pid] {
+				continue
+			}
+			seen[pid], fresh = true, true
+			p, err := readProc(pid)
+			if err != nil {
+				continue
+			}
+			if !p.ended() {
+				p.Marks = readMarks(pid)
+			}
+			procs = append(procs, p)
+		}
+		if !fresh {
+			break
+		}
+	}
+	return procs
+}
+
+func listed() []int {
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return nil
+	}
+	defer dir.Close()
+	names, _ := dir.Readdirnames(-1)
+	pids := make([]int, 0, len(names))
+	for _, name := range names {
+		if pid, err := strconv.Atoi(name); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// readMarks looks twice at an environment that is empty: for a moment of every
+// exec it seems so, and an escaped process would go unseen.
+func readMarks(pid int) []string {
+	path := "/proc/" + strconv.Itoa(pid) + "/environ"
+	settled := false
+	for range mostLoads {
+		env, err := os.ReadFile(path)
+		if err != nil || len(env) > 0 || settled {
+			return marks(env)
+		}
+		p, err := readProc(pid)
+		if err != nil {
+			return nil
+		}
+		if settled = !p.loading; !settled {
+			time.Sleep(loadTick) // nothing tells of the end of an exec
+		}
+	}
+	return nil
+}
+
+// commandOf is what a person would recognise the process by.
+func commandOf(pid int) string {
+	b, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
+	if len(b) == 0 {
+		b, _ = os.ReadFile("/proc/" + strconv.Itoa(pid) + "/comm")
+	}
+	return tidyCommand(b)
+}

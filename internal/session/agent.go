@@ -1,0 +1,269 @@
+package session
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/mailbox"
+	"github.com/drover-dev/drover/internal/permit"
+	"github.com/drover-dev/drover/internal/tool/files"
+	"github.com/drover-dev/drover/internal/tool/search"
+	"github.com/drover-dev/drover/internal/tool/shelltool"
+	"github.com/drover-dev/drover/internal/tool/tasktools"
+	"github.com/drover-dev/drover/subagent"
+	"github.com/drover-dev/drover/task"
+)
+
+// self is an agent as it asks for things: the main agent, a subagent, or a
+// client that is none. What it starts gets no more than it has.
+type self struct {
+	s        *Session
+	id       task.ID   // of its task; of the session for the main agent; empty for a client
+	host     task.Host // of a subagent
+	cwd      string
+	env      []string
+	model    string
+	rules    permit.Rules
+	tools    []string // names of its tools; nil: all
+	maxTurns int
+	depth    int // 0 for the main agent and for clients
+}
+
+// launch starts a subagent for me, which is checked and resolved first.
+func (s *Session) launch(ctx context.Context, in subagent.Input, spec task.Spec, me self) (task.Record, error) {
+	child, err := s.child(in, me)
+	if err != nil {
+		return task.Record{}, err
+	}
+	in.Type, in.Model, in.MaxTurns = child.def.Name, child.model, child.maxTurns
+	w := s.kinds.Agent(child.assemble, in)
+	spec.Input, spec.Pool = w.Input, agentPool
+	spec.AgentType, spec.Model, spec.Prompt = in.Type, in.Model, in.Prompt
+	if spec.Cwd == "" {
+		spec.Cwd = me.cwd
+	}
+	if spec.Description == "" {
+		spec.Description = firstLine(in.Prompt, 60)
+	}
+	if spec.Name == "" {
+		spec.Name = subagent.Normalize(in.Type)
+	}
+	return s.sup.Start(ctx, w.Driver, spec)
+}
+
+// child is a subagent that is going to be.
+type child struct {
+	self
+	def    subagent.Definition
+	parent self
+}
+
+// child resolves what a subagent gets: never more than the one who asks has.
+func (s *Session) child(in subagent.Input, me self) (*child, error) {
+	def, err := s.cfg.Agents.Catalog.Find(in.Type)
+	if err != nil {
+		return nil, err
+	}
+	c := &child{self: me, def: def, parent: me}
+	c.host = nil
+	c.depth = me.depth + 1
+	for _, m := range []string{in.Model, def.Model, me.model} {
+		if m != "" && m != "inherit" {
+			c.model = m
+			break
+		}
+	}
+	choice, err := s.cfg.Agents.Models.Find(c.model, lookup(me.env), me.cwd)
+	if err != nil {
+		return nil, err
+	}
+	_ = choice // found again when the run begins: the finder keeps it
+	for _, n := range []int{in.MaxTurns, def.MaxTurns, me.maxTurns} {
+		if n > 0 {
+			c.maxTurns = n
+			break
+		}
+	}
+	c.rules.Mode = narrower(me.rules.Mode, permit.Mode(in.PermissionMode))
+	c.tools = subset(me.tools, def.Tools, def.DisallowedTools)
+	return c, nil
+}
+
+// narrower is the mode of a child: its own only where that allows no more.
+func narrower(parent, own permit.Mode) permit.Mode {
+	if own == permit.Plan || own == permit.DontAsk && parent != permit.Plan || own == permit.Default && parent == permit.Bypass {
+		return own
+	}
+	return parent
+}
+
+// subset is the tools of a child: those listed that its parent has (nil: all
+// that its parent has) without the forbidden. A nil result means all there are.
+func subset(parent, listed, forbidden []string) []string {
+	if listed == nil && len(forbidden) == 0 {
+		return parent
+	}
+	if parent == nil {
+		parent = allTools()
+	}
+	if listed == nil {
+		listed = parent
+	}
+	names := []string{}
+	for _, n := range listed {
+		if slices.Contains(parent, n) && !slices.Contains(forbidden, n) {
+			names = append(names, n)
+		}
+	}
+	return names
+}
+
+func allTools() []string {
+	return []string{"Bash", "Read", "Write", "Edit", "Glob", "Grep", "Agent", "TaskOutput", "TaskStop"}
+}
+
+// assemble puts the subagent together when its run begins.
+func (c *child) assemble(ctx context.Context, h task.Host, in subagent.Input) (*subagent.Assembly, error) {
+	rec := h.Record()
+	me := c.self
+	me.id, me.host, me.depth = rec.ID, h, rec.Depth
+	cfg, err := c.s.conversation(ctx, me, c.def.Prompt, c.def.Name)
+	if err != nil {
+		return nil, err
+	}
+	place := c.s.cfg.Place
+	t, history, err := agent.OpenTranscript(place.AgentTranscript(rec.ID), agent.Meta{ParentTask: string(cmp.Or(rec.Parent, rec.Session)), Version: c.s.cfg.Info.Version,
+		Cwd: me.cwd, IsSidechain: true, AgentName: c.def.Name, AgentID: string(rec.ID), SessionID: string(rec.Session), Sync: c.s.cfg.Power})
+	if err != nil {
+		return nil, err
+	}
+	if err := linkTranscript(place.AgentTranscript(rec.ID), place.OutputLink(rec.ID)); err != nil {
+		return nil, errors.Join(err, t.Close())
+	}
+	box, err := c.s.box(ctx, rec.ID, len(history.Messages) == 0)
+	if err != nil {
+		return nil, errors.Join(err, t.Close())
+	}
+	cfg.Transcript, cfg.Mail = t, &mail{s: c.s, box: box}
+	cfg.AgentID = string(rec.ID)
+	return &subagent.Assembly{Config: cfg, History: history.Messages, Close: func() error {
+		c.s.dropBox(rec.ID)
+		return t.Close()
+	}}, nil
+}
+
+// conversation is what main agents and subagents are made of alike.
+func (s *Session) conversation(_ context.Context, me self, prompt, name string) (agent.Config, error) {
+	choice, err := s.cfg.Agents.Models.Find(me.model, lookup(me.env), me.cwd)
+	if err != nil {
+		return agent.Config{}, err
+	}
+	tools := s.toolset(me)
+	me.rules.Cwd, me.rules.Tools = me.cwd, tools
+	gate, bad := permit.New(me.rules)
+	if len(bad) > 0 {
+		return agent.Config{}, fmt.Errorf("permissions: %w", errors.Join(bad...))
+	}
+	id := me.id
+	var on func(agent.Event)
+	if s.cfg.Agents.On != nil {
+		on = func(e agent.Event) { s.cfg.Agents.On(id, e) }
+	}
+	return agent.Config{Model: choice.Model, ModelName: choice.Name, System: systemPrompt(prompt, me, s.started), Tools: tools, Gate: gate,
+		MaxTurns: me.maxTurns, Agent: name, SessionID: string(s.cfg.Info.Session), On: on}, nil
+}
+
+// toolset makes the tools of one agent, with a state of their own.
+func (s *Session) toolset(me self) []agent.Tool {
+	dirs := append([]string{}, me.rules.Dirs...)
+	rt := &runtime{me}
+	all := []agent.Tool{shelltool.New(shelltool.Config{Shells: rt, Root: me.cwd, TempDir: s.cfg.Place.Tasks(), OutputLimit: s.cfg.Limits.OutputChars})}
+	all = append(all, files.New(files.Config{Root: me.cwd, Dirs: dirs, ReadDirs: []string{s.cfg.Place.Tasks()}})...)
+	all = append(all, search.New(search.Config{Root: me.cwd, Dirs: dirs})...)
+	all = append(all, tasktools.New(tasktools.Config{Tasks: rt, OutputLimit: s.cfg.Limits.OutputChars})...)
+	deepest := me.depth >= s.cfg.Limits.Depth
+	return slices.DeleteFunc(all, func(t agent.Tool) bool {
+		name := t.Spec().Name
+		return me.tools != nil && !slices.Contains(me.tools, name) || deepest && name == "Agent"
+	})
+}
+
+// mail is a mailbox as a conversation reads it.
+type mail struct {
+	s   *Session
+	box *mailbox.Box
+}
+
+func (m *mail) Take(ctx context.Context) ([]agent.Letter, error) {
+	var letters []agent.Letter
+	for _, n := range m.box.Owed() {
+		text, err := m.s.render(ctx, n)
+		if err != nil {
+			return nil, err
+		}
+		letters = append(letters, agent.Letter{Seq: int64(n.Seq), Text: text, Urgent: n.Priority == task.Next, Origin: "task-notification"})
+	}
+	return letters, nil
+}
+
+func (m *mail) Wait(ctx context.Context) error { return m.box.Wait(ctx) }
+
+func (m *mail) Ack(ctx context.Context, letters []agent.Letter) error {
+	seqs := make([]task.Seq, len(letters))
+	for i, l := range letters {
+		seqs[i] = task.Seq(l.Seq)
+	}
+	return m.box.Acknowledge(ctx, seqs...)
+}
+
+// render makes the text of a notice from the event that it belongs to: the task
+// may have a further run by now.
+func (s *Session) render(ctx context.Context, n task.Notice) (string, error) {
+	r, ok := s.sup.Get(n.Task)
+	if !ok || r.Run != n.Run {
+		e, err := s.log.Event(ctx, n.Seq)
+		if err != nil {
+			return "", err
+		}
+		r = e.Task
+	}
+	l := mailbox.Letter{Task: r, Limit: s.cfg.Limits.OutputChars}
+	if r.Kind == task.LocalBash {
+		if r.Status == task.Failed {
+			l.Tail = tail(r)
+		}
+		return mailbox.Render(l), nil
+	}
+	var err error
+	if l.Answer, err = s.log.Answer(ctx, n.Run); err != nil {
+		return "", err
+	}
+	if r.Kind == task.LocalAgent {
+		l.Transcript = s.cfg.Place.AgentTranscript(r.ID)
+	}
+	return mailbox.Render(l), nil
+}
+
+// linkTranscript makes the link to a transcript that stands beside the output file. It is
+// made under another name first: a reader never finds it missing.
+func linkTranscript(to, at string) error {
+	temp := at + ".new"
+	_ = os.Remove(temp)
+	rel, err := filepath.Rel(filepath.Dir(at), to)
+	if err != nil {
+		return fmt.Errorf("link to transcript: %w", err)
+	}
+	if err := os.Symlink(rel, temp); err != nil {
+		return fmt.Errorf("link to transcript: %w", err)
+	}
+	if err := os.Rename(temp, at); err != nil {
+		return fmt.Errorf("link to transcript: %w", err)
+	}
+	return nil
+}

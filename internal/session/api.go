@@ -1,0 +1,321 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"slices"
+
+	"github.com/drover-dev/drover/internal/archive"
+	"github.com/drover-dev/drover/internal/control"
+	"github.com/drover-dev/drover/internal/driver/shell"
+	"github.com/drover-dev/drover/internal/spool"
+	"github.com/drover-dev/drover/internal/supervise"
+	"github.com/drover-dev/drover/subagent"
+	"github.com/drover-dev/drover/task"
+)
+
+var _ control.API = (*Session)(nil)
+
+// Info says which session this is.
+func (s *Session) Info(context.Context) (control.Info, error) { return s.info(), nil }
+
+// Start starts tasks for a client.
+func (s *Session) Start(ctx context.Context, reqs []control.StartRequest) ([]control.Started, error) {
+	out := make([]control.Started, len(reqs))
+	for i, r := range reqs {
+		rec, err := s.start(ctx, r, shell.Client{Env: shell.ChildEnv(r.Env)}, true)
+		if err != nil {
+			out[i].Error = refusal(err)
+			continue
+		}
+		out[i].Task = &rec
+	}
+	return out, nil
+}
+
+func (s *Session) start(ctx context.Context, r control.StartRequest, client shell.Client, background bool) (task.Record, error) {
+	if (r.Shell == nil) == (r.Agent == nil) {
+		return task.Record{}, &control.Error{Code: control.Invalid, Message: "a start request names a command or an agent, and not both"}
+	}
+	if r.Timeout < 0 {
+		return task.Record{}, &control.Error{Code: control.Invalid, Message: fmt.Sprintf("the time limit %s is negative", r.Timeout)}
+	}
+	spec := task.Spec{Name: r.Name, Description: r.Description, Backgrounded: background, Keep: r.Keep, Timeout: r.Timeout, Cwd: r.Cwd}
+	lease, err := s.lease(r.Lease)
+	if err != nil {
+		return task.Record{}, err
+	}
+	var rec task.Record
+	if r.Shell != nil {
+		rec, err = s.startShell(ctx, r, spec, client)
+	} else {
+		rec, err = s.startAgent(ctx, r, spec)
+	}
+	if err == nil && lease != nil && !lease.add(rec.ID) {
+		_, _ = s.Stop(context.WithoutCancel(ctx), control.StopRequest{Refs: []string{string(rec.ID)}, Actor: task.ByClient, Detail: clientGone})
+	}
+	return rec, err
+}
+
+func (s *Session) startShell(ctx context.Context, r control.StartRequest, spec task.Spec, client shell.Client) (task.Record, error) {
+	w := s.kinds.Command(client, shell.Command{Args: r.Shell.Args, Line: r.Shell.Line, Cwd: r.Cwd})
+	spec.Input, spec.Pool = w.Input, shellPool
+	spec.Command = r.Shell.Line
+	if spec.Command == "" {
+		spec.Command = quote(r.Shell.Args)
+	}
+	if spec.Description == "" {
+		spec.Description = spec.Command
+	}
+	return s.sup.Start(ctx, w.Driver, spec)
+}
+
+func (s *Session) startAgent(ctx context.Context, r control.StartRequest, spec task.Spec) (task.Record, error) {
+	if r.Keep {
+		return task.Record{}, &control.Error{Code: control.Invalid, Message: "an agent cannot be kept past its host", Mend: "resume it instead"}
+	}
+	in := subagent.Input{Type: r.Agent.Type, Prompt: r.Agent.Prompt, Model: r.Agent.Model, MaxTurns: r.Agent.MaxTurns,
+		PermissionMode: r.Agent.PermissionMode, AllowedTools: r.Agent.AllowedTools}
+	return s.launch(ctx, in, spec, s.outside(r))
+}
+
+// outside stands for a client that starts an agent without being one.
+func (s *Session) outside(r control.StartRequest) self {
+	rules := s.cfg.Agents.Rules
+	rules.Allow = append(slices.Clone(rules.Allow), r.Agent.AllowedTools...)
+	return self{s: s, cwd: r.Cwd, env: r.Env, model: s.cfg.Agents.Model, rules: rules}
+}
+
+// RunCommand runs a command in the foreground and returns when it has ended.
+// When ctx ends, the command is stopped.
+func (s *Session) RunCommand(ctx context.Context, r control.StartRequest, client shell.Client) (task.Record, error) {
+	client.Env = shell.ChildEnv(r.Env)
+	rec, err := s.start(ctx, r, client, false)
+	if err != nil {
+		return rec, refusal(err)
+	}
+	if _, err := s.sup.Wait(ctx, []task.ID{rec.ID}, false); err != nil {
+		last := context.WithoutCancel(ctx)
+		if _, err := s.sup.Stop(last, []task.ID{rec.ID}, supervise.StopRequest{Cause: task.Cause{Actor: task.ByUser, Reason: task.ReasonStopped, Detail: context.Cause(ctx).Error()}}); err != nil {
+			return rec, err
+		}
+	}
+	rec, _ = s.sup.Get(rec.ID)
+	return rec, nil
+}
+
+// List returns tasks, newest first.
+func (s *Session) List(_ context.Context, req control.ListRequest) (control.Page, error) {
+	page := control.Page{Tasks: []task.Record{}}
+	for born, r := range s.sup.List(req.Before) {
+		if !req.All && r.Status.Terminal() || req.Under != "" && !s.under(r, req.Under) {
+			continue
+		}
+		if req.Limit > 0 && len(page.Tasks) == req.Limit {
+			page.Next = born + 1
+			break
+		}
+		page.Tasks = append(page.Tasks, r)
+	}
+	return page, nil
+}
+
+// under reports whether r is root or below it.
+func (s *Session) under(r task.Record, root task.ID) bool {
+	for r.ID != root {
+		if r.Parent == "" {
+			return false
+		}
+		p, ok := s.sup.Get(r.Parent)
+		if !ok {
+			return false
+		}
+		r = p
+	}
+	return true
+}
+
+// Get returns one task.
+func (s *Session) Get(_ context.Context, ref string) (task.Record, error) {
+	r, err := s.sup.Find(ref)
+	if err != nil {
+		return r, refusal(err)
+	}
+	return r, nil
+}
+
+func (s *Session) find(refs []string) ([]task.ID, error) {
+	if len(refs) == 0 {
+		return nil, &control.Error{Code: control.Invalid, Message: "no task is named"}
+	}
+	ids := make([]task.ID, len(refs))
+	for i, ref := range refs {
+		r, err := s.sup.Find(ref)
+		if err != nil {
+			return nil, refusal(err)
+		}
+		ids[i] = r.ID
+	}
+	return ids, nil
+}
+
+// Wait waits for the end of tasks.
+func (s *Session) Wait(ctx context.Context, req control.WaitRequest) (control.WaitReply, error) {
+	ids, err := s.find(req.Refs)
+	if err != nil {
+		return control.WaitReply{}, err
+	}
+	wait, cancel := ctx, context.CancelFunc(func() {})
+	if req.Timeout > 0 {
+		wait, cancel = context.WithTimeoutCause(ctx, req.Timeout, supervise.ErrTimeout)
+	}
+	defer cancel()
+	recs, err := s.sup.Wait(wait, ids, req.Any)
+	reply := control.WaitReply{Tasks: recs, TimedOut: errors.Is(err, supervise.ErrTimeout)}
+	if err != nil && !reply.TimedOut {
+		return reply, err
+	}
+	if req.Any {
+		slices.SortStableFunc(reply.Tasks, byEnd)
+	}
+	return reply, nil
+}
+
+// byEnd puts what ended first before what ended later, and that before what has
+// not ended.
+func byEnd(a, b task.Record) int {
+	switch {
+	case a.EndTime != nil && b.EndTime != nil:
+		return a.EndTime.Compare(*b.EndTime)
+	case a.EndTime != nil:
+		return -1
+	case b.EndTime != nil:
+		return 1
+	}
+	return 0
+}
+
+// Stop ends subtrees.
+func (s *Session) Stop(ctx context.Context, req control.StopRequest) (task.Receipt, error) {
+	ids, err := s.find(req.Refs)
+	if err != nil {
+		return task.Receipt{}, err
+	}
+	if req.Grace != nil && *req.Grace < 0 {
+		return task.Receipt{}, &control.Error{Code: control.Invalid, Message: fmt.Sprintf("the grace %s is negative", *req.Grace)}
+	}
+	if req.Actor == "" {
+		req.Actor = task.ByUser
+	}
+	receipt, err := s.sup.Stop(ctx, ids, supervise.StopRequest{Grace: req.Grace, Cause: task.Cause{Actor: req.Actor, Reason: task.ReasonStopped, Detail: req.Detail}})
+	if receipt.Survivors == nil {
+		receipt.Survivors = []task.Survivor{}
+	}
+	return receipt, err
+}
+
+// Promote moves a foreground task to the background.
+func (s *Session) Promote(ctx context.Context, ref string) (task.Record, error) {
+	r, err := s.sup.Find(ref)
+	if err != nil {
+		return r, refusal(err)
+	}
+	if s.cfg.Info.Role == RoleRun {
+		return r, &control.Error{Code: control.Unavailable, Message: "a foreground `drover run` belongs to its terminal", Mend: "start it with `drover run -d`"}
+	}
+	r, err = s.sup.Promote(ctx, r.ID)
+	if err != nil {
+		return r, refusal(err)
+	}
+	return r, nil
+}
+
+// Output reads the output of a task.
+func (s *Session) Output(ctx context.Context, req control.OutputRequest) (control.Chunk, error) {
+	r, err := s.sup.Find(req.Ref)
+	if err != nil {
+		return control.Chunk{}, refusal(err)
+	}
+	now := func() task.Record { got, _ := s.sup.Get(r.ID); return got }
+	if req.Wait > 0 {
+		wait, cancel := context.WithTimeoutCause(ctx, req.Wait, supervise.ErrTimeout)
+		defer cancel()
+		if err := s.awaitOutput(wait, r, req.Offset); err != nil && !errors.Is(err, supervise.ErrTimeout) {
+			return control.Chunk{}, err
+		}
+	}
+	return archive.Output(now(), req)
+}
+
+// awaitOutput waits until there is something to read, or nothing can come.
+func (s *Session) awaitOutput(ctx context.Context, r task.Record, offset int64) error {
+	for {
+		grown := s.log.Grown()
+		got, _ := s.sup.Get(r.ID)
+		err := spool.Follow(ctx, r.OutputFile, offset, func() bool { now, _ := s.sup.Get(r.ID); return now.Status.Terminal() })
+		if !errors.Is(err, fs.ErrNotExist) || got.Status.Terminal() {
+			return err
+		}
+		select { // it has not begun yet
+		case <-grown:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// Result is the final answer of a task that has ended.
+func (s *Session) Result(ctx context.Context, ref string) (control.Answer, error) {
+	r, err := s.sup.Find(ref)
+	if err != nil {
+		return control.Answer{}, refusal(err)
+	}
+	text, err := s.log.Answer(ctx, r.Run)
+	if err != nil {
+		return control.Answer{}, err
+	}
+	return archive.Answer(r, text)
+}
+
+// Events yields events after a number and waits for more.
+func (s *Session) Events(ctx context.Context, after task.Seq) iter.Seq2[task.Event, error] {
+	return s.log.Events(ctx, after)
+}
+
+// Prompt gives the main agent something to do.
+func (s *Session) Prompt(_ context.Context, req control.PromptRequest) error {
+	s.mu.Lock()
+	m := s.main
+	s.mu.Unlock()
+	if m == nil {
+		return &control.Error{Code: control.Unavailable, Message: "this session has no main agent", Mend: "start one with `drover -p`"}
+	}
+	return m.Prompt(req.Text)
+}
+
+// refusal makes an error of the engine one that users are told of.
+func refusal(err error) *control.Error {
+	var limit *supervise.LimitError
+	var several *supervise.AmbiguousError
+	var kind *subagent.UnknownTypeError
+	switch {
+	case errors.Is(err, supervise.ErrUnknown):
+		e := control.NotFoundError("")
+		e.Message = err.Error()
+		return e
+	case errors.As(err, &several):
+		e := &control.Error{Code: control.Ambiguous, Message: err.Error(), Mend: "give more of the ID"}
+		for _, r := range several.Matches {
+			e.Matches = append(e.Matches, string(r.ID))
+		}
+		return e
+	case errors.As(err, &limit), errors.Is(err, supervise.ErrClosing), errors.Is(err, supervise.ErrFrozen):
+		return &control.Error{Code: control.Unavailable, Message: err.Error()}
+	case errors.As(err, &kind):
+		return &control.Error{Code: control.Invalid, Message: err.Error()}
+	}
+	return control.AsError(err)
+}

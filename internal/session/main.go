@@ -1,0 +1,310 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/control"
+	"github.com/drover-dev/drover/internal/mailbox"
+	"github.com/drover-dev/drover/internal/supervise"
+	"github.com/drover-dev/drover/subagent"
+	"github.com/drover-dev/drover/task"
+)
+
+// What a session is for; see [control.Info].
+const (
+	RoleBackground = "background" // tasks of `drover run -d` and of clients
+	RoleRun        = "run"        // one foreground command
+	RolePrompt     = "prompt"     // a main agent
+)
+
+// TaskOrigin is the origin of a turn that mail has started.
+const TaskOrigin = "task-notification"
+
+// Errors of a main agent.
+var (
+	// ErrInterrupted is the cause of a turn that the user broke off.
+	ErrInterrupted = errors.New("interrupted by the user")
+	// ErrCeiling is returned by [Main.Settle] when commands were still running
+	// at the wait ceiling, and were stopped.
+	ErrCeiling = errors.New("background commands were still running at the wait ceiling")
+)
+
+// MainConfig is what a main agent is made of.
+type MainConfig struct {
+	Agent        string   // a sort of agent of the catalog; empty: the main agent
+	Model        string   // empty: the session's
+	System       string   // instead of the usual system prompt
+	AppendSystem string   // behind it
+	MaxTurns     int      // model replies for one prompt; 0: 50
+	Tools        []string // names; nil: all
+
+	// Begin and Done are told of every turn, in order, on the main agent's
+	// goroutine.
+	Begin func(origin string)
+	Done  func(Turn)
+}
+
+// Turn is one turn of a main agent that has ended.
+type Turn struct {
+	Origin string // empty for a prompt, else [TaskOrigin]
+	Result agent.TurnResult
+	Err    error
+}
+
+// Main is the main agent of a session: a queue of prompts, its mail, and one
+// conversation that answers both. Prompts go before mail that is not urgent.
+type Main struct {
+	s    *Session
+	cfg  MainConfig
+	loop *agent.Loop
+	box  *mailbox.Box
+	shut func() error // closes the transcript
+
+	mu      sync.Mutex
+	prompts []string
+	busy    bool
+	latched bool // mail waits for the user: the last turn failed or was broken off
+	cancel  context.CancelCauseFunc
+	rested  time.Time // end of the last turn
+	changed chan struct{}
+	queued  chan struct{} // capacity 1
+	ended   bool
+}
+
+// maxPrompts bounds the queue of prompts.
+const maxPrompts = 100
+
+// OpenMain puts the main agent together, with the conversation that the session
+// has had so far. There is one per session.
+func (s *Session) OpenMain(ctx context.Context, cfg MainConfig) (*Main, error) {
+	me := self{s: s, id: s.cfg.Info.Session, cwd: s.cfg.Info.Project, env: s.cfg.Agents.Env, model: s.cfg.Agents.Model, rules: s.cfg.Agents.Rules,
+		tools: cfg.Tools, maxTurns: cfg.MaxTurns}
+	if cfg.Model != "" {
+		me.model = cfg.Model
+	}
+	prompt, err := s.mainPrompt(cfg, &me)
+	if err != nil {
+		return nil, err
+	}
+	conv, err := s.conversation(ctx, me, prompt, "main")
+	if err != nil {
+		return nil, err
+	}
+	t, history, err := agent.OpenTranscript(s.cfg.Place.Transcript(), agent.Meta{Version: s.cfg.Info.Version, Cwd: me.cwd, AgentName: "main",
+		SessionID: string(s.cfg.Info.Session), Sync: s.cfg.Power})
+	if err != nil {
+		return nil, err
+	}
+	box, err := s.box(ctx, me.id, s.log.Last() == 0)
+	if err != nil {
+		return nil, errors.Join(err, t.Close())
+	}
+	conv.Transcript, conv.Mail = t, &mail{s: s, box: box}
+	m := &Main{s: s, cfg: cfg, box: box, shut: t.Close, changed: make(chan struct{}), queued: make(chan struct{}, 1)}
+	if m.loop, err = agent.NewLoop(conv, history.Messages); err != nil {
+		return nil, errors.Join(err, t.Close())
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.main = m
+	return m, nil
+}
+
+// mainPrompt is the system prompt, and what a named sort of agent changes.
+func (s *Session) mainPrompt(cfg MainConfig, me *self) (string, error) {
+	prompt := mainPrompt
+	if cfg.Agent != "" {
+		def, err := s.cfg.Agents.Catalog.Find(cfg.Agent)
+		if err != nil {
+			return "", err
+		}
+		prompt = def.Prompt
+		me.tools = subset(me.tools, def.Tools, def.DisallowedTools)
+		if cfg.Model == "" && def.Model != "" && def.Model != "inherit" {
+			me.model = def.Model
+		}
+		if me.maxTurns == 0 {
+			me.maxTurns = def.MaxTurns
+		}
+	}
+	if cfg.System != "" {
+		prompt = cfg.System
+	}
+	if cfg.AppendSystem != "" {
+		prompt += "\n\n" + cfg.AppendSystem
+	}
+	return prompt, nil
+}
+
+// Prompt queues a prompt.
+func (m *Main) Prompt(text string) error {
+	if strings.TrimSpace(text) == "" {
+		return &control.Error{Code: control.Invalid, Message: "the prompt is empty"}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case m.ended:
+		return &control.Error{Code: control.Unavailable, Message: "the session is closing"}
+	case len(m.prompts) >= maxPrompts:
+		return &control.Error{Code: control.Unavailable, Message: fmt.Sprintf("%d prompts are waiting already", maxPrompts)}
+	}
+	m.prompts = append(m.prompts, text)
+	m.latched = false
+	select {
+	case m.queued <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// Interrupt breaks off the turn that is running, if there is one. Mail then
+// waits for the next prompt.
+func (m *Main) Interrupt() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.latched = true
+	if m.cancel != nil {
+		m.cancel(ErrInterrupted)
+	}
+}
+
+// Run answers prompts and mail until ctx ends.
+func (m *Main) Run(ctx context.Context) {
+	for {
+		prompt, origin, ok := m.take()
+		if ok {
+			m.turn(ctx, prompt, origin)
+			continue
+		}
+		select {
+		case <-m.queued:
+		case <-m.box.Added():
+		case <-ctx.Done():
+			return
+		}
+		if ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// take marks the agent as busy if there is something to answer.
+func (m *Main) take() (prompt []agent.Block, origin string, ok bool) {
+	owed := len(m.box.Owed()) > 0
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case m.ended:
+	case len(m.prompts) > 0:
+		prompt, m.prompts = []agent.Block{agent.TextBlock(m.prompts[0])}, m.prompts[1:]
+		ok = true
+	case owed && !m.latched:
+		origin, ok = TaskOrigin, true
+	}
+	m.busy = ok
+	return prompt, origin, ok
+}
+
+func (m *Main) turn(ctx context.Context, prompt []agent.Block, origin string) {
+	turn, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	m.mu.Lock()
+	m.cancel = cancel
+	m.mu.Unlock()
+	if m.cfg.Begin != nil {
+		m.cfg.Begin(origin)
+	}
+	res, err := m.loop.Turn(turn, prompt...)
+	if m.cfg.Done != nil {
+		m.cfg.Done(Turn{Origin: origin, Result: res, Err: err})
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.cancel, m.busy, m.rested = nil, false, time.Now()
+	if err != nil {
+		m.latched = true
+	}
+	close(m.changed)
+	m.changed = make(chan struct{})
+}
+
+// Totals is what the conversation has used so far.
+func (m *Main) Totals() agent.Totals { return m.loop.Totals() }
+
+// Settle waits until nothing is left to answer or to wait for: no prompt, no
+// turn, no mail, no agent, no command. Commands are waited for until the
+// ceiling after the last answer; then they are stopped, and the receipt and
+// [ErrCeiling] are returned. 0 means that nothing is waited for.
+func (m *Main) Settle(ctx context.Context, ceiling time.Duration) (task.Receipt, error) {
+	for {
+		m.mu.Lock()
+		changed, rested := m.changed, m.rested
+		working := m.busy || len(m.prompts) > 0
+		latched := m.latched
+		m.mu.Unlock()
+		ends := m.s.Changed()
+		commands, others := m.s.waitedFor()
+		owed := len(m.box.Owed()) > 0 && !latched
+		var late <-chan time.Time
+		switch {
+		case working || owed:
+		case latched || ceiling == 0 || len(commands) == 0 && others == 0:
+			return task.Receipt{}, nil
+		case others == 0:
+			left := ceiling - time.Since(rested)
+			if left <= 0 {
+				return m.stopCommands(ctx, commands)
+			}
+			timer := time.NewTimer(left)
+			defer timer.Stop()
+			late = timer.C
+		}
+		select {
+		case <-changed:
+		case <-ends:
+		case <-late:
+		case <-ctx.Done():
+			return task.Receipt{}, context.Cause(ctx)
+		}
+	}
+}
+
+func (m *Main) stopCommands(ctx context.Context, ids []task.ID) (task.Receipt, error) {
+	receipt, err := m.s.sup.Stop(ctx, ids, supervise.StopRequest{Cause: task.Cause{Actor: task.ByRuntime, Reason: task.ReasonClosing, Detail: "the wait ceiling was reached"}})
+	return receipt, errors.Join(err, ErrCeiling)
+}
+
+// waitedFor returns the commands that are running, and how many other tasks.
+func (s *Session) waitedFor() (commands []task.ID, others int) {
+	for _, r := range s.sup.List(0) {
+		switch {
+		case r.Status.Terminal() || r.Keep:
+		case r.Kind == task.LocalBash:
+			commands = append(commands, r.ID)
+		default:
+			others++
+		}
+	}
+	return commands, others
+}
+
+// close ends the conversation. The turn must have ended, or ends with the
+// context of Run.
+func (m *Main) close() error {
+	m.mu.Lock()
+	m.ended = true
+	m.mu.Unlock()
+	return m.shut()
+}
+
+// Definition returns the sort of agent that a name means.
+func (s *Session) Definition(name string) (subagent.Definition, error) {
+	return s.cfg.Agents.Catalog.Find(name)
+}

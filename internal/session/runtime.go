@@ -1,0 +1,299 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/drover-dev/drover/internal/control"
+	"github.com/drover-dev/drover/internal/driver/shell"
+	"github.com/drover-dev/drover/internal/spool"
+	"github.com/drover-dev/drover/internal/supervise"
+	"github.com/drover-dev/drover/internal/tool/shelltool"
+	"github.com/drover-dev/drover/internal/tool/tasktools"
+	"github.com/drover-dev/drover/subagent"
+	"github.com/drover-dev/drover/task"
+)
+
+// tailLines is how much of a failed command's output goes with its notice.
+const (
+	tailLines = 20
+	tailBytes = 2 << 10
+)
+
+// runtime lets the tools of one agent do what they are for.
+type runtime struct{ self }
+
+var (
+	_ shelltool.Shells = (*runtime)(nil)
+	_ tasktools.Tasks  = (*runtime)(nil)
+)
+
+// spec is what is common to all that the agent starts: its place in the tree,
+// and who is told.
+func (rt *runtime) spec(toolUse string, background bool) task.Spec {
+	spec := task.Spec{Owner: rt.id, ToolUseID: toolUse, Backgrounded: background, Cwd: rt.cwd}
+	if rt.host != nil {
+		spec.Parent = rt.id
+	}
+	return spec
+}
+
+// Run runs a command of the Bash tool.
+func (rt *runtime) Run(ctx context.Context, c shelltool.Command) (shelltool.Outcome, error) {
+	s := rt.s
+	background := c.Background && !s.cfg.Limits.NoBackground
+	w := s.kinds.Command(shell.Client{Env: shell.ChildEnv(rt.env)}, shell.Command{Args: c.Args, Cwd: c.Cwd})
+	spec := rt.spec(c.ToolUseID, background)
+	spec.Command, spec.Description, spec.Cwd = c.Line, c.Description, c.Cwd
+	if spec.Description == "" {
+		spec.Description = firstLine(c.Line, 80)
+	}
+	spec.Input, spec.Pool = w.Input, shellPool
+	if background || s.cfg.Limits.NoBackground {
+		spec.Timeout = c.Timeout
+	}
+	rec, err := s.sup.Start(ctx, w.Driver, spec)
+	if err != nil {
+		return shelltool.Outcome{}, shellRefusal(err)
+	}
+	if background {
+		return shelltool.Outcome{Task: rec, Backgrounded: true}, nil
+	}
+	return rt.foreground(ctx, rec, c.Timeout)
+}
+
+// foreground waits for a command: to its end, to its move to the background by
+// somebody, or for as long as the model wanted to wait; then it is moved there.
+func (rt *runtime) foreground(ctx context.Context, rec task.Record, patience time.Duration) (shelltool.Outcome, error) {
+	s := rt.s
+	wait, cancel := ctx, context.CancelFunc(func() {})
+	if patience > 0 && !s.cfg.Limits.NoBackground {
+		wait, cancel = context.WithTimeoutCause(ctx, patience, supervise.ErrTimeout)
+	}
+	defer cancel()
+	got, err := s.sup.Await(wait, rec.ID)
+	out := shelltool.Outcome{Task: got}
+	switch {
+	case err == nil:
+		out.Backgrounded = !got.Status.Terminal()
+		out.ByUser = out.Backgrounded
+	case errors.Is(err, supervise.ErrTimeout) && ctx.Err() == nil:
+		out.TimedOut = true
+		if got, err = s.sup.Promote(ctx, rec.ID); err == nil {
+			out.Backgrounded = true
+		}
+		var ended *task.MoveError
+		if err != nil && !errors.As(err, &ended) {
+			return out, err
+		}
+		out.Task = got
+	default:
+		if err := rt.interrupt(ctx, rec.ID); err != nil {
+			return out, err
+		}
+		return out, context.Cause(ctx)
+	}
+	if out.Task.Cause != nil && out.Task.Cause.Reason == task.ReasonTimeout {
+		out.TimedOut = true
+	}
+	out.Output, _, err = spool.Excerpt(rec.OutputFile, s.cfg.Limits.OutputChars+1)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return out, fmt.Errorf("read output of %s: %w", rec.ID, err)
+	}
+	return out, nil
+}
+
+// interrupt stops what a foreground call waited for when its turn ends early.
+func (rt *runtime) interrupt(ctx context.Context, id task.ID) error {
+	cause := task.Cause{Actor: task.ByUser, Reason: task.ReasonStopped, Detail: "the turn that waited for it was interrupted"}
+	var stop *task.StopError
+	if errors.As(context.Cause(ctx), &stop) {
+		cause = stop.Cause
+	}
+	_, err := rt.s.sup.Stop(context.WithoutCancel(ctx), []task.ID{id}, supervise.StopRequest{Cause: cause})
+	return err
+}
+
+func shellRefusal(err error) error {
+	var limit *supervise.LimitError
+	if errors.As(err, &limit) || errors.Is(err, supervise.ErrFrozen) || errors.Is(err, supervise.ErrClosing) {
+		return &shelltool.Refusal{Text: err.Error()}
+	}
+	return err
+}
+
+// Agent starts a subagent.
+func (rt *runtime) Agent(ctx context.Context, r tasktools.AgentRequest) (tasktools.AgentOutcome, error) {
+	s := rt.s
+	out := tasktools.AgentOutcome{}
+	background := r.Background
+	if background && (s.cfg.Limits.NoBackground || rt.host != nil && !s.cfg.Limits.NestedBackground) {
+		background = false
+		out.Note = "It was run in the foreground: agents of agents do not run in the background here."
+		if s.cfg.Limits.NoBackground {
+			out.Note = "It was run in the foreground: background work is turned off."
+		}
+	}
+	if r.Isolation != "" {
+		return out, &tasktools.Refusal{Text: fmt.Sprintf("isolation %q is not available", r.Isolation)}
+	}
+	spec := rt.spec(r.ToolUseID, background)
+	spec.Name, spec.Description = r.Name, r.Description
+	in := subagent.Input{Type: r.Type, Prompt: r.Prompt, Model: r.Model, MaxTurns: r.MaxTurns, PermissionMode: r.PermissionMode}
+	rec, err := rt.startOrResume(ctx, in, spec, r.Resume)
+	if err != nil {
+		return out, agentRefusal(err)
+	}
+	out.Task = rec
+	if background {
+		out.Backgrounded = true
+		if rec.Progress != nil {
+			out.Note = rec.Progress.Message
+		}
+		return out, nil
+	}
+	await := s.sup.Await
+	if rt.host != nil {
+		await = rt.host.Await
+	}
+	if out.Task, err = await(ctx, rec.ID); err != nil {
+		if stop := rt.interrupt(ctx, rec.ID); stop != nil {
+			return out, stop
+		}
+		return out, context.Cause(ctx)
+	}
+	if out.Backgrounded = !out.Task.Status.Terminal(); out.Backgrounded {
+		return out, nil
+	}
+	out.Text, err = s.log.Answer(ctx, out.Task.Run)
+	return out, err
+}
+
+func (rt *runtime) startOrResume(ctx context.Context, in subagent.Input, spec task.Spec, ref string) (task.Record, error) {
+	if ref == "" {
+		return rt.s.launch(ctx, in, spec, rt.self)
+	}
+	old, err := rt.Find(ctx, ref)
+	if err != nil {
+		return old, err
+	}
+	if old.Kind != task.LocalAgent {
+		return old, &tasktools.Refusal{Text: fmt.Sprintf("task %s is no agent and cannot be resumed", old.ID)}
+	}
+	if in.Type == "" {
+		in.Type = old.AgentType
+	}
+	if in.Model == "" {
+		in.Model = old.Model
+	}
+	return rt.s.relaunch(ctx, old.ID, in, spec, rt.self)
+}
+
+// relaunch gives an ended agent a new run that goes on from its transcript.
+func (s *Session) relaunch(ctx context.Context, id task.ID, in subagent.Input, spec task.Spec, me self) (task.Record, error) {
+	child, err := s.child(in, me)
+	if err != nil {
+		return task.Record{}, err
+	}
+	in.Type, in.Model, in.MaxTurns = child.def.Name, child.model, child.maxTurns
+	w := s.kinds.Agent(child.assemble, in)
+	spec.Input, spec.Pool = w.Input, agentPool
+	return s.sup.Resume(ctx, id, w.Driver, spec)
+}
+
+func agentRefusal(err error) error {
+	var limit *supervise.LimitError
+	var kind *subagent.UnknownTypeError
+	var move *task.MoveError
+	var shown *control.Error
+	switch {
+	case errors.Is(err, tasktools.ErrUnknown):
+		return err
+	case errors.As(err, &move) && move.Verb == task.Resume:
+		return &tasktools.Refusal{Text: fmt.Sprintf("agent %s is %s: only an agent that has ended can be resumed", move.ID, move.From)}
+	case errors.As(err, &limit), errors.As(err, &kind), errors.As(err, &move), errors.As(err, &shown),
+		errors.Is(err, supervise.ErrFrozen), errors.Is(err, supervise.ErrClosing):
+		return &tasktools.Refusal{Text: err.Error()}
+	}
+	var refusal *tasktools.Refusal
+	if errors.As(err, &refusal) {
+		return err
+	}
+	return &tasktools.Refusal{Text: "the agent could not be started: " + err.Error()}
+}
+
+// Find returns a task that the agent may see: a subagent sees its own subtree.
+func (rt *runtime) Find(_ context.Context, ref string) (task.Record, error) {
+	r, err := rt.s.sup.Find(ref)
+	var several *supervise.AmbiguousError
+	if errors.As(err, &several) {
+		return r, &tasktools.Refusal{Text: err.Error() + ": give the whole ID"}
+	}
+	if err != nil || rt.host != nil && (r.ID == rt.id || !rt.s.under(r, rt.id)) {
+		return task.Record{}, tasktools.ErrUnknown
+	}
+	return r, nil
+}
+
+// Wait waits for the end of a task.
+func (rt *runtime) Wait(ctx context.Context, ref string, timeout time.Duration) (task.Record, bool, error) {
+	r, err := rt.Find(ctx, ref)
+	if err != nil || timeout <= 0 {
+		return r, err == nil && !r.Status.Terminal(), err
+	}
+	wait, cancel := context.WithTimeoutCause(ctx, timeout, supervise.ErrTimeout)
+	defer cancel()
+	recs, err := rt.s.sup.Wait(wait, []task.ID{r.ID}, false)
+	if err != nil && !(errors.Is(err, supervise.ErrTimeout) && ctx.Err() == nil) {
+		return r, false, err
+	}
+	return recs[0], err != nil, nil
+}
+
+// Text is the answer of an agent that has ended, else the end of the output.
+func (rt *runtime) Text(ctx context.Context, r task.Record) (string, error) {
+	if r.Kind == task.LocalAgent && r.Status.Terminal() {
+		if text, err := rt.s.log.Answer(ctx, r.Run); err != nil || text != "" {
+			return text, err
+		}
+	}
+	text, _, err := spool.Excerpt(r.OutputFile, rt.s.cfg.Limits.OutputChars+1)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil // it has not begun
+	}
+	return text, err
+}
+
+// Stop ends a task for the model, which needs no notice then.
+func (rt *runtime) Stop(ctx context.Context, ref string) (task.Record, task.Receipt, error) {
+	r, err := rt.Find(ctx, ref)
+	if err != nil {
+		return r, task.Receipt{}, err
+	}
+	receipt, err := rt.s.sup.Stop(ctx, []task.ID{r.ID}, supervise.StopRequest{Cause: task.Cause{Actor: task.ByModel, Reason: task.ReasonStopped}})
+	r, _ = rt.s.sup.Get(r.ID)
+	return r, receipt, err
+}
+
+// tail is the end of a command's output, as it goes with a notice.
+func tail(r task.Record) string {
+	data, _, err := spool.Tail(r.OutputFile, tailLines, tailBytes)
+	if err != nil {
+		return ""
+	}
+	return string(data)
+}
+
+// firstLine is the beginning of a text, for listings.
+func firstLine(text string, most int) string {
+	text = strings.Join(strings.Fields(text), " ")
+	if utf8.RuneCountInString(text) <= most {
+		return text
+	}
+	return string([]rune(text)[:most-1]) + "…"
+}

@@ -1,0 +1,317 @@
+// Package session is one conversation and the tree of tasks under it.
+//
+// A [Session] owns the session's folder while it is open: the log, the
+// supervisor, the mailboxes, and at most one main agent ([Main]). It is the
+// [control.API] of its own process. It promises that opening takes in what an
+// earlier host left, that a notice reaches the mailbox of its owner as soon as
+// it is durable, and that closing ends everything in order.
+//
+// It does not listen on sockets, print, or read settings files.
+package session
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/builtin"
+	"github.com/drover-dev/drover/internal/control"
+	"github.com/drover-dev/drover/internal/driver/shell"
+	"github.com/drover-dev/drover/internal/home"
+	"github.com/drover-dev/drover/internal/journal"
+	"github.com/drover-dev/drover/internal/keeper"
+	"github.com/drover-dev/drover/internal/mailbox"
+	"github.com/drover-dev/drover/internal/model/provider"
+	"github.com/drover-dev/drover/internal/permit"
+	"github.com/drover-dev/drover/internal/spool"
+	"github.com/drover-dev/drover/internal/supervise"
+	"github.com/drover-dev/drover/subagent"
+	"github.com/drover-dev/drover/task"
+)
+
+// The pools of places.
+const (
+	agentPool = "agents"
+	shellPool = "shells"
+)
+
+// Limits of one session. The zero value means the defaults.
+type Limits struct {
+	Depth            int   // of nested agents; default 3
+	LiveAgents       int   // at work at the same time; more wait; default 10, at most 256
+	PerRoot          int   // agents in one tree; default 200
+	LiveShells       int   // default 1,000
+	OutputBytes      int64 // of one task's output file; default 5 GB
+	OutputChars      int   // of output shown to a model; default 32,000
+	NestedBackground bool  // agents of agents may run in the background
+	NoBackground     bool  // nothing an agent starts runs in the background
+}
+
+func (l Limits) filled() Limits {
+	fill := func(n *int, def int) {
+		if *n <= 0 {
+			*n = def
+		}
+	}
+	fill(&l.Depth, 3)
+	fill(&l.LiveAgents, 10)
+	fill(&l.PerRoot, 200)
+	fill(&l.LiveShells, 1000)
+	fill(&l.OutputChars, 32_000)
+	l.LiveAgents = min(l.LiveAgents, 256)
+	return l
+}
+
+// Config is what a session is made of. Place and Info are required.
+type Config struct {
+	Place  home.Session
+	Info   control.Info // Session, Project, Role, Version, Socket
+	Limits Limits
+	Power  bool // every acknowledged event survives a power cut
+	Keeper *keeper.Link
+	Agents Agents
+}
+
+// Agents is what agents of a session are made of.
+type Agents struct {
+	Models  *provider.Finder
+	Model   string // when nobody asks for another
+	Catalog subagent.Catalog
+	Rules   permit.Rules // Mode, lists of rules, further folders
+	Env     []string     // of whoever started the session
+	// On is told what happens in the conversations of the session: the ID of
+	// the agent's task, or of the session for the main agent. It is called by
+	// one goroutine at a time for each agent.
+	On func(from task.ID, e agent.Event)
+}
+
+// Session is an open session. Its methods may be called by several goroutines.
+type Session struct {
+	cfg     Config
+	log     *journal.Journal
+	sup     *supervise.Supervisor
+	kinds   *builtin.Kinds
+	unlock  func()
+	started time.Time
+
+	mu      sync.Mutex
+	boxes   map[task.ID]*mailbox.Box
+	leases  map[string]*lease
+	changed chan struct{} // closed and replaced at every end
+	main    *Main
+	closed  bool
+}
+
+// Open opens the session, and creates it if it is new. An error that wraps
+// [home.ErrLocked] says that it is open elsewhere.
+func Open(ctx context.Context, cfg Config) (_ *Session, err error) {
+	cfg.Limits = cfg.Limits.filled()
+	s := &Session{cfg: cfg, started: time.Now().UTC(), boxes: map[task.ID]*mailbox.Box{}, leases: map[string]*lease{}, changed: make(chan struct{})}
+	if err := cfg.Place.Ensure(); err != nil {
+		return nil, fmt.Errorf("open session %s: %w", cfg.Info.Session, err)
+	}
+	if s.unlock, err = cfg.Place.Lock(); err != nil {
+		return nil, fmt.Errorf("open session %s: %w", cfg.Info.Session, err)
+	}
+	defer func() {
+		if err != nil {
+			s.unlock()
+		}
+	}()
+	if s.log, err = journal.Open(cfg.Place.DB(), journal.Options{Power: cfg.Power}); err != nil {
+		return nil, fmt.Errorf("open session %s: %w", cfg.Info.Session, err)
+	}
+	sc := shell.Config{ExitFile: cfg.Place.ExitFile}
+	if cfg.Keeper != nil {
+		sc.Keeper = cfg.Keeper
+	}
+	s.kinds = builtin.New(sc)
+	s.sup = supervise.New(supervise.Config{
+		Session:    cfg.Info.Session,
+		Log:        s.log,
+		Output:     s.output,
+		OutputPath: cfg.Place.Output,
+		Ended:      s.ended,
+		Pools: map[string]supervise.Pool{
+			agentPool: {Size: cfg.Limits.LiveAgents, Queue: 1000, Depth: cfg.Limits.Depth, PerRoot: cfg.Limits.PerRoot},
+			shellPool: {Size: cfg.Limits.LiveShells},
+		},
+	})
+	if err := s.takeIn(ctx); err != nil {
+		s.sup.Close()
+		return nil, errors.Join(fmt.Errorf("open session %s: %w", cfg.Info.Session, err), s.log.Close())
+	}
+	if err := s.writeInfo(nil); err != nil {
+		s.sup.Close()
+		return nil, errors.Join(err, s.log.Close())
+	}
+	return s, nil
+}
+
+// takeIn gives the supervisor what an earlier host left.
+func (s *Session) takeIn(ctx context.Context) error {
+	if s.log.Last() == 0 {
+		return nil
+	}
+	states, err := s.log.Tasks(ctx)
+	if err != nil {
+		return err
+	}
+	old := make([]supervise.Old, len(states))
+	for i, st := range states {
+		old[i] = supervise.Old{Born: st.Born, Task: st.Task}
+	}
+	return s.sup.Adopt(ctx, old, s.kinds.For)
+}
+
+// output opens the output file of a task. A transcript stands beside an agent's
+// by a link.
+func (s *Session) output(r task.Record, again bool) (supervise.OutputFile, error) {
+	opt := spool.Options{Limit: s.cfg.Limits.OutputBytes}
+	if again {
+		return spool.Reopen(r.OutputFile, opt)
+	}
+	f, err := spool.Open(r.OutputFile, opt)
+	if errors.Is(err, os.ErrExist) && r.Run != "" { // a further run of the same task
+		return spool.Reopen(r.OutputFile, opt)
+	}
+	return f, err
+}
+
+// ended is called by the supervisor after every durable end.
+func (s *Session) ended(_ task.Record, n task.Notice) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if box := s.boxes[n.Owner]; box != nil {
+		box.Add(n)
+	}
+	s.wake()
+}
+
+// wake frees those who wait for anything to change. The caller holds mu.
+func (s *Session) wake() {
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// box returns the mailbox of an agent. fresh says that nothing can be owed yet.
+func (s *Session) box(ctx context.Context, owner task.ID, fresh bool) (*mailbox.Box, error) {
+	// The lock is held over the read of the log: a notice that becomes durable
+	// meanwhile is put in by ended, which waits for the lock.
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if b := s.boxes[owner]; b != nil {
+		return b, nil
+	}
+	b := mailbox.New(owner, s.log)
+	if !fresh {
+		var err error
+		if b, err = mailbox.Open(ctx, owner, s.log); err != nil {
+			return nil, err
+		}
+	}
+	s.boxes[owner] = b
+	return b, nil
+}
+
+func (s *Session) dropBox(owner task.ID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.boxes, owner)
+}
+
+// Live is the number of tasks that have not ended.
+func (s *Session) Live() int {
+	live, _ := s.sup.Live()
+	return live
+}
+
+// Changed returns a channel that is closed when the next task ends.
+func (s *Session) Changed() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.changed
+}
+
+// Grown returns a channel that is closed at the next event.
+func (s *Session) Grown() <-chan struct{} { return s.log.Grown() }
+
+// Since returns events after a number that are there already, oldest first.
+func (s *Session) Since(ctx context.Context, after task.Seq) ([]task.Event, error) {
+	return s.log.Since(ctx, after)
+}
+
+// writeInfo writes session.json.
+func (s *Session) writeInfo(end *time.Time) error {
+	info := s.info()
+	info.EndTime = end
+	if end != nil {
+		info.Live, info.PID = false, 0
+	}
+	var buf bytes.Buffer
+	e := json.NewEncoder(&buf)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	if err := e.Encode(info); err != nil {
+		return fmt.Errorf("write session.json: %w", err)
+	}
+	if err := home.WriteAtomic(s.cfg.Place.InfoFile(), buf.Bytes()); err != nil {
+		return fmt.Errorf("write session.json: %w", err)
+	}
+	return nil
+}
+
+func (s *Session) info() control.Info {
+	info := s.cfg.Info
+	info.Dir = s.cfg.Place.Dir()
+	info.StartTime = s.started
+	info.PID = os.Getpid()
+	info.Live = true
+	info.Tasks.Live, info.Tasks.Total = s.sup.Live()
+	return info
+}
+
+// Close ends everything in order: the main agent's turn, every task, the
+// keeper's watch, the log. It is called once, by the owner of the session.
+func (s *Session) Close() error {
+	s.mu.Lock()
+	main := s.main
+	s.closed = true
+	s.mu.Unlock()
+	var errs []error
+	if main != nil {
+		errs = append(errs, main.close())
+	}
+	s.sup.Close()
+	s.sweep()
+	if s.cfg.Keeper != nil {
+		errs = append(errs, s.cfg.Keeper.Close())
+	}
+	now := time.Now().UTC()
+	errs = append(errs, s.writeInfo(&now), s.log.Close())
+	s.unlock()
+	return errors.Join(errs...)
+}
+
+// sweep ends what tasks of this session left behind outside their groups. What
+// is kept is spared.
+func (s *Session) sweep() {
+	kept := map[string]bool{}
+	any := false
+	for _, r := range s.sup.List(0) {
+		if !r.Status.Terminal() {
+			kept[string(r.ID)] = true
+		}
+		any = any || r.Process != nil
+	}
+	if !any {
+		return
+	}
+	sweep(string(s.cfg.Info.Session), kept)
+}

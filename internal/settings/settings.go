@@ -1,0 +1,216 @@
+package settings
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Settings is everything that can be set. The tags are the names in files and
+// the words of the schema.
+type Settings struct {
+	Model       string      `json:"model,omitempty" jsonschema:"model of the main agent: an alias, a full name, or provider/name"`
+	Permissions Permissions `json:"permissions,omitzero" jsonschema:"what tools may do"`
+	Limits      Limits      `json:"limits,omitzero" jsonschema:"how much may run"`
+	Agents      Agents      `json:"agents,omitzero" jsonschema:"how agents behave"`
+	Durability  string      `json:"durability,omitempty" jsonschema:"what nothing acknowledged is lost by: crash (kill -9, the default) or power (power loss too)"`
+	Providers   Providers   `json:"providers,omitzero" jsonschema:"where models are reached"`
+	Tasks       Tasks       `json:"tasks,omitzero" jsonschema:"how tasks behave"`
+}
+
+// Permissions are rules, and what happens where none speaks.
+type Permissions struct {
+	Allow       []string `json:"allow,omitempty" jsonschema:"calls that run without a question"`
+	Ask         []string `json:"ask,omitempty" jsonschema:"calls that are always asked about"`
+	Deny        []string `json:"deny,omitempty" jsonschema:"calls that never run"`
+	DefaultMode string   `json:"defaultMode,omitempty" jsonschema:"default, acceptEdits, plan, dontAsk, bypassPermissions or auto"`
+}
+
+// Limits bound what agents may start.
+type Limits struct {
+	Depth   int `json:"depth,omitempty" jsonschema:"agents below agents, 1 to 16; 3 if not set"`
+	Live    int `json:"live,omitempty" jsonschema:"agents at work at the same time, 1 to 256; 10 if not set; more wait"`
+	PerRoot int `json:"perRoot,omitempty" jsonschema:"agents that one root may start in a session, 1 to 100000; 200 if not set"`
+}
+
+// Agents is how agents behave.
+type Agents struct {
+	NestedBackground bool `json:"nestedBackground,omitempty" jsonschema:"agents started by agents may run in the background"`
+}
+
+// Providers is where models are reached.
+type Providers struct {
+	Anthropic Provider `json:"anthropic,omitzero" jsonschema:"the Messages API"`
+}
+
+// Provider is one way to models.
+type Provider struct {
+	BaseURL   string `json:"baseUrl,omitempty" jsonschema:"where the API is; empty: the usual place"`
+	APIKeyEnv string `json:"apiKeyEnv,omitempty" jsonschema:"name of the environment variable that holds the key"`
+}
+
+// Tasks is how tasks behave.
+type Tasks struct {
+	OutputLimitBytes  int64  `json:"outputLimitBytes,omitempty" jsonschema:"size of an output file at which its task ends, in bytes, 4096 to 1000000000000; 5000000000 if not set"`
+	OutputLength      int    `json:"outputLength,omitempty" jsonschema:"characters of output that a model is shown, 100 to 160000; 32000 if not set"`
+	WaitCeiling       string `json:"waitCeiling,omitempty" jsonschema:"how long -p waits for shell tasks after the last answer, such as 10m, which holds if not set"`
+	DisableBackground bool   `json:"disableBackground,omitempty" jsonschema:"nothing runs in the background"`
+}
+
+// Ceiling is WaitCeiling as a duration.
+func (t Tasks) Ceiling() time.Duration {
+	d, err := time.ParseDuration(t.WaitCeiling)
+	if err != nil {
+		return 10 * time.Minute
+	}
+	return d
+}
+
+// Note is something that was ignored or bent, for the user.
+type Note struct {
+	Source string // file, variable or flag
+	Text   string
+}
+
+func (n Note) String() string { return n.Source + ": " + n.Text }
+
+// Sources is where settings come from. Empty ones are passed over, and so are
+// files that do not exist, but for Flag.
+type Sources struct {
+	User    string // file of the user
+	Project string // file of the project, shared
+	Local   string // file of the project, of this checkout
+	Flag    string // a file, or JSON that begins with {
+	Env     func(string) string
+}
+
+// Find names the usual files for a folder.
+func Find(env func(string) string, folder, flag string) Sources {
+	s := Sources{Flag: flag, Env: env,
+		Project: filepath.Join(folder, ".drover", "settings.json"),
+		Local:   filepath.Join(folder, ".drover", "settings.local.json"),
+	}
+	if dir := env("XDG_CONFIG_HOME"); filepath.IsAbs(dir) {
+		s.User = filepath.Join(dir, "drover", "settings.json")
+	} else if dir := env("HOME"); filepath.IsAbs(dir) {
+		s.User = filepath.Join(dir, ".config", "drover", "settings.json")
+	}
+	return s
+}
+
+// Load reads the sources. The flag wins over the environment, and that over the
+// file of the user, and that over the defaults; rules of all add up. The files
+// of a project add rules to ask and to deny, and nothing else. All files that
+// cannot be read are named in the error; then the settings are not to be used.
+func Load(src Sources) (Settings, []Note, error) {
+	l := loader{}
+	l.set.Limits = Limits{Depth: 3, Live: 10, PerRoot: 200}
+	l.set.Permissions.DefaultMode = "default"
+	l.set.Durability = "crash"
+	l.set.Tasks = Tasks{OutputLimitBytes: 5_000_000_000, OutputLength: 32_000, WaitCeiling: "10m"}
+
+	before := l.set
+	l.file(src.User, true)
+	l.bend(src.User, before)
+	l.file(src.Project, false)
+	l.file(src.Local, false)
+	if src.Env != nil {
+		l.env(src.Env)
+	}
+	before = l.set
+	if inline := strings.TrimSpace(src.Flag); strings.HasPrefix(inline, "{") {
+		l.layer("--settings", []byte(inline), true)
+	} else if src.Flag != "" {
+		l.flagFile(src.Flag)
+	}
+	l.bend("--settings", before)
+	if len(l.errs) > 0 {
+		return Settings{}, l.notes, errors.Join(l.errs...)
+	}
+	return l.set, l.notes, nil
+}
+
+type loader struct {
+	set   Settings
+	notes []Note
+	errs  []error
+}
+
+func (l *loader) note(source, format string, args ...any) {
+	l.notes = append(l.notes, Note{source, fmt.Sprintf(format, args...)})
+}
+
+// env reads variables: our own name first, then names of others that people
+// have set already.
+func (l *loader) env(env func(string) string) {
+	first := func(names ...string) (string, string) {
+		for _, n := range names {
+			if v := env(n); v != "" {
+				return n, v
+			}
+		}
+		return "", ""
+	}
+	number := func(to *int, low, high int, names ...string) {
+		name, text := first(names...)
+		if name == "" {
+			return
+		}
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 0 {
+			l.note(name, "%.40q is not a number, and is ignored", text)
+			return
+		}
+		*to = l.clamp(name, "the value", n, low, high)
+	}
+	if _, v := first("DROVER_MODEL"); v != "" {
+		l.set.Model = v
+	}
+	number(&l.set.Limits.Live, 1, 256, "DROVER_MAX_LIVE", "COPILOT_SUBAGENT_MAX_CONCURRENT")
+	number(&l.set.Limits.Depth, 1, 16, "DROVER_MAX_DEPTH", "COPILOT_SUBAGENT_MAX_DEPTH")
+	number(&l.set.Tasks.OutputLength, 100, 160_000, "DROVER_MAX_OUTPUT_LENGTH", "TASK_MAX_OUTPUT_LENGTH")
+	switch name, v := first("DROVER_DISABLE_BACKGROUND", "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS"); strings.ToLower(v) {
+	case "":
+	case "1", "true", "yes", "on":
+		l.set.Tasks.DisableBackground = true
+	case "0", "false", "no", "off":
+		l.set.Tasks.DisableBackground = false
+	default:
+		l.note(name, "%.40q is neither true nor false, and is ignored", v)
+	}
+}
+
+func (l *loader) clamp(source, what string, n, low, high int) int {
+	if c := min(max(n, low), high); c != n {
+		l.note(source, "%s %d is taken as %d (possible are %d to %d)", what, n, c, low, high)
+		return c
+	}
+	return n
+}
+
+// bend brings what one source has set into its bounds. Words that mean nothing
+// leave what held before it.
+func (l *loader) bend(source string, before Settings) {
+	s := &l.set
+	s.Limits.Depth = l.clamp(source, "limits.depth", s.Limits.Depth, 1, 16)
+	s.Limits.Live = l.clamp(source, "limits.live", s.Limits.Live, 1, 256)
+	s.Limits.PerRoot = l.clamp(source, "limits.perRoot", s.Limits.PerRoot, 1, 100_000)
+	s.Tasks.OutputLength = l.clamp(source, "tasks.outputLength", s.Tasks.OutputLength, 100, 160_000)
+	s.Tasks.OutputLimitBytes = int64(l.clamp(source, "tasks.outputLimitBytes", int(s.Tasks.OutputLimitBytes), 4096, 1_000_000_000_000))
+	if d, err := time.ParseDuration(s.Tasks.WaitCeiling); err != nil || d < 0 {
+		l.note(source, "tasks.waitCeiling %.40q is not a duration such as 10m, and is ignored", s.Tasks.WaitCeiling)
+		s.Tasks.WaitCeiling = before.Tasks.WaitCeiling
+	}
+	if modes := []string{"default", "acceptEdits", "plan", "dontAsk", "bypassPermissions", "auto"}; !slices.Contains(modes, s.Permissions.DefaultMode) {
+		l.note(source, "permissions.defaultMode %.40q is not one of %s; %s holds", s.Permissions.DefaultMode, strings.Join(modes, ", "), before.Permissions.DefaultMode)
+		s.Permissions.DefaultMode = before.Permissions.DefaultMode
+	}
+	if s.Durability != "crash" && s.Durability != "power" {
+		l.note(source, "durability %.40q is neither crash nor power; %s holds", s.Durability, before.Durability)
+		s.Durability = before.Durability
+	}
+}

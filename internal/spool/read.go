@@ -1,0 +1,184 @@
+package spool
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"time"
+	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
+)
+
+// DefaultRead is how many bytes a read gives at most, if not told.
+const DefaultRead = 64 << 10
+
+// followEvery is how often a followed file is looked at.
+const followEvery = 50 * time.Millisecond
+
+// ErrTruncated is returned when a file is shorter than the place to read from:
+// it was cut or replaced. What is there now begins at 0.
+var ErrTruncated = errors.New("output is shorter than what was read of it")
+
+// openRead opens an output file for reading and tells its size.
+func openRead(path string) (*os.File, int64, error) {
+	fd, err := openBelow(path, unix.O_RDONLY)
+	if err != nil {
+		return nil, 0, &fs.PathError{Op: "read output", Path: path, Err: err}
+	}
+	f := os.NewFile(uintptr(fd), path)
+	size, err := check(f)
+	if err != nil {
+		f.Close()
+		return nil, 0, &fs.PathError{Op: "read output", Path: path, Err: err}
+	}
+	return f, size, nil
+}
+
+// ReadAt reads up to limit bytes from offset (0: [DefaultRead]; at least 4), and
+// tells where to read on. A character that is not whole yet is left for the
+// next read, unless the writer has ended and nothing can complete it. At the
+// end of the file data is empty. For a file shorter than offset the error is
+// [ErrTruncated] and next is 0.
+func ReadAt(path string, offset int64, limit int, ended bool) (data []byte, next int64, err error) {
+	f, size, err := openRead(path)
+	if err != nil {
+		return nil, offset, err
+	}
+	defer f.Close()
+	if offset < 0 {
+		return nil, offset, fmt.Errorf("read output %s: offset %d is below 0", path, offset)
+	}
+	if size < offset {
+		return nil, 0, fmt.Errorf("read output %s: %w: %d of %d bytes", path, ErrTruncated, size, offset)
+	}
+	if limit <= 0 {
+		limit = DefaultRead
+	}
+	// Fewer could hold no whole character, and reading would not get on.
+	limit = max(limit, utf8.UTFMax)
+	data, err = readRange(f, offset, min(size-offset, int64(limit)))
+	if err != nil {
+		return nil, offset, fmt.Errorf("read output %s: %w", path, err)
+	}
+	if atEnd := offset+int64(len(data)) >= size; !ended || !atEnd {
+		data = data[:wholeRunes(data)]
+	}
+	return data, offset + int64(len(data)), nil
+}
+
+// readRange reads n bytes, or fewer if the file was cut meanwhile.
+func readRange(f *os.File, offset, n int64) ([]byte, error) {
+	data := make([]byte, n)
+	got, err := f.ReadAt(data, offset)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	return data[:got], nil
+}
+
+// wholeRunes is the length of data without the beginning of a character at its
+// end. Bytes that can never become a character count as whole.
+func wholeRunes(data []byte) int {
+	for i := len(data) - 1; i >= 0 && i >= len(data)-utf8.UTFMax; i-- {
+		if utf8.RuneStart(data[i]) {
+			if utf8.FullRune(data[i:]) {
+				break
+			}
+			return i
+		}
+	}
+	return len(data)
+}
+
+// Tail reads the last lines, but no more than limit bytes (0: [DefaultRead]), and
+// tells the offset of the first byte. With lines of 0 or less the bytes alone
+// count. A line cut by limit begins with a whole character.
+func Tail(path string, lines, limit int) (data []byte, offset int64, err error) {
+	f, size, err := openRead(path)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer f.Close()
+	if limit <= 0 {
+		limit = DefaultRead
+	}
+	offset = max(0, size-int64(limit))
+	data, err = readRange(f, offset, size-offset)
+	if err != nil {
+		return nil, 0, fmt.Errorf("read output %s: %w", path, err)
+	}
+	cut := lastLines(data, lines)
+	if cut == 0 && offset > 0 {
+		for cut < len(data) && cut < utf8.UTFMax-1 && !utf8.RuneStart(data[cut]) {
+			cut++
+		}
+	}
+	return data[cut:], offset + int64(cut), nil
+}
+
+// lastLines is where the last n lines of data begin. A newline at the very end
+// ends the last line and begins none.
+func lastLines(data []byte, n int) int {
+	if n <= 0 {
+		return 0
+	}
+	end := len(data)
+	if end > 0 && data[end-1] == '\n' {
+		end--
+	}
+	for ; n > 0; n-- {
+		end = bytes.LastIndexByte(data[:end], '\n')
+		if end < 0 {
+			return 0
+		}
+	}
+	return end + 1
+}
+
+// Excerpt is the end of the output, up to limit code points (a byte that is
+// part of none counts as one), and whether something before it was left out.
+func Excerpt(path string, limit int) (text string, cut bool, err error) {
+	if limit <= 0 {
+		return "", false, fmt.Errorf("read output %s: limit %d is not above 0", path, limit)
+	}
+	data, offset, err := Tail(path, 0, limit*utf8.UTFMax)
+	if err != nil {
+		return "", false, err
+	}
+	start := len(data)
+	for ; limit > 0 && start > 0; limit-- {
+		_, n := utf8.DecodeLastRune(data[:start])
+		start -= n
+	}
+	return string(data[start:]), offset > 0 || start > 0, nil
+}
+
+// Follow waits until [ReadAt] from offset has something to say, or until ended
+// reports that the writer is done, and then returns nil. It looks at the file
+// on a timer, so it costs only while somebody waits. When ctx ends it returns
+// the cause.
+func Follow(ctx context.Context, path string, offset int64, ended func() bool) error {
+	tick := time.NewTicker(followEvery)
+	defer tick.Stop()
+	for {
+		// Asked first: what was written before the end is then surely seen.
+		done := ended()
+		data, _, err := ReadAt(path, offset, utf8.UTFMax, done)
+		switch {
+		case errors.Is(err, ErrTruncated):
+			return nil
+		case err != nil || done || len(data) > 0:
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-tick.C:
+		}
+	}
+}
