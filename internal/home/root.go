@@ -218,8 +218,8 @@ func (p Project) Sessions() ([]Session, error) {
 	}
 	var found []aged
 	for _, e := range entries {
-		id, err := task.ParseID(e.Name())
-		if err != nil || !e.IsDir() || id[0] != task.MainSessionLetter {
+		id := task.ID(e.Name())
+		if !e.IsDir() || !SessionID(e.Name()) {
 			continue
 		}
 		info, err := e.Info()
@@ -253,4 +253,22 @@ func (p Project) FindTask(id task.ID) (Session, bool) {
 		}
 	}
 	return Session{}, false
+}
+
+// SessionID reports whether a text can name a session: an ID of ours, or a UUID
+// that a foreign client has chosen.
+func SessionID(s string) bool {
+	if id, err := task.ParseID(s); err == nil {
+		return id[0] == task.MainSessionLetter
+	}
+	if len(s) != 36 {
+		return false
+	}
+	for i, r := range s {
+		dash := i == 8 || i == 13 || i == 18 || i == 23
+		if dash != (r == '-') || !dash && !strings.ContainsRune("0123456789abcdef", r) {
+			return false
+		}
+	}
+	return true
 }

@@ -144,6 +144,9 @@ func (d *Driver) start(ctx context.Context, h task.Host, rec task.Record, c Comm
 	}
 	g, err := process.StartGroup(process.Command{
 		Args: c.argv(), Dir: c.Cwd, Stdin: d.client.Stdin, Stdout: out.stdout, Stderr: out.stderr,
+		// A group beside the terminal's foreground group would be stopped when
+		// it reads from there; in a session of its own it may read.
+		Session: d.client.Stdin != nil,
 		Env: append([]string{
 			process.MarkTask + "=" + string(rec.ID),
 			process.MarkSession + "=" + string(rec.Session),

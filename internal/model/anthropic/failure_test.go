@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -303,8 +304,14 @@ func TestBomb(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := answers(t, modeltest.Answer{Status: c.status, Raw: packed, Header: http.Header{"Content-Encoding": {"gzip"}}})
 			m := connect(t, Config{BaseURL: s.URL})
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
 			if _, err := m.Reply(within(t), request("hi"), nil); err == nil || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("Reply = %v, want an error that says %q", err, c.says)
+			}
+			runtime.ReadMemStats(&after)
+			if n := after.TotalAlloc - before.TotalAlloc; n > 32<<20 {
+				t.Errorf("%d MiB of memory", n>>20)
 			}
 			if s.Count() != 1 {
 				t.Errorf("%d calls", s.Count())

@@ -1,0 +1,136 @@
+// Command drover runs, watches and steers the background work of coding agents.
+//
+// It picks a face for the words on its command line, wires it to a session, and
+// turns signals into the ends of contexts. All else is in the packages it
+// imports.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/drover-dev/drover/internal/cli"
+	"github.com/drover-dev/drover/internal/home"
+)
+
+// version is set by the linker.
+var version = "0.1.0-dev" //house:constant the linker can set variables only
+
+func main() { os.Exit(run()) }
+
+func run() int {
+	ctx, stop := signals(context.Background())
+	defer stop()
+	args := os.Args[1:]
+	if len(args) > 0 && args[0] == "keeper" {
+		return keep(ctx, args[1:])
+	}
+	w, err := newWorld(args)
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "drover: %s\n", err)
+		return 1
+	}
+	cmd := w.command()
+	cmd.SetArgs(args)
+	return cli.Execute(ctx, cmd, os.Stderr)
+}
+
+// interrupts counts how often the user has interrupted; the first is given to
+// whoever handles it, the second ends the program.
+type interrupts struct{ first chan struct{} }
+
+type interruptsKey struct{}
+
+// signals ends the context by the second INT, or by TERM or HUP. A program that
+// does not take the first INT is ended by it.
+func signals(parent context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(parent)
+	in := &interrupts{first: make(chan struct{})}
+	ctx = context.WithValue(ctx, interruptsKey{}, in)
+	ch := make(chan os.Signal, 4)
+	signal.Notify(ch, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	signal.Ignore(syscall.SIGPIPE) // a reader that went away is an error of a write
+	done := make(chan struct{})
+	go func() { // ends with stop, which waits for it
+		defer close(done)
+		for s := range ch {
+			select {
+			case <-in.first:
+			default:
+				if s == syscall.SIGINT {
+					close(in.first)
+					if in.taken() {
+						continue
+					}
+				}
+			}
+			cancel(&cli.ExitError{Code: 128 + int(s.(syscall.Signal))})
+		}
+	}()
+	return ctx, func() {
+		signal.Stop(ch)
+		close(ch)
+		<-done
+		cancel(nil)
+	}
+}
+
+// taken reports whether somebody handles the first interrupt.
+func (in *interrupts) taken() bool { return false }
+
+// world is what this process has around it.
+type world struct {
+	args   []string
+	env    []string
+	cwd    string
+	root   home.Root
+	stderr io.Writer
+}
+
+func newWorld(args []string) (*world, error) {
+	cwd, err := os.Getwd()
+	if err != nil {
+		return nil, fmt.Errorf("find the working folder: %w (change to one that exists)", err)
+	}
+	root, err := home.Find(os.Getenv)
+	if err != nil {
+		return nil, err
+	}
+	return &world{args: args, env: os.Environ(), cwd: cwd, root: root, stderr: os.Stderr}, nil
+}
+
+func (w *world) command() *cobra.Command {
+	return cli.New(cli.Deps{
+		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+		Env: w.env, Cwd: w.cwd, Version: version,
+		Sessions:   &sessions{w},
+		IsTerminal: isTerminal,
+		Extra:      []*cobra.Command{w.hostCommand()},
+	})
+}
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	_, err := unix.IoctlGetTermios(int(f.Fd()), termios)
+	return err == nil
+}
+
+// program is the path of this program, for processes of its own.
+func program() (string, error) {
+	exe, err := os.Executable()
+	if err != nil {
+		return "", errors.Join(errors.New("find this program"), err)
+	}
+	return exe, nil
+}

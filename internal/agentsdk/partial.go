@@ -1,0 +1,75 @@
+package agentsdk
+
+import "github.com/drover-dev/drover/agent"
+
+// reply is how far a reply has come, told in the events of the Messages API.
+// The zero value is a reply of which nothing has come.
+type reply struct {
+	begun bool
+	open  map[int]bool // blocks by index: begun, and true while they are open
+}
+
+// take returns the events that a part makes. The ID of the message is not known
+// while it comes in; the assistant lines have it.
+func (r *reply) take(model string, p agent.Part) []map[string]any {
+	var out []map[string]any
+	if !r.begun {
+		r.begun, r.open = true, map[int]bool{}
+		out = append(out, map[string]any{"type": "message_start", "message": map[string]any{
+			"id": "", "type": "message", "role": "assistant", "model": model, "content": []any{},
+			"stop_reason": nil, "stop_sequence": nil, "usage": agent.Usage{},
+		}})
+	}
+	if _, seen := r.open[p.Index]; !seen {
+		r.open[p.Index] = true
+		out = append(out, map[string]any{"type": "content_block_start", "index": p.Index, "content_block": opening(p)})
+	}
+	delta := func(kind, field string) {
+		if p.Text != "" {
+			out = append(out, map[string]any{"type": "content_block_delta", "index": p.Index, "delta": map[string]any{"type": kind, field: p.Text}})
+		}
+	}
+	switch p.Kind {
+	case agent.TextPart:
+		delta("text_delta", "text")
+	case agent.ThinkingPart:
+		delta("thinking_delta", "thinking")
+	case agent.InputPart:
+		delta("input_json_delta", "partial_json")
+	case agent.BlockPart:
+		if r.open[p.Index] {
+			r.open[p.Index] = false
+			out = append(out, map[string]any{"type": "content_block_stop", "index": p.Index})
+		}
+	}
+	return out
+}
+
+// opening is a block of which nothing has come yet, or the whole of one that
+// does not come in parts.
+func opening(p agent.Part) any {
+	switch p.Kind {
+	case agent.ThinkingPart:
+		return map[string]any{"type": "thinking", "thinking": ""}
+	case agent.ToolPart, agent.InputPart:
+		return map[string]any{"type": "tool_use", "id": p.ID, "name": p.Name, "input": map[string]any{}}
+	case agent.BlockPart:
+		if p.Block != nil {
+			return p.Block
+		}
+	}
+	return map[string]any{"type": "text", "text": ""}
+}
+
+// done returns the events of the end, and makes r ready for the next reply.
+func (r *reply) done(whole *agent.Reply) []map[string]any {
+	begun := r.begun
+	*r = reply{}
+	if !begun {
+		return nil
+	}
+	return []map[string]any{
+		{"type": "message_delta", "delta": map[string]any{"stop_reason": whole.StopReason, "stop_sequence": nil}, "usage": whole.Usage},
+		{"type": "message_stop"},
+	}
+}

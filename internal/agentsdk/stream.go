@@ -1,0 +1,258 @@
+package agentsdk
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/task"
+)
+
+// Format is what is printed.
+type Format string
+
+// The formats.
+const (
+	Text       Format = "text"        // the last turn's answer
+	JSON       Format = "json"        // the last turn's result, as one object
+	StreamJSON Format = "stream-json" // everything, one object a line
+)
+
+// Options is what a [Stream] is made of. Out, Session, Since and Grown are
+// required; the zero Format is Text.
+type Options struct {
+	Out     io.Writer
+	Format  Format
+	Partial bool      // stream-json: replies as they come in
+	Err     io.Writer // text and json: short lines about tasks; nil: none
+
+	// What system/init tells.
+	Session        task.ID
+	Cwd            string
+	Model          string
+	PermissionMode string // default: "default"
+	Version        string
+	Tools          []string
+	Agents         []string
+
+	// Since returns durable task events after a number, oldest first, as many
+	// as it likes at once, and none if there are none. It does not wait for
+	// more, and must not call the Stream.
+	Since func(ctx context.Context, after task.Seq) ([]task.Event, error)
+	// Grown returns a channel that is closed at the next event. An event is
+	// there for Since before whoever caused it goes on.
+	Grown func() <-chan struct{}
+	// Start is the number of the newest event that is not told.
+	Start task.Seq
+	// Live are the tasks that were alive at Start.
+	Live []task.Record
+
+	// Answer is the final text of an agent's run that has ended. nil: none.
+	Answer func(ctx context.Context, r task.Record) string
+}
+
+// Stream prints a session. Its methods may be called by several goroutines.
+type Stream struct {
+	o      Options
+	broken chan struct{} // closed with the first error
+
+	mu    sync.Mutex // held while a line is written: lines are whole and in order
+	err   error      // the first
+	last  task.Seq
+	tasks map[task.ID]*entry // live runs
+	due   []*entry           // foreground commands not told of yet, oldest first; some may have ended
+	main  voice
+	turn  turn
+	turns int // results so far
+	final *resultLine
+	stats stats
+	usage map[string]*modelUsage
+}
+
+// New makes a stream. It does no I/O.
+func New(o Options) *Stream {
+	if o.Format == "" {
+		o.Format = Text
+	}
+	if o.PermissionMode == "" {
+		o.PermissionMode = "default"
+	}
+	s := &Stream{
+		o: o, broken: make(chan struct{}), last: o.Start,
+		tasks: map[task.ID]*entry{}, main: voice{model: o.Model},
+		stats: stats{Killed: map[task.Reason]int{}, ByType: map[string]int{}},
+		usage: map[string]*modelUsage{},
+	}
+	for i, r := range o.Live {
+		if !s.hidden(r) && !r.Status.Terminal() {
+			s.tasks[r.ID] = &entry{rec: r, order: task.Seq(i - len(o.Live)), told: true, voice: speaker(r)}
+		}
+	}
+	return s
+}
+
+// Run prints what tasks do, as it happens, until ctx ends. It returns at once
+// with the first error of Since or of a write: then nobody reads any more, and
+// nothing further is printed. The log must stay open until Run has returned.
+func (s *Stream) Run(ctx context.Context) error {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		grown := s.o.Grown() // before looking, so that nothing falls between
+		wait := s.look()
+		timer.Reset(wait)
+		select {
+		case <-ctx.Done():
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return s.err
+		case <-s.broken:
+			return s.err // never changes once broken is closed
+		case <-grown:
+		case <-timer.C:
+		}
+	}
+}
+
+// look prints what there is and returns how long until something becomes due.
+func (s *Stream) look() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pull()
+	if len(s.due) > 0 {
+		return time.Until(s.due[0].due)
+	}
+	return time.Hour
+}
+
+// Agent prints what happens in the conversation of the task, or of the main
+// agent if from is the session. The events of one agent come one at a time.
+func (s *Stream) Agent(from task.ID, e agent.Event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e.Kind != agent.PartEvent { // which can follow from no task event, and there are many of them
+		s.pull()
+	}
+	if from == s.o.Session {
+		s.onMain(e)
+	} else if t := s.tasks[from]; t != nil {
+		s.onSubagent(t, e)
+	}
+}
+
+// Finish prints what is left: the last task events, and for text and json the
+// answer. It is called once, after the last turn. It returns the first error
+// that the stream met; a broken pipe is one.
+func (s *Stream) Finish() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pull()
+	if s.final == nil {
+		return s.err
+	}
+	switch s.o.Format {
+	case Text:
+		if text := harmless(s.final.answer); strings.TrimSpace(text) != "" {
+			s.write([]byte(strings.TrimRight(text, "\n") + "\n"))
+		} else if !s.final.IsError {
+			s.note("the answer is empty")
+		}
+	case JSON:
+		s.final.Stats = s.stats
+		s.encode(s.final)
+	}
+	return s.err
+}
+
+// pull prints all task events there are. It uses no caller's context: what a
+// stop did is told after the stop has ended everybody's.
+func (s *Stream) pull() {
+	ctx := context.Background()
+	for s.err == nil {
+		events, err := s.o.Since(ctx, s.last)
+		if err != nil {
+			s.fail(fmt.Errorf("read task events: %w", err))
+			return
+		}
+		if len(events) == 0 {
+			break
+		}
+		for _, e := range events {
+			s.last = e.Seq
+			s.onTask(ctx, e)
+		}
+	}
+	s.overdue(time.Now())
+}
+
+// line prints one line of stream-json.
+func (s *Stream) line(v any) {
+	if s.o.Format == StreamJSON {
+		s.encode(v)
+	}
+}
+
+func (s *Stream) encode(v any) {
+	var buf bytes.Buffer
+	e := json.NewEncoder(&buf)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		s.fail(fmt.Errorf("encode %T: %w", v, err))
+		return
+	}
+	b := buf.Bytes()
+	if !utf8.Valid(b) { // raw input of a tool call
+		b = bytes.ToValidUTF8(b, []byte("\uFFFD"))
+	}
+	s.write(b)
+}
+
+func (s *Stream) write(b []byte) {
+	if s.err != nil {
+		return
+	}
+	if _, err := s.o.Out.Write(b); err != nil {
+		s.fail(fmt.Errorf("print: %w", err))
+	}
+}
+
+func (s *Stream) fail(err error) {
+	if s.err == nil {
+		s.err = err
+		close(s.broken)
+	}
+}
+
+// note tells a person something, where lines of JSON do not.
+func (s *Stream) note(format string, args ...any) {
+	if s.o.Err != nil && s.o.Format != StreamJSON {
+		fmt.Fprintf(s.o.Err, format+"\n", args...)
+	}
+}
+
+func (s *Stream) stamp() stamp { return stamp{UUID: newUUID(), Session: s.o.Session} }
+
+// hidden reports records that are no task for a reader: that of the main agent.
+func (s *Stream) hidden(r task.Record) bool {
+	return r.ID == s.o.Session || r.AgentType == task.MainSession
+}
+
+// harmless drops control characters: an answer may land on a terminal. Marks
+// that belong to a script or an emoji stay, unlike in what a terminal shows of
+// a program's output.
+func harmless(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) && r != '\n' && r != '\t' {
+			return -1
+		}
+		return r
+	}, text)
+}

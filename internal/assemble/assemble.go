@@ -1,0 +1,192 @@
+// Package assemble puts an open session together from a folder, settings and
+// what a command line asks for: its place, its keeper, its socket, its rules.
+//
+// It owns nothing but the order of opening and closing, which is the same for
+// every program that holds a session.
+package assemble
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/control"
+	"github.com/drover-dev/drover/internal/home"
+	"github.com/drover-dev/drover/internal/host"
+	"github.com/drover-dev/drover/internal/keeper"
+	"github.com/drover-dev/drover/internal/model/provider"
+	"github.com/drover-dev/drover/internal/permit"
+	"github.com/drover-dev/drover/internal/session"
+	"github.com/drover-dev/drover/internal/settings"
+	"github.com/drover-dev/drover/subagent"
+	"github.com/drover-dev/drover/task"
+)
+
+// Config says which session, and what may happen in it.
+type Config struct {
+	Root     home.Root
+	Folder   string // the project; absolute
+	Session  task.ID
+	Role     string // see package session
+	Title    string
+	Version  string
+	Env      []string
+	Settings settings.Settings
+
+	// Keeper starts the helper that ends everything when this process dies:
+	// the argument list of `drover keeper --helper`. Empty: under a keeper that
+	// is the parent of this process if there is one, otherwise without.
+	Keeper []string
+
+	Model string      // instead of the settings' one
+	Mode  permit.Mode // instead of the settings' one
+	Allow []string    // further rules
+	Deny  []string
+	Dirs  []string // further folders that tools may use; absolute
+	On    func(from task.ID, e agent.Event)
+}
+
+// Session is an open session that others can reach by its socket.
+type Session struct {
+	*session.Session
+	Place  home.Session
+	Keeper *keeper.Link // nil without a keeper
+
+	models *provider.Finder
+	listen *host.Listener
+	stop   context.CancelCauseFunc
+	served sync.WaitGroup // the server; Close waits for it
+	err    error          // of the server; read after served
+}
+
+// Open opens the session and begins to listen. Serve must be called to answer.
+func Open(ctx context.Context, c Config) (_ *Session, err error) {
+	if c.Session == "" {
+		c.Session = task.NewSessionID()
+	}
+	project := c.Root.Project(c.Folder)
+	if err := project.Ensure(); err != nil {
+		return nil, err
+	}
+	s := &Session{Place: project.Session(c.Session), models: &provider.Finder{}}
+	socket, err := home.SocketPath(lookup(c.Env), c.Session)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.keep(c); err != nil {
+		return nil, err
+	}
+	set := c.Settings
+	s.Session, err = session.Open(ctx, session.Config{
+		Place: s.Place,
+		Info:  control.Info{Session: c.Session, Project: project.Folder(), Title: c.Title, Role: c.Role, Version: c.Version, Socket: socket},
+		Limits: session.Limits{Depth: set.Limits.Depth, LiveAgents: set.Limits.Live, PerRoot: set.Limits.PerRoot, OutputBytes: set.Tasks.OutputLimitBytes,
+			OutputChars: set.Tasks.OutputLength, NestedBackground: set.Agents.NestedBackground, NoBackground: set.Tasks.DisableBackground},
+		Power:  set.Durability == "power",
+		Keeper: s.Keeper,
+		Agents: session.Agents{Models: s.models, Model: first(c.Model, set.Model), Catalog: subagent.Builtin(), Rules: rules(c), Env: withProviders(c.Env, set.Providers), On: c.On},
+	})
+	if err != nil {
+		if s.Keeper != nil {
+			err = errors.Join(err, s.Keeper.Close())
+		}
+		return nil, err
+	}
+	if s.listen, err = host.Listen(socket); err != nil {
+		return nil, errors.Join(err, s.Session.Close())
+	}
+	return s, nil
+}
+
+func (s *Session) keep(c Config) error {
+	if len(c.Keeper) > 0 {
+		s.Keeper = keeper.Helper(string(c.Session), c.Keeper)
+		return nil
+	}
+	link, err := keeper.Inherit(string(c.Session))
+	if err != nil {
+		return fmt.Errorf("reach the keeper: %w", err)
+	}
+	s.Keeper = link
+	return nil
+}
+
+// Serve answers on the socket in the background until Close.
+func (s *Session) Serve() {
+	ctx, stop := context.WithCancelCause(context.Background())
+	s.stop = stop
+	s.served.Go(func() { s.err = host.Serve(ctx, s, s.listen, 0) })
+}
+
+// ServeUntilIdle answers on the socket until ctx ends or the session has had no
+// live task for so long.
+func (s *Session) ServeUntilIdle(ctx context.Context, idle time.Duration) error {
+	return host.Serve(ctx, s, s.listen, idle)
+}
+
+// Close ends everything in order. Whoever waits for a task is told of its end
+// before the socket goes.
+func (s *Session) Close() error {
+	err := s.Session.Close()
+	if s.stop != nil {
+		s.stop(task.ErrClosing)
+		s.served.Wait()
+		err = errors.Join(err, s.err)
+	}
+	if closed := s.listen.Close(); !errors.Is(closed, net.ErrClosed) {
+		err = errors.Join(err, closed)
+	}
+	s.models.Close()
+	return err
+}
+
+// rules are those of the settings and of the command line. What an agent can do
+// by its tools to its own tasks needs no rule.
+func rules(c Config) permit.Rules {
+	p := c.Settings.Permissions
+	r := permit.Rules{Mode: permit.Mode(p.DefaultMode), Allow: slices.Concat(p.Allow, c.Allow, []string{"Agent", "TaskStop", "TaskOutput"}),
+		Ask: p.Ask, Deny: slices.Concat(p.Deny, c.Deny), Dirs: c.Dirs, Home: lookup(c.Env)("HOME"), Path: lookup(c.Env)("PATH"),
+		ReadOnlyAuto: true, Headless: true}
+	if c.Mode != "" {
+		r.Mode = c.Mode
+	}
+	return r
+}
+
+// withProviders lets settings say where a provider is, as the usual variables
+// would; the variables win.
+func withProviders(env []string, p settings.Providers) []string {
+	get := lookup(env)
+	if p.Anthropic.BaseURL != "" && get("ANTHROPIC_BASE_URL") == "" {
+		env = append(slices.Clip(env), "ANTHROPIC_BASE_URL="+p.Anthropic.BaseURL)
+	}
+	if name := p.Anthropic.APIKeyEnv; name != "" && get(name) != "" {
+		env = append(slices.Clip(env), "ANTHROPIC_API_KEY="+get(name))
+	}
+	return env
+}
+
+func lookup(env []string) func(string) string {
+	return func(key string) string {
+		for i := len(env) - 1; i >= 0; i-- {
+			if len(env[i]) > len(key) && env[i][len(key)] == '=' && env[i][:len(key)] == key {
+				return env[i][len(key)+1:]
+			}
+		}
+		return ""
+	}
+}
+
+func first(texts ...string) string {
+	for _, t := range texts {
+		if t != "" {
+			return t
+		}
+	}
+	return ""
+}

@@ -1,0 +1,267 @@
+package host
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/drover-dev/drover/internal/archive"
+	"github.com/drover-dev/drover/internal/control"
+	"github.com/drover-dev/drover/internal/home"
+	"github.com/drover-dev/drover/task"
+)
+
+// ProjectVariable tells a host which project it is for. It is no argument: a
+// task that ends processes by the words of their command line must not meet
+// its own host.
+const ProjectVariable = "DROVER_HOST_PROJECT"
+
+// startWait bounds the start of a detached host.
+const startWait = 20 * time.Second
+
+// Directory knows the sessions of a state folder.
+type Directory struct {
+	Root    home.Root
+	Folder  string   // of the project at hand
+	Env     []string // for a host that is started
+	Program []string // starts the keeper of a detached host, such as /usr/bin/drover keeper
+}
+
+// Entry is one session.
+type Entry struct {
+	Place home.Session
+	Info  control.Info
+	dir   *Directory
+}
+
+// Project is the project at hand.
+func (d *Directory) Project() home.Project { return d.Root.Project(d.Folder) }
+
+// Sessions returns the sessions of the project, or of all projects, newest
+// first; with live only those that live.
+func (d *Directory) Sessions(_ context.Context, live, all bool) ([]Entry, error) {
+	projects := []home.Project{d.Project()}
+	if all {
+		var err error
+		if projects, err = d.Root.Projects(); err != nil {
+			return nil, err
+		}
+	}
+	var out []Entry
+	for _, p := range projects {
+		places, err := p.Sessions()
+		if err != nil {
+			return nil, err
+		}
+		for _, place := range places {
+			info, err := readInfo(place)
+			if err != nil {
+				continue // it is being made at this moment, or was never finished
+			}
+			if info.Live = info.EndTime == nil && info.Socket != "" && answers(info.Socket); info.Live || !live {
+				out = append(out, Entry{Place: place, Info: info, dir: d})
+			}
+		}
+	}
+	slices.SortStableFunc(out, func(a, b Entry) int { return b.Info.StartTime.Compare(a.Info.StartTime) })
+	return out, nil
+}
+
+func readInfo(place home.Session) (control.Info, error) {
+	var info control.Info
+	data, err := os.ReadFile(place.InfoFile())
+	if err != nil {
+		return info, err
+	}
+	if err := json.Unmarshal(data, &info); err != nil {
+		return info, fmt.Errorf("read %s: %w", place.InfoFile(), err)
+	}
+	info.Dir = place.Dir()
+	return info, nil
+}
+
+// Open connects to a live session, or reads what a dead one left. A dead one
+// whose kept commands still run gets a new host, which takes them up.
+func (e Entry) Open(ctx context.Context) (control.API, func(), error) {
+	if e.Info.Live {
+		c := control.Dial(e.Info.Socket)
+		return c, func() { _ = c.Close() }, nil // only idle connections are closed
+	}
+	a, err := archive.Open(ctx, e.Place, e.Info)
+	if err != nil {
+		return nil, nil, err
+	}
+	if a.Kept() && e.dir.background() == e.Info.Session {
+		api, release, err := e.dir.Background(ctx)
+		if err == nil {
+			_ = a.Close() // it was only read from
+			return api, release, nil
+		}
+	}
+	return a, func() { _ = a.Close() }, nil
+}
+
+// background is the ID of the project's background session, or empty.
+func (d *Directory) background() task.ID {
+	data, err := os.ReadFile(d.Project().BackgroundFile())
+	if err != nil {
+		return ""
+	}
+	id := strings.TrimSpace(string(data))
+	if !home.SessionID(id) {
+		return ""
+	}
+	return task.ID(id)
+}
+
+// BackgroundSession returns the project's background session, which is named
+// when it is first asked for. The caller holds the project's lock or is the
+// only one who asks.
+func (d *Directory) BackgroundSession() (home.Session, error) {
+	p := d.Project()
+	if err := p.Ensure(); err != nil {
+		return home.Session{}, err
+	}
+	id := d.background()
+	if id == "" {
+		id = task.NewSessionID()
+		if err := home.WriteAtomic(p.BackgroundFile(), []byte(id+"\n")); err != nil {
+			return home.Session{}, fmt.Errorf("name the background session: %w", err)
+		}
+	}
+	return p.Session(id), nil
+}
+
+// Background connects to the project's detached host and starts it if need be.
+func (d *Directory) Background(ctx context.Context) (control.API, func(), error) {
+	if c, ok := d.dial(); ok {
+		return c, func() { _ = c.Close() }, nil
+	}
+	if err := d.Project().Ensure(); err != nil {
+		return nil, nil, err
+	}
+	unlock, err := d.lock(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer unlock()
+	if c, ok := d.dial(); ok { // somebody else has started it meanwhile
+		return c, func() { _ = c.Close() }, nil
+	}
+	if err := d.start(ctx); err != nil {
+		return nil, nil, err
+	}
+	c, ok := d.dial()
+	if !ok {
+		return nil, nil, &control.Error{Code: control.Unavailable, Message: "the detached host started and went away again", Mend: "see " + d.logFile()}
+	}
+	return c, func() { _ = c.Close() }, nil
+}
+
+func (d *Directory) dial() (*control.Client, bool) {
+	id := d.background()
+	if id == "" {
+		return nil, false
+	}
+	info, err := readInfo(d.Project().Session(id))
+	if err != nil || info.EndTime != nil || !answers(info.Socket) {
+		return nil, false
+	}
+	return control.Dial(info.Socket), true
+}
+
+// lock waits for its turn to start a host.
+func (d *Directory) lock(ctx context.Context) (func(), error) {
+	ctx, cancel := context.WithTimeout(ctx, startWait)
+	defer cancel()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		unlock, err := d.Project().Lock()
+		if err == nil {
+			return unlock, nil
+		}
+		if !errors.Is(err, home.ErrLocked) {
+			return nil, fmt.Errorf("start the detached host: %w", err)
+		}
+		select { // a lock of the kernel gives no event to a waiter with a deadline
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("start the detached host: another process has been starting one for %s", startWait)
+		}
+	}
+}
+
+func (d *Directory) logFile() string { return filepath.Join(d.Project().Dir(), "host.log") }
+
+// start starts the keeper, which starts the host, and waits until the host says
+// that it listens.
+func (d *Directory) start(ctx context.Context) error {
+	log, err := os.OpenFile(d.logFile(), os.O_CREATE|os.O_WRONLY|os.O_TRUNC|syscall.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return fmt.Errorf("start the detached host: %w", err)
+	}
+	defer log.Close()
+	said, says, err := os.Pipe()
+	if err != nil {
+		return fmt.Errorf("start the detached host: %w", err)
+	}
+	defer said.Close()
+	cmd := exec.Command(d.Program[0], d.Program[1:]...)
+	cmd.Dir = "/"
+	cmd.Env = append(HostEnv(d.Env), ProjectVariable+"="+d.Folder)
+	cmd.Stdout, cmd.Stderr = says, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	err = cmd.Start()
+	says.Close()
+	if err != nil {
+		return fmt.Errorf("start the detached host: %w", err)
+	}
+	_ = cmd.Process.Release() // it outlives this process, and init reaps it
+	if err := said.SetReadDeadline(time.Now().Add(startWait)); err != nil {
+		return fmt.Errorf("start the detached host: %w", err)
+	}
+	defer context.AfterFunc(ctx, func() { _ = said.SetReadDeadline(time.Unix(1, 0)) })()
+	line, err := bufio.NewReader(said).ReadString('\n')
+	if err == nil && line == Ready {
+		return nil
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	why, _ := os.ReadFile(d.logFile())
+	return &control.Error{Code: control.Unavailable, Message: "the detached host did not start: " + lastLine(string(why)), Mend: "see " + d.logFile()}
+}
+
+// Ready is what a host prints when it listens.
+const Ready = "ready\n"
+
+// HostEnv is the environment of a host that a client starts. The marks of a task
+// that the client may be are left out: the host does not belong to it.
+func HostEnv(env []string) []string {
+	return slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
+		key, _, _ := strings.Cut(kv, "=")
+		switch key {
+		case "DROVER_TASK_ID", "DROVER_SESSION", "DROVER_HOST", "DROVER_KEEPER_FD", ProjectVariable:
+			return true
+		}
+		return false
+	})
+}
+
+func lastLine(text string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	if last := lines[len(lines)-1]; last != "" {
+		return strings.TrimPrefix(last, "drover: ")
+	}
+	return "it said nothing"
+}

@@ -1,0 +1,70 @@
+package mcpserver
+
+import (
+	"encoding/json"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// The input schemas are written out, not derived: limits and defaults belong
+// to what a client is told, and the bytes are the same in every version of the
+// libraries.
+const (
+	runSchema = `{"type":"object","additionalProperties":false,"properties":{
+"command":{"type":"string","minLength":1,"description":"A line for bash. Give this or args."},
+"args":{"type":"array","items":{"type":"string"},"minItems":1,"description":"A program and its arguments, run without a shell. Give this or command."},
+"cwd":{"type":"string","description":"Where it runs; the server's folder if absent. A relative path starts there."},
+"name":{"type":"string","maxLength":100,"description":"A short name to refer to the task by."},
+"timeout_seconds":{"type":"number","exclusiveMinimum":0,"maximum":604800,"description":"The task is ended after this time. No limit if absent."},
+"background":{"type":"boolean","default":true,"description":"true answers at once with the task_id. false answers when the command has ended, with its output; cancelling the call then stops the command."},
+"wait_seconds":{"type":"number","minimum":0,"maximum":600,"default":0,"description":"Wait this long for the end before answering; a task that has not ended by then goes on in the background."},
+"keep":{"type":"boolean","default":false,"description":"Let the task go on when this client disconnects."}}}`
+
+	agentSchema = `{"type":"object","additionalProperties":false,"required":["prompt"],"properties":{
+"prompt":{"type":"string","minLength":1,"description":"What the agent is to do. It knows nothing else of your conversation."},
+"agent_type":{"type":"string","default":"general-purpose","description":"The kind of agent. An unknown one is answered with those there are."},
+"model":{"type":"string","description":"sonnet, opus, haiku or a full model name. The kind's own if absent."},
+"max_turns":{"type":"integer","minimum":1,"maximum":10000,"description":"The agent is ended after so many turns."},
+"name":{"type":"string","maxLength":100,"description":"A short name to refer to the task by."},
+"background":{"type":"boolean","default":true,"description":"true answers at once with the task_id. false answers when the agent has ended, with its answer; cancelling the call then stops the agent."},
+"keep":{"type":"boolean","default":false,"description":"Let the agent go on when this client disconnects."}}}`
+
+	listSchema = `{"type":"object","additionalProperties":false,"properties":{
+"all":{"type":"boolean","default":false,"description":"Tasks that have ended too."}}}`
+
+	outputSchema = `{"type":"object","additionalProperties":false,"required":["task_id"],"properties":{
+"task_id":{"type":"string","minLength":1,"description":"An ID, the unique beginning of one, or a name."},
+"offset":{"type":"integer","minimum":0,"description":"Read from this byte on; next_offset of an answer is where to go on. Without it, the end is read."},
+"tail_lines":{"type":"integer","minimum":1,"maximum":32000,"description":"Read so many lines from the end; 200 if absent."},
+"max_bytes":{"type":"integer","minimum":4,"maximum":32000,"default":32000,"description":"Read at most so much."}}}`
+
+	waitSchema = `{"type":"object","additionalProperties":false,"required":["task_ids"],"properties":{
+"task_ids":{"type":"array","items":{"type":"string","minLength":1},"minItems":1,"maxItems":1000,"description":"IDs, unique beginnings of IDs, or names."},
+"any":{"type":"boolean","default":false,"description":"Answer when the first of them has ended, which then comes first."},
+"timeout_seconds":{"type":"number","minimum":0.001,"maximum":600,"default":60,"description":"Answer after this time at the latest. The tasks go on."}}}`
+
+	stopSchema = `{"type":"object","additionalProperties":false,"required":["task_ids"],"properties":{
+"task_ids":{"type":"array","items":{"type":"string","minLength":1},"minItems":1,"maxItems":1000,"description":"IDs, unique beginnings of IDs, or names."},
+"grace_seconds":{"type":"number","minimum":0,"maximum":600,"description":"How long processes may take to end by themselves before they are killed; 2 if absent."}}}`
+)
+
+func (s *server) addTools(m *mcp.Server) {
+	reads := &mcp.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true, OpenWorldHint: new(false)}
+	works := &mcp.ToolAnnotations{DestructiveHint: new(true), OpenWorldHint: new(true)}
+	stops := &mcp.ToolAnnotations{DestructiveHint: new(true), IdempotentHint: true, OpenWorldHint: new(false)}
+	tool := func(name, title, schema string, hints *mcp.ToolAnnotations, description string) *mcp.Tool {
+		return &mcp.Tool{Name: name, Title: title, Description: description, InputSchema: json.RawMessage(schema), Annotations: hints}
+	}
+	add(s, m, tool("task_run", "Run a command", runSchema, works,
+		"Run a shell command as a task. It gets no input and no terminal. Its output goes to a file that task_output reads."), s.run)
+	add(s, m, tool("agent_run", "Run an agent", agentSchema, works,
+		"Run an agent as a task: a model that works on the prompt with tools of its own and gives one answer at the end."), s.agent)
+	add(s, m, tool("task_list", "List tasks", listSchema, reads,
+		"List the tasks of this session, newest first: those that are alive, or all."), s.list)
+	add(s, m, tool("task_output", "Read output", outputSchema, reads,
+		"Read what a task has printed so far: its end, or from an offset."), s.output)
+	add(s, m, tool("task_wait", "Wait for tasks", waitSchema, reads,
+		"Wait until tasks have ended and tell how. Cancelling this call stops no task."), s.await)
+	add(s, m, tool("task_stop", "Stop tasks", stopSchema, stops,
+		"Stop tasks with everything they have started, and tell what was done. Stopping what has ended changes nothing."), s.stop)
+}

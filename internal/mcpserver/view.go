@@ -1,0 +1,172 @@
+package mcpserver
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/drover-dev/drover/internal/excerpt"
+	"github.com/drover-dev/drover/task"
+)
+
+// maxField is how many characters of a task's own words are shown.
+const maxField = 500
+
+// taskView is a task as clients see it: the fields of a record that they can
+// use, under the names they have everywhere else.
+type taskView struct {
+	ID               string     `json:"task_id"`
+	Kind             string     `json:"task_type"`
+	Status           string     `json:"status" jsonschema:"pending, running, completed, failed or killed"`
+	AwaitingApproval bool       `json:"awaiting_approval,omitempty"`
+	Idle             bool       `json:"idle,omitempty"`
+	Name             string     `json:"name"`
+	Description      string     `json:"description,omitempty"`
+	AgentType        string     `json:"agent_type,omitempty"`
+	Model            string     `json:"model,omitempty"`
+	Command          string     `json:"command,omitempty"`
+	Cwd              string     `json:"cwd,omitempty"`
+	StartTime        *time.Time `json:"start_time,omitempty"`
+	EndTime          *time.Time `json:"end_time,omitempty"`
+	ExitCode         *int       `json:"exit_code,omitempty" jsonschema:"of a command that has ended; -1 without one"`
+	Cause            *cause     `json:"cause,omitempty" jsonschema:"why it ended"`
+	Error            string     `json:"error,omitempty"`
+	OutputFile       string     `json:"output_file,omitempty"`
+	OutputBytes      int64      `json:"output_bytes"`
+}
+
+type cause struct {
+	Actor  string `json:"actor"`
+	Reason string `json:"reason"`
+	Signal string `json:"signal,omitempty"`
+	Detail string `json:"detail,omitempty"`
+}
+
+func view(r task.Record) taskView {
+	return taskView{
+		ID: string(r.ID), Kind: string(r.Kind), Status: string(r.Status),
+		AwaitingApproval: r.AwaitingApproval, Idle: r.Idle,
+		Name: field(r.Name), Description: field(r.Description), AgentType: field(r.AgentType), Model: field(r.Model),
+		Command: field(r.Command), Cwd: field(r.Cwd), StartTime: r.StartTime, EndTime: r.EndTime,
+		ExitCode: r.ExitCode, Cause: viewCause(r.Cause), Error: field(r.Error),
+		OutputFile: r.OutputFile, OutputBytes: r.OutputBytes,
+	}
+}
+
+func views(list []task.Record) []taskView {
+	out := make([]taskView, 0, len(list))
+	for _, r := range list {
+		out = append(out, view(r))
+	}
+	return out
+}
+
+func viewCause(c *task.Cause) *cause {
+	if c == nil {
+		return nil
+	}
+	return &cause{Actor: string(c.Actor), Reason: string(c.Reason), Signal: c.Signal, Detail: field(c.Detail)}
+}
+
+func field(s string) string { return excerpt.Line(s, maxField) }
+
+// line is a task in one line.
+func line(r task.Record) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %s", r.ID, r.Status)
+	var facts []string
+	if r.ExitCode != nil {
+		facts = append(facts, fmt.Sprintf("exit %d", *r.ExitCode))
+	}
+	if r.Cause != nil && r.Cause.Reason != task.ReasonDone && r.Cause.Reason != task.ReasonExit {
+		facts = append(facts, fmt.Sprintf("%s by %s", r.Cause.Reason, r.Cause.Actor))
+	}
+	if r.AwaitingApproval {
+		facts = append(facts, "awaiting approval")
+	}
+	if len(facts) > 0 {
+		fmt.Fprintf(&b, " (%s)", strings.Join(facts, ", "))
+	}
+	if r.Name != "" {
+		b.WriteString(" " + excerpt.Line(r.Name, 100))
+	}
+	what := r.Command
+	if what == "" {
+		what = r.Description
+	}
+	if what != "" {
+		b.WriteString(": " + excerpt.Line(what, 200))
+	}
+	if r.Error != "" {
+		b.WriteString(" — " + excerpt.Line(r.Error, 200))
+	}
+	return b.String()
+}
+
+func lines(list []task.Record) string {
+	var b strings.Builder
+	for i, r := range list {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		b.WriteString(line(r))
+	}
+	return b.String()
+}
+
+// receipt tells what a stop did.
+type receipt struct {
+	Stopped   []stopped  `json:"stopped" jsonschema:"every task of the subtrees, leaves first"`
+	Survivors []survivor `json:"survivors" jsonschema:"processes that are still there"`
+}
+
+type stopped struct {
+	ID           string   `json:"task_id"`
+	Status       string   `json:"status"`
+	Cause        *cause   `json:"cause,omitempty"`
+	Signals      []signal `json:"signals"`
+	EndedAfterMS int64    `json:"ended_after_ms"`
+}
+
+type signal struct {
+	Signal  string `json:"signal"`
+	AfterMS int64  `json:"after_ms"`
+}
+
+type survivor struct {
+	PID     int    `json:"pid"`
+	Command string `json:"command"`
+	Why     string `json:"why"`
+}
+
+func viewReceipt(r task.Receipt) receipt {
+	out := receipt{Stopped: make([]stopped, 0, len(r.Stopped)), Survivors: make([]survivor, 0, len(r.Survivors))}
+	for _, s := range r.Stopped {
+		v := stopped{
+			ID: string(s.ID), Status: string(s.Status), Cause: viewCause(s.Cause),
+			Signals: make([]signal, 0, len(s.Signals)), EndedAfterMS: s.EndedAfterMS,
+		}
+		for _, sent := range s.Signals {
+			v.Signals = append(v.Signals, signal{sent.Signal, sent.AfterMS})
+		}
+		out.Stopped = append(out.Stopped, v)
+	}
+	for _, s := range r.Survivors {
+		out.Survivors = append(out.Survivors, survivor{s.PID, field(s.Command), field(s.Why)})
+	}
+	return out
+}
+
+func (r receipt) text() string {
+	var b strings.Builder
+	for _, s := range r.Stopped {
+		fmt.Fprintf(&b, "%s %s after %d ms\n", s.ID, s.Status, s.EndedAfterMS)
+	}
+	for _, s := range r.Survivors {
+		fmt.Fprintf(&b, "still there: process %d (%s): %s\n", s.PID, s.Command, s.Why)
+	}
+	if b.Len() == 0 {
+		return "nothing was running"
+	}
+	return strings.TrimRight(b.String(), "\n")
+}
