@@ -50,22 +50,28 @@ func (d *Driver) Run(ctx context.Context, h task.Host) (res task.Result, err err
 	if a.Close != nil {
 		defer func() { err = errors.Join(err, a.Close()) }()
 	}
-	w := &watcher{host: h, out: h.Output(), next: a.Config.On}
-	a.Config.On = w.on
+	w := NewWatcher(h)
+	next := a.Config.On
+	a.Config.On = func(e agent.Event) {
+		w.On(e)
+		if next != nil {
+			next(e)
+		}
+	}
 	loop, err := agent.NewLoop(a.Config, a.History)
 	if err != nil {
 		return task.Result{}, &task.FailError{Reason: task.ReasonStart, Err: err}
 	}
-	w.loop = loop
+	w.Totals = loop.Totals
 	start := time.Now()
 	turn, err := loop.Turn(ctx, agent.TextBlock(in.Prompt))
-	res = task.Result{Text: turn.Text, Usage: usage(loop.Totals(), time.Since(start))}
-	return res, ending(ctx, err)
+	res = task.Result{Text: turn.Text, Usage: Usage(loop.Totals(), time.Since(start))}
+	return res, Ending(ctx, err)
 }
 
-// ending classes the error of a turn. Only a turn that came to its end is
+// Ending classes the error of a turn for the record of a task. Only a turn that came to its end is
 // completed; what the model said is never asked.
-func ending(ctx context.Context, err error) error {
+func Ending(ctx context.Context, err error) error {
 	var limit *agent.LimitError
 	switch {
 	case err == nil:
@@ -78,23 +84,30 @@ func ending(ctx context.Context, err error) error {
 	return &task.FailError{Reason: task.ReasonError, Err: err}
 }
 
-func usage(t agent.Totals, took time.Duration) *task.Usage {
+// Usage is what a conversation has cost, as a record shows it.
+func Usage(t agent.Totals, took time.Duration) *task.Usage {
 	return &task.Usage{TotalTokens: t.Tokens(), InputTokens: t.Usage.InputTokens, OutputTokens: t.Usage.OutputTokens,
 		CacheRead: t.Usage.CacheReadTokens, CacheWrite: t.Usage.CacheWriteTokens, ToolUses: t.ToolUses, Turns: t.Turns, DurationMS: took.Milliseconds()}
 }
 
-// watcher turns the events of the loop into output and progress. Its loop calls
-// it one event at a time.
-type watcher struct {
+// Watcher turns the events of a conversation into the output and the progress of
+// the task that holds it. Its conversation calls it one event at a time.
+type Watcher struct {
+	// Totals is what the conversation has used so far. It is set before the
+	// first turn.
+	Totals func() agent.Totals
+
 	host     task.Host
 	out      io.Writer
-	loop     *agent.Loop
-	next     func(agent.Event)
 	progress task.Progress
 	midLine  bool
 }
 
-func (w *watcher) on(e agent.Event) {
+// NewWatcher makes a watcher for a running task.
+func NewWatcher(h task.Host) *Watcher { return &Watcher{host: h, out: h.Output()} }
+
+// On takes an event in.
+func (w *Watcher) On(e agent.Event) {
 	switch e.Kind {
 	case agent.PartEvent:
 		if e.Part.Kind == agent.TextPart {
@@ -105,7 +118,7 @@ func (w *watcher) on(e agent.Event) {
 			w.print("\n")
 		}
 	case agent.ReplyDoneEvent:
-		w.progress.TokenCount = w.loop.Totals().Tokens()
+		w.progress.TokenCount = w.Totals().Tokens()
 		w.host.Progress(w.progress)
 	case agent.ToolStartEvent:
 		w.print(fmt.Sprintf("[%s %s]\n", e.Call.Name, brief(e.Call.Input)))
@@ -114,14 +127,11 @@ func (w *watcher) on(e agent.Event) {
 		w.progress = w.progress.Add(task.Activity{ToolName: e.Call.Name, Input: e.Call.Input})
 		w.host.Progress(w.progress)
 	}
-	if w.next != nil {
-		w.next(e)
-	}
 }
 
 // print writes to the output file. What cannot be written is lost there and
 // kept by the transcript, which refuses to go on without a place on the disk.
-func (w *watcher) print(text string) {
+func (w *Watcher) print(text string) {
 	if text == "" {
 		return
 	}

@@ -89,6 +89,7 @@ type Output interface {
 
 // Spec is how a task is started.
 type Spec struct {
+	ID           ID     // of the one task that stands for the session itself; empty: a new one
 	Name         string // wanted; made unique in the session
 	Description  string
 	Parent       ID // empty: nobody's, or the main agent's

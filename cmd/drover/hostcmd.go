@@ -2,18 +2,23 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 
 	"github.com/drover-dev/drover/internal/assemble"
+	"github.com/drover-dev/drover/internal/home"
 	"github.com/drover-dev/drover/internal/host"
 	"github.com/drover-dev/drover/internal/keeper"
 	"github.com/drover-dev/drover/internal/session"
+	"github.com/drover-dev/drover/task"
 )
 
 // keep is `drover keeper`: the process that outlives a host. It is no command
@@ -46,6 +51,9 @@ func (w *world) hostCommand() *cobra.Command {
 			if w.cwd = lookup(w.env)(host.ProjectVariable); w.cwd == "" {
 				return errors.New("this command is started by others: use `drover run -d`")
 			}
+			if file := lookup(w.env)(host.PromptVariable); file != "" {
+				return w.hostPrompt(cmd.Context(), file)
+			}
 			return w.host(cmd.Context())
 		},
 	}
@@ -69,26 +77,99 @@ func (w *world) host(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	return w.serve(ctx, s)
+}
+
+// serve answers for a detached session until it has nothing left to do, then
+// closes it.
+func (w *world) serve(ctx context.Context, s *assemble.Session) error {
 	if err := ready(); err != nil {
 		return errors.Join(err, s.Close())
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	if s.Keeper != nil {
-		lost := make(chan struct{})
-		watched := make(chan struct{})
-		go func() { // joined below
-			defer close(watched)
+		done := make(chan struct{})
+		var watch sync.WaitGroup
+		watch.Go(func() {
 			select {
 			case <-s.Keeper.Lost():
 				cancel(errors.New("the keeper is gone"))
-			case <-lost:
+			case <-done:
 			}
-		}()
-		defer func() { close(lost); <-watched }()
+		})
+		defer func() { close(done); watch.Wait() }()
 	}
-	err = s.ServeUntilIdle(ctx, host.Idle)
+	err := s.ServeUntilIdle(ctx, host.Idle)
 	return errors.Join(err, s.Close())
+}
+
+// promptDetached has a prompt answered by a host of its own and prints the
+// session.
+func (w *world) promptDetached(ctx context.Context, p *promptFlags) error {
+	id, err := w.pick(ctx, p)
+	if err != nil {
+		return err
+	}
+	if id == "" {
+		id = task.NewSessionID()
+	}
+	set, err := w.settings(p.Settings)
+	if err != nil {
+		return err
+	}
+	p.Session, p.WaitCeiling = string(id), p.ceiling(set)
+	d, err := w.directory()
+	if err != nil {
+		return err
+	}
+	if err := d.Project().Ensure(); err != nil {
+		return err
+	}
+	file := filepath.Join(d.Project().Dir(), "prompt-"+string(id)+".json")
+	raw, err := json.Marshal(p)
+	if err != nil {
+		return fmt.Errorf("write the prompt down: %w", err)
+	}
+	if err := home.WriteAtomic(file, raw); err != nil {
+		return fmt.Errorf("write the prompt down: %w", err)
+	}
+	if err := d.Start(ctx, host.PromptVariable+"="+file); err != nil {
+		return errors.Join(err, os.Remove(file))
+	}
+	_, err = fmt.Fprintln(os.Stdout, id)
+	return err
+}
+
+// hostPrompt is the detached host of one prompt.
+func (w *world) hostPrompt(ctx context.Context, file string) error {
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("read the prompt: %w", err)
+	}
+	var p promptFlags
+	if err := json.Unmarshal(raw, &p); err != nil {
+		return fmt.Errorf("read the prompt: %w", err)
+	}
+	set, err := w.settings(p.Settings)
+	if err != nil {
+		return err
+	}
+	s, err := assemble.Open(ctx, w.config(&p, set, task.ID(p.Session)))
+	if err != nil {
+		return locked(err, task.ID(p.Session))
+	}
+	m, err := s.OpenMain(ctx, p.main())
+	if err == nil {
+		_, err = s.StartMain(ctx, m, p.Prompt, p.WaitCeiling)
+	}
+	if err != nil {
+		return errors.Join(err, s.Close())
+	}
+	if err := os.Remove(file); err != nil {
+		return errors.Join(fmt.Errorf("forget the prompt: %w", err), s.Close())
+	}
+	return w.serve(ctx, s)
 }
 
 // ready tells whoever started the host that it answers, and lets go of the pipe

@@ -12,6 +12,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -33,27 +34,48 @@ func run() int {
 	if len(args) > 0 && args[0] == "keeper" {
 		return keep(ctx, args[1:])
 	}
-	w, err := newWorld(args)
+	w, err := newWorld()
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "drover: %s\n", err)
 		return 1
 	}
 	cmd := w.command()
+	if isPrompt(args) {
+		cmd = w.promptCommand()
+	}
 	cmd.SetArgs(args)
 	return cli.Execute(ctx, cmd, os.Stderr)
 }
 
-// interrupts counts how often the user has interrupted; the first is given to
-// whoever handles it, the second ends the program.
-type interrupts struct{ first chan struct{} }
+// interrupts gives the first INT to whoever wants it.
+type interrupts struct {
+	mu     sync.Mutex
+	handle func()
+}
 
 type interruptsKey struct{}
 
-// signals ends the context by the second INT, or by TERM or HUP. A program that
-// does not take the first INT is ended by it.
+// onInterrupt lets f have the first INT. It is called at most once.
+func onInterrupt(ctx context.Context, f func()) {
+	in := ctx.Value(interruptsKey{}).(*interrupts)
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.handle = f
+}
+
+func (in *interrupts) take() func() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	f := in.handle
+	in.handle = nil
+	return f
+}
+
+// signals ends the context by INT, TERM or HUP, but for a first INT that
+// somebody wants.
 func signals(parent context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(parent)
-	in := &interrupts{first: make(chan struct{})}
+	in := &interrupts{}
 	ctx = context.WithValue(ctx, interruptsKey{}, in)
 	ch := make(chan os.Signal, 4)
 	signal.Notify(ch, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
@@ -62,15 +84,9 @@ func signals(parent context.Context) (context.Context, func()) {
 	go func() { // ends with stop, which waits for it
 		defer close(done)
 		for s := range ch {
-			select {
-			case <-in.first:
-			default:
-				if s == syscall.SIGINT {
-					close(in.first)
-					if in.taken() {
-						continue
-					}
-				}
+			if f := in.take(); f != nil && s == syscall.SIGINT {
+				f()
+				continue
 			}
 			cancel(&cli.ExitError{Code: 128 + int(s.(syscall.Signal))})
 		}
@@ -83,19 +99,15 @@ func signals(parent context.Context) (context.Context, func()) {
 	}
 }
 
-// taken reports whether somebody handles the first interrupt.
-func (in *interrupts) taken() bool { return false }
-
 // world is what this process has around it.
 type world struct {
-	args   []string
 	env    []string
 	cwd    string
 	root   home.Root
 	stderr io.Writer
 }
 
-func newWorld(args []string) (*world, error) {
+func newWorld() (*world, error) {
 	cwd, err := os.Getwd()
 	if err != nil {
 		return nil, fmt.Errorf("find the working folder: %w (change to one that exists)", err)
@@ -104,7 +116,7 @@ func newWorld(args []string) (*world, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &world{args: args, env: os.Environ(), cwd: cwd, root: root, stderr: os.Stderr}, nil
+	return &world{env: os.Environ(), cwd: cwd, root: root, stderr: os.Stderr}, nil
 }
 
 func (w *world) command() *cobra.Command {
@@ -113,7 +125,8 @@ func (w *world) command() *cobra.Command {
 		Env: w.env, Cwd: w.cwd, Version: version,
 		Sessions:   &sessions{w},
 		IsTerminal: isTerminal,
-		Extra:      []*cobra.Command{w.hostCommand()},
+		Extra:      []*cobra.Command{w.hostCommand(), w.mcpCommand(), w.agentCommand(), w.demoCommand()},
+		Root:       w.summary,
 	})
 }
 

@@ -29,7 +29,7 @@ const (
 // Options is what a [Stream] is made of. Out, Session, Since and Grown are
 // required; the zero Format is Text.
 type Options struct {
-	Out     io.Writer
+	Out     io.Writer // each line is one Write; a reader that does not read holds the agents up
 	Format  Format
 	Partial bool      // stream-json: replies as they come in
 	Err     io.Writer // text and json: short lines about tasks; nil: none
@@ -227,7 +227,7 @@ func (s *Stream) write(b []byte) {
 func (s *Stream) fail(err error) {
 	if s.err == nil {
 		s.err = err
-		close(s.broken)
+
 	}
 }
 

@@ -56,7 +56,8 @@ type world struct {
 	events []task.Event
 	live   map[task.ID]task.Record
 	grown  chan struct{}
-	broken error // of since
+	broken error     // of since
+	over   time.Time // when the stream was finished
 }
 
 func newWorld(t testing.TB, o Options) *world {
@@ -147,6 +148,7 @@ func (w *world) run(f func()) {
 	f()
 	cancel()
 	group.Wait()
+	w.over = time.Now()
 	if err := w.s.Finish(); err != nil {
 		w.t.Errorf("Finish: %v", err)
 	}

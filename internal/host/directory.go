@@ -20,6 +20,10 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
+// PromptVariable names a file that says which prompt a host is to answer in a
+// session of its own.
+const PromptVariable = "DROVER_HOST_PROMPT"
+
 // ProjectVariable tells a host which project it is for. It is no argument: a
 // task that ends processes by the words of their command line must not meet
 // its own host.
@@ -157,7 +161,7 @@ func (d *Directory) Background(ctx context.Context) (control.API, func(), error)
 	if c, ok := d.dial(); ok { // somebody else has started it meanwhile
 		return c, func() { _ = c.Close() }, nil
 	}
-	if err := d.start(ctx); err != nil {
+	if err := d.Start(ctx); err != nil {
 		return nil, nil, err
 	}
 	c, ok := d.dial()
@@ -203,9 +207,10 @@ func (d *Directory) lock(ctx context.Context) (func(), error) {
 
 func (d *Directory) logFile() string { return filepath.Join(d.Project().Dir(), "host.log") }
 
-// start starts the keeper, which starts the host, and waits until the host says
-// that it listens.
-func (d *Directory) start(ctx context.Context) error {
+// Start starts a keeper, which starts a host, and waits until the host says that
+// it listens. Which session it opens follows from the further environment; by
+// itself it is the background session.
+func (d *Directory) Start(ctx context.Context, env ...string) error {
 	log, err := os.OpenFile(d.logFile(), os.O_CREATE|os.O_WRONLY|os.O_TRUNC|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return fmt.Errorf("start the detached host: %w", err)
@@ -218,7 +223,7 @@ func (d *Directory) start(ctx context.Context) error {
 	defer said.Close()
 	cmd := exec.Command(d.Program[0], d.Program[1:]...)
 	cmd.Dir = "/"
-	cmd.Env = append(HostEnv(d.Env), ProjectVariable+"="+d.Folder)
+	cmd.Env = append(append(HostEnv(d.Env), ProjectVariable+"="+d.Folder), env...)
 	cmd.Stdout, cmd.Stderr = says, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	err = cmd.Start()
@@ -251,7 +256,7 @@ func HostEnv(env []string) []string {
 	return slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
 		key, _, _ := strings.Cut(kv, "=")
 		switch key {
-		case "DROVER_TASK_ID", "DROVER_SESSION", "DROVER_HOST", "DROVER_KEEPER_FD", ProjectVariable:
+		case "DROVER_TASK_ID", "DROVER_SESSION", "DROVER_HOST", "DROVER_KEEPER_FD", ProjectVariable, PromptVariable:
 			return true
 		}
 		return false

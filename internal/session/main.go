@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/drover-dev/drover/agent"
@@ -66,12 +67,17 @@ type Main struct {
 	box  *mailbox.Box
 	shut func() error // closes the transcript
 
+	model  string   // as the user is shown it
+	tools  []string // names
+	listen atomic.Pointer[subagent.Watcher]
+
 	mu      sync.Mutex
 	prompts []string
 	busy    bool
 	latched bool // mail waits for the user: the last turn failed or was broken off
 	cancel  context.CancelCauseFunc
 	rested  time.Time // end of the last turn
+	last    Turn      // that ended
 	changed chan struct{}
 	queued  chan struct{} // capacity 1
 	ended   bool
@@ -106,7 +112,19 @@ func (s *Session) OpenMain(ctx context.Context, cfg MainConfig) (*Main, error) {
 		return nil, errors.Join(err, t.Close())
 	}
 	conv.Transcript, conv.Mail = t, &mail{s: s, box: box}
-	m := &Main{s: s, cfg: cfg, box: box, shut: t.Close, changed: make(chan struct{}), queued: make(chan struct{}, 1)}
+	m := &Main{s: s, cfg: cfg, box: box, shut: t.Close, model: conv.ModelName, changed: make(chan struct{}), queued: make(chan struct{}, 1)}
+	next := conv.On
+	conv.On = func(e agent.Event) {
+		if w := m.listen.Load(); w != nil {
+			w.On(e)
+		}
+		if next != nil {
+			next(e)
+		}
+	}
+	for _, tool := range conv.Tools {
+		m.tools = append(m.tools, tool.Spec().Name)
+	}
 	if m.loop, err = agent.NewLoop(conv, history.Messages); err != nil {
 		return nil, errors.Join(err, t.Close())
 	}
@@ -228,11 +246,25 @@ func (m *Main) turn(ctx context.Context, prompt []agent.Block, origin string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.cancel, m.busy, m.rested = nil, false, time.Now()
+	m.last = Turn{Origin: origin, Result: res, Err: err}
 	if err != nil {
 		m.latched = true
 	}
 	close(m.changed)
 	m.changed = make(chan struct{})
+}
+
+// Model is the full name of the agent's model.
+func (m *Main) Model() string { return m.model }
+
+// Tools are the names of the agent's tools.
+func (m *Main) Tools() []string { return m.tools }
+
+// Last is the turn that ended last.
+func (m *Main) Last() Turn {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.last
 }
 
 // Totals is what the conversation has used so far.
@@ -285,7 +317,7 @@ func (m *Main) stopCommands(ctx context.Context, ids []task.ID) (task.Receipt, e
 func (s *Session) waitedFor() (commands []task.ID, others int) {
 	for _, r := range s.sup.List(0) {
 		switch {
-		case r.Status.Terminal() || r.Keep:
+		case r.Status.Terminal() || r.Keep || r.ID == s.cfg.Info.Session:
 		case r.Kind == task.LocalBash:
 			commands = append(commands, r.ID)
 		default:

@@ -19,6 +19,10 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
+// interruptGrace is how long a foreground call may take to go when its turn is
+// broken off: a person waits for that.
+const interruptGrace = time.Second
+
 // tailLines is how much of a failed command's output goes with its notice.
 const (
 	tailLines = 20
@@ -37,7 +41,7 @@ var (
 // and who is told.
 func (rt *runtime) spec(toolUse string, background bool) task.Spec {
 	spec := task.Spec{Owner: rt.id, ToolUseID: toolUse, Backgrounded: background, Cwd: rt.cwd}
-	if rt.host != nil {
+	if _, isTask := rt.s.sup.Get(rt.id); isTask {
 		spec.Parent = rt.id
 	}
 	return spec
@@ -115,7 +119,8 @@ func (rt *runtime) interrupt(ctx context.Context, id task.ID) error {
 	if errors.As(context.Cause(ctx), &stop) {
 		cause = stop.Cause
 	}
-	_, err := rt.s.sup.Stop(context.WithoutCancel(ctx), []task.ID{id}, supervise.StopRequest{Cause: cause})
+	grace := interruptGrace
+	_, err := rt.s.sup.Stop(context.WithoutCancel(ctx), []task.ID{id}, supervise.StopRequest{Cause: cause, Grace: &grace})
 	return err
 }
 

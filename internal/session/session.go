@@ -100,7 +100,7 @@ type Session struct {
 	unlock  func()
 	started time.Time
 
-	mu      sync.Mutex
+	mu      sync.Mutex // guards what follows
 	boxes   map[task.ID]*mailbox.Box
 	leases  map[string]*lease
 	changed chan struct{} // closed and replaced at every end
@@ -241,6 +241,9 @@ func (s *Session) Changed() <-chan struct{} {
 
 // Grown returns a channel that is closed at the next event.
 func (s *Session) Grown() <-chan struct{} { return s.log.Grown() }
+
+// Newest is the number of the newest event.
+func (s *Session) Newest() task.Seq { return s.log.Last() }
 
 // Since returns events after a number that are there already, oldest first.
 func (s *Session) Since(ctx context.Context, after task.Seq) ([]task.Event, error) {

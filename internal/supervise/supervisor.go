@@ -189,10 +189,16 @@ func (s *Supervisor) admit(d task.Driver, spec task.Spec) (e *entry, found bool,
 		return nil, false, ErrClosing
 	}
 	e = &entry{id: task.NewID(d.Kind()), spec: spec, live: make(chan struct{}), promoted: make(chan struct{})}
+	depth := 1
+	if spec.ID != "" {
+		if s.tasks[spec.ID] != nil {
+			return nil, false, fmt.Errorf("task %s is there already", spec.ID)
+		}
+		e.id, depth = spec.ID, 0
+	}
 	if e.root = e.id; spec.Owner != "" {
 		e.root = spec.Owner
 	}
-	depth := 1
 	if spec.Parent != "" {
 		p := s.tasks[spec.Parent]
 		if p == nil {

@@ -19,6 +19,9 @@ import (
 // otherwise.
 const grace = 2 * time.Second
 
+// closingGrace is the same when the host closes, which is given 2 s in all.
+const closingGrace = time.Second
+
 // Command is the input of a task. Exactly one of Args and Line is set.
 type Command struct {
 	Args []string `json:"args,omitempty"` // a program with its arguments
@@ -283,8 +286,11 @@ func verdict(code int, signal string) error {
 // graceOf is how long the stop wants to be patient.
 func graceOf(cause error) time.Duration {
 	var stop *task.StopError
-	if errors.As(cause, &stop) && stop.Grace != nil {
+	switch {
+	case errors.As(cause, &stop) && stop.Grace != nil:
 		return max(0, *stop.Grace)
+	case errors.Is(cause, task.ErrClosing):
+		return closingGrace
 	}
 	return grace
 }

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/drover-dev/drover/internal/assemble"
+	"github.com/drover-dev/drover/internal/cli"
+	"github.com/drover-dev/drover/internal/control"
+	"github.com/drover-dev/drover/internal/session"
+	"github.com/drover-dev/drover/subagent"
+	"github.com/drover-dev/drover/task"
+)
+
+// agentCommand runs agents without a conversation around them.
+func (w *world) agentCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "agent", Short: "Run one agent", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
+	var req control.AgentRequest
+	var name string
+	var detach bool
+	run := &cobra.Command{
+		Use:   "run TYPE PROMPT",
+		Short: "Run one agent and print its answer",
+		Long:  "Run one agent and print its answer. The sorts of agents:\n\n" + agentTypes(),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) < 2 {
+				return usage("a sort of agent and a prompt are needed", "as in `drover agent run explore \"where is the parser?\"`")
+			}
+			return nil
+		},
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			if len(args) > 0 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return subagent.Builtin().Names(), cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			req.Type, req.Prompt = args[0], strings.Join(args[1:], " ")
+			req.AllowedTools = splitRules(req.AllowedTools)
+			start := control.StartRequest{Name: name, Agent: &req, Env: w.env, Cwd: w.cwd}
+			if detach {
+				return w.agentDetached(cmd.Context(), start)
+			}
+			return w.agent(cmd.Context(), start)
+		},
+	}
+	f := run.Flags()
+	f.BoolVarP(&detach, "detach", "d", false, "run it in the detached host and print its ID")
+	f.StringVar(&name, "name", "", "a name for it")
+	f.StringVar(&req.Model, "model", "", "an alias, a full name, PROVIDER/NAME, or script:FILE")
+	f.IntVar(&req.MaxTurns, "max-turns", 0, "model replies at most")
+	f.StringVar(&req.PermissionMode, "permission-mode", "", "plan or dontAsk, to allow less than the settings")
+	f.StringArrayVar(&req.AllowedTools, "allowed-tools", nil, "calls that run without a question, such as 'Bash(go test:*),Edit'")
+	cmd.AddCommand(run)
+	return cmd
+}
+
+func agentTypes() string {
+	var b strings.Builder
+	for _, d := range subagent.Builtin().All() {
+		fmt.Fprintf(&b, "  %-16s %s\n", d.Name, d.Description)
+	}
+	return b.String()
+}
+
+func (w *world) agentDetached(ctx context.Context, r control.StartRequest) error {
+	d, err := w.directory()
+	if err != nil {
+		return err
+	}
+	api, release, err := d.Background(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
+	started, err := api.Start(ctx, []control.StartRequest{r})
+	if err != nil {
+		return err
+	}
+	if started[0].Error != nil {
+		return started[0].Error
+	}
+	_, err = fmt.Fprintln(os.Stdout, started[0].Task.ID)
+	return err
+}
+
+// agent runs an agent in a session of its own, in this process.
+func (w *world) agent(ctx context.Context, r control.StartRequest) error {
+	set, err := w.settings("")
+	if err != nil {
+		return err
+	}
+	exe, err := program()
+	if err != nil {
+		return err
+	}
+	s, err := assemble.Open(ctx, assemble.Config{Root: w.root, Folder: w.cwd, Role: session.RoleRun, Title: title(r.Agent.Prompt), Version: version, Env: w.env,
+		Settings: set, Keeper: []string{exe, "keeper", "--helper"}})
+	if err != nil {
+		return err
+	}
+	s.Serve()
+	text, err := ask(ctx, s, r)
+	if closed := s.Close(); err == nil {
+		err = closed
+	}
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(os.Stdout, strings.TrimRight(text, "\n"))
+	return err
+}
+
+func ask(ctx context.Context, s control.API, r control.StartRequest) (string, error) {
+	started, err := s.Start(ctx, []control.StartRequest{r})
+	if err != nil {
+		return "", err
+	}
+	if started[0].Error != nil {
+		return "", started[0].Error
+	}
+	ref := string(started[0].Task.ID)
+	if _, err := s.Wait(ctx, control.WaitRequest{Refs: []string{ref}}); err != nil {
+		return "", err
+	}
+	a, err := s.Result(ctx, ref)
+	switch {
+	case err != nil:
+		return "", err
+	case a.Task.Status == task.Killed:
+		return "", &cli.ExitError{Code: 4, Err: fmt.Errorf("agent %s was stopped", ref)}
+	case a.Task.Status == task.Failed:
+		return "", errors.New(a.Task.Error)
+	}
+	return a.Text, nil
+}

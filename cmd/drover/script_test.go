@@ -1,0 +1,320 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// TestScript runs the built program as users do. Every script has a state
+// folder, a folder of sockets and a mark of its own; whatever carries the mark
+// when its script is over is an error, and is ended.
+//
+// Beside the usual commands a script may use these:
+//
+//	drover ARG…            the program, which must exit with 0
+//	code N ARG…            the program, which must exit with N and print one
+//	                       line on stderr, or none
+//	capture NAME           sets a variable to the last stdout
+//	field PATH [VALUE]     compares a value in the JSON of the last stdout, such
+//	                       as 0.cause.reason; without VALUE it must be there
+//	fields PATH NAME…      all these names are in a JSON object
+//	until D TEXT ARG…      runs the program again until stdout holds the text
+//	killhost ROLE          ends the host of the live session of that role by KILL
+//	alive TEXT             a process of the script has the text in its command line
+//	gone D TEXT            within D none has
+//	stopped TEXT           sends STOP to such processes
+func TestScript(t *testing.T) {
+	bin := build(t)
+	testscript.Run(t, testscript.Params{
+		Dir:                filepath.Join("testdata", "script"),
+		RequireUniqueNames: true,
+		Setup:              func(env *testscript.Env) error { return setup(env, bin) },
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"drover": runDrover, "code": runCode, "capture": capture, "field": field, "fields": fields, "until": until,
+			"killhost": killHost, "alive": alive, "gone": gone, "stopped": stopped,
+		},
+	})
+}
+
+func build(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	cmd := exec.Command("go", "build", "-o", filepath.Join(dir, "drover"), ".")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("build the program: %v\n%s", err, out)
+	}
+	return dir
+}
+
+// mark is in the environment of everything that a script starts.
+const mark = "SCRIPT_MARK"
+
+func setup(env *testscript.Env, bin string) error {
+	sockets, err := os.MkdirTemp("/tmp", "dr") // the path of a socket must be short
+	if err != nil {
+		return err
+	}
+	for _, dir := range []string{"project", "config", "user"} {
+		if err := os.MkdirAll(filepath.Join(env.WorkDir, dir), 0o700); err != nil {
+			return err
+		}
+	}
+	at := func(name string) string { return filepath.Join(env.WorkDir, name) }
+	env.Cd = at("project")
+	for _, kv := range [][2]string{
+		{"PATH", bin + string(os.PathListSeparator) + os.Getenv("PATH")}, {"HOME", at("user")}, {"DROVER_HOME", at("state")},
+		{"XDG_CONFIG_HOME", at("config")}, {"XDG_RUNTIME_DIR", sockets}, {mark, env.WorkDir},
+	} {
+		env.Setenv(kv[0], kv[1])
+	}
+	t, work := env.T(), env.WorkDir
+	env.Defer(func() {
+		left := finish(work)
+		if err := os.RemoveAll(sockets); err != nil {
+			t.Log(err)
+		}
+		if len(left) > 0 {
+			t.Fatal(fmt.Sprintf("left running: %q", left))
+		}
+	})
+	return nil
+}
+
+// finish ends the hosts of a script as a shutdown would, and returns what is
+// left after that, which it ends too.
+func finish(work string) []string {
+	for _, p := range marked(work) {
+		if strings.HasSuffix(p.line, "drover host") {
+			_ = syscall.Kill(p.pid, syscall.SIGTERM) // it may end by itself at this moment
+		}
+	}
+	var left []string
+	if !within(5*time.Second, func() bool { return len(marked(work)) == 0 }) {
+		for _, p := range marked(work) {
+			left = append(left, p.line)
+			_ = syscall.Kill(p.pid, syscall.SIGKILL)
+		}
+	}
+	return left
+}
+
+// marked lists the processes of a script.
+func marked(work string) []proc {
+	names, err := filepath.Glob("/proc/[0-9]*/environ")
+	if err != nil {
+		panic(err) // the pattern is wrong
+	}
+	var out []proc
+	for _, name := range names {
+		env, err := os.ReadFile(name)
+		if err != nil || !slices.Contains(strings.Split(string(env), "\x00"), mark+"="+work) {
+			continue // it ended, or is not ours
+		}
+		dir := filepath.Dir(name)
+		line, err := os.ReadFile(filepath.Join(dir, "cmdline"))
+		pid, notNumber := strconv.Atoi(filepath.Base(dir))
+		if err != nil || notNumber != nil || len(line) == 0 {
+			continue
+		}
+		out = append(out, proc{pid, strings.TrimSpace(strings.ReplaceAll(string(line), "\x00", " "))})
+	}
+	return out
+}
+
+type proc struct {
+	pid  int
+	line string
+}
+
+// ofScript lists the processes of a script with a text in their command line,
+// but not the program itself, whose arguments hold it too.
+func ofScript(ts *testscript.TestScript, text string) []proc {
+	return slices.DeleteFunc(marked(ts.Getenv("WORK")), func(p proc) bool {
+		first, _, _ := strings.Cut(p.line, " ")
+		return !strings.Contains(p.line, text) || filepath.Base(first) == "drover"
+	})
+}
+
+// within asks until the answer is yes or the time is up.
+func within(d time.Duration, yes func() bool) bool {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	end := time.Now().Add(d)
+	for {
+		if yes() {
+			return true
+		}
+		if now := <-tick.C; now.After(end) {
+			return false
+		}
+	}
+}
+
+func runDrover(ts *testscript.TestScript, neg bool, args []string) {
+	err := ts.Exec("drover", args...)
+	if (err != nil) != neg {
+		ts.Fatalf("drover %q: %v", args, err)
+	}
+}
+
+func runCode(ts *testscript.TestScript, neg bool, args []string) {
+	need(ts, !neg && len(args) > 1, "code N ARG…")
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	if got := exitCode(ts.Exec("drover", args[1:]...)); got != want {
+		ts.Fatalf("exit code %d, want %d", got, want)
+	}
+	if said := ts.ReadFile("stderr"); strings.Count(said, "\n") > 1 {
+		ts.Fatalf("more than a line on stderr")
+	}
+}
+
+func exitCode(err error) int {
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &exit):
+		return exit.ExitCode()
+	}
+	return -1
+}
+
+func need(ts *testscript.TestScript, ok bool, usage string) {
+	if !ok {
+		ts.Fatalf("usage: %s", usage)
+	}
+}
+
+func capture(ts *testscript.TestScript, neg bool, args []string) {
+	need(ts, !neg && len(args) == 1, "capture NAME")
+	ts.Setenv(args[0], strings.TrimSpace(ts.ReadFile("stdout")))
+}
+
+// value finds a place in the JSON of the last stdout.
+func value(ts *testscript.TestScript, path string) any {
+	var v any
+	dec := json.NewDecoder(bytes.NewReader([]byte(ts.ReadFile("stdout"))))
+	dec.UseNumber()
+	ts.Check(dec.Decode(&v))
+	for _, key := range strings.Split(path, ".") {
+		switch at := v.(type) {
+		case map[string]any:
+			next, ok := at[key]
+			if !ok {
+				ts.Fatalf("no %q of %s in %v", key, path, at)
+			}
+			v = next
+		case []any:
+			i, err := strconv.Atoi(key)
+			if err != nil || i >= len(at) {
+				ts.Fatalf("no %q of %s in %v", key, path, at)
+			}
+			v = at[i]
+		default:
+			ts.Fatalf("nothing in %v for %q of %s", v, key, path)
+		}
+	}
+	return v
+}
+
+func field(ts *testscript.TestScript, neg bool, args []string) {
+	need(ts, !neg && len(args) > 0 && len(args) < 3, "field PATH [VALUE]")
+	v := value(ts, args[0])
+	switch {
+	case len(args) == 2 && fmt.Sprint(v) != args[1]:
+		ts.Fatalf("%s is %v, want %s", args[0], v, args[1])
+	case len(args) == 1 && v == nil:
+		ts.Fatalf("%s is null", args[0])
+	}
+}
+
+func fields(ts *testscript.TestScript, neg bool, args []string) {
+	need(ts, !neg && len(args) > 1, "fields PATH NAME…")
+	object, ok := value(ts, args[0]).(map[string]any)
+	if !ok {
+		ts.Fatalf("%s is no object", args[0])
+	}
+	for _, name := range args[1:] {
+		if _, ok := object[name]; !ok {
+			ts.Fatalf("no field %s in %v", name, object)
+		}
+	}
+}
+
+func until(ts *testscript.TestScript, neg bool, args []string) {
+	need(ts, !neg && len(args) > 2, "until D TEXT ARG…")
+	d, err := time.ParseDuration(args[0])
+	ts.Check(err)
+	if !within(d, func() bool {
+		return ts.Exec("drover", args[2:]...) == nil && strings.Contains(ts.ReadFile("stdout"), args[1])
+	}) {
+		ts.Fatalf("%q not printed within %s", args[1], d)
+	}
+}
+
+func killHost(ts *testscript.TestScript, neg bool, args []string) {
+	need(ts, !neg && len(args) == 1, "killhost ROLE")
+	var live struct {
+		PID  int
+		Role string
+		Live bool
+	}
+	// A session shows as live once it answers.
+	if !within(10*time.Second, func() bool {
+		ts.Check(ts.Exec("drover", "sessions", "--json"))
+		var all []json.RawMessage
+		ts.Check(json.Unmarshal([]byte(ts.ReadFile("stdout")), &all))
+		for _, one := range all {
+			ts.Check(json.Unmarshal(one, &live))
+			if live.Role == args[0] && live.Live {
+				return true
+			}
+		}
+		return false
+	}) {
+		ts.Fatalf("no live session of role %s", args[0])
+	}
+	ts.Check(syscall.Kill(live.PID, syscall.SIGKILL))
+}
+
+func alive(ts *testscript.TestScript, neg bool, args []string) {
+	need(ts, !neg && len(args) == 1, "alive TEXT")
+	if !within(5*time.Second, func() bool { return len(ofScript(ts, args[0])) > 0 }) {
+		ts.Fatalf("no process %q", args[0])
+	}
+}
+
+func gone(ts *testscript.TestScript, neg bool, args []string) {
+	need(ts, !neg && len(args) == 2, "gone D TEXT")
+	d, err := time.ParseDuration(args[0])
+	ts.Check(err)
+	if !within(d, func() bool { return len(ofScript(ts, args[1])) == 0 }) {
+		ts.Fatalf("still there after %s: %v", d, ofScript(ts, args[1]))
+	}
+}
+
+func stopped(ts *testscript.TestScript, neg bool, args []string) {
+	need(ts, !neg && len(args) == 1, "stopped TEXT")
+	procs := ofScript(ts, args[0])
+	if len(procs) == 0 {
+		ts.Fatalf("no process %q", args[0])
+	}
+	for _, p := range procs {
+		ts.Check(syscall.Kill(p.pid, syscall.SIGSTOP))
+	}
+}

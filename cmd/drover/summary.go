@@ -1,0 +1,59 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/drover-dev/drover/internal/control"
+	"github.com/drover-dev/drover/internal/excerpt"
+)
+
+// summary is `drover` by itself: what there is, and what to type next. Without
+// words it also lists the flags of prompts, which stand before all commands.
+func (w *world) summary(root *cobra.Command) {
+	root.Long = "Drover runs, watches and steers the background work of coding agents.\n\n  drover -p \"PROMPT\"    answers a prompt; see `drover -p --help`"
+	root.RunE = func(cmd *cobra.Command, _ []string) error { return w.printSummary(cmd.Context(), cmd) }
+}
+
+func (w *world) printSummary(ctx context.Context, cmd *cobra.Command) error {
+	sessions := &sessions{w}
+	known, err := sessions.Known(ctx, true, false)
+	if err != nil {
+		return err
+	}
+	out := cmd.OutOrStdout()
+	fmt.Fprintf(out, "Drover %s in %s\n\n", version, w.cwd)
+	if len(known) == 0 {
+		fmt.Fprintln(out, "Nothing is running here.")
+	}
+	for _, k := range known {
+		api, release, err := k.Open(ctx)
+		if err != nil {
+			fmt.Fprintf(cmd.ErrOrStderr(), "drover: session %s: %s\n", k.Info().Session, err)
+			continue
+		}
+		page, err := api.List(ctx, control.ListRequest{Limit: 10})
+		release()
+		if err != nil {
+			fmt.Fprintf(cmd.ErrOrStderr(), "drover: session %s: %s\n", k.Info().Session, err)
+			continue
+		}
+		fmt.Fprintf(out, "session %s  %s\n", k.Info().Session, excerpt.Line(excerpt.Plain(k.Info().Title), 60))
+		for _, r := range page.Tasks {
+			fmt.Fprintf(out, "  %s  %-10s %s\n", r.ID, r.Status, excerpt.Line(excerpt.Plain(r.Description), 60))
+		}
+	}
+	fmt.Fprint(out, `
+Next
+  drover -p "PROMPT"       answer a prompt with an agent that delegates
+  drover run -d -- CMD     run a command in the background
+  drover ps -a             what runs and ran here;  logs, wait, stop take its IDs
+  drover demo              a tour without any key
+`)
+	if get := lookup(w.env); get("ANTHROPIC_API_KEY") == "" && get("ANTHROPIC_AUTH_TOKEN") == "" {
+		fmt.Fprint(out, "\nNo model key is set. Set ANTHROPIC_API_KEY for prompts, or use --model script:FILE.\n")
+	}
+	return nil
+}

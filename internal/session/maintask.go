@@ -1,0 +1,58 @@
+package session
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+	"time"
+
+	"github.com/drover-dev/drover/subagent"
+	"github.com/drover-dev/drover/task"
+)
+
+// mainTask is a main agent as a task of its own session: a conversation for
+// which nobody waits in the foreground is seen and stopped like any other work.
+type mainTask struct {
+	main    *Main
+	prompt  string
+	ceiling time.Duration
+}
+
+// StartMain gives the main agent its prompt and makes a task of the
+// conversation, which ends when nothing is left to answer or to wait for; see
+// [Main.Settle]. The task has the ID of the session.
+func (s *Session) StartMain(ctx context.Context, m *Main, prompt string, ceiling time.Duration) (task.Record, error) {
+	d := &mainTask{main: m, prompt: prompt, ceiling: ceiling}
+	spec := task.Spec{ID: s.cfg.Info.Session, AgentType: task.MainSession, Model: m.model, Description: firstLine(prompt, 60),
+		Prompt: prompt, Cwd: s.cfg.Info.Project, Backgrounded: true}
+	if _, again := s.sup.Get(spec.ID); again {
+		return s.sup.Resume(ctx, spec.ID, d, spec)
+	}
+	return s.sup.Start(ctx, d, spec)
+}
+
+func (*mainTask) Kind() task.Kind { return task.LocalAgent }
+
+func (*mainTask) Check(json.RawMessage) error { return nil }
+
+func (d *mainTask) Run(ctx context.Context, h task.Host) (task.Result, error) {
+	w := subagent.NewWatcher(h)
+	w.Totals = d.main.Totals
+	d.main.listen.Store(w)
+	defer d.main.listen.Store(nil)
+	start := time.Now()
+	if err := d.main.Prompt(d.prompt); err != nil {
+		return task.Result{}, err
+	}
+	work, end := context.WithCancelCause(ctx)
+	var running sync.WaitGroup
+	running.Go(func() { d.main.Run(work) })
+	_, err := d.main.Settle(ctx, d.ceiling)
+	end(task.ErrClosing)
+	running.Wait()
+	last := d.main.Last()
+	if err == nil {
+		err = last.Err
+	}
+	return task.Result{Text: last.Result.Text, Usage: subagent.Usage(d.main.Totals(), time.Since(start))}, subagent.Ending(ctx, err)
+}
