@@ -118,16 +118,6 @@ const (
 	Later Priority = "later" // after them
 )
 
-// Message is one piece of mail to a task.
-type Message struct {
-	Seq  Seq    `json:"seq"`
-	From ID     `json:"from,omitempty"`
-	Text string `json:"text"`
-}
-
-// Ack tells the runtime that a message is kept where a crash cannot take it.
-type Ack func(context.Context) error
-
 // Question is something that only somebody outside can decide.
 type Question struct {
 	Tool   string          `json:"tool"`

@@ -52,7 +52,8 @@ func (d *Directory) Project() home.Project { return d.Root.Project(d.Folder) }
 
 // Sessions returns the sessions of the project, or of all projects, newest
 // first; with live only those that live.
-func (d *Directory) Sessions(_ context.Context, live, all bool) ([]Entry, error) {
+func (d *Directory) Sessions(ctx context.Context, live, all bool) ([]Entry, error) {
+	d.revive(ctx)
 	projects := []home.Project{d.Project()}
 	if all {
 		var err error
@@ -80,6 +81,33 @@ func (d *Directory) Sessions(_ context.Context, live, all bool) ([]Entry, error)
 	return out, nil
 }
 
+// revive gives the background session a host again if its host died and
+// commands that were to outlive it still run: they are live, and must be shown
+// as such.
+func (d *Directory) revive(ctx context.Context) {
+	id := d.background()
+	if id == "" {
+		return
+	}
+	place := d.Project().Session(id)
+	info, err := readInfo(place)
+	if err != nil || info.EndTime != nil && info.Tasks.Live == 0 || answers(info.Socket) {
+		return
+	}
+	a, err := archive.Open(ctx, place, info)
+	if err != nil {
+		return // whoever opens the session is told why
+	}
+	kept := a.Kept()
+	_ = a.Close() // it was only read from
+	if !kept {
+		return
+	}
+	if _, release, err := d.Background(ctx); err == nil {
+		release()
+	}
+}
+
 func readInfo(place home.Session) (control.Info, error) {
 	var info control.Info
 	data, err := os.ReadFile(place.InfoFile())
@@ -93,8 +121,7 @@ func readInfo(place home.Session) (control.Info, error) {
 	return info, nil
 }
 
-// Open connects to a live session, or reads what a dead one left. A dead one
-// whose kept commands still run gets a new host, which takes them up.
+// Open connects to a live session, or reads what a dead one left.
 func (e Entry) Open(ctx context.Context) (control.API, func(), error) {
 	if e.Info.Live {
 		c := control.Dial(e.Info.Socket)
@@ -103,13 +130,6 @@ func (e Entry) Open(ctx context.Context) (control.API, func(), error) {
 	a, err := archive.Open(ctx, e.Place, e.Info)
 	if err != nil {
 		return nil, nil, err
-	}
-	if a.Kept() && e.dir.background() == e.Info.Session {
-		api, release, err := e.dir.Background(ctx)
-		if err == nil {
-			_ = a.Close() // it was only read from
-			return api, release, nil
-		}
 	}
 	return a, func() { _ = a.Close() }, nil
 }

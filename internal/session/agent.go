@@ -165,7 +165,7 @@ func (s *Session) conversation(_ context.Context, me self, prompt, name string) 
 		return agent.Config{}, err
 	}
 	tools := s.toolset(me)
-	me.rules.Cwd, me.rules.Tools = me.cwd, tools
+	me.rules.Cwd, me.rules.Tools, me.rules.Bash = me.cwd, tools, bashCwd(tools)
 	gate, bad := permit.New(me.rules)
 	if len(bad) > 0 {
 		return agent.Config{}, fmt.Errorf("permissions: %w", errors.Join(bad...))
@@ -177,6 +177,17 @@ func (s *Session) conversation(_ context.Context, me self, prompt, name string) 
 	}
 	return agent.Config{Model: choice.Model, ModelName: choice.Name, System: systemPrompt(prompt, me, s.started), Tools: tools, Gate: gate,
 		MaxTurns: me.maxTurns, Agent: name, SessionID: string(s.cfg.Info.Session), On: on}, nil
+}
+
+// bashCwd finds the tool that carries a working folder over from call to call:
+// paths of its commands are judged from there.
+func bashCwd(tools []agent.Tool) func() string {
+	for _, t := range tools {
+		if c, ok := t.(interface{ Cwd() string }); ok {
+			return c.Cwd
+		}
+	}
+	return nil
 }
 
 // toolset makes the tools of one agent, with a state of their own.

@@ -135,6 +135,13 @@ type tool struct {
 
 func (t *tool) Spec() agent.ToolSpec { return t.spec }
 
+// Cwd is where the next foreground command runs.
+func (t *tool) Cwd() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.cwd
+}
+
 // Aliases are the names of the same tool in older definitions.
 func (t *tool) Aliases() []string { return []string{"bash", "shell"} }
 
