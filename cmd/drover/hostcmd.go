@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -77,12 +78,12 @@ func (w *world) host(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return w.serve(ctx, s)
+	return w.serve(ctx, s, host.Idle)
 }
 
 // serve answers for a detached session until it has nothing left to do, then
 // closes it.
-func (w *world) serve(ctx context.Context, s *assemble.Session) error {
+func (w *world) serve(ctx context.Context, s *assemble.Session, idle time.Duration) error {
 	if err := ready(); err != nil {
 		return errors.Join(err, s.Close())
 	}
@@ -100,7 +101,7 @@ func (w *world) serve(ctx context.Context, s *assemble.Session) error {
 		})
 		defer func() { close(done); watch.Wait() }()
 	}
-	err := s.ServeUntilIdle(ctx, host.Idle)
+	err := s.ServeUntilIdle(ctx, idle)
 	return errors.Join(err, s.Close())
 }
 
@@ -169,7 +170,7 @@ func (w *world) hostPrompt(ctx context.Context, file string) error {
 	if err := os.Remove(file); err != nil {
 		return errors.Join(fmt.Errorf("forget the prompt: %w", err), s.Close())
 	}
-	return w.serve(ctx, s)
+	return w.serve(ctx, s, host.PromptIdle)
 }
 
 // ready tells whoever started the host that it answers, and lets go of the pipe

@@ -36,17 +36,28 @@ import (
 //	alive TEXT             a process of the script has the text in its command line
 //	gone D TEXT            within D none has
 //	stopped TEXT           sends STOP to such processes
+//
+// The condition mounts holds where a file system of one's own can be mounted.
 func TestScript(t *testing.T) {
 	bin := build(t)
 	testscript.Run(t, testscript.Params{
 		Dir:                filepath.Join("testdata", "script"),
 		RequireUniqueNames: true,
 		Setup:              func(env *testscript.Env) error { return setup(env, bin) },
+		Condition:          condition,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"drover": runDrover, "code": runCode, "capture": capture, "field": field, "fields": fields, "until": until,
 			"killhost": killHost, "alive": alive, "gone": gone, "stopped": stopped,
 		},
 	})
+}
+
+// condition knows mounts: whether an own file system can be made here.
+func condition(name string) (bool, error) {
+	if name != "mounts" {
+		return false, fmt.Errorf("unknown condition %q", name)
+	}
+	return exec.Command("unshare", "-rm", "mount", "-t", "tmpfs", "tmpfs", "/mnt").Run() == nil, nil
 }
 
 func build(t *testing.T) string {

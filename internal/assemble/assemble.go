@@ -74,6 +74,13 @@ func Open(ctx context.Context, c Config) (_ *Session, err error) {
 		return nil, err
 	}
 	s := &Session{Place: project.Session(c.Session), models: &provider.Finder{}}
+	model, env := first(c.Model, c.Settings.Model), withProviders(c.Env, c.Settings.Providers)
+	if c.Role == session.RolePrompt {
+		// A prompt that nobody can answer leaves no session behind.
+		if _, err := s.models.Find(model, lookup(env), c.Folder); err != nil {
+			return nil, err
+		}
+	}
 	socket, err := home.SocketPath(lookup(c.Env), c.Session)
 	if err != nil {
 		return nil, err
@@ -89,7 +96,7 @@ func Open(ctx context.Context, c Config) (_ *Session, err error) {
 			OutputChars: set.Tasks.OutputLength, NestedBackground: set.Agents.NestedBackground, NoBackground: set.Tasks.DisableBackground},
 		Power:  set.Durability == "power",
 		Keeper: s.Keeper,
-		Agents: session.Agents{Models: s.models, Model: first(c.Model, set.Model), Catalog: subagent.Builtin(), Rules: rules(c), Env: withProviders(c.Env, set.Providers), On: c.On},
+		Agents: session.Agents{Models: s.models, Model: model, Catalog: subagent.Builtin(), Rules: rules(c), Env: env, On: c.On},
 	})
 	if err != nil {
 		if s.Keeper != nil {

@@ -23,6 +23,10 @@ import (
 // Idle is how long a detached host outlives its last task.
 const Idle = 60 * time.Second
 
+// PromptIdle is the same for the host of one prompt. It is short: the answer
+// can be read without a host, and going on with the session needs the host gone.
+const PromptIdle = 500 * time.Millisecond
+
 // Listener is the socket of a session.
 type Listener struct {
 	*net.UnixListener
