@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -49,10 +48,10 @@ func (w *world) hostCommand() *cobra.Command {
 		Hidden: true,
 		Args:   cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if w.cwd = lookup(w.env)(host.ProjectVariable); w.cwd == "" {
+			if w.cwd = home.Lookup(w.env)(host.ProjectVariable); w.cwd == "" {
 				return errors.New("this command is started by others: use `drover run -d`")
 			}
-			if file := lookup(w.env)(host.PromptVariable); file != "" {
+			if file := home.Lookup(w.env)(host.PromptVariable); file != "" {
 				return w.hostPrompt(cmd.Context(), file)
 			}
 			return w.host(cmd.Context())
@@ -186,15 +185,4 @@ func ready() error {
 	os.Stdout.Close()
 	os.Stdout = null
 	return nil
-}
-
-func lookup(env []string) func(string) string {
-	return func(key string) string {
-		for i := len(env) - 1; i >= 0; i-- {
-			if v, ok := strings.CutPrefix(env[i], key+"="); ok {
-				return v
-			}
-		}
-		return ""
-	}
 }

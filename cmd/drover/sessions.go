@@ -33,7 +33,7 @@ func (w *world) directory() (*host.Directory, error) {
 
 // settings are those of the folder, with what was passed over told on stderr.
 func (w *world) settings(flag string) (settings.Settings, error) {
-	set, notes, err := settings.Load(settings.Find(lookup(w.env), w.cwd, flag))
+	set, notes, err := settings.Load(settings.Find(home.Lookup(w.env), w.cwd, flag))
 	for _, n := range notes {
 		fmt.Fprintf(w.stderr, "drover: note: %s\n", n)
 	}
@@ -140,7 +140,7 @@ func (s *sessions) state() cli.Finding {
 }
 
 func (s *sessions) socket() cli.Finding {
-	path, err := home.SocketPath(lookup(s.w.env), "s00000000")
+	path, err := home.SocketPath(home.Lookup(s.w.env), "s00000000")
 	if err != nil {
 		return cli.Finding{Check: "sockets", Level: cli.Bad, Detail: err.Error()}
 	}
@@ -148,7 +148,7 @@ func (s *sessions) socket() cli.Finding {
 }
 
 func (s *sessions) config() cli.Finding {
-	_, notes, err := settings.Load(settings.Find(lookup(s.w.env), s.w.cwd, ""))
+	_, notes, err := settings.Load(settings.Find(home.Lookup(s.w.env), s.w.cwd, ""))
 	switch {
 	case err != nil:
 		return cli.Finding{Check: "settings", Level: cli.Bad, Detail: err.Error()}
@@ -159,7 +159,7 @@ func (s *sessions) config() cli.Finding {
 }
 
 func (s *sessions) model() cli.Finding {
-	get := lookup(s.w.env)
+	get := home.Lookup(s.w.env)
 	if get("ANTHROPIC_API_KEY") == "" && get("ANTHROPIC_AUTH_TOKEN") == "" {
 		return cli.Finding{Check: "model", Level: cli.Warn, Detail: "no key is set", Mend: "set ANTHROPIC_API_KEY, or use --model script:FILE"}
 	}

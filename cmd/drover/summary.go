@@ -8,6 +8,7 @@ import (
 
 	"github.com/drover-dev/drover/internal/control"
 	"github.com/drover-dev/drover/internal/excerpt"
+	"github.com/drover-dev/drover/internal/home"
 )
 
 // summary is `drover` by itself: what there is, and what to type next. Without
@@ -52,7 +53,7 @@ Next
   drover ps -a             what runs and ran here;  logs, wait, stop take its IDs
   drover demo              a tour without any key
 `)
-	if get := lookup(w.env); get("ANTHROPIC_API_KEY") == "" && get("ANTHROPIC_AUTH_TOKEN") == "" {
+	if get := home.Lookup(w.env); get("ANTHROPIC_API_KEY") == "" && get("ANTHROPIC_AUTH_TOKEN") == "" {
 		fmt.Fprint(out, "\nNo model key is set. Set ANTHROPIC_API_KEY for prompts, or use --model script:FILE.\n")
 	}
 	return nil

@@ -77,11 +77,11 @@ func Open(ctx context.Context, c Config) (_ *Session, err error) {
 	model, env := first(c.Model, c.Settings.Model), withProviders(c.Env, c.Settings.Providers)
 	if c.Role == session.RolePrompt {
 		// A prompt that nobody can answer leaves no session behind.
-		if _, err := s.models.Find(model, lookup(env), c.Folder); err != nil {
+		if _, err := s.models.Find(model, home.Lookup(env), c.Folder); err != nil {
 			return nil, err
 		}
 	}
-	socket, err := home.SocketPath(lookup(c.Env), c.Session)
+	socket, err := home.SocketPath(home.Lookup(c.Env), c.Session)
 	if err != nil {
 		return nil, err
 	}
@@ -157,7 +157,7 @@ func (s *Session) Close() error {
 func rules(c Config) permit.Rules {
 	p := c.Settings.Permissions
 	r := permit.Rules{Mode: permit.Mode(p.DefaultMode), Allow: slices.Concat(p.Allow, c.Allow, []string{"Agent", "TaskStop", "TaskOutput"}),
-		Ask: p.Ask, Deny: slices.Concat(p.Deny, c.Deny), Dirs: c.Dirs, Home: lookup(c.Env)("HOME"), Path: lookup(c.Env)("PATH"),
+		Ask: p.Ask, Deny: slices.Concat(p.Deny, c.Deny), Dirs: c.Dirs, Home: home.Lookup(c.Env)("HOME"), Path: home.Lookup(c.Env)("PATH"),
 		ReadOnlyAuto: true, Headless: true}
 	if c.Mode != "" {
 		r.Mode = c.Mode
@@ -168,7 +168,7 @@ func rules(c Config) permit.Rules {
 // withProviders lets settings say where a provider is, as the usual variables
 // would; the variables win.
 func withProviders(env []string, p settings.Providers) []string {
-	get := lookup(env)
+	get := home.Lookup(env)
 	if p.Anthropic.BaseURL != "" && get("ANTHROPIC_BASE_URL") == "" {
 		env = append(slices.Clip(env), "ANTHROPIC_BASE_URL="+p.Anthropic.BaseURL)
 	}
@@ -176,17 +176,6 @@ func withProviders(env []string, p settings.Providers) []string {
 		env = append(slices.Clip(env), "ANTHROPIC_API_KEY="+get(name))
 	}
 	return env
-}
-
-func lookup(env []string) func(string) string {
-	return func(key string) string {
-		for i := len(env) - 1; i >= 0; i-- {
-			if len(env[i]) > len(key) && env[i][len(key)] == '=' && env[i][:len(key)] == key {
-				return env[i][len(key)+1:]
-			}
-		}
-		return ""
-	}
 }
 
 func first(texts ...string) string {

@@ -272,3 +272,16 @@ func SessionID(s string) bool {
 	}
 	return true
 }
+
+// Lookup makes a function like [os.Getenv] of a list of KEY=VALUE; of equal keys
+// the last counts.
+func Lookup(env []string) func(key string) string {
+	return func(key string) string {
+		for i := len(env) - 1; i >= 0; i-- {
+			if v, ok := strings.CutPrefix(env[i], key+"="); ok {
+				return v
+			}
+		}
+		return ""
+	}
+}

@@ -232,40 +232,23 @@ func (j *Journal) ask(ctx context.Context, r *request) error {
 	if j.reqs == nil {
 		return fs.ErrPermission
 	}
-	// The lock is held over the send, so that Close cannot close the channel
-	// between the check and the send.
-	j.mu.Lock()
-	if j.closed {
-		j.mu.Unlock()
-		return ErrClosed
-	}
-	select {
-	case j.reqs <- r:
-		j.mu.Unlock()
-		return <-r.done
-	default:
-		j.mu.Unlock()
-	}
-	return j.askSlowly(ctx, r)
-}
-
-// askSlowly waits for a place in a full queue without holding the lock that
-// the writer needs to publish.
-func (j *Journal) askSlowly(ctx context.Context, r *request) error {
 	for {
+		// The lock is held over the send, so that Close cannot close the channel
+		// between the check and the send; it is not held while the queue is full,
+		// since the writer needs it to publish.
 		j.mu.Lock()
-		grown := j.grown
 		if j.closed {
 			j.mu.Unlock()
 			return ErrClosed
 		}
+		grown := j.grown
 		select {
 		case j.reqs <- r:
 			j.mu.Unlock()
 			return <-r.done
 		default:
-			j.mu.Unlock()
 		}
+		j.mu.Unlock()
 		select {
 		case <-grown:
 		case <-ctx.Done():

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/home"
 	"github.com/drover-dev/drover/internal/mailbox"
 	"github.com/drover-dev/drover/internal/permit"
 	"github.com/drover-dev/drover/internal/tool/files"
@@ -79,7 +80,7 @@ func (s *Session) child(in subagent.Input, me self) (*child, error) {
 			break
 		}
 	}
-	choice, err := s.cfg.Agents.Models.Find(c.model, lookup(me.env), me.cwd)
+	choice, err := s.cfg.Agents.Models.Find(c.model, home.Lookup(me.env), me.cwd)
 	if err != nil {
 		return nil, err
 	}
@@ -160,7 +161,7 @@ func (c *child) assemble(ctx context.Context, h task.Host, in subagent.Input) (*
 
 // conversation is what main agents and subagents are made of alike.
 func (s *Session) conversation(_ context.Context, me self, prompt, name string) (agent.Config, error) {
-	choice, err := s.cfg.Agents.Models.Find(me.model, lookup(me.env), me.cwd)
+	choice, err := s.cfg.Agents.Models.Find(me.model, home.Lookup(me.env), me.cwd)
 	if err != nil {
 		return agent.Config{}, err
 	}

@@ -20,7 +20,11 @@ import (
 var _ control.API = (*Session)(nil)
 
 // Info says which session this is.
-func (s *Session) Info(context.Context) (control.Info, error) { return s.info(), nil }
+func (s *Session) Info(context.Context) (control.Info, error) {
+	info := s.info()
+	info.DiskBytes = archive.DiskBytes(info.Dir)
+	return info, nil
+}
 
 // Start starts tasks for a client.
 func (s *Session) Start(ctx context.Context, reqs []control.StartRequest) ([]control.Started, error) {

@@ -24,15 +24,3 @@ func systemPrompt(prompt string, me self, started time.Time) string {
 	return fmt.Sprintf("%s\n\n<environment>\nWorking folder: %s\nGit repository: %s\nSystem: %s\nDate: %s\n</environment>",
 		strings.TrimSpace(prompt), me.cwd, git, goruntime.GOOS, started.Format(time.DateOnly))
 }
-
-// lookup makes a function of a list of KEY=VALUE; the last of a key counts.
-func lookup(env []string) func(string) string {
-	return func(key string) string {
-		for i := len(env) - 1; i >= 0; i-- {
-			if v, ok := strings.CutPrefix(env[i], key+"="); ok {
-				return v
-			}
-		}
-		return ""
-	}
-}

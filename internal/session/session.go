@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/archive"
 	"github.com/drover-dev/drover/internal/builtin"
 	"github.com/drover-dev/drover/internal/control"
 	"github.com/drover-dev/drover/internal/driver/shell"
@@ -255,6 +256,7 @@ func (s *Session) writeInfo(end *time.Time) error {
 	info := s.info()
 	info.EndTime = end
 	if end != nil {
+		info.DiskBytes = archive.DiskBytes(info.Dir)
 		info.Live, info.PID = false, 0
 	}
 	var buf bytes.Buffer
