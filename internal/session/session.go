@@ -171,16 +171,16 @@ func (s *Session) takeIn(ctx context.Context) error {
 	return s.sup.Adopt(ctx, old, s.kinds.For)
 }
 
-// output opens the output file of a task. A transcript stands beside an agent's
-// by a link.
+// output opens the output file of a task. What is at the path of a new task was
+// put there by somebody else, and is refused.
 func (s *Session) output(r task.Record, again bool) (supervise.OutputFile, error) {
 	opt := spool.Options{Limit: s.cfg.Limits.OutputBytes}
-	if again {
-		return spool.Reopen(r.OutputFile, opt)
+	if !again {
+		return spool.Open(r.OutputFile, opt)
 	}
-	f, err := spool.Open(r.OutputFile, opt)
-	if errors.Is(err, os.ErrExist) && r.Run != "" { // a further run of the same task
-		return spool.Reopen(r.OutputFile, opt)
+	f, err := spool.Reopen(r.OutputFile, opt)
+	if errors.Is(err, os.ErrNotExist) { // the earlier run never began
+		return spool.Open(r.OutputFile, opt)
 	}
 	return f, err
 }

@@ -52,7 +52,7 @@ func (s *Supervisor) remember(old Old) {
 	rec := old.Task
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e := &entry{id: rec.ID, root: rec.ID, born: old.Born, live: make(chan struct{}), promoted: make(chan struct{})}
+	e := &entry{id: rec.ID, root: rec.ID, born: old.Born, again: true, live: make(chan struct{}), promoted: make(chan struct{})}
 	e.spec = task.Spec{Name: rec.Name, Parent: rec.Parent, Owner: rec.Owner, Keep: rec.Keep, Backgrounded: rec.Backgrounded}
 	if p := s.tasks[rec.Parent]; p != nil {
 		e.parent, e.root = p, p.root
@@ -101,7 +101,7 @@ func (s *Supervisor) Resume(ctx context.Context, id task.ID, d task.Driver, spec
 	if spec.Backgrounded {
 		close(e.promoted)
 	}
-	e.result = task.Result{}
+	e.result, e.again = task.Result{}, true
 	e.mu.Unlock()
 	s.launch(e, d, false)
 	return rec, nil

@@ -59,8 +59,10 @@ func (s *Supervisor) run(ctx context.Context, e *entry, d task.Driver, q *queued
 		}
 	}
 	if s.cfg.Output != nil {
-		rec := *e.rec.Load()
-		out, err := s.cfg.Output(rec, adopted)
+		e.mu.Lock()
+		again := e.again
+		e.mu.Unlock()
+		out, err := s.cfg.Output(*e.rec.Load(), again)
 		if err != nil {
 			s.conclude(ctx, e, h, task.Result{}, &task.FailError{Reason: task.ReasonStart, Err: fmt.Errorf("open output: %w", err)})
 			return

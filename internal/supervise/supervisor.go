@@ -140,6 +140,7 @@ type entry struct {
 	spec     task.Spec // guarded by mu, like the rest
 	children []*entry
 	frozen   bool // a stop has been asked for: no further child
+	again    bool // this is not the first run, or not its first host
 	cancel   context.CancelCauseFunc
 	live     chan struct{} // closed when the present run has ended
 	promoted chan struct{} // closed when the task goes to the background
@@ -218,7 +219,7 @@ func (s *Supervisor) admit(d task.Driver, spec task.Spec) (e *entry, found bool,
 	if err := s.withinLimits(e, depth); err != nil {
 		return nil, false, err
 	}
-	for s.tasks[e.id] != nil {
+	for s.tasks[e.id] != nil || s.names[string(e.id)] != nil {
 		e.id = task.NewID(d.Kind())
 	}
 	s.roots[rootKey{e.root, spec.Pool}]++
@@ -264,16 +265,15 @@ func (s *Supervisor) withinLimits(e *entry, depth int) error {
 	return nil
 }
 
-// uniqueName makes a wanted name unique by a number. It also must not look
-// like an ID.
+// uniqueName makes a wanted name unique by a number, among names and IDs. Many
+// words have the shape of an ID, such as webserver: that alone is no clash.
 func (s *Supervisor) uniqueName(want string) string {
 	if want == "" {
 		return ""
 	}
 	name := want
 	for n := 2; ; n++ {
-		_, err := task.ParseID(name)
-		if s.names[name] == nil && err != nil {
+		if s.names[name] == nil && s.tasks[task.ID(name)] == nil {
 			return name
 		}
 		name = fmt.Sprintf("%s-%d", want, n)
