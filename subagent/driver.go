@@ -63,9 +63,9 @@ func (d *Driver) Run(ctx context.Context, h task.Host) (res task.Result, err err
 		return task.Result{}, &task.FailError{Reason: task.ReasonStart, Err: err}
 	}
 	w.Totals = loop.Totals
-	start := time.Now()
+	start, before := time.Now(), loop.Totals()
 	turn, err := loop.Turn(ctx, agent.TextBlock(in.Prompt))
-	res = task.Result{Text: turn.Text, Usage: Usage(loop.Totals(), time.Since(start))}
+	res = task.Result{Text: turn.Text, Usage: Usage(before, loop.Totals(), time.Since(start))}
 	return res, Ending(ctx, err)
 }
 
@@ -84,10 +84,14 @@ func Ending(ctx context.Context, err error) error {
 	return &task.FailError{Reason: task.ReasonError, Err: err}
 }
 
-// Usage is what a conversation has cost, as a record shows it.
-func Usage(t agent.Totals, took time.Duration) *task.Usage {
-	return &task.Usage{TotalTokens: t.Tokens(), InputTokens: t.Usage.InputTokens, OutputTokens: t.Usage.OutputTokens,
-		CacheRead: t.Usage.CacheReadTokens, CacheWrite: t.Usage.CacheWriteTokens, ToolUses: t.ToolUses, Turns: t.Turns, DurationMS: took.Milliseconds()}
+// Usage is what one run of a conversation has cost, as a record shows it: what
+// the conversation has used since before, in took. A run reads all that came
+// before it, so the size of its input is that of the whole conversation.
+func Usage(before, now agent.Totals, took time.Duration) *task.Usage {
+	out := now.Usage.OutputTokens - before.Usage.OutputTokens
+	return &task.Usage{TotalTokens: now.Context + out, InputTokens: now.Usage.InputTokens - before.Usage.InputTokens, OutputTokens: out,
+		CacheRead: now.Usage.CacheReadTokens - before.Usage.CacheReadTokens, CacheWrite: now.Usage.CacheWriteTokens - before.Usage.CacheWriteTokens,
+		ToolUses: now.ToolUses - before.ToolUses, Turns: now.Turns - before.Turns, DurationMS: took.Milliseconds()}
 }
 
 // Watcher turns the events of a conversation into the output and the progress of

@@ -105,7 +105,7 @@ type Spec struct {
 	Pool         string // takes one of this pool's limited places while it runs; empty: unlimited
 	Priority     Priority
 	Timeout      time.Duration // 0: none
-	Key          string        // at most one child of a parent per key; empty: any number
+	Key          string        // at most one child of a parent per key in the life of a host; empty: any number
 	Input        json.RawMessage
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -49,8 +50,10 @@ type Change struct {
 	Usage       *Usage
 	OutputBytes int64
 	Checkpoint  []byte
-	Run         RunID // Resume: the new run
-	Background  bool  // Resume: nobody waits for it in the foreground
+	Run         RunID  // Resume: the new run
+	Background  bool   // Resume: nobody waits for it in the foreground
+	ToolUseID   string // Resume: the call that asked for it
+	Prompt      string // Resume: what it goes on with
 }
 
 // MoveError is a change that the state table does not allow.
@@ -134,7 +137,10 @@ func Apply(r Record, c Change) (Record, error) {
 		next.Process, next.Progress, next.Usage = nil, nil, nil
 		next.Notified = false
 		next.CreateTime = c.At
-		next.Backgrounded = c.Background
+		next.Backgrounded, next.ToolUseID = c.Background, c.ToolUseID
+		if c.Prompt != "" {
+			next.Prompt = c.Prompt
+		}
 	}
 	switch c.Verb {
 	case Rest, Wake, Ask, Answer, Pause, Thaw, Background, RequestStop:
@@ -197,7 +203,7 @@ func Ending(cause error, res Result, err error) (c Change, ok bool) {
 		return Change{}, false
 	case errors.Is(err, ErrLost):
 		c.Verb = Stop
-		c.Cause = &Cause{Actor: ByUnknown, Reason: ReasonLost, Detail: err.Error()}
+		c.Cause = &Cause{Actor: ByUnknown, Reason: ReasonLost, Detail: strings.ReplaceAll(err.Error(), "\n", ": ")}
 		errors.As(err, &stop)
 		if stop != nil { // the driver knows what was lost: host, keeper, reboot
 			c.Cause = &stop.Cause

@@ -393,9 +393,9 @@ func (w *world) answer(ctx context.Context, p *promptFlags, set settings.Setting
 	end(task.ErrClosing)
 	conversation.Wait()
 	last := m.Last()
-	closed := s.Close()
 	quiet()
 	printer.Wait()
+	closed := s.Close() // what it ends is told by Finish
 	printed := out.Finish()
 	switch {
 	case ctx.Err() != nil:

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -52,7 +53,7 @@ type Options struct {
 	Grown func() <-chan struct{}
 	// Start is the number of the newest event that is not told.
 	Start task.Seq
-	// Live are the tasks that were alive at Start.
+	// Live are the tasks that were alive at Start, in any order.
 	Live []task.Record
 
 	// Answer is the final text of an agent's run that has ended. nil: none.
@@ -91,9 +92,10 @@ func New(o Options) *Stream {
 		stats: stats{Killed: map[task.Reason]int{}, ByType: map[string]int{}},
 		usage: map[string]*modelUsage{},
 	}
-	for i, r := range o.Live {
+	live := slices.SortedStableFunc(slices.Values(o.Live), func(a, b task.Record) int { return a.CreateTime.Compare(b.CreateTime) })
+	for i, r := range live {
 		if !s.hidden(r) && !r.Status.Terminal() {
-			s.tasks[r.ID] = &entry{rec: r, order: task.Seq(i - len(o.Live)), told: true, voice: speaker(r)}
+			s.tasks[r.ID] = &entry{rec: r, order: task.Seq(i - len(live)), told: true, voice: speaker(r)}
 		}
 	}
 	return s
@@ -227,7 +229,7 @@ func (s *Stream) write(b []byte) {
 func (s *Stream) fail(err error) {
 	if s.err == nil {
 		s.err = err
-
+		close(s.broken)
 	}
 }
 

@@ -44,6 +44,24 @@ func TestPatience(t *testing.T) {
 	})
 }
 
+// A command that took its time is told of also by a stream that looks only
+// after its end.
+func TestLateLook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Options{Format: StreamJSON})
+		w.create(task.Record{ID: "b11111111", Kind: task.LocalBash, Command: "make"})
+		w.begin("b11111111")
+		time.Sleep(patience)
+		w.end("b11111111", nil, exit(0), nil)
+		w.start("go")
+		w.done(result(1, "done"), nil)
+		want := []string{"task_started b11111111", "task_updated b11111111", "task_notification b11111111", "init", "result"}
+		if got := w.kinds(); !slices.Equal(got, want) {
+			t.Errorf("printed %q\nwant    %q", got, want)
+		}
+	})
+}
+
 func TestText(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -136,7 +154,9 @@ func TestBrokenPipe(t *testing.T) {
 	w := newWorld(t, Options{Format: StreamJSON})
 	w.s.o.Out = pipe
 	ran := make(chan error, 1)
-	go func() { ran <- w.s.Run(t.Context()) }()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() { ran <- w.s.Run(ctx) }()
 	w.start("go")
 	select {
 	case err := <-ran:
@@ -155,7 +175,9 @@ func TestBrokenPipe(t *testing.T) {
 func TestLogFails(t *testing.T) {
 	w := newWorld(t, Options{Format: StreamJSON})
 	w.broken = errors.New("disk on fire")
-	if err := w.s.Run(t.Context()); !errors.Is(err, w.broken) {
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := w.s.Run(ctx); !errors.Is(err, w.broken) || ctx.Err() != nil {
 		t.Errorf("Run: %v", err)
 	}
 	if err := w.s.Finish(); !errors.Is(err, w.broken) {

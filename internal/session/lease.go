@@ -24,7 +24,7 @@ type lease struct {
 	tasks []task.ID
 	held  bool
 	ended bool
-	late  *time.Timer // ends a lease that nobody came to hold
+	late  *time.Timer // ends a lease that nobody came to hold; Close stops it
 }
 
 // add puts a task under the lease; false says that the lease has ended.
@@ -52,10 +52,10 @@ func (s *Session) leaseNamed(name string) (*lease, error) {
 		l = &lease{s: s}
 		l.late = time.AfterFunc(leaseWait, func() {
 			s.mu.Lock()
-			held := l.held
+			idle := !l.held && !l.ended
 			s.mu.Unlock()
-			if !held {
-				_ = s.release(context.Background(), l)
+			if idle {
+				_ = s.release(context.Background(), l) // its tasks are gone, or ended by Close
 			}
 		})
 		s.leases[name] = l
@@ -72,6 +72,10 @@ func (s *Session) Hold(ctx context.Context, name string) error {
 		return &control.Error{Code: control.Invalid, Message: "a lease needs a name"}
 	}
 	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return nil // everything ends anyway
+	}
 	l, err := s.leaseNamed(name)
 	if err == nil && l.held {
 		err = &control.Error{Code: control.Conflict, Message: "the lease is held already"}

@@ -284,7 +284,7 @@ func (m *Main) Settle(ctx context.Context, ceiling time.Duration) (task.Receipt,
 		ends := m.s.Changed()
 		commands, others := m.s.waitedFor()
 		owed := len(m.box.Owed()) > 0 && !latched
-		var late <-chan time.Time
+		var late *time.Timer
 		switch {
 		case working || owed:
 		case latched || ceiling == 0 || len(commands) == 0 && others == 0:
@@ -294,18 +294,29 @@ func (m *Main) Settle(ctx context.Context, ceiling time.Duration) (task.Receipt,
 			if left <= 0 {
 				return m.stopCommands(ctx, commands)
 			}
-			timer := time.NewTimer(left)
-			defer timer.Stop()
-			late = timer.C
+			late = time.NewTimer(left)
 		}
-		select {
-		case <-changed:
-		case <-ends:
-		case <-late:
-		case <-ctx.Done():
-			return task.Receipt{}, context.Cause(ctx)
+		if err := oneOf(ctx, changed, ends, late); err != nil {
+			return task.Receipt{}, err
 		}
 	}
+}
+
+// oneOf waits for any of its channels, or for the timer if there is one.
+func oneOf(ctx context.Context, a, b <-chan struct{}, late *time.Timer) error {
+	var c <-chan time.Time
+	if late != nil {
+		defer late.Stop()
+		c = late.C
+	}
+	select {
+	case <-a:
+	case <-b:
+	case <-c:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	return nil
 }
 
 func (m *Main) stopCommands(ctx context.Context, ids []task.ID) (task.Receipt, error) {

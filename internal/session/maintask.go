@@ -40,7 +40,7 @@ func (d *mainTask) Run(ctx context.Context, h task.Host) (task.Result, error) {
 	w.Totals = d.main.Totals
 	d.main.listen.Store(w)
 	defer d.main.listen.Store(nil)
-	start := time.Now()
+	start, before := time.Now(), d.main.Totals()
 	if err := d.main.Prompt(d.prompt); err != nil {
 		return task.Result{}, err
 	}
@@ -54,5 +54,5 @@ func (d *mainTask) Run(ctx context.Context, h task.Host) (task.Result, error) {
 	if err == nil {
 		err = last.Err
 	}
-	return task.Result{Text: last.Result.Text, Usage: subagent.Usage(d.main.Totals(), time.Since(start))}, subagent.Ending(ctx, err)
+	return task.Result{Text: last.Result.Text, Usage: subagent.Usage(before, d.main.Totals(), time.Since(start))}, subagent.Ending(ctx, err)
 }

@@ -207,7 +207,7 @@ func (s *Session) relaunch(ctx context.Context, id task.ID, in subagent.Input, s
 	}
 	in.Type, in.Model, in.MaxTurns = child.def.Name, child.model, child.maxTurns
 	w := s.kinds.Agent(child.assemble, in)
-	spec.Input, spec.Pool = w.Input, agentPool
+	spec.Input, spec.Pool, spec.Prompt = w.Input, agentPool, in.Prompt
 	return s.sup.Resume(ctx, id, w.Driver, spec)
 }
 

@@ -288,6 +288,10 @@ func (s *Session) Close() error {
 	s.mu.Lock()
 	main := s.main
 	s.closed = true
+	for _, l := range s.leases {
+		l.ended = true
+		l.late.Stop()
+	}
 	s.mu.Unlock()
 	var errs []error
 	if main != nil {

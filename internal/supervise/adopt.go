@@ -90,7 +90,8 @@ func (s *Supervisor) Resume(ctx context.Context, id task.ID, d task.Driver, spec
 	if closing {
 		return task.Record{}, ErrClosing
 	}
-	rec, err := s.apply(ctx, e, task.Change{Verb: task.Resume, Run: task.NewRunID(), Background: spec.Backgrounded}, nil, "")
+	rec, err := s.apply(ctx, e, task.Change{Verb: task.Resume, Run: task.NewRunID(), Background: spec.Backgrounded,
+		ToolUseID: spec.ToolUseID, Prompt: spec.Prompt}, nil, "")
 	if err != nil {
 		return rec, err
 	}

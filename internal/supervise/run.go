@@ -126,10 +126,20 @@ func (s *Supervisor) conclude(ctx context.Context, e *entry, h *host, res task.R
 	}
 }
 
+// How long the record of an end waits between tries, and how long at most for
+// the last one when the supervisor is closing.
+const (
+	firstWait = 50 * time.Millisecond
+	lastWait  = 400 * time.Millisecond
+)
+
 // record makes the end durable. A full disk must not lose it: it is tried again
 // until it is written or the supervisor has closed.
 func (s *Supervisor) record(e *entry, change task.Change, answer string) (task.Record, task.Notice, bool) {
-	wait := 50 * time.Millisecond
+	wait, closing := firstWait, s.life.Done()
+	if s.life.Err() != nil {
+		closing = nil
+	}
 	for {
 		var notice task.Notice
 		rec, err := s.apply(context.WithoutCancel(s.life), e, change, &notice, answer)
@@ -137,12 +147,17 @@ func (s *Supervisor) record(e *entry, change task.Change, answer string) (task.R
 		if err == nil || errors.As(err, &move) {
 			return rec, notice, err == nil
 		}
-		if s.life.Err() != nil && wait > time.Second {
+		if s.life.Err() != nil && wait > lastWait {
 			return rec, notice, false
 		}
 		timer := time.NewTimer(wait)
-		<-timer.C
-		wait = min(2*wait, 5*time.Second)
+		select {
+		case <-timer.C:
+			wait = min(2*wait, 5*time.Second)
+		case <-closing: // a long wait for space must not hold the close up
+			timer.Stop()
+			wait, closing = firstWait, nil
+		}
 	}
 }
 

@@ -1,0 +1,401 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/control"
+	"github.com/drover-dev/drover/internal/permit"
+	"github.com/drover-dev/drover/task"
+)
+
+// talk is a main agent at work.
+type talk struct {
+	*rig
+	main  *Main
+	turns chan Turn
+}
+
+// converse opens the main agent and lets it run until the test ends.
+func converse(r *rig) *talk {
+	r.t.Helper()
+	c := &talk{rig: r, turns: make(chan Turn, 100)}
+	var err error
+	if c.main, err = r.OpenMain(r.ctx, MainConfig{Done: func(turn Turn) { c.turns <- turn }}); err != nil {
+		r.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(r.ctx)
+	ended := make(chan struct{})
+	go func() { defer close(ended); c.main.Run(ctx) }()
+	r.t.Cleanup(func() { cancel(); <-ended })
+	return c
+}
+
+func (c *talk) say(text string) {
+	c.t.Helper()
+	if err := c.main.Prompt(text); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// next is the next turn that ends.
+func (c *talk) next() Turn {
+	c.t.Helper()
+	select {
+	case turn := <-c.turns:
+		return turn
+	case <-c.ctx.Done():
+		c.t.Fatal(context.Cause(c.ctx))
+		return Turn{}
+	}
+}
+
+// settle waits until nothing is left to do.
+func (c *talk) settle(ceiling time.Duration) (task.Receipt, error) {
+	return c.main.Settle(c.ctx, ceiling)
+}
+
+// owed is how many notices the log still holds for an owner.
+func (r *rig) owed(owner task.ID) int {
+	r.t.Helper()
+	notices, err := r.log.Owed(r.ctx, owner)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return len(notices)
+}
+
+// only is the one task of that type.
+func (r *rig) only(agentType string) task.Record {
+	r.t.Helper()
+	var found []task.Record
+	for _, rec := range r.sup.List(0) {
+		if rec.AgentType == agentType {
+			found = append(found, rec)
+		}
+	}
+	if len(found) != 1 {
+		r.t.Fatalf("%d agents of type %s", len(found), agentType)
+	}
+	return found[0]
+}
+
+const workTool = `{name: Agent, input: {description: Look around, prompt: look, subagent_type: explore`
+
+func TestBackgroundAgent(t *testing.T) {
+	c := converse(open(t, `
+  main:
+    - tools: [`+workTool+`, run_in_background: true}}]
+    - {when: {last_contains: task-notification}, text: "told: {{last}}"}
+    - text: started
+  explore:
+    - {text: found it, delay: 20ms}
+`))
+	c.say("go")
+	first, second := c.next(), c.next()
+	if first.Err != nil || first.Origin != "" || first.Result.Text != "started" {
+		t.Errorf("first turn %+v", first)
+	}
+	if second.Err != nil || second.Origin != TaskOrigin {
+		t.Errorf("second turn %+v", second)
+	}
+	for _, part := range []string{"<status>completed</status>", "<result>found it</result>", "<tool-use-id>"} {
+		if !strings.Contains(second.Result.Text, part) {
+			t.Errorf("the notice lacks %s: %s", part, second.Result.Text)
+		}
+	}
+	if _, err := c.settle(time.Minute); err != nil {
+		t.Error(err)
+	}
+	if n := c.owed(c.cfg.Info.Session); n != 0 {
+		t.Errorf("%d notices are owed after they were told", n)
+	}
+	child := c.only("explore")
+	if child.Status != task.Completed || !child.Backgrounded || child.Depth != 1 || child.Usage == nil || child.Usage.Turns != 1 {
+		t.Errorf("child %+v", child)
+	}
+	if a, err := c.Result(c.ctx, string(child.ID)); err != nil || a.Text != "found it" {
+		t.Errorf("answer %q, %v", a.Text, err)
+	}
+	if data, err := os.ReadFile(c.cfg.Place.OutputLink(child.ID)); err != nil || !strings.Contains(string(data), "found it") {
+		t.Errorf("the link to the transcript: %q, %v", data, err)
+	}
+}
+
+func TestForegroundAgent(t *testing.T) {
+	c := converse(open(t, `
+  main:
+    - tools: [{name: Agent, input: {description: Look around, prompt: look}}]
+    - text: "{{last}}"
+  general-purpose:
+    - tools: [{name: Bash, input: {command: "echo from $PWD; exit 3"}}]
+    - text: "saw {{last}}"
+`))
+	c.say("go")
+	turn := c.next()
+	if turn.Err != nil || !strings.Contains(turn.Result.Text, "saw ") || !strings.Contains(turn.Result.Text, "from "+c.folder) {
+		t.Errorf("turn %+v", turn)
+	}
+	if _, err := c.settle(time.Minute); err != nil {
+		t.Error(err)
+	}
+	// The answer was the result of the call: nobody is told a second time.
+	if n := c.owed(c.cfg.Info.Session); n != 0 || len(c.turns) != 0 {
+		t.Errorf("%d notices, %d further turns", n, len(c.turns))
+	}
+	child, commands := c.only("general-purpose"), 0
+	for _, rec := range c.sup.List(0) {
+		if rec.Kind != task.LocalBash {
+			continue
+		}
+		if commands++; rec.Parent != child.ID || rec.Depth != 2 {
+			t.Errorf("the command of the child: %+v", rec)
+		}
+	}
+	if commands != 1 {
+		t.Errorf("%d commands", commands)
+	}
+}
+
+func TestNested(t *testing.T) {
+	c := converse(open(t, `
+  main:
+    - tools: [{name: Agent, input: {description: Outer, prompt: out, subagent_type: general-purpose}}]
+    - text: "{{last}}"
+  general-purpose:
+    - tools: [`+workTool+`}}]
+    - text: "outer got {{last}}"
+  explore:
+    - text: inner answer
+`, func(cfg *Config) { cfg.Limits.Depth = 2 }))
+	c.say("go")
+	turn := c.next()
+	if turn.Err != nil || !strings.Contains(turn.Result.Text, "outer got") || !strings.Contains(turn.Result.Text, "inner answer") {
+		t.Errorf("turn %+v", turn)
+	}
+	outer, inner := c.only("general-purpose"), c.only("explore")
+	if inner.Parent != outer.ID || inner.Depth != 2 || inner.Backgrounded {
+		t.Errorf("inner %+v", inner)
+	}
+	page, err := c.List(c.ctx, control.ListRequest{All: true, Under: outer.ID})
+	if err != nil || len(page.Tasks) != 2 {
+		t.Errorf("subtree %+v, %v", page, err)
+	}
+}
+
+func TestInterrupt(t *testing.T) {
+	c := converse(open(t, `
+  main:
+    - tools: [{name: Bash, input: {command: "echo ready; exec sleep 100"}}]
+    - text: "{{last}}"
+`))
+	c.say("go")
+	var busy string
+	for e, err := range c.Events(c.ctx, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Verb == task.Begin {
+			busy = string(e.Task.ID)
+			break
+		}
+	}
+	c.ready(busy)
+	c.main.Interrupt()
+	if turn := c.next(); !errors.Is(turn.Err, ErrInterrupted) {
+		t.Errorf("turn %+v", turn)
+	}
+	if got := c.wait(busy)[0]; got.Status != task.Killed || got.Cause.Actor != task.ByUser {
+		t.Errorf("the command of the turn: %s %+v", got.Status, got.Cause)
+	}
+	if _, err := c.settle(time.Minute); err != nil {
+		t.Errorf("settle: %v", err)
+	}
+	// The conversation goes on from there.
+	c.say("what happened?")
+	if turn := c.next(); turn.Err != nil || turn.Result.Text == "" {
+		t.Errorf("next turn %+v", turn)
+	}
+}
+
+func TestStopSubtree(t *testing.T) {
+	c := converse(open(t, `
+  main:
+    - tools: [{name: Agent, input: {description: Look around, prompt: look, run_in_background: true, name: scout}}]
+    - {when: {last_contains: task-notification}, text: "{{last}}", repeat: -1}
+    - text: started
+  general-purpose:
+    - tools: [{name: Bash, input: {command: "echo ready; exec sleep 100"}}]
+`))
+	c.say("go")
+	if turn := c.next(); turn.Err != nil {
+		t.Fatal(turn.Err)
+	}
+	var command task.Record
+	for e, err := range c.Events(c.ctx, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Verb == task.Begin && e.Task.Kind == task.LocalBash {
+			command = e.Task
+			break
+		}
+	}
+	c.ready(string(command.ID))
+	receipt, err := c.Stop(c.ctx, control.StopRequest{Refs: []string{"scout"}})
+	if err != nil || len(receipt.Survivors) != 0 || len(receipt.Stopped) != 2 || receipt.Stopped[0].ID != command.ID {
+		t.Fatalf("receipt %+v, %v", receipt, err)
+	}
+	for _, s := range receipt.Stopped {
+		if s.Status != task.Killed {
+			t.Errorf("stopped %+v", s)
+		}
+	}
+	if turn := c.next(); turn.Origin != TaskOrigin || !strings.Contains(turn.Result.Text, "<status>killed</status>") || !strings.Contains(turn.Result.Text, "by user") {
+		t.Errorf("told %+v", turn)
+	}
+}
+
+func TestResume(t *testing.T) {
+	c := converse(open(t, `
+  main:
+    - tools: [`+workTool+`, name: scout}}]
+    - {when: {last_contains: Again}, tools: [{name: Agent, input: {description: More, prompt: look again, resume: scout}}]}
+    - {when: {last_contains: second}, text: "{{last}}"}
+    - text: done
+  explore:
+    - text: first look
+    - text: "second look after {{turn}}"
+`))
+	c.say("go")
+	if turn := c.next(); turn.Err != nil {
+		t.Fatal(turn.Err)
+	}
+	before := c.only("explore")
+	c.say("Again")
+	if turn := c.next(); turn.Err != nil || !strings.Contains(turn.Result.Text, "second look after 1") {
+		t.Errorf("turn %+v", turn)
+	}
+	after := c.only("explore")
+	if after.ID != before.ID || after.Run == before.Run || after.Status != task.Completed {
+		t.Errorf("before %+v, after %+v", before, after)
+	}
+	if a, err := c.Result(c.ctx, "scout"); err != nil || a.Text != "second look after 1" {
+		t.Errorf("answer %q, %v", a.Text, err)
+	}
+}
+
+func TestSettle(t *testing.T) {
+	script := func(seconds string) string {
+		return `
+  main:
+    - tools: [{name: Bash, input: {command: "exec sleep ` + seconds + `", run_in_background: true}}]
+    - {when: {last_contains: task-notification}, text: told, repeat: -1}
+    - text: started
+`
+	}
+	t.Run("ceiling", func(t *testing.T) {
+		c := converse(open(t, script("100")))
+		c.say("go")
+		receipt, err := c.settle(50 * time.Millisecond)
+		if !errors.Is(err, ErrCeiling) || len(receipt.Stopped) != 1 || receipt.Stopped[0].Status != task.Killed {
+			t.Errorf("receipt %+v, %v", receipt, err)
+		}
+		if cause := receipt.Stopped[0].Cause; cause.Actor != task.ByRuntime || !strings.Contains(cause.Detail, "ceiling") {
+			t.Errorf("cause %+v", cause)
+		}
+	})
+	t.Run("waits", func(t *testing.T) {
+		c := converse(open(t, script("0.1")))
+		c.say("go")
+		if receipt, err := c.settle(time.Minute); err != nil || len(receipt.Stopped) != 0 {
+			t.Errorf("receipt %+v, %v", receipt, err)
+		}
+		if first, second := c.next(), c.next(); first.Result.Text != "started" || second.Result.Text != "told" {
+			t.Errorf("turns %+v, %+v", first, second)
+		}
+	})
+	t.Run("now", func(t *testing.T) {
+		c := converse(open(t, script("100")))
+		c.say("go")
+		if receipt, err := c.settle(0); err != nil || len(receipt.Stopped) != 0 || c.Live() != 1 {
+			t.Errorf("receipt %+v, %v, %d live", receipt, err, c.Live())
+		}
+	})
+}
+
+func TestFailedTurn(t *testing.T) {
+	c := converse(open(t, `
+  main:
+    - error: {status: 400, type: invalid_request_error, message: no}
+    - text: fine
+`))
+	c.say("go")
+	var fault *agent.ModelError
+	if turn := c.next(); !errors.As(turn.Err, &fault) {
+		t.Errorf("turn %+v", turn)
+	}
+	c.say("again")
+	if turn := c.next(); turn.Err != nil || turn.Result.Text != "fine" {
+		t.Errorf("turn %+v", turn)
+	}
+	if err := c.main.Prompt(" \n"); code(err) != control.Invalid {
+		t.Errorf("an empty prompt: %v", err)
+	}
+}
+
+// A notice that was durable and not told when its session ended is told by the
+// next host, once.
+func TestOwedAfterReopen(t *testing.T) {
+	r := open(t, `
+  main:
+    - tools: [{name: Bash, input: {command: "exec sleep 100", run_in_background: true}}]
+    - {when: {last_contains: task-notification}, text: "{{last}}", repeat: -1}
+    - text: started
+`)
+	done := make(chan Turn, 1)
+	m, err := r.OpenMain(r.ctx, MainConfig{Done: func(turn Turn) { done <- turn }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(r.ctx)
+	ended := make(chan struct{})
+	go func() { defer close(ended); m.Run(ctx) }()
+	if err := m.Prompt("go"); err != nil {
+		t.Fatal(err)
+	}
+	if turn := <-done; turn.Err != nil {
+		t.Fatal(turn.Err)
+	}
+	cancel()
+	<-ended
+	r.reopen() // stops the command, and nobody is there to be told
+	if n := r.owed(r.cfg.Info.Session); n != 1 {
+		t.Fatalf("%d notices are owed, want 1", n)
+	}
+	c := converse(r)
+	if turn := c.next(); turn.Origin != TaskOrigin || !strings.Contains(turn.Result.Text, "<status>killed</status>") || !strings.Contains(turn.Result.Text, "closing") {
+		t.Errorf("told %+v", turn)
+	}
+	if n := r.owed(r.cfg.Info.Session); n != 0 {
+		t.Errorf("%d notices are owed after they were told", n)
+	}
+}
+
+func TestNarrower(t *testing.T) {
+	for _, c := range []struct{ parent, own, want string }{
+		{"default", "bypassPermissions", "default"}, {"default", "acceptEdits", "default"}, {"plan", "default", "plan"},
+		{"plan", "dontAsk", "plan"}, {"bypassPermissions", "plan", "plan"}, {"bypassPermissions", "default", "default"},
+		{"bypassPermissions", "", "bypassPermissions"}, {"acceptEdits", "bypassPermissions", "acceptEdits"}, {"default", "dontAsk", "dontAsk"},
+		{"dontAsk", "bypassPermissions", "dontAsk"}, {"dontAsk", "default", "dontAsk"},
+	} {
+		if got := narrower(permit.Mode(c.parent), permit.Mode(c.own)); got != permit.Mode(c.want) {
+			t.Errorf("parent %s, own %q: %s, want %s", c.parent, c.own, got, c.want)
+		}
+	}
+}
