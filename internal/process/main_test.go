@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"syscall"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 )
@@ -29,7 +30,7 @@ func play(role string, args []string) {
 	case "ignore-term":
 		signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 		fmt.Println("ready")
-		select {}
+		time.Sleep(time.Hour) // not for ever: the runtime would see a deadlock
 	default:
 		fmt.Fprintln(os.Stderr, "unknown role", role)
 		os.Exit(99)

@@ -41,7 +41,7 @@ func play(role string, args []string) {
 	case "ignore-term":
 		signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 		fmt.Println("ready")
-		select {}
+		time.Sleep(time.Hour) // not for ever: the runtime would see a deadlock
 	case "both":
 		fmt.Println("to stdout")
 		fmt.Fprintln(os.Stderr, "to stderr")
