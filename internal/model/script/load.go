@@ -58,8 +58,10 @@ type failure struct {
 	RetryAfter wait   `json:"retry_after"`
 }
 
+// when holds if all that it names does.
 type when struct {
-	LastContains string `json:"last_contains"`
+	LastContains   string `json:"last_contains"`
+	PromptContains string `json:"prompt_contains"`
 }
 
 // wait is a length of time, written like "1.5s".
@@ -185,8 +187,8 @@ func (t *turn) load(raw json.RawMessage) error {
 		return errors.New("chunk is a number of characters, from 1")
 	case t.Repeat != nil && *t.Repeat < 1 && *t.Repeat != -1:
 		return errors.New("repeat is from 1, or -1 for without end")
-	case t.When != nil && t.When.LastContains == "":
-		return errors.New("when needs last_contains with a text")
+	case t.When != nil && t.When.LastContains == "" && t.When.PromptContains == "":
+		return errors.New("when needs last_contains or prompt_contains with a text")
 	case t.Error != nil && t.Error.Message == "":
 		return errors.New("error needs a message")
 	case t.Error != nil && t.Error.RetryAfter > 0 && t.uses() < 0:

@@ -169,7 +169,7 @@ func (s *state) next(turns []turn, messages []agent.Message) (n, answers int, er
 // number of turns if there is none. An answer that was given had no error, and
 // the errors before it are over.
 func (s *state) choose(turns []turn, messages []agent.Message, given bool) (int, error) {
-	told, known := "", false
+	told, asked, known := "", "", false
 	for n := s.first; n < len(turns); n++ {
 		t := &turns[n]
 		if u := t.uses(); u >= 0 && s.used[n] >= u {
@@ -181,9 +181,14 @@ func (s *state) choose(turns []turn, messages []agent.Message, given bool) (int,
 				if told, err = lastText(messages); err != nil {
 					return 0, err
 				}
+				if len(messages) > 0 {
+					if asked, err = firstText(messages); err != nil {
+						return 0, err
+					}
+				}
 				known = true
 			}
-			if !strings.Contains(told, t.When.LastContains) {
+			if !strings.Contains(told, t.When.LastContains) || !strings.Contains(asked, t.When.PromptContains) {
 				continue
 			}
 		}

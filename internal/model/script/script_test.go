@@ -299,3 +299,43 @@ func BenchmarkAgents(b *testing.B) {
 	}
 	b.ReportMetric(float64(turns)/b.Elapsed().Seconds(), "turns/s")
 }
+
+// Two agents of one sort are told apart by what they were asked.
+func TestPromptContains(t *testing.T) {
+	m := must(t, `
+version: 1
+agents:
+  "*":
+    - {when: {prompt_contains: north, last_contains: again}, text: "north again"}
+    - {when: {prompt_contains: north}, text: "north"}
+    - {text: "south", repeat: -1}
+`)
+	for prompt, want := range map[string]string{"go north": "north/north again", "go south": "south/south"} {
+		l := loop(t, m, prompt)
+		if got := say(t, l, prompt) + "/" + say(t, l, "again"); got != want {
+			t.Errorf("%s: %s, want %s", prompt, got, want)
+		}
+	}
+	if _, err := load(t, "s.yaml", "version: 1\nagents: {main: [{when: {}, text: a}]}"); err == nil || !strings.Contains(err.Error(), "prompt_contains") {
+		t.Errorf("an empty when: %v", err)
+	}
+}
+
+func TestHasAndFindInText(t *testing.T) {
+	m := must(t, `
+version: 1
+agents:
+  main:
+    - tools: [{name: Echo, input: {a: "line 7"}}]
+    - text: '{{if has "line (\\d+)" (result 0)}}{{find "line (\\d+)" (result 0)}}{{end}}{{if has "line 8"}}eight{{else}} no eight{{end}}{{if has "look" (result 0)}} looked{{end}} {{find "lo+k"}}'
+    - text: '{{find "look" (result 0)}}'
+`)
+	l := loop(t, m, "main")
+	if got, want := say(t, l, "look"), "7 no eight look"; got != want {
+		t.Errorf("said %q, want %q", got, want)
+	}
+	_, err := l.Turn(context.Background(), agent.TextBlock("more"))
+	if err == nil || !strings.Contains(err.Error(), "nothing in the text matches") {
+		t.Errorf("find without a match: %v", err)
+	}
+}

@@ -152,7 +152,7 @@ type view struct {
 
 func (v *view) funcs() template.FuncMap {
 	return template.FuncMap{
-		"last": v.last, "prompt": v.prompt, "result": v.result, "find": v.find,
+		"last": v.last, "prompt": v.prompt, "result": v.result, "find": v.find, "has": v.has,
 		"turn":     func() int { return v.turn },
 		"agent":    func() string { return v.req.Agent },
 		"agent_id": func() string { return v.req.AgentID },
@@ -179,8 +179,10 @@ func lastText(messages []agent.Message) (string, error) {
 }
 
 // prompt is the first message.
-func (v *view) prompt() (string, error) {
-	for _, m := range v.messages {
+func (v *view) prompt() (string, error) { return firstText(v.messages) }
+
+func firstText(messages []agent.Message) (string, error) {
+	for _, m := range messages {
 		if m.Role() == agent.User {
 			told, err := texts(m)
 			return strings.Join(told, "\n"), err
@@ -252,12 +254,34 @@ func dig(text, path string) (string, error) {
 	return string(enc), err
 }
 
-// find is what a pattern's first group, or else all of it, matched in what the
-// model was told; the newest match counts.
-func (v *view) find(pattern string) (string, error) {
+// find is what a pattern's first group, or else all of it, matched in a text,
+// or in what the model was told; the newest match counts.
+func (v *view) find(pattern string, in ...string) (string, error) {
+	found, ok, err := v.match(pattern, in)
+	if err == nil && !ok {
+		where := "the conversation"
+		if len(in) > 0 {
+			where = "the text"
+		}
+		err = fmt.Errorf("find: nothing in %s matches %q; ask with has first", where, pattern)
+	}
+	return found, err
+}
+
+// has reports whether find would find something.
+func (v *view) has(pattern string, in ...string) (bool, error) {
+	_, ok, err := v.match(pattern, in)
+	return ok, err
+}
+
+func (v *view) match(pattern string, in []string) (found string, ok bool, err error) {
 	re, err := regexp.Compile(pattern)
 	if err != nil {
-		return "", err
+		return "", false, err
+	}
+	if len(in) > 0 {
+		found, ok = newest(re, in)
+		return found, ok, nil
 	}
 	for i := len(v.messages) - 1; i >= 0; i-- {
 		if v.messages[i].Role() != agent.User {
@@ -265,16 +289,24 @@ func (v *view) find(pattern string) (string, error) {
 		}
 		told, err := texts(v.messages[i])
 		if err != nil {
-			return "", err
+			return "", false, err
 		}
-		for j := len(told) - 1; j >= 0; j-- {
-			if all := re.FindAllStringSubmatch(told[j], -1); all != nil {
-				m := all[len(all)-1]
-				return m[min(1, len(m)-1)], nil
-			}
+		if found, ok := newest(re, told); ok {
+			return found, true, nil
 		}
 	}
-	return "", fmt.Errorf("find: nothing in the conversation matches %q", pattern)
+	return "", false, nil
+}
+
+// newest is the last match in the last text that has one.
+func newest(re *regexp.Regexp, texts []string) (string, bool) {
+	for i := len(texts) - 1; i >= 0; i-- {
+		if all := re.FindAllStringSubmatch(texts[i], -1); all != nil {
+			m := all[len(all)-1]
+			return m[min(1, len(m)-1)], true
+		}
+	}
+	return "", false
 }
 
 // texts is the texts and tool results of a message, in order.

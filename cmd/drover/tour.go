@@ -1,0 +1,178 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"html"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/excerpt"
+	"github.com/drover-dev/drover/task"
+)
+
+// tour prints what happens, a line each. Its methods may be called by several
+// goroutines.
+type tour struct {
+	out    io.Writer
+	colour bool
+	begun  time.Time
+
+	// Set before the first conversation begins.
+	session task.ID
+	since   func(context.Context, task.Seq) ([]task.Event, error)
+
+	mu    sync.Mutex
+	last  task.Seq
+	known map[task.ID]task.Record
+	quiet bool // the main agent's words are the answer, which is printed apart
+	err   error
+}
+
+func newTour(out io.Writer, colour bool) *tour {
+	return &tour{out: out, colour: colour, begun: time.Now(), known: map[task.ID]task.Record{}}
+}
+
+// follow prints what tasks do until ctx ends.
+func (t *tour) follow(ctx context.Context, grown func() <-chan struct{}) {
+	for {
+		more := grown() // before looking, so that nothing falls between
+		t.mu.Lock()
+		t.pull()
+		t.mu.Unlock()
+		select {
+		case <-more:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// final says whether the next answer is the last one.
+func (t *tour) final(is bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.quiet = is
+}
+
+// printf prints without a time in front.
+func (t *tour) printf(format string, args ...any) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.write(fmt.Sprintf(format, args...))
+}
+
+// write keeps the first error: the tour goes on to its orderly end even when
+// nobody reads any more.
+func (t *tour) write(text string) {
+	if t.err == nil {
+		_, t.err = io.WriteString(t.out, text)
+	}
+}
+
+// The colours, as the numbers of SGR.
+const (
+	faint  = "2"
+	red    = "31"
+	green  = "32"
+	yellow = "33"
+	cyan   = "36"
+)
+
+func (t *tour) paint(colour, text string) string {
+	if !t.colour {
+		return text
+	}
+	return "\x1b[" + colour + "m" + text + "\x1b[0m"
+}
+
+// line prints who did what, and when.
+func (t *tour) line(colour, who, format string, args ...any) {
+	at := fmt.Sprintf("%5.1fs", time.Since(t.begun).Seconds())
+	t.write(t.paint(faint, at) + "  " + t.paint(colour, fmt.Sprintf("%-9s", excerpt.Line(who, 9))) + "  " +
+		excerpt.Line(fmt.Sprintf(format, args...), 240) + "\n")
+}
+
+// pull prints all task events there are.
+func (t *tour) pull() {
+	for {
+		// What a stop did is told after the stop has ended everybody's context.
+		events, err := t.since(context.Background(), t.last)
+		if err != nil || len(events) == 0 {
+			return // closing reports what is wrong with the log
+		}
+		for _, e := range events {
+			t.last = e.Seq
+			if e.Task.ID != t.session {
+				t.task(e.Task)
+			}
+		}
+	}
+}
+
+func (t *tour) task(r task.Record) {
+	was, known := t.known[r.ID]
+	t.known[r.ID] = r
+	who := cmp.Or(r.Name, string(r.ID))
+	switch {
+	case !known && r.Kind == task.LocalBash:
+		t.line(yellow, who, "started: %s", r.Command)
+	case !known:
+		t.line(yellow, who, "started: %s agent: %s", r.AgentType, r.Prompt)
+	}
+	if !r.Status.Terminal() || was.Status.Terminal() {
+		return
+	}
+	colour := map[task.Status]string{task.Completed: green, task.Failed: red, task.Killed: red}[r.Status]
+	t.line(colour, who, "%s: %s", r.Status, demoCause(r))
+}
+
+// agent prints what happens in a conversation: of the main agent what it says
+// and is told, of others what they look at.
+func (t *tour) agent(from task.ID, e agent.Event) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if e.Kind == agent.PartEvent {
+		return
+	}
+	t.pull()
+	who, main := "main", from == t.session
+	if !main {
+		who = cmp.Or(t.known[from].Name, string(from))
+	}
+	switch {
+	case main && e.Kind == agent.PromptEvent:
+		t.line(cyan, "you", "%s", e.Prompt[0].Text)
+	case main && e.Kind == agent.MailEvent:
+		for _, l := range e.Letters {
+			t.notice(l.Text)
+		}
+	case main && e.Kind == agent.BlockEvent && e.Block.Type == "text" && !t.quiet:
+		t.line(cyan, who, "%s", e.Block.Text)
+	case e.Kind == agent.ToolStartEvent && (!main || e.Call.Name == "TaskStop"):
+		t.line(faint, who, "%s %s", e.Call.Name, e.Call.Input)
+	case main && e.Kind == agent.ToolDoneEvent && (e.Call.Name == "TaskStop" || e.Output.IsError):
+		t.line(faint, who, "%s", e.Output.Text)
+	}
+}
+
+// notice shows the parts of a notice that a person wants to read.
+func (t *tour) notice(text string) {
+	t.line(yellow, "notice", "%s", element(text, "summary"))
+	for _, name := range []string{"result", "output-tail"} {
+		if part := strings.TrimSpace(element(text, name)); part != "" {
+			t.line(faint, "", "%s: %s", name, part)
+		}
+	}
+}
+
+// element is the text of an element of a notice.
+func element(text, name string) string {
+	_, rest, _ := strings.Cut(text, "<"+name+">")
+	part, _, _ := strings.Cut(rest, "</"+name+">")
+	return html.UnescapeString(part)
+}
