@@ -105,7 +105,7 @@ func TestPsColumns(t *testing.T) {
 	got := sample().do(t, "ps").out
 	lines := strings.Split(strings.TrimSpace(got), "\n")
 	for _, l := range lines {
-		if strings.Index(l, "local_") != -1 && strings.Index(l, "local_") != strings.Index(lines[0], "KIND") {
+		if strings.Contains(l, "local_") && strings.Index(l, "local_") != strings.Index(lines[0], "KIND") {
 			t.Errorf("columns are not aligned:\n%s", got)
 		}
 	}
@@ -645,16 +645,13 @@ func TestExtra(t *testing.T) {
 // TestEscapes sends escape sequences through every text that a task, a session
 // or an error can carry to a terminal: no byte of them arrives alive.
 func TestEscapes(t *testing.T) {
-	var evil []string
-	for _, body := range []string{
+	evil := []string{
 		"\x1b[2J", "\x1b[H", "\x1b[31m", "\x1b[6n", "\x1b[c", "\x1b[>c", "\x1b[?1049h", "\x1b[201~", "\x1b[?2004l", "\x1b[5i", "\x1b[1;1H", "\x1b[3J", "\x1b[s", "\x1b[u", "\x1b[21t",
 		"\x1b]0;title\x07", "\x1b]2;title\x1b\\", "\x1b]52;c;ZXZpbA==\x07", "\x1b]8;;http://x\x07text\x1b]8;;\x07", "\x1b]1337;File=:AA\x07", "\x1b]4;0;?\x07", "\x1b]10;?\x07", "\x1b]777;notify;a;b\x07",
 		"\x1bP$q\"p\x1b\\", "\x1bP+q544e\x1b\\", "\x1bX sos\x1b\\", "\x1b^pm\x1b\\", "\x1b_apc\x1b\\", "\x1bc", "\x1b7", "\x1b8", "\x1bE", "\x1bM", "\x1b(0", "\x1b#8", "\x1b=", "\x1b>", "\x1bZ",
 		"\u009b2J", "\u009d0;t\u009c", "\u0090q\u009c", "\u0084", "\u0085", "\u008d", "\x9b2J", "\x9d0;t\x07", "\x90q\x9c",
 		"\x00", "\x05", "\x07", "\x08", "\x0b", "\x0c", "\x0e", "\x0f", "\x7f", "\x1b", "\x1b[", "\x1b]",
 		"\u202e", "\u2066x\u2069", "\u200b", "\u200f", "\ufeff", "\u061c", "\U000e0041",
-	} {
-		evil = append(evil, body)
 	}
 	if len(evil) < 60 {
 		t.Fatalf("only %d sequences", len(evil))

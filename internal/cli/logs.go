@@ -54,18 +54,15 @@ func (a *app) logs() *cobra.Command {
 		}
 		p := printer{w: a.Stdout, plain: !*raw && a.IsTerminal(a.Stdout)}
 		req := control.OutputRequest{Ref: string(found.record.ID), Offset: *since, Tail: *tail, Max: logPiece}
-		for {
+		for losses := 0; ; losses++ {
 			err := a.copyOutput(ctx, found, &req, &p, *follow)
-			var e *control.Error
-			if !*follow || !found.live() || !errors.As(err, &e) || e.Code != control.Unavailable {
+			if !*follow || !found.live() || !hostGone(err) || losses == hostLosses {
 				return errors.Join(err, p.flush())
 			}
-			// The host went: what it left tells the rest, and no longer changes.
+			// The host went: what it left tells the rest, or the next host if the
+			// task goes on.
 			if found, err = a.resolve(ctx, req.Ref, *all); err != nil {
-				return err
-			}
-			if found.live() {
-				return errors.Join(e, p.flush())
+				return errors.Join(err, p.flush())
 			}
 		}
 	}

@@ -102,7 +102,7 @@ func (a *app) sessions() *cobra.Command {
 	asJSON := cmd.Flags().Bool("json", false, "a JSON array")
 	all := everywhere(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		infos, err := a.known(cmd.Context(), *all)
+		infos, err := a.recount(cmd.Context(), *all)
 		if err != nil {
 			return err
 		}
@@ -141,6 +141,30 @@ func (a *app) known(ctx context.Context, all bool) ([]control.Info, error) {
 	infos := make([]control.Info, len(sessions))
 	for i, s := range sessions {
 		infos[i] = s.Info()
+	}
+	return infos, nil
+}
+
+// recount asks the sessions that have not ended in order for what changes while
+// they live. One that does not answer stays as its file has it.
+func (a *app) recount(ctx context.Context, all bool) ([]control.Info, error) {
+	sessions, err := a.Sessions.Known(ctx, false, all)
+	if err != nil {
+		return nil, fmt.Errorf("list sessions: %w", err)
+	}
+	infos := make([]control.Info, len(sessions))
+	var open []Session
+	var places []int
+	for i, s := range sessions {
+		if infos[i] = s.Info(); infos[i].EndTime == nil {
+			open, places = append(open, s), append(places, i)
+		}
+	}
+	now, errs := each(ctx, open, func(ctx context.Context, api control.API) (control.Info, error) { return api.Info(ctx) })
+	for i, at := range places {
+		if errs[i] == nil {
+			infos[at].Live, infos[at].PID, infos[at].Tasks, infos[at].DiskBytes = now[i].Live, now[i].PID, now[i].Tasks, now[i].DiskBytes
+		}
 	}
 	return infos, nil
 }

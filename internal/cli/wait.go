@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -164,22 +165,83 @@ func (a *app) await(ctx context.Context, tasks []found, first bool, limit time.D
 }
 
 // awaitIn waits in one session. When its host goes meanwhile, what it left
-// tells how the tasks ended.
+// tells how the tasks ended; those that outlive it are waited for at the next.
 func (a *app) awaitIn(ctx context.Context, tasks []found, first bool, limit time.Duration) (control.WaitReply, error) {
-	reply, err := waitOnce(ctx, tasks, first, limit)
-	var e *control.Error
-	if !errors.As(err, &e) || e.Code != control.Unavailable {
-		return reply, err
-	}
-	reply = control.WaitReply{}
-	for _, f := range tasks {
-		again, lost := a.resolve(ctx, string(f.record.ID), true)
-		if lost != nil || !again.record.Status.Terminal() {
-			return reply, fmt.Errorf("wait for task %s: %w", f.record.ID, err)
+	began := time.Now()
+	for losses := 0; ; losses++ {
+		left := limit
+		if limit > 0 {
+			left = max(time.Millisecond, limit-time.Since(began))
 		}
-		reply.Tasks = append(reply.Tasks, again.record)
+		reply, err := waitOnce(ctx, tasks, first, left)
+		if !hostGone(err) || losses == hostLosses {
+			return reply, err
+		}
+		reply = control.WaitReply{}
+		running := 0
+		for i, f := range tasks {
+			again, lost := a.afterHost(ctx, f)
+			ended := again.record.Status.Terminal()
+			if lost != nil || !ended && !again.live() {
+				return reply, fmt.Errorf("wait for task %s: %w", f.record.ID, err)
+			}
+			if tasks[i] = again; !ended {
+				running++
+			}
+			reply.Tasks = append(reply.Tasks, again.record)
+		}
+		if first {
+			slices.SortStableFunc(reply.Tasks, byEnd)
+		}
+		if running == 0 || first && running < len(tasks) {
+			return reply, nil
+		}
 	}
-	return reply, nil
+}
+
+// afterHost finds a task again whose host has gone. What is not to outlive the
+// host may take a moment to end.
+func (a *app) afterHost(ctx context.Context, f found) (found, error) {
+	ctx, cancel := context.WithTimeout(ctx, clearing)
+	defer cancel()
+	tick := time.NewTicker(clearing / 50)
+	defer tick.Stop()
+	for {
+		again, err := a.resolve(ctx, string(f.record.ID), true)
+		if err != nil || again.live() || again.record.Status.Terminal() {
+			return again, err
+		}
+		select { // nobody is left who could tell
+		case <-tick.C:
+		case <-ctx.Done():
+			return again, nil
+		}
+	}
+}
+
+// byEnd puts what ended first before what ended later, and that before what has
+// not ended.
+func byEnd(x, y task.Record) int {
+	switch {
+	case x.EndTime != nil && y.EndTime != nil:
+		return x.EndTime.Compare(*y.EndTime)
+	case x.EndTime != nil:
+		return -1
+	case y.EndTime != nil:
+		return 1
+	}
+	return 0
+}
+
+const (
+	hostLosses = 3               // how often a host may go under one who waits or follows
+	clearing   = 5 * time.Second // how long the end of what it left may take; the keeper needs 2 s
+)
+
+// hostGone reports that a session stopped answering.
+func hostGone(err error) bool {
+	var e *control.Error
+	return errors.As(err, &e) && e.Code == control.Unavailable
 }
 
 func waitOnce(ctx context.Context, tasks []found, first bool, limit time.Duration) (control.WaitReply, error) {

@@ -60,7 +60,7 @@ func serve(t *testing.T, s *Server) *wire {
 	w.client = Dial(w.socket)
 	t.Cleanup(func() {
 		stop()
-		recv(t, w.served, "end of the server")
+		_ = recv(t, w.served, "end of the server")
 		_ = w.client.Close()
 	})
 	return w
@@ -528,7 +528,7 @@ func TestJoin(t *testing.T) {
 	default:
 	}
 	close(f.block)
-	recv(t, w.served, "end of Serve")
+	_ = recv(t, w.served, "end of Serve")
 }
 
 func FuzzFrames(f *testing.F) {

@@ -82,7 +82,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		if srv.Shutdown(last) != nil {
 			_ = srv.Close()
 		}
-		<-served
+		<-served //nolint:errcheck // the first error is the one that counts
 	case err = <-served:
 		cancel(errClosing)
 		_ = srv.Close()

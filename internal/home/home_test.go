@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 		if _, err := lock(path); err != nil {
 			os.Exit(3)
 		}
-		os.Stdout.WriteString("locked\n")
+		_, _ = os.Stdout.WriteString("locked\n")
 		time.Sleep(time.Hour) // not for ever: the runtime would see a deadlock
 	}
 	goleak.VerifyTestMain(m)

@@ -102,17 +102,17 @@ func lock(path string) (func(), error) {
 	}
 	switch {
 	case errors.Is(err, unix.EWOULDBLOCK):
-		f.Close()
+		_ = f.Close()
 		return nil, fmt.Errorf("lock %s: %w", path, ErrLocked)
 	case err != nil:
-		f.Close()
+		_ = f.Close()
 		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}
 	return func() {
 		// Closing alone would not do: a child between fork and exec still has
 		// the descriptor, and with it the lock.
 		_ = unix.Flock(fd, unix.LOCK_UN)
-		f.Close()
+		_ = f.Close()
 	}, nil
 }
 

@@ -247,7 +247,7 @@ func (d *Directory) Start(ctx context.Context, env ...string) error {
 	cmd.Stdout, cmd.Stderr = says, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	err = cmd.Start()
-	says.Close()
+	_ = says.Close()
 	if err != nil {
 		return fmt.Errorf("start the detached host: %w", err)
 	}

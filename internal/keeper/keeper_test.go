@@ -133,8 +133,8 @@ func cast(t *testing.T, names []string, args ...string) (*process.Group, map[str
 	}
 	t.Cleanup(func() { r.Close(); feed.Close() })
 	g, err := process.StartGroup(process.Command{Args: self(args...), Env: append(os.Environ(), envName+"="+session()), Stdin: in, Stdout: w, Stderr: os.Stderr})
-	w.Close()
-	in.Close()
+	_ = w.Close()
+	_ = in.Close()
 	if err != nil {
 		t.Fatal(err)
 	}

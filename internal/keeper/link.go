@@ -60,7 +60,7 @@ func Helper(session string, argv []string) *Link {
 func (l *Link) greet(conn *os.File) error {
 	self, err := process.Identify(os.Getpid())
 	if err != nil {
-		conn.Close()
+		_ = conn.Close()
 		return fmt.Errorf("greet keeper: %w", err)
 	}
 	l.conn = conn
@@ -84,7 +84,7 @@ func (l *Link) startHelper() error {
 		Args: l.argv, Dir: "/", Env: withLink(os.Environ()), Extra: []*os.File{theirs}, Session: true,
 	})
 	if err != nil {
-		ours.Close()
+		_ = ours.Close()
 		return fmt.Errorf("start keeper: %w", err)
 	}
 	l.group = g

@@ -54,7 +54,7 @@ func RunParent(ctx context.Context, c Config) (process.Exit, error) {
 		Args: c.Args, Dir: c.Dir, Env: withLink(env), Stdout: c.Stdout, Stderr: c.Stderr,
 		Extra: []*os.File{theirs}, Session: true,
 	})
-	theirs.Close()
+	_ = theirs.Close()
 	if err != nil {
 		return process.Exit{}, fmt.Errorf("start host: %w", err)
 	}

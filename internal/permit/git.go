@@ -50,7 +50,7 @@ func gitConfig(dir string) string {
 			return "the configuration of the git repository cannot be read"
 		}
 		data, err := io.ReadAll(io.LimitReader(f, maxConfig+1))
-		f.Close()
+		_ = f.Close()
 		if err != nil || len(data) > maxConfig {
 			return "the configuration of the git repository cannot be read"
 		}

@@ -109,7 +109,7 @@ func readable(fd uintptr) bool {
 	p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 	for {
 		n, err := unix.Poll(p, 0)
-		if err != unix.EINTR {
+		if !errors.Is(err, unix.EINTR) {
 			return n > 0
 		}
 	}
@@ -135,7 +135,7 @@ func (h *handle) waitid(options int) (Exit, error) {
 	cerr := h.conn.Control(func(fd uintptr) {
 		for {
 			err = unix.Waitid(unix.P_PIDFD, int(fd), &info, options, nil)
-			if err != unix.EINTR {
+			if !errors.Is(err, unix.EINTR) {
 				return
 			}
 		}

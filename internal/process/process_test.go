@@ -56,7 +56,7 @@ func announced(t testing.TB, n int, c process.Command) (*process.Group, []string
 	defer r.Close()
 	c.Stdout = w
 	g := start(t, c)
-	w.Close()
+	_ = w.Close()
 	_ = r.SetReadDeadline(time.Now().Add(10 * time.Second))
 	in := bufio.NewScanner(r)
 	in.Split(bufio.ScanWords)

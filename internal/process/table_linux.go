@@ -29,7 +29,7 @@ func readProc(pid int) (Proc, error) {
 		var n int
 		for {
 			n, err = unix.Read(fd, buf[:])
-			if err != unix.EINTR {
+			if !errors.Is(err, unix.EINTR) {
 				break
 			}
 		}
@@ -46,7 +46,7 @@ func readProc(pid int) (Proc, error) {
 func openRetry(path string) (int, error) {
 	for {
 		fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-		if err != unix.EINTR {
+		if !errors.Is(err, unix.EINTR) {
 			return fd, err
 		}
 	}

@@ -76,8 +76,8 @@ func (b *Buffer) spill() error {
 	for _, part := range []*bytes.Buffer{&b.stdout, &b.stderr} {
 		if _, err := file.Write(part.Bytes()); err != nil {
 			// It was made just now, and in the way of another try.
-			file.Close()
-			os.Remove(b.path)
+			_ = file.Close()
+			_ = os.Remove(b.path)
 			return fmt.Errorf("spill: %w", err)
 		}
 	}

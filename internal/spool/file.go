@@ -69,7 +69,7 @@ func newFile(fd int, path string, opt Options, err error) (*File, error) {
 	f := os.NewFile(uintptr(fd), path)
 	size, err := check(f)
 	if err != nil {
-		f.Close()
+		_ = f.Close()
 		return nil, &fs.PathError{Op: "open output", Path: path, Err: err}
 	}
 	limit := opt.Limit
@@ -101,7 +101,7 @@ func openBelow(path string, flags int) (int, error) {
 		return -1, err
 	}
 	if err := unix.SetNonblock(fd, false); err != nil {
-		unix.Close(fd)
+		_ = unix.Close(fd)
 		return -1, err
 	}
 	return fd, nil

@@ -33,7 +33,7 @@ func openRead(path string) (*os.File, int64, error) {
 	f := os.NewFile(uintptr(fd), path)
 	size, err := check(f)
 	if err != nil {
-		f.Close()
+		_ = f.Close()
 		return nil, 0, &fs.PathError{Op: "read output", Path: path, Err: err}
 	}
 	return f, size, nil

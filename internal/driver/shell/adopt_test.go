@@ -168,7 +168,7 @@ func TestAdoptExit(t *testing.T) {
 			if err := process.WriteDeparture(path(h.rec.ID), process.Departure{PID: id.PID, Start: id.Start, ExitCode: c.code, Signal: c.signal}); err != nil {
 				t.Fatal(err)
 			}
-			open.Close()
+			_ = open.Close()
 			res, err := join()
 			if res.ExitCode == nil || *res.ExitCode != c.code || res.Signal != c.signal || reason(err) != c.reason || (c.reason == "") != (err == nil) {
 				t.Fatalf("%+v, %v", res, err)

@@ -38,8 +38,8 @@ func (d *Driver) open(h task.Host) (*output, error) {
 	}
 	errR, errW, err := os.Pipe()
 	if err != nil {
-		outR.Close()
-		outW.Close()
+		_ = outR.Close()
+		_ = outW.Close()
 		return nil, fmt.Errorf("open output: %w", err)
 	}
 	o.stdout, o.stderr, o.pipes = outW, errW, []*os.File{outR, errR}
@@ -83,9 +83,9 @@ func copyAll(r io.Reader, to ...io.Writer) {
 
 // started gives the child's ends away.
 func (o *output) started() {
-	o.stdout.Close()
+	_ = o.stdout.Close()
 	if o.stderr != o.stdout {
-		o.stderr.Close()
+		_ = o.stderr.Close()
 	}
 	if o.tee != nil {
 		o.done = make(chan struct{})
@@ -123,8 +123,8 @@ func (o *output) wait(d time.Duration) bool {
 
 // abandon closes what is left. It may be called again.
 func (o *output) abandon() {
-	o.stdout.Close()
-	o.stderr.Close()
+	_ = o.stdout.Close()
+	_ = o.stderr.Close()
 	for _, p := range o.pipes {
 		_ = p.SetReadDeadline(time.Unix(1, 0))
 	}
@@ -133,6 +133,6 @@ func (o *output) abandon() {
 		<-o.done
 	}
 	for _, p := range o.pipes {
-		p.Close()
+		_ = p.Close()
 	}
 }

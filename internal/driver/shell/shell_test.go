@@ -386,7 +386,7 @@ func TestTee(t *testing.T) {
 	if _, err := w.WriteString("question\n"); err != nil {
 		t.Fatal(err)
 	}
-	w.Close()
+	_ = w.Close()
 	defer r.Close()
 	var out, errs bytes.Buffer
 	c := client()
