@@ -68,6 +68,9 @@ func (w *world) host(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := released(ctx, place); err != nil {
+		return err
+	}
 	set, err := w.settings("")
 	if err != nil {
 		return err
@@ -78,6 +81,33 @@ func (w *world) host(ctx context.Context) error {
 		return err
 	}
 	return w.serve(ctx, s, host.Idle)
+}
+
+// closingWait is how long an earlier host of a session may take to close.
+const closingWait = 10 * time.Second
+
+// released waits until an earlier host of the session, which listens no more but
+// may still be ending its tasks, has let go of it. Opening the session tells of
+// every other trouble.
+func released(ctx context.Context, place home.Session) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, closingWait, fmt.Errorf("session %s: %w", place.ID(), home.ErrLocked))
+	defer cancel()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		unlock, err := place.Lock()
+		if err == nil {
+			unlock()
+		}
+		if !errors.Is(err, home.ErrLocked) {
+			return nil
+		}
+		select { // a lock of the kernel gives no event to a waiter with a deadline
+		case <-tick.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 }
 
 // serve answers for a detached session until it has nothing left to do, then
@@ -182,7 +212,7 @@ func ready() error {
 	if err != nil {
 		return fmt.Errorf("let go of stdout: %w", err)
 	}
-	os.Stdout.Close()
+	_ = os.Stdout.Close()
 	os.Stdout = null
 	return nil
 }

@@ -33,6 +33,7 @@ import (
 //	fields PATH NAME…      all these names are in a JSON object
 //	until D TEXT ARG…      runs the program again until stdout holds the text
 //	killhost ROLE          ends the host of the live session of that role by KILL
+//	killkeeper             ends the keeper of the detached host by KILL
 //	alive TEXT             a process of the script has the text in its command line
 //	gone D TEXT            within D none has
 //	stopped TEXT           sends STOP to such processes
@@ -47,7 +48,7 @@ func TestScript(t *testing.T) {
 		Condition:          condition,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"drover": runDrover, "code": runCode, "capture": capture, "field": field, "fields": fields, "until": until,
-			"killhost": killHost, "alive": alive, "gone": gone, "stopped": stopped,
+			"killhost": killHost, "killkeeper": killKeeper, "alive": alive, "gone": gone, "stopped": stopped,
 		},
 	})
 }
@@ -301,6 +302,17 @@ func killHost(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("no live session of role %s", args[0])
 	}
 	ts.Check(syscall.Kill(live.PID, syscall.SIGKILL))
+}
+
+func killKeeper(ts *testscript.TestScript, neg bool, args []string) {
+	need(ts, !neg && len(args) == 0, "killkeeper")
+	for _, p := range marked(ts.Getenv("WORK")) {
+		if strings.HasSuffix(p.line, "drover keeper") {
+			ts.Check(syscall.Kill(p.pid, syscall.SIGKILL))
+			return
+		}
+	}
+	ts.Fatalf("no keeper")
 }
 
 func alive(ts *testscript.TestScript, neg bool, args []string) {

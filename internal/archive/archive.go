@@ -9,10 +9,13 @@ package archive
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"iter"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/drover-dev/drover/internal/control"
@@ -26,38 +29,64 @@ import (
 // goroutines.
 type Archive struct {
 	info  control.Info
+	place home.Session
 	log   *journal.Journal
-	tasks []journal.State // newest first
+	all   func() ([]journal.State, error) // newest first; read once, when somebody needs them all
 }
 
 var _ control.API = (*Archive)(nil)
 
-// Open reads what the session left.
-func Open(ctx context.Context, place home.Session, info control.Info) (*Archive, error) {
+// Open opens what the session left. Of a long session little is read before it
+// is asked for.
+func Open(_ context.Context, place home.Session, info control.Info) (*Archive, error) {
 	log, err := journal.Open(place.DB(), journal.Options{ReadOnly: true})
 	if err != nil {
 		return nil, fmt.Errorf("read session %s: %w", place.ID(), err)
 	}
-	states, err := log.Tasks(ctx)
-	if err != nil {
-		_ = log.Close() // the first failure is the one to tell
-		return nil, fmt.Errorf("read session %s: %w", place.ID(), err)
-	}
-	slices.Reverse(states)
-	a := &Archive{info: info, log: log, tasks: states}
-	a.info.Live, a.info.PID = false, 0
-	a.info.Tasks = control.Counts{Total: len(states)}
-	for i := range a.tasks {
-		a.tasks[i].Task = truth(a.tasks[i].Task, place.ExitFile(a.tasks[i].Task.ID))
-		if !a.tasks[i].Task.Status.Terminal() {
-			a.info.Tasks.Live++
-		}
-	}
+	a := &Archive{info: info, place: place, log: log}
+	a.all = sync.OnceValues(a.read)
 	return a, nil
 }
 
+// read reads all tasks. It is not for one caller only, so no caller ends it.
+func (a *Archive) read() ([]journal.State, error) {
+	states, err := a.log.Tasks(context.Background())
+	if err != nil {
+		return nil, fmt.Errorf("read session %s: %w", a.place.ID(), err)
+	}
+	slices.Reverse(states)
+	a.correct(states)
+	return states, nil
+}
+
+func (a *Archive) correct(states []journal.State) {
+	until := time.Now().Add(noteWait)
+	for i, s := range states {
+		states[i].Task = truth(s.Task, a.place.ExitFile(s.Task.ID), until)
+	}
+}
+
+// noteWait is how long the parent of kept commands may take to write down how
+// they ended, and noteTick how often that is looked for.
+const (
+	noteWait = 500 * time.Millisecond
+	noteTick = 5 * time.Millisecond
+)
+
+// note reads how a kept command ended. The note may be a moment behind the end:
+// to call the command lost meanwhile would be untrue.
+func note(exitFile string, id process.Identity, until time.Time) (process.Departure, error) {
+	for {
+		d, err := process.ReadDeparture(exitFile, id)
+		if !errors.Is(err, fs.ErrNotExist) || !time.Now().Before(until) {
+			return d, err
+		}
+		time.Sleep(noteTick) // who writes the note can wake nobody
+	}
+}
+
 // truth is what the next host will find of a task, without recording it.
-func truth(r task.Record, exitFile string) task.Record {
+func truth(r task.Record, exitFile string, until time.Time) task.Record {
 	if r.Status.Terminal() {
 		return r
 	}
@@ -67,8 +96,10 @@ func truth(r task.Record, exitFile string) task.Record {
 		if process.Alive(id) {
 			return r
 		}
-		if d, err := process.ReadDeparture(exitFile, id); err == nil && r.Keep {
-			c = departed(d)
+		if r.Keep {
+			if d, err := note(exitFile, id, until); err == nil {
+				c = departed(d)
+			}
 		}
 	}
 	next, err := task.Apply(r, c)
@@ -93,21 +124,46 @@ func departed(d process.Departure) task.Change {
 
 // Kept reports whether a command of the session still lives without a host.
 func (a *Archive) Kept() bool {
-	return slices.ContainsFunc(a.tasks, func(s journal.State) bool { return s.Task.Keep && !s.Task.Status.Terminal() })
+	tasks, _ := a.all() // what cannot be read cannot be taken up either
+	return slices.ContainsFunc(tasks, func(s journal.State) bool { return s.Task.Keep && !s.Task.Status.Terminal() })
 }
 
 // Close lets go of the files.
 func (a *Archive) Close() error { return a.log.Close() }
 
 // Info says which session this is.
-func (a *Archive) Info(context.Context) (control.Info, error) { return a.info, nil }
+func (a *Archive) Info(context.Context) (control.Info, error) {
+	tasks, err := a.all()
+	info := a.info
+	info.Live, info.PID = false, 0
+	info.DiskBytes = DiskBytes(a.place.Dir())
+	info.Tasks = control.Counts{Total: len(tasks)}
+	for _, s := range tasks {
+		if !s.Task.Status.Terminal() {
+			info.Tasks.Live++
+		}
+	}
+	return info, err
+}
 
-// List returns tasks, newest first.
-func (a *Archive) List(_ context.Context, req control.ListRequest) (control.Page, error) {
+// List returns tasks, newest first. A page of all tasks is read without the
+// others.
+func (a *Archive) List(ctx context.Context, req control.ListRequest) (control.Page, error) {
 	page := control.Page{Tasks: []task.Record{}}
-	for _, s := range a.tasks {
+	var tasks []journal.State
+	var err error
+	if req.All && req.Under == "" && req.Limit > 0 {
+		tasks, err = a.log.Page(ctx, req.Before, req.Limit+1)
+		a.correct(tasks)
+	} else {
+		tasks, err = a.all()
+	}
+	if err != nil {
+		return page, err
+	}
+	for _, s := range tasks {
 		r := s.Task
-		if req.Before > 0 && s.Born >= req.Before || !req.All && r.Status.Terminal() || req.Under != "" && !a.under(r, req.Under) {
+		if req.Before > 0 && s.Born >= req.Before || !req.All && r.Status.Terminal() || req.Under != "" && !under(tasks, r, req.Under) {
 			continue
 		}
 		if req.Limit > 0 && len(page.Tasks) == req.Limit {
@@ -119,21 +175,25 @@ func (a *Archive) List(_ context.Context, req control.ListRequest) (control.Page
 	return page, nil
 }
 
-func (a *Archive) under(r task.Record, root task.ID) bool {
+func under(tasks []journal.State, r task.Record, root task.ID) bool {
 	for r.ID != root {
-		i := slices.IndexFunc(a.tasks, func(s journal.State) bool { return s.Task.ID == r.Parent })
+		i := slices.IndexFunc(tasks, func(s journal.State) bool { return s.Task.ID == r.Parent })
 		if i < 0 {
 			return false
 		}
-		r = a.tasks[i].Task
+		r = tasks[i].Task
 	}
 	return true
 }
 
 // Get returns one task.
 func (a *Archive) Get(_ context.Context, ref string) (task.Record, error) {
+	tasks, err := a.all()
+	if err != nil {
+		return task.Record{}, err
+	}
 	var matches []task.Record
-	for _, s := range a.tasks {
+	for _, s := range tasks {
 		if string(s.Task.ID) == ref || s.Task.Name != "" && s.Task.Name == ref {
 			return s.Task, nil
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
 
 	"github.com/drover-dev/drover/internal/control"
 	"github.com/drover-dev/drover/internal/spool"
@@ -16,6 +17,20 @@ const (
 	maxRead     = 8 << 20
 	resultChars = 160_000 // of a command's output that is its answer
 )
+
+// DiskBytes is the size of the files below a folder. What cannot be read, or
+// goes meanwhile, counts nothing.
+func DiskBytes(dir string) (sum int64) {
+	_ = filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
+		if err == nil && e.Type().IsRegular() {
+			if info, err := e.Info(); err == nil {
+				sum += info.Size()
+			}
+		}
+		return nil
+	})
+	return sum
+}
 
 // Output reads the output file of a task that is in the given state. It does
 // not wait.
@@ -43,8 +58,11 @@ func Output(r task.Record, req control.OutputRequest) (control.Chunk, error) {
 		c.Ended = r.Status.Terminal()
 		return c, nil // it has never begun, or could not
 	}
+	if errors.Is(err, spool.ErrTruncated) {
+		return c, &control.Error{Code: control.Invalid, Message: fmt.Sprintf("offset %d is beyond the end of the output of %s", req.Offset, r.ID), Mend: "read from 0 on"}
+	}
 	if err != nil {
-		return c, fmt.Errorf("read output of %s: %w", r.ID, err)
+		return c, err // it names the file
 	}
 	if len(data) > 0 {
 		c.Data = data

@@ -151,7 +151,7 @@ func (j *Journal) openWriter() (err error) {
 	}
 	defer func() {
 		if err != nil {
-			j.closeDBs()
+			_ = j.closeDBs()
 		}
 	}()
 	ctx := context.Background()

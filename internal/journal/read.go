@@ -109,6 +109,13 @@ type State struct {
 const newest = `SELECT n.born, e.seq, e.record FROM events e
 	JOIN (SELECT min(seq) AS born, max(seq) AS seq FROM events GROUP BY task_id) n ON e.seq = n.seq`
 
+// page walks back from the newest event and looks only at the tasks that it
+// returns, however many there are.
+const page = `SELECT b.seq, e.seq, e.record FROM events b
+	JOIN events e ON e.seq = (SELECT max(seq) FROM events WHERE task_id = b.task_id)
+	WHERE b.seq < ? AND b.seq = (SELECT min(seq) FROM events WHERE task_id = b.task_id)
+	ORDER BY b.seq DESC LIMIT ?`
+
 // Tasks returns every task as it is now, in the order of their first events.
 func (j *Journal) Tasks(ctx context.Context) ([]State, error) {
 	return j.states(ctx, newest+" ORDER BY n.born")
@@ -120,7 +127,7 @@ func (j *Journal) Page(ctx context.Context, before task.Seq, limit int) ([]State
 	if before == 0 {
 		before = j.Last() + 1
 	}
-	return j.states(ctx, newest+" WHERE n.born < ? ORDER BY n.born DESC LIMIT ?", int64(before), limit)
+	return j.states(ctx, page, int64(before), limit)
 }
 
 func (j *Journal) states(ctx context.Context, query string, args ...any) (states []State, err error) {

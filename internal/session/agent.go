@@ -238,7 +238,7 @@ func (m *mail) Ack(ctx context.Context, letters []agent.Letter) error {
 // may have a further run by now.
 func (s *Session) render(ctx context.Context, n task.Notice) (string, error) {
 	r, ok := s.sup.Get(n.Task)
-	if !ok || r.Run != n.Run {
+	if !ok || r.Run != n.Run || !r.Status.Terminal() { // the last for the moment before its end is to be seen
 		e, err := s.log.Event(ctx, n.Seq)
 		if err != nil {
 			return "", err

@@ -29,42 +29,54 @@ func (s *Session) Info(context.Context) (control.Info, error) {
 // Start starts tasks for a client.
 func (s *Session) Start(ctx context.Context, reqs []control.StartRequest) ([]control.Started, error) {
 	out := make([]control.Started, len(reqs))
+	begins := make([]func(), 0, len(reqs))
 	for i, r := range reqs {
-		rec, err := s.start(ctx, r, shell.Client{Env: shell.ChildEnv(r.Env)}, true)
+		rec, begin, err := s.start(ctx, r, shell.Client{Env: shell.ChildEnv(r.Env)}, true)
+		if begin != nil {
+			begins = append(begins, begin)
+		}
 		if err != nil {
 			out[i].Error = refusal(err)
 			continue
 		}
 		out[i].Task = &rec
 	}
+	for _, begin := range begins {
+		begin()
+	}
 	return out, nil
 }
 
-func (s *Session) start(ctx context.Context, r control.StartRequest, client shell.Client, background bool) (task.Record, error) {
+// start records a task, which waits for begin. An agent has begun already: then
+// begin is nil, as it is after an error.
+func (s *Session) start(ctx context.Context, r control.StartRequest, client shell.Client, background bool) (rec task.Record, begin func(), err error) {
 	if (r.Shell == nil) == (r.Agent == nil) {
-		return task.Record{}, &control.Error{Code: control.Invalid, Message: "a start request names a command or an agent, and not both"}
+		return task.Record{}, nil, &control.Error{Code: control.Invalid, Message: "a start request names a command or an agent, and not both"}
 	}
 	if r.Timeout < 0 {
-		return task.Record{}, &control.Error{Code: control.Invalid, Message: fmt.Sprintf("the time limit %s is negative", r.Timeout)}
+		return task.Record{}, nil, &control.Error{Code: control.Invalid, Message: fmt.Sprintf("the time limit %s is negative", r.Timeout)}
 	}
 	spec := task.Spec{Name: r.Name, Description: r.Description, Backgrounded: background, Keep: r.Keep, Timeout: r.Timeout, Cwd: r.Cwd}
 	lease, err := s.lease(r.Lease)
 	if err != nil {
-		return task.Record{}, err
+		return task.Record{}, nil, err
 	}
-	var rec task.Record
 	if r.Shell != nil {
-		rec, err = s.startShell(ctx, r, spec, client)
+		rec, begin, err = s.startShell(ctx, r, spec, client)
 	} else {
 		rec, err = s.startAgent(ctx, r, spec)
 	}
 	if err == nil && lease != nil && !lease.add(rec.ID) {
+		if begin != nil {
+			begin() // what has not begun cannot be waited for
+			begin = nil
+		}
 		_, _ = s.Stop(context.WithoutCancel(ctx), control.StopRequest{Refs: []string{string(rec.ID)}, Actor: task.ByClient, Detail: clientGone})
 	}
-	return rec, err
+	return rec, begin, err
 }
 
-func (s *Session) startShell(ctx context.Context, r control.StartRequest, spec task.Spec, client shell.Client) (task.Record, error) {
+func (s *Session) startShell(ctx context.Context, r control.StartRequest, spec task.Spec, client shell.Client) (rec task.Record, begin func(), err error) {
 	w := s.kinds.Command(client, shell.Command{Args: r.Shell.Args, Line: r.Shell.Line, Cwd: r.Cwd})
 	spec.Input, spec.Pool = w.Input, shellPool
 	spec.Command = r.Shell.Line
@@ -74,7 +86,7 @@ func (s *Session) startShell(ctx context.Context, r control.StartRequest, spec t
 	if spec.Description == "" {
 		spec.Description = spec.Command
 	}
-	return s.sup.Start(ctx, w.Driver, spec)
+	return s.sup.Record(ctx, w.Driver, spec)
 }
 
 func (s *Session) startAgent(ctx context.Context, r control.StartRequest, spec task.Spec) (task.Record, error) {
@@ -97,7 +109,10 @@ func (s *Session) outside(r control.StartRequest) self {
 // When ctx ends, the command is stopped.
 func (s *Session) RunCommand(ctx context.Context, r control.StartRequest, client shell.Client) (task.Record, error) {
 	client.Env = shell.ChildEnv(r.Env)
-	rec, err := s.start(ctx, r, client, false)
+	rec, begin, err := s.start(ctx, r, client, false)
+	if begin != nil {
+		begin()
+	}
 	if err != nil {
 		return rec, refusal(err)
 	}

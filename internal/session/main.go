@@ -77,6 +77,7 @@ type Main struct {
 	latched bool // mail waits for the user: the last turn failed or was broken off
 	cancel  context.CancelCauseFunc
 	rested  time.Time // end of the last turn
+	turned  int       // turns that have ended
 	last    Turn      // that ended
 	changed chan struct{}
 	queued  chan struct{} // capacity 1
@@ -191,11 +192,19 @@ func (m *Main) Interrupt() {
 	if m.cancel != nil {
 		m.cancel(ErrInterrupted)
 	}
+	m.wake() // whoever settles may be waiting for background work only
+}
+
+// wake frees those who wait for the state of the agent to change. The caller
+// holds mu.
+func (m *Main) wake() {
+	close(m.changed)
+	m.changed = make(chan struct{})
 }
 
 // Run answers prompts and mail until ctx ends.
 func (m *Main) Run(ctx context.Context) {
-	for {
+	for ctx.Err() == nil {
 		prompt, origin, ok := m.take()
 		if ok {
 			m.turn(ctx, prompt, origin)
@@ -205,10 +214,6 @@ func (m *Main) Run(ctx context.Context) {
 		case <-m.queued:
 		case <-m.box.Added():
 		case <-ctx.Done():
-			return
-		}
-		if ctx.Err() != nil {
-			return
 		}
 	}
 }
@@ -246,12 +251,12 @@ func (m *Main) turn(ctx context.Context, prompt []agent.Block, origin string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.cancel, m.busy, m.rested = nil, false, time.Now()
+	m.turned++
 	m.last = Turn{Origin: origin, Result: res, Err: err}
 	if err != nil {
 		m.latched = true
 	}
-	close(m.changed)
-	m.changed = make(chan struct{})
+	m.wake()
 }
 
 // Model is the full name of the agent's model.
@@ -275,15 +280,23 @@ func (m *Main) Totals() agent.Totals { return m.loop.Totals() }
 // ceiling after the last answer; then they are stopped, and the receipt and
 // [ErrCeiling] are returned. 0 means that nothing is waited for.
 func (m *Main) Settle(ctx context.Context, ceiling time.Duration) (task.Receipt, error) {
+	seen := -1
 	for {
+		// Work goes from a task by the mailbox to a turn, and is looked for in
+		// this order, so that it cannot slip through between two looks.
+		ends := m.s.Changed()
+		commands, others := m.s.waitedFor()
+		mail := len(m.box.Owed()) > 0
 		m.mu.Lock()
 		changed, rested := m.changed, m.rested
 		working := m.busy || len(m.prompts) > 0
-		latched := m.latched
+		latched, turned := m.latched, m.turned
 		m.mu.Unlock()
-		ends := m.s.Changed()
-		commands, others := m.s.waitedFor()
-		owed := len(m.box.Owed()) > 0 && !latched
+		owed := mail && !latched
+		if turned != seen { // a turn that ended meanwhile may have started anything
+			seen = turned
+			continue
+		}
 		var late *time.Timer
 		switch {
 		case working || owed:
@@ -320,6 +333,11 @@ func oneOf(ctx context.Context, a, b <-chan struct{}, late *time.Timer) error {
 }
 
 func (m *Main) stopCommands(ctx context.Context, ids []task.ID) (task.Receipt, error) {
+	// Their notices are for the next prompt: a turn that began now would be cut
+	// off, and would take the place of the answer.
+	m.mu.Lock()
+	m.latched = true
+	m.mu.Unlock()
 	receipt, err := m.s.sup.Stop(ctx, ids, supervise.StopRequest{Cause: task.Cause{Actor: task.ByRuntime, Reason: task.ReasonClosing, Detail: "the wait ceiling was reached"}})
 	return receipt, errors.Join(err, ErrCeiling)
 }

@@ -138,6 +138,7 @@ func Open(ctx context.Context, cfg Config) (_ *Session, err error) {
 		Log:        s.log,
 		Output:     s.output,
 		OutputPath: cfg.Place.Output,
+		Owed:       s.owed,
 		Ended:      s.ended,
 		Pools: map[string]supervise.Pool{
 			agentPool: {Size: cfg.Limits.LiveAgents, Queue: 1000, Depth: cfg.Limits.Depth, PerRoot: cfg.Limits.PerRoot},
@@ -168,7 +169,32 @@ func (s *Session) takeIn(ctx context.Context) error {
 	for i, st := range states {
 		old[i] = supervise.Old{Born: st.Born, Task: st.Task}
 	}
-	return s.sup.Adopt(ctx, old, s.kinds.For)
+	if err := s.sup.Adopt(ctx, old, s.kinds.For); err != nil {
+		return err
+	}
+	return s.settleLost(ctx, states)
+}
+
+// lostWait bounds how long a session that opens waits until what died with the
+// earlier host is recorded as such.
+const lostWait = 5 * time.Second
+
+// settleLost waits for those ends, so that the first prompt brings the news of
+// them and is not answered without it.
+func (s *Session) settleLost(ctx context.Context, states []journal.State) error {
+	var dead []task.ID
+	for _, st := range states {
+		if !st.Task.Status.Terminal() && !st.Task.Keep {
+			dead = append(dead, st.Task.ID)
+		}
+	}
+	wait, cancel := context.WithTimeoutCause(ctx, lostWait, supervise.ErrTimeout)
+	defer cancel()
+	_, err := s.sup.Wait(wait, dead, false)
+	if errors.Is(err, supervise.ErrTimeout) {
+		return nil // it is told when it comes
+	}
+	return err
 }
 
 // output opens the output file of a task. What is at the path of a new task was
@@ -186,13 +212,20 @@ func (s *Session) output(r task.Record, again bool) (supervise.OutputFile, error
 }
 
 // ended is called by the supervisor after every durable end.
-func (s *Session) ended(_ task.Record, n task.Notice) {
+func (s *Session) ended(task.Record, task.Notice) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.wake()
+}
+
+// owed is called by the supervisor before an end can be seen: who finds that
+// nothing runs any more finds the notice in the mailbox.
+func (s *Session) owed(n task.Notice) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if box := s.boxes[n.Owner]; box != nil {
 		box.Add(n)
 	}
-	s.wake()
 }
 
 // wake frees those who wait for anything to change. The caller holds mu.
@@ -204,7 +237,7 @@ func (s *Session) wake() {
 // box returns the mailbox of an agent. fresh says that nothing can be owed yet.
 func (s *Session) box(ctx context.Context, owner task.ID, fresh bool) (*mailbox.Box, error) {
 	// The lock is held over the read of the log: a notice that becomes durable
-	// meanwhile is put in by ended, which waits for the lock.
+	// meanwhile is put in by owed, which waits for the lock.
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if b := s.boxes[owner]; b != nil {

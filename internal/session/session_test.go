@@ -272,13 +272,6 @@ func TestTimeout(t *testing.T) {
 
 func TestLease(t *testing.T) {
 	leased := func(q *control.StartRequest) { q.Lease = "client" }
-	// hold keeps the lease until the returned function, which tells how it ended.
-	hold := func(r *rig, name string) func() error {
-		ctx, cancel := context.WithCancel(r.ctx)
-		held := make(chan error, 1)
-		go func() { held <- r.Hold(ctx, name) }()
-		return func() error { cancel(); return <-held }
-	}
 	ended := func(t *testing.T, r *rig, id task.ID) {
 		t.Helper()
 		got := r.wait(string(id))[0]
@@ -290,12 +283,20 @@ func TestLease(t *testing.T) {
 		r := open(t, "")
 		before := r.run("exec sleep 100", leased) // the requests of a client may overtake each other
 		other := r.run("exec sleep 100")
-		drop := hold(r, "client")
-		during := r.run("exec sleep 100", leased)
-		if err := r.Hold(r.ctx, "client"); code(err) != control.Conflict && err != nil {
+		ctx, drop := context.WithCancel(r.ctx)
+		defer drop()
+		s, held := r.Session, make(chan error, 2)
+		for range 2 {
+			go func() { held <- s.Hold(ctx, "client") }()
+		}
+		if err := <-held; code(err) != control.Conflict { // one of them must keep waiting
 			t.Errorf("second holder: %v", err)
 		}
-		_ = drop() // the second holder above may have been the first
+		during := r.run("exec sleep 100", leased)
+		drop()
+		if err := <-held; err != nil {
+			t.Errorf("holder: %v", err)
+		}
 		ended(t, r, before.ID)
 		ended(t, r, during.ID)
 		if got, err := r.Get(r.ctx, string(other.ID)); err != nil || got.Status.Terminal() {
@@ -308,10 +309,9 @@ func TestLease(t *testing.T) {
 	t.Run("closing", func(t *testing.T) {
 		r := open(t, "")
 		r.run("exec sleep 100", leased)
-		ctx, cancel := context.WithCancel(r.ctx)
-		defer cancel()
+		s := r.Session
 		held := make(chan error, 1)
-		go func() { held <- r.Hold(ctx, "client") }()
+		go func() { held <- s.Hold(r.ctx, "client") }()
 		r.close()
 		if err := <-held; err != nil {
 			t.Errorf("held until the end: %v", err)

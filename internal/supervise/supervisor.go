@@ -56,6 +56,9 @@ type Config struct {
 	// OutputPath is where that file is. Nil: tasks have no output.
 	OutputPath func(task.ID) string
 	Pools      map[string]Pool
+	// Owed is called with the notice of every end once it is durable, and before
+	// anybody can see that the task has ended.
+	Owed func(task.Notice)
 	// Ended is called after every end is durable, on the task's goroutine.
 	Ended func(task.Record, task.Notice)
 }
@@ -163,22 +166,32 @@ func New(cfg Config) *Supervisor {
 // Start records a task and starts it. It returns when the task is durably
 // pending. ctx bounds the recording, not the task.
 func (s *Supervisor) Start(ctx context.Context, d task.Driver, spec task.Spec) (task.Record, error) {
+	rec, begin, err := s.Record(ctx, d, spec)
+	if err == nil {
+		begin()
+	}
+	return rec, err
+}
+
+// Record is the first half of Start: the task is durably pending, and waits for
+// begin, which the caller calls once and soon. Who starts many tasks records
+// them all before any of them competes for the machine.
+func (s *Supervisor) Record(ctx context.Context, d task.Driver, spec task.Spec) (rec task.Record, begin func(), err error) {
 	if err := d.Check(spec.Input); err != nil {
-		return task.Record{}, err
+		return task.Record{}, nil, err
 	}
 	e, found, err := s.admit(d, spec)
 	if err != nil {
-		return task.Record{}, err
+		return task.Record{}, nil, err
 	}
 	if found {
-		return *e.rec.Load(), nil
+		return *e.rec.Load(), func() {}, nil
 	}
 	if err := s.create(ctx, e); err != nil {
 		s.forget(e)
-		return task.Record{}, fmt.Errorf("start task: %w", err)
+		return task.Record{}, nil, fmt.Errorf("start task: %w", err)
 	}
-	s.launch(e, d, false)
-	return *e.rec.Load(), nil
+	return *e.rec.Load(), func() { s.launch(e, d, false) }, nil
 }
 
 // admit checks every limit and takes the task in under one lock, so that two
@@ -352,6 +365,9 @@ func (s *Supervisor) apply(ctx context.Context, e *entry, c task.Change, n *task
 	}
 	if _, err := s.cfg.Log.Append(ctx, task.Entry{Verb: c.Verb, At: c.At, Task: next, Notice: n, Answer: answer}); err != nil {
 		return cur, err
+	}
+	if next.Status.Terminal() && s.cfg.Owed != nil {
+		s.cfg.Owed(*n)
 	}
 	e.rec.Store(&next)
 	return next, nil

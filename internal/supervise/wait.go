@@ -8,7 +8,9 @@ import (
 )
 
 // Await waits for the end of a task, or for its move to the background: then
-// the record that is returned has not ended.
+// the record that is returned has not ended. It is for the parent, with the
+// parent's context, if the task has one: in a tree that is being stopped it
+// returns with the parent's own stop.
 func (s *Supervisor) Await(ctx context.Context, id task.ID) (task.Record, error) {
 	e := s.entry(id)
 	if e == nil {
@@ -17,6 +19,12 @@ func (s *Supervisor) Await(ctx context.Context, id task.ID) (task.Record, error)
 	live, promoted := e.channels()
 	select {
 	case <-live:
+		// A stop of the parent's tree ends children first. The parent is next, and
+		// must not go on to anything new meanwhile.
+		if p := e.parent; p != nil && p.isFrozen() {
+			<-ctx.Done()
+			return *e.rec.Load(), context.Cause(ctx)
+		}
 	case <-promoted:
 	case <-ctx.Done():
 		return *e.rec.Load(), context.Cause(ctx)

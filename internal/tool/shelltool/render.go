@@ -27,7 +27,7 @@ func render(out Outcome, cmd Command, limit int) agent.Output {
 	if out.TimedOut {
 		res.TimedOutAfterMS = cmd.Timeout.Milliseconds()
 	}
-	if out.Backgrounded || cmd.Background {
+	if out.Backgrounded { // which a wish for the background does not decide
 		res.BackgroundTaskID = string(rec.ID)
 		return agent.Output{Text: started(out, cmd, text), Structured: res}
 	}

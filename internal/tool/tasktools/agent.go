@@ -153,7 +153,7 @@ func (t *agentTool) Call(ctx context.Context, c agent.Call) (agent.Output, error
 	if err != nil {
 		return outcome("start agent", r.Resume, err)
 	}
-	if r.Background || out.Backgrounded {
+	if out.Backgrounded { // which a wish for the background does not decide
 		return launched(r, out), nil
 	}
 	return reported(r, out, t.cfg.OutputLimit), nil
