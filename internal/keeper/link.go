@@ -91,6 +91,23 @@ func (l *Link) startHelper() error {
 	return l.greet(ours)
 }
 
+// Ready returns when there is a keeper. It is called before anything is started:
+// a keeper that knows the session finds what it carries by its mark, also what
+// nobody lived to tell of.
+func (l *Link) Ready() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.ready()
+}
+
+// ready starts the helper if there is to be one. The caller holds mu.
+func (l *Link) ready() error {
+	if l.conn == nil && l.argv != nil && !l.closed {
+		return l.startHelper()
+	}
+	return nil
+}
+
 // Watch tells the keeper of a group. It returns when the message is out of this
 // process, where its death cannot take it back. A kept group outlives this
 // process, and a parent then writes its exit to exitFile (absolute; see
@@ -98,10 +115,8 @@ func (l *Link) startHelper() error {
 func (l *Link) Watch(leader process.Identity, task string, keep bool, exitFile string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.conn == nil && l.argv != nil && !l.closed {
-		if err := l.startHelper(); err != nil {
-			return err
-		}
+	if err := l.ready(); err != nil {
+		return err
 	}
 	return l.write(message{Op: opWatch, Watch: &watch{Process: leader, Task: task, Keep: keep, ExitFile: exitFile}})
 }

@@ -29,7 +29,7 @@ func (d *Driver) adopt(ctx context.Context, h task.Host, rec task.Record) (task.
 	g, err := process.Adopt(id)
 	switch {
 	case errors.Is(err, process.ErrGone):
-		return d.departed(rec.ID, id, &task.Result{}, 0)
+		return d.departed(rec.ID, id, &task.Result{}, exitWait)
 	case err != nil:
 		return task.Result{}, errors.Join(task.ErrLost, err)
 	}

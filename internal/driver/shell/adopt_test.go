@@ -37,6 +37,8 @@ func (w *watcher) Watch(id process.Identity, _ string, keep bool, exitFile strin
 	return w.fail
 }
 
+func (w *watcher) Ready() error { return nil }
+
 func (w *watcher) Forget(int) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

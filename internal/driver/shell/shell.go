@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"time"
 
 	"github.com/drover-dev/drover/internal/process"
@@ -64,6 +65,9 @@ func parse(input json.RawMessage) (Command, error) {
 
 // Keeper is told of groups, so that they end, or are kept, when this host dies.
 type Keeper interface {
+	// Ready returns when the keeper would see this host die. It is called before
+	// anything is started.
+	Ready() error
 	// Watch tells of a group by its leader, of whether it outlives this host,
 	// and where its exit is then to be written.
 	Watch(leader process.Identity, task string, keep bool, exitFile string) error
@@ -97,13 +101,16 @@ type Driver struct {
 
 type shared struct {
 	Config
+	// A place for each command that is being started. Of many that are asked for
+	// at once most wait: they would only keep this host from answering anybody.
+	starts chan struct{}
 	table process.Table
 	caps  caps
 }
 
 // New returns a driver whose commands get no environment but PATH. It can take
 // up what an earlier host started; [Driver.For] makes drivers for new commands.
-func New(c Config) *Driver { return &Driver{shared: &shared{Config: c}} }
+func New(c Config) *Driver { return &Driver{shared: &shared{Config: c, starts: make(chan struct{}, 2*runtime.GOMAXPROCS(0))}} }
 
 // For returns a driver that starts commands for a client and shares everything
 // else.
@@ -141,9 +148,27 @@ func (d *Driver) start(ctx context.Context, h task.Host, rec task.Record, c Comm
 		return task.Result{}, &task.FailError{Reason: task.ReasonStart, Err: err}
 	}
 	defer out.abandon()
-	self, err := process.Identify(os.Getpid())
+	r, err := d.begin(ctx, h, rec, c, out)
 	if err != nil {
-		return task.Result{}, &task.FailError{Reason: task.ReasonStart, Err: err}
+		return task.Result{}, err
+	}
+	return r.run(ctx, h.Output(), out)
+}
+
+// begin starts the command. After an error nothing is left of it.
+func (d *Driver) begin(ctx context.Context, h task.Host, rec task.Record, c Command, out *output) (*run, error) {
+	select {
+	case d.starts <- struct{}{}:
+		defer func() { <-d.starts }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	self, err := process.Identify(os.Getpid())
+	if err == nil && d.Keeper != nil {
+		err = d.Keeper.Ready()
+	}
+	if err != nil {
+		return nil, &task.FailError{Reason: task.ReasonStart, Err: err}
 	}
 	g, err := process.StartGroup(process.Command{
 		Args: c.argv(), Dir: c.Cwd, Stdin: d.client.Stdin, Stdout: out.stdout, Stderr: out.stderr,
@@ -157,7 +182,7 @@ func (d *Driver) start(ctx context.Context, h task.Host, rec task.Record, c Comm
 		}, ChildEnv(d.client.Env)...),
 	})
 	if err != nil {
-		return task.Result{}, &task.FailError{Reason: task.ReasonStart, Err: err}
+		return nil, &task.FailError{Reason: task.ReasonStart, Err: err}
 	}
 	out.started()
 	r := &run{d: d, g: g, id: rec.ID, keep: rec.Keep && d.client.Tee == nil}
@@ -167,14 +192,14 @@ func (d *Driver) start(ctx context.Context, h task.Host, rec task.Record, c Comm
 	if err := h.Begun(task.Process{PID: id.PID, Start: id.Start, Boot: id.Boot}); err != nil {
 		r.end(context.WithoutCancel(ctx), grace)
 		r.release()
-		return task.Result{}, fmt.Errorf("record start of %s: %w", rec.ID, err)
+		return nil, fmt.Errorf("record start of %s: %w", rec.ID, err)
 	}
 	if err := r.watch(); err != nil {
 		r.end(context.WithoutCancel(ctx), grace)
 		r.release()
-		return task.Result{}, &task.FailError{Reason: task.ReasonStart, Err: err}
+		return nil, &task.FailError{Reason: task.ReasonStart, Err: err}
 	}
-	return r.run(ctx, h.Output(), out)
+	return r, nil
 }
 
 // run is one command at work.
