@@ -39,6 +39,9 @@ func run() int {
 		fmt.Fprintf(os.Stderr, "drover: %s\n", err)
 		return 1
 	}
+	if len(args) == 1 && (args[0] == "--version" || args[0] == "-v") {
+		args = []string{"version"}
+	}
 	cmd := w.command()
 	if isPrompt(args) {
 		cmd = w.promptCommand()

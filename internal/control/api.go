@@ -92,6 +92,9 @@ type StartRequest struct {
 	Keep        bool          `json:"keep,omitempty"`
 	Shell       *ShellRequest `json:"shell,omitempty"`
 	Agent       *AgentRequest `json:"agent,omitempty"`
+	// Guarded says that the command was thought of by a model, so that what the
+	// user's rules deny is refused.
+	Guarded bool `json:"guarded,omitempty"`
 	// Env is the environment of the asking client. It is used and not kept.
 	Env []string `json:"env,omitempty"`
 	Cwd string   `json:"cwd"` // absolute

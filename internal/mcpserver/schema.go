@@ -22,6 +22,7 @@ const (
 
 	agentSchema = `{"type":"object","additionalProperties":false,"required":["prompt"],"properties":{
 "prompt":{"type":"string","minLength":1,"description":"What the agent is to do. It knows nothing else of your conversation."},
+"cwd":{"type":"string","description":"The folder that it works in; the server's folder if absent. A relative path starts there."},
 "agent_type":{"type":"string","default":"general-purpose","description":"The kind of agent. An unknown one is answered with those there are."},
 "model":{"type":"string","description":"sonnet, opus, haiku or a full model name. The kind's own if absent."},
 "max_turns":{"type":"integer","minimum":1,"maximum":10000,"description":"The agent is ended after so many turns."},

@@ -38,6 +38,7 @@ type runInput struct {
 type agentInput struct {
 	AgentType  string `json:"agent_type"`
 	Prompt     string `json:"prompt"`
+	Cwd        string `json:"cwd"`
 	Model      string `json:"model"`
 	MaxTurns   int    `json:"max_turns"`
 	Name       string `json:"name"`
@@ -59,16 +60,18 @@ func (s *server) run(ctx context.Context, req *mcp.CallToolRequest, in runInput)
 	start := control.StartRequest{
 		Name: in.Name, Timeout: seconds(in.TimeoutSeconds), Keep: in.Keep,
 		Shell: &control.ShellRequest{Line: in.Command, Args: in.Args},
-		Env:   s.cfg.Env, Cwd: s.cfg.Cwd,
-	}
-	switch {
-	case filepath.IsAbs(in.Cwd):
-		start.Cwd = filepath.Clean(in.Cwd)
-	case in.Cwd != "":
-		start.Cwd = filepath.Join(s.cfg.Cwd, in.Cwd)
+		Env:   s.cfg.Env, Cwd: s.folder(in.Cwd),
 	}
 	foreground := in.Background != nil && !*in.Background
 	return s.start(ctx, req, start, foreground, seconds(in.WaitSeconds))
+}
+
+// folder is where a client's cwd leads.
+func (s *server) folder(cwd string) string {
+	if filepath.IsAbs(cwd) {
+		return filepath.Clean(cwd)
+	}
+	return filepath.Join(s.cfg.Cwd, cwd)
 }
 
 func (s *server) agent(ctx context.Context, req *mcp.CallToolRequest, in agentInput) (string, started, error) {
@@ -79,7 +82,7 @@ func (s *server) agent(ctx context.Context, req *mcp.CallToolRequest, in agentIn
 		in.AgentType = "general-purpose"
 	}
 	start := control.StartRequest{
-		Name: in.Name, Keep: in.Keep, Env: s.cfg.Env, Cwd: s.cfg.Cwd,
+		Name: in.Name, Keep: in.Keep, Env: s.cfg.Env, Cwd: s.folder(in.Cwd),
 		Agent: &control.AgentRequest{Type: in.AgentType, Prompt: in.Prompt, Model: in.Model, MaxTurns: in.MaxTurns},
 	}
 	return s.start(ctx, req, start, in.Background != nil && !*in.Background, 0)
@@ -88,9 +91,12 @@ func (s *server) agent(ctx context.Context, req *mcp.CallToolRequest, in agentIn
 // start starts one task and waits for its end if it is to: without limit in
 // the foreground, else for the time given.
 func (s *server) start(ctx context.Context, req *mcp.CallToolRequest, start control.StartRequest, foreground bool, wait time.Duration) (string, started, error) {
-	if !start.Keep {
+	keep := start.Keep
+	if !keep {
 		start.Lease = s.link.lease
 	}
+	start.Keep = keep && start.Shell != nil // an agent lives no longer than its host
+	start.Guarded = true                    // the client has approved the call; bans of the user's hold all the same
 	// A start is sent once: a second one could run the command twice.
 	c, err := s.link.reach(ctx)
 	if err != nil {
@@ -117,7 +123,7 @@ func (s *server) start(ctx context.Context, req *mcp.CallToolRequest, start cont
 	stop()
 	switch {
 	case ctx.Err() != nil && foreground:
-		return "", started{}, s.takeBack(ctx, rec, start.Keep)
+		return "", started{}, s.takeBack(ctx, rec, keep)
 	case err != nil:
 		return "", started{}, err
 	case len(reply.Tasks) > 0:

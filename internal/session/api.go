@@ -2,15 +2,18 @@ package session
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"iter"
 	"slices"
 
+	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/archive"
 	"github.com/drover-dev/drover/internal/control"
 	"github.com/drover-dev/drover/internal/driver/shell"
+	"github.com/drover-dev/drover/internal/permit"
 	"github.com/drover-dev/drover/internal/spool"
 	"github.com/drover-dev/drover/internal/supervise"
 	"github.com/drover-dev/drover/subagent"
@@ -83,10 +86,34 @@ func (s *Session) startShell(ctx context.Context, r control.StartRequest, spec t
 	if spec.Command == "" {
 		spec.Command = quote(r.Shell.Args)
 	}
+	if err := s.banned(r, spec.Command); err != nil {
+		return task.Record{}, nil, err
+	}
 	if spec.Description == "" {
 		spec.Description = spec.Command
 	}
 	return s.sup.Record(ctx, w.Driver, spec)
+}
+
+// banned refuses the command of a guarded request that a rule denies.
+func (s *Session) banned(r control.StartRequest, line string) error {
+	if !r.Guarded {
+		return nil
+	}
+	rules := s.cfg.Agents.Rules
+	rules.Cwd = r.Cwd
+	gate, bad := permit.New(rules)
+	if len(bad) > 0 {
+		return fmt.Errorf("permissions: %w", errors.Join(bad...))
+	}
+	input, err := json.Marshal(map[string]string{"command": line})
+	if err != nil {
+		return fmt.Errorf("permissions: %w", err)
+	}
+	if v := gate.Decide(agent.Call{Name: "Bash", Input: input}); v.Decision == permit.Deny && v.Rule != "" {
+		return &control.Error{Code: control.Invalid, Message: fmt.Sprintf("the rule %s denies this command: %s", v.Rule, v.Reason)}
+	}
+	return nil
 }
 
 func (s *Session) startAgent(ctx context.Context, r control.StartRequest, spec task.Spec) (task.Record, error) {
