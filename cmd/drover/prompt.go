@@ -413,6 +413,8 @@ func (w *world) answer(ctx context.Context, p *promptFlags, set settings.Setting
 		return err
 	case last.Err != nil:
 		return last.Err
+	case agentsdk.Format(p.Format) == agentsdk.Text && !p.Verbose && strings.TrimSpace(last.Result.Text) == "":
+		fmt.Fprintln(w.stderr, "drover: note: the answer is empty")
 	}
 	return closed
 }
@@ -451,6 +453,11 @@ func splitRules(lists []string) []string {
 				}
 				from = i + 1
 			}
+		}
+		// A bracket that stays open makes a bad rule, which is refused by name; a
+		// ban that vanished would allow.
+		if depth > 0 {
+			out = append(out, strings.TrimSpace(list[from:]))
 		}
 	}
 	return out

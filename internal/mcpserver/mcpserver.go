@@ -12,6 +12,7 @@
 package mcpserver
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -64,6 +65,7 @@ func Serve(ctx context.Context, cfg Config, t mcp.Transport) error {
 	impl := &mcp.Implementation{Name: "drover", Title: "Drover", Version: cfg.Version}
 	m := mcp.NewServer(impl, &mcp.ServerOptions{Instructions: instructions})
 	s.addTools(m)
+	m.AddReceivingMiddleware(filled)
 	err := m.Run(life, t)
 	end(errGone)
 	s.link.close()
@@ -85,6 +87,17 @@ func left(err error) bool {
 		}
 	}
 	return false
+}
+
+// filled makes an empty object of arguments that are null, which some clients
+// send for none. The library would fill defaults into it and panic.
+func filled(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		if call, ok := req.(*mcp.CallToolRequest); ok && call.Params != nil && string(bytes.TrimSpace(call.Params.Arguments)) == "null" {
+			call.Params.Arguments = []byte("{}")
+		}
+		return next(ctx, method, req)
+	}
 }
 
 // add puts one tool up. The context of a call also ends with the connection:

@@ -1,0 +1,176 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// promptOptions are tests of flags, permissions and conversations that go on.
+func promptOptions() cases {
+	return cases{
+		"agent": func(t *testing.T, p *place) {
+			m := p.model(map[string][]step{"main": {says("ok")}})
+			p.good("-p", "go", "--agent", "explore")
+			params, err := m.Requests()[0].Params()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var names []string
+			for _, tool := range params.Tools {
+				names = append(names, tool.Name)
+			}
+			slices.Sort(names)
+			if !slices.Equal(names, []string{"Glob", "Grep", "Read"}) {
+				t.Errorf("tools of explore: %v", names)
+			}
+		},
+		"system": func(t *testing.T, p *place) {
+			m := p.model(map[string][]step{"main": {says("ok")}})
+			p.good("-p", "go", "--systemPrompt", "Be short.", "--append-system-prompt=And kind.")
+			params, err := m.Requests()[0].Params()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, want := range []string{"Be short.", "And kind."} {
+				if !strings.Contains(string(params.System), want) {
+					t.Errorf("no %q in the system prompt %s", want, params.System)
+				}
+			}
+		},
+		"maxturns": func(t *testing.T, p *place) {
+			p.model(map[string][]step{"main": {calls("Bash", bash("echo 1")), calls("Bash", bash("echo 2")), says("never")}})
+			r := p.run("-p", "go", "--max-turns", "2", "--output-format=json", "--allowed-tools=Bash")
+			r.failed(t, 1, "2")
+			o := r.objects(t)[0]
+			if o["subtype"] != "error_max_turns" || o["is_error"] != true || o["num_turns"] != 2.0 {
+				t.Errorf("result %v", o)
+			}
+		},
+		"partialtext": func(t *testing.T, p *place) {
+			p.file("s.yaml", "version: 1\nagents:\n  main:\n    - text: as far as I came\n      tools: [{name: Bash, input: {command: echo 1}}]\n")
+			r := p.run("-p", "go", "--max-turns", "1", "--model=script:s.yaml", "--allowed-tools=Bash")
+			if r.failed(t, 1); r.stdout() != "as far as I came" {
+				t.Errorf("printed %q", r.stdout())
+			}
+		},
+		"denied": func(t *testing.T, p *place) {
+			for _, c := range []struct{ name, flag string }{
+				{"unasked", "--permission-mode=default"}, {"forbidden", "--disallowedTools=Bash(touch:*)"}, {"plan", "--permissionMode=plan"}, {"dontask", "--permission-mode=dontAsk"},
+			} {
+				args := []string{"-p", "go", "--output-format=json", "--model=script:s.yaml", c.flag}
+				if c.name == "forbidden" {
+					args = append(args, "--allowed-tools=Bash")
+				}
+				p.file("s.yaml", "version: 1\nagents:\n  main:\n    - tools: [{name: Bash, id: toolu_x, input: {command: touch it}}]\n    - text: \"told: {{last}}\"\n")
+				o := p.good(args...).objects(t)[0]
+				denials, _ := o["permission_denials"].([]any)
+				if len(denials) != 1 {
+					t.Errorf("%s: denials %v", c.name, denials)
+					continue
+				}
+				d := object(denials[0].(map[string]any))
+				if d["tool_name"] != "Bash" || d["tool_use_id"] != "toolu_x" || d["tool_input"].(map[string]any)["command"] != "touch it" {
+					t.Errorf("%s: denial %v", c.name, d)
+				}
+				if told, _ := o["result"].(string); len(told) < len("told: ")+10 {
+					t.Errorf("%s: the model was told %q", c.name, told)
+				}
+				if _, err := os.Stat(filepath.Join(p.dir, "it")); err == nil {
+					t.Errorf("%s: the command ran", c.name)
+				}
+			}
+		},
+		"allowed": func(t *testing.T, p *place) {
+			for _, args := range [][]string{
+				{"--allowedTools", "Bash(touch:*),Read"}, {"--allowed-tools=Read Bash(touch *)"}, {"--permission-mode", "bypassPermissions"},
+				{"--settings", `{"permissions":{"allow":["Bash(touch:*)"]}}`}, {"--settings", p.file("set.json", `{"permissions":{"allow":["Bash(touch:*)"]}}`)},
+			} {
+				p.file("s.yaml", "version: 1\nagents:\n  main:\n    - tools: [{name: Bash, input: {command: touch it}}]\n    - text: done\n")
+				o := p.good(append([]string{"-p", "go", "--output-format=json", "--model=script:s.yaml"}, args...)...).objects(t)[0]
+				if err := os.Remove(filepath.Join(p.dir, "it")); err != nil {
+					t.Errorf("%q: %v, %v", args, err, o["permission_denials"])
+				}
+			}
+		},
+		"projectsettings": func(t *testing.T, p *place) {
+			p.file(".drover/settings.json", `{"permissions":{"allow":["Bash"],"deny":["Bash(cat:*)"]}}`)
+			p.file("s.yaml", "version: 1\nagents:\n  main:\n    - tools:\n        - {name: Bash, input: {command: touch it}}\n        - {name: Bash, input: {command: cat s.yaml}}\n    - text: done\n")
+			r := p.run("-p", "go", "--output-format=json", "--model=script:s.yaml")
+			if r.code != 0 || strings.Count(r.stderr, "\n") != 1 || !strings.Contains(r.stderr, "settings.json") || !strings.Contains(r.stderr, "allow") {
+				t.Errorf("exit code %d, %q", r.code, r.stderr)
+			}
+			if denials, _ := r.objects(t)[0]["permission_denials"].([]any); len(denials) != 2 {
+				t.Errorf("denials %v, want two: a project cannot allow, but deny", denials)
+			}
+		},
+		"resume": func(t *testing.T, p *place) {
+			m := p.model(map[string][]step{"main": {says("first answer"), says("second answer"), says("third answer"), says("fourth")}})
+			id, _ := p.good("-p", "first question", "--output-format=json").objects(t)[0]["session_id"].(string)
+			for i, args := range [][]string{{"--resume", id}, {"--continue"}, {"-r", id[:8]}} {
+				o := p.good(append([]string{"-p", "next question", "--output-format=json"}, args...)...).objects(t)[0]
+				if o["session_id"] != id || o["result_index"] != 0.0 {
+					t.Errorf("%q answers %v", args, o)
+				}
+				said := texts(t, m.Requests()[i+1])
+				if count(said, "first question") != 1 || count(said, "first answer") != 1 || count(said, "next question") != i+1 {
+					t.Errorf("%q asks %q", args, said)
+				}
+			}
+		},
+		"sessionid": func(t *testing.T, p *place) {
+			m := p.model(map[string][]step{"main": {says("one"), says("two")}})
+			const id = "0b8f1c1e-1d2f-4a77-9d2e-4b3f5a6c7d8e"
+			p.good("-p", "a", "--session-id", id)
+			if got := m.Requests()[0].SessionID(); got != id {
+				t.Errorf("session %s, want %s", got, id)
+			}
+			p.good("-p", "b", "--resume", id)
+			if said := texts(t, m.Requests()[1]); count(said, "one") != 1 {
+				t.Errorf("the conversation does not go on: %q", said)
+			}
+		},
+		"open": func(t *testing.T, p *place) {
+			go1 := make(chan struct{})
+			p.model(map[string][]step{"main": {says("first"), held(go1, says("second"))}})
+			id, _ := p.good("-p", "a", "--output-format=json").objects(t)[0]["session_id"].(string)
+			busy := p.start("-p", "b", "--resume", id, "--output-format=stream-json")
+			busy.until(`"init"`)
+			p.fails(1, []string{"-p", "c", "--resume", id}, id, "process")
+			p.fails(1, []string{"-p", "c", "--continue"}, id)
+			p.fails(1, []string{"-p", "c", "--session-id", id}, id)
+			close(go1)
+			if r := busy.wait(); r.code != 0 {
+				t.Errorf("exit code %d: %s", r.code, r.stderr)
+			}
+		},
+		"usage": func(t *testing.T, p *place) {
+			p.env = append(p.env, "ANTHROPIC_API_KEY=sk-test")
+			for _, c := range []struct {
+				code int
+				args []string
+				say  string
+			}{
+				{2, []string{"-p"}, "no prompt"},
+				{2, []string{"-p", "x", "--output-format", "xml"}, "xml"},
+				{2, []string{"-p", "x", "--nosuchflag"}, "nosuchflag"},
+				{2, []string{"-p", "x", "--max-turns", "-1"}, "max-turns"},
+				{2, []string{"-p", "x", "--permission-mode", "wild"}, "wild"},
+				{2, []string{"-p", "x", "--agent", "nobody"}, "nobody"},
+				{2, []string{"-p", "x", "--continue", "--resume", "y"}, "exclude"},
+				{2, []string{"-p", "x", "--session-id", "no id"}, "no id"},
+				{2, []string{"-p", "x", "--wait-ceiling", "soon"}, "soon"},
+				{2, []string{"-p", "x", "--add-dir", "nowhere"}, "nowhere"},
+				{3, []string{"-p", "x", "--resume", "s12345678"}, "s12345678"},
+				{3, []string{"-p", "x", "--continue"}, "no session"},
+				{1, []string{"-p", "x", "--settings", "{\"permissions\":"}, "--settings"},
+				{1, []string{"-p", "x", "--settings", "missing.json"}, "missing.json"},
+				{1, []string{"-p", "x", "--allowed-tools", "Bash("}, "Bash("},
+			} {
+				t.Run(c.say, func(t *testing.T) { p.run(c.args...).failed(t, c.code, c.say) })
+			}
+		},
+	}
+}
