@@ -29,11 +29,12 @@ type Link struct {
 	argv    []string      // of a helper that starts with the first Watch; nil: there is a parent
 	lost    chan struct{} // closed when the keeper died and was not told goodbye
 
-	mu     sync.Mutex     // held while writing
-	conn   *os.File       // nil until there is a keeper; guarded by mu
-	group  *process.Group // of a helper; guarded by mu
-	closed bool           // guarded by mu
-	reader sync.WaitGroup // sees the keeper's end; Close waits for it
+	mu     sync.Mutex       // held while writing
+	conn   *os.File         // nil until there is a keeper; guarded by mu
+	group  *process.Group   // of a helper; guarded by mu
+	closed bool             // guarded by mu
+	spared map[int]struct{} // what a parent was told of; guarded by mu
+	reader sync.WaitGroup   // sees the keeper's end; Close waits for it
 }
 
 // Inherit takes up the link to the parent of this process. It returns nil and
@@ -44,7 +45,7 @@ func Inherit(session string) (*Link, error) {
 	if conn == nil || err != nil {
 		return nil, err
 	}
-	l := &Link{session: session, lost: make(chan struct{})}
+	l := &Link{session: session, lost: make(chan struct{}), spared: map[int]struct{}{}}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l, l.greet(conn)
@@ -108,7 +109,7 @@ func (l *Link) ready() error {
 	return nil
 }
 
-// Watch tells the keeper of a group. It returns when the message is out of this
+// Watch tells the keeper of a group that it could not know by itself. It returns when the message is out of this
 // process, where its death cannot take it back. A kept group outlives this
 // process, and a parent then writes its exit to exitFile (absolute; see
 // [process.ReadDeparture]).
@@ -118,6 +119,14 @@ func (l *Link) Watch(leader process.Identity, task string, keep bool, exitFile s
 	if err := l.ready(); err != nil {
 		return err
 	}
+	if l.argv == nil {
+		// A parent inherits all that is left of its host, and ends it. It need
+		// only know what to spare, so that starting costs nothing.
+		if !keep {
+			return nil
+		}
+		l.spared[leader.PID] = struct{}{}
+	}
 	return l.write(message{Op: opWatch, Watch: &watch{Process: leader, Task: task, Keep: keep, ExitFile: exitFile}})
 }
 
@@ -125,6 +134,10 @@ func (l *Link) Watch(leader process.Identity, task string, keep bool, exitFile s
 func (l *Link) Forget(pid int) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if _, told := l.spared[pid]; l.argv == nil && !told {
+		return nil
+	}
+	delete(l.spared, pid)
 	return l.write(message{Op: opForget, PID: pid})
 }
 
