@@ -65,11 +65,10 @@ darwin: ## build and vet for macOS
 docs: ## write the generated pages anew
 	go test ./task -run TestStatesPage -update
 
+# The table; see docs/performance.md. SHORT=1 makes it small.
 .PHONY: bench
-bench: PKG ?= ./...
-bench: RUN ?= .
-bench: ## benchmarks: make bench [PKG=./internal/journal] [RUN=Append]
-	go test -run '^$$' -bench '$(RUN)' -benchmem $(PKG)
+bench: ## our figures beside their floors: make bench [SHORT=1] [ONLY=journal]
+	@ONLY='$(ONLY)' go test ./bench -run '^$$' -bench Table -benchtime 1x $(if $(SHORT),-short) -timeout 10m
 
 .PHONY: fuzz
 fuzz: T ?= 30s

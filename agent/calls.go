@@ -31,7 +31,7 @@ func newToolbox(tools []Tool) (*toolbox, error) {
 	b := &toolbox{exact: map[string]Tool{}, folded: map[string]Tool{}, alias: map[string]Tool{}}
 	for _, t := range tools {
 		s := t.Spec()
-		if !goodName.MatchString(s.Name) {
+		if !goodName(s.Name) {
 			return nil, fmt.Errorf("tool name %q: use %s", s.Name, toolNameRule)
 		}
 		if b.exact[s.Name] != nil {

@@ -113,7 +113,7 @@ func parseLine(text []byte) (l line, m Message, ok bool) {
 }
 
 // badEscape finds half of a surrogate pair, and whole pairs too: both are rare.
-var badEscape = regexp.MustCompile(`(?i)\\ud[89a-f]`)
+var badEscape = regexp.MustCompile(`\\u[dD][89a-fA-F]`)
 
 func parseMessage(raw []byte) (m Message, ok bool) {
 	if len(raw) == 0 {

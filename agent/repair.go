@@ -12,11 +12,11 @@ const (
 	toolNameRule = "letters, digits, - and _, at most 128"
 )
 
-var (
-	goodID   = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,128}$`)
-	goodName = goodID
-	notName  = regexp.MustCompile(`[^a-zA-Z0-9_-]+`)
-)
+var notName = regexp.MustCompile(`[^a-zA-Z0-9_-]+`)
+
+// goodName holds for IDs of calls too. As one expression the rule would be
+// unrolled 128 times at the start of every program.
+func goodName(s string) bool { return s != "" && len(s) <= 128 && !notName.MatchString(s) }
 
 // Repair makes a history valid for a model: every call of an assistant message
 // gets exactly one result in the message that follows, results without a call
@@ -106,7 +106,7 @@ func repair(history []Message) (out, added []Message, ids map[string]struct{}, e
 // unique replaces an ID that is missing, malformed or taken, and says if it did.
 func unique(id *string, taken map[string]struct{}) bool {
 	_, dup := taken[*id]
-	changed := dup || !goodID.MatchString(*id)
+	changed := dup || !goodName(*id)
 	if changed {
 		*id = "toolu_" + newUUID()
 	}

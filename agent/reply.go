@@ -117,7 +117,7 @@ func depth(in []byte) (deepest int) {
 
 // wireName is a name that may stand in a request, whatever the model made up.
 func wireName(name string) string {
-	if goodName.MatchString(name) {
+	if goodName(name) {
 		return name
 	}
 	if name = notName.ReplaceAllString(name, "_"); name == "" {

@@ -102,21 +102,22 @@ func (s *scanner) text() ([]byte, bool) {
 	if !s.eat(`"`) {
 		return nil, false
 	}
-	start := s.i
-	for s.i < len(s.b) {
-		switch c := s.b[s.i]; {
-		case c == '"':
-			s.i++
-			return s.b[start : s.i-1], true
-		case c < ' ':
-			return nil, false
-		case c == '\\':
-			if !s.escape() {
-				return nil, false
-			}
-		default:
-			s.i++
+	start, b := s.i, s.b
+	for i := start; i < len(b); { // over locals: most of the time of a resume is spent here
+		c := b[i]
+		if c >= ' ' && c != '"' && c != '\\' {
+			i++
+			continue
 		}
+		s.i = i
+		if c == '"' {
+			s.i++
+			return b[start:i], true
+		}
+		if c < ' ' || !s.escape() {
+			return nil, false
+		}
+		i = s.i
 	}
 	return nil, false
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"sync"
 	"time"
 
 	"github.com/drover-dev/drover/internal/process"
@@ -104,13 +105,17 @@ type shared struct {
 	// A place for each command that is being started. Of many that are asked for
 	// at once most wait: they would only keep this host from answering anybody.
 	starts chan struct{}
-	table process.Table
-	caps  caps
+	self   func() (process.Identity, error) // of this process; read once
+	table  process.Table
+	caps   caps
 }
 
 // New returns a driver whose commands get no environment but PATH. It can take
 // up what an earlier host started; [Driver.For] makes drivers for new commands.
-func New(c Config) *Driver { return &Driver{shared: &shared{Config: c, starts: make(chan struct{}, 2*runtime.GOMAXPROCS(0))}} }
+func New(c Config) *Driver {
+	self := sync.OnceValues(func() (process.Identity, error) { return process.Identify(os.Getpid()) })
+	return &Driver{shared: &shared{Config: c, starts: make(chan struct{}, 2*runtime.GOMAXPROCS(0)), self: self}}
+}
 
 // For returns a driver that starts commands for a client and shares everything
 // else.
@@ -163,7 +168,7 @@ func (d *Driver) begin(ctx context.Context, h task.Host, rec task.Record, c Comm
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	self, err := process.Identify(os.Getpid())
+	self, err := d.self()
 	if err == nil && d.Keeper != nil {
 		err = d.Keeper.Ready()
 	}
