@@ -150,6 +150,9 @@ func BenchmarkTable(b *testing.B) {
 		part.run(t)
 		t.Logf("%s took %.1f s", part.name, time.Since(begin).Seconds())
 	}
+	if len(t.pace) == 0 {
+		b.Fatalf("no part of the table is called %q", os.Getenv("ONLY"))
+	}
 	t.foot()
 }
 

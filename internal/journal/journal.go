@@ -8,8 +8,8 @@
 // It promises that what [Journal.Append] returned for survives kill -9 (and a
 // power cut, with [Options.Power]), that events are numbered without gaps in
 // the order in which they became durable, and that a reader who asks by number
-// misses none and sees none twice, however slow it is. One goroutine writes;
-// what waits for it meanwhile is committed together.
+// misses none and sees none twice, however slow it is. One caller writes at a
+// time, for itself and for all who came meanwhile.
 //
 // It does not know what an event means, and one process at a time may write a
 // file: the session's lock is somebody else's.
@@ -25,6 +25,7 @@ import (
 	"io/fs"
 	"net/url"
 	"os"
+	"runtime"
 	"sync"
 
 	_ "modernc.org/sqlite" // the database driver
@@ -55,11 +56,9 @@ const (
 type Journal struct {
 	path  string
 	opts  Options
-	write *sql.DB // one connection, used by the writer goroutine only
-	conn  *sql.Conn
-	reqs  chan *request
-
-	writer sync.WaitGroup // the writer goroutine; Close waits for it
+	write *sql.DB // one connection, used by whoever has the turn
+	w     *writer // on it; nil for a reader
+	crowd int     // how many were written together last; of whoever has the turn
 
 	readOnce sync.Once
 	read     *sql.DB // several connections for readers; opened at the first read
@@ -69,21 +68,25 @@ type Journal struct {
 	last   task.Seq      // newest durable event
 	recent []task.Event  // ring of the newest events; recent[i] has Seq last-len+1+i, guarded by mu
 	grown  chan struct{} // closed and replaced at every commit
+	queue  []*request    // who waits to be written; guarded by mu
+	taken  bool          // somebody has the turn to write; guarded by mu
 	closed bool
+	rested chan struct{} // closed when the journal is closed and the last turn has ended
 }
 
-// request is one caller of the writer.
+// request is one caller who wants something written.
 type request struct {
 	entry  *task.Entry
 	record []byte
 	ack    []task.Seq // notices to acknowledge, when entry is nil
 	seq    task.Seq
-	done   chan error
+	err    error
+	turn   chan bool // capacity 1: true gives the turn to write, false says that it was done
 }
 
 // Open opens the journal at path and makes it if there is none.
 func Open(path string, opts Options) (*Journal, error) {
-	j := &Journal{path: path, opts: opts, grown: make(chan struct{})}
+	j := &Journal{path: path, opts: opts, grown: make(chan struct{}), rested: make(chan struct{})}
 	if opts.ReadOnly {
 		if _, err := os.Stat(path); err != nil {
 			return nil, fmt.Errorf("open journal: %w", err)
@@ -96,8 +99,6 @@ func Open(path string, opts Options) (*Journal, error) {
 	if err := j.openWriter(); err != nil {
 		return nil, fmt.Errorf("open journal %s: %w", path, err)
 	}
-	j.reqs = make(chan *request, maxBatch)
-	j.writer.Go(j.run)
 	return j, nil
 }
 
@@ -155,22 +156,24 @@ func (j *Journal) openWriter() (err error) {
 		}
 	}()
 	ctx := context.Background()
-	if j.conn, err = j.write.Conn(ctx); err != nil {
+	conn, err := j.write.Conn(ctx)
+	if err != nil {
 		return err
 	}
+	j.w = &writer{conn: conn}
 	var version int
-	if err = j.conn.QueryRowContext(ctx, "PRAGMA user_version").Scan(&version); err != nil {
+	if err = conn.QueryRowContext(ctx, "PRAGMA user_version").Scan(&version); err != nil {
 		return err
 	}
 	switch {
 	case version > schemaVersion:
 		return fmt.Errorf("it was written by a newer drover (format %d, this one knows %d)", version, schemaVersion)
 	case version == 0:
-		if _, err = j.conn.ExecContext(ctx, fmt.Sprintf("BEGIN; %s PRAGMA user_version = %d; COMMIT", schema, schemaVersion)); err != nil {
+		if _, err = conn.ExecContext(ctx, fmt.Sprintf("BEGIN; %s PRAGMA user_version = %d; COMMIT", schema, schemaVersion)); err != nil {
 			return err
 		}
 	}
-	return j.conn.QueryRowContext(ctx, "SELECT coalesce(max(seq), 0) FROM events").Scan(&j.last)
+	return conn.QueryRowContext(ctx, "SELECT coalesce(max(seq), 0) FROM events").Scan(&j.last)
 }
 
 // makePrivate creates the file before SQLite does, which would make it readable
@@ -203,14 +206,14 @@ func (j *Journal) reader() (*sql.DB, error) {
 }
 
 // Append writes an event and returns its number when it is durable. An error
-// means that nothing of the entry was written. ctx bounds only the wait for a
-// place in the queue: what was queued is waited for.
+// means that nothing of the entry was written. A ctx that has ended refuses the
+// event; once it is on its way it is waited for.
 func (j *Journal) Append(ctx context.Context, e task.Entry) (task.Seq, error) {
 	record, err := encode(e.Task)
 	if err != nil {
 		return 0, fmt.Errorf("append event of task %s: %w", e.Task.ID, err)
 	}
-	r := &request{entry: &e, record: record, done: make(chan error, 1)}
+	r := &request{entry: &e, record: record, turn: make(chan bool, 1)}
 	if err := j.ask(ctx, r); err != nil {
 		return 0, fmt.Errorf("append event of task %s: %w", e.Task.ID, err)
 	}
@@ -222,73 +225,83 @@ func (j *Journal) Acknowledge(ctx context.Context, seqs ...task.Seq) error {
 	if len(seqs) == 0 {
 		return nil
 	}
-	if err := j.ask(ctx, &request{ack: seqs, done: make(chan error, 1)}); err != nil {
+	if err := j.ask(ctx, &request{ack: seqs, turn: make(chan bool, 1)}); err != nil {
 		return fmt.Errorf("acknowledge notices: %w", err)
 	}
 	return nil
 }
 
+// ask has a request written. Who finds nobody at it writes at once, for itself
+// and those who came with it, and hands the turn on to one of those who came
+// meanwhile: nobody waits for a goroutine to wake up when nothing else is
+// written, and nobody serves the others for ever.
 func (j *Journal) ask(ctx context.Context, r *request) error {
-	if j.reqs == nil {
+	if j.w == nil {
 		return fs.ErrPermission
 	}
-	for {
-		// The lock is held over the send, so that Close cannot close the channel
-		// between the check and the send; it is not held while the queue is full,
-		// since the writer needs it to publish.
-		j.mu.Lock()
-		if j.closed {
-			j.mu.Unlock()
-			return ErrClosed
-		}
-		grown := j.grown
-		select {
-		case j.reqs <- r:
-			j.mu.Unlock()
-			return <-r.done
-		default:
-		}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	j.mu.Lock()
+	if j.closed {
 		j.mu.Unlock()
-		select {
-		case <-grown:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
+		return ErrClosed
+	}
+	j.queue = append(j.queue, r)
+	mine := !j.taken
+	j.taken = true
+	j.mu.Unlock()
+	if mine || <-r.turn {
+		j.lead()
+	}
+	return r.err
+}
+
+// lead writes what is queued, the caller's own request first, and gives the turn
+// away.
+func (j *Journal) lead() {
+	if j.crowd > 1 {
+		// Those who were written together last time come back together: who waits
+		// a moment for them saves a commit of its own.
+		runtime.Gosched()
+	}
+	j.mu.Lock()
+	n := min(len(j.queue), maxBatch)
+	batch, last := j.queue[:n:n], j.last
+	j.queue = j.queue[n:]
+	j.mu.Unlock()
+	j.crowd = n
+	j.settle(batch, last)
+	for _, r := range batch[1:] { // whoever leads came first
+		r.turn <- false
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if len(j.queue) > 0 {
+		j.queue[0].turn <- true
+		return
+	}
+	j.queue, j.taken = nil, false
+	if j.closed {
+		close(j.rested)
 	}
 }
 
-// run is the writer. It ends when the queue is closed and empty.
-func (j *Journal) run() {
-	batch := make([]*request, 0, maxBatch)
-	w := &writer{conn: j.conn}
-	for r := range j.reqs {
-		batch = append(batch[:0], r)
-	fill:
-		for len(batch) < maxBatch {
-			select {
-			case more, ok := <-j.reqs:
-				if !ok {
-					break fill
-				}
-				batch = append(batch, more)
-			default:
-				break fill
-			}
-		}
-		if err := w.commit(j.last, batch); err == nil || len(batch) == 1 {
-			j.publish(batch, err)
-			continue
-		}
-		// One bad entry must not take the others down with it.
-		for i := range batch {
-			one := batch[i : i+1]
-			j.publish(one, w.commit(j.last, one))
-		}
+// settle commits a batch and makes it visible.
+func (j *Journal) settle(batch []*request, last task.Seq) {
+	err := j.w.commit(last, batch)
+	if err == nil || len(batch) == 1 {
+		j.publish(batch, err)
+		return
 	}
-	w.close()
+	// One bad entry must not take the others down with it.
+	for i := range batch {
+		one := batch[i : i+1]
+		j.publish(one, j.w.commit(j.Last(), one))
+	}
 }
 
-// publish makes a committed batch visible, then frees its callers.
+// publish makes a committed batch visible, and notes how it went.
 func (j *Journal) publish(batch []*request, err error) {
 	j.mu.Lock()
 	if err == nil {
@@ -307,7 +320,7 @@ func (j *Journal) publish(batch []*request, err error) {
 	j.grown = make(chan struct{})
 	j.mu.Unlock()
 	for _, r := range batch {
-		r.done <- err
+		r.err = err
 	}
 }
 
@@ -325,7 +338,7 @@ func (j *Journal) Grown() <-chan struct{} {
 	return j.grown
 }
 
-// Close writes what is queued and closes the file.
+// Close waits for what is being written and closes the file.
 func (j *Journal) Close() error {
 	j.mu.Lock()
 	if j.closed {
@@ -333,11 +346,11 @@ func (j *Journal) Close() error {
 		return nil
 	}
 	j.closed = true
-	if j.reqs != nil {
-		close(j.reqs)
+	if !j.taken {
+		close(j.rested)
 	}
 	j.mu.Unlock()
-	j.writer.Wait()
+	<-j.rested
 	j.mu.Lock()
 	close(j.grown) // readers that wait see that it is closed
 	j.mu.Unlock()
@@ -346,8 +359,9 @@ func (j *Journal) Close() error {
 
 func (j *Journal) closeDBs() error {
 	var errs []error
-	if j.conn != nil {
-		errs = append(errs, j.conn.Close())
+	if j.w != nil {
+		j.w.close()
+		errs = append(errs, j.w.conn.Close())
 	}
 	if j.write != nil {
 		errs = append(errs, j.write.Close())

@@ -217,7 +217,7 @@ func TestRefused(t *testing.T) {
 	}
 	newer := filepath.Join(dir, "newer.db")
 	j := open(t, newer, Options{})
-	if _, err := j.conn.ExecContext(context.Background(), "PRAGMA user_version = 99"); err != nil {
+	if _, err := j.w.conn.ExecContext(context.Background(), "PRAGMA user_version = 99"); err != nil {
 		t.Fatal(err)
 	}
 	_ = j.Close()
