@@ -53,6 +53,7 @@ type Change struct {
 	Run         RunID  // Resume: the new run
 	Background  bool   // Resume: nobody waits for it in the foreground
 	ToolUseID   string // Resume: the call that asked for it
+	Owner       ID     // Resume: who is told of the end; empty: nobody
 	Prompt      string // Resume: what it goes on with
 }
 
@@ -137,7 +138,7 @@ func Apply(r Record, c Change) (Record, error) {
 		next.Process, next.Progress, next.Usage = nil, nil, nil
 		next.Notified = false
 		next.CreateTime = c.At
-		next.Backgrounded, next.ToolUseID = c.Background, c.ToolUseID
+		next.Backgrounded, next.ToolUseID, next.Owner = c.Background, c.ToolUseID, c.Owner
 		if c.Prompt != "" {
 			next.Prompt = c.Prompt
 		}

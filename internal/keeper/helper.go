@@ -52,7 +52,6 @@ func RunHelper(ctx context.Context) error {
 	if w.bye {
 		return nil
 	}
-	w.hostLeft()
 	w.sweep(ctx)
 	return nil
 }

@@ -2,9 +2,6 @@ package keeper
 
 import (
 	"fmt"
-	"os"
-	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -16,22 +13,4 @@ func adoptOrphans() error {
 		return fmt.Errorf("become the parent of orphans: %w", err)
 	}
 	return nil
-}
-
-// ticksPerSecond is fixed for what the kernel shows to programs.
-const ticksPerSecond = 100
-
-// now is the present as a start time of processes, rounded up. The clock of start
-// times is the one of /proc/uptime, which counts time asleep.
-func now() uint64 {
-	b, err := os.ReadFile("/proc/uptime")
-	if err != nil {
-		return 0
-	}
-	first, _, _ := strings.Cut(string(b), " ")
-	s, err := strconv.ParseFloat(first, 64)
-	if err != nil {
-		return 0
-	}
-	return uint64(s*ticksPerSecond) + 1
 }

@@ -112,7 +112,6 @@ func (p *parent) run(ctx context.Context) (process.Exit, error) {
 			gone, hostExit = true, e.exit
 			_ = p.link.SetReadDeadline(time.Now().Add(drainWait))
 			heard.Wait()
-			p.ward.hostLeft()
 			for _, r := range p.recent {
 				p.settle(r)
 			}

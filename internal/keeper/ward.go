@@ -18,12 +18,9 @@ type ward struct {
 	table process.Table
 
 	mu      sync.Mutex
-	session string // guarded by mu, as all below
-	host    process.Identity
+	host    process.Identity // guarded by mu, as all below
 	watched map[int]watch
 	bye     bool
-	left    bool   // the host is gone
-	cut     uint64 // start time of the first process that is surely not the host's
 }
 
 func newWard() *ward { return &ward{watched: map[int]watch{}} }
@@ -34,7 +31,6 @@ func (w *ward) hear(m message) {
 	defer w.mu.Unlock()
 	switch m.Op {
 	case opHello:
-		w.session = m.Session
 		if m.Host != nil {
 			w.host = *m.Host
 		}
@@ -47,14 +43,6 @@ func (w *ward) hear(m message) {
 	case opBye:
 		w.bye = true
 	}
-}
-
-// hostLeft marks the time at which the host was seen to be gone.
-func (w *ward) hostLeft() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.left = true
-	w.cut = now()
 }
 
 // forget takes a watched group off the list.
@@ -74,12 +62,14 @@ func (w *ward) sweep(ctx context.Context) process.Report {
 
 // choice says what is the host's and what of it is to be kept.
 //
-// The next host of the same session may be at work already. Its children carry
-// the same session but another host, and are younger than this host's end.
+// The mark of the session proves nothing: another host of it may live, one that
+// this host could not open the session beside, or the next; and a kept command
+// of an earlier host carries it too. What this host started carries its mark,
+// and what it took up was told.
 func (w *ward) choice() process.Choice {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	self, mark, session, cut := os.Getpid(), w.host.Mark(), w.session, w.cut
+	self, mark := os.Getpid(), w.host.Mark()
 	var lose, keep []watch
 	for _, x := range w.watched {
 		if x.Keep {
@@ -97,7 +87,6 @@ func (w *ward) choice() process.Choice {
 		Root: func(p process.Proc) bool {
 			return p.PID == self ||
 				p.Carries(process.MarkHost, mark) ||
-				p.Carries(process.MarkSession, session) && p.Start < cut ||
 				slices.ContainsFunc(lose, in(p))
 		},
 		Spare: func(p process.Proc) bool { return slices.ContainsFunc(keep, in(p)) },

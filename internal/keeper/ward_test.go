@@ -14,14 +14,13 @@ func TestSuccessor(t *testing.T) {
 	w.hear(message{Op: opHello, Session: "s1", Host: &process.Identity{PID: 10, Start: 5}})
 	w.hear(message{Op: opWatch, Watch: &watch{Process: process.Identity{PID: 20, Start: 7}, Task: "b1"}})
 	w.hear(message{Op: opWatch, Watch: &watch{Process: process.Identity{PID: 30, Start: 8}, Task: "b2", Keep: true}})
-	w.cut = 100
 	c := w.choice()
 	for name, x := range map[string]struct {
 		p           process.Proc
 		root, spare bool
 	}{
 		"mine":      {process.Proc{PID: 40, Start: 150, Marks: []string{"DROVER_HOST=10.5", "DROVER_SESSION=s1"}}, true, false},
-		"session":   {process.Proc{PID: 40, Start: 99, Marks: []string{"DROVER_SESSION=s1"}}, true, false},
+		"session":   {process.Proc{PID: 40, Start: 99, Marks: []string{"DROVER_SESSION=s1"}}, false, false},
 		"successor": {process.Proc{PID: 40, Start: 101, Marks: []string{"DROVER_SESSION=s1", "DROVER_HOST=11.100"}}, false, false},
 		"group":     {process.Proc{PID: 41, Group: 20, Start: 9}, true, false},
 		"reused":    {process.Proc{PID: 20, Group: 20, Start: 6}, false, false},

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"syscall"
@@ -118,7 +119,7 @@ func (w *work) run(ctx context.Context, grace time.Duration) Report {
 		defer done()
 		for patient.Err() == nil {
 			w.ask()
-			w.wait(patient)
+			w.round(patient)
 			if patient.Err() == nil && !w.look() {
 				return w.report
 			}
@@ -131,13 +132,21 @@ func (w *work) run(ctx context.Context, grace time.Duration) Report {
 			return w.report
 		}
 		round, done := context.WithTimeout(context.Background(), killRound)
-		w.wait(round)
-		if len(w.failed) > 0 {
-			<-round.Done() // they cannot be waited for, only looked at again
-		}
+		w.round(round)
 		done()
 	}
 	return w.report
+}
+
+// round waits for all that is held, and for the next look at what is not.
+func (w *work) round(ctx context.Context) {
+	w.wait(ctx)
+	if len(w.failed) == 0 {
+		return
+	}
+	pause, done := context.WithTimeout(ctx, killRound)
+	defer done()
+	<-pause.Done() // they cannot be waited for, only looked at again
 }
 
 // look reads the table, holds what is new in the choice, lets go of what has
@@ -150,7 +159,11 @@ func (w *work) look() bool {
 		}
 	}
 	w.failed = nil
-	for _, p := range w.chosen(w.table.Read()) {
+	procs, err := w.table.read()
+	if err != nil { // who is missing may be one of ours
+		w.failed = map[int]error{0: fmt.Errorf("read the processes: %w", err)}
+	}
+	for _, p := range w.chosen(procs) {
 		if _, ok := w.held[p.PID]; ok {
 			continue
 		}

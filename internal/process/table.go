@@ -55,11 +55,18 @@ type Table struct {
 type reading struct {
 	once  sync.Once
 	procs []Proc
+	err   error
 }
 
 // Read returns all processes, as they were at some time after the call. Nobody
 // may change what it returns.
 func (t *Table) Read() []Proc {
+	procs, _ := t.read()
+	return procs
+}
+
+// read is Read, with an error when some may be missing.
+func (t *Table) read() ([]Proc, error) {
 	t.mu.Lock()
 	if t.next == nil {
 		t.next = new(reading)
@@ -72,9 +79,9 @@ func (t *Table) Read() []Proc {
 		t.mu.Lock()
 		t.next = nil // who asks from now on must see what is younger
 		t.mu.Unlock()
-		r.procs = readTable()
+		r.procs, r.err = readTable()
 	})
-	return r.procs
+	return r.procs, r.err
 }
 
 // Marked returns the live processes that carry key=value.

@@ -41,10 +41,10 @@ func fromKinfo(k *unix.KinfoProc) Proc {
 	return p
 }
 
-func readTable() []Proc {
+func readTable() ([]Proc, error) {
 	all, err := unix.SysctlKinfoProcSlice("kern.proc.all")
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	procs := make([]Proc, 0, len(all))
 	for i := range all {
@@ -56,7 +56,7 @@ func readTable() []Proc {
 		}
 		procs = append(procs, p)
 	}
-	return procs
+	return procs, nil
 }
 
 func afterArguments(b []byte) []byte {

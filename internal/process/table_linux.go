@@ -91,19 +91,26 @@ const (
 
 // readTable leaves out what belongs to others and cannot be read. A process may
 // fork and end between being listed and being read, so the list is made again
-// until it holds nothing new.
-func readTable() []Proc {
-	var procs []Proc
+// until it holds nothing new. An error says that some are missing: without a
+// free descriptor nothing can be read.
+func readTable() (procs []Proc, err error) {
 	seen := make(map[int]bool)
 	for range mostLists {
 		fresh := false
-		for _, pid := range listed() {
+		pids, lerr := listed()
+		if lerr != nil {
+			return procs, lerr
+		}
+		for _, pid := range pids {
 			if seen[pid] {
 				continue
 			}
 			seen[pid], fresh = true, true
-			p, err := readProc(pid)
-			if err != nil {
+			p, perr := readProc(pid)
+			if perr != nil {
+				if !errors.Is(perr, ErrGone) {
+					err = perr
+				}
 				continue
 			}
 			if !p.ended() {
@@ -115,23 +122,23 @@ func readTable() []Proc {
 			break
 		}
 	}
-	return procs
+	return procs, err
 }
 
-func listed() []int {
+func listed() ([]int, error) {
 	dir, err := os.Open("/proc")
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	defer dir.Close()
-	names, _ := dir.Readdirnames(-1)
+	names, err := dir.Readdirnames(-1)
 	pids := make([]int, 0, len(names))
 	for _, name := range names {
 		if pid, err := strconv.Atoi(name); err == nil {
 			pids = append(pids, pid)
 		}
 	}
-	return pids
+	return pids, err
 }
 
 // readMarks looks twice at an environment that is empty: for a moment of every

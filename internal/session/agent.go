@@ -74,11 +74,8 @@ func (s *Session) child(in subagent.Input, me self) (*child, error) {
 	c := &child{self: me, def: def, parent: me}
 	c.host = nil
 	c.depth = me.depth + 1
-	for _, m := range []string{in.Model, def.Model, me.model} {
-		if m != "" && m != "inherit" {
-			c.model = m
-			break
-		}
+	if wanted := cmp.Or(in.Model, def.Model, "inherit"); wanted != "inherit" {
+		c.model = wanted // else that of the one who asks
 	}
 	choice, err := s.cfg.Agents.Models.Find(c.model, home.Lookup(me.env), me.cwd)
 	if err != nil {

@@ -19,6 +19,7 @@ type talk struct {
 	*rig
 	main  *Main
 	turns chan Turn
+	stop  func() // ends Run, before the session is closed
 }
 
 // converse opens the main agent and lets it run until the test ends.
@@ -32,7 +33,8 @@ func converse(r *rig) *talk {
 	ctx, cancel := context.WithCancel(r.ctx)
 	ended := make(chan struct{})
 	go func() { defer close(ended); c.main.Run(ctx) }()
-	r.t.Cleanup(func() { cancel(); <-ended })
+	c.stop = func() { cancel(); <-ended }
+	r.t.Cleanup(c.stop)
 	return c
 }
 

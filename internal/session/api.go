@@ -272,6 +272,9 @@ func (s *Session) Promote(ctx context.Context, ref string) (task.Record, error) 
 	if s.cfg.Info.Role == RoleRun {
 		return r, &control.Error{Code: control.Unavailable, Message: "a foreground `drover run` belongs to its terminal", Mend: "start it with `drover run -d`"}
 	}
+	if s.cfg.Limits.NoBackground {
+		return r, &control.Error{Code: control.Unavailable, Message: "background work is turned off"}
+	}
 	r, err = s.sup.Promote(ctx, r.ID)
 	if err != nil {
 		return r, refusal(err)

@@ -356,13 +356,12 @@ func (s *Session) waitedFor() (commands []task.ID, others int) {
 	return commands, others
 }
 
-// close ends the conversation. The turn must have ended, or ends with the
-// context of Run.
-func (m *Main) close() error {
+// end takes no further prompt. What the turn still has to say is written until
+// the transcript is shut.
+func (m *Main) end() {
 	m.mu.Lock()
 	m.ended = true
 	m.mu.Unlock()
-	return m.shut()
 }
 
 // Definition returns the sort of agent that a name means.

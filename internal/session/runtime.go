@@ -280,7 +280,11 @@ func (rt *runtime) Stop(ctx context.Context, ref string) (task.Record, task.Rece
 	if err != nil {
 		return r, task.Receipt{}, err
 	}
-	receipt, err := rt.s.sup.Stop(ctx, []task.ID{r.ID}, supervise.StopRequest{Cause: task.Cause{Actor: task.ByModel, Reason: task.ReasonStopped}})
+	actor := task.ByModel
+	if r.Owner != rt.id { // its owner is another agent, and has to be told
+		actor = task.ByParent
+	}
+	receipt, err := rt.s.sup.Stop(ctx, []task.ID{r.ID}, supervise.StopRequest{Cause: task.Cause{Actor: actor, Reason: task.ReasonStopped}})
 	r, _ = rt.s.sup.Get(r.ID)
 	return r, receipt, err
 }

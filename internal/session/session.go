@@ -328,9 +328,12 @@ func (s *Session) Close() error {
 	s.mu.Unlock()
 	var errs []error
 	if main != nil {
-		errs = append(errs, main.close())
+		main.end()
 	}
 	s.sup.Close()
+	if main != nil {
+		errs = append(errs, main.shut())
+	}
 	s.sweep()
 	if s.cfg.Keeper != nil {
 		errs = append(errs, s.cfg.Keeper.Close())

@@ -25,6 +25,7 @@ func (s *Supervisor) Adopt(ctx context.Context, tasks []Old, driver func(task.Ki
 		e := s.entry(rec.ID)
 		d := driver(rec.Kind)
 		if rec.Status == task.Running && rec.Process != nil && d != nil {
+			s.runs.Add(1) // launch takes it
 			s.launch(e, d, true)
 			continue
 		}
@@ -84,15 +85,29 @@ func (s *Supervisor) Resume(ctx context.Context, id task.ID, d task.Driver, spec
 	if e == nil {
 		return task.Record{}, fmt.Errorf("%w: %s", ErrUnknown, id)
 	}
+	if e.parent.isFrozen() {
+		return task.Record{}, ErrFrozen
+	}
+	if live, _ := e.channels(); e.rec.Load().Status.Terminal() { // its end is durable, but may not be done with
+		select {
+		case <-live:
+		case <-ctx.Done():
+			return task.Record{}, context.Cause(ctx)
+		}
+	}
 	s.mu.RLock()
 	closing := s.closing
+	if !closing {
+		s.runs.Add(1) // launch takes it
+	}
 	s.mu.RUnlock()
 	if closing {
 		return task.Record{}, ErrClosing
 	}
 	rec, err := s.apply(ctx, e, task.Change{Verb: task.Resume, Run: task.NewRunID(), Background: spec.Backgrounded,
-		ToolUseID: spec.ToolUseID, Prompt: spec.Prompt}, nil, "")
+		ToolUseID: spec.ToolUseID, Owner: spec.Owner, Prompt: spec.Prompt}, nil, "")
 	if err != nil {
+		s.runs.Done()
 		return rec, err
 	}
 	e.mu.Lock()

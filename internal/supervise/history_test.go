@@ -101,9 +101,10 @@ type world struct {
 	j    *journal.Journal
 	s    *supervise.Supervisor
 	dead atomic.Bool // the program is being killed: whoever writes is gone
-	late atomic.Bool // and what it wrote last is there
 
 	mu    sync.Mutex
+	late  bool             // what was under way at the crash is there
+	wrote map[task.ID]bool // since the crash
 	box   *mailbox.Box
 	roles map[task.ID]*role
 
@@ -112,15 +113,22 @@ type world struct {
 	read map[task.Seq]task.RunID // the transcript
 }
 
-// Append is the log until the crash.
+// Append is the log until the crash. Who writes after it is gone; what was
+// under way may still become durable, but at most once for each task: nobody
+// who is dead can go on from there.
 func (w *world) Append(ctx context.Context, e task.Entry) (task.Seq, error) {
-	if w.dead.Load() {
-		if w.late.Load() {
-			_, _ = w.j.Append(ctx, e)
-		}
-		runtime.Goexit()
+	if !w.dead.Load() {
+		return w.j.Append(ctx, e)
 	}
-	return w.j.Append(ctx, e)
+	w.mu.Lock()
+	last := w.late && !w.wrote[e.Task.ID]
+	w.wrote[e.Task.ID] = true
+	w.mu.Unlock()
+	if last {
+		_, _ = w.j.Append(ctx, e)
+	}
+	runtime.Goexit()
+	return 0, nil
 }
 
 // actor is a driver that does what its role says.
@@ -197,6 +205,7 @@ func (w *world) down(crash bool) {
 	if w.s == nil {
 		return
 	}
+	w.wrote = map[task.ID]bool{}
 	w.dead.Store(crash)
 	w.s.Close()
 	_ = w.j.Close() // what it lost is found by the checks
@@ -205,7 +214,7 @@ func (w *world) down(crash bool) {
 
 func (w *world) again(t *rapid.T, crash bool) {
 	if crash {
-		w.late.Store(rapid.Bool().Draw(t, "last words are there"))
+		w.late = rapid.Bool().Draw(t, "last words are there") // nobody writes yet
 	}
 	t.Logf("crash %v", crash)
 	w.down(crash)

@@ -1,18 +1,20 @@
 package supervise
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"runtime/debug"
+	"sync"
 	"time"
 
 	"github.com/drover-dev/drover/task"
 )
 
-// launch starts the goroutine of a run. adopted is set for work of an earlier
+// launch starts the goroutine of a run, which is counted in runs. adopted is set for work of an earlier
 // host, which has begun already.
 func (s *Supervisor) launch(e *entry, d task.Driver, adopted bool) {
 	ctx, cancel := context.WithCancelCause(s.life)
@@ -20,8 +22,8 @@ func (s *Supervisor) launch(e *entry, d task.Driver, adopted bool) {
 	e.cancel = cancel
 	frozen := e.frozen
 	e.mu.Unlock()
-	if frozen { // a stop came between the record and here
-		cancel(&task.StopError{Cause: task.Cause{Actor: task.ByParent, Reason: task.ReasonStopped}})
+	if frozen != nil { // a stop came between the record and here
+		cancel(frozen)
 	}
 	// The place in the line is taken here and not on the goroutine: who was
 	// started first goes first.
@@ -29,10 +31,11 @@ func (s *Supervisor) launch(e *entry, d task.Driver, adopted bool) {
 	if q.pool != nil {
 		q.turn, q.place = q.pool.enter()
 	}
-	s.runs.Go(func() {
+	go func() { // joined by Close
+		defer s.runs.Done()
 		defer cancel(nil)
 		s.run(ctx, e, d, q, adopted)
-	})
+	}()
 }
 
 // queued is a place in the line of a pool; without a pool there is no line.
@@ -50,7 +53,7 @@ func (s *Supervisor) run(ctx context.Context, e *entry, d task.Driver, q *queued
 			s.conclude(ctx, e, h, task.Result{}, err)
 			return
 		}
-		h.pool = q.pool
+		h.pool, h.held = q.pool, true
 	}
 	if !adopted {
 		if _, err := s.apply(ctx, e, task.Change{Verb: task.Begin}, nil, ""); err != nil {
@@ -165,7 +168,7 @@ func (s *Supervisor) record(e *entry, change task.Change, answer string) (task.R
 func (s *Supervisor) finish(e *entry, res task.Result) {
 	e.mu.Lock()
 	e.result = res
-	e.frozen = false // an ended task has no children anyway; a later run may
+	e.frozen = nil // an ended task has no children anyway; a later run may
 	close(e.live)
 	e.mu.Unlock()
 	s.mu.Lock()
@@ -179,14 +182,21 @@ type host struct {
 	s    *Supervisor
 	e    *entry
 	out  OutputFile
-	pool *pool // held place; nil: none
+	pool *pool // nil: no place is needed
+
+	mu   sync.Mutex
+	held bool // it has its place; guarded by mu, like away
+	away int  // calls of Await under way
 }
 
 func (h *host) close() {
 	if h.out != nil {
 		_ = h.out.Close() // every byte was handed to the kernel by Write
 	}
-	if h.pool != nil {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.held {
+		h.held = false
 		h.pool.leave()
 	}
 }
@@ -230,12 +240,31 @@ func (h *host) Await(ctx context.Context, id task.ID) (task.Record, error) {
 	if h.pool == nil {
 		return h.s.Await(ctx, id)
 	}
-	h.pool.leave()
+	h.mu.Lock()
+	h.away++
+	if h.held {
+		h.held = false
+		h.pool.leave()
+	}
+	h.mu.Unlock()
 	rec, err := h.s.Await(ctx, id)
-	// The place is taken back also when ctx has ended: the run goes on to its
-	// end and gives it back there.
-	if again := h.pool.again(context.WithoutCancel(ctx)); again != nil && err == nil {
-		err = again
+	h.mu.Lock()
+	h.away--
+	back := h.away == 0 && !h.held
+	h.mu.Unlock()
+	if !back {
+		return rec, err
+	}
+	// A run that was stopped must not wait in the line to end.
+	if again := h.pool.again(ctx); again != nil {
+		return rec, cmp.Or(err, again)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.held || h.away > 0 { // another call was faster, or is away already
+		h.pool.leave()
+	} else {
+		h.held = true
 	}
 	return rec, err
 }

@@ -31,8 +31,14 @@ func (s *Supervisor) Stop(ctx context.Context, ids []task.ID, req StopRequest) (
 		roots = append(roots, e)
 	}
 	st := &stopping{s: s, req: req, asked: time.Now(), seen: map[*entry]bool{}}
+	for _, e := range roots { // all are asked before any is waited for
+		st.ask(e)
+	}
 	for _, e := range roots {
-		st.tree(ctx, e)
+		if !st.seen[e] {
+			st.seen[e] = true
+			st.tree(ctx, e)
+		}
 	}
 	return st.receipt, context.Cause(ctx)
 }
@@ -46,18 +52,22 @@ type stopping struct {
 	receipt task.Receipt
 }
 
+func (st *stopping) why() *task.StopError {
+	return &task.StopError{Cause: st.req.Cause, Grace: st.req.Grace}
+}
+
 // tree stops e and what is under it, deepest first. Frozen trees cannot grow,
 // but a start that was admitted before the freeze may still come up, so the
 // children are looked at again after they have ended.
 func (st *stopping) tree(ctx context.Context, e *entry) {
-	e.freeze()
+	e.freeze(st.why())
 	for {
 		fresh := st.fresh(e)
 		if len(fresh) == 0 {
 			break
 		}
 		for _, c := range fresh { // all are asked before any is waited for
-			st.ask(c, e)
+			st.ask(c)
 		}
 		for _, c := range fresh {
 			st.tree(ctx, c)
@@ -80,8 +90,8 @@ func (st *stopping) fresh(e *entry) (fresh []*entry) {
 
 // ask requests the stop of a leaf at once; a task with children is asked when
 // they are gone.
-func (st *stopping) ask(c, parent *entry) {
-	c.freeze()
+func (st *stopping) ask(c *entry) {
+	c.freeze(st.why())
 	c.mu.Lock()
 	leaf := len(c.children) == 0
 	c.mu.Unlock()
@@ -101,7 +111,7 @@ func (st *stopping) cancel(e *entry) {
 	cancel := e.cancel
 	e.mu.Unlock()
 	if cancel != nil {
-		cancel(&task.StopError{Cause: st.req.Cause, Grace: st.req.Grace})
+		cancel(st.why())
 	}
 }
 
@@ -154,50 +164,55 @@ func (st *stopping) survivor(e *entry, why string) {
 	st.receipt.Survivors = append(st.receipt.Survivors, left)
 }
 
-func (e *entry) freeze() {
+// freeze forbids further children. Of several reasons the first counts, as it
+// does for a context.
+func (e *entry) freeze(why *task.StopError) {
 	e.mu.Lock()
-	e.frozen = true
-	e.mu.Unlock()
+	defer e.mu.Unlock()
+	if e.frozen == nil {
+		e.frozen = why
+	}
 }
 
 // thaw undoes freeze once the task has ended, which forbids children by itself:
 // a later run may want some.
 func (e *entry) thaw() {
 	e.mu.Lock()
-	e.frozen = false
+	e.frozen = nil
 	e.mu.Unlock()
 }
 
 // stopChildren ends what a task has left running at its own end.
 func (s *Supervisor) stopChildren(e *entry, end task.Change) {
-	e.freeze()
-	e.mu.Lock()
-	n := len(e.children)
-	e.mu.Unlock()
-	if n == 0 {
-		return
-	}
 	cause := task.Cause{Actor: task.ByParent, Reason: task.ReasonParentEnded, Detail: "its parent " + string(e.id) + " has ended"}
 	if end.Verb == task.Stop && end.Cause != nil && end.Cause.Reason == task.ReasonClosing {
 		cause = *end.Cause
 	}
 	st := &stopping{s: s, req: StopRequest{Cause: cause}, asked: time.Now(), seen: map[*entry]bool{}}
+	e.freeze(st.why())
 	for {
 		fresh := st.fresh(e)
 		if len(fresh) == 0 {
 			return
 		}
 		for _, c := range fresh {
-			if !c.rec.Load().Status.Terminal() {
-				st.ask(c, e)
+			if s.stops(c) {
+				st.ask(c)
 			}
 		}
 		for _, c := range fresh {
-			if !c.rec.Load().Status.Terminal() {
+			if s.stops(c) {
 				st.tree(context.WithoutCancel(s.life), c)
 			}
 		}
 	}
+}
+
+// stops reports whether a child ends with its parent. When the host closes, a
+// kept one does not, and decides by itself what becomes of it.
+func (s *Supervisor) stops(c *entry) bool {
+	r := c.rec.Load()
+	return !r.Status.Terminal() && !(r.Keep && s.life.Err() != nil)
 }
 
 // Close ends everything in order and returns when no task has a goroutine left.

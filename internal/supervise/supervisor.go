@@ -105,7 +105,7 @@ type Supervisor struct {
 
 	life context.Context // ends when Close begins
 	end  context.CancelCauseFunc
-	runs sync.WaitGroup // one per running task, and the reporter; Close waits
+	runs sync.WaitGroup // one per task from its admission to its end, and the reporter; Close waits
 
 	mu      sync.RWMutex
 	tasks   map[task.ID]*entry
@@ -131,10 +131,10 @@ type rootKey struct {
 
 // entry is one task.
 type entry struct {
-	id     task.ID // never changes, like the next three
+	id     task.ID // never changes, like the next two
 	parent *entry
-	root   task.ID // whose tree it is in: that of an agent outside, or of its top-level ancestor
-	born   task.Seq
+	root   task.ID  // whose tree it is in: that of an agent outside, or of its top-level ancestor
+	born   task.Seq // 0 until the first event is durable; written with door and the supervisor's mu held
 
 	door sync.Mutex // held over the durable append of a change
 	rec  atomic.Pointer[task.Record]
@@ -142,8 +142,8 @@ type entry struct {
 	mu       sync.Mutex
 	spec     task.Spec // guarded by mu, like the rest
 	children []*entry
-	frozen   bool // a stop has been asked for: no further child
-	again    bool // this is not the first run, or not its first host
+	frozen   *task.StopError // a stop has been asked for, and why: no further child
+	again    bool            // this is not the first run, or not its first host
 	cancel   context.CancelCauseFunc
 	live     chan struct{} // closed when the present run has ended
 	promoted chan struct{} // closed when the task goes to the background
@@ -235,20 +235,7 @@ func (s *Supervisor) admit(d task.Driver, spec task.Spec) (e *entry, found bool,
 	for s.tasks[e.id] != nil || s.names[string(e.id)] != nil {
 		e.id = task.NewID(d.Kind())
 	}
-	s.roots[rootKey{e.root, spec.Pool}]++
-	s.tasks[e.id] = e
 	name := s.uniqueName(spec.Name)
-	if name != "" {
-		s.names[name] = e
-	}
-	if spec.Key != "" {
-		s.keys[childKey{spec.Parent, spec.Key}] = e
-	}
-	if e.parent != nil {
-		e.parent.mu.Lock()
-		e.parent.children = append(e.parent.children, e)
-		e.parent.mu.Unlock()
-	}
 	now := time.Now().UTC()
 	rec := task.Record{ID: e.id, Run: task.NewRunID(), Kind: d.Kind(), Status: task.Pending, Backgrounded: spec.Backgrounded, Keep: spec.Keep,
 		Name: name, Description: spec.Description, Session: s.cfg.Session, Parent: spec.Parent, Owner: spec.Owner, Depth: depth, ToolUseID: spec.ToolUseID,
@@ -258,7 +245,31 @@ func (s *Supervisor) admit(d task.Driver, spec task.Spec) (e *entry, found bool,
 		rec.OutputFile = s.cfg.OutputPath(e.id)
 	}
 	e.rec.Store(&rec)
+	if e.parent != nil && !e.parent.take(e) {
+		return nil, false, ErrFrozen
+	}
+	s.runs.Add(1) // launch takes it, or forget
+	s.roots[rootKey{e.root, spec.Pool}]++
+	s.tasks[e.id] = e
+	if name != "" {
+		s.names[name] = e
+	}
+	if spec.Key != "" {
+		s.keys[childKey{spec.Parent, spec.Key}] = e
+	}
 	return e, false, nil
+}
+
+// take adds a child, unless a stop has come. Both are one step: a stop finds the
+// child or forbids it.
+func (e *entry) take(c *entry) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.frozen != nil || e.rec.Load().Status.Terminal() {
+		return false
+	}
+	e.children = append(e.children, c)
+	return true
 }
 
 func (s *Supervisor) withinLimits(e *entry, depth int) error {
@@ -341,6 +352,7 @@ func (s *Supervisor) forget(e *entry) {
 		e.parent.mu.Unlock()
 	}
 	close(e.live) // a stop of the parent may wait for it
+	s.runs.Done()
 }
 
 // apply is the one door: the only place where a task changes after its first
@@ -349,6 +361,9 @@ func (s *Supervisor) apply(ctx context.Context, e *entry, c task.Change, n *task
 	e.door.Lock()
 	defer e.door.Unlock()
 	cur := *e.rec.Load()
+	if e.born == 0 { // a stop has found it before its first event, which may never come
+		return cur, ErrUnknown
+	}
 	if c.At.IsZero() {
 		c.At = time.Now().UTC()
 	}
@@ -461,7 +476,7 @@ func (s *Supervisor) Live() (live, total int) {
 func (e *entry) isFrozen() bool {
 	for ; e != nil; e = e.parent {
 		e.mu.Lock()
-		frozen := e.frozen
+		frozen := e.frozen != nil
 		e.mu.Unlock()
 		if frozen {
 			return true

@@ -14,6 +14,9 @@ import (
 // somebody who left it may hold one. After that he is looked for and ended.
 const drainWait = time.Second
 
+// abandonWait is how long a copy may take to see that its pipe was closed.
+const abandonWait = 100 * time.Millisecond
+
 // output is where a command prints.
 type output struct {
 	stdout, stderr *os.File // the child's ends; ours until started
@@ -89,7 +92,7 @@ func (o *output) started() {
 	}
 	if o.tee != nil {
 		o.done = make(chan struct{})
-		go func() { // ends with the copies; abandon waits for it
+		go func() { // ends with the copies
 			o.copies.Wait()
 			close(o.done)
 		}()
@@ -121,16 +124,19 @@ func (o *output) wait(d time.Duration) bool {
 	}
 }
 
-// abandon closes what is left. It may be called again.
+// abandon closes what is left. It may be called again. A copy that is stuck in
+// a write to somebody who does not read cannot be freed: it is left behind, or
+// the host could never end.
 func (o *output) abandon() {
 	_ = o.stdout.Close()
 	_ = o.stderr.Close()
 	for _, p := range o.pipes {
 		_ = p.SetReadDeadline(time.Unix(1, 0))
 	}
-	o.copies.Wait()
-	if o.done != nil {
-		<-o.done
+	if o.done == nil { // nothing was started, so nothing was copied
+		o.copies.Wait()
+	} else {
+		o.wait(abandonWait)
 	}
 	for _, p := range o.pipes {
 		_ = p.Close()

@@ -294,12 +294,13 @@ func (r *run) ended(e process.Exit) {
 
 // release lets go of the leader and of its number.
 func (r *run) release() {
-	r.g.Reap()
-	r.g.Close()
 	if r.d.Keeper != nil {
-		// A keeper that is gone has forgotten already.
+		// Before its number is free: the next watch may be of the same number. A
+		// keeper that is gone has forgotten already.
 		_ = r.d.Keeper.Forget(r.g.Identity().PID)
 	}
+	r.g.Reap()
+	r.g.Close()
 }
 
 // verdict is the error that tells how a command ended by itself.

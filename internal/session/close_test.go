@@ -1,0 +1,82 @@
+package session
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/drover-dev/drover/task"
+)
+
+// The main agent stops a command of a subagent that works on.
+func TestOtherOwner(t *testing.T) {
+	c := converse(open(t, `
+  main:
+    - tools: [{name: Agent, input: {description: Outer, prompt: out, subagent_type: general-purpose, run_in_background: true}}]
+    - text: started
+    - tools: [{name: TaskStop, input: {task_id: '{{last}}'}}]
+    - {text: x, repeat: -1}
+  general-purpose:
+    - tools: [{name: Bash, input: {command: "sleep 100", run_in_background: true}}]
+    - delay: 5s
+      text: "done"
+`))
+	c.say("go")
+	c.next()
+	var id task.ID
+	for e, err := range c.Events(c.ctx, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Verb == task.Attach {
+			id = e.Task.ID
+			break
+		}
+	}
+	rt := &runtime{self{s: c.Session, id: c.cfg.Info.Session, cwd: "/"}}
+	r, _, err := rt.Stop(context.Background(), string(id))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ns, _ := c.log.Notices(c.ctx)
+	for _, n := range ns {
+		if n.Task == id && n.Acked {
+			t.Errorf("owner %s, stopped by %s: its notice was born acknowledged (%+v)", n.Owner, rt.id, r.Cause)
+		}
+	}
+}
+
+// Closing while the main agent, as a task, is in a turn.
+func TestCloseTurn(t *testing.T) {
+	r := open(t, `
+  main:
+    - tools: [{name: Bash, input: {command: "echo ready; exec sleep 100"}}]
+    - text: "x"
+`)
+	var turns []Turn
+	m, err := r.OpenMain(r.ctx, MainConfig{Done: func(turn Turn) { turns = append(turns, turn) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.StartMain(r.ctx, m, "go", time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	for e, err := range r.Events(r.ctx, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Verb == task.Attach {
+			break
+		}
+	}
+	err = r.Close()
+	for _, turn := range turns {
+		t.Logf("turn: %v", turn.Err)
+		if turn.Err != nil && strings.Contains(turn.Err.Error(), "closed") {
+			t.Errorf("the transcript was closed under the turn: %v", turn.Err)
+		}
+	}
+	rec, _ := r.sup.Get(r.cfg.Info.Session)
+	t.Logf("close: %v; main: %s %+v %s", err, rec.Status, rec.Cause, rec.Error)
+}
