@@ -6,9 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"slices"
-	"sync"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -22,8 +23,11 @@ import (
 )
 
 // keep is `drover keeper`: the process that outlives a host. It is no command
-// of the tree, so that nothing else of the program is set up in it.
-func keep(ctx context.Context, args []string) int {
+// of the tree, so that nothing else of the program is set up in it. A terminal
+// that goes does not take it along.
+func keep(args []string) int {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
 	var err error
 	if slices.Equal(args, []string{"--helper"}) {
 		err = keeper.RunHelper(ctx)
@@ -118,18 +122,7 @@ func (w *world) serve(ctx context.Context, s *assemble.Session, idle time.Durati
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	if s.Keeper != nil {
-		done := make(chan struct{})
-		var watch sync.WaitGroup
-		watch.Go(func() {
-			select {
-			case <-s.Keeper.Lost():
-				cancel(errors.New("the keeper is gone"))
-			case <-done:
-			}
-		})
-		defer func() { close(done); watch.Wait() }()
-	}
+	defer context.AfterFunc(s.Alone(), func() { cancel(errors.New("the keeper is gone")) })()
 	err := s.ServeUntilIdle(ctx, idle)
 	return errors.Join(err, s.Close())
 }

@@ -28,12 +28,12 @@ var version = "0.1.0-dev" //house:constant the linker can set variables only
 func main() { os.Exit(run()) }
 
 func run() int {
-	ctx, stop := signals(context.Background())
-	defer stop()
 	args := os.Args[1:]
 	if len(args) > 0 && args[0] == "keeper" {
-		return keep(ctx, args[1:])
+		return keep(args[1:])
 	}
+	ctx, stop := signals(context.Background())
+	defer stop()
 	w, err := newWorld()
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "drover: %s\n", err)

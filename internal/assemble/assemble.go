@@ -172,7 +172,7 @@ func withProviders(env []string, p settings.Providers) []string {
 	if p.Anthropic.BaseURL != "" && get("ANTHROPIC_BASE_URL") == "" {
 		env = append(slices.Clip(env), "ANTHROPIC_BASE_URL="+p.Anthropic.BaseURL)
 	}
-	if name := p.Anthropic.APIKeyEnv; name != "" && get(name) != "" {
+	if name := p.Anthropic.APIKeyEnv; name != "" && get(name) != "" && get("ANTHROPIC_API_KEY") == "" {
 		env = append(slices.Clip(env), "ANTHROPIC_API_KEY="+get(name))
 	}
 	return env

@@ -71,8 +71,9 @@ func (l *Listener) Close() error {
 // Session is what Serve needs of a session.
 type Session interface {
 	control.API
-	// Live is the number of tasks that have not ended.
-	Live() int
+	// Retire refuses every further start, if no task is alive; it reports
+	// whether that was so.
+	Retire() bool
 	// Changed returns a channel that is closed when the next task ends.
 	Changed() <-chan struct{}
 }
@@ -102,7 +103,7 @@ func rest(ctx context.Context, s Session, idle time.Duration, served chan error)
 		case <-changed:
 			timer.Reset(idle)
 		case <-timer.C:
-			if s.Live() == 0 {
+			if s.Retire() {
 				return
 			}
 			// The next end of a task starts the clock again.

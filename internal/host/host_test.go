@@ -88,7 +88,7 @@ type quiet struct {
 }
 
 func (q *quiet) Info(context.Context) (control.Info, error) { return q.info, nil }
-func (q *quiet) Live() int                                  { return int(q.live.Load()) }
+func (q *quiet) Retire() bool                               { return q.live.Load() == 0 }
 func (q *quiet) Changed() <-chan struct{} {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -325,8 +325,8 @@ func TestSettle(t *testing.T) {
 	t.Run("now", func(t *testing.T) {
 		c := converse(open(t, script("100")))
 		c.say("go")
-		if receipt, err := c.settle(0); err != nil || len(receipt.Stopped) != 0 || c.Live() != 1 {
-			t.Errorf("receipt %+v, %v, %d live", receipt, err, c.Live())
+		if receipt, err := c.settle(0); err != nil || len(receipt.Stopped) != 0 || c.info().Tasks.Live != 1 {
+			t.Errorf("receipt %+v, %v, %d live", receipt, err, c.info().Tasks.Live)
 		}
 	})
 }

@@ -53,6 +53,7 @@ func (s *Session) leaseNamed(name string) (*lease, error) {
 		l.late = time.AfterFunc(leaseWait, func() {
 			s.mu.Lock()
 			idle := !l.held && !l.ended
+			l.ended = l.ended || idle // in the same step: nobody may come to hold it now
 			s.mu.Unlock()
 			if idle {
 				_ = s.release(context.Background(), l) // its tasks are gone, or ended by Close

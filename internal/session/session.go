@@ -101,6 +101,11 @@ type Session struct {
 	unlock  func()
 	started time.Time
 
+	alone  context.Context // ends when the keeper was lost, and all commands are stopped for that
+	leave  context.CancelFunc
+	keeper sync.WaitGroup // watches the keeper; Close waits
+	closes chan struct{}  // closed when Close begins
+
 	mu      sync.Mutex // guards what follows
 	boxes   map[task.ID]*mailbox.Box
 	leases  map[string]*lease
@@ -113,7 +118,9 @@ type Session struct {
 // [home.ErrLocked] says that it is open elsewhere.
 func Open(ctx context.Context, cfg Config) (_ *Session, err error) {
 	cfg.Limits = cfg.Limits.filled()
-	s := &Session{cfg: cfg, started: time.Now().UTC(), boxes: map[task.ID]*mailbox.Box{}, leases: map[string]*lease{}, changed: make(chan struct{})}
+	s := &Session{cfg: cfg, started: time.Now().UTC(), boxes: map[task.ID]*mailbox.Box{}, leases: map[string]*lease{}, changed: make(chan struct{}),
+		closes: make(chan struct{})}
+	s.alone, s.leave = context.WithCancel(context.Background())
 	if err := cfg.Place.Ensure(); err != nil {
 		return nil, fmt.Errorf("open session %s: %w", cfg.Info.Session, err)
 	}
@@ -153,8 +160,38 @@ func Open(ctx context.Context, cfg Config) (_ *Session, err error) {
 		s.sup.Close()
 		return nil, errors.Join(err, s.log.Close())
 	}
+	if cfg.Keeper != nil {
+		s.keeper.Go(s.watchKeeper)
+	}
 	return s, nil
 }
+
+// watchKeeper stops all commands when the keeper dies: nobody would end them any
+// more if this process died too.
+func (s *Session) watchKeeper() {
+	select {
+	case <-s.cfg.Keeper.Lost():
+	case <-s.closes:
+		return
+	}
+	var ids []task.ID
+	for _, r := range s.sup.List(0) {
+		if !r.Status.Terminal() && r.Process != nil && !r.Keep {
+			ids = append(ids, r.ID)
+		}
+	}
+	cause := task.Cause{Actor: task.ByRuntime, Reason: task.ReasonKeeperLost, Detail: "the keeper has died"}
+	_, _ = s.sup.Stop(context.Background(), ids, supervise.StopRequest{Cause: cause}) // it names every task, and they are there
+	s.leave()
+}
+
+// Alone ends when the session has lost its keeper and has stopped its commands
+// for that. No further command can be started then.
+func (s *Session) Alone() context.Context { return s.alone }
+
+// Retire refuses every further start, if nothing is alive now; it reports
+// whether that was so.
+func (s *Session) Retire() bool { return s.sup.Retire() }
 
 // takeIn gives the supervisor what an earlier host left.
 func (s *Session) takeIn(ctx context.Context) error {
@@ -260,12 +297,6 @@ func (s *Session) dropBox(owner task.ID) {
 	delete(s.boxes, owner)
 }
 
-// Live is the number of tasks that have not ended.
-func (s *Session) Live() int {
-	live, _ := s.sup.Live()
-	return live
-}
-
 // Changed returns a channel that is closed when the next task ends.
 func (s *Session) Changed() <-chan struct{} {
 	s.mu.Lock()
@@ -316,10 +347,14 @@ func (s *Session) info() control.Info {
 }
 
 // Close ends everything in order: the main agent's turn, every task, the
-// keeper's watch, the log. It is called once, by the owner of the session.
+// keeper's watch, the log. A second call does nothing.
 func (s *Session) Close() error {
 	s.mu.Lock()
 	main := s.main
+	if s.closed {
+		s.mu.Unlock()
+		return nil
+	}
 	s.closed = true
 	for _, l := range s.leases {
 		l.ended = true
@@ -330,7 +365,10 @@ func (s *Session) Close() error {
 	if main != nil {
 		main.end()
 	}
+	close(s.closes)
 	s.sup.Close()
+	s.keeper.Wait()
+	s.leave()
 	if main != nil {
 		errs = append(errs, main.shut())
 	}

@@ -215,6 +215,21 @@ func (s *Supervisor) stops(c *entry) bool {
 	return !r.Status.Terminal() && !(r.Keep && s.life.Err() != nil)
 }
 
+// Retire refuses every further start, if no task is alive; it reports whether
+// that was so. Looking and refusing are one step: a start that was accepted is
+// never ended by the close that follows.
+func (s *Supervisor) Retire() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range s.tasks {
+		if !e.rec.Load().Status.Terminal() {
+			return s.closing
+		}
+	}
+	s.closing = true
+	return true
+}
+
 // Close ends everything in order and returns when no task has a goroutine left.
 // Tasks whose work goes on without this host stay running.
 func (s *Supervisor) Close() {
