@@ -280,7 +280,7 @@ func resumeStory(w *world) {
 	w.do("a11111111", task.Change{Verb: task.Thaw})
 	lost := &task.StopError{Cause: task.Cause{Actor: task.ByKeeper, Reason: task.ReasonHostLost}}
 	w.end("a11111111", nil, used(10, 0), errors.Join(task.ErrLost, lost))
-	w.do("a11111111", task.Change{Verb: task.Resume, Run: "run_2_a11111111", Background: true})
+	w.do("a11111111", task.Change{Verb: task.Resume, Run: "run_2_a11111111", Background: true, ToolUseID: "toolu_1"})
 	w.begin("a11111111")
 	w.tool("a11111111", "toolu_a1", "Read", agent.Output{Text: "ok"})
 	w.end("a11111111", nil, used(20, 1), nil)

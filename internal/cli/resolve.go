@@ -81,12 +81,13 @@ func (a *app) resolve(ctx context.Context, ref string, all bool) (found, error) 
 			return found{}, fmt.Errorf("list sessions: %w", err)
 		}
 		sessions = slices.DeleteFunc(slices.Clone(sessions), func(s Session) bool { return seen[s.Info().Session] })
-		for _, s := range sessions {
-			seen[s.Info().Session] = true
-		}
 		f, err := pick(ctx, sessions, ref)
 		if err == nil {
 			return f, nil
+		}
+		for _, s := range sessions {
+			// A host that went away while it was asked has left something to ask.
+			seen[s.Info().Session] = !hostGone(err)
 		}
 		var e *control.Error
 		switch {

@@ -207,14 +207,16 @@ func (a *app) afterHost(ctx context.Context, f found) (found, error) {
 	tick := time.NewTicker(clearing / 50)
 	defer tick.Stop()
 	for {
+		// A failure may be that of the moment: the next host is just opening what
+		// this one left.
 		again, err := a.resolve(ctx, string(f.record.ID), true)
-		if err != nil || again.live() || again.record.Status.Terminal() {
-			return again, err
+		if err == nil && (again.live() || again.record.Status.Terminal()) {
+			return again, nil
 		}
 		select { // nobody is left who could tell
 		case <-tick.C:
 		case <-ctx.Done():
-			return again, nil
+			return again, err
 		}
 	}
 }

@@ -176,7 +176,7 @@ func (s *Session) watchKeeper() {
 	}
 	var ids []task.ID
 	for _, r := range s.sup.List(0) {
-		if !r.Status.Terminal() && r.Process != nil && !r.Keep {
+		if !r.Status.Terminal() && r.Kind == task.LocalBash && !r.Keep {
 			ids = append(ids, r.ID)
 		}
 	}
