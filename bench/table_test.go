@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package bench measures Drover against its targets and prints one table.
 //
 // Every row measures ours and a floor, or a peer, in turns within the same run:
