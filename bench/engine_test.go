@@ -253,7 +253,7 @@ func (t *bench) past(dir string, n int) task.ID {
 		r.OutputFile = place.Output(r.ID)
 		t.append(j, task.Entry{Verb: task.Create, At: now, Task: r})
 		code := 0
-		for _, c := range []task.Change{{Verb: task.Begin, At: now}, {Verb: task.Attach, At: now, Process: &task.Process{PID: 4_000_000, Start: 1, Boot: "none"}},
+		for _, c := range []task.Change{{Verb: task.Begin, At: now, Process: &task.Process{PID: 4_000_000, Start: 1, Boot: "none"}},
 			{Verb: task.Complete, At: now, ExitCode: &code}} {
 			next, err := task.Apply(r, c)
 			t.must(err)

@@ -26,6 +26,15 @@ type Driver interface {
 	Run(ctx context.Context, h Host) (Result, error)
 }
 
+// Launcher is implemented by drivers whose work is a process. Their tasks are
+// pending until the driver says by [Host.Begun] that the process is there, so
+// that a task is never shown as running without it.
+type Launcher interface {
+	Driver
+	// Launches does nothing; having it is what counts.
+	Launches()
+}
+
 // Result is what a run hands back beside its error.
 type Result struct {
 	Text     string // final answer; empty for kinds whose output file is the answer
@@ -50,9 +59,9 @@ type Host interface {
 	Input() json.RawMessage
 	// Output is where the task prints.
 	Output() Output
-	// Begun tells that the work has started, and with which process if there
-	// is one. It returns when that is durable. A driver without a process need
-	// not call it: Run being called already counts as begun.
+	// Begun tells that the process of a [Launcher] is there. It returns when that
+	// is durable, together with the begin of the task. Other drivers do not call
+	// it: their task has begun when Run is called.
 	Begun(Process) error
 	// Progress replaces the progress of the task, but never its summary. It is
 	// cheap, may be merged with later calls, and never fails.

@@ -16,7 +16,6 @@ type Verb string
 const (
 	Create      Verb = "create" // a task is recorded for the first time
 	Begin       Verb = "begin"
-	Attach      Verb = "attach" // the process that does the work is known
 	Report      Verb = "report" // progress
 	Save        Verb = "save"   // a checkpoint
 	Rest        Verb = "rest"   // a multi-turn agent waits for mail
@@ -35,7 +34,7 @@ const (
 
 // Verbs returns all verbs that [Apply] accepts, in the order of a life.
 func Verbs() []Verb {
-	return []Verb{Begin, Attach, Report, Save, Rest, Wake, Ask, Answer, Pause, Thaw, Background, RequestStop, Complete, Fail, Stop, Resume}
+	return []Verb{Begin, Report, Save, Rest, Wake, Ask, Answer, Pause, Thaw, Background, RequestStop, Complete, Fail, Stop, Resume}
 }
 
 // Change is a request to move a run: a verb and what goes with it.
@@ -45,7 +44,7 @@ type Change struct {
 	Cause       *Cause   // Fail, Stop; a Complete without one is by itself
 	ExitCode    *int     // Complete, Fail, Stop
 	Error       string   // Fail
-	Process     *Process // Attach
+	Process     *Process // Begin: what does the work, if that is a process
 	Progress    *Progress
 	Usage       *Usage
 	OutputBytes int64
@@ -77,7 +76,7 @@ func transition(from Status, v Verb) (Status, bool) {
 	switch v {
 	case Begin:
 		return Running, from == Pending
-	case Attach, Save, Rest, Wake, Ask, Answer:
+	case Save, Rest, Wake, Ask, Answer:
 		return Running, from == Running
 	case Report, Pause, Thaw, Background, RequestStop:
 		return from, !from.Terminal()
@@ -106,9 +105,7 @@ func Apply(r Record, c Change) (Record, error) {
 	switch c.Verb {
 	case Begin:
 		at := c.At
-		next.StartTime = &at
-	case Attach:
-		next.Process = c.Process
+		next.StartTime, next.Process = &at, c.Process
 	case Report:
 		next = report(next, c)
 	case Save:

@@ -15,7 +15,6 @@ import (
 var moves = map[task.Verb][5]task.Status{
 	//                 pending       running         completed     failed        killed
 	task.Begin:       {task.Running, "", "", "", ""},
-	task.Attach:      {"", task.Running, "", "", ""},
 	task.Report:      {task.Pending, task.Running, "", "", ""},
 	task.Save:        {"", task.Running, "", "", ""},
 	task.Rest:        {"", task.Running, "", "", ""},
@@ -73,7 +72,7 @@ func apply(t testing.TB, r task.Record, c task.Change) task.Record {
 func full(v task.Verb) task.Change {
 	c := task.Change{Verb: v, At: ended}
 	switch v {
-	case task.Attach:
+	case task.Begin:
 		c.Process = &task.Process{PID: 7, Start: 99, Boot: "boot"}
 	case task.Report:
 		c.Progress = &task.Progress{ToolUseCount: 1}

@@ -90,7 +90,7 @@ func (l *left) open() *Archive {
 // begun is the life of a command up to its process, and what came after.
 func begun(id process.Identity, more ...task.Change) []task.Change {
 	p := &task.Process{PID: id.PID, Start: id.Start, Boot: id.Boot}
-	return append([]task.Change{{Verb: task.Begin}, {Verb: task.Attach, Process: p}}, more...)
+	return append([]task.Change{{Verb: task.Begin, Process: p}}, more...)
 }
 
 // sleeper starts a process, and departed one that is gone.

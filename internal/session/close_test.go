@@ -29,7 +29,7 @@ func TestOtherOwner(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if e.Verb == task.Attach {
+		if e.Verb == task.Begin && e.Task.Process != nil {
 			id = e.Task.ID
 			break
 		}
@@ -66,7 +66,7 @@ func TestCloseTurn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if e.Verb == task.Attach {
+		if e.Verb == task.Begin && e.Task.Process != nil {
 			break
 		}
 	}

@@ -159,6 +159,19 @@ func (a actor) Run(ctx context.Context, h task.Host) (task.Result, error) {
 	return task.Result{}, context.Cause(ctx)
 }
 
+// launcher is an actor with a process.
+type launcher struct{ actor }
+
+func (launcher) Launches() {}
+
+// actor is the driver of a task: kept ones have a process.
+func (w *world) actor(keep bool) task.Driver {
+	if keep {
+		return launcher{actor{w}}
+	}
+	return actor{w}
+}
+
 func (w *world) role(id task.ID) *role {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -241,7 +254,7 @@ func (w *world) start(t *rapid.T) {
 	} else {
 		r.keep = rapid.Bool().Draw(t, "keep")
 	}
-	rec, err := w.s.Start(t.Context(), actor{w}, task.Spec{Owner: owner, Parent: r.parent, Backgrounded: r.background, Keep: r.keep})
+	rec, err := w.s.Start(t.Context(), w.actor(r.keep), task.Spec{Owner: owner, Parent: r.parent, Backgrounded: r.background, Keep: r.keep})
 	if err != nil {
 		t.Fatal(err)
 	}

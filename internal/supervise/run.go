@@ -55,7 +55,7 @@ func (s *Supervisor) run(ctx context.Context, e *entry, d task.Driver, q *queued
 		}
 		h.pool, h.held = q.pool, true
 	}
-	if !adopted {
+	if _, launches := d.(task.Launcher); !adopted && !launches {
 		if _, err := s.apply(ctx, e, task.Change{Verb: task.Begin}, nil, ""); err != nil {
 			s.conclude(ctx, e, h, task.Result{}, &task.FailError{Reason: task.ReasonStart, Err: fmt.Errorf("begin: %w", err)})
 			return
@@ -213,7 +213,7 @@ func (h *host) Output() task.Output {
 }
 
 func (h *host) Begun(p task.Process) error {
-	_, err := h.s.apply(context.WithoutCancel(h.s.life), h.e, task.Change{Verb: task.Attach, Process: &p}, nil, "")
+	_, err := h.s.apply(context.WithoutCancel(h.s.life), h.e, task.Change{Verb: task.Begin, Process: &p}, nil, "")
 	if err != nil {
 		return fmt.Errorf("record process of %s: %w", h.e.id, err)
 	}

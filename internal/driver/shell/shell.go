@@ -124,6 +124,9 @@ func (d *Driver) For(c Client) *Driver { return &Driver{shared: d.shared, client
 // Kind is [task.LocalBash].
 func (d *Driver) Kind() task.Kind { return task.LocalBash }
 
+// Launches makes commands begin with their process; see [task.Launcher].
+func (d *Driver) Launches() {}
+
 // Check refuses input that is not a [Command].
 func (d *Driver) Check(input json.RawMessage) error {
 	_, err := parse(input)
