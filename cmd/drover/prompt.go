@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -201,7 +202,7 @@ func (w *world) check(ctx context.Context, p *promptFlags, words []string) error
 // readPrompt puts the prompt together from the words and from piped input.
 func (w *world) readPrompt(ctx context.Context, p *promptFlags, words []string) error {
 	p.Prompt = strings.Join(words, " ")
-	if !isTerminalFile(os.Stdin) {
+	if !isTerminal(os.Stdin) {
 		piped, err := readStdin(ctx, p.Prompt == "")
 		if err != nil {
 			return err
@@ -264,8 +265,6 @@ func readStdin(ctx context.Context, needed bool) (string, error) {
 		return "", context.Cause(ctx)
 	}
 }
-
-func isTerminalFile(f *os.File) bool { return isTerminal(f) }
 
 // pick finds the session to go on with, if one is meant.
 func (w *world) pick(ctx context.Context, p *promptFlags) (task.ID, error) {
@@ -353,7 +352,7 @@ func (w *world) prompt(ctx context.Context, p *promptFlags) error {
 func (w *world) streamOptions(ctx context.Context, p *promptFlags, set settings.Settings, s *assemble.Session, m *session.Main) agentsdk.Options {
 	info, _ := s.Info(ctx) // of a session in this process there always is one
 	o := agentsdk.Options{Out: os.Stdout, Format: agentsdk.Format(p.Format), Partial: p.Partial, Session: info.Session, Cwd: w.cwd, Model: m.Model(),
-		PermissionMode: first(p.Mode, set.Permissions.DefaultMode), Version: version, Tools: m.Tools(), Agents: subagent.Builtin().Names(),
+		PermissionMode: cmp.Or(p.Mode, set.Permissions.DefaultMode), Version: version, Tools: m.Tools(), Agents: subagent.Builtin().Names(),
 		Since: s.Since, Grown: s.Grown, Start: s.Newest()}
 	if page, err := s.List(ctx, control.ListRequest{}); err == nil {
 		o.Live = page.Tasks
@@ -461,13 +460,4 @@ func splitRules(lists []string) []string {
 		}
 	}
 	return out
-}
-
-func first(texts ...string) string {
-	for _, t := range texts {
-		if t != "" {
-			return t
-		}
-	}
-	return ""
 }

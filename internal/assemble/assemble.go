@@ -6,6 +6,7 @@
 package assemble
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -74,7 +75,7 @@ func Open(ctx context.Context, c Config) (_ *Session, err error) {
 		return nil, err
 	}
 	s := &Session{Place: project.Session(c.Session), models: &provider.Finder{}}
-	model, env := first(c.Model, c.Settings.Model), withProviders(c.Env, c.Settings.Providers)
+	model, env := cmp.Or(c.Model, c.Settings.Model), withProviders(c.Env, c.Settings.Providers)
 	if c.Role == session.RolePrompt {
 		// A prompt that nobody can answer leaves no session behind.
 		if _, err := s.models.Find(model, home.Lookup(env), c.Folder); err != nil {
@@ -176,13 +177,4 @@ func withProviders(env []string, p settings.Providers) []string {
 		env = append(slices.Clip(env), "ANTHROPIC_API_KEY="+get(name))
 	}
 	return env
-}
-
-func first(texts ...string) string {
-	for _, t := range texts {
-		if t != "" {
-			return t
-		}
-	}
-	return ""
 }
