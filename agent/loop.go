@@ -37,6 +37,10 @@ type Config struct {
 	Tools      []Tool
 	Gate       Gate        // nil: every call is allowed
 	Mail       Mail        // nil: none
+	Hooks      Hooks       // nil: none
+	Meter      Meter       // nil: nothing is counted
+	Reminders  Reminders   // nil: none
+	Compaction *Compaction // nil: never
 	Transcript *Transcript // nil: the conversation is in memory only
 	MaxTurns   int         // replies in one turn; 0: 50
 	MaxTokens  int         // of one reply; 0: the model's usual

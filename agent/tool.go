@@ -55,6 +55,9 @@ type Decision struct {
 	Allow  bool
 	Reason string // told to the model when refused
 	Input  json.RawMessage
+
+	Context string // told to the model with the results, whatever was decided
+	EndTurn bool   // the turn ends after the calls of this reply
 }
 
 // Mail is what the loop must tell its model without being asked.

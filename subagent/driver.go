@@ -17,6 +17,13 @@ type Assembly struct {
 	Config  agent.Config
 	History []agent.Message // of an earlier run
 	Close   func() error    // lets go of what the agent holds; nil: nothing
+
+	// Start is told before the first turn; its text is put before the prompt.
+	// nil: nobody is told.
+	Start func(ctx context.Context) string
+	// End is told once after Start, on every path, and before Close; err is how
+	// the run ended. ctx is not that of the run, which may have ended.
+	End func(ctx context.Context, res agent.TurnResult, err error)
 }
 
 // Assemble puts an agent together for one run of a task.

@@ -127,18 +127,35 @@ const (
 	Later Priority = "later" // after them
 )
 
+// QuestionKind is what sort of answer a [Question] wants.
+type QuestionKind string
+
+// The kinds of questions.
+const (
+	Permission QuestionKind = "permission" // whether a call may run
+	Choice     QuestionKind = "choice"     // what the user wants; Input holds the questions of the tool
+)
+
 // Question is something that only somebody outside can decide.
 type Question struct {
+	ID     string          `json:"id"`   // made by the runtime; unique in a session
+	Kind   QuestionKind    `json:"kind"` // empty: permission
+	Task   ID              `json:"task_id"`
+	Agent  string          `json:"agent,omitempty"` // who asks, for people
 	Tool   string          `json:"tool"`
 	Input  json.RawMessage `json:"input,omitempty"`
 	Reason string          `json:"reason"`
 	Digest string          `json:"digest"` // an answer is bound to exactly this request
+	At     time.Time       `json:"at"`
+	Until  time.Time       `json:"until,omitzero"` // when it becomes a denial; zero: never
 }
 
 // Reply is the answer to a [Question].
 type Reply struct {
-	Allow  bool   `json:"allow"`
-	Reason string `json:"reason,omitempty"`
+	Allow  bool            `json:"allow"`
+	Reason string          `json:"reason,omitempty"` // told to the model when denied
+	Text   string          `json:"text,omitempty"`   // what the user chose or wrote, for a choice
+	Input  json.RawMessage `json:"input,omitempty"`  // instead of the input that was asked about; it is judged again
 }
 
 // Causes of the end of a task's context, and errors that a driver returns.

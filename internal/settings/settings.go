@@ -20,6 +20,14 @@ type Settings struct {
 	Durability  string      `json:"durability,omitempty" jsonschema:"what nothing acknowledged is lost by: crash (kill -9, the default) or power (power loss too)"`
 	Providers   Providers   `json:"providers,omitzero" jsonschema:"where models are reached"`
 	Tasks       Tasks       `json:"tasks,omitzero" jsonschema:"how tasks behave"`
+	Models      Models      `json:"models,omitzero" jsonschema:"which models there are, and what they cost"`
+	Context     Context     `json:"context,omitzero" jsonschema:"how conversations are kept short"`
+	Web         Web         `json:"web,omitzero" jsonschema:"how pages are fetched"`
+	MaxBudget   float64     `json:"maxBudgetUsd,omitempty" jsonschema:"US dollars that a session may spend; not set: any"`
+
+	// Hooks are read by package hook, which knows their forms.
+	Hooks       map[string]any `json:"hooks,omitempty" jsonschema:"commands to run when something happens: an object of event names"`
+	DisableHook bool           `json:"disableAllHooks,omitempty" jsonschema:"no hook runs"`
 }
 
 // Permissions are rules, and what happens where none speaks.
@@ -28,6 +36,16 @@ type Permissions struct {
 	Ask         []string `json:"ask,omitempty" jsonschema:"calls that are always asked about"`
 	Deny        []string `json:"deny,omitempty" jsonschema:"calls that never run"`
 	DefaultMode string   `json:"defaultMode,omitempty" jsonschema:"default, acceptEdits, plan, dontAsk, bypassPermissions or auto"`
+	AskTimeout  string   `json:"askTimeout,omitempty" jsonschema:"how long a question waits for somebody before it is a denial, such as 10m, which holds if not set"`
+}
+
+// Wait is AskTimeout as a duration.
+func (p Permissions) Wait() time.Duration {
+	d, err := time.ParseDuration(p.AskTimeout)
+	if err != nil {
+		return 10 * time.Minute
+	}
+	return d
 }
 
 // Limits bound what agents may start.
@@ -39,18 +57,54 @@ type Limits struct {
 
 // Agents is how agents behave.
 type Agents struct {
-	NestedBackground bool `json:"nestedBackground,omitempty" jsonschema:"agents started by agents may run in the background"`
+	Summaries        string `json:"summaries,omitempty" jsonschema:"how often the summary of a running agent is renewed, such as 30s, which holds if not set; off: never"`
+	NestedBackground bool   `json:"nestedBackground,omitempty" jsonschema:"agents started by agents may run in the background"`
 }
 
 // Providers is where models are reached.
 type Providers struct {
 	Anthropic Provider `json:"anthropic,omitzero" jsonschema:"the Messages API"`
+	OpenAI    Provider `json:"openai,omitzero" jsonschema:"the API of OpenAI, or a server that speaks it"`
 }
 
 // Provider is one way to models.
 type Provider struct {
 	BaseURL   string `json:"baseUrl,omitempty" jsonschema:"where the API is; empty: the usual place"`
 	APIKeyEnv string `json:"apiKeyEnv,omitempty" jsonschema:"name of the environment variable that holds the key"`
+	API       string `json:"api,omitempty" jsonschema:"openai only: chat (chat completions, the default) or responses"`
+	Calls     int    `json:"calls,omitempty" jsonschema:"calls at the same time for each model; not set: any number"`
+}
+
+// Models is which models agents may be, and at what price.
+type Models struct {
+	Aliases       map[string]string  `json:"aliases,omitempty" jsonschema:"short names, beside sonnet, opus and haiku"`
+	Available     []string           `json:"available,omitempty" jsonschema:"the models that may be used, by alias, name or a pattern such as claude-*; not set: all"`
+	Prices        map[string]Price   `json:"prices,omitempty" jsonschema:"prices by model name or pattern, over the built-in table"`
+	Windows       map[string]int64   `json:"windows,omitempty" jsonschema:"tokens that a model can read, by name or pattern"`
+	CostGuard     string             `json:"costGuard,omitempty" jsonschema:"on (the default) or off: a subagent whose model costs more than that of the session gets that of the session"`
+	Multipliers   map[string]float64 `json:"multipliers,omitempty" jsonschema:"what models cost relative to each other, for the cost guard; prices are used where none is set"`
+	Explore       string             `json:"explore,omitempty" jsonschema:"the model of agents of type explore that ask for none"`
+	Complementary map[string]string  `json:"complementary,omitempty" jsonschema:"the model of a second opinion, by the family of the asking model"`
+}
+
+// Price is what a model costs, in US dollars per million tokens.
+type Price struct {
+	Input      float64 `json:"input" jsonschema:"of tokens read"`
+	Output     float64 `json:"output" jsonschema:"of tokens written"`
+	CacheRead  float64 `json:"cacheRead,omitempty" jsonschema:"of tokens read from the cache; not set: a tenth of input"`
+	CacheWrite float64 `json:"cacheWrite,omitempty" jsonschema:"of tokens put into the cache; not set: one and a quarter of input"`
+}
+
+// Context is how conversations are kept short.
+type Context struct {
+	AutoCompact string  `json:"autoCompact,omitempty" jsonschema:"on (the default) or off"`
+	Share       float64 `json:"share,omitempty" jsonschema:"of the model's window at which a conversation is summed up, 0.1 to 0.95; 0.8 if not set"`
+}
+
+// Web is how pages are fetched.
+type Web struct {
+	MaxBytes int64  `json:"maxBytes,omitempty" jsonschema:"of one page, 1024 to 100000000; 5000000 if not set"`
+	CacheTTL string `json:"cacheTtl,omitempty" jsonschema:"how long a page is kept, such as 15m, which holds if not set"`
 }
 
 // Tasks is how tasks behave.

@@ -94,12 +94,12 @@ func TestProject(t *testing.T) {
 		if err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%+v, %v", got, err)
 		}
-		for _, key := range []string{"model", "durability", "limits", "tasks", "providers", "permissions.allow", "permissions.defaultMode"} {
+		for _, key := range []string{"model", "durability", "limits", "tasks", "providers", "permissions.allow", "permissions.defaultMode", "hooks"} {
 			if !noted(notes, path, key+" is ignored: ") {
 				t.Errorf("nothing is said about %s: %v", key, notes)
 			}
 		}
-		for _, key := range []string{`"env"`, `"hooks"`, `"Permissions"`, `"permissions.Allow"`} {
+		for _, key := range []string{`"env"`, `"Permissions"`, `"permissions.Allow"`} {
 			if !noted(notes, path, key+" is not a setting") {
 				t.Errorf("nothing is said about %s: %v", key, notes)
 			}
