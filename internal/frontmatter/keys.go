@@ -1,0 +1,18 @@
+package frontmatter
+
+// AgentKeys are the keys of definitions of agents, of all dialects. Whoever
+// reads a definition passes these, so that all readers of a file see the same
+// in it: what is trusted must be what is used.
+func AgentKeys() []string {
+	return []string{
+		"name", "description", "tools", "disallowedTools", "model", "mcpServers", "skills", "initialPrompt", "maxTurns", "autoCompactWindow",
+		"background", "omitClaudeMd", "memory", "effort", "permissionMode", "observer", "observerMessage", "hooks", "isolation", "color",
+		"target", "disable-model-invocation", "user-invocable", "user-invokable", "infer", "mcp-servers", "metadata", "argument-hint", "agents",
+		"handoffs", "mode", "hidden", "onEnd", "criticalSystemReminder_EXPERIMENTAL", "github",
+	}
+}
+
+// SkillKeys are the same for SKILL.md.
+func SkillKeys() []string {
+	return []string{"name", "description", "license", "compatibility", "metadata", "allowed-tools", "version", "argument-hint", "user-invocable"}
+}
