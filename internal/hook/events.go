@@ -1,0 +1,103 @@
+package hook
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+)
+
+// A Todo is an item of a list of things to do.
+type Todo struct {
+	ID, Subject, Description string
+	Teammate, Team           string // empty: none
+}
+
+// UserPromptSubmit tells of a prompt before it is recorded. If it is blocked the
+// prompt must not reach the model, and the reason is for the user; else the text,
+// if any, goes with it.
+func (r *Runner) UserPromptSubmit(ctx context.Context, prompt string) (text string, blocked error) {
+	out := r.Run(ctx, UserPromptSubmit, map[string]any{"prompt": prompt})
+	if out.Block {
+		return "", fmt.Errorf("the prompt was refused: %s", out.Reason)
+	}
+	return Marked(UserPromptSubmit, out.Context...), nil
+}
+
+// SessionStart tells how the session began: startup, resume, clear, compact or
+// fork. The text is for the model.
+func (r *Runner) SessionStart(ctx context.Context, source string) string {
+	return Marked(SessionStart, r.Run(ctx, SessionStart, map[string]any{"source": source}).Context...)
+}
+
+// SessionEnd tells that the session ends. The caller bounds it by ctx.
+func (r *Runner) SessionEnd(ctx context.Context, reason string) {
+	r.Run(ctx, SessionEnd, map[string]any{"reason": reason})
+}
+
+// StopFailure tells that a turn of the main agent ended by a failure.
+func (r *Runner) StopFailure(ctx context.Context, failure error, last string) {
+	r.Run(ctx, StopFailure, map[string]any{"error": failure.Error(), "last_assistant_message": last})
+}
+
+// PreCompact is [agent.Compaction.Before]: hooks may add instructions, which it
+// returns, or prevent a compaction.
+func (r *Runner) PreCompact(ctx context.Context, trigger, instructions string) (string, error) {
+	out := r.Run(ctx, PreCompact, compaction(trigger, "custom_instructions", instructions))
+	if out.Block {
+		return "", errors.New("a hook prevented the compaction: " + out.Reason)
+	}
+	return lines(out.Context), nil
+}
+
+// PostCompact is [agent.Compaction.After].
+func (r *Runner) PostCompact(ctx context.Context, trigger, summary string) {
+	r.Run(ctx, PostCompact, compaction(trigger, "compact_summary", summary))
+}
+
+// compaction spells an overflow as hooks know it: as one that nobody asked for.
+func compaction(trigger, key, text string) map[string]any {
+	fields := map[string]any{"trigger": trigger, key: text}
+	if trigger == "overflow" {
+		fields["trigger"], fields["overflow"] = "auto", true
+	}
+	return fields
+}
+
+// Notify tells of something that the user is told too. kind is a word such as
+// permission_prompt or idle_prompt.
+func (r *Runner) Notify(ctx context.Context, kind, title, message string) {
+	fields := map[string]any{"notification_type": kind, "message": message}
+	if title != "" {
+		fields["title"] = title
+	}
+	r.Run(ctx, Notification, fields)
+}
+
+// TaskCreated asks whether a new item may stay on its list. An error says why it
+// must be taken off again.
+func (r *Runner) TaskCreated(ctx context.Context, t Todo) error {
+	return r.todo(ctx, TaskCreated, t)
+}
+
+// TaskCompleted asks whether an item may be marked as completed. An error says
+// why it stays as it is.
+func (r *Runner) TaskCompleted(ctx context.Context, t Todo) error {
+	return r.todo(ctx, TaskCompleted, t)
+}
+
+func (r *Runner) todo(ctx context.Context, e Event, t Todo) error {
+	fields := map[string]any{"task_id": t.ID, "task_subject": t.Subject}
+	for key, value := range map[string]string{"task_description": t.Description, "teammate_name": t.Teammate, "team_name": t.Team} {
+		if value != "" {
+			fields[key] = value
+		}
+	}
+	if out := r.Run(ctx, e, fields); out.Block {
+		return errors.New(out.Reason)
+	}
+	return nil
+}
+
+// newID is the ID of a call that no model has made.
+func newID() string { return "toolu_" + rand.Text() }

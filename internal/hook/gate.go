@@ -1,0 +1,152 @@
+package hook
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"strings"
+
+	"github.com/drover-dev/drover/agent"
+)
+
+// Rules is what a [Gate] asks. Its methods may be called by several goroutines.
+type Rules interface {
+	// Judge says what the rules make of a call, and asks nobody. word is what a
+	// hook says of it: Ask makes a question of what would be allowed. Allow makes
+	// allowed what would be asked only because no rule speaks of it, and lifts
+	// neither a denial, nor an ask rule, nor a question about a dangerous shape.
+	// The answer is Allow, Ask or Deny, with a reason.
+	Judge(c agent.Call, word Word) (Word, string)
+	// Question puts the question to somebody, and is a denial where nobody is
+	// there to answer. reason is why it is asked.
+	Question(ctx context.Context, c agent.Call, reason string) (agent.Decision, error)
+}
+
+// Gate is an [agent.Gate] whose hooks are heard before its rules.
+type Gate struct {
+	r     *Runner
+	rules Rules
+}
+
+var _ agent.Gate = (*Gate)(nil)
+
+// NewGate makes a gate.
+func NewGate(r *Runner, rules Rules) *Gate { return &Gate{r, rules} }
+
+// Check lets PreToolUse hooks speak first. What they deny is neither judged nor
+// asked; a call that they change is judged as it would run. Before a question is
+// put to somebody PermissionRequest hooks may answer it, as far as [Rules] let
+// them; PermissionDenied hooks are told of every denial.
+func (g *Gate) Check(ctx context.Context, c agent.Call) (agent.Decision, error) {
+	pre := g.r.Run(ctx, PreToolUse, g.r.toolFields(c))
+	d, err := g.decide(ctx, &c, pre)
+	if err != nil {
+		return d, err
+	}
+	d.EndTurn = d.EndTurn || pre.Stop
+	if d.Allow && d.Input == nil && pre.UpdatedInput != nil {
+		d.Input = c.Input
+	}
+	told := pre.Context
+	if !d.Allow && ctx.Err() == nil {
+		fields := g.r.toolFields(c)
+		fields["reason"] = d.Reason
+		after := g.r.Run(ctx, PermissionDenied, fields)
+		told = append(told, after.Context...)
+		d.EndTurn = d.EndTurn || after.Stop
+	}
+	d.Context = strings.Join(nonEmpty(d.Context, Marked(PreToolUse, told...)), "\n")
+	return d, nil
+}
+
+// decide changes the call as hooks want it.
+func (g *Gate) decide(ctx context.Context, c *agent.Call, pre Outcome) (agent.Decision, error) {
+	if pre.Block {
+		return agent.Decision{Reason: pre.Reason}, nil
+	}
+	if refused := change(c, pre.UpdatedInput); refused != "" {
+		return agent.Decision{Reason: refused}, nil
+	}
+	word := pre.Decision
+	if word == Defer {
+		word = Ask
+	}
+	ruling, reason := g.rules.Judge(*c, word)
+	switch ruling {
+	case Allow:
+		return agent.Decision{Allow: true}, nil
+	case Ask:
+	default:
+		return agent.Decision{Reason: reason}, nil
+	}
+	if word == Ask && pre.DecisionReason != "" {
+		reason = pre.DecisionReason
+	}
+	return g.ask(ctx, c, word, reason)
+}
+
+// ask lets hooks answer a question before somebody is asked.
+func (g *Gate) ask(ctx context.Context, c *agent.Call, word Word, reason string) (agent.Decision, error) {
+	fields := g.r.toolFields(*c)
+	fields["reason"] = reason
+	said := g.r.Run(ctx, PermissionRequest, fields)
+	if said.Block {
+		return agent.Decision{Reason: said.Reason, EndTurn: said.Stop}, nil
+	}
+	changed := said.UpdatedInput != nil
+	if refused := change(c, said.UpdatedInput); refused != "" {
+		return agent.Decision{Reason: refused}, nil
+	}
+	// Its word is worth no more than that of an earlier hook.
+	again := word
+	if said.Decision == Allow && word != Ask {
+		again = Allow
+	}
+	if changed || again != word {
+		ruling, why := g.rules.Judge(*c, again)
+		switch ruling {
+		case Allow:
+			return agent.Decision{Allow: true, Input: inputIf(changed, c)}, nil
+		case Ask:
+			reason = why
+		default:
+			return agent.Decision{Reason: why}, nil
+		}
+	}
+	d, err := g.rules.Question(ctx, *c, reason)
+	if d.Allow && d.Input == nil {
+		d.Input = inputIf(changed, c)
+	}
+	return d, err
+}
+
+func inputIf(changed bool, c *agent.Call) json.RawMessage {
+	if !changed {
+		return nil
+	}
+	return c.Input
+}
+
+// change puts a hook's input into a call, or says why it cannot.
+func change(c *agent.Call, in json.RawMessage) (refused string) {
+	if in == nil {
+		return ""
+	}
+	if !json.Valid(in) || !bytes.HasPrefix(bytes.TrimSpace(in), []byte("{")) {
+		return "a hook changed the input of this call into something that is not a JSON object"
+	}
+	c.Input = in
+	return ""
+}
+
+// Marked is what hooks say to a model, apart from what others say. It is empty
+// for no texts.
+func Marked(e Event, texts ...string) string {
+	text := lines(texts)
+	if text == "" {
+		return ""
+	}
+	// What a hook prints may come from anywhere, and must not end the mark.
+	text = strings.ReplaceAll(text, "</hook-context", "<\\/hook-context")
+	return "<hook-context event=\"" + string(e) + "\">\n" + text + "\n</hook-context>"
+}
