@@ -1,0 +1,237 @@
+package choose
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Inherit is the name that means the model of the parent, wherever it stands.
+const Inherit = "inherit"
+
+// Default is what an empty name means at the top of a session.
+const Default = "sonnet"
+
+// Policy is what the user has set. The zero Policy lets everything be used and
+// guards nothing that has no price. A Policy is only read, so several
+// goroutines may use one.
+type Policy struct {
+	Aliases   map[string]string // short names, over sonnet, opus and haiku
+	Available []string          // aliases, names, PROVIDER/NAME and patterns; empty: all
+
+	// Reachable says why a name cannot be used here, for example for lack of a
+	// key. It is asked last. nil: every name can.
+	Reachable func(name string) error
+
+	// The cost guard compares by Multipliers where both models have one, else
+	// by Rate: any figure that grows with the price, false where it is unknown.
+	Multipliers map[string]float64
+	Rate        func(name string) (float64, bool)
+	GuardOff    bool
+
+	Explore       string            // for agents of type explore that name no model; empty: that of the parent
+	Complementary map[string]string // for a second opinion, by name, pattern or family of the asking model
+}
+
+// Request is who needs a model. The names may be aliases.
+type Request struct {
+	Input      string // of the call that starts the agent; empty: not said
+	Definition string // of its definition: a name, or several with | or a comma between; empty: not said
+	Parent     string // of the agent that asks; empty: that of the session
+	Session    string // of the main agent; empty: there is none yet, and nothing to guard
+	AgentType  string // normalized, such as rubber-duck
+}
+
+// Choice is the model that an agent gets.
+type Choice struct {
+	Name  string   // full, as a finder of models takes it
+	Notes []string // one line each, for the user and for the model that asked
+	From  string   // the model that the cost guard replaced; empty: it did not
+}
+
+// UnavailableError says that a model was asked for that may not be used.
+type UnavailableError struct {
+	Model     string
+	Available []string // sorted
+}
+
+func (e *UnavailableError) Error() string {
+	return fmt.Sprintf("model %q is not available (available: %s)", e.Model, strings.Join(e.Available, ", "))
+}
+
+// Choose picks the model. What the call names counts first and must be usable:
+// else the error is an [*UnavailableError], or what Reachable said. Then comes
+// the definition, which is a preference: what cannot be met gives the parent's
+// model and a note. Then what the policy has for the type of agent, then the
+// parent. At the end the cost guard may replace it by the session's.
+func (p Policy) Choose(r Request) (Choice, error) {
+	c := Choice{}
+	parent := p.full(first(r.Parent, r.Session, Default))
+	input, wishes := named(r.Input), alternatives(r.Definition)
+	switch {
+	case input == Inherit:
+		c.Name = parent
+	case input != "":
+		name, err := p.usable(input)
+		if err != nil {
+			return Choice{}, err
+		}
+		c.Name = name
+	case len(wishes) > 0:
+		c.Name, c.Notes = p.prefer(wishes, parent)
+	default:
+		c.Name, c.Notes = p.prefer(alternatives(p.implied(r.AgentType, parent)), parent)
+	}
+	return p.guard(c, r.Session), nil
+}
+
+// prefer takes the first wish that can be met, else the model of the parent.
+func (p Policy) prefer(wishes []string, parent string) (string, []string) {
+	for _, w := range wishes {
+		if w == Inherit {
+			return parent, nil
+		}
+		if name, err := p.usable(w); err == nil {
+			return name, nil
+		}
+	}
+	if len(wishes) == 0 {
+		return parent, nil
+	}
+	return parent, []string{fmt.Sprintf("the agent prefers %s, which is not available here; it uses %s", strings.Join(quoted(wishes), " or "), parent)}
+}
+
+// implied is the model that a type of agent gets where nobody named one.
+func (p Policy) implied(agentType, parent string) string {
+	switch agentType {
+	case "explore":
+		return p.Explore
+	case "rubber-duck":
+		model, ok := Best(p.Complementary, p.names(parent)...)
+		if !ok {
+			model, _ = Best(p.Complementary, family(parent))
+		}
+		return model
+	}
+	return ""
+}
+
+// usable is the full name of a model that may be used and can be reached.
+func (p Policy) usable(name string) (string, error) {
+	full, ok := p.expand(name)
+	if !ok || !p.available(name, full) {
+		return "", &UnavailableError{Model: name, Available: p.list()}
+	}
+	if p.Reachable != nil {
+		if err := p.Reachable(full); err != nil {
+			return "", fmt.Errorf("model %q: %w", name, err)
+		}
+	}
+	return full, nil
+}
+
+func (p Policy) available(asked, full string) bool {
+	if len(p.Available) == 0 || Free(full) {
+		return true
+	}
+	names := append(p.names(full), asked)
+	return slices.ContainsFunc(p.Available, func(pattern string) bool {
+		return slices.ContainsFunc(names, func(n string) bool { return Match(pattern, n) })
+	})
+}
+
+// list is what the user may choose from, for an error.
+func (p Policy) list() []string {
+	names := slices.Clone(p.Available)
+	if len(names) == 0 {
+		names = append(slices.Collect(maps.Keys(p.Aliases)), "haiku", "opus", "sonnet", "PROVIDER/NAME", "script:FILE")
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// guard gives the session's model to an agent whose own would cost more.
+func (p Policy) guard(c Choice, session string) Choice {
+	if p.GuardOff || session == "" {
+		return c
+	}
+	limit := p.full(session)
+	if c.Name == limit {
+		return c
+	}
+	dearer, known := p.dearer(c.Name, limit)
+	switch {
+	case !known:
+		c.Notes = append(c.Notes, fmt.Sprintf("the cost guard lets %s pass: it cannot be compared with %s of the session (set models.prices or models.multipliers)", c.Name, limit))
+	case dearer:
+		c.Notes = append(c.Notes, fmt.Sprintf("the cost guard replaced %s: it costs more than %s of the session, which is used (setting models.costGuard)", c.Name, limit))
+		c.Name, c.From = limit, c.Name
+	}
+	return c
+}
+
+// dearer compares two models by the same measure; known is false where there is
+// none that both have.
+func (p Policy) dearer(name, than string) (dearer, known bool) {
+	for _, measure := range []func(string) (float64, bool){p.multiplier, p.rate} {
+		a, have := measure(name)
+		if b, both := measure(than); have && both {
+			return a > b, true
+		}
+	}
+	return false, Free(name)
+}
+
+func (p Policy) multiplier(name string) (float64, bool) {
+	m, ok := Best(p.Multipliers, p.names(name)...)
+	return m, ok && m >= 0
+}
+
+func (p Policy) rate(name string) (float64, bool) {
+	if p.Rate == nil {
+		return 0, false
+	}
+	return p.Rate(name)
+}
+
+// named is a name as it was meant: trimmed, and inherit in any case of letters.
+func named(s string) string {
+	s = strings.TrimSpace(s)
+	if strings.EqualFold(s, Inherit) {
+		return Inherit
+	}
+	return s
+}
+
+// alternatives are the names of a preference, in the order of liking. A name of
+// a file may hold what parts others.
+func alternatives(s string) []string {
+	if s = named(s); Free(s) {
+		return []string{s}
+	}
+	var out []string
+	for _, part := range strings.FieldsFunc(strings.Trim(s, "[]"), func(r rune) bool { return r == '|' || r == ',' }) {
+		if n := named(strings.Trim(strings.TrimSpace(part), `'"`)); n != "" {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+func first(names ...string) string {
+	for _, n := range names {
+		if n = named(n); n != "" && n != Inherit {
+			return n
+		}
+	}
+	return ""
+}
+
+func quoted(names []string) []string {
+	out := make([]string, len(names))
+	for i, n := range names {
+		out[i] = fmt.Sprintf("%q", n)
+	}
+	return out
+}

@@ -1,0 +1,180 @@
+package choose
+
+import (
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// usualProvider is the provider of a name that names none.
+const usualProvider = "anthropic"
+
+// usual is the full name of an alias that everybody has (MR-02), or empty. The
+// provider of these names knows the same three.
+func usual(alias string) string {
+	switch alias {
+	case "sonnet":
+		return "claude-sonnet-4-5-20250929"
+	case "opus":
+		return "claude-opus-4-5-20250514"
+	case "haiku":
+		return "claude-haiku-4-5-20251001"
+	}
+	return ""
+}
+
+// Free reports whether a name is that of a model which is a file: it costs
+// nothing, and nobody has to allow it.
+func Free(name string) bool {
+	return strings.HasPrefix(name, "script:") || strings.HasPrefix(name, "replay:")
+}
+
+// full expands a name that is in use already, so that it cannot be refused.
+func (p Policy) full(name string) string {
+	if f, ok := p.expand(name); ok {
+		return f
+	}
+	return name
+}
+
+// expand is the full name that a name stands for: an alias, which may lead to
+// another, a name as it is displayed elsewhere, or itself. It is false for what
+// cannot be the name of a model.
+func (p Policy) expand(name string) (string, bool) {
+	name = strings.TrimSpace(name)
+	for range len(p.Aliases) { // who leads in a circle stays where it is
+		to := p.Aliases[name]
+		if to == "" || to == name {
+			break
+		}
+		name = strings.TrimSpace(to)
+	}
+	if f := usual(strings.ToLower(name)); f != "" {
+		return f, true
+	}
+	if Free(name) || strings.Contains(name, "/") {
+		return name, name != ""
+	}
+	if f := displayed(name); f != "" {
+		return f, true
+	}
+	return name, name != "" && !strings.ContainsFunc(name, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) })
+}
+
+// displayed is the full name for one as editors show it, such as "Claude
+// Sonnet 4.5 (copilot)" or "GPT-4.1" (protocols.md 7.2), or empty.
+func displayed(name string) string {
+	short, _, _ := strings.Cut(name, " (")
+	short = strings.Join(strings.Fields(strings.ToLower(short)), "-")
+	claude := strings.HasPrefix(short, "claude-")
+	if short == name && !(claude && strings.Contains(short, ".")) {
+		return "" // a name as it is sent
+	}
+	switch dashed := strings.ReplaceAll(short, ".", "-"); {
+	case dashed == "claude-sonnet-4-5":
+		return usual("sonnet")
+	case dashed == "claude-haiku-4-5":
+		return usual("haiku")
+	case dashed == "claude-sonnet-4", dashed == "claude-opus-4":
+		return dashed + "-0"
+	case dashed == "claude-3-5-sonnet", dashed == "claude-3-7-sonnet", dashed == "claude-3-5-haiku":
+		return dashed + "-latest"
+	case claude:
+		return dashed
+	case strings.HasPrefix(short, "gpt-"):
+		return "openai/" + short
+	}
+	return ""
+}
+
+// names are all that a model is called: see [Forms], and its aliases.
+func (p Policy) names(full string) []string {
+	out := Forms(full)
+	for _, alias := range []string{"sonnet", "opus", "haiku"} {
+		if p.Aliases[alias] == "" && usual(alias) == full {
+			out = append(out, alias)
+		}
+	}
+	for alias := range p.Aliases {
+		if f, ok := p.expand(alias); ok && f == full {
+			out = append(out, alias)
+		}
+	}
+	return out
+}
+
+// Forms are the ways to write a full name: with and without its provider.
+func Forms(full string) []string {
+	out := []string{full}
+	if Free(full) {
+		return out
+	}
+	if !strings.Contains(full, "/") {
+		return append(out, usualProvider+"/"+full)
+	}
+	for rest := full; ; {
+		_, after, ok := strings.Cut(rest, "/")
+		if !ok || after == "" {
+			return out
+		}
+		out, rest = append(out, after), after
+	}
+}
+
+// family is the first word of a bare name, such as claude or gpt.
+func family(full string) string {
+	bare := full[strings.LastIndexByte(full, '/')+1:]
+	word, _, _ := strings.Cut(strings.ToLower(bare), "-")
+	return word
+}
+
+// Match reports whether a pattern covers a name, whatever the case of letters.
+// A star stands for any text, also for none.
+func Match(pattern, name string) bool {
+	parts := strings.Split(strings.ToLower(pattern), "*")
+	name = strings.ToLower(name)
+	if len(parts) == 1 {
+		return parts[0] == name
+	}
+	name, ok := strings.CutPrefix(name, parts[0])
+	if !ok {
+		return false
+	}
+	last := len(parts) - 1
+	for _, part := range parts[1:last] {
+		i := strings.Index(name, part)
+		if i < 0 {
+			return false
+		}
+		name = name[i+len(part):]
+	}
+	return strings.HasSuffix(name, parts[last])
+}
+
+// Best is the value of the key that says most about any of the names: a name
+// before a pattern, then the one with the most letters beside stars, and of such
+// the first by spelling.
+func Best[V any](values map[string]V, names ...string) (V, bool) {
+	var best string
+	found := false
+	for key := range values {
+		if !slices.ContainsFunc(names, func(n string) bool { return Match(key, n) }) {
+			continue
+		}
+		if !found || stronger(key, best) {
+			best, found = key, true
+		}
+	}
+	return values[best], found
+}
+
+func stronger(a, b string) bool {
+	x, y := strings.Count(a, "*"), strings.Count(b, "*")
+	if (x == 0) != (y == 0) {
+		return x == 0
+	}
+	if letters := len(a) - x - (len(b) - y); letters != 0 {
+		return letters > 0
+	}
+	return a < b
+}

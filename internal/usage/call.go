@@ -1,0 +1,59 @@
+package usage
+
+import (
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/drover-dev/drover/agent"
+)
+
+// Call is what one call of a model has cost: a line of the file.
+type Call struct {
+	Time      time.Time `json:"time"` // when it ended
+	AgentID   string    `json:"agent_id"`
+	AgentType string    `json:"agent_type"`
+	Model     string    `json:"model"`
+	agent.Usage
+	USD        *float64 `json:"cost_usd"`            // null: the price was not known
+	Estimated  bool     `json:"estimated,omitempty"` // the figures are ours: the provider gave none that could be true
+	DurationMS int64    `json:"duration_ms"`
+
+	// Where the file is; whoever reads it may fill them in.
+	Project string `json:"-"`
+	Session string `json:"-"`
+}
+
+// most is more than one call can hold; a figure above it is not believed, and
+// sums of believed ones cannot overflow in practice.
+const most = 1_000_000_000
+
+// believable is false for figures that are missing or cannot be true.
+func believable(u agent.Usage) bool {
+	sum := int64(0)
+	for _, n := range []int64{u.InputTokens, u.OutputTokens, u.CacheReadTokens, u.CacheWriteTokens} {
+		if n < 0 || n > most {
+			return false
+		}
+		sum += n
+	}
+	return sum > 0
+}
+
+// held is how many tokens the request of a call held.
+func held(u agent.Usage) int64 { return u.InputTokens + u.CacheReadTokens + u.CacheWriteTokens }
+
+// label makes a name fit for a line and for a terminal: names of agents and
+// models come from files of others.
+func label(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return -1
+		}
+		return r
+	}, s)
+	if r := []rune(s); len(r) > 200 {
+		return string(r[:200])
+	}
+	return s
+}

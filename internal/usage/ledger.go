@@ -1,0 +1,130 @@
+package usage
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// By is what calls are added up by.
+type By string
+
+// The ways to add up.
+const (
+	ByAgent   By = "agent" // its type
+	ByAgentID By = "agent_id"
+	ByDay     By = "day"
+	ByModel   By = "model"
+	ByProject By = "project"
+	BySession By = "session"
+)
+
+// ParseBy reads one that a user may ask for.
+func ParseBy(s string) (By, error) {
+	all := []string{string(ByAgent), string(ByDay), string(ByProject), string(ByModel), string(BySession)}
+	if !slices.Contains(all, s) {
+		return "", fmt.Errorf("%q is none of %s", s, strings.Join(all, ", "))
+	}
+	return By(s), nil
+}
+
+// Sum is what calls have cost together.
+type Sum struct {
+	Key        string  `json:"key,omitempty"`
+	Calls      int     `json:"calls"`
+	Input      int64   `json:"input_tokens"` // without those of the cache
+	Output     int64   `json:"output_tokens"`
+	CacheRead  int64   `json:"cache_read_input_tokens"`
+	CacheWrite int64   `json:"cache_creation_input_tokens"`
+	USD        float64 `json:"cost_usd"`        // of the calls whose price is known
+	Unpriced   int     `json:"unpriced_calls"`  // the others
+	Estimated  int     `json:"estimated_calls"` // whose figures are ours
+	ModelMS    int64   `json:"model_time_ms"`   // summed over calls, also those that ran side by side
+}
+
+// Tokens is all that was read and written.
+func (s Sum) Tokens() int64 { return s.Input + s.Output + s.CacheRead + s.CacheWrite }
+
+func (s *Sum) add(c Call) {
+	s.Calls++
+	s.Input += c.InputTokens
+	s.Output += c.OutputTokens
+	s.CacheRead += c.CacheReadTokens
+	s.CacheWrite += c.CacheWriteTokens
+	s.ModelMS += c.DurationMS
+	if c.Estimated {
+		s.Estimated++
+	}
+	if c.USD == nil {
+		s.Unpriced++
+		return
+	}
+	s.USD += *c.USD
+}
+
+// Ledger adds calls up. The zero Ledger is empty and does not group; it is for
+// one goroutine at a time.
+type Ledger struct {
+	total Sum
+	rows  map[By]map[string]*Sum
+}
+
+// NewLedger makes an empty ledger that adds up by what is listed.
+func NewLedger(by ...By) *Ledger {
+	l := &Ledger{rows: map[By]map[string]*Sum{}}
+	for _, b := range by {
+		l.rows[b] = map[string]*Sum{}
+	}
+	return l
+}
+
+// Add counts a call. Days are those of the time's zone.
+func (l *Ledger) Add(c Call) {
+	l.total.add(c)
+	for b, rows := range l.rows {
+		key := b.key(c)
+		s := rows[key]
+		if s == nil {
+			s = &Sum{Key: key}
+			rows[key] = s
+		}
+		s.add(c)
+	}
+}
+
+// Total is the sum of all calls.
+func (l *Ledger) Total() Sum { return l.total }
+
+// Rows are the sums by b, dearest first, and days in their order.
+func (l *Ledger) Rows(b By) []Sum {
+	rows := make([]Sum, 0, len(l.rows[b]))
+	for s := range maps.Values(l.rows[b]) {
+		rows = append(rows, *s)
+	}
+	slices.SortFunc(rows, func(x, y Sum) int {
+		if b == ByDay {
+			return cmp.Compare(x.Key, y.Key)
+		}
+		return cmp.Or(cmp.Compare(y.USD, x.USD), cmp.Compare(y.Tokens(), x.Tokens()), cmp.Compare(x.Key, y.Key))
+	})
+	return rows
+}
+
+func (b By) key(c Call) string {
+	switch b {
+	case ByAgent:
+		return c.AgentType
+	case ByAgentID:
+		return c.AgentID
+	case ByDay:
+		return c.Time.Format(time.DateOnly)
+	case ByModel:
+		return c.Model
+	case ByProject:
+		return label(c.Project)
+	}
+	return c.Session
+}

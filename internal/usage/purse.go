@@ -1,0 +1,420 @@
+package usage
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/drover-dev/drover/agent"
+)
+
+// The limits that a turn may run into, as [agent.LimitError] names them.
+const (
+	LimitUSD    = "max_budget_usd"
+	LimitTokens = "max_budget_tokens"
+)
+
+// What is taken for a call of which nothing is known yet, in tokens.
+const (
+	firstContext = 20_000 // a prompt, and what stands before every prompt
+	firstOutput  = 4_000
+	longOutput   = 32_000 // the most that a model writes where nobody says
+)
+
+// Budget is what may be spent. Zero fields mean any.
+type Budget struct {
+	USD    float64
+	Tokens int64 // read and written, those of the cache included
+}
+
+// Config is what a [Purse] is made of. The zero Config counts in memory, by the
+// zero Table.
+type Config struct {
+	Table  Table
+	Budget Budget // of the whole session
+	// Path is the file that each call is written to, see [FileName]. What stands
+	// in it already is counted, and against the budget too unless Fresh is set.
+	// Empty: none.
+	Path  string
+	Fresh bool
+	// Note is told once for each model whose price is not known though there is
+	// a budget in dollars. It may be called by several goroutines. nil: nobody.
+	Note func(text string)
+	Now  func() time.Time // nil: time.Now
+}
+
+// Node is an agent that spends. What it spends, its ancestors spend too.
+type Node struct {
+	ID     string
+	Type   string
+	Parent string // ID of a node that was made before; empty or unknown: the session
+	Budget Budget // of the agent and all below it
+}
+
+// BudgetError says that a budget is used up. It wraps an [*agent.LimitError]
+// with the limit's name.
+type BudgetError struct {
+	Limit  string // LimitUSD or LimitTokens
+	Agent  string // whose budget it is; empty: the session's
+	Budget Budget
+	Spent  Budget
+}
+
+func (e *BudgetError) Error() string {
+	whose := ""
+	if e.Agent != "" {
+		whose = " of " + e.Agent
+	}
+	if e.Limit == LimitTokens {
+		return fmt.Sprintf("the budget%s of %d tokens is spent (%d)", whose, e.Budget.Tokens, e.Spent.Tokens)
+	}
+	return fmt.Sprintf("the budget%s of %s is spent (%s)", whose, Dollars(e.Budget.USD), Dollars(e.Spent.USD))
+}
+
+// Unwrap gives what a loop knows.
+func (e *BudgetError) Unwrap() error { return &agent.LimitError{Limit: e.Limit, Text: e.Error()} }
+
+// Dollars is an amount for people: cents, and more places where it is small.
+func Dollars(usd float64) string {
+	switch {
+	case usd > 0 && usd < 0.0001:
+		return "<$0.0001"
+	case usd > 0 && usd < 0.1:
+		return fmt.Sprintf("$%.4f", usd)
+	}
+	return fmt.Sprintf("$%.2f", usd)
+}
+
+// Purse holds the money of one session. Its methods may be called by several
+// goroutines.
+type Purse struct {
+	table Table
+	note  func(string)
+	now   func() time.Time
+
+	mu      sync.Mutex
+	root    *node
+	nodes   map[string]*node // by ID
+	longest map[string]int64 // output seen of a model, in tokens
+	noted   map[string]bool  // models whose missing price was said
+	ledger  *Ledger
+	file    *file         // nil: none
+	trouble error         // of the file; said by the next Reserve
+	changed chan struct{} // closed when a call has ended, and made anew
+}
+
+// node is one that spends; guarded by the purse's mu.
+type node struct {
+	Node
+	parent   *node // nil: the session
+	limit    amount
+	spent    amount
+	reserved amount
+	flying   int   // calls under way, of all below too
+	context  int64 // tokens that the latest request held
+}
+
+// amount is money and tokens. Money is in billionths of a dollar: sums must come
+// back to zero exactly.
+type amount struct{ nanos, tokens int64 }
+
+func (a *amount) add(b amount) { a.nanos, a.tokens = a.nanos+b.nanos, a.tokens+b.tokens }
+func (a *amount) sub(b amount) { a.nanos, a.tokens = a.nanos-b.nanos, a.tokens-b.tokens }
+
+func (a amount) budget() Budget { return Budget{USD: float64(a.nanos) / 1e9, Tokens: a.tokens} }
+
+func (b Budget) amount() amount { return amount{nanos(b.USD), b.Tokens} }
+
+func (b Budget) possible() bool {
+	return b.Tokens >= 0 && b.USD >= 0 && b.USD < 1e9 // false for NaN too
+}
+
+// nanos rounds up. What is no number is less than nothing: such a budget allows
+// nothing.
+func nanos(usd float64) int64 {
+	if math.IsNaN(usd) {
+		return -1
+	}
+	return int64(math.Ceil(min(usd, 1e9) * 1e9))
+}
+
+// Open makes a purse, and counts what its file holds. The caller closes it.
+func Open(cfg Config) (*Purse, error) {
+	if !cfg.Budget.possible() {
+		return nil, fmt.Errorf("a budget of %v dollars and %d tokens cannot be (give amounts above 0)", cfg.Budget.USD, cfg.Budget.Tokens)
+	}
+	p := &Purse{table: cfg.Table, note: cfg.Note, now: cfg.Now,
+		root:  &node{limit: cfg.Budget.amount()},
+		nodes: map[string]*node{}, longest: map[string]int64{}, noted: map[string]bool{},
+		ledger: NewLedger(ByAgentID, ByModel, ByDay), changed: make(chan struct{})}
+	if p.now == nil {
+		p.now = time.Now
+	}
+	if cfg.Path == "" {
+		return p, nil
+	}
+	_, err := Read(cfg.Path, func(c Call) {
+		c.Time = c.Time.In(p.now().Location())
+		p.ledger.Add(c)
+		if !cfg.Fresh {
+			p.root.spent.add(p.counted(c))
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	p.file = &file{path: cfg.Path}
+	return p, nil
+}
+
+func (p *Purse) counted(c Call) amount {
+	a := amount{tokens: held(c.Usage) + c.OutputTokens}
+	if c.USD != nil {
+		a.nanos = nanos(*c.USD)
+	}
+	return a
+}
+
+// Close writes what could not be written before, and closes the file.
+func (p *Purse) Close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.file == nil {
+		return nil
+	}
+	err := p.file.close()
+	p.file = nil
+	return err
+}
+
+// For gives an agent its meter. A node that is known already, as of an agent
+// that runs again, goes on counting, under the budget that it had.
+func (p *Purse) For(n Node) agent.Meter {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	known := p.nodes[n.ID]
+	if known == nil {
+		known = &node{Node: n, parent: p.root, limit: n.Budget.amount()}
+		if above := p.nodes[n.Parent]; above != nil {
+			known.parent = above
+		}
+		p.nodes[n.ID] = known
+	}
+	return &meter{purse: p, node: known}
+}
+
+// Totals is what the session has used, earlier hosts included.
+func (p *Purse) Totals() Sum {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.ledger.Total()
+}
+
+// Rows are the totals by agent (ByAgentID), model or day.
+func (p *Purse) Rows(b By) []Sum {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.ledger.Rows(b)
+}
+
+// Spent is what a node and all below it have used since the purse was opened;
+// with an empty ID, what counts against the budget of the session.
+func (p *Purse) Spent(id string) Budget {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := p.root
+	if id != "" {
+		n = p.nodes[id]
+	}
+	if n == nil {
+		return Budget{}
+	}
+	return n.spent.budget()
+}
+
+// meter is the purse in the hands of one agent.
+type meter struct {
+	purse *Purse
+	node  *node
+
+	open []*reservation // calls under way; guarded by the purse's mu
+}
+
+// reservation is what a call may cost, before it is known.
+type reservation struct {
+	model  string
+	amount amount
+	worst  agent.Usage // counted if the provider gives no figures
+	start  time.Time
+	told   bool // the call was counted
+}
+
+// Reserve lets a call begin. While nothing of a budget is left, it is refused;
+// while calls of others are under way that may use up the rest, it waits for
+// them. So a budget is never refused before it is spent, and it is overshot by
+// at most the one call that each agent has under way. Who holds a reservation
+// and asks for another may wait for itself: free comes first. The error is a
+// [*BudgetError], the cause of ctx, or that an earlier call could not be written
+// down.
+func (m *meter) Reserve(ctx context.Context, model string, maxTokens int) (func(), error) {
+	for {
+		r, wait, err := m.try(model, maxTokens)
+		if err != nil {
+			return nil, err
+		}
+		if r != nil {
+			return sync.OnceFunc(func() { m.free(r) }), nil
+		}
+		select {
+		case <-wait:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("wait for the budget: %w", context.Cause(ctx))
+		}
+	}
+}
+
+// try reserves, or gives the channel that closes when it is worth another try.
+func (m *meter) try(model string, maxTokens int) (*reservation, <-chan struct{}, error) {
+	p := m.purse
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.write(); err != nil {
+		return nil, nil, err
+	}
+	r := p.expect(m.node, model, maxTokens)
+	for n := m.node; n != nil; n = n.parent {
+		if err := n.spentUp(); err != nil {
+			return nil, nil, err
+		}
+	}
+	for n := m.node; n != nil; n = n.parent {
+		if n.flying > 0 && n.tight(r.amount) {
+			return nil, p.changed, nil
+		}
+	}
+	for n := m.node; n != nil; n = n.parent {
+		n.flying++
+		n.reserved.add(r.amount)
+	}
+	m.open = append(m.open, r)
+	return r, nil, nil
+}
+
+// expect is what a call will likely cost: it reads what the latest did, and
+// writes as much as the longest answer of the model so far.
+func (p *Purse) expect(n *node, model string, maxTokens int) *reservation {
+	likely, worst := agent.Usage{InputTokens: n.context, OutputTokens: p.longest[model]}, agent.Usage{OutputTokens: int64(maxTokens)}
+	if likely.InputTokens == 0 {
+		likely.InputTokens = firstContext
+	}
+	if likely.OutputTokens == 0 {
+		likely.OutputTokens = firstOutput
+	}
+	if maxTokens <= 0 {
+		worst.OutputTokens = longOutput
+	} else {
+		likely.OutputTokens = min(likely.OutputTokens, worst.OutputTokens)
+	}
+	worst.InputTokens = likely.InputTokens
+	usd, _ := p.table.Cost(model, likely) // without a price only tokens are reserved
+	return &reservation{model: model, amount: amount{nanos(usd), likely.InputTokens + likely.OutputTokens}, worst: worst, start: p.now()}
+}
+
+func (n *node) spentUp() error {
+	e := &BudgetError{Agent: n.ID, Budget: n.limit.budget(), Spent: n.spent.budget()}
+	switch {
+	case n.limit.nanos != 0 && n.spent.nanos >= n.limit.nanos:
+		e.Limit = LimitUSD
+	case n.limit.tokens != 0 && n.spent.tokens >= n.limit.tokens:
+		e.Limit = LimitTokens
+	default:
+		return nil
+	}
+	return e
+}
+
+// tight reports whether the calls under way and one more may pass the limit.
+func (n *node) tight(more amount) bool {
+	sum := n.spent
+	sum.add(n.reserved)
+	sum.add(more)
+	return n.limit.nanos != 0 && sum.nanos > n.limit.nanos || n.limit.tokens != 0 && sum.tokens > n.limit.tokens
+}
+
+// free ends a reservation and wakes who waits. Until then what was spent counts
+// twice, which refuses nobody.
+func (m *meter) free(r *reservation) {
+	p := m.purse
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	m.open = slices.DeleteFunc(m.open, func(o *reservation) bool { return o == r })
+	for n := m.node; n != nil; n = n.parent {
+		n.flying--
+		n.reserved.sub(r.amount)
+	}
+	close(p.changed)
+	p.changed = make(chan struct{})
+}
+
+// Spent counts a call. Figures that are missing or cannot be true are not
+// believed: then the most that the call may have cost is counted.
+func (m *meter) Spent(model string, u agent.Usage) {
+	p := m.purse
+	p.mu.Lock()
+	c, ask := m.count(model, u)
+	if p.file != nil && p.trouble == nil {
+		p.trouble = p.file.add(c)
+	}
+	_ = p.write() // said by the next Reserve, which tries again
+	p.mu.Unlock()
+	if ask && p.note != nil {
+		p.note(fmt.Sprintf("the price of model %s is not known: its calls count as tokens and not against the budget in dollars (set models.prices)", c.Model))
+	}
+}
+
+// count books a call; ask says that the user must hear of a missing price.
+func (m *meter) count(model string, u agent.Usage) (c Call, ask bool) {
+	p := m.purse
+	r := p.expect(m.node, model, 0) // of a call that nothing was reserved for
+	if i := slices.IndexFunc(m.open, func(o *reservation) bool { return !o.told }); i >= 0 {
+		r = m.open[i]
+		r.told = true
+	}
+	c = Call{Time: p.now(), AgentID: label(m.node.ID), AgentType: label(m.node.Type), Model: label(model), Usage: u}
+	c.DurationMS = max(0, c.Time.Sub(r.start).Milliseconds())
+	if !believable(u) {
+		c.Usage, c.Estimated = r.worst, true
+	}
+	usd, known := p.table.Cost(model, c.Usage)
+	if known {
+		c.USD = &usd
+	}
+	for n := m.node; n != nil; n = n.parent {
+		n.spent.add(p.counted(c))
+		ask = ask || n.limit.nanos != 0 && !known && !p.noted[c.Model]
+	}
+	if ask {
+		p.noted[c.Model] = true
+	}
+	m.node.context = held(c.Usage)
+	if !c.Estimated {
+		p.longest[model] = max(p.longest[model], c.OutputTokens)
+	}
+	p.ledger.Add(c)
+	c.Time = c.Time.UTC()
+	return c, ask
+}
+
+// write brings to the disk what is owed to it. The caller holds mu.
+func (p *Purse) write() error {
+	if p.file == nil {
+		return nil
+	}
+	if p.trouble != nil {
+		return p.trouble
+	}
+	return p.file.flush()
+}
