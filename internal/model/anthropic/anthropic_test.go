@@ -5,11 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"net"
-	"net/http"
-	"reflect"
-	"runtime"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +14,7 @@ import (
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/model/limit"
 	"github.com/drover-dev/drover/internal/model/modeltest"
+	"github.com/drover-dev/drover/internal/model/wire"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -45,11 +41,11 @@ func connect(t *testing.T, c Config) *Model {
 	if c.APIKey == "" && c.AuthToken == "" {
 		c.APIKey = "key-1"
 	}
+	c.Backoff = func(int) time.Duration { return time.Millisecond }
 	m, err := New(c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.backoff = func(int) time.Duration { return time.Millisecond }
 	t.Cleanup(m.Close)
 	return m
 }
@@ -80,41 +76,6 @@ func rich() modeltest.Answer {
 			modeltest.ToolUse("toolu_1", "Bash", map[string]any{"command": "echo ✓ " + strings.Repeat("x", 10)}),
 		},
 		Usage: agent.Usage{InputTokens: 11, OutputTokens: 22, CacheReadTokens: 33, CacheWriteTokens: 44},
-	}
-}
-
-func TestReply(t *testing.T) {
-	for name, piece := range map[string]int{"whole": 0, "bytes": 1, "sevens": 7} {
-		t.Run(name, func(t *testing.T) {
-			want := rich()
-			want.Piece = piece // pieces of one byte split every character and every line
-			m := connect(t, Config{BaseURL: answers(t, want).URL})
-			var text, input strings.Builder
-			var whole []agent.Block
-			reply, err := m.Reply(within(t), request("hi"), func(p agent.Part) {
-				switch p.Kind {
-				case agent.TextPart:
-					text.WriteString(p.Text)
-				case agent.InputPart:
-					input.WriteString(p.Text)
-				case agent.BlockPart:
-					whole = append(whole, *p.Block)
-				}
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			wanted := &agent.Reply{ID: "msg_1", Model: "claude-haiku-4-5-20251001", Blocks: want.Blocks, StopReason: "tool_use", Usage: want.Usage}
-			if !reflect.DeepEqual(reply, wanted) {
-				t.Errorf("reply\n%+v\nwant\n%+v", reply, wanted)
-			}
-			if !reflect.DeepEqual(whole, want.Blocks) {
-				t.Errorf("block parts %+v", whole)
-			}
-			if text.String() != want.Blocks[2].Text || input.String() != string(want.Blocks[3].Input) {
-				t.Errorf("parts gave text %q and input %q", &text, &input)
-			}
-		})
 	}
 }
 
@@ -165,62 +126,6 @@ func TestRequest(t *testing.T) {
 	}
 }
 
-// A connection serves call after call: that is what the drain is for.
-func TestReuse(t *testing.T) {
-	s := answers(t, modeltest.Text("ok"))
-	dials := 0 // calls are made one after the other
-	tr := &http.Transport{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
-		dials++
-		var d net.Dialer
-		return d.DialContext(ctx, network, addr)
-	}}
-	m := connect(t, Config{BaseURL: s.URL, HTTPClient: &http.Client{Transport: tr}})
-	for range 20 {
-		if _, err := m.Reply(within(t), request("hi"), nil); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if dials != 1 {
-		t.Errorf("%d connections for 20 calls one after the other", dials)
-	}
-}
-
-// For every byte of a stream with a tool call in it: an answer that ends there
-// is never taken for a whole one, whether the connection broke or not.
-func TestCut(t *testing.T) {
-	whole := rich()
-	size := len(whole.Stream("claude-haiku-4-5-20251001"))
-	s := serve(t, func(_ context.Context, r *modeltest.Request) modeltest.Answer {
-		a := whole
-		a.Cut, a.Break, a.CutAt = r.N%2 == 0, r.N%2 == 1, (r.N-1)/2
-		return a
-	})
-	s.Keep(0)
-	m := connect(t, Config{BaseURL: s.URL})
-	ctx := within(t)
-	most := 0
-	for i := range 2 * size {
-		reply, err := m.Reply(ctx, request("hi"), nil)
-		var cut *agent.CutError
-		var told *agent.ModelError
-		if reply != nil || (!errors.As(err, &cut) && !errors.As(err, &told)) {
-			t.Fatalf("cut at %d of %d: reply %v, error %v", i/2, size, reply, err)
-		}
-		if cut != nil {
-			most = max(most, len(cut.Whole))
-			if !reflect.DeepEqual(cut.Whole, whole.Blocks[:len(cut.Whole)]) {
-				t.Fatalf("cut at %d: whole blocks %+v", i/2, cut.Whole)
-			}
-		}
-	}
-	if most != len(whole.Blocks) {
-		t.Errorf("at most %d whole blocks came with a cut, want %d", most, len(whole.Blocks))
-	}
-	if s.Count() != 2*size {
-		t.Errorf("%d calls for %d replies: a cut answer was asked for again", s.Count(), 2*size)
-	}
-}
-
 // Streams that no server should send, and what becomes of them.
 func TestOdd(t *testing.T) {
 	sse := func(events ...string) string {
@@ -251,7 +156,8 @@ func TestOdd(t *testing.T) {
 		{"stop-twice", sse(start, block, delta, end, end, why, stop, stop), "reply hi"},
 		{"huge", sse(start, block, strings.Replace(delta, "hi", huge, 1), end, why, stop), "reply " + huge},
 		{"bare-ping", "event: ping\n\n" + good, "reply hi"},
-		{"name-only-in-event", "event: message_stop\n", "cut"},
+		{"no-data", "event: message_stop\n\n", "cut"},
+		{"negative-usage", strings.Replace(good, `"output_tokens":5`, `"output_tokens":5,"cache_read_input_tokens":-9`, 1), "reply hi"},
 		{"input-no-object", sse(start, tool, part, end, why, stop), `reply {"invalid_input":"[1"}`},
 		{"input-none", sse(start, tool, end, why, stop), `reply {}`},
 		{"begin-twice", sse(start, start), "bad_answer"},
@@ -278,7 +184,7 @@ func TestOdd(t *testing.T) {
 			switch {
 			case err == nil:
 				got = "reply " + reply.Blocks[0].Text + string(reply.Blocks[0].Input)
-				if reply.Usage.OutputTokens != 5 || reply.Usage.InputTokens != 3 {
+				if reply.Usage != (agent.Usage{InputTokens: 3, OutputTokens: 5}) {
 					t.Errorf("usage %+v", reply.Usage)
 				}
 			case errors.As(err, &cut):
@@ -300,15 +206,20 @@ func FuzzStream(f *testing.F) {
 	f.Add(rich().Stream("m"))
 	f.Add([]byte("data: {\"type\":\"message_start\",\"message\":{}}\n\n"))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		m := &Model{host: "h"}
-		s := stream{on: func(agent.Part) {}, usedName: "m", res: &http.Response{
-			StatusCode: 200, Header: http.Header{}, Body: &watched{body: nopCloser{bytes.NewReader(body)}, watch: newWatch(time.Hour, func(error) {})},
-		}}
-		reply, err := s.read()
-		if err != nil {
-			if s.fail(m, t.Context(), err) == nil {
-				t.Fatal("an error became none")
+		s := stream{on: func(agent.Part) {}, usedName: "m"}
+		events := wire.NewEvents(bytes.NewReader(body))
+		for state := wire.More; state != wire.Done; {
+			e, err := events.Next()
+			if err == nil {
+				state, err = s.Take(e)
 			}
+			if err != nil {
+				break
+			}
+		}
+		agent.NewMessage(agent.Assistant, s.Partial().Whole...)
+		reply, err := s.Finish()
+		if err != nil {
 			return
 		}
 		if reply.StopReason == "" {
@@ -368,57 +279,6 @@ func TestEnvironment(t *testing.T) {
 	}
 	if other.Count() != 0 {
 		t.Error("the address of the environment was called")
-	}
-}
-
-func TestRedirect(t *testing.T) {
-	other := answers(t, modeltest.Text("stolen"))
-	s := answers(t, modeltest.Answer{Status: http.StatusTemporaryRedirect, Raw: []byte{}, Header: http.Header{"Location": {other.URL + "/v1/messages"}}})
-	m := connect(t, Config{BaseURL: s.URL})
-	_, err := m.Reply(within(t), request("hi"), nil)
-	var told *agent.ModelError
-	if !errors.As(err, &told) || told.Kind != "bad_answer" {
-		t.Errorf("Reply = %v, want bad_answer", err)
-	}
-	if other.Count() != 0 {
-		t.Error("the key went to another host")
-	}
-}
-
-// An answer costs in proportion to its length: 4 times the events may not
-// take 16 times the memory.
-func TestLinear(t *testing.T) {
-	cost := func(events int) uint64 {
-		body := modeltest.Text(strings.Repeat("x", 64*events)).Stream("m")
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		decode(t, body)
-		runtime.ReadMemStats(&after)
-		return after.TotalAlloc - before.TotalAlloc
-	}
-	small, large := cost(500), cost(2000)
-	if large > 6*small {
-		t.Errorf("500 events cost %d bytes, 2,000 cost %d", small, large)
-	}
-}
-
-func BenchmarkStream(b *testing.B) {
-	for _, n := range []int{1000, 10_000, 100_000} {
-		body := modeltest.Text(strings.Repeat("x", 64*n)).Stream("m")
-		b.Run(strconv.Itoa(n), func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				decode(b, body)
-			}
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/event")
-		})
-	}
-}
-
-func decode(t testing.TB, body []byte) {
-	s := stream{on: func(agent.Part) {}, res: &http.Response{Header: http.Header{}, Body: nopCloser{bytes.NewReader(body)}}}
-	if _, err := s.read(); err != nil {
-		t.Fatal(err)
 	}
 }
 

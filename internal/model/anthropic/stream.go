@@ -1,18 +1,13 @@
 package anthropic
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"strings"
 
-	"github.com/anthropics/anthropic-sdk-go/packages/ssestream"
-
 	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/model/wire"
 )
 
 // stream puts one answer together from its events. The text of a block is
@@ -20,11 +15,11 @@ import (
 // the answer and not with its square.
 type stream struct {
 	on       func(agent.Part)
-	res      *http.Response
 	usedName string
 
 	reply     agent.Reply
 	begun     bool // the head of the message has come
+	stopped   bool // its end has come
 	delivered bool // content was handed on: no further try
 	whole     []placed
 	open      map[int]*open // blocks that have begun and not ended
@@ -62,8 +57,8 @@ type event struct {
 		PartialJSON string `json:"partial_json"`
 		StopReason  string `json:"stop_reason"`
 	} `json:"delta"`
-	Usage *usage    `json:"usage"`
-	Error *apiError `json:"error"`
+	Usage *usage          `json:"usage"`
+	Error json.RawMessage `json:"error"`
 }
 
 // usage tells absent numbers from zeros: the last event repeats some of them.
@@ -80,63 +75,36 @@ func (u usage) into(to *agent.Usage) {
 		to   *int64
 	}{{u.Input, &to.InputTokens}, {u.Output, &to.OutputTokens}, {u.CacheRead, &to.CacheReadTokens}, {u.CacheWrite, &to.CacheWriteTokens}} {
 		if f.from != nil {
-			*f.to = *f.from
+			*f.to = max(0, *f.from)
 		}
 	}
 }
 
-// badFormat is an answer that breaks the rules of the wire.
-type badFormat struct{ text string }
-
-func (e *badFormat) Error() string { return e.text }
-
-// read takes events until the message is whole.
-func (s *stream) read() (*agent.Reply, error) {
-	events := ssestream.NewDecoder(s.res)
-	for events.Next() {
-		data := events.Event().Data
-		if len(bytes.TrimSpace(data)) == 0 {
-			continue // a name without data, such as a bare ping
-		}
-		var e event
-		if err := json.Unmarshal(data, &e); err != nil {
-			return nil, &badFormat{"an event is no JSON: " + err.Error()}
-		}
-		if e.Type == "" {
-			e.Type = events.Event().Type
-		}
-		done, err := s.take(&e)
-		if err != nil {
-			return nil, err
-		}
-		if done {
-			return s.finish()
-		}
+// Take implements [wire.Decoder].
+func (s *stream) Take(from *wire.Event) (wire.State, error) {
+	var e event
+	if err := json.Unmarshal(from.Data, &e); err != nil {
+		return wire.More, &wire.BadFormat{Text: "an event is no JSON: " + err.Error()}
 	}
-	if err := events.Err(); err != nil {
-		return nil, err
+	if e.Type == "" {
+		e.Type = string(from.Name)
 	}
-	return nil, io.ErrUnexpectedEOF // the body ended in order, the message did not
-}
-
-// take handles one event. done is set by the last one.
-func (s *stream) take(e *event) (done bool, err error) {
 	switch e.Type {
 	case "message_start":
 		if s.begun || e.Message == nil {
-			return false, &badFormat{"a message that begins twice or without a head"}
+			return wire.More, &wire.BadFormat{Text: "a message that begins twice or without a head"}
 		}
 		s.begun = true
 		s.reply.ID, s.reply.Model = e.Message.ID, e.Message.Model
 		e.Message.Usage.into(&s.reply.Usage)
 	case "content_block_start":
-		return false, s.start(e)
+		return wire.More, s.start(&e)
 	case "content_block_delta":
 		if b := s.open[e.Index]; b != nil {
-			s.grow(b, e)
-			return false, nil
+			s.grow(b, &e)
+			return wire.More, nil
 		}
-		return false, &badFormat{fmt.Sprintf("a part of block %d, which is not open", e.Index)}
+		return wire.More, &wire.BadFormat{Text: fmt.Sprintf("a part of block %d, which is not open", e.Index)}
 	case "content_block_stop":
 		if b := s.open[e.Index]; b != nil {
 			s.close(b, e.Index)
@@ -149,19 +117,20 @@ func (s *stream) take(e *event) (done bool, err error) {
 			e.Usage.into(&s.reply.Usage)
 		}
 	case "message_stop":
-		return true, nil
+		s.stopped = true
+		return wire.Done, nil
 	case "error":
-		if e.Error == nil {
-			return false, &badFormat{"an error event without an error"}
+		if refused, ok := wire.ParseRefusal(from.Data); ok && len(e.Error) > 0 {
+			return wire.More, refused
 		}
-		return false, e.Error
+		return wire.More, &wire.BadFormat{Text: "an error event without an error"}
 	}
-	return false, nil // pings, and what a later version of the wire adds
+	return wire.More, nil // pings, and what a later version of the wire adds
 }
 
 func (s *stream) start(e *event) error {
 	if !s.begun || e.ContentBlock == nil || s.open[e.Index] != nil {
-		return &badFormat{fmt.Sprintf("block %d begins out of order", e.Index)}
+		return &wire.BadFormat{Text: fmt.Sprintf("block %d begins out of order", e.Index)}
 	}
 	b := &open{block: *e.ContentBlock}
 	if s.open == nil {
@@ -215,7 +184,7 @@ func (s *stream) close(b *open, index int) {
 	case "thinking":
 		block.Thinking, block.Signature = b.text.String(), b.sign.String()
 	case "tool_use":
-		block.Input = toolInput(b.text.String(), block.Input)
+		block.Input = b.input()
 	case "redacted_thinking":
 	default:
 		return
@@ -229,32 +198,20 @@ func (s *stream) hand(p agent.Part) {
 	s.on(p)
 }
 
-// toolInput is the input of a call as a JSON object. What is none is kept as
-// text in an object, which a tool with a schema refuses; the model then reads
-// what was wrong with it.
-func toolInput(text string, begun json.RawMessage) json.RawMessage {
-	if text == "" {
-		text = string(begun)
+// input is what the parts of a call make, or what it began with if there are none.
+func (b *open) input() json.RawMessage {
+	if b.text.Len() == 0 {
+		return wire.ToolInput(string(b.block.Input))
 	}
-	text = strings.TrimSpace(text)
-	if text == "" || text == "null" {
-		return json.RawMessage("{}")
-	}
-	if text[0] == '{' && json.Valid([]byte(text)) {
-		return json.RawMessage(text)
-	}
-	kept, err := json.Marshal(map[string]string{"invalid_input": text})
-	if err != nil {
-		return json.RawMessage("{}") // a string always encodes
-	}
-	return kept
+	return wire.ToolInput(b.text.String())
 }
 
-func (s *stream) finish() (*agent.Reply, error) {
+// Finish implements [wire.Decoder].
+func (s *stream) Finish() (*agent.Reply, error) {
 	switch {
-	case !s.begun:
-		return nil, &badFormat{"a message that ends before it begins"}
-	case len(s.open) > 0, s.reply.StopReason == "":
+	case s.stopped && !s.begun:
+		return nil, &wire.BadFormat{Text: "a message that ends before it begins"}
+	case !s.stopped, len(s.open) > 0, s.reply.StopReason == "":
 		return nil, io.ErrUnexpectedEOF
 	}
 	s.reply.Blocks = s.blocks()
@@ -264,6 +221,11 @@ func (s *stream) finish() (*agent.Reply, error) {
 	return &s.reply, nil
 }
 
+// Partial implements [wire.Decoder].
+func (s *stream) Partial() wire.Partial {
+	return wire.Partial{Whole: s.blocks(), Usage: s.reply.Usage, Begun: s.begun, Delivered: s.delivered}
+}
+
 // blocks are the whole blocks in their order.
 func (s *stream) blocks() []agent.Block {
 	out := make([]agent.Block, 0, len(s.whole))
@@ -271,29 +233,4 @@ func (s *stream) blocks() []agent.Block {
 		out = append(out, p.block)
 	}
 	return out
-}
-
-// fail says how an answer that did not come to its end is told.
-func (s *stream) fail(m *Model, ctx context.Context, err error) error {
-	var refused *apiError
-	isAPI := errors.As(err, &refused)
-	var bad *badFormat
-	switch {
-	case ctx.Err() != nil && !s.delivered:
-		return fmt.Errorf("ask model %s: %w", s.usedName, context.Cause(ctx))
-	case isAPI && !s.delivered:
-		return m.apiFailure(http.StatusOK, refused, s.res.Header, s.usedName)
-	case isAPI:
-		err = &agent.ModelError{Kind: refused.kind(0), Text: refused.Error()}
-	case s.delivered:
-	case errors.As(err, &bad), !s.begun && errors.Is(err, io.ErrUnexpectedEOF) && emptyBody(s.res):
-		return m.badAnswer(s.res, err.Error())
-	}
-	return &agent.CutError{Whole: s.blocks(), Usage: s.reply.Usage, Err: err}
-}
-
-// emptyBody reports whether nothing at all came.
-func emptyBody(res *http.Response) bool {
-	b, ok := res.Body.(*watched)
-	return ok && b.read == 0
 }

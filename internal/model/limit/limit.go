@@ -3,13 +3,15 @@
 // When a provider tells one call to come back later, every call to the same
 // model parks until then, instead of each of them learning it for itself.
 // Places for calls at the same time may be limited too, and are given in the
-// order of asking. The package counts time only: it knows no wire, sends
-// nothing, and starts no goroutine.
+// order of asking. What was refused for good is remembered for a moment, so that
+// the agents of a fan-out do not learn it one by one. The package counts time
+// only: it knows no wire, sends nothing, and starts no goroutine.
 package limit
 
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 )
@@ -25,19 +27,36 @@ type Limiter struct {
 
 	mu    sync.Mutex
 	gates map[string]*gate // one per key; there are only as many as models
+	shut  map[string]shut  // what was refused; there are only as many as keys and models
 }
 
 // gate is the door to one model.
 type gate struct {
-	places chan struct{} // nil without a limit
-
 	mu    sync.Mutex
-	until time.Time // parked until then; guarded by mu
+	until time.Time       // parked until then
+	most  int             // calls at the same time; 0: any number
+	used  int             // calls that hold a place
+	line  []chan struct{} // who waits for a place; closed when it is given
+}
+
+type shut struct {
+	until time.Time
+	err   error
 }
 
 // New makes a limiter that lets at most calls through for each key at the same
 // time. 0 means any number.
 func New(calls int) *Limiter { return &Limiter{calls: calls} }
+
+// Limit sets how many calls with the key go on at the same time; 0 means any
+// number. The newest word counts. Calls that are under way are not ended.
+func (l *Limiter) Limit(key string, calls int) {
+	g := l.gate(key)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.most = calls
+	g.admit()
+}
 
 // Acquire waits until the key is not parked and a place is free. The caller
 // calls release when the call has ended. The error is the cause of ctx.
@@ -46,18 +65,10 @@ func (l *Limiter) Acquire(ctx context.Context, key string) (release func(), err 
 		return nil, err
 	}
 	g := l.gate(key)
-	if g.places != nil {
-		select {
-		case g.places <- struct{}{}:
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
+	if err := g.enter(ctx); err != nil {
+		return nil, err
 	}
-	release = sync.OnceFunc(func() {
-		if g.places != nil {
-			<-g.places
-		}
-	})
+	release = sync.OnceFunc(g.leave)
 	// The park may be made longer while we sleep, hence the loop.
 	for {
 		wait := g.parked()
@@ -68,6 +79,46 @@ func (l *Limiter) Acquire(ctx context.Context, key string) (release func(), err 
 			release()
 			return nil, err
 		}
+	}
+}
+
+// enter waits for a place.
+func (g *gate) enter(ctx context.Context) error {
+	mine := make(chan struct{})
+	g.mu.Lock()
+	g.line = append(g.line, mine)
+	g.admit()
+	g.mu.Unlock()
+	select {
+	case <-mine:
+		return nil
+	case <-ctx.Done():
+	}
+	g.mu.Lock()
+	i := slices.Index(g.line, mine)
+	if i >= 0 {
+		g.line = slices.Delete(g.line, i, i+1)
+	}
+	g.mu.Unlock()
+	if i < 0 { // the place was given at the same moment
+		g.leave()
+	}
+	return context.Cause(ctx)
+}
+
+func (g *gate) leave() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.used--
+	g.admit()
+}
+
+// admit gives the free places to the first in line. The caller holds mu.
+func (g *gate) admit() {
+	for len(g.line) > 0 && (g.most <= 0 || g.used < g.most) {
+		close(g.line[0])
+		g.line = slices.Delete(g.line, 0, 1)
+		g.used++
 	}
 }
 
@@ -83,6 +134,32 @@ func (l *Limiter) Park(key string, d time.Duration) {
 	}
 }
 
+// Shut remembers for d from now, but no longer than [MaxWait], that the key was
+// refused with err.
+func (l *Limiter) Shut(key string, d time.Duration, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.shut == nil {
+		l.shut = make(map[string]shut)
+	}
+	l.shut[key] = shut{time.Now().Add(min(d, MaxWait)), err}
+}
+
+// Refused is what the key was refused with a moment ago, or nil.
+func (l *Limiter) Refused(key string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s, ok := l.shut[key]
+	if !ok {
+		return nil
+	}
+	if !time.Now().Before(s.until) {
+		delete(l.shut, key)
+		return nil
+	}
+	return s.err
+}
+
 // Parked is how long a call with the key would have to wait now.
 func (l *Limiter) Parked(key string) time.Duration { return l.gate(key).parked() }
 
@@ -94,10 +171,7 @@ func (l *Limiter) gate(key string) *gate {
 	}
 	g := l.gates[key]
 	if g == nil {
-		g = &gate{}
-		if l.calls > 0 {
-			g.places = make(chan struct{}, l.calls)
-		}
+		g = &gate{most: l.calls}
 		l.gates[key] = g
 	}
 	return g

@@ -3,6 +3,7 @@ package limit_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -134,6 +135,103 @@ func TestPlaces(t *testing.T) {
 		all.Wait()
 		if most != 2 {
 			t.Errorf("%d calls at the same time, want 2", most)
+		}
+	})
+}
+
+// A limit may be set and changed while calls are under way. Places are given in
+// the order of asking, and one who gives up leaves the line.
+func TestLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var l limit.Limiter
+		l.Limit("a", 1)
+		first, err := l.Acquire(t.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancelCause(t.Context())
+		why := errors.New("enough")
+		var order []int
+		var all sync.WaitGroup
+		for i := range 4 {
+			all.Go(func() {
+				mine := t.Context()
+				if i == 1 {
+					mine = ctx
+				}
+				release, err := l.Acquire(mine, "a")
+				if i == 1 {
+					if !errors.Is(err, why) {
+						t.Errorf("Acquire = %v, want the cause", err)
+					}
+					return
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				order = append(order, i)
+				time.Sleep(time.Second) // the call; fake time
+				release()
+			})
+			synctest.Wait()
+		}
+		cancel(why)
+		synctest.Wait()
+		if len(order) != 0 {
+			t.Errorf("%v passed a door that is taken", order)
+		}
+		first()
+		all.Wait()
+		if !slices.Equal(order, []int{0, 2, 3}) {
+			t.Errorf("places were given to %v", order)
+		}
+
+		begin := time.Now()
+		for range 3 {
+			all.Go(func() {
+				release, err := l.Acquire(t.Context(), "a")
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				time.Sleep(time.Second)
+				release()
+			})
+		}
+		synctest.Wait()
+		l.Limit("a", 0) // those in line need not wait any longer
+		all.Wait()
+		if took := time.Since(begin); took != time.Second {
+			t.Errorf("took %v, want 1 s", took)
+		}
+	})
+}
+
+// A refusal is remembered for a moment and no longer than a minute.
+func TestShut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var l limit.Limiter
+		why := errors.New("no such key")
+		if err := l.Refused("a"); err != nil {
+			t.Fatal(err)
+		}
+		l.Shut("a", 10*time.Second, why)
+		l.Shut("b", 24*time.Hour, why)
+		time.Sleep(10*time.Second - 1)
+		if err := l.Refused("a"); err != why {
+			t.Errorf("Refused = %v", err)
+		}
+		if err := l.Refused("c"); err != nil {
+			t.Errorf("another key: %v", err)
+		}
+		time.Sleep(1)
+		if err := l.Refused("a"); err != nil {
+			t.Errorf("later: Refused = %v", err)
+		}
+		time.Sleep(limit.MaxWait)
+		if err := l.Refused("b"); err != nil {
+			t.Errorf("after a minute: Refused = %v", err)
 		}
 	})
 }

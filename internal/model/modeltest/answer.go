@@ -26,6 +26,8 @@ type Answer struct {
 	ContentType string // of Raw; empty: that of an event stream
 	Raw         []byte // sent instead of a message, when it is not nil
 
+	failure *failure // an error, told as the API that is called tells it
+
 	Cut      bool // only the first CutAt bytes of the body are sent, and the body ends in order
 	Break    bool // the same, but the connection is torn
 	CutAt    int
@@ -55,13 +57,13 @@ func ToolUse(id, tool string, input any) agent.Block {
 	return agent.Block{Type: "tool_use", ID: id, Name: tool, Input: raw}
 }
 
+// failure is an error of the provider.
+type failure struct{ kind, message string }
+
 // Error is the provider's error with an HTTP status and a type such as
 // rate_limit_error.
 func Error(status int, kind, message string) Answer {
-	body := mustJSON(map[string]any{
-		"type": "error", "error": map[string]any{"type": kind, "message": message}, "request_id": "req_test",
-	})
-	return Answer{Status: status, ContentType: "application/json", Raw: body}
+	return Answer{Status: status, ContentType: "application/json", failure: &failure{kind, message}}
 }
 
 // RateLimit is a 429. An empty retryAfter sends no Retry-After header.
@@ -106,14 +108,16 @@ func Turns(lists map[string][]Answer) Handler {
 }
 
 // write sends the answer and returns when all of it is sent or the client is gone.
-func (a Answer) write(w http.ResponseWriter, r *http.Request, stream bool, model string) {
+func (a Answer) write(w http.ResponseWriter, r *http.Request, api API, stream bool, model string) {
 	if !await(r.Context(), a.Wait) {
 		panic(http.ErrAbortHandler)
 	}
 	body, contentType := a.Raw, a.ContentType
 	switch {
-	case body == nil && stream:
-		body, contentType = a.Stream(model), "text/event-stream; charset=utf-8"
+	case body == nil && a.failure != nil:
+		body = a.failure.body(api)
+	case body == nil && (stream || api != Messages):
+		body, contentType = a.StreamOf(api, model), "text/event-stream; charset=utf-8"
 	case body == nil:
 		body, contentType = a.message(model), "application/json"
 	case contentType == "":
@@ -138,7 +142,7 @@ func (a Answer) write(w http.ResponseWriter, r *http.Request, stream bool, model
 		at := min(a.HoldAt, len(body))
 		a.send(w, body[:at])
 		body = body[at:]
-		if !a.hold(w, r) {
+		if !a.hold(w, r, api) {
 			panic(http.ErrAbortHandler)
 		}
 	}
@@ -166,7 +170,7 @@ func (a Answer) send(w http.ResponseWriter, body []byte) {
 }
 
 // hold waits in the middle of a body. It reports whether to go on.
-func (a Answer) hold(w http.ResponseWriter, r *http.Request) bool {
+func (a Answer) hold(w http.ResponseWriter, r *http.Request, api API) bool {
 	if a.PingEach <= 0 {
 		return await(r.Context(), a.Hold)
 	}
@@ -175,7 +179,7 @@ func (a Answer) hold(w http.ResponseWriter, r *http.Request) bool {
 	for {
 		select {
 		case <-tick.C:
-			a.send(w, []byte(ping))
+			a.send(w, []byte(pingOf(api)))
 		case <-a.Hold:
 			return true
 		case <-r.Context().Done():
@@ -202,7 +206,15 @@ const ping = "event: ping\ndata: {\"type\": \"ping\"}\n\n"
 // deltaRunes is how many characters a delta carries.
 const deltaRunes = 64
 
-// Stream is the answer as the bytes of an event stream.
+// pingOf is a sign of life. Servers of the other APIs send comments.
+func pingOf(api API) string {
+	if api == Messages {
+		return ping
+	}
+	return ": still at work\n\n"
+}
+
+// Stream is the answer as the bytes of an event stream of the Messages API.
 func (a Answer) Stream(model string) []byte {
 	var out bytes.Buffer
 	event := func(name string, fields map[string]any) {

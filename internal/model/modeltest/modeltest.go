@@ -1,6 +1,8 @@
 // Package modeltest is a model provider for tests: an HTTP server on loopback
 // that speaks the Messages API (anthropic-version 2023-06-01) as the true one
-// does, streamed or not.
+// does, streamed or not, and beside it chat completions and responses as OpenAI
+// does, streamed only. A handler need not know which of them is called: requests
+// are read, and answers written, in the words of the first.
 //
 // What it answers is a Go function of the request ([Handler]) or a list of
 // turns for each agent ([Turns]). It can misbehave on purpose: break a stream
@@ -34,6 +36,7 @@ type Handler func(ctx context.Context, r *Request) Answer
 // Request is one call as it came in.
 type Request struct {
 	N      int // 1 for the first call of the server
+	API    API
 	Header http.Header
 	Body   []byte
 }
@@ -57,10 +60,18 @@ type Params struct {
 	Messages  []agent.Message  `json:"messages"`
 }
 
-// Params decodes the body.
-func (r *Request) Params() (Params, error) {
-	var p Params
-	if err := json.Unmarshal(r.Body, &p); err != nil {
+// Params decodes the body. What another API calls by other names is put into
+// the words of the Messages API.
+func (r *Request) Params() (p Params, err error) {
+	switch r.API {
+	case Chat:
+		p, err = chatParams(r.Body)
+	case Responses:
+		p, err = responsesParams(r.Body)
+	default:
+		err = json.Unmarshal(r.Body, &p)
+	}
+	if err != nil {
 		return Params{}, fmt.Errorf("decode request %d: %w", r.N, err)
 	}
 	return p, nil
@@ -95,7 +106,7 @@ func (r *Request) LastText() string {
 
 // Server is the provider. Make it with [New].
 type Server struct {
-	URL string // such as http://127.0.0.1:40123; the base URL of a client
+	URL string // such as http://127.0.0.1:40123; the base URL of a client of any API
 
 	handle   Handler
 	http     *http.Server
@@ -166,19 +177,20 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Unlock()
 	defer s.handlers.Done()
 
-	if r.Method != http.MethodPost || r.URL.Path != "/v1/messages" {
-		Error(http.StatusNotFound, "not_found_error", "no such path: "+r.Method+" "+r.URL.Path).write(w, r, false, "")
+	api := API(r.URL.Path)
+	if r.Method != http.MethodPost || (api != Messages && api != Chat && api != Responses) {
+		Error(http.StatusNotFound, "not_found_error", "no such path: "+r.Method+" "+r.URL.Path).write(w, r, Messages, false, "")
 		return
 	}
 	var buf bytes.Buffer
 	buf.Grow(int(min(max(r.ContentLength, 0), 16<<20)) + bytes.MinRead)
 	if _, err := buf.ReadFrom(http.MaxBytesReader(w, r.Body, maxBody)); err != nil {
-		Error(http.StatusRequestEntityTooLarge, "request_too_large", err.Error()).write(w, r, false, "")
+		Error(http.StatusRequestEntityTooLarge, "request_too_large", err.Error()).write(w, r, api, false, "")
 		return
 	}
-	req, check := s.record(r.Header, buf.Bytes())
+	req, check := s.record(api, r.Header, buf.Bytes())
 	if check && !json.Valid(req.Body) {
-		Error(http.StatusBadRequest, "invalid_request_error", "the body is no JSON").write(w, r, false, "")
+		Error(http.StatusBadRequest, "invalid_request_error", "the body is no JSON").write(w, r, api, false, "")
 		return
 	}
 	model, stream := req.head()
@@ -186,15 +198,15 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if a.ID == "" {
 		a.ID = "msg_test" + strconv.Itoa(req.N)
 	}
-	a.write(w, r, stream, model)
+	a.write(w, r, api, stream, model)
 }
 
 // record counts a request and keeps it. check tells whether to look at its body.
-func (s *Server) record(h http.Header, body []byte) (r *Request, check bool) {
+func (s *Server) record(api API, h http.Header, body []byte) (r *Request, check bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.count++
-	r = &Request{N: s.count, Header: h.Clone(), Body: body}
+	r = &Request{N: s.count, API: api, Header: h.Clone(), Body: body}
 	if s.keep > 0 {
 		if len(s.requests) >= s.keep {
 			s.requests = append(s.requests[:0], s.requests[len(s.requests)-s.keep+1:]...)

@@ -9,12 +9,14 @@ package provider
 import (
 	"fmt"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/model/anthropic"
 	"github.com/drover-dev/drover/internal/model/limit"
+	"github.com/drover-dev/drover/internal/model/openai"
 	"github.com/drover-dev/drover/internal/model/script"
 )
 
@@ -25,7 +27,7 @@ const Default = "sonnet"
 type Choice struct {
 	Model    agent.Model
 	Name     string // as it is sent, and shown
-	Provider string // anthropic, script
+	Provider string // anthropic, openai, script
 }
 
 // Finder finds models. Its methods may be called by several goroutines. The
@@ -59,14 +61,24 @@ func (f *Finder) Find(name string, env func(string) string, cwd string) (Choice,
 	if !ok {
 		provider, model = "anthropic", name
 	}
-	if provider != "anthropic" {
-		return Choice{}, fmt.Errorf("model %q: unknown provider %q (known: anthropic, script:FILE)", name, provider)
+	switch provider {
+	case "anthropic":
+		m, err := f.anthropic(env)
+		if err != nil {
+			return Choice{}, err
+		}
+		return Choice{Model: m, Name: m.Resolve(model), Provider: provider}, nil
+	case "openai":
+		if model == "" {
+			return Choice{}, fmt.Errorf("model %q: no name after the provider (such as openai/gpt-5)", name)
+		}
+		m, err := f.openai(env)
+		if err != nil {
+			return Choice{}, err
+		}
+		return Choice{Model: m, Name: model, Provider: provider}, nil
 	}
-	m, err := f.anthropic(env)
-	if err != nil {
-		return Choice{}, err
-	}
-	return Choice{Model: m, Name: m.Resolve(model), Provider: provider}, nil
+	return Choice{}, fmt.Errorf("model %q: unknown provider %q (known: anthropic, openai, script:FILE)", name, provider)
 }
 
 func (f *Finder) script(file string) (agent.Model, error) {
@@ -87,22 +99,70 @@ func (f *Finder) script(file string) (agent.Model, error) {
 func (f *Finder) anthropic(env func(string) string) (*anthropic.Model, error) {
 	cfg := anthropic.Config{BaseURL: env("ANTHROPIC_BASE_URL"), APIKey: env("ANTHROPIC_API_KEY"), AuthToken: env("ANTHROPIC_AUTH_TOKEN")}
 	if cfg.APIKey == "" && cfg.AuthToken == "" {
-		return nil, &MissingError{Text: "no model can be reached: ANTHROPIC_API_KEY is not set",
-			Mend: "set it, take --model script:FILE, or try `drover demo`, which needs no key"}
+		missing := &MissingError{Text: "no model can be reached: neither ANTHROPIC_API_KEY nor OPENAI_API_KEY is set",
+			Mend: "set one of them, with --model openai/NAME for the second; or take --model script:FILE, or try `drover demo`, which needs no key"}
+		if env("OPENAI_API_KEY") != "" || env("OPENAI_BASE_URL") != "" {
+			missing = &MissingError{Text: "this model is of the anthropic provider, and ANTHROPIC_API_KEY is not set",
+				Mend: "set it, or name a model of the openai provider, which is set up: --model openai/NAME"}
+		}
+		return nil, missing
 	}
+	calls, err := callsOf(env, "DROVER_ANTHROPIC_CALLS")
+	if err != nil {
+		return nil, err
+	}
+	cfg.Calls = calls
+	key := strings.Join([]string{"anthropic", cfg.BaseURL, cfg.APIKey, cfg.AuthToken, strconv.Itoa(calls)}, "\x00")
+	return find(f, key, func(l *limit.Limiter) (*anthropic.Model, error) {
+		cfg.Limiter = l
+		return anthropic.New(cfg)
+	})
+}
+
+func (f *Finder) openai(env func(string) string) (*openai.Model, error) {
+	cfg := openai.Config{BaseURL: env("OPENAI_BASE_URL"), APIKey: env("OPENAI_API_KEY"), API: openai.API(env("DROVER_OPENAI_API"))}
+	if cfg.APIKey == "" && cfg.BaseURL == "" {
+		return nil, &MissingError{Text: "no model of the openai provider can be reached: OPENAI_API_KEY is not set",
+			Mend: "set it, or OPENAI_BASE_URL to a server that needs no key, such as http://localhost:11434/v1 for Ollama"}
+	}
+	calls, err := callsOf(env, "DROVER_OPENAI_CALLS")
+	if err != nil {
+		return nil, err
+	}
+	cfg.Calls = calls
+	key := strings.Join([]string{"openai", cfg.BaseURL, cfg.APIKey, string(cfg.API), strconv.Itoa(calls)}, "\x00")
+	return find(f, key, func(l *limit.Limiter) (*openai.Model, error) {
+		cfg.Limiter = l
+		return openai.New(cfg)
+	})
+}
+
+// callsOf is how many calls of one model may go on at the same time; 0 means
+// any number.
+func callsOf(env func(string) string, variable string) (int, error) {
+	text := env(variable)
+	if text == "" {
+		return 0, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 {
+		return 0, fmt.Errorf("%s=%q is no number of calls (set it to a whole number; 0 means any)", variable, text)
+	}
+	return n, nil
+}
+
+// find is the client with the key, made if there is none. All have one limiter.
+func find[M agent.Model](f *Finder, key string, make func(*limit.Limiter) (M, error)) (m M, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	key := strings.Join([]string{"anthropic", cfg.BaseURL, cfg.APIKey, cfg.AuthToken}, "\x00")
-	if m, ok := f.models[key].(*anthropic.Model); ok {
-		return m, nil
+	if known, ok := f.models[key].(M); ok {
+		return known, nil
 	}
 	if f.limiter == nil {
 		f.limiter = limit.New(0)
 	}
-	cfg.Limiter = f.limiter
-	m, err := anthropic.New(cfg)
-	if err != nil {
-		return nil, err
+	if m, err = make(f.limiter); err != nil {
+		return m, err
 	}
 	f.keep(key, m)
 	return m, nil

@@ -1,4 +1,4 @@
-package anthropic
+package wire
 
 import (
 	"context"
@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// maxStream is how many bytes of one answer are read. The longest answers that
-// models give are a quarter of it; what is larger is no model's answer.
+// maxStream is how many bytes of one answer are read, unpacked. The longest
+// answers that models give are a quarter of it; what is larger is no model's
+// answer.
 const maxStream = 64 << 20
 
 // drainTime is how long to wait for the end of a body whose last event has

@@ -1,0 +1,148 @@
+package anthropic
+
+import (
+	"bytes"
+	"encoding/json"
+	"net"
+
+	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/model/wire"
+)
+
+// lookBack is how many blocks before a mark the provider looks for what it has
+// in its cache ("Prompt caching", 20-block lookback window).
+const lookBack = 20
+
+// mark asks for everything up to here to be cached. A request may have four:
+// after the tools, after the system prompt, after the last message, which the
+// provider puts there itself for a mark at the top, and now and then one more.
+const mark = `"cache_control":{"type":"ephemeral"}`
+
+type marked struct {
+	Type string `json:"type"`
+}
+
+// body is the request in its wire form, in parts that share the bytes of the
+// messages: a long conversation is neither encoded nor copied again. System and
+// tools come first and are the same bytes in every call of an agent, which is
+// what the provider's cache needs.
+func (m *Model) body(req *agent.Request, model string) (net.Buffers, error) {
+	type block struct {
+		Type  string `json:"type"`
+		Text  string `json:"text"`
+		Cache marked `json:"cache_control"`
+	}
+	type tool struct {
+		agent.ToolSpec
+		Cache *marked `json:"cache_control,omitempty"`
+	}
+	ephemeral := marked{"ephemeral"}
+	head := struct {
+		Model     string  `json:"model"`
+		MaxTokens int     `json:"max_tokens"`
+		Stream    bool    `json:"stream"`
+		Cache     marked  `json:"cache_control"`
+		System    []block `json:"system,omitempty"`
+		Tools     []tool  `json:"tools,omitempty"`
+	}{Model: model, MaxTokens: req.MaxTokens, Stream: true, Cache: ephemeral}
+	if head.MaxTokens == 0 {
+		head.MaxTokens = m.maxTokens
+	}
+	if req.System != "" {
+		head.System = []block{{Type: "text", Text: req.System, Cache: ephemeral}}
+	}
+	for _, t := range req.Tools {
+		head.Tools = append(head.Tools, tool{ToolSpec: t})
+	}
+	if n := len(head.Tools); n > 0 {
+		head.Tools[n-1].Cache = &ephemeral
+	}
+	begin, err := wire.Head(head)
+	if err != nil {
+		return nil, err
+	}
+
+	parts := make(net.Buffers, 0, 2*len(req.Messages)+4)
+	parts = append(parts, append(begin, `,"messages":[`...))
+	step := longStep(req.Messages)
+	comma := []byte(",")
+	for i, msg := range req.Messages {
+		if i > 0 {
+			parts = append(parts, comma)
+		}
+		raw, err := m.sendable(msg)
+		if err != nil {
+			return nil, err
+		}
+		if i == step {
+			parts = append(parts, withMark(raw)...)
+			continue
+		}
+		parts = append(parts, raw)
+	}
+	return append(parts, []byte("]}")), nil
+}
+
+// longStep is the message that the request before this one ended with, if so
+// much has come since that the provider would not look back that far for what it
+// has in its cache; else -1. The mark there changes no byte in short steps.
+func longStep(messages []agent.Message) int {
+	blocks, last := 0, len(messages)-1
+	for i := last; i >= 0; i-- {
+		if messages[i].Role() == agent.Assistant {
+			blocks += bytes.Count(messages[i].Encoded(), []byte(`"type":"`))
+			if blocks >= lookBack && i > 0 {
+				return i - 1
+			}
+			return -1
+		}
+		blocks += bytes.Count(messages[i].Encoded(), []byte(`"type":"`))
+	}
+	return -1
+}
+
+// withMark is a message with a mark on its last block, in parts. A message that
+// is not in the form we write stays as it is: a mark saves money, no more.
+func withMark(raw []byte) net.Buffers {
+	const end = `}]}`
+	if !bytes.HasPrefix(raw, []byte(`{"role":"user","content":[{"type":`)) || !bytes.HasSuffix(raw, []byte(end)) {
+		return net.Buffers{raw}
+	}
+	return net.Buffers{raw[:len(raw)-len(end)], []byte("," + mark + end)}
+}
+
+// sendable is a message as the provider takes it. Thoughts are signed by the
+// model that had them; those without a signature come from another provider's
+// model and would be refused. All other messages go as they are.
+func (m *Model) sendable(msg agent.Message) ([]byte, error) {
+	raw := msg.Encoded()
+	if msg.Role() != agent.Assistant || !bytes.Contains(raw, []byte(`"thinking"`)) {
+		return raw, nil
+	}
+	kept, err := m.messages.Of(msg, signed)
+	if kept == nil {
+		return raw, err
+	}
+	return kept, err
+}
+
+// signed is nil for a message that goes as it is.
+func signed(msg agent.Message) ([]byte, error) {
+	blocks, err := msg.Blocks()
+	if err != nil {
+		return nil, err
+	}
+	kept := make([]agent.Block, 0, len(blocks))
+	for _, b := range blocks {
+		if b.Type != "thinking" || b.Signature != "" {
+			kept = append(kept, b)
+		}
+	}
+	if len(kept) == len(blocks) {
+		return nil, nil
+	}
+	if len(kept) == 0 {
+		kept = append(kept, agent.TextBlock("(no answer)"))
+	}
+	return json.RawMessage(agent.NewMessage(agent.Assistant, kept...).Encoded()), nil
+}

@@ -1,0 +1,219 @@
+// Package openai is [agent.Model] over the two streaming APIs of OpenAI, chat
+// completions and responses, as OpenAI, Ollama, llama.cpp, vLLM, OpenRouter and
+// many others speak them.
+//
+// It is a client of our own: the official one adds 19 MB to the binary, takes a
+// stream that was cut for a whole one, gathers it in quadratic time and encodes
+// the whole conversation anew in each turn (note 4 in docs/adr). The package owns
+// the form of requests and of the events of an answer; the life of a call is that
+// of package wire. It promises that a [agent.Reply] is returned only for an
+// answer with a reason for its end, that a call of a tool is whole only when the
+// wire says so, that a message is translated once, that a key goes to the
+// configured host only, and that nothing is read from the environment. It does
+// not keep conversations, run tools, or know what a model costs.
+package openai
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/model/limit"
+	"github.com/drover-dev/drover/internal/model/wire"
+)
+
+// DefaultBaseURL is where calls go when the configuration does not say.
+const DefaultBaseURL = "https://api.openai.com/v1"
+
+// API is one of the two ways to ask for an answer.
+type API string
+
+// The APIs. Chat completions is what compatible servers speak.
+const (
+	Chat      API = "chat"
+	Responses API = "responses"
+)
+
+// Config is how the provider is reached. A key or an address is needed; the
+// rest may stay zero.
+type Config struct {
+	BaseURL    string         // default: DefaultBaseURL; one without a path gets /v1
+	APIKey     string         // sent as a bearer token; may be empty for a server that wants none
+	API        API            // default: Chat
+	HTTPClient *http.Client   // default: one of its own; redirects are never followed
+	Limiter    *limit.Limiter // default: one of its own. Shared by all models of a process
+	Calls      int            // of one model at the same time; 0: as the limiter has it
+	MaxTokens  int            // of a reply when the request does not say; 0: the server's usual
+	Idle       time.Duration  // a call that brings no byte for so long is cut; default: 120 s
+
+	// Backoff is the wait after so many tries. Default: limit.Backoff.
+	Backoff func(tries int) time.Duration
+}
+
+// Model calls the provider. It may be used by many loops at the same time.
+type Model struct {
+	endpoint  *wire.Endpoint
+	form      form
+	url       string
+	key       string
+	own       bool // OpenAI itself, where the limit of a reply has another name
+	maxTokens int
+	messages  wire.Translations
+}
+
+// form is what differs between the two APIs.
+type form struct {
+	path   string
+	list   string // the field that holds the messages
+	head   func(r *agent.Request, model string, maxTokens int, own bool) any
+	system func(text string) any // the first of the list; nil: the head has it
+	items  func([]agent.Block, agent.Role) []any
+	decode func(model string, on func(agent.Part)) wire.Decoder
+}
+
+// New checks the configuration. It does no I/O. Its errors tell the user what
+// to set.
+func New(c Config) (*Model, error) {
+	if c.APIKey == "" && c.BaseURL == "" {
+		return nil, errors.New("no key for the openai provider (set OPENAI_API_KEY, or OPENAI_BASE_URL to a server that needs none)")
+	}
+	if c.BaseURL == "" {
+		c.BaseURL = DefaultBaseURL
+	}
+	base, err := wire.ParseBase("openai", c.BaseURL, "OPENAI_BASE_URL", DefaultBaseURL)
+	if err != nil {
+		return nil, err
+	}
+	if err := wire.CheckSecret("openai", c.APIKey, "OPENAI_API_KEY"); err != nil {
+		return nil, err
+	}
+	m := &Model{key: c.APIKey, own: base.Host == "api.openai.com", maxTokens: c.MaxTokens, endpoint: &wire.Endpoint{
+		Host: base.Host, Secret: c.APIKey, KeyVar: "OPENAI_API_KEY", URLVar: "OPENAI_BASE_URL",
+		HTTP: wire.Client(c.HTTPClient), Limiter: c.Limiter, Calls: c.Calls, Idle: c.Idle, Backoff: c.Backoff,
+	}}
+	switch c.API {
+	case Chat, "":
+		m.form = chatForm()
+	case Responses:
+		m.form = responsesForm()
+	default:
+		return nil, fmt.Errorf("the openai provider has no API %q (set DROVER_OPENAI_API to chat or responses)", c.API)
+	}
+	m.url = address(base, m.form.path)
+	if c.Limiter == nil {
+		m.endpoint.Limiter = limit.New(0)
+	}
+	return m, nil
+}
+
+// address is where calls go. A base URL without a path means the usual one.
+func address(base *url.URL, path string) string {
+	u := *base
+	if u.Path = strings.TrimRight(u.Path, "/"); u.Path == "" {
+		u.Path = "/v1"
+	}
+	u.Path += path
+	return u.String()
+}
+
+// Close gives idle connections up. Calls that are under way go on.
+func (m *Model) Close() { m.endpoint.HTTP.CloseIdleConnections() }
+
+// Reply implements [agent.Model]. The name of the model is sent as it is: some
+// servers have names with a provider in them.
+func (m *Model) Reply(ctx context.Context, req *agent.Request, on func(agent.Part)) (*agent.Reply, error) {
+	model := req.Model
+	body, err := m.body(req, model)
+	if err != nil {
+		return nil, err
+	}
+	header := http.Header{"Content-Type": {"application/json"}, "Accept": {"text/event-stream"}}
+	if m.key != "" {
+		header.Set("Authorization", "Bearer "+m.key)
+	}
+	wire.Who(req, header.Set)
+	return m.endpoint.Reply(ctx, &wire.Call{
+		Model:  model,
+		Decode: func(on func(agent.Part)) wire.Decoder { return m.form.decode(model, on) },
+		Send: func(ctx context.Context, check func(*http.Response) error) (*http.Response, error) {
+			return m.send(ctx, body, header, check)
+		},
+	}, on)
+}
+
+func (m *Model) send(ctx context.Context, body net.Buffers, header http.Header, check func(*http.Response) error) (*http.Response, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, m.url, nil)
+	if err != nil {
+		return nil, fmt.Errorf("make a request to %s: %w", m.endpoint.Host, err)
+	}
+	r.Header = header.Clone()
+	wire.Attach(r, body)
+	res, err := m.endpoint.HTTP.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	return res, check(res)
+}
+
+// body is the request in its wire form, in parts that share the bytes of the
+// translated messages. What stays the same over a conversation comes first: it
+// is the prefix that servers keep in their caches.
+func (m *Model) body(req *agent.Request, model string) (net.Buffers, error) {
+	most := req.MaxTokens
+	if most == 0 {
+		most = m.maxTokens
+	}
+	begin, err := wire.Head(m.form.head(req, model, most, m.own))
+	if err != nil {
+		return nil, err
+	}
+	begin = append(begin, `,"`+m.form.list+`":[`...)
+	parts := make(net.Buffers, 0, 2*len(req.Messages)+4)
+	comma := []byte(nil) // before the first there is none
+	if req.System != "" && m.form.system != nil {
+		system, err := wire.Encode(m.form.system(req.System))
+		if err != nil {
+			return nil, fmt.Errorf("encode request: %w", err)
+		}
+		begin, comma = append(begin, system...), []byte(",")
+	}
+	parts = append(parts, begin)
+	for i, msg := range req.Messages {
+		items, err := m.messages.Of(msg, m.translate)
+		if err != nil {
+			return nil, fmt.Errorf("message %d for %s: %w", i+1, model, err)
+		}
+		if len(items) == 0 {
+			continue
+		}
+		if comma != nil {
+			parts = append(parts, comma)
+		}
+		parts, comma = append(parts, items), []byte(",")
+	}
+	return append(parts, []byte("]}")), nil
+}
+
+// translate makes the items of one message, joined by commas.
+func (m *Model) translate(msg agent.Message) ([]byte, error) {
+	blocks, err := msg.Blocks()
+	if err != nil {
+		return nil, err
+	}
+	var out [][]byte
+	for _, item := range m.form.items(blocks, msg.Role()) {
+		b, err := wire.Encode(item)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, b)
+	}
+	return bytes.Join(out, []byte(",")), nil
+}

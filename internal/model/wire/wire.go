@@ -1,0 +1,282 @@
+// Package wire is what all models over HTTP have in common.
+//
+// It owns the life of one call: the place in the limiter, the sending, the
+// limit on silence, the event stream, the decision to try again, and the words
+// in which a failure is told. It promises that a reply is returned only when
+// its decoder says that it is whole, that a call is never repeated once content
+// has been handed on, that tries are bounded in number and in time, that what
+// is read is bounded in bytes, and that a redirect is never followed. It knows
+// no provider's messages: those are of the packages beside it.
+package wire
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/model/limit"
+)
+
+const (
+	maxTries = 10               // of a call that the provider refuses for now
+	maxDials = 3                // of a host that is not reached
+	patience = 15 * time.Minute // for all tries of a call, from its first refusal
+	shutFor  = 10 * time.Second // how long a refused key is not tried again
+
+	// lateTime is how long to wait for what may follow a whole answer.
+	lateTime = 3 * time.Second
+)
+
+// Endpoint is a provider at one address, with one key. Host, Limiter and HTTP
+// are needed. It is not changed once it is in use, and may be used by several
+// goroutines.
+type Endpoint struct {
+	Host    string // for error texts, and what is limited together with the model
+	Secret  string // what a refusal of the key is remembered by; never sent from here
+	KeyVar  string // the variables that a user would set, for error texts
+	URLVar  string
+	HTTP    *http.Client
+	Limiter *limit.Limiter
+	Calls   int                           // of one model at the same time; 0: as the limiter has it
+	Idle    time.Duration                 // a call that brings no byte for so long is cut; 0: 120 s
+	Backoff func(tries int) time.Duration // nil: limit.Backoff
+}
+
+// Call is one request in the form of its provider.
+type Call struct {
+	Model string // as it is sent
+	// Send makes one attempt. It gives the response to check before anything
+	// reads it, and ends with the error of check as it is or wrapped.
+	Send func(ctx context.Context, check func(*http.Response) error) (*http.Response, error)
+	// Decode begins an answer; it is called once for each attempt.
+	Decode func(on func(agent.Part)) Decoder
+}
+
+// State is how far an answer has come.
+type State int
+
+// The states of an answer.
+const (
+	More   State = iota // it goes on
+	Enough              // it is whole; what may follow is of no weight
+	Done                // nothing follows
+)
+
+// Decoder puts one answer together from its events.
+type Decoder interface {
+	// Take handles one event. An error of type *Refusal is the provider's own
+	// account of a failure; other errors say that the wire's rules are broken.
+	Take(*Event) (State, error)
+	// Finish returns the reply, or io.ErrUnexpectedEOF if it is not whole.
+	Finish() (*agent.Reply, error)
+	// Partial is what there is of an answer that was cut.
+	Partial() Partial
+}
+
+// Partial is what there is of an answer that did not come to its end.
+type Partial struct {
+	Whole     []agent.Block
+	Usage     agent.Usage
+	Begun     bool // something of the message came
+	Delivered bool // content was handed on
+}
+
+// Reply makes the call, as often as it takes. Its errors are those that
+// [agent.Model] tells of.
+func (e *Endpoint) Reply(ctx context.Context, c *Call, on func(agent.Part)) (*agent.Reply, error) {
+	if on == nil {
+		on = func(agent.Part) {}
+	}
+	key := e.Host + " " + c.Model
+	if e.Calls > 0 {
+		e.Limiter.Limit(key, e.Calls)
+	}
+	if parked := e.Limiter.Parked(key); parked > 0 {
+		on(agent.Part{Kind: agent.RetryPart, Text: "the provider asked all calls of " + c.Model + " to wait", After: parked})
+	}
+	var end time.Time // of our patience; set by the first refusal
+	var last *retry
+	for tries := 1; ; tries++ {
+		release, err := e.enter(ctx, key, c.Model, end)
+		if errors.Is(err, errPatience) {
+			return nil, last.exhausted(tries - 1)
+		}
+		if err != nil {
+			return nil, err
+		}
+		reply, err := e.once(ctx, c, on)
+		e.shut(c.Model, err) // before the next in line enters
+		release()
+		if !errors.As(err, &last) {
+			return reply, err
+		}
+		wait := e.wait(tries, last)
+		if end.IsZero() {
+			end = time.Now().Add(patience)
+		}
+		if tries >= last.most || time.Now().Add(wait).After(end) {
+			return nil, last.exhausted(tries)
+		}
+		if last.after > 0 {
+			e.Limiter.Park(key, wait)
+		}
+		on(agent.Part{
+			Kind: agent.RetryPart, After: wait,
+			Text: fmt.Sprintf("%s; try %d of %d", last.why.Text, tries+1, last.most),
+		})
+		if last.after > 0 {
+			continue // enter waits with all the others
+		}
+		if err := limit.Sleep(ctx, wait); err != nil {
+			return nil, fmt.Errorf("ask model %s: %w", c.Model, err)
+		}
+	}
+}
+
+var errPatience = errors.New("the time for trying is over")
+
+// enter waits for a place among the calls of a model. A key that was refused a
+// moment ago is not sent again, however many agents have it.
+func (e *Endpoint) enter(ctx context.Context, key, model string, end time.Time) (release func(), err error) {
+	if err := e.refused(model); err != nil {
+		return nil, err
+	}
+	waiting := ctx
+	if !end.IsZero() {
+		w, cancel := context.WithDeadlineCause(ctx, end, errPatience)
+		defer cancel()
+		waiting = w
+	}
+	release, err = e.Limiter.Acquire(waiting, key)
+	if err != nil {
+		return nil, fmt.Errorf("ask model %s: %w", model, err)
+	}
+	if err := e.refused(model); err != nil { // while we stood in line
+		release()
+		return nil, err
+	}
+	return release, nil
+}
+
+func (e *Endpoint) wait(tries int, r *retry) time.Duration {
+	if r.after > 0 {
+		return min(r.after, limit.MaxWait)
+	}
+	if e.Backoff != nil {
+		return e.Backoff(tries)
+	}
+	return limit.Backoff(tries)
+}
+
+// shut remembers that a key was refused. A 403 may be about the model only.
+func (e *Endpoint) shut(model string, err error) {
+	var told *agent.ModelError
+	if !errors.As(err, &told) || (told.Kind != "auth" && told.Kind != "account") {
+		return
+	}
+	if told.Status == http.StatusForbidden {
+		e.Limiter.Shut(e.door(model), shutFor, told)
+		return
+	}
+	e.Limiter.Shut(e.door(""), shutFor, told)
+}
+
+func (e *Endpoint) refused(model string) error {
+	if err := e.Limiter.Refused(e.door("")); err != nil {
+		return err
+	}
+	return e.Limiter.Refused(e.door(model))
+}
+
+// door names a key at a host, for one model or for all. The key itself is not
+// kept in one more place.
+func (e *Endpoint) door(model string) string {
+	sum := sha256.Sum256([]byte(e.Secret))
+	return e.Host + " " + hex.EncodeToString(sum[:8]) + " " + model
+}
+
+// once makes one attempt. An error that is worth another is a *retry.
+func (e *Endpoint) once(ctx context.Context, c *Call, on func(agent.Part)) (*agent.Reply, error) {
+	call, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	idle := e.Idle
+	if idle == 0 {
+		idle = 120 * time.Second
+	}
+	w := newWatch(idle, cancel)
+	defer w.stop()
+
+	var body *watched
+	res, err := c.Send(call, func(res *http.Response) error {
+		body = &watched{body: res.Body, watch: w}
+		res.Body = body
+		return e.refuse(res, c.Model)
+	})
+	if err != nil {
+		if body != nil {
+			_ = body.Close() // refused: what it held is in err
+		}
+		return nil, e.callError(ctx, call, c.Model, err)
+	}
+	defer func() { _ = res.Body.Close() }() // an error here changes nothing: the answer is read or given up
+	d := c.Decode(on)
+	reply, err := read(call, d, body)
+	if err == nil {
+		w.drain(body)
+		return reply, nil
+	}
+	if call.Err() != nil {
+		err = context.Cause(call) // says more than the read error that it caused
+	}
+	return nil, e.fail(ctx, c.Model, d, res, body, err)
+}
+
+// read takes events until the answer is whole.
+func read(call context.Context, d Decoder, body *watched) (*agent.Reply, error) {
+	events := NewEvents(body)
+	state := More
+	for state != Done {
+		event, err := events.Next()
+		switch {
+		case errors.Is(err, io.EOF):
+			return d.Finish() // the body ended in order
+		case err != nil && state == Enough && errors.Is(context.Cause(call), errIdle):
+			return d.Finish() // a server that keeps the line open
+		case err != nil:
+			return nil, err
+		}
+		if state, err = d.Take(event); err != nil {
+			return nil, err
+		}
+		if state == Enough {
+			body.watch.idle = min(body.watch.idle, lateTime)
+		}
+	}
+	return d.Finish()
+}
+
+// fail says how an answer that did not come to its end is told.
+func (e *Endpoint) fail(ctx context.Context, model string, d Decoder, res *http.Response, body *watched, err error) error {
+	p := d.Partial()
+	var refused *Refusal
+	isRefusal := errors.As(err, &refused)
+	var bad *BadFormat
+	switch {
+	case ctx.Err() != nil && !p.Delivered:
+		return fmt.Errorf("ask model %s: %w", model, context.Cause(ctx))
+	case isRefusal && !p.Delivered:
+		return e.failure(refused.status(res.StatusCode), refused, res.Header, model)
+	case isRefusal:
+		err = &agent.ModelError{Kind: refused.kind(refused.status(0)), Text: refused.Error()}
+	case p.Delivered:
+	case errors.As(err, &bad), !p.Begun && errors.Is(err, io.ErrUnexpectedEOF) && body.read == 0:
+		return e.badAnswer(res, body.read, err.Error())
+	}
+	return &agent.CutError{Whole: p.Whole, Usage: p.Usage, Err: err}
+}
