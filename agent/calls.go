@@ -172,7 +172,9 @@ func (t *turn) admit(ctx context.Context, d *decided, ended bool) (Tool, Output)
 	if t.cfg.Gate == nil {
 		return tool, Output{}
 	}
-	decision, err := t.ask(ctx, d.call.Call)
+	decision, err := t.check(ctx, d.call.Call)
+	t.aside(decision.Context)
+	t.halt = t.halt || decision.EndTurn
 	switch {
 	case ctx.Err() != nil:
 		return nil, Refuse(notRunCall)
@@ -199,7 +201,7 @@ func (t *turn) admit(ctx context.Context, d *decided, ended bool) (Tool, Output)
 	return nil, Refuse(decision.Reason)
 }
 
-func (t *turn) ask(ctx context.Context, c Call) (d Decision, err error) {
+func (t *turn) check(ctx context.Context, c Call) (d Decision, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			d, err = Decision{}, fmt.Errorf("panic: %v", p)
@@ -220,9 +222,38 @@ func (t *turn) call(ctx context.Context, tool Tool, c Call) (out Output, err err
 			out = Refuse("the call could not be carried out: " + err.Error())
 		}
 	}
-	out.Text = excerpt(strings.ToValidUTF8(out.Text, "\uFFFD"), maxOutputBytes)
-	t.emit(Event{Kind: ToolDoneEvent, Call: c, Output: out, Duration: time.Since(start)})
+	took := time.Since(start)
+	out.Text = bounded(out.Text)
+	if t.cfg.Hooks != nil {
+		was := out
+		t.guard("the hook behind a call", func() { out = t.cfg.Hooks.Called(ctx, c, was, took) })
+		out.Text = bounded(out.Text)
+	}
+	t.emit(Event{Kind: ToolDoneEvent, Call: c, Output: out, Duration: took})
 	return out, err
+}
+
+// bounded is a text that may stand in a message.
+func bounded(text string) string {
+	return excerpt(strings.ToValidUTF8(text, "\uFFFD"), maxOutputBytes)
+}
+
+// guard runs what somebody outside has given. If it panics, the turn has a
+// warning, and goes on as if it had not been asked.
+func (t *turn) guard(what string, f func()) {
+	defer func() {
+		if p := recover(); p != nil {
+			t.warn(fmt.Sprintf("%s crashed: %v", what, p))
+		}
+	}()
+	f()
+}
+
+// warn adds a warning to the result.
+func (t *turn) warn(text string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.res.Warnings = append(t.res.Warnings, text)
 }
 
 // contain runs f on a goroutine of its own and waits for it: a tool may end its

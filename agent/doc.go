@@ -8,6 +8,12 @@
 // reply that came to its end, that every call gets exactly one result, and
 // that mail is acknowledged only once the transcript holds it.
 //
+// A conversation that fills the window of its model is summed up by the model,
+// between replies and never within a call and its result; the transcript keeps
+// what was said before. What was sent once is never changed otherwise: all that
+// the model is told beside the conversation stands in new messages, so that each
+// request begins with the bytes of the one before it.
+//
 // It does not know that tasks exist, who answers permission questions, or
 // where a model lives; those are values given to it.
 package agent

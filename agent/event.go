@@ -10,22 +10,30 @@ type EventKind int
 //	TurnStart
 //	  [Mail] [Prompt]            once the transcript holds them
 //	  then for every reply
+//	    [CompactStart Compact]   when the conversation is made shorter first;
+//	                             a Part in between says that a call is retried
 //	    Part…                    while the reply comes in
 //	    Block… ReplyDone         once the transcript holds the reply
 //	    ToolStart, ToolDone      one ToolDone per call, as each is decided;
 //	                             ToolStart only for a call that runs
 //	    [Mail]                   with the results
+//	    [Blocked]                the turn would end, and goes on
 //	TurnDone
+//
+// [Loop.Compact] tells CompactStart and Compact alone.
 const (
-	TurnStartEvent EventKind = iota
-	MailEvent                // Letters
-	PromptEvent              // Prompt
-	PartEvent                // Part
-	BlockEvent               // Block, and of its reply ReplyID, Model, Usage
-	ReplyDoneEvent           // Reply, as it was recorded
-	ToolStartEvent           // Call
-	ToolDoneEvent            // Call, Output, Duration
-	TurnDoneEvent            // Result, Err
+	TurnStartEvent    EventKind = iota
+	MailEvent                   // Letters
+	PromptEvent                 // Prompt
+	PartEvent                   // Part
+	BlockEvent                  // Block, and of its reply ReplyID, Model, Usage
+	ReplyDoneEvent              // Reply, as it was recorded
+	ToolStartEvent              // Call
+	ToolDoneEvent               // Call, Output, Duration
+	TurnDoneEvent               // Result, Err
+	CompactStartEvent           // Compaction, without Summary
+	CompactEvent                // Compaction, Duration, Err
+	BlockedEvent                // Blocked, Text
 )
 
 // Event is something that happened in a turn. Which fields are set follows from
@@ -45,4 +53,16 @@ type Event struct {
 	Duration time.Duration
 	Result   *TurnResult
 	Err      error
+
+	Compaction *Compacted
+	Blocked    int    // how often in a row the end was blocked, this time included
+	Text       string // why
+}
+
+// Compacted is a compaction as events tell of it.
+type Compacted struct {
+	Trigger string // manual, auto or overflow
+	Before  int64  // tokens of context before it
+	Summary string // empty: none was made
+	Usage   Usage  // what it has cost
 }

@@ -14,7 +14,8 @@ import (
 
 const (
 	defaultMaxTurns = 50
-	maxSameCalls    = 8 // the same call with the same result, in a row
+	maxBlocks       = 8 // of the end of a turn, in a row
+	maxTooLong      = 2 // replies, in a row, that were stopped for length within a call
 
 	ackTimeout = 10 * time.Second
 
@@ -40,7 +41,7 @@ type Config struct {
 	Hooks      Hooks       // nil: none
 	Meter      Meter       // nil: nothing is counted
 	Reminders  Reminders   // nil: none
-	Compaction *Compaction // nil: never
+	Compaction *Compaction // nil: only by [Loop.Compact]
 	Transcript *Transcript // nil: the conversation is in memory only
 	MaxTurns   int         // replies in one turn; 0: 50
 	MaxTokens  int         // of one reply; 0: the model's usual
@@ -66,10 +67,14 @@ type Loop struct {
 	// Guarded by busy.
 	ids  map[string]struct{} // of all calls in messages
 	told map[int64]struct{}  // letters in messages, without a transcript
-	owed []Block             // results that are not recorded yet; the next message begins with them
+	owed []Block             // results, and what stands behind them, that are not recorded yet; the next message begins with them
+
+	fresh bool  // no reply has come since a compaction
+	base  int64 // Context of the first reply after it
 
 	mu       sync.Mutex
-	messages []Message // guarded by mu; only ever appended to
+	messages []Message // guarded by mu; only ever appended to, or replaced by a summary
+	size     int       // guarded by mu; bytes of them
 	totals   Totals    // guarded by mu
 }
 
@@ -78,14 +83,15 @@ type TurnResult struct {
 	Text       string // of the last reply
 	StopReason string // of the last reply
 	// Reason is why the turn ended: the stop reason of the last reply,
-	// tool_end where a tool ended it, max_turns or same_call at a limit,
-	// interrupted, or error.
+	// tool_end where a tool ended it, gate_end where the gate did, the limit of
+	// a [*LimitError], interrupted, or error.
 	Reason   string
 	Turns    int   // replies
 	ToolUses int   // calls in them
-	Usage    Usage // summed over them
-	Context  int64 // tokens the latest request held, cache included
+	Usage    Usage // summed over them, and over summaries
+	Context  int64 // as in [Totals]
 	Denials  []Denial
+	Warnings []string // what the user should know although the turn went on
 	Duration time.Duration
 }
 
@@ -100,13 +106,19 @@ type Denial struct {
 // LimitError says that a turn was ended by a limit of the loop. What was done
 // until then is recorded, and the next turn may go on from there.
 type LimitError struct {
-	Limit string // max_turns or same_call
+	Limit string // max_turns, same_call, max_tokens, or what a [Meter] says
 	N     int
+	Text  string // instead of ours
 }
 
 func (e *LimitError) Error() string {
-	if e.Limit == "same_call" {
-		return fmt.Sprintf("the model made the same call with the same result more than %d times in a row", e.N)
+	switch {
+	case e.Text != "":
+		return e.Text
+	case e.Limit == "same_call":
+		return fmt.Sprintf("the model made the same calls with the same results more than %d times in a row", e.N)
+	case e.Limit == "max_tokens":
+		return fmt.Sprintf("%d answers in a row were longer than an answer may be, and stopped in a call of a tool", e.N)
 	}
 	return fmt.Sprintf("the limit of %d turns was reached", e.N)
 }
@@ -135,6 +147,7 @@ func NewLoop(cfg Config, history []Message) (*Loop, error) {
 		cfg: cfg, tools: tools, seed: maphash.MakeSeed(),
 		ids: ids, told: map[int64]struct{}{}, messages: slices.Clip(messages),
 	}
+	l.size = bytesOf(l.messages)
 	// Results for the last message's calls wait for the next turn, which writes
 	// them. Repairs in the middle are made anew at each opening: a file that is
 	// only appended to has no place for them.
@@ -201,11 +214,15 @@ func (l *Loop) Turn(ctx context.Context, prompt ...Block) (TurnResult, error) {
 // turn is one call of Turn.
 type turn struct {
 	*Loop
-	res    TurnResult
-	nudged bool
-
-	same  uint64 // hash of the last call and its result
-	times int    // how often it came in a row
+	res      TurnResult // Warnings are guarded by mu
+	asides   []string   // for the model, behind the results of this reply
+	halt     bool       // the gate wants the turn to end
+	nudged   bool
+	blocked  int    // how often the end was blocked
+	tooLong  int    // replies, in a row, that were stopped for length within a call
+	circle   circle // of calls
+	overflow bool   // the conversation was summed up since it did not fit
+	cramped  bool   // it could not be summed up, and is not tried again
 }
 
 func (t *turn) run(ctx context.Context, prompt []Block) error {
@@ -213,34 +230,98 @@ func (t *turn) run(ctx context.Context, prompt []Block) error {
 		return err
 	}
 	for {
+		if err := t.makeRoom(ctx); err != nil {
+			return err
+		}
 		reply, calls, err := t.reply(ctx)
+		if overflown(err) && t.cfg.Compaction != nil {
+			if err := t.shrink(ctx, err); err != nil {
+				return err
+			}
+			continue
+		}
 		if err != nil {
 			return err
 		}
+		if t.fresh {
+			t.fresh, t.base = false, t.Totals().Context
+		}
 		if len(calls) > 0 {
-			if done, err := t.act(ctx, calls); done || err != nil {
+			if done, err := t.act(ctx, reply, calls); done || err != nil {
 				return err
 			}
 			continue
 		}
 		t.res.Reason = reply.StopReason
-		again := false
-		switch {
-		case reply.StopReason == "pause_turn": // the model asks to be called again
-			again = true
-		case t.res.Text == "" && whole(reply.StopReason) && !t.nudged && t.res.Turns < t.cfg.MaxTurns:
-			t.nudged, again = true, true
-			if err := t.record(ctx, nil, []Block{TextBlock(nudge)}, nil); err != nil {
-				return err
-			}
-		}
-		if !again {
-			return nil
+		if again, err := t.goOn(ctx, reply); !again || err != nil {
+			return err
 		}
 		if t.res.Turns >= t.cfg.MaxTurns {
-			return &LimitError{"max_turns", t.cfg.MaxTurns}
+			return &LimitError{Limit: "max_turns", N: t.cfg.MaxTurns}
 		}
 	}
+}
+
+// goOn says whether the model is to be asked again after a reply without calls.
+func (t *turn) goOn(ctx context.Context, reply *Reply) (bool, error) {
+	switch {
+	case reply.StopReason == "pause_turn": // the model asks to be called again
+		return true, nil
+	case !whole(reply.StopReason):
+		return false, nil
+	case t.res.Text == "" && !t.nudged && t.res.Turns < t.cfg.MaxTurns:
+		t.nudged = true
+		return true, t.record(ctx, nil, []Block{TextBlock(nudge)}, nil)
+	}
+	return t.block(ctx)
+}
+
+// block asks whether the turn may end.
+func (t *turn) block(ctx context.Context) (bool, error) {
+	if t.cfg.Hooks == nil || ctx.Err() != nil {
+		return false, nil
+	}
+	reason := ""
+	t.guard("the hook at the end of a turn", func() { reason = t.cfg.Hooks.Stop(ctx, t.res, t.blocked) })
+	switch {
+	case strings.TrimSpace(reason) == "" || ctx.Err() != nil:
+		return false, nil
+	case t.blocked == maxBlocks:
+		t.warn(fmt.Sprintf("the turn ended although a hook wanted it to go on: it had blocked the end %d times in a row", maxBlocks))
+		return false, nil
+	case t.res.Turns >= t.cfg.MaxTurns:
+		t.warn(fmt.Sprintf("the turn ended although a hook wanted it to go on: the limit of %d turns was reached", t.cfg.MaxTurns))
+		return false, nil
+	}
+	t.blocked++
+	if err := t.record(ctx, nil, texts(reason), nil); err != nil {
+		return false, err
+	}
+	t.emit(Event{Kind: BlockedEvent, Blocked: t.blocked, Text: reason})
+	return true, nil
+}
+
+// aside keeps a text for the model that goes behind the results.
+func (t *turn) aside(text string) { t.asides = append(t.asides, text) }
+
+// texts are blocks of those texts that say something.
+func texts(all ...string) []Block {
+	var blocks []Block
+	for _, text := range all {
+		if strings.TrimSpace(text) != "" {
+			blocks = append(blocks, TextBlock(bounded(text)))
+		}
+	}
+	return blocks
+}
+
+// remind makes what the model is to be reminded of part of the next message. It
+// stays owed until that is kept.
+func (t *turn) remind(ctx context.Context, start bool) {
+	if t.cfg.Reminders == nil {
+		return
+	}
+	t.guard("the source of reminders", func() { t.owed = append(t.owed, texts(t.cfg.Reminders.Due(ctx, start)...)...) })
 }
 
 // begin records what the model is to answer.
@@ -271,6 +352,7 @@ func (t *turn) begin(ctx context.Context, prompt []Block) error {
 		}
 		return ErrNothing
 	}
+	t.remind(ctx, true)
 	return t.record(ctx, letters, nil, kept)
 }
 
@@ -280,20 +362,13 @@ func (t *turn) reply(ctx context.Context) (*Reply, []pending, error) {
 		return nil, nil, interrupted(ctx)
 	}
 	var so partial
-	reply, err := t.cfg.Model.Reply(ctx, &Request{
-		Agent: t.cfg.Agent, AgentID: t.cfg.AgentID, SessionID: t.cfg.SessionID,
-		Model: t.cfg.ModelName, System: t.cfg.System, MaxTokens: t.cfg.MaxTokens,
-		Tools: t.tools.specs, Messages: t.Messages(),
-	}, func(p Part) {
+	reply, err := t.ask(ctx, t.Messages(), "", func(p Part) {
 		so.take(p)
 		t.emit(Event{Kind: PartEvent, Part: p})
 	})
-	if err == nil && (reply == nil || reply.StopReason == "") {
-		cut := &CutError{}
-		if reply != nil {
-			cut.Whole, cut.Usage = reply.Blocks, reply.Usage
-		}
-		err = cut
+	refused := (*refusedError)(nil)
+	if errors.As(err, &refused) {
+		return nil, nil, refused.err
 	}
 	if err != nil {
 		return nil, nil, t.lost(ctx, &so, err)
@@ -318,6 +393,56 @@ func (t *turn) reply(ctx context.Context) (*Reply, []pending, error) {
 	return reply, calls, nil
 }
 
+// refusedError is a call of a model that the meter did not allow.
+type refusedError struct{ err error }
+
+func (e *refusedError) Error() string { return e.err.Error() }
+func (e *refusedError) Unwrap() error { return e.err }
+
+// ask calls the model once. Its error is a [*refusedError] if it was not called.
+func (t *turn) ask(ctx context.Context, messages []Message, purpose string, on func(Part)) (*Reply, error) {
+	if t.cfg.Meter != nil {
+		free, err := t.cfg.Meter.Reserve(ctx, t.cfg.ModelName, t.cfg.MaxTokens)
+		if err != nil {
+			if ctx.Err() != nil {
+				err = interrupted(ctx)
+			}
+			return nil, &refusedError{err}
+		}
+		if free != nil {
+			defer free()
+		}
+	}
+	reply, err := t.cfg.Model.Reply(ctx, &Request{
+		Agent: t.cfg.Agent, AgentID: t.cfg.AgentID, SessionID: t.cfg.SessionID, Purpose: purpose,
+		Model: t.cfg.ModelName, System: t.cfg.System, MaxTokens: t.cfg.MaxTokens,
+		Tools: t.tools.specs, Messages: messages,
+	}, on)
+	if err == nil && (reply == nil || reply.StopReason == "") {
+		cut := &CutError{}
+		if reply != nil {
+			cut.Whole, cut.Usage = reply.Blocks, reply.Usage
+		}
+		err = cut
+	}
+	if u := cost(reply, err); t.cfg.Meter != nil && u != (Usage{}) {
+		t.cfg.Meter.Spent(t.cfg.ModelName, u)
+	}
+	return reply, err
+}
+
+// cost is what a call of a model is known to have cost.
+func cost(reply *Reply, err error) Usage {
+	cut := (*CutError)(nil)
+	switch {
+	case errors.As(err, &cut):
+		return cut.Usage
+	case err == nil:
+		return reply.Usage
+	}
+	return Usage{}
+}
+
 // lost keeps what had come of a reply that did not come to its end, and returns
 // why the turn ends.
 func (t *turn) lost(ctx context.Context, so *partial, err error) error {
@@ -325,12 +450,8 @@ func (t *turn) lost(ctx context.Context, so *partial, err error) error {
 	if ctx.Err() != nil {
 		mark, why = interruptedMark, interrupted(ctx)
 	}
-	r := Record{Cut: true, Usage: &Usage{}}
-	cut := (*CutError)(nil)
-	isCut := errors.As(err, &cut)
-	if isCut {
-		*r.Usage = cut.Usage
-	}
+	u := cost(nil, err)
+	r := Record{Cut: true, Usage: &u}
 	blocks := so.blocks(err, mark)
 	if len(blocks) == 0 && *r.Usage == (Usage{}) {
 		return why
@@ -347,12 +468,22 @@ func (t *turn) lost(ctx context.Context, so *partial, err error) error {
 
 // act runs the calls and records their results, with the mail that is owed by
 // then. done says that the turn is over.
-func (t *turn) act(ctx context.Context, calls []pending) (done bool, err error) {
+func (t *turn) act(ctx context.Context, reply *Reply, calls []pending) (done bool, err error) {
+	t.asides, t.halt = nil, false
 	all, end, err := t.runCalls(ctx, calls)
-	results := make([]Block, len(all))
+	ran := make([]Done, len(all))
+	t.owed = nil
 	for i, d := range all {
-		results[i] = ToolResultBlock(d.call.ID, d.out.Text, d.out.IsError)
-		t.count(d)
+		ran[i] = Done{d.call.Call, d.out}
+		t.owed = append(t.owed, ToolResultBlock(d.call.ID, d.out.Text, d.out.IsError))
+		t.circle.add(t.seed, ran[i])
+	}
+	if t.cfg.Hooks != nil && ctx.Err() == nil && err == nil {
+		t.guard("the hook behind the calls of a reply", func() { t.aside(t.cfg.Hooks.Batch(ctx, ran)) })
+	}
+	t.owed = append(t.owed, texts(t.asides...)...)
+	if t.tooLong++; whole(reply.StopReason) {
+		t.tooLong = 0
 	}
 	switch {
 	case ctx.Err() != nil:
@@ -360,39 +491,28 @@ func (t *turn) act(ctx context.Context, calls []pending) (done bool, err error) 
 	case err != nil:
 	case end:
 		t.res.Reason = "tool_end"
-	case t.times > maxSameCalls:
-		err = &LimitError{"same_call", maxSameCalls}
+	case t.halt:
+		t.res.Reason, end = "gate_end", true
+	case t.circle.closed():
+		err = &LimitError{Limit: "same_call", N: maxSameCalls}
+	case t.tooLong >= maxTooLong:
+		err = &LimitError{Limit: "max_tokens", N: maxTooLong}
 	case t.res.Turns >= t.cfg.MaxTurns:
-		err = &LimitError{"max_turns", t.cfg.MaxTurns}
+		err = &LimitError{Limit: "max_turns", N: t.cfg.MaxTurns}
 	}
 	done = end || err != nil
-	t.owed = results
 	// Mail goes in only where the model reads on at once: it would be
 	// acknowledged, and nobody would wake the model for it.
 	var letters []Letter
 	if !done {
 		letters, err = t.takeMail(ctx)
 		done = err != nil
+		t.remind(ctx, false)
 	}
 	if kept := t.record(ctx, letters, nil, nil); kept != nil {
 		return true, errors.Join(err, kept)
 	}
 	return done, err
-}
-
-// count follows calls that are repeated without effect.
-func (t *turn) count(d decided) {
-	var h maphash.Hash
-	h.SetSeed(t.seed)
-	for _, s := range []string{d.call.Name, string(d.call.Input), d.out.Text} {
-		_, _ = h.WriteString(s)
-		_ = h.WriteByte(0)
-	}
-	if sum := h.Sum64(); t.times == 0 || sum != t.same {
-		t.same, t.times = sum, 1
-		return
-	}
-	t.times++
 }
 
 // takeMail returns the letters that the conversation does not hold yet. Those
@@ -485,15 +605,22 @@ func (t *turn) keep(r Record) error {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if r.Boundary != nil {
+		t.messages, t.size = nil, 0
+	}
 	if r.Message.raw != nil {
 		t.messages = append(t.messages, r.Message)
+		t.size += len(r.Message.raw)
 	}
-	if r.Usage != nil {
-		t.totals.add(*r.Usage, r.ToolUses)
+	t.totals.count(r)
+	if r.Usage == nil {
+		return nil
+	}
+	t.res.Usage.add(*r.Usage)
+	t.res.Context = t.totals.Context
+	if r.Boundary == nil && !r.Aside {
 		t.res.Turns++
 		t.res.ToolUses += r.ToolUses
-		t.res.Usage.add(*r.Usage)
-		t.res.Context = t.totals.Context
 	}
 	return nil
 }

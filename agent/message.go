@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 )
 
 // Role is who speaks.
@@ -49,17 +50,22 @@ func ToolResultBlock(id, text string, isError bool) Block {
 // joining the messages, so a long conversation is never encoded twice. The zero
 // Message is not valid.
 type Message struct {
-	role Role
-	raw  json.RawMessage // {"role":…,"content":[…]}
+	role  Role
+	raw   json.RawMessage // {"role":…,"content":[…]}
+	plain bool            // known to hold neither calls nor results
 }
 
 // NewMessage encodes a message.
 func NewMessage(role Role, blocks ...Block) Message {
-	return Message{role: role, raw: encode(struct {
+	raw := encode(struct {
 		Role    Role    `json:"role"`
 		Content []Block `json:"content"`
-	}{role, blocks})}
+	}{role, blocks})
+	return Message{role: role, raw: raw, plain: !slices.ContainsFunc(blocks, paired)}
 }
+
+// paired says whether a block must have another that answers it or is answered.
+func paired(b Block) bool { return b.Type == "tool_use" || b.Type == "tool_result" }
 
 // Role is who speaks.
 func (m Message) Role() Role { return m.role }
@@ -109,7 +115,9 @@ func (m *Message) UnmarshalJSON(data []byte) error {
 	if in.Role != User && in.Role != Assistant {
 		return fmt.Errorf("decode message: role %q", in.Role)
 	}
-	m.role, m.raw = in.Role, bytes.Clone(data)
+	s := scanner{b: data}
+	_, ok := s.message()
+	m.role, m.raw, m.plain = in.Role, bytes.Clone(data), ok && !s.paired
 	return nil
 }
 

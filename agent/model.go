@@ -20,6 +20,7 @@ type Request struct {
 	Agent     string // label of the caller: an agent type; scripts match on it
 	AgentID   string // of a subagent; sent as a header
 	SessionID string
+	Purpose   string // compaction for a summary, which will be no message of the conversation; else empty
 	Model     string
 	System    string
 	Tools     []ToolSpec

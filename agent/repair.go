@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"bytes"
 	"fmt"
 	"regexp"
 )
@@ -49,12 +48,10 @@ func repair(history []Message) (out, added []Message, ids map[string]struct{}, e
 		if m.raw == nil {
 			return nil, nil, nil, fmt.Errorf("repair history: message %d is empty", i)
 		}
-		calls := m.role == Assistant && bytes.Contains(m.raw, []byte(`"tool_use"`))
-		results := m.role == User && bytes.Contains(m.raw, []byte(`"tool_result"`))
 		if m.role == Assistant {
 			pay()
 		}
-		if !calls && !results && len(owed) == 0 {
+		if m.plain && len(owed) == 0 {
 			put(m, false)
 			continue
 		}

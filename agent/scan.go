@@ -1,7 +1,9 @@
 package agent
 
 import (
+	"encoding/binary"
 	"encoding/json"
+	"math/bits"
 	"slices"
 )
 
@@ -12,8 +14,9 @@ const maxDepth = 2000
 // ToolUseID. A conversation is resumed by looking at these of each message;
 // decoding them all would cost several times the reading of the file.
 func outline(m Message) ([]Block, error) {
-	if blocks, ok := scanMessage(m.raw); ok {
-		return blocks, nil
+	s := scanner{b: m.raw, keep: true}
+	if _, ok := s.message(); ok {
+		return s.blocks, nil
 	}
 	blocks, err := m.Blocks()
 	for i, b := range blocks {
@@ -22,30 +25,34 @@ func outline(m Message) ([]Block, error) {
 	return blocks, err
 }
 
-// scanMessage reads a message as this package writes it, once and without
-// copies. It is not ok for anything that is unusual or not valid JSON; then the
-// decoder decides.
-func scanMessage(raw []byte) (blocks []Block, ok bool) {
-	s := scanner{b: raw}
-	if !s.eat(`{"role":"user","content":[`) && !s.eat(`{"role":"assistant","content":[`) {
-		return nil, false
-	}
-	for !s.eat("]") {
-		if len(blocks) > 0 && !s.eat(",") {
-			return nil, false
-		}
-		b, ok := s.block()
-		if !ok {
-			return nil, false
-		}
-		blocks = append(blocks, b)
-	}
-	return blocks, s.eat("}") && s.i == len(raw)
+// scanner reads JSON as this package writes it, once and without copies. It is
+// not ok with anything that is unusual or not valid; then the decoder decides.
+type scanner struct {
+	b      []byte
+	i      int
+	keep   bool    // to gather blocks
+	blocks []Block // with nothing but Type, ID and ToolUseID
+	paired bool    // there was a block that is not known to be neither a call nor a result
+	wide   uint64  // bits of bytes beyond ASCII that were passed
+	coded  bool    // there was a \u
 }
 
-type scanner struct {
-	b []byte
-	i int
+// message reads a whole message.
+func (s *scanner) message() (role Role, ok bool) {
+	switch {
+	case s.eat(`{"role":"user","content":[`):
+		role = User
+	case s.eat(`{"role":"assistant","content":[`):
+		role = Assistant
+	default:
+		return "", false
+	}
+	for n := 0; !s.eat("]"); n++ {
+		if n > 0 && !s.eat(",") || !s.block() {
+			return "", false
+		}
+	}
+	return role, s.eat("}") && s.i == len(s.b)
 }
 
 func (s *scanner) eat(text string) bool {
@@ -56,45 +63,50 @@ func (s *scanner) eat(text string) bool {
 	return true
 }
 
-func (s *scanner) block() (b Block, ok bool) {
+func (s *scanner) block() bool {
 	if !s.eat("{") {
-		return b, false
+		return false
 	}
+	var kind, id, result []byte
 	for n := 0; !s.eat("}"); n++ {
 		if n > 0 && !s.eat(",") {
-			return b, false
+			return false
 		}
 		key, ok := s.text()
 		if !ok || !s.eat(":") {
-			return b, false
+			return false
 		}
 		switch string(key) {
-		case "type", "id", "tool_use_id", "text", "thinking", "signature", "data", "name":
-			v, ok := s.text()
-			if !ok || slices.Contains(v, '\\') && (string(key) == "type" || string(key) == "id" || string(key) == "tool_use_id") {
-				return b, false
-			}
-			switch string(key) {
-			case "type":
-				b.Type = string(v)
-			case "id":
-				b.ID = string(v)
-			case "tool_use_id":
-				b.ToolUseID = string(v)
-			}
+		case "text", "thinking", "signature", "data", "name":
+			_, ok = s.text()
+		case "type":
+			kind, ok = s.bare()
+		case "id":
+			id, ok = s.bare()
+		case "tool_use_id":
+			result, ok = s.bare()
 		case "is_error":
-			if !s.eat("true") && !s.eat("false") {
-				return b, false
-			}
+			ok = s.eat("true") || s.eat("false")
 		case "input", "content", "source":
-			if !s.value(0) {
-				return b, false
-			}
+			ok = s.value(0)
 		default:
-			return b, false
+			return false
+		}
+		if !ok {
+			return false
 		}
 	}
-	return b, true
+	s.paired = s.paired || string(kind) != "text" && string(kind) != "thinking" && string(kind) != "image"
+	if s.keep {
+		s.blocks = append(s.blocks, Block{Type: string(kind), ID: string(id), ToolUseID: string(result)})
+	}
+	return true
+}
+
+// bare is a text without escapes.
+func (s *scanner) bare() ([]byte, bool) {
+	v, ok := s.text()
+	return v, ok && !slices.Contains(v, '\\')
 }
 
 // text is a string without its quotes, its escapes left as they are.
@@ -102,25 +114,50 @@ func (s *scanner) text() ([]byte, bool) {
 	if !s.eat(`"`) {
 		return nil, false
 	}
-	start, b := s.i, s.b
-	for i := start; i < len(b); { // over locals: most of the time of a resume is spent here
-		c := b[i]
-		if c >= ' ' && c != '"' && c != '\\' {
-			i++
-			continue
+	start, b, i, wide := s.i, s.b, s.i, s.wide
+	defer func() { s.wide = wide }()
+	for { // over locals: most of the time of a resume is spent here
+		for ; i+8 <= len(b); i += 8 {
+			w := binary.LittleEndian.Uint64(b[i:])
+			wide |= w
+			if m := special(w); m != 0 {
+				i += bits.TrailingZeros64(m) >> 3
+				break
+			}
 		}
-		s.i = i
-		if c == '"' {
-			s.i++
-			return b[start:i], true
-		}
-		if c < ' ' || !s.escape() {
+		if i >= len(b) {
 			return nil, false
 		}
-		i = s.i
+		switch c := b[i]; {
+		case c == '"':
+			s.i = i + 1
+			return b[start:i], true
+		case c == '\\':
+			s.i = i
+			if !s.escape() {
+				return nil, false
+			}
+			i = s.i
+		case c < ' ':
+			return nil, false
+		default:
+			wide |= uint64(c)
+			i++
+		}
 	}
-	return nil, false
 }
+
+// special marks with its highest bit the first of eight bytes that is a quote, a
+// backslash or a control character; marks behind the first may be wrong.
+func special(w uint64) uint64 {
+	const ones, tops = 0x0101010101010101, 0x8080808080808080
+	quote, slash := w^'"'*ones, w^'\\'*ones
+	return ((w-' '*ones)&^w | (quote-ones)&^quote | (slash-ones)&^slash) & tops
+}
+
+// ascii says whether nothing was passed that is beyond ASCII, directly or as
+// an escape.
+func (s *scanner) ascii() bool { return s.wide&0x8080808080808080 == 0 && !s.coded }
 
 func (s *scanner) escape() bool {
 	s.i++ // the backslash
@@ -132,6 +169,7 @@ func (s *scanner) escape() bool {
 		s.i++
 		return true
 	case 'u':
+		s.coded = true
 		end := s.i + 5
 		if end > len(s.b) {
 			return false

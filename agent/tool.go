@@ -56,8 +56,10 @@ type Decision struct {
 	Reason string // told to the model when refused
 	Input  json.RawMessage
 
-	Context string // told to the model with the results, whatever was decided
-	EndTurn bool   // the turn ends after the calls of this reply
+	// Context is told to the model behind the results of the reply, whatever was
+	// decided, as it is: who gives it puts tags around it.
+	Context string
+	EndTurn bool // the turn ends after the calls of this reply
 }
 
 // Mail is what the loop must tell its model without being asked.

@@ -2,10 +2,12 @@ package agent
 
 // Totals is what a conversation has used so far.
 type Totals struct {
-	Turns    int   `json:"turns"`     // replies of the model
-	ToolUses int   `json:"tool_uses"` // calls in those replies
-	Context  int64 `json:"context"`   // tokens the latest request held, cache included
-	Usage    Usage `json:"usage"`     // summed over all replies
+	Turns    int `json:"turns"`     // replies of the model
+	ToolUses int `json:"tool_uses"` // calls in those replies
+	// Context is the tokens that the latest request held, cache included. After
+	// a compaction it is the tokens of the summary, until the next reply.
+	Context int64 `json:"context"`
+	Usage   Usage `json:"usage"` // summed over all replies and summaries
 }
 
 // Tokens is the one figure that stands for the size of the work: the latest
@@ -19,6 +21,31 @@ func (t *Totals) add(u Usage, toolUses int) {
 	t.Usage.add(u)
 	if c := u.context(); c > 0 {
 		t.Context = c
+	}
+}
+
+// count takes a record in. A summary that takes the place of the conversation
+// counts by its cost, and a record aside by nothing else.
+func (t *Totals) count(r Record) {
+	switch {
+	case r.Usage == nil:
+	case r.Boundary != nil:
+		t.Usage.add(*r.Usage)
+		t.Context = r.Usage.OutputTokens
+	case r.Aside:
+		t.Usage.add(*r.Usage)
+	default:
+		t.add(*r.Usage, r.ToolUses)
+	}
+}
+
+// join counts what came later.
+func (t *Totals) join(later Totals) {
+	t.Turns += later.Turns
+	t.ToolUses += later.ToolUses
+	t.Usage.add(later.Usage)
+	if later.Context > 0 {
+		t.Context = later.Context
 	}
 }
 

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 )
@@ -33,6 +35,7 @@ type Meta struct {
 	AgentName   string
 	AgentID     string
 	SessionID   string
+	ForkedFrom  string // the transcript that it began as a copy of; empty: none
 
 	// Sync makes each Append safe against power loss, not only against the
 	// death of the process.
@@ -50,7 +53,22 @@ type Record struct {
 	Model      string
 	StopReason string
 	Cut        bool // the reply did not come to its end
+	Aside      bool // the reply is no part of the conversation: only its cost counts
+
+	// Boundary says that the message, of the user, takes the place of all that
+	// was said before. Usage is then what the summary has cost.
+	Boundary *Boundary
+
+	At time.Time // when it was kept; set by readers only
 }
+
+// Boundary is where a conversation was summed up.
+type Boundary struct {
+	Trigger string // manual, auto or overflow
+	Before  int64  // tokens of context before it
+}
+
+const boundarySubtype = "compact_boundary"
 
 // line is one line of the file. The message comes last, after the fields of
 // this struct, so that a reader need not take it apart.
@@ -70,10 +88,19 @@ type line struct {
 	Model       string  `json:"model,omitempty"`
 	StopReason  string  `json:"stop_reason,omitempty"`
 	Cut         bool    `json:"cut,omitempty"`
+	Aside       bool    `json:"aside,omitempty"`
+
+	// Boundaries only. One holds the numbers of all letters told so far, and
+	// the totals with its own usage: nobody has to read what is before it.
+	Subtype string  `json:"subtype,omitempty"`
+	Trigger string  `json:"trigger,omitempty"`
+	Before  int64   `json:"tokens_before,omitempty"`
+	Totals  *Totals `json:"totals,omitempty"`
 
 	// First line only.
 	Format     int    `json:"format,omitempty"`
 	ParentTask string `json:"parent_task,omitempty"`
+	ForkedFrom string `json:"forked_from,omitempty"`
 	Version    string `json:"version,omitempty"`
 	Cwd        string `json:"cwd,omitempty"`
 
@@ -81,8 +108,9 @@ type line struct {
 }
 
 // Transcript is the file that holds an agent's conversation: one JSON object
-// per line, only ever appended to. Its methods may be called by several
-// goroutines.
+// per line, only ever appended to. Where the conversation was summed up, what
+// is before stays in the file, for people. Its methods may be called by
+// several goroutines.
 type Transcript struct {
 	path string // never changes
 
@@ -98,12 +126,12 @@ type Transcript struct {
 
 // History is what a transcript held when it was opened.
 type History struct {
-	Meta     Meta // of the first line; Sync is that of the opening
-	Messages []Message
-	Letters  []int64 // sequence numbers of the mail in the messages
-	Totals   Totals
-	Skipped  int   // lines that could not be read; they are left in the file
-	Torn     int64 // bytes of an unfinished last line, moved to PATH.torn
+	Meta     Meta      // of the first line; Sync is that of the opening
+	Messages []Message // since the last compaction
+	Letters  []int64   // sequence numbers of all mail told so far
+	Totals   Totals    // of all runs
+	Skipped  int       // lines since then that could not be read; they are left in the file
+	Torn     int64     // bytes of an unfinished last line, moved to PATH.torn
 }
 
 // OpenTranscript opens the file for appending, with mode 0600 if it is new, and
@@ -142,8 +170,7 @@ func (t *Transcript) load() (*History, error) {
 		return &h.History, nil
 	}
 	h.Meta = t.meta
-	head := t.newLine("system")
-	head.Format, head.ParentTask, head.Version, head.Cwd = formatVersion, t.meta.ParentTask, t.meta.Version, t.meta.Cwd
+	head := t.meta.head()
 	if err := t.write(encodeLine(head, nil)); err != nil {
 		return nil, err
 	}
@@ -185,15 +212,24 @@ func (t *Transcript) Append(records ...Record) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var buf []byte
-	last := t.last
+	var letters []int64
+	last, totals := t.last, t.totals
 	for _, r := range records {
-		l := t.newLine("system")
+		letters = append(letters, r.Letters...)
+		l := t.meta.newLine("system")
 		l.ParentUUID = last
 		if r.Message.raw != nil {
 			l.EntryType = string(r.Message.role)
 		}
 		l.Letters, l.Usage, l.ToolUses = r.Letters, r.Usage, r.ToolUses
-		l.ReplyID, l.Model, l.StopReason, l.Cut = r.ReplyID, r.Model, r.StopReason, r.Cut
+		l.ReplyID, l.Model, l.StopReason, l.Cut, l.Aside = r.ReplyID, r.Model, r.StopReason, r.Cut, r.Aside
+		totals.count(r)
+		if r.Boundary != nil {
+			if r.Message.role != User {
+				return fmt.Errorf("append to transcript %s: a summary must be a message of the user", t.path)
+			}
+			l.bound(*r.Boundary, totals, slices.AppendSeq(slices.Clone(letters), maps.Keys(t.told)))
+		}
 		enc := encodeLine(l, r.Message.raw)
 		if len(enc) > maxLineBytes {
 			return fmt.Errorf("append to transcript %s: message of %d bytes is over the limit of %d", t.path, len(enc), maxLineBytes)
@@ -207,16 +243,20 @@ func (t *Transcript) Append(records ...Record) error {
 	if err := t.write(buf); err != nil {
 		return fmt.Errorf("append to transcript %s: %w", t.path, err)
 	}
-	t.last = last
-	for _, r := range records {
-		for _, seq := range r.Letters {
-			t.told[seq] = struct{}{}
-		}
-		if r.Usage != nil {
-			t.totals.add(*r.Usage, r.ToolUses)
-		}
+	t.last, t.totals = last, totals
+	for _, seq := range letters {
+		t.told[seq] = struct{}{}
 	}
 	return nil
+}
+
+// bound makes the line a boundary. The totals are those after it, told all
+// letters.
+func (l *line) bound(b Boundary, totals Totals, told []int64) {
+	l.EntryType, l.Subtype, l.Trigger, l.Before = "system", boundarySubtype, b.Trigger, b.Before
+	l.Totals = &totals
+	slices.Sort(told)
+	l.Letters = slices.Compact(told)
 }
 
 // write adds whole lines by one write(2). A part of them that got through is
@@ -247,12 +287,19 @@ func (t *Transcript) write(b []byte) error {
 	return nil
 }
 
-func (t *Transcript) newLine(entryType string) line {
+func (m Meta) newLine(entryType string) line {
 	return line{
-		EntryType: entryType, UUID: newUUID(), IsSidechain: t.meta.IsSidechain,
-		AgentName: t.meta.AgentName, AgentID: t.meta.AgentID, SessionID: t.meta.SessionID,
+		EntryType: entryType, UUID: newUUID(), IsSidechain: m.IsSidechain,
+		AgentName: m.AgentName, AgentID: m.AgentID, SessionID: m.SessionID,
 		Timestamp: time.Now().UnixMilli(),
 	}
+}
+
+// head is the first line.
+func (m Meta) head() line {
+	l := m.newLine("system")
+	l.Format, l.ParentTask, l.Version, l.Cwd, l.ForkedFrom = formatVersion, m.ParentTask, m.Version, m.Cwd, m.ForkedFrom
+	return l
 }
 
 // encodeLine joins the line and the message, which is not encoded again.

@@ -1,6 +1,7 @@
 package agent_test
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/agent/agenttest"
@@ -160,7 +162,7 @@ func TestLoneSurrogateIsReplaced(t *testing.T) {
 	}
 	_, h := open(t, path)
 	if len(h.Messages) != 1 || bytes.Contains(h.Messages[0].Encoded(), []byte(`\ud800`)) {
-		t.Errorf("%d messages, %s", len(h.Messages), h.Messages)
+		t.Errorf("%d messages, %v", len(h.Messages), h.Messages)
 	}
 }
 
@@ -271,8 +273,10 @@ func FuzzReader(f *testing.F) {
 	})
 }
 
+// BenchmarkResume opens a conversation of 100,000 messages, half of them results
+// of calls, until it is ready for the next turn, beside reading its lines.
 func BenchmarkResume(b *testing.B) {
-	const n = 20_000
+	const n = 100_000
 	path := filepath.Join(b.TempDir(), "t.jsonl")
 	tr, _ := open(b, path)
 	body := strings.Repeat("some words of a tool's output\n", 130)
@@ -285,7 +289,9 @@ func BenchmarkResume(b *testing.B) {
 	_ = tr.Close()
 	info, _ := os.Stat(path)
 	b.SetBytes(info.Size())
+	var ready, floor time.Duration
 	for b.Loop() {
+		start := time.Now()
 		tr, h, err := agent.OpenTranscript(path, agent.Meta{})
 		if err != nil || len(h.Messages) != n {
 			b.Fatal(err)
@@ -293,8 +299,18 @@ func BenchmarkResume(b *testing.B) {
 		if _, err := agent.NewLoop(agent.Config{Model: agenttest.Steps()}, h.Messages); err != nil {
 			b.Fatal(err)
 		}
+		ready += time.Since(start)
 		_ = tr.Close()
+		start = time.Now()
+		f, _ := os.Open(path)
+		lines := bufio.NewScanner(f)
+		for lines.Buffer(nil, 1<<20); lines.Scan(); {
+		}
+		_ = f.Close()
+		floor += time.Since(start)
 	}
+	b.ReportMetric(float64(ready.Milliseconds())/float64(b.N), "ms-ready")
+	b.ReportMetric(float64(ready)/float64(floor), "x-reading-lines")
 }
 
 func BenchmarkAppend(b *testing.B) {

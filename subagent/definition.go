@@ -8,11 +8,13 @@ import (
 	"strings"
 )
 
-// Definition is a sort of agent.
+// Definition is a sort of agent. The JSON names are those of agent definitions
+// in the SDK and in the front matter of agent files.
 type Definition struct {
 	Name        string `json:"name"`
-	Description string `json:"description"` // when to use it, for the model that delegates
-	Prompt      string `json:"prompt"`      // system prompt
+	DisplayName string `json:"displayName,omitempty"` // for people; empty: Name
+	Description string `json:"description"`           // when to use it, for the model that delegates
+	Prompt      string `json:"prompt"`                // system prompt
 
 	// Tools are the names of the tools the agent may use. Nil means those of
 	// the agent that asked for it; an empty list means none.
@@ -20,6 +22,25 @@ type Definition struct {
 	DisallowedTools []string `json:"disallowedTools,omitempty"`
 	Model           string   `json:"model,omitempty"`    // alias, name, or inherit; empty: inherit
 	MaxTurns        int      `json:"maxTurns,omitempty"` // 0: as the asking agent
+	Effort          string   `json:"effort,omitempty"`   // low to max, or a number; empty: the model's usual
+
+	// What the agent begins with. The critical reminder is told to it again at
+	// the start of every turn.
+	Skills           []string `json:"skills,omitempty"`
+	InitialPrompt    string   `json:"initialPrompt,omitempty"` // before the prompt of its first turn
+	CriticalReminder string   `json:"criticalSystemReminder_EXPERIMENTAL,omitempty"`
+
+	// Hooks and MCP servers of its own, in the form of the settings.
+	Hooks      map[string]any `json:"hooks,omitempty"`
+	MCPServers []any          `json:"mcpServers,omitempty"`
+
+	OmitNotes      bool   `json:"omitClaudeMd,omitempty"`   // the notes of project and user are not told
+	PermissionMode string `json:"permissionMode,omitempty"` // never widens that of the asking agent
+	Background     *bool  `json:"background,omitempty"`     // nil: as the call says
+	OnEnd          string `json:"onEnd,omitempty"`          // of its tasks: stop or reparent; empty: stop
+	Isolation      string `json:"isolation,omitempty"`      // worktree; empty: none
+
+	Source string `json:"source,omitempty"` // the file it is from; empty: built in
 }
 
 // DefaultType is the agent that is meant when no type is named.
@@ -38,8 +59,19 @@ func Builtin() Catalog {
 			Tools: []string{}, MaxTurns: 10},
 		Definition{Name: "task", Description: "Runs commands such as tests, builds and linters, and reports what matters of their output.", Prompt: prompt("task"),
 			Tools: []string{"Bash", "Read", "Glob", "Grep", "TaskOutput", "TaskStop"}, MaxTurns: 30},
+		Definition{Name: "rubber-duck", Description: "An independent critique of a plan, a design or a change, before it is carried out. It changes nothing.", Prompt: prompt("rubber-duck"),
+			Tools: reading(), MaxTurns: 20},
+		Definition{Name: "code-review", Description: "Reviews a change and reports only what matters: faults, risks, missing tests. It changes nothing.", Prompt: prompt("code-review"),
+			Tools: commanding(), MaxTurns: 40},
+		Definition{Name: "research", Description: "Answers a question from many sources, here and on the web, with a citation for each claim.", Prompt: prompt("research"),
+			Tools: append(reading(), "WebFetch", "WebSearch", "Agent", "TaskOutput", "TaskStop"), MaxTurns: 60},
+		Definition{Name: "verification", Description: "Checks, independently of whoever did the work, that it does what was asked. Runs things, changes nothing, gives a verdict.", Prompt: prompt("verification"),
+			Tools: commanding(), MaxTurns: 40},
 	)
 }
+
+func reading() []string    { return []string{"Read", "Glob", "Grep"} }
+func commanding() []string { return append(reading(), "Bash", "TaskOutput", "TaskStop") }
 
 func prompt(name string) string {
 	text, err := prompts.ReadFile("prompts/" + name + ".md")

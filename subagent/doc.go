@@ -6,7 +6,8 @@
 // agent that asked for it. The driver promises that what the agent says and
 // does is in its output file as it happens, that its figures are the task's
 // progress, and that a run whose conversation did not come to its end is never
-// recorded as completed.
+// recorded as completed. What an [Assembly] opens at its Start is closed by one
+// End, however the run ends.
 //
 // It does not choose models, tools or permissions: whoever makes the [Driver]
 // gives it a function that puts the agent together.

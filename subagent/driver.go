@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/drover-dev/drover/agent"
@@ -18,13 +19,22 @@ type Assembly struct {
 	History []agent.Message // of an earlier run
 	Close   func() error    // lets go of what the agent holds; nil: nothing
 
-	// Start is told before the first turn; its text is put before the prompt.
-	// nil: nobody is told.
+	// Start is told before the first turn; its text is put before the prompt, in
+	// the same message. nil: nobody is told.
 	Start func(ctx context.Context) string
-	// End is told once after Start, on every path, and before Close; err is how
-	// the run ended. ctx is not that of the run, which may have ended.
+	// End is told once for a run that got as far as Start, on every path, also
+	// where Start or the conversation panicked, and before Close. err is how the
+	// run ended, nil for the end of the conversation alone: it is the one
+	// boundary that closes what Start has opened. ctx is not that of the run,
+	// which may have ended; it ends by itself after 10 s. nil: nobody is told.
 	End func(ctx context.Context, res agent.TurnResult, err error)
 }
+
+// endTimeout is how long End may take: a stop of the task waits for it.
+const endTimeout = 10 * time.Second
+
+// errCrashed is what End is told when there is no error to tell.
+var errCrashed = errors.New("the agent crashed")
 
 // Assemble puts an agent together for one run of a task.
 type Assemble func(ctx context.Context, h task.Host, in Input) (*Assembly, error)
@@ -71,9 +81,28 @@ func (d *Driver) Run(ctx context.Context, h task.Host) (res task.Result, err err
 	}
 	w.Totals = loop.Totals
 	start, before := time.Now(), loop.Totals()
-	turn, err := loop.Turn(ctx, agent.TextBlock(in.Prompt))
+	turn, err := converse(ctx, a, loop, in.Prompt)
 	res = task.Result{Text: turn.Text, Usage: Usage(before, loop.Totals(), time.Since(start))}
-	return res, Ending(ctx, err)
+	return res, err
+}
+
+// converse holds the conversation between Start and End.
+func converse(ctx context.Context, a *Assembly, loop *agent.Loop, prompt string) (turn agent.TurnResult, err error) {
+	err = errCrashed
+	if a.End != nil {
+		defer func() { // also while a panic goes by
+			last, done := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+			defer done()
+			a.End(last, turn, err)
+		}()
+	}
+	var blocks []agent.Block
+	if a.Start != nil {
+		blocks = append(blocks, agent.TextBlock(a.Start(ctx))) // the loop leaves out a blank text
+	}
+	turn, err = loop.Turn(ctx, append(blocks, agent.TextBlock(prompt))...)
+	err = Ending(ctx, err)
+	return turn, err
 }
 
 // Ending classes the error of a turn for the record of a task. Only a turn that came to its end is
@@ -131,7 +160,12 @@ func (w *Watcher) On(e agent.Event) {
 	case agent.ReplyDoneEvent:
 		w.progress.TokenCount = w.Totals().Tokens()
 		w.host.Progress(w.progress)
+	case agent.BlockedEvent:
+		w.print("\n[Going on: " + e.Text + "]\n")
+	case agent.CompactEvent:
+		w.compacted(e)
 	case agent.ToolStartEvent:
+		w.intend(e.Call)
 		w.print(fmt.Sprintf("[%s %s]\n", e.Call.Name, brief(e.Call.Input)))
 	case agent.ToolDoneEvent:
 		w.print("\n[Tool completed]\n" + e.Output.Text + "\n")
@@ -139,6 +173,37 @@ func (w *Watcher) On(e agent.Event) {
 		w.host.Progress(w.progress)
 	}
 }
+
+// compacted shows that the conversation was summed up, or why it was not.
+func (w *Watcher) compacted(e agent.Event) {
+	if e.Err != nil {
+		w.print("\n[" + e.Err.Error() + "]\n")
+		return
+	}
+	w.print(fmt.Sprintf("\n[The conversation of %d tokens was summed up]\n", e.Compaction.Before))
+	w.progress.TokenCount = w.Totals().Tokens()
+	w.host.Progress(w.progress)
+}
+
+// intend shows what the agent says that it is about to do.
+func (w *Watcher) intend(c agent.Call) {
+	if c.Name != intentTool {
+		return
+	}
+	var in struct {
+		Intent string `json:"intent"`
+	}
+	if json.Unmarshal(c.Input, &in) != nil {
+		return
+	}
+	if text := strings.Join(strings.Fields(in.Intent), " "); text != "" {
+		w.progress.Message = brief([]byte(text))
+		w.host.Progress(w.progress)
+	}
+}
+
+// intentTool is the tool by which an agent says what it is about to do.
+const intentTool = "report_intent"
 
 // print writes to the output file. What cannot be written is lost there and
 // kept by the transcript, which refuses to go on without a place on the disk.
