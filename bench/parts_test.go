@@ -99,6 +99,16 @@ func (c *counted) Append(context.Context, task.Entry) (task.Seq, error) {
 	return task.Seq(c.n.Add(1)), nil
 }
 
+func (c *counted) AppendAll(ctx context.Context, entries []task.Entry) ([]task.Seq, []error) {
+	seqs := make([]task.Seq, len(entries))
+	for i, e := range entries {
+		seqs[i], _ = c.Append(ctx, e)
+	}
+	return seqs, make([]error, len(entries))
+}
+
+func (*counted) Post(context.Context, task.Message) (task.Seq, error) { panic("not used") }
+
 // changing changes its own state as often as its input says.
 type changing struct{ took chan time.Duration }
 

@@ -68,6 +68,13 @@ type Host interface {
 	Progress(Progress)
 	// Checkpoint stores the driver's own state durably. Its first field is "v".
 	Checkpoint(ctx context.Context, state []byte) error
+	// Ask puts a question to whoever can answer and waits: for the reply, for
+	// the question's Until, which makes it a denial, or for the end of ctx or of
+	// the run, whose cause it returns then. While it waits the task is awaiting
+	// approval and its place is free for another. Several questions may be open
+	// at once; from the ninth on they wait for their turn. ID, Task, Digest and
+	// At are set by the runtime.
+	Ask(ctx context.Context, q Question) (Reply, error)
 
 	Spawner
 }
@@ -143,9 +150,10 @@ type Question struct {
 	Task   ID              `json:"task_id"`
 	Agent  string          `json:"agent,omitempty"` // who asks, for people
 	Tool   string          `json:"tool"`
-	Input  json.RawMessage `json:"input,omitempty"`
+	Input  json.RawMessage `json:"input,omitempty"`        // text instead, if it was cut or is no JSON
+	Hidden int             `json:"hidden_bytes,omitempty"` // of the input, that Input does not show
 	Reason string          `json:"reason"`
-	Digest string          `json:"digest"` // an answer is bound to exactly this request
+	Digest string          `json:"digest"` // an answer is bound to exactly this request, with its whole input
 	At     time.Time       `json:"at"`
 	Until  time.Time       `json:"until,omitzero"` // when it becomes a denial; zero: never
 }

@@ -60,6 +60,11 @@ const (
 	ReasonOutputLimit Reason = "output_limit"
 	ReasonMaxTurns    Reason = "max_turns"
 	ReasonStart       Reason = "start" // it could not be started
+
+	// Of answers to questions.
+	ReasonAnswered   Reason = "answered"   // somebody did
+	ReasonUnanswered Reason = "unanswered" // nobody did in time
+	ReasonWithdrawn  Reason = "withdrawn"  // whoever asked does not wait any more
 )
 
 // Cause says why a run ended. Every terminal status carries one.
@@ -148,6 +153,10 @@ type Record struct {
 	Error            string     `json:"error,omitempty"`
 	Process          *Process   `json:"process,omitempty"`
 	Checkpoint       []byte     `json:"checkpoint,omitempty"` // the driver's own; nobody else looks in
+	Questions        []Question `json:"questions,omitempty"`  // open ones, oldest first: those it is awaiting approval for
+	LastAnswer       *Answered  `json:"last_answer,omitempty"`
+	Priority         Priority   `json:"priority,omitempty"` // of its notice
+	Pool             string     `json:"pool,omitempty"`     // whose places it takes
 }
 
 // Background reports whether the task counts as background work: alive, and

@@ -49,11 +49,15 @@ type Change struct {
 	Usage       *Usage
 	OutputBytes int64
 	Checkpoint  []byte
-	Run         RunID  // Resume: the new run
-	Background  bool   // Resume: nobody waits for it in the foreground
-	ToolUseID   string // Resume: the call that asked for it
-	Owner       ID     // Resume: who is told of the end; empty: nobody
-	Prompt      string // Resume: what it goes on with
+	Question    *Question // Ask
+	Answered    *Answered // Answer
+	Run         RunID     // Resume: the new run
+	Background  bool      // Resume: nobody waits for it in the foreground
+	ToolUseID   string    // Resume: the call that asked for it
+	Owner       ID        // Resume: who is told of the end; empty: nobody
+	Prompt      string    // Resume: what it goes on with
+	Priority    Priority  // Resume: of its notice
+	Pool        string    // Resume: whose places it takes
 }
 
 // MoveError is a change that the state table does not allow.
@@ -67,8 +71,12 @@ func (e *MoveError) Error() string {
 	return fmt.Sprintf("task %s: cannot %s while %s", e.ID, e.Verb, e.From)
 }
 
-// ErrNoChange is returned by [Apply] for a change that would alter nothing.
-var ErrNoChange = errors.New("nothing changes")
+// ErrNoChange is returned by [Apply] for a change that would alter nothing, and
+// ErrNotAsked for an answer to a question that is not open.
+var (
+	ErrNoChange = errors.New("nothing changes")
+	ErrNotAsked = errors.New("no such question is open")
+)
 
 // transitions is the state table: where a verb leads from a status. A pair that
 // is missing is refused.
@@ -93,7 +101,8 @@ func transition(from Status, v Verb) (Status, bool) {
 }
 
 // Apply is the only rule by which a task changes. It returns the record after
-// the change, a [*MoveError] for a change that is not allowed, or [ErrNoChange].
+// the change, a [*MoveError] for a change that is not allowed, [ErrNoChange] or
+// [ErrNotAsked].
 // The record that was given is never altered.
 func Apply(r Record, c Change) (Record, error) {
 	to, ok := transition(r.Status, c.Verb)
@@ -115,9 +124,11 @@ func Apply(r Record, c Change) (Record, error) {
 	case Wake:
 		next.Idle = false
 	case Ask:
-		next.AwaitingApproval = true
+		next = ask(next, c)
 	case Answer:
-		next.AwaitingApproval = false
+		if next, ok = answer(next, c); !ok {
+			return r, ErrNotAsked
+		}
 	case Pause:
 		next.Paused = true
 	case Thaw:
@@ -126,6 +137,7 @@ func Apply(r Record, c Change) (Record, error) {
 		next.Backgrounded = true
 	case RequestStop:
 		next.Stopping = true
+		next.Questions, next.AwaitingApproval = nil, false // an answer that comes now is late
 	case Complete, Fail, Stop:
 		next = end(next, c)
 	case Resume:
@@ -133,7 +145,8 @@ func Apply(r Record, c Change) (Record, error) {
 		next.StartTime, next.EndTime = nil, nil
 		next.Cause, next.ExitCode, next.Error = nil, nil, ""
 		next.Process, next.Progress, next.Usage = nil, nil, nil
-		next.Notified = false
+		next.Notified, next.LastAnswer = false, nil
+		next.Priority, next.Pool = c.Priority, c.Pool
 		next.CreateTime = c.At
 		next.Backgrounded, next.ToolUseID, next.Owner = c.Background, c.ToolUseID, c.Owner
 		if c.Prompt != "" {
@@ -144,7 +157,7 @@ func Apply(r Record, c Change) (Record, error) {
 	case Rest, Wake, Ask, Answer, Pause, Thaw, Background, RequestStop:
 		// Flags only: equal flags mean that nothing changes.
 		if next.Idle == r.Idle && next.AwaitingApproval == r.AwaitingApproval && next.Paused == r.Paused &&
-			next.Backgrounded == r.Backgrounded && next.Stopping == r.Stopping {
+			next.Backgrounded == r.Backgrounded && next.Stopping == r.Stopping && len(next.Questions) == len(r.Questions) {
 			return r, ErrNoChange
 		}
 	}
@@ -170,7 +183,7 @@ func end(r Record, c Change) Record {
 	r = report(r, c)
 	at := c.At
 	r.EndTime = &at
-	r.Idle, r.AwaitingApproval, r.Paused, r.Stopping = false, false, false, false
+	r.Idle, r.AwaitingApproval, r.Paused, r.Stopping, r.Questions = false, false, false, false, nil
 	r.Notified = true
 	r.Cause = c.Cause
 	if r.Cause == nil {
@@ -182,6 +195,15 @@ func end(r Record, c Change) Record {
 		r.Usage = c.Usage
 	}
 	return r
+}
+
+// Lost is why a task ended whose host went without closing; boot is of the
+// machine as it runs now, and empty if that is not known.
+func Lost(r Record, boot string) *Cause {
+	if p := r.Process; p != nil && boot != "" && p.Boot != boot {
+		return &Cause{Actor: ByUnknown, Reason: ReasonReboot, Detail: "interrupted by a restart of the machine"}
+	}
+	return &Cause{Actor: ByKeeper, Reason: ReasonHostLost, Detail: "its host ended without closing"}
 }
 
 // Ending decides how a run is recorded, from two things only: the cause of its

@@ -78,6 +78,10 @@ func full(v task.Verb) task.Change {
 		c.Progress = &task.Progress{ToolUseCount: 1}
 	case task.Save:
 		c.Checkpoint = []byte(`{"v":1}`)
+	case task.Ask:
+		c.Question = &task.Question{ID: "q1", Tool: "Bash"}
+	case task.Answer:
+		c.Answered = &task.Answered{ID: "q1", Tool: "Bash"}
 	case task.Resume:
 		c.Run = "run_2"
 	}
@@ -91,7 +95,7 @@ func raised(r task.Record, v task.Verb) task.Record {
 	case task.Wake:
 		r.Idle = true
 	case task.Answer:
-		r.AwaitingApproval = true
+		r.AwaitingApproval, r.Questions = true, []task.Question{{ID: "q1", Tool: "Bash"}}
 	case task.Thaw:
 		r.Paused = true
 	}
@@ -166,7 +170,6 @@ func TestApplyFacts(t *testing.T) {
 		get        func(task.Record) bool
 	}{
 		{task.Rest, task.Wake, func(r task.Record) bool { return r.Idle }},
-		{task.Ask, task.Answer, func(r task.Record) bool { return r.AwaitingApproval }},
 		{task.Pause, task.Thaw, func(r task.Record) bool { return r.Paused }},
 		{task.Background, "", func(r task.Record) bool { return r.Backgrounded }},
 		{task.RequestStop, "", func(r task.Record) bool { return r.Stopping }},
@@ -199,6 +202,44 @@ func wantNoChange(t *testing.T, r task.Record, v task.Verb) {
 	}
 	if !reflect.DeepEqual(got, r) {
 		t.Errorf("second %s changed the record", v)
+	}
+}
+
+// The fact falls with the last question, and an answer closes its own only.
+func TestApplyQuestions(t *testing.T) {
+	r := record(t, task.Running)
+	ask := func(id string) task.Change { return task.Change{Verb: task.Ask, Question: &task.Question{ID: id}} }
+	answer := func(id string) task.Change {
+		return task.Change{Verb: task.Answer, At: ended, Answered: &task.Answered{ID: id, Allow: true, Cause: task.Cause{Actor: task.ByUser}}}
+	}
+	two := apply(t, apply(t, r, ask("q1")), ask("q2"))
+	if !two.AwaitingApproval || len(two.Questions) != 2 || len(r.Questions) != 0 {
+		t.Fatalf("after two questions: %+v", two)
+	}
+	for _, again := range []task.Change{ask("q1"), ask(""), {Verb: task.Ask}} {
+		if got, err := task.Apply(two, again); !errors.Is(err, task.ErrNoChange) || !reflect.DeepEqual(got, two) {
+			t.Errorf("asked again: %v", err)
+		}
+	}
+	one := apply(t, two, answer("q1"))
+	if !one.AwaitingApproval || len(one.Questions) != 1 || one.Questions[0].ID != "q2" || len(two.Questions) != 2 || two.Questions[0].ID != "q1" {
+		t.Fatalf("after the first answer: %+v, and before it: %+v", one.Questions, two.Questions)
+	}
+	for _, stale := range []task.Change{answer("q1"), answer(""), {Verb: task.Answer}} {
+		if got, err := task.Apply(one, stale); !errors.Is(err, task.ErrNotAsked) || !reflect.DeepEqual(got, one) {
+			t.Errorf("stale answer: %v", err)
+		}
+	}
+	none := apply(t, one, answer("q2"))
+	if none.AwaitingApproval || none.Questions != nil || none.LastAnswer.ID != "q2" || !none.LastAnswer.Allow {
+		t.Errorf("after both: %+v", none)
+	}
+	for _, c := range []task.Change{{Verb: task.RequestStop}, {Verb: task.Complete}, {Verb: task.Fail}, {Verb: task.Stop}} {
+		if got := apply(t, two, c); got.AwaitingApproval || got.Questions != nil {
+			t.Errorf("%s leaves %+v open", c.Verb, got.Questions)
+		} else if _, err := task.Apply(got, answer("q1")); err == nil {
+			t.Errorf("an answer after %s is taken", c.Verb)
+		}
 	}
 }
 
@@ -322,7 +363,7 @@ func checkStep(t *testing.T, r, next task.Record, c task.Change, err error) {
 	t.Helper()
 	if err != nil {
 		var move *task.MoveError
-		if !errors.As(err, &move) && !errors.Is(err, task.ErrNoChange) {
+		if !errors.As(err, &move) && !errors.Is(err, task.ErrNoChange) && !errors.Is(err, task.ErrNotAsked) {
 			t.Fatalf("%s: error of an unknown kind: %v", c.Verb, err)
 		}
 		if !reflect.DeepEqual(r, next) {
@@ -339,6 +380,9 @@ func checkStep(t *testing.T, r, next task.Record, c task.Change, err error) {
 	}
 	if next.Status == task.Running && next.StartTime == nil {
 		t.Fatalf("%s: running without a start time", c.Verb)
+	}
+	if next.AwaitingApproval != (len(next.Questions) > 0) {
+		t.Fatalf("%s: awaiting approval %v with %d questions", c.Verb, next.AwaitingApproval, len(next.Questions))
 	}
 	if next.Status.Terminal() && (next.Idle || next.AwaitingApproval || next.Paused || next.Stopping) {
 		t.Fatalf("%s: an ended run has facts of life: %+v", c.Verb, next)

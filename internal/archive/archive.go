@@ -90,10 +90,11 @@ func truth(r task.Record, exitFile string, until time.Time) task.Record {
 	if r.Status.Terminal() {
 		return r
 	}
-	c := task.Change{Verb: task.Stop, At: time.Now().UTC(), Cause: &task.Cause{Actor: task.ByKeeper, Reason: task.ReasonHostLost, Detail: "its host ended without closing"}}
+	c := task.Change{Verb: task.Stop, At: time.Now().UTC(), Cause: task.Lost(r, process.Boot())}
 	if p := r.Process; p != nil {
 		id := process.Identity{PID: p.PID, Start: p.Start, Boot: p.Boot}
 		if process.Alive(id) {
+			r.Questions, r.AwaitingApproval = nil, false // whoever asked has died
 			return r
 		}
 		if r.Keep {
@@ -278,6 +279,16 @@ func (a *Archive) Events(ctx context.Context, after task.Seq) iter.Seq2[task.Eve
 // Start is refused.
 func (a *Archive) Start(context.Context, []control.StartRequest) ([]control.Started, error) {
 	return nil, a.refuse("start")
+}
+
+// Approvals is empty: whoever asked has died.
+func (a *Archive) Approvals(context.Context, control.ApprovalsRequest) (control.Approvals, error) {
+	return control.Approvals{Questions: []task.Question{}}, nil
+}
+
+// Decide is refused.
+func (a *Archive) Decide(_ context.Context, req control.DecideRequest) error {
+	return a.refuse("answer question " + req.ID)
 }
 
 // Promote is refused.

@@ -141,6 +141,9 @@ func TestTruth(t *testing.T) {
 	l.task(task.Record{ID: "b0foreign", Keep: true}, "", begun(gone)...)
 	l.task(task.Record{ID: "b0pending"}, "")
 	l.task(task.Record{ID: "a0agent00"}, "", task.Change{Verb: task.Begin})
+	before := gone
+	before.Boot = "of another day"
+	l.task(task.Record{ID: "b0reboot0", Keep: true}, "", begun(before)...)
 	l.task(task.Record{ID: "b0ended00"}, "", begun(gone, task.Change{Verb: task.Complete})...)
 	reused := sleeper(t)
 	reused.Start++ // the number belongs to another process by now
@@ -173,6 +176,7 @@ func TestTruth(t *testing.T) {
 		{"b0foreign", task.Killed, task.ReasonHostLost, -2},
 		{"b0pending", task.Killed, task.ReasonHostLost, -2},
 		{"a0agent00", task.Killed, task.ReasonHostLost, -2},
+		{"b0reboot0", task.Killed, task.ReasonReboot, -2},
 		{"b0ended00", task.Completed, task.ReasonDone, -2},
 		{"b0reused0", task.Killed, task.ReasonHostLost, -2},
 	} {
@@ -198,7 +202,7 @@ func TestTruth(t *testing.T) {
 		t.Error("the kept command that lives is not seen")
 	}
 	info, err := a.Info(t.Context())
-	if err != nil || info.Live || info.PID != 0 || info.Tasks != (control.Counts{Live: 1, Total: 11}) || info.DiskBytes == 0 {
+	if err != nil || info.Live || info.PID != 0 || info.Tasks != (control.Counts{Live: 1, Total: 12}) || info.DiskBytes == 0 {
 		t.Errorf("info %+v, %v", info, err)
 	}
 	live, err := a.List(t.Context(), control.ListRequest{})
@@ -358,6 +362,28 @@ func TestOutput(t *testing.T) {
 		if got, err := a.Result(t.Context(), ref); err != nil || got.Text != want || string(got.Task.ID) != ref {
 			t.Errorf("result of %s: %q, %v", ref, got.Text, err)
 		}
+	}
+}
+
+// Whoever asked has died: nothing of it is shown as waiting, and nothing can be
+// answered.
+func TestApprovals(t *testing.T) {
+	l := leave(t)
+	ask := task.Change{Verb: task.Ask, Question: &task.Question{ID: "q00000001", Digest: "d", Tool: "Bash"}}
+	l.task(task.Record{ID: "a0asked00"}, "", task.Change{Verb: task.Begin}, ask)
+	l.task(task.Record{ID: "b0alive00", Keep: true}, "", begun(sleeper(t), ask)...)
+	a := l.open()
+	for _, id := range []string{"a0asked00", "b0alive00"} {
+		if r, err := a.Get(t.Context(), id); err != nil || r.AwaitingApproval || r.Questions != nil {
+			t.Errorf("%s is shown as %+v, %v", id, r, err)
+		}
+	}
+	open, err := a.Approvals(t.Context(), control.ApprovalsRequest{})
+	if err != nil || open.Questions == nil || len(open.Questions) != 0 {
+		t.Errorf("open: %+v, %v", open, err)
+	}
+	if err := a.Decide(t.Context(), control.DecideRequest{ID: "q00000001", Digest: "d"}); code(err) != control.Unavailable {
+		t.Errorf("answer: %v", err)
 	}
 }
 

@@ -150,7 +150,7 @@ func New(d Deps) *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usage(err.Error(), "see `"+cmd.CommandPath()+" --help`")
 	})
-	root.AddCommand(a.run(), a.ps(), a.logs(), a.result(), a.inspect(), a.wait(), a.stop(), a.promote(),
+	root.AddCommand(a.run(), a.ps(), a.logs(), a.result(), a.inspect(), a.wait(), a.stop(), a.promote(), a.approvals(),
 		a.sessions(), a.doctor(), a.version())
 	root.AddCommand(d.Extra...)
 	if d.Root != nil {

@@ -46,6 +46,8 @@ type session struct {
 	receipt *task.Receipt
 	waiting chan struct{} // gets one value per wait that blocks
 	text    string
+	open    []task.Question
+	decided []control.DecideRequest
 	gone    bool // the host went: every answer is Unavailable
 }
 
@@ -269,6 +271,37 @@ func (s *session) Result(ctx context.Context, ref string) (control.Answer, error
 		err = &control.Error{Code: control.Conflict, Message: "task " + ref + " has not ended"}
 	}
 	return control.Answer{Task: r, Text: s.text}, err
+}
+
+func (s *session) Approvals(ctx context.Context, req control.ApprovalsRequest) (control.Approvals, error) {
+	for {
+		s.mu.Lock()
+		changed := s.changed
+		now := control.Approvals{Questions: slices.Clone(s.open), Version: int64(len(s.open) + 2*len(s.decided))}
+		err := s.lost()
+		s.mu.Unlock()
+		if err != nil || req.Wait == 0 || now.Version != req.After {
+			return now, err
+		}
+		s.waiting <- struct{}{}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return now, context.Cause(ctx)
+		}
+	}
+}
+
+func (s *session) Decide(_ context.Context, req control.DecideRequest) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, q := range s.open {
+		if q.ID == req.ID && q.Digest == req.Digest {
+			s.open, s.decided = slices.Delete(s.open, i, i+1), append(s.decided, req)
+			return nil
+		}
+	}
+	return &control.Error{Code: control.Conflict, Message: "question " + req.ID + " has been answered already"}
 }
 
 func (s *session) Info(context.Context) (control.Info, error) { return s.info, nil }

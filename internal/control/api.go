@@ -51,6 +51,16 @@ type API interface {
 	// until ctx ends. It ends with an error, or silently with the session.
 	Events(ctx context.Context, after task.Seq) iter.Seq2[task.Event, error]
 
+	// Approvals returns the questions that wait for an answer, oldest first. With
+	// Wait it returns when the listing is another than that of version After, or
+	// when the time is up.
+	Approvals(ctx context.Context, req ApprovalsRequest) (Approvals, error)
+
+	// Decide answers a question. It returns when the answer is durable. An answer
+	// that is late, a second one, or to another request than the digest says is a
+	// [Conflict] and changes nothing.
+	Decide(ctx context.Context, req DecideRequest) error
+
 	// Prompt gives the main agent something to do. It returns when the prompt
 	// is queued.
 	Prompt(ctx context.Context, req PromptRequest) error
@@ -183,6 +193,29 @@ type Answer struct {
 	Text string      `json:"text"`
 }
 
+// ApprovalsRequest asks for open questions.
+type ApprovalsRequest struct {
+	After int64         `json:"after,omitempty"`   // the version that is known already; only with Wait
+	Wait  time.Duration `json:"wait_ns,omitempty"` // for another version; 0: answer at once
+}
+
+// Approvals is what waits for an answer. A version means something to the
+// session that gave it only.
+type Approvals struct {
+	Questions []task.Question `json:"questions"`
+	Version   int64           `json:"version"`
+}
+
+// DecideRequest answers one question. Digest is that of the question as it was
+// shown to whoever decides: without it nothing is decided.
+type DecideRequest struct {
+	ID     string     `json:"id"`
+	Digest string     `json:"digest"`
+	Reply  task.Reply `json:"reply"`
+	Actor  task.Actor `json:"actor,omitempty"` // default: user
+	Detail string     `json:"detail,omitempty"`
+}
+
 // PromptRequest is a prompt for the main agent.
 type PromptRequest struct {
 	Text string `json:"text"`
@@ -196,7 +229,7 @@ const (
 	NotFound    Code = "not_found"
 	Ambiguous   Code = "ambiguous"
 	Invalid     Code = "invalid"     // the request is wrong
-	Conflict    Code = "conflict"    // not possible in the task's state
+	Conflict    Code = "conflict"    // not possible in the state of the task or question
 	Unavailable Code = "unavailable" // not now, or not by this kind of session
 	Internal    Code = "internal"
 )
@@ -207,7 +240,11 @@ type Error struct {
 	Message string   `json:"message"`
 	Mend    string   `json:"mend,omitempty"`
 	Matches []string `json:"matches,omitempty"` // of an ambiguous ref
+
+	err error // that it was made of, in the process that made it
 }
+
+func (e *Error) Unwrap() error { return e.err }
 
 func (e *Error) Error() string {
 	if e.Mend != "" {
@@ -231,7 +268,7 @@ func AsError(err error) *Error {
 	case errors.As(err, &e):
 		return e
 	case errors.As(err, &move):
-		return &Error{Code: Conflict, Message: err.Error()}
+		return &Error{Code: Conflict, Message: err.Error(), err: err}
 	}
-	return &Error{Code: Internal, Message: err.Error()}
+	return &Error{Code: Internal, Message: err.Error(), err: err}
 }

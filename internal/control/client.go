@@ -130,6 +130,20 @@ func (c *Client) Result(ctx context.Context, ref string) (Answer, error) {
 	return onTask[Answer](ctx, c, http.MethodGet, ref, "/result")
 }
 
+// Approvals implements [API].
+func (c *Client) Approvals(ctx context.Context, req ApprovalsRequest) (Approvals, error) {
+	q := url.Values{}
+	setNumber(q, "after", req.After)
+	setNumber(q, "wait_ns", int64(req.Wait))
+	return call[Approvals](ctx, c, http.MethodGet, "/v1/approvals?"+q.Encode(), nil)
+}
+
+// Decide implements [API].
+func (c *Client) Decide(ctx context.Context, req DecideRequest) error {
+	_, err := call[struct{}](ctx, c, http.MethodPost, "/v1/approvals", req)
+	return err
+}
+
 // Prompt implements [API].
 func (c *Client) Prompt(ctx context.Context, req PromptRequest) error {
 	_, err := call[struct{}](ctx, c, http.MethodPost, "/v1/prompt", req)

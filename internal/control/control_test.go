@@ -106,6 +106,10 @@ func TestSame(t *testing.T) {
 		f.add(task.Record{ID: "baaaabbbb", Name: "two", Status: task.Completed, CreateTime: at(2), EndTime: &ended, Cause: &task.Cause{Actor: task.ByItself, Reason: task.ReasonDone}})
 		f.add(task.Record{ID: "bcccccccc", Name: odd, Status: task.Pending, CreateTime: at(3), Parent: "baaaaaaaa", Description: "<b>&\u2028"})
 		f.add(task.Record{ID: "bdddddddd", Name: "..", Status: task.Running, CreateTime: at(4)})
+		f.open = []task.Question{
+			{ID: "q1", Kind: task.Permission, Task: "baaaaaaaa", Agent: "a<b>", Tool: "Bash", Input: json.RawMessage(`{"command":"<&\u2028"}`), Digest: "d1", At: at(1), Until: at(9)},
+			{ID: "q2", Kind: task.Choice, Task: "baaaaaaaa", Tool: "AskUser", Hidden: 7, Digest: "d2", At: at(2)},
+		}
 		return f
 	}
 	grace := time.Duration(0)
@@ -149,6 +153,24 @@ func TestSame(t *testing.T) {
 		}},
 		{"promote", func(ctx context.Context, a API) (any, error) { return a.Promote(ctx, "one") }},
 		{"promote-ended", func(ctx context.Context, a API) (any, error) { return a.Promote(ctx, "two") }},
+		{"approvals", func(ctx context.Context, a API) (any, error) { return a.Approvals(ctx, ApprovalsRequest{}) }},
+		{"approvals-wait", func(ctx context.Context, a API) (any, error) {
+			return a.Approvals(ctx, ApprovalsRequest{After: 7, Wait: time.Millisecond})
+		}},
+		{"decide", func(ctx context.Context, a API) (any, error) {
+			err := a.Decide(ctx, DecideRequest{ID: "q2", Digest: "d2", Actor: task.ByClient, Detail: "<x>",
+				Reply: task.Reply{Allow: true, Input: json.RawMessage(`{"command":"<&"}`)}})
+			if err != nil {
+				return nil, err
+			}
+			return a.Approvals(ctx, ApprovalsRequest{After: 7, Wait: time.Minute}) // answers at once
+		}},
+		{"decide-stale", func(ctx context.Context, a API) (any, error) {
+			return nil, a.Decide(ctx, DecideRequest{ID: "q1", Digest: "d2", Reply: task.Reply{Reason: "no"}})
+		}},
+		{"decide-unknown", func(ctx context.Context, a API) (any, error) {
+			return nil, a.Decide(ctx, DecideRequest{ID: "q9", Digest: "d9"})
+		}},
 		{"output", func(ctx context.Context, a API) (any, error) {
 			return a.Output(ctx, OutputRequest{Ref: odd, Offset: 4, Tail: 3, Max: 9, Wait: time.Second})
 		}},
@@ -190,13 +212,50 @@ func TestSame(t *testing.T) {
 			var a, b answer
 			a.v, a.err = c.do(ctx, here)
 			b.v, b.err = c.do(ctx, w.client)
+			a.err = bare(a.err)
 			if !reflect.DeepEqual(a, b) {
 				t.Errorf("in process: %+v\nover the socket: %+v", a, b)
 			}
-			if !reflect.DeepEqual(here.stops, there.stops) || !reflect.DeepEqual(here.prompts, there.prompts) || !reflect.DeepEqual(here.asked, there.asked) {
+			if !reflect.DeepEqual(here.stops, there.stops) || !reflect.DeepEqual(here.prompts, there.prompts) || !reflect.DeepEqual(here.asked, there.asked) ||
+				!reflect.DeepEqual(here.decided, there.decided) {
 				t.Errorf("asked in process: %+v\nover the socket: %+v", here, there)
 			}
 		})
+	}
+}
+
+// bare is an error without what only its own process knows of it.
+func bare(err error) error {
+	if e, ok := err.(*Error); ok {
+		return &Error{Code: e.Code, Message: e.Message, Mend: e.Mend, Matches: e.Matches}
+	}
+	return err
+}
+
+// In its own process an error can still be asked what it was made of.
+func TestUnwrap(t *testing.T) {
+	move := &task.MoveError{ID: "b1", From: task.Killed, Verb: task.Complete}
+	for _, err := range []error{move, io.ErrUnexpectedEOF} {
+		if !errors.Is(AsError(fmt.Errorf("stop: %w", err)), err) {
+			t.Errorf("%v is forgotten", err)
+		}
+	}
+}
+
+// An answer is bound to what was looked at: without a digest the server decides
+// nothing, whatever is behind it.
+func TestDecideUnseen(t *testing.T) {
+	f := newFake()
+	f.open = []task.Question{{ID: "q1", Digest: ""}}
+	w := serve(t, NewServer(f))
+	for _, req := range []DecideRequest{{ID: "q1", Reply: task.Reply{Allow: true}}, {Digest: "d", Reply: task.Reply{Allow: true}}} {
+		var e *Error
+		if err := w.client.Decide(t.Context(), req); !errors.As(err, &e) || e.Code != Invalid {
+			t.Errorf("%+v: %v", req, err)
+		}
+	}
+	if len(f.decided) != 0 {
+		t.Errorf("decided: %+v", f.decided)
 	}
 }
 
@@ -581,6 +640,7 @@ func TestDocs(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := newFake()
+	f.open = []task.Question{{ID: "q3k9x0a1b", Tool: "Bash", Digest: "9f86d0818"}}
 	w := serve(t, NewServer(f))
 	ran := 0
 	for line := range strings.Lines(string(doc)) {

@@ -19,6 +19,8 @@ type fake struct {
 	asked   map[string]StartRequest // by task name
 	prompts []string
 	stops   []StopRequest
+	open    []task.Question // that wait for an answer
+	decided []DecideRequest
 
 	held     chan string // a lease began
 	released chan string // a lease ended
@@ -258,6 +260,41 @@ func (f *fake) Prompt(_ context.Context, req PromptRequest) error {
 	defer f.mu.Unlock()
 	f.prompts = append(f.prompts, req.Text)
 	return nil
+}
+
+func (f *fake) Approvals(ctx context.Context, req ApprovalsRequest) (Approvals, error) {
+	f.mu.Lock()
+	now, more := Approvals{Questions: append([]task.Question{}, f.open...), Version: int64(7 + len(f.decided))}, f.more
+	f.mu.Unlock()
+	if req.Wait == 0 || req.After != now.Version {
+		return now, nil
+	}
+	select {
+	case <-more:
+		return f.Approvals(ctx, ApprovalsRequest{})
+	case <-time.After(req.Wait):
+		return now, nil
+	case <-ctx.Done():
+		return Approvals{}, context.Cause(ctx)
+	}
+}
+
+func (f *fake) Decide(_ context.Context, req DecideRequest) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i, q := range f.open {
+		if q.ID == req.ID && q.Digest != req.Digest {
+			return &Error{Code: Conflict, Message: "question " + q.ID + " asks about another request"}
+		}
+		if q.ID == req.ID {
+			f.open = append(f.open[:i:i], f.open[i+1:]...)
+			f.decided = append(f.decided, req)
+			close(f.more)
+			f.more = make(chan struct{})
+			return nil
+		}
+	}
+	return &Error{Code: NotFound, Message: "no such question: " + req.ID}
 }
 
 func (f *fake) Hold(ctx context.Context, lease string) error {

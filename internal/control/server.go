@@ -111,6 +111,8 @@ func (s *Server) handler() http.Handler {
 	route("POST /v1/tasks/{ref}/promote", s.promote)
 	route("POST /v1/wait", s.wait)
 	route("POST /v1/stop", s.stop)
+	route("GET /v1/approvals", s.approvals)
+	route("POST /v1/approvals", s.decide)
 	route("POST /v1/prompt", s.prompt)
 	route("POST /v1/hold", s.hold)
 	route("GET /v1/events", s.events)
@@ -332,6 +334,27 @@ func (s *Server) stop(w http.ResponseWriter, r *http.Request) error {
 	}
 	v, err := s.api.Stop(r.Context(), req)
 	return reply(w, v, err)
+}
+
+func (s *Server) approvals(w http.ResponseWriter, r *http.Request) error {
+	q := query{Values: r.URL.Query()}
+	req := ApprovalsRequest{After: q.number("after"), Wait: time.Duration(q.number("wait_ns"))}
+	if q.err != nil {
+		return q.err
+	}
+	v, err := s.api.Approvals(r.Context(), req)
+	return reply(w, v, err)
+}
+
+func (s *Server) decide(w http.ResponseWriter, r *http.Request) error {
+	var req DecideRequest
+	if err := s.read(w, r, &req); err != nil {
+		return err
+	}
+	if req.ID == "" || req.Digest == "" {
+		return &Error{Code: Invalid, Message: "an answer names the question and its digest", Mend: "see GET /v1/approvals"}
+	}
+	return reply(w, struct{}{}, s.api.Decide(r.Context(), req))
 }
 
 func (s *Server) prompt(w http.ResponseWriter, r *http.Request) error {

@@ -3,11 +3,13 @@
 // An event is one change of a task and holds the whole record as it was after
 // it, so the newest event of a task is its state and nothing is ever replayed.
 // The notice that a terminal event owes somebody, and the answer of the run,
-// are written in the transaction of that event.
+// are written in the transaction of that event. Messages between agents stand
+// beside the events, in the same numbering.
 //
-// It promises that what [Journal.Append] returned for survives kill -9 (and a
-// power cut, with [Options.Power]), that events are numbered without gaps in
-// the order in which they became durable, and that a reader who asks by number
+// It promises that what [Journal.Append] or [Journal.Post] returned for survives
+// kill -9 (and a power cut, with [Options.Power]), that events and messages are
+// numbered without gaps in the order in which they became durable, and that a
+// reader who asks by number
 // misses none and sees none twice, however slow it is. One caller writes at a
 // time, for itself and for all who came meanwhile.
 //
@@ -17,6 +19,7 @@ package journal
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -46,7 +49,7 @@ type Options struct {
 var ErrClosed = errors.New("journal is closed")
 
 const (
-	schemaVersion = 1
+	schemaVersion = 2
 	maxBatch      = 256  // events committed together
 	recentEvents  = 2048 // kept in memory for readers that keep up
 )
@@ -66,7 +69,8 @@ type Journal struct {
 
 	mu     sync.Mutex
 	last   task.Seq      // newest durable event
-	recent []task.Event  // ring of the newest events; recent[i] has Seq last-len+1+i, guarded by mu
+	count  task.Seq      // newest number: of an event or a message
+	recent []task.Event  // ring of the newest events, by number; guarded by mu
 	grown  chan struct{} // closed and replaced at every commit
 	queue  []*request    // who waits to be written; guarded by mu
 	taken  bool          // somebody has the turn to write; guarded by mu
@@ -76,9 +80,10 @@ type Journal struct {
 
 // request is one caller who wants something written.
 type request struct {
-	entry  *task.Entry
-	record []byte
-	ack    []task.Seq // notices to acknowledge, when entry is nil
+	entry  *task.Entry // one of these three is set
+	letter *task.Message
+	ack    []task.Seq // notices and messages to acknowledge
+	record []byte     // of entry
 	seq    task.Seq
 	err    error
 	turn   chan bool // capacity 1: true gives the turn to write, false says that it was done
@@ -119,7 +124,23 @@ func (j *Journal) dsn() string {
 	return (&url.URL{Scheme: "file", Opaque: (&url.URL{Path: j.path}).EscapedPath(), RawQuery: q.Encode()}).String()
 }
 
-const schema = `
+// schemas are the steps from one format to the next. The first makes a new file.
+func schemas() [schemaVersion]string { return [...]string{firstSchema, messageSchema} }
+
+const messageSchema = `
+CREATE TABLE messages (
+	seq      INTEGER PRIMARY KEY,
+	owner    TEXT NOT NULL,
+	sender   TEXT NOT NULL,
+	kind     TEXT NOT NULL,
+	text     TEXT NOT NULL,
+	priority TEXT NOT NULL,
+	at       INTEGER NOT NULL,
+	acked    INTEGER NOT NULL DEFAULT 0
+);
+CREATE INDEX messages_unread ON messages (owner) WHERE acked = 0;`
+
+const firstSchema = `
 CREATE TABLE events (
 	seq     INTEGER PRIMARY KEY,
 	task_id TEXT NOT NULL,
@@ -165,16 +186,21 @@ func (j *Journal) openWriter() (err error) {
 	if err = conn.QueryRowContext(ctx, "PRAGMA user_version").Scan(&version); err != nil {
 		return err
 	}
-	switch {
-	case version > schemaVersion:
+	if version > schemaVersion {
 		return fmt.Errorf("it was written by a newer drover (format %d, this one knows %d)", version, schemaVersion)
-	case version == 0:
-		if _, err = conn.ExecContext(ctx, fmt.Sprintf("BEGIN; %s PRAGMA user_version = %d; COMMIT", schema, schemaVersion)); err != nil {
+	}
+	for i, step := range schemas() {
+		if i < version {
+			continue
+		}
+		if _, err = conn.ExecContext(ctx, fmt.Sprintf("BEGIN; %s PRAGMA user_version = %d; COMMIT", step, i+1)); err != nil {
 			return err
 		}
 	}
-	return conn.QueryRowContext(ctx, "SELECT coalesce(max(seq), 0) FROM events").Scan(&j.last)
+	return conn.QueryRowContext(ctx, newestNumbers).Scan(&j.last, &j.count)
 }
+
+const newestNumbers = `SELECT e, max(e, (SELECT coalesce(max(seq), 0) FROM messages)) FROM (SELECT coalesce(max(seq), 0) AS e FROM events)`
 
 // makePrivate creates the file before SQLite does, which would make it readable
 // for others.
@@ -214,19 +240,58 @@ func (j *Journal) Append(ctx context.Context, e task.Entry) (task.Seq, error) {
 		return 0, fmt.Errorf("append event of task %s: %w", e.Task.ID, err)
 	}
 	r := &request{entry: &e, record: record, turn: make(chan bool, 1)}
-	if err := j.ask(ctx, r); err != nil {
+	err = j.ask(ctx, r)
+	if err = cmp.Or(err, r.err); err != nil {
 		return 0, fmt.Errorf("append event of task %s: %w", e.Task.ID, err)
 	}
 	return r.seq, nil
 }
 
-// Acknowledge marks notices as known to their owner.
+// AppendAll writes many events as [Journal.Append] does, with as few commits as
+// it can. The answers are in the order of the entries; each stands for its own.
+func (j *Journal) AppendAll(ctx context.Context, entries []task.Entry) ([]task.Seq, []error) {
+	all, good := make([]*request, len(entries)), make([]*request, 0, len(entries))
+	for i := range entries {
+		r := &request{entry: &entries[i], turn: make(chan bool, 1)}
+		if r.record, r.err = encode(entries[i].Task); r.err == nil {
+			good = append(good, r)
+		}
+		all[i] = r
+	}
+	err := j.ask(ctx, good...)
+	seqs, errs := make([]task.Seq, len(entries)), make([]error, len(entries))
+	for i, r := range all {
+		if seqs[i] = r.seq; cmp.Or(r.err, err) != nil {
+			errs[i] = fmt.Errorf("append event of task %s: %w", r.entry.Task.ID, cmp.Or(r.err, err))
+		}
+	}
+	return seqs, errs
+}
+
+// Post writes a message and returns its number when it is durable. An error
+// means that it was not written; it wraps [task.ErrMailFull] if the receiver has
+// [task.MaxUnread] messages that nobody has acknowledged.
+func (j *Journal) Post(ctx context.Context, m task.Message) (task.Seq, error) {
+	if err := m.Check(); err != nil {
+		return 0, fmt.Errorf("post message to %s: %w", m.To, err)
+	}
+	r := &request{letter: &m, turn: make(chan bool, 1)}
+	err := j.ask(ctx, r)
+	if err = cmp.Or(err, r.err); err != nil {
+		return 0, fmt.Errorf("post message to %s: %w", m.To, err)
+	}
+	return r.seq, nil
+}
+
+// Acknowledge marks notices and messages as known to their owner.
 func (j *Journal) Acknowledge(ctx context.Context, seqs ...task.Seq) error {
 	if len(seqs) == 0 {
 		return nil
 	}
-	if err := j.ask(ctx, &request{ack: seqs, turn: make(chan bool, 1)}); err != nil {
-		return fmt.Errorf("acknowledge notices: %w", err)
+	r := &request{ack: seqs, turn: make(chan bool, 1)}
+	err := j.ask(ctx, r)
+	if err = cmp.Or(err, r.err); err != nil {
+		return fmt.Errorf("acknowledge mail: %w", err)
 	}
 	return nil
 }
@@ -234,8 +299,12 @@ func (j *Journal) Acknowledge(ctx context.Context, seqs ...task.Seq) error {
 // ask has a request written. Who finds nobody at it writes at once, for itself
 // and those who came with it, and hands the turn on to one of those who came
 // meanwhile: nobody waits for a goroutine to wake up when nothing else is
-// written, and nobody serves the others for ever.
-func (j *Journal) ask(ctx context.Context, r *request) error {
+// written, and nobody serves the others for ever. The error is one of all; how
+// each went is in the request.
+func (j *Journal) ask(ctx context.Context, requests ...*request) error {
+	if len(requests) == 0 {
+		return nil
+	}
 	if j.w == nil {
 		return fs.ErrPermission
 	}
@@ -247,14 +316,16 @@ func (j *Journal) ask(ctx context.Context, r *request) error {
 		j.mu.Unlock()
 		return ErrClosed
 	}
-	j.queue = append(j.queue, r)
+	j.queue = append(j.queue, requests...)
 	mine := !j.taken
 	j.taken = true
 	j.mu.Unlock()
-	if mine || <-r.turn {
-		j.lead()
+	for i, r := range requests { // those of a batch that were written with the first are told so
+		if mine && i == 0 || <-r.turn {
+			j.lead()
+		}
 	}
-	return r.err
+	return nil
 }
 
 // lead writes what is queued, the caller's own request first, and gives the turn
@@ -267,7 +338,7 @@ func (j *Journal) lead() {
 	}
 	j.mu.Lock()
 	n := min(len(j.queue), maxBatch)
-	batch, last := j.queue[:n:n], j.last
+	batch, last := j.queue[:n:n], j.count
 	j.queue = j.queue[n:]
 	j.mu.Unlock()
 	j.crowd = n
@@ -296,8 +367,11 @@ func (j *Journal) settle(batch []*request, last task.Seq) {
 	}
 	// One bad entry must not take the others down with it.
 	for i := range batch {
+		j.mu.Lock()
+		last = j.count
+		j.mu.Unlock()
 		one := batch[i : i+1]
-		j.publish(one, j.w.commit(j.Last(), one))
+		j.publish(one, j.w.commit(last, one))
 	}
 }
 
@@ -306,6 +380,7 @@ func (j *Journal) publish(batch []*request, err error) {
 	j.mu.Lock()
 	if err == nil {
 		for _, r := range batch {
+			j.count = max(j.count, r.seq)
 			if r.entry == nil {
 				continue
 			}

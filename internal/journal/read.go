@@ -1,12 +1,14 @@
 package journal
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/drover-dev/drover/task"
@@ -22,8 +24,8 @@ func (j *Journal) Since(ctx context.Context, after task.Seq) ([]task.Event, erro
 		j.mu.Unlock()
 		return nil, nil
 	}
-	if first := j.last - task.Seq(len(j.recent)); after >= first {
-		from := int(after - first)
+	if len(j.recent) > 0 && after >= j.recent[0].Seq-1 {
+		from, _ := slices.BinarySearchFunc(j.recent, after+1, func(e task.Event, seq task.Seq) int { return cmp.Compare(e.Seq, seq) })
 		to := min(len(j.recent), from+pageEvents)
 		events := append([]task.Event(nil), j.recent[from:to]...)
 		j.mu.Unlock()
@@ -183,6 +185,34 @@ func (j *Journal) notices(ctx context.Context, where string, args ...any) (out [
 	}
 	return out, rows.Err()
 }
+
+// Unread returns the messages that an owner has not acknowledged, in the order
+// they were sent.
+func (j *Journal) Unread(ctx context.Context, owner task.ID) (out []task.Message, err error) {
+	db, err := j.reader()
+	if err != nil {
+		return nil, fmt.Errorf("read messages: %w", err)
+	}
+	rows, err := db.QueryContext(ctx, unread, task.MaxMessageBytes, string(owner))
+	if err != nil {
+		return nil, fmt.Errorf("read messages of %s: %w", owner, err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var m task.Message
+		var at int64
+		if err := rows.Scan(&m.Seq, &m.To, &m.From, &m.Kind, &m.Text, &m.Priority, &at); err != nil {
+			return nil, fmt.Errorf("read messages of %s: %w", owner, err)
+		}
+		m.At = time.Unix(0, at).UTC()
+		out = append(out, m)
+	}
+	return out, rows.Err()
+}
+
+// unread bounds what it reads whoever wrote it.
+const unread = `SELECT seq, owner, sender, kind, substr(CAST(text AS BLOB), 1, ?), priority, CAST(at AS INTEGER) FROM messages
+	WHERE owner = ? AND acked = 0 ORDER BY seq`
 
 // Answer returns the final answer of a run, or "" if it gave none.
 func (j *Journal) Answer(ctx context.Context, run task.RunID) (string, error) {

@@ -20,22 +20,33 @@ const (
 	insertEvent  = `INSERT INTO events (seq, task_id, verb, at, record) VALUES (?, ?, ?, ?, ?)`
 	insertNotice = `INSERT INTO notices (seq, run_id, task_id, owner, priority, acked) VALUES (?, ?, ?, ?, ?, ?)`
 	insertAnswer = `INSERT INTO answers (run_id, text) VALUES (?, ?)`
-	acknowledge  = `UPDATE notices SET acked = 1 WHERE seq = ?`
+	ackNotice    = `UPDATE notices SET acked = 1 WHERE seq = ?`
+	ackMessage   = `UPDATE messages SET acked = 1 WHERE seq = ?`
+
+	insertMessage = `INSERT INTO messages (seq, owner, sender, kind, text, priority, at) VALUES (?, ?, ?, ?, ?, ?, ?)`
+	countUnread   = `SELECT count(*) FROM messages WHERE owner = ? AND acked = 0`
 )
 
-func (w *writer) exec(query string, args ...any) error {
-	s, ok := w.stmts[query]
-	if !ok {
-		var err error
-		if s, err = w.conn.PrepareContext(context.Background(), query); err != nil {
-			return err
-		}
-		if w.stmts == nil {
-			w.stmts = map[string]*sql.Stmt{}
-		}
-		w.stmts[query] = s
+func (w *writer) stmt(query string) (*sql.Stmt, error) {
+	if s, ok := w.stmts[query]; ok {
+		return s, nil
 	}
-	_, err := s.Exec(args...)
+	s, err := w.conn.PrepareContext(context.Background(), query)
+	if err != nil {
+		return nil, err
+	}
+	if w.stmts == nil {
+		w.stmts = map[string]*sql.Stmt{}
+	}
+	w.stmts[query] = s
+	return s, nil
+}
+
+func (w *writer) exec(query string, args ...any) error {
+	s, err := w.stmt(query)
+	if err == nil {
+		_, err = s.Exec(args...)
+	}
 	return err
 }
 
@@ -58,28 +69,66 @@ func (w *writer) commit(last task.Seq, batch []*request) error {
 }
 
 // rollback ends a failed transaction. SQLite may have ended it already, which
-// is no further failure.
+// is no further failure: then, and only then, another can begin.
 func (w *writer) rollback() error {
-	_, _ = w.conn.ExecContext(context.Background(), "ROLLBACK")
+	ctx := context.Background()
+	_, err := w.conn.ExecContext(ctx, "ROLLBACK")
+	if err == nil {
+		return nil
+	}
+	if _, open := w.conn.ExecContext(ctx, "BEGIN"); open != nil {
+		return fmt.Errorf("roll back: %w", err)
+	}
+	if _, err := w.conn.ExecContext(ctx, "ROLLBACK"); err != nil {
+		return fmt.Errorf("roll back: %w", err)
+	}
 	return nil
 }
 
 func (w *writer) all(last task.Seq, batch []*request) error {
 	for _, r := range batch {
-		if r.entry == nil {
-			for _, seq := range r.ack {
-				if err := w.exec(acknowledge, int64(seq)); err != nil {
-					return err
-				}
+		write := w.event
+		switch {
+		case r.letter != nil:
+			write = w.message
+		case r.entry == nil:
+			if err := w.acknowledge(r.ack); err != nil {
+				return err
 			}
 			continue
 		}
 		last++
-		if err := w.event(last, r); err != nil {
+		if err := write(last, r); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// acknowledge looks in both tables: numbers are of one of them only.
+func (w *writer) acknowledge(seqs []task.Seq) error {
+	for _, seq := range seqs {
+		if err := errors.Join(w.exec(ackNotice, int64(seq)), w.exec(ackMessage, int64(seq))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *writer) message(seq task.Seq, r *request) error {
+	s, err := w.stmt(countUnread)
+	if err != nil {
+		return err
+	}
+	m, unread := r.letter, 0
+	if err := s.QueryRow(string(m.To)).Scan(&unread); err != nil {
+		return err
+	}
+	if unread >= task.MaxUnread {
+		return fmt.Errorf("%w: %d messages are unread", task.ErrMailFull, unread)
+	}
+	r.seq = seq
+	return w.exec(insertMessage, int64(seq), string(m.To), m.From, string(m.Kind), m.Text, string(m.Priority), m.At.UnixNano())
 }
 
 func (w *writer) event(seq task.Seq, r *request) error {

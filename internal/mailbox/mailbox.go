@@ -1,10 +1,11 @@
 // Package mailbox keeps what an agent has not been told yet.
 //
 // A [Box] belongs to one owner and holds the notices that the log says are owed
-// to it. It promises that a notice stays owed until it is acknowledged, that
-// the same notice always has the same number, and that a waiting owner is woken
-// at once. What a notice says is made by [Render], from the record of a run
-// that has ended and can no longer change.
+// to it, and the messages that others have sent. It promises that both stay until
+// they are acknowledged, that the same mail always has the same number, and that
+// a waiting owner is woken at once. What a notice says is made by [Render], from
+// the record of a run that has ended and can no longer change; a message says
+// what [RenderMessage] makes of it.
 //
 // It does not decide when mail is read, and writes nothing but acknowledgements.
 package mailbox
@@ -19,9 +20,10 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Log is where notices are owed and acknowledged.
+// Log is where mail is owed and acknowledged.
 type Log interface {
 	Owed(ctx context.Context, owner task.ID) ([]task.Notice, error)
+	Unread(ctx context.Context, owner task.ID) ([]task.Message, error)
 	Acknowledge(ctx context.Context, seqs ...task.Seq) error
 }
 
@@ -31,8 +33,24 @@ type Box struct {
 	log   Log
 
 	mu    sync.Mutex
-	owed  []task.Notice // not acknowledged, in the order of delivery
+	mail  []Mail        // not acknowledged, in the order of delivery
 	added chan struct{} // capacity 1: something was added
+}
+
+// Mail is one thing that its owner has not been told: a notice or a message.
+type Mail struct {
+	Seq     task.Seq
+	Urgent  bool
+	Notice  task.Notice
+	Message *task.Message // nil: it is the notice
+}
+
+func ofNotice(n task.Notice) Mail {
+	return Mail{Seq: n.Seq, Urgent: n.Priority == task.Next, Notice: n}
+}
+
+func ofMessage(m task.Message) Mail {
+	return Mail{Seq: m.Seq, Urgent: m.Priority == task.Next, Message: &m}
 }
 
 // Open returns the box of an owner with what the log owes it.
@@ -41,9 +59,16 @@ func Open(ctx context.Context, owner task.ID, log Log) (*Box, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open mailbox of %s: %w", owner, err)
 	}
+	unread, err := log.Unread(ctx, owner)
+	if err != nil {
+		return nil, fmt.Errorf("open mailbox of %s: %w", owner, err)
+	}
 	b := New(owner, log)
 	for _, n := range owed {
 		b.Add(n)
+	}
+	for _, m := range unread {
+		b.AddMessage(m)
 	}
 	return b, nil
 }
@@ -59,43 +84,68 @@ func (b *Box) Add(n task.Notice) {
 	if n.Acked || n.Owner != b.owner {
 		return
 	}
+	b.put(ofNotice(n))
+}
+
+// AddMessage puts in a message that is durable. One that is there already, or
+// somebody else's, changes nothing.
+func (b *Box) AddMessage(m task.Message) {
+	if m.To != b.owner {
+		return
+	}
+	b.put(ofMessage(m))
+}
+
+func (b *Box) put(m Mail) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	at, there := slices.BinarySearchFunc(b.owed, n, compare)
+	at, there := slices.BinarySearchFunc(b.mail, m, compare)
 	if there {
 		return
 	}
-	b.owed = slices.Insert(b.owed, at, n)
+	b.mail = slices.Insert(b.mail, at, m)
 	select {
 	case b.added <- struct{}{}:
 	default:
 	}
 }
 
-// compare puts urgent notices first and keeps the order of the ends otherwise.
-func compare(a, b task.Notice) int {
+// compare puts urgent mail first and keeps the order in which it became durable
+// otherwise.
+func compare(a, b Mail) int {
 	return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.Seq, b.Seq))
 }
 
-func rank(n task.Notice) int {
-	if n.Priority == task.Next {
+func rank(m Mail) int {
+	if m.Urgent {
 		return 0
 	}
 	return 1
 }
 
-// Owed returns what has not been acknowledged, most urgent first.
-func (b *Box) Owed() []task.Notice {
+// Mail returns what has not been acknowledged, most urgent first.
+func (b *Box) Mail() []Mail {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return slices.Clone(b.owed)
+	return slices.Clone(b.mail)
 }
 
-// Wait returns when something is owed, or with the cause of ctx.
+// Owed returns the notices of [Box.Mail].
+func (b *Box) Owed() []task.Notice {
+	var owed []task.Notice
+	for _, m := range b.Mail() {
+		if m.Message == nil {
+			owed = append(owed, m.Notice)
+		}
+	}
+	return owed
+}
+
+// Wait returns when there is mail, or with the cause of ctx.
 func (b *Box) Wait(ctx context.Context) error {
 	for {
 		b.mu.Lock()
-		n := len(b.owed)
+		n := len(b.mail)
 		b.mu.Unlock()
 		if n > 0 {
 			return nil
@@ -109,11 +159,11 @@ func (b *Box) Wait(ctx context.Context) error {
 }
 
 // Added returns a channel that receives after something was added. Wake-ups may
-// merge: look at [Box.Owed] after each.
+// merge: look at [Box.Mail] after each.
 func (b *Box) Added() <-chan struct{} { return b.added }
 
-// Acknowledge takes notices out for good. They are out of the box only when the
-// log says so.
+// Acknowledge takes mail out for good. It is out of the box only when the log
+// says so.
 func (b *Box) Acknowledge(ctx context.Context, seqs ...task.Seq) error {
 	if len(seqs) == 0 {
 		return nil
@@ -123,6 +173,6 @@ func (b *Box) Acknowledge(ctx context.Context, seqs ...task.Seq) error {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.owed = slices.DeleteFunc(b.owed, func(n task.Notice) bool { return slices.Contains(seqs, n.Seq) })
+	b.mail = slices.DeleteFunc(b.mail, func(m Mail) bool { return slices.Contains(seqs, m.Seq) })
 	return nil
 }

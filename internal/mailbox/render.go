@@ -58,6 +58,17 @@ func Render(l Letter) string {
 	return b.String()
 }
 
+// RenderMessage makes the text by which a model is given a message. Nothing in it
+// can end the element, or pass for a notice.
+func RenderMessage(m task.Message) string {
+	return fmt.Sprintf("<agent-message from=\"%s\" kind=\"%s\">\n%s\n</agent-message>", attribute(m.From), attribute(string(m.Kind)), escape(m.Text))
+}
+
+// attribute is text between quotes.
+func attribute(text string) string {
+	return strings.ReplaceAll(escape(oneLine(text, 100)), `"`, "&quot;")
+}
+
 func element(b *strings.Builder, name, text string) {
 	fmt.Fprintf(b, "<%s>%s</%s>\n", name, escape(text), name)
 }

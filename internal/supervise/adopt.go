@@ -25,11 +25,14 @@ func (s *Supervisor) Adopt(ctx context.Context, tasks []Old, driver func(task.Ki
 		e := s.entry(rec.ID)
 		d := driver(rec.Kind)
 		if rec.Status == task.Running && rec.Process != nil && d != nil {
+			if err := s.unask(ctx, e); err != nil {
+				return fmt.Errorf("adopt task %s: %w", rec.ID, err)
+			}
 			s.runs.Add(1) // launch takes it
 			s.launch(e, d, true)
 			continue
 		}
-		lost := task.Change{Verb: task.Stop, Cause: &task.Cause{Actor: task.ByKeeper, Reason: task.ReasonHostLost, Detail: "its host ended without closing"}}
+		lost := task.Change{Verb: task.Stop, Cause: task.Lost(rec, "")}
 		var notice task.Notice
 		rec, err := s.apply(ctx, e, lost, &notice, "")
 		if err != nil {
@@ -55,6 +58,9 @@ func (s *Supervisor) remember(old Old) {
 	defer s.mu.Unlock()
 	e := &entry{id: rec.ID, root: rec.ID, born: old.Born, again: true, live: make(chan struct{}), promoted: make(chan struct{})}
 	e.spec = task.Spec{Name: rec.Name, Parent: rec.Parent, Owner: rec.Owner, Keep: rec.Keep, Backgrounded: rec.Backgrounded}
+	if rec.Owner != "" {
+		e.root = rec.Owner
+	}
 	if p := s.tasks[rec.Parent]; p != nil {
 		e.parent, e.root = p, p.root
 		p.children = append(p.children, e) // nobody else knows p yet
@@ -70,6 +76,7 @@ func (s *Supervisor) remember(old Old) {
 		close(e.live)
 	}
 	s.tasks[rec.ID] = e
+	s.roots[rootKey{e.root, rec.Pool}]++
 	if rec.Name != "" {
 		s.names[rec.Name] = e
 	}
@@ -95,18 +102,15 @@ func (s *Supervisor) Resume(ctx context.Context, id task.ID, d task.Driver, spec
 			return task.Record{}, context.Cause(ctx)
 		}
 	}
-	s.mu.RLock()
-	closing := s.closing
-	if !closing {
-		s.runs.Add(1) // launch takes it
-	}
-	s.mu.RUnlock()
-	if closing {
-		return task.Record{}, ErrClosing
+	if err := s.readmit(e, spec.Pool); err != nil {
+		return task.Record{}, err
 	}
 	rec, err := s.apply(ctx, e, task.Change{Verb: task.Resume, Run: task.NewRunID(), Background: spec.Backgrounded,
-		ToolUseID: spec.ToolUseID, Owner: spec.Owner, Prompt: spec.Prompt}, nil, "")
+		ToolUseID: spec.ToolUseID, Owner: spec.Owner, Prompt: spec.Prompt, Priority: spec.Priority, Pool: spec.Pool}, nil, "")
 	if err != nil {
+		s.mu.Lock()
+		s.roots[rootKey{e.root, spec.Pool}]--
+		s.mu.Unlock()
 		s.runs.Done()
 		return rec, err
 	}
@@ -121,4 +125,19 @@ func (s *Supervisor) Resume(ctx context.Context, id task.ID, d task.Driver, spec
 	e.mu.Unlock()
 	s.launch(e, d, false)
 	return rec, nil
+}
+
+// readmit is admit for a further run, which counts like the first.
+func (s *Supervisor) readmit(e *entry, pool string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing {
+		return ErrClosing
+	}
+	if err := s.withinLimits(pool, e.root, e.rec.Load().Depth); err != nil {
+		return err
+	}
+	s.roots[rootKey{e.root, pool}]++
+	s.runs.Add(1) // launch takes it
+	return nil
 }

@@ -64,6 +64,8 @@ func history(t *rapid.T) {
 		"fail":     func(t *rapid.T) { w.say(t, "fail", task.Failed) },
 		"stop":     w.stop,
 		"promote":  w.promote,
+		"ask":      w.ask,
+		"decide":   w.decide,
 		"deliver":  w.deliver,
 		"close":    func(t *rapid.T) { w.again(t, false) },
 		"crash":    func(t *rapid.T) { w.again(t, true) },
@@ -85,6 +87,7 @@ type run struct {
 	parent     task.ID
 	background bool
 	keep       bool
+	asks       bool       // a question of it is open
 	toldBy     task.Actor // who ended it, once it has ended
 	end        *task.Record
 }
@@ -93,6 +96,8 @@ type run struct {
 type role struct {
 	begun chan struct{}
 	say   chan error
+	ask   chan struct{}
+	told  chan task.Reply
 }
 
 // world is the log, the program that writes it, and the model.
@@ -131,6 +136,15 @@ func (w *world) Append(ctx context.Context, e task.Entry) (task.Seq, error) {
 	return 0, nil
 }
 
+// AppendAll is Append: the history starts one task at a time.
+func (w *world) AppendAll(ctx context.Context, entries []task.Entry) ([]task.Seq, []error) {
+	seq, err := w.Append(ctx, entries[0])
+	return []task.Seq{seq}, []error{err}
+}
+
+// Post is not part of a history.
+func (w *world) Post(context.Context, task.Message) (task.Seq, error) { panic("not used") }
+
 // actor is a driver that does what its role says.
 type actor struct{ w *world }
 
@@ -148,10 +162,22 @@ func (a actor) Run(ctx context.Context, h task.Host) (task.Result, error) {
 	case r.begun <- struct{}{}:
 	default: // adopted
 	}
-	select {
-	case err := <-r.say:
-		return task.Result{Text: "said"}, err
-	case <-ctx.Done():
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	asks, over := context.WithCancel(ctx)
+	defer over()
+	for ctx.Err() == nil {
+		select {
+		case err := <-r.say:
+			return task.Result{Text: "said"}, err
+		case <-r.ask:
+			asking.Go(func() {
+				if reply, err := h.Ask(asks, task.Question{Tool: "Bash"}); err == nil {
+					r.told <- reply
+				}
+			})
+		case <-ctx.Done():
+		}
 	}
 	if h.Record().Keep && errors.Is(context.Cause(ctx), task.ErrClosing) {
 		return task.Result{}, task.ErrDetached
@@ -176,7 +202,7 @@ func (w *world) role(id task.ID) *role {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.roles[id] == nil {
-		w.roles[id] = &role{begun: make(chan struct{}, 1), say: make(chan error, 1)}
+		w.roles[id] = &role{begun: make(chan struct{}, 1), say: make(chan error, 1), ask: make(chan struct{}), told: make(chan task.Reply, 1)}
 	}
 	return w.roles[id]
 }
@@ -244,6 +270,7 @@ func (w *world) again(t *rapid.T, crash bool) {
 		case !r.keep:
 			w.ended(t, id, task.Killed, "")
 		}
+		r.asks = false // gone with the program that asked
 	}
 }
 
@@ -369,7 +396,68 @@ func (w *world) ended(t *rapid.T, id task.ID, want task.Status, by task.Actor) {
 	if rec.Run != r.id || rec.Status != want || rec.Cause == nil || by != "" && rec.Cause.Actor != by {
 		t.Fatalf("run %s ended as %+v, want %s by %s", r.id, rec, want, by)
 	}
-	r.toldBy, r.end = rec.Cause.Actor, &rec
+	r.toldBy, r.end, r.asks = rec.Cause.Actor, &rec, false
+}
+
+// ask has a live task ask something, unless it does already.
+func (w *world) ask(t *rapid.T) {
+	id := w.some(t)
+	if w.live[id].asks {
+		t.Skip("it waits for an answer")
+	}
+	t.Logf("ask %s", id)
+	w.role(id).ask <- struct{}{}
+	for _, version := w.open(id); !w.live[id].asks; {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		var q *task.Question
+		if q, version = w.open(id); q != nil {
+			w.live[id].asks = true
+		} else if err := w.s.AwaitQuestions(ctx, version); err != nil {
+			t.Fatalf("a question did not come: %v", err)
+		}
+		cancel()
+	}
+}
+
+// open is the open question of a task, if there is one.
+func (w *world) open(id task.ID) (*task.Question, int64) {
+	questions, version := w.s.Questions()
+	for _, q := range questions {
+		if q.Task == id {
+			return &q, version
+		}
+	}
+	return nil, version
+}
+
+// decide answers a question, and tries to do so a second time.
+func (w *world) decide(t *rapid.T) {
+	id := w.some(t)
+	q, _ := w.open(id)
+	if (q != nil) != w.live[id].asks {
+		t.Fatalf("task %s: open question %v, want %v", id, q, w.live[id].asks)
+	}
+	if q == nil {
+		t.Skip("it asks nothing")
+	}
+	reply := task.Reply{Allow: rapid.Bool().Draw(t, "allow")}
+	t.Logf("decide %s %v", id, reply.Allow)
+	if err := w.s.Decide(t.Context(), q.ID, q.Digest, reply, task.Cause{Actor: task.ByUser}); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case got := <-w.role(id).told:
+		if got.Allow != reply.Allow {
+			t.Fatalf("told %+v, want %+v", got, reply)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("nobody was told the answer")
+	}
+	var stale *supervise.StaleError
+	if err := w.s.Decide(t.Context(), q.ID, q.Digest, task.Reply{Allow: true}, task.Cause{}); !errors.As(err, &stale) {
+		t.Fatalf("a second answer: %v", err)
+	}
+	w.live[id].asks = false
 }
 
 func (w *world) promote(t *rapid.T) {
@@ -443,6 +531,12 @@ func (w *world) check(t *rapid.T) {
 			t.Fatalf("run %s has two notices", n.Run)
 		}
 		notices[n.Run] = n
+	}
+	for id, r := range w.runs {
+		rec, _ := w.s.Get(r.task)
+		if rec.Run == id && (rec.AwaitingApproval != r.asks || rec.AwaitingApproval != (len(rec.Questions) > 0)) {
+			t.Fatalf("task %s: awaiting approval %v with %d questions, want %v", r.task, rec.AwaitingApproval, len(rec.Questions), r.asks)
+		}
 	}
 	told := map[task.RunID]bool{}
 	for seq, id := range w.read {

@@ -15,6 +15,12 @@ func (l *numbers) Append(context.Context, task.Entry) (task.Seq, error) {
 	return task.Seq(l.n.Add(1)), nil
 }
 
+func (l *numbers) AppendAll(ctx context.Context, entries []task.Entry) ([]task.Seq, []error) {
+	return each(ctx, entries, l.Append)
+}
+
+func (*numbers) Post(context.Context, task.Message) (task.Seq, error) { panic("not used") }
+
 type nothing struct{}
 
 func (nothing) Kind() task.Kind             { return task.LocalBash }

@@ -76,6 +76,7 @@ func (s *Supervisor) run(ctx context.Context, e *entry, d task.Driver, q *queued
 	if t := e.spec.Timeout; t > 0 {
 		run, stop = context.WithTimeoutCause(ctx, t, task.ErrTimeout)
 	}
+	h.life = run
 	res, err := guard(run, d, h)
 	defer stop()
 	s.conclude(run, e, h, res, err)
@@ -182,11 +183,12 @@ type host struct {
 	s    *Supervisor
 	e    *entry
 	out  OutputFile
-	pool *pool // nil: no place is needed
+	pool *pool           // nil: no place is needed
+	life context.Context // of the run
 
 	mu   sync.Mutex
 	held bool // it has its place; guarded by mu, like away
-	away int  // calls of Await under way
+	away int  // calls of Await and Ask under way
 }
 
 func (h *host) close() {
@@ -237,27 +239,47 @@ func (h *host) Spawn(ctx context.Context, d task.Driver, spec task.Spec) (task.R
 // Await gives the place of the waiting task away meanwhile: otherwise a chain
 // of agents that is longer than the pool is wide would wait for itself.
 func (h *host) Await(ctx context.Context, id task.ID) (task.Record, error) {
+	h.leave()
+	rec, err := h.s.Await(ctx, id)
+	return rec, cmp.Or(err, h.back(ctx))
+}
+
+// Ask gives the place away too: whoever is asked may be out for lunch.
+func (h *host) Ask(ctx context.Context, q task.Question) (task.Reply, error) {
+	h.leave()
+	reply, err := h.s.ask(ctx, h.life, h.e, q)
+	return reply, cmp.Or(err, h.back(ctx))
+}
+
+// leave gives the place away for a call that waits.
+func (h *host) leave() {
 	if h.pool == nil {
-		return h.s.Await(ctx, id)
+		return
 	}
 	h.mu.Lock()
+	defer h.mu.Unlock()
 	h.away++
 	if h.held {
 		h.held = false
 		h.pool.leave()
 	}
-	h.mu.Unlock()
-	rec, err := h.s.Await(ctx, id)
+}
+
+// back takes the place again when the last such call has returned.
+func (h *host) back(ctx context.Context) error {
+	if h.pool == nil {
+		return nil
+	}
 	h.mu.Lock()
 	h.away--
 	back := h.away == 0 && !h.held
 	h.mu.Unlock()
 	if !back {
-		return rec, err
+		return nil
 	}
 	// A run that was stopped must not wait in the line to end.
-	if again := h.pool.again(ctx); again != nil {
-		return rec, cmp.Or(err, again)
+	if err := h.pool.again(ctx); err != nil {
+		return err
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -266,7 +288,7 @@ func (h *host) Await(ctx context.Context, id task.ID) (task.Record, error) {
 	} else {
 		h.held = true
 	}
-	return rec, err
+	return nil
 }
 
 // noOutput is the output of tasks that have none.

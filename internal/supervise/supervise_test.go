@@ -21,8 +21,29 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type memLog struct {
 	mu      sync.Mutex
 	entries []task.Entry
+	letters []task.Message
 	fail    func(n int) error // nil: never
 	appends int
+}
+
+func (l *memLog) AppendAll(ctx context.Context, entries []task.Entry) ([]task.Seq, []error) {
+	return each(ctx, entries, l.Append)
+}
+
+// each is a log's AppendAll by its Append.
+func each(ctx context.Context, entries []task.Entry, one func(context.Context, task.Entry) (task.Seq, error)) ([]task.Seq, []error) {
+	seqs, errs := make([]task.Seq, len(entries)), make([]error, len(entries))
+	for i, e := range entries {
+		seqs[i], errs[i] = one(ctx, e)
+	}
+	return seqs, errs
+}
+
+func (l *memLog) Post(_ context.Context, m task.Message) (task.Seq, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.letters = append(l.letters, m)
+	return task.Seq(len(l.entries) + len(l.letters)), nil
 }
 
 func (l *memLog) Append(_ context.Context, e task.Entry) (task.Seq, error) {

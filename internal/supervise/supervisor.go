@@ -1,7 +1,8 @@
 // Package supervise runs the tasks of one session.
 //
 // It owns a goroutine per task, the tree of tasks, the places that limited
-// work waits for, and the one door through which a task changes: every change
+// work waits for, the questions that wait for an answer, and the one door
+// through which a task changes: every change
 // is a [task.Change], applied by [task.Apply], made durable in the log, and only
 // then seen by anybody. It promises that every task that was started reaches
 // exactly one end, that the notice of the end is part of the same durable fact,
@@ -30,6 +31,11 @@ type Log interface {
 	// Append returns when the entry is durable. An error means that nothing of
 	// it was written.
 	Append(ctx context.Context, e task.Entry) (task.Seq, error)
+	// AppendAll is Append for many entries, with an answer to each.
+	AppendAll(ctx context.Context, entries []task.Entry) ([]task.Seq, []error)
+	// Post returns when the message is durable. An error means that it was not
+	// written; one that wraps [task.ErrMailFull], that nobody reads the others.
+	Post(ctx context.Context, m task.Message) (task.Seq, error)
 }
 
 // OutputFile is an open output file of one task.
@@ -43,7 +49,7 @@ type Pool struct {
 	Size    int // tasks at work at the same time; more wait as pending
 	Queue   int // tasks that may wait; 0: no limit
 	Depth   int // deepest allowed task; 0: no limit
-	PerRoot int // tasks of the pool in the tree of one root in a session; 0: no limit
+	PerRoot int // runs of the pool in the tree of one root in a session; 0: no limit
 }
 
 // Config is what a supervisor works with.
@@ -59,6 +65,8 @@ type Config struct {
 	// Owed is called with the notice of every end once it is durable, and before
 	// anybody can see that the task has ended.
 	Owed func(task.Notice)
+	// Posted is called with every message once it is durable.
+	Posted func(task.Message)
 	// Ended is called after every end is durable, on the task's goroutine.
 	Ended func(task.Record, task.Notice)
 }
@@ -117,6 +125,7 @@ type Supervisor struct {
 	ended   chan struct{} // closed and replaced at every end
 
 	reporter reporter
+	desk     desk
 }
 
 type childKey struct {
@@ -153,7 +162,7 @@ type entry struct {
 // New makes a supervisor. It does no I/O.
 func New(cfg Config) *Supervisor {
 	s := &Supervisor{cfg: cfg, tasks: map[task.ID]*entry{}, names: map[string]*entry{}, keys: map[childKey]*entry{},
-		roots: map[rootKey]int{}, pools: map[string]*pool{}, ended: make(chan struct{})}
+		roots: map[rootKey]int{}, pools: map[string]*pool{}, ended: make(chan struct{}), desk: desk{changed: make(chan struct{})}}
 	for name, p := range cfg.Pools {
 		s.pools[name] = newPool(p)
 	}
@@ -177,21 +186,56 @@ func (s *Supervisor) Start(ctx context.Context, d task.Driver, spec task.Spec) (
 // begin, which the caller calls once and soon. Who starts many tasks records
 // them all before any of them competes for the machine.
 func (s *Supervisor) Record(ctx context.Context, d task.Driver, spec task.Spec) (rec task.Record, begin func(), err error) {
-	if err := d.Check(spec.Input); err != nil {
-		return task.Record{}, nil, err
+	r := s.RecordAll(ctx, []Starting{{d, spec}})[0]
+	return r.Task, r.Begin, r.Err
+}
+
+// Starting is one task of a batch.
+type Starting struct {
+	Driver task.Driver
+	Spec   task.Spec
+}
+
+// Recorded is what became of it. Begin is nil beside an error.
+type Recorded struct {
+	Task  task.Record
+	Begin func()
+	Err   error
+}
+
+// RecordAll is Record for many tasks, which become durable together; one that is
+// refused does not hinder the others. The answers are in the order of the batch.
+func (s *Supervisor) RecordAll(ctx context.Context, batch []Starting) []Recorded {
+	out := make([]Recorded, len(batch))
+	entries, fresh := make([]*entry, len(batch)), make([]*entry, 0, len(batch))
+	for i, b := range batch {
+		var found bool
+		err := b.Driver.Check(b.Spec.Input)
+		if err == nil {
+			entries[i], found, err = s.admit(b.Driver, b.Spec)
+		}
+		switch {
+		case err != nil:
+			out[i].Err = err
+		case found:
+			out[i].Task, out[i].Begin = *entries[i].rec.Load(), func() {}
+		default:
+			fresh = append(fresh, entries[i])
+		}
 	}
-	e, found, err := s.admit(d, spec)
-	if err != nil {
-		return task.Record{}, nil, err
+	errs := s.create(ctx, fresh)
+	for i, e := range entries {
+		if out[i].Err != nil || out[i].Begin != nil {
+			continue
+		}
+		if err := errs[e]; err != nil {
+			s.forget(e)
+			out[i].Err = fmt.Errorf("start task: %w", err)
+			continue
+		}
+		out[i].Task, out[i].Begin = *e.rec.Load(), func() { s.launch(e, batch[i].Driver, false) }
 	}
-	if found {
-		return *e.rec.Load(), func() {}, nil
-	}
-	if err := s.create(ctx, e); err != nil {
-		s.forget(e)
-		return task.Record{}, nil, fmt.Errorf("start task: %w", err)
-	}
-	return *e.rec.Load(), func() { s.launch(e, d, false) }, nil
+	return out
 }
 
 // admit checks every limit and takes the task in under one lock, so that two
@@ -229,7 +273,7 @@ func (s *Supervisor) admit(d task.Driver, spec task.Spec) (e *entry, found bool,
 	if spec.Backgrounded {
 		close(e.promoted)
 	}
-	if err := s.withinLimits(e, depth); err != nil {
+	if err := s.withinLimits(spec.Pool, e.root, depth); err != nil {
 		return nil, false, err
 	}
 	for s.tasks[e.id] != nil || s.names[string(e.id)] != nil {
@@ -240,7 +284,7 @@ func (s *Supervisor) admit(d task.Driver, spec task.Spec) (e *entry, found bool,
 	rec := task.Record{ID: e.id, Run: task.NewRunID(), Kind: d.Kind(), Status: task.Pending, Backgrounded: spec.Backgrounded, Keep: spec.Keep,
 		Name: name, Description: spec.Description, Session: s.cfg.Session, Parent: spec.Parent, Owner: spec.Owner, Depth: depth, ToolUseID: spec.ToolUseID,
 		AgentType: spec.AgentType, Model: spec.Model, Prompt: spec.Prompt, Command: spec.Command, Cwd: spec.Cwd, CreateTime: now,
-		TimeoutMS: spec.Timeout.Milliseconds()}
+		TimeoutMS: spec.Timeout.Milliseconds(), Priority: spec.Priority, Pool: spec.Pool}
 	if s.cfg.OutputPath != nil {
 		rec.OutputFile = s.cfg.OutputPath(e.id)
 	}
@@ -272,15 +316,16 @@ func (e *entry) take(c *entry) bool {
 	return true
 }
 
-func (s *Supervisor) withinLimits(e *entry, depth int) error {
-	p := s.pools[e.spec.Pool]
+// withinLimits says whether a run of the pool may come up. The caller holds mu.
+func (s *Supervisor) withinLimits(name string, root task.ID, depth int) error {
+	p := s.pools[name]
 	if p == nil {
 		return nil
 	}
 	if p.cfg.Depth > 0 && depth > p.cfg.Depth {
 		return &LimitError{Limit: "depth", N: p.cfg.Depth}
 	}
-	if p.cfg.PerRoot > 0 && s.roots[rootKey{e.root, e.spec.Pool}] >= p.cfg.PerRoot {
+	if p.cfg.PerRoot > 0 && s.roots[rootKey{root, name}] >= p.cfg.PerRoot {
 		return &LimitError{Limit: "per_root", N: p.cfg.PerRoot}
 	}
 	if p.cfg.Queue > 0 && p.waiting() >= p.cfg.Queue {
@@ -304,20 +349,32 @@ func (s *Supervisor) uniqueName(want string) string {
 	}
 }
 
-// create makes the first event durable. Until then nobody can find the task.
-func (s *Supervisor) create(ctx context.Context, e *entry) error {
-	e.door.Lock()
-	defer e.door.Unlock()
-	rec := *e.rec.Load()
-	seq, err := s.cfg.Log.Append(ctx, task.Entry{Verb: task.Create, At: rec.CreateTime, Task: rec})
-	if err != nil {
-		return err
+// create makes the first events durable. Until then nobody can find the tasks.
+// Who holds one of these doors waits for nobody's but the log.
+func (s *Supervisor) create(ctx context.Context, fresh []*entry) map[*entry]error {
+	if len(fresh) == 0 {
+		return nil
 	}
+	first := make([]task.Entry, len(fresh))
+	for i, e := range fresh {
+		e.door.Lock()
+		defer e.door.Unlock()
+		rec := *e.rec.Load()
+		first[i] = task.Entry{Verb: task.Create, At: rec.CreateTime, Task: rec}
+	}
+	seqs, errs := s.cfg.Log.AppendAll(ctx, first)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e.born = seq
-	s.insert(e)
-	return nil
+	failed := map[*entry]error{}
+	for i, e := range fresh {
+		if errs[i] != nil {
+			failed[e] = errs[i]
+			continue
+		}
+		e.born = seqs[i]
+		s.insert(e)
+	}
+	return failed
 }
 
 // insert keeps order sorted by the number of the first event: two starts may
@@ -375,7 +432,7 @@ func (s *Supervisor) apply(ctx context.Context, e *entry, c task.Change, n *task
 		return cur, err
 	}
 	if next.Status.Terminal() {
-		n.Run, n.Task, n.Priority = next.Run, next.ID, e.spec.Priority
+		n.Run, n.Task, n.Priority = next.Run, next.ID, next.Priority
 		n.Owner, n.Acked = next.Owner, known(next)
 	}
 	if _, err := s.cfg.Log.Append(ctx, task.Entry{Verb: c.Verb, At: c.At, Task: next, Notice: n, Answer: answer}); err != nil {

@@ -21,6 +21,7 @@ type Host struct {
 	path  string
 	once  sync.Once
 	alive chan struct{} // closed at the first sign of life
+	asked chan asked    // what the driver asks
 
 	mu  sync.Mutex
 	rec task.Record // guarded by mu
@@ -31,7 +32,7 @@ func NewHost(t testing.TB, kind task.Kind, input json.RawMessage) *Host {
 	t.Helper()
 	dir, now := t.TempDir(), time.Now().UTC()
 	id := task.NewID(kind)
-	return &Host{t: t, input: input, path: filepath.Join(dir, string(id)+".output"), alive: make(chan struct{}),
+	return &Host{t: t, input: input, path: filepath.Join(dir, string(id)+".output"), alive: make(chan struct{}), asked: make(chan asked),
 		rec: task.Record{ID: id, Run: task.NewRunID(), Kind: kind, Status: task.Running, Session: "s00000000", Cwd: dir, StartTime: &now, Depth: 1}}
 }
 

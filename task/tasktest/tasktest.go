@@ -30,6 +30,9 @@ type Config struct {
 	Prints string
 	// Grace bounds how long a stop may take; 0: 5 s.
 	Grace time.Duration
+	// Asks makes a driver and work that puts n questions at once by [task.Host.Ask],
+	// prints Prints for each that is allowed, and ends well; nil: it never asks.
+	Asks func(t *testing.T, n int) (task.Driver, json.RawMessage)
 	// Checkpoint makes a driver that reads checkpoints; nil: it has none.
 	Checkpoint func(t *testing.T) (task.Driver, json.RawMessage)
 }
@@ -40,7 +43,7 @@ func Run(t *testing.T, c Config) {
 		c.Grace = 5 * time.Second
 	}
 	for name, test := range map[string]func(*testing.T, Config){
-		"check": checks, "output": output, "stop": stop, "closing": closing, "ended": ended, "shared": shared, "checkpoint": checkpoint,
+		"check": checks, "output": output, "stop": stop, "closing": closing, "ended": ended, "shared": shared, "checkpoint": checkpoint, "asks": asks,
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := goleak.IgnoreCurrent()

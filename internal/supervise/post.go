@@ -1,0 +1,32 @@
+package supervise
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/drover-dev/drover/task"
+)
+
+// Post sends a message to an agent of the session and returns its number when
+// it is durable. It stays owed until the agent has it, also over an end of the
+// agent's run. The receiver is a task, or the session for its main agent.
+func (s *Supervisor) Post(ctx context.Context, m task.Message) (task.Seq, error) {
+	if err := m.Check(); err != nil {
+		return 0, fmt.Errorf("post message: %w", err)
+	}
+	if m.To != s.cfg.Session && s.entry(m.To) == nil {
+		return 0, fmt.Errorf("post message: %w: %s", ErrUnknown, m.To)
+	}
+	if m.At.IsZero() {
+		m.At = time.Now().UTC()
+	}
+	var err error
+	if m.Seq, err = s.cfg.Log.Post(ctx, m); err != nil {
+		return 0, err
+	}
+	if s.cfg.Posted != nil {
+		s.cfg.Posted(m)
+	}
+	return m.Seq, nil
+}

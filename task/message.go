@@ -1,0 +1,67 @@
+package task
+
+import (
+	"errors"
+	"fmt"
+	"time"
+	"unicode/utf8"
+)
+
+// Bounds of messages.
+const (
+	MaxMessageBytes = 64 << 10 // of one text
+	MaxUnread       = 100      // messages of one owner that are not acknowledged
+	maxMessageName  = 200      // bytes of From
+	maxMessageKind  = 40       // bytes of Kind
+)
+
+// MessageKind says what a [Message] is for. Others may be added by whoever sends.
+type MessageKind string
+
+// The kinds that are known here.
+const (
+	PlainMessage   MessageKind = "message"
+	TaskAssignment MessageKind = "task_assignment"
+)
+
+// Message is mail to an agent that is not the end of a task.
+type Message struct {
+	Seq      Seq         `json:"seq"` // set by the log; of one numbering with events and notices
+	To       ID          `json:"to"`  // an agent's task, or the session for its main agent
+	From     string      `json:"from"`
+	Kind     MessageKind `json:"kind"`
+	Text     string      `json:"text"`
+	Priority Priority    `json:"priority,omitempty"`
+	At       time.Time   `json:"at"`
+}
+
+// ErrMailFull is returned for a message to somebody who has too many unread.
+var ErrMailFull = errors.New("mailbox is full")
+
+// Check refuses a message that cannot be sent.
+func (m Message) Check() error {
+	switch {
+	case m.To == "":
+		return errors.New("a message needs a receiver")
+	case m.From == "" || len(m.From) > maxMessageName || !utf8.ValidString(m.From):
+		return fmt.Errorf("the sender of a message is text of 1 to %d bytes", maxMessageName)
+	case !isWord(string(m.Kind)):
+		return fmt.Errorf("message kind %.60q is not a word of small letters", m.Kind)
+	case m.Text == "":
+		return errors.New("the message is empty")
+	case len(m.Text) > MaxMessageBytes:
+		return fmt.Errorf("the message is longer than %d KiB", MaxMessageBytes>>10)
+	case !utf8.ValidString(m.Text):
+		return errors.New("the message is not UTF-8")
+	}
+	return nil
+}
+
+func isWord(s string) bool {
+	for _, c := range s {
+		if (c < 'a' || c > 'z') && c != '_' {
+			return false
+		}
+	}
+	return s != "" && len(s) <= maxMessageKind
+}
