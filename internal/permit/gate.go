@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/task"
@@ -39,6 +40,13 @@ type Rules struct {
 	Home string        // for ~ in rules and paths; empty: such paths are asked, and such rules are errors
 	Path string        // where programs are looked for; empty: $PATH
 
+	Memory   *Memory // shared by the gates of a session; nil: one of its own
+	Filtered bool    // tools that list and search leave out what [Gate.MayRead] refuses
+
+	// More gives allow rules that hold beside the others at the moment of a call,
+	// such as those of skills in use. A wrong one allows nothing. nil: none.
+	More func() []string
+
 	ReadOnlyAuto bool         // shell lines that only read need no rule
 	Tools        []agent.Tool // for aliases, and for what is read-only
 
@@ -63,6 +71,12 @@ type Verdict struct {
 	Decision Outcome `json:"decision"`
 	Reason   string  `json:"reason"`
 	Rule     string  `json:"rule,omitempty"` // as it was written
+
+	// Firm says that only an answer of the user changes the decision: it is a
+	// denial, a question that a rule wants, or a shape that is dangerous.
+	Firm bool `json:"firm,omitempty"`
+
+	outside bool // the path is outside the roots, and nothing else is wrong
 }
 
 // Gate decides by [Rules]. It never changes, and its methods may be called from
@@ -71,7 +85,13 @@ type Gate struct {
 	rules            Rules
 	allow, ask, deny []rule
 	roots            []string // resolved
+	devices          []uint64 // file systems of the roots
 	tools            map[string]toolInfo
+	memory           *Memory
+	bans             bool   // some files may not be read
+	paths            bool   // or not be written
+	ownPath          bool   // programs are looked for in places relative to the working directory
+	pathKey, rootKey string // of what is remembered
 }
 
 type toolInfo struct {
@@ -85,7 +105,11 @@ var _ agent.Gate = (*Gate)(nil)
 // use all the same: a wrong allow rule allows nothing, a wrong ask or deny rule
 // holds for its whole tool, and for every tool if it names none.
 func New(r Rules) (*Gate, []error) {
-	g := &Gate{rules: r, tools: map[string]toolInfo{}}
+	g := &Gate{rules: r, tools: map[string]toolInfo{}, memory: r.Memory}
+	if g.memory == nil {
+		g.memory = NewMemory()
+	}
+	g.memory.learn()
 	var errs []error
 	switch r.Mode {
 	case "", Auto:
@@ -104,8 +128,15 @@ func New(r Rules) (*Gate, []error) {
 	for _, dir := range append([]string{r.Cwd}, r.Dirs...) {
 		if real, err := resolve(dir); err == nil && filepath.IsAbs(dir) {
 			g.roots = append(g.roots, real)
+			var st syscall.Stat_t
+			if syscall.Lstat(real, &st) == nil {
+				g.devices = append(g.devices, uint64(st.Dev))
+			}
 		}
 	}
+	g.ownPath = slices.ContainsFunc(filepath.SplitList(g.rules.Path), func(dir string) bool { return !filepath.IsAbs(dir) })
+	g.rootKey = strings.Join(g.roots, "\x00") + "\x00\x00" + r.Home + "\x00\x00"
+	g.pathKey = g.rules.Path + "\x00\x00" + g.rootKey
 	for _, t := range r.Tools {
 		info := toolInfo{name: t.Spec().Name}
 		if ro, ok := t.(agent.ReadOnly); ok {
@@ -134,10 +165,15 @@ func New(r Rules) (*Gate, []error) {
 			*list.to = append(*list.to, rl)
 		}
 	}
+	for _, list := range [][]rule{g.deny, g.ask} {
+		g.paths = g.paths || slices.ContainsFunc(list, func(r rule) bool { return len(r.globs) > 0 })
+		g.bans = g.bans || slices.ContainsFunc(list, func(r rule) bool { return len(r.globs) > 0 && kindOf(r.tool) != editTool })
+	}
 	return g, errs
 }
 
-// Check implements [agent.Gate].
+// Check implements [agent.Gate]. An answer may bring another input, which is
+// judged again: what a rule denies stays denied.
 func (g *Gate) Check(ctx context.Context, c agent.Call) (agent.Decision, error) {
 	v := g.Decide(c)
 	switch v.Decision {
@@ -146,20 +182,50 @@ func (g *Gate) Check(ctx context.Context, c agent.Call) (agent.Decision, error) 
 	case Deny:
 		return agent.Decision{Reason: v.Reason}, nil
 	}
+	return g.Ask(ctx, c, v.Reason)
+}
+
+// Ask puts the question whether a call may run to somebody, whatever the rules
+// say of it, and is a denial where nobody can answer or the mode asks nothing. A
+// call that the answer changes is judged by what the rules deny.
+func (g *Gate) Ask(ctx context.Context, c agent.Call, reason string) (agent.Decision, error) {
 	if g.rules.Headless || g.rules.Answer == nil {
-		return agent.Decision{Reason: v.Reason + "; this needs permission, and nobody is there to give it"}, nil
+		return agent.Decision{Reason: reason + "; this needs permission, and nobody is there to give it"}, nil
 	}
-	sum := sha256.Sum256([]byte(c.Name + "\x00" + string(c.Input)))
+	if g.rules.Mode == DontAsk {
+		return agent.Decision{Reason: reason + "; mode dontAsk denies what is not allowed"}, nil
+	}
+	sum := sha256.Sum256([]byte(string(task.Permission) + "\x00" + c.Name + "\x00" + string(c.Input)))
 	reply, err := g.rules.Answer(ctx, task.Question{
-		Tool: c.Name, Input: c.Input, Reason: v.Reason, Digest: hex.EncodeToString(sum[:]),
+		Kind: task.Permission, Tool: c.Name, Input: c.Input, Reason: reason, Digest: hex.EncodeToString(sum[:]),
 	})
-	if err != nil {
+	switch {
+	case err != nil:
 		return agent.Decision{}, fmt.Errorf("ask for permission to use %s: %w", c.Name, err)
+	case !reply.Allow && reply.Reason == "":
+		return agent.Decision{Reason: "permission was denied (" + reason + ")"}, nil
+	case !reply.Allow:
+		return agent.Decision{Reason: reply.Reason}, nil
+	case len(reply.Input) == 0:
+		return agent.Decision{Allow: true, Reason: reply.Reason}, nil
 	}
-	if !reply.Allow && reply.Reason == "" {
-		reply.Reason = "permission was denied"
+	c.Input = reply.Input
+	if v := g.Decide(c); v.Decision == Deny {
+		return agent.Decision{Reason: "the changed call is not allowed: " + v.Reason}, nil
 	}
-	return agent.Decision{Allow: reply.Allow, Reason: reply.Reason}, nil
+	return agent.Decision{Allow: true, Reason: reply.Reason, Input: reply.Input}, nil
+}
+
+// Grant is what the rules say of a call that somebody else, such as a hook, has
+// allowed: a question that is only asked for want of a rule is allowed. A
+// [Verdict] that is Firm stands.
+func (g *Gate) Grant(c agent.Call) Verdict {
+	g = g.with()
+	v := g.decide(c)
+	if v.Decision == Ask && !v.Firm {
+		return Verdict{Decision: Allow, Reason: "allowed by a hook"}
+	}
+	return g.settle(v)
 }
 
 // request is a call as rules see it.
@@ -168,6 +234,7 @@ type request struct {
 	readOnly bool
 	text     string // command, URL or agent type
 	path     string // of file tools, as it was written
+	line     line   // of a shell
 	bad      string // why the input cannot be judged
 }
 
@@ -206,6 +273,10 @@ func (g *Gate) request(c agent.Call) request {
 		if r.text = text("command"); strings.TrimSpace(r.text) == "" {
 			r.bad = "there is no command"
 		}
+		if strings.Contains(r.text, "\x00") {
+			r.bad = "the command holds a NUL byte"
+		}
+		r.line = readLine(r.text)
 	case readTool, editTool:
 		if r.path = text("file_path", "notebook_path", "path"); r.path == "" {
 			r.bad = "there is no path"
@@ -222,6 +293,10 @@ func (g *Gate) request(c agent.Call) request {
 		r.text = text("url")
 	case agentTool:
 		r.text = text("subagent_type", "agent_type")
+	case taskTool:
+		if id := text("task_id", "shell_id", "bash_id"); !taskName(id) {
+			r.bad = "the ID of the task is not one"
+		}
 	}
 	return r
 }
@@ -236,6 +311,7 @@ const (
 	editTool
 	webTool
 	agentTool
+	taskTool // names a task
 )
 
 func kindOf(tool string) toolKind {
@@ -252,44 +328,89 @@ func kindOf(tool string) toolKind {
 		return webTool
 	case "Agent", "Task":
 		return agentTool
+	case "TaskOutput", "TaskStop", "AgentOutputTool", "BashOutputTool", "BashOutput", "KillShell":
+		return taskTool
 	}
 	return otherTool
+}
+
+// taskName reports what may be the ID or the name of a task, and cannot be
+// taken for a path or a device.
+func taskName(id string) bool {
+	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-."
+	if id == "" || len(id) > 128 || strings.Trim(id, letters) != "" || strings.Trim(id, ".") == "" || strings.HasPrefix(id, ".") {
+		return false
+	}
+	base, _, _ := strings.Cut(strings.ToUpper(id), ".")
+	switch base {
+	case "CON", "PRN", "AUX", "NUL":
+		return false
+	}
+	return !(len(base) == 4 && (strings.HasPrefix(base, "COM") || strings.HasPrefix(base, "LPT")) && base[3] >= '0' && base[3] <= '9')
 }
 
 // Decide is what the rules say of a call. It asks nobody; it looks at links in
 // the file system and at the configuration of a git repository.
 func (g *Gate) Decide(c agent.Call) Verdict {
+	g = g.with()
+	return g.settle(g.decide(c))
+}
+
+// with is the gate with the rules that hold beside its own just now.
+func (g *Gate) with() *Gate {
+	if g.rules.More == nil {
+		return g
+	}
+	more := g.rules.More()
+	if len(more) == 0 {
+		return g
+	}
+	wider := *g
+	wider.allow = slices.Clone(g.allow)
+	for _, text := range more {
+		if rl, err := g.parseRule(text, true); err == nil {
+			wider.allow = append(wider.allow, rl)
+		}
+	}
+	return &wider
+}
+
+func (g *Gate) decide(c agent.Call) Verdict {
 	r := g.request(c)
+	deny := func(why string) Verdict { return Verdict{Decision: Deny, Reason: why, Firm: true} }
 	if hit, ok := g.match(g.deny, r); ok {
-		return Verdict{Deny, "denied by the rule " + hit, hit}
+		return Verdict{Decision: Deny, Reason: "denied by the rule " + hit, Rule: hit, Firm: true}
 	}
 	kind := kindOf(r.tool)
 	if r.bad != "" && kind != otherTool {
 		if kind == listTool {
-			return g.settle(Verdict{Decision: Ask, Reason: r.bad})
+			return Verdict{Decision: Ask, Reason: r.bad, Firm: true}
 		}
-		return Verdict{Decision: Deny, Reason: r.bad}
+		return deny(r.bad)
 	}
 	if r.path != "" && strange(r.path) == magicPath {
-		return Verdict{Decision: Deny, Reason: "a path below /proc that stands for another place"}
+		return deny("a path that stands for another place")
+	}
+	if hit, ok := g.match(g.ask, r); ok {
+		return Verdict{Decision: Ask, Reason: "to be asked by the rule " + hit, Rule: hit, Firm: true}
 	}
 	if g.rules.Mode == Bypass {
 		return Verdict{Decision: Allow, Reason: "mode bypassPermissions"}
 	}
-	if hit, ok := g.match(g.ask, r); ok {
-		return g.settle(Verdict{Ask, "to be asked by the rule " + hit, hit})
-	}
 	v := g.approve(kind, r)
-	if v.Decision != Allow && g.rules.Mode == Plan {
-		return Verdict{Decision: Deny, Reason: "plan mode: only reading is allowed (" + v.Reason + ")"}
+	if v.Decision == Ask && g.rules.Mode == Plan {
+		return deny("plan mode: only reading is allowed (" + v.Reason + ")")
 	}
-	return g.settle(v)
+	if v.Decision == Deny {
+		v.Firm = true
+	}
+	return v
 }
 
 // settle makes a denial of a question in a mode that asks none.
 func (g *Gate) settle(v Verdict) Verdict {
 	if v.Decision == Ask && g.rules.Mode == DontAsk {
-		v.Decision, v.Reason = Deny, v.Reason+"; mode dontAsk denies what is not allowed"
+		v.Decision, v.Reason, v.Firm = Deny, v.Reason+"; mode dontAsk denies what is not allowed", true
 	}
 	return v
 }
@@ -299,7 +420,7 @@ func (g *Gate) approve(kind toolKind, r request) Verdict {
 	plan := g.rules.Mode == Plan
 	switch kind {
 	case shellTool:
-		return g.approveShell(r.text)
+		return g.approveShell(r.line)
 	case readTool, listTool:
 		return g.approvePath(r.tool, r.path, false)
 	case editTool:
@@ -307,13 +428,18 @@ func (g *Gate) approve(kind toolKind, r request) Verdict {
 			return Verdict{Decision: Ask, Reason: "it edits files"}
 		}
 		return g.approvePath(r.tool, r.path, true)
-	case otherTool:
+	case otherTool, taskTool:
 		if r.readOnly {
 			return Verdict{Decision: Allow, Reason: "a tool that only reads"}
 		}
 	}
 	if hit, ok := g.match(g.allow, r); ok && !plan {
-		return Verdict{Allow, "allowed by the rule " + hit, hit}
+		return Verdict{Decision: Allow, Reason: "allowed by the rule " + hit, Rule: hit}
 	}
 	return Verdict{Decision: Ask, Reason: "no rule allows " + r.tool}
+}
+
+// bare reports whether a rule allows every command.
+func (g *Gate) bare() bool {
+	return slices.ContainsFunc(g.allow, func(r rule) bool { return r.all && r.covers("Bash") })
 }

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"unicode"
 	"unicode/utf8"
 
@@ -97,26 +98,36 @@ func (g *Gate) expand(path, cwd string) string {
 	return cwd + "/" + path
 }
 
-// pathMatch reports whether a ban speaks of the path: as it was written or as
-// it resolves, and without regard to letter case, which some file systems do
-// not have.
-func (g *Gate) pathMatch(r rule, path, cwd string) bool {
-	if r.all {
-		return true
-	}
+// forms are how a path may be called by a rule: as it was written and as it
+// resolves, without regard to letter case, which some file systems do not have.
+func (g *Gate) forms(path, cwd string) []string {
 	full := g.expand(path, cwd)
-	forms := []string{strings.ToLower(filepath.Clean(full))}
+	out := []string{strings.ToLower(filepath.Clean(full))}
 	if real, err := resolve(full); err == nil {
-		forms = append(forms, strings.ToLower(real))
+		if real = strings.ToLower(real); real != out[0] {
+			out = append(out, real)
+		}
 	}
-	for _, glob := range r.globs {
-		glob = strings.ToLower(glob)
+	return out
+}
+
+// pathMatch reports whether a ban speaks of the path.
+func (g *Gate) pathMatch(r rule, path, cwd string) bool {
+	return r.all || matchForms(r, g.forms(path, cwd))
+}
+
+// matchForms reports whether a ban speaks of a file. A ban on a folder holds for
+// what is in it.
+func matchForms(r rule, forms []string) bool {
+	for _, glob := range r.lower {
 		for _, form := range forms {
-			if ok, err := doublestar.Match(glob, form); ok || err != nil {
+			if !strings.HasPrefix(form, glob.fixed) {
+				continue
+			}
+			if ok, err := doublestar.Match(glob.text, form); ok || err != nil {
 				return true
 			}
-			// A ban on a directory holds for what is in it.
-			if ok, _ := doublestar.Match(glob+"/**", form); ok {
+			if ok, _ := doublestar.Match(glob.text+"/**", form); ok {
 				return true
 			}
 		}
@@ -125,56 +136,127 @@ func (g *Gate) pathMatch(r rule, path, cwd string) bool {
 }
 
 // MayRead reports whether no ban speaks of the file, for tools that list or
-// search: they leave out what may not be read.
+// search: they leave out what may not be read. Rules that ask count as bans, since
+// a list cannot ask for each of its lines.
 func (g *Gate) MayRead(path string) bool {
-	for _, r := range append(slices.Clone(g.deny), g.ask...) {
-		if r.covers("Read") && g.pathMatch(r, path, g.rules.Cwd) {
+	if !g.bans {
+		return true
+	}
+	forms := g.forms(path, g.rules.Cwd)
+	for _, list := range [][]rule{g.deny, g.ask} {
+		for _, r := range list {
+			if r.covers("Read") && (r.all || matchForms(r, forms)) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// ruled reports whether a ban speaks of a file, of reading or of writing it.
+func (g *Gate) ruled(path, dir string) bool {
+	forms := g.forms(path, dir)
+	speaks := func(r rule) bool { return len(r.globs) > 0 && matchForms(r, forms) }
+	return slices.ContainsFunc(g.deny, speaks) || slices.ContainsFunc(g.ask, speaks)
+}
+
+// MayOpen reports whether no ban speaks of a file that is open: neither of the
+// place where it is now, nor of the same file under another name. Tools ask it
+// after they have opened a file, when nobody can exchange it any more.
+func (g *Gate) MayOpen(f *os.File, edit bool) bool {
+	info, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	tool := "Read"
+	if edit {
+		tool = "Edit"
+	}
+	forms := g.forms(f.Name(), g.rules.Cwd)
+	for _, r := range g.deny {
+		if r.covers(tool) && (r.all || matchForms(r, forms) || sameFile(r, info)) {
 			return false
 		}
 	}
 	return true
 }
 
+// sameFile reports whether a rule names the file itself, by whatever name.
+func sameFile(r rule, info os.FileInfo) bool {
+	for _, path := range r.named {
+		if other, err := os.Stat(path); err == nil && os.SameFile(info, other) {
+			return true
+		}
+	}
+	return false
+}
+
 // approvePath looks for what allows a file tool to use the path.
 func (g *Gate) approvePath(tool, path string, edit bool) Verdict {
 	ask := func(why string) Verdict { return Verdict{Decision: Ask, Reason: why} }
+	firm := func(why string) Verdict { return Verdict{Decision: Ask, Reason: why, Firm: true} }
 	if why := strange(path); why != "" {
-		return ask("the path needs a look: " + why)
+		return firm("the path needs a look: " + why)
 	}
 	if strings.HasPrefix(path, "~") && g.expand(path, "") == "/"+path {
-		return ask("the path begins with ~, and is not in a known home")
+		return firm("the path begins with ~, and is not in a known home")
 	}
-	real, err := resolve(g.expand(path, g.rules.Cwd))
+	full := g.expand(path, g.rules.Cwd)
+	real, err := resolve(full)
 	if err != nil {
-		return ask("the path cannot be resolved")
+		return Verdict{Decision: Deny, Reason: "the path cannot be resolved: " + err.Error()}
 	}
-	guarded := edit && persistent(g.below(real))
+	inside := g.inside(real)
+	guarded := edit && (persistent(g.below(real)) || persistent(g.below(filepath.Clean(full))))
 	for _, r := range g.allow {
 		if !r.covers(tool) || guarded && (r.all || wild(r)) {
 			continue
 		}
-		if r.all {
-			return Verdict{Allow, "allowed by the rule " + r.text, r.text}
+		if r.all && (inside || r.tool == tool) {
+			return Verdict{Decision: Allow, Reason: "allowed by the rule " + r.text, Rule: r.text}
 		}
 		for _, glob := range r.globs {
 			ok, err := doublestar.Match(glob, real)
-			if itself, _ := doublestar.Match(strings.TrimSuffix(glob, "/**"), real); ok && err == nil && !(itself && strings.HasSuffix(glob, "/**")) {
-				return Verdict{Allow, "allowed by the rule " + r.text, r.text}
+			if itself, _ := doublestar.Match(strings.TrimSuffix(glob, "/**"), real); ok && err == nil && !(itself && strings.HasSuffix(glob,
+				"/**")) {
+				return g.special(real, edit, Verdict{Decision: Allow, Reason: "allowed by the rule " + r.text, Rule: r.text})
 			}
 		}
 	}
 	switch {
-	case tool == "Grep" && g.bansReading():
+	case tool == "Grep" && g.bansReading() && g.mayHold(real) && !g.rules.Filtered:
 		// What the search passes over is not known here.
 		return ask("a search may read files that are denied")
-	case !g.inside(real):
-		return ask("the path is outside the working directories")
+	case !inside:
+		v := ask("the path is outside the working directories")
+		v.outside = true
+		return v
 	case guarded:
-		return ask("other programs run or obey what stands in this file")
+		return firm("other programs run or obey what stands in this file")
 	case edit && g.rules.Mode != AcceptEdits:
-		return ask("no rule allows " + tool + " here")
+		return g.special(real, edit, ask("no rule allows "+tool+" here"))
 	}
-	return Verdict{Decision: Allow, Reason: "inside the working directories"}
+	return g.special(real, edit, Verdict{Decision: Allow, Reason: "inside the working directories"})
+}
+
+// special looks at what the file is: nothing writes to what is no file, and
+// neither a mode nor a pattern opens what its owner has closed, or another file
+// system that is mounted in a root.
+func (g *Gate) special(real string, edit bool, v Verdict) Verdict {
+	var st syscall.Stat_t
+	if err := syscall.Lstat(real, &st); err != nil {
+		return v // it does not exist yet
+	}
+	kind := st.Mode & syscall.S_IFMT
+	switch {
+	case edit && kind != syscall.S_IFREG && kind != syscall.S_IFDIR:
+		return Verdict{Decision: Deny, Reason: "it is not a regular file"}
+	case v.Decision == Allow && edit && kind == syscall.S_IFREG && st.Mode&0o222 == 0:
+		return Verdict{Decision: Ask, Reason: "the file may not be written, by its mode"}
+	case v.Decision == Allow && v.Rule == "" && !slices.Contains(g.devices, uint64(st.Dev)):
+		return Verdict{Decision: Ask, Reason: "the file is on another file system than the working directories", Firm: true}
+	}
+	return v
 }
 
 func wild(r rule) bool { return strings.ContainsAny(r.text, "*?[{") }
@@ -211,13 +293,21 @@ func persistent(path string) bool {
 			".vscode", ".idea", ".zed", ".devcontainer", ".github", ".gitlab-ci.yml", ".circleci",
 			"venv", ".venv", ".envrc", ".direnv", ".npmrc", ".yarnrc", ".yarnrc.yml", ".pnp.cjs",
 			".profile", ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases",
-			".zshrc", ".zshenv", ".zprofile", ".zlogin", ".kshrc", ".inputrc", ".ssh", ".config", ".local",
-			".pre-commit-config.yaml", ".ripgreprc", ".editorconfig":
+			".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".kshrc", ".cshrc", ".tcshrc", ".login", ".xprofile", ".xinitrc",
+			".xsessionrc", ".inputrc", ".ssh", ".config", ".local",
+			".pre-commit-config.yaml", "lefthook.yml", ".lefthook.yml", ".githooks", ".gitlab", ".buildkite", ".woodpecker", ".nvim.lua",
+			".nvimrc", ".exrc", ".vimrc", ".vim", ".emacs", ".emacs.d", ".dir-locals.el", ".fleet", ".windsurf", ".windsurfrules",
+			".cursorrules", ".clinerules", ".roo", ".continue", ".aider.conf.yml", ".kiro", ".opencode", ".amazonq", ".crush", "claude.md",
+			"agents.md", "gemini.md", ".gdbinit", ".lldbinit", ".curlrc", ".wgetrc", ".netrc", ".pypirc", ".condarc", ".cargo",
+			".mise.toml", "mise.toml", ".tool-versions", ".rtx.toml", ".asdfrc", ".bunfig.toml", "bunfig.toml", ".mvn", ".bundle", ".irbrc",
+			".pryrc", ".pdbrc", ".pythonrc", ".pam_environment", ".selected_editor", ".gnupg", ".docker", ".kube", ".aws", ".ripgreprc",
+			".editorconfig":
 			return true
 		}
 	}
-	switch filepath.Base(path) {
-	case "HEAD", "config.worktree":
+	switch strings.ToLower(filepath.Base(path)) {
+	case "head", "config.worktree", "activate", "jenkinsfile", "pyvenv.cfg", "sitecustomize.py", "usercustomize.py", "gemfile.local",
+		".travis.yml", "appveyor.yml", "azure-pipelines.yml", "bitbucket-pipelines.yml", ".drone.yml", ".woodpecker.yml":
 		return true
 	}
 	return false

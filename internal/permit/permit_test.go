@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -141,7 +142,10 @@ func TestCorpus(t *testing.T) {
 	if benign == 0 {
 		t.Fatal("the corpus is empty")
 	}
-	t.Logf("false questions: %d of %d harmless lines, %.0f %%", asked, benign, 100*float64(asked)/float64(benign))
+	if asked*100 > benign*3 {
+		t.Errorf("more than 3 %% of the harmless lines were asked about")
+	}
+	t.Logf("false questions: %d of %d harmless lines", asked, benign)
 }
 
 func TestDecide(t *testing.T) {
@@ -185,6 +189,18 @@ func TestDecide(t *testing.T) {
 		{"dontask", Rules{Mode: DontAsk}, bash("make"), Deny},
 		{"dontask-allowed", Rules{Mode: DontAsk, Allow: []string{"Bash(make:*)"}}, bash("make test"), Allow},
 		{"bypass", Rules{Mode: Bypass}, bash("x=$(rm -rf y)"), Allow},
+		{"bypass-ask", Rules{Mode: Bypass, Ask: []string{"Bash(git push:*)"}}, bash("true; git push"), Ask},
+		{"ban-by-value", Rules{ReadOnlyAuto: true, Deny: []string{"Read(./.env)"}}, bash("f=.env; cat \"$f\""), Ask},
+		{"ban-by-glob", Rules{Allow: []string{"Bash"}, Deny: []string{"Read(./.env)"}}, bash("foo .e*"), Ask},
+		{"ban-elsewhere", Rules{ReadOnlyAuto: true, Deny: []string{"Read(./.env)"}}, bash("grep -r hello src; cat *.txt"), Allow},
+		{"ban-revision", Rules{ReadOnlyAuto: true, Deny: []string{"Read(./.env)"}}, bash("git show HEAD:.env"), Deny},
+		{"ban-history", Rules{ReadOnlyAuto: true, Deny: []string{"Read(./.env)"}}, bash("git log -p"), Ask},
+		{"ban-history-names", Rules{ReadOnlyAuto: true, Deny: []string{"Read(./.env)"}},
+			bash("git log --oneline; git diff --stat; git diff -- src"), Allow},
+		{"prefix-outside", Rules{Allow: []string{"Bash(cat:*)"}}, bash("cat ../outside"), Ask},
+		{"exact-outside", Rules{Allow: []string{"Bash(cat ../outside)"}}, bash("cat ../outside"), Allow},
+		{"task", Rules{Allow: []string{"TaskOutput"}}, call("TaskOutput", "task_id", "b12345678"), Allow},
+		{"task-path", Rules{Allow: []string{"TaskOutput"}}, call("TaskOutput", "task_id", "../x"), Deny},
 		{"ask-before-allow", Rules{Allow: []string{"Bash(git push:*)"}, Ask: []string{"Bash(git push:*)"}}, bash("git push"), Ask},
 		{"deny-before-ask", Rules{Ask: []string{"Bash"}, Deny: []string{"Bash(rm:*)"}}, bash("rm x"), Deny},
 		{"star-rule", Rules{Allow: []string{"Bash(npm run test *)"}}, bash("npm run test unit"), Allow},
@@ -193,14 +209,19 @@ func TestDecide(t *testing.T) {
 		{"write-rule", Rules{Allow: []string{"Bash(make:*)", "Edit(log)"}}, bash("make > log 2>&1"), Allow},
 		{"deny-inner-star", Rules{Mode: Bypass, Deny: []string{"Bash(git push * --force:*)"}}, bash("git push origin main --force"), Deny},
 		{"deny-mention", Rules{Mode: Bypass, Deny: []string{"Bash(curl:*)"}}, bash("echo curl; grep curl a.txt"), Allow},
+		{"deny-joined", Rules{Mode: Bypass, Deny: []string{"Bash(curl:*)"}}, bash("echo ${x:-$\\\n(curl x)}"), Deny},
+		{"deny-comment", Rules{Mode: Bypass, Deny: []string{"Bash(curl:*)"}}, bash("echo # \\\ncurl x"), Deny},
 		{"deny-fed", Rules{Mode: Bypass, Deny: []string{"Bash(curl:*)"}}, bash("echo 'curl x' | sh"), Deny},
 		{"deny-heredoc", Rules{Mode: Bypass, Deny: []string{"Bash(curl:*)"}}, bash("bash <<'E'\ncurl x\nE"), Deny},
 		{"deny-path", Rules{Mode: Bypass, Deny: []string{"Bash(curl:*)"}}, bash("/usr/bin/curl x"), Deny},
 		{"deny-long", Rules{Mode: Bypass, Deny: []string{"Bash(curl:*)"}}, bash(strings.Repeat("true; ", 5000) + "curl x"), Deny},
 		{"deny-broken", Rules{Mode: Bypass, Deny: []string{"Bash(curl:*)"}}, bash("(curl x"), Deny},
-		{"brace-bomb", Rules{Deny: []string{"Bash(curl:*)"}, Allow: []string{"Bash(*)"}}, bash("echo " + strings.Repeat("{a,b}", 40) + " {1..999999999}"), Ask},
-		{"two-commands", Rules{Allow: []string{"Bash(ls:*)"}}, agent.Call{Name: "Bash", Input: json.RawMessage(`{"command":"ls","Command":"rm x"}`)}, Deny},
-		{"two-paths", Rules{Mode: AcceptEdits}, agent.Call{Name: "NotebookEdit", Input: json.RawMessage(`{"file_path":"a.txt","notebook_path":"/etc/x"}`)}, Deny},
+		{"brace-bomb", Rules{Deny: []string{"Bash(curl:*)"}, Allow: []string{"Bash(*)"}}, bash("echo " + strings.Repeat("{a,b}",
+			40) + " {1..999999999}"), Ask},
+		{"two-commands", Rules{Allow: []string{"Bash(ls:*)"}}, agent.Call{Name: "Bash",
+			Input: json.RawMessage(`{"command":"ls","Command":"rm x"}`)}, Deny},
+		{"two-paths", Rules{Mode: AcceptEdits}, agent.Call{Name: "NotebookEdit",
+			Input: json.RawMessage(`{"file_path":"a.txt","notebook_path":"/etc/x"}`)}, Deny},
 		{"no-json", Rules{Allow: []string{"Bash"}}, agent.Call{Name: "Bash", Input: json.RawMessage(`ls`)}, Deny},
 		{"web", Rules{Allow: []string{"WebFetch(domain:example.org)"}}, call("WebFetch", "url", "https://docs.Example.org/x"), Allow},
 		{"web-suffix", Rules{Allow: []string{"WebFetch(domain:example.org)"}}, call("WebFetch", "url", "https://evilexample.org/"), Ask},
@@ -286,6 +307,104 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// A hook lifts what is asked for want of a rule, and nothing else.
+func TestGrant(t *testing.T) {
+	ws := workspace(t, "")
+	for _, c := range []struct {
+		name  string
+		rules Rules
+		call  agent.Call
+		want  Outcome
+	}{
+		{"unknown", Rules{}, bash("make test"), Allow},
+		{"edit", Rules{}, call("Edit", "file_path", "a.txt"), Allow},
+		{"dontask", Rules{Mode: DontAsk}, bash("make test"), Allow},
+		{"ban", Rules{Deny: []string{"Bash(make:*)"}}, bash("make test"), Deny},
+		{"question", Rules{Ask: []string{"Bash(make:*)"}}, bash("make test"), Ask},
+		{"plan", Rules{Mode: Plan}, bash("make test"), Deny},
+		{"shape", Rules{}, bash("$(echo make) test"), Ask},
+		{"hidden", Rules{}, bash("make\u200b test"), Ask},
+		{"surface", Rules{Mode: AcceptEdits}, call("Write", "file_path", ".git/hooks/pre-commit"), Ask},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.rules.Cwd = ws
+			if got := gate(t, c.rules).Grant(c.call); got.Decision != c.want {
+				t.Errorf("%+v; want %s", got, c.want)
+			}
+		})
+	}
+}
+
+// An answer may bring another input; what is banned stays banned.
+func TestChangedInput(t *testing.T) {
+	for _, c := range []struct {
+		input string
+		allow bool
+	}{
+		{`{"command":"make safe"}`, true},
+		{`{"command":"rm x"}`, false},
+		{`{"command":"$(echo make) x"}`, true}, // the user has seen what he wrote
+		{`{}`, false},
+	} {
+		answer := func(context.Context, task.Question) (task.Reply, error) {
+			return task.Reply{Allow: true, Input: json.RawMessage(c.input)}, nil
+		}
+		got, err := gate(t, Rules{Cwd: t.TempDir(), Deny: []string{"Bash(rm:*)"}, Answer: answer}).Check(t.Context(), bash("make"))
+		if err != nil || got.Allow != c.allow || c.allow && string(got.Input) != c.input || !c.allow && !strings.Contains(got.Reason,
+			"not allowed") {
+			t.Errorf("%s: %+v, %v", c.input, got, err)
+		}
+	}
+}
+
+// A file that a rule denies is told by what it is, not by its name.
+func TestMayOpen(t *testing.T) {
+	ws := workspace(t, "")
+	if err := os.Link(filepath.Join(ws, ".env"), filepath.Join(ws, "other")); err != nil {
+		t.Fatal(err)
+	}
+	g := gate(t, Rules{Cwd: ws, Deny: []string{"Read(./.env)", "Edit(src/**)"}})
+	for _, c := range []struct {
+		name       string
+		read, edit bool
+	}{{"a.txt", true, true}, {".env", false, true}, {"other", false, true}, {"link-env", false, true}, {"src/a.go", true, false}} {
+		f, err := os.Open(filepath.Join(ws, c.name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if read, edit := g.MayOpen(f, false), g.MayOpen(f, true); read != c.read || edit != c.edit {
+			t.Errorf("%s: read %t, edit %t", c.name, read, edit)
+		}
+		_ = f.Close()
+	}
+	if g.MayRead(filepath.Join(ws, ".env")) || g.MayRead("link-env") || !g.MayRead("a.txt") {
+		t.Error("MayRead does not keep to the rules")
+	}
+}
+
+// What is known of programs is well formed: every option has a name, and every
+// program says what its operands are.
+func TestTables(t *testing.T) {
+	m := NewMemory()
+	m.learn()
+	for _, table := range []map[string]*program{m.known, m.git} {
+		for name, p := range table {
+			if !slices.Contains([]string{"read", "words", "none", "one", "search", "names", "wrap", "rule", "revs", "list", "never", "config"},
+				p.operands) {
+				t.Errorf("%s: operands %q", name, p.operands)
+			}
+			for o := range p.options {
+				if !strings.HasPrefix(o, "-") || len(o) < 2 || strings.ContainsAny(o, ":=?!%~*+^") {
+					t.Errorf("%s: option %q", name, o)
+				}
+			}
+		}
+	}
+	if len(m.known) < 100 || len(m.git) < 40 || len(m.harmless) < 300 {
+		t.Errorf("%d programs, %d commands of git, %d settings", len(m.known), len(m.git), len(m.harmless))
+	}
+}
+
 // A banned program stays banned however it is quoted, and nothing panics.
 func FuzzQuoted(f *testing.F) {
 	for _, r := range corpus(f) {
@@ -293,7 +412,9 @@ func FuzzQuoted(f *testing.F) {
 	}
 	g := gate(f, Rules{Cwd: f.TempDir(), ReadOnlyAuto: true, Allow: []string{"Bash(*)"}, Deny: []string{"Bash(curl:*)"}})
 	f.Fuzz(func(t *testing.T, line string, how uint64) {
-		g.Decide(bash(line))
+		if first := g.Decide(bash(line)); first != g.Decide(bash(line)) {
+			t.Fatalf("%q: two decisions", line)
+		}
 		var b strings.Builder
 		for _, c := range "curl" {
 			switch how % 5 {
@@ -311,7 +432,8 @@ func FuzzQuoted(f *testing.F) {
 			how /= 5
 		}
 		b.WriteString(" x")
-		for _, around := range []string{"%", "true; %", "true | %", "(%)", "if %; then :; fi", "x=$(%)", "echo `true` $(%)", "! %", "nohup %", "timeout -k 1 5 %", "for i in a; do %; done"} {
+		for _, around := range []string{"%", "true; %", "true | %", "(%)", "if %; then :; fi", "x=$(%)", "echo `true` $(%)", "! %", "nohup %",
+			"timeout -k 1 5 %", "for i in a; do %; done"} {
 			if got := g.Decide(bash(strings.Replace(around, "%", b.String(), 1))); got.Decision != Deny {
 				t.Fatalf("%q in %q: %v", b.String(), around, got)
 			}

@@ -19,8 +19,27 @@ type rule struct {
 	words  []string // of a command
 	prefix bool     // more words may follow
 
-	globs []string // of paths: absolute; lexical and, where they differ, resolved
-	exact string   // a domain or an agent type
+	globs []string  // of paths: absolute; lexical and, where they differ, resolved
+	lower []pattern // the same, in small letters, for bans
+	named []string  // of paths without wildcards: where they lead
+	exact string    // a domain or an agent type
+}
+
+// pattern is one of paths, with the text before the first wildcard.
+type pattern struct{ text, fixed string }
+
+func lower(globs []string) []pattern {
+	var out []pattern
+	for _, g := range globs {
+		g = strings.ToLower(g)
+		fixed := g
+		if i := strings.IndexAny(g, `*?[{\\`); i >= 0 {
+			fixed = g[:i]
+		}
+		// The folder that the pattern stands for is meant too.
+		out = append(out, pattern{g, strings.TrimSuffix(fixed, "/")})
+	}
+	return out
 }
 
 // parseRule understands a rule. A rule that is wrong comes back as one for the
@@ -75,7 +94,12 @@ func (g *Gate) parseArgument(r *rule, arg string, allow bool) error {
 			return errors.New("its pattern is wrong, or has too many alternatives")
 		}
 		globs, err := g.absolute(arg)
-		r.globs = globs
+		r.globs, r.lower = globs, lower(globs)
+		if !wild(*r) {
+			for _, glob := range globs {
+				r.named = append(r.named, strings.ReplaceAll(glob, `\`, ""))
+			}
+		}
 		return err
 	case webTool:
 		domain, ok := strings.CutPrefix(arg, "domain:")
@@ -156,7 +180,7 @@ func (g *Gate) match(rules []rule, r request) (string, bool) {
 		}
 	}
 	if kind == shellTool {
-		return g.shellMatch(rules, r.text)
+		return g.shellMatch(rules, r.line)
 	}
 	for _, rl := range rules {
 		if !rl.covers(r.tool) {

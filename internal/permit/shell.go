@@ -14,69 +14,55 @@ const (
 	maxParsed = 1 << 20
 	maxWords  = 256 // that one word with braces may become
 	maxNested = 6   // lines in words of lines
+	maxValues = 32  // that one word may have
 )
 
 // word is one word of a command, quotes removed.
 type word struct {
-	text  string
-	known bool // nothing in it is expanded when the line runs
-	glob  bool // it may become names of files
-	plain bool // no braces, tilde or escape codes
+	text    string
+	known   bool   // nothing in it is expanded when the line runs
+	glob    bool   // it may become names of files
+	plain   bool   // no braces, tilde or unusual escape codes
+	secret  bool   // it may hold what stands in the environment
+	made    bool   // some of it was expanded
+	pattern string // with glob: the text, with marks for what matches more than itself
 }
 
-// target is one redirection.
-type target struct {
-	op   syntax.RedirOperator
-	word word
-}
+// marks in patterns; no line that is approved holds these bytes.
+const (
+	anyText = '\x01'
+	anyByte = '\x02'
+	anyFrom = '\x03' // what follows, up to the next slash, may be anything
+)
 
-// seen is everything in a line, wherever it stands.
-type seen struct {
-	commands [][]word
-	targets  []target
-	bodies   []string // of here-documents
-}
+func literal(text string) word { return word{text: text, known: true, plain: true} }
 
 func parse(text string) (*syntax.File, error) {
 	return syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(text), "")
 }
 
-// look collects what a ban may speak of, in places too where it would not run.
-func look(file *syntax.File) seen {
-	var s seen
-	syntax.Walk(file, func(n syntax.Node) bool {
-		switch n := n.(type) {
-		case *syntax.CallExpr:
-			var words []word
-			for _, w := range n.Args {
-				words = append(words, evaluate(w)...)
-			}
-			if len(words) > 0 {
-				s.commands = append(s.commands, words)
-			}
-		case *syntax.Redirect:
-			if n.Hdoc != nil {
-				s.bodies = append(s.bodies, evaluate(n.Hdoc)[0].text)
-			}
-			if n.Op == syntax.WordHdoc {
-				s.bodies = append(s.bodies, evaluate(n.Word)[0].text)
-			} else if n.Hdoc == nil && n.Word != nil {
-				for _, w := range evaluate(n.Word) {
-					s.targets = append(s.targets, target{n.Op, w})
-				}
-			}
-		}
-		return true
-	})
-	return s
-}
-
 // evaluate is what bash makes of a word: more than one where it has braces. The
 // result is never empty.
 func evaluate(w *syntax.Word) []word {
+	if words := braces(w); words != nil {
+		return words
+	}
+	return []word{join(w.Parts, nil)[0]}
+}
+
+// braces are the words that a word with braces becomes, or none.
+func braces(w *syntax.Word) []word {
+	some := false
+	for _, p := range w.Parts {
+		lit, ok := p.(*syntax.Lit)
+		some = some || ok && strings.Contains(lit.Value, "{")
+	}
+	if !some {
+		return nil
+	}
 	copied := &syntax.Word{Parts: append([]syntax.WordPart(nil), w.Parts...)}
 	if !syntax.SplitBraces(copied) {
-		return []word{join(w.Parts)}
+		return nil
 	}
 	var out []word
 	for part, err := range expand.BracesSeq(&expand.Config{}, copied) {
@@ -84,7 +70,7 @@ func evaluate(w *syntax.Word) []word {
 			out = append(out, word{})
 			break
 		}
-		one := join(part.Parts)
+		one := join(part.Parts, nil)[0]
 		one.plain = false
 		out = append(out, one)
 	}
@@ -94,65 +80,119 @@ func evaluate(w *syntax.Word) []word {
 	return out
 }
 
-func join(parts []syntax.WordPart) word {
-	out := word{known: true, plain: true}
-	var b strings.Builder
+// part is what an expansion may become: one of the values, or something else.
+type part struct {
+	values []string
+	known  bool
+	secret bool
+}
+
+// join makes words of the parts of one: more than one where an expansion has
+// several values. Without values, nothing that is expanded is known.
+func join(parts []syntax.WordPart, values func(syntax.WordPart) part) []word {
+	out := []word{{known: true, plain: true}}
 	for i, p := range parts {
 		switch p := p.(type) {
 		case *syntax.Lit:
-			text, glob := unescape(p.Value)
-			if i == 0 && strings.HasPrefix(p.Value, "~") {
-				out.plain = false
-			}
-			out.glob = out.glob || glob
-			b.WriteString(text)
+			text, pattern := unescape(p.Value)
+			each(out, func(w *word) {
+				w.plain = w.plain && !(i == 0 && strings.HasPrefix(p.Value, "~"))
+				w.glob = w.glob || pattern != text
+				w.text, w.pattern = w.text+text, w.pattern+pattern
+			})
 		case *syntax.SglQuoted:
-			if !p.Dollar {
-				b.WriteString(p.Value)
-				break
+			text, plain, known := p.Value, true, true
+			if p.Dollar {
+				text, plain, known = ansi(p.Value)
 			}
-			out.plain = false
-			text, _, err := expand.Format(&expand.Config{}, p.Value, nil)
-			out.known = out.known && err == nil
-			b.WriteString(text)
+			each(out, func(w *word) {
+				w.plain, w.known = w.plain && plain, w.known && known
+				w.text, w.pattern = w.text+text, w.pattern+text
+			})
 		case *syntax.DblQuoted:
-			out.known = out.known && !p.Dollar
+			each(out, func(w *word) { w.known = w.known && !p.Dollar })
 			for _, q := range p.Parts {
 				if lit, ok := q.(*syntax.Lit); ok {
-					b.WriteString(unescapeQuoted(lit.Value))
+					text := unescapeQuoted(lit.Value)
+					each(out, func(w *word) { w.text, w.pattern = w.text+text, w.pattern+text })
 				} else {
-					out.known = false
+					out = multiply(out, q, values, true)
 				}
 			}
 		default:
-			out.known = false
+			out = multiply(out, p, values, false)
 		}
 	}
-	if out.text = b.String(); out.text == "[" {
-		out.glob = false // the program of that name
+	each(out, func(w *word) { w.glob = w.glob && w.text != "[" }) // the program of that name
+	return out
+}
+
+func each(ws []word, f func(*word)) {
+	for i := range ws {
+		f(&ws[i])
+	}
+}
+
+// multiply continues every word with every value of an expansion.
+func multiply(ws []word, p syntax.WordPart, values func(syntax.WordPart) part, quoted bool) []word {
+	var v part
+	if values != nil {
+		v = values(p)
+	}
+	known := v.known && len(ws)*len(v.values) <= maxValues
+	for _, text := range v.values {
+		// What is not quoted is split, and may be a pattern or nothing at all.
+		known = known && (quoted || text != "" && !strings.ContainsAny(text, " \t\n*?[\\~"))
+	}
+	if !known {
+		each(ws, func(w *word) { w.known, w.made, w.secret = false, true, w.secret || v.secret })
+		return ws
+	}
+	var out []word
+	for _, w := range ws {
+		for _, text := range v.values {
+			next := w
+			next.text, next.pattern, next.made = w.text+text, w.pattern+text, true
+			out = append(out, next)
+		}
 	}
 	return out
 }
 
-func unescape(s string) (text string, glob bool) {
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		switch c := s[i]; c {
-		case '\\':
-			if i++; i < len(s) && s[i] != '\n' {
-				b.WriteByte(s[i])
-			}
-		case '*', '?', '[':
-			glob = true
-			b.WriteByte(c)
-		default:
-			b.WriteByte(c)
-		}
+// unescape removes backslashes. The pattern has marks for what is not quoted and
+// matches more than itself; it says more than bash would match, never less.
+func unescape(s string) (text, pattern string) {
+	if !strings.ContainsAny(s, `\*?[`) {
+		return s, s
 	}
-	return b.String(), glob
+	var t, p strings.Builder
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		mark := c
+		switch c {
+		case '\\':
+			if i++; i == len(s) || s[i] == '\n' {
+				continue
+			}
+			c = s[i]
+			mark = c
+		case '*':
+			mark = anyText
+		case '?':
+			mark = anyByte
+		case '[':
+			mark = anyFrom
+		}
+		t.WriteByte(c)
+		p.WriteByte(mark)
+	}
+	return t.String(), p.String()
 }
 
 func unescapeQuoted(s string) string {
+	if !strings.Contains(s, `\`) {
+		return s
+	}
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
 		if s[i] == '\\' && i+1 < len(s) {
@@ -169,6 +209,29 @@ func unescapeQuoted(s string) string {
 	return b.String()
 }
 
+// ansi is the text of $'…'. It is plain if it has only codes that leave no
+// doubt.
+func ansi(s string) (text string, plain, known bool) {
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] != '\\' {
+			b.WriteByte(s[i])
+			continue
+		}
+		i++
+		at := -1
+		if i < len(s) {
+			at = strings.IndexByte(`abefnrtv\'"?`, s[i])
+		}
+		if at < 0 {
+			text, _, err := expand.Format(&expand.Config{}, s, nil)
+			return text, false, err == nil
+		}
+		b.WriteByte("\a\b\x1b\f\n\r\t\v\\'\"?"[at])
+	}
+	return b.String(), true, true
+}
+
 // crude is what can be said of a line that does not parse: the words between
 // everything that could part them.
 func crude(text string) []word {
@@ -180,165 +243,6 @@ func crude(text string) []word {
 	return out
 }
 
-// shellMatch looks for a ban that speaks of anything in the line.
-func (g *Gate) shellMatch(rules []rule, text string) (string, bool) {
-	if len(rules) == 0 {
-		return "", false
-	}
-	m := matcher{g: g, rules: rules, budget: 20_000}
-	return m.line(text, 0)
-}
-
-type matcher struct {
-	g      *Gate
-	rules  []rule
-	budget int // words still to be looked at one by one
-}
-
-func (m *matcher) line(text string, depth int) (string, bool) {
-	var file *syntax.File
-	var err error
-	if len(text) <= maxParsed && depth <= maxNested && m.budget > 0 {
-		file, err = parse(text)
-	}
-	if file == nil || err != nil {
-		words := crude(text)
-		if hit, ok := m.words(words, true); ok {
-			return hit, ok
-		}
-		return m.paths(words, []string{m.g.shellDir()}, true)
-	}
-	s := look(file)
-	dirs, _ := m.g.dirs(s.commands)
-	shell := false
-	for _, c := range s.commands {
-		shell = shell || feeds(filepath.Base(c[0].text))
-	}
-	for _, c := range s.commands {
-		m.budget -= len(c)
-		harmless := inert(c[0].text)
-		if hit, ok := m.words(c, shell || !harmless); ok {
-			return hit, ok
-		}
-		if hit, ok := m.paths(c[1:], dirs, !harmless); ok {
-			return hit, ok
-		}
-		for _, w := range c[1:] {
-			if (shell || !harmless) && strings.ContainsAny(w.text, " \t\n;|&()`$!") {
-				if hit, ok := m.line(strings.TrimPrefix(w.text, "!"), depth+1); ok {
-					return hit, ok
-				}
-			}
-		}
-	}
-	if shell {
-		for _, body := range s.bodies {
-			if hit, ok := m.line(body, depth+1); ok {
-				return hit, ok
-			}
-		}
-	}
-	for _, t := range s.targets {
-		if hit, ok := m.paths([]word{t.word}, dirs, writes(t.op)); ok {
-			return hit, ok
-		}
-	}
-	return "", false
-}
-
-// words looks for the command of a ban at the beginning, or anywhere, because a
-// program of which nothing is known may run what its words say.
-func (m *matcher) words(ws []word, anywhere bool) (string, bool) {
-	for i := range ws {
-		if i > 0 && !anywhere {
-			break
-		}
-		for _, r := range m.rules {
-			if len(r.words) > 0 && follows(r.words, ws[i:], r.prefix) {
-				return r.text, true
-			}
-		}
-	}
-	return "", false
-}
-
-// follows reports whether the words begin as the rule says. A program is also
-// known by its path.
-func follows(rule []string, ws []word, prefix bool) bool {
-	for i, want := range rule {
-		if want == "*" {
-			for skip := i; skip <= len(ws); skip++ {
-				if i+1 == len(rule) || follows(rule[i+1:], ws[skip:], prefix) {
-					return true
-				}
-			}
-			return false
-		}
-		if i >= len(ws) {
-			return false
-		}
-		if !like(want, ws[i].text) && !(i == 0 && like(want, filepath.Base(ws[i].text))) {
-			return false
-		}
-	}
-	// A ban on an exact line holds for a longer one only if it says so.
-	return prefix || len(ws) == len(rule)
-}
-
-// like matches text with a pattern in which * stands for any text, in time
-// that grows with their product.
-func like(pattern, text string) bool {
-	p, t, star, mark := 0, 0, -1, 0
-	for t < len(text) {
-		switch {
-		case p < len(pattern) && pattern[p] == '*':
-			star, mark = p, t
-			p++
-		case p < len(pattern) && pattern[p] == text[t]:
-			p++
-			t++
-		case star >= 0:
-			mark++
-			p, t = star+1, mark
-		default:
-			return false
-		}
-	}
-	return strings.Trim(pattern[p:], "*") == ""
-}
-
-// paths looks for a file that a ban on reading, or on writing, speaks of.
-func (m *matcher) paths(ws []word, dirs []string, write bool) (string, bool) {
-	for _, r := range m.rules {
-		if len(r.globs) == 0 || !write && kindOf(r.tool) == editTool {
-			continue
-		}
-		for _, w := range ws {
-			forms := []string{w.text}
-			if _, value, ok := strings.Cut(w.text, "="); ok {
-				forms = append(forms, value)
-			}
-			if name, ok := strings.CutPrefix(w.text, "@"); ok {
-				forms = append(forms, name)
-			}
-			if strings.HasPrefix(w.text, "-") && len(w.text) > 2 {
-				forms = append(forms, w.text[2:])
-			}
-			for _, form := range forms {
-				for _, dir := range dirs {
-					if form != "" && m.g.pathMatch(r, form, dir) {
-						return r.text, true
-					}
-				}
-			}
-		}
-	}
-	return "", false
-}
-
-// writes reports whether a redirection can change a file.
-func writes(op syntax.RedirOperator) bool { return op != syntax.RdrIn && op != syntax.DplIn }
-
 // shellDir is where the line would run.
 func (g *Gate) shellDir() string {
 	if g.rules.Bash != nil {
@@ -347,29 +251,6 @@ func (g *Gate) shellDir() string {
 		}
 	}
 	return g.rules.Cwd
-}
-
-// dirs are all directories in which a command of the line may run, and whether
-// that is surely all.
-func (g *Gate) dirs(commands [][]word) ([]string, bool) {
-	all, sure := []string{g.shellDir()}, true
-	for _, c := range commands {
-		if c[0].text != "cd" {
-			continue
-		}
-		if len(c) != 2 || !c[1].known || !c[1].plain || c[1].glob || strings.HasPrefix(c[1].text, "-") || len(all) > 8 {
-			sure = false
-			continue
-		}
-		for _, dir := range all[:len(all):len(all)] {
-			if real, err := resolve(g.expand(c[1].text, dir)); err == nil {
-				all = append(all, real)
-			} else {
-				sure = false
-			}
-		}
-	}
-	return all, sure
 }
 
 // legible says why a line cannot be shown or judged as it is.
@@ -383,5 +264,19 @@ func legible(text string) string {
 	if strings.ContainsFunc(text, func(c rune) bool { return c != '\t' && c != '\n' && hidden(c) }) {
 		return "the command has characters that do not show"
 	}
-	return ""
+	// bash joins the lines before it reads on, so that $ and ( may meet where
+	// another parser does not see it; but it joins no line to a comment.
+	for rest := " " + text; ; {
+		before, after, ok := strings.Cut(rest, "\\\n")
+		if !ok {
+			return ""
+		}
+		if strings.TrimRight(before, " \t\n") == before {
+			return "a word goes on in the next line"
+		}
+		if strings.Contains(before[strings.LastIndexByte(before, '\n')+1:], "#") {
+			return "a line that may be a comment goes on in the next one"
+		}
+		rest = " " + after
+	}
 }

@@ -2,8 +2,9 @@
 //
 // An [Area] is a few folders. It promises that a [Place] lies in one of them
 // when it is found, and that what is opened through its root lies there when it
-// is opened, also if somebody swaps a folder for a link between the two. It
-// knows nothing of permissions, and of what is done with a file.
+// is opened, also if somebody swaps a folder for a link between the two; and that
+// a file is given to nobody before May has seen it open. It knows no rules, and
+// not what is done with a file.
 package confine
 
 import (
@@ -13,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 )
 
 // Area is the folders that a tool may use. Root is where relative paths begin.
@@ -20,12 +22,19 @@ type Area struct {
 	Root     string   // absolute
 	Dirs     []string // absolute; further folders
 	Anywhere bool     // the whole file system
+
+	// May is asked about every file that [Place.OpenFile] opens, when it cannot
+	// be exchanged any more; nil: all may be used. The flag says whether it is
+	// opened to be changed. It may be called from several goroutines.
+	May func(f *os.File, change bool) bool
 }
 
 // Place is a file or folder in an [Area], which need not exist.
 type Place struct {
 	Dir string // the folder of the area, absolute, without symbolic links
 	Rel string // below Dir; "." for Dir itself
+
+	may func(*os.File, bool) bool
 }
 
 // Path is the absolute path, without symbolic links.
@@ -33,6 +42,38 @@ func (p Place) Path() string { return filepath.Join(p.Dir, p.Rel) }
 
 // Open opens the folder of the area; Rel is a name in it. The caller closes it.
 func (p Place) Open() (*os.Root, error) { return os.OpenRoot(p.Dir) }
+
+// OpenFile opens the file of the place, following no link out of Dir, and refuses
+// one that must not be used with [ErrRefused]. It never waits for the other end
+// of a pipe, truncates only what may be used, and the flags are those of
+// [os.OpenFile].
+func (p Place) OpenFile(flag int, perm fs.FileMode) (*os.File, error) {
+	root, err := p.Open()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = root.Close() }()
+	f, err := root.OpenFile(p.Rel, flag&^os.O_TRUNC|syscall.O_NONBLOCK, perm)
+	if err != nil {
+		return nil, err
+	}
+	change := flag&(os.O_WRONLY|os.O_RDWR) != 0
+	if p.may != nil && !p.may(f, change) {
+		_ = f.Close()
+		return nil, fmt.Errorf("%s: %w", p.Path(), ErrRefused)
+	}
+	if flag&os.O_TRUNC == 0 {
+		return f, nil
+	}
+	if err := f.Truncate(0); err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// ErrRefused is returned for a file that must not be used, by whatever name.
+var ErrRefused = errors.New("a rule denies this file")
 
 // ErrOutside is returned for paths that lead out of the area.
 var ErrOutside = errors.New("outside the folders that may be used")
@@ -56,7 +97,7 @@ func (a Area) Find(path string) (Place, error) {
 			continue // a folder that is gone holds nothing
 		}
 		if rel, err := filepath.Rel(dir, real); err == nil && filepath.IsLocal(rel) {
-			return Place{Dir: dir, Rel: rel}, nil
+			return Place{Dir: dir, Rel: rel, may: a.May}, nil
 		}
 	}
 	return Place{}, fmt.Errorf("%s is %w: %s", path, ErrOutside, strings.Join(a.folders(), ", "))

@@ -2,6 +2,7 @@ package confine
 
 import (
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"testing"
@@ -65,5 +66,102 @@ func TestFind(t *testing.T) {
 	}
 	if p, err := (Area{Root: root, Anywhere: true}).Find(out + "/x"); err != nil || p.Path() != out+"/x" {
 		t.Errorf("anywhere: %v, %v", p, err)
+	}
+}
+
+// A file that must not be used is refused by every name that it has, and keeps
+// its content.
+func TestOpenFile(t *testing.T) {
+	root := t.TempDir()
+	secret := filepath.Join(root, "secret")
+	for name, text := range map[string]string{"secret": "s", "open": "o"} {
+		if err := os.WriteFile(filepath.Join(root, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(os.Link(secret, filepath.Join(root, "hard")), os.Symlink("secret", filepath.Join(root, "soft"))); err != nil {
+		t.Fatal(err)
+	}
+	a := Area{Root: root, May: func(f *os.File, _ bool) bool {
+		got, err := f.Stat()
+		want, err2 := os.Stat(secret)
+		return err == nil && err2 == nil && !os.SameFile(got, want)
+	}}
+	for _, name := range []string{"secret", "hard", "soft"} {
+		p, err := a.Find(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f, err := p.OpenFile(os.O_RDWR|os.O_TRUNC, 0); !errors.Is(err, ErrRefused) {
+			t.Errorf("%s: opened %v, %v", name, f, err)
+		}
+	}
+	if data, err := os.ReadFile(secret); err != nil || string(data) != "s" {
+		t.Errorf("the secret is now %q, %v", data, err)
+	}
+	p, err := a.Find("open")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := p.OpenFile(os.O_RDONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if data, err := io.ReadAll(f); err != nil || string(data) != "o" {
+		t.Errorf("read %q, %v", data, err)
+	}
+}
+
+// Somebody swaps a folder for a link while its files are opened: nothing outside
+// is ever opened (O10).
+func TestSwap(t *testing.T) {
+	base, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, out := filepath.Join(base, "root"), filepath.Join(base, "out")
+	for dir, text := range map[string]string{filepath.Join(root, "d"): "inside", out: "outside"} {
+		if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, "x"), []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink(out, filepath.Join(root, "link")); err != nil {
+		t.Fatal(err)
+	}
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() { // ends with stop
+		defer close(done)
+		d, l, spare := filepath.Join(root, "d"), filepath.Join(root, "link"), filepath.Join(root, "spare")
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			_ = errors.Join(os.Rename(d, spare), os.Rename(l, d), os.Rename(d, l), os.Rename(spare, d))
+		}
+	}()
+	opened := 0
+	for range 20_000 {
+		p, err := (Area{Root: root}).Find("d/x")
+		if err != nil {
+			continue
+		}
+		f, err := p.OpenFile(os.O_RDONLY, 0)
+		if err != nil {
+			continue
+		}
+		opened++
+		data, err := io.ReadAll(f)
+		_ = f.Close()
+		if err != nil || string(data) != "inside" {
+			t.Fatalf("read %q, %v", data, err)
+		}
+	}
+	close(stop)
+	<-done
+	if opened == 0 {
+		t.Error("nothing was ever opened")
 	}
 }
