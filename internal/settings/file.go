@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"sort"
@@ -17,20 +19,35 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const maxFile = 1 << 20
+const (
+	maxFile      = 1 << 20
+	maxHookFiles = 100
+)
 
-func (l *loader) file(path string, trusted bool) {
+// level is what a source may set.
+type level int
+
+const (
+	untrusted level = iota // a project: what forbids
+	project                // a project that is trusted: all but what leads elsewhere
+	own                    // the user
+)
+
+func (l *loader) file(path string, of level) {
+	if data, ok := l.data(path); ok {
+		l.layer(path, data, of)
+	}
+}
+
+func (l *loader) data(path string) ([]byte, bool) {
 	if path == "" {
-		return
+		return nil, false
 	}
 	data, err := read(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-	case err != nil:
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		l.errs = append(l.errs, fmt.Errorf("settings file %s %w", path, err))
-	default:
-		l.layer(path, data, trusted)
 	}
+	return data, err == nil
 }
 
 func (l *loader) flagFile(path string) {
@@ -38,7 +55,7 @@ func (l *loader) flagFile(path string) {
 		l.errs = append(l.errs, fmt.Errorf("settings file %s cannot be read: %w", path, err))
 		return
 	}
-	l.file(path, true)
+	l.file(path, own)
 }
 
 // read reads a whole file of a bounded size, and waits for no pipe.
@@ -65,27 +82,35 @@ func read(path string) ([]byte, error) {
 	return data, nil
 }
 
-// layer lays the settings of one source over those before it. Those of an
-// untrusted one are cut down to what forbids.
-func (l *loader) layer(source string, data []byte, trusted bool) {
-	fail := func(err error) {
-		l.errs = append(l.errs, fmt.Errorf("settings in %s: %w (correct it, or move it away)", source, err))
-	}
+// layer lays the settings of one source over those before it, cut down to what
+// it may set, and brings them into their bounds.
+func (l *loader) layer(source string, data []byte, of level) {
+	fail := func(err error) { l.fail(source, err) }
 	tree, err := decode(data)
 	if err != nil {
 		fail(err)
 		return
 	}
 	l.prune(source, "", tree, reflect.TypeFor[Settings]())
-	if !trusted {
-		tree = l.forbidding(source, tree)
+	if hooks, ok := tree["hooks"]; ok {
+		if err := l.hooks(source, hooks, of); err != nil {
+			fail(err)
+			return
+		}
 	}
+	switch of {
+	case untrusted:
+		tree = l.forbidding(source, tree)
+	case project:
+		l.leading(source, tree)
+	}
+	delete(tree, "hooks")
 	clean, err := json.Marshal(tree)
 	if err != nil {
 		fail(err)
 		return
 	}
-	next := l.set
+	next := l.set.clone()
 	next.Permissions.Allow, next.Permissions.Ask, next.Permissions.Deny = nil, nil, nil
 	if err := json.Unmarshal(clean, &next); err != nil {
 		var wrong *json.UnmarshalTypeError
@@ -98,7 +123,137 @@ func (l *loader) layer(source string, data []byte, trusted bool) {
 	next.Permissions.Allow = union(l.set.Permissions.Allow, next.Permissions.Allow)
 	next.Permissions.Ask = union(l.set.Permissions.Ask, next.Permissions.Ask)
 	next.Permissions.Deny = union(l.set.Permissions.Deny, next.Permissions.Deny)
+	before := l.set
 	l.set = next
+	l.bend(source, before)
+}
+
+func (l *loader) fail(source string, err error) {
+	l.errs = append(l.errs, fmt.Errorf("settings in %s: %w (correct it, or move it away)", source, err))
+}
+
+// clone shares nothing that reading another source would change.
+func (s Settings) clone() Settings {
+	m := &s.Models
+	m.Aliases, m.Prices, m.Windows = maps.Clone(m.Aliases), maps.Clone(m.Prices), maps.Clone(m.Windows)
+	m.Multipliers, m.Complementary = maps.Clone(m.Multipliers), maps.Clone(m.Complementary)
+	m.Available = slices.Clone(m.Available)
+	return s
+}
+
+// foreign takes hooks and rules that forbid from the settings of another
+// program. All else in them is not for us.
+func (l *loader) foreign(path string, of level) {
+	data, ok := l.data(path)
+	if !ok {
+		return
+	}
+	tree, err := decode(data)
+	if err != nil {
+		l.fail(path, err)
+		return
+	}
+	hooks, ok := tree["hooks"]
+	if !ok {
+		hooks = events(tree)
+	}
+	if err := l.hooks(path, hooks, of); err != nil {
+		l.fail(path, err)
+		return
+	}
+	kept := map[string]any{}
+	if rules, ok := tree["permissions"].(map[string]any); ok {
+		for _, name := range []string{"deny", "ask"} {
+			if list, there := rules[name]; there {
+				kept[name] = list
+			}
+		}
+	}
+	clean, err := json.Marshal(kept)
+	if err != nil {
+		l.fail(path, err)
+		return
+	}
+	var p Permissions
+	if err := json.Unmarshal(clean, &p); err != nil {
+		l.fail(path, errors.New("permissions.deny or permissions.ask is not a list of texts"))
+		return
+	}
+	l.set.Permissions.Ask, l.set.Permissions.Deny = union(l.set.Permissions.Ask, p.Ask), union(l.set.Permissions.Deny, p.Deny)
+}
+
+// events are hooks that stand without an object around them, as some texts
+// show it: lists of objects under names that begin with a capital letter.
+func events(tree map[string]any) any {
+	out := map[string]any{}
+	for key, v := range tree {
+		list, ok := v.([]any)
+		if !ok || len(list) == 0 || key == "" || key[0] < 'A' || key[0] > 'Z' {
+			continue
+		}
+		if !slices.ContainsFunc(list, func(item any) bool { _, object := item.(map[string]any); return !object }) {
+			out[key] = v
+		}
+	}
+	return out
+}
+
+// hookDir notes the files of hooks of a folder. What is in them is not read
+// here.
+func (l *loader) hookDir(dir string, trusted bool) {
+	entries, err := os.ReadDir(dir)
+	if dir == "" || errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	if err != nil {
+		l.note(dir, "the hooks in it cannot be read, and do not run: %v", err)
+	}
+	for i, e := range entries {
+		if i == maxHookFiles {
+			l.note(dir, "only the first %d files are read", maxHookFiles)
+			return
+		}
+		if path := filepath.Join(dir, e.Name()); filepath.Ext(path) == ".json" {
+			if data, ok := l.data(path); ok {
+				l.set.HookSources = append(slices.Clip(l.set.HookSources), HookFile{Path: path, Data: data, Trusted: trusted})
+			}
+		}
+	}
+}
+
+// hooks notes the hooks of a source, and lets those that may run join those of
+// the sources before it.
+func (l *loader) hooks(source string, v any, of level) error {
+	tree, ok := v.(map[string]any)
+	if !ok {
+		return errors.New("hooks is not an object of event names")
+	}
+	if len(tree) == 0 {
+		return nil
+	}
+	data, err := json.Marshal(tree)
+	if err != nil {
+		return err
+	}
+	l.set.HookSources = append(slices.Clip(l.set.HookSources), HookFile{Path: source, Data: data, Trusted: of != untrusted, User: of == own})
+	if of == untrusted {
+		return nil
+	}
+	joined := maps.Clone(l.set.Hooks)
+	if joined == nil {
+		joined = map[string]any{}
+	}
+	for _, event := range keys(tree) {
+		list, ok := tree[event].([]any)
+		if !ok {
+			l.note(source, "hooks.%.80s is not a list, and is ignored", event)
+			continue
+		}
+		before, _ := joined[event].([]any)
+		joined[event] = slices.Concat(before, list)
+	}
+	l.set.Hooks = joined
+	return nil
 }
 
 func union(a, b []string) []string {
@@ -188,8 +343,9 @@ func (l *loader) prune(source, path string, tree map[string]any, typ reflect.Typ
 	fields := map[string]reflect.Type{}
 	for i := range typ.NumField() {
 		f := typ.Field(i)
-		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		fields[name] = f.Type
+		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "-" {
+			fields[name] = f.Type
+		}
 	}
 	for _, key := range keys(tree) {
 		at := strings.TrimPrefix(path+"."+key, ".")
@@ -202,8 +358,16 @@ func (l *loader) prune(source, path string, tree map[string]any, typ reflect.Typ
 			delete(tree, key)
 			continue
 		}
-		if sub, ok := tree[key].(map[string]any); ok && field.Kind() == reflect.Struct {
+		sub, ok := tree[key].(map[string]any)
+		switch {
+		case ok && field.Kind() == reflect.Struct:
 			l.prune(source, at, sub, field)
+		case ok && field.Kind() == reflect.Map && field.Elem().Kind() == reflect.Struct:
+			for _, name := range keys(sub) {
+				if one, ok := sub[name].(map[string]any); ok {
+					l.prune(source, at+"."+name, one, field.Elem())
+				}
+			}
 		}
 	}
 }
@@ -242,4 +406,25 @@ func (l *loader) forbidding(source string, tree map[string]any) map[string]any {
 		kept[key] = rules
 	}
 	return kept
+}
+
+// leading takes out of a trusted project's settings what leads to another place
+// or asks for nothing: a repository must not decide that.
+func (l *loader) leading(source string, tree map[string]any) {
+	drop := func(at string) { l.note(source, "%s is ignored: the files of a project cannot set it", at) }
+	if providers, ok := tree["providers"].(map[string]any); ok {
+		for _, name := range keys(providers) {
+			one, _ := providers[name].(map[string]any)
+			for _, key := range []string{"baseUrl", "apiKeyEnv"} {
+				if _, there := one[key]; there {
+					drop("providers." + name + "." + key)
+					delete(one, key)
+				}
+			}
+		}
+	}
+	if rules, ok := tree["permissions"].(map[string]any); ok && rules["defaultMode"] == "bypassPermissions" {
+		drop("permissions.defaultMode bypassPermissions")
+		delete(rules, "defaultMode")
+	}
 }

@@ -1,10 +1,10 @@
 package settings
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -25,9 +25,21 @@ type Settings struct {
 	Web         Web         `json:"web,omitzero" jsonschema:"how pages are fetched"`
 	MaxBudget   float64     `json:"maxBudgetUsd,omitempty" jsonschema:"US dollars that a session may spend; not set: any"`
 
-	// Hooks are read by package hook, which knows their forms.
+	// Hooks are read by package hook, which knows their forms. Those of all
+	// sources that may run are here together; HookSources has each by itself.
 	Hooks       map[string]any `json:"hooks,omitempty" jsonschema:"commands to run when something happens: an object of event names"`
 	DisableHook bool           `json:"disableAllHooks,omitempty" jsonschema:"no hook runs"`
+
+	Trusted     bool       `json:"-"` // no setting: the project's folder is trusted
+	HookSources []HookFile `json:"-"` // no setting; in the order in which they were read
+}
+
+// HookFile is the hooks of one source, those included that may not run.
+type HookFile struct {
+	Path    string          // of the file, or --settings
+	Data    json.RawMessage // an object of event names, or a whole file of HookDir
+	Trusted bool            // they may run
+	User    bool            // they are the user's own
 }
 
 // Permissions are rules, and what happens where none speaks.
@@ -40,10 +52,12 @@ type Permissions struct {
 }
 
 // Wait is AskTimeout as a duration.
-func (p Permissions) Wait() time.Duration {
-	d, err := time.ParseDuration(p.AskTimeout)
+func (p Permissions) Wait() time.Duration { return duration(p.AskTimeout, 10*time.Minute) }
+
+func duration(text string, unset time.Duration) time.Duration {
+	d, err := time.ParseDuration(text)
 	if err != nil {
-		return 10 * time.Minute
+		return unset
 	}
 	return d
 }
@@ -59,6 +73,14 @@ type Limits struct {
 type Agents struct {
 	Summaries        string `json:"summaries,omitempty" jsonschema:"how often the summary of a running agent is renewed, such as 30s, which holds if not set; off: never"`
 	NestedBackground bool   `json:"nestedBackground,omitempty" jsonschema:"agents started by agents may run in the background"`
+}
+
+// SummaryEvery is Summaries as a duration; 0: never.
+func (a Agents) SummaryEvery() time.Duration {
+	if a.Summaries == "off" {
+		return 0
+	}
+	return duration(a.Summaries, 30*time.Second)
 }
 
 // Providers is where models are reached.
@@ -107,6 +129,9 @@ type Web struct {
 	CacheTTL string `json:"cacheTtl,omitempty" jsonschema:"how long a page is kept, such as 15m, which holds if not set"`
 }
 
+// TTL is CacheTTL as a duration; 0: pages are not kept.
+func (w Web) TTL() time.Duration { return duration(w.CacheTTL, 15*time.Minute) }
+
 // Tasks is how tasks behave.
 type Tasks struct {
 	OutputLimitBytes  int64  `json:"outputLimitBytes,omitempty" jsonschema:"size of an output file at which its task ends, in bytes, 4096 to 1000000000000; 5000000000 if not set"`
@@ -116,13 +141,7 @@ type Tasks struct {
 }
 
 // Ceiling is WaitCeiling as a duration.
-func (t Tasks) Ceiling() time.Duration {
-	d, err := time.ParseDuration(t.WaitCeiling)
-	if err != nil {
-		return 10 * time.Minute
-	}
-	return d
-}
+func (t Tasks) Ceiling() time.Duration { return duration(t.WaitCeiling, 10*time.Minute) }
 
 // Note is something that was ignored or bent, for the user.
 type Note struct {
@@ -140,6 +159,16 @@ type Sources struct {
 	Local   string // file of the project, of this checkout
 	Flag    string // a file, or JSON that begins with {
 	Env     func(string) string
+
+	// Settings of another program, of which hooks and what forbids are taken.
+	UserForeign    []string // the user's
+	ProjectForeign []string // the project's
+	HookDir        string   // a folder of the project with files of hooks in the form of Copilot
+
+	// Trusted says that the user trusts the folder of the project with the
+	// files as they are. Then they may set what they like, but for where models
+	// are reached and the mode that asks for nothing.
+	Trusted bool
 }
 
 // Find names the usual files for a folder.
@@ -147,6 +176,12 @@ func Find(env func(string) string, folder, flag string) Sources {
 	s := Sources{Flag: flag, Env: env,
 		Project: filepath.Join(folder, ".drover", "settings.json"),
 		Local:   filepath.Join(folder, ".drover", "settings.local.json"),
+
+		ProjectForeign: []string{filepath.Join(folder, ".claude", "settings.json"), filepath.Join(folder, ".claude", "settings.local.json")},
+		HookDir:        filepath.Join(folder, ".github", "hooks"),
+	}
+	if dir := env("HOME"); filepath.IsAbs(dir) {
+		s.UserForeign = []string{filepath.Join(dir, ".claude", "settings.json")}
 	}
 	if dir := env("XDG_CONFIG_HOME"); filepath.IsAbs(dir) {
 		s.User = filepath.Join(dir, "drover", "settings.json")
@@ -157,31 +192,47 @@ func Find(env func(string) string, folder, flag string) Sources {
 }
 
 // Load reads the sources. The flag wins over the environment, and that over the
-// file of the user, and that over the defaults; rules of all add up. The files
-// of a project add rules to ask and to deny, and nothing else. All files that
-// cannot be read are named in the error; then the settings are not to be used.
+// files of a project that is trusted, and those over the file of the user, and
+// that over the defaults; rules and hooks of all add up. The files of a project
+// that is not trusted add rules to ask and to deny, and nothing else. All files
+// that cannot be read are named in the error; then the settings are not to be
+// used.
 func Load(src Sources) (Settings, []Note, error) {
 	l := loader{}
+	l.set.Trusted = src.Trusted
 	l.set.Limits = Limits{Depth: 3, Live: 10, PerRoot: 200}
 	l.set.Permissions.DefaultMode = "default"
 	l.set.Durability = "crash"
 	l.set.Tasks = Tasks{OutputLimitBytes: 5_000_000_000, OutputLength: 32_000, WaitCeiling: "10m"}
+	l.set.Permissions.AskTimeout = "10m"
+	l.set.Agents.Summaries = "30s"
+	l.set.Providers.OpenAI.API = "chat"
+	l.set.Models.CostGuard = "on"
+	l.set.Context = Context{AutoCompact: "on", Share: 0.8}
+	l.set.Web = Web{MaxBytes: 5_000_000, CacheTTL: "15m"}
 
-	before := l.set
-	l.file(src.User, true)
-	l.bend(src.User, before)
-	l.file(src.Project, false)
-	l.file(src.Local, false)
+	of := untrusted
+	if src.Trusted {
+		of = project
+	}
+	for _, path := range src.UserForeign {
+		l.foreign(path, own)
+	}
+	l.file(src.User, own)
+	for _, path := range src.ProjectForeign {
+		l.foreign(path, of)
+	}
+	l.hookDir(src.HookDir, src.Trusted)
+	l.file(src.Project, of)
+	l.file(src.Local, of)
 	if src.Env != nil {
 		l.env(src.Env)
 	}
-	before = l.set
 	if inline := strings.TrimSpace(src.Flag); strings.HasPrefix(inline, "{") {
-		l.layer("--settings", []byte(inline), true)
+		l.layer("--settings", []byte(inline), own)
 	} else if src.Flag != "" {
 		l.flagFile(src.Flag)
 	}
-	l.bend("--settings", before)
 	if len(l.errs) > 0 {
 		return Settings{}, l.notes, errors.Join(l.errs...)
 	}
@@ -244,27 +295,4 @@ func (l *loader) clamp(source, what string, n, low, high int) int {
 		return c
 	}
 	return n
-}
-
-// bend brings what one source has set into its bounds. Words that mean nothing
-// leave what held before it.
-func (l *loader) bend(source string, before Settings) {
-	s := &l.set
-	s.Limits.Depth = l.clamp(source, "limits.depth", s.Limits.Depth, 1, 16)
-	s.Limits.Live = l.clamp(source, "limits.live", s.Limits.Live, 1, 256)
-	s.Limits.PerRoot = l.clamp(source, "limits.perRoot", s.Limits.PerRoot, 1, 100_000)
-	s.Tasks.OutputLength = l.clamp(source, "tasks.outputLength", s.Tasks.OutputLength, 100, 160_000)
-	s.Tasks.OutputLimitBytes = int64(l.clamp(source, "tasks.outputLimitBytes", int(s.Tasks.OutputLimitBytes), 4096, 1_000_000_000_000))
-	if d, err := time.ParseDuration(s.Tasks.WaitCeiling); err != nil || d < 0 {
-		l.note(source, "tasks.waitCeiling %.40q is not a duration such as 10m, and is ignored", s.Tasks.WaitCeiling)
-		s.Tasks.WaitCeiling = before.Tasks.WaitCeiling
-	}
-	if modes := []string{"default", "acceptEdits", "plan", "dontAsk", "bypassPermissions", "auto"}; !slices.Contains(modes, s.Permissions.DefaultMode) {
-		l.note(source, "permissions.defaultMode %.40q is not one of %s; %s holds", s.Permissions.DefaultMode, strings.Join(modes, ", "), before.Permissions.DefaultMode)
-		s.Permissions.DefaultMode = before.Permissions.DefaultMode
-	}
-	if s.Durability != "crash" && s.Durability != "power" {
-		l.note(source, "durability %.40q is neither crash nor power; %s holds", s.Durability, before.Durability)
-		s.Durability = before.Durability
-	}
 }

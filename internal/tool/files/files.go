@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"os"
 	"sync"
-	"syscall"
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/tool/confine"
@@ -30,13 +29,21 @@ type Config struct {
 	Dirs     []string // absolute; further folders, to read and write
 	ReadDirs []string // absolute; folders to read only, such as that of output files
 	Anywhere bool     // the whole file system, to read and write
+
+	// MayRead is asked for every file before it is read, with its absolute path
+	// without symbolic links. It may be called by several goroutines. nil: all.
+	MayRead func(path string) bool
+	// MayOpen is asked for every file once it is open, when it cannot be exchanged
+	// any more; the flag says whether it is to be changed. nil: all.
+	MayOpen func(f *os.File, change bool) bool
 }
 
 // New makes the tools Read, Write and Edit of one agent, in this order.
 func New(c Config) []agent.Tool {
 	s := &set{
-		write: confine.Area{Root: c.Root, Dirs: c.Dirs, Anywhere: c.Anywhere},
+		write: confine.Area{Root: c.Root, Dirs: c.Dirs, Anywhere: c.Anywhere, May: c.MayOpen},
 		seen:  make(map[string]sum),
+		may:   c.MayRead,
 	}
 	s.read = s.write
 	s.read.Dirs = append(append([]string(nil), c.Dirs...), c.ReadDirs...)
@@ -65,6 +72,7 @@ type sum [sha256.Size]byte
 // set is what the tools of one agent share.
 type set struct {
 	read, write confine.Area
+	may         func(path string) bool // nil: all may be read
 
 	mu   sync.Mutex
 	seen map[string]sum // by path: the content as the agent knows it; guarded by mu
@@ -91,6 +99,15 @@ func (s *set) current(path string, content []byte) error {
 	return nil
 }
 
+// find is where a file to read is.
+func (s *set) find(path string) (confine.Place, error) {
+	place, err := s.read.Find(path)
+	if err == nil && s.may != nil && !s.may(place.Path()) {
+		err = errors.New("reading it is denied by a permission rule")
+	}
+	return place, err
+}
+
 // load reads a whole regular file. Errors are for the model.
 func load(p confine.Place) ([]byte, fs.FileInfo, error) {
 	root, err := p.Open()
@@ -105,7 +122,7 @@ func load(p confine.Place) ([]byte, fs.FileInfo, error) {
 	} else if err := regular(info); err != nil {
 		return nil, nil, err
 	}
-	f, err := root.OpenFile(p.Rel, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	f, err := p.OpenFile(os.O_RDONLY, 0)
 	if err != nil {
 		return nil, nil, plain(err)
 	}

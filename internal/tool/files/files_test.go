@@ -349,3 +349,32 @@ func FuzzEdit(f *testing.F) {
 		_ = around(out, line, to)
 	})
 }
+
+// What a rule denies is neither shown nor changed, by whatever name it is asked for.
+func TestMayRead(t *testing.T) {
+	b := open(t, Config{MayRead: func(path string) bool { return filepath.Base(path) != ".env" }})
+	b.put(".env", "KEY=1\n")
+	b.put("open", "text\n")
+	if err := os.Symlink(".env", filepath.Join(b.root, "alias")); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{".env", "./x/../.env", "alias"} {
+		b.refused(b.read(path), "reading it is denied by a permission rule")
+		b.refused(b.edit(path, "KEY=1", "KEY=2", false), "you have not read this file")
+		b.refused(b.write(path, "KEY=2"), "you have not read this file")
+	}
+	b.has(".env", "KEY=1\n")
+	if out := b.read("open"); out.IsError {
+		t.Errorf("a file that may be read: %q", out.Text)
+	}
+}
+
+// Only reading may run beside other calls.
+func TestParallel(t *testing.T) {
+	for i, tool := range New(Config{Root: "/"}) {
+		p, ok := tool.(agent.Parallel)
+		if parallel := ok && p.Parallel(); parallel != (i == 0) {
+			t.Errorf("%s runs beside others: %v", tool.Spec().Name, parallel)
+		}
+	}
+}

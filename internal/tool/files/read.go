@@ -68,7 +68,7 @@ func (t *readTool) Call(_ context.Context, c agent.Call) (agent.Output, error) {
 	if err != nil {
 		return refuse("Read", "", err), nil
 	}
-	place, err := t.set.read.Find(in.FilePath)
+	place, err := t.set.find(in.FilePath)
 	if err != nil {
 		return refuse("Read", in.FilePath, err), nil
 	}

@@ -77,6 +77,11 @@ func (t *writeTool) existing(p confine.Place) ([]byte, fs.FileInfo, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	if f, err := p.OpenFile(os.O_WRONLY, 0); errors.Is(err, confine.ErrRefused) {
+		return nil, nil, err
+	} else if err == nil {
+		_ = f.Close()
+	}
 	return was, info, t.set.current(p.Path(), was)
 }
 

@@ -74,7 +74,13 @@ func (t *globTool) Call(ctx context.Context, c agent.Call) (agent.Output, error)
 	if err != nil {
 		return refuse("Glob", base, err), nil
 	}
-	return t.answer(found, len(names) >= maxListed), nil
+	all := len(found)
+	found = slices.DeleteFunc(found, func(d dated) bool { return !t.mayRead(d.path) })
+	out := t.answer(found, len(names) >= maxListed)
+	if len(found) < all {
+		out.Text += leftOut
+	}
+	return out, nil
 }
 
 type dated struct {

@@ -121,7 +121,7 @@ func (t *grepTool) Call(ctx context.Context, c agent.Call) (agent.Output, error)
 	if err != nil {
 		return refuse("Grep", at, err), nil
 	}
-	a := &answer{query: q, short: t.short}
+	a := &answer{query: q, short: t.short, may: t.mayRead}
 	if rg := t.ripgrep(); rg != "" {
 		err = ask(ctx, rg, place, q, a.take)
 	} else {
@@ -148,6 +148,7 @@ type line struct {
 type answer struct {
 	query
 	short func(string) string
+	may   func(path string) bool
 
 	b        strings.Builder
 	lines    int
@@ -155,12 +156,17 @@ type answer struct {
 	last     line
 	count    int // matching lines of the file of last
 	full     bool
+	denied   string // the last file that may not be read
 }
 
 // take is given lines in order, file by file, and reports whether it wants more.
 func (a *answer) take(l line) bool {
 	newFile := l.path != a.last.path
 	if newFile {
+		if l.path == a.denied || !a.may(l.path) {
+			a.denied = l.path
+			return true
+		}
 		a.endFile()
 		a.count = 0
 	}
@@ -222,6 +228,9 @@ func (a *answer) output() agent.Output {
 		fmt.Fprintf(&a.b, "(only the first %d lines of the answer; narrow the search, or raise head_limit)\n", a.lines)
 	case a.lines == 0:
 		a.b.WriteString("No matches. Binary files and files that git ignores are not searched.\n")
+	}
+	if a.denied != "" {
+		a.b.WriteString(leftOut)
 	}
 	return agent.Output{
 		Text:       a.b.String(),

@@ -31,11 +31,16 @@ type Config struct {
 	Dirs      []string // absolute; further folders
 	Anywhere  bool     // the whole file system
 	NoRipgrep bool     // do not use rg, even if it is on the PATH
+
+	// MayRead is asked for every file that was found, with its absolute path;
+	// files that may not be read are left out. It may be called by several
+	// goroutines. nil: all.
+	MayRead func(path string) bool
 }
 
 // New makes the tools Glob and Grep, in this order. They keep no state.
 func New(c Config) []agent.Tool {
-	f := finder{area: confine.Area{Root: c.Root, Dirs: c.Dirs, Anywhere: c.Anywhere}, noRipgrep: c.NoRipgrep}
+	f := finder{area: confine.Area{Root: c.Root, Dirs: c.Dirs, Anywhere: c.Anywhere}, noRipgrep: c.NoRipgrep, may: c.MayRead}
 	f.root, _ = filepath.EvalSymlinks(c.Root) // a root that is gone shortens no path
 	return []agent.Tool{
 		&globTool{f, spec("Glob", fmt.Sprintf(globPrompt, MaxFiles), globSchema)},
@@ -58,7 +63,13 @@ type finder struct {
 	area      confine.Area
 	root      string // without symbolic links
 	noRipgrep bool
+	may       func(path string) bool // nil: all may be read
 }
+
+// leftOut ends an answer that lacks files, lest they be taken for not existing.
+const leftOut = "(some files were left out: a permission rule denies reading them)\n"
+
+func (f finder) mayRead(path string) bool { return f.may == nil || f.may(path) }
 
 // short is how a path is shown: relative to the root if it is in it, and in one
 // line.

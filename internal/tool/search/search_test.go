@@ -285,5 +285,37 @@ func TestSpecs(t *testing.T) {
 		if !json.Valid(s.InputSchema) || !strings.HasSuffix(string(s.InputSchema), `"additionalProperties":false}`) || strings.Contains(s.Description, "%!") {
 			t.Errorf("%s: %s %s", s.Name, s.InputSchema, s.Description)
 		}
+		if p, ok := tool.(agent.Parallel); !ok || !p.Parallel() {
+			t.Errorf("%s holds other calls up", s.Name)
+		}
+	}
+}
+
+// What a rule denies is not found, and the answer says that something lacks.
+func TestMayRead(t *testing.T) {
+	root := tree(t, map[string]string{"a/.env": "needle 1\nneedle 2\n", "b.txt": "needle\n", "c/.env": "needle\n"})
+	may := func(path string) bool { return filepath.Base(path) != ".env" }
+	engines := map[string][]agent.Tool{"scan": New(Config{Root: root, NoRipgrep: true, MayRead: may})}
+	if _, err := exec.LookPath("rg"); err == nil {
+		engines["ripgrep"] = New(Config{Root: root, MayRead: may})
+	}
+	for name, tools := range engines {
+		for _, c := range []struct {
+			tool int
+			in   args
+			want string
+		}{
+			{0, args{"pattern": "**"}, "b.txt\n" + leftOut},
+			{0, args{"pattern": "*.txt"}, "b.txt\n"},
+			{1, args{"pattern": "needle", "output_mode": "content", "head_limit": 1}, "b.txt:1:needle\n" + leftOut},
+			{1, args{"pattern": "needle", "output_mode": "count"}, "b.txt:1\n" + leftOut},
+			{1, args{"pattern": "needle"}, "b.txt\n" + leftOut},
+			{1, args{"pattern": "needle", "path": "a"}, "No matches. Binary files and files that git ignores are not searched.\n" + leftOut},
+			{1, args{"pattern": "needle", "glob": "*.txt"}, "b.txt\n"},
+		} {
+			if out := call(t, tools[c.tool], c.in); out.Text != c.want || out.IsError {
+				t.Errorf("%s %v: %q, want %q", name, c.in, out.Text, c.want)
+			}
+		}
 	}
 }

@@ -1,5 +1,6 @@
 // Package tasktools are the tools by which an agent works with tasks: Agent
-// starts one of its kind, TaskOutput looks at any task, TaskStop ends one.
+// starts one of its kind, TaskOutput looks at any task, TaskStop ends one, and
+// ListTasks lists them.
 //
 // It owns the words of these tools: their input dialects, their texts and
 // structured results. It promises that input is normalised before anything is
