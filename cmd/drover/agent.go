@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/drover-dev/drover/internal/cli"
 	"github.com/drover-dev/drover/internal/control"
 	"github.com/drover-dev/drover/internal/session"
+	"github.com/drover-dev/drover/internal/settings"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
 )
@@ -26,7 +28,7 @@ func (w *world) agentCommand() *cobra.Command {
 	run := &cobra.Command{
 		Use:   "run TYPE PROMPT",
 		Short: "Run one agent and print its answer",
-		Long:  "Run one agent and print its answer. The sorts of agents:\n\n" + agentTypes(),
+		Long:  "Run one agent and print its answer. The sorts of agents that are always there (`drover agents` lists all):\n\n" + agentTypes(),
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) < 2 {
 				return usage("a sort of agent and a prompt are needed", "as in `drover agent run explore \"where is the parser?\"`")
@@ -37,7 +39,7 @@ func (w *world) agentCommand() *cobra.Command {
 			if len(args) > 0 {
 				return nil, cobra.ShellCompDirectiveNoFileComp
 			}
-			return subagent.Builtin().Names(), cobra.ShellCompDirectiveNoFileComp
+			return w.agentFiles().Current().Names(), cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req.Type, req.Prompt = args[0], strings.Join(args[1:], " ")
@@ -100,7 +102,7 @@ func (w *world) agent(ctx context.Context, r control.StartRequest) error {
 		return err
 	}
 	s, err := assemble.Open(ctx, assemble.Config{Root: w.root, Folder: w.cwd, Role: session.RoleRun, Title: title(r.Agent.Prompt), Version: version, Env: w.env,
-		Settings: set, Keeper: []string{exe, "keeper", "--helper"}})
+		Settings: set, Keeper: []string{exe, "keeper", "--helper"}, AskWait: w.askWait(set), Tell: func(_ task.ID, text string) { w.note(text) }})
 	if err != nil {
 		return err
 	}
@@ -114,6 +116,15 @@ func (w *world) agent(ctx context.Context, r control.StartRequest) error {
 	}
 	_, err = fmt.Fprintln(os.Stdout, strings.TrimRight(text, "\n"))
 	return err
+}
+
+// askWait is how long questions wait where a person sits in front: somebody who
+// watches can answer them from another terminal.
+func (w *world) askWait(set settings.Settings) time.Duration {
+	if !isTerminal(os.Stderr) {
+		return 0
+	}
+	return set.Permissions.Wait()
 }
 
 func ask(ctx context.Context, s control.API, r control.StartRequest) (string, error) {

@@ -80,7 +80,7 @@ func (w *world) host(ctx context.Context) error {
 		return err
 	}
 	s, err := assemble.Open(ctx, assemble.Config{Root: w.root, Folder: w.cwd, Session: place.ID(), Role: session.RoleBackground, Title: "background tasks",
-		Version: version, Env: w.env, Settings: set})
+		Version: version, Env: w.env, Settings: set, AskWait: set.Permissions.Wait(), Tell: func(_ task.ID, text string) { w.note(text) }})
 	if err != nil {
 		return err
 	}
@@ -137,7 +137,7 @@ func (w *world) promptDetached(ctx context.Context, p *promptFlags) error {
 	if id == "" {
 		id = task.NewSessionID()
 	}
-	set, err := w.settings(p.Settings)
+	set, err := w.promptSettings(ctx, p)
 	if err != nil {
 		return err
 	}
@@ -174,9 +174,12 @@ func (w *world) hostPrompt(ctx context.Context, file string) error {
 	if err := json.Unmarshal(raw, &p); err != nil {
 		return fmt.Errorf("read the prompt: %w", err)
 	}
-	set, err := w.settings(p.Settings)
+	set, err := w.promptSettings(ctx, &p)
 	if err != nil {
 		return err
+	}
+	if p.AskTimeout == 0 {
+		p.AskTimeout = set.Permissions.Wait()
 	}
 	s, err := assemble.Open(ctx, w.config(&p, set, task.ID(p.Session)))
 	if err != nil {

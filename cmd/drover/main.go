@@ -128,7 +128,7 @@ func (w *world) command() *cobra.Command {
 		Env: w.env, Cwd: w.cwd, Version: version,
 		Sessions:   &sessions{w},
 		IsTerminal: isTerminal,
-		Extra:      []*cobra.Command{w.hostCommand(), w.mcpCommand(), w.agentCommand(), w.demoCommand()},
+		Extra:      []*cobra.Command{w.hostCommand(), w.mcpCommand(), w.agentCommand(), w.agentsCommand(), w.demoCommand(), w.permissionsCommand(), w.statsCommand(), w.trustCommand(), w.todoCommand()},
 		Root:       w.summary,
 	})
 }

@@ -27,7 +27,7 @@ import (
 	"github.com/drover-dev/drover/internal/permit"
 	"github.com/drover-dev/drover/internal/session"
 	"github.com/drover-dev/drover/internal/settings"
-	"github.com/drover-dev/drover/subagent"
+	"github.com/drover-dev/drover/internal/trust"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -59,6 +59,10 @@ type promptFlags struct {
 	Session         string        `json:"session,omitempty"`
 	NoWait          bool          `json:"-"`
 	WaitCeiling     time.Duration `json:"wait_ceiling,omitempty"`
+	MaxBudget       float64       `json:"max_budget_usd,omitempty"`
+	AskTimeout      time.Duration `json:"ask_timeout,omitempty"`
+	Trust           bool          `json:"-"`
+	Fork            bool          `json:"-"`
 	Prompt          string        `json:"prompt"`
 	waitCeilingText string
 }
@@ -106,6 +110,10 @@ func (p *promptFlags) add(f *pflag.FlagSet) {
 	f.StringVarP(&p.Resume, "resume", "r", "", "go on with this session")
 	f.BoolVarP(&p.Continue, "continue", "c", false, "go on with the last session of this folder")
 	f.StringVar(&p.Session, "session-id", "", "the ID of the new session")
+	f.BoolVar(&p.Fork, "fork-session", false, "with --resume or --continue: go on in a new session, and leave the old one as it is")
+	f.Float64Var(&p.MaxBudget, "max-budget-usd", 0, "dollars that the session may spend")
+	f.DurationVar(&p.AskTimeout, "ask-timeout", 0, "how long questions wait for `drover approvals` (default: they are denied; with -d as the settings say)")
+	f.BoolVar(&p.Trust, "trust", false, "trust this folder with the files it has now")
 	f.BoolVar(&p.NoWait, "no-wait", false, "do not wait for background work")
 	f.StringVar(&p.waitCeilingText, "wait-ceiling", "", "how long commands are waited for after the last answer (default 10m)")
 }
@@ -133,6 +141,9 @@ func (w *world) promptCommand() *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		RunE: func(cmd *cobra.Command, words []string) error {
+			if cmd.Flags().Changed("max-budget-usd") && !(p.MaxBudget > 0) {
+				return usage("--max-budget-usd is not above 0", "give an amount such as 0.50")
+			}
 			if err := w.check(cmd.Context(), &p, words); err != nil {
 				return err
 			}
@@ -170,6 +181,9 @@ func (w *world) check(ctx context.Context, p *promptFlags, words []string) error
 	if p.MaxTurns < 0 {
 		return usage("--max-turns is negative", "give a number above 0")
 	}
+	if p.Fork && !p.Continue && p.Resume == "" {
+		return usage("--fork-session needs a session to go on from", "give --resume ID or --continue with it")
+	}
 	if p.waitCeilingText != "" {
 		d, err := time.ParseDuration(p.waitCeilingText)
 		if err != nil || d <= 0 {
@@ -192,8 +206,8 @@ func (w *world) check(ctx context.Context, p *promptFlags, words []string) error
 		}
 	}
 	if p.Agent != "" {
-		if _, err := subagent.Builtin().Find(p.Agent); err != nil {
-			return usage(err.Error(), "see `drover agent --help`")
+		if _, err := w.agentFiles().Current().Find(p.Agent); err != nil {
+			return usage(err.Error(), "see `drover agents`")
 		}
 	}
 	return w.readPrompt(ctx, p, words)
@@ -284,11 +298,14 @@ func (w *world) pick(ctx context.Context, p *promptFlags) (task.ID, error) {
 		if p.Continue && e.Info.Role != session.RolePrompt || p.Resume != "" && !strings.HasPrefix(string(id), p.Resume) {
 			continue
 		}
-		if e.Info.Live {
-			return "", &control.Error{Code: control.Conflict, Message: fmt.Sprintf("session %s runs in process %d", id, e.Info.PID), Mend: "wait for it, or stop it with `drover stop`"}
+		if e.Info.Live && !p.Fork {
+			return "", &control.Error{Code: control.Conflict, Message: fmt.Sprintf("session %s runs in process %d", id, e.Info.PID), Mend: "wait for it, stop it with `drover stop`, or add --fork-session"}
 		}
 		if e.Info.Role != session.RolePrompt {
 			return "", &control.Error{Code: control.Conflict, Message: fmt.Sprintf("session %s has no main agent to go on with", id), Mend: "see `drover sessions`"}
+		}
+		if p.Fork {
+			return w.fork(id)
 		}
 		return id, nil
 	}
@@ -298,10 +315,44 @@ func (w *world) pick(ctx context.Context, p *promptFlags) (task.ID, error) {
 	return "", &control.Error{Code: control.NotFound, Message: fmt.Sprintf("no session %s", p.Resume), Mend: "see `drover sessions`"}
 }
 
+// fork makes a new session with the conversation of another one so far.
+func (w *world) fork(from task.ID) (task.ID, error) {
+	project := w.root.Project(w.cwd)
+	old, fresh := project.Session(from), project.Session(task.NewSessionID())
+	if err := fresh.Ensure(); err != nil {
+		return "", fmt.Errorf("fork session %s: %w", from, err)
+	}
+	meta := agent.Meta{Version: version, Cwd: w.cwd, AgentName: "main", SessionID: string(fresh.ID())}
+	if err := agent.ForkTranscript(old.Transcript(), fresh.Transcript(), meta); err != nil {
+		return "", fmt.Errorf("fork session %s: %w", from, err)
+	}
+	return fresh.ID(), nil
+}
+
+// promptSettings are those for a prompt, and trusts the folder if that is asked.
+func (w *world) promptSettings(ctx context.Context, p *promptFlags) (settings.Settings, error) {
+	if p.Trust {
+		store := trust.At(w.root.TrustFile())
+		st, err := store.Check(w.cwd)
+		if err == nil && st.Needed() {
+			err = store.Grant(ctx, st)
+		}
+		if err != nil {
+			return settings.Settings{}, err
+		}
+	}
+	set, err := w.settings(p.Settings)
+	if p.MaxBudget > 0 {
+		set.MaxBudget = p.MaxBudget
+	}
+	return set, err
+}
+
 // config is how the session of a prompt is opened.
 func (w *world) config(p *promptFlags, set settings.Settings, id task.ID) assemble.Config {
 	return assemble.Config{Root: w.root, Folder: w.cwd, Session: id, Role: session.RolePrompt, Title: title(p.Prompt), Version: version, Env: w.env, Settings: set,
-		Model: p.Model, Mode: permit.Mode(p.Mode), Allow: splitRules(p.Allowed), Deny: splitRules(p.Disallowed), Dirs: p.Dirs}
+		Model: p.Model, Mode: permit.Mode(p.Mode), Allow: splitRules(p.Allowed), Deny: splitRules(p.Disallowed), Dirs: p.Dirs, AskWait: p.AskTimeout,
+		Tell: func(_ task.ID, text string) { w.note(text) }}
 }
 
 func (p *promptFlags) main() session.MainConfig {
@@ -320,7 +371,7 @@ func (p *promptFlags) ceiling(set settings.Settings) time.Duration {
 
 // prompt answers a prompt in this process.
 func (w *world) prompt(ctx context.Context, p *promptFlags) error {
-	set, err := w.settings(p.Settings)
+	set, err := w.promptSettings(ctx, p)
 	if err != nil {
 		return err
 	}
@@ -352,7 +403,7 @@ func (w *world) prompt(ctx context.Context, p *promptFlags) error {
 func (w *world) streamOptions(ctx context.Context, p *promptFlags, set settings.Settings, s *assemble.Session, m *session.Main) agentsdk.Options {
 	info, _ := s.Info(ctx) // of a session in this process there always is one
 	o := agentsdk.Options{Out: os.Stdout, Format: agentsdk.Format(p.Format), Partial: p.Partial, Session: info.Session, Cwd: w.cwd, Model: m.Model(),
-		PermissionMode: cmp.Or(p.Mode, set.Permissions.DefaultMode), Version: version, Tools: m.Tools(), Agents: subagent.Builtin().Names(),
+		PermissionMode: cmp.Or(p.Mode, set.Permissions.DefaultMode), Version: version, Tools: m.Tools(), Agents: w.agentFiles().Current().Names(),
 		Since: s.Since, Grown: s.Grown, Start: s.Newest()}
 	if page, err := s.List(ctx, control.ListRequest{}); err == nil {
 		o.Live = page.Tasks
@@ -420,7 +471,7 @@ func (w *world) answer(ctx context.Context, p *promptFlags, set settings.Setting
 
 func locked(err error, id task.ID) error {
 	if errors.Is(err, home.ErrLocked) {
-		return &control.Error{Code: control.Conflict, Message: fmt.Sprintf("session %s is open in another process", id), Mend: "wait for it, or stop it with `drover stop`"}
+		return &control.Error{Code: control.Conflict, Message: fmt.Sprintf("session %s is open in another process", id), Mend: "wait for it, stop it with `drover stop`, or add --fork-session"}
 	}
 	return err
 }

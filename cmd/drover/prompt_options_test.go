@@ -99,7 +99,7 @@ func promptOptions() cases {
 			p.file(".drover/settings.json", `{"permissions":{"allow":["Bash"],"deny":["Bash(cat:*)"]}}`)
 			p.file("s.yaml", "version: 1\nagents:\n  main:\n    - tools:\n        - {name: Bash, input: {command: touch it}}\n        - {name: Bash, input: {command: cat s.yaml}}\n    - text: done\n")
 			r := p.run("-p", "go", "--output-format=json", "--model=script:s.yaml")
-			if r.code != 0 || strings.Count(r.stderr, "\n") != 1 || !strings.Contains(r.stderr, "settings.json") || !strings.Contains(r.stderr, "allow") {
+			if r.code != 0 || strings.Count(r.stderr, "\n") != 2 || !strings.Contains(r.stderr, "settings.json") || !strings.Contains(r.stderr, "allow") || !strings.Contains(r.stderr, "drover trust") {
 				t.Errorf("exit code %d, %q", r.code, r.stderr)
 			}
 			if denials, _ := r.objects(t)[0]["permission_denials"].([]any); len(denials) != 2 {

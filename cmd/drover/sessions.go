@@ -11,10 +11,12 @@ import (
 	"github.com/drover-dev/drover/internal/cli"
 	"github.com/drover-dev/drover/internal/control"
 	"github.com/drover-dev/drover/internal/driver/shell"
+	"github.com/drover-dev/drover/internal/excerpt"
 	"github.com/drover-dev/drover/internal/home"
 	"github.com/drover-dev/drover/internal/host"
 	"github.com/drover-dev/drover/internal/session"
 	"github.com/drover-dev/drover/internal/settings"
+	"github.com/drover-dev/drover/internal/trust"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -33,11 +35,25 @@ func (w *world) directory() (*host.Directory, error) {
 
 // settings are those of the folder, with what was passed over told on stderr.
 func (w *world) settings(flag string) (settings.Settings, error) {
-	set, notes, err := settings.Load(settings.Find(home.Lookup(w.env), w.cwd, flag))
+	src := settings.Find(home.Lookup(w.env), w.cwd, flag)
+	st, err := trust.At(w.root.TrustFile()).Check(w.cwd)
+	if err != nil {
+		return settings.Settings{}, err
+	}
+	src.Trusted = st.Trusted
+	set, notes, err := settings.Load(src)
 	for _, n := range notes {
-		fmt.Fprintf(w.stderr, "drover: note: %s\n", n)
+		w.note(n.String())
+	}
+	if err == nil && st.Needed() {
+		w.note("the files of this folder would execute or allow something, which has no effect until you trust it (see `drover trust`)")
 	}
 	return set, err
+}
+
+// note tells the user something that is no error.
+func (w *world) note(text string) {
+	fmt.Fprintf(w.stderr, "drover: note: %s\n", excerpt.Line(text, 1000))
 }
 
 func (s *sessions) Background(ctx context.Context) (control.API, func(), error) {

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -24,7 +25,7 @@ import (
 	"github.com/drover-dev/drover/internal/permit"
 	"github.com/drover-dev/drover/internal/session"
 	"github.com/drover-dev/drover/internal/settings"
-	"github.com/drover-dev/drover/subagent"
+	"github.com/drover-dev/drover/internal/usage"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -49,7 +50,12 @@ type Config struct {
 	Allow []string    // further rules
 	Deny  []string
 	Dirs  []string // further folders that tools may use; absolute
-	On    func(from task.ID, e agent.Event)
+
+	// AskWait is how long questions of agents wait for somebody to answer; 0:
+	// nobody can.
+	AskWait time.Duration
+	On      func(from task.ID, e agent.Event)
+	Tell    func(from task.ID, text string) // see [session.Agents]
 }
 
 // Session is an open session that others can reach by its socket.
@@ -59,6 +65,7 @@ type Session struct {
 	Keeper *keeper.Link // nil without a keeper
 
 	models *provider.Finder
+	purse  *usage.Purse
 	listen *host.Listener
 	stop   context.CancelCauseFunc
 	served sync.WaitGroup // the server; Close waits for it
@@ -90,25 +97,40 @@ func Open(ctx context.Context, c Config) (_ *Session, err error) {
 		return nil, err
 	}
 	set := c.Settings
-	s.Session, err = session.Open(ctx, session.Config{
+	cfg := session.Config{
 		Place: s.Place,
 		Info:  control.Info{Session: c.Session, Project: project.Folder(), Title: c.Title, Role: c.Role, Version: c.Version, Socket: socket},
 		Limits: session.Limits{Depth: set.Limits.Depth, LiveAgents: set.Limits.Live, PerRoot: set.Limits.PerRoot, OutputBytes: set.Tasks.OutputLimitBytes,
 			OutputChars: set.Tasks.OutputLength, NestedBackground: set.Agents.NestedBackground, NoBackground: set.Tasks.DisableBackground},
 		Power:  set.Durability == "power",
 		Keeper: s.Keeper,
-		Agents: session.Agents{Models: s.models, Model: model, Catalog: subagent.Builtin(), Rules: rules(c), Env: env, On: c.On},
-	})
+	}
+	if err = s.Place.Ensure(); err == nil {
+		cfg.Agents, err = s.agents(c, model, env)
+	}
+	if err == nil {
+		s.Session, err = session.Open(ctx, cfg)
+	}
 	if err != nil {
-		if s.Keeper != nil {
-			err = errors.Join(err, s.Keeper.Close())
-		}
-		return nil, err
+		return nil, errors.Join(err, s.letGo())
 	}
 	if s.listen, err = host.Listen(socket); err != nil {
-		return nil, errors.Join(err, s.Session.Close())
+		return nil, errors.Join(err, s.Session.Close(), s.letGo())
 	}
 	return s, nil
+}
+
+// letGo closes what is not the session's.
+func (s *Session) letGo() error {
+	var errs []error
+	if s.Session == nil && s.Keeper != nil {
+		errs = append(errs, s.Keeper.Close())
+	}
+	if s.purse != nil {
+		errs = append(errs, s.purse.Close())
+	}
+	s.models.Close()
+	return errors.Join(errs...)
 }
 
 func (s *Session) keep(c Config) error {
@@ -149,32 +171,46 @@ func (s *Session) Close() error {
 	if closed := s.listen.Close(); !errors.Is(closed, net.ErrClosed) {
 		err = errors.Join(err, closed)
 	}
-	s.models.Close()
-	return err
+	return errors.Join(err, s.letGo())
 }
 
 // rules are those of the settings and of the command line. What an agent can do
 // by its tools to its own tasks needs no rule.
 func rules(c Config) permit.Rules {
 	p := c.Settings.Permissions
-	r := permit.Rules{Mode: permit.Mode(p.DefaultMode), Allow: slices.Concat(p.Allow, c.Allow, []string{"Agent", "TaskStop", "TaskOutput"}),
+	r := permit.Rules{Mode: permit.Mode(p.DefaultMode), Allow: slices.Concat(p.Allow, c.Allow, own()),
 		Ask: p.Ask, Deny: slices.Concat(p.Deny, c.Deny), Dirs: c.Dirs, Home: home.Lookup(c.Env)("HOME"), Path: home.Lookup(c.Env)("PATH"),
-		ReadOnlyAuto: true, Headless: true}
+		ReadOnlyAuto: true, Filtered: true, Memory: permit.NewMemory()}
 	if c.Mode != "" {
 		r.Mode = c.Mode
 	}
 	return r
 }
 
+// own are the tools by which an agent works on its own tasks and lists: they need
+// no permission.
+func own() []string {
+	return []string{"Agent", "TaskStop", "TaskOutput", "ListTasks", "TaskCreate", "TaskUpdate", "TaskGet", "TaskList", "Skill", "AskUserQuestion", "report_intent"}
+}
+
 // withProviders lets settings say where a provider is, as the usual variables
 // would; the variables win.
 func withProviders(env []string, p settings.Providers) []string {
 	get := home.Lookup(env)
-	if p.Anthropic.BaseURL != "" && get("ANTHROPIC_BASE_URL") == "" {
-		env = append(slices.Clip(env), "ANTHROPIC_BASE_URL="+p.Anthropic.BaseURL)
+	set := func(name, value string) {
+		if value != "" && get(name) == "" {
+			env = append(slices.Clip(env), name+"="+value)
+		}
 	}
-	if name := p.Anthropic.APIKeyEnv; name != "" && get(name) != "" && get("ANTHROPIC_API_KEY") == "" {
-		env = append(slices.Clip(env), "ANTHROPIC_API_KEY="+get(name))
+	for prefix, one := range map[string]settings.Provider{"ANTHROPIC": p.Anthropic, "OPENAI": p.OpenAI} {
+		set(prefix+"_BASE_URL", one.BaseURL)
+		set("DROVER_"+prefix+"_API", one.API)
+		if one.APIKeyEnv != "" {
+			set(prefix+"_API_KEY", get(one.APIKeyEnv))
+		}
+		if one.Calls > 0 {
+			set("DROVER_"+prefix+"_CALLS", strconv.Itoa(one.Calls))
+		}
 	}
 	return env
 }

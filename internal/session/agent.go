@@ -12,11 +12,8 @@ import (
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/home"
 	"github.com/drover-dev/drover/internal/mailbox"
+	"github.com/drover-dev/drover/internal/model/choose"
 	"github.com/drover-dev/drover/internal/permit"
-	"github.com/drover-dev/drover/internal/tool/files"
-	"github.com/drover-dev/drover/internal/tool/search"
-	"github.com/drover-dev/drover/internal/tool/shelltool"
-	"github.com/drover-dev/drover/internal/tool/tasktools"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
 )
@@ -33,7 +30,8 @@ type self struct {
 	rules    permit.Rules
 	tools    []string // names of its tools; nil: all
 	maxTurns int
-	depth    int // 0 for the main agent and for clients
+	depth    int     // 0 for the main agent and for clients
+	parent   task.ID // of the agent that asked for it; empty: the main agent, or none
 }
 
 // launch starts a subagent for me, which is checked and resolved first.
@@ -61,27 +59,25 @@ func (s *Session) launch(ctx context.Context, in subagent.Input, spec task.Spec,
 // child is a subagent that is going to be.
 type child struct {
 	self
-	def    subagent.Definition
-	parent self
+	def   subagent.Definition
+	notes []string // about what it gets, for the user and for who asked
 }
 
 // child resolves what a subagent gets: never more than the one who asks has.
 func (s *Session) child(in subagent.Input, me self) (*child, error) {
-	def, err := s.cfg.Agents.Catalog.Find(in.Type)
+	def, err := s.cfg.Agents.Catalog().Find(in.Type)
 	if err != nil {
 		return nil, err
 	}
-	c := &child{self: me, def: def, parent: me}
+	c := &child{self: me, def: def}
+	c.parent = me.id
 	c.host = nil
 	c.depth = me.depth + 1
-	if wanted := cmp.Or(in.Model, def.Model, "inherit"); wanted != "inherit" {
-		c.model = wanted // else that of the one who asks
-	}
-	choice, err := s.cfg.Agents.Models.Find(c.model, home.Lookup(me.env), me.cwd)
+	choice, err := s.choose(me, in, def)
 	if err != nil {
 		return nil, err
 	}
-	_ = choice // found again when the run begins: the finder keeps it
+	c.model, c.notes = choice.Name, choice.Notes
 	for _, n := range []int{in.MaxTurns, def.MaxTurns, me.maxTurns} {
 		if n > 0 {
 			c.maxTurns = n
@@ -91,6 +87,20 @@ func (s *Session) child(in subagent.Input, me self) (*child, error) {
 	c.rules.Mode = narrower(me.rules.Mode, permit.Mode(in.PermissionMode))
 	c.tools = subset(me.tools, def.Tools, def.DisallowedTools)
 	return c, nil
+}
+
+// choose finds the model of an agent, and makes sure that it can be reached.
+func (s *Session) choose(me self, in subagent.Input, def subagent.Definition) (choose.Choice, error) {
+	p := s.cfg.Agents.Policy
+	p.Reachable = func(name string) error {
+		_, err := s.cfg.Agents.Models.Find(name, home.Lookup(me.env), me.cwd)
+		return err
+	}
+	top := s.cfg.Agents.Model
+	if s.main != nil {
+		top = s.main.wanted
+	}
+	return p.Choose(choose.Request{Input: in.Model, Definition: def.Model, Parent: me.model, Session: top, AgentType: subagent.Normalize(def.Name)})
 }
 
 // narrower is the mode of a child: its own only where that allows no more.
@@ -127,15 +137,20 @@ func allTools() []string {
 }
 
 // assemble puts the subagent together when its run begins.
-func (c *child) assemble(ctx context.Context, h task.Host, in subagent.Input) (*subagent.Assembly, error) {
+func (c *child) assemble(ctx context.Context, h task.Host, _ subagent.Input) (_ *subagent.Assembly, err error) {
 	rec := h.Record()
 	me := c.self
 	me.id, me.host, me.depth = rec.ID, h, rec.Depth
-	cfg, err := c.s.conversation(ctx, me, c.def.Prompt, c.def.Name)
+	place := c.s.cfg.Place
+	k, err := c.s.kit(me, c.def, place.AgentTranscript(rec.ID))
 	if err != nil {
 		return nil, err
 	}
-	place := c.s.cfg.Place
+	defer func() {
+		if err != nil {
+			k.close()
+		}
+	}()
 	t, history, err := agent.OpenTranscript(place.AgentTranscript(rec.ID), agent.Meta{ParentTask: string(cmp.Or(rec.Parent, rec.Session)), Version: c.s.cfg.Info.Version,
 		Cwd: me.cwd, IsSidechain: true, AgentName: c.def.Name, AgentID: string(rec.ID), SessionID: string(rec.Session), Sync: c.s.cfg.Power})
 	if err != nil {
@@ -148,59 +163,12 @@ func (c *child) assemble(ctx context.Context, h task.Host, in subagent.Input) (*
 	if err != nil {
 		return nil, errors.Join(err, t.Close())
 	}
-	cfg.Transcript, cfg.Mail = t, &mail{s: c.s, box: box}
-	cfg.AgentID = string(rec.ID)
-	return &subagent.Assembly{Config: cfg, History: history.Messages, Close: func() error {
+	k.cfg.Transcript, k.cfg.Mail = t, &mail{s: c.s, box: box}
+	return &subagent.Assembly{Config: k.cfg, History: history.Messages, Start: k.hooks.Start, End: k.hooks.End, Close: func() error {
 		c.s.dropBox(rec.ID)
+		k.close()
 		return t.Close()
 	}}, nil
-}
-
-// conversation is what main agents and subagents are made of alike.
-func (s *Session) conversation(_ context.Context, me self, prompt, name string) (agent.Config, error) {
-	choice, err := s.cfg.Agents.Models.Find(me.model, home.Lookup(me.env), me.cwd)
-	if err != nil {
-		return agent.Config{}, err
-	}
-	tools := s.toolset(me)
-	me.rules.Cwd, me.rules.Tools, me.rules.Bash = me.cwd, tools, bashCwd(tools)
-	gate, bad := permit.New(me.rules)
-	if len(bad) > 0 {
-		return agent.Config{}, fmt.Errorf("permissions: %w", errors.Join(bad...))
-	}
-	id := me.id
-	var on func(agent.Event)
-	if s.cfg.Agents.On != nil {
-		on = func(e agent.Event) { s.cfg.Agents.On(id, e) }
-	}
-	return agent.Config{Model: choice.Model, ModelName: choice.Name, System: systemPrompt(prompt, me, s.started), Tools: tools, Gate: gate,
-		MaxTurns: me.maxTurns, Agent: name, SessionID: string(s.cfg.Info.Session), On: on}, nil
-}
-
-// bashCwd finds the tool that carries a working folder over from call to call:
-// paths of its commands are judged from there.
-func bashCwd(tools []agent.Tool) func() string {
-	for _, t := range tools {
-		if c, ok := t.(interface{ Cwd() string }); ok {
-			return c.Cwd
-		}
-	}
-	return nil
-}
-
-// toolset makes the tools of one agent, with a state of their own.
-func (s *Session) toolset(me self) []agent.Tool {
-	dirs := append([]string{}, me.rules.Dirs...)
-	rt := &runtime{me}
-	all := []agent.Tool{shelltool.New(shelltool.Config{Shells: rt, Root: me.cwd, TempDir: s.cfg.Place.Tasks(), OutputLimit: s.cfg.Limits.OutputChars})}
-	all = append(all, files.New(files.Config{Root: me.cwd, Dirs: dirs, ReadDirs: []string{s.cfg.Place.Tasks()}})...)
-	all = append(all, search.New(search.Config{Root: me.cwd, Dirs: dirs})...)
-	all = append(all, tasktools.New(tasktools.Config{Tasks: rt, OutputLimit: s.cfg.Limits.OutputChars})...)
-	deepest := me.depth >= s.cfg.Limits.Depth
-	return slices.DeleteFunc(all, func(t agent.Tool) bool {
-		name := t.Spec().Name
-		return me.tools != nil && !slices.Contains(me.tools, name) || deepest && name == "Agent"
-	})
 }
 
 // mail is a mailbox as a conversation reads it.
@@ -211,12 +179,17 @@ type mail struct {
 
 func (m *mail) Take(ctx context.Context) ([]agent.Letter, error) {
 	var letters []agent.Letter
-	for _, n := range m.box.Owed() {
-		text, err := m.s.render(ctx, n)
-		if err != nil {
-			return nil, err
+	for _, x := range m.box.Mail() {
+		l := agent.Letter{Seq: int64(x.Seq), Urgent: x.Urgent, Origin: TaskOrigin}
+		if x.Message != nil {
+			l.Text, l.Origin = mailbox.RenderMessage(*x.Message), "message"
+		} else {
+			var err error
+			if l.Text, err = m.s.render(ctx, x.Notice); err != nil {
+				return nil, err
+			}
 		}
-		letters = append(letters, agent.Letter{Seq: int64(n.Seq), Text: text, Urgent: n.Priority == task.Next, Origin: "task-notification"})
+		letters = append(letters, l)
 	}
 	return letters, nil
 }

@@ -82,7 +82,7 @@ func TestChildRequest(t *testing.T) {
 		"explore": {modeltest.Text("CHILD found")},
 		"writer":  {modeltest.Text("CHILD wrote")},
 	}), func(c *Config) {
-		c.Agents.Catalog = subagent.NewCatalog(append(subagent.Builtin().All(), subagent.Definition{Name: "writer", Description: "Writes.",
+		c.Agents.Catalog = fixed(append(subagent.Builtin().All(), subagent.Definition{Name: "writer", Description: "Writes.",
 			Prompt: "You write.", Tools: []string{"Write", "Bash"}, DisallowedTools: []string{"Bash"}, Model: "haiku"})...)
 		c.Agents.On = func(from task.ID, e agent.Event) {
 			if e.Kind == agent.PartEvent && e.Part.Kind == agent.TextPart {
@@ -155,7 +155,7 @@ func TestDeepest(t *testing.T) {
 		"deep":            {blocks(delegate("deep", "deeper")), modeltest.Text("inner"), modeltest.Text("again")},
 	}), func(c *Config) {
 		c.Limits.Depth = 2
-		c.Agents.Catalog = subagent.NewCatalog(append(subagent.Builtin().All(), subagent.Definition{Name: "deep", Description: "Digs.", Prompt: "You dig."})...)
+		c.Agents.Catalog = fixed(append(subagent.Builtin().All(), subagent.Definition{Name: "deep", Description: "Digs.", Prompt: "You dig."})...)
 	})
 	c := converse(m)
 	for range 2 {
@@ -218,14 +218,14 @@ func TestChildResolution(t *testing.T) {
 		in, def, parent, want    int
 		inM, defM, parentM, wntM string
 	}{
-		{"call", 1, 2, 3, 1, "opus", "haiku", "sonnet", "opus"},
-		{"definition", 0, 2, 3, 2, "", "haiku", "sonnet", "haiku"},
-		{"parent", 0, 0, 3, 3, "", "", "opus", "opus"},
-		{"default", 0, 0, 0, 0, "", "inherit", "", ""},
-		{"inherit", 1, 0, 3, 1, "inherit", "haiku", "opus", "opus"},
+		{"call", 1, 2, 3, 1, "opus", "haiku", "sonnet", "claude-opus-4-5-20250514"},
+		{"definition", 0, 2, 3, 2, "", "haiku", "sonnet", "claude-haiku-4-5-20251001"},
+		{"parent", 0, 0, 3, 3, "", "", "opus", "claude-opus-4-5-20250514"},
+		{"default", 0, 0, 0, 0, "", "inherit", "", "claude-sonnet-4-5-20250929"},
+		{"inherit", 1, 0, 3, 1, "inherit", "haiku", "opus", "claude-opus-4-5-20250514"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r.Session.cfg.Agents.Catalog = subagent.NewCatalog(subagent.Definition{Name: "x", Prompt: "x", MaxTurns: tt.def, Model: tt.defM})
+			r.Session.cfg.Agents.Catalog = fixed(subagent.Definition{Name: "x", Prompt: "x", MaxTurns: tt.def, Model: tt.defM})
 			c, err := r.child(subagent.Input{Type: "x", Prompt: "x", MaxTurns: tt.in, Model: tt.inM},
 				self{s: r.Session, cwd: r.folder, env: r.cfg.Agents.Env, model: tt.parentM, maxTurns: tt.parent})
 			if err != nil || c.maxTurns != tt.want || c.model != tt.wntM {
@@ -321,4 +321,10 @@ func TestLinkTranscript(t *testing.T) {
 	if err := linkTranscript(to, filepath.Join(dir, "nowhere", "a.jsonl")); err == nil {
 		t.Error("a link in a folder that is not there")
 	}
+}
+
+// fixed is a catalog that never changes.
+func fixed(defs ...subagent.Definition) func() subagent.Catalog {
+	c := subagent.NewCatalog(defs...)
+	return func() subagent.Catalog { return c }
 }

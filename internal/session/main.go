@@ -61,12 +61,15 @@ type Turn struct {
 // Main is the main agent of a session: a queue of prompts, its mail, and one
 // conversation that answers both. Prompts go before mail that is not urgent.
 type Main struct {
-	s    *Session
-	cfg  MainConfig
-	loop *agent.Loop
-	box  *mailbox.Box
-	shut func() error // closes the transcript
+	s      *Session
+	cfg    MainConfig
+	kit    *kit
+	loop   *agent.Loop
+	box    *mailbox.Box
+	shut   func() error // closes the transcript
+	source string       // startup or resume, until hooks have been told
 
+	wanted string   // the model, as a finder takes it
 	model  string   // as the user is shown it
 	tools  []string // names
 	listen atomic.Pointer[subagent.Watcher]
@@ -90,30 +93,51 @@ const maxPrompts = 100
 // OpenMain puts the main agent together, with the conversation that the session
 // has had so far. There is one per session.
 func (s *Session) OpenMain(ctx context.Context, cfg MainConfig) (*Main, error) {
-	me := self{s: s, id: s.cfg.Info.Session, cwd: s.cfg.Info.Project, env: s.cfg.Agents.Env, model: s.cfg.Agents.Model, rules: s.cfg.Agents.Rules,
+	me := self{s: s, id: s.cfg.Info.Session, cwd: s.cfg.Info.Project, env: s.cfg.Agents.Env, rules: s.cfg.Agents.Rules,
 		tools: cfg.Tools, maxTurns: cfg.MaxTurns}
-	if cfg.Model != "" {
-		me.model = cfg.Model
-	}
-	prompt, err := s.mainPrompt(cfg, &me)
+	def, err := s.mainDefinition(cfg)
 	if err != nil {
 		return nil, err
 	}
-	conv, err := s.conversation(ctx, me, prompt, "main")
+	me.tools = subset(me.tools, def.Tools, def.DisallowedTools)
+	if me.maxTurns == 0 {
+		me.maxTurns = def.MaxTurns
+	}
+	me.model = s.cfg.Agents.Model
+	choice, err := s.choose(me, subagent.Input{Model: cfg.Model}, def)
 	if err != nil {
 		return nil, err
 	}
-	t, history, err := agent.OpenTranscript(s.cfg.Place.Transcript(), agent.Meta{Version: s.cfg.Info.Version, Cwd: me.cwd, AgentName: "main",
+	s.say(me.id, choice.Notes...)
+	me.model = choice.Name
+	k, err := s.kit(me, def, s.cfg.Place.Transcript())
+	if err != nil {
+		return nil, err
+	}
+	m := &Main{s: s, cfg: cfg, kit: k, wanted: choice.Name, model: k.cfg.ModelName, changed: make(chan struct{}), queued: make(chan struct{}, 1)}
+	if err := m.open(ctx); err != nil {
+		k.close()
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.main = m
+	return m, nil
+}
+
+// open opens the conversation.
+func (m *Main) open(ctx context.Context) error {
+	s, conv := m.s, &m.kit.cfg
+	t, history, err := agent.OpenTranscript(s.cfg.Place.Transcript(), agent.Meta{Version: s.cfg.Info.Version, Cwd: m.kit.me.cwd, AgentName: mainName,
 		SessionID: string(s.cfg.Info.Session), Sync: s.cfg.Power})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	box, err := s.box(ctx, me.id, s.log.Last() == 0)
-	if err != nil {
-		return nil, errors.Join(err, t.Close())
+	if m.box, err = s.box(ctx, m.kit.me.id, false); err != nil {
+		return errors.Join(err, t.Close())
 	}
-	conv.Transcript, conv.Mail = t, &mail{s: s, box: box}
-	m := &Main{s: s, cfg: cfg, box: box, shut: t.Close, model: conv.ModelName, changed: make(chan struct{}), queued: make(chan struct{}, 1)}
+	m.shut = t.Close
+	conv.Transcript, conv.Mail = t, &mail{s: s, box: m.box}
 	next := conv.On
 	conv.On = func(e agent.Event) {
 		if w := m.listen.Load(); w != nil {
@@ -126,39 +150,43 @@ func (s *Session) OpenMain(ctx context.Context, cfg MainConfig) (*Main, error) {
 	for _, tool := range conv.Tools {
 		m.tools = append(m.tools, tool.Spec().Name)
 	}
-	if m.loop, err = agent.NewLoop(conv, history.Messages); err != nil {
-		return nil, errors.Join(err, t.Close())
+	if m.loop, err = agent.NewLoop(*conv, history.Messages); err != nil {
+		return errors.Join(err, t.Close())
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.main = m
-	return m, nil
+	m.source = "startup"
+	if len(history.Messages) > 0 {
+		m.source = "resume"
+	}
+	return nil
 }
 
-// mainPrompt is the system prompt, and what a named sort of agent changes.
-func (s *Session) mainPrompt(cfg MainConfig, me *self) (string, error) {
-	prompt := mainPrompt
+// mainDefinition is the main agent, or a sort of agent in its place.
+func (s *Session) mainDefinition(cfg MainConfig) (subagent.Definition, error) {
+	def := subagent.Definition{Name: mainName, Prompt: mainPrompt}
 	if cfg.Agent != "" {
-		def, err := s.cfg.Agents.Catalog.Find(cfg.Agent)
+		named, err := s.cfg.Agents.Catalog().Find(cfg.Agent)
 		if err != nil {
-			return "", err
+			return def, err
 		}
-		prompt = def.Prompt
-		me.tools = subset(me.tools, def.Tools, def.DisallowedTools)
-		if cfg.Model == "" && def.Model != "" && def.Model != "inherit" {
-			me.model = def.Model
-		}
-		if me.maxTurns == 0 {
-			me.maxTurns = def.MaxTurns
-		}
+		named.Name = mainName
+		def = named
 	}
 	if cfg.System != "" {
-		prompt = cfg.System
+		def.Prompt = cfg.System
 	}
 	if cfg.AppendSystem != "" {
-		prompt += "\n\n" + cfg.AppendSystem
+		def.Prompt += "\n\n" + cfg.AppendSystem
 	}
-	return prompt, nil
+	return def, nil
+}
+
+// say tells the user something about an agent.
+func (s *Session) say(from task.ID, notes ...string) {
+	for _, n := range notes {
+		if s.cfg.Agents.Tell != nil {
+			s.cfg.Agents.Tell(from, n)
+		}
+	}
 }
 
 // Prompt queues a prompt.
@@ -220,7 +248,7 @@ func (m *Main) Run(ctx context.Context) {
 
 // take marks the agent as busy if there is something to answer.
 func (m *Main) take() (prompt []agent.Block, origin string, ok bool) {
-	owed := len(m.box.Owed()) > 0
+	owed := len(m.box.Mail()) > 0
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch {
@@ -244,7 +272,7 @@ func (m *Main) turn(ctx context.Context, prompt []agent.Block, origin string) {
 	if m.cfg.Begin != nil {
 		m.cfg.Begin(origin)
 	}
-	res, err := m.loop.Turn(turn, prompt...)
+	res, err := m.answer(turn, prompt)
 	if m.cfg.Done != nil {
 		m.cfg.Done(Turn{Origin: origin, Result: res, Err: err})
 	}
@@ -257,6 +285,41 @@ func (m *Main) turn(ctx context.Context, prompt []agent.Block, origin string) {
 		m.latched = true
 	}
 	m.wake()
+}
+
+// answer lets hooks see a prompt before the model does.
+func (m *Main) answer(ctx context.Context, prompt []agent.Block) (agent.TurnResult, error) {
+	var before []agent.Block
+	if m.source != "" {
+		before = texts(m.kit.runner.SessionStart(ctx, m.source))
+		m.source = ""
+	}
+	if len(prompt) > 0 {
+		said, err := m.kit.runner.UserPromptSubmit(ctx, prompt[0].Text)
+		if err != nil {
+			return agent.TurnResult{Reason: "blocked"}, &BlockedError{err}
+		}
+		before = append(before, texts(said)...)
+	}
+	res, err := m.loop.Turn(ctx, append(before, prompt...)...)
+	var limit *agent.LimitError
+	if err != nil && ctx.Err() == nil && !errors.As(err, &limit) {
+		m.kit.runner.StopFailure(ctx, err, res.Text)
+	}
+	return res, err
+}
+
+// BlockedError says that a hook did not let a prompt pass.
+type BlockedError struct{ Err error }
+
+func (e *BlockedError) Error() string { return "a hook blocked the prompt: " + e.Err.Error() }
+func (e *BlockedError) Unwrap() error { return e.Err }
+
+func texts(text string) []agent.Block {
+	if text == "" {
+		return nil
+	}
+	return []agent.Block{agent.TextBlock(text)}
 }
 
 // Model is the full name of the agent's model.
@@ -286,7 +349,7 @@ func (m *Main) Settle(ctx context.Context, ceiling time.Duration) (task.Receipt,
 		// this order, so that it cannot slip through between two looks.
 		ends := m.s.Changed()
 		commands, others := m.s.waitedFor()
-		mail := len(m.box.Owed()) > 0
+		mail := len(m.box.Mail()) > 0
 		m.mu.Lock()
 		changed, rested := m.changed, m.rested
 		working := m.busy || len(m.prompts) > 0
@@ -364,7 +427,19 @@ func (m *Main) end() {
 	m.mu.Unlock()
 }
 
+// lastHooks is how long hooks that hear of the session's end may take.
+const lastHooks = 10 * time.Second
+
+// close tells hooks of the end and closes the conversation.
+func (m *Main) close() error {
+	ctx, cancel := context.WithTimeoutCause(context.Background(), lastHooks, task.ErrClosing)
+	defer cancel()
+	m.kit.runner.SessionEnd(ctx, "other")
+	m.kit.close()
+	return m.shut()
+}
+
 // Definition returns the sort of agent that a name means.
 func (s *Session) Definition(name string) (subagent.Definition, error) {
-	return s.cfg.Agents.Catalog.Find(name)
+	return s.cfg.Agents.Catalog().Find(name)
 }

@@ -84,7 +84,7 @@ func (rt *runtime) foreground(ctx context.Context, rec task.Record, patience tim
 	out := shelltool.Outcome{Task: got}
 	switch {
 	case err == nil:
-		out.Backgrounded = !got.Status.Terminal()
+		out.Backgrounded = got.Backgrounded
 		out.ByUser = out.Backgrounded
 	case errors.Is(err, supervise.ErrTimeout) && ctx.Err() == nil:
 		out.TimedOut = true
@@ -172,7 +172,7 @@ func (rt *runtime) Agent(ctx context.Context, r tasktools.AgentRequest) (tasktoo
 		}
 		return out, context.Cause(ctx)
 	}
-	if out.Backgrounded = !out.Task.Status.Terminal(); out.Backgrounded {
+	if out.Backgrounded = out.Task.Backgrounded; out.Backgrounded {
 		return out, nil
 	}
 	out.Text, err = s.log.Answer(ctx, out.Task.Run)

@@ -25,13 +25,19 @@ import (
 	"github.com/drover-dev/drover/internal/control"
 	"github.com/drover-dev/drover/internal/driver/shell"
 	"github.com/drover-dev/drover/internal/home"
+	"github.com/drover-dev/drover/internal/hook"
 	"github.com/drover-dev/drover/internal/journal"
 	"github.com/drover-dev/drover/internal/keeper"
 	"github.com/drover-dev/drover/internal/mailbox"
+	"github.com/drover-dev/drover/internal/model/choose"
 	"github.com/drover-dev/drover/internal/model/provider"
 	"github.com/drover-dev/drover/internal/permit"
+	"github.com/drover-dev/drover/internal/skill"
 	"github.com/drover-dev/drover/internal/spool"
 	"github.com/drover-dev/drover/internal/supervise"
+	"github.com/drover-dev/drover/internal/todo"
+	"github.com/drover-dev/drover/internal/tool/webtool"
+	"github.com/drover-dev/drover/internal/usage"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
 )
@@ -82,10 +88,30 @@ type Config struct {
 // Agents is what agents of a session are made of.
 type Agents struct {
 	Models  *provider.Finder
-	Model   string // when nobody asks for another
-	Catalog subagent.Catalog
-	Rules   permit.Rules // Mode, lists of rules, further folders
-	Env     []string     // of whoever started the session
+	Model   string                  // when nobody asks for another
+	Policy  choose.Policy           // which model an agent gets
+	Catalog func() subagent.Catalog // as it is now
+	Rules   permit.Rules            // Mode, lists of rules, further folders
+	Env     []string                // of whoever started the session
+	Notes   string                  // of the project and the user; part of every system prompt
+
+	Hooks  *hook.Set            // nil: none
+	Purse  *usage.Purse         // nil: nothing is counted
+	Skills func() skill.Catalog // as they are now; nil: none
+	Todos  *todo.Store          // nil: no list
+	Web    *webtool.Fetcher     // nil: no pages are fetched
+
+	Window func(model string) (int64, bool) // tokens that a model can read; nil: never known
+	Share  float64                          // of the window at which a conversation is summed up
+
+	// AskWait is how long a question waits for somebody before it is a denial;
+	// 0: nobody can answer.
+	AskWait time.Duration
+	// Summaries is how often the summary of a running agent is renewed; 0: never.
+	Summaries time.Duration
+	// Tell is given what the user should read: the ID is as for On. It may be
+	// called by several goroutines. nil: it is lost.
+	Tell func(from task.ID, text string)
 	// On is told what happens in the conversations of the session: the ID of
 	// the agent's task, or of the session for the main agent. It is called by
 	// one goroutine at a time for each agent.
@@ -146,6 +172,7 @@ func Open(ctx context.Context, cfg Config) (_ *Session, err error) {
 		Output:     s.output,
 		OutputPath: cfg.Place.Output,
 		Owed:       s.owed,
+		Posted:     s.posted,
 		Ended:      s.ended,
 		Pools: map[string]supervise.Pool{
 			agentPool: {Size: cfg.Limits.LiveAgents, Queue: 1000, Depth: cfg.Limits.Depth, PerRoot: cfg.Limits.PerRoot},
@@ -265,6 +292,15 @@ func (s *Session) owed(n task.Notice) {
 	}
 }
 
+// posted is called by the supervisor when a message is durable.
+func (s *Session) posted(m task.Message) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if box := s.boxes[m.To]; box != nil {
+		box.AddMessage(m)
+	}
+}
+
 // wake frees those who wait for anything to change. The caller holds mu.
 func (s *Session) wake() {
 	close(s.changed)
@@ -370,7 +406,7 @@ func (s *Session) Close() error {
 	s.keeper.Wait()
 	s.leave()
 	if main != nil {
-		errs = append(errs, main.shut())
+		errs = append(errs, main.close())
 	}
 	s.sweep()
 	if s.cfg.Keeper != nil {

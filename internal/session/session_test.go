@@ -48,7 +48,7 @@ func open(t *testing.T, script string, change ...func(*Config)) *rig {
 	models := &provider.Finder{}
 	t.Cleanup(models.Close)
 	cfg := Config{Place: project.Session("s00000001"), Info: control.Info{Session: "s00000001", Project: folder, Role: RolePrompt, Version: "test"},
-		Agents: Agents{Models: models, Catalog: subagent.Builtin(), Rules: permit.Rules{Mode: permit.Bypass, Home: folder, Path: os.Getenv("PATH")}, Env: os.Environ()}}
+		Agents: Agents{Models: models, Catalog: subagent.Builtin, Rules: permit.Rules{Mode: permit.Bypass, Home: folder, Path: os.Getenv("PATH")}, Env: os.Environ()}}
 	if script != "" {
 		path := filepath.Join(t.TempDir(), "turns.yaml")
 		if err := os.WriteFile(path, []byte("version: 1\nagents:\n"+script), 0o600); err != nil {

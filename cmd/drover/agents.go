@@ -1,0 +1,429 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/drover-dev/drover/internal/catalog"
+	"github.com/drover-dev/drover/internal/cli"
+	"github.com/drover-dev/drover/internal/control"
+	"github.com/drover-dev/drover/internal/excerpt"
+	"github.com/drover-dev/drover/internal/home"
+	"github.com/drover-dev/drover/internal/hook"
+	"github.com/drover-dev/drover/internal/trust"
+)
+
+// agentsCommand tells which agents there are.
+func (w *world) agentsCommand() *cobra.Command {
+	var asJSON bool
+	list := func(cmd *cobra.Command, _ []string) error { return w.agentsList(cmd.OutOrStdout(), asJSON) }
+	cmd := &cobra.Command{
+		Use:   "agents",
+		Short: "Which agents there are, where they are from, and what is wrong with them",
+		Long: "Tell which agents can be started here: the built-in ones, and those of files in .drover/agents,\n" +
+			".claude/agents and .github/agents of the folder and of its repository, and in ~/.config/drover/agents\n" +
+			"and ~/.claude/agents.",
+		Args: todoWords(0, 0), ValidArgsFunction: cobra.NoFileCompletions, RunE: list,
+	}
+	cmd.PersistentFlags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.AddCommand(
+		&cobra.Command{Use: "list", Short: "List the agents", Args: todoWords(0, 0), ValidArgsFunction: cobra.NoFileCompletions, RunE: list},
+		&cobra.Command{
+			Use: "show NAME", Short: "Show one agent whole",
+			Long: "Show one agent whole: what its definition says, where it is from, what it hides, what is wrong with it,\n" +
+				"and what it would be started with.",
+			Args: todoWords(1, 1),
+			ValidArgsFunction: func(_ *cobra.Command, words []string, _ string) ([]string, cobra.ShellCompDirective) {
+				if len(words) > 0 {
+					return nil, cobra.ShellCompDirectiveNoFileComp
+				}
+				return w.agentFiles().Current().Names(), cobra.ShellCompDirectiveNoFileComp
+			},
+			RunE: func(cmd *cobra.Command, words []string) error {
+				return w.agentsShow(cmd.OutOrStdout(), words[0], asJSON)
+			},
+		},
+		&cobra.Command{
+			Use: "check [PATH…]", Short: "Tell what is wrong with definitions",
+			Long: "Tell what is wrong with the definitions of all places, or with the files and folders named, a line each:\n" +
+				"FILE:LINE: SEVERITY: what (how to mend it). An error is a definition that cannot be used as it is, and\n" +
+				"makes the exit code 1; a warning is something that is not as its author meant; a note is good to know.",
+			RunE: func(cmd *cobra.Command, paths []string) error { return w.agentsCheck(cmd.OutOrStdout(), paths, asJSON) },
+		},
+	)
+	return cmd
+}
+
+// agentFiles is the catalog of this folder.
+func (w *world) agentFiles() *catalog.Files {
+	return catalog.New(catalog.Config{
+		Places: catalog.Places(home.Lookup(w.env), w.cwd, false, nil),
+		Trusted: func(folder string) bool {
+			st, err := trust.At(w.root.TrustFile()).Check(folder)
+			return err == nil && st.Trusted
+		},
+		Also: []string{w.root.TrustFile()},
+	})
+}
+
+// agentLine is an agent in a list. What is null or missing comes from the agent
+// that starts it.
+type agentLine struct {
+	Name        string          `json:"name"`
+	DisplayName string          `json:"display_name,omitempty"`
+	Description string          `json:"description"`
+	Level       catalog.Level   `json:"level"`
+	Source      string          `json:"source,omitempty"`
+	Dialect     catalog.Dialect `json:"dialect,omitempty"`
+	Model       string          `json:"model,omitempty"`
+	Tools       []string        `json:"tools"`
+}
+
+func lineOf(e catalog.Entry) agentLine {
+	return agentLine{e.Name, e.DisplayName, e.Description, e.Level, e.Source, e.Dialect, e.Model, e.Tools}
+}
+
+func (w *world) agentsList(out io.Writer, asJSON bool) error {
+	files := w.agentFiles()
+	entries := slices.DeleteFunc(files.Entries(), func(e catalog.Entry) bool { return e.HiddenBy != "" })
+	if n := severities(files.Problems()); n[catalog.Error]+n[catalog.Warning] > 0 {
+		fmt.Fprintf(w.stderr, "drover: note: %s in definitions of agents (see `drover agents check`)\n", tally(n, false))
+	}
+	if asJSON {
+		lines := make([]agentLine, len(entries))
+		for i, e := range entries {
+			lines[i] = lineOf(e)
+		}
+		return printAgentJSON(out, lines)
+	}
+	var buf strings.Builder
+	tw := tabwriter.NewWriter(&buf, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tw, "NAME\tSOURCE\tMODEL\tTOOLS\tDESCRIPTION")
+	for _, e := range entries {
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\n", excerpt.Line(e.Name, 40), excerpt.Line(w.sourceOf(e), 50), cmp.Or(excerpt.Line(e.Model, 24), "inherits"),
+			excerpt.Line(toolsOf(e.Tools), 32), excerpt.Line(e.Description, 60))
+	}
+	_ = tw.Flush() // a builder takes everything
+	_, err := io.WriteString(out, buf.String())
+	return err
+}
+
+// sourceOf is where an agent is from, as short as it can be said.
+func (w *world) sourceOf(e catalog.Entry) string {
+	if e.Source == "" {
+		return e.Level.String()
+	}
+	return w.brief(e.Source)
+}
+
+// brief is a path as seen from here, or from home.
+func (w *world) brief(path string) string {
+	if rel, err := filepath.Rel(w.cwd, path); err == nil && filepath.IsLocal(rel) {
+		return rel
+	}
+	if rest, ok := strings.CutPrefix(path, home.Lookup(w.env)("HOME")+"/"); ok {
+		return "~/" + rest
+	}
+	return path
+}
+
+func toolsOf(tools []string) string {
+	switch {
+	case tools == nil:
+		return "inherits all"
+	case len(tools) == 0:
+		return "none"
+	}
+	return strings.Join(tools, ", ")
+}
+
+// agentView is one agent whole.
+type agentView struct {
+	agentLine
+	DisallowedTools  []string          `json:"disallowed_tools,omitempty"`
+	Spawns           []string          `json:"spawns"` // null: every type
+	MaxTurns         int               `json:"max_turns,omitempty"`
+	PermissionMode   string            `json:"permission_mode,omitempty"`
+	Effort           string            `json:"effort,omitempty"`
+	Background       *bool             `json:"background,omitempty"`
+	Isolation        string            `json:"isolation,omitempty"`
+	OnEnd            string            `json:"on_end,omitempty"`
+	Skills           []string          `json:"skills,omitempty"`
+	Hooks            map[string]any    `json:"hooks,omitempty"`
+	MCPServers       []any             `json:"mcp_servers,omitempty"`
+	NoModel          bool              `json:"not_for_models"`
+	NoUser           bool              `json:"not_for_people"`
+	InitialPrompt    string            `json:"initial_prompt,omitempty"`
+	CriticalReminder string            `json:"critical_reminder,omitempty"`
+	WaitsForTrust    []string          `json:"waits_for_trust,omitempty"`
+	KeysWithout      []catalog.Key     `json:"keys_without_effect,omitempty"`
+	Hides            []string          `json:"hides,omitempty"`
+	Problems         []catalog.Problem `json:"problems,omitempty"`
+	Prompt           string            `json:"prompt"`
+}
+
+func (w *world) agentsShow(out io.Writer, name string, asJSON bool) error {
+	files := w.agentFiles()
+	def, err := files.Current().Find(name)
+	if err != nil {
+		return &control.Error{Code: control.NotFound, Message: err.Error(), Mend: "see `drover agents`"}
+	}
+	v := agentView{}
+	for _, e := range files.Entries() {
+		switch {
+		case e.Name != def.Name:
+		case e.HiddenBy == "":
+			v = viewOf(e)
+		default:
+			v.Hides = append(v.Hides, cmp.Or(e.Source, e.Level.String()))
+		}
+	}
+	for _, p := range files.Problems() {
+		if p.File == v.Source && v.Source != "" || slices.Contains(v.Hides, p.File) {
+			v.Problems = append(v.Problems, p)
+		}
+	}
+	if asJSON {
+		return printAgentJSON(out, v)
+	}
+	return w.printAgent(out, v)
+}
+
+func viewOf(e catalog.Entry) agentView {
+	return agentView{agentLine: lineOf(e), DisallowedTools: e.DisallowedTools, Spawns: e.Spawns, MaxTurns: e.MaxTurns, PermissionMode: e.PermissionMode,
+		Effort: e.Effort, Background: e.Background, Isolation: e.Isolation, OnEnd: e.OnEnd, Skills: e.Skills, Hooks: e.Hooks, MCPServers: e.MCPServers,
+		NoModel: e.NoModel, NoUser: e.NoUser, InitialPrompt: e.InitialPrompt, CriticalReminder: e.CriticalReminder, WaitsForTrust: e.Waits,
+		KeysWithout: e.Rest, Prompt: e.Prompt}
+}
+
+// printAgent shows what is said and what a start by the main agent would come to.
+func (w *world) printAgent(out io.Writer, v agentView) error {
+	var b strings.Builder
+	line := func(label, text string) {
+		if text != "" {
+			fmt.Fprintf(&b, "%-14s %s\n", label, excerpt.Line(text, 2000))
+		}
+	}
+	line("name", v.Name)
+	line("shown as", v.DisplayName)
+	line("from", strings.TrimSpace(v.Level.String()+" "+v.Source))
+	line("dialect", string(v.Dialect))
+	line("hides", strings.Join(v.Hides, ", "))
+	line("description", v.Description)
+	line("tools", toolsOf(v.Tools))
+	line("never", strings.Join(v.DisallowedTools, ", "))
+	if v.Spawns != nil {
+		line("may start", cmp.Or(strings.Join(v.Spawns, ", "), "no agents"))
+	}
+	line("model", cmp.Or(v.Model, "inherits"))
+	line("effort", cmp.Or(v.Effort, "inherits"))
+	line("turns", turnsOf(v.MaxTurns))
+	line("mode", modeOf(v.PermissionMode))
+	line("background", backgroundOf(v.Background))
+	line("isolation", v.Isolation)
+	line("its tasks", v.OnEnd)
+	line("skills", strings.Join(v.Skills, ", "))
+	line("not for", audience(v))
+	line("executes", strings.Join(executes(v), "; "))
+	line("waits", waits(v.WaitsForTrust))
+	for _, k := range v.KeysWithout {
+		line("no effect", keyLine(k))
+	}
+	for _, p := range v.Problems {
+		p.File = w.brief(p.File)
+		line("", p.String())
+	}
+	for _, part := range []struct{ head, text string }{{"initial prompt", v.InitialPrompt}, {"said again at every turn", v.CriticalReminder}, {"prompt", v.Prompt}} {
+		if part.text != "" {
+			fmt.Fprintf(&b, "\n%s:\n\n%s\n", part.head, excerpt.Visible(part.text))
+		}
+	}
+	_, err := io.WriteString(out, b.String())
+	return err
+}
+
+func turnsOf(n int) string {
+	if n == 0 {
+		return "inherits"
+	}
+	return fmt.Sprintf("at most %d", n)
+}
+
+func modeOf(mode string) string {
+	if mode == "" {
+		return "inherits"
+	}
+	return mode + ", where that allows no more than the asking agent has"
+}
+
+func backgroundOf(b *bool) string {
+	switch {
+	case b == nil:
+		return ""
+	case *b:
+		return "yes"
+	}
+	return "no"
+}
+
+func audience(v agentView) string {
+	var out []string
+	if v.NoModel {
+		out = append(out, "models")
+	}
+	if v.NoUser {
+		out = append(out, "people")
+	}
+	return strings.Join(out, " and ")
+}
+
+func executes(v agentView) []string {
+	var out []string
+	for _, part := range []struct {
+		key   string
+		value any
+		is    bool
+	}{{"hooks", v.Hooks, len(v.Hooks) > 0}, {"mcpServers", v.MCPServers, len(v.MCPServers) > 0}} {
+		if part.is {
+			out = append(out, keyLine(catalog.Key{Name: part.key, Known: true, Value: part.value}))
+		}
+	}
+	return out
+}
+
+func waits(keys []string) string {
+	if len(keys) == 0 {
+		return ""
+	}
+	return strings.Join(keys, " and ") + " for trust (see `drover trust`)"
+}
+
+func keyLine(k catalog.Key) string {
+	value, err := json.Marshal(k.Value)
+	if err != nil {
+		value = []byte("?") // values of files are plain
+	}
+	word := ""
+	if !k.Known {
+		word = " (not known)"
+	}
+	return k.Name + word + ": " + excerpt.Line(string(value), 300)
+}
+
+// agentReport is what `drover agents check --json` prints.
+type agentReport struct {
+	Agents   int               `json:"agents"` // that can be used
+	Errors   int               `json:"errors"`
+	Warnings int               `json:"warnings"`
+	Notes    int               `json:"notes"`
+	Problems []catalog.Problem `json:"problems"`
+}
+
+func (w *world) agentsCheck(out io.Writer, paths []string, asJSON bool) error {
+	r := agentReport{Problems: []catalog.Problem{}}
+	if len(paths) == 0 {
+		r.add(w.agentFiles())
+	}
+	for _, path := range paths {
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(w.cwd, path)
+		}
+		places, err := catalog.PlacesIn(path)
+		if err != nil {
+			return &control.Error{Code: control.NotFound, Message: fmt.Sprintf("%q cannot be looked at: %v", path, err), Mend: "name a file or a folder"}
+		}
+		r.add(catalog.New(catalog.Config{Places: places}))
+	}
+	n := severities(r.Problems)
+	r.Errors, r.Warnings, r.Notes = n[catalog.Error], n[catalog.Warning], n[catalog.Note]
+	var err error
+	if asJSON {
+		err = printAgentJSON(out, r)
+	} else {
+		err = w.printReport(out, r)
+	}
+	if err == nil && r.Errors > 0 {
+		err = &cli.ExitError{Code: 1, Err: fmt.Errorf("%s in definitions of agents", tally(n, false))}
+	}
+	return err
+}
+
+func (r *agentReport) add(files *catalog.Files) {
+	r.Problems = append(r.Problems, files.Problems()...)
+	for _, e := range files.Entries() {
+		if e.Level != catalog.Builtin {
+			r.Agents++
+			r.Problems = append(r.Problems, hookProblems(e)...)
+		}
+	}
+}
+
+// hookProblems are what those who run the hooks of an agent would say of them.
+func hookProblems(e catalog.Entry) []catalog.Problem {
+	if len(e.Hooks) == 0 {
+		return nil
+	}
+	data, err := json.Marshal(map[string]any{"hooks": e.Hooks})
+	if err != nil {
+		return nil // values of files are plain
+	}
+	_, problems := hook.Load([]hook.Source{{Path: e.Source, Data: data, Trusted: true, Agent: true}})
+	var out []catalog.Problem
+	for _, p := range problems {
+		what := p.What
+		if p.Event != "" {
+			what = p.Event + ": " + what
+		}
+		out = append(out, catalog.Problem{File: e.Source, Severity: catalog.Warning, What: "hooks: " + what, Mend: p.Mend})
+	}
+	return out
+}
+
+func (w *world) printReport(out io.Writer, r agentReport) error {
+	var b strings.Builder
+	for _, p := range r.Problems {
+		p.File = w.brief(p.File)
+		b.WriteString(excerpt.Line(p.String(), 1000) + "\n")
+	}
+	fmt.Fprintf(&b, "%s; %s\n", plural(r.Agents, "agent"), tally(severities(r.Problems), true))
+	_, err := io.WriteString(out, b.String())
+	return err
+}
+
+func severities(problems []catalog.Problem) map[catalog.Severity]int {
+	n := map[catalog.Severity]int{}
+	for _, p := range problems {
+		n[p.Severity]++
+	}
+	return n
+}
+
+func tally(n map[catalog.Severity]int, notes bool) string {
+	parts := []string{plural(n[catalog.Error], "error"), plural(n[catalog.Warning], "warning")}
+	if notes {
+		parts = append(parts, plural(n[catalog.Note], "note"))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func plural(n int, word string) string {
+	if n == 1 {
+		return "1 " + word
+	}
+	return fmt.Sprintf("%d %ss", n, word)
+}
+
+func printAgentJSON(out io.Writer, v any) error {
+	enc := json.NewEncoder(out)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}

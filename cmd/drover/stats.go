@@ -1,0 +1,249 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/drover-dev/drover/internal/excerpt"
+	"github.com/drover-dev/drover/internal/home"
+	"github.com/drover-dev/drover/internal/settings"
+	ledger "github.com/drover-dev/drover/internal/usage" // usage is an error here
+)
+
+// stats is what `drover stats` was asked for, and what it found.
+type stats struct {
+	By      ledger.By    `json:"by"`
+	Since   *time.Time   `json:"since"`
+	Rows    []ledger.Sum `json:"rows"`
+	Total   ledger.Sum   `json:"total"`
+	Skipped int          `json:"skipped_lines"` // that could not be read
+	Unread  int          `json:"unread_files"`
+
+	all      bool
+	unpriced []string // models whose price is not known
+}
+
+// statsCommand tells what models have cost.
+func (w *world) statsCommand() *cobra.Command {
+	var by, since string
+	var all, asJSON bool
+	cmd := &cobra.Command{
+		Use:   "stats [--by agent|day|project|model|session] [--since D] [--all-projects] [--json]",
+		Short: "Tell what models have cost: tokens, money, time",
+		Long: "Add up the calls of models in this project's sessions, also in those that run: tokens, money, and the\n" +
+			"time that models took to answer. INPUT is all that was read, CACHED the part of it that came from the\n" +
+			"provider's cache.",
+		Args: func(cmd *cobra.Command, words []string) error {
+			if len(words) > 0 {
+				return usage(fmt.Sprintf("unexpected %q", words[0]), "usage: "+cmd.UseLine())
+			}
+			return nil
+		},
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s := stats{all: all}
+			var err error
+			if s.By, err = ledger.ParseBy(by); err != nil {
+				return usage("--by "+err.Error(), "the first is the default")
+			}
+			s.all = s.all || s.By == ledger.ByProject
+			if since != "" {
+				at, err := sinceTime(since, time.Now())
+				if err != nil {
+					return err
+				}
+				s.Since = &at
+			}
+			if err := w.addUp(&s); err != nil {
+				return err
+			}
+			if asJSON {
+				enc := json.NewEncoder(cmd.OutOrStdout())
+				enc.SetIndent("", "  ")
+				return enc.Encode(s)
+			}
+			w.tellGaps(&s)
+			return s.print(cmd.OutOrStdout())
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&by, "by", "agent", "agent (its type), day, project (of all projects), model or session")
+	f.StringVar(&since, "since", "", "a time ago such as 36h or 7d, or a day such as 2026-11-01")
+	f.BoolVar(&all, "all-projects", false, "the sessions of all projects")
+	f.BoolVar(&asJSON, "json", false, "one JSON object")
+	_ = cmd.RegisterFlagCompletionFunc("by", cobra.FixedCompletions([]string{"agent", "day", "project", "model", "session"}, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+// sinceTime reads a time ago, or a day.
+func sinceTime(text string, now time.Time) (time.Time, error) {
+	if d, ok := span(text); ok {
+		return now.Add(-d), nil
+	}
+	for _, form := range []string{time.DateOnly, time.RFC3339} {
+		if at, err := time.ParseInLocation(form, text, time.Local); err == nil {
+			return at, nil
+		}
+	}
+	return time.Time{}, usage(fmt.Sprintf("--since %q is no time", text), "give one ago such as 36h or 7d, or a day such as 2026-11-01")
+}
+
+// span reads a duration above zero; days and weeks stand alone.
+func span(text string) (time.Duration, bool) {
+	for unit, day := range map[string]int{"d": 1, "w": 7} {
+		if digits, ok := strings.CutSuffix(text, unit); ok {
+			n, err := strconv.ParseUint(digits, 10, 16)
+			return time.Duration(n) * time.Duration(day) * 24 * time.Hour, err == nil && n > 0
+		}
+	}
+	d, err := time.ParseDuration(text)
+	return d, err == nil && d > 0
+}
+
+// addUp reads what sessions have kept. A call whose price was not known when it
+// was made is priced by what the settings say now.
+func (w *world) addUp(s *stats) error {
+	set, err := w.settings("")
+	if err != nil {
+		return err
+	}
+	table, notes := priceTable(set.Models)
+	for _, n := range notes {
+		fmt.Fprintf(w.stderr, "drover: note: %s\n", n)
+	}
+	places, err := w.places(s.all)
+	if err != nil {
+		return err
+	}
+	sums := ledger.NewLedger(s.By, ledger.ByModel)
+	for _, place := range places {
+		skipped, err := ledger.Read(filepath.Join(place.Dir(), ledger.FileName), func(c ledger.Call) {
+			if s.Since != nil && c.Time.Before(*s.Since) {
+				return
+			}
+			if usd, known := table.Cost(c.Model, c.Usage); c.USD == nil && known {
+				c.USD = &usd
+			}
+			c.Time, c.Project, c.Session = c.Time.Local(), place.Project().Folder(), string(place.ID())
+			sums.Add(c)
+		})
+		s.Skipped += skipped
+		if err != nil {
+			s.Unread++
+			fmt.Fprintf(w.stderr, "drover: note: %v\n", err)
+		}
+	}
+	s.Rows, s.Total = sums.Rows(s.By), sums.Total()
+	for _, r := range sums.Rows(ledger.ByModel) {
+		if r.Unpriced > 0 {
+			s.unpriced = append(s.unpriced, r.Key)
+		}
+	}
+	return nil
+}
+
+// places are the sessions of the project, or of all.
+func (w *world) places(all bool) ([]home.Session, error) {
+	projects := []home.Project{w.root.Project(w.cwd)}
+	if all {
+		var err error
+		if projects, err = w.root.Projects(); err != nil {
+			return nil, err
+		}
+	}
+	var out []home.Session
+	for _, p := range projects {
+		sessions, err := p.Sessions()
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, sessions...)
+	}
+	return out, nil
+}
+
+// priceTable is the table of prices under the user's settings.
+func priceTable(m settings.Models) (ledger.Table, []string) {
+	own := map[string]ledger.Price{}
+	for pattern, p := range m.Prices {
+		own[pattern] = ledger.Price(p)
+	}
+	return ledger.NewTable(own, m.Windows)
+}
+
+// tellGaps says on stderr what the figures do not hold.
+func (w *world) tellGaps(s *stats) {
+	if s.Total.Unpriced > 0 {
+		fmt.Fprintf(w.stderr, "drover: note: the price of %d of %d calls is not known: %s (set models.prices in the settings)\n",
+			s.Total.Unpriced, s.Total.Calls, excerpt.Line(strings.Join(s.unpriced, ", "), 300))
+	}
+	if s.Total.Estimated > 0 {
+		fmt.Fprintf(w.stderr, "drover: note: of %d calls the provider told no figures that can be true; the most that they may have used is counted\n", s.Total.Estimated)
+	}
+	if s.Skipped > 0 {
+		fmt.Fprintf(w.stderr, "drover: note: %d lines could not be read and are not counted\n", s.Skipped)
+	}
+}
+
+func (s *stats) print(out io.Writer) error {
+	if s.Total.Calls == 0 {
+		text := "No model has been called here yet."
+		if s.Since != nil {
+			text = "No model has been called here since " + s.Since.Format("2006-01-02 15:04") + "."
+		}
+		if !s.all {
+			text += " --all-projects looks everywhere."
+		}
+		_, err := fmt.Fprintln(out, text)
+		return err
+	}
+	var buf strings.Builder
+	tw := tabwriter.NewWriter(&buf, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(tw, "%s\tCALLS\tINPUT\tCACHED\tOUTPUT\tCOST\tTIME\n", strings.ToUpper(string(s.By)))
+	s.Total.Key = "TOTAL"
+	for _, r := range append(s.Rows, s.Total) {
+		fmt.Fprintf(tw, "%s\t%d\t%s\t%s\t%s\t%s\t%s\n", cmp.Or(excerpt.Line(r.Key, 60), "-"), r.Calls,
+			short(r.Input+r.CacheRead+r.CacheWrite), short(r.CacheRead), short(r.Output), cost(r), took(r))
+	}
+	_ = tw.Flush() // a builder takes everything
+	_, err := io.WriteString(out, buf.String())
+	return err
+}
+
+// cost is at least what is known.
+func cost(s ledger.Sum) string {
+	switch {
+	case s.Unpriced == s.Calls:
+		return "unknown"
+	case s.Unpriced > 0:
+		return "≥ " + ledger.Dollars(s.USD)
+	}
+	return ledger.Dollars(s.USD)
+}
+
+func took(s ledger.Sum) string {
+	d := time.Duration(s.ModelMS) * time.Millisecond
+	if d < 10*time.Second {
+		return fmt.Sprintf("%.1fs", d.Seconds())
+	}
+	return d.Round(time.Second).String()
+}
+
+func short(n int64) string {
+	switch {
+	case n < 1000:
+		return strconv.FormatInt(n, 10)
+	case n < 1_000_000:
+		return fmt.Sprintf("%.1fk", float64(n)/1e3)
+	}
+	return fmt.Sprintf("%.1fM", float64(n)/1e6)
+}

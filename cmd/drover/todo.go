@@ -1,0 +1,388 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode"
+
+	"github.com/spf13/cobra"
+
+	"github.com/drover-dev/drover/internal/control"
+	"github.com/drover-dev/drover/internal/excerpt"
+	"github.com/drover-dev/drover/internal/home"
+	"github.com/drover-dev/drover/internal/todo"
+)
+
+// todoFlags are what every form of `drover todo` takes.
+type todoFlags struct {
+	list string
+	json bool
+}
+
+func (w *world) todoCommand() *cobra.Command {
+	var f todoFlags
+	show := func(cmd *cobra.Command, _ []string) error { return w.todoShow(cmd, f) }
+	cmd := &cobra.Command{
+		Use:   "todo",
+		Short: "The list of what is to be done",
+		Long: "Show and change the list of what is to be done. Each session has a list of its own, and so has each\n" +
+			"folder. Without --list and DROVER_TODO_LIST it is the one of this folder and its sessions that was\n" +
+			"changed last.",
+		Args: todoWords(0, 0), ValidArgsFunction: cobra.NoFileCompletions, RunE: show,
+	}
+	p := cmd.PersistentFlags()
+	p.StringVar(&f.list, "list", "", "name of the list: that of a session is its ID")
+	p.BoolVar(&f.json, "json", false, "print JSON")
+	cmd.AddCommand(
+		&cobra.Command{Use: "list", Short: "Show all to-dos", Args: todoWords(0, 0), ValidArgsFunction: cobra.NoFileCompletions, RunE: show},
+		w.todoAdd(&f),
+		&cobra.Command{
+			Use: "set ID FIELD=VALUE…", Short: "Change a to-do",
+			Long: "Change a to-do. The fields are subject, description, active_form, owner, status (pending, in_progress or\n" +
+				"completed), blocked_by (numbers, as in 1,2; nothing after = for none), and metadata.KEY (JSON, or text;\n" +
+				"null takes it away).",
+			Example: "  drover todo set 3 status=completed\n  drover todo set 4 owner=ann blocked_by=2,3 metadata.ticket=17",
+			Args:    todoWords(2, -1), ValidArgsFunction: cobra.NoFileCompletions,
+			RunE: func(cmd *cobra.Command, words []string) error { return w.todoSet(cmd, f, words) },
+		},
+		&cobra.Command{
+			Use: "rm ID…", Short: "Delete to-dos", Args: todoWords(1, -1), ValidArgsFunction: cobra.NoFileCompletions,
+			RunE: func(cmd *cobra.Command, words []string) error { return w.todoRemove(cmd, f, words) },
+		},
+		&cobra.Command{
+			Use: "graph", Short: "Show what waits for what", Args: todoWords(0, 0), ValidArgsFunction: cobra.NoFileCompletions,
+			RunE: func(cmd *cobra.Command, _ []string) error { return w.todoGraph(cmd, f) },
+		},
+	)
+	return cmd
+}
+
+// todoWords counts the words of a command. Most below 0 is no bound.
+func todoWords(least, most int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, words []string) error {
+		switch {
+		case len(words) < least:
+			return usage("something is missing", "usage: "+cmd.UseLine())
+		case most >= 0 && len(words) > most:
+			return usage(fmt.Sprintf("%q: no such word here", words[most]), "see `drover todo --help`")
+		}
+		return nil
+	}
+}
+
+// openTodos finds the list that is meant.
+func (w *world) openTodos(name string) (*todo.Store, string, error) {
+	if name != "" {
+		if err := todo.CheckName(name); err != nil {
+			return nil, "", usage("--list: "+err.Error(), "see `drover sessions`")
+		}
+	}
+	set, err := w.settings("")
+	if err != nil {
+		return nil, "", err
+	}
+	if name == "" {
+		last, err := w.lastTodos()
+		if err != nil {
+			return nil, "", err
+		}
+		if name, err = todo.ListName(home.Lookup(w.env), last); err != nil {
+			return nil, "", err
+		}
+	}
+	return todo.At(w.root.Todos(name), set.Durability == "power"), name, nil
+}
+
+// lastTodos is the list of this folder and its sessions that was changed last.
+func (w *world) lastTodos() (string, error) {
+	project := w.root.Project(w.cwd)
+	name := filepath.Base(project.Dir())
+	sessions, err := project.Sessions()
+	if err != nil {
+		return "", err
+	}
+	changed := w.todosChanged(name)
+	for _, s := range sessions {
+		if at := w.todosChanged(string(s.ID())); at.After(changed) {
+			name, changed = string(s.ID()), at
+		}
+	}
+	return name, nil
+}
+
+// todosChanged is when a list was changed; the zero time if there is none.
+func (w *world) todosChanged(name string) time.Time {
+	info, err := os.Stat(w.root.Todos(name))
+	if err != nil {
+		return time.Time{}
+	}
+	return info.ModTime()
+}
+
+// readTodos reads a list, and tells of what it could not read.
+func (w *world) readTodos(ctx context.Context, name string) (todo.List, string, error) {
+	s, name, err := w.openTodos(name)
+	if err != nil {
+		return todo.List{}, "", err
+	}
+	l, err := s.List(ctx)
+	for _, p := range l.Problems {
+		fmt.Fprintf(w.stderr, "drover: note: %s\n", excerpt.Line(p.String(), 1000))
+	}
+	return l, name, err
+}
+
+// shownTodo is a to-do as programs see it.
+type shownTodo struct {
+	todo.Item
+	Blocks []todo.ID `json:"blocks"`
+}
+
+func (w *world) todoShow(cmd *cobra.Command, f todoFlags) error {
+	l, name, err := w.readTodos(cmd.Context(), f.list)
+	if err != nil {
+		return err
+	}
+	if f.json {
+		out := make([]shownTodo, len(l.Items))
+		blocks := map[todo.ID][]todo.ID{}
+		for _, e := range l.Graph().Edges {
+			blocks[e.From] = append(blocks[e.From], e.To)
+		}
+		for i, it := range l.Items {
+			out[i] = shownTodo{it, append([]todo.ID{}, blocks[it.ID]...)}
+		}
+		return todoJSON(cmd.OutOrStdout(), out)
+	}
+	var buf bytes.Buffer
+	tw := tabwriter.NewWriter(&buf, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tw, "ID\tSTATUS\tOWNER\tWAITS FOR\tSUBJECT")
+	for _, it := range l.Items {
+		owner, waits := cmp.Or(excerpt.Line(it.Owner, 30), "-"), cmp.Or(todoNumbers(l.Waits(it)), "-")
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\n", it.ID, it.Status, owner, waits, excerpt.Line(it.Title(), 80))
+	}
+	_ = tw.Flush() // a buffer takes everything
+	fmt.Fprintf(&buf, "List %s\n", name)
+	_, err = cmd.OutOrStdout().Write(buf.Bytes())
+	return err
+}
+
+// todoNumbers names the first few.
+func todoNumbers(ids []todo.ID) string {
+	const most = 5
+	var names []string
+	for _, id := range ids[:min(len(ids), most)] {
+		names = append(names, id.String())
+	}
+	if n := len(ids) - most; n > 0 {
+		names = append(names, fmt.Sprintf("%d more", n))
+	}
+	return strings.Join(names, " ")
+}
+
+func (w *world) todoAdd(f *todoFlags) *cobra.Command {
+	var d todo.Draft
+	var after string
+	cmd := &cobra.Command{
+		Use: "add SUBJECT", Short: "Add a to-do", Args: todoWords(1, -1), ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, words []string) error {
+			d.Subject = strings.Join(words, " ")
+			var err error
+			if d.BlockedBy, err = todoIDs(after); err != nil {
+				return err
+			}
+			s, name, err := w.openTodos(f.list)
+			if err != nil {
+				return err
+			}
+			it, err := s.Create(cmd.Context(), d)
+			if err != nil {
+				return todoError(err)
+			}
+			return todoTell(cmd, *f, it, "%s added to list %s", it.ID, name)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVarP(&d.Description, "description", "d", "", "what must be done")
+	flags.StringVar(&d.ActiveForm, "active-form", "", "the subject in the -ing form")
+	flags.StringVar(&d.Owner, "owner", "", "who is to do it")
+	flags.StringVar(&after, "blocked-by", "", "what it waits for, as in 1,2")
+	return cmd
+}
+
+func (w *world) todoSet(cmd *cobra.Command, f todoFlags, words []string) error {
+	ids, err := todoIDs(words[0])
+	if err != nil || len(ids) != 1 {
+		return usage(fmt.Sprintf("%.40q is not the number of a to-do", words[0]), "see `drover todo`")
+	}
+	p, err := todoPatch(words[1:])
+	if err != nil {
+		return err
+	}
+	s, name, err := w.openTodos(f.list)
+	if err != nil {
+		return err
+	}
+	change, err := s.Update(cmd.Context(), ids[0], p)
+	if err != nil {
+		return todoError(err)
+	}
+	did := "unchanged"
+	if len(change.Fields) > 0 {
+		did = "changed: " + strings.Join(change.Fields, ", ")
+	}
+	return todoTell(cmd, f, change.After, "%s of list %s %s", ids[0], name, did)
+}
+
+// todoPatch reads words such as status=completed.
+func todoPatch(words []string) (todo.Patch, error) {
+	p := todo.Patch{Metadata: map[string]json.RawMessage{}}
+	texts := map[string]**string{"subject": &p.Subject, "description": &p.Description, "active_form": &p.ActiveForm, "owner": &p.Owner}
+	for _, word := range words {
+		name, value, ok := strings.Cut(word, "=")
+		if !ok {
+			return p, usage(fmt.Sprintf("%.40q has no =", word), "write it as FIELD=VALUE")
+		}
+		key, meta := strings.CutPrefix(name, "metadata.")
+		switch at := texts[name]; {
+		case at != nil:
+			*at = &value
+		case meta && key != "":
+			p.Metadata[key] = todoValue(value)
+		case name == "status" && value == "deleted":
+			return p, usage("deleted is no status", "use `drover todo rm`")
+		case name == "status":
+			p.Status = (*todo.Status)(&value)
+		case name == "blocked_by":
+			ids, err := todoIDs(value)
+			if err != nil {
+				return p, err
+			}
+			p.BlockedBy = &ids
+		default:
+			return p, usage(fmt.Sprintf("%.40q is no field of a to-do", name), "see `drover todo set --help`")
+		}
+	}
+	return p, nil
+}
+
+// todoValue is JSON, or a text that is not.
+func todoValue(text string) json.RawMessage {
+	if json.Valid([]byte(text)) {
+		return json.RawMessage(text)
+	}
+	quoted, _ := json.Marshal(text) // of a string, which cannot fail
+	return quoted
+}
+
+// todoIDs reads numbers such as 1,2.
+func todoIDs(text string) ([]todo.ID, error) {
+	out := []todo.ID{}
+	for _, one := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' }) {
+		id, err := todo.ParseID(one)
+		if err != nil {
+			return nil, usage(err.Error(), "see `drover todo`")
+		}
+		out = append(out, id)
+	}
+	return out, nil
+}
+
+func (w *world) todoRemove(cmd *cobra.Command, f todoFlags, words []string) error {
+	ids, err := todoIDs(strings.Join(words, ","))
+	if err != nil {
+		return err
+	}
+	s, name, err := w.openTodos(f.list)
+	if err != nil {
+		return err
+	}
+	gone := struct {
+		Deleted []todo.ID `json:"deleted"`
+	}{[]todo.ID{}}
+	for _, id := range ids {
+		if _, err = s.Delete(cmd.Context(), id); err != nil {
+			break
+		}
+		gone.Deleted = append(gone.Deleted, id)
+	}
+	if len(gone.Deleted) == 0 {
+		return todoError(err)
+	}
+	told := todoTell(cmd, f, gone, "%s deleted from list %s", todoNumbers(gone.Deleted), name)
+	return errors.Join(todoError(err), told)
+}
+
+func (w *world) todoGraph(cmd *cobra.Command, f todoFlags) error {
+	l, name, err := w.readTodos(cmd.Context(), f.list)
+	if err != nil {
+		return err
+	}
+	if f.json {
+		return todoJSON(cmd.OutOrStdout(), l.Graph())
+	}
+	text := l.Tree(func(it todo.Item, again bool) string {
+		text := fmt.Sprintf("%s [%s] %s", it.ID, it.Status, excerpt.Line(it.Title(), 80))
+		if waits := l.Waits(it); len(waits) > 1 {
+			text += " (waits for " + todoNumbers(waits) + ")"
+		}
+		if again {
+			text += " (see above)"
+		}
+		return text
+	})
+	_, err = io.WriteString(cmd.OutOrStdout(), text+"List "+name+"\n")
+	return err
+}
+
+// todoTell prints what was done, as a line or as a value.
+func todoTell(cmd *cobra.Command, f todoFlags, v any, format string, words ...any) error {
+	if f.json {
+		return todoJSON(cmd.OutOrStdout(), v)
+	}
+	_, err := fmt.Fprintf(cmd.OutOrStdout(), format+"\n", words...)
+	return err
+}
+
+// todoJSON leaves nothing alive on a terminal: what JSON allows and a reader
+// could not see is escaped.
+func todoJSON(out io.Writer, v any) error {
+	var plain bytes.Buffer
+	enc := json.NewEncoder(&plain)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	if err := enc.Encode(v); err != nil {
+		return fmt.Errorf("encode JSON: %w", err)
+	}
+	var b strings.Builder
+	for _, r := range plain.String() {
+		switch {
+		case r < 0x7f || r > 0x9f && !unicode.Is(unicode.Cf, r):
+			b.WriteRune(r)
+		case r > 0xffff:
+			fmt.Fprintf(&b, `\u%04x\u%04x`, (r-0x10000)>>10+0xd800, (r-0x10000)&0x3ff+0xdc00)
+		default:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+	}
+	_, err := io.WriteString(out, b.String())
+	return err
+}
+
+// todoError gives what is not there the exit code of that.
+func todoError(err error) error {
+	if errors.Is(err, todo.ErrNotFound) {
+		return &control.Error{Code: control.NotFound, Message: err.Error(), Mend: "see `drover todo`"}
+	}
+	return err
+}

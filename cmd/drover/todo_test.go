@@ -1,0 +1,57 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/drover-dev/drover/internal/home"
+	"github.com/drover-dev/drover/internal/todo"
+	"github.com/drover-dev/drover/task"
+)
+
+// TestTodoList: without a name it is the list of this folder and its sessions
+// that was changed last.
+func TestTodoList(t *testing.T) {
+	w := &world{cwd: t.TempDir(), root: home.At(t.TempDir()), stderr: os.Stderr}
+	w.env = []string{"HOME=" + t.TempDir()}
+	project := w.root.Project(w.cwd)
+	folder := filepath.Base(project.Dir())
+	first, second, stranger := task.ID("s00000001"), task.ID("s00000002"), task.ID("s00000003")
+	for id, p := range map[task.ID]home.Project{first: project, second: project, stranger: w.root.Project(t.TempDir())} {
+		if err := p.Session(id).Ensure(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	now := time.Now()
+	for i, step := range []struct{ change, want string }{
+		{"", folder},
+		{string(stranger), folder},
+		{string(first), string(first)},
+		{string(second), string(second)},
+		{folder, folder},
+		{string(first), string(first)},
+		{"team", string(first)},
+	} {
+		if step.change != "" {
+			dir := w.root.Todos(step.change)
+			if _, err := todo.At(dir, false).Create(t.Context(), todo.Draft{Subject: "x"}); err != nil {
+				t.Fatal(err)
+			}
+			at := now.Add(time.Duration(i) * time.Second) // the clock of files may be coarse
+			if err := os.Chtimes(dir, at, at); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, name, err := w.openTodos(""); err != nil || name != step.want {
+			t.Errorf("after a change of %q it is %q, %v; want %q", step.change, name, err, step.want)
+		}
+	}
+	w.env = append(w.env, todo.NameVariable+"=team")
+	for flag, want := range map[string]string{"": "team", "other": "other"} {
+		if _, name, err := w.openTodos(flag); err != nil || name != want {
+			t.Errorf("--list %q: %q, %v", flag, name, err)
+		}
+	}
+}

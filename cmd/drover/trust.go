@@ -1,0 +1,189 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/drover-dev/drover/internal/excerpt"
+	"github.com/drover-dev/drover/internal/trust"
+)
+
+// trustRequest is the command line of `drover trust`.
+type trustRequest struct {
+	folder            string
+	yes, revoke, json bool
+}
+
+// trustCommand lets the user look at what a folder would execute, and decide.
+func (w *world) trustCommand() *cobra.Command {
+	r := trustRequest{folder: w.cwd}
+	cmd := &cobra.Command{
+		Use:   "trust [FOLDER]",
+		Short: "Show what a folder's files would execute, and trust it",
+		Long: "Show what the files of a folder would make Drover execute or allow: hooks, MCP servers,\nand the rules of skills and settings. They have no effect until the folder is trusted.\n\n" +
+			"Trust holds for this folder and these files: when one of them changes, it has to be given\nagain, and a repository or worktree below has to be trusted for itself.",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return usage("one folder is trusted at a time", "name one, or none for this one")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				r.folder = args[0]
+			}
+			return w.trust(cmd.Context(), r, os.Stdin, os.Stdout)
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVarP(&r.yes, "yes", "y", false, "trust it without a question")
+	f.BoolVar(&r.revoke, "revoke", false, "take the trust back")
+	f.BoolVar(&r.json, "json", false, "print what is known as JSON, and ask nothing")
+	return cmd
+}
+
+func (w *world) trust(ctx context.Context, r trustRequest, in io.Reader, out io.Writer) error {
+	if r.yes && r.revoke {
+		return usage("--yes and --revoke contradict each other", "give one of them")
+	}
+	if info, err := os.Stat(r.folder); err != nil || !info.IsDir() {
+		return usage(fmt.Sprintf("%q is not a folder", r.folder), "name one that is there")
+	}
+	if err := w.root.Ensure(); err != nil {
+		return err
+	}
+	store := trust.At(w.root.TrustFile())
+	if r.revoke {
+		return revokeTrust(ctx, store, r, out)
+	}
+	st, err := store.Check(r.folder)
+	if err != nil {
+		return err
+	}
+	if !r.json {
+		showTrust(out, st)
+	}
+	if !st.Trusted && (r.yes || !r.json) {
+		if err := grantTrust(ctx, store, st, r, in, out); err != nil {
+			return err
+		}
+		st.Trusted = true
+	}
+	if r.json {
+		return json.NewEncoder(out).Encode(st)
+	}
+	return nil
+}
+
+func revokeTrust(ctx context.Context, store trust.Store, r trustRequest, out io.Writer) error {
+	had, err := store.Revoke(ctx, r.folder)
+	if err != nil {
+		return err
+	}
+	if r.json {
+		return json.NewEncoder(out).Encode(map[string]any{"folder": absolute(r.folder), "revoked": had})
+	}
+	word := "is not trusted any more"
+	if !had {
+		word = "was not trusted"
+	}
+	_, err = fmt.Fprintf(out, "%s %s\n", whole(absolute(r.folder)), word)
+	return err
+}
+
+func absolute(folder string) string {
+	if abs, err := filepath.Abs(folder); err == nil {
+		return abs
+	}
+	return folder
+}
+
+// showTrust tells what the files would do. Their words are shown, not obeyed.
+func showTrust(out io.Writer, st trust.State) {
+	name := whole(st.Folder)
+	switch {
+	case st.Trusted:
+		fmt.Fprintf(out, "%s is trusted.\n", name)
+	case len(st.Changed) > 0:
+		fmt.Fprintf(out, "%s was trusted, but its files have changed:\n", name)
+		for _, c := range st.Changed {
+			fmt.Fprintf(out, "  %-8s %s\n", c.How, whole(c.File))
+		}
+	}
+	if len(st.Would) == 0 && len(st.Blind) == 0 {
+		fmt.Fprintf(out, "The files of %s execute nothing and allow nothing.\n", name)
+		return
+	}
+	fmt.Fprintf(out, "The files of %s:\n", name)
+	file := ""
+	for _, item := range append(append([]trust.Item{}, st.Would...), st.Blind...) {
+		if item.File != file {
+			file = item.File
+			fmt.Fprintf(out, "  %s\n", whole(file))
+		}
+		fmt.Fprintf(out, "    %s\n", whole(item.What))
+	}
+}
+
+// whole shows a text in one line with all that is in it: what a terminal would
+// hide, such as the words before a carriage return, must be seen by who trusts.
+func whole(text string) string {
+	const most = 4000
+	text = strings.ReplaceAll(excerpt.Visible(text), "\n", "<U+000A>")
+	if r := []rune(text); len(r) > most {
+		return fmt.Sprintf("%s… (%d more characters: look into the file)", string(r[:most]), len(r)-most)
+	}
+	return text
+}
+
+func grantTrust(ctx context.Context, store trust.Store, st trust.State, r trustRequest, in io.Reader, out io.Writer) error {
+	if !r.yes {
+		if err := confirmTrust(ctx, in, out); err != nil {
+			return fmt.Errorf("trust %s: %w", st.Folder, err)
+		}
+	}
+	if err := store.Grant(ctx, st); err != nil {
+		if errors.Is(err, trust.ErrBlind) {
+			err = fmt.Errorf("%w (mend or remove it)", err)
+		}
+		return err
+	}
+	if !r.json {
+		fmt.Fprintf(out, "%s is trusted now.\n", whole(st.Folder))
+	}
+	return nil
+}
+
+// confirmTrust asks on a terminal. The answer is read on the side: who presses
+// Ctrl-C is not waited for.
+func confirmTrust(ctx context.Context, in io.Reader, out io.Writer) error {
+	f, ok := in.(*os.File)
+	if !ok || !isTerminal(f) {
+		return usage("nobody can be asked here", "look at the list, and give --yes")
+	}
+	fmt.Fprint(out, "Trust this folder? [y/N] ")
+	said := make(chan string, 1)
+	go func() { // ends with the line, or with the process
+		line, _ := bufio.NewReader(in).ReadString('\n')
+		said <- line
+	}()
+	select {
+	case line := <-said:
+		switch strings.ToLower(strings.TrimSpace(line)) {
+		case "y", "yes":
+			return nil
+		}
+		return errors.New("it was not confirmed")
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

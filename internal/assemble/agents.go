@@ -1,0 +1,94 @@
+package assemble
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"github.com/drover-dev/drover/internal/catalog"
+	"github.com/drover-dev/drover/internal/home"
+	"github.com/drover-dev/drover/internal/hook"
+	"github.com/drover-dev/drover/internal/model/choose"
+	"github.com/drover-dev/drover/internal/notes"
+	"github.com/drover-dev/drover/internal/session"
+	"github.com/drover-dev/drover/internal/settings"
+	"github.com/drover-dev/drover/internal/skill"
+	"github.com/drover-dev/drover/internal/todo"
+	"github.com/drover-dev/drover/internal/tool/webtool"
+	"github.com/drover-dev/drover/internal/trust"
+	"github.com/drover-dev/drover/internal/usage"
+)
+
+// agents is what the agents of the session are made of, by settings and files.
+func (s *Session) agents(c Config, model string, env []string) (session.Agents, error) {
+	set, get := c.Settings, home.Lookup(c.Env)
+	a := session.Agents{Models: s.models, Model: model, Rules: rules(c), Env: env, On: c.On, Tell: c.Tell, AskWait: c.AskWait,
+		Summaries: set.Agents.SummaryEvery(), Share: set.Context.Share,
+		Web: webtool.NewFetcher(webtool.Config{MaxBytes: set.Web.MaxBytes, TTL: set.Web.TTL()})}
+	tell := func(format string, args ...any) {
+		if c.Tell != nil {
+			c.Tell(c.Session, fmt.Sprintf(format, args...))
+		}
+	}
+
+	own := make(map[string]usage.Price, len(set.Models.Prices))
+	for name, p := range set.Models.Prices {
+		own[name] = usage.Price(p)
+	}
+	table, wrong := usage.NewTable(own, set.Models.Windows)
+	for _, w := range wrong {
+		tell("%s", w)
+	}
+	var err error
+	s.purse, err = usage.Open(usage.Config{Table: table, Budget: usage.Budget{USD: set.MaxBudget}, Path: filepath.Join(s.Place.Dir(), usage.FileName),
+		Note: func(text string) { tell("%s", text) }})
+	if err != nil {
+		return a, err
+	}
+	a.Purse = s.purse
+	if set.Context.AutoCompact != "off" {
+		a.Window = table.Window
+	}
+	a.Policy = choose.Policy{Aliases: set.Models.Aliases, Available: set.Models.Available, Multipliers: set.Models.Multipliers, Rate: table.Rate,
+		GuardOff: set.Models.CostGuard == "off", Explore: set.Models.Explore, Complementary: set.Models.Complementary}
+
+	files := catalog.New(catalog.Config{Places: catalog.Places(get, c.Folder, set.Trusted, nil), Also: []string{c.Root.TrustFile()},
+		Trusted: func(folder string) bool {
+			st, err := trust.At(c.Root.TrustFile()).Check(folder)
+			return err == nil && st.Trusted
+		}})
+	a.Catalog = files.Current
+	skills := skill.Find(skill.Places(get, c.Folder, set.Trusted, nil))
+	for _, w := range skills.Warnings() {
+		tell("%s", w)
+	}
+	a.Skills = func() skill.Catalog { return skills }
+	text, warnings := notes.Read(notes.Config{Folder: c.Folder, Env: get, Trusted: set.Trusted})
+	for _, w := range warnings {
+		tell("%s", w)
+	}
+	a.Notes = text
+
+	list, err := todo.ListName(get, string(c.Session))
+	if err != nil {
+		return a, err
+	}
+	a.Todos = todo.At(c.Root.Todos(list), set.Durability == "power")
+	a.Hooks = hooks(set, tell)
+	return a, nil
+}
+
+// hooks are those of all files; of folders that are not trusted none will run.
+func hooks(set settings.Settings, tell func(string, ...any)) *hook.Set {
+	if set.DisableHook {
+		return nil
+	}
+	var sources []hook.Source
+	for _, f := range set.HookSources {
+		sources = append(sources, hook.Source{Path: f.Path, Data: f.Data, Trusted: f.Trusted, User: f.User})
+	}
+	found, problems := hook.Load(sources)
+	for _, p := range problems {
+		tell("%s", p)
+	}
+	return found
+}

@@ -1,0 +1,182 @@
+package catalog
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/drover-dev/drover/subagent"
+)
+
+// Config says where definitions come from.
+type Config struct {
+	Places []Place // the first wins; see [Places]
+
+	Given  []byte // JSON before all files, as of --agents; see [ParseJSON]
+	Remote []byte // JSON behind all files, as of [Fetch]
+
+	// Trusted says whether what the files of a project's folder would execute
+	// may run. It is asked again whenever something has changed, and only for
+	// folders whose agents would execute something. nil: what is there at the
+	// first look has the trust of its place, and what changes later has none.
+	Trusted func(root string) bool
+
+	// Also are further files whose change makes Trusted be asked again, such as
+	// the one in which trust is kept.
+	Also []string
+}
+
+// Files is a catalog that follows its files. It may be used by several
+// goroutines at once, and starts none.
+type Files struct {
+	cfg Config
+	now func() time.Time
+
+	mu      sync.Mutex
+	seen    scan // guarded by mu, like all below
+	found   []Entry
+	told    []Problem
+	catalog subagent.Catalog
+}
+
+// New makes a catalog. It reads nothing yet.
+func New(c Config) *Files { return &Files{cfg: c, now: time.Now} }
+
+// Current is all agents that count now, the built-in ones included. Files and
+// folders are looked at each time, and those that have changed are read.
+func (f *Files) Current() subagent.Catalog {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.refresh()
+	return f.catalog
+}
+
+// Entries are all that were found, by name, the one that counts before those
+// that it hides.
+func (f *Files) Entries() []Entry {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.refresh()
+	return slices.Clone(f.found)
+}
+
+// Problems tell what is wrong with the files as they are now, in the order of
+// the files.
+func (f *Files) Problems() []Problem {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.refresh()
+	return slices.Clone(f.told)
+}
+
+func (f *Files) refresh() {
+	if f.seen.current() {
+		return
+	}
+	f.seen = look(f.cfg, f.seen, f.now())
+	f.decide()
+}
+
+// decide finds out which of the definitions with one name counts.
+func (f *Files) decide() {
+	all, told := jsonEntries("--agents", Given, f.cfg.Given)
+	for _, file := range f.seen.files {
+		told = append(told, file.problems...)
+		if file.ok {
+			all = append(all, file.entry)
+			told = append(told, file.waiting()...)
+		}
+	}
+	remote, more := jsonEntries("remote catalog", Remote, f.cfg.Remote)
+	all, told = append(all, remote...), append(told, more...)
+	told = append(told, f.seen.problems...)
+	for _, d := range subagent.Builtin().All() {
+		all = append(all, Entry{Definition: d, Level: Builtin})
+	}
+	first := map[string]Entry{}
+	var count []subagent.Definition
+	for i := range all {
+		e := &all[i]
+		winner, taken := first[e.Name]
+		if !taken {
+			first[e.Name], count = *e, append(count, e.Definition)
+			continue
+		}
+		e.HiddenBy = winner.Source
+		if e.Level != Builtin {
+			told = append(told, Problem{File: e.Source, Severity: Note, What: fmt.Sprintf("agent %q is hidden by that in %s", e.Name, winner.Source),
+				Mend: "rename one of them if both are wanted"})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b Entry) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortStableFunc(told, func(a, b Problem) int { return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line)) })
+	f.found, f.told, f.catalog = all, told, subagent.NewCatalog(count...)
+}
+
+// jsonEntries are those of a JSON text. What those of a server would execute is
+// left out: nobody has looked at it.
+func jsonEntries(from string, level Level, data []byte) ([]Entry, []Problem) {
+	if len(data) == 0 {
+		return nil, nil
+	}
+	entries, problems, err := ParseJSON(from, data)
+	if err != nil {
+		return nil, []Problem{{File: from, Severity: Error, What: err.Error()}}
+	}
+	for i := range entries {
+		e := &entries[i]
+		e.Level = level
+		if waits := e.executes(); level == Remote && len(waits) > 0 {
+			e.inert()
+			problems = append(problems, Problem{File: from, Severity: Warning, What: fmt.Sprintf("agent %q: %s of a remote catalog have no effect", e.Name, listed(waits))})
+		}
+	}
+	return entries, problems
+}
+
+// executes are the keys by which a definition would have something executed.
+func (e *Entry) executes() []string {
+	var out []string
+	if len(e.Hooks) > 0 {
+		out = append(out, "hooks")
+	}
+	if len(e.MCPServers) > 0 {
+		out = append(out, "mcpServers")
+	}
+	return out
+}
+
+// inert takes away what would execute something.
+func (e *Entry) inert() {
+	e.Waits = e.executes()
+	e.Hooks, e.MCPServers = nil, nil
+}
+
+// stamp is what a file or folder looks like from outside. The zero stamp is
+// that of nothing.
+type stamp struct {
+	dev, ino     uint64
+	size         int64
+	mode         uint32
+	mtime, ctime unix.Timespec
+}
+
+// stampOf follows links, so that what they lead to counts.
+func stampOf(path string) stamp {
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		return stamp{}
+	}
+	return stamp{dev: uint64(st.Dev), ino: st.Ino, size: st.Size, mode: uint32(st.Mode), mtime: st.Mtim, ctime: st.Ctim}
+}
+
+// settled reports whether a change after a look could not have left the stamp
+// as it was. Clocks of file systems are coarse, up to two seconds.
+func (s stamp) settled(now time.Time) bool {
+	sec, nsec := s.ctime.Unix()
+	return now.Sub(time.Unix(sec, nsec)) > 3*time.Second
+}

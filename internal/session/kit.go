@@ -1,0 +1,311 @@
+package session
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/control"
+	"github.com/drover-dev/drover/internal/excerpt"
+	"github.com/drover-dev/drover/internal/home"
+	"github.com/drover-dev/drover/internal/hook"
+	"github.com/drover-dev/drover/internal/permit"
+	"github.com/drover-dev/drover/internal/skill"
+	"github.com/drover-dev/drover/internal/todo"
+	"github.com/drover-dev/drover/internal/tool/asktool"
+	"github.com/drover-dev/drover/internal/tool/files"
+	"github.com/drover-dev/drover/internal/tool/intenttool"
+	"github.com/drover-dev/drover/internal/tool/search"
+	"github.com/drover-dev/drover/internal/tool/shelltool"
+	"github.com/drover-dev/drover/internal/tool/skilltool"
+	"github.com/drover-dev/drover/internal/tool/tasktools"
+	"github.com/drover-dev/drover/internal/tool/todotools"
+	"github.com/drover-dev/drover/internal/tool/webtool"
+	"github.com/drover-dev/drover/internal/usage"
+	"github.com/drover-dev/drover/subagent"
+	"github.com/drover-dev/drover/task"
+)
+
+// mainName is how the main agent is called where agents have names.
+const mainName = "main"
+
+// kit is what one agent has of its own while its conversation is open: its
+// tools with their state, its gate, its hooks, what it has been told.
+type kit struct {
+	me     self
+	def    subagent.Definition // of the main agent: its name only
+	runner *hook.Runner
+	hooks  *hook.Loop
+	gate   *permit.Gate
+	used   *skill.Ledger
+	told   *reminders
+	cfg    agent.Config
+}
+
+// kit makes that of an agent. transcript is where its conversation is kept.
+// The caller closes it.
+func (s *Session) kit(me self, def subagent.Definition, transcript string) (*kit, error) {
+	k := &kit{me: me, def: def, used: &skill.Ledger{}}
+	choice, err := s.cfg.Agents.Models.Find(me.model, home.Lookup(me.env), me.cwd)
+	if err != nil {
+		return nil, err
+	}
+	tools := k.tools()
+	names := make([]string, len(tools))
+	for i, t := range tools {
+		names[i] = t.Spec().Name
+	}
+	if err := k.rules(tools); err != nil {
+		return nil, err
+	}
+	k.told = s.reminders(me, def.CriticalReminder, func(name string) bool { return slices.Contains(names, name) })
+	k.runner = hook.NewRunner(s.hooksOf(def), k.base(tools, transcript))
+	k.hooks = hook.NewLoop(k.runner, k.background)
+	k.cfg = agent.Config{
+		Model: choice.Model, ModelName: choice.Name, Tools: tools, MaxTurns: me.maxTurns,
+		System: systemPrompt(def, me, s.cfg.Agents.Notes, s.started), Gate: hook.NewGate(k.runner, judge{k}), Hooks: k.hooks, Reminders: k.told,
+		Compaction: k.compaction(choice.Name), Agent: def.Name, AgentID: string(me.id), SessionID: string(s.cfg.Info.Session),
+	}
+	if me.depth == 0 {
+		k.cfg.AgentID = ""
+	}
+	if p := s.cfg.Agents.Purse; p != nil {
+		k.cfg.Meter = p.For(usage.Node{ID: string(me.id), Type: def.Name, Parent: string(me.parent)})
+	}
+	if s.cfg.Agents.On != nil {
+		k.cfg.On = func(e agent.Event) { s.cfg.Agents.On(me.id, e) }
+	}
+	return k, nil
+}
+
+func (k *kit) close() { k.runner.Close() }
+
+// rules makes the gate, with the rules of skills that the agent has used.
+func (k *kit) rules(tools []agent.Tool) error {
+	r := k.me.rules
+	r.Cwd, r.Tools, r.Bash, r.More = k.me.cwd, tools, bashCwd(tools), k.used.Rules
+	r.Headless = k.me.s.cfg.Agents.AskWait <= 0
+	r.Answer = k.ask
+	gate, bad := permit.New(r)
+	if len(bad) > 0 {
+		return fmt.Errorf("permissions: %w", errors.Join(bad...))
+	}
+	k.gate = gate
+	return nil
+}
+
+// ask puts a question of the agent to whoever can answer.
+func (k *kit) ask(ctx context.Context, q task.Question) (task.Reply, error) {
+	s := k.me.s
+	if s.cfg.Agents.AskWait <= 0 {
+		return task.Reply{Reason: "nobody is there to answer"}, nil
+	}
+	q.Agent, q.Until = k.def.Name, time.Now().Add(s.cfg.Agents.AskWait).UTC()
+	k.runner.Notify(ctx, "permission_prompt", "", fmt.Sprintf("%s asks about %s", k.def.Name, q.Tool))
+	if k.me.host != nil {
+		return k.me.host.Ask(ctx, q)
+	}
+	return s.sup.Ask(ctx, k.me.id, q)
+}
+
+// tools makes the tools of the agent, with a state of their own.
+func (k *kit) tools() []agent.Tool {
+	me, s := k.me, k.me.s
+	rt := &runtime{me}
+	dirs := slices.Clone(me.rules.Dirs)
+	may := func(path string) bool { return k.gate.MayRead(path) }
+	all := []agent.Tool{shelltool.New(shelltool.Config{Shells: rt, Root: me.cwd, TempDir: s.cfg.Place.Tasks(), OutputLimit: s.cfg.Limits.OutputChars})}
+	all = append(all, files.New(files.Config{Root: me.cwd, Dirs: dirs, ReadDirs: []string{s.cfg.Place.Tasks()}, MayRead: may,
+		MayOpen: func(f *os.File, change bool) bool { return k.gate.MayOpen(f, change) }})...)
+	all = append(all, search.New(search.Config{Root: me.cwd, Dirs: dirs, MayRead: may})...)
+	all = append(all, tasktools.New(tasktools.Config{Tasks: rt, OutputLimit: s.cfg.Limits.OutputChars})...)
+	all = append(all, intenttool.New())
+	if s.cfg.Agents.Skills != nil {
+		all = append(all, skilltool.New(skilltool.Config{Skills: s.cfg.Agents.Skills, Used: k.used}))
+	}
+	if s.cfg.Agents.Todos != nil {
+		all = append(all, todotools.New(todotools.Config{Store: s.cfg.Agents.Todos, Caller: rt.name(), Main: me.depth == 0, Hooks: todoHooks{k}, Assign: s.assign})...)
+	}
+	if s.cfg.Agents.Web != nil {
+		all = append(all, webtool.New(s.cfg.Agents.Web))
+	}
+	if me.depth == 0 && s.cfg.Agents.AskWait > 0 {
+		all = append(all, asktool.New(k.ask))
+	}
+	deepest := me.depth >= s.cfg.Limits.Depth
+	return slices.DeleteFunc(all, func(t agent.Tool) bool {
+		name := t.Spec().Name
+		return me.tools != nil && !slices.Contains(me.tools, name) || deepest && name == "Agent"
+	})
+}
+
+// bashCwd finds the tool that carries a working folder over from call to call:
+// paths of its commands are judged from there.
+func bashCwd(tools []agent.Tool) func() string {
+	for _, t := range tools {
+		if c, ok := t.(interface{ Cwd() string }); ok {
+			return c.Cwd
+		}
+	}
+	return nil
+}
+
+// base is what hooks of the agent are told.
+func (k *kit) base(tools []agent.Tool, transcript string) hook.Base {
+	me, s := k.me, k.me.s
+	b := hook.Base{SessionID: string(s.cfg.Info.Session), TranscriptPath: s.cfg.Place.Transcript(), Cwd: me.cwd, Project: s.cfg.Info.Project,
+		PermissionMode: func() string { return string(cmp.Or(me.rules.Mode, permit.Default)) }, Effort: k.def.Effort, Model: me.model, Env: me.env, Tools: tools}
+	if me.depth > 0 {
+		b.AgentID, b.AgentType, b.AgentTranscript = string(me.id), k.def.Name, transcript
+		b.DisplayName, b.Description = cmp.Or(k.def.DisplayName, k.def.Name), k.def.Description
+	}
+	if s.cfg.Keeper != nil {
+		b.Ready = s.cfg.Keeper.Ready
+	}
+	if s.cfg.Agents.Tell != nil {
+		b.Tell = func(e hook.Event, text string) { s.cfg.Agents.Tell(me.id, fmt.Sprintf("hook %s: %s", e, text)) }
+	}
+	return b
+}
+
+// hooksOf is the hooks of the session and of an agent's definition.
+func (s *Session) hooksOf(def subagent.Definition) *hook.Set {
+	set := s.cfg.Agents.Hooks
+	if set == nil {
+		set, _ = hook.Load(nil)
+	}
+	if len(def.Hooks) == 0 {
+		return set
+	}
+	data, err := json.Marshal(map[string]any{"hooks": def.Hooks})
+	if err != nil {
+		return set
+	}
+	own, problems := hook.Load([]hook.Source{{Path: "agent " + def.Name, Data: data, Trusted: true, Agent: true}})
+	for _, p := range problems {
+		s.say(s.cfg.Info.Session, p.String())
+	}
+	return set.Join(own)
+}
+
+// background is what a stop hook is told of the tasks that run.
+func (k *kit) background() []hook.Background {
+	words := map[task.Kind]string{task.LocalBash: "shell", task.MonitorMCP: "monitor", task.LocalWorkflow: "workflow"}
+	var out []hook.Background
+	for _, r := range k.me.s.backgroundOf(k.me) {
+		out = append(out, hook.Background{ID: string(r.ID), Type: cmp.Or(words[r.Kind], "subagent"), Status: string(r.Status), Description: r.Description,
+			Command: r.Command, AgentType: r.AgentType, Name: r.Name})
+	}
+	return out
+}
+
+// compaction is how the agent's conversation is kept short.
+func (k *kit) compaction(model string) *agent.Compaction {
+	a := k.me.s.cfg.Agents
+	c := &agent.Compaction{Share: a.Share, Restore: k.restore, Before: k.runner.PreCompact, After: k.runner.PostCompact}
+	if a.Window != nil {
+		c.Window, _ = a.Window(model)
+	}
+	return c
+}
+
+// restore is what the agent must not lose with its conversation.
+func (k *kit) restore(ctx context.Context) string {
+	parts := []string{runningTasks(k.me.s.backgroundOf(k.me)), k.todos(ctx), k.used.Restore()}
+	return strings.Join(slices.DeleteFunc(parts, func(p string) bool { return p == "" }), "\n\n")
+}
+
+// todos is what is still to be done.
+func (k *kit) todos(ctx context.Context) string {
+	store := k.me.s.cfg.Agents.Todos
+	if store == nil {
+		return ""
+	}
+	list, err := store.List(ctx)
+	if err != nil {
+		return "" // the tools will say so
+	}
+	var b strings.Builder
+	for _, it := range list.Items {
+		if it.Status == todo.Completed {
+			continue
+		}
+		if b.Len() == 0 {
+			b.WriteString("## To-dos\n")
+		}
+		fmt.Fprintf(&b, "- %s %s (%s)\n", it.ID, excerpt.Line(it.Subject, aboutChars), it.Status)
+	}
+	return strings.TrimRight(b.String(), "\n")
+}
+
+// judge is the rules as hooks see them.
+type judge struct{ *kit }
+
+// Judge implements [hook.Rules].
+func (j judge) Judge(c agent.Call, word hook.Word) (hook.Word, string) {
+	v := j.gate.Decide(c)
+	if word == hook.Allow {
+		v = j.gate.Grant(c)
+	}
+	if word == hook.Ask && v.Decision == permit.Allow {
+		return hook.Ask, "a hook wants it to be asked about"
+	}
+	return hook.Word(v.Decision), v.Reason
+}
+
+// Question implements [hook.Rules].
+func (j judge) Question(ctx context.Context, c agent.Call, reason string) (agent.Decision, error) {
+	return j.gate.Ask(ctx, c, reason)
+}
+
+// todoHooks lets hooks refuse what happens to to-dos.
+type todoHooks struct{ *kit }
+
+func (h todoHooks) Created(ctx context.Context, it todo.Item) error {
+	return h.runner.TaskCreated(ctx, h.todo(it))
+}
+
+func (h todoHooks) Completed(ctx context.Context, it todo.Item) error {
+	return h.runner.TaskCompleted(ctx, h.todo(it))
+}
+
+func (h todoHooks) todo(it todo.Item) hook.Todo {
+	return hook.Todo{ID: fmt.Sprint(int(it.ID)), Subject: it.Subject, Description: it.Description, Teammate: it.Owner}
+}
+
+// assign tells an agent that a to-do is its own. Who is no agent of the session
+// is not told.
+func (s *Session) assign(ctx context.Context, owner string, it todo.Item, by string) error {
+	to := s.cfg.Info.Session
+	if owner != mainName {
+		r, err := s.sup.Find(owner)
+		if err != nil || r.Kind != task.LocalAgent {
+			return nil
+		}
+		to = r.ID
+	}
+	text := fmt.Sprintf("To-do %s is yours now: %s", it.ID, it.Subject)
+	if it.Description != "" {
+		text += "\n" + it.Description
+	}
+	_, err := s.sup.Post(ctx, task.Message{To: to, From: by, Kind: task.TaskAssignment, Text: text})
+	if errors.Is(err, task.ErrMailFull) {
+		return &control.Error{Code: control.Unavailable, Message: fmt.Sprintf("%s has too much unread mail to be told", owner)}
+	}
+	return err
+}
+
+// name is how the agent is called in messages and as the owner of to-dos.
+func (rt *runtime) name() string {
+	if rt.host == nil {
+		return mainName
+	}
+	return rt.host.Record().Name
+}

@@ -1,0 +1,97 @@
+package session
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/drover-dev/drover/internal/control"
+	"github.com/drover-dev/drover/task"
+)
+
+// asker is a task that asks one thing.
+type asker chan task.Reply
+
+func (asker) Kind() task.Kind             { return task.LocalAgent }
+func (asker) Check(json.RawMessage) error { return nil }
+func (a asker) Run(ctx context.Context, h task.Host) (task.Result, error) {
+	reply, err := h.Ask(ctx, task.Question{Tool: "Bash", Input: json.RawMessage(`{"command":"make"}`)})
+	if err == nil {
+		a <- reply
+	}
+	return task.Result{}, err
+}
+
+// Questions of tasks and of the session itself are seen together, and what a
+// client is told of a wrong answer says what was wrong.
+func TestQuestions(t *testing.T) {
+	r := open(t, "")
+	empty, err := r.Approvals(r.ctx, control.ApprovalsRequest{})
+	if err != nil || empty.Questions == nil || len(empty.Questions) != 0 {
+		t.Fatalf("at first %+v, %v", empty, err)
+	}
+	got := make(asker, 1)
+	rec, err := r.sup.Start(r.ctx, got, task.Spec{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	main := make(chan error, 1)
+	go func() {
+		reply, err := r.sup.Ask(r.ctx, "s00000001", task.Question{Tool: "Write"})
+		if err == nil && reply.Reason != "no" {
+			err = errors.New("told " + reply.Reason)
+		}
+		main <- err
+	}()
+	list := empty
+	for len(list.Questions) < 2 {
+		if list, err = r.Approvals(r.ctx, control.ApprovalsRequest{After: list.Version, Wait: time.Minute}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	of := map[string]task.Question{}
+	for _, q := range list.Questions {
+		of[q.Tool] = q
+	}
+	bash, write := of["Bash"], of["Write"]
+	if bash.Task != rec.ID || write.Task != "s00000001" {
+		t.Fatalf("open: %+v", list)
+	}
+	for name, c := range map[string]struct {
+		req  control.DecideRequest
+		code control.Code
+	}{
+		"unknown": {control.DecideRequest{ID: "q00000000", Digest: bash.Digest}, control.NotFound},
+		"digest":  {control.DecideRequest{ID: bash.ID, Digest: write.Digest}, control.Conflict},
+		"unseen":  {control.DecideRequest{ID: bash.ID}, control.Invalid},
+		"text":    {control.DecideRequest{ID: bash.ID, Digest: bash.Digest, Reply: task.Reply{Allow: true, Text: "x"}}, control.Invalid},
+	} {
+		var e *control.Error
+		if err := r.Decide(r.ctx, c.req); !errors.As(err, &e) || e.Code != c.code {
+			t.Errorf("%s: %v, want %s", name, err, c.code)
+		}
+	}
+	if err := r.Decide(r.ctx, control.DecideRequest{ID: write.ID, Digest: write.Digest, Reply: task.Reply{Reason: "no"}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-main; err != nil {
+		t.Errorf("the main agent: %v", err)
+	}
+	if err := r.Decide(r.ctx, control.DecideRequest{ID: bash.ID, Digest: bash.Digest, Actor: task.ByClient, Reply: task.Reply{Allow: true}}); err != nil {
+		t.Fatal(err)
+	}
+	if reply := <-got; !reply.Allow {
+		t.Errorf("the task got %+v", reply)
+	}
+	var e *control.Error
+	if err := r.Decide(r.ctx, control.DecideRequest{ID: bash.ID, Digest: bash.Digest}); !errors.As(err, &e) || e.Code != control.Conflict || !strings.Contains(e.Message, "allowed by client") {
+		t.Errorf("a second answer: %v", err)
+	}
+	last, err := r.Approvals(r.ctx, control.ApprovalsRequest{After: 1 << 40, Wait: time.Minute}) // of another life of the session
+	if err != nil || len(last.Questions) != 0 {
+		t.Errorf("at last %+v, %v", last, err)
+	}
+}
