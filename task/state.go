@@ -46,6 +46,7 @@ type Change struct {
 	Error       string   // Fail
 	Process     *Process // Begin: what does the work, if that is a process
 	Progress    *Progress
+	Summary     string // Report: by the summary service; empty leaves it alone
 	Usage       *Usage
 	OutputBytes int64
 	Checkpoint  []byte
@@ -171,6 +172,14 @@ func report(r Record, c Change) Record {
 		if r.Progress != nil {
 			p.Summary = r.Progress.Summary
 		}
+		r.Progress = &p
+	}
+	if c.Summary != "" {
+		p := Progress{}
+		if r.Progress != nil {
+			p = *r.Progress
+		}
+		p.Summary = c.Summary
 		r.Progress = &p
 	}
 	r.OutputBytes = max(r.OutputBytes, c.OutputBytes)

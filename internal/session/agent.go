@@ -34,11 +34,12 @@ type self struct {
 	parent   task.ID // of the agent that asked for it; empty: the main agent, or none
 }
 
-// launch starts a subagent for me, which is checked and resolved first.
-func (s *Session) launch(ctx context.Context, in subagent.Input, spec task.Spec, me self) (task.Record, error) {
+// launch starts a subagent for me, which is checked and resolved first. The notes
+// say where it got something else than was asked for.
+func (s *Session) launch(ctx context.Context, in subagent.Input, spec task.Spec, me self) (_ task.Record, notes []string, err error) {
 	child, err := s.child(in, me)
 	if err != nil {
-		return task.Record{}, err
+		return task.Record{}, nil, err
 	}
 	in.Type, in.Model, in.MaxTurns = child.def.Name, child.model, child.maxTurns
 	w := s.kinds.Agent(child.assemble, in)
@@ -53,7 +54,9 @@ func (s *Session) launch(ctx context.Context, in subagent.Input, spec task.Spec,
 	if spec.Name == "" {
 		spec.Name = subagent.Normalize(in.Type)
 	}
-	return s.sup.Start(ctx, w.Driver, spec)
+	s.say(me.id, child.notes...)
+	rec, err := s.sup.Start(ctx, w.Driver, spec)
+	return rec, child.notes, err
 }
 
 // child is a subagent that is going to be.
@@ -84,7 +87,7 @@ func (s *Session) child(in subagent.Input, me self) (*child, error) {
 			break
 		}
 	}
-	c.rules.Mode = narrower(me.rules.Mode, permit.Mode(in.PermissionMode))
+	c.rules.Mode = narrower(me.rules.Mode, permit.Mode(cmp.Or(in.PermissionMode, def.PermissionMode)))
 	c.tools = subset(me.tools, def.Tools, def.DisallowedTools)
 	return c, nil
 }
@@ -133,7 +136,8 @@ func subset(parent, listed, forbidden []string) []string {
 }
 
 func allTools() []string {
-	return []string{"Bash", "Read", "Write", "Edit", "Glob", "Grep", "Agent", "TaskOutput", "TaskStop"}
+	return []string{"Bash", "Read", "Write", "Edit", "Glob", "Grep", "WebFetch", "Agent", "TaskOutput", "TaskStop", "ListTasks", "Skill",
+		"TaskCreate", "TaskGet", "TaskList", "TaskUpdate", "AskUserQuestion", "report_intent"}
 }
 
 // assemble puts the subagent together when its run begins.
@@ -163,8 +167,8 @@ func (c *child) assemble(ctx context.Context, h task.Host, _ subagent.Input) (_ 
 	if err != nil {
 		return nil, errors.Join(err, t.Close())
 	}
-	k.cfg.Transcript, k.cfg.Mail = t, &mail{s: c.s, box: box}
-	return &subagent.Assembly{Config: k.cfg, History: history.Messages, Start: k.hooks.Start, End: k.hooks.End, Close: func() error {
+	k.cfg.Transcript, k.cfg.Mail, k.resumed = t, &mail{s: c.s, box: box}, len(history.Messages) > 0
+	return &subagent.Assembly{Config: k.cfg, History: history.Messages, Start: k.start, End: k.hooks.End, Close: func() error {
 		c.s.dropBox(rec.ID)
 		k.close()
 		return t.Close()

@@ -33,7 +33,19 @@ func (s *Session) Info(context.Context) (control.Info, error) {
 func (s *Session) Start(ctx context.Context, reqs []control.StartRequest) ([]control.Started, error) {
 	out := make([]control.Started, len(reqs))
 	begins := make([]func(), 0, len(reqs))
+	var batch []supervise.Starting
+	var places []int
 	for i, r := range reqs {
+		if r.Shell != nil && r.Agent == nil && r.Lease == "" && r.Timeout >= 0 { // commands become durable together
+			w, err := s.command(r, task.Spec{Name: r.Name, Description: r.Description, Backgrounded: true, Keep: r.Keep, Timeout: r.Timeout, Cwd: r.Cwd},
+				shell.Client{Env: shell.ChildEnv(r.Env)})
+			if err != nil {
+				out[i].Error = refusal(err)
+				continue
+			}
+			batch, places = append(batch, w), append(places, i)
+			continue
+		}
 		rec, begin, err := s.start(ctx, r, shell.Client{Env: shell.ChildEnv(r.Env)}, true)
 		if begin != nil {
 			begins = append(begins, begin)
@@ -43,6 +55,13 @@ func (s *Session) Start(ctx context.Context, reqs []control.StartRequest) ([]con
 			continue
 		}
 		out[i].Task = &rec
+	}
+	for k, r := range s.sup.RecordAll(ctx, batch) {
+		if r.Err != nil {
+			out[places[k]].Error = refusal(r.Err)
+			continue
+		}
+		out[places[k]].Task, begins = &r.Task, append(begins, r.Begin)
 	}
 	for _, begin := range begins {
 		begin()
@@ -80,19 +99,25 @@ func (s *Session) start(ctx context.Context, r control.StartRequest, client shel
 }
 
 func (s *Session) startShell(ctx context.Context, r control.StartRequest, spec task.Spec, client shell.Client) (rec task.Record, begin func(), err error) {
+	w, err := s.command(r, spec, client)
+	if err != nil {
+		return task.Record{}, nil, err
+	}
+	return s.sup.Record(ctx, w.Driver, w.Spec)
+}
+
+// command is a command that is going to be.
+func (s *Session) command(r control.StartRequest, spec task.Spec, client shell.Client) (supervise.Starting, error) {
 	w := s.kinds.Command(client, shell.Command{Args: r.Shell.Args, Line: r.Shell.Line, Cwd: r.Cwd})
 	spec.Input, spec.Pool = w.Input, shellPool
 	spec.Command = r.Shell.Line
 	if spec.Command == "" {
 		spec.Command = quote(r.Shell.Args)
 	}
-	if err := s.banned(r, spec.Command); err != nil {
-		return task.Record{}, nil, err
-	}
 	if spec.Description == "" {
 		spec.Description = spec.Command
 	}
-	return s.sup.Record(ctx, w.Driver, spec)
+	return supervise.Starting{Driver: w.Driver, Spec: spec}, s.banned(r, spec.Command)
 }
 
 // banned refuses the command of a guarded request that a rule denies.
@@ -122,7 +147,8 @@ func (s *Session) startAgent(ctx context.Context, r control.StartRequest, spec t
 	}
 	in := subagent.Input{Type: r.Agent.Type, Prompt: r.Agent.Prompt, Model: r.Agent.Model, MaxTurns: r.Agent.MaxTurns,
 		PermissionMode: r.Agent.PermissionMode, AllowedTools: r.Agent.AllowedTools}
-	return s.launch(ctx, in, spec, s.outside(r))
+	rec, _, err := s.launch(ctx, in, spec, s.outside(r))
+	return rec, err
 }
 
 // outside stands for a client that starts an agent without being one.

@@ -188,20 +188,20 @@ func TestLaunchOrder(t *testing.T) {
 	}, func(c *Config) { c.Limits.Depth = 1 })
 	defer close(hold)
 	me := self{s: r.Session, cwd: r.folder, env: r.cfg.Agents.Env, model: "sonnet", rules: r.cfg.Agents.Rules}
-	top, err := r.launch(r.ctx, subagent.Input{Prompt: "x"}, task.Spec{}, me)
+	top, _, err := r.launch(r.ctx, subagent.Input{Prompt: "x"}, task.Spec{}, me)
 	if err != nil {
 		t.Fatal(err)
 	}
 	under := task.Spec{Parent: top.ID}
 	var kind *subagent.UnknownTypeError
-	if _, err := r.launch(r.ctx, subagent.Input{Prompt: "x", Type: "nobody", Model: "no/such"}, under, me); !errors.As(err, &kind) {
+	if _, _, err := r.launch(r.ctx, subagent.Input{Prompt: "x", Type: "nobody", Model: "no/such"}, under, me); !errors.As(err, &kind) {
 		t.Errorf("type, model and depth are wrong: %v", err)
 	}
-	if _, err := r.launch(r.ctx, subagent.Input{Prompt: "x", Model: "no/such"}, under, me); err == nil || !strings.Contains(err.Error(), "unknown provider") {
+	if _, _, err := r.launch(r.ctx, subagent.Input{Prompt: "x", Model: "no/such"}, under, me); err == nil || !strings.Contains(err.Error(), "unknown provider") {
 		t.Errorf("model and depth are wrong: %v", err)
 	}
 	var limit *supervise.LimitError
-	if _, err := r.launch(r.ctx, subagent.Input{Prompt: "x"}, under, me); !errors.As(err, &limit) || limit.Limit != "depth" {
+	if _, _, err := r.launch(r.ctx, subagent.Input{Prompt: "x"}, under, me); !errors.As(err, &limit) || limit.Limit != "depth" {
 		t.Errorf("the depth is wrong: %v", err)
 	}
 	if _, total := r.sup.Live(); total != 1 {

@@ -47,6 +47,8 @@ type kit struct {
 	used   *skill.Ledger
 	told   *reminders
 	cfg    agent.Config
+
+	resumed bool // it goes on with an earlier conversation
 }
 
 // kit makes that of an agent. transcript is where its conversation is kept.
@@ -86,6 +88,30 @@ func (s *Session) kit(me self, def subagent.Definition, transcript string) (*kit
 }
 
 func (k *kit) close() { k.runner.Close() }
+
+// start is told to hooks, and gives what a subagent reads before its prompt: what
+// they say, the skills of its definition, and how it is to begin.
+func (k *kit) start(ctx context.Context) string {
+	parts := []string{k.hooks.Start(ctx)}
+	if find := k.me.s.cfg.Agents.Skills; find != nil && !k.resumed {
+		for _, name := range k.def.Skills {
+			one, ok := find().Find(name)
+			if !ok {
+				k.me.s.say(k.me.id, fmt.Sprintf("agent %s: there is no skill %q", k.def.Name, name))
+				continue
+			}
+			k.used.Record(one, time.Now())
+			parts = append(parts, fmt.Sprintf("<skill name=%q>\n%s\n</skill>", one.Name, strings.TrimSpace(one.Body)))
+		}
+		parts = append(parts, k.def.InitialPrompt)
+	}
+	return join(parts)
+}
+
+// join puts texts that are not empty below each other.
+func join(parts []string) string {
+	return strings.Join(slices.DeleteFunc(parts, func(p string) bool { return p == "" }), "\n\n")
+}
 
 // rules makes the gate, with the rules of skills that the agent has used.
 func (k *kit) rules(tools []agent.Tool) error {
@@ -218,8 +244,7 @@ func (k *kit) compaction(model string) *agent.Compaction {
 
 // restore is what the agent must not lose with its conversation.
 func (k *kit) restore(ctx context.Context) string {
-	parts := []string{runningTasks(k.me.s.backgroundOf(k.me)), k.todos(ctx), k.used.Restore()}
-	return strings.Join(slices.DeleteFunc(parts, func(p string) bool { return p == "" }), "\n\n")
+	return join([]string{runningTasks(k.me.s.backgroundOf(k.me)), k.todos(ctx), k.used.Restore()})
 }
 
 // todos is what is still to be done.

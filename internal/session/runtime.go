@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/drover-dev/drover/internal/control"
 	"github.com/drover-dev/drover/internal/driver/shell"
+	"github.com/drover-dev/drover/internal/model/choose"
 	"github.com/drover-dev/drover/internal/spool"
 	"github.com/drover-dev/drover/internal/supervise"
 	"github.com/drover-dev/drover/internal/tool/shelltool"
@@ -150,16 +152,16 @@ func (rt *runtime) Agent(ctx context.Context, r tasktools.AgentRequest) (tasktoo
 	spec := rt.spec(r.ToolUseID, background)
 	spec.Name, spec.Description = r.Name, r.Description
 	in := subagent.Input{Type: r.Type, Prompt: r.Prompt, Model: r.Model, MaxTurns: r.MaxTurns, PermissionMode: r.PermissionMode}
-	rec, err := rt.startOrResume(ctx, in, spec, r.Resume)
+	rec, notes, err := rt.startOrResume(ctx, in, spec, r.Resume)
 	if err != nil {
 		return out, agentRefusal(err)
 	}
 	out.Task = rec
+	if out.Backgrounded = background; background && rec.Progress != nil {
+		notes = append(notes, rec.Progress.Message)
+	}
+	out.Note = strings.Join(slices.DeleteFunc(append([]string{out.Note}, notes...), func(n string) bool { return n == "" }), "\n")
 	if background {
-		out.Backgrounded = true
-		if rec.Progress != nil {
-			out.Note = rec.Progress.Message
-		}
 		return out, nil
 	}
 	await := s.sup.Await
@@ -179,16 +181,16 @@ func (rt *runtime) Agent(ctx context.Context, r tasktools.AgentRequest) (tasktoo
 	return out, err
 }
 
-func (rt *runtime) startOrResume(ctx context.Context, in subagent.Input, spec task.Spec, ref string) (task.Record, error) {
+func (rt *runtime) startOrResume(ctx context.Context, in subagent.Input, spec task.Spec, ref string) (task.Record, []string, error) {
 	if ref == "" {
 		return rt.s.launch(ctx, in, spec, rt.self)
 	}
 	old, err := rt.Find(ctx, ref)
 	if err != nil {
-		return old, err
+		return old, nil, err
 	}
 	if old.Kind != task.LocalAgent {
-		return old, &tasktools.Refusal{Text: fmt.Sprintf("task %s is no agent and cannot be resumed", old.ID)}
+		return old, nil, &tasktools.Refusal{Text: fmt.Sprintf("task %s is no agent and cannot be resumed", old.ID)}
 	}
 	if in.Type == "" {
 		in.Type = old.AgentType
@@ -200,15 +202,17 @@ func (rt *runtime) startOrResume(ctx context.Context, in subagent.Input, spec ta
 }
 
 // relaunch gives an ended agent a new run that goes on from its transcript.
-func (s *Session) relaunch(ctx context.Context, id task.ID, in subagent.Input, spec task.Spec, me self) (task.Record, error) {
+func (s *Session) relaunch(ctx context.Context, id task.ID, in subagent.Input, spec task.Spec, me self) (_ task.Record, notes []string, err error) {
 	child, err := s.child(in, me)
 	if err != nil {
-		return task.Record{}, err
+		return task.Record{}, nil, err
 	}
 	in.Type, in.Model, in.MaxTurns = child.def.Name, child.model, child.maxTurns
 	w := s.kinds.Agent(child.assemble, in)
 	spec.Input, spec.Pool, spec.Prompt = w.Input, agentPool, in.Prompt
-	return s.sup.Resume(ctx, id, w.Driver, spec)
+	s.say(me.id, child.notes...)
+	rec, err := s.sup.Resume(ctx, id, w.Driver, spec)
+	return rec, child.notes, err
 }
 
 func agentRefusal(err error) error {
@@ -216,12 +220,13 @@ func agentRefusal(err error) error {
 	var kind *subagent.UnknownTypeError
 	var move *task.MoveError
 	var shown *control.Error
+	var model *choose.UnavailableError
 	switch {
 	case errors.Is(err, tasktools.ErrUnknown):
 		return err
 	case errors.As(err, &move) && move.Verb == task.Resume:
 		return &tasktools.Refusal{Text: fmt.Sprintf("agent %s is %s: only an agent that has ended can be resumed", move.ID, move.From)}
-	case errors.As(err, &limit), errors.As(err, &kind), errors.As(err, &move), errors.As(err, &shown),
+	case errors.As(err, &limit), errors.As(err, &kind), errors.As(err, &move), errors.As(err, &shown), errors.As(err, &model),
 		errors.Is(err, supervise.ErrFrozen), errors.Is(err, supervise.ErrClosing):
 		return &tasktools.Refusal{Text: err.Error()}
 	}

@@ -129,7 +129,7 @@ type Session struct {
 
 	alone  context.Context // ends when the keeper was lost, and all commands are stopped for that
 	leave  context.CancelFunc
-	keeper sync.WaitGroup // watches the keeper; Close waits
+	watch  sync.WaitGroup // watches the keeper, and renews summaries; Close waits
 	closes chan struct{}  // closed when Close begins
 
 	mu      sync.Mutex // guards what follows
@@ -188,7 +188,10 @@ func Open(ctx context.Context, cfg Config) (_ *Session, err error) {
 		return nil, errors.Join(err, s.log.Close())
 	}
 	if cfg.Keeper != nil {
-		s.keeper.Go(s.watchKeeper)
+		s.watch.Go(s.watchKeeper)
+	}
+	if cfg.Agents.Summaries > 0 {
+		s.watch.Go(func() { s.summaries(cfg.Agents.Summaries) })
 	}
 	return s, nil
 }
@@ -403,7 +406,7 @@ func (s *Session) Close() error {
 	}
 	close(s.closes)
 	s.sup.Close()
-	s.keeper.Wait()
+	s.watch.Wait()
 	s.leave()
 	if main != nil {
 		errs = append(errs, main.close())

@@ -2,6 +2,7 @@ package supervise
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -69,4 +70,18 @@ func (r *reporter) run(life context.Context, s *Supervisor) {
 			return
 		}
 	}
+}
+
+// Summarize replaces the summary of a running task, and leaves its progress
+// alone. An empty text changes nothing.
+func (s *Supervisor) Summarize(ctx context.Context, id task.ID, text string) error {
+	e := s.entry(id)
+	if e == nil {
+		return fmt.Errorf("summarize: %w: %s", ErrUnknown, id)
+	}
+	if text == "" {
+		return nil
+	}
+	_, err := s.apply(ctx, e, task.Change{Verb: task.Report, Summary: text}, nil, "")
+	return err
 }

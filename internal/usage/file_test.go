@@ -154,6 +154,9 @@ func TestDiskFull(t *testing.T) {
 	for room := range 500 {
 		path := filepath.Join(t.TempDir(), FileName)
 		f := &file{path: path}
+		if err := f.begin(); err != nil {
+			t.Fatal(err)
+		}
 		disk := &small{WriteCloser: f.f, room: room}
 		f.f = disk
 		failed := false

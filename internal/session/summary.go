@@ -1,0 +1,72 @@
+package session
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/drover-dev/drover/internal/excerpt"
+	"github.com/drover-dev/drover/task"
+)
+
+// summaries renews the summaries of running agents until the session closes. An
+// agent that has done nothing since the last look keeps the one that it has.
+func (s *Session) summaries(every time.Duration) {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	seen := map[task.RunID]task.Progress{}
+	for {
+		select {
+		case <-tick.C:
+		case <-s.closes:
+			return
+		}
+		now := map[task.RunID]task.Progress{}
+		for _, r := range s.sup.List(0) {
+			if r.Status != task.Running || r.Kind != task.LocalAgent || r.Progress == nil {
+				continue
+			}
+			p := *r.Progress
+			now[r.Run] = p
+			if last, ok := seen[r.Run]; ok && last.ToolUseCount == p.ToolUseCount && last.TokenCount == p.TokenCount && last.Message == p.Message {
+				continue
+			}
+			_ = s.sup.Summarize(context.Background(), r.ID, summary(p)) // an end that came first refuses it
+		}
+		seen = now
+	}
+}
+
+// summary says in a sentence or two what an agent is about. It is made of what
+// the agent reported, and costs no call of a model.
+func summary(p task.Progress) string {
+	var said []string
+	if p.Message != "" {
+		said = append(said, strings.TrimRight(excerpt.Line(p.Message, 160), ". ")+".")
+	}
+	if a := p.LastActivity; a != nil {
+		calls := "1 call"
+		if p.ToolUseCount != 1 {
+			calls = fmt.Sprintf("%d calls", p.ToolUseCount)
+		}
+		said = append(said, fmt.Sprintf("%s so far, the last one %s %s.", calls, excerpt.Line(a.ToolName, 60), excerpt.Line(subject(a.Input), 120)))
+	}
+	return strings.Join(said, " ")
+}
+
+// subject is what a call is about: the first text of its input that people would
+// name it by.
+func subject(input json.RawMessage) string {
+	var in map[string]any
+	if json.Unmarshal(input, &in) != nil {
+		return ""
+	}
+	for _, key := range []string{"description", "command", "file_path", "pattern", "url", "subject", "prompt", "path"} {
+		if text, ok := in[key].(string); ok && text != "" {
+			return text
+		}
+	}
+	return ""
+}
