@@ -156,27 +156,23 @@ func (e *Entry) inert() {
 	e.Hooks, e.MCPServers = nil, nil
 }
 
-// stamp is what a file or folder looks like from outside. The zero stamp is
-// that of nothing.
-type stamp struct {
-	dev, ino     uint64
-	size         int64
-	mode         uint32
-	mtime, ctime unix.Timespec
-}
+// stamp is what a file or folder looks like from outside: which it is, its size
+// and its times. The zero stamp is that of nothing.
+type stamp struct{ unix.Stat_t }
 
 // stampOf follows links, so that what they lead to counts.
 func stampOf(path string) stamp {
-	var st unix.Stat_t
-	if err := unix.Stat(path, &st); err != nil {
+	var st stamp
+	if err := unix.Stat(path, &st.Stat_t); err != nil {
 		return stamp{}
 	}
-	return stamp{dev: uint64(st.Dev), ino: st.Ino, size: st.Size, mode: uint32(st.Mode), mtime: st.Mtim, ctime: st.Ctim}
+	st.Atim = unix.Timespec{} // to read is no change
+	return st
 }
 
 // settled reports whether a change after a look could not have left the stamp
 // as it was. Clocks of file systems are coarse, up to two seconds.
 func (s stamp) settled(now time.Time) bool {
-	sec, nsec := s.ctime.Unix()
+	sec, nsec := s.Ctim.Unix()
 	return now.Sub(time.Unix(sec, nsec)) > 3*time.Second
 }

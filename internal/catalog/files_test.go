@@ -1,15 +1,19 @@
 package catalog
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/drover-dev/drover/subagent"
 )
@@ -144,7 +148,14 @@ func TestLive(t *testing.T) {
 		t.Errorf("added: %s", got)
 	}
 	held := f.Current()
-	write(t, path, text("a", "two", "")) // of the same length, in the same moment
+	for i := range 300 { // of the same length, many in one tick of the clock of files
+		want := strconv.Itoa(100 + i)
+		write(t, path, text("a", want, ""))
+		if got := describe(t, f.Current(), "a"); got != want {
+			t.Fatalf("edited: %s, want %s", got, want)
+		}
+	}
+	write(t, path, text("a", "two", ""))
 	if got := describe(t, f.Current(), "a"); got != "two" {
 		t.Errorf("edited: %s", got)
 	}
@@ -205,6 +216,42 @@ func TestUnchanged(t *testing.T) {
 	}
 	if got := describe(t, f.Current(), "b"); got != "changed" {
 		t.Errorf("b is %s", got)
+	}
+}
+
+// A file so young that a further edit could leave its stamp as it is, is read
+// each time.
+func TestYoung(t *testing.T) {
+	dir := plant(t, map[string]string{"a.md": text("a", "x", "")})
+	f := New(Config{Places: []Place{{Root: dir, Dir: ".", Level: User}}})
+	f.Current()
+	before := f.seen.files[0]
+	before.parsed.Prompt = "kept in memory"
+	if d, err := f.Current().Find("a"); err != nil || d.Prompt != "Body of x." || f.seen.files[0] == before {
+		t.Errorf("it was not read again: %q, %v", d.Prompt, err)
+	}
+}
+
+// An edit that puts the time of the file back, as some programs do, is seen.
+func TestTimePutBack(t *testing.T) {
+	dir := plant(t, map[string]string{"a.md": text("a", "one", "")})
+	path := filepath.Join(dir, "a.md")
+	old := time.Now().Add(-time.Hour)
+	changed := func() unix.Timespec {
+		var st unix.Stat_t
+		if err := errors.Join(os.Chtimes(path, old, old), unix.Stat(path, &st)); err != nil {
+			t.Fatal(err)
+		}
+		return st.Ctim
+	}
+	first := changed()
+	f := settled(New(Config{Places: []Place{{Root: dir, Dir: ".", Level: User}}}))
+	f.Current()
+	write(t, path, text("a", "two", ""))
+	for changed() == first { // until the clock of files has moved on
+	}
+	if got := describe(t, f.Current(), "a"); got != "two" {
+		t.Errorf("still %s", got)
 	}
 }
 
@@ -334,6 +381,33 @@ func TestTrust(t *testing.T) {
 	write(t, filepath.Join(project, ".claude/agents/a.md"), text("a", "other", deeds))
 	if hooked(t, f, "a") {
 		t.Error("a changed file kept its trust")
+	}
+}
+
+// A file that changes while trust is asked for is not the one that is trusted.
+func TestTrustRace(t *testing.T) {
+	project := plant(t, map[string]string{".claude/agents/a.md": text("a", "x", deeds)})
+	asked := 0
+	f := New(Config{Places: Places(environment(""), project, false, nil), Trusted: func(string) bool {
+		if asked++; asked == 1 {
+			write(t, filepath.Join(project, ".claude/agents/a.md"), text("a", "longer than before", deeds))
+		}
+		return true
+	}})
+	if hooked(t, f, "a") {
+		t.Error("what was read before counts")
+	}
+	if !hooked(t, f, "a") || describe(t, f.Current(), "a") != "longer than before" {
+		t.Error("what is there now does not count")
+	}
+}
+
+// Trust in a folder is none in the repository around it.
+func TestTrustOfRepository(t *testing.T) {
+	repo := plant(t, map[string]string{".git/x": "", ".claude/agents/up.md": text("up", "x", deeds), "sub/.claude/agents/a.md": text("a", "x", deeds)})
+	f := New(Config{Places: Places(environment(""), filepath.Join(repo, "sub"), true, nil)})
+	if !hooked(t, f, "a") || hooked(t, f, "up") {
+		t.Error("the folder's do not count, or the repository's do")
 	}
 }
 

@@ -272,7 +272,7 @@ func TestJSON(t *testing.T) {
 		"Code Reviewer": {"description": "d", "prompt": "p", "tools": ["Read", "Agent(a,b)"], "disallowedTools": ["Bash"], "model": "opus", "mcpServers": ["db", {"w": {"port": 1}}],
 			"skills": ["s"], "initialPrompt": "i", "maxTurns": 3, "background": false, "effort": 5, "permissionMode": "plan", "criticalSystemReminder_EXPERIMENTAL": "c",
 			"memory": "user", "observer": null, "strange": 1, "hooks": {"Stop": []}},
-		"all": {"description": "d", "prompt": "p"},
+		"all": {"description": "d", "prompt": "p", "tools": null, "disallowedTools": null},
 		"none": {"description": "d", "prompt": "p", "tools": []},
 		"no-prompt": {"description": "d"},
 		"no-object": 7,

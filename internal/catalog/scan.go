@@ -183,7 +183,7 @@ func (l *looker) file(root *os.Root, p Place, name string) {
 	old := l.before[path]
 	if old != nil && old.settled && old.stamp == f.stamp {
 		f.parsed, f.ok, f.trusted, f.problems = old.parsed, old.ok, old.trusted, old.problems
-		l.bytes += f.stamp.size
+		l.bytes += f.stamp.Size
 	} else {
 		l.read(root, f, name, old)
 	}
