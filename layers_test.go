@@ -31,7 +31,7 @@ var rooms = map[string][]string{
 
 	"internal/regular":     {},
 	"internal/frontmatter": {},
-	"internal/catalog":     {"subagent", "internal/excerpt", "internal/frontmatter", "internal/regular"},
+	"internal/catalog":     {"subagent", "internal/frontmatter", "internal/regular"},
 	"internal/skill":       {"internal/excerpt", "internal/frontmatter", "internal/regular"},
 	"internal/notes":       {"internal/excerpt", "internal/regular"},
 	"internal/trust":       {"internal/frontmatter", "internal/home", "internal/regular"},
