@@ -9,6 +9,5 @@
 // models nor permissions: what a definition asks for is weighed where the agent
 // is started.
 //
-// The forms are those of protocols.md 6.1 and 6.2; what is done with files that
-// are not as they should be is in 7.2.
+// The forms are those of Claude Code and of GitHub Copilot, late 2026.
 package catalog

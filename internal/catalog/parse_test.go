@@ -101,7 +101,7 @@ func TestRealValues(t *testing.T) {
 	}
 }
 
-// The oddities of protocols.md 7.1, each with what is said of it, and nothing
+// The oddities of real files, each with what is said of it, and nothing
 // else.
 func TestOddities(t *testing.T) {
 	long := strings.Repeat("very ", 300) + "long"

@@ -62,7 +62,7 @@ func (p Policy) expand(name string) (string, bool) {
 }
 
 // displayed is the full name for one as editors show it, such as "Claude
-// Sonnet 4.5 (copilot)" or "GPT-4.1" (protocols.md 7.2), or empty.
+// Sonnet 4.5 (copilot)" or "GPT-4.1", or empty.
 func displayed(name string) string {
 	short, _, _ := strings.Cut(name, " (")
 	short = strings.Join(strings.Fields(strings.ToLower(short)), "-")
