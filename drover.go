@@ -13,9 +13,12 @@
 //	t, err = rt.Wait(ctx, t.ID)
 //	fmt.Println(t.Status, *t.ExitCode)
 //
-// It promises what the packages below it promise: what [Runtime.Shell] and
-// [Runtime.Agent] returned for is recorded durably, every task reaches exactly
-// one end, and after [Runtime.Close] nothing that it started is left running.
+// A program brings along agents and hooks ([Runtime.Agents]), tools
+// ([Config.Tools]) and work of its own ([Runtime.Start]).
+//
+// It promises what the packages below it promise: what a start returned for is
+// recorded durably, every task reaches exactly one end, and after
+// [Runtime.Close] nothing that it started is left running.
 // A program that dies without closing leaves its commands behind, unless
 // [Config.Keeper] names a program that ends them.
 package drover
@@ -29,11 +32,13 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/assemble"
 	"github.com/drover-dev/drover/internal/control"
 	"github.com/drover-dev/drover/internal/home"
 	"github.com/drover-dev/drover/internal/session"
 	"github.com/drover-dev/drover/internal/settings"
+	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -59,6 +64,11 @@ type Config struct {
 	// Allow are calls that agents may make without a question, such as
 	// "Bash(go test:*)". Nobody is asked here: what no rule allows is refused.
 	Allow []string
+
+	// Tools are the program's own, for all agents beside the usual ones. One value
+	// serves all agents, by several goroutines at once. A tool that is no
+	// [agent.ReadOnly] needs a rule in Allow, such as its name.
+	Tools []agent.Tool
 }
 
 // Runtime is an open session. Its methods may be called by several goroutines.
@@ -88,7 +98,7 @@ func Open(ctx context.Context, c Config) (*Runtime, error) {
 		return nil, fmt.Errorf("open runtime: %w", err)
 	}
 	s, err := assemble.Open(ctx, assemble.Config{Root: root, Folder: dir, Role: session.RoleRun, Title: c.Title, Version: "library", Env: c.Env, Settings: set,
-		Keeper: c.Keeper, Model: c.Model, Allow: c.Allow})
+		Keeper: c.Keeper, Model: c.Model, Allow: c.Allow, Tools: c.Tools})
 	if err != nil {
 		return nil, fmt.Errorf("open runtime: %w", err)
 	}
@@ -132,6 +142,29 @@ type Agent struct {
 func (rt *Runtime) Agent(ctx context.Context, a Agent) (task.Record, error) {
 	return rt.start(ctx, control.StartRequest{Name: a.Name, Cwd: rt.dir, Env: rt.env,
 		Agent: &control.AgentRequest{Type: a.Type, Prompt: a.Prompt, Model: a.Model, MaxTurns: a.MaxTurns}})
+}
+
+// Agents makes a manager for agents of the runtime. The types are those of files
+// and built in, as they are now, and defs, which go before; only agents that the
+// manager starts, and those under them, know defs and are told to hooks, which
+// may be nil. What a manager has started is the runtime's: Close ends it.
+func (rt *Runtime) Agents(hooks subagent.Hooks, defs ...subagent.Definition) (*subagent.Manager, error) {
+	known, err := rt.s.Catalog().With(defs...)
+	if err != nil {
+		return nil, fmt.Errorf("make manager of agents: %w", err)
+	}
+	return subagent.NewManager(rt.s.Engine(rt.env, rt.dir), known, hooks), nil
+}
+
+// Start starts work by a driver of the program, in the background, and returns
+// when it is durably recorded. It is a task like any other: its driver's kind is
+// one of [task.Kinds], it is stopped with its parent and with the runtime, and
+// everybody sees it. ID and Keep of spec must be empty.
+func (rt *Runtime) Start(ctx context.Context, d task.Driver, spec task.Spec) (task.Record, error) {
+	if spec.Cwd == "" {
+		spec.Cwd = rt.dir
+	}
+	return rt.s.StartOwn(ctx, d, spec)
 }
 
 func (rt *Runtime) folder(dir string) (string, error) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -81,7 +82,7 @@ func (d *Driver) Run(ctx context.Context, h task.Host) (res task.Result, err err
 	}
 	w.Totals = loop.Totals
 	start, before := time.Now(), loop.Totals()
-	turn, err := converse(ctx, a, loop, in.Prompt)
+	turn, err := converse(within(ctx, h), a, loop, in.Prompt)
 	res = task.Result{Text: turn.Text, Usage: Usage(before, loop.Totals(), time.Since(start))}
 	return res, err
 }
@@ -101,9 +102,25 @@ func converse(ctx context.Context, a *Assembly, loop *agent.Loop, prompt string)
 		blocks = append(blocks, agent.TextBlock(a.Start(ctx))) // the loop leaves out a blank text
 	}
 	turn, err = loop.Turn(ctx, append(blocks, agent.TextBlock(prompt))...)
+	for err == nil && wanted(ctx, a.Config.Mail) { // it came behind the last call
+		turn, err = loop.Turn(ctx)
+	}
 	err = Ending(ctx, err)
 	return turn, err
 }
+
+// wanted reports whether somebody has written and waits for an answer. The end
+// of what the agent has started is no such thing.
+func wanted(ctx context.Context, m agent.Mail) bool {
+	if m == nil {
+		return false
+	}
+	letters, err := m.Take(ctx) // what cannot be read stays owed
+	return err == nil && slices.ContainsFunc(letters, func(l agent.Letter) bool { return l.Origin == MessageOrigin })
+}
+
+// MessageOrigin is the origin of letters that somebody has written.
+const MessageOrigin = "message"
 
 // Ending classes the error of a turn for the record of a task. Only a turn that came to its end is
 // completed; what the model said is never asked.

@@ -1,0 +1,142 @@
+package session
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/model/modeltest"
+	"github.com/drover-dev/drover/internal/supervise"
+	"github.com/drover-dev/drover/subagent"
+	"github.com/drover-dev/drover/task"
+)
+
+// ownTool is a tool of a program.
+type ownTool string
+
+func (n ownTool) Spec() agent.ToolSpec {
+	return agent.ToolSpec{Name: string(n), Description: "of a program", InputSchema: json.RawMessage(`{"type":"object"}`)}
+}
+
+func (n ownTool) Call(context.Context, agent.Call) (agent.Output, error) {
+	return agent.Output{Text: "from " + string(n)}, nil
+}
+
+// Tools of a program are like others: a definition may name them, leave them out,
+// or take them with all the rest.
+func TestOwnTools(t *testing.T) {
+	r, server := served(t, modeltest.Turns(map[string][]modeltest.Answer{
+		"all": {modeltest.Text("x")}, "one": {modeltest.Text("x")}, "less": {modeltest.Text("x")}, "none": {modeltest.Text("x")},
+	}), func(c *Config) { c.Agents.Tools = []agent.Tool{ownTool("Weather"), ownTool("Tide")} })
+	e := r.Engine(r.cfg.Agents.Env, r.folder)
+	agents := subagent.NewCatalog(
+		subagent.Definition{Name: "all", Prompt: "x"},
+		subagent.Definition{Name: "one", Prompt: "x", Tools: []string{"Tide", "Read"}},
+		subagent.Definition{Name: "less", Prompt: "x", DisallowedTools: []string{"Tide"}},
+		subagent.Definition{Name: "none", Prompt: "x", Tools: []string{}})
+	for name, want := range map[string][]string{"all": {"Tide", "Weather"}, "one": {"Tide"}, "less": {"Weather"}, "none": nil} {
+		rec, err := e.Launch(r.ctx, subagent.Launch{Input: subagent.Input{Type: name, Prompt: "x"}, Agents: agents})
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-e.Done(rec.ID)
+		asked := of(server, name)
+		if len(asked) != 1 {
+			t.Fatalf("agent %s asked %d times", name, len(asked))
+		}
+		got := slices.DeleteFunc(toolNames(params(t, asked[0])), func(n string) bool { return n != "Tide" && n != "Weather" })
+		if !slices.Equal(got, want) {
+			t.Errorf("agent %s has %q of the own tools, want %q", name, got, want)
+		}
+	}
+	for _, bad := range [][]agent.Tool{{ownTool("bash")}, {ownTool("A"), ownTool("a")}, {ownTool(" ")}} {
+		c := r.cfg
+		c.Agents.Tools = bad
+		if s, err := Open(r.ctx, c); err == nil || !strings.Contains(err.Error(), "of the program") {
+			t.Errorf("opened with the tools %q: %v, %v", bad, s, err)
+		}
+	}
+}
+
+// own is work of a program.
+type own struct {
+	kind task.Kind
+	run  func(ctx context.Context, h task.Host) (task.Result, error)
+}
+
+func (o own) Kind() task.Kind             { return o.kind }
+func (o own) Check(json.RawMessage) error { return nil }
+func (o own) Run(ctx context.Context, h task.Host) (task.Result, error) {
+	return o.run(ctx, h)
+}
+
+// Work by a driver of a program is supervised: a panic is its end, and closing
+// ends what is left.
+func TestStartOwn(t *testing.T) {
+	r := open(t, "")
+	began := make(chan struct{})
+	long := own{task.LocalWorkflow, func(ctx context.Context, _ task.Host) (task.Result, error) {
+		close(began)
+		<-ctx.Done()
+		return task.Result{}, context.Cause(ctx)
+	}}
+	broken := own{task.LocalWorkflow, func(context.Context, task.Host) (task.Result, error) { panic("oops") }}
+	for _, bad := range []struct {
+		d    task.Driver
+		spec task.Spec
+		says string
+	}{
+		{own{kind: "novelty"}, task.Spec{}, "no kind of task"},
+		{long, task.Spec{ID: "w00000000"}, "its ID"},
+		{long, task.Spec{Keep: true}, "kept"},
+	} {
+		if _, err := r.StartOwn(r.ctx, bad.d, bad.spec); err == nil || !strings.Contains(err.Error(), bad.says) {
+			t.Errorf("started %+v: %v", bad.spec, err)
+		}
+	}
+	a, err := r.StartOwn(r.ctx, long, task.Spec{Name: "long"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := r.StartOwn(r.ctx, broken, task.Spec{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-r.sup.Done(b.ID)
+	if got, _ := r.sup.Get(b.ID); got.Status != task.Failed || got.Cause.Reason != task.ReasonPanic {
+		t.Errorf("after a panic %+v", got)
+	}
+	<-began
+	r.sup.Close()
+	if got, _ := r.sup.Get(a.ID); got.Status != task.Killed || got.Cause.Reason != task.ReasonClosing {
+		t.Errorf("after the close %+v", got)
+	}
+	if _, err := r.StartOwn(r.ctx, broken, task.Spec{}); !errors.Is(err, subagent.ErrClosed) {
+		t.Errorf("started after the close: %v", err)
+	}
+}
+
+// ER-04: a program decides by types that it can see.
+func TestRefused(t *testing.T) {
+	var limit *subagent.LimitError
+	if err := refused(fmt.Errorf("start: %w", &supervise.LimitError{Limit: "queue", N: 10})); !errors.As(err, &limit) || limit.Limit != "queue" || limit.N != 10 ||
+		!strings.HasSuffix(err.Error(), "max concurrent agents reached (10)") {
+		t.Errorf("a limit: %v", err)
+	}
+	for _, err := range []error{supervise.ErrClosing, supervise.ErrFrozen} {
+		if got := refused(err); !errors.Is(got, subagent.ErrClosed) || !strings.HasSuffix(got.Error(), err.Error()) {
+			t.Errorf("%v is told as %v", err, got)
+		}
+	}
+	if err := refused(context.Canceled); err != context.Canceled {
+		t.Errorf("another error: %v", err)
+	}
+	if refused(nil) != nil {
+		t.Error("no error is one")
+	}
+}
