@@ -39,6 +39,7 @@ func stories() []struct {
 		{"limits", limitsStory},
 		{"nested", nestedStory},
 		{"resume", resumeStory},
+		{"compaction", compactionStory},
 	}
 }
 
@@ -252,6 +253,29 @@ func limitsStory(w *world) {
 	w.start("again")
 	w.s.Agent(session, agent.Event{Kind: agent.PartEvent, Part: agent.Part{Kind: agent.RetryPart, Text: "overloaded", After: time.Second}})
 	w.done(agent.TurnResult{Reason: "error"}, &agent.ModelError{Text: "the model is overloaded: try again later"})
+}
+
+func compactionStory(w *world) {
+	compact := func(from task.ID, did agent.Compacted, err error) {
+		w.s.Agent(from, agent.Event{Kind: agent.CompactStartEvent, Compaction: &agent.Compacted{Trigger: did.Trigger, Before: did.Before}})
+		w.s.Agent(from, agent.Event{Kind: agent.CompactEvent, Compaction: &did, Err: err})
+	}
+	w.start("read everything")
+	w.reply(session, "msg_1", use("toolu_1", "Read", `{}`))
+	w.tool(session, "toolu_1", "Read", agent.Output{Text: "long"})
+	compact(session, agent.Compacted{Trigger: "overflow", Before: 190_000, Summary: "much was read"}, nil)
+	w.create(task.Record{ID: "a11111111", Kind: task.LocalAgent, Description: "helper", AgentType: "general-purpose", ToolUseID: "toolu_2"})
+	w.begin("a11111111")
+	compact("a11111111", agent.Compacted{Trigger: "auto", Before: 150_000, Summary: "of its own"}, nil)
+	w.do("a11111111", task.Change{Verb: task.Report, Progress: &task.Progress{Message: "reads on", Summary: ""}})
+	w.tool("a11111111", "toolu_a1", "Read", agent.Output{Text: "x"})
+	w.summarize("a11111111", "has read half of it")
+	w.tool("a11111111", "toolu_a2", "Read", agent.Output{Text: "y"})
+	w.end("a11111111", nil, used(110, 2), nil)
+	compact(session, agent.Compacted{Trigger: "auto", Before: 180_000}, errors.New("the model gave no summary"))
+	r := result(2, "")
+	r.Reason = "max_budget_usd"
+	w.done(r, &agent.LimitError{Limit: "max_budget_usd", Text: "the budget of $1.00 is spent ($1.02)"})
 }
 
 func nestedStory(w *world) {

@@ -56,6 +56,9 @@ type Options struct {
 	// Live are the tasks that were alive at Start, in any order.
 	Live []task.Record
 
+	// Cost is what the session has cost so far, in US dollars, and whether that is
+	// known of all that was used. nil: it is not known.
+	Cost func() (usd float64, known bool)
 	// Answer is the final text of an agent's run that has ended. nil: none.
 	Answer func(ctx context.Context, r task.Record) string
 }

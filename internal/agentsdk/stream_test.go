@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -330,6 +331,50 @@ func TestWords(t *testing.T) {
 		if got := patchStatus(r); (got == "paused") == c.status.Terminal() {
 			t.Errorf("%s and paused is %q", c.status, got)
 		}
+	}
+}
+
+// How a turn ended, as the wire has words for it.
+func TestResultWords(t *testing.T) {
+	limit := func(name string) error { return fmt.Errorf("turn: %w", &agent.LimitError{Limit: name}) }
+	for _, c := range []struct {
+		reason            string
+		err               error
+		inTools           bool
+		subtype, terminal string
+	}{
+		{"end_turn", nil, false, "success", "completed"},
+		{"tool_end", nil, true, "success", "completed"},
+		{"gate_end", nil, true, "success", "hook_stopped"},
+		{"max_turns", limit("max_turns"), true, "error_max_turns", "max_turns"},
+		{"max_budget_usd", limit("max_budget_usd"), false, "error_max_budget_usd", "max_budget_usd"},
+		{"max_tokens", limit("max_tokens"), true, "error_during_execution", "max_tokens"},
+		{"same_call", limit("same_call"), true, "error_during_execution", "same_call"},
+		{"interrupted", context.Canceled, true, "error_during_execution", "aborted_tools"},
+		{"interrupted", context.Canceled, false, "error_during_execution", "aborted_streaming"},
+		{"error", &agent.ModelError{Text: "no"}, false, "error_during_execution", "model_error"},
+	} {
+		subtype, terminal := resultWords(agent.TurnResult{Reason: c.reason}, c.err, c.inTools)
+		if subtype != c.subtype || terminal != c.terminal {
+			t.Errorf("%s: %s, %s", c.reason, subtype, terminal)
+		}
+	}
+}
+
+// The cost is that of the session so far; where a price is missing it is said.
+func TestCost(t *testing.T) {
+	usd, known := 0.25, true
+	w := newWorld(t, Options{Format: StreamJSON, Cost: func() (float64, bool) { return usd, known }})
+	w.run(func() {
+		w.start("go")
+		w.done(result(1, "done"), nil)
+		usd, known = 0.5, false
+		w.start("go on")
+		w.done(result(1, "done"), nil)
+	})
+	out := w.out.String()
+	if !strings.Contains(out, `"total_cost_usd":0.25,"usage"`) || !strings.Contains(out, `"total_cost_usd":0.5,"total_cost_is_partial":true`) {
+		t.Error(out)
 	}
 }
 

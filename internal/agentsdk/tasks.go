@@ -182,8 +182,16 @@ func (s *Stream) progress(t *entry, tool string) {
 		Type: "system", Subtype: "task_progress",
 		Task: r.ID, Run: r.Run, ToolUseID: r.ToolUseID, SubagentType: r.AgentType, Description: describe(r),
 		Usage:    taskUsage{Tokens: t.context + t.output, ToolUses: t.calls, DurationMS: r.Duration(time.Now()).Milliseconds()},
-		LastTool: tool, stamp: s.stamp(),
+		LastTool: tool, Summary: summary(r), stamp: s.stamp(),
 	})
+}
+
+// summary is what a summary service says of a run that is at work.
+func summary(r task.Record) string {
+	if r.Progress == nil {
+		return ""
+	}
+	return r.Progress.Summary
 }
 
 func (s *Stream) count(t *entry, r task.Record) {

@@ -82,9 +82,33 @@ func (s *Stream) onMain(e agent.Event) {
 		s.turn.asked = now
 	}
 	s.say(&s.main, e)
-	if e.Kind == agent.TurnDoneEvent && e.Result != nil {
+	switch {
+	case e.Kind == agent.CompactStartEvent:
+		compacting := "compacting"
+		s.status(&compacting)
+		s.note("the conversation is summed up: it has become too long")
+	case e.Kind == agent.CompactEvent:
+		s.compacted(e)
+	case e.Kind == agent.TurnDoneEvent && e.Result != nil:
 		s.result(*e.Result, e.Err)
 	}
+}
+
+func (s *Stream) status(now *string) {
+	s.line(statusLine{Type: "system", Subtype: "status", Status: now, stamp: s.stamp()})
+}
+
+// compacted tells that the conversation goes on from a summary, or why not.
+func (s *Stream) compacted(e agent.Event) {
+	s.status(nil)
+	if e.Err != nil || e.Compaction == nil {
+		s.note("the conversation could not be summed up: %v", e.Err)
+		return
+	}
+	s.line(compactLine{
+		Type: "system", Subtype: "compact_boundary",
+		Compact: compaction{Trigger: compactTrigger(e.Compaction.Trigger), Before: e.Compaction.Before}, stamp: s.stamp(),
+	})
 }
 
 func (s *Stream) onSubagent(t *entry, e agent.Event) {
@@ -216,6 +240,10 @@ func (s *Stream) result(r agent.TurnResult, err error) {
 		Usage: r.Usage, ModelUsage: s.usage, Denials: r.Denials, Index: s.turns, Stats: s.stats, stamp: s.stamp(),
 	}
 	l.Subtype, l.TerminalReason = resultWords(r, err, s.turn.inTools)
+	if s.o.Cost != nil {
+		usd, known := s.o.Cost()
+		l.Cost, l.CostPartial = usd, !known
+	}
 	if r.StopReason != "" {
 		l.StopReason = &r.StopReason
 	}

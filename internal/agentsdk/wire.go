@@ -3,6 +3,7 @@ package agentsdk
 import (
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -91,6 +92,26 @@ type retryLine struct {
 	stamp
 }
 
+// statusLine says what the main agent is doing beside its turn; null: nothing.
+type statusLine struct {
+	Type    string  `json:"type"`
+	Subtype string  `json:"subtype"`
+	Status  *string `json:"status"`
+	stamp
+}
+
+type compactLine struct {
+	Type    string     `json:"type"`
+	Subtype string     `json:"subtype"`
+	Compact compaction `json:"compact_metadata"`
+	stamp
+}
+
+type compaction struct {
+	Trigger string `json:"trigger"`
+	Before  int64  `json:"pre_tokens"`
+}
+
 type startedLine struct {
 	Type         string     `json:"type"`
 	Subtype      string     `json:"subtype"`
@@ -117,6 +138,7 @@ type progressLine struct {
 	Description  string     `json:"description"`
 	Usage        taskUsage  `json:"usage"`
 	LastTool     string     `json:"last_tool_name"`
+	Summary      string     `json:"summary,omitempty"`
 	stamp
 }
 
@@ -188,6 +210,7 @@ type resultLine struct {
 	StopReason     *string                `json:"stop_reason"`
 	TerminalReason string                 `json:"terminal_reason"`
 	Cost           float64                `json:"total_cost_usd"`
+	CostPartial    bool                   `json:"total_cost_is_partial,omitempty"`
 	Usage          agent.Usage            `json:"usage"`
 	ModelUsage     map[string]*modelUsage `json:"modelUsage"`
 	Denials        []agent.Denial         `json:"permission_denials"`
@@ -244,21 +267,35 @@ func noticeReason(c *task.Cause) string {
 	return ""
 }
 
-// resultWords are the subtype and the terminal reason of a turn's result.
+// resultWords are the subtype and the terminal reason of a turn's result. Limits
+// that the wire has no word for keep ours.
 func resultWords(r agent.TurnResult, err error, inTools bool) (subtype, terminal string) {
+	const during = "error_during_execution"
+	limit := (*agent.LimitError)(nil)
 	switch {
+	case err == nil && r.Reason == "gate_end":
+		return "success", "hook_stopped"
 	case err == nil:
 		return "success", "completed"
-	case r.Reason == "max_turns":
-		return "error_max_turns", "max_turns"
 	case r.Reason == "interrupted" && inTools:
-		return "error_during_execution", "aborted_tools"
+		return during, "aborted_tools"
 	case r.Reason == "interrupted":
-		return "error_during_execution", "aborted_streaming"
-	case r.Reason == "same_call":
-		return "error_during_execution", "same_call"
+		return during, "aborted_streaming"
+	case r.Reason == "max_turns" || r.Reason == "max_budget_usd":
+		return "error_" + r.Reason, r.Reason
+	case errors.As(err, &limit):
+		return during, limit.Limit
 	}
-	return "error_during_execution", "model_error"
+	return during, "model_error"
+}
+
+// compactTrigger is the word of compact_boundary for why a conversation was
+// summed up.
+func compactTrigger(ours string) string {
+	if ours == "manual" {
+		return ours
+	}
+	return "auto"
 }
 
 // outcome says in a few words how a run ended.

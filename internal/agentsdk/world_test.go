@@ -124,6 +124,15 @@ func (w *world) do(id task.ID, c task.Change) {
 	w.add(c.Verb, r)
 }
 
+// summarize gives a running task a summary.
+func (w *world) summarize(id task.ID, text string) {
+	r := w.record(id)
+	p := *r.Progress
+	p.Summary = text
+	r.Progress = &p
+	w.add(task.Report, r)
+}
+
 func (w *world) begin(id task.ID) { w.do(id, task.Change{Verb: task.Begin}) }
 
 func (w *world) end(id task.ID, cause error, res task.Result, err error) {

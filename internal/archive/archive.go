@@ -286,6 +286,11 @@ func (a *Archive) Approvals(context.Context, control.ApprovalsRequest) (control.
 	return control.Approvals{Questions: []task.Question{}}, nil
 }
 
+// State is that of a session in which nothing is left to do.
+func (a *Archive) State(context.Context, control.StateRequest) (control.State, error) {
+	return control.State{Idle: true, Rests: 1, Version: 1, Seq: a.log.Last()}, nil
+}
+
 // Decide is refused.
 func (a *Archive) Decide(_ context.Context, req control.DecideRequest) error {
 	return a.refuse("answer question " + req.ID)
@@ -298,6 +303,28 @@ func (a *Archive) Promote(_ context.Context, ref string) (task.Record, error) {
 
 // Prompt is refused.
 func (a *Archive) Prompt(context.Context, control.PromptRequest) error { return a.refuse("prompt") }
+
+// Send is refused: a host would have to take the session up first.
+func (a *Archive) Send(_ context.Context, req control.SendRequest) (task.Record, error) {
+	return task.Record{}, a.goOn("send to " + req.Ref)
+}
+
+// Pause is refused.
+func (a *Archive) Pause(_ context.Context, refs []string) ([]task.Record, error) {
+	return nil, a.refuse("pause " + strings.Join(refs, ", "))
+}
+
+// Resume is refused, as Send is.
+func (a *Archive) Resume(_ context.Context, req control.ResumeRequest) (task.Record, error) {
+	return task.Record{}, a.goOn("resume " + req.Ref)
+}
+
+// goOn refuses what a further run would be needed for.
+func (a *Archive) goOn(what string) error {
+	e := &control.Error{Code: control.Unavailable, Message: fmt.Sprintf("cannot %s: session %s has ended", what, a.info.Session)}
+	e.Mend = fmt.Sprintf("go on with it by `drover -p --resume %s \"…\"`, and ask for the agent there", a.info.Session)
+	return e
+}
 
 // Hold is refused.
 func (a *Archive) Hold(context.Context, string) error { return a.refuse("hold") }

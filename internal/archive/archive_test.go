@@ -367,6 +367,20 @@ func TestOutput(t *testing.T) {
 
 // Whoever asked has died: nothing of it is shown as waiting, and nothing can be
 // answered.
+// A session that has ended is at rest, whatever it left.
+func TestState(t *testing.T) {
+	l := leave(t)
+	l.task(task.Record{ID: "a11111111", Kind: task.LocalAgent}, "", task.Change{Verb: task.Begin})
+	a := l.open()
+	s, err := a.State(t.Context(), control.StateRequest{})
+	if err != nil || !s.Idle || s.Completed != nil || s.Version == 0 || s.Seq != 2 {
+		t.Errorf("%+v, %v", s, err)
+	}
+	if same, err := a.State(t.Context(), control.StateRequest{After: s.Version, Wait: time.Hour}); err != nil || same != s {
+		t.Errorf("%+v, %v: it waits for what cannot come", same, err)
+	}
+}
+
 func TestApprovals(t *testing.T) {
 	l := leave(t)
 	ask := task.Change{Verb: task.Ask, Question: &task.Question{ID: "q00000001", Digest: "d", Tool: "Bash"}}
@@ -394,7 +408,10 @@ func TestRefusals(t *testing.T) {
 	ctx := t.Context()
 	_, start := a.Start(ctx, []control.StartRequest{{}})
 	_, promote := a.Promote(ctx, "b00000001")
-	for name, err := range map[string]error{"start": start, "promote": promote, "prompt": a.Prompt(ctx, control.PromptRequest{Text: "x"}), "hold": a.Hold(ctx, "x")} {
+	_, send := a.Send(ctx, control.SendRequest{Ref: "b00000001", Text: "x"})
+	_, pause := a.Pause(ctx, []string{"b00000001"})
+	_, resume := a.Resume(ctx, control.ResumeRequest{Ref: "b00000001"})
+	for name, err := range map[string]error{"start": start, "promote": promote, "send": send, "pause": pause, "resume": resume, "prompt": a.Prompt(ctx, control.PromptRequest{Text: "x"}), "hold": a.Hold(ctx, "x")} {
 		var e *control.Error
 		if !errors.As(err, &e) || e.Code != control.Unavailable || e.Mend == "" {
 			t.Errorf("%s: %v", name, err)

@@ -31,6 +31,7 @@ type Deps struct {
 	Cwd            string   // absolute
 	Version        string
 	Sessions       Sessions
+	Export         Export               // nil: sessions cannot be exported
 	Extra          []*cobra.Command     // further commands
 	IsTerminal     func(io.Writer) bool // nil: nothing is a terminal
 	Root           func(*cobra.Command) // adds flags, RunE and Args to `drover` itself; may be nil
@@ -150,7 +151,7 @@ func New(d Deps) *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usage(err.Error(), "see `"+cmd.CommandPath()+" --help`")
 	})
-	root.AddCommand(a.run(), a.ps(), a.logs(), a.result(), a.inspect(), a.wait(), a.stop(), a.promote(), a.approvals(),
+	root.AddCommand(a.run(), a.ps(), a.logs(), a.result(), a.inspect(), a.wait(), a.stop(), a.promote(), a.send(), a.pause(), a.resume(), a.approvals(),
 		a.sessions(), a.doctor(), a.version())
 	root.AddCommand(d.Extra...)
 	if d.Root != nil {

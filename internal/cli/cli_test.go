@@ -101,6 +101,50 @@ func squeeze(s string) string {
 	return strings.Join(lines, "\n")
 }
 
+// What agents are about stands beside their work, in a width that a terminal has.
+func TestPsAgents(t *testing.T) {
+	agent := func(id task.ID, s int, change func(*task.Record)) task.Record {
+		r := task.Record{ID: id, Kind: task.LocalAgent, Status: task.Running, Backgrounded: true, Description: "look at the diff", CreateTime: at(s), StartTime: when(s)}
+		change(&r)
+		return r
+	}
+	long := strings.Repeat("very long ", 20)
+	w := &world{mine: []*session{newSession("slive0000", true,
+		agent("a11111111", 50, func(r *task.Record) {
+			r.Model, r.Progress = "claude-sonnet-4-5", &task.Progress{TokenCount: 1200, Message: "Reading\nthe tests"}
+		}),
+		agent("a22222222", 40, func(r *task.Record) {
+			r.Model, r.Progress = "openai/"+strings.ReplaceAll(long, " ", "-"), &task.Progress{Message: "Reading", Summary: long}
+			r.Description = long
+		}),
+		agent("a33333333", 30, func(r *task.Record) { r.Idle, r.Progress = true, &task.Progress{Message: "Reading"} }),
+		agent("a44444444", 20, func(r *task.Record) {
+			r.Status, r.StartTime, r.Progress = task.Pending, nil, &task.Progress{Message: "queued, place 2"}
+		}),
+		agent("a55555555", 10, func(r *task.Record) {
+			r.Status, r.EndTime, r.Progress, r.Usage = task.Completed, when(12), &task.Progress{Message: "Reading"}, &task.Usage{TotalTokens: 30}
+			r.ExitCode, r.Cause = ptr(0), &task.Cause{Actor: task.ByItself, Reason: task.ReasonDone}
+		}),
+		task.Record{ID: "b66666666", Kind: task.LocalBash, Status: task.Running, Backgrounded: true, Command: "make", CreateTime: at(5), StartTime: when(5), Progress: &task.Progress{Message: "x"}},
+	)}}
+	want := strings.TrimPrefix(`
+ID         NAME  KIND         STATUS                     AGE  TIME  MODEL                       TOKENS  EXIT  COMMAND
+a11111111  -     local_agent  running                    10s  10s   claude-sonnet-4-5           1.2k    -     look at the diff: Reading the tests
+a22222222  -     local_agent  running                    20s  20s   openai/very-long-very-lon…  -       -     very long very long very long…: very long very long very long very long very long…
+a33333333  -     local_agent  running (idle)             30s  30s   -                           -       -     look at the diff
+a44444444  -     local_agent  pending (queued, place 2)  40s  0.0s  -                           -       -     look at the diff
+a55555555  -     local_agent  completed                  50s  2.0s  -                           30      0     look at the diff
+b66666666  -     local_bash   running                    55s  55s   -                           -       -     make
+`, "\n")
+	got := w.do(t, "ps", "-a")
+	if got.out != want {
+		t.Errorf("got\n%swant\n%s", got.out, want)
+	}
+	if all := w.do(t, "ps", "-a", "--all-sessions"); !strings.HasPrefix(squeeze(all.out), "ID SESSION NAME KIND STATUS AGE TIME MODEL") {
+		t.Errorf("got\n%s", all.out)
+	}
+}
+
 func TestPsColumns(t *testing.T) {
 	got := sample().do(t, "ps").out
 	lines := strings.Split(strings.TrimSpace(got), "\n")

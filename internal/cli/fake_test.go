@@ -48,6 +48,7 @@ type session struct {
 	text    string
 	open    []task.Question
 	decided []control.DecideRequest
+	told    []string
 	gone    bool // the host went: every answer is Unavailable
 }
 
@@ -231,6 +232,42 @@ func (s *session) Promote(ctx context.Context, ref string) (task.Record, error) 
 	return r, err
 }
 
+func (s *session) Send(ctx context.Context, req control.SendRequest) (task.Record, error) {
+	if req.Ref == string(s.info.Session) {
+		s.told = append(s.told, "prompt: "+req.Text)
+		return task.Record{ID: s.info.Session}, nil
+	}
+	r, err := s.Get(ctx, req.Ref)
+	if err == nil {
+		s.told = append(s.told, string(r.ID)+": "+req.Text)
+	}
+	return r, err
+}
+
+func (s *session) Pause(ctx context.Context, refs []string) ([]task.Record, error) {
+	var recs []task.Record
+	for _, ref := range refs {
+		r, err := s.Get(ctx, ref)
+		if err == nil && r.Status.Terminal() {
+			err = &control.Error{Code: control.Conflict, Message: "it has ended"}
+		}
+		if err != nil {
+			return nil, err
+		}
+		r.Paused = true
+		recs = append(recs, r)
+	}
+	return recs, nil
+}
+
+func (s *session) Resume(ctx context.Context, req control.ResumeRequest) (task.Record, error) {
+	r, err := s.Get(ctx, req.Ref)
+	if err == nil {
+		s.told = append(s.told, string(r.ID)+" goes on: "+req.Prompt)
+	}
+	return r, err
+}
+
 func (s *session) Output(ctx context.Context, req control.OutputRequest) (control.Chunk, error) {
 	for {
 		s.mu.Lock()
@@ -290,6 +327,10 @@ func (s *session) Approvals(ctx context.Context, req control.ApprovalsRequest) (
 			return now, context.Cause(ctx)
 		}
 	}
+}
+
+func (s *session) State(context.Context, control.StateRequest) (control.State, error) {
+	panic("not used")
 }
 
 func (s *session) Decide(_ context.Context, req control.DecideRequest) error {
@@ -366,6 +407,7 @@ func (w *world) deps(out, errw io.Writer) Deps {
 		Stdin: w.stdin, Stdout: out, Stderr: errw, Env: []string{"A=b"}, Cwd: "/work", Version: "1.2.3", Sessions: w, Extra: w.extra,
 		IsTerminal: func(x io.Writer) bool { return w.terminal && x == out },
 		Now:        func() time.Time { return at(60) },
+		Export:     w.export,
 	}
 }
 

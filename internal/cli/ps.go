@@ -72,14 +72,23 @@ func (a *app) ps() *cobra.Command {
 	return cmd
 }
 
+// modelColumn is where the model stands if anything on the page has one.
+const modelColumn = 6
+
 func (a *app) taskRows(records []task.Record, depth []int, session bool) [][]string {
 	now := a.Now()
 	rows := [][]string{{"ID", "NAME", "KIND", "STATUS", "AGE", "TIME", "TOKENS", "EXIT", "COMMAND"}}
 	for i, r := range records {
 		rows = append(rows, []string{
 			strings.Repeat("  ", depth[i]) + cell(string(r.ID), 40), cell(r.Name, 30), cell(string(r.Kind), 30), status(r),
-			age(now, r.CreateTime), span(r.Duration(now)), tokens(r), ending(r), cell(work(r), 60),
+			age(now, r.CreateTime), span(r.Duration(now)), tokens(r), ending(r), doing(r),
 		})
+	}
+	if slices.ContainsFunc(records, func(r task.Record) bool { return r.Model != "" }) {
+		rows[0] = slices.Insert(rows[0], modelColumn, "MODEL")
+		for i, r := range records {
+			rows[i+1] = slices.Insert(rows[i+1], modelColumn, cell(r.Model, 26))
+		}
 	}
 	if session {
 		rows[0] = slices.Insert(rows[0], 1, "SESSION")

@@ -95,7 +95,7 @@ func (a *app) promote() *cobra.Command {
 func (a *app) sessions() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "sessions [--json] [--all-sessions]",
-		Short:             "List sessions and their size, or remove what ended ones left",
+		Short:             "List sessions and their size, export a conversation, or remove what ended ones left",
 		Args:              args(cobra.NoArgs),
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
@@ -130,6 +130,9 @@ func (a *app) sessions() *cobra.Command {
 		return table(a.Stdout, rows)
 	}
 	cmd.AddCommand(a.sessionsRemove())
+	if a.Export != nil {
+		cmd.AddCommand(a.sessionsExport())
+	}
 	return cmd
 }
 

@@ -47,18 +47,20 @@ func printJSON(w io.Writer, v any) error {
 
 // printArray prints one array, an element a line, without holding all of it.
 func printArray[T any](w io.Writer, items []T) error {
-	var buf bytes.Buffer
+	var buf, one bytes.Buffer
+	enc := json.NewEncoder(&one)
+	enc.SetEscapeHTML(false)
 	buf.WriteByte('[')
 	for i := range items {
 		if i > 0 {
 			buf.WriteByte(',')
 		}
 		buf.WriteByte('\n')
-		data, err := marshal(&items[i], "")
-		if err != nil {
-			return err
+		one.Reset()
+		if err := enc.Encode(&items[i]); err != nil {
+			return fmt.Errorf("encode JSON: %w", err)
 		}
-		buf.Write(bytes.TrimSuffix(data, []byte("\n")))
+		buf.Write(escaped(bytes.TrimSuffix(one.Bytes(), []byte("\n"))))
 		if buf.Len() > 64<<10 {
 			if _, err := buf.WriteTo(w); err != nil {
 				return err
@@ -83,9 +85,13 @@ func marshal(v any, indent string) ([]byte, error) {
 	if err := enc.Encode(v); err != nil {
 		return nil, fmt.Errorf("encode JSON: %w", err)
 	}
-	data := buf.Bytes()
-	if !bytes.ContainsFunc(data, hidden) {
-		return data, nil
+	return escaped(buf.Bytes()), nil
+}
+
+// escaped is JSON without what would stay alive on a terminal.
+func escaped(data []byte) []byte {
+	if plain(data) || !bytes.ContainsFunc(data, hidden) {
+		return data
 	}
 	out := make([]byte, 0, len(data)+64)
 	for len(data) > 0 {
@@ -101,7 +107,18 @@ func marshal(v any, indent string) ([]byte, error) {
 		}
 		data = data[size:]
 	}
-	return out, nil
+	return out
+}
+
+// plain reports whether all is ASCII that nothing can hide in; of a long listing
+// nearly everything is.
+func plain(data []byte) bool {
+	for _, b := range data {
+		if b >= 0x7f {
+			return false
+		}
+	}
+	return true
 }
 
 func hidden(r rune) bool {
@@ -113,6 +130,17 @@ func hidden(r rune) bool {
 
 // work is what a task does, in a line: its description, command or prompt.
 func work(r task.Record) string { return cmp.Or(r.Description, r.Command, r.Prompt) }
+
+// doing is the work of a task, and of an agent at work what it is about: the
+// summary that was made of it, or else what it says itself.
+func doing(r task.Record) string {
+	if p := r.Progress; p != nil && r.Status == task.Running && r.Kind != task.LocalBash && !r.Idle {
+		if now := excerpt.Line(cmp.Or(p.Summary, p.Message), 50); now != "" {
+			return cell(work(r), 30) + ": " + now
+		}
+	}
+	return cell(work(r), 60)
+}
 
 // status is the status with the facts beside it.
 func status(r task.Record) string {

@@ -61,9 +61,28 @@ type API interface {
 	// [Conflict] and changes nothing.
 	Decide(ctx context.Context, req DecideRequest) error
 
+	// State says where the session stands as a whole. With Wait it returns when
+	// the state is another than that of version After, or when the time is up.
+	State(ctx context.Context, req StateRequest) (State, error)
+
 	// Prompt gives the main agent something to do. It returns when the prompt
 	// is queued.
 	Prompt(ctx context.Context, req PromptRequest) error
+
+	// Send gives a message to an agent: one that is alive reads it before its next
+	// step, one that has ended goes on with it in a new run. To the session, or to
+	// the task that stands for its main agent, it is a prompt. The record is that
+	// of the agent then; of a main agent that is no task only its ID is set.
+	Send(ctx context.Context, req SendRequest) (task.Record, error)
+
+	// Pause holds whole subtrees, and returns them, roots first, when that is
+	// durable. An agent that is paused begins no call of its model or of a tool,
+	// and keeps all its work; commands stand still. What is paused stays so.
+	Pause(ctx context.Context, refs []string) ([]task.Record, error)
+
+	// Resume lets a paused subtree go on, or gives an agent that has ended a new
+	// run. What neither is paused nor has ended is a [Conflict].
+	Resume(ctx context.Context, req ResumeRequest) (task.Record, error)
 
 	// Hold keeps a lease while ctx lives. When it ends, by whatever way, tasks
 	// that were started under the lease are stopped.
@@ -216,9 +235,53 @@ type DecideRequest struct {
 	Detail string     `json:"detail,omitempty"`
 }
 
+// StateRequest asks for the state of the session.
+type StateRequest struct {
+	After int64         `json:"after,omitempty"`   // the version that is known already; only with Wait
+	Wait  time.Duration `json:"wait_ns,omitempty"` // for another version; 0: answer at once
+}
+
+// State is where a session stands as a whole, as distinct from its tasks. It
+// lives with the host: counts and versions mean something to the session that
+// gave them only.
+type State struct {
+	// Idle says that nothing is left to answer, nothing is owed to the main
+	// agent, and no agent is at work. Commands and monitors may be running, and
+	// agents may rest.
+	Idle bool `json:"idle"`
+	// Rests is how often the session has become idle, as far as anybody looked.
+	Rests int64 `json:"rests"`
+	// Completed is the last word of the main agent on whether all is done; only
+	// a session with autopilot has one.
+	Completed *Completion `json:"completed,omitempty"`
+	Version   int64       `json:"version"`
+	Seq       task.Seq    `json:"seq"` // of the newest event that it takes in
+}
+
+// Completion is a call of task_complete that was not held back by a hook.
+type Completion struct {
+	N       int64  `json:"n"` // 1 for the first
+	Summary string `json:"summary"`
+	Success bool   `json:"success"` // false: the call was refused
+}
+
 // PromptRequest is a prompt for the main agent.
 type PromptRequest struct {
 	Text string `json:"text"`
+}
+
+// SendRequest is a message to an agent. Ref may be the ID of the session too.
+type SendRequest struct {
+	Ref  string `json:"ref"`
+	Text string `json:"text"`
+	From string `json:"from,omitempty"` // who is told to have written; default: user
+}
+
+// ResumeRequest lets a task go on. Prompt is for an agent that has ended; empty:
+// it is told to go on.
+type ResumeRequest struct {
+	Ref    string `json:"ref"`
+	Prompt string `json:"prompt,omitempty"`
 }
 
 // Code classes an [Error].

@@ -144,10 +144,33 @@ func (c *Client) Decide(ctx context.Context, req DecideRequest) error {
 	return err
 }
 
+// State implements [API].
+func (c *Client) State(ctx context.Context, req StateRequest) (State, error) {
+	q := url.Values{}
+	setNumber(q, "after", req.After)
+	setNumber(q, "wait_ns", int64(req.Wait))
+	return call[State](ctx, c, http.MethodGet, "/v1/state?"+q.Encode(), nil)
+}
+
 // Prompt implements [API].
 func (c *Client) Prompt(ctx context.Context, req PromptRequest) error {
 	_, err := call[struct{}](ctx, c, http.MethodPost, "/v1/prompt", req)
 	return err
+}
+
+// Send implements [API].
+func (c *Client) Send(ctx context.Context, req SendRequest) (task.Record, error) {
+	return call[task.Record](ctx, c, http.MethodPost, "/v1/send", req)
+}
+
+// Pause implements [API].
+func (c *Client) Pause(ctx context.Context, refs []string) ([]task.Record, error) {
+	return call[[]task.Record](ctx, c, http.MethodPost, "/v1/pause", pauseBody{refs})
+}
+
+// Resume implements [API].
+func (c *Client) Resume(ctx context.Context, req ResumeRequest) (task.Record, error) {
+	return call[task.Record](ctx, c, http.MethodPost, "/v1/resume", req)
 }
 
 // Hold implements [API]. The lease is the connection: it ends with the process
@@ -158,12 +181,13 @@ func (c *Client) Hold(ctx context.Context, lease string) error {
 }
 
 // Events implements [API]. It does not connect again: after an error, ask anew
-// with the last sequence number that came.
+// with the last sequence number that came. It asks for our own names only, and
+// passes over others.
 func (c *Client) Events(ctx context.Context, after task.Seq) iter.Seq2[task.Event, error] {
 	return func(yield func(task.Event, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel() // breaks the connection when the reader has enough
-		body, err := c.do(ctx, http.MethodGet, "/v1/events?after="+strconv.FormatInt(int64(after), 10), nil)
+		body, err := c.do(ctx, http.MethodGet, "/v1/events?names="+ownNames+"&after="+strconv.FormatInt(int64(after), 10), nil)
 		if err != nil {
 			yield(task.Event{}, err)
 			return
@@ -173,6 +197,9 @@ func (c *Client) Events(ctx context.Context, after task.Seq) iter.Seq2[task.Even
 			if err != nil {
 				yield(task.Event{}, c.broken(ctx, err))
 				return
+			}
+			if !f.known() {
+				continue
 			}
 			e, err := decodeEvent(f)
 			if !yield(e, err) || err != nil {

@@ -110,6 +110,7 @@ func TestSame(t *testing.T) {
 			{ID: "q1", Kind: task.Permission, Task: "baaaaaaaa", Agent: "a<b>", Tool: "Bash", Input: json.RawMessage(`{"command":"<&\u2028"}`), Digest: "d1", At: at(1), Until: at(9)},
 			{ID: "q2", Kind: task.Choice, Task: "baaaaaaaa", Tool: "AskUser", Hidden: 7, Digest: "d2", At: at(2)},
 		}
+		f.state = State{Idle: true, Rests: 2, Completed: &Completion{N: 1, Summary: "a<b>&\u2028", Success: true}, Version: 3, Seq: 4}
 		return f
 	}
 	grace := time.Duration(0)
@@ -153,6 +154,16 @@ func TestSame(t *testing.T) {
 		}},
 		{"promote", func(ctx context.Context, a API) (any, error) { return a.Promote(ctx, "one") }},
 		{"promote-ended", func(ctx context.Context, a API) (any, error) { return a.Promote(ctx, "two") }},
+		{"send", func(ctx context.Context, a API) (any, error) {
+			return a.Send(ctx, SendRequest{Ref: "one", Text: "<a> & b", From: "me"})
+		}},
+		{"send-unknown", func(ctx context.Context, a API) (any, error) { return a.Send(ctx, SendRequest{Ref: "x", Text: "y"}) }},
+		{"pause", func(ctx context.Context, a API) (any, error) { return a.Pause(ctx, []string{"one", odd}) }},
+		{"pause-ended", func(ctx context.Context, a API) (any, error) { return a.Pause(ctx, []string{"two"}) }},
+		{"resume", func(ctx context.Context, a API) (any, error) {
+			return a.Resume(ctx, ResumeRequest{Ref: "two", Prompt: "go on"})
+		}},
+		{"resume-unknown", func(ctx context.Context, a API) (any, error) { return a.Resume(ctx, ResumeRequest{Ref: "x"}) }},
 		{"approvals", func(ctx context.Context, a API) (any, error) { return a.Approvals(ctx, ApprovalsRequest{}) }},
 		{"approvals-wait", func(ctx context.Context, a API) (any, error) {
 			return a.Approvals(ctx, ApprovalsRequest{After: 7, Wait: time.Millisecond})
@@ -177,6 +188,13 @@ func TestSame(t *testing.T) {
 		{"output-unknown", func(ctx context.Context, a API) (any, error) { return a.Output(ctx, OutputRequest{Ref: "x"}) }},
 		{"result", func(ctx context.Context, a API) (any, error) { return a.Result(ctx, "two") }},
 		{"result-early", func(ctx context.Context, a API) (any, error) { return a.Result(ctx, "one") }},
+		{"state", func(ctx context.Context, a API) (any, error) { return a.State(ctx, StateRequest{}) }},
+		{"state-same", func(ctx context.Context, a API) (any, error) {
+			return a.State(ctx, StateRequest{After: 3, Wait: time.Millisecond})
+		}},
+		{"state-other", func(ctx context.Context, a API) (any, error) {
+			return a.State(ctx, StateRequest{After: 2, Wait: time.Minute}) // answers at once
+		}},
 		{"prompt", func(ctx context.Context, a API) (any, error) { return nil, a.Prompt(ctx, PromptRequest{Text: "hi"}) }},
 		{"prompt-refused", func(ctx context.Context, a API) (any, error) { return nil, a.Prompt(ctx, PromptRequest{}) }},
 		{"events", func(ctx context.Context, a API) (any, error) {

@@ -21,6 +21,8 @@ type fake struct {
 	stops   []StopRequest
 	open    []task.Question // that wait for an answer
 	decided []DecideRequest
+	state   State
+	known   chan int64 // versions that somebody waits behind
 
 	held     chan string // a lease began
 	released chan string // a lease ended
@@ -34,6 +36,7 @@ func newFake() *fake {
 		more: make(chan struct{}), asked: map[string]StartRequest{},
 		held: make(chan string, 1), released: make(chan string, 1),
 		left:  make(chan task.Seq, 10),
+		state: State{Version: 1}, known: make(chan int64, 100),
 		block: make(chan struct{}), blocked: make(chan struct{}, 1),
 	}
 }
@@ -196,6 +199,35 @@ func (f *fake) Promote(_ context.Context, ref string) (task.Record, error) {
 	return next, nil
 }
 
+func (f *fake) Send(_ context.Context, req SendRequest) (task.Record, error) {
+	r, err := f.find(req.Ref)
+	if err == nil {
+		f.mu.Lock()
+		f.prompts = append(f.prompts, req.From+": "+req.Text)
+		f.mu.Unlock()
+	}
+	return r, err
+}
+
+func (f *fake) Pause(_ context.Context, refs []string) ([]task.Record, error) {
+	recs := []task.Record{}
+	for _, ref := range refs {
+		r, err := f.find(ref)
+		if err == nil {
+			r, err = task.Apply(r, task.Change{Verb: task.Pause})
+		}
+		if err != nil {
+			return nil, AsError(err)
+		}
+		recs = append(recs, r)
+	}
+	return recs, nil
+}
+
+func (f *fake) Resume(ctx context.Context, req ResumeRequest) (task.Record, error) {
+	return f.Send(ctx, SendRequest{Ref: req.Ref, Text: req.Prompt, From: "resume"})
+}
+
 func (f *fake) Output(_ context.Context, req OutputRequest) (Chunk, error) {
 	if _, err := f.find(req.Ref); err != nil {
 		return Chunk{}, err
@@ -277,6 +309,37 @@ func (f *fake) Approvals(ctx context.Context, req ApprovalsRequest) (Approvals, 
 	case <-ctx.Done():
 		return Approvals{}, context.Cause(ctx)
 	}
+}
+
+func (f *fake) State(ctx context.Context, req StateRequest) (State, error) {
+	f.mu.Lock()
+	now, more := f.state, f.more
+	f.mu.Unlock()
+	if req.Wait == 0 || req.After != now.Version {
+		return now, nil
+	}
+	select {
+	case f.known <- req.After:
+	default: // nobody listens
+	}
+	select {
+	case <-more:
+		return f.State(ctx, req)
+	case <-time.After(req.Wait):
+		return now, nil
+	case <-ctx.Done():
+		return State{}, context.Cause(ctx)
+	}
+}
+
+// turn changes the state.
+func (f *fake) turn(now State) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now.Version = f.state.Version + 1
+	f.state = now
+	close(f.more)
+	f.more = make(chan struct{})
 }
 
 func (f *fake) Decide(_ context.Context, req DecideRequest) error {

@@ -113,7 +113,11 @@ func (s *Server) handler() http.Handler {
 	route("POST /v1/stop", s.stop)
 	route("GET /v1/approvals", s.approvals)
 	route("POST /v1/approvals", s.decide)
+	route("GET /v1/state", s.state)
 	route("POST /v1/prompt", s.prompt)
+	route("POST /v1/send", s.send)
+	route("POST /v1/pause", s.pause)
+	route("POST /v1/resume", s.resume)
 	route("POST /v1/hold", s.hold)
 	route("GET /v1/events", s.events)
 	route("/", func(_ http.ResponseWriter, r *http.Request) error {
@@ -357,12 +361,49 @@ func (s *Server) decide(w http.ResponseWriter, r *http.Request) error {
 	return reply(w, struct{}{}, s.api.Decide(r.Context(), req))
 }
 
+func (s *Server) state(w http.ResponseWriter, r *http.Request) error {
+	q := query{Values: r.URL.Query()}
+	req := StateRequest{After: q.number("after"), Wait: time.Duration(q.number("wait_ns"))}
+	if q.err != nil {
+		return q.err
+	}
+	v, err := s.api.State(r.Context(), req)
+	return reply(w, v, err)
+}
+
 func (s *Server) prompt(w http.ResponseWriter, r *http.Request) error {
 	var req PromptRequest
 	if err := s.read(w, r, &req); err != nil {
 		return err
 	}
 	return reply(w, struct{}{}, s.api.Prompt(r.Context(), req))
+}
+
+func (s *Server) send(w http.ResponseWriter, r *http.Request) error {
+	var req SendRequest
+	if err := s.read(w, r, &req); err != nil {
+		return err
+	}
+	v, err := s.api.Send(r.Context(), req)
+	return reply(w, v, err)
+}
+
+func (s *Server) pause(w http.ResponseWriter, r *http.Request) error {
+	var req pauseBody
+	if err := s.read(w, r, &req); err != nil {
+		return err
+	}
+	v, err := s.api.Pause(r.Context(), req.Refs)
+	return reply(w, v, err)
+}
+
+func (s *Server) resume(w http.ResponseWriter, r *http.Request) error {
+	var req ResumeRequest
+	if err := s.read(w, r, &req); err != nil {
+		return err
+	}
+	v, err := s.api.Resume(r.Context(), req)
+	return reply(w, v, err)
 }
 
 // hold lasts as long as the client's connection: that is the lease.

@@ -3,6 +3,7 @@ package control
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -31,18 +32,28 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	named, err := namedOf(r)
+	if err != nil {
+		return err
+	}
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-store")
 	w.WriteHeader(http.StatusOK)
-	st := &stream{w: bufio.NewWriterSize(w, 32<<10), rc: http.NewResponseController(w), dirty: make(chan struct{}, 1)}
+	st := &stream{w: bufio.NewWriterSize(w, 32<<10), rc: http.NewResponseController(w), dirty: make(chan struct{}, 1),
+		named: named, last: after}
 	if st.flush() != nil {
 		return nil
 	}
 	done := make(chan struct{})
 	var flusher sync.WaitGroup
 	flusher.Go(func() { st.run(done, s.heartbeat) })
+	watch, end := context.WithCancel(r.Context())
+	if named {
+		flusher.Go(func() { s.follow(watch, st) })
+	}
 	defer func() {
+		end()
 		close(done)
 		flusher.Wait()
 		_ = st.flush()
@@ -51,9 +62,9 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 	for e, err := range s.api.Events(r.Context(), after) {
 		switch {
 		case err == nil:
-			err = st.event(strconv.FormatInt(int64(e.Seq), 10), string(e.Verb), e)
+			err = st.task(e)
 		case r.Context().Err() == nil: // otherwise the client is gone, or the session ends
-			_ = st.event("", errorEvent, AsError(err))
+			_ = st.fail(err)
 		}
 		if err != nil {
 			return nil
@@ -79,19 +90,111 @@ func afterOf(r *http.Request) (task.Seq, error) {
 	return task.Seq(n), nil
 }
 
+// ownNames asks for our own names only; allNames for those of others as well.
+const (
+	ownNames = "own"
+	allNames = "all"
+)
+
+// namedOf reports whether a reader wants events under foreign names.
+func namedOf(r *http.Request) (bool, error) {
+	switch text := r.URL.Query().Get("names"); text {
+	case "", allNames:
+		return true, nil
+	case ownNames:
+		return false, nil
+	default:
+		return false, &Error{Code: Invalid, Message: fmt.Sprintf("names %.40q: neither own nor all", text)}
+	}
+}
+
+// lookAgain bounds one wait for a state.
+const lookAgain = time.Minute
+
+// follow gives a stream the state of the session, as it changes, until ctx
+// ends. A session that cannot tell has none.
+func (s *Server) follow(ctx context.Context, st *stream) {
+	defer func() { _ = recover() }() // as for a handler: what is broken here does not end the session
+	var known int64
+	for ctx.Err() == nil {
+		now, err := s.api.State(ctx, StateRequest{After: known, Wait: lookAgain})
+		if err != nil || st.turn(now) != nil {
+			return
+		}
+		known = now.Version
+	}
+}
+
 // stream writes events. Flushing is left to one goroutine: while it writes one
 // piece to the socket, the next events gather, so catching up costs few calls.
 type stream struct {
 	rc    *http.ResponseController
 	dirty chan struct{} // something waits to be flushed
 
-	mu sync.Mutex
-	w  *bufio.Writer // guarded by mu
+	named bool // foreign names are wanted too
+
+	mu      sync.Mutex    // guards what follows
+	w       *bufio.Writer // of whole events
+	last    task.Seq      // that was written
+	state   State         // the newest
+	rested  int64         // State.Rests that was told
+	settled int64         // Completion.N that was told
 }
 
-func (st *stream) event(id, name string, v any) error {
+// task writes an event, and behind it those that follow from it.
+func (st *stream) task(e task.Event) error {
 	st.mu.Lock()
 	defer st.mu.Unlock()
+	err := st.event(strconv.FormatInt(int64(e.Seq), 10), string(e.Verb), e)
+	if !st.named || err != nil {
+		return err
+	}
+	for _, d := range derive(e) {
+		if err := st.event("", d.name, d.data); err != nil {
+			return err
+		}
+	}
+	st.last = e.Seq
+	return st.tell()
+}
+
+// turn takes a new state of the session in.
+func (st *stream) turn(now State) error {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.state = now
+	return st.tell()
+}
+
+// tell writes what is new in the state, once the events that led to it are
+// written. The caller holds mu.
+func (st *stream) tell() error {
+	now := st.state
+	if st.last < now.Seq {
+		return nil
+	}
+	if c := now.Completed; c != nil && c.N > st.settled {
+		st.settled = c.N
+		if err := st.event("", taskCompleteEvent, *c); err != nil {
+			return err
+		}
+	}
+	if now.Idle && now.Rests > st.rested {
+		st.rested = now.Rests
+		return st.event("", idleEvent, idleData{now.Rests})
+	}
+	return nil
+}
+
+// fail writes the error that ends the stream.
+func (st *stream) fail(err error) error {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.event("", errorEvent, AsError(err))
+}
+
+// event writes one event. The caller holds mu.
+func (st *stream) event(id, name string, v any) error {
 	if id != "" {
 		fmt.Fprintf(st.w, "id: %s\n", id)
 	}
@@ -146,6 +249,10 @@ type frame struct {
 	id, event string
 	data      []byte
 }
+
+// known reports whether this side can read the frame. What is not an error and
+// has no number is an event under a name that is not ours.
+func (f frame) known() bool { return f.id != "" || f.event == errorEvent }
 
 // frames reads server-sent events until r ends. A clean end is no error.
 func frames(r io.Reader) iter.Seq2[frame, error] {

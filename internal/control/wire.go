@@ -57,6 +57,11 @@ func (b startBody) requests() []StartRequest {
 	return b.Tasks
 }
 
+// pauseBody names what is to be paused.
+type pauseBody struct {
+	Refs []string `json:"refs"`
+}
+
 // holdBody asks for a lease.
 type holdBody struct {
 	Lease string `json:"lease"`

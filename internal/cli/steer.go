@@ -1,0 +1,151 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/drover-dev/drover/internal/control"
+	"github.com/drover-dev/drover/task"
+)
+
+func (a *app) send() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "send [--json] REF MESSAGE",
+		Short: "Tell an agent something: one at work reads it before its next step, one that has ended goes on with it",
+		Long: "Tell an agent something. One that is at work, or waits for a place, reads it before its next step; one that\n" +
+			"has ended gets a new run with the message as its prompt. The ID of a session means its main agent.",
+		Args:              args(cobra.ExactArgs(2)),
+		ValidArgsFunction: a.completeTasks(true),
+	}
+	return a.steer(cmd, true, func(ctx context.Context, api control.API, ref string, words []string) (task.Record, error) {
+		return api.Send(ctx, control.SendRequest{Ref: ref, Text: words[1]})
+	})
+}
+
+func (a *app) resume() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "resume [--json] REF [PROMPT]",
+		Short: "Let a paused task go on, or give an agent that has ended a new run",
+		Long: "Let a paused task and everything below it go on. An agent that has ended gets a new run, which knows all that\n" +
+			"was said before, with PROMPT or the words \"Go on.\"",
+		Args:              args(cobra.RangeArgs(1, 2)),
+		ValidArgsFunction: a.completeTasks(true),
+	}
+	return a.steer(cmd, false, func(ctx context.Context, api control.API, ref string, words []string) (task.Record, error) {
+		req := control.ResumeRequest{Ref: ref}
+		if len(words) > 1 {
+			req.Prompt = words[1]
+		}
+		return api.Resume(ctx, req)
+	})
+}
+
+// steer builds a command that changes one task and prints its ID. With sessions
+// the ID of a live session is taken too.
+func (a *app) steer(cmd *cobra.Command, sessions bool, do func(context.Context, control.API, string, []string) (task.Record, error)) *cobra.Command {
+	asJSON := cmd.Flags().Bool("json", false, "print the task as JSON")
+	all := everywhere(cmd)
+	cmd.RunE = func(cmd *cobra.Command, words []string) error {
+		ctx := cmd.Context()
+		f, err := a.resolve(ctx, words[0], *all)
+		ref := string(f.record.ID)
+		var e *control.Error
+		if sessions && errors.As(err, &e) && e.Code == control.NotFound {
+			if s, known := a.liveSession(ctx, words[0], *all); known {
+				f, ref, err = found{session: s}, string(s.Info().Session), nil
+			}
+		}
+		if err != nil {
+			return err
+		}
+		api, done, err := f.open(ctx)
+		if err != nil {
+			return err
+		}
+		defer done()
+		rec, err := do(ctx, api, ref, words)
+		if err != nil {
+			return fmt.Errorf("%s %s: %w", cmd.Name(), ref, err)
+		}
+		if *asJSON {
+			return printJSON(a.Stdout, rec)
+		}
+		_, err = fmt.Fprintln(a.Stdout, cell(string(rec.ID), 40))
+		return err
+	}
+	return cmd
+}
+
+// liveSession is the one live session whose ID begins with a word.
+func (a *app) liveSession(ctx context.Context, word string, all bool) (Session, bool) {
+	sessions, err := a.Sessions.Known(ctx, true, all)
+	if err != nil || len(word) < 2 {
+		return nil, false
+	}
+	var hit Session
+	for _, s := range sessions {
+		if !strings.HasPrefix(string(s.Info().Session), word) {
+			continue
+		}
+		if hit != nil {
+			return nil, false
+		}
+		hit = s
+	}
+	return hit, hit != nil
+}
+
+func (a *app) pause() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "pause [--json] REF…",
+		Short: "Hold tasks with everything below them; `drover resume` lets them go on",
+		Long: "Hold tasks with everything below them. An agent finishes the reply and the calls that it is in, begins nothing\n" +
+			"new, and keeps all its work; commands stand still. `drover resume` lets them go on.",
+		Args:              args(cobra.MinimumNArgs(1)),
+		ValidArgsFunction: a.completeTasks(false),
+	}
+	asJSON := cmd.Flags().Bool("json", false, "a JSON array of the tasks that are held")
+	all := everywhere(cmd)
+	cmd.RunE = func(cmd *cobra.Command, words []string) error {
+		ctx := cmd.Context()
+		tasks, err := a.resolveAll(ctx, words, *all)
+		if err != nil {
+			return err
+		}
+		held := []task.Record{}
+		for _, some := range bySession(tasks) {
+			recs, err := pauseIn(ctx, some)
+			if err != nil {
+				return err
+			}
+			held = append(held, recs...)
+		}
+		if *asJSON {
+			return printArray(a.Stdout, held)
+		}
+		for _, r := range held {
+			if _, err := fmt.Fprintln(a.Stdout, cell(string(r.ID), 40)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return cmd
+}
+
+func pauseIn(ctx context.Context, tasks []found) ([]task.Record, error) {
+	api, done, err := tasks[0].open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	recs, err := api.Pause(ctx, refs(tasks))
+	if err != nil {
+		return nil, fmt.Errorf("pause %s: %w", strings.Join(refs(tasks), ", "), err)
+	}
+	return recs, nil
+}
