@@ -10,7 +10,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -24,8 +23,6 @@ import (
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/control"
 	"github.com/drover-dev/drover/internal/journal"
-	"github.com/drover-dev/drover/internal/model/anthropic"
-	"github.com/drover-dev/drover/internal/model/modeltest"
 	"github.com/drover-dev/drover/internal/permit"
 	"github.com/drover-dev/drover/internal/spool"
 	"github.com/drover-dev/drover/internal/supervise"
@@ -343,6 +340,26 @@ func (t *bench) resume() {
 		return ms(time.Since(begin))
 	})
 	t.add(row{name: fmt.Sprintf("resume of %d messages, %d MB, until ready", n, info.Size()/1e6), unit: "ms", ours: ours, floor: floor, of: "reading the lines", target: 1500 * float64(n) / 100_000})
+	const screen = 50
+	end := make([]byte, info.Size()*screen/int64(n))
+	ours, floor = turns(t.runs(31), func() float64 {
+		begin := time.Now()
+		last, err := agent.Tail(path, screen)
+		t.must(err)
+		if len(last) != screen {
+			t.Fatalf("%d messages for the first screen, want %d", len(last), screen)
+		}
+		return ms(time.Since(begin))
+	}, func() float64 {
+		begin := time.Now()
+		f, err := os.Open(path)
+		t.must(err)
+		_, err = f.ReadAt(end, info.Size()-int64(len(end)))
+		t.must(err)
+		f.Close()
+		return ms(time.Since(begin))
+	})
+	t.add(row{name: "the same, its last 50 for the first screen", unit: "ms", ours: ours, floor: floor, of: "open and pread", target: 20})
 	t.must(os.Remove(path))
 }
 
@@ -350,39 +367,6 @@ type never struct{}
 
 func (never) Reply(context.Context, *agent.Request, func(agent.Part)) (*agent.Reply, error) {
 	return nil, errors.New("nobody is asked here")
-}
-
-func (t *bench) stream() {
-	n := t.size(50_000, 10_000)
-	costs := map[int][2]float64{}
-	for _, events := range []int{n / 10, n} {
-		body := modeltest.Text(strings.Repeat("x", 64*events)).Stream("m")
-		s, err := modeltest.New(func(context.Context, *modeltest.Request) modeltest.Answer { return modeltest.Answer{Raw: body} })
-		t.must(err)
-		s.Keep(0)
-		m, err := anthropic.New(anthropic.Config{BaseURL: s.URL, APIKey: "k"})
-		t.must(err)
-		req := &agent.Request{Model: "m", Messages: []agent.Message{agent.NewMessage(agent.User, agent.TextBlock("go"))}}
-		ours, floor := turns(t.runs(5), func() float64 {
-			begin := time.Now()
-			_, err := m.Reply(context.Background(), req, func(agent.Part) {})
-			t.must(err)
-			return us(time.Since(begin)) / float64(events)
-		}, func() float64 {
-			begin := time.Now()
-			res, err := http.Post(s.URL+"/v1/messages", "application/json", strings.NewReader(`{"model":"m","stream":true}`))
-			t.must(err)
-			_, err = bufio.NewReader(res.Body).WriteTo(discard{})
-			t.must(err)
-			res.Body.Close()
-			return us(time.Since(begin)) / float64(events)
-		})
-		m.Close()
-		s.Close()
-		costs[events] = [2]float64{ours, floor}
-	}
-	t.add(row{name: fmt.Sprintf("model stream, an event of %d", n), unit: "µs", ours: costs[n][0], floor: costs[n][1], of: "bytes only", target: 8},
-		row{name: "the same, against a tenth of the length", unit: "µs", ours: costs[n][0], floor: costs[n/10][0], of: fmt.Sprintf("an event of %d", n/10), ratio: 1.3, note: "linear: 1.00"})
 }
 
 func (t *bench) permission() {
@@ -410,6 +394,10 @@ func (t *bench) permission() {
 			t.must(err)
 		})
 	})
-	t.add(row{name: "permission decision, p50", unit: "µs", ours: median(all), floor: floor, of: "parse"},
+	sum := 0.0
+	for _, one := range all {
+		sum += one
+	}
+	t.add(row{name: "permission decision, p50", unit: "µs", ours: median(all), floor: floor, of: "parse", note: fmt.Sprintf("%.1f k decisions/s", 1000*float64(len(all))/sum)},
 		row{name: "permission decision, p99", unit: "µs", ours: quantile(all, 0.99), target: 1000})
 }

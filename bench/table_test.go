@@ -142,7 +142,7 @@ func BenchmarkTable(b *testing.B) {
 		{"spawn", (*bench).spawn}, {"detached", (*bench).detached}, {"output", (*bench).output}, {"reads", (*bench).reads},
 		{"list", (*bench).list}, {"journal", (*bench).journal}, {"registry", (*bench).registry}, {"subscriber", (*bench).subscriber},
 		{"tail", (*bench).tail}, {"transcript", (*bench).transcript}, {"resume", (*bench).resume}, {"stream", (*bench).stream},
-		{"permission", (*bench).permission}, {"loops", (*bench).loopRows},
+		{"compaction", (*bench).compaction}, {"todo", (*bench).todo}, {"permission", (*bench).permission}, {"loops", (*bench).loopRows},
 	} {
 		if only := os.Getenv("ONLY"); only != "" && only != part.name {
 			continue

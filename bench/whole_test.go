@@ -125,7 +125,9 @@ func (t *bench) rawTurns(s *served, requests, commands int) float64 {
 		t.must(err)
 		res.Body.Close()
 		if i < commands {
-			t.must(exec.Command("bash", "-c", "true").Run())
+			cmd := exec.Command("bash", "-c", "true")
+			cmd.Env = t.env(t.dir) // as ours has it
+			t.must(cmd.Run())
 		}
 	}
 	s.reset()

@@ -29,6 +29,7 @@ import (
 	"net/url"
 	"os"
 	"runtime"
+	"strings"
 	"sync"
 
 	_ "modernc.org/sqlite" // the database driver
@@ -189,13 +190,14 @@ func (j *Journal) openWriter() (err error) {
 	if version > schemaVersion {
 		return fmt.Errorf("it was written by a newer drover (format %d, this one knows %d)", version, schemaVersion)
 	}
-	for i, step := range schemas() {
-		if i < version {
-			continue
-		}
-		if _, err = conn.ExecContext(ctx, fmt.Sprintf("BEGIN; %s PRAGMA user_version = %d; COMMIT", step, i+1)); err != nil {
+	if steps := schemas(); version < schemaVersion {
+		all := strings.Join(steps[max(0, version):], "\n")
+		if _, err = conn.ExecContext(ctx, fmt.Sprintf("BEGIN; %s PRAGMA user_version = %d; COMMIT", all, schemaVersion)); err != nil {
 			return err
 		}
+	}
+	if version == 0 {
+		return nil // it is new, and empty
 	}
 	return conn.QueryRowContext(ctx, newestNumbers).Scan(&j.last, &j.count)
 }

@@ -274,7 +274,7 @@ func (g *Gate) dirs(commands [][]word) []string {
 // inert reports programs that never run another program, and write no file,
 // whatever their words are.
 func (g *Gate) inert(name string) bool {
-	p := g.memory.known[name]
+	p := g.memory.known().program(name)
 	if p == nil {
 		return name == "cd"
 	}

@@ -55,7 +55,7 @@ func (j *judge) unwrap(ws []word) ([]word, bool) {
 	if name == "command" && len(ws) > 1 && !strings.HasPrefix(ws[1].text, "-") {
 		return ws[1:], true
 	}
-	p := j.g.memory.known[name]
+	p := j.g.memory.known().program(name)
 	if p == nil || p.operands != "wrap" || !j.identified(name, scope{dirs: []string{j.g.shellDir()}}) {
 		return nil, false
 	}
@@ -263,7 +263,7 @@ func (j *judge) spoken(ws []word, s scope) string {
 
 // unlisted programs have no option that is known to run another.
 func (j *judge) unlisted(name string) bool {
-	p := j.g.memory.known[name]
+	p := j.g.memory.known().program(name)
 	if p == nil {
 		return name != "git" && name != "find" && name != "tar" && name != "go"
 	}

@@ -46,7 +46,7 @@ func (j *judge) facts(ws []word, s scope) facts {
 		}
 		return facts{}
 	}
-	p := j.g.memory.known[name]
+	p := j.g.memory.known().program(name)
 	if p == nil {
 		return facts{}
 	}

@@ -109,7 +109,6 @@ func New(r Rules) (*Gate, []error) {
 	if g.memory == nil {
 		g.memory = NewMemory()
 	}
-	g.memory.learn()
 	var errs []error
 	switch r.Mode {
 	case "", Auto:

@@ -107,7 +107,7 @@ func (j *judge) gitPlaces(ws []word, s scope) string {
 			return "git after cd would read the configuration of another repository"
 		}
 		top = r.top
-		if _, known := j.g.memory.git[c.sub]; !known && slices.Contains(r.aliases, c.sub) {
+		if j.g.memory.git().program(c.sub) == nil && slices.Contains(r.aliases, c.sub) {
 			return "the git repository has an alias " + c.sub
 		}
 	}
@@ -134,9 +134,9 @@ func (j *judge) gitFacts(args []word, s scope) facts {
 		return facts{listed: true}
 	}
 	s.dirs = c.dirs
-	p, rest := j.g.memory.git[c.sub], c.rest
+	p, rest := j.g.memory.git().program(c.sub), c.rest
 	if len(rest) > 0 {
-		if two := j.g.memory.git[c.sub+" "+rest[0].text]; two != nil {
+		if two := j.g.memory.git().program(c.sub + " " + rest[0].text); two != nil {
 			p, rest = two, rest[1:]
 		}
 	}

@@ -499,7 +499,8 @@ func (m *Memory) gitHarmless(key, value string) bool {
 	if strings.Contains(value, "%G") {
 		return false
 	}
-	if m.harmless[key] {
+	harmless := m.harmless()
+	if harmless[key] {
 		return true
 	}
 	first, last := strings.IndexByte(key, '.'), strings.LastIndexByte(key, '.')
@@ -507,7 +508,7 @@ func (m *Memory) gitHarmless(key, value string) bool {
 		return false
 	}
 	if first == last {
-		return m.harmless[key[:first]+".*"]
+		return harmless[key[:first]+".*"]
 	}
-	return m.harmless[key[:first]+".*"+key[last:]] || m.harmless[key[:first]+".*.*"] || slices.Contains([]string{"alias", "pager"}, key[:first])
+	return harmless[key[:first]+".*"+key[last:]] || harmless[key[:first]+".*.*"] || slices.Contains([]string{"alias", "pager"}, key[:first])
 }

@@ -21,25 +21,23 @@ type Memory struct {
 	programs map[string]identity   // by the name and the places it is looked for; guarded by mu
 	scans    map[string]repository // by folder; guarded by mu
 
-	once     sync.Once
-	known    map[string]*program // written once
-	git      map[string]*program // written once
-	harmless map[string]bool     // settings of git; written once
+	// The texts of this package, each read when something in it is first asked for.
+	known    func() *table
+	git      func() *table
+	harmless func() map[string]bool // settings of git
 }
 
 // NewMemory returns an empty one.
 func NewMemory() *Memory {
-	return &Memory{programs: map[string]identity{}, scans: map[string]repository{}}
-}
-
-// learn reads the tables, when the first line is judged.
-func (m *Memory) learn() {
-	m.once.Do(func() {
-		m.known = tables(programsText, false)
-		m.known[":"] = m.known["true"]
-		m.git = tables(gitText, true)
-		m.harmless = gitKeys(gitKeysText)
-	})
+	return &Memory{programs: map[string]identity{}, scans: map[string]repository{},
+		known: sync.OnceValue(func() *table {
+			t := indexed(programsText, false)
+			t.entries[":"] = t.entries["true"]
+			return t
+		}),
+		git:      sync.OnceValue(func() *table { return indexed(gitText, true) }),
+		harmless: sync.OnceValue(func() map[string]bool { return gitKeys(gitKeysText) }),
+	}
 }
 
 // mark tells whether a file is the same as before. The zero mark is a file that

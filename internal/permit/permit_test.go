@@ -386,9 +386,9 @@ func TestMayOpen(t *testing.T) {
 // program says what its operands are.
 func TestTables(t *testing.T) {
 	m := NewMemory()
-	m.learn()
-	for _, table := range []map[string]*program{m.known, m.git} {
-		for name, p := range table {
+	for _, table := range []*table{m.known(), m.git()} {
+		for name := range table.entries {
+			p := table.program(name)
 			if !slices.Contains([]string{"read", "words", "none", "one", "search", "names", "wrap", "rule", "revs", "list", "never", "config"},
 				p.operands) {
 				t.Errorf("%s: operands %q", name, p.operands)
@@ -400,8 +400,8 @@ func TestTables(t *testing.T) {
 			}
 		}
 	}
-	if len(m.known) < 100 || len(m.git) < 40 || len(m.harmless) < 300 {
-		t.Errorf("%d programs, %d commands of git, %d settings", len(m.known), len(m.git), len(m.harmless))
+	if len(m.known().entries) < 100 || len(m.git().entries) < 40 || len(m.harmless()) < 300 {
+		t.Errorf("%d programs, %d commands of git, %d settings", len(m.known().entries), len(m.git().entries), len(m.harmless()))
 	}
 }
 

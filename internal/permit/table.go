@@ -4,6 +4,7 @@ import (
 	_ "embed"
 	"slices"
 	"strings"
+	"sync"
 )
 
 //go:embed programs.txt
@@ -60,61 +61,98 @@ func (p *program) risky() bool {
 	return false
 }
 
-// tables reads the texts of this package. They are constant: what is wrong in
-// them is found by a test.
-func tables(text string, exact bool) map[string]*program {
-	groups, out := map[string][]string{}, map[string]*program{}
-	var entry *program
+// table is what one text of this package says. The texts are long and a session
+// asks for few programs: an entry is read when it is first asked for. They are
+// constant: what is wrong in them is found by a test.
+type table struct {
+	entries map[string]*entry
+	groups  map[string][]string // options of many entries; by name, with its @
+}
+
+type entry struct {
+	exact bool     // of git
+	lines []string // the first one with its head
+	read  sync.Once
+	what  *program // written once
+}
+
+// indexed finds the entries of a text.
+func indexed(text string, exact bool) *table {
+	t := &table{entries: map[string]*entry{}, groups: map[string][]string{}}
+	var now *entry
 	var group string
-	for _, line := range strings.Split(text, "\n") {
-		if line == "" || line[0] == '#' {
-			continue
-		}
-		tokens := strings.Fields(line)
+	for line := range strings.SplitSeq(text, "\n") {
 		switch {
+		case line == "" || line[0] == '#':
+		case line[0] == ' ' && now != nil:
+			now.lines = append(now.lines, line)
 		case line[0] == ' ':
+			t.groups[group] = append(t.groups[group], line)
 		case line[0] == '@':
-			group, entry = strings.TrimSuffix(tokens[0], ":"), nil
-			tokens = tokens[1:]
-		default:
 			head, rest, _ := strings.Cut(line, ":")
-			entry = &program{exact: exact, options: map[string]option{}}
-			names, kind := strings.Fields(head), 1
-			name := names[0]
-			if exact && len(names) > 2 && entry.shape(names[2]) { // two words, such as stash list
-				name, kind = names[0]+" "+names[1], 2
+			group, now = head, nil
+			t.groups[group] = append(t.groups[group], rest)
+		default:
+			now = &entry{exact: exact, lines: []string{line}}
+			name, _ := now.names()
+			for n := range strings.SplitSeq(name, ",") {
+				t.entries[n] = now
 			}
-			entry.operands = names[kind]
-			for _, word := range names[kind+1:] {
-				entry.modify(word)
-			}
-			for _, n := range strings.Split(name, ",") {
-				out[n] = entry
-			}
-			tokens = strings.Fields(rest)
 		}
-		for _, token := range tokens {
-			switch {
-			case entry == nil:
-				groups[group] = append(groups[group], token)
-			case token[0] == '@':
-				for _, t := range groups[token] {
-					entry.add(t)
+	}
+	return t
+}
+
+// names returns the names that an entry begins with, and the words behind them.
+func (e *entry) names() (name string, words []string) {
+	head, _, _ := strings.Cut(e.lines[0], ":")
+	words = strings.Fields(head)
+	if e.exact && len(words) > 2 && shape(words[2]) { // two words, such as stash list
+		return words[0] + " " + words[1], words[2:]
+	}
+	return words[0], words[1:]
+}
+
+// program is what is known of a name; nil: nothing.
+func (t *table) program(name string) *program {
+	e := t.entries[name]
+	if e == nil {
+		return nil
+	}
+	e.read.Do(func() { e.what = t.parse(e) })
+	return e.what
+}
+
+func (t *table) parse(e *entry) *program {
+	p := &program{exact: e.exact, options: map[string]option{}}
+	_, words := e.names()
+	p.operands = words[0]
+	for _, word := range words[1:] {
+		p.modify(word)
+	}
+	for i, line := range e.lines {
+		if i == 0 {
+			_, line, _ = strings.Cut(line, ":")
+		}
+		for token := range strings.FieldsSeq(line) {
+			if token[0] != '@' {
+				p.add(token)
+				continue
+			}
+			for _, more := range t.groups[token] {
+				for one := range strings.FieldsSeq(more) {
+					p.add(one)
 				}
-			default:
-				entry.add(token)
 			}
 		}
 	}
-	for _, p := range out {
-		slices.Sort(p.long)
-		p.long = slices.Compact(p.long)
-	}
-	return out
+	slices.Sort(p.long)
+	p.long = slices.Compact(p.long)
+	return p
 }
 
 // shape reports whether a word says what operands are.
-func (p *program) shape(word string) bool {
+func shape(word string) bool {
 	switch word {
 	case "revs", "none", "list", "one", "never", "config":
 		return true

@@ -176,3 +176,25 @@ func (g *Group) Signal(sig syscall.Signal) error {
 	}
 	return nil
 }
+
+// SignalGroup sends one signal to the group of a leader that lives. It returns
+// [ErrGone] when the leader has ended. On systems that cannot signal the group of
+// a process that is held, the leader is looked at just before instead.
+func SignalGroup(id Identity, sig syscall.Signal) error {
+	g, err := Adopt(id)
+	if err != nil {
+		return err
+	}
+	defer g.Close()
+	err = g.h.signalGroup(sig)
+	if errors.Is(err, errors.ErrUnsupported) && !g.Ended() {
+		err = syscall.Kill(-id.PID, sig)
+	}
+	switch {
+	case errors.Is(err, syscall.ESRCH), g.Ended():
+		return fmt.Errorf("signal group %d: %w", id.PID, ErrGone)
+	case err != nil:
+		return fmt.Errorf("signal group %d: %w", id.PID, err)
+	}
+	return nil
+}

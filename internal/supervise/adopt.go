@@ -72,8 +72,11 @@ func (s *Supervisor) remember(old Old) {
 	if rec.Backgrounded {
 		close(e.promoted)
 	}
-	if rec.Status.Terminal() {
+	switch {
+	case rec.Status.Terminal():
 		close(e.live)
+	case rec.Paused:
+		e.thawed = make(chan struct{})
 	}
 	s.tasks[rec.ID] = e
 	s.roots[rootKey{e.root, rec.Pool}]++

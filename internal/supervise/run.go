@@ -19,7 +19,7 @@ import (
 func (s *Supervisor) launch(e *entry, d task.Driver, adopted bool) {
 	ctx, cancel := context.WithCancelCause(s.life)
 	e.mu.Lock()
-	e.cancel = cancel
+	e.cancel, e.driver = cancel, d
 	frozen := e.frozen
 	e.mu.Unlock()
 	if frozen != nil { // a stop came between the record and here
@@ -48,6 +48,7 @@ type queued struct {
 // run is the life of one run, from pending to its durable end.
 func (s *Supervisor) run(ctx context.Context, e *entry, d task.Driver, q *queued, adopted bool) {
 	h := &host{s: s, e: e}
+	s.inherit(ctx, e)
 	if q.pool != nil {
 		if err := s.queue(ctx, e, q); err != nil {
 			s.conclude(ctx, e, h, task.Result{}, err)
@@ -72,13 +73,11 @@ func (s *Supervisor) run(ctx context.Context, e *entry, d task.Driver, q *queued
 		}
 		h.out = out
 	}
-	run, stop := ctx, context.CancelFunc(func() {})
-	if t := e.spec.Timeout; t > 0 {
-		run, stop = context.WithTimeoutCause(ctx, t, task.ErrTimeout)
-	}
+	run, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	defer e.wind(e.spec.Timeout, func() { stop(task.ErrTimeout) })()
 	h.life = run
 	res, err := guard(run, d, h)
-	defer stop()
 	s.conclude(run, e, h, res, err)
 }
 
@@ -170,6 +169,7 @@ func (s *Supervisor) finish(e *entry, res task.Result) {
 	e.mu.Lock()
 	e.result = res
 	e.frozen = nil // an ended task has no children anyway; a later run may
+	e.release()
 	close(e.live)
 	e.mu.Unlock()
 	s.mu.Lock()
@@ -219,6 +219,7 @@ func (h *host) Begun(p task.Process) error {
 	if err != nil {
 		return fmt.Errorf("record process of %s: %w", h.e.id, err)
 	}
+	h.s.catchUp(h.e)
 	return nil
 }
 
@@ -289,6 +290,26 @@ func (h *host) back(ctx context.Context) error {
 		h.held = true
 	}
 	return nil
+}
+
+// Hold gives the place away while the task is paused.
+func (h *host) Hold(ctx context.Context) error {
+	for {
+		thawed := h.e.thawing()
+		if thawed == nil {
+			return nil
+		}
+		h.leave()
+		var err error
+		select {
+		case <-thawed:
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		}
+		if err = cmp.Or(err, h.back(ctx)); err != nil {
+			return err
+		}
+	}
 }
 
 // noOutput is the output of tasks that have none.

@@ -14,6 +14,7 @@ package supervise
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -126,6 +127,8 @@ type Supervisor struct {
 
 	reporter reporter
 	desk     desk
+
+	cold sync.Mutex // held over a pause and a thaw of a tree; no lock is held around it
 }
 
 type childKey struct {
@@ -154,6 +157,9 @@ type entry struct {
 	frozen   *task.StopError // a stop has been asked for, and why: no further child
 	again    bool            // this is not the first run, or not its first host
 	cancel   context.CancelCauseFunc
+	driver   task.Driver
+	thawed   chan struct{} // nil: not paused; closed when it goes on
+	clock    *clock        // nil: the run has no time limit
 	live     chan struct{} // closed when the present run has ended
 	promoted chan struct{} // closed when the task goes to the background
 	result   task.Result   // of the last run, for receipts
@@ -459,6 +465,18 @@ func (s *Supervisor) Get(id task.ID) (task.Record, bool) {
 		return task.Record{}, false
 	}
 	return *e.rec.Load(), true
+}
+
+// Input is what the present or last run of a task was started with. It is nil for
+// one of an earlier host.
+func (s *Supervisor) Input(id task.ID) json.RawMessage {
+	e := s.entry(id)
+	if e == nil {
+		return nil
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.spec.Input
 }
 
 func (s *Supervisor) entry(id task.ID) *entry {

@@ -93,3 +93,14 @@ func (s *Supervisor) Promote(ctx context.Context, id task.ID) (task.Record, erro
 	}
 	return rec, nil
 }
+
+// Done is closed when the present run of a task has ended. It is nil for a task
+// that is not there.
+func (s *Supervisor) Done(id task.ID) <-chan struct{} {
+	e := s.entry(id)
+	if e == nil {
+		return nil
+	}
+	live, _ := e.channels()
+	return live
+}
