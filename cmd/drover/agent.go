@@ -39,7 +39,7 @@ func (w *world) agentCommand() *cobra.Command {
 			if len(args) > 0 {
 				return nil, cobra.ShellCompDirectiveNoFileComp
 			}
-			return w.agentFiles().Current().Names(), cobra.ShellCompDirectiveNoFileComp
+			return w.agentFiles("").Current().Names(), cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req.Type, req.Prompt = args[0], strings.Join(args[1:], " ")

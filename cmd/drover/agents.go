@@ -45,7 +45,7 @@ func (w *world) agentsCommand() *cobra.Command {
 				if len(words) > 0 {
 					return nil, cobra.ShellCompDirectiveNoFileComp
 				}
-				return w.agentFiles().Current().Names(), cobra.ShellCompDirectiveNoFileComp
+				return w.agentFiles("").Current().Names(), cobra.ShellCompDirectiveNoFileComp
 			},
 			RunE: func(cmd *cobra.Command, words []string) error {
 				return w.agentsShow(cmd.OutOrStdout(), words[0], asJSON)
@@ -62,15 +62,17 @@ func (w *world) agentsCommand() *cobra.Command {
 	return cmd
 }
 
-// agentFiles is the catalog of this folder.
-func (w *world) agentFiles() *catalog.Files {
+// agentFiles is the catalog of this folder, behind definitions that are given as
+// JSON.
+func (w *world) agentFiles(given string) *catalog.Files {
 	return catalog.New(catalog.Config{
 		Places: catalog.Places(home.Lookup(w.env), w.cwd, false, nil),
 		Trusted: func(folder string) bool {
 			st, err := trust.At(w.root.TrustFile()).Check(folder)
 			return err == nil && st.Trusted
 		},
-		Also: []string{w.root.TrustFile()},
+		Also:  []string{w.root.TrustFile()},
+		Given: []byte(given),
 	})
 }
 
@@ -92,7 +94,7 @@ func lineOf(e catalog.Entry) agentLine {
 }
 
 func (w *world) agentsList(out io.Writer, asJSON bool) error {
-	files := w.agentFiles()
+	files := w.agentFiles("")
 	entries := slices.DeleteFunc(files.Entries(), func(e catalog.Entry) bool { return e.HiddenBy != "" })
 	if n := severities(files.Problems()); n[catalog.Error]+n[catalog.Warning] > 0 {
 		fmt.Fprintf(w.stderr, "drover: note: %s in definitions of agents (see `drover agents check`)\n", tally(n, false))
@@ -171,7 +173,7 @@ type agentView struct {
 }
 
 func (w *world) agentsShow(out io.Writer, name string, asJSON bool) error {
-	files := w.agentFiles()
+	files := w.agentFiles("")
 	def, err := files.Current().Find(name)
 	if err != nil {
 		return &control.Error{Code: control.NotFound, Message: err.Error(), Mend: "see `drover agents`"}
@@ -330,7 +332,7 @@ type agentReport struct {
 func (w *world) agentsCheck(out io.Writer, paths []string, asJSON bool) error {
 	r := agentReport{Problems: []catalog.Problem{}}
 	if len(paths) == 0 {
-		r.add(w.agentFiles())
+		r.add(w.agentFiles(""))
 	}
 	for _, path := range paths {
 		if !filepath.IsAbs(path) {

@@ -127,6 +127,7 @@ func (w *world) command() *cobra.Command {
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		Env: w.env, Cwd: w.cwd, Version: version,
 		Sessions:   &sessions{w},
+		Export:     w.export,
 		IsTerminal: isTerminal,
 		Extra:      []*cobra.Command{w.hostCommand(), w.mcpCommand(), w.agentCommand(), w.agentsCommand(), w.demoCommand(), w.permissionsCommand(), w.statsCommand(), w.trustCommand(), w.todoCommand()},
 		Root:       w.summary,

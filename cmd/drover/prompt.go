@@ -21,6 +21,7 @@ import (
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/agentsdk"
 	"github.com/drover-dev/drover/internal/assemble"
+	"github.com/drover-dev/drover/internal/catalog"
 	"github.com/drover-dev/drover/internal/cli"
 	"github.com/drover-dev/drover/internal/control"
 	"github.com/drover-dev/drover/internal/home"
@@ -60,6 +61,8 @@ type promptFlags struct {
 	NoWait          bool          `json:"-"`
 	WaitCeiling     time.Duration `json:"wait_ceiling,omitempty"`
 	MaxBudget       float64       `json:"max_budget_usd,omitempty"`
+	Agents          string        `json:"agents,omitempty"`
+	Autopilot       bool          `json:"autopilot,omitempty"`
 	AskTimeout      time.Duration `json:"ask_timeout,omitempty"`
 	Trust           bool          `json:"-"`
 	Fork            bool          `json:"-"`
@@ -99,6 +102,7 @@ func (p *promptFlags) add(f *pflag.FlagSet) {
 	f.BoolVar(&p.Verbose, "verbose", false, "tell about tasks on stderr")
 	f.StringVar(&p.Model, "model", "", "an alias, a full name, PROVIDER/NAME, or script:FILE")
 	f.StringVar(&p.Agent, "agent", "", "be this sort of agent")
+	f.StringVar(&p.Agents, "agents", "", "definitions of agents as JSON: an object from names to definitions")
 	f.IntVar(&p.MaxTurns, "max-turns", 0, "model replies at most (default 50)")
 	f.StringVar(&p.System, "system-prompt", "", "instead of the usual system prompt")
 	f.StringVar(&p.AppendSystem, "append-system-prompt", "", "behind the system prompt")
@@ -114,6 +118,7 @@ func (p *promptFlags) add(f *pflag.FlagSet) {
 	f.Float64Var(&p.MaxBudget, "max-budget-usd", 0, "dollars that the session may spend")
 	f.DurationVar(&p.AskTimeout, "ask-timeout", 0, "how long questions wait for `drover approvals` (default: they are denied; with -d as the settings say)")
 	f.BoolVar(&p.Trust, "trust", false, "trust this folder with the files it has now")
+	f.BoolVar(&p.Autopilot, "autopilot", false, "go on until the agent says that all is done, with 5 reminders at most")
 	f.BoolVar(&p.NoWait, "no-wait", false, "do not wait for background work")
 	f.StringVar(&p.waitCeilingText, "wait-ceiling", "", "how long commands are waited for after the last answer (default 10m)")
 }
@@ -205,8 +210,16 @@ func (w *world) check(ctx context.Context, p *promptFlags, words []string) error
 			return usage(fmt.Sprintf("--add-dir %s is no folder", dir), "give one that exists")
 		}
 	}
+	if file := strings.TrimSpace(p.Settings); file != "" && !strings.HasPrefix(file, "{") && !filepath.IsAbs(file) {
+		p.Settings = filepath.Join(w.cwd, file) // a detached host works elsewhere
+	}
+	if p.Agents != "" {
+		if _, _, err := catalog.ParseJSON("--agents", []byte(p.Agents)); err != nil {
+			return usage(err.Error(), "see docs/agents.md")
+		}
+	}
 	if p.Agent != "" {
-		if _, err := w.agentFiles().Current().Find(p.Agent); err != nil {
+		if _, err := w.agentFiles(p.Agents).Current().Find(p.Agent); err != nil {
 			return usage(err.Error(), "see `drover agents`")
 		}
 	}
@@ -332,6 +345,9 @@ func (w *world) fork(from task.ID) (task.ID, error) {
 // promptSettings are those for a prompt, and trusts the folder if that is asked.
 func (w *world) promptSettings(ctx context.Context, p *promptFlags) (settings.Settings, error) {
 	if p.Trust {
+		if err := w.root.Ensure(); err != nil { // the first session of this user
+			return settings.Settings{}, err
+		}
 		store := trust.At(w.root.TrustFile())
 		st, err := store.Check(w.cwd)
 		if err == nil && st.Needed() {
@@ -351,12 +367,12 @@ func (w *world) promptSettings(ctx context.Context, p *promptFlags) (settings.Se
 // config is how the session of a prompt is opened.
 func (w *world) config(p *promptFlags, set settings.Settings, id task.ID) assemble.Config {
 	return assemble.Config{Root: w.root, Folder: w.cwd, Session: id, Role: session.RolePrompt, Title: title(p.Prompt), Version: version, Env: w.env, Settings: set,
-		Model: p.Model, Mode: permit.Mode(p.Mode), Allow: splitRules(p.Allowed), Deny: splitRules(p.Disallowed), Dirs: p.Dirs, AskWait: p.AskTimeout,
+		Model: p.Model, Mode: permit.Mode(p.Mode), Allow: splitRules(p.Allowed), Deny: splitRules(p.Disallowed), Dirs: p.Dirs, Agents: []byte(p.Agents), AskWait: p.AskTimeout,
 		Tell: func(_ task.ID, text string) { w.note(text) }}
 }
 
 func (p *promptFlags) main() session.MainConfig {
-	return session.MainConfig{Agent: p.Agent, Model: p.Model, System: p.System, AppendSystem: p.AppendSystem, MaxTurns: p.MaxTurns}
+	return session.MainConfig{Agent: p.Agent, Model: p.Model, System: p.System, AppendSystem: p.AppendSystem, MaxTurns: p.MaxTurns, Autopilot: p.Autopilot}
 }
 
 func (p *promptFlags) ceiling(set settings.Settings) time.Duration {
@@ -403,11 +419,12 @@ func (w *world) prompt(ctx context.Context, p *promptFlags) error {
 func (w *world) streamOptions(ctx context.Context, p *promptFlags, set settings.Settings, s *assemble.Session, m *session.Main) agentsdk.Options {
 	info, _ := s.Info(ctx) // of a session in this process there always is one
 	o := agentsdk.Options{Out: os.Stdout, Format: agentsdk.Format(p.Format), Partial: p.Partial, Session: info.Session, Cwd: w.cwd, Model: m.Model(),
-		PermissionMode: cmp.Or(p.Mode, set.Permissions.DefaultMode), Version: version, Tools: m.Tools(), Agents: w.agentFiles().Current().Names(),
+		PermissionMode: cmp.Or(p.Mode, set.Permissions.DefaultMode), Version: version, Tools: m.Tools(), Agents: w.agentFiles(p.Agents).Current().Names(),
 		Since: s.Since, Grown: s.Grown, Start: s.Newest()}
 	if page, err := s.List(ctx, control.ListRequest{}); err == nil {
 		o.Live = page.Tasks
 	}
+	o.Cost = s.Cost
 	if p.Verbose && o.Format != agentsdk.StreamJSON {
 		o.Err = w.stderr
 	}
@@ -445,6 +462,9 @@ func (w *world) answer(ctx context.Context, p *promptFlags, set settings.Setting
 	last := m.Last()
 	quiet()
 	printer.Wait()
+	if ctx.Err() != nil {
+		s.Hurry()
+	}
 	closed := s.Close() // what it ends is told by Finish
 	printed := out.Finish()
 	switch {

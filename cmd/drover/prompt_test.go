@@ -28,7 +28,7 @@ const patience = 30 * time.Second
 // provider on the true wire or a script in its place.
 func TestPrompt(t *testing.T) {
 	bin := build(t)
-	for _, group := range []cases{promptOutputs(), promptOptions(), promptTasks(), promptEnds(), promptFailures()} {
+	for _, group := range []cases{promptOutputs(), promptOptions(), promptTasks(), promptEnds(), promptFailures(), promptAutopilot(), promptExports()} {
 		for name, test := range group {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
