@@ -37,6 +37,7 @@ var rooms = map[string][]string{
 	"internal/trust":       {"internal/frontmatter", "internal/home", "internal/regular"},
 	"internal/todo":        {},
 	"internal/usage":       {"agent", "internal/model/choose"},
+	"internal/worktree":    {"task", "internal/excerpt", "internal/home", "internal/process", "internal/regular"},
 	"internal/hook":        {"agent", "internal/driver/shell", "internal/excerpt", "internal/process"},
 
 	"internal/excerpt":  {},
@@ -61,6 +62,7 @@ var rooms = map[string][]string{
 	"internal/tool/tasktools":  {"task", "agent", "internal/excerpt", "internal/tool/strict"},
 	"internal/tool/todotools":  {"agent", "internal/excerpt", "internal/todo", "internal/tool/strict"},
 	"internal/tool/skilltool":  {"agent", "internal/excerpt", "internal/skill", "internal/tool/strict"},
+	"internal/tool/donetool":   {"agent", "internal/excerpt", "internal/tool/strict"},
 	"internal/tool/webtool":    {"agent", "internal/excerpt", "internal/tool/strict"},
 	"internal/tool/intenttool": {"agent", "internal/excerpt", "internal/tool/strict"},
 	"internal/tool/asktool":    {"task", "agent", "internal/excerpt", "internal/tool/strict"},

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -37,8 +38,7 @@ func newToolbox(tools []Tool) (*toolbox, error) {
 		if b.exact[s.Name] != nil {
 			return nil, fmt.Errorf("tool %s is given twice", s.Name)
 		}
-		var schema map[string]json.RawMessage
-		if err := json.Unmarshal(s.InputSchema, &schema); err != nil || schema == nil {
+		if !json.Valid(s.InputSchema) || bytes.TrimLeft(s.InputSchema, " \t\r\n")[0] != '{' {
 			return nil, fmt.Errorf("tool %s: its input schema is not a JSON object", s.Name)
 		}
 		fold := strings.ToLower(s.Name)
@@ -166,7 +166,7 @@ func (t *turn) admit(ctx context.Context, d *decided, ended bool) (Tool, Output)
 	if ended {
 		return nil, Refuse("not run: an earlier call ended the turn")
 	}
-	if ctx.Err() != nil {
+	if t.hold(ctx) != nil || ctx.Err() != nil {
 		return nil, Refuse(notRunCall)
 	}
 	if t.cfg.Gate == nil {
@@ -212,6 +212,9 @@ func (t *turn) check(ctx context.Context, c Call) (d Decision, err error) {
 
 // call runs one call that was admitted.
 func (t *turn) call(ctx context.Context, tool Tool, c Call) (out Output, err error) {
+	if t.hold(ctx) != nil { // whoever was asked about it may have taken long
+		return Refuse(notRunCall), nil
+	}
 	t.emit(Event{Kind: ToolStartEvent, Call: c})
 	start := time.Now()
 	out, err = contain(func() (Output, error) { return tool.Call(ctx, c) })

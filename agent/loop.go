@@ -49,6 +49,11 @@ type Config struct {
 	// Who speaks, as the model is told.
 	Agent, AgentID, SessionID string
 
+	// Hold is asked before each call of the model and of a tool, and returns when
+	// it may be made; an error ends the turn. It may be called by several
+	// goroutines. nil: nothing is held back.
+	Hold func(ctx context.Context) error
+
 	// On is told what happens, one event at a time, on goroutines of the turn.
 	// It must not call the loop. nil: nobody listens.
 	On func(Event)
@@ -401,6 +406,9 @@ func (e *refusedError) Unwrap() error { return e.err }
 
 // ask calls the model once. Its error is a [*refusedError] if it was not called.
 func (t *turn) ask(ctx context.Context, messages []Message, purpose string, on func(Part)) (*Reply, error) {
+	if err := t.hold(ctx); err != nil {
+		return nil, &refusedError{err}
+	}
 	if t.cfg.Meter != nil {
 		free, err := t.cfg.Meter.Reserve(ctx, t.cfg.ModelName, t.cfg.MaxTokens)
 		if err != nil {
@@ -429,6 +437,18 @@ func (t *turn) ask(ctx context.Context, messages []Message, purpose string, on f
 		t.cfg.Meter.Spent(t.cfg.ModelName, u)
 	}
 	return reply, err
+}
+
+// hold waits until the turn may go on.
+func (t *turn) hold(ctx context.Context) error {
+	if t.cfg.Hold == nil {
+		return nil
+	}
+	err := t.cfg.Hold(ctx)
+	if ctx.Err() != nil {
+		return interrupted(ctx)
+	}
+	return err
 }
 
 // cost is what a call of a model is known to have cost.

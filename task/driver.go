@@ -35,6 +35,15 @@ type Launcher interface {
 	Launches()
 }
 
+// Freezer is implemented by drivers whose processes can stand still. Both may be
+// called while Run is under way, and for a process that has ended, which is no
+// error.
+type Freezer interface {
+	Driver
+	Freeze(Process) error
+	Thaw(Process) error
+}
+
 // Result is what a run hands back beside its error.
 type Result struct {
 	Text     string // final answer; empty for kinds whose output file is the answer
@@ -75,6 +84,11 @@ type Host interface {
 	// at once; from the ninth on they wait for their turn. ID, Task, Digest and
 	// At are set by the runtime.
 	Ask(ctx context.Context, q Question) (Reply, error)
+
+	// Hold returns when the task is not paused, or with the cause of ctx. Its
+	// place is free for another meanwhile. A driver that makes its work in steps
+	// asks before each; others are paused from outside, see [Freezer].
+	Hold(ctx context.Context) error
 
 	Spawner
 }

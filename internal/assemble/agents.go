@@ -21,9 +21,11 @@ import (
 // agents is what the agents of the session are made of, by settings and files.
 func (s *Session) agents(c Config, model string, env []string) (session.Agents, error) {
 	set, get := c.Settings, home.Lookup(c.Env)
-	a := session.Agents{Models: s.models, Model: model, Rules: rules(c), Env: env, On: c.On, Tell: c.Tell, AskWait: c.AskWait,
+	a := session.Agents{Models: s.models, Model: model, Rules: rules(c), Env: env, On: c.On, Tell: c.Tell, AskWait: c.AskWait, Tools: c.Tools,
 		Summaries: set.Agents.SummaryEvery(), Share: set.Context.Share,
 		Web: webtool.NewFetcher(webtool.Config{MaxBytes: set.Web.MaxBytes, TTL: set.Web.TTL()})}
+	a.Foreign = set.Permissions.Foreign
+	a.Client = func(env []string) []string { return withProviders(env, set.Providers) }
 	tell := func(format string, args ...any) {
 		if c.Tell != nil {
 			c.Tell(c.Session, fmt.Sprintf(format, args...))
@@ -39,8 +41,10 @@ func (s *Session) agents(c Config, model string, env []string) (session.Agents, 
 		tell("%s", w)
 	}
 	var err error
-	s.purse, err = usage.Open(usage.Config{Table: table, Budget: usage.Budget{USD: set.MaxBudget}, Path: filepath.Join(s.Place.Dir(), usage.FileName),
-		Note: func(text string) { tell("%s", text) }})
+	// The background session of a project never ends: a budget of all that it ever
+	// spent would be used up one day for good.
+	s.purse, err = usage.Open(usage.Config{Table: table, Budget: usage.Budget{USD: set.MaxBudget}, Fresh: c.Role == session.RoleBackground,
+		Path: filepath.Join(s.Place.Dir(), usage.FileName), Note: func(text string) { tell("%s", text) }})
 	if err != nil {
 		return a, err
 	}
@@ -51,7 +55,7 @@ func (s *Session) agents(c Config, model string, env []string) (session.Agents, 
 	a.Policy = choose.Policy{Aliases: set.Models.Aliases, Available: set.Models.Available, Multipliers: set.Models.Multipliers, Rate: table.Rate,
 		GuardOff: set.Models.CostGuard == "off", Explore: set.Models.Explore, Complementary: set.Models.Complementary}
 
-	files := catalog.New(catalog.Config{Places: catalog.Places(get, c.Folder, set.Trusted, nil), Also: []string{c.Root.TrustFile()},
+	files := catalog.New(catalog.Config{Places: catalog.Places(get, c.Folder, set.Trusted, nil), Also: []string{c.Root.TrustFile()}, Given: c.Agents,
 		Trusted: func(folder string) bool {
 			st, err := trust.At(c.Root.TrustFile()).Check(folder)
 			return err == nil && st.Trusted

@@ -13,6 +13,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -50,6 +51,10 @@ type Config struct {
 	Allow []string    // further rules
 	Deny  []string
 	Dirs  []string // further folders that tools may use; absolute
+
+	Agents []byte // definitions of agents before those of all files, as JSON; see [catalog.ParseJSON]
+
+	Tools []agent.Tool // of the program itself, for all agents
 
 	// AskWait is how long questions of agents wait for somebody to answer; 0:
 	// nobody can.
@@ -118,6 +123,13 @@ func Open(ctx context.Context, c Config) (_ *Session, err error) {
 		return nil, errors.Join(err, s.Session.Close(), s.letGo())
 	}
 	return s, nil
+}
+
+// Cost is what the models of the session have cost so far, in US dollars; whole
+// is false if the price of some calls is not known.
+func (s *Session) Cost() (usd float64, whole bool) {
+	t := s.purse.Totals()
+	return t.USD, t.Unpriced == 0
 }
 
 // letGo closes what is not the session's.
@@ -190,11 +202,12 @@ func rules(c Config) permit.Rules {
 // own are the tools by which an agent works on its own tasks and lists: they need
 // no permission.
 func own() []string {
-	return []string{"Agent", "TaskStop", "TaskOutput", "ListTasks", "TaskCreate", "TaskUpdate", "TaskGet", "TaskList", "Skill", "AskUserQuestion", "report_intent"}
+	return []string{"Agent", "TaskStop", "TaskOutput", "ListTasks", "SendMessage", "read_agent", "TaskCreate", "TaskUpdate", "TaskGet", "TaskList", "Skill", "AskUserQuestion", "report_intent"}
 }
 
 // withProviders lets settings say where a provider is, as the usual variables
-// would; the variables win.
+// would; the variables win. A key that stands in a variable with a name of the
+// user's goes to the usual one, which no command is given.
 func withProviders(env []string, p settings.Providers) []string {
 	get := home.Lookup(env)
 	set := func(name, value string) {
@@ -212,5 +225,9 @@ func withProviders(env []string, p settings.Providers) []string {
 			set("DROVER_"+prefix+"_CALLS", strconv.Itoa(one.Calls))
 		}
 	}
-	return env
+	return slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
+		name, _, _ := strings.Cut(kv, "=")
+		usual := slices.Contains([]string{"ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENAI_API_KEY"}, name)
+		return name != "" && !usual && (name == p.Anthropic.APIKeyEnv || name == p.OpenAI.APIKeyEnv)
+	})
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"maps"
 	"strings"
 
 	"github.com/drover-dev/drover/agent"
@@ -38,7 +39,7 @@ func NewGate(r *Runner, rules Rules) *Gate { return &Gate{r, rules} }
 // put to somebody PermissionRequest hooks may answer it, as far as [Rules] let
 // them; PermissionDenied hooks are told of every denial.
 func (g *Gate) Check(ctx context.Context, c agent.Call) (agent.Decision, error) {
-	pre := g.r.Run(ctx, PreToolUse, g.r.toolFields(c))
+	pre := g.hear(ctx, PreToolUse, c, nil)
 	d, err := g.decide(ctx, &c, pre)
 	if err != nil {
 		return d, err
@@ -49,14 +50,23 @@ func (g *Gate) Check(ctx context.Context, c agent.Call) (agent.Decision, error) 
 	}
 	told := pre.Context
 	if !d.Allow && ctx.Err() == nil {
-		fields := g.r.toolFields(c)
-		fields["reason"] = d.Reason
-		after := g.r.Run(ctx, PermissionDenied, fields)
+		after := g.hear(ctx, PermissionDenied, c, map[string]any{"reason": d.Reason})
 		told = append(told, after.Context...)
 		d.EndTurn = d.EndTurn || after.Stop
 	}
 	d.Context = strings.Join(nonEmpty(d.Context, Marked(PreToolUse, told...)), "\n")
 	return d, nil
+}
+
+// hear runs the hooks of an event about a call. Nothing is made where there are
+// none.
+func (g *Gate) hear(ctx context.Context, e Event, c agent.Call, more map[string]any) Outcome {
+	if !g.r.set.Has(e) {
+		return Outcome{}
+	}
+	fields := g.r.toolFields(c)
+	maps.Copy(fields, more)
+	return g.r.Run(ctx, e, fields)
 }
 
 // decide changes the call as hooks want it.
@@ -87,9 +97,7 @@ func (g *Gate) decide(ctx context.Context, c *agent.Call, pre Outcome) (agent.De
 
 // ask lets hooks answer a question before somebody is asked.
 func (g *Gate) ask(ctx context.Context, c *agent.Call, word Word, reason string) (agent.Decision, error) {
-	fields := g.r.toolFields(*c)
-	fields["reason"] = reason
-	said := g.r.Run(ctx, PermissionRequest, fields)
+	said := g.hear(ctx, PermissionRequest, *c, map[string]any{"reason": reason})
 	if said.Block {
 		return agent.Decision{Reason: said.Reason, EndTurn: said.Stop}, nil
 	}

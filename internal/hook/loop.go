@@ -54,11 +54,16 @@ func NewLoop(r *Runner, background func() []Background) *Loop {
 // Called sends PostToolUse, or PostToolUseFailure, and puts what hooks say behind
 // the output.
 func (l *Loop) Called(ctx context.Context, c agent.Call, out agent.Output, took time.Duration) agent.Output {
-	fields := l.r.toolFields(c)
-	fields["duration_ms"] = took.Milliseconds()
 	event := PostToolUse
 	if out.IsError {
 		event = PostToolUseFailure
+	}
+	if !l.r.set.Has(event) {
+		return out
+	}
+	fields := l.r.toolFields(c)
+	fields["duration_ms"] = took.Milliseconds()
+	if out.IsError {
 		fields["error"] = out.Text
 		fields["is_interrupt"] = ctx.Err() != nil
 	} else {

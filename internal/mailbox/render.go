@@ -89,7 +89,7 @@ func Summary(r task.Record) string {
 	if name == "" {
 		name = string(r.ID)
 	}
-	subject := fmt.Sprintf("%s %q", what, oneLine(name, 120))
+	subject := fmt.Sprintf("%s %q", what, oneLine(name, 60))
 	switch r.Status {
 	case task.Completed:
 		if r.ExitCode != nil {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/home"
@@ -29,9 +30,11 @@ type self struct {
 	model    string
 	rules    permit.Rules
 	tools    []string // names of its tools; nil: all
+	spawns   []string // types of agents that it may start; nil: all
 	maxTurns int
 	depth    int     // 0 for the main agent and for clients
 	parent   task.ID // of the agent that asked for it; empty: the main agent, or none
+	given    *given  // by the program that started the agent at the top; nil: nothing
 }
 
 // launch starts a subagent for me, which is checked and resolved first. The notes
@@ -68,9 +71,12 @@ type child struct {
 
 // child resolves what a subagent gets: never more than the one who asks has.
 func (s *Session) child(in subagent.Input, me self) (*child, error) {
-	def, err := s.cfg.Agents.Catalog().Find(in.Type)
+	def, err := me.catalog().Find(in.Type)
 	if err != nil {
 		return nil, err
+	}
+	if me.spawns != nil && !slices.Contains(me.spawns, subagent.Normalize(def.Name)) {
+		return nil, &subagent.UnknownTypeError{Type: in.Type, Known: me.spawns}
 	}
 	c := &child{self: me, def: def}
 	c.parent = me.id
@@ -87,8 +93,12 @@ func (s *Session) child(in subagent.Input, me self) (*child, error) {
 			break
 		}
 	}
-	c.rules.Mode = narrower(me.rules.Mode, permit.Mode(cmp.Or(in.PermissionMode, def.PermissionMode)))
-	c.tools = subset(me.tools, def.Tools, def.DisallowedTools)
+	for _, mode := range []string{def.PermissionMode, in.PermissionMode} { // who asks cannot lift what the definition forbids
+		c.rules.Mode = narrower(c.rules.Mode, permit.Mode(mode))
+	}
+	var spawns []string
+	def.Tools, spawns = spawnable(def.Tools)
+	c.tools, c.spawns = subset(me.tools, def.Tools, def.DisallowedTools, ownNames(s.cfg.Agents.Tools)...), subset(me.spawns, spawns, nil)
 	return c, nil
 }
 
@@ -100,35 +110,67 @@ func (s *Session) choose(me self, in subagent.Input, def subagent.Definition) (c
 		return err
 	}
 	top := s.cfg.Agents.Model
+	s.mu.Lock()
 	if s.main != nil {
 		top = s.main.wanted
 	}
+	s.mu.Unlock()
 	return p.Choose(choose.Request{Input: in.Model, Definition: def.Model, Parent: me.model, Session: top, AgentType: subagent.Normalize(def.Name)})
 }
 
 // narrower is the mode of a child: its own only where that allows no more.
 func narrower(parent, own permit.Mode) permit.Mode {
-	if own == permit.Plan || own == permit.DontAsk && parent != permit.Plan || own == permit.Default && parent == permit.Bypass {
+	width := func(m permit.Mode) int {
+		return slices.Index([]permit.Mode{permit.Plan, permit.DontAsk, permit.Default, permit.AcceptEdits, permit.Bypass}, m)
+	}
+	if parent == "" || parent == permit.Auto {
+		parent = permit.Default
+	}
+	if own == permit.Auto {
+		own = permit.Default
+	}
+	if w := width(own); w >= 0 && w < width(parent) {
 		return own
 	}
 	return parent
 }
 
+// spawnable takes the types of agents that may be started out of a list of tools:
+// Agent(explore, plan) is the tool Agent for those two.
+func spawnable(tools []string) (names, types []string) {
+	for _, t := range tools {
+		name, args, ok := strings.Cut(t, "(")
+		if name != "Agent" && name != "Task" || !ok {
+			names = append(names, t)
+			continue
+		}
+		names = append(names, "Agent")
+		types = []string{}
+		for _, one := range strings.Split(strings.TrimSuffix(args, ")"), ",") {
+			types = append(types, subagent.Normalize(one))
+		}
+	}
+	if tools != nil && names == nil {
+		names = []string{}
+	}
+	return names, types
+}
+
 // subset is the tools of a child: those listed that its parent has (nil: all
-// that its parent has) without the forbidden. A nil result means all there are.
-func subset(parent, listed, forbidden []string) []string {
+// that its parent has) without the forbidden. A nil result means all there are,
+// with those of the program.
+func subset(parent, listed, forbidden []string, own ...string) []string {
 	if listed == nil && len(forbidden) == 0 {
 		return parent
 	}
-	if parent == nil {
-		parent = allTools()
-	}
 	if listed == nil {
-		listed = parent
+		if listed = parent; listed == nil {
+			listed = append(allTools(), own...)
+		}
 	}
 	names := []string{}
 	for _, n := range listed {
-		if slices.Contains(parent, n) && !slices.Contains(forbidden, n) {
+		if (parent == nil || slices.Contains(parent, n)) && !slices.Contains(forbidden, n) {
 			names = append(names, n)
 		}
 	}
@@ -136,7 +178,7 @@ func subset(parent, listed, forbidden []string) []string {
 }
 
 func allTools() []string {
-	return []string{"Bash", "Read", "Write", "Edit", "Glob", "Grep", "WebFetch", "Agent", "TaskOutput", "TaskStop", "ListTasks", "Skill",
+	return []string{"Bash", "Read", "Write", "Edit", "Glob", "Grep", "WebFetch", "Agent", "TaskOutput", "TaskStop", "ListTasks", "SendMessage", "read_agent", "Skill",
 		"TaskCreate", "TaskGet", "TaskList", "TaskUpdate", "AskUserQuestion", "report_intent"}
 }
 
@@ -163,7 +205,7 @@ func (c *child) assemble(ctx context.Context, h task.Host, _ subagent.Input) (_ 
 	if err := linkTranscript(place.AgentTranscript(rec.ID), place.OutputLink(rec.ID)); err != nil {
 		return nil, errors.Join(err, t.Close())
 	}
-	box, err := c.s.box(ctx, rec.ID, len(history.Messages) == 0)
+	box, err := c.s.box(ctx, rec.ID)
 	if err != nil {
 		return nil, errors.Join(err, t.Close())
 	}
@@ -186,7 +228,7 @@ func (m *mail) Take(ctx context.Context) ([]agent.Letter, error) {
 	for _, x := range m.box.Mail() {
 		l := agent.Letter{Seq: int64(x.Seq), Urgent: x.Urgent, Origin: TaskOrigin}
 		if x.Message != nil {
-			l.Text, l.Origin = mailbox.RenderMessage(*x.Message), "message"
+			l.Text, l.Origin = mailbox.RenderMessage(*x.Message), subagent.MessageOrigin
 		} else {
 			var err error
 			if l.Text, err = m.s.render(ctx, x.Notice); err != nil {

@@ -395,6 +395,8 @@ func TestNarrower(t *testing.T) {
 		{"plan", "dontAsk", "plan"}, {"bypassPermissions", "plan", "plan"}, {"bypassPermissions", "default", "default"},
 		{"bypassPermissions", "", "bypassPermissions"}, {"acceptEdits", "bypassPermissions", "acceptEdits"}, {"default", "dontAsk", "dontAsk"},
 		{"dontAsk", "bypassPermissions", "dontAsk"}, {"dontAsk", "default", "dontAsk"},
+		{"acceptEdits", "default", "default"}, {"bypassPermissions", "acceptEdits", "acceptEdits"}, {"bypassPermissions", "auto", "default"},
+		{"acceptEdits", "nonsense", "acceptEdits"}, {"auto", "acceptEdits", "default"},
 	} {
 		if got := narrower(permit.Mode(c.parent), permit.Mode(c.own)); got != permit.Mode(c.want) {
 			t.Errorf("parent %s, own %q: %s, want %s", c.parent, c.own, got, c.want)

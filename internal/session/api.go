@@ -38,7 +38,7 @@ func (s *Session) Start(ctx context.Context, reqs []control.StartRequest) ([]con
 	for i, r := range reqs {
 		if r.Shell != nil && r.Agent == nil && r.Lease == "" && r.Timeout >= 0 { // commands become durable together
 			w, err := s.command(r, task.Spec{Name: r.Name, Description: r.Description, Backgrounded: true, Keep: r.Keep, Timeout: r.Timeout, Cwd: r.Cwd},
-				shell.Client{Env: shell.ChildEnv(r.Env)})
+				shell.Client{Env: s.childEnv(r.Env)})
 			if err != nil {
 				out[i].Error = refusal(err)
 				continue
@@ -46,7 +46,7 @@ func (s *Session) Start(ctx context.Context, reqs []control.StartRequest) ([]con
 			batch, places = append(batch, w), append(places, i)
 			continue
 		}
-		rec, begin, err := s.start(ctx, r, shell.Client{Env: shell.ChildEnv(r.Env)}, true)
+		rec, begin, err := s.start(ctx, r, shell.Client{Env: s.childEnv(r.Env)}, true)
 		if begin != nil {
 			begins = append(begins, begin)
 		}
@@ -127,9 +127,9 @@ func (s *Session) banned(r control.StartRequest, line string) error {
 	}
 	rules := s.cfg.Agents.Rules
 	rules.Cwd = r.Cwd
-	gate, bad := permit.New(rules)
-	if len(bad) > 0 {
-		return fmt.Errorf("permissions: %w", errors.Join(bad...))
+	gate, err := s.gate(rules)
+	if err != nil {
+		return err
 	}
 	input, err := json.Marshal(map[string]string{"command": line})
 	if err != nil {
@@ -155,13 +155,24 @@ func (s *Session) startAgent(ctx context.Context, r control.StartRequest, spec t
 func (s *Session) outside(r control.StartRequest) self {
 	rules := s.cfg.Agents.Rules
 	rules.Allow = append(slices.Clone(rules.Allow), r.Agent.AllowedTools...)
-	return self{s: s, cwd: r.Cwd, env: r.Env, model: s.cfg.Agents.Model, rules: rules}
+	return self{s: s, cwd: r.Cwd, env: s.clientEnv(r.Env), model: s.cfg.Agents.Model, rules: rules}
 }
+
+// clientEnv is the environment of a client as agents get it.
+func (s *Session) clientEnv(env []string) []string {
+	if s.cfg.Agents.Client == nil {
+		return env
+	}
+	return s.cfg.Agents.Client(env)
+}
+
+// childEnv is what commands get of it.
+func (s *Session) childEnv(env []string) []string { return shell.ChildEnv(s.clientEnv(env)) }
 
 // RunCommand runs a command in the foreground and returns when it has ended.
 // When ctx ends, the command is stopped.
 func (s *Session) RunCommand(ctx context.Context, r control.StartRequest, client shell.Client) (task.Record, error) {
-	client.Env = shell.ChildEnv(r.Env)
+	client.Env = s.childEnv(r.Env)
 	rec, begin, err := s.start(ctx, r, client, false)
 	if begin != nil {
 		begin()

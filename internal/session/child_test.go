@@ -328,3 +328,40 @@ func fixed(defs ...subagent.Definition) func() subagent.Catalog {
 	c := subagent.NewCatalog(defs...)
 	return func() subagent.Catalog { return c }
 }
+
+// Agent(x, y) in a list of tools is the tool Agent for x and y only, and a child
+// of such an agent may start no more than it.
+func TestSpawns(t *testing.T) {
+	r, _ := served(t, modeltest.Turns(nil))
+	r.Session.cfg.Agents.Catalog = fixed(
+		subagent.Definition{Name: "lead", Prompt: "x", Tools: []string{"Read", "Agent(Helper, other)"}},
+		subagent.Definition{Name: "helper", Prompt: "x", Tools: []string{"Agent(other,stranger)", "Read"}},
+		subagent.Definition{Name: "other", Prompt: "x"}, subagent.Definition{Name: "stranger", Prompt: "x"})
+	me := self{s: r.Session, cwd: r.folder, env: r.cfg.Agents.Env}
+	start := func(who self, kind string) (self, error) {
+		c, err := r.child(subagent.Input{Type: kind, Prompt: "x"}, who)
+		if err != nil {
+			return self{}, err
+		}
+		return c.self, nil
+	}
+	lead, err := start(me, "lead")
+	if err != nil || !slices.Equal(lead.tools, []string{"Read", "Agent"}) {
+		t.Fatalf("%q, %v", lead.tools, err)
+	}
+	var unknown *subagent.UnknownTypeError
+	if _, err := start(lead, "stranger"); !errors.As(err, &unknown) || !slices.Equal(unknown.Known, []string{"helper", "other"}) {
+		t.Errorf("a type that was not listed: %v", err)
+	}
+	helper, err := start(lead, "helper")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := start(helper, "stranger"); !errors.As(err, &unknown) {
+		t.Errorf("a child may start what its parent may not: %v", err)
+	}
+	other, err := start(helper, "other")
+	if err != nil || !slices.Equal(other.tools, []string{"Agent", "Read"}) || !slices.Equal(other.spawns, []string{"other"}) {
+		t.Errorf("%q, %q, %v", other.tools, other.spawns, err)
+	}
+}

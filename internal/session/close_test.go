@@ -34,7 +34,7 @@ func TestOtherOwner(t *testing.T) {
 			break
 		}
 	}
-	rt := &runtime{self{s: c.Session, id: c.cfg.Info.Session, cwd: "/"}}
+	rt := &runtime{self: self{s: c.Session, id: c.cfg.Info.Session, cwd: "/"}}
 	r, _, err := rt.Stop(context.Background(), string(id))
 	if err != nil {
 		t.Fatal(err)

@@ -68,7 +68,10 @@ func (s *Session) kit(me self, def subagent.Definition, transcript string) (*kit
 		return nil, err
 	}
 	k.told = s.reminders(me, def.CriticalReminder, func(name string) bool { return slices.Contains(names, name) })
-	k.runner = hook.NewRunner(s.hooksOf(def), k.base(tools, transcript))
+	k.runner = hook.NewRunner(me.hooks(def), k.base(tools, transcript))
+	s.mu.Lock()
+	s.runners[k.runner] = struct{}{}
+	s.mu.Unlock()
 	k.hooks = hook.NewLoop(k.runner, k.background)
 	k.cfg = agent.Config{
 		Model: choice.Model, ModelName: choice.Name, Tools: tools, MaxTurns: me.maxTurns,
@@ -77,6 +80,10 @@ func (s *Session) kit(me self, def subagent.Definition, transcript string) (*kit
 	}
 	if me.depth == 0 {
 		k.cfg.AgentID = ""
+	}
+	k.cfg.Hold = func(ctx context.Context) error { return s.sup.Hold(ctx, me.id) }
+	if me.host != nil {
+		k.cfg.Hold = me.host.Hold
 	}
 	if p := s.cfg.Agents.Purse; p != nil {
 		k.cfg.Meter = p.For(usage.Node{ID: string(me.id), Type: def.Name, Parent: string(me.parent)})
@@ -87,13 +94,28 @@ func (s *Session) kit(me self, def subagent.Definition, transcript string) (*kit
 	return k, nil
 }
 
-func (k *kit) close() { k.runner.Close() }
+func (k *kit) close() {
+	k.runner.Close()
+	s := k.me.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.runners, k.runner)
+}
 
 // start is told to hooks, and gives what a subagent reads before its prompt: what
-// they say, the skills of its definition, and how it is to begin.
+// they say, and its opening.
 func (k *kit) start(ctx context.Context) string {
-	parts := []string{k.hooks.Start(ctx)}
-	if find := k.me.s.cfg.Agents.Skills; find != nil && !k.resumed {
+	return join([]string{k.hooks.Start(ctx), k.opening()})
+}
+
+// opening is what an agent reads first: the skills of its definition, and how it
+// is to begin. One that goes on has read it.
+func (k *kit) opening() string {
+	if k.resumed {
+		return ""
+	}
+	var parts []string
+	if find := k.me.s.cfg.Agents.Skills; find != nil {
 		for _, name := range k.def.Skills {
 			one, ok := find().Find(name)
 			if !ok {
@@ -103,9 +125,8 @@ func (k *kit) start(ctx context.Context) string {
 			k.used.Record(one, time.Now())
 			parts = append(parts, fmt.Sprintf("<skill name=%q>\n%s\n</skill>", one.Name, strings.TrimSpace(one.Body)))
 		}
-		parts = append(parts, k.def.InitialPrompt)
 	}
-	return join(parts)
+	return join(append(parts, k.def.InitialPrompt))
 }
 
 // join puts texts that are not empty below each other.
@@ -119,12 +140,42 @@ func (k *kit) rules(tools []agent.Tool) error {
 	r.Cwd, r.Tools, r.Bash, r.More = k.me.cwd, tools, bashCwd(tools), k.used.Rules
 	r.Headless = k.me.s.cfg.Agents.AskWait <= 0
 	r.Answer = k.ask
-	gate, bad := permit.New(r)
-	if len(bad) > 0 {
-		return fmt.Errorf("permissions: %w", errors.Join(bad...))
-	}
+	gate, err := k.me.s.gate(r)
 	k.gate = gate
-	return nil
+	return err
+}
+
+// gate makes one of rules. Those that are not understood are an error, but for
+// those of another program, which were not written for this one: of them the user
+// is told.
+func (s *Session) gate(r permit.Rules) (*permit.Gate, error) {
+	gate, bad := permit.New(r)
+	if len(bad) == 0 {
+		return gate, nil
+	}
+	foreign := func(rule string) bool { return slices.Contains(s.cfg.Agents.Foreign, rule) }
+	r.Ask, r.Deny = slices.DeleteFunc(slices.Clone(r.Ask), foreign), slices.DeleteFunc(slices.Clone(r.Deny), foreign)
+	if _, own := permit.New(r); len(own) > 0 {
+		return nil, fmt.Errorf("permissions: %w", errors.Join(own...))
+	}
+	for _, b := range bad {
+		s.sayOnce(b.Error() + "; it is from the settings of another program, and holds for the whole tool here")
+	}
+	return gate, nil
+}
+
+// sayOnce tells the user something that would be the same for each agent.
+func (s *Session) sayOnce(note string) {
+	s.mu.Lock()
+	again := s.noted[note]
+	if s.noted == nil {
+		s.noted = map[string]bool{}
+	}
+	s.noted[note] = true
+	s.mu.Unlock()
+	if !again {
+		s.say(s.cfg.Info.Session, note)
+	}
 }
 
 // ask puts a question of the agent to whoever can answer.
@@ -133,8 +184,9 @@ func (k *kit) ask(ctx context.Context, q task.Question) (task.Reply, error) {
 	if s.cfg.Agents.AskWait <= 0 {
 		return task.Reply{Reason: "nobody is there to answer"}, nil
 	}
-	q.Agent, q.Until = k.def.Name, time.Now().Add(s.cfg.Agents.AskWait).UTC()
+	q.Agent = k.def.Name
 	k.runner.Notify(ctx, "permission_prompt", "", fmt.Sprintf("%s asks about %s", k.def.Name, q.Tool))
+	q.Until = time.Now().Add(s.cfg.Agents.AskWait).UTC() // hooks take none of the time of who answers
 	if k.me.host != nil {
 		return k.me.host.Ask(ctx, q)
 	}
@@ -144,7 +196,7 @@ func (k *kit) ask(ctx context.Context, q task.Question) (task.Reply, error) {
 // tools makes the tools of the agent, with a state of their own.
 func (k *kit) tools() []agent.Tool {
 	me, s := k.me, k.me.s
-	rt := &runtime{me}
+	rt := &runtime{self: me, learned: func(id task.ID) { k.told.know(taskList, string(id)) }}
 	dirs := slices.Clone(me.rules.Dirs)
 	may := func(path string) bool { return k.gate.MayRead(path) }
 	all := []agent.Tool{shelltool.New(shelltool.Config{Shells: rt, Root: me.cwd, TempDir: s.cfg.Place.Tasks(), OutputLimit: s.cfg.Limits.OutputChars})}
@@ -152,6 +204,7 @@ func (k *kit) tools() []agent.Tool {
 		MayOpen: func(f *os.File, change bool) bool { return k.gate.MayOpen(f, change) }})...)
 	all = append(all, search.New(search.Config{Root: me.cwd, Dirs: dirs, MayRead: may})...)
 	all = append(all, tasktools.New(tasktools.Config{Tasks: rt, OutputLimit: s.cfg.Limits.OutputChars})...)
+	all = append(all, tasktools.NewList(rt), tasktools.NewSend(rt), tasktools.NewRead(rt, s.cfg.Limits.OutputChars))
 	all = append(all, intenttool.New())
 	if s.cfg.Agents.Skills != nil {
 		all = append(all, skilltool.New(skilltool.Config{Skills: s.cfg.Agents.Skills, Used: k.used}))
@@ -165,6 +218,7 @@ func (k *kit) tools() []agent.Tool {
 	if me.depth == 0 && s.cfg.Agents.AskWait > 0 {
 		all = append(all, asktool.New(k.ask))
 	}
+	all = append(all, s.cfg.Agents.Tools...)
 	deepest := me.depth >= s.cfg.Limits.Depth
 	return slices.DeleteFunc(all, func(t agent.Tool) bool {
 		name := t.Spec().Name

@@ -15,7 +15,7 @@ func TestListTasks(t *testing.T) {
 	r := open(t, "")
 	sleep := func(id task.ID) task.ID {
 		t.Helper()
-		rt := &runtime{self{s: r.Session, id: id, cwd: r.folder, env: r.cfg.Agents.Env}}
+		rt := &runtime{self: self{s: r.Session, id: id, cwd: r.folder, env: r.cfg.Agents.Env}}
 		out, err := rt.Run(r.ctx, shelltool.Command{Args: []string{"sleep", "100"}, Line: "sleep 100", Cwd: r.folder, Background: true})
 		if err != nil {
 			t.Fatal(err)
@@ -33,7 +33,7 @@ func TestListTasks(t *testing.T) {
 		{self{s: r.Session, id: top, host: tasktest.NewHost(t, task.LocalAgent, nil)}, []task.ID{below}},
 		{self{s: r.Session, id: below, host: tasktest.NewHost(t, task.LocalAgent, nil)}, nil},
 	} {
-		recs, err := (&runtime{c.me}).List(r.ctx)
+		recs, err := (&runtime{self: c.me}).List(r.ctx)
 		var got []task.ID
 		for _, rec := range recs {
 			got = append(got, rec.ID)

@@ -12,6 +12,7 @@ import (
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/control"
 	"github.com/drover-dev/drover/internal/mailbox"
+	"github.com/drover-dev/drover/internal/permit"
 	"github.com/drover-dev/drover/internal/supervise"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
@@ -44,6 +45,8 @@ type MainConfig struct {
 	AppendSystem string   // behind it
 	MaxTurns     int      // model replies for one prompt; 0: 50
 	Tools        []string // names; nil: all
+	Autopilot    bool     // it is reminded to go on until it calls task_complete
+	Reminders    int      // of the autopilot, for one prompt; 0: 5
 
 	// Begin and Done are told of every turn, in order, on the main agent's
 	// goroutine.
@@ -53,7 +56,7 @@ type MainConfig struct {
 
 // Turn is one turn of a main agent that has ended.
 type Turn struct {
-	Origin string // empty for a prompt, else [TaskOrigin]
+	Origin string // empty for a prompt, else [TaskOrigin] or [AutopilotOrigin]
 	Result agent.TurnResult
 	Err    error
 }
@@ -64,10 +67,12 @@ type Main struct {
 	s      *Session
 	cfg    MainConfig
 	kit    *kit
+	auto   *autopilot // nil: none
 	loop   *agent.Loop
 	box    *mailbox.Box
 	shut   func() error // closes the transcript
 	source string       // startup or resume, until hooks have been told
+	began  string       // what they said then, until a turn has it
 
 	wanted string   // the model, as a finder takes it
 	model  string   // as the user is shown it
@@ -85,6 +90,7 @@ type Main struct {
 	changed chan struct{}
 	queued  chan struct{} // capacity 1
 	ended   bool
+	over    bool // its task has ended: nobody would answer a further prompt
 }
 
 // maxPrompts bounds the queue of prompts.
@@ -99,7 +105,9 @@ func (s *Session) OpenMain(ctx context.Context, cfg MainConfig) (*Main, error) {
 	if err != nil {
 		return nil, err
 	}
-	me.tools = subset(me.tools, def.Tools, def.DisallowedTools)
+	def.Tools, me.spawns = spawnable(def.Tools)
+	me.tools = subset(me.tools, def.Tools, def.DisallowedTools, ownNames(s.cfg.Agents.Tools)...)
+	me.rules.Mode = narrower(me.rules.Mode, permit.Mode(def.PermissionMode))
 	if me.maxTurns == 0 {
 		me.maxTurns = def.MaxTurns
 	}
@@ -115,13 +123,20 @@ func (s *Session) OpenMain(ctx context.Context, cfg MainConfig) (*Main, error) {
 		return nil, err
 	}
 	m := &Main{s: s, cfg: cfg, kit: k, wanted: choice.Name, model: k.cfg.ModelName, changed: make(chan struct{}), queued: make(chan struct{}, 1)}
-	if err := m.open(ctx); err != nil {
+	if cfg.Autopilot {
+		m.auto, err = k.autopilot(cfg.Reminders)
+	}
+	if err == nil {
+		err = m.open(ctx)
+	}
+	if err != nil {
 		k.close()
 		return nil, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.main = m
+	s.pulse.moved()
 	return m, nil
 }
 
@@ -133,20 +148,13 @@ func (m *Main) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if m.box, err = s.box(ctx, m.kit.me.id, false); err != nil {
+	if m.box, err = s.box(ctx, m.kit.me.id); err != nil {
 		return errors.Join(err, t.Close())
 	}
 	m.shut = t.Close
 	conv.Transcript, conv.Mail = t, &mail{s: s, box: m.box}
 	next := conv.On
-	conv.On = func(e agent.Event) {
-		if w := m.listen.Load(); w != nil {
-			w.On(e)
-		}
-		if next != nil {
-			next(e)
-		}
-	}
+	conv.On = func(e agent.Event) { m.on(e, next) }
 	for _, tool := range conv.Tools {
 		m.tools = append(m.tools, tool.Spec().Name)
 	}
@@ -154,7 +162,7 @@ func (m *Main) open(ctx context.Context) error {
 		return errors.Join(err, t.Close())
 	}
 	m.source = "startup"
-	if len(history.Messages) > 0 {
+	if m.kit.resumed = len(history.Messages) > 0; m.kit.resumed {
 		m.source = "resume"
 	}
 	return nil
@@ -199,11 +207,15 @@ func (m *Main) Prompt(text string) error {
 	switch {
 	case m.ended:
 		return &control.Error{Code: control.Unavailable, Message: "the session is closing"}
+	case m.over:
+		return &control.Error{Code: control.Unavailable, Message: "the conversation has ended",
+			Mend: fmt.Sprintf("go on with `drover -p --resume %s \"…\"`", m.kit.me.id)}
 	case len(m.prompts) >= maxPrompts:
 		return &control.Error{Code: control.Unavailable, Message: fmt.Sprintf("%d prompts are waiting already", maxPrompts)}
 	}
 	m.prompts = append(m.prompts, text)
 	m.latched = false
+	m.s.pulse.moved()
 	select {
 	case m.queued <- struct{}{}:
 	default:
@@ -217,6 +229,7 @@ func (m *Main) Interrupt() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.latched = true
+	m.auto.abort()
 	if m.cancel != nil {
 		m.cancel(ErrInterrupted)
 	}
@@ -228,11 +241,13 @@ func (m *Main) Interrupt() {
 func (m *Main) wake() {
 	close(m.changed)
 	m.changed = make(chan struct{})
+	m.s.pulse.moved()
 }
 
 // Run answers prompts and mail until ctx ends.
 func (m *Main) Run(ctx context.Context) {
 	for ctx.Err() == nil {
+		ended, grown := m.more()
 		prompt, origin, ok := m.take()
 		if ok {
 			m.turn(ctx, prompt, origin)
@@ -241,6 +256,8 @@ func (m *Main) Run(ctx context.Context) {
 		select {
 		case <-m.queued:
 		case <-m.box.Added():
+		case <-ended:
+		case <-grown:
 		case <-ctx.Done():
 		}
 	}
@@ -248,6 +265,7 @@ func (m *Main) Run(ctx context.Context) {
 
 // take marks the agent as busy if there is something to answer.
 func (m *Main) take() (prompt []agent.Block, origin string, ok bool) {
+	alone := m.auto.due() && m.alone()
 	owed := len(m.box.Mail()) > 0
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -258,8 +276,13 @@ func (m *Main) take() (prompt []agent.Block, origin string, ok bool) {
 		ok = true
 	case owed && !m.latched:
 		origin, ok = TaskOrigin, true
+	case alone && !m.latched && m.auto.due():
+		prompt, origin, ok = m.auto.remind(), AutopilotOrigin, true
 	}
-	m.busy = ok
+	if m.busy = ok; ok {
+		m.auto.begin(origin == "")
+		m.s.pulse.moved()
+	}
 	return prompt, origin, ok
 }
 
@@ -272,7 +295,10 @@ func (m *Main) turn(ctx context.Context, prompt []agent.Block, origin string) {
 	if m.cfg.Begin != nil {
 		m.cfg.Begin(origin)
 	}
-	res, err := m.answer(turn, prompt)
+	res, err := m.answer(turn, prompt, origin)
+	if err == nil {
+		res = m.auto.ended(res)
+	}
 	if m.cfg.Done != nil {
 		m.cfg.Done(Turn{Origin: origin, Result: res, Err: err})
 	}
@@ -281,32 +307,51 @@ func (m *Main) turn(ctx context.Context, prompt []agent.Block, origin string) {
 	m.cancel, m.busy, m.rested = nil, false, time.Now()
 	m.turned++
 	m.last = Turn{Origin: origin, Result: res, Err: err}
-	if err != nil {
+	if err != nil && !m.auto.survives(turn, err) {
 		m.latched = true
 	}
 	m.wake()
 }
 
 // answer lets hooks see a prompt before the model does.
-func (m *Main) answer(ctx context.Context, prompt []agent.Block) (agent.TurnResult, error) {
-	var before []agent.Block
+func (m *Main) answer(ctx context.Context, prompt []agent.Block, origin string) (agent.TurnResult, error) {
 	if m.source != "" {
-		before = texts(m.kit.runner.SessionStart(ctx, m.source))
+		m.began = join([]string{m.kit.runner.SessionStart(ctx, m.source), m.kit.opening()})
 		m.source = ""
 	}
-	if len(prompt) > 0 {
-		said, err := m.kit.runner.UserPromptSubmit(ctx, prompt[0].Text)
-		if err != nil {
+	said := ""
+	if len(prompt) > 0 && origin == "" {
+		if how, ok := compactCommand(prompt[0].Text); ok {
+			return m.compact(ctx, how)
+		}
+		var err error
+		if said, err = m.kit.runner.UserPromptSubmit(ctx, prompt[0].Text); err != nil {
 			return agent.TurnResult{Reason: "blocked"}, &BlockedError{err}
 		}
-		before = append(before, texts(said)...)
 	}
+	before := append(texts(m.began), texts(said)...)
+	m.began = ""
 	res, err := m.loop.Turn(ctx, append(before, prompt...)...)
 	var limit *agent.LimitError
 	if err != nil && ctx.Err() == nil && !errors.As(err, &limit) {
 		m.kit.runner.StopFailure(ctx, err, res.Text)
 	}
 	return res, err
+}
+
+// compactCommand recognises the prompt that asks for a summary of the
+// conversation, with what it should keep.
+func compactCommand(prompt string) (instructions string, ok bool) {
+	word, rest, _ := strings.Cut(strings.TrimSpace(prompt), " ")
+	return strings.TrimSpace(rest), word == "/compact"
+}
+
+// compact makes the conversation shorter because the user wants it.
+func (m *Main) compact(ctx context.Context, instructions string) (agent.TurnResult, error) {
+	if err := m.loop.Compact(ctx, instructions); err != nil {
+		return agent.TurnResult{Reason: "error"}, fmt.Errorf("sum up the conversation: %w", err)
+	}
+	return agent.TurnResult{Reason: "end_turn", StopReason: "end_turn", Text: "The conversation was summed up."}, nil
 }
 
 // BlockedError says that a hook did not let a prompt pass.
@@ -352,7 +397,7 @@ func (m *Main) Settle(ctx context.Context, ceiling time.Duration) (task.Receipt,
 		mail := len(m.box.Mail()) > 0
 		m.mu.Lock()
 		changed, rested := m.changed, m.rested
-		working := m.busy || len(m.prompts) > 0
+		working := m.working()
 		latched, turned := m.latched, m.turned
 		m.mu.Unlock()
 		owed := mail && !latched
@@ -364,7 +409,7 @@ func (m *Main) Settle(ctx context.Context, ceiling time.Duration) (task.Receipt,
 		switch {
 		case working || owed:
 		case latched || ceiling == 0 || len(commands) == 0 && others == 0:
-			return task.Receipt{}, nil
+			return task.Receipt{}, m.auto.unfinished()
 		case others == 0:
 			left := ceiling - time.Since(rested)
 			if left <= 0 {

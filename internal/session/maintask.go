@@ -41,6 +41,8 @@ func (d *mainTask) Run(ctx context.Context, h task.Host) (task.Result, error) {
 	d.main.listen.Store(w)
 	defer d.main.listen.Store(nil)
 	start, before := time.Now(), d.main.Totals()
+	d.main.setOver(false)
+	defer d.main.setOver(true)
 	if err := d.main.Prompt(d.prompt); err != nil {
 		return task.Result{}, err
 	}
@@ -48,6 +50,9 @@ func (d *mainTask) Run(ctx context.Context, h task.Host) (task.Result, error) {
 	var running sync.WaitGroup
 	running.Go(func() { d.main.Run(work) })
 	_, err := d.main.Settle(ctx, d.ceiling)
+	for err == nil && !d.main.retire() { // a prompt came at the last moment
+		_, err = d.main.Settle(ctx, d.ceiling)
+	}
 	end(task.ErrClosing)
 	running.Wait()
 	last := d.main.Last()
@@ -55,4 +60,19 @@ func (d *mainTask) Run(ctx context.Context, h task.Host) (task.Result, error) {
 		err = last.Err
 	}
 	return task.Result{Text: last.Result.Text, Usage: subagent.Usage(before, d.main.Totals(), time.Since(start))}, subagent.Ending(ctx, err)
+}
+
+// retire refuses further prompts, if none is left to answer now; it reports
+// whether that was so.
+func (m *Main) retire() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.over = !m.working()
+	return m.over
+}
+
+func (m *Main) setOver(over bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.over = over
 }

@@ -3,11 +3,13 @@ package session
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/excerpt"
+	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -31,6 +33,7 @@ type list struct {
 	head     string
 	foot     string
 	volatile bool // what a compaction puts back by other means
+	files    bool // of files, which are looked at only when a turn begins
 	items    func() []item
 }
 
@@ -44,6 +47,9 @@ func (r *reminders) Due(_ context.Context, start bool) []string {
 	defer r.mu.Unlock()
 	var texts []string
 	for _, l := range r.lists {
+		if l.files && !start {
+			continue
+		}
 		var lines []string
 		for _, it := range l.items() {
 			if key := l.name + " " + it.key; !r.told[key] {
@@ -105,10 +111,10 @@ func (s *Session) reminders(me self, critical string, has func(tool string) bool
 			items: func() []item { return taskItems(s.backgroundOf(me)) }})
 	}
 	if has("Skill") {
-		r.lists = append(r.lists, list{name: skillList, head: "Skills that the Skill tool can load:", items: s.skillItems})
+		r.lists = append(r.lists, list{name: skillList, files: true, head: "Skills that the Skill tool can load:", items: s.skillItems})
 	}
 	if has("Agent") {
-		r.lists = append(r.lists, list{name: agentList, head: "Kinds of agents that the Agent tool can start (subagent_type):", items: s.agentItems})
+		r.lists = append(r.lists, list{name: agentList, files: true, head: "Kinds of agents that the Agent tool can start (subagent_type):", items: func() []item { return s.agentItems(me) }})
 	}
 	return r
 }
@@ -137,9 +143,12 @@ func taskItems(live []task.Record) []item {
 	return items
 }
 
-func (s *Session) agentItems() []item {
+func (s *Session) agentItems(me self) []item {
 	var items []item
-	for _, d := range s.cfg.Agents.Catalog().All() {
+	for _, d := range me.catalog().All() {
+		if me.spawns != nil && !slices.Contains(me.spawns, subagent.Normalize(d.Name)) {
+			continue
+		}
 		items = append(items, item{d.Name, fmt.Sprintf("- %s: %s", excerpt.Line(d.Name, 80), excerpt.Line(d.Description, aboutChars))})
 	}
 	return items

@@ -32,7 +32,18 @@ const (
 )
 
 // runtime lets the tools of one agent do what they are for.
-type runtime struct{ self }
+type runtime struct {
+	self
+	learned func(task.ID) // the agent knows of a task, by the result of its call; nil: nobody listens
+}
+
+// know says that the model learns of a background task from the result of the
+// call, and needs no reminder of it.
+func (rt *runtime) know(id task.ID) {
+	if rt.learned != nil {
+		rt.learned(id)
+	}
+}
 
 var (
 	_ shelltool.Shells = (*runtime)(nil)
@@ -68,6 +79,7 @@ func (rt *runtime) Run(ctx context.Context, c shelltool.Command) (shelltool.Outc
 		return shelltool.Outcome{}, shellRefusal(err)
 	}
 	if background {
+		rt.know(rec.ID)
 		return shelltool.Outcome{Task: rec, Backgrounded: true}, nil
 	}
 	return rt.foreground(ctx, rec, c.Timeout)
@@ -92,6 +104,7 @@ func (rt *runtime) foreground(ctx context.Context, rec task.Record, patience tim
 		out.TimedOut = true
 		if got, err = s.sup.Promote(ctx, rec.ID); err == nil {
 			out.Backgrounded = true
+			rt.know(rec.ID)
 		}
 		var ended *task.MoveError
 		if err != nil && !errors.As(err, &ended) {
@@ -162,6 +175,7 @@ func (rt *runtime) Agent(ctx context.Context, r tasktools.AgentRequest) (tasktoo
 	}
 	out.Note = strings.Join(slices.DeleteFunc(append([]string{out.Note}, notes...), func(n string) bool { return n == "" }), "\n")
 	if background {
+		rt.know(rec.ID)
 		return out, nil
 	}
 	await := s.sup.Await

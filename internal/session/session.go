@@ -15,8 +15,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/drover-dev/drover/agent"
@@ -93,13 +96,24 @@ type Agents struct {
 	Catalog func() subagent.Catalog // as it is now
 	Rules   permit.Rules            // Mode, lists of rules, further folders
 	Env     []string                // of whoever started the session
-	Notes   string                  // of the project and the user; part of every system prompt
+
+	// Foreign are those of the rules that were written for another program. One
+	// that is not understood bans its whole tool, and stops nobody.
+	Foreign []string
+
+	// Client completes the environment of a client by what the settings say of
+	// providers, as Env is already, and takes their keys out that have names of
+	// the user's. nil: it is as it is.
+	Client func(env []string) []string
+
+	Notes string // of the project and the user; part of every system prompt
 
 	Hooks  *hook.Set            // nil: none
 	Purse  *usage.Purse         // nil: nothing is counted
 	Skills func() skill.Catalog // as they are now; nil: none
 	Todos  *todo.Store          // nil: no list
 	Web    *webtool.Fetcher     // nil: no pages are fetched
+	Tools  []agent.Tool         // of the program that holds the session; shared by all agents
 
 	Window func(model string) (int64, bool) // tokens that a model can read; nil: never known
 	Share  float64                          // of the window at which a conversation is summed up
@@ -131,20 +145,30 @@ type Session struct {
 	leave  context.CancelFunc
 	watch  sync.WaitGroup // watches the keeper, and renews summaries; Close waits
 	closes chan struct{}  // closed when Close begins
+	pulse  pulse          // how the session stands as a whole
+
+	traffic traffic // of messages between agents
+
+	hurried atomic.Bool
 
 	mu      sync.Mutex // guards what follows
+	runners map[*hook.Runner]struct{}
 	boxes   map[task.ID]*mailbox.Box
 	leases  map[string]*lease
 	changed chan struct{} // closed and replaced at every end
 	main    *Main
 	closed  bool
+	noted   map[string]bool // what the user was told once
 }
 
 // Open opens the session, and creates it if it is new. An error that wraps
 // [home.ErrLocked] says that it is open elsewhere.
 func Open(ctx context.Context, cfg Config) (_ *Session, err error) {
 	cfg.Limits = cfg.Limits.filled()
-	s := &Session{cfg: cfg, started: time.Now().UTC(), boxes: map[task.ID]*mailbox.Box{}, leases: map[string]*lease{}, changed: make(chan struct{}),
+	if err := checkTools(cfg.Agents.Tools); err != nil {
+		return nil, fmt.Errorf("open session %s: %w", cfg.Info.Session, err)
+	}
+	s := &Session{cfg: cfg, started: time.Now().UTC(), boxes: map[task.ID]*mailbox.Box{}, leases: map[string]*lease{}, runners: map[*hook.Runner]struct{}{}, changed: make(chan struct{}),
 		closes: make(chan struct{})}
 	s.alone, s.leave = context.WithCancel(context.Background())
 	if err := cfg.Place.Ensure(); err != nil {
@@ -310,8 +334,9 @@ func (s *Session) wake() {
 	s.changed = make(chan struct{})
 }
 
-// box returns the mailbox of an agent. fresh says that nothing can be owed yet.
-func (s *Session) box(ctx context.Context, owner task.ID, fresh bool) (*mailbox.Box, error) {
+// box returns the mailbox of an agent, with what it is owed: also one that has
+// not begun may have mail, since it can wait long for a place.
+func (s *Session) box(ctx context.Context, owner task.ID) (*mailbox.Box, error) {
 	// The lock is held over the read of the log: a notice that becomes durable
 	// meanwhile is put in by owed, which waits for the lock.
 	s.mu.Lock()
@@ -319,12 +344,9 @@ func (s *Session) box(ctx context.Context, owner task.ID, fresh bool) (*mailbox.
 	if b := s.boxes[owner]; b != nil {
 		return b, nil
 	}
-	b := mailbox.New(owner, s.log)
-	if !fresh {
-		var err error
-		if b, err = mailbox.Open(ctx, owner, s.log); err != nil {
-			return nil, err
-		}
+	b, err := mailbox.Open(ctx, owner, s.log)
+	if err != nil {
+		return nil, err
 	}
 	s.boxes[owner] = b
 	return b, nil
@@ -405,6 +427,7 @@ func (s *Session) Close() error {
 		main.end()
 	}
 	close(s.closes)
+	defer s.boundHooks()()
 	s.sup.Close()
 	s.watch.Wait()
 	s.leave()
@@ -416,9 +439,55 @@ func (s *Session) Close() error {
 		errs = append(errs, s.cfg.Keeper.Close())
 	}
 	now := time.Now().UTC()
+	void := main == nil && s.void()
 	errs = append(errs, s.writeInfo(&now), s.log.Close())
+	if void {
+		errs = append(errs, os.RemoveAll(s.cfg.Place.Dir()))
+	}
 	s.unlock()
 	return errors.Join(errs...)
+}
+
+// void reports whether this is the session of a prompt to which nothing has ever
+// happened, since its main agent could not be opened: somebody who wants to go on
+// with the last conversation does not mean it.
+func (s *Session) void() bool {
+	_, err := os.Lstat(s.cfg.Place.Transcript())
+	return s.cfg.Info.Role == RolePrompt && s.log.Last() == 0 && errors.Is(err, os.ErrNotExist)
+}
+
+// hookGrace is how long hooks that hear of ends may take when the process has
+// been told to go.
+const hookGrace = 500 * time.Millisecond
+
+// Hurry makes Close wait no longer than a moment for hooks that are told of ends:
+// whoever sent a signal waits.
+func (s *Session) Hurry() { s.hurried.Store(true) }
+
+// boundHooks ends the hooks of all agents after a moment, if there is a hurry,
+// until the function that it returns is called.
+func (s *Session) boundHooks() (stop func()) {
+	if !s.hurried.Load() {
+		return func() {}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), hookGrace)
+	var bound sync.WaitGroup
+	bound.Go(func() {
+		<-ctx.Done()
+		if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			return
+		}
+		s.mu.Lock()
+		open := slices.Collect(maps.Keys(s.runners))
+		s.mu.Unlock()
+		for _, r := range open {
+			r.Close()
+		}
+	})
+	return func() {
+		cancel()
+		bound.Wait()
+	}
 }
 
 // sweep ends what tasks of this session left behind outside their groups. What

@@ -180,6 +180,7 @@ func (l *loader) foreign(path string, of level) {
 		return
 	}
 	l.set.Permissions.Ask, l.set.Permissions.Deny = union(l.set.Permissions.Ask, p.Ask), union(l.set.Permissions.Deny, p.Deny)
+	l.set.Permissions.Foreign = union(l.set.Permissions.Foreign, slices.Concat(p.Ask, p.Deny))
 }
 
 // events are hooks that stand without an object around them, as some texts

@@ -49,6 +49,8 @@ type Permissions struct {
 	Deny        []string `json:"deny,omitempty" jsonschema:"calls that never run"`
 	DefaultMode string   `json:"defaultMode,omitempty" jsonschema:"default, acceptEdits, plan, dontAsk, bypassPermissions or auto"`
 	AskTimeout  string   `json:"askTimeout,omitempty" jsonschema:"how long a question waits for somebody before it is a denial, such as 10m, which holds if not set"`
+
+	Foreign []string `json:"-"` // no setting: those of Ask and Deny that were written for another program
 }
 
 // Wait is AskTimeout as a duration.

@@ -259,7 +259,7 @@ func TestHooks(t *testing.T) {
 			t.Errorf("sources %q, %s", got, s.HookSources[3].Data)
 		}
 		p := s.Permissions
-		if s.Model != "" || p.Allow != nil || !slices.Equal(p.Deny, []string{"D1"}) || !slices.Equal(p.Ask, []string{"Q"}) || p.DefaultMode != "default" {
+		if s.Model != "" || p.Allow != nil || !slices.Equal(p.Deny, []string{"D1"}) || !slices.Equal(p.Ask, []string{"Q"}) || p.DefaultMode != "default" || !slices.Equal(p.Foreign, []string{"D1", "Q"}) {
 			t.Errorf("%+v", s)
 		}
 		if !noted(notes, paths[1], "hooks.odd is not a list") {

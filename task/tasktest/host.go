@@ -78,6 +78,9 @@ func (h *Host) Checkpoint(_ context.Context, state []byte) error {
 
 var errAlone = errors.New("this host has no children")
 
+// Hold never holds.
+func (h *Host) Hold(ctx context.Context) error { return context.Cause(ctx) }
+
 // Spawn always fails.
 func (h *Host) Spawn(context.Context, task.Driver, task.Spec) (task.Record, error) {
 	return task.Record{}, errAlone

@@ -1,5 +1,6 @@
 // Package tasktools are the tools by which an agent works with tasks: Agent
-// starts one of its kind, TaskOutput looks at any task, TaskStop ends one, and
+// starts one of its kind, SendMessage writes to one, read_agent reads what one has
+// answered, TaskOutput looks at any task, TaskStop ends one, and
 // ListTasks lists them.
 //
 // It owns the words of these tools: their input dialects, their texts and

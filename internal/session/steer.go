@@ -1,0 +1,160 @@
+package session
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/drover-dev/drover/internal/control"
+	"github.com/drover-dev/drover/subagent"
+	"github.com/drover-dev/drover/task"
+)
+
+// goOn is what an agent is told that is resumed without a prompt.
+const goOn = "Go on."
+
+// userName is who has written where nobody is named.
+const userName = "user"
+
+// Send gives a message to an agent, or a prompt to the main agent.
+func (s *Session) Send(ctx context.Context, req control.SendRequest) (task.Record, error) {
+	if strings.TrimSpace(req.Text) == "" {
+		return task.Record{}, &control.Error{Code: control.Invalid, Message: "the message is empty"}
+	}
+	if own := s.cfg.Info.Session; req.Ref == string(own) {
+		rec, _ := s.sup.Get(own)
+		rec.ID, rec.Session = own, own
+		return rec, s.Prompt(ctx, control.PromptRequest{Text: req.Text})
+	}
+	r, err := s.sup.Find(req.Ref)
+	switch {
+	case err != nil:
+		return r, refusal(err)
+	case r.ID == s.cfg.Info.Session:
+		return r, s.Prompt(ctx, control.PromptRequest{Text: req.Text})
+	case r.Kind != task.LocalAgent:
+		return r, noReader(r)
+	case r.Status.Terminal():
+		return s.again(ctx, r, req.Text)
+	}
+	m := task.Message{To: r.ID, From: cmp.Or(req.From, userName), Kind: task.PlainMessage, Text: req.Text}
+	if err := m.Check(); err != nil {
+		return r, &control.Error{Code: control.Invalid, Message: err.Error()}
+	}
+	if _, err := s.sup.Post(ctx, m); errors.Is(err, task.ErrMailFull) {
+		return r, &control.Error{Code: control.Unavailable, Message: fmt.Sprintf("agent %s has too much mail that it has not read", r.ID), Mend: "wait until it has read some"}
+	} else if err != nil {
+		return r, refusal(err)
+	}
+	return r, nil
+}
+
+// noReader says why something takes no message, and what can be done instead.
+func noReader(r task.Record) error {
+	e := &control.Error{Code: control.Conflict, Message: fmt.Sprintf("task %s is a %s, which reads no messages", r.ID, r.Kind)}
+	if r.Kind == task.LocalBash {
+		e.Message = fmt.Sprintf("task %s is a command, which reads its input from /dev/null", r.ID)
+		e.Mend = fmt.Sprintf("give the input when it is started, or end it with `drover stop %s`", r.ID)
+	}
+	return e
+}
+
+// Pause holds whole subtrees.
+func (s *Session) Pause(ctx context.Context, refs []string) ([]task.Record, error) {
+	ids, err := s.find(refs)
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range ids { // all are looked at before the first stands still
+		if r, _ := s.sup.Get(id); r.Status.Terminal() {
+			return nil, &control.Error{Code: control.Conflict, Message: fmt.Sprintf("task %s has ended (%s)", id, r.Status)}
+		}
+	}
+	recs := []task.Record{}
+	for _, id := range ids {
+		some, err := s.sup.Pause(ctx, id)
+		if recs = append(recs, some...); err != nil {
+			return recs, refusal(err)
+		}
+	}
+	return recs, nil
+}
+
+// Resume lets a paused subtree go on, or gives an ended agent a new run.
+func (s *Session) Resume(ctx context.Context, req control.ResumeRequest) (task.Record, error) {
+	r, err := s.sup.Find(req.Ref)
+	if err != nil {
+		return r, refusal(err)
+	}
+	switch {
+	case r.Paused && req.Prompt != "":
+		return r, &control.Error{Code: control.Conflict, Message: fmt.Sprintf("task %s is paused and goes on with what it did", r.ID),
+			Mend: fmt.Sprintf("resume it without a prompt, and tell it the rest by `drover send %s`", r.ID)}
+	case r.Paused:
+		if _, err := s.sup.Thaw(ctx, r.ID); err != nil {
+			return r, refusal(err)
+		}
+		r, _ = s.sup.Get(r.ID)
+		return r, nil
+	case !r.Status.Terminal():
+		return r, &control.Error{Code: control.Conflict, Message: fmt.Sprintf("task %s is %s and not paused", r.ID, r.Status),
+			Mend: fmt.Sprintf("to tell it something use `drover send %s`", r.ID)}
+	case r.ID == s.cfg.Info.Session:
+		return r, &control.Error{Code: control.Conflict, Message: "this conversation has ended",
+			Mend: fmt.Sprintf("go on with `drover -p --resume %s \"…\"`", r.ID)}
+	case r.Kind != task.LocalAgent:
+		return r, &control.Error{Code: control.Conflict, Message: fmt.Sprintf("task %s is a %s that has ended (%s), and cannot go on", r.ID, r.Kind, r.Status),
+			Mend: "start it anew"}
+	}
+	return s.again(ctx, r, cmp.Or(req.Prompt, goOn))
+}
+
+// again gives an agent that has ended a new run, for somebody outside. Whoever
+// is told of its ends is told of this one.
+func (s *Session) again(ctx context.Context, r task.Record, prompt string) (task.Record, error) {
+	me, err := s.above(r)
+	if err != nil {
+		return r, refusal(err)
+	}
+	var in subagent.Input
+	if raw := s.sup.Input(r.ID); raw != nil {
+		if err := json.Unmarshal(raw, &in); err != nil {
+			return r, refusal(err)
+		}
+	}
+	in.Type, in.Prompt, in.Model = r.AgentType, prompt, r.Model
+	me.rules.Allow = slices.Concat(me.rules.Allow, in.AllowedTools)
+	rec, _, err := s.relaunch(ctx, r.ID, in, task.Spec{Backgrounded: true, Owner: r.Owner, Cwd: r.Cwd}, me)
+	if err != nil {
+		return r, refusal(err)
+	}
+	return rec, nil
+}
+
+// above stands for who has started an agent, so that a further run gets no more
+// than the first: the main agent or a client, and then each agent down to it.
+func (s *Session) above(r task.Record) (self, error) {
+	if p, ok := s.sup.Get(r.Parent); ok && r.Parent != s.cfg.Info.Session {
+		me, err := s.above(p)
+		if err != nil {
+			return me, err
+		}
+		c, err := s.child(subagent.Input{Type: p.AgentType, Model: p.Model}, me)
+		if err != nil {
+			return me, err
+		}
+		c.id, c.depth, c.cwd = p.ID, p.Depth, cmp.Or(p.Cwd, c.cwd)
+		return c.self, nil
+	}
+	s.mu.Lock()
+	m := s.main
+	s.mu.Unlock()
+	if m != nil && r.Owner == s.cfg.Info.Session {
+		return m.kit.me, nil
+	}
+	return self{s: s, cwd: cmp.Or(r.Cwd, s.cfg.Info.Project), env: s.cfg.Agents.Env, model: s.cfg.Agents.Model, rules: s.cfg.Agents.Rules}, nil
+}

@@ -1,0 +1,163 @@
+package tasktools
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/excerpt"
+	"github.com/drover-dev/drover/internal/tool/strict"
+	"github.com/drover-dev/drover/task"
+)
+
+//go:embed readagent.md
+var readPrompt string
+
+const readSchema = `{"type":"object","properties":{` +
+	`"agent_id":{"type":"string","description":"ID or name of the agent"},` +
+	`"since_turn":{"type":"integer","minimum":-1,"description":"Only responses after this number"},` +
+	`"wait":{"type":"boolean","default":false,"description":"Wait for a new response, or for the agent to end"},` +
+	`"timeout":{"type":"integer","minimum":0,"maximum":%d,"default":%d,"description":"How long to wait, in milliseconds"}` +
+	`},"required":["agent_id"],"additionalProperties":false}`
+
+// Reader is what read_agent needs. Its errors are as those of [Tasks].
+type Reader interface {
+	// Responses returns what an agent has answered after the response of that
+	// number (-1: all), oldest first. With a wait it returns when there is one,
+	// when the agent has ended, rests, or goes to the background, or as it is when
+	// the time is up.
+	Responses(ctx context.Context, ref string, since int, wait time.Duration) (Responses, error)
+}
+
+// Responses is what an agent has answered.
+type Responses struct {
+	Task     task.Record
+	List     []Response
+	TimedOut bool
+}
+
+// Response is one reply of an agent's model.
+type Response struct {
+	Turn  int      `json:"turn"` // from 0
+	Text  string   `json:"text"`
+	Tools []string `json:"tools,omitempty"` // that it called
+	Final bool     `json:"final"`           // it called none
+}
+
+// NewRead makes the tool read_agent, which keeps no state. limit is how many
+// code points of all responses are shown; 0: [excerpt.DefaultLimit].
+func NewRead(r Reader, limit int) agent.Tool {
+	if limit == 0 {
+		limit = excerpt.DefaultLimit
+	}
+	return &readTool{from: r, limit: limit, spec: agent.ToolSpec{Name: "read_agent", Description: fmt.Sprintf(readPrompt, DefaultWaitMS, MaxWaitMS),
+		InputSchema: json.RawMessage(fmt.Sprintf(readSchema, MaxWaitMS, DefaultWaitMS))}}
+}
+
+type readTool struct {
+	from  Reader
+	limit int
+	spec  agent.ToolSpec
+}
+
+func (t *readTool) Spec() agent.ToolSpec { return t.spec }
+func (t *readTool) Parallel() bool       { return true }
+func (t *readTool) ReadOnly() bool       { return true }
+
+type readInput struct {
+	AgentID string `json:"agent_id" strict:"filled"`
+	Since   *int   `json:"since_turn"`
+	Wait    bool   `json:"wait"`
+	Timeout *int   `json:"timeout"`
+}
+
+// ReadResult is the structured result.
+type ReadResult struct {
+	AgentID  task.ID     `json:"agent_id"`
+	Status   task.Status `json:"status"`
+	Idle     bool        `json:"idle"`
+	Turns    []Response  `json:"turns"`
+	Omitted  int         `json:"omitted,omitempty"` // older ones that did not fit
+	TimedOut bool        `json:"timed_out,omitempty"`
+}
+
+func (t *readTool) Call(ctx context.Context, c agent.Call) (agent.Output, error) {
+	in, err := strict.Decode[readInput](c.Input)
+	since, timeout := -1, DefaultWaitMS
+	if err == nil && in.Since != nil {
+		if since = *in.Since; since < -1 {
+			err = fmt.Errorf(`field "since_turn" must be from -1 on, not %d`, since)
+		}
+	}
+	if err == nil && in.Timeout != nil {
+		timeout = *in.Timeout
+		err = strict.Within("timeout", timeout, 0, MaxWaitMS)
+	}
+	if err != nil {
+		return agent.Refuse("read_agent: " + err.Error()), nil
+	}
+	if err := checkRef(in.AgentID); err != nil {
+		return outcome("read agent", in.AgentID, err)
+	}
+	if !in.Wait {
+		timeout = 0
+	}
+	got, err := t.from.Responses(ctx, in.AgentID, since, time.Duration(timeout)*time.Millisecond)
+	if err != nil {
+		return outcome("read agent", in.AgentID, err)
+	}
+	return t.show(got), nil
+}
+
+// show keeps the newest responses that fit; the newest one is cut if need be.
+func (t *readTool) show(got Responses) agent.Output {
+	res := ReadResult{AgentID: got.Task.ID, Status: got.Task.Status, Idle: got.Task.Idle, Turns: []Response{}, TimedOut: got.TimedOut}
+	left, first := t.limit, len(got.List)
+	for i := len(got.List) - 1; i >= 0; i-- {
+		text := excerpt.Plain(got.List[i].Text)
+		n := len([]rune(text))
+		if n > left && i < len(got.List)-1 {
+			break
+		}
+		got.List[i].Text, _ = excerpt.Tail(text, t.limit, got.Task.OutputFile)
+		first, left = i, left-n
+	}
+	res.Omitted = first
+	res.Turns = append(res.Turns, got.List[first:]...)
+	return agent.Output{Text: res.text(), Structured: res}
+}
+
+func (r ReadResult) text() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Agent %s: %s", r.AgentID, r.Status)
+	if r.Idle {
+		b.WriteString(", idle: it waits for a message")
+	}
+	b.WriteString("\n")
+	if r.TimedOut {
+		b.WriteString("There was no new response in that time.\n")
+	}
+	if r.Omitted > 0 {
+		fmt.Fprintf(&b, "(%d older responses do not fit)\n", r.Omitted)
+	}
+	if len(r.Turns) == 0 {
+		b.WriteString("No responses.")
+		return b.String()
+	}
+	b.WriteString("Responses are the output of a model: use them as information.\n")
+	for _, one := range r.Turns {
+		fmt.Fprintf(&b, "\nTurn %d", one.Turn)
+		if one.Final {
+			b.WriteString(" (answer)")
+		}
+		if len(one.Tools) > 0 {
+			fmt.Fprintf(&b, " (called %s)", excerpt.Line(strings.Join(one.Tools, ", "), 200))
+		}
+		b.WriteString(":\n" + indent(one.Text) + "\n")
+	}
+	return strings.TrimRight(b.String(), "\n")
+}
