@@ -186,10 +186,10 @@ func (w *world) permissionsBatch(in io.Reader, out io.Writer) error {
 	enc.SetEscapeHTML(false)
 	for {
 		line, long, err := readBounded(r, maxBatchLine)
-		if err == io.EOF && len(line) == 0 && !long {
+		if errors.Is(err, io.EOF) && len(line) == 0 && !long {
 			return buffered.Flush()
 		}
-		if err != nil && err != io.EOF {
+		if err != nil && !errors.Is(err, io.EOF) {
 			return errors.Join(fmt.Errorf("read the batch: %w", err), buffered.Flush())
 		}
 		a := answer{Decision: permit.Deny, Reason: fmt.Sprintf("the line is longer than %d bytes", maxBatchLine)}
@@ -217,7 +217,7 @@ func readBounded(r *bufio.Reader, limit int) (line []byte, long bool, err error)
 		} else {
 			line = append(line, part...)
 		}
-		if err == bufio.ErrBufferFull {
+		if errors.Is(err, bufio.ErrBufferFull) {
 			continue
 		}
 		return bytes.TrimRight(line, "\r\n"), long, err

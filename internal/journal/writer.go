@@ -43,7 +43,7 @@ func (w *writer) stmt(query string) (*sql.Stmt, error) {
 }
 
 func (w *writer) exec(query string, args ...any) error {
-	s, err := w.stmt(query)
+	s, err := w.stmt(query) //nolint:sqlclosecheck // the writer keeps its statements
 	if err == nil {
 		_, err = s.Exec(args...)
 	}
@@ -116,7 +116,7 @@ func (w *writer) acknowledge(seqs []task.Seq) error {
 }
 
 func (w *writer) message(seq task.Seq, r *request) error {
-	s, err := w.stmt(countUnread)
+	s, err := w.stmt(countUnread) //nolint:sqlclosecheck // the writer keeps its statements
 	if err != nil {
 		return err
 	}

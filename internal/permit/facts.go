@@ -343,7 +343,6 @@ func (j *judge) testFacts(name string, args []word, s scope) facts {
 func (j *judge) findFacts(args []word, s scope) facts {
 	f := facts{listed: true}
 	start := true
-	var from []word
 	for i := 0; i < len(args); i++ {
 		a := args[i]
 		if a.glob && !(start && strings.Contains(a.text, "/") && a.pattern[0] >= ' ') {
@@ -376,7 +375,6 @@ func (j *judge) findFacts(args []word, s scope) facts {
 			if strings.HasPrefix(a.text, "-") {
 				return notListed(a.text)
 			}
-			from = append(from, a)
 			if f.outside = j.operand("find", a, s); f.outside != "" {
 				return f
 			}

@@ -129,7 +129,7 @@ func New(r Rules) (*Gate, []error) {
 			g.roots = append(g.roots, real)
 			var st syscall.Stat_t
 			if syscall.Lstat(real, &st) == nil {
-				g.devices = append(g.devices, uint64(st.Dev))
+				g.devices = append(g.devices, uint64(st.Dev)) //nolint:unconvert // not on every system
 			}
 		}
 	}

@@ -478,7 +478,7 @@ func (j *judge) parameter(p *syntax.ParamExp, s scope) part {
 	out := part{secret: !shown(name)}
 	v, ours := s.vars[name]
 	if ours {
-		out = part{values: v.values, known: v.known, secret: v.secret}
+		out = part(v)
 	} else if name == "PWD" {
 		out = part{values: s.dirs, known: true}
 	}

@@ -99,7 +99,8 @@ func (p *sedReader) command() string {
 		return p.substitute()
 	case 'y':
 		delim := p.peek()
-		if p.i++; !p.until(delim) || !p.until(delim) {
+		p.i++
+		if from := p.until(delim); !from || !p.until(delim) {
 			return "the command y"
 		}
 		return p.end()

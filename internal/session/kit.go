@@ -186,6 +186,7 @@ func (k *kit) ask(ctx context.Context, q task.Question) (task.Reply, error) {
 	}
 	q.Agent = k.def.Name
 	k.runner.Notify(ctx, "permission_prompt", "", fmt.Sprintf("%s asks about %s", k.def.Name, q.Tool))
+	s.say(k.me.id, fmt.Sprintf("%s asks whether it may use %s: see `drover approvals`", k.def.Name, q.Tool))
 	q.Until = time.Now().Add(s.cfg.Agents.AskWait).UTC() // hooks take none of the time of who answers
 	if k.me.host != nil {
 		return k.me.host.Ask(ctx, q)

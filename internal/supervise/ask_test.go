@@ -632,7 +632,8 @@ func TestAskSessionRaces(t *testing.T) {
 				q = now[0]
 			}
 		}
-		o, taken := outcome{}, make([]error, 2)
+		var o outcome
+		taken := make([]error, 2)
 		if q.ID != "" {
 			var clients sync.WaitGroup
 			start := make(chan struct{})

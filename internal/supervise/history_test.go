@@ -407,7 +407,7 @@ func (w *world) ask(t *rapid.T) {
 	}
 	t.Logf("ask %s", id)
 	w.role(id).ask <- struct{}{}
-	for _, version := w.open(id); !w.live[id].asks; {
+	for version := int64(0); !w.live[id].asks; {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		var q *task.Question
 		if q, version = w.open(id); q != nil {

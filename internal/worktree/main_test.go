@@ -149,8 +149,6 @@ func traces(t testing.TB, s *Store, repo string) string {
 			all = append(all, filepath.Join(filepath.Base(dir), e.Name()))
 		}
 	}
-	for _, ref := range strings.Fields(sh(t, repo, "for-each-ref", "--format=%(refname)", "refs/heads/drover", "refs/drover")) {
-		all = append(all, ref)
-	}
+	all = append(all, strings.Fields(sh(t, repo, "for-each-ref", "--format=%(refname)", "refs/heads/drover", "refs/drover"))...)
 	return strings.Join(all, " ")
 }

@@ -2,7 +2,6 @@ package anthropic
 
 import (
 	"bytes"
-	"encoding/json"
 	"net"
 
 	"github.com/drover-dev/drover/agent"
@@ -144,5 +143,5 @@ func signed(msg agent.Message) ([]byte, error) {
 	if len(kept) == 0 {
 		kept = append(kept, agent.TextBlock("(no answer)"))
 	}
-	return json.RawMessage(agent.NewMessage(agent.Assistant, kept...).Encoded()), nil
+	return agent.NewMessage(agent.Assistant, kept...).Encoded(), nil
 }

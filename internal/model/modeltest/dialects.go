@@ -111,7 +111,7 @@ func (a Answer) responsesStream(model string) []byte {
 	at := 0
 	for i, b := range a.Blocks {
 		it := map[string]any{"id": fmt.Sprintf("item_%d", at), "status": "in_progress"}
-		part, text := "", ""
+		var part, text string
 		switch b.Type {
 		case "text":
 			it["type"], it["role"], it["content"] = "message", "assistant", []any{}
