@@ -407,10 +407,10 @@ func (w *world) ask(t *rapid.T) {
 	}
 	t.Logf("ask %s", id)
 	w.role(id).ask <- struct{}{}
-	for version := int64(0); !w.live[id].asks; {
+	for !w.live[id].asks {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-		var q *task.Question
-		if q, version = w.open(id); q != nil {
+		q, version := w.open(id)
+		if q != nil {
 			w.live[id].asks = true
 		} else if err := w.s.AwaitQuestions(ctx, version); err != nil {
 			t.Fatalf("a question did not come: %v", err)
