@@ -70,7 +70,7 @@ var rooms = map[string][]string{
 	"internal/session": {"task", "agent", "subagent", "internal/archive", "internal/builtin", "internal/control", "internal/driver/*",
 		"internal/excerpt", "internal/home", "internal/hook", "internal/journal", "internal/keeper", "internal/mailbox", "internal/model/choose",
 		"internal/model/provider", "internal/permit", "internal/process", "internal/skill", "internal/spool", "internal/supervise", "internal/todo",
-		"internal/tool/*", "internal/usage"},
+		"internal/tool/*", "internal/usage", "internal/worktree"},
 	"internal/archive": {"task", "internal/control", "internal/home", "internal/journal", "internal/process", "internal/spool"},
 	"internal/host":    {"task", "internal/archive", "internal/control", "internal/home"},
 	"internal/control": {"task"},
@@ -82,7 +82,7 @@ var rooms = map[string][]string{
 	// The three that wire. The root is a library: it has no face.
 	"internal/assemble": {"task", "agent", "subagent", "internal/catalog", "internal/control", "internal/home", "internal/hook", "internal/host",
 		"internal/keeper", "internal/model/choose", "internal/model/provider", "internal/notes", "internal/permit", "internal/session", "internal/settings",
-		"internal/skill", "internal/todo", "internal/tool/webtool", "internal/trust", "internal/usage"},
+		"internal/skill", "internal/todo", "internal/tool/webtool", "internal/trust", "internal/usage", "internal/worktree"},
 	".":          {"task", "agent", "subagent", "internal/assemble", "internal/control", "internal/home", "internal/session", "internal/settings", "internal/trust"},
 	"cmd/drover": {".", "task", "agent", "subagent", "internal/*"},
 }

@@ -213,7 +213,9 @@ func (t *turn) check(ctx context.Context, c Call) (d Decision, err error) {
 // call runs one call that was admitted.
 func (t *turn) call(ctx context.Context, tool Tool, c Call) (out Output, err error) {
 	if t.hold(ctx) != nil { // whoever was asked about it may have taken long
-		return Refuse(notRunCall), nil
+		out = Refuse(notRunCall)
+		t.emit(Event{Kind: ToolDoneEvent, Call: c, Output: out})
+		return out, nil
 	}
 	t.emit(Event{Kind: ToolStartEvent, Call: c})
 	start := time.Now()

@@ -12,10 +12,12 @@ import (
 	"time"
 )
 
+// DefaultMaxTurns is [Config.MaxTurns] where that is 0.
+const DefaultMaxTurns = 50
+
 const (
-	defaultMaxTurns = 50
-	maxBlocks       = 8 // of the end of a turn, in a row
-	maxTooLong      = 2 // replies, in a row, that were stopped for length within a call
+	maxBlocks  = 8 // of the end of a turn, in a row
+	maxTooLong = 2 // replies, in a row, that were stopped for length within a call
 
 	ackTimeout = 10 * time.Second
 
@@ -45,6 +47,11 @@ type Config struct {
 	Transcript *Transcript // nil: the conversation is in memory only
 	MaxTurns   int         // replies in one turn; 0: 50
 	MaxTokens  int         // of one reply; 0: the model's usual
+
+	// HandBack gives a turn that runs into MaxTurns or the limit of the Meter one
+	// more reply, for what the model has; see [Loop.HandBack]. The turn ends with
+	// the error of the limit all the same.
+	HandBack bool
 
 	// Who speaks, as the model is told.
 	Agent, AgentID, SessionID string
@@ -138,7 +145,7 @@ func NewLoop(cfg Config, history []Message) (*Loop, error) {
 		return nil, errors.New("new loop: a limit is negative")
 	}
 	if cfg.MaxTurns == 0 {
-		cfg.MaxTurns = defaultMaxTurns
+		cfg.MaxTurns = DefaultMaxTurns
 	}
 	tools, err := newToolbox(cfg.Tools)
 	if err != nil {
@@ -197,10 +204,22 @@ func (l *Loop) Turn(ctx context.Context, prompt ...Block) (TurnResult, error) {
 		return TurnResult{}, ErrBusy
 	}
 	defer l.busy.Unlock()
+	return l.turn(ctx, func(t *turn) error {
+		err := t.run(ctx, prompt)
+		if l.cfg.HandBack && handsBack(err) {
+			t.handBack(ctx, err.Error())
+		}
+		return err
+	})
+}
+
+// turn runs one turn between its first event and its last. The caller holds
+// busy.
+func (l *Loop) turn(ctx context.Context, run func(*turn) error) (TurnResult, error) {
 	start := time.Now()
 	t := &turn{Loop: l}
 	l.emit(Event{Kind: TurnStartEvent})
-	err := t.run(ctx, prompt)
+	err := run(t)
 	t.res.Duration = time.Since(start)
 	limit := (*LimitError)(nil)
 	switch {
@@ -228,6 +247,7 @@ type turn struct {
 	circle   circle // of calls
 	overflow bool   // the conversation was summed up since it did not fit
 	cramped  bool   // it could not be summed up, and is not tried again
+	last     bool   // the next reply is the last, and nothing that it calls is run
 }
 
 func (t *turn) run(ctx context.Context, prompt []Block) error {
@@ -367,7 +387,11 @@ func (t *turn) reply(ctx context.Context) (*Reply, []pending, error) {
 		return nil, nil, interrupted(ctx)
 	}
 	var so partial
-	reply, err := t.ask(ctx, t.Messages(), "", func(p Part) {
+	purpose := ""
+	if t.last {
+		purpose = handBackPurpose
+	}
+	reply, err := t.ask(ctx, t.Messages(), purpose, func(p Part) {
 		so.take(p)
 		t.emit(Event{Kind: PartEvent, Part: p})
 	})
@@ -377,6 +401,9 @@ func (t *turn) reply(ctx context.Context) (*Reply, []pending, error) {
 	}
 	if err != nil {
 		return nil, nil, t.lost(ctx, &so, err)
+	}
+	if t.last {
+		reply.Blocks = slices.DeleteFunc(slices.Clone(reply.Blocks), func(b Block) bool { return b.Type == "tool_use" })
 	}
 	calls := accept(reply, t.ids)
 	if reply.ID == "" {
@@ -410,7 +437,11 @@ func (t *turn) ask(ctx context.Context, messages []Message, purpose string, on f
 		return nil, &refusedError{err}
 	}
 	if t.cfg.Meter != nil {
-		free, err := t.cfg.Meter.Reserve(ctx, t.cfg.ModelName, t.cfg.MaxTokens)
+		reserve := t.cfg.Meter.Reserve
+		if m, ok := t.cfg.Meter.(LastMeter); ok && t.last {
+			reserve = m.ReserveLast
+		}
+		free, err := reserve(ctx, t.cfg.ModelName, t.cfg.MaxTokens)
 		if err != nil {
 			if ctx.Err() != nil {
 				err = interrupted(ctx)

@@ -48,6 +48,14 @@ type Meter interface {
 	Spent(model string, u Usage)
 }
 
+// LastMeter is a [Meter] that lets a conversation hand back what it has although
+// its budget is used up.
+type LastMeter interface {
+	Meter
+	// ReserveLast is Reserve for that one call.
+	ReserveLast(ctx context.Context, model string, maxTokens int) (free func(), err error)
+}
+
 // Compaction is how a conversation is made shorter when it fills the window of
 // its model: the model sums it up, and goes on from the summary.
 type Compaction struct {

@@ -106,6 +106,34 @@ func TestStartAndEnd(t *testing.T) {
 	}
 }
 
+// What an agent leaves behind is handed back on every path, also of a crash.
+func TestLeaveHandedBack(t *testing.T) {
+	for name, c := range map[string]struct {
+		cfg  agent.Config
+		want string
+	}{
+		"good":     {agent.Config{Model: agenttest.Steps(agenttest.Say("found"))}, ""},
+		"no-model": {agent.Config{}, "model"},
+		"failure":  {agent.Config{Model: agenttest.Steps(agenttest.Fail(errors.New("broken")))}, "broken"},
+		"panic": {agent.Config{Model: agenttest.ModelFunc(func(context.Context, *agent.Request, func(agent.Part)) (*agent.Reply, error) {
+			panic("model")
+		})}, "panic"},
+	} {
+		closed := false
+		d := subagent.New(func(context.Context, task.Host, subagent.Input) (*subagent.Assembly, error) {
+			return &subagent.Assembly{Config: c.cfg, Close: func() error { closed = true; return nil },
+				Leave: func(context.Context) *task.Worktree { return &task.Worktree{Path: "/w"} }}, nil
+		})
+		res, err := d.Run(t.Context(), tasktest.NewHost(t, task.LocalAgent, json.RawMessage(`{"prompt":"look"}`)))
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) || !closed {
+			t.Errorf("%s: %v, closed %v", name, err, closed)
+		}
+		if res.Leave == nil || res.Leave(t.Context()).Path != "/w" {
+			t.Errorf("%s: what it leaves is lost", name)
+		}
+	}
+}
+
 // What never started is not ended.
 func TestNoEndWithoutStart(t *testing.T) {
 	for name, cfg := range map[string]agent.Config{"no-model": {}, "bad-tools": {Model: agenttest.Steps(), Tools: []agent.Tool{look{}, look{}}}} {

@@ -147,6 +147,7 @@ type Input struct {
 	MaxTurns       int      `json:"max_turns,omitempty"`
 	PermissionMode string   `json:"permission_mode,omitempty"`
 	AllowedTools   []string `json:"allowed_tools,omitempty"`
+	Isolation      string   `json:"isolation,omitempty"` // worktree; empty: as the definition says
 }
 
 // decode reads an [Input] and refuses what cannot work.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -20,9 +21,21 @@ type Assembly struct {
 	History []agent.Message // of an earlier run
 	Close   func() error    // lets go of what the agent holds; nil: nothing
 
+	// Leave gives up the place that the agent and its children have worked in, on
+	// every path; see [task.Result]. nil: there is none to give up.
+	Leave func(ctx context.Context) *task.Worktree
+
 	// Start is told before the first turn; its text is put before the prompt, in
 	// the same message. nil: nobody is told.
 	Start func(ctx context.Context) string
+	// Turn gives the context of one turn, which is done with when done is called. A
+	// turn that ends by it alone was interrupted, and the run goes on with Rest.
+	// nil: turns have the context of the run.
+	Turn func(ctx context.Context) (turn context.Context, done func())
+	// Rest is told of each answer, and of a turn that was interrupted, and waits
+	// for more to do. It reports whether there is some, as mail of the
+	// conversation; else the run ends with that answer. nil: it ends.
+	Rest func(ctx context.Context, turn agent.TurnResult) (more bool, err error)
 	// End is told once for a run that got as far as Start, on every path, also
 	// where Start or the conversation panicked, and before Close. err is how the
 	// run ended, nil for the end of the conversation alone: it is the one
@@ -65,6 +78,16 @@ func (d *Driver) Run(ctx context.Context, h task.Host) (res task.Result, err err
 	if err != nil {
 		return task.Result{}, &task.FailError{Reason: task.ReasonStart, Err: err}
 	}
+	if a.Leave != nil {
+		defer func() {
+			if v := recover(); v != nil { // what a crash has left is left in order too
+				stack := debug.Stack()
+				_, _ = fmt.Fprintf(h.Output(), "panic: %v\n\n%s", v, stack)
+				err = &task.PanicError{Value: v, Stack: stack}
+			}
+			res.Leave = a.Leave
+		}()
+	}
 	if a.Close != nil {
 		defer func() { err = errors.Join(err, a.Close()) }()
 	}
@@ -101,12 +124,38 @@ func converse(ctx context.Context, a *Assembly, loop *agent.Loop, prompt string)
 	if a.Start != nil {
 		blocks = append(blocks, agent.TextBlock(a.Start(ctx))) // the loop leaves out a blank text
 	}
-	turn, err = loop.Turn(ctx, append(blocks, agent.TextBlock(prompt))...)
-	for err == nil && wanted(ctx, a.Config.Mail) { // it came behind the last call
-		turn, err = loop.Turn(ctx)
+	blocks = append(blocks, agent.TextBlock(prompt))
+	for more := true; more; blocks = nil {
+		next, failed := a.turn(ctx, loop, blocks)
+		if blocks == nil && errors.Is(failed, agent.ErrNothing) { // somebody else has read it
+			failed = nil
+		} else {
+			turn = next
+		}
+		if err = Ending(ctx, failed); err != nil {
+			break
+		}
+		if more = wanted(ctx, a.Config.Mail); !more && a.Rest != nil { // else it came behind the last call
+			if more, err = a.Rest(ctx, turn); err != nil {
+				break
+			}
+		}
 	}
-	err = Ending(ctx, err)
 	return turn, err
+}
+
+// turn takes one turn. That it was interrupted is no error where the run can rest.
+func (a *Assembly) turn(ctx context.Context, loop *agent.Loop, blocks []agent.Block) (agent.TurnResult, error) {
+	if a.Turn == nil {
+		return loop.Turn(ctx, blocks...)
+	}
+	inner, done := a.Turn(ctx)
+	defer done()
+	res, err := loop.Turn(inner, blocks...)
+	if err != nil && a.Rest != nil && inner.Err() != nil && ctx.Err() == nil {
+		err = nil
+	}
+	return res, err
 }
 
 // wanted reports whether somebody has written and waits for an answer. The end

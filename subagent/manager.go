@@ -85,9 +85,10 @@ var (
 
 // LimitError is a start that a limit forbids.
 type LimitError struct {
-	Limit string // depth, per_root, or queue for agents at work and waiting
+	Limit string // depth, per_root, per_session, rate, queue for agents at work and waiting, max_budget_usd, or max_budget_tokens
 	N     int
-	Err   error // with the text
+	Wait  time.Duration // of rate: until the next may be started
+	Err   error         // with the text
 }
 
 func (e *LimitError) Error() string { return e.Err.Error() }

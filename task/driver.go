@@ -53,6 +53,11 @@ type Result struct {
 	Signals  []SignalSent // what a stop sent, for the receipt
 	Left     []Survivor   // processes that could not be ended
 
+	// Leave is called once when nothing below the task runs any more, before its
+	// end is recorded, if it is not nil: there a driver gives up the place in
+	// which the task and its children have worked. ctx ends after 2 minutes.
+	Leave func(ctx context.Context) *Worktree
+
 	// Settle is called once after the end is durable, if it is not nil: there a
 	// driver lets go of what proves the end, such as an exited child. It is not
 	// called when the end could not be recorded.
@@ -85,6 +90,10 @@ type Host interface {
 	// At are set by the runtime.
 	Ask(ctx context.Context, q Question) (Reply, error)
 
+	// Rest makes the task idle while wait waits, which is given ctx; its place is
+	// free for another meanwhile. After nil the task is at work again and has its
+	// place; after an error of wait, which is returned, the run has to end.
+	Rest(ctx context.Context, wait func(context.Context) error) error
 	// Hold returns when the task is not paused, or with the cause of ctx. Its
 	// place is free for another meanwhile. A driver that makes its work in steps
 	// asks before each; others are paused from outside, see [Freezer].
@@ -126,6 +135,7 @@ type Spec struct {
 	Owner        ID // who is told of the end; empty: nobody
 	ToolUseID    string
 	AgentType    string
+	Mode         string // permission mode of an agent; empty: that of who asked
 	Model        string
 	Prompt       string
 	Command      string

@@ -22,6 +22,7 @@ type MessageKind string
 const (
 	PlainMessage   MessageKind = "message"
 	TaskAssignment MessageKind = "task_assignment"
+	AgentIdle      MessageKind = "agent_idle" // an agent has answered, and waits for a message
 )
 
 // Message is mail to an agent that is not the end of a task.

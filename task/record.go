@@ -136,6 +136,7 @@ type Record struct {
 	Depth            int        `json:"depth"`              // 1 for tasks of the main agent or of nobody, 1 more for each parent
 	ToolUseID        string     `json:"tool_use_id,omitempty"`
 	AgentType        string     `json:"agent_type,omitempty"`
+	Mode             string     `json:"permission_mode,omitempty"` // that the agent works in; a later run is no wider
 	Model            string     `json:"model,omitempty"`
 	Prompt           string     `json:"prompt,omitempty"`
 	Command          string     `json:"command,omitempty"`
@@ -157,6 +158,16 @@ type Record struct {
 	LastAnswer       *Answered  `json:"last_answer,omitempty"`
 	Priority         Priority   `json:"priority,omitempty"` // of its notice
 	Pool             string     `json:"pool,omitempty"`     // whose places it takes
+	Worktree         *Worktree  `json:"worktree,omitempty"` // of an isolated agent, since its last end
+}
+
+// Worktree is what became of the checkout that an isolated agent had of its own.
+type Worktree struct {
+	Path    string `json:"path,omitempty"`   // absolute; of one that was kept
+	Branch  string `json:"branch,omitempty"` // that has its commits
+	Rescue  string `json:"rescue,omitempty"` // ref of a commit with what was not committed
+	Text    string `json:"text,omitempty"`   // one line for people and models
+	Removed bool   `json:"removed,omitempty"`
 }
 
 // Background reports whether the task counts as background work: alive, and

@@ -19,7 +19,7 @@ var promised = []string{"task_id", "run_id", "task_type", "status", "idle", "awa
 // What else a record shows. A new field belongs here, so that it is a decision
 // and no accident.
 var further = []string{"owner_id", "stopping", "keep", "notified", "depth", "prompt", "create_time", "timeout_ms", "process", "checkpoint",
-	"questions", "last_answer", "priority", "pool"}
+	"questions", "last_answer", "priority", "pool", "worktree", "permission_mode"}
 
 // always are the fields that are there although there is nothing to say yet.
 var always = []string{"task_id", "run_id", "task_type", "status", "idle", "awaiting_approval", "paused", "backgrounded",

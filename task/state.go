@@ -48,6 +48,7 @@ type Change struct {
 	Progress    *Progress
 	Summary     string // Report: by the summary service; empty leaves it alone
 	Usage       *Usage
+	Worktree    *Worktree // Complete, Fail, Stop; nil leaves it alone
 	OutputBytes int64
 	Checkpoint  []byte
 	Question    *Question // Ask
@@ -202,6 +203,9 @@ func end(r Record, c Change) Record {
 	r.Error = c.Error
 	if c.Usage != nil {
 		r.Usage = c.Usage
+	}
+	if c.Worktree != nil {
+		r.Worktree = c.Worktree
 	}
 	return r
 }

@@ -58,6 +58,7 @@ func (w *world) agentCommand() *cobra.Command {
 	f.IntVar(&req.MaxTurns, "max-turns", 0, "model replies at most")
 	f.StringVar(&req.PermissionMode, "permission-mode", "", "plan or dontAsk, to allow less than the settings")
 	f.StringArrayVar(&req.AllowedTools, "allowed-tools", nil, "calls that run without a question, such as 'Bash(go test:*),Edit'")
+	f.StringVar(&req.Isolation, "isolation", "", "worktree: it works in a checkout of its own")
 	cmd.AddCommand(run)
 	return cmd
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -98,9 +97,8 @@ func agentContext() cases {
 			if n := count(texts(t, m.Requests()[0]), "Background tasks"); n != 0 {
 				t.Error("a reminder of tasks, and none runs")
 			}
-			list := regexp.MustCompile(`<system-reminder>\nBackground tasks:\n- \[b\w{8}\] local_bash \((pending|running)\): wait for the fifo\n\n.*TaskOutput.*TaskStop.*\n</system-reminder>`)
-			if said := texts(t, m.Requests()[1]); len(list.FindAllString(strings.Join(said, "\n"), -1)) != 1 {
-				t.Errorf("no reminder of the task: %q", said)
+			if n := count(texts(t, m.Requests()[1]), "Background tasks:"); n != 0 {
+				t.Error("a reminder of a task whose start was told in the result of the call")
 			}
 			told(t, m.Requests(), 5, 1)
 			if all := p.boundaries(id); len(all) != 1 || all[0]["trigger"] != "auto" || all[0]["tokens_before"] == nil {

@@ -326,6 +326,11 @@ func (a *Archive) goOn(what string) error {
 	return e
 }
 
+// Interrupt is refused.
+func (a *Archive) Interrupt(_ context.Context, ref string) (task.Record, error) {
+	return task.Record{}, a.refuse("interrupt " + ref)
+}
+
 // Hold is refused.
 func (a *Archive) Hold(context.Context, string) error { return a.refuse("hold") }
 

@@ -409,9 +409,10 @@ func TestRefusals(t *testing.T) {
 	_, start := a.Start(ctx, []control.StartRequest{{}})
 	_, promote := a.Promote(ctx, "b00000001")
 	_, send := a.Send(ctx, control.SendRequest{Ref: "b00000001", Text: "x"})
+	_, interrupt := a.Interrupt(ctx, "b00000001")
 	_, pause := a.Pause(ctx, []string{"b00000001"})
 	_, resume := a.Resume(ctx, control.ResumeRequest{Ref: "b00000001"})
-	for name, err := range map[string]error{"start": start, "promote": promote, "send": send, "pause": pause, "resume": resume, "prompt": a.Prompt(ctx, control.PromptRequest{Text: "x"}), "hold": a.Hold(ctx, "x")} {
+	for name, err := range map[string]error{"start": start, "promote": promote, "send": send, "interrupt": interrupt, "pause": pause, "resume": resume, "prompt": a.Prompt(ctx, control.PromptRequest{Text: "x"}), "hold": a.Hold(ctx, "x")} {
 		var e *control.Error
 		if !errors.As(err, &e) || e.Code != control.Unavailable || e.Mend == "" {
 			t.Errorf("%s: %v", name, err)

@@ -16,6 +16,7 @@ import (
 	"github.com/drover-dev/drover/internal/tool/webtool"
 	"github.com/drover-dev/drover/internal/trust"
 	"github.com/drover-dev/drover/internal/usage"
+	"github.com/drover-dev/drover/internal/worktree"
 )
 
 // agents is what the agents of the session are made of, by settings and files.
@@ -48,7 +49,7 @@ func (s *Session) agents(c Config, model string, env []string) (session.Agents, 
 	if err != nil {
 		return a, err
 	}
-	a.Purse = s.purse
+	a.Purse, a.Budget = s.purse, usage.Budget{USD: set.Agents.BudgetUSD, Tokens: set.Agents.BudgetTokens}
 	if set.Context.AutoCompact != "off" {
 		a.Window = table.Window
 	}
@@ -77,6 +78,7 @@ func (s *Session) agents(c Config, model string, env []string) (session.Agents, 
 		return a, err
 	}
 	a.Todos = todo.At(c.Root.Todos(list), set.Durability == "power")
+	a.Worktrees = worktree.Open(c.Root.Worktrees())
 	a.Hooks = hooks(set, tell)
 	return a, nil
 }

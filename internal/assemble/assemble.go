@@ -105,8 +105,10 @@ func Open(ctx context.Context, c Config) (_ *Session, err error) {
 	cfg := session.Config{
 		Place: s.Place,
 		Info:  control.Info{Session: c.Session, Project: project.Folder(), Title: c.Title, Role: c.Role, Version: c.Version, Socket: socket},
-		Limits: session.Limits{Depth: set.Limits.Depth, LiveAgents: set.Limits.Live, PerRoot: set.Limits.PerRoot, OutputBytes: set.Tasks.OutputLimitBytes,
-			OutputChars: set.Tasks.OutputLength, NestedBackground: set.Agents.NestedBackground, NoBackground: set.Tasks.DisableBackground},
+		Limits: session.Limits{Depth: set.Limits.Depth, LiveAgents: set.Limits.Live, PerRoot: set.Limits.PerRoot,
+			PerSession: set.Limits.PerSession, SpawnRate: set.Limits.SpawnRate, OutputBytes: set.Tasks.OutputLimitBytes,
+			OutputChars: set.Tasks.OutputLength, NestedBackground: set.Agents.NestedBackground, NoBackground: set.Tasks.DisableBackground,
+			MultiTurn: set.Agents.MultiTurn, IdleTimeout: set.Agents.IdleLimit()},
 		Power:  set.Durability == "power",
 		Keeper: s.Keeper,
 	}

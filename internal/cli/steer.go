@@ -22,7 +22,7 @@ func (a *app) send() *cobra.Command {
 		ValidArgsFunction: a.completeTasks(true),
 	}
 	return a.steer(cmd, true, func(ctx context.Context, api control.API, ref string, words []string) (task.Record, error) {
-		return api.Send(ctx, control.SendRequest{Ref: ref, Text: words[1]})
+		return api.Send(ctx, control.SendRequest{Ref: ref, Text: words[1], Env: a.Env})
 	})
 }
 
@@ -36,7 +36,7 @@ func (a *app) resume() *cobra.Command {
 		ValidArgsFunction: a.completeTasks(true),
 	}
 	return a.steer(cmd, false, func(ctx context.Context, api control.API, ref string, words []string) (task.Record, error) {
-		req := control.ResumeRequest{Ref: ref}
+		req := control.ResumeRequest{Ref: ref, Env: a.Env}
 		if len(words) > 1 {
 			req.Prompt = words[1]
 		}

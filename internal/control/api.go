@@ -84,6 +84,11 @@ type API interface {
 	// run. What neither is paused nor has ended is a [Conflict].
 	Resume(ctx context.Context, req ResumeRequest) (task.Record, error)
 
+	// Interrupt breaks off the turn of an agent and does not end its task: it is
+	// idle then and waits for a message, as the main agent does for a prompt. One
+	// that is in no turn is a [Conflict].
+	Interrupt(ctx context.Context, ref string) (task.Record, error)
+
 	// Hold keeps a lease while ctx lives. When it ends, by whatever way, tasks
 	// that were started under the lease are stopped.
 	Hold(ctx context.Context, lease string) error
@@ -143,6 +148,7 @@ type AgentRequest struct {
 	MaxTurns       int      `json:"max_turns,omitempty"`
 	PermissionMode string   `json:"permission_mode,omitempty"`
 	AllowedTools   []string `json:"allowed_tools,omitempty"`
+	Isolation      string   `json:"isolation,omitempty"` // worktree; empty: as its definition says
 }
 
 // Started answers one [StartRequest].
@@ -275,13 +281,17 @@ type SendRequest struct {
 	Ref  string `json:"ref"`
 	Text string `json:"text"`
 	From string `json:"from,omitempty"` // who is told to have written; default: user
+	// Env is the environment of the asking client, for the further run of an agent
+	// that a client has started. It is used and not kept.
+	Env []string `json:"env,omitempty"`
 }
 
 // ResumeRequest lets a task go on. Prompt is for an agent that has ended; empty:
 // it is told to go on.
 type ResumeRequest struct {
-	Ref    string `json:"ref"`
-	Prompt string `json:"prompt,omitempty"`
+	Ref    string   `json:"ref"`
+	Prompt string   `json:"prompt,omitempty"`
+	Env    []string `json:"env,omitempty"` // as in SendRequest
 }
 
 // Code classes an [Error].

@@ -173,6 +173,11 @@ func (c *Client) Resume(ctx context.Context, req ResumeRequest) (task.Record, er
 	return call[task.Record](ctx, c, http.MethodPost, "/v1/resume", req)
 }
 
+// Interrupt implements [API].
+func (c *Client) Interrupt(ctx context.Context, ref string) (task.Record, error) {
+	return onTask[task.Record](ctx, c, http.MethodPost, ref, "/interrupt")
+}
+
 // Hold implements [API]. The lease is the connection: it ends with the process
 // of the client at the latest.
 func (c *Client) Hold(ctx context.Context, lease string) error {

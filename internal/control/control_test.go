@@ -163,6 +163,8 @@ func TestSame(t *testing.T) {
 		{"resume", func(ctx context.Context, a API) (any, error) {
 			return a.Resume(ctx, ResumeRequest{Ref: "two", Prompt: "go on"})
 		}},
+		{"interrupt", func(ctx context.Context, a API) (any, error) { return a.Interrupt(ctx, odd) }},
+		{"interrupt-unknown", func(ctx context.Context, a API) (any, error) { return a.Interrupt(ctx, "x") }},
 		{"resume-unknown", func(ctx context.Context, a API) (any, error) { return a.Resume(ctx, ResumeRequest{Ref: "x"}) }},
 		{"approvals", func(ctx context.Context, a API) (any, error) { return a.Approvals(ctx, ApprovalsRequest{}) }},
 		{"approvals-wait", func(ctx context.Context, a API) (any, error) {

@@ -228,6 +228,10 @@ func (f *fake) Resume(ctx context.Context, req ResumeRequest) (task.Record, erro
 	return f.Send(ctx, SendRequest{Ref: req.Ref, Text: req.Prompt, From: "resume"})
 }
 
+func (f *fake) Interrupt(_ context.Context, ref string) (task.Record, error) {
+	return f.Send(context.Background(), SendRequest{Ref: ref, From: "interrupt"})
+}
+
 func (f *fake) Output(_ context.Context, req OutputRequest) (Chunk, error) {
 	if _, err := f.find(req.Ref); err != nil {
 		return Chunk{}, err

@@ -109,6 +109,7 @@ func (s *Server) handler() http.Handler {
 	route("GET /v1/tasks/{ref}/output", s.output)
 	route("GET /v1/tasks/{ref}/result", s.result)
 	route("POST /v1/tasks/{ref}/promote", s.promote)
+	route("POST /v1/tasks/{ref}/interrupt", s.interrupt)
 	route("POST /v1/wait", s.wait)
 	route("POST /v1/stop", s.stop)
 	route("GET /v1/approvals", s.approvals)
@@ -298,6 +299,11 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request) error {
 
 func (s *Server) promote(w http.ResponseWriter, r *http.Request) error {
 	v, err := s.api.Promote(r.Context(), r.PathValue("ref"))
+	return reply(w, v, err)
+}
+
+func (s *Server) interrupt(w http.ResponseWriter, r *http.Request) error {
+	v, err := s.api.Interrupt(r.Context(), r.PathValue("ref"))
 	return reply(w, v, err)
 }
 

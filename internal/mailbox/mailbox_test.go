@@ -197,6 +197,23 @@ func TestRender(t *testing.T) {
 <usage><total_tokens>12</total_tokens><tool_uses>2</tool_uses><duration_ms>34</duration_ms></usage>
 </task-notification>
 Full transcript available at: /t.jsonl`},
+		"worktree": {
+			Letter{Task: task.Record{ID: "a00000001", Kind: task.LocalAgent, Status: task.Completed, Description: "find", Usage: &task.Usage{},
+				Worktree: &task.Worktree{Path: "/w/</path>&", Branch: "drover/a00000001", Rescue: "refs/drover/rescue/a00000001", Text: "kept"}}},
+			`<task-notification>
+<task-id>a00000001</task-id>
+<status>completed</status>
+<summary>Agent "find" completed</summary>
+<usage><total_tokens>0</total_tokens><tool_uses>0</tool_uses><duration_ms>0</duration_ms></usage>
+<worktree><path>/w/&lt;/path&gt;&amp;</path><branch>drover/a00000001</branch><rescue>refs/drover/rescue/a00000001</rescue></worktree>
+</task-notification>`},
+		"worktree-removed": {
+			Letter{Task: task.Record{ID: "a00000001", Kind: task.LocalAgent, Status: task.Completed, Description: "find", Worktree: &task.Worktree{Removed: true, Text: "gone"}}},
+			`<task-notification>
+<task-id>a00000001</task-id>
+<status>completed</status>
+<summary>Agent "find" completed</summary>
+</task-notification>`},
 		"stopped": {
 			Letter{Task: task.Record{ID: "b00000001", Kind: task.LocalBash, Status: task.Killed, Command: "sleep 9", ExitCode: &zero,
 				Cause: &task.Cause{Actor: task.ByUser, Reason: task.ReasonStopped}}},

@@ -51,9 +51,23 @@ func Render(l Letter) string {
 		fmt.Fprintf(&b, "<usage><total_tokens>%d</total_tokens><tool_uses>%d</tool_uses><duration_ms>%d</duration_ms></usage>\n",
 			u.TotalTokens, u.ToolUses, u.DurationMS)
 	}
+	if w := r.Worktree; w != nil && !w.Removed {
+		b.WriteString("<worktree>" + place(*w) + "</worktree>\n")
+	}
 	b.WriteString("</task-notification>")
 	if l.Transcript != "" {
 		b.WriteString("\nFull transcript available at: " + escape(l.Transcript))
+	}
+	return b.String()
+}
+
+// place is where the work of an isolated agent is.
+func place(w task.Worktree) string {
+	var b strings.Builder
+	for _, e := range [][2]string{{"path", w.Path}, {"branch", w.Branch}, {"rescue", w.Rescue}} {
+		if e[1] != "" {
+			fmt.Fprintf(&b, "<%s>%s</%s>", e[0], escape(e[1]), e[0])
+		}
 	}
 	return b.String()
 }

@@ -37,8 +37,14 @@ type Rules struct {
 	Cwd  string        // absolute; rules and paths are relative to it
 	Bash func() string // where the next shell line runs; nil: always in Cwd
 	Dirs []string      // further roots, absolute
-	Home string        // for ~ in rules and paths; empty: such paths are asked, and such rules are errors
-	Path string        // where programs are looked for; empty: $PATH
+
+	// In a copy of a folder, bans on files speak of the original and of the copy:
+	// relative ones are about Base, which is Cwd if it is empty.
+	Base   string
+	Copies []Copy
+
+	Home string // for ~ in rules and paths; empty: such paths are asked, and such rules are errors
+	Path string // where programs are looked for; empty: $PATH
 
 	Memory   *Memory // shared by the gates of a session; nil: one of its own
 	Filtered bool    // tools that list and search leave out what [Gate.MayRead] refuses
@@ -55,6 +61,10 @@ type Rules struct {
 	Answer   func(context.Context, task.Question) (task.Reply, error)
 	Headless bool
 }
+
+// Copy is a folder with a copy of another, both absolute. What a ban says of a
+// place in Of it says of the same place in At.
+type Copy struct{ Of, At string }
 
 // Outcome is one of allow, ask and deny.
 type Outcome string

@@ -108,8 +108,20 @@ func (g *Gate) forms(path, cwd string) []string {
 			out = append(out, real)
 		}
 	}
+	for i := 0; i < len(out); i++ { // a copy may be one of a copy
+		for _, c := range g.rules.Copies {
+			of, at := strings.ToLower(filepath.Clean(c.Of)), strings.ToLower(filepath.Clean(c.At))
+			rest, in := strings.CutPrefix(out[i], at)
+			if form := of + rest; in && (rest == "" || rest[0] == '/') && !slices.Contains(out, form) && len(out) < maxForms {
+				out = append(out, form)
+			}
+		}
+	}
 	return out
 }
+
+// maxForms bounds what a path may be called.
+const maxForms = 32
 
 // pathMatch reports whether a ban speaks of the path.
 func (g *Gate) pathMatch(r rule, path, cwd string) bool {

@@ -93,7 +93,11 @@ func (g *Gate) parseArgument(r *rule, arg string, allow bool) error {
 		if strings.Count(arg, "{") > 2 || len(arg) > 4096 || !doublestar.ValidatePattern(arg) {
 			return errors.New("its pattern is wrong, or has too many alternatives")
 		}
-		globs, err := g.absolute(arg)
+		base := g.rules.Cwd
+		if !allow && g.rules.Base != "" {
+			base = g.rules.Base
+		}
+		globs, err := g.absolute(base, arg)
 		r.globs, r.lower = globs, lower(globs)
 		if !wild(*r) {
 			for _, glob := range globs {
@@ -114,10 +118,9 @@ func (g *Gate) parseArgument(r *rule, arg string, allow bool) error {
 	return nil
 }
 
-// absolute makes patterns for absolute paths of the pattern of a rule. A name
-// without a slash holds at any depth.
-func (g *Gate) absolute(pattern string) ([]string, error) {
-	base := g.rules.Cwd
+// absolute makes patterns for absolute paths of the pattern of a rule, which is
+// about base. A name without a slash holds at any depth.
+func (g *Gate) absolute(base, pattern string) ([]string, error) {
 	switch {
 	case strings.HasPrefix(pattern, "/"):
 		base, pattern = "/", strings.TrimLeft(pattern, "/")

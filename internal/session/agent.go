@@ -34,6 +34,7 @@ type self struct {
 	maxTurns int
 	depth    int     // 0 for the main agent and for clients
 	parent   task.ID // of the agent that asked for it; empty: the main agent, or none
+	inside   task.ID // the isolated agent in whose checkout it works; empty: where the session does
 	given    *given  // by the program that started the agent at the top; nil: nothing
 }
 
@@ -44,10 +45,10 @@ func (s *Session) launch(ctx context.Context, in subagent.Input, spec task.Spec,
 	if err != nil {
 		return task.Record{}, nil, err
 	}
-	in.Type, in.Model, in.MaxTurns = child.def.Name, child.model, child.maxTurns
+	in.Type, in.Model, in.MaxTurns, in.Isolation = child.def.Name, child.model, child.maxTurns, child.isolation
 	w := s.kinds.Agent(child.assemble, in)
 	spec.Input, spec.Pool = w.Input, agentPool
-	spec.AgentType, spec.Model, spec.Prompt = in.Type, in.Model, in.Prompt
+	spec.AgentType, spec.Mode, spec.Model, spec.Prompt = in.Type, string(child.rules.Mode), in.Model, in.Prompt
 	if spec.Cwd == "" {
 		spec.Cwd = me.cwd
 	}
@@ -56,6 +57,9 @@ func (s *Session) launch(ctx context.Context, in subagent.Input, spec task.Spec,
 	}
 	if spec.Name == "" {
 		spec.Name = subagent.Normalize(in.Type)
+	}
+	if err := s.afford(me.id); err != nil {
+		return task.Record{}, nil, err
 	}
 	s.say(me.id, child.notes...)
 	rec, err := s.sup.Start(ctx, w.Driver, spec)
@@ -67,6 +71,9 @@ type child struct {
 	self
 	def   subagent.Definition
 	notes []string // about what it gets, for the user and for who asked
+
+	isolation string // worktree, or empty
+	again     bool   // it has had a run
 }
 
 // child resolves what a subagent gets: never more than the one who asks has.
@@ -78,7 +85,11 @@ func (s *Session) child(in subagent.Input, me self) (*child, error) {
 	if me.spawns != nil && !slices.Contains(me.spawns, subagent.Normalize(def.Name)) {
 		return nil, &subagent.UnknownTypeError{Type: in.Type, Known: me.spawns}
 	}
-	c := &child{self: me, def: def}
+	isolation, err := s.isolation(in, def)
+	if err != nil {
+		return nil, err
+	}
+	c := &child{self: me, def: def, isolation: isolation}
 	c.parent = me.id
 	c.host = nil
 	c.depth = me.depth + 1
@@ -106,7 +117,7 @@ func (s *Session) child(in subagent.Input, me self) (*child, error) {
 func (s *Session) choose(me self, in subagent.Input, def subagent.Definition) (choose.Choice, error) {
 	p := s.cfg.Agents.Policy
 	p.Reachable = func(name string) error {
-		_, err := s.cfg.Agents.Models.Find(name, home.Lookup(me.env), me.cwd)
+		_, err := s.cfg.Agents.Models.Find(name, home.Lookup(me.env), me.origin())
 		return err
 	}
 	top := s.cfg.Agents.Model
@@ -188,6 +199,17 @@ func (c *child) assemble(ctx context.Context, h task.Host, _ subagent.Input) (_ 
 	me := c.self
 	me.id, me.host, me.depth = rec.ID, h, rec.Depth
 	place := c.s.cfg.Place
+	var own *checkout
+	if c.isolation != "" {
+		if own, err = c.isolate(ctx, &me, h); err != nil {
+			return nil, err
+		}
+		defer func() {
+			if err != nil {
+				own.undo(ctx)
+			}
+		}()
+	}
 	k, err := c.s.kit(me, c.def, place.AgentTranscript(rec.ID))
 	if err != nil {
 		return nil, err
@@ -210,11 +232,15 @@ func (c *child) assemble(ctx context.Context, h task.Host, _ subagent.Input) (_ 
 		return nil, errors.Join(err, t.Close())
 	}
 	k.cfg.Transcript, k.cfg.Mail, k.resumed = t, &mail{s: c.s, box: box}, len(history.Messages) > 0
-	return &subagent.Assembly{Config: k.cfg, History: history.Messages, Start: k.start, End: k.hooks.End, Close: func() error {
+	a := &subagent.Assembly{Config: k.cfg, History: history.Messages, Start: k.start, Turn: c.s.turnOf(rec.ID), Rest: c.rest(h, box), End: k.hooks.End, Close: func() error {
 		c.s.dropBox(rec.ID)
 		k.close()
 		return t.Close()
-	}}, nil
+	}}
+	if own != nil {
+		k.place, a.Leave = own.text, own.leave
+	}
+	return a, nil
 }
 
 // mail is a mailbox as a conversation reads it.

@@ -16,6 +16,7 @@ import (
 	"github.com/drover-dev/drover/internal/permit"
 	"github.com/drover-dev/drover/internal/spool"
 	"github.com/drover-dev/drover/internal/supervise"
+	"github.com/drover-dev/drover/internal/usage"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
 )
@@ -146,7 +147,7 @@ func (s *Session) startAgent(ctx context.Context, r control.StartRequest, spec t
 		return task.Record{}, &control.Error{Code: control.Invalid, Message: "an agent cannot be kept past its host", Mend: "resume it instead"}
 	}
 	in := subagent.Input{Type: r.Agent.Type, Prompt: r.Agent.Prompt, Model: r.Agent.Model, MaxTurns: r.Agent.MaxTurns,
-		PermissionMode: r.Agent.PermissionMode, AllowedTools: r.Agent.AllowedTools}
+		PermissionMode: r.Agent.PermissionMode, AllowedTools: r.Agent.AllowedTools, Isolation: r.Agent.Isolation}
 	rec, _, err := s.launch(ctx, in, spec, s.outside(r))
 	return rec, err
 }
@@ -387,6 +388,7 @@ func refusal(err error) *control.Error {
 	var limit *supervise.LimitError
 	var several *supervise.AmbiguousError
 	var kind *subagent.UnknownTypeError
+	var spent *usage.BudgetError
 	switch {
 	case errors.Is(err, supervise.ErrUnknown):
 		e := control.NotFoundError("")
@@ -398,7 +400,7 @@ func refusal(err error) *control.Error {
 			e.Matches = append(e.Matches, string(r.ID))
 		}
 		return e
-	case errors.As(err, &limit), errors.Is(err, supervise.ErrClosing), errors.Is(err, supervise.ErrFrozen):
+	case errors.As(err, &limit), errors.As(err, &spent), errors.Is(err, supervise.ErrClosing), errors.Is(err, supervise.ErrFrozen):
 		return &control.Error{Code: control.Unavailable, Message: err.Error()}
 	case errors.As(err, &kind):
 		return &control.Error{Code: control.Invalid, Message: err.Error()}

@@ -11,6 +11,7 @@ import (
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/hook"
 	"github.com/drover-dev/drover/internal/supervise"
+	"github.com/drover-dev/drover/internal/usage"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
 )
@@ -47,9 +48,12 @@ func (e *engine) Launch(ctx context.Context, l subagent.Launch) (task.Record, er
 // refused makes an error of the engine one that a program can decide by.
 func refused(err error) error {
 	var limit *supervise.LimitError
+	var spent *usage.BudgetError
 	switch {
+	case errors.As(err, &spent):
+		return &subagent.LimitError{Limit: spent.Limit, Err: err}
 	case errors.As(err, &limit):
-		return &subagent.LimitError{Limit: limit.Limit, N: limit.N, Err: err}
+		return &subagent.LimitError{Limit: limit.Limit, N: limit.N, Wait: limit.Wait, Err: err}
 	case errors.Is(err, supervise.ErrClosing), errors.Is(err, supervise.ErrFrozen):
 		return fmt.Errorf("%w: %w", subagent.ErrClosed, err)
 	}

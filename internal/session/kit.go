@@ -28,7 +28,6 @@ import (
 	"github.com/drover-dev/drover/internal/tool/tasktools"
 	"github.com/drover-dev/drover/internal/tool/todotools"
 	"github.com/drover-dev/drover/internal/tool/webtool"
-	"github.com/drover-dev/drover/internal/usage"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
 )
@@ -46,16 +45,18 @@ type kit struct {
 	gate   *permit.Gate
 	used   *skill.Ledger
 	told   *reminders
+	turns  turnCount
 	cfg    agent.Config
 
-	resumed bool // it goes on with an earlier conversation
+	resumed bool   // it goes on with an earlier conversation
+	place   string // what an isolated agent is told of where it works
 }
 
 // kit makes that of an agent. transcript is where its conversation is kept.
 // The caller closes it.
 func (s *Session) kit(me self, def subagent.Definition, transcript string) (*kit, error) {
 	k := &kit{me: me, def: def, used: &skill.Ledger{}}
-	choice, err := s.cfg.Agents.Models.Find(me.model, home.Lookup(me.env), me.cwd)
+	choice, err := s.cfg.Agents.Models.Find(me.model, home.Lookup(me.env), me.origin())
 	if err != nil {
 		return nil, err
 	}
@@ -68,6 +69,8 @@ func (s *Session) kit(me self, def subagent.Definition, transcript string) (*kit
 		return nil, err
 	}
 	k.told = s.reminders(me, def.CriticalReminder, func(name string) bool { return slices.Contains(names, name) })
+	k.told.lists = append(k.told.lists, list{name: limitList, head: "Most of a limit of your work is used:", items: k.limits,
+		foot: "\n\nBring what matters to an end, and hand back what you have before it is reached."})
 	k.runner = hook.NewRunner(me.hooks(def), k.base(tools, transcript))
 	s.mu.Lock()
 	s.runners[k.runner] = struct{}{}
@@ -78,6 +81,7 @@ func (s *Session) kit(me self, def subagent.Definition, transcript string) (*kit
 		System: systemPrompt(def, me, s.cfg.Agents.Notes, s.started), Gate: hook.NewGate(k.runner, judge{k}), Hooks: k.hooks, Reminders: k.told,
 		Compaction: k.compaction(choice.Name), Agent: def.Name, AgentID: string(me.id), SessionID: string(s.cfg.Info.Session),
 	}
+	k.cfg.HandBack = me.depth > 0
 	if me.depth == 0 {
 		k.cfg.AgentID = ""
 	}
@@ -86,26 +90,32 @@ func (s *Session) kit(me self, def subagent.Definition, transcript string) (*kit
 		k.cfg.Hold = me.host.Hold
 	}
 	if p := s.cfg.Agents.Purse; p != nil {
-		k.cfg.Meter = p.For(usage.Node{ID: string(me.id), Type: def.Name, Parent: string(me.parent)})
+		k.cfg.Meter = p.For(k.node())
 	}
-	if s.cfg.Agents.On != nil {
-		k.cfg.On = func(e agent.Event) { s.cfg.Agents.On(me.id, e) }
+	k.cfg.On = func(e agent.Event) {
+		k.edited(e)
+		k.turns.on(e)
+		if s.cfg.Agents.On != nil {
+			s.cfg.Agents.On(me.id, e)
+		}
 	}
+	s.edits.open(me.id)
 	return k, nil
 }
 
 func (k *kit) close() {
 	k.runner.Close()
 	s := k.me.s
+	s.edits.close(k.me.id)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.runners, k.runner)
 }
 
 // start is told to hooks, and gives what a subagent reads before its prompt: what
-// they say, and its opening.
+// they say, where it works, and its opening.
 func (k *kit) start(ctx context.Context) string {
-	return join([]string{k.hooks.Start(ctx), k.opening()})
+	return join([]string{k.hooks.Start(ctx), k.place, k.opening()})
 }
 
 // opening is what an agent reads first: the skills of its definition, and how it

@@ -450,11 +450,12 @@ func (m *Main) stopCommands(ctx context.Context, ids []task.ID) (task.Receipt, e
 	return receipt, errors.Join(err, ErrCeiling)
 }
 
-// waitedFor returns the commands that are running, and how many other tasks.
+// waitedFor returns the commands that are running, and how many other tasks are
+// at work: an agent that rests has done what it was asked.
 func (s *Session) waitedFor() (commands []task.ID, others int) {
 	for _, r := range s.sup.List(0) {
 		switch {
-		case r.Status.Terminal() || r.Keep || r.ID == s.cfg.Info.Session:
+		case r.Status.Terminal() || r.Keep || r.Idle || r.ID == s.cfg.Info.Session:
 		case r.Kind == task.LocalBash:
 			commands = append(commands, r.ID)
 		default:

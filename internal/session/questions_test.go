@@ -40,7 +40,7 @@ func TestQuestions(t *testing.T) {
 	}
 	main := make(chan error, 1)
 	go func() {
-		reply, err := r.sup.Ask(r.ctx, "s00000001", task.Question{Tool: "Write"})
+		reply, err := r.sup.Ask(r.ctx, r.cfg.Info.Session, task.Question{Tool: "Write"})
 		if err == nil && reply.Reason != "no" {
 			err = errors.New("told " + reply.Reason)
 		}
@@ -57,7 +57,7 @@ func TestQuestions(t *testing.T) {
 		of[q.Tool] = q
 	}
 	bash, write := of["Bash"], of["Write"]
-	if bash.Task != rec.ID || write.Task != "s00000001" {
+	if bash.Task != rec.ID || write.Task != r.cfg.Info.Session {
 		t.Fatalf("open: %+v", list)
 	}
 	for name, c := range map[string]struct {

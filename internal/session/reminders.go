@@ -21,7 +21,8 @@ const aboutChars = 240
 // before, so that a list that grows leaves the cached part of a request alone.
 type reminders struct {
 	lists    []list
-	critical string // said again at the start of every turn
+	critical string          // said again at the start of every turn
+	news     func() []string // said once
 
 	mu   sync.Mutex
 	told map[string]bool // keys of items, behind the name of their list
@@ -60,6 +61,9 @@ func (r *reminders) Due(_ context.Context, start bool) []string {
 		if len(lines) > 0 {
 			texts = append(texts, reminder(l.head+"\n"+strings.Join(lines, "\n")+l.foot))
 		}
+	}
+	for _, text := range r.news() {
+		texts = append(texts, reminder(text))
 	}
 	if start && r.critical != "" {
 		texts = append(texts, reminder(r.critical))
@@ -104,7 +108,7 @@ const (
 
 // reminders makes those of an agent that has tools by these names.
 func (s *Session) reminders(me self, critical string, has func(tool string) bool) *reminders {
-	r := &reminders{told: map[string]bool{}, critical: critical}
+	r := &reminders{told: map[string]bool{}, critical: critical, news: func() []string { return s.edits.take(me.id) }}
 	if has("TaskOutput") {
 		r.lists = append(r.lists, list{name: taskList, head: "Background tasks:", volatile: true,
 			foot:  "\n\nTaskOutput reads the result of a task, TaskStop ends one.",

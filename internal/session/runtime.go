@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"github.com/drover-dev/drover/internal/control"
 	"github.com/drover-dev/drover/internal/driver/shell"
 	"github.com/drover-dev/drover/internal/model/choose"
+	"github.com/drover-dev/drover/internal/permit"
 	"github.com/drover-dev/drover/internal/spool"
 	"github.com/drover-dev/drover/internal/supervise"
 	"github.com/drover-dev/drover/internal/tool/shelltool"
@@ -159,12 +161,9 @@ func (rt *runtime) Agent(ctx context.Context, r tasktools.AgentRequest) (tasktoo
 			out.Note = "It was run in the foreground: background work is turned off."
 		}
 	}
-	if r.Isolation != "" {
-		return out, &tasktools.Refusal{Text: fmt.Sprintf("isolation %q is not available", r.Isolation)}
-	}
 	spec := rt.spec(r.ToolUseID, background)
 	spec.Name, spec.Description = r.Name, r.Description
-	in := subagent.Input{Type: r.Type, Prompt: r.Prompt, Model: r.Model, MaxTurns: r.MaxTurns, PermissionMode: r.PermissionMode}
+	in := subagent.Input{Type: r.Type, Prompt: r.Prompt, Model: r.Model, MaxTurns: r.MaxTurns, PermissionMode: r.PermissionMode, Isolation: r.Isolation}
 	rec, notes, err := rt.startOrResume(ctx, in, spec, r.Resume)
 	if err != nil {
 		return out, agentRefusal(err)
@@ -191,6 +190,7 @@ func (rt *runtime) Agent(ctx context.Context, r tasktools.AgentRequest) (tasktoo
 	if out.Backgrounded = out.Task.Backgrounded; out.Backgrounded {
 		return out, nil
 	}
+	out.Note = strings.TrimPrefix(out.Note+"\n"+left(out.Task.Worktree), "\n")
 	out.Text, err = s.log.Answer(ctx, out.Task.Run)
 	return out, err
 }
@@ -217,13 +217,28 @@ func (rt *runtime) startOrResume(ctx context.Context, in subagent.Input, spec ta
 
 // relaunch gives an ended agent a new run that goes on from its transcript.
 func (s *Session) relaunch(ctx context.Context, id task.ID, in subagent.Input, spec task.Spec, me self) (_ task.Record, notes []string, err error) {
+	old, _ := s.sup.Get(id)
+	if above := s.home(old.Parent); above != me.inside {
+		return old, nil, &control.Error{Code: control.Conflict, Message: fmt.Sprintf("agent %s worked in the worktree of agent %s", id, cmp.Or(above, "another")),
+			Mend: "resume that one, and let it go on with this"}
+	}
+	if s.isolated(old) {
+		in.Isolation = inWorktree
+	}
 	child, err := s.child(in, me)
 	if err != nil {
 		return task.Record{}, nil, err
 	}
-	in.Type, in.Model, in.MaxTurns = child.def.Name, child.model, child.maxTurns
+	child.rules.Mode = narrower(child.rules.Mode, permit.Mode(old.Mode)) // as its first run, whoever asks
+	child.again = true
+	in.Type, in.Model, in.MaxTurns, in.Isolation = child.def.Name, child.model, child.maxTurns, child.isolation
 	w := s.kinds.Agent(child.assemble, in)
 	spec.Input, spec.Pool, spec.Prompt = w.Input, agentPool, in.Prompt
+	for _, spends := range []task.ID{me.id, id} {
+		if err := s.afford(spends); err != nil {
+			return task.Record{}, nil, err
+		}
+	}
 	s.say(me.id, child.notes...)
 	rec, err := s.sup.Resume(ctx, id, w.Driver, spec)
 	return rec, child.notes, err
@@ -264,7 +279,7 @@ func (rt *runtime) Find(_ context.Context, ref string) (task.Record, error) {
 	return r, nil
 }
 
-// Wait waits for the end of a task.
+// Wait waits until a task has ended, or rests.
 func (rt *runtime) Wait(ctx context.Context, ref string, timeout time.Duration) (task.Record, bool, error) {
 	r, err := rt.Find(ctx, ref)
 	if err != nil || timeout <= 0 {
@@ -272,11 +287,27 @@ func (rt *runtime) Wait(ctx context.Context, ref string, timeout time.Duration) 
 	}
 	wait, cancel := context.WithTimeoutCause(ctx, timeout, supervise.ErrTimeout)
 	defer cancel()
-	recs, err := rt.s.sup.Wait(wait, []task.ID{r.ID}, false)
-	if err != nil && !(errors.Is(err, supervise.ErrTimeout) && ctx.Err() == nil) {
-		return r, false, err
+	for {
+		grown := rt.s.log.Grown()
+		select {
+		case <-rt.s.sup.Done(r.ID):
+			r, _ = rt.s.sup.Get(r.ID)
+			return r, false, nil
+		default:
+		}
+		if r, _ = rt.s.sup.Get(r.ID); r.Idle { // it would not end by itself for long
+			return r, false, nil
+		}
+		select {
+		case <-rt.s.sup.Done(r.ID):
+		case <-grown:
+		case <-wait.Done():
+			if ctx.Err() != nil {
+				return r, false, context.Cause(ctx)
+			}
+			return r, true, nil
+		}
 	}
-	return recs[0], err != nil, nil
 }
 
 // Text is the answer of an agent that has ended, else the end of the output.

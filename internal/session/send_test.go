@@ -3,6 +3,8 @@ package session
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -260,5 +262,30 @@ func TestTraffic(t *testing.T) {
 	}
 	if err := tr.pass("a4", "a5", now); !errors.As(err, &refused) {
 		t.Errorf("beyond the bound of the session: %v", err)
+	}
+}
+
+// A further run of an agent may do no more than its first one, whoever asks for
+// it and by whatever way.
+func TestModeIsKept(t *testing.T) {
+	r, _ := served(t, func(_ context.Context, q *modeltest.Request) modeltest.Answer {
+		if strings.Contains(q.LastText(), "write it") {
+			return blocks(modeltest.ToolUse("", "Write", map[string]any{"file_path": "made", "content": "x"}))
+		}
+		return modeltest.Text("heard: " + q.LastText())
+	})
+	main := r.asMain()
+	first, err := main.Agent(r.ctx, tasktools.AgentRequest{Prompt: "look", Description: "look", PermissionMode: "plan"})
+	if err != nil || first.Task.Mode != "plan" {
+		t.Fatalf("mode %q, %v", first.Task.Mode, err)
+	}
+	for _, asked := range []string{"", "bypassPermissions"} {
+		again, err := main.Agent(r.ctx, tasktools.AgentRequest{Prompt: "write it", Description: "write", Resume: string(first.Task.ID), PermissionMode: asked})
+		if err != nil || !strings.Contains(again.Text, "plan mode") {
+			t.Errorf("asked with mode %q it answered %q, %v", asked, again.Text, err)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(r.folder, "made")); err == nil {
+		t.Error("the file was written")
 	}
 }

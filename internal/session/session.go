@@ -41,6 +41,7 @@ import (
 	"github.com/drover-dev/drover/internal/todo"
 	"github.com/drover-dev/drover/internal/tool/webtool"
 	"github.com/drover-dev/drover/internal/usage"
+	"github.com/drover-dev/drover/internal/worktree"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
 )
@@ -56,11 +57,16 @@ type Limits struct {
 	Depth            int   // of nested agents; default 3
 	LiveAgents       int   // at work at the same time; more wait; default 10, at most 256
 	PerRoot          int   // agents in one tree; default 200
+	PerSession       int   // agents; default 1,000
+	SpawnRate        int   // agents that one tree may start within a minute; default 60
 	LiveShells       int   // default 1,000
 	OutputBytes      int64 // of one task's output file; default 5 GB
 	OutputChars      int   // of output shown to a model; default 32,000
 	NestedBackground bool  // agents of agents may run in the background
 	NoBackground     bool  // nothing an agent starts runs in the background
+
+	MultiTurn   bool          // background agents wait for further messages after an answer
+	IdleTimeout time.Duration // that they wait at most; default 10 min
 }
 
 func (l Limits) filled() Limits {
@@ -72,9 +78,14 @@ func (l Limits) filled() Limits {
 	fill(&l.Depth, 3)
 	fill(&l.LiveAgents, 10)
 	fill(&l.PerRoot, 200)
+	fill(&l.PerSession, 1000)
+	fill(&l.SpawnRate, 60)
 	fill(&l.LiveShells, 1000)
 	fill(&l.OutputChars, 32_000)
 	l.LiveAgents = min(l.LiveAgents, 256)
+	if l.IdleTimeout <= 0 {
+		l.IdleTimeout = 10 * time.Minute
+	}
 	return l
 }
 
@@ -110,10 +121,14 @@ type Agents struct {
 
 	Hooks  *hook.Set            // nil: none
 	Purse  *usage.Purse         // nil: nothing is counted
+	Budget usage.Budget         // of each agent at the top with all below it; needs Purse
 	Skills func() skill.Catalog // as they are now; nil: none
 	Todos  *todo.Store          // nil: no list
-	Web    *webtool.Fetcher     // nil: no pages are fetched
-	Tools  []agent.Tool         // of the program that holds the session; shared by all agents
+
+	Worktrees *worktree.Store // of isolated agents; nil: no agent can be one
+
+	Web   *webtool.Fetcher // nil: no pages are fetched
+	Tools []agent.Tool     // of the program that holds the session; shared by all agents
 
 	Window func(model string) (int64, bool) // tokens that a model can read; nil: never known
 	Share  float64                          // of the window at which a conversation is summed up
@@ -143,11 +158,14 @@ type Session struct {
 
 	alone  context.Context // ends when the keeper was lost, and all commands are stopped for that
 	leave  context.CancelFunc
-	watch  sync.WaitGroup // watches the keeper, and renews summaries; Close waits
+	watch  sync.WaitGroup // watches the keeper, renews summaries, sweeps worktrees; Close waits
 	closes chan struct{}  // closed when Close begins
 	pulse  pulse          // how the session stands as a whole
 
 	traffic traffic // of messages between agents
+	edits   edits
+	swept   chan struct{}      // closed when what crashes left of worktrees was looked at
+	unsweep context.CancelFunc // breaks that off
 
 	hurried atomic.Bool
 
@@ -158,7 +176,8 @@ type Session struct {
 	changed chan struct{} // closed and replaced at every end
 	main    *Main
 	closed  bool
-	noted   map[string]bool // what the user was told once
+	noted   map[string]bool                     // what the user was told once
+	turns   map[task.ID]context.CancelCauseFunc // of subagents
 }
 
 // Open opens the session, and creates it if it is new. An error that wraps
@@ -169,7 +188,7 @@ func Open(ctx context.Context, cfg Config) (_ *Session, err error) {
 		return nil, fmt.Errorf("open session %s: %w", cfg.Info.Session, err)
 	}
 	s := &Session{cfg: cfg, started: time.Now().UTC(), boxes: map[task.ID]*mailbox.Box{}, leases: map[string]*lease{}, runners: map[*hook.Runner]struct{}{}, changed: make(chan struct{}),
-		closes: make(chan struct{})}
+		closes: make(chan struct{}), swept: make(chan struct{})}
 	s.alone, s.leave = context.WithCancel(context.Background())
 	if err := cfg.Place.Ensure(); err != nil {
 		return nil, fmt.Errorf("open session %s: %w", cfg.Info.Session, err)
@@ -199,7 +218,8 @@ func Open(ctx context.Context, cfg Config) (_ *Session, err error) {
 		Posted:     s.posted,
 		Ended:      s.ended,
 		Pools: map[string]supervise.Pool{
-			agentPool: {Size: cfg.Limits.LiveAgents, Queue: 1000, Depth: cfg.Limits.Depth, PerRoot: cfg.Limits.PerRoot},
+			agentPool: {Size: cfg.Limits.LiveAgents, Queue: 1000, Depth: cfg.Limits.Depth, PerRoot: cfg.Limits.PerRoot,
+				PerSession: cfg.Limits.PerSession, Rate: cfg.Limits.SpawnRate},
 			shellPool: {Size: cfg.Limits.LiveShells},
 		},
 	})
@@ -214,6 +234,9 @@ func Open(ctx context.Context, cfg Config) (_ *Session, err error) {
 	if cfg.Keeper != nil {
 		s.watch.Go(s.watchKeeper)
 	}
+	var sweeping context.Context
+	sweeping, s.unsweep = context.WithCancel(context.Background())
+	s.watch.Go(func() { s.sweepTrees(sweeping) })
 	if cfg.Agents.Summaries > 0 {
 		s.watch.Go(func() { s.summaries(cfg.Agents.Summaries) })
 	}
@@ -427,6 +450,7 @@ func (s *Session) Close() error {
 		main.end()
 	}
 	close(s.closes)
+	s.unsweep()
 	defer s.boundHooks()()
 	s.sup.Close()
 	s.watch.Wait()

@@ -47,7 +47,8 @@ func open(t *testing.T, script string, change ...func(*Config)) *rig {
 	}
 	models := &provider.Finder{}
 	t.Cleanup(models.Close)
-	cfg := Config{Place: project.Session("s00000001"), Info: control.Info{Session: "s00000001", Project: folder, Role: RolePrompt, Version: "test"},
+	id := task.NewSessionID() // a session ends what bears its mark, also that of another run of the tests
+	cfg := Config{Place: project.Session(id), Info: control.Info{Session: id, Project: folder, Role: RolePrompt, Version: "test"},
 		Agents: Agents{Models: models, Catalog: subagent.Builtin, Rules: permit.Rules{Mode: permit.Bypass, Home: folder, Path: os.Getenv("PATH")}, Env: os.Environ()}}
 	if script != "" {
 		path := filepath.Join(t.TempDir(), "turns.yaml")

@@ -39,7 +39,7 @@ func (s *Session) Send(ctx context.Context, req control.SendRequest) (task.Recor
 	case r.Kind != task.LocalAgent:
 		return r, noReader(r)
 	case r.Status.Terminal():
-		return s.again(ctx, r, req.Text)
+		return s.again(ctx, r, req.Text, req.Env)
 	}
 	m := task.Message{To: r.ID, From: cmp.Or(req.From, userName), Kind: task.PlainMessage, Text: req.Text}
 	if err := m.Check(); err != nil {
@@ -110,21 +110,19 @@ func (s *Session) Resume(ctx context.Context, req control.ResumeRequest) (task.R
 		return r, &control.Error{Code: control.Conflict, Message: fmt.Sprintf("task %s is a %s that has ended (%s), and cannot go on", r.ID, r.Kind, r.Status),
 			Mend: "start it anew"}
 	}
-	return s.again(ctx, r, cmp.Or(req.Prompt, goOn))
+	return s.again(ctx, r, cmp.Or(req.Prompt, goOn), req.Env)
 }
 
 // again gives an agent that has ended a new run, for somebody outside. Whoever
 // is told of its ends is told of this one.
-func (s *Session) again(ctx context.Context, r task.Record, prompt string) (task.Record, error) {
-	me, err := s.above(r)
+func (s *Session) again(ctx context.Context, r task.Record, prompt string, env []string) (task.Record, error) {
+	me, err := s.above(r, env)
 	if err != nil {
 		return r, refusal(err)
 	}
-	var in subagent.Input
-	if raw := s.sup.Input(r.ID); raw != nil {
-		if err := json.Unmarshal(raw, &in); err != nil {
-			return r, refusal(err)
-		}
+	in, err := asked(s.sup.Input(r.ID))
+	if err != nil {
+		return r, refusal(err)
 	}
 	in.Type, in.Prompt, in.Model = r.AgentType, prompt, r.Model
 	me.rules.Allow = slices.Concat(me.rules.Allow, in.AllowedTools)
@@ -135,11 +133,19 @@ func (s *Session) again(ctx context.Context, r task.Record, prompt string) (task
 	return rec, nil
 }
 
+// asked is the input of an earlier run, as far as it is known.
+func asked(raw json.RawMessage) (in subagent.Input, err error) {
+	if raw != nil {
+		err = json.Unmarshal(raw, &in)
+	}
+	return in, err
+}
+
 // above stands for who has started an agent, so that a further run gets no more
 // than the first: the main agent or a client, and then each agent down to it.
-func (s *Session) above(r task.Record) (self, error) {
+func (s *Session) above(r task.Record, env []string) (self, error) {
 	if p, ok := s.sup.Get(r.Parent); ok && r.Parent != s.cfg.Info.Session {
-		me, err := s.above(p)
+		me, err := s.above(p, env)
 		if err != nil {
 			return me, err
 		}
@@ -156,5 +162,8 @@ func (s *Session) above(r task.Record) (self, error) {
 	if m != nil && r.Owner == s.cfg.Info.Session {
 		return m.kit.me, nil
 	}
-	return self{s: s, cwd: cmp.Or(r.Cwd, s.cfg.Info.Project), env: s.cfg.Agents.Env, model: s.cfg.Agents.Model, rules: s.cfg.Agents.Rules}, nil
+	if len(env) == 0 {
+		env = s.cfg.Agents.Env
+	}
+	return self{s: s, cwd: cmp.Or(r.Cwd, s.cfg.Info.Project), env: s.clientEnv(env), model: s.cfg.Agents.Model, rules: s.cfg.Agents.Rules}, nil
 }

@@ -15,6 +15,8 @@ func (l *loader) bend(source string, before Settings) {
 	s.Limits.Depth = l.clamp(source, "limits.depth", s.Limits.Depth, 1, 16)
 	s.Limits.Live = l.clamp(source, "limits.live", s.Limits.Live, 1, 256)
 	s.Limits.PerRoot = l.clamp(source, "limits.perRoot", s.Limits.PerRoot, 1, 100_000)
+	s.Limits.SpawnRate = l.clamp(source, "limits.spawnRate", s.Limits.SpawnRate, 1, 10_000)
+	s.Limits.PerSession = l.clamp(source, "limits.perSession", s.Limits.PerSession, 1, 100_000)
 	s.Tasks.OutputLength = l.clamp(source, "tasks.outputLength", s.Tasks.OutputLength, 100, 160_000)
 	s.Tasks.OutputLimitBytes = int64(l.clamp(source, "tasks.outputLimitBytes", int(s.Tasks.OutputLimitBytes), 4096, 1_000_000_000_000))
 	s.Web.MaxBytes = int64(l.clamp(source, "web.maxBytes", int(s.Web.MaxBytes), 1024, 100_000_000))
@@ -50,6 +52,7 @@ func (l *loader) bend(source string, before Settings) {
 		{"tasks.waitCeiling", &s.Tasks.WaitCeiling, before.Tasks.WaitCeiling, 0, 0},
 		{"permissions.askTimeout", &s.Permissions.AskTimeout, before.Permissions.AskTimeout, 0, 0},
 		{"agents.summaries", &s.Agents.Summaries, before.Agents.Summaries, time.Second, 1},
+		{"agents.idleTimeout", &s.Agents.IdleTimeout, before.Agents.IdleTimeout, time.Second, 0},
 		{"web.cacheTtl", &s.Web.CacheTTL, before.Web.CacheTTL, 0, 0},
 	} {
 		if got, err := time.ParseDuration(*d.to); (err != nil || got < d.least) && !(d.off == 1 && *d.to == "off") {
@@ -71,6 +74,14 @@ func (l *loader) money(source string, before Settings) {
 	if s.MaxBudget < 0 {
 		l.note(source, "maxBudgetUsd %v is below 0, and is ignored", s.MaxBudget)
 		s.MaxBudget = before.MaxBudget
+	}
+	if usd := s.Agents.BudgetUSD; !(usd >= 0 && usd < 1e9) {
+		l.note(source, "agents.budgetUsd %v is not possible, and is ignored", usd)
+		s.Agents.BudgetUSD = before.Agents.BudgetUSD
+	}
+	if s.Agents.BudgetTokens < 0 {
+		l.note(source, "agents.budgetTokens %d is below 0, and is ignored", s.Agents.BudgetTokens)
+		s.Agents.BudgetTokens = before.Agents.BudgetTokens
 	}
 	m, was := &s.Models, before.Models
 	sane := func(f float64) bool { return f >= 0 && f < 1e9 }

@@ -69,13 +69,24 @@ type Limits struct {
 	Depth   int `json:"depth,omitempty" jsonschema:"agents below agents, 1 to 16; 3 if not set"`
 	Live    int `json:"live,omitempty" jsonschema:"agents at work at the same time, 1 to 256; 10 if not set; more wait"`
 	PerRoot int `json:"perRoot,omitempty" jsonschema:"agents that one root may start in a session, 1 to 100000; 200 if not set"`
+
+	SpawnRate  int `json:"spawnRate,omitempty" jsonschema:"agents that one root may start within a minute, 1 to 10000; 60 if not set"`
+	PerSession int `json:"perSession,omitempty" jsonschema:"agents of all roots together in a session, 1 to 100000; 1000 if not set"`
 }
 
 // Agents is how agents behave.
 type Agents struct {
 	Summaries        string `json:"summaries,omitempty" jsonschema:"how often the summary of a running agent is renewed, such as 30s, which holds if not set; off: never"`
 	NestedBackground bool   `json:"nestedBackground,omitempty" jsonschema:"agents started by agents may run in the background"`
+	MultiTurn        bool   `json:"multiTurn,omitempty" jsonschema:"agents in the background wait for a message after each answer"`
+	IdleTimeout      string `json:"idleTimeout,omitempty" jsonschema:"how long they wait, such as 10m, which holds if not set"`
+
+	BudgetUSD    float64 `json:"budgetUsd,omitempty" jsonschema:"US dollars that an agent at the top may spend, with all agents below it; not set: any"`
+	BudgetTokens int64   `json:"budgetTokens,omitempty" jsonschema:"tokens that an agent at the top may use, with all agents below it, those from the cache included; not set: any"`
 }
+
+// IdleLimit is IdleTimeout as a duration.
+func (a Agents) IdleLimit() time.Duration { return duration(a.IdleTimeout, 10*time.Minute) }
 
 // SummaryEvery is Summaries as a duration; 0: never.
 func (a Agents) SummaryEvery() time.Duration {
@@ -202,12 +213,12 @@ func Find(env func(string) string, folder, flag string) Sources {
 func Load(src Sources) (Settings, []Note, error) {
 	l := loader{}
 	l.set.Trusted = src.Trusted
-	l.set.Limits = Limits{Depth: 3, Live: 10, PerRoot: 200}
+	l.set.Limits = Limits{Depth: 3, Live: 10, PerRoot: 200, SpawnRate: 60, PerSession: 1000}
 	l.set.Permissions.DefaultMode = "default"
 	l.set.Durability = "crash"
 	l.set.Tasks = Tasks{OutputLimitBytes: 5_000_000_000, OutputLength: 32_000, WaitCeiling: "10m"}
 	l.set.Permissions.AskTimeout = "10m"
-	l.set.Agents.Summaries = "30s"
+	l.set.Agents.Summaries, l.set.Agents.IdleTimeout = "30s", "10m"
 	l.set.Providers.OpenAI.API = "chat"
 	l.set.Models.CostGuard = "on"
 	l.set.Context = Context{AutoCompact: "on", Share: 0.8}
@@ -280,15 +291,19 @@ func (l *loader) env(env func(string) string) {
 	number(&l.set.Limits.Live, 1, 256, "DROVER_MAX_LIVE", "COPILOT_SUBAGENT_MAX_CONCURRENT")
 	number(&l.set.Limits.Depth, 1, 16, "DROVER_MAX_DEPTH", "COPILOT_SUBAGENT_MAX_DEPTH")
 	number(&l.set.Tasks.OutputLength, 100, 160_000, "DROVER_MAX_OUTPUT_LENGTH", "TASK_MAX_OUTPUT_LENGTH")
-	switch name, v := first("DROVER_DISABLE_BACKGROUND", "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS"); strings.ToLower(v) {
-	case "":
-	case "1", "true", "yes", "on":
-		l.set.Tasks.DisableBackground = true
-	case "0", "false", "no", "off":
-		l.set.Tasks.DisableBackground = false
-	default:
-		l.note(name, "%.40q is neither true nor false, and is ignored", v)
+	word := func(to *bool, names ...string) {
+		switch name, v := first(names...); strings.ToLower(v) {
+		case "":
+		case "1", "true", "yes", "on":
+			*to = true
+		case "0", "false", "no", "off":
+			*to = false
+		default:
+			l.note(name, "%.40q is neither true nor false, and is ignored", v)
+		}
 	}
+	word(&l.set.Tasks.DisableBackground, "DROVER_DISABLE_BACKGROUND", "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS")
+	word(&l.set.Agents.MultiTurn, "DROVER_MULTI_TURN", "MULTI_TURN_AGENTS")
 }
 
 func (l *loader) clamp(source, what string, n, low, high int) int {

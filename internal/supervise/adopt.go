@@ -79,7 +79,9 @@ func (s *Supervisor) remember(old Old) {
 		e.thawed = make(chan struct{})
 	}
 	s.tasks[rec.ID] = e
-	s.roots[rootKey{e.root, rec.Pool}]++
+	if p := s.pools[rec.Pool]; p != nil {
+		p.count(e.root, time.Time{})
+	}
 	if rec.Name != "" {
 		s.names[rec.Name] = e
 	}
@@ -111,9 +113,9 @@ func (s *Supervisor) Resume(ctx context.Context, id task.ID, d task.Driver, spec
 	rec, err := s.apply(ctx, e, task.Change{Verb: task.Resume, Run: task.NewRunID(), Background: spec.Backgrounded,
 		ToolUseID: spec.ToolUseID, Owner: spec.Owner, Prompt: spec.Prompt, Priority: spec.Priority, Pool: spec.Pool}, nil, "")
 	if err != nil {
-		s.mu.Lock()
-		s.roots[rootKey{e.root, spec.Pool}]--
-		s.mu.Unlock()
+		if p := s.pools[spec.Pool]; p != nil {
+			p.uncount(e.root)
+		}
 		s.runs.Done()
 		return rec, err
 	}
@@ -137,10 +139,12 @@ func (s *Supervisor) readmit(e *entry, pool string) error {
 	if s.closing {
 		return ErrClosing
 	}
-	if err := s.withinLimits(pool, e.root, e.rec.Load().Depth); err != nil {
-		return err
+	if p, now := s.pools[pool], time.Now(); p != nil {
+		if err := p.allows(e.root, e.rec.Load().Depth, now); err != nil {
+			return err
+		}
+		p.count(e.root, now)
 	}
-	s.roots[rootKey{e.root, pool}]++
 	s.runs.Add(1) // launch takes it
 	return nil
 }

@@ -4,6 +4,9 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
+
+	"github.com/drover-dev/drover/task"
 )
 
 // pool hands out a limited number of places, first come, first served. Who had
@@ -15,14 +18,79 @@ type pool struct {
 	taken int
 	line  []chan struct{} // closed when the place is theirs
 	back  []chan struct{} // the same, for those who had one
+	total int             // runs so far
+	roots map[task.ID]*started
 }
 
-func newPool(cfg Pool) *pool { return &pool{cfg: cfg} }
+// started is what one root has started.
+type started struct {
+	runs   int
+	latest []time.Time // those of the last rateWindow, oldest first; not kept without a rate
+}
 
-func (p *pool) waiting() int {
+// rateWindow is the time in which [Pool.Rate] is counted.
+const rateWindow = time.Minute
+
+func newPool(cfg Pool) *pool { return &pool{cfg: cfg, roots: map[task.ID]*started{}} }
+
+// allows says whether a run may come up now. Who asks counts it before somebody
+// else asks.
+func (p *pool) allows(root task.ID, depth int, now time.Time) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.line)
+	of := p.of(root, now)
+	switch {
+	case p.cfg.Depth > 0 && depth > p.cfg.Depth:
+		return &LimitError{Limit: "depth", N: p.cfg.Depth}
+	case p.cfg.PerRoot > 0 && of.runs >= p.cfg.PerRoot:
+		return &LimitError{Limit: "per_root", N: p.cfg.PerRoot}
+	case p.cfg.PerSession > 0 && p.total >= p.cfg.PerSession:
+		return &LimitError{Limit: "per_session", N: p.cfg.PerSession}
+	case p.cfg.Rate > 0 && len(of.latest) >= p.cfg.Rate:
+		return &LimitError{Limit: "rate", N: p.cfg.Rate, Wait: of.latest[len(of.latest)-p.cfg.Rate].Add(rateWindow).Sub(now)}
+	case p.cfg.Queue > 0 && len(p.line) >= p.cfg.Queue:
+		return &LimitError{Limit: "queue", N: p.cfg.Size}
+	}
+	return nil
+}
+
+// count takes a run in, and uncount takes it back. The time of one of an earlier
+// host is zero: clocks may have been set since.
+func (p *pool) count(root task.ID, now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	of := p.of(root, now)
+	p.roots[root] = of
+	p.total++
+	of.runs++
+	if p.cfg.Rate > 0 && !now.IsZero() {
+		of.latest = append(of.latest, now)
+	}
+}
+
+func (p *pool) uncount(root task.ID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	of := p.roots[root]
+	p.total--
+	if of.runs--; len(of.latest) > 0 {
+		of.latest = of.latest[:len(of.latest)-1]
+	}
+}
+
+// of is what a root has started, without the times that do not count any more.
+// The caller holds mu.
+func (p *pool) of(root task.ID, now time.Time) *started {
+	of := p.roots[root]
+	if of == nil {
+		return &started{}
+	}
+	old := 0
+	for old < len(of.latest) && now.Sub(of.latest[old]) >= rateWindow {
+		old++
+	}
+	of.latest = slices.Delete(of.latest, 0, old)
+	return of
 }
 
 // enter asks for a place. A nil channel means that it is taken already;

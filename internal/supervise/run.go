@@ -114,6 +114,7 @@ func (s *Supervisor) conclude(ctx context.Context, e *entry, h *host, res task.R
 		return
 	}
 	s.stopChildren(e, change)
+	change.Worktree = leave(ctx, res)
 	if h.out != nil {
 		change.OutputBytes = h.out.Size()
 	}
@@ -127,6 +128,25 @@ func (s *Supervisor) conclude(ctx context.Context, e *entry, h *host, res task.R
 	if ok && s.cfg.Ended != nil {
 		s.cfg.Ended(rec, notice)
 	}
+}
+
+// leaveTime is how long a driver may take to leave the place of a task.
+const leaveTime = 2 * time.Minute
+
+// leave lets a driver leave the place of a task, whatever has ended the run. A
+// panic there must not cost the record of the end.
+func leave(ctx context.Context, res task.Result) (w *task.Worktree) {
+	if res.Leave == nil {
+		return nil
+	}
+	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), leaveTime)
+	defer done()
+	defer func() {
+		if v := recover(); v != nil {
+			w = &task.Worktree{Text: fmt.Sprintf("What became of the worktree is not known: panic: %v", v)}
+		}
+	}()
+	return res.Leave(ctx)
 }
 
 // How long the record of an end waits between tries, and how long at most for
@@ -290,6 +310,21 @@ func (h *host) back(ctx context.Context) error {
 		h.held = true
 	}
 	return nil
+}
+
+// Rest gives the place away while the task waits for mail.
+func (h *host) Rest(ctx context.Context, wait func(context.Context) error) error {
+	if _, err := h.s.apply(ctx, h.e, task.Change{Verb: task.Rest}, nil, ""); err != nil {
+		return fmt.Errorf("rest of %s: %w", h.e.id, err)
+	}
+	h.leave()
+	if err := wait(ctx); err != nil {
+		return err
+	}
+	if _, err := h.s.apply(ctx, h.e, task.Change{Verb: task.Wake}, nil, ""); err != nil {
+		return fmt.Errorf("wake %s: %w", h.e.id, err)
+	}
+	return h.back(ctx)
 }
 
 // Hold gives the place away while the task is paused.

@@ -299,7 +299,7 @@ func TestPlaces(t *testing.T) {
 		if _, total := s.Live(); total != 12 {
 			t.Errorf("%d tasks, want 4 trees of 3", total)
 		}
-		s.roots[rootKey{"x", "agents"}] = 20
+		s.pools["agents"].roots["x"] = &started{runs: 20}
 		var limit *LimitError
 		if _, err := s.Start(t.Context(), work(instant), task.Spec{Pool: "agents", Owner: "x"}); !errors.As(err, &limit) || limit.Limit != "per_root" {
 			t.Errorf("start over the limit of a root: %v", err)

@@ -51,6 +51,9 @@ type Pool struct {
 	Queue   int // tasks that may wait; 0: no limit
 	Depth   int // deepest allowed task; 0: no limit
 	PerRoot int // runs of the pool in the tree of one root in a session; 0: no limit
+	Rate    int // runs that the tree of one root may start within a minute; 0: no limit
+
+	PerSession int // runs of the pool in a session, earlier hosts included; 0: no limit
 }
 
 // Config is what a supervisor works with.
@@ -83,8 +86,9 @@ var (
 
 // LimitError is a start that a limit forbids.
 type LimitError struct {
-	Limit string // depth, per_root, queue
+	Limit string // depth, per_root, per_session, rate, queue
 	N     int
+	Wait  time.Duration // of rate: until the next may be started
 }
 
 func (e *LimitError) Error() string {
@@ -93,6 +97,11 @@ func (e *LimitError) Error() string {
 		return fmt.Sprintf("recursion rejected: tasks may be nested %d deep", e.N)
 	case "per_root":
 		return fmt.Sprintf("this session may start %d of these", e.N)
+	case "per_session":
+		return fmt.Sprintf("this session has started %d of these, which is the most that it may", e.N)
+	case "rate":
+		seconds := int64((e.Wait + time.Second - 1) / time.Second)
+		return fmt.Sprintf("too many starts: %d within a minute are allowed, and the next is possible in %d s", e.N, seconds)
 	}
 	return fmt.Sprintf("max concurrent agents reached (%d)", e.N)
 }
@@ -121,7 +130,6 @@ type Supervisor struct {
 	order   []*entry // by creation
 	names   map[string]*entry
 	keys    map[childKey]*entry
-	roots   map[rootKey]int
 	closing bool
 	ended   chan struct{} // closed and replaced at every end
 
@@ -134,11 +142,6 @@ type Supervisor struct {
 type childKey struct {
 	parent task.ID
 	key    string
-}
-
-type rootKey struct {
-	root task.ID
-	pool string
 }
 
 // entry is one task.
@@ -168,7 +171,7 @@ type entry struct {
 // New makes a supervisor. It does no I/O.
 func New(cfg Config) *Supervisor {
 	s := &Supervisor{cfg: cfg, tasks: map[task.ID]*entry{}, names: map[string]*entry{}, keys: map[childKey]*entry{},
-		roots: map[rootKey]int{}, pools: map[string]*pool{}, ended: make(chan struct{}), desk: desk{changed: make(chan struct{})}}
+		pools: map[string]*pool{}, ended: make(chan struct{}), desk: desk{changed: make(chan struct{})}}
 	for name, p := range cfg.Pools {
 		s.pools[name] = newPool(p)
 	}
@@ -279,8 +282,11 @@ func (s *Supervisor) admit(d task.Driver, spec task.Spec) (e *entry, found bool,
 	if spec.Backgrounded {
 		close(e.promoted)
 	}
-	if err := s.withinLimits(spec.Pool, e.root, depth); err != nil {
-		return nil, false, err
+	pool, start := s.pools[spec.Pool], time.Now()
+	if pool != nil {
+		if err := pool.allows(e.root, depth, start); err != nil {
+			return nil, false, err
+		}
 	}
 	for s.tasks[e.id] != nil || s.names[string(e.id)] != nil {
 		e.id = task.NewID(d.Kind())
@@ -289,7 +295,7 @@ func (s *Supervisor) admit(d task.Driver, spec task.Spec) (e *entry, found bool,
 	now := time.Now().UTC()
 	rec := task.Record{ID: e.id, Run: task.NewRunID(), Kind: d.Kind(), Status: task.Pending, Backgrounded: spec.Backgrounded, Keep: spec.Keep,
 		Name: name, Description: spec.Description, Session: s.cfg.Session, Parent: spec.Parent, Owner: spec.Owner, Depth: depth, ToolUseID: spec.ToolUseID,
-		AgentType: spec.AgentType, Model: spec.Model, Prompt: spec.Prompt, Command: spec.Command, Cwd: spec.Cwd, CreateTime: now,
+		AgentType: spec.AgentType, Mode: spec.Mode, Model: spec.Model, Prompt: spec.Prompt, Command: spec.Command, Cwd: spec.Cwd, CreateTime: now,
 		TimeoutMS: spec.Timeout.Milliseconds(), Priority: spec.Priority, Pool: spec.Pool}
 	if s.cfg.OutputPath != nil {
 		rec.OutputFile = s.cfg.OutputPath(e.id)
@@ -299,7 +305,9 @@ func (s *Supervisor) admit(d task.Driver, spec task.Spec) (e *entry, found bool,
 		return nil, false, ErrFrozen
 	}
 	s.runs.Add(1) // launch takes it, or forget
-	s.roots[rootKey{e.root, spec.Pool}]++
+	if pool != nil {
+		pool.count(e.root, start)
+	}
 	s.tasks[e.id] = e
 	if name != "" {
 		s.names[name] = e
@@ -320,24 +328,6 @@ func (e *entry) take(c *entry) bool {
 	}
 	e.children = append(e.children, c)
 	return true
-}
-
-// withinLimits says whether a run of the pool may come up. The caller holds mu.
-func (s *Supervisor) withinLimits(name string, root task.ID, depth int) error {
-	p := s.pools[name]
-	if p == nil {
-		return nil
-	}
-	if p.cfg.Depth > 0 && depth > p.cfg.Depth {
-		return &LimitError{Limit: "depth", N: p.cfg.Depth}
-	}
-	if p.cfg.PerRoot > 0 && s.roots[rootKey{root, name}] >= p.cfg.PerRoot {
-		return &LimitError{Limit: "per_root", N: p.cfg.PerRoot}
-	}
-	if p.cfg.Queue > 0 && p.waiting() >= p.cfg.Queue {
-		return &LimitError{Limit: "queue", N: p.cfg.Size}
-	}
-	return nil
 }
 
 // uniqueName makes a wanted name unique by a number, among names and IDs. Many
@@ -408,7 +398,9 @@ func (s *Supervisor) forget(e *entry) {
 		delete(s.names, rec.Name)
 	}
 	delete(s.keys, childKey{e.spec.Parent, e.spec.Key})
-	s.roots[rootKey{e.root, e.spec.Pool}]--
+	if p := s.pools[e.spec.Pool]; p != nil {
+		p.uncount(e.root)
+	}
 	if e.parent != nil {
 		e.parent.mu.Lock()
 		e.parent.children = slices.DeleteFunc(e.parent.children, func(c *entry) bool { return c == e })

@@ -52,6 +52,10 @@ type Node struct {
 	Type   string
 	Parent string // ID of a node that was made before; empty or unknown: the session
 	Budget Budget // of the agent and all below it
+
+	// HandBack says that the agent hands back what it has when a budget ends.
+	// As much as its latest call has cost is kept for that.
+	HandBack bool
 }
 
 // BudgetError says that a budget is used up. It wraps an [*agent.LimitError]
@@ -68,10 +72,14 @@ func (e *BudgetError) Error() string {
 	if e.Agent != "" {
 		whose = " of " + e.Agent
 	}
+	of, spent, nearly := Dollars(e.Budget.USD), Dollars(e.Spent.USD), e.Spent.USD < e.Budget.USD
 	if e.Limit == LimitTokens {
-		return fmt.Sprintf("the budget%s of %d tokens is spent (%d)", whose, e.Budget.Tokens, e.Spent.Tokens)
+		of, spent, nearly = fmt.Sprint(e.Budget.Tokens, " tokens"), fmt.Sprint(e.Spent.Tokens), e.Spent.Tokens < e.Budget.Tokens
 	}
-	return fmt.Sprintf("the budget%s of %s is spent (%s)", whose, Dollars(e.Budget.USD), Dollars(e.Spent.USD))
+	if nearly {
+		return fmt.Sprintf("the budget%s of %s is nearly spent (%s), and the rest is kept for a last answer", whose, of, spent)
+	}
+	return fmt.Sprintf("the budget%s of %s is spent (%s)", whose, of, spent)
 }
 
 // Unwrap gives what a loop knows.
@@ -113,8 +121,9 @@ type node struct {
 	limit    amount
 	spent    amount
 	reserved amount
-	flying   int   // calls under way, of all below too
-	context  int64 // tokens that the latest request held
+	flying   int    // calls under way, of all below too
+	context  int64  // tokens that the latest request held
+	latest   amount // what that call cost
 }
 
 // amount is money and tokens. Money is in billionths of a dollar: sums must come
@@ -235,6 +244,47 @@ func (p *Purse) Spent(id string) Budget {
 	return n.spent.budget()
 }
 
+// Afford is a [*BudgetError] if an agent could make no call because a budget above
+// it is spent, or its own; one that is not known has that of the session only.
+func (p *Purse) Afford(id string) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for n := p.node(id); n != nil; n = n.parent {
+		if err := n.spentUp(amount{}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Share is a budget and what is spent of it.
+type Share struct {
+	Agent         string // whose it is, with all below it; empty: the session's
+	Budget, Spent Budget
+}
+
+// Shares are the budgets that an agent spends of: its own, those above it, and
+// that of the session.
+func (p *Purse) Shares(id string) []Share {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var all []Share
+	for n := p.node(id); n != nil; n = n.parent {
+		if n.limit != (amount{}) {
+			all = append(all, Share{n.ID, n.limit.budget(), n.spent.budget()})
+		}
+	}
+	return all
+}
+
+// node is the one with an ID, else the session's. The caller holds mu.
+func (p *Purse) node(id string) *node {
+	if n := p.nodes[id]; n != nil {
+		return n
+	}
+	return p.root
+}
+
 // meter is the purse in the hands of one agent.
 type meter struct {
 	purse *Purse
@@ -260,8 +310,28 @@ type reservation struct {
 // [*BudgetError], the cause of ctx, or that an earlier call could not be written
 // down.
 func (m *meter) Reserve(ctx context.Context, model string, maxTokens int) (func(), error) {
+	return m.reserve(ctx, model, maxTokens, m.try)
+}
+
+// ReserveLast implements [agent.LastMeter]: what is spent already refuses nothing,
+// and it waits for nobody. An agent asks for one such call in a run, behind which
+// it makes no other: since the budget ended for it while its latest call would
+// still have fitted, it is overshot by that one call.
+func (m *meter) ReserveLast(ctx context.Context, model string, maxTokens int) (func(), error) {
+	return m.reserve(ctx, model, maxTokens, func(model string, maxTokens int) (*reservation, <-chan struct{}, error) {
+		p := m.purse
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if err := p.write(); err != nil {
+			return nil, nil, err
+		}
+		return m.take(p.expect(m.node, model, maxTokens)), nil, nil
+	})
+}
+
+func (m *meter) reserve(ctx context.Context, model string, maxTokens int, try func(string, int) (*reservation, <-chan struct{}, error)) (func(), error) {
 	for {
-		r, wait, err := m.try(model, maxTokens)
+		r, wait, err := try(model, maxTokens)
 		if err != nil {
 			return nil, err
 		}
@@ -285,8 +355,12 @@ func (m *meter) try(model string, maxTokens int) (*reservation, <-chan struct{},
 		return nil, nil, err
 	}
 	r := p.expect(m.node, model, maxTokens)
+	kept := amount{}
+	if m.node.HandBack {
+		kept = m.node.latest
+	}
 	for n := m.node; n != nil; n = n.parent {
-		if err := n.spentUp(); err != nil {
+		if err := n.spentUp(kept); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -295,12 +369,17 @@ func (m *meter) try(model string, maxTokens int) (*reservation, <-chan struct{},
 			return nil, p.changed, nil
 		}
 	}
+	return m.take(r), nil, nil
+}
+
+// take holds what a call may cost. The caller holds the purse's mu.
+func (m *meter) take(r *reservation) *reservation {
 	for n := m.node; n != nil; n = n.parent {
 		n.flying++
 		n.reserved.add(r.amount)
 	}
 	m.open = append(m.open, r)
-	return r, nil, nil
+	return r
 }
 
 // expect is what a call will likely cost: it reads what the latest did, and
@@ -323,12 +402,13 @@ func (p *Purse) expect(n *node, model string, maxTokens int) *reservation {
 	return &reservation{model: model, amount: amount{nanos(usd), likely.InputTokens + likely.OutputTokens}, worst: worst, start: p.now()}
 }
 
-func (n *node) spentUp() error {
+// spentUp is an error if nothing is left but what is to be kept.
+func (n *node) spentUp(kept amount) error {
 	e := &BudgetError{Agent: n.ID, Budget: n.limit.budget(), Spent: n.spent.budget()}
 	switch {
-	case n.limit.nanos != 0 && n.spent.nanos >= n.limit.nanos:
+	case n.limit.nanos != 0 && n.spent.nanos+kept.nanos >= n.limit.nanos:
 		e.Limit = LimitUSD
-	case n.limit.tokens != 0 && n.spent.tokens >= n.limit.tokens:
+	case n.limit.tokens != 0 && n.spent.tokens+kept.tokens >= n.limit.tokens:
 		e.Limit = LimitTokens
 	default:
 		return nil
@@ -399,7 +479,7 @@ func (m *meter) count(model string, u agent.Usage) (c Call, ask bool) {
 	if ask {
 		p.noted[c.Model] = true
 	}
-	m.node.context = held(c.Usage)
+	m.node.context, m.node.latest = held(c.Usage), p.counted(c)
 	if !c.Estimated {
 		p.longest[model] = max(p.longest[model], c.OutputTokens)
 	}

@@ -317,6 +317,9 @@ func TestGoesOn(t *testing.T) {
 func TestLoud(t *testing.T) {
 	path := filepath.Join(t.TempDir(), FileName)
 	p := open1(t, Config{Path: path})
+	if err := p.file.begin(); err != nil {
+		t.Fatal(err)
+	}
 	disk := &small{WriteCloser: p.file.f, room: 50}
 	p.file.f = disk
 	m := p.For(Node{ID: "a1"})
@@ -335,9 +338,21 @@ func TestLoud(t *testing.T) {
 	}
 }
 
+// The first call creates the file; where it cannot be, the second is refused.
 func TestOpenRefuses(t *testing.T) {
-	if _, err := Open(Config{Path: filepath.Join(t.TempDir(), "no", FileName)}); err == nil {
-		t.Error("a file in a folder that is not there was opened")
+	p, err := Open(Config{Path: filepath.Join(t.TempDir(), "no", FileName)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := p.For(Node{ID: "a1"})
+	if err := spend(m, dear, wrote(1)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Reserve(t.Context(), dear, 0); err == nil {
+		t.Error("a call was allowed though the one before it could not be kept")
+	}
+	if err := p.Close(); err == nil {
+		t.Error("what could not be kept was not missed")
 	}
 }
 
@@ -508,5 +523,59 @@ func TestLoopEnds(t *testing.T) {
 	var limit *agent.LimitError
 	if !errors.As(err, &limit) || res.Reason != LimitUSD || res.Turns != 1 || p.Totals().Calls != 1 {
 		t.Errorf("the turn ended with %+v, %v; the purse has %+v", res, err, p.Totals())
+	}
+}
+
+// An agent that hands back what it has is refused while its latest call would
+// still fit, and has that one call then, whatever others have spent meanwhile: so
+// with calls of one size nothing is overshot, and else by that call.
+func TestHandBack(t *testing.T) {
+	p := open1(t, Config{Budget: Budget{USD: 100}})
+	m := p.For(Node{ID: "a1", Budget: Budget{USD: 1}, HandBack: true})
+	below := p.For(Node{ID: "a2", Parent: "a1"})
+	for i := range 3 {
+		if err := spend(m, dear, wrote(300)); err != nil {
+			t.Fatalf("call %d: %v", i, err)
+		}
+		if i == 2 {
+			break
+		}
+		if got := p.Shares("a2"); len(got) != 2 || got[0].Agent != "a1" || got[0].Budget.USD != 1 || got[1].Budget.USD != 100 || got[1].Agent != "" {
+			t.Errorf("shares %+v", got)
+		}
+	}
+	err := spend(m, dear, wrote(300))
+	if want := "the budget of a1 of $1.00 is nearly spent ($0.90), and the rest is kept for a last answer"; err == nil || err.Error() != want {
+		t.Fatalf("err = %v", err)
+	}
+	if err := p.Afford("a2"); err != nil {
+		t.Errorf("not spent, and yet %v", err)
+	}
+	if err := spend(below, dear, wrote(200)); err != nil { // who hands nothing back may use it up
+		t.Fatal(err)
+	}
+	for _, id := range []string{"a1", "a2"} {
+		var spent *BudgetError
+		if err := p.Afford(id); !errors.As(err, &spent) || spent.Agent != "a1" {
+			t.Errorf("%s: %v", id, err)
+		}
+	}
+	if err := p.Afford("a3"); err != nil {
+		t.Errorf("an agent beside it: %v", err)
+	}
+	free, err := m.(agent.LastMeter).ReserveLast(t.Context(), dear, 0)
+	if err != nil {
+		t.Fatalf("the last call: %v", err)
+	}
+	m.Spent(dear, wrote(250))
+	free()
+	if got := p.Spent("a1"); math.Abs(got.USD-1.35) > 1e-9 {
+		t.Errorf("spent %+v", got)
+	}
+	if p.root.flying != 0 || p.root.reserved != (amount{}) {
+		t.Errorf("held: %+v", p.root)
+	}
+	if err := spend(m, dear, wrote(1)); err == nil || err.Error() != "the budget of a1 of $1.00 is spent ($1.35)" {
+		t.Errorf("after the last call: %v", err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -65,13 +66,17 @@ type Edits struct {
 
 type edited struct{ by []editing }
 
+func (f *edited) has(id task.ID) bool {
+	return slices.ContainsFunc(f.by, func(one editing) bool { return one.Task == id })
+}
+
 type editing struct {
 	Editor
 	path string
 }
 
-// Add makes a checkout known. Files outside of all checkouts are known by their
-// own paths.
+// Add makes a checkout known, also for edits of before. Files outside of all
+// checkouts are known by their own paths.
 func (e *Edits) Add(c Checkout) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -81,6 +86,15 @@ func (e *Edits) Add(c Checkout) {
 		}
 	}
 	e.checkouts = append(e.checkouts, c)
+	old, order := e.files, e.order
+	e.files, e.order = nil, nil
+	for _, key := range order {
+		for _, one := range old[key].by {
+			if f := e.file(e.key(one.path)); len(f.by) < maxEditors && !f.has(one.Task) {
+				f.by = append(f.by, one)
+			}
+		}
+	}
 }
 
 // Record takes in that an agent has edited a file, at an absolute path without
@@ -91,10 +105,8 @@ func (e *Edits) Record(who Editor, path string) []Word {
 	defer e.mu.Unlock()
 	path = filepath.Clean(path)
 	f := e.file(e.key(path))
-	for _, old := range f.by {
-		if old.Task == who.Task {
-			return nil
-		}
+	if f.has(who.Task) {
+		return nil
 	}
 	var words []Word
 	for _, old := range f.by {

@@ -56,6 +56,26 @@ func TestEdits(t *testing.T) {
 	}
 }
 
+// A checkout that becomes known later holds for what was edited before.
+func TestEditsBefore(t *testing.T) {
+	var e Edits
+	m, a := Editor{"s0000000m", "main"}, Editor{"a0000000a", "docs"}
+	for _, path := range []string{"/repo/x", "/etc/x"} {
+		if got := e.Record(m, path); got != nil {
+			t.Fatalf("%+v", got)
+		}
+	}
+	e.Add(Checkout{"/repo", "/repo/.git"})
+	e.Add(Checkout{"/w/a", "/repo/.git"})
+	want := []Word{{id(a), m, "/w/a/x", true}, {id(m), a, "/repo/x", true}}
+	if got := e.Record(a, "/w/a/x"); !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	if got := e.Record(a, "/etc/x"); len(got) != 2 {
+		t.Errorf("outside of all: %+v", got)
+	}
+}
+
 func id(e Editor) task.ID { return e.Task }
 
 // TestEditsPairs compares with a plain model: each pair is told of a file once,

@@ -78,6 +78,9 @@ func (h *Host) Checkpoint(_ context.Context, state []byte) error {
 
 var errAlone = errors.New("this host has no children")
 
+// Rest waits.
+func (h *Host) Rest(ctx context.Context, wait func(context.Context) error) error { return wait(ctx) }
+
 // Hold never holds.
 func (h *Host) Hold(ctx context.Context) error { return context.Cause(ctx) }
 

@@ -180,7 +180,11 @@ func alive(rec task.Record) string {
 	for i, a := range p.RecentActivities {
 		recent[i] = excerpt.Line(a.ToolName, 80)
 	}
-	return fmt.Sprintf("Status: Running\nTokens: %d\nTools: %d\nRecent: [%s]", p.TokenCount, p.ToolUseCount, strings.Join(recent, ", "))
+	state := "Running"
+	if rec.Idle {
+		state = "Running, idle: it has answered and waits for a message"
+	}
+	return fmt.Sprintf("Status: "+state+"\nTokens: %d\nTools: %d\nRecent: [%s]", p.TokenCount, p.ToolUseCount, strings.Join(recent, ", "))
 }
 
 func structured(rec task.Record, text string, timedOut bool) any {

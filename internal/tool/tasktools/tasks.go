@@ -23,7 +23,8 @@ type Tasks interface {
 	Agent(ctx context.Context, r AgentRequest) (AgentOutcome, error)
 	// Find returns a task as it is now.
 	Find(ctx context.Context, ref string) (task.Record, error)
-	// Wait returns when the task has ended, or as it is when the time is up.
+	// Wait returns when the task has ended or rests, or as it is when the time is
+	// up.
 	Wait(ctx context.Context, ref string, timeout time.Duration) (rec task.Record, timedOut bool, err error)
 	// Text is the final answer of an agent that has ended, else the end of the
 	// output so far, as it is in the file.
