@@ -141,7 +141,26 @@ func converse(ctx context.Context, a *Assembly, loop *agent.Loop, prompt string)
 			}
 		}
 	}
+	if last := lastWords(ctx, a, loop, turn); last != "" {
+		turn.Text = last
+	}
 	return turn, err
+}
+
+// lastWordsTime is how long an agent whose time is up may take to hand back what
+// it has.
+const lastWordsTime = time.Minute
+
+// lastWords is what an agent hands back whose time was up within a turn.
+func lastWords(ctx context.Context, a *Assembly, loop *agent.Loop, turn agent.TurnResult) string {
+	h, ok := callerOf(ctx).(task.Overtimer)
+	if !ok || !a.Config.HandBack || turn.Reason != "interrupted" || !errors.Is(context.Cause(ctx), task.ErrTimeout) {
+		return ""
+	}
+	over, done := h.Overtime(lastWordsTime)
+	defer done()
+	res, _ := loop.HandBack(over, "its time is up") // without it the turn has what it had
+	return res.Text
 }
 
 // turn takes one turn. That it was interrupted is no error where the run can rest.

@@ -102,6 +102,15 @@ type Host interface {
 	Spawner
 }
 
+// Overtimer is a [Host] that gives a run whose time is up a moment for its last
+// words.
+type Overtimer interface {
+	Host
+	// Overtime is a context that goes on after the deadline of the task, and ends
+	// with the task by every other cause, after limit, or with done.
+	Overtime(limit time.Duration) (ctx context.Context, done context.CancelFunc)
+}
+
 // Spawner starts children of a task.
 type Spawner interface {
 	// Spawn starts a child and returns when it is durably pending.

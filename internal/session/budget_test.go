@@ -5,7 +5,9 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/drover-dev/drover/internal/control"
 	"github.com/drover-dev/drover/internal/model/modeltest"
 	"github.com/drover-dev/drover/internal/usage"
 	"github.com/drover-dev/drover/subagent"
@@ -141,5 +143,23 @@ func TestBudgetOfTree(t *testing.T) {
 	}
 	if e := refusal(r.afford(ada.ID)); e.Code != "unavailable" {
 		t.Errorf("for users: %+v", e)
+	}
+}
+
+// An agent whose time is up within a call hands back what it has too.
+func TestTimeUp(t *testing.T) {
+	r, server := served(t, modeltest.Turns(map[string][]modeltest.Answer{"general-purpose": {
+		blocks(modeltest.ToolUse("", "Bash", map[string]any{"command": "sleep 1000"})), modeltest.Text("half of it")}}))
+	started, err := r.Start(r.ctx, []control.StartRequest{{Agent: &control.AgentRequest{Prompt: "work"}, Timeout: time.Second, Env: r.cfg.Agents.Env, Cwd: r.folder}})
+	if err != nil || started[0].Error != nil {
+		t.Fatal(started, err)
+	}
+	got := r.wait(string(started[0].Task.ID))[0]
+	text, err := r.log.Answer(r.ctx, got.Run)
+	if err != nil || got.Status != task.Failed || got.Cause.Reason != task.ReasonTimeout || text != "half of it" || got.Usage.Turns != 2 {
+		t.Errorf("%s %+v %q, %v", got.Status, got.Cause, text, err)
+	}
+	if asked := of(server, "general-purpose"); len(asked) != 2 || !strings.Contains(string(asked[1].Body), "its time is up") {
+		t.Errorf("asked %d times", len(asked))
 	}
 }

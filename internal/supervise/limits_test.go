@@ -36,11 +36,16 @@ func TestRate(t *testing.T) {
 		}
 		first := start(t, s, work(instant), of("one"))
 		time.Sleep(20 * time.Second)
-		log.fail = func(int) error { return full }
+		breaks := func(fail func(int) error) {
+			log.mu.Lock()
+			defer log.mu.Unlock()
+			log.fail = fail
+		}
+		breaks(func(int) error { return full })
 		if err := try("one"); !errors.Is(err, full) {
 			t.Fatal(err)
 		}
-		log.fail = nil
+		breaks(nil)
 		start(t, s, work(instant), of("one"))
 		if _, err := s.Resume(t.Context(), first.ID, work(instant), of("one")); err != nil {
 			t.Fatal(err)
@@ -230,6 +235,48 @@ func TestDeepChain(t *testing.T) {
 		}
 		if _, total := s.Live(); total != 6 || deepest != "depth" {
 			t.Errorf("%d agents, and then %q", total, deepest)
+		}
+	})
+}
+
+// A run whose time is up has a moment more, which a stop still ends; it has failed
+// by its time in any case.
+func TestOvertime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(Config{Session: "s00000000", Log: &memLog{}})
+		defer s.Close()
+		causes := make(chan error, 1)
+		d := work(func(ctx context.Context, h task.Host) (task.Result, error) {
+			<-ctx.Done()
+			over, done := h.(task.Overtimer).Overtime(time.Minute)
+			defer done()
+			if over.Err() != nil {
+				return task.Result{}, errors.New("there is no overtime")
+			}
+			<-over.Done()
+			causes <- context.Cause(over)
+			return task.Result{Text: "half"}, context.Cause(ctx)
+		})
+		for _, stops := range []bool{false, true} {
+			began := time.Now()
+			r := start(t, s, d, task.Spec{Owner: "s00000000", Timeout: time.Second})
+			if stops {
+				time.Sleep(2 * time.Second)
+				if _, err := s.Stop(t.Context(), []task.ID{r.ID}, StopRequest{Cause: task.Cause{Actor: task.ByUser}}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			recs, err := s.Wait(t.Context(), []task.ID{r.ID}, false)
+			if err != nil || recs[0].Status != task.Failed || recs[0].Cause.Reason != task.ReasonTimeout {
+				t.Errorf("%+v, %v", recs, err)
+			}
+			var stop *task.StopError
+			if cause := <-causes; errors.As(cause, &stop) != stops {
+				t.Errorf("the overtime ended by %v", cause)
+			}
+			if took := time.Since(began); stops != (took < time.Minute) {
+				t.Errorf("it took %s", took)
+			}
 		}
 	})
 }

@@ -76,7 +76,7 @@ func (s *Supervisor) run(ctx context.Context, e *entry, d task.Driver, q *queued
 	run, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	defer e.wind(e.spec.Timeout, func() { stop(task.ErrTimeout) })()
-	h.life = run
+	h.life, h.over = run, ctx
 	res, err := guard(run, d, h)
 	s.conclude(run, e, h, res, err)
 }
@@ -205,6 +205,7 @@ type host struct {
 	out  OutputFile
 	pool *pool           // nil: no place is needed
 	life context.Context // of the run
+	over context.Context // of the run without its deadline
 
 	mu   sync.Mutex
 	held bool // it has its place; guarded by mu, like away
@@ -325,6 +326,11 @@ func (h *host) Rest(ctx context.Context, wait func(context.Context) error) error
 		return fmt.Errorf("wake %s: %w", h.e.id, err)
 	}
 	return h.back(ctx)
+}
+
+// Overtime implements [task.Overtimer].
+func (h *host) Overtime(limit time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(h.over, limit)
 }
 
 // Hold gives the place away while the task is paused.

@@ -305,7 +305,9 @@ type reservation struct {
 // Reserve lets a call begin. While nothing of a budget is left, it is refused;
 // while calls of others are under way that may use up the rest, it waits for
 // them. So a budget is never refused before it is spent, and it is overshot by
-// at most the one call that each agent has under way. Who holds a reservation
+// at most the one call that each agent has under way. An agent that hands back
+// what it has is refused while its latest call would still fit, see
+// [Node.HandBack]. Who holds a reservation
 // and asks for another may wait for itself: free comes first. The error is a
 // [*BudgetError], the cause of ctx, or that an earlier call could not be written
 // down.
