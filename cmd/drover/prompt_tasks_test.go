@@ -74,7 +74,7 @@ func promptTasks() cases {
 			r.until(`"task_notification"`)
 			close(ended)
 			res := r.wait()
-			told(t, m.Requests(), 2, 1)
+			told(t, m.Requests()[2:], 0, 1) // at the latest: it may have ended before the first result was read
 			if got := len(only(res.objects(t), "result")); got != 1 || res.code != 0 {
 				t.Errorf("%d results, exit code %d: the notice came in the turn that was running", got, res.code)
 			}

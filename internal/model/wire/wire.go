@@ -37,9 +37,9 @@ const (
 // are needed. It is not changed once it is in use, and may be used by several
 // goroutines.
 type Endpoint struct {
-	Host    string // for error texts, and what is limited together with the model
+	Host    string // for error texts, and what is limited together with provider and model
 	Secret  string // what a refusal of the key is remembered by; never sent from here
-	KeyVar  string // the variables that a user would set, for error texts
+	KeyVar  string // the variables that a user would set, for error texts; it names the provider too
 	URLVar  string
 	HTTP    *http.Client
 	Limiter *limit.Limiter
@@ -93,7 +93,7 @@ func (e *Endpoint) Reply(ctx context.Context, c *Call, on func(agent.Part)) (*ag
 	if on == nil {
 		on = func(agent.Part) {}
 	}
-	key := e.Host + " " + c.Model
+	key := e.key(c.Model)
 	if e.Calls > 0 {
 		e.Limiter.Limit(key, e.Calls)
 	}
@@ -138,6 +138,9 @@ func (e *Endpoint) Reply(ctx context.Context, c *Call, on func(agent.Part)) (*ag
 		}
 	}
 }
+
+// key is what calls are limited by: two providers at one address are two.
+func (e *Endpoint) key(model string) string { return e.KeyVar + " " + e.Host + " " + model }
 
 var errPatience = errors.New("the time for trying is over")
 

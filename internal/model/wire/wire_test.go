@@ -138,7 +138,7 @@ func TestPatience(t *testing.T) {
 			for {
 				select {
 				case <-tick.C:
-					e.Limiter.Park("h m", time.Minute)
+					e.Limiter.Park(e.key("m"), time.Minute)
 				case <-stop:
 					return
 				}
