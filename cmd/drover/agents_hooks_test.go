@@ -8,7 +8,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/drover-dev/drover/internal/model/modeltest"
 )
@@ -211,6 +213,20 @@ esac`
 			if n := count(texts(t, m.Requests()[0]), "the tests are red"); n != 1 {
 				t.Errorf("the model is told %d times what the hook said", n)
 			}
+		},
+		"hurry": func(t *testing.T, p *place) {
+			p.model(map[string][]step{"main": {calls("Bash", bash("sleep 618"))}})
+			p.hooks(map[string]string{"SessionEnd": "exec sleep 619"})
+			r := p.start("-p", "go", "--trust", anything)
+			p.alive("sleep 618")
+			begin := time.Now()
+			if err := r.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+			if res := r.wait(); res.code != 143 || time.Since(begin) > 5*time.Second {
+				t.Errorf("exit code %d after %s: a hook held a signal up: %q", res.code, time.Since(begin), res.stderr)
+			}
+			p.leaves(0, "sleep")
 		},
 		"copilot": func(t *testing.T, p *place) {
 			m := p.model(map[string][]step{"main": {calls("Bash", bash("touch it")), calls("Read", map[string]any{"file_path": "notes.txt"}), says("done")}})

@@ -120,6 +120,7 @@ func (w *world) serve(ctx context.Context, s *assemble.Session, idle time.Durati
 	if err := ready(); err != nil {
 		return errors.Join(err, s.Close())
 	}
+	defer context.AfterFunc(ctx, s.Hurry)()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(s.Alone(), func() { cancel(errors.New("the keeper is gone")) })()

@@ -441,6 +441,7 @@ func (w *world) streamOptions(ctx context.Context, p *promptFlags, set settings.
 // answer holds the conversation to the point where nothing is left to wait for,
 // closes the session, and prints what is left to print.
 func (w *world) answer(ctx context.Context, p *promptFlags, set settings.Settings, s *assemble.Session, m *session.Main, out *agentsdk.Stream) error {
+	defer context.AfterFunc(ctx, s.Hurry)()
 	work, end := context.WithCancelCause(ctx)
 	var conversation, printer sync.WaitGroup
 	conversation.Go(func() { m.Run(work) })
@@ -462,9 +463,6 @@ func (w *world) answer(ctx context.Context, p *promptFlags, set settings.Setting
 	last := m.Last()
 	quiet()
 	printer.Wait()
-	if ctx.Err() != nil {
-		s.Hurry()
-	}
 	closed := s.Close() // what it ends is told by Finish
 	printed := out.Finish()
 	switch {

@@ -168,6 +168,8 @@ type Session struct {
 	unsweep context.CancelFunc // breaks that off
 
 	hurried atomic.Bool
+	hurry   sync.WaitGroup // ends hooks; Close waits
+	over    chan struct{}  // closed when Close ends
 
 	mu      sync.Mutex // guards what follows
 	runners map[*hook.Runner]struct{}
@@ -187,7 +189,7 @@ func Open(ctx context.Context, cfg Config) (_ *Session, err error) {
 	if err := checkTools(cfg.Agents.Tools); err != nil {
 		return nil, fmt.Errorf("open session %s: %w", cfg.Info.Session, err)
 	}
-	s := &Session{cfg: cfg, started: time.Now().UTC(), boxes: map[task.ID]*mailbox.Box{}, leases: map[string]*lease{}, runners: map[*hook.Runner]struct{}{}, changed: make(chan struct{}),
+	s := &Session{cfg: cfg, started: time.Now().UTC(), boxes: map[task.ID]*mailbox.Box{}, leases: map[string]*lease{}, runners: map[*hook.Runner]struct{}{}, over: make(chan struct{}), changed: make(chan struct{}),
 		closes: make(chan struct{}), swept: make(chan struct{})}
 	s.alone, s.leave = context.WithCancel(context.Background())
 	if err := cfg.Place.Ensure(); err != nil {
@@ -451,7 +453,10 @@ func (s *Session) Close() error {
 	}
 	close(s.closes)
 	s.unsweep()
-	defer s.boundHooks()()
+	defer func() {
+		close(s.over)
+		s.hurry.Wait()
+	}()
 	s.sup.Close()
 	s.watch.Wait()
 	s.leave()
@@ -484,21 +489,19 @@ func (s *Session) void() bool {
 // been told to go.
 const hookGrace = 500 * time.Millisecond
 
-// Hurry makes Close wait no longer than a moment for hooks that are told of ends:
-// whoever sent a signal waits.
-func (s *Session) Hurry() { s.hurried.Store(true) }
-
-// boundHooks ends the hooks of all agents after a moment, if there is a hurry,
-// until the function that it returns is called.
-func (s *Session) boundHooks() (stop func()) {
-	if !s.hurried.Load() {
-		return func() {}
+// Hurry ends hooks that have not answered in a moment, and all later ones: a
+// signal has come, and whoever sent it waits. It is for the time before Close
+// has returned.
+func (s *Session) Hurry() {
+	if s.hurried.Swap(true) {
+		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), hookGrace)
-	var bound sync.WaitGroup
-	bound.Go(func() {
-		<-ctx.Done()
-		if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+	s.hurry.Go(func() {
+		late := time.NewTimer(hookGrace)
+		defer late.Stop()
+		select {
+		case <-late.C:
+		case <-s.over:
 			return
 		}
 		s.mu.Lock()
@@ -508,10 +511,6 @@ func (s *Session) boundHooks() (stop func()) {
 			r.Close()
 		}
 	})
-	return func() {
-		cancel()
-		bound.Wait()
-	}
 }
 
 // sweep ends what tasks of this session left behind outside their groups. What
