@@ -91,13 +91,14 @@ func (s *Session) State(ctx context.Context, req control.StateRequest) (control.
 	defer cancel()
 	for {
 		moved, ended, grown := s.pulse.next(), s.Changed(), s.log.Grown()
-		seq := s.log.Last()
+		before := s.log.Last()
 		idle, m := s.idle()
-		state := s.pulse.see(idle, m, seq)
+		// Read after the look: what made it so is in the log by now.
+		state := s.pulse.see(idle, m, s.log.Last())
 		if req.Wait <= 0 || state.Version != req.After {
 			return state, nil
 		}
-		err := s.untilAgents(wait, moved, ended, grown, seq)
+		err := s.untilAgents(wait, moved, ended, grown, before)
 		if errors.Is(err, supervise.ErrTimeout) {
 			return state, nil
 		}
