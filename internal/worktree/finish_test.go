@@ -220,6 +220,26 @@ func TestFinish(t *testing.T) {
 	}
 }
 
+// TestSameSecond changes a file within the second in which it was checked out,
+// without changing its size: the rescue must hold the new text.
+func TestSameSecond(t *testing.T) {
+	repo := repository(t, filepath.Join(t.TempDir(), "r"))
+	sh(t, repo, "config", "core.trustctime", "false") // as if that had been the same second too
+	s := Open(filepath.Join(t.TempDir(), "w"))
+	tree := create(t, s, repo)
+	file, index := filepath.Join(tree.Path, "a"), filepath.Join(tree.receipt.admin(), "index")
+	info, err := os.Stat(file)
+	must(t, err)
+	put(t, tree.Path, "a", "two\n")
+	must(t, os.Chtimes(file, info.ModTime(), info.ModTime()))
+	must(t, os.Chtimes(index, info.ModTime(), info.ModTime()))
+	o, err := s.Finish(t.Context(), tree)
+	must(t, err)
+	if got := sh(t, repo, "show", o.Rescue+":a"); got != "two" {
+		t.Errorf("the rescue holds %q", got)
+	}
+}
+
 // TestAgain finishes a kept tree again: nothing is copied twice, earlier copies stay
 // reachable, and merged work goes.
 func TestAgain(t *testing.T) {

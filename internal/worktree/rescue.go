@@ -57,15 +57,30 @@ func (s *Store) rescue(ctx context.Context, r receipt, lock *os.File, st state) 
 // seed begins the index of a rescue with that of the checkout, which saves reading
 // every file, or with the commit where that index hides files.
 func (r receipt) seed(ctx context.Context, g git, st state) error {
-	data, err := os.ReadFile(filepath.Join(r.admin(), "index"))
+	index := filepath.Join(r.admin(), "index")
+	data, err := os.ReadFile(index)
 	if err == nil && len(st.hidden) == 0 && !st.missing {
-		return home.WriteAtomic(g.index, data)
+		return reindex(g.index, index, data)
 	}
 	if st.head == "" {
 		return nil
 	}
 	_, err = g.run(ctx, "read-tree", st.head)
 	return err
+}
+
+// reindex writes a copy of an index with the time of the first. Git compares the
+// content of a file that has the size and the second of its entry only if the index
+// is not younger: in a younger copy, a change within that second is not seen.
+func reindex(to, from string, data []byte) error {
+	info, err := os.Stat(from)
+	if err != nil {
+		return err
+	}
+	if err := home.WriteAtomic(to, data); err != nil {
+		return err
+	}
+	return os.Chtimes(to, info.ModTime(), info.ModTime())
 }
 
 // stage takes all files of the checkout into the index of a rescue.
