@@ -35,6 +35,24 @@ type Launcher interface {
 	Launches()
 }
 
+// Adopter is implemented by drivers whose work outlives a host, or can be taken up
+// by another from what the record holds. Adopts reports whether [Driver.Run] can be
+// given this running task of an earlier host; it does no I/O. The input of such a
+// task is gone: what Run needs is in the record, its checkpoint included. Work that
+// no driver adopts is recorded as lost with its host.
+type Adopter interface {
+	Driver
+	Adopts(Record) bool
+}
+
+// Steerer is implemented by drivers whose running work takes messages from outside
+// and has no mailbox of its own. Steer returns when the work has taken the message.
+// It may be called from several goroutines while Run is under way.
+type Steerer interface {
+	Driver
+	Steer(ctx context.Context, id ID, text string) error
+}
+
 // Freezer is implemented by drivers whose processes can stand still. Both may be
 // called while Run is under way, and for a process that has ended, which is no
 // error.
@@ -89,6 +107,12 @@ type Host interface {
 	// at once; from the ninth on they wait for their turn. ID, Task, Digest and
 	// At are set by the runtime.
 	Ask(ctx context.Context, q Question) (Reply, error)
+
+	// Tell sends a message to the owner of the task and returns when it is durable.
+	// It is how a task that goes on is heard of; its end is told by itself. Of a
+	// task without an owner nobody is told. An error that wraps [ErrMailFull] says
+	// that the owner has too many unread.
+	Tell(ctx context.Context, kind MessageKind, text string, p Priority) error
 
 	// Rest makes the task idle while wait waits, which is given ctx; its place is
 	// free for another meanwhile. After nil the task is at work again and has its
@@ -153,8 +177,10 @@ type Spec struct {
 	Keep         bool
 	Pool         string // takes one of this pool's limited places while it runs; empty: unlimited
 	Priority     Priority
+	Silent       bool          // its end is told by other means, or to nobody: the notice is born acknowledged
+	Team         *Team         // of a teammate
 	Timeout      time.Duration // 0: none
-	Key          string        // at most one child of a parent per key in the life of a host; empty: any number
+	Key          string        // at most one child of a parent per key, over restarts too; empty: any number
 	Input        json.RawMessage
 }
 
@@ -174,6 +200,7 @@ type QuestionKind string
 const (
 	Permission QuestionKind = "permission" // whether a call may run
 	Choice     QuestionKind = "choice"     // what the user wants; Input holds the questions of the tool
+	Form       QuestionKind = "form"       // values for the JSON schema in Input, {"message","schema"}; Reply.Input holds them
 )
 
 // Question is something that only somebody outside can decide.

@@ -22,7 +22,8 @@ type MessageKind string
 const (
 	PlainMessage   MessageKind = "message"
 	TaskAssignment MessageKind = "task_assignment"
-	AgentIdle      MessageKind = "agent_idle" // an agent has answered, and waits for a message
+	AgentIdle      MessageKind = "agent_idle"    // an agent has answered, and waits for a message
+	MonitorEvent   MessageKind = "monitor_event" // a running task has seen something; From is its ID
 )
 
 // Message is mail to an agent that is not the end of a task.

@@ -99,6 +99,13 @@ type Progress struct {
 	RecentActivities []Activity `json:"recent_activities,omitempty"`
 	Message          string     `json:"message,omitempty"` // such as a place in a queue
 	Summary          string     `json:"summary,omitempty"` // written by a summary service only
+
+	// What only one kind of task has.
+	Phase   string         `json:"phase,omitempty"`   // of a dream or a remote agent
+	Steps   []Step         `json:"steps,omitempty"`   // of a workflow, in the order of its file
+	Monitor *MonitorCount  `json:"monitor,omitempty"` // of a monitor
+	MCPTask *MCPState      `json:"mcp_task,omitempty"`
+	Remote  *RemoteSession `json:"remote,omitempty"`
 }
 
 // Usage is what a run has cost.
@@ -159,6 +166,9 @@ type Record struct {
 	Priority         Priority   `json:"priority,omitempty"` // of its notice
 	Pool             string     `json:"pool,omitempty"`     // whose places it takes
 	Worktree         *Worktree  `json:"worktree,omitempty"` // of an isolated agent, since its last end
+	Key              string     `json:"key,omitempty"`      // that its parent knows it by
+	Silent           bool       `json:"silent,omitempty"`   // nobody is owed word of its end
+	Team             *Team      `json:"team,omitempty"`     // of a teammate
 }
 
 // Worktree is what became of the checkout that an isolated agent had of its own.

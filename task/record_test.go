@@ -19,7 +19,8 @@ var promised = []string{"task_id", "run_id", "task_type", "status", "idle", "awa
 // What else a record shows. A new field belongs here, so that it is a decision
 // and no accident.
 var further = []string{"owner_id", "stopping", "keep", "notified", "depth", "prompt", "create_time", "timeout_ms", "process", "checkpoint",
-	"questions", "last_answer", "priority", "pool", "worktree", "permission_mode"}
+	"questions", "last_answer", "priority", "pool", "worktree", "permission_mode",
+	"key", "silent", "team"}
 
 // always are the fields that are there although there is nothing to say yet.
 var always = []string{"task_id", "run_id", "task_type", "status", "idle", "awaiting_approval", "paused", "backgrounded",
@@ -55,6 +56,8 @@ func everything(t *testing.T, v reflect.Value) {
 		v.SetInt(1)
 	case reflect.Uint8, reflect.Uint64:
 		v.SetUint(1)
+	case reflect.Float64:
+		v.SetFloat(0.5)
 	default:
 		t.Fatalf("no value for a %s", v.Type())
 	}
@@ -94,7 +97,8 @@ func TestRecordJSON(t *testing.T) {
 	t.Run("empty", func(t *testing.T) { wantKeys(t, keys(t, task.Record{}), always...) })
 	t.Run("cause", func(t *testing.T) { wantKeys(t, keys(t, r.Cause), "actor", "reason", "signal", "detail") })
 	t.Run("progress", func(t *testing.T) {
-		wantKeys(t, keys(t, r.Progress), "tool_use_count", "token_count", "last_activity", "recent_activities", "message", "summary")
+		wantKeys(t, keys(t, r.Progress), "tool_use_count", "token_count", "last_activity", "recent_activities", "message", "summary",
+			"phase", "steps", "monitor", "mcp_task", "remote")
 	})
 	t.Run("usage", func(t *testing.T) {
 		wantKeys(t, keys(t, r.Usage), "total_tokens", "input_tokens", "output_tokens", "cache_read_input_tokens",

@@ -75,6 +75,9 @@ func place(w task.Worktree) string {
 // RenderMessage makes the text by which a model is given a message. Nothing in it
 // can end the element, or pass for a notice.
 func RenderMessage(m task.Message) string {
+	if m.Kind == task.MonitorEvent { // a notice without a status: the task goes on
+		return fmt.Sprintf("<task-notification>\n<task-id>%s</task-id>\n<event>%s</event>\n</task-notification>", attribute(m.From), escape(m.Text))
+	}
 	return fmt.Sprintf("<agent-message from=\"%s\" kind=\"%s\">\n%s\n</agent-message>", attribute(m.From), attribute(string(m.Kind)), escape(m.Text))
 }
 

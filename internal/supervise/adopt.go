@@ -9,10 +9,10 @@ import (
 )
 
 // Adopt takes in what earlier hosts of the session have left, in the order of
-// the tasks' first events. Ended tasks are remembered. A live task with a
-// process is given to its driver, which finds out what became of it; any other
-// live task died with its host, and its end is recorded here. driver may
-// return nil for kinds that nobody can run.
+// the tasks' first events. Ended tasks are remembered. A running task that its
+// driver adopts, see [task.Adopter], is given to it; any other live task died with
+// its host, and its end is recorded here. driver may return nil for kinds that
+// nobody can run.
 func (s *Supervisor) Adopt(ctx context.Context, tasks []Old, driver func(task.Kind) task.Driver) error {
 	for _, old := range tasks {
 		s.remember(old)
@@ -23,8 +23,7 @@ func (s *Supervisor) Adopt(ctx context.Context, tasks []Old, driver func(task.Ki
 			continue
 		}
 		e := s.entry(rec.ID)
-		d := driver(rec.Kind)
-		if rec.Status == task.Running && rec.Process != nil && d != nil {
+		if d, ok := driver(rec.Kind).(task.Adopter); ok && rec.Status == task.Running && d.Adopts(rec) {
 			if err := s.unask(ctx, e); err != nil {
 				return fmt.Errorf("adopt task %s: %w", rec.ID, err)
 			}
@@ -57,7 +56,7 @@ func (s *Supervisor) remember(old Old) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := &entry{id: rec.ID, root: rec.ID, born: old.Born, again: true, live: make(chan struct{}), promoted: make(chan struct{})}
-	e.spec = task.Spec{Name: rec.Name, Parent: rec.Parent, Owner: rec.Owner, Keep: rec.Keep, Backgrounded: rec.Backgrounded}
+	e.spec = task.Spec{Name: rec.Name, Parent: rec.Parent, Owner: rec.Owner, Keep: rec.Keep, Backgrounded: rec.Backgrounded, Key: rec.Key}
 	if rec.Owner != "" {
 		e.root = rec.Owner
 	}
@@ -84,6 +83,9 @@ func (s *Supervisor) remember(old Old) {
 	}
 	if rec.Name != "" {
 		s.names[rec.Name] = e
+	}
+	if rec.Key != "" {
+		s.keys[childKey{rec.Parent, rec.Key}] = e
 	}
 	s.insert(e)
 }

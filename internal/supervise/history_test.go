@@ -150,6 +150,7 @@ type actor struct{ w *world }
 
 func (actor) Kind() task.Kind             { return task.LocalBash }
 func (actor) Check(json.RawMessage) error { return nil }
+func (actor) Adopts(r task.Record) bool   { return r.Process != nil }
 
 func (a actor) Run(ctx context.Context, h task.Host) (task.Result, error) {
 	r := a.w.role(h.Record().ID)

@@ -2,6 +2,7 @@ package supervise
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -29,4 +30,23 @@ func (s *Supervisor) Post(ctx context.Context, m task.Message) (task.Seq, error)
 		s.cfg.Posted(m)
 	}
 	return m.Seq, nil
+}
+
+// ErrNotSteerable is returned for a message to a running task that takes none.
+var ErrNotSteerable = errors.New("it takes no messages")
+
+// Steer hands a message to the driver of a running task, see [task.Steerer], and
+// returns when the work has taken it.
+func (s *Supervisor) Steer(ctx context.Context, id task.ID, text string) error {
+	e := s.entry(id)
+	if e == nil {
+		return fmt.Errorf("%w: %s", ErrUnknown, id)
+	}
+	e.mu.Lock()
+	d, ok := e.driver.(task.Steerer)
+	e.mu.Unlock()
+	if r := e.rec.Load(); !ok || r.Status != task.Running {
+		return fmt.Errorf("steer task %s, which is %s: %w", id, r.Status, ErrNotSteerable)
+	}
+	return d.Steer(ctx, id, text)
 }

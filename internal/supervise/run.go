@@ -273,6 +273,16 @@ func (h *host) Ask(ctx context.Context, q task.Question) (task.Reply, error) {
 	return reply, cmp.Or(err, h.back(ctx))
 }
 
+// Tell sends a message to the owner of the task.
+func (h *host) Tell(ctx context.Context, kind task.MessageKind, text string, p task.Priority) error {
+	r := h.Record()
+	if r.Owner == "" {
+		return nil
+	}
+	_, err := h.s.Post(ctx, task.Message{To: r.Owner, From: string(r.ID), Kind: kind, Text: text, Priority: p})
+	return err
+}
+
 // leave gives the place away for a call that waits.
 func (h *host) leave() {
 	if h.pool == nil {

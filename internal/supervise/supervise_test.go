@@ -75,6 +75,7 @@ type work func(ctx context.Context, h task.Host) (task.Result, error)
 
 func (work) Kind() task.Kind             { return task.LocalAgent }
 func (work) Check(json.RawMessage) error { return nil }
+func (work) Adopts(r task.Record) bool   { return r.Process != nil || r.Checkpoint != nil }
 func (w work) Run(ctx context.Context, h task.Host) (task.Result, error) {
 	return w(ctx, h)
 }

@@ -296,7 +296,7 @@ func (s *Supervisor) admit(d task.Driver, spec task.Spec) (e *entry, found bool,
 	rec := task.Record{ID: e.id, Run: task.NewRunID(), Kind: d.Kind(), Status: task.Pending, Backgrounded: spec.Backgrounded, Keep: spec.Keep,
 		Name: name, Description: spec.Description, Session: s.cfg.Session, Parent: spec.Parent, Owner: spec.Owner, Depth: depth, ToolUseID: spec.ToolUseID,
 		AgentType: spec.AgentType, Mode: spec.Mode, Model: spec.Model, Prompt: spec.Prompt, Command: spec.Command, Cwd: spec.Cwd, CreateTime: now,
-		TimeoutMS: spec.Timeout.Milliseconds(), Priority: spec.Priority, Pool: spec.Pool}
+		TimeoutMS: spec.Timeout.Milliseconds(), Priority: spec.Priority, Pool: spec.Pool, Key: spec.Key, Silent: spec.Silent, Team: spec.Team}
 	if s.cfg.OutputPath != nil {
 		rec.OutputFile = s.cfg.OutputPath(e.id)
 	}
@@ -444,10 +444,10 @@ func (s *Supervisor) apply(ctx context.Context, e *entry, c task.Change, n *task
 }
 
 // known says whether the owner of an ended task has the answer already: of a
-// foreground call the result is the answer, and a model that stops a task
-// knows that it did.
+// foreground call the result is the answer, a model that stops a task knows that
+// it did, and of a silent task others tell.
 func known(r task.Record) bool {
-	return r.Owner == "" || !r.Backgrounded || r.Cause.Actor == task.ByModel
+	return r.Owner == "" || r.Silent || !r.Backgrounded || r.Cause.Actor == task.ByModel
 }
 
 // Get returns a task by its ID.

@@ -127,6 +127,9 @@ func (d *Driver) Kind() task.Kind { return task.LocalBash }
 // Launches makes commands begin with their process; see [task.Launcher].
 func (d *Driver) Launches() {}
 
+// Adopts takes up every command whose process is known.
+func (d *Driver) Adopts(r task.Record) bool { return r.Process != nil }
+
 // Check refuses input that is not a [Command].
 func (d *Driver) Check(input json.RawMessage) error {
 	_, err := parse(input)

@@ -1,0 +1,64 @@
+package task
+
+import "time"
+
+// StepStatus is where a step of a workflow stands.
+type StepStatus string
+
+// The statuses of steps.
+const (
+	StepPending   StepStatus = "pending"
+	StepRunning   StepStatus = "running"
+	StepCompleted StepStatus = "completed"
+	StepFailed    StepStatus = "failed"
+	StepKilled    StepStatus = "killed"
+	StepSkipped   StepStatus = "skipped" // its condition did not hold, or what it needs has failed
+)
+
+// Step is how far one step of a workflow has come.
+type Step struct {
+	ID      string     `json:"id"`
+	Status  StepStatus `json:"status"`
+	Task    ID         `json:"task_id,omitempty"` // that does the step, or did at last
+	Attempt int        `json:"attempt,omitempty"` // from 1
+	Error   string     `json:"error,omitempty"`   // one line
+	Start   time.Time  `json:"start_time,omitzero"`
+	End     time.Time  `json:"end_time,omitzero"`
+}
+
+// MonitorCount is what a monitor has seen.
+type MonitorCount struct {
+	Lines   int64 `json:"lines"`   // read
+	Events  int64 `json:"events"`  // of them, that matched
+	Told    int64 `json:"told"`    // of them, that its owner was told of
+	Dropped int64 `json:"dropped"` // of them, that came too fast
+}
+
+// MCPState is a task of an MCP server as it was told of last.
+type MCPState struct {
+	Server   string    `json:"server"`
+	Tool     string    `json:"tool"`
+	TaskID   string    `json:"mcp_task_id,omitempty"` // the server's
+	Status   string    `json:"status,omitempty"`      // the server's word
+	Message  string    `json:"message,omitempty"`
+	Progress float64   `json:"progress,omitempty"`
+	Total    float64   `json:"total,omitempty"`
+	Warnings []string  `json:"warnings,omitempty"` // of the stream of events; the newest few
+	Created  time.Time `json:"created_at,omitzero"`
+	Updated  time.Time `json:"updated_at,omitzero"`
+}
+
+// RemoteSession is the session in which a remote agent works.
+type RemoteSession struct {
+	ID   string `json:"session_id"`
+	Type string `json:"remote_task_type"`
+	Host string `json:"host,omitempty"` // where it is, without secrets
+}
+
+// Team is who a teammate is.
+type Team struct {
+	AgentID string `json:"agent_id"` // name@team
+	Name    string `json:"agent_name"`
+	Team    string `json:"team_name"`
+	Color   string `json:"color,omitempty"`
+}
