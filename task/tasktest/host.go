@@ -79,7 +79,9 @@ func (h *Host) Checkpoint(_ context.Context, state []byte) error {
 var errAlone = errors.New("this host has no children")
 
 // Tell forgets the message: the task has no owner.
-func (h *Host) Tell(ctx context.Context, _ task.MessageKind, _ string, _ task.Priority) error { return context.Cause(ctx) }
+func (h *Host) Tell(ctx context.Context, _ task.MessageKind, _ string, _ task.Priority) error {
+	return context.Cause(ctx)
+}
 
 // Rest waits.
 func (h *Host) Rest(ctx context.Context, wait func(context.Context) error) error { return wait(ctx) }
