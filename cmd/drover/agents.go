@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -12,12 +13,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/drover-dev/drover/internal/assemble"
 	"github.com/drover-dev/drover/internal/catalog"
 	"github.com/drover-dev/drover/internal/cli"
 	"github.com/drover-dev/drover/internal/control"
 	"github.com/drover-dev/drover/internal/excerpt"
 	"github.com/drover-dev/drover/internal/home"
 	"github.com/drover-dev/drover/internal/hook"
+	"github.com/drover-dev/drover/internal/settings"
 	"github.com/drover-dev/drover/internal/trust"
 )
 
@@ -63,17 +66,36 @@ func (w *world) agentsCommand() *cobra.Command {
 }
 
 // agentFiles is the catalog of this folder, behind definitions that are given as
-// JSON.
-func (w *world) agentFiles(given string) *catalog.Files {
-	return catalog.New(catalog.Config{
-		Places: catalog.Places(home.Lookup(w.env), w.cwd, false, nil),
+// JSON. Of a server that the settings name it has what that said the last time.
+func (w *world) agentFiles(given string) *catalog.Files { return w.agentCatalog(given, false) }
+
+// agentCatalog asks the server if fresh, or if it was never asked. Settings that
+// cannot be read name none: whoever needs them says what is wrong with them.
+func (w *world) agentCatalog(given string, fresh bool) *catalog.Files {
+	get := home.Lookup(w.env)
+	set, _, _ := settings.Load(settings.Find(get, w.cwd, ""))
+	plugins, told := catalog.Plugins(get, set.Plugins)
+	c := catalog.Config{
+		Places: catalog.Places(get, w.cwd, false, plugins),
 		Trusted: func(folder string) bool {
 			st, err := trust.At(w.root.TrustFile()).Check(folder)
 			return err == nil && st.Trusted
 		},
 		Also:  []string{w.root.TrustFile()},
 		Given: []byte(given),
-	})
+		Told:  told,
+	}
+	server := assemble.AgentServer(assemble.Config{Root: w.root, Env: w.env, Settings: set})
+	if c.Remote = server.Cached(); server.URL != "" && (fresh || c.Remote == nil) {
+		got, err := catalog.Fetch(context.Background(), server)
+		c.Remote = got.Data
+		for _, wrong := range []error{err, got.Stale} {
+			if wrong != nil {
+				c.Told = append(c.Told, catalog.Problem{File: "remote catalog", Severity: catalog.Warning, What: wrong.Error(), Mend: "see the setting agents.catalog"})
+			}
+		}
+	}
+	return catalog.New(c)
 }
 
 // agentLine is an agent in a list. What is null or missing comes from the agent
@@ -94,7 +116,7 @@ func lineOf(e catalog.Entry) agentLine {
 }
 
 func (w *world) agentsList(out io.Writer, asJSON bool) error {
-	files := w.agentFiles("")
+	files := w.agentCatalog("", true)
 	entries := slices.DeleteFunc(files.Entries(), func(e catalog.Entry) bool { return e.HiddenBy != "" })
 	if n := severities(files.Problems()); n[catalog.Error]+n[catalog.Warning] > 0 {
 		fmt.Fprintf(w.stderr, "drover: note: %s in definitions of agents (see `drover agents check`)\n", tally(n, false))
@@ -332,7 +354,7 @@ type agentReport struct {
 func (w *world) agentsCheck(out io.Writer, paths []string, asJSON bool) error {
 	r := agentReport{Problems: []catalog.Problem{}}
 	if len(paths) == 0 {
-		r.add(w.agentFiles(""))
+		r.add(w.agentCatalog("", true))
 	}
 	for _, path := range paths {
 		if !filepath.IsAbs(path) {

@@ -56,13 +56,18 @@ func (s *Session) agents(c Config, model string, env []string) (session.Agents, 
 	a.Policy = choose.Policy{Aliases: set.Models.Aliases, Available: set.Models.Available, Multipliers: set.Models.Multipliers, Rate: table.Rate,
 		GuardOff: set.Models.CostGuard == "off", Explore: set.Models.Explore, Complementary: set.Models.Complementary}
 
-	files := catalog.New(catalog.Config{Places: catalog.Places(get, c.Folder, set.Trusted, nil), Also: []string{c.Root.TrustFile()}, Given: c.Agents,
+	plugins, wrongPlugins := catalog.Plugins(get, set.Plugins)
+	files := catalog.New(catalog.Config{Places: catalog.Places(get, c.Folder, set.Trusted, plugins), Also: []string{c.Root.TrustFile()}, Given: c.Agents, Told: wrongPlugins,
 		Trusted: func(folder string) bool {
 			st, err := trust.At(c.Root.TrustFile()).Check(folder)
 			return err == nil && st.Trusted
 		}})
+	for _, p := range wrongPlugins {
+		tell("%s", p)
+	}
+	s.remoteAgents(files, c, tell)
 	a.Catalog = files.Current
-	skills := skill.Find(skill.Places(get, c.Folder, set.Trusted, nil))
+	skills := skill.Find(skill.Places(get, c.Folder, set.Trusted, plugins))
 	for _, w := range skills.Warnings() {
 		tell("%s", w)
 	}

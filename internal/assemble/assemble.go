@@ -74,7 +74,11 @@ type Session struct {
 	listen *host.Listener
 	stop   context.CancelCauseFunc
 	served sync.WaitGroup // the server; Close waits for it
-	err    error          // of the server; read after served
+
+	fetches sync.WaitGroup     // asks for agents of a server; letGo waits for it
+	unfetch context.CancelFunc // nil: nothing is asked
+
+	err error // of the server; read after served
 }
 
 // Open opens the session and begins to listen. Serve must be called to answer.
@@ -137,6 +141,10 @@ func (s *Session) Cost() (usd float64, whole bool) {
 // letGo closes what is not the session's.
 func (s *Session) letGo() error {
 	var errs []error
+	if s.unfetch != nil {
+		s.unfetch()
+		s.fetches.Wait()
+	}
 	if s.Session == nil && s.Keeper != nil {
 		errs = append(errs, s.Keeper.Close())
 	}

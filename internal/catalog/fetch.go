@@ -44,6 +44,10 @@ type kept struct {
 	Data json.RawMessage `json:"data"`
 }
 
+// Cached is the answer kept from an earlier time, without asking anybody; nil if
+// there is none.
+func (s Server) Cached() []byte { return s.cached().Data }
+
 // Fetch asks a server for its agents, for at most ten seconds. If it cannot be
 // reached, or fails, the answer kept from an earlier time is taken; one that
 // refuses us gets no such grace. An error beside data says that the answer

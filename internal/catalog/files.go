@@ -19,6 +19,8 @@ type Config struct {
 	Given  []byte // JSON before all files, as of --agents; see [ParseJSON]
 	Remote []byte // JSON behind all files, as of [Fetch]
 
+	Told []Problem // of what was found before, such as [Plugins]
+
 	// Trusted says whether what the files of a project's folder would execute
 	// may run. It is asked again whenever something has changed, and only for
 	// folders whose agents would execute something. nil: what is there at the
@@ -73,6 +75,16 @@ func (f *Files) Problems() []Problem {
 	return slices.Clone(f.told)
 }
 
+// Replace takes JSON as the remote catalog from now on.
+func (f *Files) Replace(remote []byte) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.cfg.Remote = remote
+	if f.seen.done {
+		f.decide()
+	}
+}
+
 func (f *Files) refresh() {
 	if f.seen.current() {
 		return
@@ -84,6 +96,7 @@ func (f *Files) refresh() {
 // decide finds out which of the definitions with one name counts.
 func (f *Files) decide() {
 	all, told := jsonEntries("--agents", Given, f.cfg.Given)
+	told = append(told, f.cfg.Told...)
 	for _, file := range f.seen.files {
 		told = append(told, file.problems...)
 		if file.ok {

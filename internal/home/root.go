@@ -48,6 +48,9 @@ func At(dir string) Root { return Root{filepath.Clean(dir)} }
 // Dir is the absolute path of the state directory.
 func (r Root) Dir() string { return r.dir }
 
+// AgentCache keeps what a server of agents has said last.
+func (r Root) AgentCache() string { return filepath.Join(r.dir, "agents-remote.json") }
+
 // TrustFile holds which folders are trusted.
 func (r Root) TrustFile() string { return filepath.Join(r.dir, "trust.json") }
 

@@ -138,6 +138,7 @@ func (s Settings) clone() Settings {
 	m.Aliases, m.Prices, m.Windows = maps.Clone(m.Aliases), maps.Clone(m.Prices), maps.Clone(m.Windows)
 	m.Multipliers, m.Complementary = maps.Clone(m.Multipliers), maps.Clone(m.Complementary)
 	m.Available = slices.Clone(m.Available)
+	s.Plugins = slices.Clone(s.Plugins)
 	return s
 }
 
@@ -423,6 +424,14 @@ func (l *loader) leading(source string, tree map[string]any) {
 				}
 			}
 		}
+	}
+	if agents, ok := tree["agents"].(map[string]any); ok && agents["catalog"] != nil {
+		drop("agents.catalog")
+		delete(agents, "catalog")
+	}
+	if tree["plugins"] != nil {
+		drop("plugins")
+		delete(tree, "plugins")
 	}
 	if rules, ok := tree["permissions"].(map[string]any); ok && rules["defaultMode"] == "bypassPermissions" {
 		drop("permissions.defaultMode bypassPermissions")

@@ -25,6 +25,8 @@ type Settings struct {
 	Web         Web         `json:"web,omitzero" jsonschema:"how pages are fetched"`
 	MaxBudget   float64     `json:"maxBudgetUsd,omitempty" jsonschema:"US dollars that a session may spend; not set: any"`
 
+	Plugins []string `json:"plugins,omitempty" jsonschema:"folders of plugins, absolute, beside those in the plugins folder of the user's configuration"`
+
 	// Hooks are read by package hook, which knows their forms. Those of all
 	// sources that may run are here together; HookSources has each by itself.
 	Hooks       map[string]any `json:"hooks,omitempty" jsonschema:"commands to run when something happens: an object of event names"`
@@ -81,8 +83,16 @@ type Agents struct {
 	MultiTurn        bool   `json:"multiTurn,omitempty" jsonschema:"agents in the background wait for a message after each answer"`
 	IdleTimeout      string `json:"idleTimeout,omitempty" jsonschema:"how long they wait, such as 10m, which holds if not set"`
 
+	Catalog AgentCatalog `json:"catalog,omitzero" jsonschema:"a server that has definitions of agents"`
+
 	BudgetUSD    float64 `json:"budgetUsd,omitempty" jsonschema:"US dollars that an agent at the top may spend, with all agents below it; not set: any"`
 	BudgetTokens int64   `json:"budgetTokens,omitempty" jsonschema:"tokens that an agent at the top may use, with all agents below it, those from the cache included; not set: any"`
+}
+
+// AgentCatalog is a server that has definitions of agents.
+type AgentCatalog struct {
+	URL      string `json:"url,omitempty" jsonschema:"where it is: https, or http on this machine"`
+	TokenEnv string `json:"tokenEnv,omitempty" jsonschema:"name of the environment variable that holds what it wants as a bearer token"`
 }
 
 // IdleLimit is IdleTimeout as a duration.
@@ -287,6 +297,9 @@ func (l *loader) env(env func(string) string) {
 	}
 	if _, v := first("DROVER_MODEL"); v != "" {
 		l.set.Model = v
+	}
+	if _, v := first("DROVER_AGENT_CATALOG"); v != "" {
+		l.set.Agents.Catalog.URL = v
 	}
 	number(&l.set.Limits.Live, 1, 256, "DROVER_MAX_LIVE", "COPILOT_SUBAGENT_MAX_CONCURRENT")
 	number(&l.set.Limits.Depth, 1, 16, "DROVER_MAX_DEPTH", "COPILOT_SUBAGENT_MAX_DEPTH")
