@@ -128,10 +128,10 @@ func (s *Supervisor) Resume(ctx context.Context, id task.ID, d task.Driver, spec
 	if spec.Backgrounded {
 		close(e.promoted)
 	}
-	e.result, e.again = task.Result{}, true
+	e.result, e.again, e.waits = task.Result{}, true, nil
 	e.mu.Unlock()
 	s.launch(e, d, false)
-	return rec, nil
+	return s.placed(rec), nil
 }
 
 // readmit is admit for a further run, which counts like the first.

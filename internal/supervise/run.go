@@ -31,6 +31,11 @@ func (s *Supervisor) launch(e *entry, d task.Driver, adopted bool) {
 	if q.pool != nil {
 		q.turn, q.place = q.pool.enter()
 	}
+	if q.turn != nil {
+		e.mu.Lock()
+		e.waits = &task.Progress{Message: fmt.Sprintf("queued, place %d", q.place)}
+		e.mu.Unlock()
+	}
 	go func() { // joined by Close
 		defer s.runs.Done()
 		defer cancel(nil)
@@ -95,10 +100,17 @@ func guard(ctx context.Context, d task.Driver, h *host) (res task.Result, err er
 	return d.Run(ctx, h)
 }
 
+// queued is the progress of a task that waits for a place; nil: it has not waited.
+func (e *entry) queued() *task.Progress {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.waits
+}
+
 // queue waits for a place and shows which.
 func (s *Supervisor) queue(ctx context.Context, e *entry, q *queued) error {
 	if q.turn != nil {
-		_, _ = s.apply(ctx, e, task.Change{Verb: task.Report, Progress: &task.Progress{Message: fmt.Sprintf("queued, place %d", q.place)}}, nil, "")
+		_, _ = s.apply(ctx, e, task.Change{Verb: task.Report, Progress: e.queued()}, nil, "")
 	}
 	return q.pool.wait(ctx, q.turn)
 }

@@ -161,11 +161,12 @@ type entry struct {
 	again    bool            // this is not the first run, or not its first host
 	cancel   context.CancelCauseFunc
 	driver   task.Driver
-	thawed   chan struct{} // nil: not paused; closed when it goes on
-	clock    *clock        // nil: the run has no time limit
-	live     chan struct{} // closed when the present run has ended
-	promoted chan struct{} // closed when the task goes to the background
-	result   task.Result   // of the last run, for receipts
+	thawed   chan struct{}  // nil: not paused; closed when it goes on
+	waits    *task.Progress // since the present run was put into a line; nil: it was not
+	clock    *clock         // nil: the run has no time limit
+	live     chan struct{}  // closed when the present run has ended
+	promoted chan struct{}  // closed when the task goes to the background
+	result   task.Result    // of the last run, for receipts
 }
 
 // New makes a supervisor. It does no I/O.
@@ -182,13 +183,26 @@ func New(cfg Config) *Supervisor {
 }
 
 // Start records a task and starts it. It returns when the task is durably
-// pending. ctx bounds the recording, not the task.
+// pending, with its place if it has to wait for one. ctx bounds the recording, not
+// the task.
 func (s *Supervisor) Start(ctx context.Context, d task.Driver, spec task.Spec) (task.Record, error) {
 	rec, begin, err := s.Record(ctx, d, spec)
 	if err == nil {
 		begin()
+		rec = s.placed(rec)
 	}
 	return rec, err
+}
+
+// placed shows in the record of a task that was just started which place it has in
+// the line: the event that says so is still to come.
+func (s *Supervisor) placed(rec task.Record) task.Record {
+	e := s.entry(rec.ID)
+	if e == nil || rec.Status != task.Pending || rec.Progress != nil {
+		return rec
+	}
+	rec.Progress = e.queued()
+	return rec
 }
 
 // Record is the first half of Start: the task is durably pending, and waits for
