@@ -24,6 +24,7 @@
 package drover
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -65,10 +66,29 @@ type Config struct {
 	// "Bash(go test:*)". Nobody is asked here: what no rule allows is refused.
 	Allow []string
 
+	// Limits take the place of those of the user's settings where they are not 0.
+	Limits Limits
+
 	// Tools are the program's own, for all agents beside the usual ones. One value
 	// serves all agents, by several goroutines at once. A tool that is no
 	// [agent.ReadOnly] needs a rule in Allow, such as its name.
 	Tools []agent.Tool
+}
+
+// Limits bound what agents may start. A program may go beyond what settings can
+// ask for.
+type Limits struct {
+	Live       int // agents at work at the same time; more wait
+	Depth      int // agents below agents
+	PerRoot    int // agents that one agent outside may start, with all below it
+	PerSession int // agents of all
+	SpawnRate  int // agents that one root may start within a minute
+}
+
+// over lays limits over those of settings.
+func (l Limits) over(s *settings.Limits) {
+	s.Live, s.Depth, s.PerRoot = cmp.Or(l.Live, s.Live), cmp.Or(l.Depth, s.Depth), cmp.Or(l.PerRoot, s.PerRoot)
+	s.PerSession, s.SpawnRate = cmp.Or(l.PerSession, s.PerSession), cmp.Or(l.SpawnRate, s.SpawnRate)
 }
 
 // Runtime is an open session. Its methods may be called by several goroutines.
@@ -97,6 +117,7 @@ func Open(ctx context.Context, c Config) (*Runtime, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open runtime: %w", err)
 	}
+	c.Limits.over(&set.Limits)
 	s, err := assemble.Open(ctx, assemble.Config{Root: root, Folder: dir, Role: session.RoleRun, Title: c.Title, Version: "library", Env: c.Env, Settings: set,
 		Keeper: c.Keeper, Model: c.Model, Allow: c.Allow, Tools: c.Tools})
 	if err != nil {

@@ -24,8 +24,11 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv(loopsVariable) != "" { // this is the part that wants a process of its own
+	if os.Getenv(loopsVariable) != "" { // these are the parts that want a process of their own
 		os.Exit(loops())
+	}
+	if os.Getenv(liveVariable) != "" {
+		os.Exit(live())
 	}
 	os.Exit(m.Run())
 }
@@ -142,7 +145,7 @@ func BenchmarkTable(b *testing.B) {
 		{"spawn", (*bench).spawn}, {"detached", (*bench).detached}, {"output", (*bench).output}, {"reads", (*bench).reads},
 		{"list", (*bench).list}, {"journal", (*bench).journal}, {"registry", (*bench).registry}, {"subscriber", (*bench).subscriber},
 		{"tail", (*bench).tail}, {"transcript", (*bench).transcript}, {"resume", (*bench).resume}, {"stream", (*bench).stream},
-		{"compaction", (*bench).compaction}, {"todo", (*bench).todo}, {"permission", (*bench).permission}, {"loops", (*bench).loopRows},
+		{"compaction", (*bench).compaction}, {"todo", (*bench).todo}, {"permission", (*bench).permission}, {"loops", (*bench).loopRows}, {"live", (*bench).liveRows},
 	} {
 		if only := os.Getenv("ONLY"); only != "" && only != part.name {
 			continue

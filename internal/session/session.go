@@ -55,7 +55,7 @@ const (
 // Limits of one session. The zero value means the defaults.
 type Limits struct {
 	Depth            int   // of nested agents; default 3
-	LiveAgents       int   // at work at the same time; more wait; default 10, at most 256
+	LiveAgents       int   // at work at the same time; more wait; default 10
 	PerRoot          int   // agents in one tree; default 200
 	PerSession       int   // agents; default 1,000
 	SpawnRate        int   // agents that one tree may start within a minute; default 60
@@ -82,7 +82,6 @@ func (l Limits) filled() Limits {
 	fill(&l.SpawnRate, 60)
 	fill(&l.LiveShells, 1000)
 	fill(&l.OutputChars, 32_000)
-	l.LiveAgents = min(l.LiveAgents, 256)
 	if l.IdleTimeout <= 0 {
 		l.IdleTimeout = 10 * time.Minute
 	}
