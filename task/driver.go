@@ -180,6 +180,8 @@ type Spec struct {
 	Silent       bool          // its end is told by other means, or to nobody: the notice is born acknowledged
 	Team         *Team         // of a teammate
 	Timeout      time.Duration // 0: none
+	Budget       Budget        // of the task and all below it; its wall time is not looked at, see Timeout
+	OnEnd        string        // [Reparents], or empty: what it leaves running is stopped
 	Key          string        // at most one child of a parent per key, over restarts too; empty: any number
 	Input        json.RawMessage
 }

@@ -59,6 +59,10 @@ func (k Kind) Letter() byte {
 // Valid reports whether k is one of the eight kinds.
 func (k Kind) Valid() bool { return k.Letter() != 0 }
 
+// IsAgent reports whether a task of the kind is an agent that works in this
+// process, with a transcript and a mailbox.
+func (k Kind) IsAgent() bool { return k == LocalAgent || k == InProcessTeammate }
+
 // ID names a task: the letter of its kind and eight characters of [0-9a-z]
 // from a cryptographic source, so that nobody can create a file at the path
 // of a task that does not exist yet.

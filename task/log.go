@@ -20,4 +20,5 @@ type Notice struct {
 	Owner    ID // empty: nobody is told
 	Priority Priority
 	Acked    bool // the owner has it, or had the answer already
+	ByUser   bool // the user has ended the run; the log does not keep it, since the record says so
 }

@@ -23,7 +23,16 @@ const (
 	PlainMessage   MessageKind = "message"
 	TaskAssignment MessageKind = "task_assignment"
 	AgentIdle      MessageKind = "agent_idle"    // an agent has answered, and waits for a message
+	AgentHalted    MessageKind = "agent_halted"  // the user has broken off the turn of an agent, which waits for a message
+	TaskLeft       MessageKind = "task_left"     // an agent has ended, and a task that it has left is the receiver's now
 	MonitorEvent   MessageKind = "monitor_event" // a running task has seen something; From is its ID
+	Stalled        MessageKind = "stalled"       // a running task seems to wait for an answer; From is its ID
+
+	TeammateEnd     MessageKind = "teammate_end"          // a run of a teammate has ended
+	ShutdownRequest MessageKind = "shutdown_request"      // a teammate is to finish, and ends with the turn in which it reads this
+	PlanRequest     MessageKind = "plan_approval_request" // a teammate wants a plan approved
+	PlanApproved    MessageKind = "plan_approved"         // it has been, and the teammate may carry it out from here on
+	PlanRejected    MessageKind = "plan_rejected"
 )
 
 // Message is mail to an agent that is not the end of a task.
@@ -35,6 +44,7 @@ type Message struct {
 	Text     string      `json:"text"`
 	Priority Priority    `json:"priority,omitempty"`
 	At       time.Time   `json:"at"`
+	Hops     int         `json:"hops,omitempty"` // of an agent: 1, and one more for each message before it that it answers with nothing else done; 0: of somebody else
 }
 
 // ErrMailFull is returned for a message to somebody who has too many unread.

@@ -74,7 +74,7 @@ func (e *ReplyError) Error() string { return e.Why }
 
 // Check refuses a reply that cannot answer the question, with a [*ReplyError].
 func (q Question) Check(r Reply) error {
-	choice := q.Kind == Choice
+	choice, form := q.Kind == Choice, q.Kind == Form
 	for _, c := range []struct {
 		wrong bool
 		why   string
@@ -84,11 +84,17 @@ func (q Question) Check(r Reply) error {
 		{len(r.Input) > 0 && !isObject(r.Input), "the new input is not a JSON object"},
 		{!r.Allow && len(r.Input) > 0, "a denial takes no input"},
 		{!r.Allow && r.Text != "", "a denial takes a reason, and no text"},
+		{form && (r.Text != "" || r.Allow && len(r.Input) == 0), "this question is answered by a JSON object"},
 		{!choice && r.Text != "", "a question of permission is allowed or denied; it takes no text"},
 		{choice && r.Allow && strings.TrimSpace(r.Text) == "" && len(r.Input) == 0, "this question is answered by a text"},
 	} {
 		if c.wrong {
 			return &ReplyError{c.why}
+		}
+	}
+	if form && r.Allow {
+		if err := CheckForm(q.Input, r.Input); err != nil {
+			return &ReplyError{"this does not answer the question: " + err.Error()}
 		}
 	}
 	return nil

@@ -97,8 +97,9 @@ type Progress struct {
 	TokenCount       int64      `json:"token_count"`
 	LastActivity     *Activity  `json:"last_activity,omitempty"`
 	RecentActivities []Activity `json:"recent_activities,omitempty"`
-	Message          string     `json:"message,omitempty"` // such as a place in a queue
-	Summary          string     `json:"summary,omitempty"` // written by a summary service only
+	Message          string     `json:"message,omitempty"`  // such as a place in a queue
+	Summary          string     `json:"summary,omitempty"`  // written by a summary service only
+	CostUSD          *float64   `json:"cost_usd,omitempty"` // of this run so far; nil: not known
 
 	// What only one kind of task has.
 	Phase   string         `json:"phase,omitempty"`   // of a dream or a remote agent
@@ -118,6 +119,8 @@ type Usage struct {
 	ToolUses     int   `json:"tool_uses"`
 	Turns        int   `json:"turns"`
 	DurationMS   int64 `json:"duration_ms"`
+
+	CostUSD *float64 `json:"cost_usd,omitempty"` // nil: the price of some of it is not known
 }
 
 // Record is a task as everybody sees it: in listings, in the control API, in
@@ -169,6 +172,13 @@ type Record struct {
 	Key              string     `json:"key,omitempty"`      // that its parent knows it by
 	Silent           bool       `json:"silent,omitempty"`   // nobody is owed word of its end
 	Team             *Team      `json:"team,omitempty"`     // of a teammate
+	// TeleportedFrom is the session in which the task ended, of one that was carried here.
+	TeleportedFrom ID `json:"teleported_from,omitempty"`
+
+	Budget  Budget `json:"budget,omitzero"`         // of the task and all below it
+	OnEnd   string `json:"on_end,omitempty"`        // what becomes of what it leaves running: [Reparents]; empty: it is stopped
+	Earlier *Usage `json:"earlier_usage,omitempty"` // of the runs before this one, together
+	Resumes int    `json:"resumes,omitempty"`       // how many those are
 }
 
 // Worktree is what became of the checkout that an isolated agent had of its own.
@@ -183,6 +193,11 @@ type Worktree struct {
 // Background reports whether the task counts as background work: alive, and
 // nobody waiting for it in the foreground.
 func (r Record) Background() bool { return !r.Status.Terminal() && r.Backgrounded }
+
+// StoppedByUser reports whether a person has ended the run.
+func (r Record) StoppedByUser() bool {
+	return r.Cause != nil && r.Cause.Actor == ByUser && r.Cause.Reason == ReasonStopped
+}
 
 // Duration is how long the run has worked, up to now for one that still does.
 func (r Record) Duration(now time.Time) time.Duration {

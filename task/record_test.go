@@ -20,7 +20,7 @@ var promised = []string{"task_id", "run_id", "task_type", "status", "idle", "awa
 // and no accident.
 var further = []string{"owner_id", "stopping", "keep", "notified", "depth", "prompt", "create_time", "timeout_ms", "process", "checkpoint",
 	"questions", "last_answer", "priority", "pool", "worktree", "permission_mode",
-	"key", "silent", "team"}
+	"key", "silent", "team", "teleported_from", "budget", "on_end", "earlier_usage", "resumes"}
 
 // always are the fields that are there although there is nothing to say yet.
 var always = []string{"task_id", "run_id", "task_type", "status", "idle", "awaiting_approval", "paused", "backgrounded",
@@ -98,11 +98,11 @@ func TestRecordJSON(t *testing.T) {
 	t.Run("cause", func(t *testing.T) { wantKeys(t, keys(t, r.Cause), "actor", "reason", "signal", "detail") })
 	t.Run("progress", func(t *testing.T) {
 		wantKeys(t, keys(t, r.Progress), "tool_use_count", "token_count", "last_activity", "recent_activities", "message", "summary",
-			"phase", "steps", "monitor", "mcp_task", "remote")
+			"phase", "steps", "monitor", "mcp_task", "remote", "cost_usd")
 	})
 	t.Run("usage", func(t *testing.T) {
 		wantKeys(t, keys(t, r.Usage), "total_tokens", "input_tokens", "output_tokens", "cache_read_input_tokens",
-			"cache_creation_input_tokens", "tool_uses", "turns", "duration_ms")
+			"cache_creation_input_tokens", "tool_uses", "turns", "duration_ms", "cost_usd")
 	})
 	t.Run("unknown", func(t *testing.T) {
 		data, err := json.Marshal(task.Record{})

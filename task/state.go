@@ -29,12 +29,13 @@ const (
 	Complete    Verb = "complete"
 	Fail        Verb = "fail"
 	Stop        Verb = "stop"
-	Resume      Verb = "resume" // an ended task gets a new run
+	Resume      Verb = "resume"   // an ended task gets a new run
+	Reparent    Verb = "reparent" // its parent has ended, and left it to another
 )
 
 // Verbs returns all verbs that [Apply] accepts, in the order of a life.
 func Verbs() []Verb {
-	return []Verb{Begin, Report, Save, Rest, Wake, Ask, Answer, Pause, Thaw, Background, RequestStop, Complete, Fail, Stop, Resume}
+	return []Verb{Begin, Report, Save, Rest, Wake, Ask, Answer, Pause, Thaw, Background, Reparent, RequestStop, Complete, Fail, Stop, Resume}
 }
 
 // Change is a request to move a run: a verb and what goes with it.
@@ -56,7 +57,10 @@ type Change struct {
 	Run         RunID     // Resume: the new run
 	Background  bool      // Resume: nobody waits for it in the foreground
 	ToolUseID   string    // Resume: the call that asked for it
-	Owner       ID        // Resume: who is told of the end; empty: nobody
+	Owner       ID        // Resume, Reparent: who is told of the end; empty: nobody
+	Parent      ID        // Reparent: empty: nobody's, or the main agent's
+	Depth       int       // Reparent
+	Budget      Budget    // Resume
 	Prompt      string    // Resume: what it goes on with
 	Priority    Priority  // Resume: of its notice
 	Pool        string    // Resume: whose places it takes
@@ -88,7 +92,7 @@ func transition(from Status, v Verb) (Status, bool) {
 		return Running, from == Pending
 	case Save, Rest, Wake, Ask, Answer:
 		return Running, from == Running
-	case Report, Pause, Thaw, Background, RequestStop:
+	case Report, Pause, Thaw, Background, Reparent, RequestStop:
 		return from, !from.Terminal()
 	case Complete:
 		return Completed, from == Running
@@ -137,6 +141,8 @@ func Apply(r Record, c Change) (Record, error) {
 		next.Paused = false
 	case Background:
 		next.Backgrounded = true
+	case Reparent:
+		next = reparent(next, c)
 	case RequestStop:
 		next.Stopping = true
 		next.Questions, next.AwaitingApproval = nil, false // an answer that comes now is late
@@ -146,6 +152,7 @@ func Apply(r Record, c Change) (Record, error) {
 		next.Run = c.Run
 		next.StartTime, next.EndTime = nil, nil
 		next.Cause, next.ExitCode, next.Error = nil, nil, ""
+		next.Earlier, next.Resumes, next.Budget = r.Earlier.and(r.used()), r.Resumes+1, c.Budget
 		next.Process, next.Progress, next.Usage = nil, nil, nil
 		next.Notified, next.LastAnswer = false, nil
 		next.Priority, next.Pool = c.Priority, c.Pool
@@ -164,6 +171,21 @@ func Apply(r Record, c Change) (Record, error) {
 		}
 	}
 	return next, nil
+}
+
+// Reparents is the OnEnd of a task whose children go to its own parent when it
+// ends by itself.
+const Reparents = "reparent"
+
+// reparent gives a run to another parent. Whoever waited for it in the foreground
+// has gone, so its end is told. One that stands deeper in the tree keeps its
+// parent and its owner, and only its depth changes.
+func reparent(r Record, c Change) Record {
+	if r.Parent != c.Parent {
+		r.Parent, r.Owner, r.Backgrounded, r.Key = c.Parent, c.Owner, true, "" // the key means something to the old one only
+	}
+	r.Depth = c.Depth
+	return r
 }
 
 // report takes progress in. The summary has another writer and is kept.

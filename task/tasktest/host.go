@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -14,7 +13,8 @@ import (
 )
 
 // Host is a [task.Host] without a runtime: it keeps what it is told in memory,
-// and output in a file of the test. It has no children.
+// and output in a file of the test. Children run in memory too, each on a goroutine
+// that [Host.End] waits for.
 type Host struct {
 	t     testing.TB
 	input json.RawMessage
@@ -23,8 +23,14 @@ type Host struct {
 	alive chan struct{} // closed at the first sign of life
 	asked chan asked    // what the driver asks
 
-	mu  sync.Mutex
-	rec task.Record // guarded by mu
+	family *family
+
+	mu   sync.Mutex
+	rec  task.Record // guarded by mu, like the rest
+	text string      // of a child that has ended
+	fuse int         // calls until the host dies; below 1: never
+	dead bool        // nothing takes effect any more
+	die  func()
 }
 
 // NewHost makes a host for one run of a new task, which is running.
@@ -32,8 +38,7 @@ func NewHost(t testing.TB, kind task.Kind, input json.RawMessage) *Host {
 	t.Helper()
 	dir, now := t.TempDir(), time.Now().UTC()
 	id := task.NewID(kind)
-	return &Host{t: t, input: input, path: filepath.Join(dir, string(id)+".output"), alive: make(chan struct{}), asked: make(chan asked),
-		rec: task.Record{ID: id, Run: task.NewRunID(), Kind: kind, Status: task.Running, Session: "s00000000", Cwd: dir, StartTime: &now, Depth: 1}}
+	return newHost(t, task.Record{ID: id, Run: task.NewRunID(), Kind: kind, Status: task.Running, Session: "s00000000", Cwd: dir, StartTime: &now, Depth: 1}, input, dir)
 }
 
 func (h *Host) lives() { h.once.Do(func() { close(h.alive) }) }
@@ -66,17 +71,26 @@ func (h *Host) Begun(p task.Process) error {
 
 // Progress notes the progress.
 func (h *Host) Progress(p task.Progress) {
-	h.change(func(r *task.Record) { r.Progress = &p })
+	h.change(func(r *task.Record) {
+		if !h.dead {
+			r.Progress = &p
+		}
+	})
 	h.lives()
 }
 
 // Checkpoint notes the state.
-func (h *Host) Checkpoint(_ context.Context, state []byte) error {
+func (h *Host) Checkpoint(ctx context.Context, state []byte) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	h.step()
+	if h.lost() {
+		return ErrOver
+	}
 	h.change(func(r *task.Record) { r.Checkpoint = state })
 	return nil
 }
-
-var errAlone = errors.New("this host has no children")
 
 // Tell forgets the message: the task has no owner.
 func (h *Host) Tell(ctx context.Context, _ task.MessageKind, _ string, _ task.Priority) error {
@@ -88,16 +102,6 @@ func (h *Host) Rest(ctx context.Context, wait func(context.Context) error) error
 
 // Hold never holds.
 func (h *Host) Hold(ctx context.Context) error { return context.Cause(ctx) }
-
-// Spawn always fails.
-func (h *Host) Spawn(context.Context, task.Driver, task.Spec) (task.Record, error) {
-	return task.Record{}, errAlone
-}
-
-// Await always fails.
-func (h *Host) Await(context.Context, task.ID) (task.Record, error) {
-	return task.Record{}, errAlone
-}
 
 // Write appends to the output.
 func (h *Host) Write(b []byte) (int, error) {

@@ -1,0 +1,65 @@
+package task
+
+// Budget is what a task and all below it may use. Zero fields mean any.
+type Budget struct {
+	USD         float64 `json:"usd,omitempty"`
+	Tokens      int64   `json:"tokens,omitempty"`       // read and written by models, those of the cache included
+	WallMS      int64   `json:"wall_ms,omitempty"`      // of one run, while it is neither paused nor waiting for a place
+	OutputBytes int64   `json:"output_bytes,omitempty"` // in output files
+}
+
+// Spend is what tasks have used, all their runs together.
+type Spend struct {
+	Tasks       int      `json:"tasks"`
+	Tokens      int64    `json:"total_tokens"`
+	CostUSD     *float64 `json:"cost_usd,omitempty"` // of what is known; nil: nothing is
+	OutputBytes int64    `json:"output_bytes"`
+}
+
+// Add returns the sum of both.
+func (s Spend) Add(o Spend) Spend {
+	return Spend{Tasks: s.Tasks + o.Tasks, Tokens: s.Tokens + o.Tokens, CostUSD: dollars(s.CostUSD, o.CostUSD), OutputBytes: s.OutputBytes + o.OutputBytes}
+}
+
+// Spent is what the task itself has used, without those below it.
+func (r Record) Spent() Spend {
+	s := Spend{Tasks: 1, OutputBytes: r.OutputBytes}
+	for _, u := range []*Usage{r.Earlier, r.used()} {
+		if u != nil {
+			s = s.Add(Spend{Tokens: u.TotalTokens, CostUSD: u.CostUSD})
+		}
+	}
+	return s
+}
+
+// used is what the present run has used: also one that has not ended, or that
+// died with its host and could not say it.
+func (r Record) used() *Usage {
+	if r.Usage != nil || r.Progress == nil {
+		return r.Usage
+	}
+	return &Usage{TotalTokens: r.Progress.TokenCount, CostUSD: r.Progress.CostUSD, ToolUses: r.Progress.ToolUseCount}
+}
+
+// and is the sum of two runs. nil is a run that has used nothing.
+func (u *Usage) and(o *Usage) *Usage {
+	if u == nil || o == nil {
+		if u == nil {
+			return o
+		}
+		return u
+	}
+	return &Usage{TotalTokens: u.TotalTokens + o.TotalTokens, InputTokens: u.InputTokens + o.InputTokens, OutputTokens: u.OutputTokens + o.OutputTokens,
+		CacheRead: u.CacheRead + o.CacheRead, CacheWrite: u.CacheWrite + o.CacheWrite, ToolUses: u.ToolUses + o.ToolUses, Turns: u.Turns + o.Turns,
+		DurationMS: u.DurationMS + o.DurationMS, CostUSD: dollars(u.CostUSD, o.CostUSD)}
+}
+
+func dollars(a, b *float64) *float64 {
+	if a == nil || b == nil {
+		if a == nil {
+			return b
+		}
+		return a
+	}
+	return new(*a + *b)
+}
