@@ -50,7 +50,7 @@ type Options struct {
 var ErrClosed = errors.New("journal is closed")
 
 const (
-	schemaVersion = 2
+	schemaVersion = 3
 	maxBatch      = 256  // events committed together
 	recentEvents  = 2048 // kept in memory for readers that keep up
 )
@@ -126,7 +126,11 @@ func (j *Journal) dsn() string {
 }
 
 // schemas are the steps from one format to the next. The first makes a new file.
-func schemas() [schemaVersion]string { return [...]string{firstSchema, messageSchema} }
+func schemas() [schemaVersion]string {
+	return [...]string{firstSchema, messageSchema, hopsSchema}
+}
+
+const hopsSchema = `ALTER TABLE messages ADD COLUMN hops INTEGER NOT NULL DEFAULT 0;`
 
 const messageSchema = `
 CREATE TABLE messages (

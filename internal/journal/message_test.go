@@ -16,7 +16,7 @@ import (
 )
 
 func letter(to task.ID, text string) task.Message {
-	return task.Message{To: to, From: "lead", Kind: task.TaskAssignment, Text: text, At: time.Unix(7, 0).UTC()}
+	return task.Message{To: to, From: "lead", Kind: task.TaskAssignment, Text: text, At: time.Unix(7, 0).UTC(), Hops: 3}
 }
 
 // Messages and events share one numbering, also over a restart, and readers of
@@ -131,6 +131,28 @@ func TestMailFull(t *testing.T) {
 	}
 }
 
+// A session of the format before hops goes on with the mail that it has.
+func TestFormatWithoutHops(t *testing.T) {
+	ctx := context.Background()
+	path := filepath.Join(t.TempDir(), "s.db")
+	db, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = db.Exec("BEGIN;" + firstSchema + messageSchema + "INSERT INTO messages VALUES (1, 'a00000001', 'lead', 'message', 'old', '', 7, 0); PRAGMA user_version = 2; COMMIT")
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	j := open(t, path, Options{})
+	if _, err := j.Post(ctx, letter("a00000001", "new")); err != nil {
+		t.Fatal(err)
+	}
+	got, err := j.Unread(ctx, "a00000001")
+	if err != nil || len(got) != 2 || got[0].Text != "old" || got[0].Hops != 0 || got[1].Hops != 3 {
+		t.Errorf("read %+v, %v", got, err)
+	}
+}
+
 // A session of the format before messages goes on, with its numbering.
 func TestOldFormat(t *testing.T) {
 	ctx := context.Background()
@@ -168,7 +190,7 @@ func TestPlantedMail(t *testing.T) {
 		t.Fatal(err)
 	}
 	for seq, text := range map[int]any{5: strings.Repeat("x", 3*task.MaxMessageBytes), 6: []byte{0xff, 0, 1}, 7: 42} {
-		if _, err := j.w.conn.ExecContext(ctx, insertMessage, seq, "a00000001", "", "<kind>", text, "soon", "never"); err != nil {
+		if _, err := j.w.conn.ExecContext(ctx, insertMessage, seq, "a00000001", "", "<kind>", text, "soon", "never", "far"); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -215,7 +215,7 @@ func (j *Journal) Unread(ctx context.Context, owner task.ID) (out []task.Message
 	for rows.Next() {
 		var m task.Message
 		var at int64
-		if err := rows.Scan(&m.Seq, &m.To, &m.From, &m.Kind, &m.Text, &m.Priority, &at); err != nil {
+		if err := rows.Scan(&m.Seq, &m.To, &m.From, &m.Kind, &m.Text, &m.Priority, &at, &m.Hops); err != nil {
 			return nil, fmt.Errorf("read messages of %s: %w", owner, err)
 		}
 		m.At = time.Unix(0, at).UTC()
@@ -225,7 +225,7 @@ func (j *Journal) Unread(ctx context.Context, owner task.ID) (out []task.Message
 }
 
 // unread bounds what it reads whoever wrote it.
-const unread = `SELECT seq, owner, sender, kind, substr(CAST(text AS BLOB), 1, ?), priority, CAST(at AS INTEGER) FROM messages
+const unread = `SELECT seq, owner, sender, kind, substr(CAST(text AS BLOB), 1, ?), priority, CAST(at AS INTEGER), CAST(hops AS INTEGER) FROM messages
 	WHERE owner = ? AND acked = 0 ORDER BY seq`
 
 // Answer returns the final answer of a run, or "" if it gave none.

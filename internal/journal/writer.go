@@ -23,7 +23,7 @@ const (
 	ackNotice    = `UPDATE notices SET acked = 1 WHERE seq = ?`
 	ackMessage   = `UPDATE messages SET acked = 1 WHERE seq = ?`
 
-	insertMessage = `INSERT INTO messages (seq, owner, sender, kind, text, priority, at) VALUES (?, ?, ?, ?, ?, ?, ?)`
+	insertMessage = `INSERT INTO messages (seq, owner, sender, kind, text, priority, at, hops) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`
 	countUnread   = `SELECT count(*) FROM messages WHERE owner = ? AND acked = 0`
 )
 
@@ -128,7 +128,7 @@ func (w *writer) message(seq task.Seq, r *request) error {
 		return fmt.Errorf("%w: %d messages are unread", task.ErrMailFull, unread)
 	}
 	r.seq = seq
-	return w.exec(insertMessage, int64(seq), string(m.To), m.From, string(m.Kind), m.Text, string(m.Priority), m.At.UnixNano())
+	return w.exec(insertMessage, int64(seq), string(m.To), m.From, string(m.Kind), m.Text, string(m.Priority), m.At.UnixNano(), m.Hops)
 }
 
 func (w *writer) event(seq task.Seq, r *request) error {

@@ -61,7 +61,8 @@ func (s *Supervisor) remember(old Old) {
 		e.root = rec.Owner
 	}
 	if p := s.tasks[rec.Parent]; p != nil {
-		e.parent, e.root = p, p.root
+		e.up.Store(p)
+		e.root = p.root
 		p.children = append(p.children, e) // nobody else knows p yet
 	}
 	if t := time.Duration(rec.TimeoutMS) * time.Millisecond; t > 0 && rec.StartTime != nil {
@@ -79,7 +80,9 @@ func (s *Supervisor) remember(old Old) {
 	}
 	s.tasks[rec.ID] = e
 	if p := s.pools[rec.Pool]; p != nil {
-		p.count(e.root, time.Time{})
+		for range 1 + rec.Resumes {
+			p.count(e.root, time.Time{})
+		}
 	}
 	if rec.Name != "" {
 		s.names[rec.Name] = e
@@ -99,7 +102,7 @@ func (s *Supervisor) Resume(ctx context.Context, id task.ID, d task.Driver, spec
 	if e == nil {
 		return task.Record{}, fmt.Errorf("%w: %s", ErrUnknown, id)
 	}
-	if e.parent.isFrozen() {
+	if e.parent().isFrozen() {
 		return task.Record{}, ErrFrozen
 	}
 	if live, _ := e.channels(); e.rec.Load().Status.Terminal() { // its end is durable, but may not be done with
@@ -113,7 +116,7 @@ func (s *Supervisor) Resume(ctx context.Context, id task.ID, d task.Driver, spec
 		return task.Record{}, err
 	}
 	rec, err := s.apply(ctx, e, task.Change{Verb: task.Resume, Run: task.NewRunID(), Background: spec.Backgrounded,
-		ToolUseID: spec.ToolUseID, Owner: spec.Owner, Prompt: spec.Prompt, Priority: spec.Priority, Pool: spec.Pool}, nil, "")
+		ToolUseID: spec.ToolUseID, Owner: spec.Owner, Prompt: spec.Prompt, Priority: spec.Priority, Pool: spec.Pool, Budget: spec.Budget}, nil, "")
 	if err != nil {
 		if p := s.pools[spec.Pool]; p != nil {
 			p.uncount(e.root)

@@ -75,23 +75,41 @@ func (e *entry) release() {
 	}
 }
 
-// clock is the time limit of a run, which does not pass while the task is paused.
+// clock is the time limit of a run, which does not pass while the task is paused
+// or waits for a place.
 // It is guarded by the mu of its task. A nil one does nothing.
 type clock struct {
 	timer *time.Timer
+	limit time.Duration
 	left  time.Duration
 	since time.Time // that it goes; zero: it stands
+	held  int       // reasons for which it stands
+}
+
+// used is how much of the limit has passed.
+func (c *clock) used() time.Duration {
+	left := c.left
+	if !c.since.IsZero() {
+		left -= time.Since(c.since)
+	}
+	return c.limit - max(0, left)
 }
 
 func (c *clock) start() {
-	if c != nil && c.since.IsZero() {
+	if c == nil {
+		return
+	}
+	if c.held--; c.held == 0 && c.since.IsZero() {
 		c.since = time.Now()
 		c.timer.Reset(c.left)
 	}
 }
 
 func (c *clock) stop() {
-	if c != nil && !c.since.IsZero() && c.timer.Stop() { // else its time is up
+	if c == nil {
+		return
+	}
+	if c.held++; c.held == 1 && !c.since.IsZero() && c.timer.Stop() { // else its time is up
 		c.left -= time.Since(c.since)
 		c.since = time.Time{}
 	}
@@ -104,7 +122,7 @@ func (e *entry) wind(limit time.Duration, late func()) (done func()) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	c := &clock{timer: time.AfterFunc(limit, late), left: limit, since: time.Now()}
+	c := &clock{timer: time.AfterFunc(limit, late), limit: limit, left: limit, since: time.Now()}
 	if e.clock = c; e.thawed != nil {
 		c.stop()
 	}
@@ -115,6 +133,21 @@ func (e *entry) wind(limit time.Duration, late func()) (done func()) {
 			e.clock = nil
 		}
 	}
+}
+
+// Clock is how long a run has worked, and how long it may; 0 where it has not
+// begun or has no time limit.
+func (s *Supervisor) Clock(id task.ID) (used, limit time.Duration) {
+	e := s.entry(id)
+	if e == nil {
+		return 0, 0
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.clock == nil {
+		return 0, 0
+	}
+	return e.clock.used(), e.clock.limit
 }
 
 // stand makes the process of a task stand still or go on, as its record says. The
@@ -143,12 +176,13 @@ func (e *entry) thawing() <-chan struct{} {
 
 // inherit pauses a task that was started by one that is paused.
 func (s *Supervisor) inherit(ctx context.Context, e *entry) {
-	if e.parent == nil || e.parent.thawing() == nil {
+	p := e.parent()
+	if p == nil || p.thawing() == nil {
 		return
 	}
 	s.cold.Lock()
 	defer s.cold.Unlock()
-	if e.parent.thawing() != nil {
+	if p.thawing() != nil {
 		_, _ = s.set(ctx, e, task.Pause) // what cannot be recorded is not paused, and is seen to run
 	}
 }

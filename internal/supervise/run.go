@@ -125,6 +125,7 @@ func (s *Supervisor) conclude(ctx context.Context, e *entry, h *host, res task.R
 		s.finish(e, res)
 		return
 	}
+	s.handOver(e, change)
 	s.stopChildren(e, change)
 	change.Worktree = leave(ctx, res)
 	if h.out != nil {
@@ -322,7 +323,10 @@ func (h *host) back(ctx context.Context) error {
 		return nil
 	}
 	// A run that was stopped must not wait in the line to end.
-	if err := h.pool.again(ctx); err != nil {
+	h.e.tick((*clock).stop)
+	err := h.pool.again(ctx)
+	h.e.tick((*clock).start)
+	if err != nil {
 		return err
 	}
 	h.mu.Lock()

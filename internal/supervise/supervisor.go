@@ -146,10 +146,10 @@ type childKey struct {
 
 // entry is one task.
 type entry struct {
-	id     task.ID // never changes, like the next two
-	parent *entry
-	root   task.ID  // whose tree it is in: that of an agent outside, or of its top-level ancestor
-	born   task.Seq // 0 until the first event is durable; written with door and the supervisor's mu held
+	id   task.ID // never changes, like the next
+	root task.ID // in whose tree it was started: that of an agent outside, or of its top-level ancestor
+	up   atomic.Pointer[entry]
+	born task.Seq // 0 until the first event is durable; written with door and the supervisor's mu held
 
 	door sync.Mutex // held over the durable append of a change
 	rec  atomic.Pointer[task.Record]
@@ -193,6 +193,9 @@ func (s *Supervisor) Start(ctx context.Context, d task.Driver, spec task.Spec) (
 	}
 	return rec, err
 }
+
+// Placed is the record of a task that [Supervisor.Record] gave, once it has begun.
+func (s *Supervisor) Placed(rec task.Record) task.Record { return s.placed(rec) }
 
 // placed shows in the record of a task that was just started which place it has in
 // the line: the event that says so is still to come.
@@ -291,7 +294,8 @@ func (s *Supervisor) admit(d task.Driver, spec task.Spec) (e *entry, found bool,
 		if p.isFrozen() || p.rec.Load().Status.Terminal() {
 			return nil, false, ErrFrozen
 		}
-		e.parent, e.root, depth = p, p.root, p.rec.Load().Depth+1
+		e.up.Store(p)
+		e.root, depth = p.root, p.rec.Load().Depth+1
 	}
 	if spec.Backgrounded {
 		close(e.promoted)
@@ -310,12 +314,13 @@ func (s *Supervisor) admit(d task.Driver, spec task.Spec) (e *entry, found bool,
 	rec := task.Record{ID: e.id, Run: task.NewRunID(), Kind: d.Kind(), Status: task.Pending, Backgrounded: spec.Backgrounded, Keep: spec.Keep,
 		Name: name, Description: spec.Description, Session: s.cfg.Session, Parent: spec.Parent, Owner: spec.Owner, Depth: depth, ToolUseID: spec.ToolUseID,
 		AgentType: spec.AgentType, Mode: spec.Mode, Model: spec.Model, Prompt: spec.Prompt, Command: spec.Command, Cwd: spec.Cwd, CreateTime: now,
-		TimeoutMS: spec.Timeout.Milliseconds(), Priority: spec.Priority, Pool: spec.Pool, Key: spec.Key, Silent: spec.Silent, Team: spec.Team}
+		TimeoutMS: spec.Timeout.Milliseconds(), Priority: spec.Priority, Pool: spec.Pool, Key: spec.Key, Silent: spec.Silent, Team: spec.Team,
+		Budget: spec.Budget, OnEnd: spec.OnEnd}
 	if s.cfg.OutputPath != nil {
 		rec.OutputFile = s.cfg.OutputPath(e.id)
 	}
 	e.rec.Store(&rec)
-	if e.parent != nil && !e.parent.take(e) {
+	if p := e.parent(); p != nil && !p.take(e) {
 		return nil, false, ErrFrozen
 	}
 	s.runs.Add(1) // launch takes it, or forget
@@ -330,6 +335,17 @@ func (s *Supervisor) admit(d task.Driver, spec task.Spec) (e *entry, found bool,
 		s.keys[childKey{spec.Parent, spec.Key}] = e
 	}
 	return e, false, nil
+}
+
+// parent is the task that e is below, nil for one at the top. It changes when a
+// task is left to another.
+func (e *entry) parent() *entry { return e.up.Load() }
+
+// part takes a child out again.
+func (e *entry) part(c *entry) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.children = slices.DeleteFunc(slices.Clone(e.children), func(o *entry) bool { return o == c })
 }
 
 // take adds a child, unless a stop has come. Both are one step: a stop finds the
@@ -415,10 +431,8 @@ func (s *Supervisor) forget(e *entry) {
 	if p := s.pools[e.spec.Pool]; p != nil {
 		p.uncount(e.root)
 	}
-	if e.parent != nil {
-		e.parent.mu.Lock()
-		e.parent.children = slices.DeleteFunc(e.parent.children, func(c *entry) bool { return c == e })
-		e.parent.mu.Unlock()
+	if p := e.parent(); p != nil {
+		p.part(e)
 	}
 	close(e.live) // a stop of the parent may wait for it
 	s.runs.Done()
@@ -445,7 +459,7 @@ func (s *Supervisor) apply(ctx context.Context, e *entry, c task.Change, n *task
 	}
 	if next.Status.Terminal() {
 		n.Run, n.Task, n.Priority = next.Run, next.ID, next.Priority
-		n.Owner, n.Acked = next.Owner, known(next)
+		n.Owner, n.Acked, n.ByUser = next.Owner, known(next), next.StoppedByUser()
 	}
 	if _, err := s.cfg.Log.Append(ctx, task.Entry{Verb: c.Verb, At: c.At, Task: next, Notice: n, Answer: answer}); err != nil {
 		return cur, err
@@ -555,7 +569,7 @@ func (s *Supervisor) Live() (live, total int) {
 }
 
 func (e *entry) isFrozen() bool {
-	for ; e != nil; e = e.parent {
+	for ; e != nil; e = e.parent() {
 		e.mu.Lock()
 		frozen := e.frozen != nil
 		e.mu.Unlock()

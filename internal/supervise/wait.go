@@ -21,7 +21,7 @@ func (s *Supervisor) Await(ctx context.Context, id task.ID) (task.Record, error)
 	case <-live:
 		// A stop of the parent's tree ends children first. The parent is next, and
 		// must not go on to anything new meanwhile.
-		if p := e.parent; p != nil && p.isFrozen() {
+		if p := e.parent(); p != nil && p.isFrozen() {
 			<-ctx.Done()
 			return *e.rec.Load(), context.Cause(ctx)
 		}
