@@ -15,6 +15,7 @@ import (
 const (
 	LimitUSD    = "max_budget_usd"
 	LimitTokens = "max_budget_tokens"
+	LimitOutput = "max_budget_output"
 )
 
 // What is taken for a call of which nothing is known yet, in tokens.
@@ -28,6 +29,7 @@ const (
 type Budget struct {
 	USD    float64
 	Tokens int64 // read and written, those of the cache included
+	Output int64 // bytes in output files
 }
 
 // Config is what a [Purse] is made of. The zero Config counts in memory, by the
@@ -61,10 +63,14 @@ type Node struct {
 // BudgetError says that a budget is used up. It wraps an [*agent.LimitError]
 // with the limit's name.
 type BudgetError struct {
-	Limit  string // LimitUSD or LimitTokens
+	Limit  string // LimitUSD, LimitTokens or LimitOutput
 	Agent  string // whose budget it is; empty: the session's
 	Budget Budget
 	Spent  Budget
+
+	// Of a start that found no room: what is set aside for others that run, and
+	// what was asked for.
+	Held, Needs Budget
 }
 
 func (e *BudgetError) Error() string {
@@ -72,14 +78,39 @@ func (e *BudgetError) Error() string {
 	if e.Agent != "" {
 		whose = " of " + e.Agent
 	}
-	of, spent, nearly := Dollars(e.Budget.USD), Dollars(e.Spent.USD), e.Spent.USD < e.Budget.USD
-	if e.Limit == LimitTokens {
-		of, spent, nearly = fmt.Sprint(e.Budget.Tokens, " tokens"), fmt.Sprint(e.Spent.Tokens), e.Spent.Tokens < e.Budget.Tokens
+	of, spent, nearly := e.number(e.Budget)+e.unit(), e.number(e.Spent), e.Spent.below(e.Budget, e.Limit)
+	if e.Needs != (Budget{}) {
+		return fmt.Sprintf("the budget%s of %s has no room for this: %s is spent, %s is set aside for what runs, and a start needs %s", whose, of, spent, e.number(e.Held), e.number(e.Needs))
 	}
 	if nearly {
 		return fmt.Sprintf("the budget%s of %s is nearly spent (%s), and the rest is kept for a last answer", whose, of, spent)
 	}
 	return fmt.Sprintf("the budget%s of %s is spent (%s)", whose, of, spent)
+}
+
+// number is the part of a budget that the error is about, and unit what it counts.
+func (e *BudgetError) number(b Budget) string {
+	switch e.Limit {
+	case LimitTokens:
+		return fmt.Sprint(b.Tokens)
+	case LimitOutput:
+		return fmt.Sprint(b.Output)
+	}
+	return Dollars(b.USD)
+}
+
+func (e *BudgetError) unit() string {
+	return map[string]string{LimitTokens: " tokens", LimitOutput: " bytes of output"}[e.Limit]
+}
+
+func (b Budget) below(limit Budget, what string) bool {
+	switch what {
+	case LimitTokens:
+		return b.Tokens < limit.Tokens
+	case LimitOutput:
+		return b.Output < limit.Output
+	}
+	return b.USD < limit.USD
 }
 
 // Unwrap gives what a loop knows.
@@ -105,9 +136,10 @@ type Purse struct {
 
 	mu      sync.Mutex
 	root    *node
-	nodes   map[string]*node // by ID
-	longest map[string]int64 // output seen of a model, in tokens
-	noted   map[string]bool  // models whose missing price was said
+	nodes   map[string]*node  // by ID
+	before  map[string]amount // what agents spent under earlier hosts, by label of ID
+	longest map[string]int64  // output seen of a model, in tokens
+	noted   map[string]bool   // models whose missing price was said
 	ledger  *Ledger
 	file    *file         // nil: none
 	trouble error         // of the file; said by the next Reserve
@@ -124,21 +156,31 @@ type node struct {
 	flying   int    // calls under way, of all below too
 	context  int64  // tokens that the latest request held
 	latest   amount // what that call cost
+
+	children []*node
+	shares   []*Reserved // set aside for it and all below it, of what is above
 }
 
-// amount is money and tokens. Money is in billionths of a dollar: sums must come
-// back to zero exactly.
-type amount struct{ nanos, tokens int64 }
+// amount is money, tokens and bytes of output. Money is in billionths of a
+// dollar: sums must come back to zero exactly.
+type amount struct{ nanos, tokens, bytes int64 }
 
-func (a *amount) add(b amount) { a.nanos, a.tokens = a.nanos+b.nanos, a.tokens+b.tokens }
-func (a *amount) sub(b amount) { a.nanos, a.tokens = a.nanos-b.nanos, a.tokens-b.tokens }
+func (a *amount) add(b amount) { *a = a.with(b, func(x, y int64) int64 { return x + y }) }
+func (a *amount) sub(b amount) { *a = a.with(b, func(x, y int64) int64 { return x - y }) }
 
-func (a amount) budget() Budget { return Budget{USD: float64(a.nanos) / 1e9, Tokens: a.tokens} }
+// with joins two amounts part by part.
+func (a amount) with(b amount, join func(x, y int64) int64) amount {
+	return amount{join(a.nanos, b.nanos), join(a.tokens, b.tokens), join(a.bytes, b.bytes)}
+}
 
-func (b Budget) amount() amount { return amount{nanos(b.USD), b.Tokens} }
+func (a amount) budget() Budget {
+	return Budget{USD: float64(a.nanos) / 1e9, Tokens: a.tokens, Output: a.bytes}
+}
+
+func (b Budget) amount() amount { return amount{nanos(b.USD), b.Tokens, b.Output} }
 
 func (b Budget) possible() bool {
-	return b.Tokens >= 0 && b.USD >= 0 && b.USD < 1e9 // false for NaN too
+	return b.Tokens >= 0 && b.Output >= 0 && b.USD >= 0 && b.USD < 1e9 // false for NaN too
 }
 
 // nanos rounds up. What is no number is less than nothing: such a budget allows
@@ -157,7 +199,7 @@ func Open(cfg Config) (*Purse, error) {
 	}
 	p := &Purse{table: cfg.Table, note: cfg.Note, now: cfg.Now,
 		root:  &node{limit: cfg.Budget.amount()},
-		nodes: map[string]*node{}, longest: map[string]int64{}, noted: map[string]bool{},
+		nodes: map[string]*node{}, longest: map[string]int64{}, noted: map[string]bool{}, before: map[string]amount{},
 		ledger: NewLedger(ByAgentID, ByModel, ByDay), changed: make(chan struct{})}
 	if p.now == nil {
 		p.now = time.Now
@@ -168,6 +210,9 @@ func Open(cfg Config) (*Purse, error) {
 	_, err := Read(cfg.Path, func(c Call) {
 		c.Time = c.Time.In(p.now().Location())
 		p.ledger.Add(c)
+		was := p.before[c.AgentID]
+		was.add(p.counted(c))
+		p.before[c.AgentID] = was
 		if !cfg.Fresh {
 			p.root.spent.add(p.counted(c))
 		}
@@ -200,19 +245,25 @@ func (p *Purse) Close() error {
 }
 
 // For gives an agent its meter. A node that is known already, as of an agent
-// that runs again, goes on counting, under the budget that it had.
+// that runs again or was reserved for, goes on counting, under the budget that it has.
 func (p *Purse) For(n Node) agent.Meter {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	known := p.nodes[n.ID]
-	if known == nil {
-		known = &node{Node: n, parent: p.root, limit: n.Budget.amount()}
-		if above := p.nodes[n.Parent]; above != nil {
-			known.parent = above
-		}
-		p.nodes[n.ID] = known
-	}
+	known := p.enter(n)
+	known.Type, known.HandBack = n.Type, n.HandBack
 	return &meter{purse: p, node: known}
+}
+
+// enter is the node of an agent, which is made if it is new. The caller holds mu.
+func (p *Purse) enter(n Node) *node {
+	known := p.nodes[n.ID]
+	if known != nil {
+		return known
+	}
+	known = &node{Node: n, parent: p.node(n.Parent), limit: n.Budget.amount()}
+	known.parent.children = append(known.parent.children, known)
+	p.nodes[n.ID] = known
+	return known
 }
 
 // Totals is what the session has used, earlier hosts included.
@@ -401,7 +452,7 @@ func (p *Purse) expect(n *node, model string, maxTokens int) *reservation {
 	}
 	worst.InputTokens = likely.InputTokens
 	usd, _ := p.table.Cost(model, likely) // without a price only tokens are reserved
-	return &reservation{model: model, amount: amount{nanos(usd), likely.InputTokens + likely.OutputTokens}, worst: worst, start: p.now()}
+	return &reservation{model: model, amount: amount{nanos: nanos(usd), tokens: likely.InputTokens + likely.OutputTokens}, worst: worst, start: p.now()}
 }
 
 // spentUp is an error if nothing is left but what is to be kept.
@@ -412,6 +463,8 @@ func (n *node) spentUp(kept amount) error {
 		e.Limit = LimitUSD
 	case n.limit.tokens != 0 && n.spent.tokens+kept.tokens >= n.limit.tokens:
 		e.Limit = LimitTokens
+	case n.limit.bytes != 0 && n.spent.bytes >= n.limit.bytes:
+		e.Limit = LimitOutput
 	default:
 		return nil
 	}
@@ -474,8 +527,8 @@ func (m *meter) count(model string, u agent.Usage) (c Call, ask bool) {
 	if known {
 		c.USD = &usd
 	}
+	m.node.spend(p.counted(c))
 	for n := m.node; n != nil; n = n.parent {
-		n.spent.add(p.counted(c))
 		ask = ask || n.limit.nanos != 0 && !known && !p.noted[c.Model]
 	}
 	if ask {
