@@ -1,0 +1,162 @@
+// Package workflowtool is the tool Workflow, by which a model runs a file of steps.
+//
+// It owns the words: what the model gives and what it is told. Who reads the file,
+// what of it is allowed and how it runs is told from outside.
+package workflowtool
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/excerpt"
+	"github.com/drover-dev/drover/internal/tool/strict"
+	"github.com/drover-dev/drover/task"
+)
+
+// Name is the name of the tool.
+const Name = "Workflow"
+
+//go:embed workflow.md
+var prompt string
+
+const schema = `{"type":"object","properties":{` +
+	`"file":{"type":"string","description":"Path of the workflow"},` +
+	`"params":{"type":"object","description":"Its parameters","additionalProperties":{"type":"string"}},` +
+	`"resume":{"type":"string","description":"Instead of file: ID of a workflow that has ended, to go on with it"}` +
+	`},"additionalProperties":false}`
+
+// Workflows runs them. A [*Refusal] is told to the model; another error is a failure
+// of the runtime.
+type Workflows interface {
+	// Start returns when the workflow is durably recorded, or, where nothing may run
+	// in the background, at its end.
+	Start(ctx context.Context, r Request) (Outcome, error)
+}
+
+// Request starts a workflow, or goes on with one.
+type Request struct {
+	File      string // absolute; empty with Resume
+	Params    map[string]string
+	Resume    string
+	ToolUseID string
+}
+
+// Outcome is what became of it.
+type Outcome struct {
+	Task         task.Record
+	Backgrounded bool   // it goes on
+	Text         string // the result of one that has ended
+}
+
+// Refusal is an error whose text is for the model.
+type Refusal struct{ Text string }
+
+func (r *Refusal) Error() string { return r.Text }
+
+// Config is what the tool is made of. Workflows and Root are required.
+type Config struct {
+	Workflows   Workflows
+	Root        string // of relative paths
+	OutputLimit int    // code points of a result; 0: [excerpt.DefaultLimit]
+}
+
+// New makes the tool. It keeps no state.
+func New(c Config) agent.Tool {
+	if c.OutputLimit == 0 {
+		c.OutputLimit = excerpt.DefaultLimit
+	}
+	return &tool{c, agent.ToolSpec{Name: Name, Description: prompt, InputSchema: json.RawMessage(schema)}}
+}
+
+type tool struct {
+	cfg  Config
+	spec agent.ToolSpec
+}
+
+func (t *tool) Spec() agent.ToolSpec { return t.spec }
+
+type input struct {
+	File   string            `json:"file"`
+	Params map[string]string `json:"params"`
+	Resume string            `json:"resume"`
+}
+
+func (t *tool) request(c agent.Call) (Request, error) {
+	in, err := strict.Decode[input](c.Input)
+	r := Request{File: in.File, Params: in.Params, Resume: in.Resume, ToolUseID: c.ID}
+	switch {
+	case err != nil:
+		return r, err
+	case (in.File == "") == (in.Resume == ""):
+		return r, errors.New(`give "file" or "resume"`)
+	case in.Resume != "" && len(in.Params) > 0:
+		return r, errors.New(`"params" stay what they were when a workflow is resumed; leave them out`)
+	case strings.Contains(in.File, "\x00"):
+		return r, errors.New(`"file" holds a NUL byte`)
+	}
+	if in.File != "" && !filepath.IsAbs(in.File) {
+		r.File = filepath.Join(t.cfg.Root, in.File)
+	}
+	return r, nil
+}
+
+// Launched is the structured result of a workflow that goes on in the background.
+type Launched struct {
+	Status     string     `json:"status"` // async_launched
+	TaskID     task.ID    `json:"taskId"`
+	RunID      task.RunID `json:"runId"`
+	ScriptPath string     `json:"scriptPath"`
+	OutputFile string     `json:"outputFile"`
+}
+
+// Ended is the structured result of one that has ended.
+type Ended struct {
+	Status task.Status `json:"status"`
+	TaskID task.ID     `json:"taskId"`
+	RunID  task.RunID  `json:"runId"`
+	Result string      `json:"result"`
+	Error  string      `json:"error,omitempty"`
+}
+
+func (t *tool) Call(ctx context.Context, c agent.Call) (agent.Output, error) {
+	r, err := t.request(c)
+	if err != nil {
+		return agent.Refuse(Name + ": " + err.Error()), nil
+	}
+	out, err := t.cfg.Workflows.Start(ctx, r)
+	var refused *Refusal
+	switch {
+	case errors.As(err, &refused):
+		return agent.Refuse(excerpt.Plain(refused.Text)), nil
+	case err != nil:
+		return agent.Output{}, fmt.Errorf("start workflow: %w", err)
+	case out.Backgrounded:
+		return launched(out.Task), nil
+	}
+	return ended(out, t.cfg.OutputLimit), nil
+}
+
+func launched(r task.Record) agent.Output {
+	text := fmt.Sprintf("Workflow started.\nTask ID: %s\nOutput file: %s\nYou will be told when it ends; go on with other work. To see how far it is, read the file.", r.ID, r.OutputFile)
+	return agent.Output{Text: text, Structured: Launched{Status: "async_launched", TaskID: r.ID, RunID: r.Run, ScriptPath: r.Command, OutputFile: r.OutputFile}}
+}
+
+func ended(out Outcome, limit int) agent.Output {
+	r := out.Task
+	text, _ := excerpt.Tail(excerpt.Plain(out.Text), limit, r.OutputFile)
+	res := Ended{Status: r.Status, TaskID: r.ID, RunID: r.Run, Result: text, Error: r.Error}
+	head := fmt.Sprintf("Workflow %s is %s.", r.ID, r.Status)
+	if r.Status != task.Completed {
+		if res.Error == "" && r.Cause != nil {
+			res.Error = fmt.Sprintf("stopped by %s (%s)", r.Cause.Actor, r.Cause.Reason)
+		}
+		head = fmt.Sprintf("Workflow %s did not complete: %s. To go on with it, give its ID as resume.", r.ID, excerpt.Line(res.Error, 500))
+	}
+	return agent.Output{Text: head + "\n\n" + text, IsError: r.Status != task.Completed, Structured: res}
+}
