@@ -1,0 +1,287 @@
+package monitor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/drover-dev/drover/internal/process"
+	"github.com/drover-dev/drover/task"
+)
+
+const (
+	grace        = 2 * time.Second // that a command may take to go after TERM, unless the stop says otherwise
+	closingGrace = time.Second     // the same when the host closes
+	drainWait    = time.Second     // for the ends of pipes when the group is gone: somebody who left it may hold one
+)
+
+// running is one command at work.
+type running struct {
+	d      *Driver
+	g      *process.Group
+	id     task.ID
+	result task.Result
+}
+
+// command starts a command and takes in what it prints.
+func (d *Driver) command(ctx context.Context, h task.Host, w Watch, r *report) (task.Result, error) {
+	p, err := openPipes()
+	if err != nil {
+		return task.Result{}, &task.FailError{Reason: task.ReasonStart, Err: err}
+	}
+	defer p.close()
+	c, err := d.begin(ctx, h, w, p)
+	if err != nil {
+		return task.Result{}, err
+	}
+	cut := &lines{each: r.line}
+	p.read(func(b []byte) {
+		_, _ = h.Output().Write(b) // a full disk must not stop the watch
+		cut.feed(b)
+	}, func(b []byte) { _, _ = h.Output().Write(b) })
+	err = c.wait(ctx, p)
+	cut.flush()
+	return c.result, err
+}
+
+// wait waits for the end, natural or not, and for all that was printed.
+func (c *running) wait(ctx context.Context, p *pipes) error {
+	exit, err := c.g.Wait(ctx)
+	if err != nil {
+		cause := context.Cause(ctx)
+		if cause == nil { // it could not be waited for
+			cause = err
+		}
+		c.end(context.WithoutCancel(ctx), graceOf(cause))
+		if exit, err := c.g.Wait(patience(0)); err == nil {
+			c.ended(exit)
+		}
+		p.drain(c)
+		c.release()
+		return cause
+	}
+	c.ended(exit)
+	if c.g.Reap() {
+		c.end(ctx, grace)
+	}
+	p.drain(c)
+	c.release()
+	return verdict(exit.Code, c.result.Signal)
+}
+
+// begin starts the command. After an error nothing is left of it.
+func (d *Driver) begin(ctx context.Context, h task.Host, w Watch, p *pipes) (*running, error) {
+	select {
+	case d.starts <- struct{}{}:
+		defer func() { <-d.starts }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	rec := h.Record()
+	self, err := d.self()
+	if err == nil && d.Keeper != nil {
+		err = d.Keeper.Ready()
+	}
+	if err != nil {
+		return nil, &task.FailError{Reason: task.ReasonStart, Err: err}
+	}
+	g, err := process.StartGroup(process.Command{Args: w.argv(), Dir: w.Cwd, Stdout: p.out.theirs, Stderr: p.err.theirs,
+		Env: append([]string{
+			process.MarkTask + "=" + string(rec.ID),
+			process.MarkSession + "=" + string(rec.Session),
+			process.MarkHost + "=" + self.Mark(),
+		}, d.client.Env...)})
+	if err != nil {
+		return nil, &task.FailError{Reason: task.ReasonStart, Err: err}
+	}
+	c := &running{d: d, g: g, id: rec.ID}
+	id := g.Identity()
+	if err := h.Begun(task.Process{PID: id.PID, Start: id.Start, Boot: id.Boot}); err != nil {
+		c.undo(ctx)
+		return nil, fmt.Errorf("record start of %s: %w", rec.ID, err)
+	}
+	if d.Keeper != nil {
+		if err := d.Keeper.Watch(id, string(rec.ID), false, ""); err != nil {
+			c.undo(ctx)
+			return nil, &task.FailError{Reason: task.ReasonStart, Err: err}
+		}
+	}
+	return c, nil
+}
+
+func (c *running) undo(ctx context.Context) {
+	c.end(context.WithoutCancel(ctx), grace)
+	c.release()
+}
+
+// end ends the group and what escaped from it, and adds to the result.
+func (c *running) end(ctx context.Context, grace time.Duration) {
+	note(&c.result, c.id, c.g.End(ctx, process.Ending{Grace: grace, Mark: string(c.id), Table: &c.d.table}))
+}
+
+func note(res *task.Result, id task.ID, report process.Report) {
+	for _, s := range report.Sent {
+		res.Signals = append(res.Signals, task.SignalSent{Signal: process.SignalName(s.Signal), AfterMS: s.After.Milliseconds()})
+	}
+	for _, l := range report.Left {
+		res.Left = append(res.Left, task.Survivor{Task: id, PID: l.PID, Command: l.Command, Why: l.Why})
+	}
+}
+
+func (c *running) ended(e process.Exit) {
+	c.result.ExitCode, c.result.Signal = &e.Code, process.SignalName(e.Signal)
+}
+
+// release lets go of the leader and of its number. The keeper forgets it before:
+// the next to be watched may have the same number.
+func (c *running) release() {
+	if c.d.Keeper != nil {
+		_ = c.d.Keeper.Forget(c.g.Identity().PID) // one that is gone has forgotten already
+	}
+	c.g.Reap()
+	c.g.Close()
+}
+
+func verdict(code int, signal string) error {
+	switch {
+	case signal != "":
+		return &task.FailError{Reason: task.ReasonSignal, Err: errors.New("ended by " + signal)}
+	case code != 0:
+		return &task.FailError{Reason: task.ReasonExit, Err: fmt.Errorf("exit code %d", code)}
+	}
+	return nil
+}
+
+func graceOf(cause error) time.Duration {
+	var stop *task.StopError
+	switch {
+	case errors.As(cause, &stop) && stop.Grace != nil:
+		return max(0, *stop.Grace)
+	case errors.Is(cause, task.ErrClosing):
+		return closingGrace
+	}
+	return grace
+}
+
+// patience is a context that ends after d, and by nothing else.
+func patience(d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	context.AfterFunc(ctx, cancel)
+	return ctx
+}
+
+// pipes are what a command prints into.
+type pipes struct {
+	out, err pipe
+	readers  sync.WaitGroup // one per pipe; drain waits
+	done     chan struct{}  // closed when both have ended; nil before read
+}
+
+type pipe struct{ ours, theirs *os.File }
+
+func openPipes() (*pipes, error) {
+	p := &pipes{}
+	for _, one := range []*pipe{&p.out, &p.err} {
+		var err error
+		if one.ours, one.theirs, err = os.Pipe(); err != nil {
+			p.close()
+			return nil, fmt.Errorf("open pipe: %w", err)
+		}
+	}
+	return p, nil
+}
+
+// read gives the child's ends away and reads ours. stderr is not watched: it goes
+// to the output only.
+func (p *pipes) read(stdout, stderr func([]byte)) {
+	_, _ = p.out.theirs.Close(), p.err.theirs.Close()
+	p.readers.Go(func() { copyTo(p.out.ours, stdout) })
+	p.readers.Go(func() { copyTo(p.err.ours, stderr) })
+	p.done = make(chan struct{})
+	go func() { // ends with the readers
+		p.readers.Wait()
+		close(p.done)
+	}()
+}
+
+func copyTo(from io.Reader, to func([]byte)) {
+	buf := make([]byte, 16<<10)
+	for {
+		n, err := from.Read(buf)
+		if n > 0 {
+			to(buf[:n])
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// drain waits until everything that was printed is taken in. Whoever still holds
+// a pipe then is ended, and if he cannot be, he is not waited for.
+func (p *pipes) drain(c *running) {
+	if !p.wait() {
+		c.end(patience(grace), grace)
+		p.wait()
+	}
+	for _, one := range []pipe{p.out, p.err} {
+		_ = one.ours.SetReadDeadline(time.Unix(1, 0))
+	}
+	<-p.done // nothing blocks a reader but its pipe
+}
+
+func (p *pipes) wait() bool {
+	t := time.NewTimer(drainWait)
+	defer t.Stop()
+	select {
+	case <-p.done:
+		return true
+	case <-t.C:
+		return false
+	}
+}
+
+// close closes what is open. It may be called at any time.
+func (p *pipes) close() {
+	for _, f := range []*os.File{p.out.theirs, p.err.theirs, p.out.ours, p.err.ours} {
+		if f != nil {
+			_ = f.Close()
+		}
+	}
+}
+
+var _ task.Freezer = (*Driver)(nil)
+
+// Freeze makes the group of a command stand still.
+func (d *Driver) Freeze(p task.Process) error { return signal(p, syscall.SIGSTOP) }
+
+// Thaw lets it go on.
+func (d *Driver) Thaw(p task.Process) error { return signal(p, syscall.SIGCONT) }
+
+func signal(p task.Process, sig syscall.Signal) error {
+	err := process.SignalGroup(process.Identity{PID: p.PID, Start: p.Start, Boot: p.Boot}, sig)
+	if errors.Is(err, process.ErrGone) {
+		return nil
+	}
+	return err
+}
+
+var _ task.Adopter = (*Driver)(nil)
+
+// Adopts takes up what has a process, to end it: it was not to outlive its host.
+func (d *Driver) Adopts(r task.Record) bool { return r.Process != nil }
+
+func (d *Driver) clear(ctx context.Context, rec task.Record) (task.Result, error) {
+	var res task.Result
+	if rec.Process.Boot == process.Boot() {
+		note(&res, rec.ID, process.EndAll(context.WithoutCancel(ctx), process.Choice{Root: func(p process.Proc) bool {
+			return p.PID == rec.Process.PID && p.Start == rec.Process.Start || p.Carries(process.MarkTask, string(rec.ID))
+		}}, process.Ending{Grace: grace, Table: &d.table}))
+	}
+	return res, errors.Join(task.ErrLost, &task.StopError{Cause: *task.Lost(rec, process.Boot())})
+}

@@ -1,0 +1,130 @@
+package monitor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"iter"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+
+	"github.com/drover-dev/drover/internal/process"
+	"github.com/drover-dev/drover/task"
+)
+
+// Keeper is told of groups, so that they end when this host dies.
+type Keeper interface {
+	// Ready returns when the keeper would see this host die.
+	Ready() error
+	// Watch tells of a group by its leader. Monitors are never kept.
+	Watch(leader process.Identity, task string, keep bool, exitFile string) error
+	Forget(pid int) error
+}
+
+// Config is what all monitors of a host share. Its zero value works: then
+// commands that a dead host has left are ended by the next one only.
+type Config struct {
+	Keeper Keeper
+}
+
+// Subscription is a resource of an MCP server that is watched.
+type Subscription interface {
+	// Events yields the text of the resource as it is, and again whenever the
+	// server says that it has changed; changes in quick succession may be merged.
+	// It ends with ctx, with an error, or silently when the server has no more to
+	// say.
+	Events(ctx context.Context) iter.Seq2[string, error]
+}
+
+// Client is what whoever asks gives its monitors.
+type Client struct {
+	Env []string // of the command, all of it
+	// MayOpen is asked about a file when it is open and cannot be exchanged any
+	// more; nil: every file. It may be called from several goroutines.
+	MayOpen func(*os.File) bool
+	// Subscribe begins to watch a resource; nil: there are no servers.
+	Subscribe func(ctx context.Context, server, uri string) (Subscription, error)
+}
+
+// Driver runs monitors. It serves many tasks at the same time.
+type Driver struct {
+	*shared
+	client Client
+}
+
+type shared struct {
+	Config
+	starts  chan struct{} // a place for each command that is being started
+	self    func() (process.Identity, error)
+	table   process.Table
+	folders folders
+}
+
+// New returns a driver that can say what became of old monitors; [Driver.For]
+// makes drivers for new ones.
+func New(c Config) *Driver {
+	self := sync.OnceValues(func() (process.Identity, error) { return process.Identify(os.Getpid()) })
+	return &Driver{shared: &shared{Config: c, starts: make(chan struct{}, 2*runtime.GOMAXPROCS(0)), self: self}}
+}
+
+// For returns a driver for what a client wants to watch, which shares everything
+// else.
+func (d *Driver) For(c Client, w Watch) task.Driver {
+	own := &Driver{shared: d.shared, client: c}
+	if w.argv() != nil {
+		return launcher{own}
+	}
+	return own
+}
+
+// launcher is the driver of commands: their tasks begin with their process.
+type launcher struct{ *Driver }
+
+var _ task.Launcher = launcher{}
+
+// Launches implements [task.Launcher].
+func (launcher) Launches() {}
+
+// Kind is [task.MonitorMCP].
+func (d *Driver) Kind() task.Kind { return task.MonitorMCP }
+
+// Check refuses input that is not a [Watch].
+func (d *Driver) Check(input json.RawMessage) error {
+	_, _, err := parse(input)
+	return err
+}
+
+// Run watches until the source ends or ctx does. The end of the task's time is a
+// good end.
+func (d *Driver) Run(ctx context.Context, h task.Host) (task.Result, error) {
+	if rec := h.Record(); rec.Process != nil {
+		return d.clear(ctx, rec)
+	}
+	w, match, err := parse(h.Input())
+	if err != nil {
+		return task.Result{}, &task.FailError{Reason: task.ReasonStart, Err: err}
+	}
+	if ctx.Err() != nil {
+		return task.Result{}, context.Cause(ctx)
+	}
+	r := newReport(ctx, h, match)
+	var res task.Result
+	why := ""
+	switch {
+	case w.File != "":
+		why, err = d.follow(ctx, h, w, r)
+	case w.Server != "":
+		why, err = d.subscribe(ctx, h, w, r)
+	default:
+		res, err = d.command(ctx, h, w, r)
+	}
+	// What has not begun cannot have ended well.
+	if err != nil && errors.Is(context.Cause(ctx), task.ErrTimeout) && h.Record().Status == task.Running {
+		why, err = "Its time is up.", nil
+		res.ExitCode, res.Signal = nil, ""
+	}
+	res.Text = strings.TrimSpace(why + " " + r.close(err == nil || ctx.Err() == nil))
+	return res, err
+}
