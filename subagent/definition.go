@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/drover-dev/drover/task"
 )
 
 // Definition is a sort of agent. The JSON names are those of agent definitions
@@ -40,6 +42,10 @@ type Definition struct {
 	OnEnd          string `json:"onEnd,omitempty"`          // of its tasks: stop or reparent; empty: stop
 	Isolation      string `json:"isolation,omitempty"`      // worktree; empty: none
 
+	NoModel bool `json:"disable-model-invocation,omitempty"` // models are not offered it, and cannot start it
+
+	Budget task.Budget `json:"budget,omitzero"` // of the agent and all below it; never more than what is left above it
+
 	Source string `json:"source,omitempty"` // the file it is from; empty: built in
 }
 
@@ -67,6 +73,8 @@ func Builtin() Catalog {
 			Tools: append(reading(), "WebFetch", "WebSearch", "Agent", "TaskOutput", "TaskStop"), MaxTurns: 60},
 		Definition{Name: "verification", Description: "Checks, independently of whoever did the work, that it does what was asked. Runs things, changes nothing, gives a verdict.", Prompt: prompt("verification"),
 			Tools: commanding(), MaxTurns: 40},
+		Definition{Name: "rem-agent", Description: "Brings what a session has taught to the context board, from which later sessions begin, and prunes it. Its prompt must say what was learnt.",
+			Prompt: prompt("rem-agent"), Tools: []string{"context_board"}, MaxTurns: 20, OmitNotes: true},
 	)
 }
 

@@ -42,6 +42,10 @@ type Assembly struct {
 	// boundary that closes what Start has opened. ctx is not that of the run,
 	// which may have ended; it ends by itself after 10 s. nil: nobody is told.
 	End func(ctx context.Context, res agent.TurnResult, err error)
+
+	// Cost is what the run has cost so far, in US dollars; known is false if the
+	// price of some of it is not. nil: nobody counts.
+	Cost func() (usd float64, known bool)
 }
 
 // endTimeout is how long End may take: a stop of the task waits for it.
@@ -53,14 +57,17 @@ var errCrashed = errors.New("the agent crashed")
 // Assemble puts an agent together for one run of a task.
 type Assemble func(ctx context.Context, h task.Host, in Input) (*Assembly, error)
 
-// Driver runs agents as tasks of kind local_agent.
-type Driver struct{ assemble Assemble }
+// Driver runs agents as tasks.
+type Driver struct {
+	kind     task.Kind
+	assemble Assemble
+}
 
-// New makes a driver.
-func New(a Assemble) *Driver { return &Driver{assemble: a} }
+// New makes a driver of agents of kind local_agent.
+func New(a Assemble) *Driver { return &Driver{kind: task.LocalAgent, assemble: a} }
 
-// Kind is local_agent.
-func (d *Driver) Kind() task.Kind { return task.LocalAgent }
+// Kind is local_agent or in_process_teammate.
+func (d *Driver) Kind() task.Kind { return d.kind }
 
 // Check refuses input without a prompt.
 func (d *Driver) Check(input json.RawMessage) error {
@@ -103,10 +110,11 @@ func (d *Driver) Run(ctx context.Context, h task.Host) (res task.Result, err err
 	if err != nil {
 		return task.Result{}, &task.FailError{Reason: task.ReasonStart, Err: err}
 	}
-	w.Totals = loop.Totals
+	w.Totals, w.Cost = loop.Totals, a.Cost
 	start, before := time.Now(), loop.Totals()
 	turn, err := converse(within(ctx, h), a, loop, in.Prompt)
 	res = task.Result{Text: turn.Text, Usage: Usage(before, loop.Totals(), time.Since(start))}
+	res.Usage.CostUSD = w.Spent()
 	return res, err
 }
 
@@ -221,6 +229,8 @@ type Watcher struct {
 	// Totals is what the conversation has used so far. It is set before the
 	// first turn.
 	Totals func() agent.Totals
+	// Cost is as that of an [Assembly].
+	Cost func() (usd float64, known bool)
 
 	host     task.Host
 	out      io.Writer
@@ -243,7 +253,7 @@ func (w *Watcher) On(e agent.Event) {
 			w.print("\n")
 		}
 	case agent.ReplyDoneEvent:
-		w.progress.TokenCount = w.Totals().Tokens()
+		w.progress.TokenCount, w.progress.CostUSD = w.Totals().Tokens(), w.Spent()
 		w.host.Progress(w.progress)
 	case agent.BlockedEvent:
 		w.print("\n[Going on: " + e.Text + "]\n")
@@ -257,6 +267,18 @@ func (w *Watcher) On(e agent.Event) {
 		w.progress = w.progress.Add(task.Activity{ToolName: e.Call.Name, Input: e.Call.Input})
 		w.host.Progress(w.progress)
 	}
+}
+
+// Spent is what the run has cost so far, nil where that is not known.
+func (w *Watcher) Spent() *float64 {
+	if w.Cost == nil {
+		return nil
+	}
+	usd, known := w.Cost()
+	if !known {
+		return nil
+	}
+	return &usd
 }
 
 // compacted shows that the conversation was summed up, or why it was not.

@@ -9,7 +9,7 @@ import (
 
 func TestBuiltin(t *testing.T) {
 	c := Builtin()
-	if got := c.Names(); !slices.Equal(got, []string{"code-review", "explore", "general-purpose", "plan", "research", "rubber-duck", "task", "verification"}) {
+	if got := c.Names(); !slices.Equal(got, []string{"code-review", "explore", "general-purpose", "plan", "rem-agent", "research", "rubber-duck", "task", "verification"}) {
 		t.Errorf("names %v", got)
 	}
 	for _, d := range c.All() {

@@ -24,6 +24,7 @@ const (
 	StopFailure        Event = "StopFailure"
 	SubagentStart      Event = "SubagentStart"
 	SubagentStop       Event = "SubagentStop"
+	TeammateIdle       Event = "TeammateIdle"
 	TaskCreated        Event = "TaskCreated"
 	TaskCompleted      Event = "TaskCompleted"
 	Notification       Event = "Notification"
@@ -69,6 +70,7 @@ func facts() []fact {
 		{StopFailure, "errorOccurred", nil, 0},
 		{SubagentStart, "", who, speaks},
 		{SubagentStop, "", who, blocks},
+		{TeammateIdle, "", nil, blocks},
 		{TaskCreated, "", nil, blocks | guards},
 		{TaskCompleted, "", nil, blocks | guards},
 		{Notification, "", []string{"notification_type"}, 0},
@@ -76,7 +78,7 @@ func facts() []fact {
 		{PostCompact, "", []string{"trigger"}, 0},
 	}
 	for _, name := range []Event{
-		"UserPromptExpansion", "TeammateIdle", "PreModelSwitch", "PostModelSwitch", "Setup", "Elicitation", "ElicitationResult", "ConfigChange",
+		"UserPromptExpansion", "PreModelSwitch", "PostModelSwitch", "Setup", "Elicitation", "ElicitationResult", "ConfigChange",
 		"WorktreeCreate", "WorktreeRemove", "InstructionsLoaded", "CwdChanged", "FileChanged", "DirectoryAdded", "MessageDisplay",
 	} {
 		all = append(all, fact{event: name, traits: silent})

@@ -133,7 +133,7 @@ func TestTimeouts(t *testing.T) {
 func TestEvents(t *testing.T) {
 	sent := map[Event]bool{PreToolUse: true, PostToolUse: true, PostToolUseFailure: true, PostToolBatch: true, PermissionRequest: true, PermissionDenied: true,
 		UserPromptSubmit: true, SessionStart: true, SessionEnd: true, Stop: true, StopFailure: true, SubagentStart: true, SubagentStop: true,
-		TaskCreated: true, TaskCompleted: true, Notification: true, PreCompact: true, PostCompact: true}
+		TeammateIdle: true, TaskCreated: true, TaskCompleted: true, Notification: true, PreCompact: true, PostCompact: true}
 	names := strings.Fields(`PreToolUse PostToolUse PostToolUseFailure PostToolBatch PermissionRequest PermissionDenied UserPromptSubmit SessionStart SessionEnd
 		Stop SubagentStart SubagentStop TaskCreated TaskCompleted Notification PreCompact PostCompact UserPromptExpansion StopFailure TeammateIdle PreModelSwitch
 		PostModelSwitch Setup Elicitation ElicitationResult ConfigChange WorktreeCreate WorktreeRemove InstructionsLoaded CwdChanged FileChanged DirectoryAdded MessageDisplay`)

@@ -38,6 +38,7 @@ type Background struct {
 type Loop struct {
 	r          *Runner
 	background func() []Background
+	mate       *mate // of another agent: nil
 
 	mu      sync.Mutex
 	started bool // a SubagentStart was sent; guarded by mu
@@ -133,6 +134,9 @@ func (l *Loop) Batch(ctx context.Context, done []agent.Done) string {
 // Stop sends Stop, or for a subagent SubagentStop. A veto that comes too often or
 // too late is none.
 func (l *Loop) Stop(ctx context.Context, res agent.TurnResult, blocked int) (reason string) {
+	if l.mate != nil {
+		return l.idles(ctx, res, blocked)
+	}
 	fields := l.stopFields(res, blocked > 0)
 	if l.r.base.AgentID == "" {
 		return l.veto(Stop, l.r.Run(ctx, Stop, fields), blocked)

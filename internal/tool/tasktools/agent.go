@@ -5,6 +5,7 @@ import (
 	"context"
 	_ "embed"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -44,7 +45,7 @@ const agentSchema = `{"type":"object","properties":{` +
 	`"isolation":{"type":"string","enum":["worktree"],"description":"worktree: the agent works on its own copy of the repository"},` +
 	`"agent_type":{"type":"string","description":"Same as subagent_type"},` +
 	`"mode":{"type":"string","description":"sync or background, same as run_in_background; or a permission mode"},` +
-	`"team_name":{"type":"string","description":"Ignored"}` +
+	`"team_name":{"type":"string","description":"With name: the agent is a teammate of this team, and stays for messages"}` +
 	`},"required":["description","prompt"],"additionalProperties":false}`
 
 type agentInput struct {
@@ -67,9 +68,15 @@ type agentInput struct {
 func (in agentInput) request() (AgentRequest, error) {
 	r := AgentRequest{
 		Description: excerpt.Line(in.Description, 200), Prompt: in.Prompt, Name: in.Name,
-		Model: in.Model, Resume: in.Resume, Isolation: in.Isolation,
+		Model: in.Model, Resume: in.Resume, Isolation: in.Isolation, Team: in.TeamName,
 	}
 	var err error
+	switch {
+	case in.TeamName != "" && in.Resume != "":
+		return r, errors.New(`fields "team_name" and "resume" contradict each other: a teammate that goes on stays in its team`)
+	case in.TeamName != "" && in.Name == "":
+		return r, errors.New(`field "name" is missing: a teammate needs one beside "team_name"`)
+	}
 	if r.Type, err = same("subagent_type", in.SubagentType, "agent_type", in.AgentType); err != nil {
 		return r, err
 	}
@@ -103,8 +110,8 @@ func (in agentInput) request() (AgentRequest, error) {
 		}
 		r.MaxTurns = *in.MaxTurns
 	}
-	if in.Isolation != "" && in.Isolation != "worktree" {
-		return r, fmt.Errorf(`field "isolation" must be worktree, not %.40q`, in.Isolation)
+	if err := checkIsolation(in.Isolation); err != nil {
+		return r, err
 	}
 	return r, nil
 }
@@ -118,7 +125,7 @@ func same(name, value, alias, other string) (string, error) {
 }
 
 func newAgent(c Config) agent.Tool {
-	return &agentTool{cfg: c, spec: agent.ToolSpec{Name: "Agent", Description: agentPrompt, InputSchema: json.RawMessage(agentSchema)}}
+	return &agentTool{cfg: c, spec: agent.ToolSpec{Name: "Agent", Description: agentPrompt, InputSchema: json.RawMessage(isolations(c.Remote))}}
 }
 
 type agentTool struct {
@@ -152,6 +159,9 @@ func (t *agentTool) Call(ctx context.Context, c agent.Call) (agent.Output, error
 	out, err := t.cfg.Tasks.Agent(ctx, r)
 	if err != nil {
 		return outcome("start agent", r.Resume, err)
+	}
+	if out.Backgrounded && out.Task.Kind == task.RemoteAgent {
+		return launchedRemote(r, out), nil
 	}
 	if out.Backgrounded { // which a wish for the background does not decide
 		return launched(r, out), nil
@@ -190,7 +200,11 @@ func launched(r AgentRequest, out AgentOutcome) agent.Output {
 	if out.Note != "" {
 		b.WriteString(excerpt.Plain(out.Note) + "\n")
 	}
-	fmt.Fprintf(&b, "You will be told when %s ends; go on with other work. To see how far it is, read %s or run `tail -f %s`.", rec.ID, rec.OutputFile, rec.OutputFile)
+	when := "ends"
+	if rec.Team != nil {
+		when = "has answered and waits for a message, and when it ends"
+	}
+	fmt.Fprintf(&b, "You will be told when %s %s; go on with other work. To see how far it is, read %s or run `tail -f %s`.", rec.ID, when, rec.OutputFile, rec.OutputFile)
 	return agent.Output{
 		Text: b.String(),
 		Structured: Launched{

@@ -176,6 +176,9 @@ func alive(rec task.Record) string {
 	if rec.Kind == task.LocalBash {
 		return "Status: Running" // a shell has no tokens and no tools
 	}
+	if rec.Kind == task.MCPTask {
+		return "Status: Running\n" + excerpt.Line(p.Message, 500)
+	}
 	recent := make([]string, len(p.RecentActivities))
 	for i, a := range p.RecentActivities {
 		recent[i] = excerpt.Line(a.ToolName, 80)
@@ -192,7 +195,7 @@ func structured(rec task.Record, text string, timedOut bool) any {
 	switch rec.Kind {
 	case task.LocalBash:
 		return ShownShell{Shown: base, ExitCode: rec.ExitCode}
-	case task.LocalAgent:
+	case task.LocalAgent, task.InProcessTeammate, task.MCPTask:
 		out := ShownAgent{Shown: base, Prompt: rec.Prompt, Result: text}
 		if rec.Status == task.Failed || rec.Error != "" {
 			why := failure(rec)

@@ -21,8 +21,13 @@ const sendSchema = `{"type":"object","properties":{` +
 	`"to":{"type":"string","description":"ID or name of the agent; main for the main agent"},` +
 	`"message":{"type":"string","description":"What the agent is to read"},` +
 	`"summary":{"type":"string","description":"The message in a few words; the user sees it"},` +
-	`"agent_id":{"type":"string","description":"Same as to"}` +
-	`},"required":["message"],"additionalProperties":false}`
+	`"agent_id":{"type":"string","description":"Same as to"},` +
+	`"plan_approval":{"type":"object","description":"Answer to the plan of a teammate that you lead","properties":{` +
+	`"request_id":{"type":"string","description":"That of the request"},` +
+	`"approve":{"type":"boolean","description":"Whether it may carry the plan out"},` +
+	`"feedback":{"type":"string","description":"What it is to mind or to change"}` +
+	`},"required":["request_id","approve"],"additionalProperties":false}` +
+	`},"additionalProperties":false}`
 
 // Sender is what SendMessage needs. Its errors are as those of [Tasks].
 type Sender interface {
@@ -35,6 +40,7 @@ type Sender interface {
 type SendRequest struct {
 	To        string // ID or name
 	Text      string
+	Plan      *PlanAnswer // nil: it is a message
 	ToolUseID string
 }
 
@@ -67,8 +73,29 @@ func (t *sendTool) Aliases() []string { return []string{"write_agent"} }
 type sendInput struct {
 	To      string `json:"to"`
 	AgentID string `json:"agent_id"`
-	Message string `json:"message" strict:"filled"`
+	Message string `json:"message"`
 	Summary string `json:"summary"`
+
+	Plan json.RawMessage `json:"plan_approval"`
+}
+
+// answer is what the input says to a plan, which may be all that it says.
+func (in sendInput) answer() (*PlanAnswer, error) {
+	if in.Plan == nil {
+		if strings.TrimSpace(in.Message) == "" {
+			return nil, errors.New(`field "message" is empty`)
+		}
+		return nil, nil
+	}
+	a, err := strict.Decode[PlanAnswer](in.Plan)
+	if err != nil {
+		return nil, fmt.Errorf(`field "plan_approval": %w`, err)
+	}
+	a.Feedback = strings.TrimSpace(a.Feedback + "\n" + in.Message)
+	if len(a.Feedback) > MaxPlanBytes {
+		return nil, fmt.Errorf("the feedback is longer than %d KiB", MaxPlanBytes>>10)
+	}
+	return &a, nil
 }
 
 // SendResult is the structured result of a message.
@@ -87,6 +114,10 @@ func (t *sendTool) Call(ctx context.Context, c agent.Call) (agent.Output, error)
 	if err == nil && strings.TrimSpace(to) == "" {
 		err = errors.New(`field "to" is missing`)
 	}
+	r := SendRequest{To: to, Text: in.Message, ToolUseID: c.ID}
+	if err == nil {
+		r.Plan, err = in.answer()
+	}
 	if err == nil && len(in.Message) > task.MaxMessageBytes {
 		err = fmt.Errorf(`field "message" is longer than %d KiB; write it to a file and send the path`, task.MaxMessageBytes>>10)
 	}
@@ -96,7 +127,7 @@ func (t *sendTool) Call(ctx context.Context, c agent.Call) (agent.Output, error)
 	if err := checkRef(to); err != nil {
 		return outcome("send message", to, err)
 	}
-	sent, err := t.to.Send(ctx, SendRequest{To: to, Text: in.Message, ToolUseID: c.ID})
+	sent, err := t.to.Send(ctx, r)
 	if err != nil {
 		return outcome("send message", to, err)
 	}

@@ -104,6 +104,8 @@ func stopped(called string, rec task.Record, receipt task.Receipt) agent.Output 
 		message = "Successfully killed shell: " + string(rec.ID)
 	case rec.Status == task.Killed:
 		message = "Successfully stopped task: " + string(rec.ID)
+	case rec.Status == task.Completed && rec.Team != nil:
+		message = fmt.Sprintf("Teammate %s has finished; what it has said last comes as a message", rec.ID)
 	case !rec.Status.Terminal():
 		message = fmt.Sprintf("Task %s is being stopped", rec.ID)
 	case rec.ExitCode != nil:

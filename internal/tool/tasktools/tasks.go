@@ -46,7 +46,8 @@ type AgentRequest struct {
 	PermissionMode string // one of [PermissionModes], or empty
 	Background     bool
 	ToolUseID      string
-	Isolation      string // worktree, or empty
+	Isolation      string // worktree, remote, or empty
+	Team           string // of a teammate called Name; empty: it is none
 }
 
 // AgentOutcome is what became of an [AgentRequest].
@@ -68,7 +69,8 @@ func (r *Refusal) Error() string { return r.Text }
 // Config is what the tools need. Tasks is required.
 type Config struct {
 	Tasks       Tasks
-	OutputLimit int // code points of output shown to the model; 0: [excerpt.DefaultLimit]
+	OutputLimit int  // code points of output shown to the model; 0: [excerpt.DefaultLimit]
+	Remote      bool // agents can work elsewhere
 }
 
 // New makes the tools Agent, TaskOutput and TaskStop, in this order. They keep

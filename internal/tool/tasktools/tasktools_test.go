@@ -117,7 +117,13 @@ func TestDialects(t *testing.T) {
 		{"permission", `,"permission_mode":"acceptEdits","mode":"background"`, with(func(r *AgentRequest) { r.PermissionMode = "acceptEdits"; r.Background = true })},
 		{"resume", `,"resume":"a12345678"`, with(func(r *AgentRequest) { r.Type = ""; r.Resume = "a12345678" })},
 		{"rest", `,"name":"docs","model":"haiku","max_turns":5,"team_name":"x","isolation":"worktree"`,
-			with(func(r *AgentRequest) { r.Name = "docs"; r.Model = "haiku"; r.MaxTurns = 5; r.Isolation = "worktree" })},
+			with(func(r *AgentRequest) {
+				r.Name = "docs"
+				r.Model = "haiku"
+				r.MaxTurns = 5
+				r.Isolation = "worktree"
+				r.Team = "x"
+			})},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m := &memory{}
@@ -138,6 +144,8 @@ func TestAgentInput(t *testing.T) {
 		{"mode", `{"description":"d","prompt":"p","mode":"turbo"}`, `Agent: field "mode" must be sync, background, or a permission mode`},
 		{"word", `{"description":"d","prompt":"p","permission_mode":"yolo"}`, `Agent: field "permission_mode" must be one of`},
 		{"turns", `{"description":"d","prompt":"p","max_turns":0}`, `Agent: field "max_turns" must be from 1 to 1000, not 0`},
+		{"teammate", `{"description":"d","prompt":"p","team_name":"x"}`, `Agent: field "name" is missing: a teammate needs one`},
+		{"teamresume", `{"description":"d","prompt":"p","team_name":"x","name":"ada","resume":"t12345678"}`, `Agent: fields "team_name" and "resume" contradict each other`},
 		{"isolation", `{"description":"d","prompt":"p","isolation":"moon"}`, `Agent: field "isolation" must be worktree`},
 		{"unknown", `{"description":"d","prompt":"p","cwd":"/"}`, `Agent: unknown field "cwd"`},
 		{"resume", `{"description":"d","prompt":"p","resume":"../../etc"}`, `unknown task_id: ../../etc`},
@@ -238,6 +246,8 @@ func TestOutput(t *testing.T) {
 			"Task was killed\nCause: user (stopped)\nOutput:\nout", `{"task_id":"a1","task_type":"local_agent","status":"killed","description":"","output":"out","prompt":"","result":"out","error":null}`},
 		{"remote", task.Record{ID: "r1", Kind: task.RemoteAgent, Status: task.Completed, Command: "go"},
 			"Status: completed\nOutput:\nout", `{"task_id":"r1","task_type":"remote_agent","status":"completed","description":"","output":"out","prompt":"go"}`},
+		{"mcptask", task.Record{ID: "c1", Kind: task.MCPTask, Status: task.Running, Prompt: "{}", Progress: &task.Progress{Message: "working: cuts (1 of 3)"}},
+			"Status: Running\nworking: cuts (1 of 3)\nOutput so far:\nout", `{"task_id":"c1","task_type":"mcp_task","status":"running","description":"","output":"out","prompt":"{}","result":"out","error":null}`},
 		{"workflow", task.Record{ID: "w1", Kind: task.LocalWorkflow, Status: task.Completed},
 			"Status: completed\nOutput:\nout", `{"task_id":"w1","task_type":"local_workflow","status":"completed","description":"","output":"out"}`},
 	} {
