@@ -1,0 +1,142 @@
+package teleport
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"io"
+	"slices"
+	"strings"
+)
+
+// Secret is a value that must not travel, by the name of its variable.
+type Secret struct{ Name, Value string }
+
+// leastSecret is how long a value must be to be looked for: a short one stands in
+// every text by chance.
+const leastSecret = 8
+
+// IsSecret reports whether a variable of this name holds a secret, as far as names
+// tell.
+func IsSecret(name string) bool {
+	name = strings.ToUpper(name)
+	for _, word := range []string{"KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "COOKIE"} {
+		if strings.Contains(name, word) {
+			return true
+		}
+	}
+	return false
+}
+
+// Secrets are those of an environment, and the variables of more names.
+func Secrets(env []string, more ...string) []Secret {
+	var out []Secret
+	for _, kv := range env {
+		name, value, _ := strings.Cut(kv, "=")
+		if IsSecret(name) && !strings.HasSuffix(strings.ToUpper(name), "_FILE") || slices.Contains(more, name) {
+			out = append(out, Secret{name, value})
+		}
+	}
+	return out
+}
+
+// redactor replaces secrets by marks. Its zero value replaces none.
+type redactor struct {
+	find [][]byte // the longest first
+	mark [][]byte
+	n    int // that were replaced
+}
+
+func newRedactor(secrets []Secret) *redactor {
+	r := &redactor{}
+	type pair struct{ find, mark []byte }
+	var pairs []pair
+	for _, s := range secrets {
+		if len(s.Value) < leastSecret {
+			continue
+		}
+		mark := []byte("[left out: " + s.Name + "]")
+		pairs = append(pairs, pair{[]byte(s.Value), mark})
+		if quoted, err := json.Marshal(s.Value); err == nil {
+			if inner := quoted[1 : len(quoted)-1]; string(inner) != s.Value {
+				pairs = append(pairs, pair{inner, mark}) // as it stands in a transcript
+			}
+		}
+	}
+	slices.SortStableFunc(pairs, func(a, b pair) int { return cmp.Compare(len(b.find), len(a.find)) })
+	for _, p := range pairs {
+		r.find, r.mark = append(r.find, p.find), append(r.mark, p.mark)
+	}
+	return r
+}
+
+// text replaces in a whole text.
+func (r *redactor) text(data []byte) []byte {
+	for i, find := range r.find {
+		if n := bytes.Count(data, find); n > 0 {
+			r.n += n
+			data = bytes.ReplaceAll(data, find, r.mark[i])
+		}
+	}
+	return data
+}
+
+// copyPart is how much is read at a time.
+const copyPart = 1 << 20
+
+// copy replaces in a stream, also what lies across two reads.
+func (r *redactor) copy(w io.Writer, in io.Reader) error {
+	if len(r.find) == 0 {
+		_, err := io.Copy(w, in)
+		return err
+	}
+	longest := len(r.find[0])
+	var held []byte
+	buf := make([]byte, copyPart)
+	for {
+		n, err := io.ReadFull(in, buf)
+		held = append(held, buf[:n]...)
+		last := err == io.EOF || err == io.ErrUnexpectedEOF
+		if err != nil && !last {
+			return err
+		}
+		ready, from := r.cut(held, longest, last)
+		if _, err := w.Write(ready); err != nil {
+			return err
+		}
+		held = append([]byte(nil), held[from:]...)
+		if last {
+			return nil
+		}
+	}
+}
+
+// cut replaces in the beginning of what is held, up to where a secret may begin
+// that is not whole yet. It returns that beginning, and how far it went.
+func (r *redactor) cut(held []byte, longest int, last bool) ([]byte, int) {
+	until := len(held)
+	if !last {
+		until = max(0, len(held)-longest+1)
+	}
+	var out []byte
+	at := 0
+	for at < until {
+		next, which := -1, 0
+		for i, find := range r.find {
+			if k := bytes.Index(held[at:], find); k >= 0 && (next < 0 || at+k < next) {
+				next, which = at+k, i
+			}
+		}
+		if next < 0 || next >= until {
+			break
+		}
+		out = append(append(out, held[at:next]...), r.mark[which]...)
+		at = next + len(r.find[which])
+		r.n++
+	}
+	if at < until {
+		out = append(out, held[at:until]...)
+		at = until
+	}
+	return out, at
+}
