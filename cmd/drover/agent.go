@@ -28,7 +28,7 @@ func (w *world) agentCommand() *cobra.Command {
 	run := &cobra.Command{
 		Use:   "run TYPE PROMPT",
 		Short: "Run one agent and print its answer",
-		Long:  "Run one agent and print its answer. The sorts of agents that are always there (`drover agents` lists all):\n\n" + agentTypes(),
+		Long:  "Run one agent and print its answer. The prompt - is read from stdin. The sorts of agents that are always there (`drover agents` lists all):\n\n" + agentTypes(),
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) < 2 {
 				return usage("a sort of agent and a prompt are needed", "as in `drover agent run explore \"where is the parser?\"`")
@@ -43,8 +43,17 @@ func (w *world) agentCommand() *cobra.Command {
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req.Type, req.Prompt = args[0], strings.Join(args[1:], " ")
+			if req.Prompt == "-" {
+				var err error
+				if req.Prompt, err = readStdin(cmd.Context(), true); err != nil {
+					return err
+				}
+			}
 			req.AllowedTools = splitRules(req.AllowedTools)
 			start := control.StartRequest{Name: name, Agent: &req, Env: w.env, Cwd: w.cwd}
+			if req.Team != "" && (!detach || name == "") {
+				return usage("a teammate stays for messages and goes by a name", "add -d and --name")
+			}
 			if detach {
 				return w.agentDetached(cmd.Context(), start)
 			}
@@ -59,6 +68,7 @@ func (w *world) agentCommand() *cobra.Command {
 	f.StringVar(&req.PermissionMode, "permission-mode", "", "plan or dontAsk, to allow less than the settings")
 	f.StringArrayVar(&req.AllowedTools, "allowed-tools", nil, "calls that run without a question, such as 'Bash(go test:*),Edit'")
 	f.StringVar(&req.Isolation, "isolation", "", "worktree: it works in a checkout of its own")
+	f.StringVar(&req.Team, "team", "", "it is a teammate of this team, called by --name, and stays for messages; needs -d")
 	cmd.AddCommand(run)
 	return cmd
 }

@@ -247,7 +247,7 @@ func agentCosts() cases {
 		},
 		"budgetbackground": func(t *testing.T, p *place) {
 			m := p.model(map[string][]step{
-				"main":    {several("Agent", asks("explore", "a", "run_in_background", true), "Agent", asks("explore", "b", "run_in_background", true)), says("started"), says("never")},
+				"main":    {using(500, 100, several("Agent", asks("explore", "a", "run_in_background", true), "Agent", asks("explore", "b", "run_in_background", true))), says("started"), says("never")},
 				"explore": slices.Repeat([]step{using(4_000, 0, calls("Glob", map[string]any{"pattern": "*.none"}))}, 20),
 			})
 			r := p.run("-p", "go", "--model=sonnet", "--max-budget-usd", "0.03", "--output-format=stream-json")

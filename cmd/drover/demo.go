@@ -7,10 +7,12 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"text/tabwriter"
 	"time"
@@ -28,7 +30,10 @@ import (
 )
 
 //go:embed demo/script.yaml
-var demoScript []byte
+var demoScript string
+
+//go:embed demo/plan.yaml
+var demoPlan []byte
 
 // Bounds of the tour, for folders that are huge or slow.
 const (
@@ -46,15 +51,15 @@ const (
 
 // demoAllow are the commands of the script, and no others.
 func demoAllow() []string {
-	return []string{"Bash(echo:*)", "Bash(sleep 2)", "Bash(sleep 1.5)", "Bash(sleep 600)", "Bash(exit 3)"}
+	return []string{"Bash(echo:*)", "Bash(sleep 0.8)", "Bash(sleep 1.2)", "Bash(sleep 1.5)", "Bash(sleep 2)", "Bash(sleep 600)", "Bash(exit 3)", "mcp__tour__fold"}
 }
 
 func (w *world) demoCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "demo",
 		Short: "A tour without any key",
-		Long: "A tour without any key, in any folder: a scripted main agent runs real commands and real agents that\n" +
-			"search and read this folder. It changes nothing here, sends nothing anywhere, and leaves nothing behind.",
+		Long: "A tour without any key, in any folder: a scripted main agent has work of all eight kinds at once, and real\n" +
+			"agents search and read this folder. It changes nothing here, talks to nobody but itself, and leaves nothing behind.",
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return w.demo(cmd.Context()) },
@@ -63,29 +68,35 @@ func (w *world) demoCommand() *cobra.Command {
 
 // demo gives the tour in a state folder of its own, which goes with it.
 func (w *world) demo(ctx context.Context) (err error) {
-	base := os.TempDir()
-	if len(base) > demoBase {
-		base = "/tmp"
-	}
-	dir, err := os.MkdirTemp(base, "drover-demo-")
+	dir, err := demoFolder()
 	if err != nil {
-		return fmt.Errorf("make a folder for the tour: %w (set TMPDIR to a folder that can be written to)", err)
+		return err
 	}
 	defer func() { // after a failure; a second time does nothing
 		err = errors.Join(err, os.RemoveAll(dir))
 	}()
-	script := filepath.Join(dir, "script.yaml")
-	if err := os.WriteFile(script, demoScript, 0o600); err != nil {
-		return fmt.Errorf("write the script of the tour: %w", err)
+	cfg, err := w.demoConfig(dir)
+	if err != nil {
+		return err
+	}
+	there, err := openAway(ctx, dir, cfg)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, there.close()) }()
+	if err := there.reach(&cfg); err != nil {
+		return err
 	}
 	t := newTour(os.Stdout, isTerminal(os.Stdout) && home.Lookup(w.env)("NO_COLOR") == "" && home.Lookup(w.env)("TERM") != "dumb")
-	s, m, err := w.openDemo(ctx, dir, script, t)
+	cfg.On = t.agent
+	s, m, err := openDemo(ctx, cfg, t)
 	if err != nil {
 		return err
 	}
 	t.printf("A tour of Drover in %s\nThe model reads its words from a script; commands, agents, files and notices are real.\n\n", excerpt.Line(w.cwd, 200))
 	answer, records, err := giveTour(ctx, s, m, t)
-	if closed := s.Close(); err == nil {
+	closed := errors.Join(s.Close(), there.close())
+	if err == nil {
 		err = closed
 	}
 	if err != nil {
@@ -100,21 +111,51 @@ func (w *world) demo(ctx context.Context) (err error) {
 	return t.err
 }
 
-// openDemo opens a session that knows neither the user's settings nor those of
+// demoFolder makes the folder of the tour.
+func demoFolder() (string, error) {
+	base := os.TempDir()
+	if len(base) > demoBase || strings.ContainsAny(base, "'{\n") {
+		base = "/tmp"
+	}
+	dir, err := os.MkdirTemp(base, "drover-demo-")
+	if err != nil {
+		return "", fmt.Errorf("make a folder for the tour: %w (set TMPDIR to a folder that can be written to)", err)
+	}
+	plans := filepath.Join(dir, "plans")
+	plan := filepath.Join(plans, "tour.yaml")
+	err = os.Mkdir(plans, 0o700)
+	if err == nil {
+		err = os.WriteFile(plan, demoPlan, 0o600)
+	}
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "script.yaml"), []byte(strings.ReplaceAll(demoScript, "@plan@", plan)), 0o600)
+	}
+	if err != nil {
+		return "", errors.Join(fmt.Errorf("write the script of the tour: %w", err), os.RemoveAll(dir))
+	}
+	return dir, nil
+}
+
+// demoConfig is of a session that knows neither the user's settings nor those of
 // the folder: the tour is the same everywhere.
-func (w *world) openDemo(ctx context.Context, dir, script string, t *tour) (*assemble.Session, *session.Main, error) {
+func (w *world) demoConfig(dir string) (cfg assemble.Config, err error) {
 	set, _, err := settings.Load(settings.Sources{})
 	if err != nil {
-		return nil, nil, err
+		return cfg, err
 	}
 	exe, err := program()
 	if err != nil {
-		return nil, nil, err
+		return cfg, err
 	}
-	// The socket lies in the folder of the tour too.
-	env := append(slices.Clip(w.env), "XDG_RUNTIME_DIR="+dir)
-	s, err := assemble.Open(ctx, assemble.Config{Root: home.At(filepath.Join(dir, "state")), Folder: w.cwd, Role: session.RolePrompt, Title: "demo", Version: version,
-		Env: env, Settings: set, Keeper: []string{exe, "keeper", "--helper"}, Model: "script:" + script, Mode: w.demoMode(), Allow: demoAllow(), On: t.agent})
+	// The socket and what is found of MCP servers lie in the folder of the tour too.
+	env := append(slices.Clip(w.env), "XDG_RUNTIME_DIR="+dir, "XDG_CONFIG_HOME="+filepath.Join(dir, "config"))
+	return assemble.Config{Root: home.At(filepath.Join(dir, "state")), Folder: w.cwd, Role: session.RolePrompt, Title: "demo", Version: version,
+		Env: env, Settings: set, Keeper: []string{exe, "keeper", "--helper"}, Model: "script:" + filepath.Join(dir, "script.yaml"),
+		Mode: w.demoMode(), Allow: demoAllow(), Dirs: []string{filepath.Join(dir, "plans")}}, nil
+}
+
+func openDemo(ctx context.Context, cfg assemble.Config, t *tour) (*assemble.Session, *session.Main, error) {
+	s, err := assemble.Open(ctx, cfg)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -155,9 +196,19 @@ func giveTour(ctx context.Context, s *assemble.Session, m *session.Main, t *tour
 	running.Go(func() { t.follow(work, s.Grown) })
 	running.Go(func() { stopSearch(work, s) })
 	for _, prompt := range []string{demoFirst, demoSecond} {
+		if prompt == demoSecond { // then nobody has work left
+			if err := finishTour(work, s); err != nil {
+				return "", nil, err
+			}
+		}
 		t.final(prompt == demoSecond)
 		if err := m.Prompt(prompt); err != nil {
 			return "", nil, err
+		}
+		if prompt == demoFirst {
+			if err := dreamOnTour(work, s); err != nil {
+				return "", nil, err
+			}
 		}
 		if _, err := m.Settle(work, demoLimit); err != nil {
 			return "", nil, err
@@ -168,6 +219,34 @@ func giveTour(ctx context.Context, s *assemble.Session, m *session.Main, t *tour
 	}
 	page, err := s.List(work, control.ListRequest{All: true})
 	return m.Last().Result.Text, page.Tasks, err
+}
+
+// dreamOnTour starts the kind that no tool of a model starts.
+func dreamOnTour(ctx context.Context, s *assemble.Session) error {
+	started, err := s.Start(ctx, []control.StartRequest{{Dream: &control.DreamRequest{}}})
+	if err == nil && started[0].Error != nil {
+		err = started[0].Error
+	}
+	return err
+}
+
+// finishTour waits for work that a conversation does not wait for.
+func finishTour(ctx context.Context, s *assemble.Session) error {
+	page, err := s.List(ctx, control.ListRequest{})
+	if err != nil {
+		return err
+	}
+	var refs []string
+	for _, r := range page.Tasks {
+		if r.Kind == task.Dream || r.Kind == task.MonitorMCP {
+			refs = append(refs, string(r.ID))
+		}
+	}
+	if len(refs) == 0 {
+		return nil
+	}
+	_, err = s.Wait(ctx, control.WaitRequest{Refs: refs})
+	return err
 }
 
 // stopSearch stops agents that have not found an end in time.
@@ -195,24 +274,32 @@ func stopSearch(ctx context.Context, s *assemble.Session) {
 	}
 }
 
-// demoTable is what ran, oldest first.
+// demoTable is what ran, oldest first, and what it has started below it.
 func demoTable(records []task.Record) string {
 	var buf bytes.Buffer
 	tw := tabwriter.NewWriter(&buf, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tw, "ID\tKIND\tSTATUS\tCAUSE\tTIME\tTOKENS\tWHAT")
 	for _, r := range slices.Backward(records) {
-		if r.ID == r.Session {
-			continue
+		if r.ID != r.Session && r.Parent == "" {
+			demoRow(tw, records, r, "")
 		}
-		tokens := "-"
-		if r.Usage != nil && r.Usage.TotalTokens > 0 {
-			tokens = fmt.Sprint(r.Usage.TotalTokens)
-		}
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%.1fs\t%s\t%s\n", r.ID, r.Kind, r.Status, demoCause(r), r.Duration(time.Now()).Seconds(), tokens,
-			excerpt.Line(cmp.Or(r.Description, r.Command), 40))
 	}
 	_ = tw.Flush() // a buffer takes everything
 	return buf.String()
+}
+
+func demoRow(out io.Writer, all []task.Record, r task.Record, indent string) {
+	tokens := "-"
+	if r.Usage != nil && r.Usage.TotalTokens > 0 {
+		tokens = fmt.Sprint(r.Usage.TotalTokens)
+	}
+	fmt.Fprintf(out, "%s%s\t%s\t%s\t%s\t%.1fs\t%s\t%s\n", indent, r.ID, r.Kind, r.Status, demoCause(r), r.Duration(time.Now()).Seconds(), tokens,
+		excerpt.Line(cmp.Or(r.Description, r.Command), 40))
+	for _, child := range slices.Backward(all) {
+		if child.Parent == r.ID {
+			demoRow(out, all, child, indent+"  ")
+		}
+	}
 }
 
 func demoCause(r task.Record) string {

@@ -129,7 +129,7 @@ func (w *world) command() *cobra.Command {
 		Sessions:   &sessions{w},
 		Export:     w.export,
 		IsTerminal: isTerminal,
-		Extra:      []*cobra.Command{w.hostCommand(), w.mcpCommand(), w.agentCommand(), w.agentsCommand(), w.demoCommand(), w.permissionsCommand(), w.statsCommand(), w.trustCommand(), w.todoCommand()},
+		Extra:      []*cobra.Command{w.hostCommand(), w.mcpCommand(), w.agentCommand(), w.monitorCommand(), w.agentsCommand(), w.demoCommand(), w.permissionsCommand(), w.statsCommand(), w.trustCommand(), w.todoCommand(), w.remoteCommand(), w.teleportCommand(), w.memoryCommand(), w.workflowCommand(), w.doctorCommand()},
 		Root:       w.summary,
 	})
 }

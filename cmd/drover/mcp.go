@@ -10,11 +10,11 @@ import (
 	"github.com/drover-dev/drover/internal/mcpserver"
 )
 
-// mcpCommand is Drover for other agents.
+// mcpCommand is Drover for other agents, and the servers of others for ours.
 func (w *world) mcpCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "mcp",
-		Short: "Drover as a server of the Model Context Protocol",
+		Short: "Drover as a server of the Model Context Protocol, and the servers that agents use",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -26,6 +26,7 @@ func (w *world) mcpCommand() *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return w.serveMCP(cmd.Context()) },
 	})
+	cmd.AddCommand(w.mcpServersCommands()...)
 	return cmd
 }
 

@@ -66,6 +66,7 @@ type promptFlags struct {
 	AskTimeout      time.Duration `json:"ask_timeout,omitempty"`
 	Trust           bool          `json:"-"`
 	Fork            bool          `json:"-"`
+	MCP             []string      `json:"mcp,omitempty"`
 	Prompt          string        `json:"prompt"`
 	waitCeilingText string
 }
@@ -103,6 +104,7 @@ func (p *promptFlags) add(f *pflag.FlagSet) {
 	f.StringVar(&p.Model, "model", "", "an alias, a full name, PROVIDER/NAME, or script:FILE")
 	f.StringVar(&p.Agent, "agent", "", "be this sort of agent")
 	f.StringVar(&p.Agents, "agents", "", "definitions of agents as JSON: an object from names to definitions")
+	f.StringArrayVar(&p.MCP, "mcp-config", nil, "a file of MCP servers, or JSON, beside those of the folder and the user")
 	f.IntVar(&p.MaxTurns, "max-turns", 0, "model replies at most (default 50)")
 	f.StringVar(&p.System, "system-prompt", "", "instead of the usual system prompt")
 	f.StringVar(&p.AppendSystem, "append-system-prompt", "", "behind the system prompt")
@@ -213,6 +215,9 @@ func (w *world) check(ctx context.Context, p *promptFlags, words []string) error
 	if file := strings.TrimSpace(p.Settings); file != "" && !strings.HasPrefix(file, "{") && !filepath.IsAbs(file) {
 		p.Settings = filepath.Join(w.cwd, file) // a detached host works elsewhere
 	}
+	if err := w.givenServers(p); err != nil {
+		return err
+	}
 	if p.Agents != "" {
 		if _, _, err := catalog.ParseJSON("--agents", []byte(p.Agents)); err != nil {
 			return usage(err.Error(), "see docs/agents.md")
@@ -306,9 +311,12 @@ func (w *world) pick(ctx context.Context, p *promptFlags) (task.ID, error) {
 	if err != nil {
 		return "", err
 	}
+	if p.Resume != "" {
+		entries = named(entries, p.Resume)
+	}
 	for _, e := range entries {
 		id := e.Info.Session
-		if p.Continue && e.Info.Role != session.RolePrompt || p.Resume != "" && !strings.HasPrefix(string(id), p.Resume) {
+		if p.Continue && e.Info.Role != session.RolePrompt {
 			continue
 		}
 		if e.Info.Live && !p.Fork {
@@ -367,7 +375,7 @@ func (w *world) promptSettings(ctx context.Context, p *promptFlags) (settings.Se
 // config is how the session of a prompt is opened.
 func (w *world) config(p *promptFlags, set settings.Settings, id task.ID) assemble.Config {
 	return assemble.Config{Root: w.root, Folder: w.cwd, Session: id, Role: session.RolePrompt, Title: title(p.Prompt), Version: version, Env: w.env, Settings: set,
-		Model: p.Model, Mode: permit.Mode(p.Mode), Allow: splitRules(p.Allowed), Deny: splitRules(p.Disallowed), Dirs: p.Dirs, Agents: []byte(p.Agents), AskWait: p.AskTimeout,
+		Model: p.Model, Mode: permit.Mode(p.Mode), Allow: splitRules(p.Allowed), Deny: splitRules(p.Disallowed), Dirs: p.Dirs, Agents: []byte(p.Agents), MCP: p.MCP, AskWait: p.AskTimeout,
 		Tell: func(_ task.ID, text string) { w.note(text) }}
 }
 
@@ -400,6 +408,7 @@ func (w *world) prompt(ctx context.Context, p *promptFlags) error {
 		return err
 	}
 	cfg := w.config(p, set, id)
+	cfg.Brief = true
 	cfg.Keeper = []string{exe, "keeper", "--helper"}
 	var out *agentsdk.Stream // set before the first conversation begins
 	cfg.On = func(from task.ID, e agent.Event) { out.Agent(from, e) }
@@ -419,7 +428,7 @@ func (w *world) prompt(ctx context.Context, p *promptFlags) error {
 func (w *world) streamOptions(ctx context.Context, p *promptFlags, set settings.Settings, s *assemble.Session, m *session.Main) agentsdk.Options {
 	info, _ := s.Info(ctx) // of a session in this process there always is one
 	o := agentsdk.Options{Out: os.Stdout, Format: agentsdk.Format(p.Format), Partial: p.Partial, Session: info.Session, Cwd: w.cwd, Model: m.Model(),
-		PermissionMode: cmp.Or(p.Mode, set.Permissions.DefaultMode), Version: version, Tools: m.Tools(), Agents: w.agentFiles(p.Agents).Current().Names(),
+		PermissionMode: cmp.Or(p.Mode, set.Permissions.DefaultMode), Version: version, Tools: m.Tools(), MCPServers: mcpServers(m), Agents: w.agentFiles(p.Agents).Current().Names(),
 		Since: s.Since, Grown: s.Grown, Start: s.Newest()}
 	if page, err := s.List(ctx, control.ListRequest{}); err == nil {
 		o.Live = page.Tasks
@@ -463,7 +472,9 @@ func (w *world) answer(ctx context.Context, p *promptFlags, set settings.Setting
 	last := m.Last()
 	quiet()
 	printer.Wait()
+	w.endMonitors(ctx, s)
 	closed := s.Close() // what it ends is told by Finish
+	w.part(m)
 	printed := out.Finish()
 	switch {
 	case ctx.Err() != nil:

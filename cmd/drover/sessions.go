@@ -134,10 +134,7 @@ func (s *sessions) Remove(ctx context.Context, id task.ID) error {
 			return &control.Error{Code: control.Conflict, Message: fmt.Sprintf("session %s is open", id), Mend: "stop its tasks first"}
 		}
 		defer unlock()
-		if err := os.RemoveAll(e.Place.Dir()); err != nil {
-			return fmt.Errorf("remove session %s: %w", id, err)
-		}
-		return nil
+		return e.Place.Remove()
 	}
 	return &control.Error{Code: control.NotFound, Message: fmt.Sprintf("no session %s", id), Mend: "see `drover sessions`"}
 }

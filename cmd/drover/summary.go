@@ -6,9 +6,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/drover-dev/drover/internal/cli"
 	"github.com/drover-dev/drover/internal/control"
 	"github.com/drover-dev/drover/internal/excerpt"
 	"github.com/drover-dev/drover/internal/home"
+	"github.com/drover-dev/drover/task"
 )
 
 // summary is `drover` by itself: what there is, and what to type next. Without
@@ -35,14 +37,17 @@ func (w *world) printSummary(ctx context.Context, cmd *cobra.Command) error {
 			fmt.Fprintf(cmd.ErrOrStderr(), "drover: session %s: %s\n", k.Info().Session, err)
 			continue
 		}
-		page, err := api.List(ctx, control.ListRequest{Limit: 10})
+		page, err := api.List(ctx, control.ListRequest{Limit: 200})
 		release()
 		if err != nil {
 			fmt.Fprintf(cmd.ErrOrStderr(), "drover: session %s: %s\n", k.Info().Session, err)
 			continue
 		}
-		fmt.Fprintf(out, "session %s  %s\n", k.Info().Session, excerpt.Line(excerpt.Plain(k.Info().Title), 60))
-		for _, r := range page.Tasks {
+		fmt.Fprintf(out, "session %s  %s%s\n", k.Info().Session, excerpt.Line(excerpt.Plain(k.Info().Title), 60), teams(task.Teams(page.Tasks)))
+		if pill := cli.Pill(page.Tasks); pill != "" {
+			fmt.Fprintf(out, "  %s\n", pill)
+		}
+		for _, r := range page.Tasks[:min(10, len(page.Tasks))] {
 			fmt.Fprintf(out, "  %s  %-10s %s\n", r.ID, r.Status, excerpt.Line(excerpt.Plain(r.Description), 60))
 		}
 	}
@@ -57,4 +62,15 @@ Next
 		fmt.Fprint(out, "\nNo model key is set. Set ANTHROPIC_API_KEY for prompts, or use --model script:FILE.\n")
 	}
 	return nil
+}
+
+// teams says how many teams are at work, where there are any.
+func teams(n int) string {
+	switch n {
+	case 0:
+		return ""
+	case 1:
+		return "  (1 team)"
+	}
+	return fmt.Sprintf("  (%d teams)", n)
 }

@@ -30,6 +30,7 @@ type tour struct {
 	last  task.Seq
 	known map[task.ID]task.Record
 	quiet bool // the main agent's words are the answer, which is printed apart
+	said  string
 	err   error
 }
 
@@ -93,7 +94,7 @@ func (t *tour) paint(colour, text string) string {
 // line prints who did what, and when.
 func (t *tour) line(colour, who, format string, args ...any) {
 	at := fmt.Sprintf("%5.1fs", time.Since(t.begun).Seconds())
-	t.write(t.paint(faint, at) + "  " + t.paint(colour, fmt.Sprintf("%-9s", excerpt.Line(who, 9))) + "  " +
+	t.write(t.paint(faint, at) + "  " + t.paint(colour, fmt.Sprintf("%-11s", excerpt.Line(who, 11))) + "  " +
 		excerpt.Line(fmt.Sprintf(format, args...), 240) + "\n")
 }
 
@@ -118,17 +119,44 @@ func (t *tour) task(r task.Record) {
 	was, known := t.known[r.ID]
 	t.known[r.ID] = r
 	who := cmp.Or(r.Name, string(r.ID))
-	switch {
-	case !known && r.Kind == task.LocalBash:
-		t.line(yellow, who, "started: %s", r.Command)
-	case !known:
-		t.line(yellow, who, "started: %s agent: %s", r.AgentType, r.Prompt)
+	if !known {
+		t.line(yellow, who, "started: %s", begun(r))
+	}
+	if now := stage(r); now != "" && now != stage(was) {
+		t.line(faint, who, "%s", now)
 	}
 	if !r.Status.Terminal() || was.Status.Terminal() {
 		return
 	}
 	colour := map[task.Status]string{task.Completed: green, task.Failed: red, task.Killed: red}[r.Status]
 	t.line(colour, who, "%s: %s", r.Status, demoCause(r))
+}
+
+// begun says what was started.
+func begun(r task.Record) string {
+	switch r.Kind {
+	case task.LocalBash:
+		return r.Command
+	case task.LocalAgent:
+		return r.AgentType + " agent: " + r.Prompt
+	case task.InProcessTeammate:
+		return "teammate: " + r.Prompt
+	case task.RemoteAgent:
+		return "agent elsewhere: " + r.Prompt
+	}
+	return cmp.Or(r.Description, r.Command)
+}
+
+// stage is where work stands that is neither a command nor an agent of this process.
+func stage(r task.Record) string {
+	switch p := r.Progress; {
+	case p == nil || r.Status.Terminal():
+		return ""
+	case p.MCPTask != nil:
+		return p.MCPTask.Message
+	default:
+		return p.Phase
+	}
 }
 
 // agent prints what happens in a conversation: of the main agent what it says
@@ -152,7 +180,10 @@ func (t *tour) agent(from task.ID, e agent.Event) {
 			t.notice(l.Text)
 		}
 	case main && e.Kind == agent.BlockEvent && e.Block.Type == "text" && !t.quiet:
-		t.line(cyan, who, "%s", e.Block.Text)
+		if t.said != e.Block.Text { // what it says to each notice need not be read twice
+			t.line(cyan, who, "%s", e.Block.Text)
+		}
+		t.said = e.Block.Text
 	case e.Kind == agent.ToolStartEvent && (!main || e.Call.Name == "TaskStop"):
 		t.line(faint, who, "%s %s", e.Call.Name, e.Call.Input)
 	case main && e.Kind == agent.ToolDoneEvent && (e.Call.Name == "TaskStop" || e.Output.IsError):
@@ -160,8 +191,19 @@ func (t *tour) agent(from task.ID, e agent.Event) {
 	}
 }
 
-// notice shows the parts of a notice that a person wants to read.
+// notice shows the parts of a notice or message that a person wants to read.
 func (t *tour) notice(text string) {
+	if head, rest, ok := strings.Cut(text, "<agent-message from=\""); ok && head == "" {
+		from, _, _ := strings.Cut(rest, "\"")
+		_, said, _ := strings.Cut(rest, ">\n")
+		said, _, _ = strings.Cut(said, "</agent-message>")
+		t.line(yellow, "message", "of %s: %s", from, html.UnescapeString(said))
+		return
+	}
+	if event := element(text, "event"); event != "" {
+		t.line(yellow, "event", "%s", event)
+		return
+	}
 	t.line(yellow, "notice", "%s", element(text, "summary"))
 	for _, name := range []string{"result", "output-tail"} {
 		if part := strings.TrimSpace(element(text, name)); part != "" {

@@ -109,8 +109,8 @@ func (a *app) deny(all *bool) *cobra.Command {
 
 func (a *app) answer(all *bool) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "answer ID TEXT",
-		Short: "Answer an agent that asks what you want",
+		Use:   "answer ID TEXT|JSON",
+		Short: "Answer an agent that asks what you want, or a form of an MCP server by a JSON object",
 		Args:  args(cobra.ExactArgs(2)),
 	}
 	cmd.RunE = func(cmd *cobra.Command, words []string) error {
@@ -157,6 +157,9 @@ func (a *app) decide(ctx context.Context, ref string, all bool, done string, rep
 	if err != nil {
 		return err
 	}
+	if q.Kind == task.Form && reply.Text != "" {
+		reply.Text, reply.Input = "", json.RawMessage(reply.Text)
+	}
 	if err := q.Check(reply); err != nil {
 		return usage(fmt.Sprintf("question %s: %v", q.ID, err), advice(q.Question))
 	}
@@ -198,6 +201,9 @@ func pickQuestion(open []openQuestion, ref string) (openQuestion, error) {
 func advice(q task.Question) string {
 	if q.Kind == task.Choice {
 		return "`drover approvals answer " + q.ID + " TEXT`, or deny"
+	}
+	if q.Kind == task.Form {
+		return "`drover approvals answer " + q.ID + " JSON`, or deny"
 	}
 	return "`drover approvals allow " + q.ID + "`, or deny"
 }

@@ -89,11 +89,20 @@ func TestDecide(t *testing.T) {
 		"allow-text": {[]string{"allow", "qaaaa2222"}, 2, "answer qaaaa2222 TEXT", nil},
 		"text-perm":  {[]string{"answer", "qaaaa1111", "yes"}, 2, "allow qaaaa1111", nil},
 		"bad-input":  {[]string{"allow", "qaaaa1111", "--input", "[]"}, 2, "--input", nil},
+		"form":       {[]string{"answer", "qaaaa3", `{"name":"Ada"}`}, 0, "answered qaaaa3333", &control.DecideRequest{ID: "qaaaa3333", Digest: "d5", Reply: task.Reply{Allow: true, Input: json.RawMessage(`{"name":"Ada"}`)}}},
+		"form-keys":  {[]string{"answer", "qaaaa3", `{"age":3}`}, 2, `"name" is missing`, nil},
+		"form-text":  {[]string{"answer", "qaaaa3", "Ada"}, 2, "answer qaaaa3333 JSON", nil},
+		"form-allow": {[]string{"allow", "qaaaa3"}, 2, "answered by a JSON object", nil},
+		"form-deny":  {[]string{"deny", "qaaaa3"}, 0, "denied qaaaa3333", &control.DecideRequest{ID: "qaaaa3333", Digest: "d5"}},
 		"no-id":      {[]string{"allow"}, 2, "usage", nil},
 		"no-word":    {[]string{"explode"}, 2, "explode", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := asking()
+			if strings.HasPrefix(name, "form") {
+				w.mine[0].open = append(w.mine[0].open, task.Question{ID: "qaaaa3333", Kind: task.Form, Task: "c11111111", Tool: "work", Digest: "d5", At: at(55),
+					Input: json.RawMessage(`{"message":"Who?","schema":{"required":["name"],"properties":{"name":{"type":"string"}}}}`)})
+			}
 			got := w.do(t, append([]string{"approvals"}, tt.args...)...)
 			text := got.out
 			if tt.code != 0 {

@@ -62,10 +62,10 @@ b44444444  bad     local_bash   failed                                  55s  1.0
 b55555555  old     local_bash   killed                                  59s  2.0s  -       stopped by user, SIGTERM  sleep 9
 `},
 		"tree": {"ps --tree", `
-ID           NAME    KIND         STATUS                                  AGE  TIME  TOKENS  EXIT  COMMAND
-a22222222    -       local_agent  running (stopping, awaiting approval)  40s  40s   -       -     do it
-  a11111111  review  local_agent  running (idle)                          30s  29s   12.3k   -     look at the diff
-b33333333    queued  local_bash   pending (place 3 of 7)                  50s  0.0s  -       -     make test
+ID           NAME    KIND         STATUS                                 AGE  TIME  TOKENS          COST        EXIT  COMMAND
+a22222222    -       local_agent  running (stopping, awaiting approval)  40s  40s   - (tree 12.3k)  - (tree -)  -     do it
+  a11111111  review  local_agent  running (idle)                         30s  29s   12.3k           -           -     look at the diff
+b33333333    queued  local_bash   pending (place 3 of 7)                 50s  0.0s  -               -           -     make test
 `},
 		"quiet": {"ps -aq", `
 a11111111

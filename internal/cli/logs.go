@@ -24,11 +24,11 @@ const (
 
 func (a *app) logs() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "logs [-f] [--tail N] [--since OFFSET] [--raw] REF",
+		Use:   "logs [-f] [--tail N] [--since OFFSET] [--raw] [--messages] REF",
 		Short: "Print the output of a task",
 		Long: "Print the output of a task. On a terminal, escape sequences are taken out and unseen characters are\n" +
 			"marked; --raw prints the bytes as they are, and so does a pipe. -f goes on until the task has ended;\n" +
-			"Ctrl-C leaves the task alone.",
+			"Ctrl-C leaves the task alone. With --messages the newest messages of an agent, 50 at most, or --tail of them.",
 		Args:              args(cobra.ExactArgs(1)),
 		ValidArgsFunction: a.completeTasks(true),
 	}
@@ -37,9 +37,12 @@ func (a *app) logs() *cobra.Command {
 	tail := f.Int("tail", 0, "only the last `N` lines")
 	since := f.Int64("since", 0, "from this byte `OFFSET` on")
 	raw := f.Bool("raw", false, "the bytes as they are, on a terminal too")
+	messages := f.Bool("messages", false, "the newest messages of an agent in place of its output")
 	all := everywhere(cmd)
 	cmd.RunE = func(cmd *cobra.Command, words []string) error {
 		switch {
+		case *messages && (*follow || *raw || f.Changed("since")):
+			return usage("--messages goes with --tail only", "leave the others out")
 		case f.Changed("tail") && *tail < 1:
 			return usage(fmt.Sprintf("--tail %d: out of range", *tail), "from 1 on")
 		case *since < 0:
@@ -51,6 +54,9 @@ func (a *app) logs() *cobra.Command {
 		found, err := a.resolve(ctx, words[0], *all)
 		if err != nil {
 			return err
+		}
+		if *messages {
+			return a.printMessages(ctx, found, *tail)
 		}
 		p := printer{w: a.Stdout, plain: !*raw && a.IsTerminal(a.Stdout)}
 		req := control.OutputRequest{Ref: string(found.record.ID), Offset: *since, Tail: *tail, Max: logPiece}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -42,7 +43,11 @@ func (a *app) ps() *cobra.Command {
 		default:
 			*limit = tablePage
 		}
-		records, more, err := a.list(cmd.Context(), *ended, *all, *limit)
+		list, used := a.list, map[task.ID]task.Spend{}
+		if *tree {
+			list = a.whole(used)
+		}
+		records, more, err := list(cmd.Context(), *ended, *all, *limit)
 		if err != nil {
 			return err
 		}
@@ -61,7 +66,22 @@ func (a *app) ps() *cobra.Command {
 		if *tree {
 			records, depth = family(records)
 		}
-		if err := table(a.Stdout, a.taskRows(records, depth, *all)); err != nil {
+		var text bytes.Buffer
+		rows := a.taskRows(records, depth, *all)
+		if *tree {
+			spendColumns(rows, records, used)
+		}
+		if err := table(&text, rows); err != nil {
+			return err
+		}
+		if line := cloudSessions(records); line != "" {
+			fmt.Fprintln(&text, line)
+		}
+		shown := text.Bytes()
+		if a.colored() {
+			shown = paint(shown, records)
+		}
+		if _, err := a.Stdout.Write(shown); err != nil {
 			return err
 		}
 		if more {
@@ -72,6 +92,9 @@ func (a *app) ps() *cobra.Command {
 	return cmd
 }
 
+// nameChars is how much of a name a table shows.
+const nameChars = 30
+
 // modelColumn is where the model stands if anything on the page has one.
 const modelColumn = 6
 
@@ -80,7 +103,7 @@ func (a *app) taskRows(records []task.Record, depth []int, session bool) [][]str
 	rows := [][]string{{"ID", "NAME", "KIND", "STATUS", "AGE", "TIME", "TOKENS", "EXIT", "COMMAND"}}
 	for i, r := range records {
 		rows = append(rows, []string{
-			strings.Repeat("  ", depth[i]) + cell(string(r.ID), 40), cell(r.Name, 30), cell(string(r.Kind), 30), status(r),
+			strings.Repeat("  ", depth[i]) + cell(string(r.ID), 40), cell(r.Name, nameChars), cell(string(r.Kind), 30), status(r),
 			age(now, r.CreateTime), span(r.Duration(now)), tokens(r), ending(r), doing(r),
 		})
 	}

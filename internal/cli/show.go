@@ -71,8 +71,14 @@ func (a *app) inspect() *cobra.Command {
 	cmd := &cobra.Command{Use: "inspect REF", Short: "Print the whole record of a task as JSON"}
 	// Everything here is JSON; the flag is taken because every command has it.
 	cmd.Flags().Bool("json", true, "JSON, as always")
-	return a.onTask(cmd, true, func(_ context.Context, _ control.API, f found) error {
-		return printJSON(a.Stdout, f.record)
+	return a.onTask(cmd, true, func(ctx context.Context, api control.API, f found) error {
+		page, err := api.List(ctx, control.ListRequest{All: true, Under: f.record.ID})
+		if err != nil {
+			return fmt.Errorf("list what is below %s: %w", f.record.ID, err)
+		}
+		used := map[task.ID]task.Spend{}
+		addUp(page.Tasks, used)
+		return printJSON(a.Stdout, inspected{f.record, used[f.record.ID]})
 	})
 }
 

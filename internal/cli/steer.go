@@ -31,7 +31,7 @@ func (a *app) resume() *cobra.Command {
 		Use:   "resume [--json] REF [PROMPT]",
 		Short: "Let a paused task go on, or give an agent that has ended a new run",
 		Long: "Let a paused task and everything below it go on. An agent that has ended gets a new run, which knows all that\n" +
-			"was said before, with PROMPT or the words \"Go on.\"",
+			"was said before, with PROMPT or the words \"Go on.\" A workflow goes on behind the steps that are done.",
 		Args:              args(cobra.RangeArgs(1, 2)),
 		ValidArgsFunction: a.completeTasks(true),
 	}
@@ -62,7 +62,11 @@ func (a *app) steer(cmd *cobra.Command, sessions bool, do func(context.Context, 
 		if err != nil {
 			return err
 		}
-		api, done, err := f.open(ctx)
+		open := f.open
+		if cmd.Name() == "resume" {
+			open = func(ctx context.Context) (control.API, func(), error) { return a.revive(ctx, f) }
+		}
+		api, done, err := open(ctx)
 		if err != nil {
 			return err
 		}

@@ -134,6 +134,9 @@ func work(r task.Record) string { return cmp.Or(r.Description, r.Command, r.Prom
 // doing is the work of a task, and of an agent at work what it is about: the
 // summary that was made of it, or else what it says itself.
 func doing(r task.Record) string {
+	if r.Team != nil && r.Status == task.Running {
+		return mateDoing(r)
+	}
 	if p := r.Progress; p != nil && r.Status == task.Running && r.Kind != task.LocalBash && !r.Idle {
 		if now := excerpt.Line(cmp.Or(p.Summary, p.Message), 50); now != "" {
 			return cell(work(r), 30) + ": " + now

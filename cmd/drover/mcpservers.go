@@ -1,0 +1,411 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/drover-dev/drover/internal/agentsdk"
+	"github.com/drover-dev/drover/internal/assemble"
+	"github.com/drover-dev/drover/internal/control"
+	"github.com/drover-dev/drover/internal/driver/shell"
+	"github.com/drover-dev/drover/internal/excerpt"
+	"github.com/drover-dev/drover/internal/home"
+	"github.com/drover-dev/drover/internal/keeper"
+	"github.com/drover-dev/drover/internal/mcpconn"
+	"github.com/drover-dev/drover/internal/mcpfile"
+	"github.com/drover-dev/drover/internal/session"
+)
+
+// mcpServersCommands change and show the servers that agents may use.
+func (w *world) mcpServersCommands() []*cobra.Command {
+	return []*cobra.Command{w.mcpAddCommand(), w.mcpListCommand(), w.mcpRemoveCommand(), w.mcpAcceptCommand()}
+}
+
+type mcpAdd struct {
+	scope    string
+	env      []string
+	url      string
+	headers  []string
+	name     string
+	cmd      []string
+	cwd      string
+	timeout  time.Duration
+	allowed  []string
+	disabled []string
+}
+
+func (w *world) mcpAddCommand() *cobra.Command {
+	var r mcpAdd
+	cmd := &cobra.Command{
+		Use:   "add [flags] NAME -- COMMAND [ARG…] | NAME --url URL",
+		Short: "Let agents use an MCP server",
+		Long: "Put an MCP server into the file of the user, or with --scope project into .mcp.json of this folder,\nwhere everybody who works on the project has it once they trust the folder.\n\n" +
+			"${VAR} and ${VAR:-DEFAULT} in what is given are replaced when the server is started.",
+		Example: "  drover mcp add files -- npx -y @modelcontextprotocol/server-filesystem .\n  drover mcp add --url https://mcp.example.com/mcp --header 'Authorization: Bearer ${TOKEN}' tickets",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usage("a server needs a name", "usage: "+cmd.UseLine())
+			}
+			r.name, r.cmd = args[0], args[1:]
+			return w.mcpAdd(r, os.Stdout)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&r.scope, "scope", "user", "whose it is: user or project")
+	f.StringArrayVarP(&r.env, "env", "e", nil, "KEY=VALUE for the command")
+	f.StringVar(&r.url, "url", "", "where it is, for one over streamable HTTP")
+	f.StringArrayVar(&r.headers, "header", nil, "'Name: value' for each call of it")
+	f.StringVar(&r.cwd, "cwd", "", "folder in which the command begins (default: that of the session)")
+	f.DurationVar(&r.timeout, "timeout", 0, "how long a call may take (default: as the settings say)")
+	f.StringArrayVar(&r.allowed, "allow-tool", nil, "a tool that is shown; all if not given")
+	f.StringArrayVar(&r.disabled, "disable-tool", nil, "a tool that is not shown")
+	return cmd
+}
+
+func (w *world) mcpAdd(r mcpAdd, out io.Writer) error {
+	if err := mcpfile.CheckName(r.name); err != nil {
+		return usage(err.Error(), "give it another name")
+	}
+	s := mcpconn.Server{URL: r.url, Cwd: r.cwd, TimeoutMS: r.timeout.Milliseconds(), AllowedTools: r.allowed, DisabledTools: r.disabled}
+	if len(r.cmd) > 0 {
+		s.Command, s.Args = r.cmd[0], r.cmd[1:]
+	}
+	if r.url != "" {
+		s.Type = mcpconn.HTTP
+	}
+	var err error
+	if s.Env, err = pairs(r.env, "=", "--env"); err != nil {
+		return err
+	}
+	if s.Headers, err = pairs(r.headers, ":", "--header"); err != nil {
+		return err
+	}
+	check := s
+	if strings.Contains(check.URL, "${") { // what it is will be known when it is used
+		check.URL = "https://later.invalid"
+	}
+	if err := check.Check(); err != nil {
+		return usage("server "+r.name+": "+err.Error(), "see `drover mcp add --help`")
+	}
+	if s.URL == "" && len(s.Headers) > 0 || s.URL != "" && len(s.Env) > 0 {
+		return usage("--header is for a server with --url, and --env for one with a command", "leave it out")
+	}
+	path, err := w.mcpPath(r.scope)
+	if err != nil {
+		return err
+	}
+	if err := mcpfile.Add(path, r.name, s); err != nil {
+		if errors.Is(err, mcpfile.ErrExists) {
+			return &control.Error{Code: control.Conflict, Message: fmt.Sprintf("%s has a server %s", path, r.name), Mend: "remove it with `drover mcp rm`, or take another name"}
+		}
+		return err
+	}
+	fmt.Fprintf(out, "%s is in %s now.\n", r.name, path)
+	if r.scope == "project" {
+		fmt.Fprintln(out, "It is started once this folder is trusted: see `drover trust`.")
+	}
+	return nil
+}
+
+// pairs reads words such as KEY=VALUE.
+func pairs(words []string, between, flag string) (map[string]string, error) {
+	var out map[string]string
+	for _, word := range words {
+		key, value, ok := strings.Cut(word, between)
+		key = strings.TrimSpace(key)
+		if !ok || key == "" {
+			return nil, usage(fmt.Sprintf("%s %q has no %q", flag, word, between), "write it as NAME"+between+"VALUE")
+		}
+		if out == nil {
+			out = map[string]string{}
+		}
+		if between == ":" {
+			value = strings.TrimSpace(value)
+		}
+		out[key] = value
+	}
+	return out, nil
+}
+
+func (w *world) mcpPath(scope string) (string, error) {
+	switch scope {
+	case "user":
+		if path := mcpfile.UserFile(home.Lookup(w.env)); path != "" {
+			return path, nil
+		}
+		return "", errors.New("there is no place for files of the user (set HOME)")
+	case "project":
+		return filepath.Join(w.cwd, mcpfile.ProjectFile), nil
+	}
+	return "", usage(fmt.Sprintf("scope %q is not known", scope), "use user or project")
+}
+
+func (w *world) mcpRemoveCommand() *cobra.Command {
+	var scope string
+	cmd := &cobra.Command{
+		Use:     "rm [--scope user|project] NAME",
+		Aliases: []string{"remove"},
+		Short:   "Take an MCP server out of a file",
+		Args:    cobra.ExactArgs(1),
+		RunE:    func(_ *cobra.Command, args []string) error { return w.mcpRemove(args[0], scope, os.Stdout) },
+	}
+	cmd.Flags().StringVar(&scope, "scope", "", "whose it is: user or project (default: the one that has it)")
+	return cmd
+}
+
+func (w *world) mcpRemove(name, scope string, out io.Writer) error {
+	paths := []string{filepath.Join(w.cwd, mcpfile.OwnProjectFile), filepath.Join(w.cwd, mcpfile.ProjectFile), mcpfile.UserFile(home.Lookup(w.env))}
+	if scope != "" {
+		path, err := w.mcpPath(scope)
+		if err != nil {
+			return err
+		}
+		paths = []string{path}
+	}
+	var has []string
+	for _, path := range paths {
+		data, err := os.ReadFile(path)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		entries, _ := mcpfile.Parse(data, nil) // one that is broken has nothing to remove
+		if slices.ContainsFunc(entries, func(e mcpfile.Entry) bool { return e.Name == name }) {
+			has = append(has, path)
+		}
+	}
+	switch len(has) {
+	case 0:
+		return &control.Error{Code: control.NotFound, Message: "no MCP server " + name, Mend: "see `drover mcp list`"}
+	case 1:
+	default:
+		return &control.Error{Code: control.Conflict, Message: fmt.Sprintf("%s is in %s", name, strings.Join(has, " and ")), Mend: "say which with --scope"}
+	}
+	if _, err := mcpfile.Remove(has[0], name); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "%s is removed from %s.\n", name, has[0])
+	return nil
+}
+
+func (w *world) mcpAcceptCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "accept NAME",
+		Short: "Take the tools of an MCP server as they are now",
+		Long:  "Drover remembers what a tool said of itself when it was used first, and asks about its calls once that\nhas changed. This forgets what was remembered of one server: its tools are taken as they are next time.",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			entries, err := assemble.MCPServers(w.mcpConfig())
+			if err != nil {
+				w.note(err.Error())
+			}
+			var keys []string
+			for _, e := range entries {
+				if e.Name == args[0] && e.Err == nil {
+					keys = append(keys, e.Server.Key(""))
+				}
+			}
+			if len(keys) == 0 {
+				return &control.Error{Code: control.NotFound, Message: "no MCP server " + args[0], Mend: "see `drover mcp list`"}
+			}
+			if err := w.root.Ensure(); err != nil {
+				return err
+			}
+			known, err := mcpfile.PinsAt(mcpfile.PinsFile(w.root.Dir())).Forget(keys)
+			if err == nil && known {
+				fmt.Fprintf(os.Stdout, "The tools of %s are taken as they are when they are used next.\n", args[0])
+			} else if err == nil {
+				fmt.Fprintf(os.Stdout, "No tool of %s was used so far.\n", args[0])
+			}
+			return err
+		},
+	}
+}
+
+func (w *world) mcpConfig() assemble.Config {
+	return assemble.Config{Root: w.root, Folder: w.cwd, Env: w.env, Version: version}
+}
+
+// mcpRow is one server of `drover mcp list`.
+type mcpRow struct {
+	Name    string   `json:"name"`
+	Scope   string   `json:"scope"`
+	Path    string   `json:"path"`
+	Command []string `json:"command,omitempty"`
+	URL     string   `json:"url,omitempty"`
+	Status  string   `json:"status"` // connected, failed, waits for trust, disabled, hidden, invalid
+	Error   string   `json:"error,omitempty"`
+	About   string   `json:"server,omitempty"` // as it calls itself
+	Tools   []string `json:"tools,omitempty"`
+	Shadows string   `json:"shadows,omitempty"`
+}
+
+func (w *world) mcpListCommand() *cobra.Command {
+	var asJSON, quick bool
+	cmd := &cobra.Command{
+		Use:   "list [--json] [--no-connect]",
+		Short: "Show the MCP servers, whether they can be reached, and their tools",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return w.mcpList(cmd.Context(), asJSON, quick, os.Stdout)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().BoolVar(&quick, "no-connect", false, "start nothing, and reach for nothing")
+	return cmd
+}
+
+func (w *world) mcpList(ctx context.Context, asJSON, quick bool, out io.Writer) error {
+	entries, bad := assemble.MCPServers(w.mcpConfig())
+	if bad != nil {
+		w.note(strings.ReplaceAll(bad.Error(), "\n", "; "))
+	}
+	rows := make([]mcpRow, len(entries))
+	for i, e := range entries {
+		rows[i] = mcpRow{Name: e.Name, Scope: string(e.Scope), Path: e.Path, URL: e.Server.URL, Shadows: e.Shadows}
+		if e.Server.Command != "" {
+			rows[i].Command = append([]string{e.Server.Command}, e.Server.Args...)
+		}
+		switch {
+		case e.Disabled:
+			rows[i].Status = "disabled"
+		case e.Waits:
+			rows[i].Status = "waits for trust"
+		case e.Err != nil:
+			rows[i].Status, rows[i].Error = "invalid", e.Err.Error()
+		case e.Hidden:
+			rows[i].Status = "hidden"
+		}
+	}
+	if !quick {
+		if err := w.mcpReach(ctx, entries, rows); err != nil {
+			return err
+		}
+	}
+	if asJSON {
+		return json.NewEncoder(out).Encode(rows)
+	}
+	return showServers(out, rows)
+}
+
+// mcpReach connects to all servers that agents would get, side by side. They
+// have a keeper as in a session: nothing of them outlives this process.
+func (w *world) mcpReach(ctx context.Context, entries []mcpfile.Entry, rows []mcpRow) error {
+	exe, err := program()
+	if err != nil {
+		return err
+	}
+	set, err := w.settings("")
+	if err != nil {
+		return err
+	}
+	link := keeper.Helper("mcp-list", []string{exe, "keeper", "--helper"})
+	defer func() { _ = link.Close() }()
+	pool := mcpconn.NewPool(mcpconn.Config{Version: version, Env: shell.ChildEnv(w.env), Cwd: w.cwd, Ready: link.Ready, FrameBytes: set.MCP.FrameBytes})
+	defer pool.Close()
+	var all sync.WaitGroup
+	for i, e := range entries {
+		if !e.Usable() {
+			continue
+		}
+		all.Go(func() {
+			conn, err := reach(ctx, pool, e)
+			if err != nil {
+				rows[i].Status, rows[i].Error = "failed", err.Error()
+				return
+			}
+			rows[i].Status, rows[i].About = "connected", conn.About()
+			for _, t := range conn.Tools() {
+				if e.Server.Shows(t.Name) {
+					rows[i].Tools = append(rows[i].Tools, t.Name)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+func reach(ctx context.Context, pool *mcpconn.Pool, e mcpfile.Entry) (*mcpconn.Conn, error) {
+	lease, err := pool.Use(ctx, e.Name, e.Server)
+	if err != nil {
+		return nil, err
+	}
+	return lease.Conn(ctx) // the pool is closed in the end
+}
+
+func showServers(out io.Writer, rows []mcpRow) error {
+	if len(rows) == 0 {
+		_, err := fmt.Fprintln(out, "No MCP servers. Add one with `drover mcp add`.")
+		return err
+	}
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "NAME\tFROM\tSTATUS\tTOOLS\tWHAT")
+	for _, r := range rows {
+		tools := "-"
+		if r.Status == "connected" {
+			tools = fmt.Sprint(len(r.Tools))
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", excerpt.Line(r.Name, 40), r.Scope, cmp.Or(r.Status, "-"), tools, excerpt.Line(cmp.Or(r.URL, strings.Join(r.Command, " ")), 80))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for _, r := range rows {
+		if r.Error != "" {
+			fmt.Fprintf(out, "%s: %s\n", excerpt.Line(r.Name, 40), excerpt.Line(r.Error, 500))
+		}
+		if r.Shadows != "" && r.Status != "waits for trust" {
+			fmt.Fprintf(out, "%s takes the place of yours in %s: calls of its tools are asked about\n", excerpt.Line(r.Name, 40), r.Shadows)
+		}
+	}
+	return nil
+}
+
+// givenServers checks --mcp-config, and makes its files absolute: a detached host
+// works elsewhere.
+func (w *world) givenServers(p *promptFlags) error {
+	for i, given := range p.MCP {
+		if text := strings.TrimSpace(given); !strings.HasPrefix(text, "{") && !filepath.IsAbs(given) {
+			p.MCP[i] = filepath.Join(w.cwd, given)
+		}
+	}
+	if len(p.MCP) == 0 {
+		return nil
+	}
+	entries, err := mcpfile.Read(mcpfile.Input{Given: p.MCP, Cwd: w.cwd, Env: home.Lookup(w.env)})
+	for _, e := range entries {
+		if e.Err != nil && !e.Disabled {
+			err = errors.Join(err, fmt.Errorf("MCP server %s: %w", e.Name, e.Err))
+		}
+	}
+	if err != nil {
+		return usage("--mcp-config: "+strings.ReplaceAll(err.Error(), "\n", "; "), "see docs/mcp.md")
+	}
+	return nil
+}
+
+// mcpServers are those of the main agent, for system/init.
+func mcpServers(m *session.Main) []agentsdk.MCPServer {
+	var out []agentsdk.MCPServer
+	for _, s := range m.Servers() {
+		out = append(out, agentsdk.MCPServer(s))
+	}
+	return out
+}

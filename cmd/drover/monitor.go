@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/drover-dev/drover/internal/assemble"
+	"github.com/drover-dev/drover/internal/control"
+	"github.com/drover-dev/drover/internal/excerpt"
+)
+
+// monitorUsual is how long a monitor goes on unless it is told otherwise.
+const monitorUsual = 5 * time.Minute
+
+// monitorFlags are what `drover monitor` is given.
+type monitorFlags struct {
+	name, description string
+	match             string
+	timeout           time.Duration
+	persistent        bool
+	file, server, uri string
+	detach, timed     bool
+}
+
+// monitorCommand watches things without an agent.
+func (w *world) monitorCommand() *cobra.Command {
+	var m monitorFlags
+	cmd := &cobra.Command{
+		Use:   "monitor [--match RE] [--timeout D | --persistent] [--name N] (-- CMD [ARG…] | --file F | --server S --uri U)",
+		Short: "Watch a command, a file or an MCP resource",
+		Long: `Watch the lines of a command, the new lines of a file, or a resource of an MCP server, in the detached host of this folder, and print the ID.
+
+A line that matches is an event; ` + "`drover ps`" + ` counts them, ` + "`drover logs -f`" + ` shows all lines as they come. A monitor ends with what it watches, when its time
+is up, or by ` + "`drover stop`" + `. It does not outlive its host.`,
+		Example: "  drover monitor --match ERROR --file /var/log/app.log\n  drover monitor --persistent -- ./poll-ci.sh",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			m.timed = cmd.Flags().Changed("timeout")
+			r, err := m.request(w, args)
+			if err != nil {
+				return err
+			}
+			return w.agentDetached(cmd.Context(), r)
+		},
+	}
+	f := cmd.Flags()
+	f.SetInterspersed(false) // what follows the command is the command's
+	f.StringVar(&m.match, "match", "", "count only lines that match this regular expression (RE2)")
+	f.DurationVar(&m.timeout, "timeout", monitorUsual, "watch so long")
+	f.BoolVar(&m.persistent, "persistent", false, "watch until it is stopped")
+	f.StringVar(&m.file, "file", "", "watch what is added to this file")
+	f.StringVar(&m.server, "server", "", "the MCP server that has the resource")
+	f.StringVar(&m.uri, "uri", "", "watch this resource")
+	f.StringVar(&m.name, "name", "", "a name that works wherever an ID does")
+	f.StringVar(&m.description, "description", "", "what is watched for")
+	f.BoolVarP(&m.detach, "detach", "d", true, "run it in the detached host, as it always is")
+	return cmd
+}
+
+// request checks the flags; what they name is checked where it is started.
+func (m *monitorFlags) request(w *world, words []string) (control.StartRequest, error) {
+	r := control.StartRequest{Name: m.name, Description: m.description, Env: w.env, Cwd: w.cwd,
+		Monitor: &control.MonitorRequest{File: m.file, Server: m.server, URI: m.uri, Match: m.match}}
+	sources := 0
+	for _, is := range []bool{len(words) > 0, m.file != "", m.server+m.uri != ""} {
+		if is {
+			sources++
+		}
+	}
+	switch {
+	case sources != 1 || len(words) > 0 && words[0] == "":
+		return r, usage("what is to be watched is not clear", "give one of -- CMD, --file F, and --server S with --uri U")
+	case m.persistent && m.timed:
+		return r, usage("both --timeout and --persistent", "give one of them")
+	case m.timeout <= 0:
+		return r, usage(fmt.Sprintf("--timeout %s is not above 0", m.timeout), "write it as 90s or 10m; --persistent is without one")
+	case !m.detach:
+		return r, usage("a monitor always runs in the detached host", "follow it with `drover logs -f ID`")
+	}
+	if !m.persistent {
+		r.Timeout = m.timeout
+	}
+	if m.file != "" && !filepath.IsAbs(m.file) {
+		r.Monitor.File = filepath.Join(w.cwd, m.file)
+	}
+	switch {
+	case len(words) == 1 && strings.ContainsAny(words[0], " \t\n"):
+		r.Monitor.Shell = &control.ShellRequest{Line: words[0]}
+	case len(words) > 0:
+		r.Monitor.Shell = &control.ShellRequest{Args: words}
+	}
+	return r, nil
+}
+
+// endMonitors stops the monitors of a conversation that is over, and says so.
+func (w *world) endMonitors(ctx context.Context, s *assemble.Session) {
+	if ctx.Err() != nil { // closing ends them, and nobody reads what is said
+		return
+	}
+	live, err := s.EndMonitors(ctx)
+	for _, r := range live {
+		fmt.Fprintf(os.Stderr, "drover: stopped monitor %s at the end: %s\n", r.ID, excerpt.Line(r.Description, 60))
+	}
+	if err != nil {
+		w.note(err.Error())
+	}
+}

@@ -1,0 +1,310 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/drover-dev/drover/internal/control"
+	"github.com/drover-dev/drover/internal/home"
+	"github.com/drover-dev/drover/internal/host"
+	"github.com/drover-dev/drover/internal/session"
+	"github.com/drover-dev/drover/internal/settings"
+	"github.com/drover-dev/drover/internal/teleport"
+	"github.com/drover-dev/drover/task"
+)
+
+// teleportCommand carries sessions to other folders and machines.
+func (w *world) teleportCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "teleport", Short: "Carry a session to another folder or machine", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
+	cmd.AddCommand(w.teleportExport(), w.teleportImport())
+	return cmd
+}
+
+// named are the sessions that a ref means: by their IDs, or else by what they were
+// called before they were carried here.
+func named(entries []host.Entry, ref string) []host.Entry {
+	by := func(match func(control.Info) bool) []host.Entry {
+		var out []host.Entry
+		for _, e := range entries {
+			if match(e.Info) {
+				out = append(out, e)
+			}
+		}
+		return out
+	}
+	if own := by(func(i control.Info) bool { return strings.HasPrefix(string(i.Session), ref) }); len(own) > 0 {
+		return own
+	}
+	return by(func(i control.Info) bool { return slices.Contains(i.Aliases, ref) })
+}
+
+func errTeleportOff() error {
+	return &control.Error{Code: control.Unavailable, Message: "teleport is turned off", Mend: "set teleport.enabled in your settings"}
+}
+
+func (w *world) teleportExport() *cobra.Command {
+	var file string
+	var cwd, env bool
+	var names []string
+	cmd := &cobra.Command{
+		Use:   "export SESSION [-o FILE] [--cwd-sync=false] [--env-sync --env NAME …]",
+		Short: "Write an ended session into one archive",
+		Long: "Write an ended session into one archive: its conversation, those of its agents, what its tasks printed, its to-dos\n" +
+			"and the definitions of its agents. Values of variables such as ANTHROPIC_API_KEY are left out wherever they stand.\n" +
+			"A file that exists is never written over; - is stdout.",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usage("name one session", "see `drover sessions`")
+			}
+			return nil
+		},
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			set, err := w.settings("")
+			if err != nil {
+				return err
+			}
+			if !set.Teleport.Enabled {
+				return errTeleportOff()
+			}
+			if !cmd.Flags().Changed("cwd-sync") {
+				cwd = set.Teleport.CwdSync
+			}
+			if !cmd.Flags().Changed("env-sync") {
+				env = set.Teleport.EnvSync
+			}
+			if len(names) > 0 && !env {
+				return usage("--env without --env-sync", "variables travel only if you say so: add --env-sync")
+			}
+			opt, err := w.teleportOptions(set, cwd, names)
+			if err != nil {
+				return err
+			}
+			return w.exportSession(cmd.Context(), args[0], file, opt)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVarP(&file, "output", "o", "", "a new file (default SESSION.drover.tar.gz), or - for stdout")
+	f.BoolVar(&cwd, "cwd-sync", true, "name the folder, so that the session goes on in the same one")
+	f.BoolVar(&env, "env-sync", false, "take the variables along that --env names")
+	f.StringArrayVar(&names, "env", nil, "name of a variable to take along")
+	return cmd
+}
+
+// teleportOptions refuses variables that hold secrets.
+func (w *world) teleportOptions(set settings.Settings, cwd bool, names []string) (teleport.Options, error) {
+	more := []string{set.Providers.Anthropic.APIKeyEnv, set.Providers.OpenAI.APIKeyEnv, set.Agents.Catalog.TokenEnv}
+	for _, one := range set.Remote.Services {
+		more = append(more, one.TokenEnv)
+	}
+	more = slices.DeleteFunc(more, func(name string) bool { return name == "" })
+	opt := teleport.Options{Program: version, Cwd: cwd, Secrets: teleport.Secrets(w.env, more...)}
+	for _, name := range names {
+		if teleport.IsSecret(name) || slices.Contains(more, name) {
+			return opt, usage(fmt.Sprintf("the variable %s holds a secret, and cannot travel", name), "set it on the other machine")
+		}
+		i := slices.IndexFunc(w.env, func(kv string) bool { return strings.HasPrefix(kv, name+"=") })
+		if i < 0 {
+			return opt, usage(fmt.Sprintf("the variable %s is not set", name), "leave it out")
+		}
+		if opt.Env == nil {
+			opt.Env = map[string]string{}
+		}
+		opt.Env[name] = home.Lookup(w.env)(name)
+	}
+	return opt, nil
+}
+
+// exported finds the session to carry away.
+func (w *world) exported(ctx context.Context, ref string) (host.Entry, error) {
+	d, err := w.directory()
+	if err != nil {
+		return host.Entry{}, err
+	}
+	all, err := d.Sessions(ctx, false, true)
+	if err != nil {
+		return host.Entry{}, err
+	}
+	found := named(all, ref)
+	switch {
+	case len(found) == 0:
+		return host.Entry{}, &control.Error{Code: control.NotFound, Message: "no session " + ref, Mend: "see `drover sessions --all-sessions`"}
+	case len(found) > 1:
+		e := &control.Error{Code: control.Ambiguous, Message: fmt.Sprintf("%q fits %d sessions", ref, len(found)), Mend: "give more of the ID"}
+		for _, f := range found {
+			e.Matches = append(e.Matches, string(f.Info.Session))
+		}
+		return host.Entry{}, e
+	case found[0].Info.Live:
+		return host.Entry{}, &control.Error{Code: control.Conflict, Message: fmt.Sprintf("session %s is at work", ref), Mend: "wait for it, or stop it with `drover stop`"}
+	case found[0].Info.Role != session.RolePrompt:
+		return host.Entry{}, &control.Error{Code: control.Conflict, Message: fmt.Sprintf("session %s has no conversation that could go on", ref), Mend: "see `drover sessions`"}
+	}
+	return found[0], nil
+}
+
+func (w *world) exportSession(ctx context.Context, ref, file string, opt teleport.Options) (err error) {
+	e, err := w.exported(ctx, ref)
+	if err != nil {
+		return err
+	}
+	there := *w
+	there.cwd = e.Info.Project // whose definitions count
+	agents := there.agentFiles("").Current()
+	src := teleport.Source{Place: e.Place, Info: e.Info, Todos: w.root.Todos(string(e.Info.Session)), Definition: func(kind string) string {
+		def, err := agents.Find(kind)
+		if err != nil {
+			return ""
+		}
+		return def.Source
+	}}
+	out, done, err := w.newArchive(file, e.Info.Session)
+	if err != nil {
+		return err
+	}
+	m, err := teleport.Export(ctx, out, src, opt)
+	if err = done(err); err != nil {
+		if errors.Is(err, teleport.ErrRunning) {
+			return &control.Error{Code: control.Conflict, Message: err.Error(), Mend: "wait for it, or stop it with `drover stop`"}
+		}
+		return err
+	}
+	if m.Secrets > 0 {
+		w.note(fmt.Sprintf("values of secret variables were left out in %d places", m.Secrets))
+	}
+	return nil
+}
+
+// newArchive opens a file that is not there yet. It is named on stdout when it is
+// whole, and removed if it did not become so.
+func (w *world) newArchive(file string, id task.ID) (io.Writer, func(error) error, error) {
+	if file == "-" {
+		if isTerminal(os.Stdout) {
+			return nil, nil, usage("an archive is nothing for a terminal", "name a file with -o")
+		}
+		return os.Stdout, func(err error) error { return err }, nil
+	}
+	if file == "" {
+		file = string(id) + ".drover.tar.gz"
+	}
+	path := file
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(w.cwd, path)
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, os.ErrExist) {
+		return nil, nil, usage(file+" exists", "name another file with -o")
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("write archive: %w", err)
+	}
+	return f, func(err error) error {
+		if err = errors.Join(err, f.Close()); err != nil {
+			return errors.Join(err, os.Remove(path))
+		}
+		_, err = fmt.Fprintln(os.Stdout, file)
+		return err
+	}, nil
+}
+
+func (w *world) teleportImport() *cobra.Command {
+	var into string
+	cmd := &cobra.Command{
+		Use:   "import FILE [--into DIR]",
+		Short: "Make a new session of an archive, and print its ID",
+		Long: "Make a new session of an archive, and print its ID. It goes on in the folder in which it was, or in the one that --into\n" +
+			"names; both must exist. `drover -p --resume ID` goes on with it there, by the new ID or by the old one.",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usage("name one archive", "one that `drover teleport export` wrote")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			set, err := w.settings("")
+			if err != nil {
+				return err
+			}
+			if !set.Teleport.Enabled {
+				return errTeleportOff()
+			}
+			return w.importSession(cmd.Context(), set, args[0], into)
+		},
+	}
+	cmd.Flags().StringVar(&into, "into", "", "the folder in which it goes on")
+	return cmd
+}
+
+func (w *world) importSession(ctx context.Context, set settings.Settings, file, into string) error {
+	if !filepath.IsAbs(file) {
+		file = filepath.Join(w.cwd, file)
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return usage("read archive: "+err.Error(), "name a file that `drover teleport export` wrote")
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return usage(file+" is no regular file", "copy it into one")
+	}
+	m, err := teleport.Check(f)
+	if err != nil {
+		return err
+	}
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return fmt.Errorf("read archive: %w", err)
+	}
+	folder, err := w.destination(m, set.Teleport.CwdSync, into)
+	if err != nil {
+		return err
+	}
+	id := task.NewSessionID()
+	to := teleport.Target{Project: w.root.Project(folder), ID: id, Alias: "teleport_" + newUUID(), Role: session.RolePrompt, Program: version, Todos: w.root.Todos(string(id))}
+	if _, err = teleport.Import(ctx, f, to); err != nil {
+		return err
+	}
+	w.note(fmt.Sprintf("session %s, which was %s, is in %s; its other name is %s", id, m.Source, to.Project.Folder(), to.Alias))
+	for _, name := range slices.Sorted(maps.Keys(m.Env)) {
+		w.note(fmt.Sprintf("it was used with %s=%s, which you have to set yourself", name, m.Env[name]))
+	}
+	_, err = fmt.Fprintln(os.Stdout, id)
+	return err
+}
+
+// destination is the folder in which an imported session goes on.
+func (w *world) destination(m teleport.Manifest, sync bool, into string) (string, error) {
+	folder, mend := into, "name one that exists"
+	switch {
+	case into != "" && !filepath.IsAbs(into):
+		folder = filepath.Join(w.cwd, into)
+	case into == "" && sync && m.Cwd != "":
+		folder, mend = m.Cwd, "name another with --into"
+	case into == "":
+		folder = w.cwd
+	}
+	if info, err := os.Stat(folder); err != nil || !info.IsDir() {
+		return "", usage(fmt.Sprintf("there is no folder %s", folder), mend)
+	}
+	return folder, nil
+}
+
+// newUUID makes one of version 4.
+func newUUID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // it never fails
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	text := hex.EncodeToString(b[:])
+	return strings.Join([]string{text[:8], text[8:12], text[12:16], text[16:20], text[20:]}, "-")
+}
