@@ -156,13 +156,17 @@ type Agent struct {
 	Name     string
 	Model    string // default: that of the runtime
 	MaxTurns int    // model replies; default: that of the type, or 50
+
+	// Team makes it a teammate, Name@Team: it rests after each answer, is woken by
+	// [Runtime.Send] and by its team, and ends by [Runtime.Stop]. Empty: it is none.
+	Team string
 }
 
 // Agent starts an agent in the background and returns when it is durably
 // recorded. Its answer is what [Runtime.Result] returns in the end.
 func (rt *Runtime) Agent(ctx context.Context, a Agent) (task.Record, error) {
 	return rt.start(ctx, control.StartRequest{Name: a.Name, Cwd: rt.dir, Env: rt.env,
-		Agent: &control.AgentRequest{Type: a.Type, Prompt: a.Prompt, Model: a.Model, MaxTurns: a.MaxTurns}})
+		Agent: &control.AgentRequest{Type: a.Type, Prompt: a.Prompt, Model: a.Model, MaxTurns: a.MaxTurns, Team: a.Team}})
 }
 
 // Agents makes a manager for agents of the runtime. The types are those of files

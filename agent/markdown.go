@@ -46,6 +46,8 @@ func (p page) entry(l line, m Message) error {
 	switch {
 	case l.Format > 0:
 		p.put("# Conversation of %s\n\nBegun %s UTC in %s, session %s.\n", name(l.AgentName), at, name(l.Cwd), name(l.SessionID))
+	case m.raw == nil && l.Note != "":
+		p.put("\n*%s, %s UTC*\n", name(l.Note), at)
 	case m.raw == nil:
 	case l.Subtype == boundarySubtype:
 		p.put("\n---\n\n## Summed up, %s UTC (%s, %d tokens before)\n", at, name(l.Trigger), l.Before)

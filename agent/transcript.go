@@ -52,8 +52,9 @@ type Record struct {
 	ReplyID    string
 	Model      string
 	StopReason string
-	Cut        bool // the reply did not come to its end
-	Aside      bool // the reply is no part of the conversation: only its cost counts
+	Cut        bool   // the reply did not come to its end
+	Aside      bool   // the reply is no part of the conversation: only its cost counts
+	Note       string // for people, of a Record without a message: the model is not told
 
 	// Boundary says that the message, of the user, takes the place of all that
 	// was said before. Usage is then what the summary has cost.
@@ -89,6 +90,7 @@ type line struct {
 	StopReason  string  `json:"stop_reason,omitempty"`
 	Cut         bool    `json:"cut,omitempty"`
 	Aside       bool    `json:"aside,omitempty"`
+	Note        string  `json:"note,omitempty"`
 
 	// Boundaries only. One holds the numbers of all letters told so far, and
 	// the totals with its own usage: nobody has to read what is before it.
@@ -223,6 +225,7 @@ func (t *Transcript) Append(records ...Record) error {
 		}
 		l.Letters, l.Usage, l.ToolUses = r.Letters, r.Usage, r.ToolUses
 		l.ReplyID, l.Model, l.StopReason, l.Cut, l.Aside = r.ReplyID, r.Model, r.StopReason, r.Cut, r.Aside
+		l.Note = r.Note
 		totals.count(r)
 		if r.Boundary != nil {
 			if r.Message.role != User {

@@ -43,6 +43,7 @@ type Options struct {
 	Version        string
 	Tools          []string
 	Agents         []string
+	MCPServers     []MCPServer
 
 	// Since returns durable task events after a number, oldest first, as many
 	// as it likes at once, and none if there are none. It does not wait for

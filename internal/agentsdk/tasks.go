@@ -81,13 +81,14 @@ func (s *Stream) started(t *entry) {
 	s.line(startedLine{
 		Type: "system", Subtype: "task_started",
 		Task: r.ID, Run: r.Run, ToolUseID: r.ToolUseID, Kind: r.Kind, SubagentType: r.AgentType, Description: describe(r),
-		Backgrounded: r.Backgrounded, Depth: r.Depth, Parent: s.parent(r), Prompt: r.Prompt, stamp: s.stamp(),
+		Backgrounded: r.Backgrounded, Depth: r.Depth, Parent: s.parent(r), Prompt: r.Prompt, Workflow: workflowName(r), stamp: s.stamp(),
 	})
 	s.note("task %s started: %s", r.ID, excerpt.Line(describe(r), 120))
 }
 
 // changed tells of what may change in a life and has a word on the wire.
 func (s *Stream) changed(t *entry, was task.Record) {
+	s.steps(t, was)
 	r := t.rec
 	if r.Status.Terminal() {
 		return
@@ -104,7 +105,7 @@ func (s *Stream) changed(t *entry, was task.Record) {
 
 func (s *Stream) ended(ctx context.Context, t *entry, wasBackground bool) {
 	r := t.rec
-	if t.ours && r.Kind == task.LocalAgent {
+	if t.ours && r.Kind.IsAgent() {
 		switch r.Status {
 		case task.Completed:
 			s.stats.Completed++
@@ -195,7 +196,7 @@ func summary(r task.Record) string {
 }
 
 func (s *Stream) count(t *entry, r task.Record) {
-	if t.ours && r.Kind == task.LocalAgent {
+	if t.ours && r.Kind.IsAgent() {
 		s.stats.Spawned++
 		s.stats.ByType[r.AgentType]++
 	}

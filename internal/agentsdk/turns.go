@@ -216,7 +216,7 @@ func (s *Stream) spent(r *agent.Reply) {
 
 func (s *Stream) init() {
 	s.line(initLine{
-		Type: "system", Subtype: "init", Cwd: s.o.Cwd, Tools: list(s.o.Tools), MCPServers: []any{}, Model: s.o.Model,
+		Type: "system", Subtype: "init", Cwd: s.o.Cwd, Tools: list(s.o.Tools), MCPServers: append([]MCPServer{}, s.o.MCPServers...), Model: s.o.Model,
 		PermissionMode: s.o.PermissionMode, SlashCommands: []string{}, Agents: list(s.o.Agents), Skills: []string{}, Plugins: []any{},
 		OutputStyle: "default", WireVersion: s.o.Version, Version: s.o.Version, Capabilities: []string{}, stamp: s.stamp(),
 	})

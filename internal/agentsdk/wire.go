@@ -28,21 +28,21 @@ type origin struct {
 }
 
 type initLine struct {
-	Type           string   `json:"type"`
-	Subtype        string   `json:"subtype"`
-	Cwd            string   `json:"cwd"`
-	Tools          []string `json:"tools"`
-	MCPServers     []any    `json:"mcp_servers"`
-	Model          string   `json:"model"`
-	PermissionMode string   `json:"permissionMode"`
-	SlashCommands  []string `json:"slash_commands"`
-	Agents         []string `json:"agents"`
-	Skills         []string `json:"skills"`
-	Plugins        []any    `json:"plugins"`
-	OutputStyle    string   `json:"output_style"`
-	WireVersion    string   `json:"claude_code_version"` // the wire's word for the version of the program
-	Version        string   `json:"drover_version"`
-	Capabilities   []string `json:"capabilities"`
+	Type           string      `json:"type"`
+	Subtype        string      `json:"subtype"`
+	Cwd            string      `json:"cwd"`
+	Tools          []string    `json:"tools"`
+	MCPServers     []MCPServer `json:"mcp_servers"`
+	Model          string      `json:"model"`
+	PermissionMode string      `json:"permissionMode"`
+	SlashCommands  []string    `json:"slash_commands"`
+	Agents         []string    `json:"agents"`
+	Skills         []string    `json:"skills"`
+	Plugins        []any       `json:"plugins"`
+	OutputStyle    string      `json:"output_style"`
+	WireVersion    string      `json:"claude_code_version"` // the wire's word for the version of the program
+	Version        string      `json:"drover_version"`
+	Capabilities   []string    `json:"capabilities"`
 	stamp
 }
 
@@ -123,6 +123,7 @@ type startedLine struct {
 	Description  string     `json:"description"`
 	Backgrounded bool       `json:"is_backgrounded"`
 	Depth        int        `json:"spawn_depth"`
+	Workflow     string     `json:"workflow_name,omitempty"`
 	Parent       task.ID    `json:"parent_task_id,omitempty"`
 	Prompt       string     `json:"prompt,omitempty"`
 	stamp
@@ -139,6 +140,8 @@ type progressLine struct {
 	Usage        taskUsage  `json:"usage"`
 	LastTool     string     `json:"last_tool_name"`
 	Summary      string     `json:"summary,omitempty"`
+
+	Workflow []workflowStep `json:"workflow_progress,omitempty"` // of a workflow: all its steps
 	stamp
 }
 

@@ -91,6 +91,10 @@ func truth(r task.Record, exitFile string, until time.Time) task.Record {
 		return r
 	}
 	c := task.Change{Verb: task.Stop, At: time.Now().UTC(), Cause: task.Lost(r, process.Boot())}
+	if (r.Kind == task.RemoteAgent || r.Kind == task.MCPTask && r.Keep) && len(r.Checkpoint) > 0 {
+		r.Questions, r.AwaitingApproval = nil, false
+		return r // its work is elsewhere, and the next host takes it up
+	}
 	if p := r.Process; p != nil {
 		id := process.Identity{PID: p.PID, Start: p.Start, Boot: p.Boot}
 		if process.Alive(id) {
@@ -123,10 +127,13 @@ func departed(d process.Departure) task.Change {
 	return c
 }
 
-// Kept reports whether a command of the session still lives without a host.
+// Kept reports whether a command of the session, or work elsewhere, still lives
+// without a host.
 func (a *Archive) Kept() bool {
 	tasks, _ := a.all() // what cannot be read cannot be taken up either
-	return slices.ContainsFunc(tasks, func(s journal.State) bool { return s.Task.Keep && !s.Task.Status.Terminal() })
+	return slices.ContainsFunc(tasks, func(s journal.State) bool {
+		return (s.Task.Keep || s.Task.Kind == task.RemoteAgent) && !s.Task.Status.Terminal()
+	})
 }
 
 // Close lets go of the files.
@@ -193,7 +200,7 @@ func (a *Archive) Get(_ context.Context, ref string) (task.Record, error) {
 	if err != nil {
 		return task.Record{}, err
 	}
-	var matches []task.Record
+	var matches, elsewhere []task.Record
 	for _, s := range tasks {
 		if string(s.Task.ID) == ref || s.Task.Name != "" && s.Task.Name == ref {
 			return s.Task, nil
@@ -201,6 +208,12 @@ func (a *Archive) Get(_ context.Context, ref string) (task.Record, error) {
 		if len(ref) >= 2 && strings.HasPrefix(string(s.Task.ID), ref) {
 			matches = append(matches, s.Task)
 		}
+		if s.Task.WorksIn(ref) {
+			elsewhere = append(elsewhere, s.Task)
+		}
+	}
+	if len(matches) == 0 {
+		matches = elsewhere
 	}
 	switch len(matches) {
 	case 0:

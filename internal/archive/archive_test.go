@@ -52,6 +52,9 @@ func (l *left) task(r task.Record, answer string, moves ...task.Change) task.Rec
 	if r.ID[0] == 'a' {
 		r.Kind = task.LocalAgent
 	}
+	if r.ID[0] == 'c' {
+		r.Kind = task.MCPTask
+	}
 	r.CreateTime, r.OutputFile = time.Unix(100, 0).UTC(), l.place.Output(r.ID)
 	if _, err := l.log.Append(l.t.Context(), task.Entry{Verb: task.Create, Task: r}); err != nil {
 		l.t.Fatal(err)

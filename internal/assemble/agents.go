@@ -26,13 +26,15 @@ func (s *Session) agents(c Config, model string, env []string) (session.Agents, 
 		Summaries: set.Agents.SummaryEvery(), Share: set.Context.Share,
 		Web: webtool.NewFetcher(webtool.Config{MaxBytes: set.Web.MaxBytes, TTL: set.Web.TTL()})}
 	a.Foreign = set.Permissions.Foreign
-	a.Client = func(env []string) []string { return withProviders(env, set.Providers) }
+	a.Client = func(env []string) []string { return withoutTokens(withProviders(env, set.Providers), set.Remote) }
 	tell := func(format string, args ...any) {
 		if c.Tell != nil {
 			c.Tell(c.Session, fmt.Sprintf(format, args...))
 		}
 	}
 
+	a.Env = withoutTokens(env, set.Remote)
+	a.Remote = elsewhere(c, tell)
 	own := make(map[string]usage.Price, len(set.Models.Prices))
 	for name, p := range set.Models.Prices {
 		own[name] = usage.Price(p)
@@ -49,7 +51,8 @@ func (s *Session) agents(c Config, model string, env []string) (session.Agents, 
 	if err != nil {
 		return a, err
 	}
-	a.Purse, a.Budget = s.purse, usage.Budget{USD: set.Agents.BudgetUSD, Tokens: set.Agents.BudgetTokens}
+	a.Purse, a.Budget = s.purse, usage.Budget{USD: set.Agents.BudgetUSD, Tokens: set.Agents.BudgetTokens, Output: set.Agents.BudgetOutput}
+	a.BudgetWall = set.Agents.WallBudget()
 	if set.Context.AutoCompact != "off" {
 		a.Window = table.Window
 	}
@@ -84,7 +87,11 @@ func (s *Session) agents(c Config, model string, env []string) (session.Agents, 
 	}
 	a.Todos = todo.At(c.Root.Todos(list), set.Durability == "power")
 	a.Worktrees = worktree.Open(c.Root.Worktrees())
+	remember(&a, c, s.Place.Project(), tell)
 	a.Hooks = hooks(set, tell)
+	if a.MCP, err = s.servers(c, tell); err != nil {
+		return a, err
+	}
 	return a, nil
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/drover-dev/drover/internal/home"
 	"github.com/drover-dev/drover/internal/host"
 	"github.com/drover-dev/drover/internal/keeper"
+	"github.com/drover-dev/drover/internal/mcpconn"
 	"github.com/drover-dev/drover/internal/model/provider"
 	"github.com/drover-dev/drover/internal/permit"
 	"github.com/drover-dev/drover/internal/session"
@@ -55,6 +56,11 @@ type Config struct {
 	Agents []byte // definitions of agents before those of all files, as JSON; see [catalog.ParseJSON]
 
 	Tools []agent.Tool // of the program itself, for all agents
+	MCP   []string     // files of MCP servers, or JSON, before those of the folder and the user
+
+	// Brief says that the session ends with its work: nothing is begun because
+	// it is idle.
+	Brief bool
 
 	// AskWait is how long questions of agents wait for somebody to answer; 0:
 	// nobody can.
@@ -71,6 +77,7 @@ type Session struct {
 
 	models *provider.Finder
 	purse  *usage.Purse
+	pool   *mcpconn.Pool // nil: not made yet
 	listen *host.Listener
 	stop   context.CancelCauseFunc
 	served sync.WaitGroup // the server; Close waits for it
@@ -110,9 +117,11 @@ func Open(ctx context.Context, c Config) (_ *Session, err error) {
 		Place: s.Place,
 		Info:  control.Info{Session: c.Session, Project: project.Folder(), Title: c.Title, Role: c.Role, Version: c.Version, Socket: socket},
 		Limits: session.Limits{Depth: set.Limits.Depth, LiveAgents: set.Limits.Live, PerRoot: set.Limits.PerRoot,
-			PerSession: set.Limits.PerSession, SpawnRate: set.Limits.SpawnRate, OutputBytes: set.Tasks.OutputLimitBytes,
+			PerSession: set.Limits.PerSession, SpawnRate: set.Limits.SpawnRate, MessageHops: set.Limits.MessageHops, OutputBytes: set.Tasks.OutputLimitBytes,
 			OutputChars: set.Tasks.OutputLength, NestedBackground: set.Agents.NestedBackground, NoBackground: set.Tasks.DisableBackground,
-			MultiTurn: set.Agents.MultiTurn, IdleTimeout: set.Agents.IdleLimit()},
+			LiveMonitors: set.Limits.Monitors, NoMonitors: !set.Monitors.Enabled,
+			StallAfter: set.Tasks.Stall(), MultiTurn: set.Agents.MultiTurn, IdleTimeout: set.Agents.IdleLimit(),
+			TeammateGrace: set.Agents.Grace()},
 		Power:  set.Durability == "power",
 		Keeper: s.Keeper,
 	}
@@ -147,6 +156,9 @@ func (s *Session) letGo() error {
 	}
 	if s.Session == nil && s.Keeper != nil {
 		errs = append(errs, s.Keeper.Close())
+	}
+	if s.Session == nil && s.pool != nil {
+		s.pool.Close()
 	}
 	if s.purse != nil {
 		errs = append(errs, s.purse.Close())
@@ -212,7 +224,7 @@ func rules(c Config) permit.Rules {
 // own are the tools by which an agent works on its own tasks and lists: they need
 // no permission.
 func own() []string {
-	return []string{"Agent", "TaskStop", "TaskOutput", "ListTasks", "SendMessage", "read_agent", "TaskCreate", "TaskUpdate", "TaskGet", "TaskList", "Skill", "AskUserQuestion", "report_intent"}
+	return []string{"Agent", "TaskStop", "TaskOutput", "ListTasks", "SendMessage", "read_agent", "TaskCreate", "TaskUpdate", "TaskGet", "TaskList", "Skill", "AskUserQuestion", "report_intent", "context_board", "Workflow"}
 }
 
 // withProviders lets settings say where a provider is, as the usual variables

@@ -7,16 +7,27 @@ package builtin
 import (
 	"encoding/json"
 
+	"github.com/drover-dev/drover/internal/driver/mcptask"
+	"github.com/drover-dev/drover/internal/driver/monitor"
+	"github.com/drover-dev/drover/internal/driver/remote"
 	"github.com/drover-dev/drover/internal/driver/shell"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
 )
 
 // Kinds makes drivers.
-type Kinds struct{ shell *shell.Driver }
+type Kinds struct {
+	monitors *monitor.Driver
+
+	shell  *shell.Driver
+	remote *remote.Driver // nil: no work is done elsewhere
+	mcp    *mcptask.Driver
+}
 
 // New makes the kinds of one session.
-func New(c shell.Config) *Kinds { return &Kinds{shell: shell.New(c)} }
+func New(c shell.Config) *Kinds {
+	return &Kinds{shell: shell.New(c), monitors: monitor.New(monitor.Config{Keeper: c.Keeper})}
+}
 
 // Work is a driver and what it is started with.
 type Work struct {
@@ -39,6 +50,15 @@ func (k *Kinds) Agent(assemble subagent.Assemble, in subagent.Input) Work {
 func (k *Kinds) For(kind task.Kind) task.Driver {
 	if kind == task.LocalBash {
 		return k.shell
+	}
+	if kind == task.MonitorMCP {
+		return k.monitors
+	}
+	if kind == task.RemoteAgent && k.remote != nil {
+		return k.remote
+	}
+	if kind == task.MCPTask && k.mcp != nil {
+		return k.mcp
 	}
 	return nil
 }

@@ -45,9 +45,7 @@ type Entry struct {
 	Dialect Dialect
 	Level   Level
 
-	// NoModel and NoUser say that the agent is not to be offered to models, or
-	// to people.
-	NoModel, NoUser bool
+	NoUser bool // it is not to be offered to people
 
 	// Spawns are the types that it may start, normalized; nil: every one. If
 	// Tools is a list, its Agent(x,y) says the same.
@@ -144,6 +142,7 @@ func (r *reader) read(name string) (Entry, []Problem, bool) {
 	r.e.PermissionMode = r.mode()
 	r.e.Isolation = r.one("isolation", "worktree")
 	r.e.OnEnd = r.one("onEnd", "stop", "reparent")
+	r.e.Budget = r.budget()
 	r.e.Background = r.flag("background")
 	r.e.NoModel = r.is("disable-model-invocation", true) || r.is("infer", false)
 	r.e.NoUser = r.is("user-invocable", false) || r.is("user-invokable", false)

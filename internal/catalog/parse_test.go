@@ -255,7 +255,8 @@ The prompt.
 		t.Fatalf("%v, %v", ok, problems)
 	}
 	e.Hooks, e.Background = map[string]any{"Stop": len(e.Hooks)}, new(*e.Background)
-	want := Entry{Dialect: Claude, NoModel: true, NoUser: true, Rest: []Key{{Name: "color", Line: 18, Known: true, Value: "red"}}}
+	want := Entry{Dialect: Claude, NoUser: true, Rest: []Key{{Name: "color", Line: 18, Known: true, Value: "red"}}}
+	want.NoModel = true
 	want.Name, want.DisplayName, want.Description, want.Prompt, want.Source = "my-agent", "My Agent", "Does it", "The prompt.", "/p/x.md"
 	want.Model, want.Skills, want.InitialPrompt, want.MaxTurns, want.Background = "opus | GPT-4.1", []string{"commit", "review"}, "Begin", 12, new(true)
 	want.Effort, want.PermissionMode, want.Isolation, want.OnEnd, want.CriticalReminder = "high", "default", "worktree", "reparent", "Never push"

@@ -44,6 +44,10 @@ type API interface {
 	// Output reads the output file.
 	Output(ctx context.Context, req OutputRequest) (Chunk, error)
 
+	// Messages are the newest messages of an agent, the oldest first. To the ID of
+	// the session they are those of its main agent.
+	Messages(ctx context.Context, req MessagesRequest) (Messages, error)
+
 	// Result is the final answer of a task that has ended.
 	Result(ctx context.Context, ref string) (Answer, error)
 
@@ -109,6 +113,10 @@ type Info struct {
 	EndTime   *time.Time `json:"end_time"`
 	Tasks     Counts     `json:"tasks"`
 	DiskBytes int64      `json:"disk_bytes,omitempty"`
+
+	// Of a session that was carried here: further names, and what it was there.
+	Aliases        []string `json:"aliases,omitempty"`
+	TeleportedFrom string   `json:"teleported_from,omitempty"`
 }
 
 // Counts is how many tasks a session has.
@@ -117,21 +125,45 @@ type Counts struct {
 	Total int `json:"total"`
 }
 
-// StartRequest starts one task. Exactly one of Shell and Agent is set.
+// StartRequest starts one task. Exactly one of Shell, Agent, Dream, Monitor, Workflow
+// and Remote is set.
 type StartRequest struct {
 	Name        string        `json:"name,omitempty"`
 	Description string        `json:"description,omitempty"`
 	Lease       string        `json:"lease,omitempty"` // see Hold
 	Timeout     time.Duration `json:"timeout_ns,omitempty"`
 	Keep        bool          `json:"keep,omitempty"`
-	Shell       *ShellRequest `json:"shell,omitempty"`
-	Agent       *AgentRequest `json:"agent,omitempty"`
+
+	Shell    *ShellRequest    `json:"shell,omitempty"`
+	Agent    *AgentRequest    `json:"agent,omitempty"`
+	Dream    *DreamRequest    `json:"dream,omitempty"`
+	Monitor  *MonitorRequest  `json:"monitor,omitempty"`
+	Workflow *WorkflowRequest `json:"workflow,omitempty"`
+	Remote   *RemoteRequest   `json:"remote,omitempty"`
+
 	// Guarded says that the command was thought of by a model, so that what the
 	// user's rules deny is refused.
 	Guarded bool `json:"guarded,omitempty"`
 	// Env is the environment of the asking client. It is used and not kept.
 	Env []string `json:"env,omitempty"`
 	Cwd string   `json:"cwd"` // absolute
+}
+
+// Check refuses a request that does not say what to start, as an [*Error].
+func (r StartRequest) Check() error {
+	n := 0
+	for _, set := range []bool{r.Shell != nil, r.Agent != nil, r.Dream != nil, r.Monitor != nil, r.Workflow != nil, r.Remote != nil} {
+		if set {
+			n++
+		}
+	}
+	switch {
+	case n != 1:
+		return &Error{Code: Invalid, Message: "a start request names exactly one thing to start: a command, an agent, a monitor, a workflow, remote work or a dream"}
+	case r.Timeout < 0:
+		return &Error{Code: Invalid, Message: fmt.Sprintf("the time limit %s is negative", r.Timeout)}
+	}
+	return nil
 }
 
 // ShellRequest is a command: a program with its arguments, or a line for bash.
@@ -149,6 +181,7 @@ type AgentRequest struct {
 	PermissionMode string   `json:"permission_mode,omitempty"`
 	AllowedTools   []string `json:"allowed_tools,omitempty"`
 	Isolation      string   `json:"isolation,omitempty"` // worktree; empty: as its definition says
+	Team           string   `json:"team_name,omitempty"` // of a teammate, called by the name of the request; empty: it is none
 }
 
 // Started answers one [StartRequest].

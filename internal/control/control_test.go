@@ -188,6 +188,10 @@ func TestSame(t *testing.T) {
 			return a.Output(ctx, OutputRequest{Ref: odd, Offset: 4, Tail: 3, Max: 9, Wait: time.Second})
 		}},
 		{"output-unknown", func(ctx context.Context, a API) (any, error) { return a.Output(ctx, OutputRequest{Ref: "x"}) }},
+		{"messages", func(ctx context.Context, a API) (any, error) {
+			return a.Messages(ctx, MessagesRequest{Ref: odd, Limit: 7})
+		}},
+		{"messages-unknown", func(ctx context.Context, a API) (any, error) { return a.Messages(ctx, MessagesRequest{Ref: "x"}) }},
 		{"result", func(ctx context.Context, a API) (any, error) { return a.Result(ctx, "two") }},
 		{"result-early", func(ctx context.Context, a API) (any, error) { return a.Result(ctx, "one") }},
 		{"state", func(ctx context.Context, a API) (any, error) { return a.State(ctx, StateRequest{}) }},

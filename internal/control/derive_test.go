@@ -54,6 +54,12 @@ func TestDerive(t *testing.T) {
 			`agent_completed {"status":"cancelled",` + who + `,"reason":"stopped",` + used + `,` + now + `}`}},
 		{"queued", task.Stop, with(func(r *task.Record) { over(task.Killed, task.ReasonStopped)(r); r.StartTime = nil }), []string{
 			`agent_completed {"status":"cancelled",` + who + `,"reason":"stopped",` + used + `,` + now + `}`}},
+		{"mcp-task", task.Complete, with(func(r *task.Record) {
+			over(task.Completed, task.ReasonDone)(r)
+			r.Kind, r.AgentType = task.MCPTask, "mcp-task"
+		}), []string{
+			`subagent_session_boundary {"type":"end",` + strings.ReplaceAll(who, "explore", "mcp-task") + `,"reason":"done",` + now + `}`,
+			`agent_completed {"status":"completed",` + strings.ReplaceAll(who, "explore", "mcp-task") + `,"reason":"done",` + used + `,` + now + `}`}},
 		{"report", task.Report, with(func(r *task.Record) { r.Status = task.Running }), nil},
 		{"shell", task.Complete, with(func(r *task.Record) { over(task.Completed, task.ReasonDone)(r); r.Kind = task.LocalBash }), nil},
 		{"main", task.Complete, with(func(r *task.Record) { over(task.Completed, task.ReasonDone)(r); r.AgentType = task.MainSession }), nil},

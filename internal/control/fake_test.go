@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"fmt"
 	"iter"
 	"strings"
 	"sync"
@@ -238,6 +239,14 @@ func (f *fake) Output(_ context.Context, req OutputRequest) (Chunk, error) {
 	}
 	data := []byte("one\ntwo\x00\xff\x1b[2J<&>\n")
 	return Chunk{Data: data[req.Offset:], Offset: req.Offset, Next: int64(len(data)), Size: int64(len(data)), Ended: req.Wait == time.Second && req.Tail == 3 && req.Max == 9}, nil
+}
+
+func (f *fake) Messages(_ context.Context, req MessagesRequest) (Messages, error) {
+	r, err := f.find(req.Ref)
+	if err != nil {
+		return Messages{}, err
+	}
+	return Messages{Task: r, List: []Message{{Role: "user", At: r.CreateTime, Parts: []Part{{Type: "tool_use", Tool: "Bash", Text: fmt.Sprint(req.Limit), Cut: 7}}}}}, nil
 }
 
 func (f *fake) Result(_ context.Context, ref string) (Answer, error) {

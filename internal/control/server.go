@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/drover-dev/drover/internal/failpoint"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -108,6 +109,7 @@ func (s *Server) handler() http.Handler {
 	route("GET /v1/tasks/{ref}", s.get)
 	route("GET /v1/tasks/{ref}/output", s.output)
 	route("GET /v1/tasks/{ref}/result", s.result)
+	route("GET /v1/tasks/{ref}/messages", s.messages)
 	route("POST /v1/tasks/{ref}/promote", s.promote)
 	route("POST /v1/tasks/{ref}/interrupt", s.interrupt)
 	route("POST /v1/wait", s.wait)
@@ -246,10 +248,12 @@ func (s *Server) start(w http.ResponseWriter, r *http.Request) error {
 	if err := s.read(w, r, &body); err != nil {
 		return err
 	}
+	_ = failpoint.Hit("start/read")
 	started, err := s.api.Start(r.Context(), body.requests())
 	if err != nil {
 		return err
 	}
+	_ = failpoint.Hit("start/answer")
 	return inPieces(w, func(out io.Writer) error {
 		if err := encodeSlice(out, encoder(out), started); err != nil {
 			return err
@@ -325,6 +329,7 @@ func (s *Server) output(w http.ResponseWriter, r *http.Request) error {
 		return q.err
 	}
 	v, err := s.api.Output(r.Context(), req)
+	_ = failpoint.Hit("output/answer")
 	return reply(w, v, err)
 }
 
@@ -333,6 +338,7 @@ func (s *Server) wait(w http.ResponseWriter, r *http.Request) error {
 	if err := s.read(w, r, &req); err != nil {
 		return err
 	}
+	_ = failpoint.Hit("wait/read")
 	v, err := s.api.Wait(r.Context(), req)
 	return reply(w, v, err)
 }
@@ -342,7 +348,9 @@ func (s *Server) stop(w http.ResponseWriter, r *http.Request) error {
 	if err := s.read(w, r, &req); err != nil {
 		return err
 	}
+	_ = failpoint.Hit("stop/read")
 	v, err := s.api.Stop(r.Context(), req)
+	_ = failpoint.Hit("stop/answer")
 	return reply(w, v, err)
 }
 
@@ -390,6 +398,7 @@ func (s *Server) send(w http.ResponseWriter, r *http.Request) error {
 	if err := s.read(w, r, &req); err != nil {
 		return err
 	}
+	_ = failpoint.Hit("send/read")
 	v, err := s.api.Send(r.Context(), req)
 	return reply(w, v, err)
 }

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/drover-dev/drover/internal/failpoint"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -59,6 +60,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 		_ = st.flush()
 	}()
 
+	_ = failpoint.Hit("events/open")
 	for e, err := range s.api.Events(r.Context(), after) {
 		switch {
 		case err == nil:

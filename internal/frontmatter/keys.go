@@ -8,7 +8,7 @@ func AgentKeys() []string {
 		"name", "description", "tools", "disallowedTools", "model", "mcpServers", "skills", "initialPrompt", "maxTurns", "autoCompactWindow",
 		"background", "omitClaudeMd", "memory", "effort", "permissionMode", "observer", "observerMessage", "hooks", "isolation", "color",
 		"target", "disable-model-invocation", "user-invocable", "user-invokable", "infer", "mcp-servers", "metadata", "argument-hint", "agents",
-		"handoffs", "mode", "hidden", "onEnd", "criticalSystemReminder_EXPERIMENTAL", "github",
+		"handoffs", "mode", "hidden", "onEnd", "budget", "criticalSystemReminder_EXPERIMENTAL", "github",
 	}
 }
 

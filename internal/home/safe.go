@@ -10,15 +10,39 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/drover-dev/drover/internal/failpoint"
 	"github.com/drover-dev/drover/task"
 )
 
 // tempMark is in the names of files that are being written.
 const tempMark = ".tmp-"
 
+// removedMark ends the names of sessions that are being removed.
+const removedMark = tempMark + "removed"
+
 // tempAge is how old a temporary file must be before it counts as left over
 // by a crash and not as being written.
 const tempAge = time.Minute
+
+// Remove deletes what the session left. It is gone in one step, and what a crash
+// leaves of it behind that step is swept later. The caller holds its lock.
+func (s Session) Remove() error {
+	gone := filepath.Join(s.project.dir, "."+string(s.id)+removedMark)
+	err := os.RemoveAll(gone)
+	_ = failpoint.Hit("remove/begun")
+	if err == nil {
+		err = os.Rename(s.dir, gone)
+	}
+	_ = failpoint.Hit("remove/moved")
+	if err == nil {
+		err = os.RemoveAll(gone)
+	}
+	_ = failpoint.Hit("remove/done")
+	if err != nil {
+		return fmt.Errorf("remove session %s: %w", s.id, err)
+	}
+	return nil
+}
 
 // maxSocket is how long the path of a socket may be everywhere we run.
 const maxSocket = 103
@@ -32,6 +56,7 @@ func WriteAtomic(path string, data []byte) error {
 	}
 	_, err = f.Write(data)
 	err = errors.Join(err, f.Close())
+	_ = failpoint.Hit("file/written")
 	if err == nil {
 		err = os.Rename(f.Name(), path)
 	}
@@ -43,7 +68,7 @@ func WriteAtomic(path string, data []byte) error {
 }
 
 // ensure creates dir, checks that it is ours alone, and sweeps what a crash
-// left of [WriteAtomic].
+// left of [WriteAtomic] and of [Session.Remove].
 func ensure(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -84,9 +109,10 @@ func sweep(dir string) error {
 			continue
 		}
 		info, err := e.Info()
-		if err == nil && info.Mode().IsRegular() && time.Since(info.ModTime()) > tempAge {
+		ours := err == nil && (info.Mode().IsRegular() || info.IsDir() && strings.HasSuffix(e.Name(), removedMark))
+		if ours && time.Since(info.ModTime()) > tempAge {
 			// One that cannot be removed is never read and blocks nobody.
-			_ = os.Remove(filepath.Join(dir, e.Name()))
+			_ = os.RemoveAll(filepath.Join(dir, e.Name()))
 		}
 	}
 	return nil

@@ -16,6 +16,7 @@ import (
 
 	"github.com/drover-dev/drover/internal/archive"
 	"github.com/drover-dev/drover/internal/control"
+	"github.com/drover-dev/drover/internal/failpoint"
 	"github.com/drover-dev/drover/internal/home"
 	"github.com/drover-dev/drover/task"
 )
@@ -181,9 +182,11 @@ func (d *Directory) Background(ctx context.Context) (control.API, func(), error)
 	if c, ok := d.dial(); ok { // somebody else has started it meanwhile
 		return c, func() { _ = c.Close() }, nil
 	}
+	_ = failpoint.Hit("host/wanted")
 	if err := d.Start(ctx); err != nil {
 		return nil, nil, err
 	}
+	_ = failpoint.Hit("host/said")
 	c, ok := d.dial()
 	if !ok {
 		return nil, nil, &control.Error{Code: control.Unavailable, Message: "the detached host started and went away again", Mend: "see " + d.logFile()}

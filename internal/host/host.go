@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/internal/control"
+	"github.com/drover-dev/drover/internal/failpoint"
 )
 
 // Idle is how long a detached host outlives its last task.
@@ -52,6 +53,7 @@ func Listen(path string) (*Listener, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("listen on %s: %w", path, err), l.Close())
 	}
+	_ = failpoint.Hit("host/listens")
 	return &Listener{UnixListener: l, path: path, made: made}, nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/drover-dev/drover/internal/failpoint"
 	"github.com/drover-dev/drover/internal/process"
 )
 
@@ -52,6 +53,7 @@ func RunHelper(ctx context.Context) error {
 	if w.bye {
 		return nil
 	}
+	_ = failpoint.Hit("keeper/alone")
 	w.sweep(ctx)
 	return nil
 }

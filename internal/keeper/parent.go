@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/drover-dev/drover/internal/failpoint"
 	"github.com/drover-dev/drover/internal/process"
 )
 
@@ -61,6 +62,7 @@ func RunParent(ctx context.Context, c Config) (process.Exit, error) {
 	defer host.Close()
 	p := &parent{ward: newWard(), host: host, link: ours, again: make(chan struct{}, 1)}
 	p.ward.host = host.Identity()
+	_ = failpoint.Hit("keeper/forked")
 	return p.run(ctx)
 }
 
@@ -93,6 +95,7 @@ func (p *parent) run(ctx context.Context) (process.Exit, error) {
 	sweeper.Go(func() {
 		for range p.again {
 			p.ward.sweep(context.Background())
+			_ = failpoint.Hit("keeper/swept")
 		}
 	})
 
@@ -110,6 +113,7 @@ func (p *parent) run(ctx context.Context) (process.Exit, error) {
 		switch {
 		case e.pid == p.host.Identity().PID:
 			gone, hostExit = true, e.exit
+			_ = failpoint.Hit("keeper/host-gone")
 			_ = p.link.SetReadDeadline(time.Now().Add(drainWait))
 			heard.Wait()
 			for _, r := range p.recent {

@@ -130,6 +130,9 @@ func (b *Box) Mail() []Mail {
 	return slices.Clone(b.mail)
 }
 
+// Owner is whose box it is.
+func (b *Box) Owner() task.ID { return b.owner }
+
 // Owed returns the notices of [Box.Mail].
 func (b *Box) Owed() []task.Notice {
 	var owed []task.Notice

@@ -75,7 +75,10 @@ func place(w task.Worktree) string {
 // RenderMessage makes the text by which a model is given a message. Nothing in it
 // can end the element, or pass for a notice.
 func RenderMessage(m task.Message) string {
-	if m.Kind == task.MonitorEvent { // a notice without a status: the task goes on
+	switch m.Kind { // notices without a status: the task goes on
+	case task.Stalled:
+		return fmt.Sprintf("<task-notification>\n<task-id>%s</task-id>\n<summary>%s</summary>\n</task-notification>", attribute(m.From), escape(m.Text))
+	case task.MonitorEvent:
 		return fmt.Sprintf("<task-notification>\n<task-id>%s</task-id>\n<event>%s</event>\n</task-notification>", attribute(m.From), escape(m.Text))
 	}
 	return fmt.Sprintf("<agent-message from=\"%s\" kind=\"%s\">\n%s\n</agent-message>", attribute(m.From), attribute(string(m.Kind)), escape(m.Text))
@@ -97,11 +100,23 @@ func escape(text string) string {
 // Summary says in one line how a run ended.
 func Summary(r task.Record) string {
 	what, name := "Agent", r.Description
+	if r.Kind == task.RemoteAgent {
+		what = "Remote agent"
+	}
 	if r.Kind == task.LocalBash {
 		what = "Background command"
 		if name == "" {
 			name = r.Command
 		}
+	}
+	if r.Kind == task.MonitorMCP {
+		what = "Monitor"
+	}
+	if r.Kind == task.MCPTask {
+		what = "MCP task"
+	}
+	if r.Kind == task.LocalWorkflow {
+		what = "Workflow"
 	}
 	if name == "" {
 		name = string(r.ID)

@@ -167,7 +167,7 @@ func (s *server) takeBack(ctx context.Context, rec task.Record, keep bool) error
 
 // answer is what a task that has ended leaves to read.
 func (s *server) answer(ctx context.Context, rec task.Record) (string, error) {
-	if rec.Kind == task.LocalAgent {
+	if rec.Kind.IsAgent() {
 		a, err := ask(ctx, s.link, func(api control.API) (control.Answer, error) { return api.Result(ctx, string(rec.ID)) })
 		if err != nil {
 			return "", err

@@ -346,7 +346,7 @@ func kindOf(tool string) toolKind {
 // taskName reports what may be the ID or the name of a task, and cannot be
 // taken for a path or a device.
 func taskName(id string) bool {
-	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-."
+	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.@"
 	if id == "" || len(id) > 128 || strings.Trim(id, letters) != "" || strings.Trim(id, ".") == "" || strings.HasPrefix(id, ".") {
 		return false
 	}
@@ -385,6 +385,9 @@ func (g *Gate) with() *Gate {
 }
 
 func (g *Gate) decide(c agent.Call) Verdict {
+	if v, is := g.monitor(c); is {
+		return v
+	}
 	r := g.request(c)
 	deny := func(why string) Verdict { return Verdict{Decision: Deny, Reason: why, Firm: true} }
 	if hit, ok := g.match(g.deny, r); ok {

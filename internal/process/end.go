@@ -12,6 +12,8 @@ import (
 	"unicode"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/drover-dev/drover/internal/failpoint"
 )
 
 // killWait is how long a process may take to go after KILL before it is named
@@ -231,6 +233,7 @@ func (w *work) ask() {
 	}
 	w.sent(syscall.SIGTERM)
 	w.sent(syscall.SIGCONT)
+	_ = failpoint.Hit("signal/term")
 }
 
 func (w *work) kill() {
@@ -243,6 +246,7 @@ func (w *work) kill() {
 		}
 	}
 	w.sent(syscall.SIGKILL)
+	_ = failpoint.Hit("signal/kill")
 }
 
 func (w *work) sent(sig syscall.Signal) {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"time"
+
+	"github.com/drover-dev/drover/internal/failpoint"
 )
 
 // Departure is how a process ended, as its parent leaves it in a file for a
@@ -29,6 +31,7 @@ func WriteDeparture(path string, d Departure) error {
 	if err == nil || errors.Is(err, os.ErrNotExist) {
 		err = writeNew(tmp, append(b, '\n'))
 	}
+	_ = failpoint.Hit("exit/written")
 	if err == nil {
 		err = os.Rename(tmp, path)
 	}

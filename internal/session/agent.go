@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/failpoint"
 	"github.com/drover-dev/drover/internal/home"
 	"github.com/drover-dev/drover/internal/mailbox"
 	"github.com/drover-dev/drover/internal/model/choose"
@@ -31,22 +32,33 @@ type self struct {
 	rules    permit.Rules
 	tools    []string // names of its tools; nil: all
 	spawns   []string // types of agents that it may start; nil: all
+	barred   []string // tools of MCP servers that it may not use; see pattern
+	own      []MCPServer
 	maxTurns int
 	depth    int     // 0 for the main agent and for clients
 	parent   task.ID // of the agent that asked for it; empty: the main agent, or none
 	inside   task.ID // the isolated agent in whose checkout it works; empty: where the session does
 	given    *given  // by the program that started the agent at the top; nil: nothing
+	mate     *mate   // nil: it is no teammate
 }
 
 // launch starts a subagent for me, which is checked and resolved first. The notes
 // say where it got something else than was asked for.
 func (s *Session) launch(ctx context.Context, in subagent.Input, spec task.Spec, me self) (_ task.Record, notes []string, err error) {
+	if spec.Team != nil {
+		s.teams.Lock()
+		defer s.teams.Unlock()
+		if spec, err = s.enlist(spec); err != nil {
+			return task.Record{}, nil, err
+		}
+	}
 	child, err := s.child(in, me)
 	if err != nil {
 		return task.Record{}, nil, err
 	}
+	child.join(spec.Team, me)
 	in.Type, in.Model, in.MaxTurns, in.Isolation = child.def.Name, child.model, child.maxTurns, child.isolation
-	w := s.kinds.Agent(child.assemble, in)
+	w := s.work(child, in)
 	spec.Input, spec.Pool = w.Input, agentPool
 	spec.AgentType, spec.Mode, spec.Model, spec.Prompt = in.Type, string(child.rules.Mode), in.Model, in.Prompt
 	if spec.Cwd == "" {
@@ -58,12 +70,22 @@ func (s *Session) launch(ctx context.Context, in subagent.Input, spec task.Spec,
 	if spec.Name == "" {
 		spec.Name = subagent.Normalize(in.Type)
 	}
-	if err := s.afford(me.id); err != nil {
+	held, err := s.reserve(&spec, "", me, child)
+	if err != nil {
 		return task.Record{}, nil, err
 	}
+	if child.def.OnEnd == task.Reparents && child.isolation == "" { // a checkout of its own goes with it
+		spec.OnEnd = task.Reparents
+	}
 	s.say(me.id, child.notes...)
-	rec, err := s.sup.Start(ctx, w.Driver, spec)
-	return rec, child.notes, err
+	rec, begin, err := s.sup.Record(ctx, w.Driver, spec)
+	if err != nil {
+		held.release()
+		return rec, child.notes, err
+	}
+	held.give(rec.ID)
+	begin()
+	return s.sup.Placed(rec), child.notes, nil
 }
 
 // child is a subagent that is going to be.
@@ -91,7 +113,7 @@ func (s *Session) child(in subagent.Input, me self) (*child, error) {
 	}
 	c := &child{self: me, def: def, isolation: isolation}
 	c.parent = me.id
-	c.host = nil
+	c.host, c.mate, c.rules.Mode = nil, nil, me.mode()
 	c.depth = me.depth + 1
 	choice, err := s.choose(me, in, def)
 	if err != nil {
@@ -110,6 +132,7 @@ func (s *Session) child(in subagent.Input, me self) (*child, error) {
 	var spawns []string
 	def.Tools, spawns = spawnable(def.Tools)
 	c.tools, c.spawns = subset(me.tools, def.Tools, def.DisallowedTools, ownNames(s.cfg.Agents.Tools)...), subset(me.spawns, spawns, nil)
+	c.barred, c.own = bar(me.barred, def.DisallowedTools), s.ownServers(def, me)
 	return c, nil
 }
 
@@ -176,20 +199,20 @@ func subset(parent, listed, forbidden []string, own ...string) []string {
 	}
 	if listed == nil {
 		if listed = parent; listed == nil {
-			listed = append(allTools(), own...)
+			listed = append(append(allTools(), own...), "mcp__*")
 		}
 	}
 	names := []string{}
 	for _, n := range listed {
-		if (parent == nil || slices.Contains(parent, n)) && !slices.Contains(forbidden, n) {
-			names = append(names, n)
+		if !slices.Contains(forbidden, n) {
+			names = append(names, within(parent, n)...)
 		}
 	}
 	return names
 }
 
 func allTools() []string {
-	return []string{"Bash", "Read", "Write", "Edit", "Glob", "Grep", "WebFetch", "Agent", "TaskOutput", "TaskStop", "ListTasks", "SendMessage", "read_agent", "Skill",
+	return []string{"Bash", "Read", "Write", "Edit", "Glob", "Grep", "WebFetch", "Agent", "TaskOutput", "TaskStop", "ListTasks", "SendMessage", "read_agent", "submit_plan", "Monitor", "Workflow", "Skill",
 		"TaskCreate", "TaskGet", "TaskList", "TaskUpdate", "AskUserQuestion", "report_intent"}
 }
 
@@ -231,9 +254,11 @@ func (c *child) assemble(ctx context.Context, h task.Host, _ subagent.Input) (_ 
 	if err != nil {
 		return nil, errors.Join(err, t.Close())
 	}
-	k.cfg.Transcript, k.cfg.Mail, k.resumed = t, &mail{s: c.s, box: box}, len(history.Messages) > 0
-	a := &subagent.Assembly{Config: k.cfg, History: history.Messages, Start: k.start, Turn: c.s.turnOf(rec.ID), Rest: c.rest(h, box), End: k.hooks.End, Close: func() error {
+	k.cfg.Transcript, k.cfg.Mail, k.resumed = t, &mail{s: c.s, box: box, mate: c.mate}, len(history.Messages) > 0
+	c.s.enter(rec.ID, c.mate)
+	a := &subagent.Assembly{Config: k.cfg, History: history.Messages, Start: k.start, Turn: c.s.turnOf(rec.ID), Rest: c.rest(h, box), End: k.hooks.End, Cost: c.s.cost(rec.ID), Close: func() error {
 		c.s.dropBox(rec.ID)
+		c.s.enter(rec.ID, nil)
 		k.close()
 		return t.Close()
 	}}
@@ -245,8 +270,9 @@ func (c *child) assemble(ctx context.Context, h task.Host, _ subagent.Input) (_ 
 
 // mail is a mailbox as a conversation reads it.
 type mail struct {
-	s   *Session
-	box *mailbox.Box
+	s    *Session
+	box  *mailbox.Box
+	mate *mate // whose it is; nil: no teammate's
 }
 
 func (m *mail) Take(ctx context.Context) ([]agent.Letter, error) {
@@ -255,6 +281,7 @@ func (m *mail) Take(ctx context.Context) ([]agent.Letter, error) {
 		l := agent.Letter{Seq: int64(x.Seq), Urgent: x.Urgent, Origin: TaskOrigin}
 		if x.Message != nil {
 			l.Text, l.Origin = mailbox.RenderMessage(*x.Message), subagent.MessageOrigin
+			m.mate.read(x.Message.Kind)
 		} else {
 			var err error
 			if l.Text, err = m.s.render(ctx, x.Notice); err != nil {
@@ -262,6 +289,7 @@ func (m *mail) Take(ctx context.Context) ([]agent.Letter, error) {
 			}
 		}
 		letters = append(letters, l)
+		_ = failpoint.Hit("mail/taken")
 	}
 	return letters, nil
 }
@@ -273,7 +301,11 @@ func (m *mail) Ack(ctx context.Context, letters []agent.Letter) error {
 	for i, l := range letters {
 		seqs[i] = task.Seq(l.Seq)
 	}
-	return m.box.Acknowledge(ctx, seqs...)
+	_ = failpoint.Hit("mail/told")
+	m.s.hops.read(m.box.Owner(), m.box.Mail(), seqs)
+	err := m.box.Acknowledge(ctx, seqs...)
+	_ = failpoint.Hit("mail/acknowledged")
+	return err
 }
 
 // render makes the text of a notice from the event that it belongs to: the task
@@ -298,7 +330,11 @@ func (s *Session) render(ctx context.Context, n task.Notice) (string, error) {
 	if l.Answer, err = s.log.Answer(ctx, n.Run); err != nil {
 		return "", err
 	}
-	if r.Kind == task.LocalAgent {
+	if r.Team != nil {
+		m, err := s.lastWord(ctx, r, l.Answer)
+		return mailbox.RenderMessage(m), err
+	}
+	if r.Kind.IsAgent() {
 		l.Transcript = s.cfg.Place.AgentTranscript(r.ID)
 	}
 	return mailbox.Render(l), nil

@@ -258,7 +258,11 @@ func TestStopSubtree(t *testing.T) {
 			t.Errorf("stopped %+v", s)
 		}
 	}
-	if turn := c.next(); turn.Origin != TaskOrigin || !strings.Contains(turn.Result.Text, "<status>killed</status>") || !strings.Contains(turn.Result.Text, "by user") {
+	if _, err := c.settle(time.Minute); err != nil {
+		t.Errorf("settle: %v", err)
+	}
+	c.say("and now?")
+	if turn := c.next(); turn.Origin != "" || !strings.Contains(turn.Result.Text, "<status>killed</status>") || !strings.Contains(turn.Result.Text, "by user") {
 		t.Errorf("told %+v", turn)
 	}
 }

@@ -12,7 +12,9 @@ import (
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/archive"
 	"github.com/drover-dev/drover/internal/control"
+	"github.com/drover-dev/drover/internal/driver/mcptask"
 	"github.com/drover-dev/drover/internal/driver/shell"
+	"github.com/drover-dev/drover/internal/failpoint"
 	"github.com/drover-dev/drover/internal/permit"
 	"github.com/drover-dev/drover/internal/spool"
 	"github.com/drover-dev/drover/internal/supervise"
@@ -37,7 +39,7 @@ func (s *Session) Start(ctx context.Context, reqs []control.StartRequest) ([]con
 	var batch []supervise.Starting
 	var places []int
 	for i, r := range reqs {
-		if r.Shell != nil && r.Agent == nil && r.Lease == "" && r.Timeout >= 0 { // commands become durable together
+		if r.Check() == nil && r.Shell != nil && r.Lease == "" { // commands become durable together
 			w, err := s.command(r, task.Spec{Name: r.Name, Description: r.Description, Backgrounded: true, Keep: r.Keep, Timeout: r.Timeout, Cwd: r.Cwd},
 				shell.Client{Env: s.childEnv(r.Env)})
 			if err != nil {
@@ -70,24 +72,30 @@ func (s *Session) Start(ctx context.Context, reqs []control.StartRequest) ([]con
 	return out, nil
 }
 
-// start records a task, which waits for begin. An agent has begun already: then
-// begin is nil, as it is after an error.
+// start records a task, which waits for begin. An agent or a dream has begun
+// already: then begin is nil, as it is after an error.
 func (s *Session) start(ctx context.Context, r control.StartRequest, client shell.Client, background bool) (rec task.Record, begin func(), err error) {
-	if (r.Shell == nil) == (r.Agent == nil) {
-		return task.Record{}, nil, &control.Error{Code: control.Invalid, Message: "a start request names a command or an agent, and not both"}
-	}
-	if r.Timeout < 0 {
-		return task.Record{}, nil, &control.Error{Code: control.Invalid, Message: fmt.Sprintf("the time limit %s is negative", r.Timeout)}
+	if err := r.Check(); err != nil {
+		return task.Record{}, nil, err
 	}
 	spec := task.Spec{Name: r.Name, Description: r.Description, Backgrounded: background, Keep: r.Keep, Timeout: r.Timeout, Cwd: r.Cwd}
 	lease, err := s.lease(r.Lease)
 	if err != nil {
 		return task.Record{}, nil, err
 	}
-	if r.Shell != nil {
+	switch {
+	case r.Shell != nil:
 		rec, begin, err = s.startShell(ctx, r, spec, client)
-	} else {
+	case r.Agent != nil:
 		rec, err = s.startAgent(ctx, r, spec)
+	case r.Monitor != nil:
+		rec, begin, err = s.startMonitor(ctx, r, spec)
+	case r.Workflow != nil:
+		rec, begin, err = s.startWorkflow(ctx, r, spec)
+	case r.Remote != nil:
+		rec, begin, err = s.startRemote(ctx, r, spec)
+	default:
+		rec, err = s.requestDream(ctx, r, spec)
 	}
 	if err == nil && lease != nil && !lease.add(rec.ID) {
 		if begin != nil {
@@ -118,7 +126,9 @@ func (s *Session) command(r control.StartRequest, spec task.Spec, client shell.C
 	if spec.Description == "" {
 		spec.Description = spec.Command
 	}
-	return supervise.Starting{Driver: w.Driver, Spec: spec}, s.banned(r, spec.Command)
+	err := s.banned(r, spec.Command)
+	_ = failpoint.Hit("start/judged")
+	return supervise.Starting{Driver: w.Driver, Spec: spec}, err
 }
 
 // banned refuses the command of a guarded request that a rule denies.
@@ -148,6 +158,9 @@ func (s *Session) startAgent(ctx context.Context, r control.StartRequest, spec t
 	}
 	in := subagent.Input{Type: r.Agent.Type, Prompt: r.Agent.Prompt, Model: r.Agent.Model, MaxTurns: r.Agent.MaxTurns,
 		PermissionMode: r.Agent.PermissionMode, AllowedTools: r.Agent.AllowedTools, Isolation: r.Agent.Isolation}
+	if r.Agent.Team != "" {
+		spec.Team = &task.Team{Name: r.Name, Team: r.Agent.Team}
+	}
 	rec, _, err := s.launch(ctx, in, spec, s.outside(r))
 	return rec, err
 }
@@ -224,7 +237,7 @@ func (s *Session) under(r task.Record, root task.ID) bool {
 
 // Get returns one task.
 func (s *Session) Get(_ context.Context, ref string) (task.Record, error) {
-	r, err := s.sup.Find(ref)
+	r, err := s.named(ref)
 	if err != nil {
 		return r, refusal(err)
 	}
@@ -237,7 +250,7 @@ func (s *Session) find(refs []string) ([]task.ID, error) {
 	}
 	ids := make([]task.ID, len(refs))
 	for i, ref := range refs {
-		r, err := s.sup.Find(ref)
+		r, err := s.named(ref)
 		if err != nil {
 			return nil, refusal(err)
 		}
@@ -303,7 +316,7 @@ func (s *Session) Stop(ctx context.Context, req control.StopRequest) (task.Recei
 
 // Promote moves a foreground task to the background.
 func (s *Session) Promote(ctx context.Context, ref string) (task.Record, error) {
-	r, err := s.sup.Find(ref)
+	r, err := s.named(ref)
 	if err != nil {
 		return r, refusal(err)
 	}
@@ -312,6 +325,9 @@ func (s *Session) Promote(ctx context.Context, ref string) (task.Record, error) 
 	}
 	if s.cfg.Limits.NoBackground {
 		return r, &control.Error{Code: control.Unavailable, Message: "background work is turned off"}
+	}
+	if p, ok := s.sup.Get(r.Parent); ok && p.Kind == task.LocalWorkflow {
+		return r, &control.Error{Code: control.Conflict, Message: fmt.Sprintf("task %s is a step of workflow %s, which waits for it", r.ID, p.ID)}
 	}
 	r, err = s.sup.Promote(ctx, r.ID)
 	if err != nil {
@@ -322,7 +338,7 @@ func (s *Session) Promote(ctx context.Context, ref string) (task.Record, error) 
 
 // Output reads the output of a task.
 func (s *Session) Output(ctx context.Context, req control.OutputRequest) (control.Chunk, error) {
-	r, err := s.sup.Find(req.Ref)
+	r, err := s.named(req.Ref)
 	if err != nil {
 		return control.Chunk{}, refusal(err)
 	}
@@ -356,7 +372,7 @@ func (s *Session) awaitOutput(ctx context.Context, r task.Record, offset int64) 
 
 // Result is the final answer of a task that has ended.
 func (s *Session) Result(ctx context.Context, ref string) (control.Answer, error) {
-	r, err := s.sup.Find(ref)
+	r, err := s.named(ref)
 	if err != nil {
 		return control.Answer{}, refusal(err)
 	}
@@ -389,6 +405,7 @@ func refusal(err error) *control.Error {
 	var several *supervise.AmbiguousError
 	var kind *subagent.UnknownTypeError
 	var spent *usage.BudgetError
+	var deaf *mcptask.SteerError
 	switch {
 	case errors.Is(err, supervise.ErrUnknown):
 		e := control.NotFoundError("")
@@ -404,6 +421,8 @@ func refusal(err error) *control.Error {
 		return &control.Error{Code: control.Unavailable, Message: err.Error()}
 	case errors.As(err, &kind):
 		return &control.Error{Code: control.Invalid, Message: err.Error()}
+	case errors.As(err, &deaf):
+		return &control.Error{Code: control.Conflict, Message: err.Error()}
 	}
 	return control.AsError(err)
 }

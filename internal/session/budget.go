@@ -3,6 +3,7 @@ package session
 import (
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/usage"
@@ -29,14 +30,10 @@ func (c *turnCount) on(e agent.Event) {
 	}
 }
 
-// node is the agent as the purse knows it. The settings give a budget to those at
-// the top, which all below them spend of.
+// node is the agent as the purse knows it. Its budget was given to the purse when
+// it was started.
 func (k *kit) node() usage.Node {
-	n := usage.Node{ID: string(k.me.id), Type: k.def.Name, Parent: string(k.me.parent), HandBack: k.me.depth > 0}
-	if k.me.depth == 1 {
-		n.Budget = k.me.s.cfg.Agents.Budget
-	}
-	return n
+	return usage.Node{ID: string(k.me.id), Type: k.def.Name, Parent: string(k.me.s.spender(k.me.parent)), HandBack: k.me.depth > 0}
 }
 
 // limits are those of which most is used.
@@ -54,7 +51,7 @@ func (k *kit) limits() []item {
 			due = append(due, k.spent(share)...)
 		}
 	}
-	return due
+	return append(due, k.late()...)
 }
 
 func (k *kit) spent(share usage.Share) (due []item) {
@@ -72,16 +69,36 @@ func (k *kit) spent(share usage.Share) (due []item) {
 	if b, used := share.Budget.Tokens, share.Spent.Tokens; nearly(used, b) {
 		due = append(due, item{"tokens " + share.Agent, fmt.Sprintf("- %d of %d tokens are used (%s): %d left", used, b, whose, max(0, b-used))})
 	}
+	if b, used := share.Budget.Output, share.Spent.Output; nearly(used, b) {
+		due = append(due, item{"output " + share.Agent, fmt.Sprintf("- %d of %d bytes of output are used (%s): %d left", used, b, whose, max(0, b-used))})
+	}
 	return due
+}
+
+// late is the time limits of the agent and of those above it that are nearly up.
+func (k *kit) late() (due []item) {
+	whose := "you"
+	for id := k.me.id; id != ""; {
+		used, limit := k.me.s.sup.Clock(id)
+		due = append(due, nearlyUp(id, whose, used, limit)...)
+		r, _ := k.me.s.sup.Get(id)
+		id = r.Parent
+		whose = fmt.Sprintf("agent %s, which ends you with it,", id)
+	}
+	return due
+}
+
+func nearlyUp(id task.ID, whose string, used, limit time.Duration) []item {
+	if !nearly(int64(used), int64(limit)) {
+		return nil
+	}
+	text := fmt.Sprintf("- %s of the %s that %s may work are used: %s left", rounded(used), rounded(limit), whose, rounded(max(0, limit-used)))
+	return []item{{"wall " + string(id), text}}
+}
+
+func rounded(d time.Duration) time.Duration {
+	return d.Round(min(time.Second, max(time.Millisecond, d/100)))
 }
 
 // nearly says that 80 % of a limit are used; 0 is no limit.
 func nearly[N int64 | float64](used, limit N) bool { return limit > 0 && used*5 >= limit*4 }
-
-// afford refuses a start by an agent that has nothing left to spend.
-func (s *Session) afford(id task.ID) error {
-	if s.cfg.Agents.Purse == nil {
-		return nil
-	}
-	return s.cfg.Agents.Purse.Afford(string(id))
-}

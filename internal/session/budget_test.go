@@ -136,12 +136,12 @@ func TestBudgetOfTree(t *testing.T) {
 		t.Errorf("the start was not refused by the budget: %s", body)
 	}
 	ada := agentOf(r, "ada")
-	err := refused(r.afford(ada.ID))
+	err := refused(r.cfg.Agents.Purse.Afford(string(ada.ID)))
 	var limit *subagent.LimitError
 	if !errors.As(err, &limit) || limit.Limit != usage.LimitTokens || !strings.Contains(err.Error(), "the budget of "+string(ada.ID)) {
 		t.Errorf("a start below it: %v", err)
 	}
-	if e := refusal(r.afford(ada.ID)); e.Code != "unavailable" {
+	if e := refusal(r.cfg.Agents.Purse.Afford(string(ada.ID))); e.Code != "unavailable" {
 		t.Errorf("for users: %+v", e)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/hook"
 	"github.com/drover-dev/drover/internal/supervise"
+	"github.com/drover-dev/drover/internal/tool/boardtool"
 	"github.com/drover-dev/drover/internal/usage"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
@@ -73,7 +74,7 @@ func (e *engine) Agents() []task.Record {
 
 // isAgent leaves out the task that stands for the main agent.
 func (e *engine) isAgent(r task.Record) bool {
-	return r.Kind == task.LocalAgent && r.ID != e.s.cfg.Info.Session
+	return r.Kind.IsAgent() && r.ID != e.s.cfg.Info.Session
 }
 
 // Agent implements [subagent.Engine].
@@ -200,7 +201,7 @@ func ownNames(tools []agent.Tool) []string {
 
 // checkTools refuses own tools that a model could not tell from others.
 func checkTools(tools []agent.Tool) error {
-	seen := allTools()
+	seen := append(allTools(), boardtool.Name)
 	for _, name := range ownNames(tools) {
 		switch {
 		case strings.TrimSpace(name) == "":

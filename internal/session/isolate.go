@@ -161,7 +161,7 @@ func (s *Session) home(id task.ID) task.ID {
 
 // isolated reports whether an agent has a checkout of its own.
 func (s *Session) isolated(r task.Record) bool {
-	return r.Kind == task.LocalAgent && (r.Worktree != nil || string(r.Checkpoint) == isolatedMark)
+	return r.Kind.IsAgent() && (r.Worktree != nil || string(r.Checkpoint) == isolatedMark)
 }
 
 // sweepTrees finishes what crashes have left of worktrees.

@@ -14,6 +14,7 @@ import (
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/control"
 	"github.com/drover-dev/drover/internal/excerpt"
+	"github.com/drover-dev/drover/internal/failpoint"
 	"github.com/drover-dev/drover/internal/home"
 	"github.com/drover-dev/drover/internal/hook"
 	"github.com/drover-dev/drover/internal/permit"
@@ -43,9 +44,11 @@ type kit struct {
 	runner *hook.Runner
 	hooks  *hook.Loop
 	gate   *permit.Gate
+	wide   *permit.Gate // of a teammate whose plan was approved; nil: there is none
 	used   *skill.Ledger
 	told   *reminders
 	turns  turnCount
+	served []*mcpUse // servers that it uses
 	cfg    agent.Config
 
 	resumed bool   // it goes on with an earlier conversation
@@ -54,28 +57,38 @@ type kit struct {
 
 // kit makes that of an agent. transcript is where its conversation is kept.
 // The caller closes it.
-func (s *Session) kit(me self, def subagent.Definition, transcript string) (*kit, error) {
+func (s *Session) kit(me self, def subagent.Definition, transcript string) (_ *kit, err error) {
 	k := &kit{me: me, def: def, used: &skill.Ledger{}}
 	choice, err := s.cfg.Agents.Models.Find(me.model, home.Lookup(me.env), me.origin())
 	if err != nil {
 		return nil, err
 	}
-	tools := k.tools()
+	tools := append(k.tools(), k.mcpTools()...)
+	defer func() {
+		if err != nil {
+			k.leaveServers()
+		}
+	}()
+	k.noticeTools()
 	names := make([]string, len(tools))
 	for i, t := range tools {
 		names[i] = t.Spec().Name
 	}
-	if err := k.rules(tools); err != nil {
+	if err = k.rules(tools); err != nil {
 		return nil, err
 	}
 	k.told = s.reminders(me, def.CriticalReminder, func(name string) bool { return slices.Contains(names, name) })
 	k.told.lists = append(k.told.lists, list{name: limitList, head: "Most of a limit of your work is used:", items: k.limits,
 		foot: "\n\nBring what matters to an end, and hand back what you have before it is reached."})
+	k.told.lists = append(k.told.lists, list{name: mcpList, head: "MCP servers:", items: k.lateServers})
 	k.runner = hook.NewRunner(me.hooks(def), k.base(tools, transcript))
 	s.mu.Lock()
 	s.runners[k.runner] = struct{}{}
 	s.mu.Unlock()
 	k.hooks = hook.NewLoop(k.runner, k.background)
+	if m := me.mate; m != nil {
+		k.hooks.Teammate(m.team.Name, m.team.Team, m.ends)
+	}
 	k.cfg = agent.Config{
 		Model: choice.Model, ModelName: choice.Name, Tools: tools, MaxTurns: me.maxTurns,
 		System: systemPrompt(def, me, s.cfg.Agents.Notes, s.started), Gate: hook.NewGate(k.runner, judge{k}), Hooks: k.hooks, Reminders: k.told,
@@ -93,8 +106,10 @@ func (s *Session) kit(me self, def subagent.Definition, transcript string) (*kit
 		k.cfg.Meter = p.For(k.node())
 	}
 	k.cfg.On = func(e agent.Event) {
+		reached(e)
 		k.edited(e)
 		k.turns.on(e)
+		s.hops.on(me.id, e)
 		if s.cfg.Agents.On != nil {
 			s.cfg.Agents.On(me.id, e)
 		}
@@ -105,6 +120,7 @@ func (s *Session) kit(me self, def subagent.Definition, transcript string) (*kit
 
 func (k *kit) close() {
 	k.runner.Close()
+	k.leaveServers()
 	s := k.me.s
 	s.edits.close(k.me.id)
 	s.mu.Lock()
@@ -151,8 +167,20 @@ func (k *kit) rules(tools []agent.Tool) error {
 	r.Headless = k.me.s.cfg.Agents.AskWait <= 0
 	r.Answer = k.ask
 	gate, err := k.me.s.gate(r)
-	k.gate = gate
+	if k.gate = gate; err != nil || !k.me.widens() {
+		return err
+	}
+	r.Mode = k.me.mate.wide
+	k.wide, err = k.me.s.gate(r)
 	return err
+}
+
+// rule is the gate as it is now.
+func (k *kit) rule() *permit.Gate {
+	if k.wide != nil && k.me.mate.approved.Load() {
+		return k.wide
+	}
+	return k.gate
 }
 
 // gate makes one of rules. Those that are not understood are an error, but for
@@ -209,14 +237,18 @@ func (k *kit) tools() []agent.Tool {
 	me, s := k.me, k.me.s
 	rt := &runtime{self: me, learned: func(id task.ID) { k.told.know(taskList, string(id)) }}
 	dirs := slices.Clone(me.rules.Dirs)
-	may := func(path string) bool { return k.gate.MayRead(path) }
+	may := func(path string) bool { return k.rule().MayRead(path) }
 	all := []agent.Tool{shelltool.New(shelltool.Config{Shells: rt, Root: me.cwd, TempDir: s.cfg.Place.Tasks(), OutputLimit: s.cfg.Limits.OutputChars})}
-	all = append(all, files.New(files.Config{Root: me.cwd, Dirs: dirs, ReadDirs: []string{s.cfg.Place.Tasks()}, MayRead: may,
-		MayOpen: func(f *os.File, change bool) bool { return k.gate.MayOpen(f, change) }})...)
+	all = append(all, files.New(files.Config{Root: me.cwd, Dirs: dirs, ReadDirs: append([]string{s.cfg.Place.Tasks()}, s.cfg.Agents.Memory.dirs()...), MayRead: may,
+		MayOpen: func(f *os.File, change bool) bool { return k.rule().MayOpen(f, change) }})...)
 	all = append(all, search.New(search.Config{Root: me.cwd, Dirs: dirs, MayRead: may})...)
-	all = append(all, tasktools.New(tasktools.Config{Tasks: rt, OutputLimit: s.cfg.Limits.OutputChars})...)
+	all = append(all, tasktools.New(tasktools.Config{Tasks: rt, OutputLimit: s.cfg.Limits.OutputChars, Remote: s.cfg.Agents.Remote.Usual != ""})...)
 	all = append(all, tasktools.NewList(rt), tasktools.NewSend(rt), tasktools.NewRead(rt, s.cfg.Limits.OutputChars))
 	all = append(all, intenttool.New())
+	all = append(all, k.monitorTool(rt, all)...)
+	if me.mate != nil && me.rules.Mode == permit.Plan {
+		all = append(all, tasktools.NewPlan(planner{k}))
+	}
 	if s.cfg.Agents.Skills != nil {
 		all = append(all, skilltool.New(skilltool.Config{Skills: s.cfg.Agents.Skills, Used: k.used}))
 	}
@@ -230,6 +262,8 @@ func (k *kit) tools() []agent.Tool {
 		all = append(all, asktool.New(k.ask))
 	}
 	all = append(all, s.cfg.Agents.Tools...)
+	all = append(all, k.board()...)
+	all = append(all, k.workflowTool(rt))
 	deepest := me.depth >= s.cfg.Limits.Depth
 	return slices.DeleteFunc(all, func(t agent.Tool) bool {
 		name := t.Spec().Name
@@ -252,7 +286,7 @@ func bashCwd(tools []agent.Tool) func() string {
 func (k *kit) base(tools []agent.Tool, transcript string) hook.Base {
 	me, s := k.me, k.me.s
 	b := hook.Base{SessionID: string(s.cfg.Info.Session), TranscriptPath: s.cfg.Place.Transcript(), Cwd: me.cwd, Project: s.cfg.Info.Project,
-		PermissionMode: func() string { return string(cmp.Or(me.rules.Mode, permit.Default)) }, Effort: k.def.Effort, Model: me.model, Env: me.env, Tools: tools}
+		PermissionMode: func() string { return string(cmp.Or(me.mode(), permit.Default)) }, Effort: k.def.Effort, Model: me.model, Env: me.env, Tools: tools}
 	if me.depth > 0 {
 		b.AgentID, b.AgentType, b.AgentTranscript = string(me.id), k.def.Name, transcript
 		b.DisplayName, b.Description = cmp.Or(k.def.DisplayName, k.def.Name), k.def.Description
@@ -340,9 +374,10 @@ type judge struct{ *kit }
 
 // Judge implements [hook.Rules].
 func (j judge) Judge(c agent.Call, word hook.Word) (hook.Word, string) {
-	v := j.gate.Decide(c)
+	v := j.rule().Decide(c)
+	_ = failpoint.Hit("call/judged")
 	if word == hook.Allow {
-		v = j.gate.Grant(c)
+		v = j.rule().Grant(c)
 	}
 	if word == hook.Ask && v.Decision == permit.Allow {
 		return hook.Ask, "a hook wants it to be asked about"
@@ -352,7 +387,7 @@ func (j judge) Judge(c agent.Call, word hook.Word) (hook.Word, string) {
 
 // Question implements [hook.Rules].
 func (j judge) Question(ctx context.Context, c agent.Call, reason string) (agent.Decision, error) {
-	return j.gate.Ask(ctx, c, reason)
+	return j.rule().Ask(ctx, c, reason)
 }
 
 // todoHooks lets hooks refuse what happens to to-dos.
@@ -367,7 +402,11 @@ func (h todoHooks) Completed(ctx context.Context, it todo.Item) error {
 }
 
 func (h todoHooks) todo(it todo.Item) hook.Todo {
-	return hook.Todo{ID: fmt.Sprint(int(it.ID)), Subject: it.Subject, Description: it.Description, Teammate: it.Owner}
+	t := hook.Todo{ID: fmt.Sprint(int(it.ID)), Subject: it.Subject, Description: it.Description, Teammate: it.Owner}
+	if name, team, ok := task.SplitTeam(it.Owner); ok {
+		t.Teammate, t.Team = name, team
+	}
+	return t
 }
 
 // assign tells an agent that a to-do is its own. Who is no agent of the session
@@ -375,8 +414,8 @@ func (h todoHooks) todo(it todo.Item) hook.Todo {
 func (s *Session) assign(ctx context.Context, owner string, it todo.Item, by string) error {
 	to := s.cfg.Info.Session
 	if owner != mainName {
-		r, err := s.sup.Find(owner)
-		if err != nil || r.Kind != task.LocalAgent {
+		r, err := s.near(owner, by)
+		if err != nil || !r.Kind.IsAgent() {
 			return nil
 		}
 		to = r.ID

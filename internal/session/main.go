@@ -91,6 +91,9 @@ type Main struct {
 	queued  chan struct{} // capacity 1
 	ended   bool
 	over    bool // its task has ended: nobody would answer a further prompt
+
+	prompted atomic.Int64 // prompts of the user that were given to the model
+	atEnd    atomic.Bool  // what the conversation teaches is consolidated at its end
 }
 
 // maxPrompts bounds the queue of prompts.
@@ -107,6 +110,7 @@ func (s *Session) OpenMain(ctx context.Context, cfg MainConfig) (*Main, error) {
 	}
 	def.Tools, me.spawns = spawnable(def.Tools)
 	me.tools = subset(me.tools, def.Tools, def.DisallowedTools, ownNames(s.cfg.Agents.Tools)...)
+	me.barred, me.own = bar(nil, def.DisallowedTools), s.ownServers(def, me)
 	me.rules.Mode = narrower(me.rules.Mode, permit.Mode(def.PermissionMode))
 	if me.maxTurns == 0 {
 		me.maxTurns = def.MaxTurns
@@ -123,6 +127,7 @@ func (s *Session) OpenMain(ctx context.Context, cfg MainConfig) (*Main, error) {
 		return nil, err
 	}
 	m := &Main{s: s, cfg: cfg, kit: k, wanted: choice.Name, model: k.cfg.ModelName, changed: make(chan struct{}), queued: make(chan struct{}, 1)}
+	m.atEnd.Store(s.cfg.Agents.Memory.AtEnd)
 	if cfg.Autopilot {
 		m.auto, err = k.autopilot(cfg.Reminders)
 	}
@@ -266,7 +271,7 @@ func (m *Main) Run(ctx context.Context) {
 // take marks the agent as busy if there is something to answer.
 func (m *Main) take() (prompt []agent.Block, origin string, ok bool) {
 	alone := m.auto.due() && m.alone()
-	owed := len(m.box.Mail()) > 0
+	owed := m.owed()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch {
@@ -324,6 +329,15 @@ func (m *Main) answer(ctx context.Context, prompt []agent.Block, origin string) 
 		if how, ok := compactCommand(prompt[0].Text); ok {
 			return m.compact(ctx, how)
 		}
+		if word, ok := subconsciousCommand(prompt[0].Text); ok {
+			answer, instead := m.subconscious(word)
+			if instead == "" {
+				return agent.TurnResult{Reason: "end_turn", StopReason: "end_turn", Text: answer}, nil
+			}
+			prompt = texts(instead)
+		}
+		m.prompted.Add(1)
+		m.s.hops.worked(m.kit.me.id)
 		var err error
 		if said, err = m.kit.runner.UserPromptSubmit(ctx, prompt[0].Text); err != nil {
 			return agent.TurnResult{Reason: "blocked"}, &BlockedError{err}
@@ -394,7 +408,7 @@ func (m *Main) Settle(ctx context.Context, ceiling time.Duration) (task.Receipt,
 		// this order, so that it cannot slip through between two looks.
 		ends := m.s.Changed()
 		commands, others := m.s.waitedFor()
-		mail := len(m.box.Mail()) > 0
+		mail := m.owed()
 		m.mu.Lock()
 		changed, rested := m.changed, m.rested
 		working := m.working()
@@ -455,7 +469,7 @@ func (m *Main) stopCommands(ctx context.Context, ids []task.ID) (task.Receipt, e
 func (s *Session) waitedFor() (commands []task.ID, others int) {
 	for _, r := range s.sup.List(0) {
 		switch {
-		case r.Status.Terminal() || r.Keep || r.Idle || r.ID == s.cfg.Info.Session:
+		case r.Status.Terminal() || r.Kind == task.MonitorMCP || r.Keep && r.Kind != task.MCPTask || s.rests(r) || r.ID == s.cfg.Info.Session:
 		case r.Kind == task.LocalBash:
 			commands = append(commands, r.ID)
 		default:

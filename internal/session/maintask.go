@@ -37,7 +37,7 @@ func (*mainTask) Check(json.RawMessage) error { return nil }
 
 func (d *mainTask) Run(ctx context.Context, h task.Host) (task.Result, error) {
 	w := subagent.NewWatcher(h)
-	w.Totals = d.main.Totals
+	w.Totals, w.Cost = d.main.Totals, d.main.s.cost(h.Record().ID)
 	d.main.listen.Store(w)
 	defer d.main.listen.Store(nil)
 	start, before := time.Now(), d.main.Totals()
@@ -55,11 +55,14 @@ func (d *mainTask) Run(ctx context.Context, h task.Host) (task.Result, error) {
 	}
 	end(task.ErrClosing)
 	running.Wait()
+	d.main.partInside(ctx)
 	last := d.main.Last()
 	if err == nil {
 		err = last.Err
 	}
-	return task.Result{Text: last.Result.Text, Usage: subagent.Usage(before, d.main.Totals(), time.Since(start))}, subagent.Ending(ctx, err)
+	used := subagent.Usage(before, d.main.Totals(), time.Since(start))
+	used.CostUSD = w.Spent()
+	return task.Result{Text: last.Result.Text, Usage: used}, subagent.Ending(ctx, err)
 }
 
 // retire refuses further prompts, if none is left to answer now; it reports

@@ -15,16 +15,18 @@ import (
 // turn answers the prompt, and tells of them all at once. None of their notices
 // is urgent.
 func TestManyEnds(t *testing.T) {
-	hold := make(chan struct{})
+	hold, begun := make(chan struct{}), make(chan struct{})
 	r, server := served(t, func(_ context.Context, q *modeltest.Request) modeltest.Answer {
 		a := modeltest.Text("answer")
 		if q.N == 1 {
+			close(begun)
 			a.Wait = hold
 		}
 		return a
 	})
 	c := converse(r)
 	c.say("first")
+	<-begun
 	rt := &runtime{self: self{s: r.Session, id: r.cfg.Info.Session, cwd: r.folder, env: r.cfg.Agents.Env}}
 	var refs []string
 	for range 50 {

@@ -26,6 +26,7 @@ func systemPrompt(def subagent.Definition, me self, notes string, started time.T
 	}
 	text := fmt.Sprintf("%s\n\n<environment>\nWorking folder: %s\nGit repository: %s\nSystem: %s\nDate: %s\n</environment>",
 		strings.TrimSpace(def.Prompt), me.cwd, git, goruntime.GOOS, started.Format(time.DateOnly))
+	text += me.mate.brief(me.leader())
 	if notes != "" && !def.OmitNotes {
 		text += "\n\n" + notes
 	}

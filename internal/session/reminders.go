@@ -150,7 +150,7 @@ func taskItems(live []task.Record) []item {
 func (s *Session) agentItems(me self) []item {
 	var items []item
 	for _, d := range me.catalog().All() {
-		if me.spawns != nil && !slices.Contains(me.spawns, subagent.Normalize(d.Name)) {
+		if d.NoModel || me.spawns != nil && !slices.Contains(me.spawns, subagent.Normalize(d.Name)) {
 			continue
 		}
 		items = append(items, item{d.Name, fmt.Sprintf("- %s: %s", excerpt.Line(d.Name, 80), excerpt.Line(d.Description, aboutChars))})

@@ -25,16 +25,21 @@ func (c *child) rest(h task.Host, box *mailbox.Box) func(context.Context, agent.
 	return func(ctx context.Context, turn agent.TurnResult) (bool, error) {
 		r := h.Record()
 		broken := turn.Reason == "interrupted"
-		if !broken && (!s.cfg.Limits.MultiTurn || !r.Backgrounded) {
+		if !broken && (c.mate.ends() || c.mate == nil && (!s.cfg.Limits.MultiTurn || !r.Backgrounded)) {
 			return false, nil
 		}
-		if err := s.tellIdle(ctx, r, turn); err != nil {
-			return false, err
+		if !c.mate.asks() || turn.Reason != "tool_end" { // else its plan says more
+			if err := s.tellIdle(ctx, r, turn); err != nil {
+				return false, err
+			}
 		}
 		err := h.Rest(ctx, func(ctx context.Context) error {
 			s.mu.Lock()
 			s.wake() // whoever settles does not wait for it now
 			s.mu.Unlock()
+			if c.mate != nil { // it stays until somebody ends it
+				return box.Wait(ctx)
+			}
 			wait, cancel := context.WithTimeoutCause(ctx, s.cfg.Limits.IdleTimeout, errRested)
 			defer cancel()
 			return box.Wait(wait)
@@ -61,17 +66,21 @@ func (s *Session) tellIdle(ctx context.Context, r task.Record, turn agent.TurnRe
 	if r.Owner == "" || !r.Backgrounded { // who waits for it would read it too late
 		return nil
 	}
-	answer, has := turn.Text, "answered"
+	answer, has, kind := turn.Text, "answered", task.AgentIdle
 	if turn.Reason == "interrupted" {
-		has = "been interrupted"
+		has, kind = "been interrupted", task.AgentHalted
 	}
 	const most = task.MaxMessageBytes - 4<<10
 	answer = cmp.Or(strings.TrimSpace(strings.ToValidUTF8(answer, "\uFFFD")), "(It gave no answer.)")
 	if len(answer) > most {
 		answer = strings.ToValidUTF8(answer[:most], "") + "\n[The rest is in " + r.OutputFile + "]"
 	}
-	text := fmt.Sprintf("Agent %s has %s and waits for a message.\n\n%s", r.ID, has, answer)
-	_, err := s.sup.Post(ctx, task.Message{To: r.Owner, From: cmp.Or(r.Name, string(r.ID)), Kind: task.AgentIdle, Text: text})
+	what := "Agent"
+	if r.Team != nil {
+		what = "Teammate"
+	}
+	text := fmt.Sprintf(what+" %s has %s and waits for a message.\n\n%s", r.ID, has, answer)
+	_, err := s.sup.Post(ctx, task.Message{To: r.Owner, From: cmp.Or(r.Name, string(r.ID)), Kind: kind, Text: text, Hops: s.hops.answer(r.ID)})
 	if errors.Is(err, task.ErrMailFull) {
 		return nil
 	}
@@ -100,7 +109,7 @@ func (s *Session) turnOf(id task.ID) func(context.Context) (context.Context, fun
 // Interrupt breaks off the turn of an agent, which then waits for a message.
 func (s *Session) Interrupt(_ context.Context, ref string) (task.Record, error) {
 	own := s.cfg.Info.Session
-	r, err := s.sup.Find(ref)
+	r, err := s.named(ref)
 	s.mu.Lock()
 	main, cancel := s.main, s.turns[r.ID]
 	s.mu.Unlock()

@@ -152,9 +152,15 @@ func shellRefusal(err error) error {
 // Agent starts a subagent.
 func (rt *runtime) Agent(ctx context.Context, r tasktools.AgentRequest) (tasktools.AgentOutcome, error) {
 	s := rt.s
+	if r.Isolation == elsewhere {
+		return rt.remote(ctx, r)
+	}
 	out := tasktools.AgentOutcome{}
-	background := r.Background
+	background := r.Background || rt.stays(r)
 	if background && (s.cfg.Limits.NoBackground || rt.host != nil && !s.cfg.Limits.NestedBackground) {
+		if rt.stays(r) {
+			return out, s.noTeam()
+		}
 		background = false
 		out.Note = "It was run in the foreground: agents of agents do not run in the background here."
 		if s.cfg.Limits.NoBackground {
@@ -163,6 +169,9 @@ func (rt *runtime) Agent(ctx context.Context, r tasktools.AgentRequest) (tasktoo
 	}
 	spec := rt.spec(r.ToolUseID, background)
 	spec.Name, spec.Description = r.Name, r.Description
+	if r.Team != "" {
+		spec.Team = &task.Team{Name: r.Name, Team: r.Team}
+	}
 	in := subagent.Input{Type: r.Type, Prompt: r.Prompt, Model: r.Model, MaxTurns: r.MaxTurns, PermissionMode: r.PermissionMode, Isolation: r.Isolation}
 	rec, notes, err := rt.startOrResume(ctx, in, spec, r.Resume)
 	if err != nil {
@@ -195,15 +204,26 @@ func (rt *runtime) Agent(ctx context.Context, r tasktools.AgentRequest) (tasktoo
 	return out, err
 }
 
+// peopleOnly refuses a type of agents that no model may start.
+func (rt *runtime) peopleOnly(agentType string) error {
+	if def, err := rt.catalog().Find(agentType); err == nil && def.NoModel {
+		return &tasktools.Refusal{Text: fmt.Sprintf("agents of type %s are started by people only", def.Name)}
+	}
+	return nil
+}
+
 func (rt *runtime) startOrResume(ctx context.Context, in subagent.Input, spec task.Spec, ref string) (task.Record, []string, error) {
 	if ref == "" {
+		if err := rt.peopleOnly(in.Type); err != nil {
+			return task.Record{}, nil, err
+		}
 		return rt.s.launch(ctx, in, spec, rt.self)
 	}
 	old, err := rt.Find(ctx, ref)
 	if err != nil {
 		return old, nil, err
 	}
-	if old.Kind != task.LocalAgent {
+	if !old.Kind.IsAgent() {
 		return old, nil, &tasktools.Refusal{Text: fmt.Sprintf("task %s is no agent and cannot be resumed", old.ID)}
 	}
 	if in.Type == "" {
@@ -230,17 +250,23 @@ func (s *Session) relaunch(ctx context.Context, id task.ID, in subagent.Input, s
 		return task.Record{}, nil, err
 	}
 	child.rules.Mode = narrower(child.rules.Mode, permit.Mode(old.Mode)) // as its first run, whoever asks
+	child.join(old.Team, me)
 	child.again = true
 	in.Type, in.Model, in.MaxTurns, in.Isolation = child.def.Name, child.model, child.maxTurns, child.isolation
-	w := s.kinds.Agent(child.assemble, in)
+	w := s.work(child, in)
 	spec.Input, spec.Pool, spec.Prompt = w.Input, agentPool, in.Prompt
-	for _, spends := range []task.ID{me.id, id} {
-		if err := s.afford(spends); err != nil {
+	held := reserved{}
+	if child.depth = old.Depth; old.Status.Terminal() {
+		if held, err = s.reserve(&spec, id, me, child); err != nil {
 			return task.Record{}, nil, err
 		}
 	}
+	held.give(id)
 	s.say(me.id, child.notes...)
 	rec, err := s.sup.Resume(ctx, id, w.Driver, spec)
+	if err != nil {
+		held.release()
+	}
 	return rec, child.notes, err
 }
 
@@ -268,7 +294,7 @@ func agentRefusal(err error) error {
 
 // Find returns a task that the agent may see: a subagent sees its own subtree.
 func (rt *runtime) Find(_ context.Context, ref string) (task.Record, error) {
-	r, err := rt.s.sup.Find(ref)
+	r, err := rt.s.near(ref, rt.name())
 	var several *supervise.AmbiguousError
 	if errors.As(err, &several) {
 		return r, &tasktools.Refusal{Text: err.Error() + ": give the whole ID"}
@@ -295,7 +321,7 @@ func (rt *runtime) Wait(ctx context.Context, ref string, timeout time.Duration) 
 			return r, false, nil
 		default:
 		}
-		if r, _ = rt.s.sup.Get(r.ID); r.Idle { // it would not end by itself for long
+		if r = rt.s.latest(r.ID); r.Idle { // it would not end by itself for long
 			return r, false, nil
 		}
 		select {
@@ -312,7 +338,7 @@ func (rt *runtime) Wait(ctx context.Context, ref string, timeout time.Duration) 
 
 // Text is the answer of an agent that has ended, else the end of the output.
 func (rt *runtime) Text(ctx context.Context, r task.Record) (string, error) {
-	if r.Kind == task.LocalAgent && r.Status.Terminal() {
+	if (r.Kind.IsAgent() || r.Kind == task.RemoteAgent || r.Kind == task.MCPTask) && r.Status.Terminal() {
 		if text, err := rt.s.log.Answer(ctx, r.Run); err != nil || text != "" {
 			return text, err
 		}
@@ -334,6 +360,7 @@ func (rt *runtime) Stop(ctx context.Context, ref string) (task.Record, task.Rece
 	if r.Owner != rt.id { // its owner is another agent, and has to be told
 		actor = task.ByParent
 	}
+	rt.s.dismiss(ctx, r, rt.name())
 	receipt, err := rt.s.sup.Stop(ctx, []task.ID{r.ID}, supervise.StopRequest{Cause: task.Cause{Actor: actor, Reason: task.ReasonStopped}})
 	r, _ = rt.s.sup.Get(r.ID)
 	return r, receipt, err

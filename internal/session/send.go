@@ -61,6 +61,9 @@ func (t *traffic) pass(from, to task.ID, now time.Time) error {
 
 // Send gives a message to another agent.
 func (rt *runtime) Send(ctx context.Context, m tasktools.SendRequest) (tasktools.Sent, error) {
+	if sent, taken, err := rt.steerWork(ctx, m); taken {
+		return sent, err
+	}
 	to, err := rt.receiver(m.To)
 	if err != nil {
 		return tasktools.Sent{}, err
@@ -69,18 +72,36 @@ func (rt *runtime) Send(ctx context.Context, m tasktools.SendRequest) (tasktools
 	if to.Status.Terminal() && !(rt.host == nil || rt.s.under(to, rt.id)) {
 		return tasktools.Sent{}, &tasktools.Refusal{Text: fmt.Sprintf("agent %s has ended (%s), and only the agent that started it can let it go on", to.ID, to.Status)}
 	}
+	hops, err := rt.s.hops.next(rt.id, rt.s.cfg.Limits.MessageHops)
+	if err != nil {
+		return tasktools.Sent{}, err
+	}
 	if err := rt.s.traffic.pass(rt.id, id, time.Now()); err != nil {
 		return tasktools.Sent{}, err
 	}
-	if to.Status.Terminal() {
-		out, err := rt.Agent(ctx, tasktools.AgentRequest{Prompt: m.Text, Resume: string(to.ID), Background: true, ToolUseID: m.ToolUseID})
-		return tasktools.Sent{To: out.Task, Resumed: true, Report: out.Text, Note: out.Note}, err
+	if m.Plan != nil {
+		err = rt.answerPlan(ctx, to, *m.Plan, hops)
+		return tasktools.Sent{To: to}, mailRefusal(err)
 	}
-	_, err = rt.s.sup.Post(ctx, task.Message{To: id, From: cmp.Or(rt.name(), string(rt.id)), Kind: task.PlainMessage, Text: m.Text})
+	ended := to.Status.Terminal()
+	if !ended || to.Team != nil {
+		_, err = rt.s.sup.Post(ctx, task.Message{To: id, From: cmp.Or(rt.name(), string(rt.id)), Kind: task.PlainMessage, Text: m.Text, Hops: hops})
+		if err != nil || !ended {
+			return tasktools.Sent{To: to}, mailRefusal(err)
+		}
+		m.Text = goOn // a teammate has its mail, which is not lost with a run that ends early
+	}
+	rt.s.hops.hear(to.ID, hops)
+	out, err := rt.Agent(ctx, tasktools.AgentRequest{Prompt: m.Text, Resume: string(to.ID), Background: true, ToolUseID: m.ToolUseID})
+	return tasktools.Sent{To: out.Task, Resumed: true, Report: out.Text, Note: out.Note}, err
+}
+
+// mailRefusal tells a model of a full mailbox.
+func mailRefusal(err error) error {
 	if errors.Is(err, task.ErrMailFull) {
-		err = &tasktools.Refusal{Text: "this agent has too much mail that it has not read yet: wait until it has read some"}
+		return &tasktools.Refusal{Text: "this agent has too much mail that it has not read yet: wait until it has read some"}
 	}
-	return tasktools.Sent{To: to}, err
+	return err
 }
 
 // receiver finds the agent that a name means to this one. The zero record is the
@@ -89,14 +110,14 @@ func (rt *runtime) receiver(ref string) (task.Record, error) {
 	if ref == mainName && rt.underMain() {
 		return task.Record{}, nil
 	}
-	r, err := rt.s.sup.Find(ref)
+	r, err := rt.s.near(ref, rt.name())
 	var several *supervise.AmbiguousError
 	switch {
 	case errors.As(err, &several):
 		return r, &tasktools.Refusal{Text: err.Error() + ": give the whole ID"}
 	case err == nil && rt.reaches(r):
 		return r, nil
-	case err == nil && r.Kind != task.LocalAgent && (rt.host == nil || rt.s.under(r, rt.id)):
+	case err == nil && !r.Kind.IsAgent() && (rt.host == nil || rt.s.under(r, rt.id)):
 		return r, &tasktools.Refusal{Text: fmt.Sprintf("task %s is a %s and reads no messages", r.ID, r.Kind)}
 	}
 	return task.Record{}, &tasktools.Refusal{Text: fmt.Sprintf("unknown agent: %.80q; %s", ref, rt.reachable())}
@@ -113,7 +134,7 @@ func (rt *runtime) underMain() bool {
 // reaches reports whether this agent may write to the one of a record: below it,
 // above it, or beside it.
 func (rt *runtime) reaches(r task.Record) bool {
-	if r.Kind != task.LocalAgent || r.ID == rt.id || r.ID == rt.s.cfg.Info.Session {
+	if !r.Kind.IsAgent() || r.ID == rt.id || r.ID == rt.s.cfg.Info.Session {
 		return false
 	}
 	if rt.host == nil {
@@ -121,7 +142,8 @@ func (rt *runtime) reaches(r task.Record) bool {
 	}
 	me := rt.host.Record()
 	beside := r.Parent == me.Parent && r.Owner == me.Owner && (me.Parent != "" || me.Owner != "")
-	return rt.s.under(r, rt.id) || r.ID == me.Parent || beside
+	mates := r.Team != nil && me.Team != nil && r.Team.Team == me.Team.Team
+	return rt.s.under(r, rt.id) || r.ID == me.Parent || beside || mates
 }
 
 // maxNamed bounds the agents that an error names.
@@ -159,14 +181,14 @@ func (rt *runtime) Responses(ctx context.Context, ref string, since int, wait ti
 	if err != nil {
 		return tasktools.Responses{}, err
 	}
-	if first.Kind != task.LocalAgent || first.ID == rt.s.cfg.Info.Session {
+	if !first.Kind.IsAgent() || first.ID == rt.s.cfg.Info.Session {
 		return tasktools.Responses{}, &tasktools.Refusal{Text: fmt.Sprintf("task %s is no agent; use TaskOutput", first.ID)}
 	}
 	limit, cancel := context.WithTimeoutCause(ctx, max(wait, 0), supervise.ErrTimeout)
 	defer cancel()
 	for {
 		grown := rt.s.log.Grown()
-		now, _ := rt.s.sup.Get(first.ID)
+		now := rt.s.latest(first.ID)
 		list, err := rt.s.responses(now.ID, since)
 		got := tasktools.Responses{Task: now, List: list}
 		turned := now.Idle || now.Backgrounded != first.Backgrounded || now.Run != first.Run

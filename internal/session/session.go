@@ -27,6 +27,7 @@ import (
 	"github.com/drover-dev/drover/internal/builtin"
 	"github.com/drover-dev/drover/internal/control"
 	"github.com/drover-dev/drover/internal/driver/shell"
+	"github.com/drover-dev/drover/internal/failpoint"
 	"github.com/drover-dev/drover/internal/home"
 	"github.com/drover-dev/drover/internal/hook"
 	"github.com/drover-dev/drover/internal/journal"
@@ -59,14 +60,21 @@ type Limits struct {
 	PerRoot          int   // agents in one tree; default 200
 	PerSession       int   // agents; default 1,000
 	SpawnRate        int   // agents that one tree may start within a minute; default 60
+	MessageHops      int   // messages in a row by which agents answer each other; default 20
 	LiveShells       int   // default 1,000
+	LiveMonitors     int   // more wait; default 200
 	OutputBytes      int64 // of one task's output file; default 5 GB
 	OutputChars      int   // of output shown to a model; default 32,000
 	NestedBackground bool  // agents of agents may run in the background
 	NoBackground     bool  // nothing an agent starts runs in the background
+	NoMonitors       bool  // there are no monitors
+
+	StallAfter time.Duration // without output, after which a background command is looked at; default 45 s
 
 	MultiTurn   bool          // background agents wait for further messages after an answer
 	IdleTimeout time.Duration // that they wait at most; default 10 min
+
+	TeammateGrace time.Duration // that a teammate may take to finish when a model ends it; default 30 s
 }
 
 func (l Limits) filled() Limits {
@@ -80,10 +88,18 @@ func (l Limits) filled() Limits {
 	fill(&l.PerRoot, 200)
 	fill(&l.PerSession, 1000)
 	fill(&l.SpawnRate, 60)
+	fill(&l.MessageHops, 20)
 	fill(&l.LiveShells, 1000)
+	fill(&l.LiveMonitors, 200)
 	fill(&l.OutputChars, 32_000)
+	if l.StallAfter <= 0 {
+		l.StallAfter = 45 * time.Second
+	}
 	if l.IdleTimeout <= 0 {
 		l.IdleTimeout = 10 * time.Minute
+	}
+	if l.TeammateGrace <= 0 {
+		l.TeammateGrace = 30 * time.Second
 	}
 	return l
 }
@@ -124,14 +140,21 @@ type Agents struct {
 	Skills func() skill.Catalog // as they are now; nil: none
 	Todos  *todo.Store          // nil: no list
 
+	Remote Remote // where work can be done elsewhere
+
 	Worktrees *worktree.Store // of isolated agents; nil: no agent can be one
+
+	Memory Memory
 
 	Web   *webtool.Fetcher // nil: no pages are fetched
 	Tools []agent.Tool     // of the program that holds the session; shared by all agents
+	MCP   *MCP             // nil: no MCP servers
 
 	Window func(model string) (int64, bool) // tokens that a model can read; nil: never known
 	Share  float64                          // of the window at which a conversation is summed up
 
+	// BudgetWall is how long each agent at the top may work; 0: any time.
+	BudgetWall time.Duration
 	// AskWait is how long a question waits for somebody before it is a denial;
 	// 0: nobody can answer.
 	AskWait time.Duration
@@ -162,9 +185,22 @@ type Session struct {
 	pulse  pulse          // how the session stands as a whole
 
 	traffic traffic // of messages between agents
+	hops    hops
 	edits   edits
+
+	subscriptions subscriptions // of monitors, at MCP servers
+
 	swept   chan struct{}      // closed when what crashes left of worktrees was looked at
 	unsweep context.CancelFunc // breaks that off
+
+	teams   sync.Mutex         // held over the start of a teammate
+	undream context.CancelFunc // begins no dream any more
+
+	services *services // of remote work
+
+	mcpLife  context.Context // of who waits for MCP servers
+	mcpLeave context.CancelFunc
+	mcpTasks mcpTasks
 
 	hurried atomic.Bool
 	hurry   sync.WaitGroup // ends hooks; Close waits
@@ -179,18 +215,21 @@ type Session struct {
 	closed  bool
 	noted   map[string]bool                     // what the user was told once
 	turns   map[task.ID]context.CancelCauseFunc // of subagents
+	mates   map[task.ID]*mate                   // teammates at work
 }
 
 // Open opens the session, and creates it if it is new. An error that wraps
 // [home.ErrLocked] says that it is open elsewhere.
 func Open(ctx context.Context, cfg Config) (_ *Session, err error) {
 	cfg.Limits = cfg.Limits.filled()
+	cfg.Info = carried(cfg.Place, cfg.Info)
 	if err := checkTools(cfg.Agents.Tools); err != nil {
 		return nil, fmt.Errorf("open session %s: %w", cfg.Info.Session, err)
 	}
-	s := &Session{cfg: cfg, started: time.Now().UTC(), boxes: map[task.ID]*mailbox.Box{}, leases: map[string]*lease{}, runners: map[*hook.Runner]struct{}{}, over: make(chan struct{}), changed: make(chan struct{}),
+	s := &Session{cfg: cfg, started: time.Now().UTC(), mates: map[task.ID]*mate{}, boxes: map[task.ID]*mailbox.Box{}, leases: map[string]*lease{}, runners: map[*hook.Runner]struct{}{}, over: make(chan struct{}), changed: make(chan struct{}),
 		closes: make(chan struct{}), swept: make(chan struct{})}
 	s.alone, s.leave = context.WithCancel(context.Background())
+	s.openServers()
 	if err := cfg.Place.Ensure(); err != nil {
 		return nil, fmt.Errorf("open session %s: %w", cfg.Info.Session, err)
 	}
@@ -202,6 +241,7 @@ func Open(ctx context.Context, cfg Config) (_ *Session, err error) {
 			s.unlock()
 		}
 	}()
+	_ = failpoint.Hit("session/locked")
 	if s.log, err = journal.Open(cfg.Place.DB(), journal.Options{Power: cfg.Power}); err != nil {
 		return nil, fmt.Errorf("open session %s: %w", cfg.Info.Session, err)
 	}
@@ -210,6 +250,8 @@ func Open(ctx context.Context, cfg Config) (_ *Session, err error) {
 		sc.Keeper = cfg.Keeper
 	}
 	s.kinds = builtin.New(sc)
+	s.useRemote()
+	s.useMCPTasks()
 	s.sup = supervise.New(supervise.Config{
 		Session:    cfg.Info.Session,
 		Log:        s.log,
@@ -221,9 +263,12 @@ func Open(ctx context.Context, cfg Config) (_ *Session, err error) {
 		Pools: map[string]supervise.Pool{
 			agentPool: {Size: cfg.Limits.LiveAgents, Queue: 1000, Depth: cfg.Limits.Depth, PerRoot: cfg.Limits.PerRoot,
 				PerSession: cfg.Limits.PerSession, Rate: cfg.Limits.SpawnRate},
-			shellPool: {Size: cfg.Limits.LiveShells},
+			shellPool:   {Size: cfg.Limits.LiveShells},
+			monitorPool: {Size: cfg.Limits.LiveMonitors, Queue: 1000},
+			remotePool:  {Size: remoteLive, Queue: 1000},
 		},
 	})
+	_ = failpoint.Hit("session/opened")
 	if err := s.takeIn(ctx); err != nil {
 		s.sup.Close()
 		return nil, errors.Join(fmt.Errorf("open session %s: %w", cfg.Info.Session, err), s.log.Close())
@@ -232,12 +277,15 @@ func Open(ctx context.Context, cfg Config) (_ *Session, err error) {
 		s.sup.Close()
 		return nil, errors.Join(err, s.log.Close())
 	}
+	_ = failpoint.Hit("session/shown")
 	if cfg.Keeper != nil {
 		s.watch.Go(s.watchKeeper)
 	}
 	var sweeping context.Context
 	sweeping, s.unsweep = context.WithCancel(context.Background())
 	s.watch.Go(func() { s.sweepTrees(sweeping) })
+	s.watch.Go(s.watchStalls)
+	s.keepMemory()
 	if cfg.Agents.Summaries > 0 {
 		s.watch.Go(func() { s.summaries(cfg.Agents.Summaries) })
 	}
@@ -254,7 +302,7 @@ func (s *Session) watchKeeper() {
 	}
 	var ids []task.ID
 	for _, r := range s.sup.List(0) {
-		if !r.Status.Terminal() && r.Kind == task.LocalBash && !r.Keep {
+		if !r.Status.Terminal() && (r.Kind == task.LocalBash || r.Kind == task.MonitorMCP && r.Process != nil) && !r.Keep {
 			ids = append(ids, r.ID)
 		}
 	}
@@ -284,9 +332,12 @@ func (s *Session) takeIn(ctx context.Context) error {
 	for i, st := range states {
 		old[i] = supervise.Old{Born: st.Born, Task: st.Task}
 	}
+	s.restore(states)
 	if err := s.sup.Adopt(ctx, old, s.kinds.For); err != nil {
 		return err
 	}
+	_ = failpoint.Hit("session/adopted")
+	s.sweepSidecars()
 	return s.settleLost(ctx, states)
 }
 
@@ -299,7 +350,7 @@ const lostWait = 5 * time.Second
 func (s *Session) settleLost(ctx context.Context, states []journal.State) error {
 	var dead []task.ID
 	for _, st := range states {
-		if !st.Task.Status.Terminal() && !st.Task.Keep {
+		if !st.Task.Status.Terminal() && !st.Task.Keep && !s.goesOn(st.Task) {
 			dead = append(dead, st.Task.ID)
 		}
 	}
@@ -316,14 +367,18 @@ func (s *Session) settleLost(ctx context.Context, states []journal.State) error 
 // put there by somebody else, and is refused.
 func (s *Session) output(r task.Record, again bool) (supervise.OutputFile, error) {
 	opt := spool.Options{Limit: s.cfg.Limits.OutputBytes}
-	if !again {
-		return spool.Open(r.OutputFile, opt)
+	open := spool.Open
+	if again {
+		open = spool.Reopen
 	}
-	f, err := spool.Reopen(r.OutputFile, opt)
-	if errors.Is(err, os.ErrNotExist) { // the earlier run never began
-		return spool.Open(r.OutputFile, opt)
+	f, err := open(r.OutputFile, opt)
+	if again && errors.Is(err, os.ErrNotExist) { // the earlier run never began
+		f, err = spool.Open(r.OutputFile, opt)
 	}
-	return f, err
+	if err != nil {
+		return nil, err
+	}
+	return s.meter(r, f), nil
 }
 
 // ended is called by the supervisor after every durable end.
@@ -338,6 +393,9 @@ func (s *Session) ended(task.Record, task.Notice) {
 func (s *Session) owed(n task.Notice) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if p := s.cfg.Agents.Purse; p != nil {
+		p.Ended(string(n.Task))
+	}
 	if box := s.boxes[n.Owner]; box != nil {
 		box.Add(n)
 	}
@@ -452,20 +510,27 @@ func (s *Session) Close() error {
 	}
 	close(s.closes)
 	s.unsweep()
+	s.mcpLeave()
+	s.undream()
 	defer func() {
 		close(s.over)
 		s.hurry.Wait()
 	}()
+	_ = failpoint.Hit("close/begun")
 	s.sup.Close()
+	s.services.close()
+	_ = failpoint.Hit("close/ended")
 	s.watch.Wait()
 	s.leave()
 	if main != nil {
 		errs = append(errs, main.close())
 	}
+	s.shutServers()
 	s.sweep()
 	if s.cfg.Keeper != nil {
 		errs = append(errs, s.cfg.Keeper.Close())
 	}
+	_ = failpoint.Hit("close/swept")
 	now := time.Now().UTC()
 	void := main == nil && s.void()
 	errs = append(errs, s.writeInfo(&now), s.log.Close())

@@ -155,7 +155,7 @@ func (s *Session) idle() (bool, mark) {
 		// order. A turn that came and went meanwhile may have started anything.
 		turned := m.standing().turned
 		working, ended := s.atWork()
-		owed := len(m.box.Mail()) > 0
+		owed := m.owed()
 		at := m.standing()
 		if at.turned == turned {
 			quiet := working == 0 && !at.working && (!owed || at.latched)
@@ -187,7 +187,7 @@ func (s *Session) atWork() (working int, ended time.Time) {
 		if !told {
 			rests = r.Idle
 		}
-		if !r.Status.Terminal() && !rests {
+		if !r.Status.Terminal() && !(rests && s.read(r.ID)) {
 			working++
 		}
 	}

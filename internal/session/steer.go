@@ -30,15 +30,15 @@ func (s *Session) Send(ctx context.Context, req control.SendRequest) (task.Recor
 		rec.ID, rec.Session = own, own
 		return rec, s.Prompt(ctx, control.PromptRequest{Text: req.Text})
 	}
-	r, err := s.sup.Find(req.Ref)
+	r, err := s.named(req.Ref)
 	switch {
 	case err != nil:
 		return r, refusal(err)
 	case r.ID == s.cfg.Info.Session:
 		return r, s.Prompt(ctx, control.PromptRequest{Text: req.Text})
-	case r.Kind != task.LocalAgent:
-		return r, noReader(r)
-	case r.Status.Terminal():
+	case !r.Kind.IsAgent():
+		return r, s.steerWork(ctx, r, req.Text)
+	case r.Status.Terminal() && r.Team == nil:
 		return s.again(ctx, r, req.Text, req.Env)
 	}
 	m := task.Message{To: r.ID, From: cmp.Or(req.From, userName), Kind: task.PlainMessage, Text: req.Text}
@@ -49,6 +49,9 @@ func (s *Session) Send(ctx context.Context, req control.SendRequest) (task.Recor
 		return r, &control.Error{Code: control.Unavailable, Message: fmt.Sprintf("agent %s has too much mail that it has not read", r.ID), Mend: "wait until it has read some"}
 	} else if err != nil {
 		return r, refusal(err)
+	}
+	if r.Status.Terminal() { // a teammate, which goes on with its mail
+		return s.again(ctx, r, goOn, req.Env)
 	}
 	return r, nil
 }
@@ -86,7 +89,7 @@ func (s *Session) Pause(ctx context.Context, refs []string) ([]task.Record, erro
 
 // Resume lets a paused subtree go on, or gives an ended agent a new run.
 func (s *Session) Resume(ctx context.Context, req control.ResumeRequest) (task.Record, error) {
-	r, err := s.sup.Find(req.Ref)
+	r, err := s.named(req.Ref)
 	if err != nil {
 		return r, refusal(err)
 	}
@@ -106,7 +109,9 @@ func (s *Session) Resume(ctx context.Context, req control.ResumeRequest) (task.R
 	case r.ID == s.cfg.Info.Session:
 		return r, &control.Error{Code: control.Conflict, Message: "this conversation has ended",
 			Mend: fmt.Sprintf("go on with `drover -p --resume %s \"…\"`", r.ID)}
-	case r.Kind != task.LocalAgent:
+	case r.Kind == task.LocalWorkflow:
+		return s.resumeWorkflow(ctx, r, req)
+	case !r.Kind.IsAgent():
 		return r, &control.Error{Code: control.Conflict, Message: fmt.Sprintf("task %s is a %s that has ended (%s), and cannot go on", r.ID, r.Kind, r.Status),
 			Mend: "start it anew"}
 	}
@@ -124,6 +129,7 @@ func (s *Session) again(ctx context.Context, r task.Record, prompt string, env [
 	if err != nil {
 		return r, refusal(err)
 	}
+	s.hops.worked(r.ID)
 	in.Type, in.Prompt, in.Model = r.AgentType, prompt, r.Model
 	me.rules.Allow = slices.Concat(me.rules.Allow, in.AllowedTools)
 	rec, _, err := s.relaunch(ctx, r.ID, in, task.Spec{Backgrounded: true, Owner: r.Owner, Cwd: r.Cwd}, me)
@@ -146,7 +152,7 @@ func asked(raw json.RawMessage) (in subagent.Input, err error) {
 func (s *Session) above(r task.Record, env []string) (self, error) {
 	if p, ok := s.sup.Get(r.Parent); ok && r.Parent != s.cfg.Info.Session {
 		me, err := s.above(p, env)
-		if err != nil {
+		if err != nil || p.Kind == task.LocalWorkflow {
 			return me, err
 		}
 		c, err := s.child(subagent.Input{Type: p.AgentType, Model: p.Model}, me)

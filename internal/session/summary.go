@@ -25,7 +25,7 @@ func (s *Session) summaries(every time.Duration) {
 		}
 		now := map[task.RunID]task.Progress{}
 		for _, r := range s.sup.List(0) {
-			if r.Status != task.Running || r.Kind != task.LocalAgent || r.Progress == nil {
+			if r.Status != task.Running || !r.Kind.IsAgent() || r.Progress == nil {
 				continue
 			}
 			p := *r.Progress

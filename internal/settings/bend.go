@@ -16,10 +16,15 @@ func (l *loader) bend(source string, before Settings) {
 	s.Limits.Live = l.clamp(source, "limits.live", s.Limits.Live, 1, 256)
 	s.Limits.PerRoot = l.clamp(source, "limits.perRoot", s.Limits.PerRoot, 1, 100_000)
 	s.Limits.SpawnRate = l.clamp(source, "limits.spawnRate", s.Limits.SpawnRate, 1, 10_000)
+	s.Limits.MessageHops = l.clamp(source, "limits.messageHops", s.Limits.MessageHops, 1, 1000)
 	s.Limits.PerSession = l.clamp(source, "limits.perSession", s.Limits.PerSession, 1, 100_000)
+	s.Limits.Monitors = l.clamp(source, "limits.monitors", s.Limits.Monitors, 1, 10_000)
 	s.Tasks.OutputLength = l.clamp(source, "tasks.outputLength", s.Tasks.OutputLength, 100, 160_000)
 	s.Tasks.OutputLimitBytes = int64(l.clamp(source, "tasks.outputLimitBytes", int(s.Tasks.OutputLimitBytes), 4096, 1_000_000_000_000))
 	s.Web.MaxBytes = int64(l.clamp(source, "web.maxBytes", int(s.Web.MaxBytes), 1024, 100_000_000))
+	s.MCP.FrameBytes = l.clamp(source, "mcp.frameBytes", s.MCP.FrameBytes, 64<<10, 1_000_000_000)
+	s.Memory.Sessions = l.clamp(source, "memory.sessions", s.Memory.Sessions, 1, 1000)
+	s.Memory.ShutdownTurns = l.clamp(source, "memory.shutdownTurns", s.Memory.ShutdownTurns, 1, 1000)
 	s.Providers.Anthropic.Calls = l.clamp(source, "providers.anthropic.calls", s.Providers.Anthropic.Calls, 0, 10_000)
 	s.Providers.OpenAI.Calls = l.clamp(source, "providers.openai.calls", s.Providers.OpenAI.Calls, 0, 10_000)
 	if share := s.Context.Share; !(share >= 0.1 && share <= 0.95) {
@@ -37,6 +42,9 @@ func (l *loader) bend(source string, before Settings) {
 		{"providers.openai.api", &s.Providers.OpenAI.API, before.Providers.OpenAI.API, []string{"chat", "responses"}},
 		{"models.costGuard", &s.Models.CostGuard, before.Models.CostGuard, []string{"on", "off"}},
 		{"context.autoCompact", &s.Context.AutoCompact, before.Context.AutoCompact, []string{"on", "off"}},
+		{"mcp.tasks", &s.MCP.Tasks, before.MCP.Tasks, []string{"required", "always", "off"}},
+		{"memory.enabled", &s.Memory.Enabled, before.Memory.Enabled, []string{"on", "off"}},
+		{"memory.dream", &s.Memory.Dream, before.Memory.Dream, []string{"off", "auto"}},
 	} {
 		if !slices.Contains(word.possible, *word.to) {
 			l.note(source, "%s %.40q is not one of %s; %s holds", word.what, *word.to, strings.Join(word.possible, ", "), word.before)
@@ -50,10 +58,18 @@ func (l *loader) bend(source string, before Settings) {
 		least, off time.Duration // off: the word off is possible too, if it is 1
 	}{
 		{"tasks.waitCeiling", &s.Tasks.WaitCeiling, before.Tasks.WaitCeiling, 0, 0},
+		{"tasks.stallAfter", &s.Tasks.StallAfter, before.Tasks.StallAfter, 100 * time.Millisecond, 0},
 		{"permissions.askTimeout", &s.Permissions.AskTimeout, before.Permissions.AskTimeout, 0, 0},
 		{"agents.summaries", &s.Agents.Summaries, before.Agents.Summaries, time.Second, 1},
 		{"agents.idleTimeout", &s.Agents.IdleTimeout, before.Agents.IdleTimeout, time.Second, 0},
+		{"agents.teammateGrace", &s.Agents.TeammateGrace, before.Agents.TeammateGrace, time.Second, 0},
+		{"remote.offline", &s.Remote.Offline, before.Remote.Offline, time.Second, 0},
 		{"web.cacheTtl", &s.Web.CacheTTL, before.Web.CacheTTL, 0, 0},
+		{"mcp.startWait", &s.MCP.StartWait, before.MCP.StartWait, 0, 0},
+		{"mcp.idleTimeout", &s.MCP.IdleTimeout, before.MCP.IdleTimeout, 0, 0},
+		{"mcp.callTimeout", &s.MCP.CallTimeout, before.MCP.CallTimeout, time.Millisecond, 0},
+		{"memory.idleAfter", &s.Memory.IdleAfter, before.Memory.IdleAfter, time.Second, 0},
+		{"memory.every", &s.Memory.Every, before.Memory.Every, 0, 0},
 	} {
 		if got, err := time.ParseDuration(*d.to); (err != nil || got < d.least) && !(d.off == 1 && *d.to == "off") {
 			l.note(source, "%s %.40q is not a duration such as %s, and is ignored", d.what, *d.to, cmp.Or(d.before, "10m"))
@@ -82,6 +98,16 @@ func (l *loader) money(source string, before Settings) {
 	if s.Agents.BudgetTokens < 0 {
 		l.note(source, "agents.budgetTokens %d is below 0, and is ignored", s.Agents.BudgetTokens)
 		s.Agents.BudgetTokens = before.Agents.BudgetTokens
+	}
+	if s.Agents.BudgetOutput < 0 {
+		l.note(source, "agents.budgetOutput %d is below 0, and is ignored", s.Agents.BudgetOutput)
+		s.Agents.BudgetOutput = before.Agents.BudgetOutput
+	}
+	if text := s.Agents.BudgetWall; text != "" {
+		if d, err := time.ParseDuration(text); err != nil || d < time.Millisecond {
+			l.note(source, "agents.budgetWall %.40q is not a duration such as 30m, and is ignored", text)
+			s.Agents.BudgetWall = before.Agents.BudgetWall
+		}
 	}
 	m, was := &s.Models, before.Models
 	sane := func(f float64) bool { return f >= 0 && f < 1e9 }

@@ -138,6 +138,7 @@ func (s Settings) clone() Settings {
 	m.Aliases, m.Prices, m.Windows = maps.Clone(m.Aliases), maps.Clone(m.Prices), maps.Clone(m.Windows)
 	m.Multipliers, m.Complementary = maps.Clone(m.Multipliers), maps.Clone(m.Complementary)
 	m.Available = slices.Clone(m.Available)
+	s.Remote.Services, s.Remote.Checkers = maps.Clone(s.Remote.Services), maps.Clone(s.Remote.Checkers)
 	s.Plugins = slices.Clone(s.Plugins)
 	return s
 }
@@ -414,6 +415,16 @@ func (l *loader) forbidding(source string, tree map[string]any) map[string]any {
 // or asks for nothing: a repository must not decide that.
 func (l *loader) leading(source string, tree map[string]any) {
 	drop := func(at string) { l.note(source, "%s is ignored: the files of a project cannot set it", at) }
+	if _, there := tree["memory"]; there { // it spends money, and speaks to all later sessions
+		drop("memory")
+		delete(tree, "memory")
+	}
+	for _, name := range []string{"remote", "teleport"} { // what leaves this machine, and by whose command
+		if _, there := tree[name]; there {
+			drop(name)
+			delete(tree, name)
+		}
+	}
 	if providers, ok := tree["providers"].(map[string]any); ok {
 		for _, name := range keys(providers) {
 			one, _ := providers[name].(map[string]any)

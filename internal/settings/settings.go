@@ -23,6 +23,11 @@ type Settings struct {
 	Models      Models      `json:"models,omitzero" jsonschema:"which models there are, and what they cost"`
 	Context     Context     `json:"context,omitzero" jsonschema:"how conversations are kept short"`
 	Web         Web         `json:"web,omitzero" jsonschema:"how pages are fetched"`
+	MCP         MCP         `json:"mcp,omitzero" jsonschema:"how MCP servers are used"`
+	Memory      Memory      `json:"memory,omitzero" jsonschema:"what is remembered from session to session"`
+	Remote      Remote      `json:"remote,omitzero" jsonschema:"where work can be done elsewhere"`
+	Monitors    Monitors    `json:"monitors,omitzero" jsonschema:"how things are watched"`
+	Teleport    Teleport    `json:"teleport,omitzero" jsonschema:"how sessions are carried to other machines"`
 	MaxBudget   float64     `json:"maxBudgetUsd,omitempty" jsonschema:"US dollars that a session may spend; not set: any"`
 
 	Plugins []string `json:"plugins,omitempty" jsonschema:"folders of plugins, absolute, beside those in the plugins folder of the user's configuration"`
@@ -72,8 +77,10 @@ type Limits struct {
 	Live    int `json:"live,omitempty" jsonschema:"agents at work at the same time, 1 to 256; 10 if not set; more wait"`
 	PerRoot int `json:"perRoot,omitempty" jsonschema:"agents that one root may start in a session, 1 to 100000; 200 if not set"`
 
-	SpawnRate  int `json:"spawnRate,omitempty" jsonschema:"agents that one root may start within a minute, 1 to 10000; 60 if not set"`
-	PerSession int `json:"perSession,omitempty" jsonschema:"agents of all roots together in a session, 1 to 100000; 1000 if not set"`
+	SpawnRate   int `json:"spawnRate,omitempty" jsonschema:"agents that one root may start within a minute, 1 to 10000; 60 if not set"`
+	MessageHops int `json:"messageHops,omitempty" jsonschema:"messages in a row by which agents may answer each other with nothing done in between, 1 to 1000; 20 if not set"`
+	Monitors    int `json:"monitors,omitempty" jsonschema:"monitors at work at the same time, 1 to 10000; 200 if not set; more wait"`
+	PerSession  int `json:"perSession,omitempty" jsonschema:"agents of all roots together in a session, 1 to 100000; 1000 if not set"`
 }
 
 // Agents is how agents behave.
@@ -83,11 +90,18 @@ type Agents struct {
 	MultiTurn        bool   `json:"multiTurn,omitempty" jsonschema:"agents in the background wait for a message after each answer"`
 	IdleTimeout      string `json:"idleTimeout,omitempty" jsonschema:"how long they wait, such as 10m, which holds if not set"`
 
+	TeammateGrace string `json:"teammateGrace,omitempty" jsonschema:"how long a teammate that a model ends may take to finish, such as 30s, which holds if not set"`
+
 	Catalog AgentCatalog `json:"catalog,omitzero" jsonschema:"a server that has definitions of agents"`
 
 	BudgetUSD    float64 `json:"budgetUsd,omitempty" jsonschema:"US dollars that an agent at the top may spend, with all agents below it; not set: any"`
 	BudgetTokens int64   `json:"budgetTokens,omitempty" jsonschema:"tokens that an agent at the top may use, with all agents below it, those from the cache included; not set: any"`
+	BudgetWall   string  `json:"budgetWall,omitempty" jsonschema:"how long a run of an agent at the top may work, such as 30m; not set: any time"`
+	BudgetOutput int64   `json:"budgetOutput,omitempty" jsonschema:"bytes of output files of an agent at the top and all below it; not set: any"`
 }
+
+// WallBudget is BudgetWall as a duration; 0: any.
+func (a Agents) WallBudget() time.Duration { return duration(a.BudgetWall, 0) }
 
 // AgentCatalog is a server that has definitions of agents.
 type AgentCatalog struct {
@@ -97,6 +111,9 @@ type AgentCatalog struct {
 
 // IdleLimit is IdleTimeout as a duration.
 func (a Agents) IdleLimit() time.Duration { return duration(a.IdleTimeout, 10*time.Minute) }
+
+// Grace is TeammateGrace as a duration.
+func (a Agents) Grace() time.Duration { return duration(a.TeammateGrace, 30*time.Second) }
 
 // SummaryEvery is Summaries as a duration; 0: never.
 func (a Agents) SummaryEvery() time.Duration {
@@ -160,11 +177,15 @@ type Tasks struct {
 	OutputLimitBytes  int64  `json:"outputLimitBytes,omitempty" jsonschema:"size of an output file at which its task ends, in bytes, 4096 to 1000000000000; 5000000000 if not set"`
 	OutputLength      int    `json:"outputLength,omitempty" jsonschema:"characters of output that a model is shown, 100 to 160000; 32000 if not set"`
 	WaitCeiling       string `json:"waitCeiling,omitempty" jsonschema:"how long -p waits for shell tasks after the last answer, such as 10m, which holds if not set"`
+	StallAfter        string `json:"stallAfter,omitempty" jsonschema:"how long a background command may print nothing before the end of its output is looked at for a question, such as 45s, which holds if not set"`
 	DisableBackground bool   `json:"disableBackground,omitempty" jsonschema:"nothing runs in the background"`
 }
 
 // Ceiling is WaitCeiling as a duration.
 func (t Tasks) Ceiling() time.Duration { return duration(t.WaitCeiling, 10*time.Minute) }
+
+// Stall is StallAfter as a duration.
+func (t Tasks) Stall() time.Duration { return duration(t.StallAfter, 45*time.Second) }
 
 // Note is something that was ignored or bent, for the user.
 type Note struct {
@@ -223,16 +244,22 @@ func Find(env func(string) string, folder, flag string) Sources {
 func Load(src Sources) (Settings, []Note, error) {
 	l := loader{}
 	l.set.Trusted = src.Trusted
-	l.set.Limits = Limits{Depth: 3, Live: 10, PerRoot: 200, SpawnRate: 60, PerSession: 1000}
+	l.set.Limits = Limits{Depth: 3, Live: 10, PerRoot: 200, SpawnRate: 60, MessageHops: 20, PerSession: 1000}
 	l.set.Permissions.DefaultMode = "default"
 	l.set.Durability = "crash"
-	l.set.Tasks = Tasks{OutputLimitBytes: 5_000_000_000, OutputLength: 32_000, WaitCeiling: "10m"}
+	l.set.Tasks = Tasks{OutputLimitBytes: 5_000_000_000, OutputLength: 32_000, WaitCeiling: "10m", StallAfter: "45s"}
 	l.set.Permissions.AskTimeout = "10m"
 	l.set.Agents.Summaries, l.set.Agents.IdleTimeout = "30s", "10m"
+	l.set.Agents.TeammateGrace = "30s"
 	l.set.Providers.OpenAI.API = "chat"
 	l.set.Models.CostGuard = "on"
 	l.set.Context = Context{AutoCompact: "on", Share: 0.8}
 	l.set.Web = Web{MaxBytes: 5_000_000, CacheTTL: "15m"}
+	l.set.MCP = MCP{StartWait: "2s", IdleTimeout: "5m", CallTimeout: "10m", FrameBytes: 8 << 20, Tasks: "required"}
+	l.set.Memory = Memory{Enabled: "on", Dream: "off", IdleAfter: "5m", Every: "24h", Sessions: 5, ShutdownTurns: 3}
+
+	l.set.Monitors.Enabled, l.set.Limits.Monitors = true, 200
+	l.set.Teleport, l.set.Remote.Offline = Teleport{Enabled: true, CwdSync: true}, "10m"
 
 	of := untrusted
 	if src.Trusted {
@@ -317,6 +344,7 @@ func (l *loader) env(env func(string) string) {
 	}
 	word(&l.set.Tasks.DisableBackground, "DROVER_DISABLE_BACKGROUND", "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS")
 	word(&l.set.Agents.MultiTurn, "DROVER_MULTI_TURN", "MULTI_TURN_AGENTS")
+	word(&l.set.Memory.ShutdownRun, "DROVER_SUBCONSCIOUS", "COPILOT_SUBCONSCIOUS")
 }
 
 func (l *loader) clamp(source, what string, n, low, high int) int {

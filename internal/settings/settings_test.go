@@ -45,7 +45,7 @@ func TestDefaults(t *testing.T) {
 	if err != nil || len(notes) != 0 {
 		t.Fatalf("%v, %v", notes, err)
 	}
-	if s.Limits != (Limits{3, 10, 200, 60, 1000}) || s.Durability != "crash" || s.Permissions.DefaultMode != "default" ||
+	if s.Limits != (Limits{Depth: 3, Live: 10, PerRoot: 200, SpawnRate: 60, MessageHops: 20, Monitors: 200, PerSession: 1000}) || s.Durability != "crash" || s.Permissions.DefaultMode != "default" ||
 		s.Permissions.Wait() != 10*time.Minute || s.Agents.SummaryEvery() != 30*time.Second || s.Web != (Web{5_000_000, "15m"}) || s.Web.TTL() != 15*time.Minute ||
 		s.Context != (Context{"on", 0.8}) || s.Models.CostGuard != "on" || s.Providers.OpenAI.API != "chat" || s.MaxBudget != 0 ||
 		s.Tasks.OutputLimitBytes != 5e9 || s.Tasks.OutputLength != 32000 || s.Tasks.Ceiling().Minutes() != 10 || s.Permissions.Allow != nil {
@@ -66,7 +66,7 @@ func TestPrecedence(t *testing.T) {
 	if !reflect.DeepEqual(s.Permissions, want) {
 		t.Errorf("permissions %+v", s.Permissions)
 	}
-	if s.Model != "flag" || s.Durability != "power" || s.Limits != (Limits{6, 30, 200, 60, 1000}) || s.Tasks.OutputLength != 160000 || !s.Tasks.DisableBackground || s.Providers.Anthropic.BaseURL != "https://u" {
+	if s.Model != "flag" || s.Durability != "power" || s.Limits != (Limits{Depth: 6, Live: 30, PerRoot: 200, SpawnRate: 60, MessageHops: 20, Monitors: 200, PerSession: 1000}) || s.Tasks.OutputLength != 160000 || !s.Tasks.DisableBackground || s.Providers.Anthropic.BaseURL != "https://u" {
 		t.Errorf("%+v", s)
 	}
 	if len(notes) != 1 || !noted(notes, "TASK_MAX_OUTPUT_LENGTH", "160000") {
@@ -114,7 +114,7 @@ func TestProject(t *testing.T) {
 func TestBent(t *testing.T) {
 	path := write(t, `{"$schema":"x","limits":{"live":1000,"depth":0,"perRoot":-5},"durability":"none","tasks":{"waitCeiling":"soon","outputLimitBytes":1},"permissions":{"defaultMode":"yolo"}}`)
 	s, notes, err := Load(Sources{User: path})
-	if err != nil || s.Limits != (Limits{1, 256, 1, 60, 1000}) || s.Durability != "crash" || s.Tasks.WaitCeiling != "10m" || s.Tasks.OutputLimitBytes != 4096 || s.Permissions.DefaultMode != "default" {
+	if err != nil || s.Limits != (Limits{Depth: 1, Live: 256, PerRoot: 1, SpawnRate: 60, MessageHops: 20, Monitors: 200, PerSession: 1000}) || s.Durability != "crash" || s.Tasks.WaitCeiling != "10m" || s.Tasks.OutputLimitBytes != 4096 || s.Permissions.DefaultMode != "default" {
 		t.Errorf("%+v, %v", s, err)
 	}
 	kept, _, _ := Load(Sources{User: write(t, `{"permissions":{"defaultMode":"plan"}}`), Flag: `{"permissions":{"defaultMode":"Plan"}}`})

@@ -56,6 +56,7 @@ func look(folder string) (survey, error) {
 		s.file(name, hooks)
 	}
 	s.file(".mcp.json", servers)
+	s.file(".drover/mcp.json", servers)
 	for _, f := range []struct {
 		dir, end string
 		read     reading

@@ -718,3 +718,75 @@ func (s short) Poll(ctx context.Context, session, cursor string, hold time.Durat
 	p.OutputBytes++
 	return p, err
 }
+
+// endless is a service whose pages never end.
+type endless struct {
+	*place
+	event remote.Event
+	polls int
+	give  context.CancelCauseFunc // ends the test
+}
+
+func (e *endless) Poll(ctx context.Context, _, _ string, _ time.Duration) (remote.Page, error) {
+	if e.polls++; e.polls > 1000 {
+		e.give(errors.New("it reads on for ever"))
+	}
+	if ctx.Err() != nil {
+		return remote.Page{}, context.Cause(ctx)
+	}
+	return remote.Page{Events: []remote.Event{e.event}[:min(len(e.event.Type), 1)], More: true, Cursor: strconv.Itoa(e.polls), Status: remote.Running}, nil
+}
+
+// A service whose pages never end, small or large, is read a part at a time, and
+// costs bounded memory.
+func TestEndlessPages(t *testing.T) {
+	for name, event := range map[string]remote.Event{"empty": {}, "large": {Type: remote.AssistantEvent, Text: strings.Repeat("x", 1<<20)}} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			defer cancel(nil)
+			e := &endless{place: newPlace(), event: event, give: cancel}
+			d, _ := e.driver(t, func(c *Config) { c.Open = func(string) (Service, error) { return e, nil } })
+			d.Config.Checkers.Register(remote.Agent, remote.CheckerFunc(func(_ context.Context, _ json.RawMessage, p remote.Page) (*string, error) {
+				size := 0
+				for _, e := range p.Events {
+					size += len(e.Text)
+				}
+				if size > 10<<20 || event.Type != "" && size == 0 {
+					t.Errorf("the checker is given %d bytes", size)
+				}
+				text := "enough"
+				return &text, nil
+			}))
+			if res, err := d.Run(ctx, tasktest.NewHost(t, task.RemoteAgent, job(t))); err != nil || res.Text != "enough" {
+				t.Errorf("%q, %v", res.Text, err)
+			}
+		})
+	}
+}
+
+// A session that is done is so when all of what led there was read.
+func TestReviewBehindManyPages(t *testing.T) {
+	p := newPlace()
+	p.status, p.result = remote.Completed, "not this"
+	for range maxEvents {
+		p.events = append(p.events, remote.Event{Type: remote.UsageEvent, Tokens: 1})
+	}
+	p.events = append(p.events, remote.Event{Type: remote.HookEvent, Text: "<remote-review>this</remote-review>"})
+	d, _ := p.driver(t, func(c *Config) { c.Open = func(string) (Service, error) { return paged{p}, nil } })
+	res, err := d.Run(t.Context(), tasktest.NewHost(t, task.RemoteAgent, job(t, ofType(remote.Ultrareview))))
+	if err != nil || res.Text != "this" {
+		t.Errorf("%q, %v", res.Text, err)
+	}
+}
+
+// paged is a service that gives some events at a time.
+type paged struct{ *place }
+
+func (p paged) Poll(ctx context.Context, session, cursor string, hold time.Duration) (remote.Page, error) {
+	at, _ := strconv.Atoi(cursor)
+	page, err := p.place.Poll(ctx, session, cursor, hold)
+	if few := maxEvents / 2; len(page.Events) > few {
+		page.Events, page.More, page.Cursor = page.Events[:few], true, strconv.Itoa(at+few)
+	}
+	return page, err
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"time"
 
 	"github.com/drover-dev/drover/internal/failpoint"
@@ -211,20 +212,22 @@ func (w *work) follow(ctx context.Context) (string, error) {
 
 // look reads all that is new: events, then output.
 func (w *work) look(ctx context.Context) (all remote.Page, news bool, err error) {
-	hold, taken := w.hold(), 0
+	hold, pages, taken := w.hold(), 0, 0
 	for {
 		page, err := w.service.Poll(ctx, w.state.Session, w.cursor, hold)
 		if err != nil {
 			return all, false, err
 		}
 		if w.cursor == "" {
-			w.fold = remote.Fold{} // a try that was broken off read them already
+			w.fold, w.unseen = remote.Fold{}, nil // a try that was broken off read them already
 		}
 		for _, e := range page.Events {
 			w.fold.Add(e)
 		}
-		w.unseen = append(w.unseen, page.Events...)
-		taken += len(page.Events)
+		if w.d.Checkers.For(w.state.Type) != nil {
+			w.unseen = newest(append(w.unseen, page.Events...))
+		}
+		pages, taken = pages+1, taken+len(page.Events)
 		stuck := page.More && page.Cursor == w.cursor
 		all, w.cursor, hold = page, page.Cursor, 0
 		if page.Phase != "" {
@@ -233,7 +236,7 @@ func (w *work) look(ctx context.Context) (all remote.Page, news bool, err error)
 		if stuck {
 			return all, false, &remote.FormError{Err: errors.New("the service says that more follows, and does not go on")}
 		}
-		if !page.More || taken >= maxEvents {
+		if !page.More || taken >= maxEvents || pages >= maxPages {
 			break
 		}
 	}
@@ -246,11 +249,30 @@ func (w *work) look(ctx context.Context) (all remote.Page, news bool, err error)
 		w.show("")
 	}
 	w.tell(ctx)
-	return all, news || grown, nil
+	return all, news || grown || all.More, nil
 }
 
-// maxEvents is how many events one look takes in at most; the next goes on.
-const maxEvents = 10_000
+// Bounds of one look; the next goes on from there.
+const (
+	maxEvents = 10_000
+	maxPages  = 100
+)
+
+// maxUnseen bounds what is kept for a checker, in bytes of texts and inputs.
+const maxUnseen = 8 << 20
+
+// newest are as many of the last events as a checker is given.
+func newest(events []remote.Event) []remote.Event {
+	from, size := len(events), 0
+	for from > 0 && len(events)-from < maxEvents {
+		e := events[from-1]
+		if size += len(e.Text) + len(e.Tool) + len(e.Input); size > maxUnseen {
+			break
+		}
+		from--
+	}
+	return slices.Clone(events[from:]) // so that the others are free
+}
 
 // hold is how long the service may wait with an answer. A checker is asked after
 // each poll, and looks at other places too, so its polls come at their usual pace.
@@ -312,16 +334,16 @@ func (w *work) verdict(ctx context.Context, p remote.Page) (*string, error) {
 	if c := w.d.Checkers.For(w.state.Type); c != nil {
 		return w.check(ctx, c, p)
 	}
-	w.unseen = nil
+	whole := w.done && !p.More // else what led there is still to be read
 	if w.state.Type == remote.Ultrareview {
 		if text, ok := w.fold.HookReview(); ok {
 			return &text, nil
 		}
-		if text, ok := w.fold.Review(); ok && w.done {
+		if text, ok := w.fold.Review(); ok && whole {
 			return &text, nil
 		}
 	}
-	if w.done {
+	if whole {
 		return &p.Result, nil
 	}
 	return nil, nil
@@ -335,7 +357,7 @@ func (e *checkError) Unwrap() error { return e.err }
 
 // check asks a checker. What it was given and failed over it is given again.
 func (w *work) check(ctx context.Context, c remote.Checker, p remote.Page) (*string, error) {
-	p.Events = w.unseen[max(0, len(w.unseen)-maxEvents):]
+	p.Events = w.unseen
 	text, err := c.Check(ctx, w.state.Metadata, p)
 	if err != nil {
 		return nil, &checkError{err}

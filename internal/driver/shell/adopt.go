@@ -6,6 +6,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/drover-dev/drover/internal/failpoint"
 	"github.com/drover-dev/drover/internal/process"
 	"github.com/drover-dev/drover/task"
 )
@@ -34,6 +35,7 @@ func (d *Driver) adopt(ctx context.Context, h task.Host, rec task.Record) (task.
 		return task.Result{}, errors.Join(task.ErrLost, err)
 	}
 	r := &run{d: d, g: g, id: rec.ID, keep: true}
+	_ = failpoint.Hit("adopt/held")
 	if err := r.watch(); err != nil {
 		g.Close()
 		return task.Result{}, errors.Join(task.ErrLost, err)
@@ -81,6 +83,7 @@ func (d *Driver) departed(id task.ID, leader process.Identity, res *task.Result,
 	if err != nil {
 		return *res, errors.Join(task.ErrLost, err)
 	}
+	_ = failpoint.Hit("adopt/noted")
 	res.ExitCode, res.Signal = &dep.ExitCode, dep.Signal
 	res.Settle = d.settle(id)
 	return *res, verdict(dep.ExitCode, dep.Signal)

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/drover-dev/drover/internal/failpoint"
 	"github.com/drover-dev/drover/internal/process"
 	"github.com/drover-dev/drover/task"
 )
@@ -86,6 +87,7 @@ type Config struct {
 // Client is what one asking client gives its commands.
 type Client struct {
 	Env   []string // as the client has it; see [ChildEnv]
+	Own   []string // variables that Drover sets for them, of whatever names
 	Stdin *os.File // nil: the null device
 	Tee   *Tee     // nil: output goes to the output file only
 }
@@ -186,16 +188,17 @@ func (d *Driver) begin(ctx context.Context, h task.Host, rec task.Record, c Comm
 		// A group beside the terminal's foreground group would be stopped when
 		// it reads from there; in a session of its own it may read.
 		Session: d.client.Stdin != nil,
-		Env: append([]string{
+		Env: append(append([]string{
 			process.MarkTask + "=" + string(rec.ID),
 			process.MarkSession + "=" + string(rec.Session),
 			process.MarkHost + "=" + self.Mark(),
-		}, ChildEnv(d.client.Env)...),
+		}, ChildEnv(d.client.Env)...), d.client.Own...),
 	})
 	if err != nil {
 		return nil, &task.FailError{Reason: task.ReasonStart, Err: err}
 	}
 	out.started()
+	_ = failpoint.Hit("command/forked")
 	r := &run{d: d, g: g, id: rec.ID, keep: rec.Keep && d.client.Tee == nil}
 	// The record comes first: a kept command that no record names could never be
 	// taken up again, and would be started twice.
@@ -210,6 +213,7 @@ func (d *Driver) begin(ctx context.Context, h task.Host, rec task.Record, c Comm
 		r.release()
 		return nil, &task.FailError{Reason: task.ReasonStart, Err: err}
 	}
+	_ = failpoint.Hit("command/watched")
 	return r, nil
 }
 
@@ -261,6 +265,7 @@ func (r *run) run(ctx context.Context, o task.Output, out *output) (task.Result,
 		r.release()
 		return r.result, cause
 	}
+	_ = failpoint.Hit("command/exited")
 	r.ended(exit)
 	switch {
 	case r.keep:
@@ -271,6 +276,7 @@ func (r *run) run(ctx context.Context, o task.Output, out *output) (task.Result,
 	case r.g.Reap():
 		r.end(ctx, grace)
 	}
+	_ = failpoint.Hit("command/reaped")
 	out.drain(r)
 	if !r.keep {
 		r.release()

@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/drover-dev/drover/internal/failpoint"
 	flow "github.com/drover-dev/drover/internal/workflow"
 	"github.com/drover-dev/drover/task"
 )
@@ -182,7 +183,6 @@ func (r *run) take(ctx context.Context, e event) {
 		return
 	}
 	e.st.done = e.done
-	r.usage = add(r.usage, e.usage)
 	switch {
 	case e.waits != "":
 		r.report("%s: %s", e.st.ID, e.waits)
@@ -196,7 +196,7 @@ func (r *run) take(ctx context.Context, e event) {
 // end notes that a step has ended, and makes it durable. The first failure stops
 // what is at work.
 func (r *run) end(ctx context.Context, st *state, d done, usage *task.Usage) {
-	r.usage = add(r.usage, usage)
+	r.usage = r.usage.And(usage)
 	if d.End = time.Now().UTC(); d.Start.IsZero() {
 		d.Start = d.End
 	}
@@ -207,6 +207,7 @@ func (r *run) end(ctx context.Context, st *state, d done, usage *task.Usage) {
 	}
 	r.report("%s: %s%s", st.ID, describe(d), took)
 	r.saved.Done = append(r.saved.Done, d)
+	_ = failpoint.Hit("step/ended")
 	if ctx.Err() == nil && d.Status != task.StepSkipped { // who is skipped is so by the others
 		if err := r.checkpoint(ctx); err != nil && r.why == nil {
 			r.why = err

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/drover-dev/drover/internal/failpoint"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -98,13 +99,15 @@ func (p *performance) try(ctx, work context.Context) error {
 	failures, lost := 0, 0
 	for n := max(1, p.tried); ; n++ {
 		rec, old, err := p.child(ctx, work, n)
+		if !old || rec.Status == task.Completed { // what was lost has told nothing, and what has failed was counted
+			p.usage = p.usage.And(rec.Usage)
+		}
 		if err != nil {
 			return err
 		}
 		p.done.Task, p.done.Attempt, p.done.Exit = rec.ID, n, exit(rec)
 		switch {
 		case rec.Status == task.Completed:
-			p.usage = add(p.usage, rec.Usage)
 			p.done.Status = task.StepCompleted
 			return nil
 		case old && rec.Status == task.Failed && n > p.tried:
@@ -113,7 +116,6 @@ func (p *performance) try(ctx, work context.Context) error {
 		case old:
 			continue
 		}
-		p.usage = add(p.usage, rec.Usage)
 		if gone(rec) && lost < maxLost {
 			lost++
 			continue
@@ -191,6 +193,7 @@ func (p *performance) child(ctx, work context.Context, n int) (rec task.Record, 
 		p.done.Task, p.done.Attempt = rec.ID, n
 		p.tell("")
 	}
+	_ = failpoint.Hit("step/begun")
 	got, err := p.r.h.Await(work, rec.ID)
 	switch {
 	case err == nil && got.Status.Terminal():

@@ -261,13 +261,15 @@ func (r *run) outputs(ctx context.Context) (string, error) {
 	if len(r.saved.Plan.Outputs) == 0 || r.failed != nil {
 		return r.table(), nil
 	}
-	values := map[string]string{}
+	values, size := map[string]string{}, 0
 	for _, o := range r.saved.Plan.Outputs {
 		v, err := flow.Fill(o.Text, r.scope(ctx))
 		if err != nil {
 			return "", fmt.Errorf("outputs.%s: %w", o.Name, err)
 		}
-		values[o.Name] = v
+		if values[o.Name], size = v, size+len(v); size > flow.MaxText {
+			return "", fmt.Errorf("outputs: they have more than %d bytes (pass large values by a file)", flow.MaxText)
+		}
 	}
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -293,26 +295,6 @@ func describe(d done) string {
 		return string(d.Status) + ": " + d.Error
 	}
 	return string(d.Status)
-}
-
-// add sums what steps have cost.
-func add(a *task.Usage, b *task.Usage) *task.Usage {
-	switch {
-	case b == nil:
-		return a
-	case a == nil:
-		a = &task.Usage{}
-	}
-	sum := *a
-	sum.TotalTokens += b.TotalTokens
-	sum.InputTokens += b.InputTokens
-	sum.OutputTokens += b.OutputTokens
-	sum.CacheRead += b.CacheRead
-	sum.CacheWrite += b.CacheWrite
-	sum.ToolUses += b.ToolUses
-	sum.Turns += b.Turns
-	sum.DurationMS += b.DurationMS
-	return &sum
 }
 
 // running names the steps that are at work, in the order of the file.

@@ -121,6 +121,24 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// A small file makes no text without bounds of what steps and parameters say.
+func TestLargeTexts(t *testing.T) {
+	head := "params: {p: {default: '" + strings.Repeat("x", flow.MaxValue) + "'}}\nsteps:\n"
+	many := strings.Repeat("${{ params.p }}", flow.MaxText/flow.MaxValue+1)
+	var outputs strings.Builder
+	for i := range flow.MaxText/flow.MaxValue + 1 {
+		fmt.Fprintf(&outputs, "  o%d: ${{ params.p }}\n", i)
+	}
+	for name, text := range map[string]string{
+		"prompt":  head + "  - {id: a, agent: {type: x, prompt: \"" + many + "\"}}",
+		"outputs": head + "  - {id: a, shell: say x}\noutputs:\n" + outputs.String(),
+	} {
+		if g := newWorld().run(t, input(t, plan(t, text), nil)); g.err == nil || !strings.Contains(g.err.Error(), "more than 524288 bytes") || len(g.res.Text) > flow.MaxText {
+			t.Errorf("%s: %v, and a text of %d bytes", name, g.err, len(g.res.Text))
+		}
+	}
+}
+
 // What is shown of a run: each try is a child with a key, and the file tells the steps.
 func TestShown(t *testing.T) {
 	g := newWorld().run(t, input(t, plan(t, "steps:\n  - {id: a, shell: fail 1, retries: 1}\n  - {id: b, needs: a, shell: say x}"), nil))
@@ -145,8 +163,23 @@ func TestShown(t *testing.T) {
 	if !slices.Equal(words, want) {
 		t.Errorf("the file says %q, want %q", words, want)
 	}
-	if g.res.Usage == nil || g.res.Usage.TotalTokens != 1 {
-		t.Errorf("usage %+v", g.res.Usage)
+	if u := g.res.Usage; u == nil || u.TotalTokens != 1 || u.CostUSD == nil || *u.CostUSD != 0.5 {
+		t.Errorf("usage %+v", u)
+	}
+}
+
+// What a step has cost is counted too if another's failure stops it.
+func TestCostOfStopped(t *testing.T) {
+	w := newWorld()
+	h := tasktest.NewHost(t, task.LocalWorkflow, input(t, plan(t, "steps:\n  - {id: a, shell: wait}\n  - {id: b, shell: wait}"), nil))
+	ended := make(chan went, 1)
+	go func() { ended <- w.on(t.Context(), h) }() // joined below
+	for strings.Count(h.Printed(), ": running") < 2 {
+		time.Sleep(time.Millisecond)
+	}
+	h.StopChild(h.Children()[0].ID, task.Cause{Actor: task.ByUser, Reason: task.ReasonStopped})
+	if g := <-ended; g.res.Usage == nil || g.res.Usage.TotalTokens != 2 {
+		t.Errorf("%s: usage %+v", g.statuses(), g.res.Usage)
 	}
 }
 

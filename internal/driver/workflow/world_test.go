@@ -43,7 +43,7 @@ func (p puppet) Run(ctx context.Context, h task.Host) (task.Result, error) {
 	switch word {
 	case "say":
 		_, err := fmt.Fprintln(h.Output(), rest)
-		return task.Result{ExitCode: &zero, Usage: &task.Usage{TotalTokens: 1}}, err
+		return task.Result{ExitCode: &zero, Usage: &task.Usage{TotalTokens: 1, CostUSD: new(0.5)}}, err
 	case "fail":
 		if n := p.w.failure(p.a.Step.ID); rest == "" || fmt.Sprint(n) <= rest {
 			two := 2
@@ -64,7 +64,7 @@ func (p puppet) Run(ctx context.Context, h task.Host) (task.Result, error) {
 	case "wait":
 		<-ctx.Done()
 	}
-	return task.Result{}, context.Cause(ctx)
+	return task.Result{Usage: &task.Usage{TotalTokens: 1}}, context.Cause(ctx)
 }
 
 // world is what the steps of a test have around them, over all runs of a workflow.

@@ -1,0 +1,50 @@
+package assemble
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/drover-dev/drover/internal/home"
+	"github.com/drover-dev/drover/internal/remote"
+	"github.com/drover-dev/drover/internal/session"
+	"github.com/drover-dev/drover/internal/settings"
+)
+
+// elsewhere is what the settings say of remote work.
+func elsewhere(c Config, tell func(string, ...any)) session.Remote {
+	set := c.Settings.Remote
+	r := session.Remote{Services: map[string]session.RemoteService{}, Usual: set.Usual(), Checkers: map[remote.Type]string{}, Offline: set.OfflineLimit(), Token: home.Lookup(c.Env)}
+	for name, one := range set.Services {
+		if _, err := remote.CheckURL(one.URL); err != nil {
+			tell("remote service %s: %v", name, err)
+			continue
+		}
+		r.Services[name] = session.RemoteService{URL: one.URL, TokenEnv: one.TokenEnv}
+	}
+	if _, ok := r.Services[r.Usual]; !ok {
+		r.Usual = ""
+	}
+	for name, line := range set.Checkers {
+		t, err := remote.ParseType(name)
+		if err != nil || name == "" {
+			tell("remote.checkers: there is no type of remote work %q", name)
+			continue
+		}
+		r.Checkers[t] = line
+	}
+	return r
+}
+
+// withoutTokens takes the tokens of remote services out of an environment: no
+// command is given them.
+func withoutTokens(env []string, set settings.Remote) []string {
+	return slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
+		name, _, _ := strings.Cut(kv, "=")
+		for _, one := range set.Services {
+			if name != "" && name == one.TokenEnv {
+				return true
+			}
+		}
+		return false
+	})
+}

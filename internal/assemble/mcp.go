@@ -1,0 +1,58 @@
+package assemble
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/drover-dev/drover/internal/home"
+	"github.com/drover-dev/drover/internal/mcpconn"
+	"github.com/drover-dev/drover/internal/mcpfile"
+	"github.com/drover-dev/drover/internal/session"
+	"github.com/drover-dev/drover/internal/trust"
+)
+
+// MCPServers reads which MCP servers a folder and its user have, with what is
+// given beside.
+func MCPServers(c Config) ([]mcpfile.Entry, error) {
+	get := home.Lookup(c.Env)
+	return mcpfile.Read(mcpfile.Input{Given: c.MCP, Cwd: c.Folder, Files: mcpfile.Files(get, c.Folder), Env: get, Trusted: func() bool {
+		st, err := trust.At(c.Root.TrustFile()).Check(c.Folder)
+		return err == nil && st.Trusted
+	}})
+}
+
+// servers is what agents have of MCP servers. Of those that cannot be used the
+// user is told; those that were given must be there.
+func (s *Session) servers(c Config, tell func(string, ...any)) (*session.MCP, error) {
+	entries, err := MCPServers(c)
+	if err != nil && len(c.MCP) > 0 {
+		return nil, err
+	}
+	if err != nil {
+		tell("%s", strings.ReplaceAll(err.Error(), "\n", "; "))
+	}
+	m := &session.MCP{StartWait: c.Settings.MCP.Wait(), Tasks: c.Settings.MCP.Tasks, Pins: mcpfile.PinsAt(mcpfile.PinsFile(c.Root.Dir()))}
+	var waiting []string
+	for _, e := range entries {
+		switch {
+		case e.Usable():
+			m.Servers = append(m.Servers, session.MCPServer{Name: e.Name, Server: e.Server, Shadows: e.Shadows})
+		case e.Waits:
+			waiting = append(waiting, e.Name)
+		case e.Err != nil && !e.Disabled && !e.Hidden:
+			tell("MCP server %s of %s: %v", e.Name, e.Path, e.Err)
+		}
+	}
+	if len(waiting) > 0 {
+		tell("MCP servers of this folder wait for trust: %s (see `drover trust`)", strings.Join(waiting, ", "))
+	}
+	cfg := mcpconn.Config{Version: c.Version, Session: string(c.Session), Env: session.ServerEnv(c.Env), Cwd: c.Folder,
+		Idle: c.Settings.MCP.Idle(), Call: c.Settings.MCP.Call(), FrameBytes: c.Settings.MCP.FrameBytes,
+		Tell: func(server, text string) { tell("%s", fmt.Sprintf("MCP server %s: %s", server, text)) }}
+	if s.Keeper != nil {
+		cfg.Ready = s.Keeper.Ready
+	}
+	m.Pool = mcpconn.NewPool(cfg)
+	s.pool = m.Pool
+	return m, nil
+}

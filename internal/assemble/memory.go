@@ -1,0 +1,31 @@
+package assemble
+
+import (
+	"strings"
+
+	"github.com/drover-dev/drover/internal/home"
+	"github.com/drover-dev/drover/internal/memory"
+	"github.com/drover-dev/drover/internal/session"
+)
+
+// remember gives agents what is remembered of the project: it is read once, so that
+// what stands before the conversation has the same bytes over the whole session.
+func remember(a *session.Agents, c Config, project home.Project, tell func(string, ...any)) {
+	set := c.Settings.Memory
+	if !set.On() {
+		return
+	}
+	store := memory.At(project.Memory())
+	text, notes := store.Brief()
+	for _, n := range notes {
+		tell("%s", n)
+	}
+	if text != "" {
+		a.Notes = strings.TrimSpace(a.Notes + "\n\n" + text)
+	}
+	if dir := store.Dir(); !strings.ContainsAny(dir, `\*?[]{}(),`) { // else agents are asked about it
+		a.Rules.Allow = append(a.Rules.Allow, "Read("+dir+"/**)")
+	}
+	a.Memory = session.Memory{Store: store, Model: set.Model, Auto: set.Auto() && !c.Brief && c.Role != session.RoleRun, Idle: set.Idle(),
+		Rule: memory.Rule{Every: set.Period(), Sessions: set.Sessions}, AtEnd: set.ShutdownRun, MinTurns: set.ShutdownTurns}
+}

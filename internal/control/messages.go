@@ -1,0 +1,67 @@
+package control
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/drover-dev/drover/task"
+)
+
+// MaxMessages is how many messages a view of an agent shows.
+const MaxMessages = 50
+
+// MessagesRequest asks for the newest messages of an agent.
+type MessagesRequest struct {
+	Ref   string `json:"ref"`
+	Limit int    `json:"limit,omitempty"` // 0, and more than [MaxMessages]: that many
+}
+
+// Messages is the end of a conversation. Of a main agent that is no task only the
+// ID of the task is set.
+type Messages struct {
+	Task task.Record `json:"task"`
+	List []Message   `json:"messages"`
+}
+
+// Message is one message of a conversation, as people read it.
+type Message struct {
+	Role  string    `json:"role"` // user or assistant
+	At    time.Time `json:"at"`
+	Parts []Part    `json:"parts"`
+}
+
+// Part is a piece of a message. Its text holds at most 16 KiB of what was said.
+type Part struct {
+	Type string `json:"type"`           // text, tool_use, tool_result or another block of the transcript
+	Tool string `json:"tool,omitempty"` // of a tool_use
+	Text string `json:"text,omitempty"` // of a tool_use its input
+	Cut  int    `json:"cut,omitempty"`  // bytes that are left out at its end
+}
+
+// AppendCapped returns a new list with one more item, and without the oldest where
+// there would be more than [MaxMessages]. It never changes the list that it is given,
+// which may be nil.
+func AppendCapped[T any](list []T, item T) []T {
+	from := max(0, len(list)+1-MaxMessages)
+	out := make([]T, 0, len(list)-from+1)
+	return append(append(out, list[from:]...), item)
+}
+
+func (s *Server) messages(w http.ResponseWriter, r *http.Request) error {
+	q := query{Values: r.URL.Query()}
+	req := MessagesRequest{Ref: r.PathValue("ref"), Limit: int(q.number("limit"))}
+	if q.err != nil {
+		return q.err
+	}
+	v, err := s.api.Messages(r.Context(), req)
+	return reply(w, v, err)
+}
+
+// Messages implements [API].
+func (c *Client) Messages(ctx context.Context, req MessagesRequest) (Messages, error) {
+	q := url.Values{}
+	setNumber(q, "limit", int64(req.Limit))
+	return onTask[Messages](ctx, c, http.MethodGet, req.Ref, "/messages?"+q.Encode())
+}

@@ -1,0 +1,382 @@
+package session
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/control"
+	"github.com/drover-dev/drover/internal/driver/dream"
+	"github.com/drover-dev/drover/internal/home"
+	"github.com/drover-dev/drover/internal/memory"
+	"github.com/drover-dev/drover/internal/permit"
+	"github.com/drover-dev/drover/internal/tool/boardtool"
+	"github.com/drover-dev/drover/internal/tool/files"
+	"github.com/drover-dev/drover/internal/tool/search"
+	"github.com/drover-dev/drover/internal/usage"
+	"github.com/drover-dev/drover/subagent"
+	"github.com/drover-dev/drover/task"
+)
+
+// Memory is what a session remembers, and when it dreams.
+type Memory struct {
+	Store *memory.Store // nil: nothing is remembered
+	Model string        // of dreams; empty: a cheap one, or that of the session
+
+	Auto bool          // the session dreams by itself, when it has been idle
+	Idle time.Duration // for so long
+	Rule memory.Rule   // and this says that it is due
+
+	AtEnd    bool // a conversation that ends has its learnings consolidated; see [Session.Parting]
+	MinTurns int  // prompts that it must have had for that
+}
+
+// Bounds of a dream.
+const (
+	dreamTurns  = 30 // replies
+	dreamSource = 20 // transcripts that it is told of, the newest
+)
+
+// dreamType is what a dream is called where agents have types.
+const dreamType = "dream"
+
+// startDream starts a consolidation of memory. Whether another one is under way is
+// looked at here for a good answer, and decided by the lock when it begins.
+func (s *Session) startDream(ctx context.Context, trigger string, spec task.Spec) (task.Record, error) {
+	store := s.cfg.Agents.Memory.Store
+	if store == nil {
+		return task.Record{}, &control.Error{Code: control.Unavailable, Message: "nothing is remembered here", Mend: "set memory.enabled to on"}
+	}
+	state, err := store.State()
+	if err != nil {
+		return task.Record{}, err
+	}
+	if state.PID != 0 {
+		return task.Record{}, &control.Error{Code: control.Conflict, Message: (&memory.HeldError{PID: state.PID}).Error(), Mend: "see `drover ps --all-sessions`"}
+	}
+	me := self{s: s, cwd: s.cfg.Info.Project, env: s.cfg.Agents.Env, model: s.cfg.Agents.Model}
+	choice, err := s.choose(me, subagent.Input{Model: s.cfg.Agents.Memory.Model}, subagent.Definition{Name: dreamType, Model: cheapModel(s.cfg.Agents.Memory.Model)})
+	if err != nil {
+		return task.Record{}, err
+	}
+	me.depth, me.model = 1, choice.Name
+	d := &dreaming{self: me, store: store}
+	w := s.kinds.Dream(dream.Config{Acquire: d.acquire, Held: func(err error) bool { return errors.Is(err, memory.ErrHeld) }, Assemble: d.assemble}, dream.Input{Trigger: trigger})
+	spec.Input, spec.Pool, spec.AgentType, spec.Model = w.Input, agentPool, dreamType, choice.Name
+	spec.Name, spec.Description = cmp.Or(spec.Name, dreamType), cmp.Or(spec.Description, "Consolidate memory")
+	spec.Cwd, spec.Backgrounded, spec.Silent, spec.Owner = store.Dir(), true, true, ""
+	held, err := s.reserve(&spec, "", me, &child{self: me, def: subagent.Definition{Name: dreamType}})
+	if err != nil {
+		return task.Record{}, err
+	}
+	rec, begin, err := s.sup.Record(ctx, w.Driver, spec)
+	if err != nil {
+		held.release()
+		return rec, err
+	}
+	held.give(rec.ID)
+	begin()
+	return s.sup.Placed(rec), nil
+}
+
+// cheapModel is a wish, which is met where it can be: consolidation wants diligence
+// rather than wit.
+func cheapModel(set string) string {
+	if set != "" {
+		return ""
+	}
+	return "haiku"
+}
+
+// requestDream starts one for a client.
+func (s *Session) requestDream(ctx context.Context, r control.StartRequest, spec task.Spec) (task.Record, error) {
+	switch {
+	case r.Keep:
+		return task.Record{}, &control.Error{Code: control.Invalid, Message: "a dream cannot be kept past its host", Mend: "start another one later"}
+	case r.Lease != "":
+		return task.Record{}, &control.Error{Code: control.Invalid, Message: "a dream belongs to no client, and takes no lease"}
+	}
+	return s.startDream(ctx, dream.Manual, task.Spec{Name: spec.Name, Description: spec.Description, Timeout: spec.Timeout})
+}
+
+// dreaming is a dream that is going to be.
+type dreaming struct {
+	self
+	store *memory.Store
+}
+
+func (d *dreaming) acquire() (dream.Lock, error) {
+	l, err := d.store.Acquire()
+	if err != nil {
+		return nil, err // not a nil lock in an interface
+	}
+	return l, nil
+}
+
+// assemble puts the agent together: it can read memory and transcripts, change
+// memory, and nothing else.
+func (d *dreaming) assemble(_ context.Context, h task.Host, _ dream.Input, last time.Time) (*dream.Assembly, error) {
+	s, rec := d.s, h.Record()
+	choice, err := s.cfg.Agents.Models.Find(d.model, home.Lookup(d.env), d.origin())
+	if err != nil {
+		return nil, err
+	}
+	project := s.cfg.Place.Project()
+	area := &dreamArea{store: d.store, project: resolved(project.Dir())}
+	tools := files.New(files.Config{Root: d.store.Dir(), ReadDirs: []string{project.Dir()}, MayRead: area.mayRead,
+		MayOpen: func(f *os.File, change bool) bool { return area.rules.MayOpen(f, change) }})
+	tools = append(tools, search.New(search.Config{Root: d.store.Dir(), Dirs: []string{project.Dir()}, MayRead: area.mayRead})...)
+	tools = append(tools, boardtool.New(boardtool.Config{Store: d.store, By: dreamType}))
+	if area.rules, err = s.gate(d.dreamRules(tools)); err != nil {
+		return nil, err
+	}
+	sources, err := transcripts(project, last)
+	if err != nil {
+		return nil, err
+	}
+	t, _, err := agent.OpenTranscript(s.cfg.Place.AgentTranscript(rec.ID), agent.Meta{ParentTask: string(rec.Session), Version: s.cfg.Info.Version,
+		Cwd: d.store.Dir(), IsSidechain: true, AgentName: dreamType, AgentID: string(rec.ID), SessionID: string(rec.Session), Sync: s.cfg.Power})
+	if err != nil {
+		return nil, err
+	}
+	cfg := agent.Config{Model: choice.Model, ModelName: choice.Name, Tools: tools, Gate: area, Transcript: t, MaxTurns: dreamTurns, Hold: h.Hold,
+		Agent: dreamType, AgentID: string(rec.ID), SessionID: string(s.cfg.Info.Session), Compaction: &agent.Compaction{Share: s.cfg.Agents.Share}}
+	if s.cfg.Agents.Window != nil {
+		cfg.Compaction.Window, _ = s.cfg.Agents.Window(choice.Name)
+	}
+	if p := s.cfg.Agents.Purse; p != nil {
+		cfg.Meter = p.For(usage.Node{ID: string(rec.ID), Type: dreamType})
+	}
+	return &dream.Assembly{Config: cfg, Prompt: dreamPrompt(d.store.Dir(), last, sources), Close: t.Close, Updated: s.remembered}, nil
+}
+
+// dreamRules are those of the user where they forbid; by themselves they allow the
+// tools of a dream in its own folder. Bans on relative paths speak of the project.
+func (d *dreaming) dreamRules(tools []agent.Tool) permit.Rules {
+	r := d.s.cfg.Agents.Rules
+	r.Mode, r.Cwd, r.Base, r.Dirs = permit.AcceptEdits, d.store.Dir(), d.s.cfg.Info.Project, []string{d.s.cfg.Place.Project().Dir()}
+	r.Allow, r.More, r.Bash, r.Answer, r.Headless, r.Tools = []string{boardtool.Name}, nil, nil, nil, true, tools
+	return r
+}
+
+// dreamArea is what a dream may touch, whatever the rules allow besides.
+type dreamArea struct {
+	store   *memory.Store
+	project string // without links
+	rules   *permit.Gate
+}
+
+// mayRead lets through files of memory, and the transcripts of the project's
+// sessions with those of their agents.
+func (a *dreamArea) mayRead(path string) bool {
+	if filepath.Dir(path) == resolved(a.store.Dir()) {
+		return filepath.Ext(path) == ".md" && a.rules.MayRead(path)
+	}
+	rel, err := filepath.Rel(a.project, path)
+	if err != nil || !filepath.IsLocal(rel) || filepath.Ext(rel) != ".jsonl" {
+		return false
+	}
+	parts := strings.Split(rel, string(filepath.Separator))
+	main := len(parts) == 2 && parts[1] == "transcript.jsonl"
+	sub := len(parts) == 3 && parts[1] == "subagents"
+	return (main || sub) && home.SessionID(parts[0]) && a.rules.MayRead(path)
+}
+
+// Check implements [agent.Gate].
+func (a *dreamArea) Check(ctx context.Context, c agent.Call) (agent.Decision, error) {
+	if writes(c.Name) {
+		if err := a.mayWrite(c.Input); err != nil {
+			return agent.Decision{Reason: err.Error()}, nil
+		}
+	}
+	return a.rules.Check(ctx, c)
+}
+
+// mayWrite looks at a call of Write or Edit before it is made.
+func (a *dreamArea) mayWrite(input json.RawMessage) error {
+	var in struct {
+		Path    string `json:"file_path"`
+		Content string `json:"content"`
+		New     string `json:"new_string"`
+	}
+	if err := json.Unmarshal(input, &in); err != nil {
+		return fmt.Errorf("the input cannot be read: %w", err)
+	}
+	path := in.Path
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(a.store.Dir(), path)
+	}
+	size := int64(len(in.Content))
+	if info, err := os.Lstat(path); err == nil && in.New != "" {
+		size = info.Size() + int64(len(in.New))
+	}
+	return a.store.MayWrite(path, size)
+}
+
+// resolved is a path without links, or as it is where nothing is.
+func resolved(path string) string {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real
+	}
+	return path
+}
+
+// source is a conversation that a dream is told of.
+type source struct {
+	path  string
+	at    time.Time // of its last change
+	bytes int64
+}
+
+// transcripts are the conversations that were at work after a time, newest first.
+func transcripts(p home.Project, after time.Time) ([]source, error) {
+	sessions, err := p.Sessions()
+	if err != nil {
+		return nil, err
+	}
+	var out []source
+	for _, one := range sessions {
+		info, err := os.Lstat(one.Transcript())
+		if err != nil || !info.Mode().IsRegular() || !info.ModTime().After(after) {
+			continue // it has no main agent, or nothing new
+		}
+		out = append(out, source{one.Transcript(), info.ModTime(), info.Size()})
+	}
+	slices.SortFunc(out, func(a, b source) int { return b.at.Compare(a.at) })
+	return out, nil
+}
+
+// dreamPrompt is what this dream is about.
+func dreamPrompt(dir string, last time.Time, sources []source) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "The memory folder is %s.\n", dir)
+	when := "Memory has never been consolidated."
+	if !last.IsZero() {
+		when = "Memory was consolidated last at " + last.UTC().Format(time.RFC3339) + "."
+	}
+	b.WriteString(when)
+	if len(sources) == 0 {
+		b.WriteString(" No conversation has been at work since then: look after what is there.\n")
+		return b.String()
+	}
+	fmt.Fprintf(&b, " Since then %d conversations have been at work", len(sources))
+	if n := len(sources) - dreamSource; n > 0 {
+		fmt.Fprintf(&b, ", of which these are the newest %d", dreamSource)
+		sources = sources[:dreamSource]
+	}
+	b.WriteString(":\n")
+	for _, one := range sources {
+		fmt.Fprintf(&b, "- %s (%d bytes, %s)\n", one.path, one.bytes, one.at.UTC().Format(time.RFC3339))
+	}
+	b.WriteString("\nGo through the four stages now: orient, gather, consolidate, prune.\n")
+	return b.String()
+}
+
+// remembered tells the user what a dream has done, in the transcript of the main
+// agent too, where the agent itself does not read it.
+func (s *Session) remembered(changed []string) {
+	text := "memory was looked through, and nothing had to be changed"
+	if len(changed) > 0 {
+		text = "memory was updated: " + strings.Join(changed, ", ")
+	}
+	s.mu.Lock()
+	m := s.main
+	s.mu.Unlock()
+	if m != nil {
+		if err := m.kit.cfg.Transcript.Append(agent.Record{Note: text}); err != nil {
+			text += fmt.Sprintf(" (the transcript does not hold this: %v)", err)
+		}
+	}
+	s.say(s.cfg.Info.Session, text)
+}
+
+// lookLong is how long a session that waits for something to happen waits at once.
+const lookLong = time.Hour
+
+// dreamWhenIdle starts a dream when the session has been idle for long enough and
+// one is due. It is looked at once for each time that the session comes to rest.
+func (s *Session) dreamWhenIdle(ctx context.Context) {
+	m := s.cfg.Agents.Memory
+	var tried time.Time
+	state, err := s.State(ctx, control.StateRequest{})
+	for err == nil && ctx.Err() == nil {
+		if state.Idle {
+			before := state.Version
+			if state, err = s.State(ctx, control.StateRequest{After: before, Wait: m.Idle}); err != nil || state.Version != before {
+				continue
+			}
+			tried = s.dreamIfDue(ctx, m, tried)
+		}
+		state, err = s.State(ctx, control.StateRequest{After: state.Version, Wait: lookLong})
+	}
+}
+
+// dreamIfDue starts a dream, and returns when this session has tried last: a dream
+// that came to nothing leaves memory as old as it was, and its end is a rest again,
+// so without that it would be tried for ever. That another process is faster is no
+// trouble.
+func (s *Session) dreamIfDue(ctx context.Context, m Memory, tried time.Time) time.Time {
+	now, err := m.Store.State()
+	if err == nil && now.PID == 0 {
+		var since []source
+		since, err = transcripts(s.cfg.Place.Project(), now.Last)
+		last := now.Last
+		if tried.After(last) {
+			last = tried
+		}
+		if err == nil && m.Rule.Due(time.Now(), last, len(since)) {
+			tried = time.Now()
+			_, err = s.startDream(ctx, dream.Idle, task.Spec{})
+		}
+	}
+	if err != nil && ctx.Err() == nil {
+		s.say(s.cfg.Info.Session, fmt.Sprintf("memory is not consolidated: %v", err))
+	}
+	return tried
+}
+
+// recoverMemory puts right what a host that died within a dream has left.
+func (s *Session) recoverMemory() {
+	if store := s.cfg.Agents.Memory.Store; store != nil {
+		if err := store.Recover(); err != nil {
+			s.say(s.cfg.Info.Session, err.Error())
+		}
+	}
+}
+
+// keepMemory puts memory in order and, if that is wanted, looks for a moment to
+// dream until the session closes.
+func (s *Session) keepMemory() {
+	s.recoverMemory()
+	ctx, cancel := context.WithCancel(context.Background())
+	s.undream = cancel
+	if m := s.cfg.Agents.Memory; m.Auto && m.Store != nil {
+		s.watch.Go(func() { s.dreamWhenIdle(ctx) })
+	}
+}
+
+// dirs are folders that agents may read because memory is in them.
+func (m Memory) dirs() []string {
+	if m.Store == nil {
+		return nil
+	}
+	return []string{m.Store.Dir()}
+}
+
+// board is the tool of an agent that looks after the board: one whose definition
+// names it.
+func (k *kit) board() []agent.Tool {
+	store := k.me.s.cfg.Agents.Memory.Store
+	if store == nil || !slices.Contains(k.me.tools, boardtool.Name) {
+		return nil
+	}
+	return []agent.Tool{boardtool.New(boardtool.Config{Store: store, By: (&runtime{self: k.me}).name()})}
+}

@@ -1,0 +1,19 @@
+package session
+
+import (
+	"testing"
+
+	"github.com/drover-dev/drover/task"
+)
+
+// A task of an MCP server holds the session from being idle, as an agent does.
+func TestMCPTaskHoldsIdle(t *testing.T) {
+	r := open(t, "")
+	r.until("rest", idle)
+	_, h := r.hold(task.MCPTask)
+	r.until("work", busy)
+	close(h.end)
+	if s := r.until("last rest", idle); s.Rests != 2 {
+		t.Errorf("at last %+v", s)
+	}
+}

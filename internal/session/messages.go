@@ -1,0 +1,21 @@
+package session
+
+import (
+	"context"
+
+	"github.com/drover-dev/drover/internal/archive"
+	"github.com/drover-dev/drover/internal/control"
+	"github.com/drover-dev/drover/task"
+)
+
+// Messages are the newest messages of an agent.
+func (s *Session) Messages(_ context.Context, req control.MessagesRequest) (control.Messages, error) {
+	r, err := s.named(req.Ref)
+	if own := s.cfg.Info.Session; err != nil && req.Ref == string(own) {
+		r, err = task.Record{ID: own, Session: own, Kind: task.LocalAgent}, nil
+	}
+	if err != nil {
+		return control.Messages{}, refusal(err)
+	}
+	return archive.Messages(s.cfg.Place, r, req.Limit)
+}

@@ -1,0 +1,333 @@
+package session
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/drover-dev/drover/internal/archive"
+	"github.com/drover-dev/drover/internal/control"
+	"github.com/drover-dev/drover/internal/model/modeltest"
+	"github.com/drover-dev/drover/internal/remote"
+	"github.com/drover-dev/drover/task"
+)
+
+const farToken = "far-token-0123456789"
+
+// far is a service elsewhere. Its sessions are at work until a test ends them.
+type far struct {
+	*httptest.Server
+
+	name string // of the next session; empty: one of its own; set between requests
+
+	mu       sync.Mutex
+	sessions map[string]*farSession // by key
+	changed  chan struct{}          // closed and replaced with each change
+}
+
+type farSession struct {
+	id, prompt string
+	page       remote.Page
+	archived   bool
+}
+
+func newFar(t *testing.T) *far {
+	t.Helper()
+	f := &far{sessions: map[string]*farSession{}, changed: make(chan struct{})}
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /v1/remote/sessions", f.create)
+	mux.HandleFunc("GET /v1/remote/sessions/{id}/events", f.events)
+	mux.HandleFunc("POST /v1/remote/sessions/{id}/archive", func(w http.ResponseWriter, r *http.Request) {
+		f.change(func(s *farSession) { s.archived = s.archived || s.id == r.PathValue("id") })
+	})
+	f.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer "+farToken {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	}))
+	t.Cleanup(f.Close)
+	return f
+}
+
+func (f *far) create(w http.ResponseWriter, r *http.Request) {
+	var q remote.Request
+	_ = json.NewDecoder(r.Body).Decode(&q)
+	key := r.Header.Get("Idempotency-Key")
+	f.mu.Lock()
+	s := f.sessions[key]
+	if s == nil {
+		s = &farSession{id: cmp.Or(f.name, "far-"+strings.ToLower(key)), prompt: q.Prompt, page: remote.Page{Cursor: "1", Status: remote.Running}}
+		f.sessions[key] = s
+	}
+	f.mu.Unlock()
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(map[string]string{"session_id": s.id})
+}
+
+// events holds a poll back until something changes.
+func (f *far) events(w http.ResponseWriter, r *http.Request) {
+	for {
+		f.mu.Lock()
+		changed := f.changed
+		var page remote.Page
+		for _, s := range f.sessions {
+			if s.id == r.PathValue("id") {
+				page = s.page
+			}
+		}
+		f.mu.Unlock()
+		if page.Status.Done() || r.URL.Query().Get("wait") == "" || r.URL.Query().Get("after") == "" {
+			w.Header().Set("Content-Type", "application/json")
+			_ = json.NewEncoder(w).Encode(page)
+			return
+		}
+		select {
+		case <-changed:
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+func (f *far) change(do func(*farSession)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, s := range f.sessions {
+		do(s)
+	}
+	close(f.changed)
+	f.changed = make(chan struct{})
+}
+
+// finish ends all sessions with an answer.
+func (f *far) finish(text string) {
+	f.change(func(s *farSession) { s.page.Status, s.page.Result = remote.Completed, text })
+}
+
+func (f *far) all() (out []farSession) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, s := range f.sessions {
+		out = append(out, *s)
+	}
+	return out
+}
+
+// used makes a session know the service, whose token the host has.
+func (f *far) used(c *Config) {
+	c.Agents.Remote = Remote{Services: map[string]RemoteService{"cloud": {URL: f.URL, TokenEnv: "FAR_TOKEN"}}, Usual: "cloud", Token: func(name string) string {
+		return map[string]string{"FAR_TOKEN": farToken}[name]
+	}}
+}
+
+func (r *rig) goFar(req control.RemoteRequest, change ...func(*control.StartRequest)) control.Started {
+	r.t.Helper()
+	return r.ask("", append([]func(*control.StartRequest){func(q *control.StartRequest) { q.Shell, q.Remote = nil, &req }}, change...)...)
+}
+
+// working waits until a remote task has its session, and returns that.
+func (r *rig) working(id task.ID) string {
+	r.t.Helper()
+	for e, err := range r.Events(r.ctx, 0) {
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		if p := e.Task.Progress; e.Task.ID == id && p != nil && p.Remote != nil && p.Remote.ID != "" {
+			return p.Remote.ID
+		}
+	}
+	r.t.Fatal("there are no more events")
+	return ""
+}
+
+// ID-12, C-08: a remote agent is found by its session elsewhere too, while it works,
+// after its end, in the next host, and where no host is.
+func TestRemoteBySession(t *testing.T) {
+	f := newFar(t)
+	r := open(t, "", f.used)
+	started := r.goFar(control.RemoteRequest{Prompt: "do it"})
+	if started.Error != nil {
+		t.Fatal(started.Error)
+	}
+	id := started.Task.ID
+	far := r.working(id)
+	if got, err := r.Get(r.ctx, far); err != nil || got.ID != id {
+		t.Errorf("at work: %s, %v", got.ID, err)
+	}
+	for _, part := range []string{far[:len(far)-1], far + "x"} {
+		if got, err := r.Get(r.ctx, part); code(err) != control.NotFound {
+			t.Errorf("%s is %s, %v", part, got.ID, err)
+		}
+	}
+	f.finish("done there")
+	if got := r.wait(far)[0]; got.Status != task.Completed || got.Notified != true {
+		t.Errorf("ended: %+v", got)
+	}
+	if a, err := r.Result(r.ctx, far); err != nil || a.Text != "done there" || a.Task.ID != id {
+		t.Errorf("answer %+v, %v", a, err)
+	}
+	r.reopen()
+	if got, err := r.Get(r.ctx, far); err != nil || got.ID != id {
+		t.Errorf("in the next host: %s, %v", got.ID, err)
+	}
+	r.close()
+	a, err := archive.Open(t.Context(), r.cfg.Place, r.cfg.Info)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	if got, err := a.Get(t.Context(), far); err != nil || got.ID != id {
+		t.Errorf("without a host: %s, %v", got.ID, err)
+	}
+}
+
+// What a service calls its session is no way to get at another task.
+func TestRemoteSessionGoesLast(t *testing.T) {
+	f := newFar(t)
+	r := open(t, "", f.used)
+	other := r.run("true", named("build"))
+	r.wait("build")
+	for _, ref := range []string{"build", string(other.ID), string(other.ID)[:4]} {
+		f.name = ref
+		far := r.goFar(control.RemoteRequest{Prompt: "x"})
+		if far.Error != nil {
+			t.Fatal(far.Error)
+		}
+		r.working(far.Task.ID)
+		if got, err := r.Get(r.ctx, ref); err != nil || got.ID != other.ID {
+			t.Errorf("%s: %s, %v", ref, got.ID, err)
+		}
+	}
+	f.finish("done")
+}
+
+// The end of a host is none of the work: the next one goes on with the same session.
+func TestRemoteNextHost(t *testing.T) {
+	f := newFar(t)
+	r := open(t, "", f.used)
+	id := r.goFar(control.RemoteRequest{Prompt: "do it"}).Task.ID
+	r.working(id)
+	r.reopen()
+	if now, err := r.Get(r.ctx, string(id)); err != nil || now.Status != task.Running {
+		t.Fatalf("in the next host: %s, %v", now.Status, err)
+	}
+	f.finish("done there")
+	if got := r.wait(string(id))[0]; got.Status != task.Completed {
+		t.Errorf("%s %s", got.Status, got.Error)
+	}
+	if all := f.all(); len(all) != 1 || all[0].archived || all[0].prompt != "do it" {
+		t.Errorf("sessions %+v", all)
+	}
+}
+
+// A stop archives the session elsewhere before it returns.
+func TestRemoteStop(t *testing.T) {
+	f := newFar(t)
+	r := open(t, "", f.used)
+	id := r.goFar(control.RemoteRequest{Prompt: "do it"}).Task.ID
+	far := r.working(id)
+	receipt, err := r.Stop(r.ctx, control.StopRequest{Refs: []string{far}})
+	if err != nil || len(receipt.Stopped) != 1 || len(receipt.Survivors) != 0 {
+		t.Errorf("receipt %+v, %v", receipt, err)
+	}
+	if all := f.all(); len(all) != 1 || !all[0].archived {
+		t.Errorf("sessions %+v", all)
+	}
+}
+
+// The token of a client serves the service, and is in no file of the session.
+func TestRemoteToken(t *testing.T) {
+	f := newFar(t)
+	r := open(t, "", f.used, func(c *Config) { c.Agents.Remote.Token = nil })
+	if s := r.goFar(control.RemoteRequest{Prompt: "x"}); s.Error == nil || s.Error.Code != control.Invalid || !strings.Contains(s.Error.Message, "FAR_TOKEN") {
+		t.Errorf("without a token: %+v", s)
+	}
+	s := r.goFar(control.RemoteRequest{Prompt: "x"}, func(q *control.StartRequest) { q.Env = append(q.Env, "FAR_TOKEN="+farToken) })
+	if s.Error != nil {
+		t.Fatal(s.Error)
+	}
+	r.working(s.Task.ID)
+	f.finish("done")
+	r.wait(string(s.Task.ID))
+	r.close()
+	files := 0
+	err := filepath.WalkDir(filepath.Dir(r.cfg.Place.Dir()), func(path string, e fs.DirEntry, err error) error {
+		if err != nil || !e.Type().IsRegular() {
+			return err
+		}
+		files++
+		data, err := os.ReadFile(path)
+		if bytes.Contains(data, []byte(farToken)) {
+			t.Errorf("%s holds the token", path)
+		}
+		return err
+	})
+	if err != nil || files == 0 {
+		t.Errorf("%d files, %v", files, err)
+	}
+}
+
+func TestRemoteRefused(t *testing.T) {
+	f := newFar(t)
+	r := open(t, "", f.used, func(c *Config) { c.Agents.Remote.Usual = "" })
+	for name, c := range map[string]struct {
+		req  control.RemoteRequest
+		keep bool
+		says string
+	}{
+		"none":    {control.RemoteRequest{Prompt: "x"}, false, "no remote service is named"},
+		"unknown": {control.RemoteRequest{Prompt: "x", Service: "nowhere"}, false, "not in the settings"},
+		"plain":   {control.RemoteRequest{Prompt: "x", Service: "http://example.com"}, false, "neither https nor on this machine"},
+		"type":    {control.RemoteRequest{Prompt: "x", Service: "cloud", Type: "magic"}, false, "not known"},
+		"prompt":  {control.RemoteRequest{Prompt: " ", Service: "cloud"}, false, "the prompt is empty"},
+		"keep":    {control.RemoteRequest{Prompt: "x", Service: "cloud"}, true, "anyway"},
+	} {
+		s := r.goFar(c.req, func(q *control.StartRequest) { q.Keep = c.keep })
+		if s.Error == nil || !strings.Contains(s.Error.Message, c.says) {
+			t.Errorf("%s: %+v", name, s)
+		}
+	}
+	if page, err := r.List(r.ctx, control.ListRequest{All: true}); err != nil || len(page.Tasks) != 0 || len(f.all()) != 0 {
+		t.Errorf("refused requests left %+v, %+v, %v", page.Tasks, f.all(), err)
+	}
+}
+
+// An agent sends another elsewhere, and is told of its end.
+func TestRemoteForModel(t *testing.T) {
+	f := newFar(t)
+	r, server := served(t, modeltest.Turns(map[string][]modeltest.Answer{"main": {
+		blocks(modeltest.ToolUse("", "Agent", map[string]any{"description": "d", "prompt": "go there", "name": "ada", "isolation": "remote"})),
+		modeltest.Text("it works elsewhere"), modeltest.Text("told"),
+	}}), f.used)
+	m := converse(r)
+	m.say("go")
+	if turn := m.next(); turn.Err != nil {
+		t.Fatal(turn.Err)
+	}
+	rec, err := r.Get(r.ctx, "ada")
+	if err != nil || rec.Kind != task.RemoteAgent || rec.Owner != r.cfg.Info.Session {
+		t.Fatalf("record %+v, %v", rec, err)
+	}
+	r.working(rec.ID)
+	f.finish("found it far away")
+	if turn := m.next(); turn.Err != nil {
+		t.Fatal(turn.Err)
+	}
+	asked := of(server, "main")
+	if last := string(asked[len(asked)-1].Body); !strings.Contains(last, "found it far away") || strings.Contains(last, farToken) {
+		t.Errorf("the agent was told %s", last)
+	}
+	if all := f.all(); len(all) != 1 || all[0].prompt != "go there" {
+		t.Errorf("sessions %+v", all)
+	}
+}

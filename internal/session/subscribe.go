@@ -1,0 +1,222 @@
+package session
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/drover-dev/drover/internal/driver/monitor"
+	"github.com/drover-dev/drover/internal/mcpconn"
+)
+
+// unsubscribeTime is how long a server may take to hear that nobody watches a
+// resource any more.
+const unsubscribeTime = 2 * time.Second
+
+// subscriptions counts who watches a resource over one connection, which all
+// share: a server is asked by the first, and let go by the last. Its zero value
+// works.
+type subscriptions struct {
+	mu sync.Mutex
+	by map[subscribed]*watchers // guarded by mu
+}
+
+type subscribed struct {
+	conn *mcpconn.Conn
+	uri  string
+}
+
+type watchers struct {
+	users int // who have it, or wait for it; guarded by mu of subscriptions
+
+	asking sync.Mutex // held over calls of the server, so that the last word it hears is right
+	there  int        // who watch; guarded by asking
+}
+
+func (s *subscriptions) hold(key subscribed) (*watchers, func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w := s.by[key]
+	if w == nil {
+		if s.by == nil {
+			s.by = map[subscribed]*watchers{}
+		}
+		w = &watchers{}
+		s.by[key] = w
+	}
+	w.users++
+	return w, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if w.users--; w.users == 0 {
+			delete(s.by, key)
+		}
+	}
+}
+
+// begin asks the server to tell of a resource. The caller calls end.
+func (s *subscriptions) begin(ctx context.Context, conn *mcpconn.Conn, uri string) (end func(), err error) {
+	w, release := s.hold(subscribed{conn, uri})
+	w.asking.Lock()
+	defer w.asking.Unlock()
+	if w.there == 0 {
+		if _, err := conn.Call(ctx, "resources/subscribe", map[string]string{"uri": uri}); err != nil {
+			release()
+			return nil, err
+		}
+	}
+	w.there++
+	return func() {
+		defer release()
+		w.asking.Lock()
+		defer w.asking.Unlock()
+		if w.there--; w.there > 0 {
+			return
+		}
+		last, done := context.WithTimeout(context.WithoutCancel(ctx), unsubscribeTime)
+		defer done()
+		_, _ = conn.Call(last, "resources/unsubscribe", map[string]string{"uri": uri}) // one that does not hear it tells of what nobody listens to
+	}, nil
+}
+
+// resource is what a monitor watches at a server. The protocol is that of
+// resources of MCP 2025-11-25.
+type resource struct {
+	s    *Session
+	name string
+	use  func() (*mcpconn.Lease, error)
+	uri  string
+}
+
+// Events implements [monitor.Subscription]. A server that has gone is connected to
+// again, for as long as the pool has patience.
+func (r *resource) Events(ctx context.Context) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		lease, err := r.use()
+		if err != nil {
+			yield("", err)
+			return
+		}
+		defer lease.Release()
+		for ctx.Err() == nil {
+			conn, err := lease.Conn(ctx)
+			if err == nil {
+				err = r.watch(ctx, conn, yield)
+			} else if ctx.Err() == nil && !errors.Is(err, mcpconn.ErrGivenUp) && !errors.Is(err, mcpconn.ErrClosed) {
+				continue // the pool pauses between attempts
+			}
+			if err != nil && !errors.Is(err, mcpconn.ErrGone) {
+				if ctx.Err() == nil && !errors.Is(err, errEnough) {
+					yield("", err)
+				}
+				return
+			}
+		}
+	}
+}
+
+// errEnough says that the reader of a resource has gone.
+var errEnough = errors.New("nobody reads")
+
+// watch yields until the connection is gone.
+func (r *resource) watch(ctx context.Context, conn *mcpconn.Conn, yield func(string, error) bool) error {
+	var can struct {
+		Resources *struct {
+			Subscribe bool `json:"subscribe"`
+		} `json:"resources"`
+	}
+	if err := json.Unmarshal(conn.Capabilities(), &can); err != nil || can.Resources == nil || !can.Resources.Subscribe {
+		return fmt.Errorf("MCP server %s does not tell of changes of resources", r.name)
+	}
+	changed := make(chan struct{}, 1)
+	changed <- struct{}{} // it is read at once
+	stop := conn.Listen("notifications/resources/updated", func(params json.RawMessage) {
+		var p struct {
+			URI string `json:"uri"` // or that of a part of it
+		}
+		if json.Unmarshal(params, &p) != nil || !strings.HasPrefix(p.URI, r.uri) {
+			return
+		}
+		select {
+		case changed <- struct{}{}:
+		default:
+		}
+	})
+	defer stop()
+	end, err := r.s.subscriptions.begin(ctx, conn, r.uri)
+	if err != nil {
+		return err
+	}
+	defer end()
+	for {
+		select {
+		case <-changed:
+		case <-conn.Gone():
+			return mcpconn.ErrGone
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		text, err := readResource(ctx, conn, r.uri)
+		if err != nil {
+			return err
+		}
+		if !yield(text, nil) {
+			return errEnough
+		}
+	}
+}
+
+func readResource(ctx context.Context, conn *mcpconn.Conn, uri string) (string, error) {
+	raw, err := conn.Call(ctx, "resources/read", map[string]string{"uri": uri})
+	if err != nil {
+		return "", err
+	}
+	var got struct {
+		Contents []struct {
+			URI  string `json:"uri"`
+			Text string `json:"text"`
+			Blob string `json:"blob"`
+		} `json:"contents"`
+	}
+	if err := json.Unmarshal(raw, &got); err != nil {
+		return "", fmt.Errorf("read resource %s: %w", uri, err)
+	}
+	var texts []string
+	for _, c := range got.Contents {
+		if c.Blob != "" {
+			c.Text = fmt.Sprintf("(%d bytes that are no text, in %s)", len(c.Blob)*3/4, c.URI)
+		}
+		texts = append(texts, c.Text)
+	}
+	return strings.Join(texts, "\n"), nil
+}
+
+// subscribe lets the agent watch resources of its own servers.
+func (k *kit) subscribe(_ context.Context, server, uri string) (monitor.Subscription, error) {
+	var names []string
+	for _, one := range k.served {
+		if one.Name == server {
+			return &resource{s: k.me.s, name: server, uri: uri, use: func() (*mcpconn.Lease, error) {
+				return k.me.s.cfg.Agents.MCP.Pool.Use(context.Background(), one.Name, one.Server)
+			}}, nil
+		}
+		names = append(names, one.Name)
+	}
+	return nil, fmt.Errorf("there is no such server (%s): %w", strings.Join(names, ", "), fs.ErrNotExist)
+}
+
+// subscribe lets a client watch resources of the session's servers.
+func (s *Session) subscribe(ctx context.Context, server, uri string) (monitor.Subscription, error) {
+	lease, err := s.UseMCP(ctx, server) // to say at once that there is none
+	if err != nil {
+		return nil, err
+	}
+	lease.Release()
+	return &resource{s: s, name: server, uri: uri, use: func() (*mcpconn.Lease, error) { return s.UseMCP(context.Background(), server) }}, nil
+}

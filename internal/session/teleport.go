@@ -1,0 +1,20 @@
+package session
+
+import (
+	"encoding/json"
+	"os"
+
+	"github.com/drover-dev/drover/internal/control"
+	"github.com/drover-dev/drover/internal/home"
+)
+
+// carried keeps what the description of a session says of where it was before,
+// which is written anew by each host.
+func carried(place home.Session, info control.Info) control.Info {
+	data, err := os.ReadFile(place.InfoFile())
+	var old control.Info
+	if err == nil && json.Unmarshal(data, &old) == nil {
+		info.Aliases, info.TeleportedFrom = old.Aliases, old.TeleportedFrom
+	}
+	return info
+}

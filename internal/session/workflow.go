@@ -1,0 +1,277 @@
+package session
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/drover-dev/drover/internal/builtin"
+	"github.com/drover-dev/drover/internal/control"
+	"github.com/drover-dev/drover/internal/driver/shell"
+	"github.com/drover-dev/drover/internal/driver/workflow"
+	"github.com/drover-dev/drover/internal/regular"
+	"github.com/drover-dev/drover/internal/spool"
+	"github.com/drover-dev/drover/internal/supervise"
+	flow "github.com/drover-dev/drover/internal/workflow"
+	"github.com/drover-dev/drover/subagent"
+	"github.com/drover-dev/drover/task"
+)
+
+const (
+	// approvalWait is how long an approval without a time limit waits.
+	approvalWait = 24 * time.Hour
+
+	// liveWorkflows bounds the workflows of a session that are at work.
+	liveWorkflows = 100
+)
+
+// flows does the steps of a workflow for whoever has started it: its agents get no
+// more than me has, and its commands the environment of me.
+type flows struct {
+	s        *Session
+	me       self
+	patience time.Duration
+}
+
+var _ workflow.Steps = (*flows)(nil)
+
+// Start implements [workflow.Steps].
+func (f *flows) Start(ctx context.Context, h task.Host, a workflow.Attempt) (task.Record, error) {
+	parent := h.Record().ID
+	if a.Resumed {
+		if r, ok := f.s.childOf(parent, a.Key); ok {
+			return r, nil
+		}
+	}
+	spec := task.Spec{Key: a.Key, Cwd: a.Cwd, Timeout: a.Step.Timeout, Description: fmt.Sprintf("step %s of %s", a.Step.ID, a.Workflow)}
+	if g := a.Step.Agent; g != nil {
+		spec.Parent = parent
+		me := f.me
+		me.cwd = a.Cwd
+		rec, _, err := f.s.launch(ctx, subagent.Input{Type: g.Type, Prompt: a.Text, Model: g.Model, MaxTurns: g.MaxTurns, Isolation: g.Isolation}, spec, me)
+		return rec, err
+	}
+	var w builtin.Work
+	if a.Step.Workflow != nil {
+		w = f.s.kinds.Workflow(f, a.Input())
+		spec.Command, spec.Timeout = a.Step.Workflow.Plan.File, limitOf(a.Step)
+	} else {
+		w = f.s.kinds.Command(shell.Client{Env: without(f.me.env, a.Vars), Own: a.Vars}, shell.Command{Line: a.Step.Shell, Cwd: a.Cwd})
+		spec.Command, spec.Pool = a.Step.Shell, shellPool
+	}
+	spec.Input = w.Input
+	return h.Spawn(ctx, w.Driver, spec)
+}
+
+// without is an environment without the names that own sets.
+func without(env, own []string) []string {
+	return slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
+		name, _, _ := strings.Cut(kv, "=")
+		return slices.ContainsFunc(own, func(o string) bool { return strings.HasPrefix(o, name+"=") })
+	})
+}
+
+// childOf finds a child by its key. It looks at all tasks, which only the further run
+// of a workflow needs: of a new one the key is taken with the start.
+func (s *Session) childOf(parent task.ID, key string) (task.Record, bool) {
+	for _, r := range s.sup.List(0) {
+		if r.Parent == parent && r.Key == key {
+			return r, true
+		}
+	}
+	return task.Record{}, false
+}
+
+// Again implements [workflow.Steps].
+func (f *flows) Again(ctx context.Context, _ task.Host, id task.ID, a workflow.Attempt) (task.Record, error) {
+	w := f.s.kinds.Workflow(f, workflow.Input{Resume: true})
+	return f.s.sup.Resume(ctx, id, w.Driver, task.Spec{Input: w.Input, Cwd: a.Cwd, Timeout: limitOf(a.Step)})
+}
+
+// limitOf is the time limit of a step that is a workflow: its own, or that of the
+// file if it is less.
+func limitOf(s flow.Step) time.Duration { return tighter(s.Timeout, s.Workflow.Plan.Timeout) }
+
+// Stop implements [workflow.Steps].
+func (f *flows) Stop(ctx context.Context, id task.ID, why string) error {
+	_, err := f.s.sup.Stop(ctx, []task.ID{id}, supervise.StopRequest{Cause: task.Cause{Actor: task.ByParent, Reason: task.ReasonStopped, Detail: why}})
+	return err
+}
+
+// Text implements [workflow.Steps].
+func (f *flows) Text(ctx context.Context, id task.ID) (string, error) {
+	r, ok := f.s.sup.Get(id)
+	switch {
+	case !ok:
+		return "", fmt.Errorf("%w: %s", supervise.ErrUnknown, id)
+	case r.Kind != task.LocalBash:
+		return f.s.log.Answer(ctx, r.Run)
+	}
+	data, _, err := spool.Tail(r.OutputFile, 0, flow.MaxOutput)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return string(data), err
+}
+
+// Barred implements [workflow.Steps].
+func (f *flows) Barred(err error) bool {
+	return errors.Is(err, supervise.ErrFrozen) || errors.Is(err, supervise.ErrClosing)
+}
+
+// Patience implements [workflow.Steps].
+func (f *flows) Patience() time.Duration { return f.patience }
+
+// WorkflowFile reads a file of a workflow, with its links followed.
+func WorkflowFile(path string) ([]byte, error) {
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return nil, plainError(err)
+	}
+	root, err := os.OpenRoot(filepath.Dir(real))
+	if err != nil {
+		return nil, plainError(err)
+	}
+	defer root.Close()
+	return regular.Read(root, filepath.Base(real), flow.MaxBytes)
+}
+
+// plainError takes the names of system calls and of files out of an error.
+func plainError(err error) error {
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		return path.Err
+	}
+	return err
+}
+
+// compile reads a workflow. Of many faults the first is told.
+func compile(file string, read func(string) ([]byte, error)) (*flow.Plan, error) {
+	plan, faults := flow.Compile(file, read)
+	if len(faults) == 0 {
+		return plan, nil
+	}
+	text := faults[0].Error()
+	if n := len(faults) - 1; n > 0 {
+		text += fmt.Sprintf(", and %d more faults", n)
+	}
+	return nil, &control.Error{Code: control.Invalid, Message: text, Mend: "see `drover workflow check`"}
+}
+
+// newWorkflow is a workflow that is going to be.
+func (s *Session) newWorkflow(f *flows, plan *flow.Plan, params map[string]string, cwd string, spec task.Spec) (supervise.Starting, error) {
+	all, err := plan.Values(params)
+	if err != nil {
+		return supervise.Starting{}, &control.Error{Code: control.Invalid, Message: err.Error(), Mend: "see `drover workflow check`"}
+	}
+	if err := s.fewWorkflows(); err != nil {
+		return supervise.Starting{}, err
+	}
+	w := s.kinds.Workflow(f, workflow.Input{Plan: plan, Params: all, Cwd: cwd})
+	spec.Input, spec.Command, spec.Cwd = w.Input, plan.File, cwd
+	spec.Name = cmp.Or(spec.Name, subagent.Normalize(plan.Name))
+	spec.Description = cmp.Or(spec.Description, firstLine(plan.Description, 80), "workflow "+plan.Name)
+	spec.Timeout = cmp.Or(spec.Timeout, plan.Timeout)
+	return supervise.Starting{Driver: w.Driver, Spec: spec}, nil
+}
+
+// fewWorkflows refuses one more where too many are at work.
+func (s *Session) fewWorkflows() error {
+	live := 0
+	for _, r := range s.sup.List(0) {
+		if r.Kind == task.LocalWorkflow && !r.Status.Terminal() {
+			live++
+		}
+	}
+	if live < liveWorkflows {
+		return nil
+	}
+	return &control.Error{Code: control.Unavailable, Message: fmt.Sprintf("%d workflows are at work, which is the most that may be", live), Mend: "wait for some of them"}
+}
+
+// startWorkflow records a workflow for a client, which waits for begin.
+func (s *Session) startWorkflow(ctx context.Context, r control.StartRequest, spec task.Spec) (rec task.Record, begin func(), err error) {
+	if r.Keep {
+		return rec, nil, &control.Error{Code: control.Invalid, Message: "a workflow cannot be kept past its host", Mend: "resume it instead"}
+	}
+	if file := r.Workflow.File; !filepath.IsAbs(file) || !filepath.IsAbs(r.Cwd) {
+		return rec, nil, &control.Error{Code: control.Invalid, Message: fmt.Sprintf("the paths %.200q and %.200q are not both absolute", file, r.Cwd)}
+	}
+	plan, err := compile(r.Workflow.File, WorkflowFile)
+	if err != nil {
+		return rec, nil, err
+	}
+	if r.Guarded {
+		err = each(plan, r.Cwd, "", func(a judged) error {
+			guarded := r
+			guarded.Cwd = a.cwd
+			return s.banned(guarded, a.line())
+		})
+		if err != nil {
+			return rec, nil, err
+		}
+	}
+	f := &flows{s: s, me: self{s: s, cwd: r.Cwd, env: s.clientEnv(r.Env), model: s.cfg.Agents.Model, rules: s.cfg.Agents.Rules}, patience: approvalWait}
+	w, err := s.newWorkflow(f, plan, r.Workflow.Params, r.Cwd, spec)
+	if err != nil {
+		return rec, nil, err
+	}
+	return s.sup.Record(ctx, w.Driver, w.Spec)
+}
+
+// resumeWorkflow gives a workflow that has ended a further run, for somebody outside.
+func (s *Session) resumeWorkflow(ctx context.Context, r task.Record, req control.ResumeRequest) (task.Record, error) {
+	if req.Prompt != "" {
+		return r, &control.Error{Code: control.Conflict, Message: fmt.Sprintf("task %s is a workflow, which reads no prompt", r.ID), Mend: "resume it without one"}
+	}
+	me, err := s.above(r, req.Env)
+	if err != nil {
+		return r, refusal(err)
+	}
+	rec, err := s.relaunchWorkflow(ctx, &flows{s: s, me: me, patience: approvalWait}, r, task.Spec{Backgrounded: true, Owner: r.Owner})
+	if err != nil {
+		return r, refusal(err)
+	}
+	return rec, nil
+}
+
+// relaunchWorkflow goes on with a workflow behind what has ended well.
+func (s *Session) relaunchWorkflow(ctx context.Context, f *flows, r task.Record, spec task.Spec) (task.Record, error) {
+	plan, err := resumable(s, r)
+	if err != nil {
+		return r, err
+	}
+	if err := s.fewWorkflows(); err != nil {
+		return r, err
+	}
+	w := s.kinds.Workflow(f, workflow.Input{Resume: true})
+	spec.Input, spec.Cwd, spec.Timeout = w.Input, r.Cwd, plan.Timeout
+	return s.sup.Resume(ctx, r.ID, w.Driver, spec)
+}
+
+// resumable is the plan of a workflow that can go on.
+func resumable(s *Session, r task.Record) (*flow.Plan, error) {
+	refuse := func(why, mend string) (*flow.Plan, error) {
+		return nil, &control.Error{Code: control.Conflict, Message: fmt.Sprintf("workflow %s %s", r.ID, why), Mend: mend}
+	}
+	p, nested := s.sup.Get(r.Parent)
+	plan, _, _, err := workflow.Saved(r.Checkpoint)
+	switch {
+	case !r.Status.Terminal():
+		return refuse("is "+string(r.Status), "wait for its end")
+	case r.Status == task.Completed:
+		return refuse("has ended well, and nothing is left of it to do", "start it anew")
+	case nested && p.Kind == task.LocalWorkflow:
+		return refuse(fmt.Sprintf("is a step of workflow %s", p.ID), "resume that one")
+	case err != nil:
+		return refuse("cannot go on: "+strings.ReplaceAll(err.Error(), "\n", ": "), "start it anew")
+	}
+	return plan, nil
+}

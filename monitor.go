@@ -1,0 +1,43 @@
+package drover
+
+import (
+	"context"
+	"path/filepath"
+	"time"
+
+	"github.com/drover-dev/drover/internal/control"
+	"github.com/drover-dev/drover/task"
+)
+
+// Monitor is something to watch. Exactly one of Line, Args, File, and Server with
+// URI is set.
+type Monitor struct {
+	Line   string   // for bash; each line on its stdout is an event
+	Args   []string // a program with its arguments, as Line
+	File   string   // what is added to it are events, a line each
+	Server string   // of MCP; lines that are new in the resource URI are events
+	URI    string
+
+	Match   string        // a regular expression (RE2) for the lines that are events; default: all
+	Name    string        // a name that works wherever an ID does
+	Dir     string        // of a command or a relative file; default: that of the runtime
+	Timeout time.Duration // after which it has ended well; default: none
+}
+
+// Monitor starts to watch and returns when that is durably recorded. How many
+// events there were stands in the progress of the task, and all lines in its
+// output file.
+func (rt *Runtime) Monitor(ctx context.Context, m Monitor) (task.Record, error) {
+	dir, err := rt.folder(m.Dir)
+	if err != nil {
+		return task.Record{}, err
+	}
+	req := &control.MonitorRequest{File: m.File, Server: m.Server, URI: m.URI, Match: m.Match}
+	if m.File != "" && !filepath.IsAbs(m.File) {
+		req.File = filepath.Join(dir, m.File)
+	}
+	if m.Line != "" || len(m.Args) > 0 {
+		req.Shell = &control.ShellRequest{Line: m.Line, Args: m.Args}
+	}
+	return rt.start(ctx, control.StartRequest{Name: m.Name, Timeout: m.Timeout, Cwd: dir, Env: rt.env, Monitor: req})
+}
