@@ -145,7 +145,8 @@ func BenchmarkTable(b *testing.B) {
 		{"spawn", (*bench).spawn}, {"detached", (*bench).detached}, {"output", (*bench).output}, {"reads", (*bench).reads},
 		{"list", (*bench).list}, {"journal", (*bench).journal}, {"registry", (*bench).registry}, {"subscriber", (*bench).subscriber},
 		{"tail", (*bench).tail}, {"transcript", (*bench).transcript}, {"resume", (*bench).resume}, {"stream", (*bench).stream},
-		{"compaction", (*bench).compaction}, {"todo", (*bench).todo}, {"permission", (*bench).permission}, {"loops", (*bench).loopRows}, {"live", (*bench).liveRows},
+		{"compaction", (*bench).compaction}, {"todo", (*bench).todo}, {"permission", (*bench).permission}, {"loops", (*bench).loopRows}, {"workflow", (*bench).workflow},
+		{"monitors", (*bench).monitors}, {"remote", (*bench).remote}, {"live", (*bench).liveRows},
 	} {
 		if only := os.Getenv("ONLY"); only != "" && only != part.name {
 			continue
