@@ -104,7 +104,7 @@ var rooms = map[string][]string{
 	// The three that wire. The root is a library: it has no face.
 	"internal/assemble": {"task", "agent", "subagent", "internal/catalog", "internal/control", "internal/home", "internal/hook", "internal/host",
 		"internal/keeper", "internal/model/choose", "internal/model/provider", "internal/notes", "internal/permit", "internal/session", "internal/settings",
-		"internal/skill", "internal/todo", "internal/tool/webtool", "internal/trust", "internal/usage", "internal/worktree", "internal/memory", "internal/mcpconn", "internal/mcpfile", "internal/remote"},
+		"internal/skill", "internal/todo", "internal/tool/mcptool", "internal/tool/webtool", "internal/trust", "internal/usage", "internal/worktree", "internal/memory", "internal/mcpconn", "internal/mcpfile", "internal/remote"},
 	".":          {"task", "agent", "subagent", "internal/assemble", "internal/control", "internal/home", "internal/session", "internal/settings", "internal/trust"},
 	"cmd/drover": {".", "task", "agent", "subagent", "internal/*"},
 }

@@ -275,9 +275,9 @@ func (w *world) mcpList(ctx context.Context, asJSON, quick bool, out io.Writer) 
 	}
 	rows := make([]mcpRow, len(entries))
 	for i, e := range entries {
-		rows[i] = mcpRow{Name: e.Name, Scope: string(e.Scope), Path: e.Path, URL: e.Server.URL, Shadows: e.Shadows}
-		if e.Server.Command != "" {
-			rows[i].Command = append([]string{e.Server.Command}, e.Server.Args...)
+		rows[i] = mcpRow{Name: e.Name, Scope: string(e.Scope), Path: e.Path, URL: e.Plain.URL, Shadows: e.Shadows}
+		if e.Plain.Command != "" {
+			rows[i].Command = append([]string{e.Plain.Command}, e.Plain.Args...)
 		}
 		switch {
 		case e.Disabled:

@@ -125,6 +125,12 @@ func mcpServerCases() cases {
 			if a := rows["away"]; a["status"] != "waits for trust" || a["scope"] != "project" {
 				t.Errorf("away is shown as %v", a)
 			}
+			p.env = append(p.env, "KEY=hush")
+			p.good("mcp", "add", "--url", "http://127.0.0.1:1/?key=${KEY}", "keyed")
+			if r := p.run("mcp", "list", "--json", "--no-connect"); strings.Contains(r.stdout()+r.stderr, "hush") || !strings.Contains(r.stdout(), "${KEY}") {
+				t.Errorf("the list shows what is secret: %s%s", r.stdout(), r.stderr)
+			}
+			p.good("mcp", "rm", "keyed")
 			p.good("trust", "--yes")
 			if a := list()["away"]; a["status"] != "failed" || !strings.Contains(a["error"].(string), "refused") {
 				t.Errorf("away is shown as %v", a)
@@ -207,6 +213,14 @@ func mcpServerCases() cases {
 			p.good("mcp", "accept", "g")
 			p.good("-p", "go", greeting)
 			holds(t, "the third", m.Requests()[5].LastText(), "hello from")
+		},
+		"alike": func(t *testing.T, p *place) { // so are they for one that is only called alike in rules
+			p.servers(object{"g": object{"command": "true"}})
+			raw, _ := json.Marshal(object{"mcpServers": object{"g_": p.greeter()}})
+			p.file(".drover/mcp.json", string(raw))
+			m := p.model(map[string][]step{"main": {greet(), says("done")}})
+			p.run("-p", "go", "--trust", greeting)
+			holds(t, "the result", m.Requests()[1].LastText(), "was not called", "the server g_ of this folder takes the place of yours in")
 		},
 		"shadow": func(t *testing.T, p *place) { // M9: the rules of the user were meant for another server
 			p.servers(object{"g": object{"command": "true"}})

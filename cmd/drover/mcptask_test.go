@@ -304,6 +304,9 @@ func mcpTasks() cases {
 				t.Fatal(err)
 			}
 			p.leaves(patience, "drover host")
+			if !within(patience, func() bool { return p.run("ps", "-a", "--all-sessions").stderr == "" }) {
+				t.Fatal("its socket answers still") // which lives a little longer than its command line
+			}
 			if rec := p.taskOf(); rec["status"] != "running" {
 				t.Errorf("without a host it is %v, %v", rec["status"], rec["cause"])
 			}

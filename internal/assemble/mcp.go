@@ -8,6 +8,7 @@ import (
 	"github.com/drover-dev/drover/internal/mcpconn"
 	"github.com/drover-dev/drover/internal/mcpfile"
 	"github.com/drover-dev/drover/internal/session"
+	"github.com/drover-dev/drover/internal/tool/mcptool"
 	"github.com/drover-dev/drover/internal/trust"
 )
 
@@ -15,7 +16,7 @@ import (
 // given beside.
 func MCPServers(c Config) ([]mcpfile.Entry, error) {
 	get := home.Lookup(c.Env)
-	return mcpfile.Read(mcpfile.Input{Given: c.MCP, Cwd: c.Folder, Files: mcpfile.Files(get, c.Folder), Env: get, Trusted: func() bool {
+	return mcpfile.Read(mcpfile.Input{Given: c.MCP, Cwd: c.Folder, Files: mcpfile.Files(get, c.Folder), Env: get, Called: mcptool.ServerName, Trusted: func() bool {
 		st, err := trust.At(c.Root.TrustFile()).Check(c.Folder)
 		return err == nil && st.Trusted
 	}})

@@ -84,6 +84,7 @@ type Conn struct {
 	hear     map[string][]*listener
 	serve    map[string][]*server
 	incoming map[string]context.CancelFunc // requests of the server that are at work
+	replies  [][]byte                      // short answers, the first of which is being sent
 	made     []*made                       // tasks that were made of such requests, oldest first
 	tools    []Tool
 	stats    Stats
@@ -99,6 +100,7 @@ type Stats struct {
 	Batches int // arrays of messages, which the revision does not know
 	Long    int // frames above the limit
 	Refused int // requests of the server beyond those at work
+	Unsaid  int // short answers that were not sent, since too many waited
 }
 
 // limits are those of one connection; none is 0.

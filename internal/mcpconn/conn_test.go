@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"os"
 	"slices"
 	"strconv"
@@ -448,7 +449,7 @@ func TestCheck(t *testing.T) {
 		`type "ws" is not known`:              {Type: "ws", URL: "http://x"},
 		"type stdio does not go with":         {Type: "stdio", URL: "http://x"},
 		"type http does not go with":          {Type: "http", Command: "x"},
-		`url "file:///x" is no http or https`: {URL: "file:///x"},
+		`its url is no http or https address`: {URL: "file:///x"},
 		`header "A" is not one line`:          {URL: "http://x", Headers: map[string]string{"A": "b\nc"}},
 	} {
 		err := s.Check()
@@ -504,5 +505,94 @@ func TestServe(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A server that asks too much at the same time is told so, and hears meanwhile
+// that somebody is there.
+func TestServeMany(t *testing.T) {
+	c := live(t, use(t, pool(t, Config{}), stdioServer(t, "")))
+	answers := make(chan string, 2*inFlight)
+	defer c.Listen("notifications/answered", func(p json.RawMessage) { answers <- string(p) })()
+	hold := make(chan struct{})
+	defer c.Serve("elicitation/create", func(ctx context.Context, _ json.RawMessage) (any, error) {
+		select {
+		case <-hold:
+		case <-ctx.Done():
+		}
+		return map[string]string{"action": "accept"}, nil
+	})()
+	text(t, c, "askmany")
+	var got []string
+	for range 4 {
+		got = append(got, <-answers)
+	}
+	close(hold)
+	for range inFlight {
+		if a := <-answers; !strings.Contains(a, "accept") {
+			t.Errorf("answered %s", a)
+		}
+	}
+	refused := slices.DeleteFunc(slices.Clone(got), func(a string) bool { return !strings.Contains(a, "too many requests") })
+	if len(refused) != 3 || !slices.Contains(got, `{"id":"p","result":{}}`) || c.Stats().Refused != 3 {
+		t.Errorf("answered %q, %+v", got, c.Stats())
+	}
+}
+
+// Who has waited to write until the connection ended does not write: one after
+// the other would hold up the end of a server that does not read.
+func TestWriteAtEnd(t *testing.T) {
+	out, in, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := newConn(t.Context(), "fake", limits{})
+	w := &stdio{c: c, in: in}
+	c.end(ErrClosed)
+	if err := w.write([]byte("{}")); !errors.Is(err, ErrGone) {
+		t.Errorf("written: %v", err)
+	}
+	_ = in.Close()
+	if got, err := io.ReadAll(out); err != nil || len(got) != 0 {
+		t.Errorf("the server reads %q, %v", got, err)
+	}
+	_ = out.Close()
+}
+
+// Addresses hold secrets: no error tells more of one than its host.
+func TestSecretAddress(t *testing.T) {
+	l := use(t, pool(t, Config{}), Server{URL: "http://127.0.0.1:1/mcp?key=hush"})
+	if _, err := l.Conn(t.Context()); err == nil || strings.Contains(err.Error(), "hush") || !strings.Contains(err.Error(), "refused") {
+		t.Errorf("connected to nobody: %v", err)
+	}
+	for _, odd := range []string{"ftp://h/?key=hush", "http://h/%zz?key=hush", "hush"} {
+		if err := (Server{URL: odd}).Check(); err == nil || strings.Contains(err.Error(), "hush") {
+			t.Errorf("%s: %v", odd, err)
+		}
+	}
+}
+
+// A server that was given up has another chance, once, when somebody comes to use
+// it after a while.
+func TestSecondWind(t *testing.T) {
+	s := stdioServer(t, "exit")
+	p := pool(t, Config{})
+	l := use(t, p, s)
+	spend := func(l *Lease) {
+		for err := error(nil); !errors.Is(err, ErrGivenUp); {
+			_, err = l.Conn(t.Context())
+		}
+	}
+	spend(l)
+	spend(use(t, p, s))
+	if n := len(starts(t, s)); n != maxFailures {
+		t.Errorf("started %d times, want %d", n, maxFailures)
+	}
+	p.mu.Lock()
+	l.e.patience.until = time.Now().Add(-secondWind)
+	p.mu.Unlock()
+	spend(use(t, p, s))
+	if n := len(starts(t, s)); n != maxFailures+1 {
+		t.Errorf("started %d times, want one more", n)
 	}
 }

@@ -187,6 +187,12 @@ func (f *fake) call(name string, id, token, args json.RawMessage, text func(stri
 		f.say(`{"jsonrpc":"2.0","id":"q2","method":"ping"}`)
 		f.say(`{"jsonrpc":"2.0","id":"q3","method":"sampling/createMessage","params":{}}`)
 		text("asked")
+	case "askmany":
+		for i := range inFlight + 3 {
+			f.say(`{"jsonrpc":"2.0","id":%d,"method":"elicitation/create","params":{}}`, 100+i)
+		}
+		f.say(`{"jsonrpc":"2.0","id":"p","method":"ping"}`)
+		text("asked")
 	case "asktask":
 		f.say(`{"jsonrpc":"2.0","id":"made","method":"elicitation/create","params":{"message":"name?","task":{"ttl":1}}}`)
 		text("asked")

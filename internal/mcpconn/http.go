@@ -9,6 +9,7 @@ import (
 	"mime"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync"
 	"time"
@@ -124,6 +125,10 @@ func (w *web) do(ctx context.Context, method string, frame []byte, after string)
 		set("Accept", "text/event-stream")
 	}
 	res, err := w.client.Do(req)
+	var at *url.Error
+	if errors.As(err, &at) {
+		err = at.Err // without the address, which may hold a secret
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -151,6 +156,7 @@ func (w *web) exchange(ctx context.Context, id int64, frame []byte) error {
 	}
 	defer w.drop(res)
 	l := newLines(res.Body, w.c.cfg.frame, &w.meter)
+	defer l.done()
 	return w.whole(l, id)
 }
 

@@ -47,6 +47,21 @@ func TestHTTPPlain(t *testing.T) {
 	}
 }
 
+// Bodies that are too long cost the connection nothing afterwards.
+func TestHTTPLong(t *testing.T) {
+	s := newSite(t, "")
+	s.set(func() { s.plain = true })
+	c := live(t, use(t, pool(t, Config{FrameBytes: 256 << 10}), Server{URL: s.URL}))
+	for range 5 {
+		if _, err := c.Call(t.Context(), "tools/call", params("huge")); !errors.Is(err, ErrTooLong) {
+			t.Errorf("a long answer: %v", err)
+		}
+	}
+	if got := text(t, c, "echo"); got != `{"a":1}` {
+		t.Errorf("after that %q", got)
+	}
+}
+
 // What the server says by itself comes on a stream that stays open.
 func TestHTTPPush(t *testing.T) {
 	s := newSite(t, "")

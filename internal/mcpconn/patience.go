@@ -6,6 +6,7 @@ const (
 	maxFailures  = 5 // in a row; then a server is given up
 	maxPause     = 30 * time.Second
 	wellBehaved  = time.Minute // who lived so long has not failed in a row
+	secondWind   = time.Minute // for which one that was given up is left alone
 	jitterSpread = 0.5         // of a pause, either way
 )
 
@@ -25,6 +26,14 @@ func (p *patience) failed(now time.Time, lived, pause time.Duration, chance floa
 	p.failures++
 	pause = min(pause<<min(p.failures-1, 16), maxPause)
 	p.until = now.Add(time.Duration(float64(pause) * (1 - jitterSpread + 2*jitterSpread*chance)))
+}
+
+// again gives a server that was given up one more chance, if it was left alone for
+// a while.
+func (p *patience) again(now time.Time) {
+	if p.spent() && now.Sub(p.until) >= secondWind {
+		p.failures = maxFailures - 1
+	}
 }
 
 // spent reports whether the server is given up.

@@ -110,6 +110,7 @@ func (p *Pool) Use(_ context.Context, name string, s Server) (*Lease, error) {
 		e.life, e.stop = context.WithCancelCause(p.life)
 		p.entries[key] = e
 	}
+	e.patience.again(time.Now())
 	e.users++
 	if e.idle != nil {
 		e.idle.Stop()
@@ -149,7 +150,8 @@ func (l *Lease) Key() string { return l.e.key }
 
 // Conn returns the live connection. One that has gone is made again, after a
 // pause that grows; the error of one attempt is returned, and one that wraps
-// [ErrGivenUp] when there will be none any more.
+// [ErrGivenUp] when there will be none until somebody uses the server anew, a
+// minute later or more.
 func (l *Lease) Conn(ctx context.Context) (*Conn, error) {
 	p, e := l.p, l.e
 	p.mu.Lock()

@@ -11,6 +11,9 @@ import (
 // inFlight is how many requests of a server are at work at the same time.
 const inFlight = 16
 
+// maxReplies is how many short answers wait to be sent.
+const maxReplies = 256
+
 // receive takes one frame of the server. It is called by those who read, and
 // returns at once.
 func (c *Conn) receive(frame []byte) error {
@@ -148,6 +151,10 @@ func (c *Conn) takenBack(params json.RawMessage) {
 // asked begins to answer a request of the server.
 func (c *Conn) asked(m message) {
 	id := string(m.ID)
+	if m.Method == "ping" { // also where all places are taken: it asks whether somebody is there
+		c.reply(encodeAnswer(m.ID, struct{}{}, nil))
+		return
+	}
 	ctx, cancel := context.WithCancel(c.life)
 	c.mu.Lock()
 	functions := c.serve[m.Method]
@@ -156,6 +163,9 @@ func (c *Conn) asked(m message) {
 		c.stats.Refused++
 		c.mu.Unlock()
 		cancel()
+		if !twice { // else it would be taken for the answer to the first
+			c.reply(encodeAnswer(m.ID, nil, &RPCError{Code: CodeInternal, Message: fmt.Sprintf("too many requests: %d are at work", inFlight)}))
+		}
 		return
 	}
 	c.incoming[id] = cancel
@@ -177,6 +187,36 @@ func (c *Conn) asked(m message) {
 	}
 }
 
+// reply sends a short answer without a place among those at work, and does not
+// wait. One that too many wait before is dropped and counted.
+func (c *Conn) reply(frame []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.over || len(c.replies) >= maxReplies {
+		c.stats.Unsaid++
+		return
+	}
+	c.replies = append(c.replies, frame)
+	if len(c.replies) == 1 { // else they are being sent
+		c.work.Go(c.sendReplies)
+	}
+}
+
+func (c *Conn) sendReplies() {
+	for left := true; left; {
+		c.mu.Lock()
+		frame := c.replies[0] // it stays there until it is sent
+		c.mu.Unlock()
+		ctx, done := context.WithTimeoutCause(c.life, sendLimit, ErrNoAnswer)
+		_ = c.wire.send(ctx, frame) // a server that cannot be told is about to go
+		done()
+		c.mu.Lock()
+		c.replies = c.replies[1:]
+		left = len(c.replies) > 0
+		c.mu.Unlock()
+	}
+}
+
 func (c *Conn) leave(id string, cancel context.CancelFunc) {
 	cancel()
 	c.mu.Lock()
@@ -191,10 +231,7 @@ func serve(ctx context.Context, method string, params json.RawMessage, functions
 			return res, err
 		}
 	}
-	switch method {
-	case "ping":
-		return struct{}{}, nil
-	case "elicitation/create":
+	if method == "elicitation/create" {
 		return map[string]string{"action": "cancel"}, nil // nobody is there who could be asked
 	}
 	return nil, &RPCError{Code: CodeNoMethod, Message: "method not found: " + method}

@@ -73,7 +73,7 @@ func (s Server) Check() error {
 	}
 	u, err := url.Parse(s.URL)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return fmt.Errorf("url %q is no http or https address", s.URL)
+		return errors.New("its url is no http or https address") // which is not shown: it may hold a secret
 	}
 	for name, value := range s.Headers {
 		if strings.ContainsAny(name+value, "\r\n") || name == "" {

@@ -79,6 +79,9 @@ func (w *stdio) write(frame []byte) error {
 	w.writing.Lock()
 	defer w.writing.Unlock()
 	_ = w.in.SetWriteDeadline(time.Now().Add(sendLimit)) // a pipe has deadlines
+	if w.c.life.Err() != nil {                           // asked after the deadline is set: that of close counts
+		return w.c.goneError()
+	}
 	_, err := w.in.Write(append(frame, '\n'))
 	if err == nil {
 		return nil

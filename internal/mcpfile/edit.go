@@ -24,7 +24,7 @@ func Add(path, name string, s mcpconn.Server) error {
 		if servers.find(name) >= 0 {
 			return ErrExists
 		}
-		raw, err := json.Marshal(s)
+		raw, err := plainly(s)
 		servers.list = append(servers.list, member{name, raw})
 		return err
 	})
@@ -85,14 +85,14 @@ func change(path string, f func(*members) error) (err error) {
 	if err := f(&servers); err != nil {
 		return err
 	}
-	if top.list[at].value, err = json.Marshal(servers); err != nil {
+	if top.list[at].value, err = servers.text(); err != nil {
 		return fmt.Errorf("change %s: %w", path, err)
 	}
 	return write(path, top)
 }
 
 func write(path string, top members) error {
-	raw, err := json.Marshal(top)
+	raw, err := top.text()
 	if err != nil {
 		return fmt.Errorf("change %s: %w", path, err)
 	}
@@ -165,15 +165,24 @@ func (m *members) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// MarshalJSON implements [json.Marshaler].
-func (m members) MarshalJSON() ([]byte, error) {
+// plainly is [json.Marshal] that leaves &, < and > as they are.
+func plainly(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	err := e.Encode(v)
+	return bytes.TrimSpace(b.Bytes()), err
+}
+
+// text is the object. It is no [json.Marshaler]: json would change the values.
+func (m members) text() ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteByte('{')
 	for i, one := range m.list {
 		if i > 0 {
 			b.WriteByte(',')
 		}
-		key, err := json.Marshal(one.key)
+		key, err := plainly(one.key)
 		if err != nil {
 			return nil, err
 		}

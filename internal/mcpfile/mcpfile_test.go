@@ -148,6 +148,23 @@ func TestRead(t *testing.T) {
 	}
 }
 
+// A name that is another one, and the same in rules, takes a place too.
+func TestShadowCalled(t *testing.T) {
+	home, folder := t.TempDir(), t.TempDir()
+	user := put(t, home, "drover/mcp.json", `{"mcpServers": {"hub": {"command": "user"}}}`)
+	put(t, folder, ".mcp.json", `{"mcpServers": {"Hub": {"command": "project"}, "other": {"command": "project"}}}`)
+	e := env("XDG_CONFIG_HOME", home)
+	entries, err := Read(Input{Cwd: folder, Files: Files(e, folder), Env: e, Trusted: yes, Called: strings.ToLower})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if (e.Shadows == user) != (e.Name == "Hub") {
+			t.Errorf("%s shadows %q", e.Name, e.Shadows)
+		}
+	}
+}
+
 func TestReadBad(t *testing.T) {
 	home, folder := t.TempDir(), t.TempDir()
 	outside := put(t, home, "elsewhere.json", `{"mcpServers": {"x": {"command": "x"}}}`)
@@ -177,8 +194,8 @@ func TestEdit(t *testing.T) {
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("mode of a new file: %v, %v", info.Mode(), err)
 	}
-	path = put(t, dir, "mcp.json", `{"z": {"b": 1.50, "a": 2}, "mcpServers": {"q": {"command": "x", "theirs": [1, 2]}}, "a": null}`)
-	if err := Add(path, "one", mcpconn.Server{Command: "c"}); err != nil {
+	path = put(t, dir, "mcp.json", `{"z": {"b": 1.50, "a": 2}, "mcpServers": {"q": {"command": "x", "theirs": ["<&>", 2]}}, "a&": null}`)
+	if err := Add(path, "one", mcpconn.Server{Command: "c", Args: []string{"a&b"}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := Add(path, "one", mcpconn.Server{Command: "d"}); !errors.Is(err, ErrExists) {
@@ -191,7 +208,7 @@ func TestEdit(t *testing.T) {
 		}
 		return strings.Join(strings.Fields(string(data)), "")
 	}
-	if got, want := flat(), `{"z":{"b":1.50,"a":2},"mcpServers":{"q":{"command":"x","theirs":[1,2]},"one":{"command":"c"}},"a":null}`; got != want {
+	if got, want := flat(), `{"z":{"b":1.50,"a":2},"mcpServers":{"q":{"command":"x","theirs":["<&>",2]},"one":{"command":"c","args":["a&b"]}},"a&":null}`; got != want {
 		t.Errorf("%s\nwant %s", got, want)
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o644 {
@@ -202,7 +219,7 @@ func TestEdit(t *testing.T) {
 			t.Errorf("removed %v, %v, want %v", had, err, want)
 		}
 	}
-	if got, want := flat(), `{"z":{"b":1.50,"a":2},"mcpServers":{"q":{"command":"x","theirs":[1,2]}},"a":null}`; got != want {
+	if got, want := flat(), `{"z":{"b":1.50,"a":2},"mcpServers":{"q":{"command":"x","theirs":["<&>",2]}},"a&":null}`; got != want {
 		t.Errorf("%s\nwant %s", got, want)
 	}
 	put(t, dir, "mcp.json", `{"mcpServers": {`)

@@ -75,6 +75,7 @@ func UserFile(env func(string) string) string {
 type Entry struct {
 	Name   string
 	Server mcpconn.Server // without effect if Err is set
+	Plain  mcpconn.Server // as it is written, without the values of variables: to be shown
 	Path   string
 	Scope  Scope
 	Err    error // it cannot be used
@@ -82,7 +83,7 @@ type Entry struct {
 	Waits    bool   // for trust in the folder
 	Disabled bool   // it says so
 	Hidden   bool   // another of its name counts
-	Shadows  string // of the user's, whose name it has: the path; empty: none
+	Shadows  string // of the user's, whose name it has in rules: the path; empty: none
 }
 
 // Usable reports whether agents get the server.
@@ -95,6 +96,9 @@ type Input struct {
 	Files   []File
 	Env     func(string) string // for ${VAR}
 	Trusted func() bool         // the folder, asked after its files were read
+	// Called is a server in names of tools and in rules, for which several names may
+	// be the same; nil: its name.
+	Called func(name string) string
 }
 
 // Read reads all. The error names files that cannot be read; what the others say
@@ -132,12 +136,15 @@ func Read(in Input) ([]Entry, error) {
 			add(f.Path, f.Scope, data, err)
 		}
 	}
-	settle(out, in.Trusted)
+	settle(out, in.Trusted, in.Called)
 	return out, errors.Join(errs...)
 }
 
 // settle says which of the entries count.
-func settle(entries []Entry, trusted func() bool) {
+func settle(entries []Entry, trusted func() bool, called func(string) string) {
+	if called == nil {
+		called = func(name string) string { return name }
+	}
 	project := slices.ContainsFunc(entries, func(e Entry) bool { return e.Scope == Project })
 	waits := project && (trusted == nil || !trusted())
 	taken := map[string]bool{}
@@ -152,7 +159,7 @@ func settle(entries []Entry, trusted func() bool) {
 	}
 	for i := range entries {
 		for _, other := range entries {
-			if e := &entries[i]; e.Scope == Project && other.Scope == User && e.Name == other.Name && e.Server.Key("") != other.Server.Key("") {
+			if e := &entries[i]; e.Scope == Project && other.Scope == User && called(e.Name) == called(other.Name) && e.Server.Key("") != other.Server.Key("") {
 				e.Shadows = other.Path
 			}
 		}
@@ -202,6 +209,7 @@ func Parse(data []byte, env func(string) string) ([]Entry, error) {
 	for _, name := range slices.Sorted(maps.Keys(list)) {
 		e := Entry{Name: name}
 		e.Server, e.Disabled, e.Err = One(list[name], env)
+		_ = json.Unmarshal(list[name], &e.Plain) // what is wrong with it is known already
 		if bad := CheckName(name); bad != nil {
 			e.Err = bad
 		}

@@ -348,10 +348,26 @@ func (s *Session) ownServers(def subagent.Definition, me self) []MCPServer {
 					one.only = append(one.only, t)
 				}
 			}
+			if one.added && s.ofProject(def) && s.taken(one) {
+				one.Shadows = "the configuration"
+			}
 			own = append(own, one)
 		}
 	}
 	return own
+}
+
+// ofProject reports whether a definition is from a file of the folder.
+func (s *Session) ofProject(def subagent.Definition) bool {
+	rel, err := filepath.Rel(s.cfg.Info.Project, def.Source)
+	return def.Source != "" && (err != nil || filepath.IsLocal(rel))
+}
+
+// taken reports whether rules for a configured server would hold for another.
+func (s *Session) taken(one MCPServer) bool {
+	return slices.ContainsFunc(s.cfg.Agents.MCP.Servers, func(other MCPServer) bool {
+		return mcptool.ServerName(other.Name) == mcptool.ServerName(one.Name) && other.Server.Key("") != one.Server.Key("")
+	})
 }
 
 // namedServers reads one element of mcpServers of a definition.

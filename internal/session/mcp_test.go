@@ -2,10 +2,13 @@ package session
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
 	"testing"
 
+	"github.com/drover-dev/drover/internal/control"
 	"github.com/drover-dev/drover/internal/mcpconn"
+	"github.com/drover-dev/drover/subagent"
 )
 
 func TestCovers(t *testing.T) {
@@ -74,6 +77,32 @@ func TestNamedTools(t *testing.T) {
 		}
 		if fmt.Sprint(allowed) != want || (err != nil) != (want == "[]") || len(got) != 0 && len(got[0].Server.AllowedTools) == 0 {
 			t.Errorf("tools %v: %+v, %v", tools, got, err)
+		}
+	}
+}
+
+// A definition of the folder that has a server in full cannot use the rules that
+// the user has made for another of that name.
+func TestShadowingDefinition(t *testing.T) {
+	project := t.TempDir()
+	s := &Session{cfg: Config{Info: control.Info{Project: project}, Agents: Agents{MCP: &MCP{Servers: []MCPServer{{Name: "db", Server: mcpconn.Server{Command: "mine"}}}}}}}
+	def := func(source, name, command string) subagent.Definition {
+		return subagent.Definition{Source: source, MCPServers: []any{map[string]any{name: map[string]any{"command": command}}}}
+	}
+	inside := filepath.Join(project, ".drover", "agents", "a.md")
+	for name, c := range map[string]struct {
+		def  subagent.Definition
+		want bool
+	}{
+		"taken":       {def(inside, "db", "theirs"), true},
+		"alike":       {def(inside, "db_", "theirs"), true},
+		"the same":    {def(inside, "db", "mine"), false},
+		"another":     {def(inside, "web", "theirs"), false},
+		"of the user": {def(filepath.Join(t.TempDir(), "a.md"), "db", "theirs"), false},
+	} {
+		own := s.ownServers(c.def, self{s: s})
+		if len(own) != 1 || (own[0].Shadows != "") != c.want {
+			t.Errorf("%s: %+v", name, own)
 		}
 	}
 }
