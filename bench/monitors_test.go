@@ -52,10 +52,8 @@ func (t *bench) monitors() {
 	more := held() - memory
 	t.add(row{name: fmt.Sprintf("%d monitors, half commands, half files, memory of the host", n), unit: "MiB", ours: more, target: 16,
 		note: fmt.Sprintf("they cost %d threads", threadCount()-threads)})
-	before, pause := processor(), 2*time.Second
-	<-time.After(pause) // nothing is to happen meanwhile
-	idle := processor() - before
-	t.add(row{name: "the same, CPU of the host while nothing happens", unit: "ms/s", ours: ms(idle) / pause.Seconds(), target: 1})
+	cpu, wakes := idle(5 * time.Second)
+	t.add(row{name: "the same, CPU of the host while nothing happens", unit: "ms/s", ours: cpu, target: 1, note: fmt.Sprintf("%.1f wake-ups/s", wakes)})
 	t.must(s.Close())
 
 	lines := t.size(1_000_000, 200_000)

@@ -38,4 +38,5 @@ func (t *bench) workflow() {
 			func() float64 { return ms(t.cSpawn(dir, steps, form.parallel, "bash", "-c", ":")) })
 		t.add(row{name: form.name, unit: "ms", ours: ours, floor: floor, of: "posix_spawn of `bash -c :`", note: "each step a task, its end durable"})
 	}
+	t.waiting()
 }

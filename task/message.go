@@ -11,6 +11,7 @@ import (
 const (
 	MaxMessageBytes = 64 << 10 // of one text
 	MaxUnread       = 100      // messages of one owner that are not acknowledged
+	MaxUnreadEvents = 50       // at which none of kind [MonitorEvent] is added: the rest is for others
 	maxMessageName  = 200      // bytes of From
 	maxMessageKind  = 40       // bytes of Kind
 )
@@ -45,6 +46,15 @@ type Message struct {
 	Priority Priority    `json:"priority,omitempty"`
 	At       time.Time   `json:"at"`
 	Hops     int         `json:"hops,omitempty"` // of an agent: 1, and one more for each message before it that it answers with nothing else done; 0: of somebody else
+}
+
+// MaxUnread is how many messages a receiver may have unread before one of the kind
+// is refused.
+func (k MessageKind) MaxUnread() int {
+	if k == MonitorEvent {
+		return MaxUnreadEvents
+	}
+	return MaxUnread
 }
 
 // ErrMailFull is returned for a message to somebody who has too many unread.

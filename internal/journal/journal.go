@@ -34,6 +34,7 @@ import (
 
 	_ "modernc.org/sqlite" // the database driver
 
+	"github.com/drover-dev/drover/internal/failpoint"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -276,7 +277,7 @@ func (j *Journal) AppendAll(ctx context.Context, entries []task.Entry) ([]task.S
 
 // Post writes a message and returns its number when it is durable. An error
 // means that it was not written; it wraps [task.ErrMailFull] if the receiver has
-// [task.MaxUnread] messages that nobody has acknowledged.
+// too many messages that nobody has acknowledged; see [task.MessageKind.MaxUnread].
 func (j *Journal) Post(ctx context.Context, m task.Message) (task.Seq, error) {
 	if err := m.Check(); err != nil {
 		return 0, fmt.Errorf("post message to %s: %w", m.To, err)
@@ -367,6 +368,7 @@ func (j *Journal) lead() {
 // settle commits a batch and makes it visible.
 func (j *Journal) settle(batch []*request, last task.Seq) {
 	err := j.w.commit(last, batch)
+	_ = failpoint.Hit("commit/done")
 	if err == nil || len(batch) == 1 {
 		j.publish(batch, err)
 		return

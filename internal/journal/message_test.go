@@ -131,6 +131,25 @@ func TestMailFull(t *testing.T) {
 	}
 }
 
+// Events of monitors leave room for the mail of others.
+func TestMailOfMonitors(t *testing.T) {
+	ctx := context.Background()
+	j := open(t, filepath.Join(t.TempDir(), "s.db"), Options{})
+	event := letter("a00000001", "a line")
+	event.Kind = task.MonitorEvent
+	for range task.MaxUnreadEvents {
+		if _, err := j.Post(ctx, event); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := j.Post(ctx, event); !errors.Is(err, task.ErrMailFull) {
+		t.Errorf("one more event: %v", err)
+	}
+	if _, err := j.Post(ctx, letter("a00000001", "hello")); err != nil {
+		t.Errorf("a message beside them: %v", err)
+	}
+}
+
 // A session of the format before hops goes on with the mail that it has.
 func TestFormatWithoutHops(t *testing.T) {
 	ctx := context.Background()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/drover-dev/drover/internal/failpoint"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -59,6 +60,9 @@ func (w *writer) commit(last task.Seq, batch []*request) error {
 		return fmt.Errorf("begin: %w", err)
 	}
 	err := w.all(last, batch)
+	if err == nil {
+		err = failpoint.Hit("commit/open")
+	}
 	if err == nil {
 		err = w.exec("COMMIT")
 	}
@@ -124,7 +128,7 @@ func (w *writer) message(seq task.Seq, r *request) error {
 	if err := s.QueryRow(string(m.To)).Scan(&unread); err != nil {
 		return err
 	}
-	if unread >= task.MaxUnread {
+	if unread >= m.Kind.MaxUnread() {
 		return fmt.Errorf("%w: %d messages are unread", task.ErrMailFull, unread)
 	}
 	r.seq = seq

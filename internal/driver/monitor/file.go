@@ -34,14 +34,19 @@ func (d *Driver) follow(ctx context.Context, h task.Host, w Watch, r *report) (s
 		return "", refuse(fmt.Errorf("its folder: %w", plain(err)))
 	}
 	defer root.Close()
-	f := &follower{root: root, dir: dir, name: filepath.Base(w.File), may: d.client.MayOpen, buf: make([]byte, 16<<10)}
+	wake := make(chan struct{}, 1)
+	f := &follower{root: root, dir: dir, name: filepath.Base(w.File), may: d.client.MayOpen, buf: make([]byte, 16<<10), target: dir, leave: func() {}}
+	f.join = func(dir string) (func(), error) { return d.folders.join(&ear{dir: dir, wake: wake}) }
 	f.cut.each = r.line
 	f.feed = func(b []byte) {
 		_, _ = h.Output().Write(b) // a full disk must not stop the watch
 		f.cut.feed(b)
 	}
-	defer f.close()
-	hear := &ear{dir: dir, name: f.name, wake: make(chan struct{}, 1)}
+	defer func() {
+		f.close()
+		f.leave()
+	}()
+	hear := &ear{dir: dir, name: f.name, wake: wake}
 	if f.linked() {
 		hear.name = "" // what it leads to has another name
 	}
@@ -54,7 +59,7 @@ func (d *Driver) follow(ctx context.Context, h task.Host, w Watch, r *report) (s
 		return "", refuse(err)
 	}
 	h.Progress(task.Progress{Message: plural(0, "event"), Monitor: &task.MonitorCount{}})
-	return f.run(ctx, hear.wake, w.File)
+	return f.run(ctx, wake, w.File)
 }
 
 // follower reads one file as it grows.
@@ -69,6 +74,10 @@ type follower struct {
 
 	f  *os.File // nil: it is not there
 	at int64    // of f; read up to here
+
+	join   func(dir string) (leave func(), err error) // lets it be woken by changes in another folder
+	target string                                     // the folder of f; not dir where a link leads below it
+	leave  func()                                     // of target, if it is not dir
 }
 
 func (f *follower) run(ctx context.Context, wake <-chan struct{}, path string) (string, error) {
@@ -174,7 +183,28 @@ func (f *follower) open(from int) error {
 		return plain(err)
 	}
 	f.f = opened
-	return nil
+	return f.attend()
+}
+
+// attend begins to listen in the folder to which a link has led.
+func (f *follower) attend() error {
+	target := f.dir
+	if path, err := filepath.EvalSymlinks(filepath.Join(f.dir, f.name)); err == nil { // else it is gone again
+		target = filepath.Dir(path)
+	}
+	if target == f.target {
+		return nil
+	}
+	f.leave()
+	f.target, f.leave = f.dir, func() {}
+	if target == f.dir {
+		return nil
+	}
+	leave, err := f.join(target)
+	if err == nil {
+		f.target, f.leave = target, leave
+	}
+	return err
 }
 
 func (f *follower) close() {

@@ -100,6 +100,15 @@ func TestFile(t *testing.T) {
 			add(t, path+".1", "one\n")
 			w.hears("one")
 		},
+		"linked below": func(t *testing.T, x func() *watching, path string) {
+			below := filepath.Join(filepath.Dir(path), "below")
+			must(t, os.Mkdir(below, 0o700))
+			add(t, filepath.Join(below, "f"), "old\n")
+			must(t, os.Symlink("below/f", path))
+			w := x()
+			add(t, filepath.Join(below, "f"), "one\n")
+			w.hears("one")
+		},
 		"deleted": func(t *testing.T, x func() *watching, path string) {
 			add(t, path, "old\n")
 			w := x()
