@@ -194,6 +194,12 @@ type Worktree struct {
 // nobody waiting for it in the foreground.
 func (r Record) Background() bool { return !r.Status.Terminal() && r.Backgrounded }
 
+// WorksIn reports whether the task is, or was, the work of this session at a remote
+// service.
+func (r Record) WorksIn(session string) bool {
+	return r.Progress != nil && r.Progress.Remote != nil && session != "" && r.Progress.Remote.ID == session
+}
+
 // StoppedByUser reports whether a person has ended the run.
 func (r Record) StoppedByUser() bool {
 	return r.Cause != nil && r.Cause.Actor == ByUser && r.Cause.Reason == ReasonStopped

@@ -147,6 +147,9 @@ func TestRemote(t *testing.T) {
 			if o["task_type"] != "remote_agent" || o["prompt"] != "do it" || far["remote_task_type"] != "remote-agent" || !strings.HasPrefix(far["host"].(string), "127.0.0.1:") {
 				t.Errorf("task %v", o)
 			}
+			if got := p.good("result", far["session_id"].(string)).stdout(); got != "all is done" {
+				t.Errorf("by its session elsewhere: %q", got)
+			}
 			theirs := there.served()
 			if len(theirs) != 1 {
 				t.Fatalf("%d agents", len(theirs))

@@ -104,6 +104,8 @@ func truth(r task.Record, exitFile string, until time.Time) task.Record {
 		if r.Keep {
 			if d, err := note(exitFile, id, until); err == nil {
 				c = departed(d)
+			} else if p.Boot == process.Boot() {
+				c.Cause = &task.Cause{Actor: task.ByUnknown, Reason: task.ReasonLost, Detail: "nobody noted how the command ended"}
 			}
 		}
 	}

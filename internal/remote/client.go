@@ -227,7 +227,7 @@ func (c *Client) request(ctx context.Context, k call) (*http.Request, error) {
 			return nil, fmt.Errorf("encode request: %w", err)
 		}
 		if len(data) > MaxBody {
-			return nil, fmt.Errorf("the request has %d bytes, %d are possible", len(data), MaxBody)
+			return nil, fmt.Errorf("%w: it has %d bytes, %d are possible", errTooLarge, len(data), MaxBody)
 		}
 		body = bytes.NewReader(data)
 	}
@@ -291,6 +291,9 @@ func bounded(r io.Reader, most int64) ([]byte, error) {
 	return data, nil
 }
 
+// errTooLarge is a request that cannot be sent.
+var errTooLarge = errors.New("the request is too large")
+
 // StatusError is an answer that refuses.
 type StatusError struct {
 	Code       int
@@ -351,5 +354,5 @@ func Passing(err error) bool {
 		}
 		return status.Code >= 500 || status.Code/100 == 3
 	}
-	return err != nil
+	return err != nil && !errors.Is(err, errTooLarge)
 }

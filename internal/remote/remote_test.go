@@ -373,3 +373,15 @@ func FuzzPage(f *testing.F) {
 		}
 	})
 }
+
+// A request that is too large stays so: nobody tries it again for minutes.
+func TestTooLarge(t *testing.T) {
+	c, err := Dial(Service{URL: "http://127.0.0.1:1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Create(t.Context(), Request{Key: "k", Prompt: strings.Repeat("\x01", MaxBody/5)}); err == nil || Passing(err) {
+		t.Errorf("it may pass: %v", err)
+	}
+}

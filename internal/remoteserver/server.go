@@ -376,7 +376,8 @@ func (s *Server) now(ctx context.Context, one *entry, rec task.Record, seen curs
 		}
 		p.More = len(more) > 0
 	}
-	chunk, err := s.printed(ctx, control.OutputRequest{Ref: string(rec.ID), Max: 1})
+	// Its end tells how much there is; the record knows what was there at the last event.
+	chunk, err := s.printed(ctx, control.OutputRequest{Ref: string(rec.ID), Tail: 1, Max: 1})
 	if err != nil {
 		return p, err
 	}
@@ -468,10 +469,15 @@ func (s *Server) message(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	ended := &httpError{http.StatusConflict, "the session has ended"}
 	if one.status(rec).Done() {
-		return &httpError{http.StatusConflict, "the session has ended"}
+		return ended
 	}
-	if _, err := s.cfg.Host.Send(r.Context(), control.SendRequest{Ref: string(rec.ID), Text: m.Text, Env: s.cfg.Env}); err != nil {
+	_, err = s.cfg.Host.Send(r.Context(), control.SendRequest{Ref: string(rec.ID), Text: m.Text, Env: s.cfg.Env})
+	if one.status(rec).Done() { // it was archived meanwhile, and the message may have let it go on
+		return errors.Join(ended, s.stop(r.Context(), rec.ID))
+	}
+	if err != nil {
 		return err
 	}
 	reply(w, http.StatusAccepted, struct{}{})
@@ -479,24 +485,32 @@ func (s *Server) message(w http.ResponseWriter, r *http.Request) error {
 }
 
 // archive notes the wish before it acts: a server that ends in between does not
-// let the agent go on.
+// let the agent go on, and who asks again after a stop that failed has it stopped.
 func (s *Server) archive(w http.ResponseWriter, r *http.Request) error {
 	one, rec, err := s.find(r)
 	if err != nil {
 		return err
 	}
-	if !one.status(rec).Done() {
+	if !one.status(rec).Done() || !rec.Status.Terminal() {
 		if err := s.store.archive(one); err != nil {
 			return err
 		}
-		receipt, err := s.cfg.Host.Stop(r.Context(), control.StopRequest{Refs: []string{string(rec.ID)}, Actor: task.ByClient, Detail: "its session was archived"})
-		if err != nil {
+		if err := s.stop(r.Context(), rec.ID); err != nil {
 			return err
-		}
-		if n := len(receipt.Survivors); n > 0 {
-			return &httpError{http.StatusInternalServerError, fmt.Sprintf("%d processes of the session could not be ended", n)}
 		}
 	}
 	reply(w, http.StatusOK, struct{}{})
+	return nil
+}
+
+// stop ends the agent of a session that was archived.
+func (s *Server) stop(ctx context.Context, id task.ID) error {
+	receipt, err := s.cfg.Host.Stop(ctx, control.StopRequest{Refs: []string{string(id)}, Actor: task.ByClient, Detail: "its session was archived"})
+	if err != nil {
+		return err
+	}
+	if n := len(receipt.Survivors); n > 0 {
+		return &httpError{http.StatusInternalServerError, fmt.Sprintf("%d processes of the session could not be ended", n)}
+	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -252,6 +253,77 @@ func TestArchive(t *testing.T) {
 	st.open()
 	if p := st.until(id, func(remote.Page) bool { return true }); p.Status != remote.Archived {
 		t.Errorf("after a restart %+v", p)
+	}
+}
+
+// stubborn is a host in which the first stop fails.
+type stubborn struct {
+	Host
+	tries int
+}
+
+func (s *stubborn) Stop(ctx context.Context, r control.StopRequest) (task.Receipt, error) {
+	if s.tries++; s.tries == 1 {
+		return task.Receipt{}, errors.New("not now")
+	}
+	return s.Host.Stop(ctx, r)
+}
+
+// An archive that failed can be asked for again: the agent is stopped then.
+func TestArchiveAgain(t *testing.T) {
+	st := newStation(t).open()
+	id := st.create("k1", "work")
+	st.until(id, running)
+	cfg := st.srv.cfg
+	cfg.Host, cfg.Token = &stubborn{Host: st.s}, ""
+	h := (&Server{cfg: cfg, store: st.srv.store}).Handler()
+	for _, want := range []int{http.StatusInternalServerError, http.StatusOK, http.StatusOK} {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/remote/sessions/"+id+"/archive", nil))
+		if w.Code != want {
+			t.Errorf("%d %s, want %d", w.Code, w.Body, want)
+		}
+	}
+	if r, err := st.s.Get(t.Context(), id); err != nil || r.Status != task.Killed {
+		t.Errorf("the agent is %s, %v", r.Status, err)
+	}
+}
+
+// overtaken is a host in which something comes between a look and a message.
+type overtaken struct {
+	Host
+	before func()
+}
+
+func (o *overtaken) Send(ctx context.Context, r control.SendRequest) (task.Record, error) {
+	o.before()
+	return o.Host.Send(ctx, r)
+}
+
+// A message that an archive overtakes does not let the agent go on.
+func TestMessageAfterArchive(t *testing.T) {
+	st := newStation(t).open()
+	id := st.create("k1", "work")
+	st.until(id, running)
+	cfg := st.srv.cfg
+	var h http.Handler
+	post := func(what, body string) int {
+		w, r := httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/remote/sessions/"+id+"/"+what, strings.NewReader(body))
+		r.Header.Set("Content-Type", "application/json")
+		h.ServeHTTP(w, r)
+		return w.Code
+	}
+	cfg.Token, cfg.Host = "", &overtaken{st.s, func() {
+		if code := post("archive", "{}"); code != http.StatusOK {
+			t.Errorf("archive: %d", code)
+		}
+	}}
+	h = (&Server{cfg: cfg, store: st.srv.store}).Handler()
+	if code := post("messages", `{"text":"zippy"}`); code != http.StatusConflict {
+		t.Errorf("message: %d", code)
+	}
+	if r, err := st.s.Get(t.Context(), id); err != nil || r.Status != task.Killed {
+		t.Errorf("the agent is %s, %v", r.Status, err)
 	}
 }
 

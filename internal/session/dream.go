@@ -1,6 +1,7 @@
 package session
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -202,23 +203,44 @@ func (a *dreamArea) Check(ctx context.Context, c agent.Call) (agent.Decision, er
 
 // mayWrite looks at a call of Write or Edit before it is made.
 func (a *dreamArea) mayWrite(input json.RawMessage) error {
-	var in struct {
-		Path    string `json:"file_path"`
-		Content string `json:"content"`
-		New     string `json:"new_string"`
-	}
+	var in change
 	if err := json.Unmarshal(input, &in); err != nil {
 		return fmt.Errorf("the input cannot be read: %w", err)
 	}
-	path := in.Path
-	if !filepath.IsAbs(path) {
-		path = filepath.Join(a.store.Dir(), path)
+	if !filepath.IsAbs(in.Path) {
+		in.Path = filepath.Join(a.store.Dir(), in.Path)
 	}
-	size := int64(len(in.Content))
-	if info, err := os.Lstat(path); err == nil && in.New != "" {
-		size = info.Size() + int64(len(in.New))
+	return a.store.MayWrite(in.Path, in.size())
+}
+
+// change is the input of Write or Edit.
+type change struct {
+	Path    string `json:"file_path"`
+	Content string `json:"content"`
+	Old     string `json:"old_string"`
+	New     string `json:"new_string"`
+	All     bool   `json:"replace_all"`
+}
+
+// size is how many bytes the file would have. Of a file that is too large already
+// it is what that has: only a smaller one in its place will do.
+func (c change) size() int64 {
+	info, err := os.Lstat(c.Path)
+	if c.Old == "" || err != nil || !info.Mode().IsRegular() {
+		return int64(len(c.Content) + len(c.New))
 	}
-	return a.store.MayWrite(path, size)
+	if info.Size() > memory.MaxFile {
+		return info.Size()
+	}
+	data, err := os.ReadFile(c.Path)
+	if err != nil {
+		return info.Size() // the tool says what is wrong
+	}
+	n := bytes.Count(data, []byte(c.Old))
+	if !c.All {
+		n = min(n, 1)
+	}
+	return int64(len(data) + n*(len(c.New)-len(c.Old)))
 }
 
 // resolved is a path without links, or as it is where nothing is.

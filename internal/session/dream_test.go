@@ -358,6 +358,36 @@ func TestDreamMayRead(t *testing.T) {
 	}
 }
 
+// What a call would make of a file is bounded, also where it replaces many things,
+// and a file that is nearly full can be put right.
+func TestDreamMayWrite(t *testing.T) {
+	r, _, _ := remembering(t, nil)
+	full := filepath.Join(r.store().Dir(), "full.md")
+	write(t, full, strings.Repeat("0123456789abcdef", memory.MaxFile/16))
+	area := &dreamArea{store: r.store()}
+	for name, c := range map[string]struct {
+		input map[string]any
+		good  bool
+	}{
+		"write":  {map[string]any{"file_path": "new.md", "content": "x"}, true},
+		"same":   {map[string]any{"file_path": "full.md", "old_string": "abcdef", "new_string": "ABCDEF"}, true},
+		"less":   {map[string]any{"file_path": full, "old_string": "abcdef", "new_string": "A", "replace_all": true}, true},
+		"more":   {map[string]any{"file_path": "full.md", "old_string": "abcdef", "new_string": "1234567"}, false},
+		"each":   {map[string]any{"file_path": "full.md", "old_string": "a", "new_string": "bb", "replace_all": true}, false},
+		"gone":   {map[string]any{"file_path": "full.md", "old_string": "absent", "new_string": strings.Repeat("x", 100)}, true}, // the tool says so
+		"create": {map[string]any{"file_path": "new.md", "old_string": "", "new_string": strings.Repeat("x", memory.MaxFile+1)}, false},
+		"broken": {map[string]any{"file_path": 7}, false},
+	} {
+		input, err := json.Marshal(c.input)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := area.mayWrite(input); (err == nil) != c.good {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // Of two hosts that dream at once one does, and the other says why not.
 func TestDreamTwoHosts(t *testing.T) {
 	goOn := make(chan struct{})

@@ -36,6 +36,7 @@ import (
 	"github.com/drover-dev/drover/internal/model/choose"
 	"github.com/drover-dev/drover/internal/model/provider"
 	"github.com/drover-dev/drover/internal/permit"
+	"github.com/drover-dev/drover/internal/process"
 	"github.com/drover-dev/drover/internal/skill"
 	"github.com/drover-dev/drover/internal/spool"
 	"github.com/drover-dev/drover/internal/supervise"
@@ -350,7 +351,7 @@ const lostWait = 5 * time.Second
 func (s *Session) settleLost(ctx context.Context, states []journal.State) error {
 	var dead []task.ID
 	for _, st := range states {
-		if !st.Task.Status.Terminal() && !st.Task.Keep && !s.goesOn(st.Task) {
+		if !st.Task.Status.Terminal() && (!st.Task.Keep || departed(st.Task)) && !s.goesOn(st.Task) {
 			dead = append(dead, st.Task.ID)
 		}
 	}
@@ -361,6 +362,12 @@ func (s *Session) settleLost(ctx context.Context, states []journal.State) error 
 		return nil // it is told when it comes
 	}
 	return err
+}
+
+// departed reports whether a command has ended, although nobody could record it.
+func departed(r task.Record) bool {
+	p := r.Process
+	return p != nil && !process.Alive(process.Identity{PID: p.PID, Start: p.Start, Boot: p.Boot})
 }
 
 // output opens the output file of a task. What is at the path of a new task was

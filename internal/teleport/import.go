@@ -99,14 +99,13 @@ func (i *importer) all(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	told, err := i.transcripts(lines)
-	if err != nil {
+	if err := i.transcripts(lines); err != nil {
 		return err
 	}
 	if err := i.outputs(lines); err != nil {
 		return err
 	}
-	if err := i.log(ctx, lines, told); err != nil {
+	if err := i.log(ctx, lines); err != nil {
 		return err
 	}
 	if err := i.list(); err != nil {
@@ -170,15 +169,17 @@ func (i *importer) adopt(r *task.Record) error {
 	r.Session, r.OutputFile, r.TeleportedFrom = i.to.ID, i.place.Output(r.ID), old
 	r.Process, r.Checkpoint, r.Questions, r.AwaitingApproval, r.Keep = nil, nil, nil, false, false
 	r.Idle, r.Paused, r.Stopping, r.Notified = false, false, false, true
+	if r.Worktree != nil {
+		r.Worktree.Path = ""
+	}
 	return nil
 }
 
-// transcripts makes the conversations those of the new session. It returns the
-// highest number of mail that any of them knows.
-func (i *importer) transcripts(lines []line) (told int64, err error) {
+// transcripts makes the conversations those of the new session.
+func (i *importer) transcripts(lines []line) error {
 	meta := agent.Meta{Version: i.to.Program, Cwd: i.to.Project.Folder(), AgentName: "main", SessionID: string(i.to.ID), ForkedFrom: i.m.Source}
-	if told, err = fork(filepath.Join(i.dir, transcriptName), i.place.Transcript(), meta); err != nil {
-		return 0, err
+	if err := fork(filepath.Join(i.dir, transcriptName), i.place.Transcript(), meta); err != nil {
+		return err
 	}
 	for _, l := range lines {
 		r := l.Task
@@ -189,29 +190,25 @@ func (i *importer) transcripts(lines []line) (told int64, err error) {
 		if meta.ParentTask == "" {
 			meta.ParentTask = string(i.to.ID)
 		}
-		n, err := fork(filepath.Join(i.dir, agentName(r.ID)), i.place.AgentTranscript(r.ID), meta)
+		err := fork(filepath.Join(i.dir, agentName(r.ID)), i.place.AgentTranscript(r.ID), meta)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return 0, err
+			return err
 		}
-		told = max(told, n)
 	}
-	return told, nil
+	return nil
 }
 
 // fork copies a conversation, and opens the copy: what cannot be gone on with is
 // found here and not by the user.
-func fork(from, to string, meta agent.Meta) (told int64, err error) {
+func fork(from, to string, meta agent.Meta) error {
 	if err := agent.ForkTranscript(from, to, meta); err != nil {
-		return 0, err
+		return err
 	}
-	t, h, err := agent.OpenTranscript(to, meta)
+	t, _, err := agent.OpenTranscript(to, meta)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	for _, seq := range h.Letters {
-		told = max(told, seq)
-	}
-	return told, t.Close()
+	return t.Close()
 }
 
 func (i *importer) outputs(lines []line) error {
@@ -228,15 +225,8 @@ func (i *importer) outputs(lines []line) error {
 	return nil
 }
 
-// maxTold bounds the numbers of mail that are taken over.
-const maxTold = 5_000_000
-
-// log writes the tasks into a new log. Its numbers must not stop below those of
-// mail that a transcript knows: later mail of such a number would count as told.
-func (i *importer) log(ctx context.Context, lines []line, told int64) (err error) {
-	if told > maxTold || told > 0 && len(lines) == 0 {
-		return fmt.Errorf("a conversation knows mail of number %d, and the archive has %d tasks", told, len(lines))
-	}
+// log writes the tasks into a new log. Nothing of them is owed to anybody.
+func (i *importer) log(ctx context.Context, lines []line) (err error) {
 	j, err := journal.Open(i.place.DB(), journal.Options{})
 	if err != nil {
 		return err
@@ -252,22 +242,6 @@ func (i *importer) log(ctx context.Context, lines []line, told int64) (err error
 		entries = append(entries, task.Entry{Verb: verb(r.Status), At: at, Task: r, Answer: l.Answer,
 			Notice: &task.Notice{Run: r.Run, Task: r.ID, Owner: r.Owner, Priority: r.Priority, Acked: true}})
 	}
-	if err := appendAll(ctx, j, entries); err != nil {
-		return err
-	}
-	for n := int64(j.Last()); n < told; n = int64(j.Last()) {
-		pad := make([]task.Entry, min(told-n, 10_000))
-		for k := range pad {
-			pad[k] = task.Entry{Verb: task.Report, At: i.m.Created, Task: lines[0].Task}
-		}
-		if err := appendAll(ctx, j, pad); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func appendAll(ctx context.Context, j *journal.Journal, entries []task.Entry) error {
 	_, errs := j.AppendAll(ctx, entries)
 	return errors.Join(errs...)
 }

@@ -25,6 +25,11 @@ func IsSecret(name string) bool {
 			return true
 		}
 	}
+	for _, end := range []string{"_PASS", "_PWD", "_AUTH"} {
+		if strings.HasSuffix(name, end) {
+			return true
+		}
+	}
 	return false
 }
 
@@ -56,11 +61,8 @@ func newRedactor(secrets []Secret) *redactor {
 			continue
 		}
 		mark := []byte("[left out: " + s.Name + "]")
-		pairs = append(pairs, pair{[]byte(s.Value), mark})
-		if quoted, err := json.Marshal(s.Value); err == nil {
-			if inner := quoted[1 : len(quoted)-1]; string(inner) != s.Value {
-				pairs = append(pairs, pair{inner, mark}) // as it stands in a transcript
-			}
+		for _, form := range written(s.Value) {
+			pairs = append(pairs, pair{[]byte(form), mark})
 		}
 	}
 	slices.SortStableFunc(pairs, func(a, b pair) int { return cmp.Compare(len(b.find), len(a.find)) })
@@ -68,6 +70,31 @@ func newRedactor(secrets []Secret) *redactor {
 		r.find, r.mark = append(r.find, p.find), append(r.mark, p.mark)
 	}
 	return r
+}
+
+// written is a value in all the forms in which our files have it: as it is, as JSON
+// with and without escapes for HTML, and as JSON within JSON.
+func written(value string) []string {
+	forms := []string{value}
+	for range 2 {
+		for _, form := range forms {
+			for _, html := range []bool{true, false} {
+				if next := quoted(form, html); !slices.Contains(forms, next) {
+					forms = append(forms, next)
+				}
+			}
+		}
+	}
+	return forms
+}
+
+// quoted is a text as JSON writes it, without the quotes around it.
+func quoted(text string, html bool) string {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(html)
+	_ = e.Encode(text) // a text can always be encoded
+	return strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(b.String()), `"`), `"`)
 }
 
 // text replaces in a whole text.

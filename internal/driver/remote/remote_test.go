@@ -790,3 +790,33 @@ func (p paged) Poll(ctx context.Context, session, cursor string, hold time.Durat
 	}
 	return page, err
 }
+
+// ordered is a host that notes in which order it hears of a phase.
+type ordered struct {
+	*tasktest.Host
+	heard []string
+}
+
+func (o *ordered) Tell(ctx context.Context, kind task.MessageKind, text string, p task.Priority) error {
+	o.heard = append(o.heard, "told")
+	return o.Host.Tell(ctx, kind, text, p)
+}
+
+func (o *ordered) Progress(p task.Progress) {
+	if p.Phase != "" {
+		o.heard = append(o.heard, "shown")
+	}
+	o.Host.Progress(p)
+}
+
+// The record says that the owner was told of a phase only when that is so: a host
+// that dies in between must not swallow it.
+func TestToldBeforeShown(t *testing.T) {
+	p := newPlace()
+	p.phase, p.status = remote.NeedsInput, remote.Completed
+	d, _ := p.driver(t)
+	h := &ordered{Host: tasktest.NewHost(t, task.RemoteAgent, job(t, ofType(remote.Ultraplan)))}
+	if _, err := d.Run(t.Context(), h); err != nil || len(h.heard) != 2 || h.heard[0] != "told" {
+		t.Errorf("%q, %v", h.heard, err)
+	}
+}

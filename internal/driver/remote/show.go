@@ -26,7 +26,8 @@ func (w *work) show(message string) {
 }
 
 // tell lets the owner hear of a phase in which the session waits for somebody.
-// Each is told once, also over the end of a host.
+// Each is told once, also over the end of a host, unless that dies just then: the
+// next tells it again.
 func (w *work) tell(ctx context.Context) {
 	phase := w.fold.Phase
 	if phase == w.phase {

@@ -245,10 +245,10 @@ func (w *work) look(ctx context.Context) (all remote.Page, news bool, err error)
 		return all, false, err
 	}
 	news = taken > 0 || w.fold.Phase != w.phase
+	w.tell(ctx) // before the record shows the phase, which says that it was told
 	if news || grown || w.pace.Failing() > 0 {
 		w.show("")
 	}
-	w.tell(ctx)
 	return all, news || grown || all.More, nil
 }
 
