@@ -21,9 +21,13 @@ func (s Spend) Add(o Spend) Spend {
 	return Spend{Tasks: s.Tasks + o.Tasks, Tokens: s.Tokens + o.Tokens, CostUSD: dollars(s.CostUSD, o.CostUSD), OutputBytes: s.OutputBytes + o.OutputBytes}
 }
 
-// Spent is what the task itself has used, without those below it.
+// Spent is what the task itself has used, without those below it. A workflow does
+// all by its steps, whose sum its usage is.
 func (r Record) Spent() Spend {
 	s := Spend{Tasks: 1, OutputBytes: r.OutputBytes}
+	if r.Kind == LocalWorkflow {
+		return s
+	}
 	for _, u := range []*Usage{r.Earlier, r.used()} {
 		if u != nil {
 			s = s.Add(Spend{Tokens: u.TotalTokens, CostUSD: u.CostUSD})
@@ -41,8 +45,8 @@ func (r Record) used() *Usage {
 	return &Usage{TotalTokens: r.Progress.TokenCount, CostUSD: r.Progress.CostUSD, ToolUses: r.Progress.ToolUseCount}
 }
 
-// and is the sum of two runs. nil is a run that has used nothing.
-func (u *Usage) and(o *Usage) *Usage {
+// And is the sum of two runs. nil is a run that has used nothing.
+func (u *Usage) And(o *Usage) *Usage {
 	if u == nil || o == nil {
 		if u == nil {
 			return o

@@ -33,6 +33,16 @@ func TestSpentOverRuns(t *testing.T) {
 	}
 }
 
+// The usage of a workflow is that of its steps, which count by themselves.
+func TestSpentByWorkflow(t *testing.T) {
+	r := record(t, task.Running)
+	r.Kind = task.LocalWorkflow
+	r = apply(t, r, task.Change{Verb: task.Complete, At: ended, OutputBytes: 7, Usage: &task.Usage{TotalTokens: 10}})
+	if s := r.Spent(); s.Tokens != 0 || s.OutputBytes != 7 || s.Tasks != 1 {
+		t.Errorf("beside its steps: %+v", s)
+	}
+}
+
 // What a task is left to owns it, and hears of its end.
 func TestApplyReparent(t *testing.T) {
 	r := record(t, task.Running)

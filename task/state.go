@@ -152,7 +152,7 @@ func Apply(r Record, c Change) (Record, error) {
 		next.Run = c.Run
 		next.StartTime, next.EndTime = nil, nil
 		next.Cause, next.ExitCode, next.Error = nil, nil, ""
-		next.Earlier, next.Resumes, next.Budget = r.Earlier.and(r.used()), r.Resumes+1, c.Budget
+		next.Earlier, next.Resumes, next.Budget = r.Earlier.And(r.used()), r.Resumes+1, c.Budget
 		next.Process, next.Progress, next.Usage = nil, nil, nil
 		next.Notified, next.LastAnswer = false, nil
 		next.Priority, next.Pool = c.Priority, c.Pool

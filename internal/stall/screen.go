@@ -81,9 +81,11 @@ func escape(text string) (int, move) {
 	if len(text) < 2 || text[0] != '\x1b' {
 		return 0, move{}
 	}
-	if text[1] == ']' { // a title, up to its bell
-		if i := strings.IndexAny(text, "\a"); i > 0 {
-			return i + 1, move{}
+	if text[1] == ']' { // a title or a link, up to a bell or to an escape, of which another sequence begins
+		if i := strings.IndexAny(text[2:], "\a\x1b"); i >= 0 && text[2+i] == '\a' {
+			return i + 3, move{}
+		} else if i >= 0 {
+			return i + 2, move{}
 		}
 		return len(text), move{}
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/drover-dev/drover/internal/failpoint"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -22,6 +23,7 @@ func (s *Supervisor) Adopt(ctx context.Context, tasks []Old, driver func(task.Ki
 		if rec.Status.Terminal() {
 			continue
 		}
+		_ = failpoint.Hit("adopt/task")
 		e := s.entry(rec.ID)
 		if d, ok := driver(rec.Kind).(task.Adopter); ok && rec.Status == task.Running && d.Adopts(rec) {
 			if err := s.unask(ctx, e); err != nil {
@@ -37,6 +39,7 @@ func (s *Supervisor) Adopt(ctx context.Context, tasks []Old, driver func(task.Ki
 		if err != nil {
 			return fmt.Errorf("adopt task %s: %w", rec.ID, err)
 		}
+		_ = failpoint.Hit("adopt/lost")
 		s.finish(e, task.Result{})
 		if s.cfg.Ended != nil {
 			s.cfg.Ended(rec, notice)
@@ -124,6 +127,7 @@ func (s *Supervisor) Resume(ctx context.Context, id task.ID, d task.Driver, spec
 		s.runs.Done()
 		return rec, err
 	}
+	_ = failpoint.Hit("task/resumed")
 	e.mu.Lock()
 	spec.Parent = e.spec.Parent
 	e.spec = spec

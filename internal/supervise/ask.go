@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/drover-dev/drover/internal/failpoint"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -83,6 +84,7 @@ func (s *Supervisor) ask(ctx, life context.Context, e *entry, q task.Question) (
 		if _, err := s.apply(ctx, e, task.Change{Verb: task.Ask, At: o.At, Question: &o.Question}, nil, ""); err != nil {
 			return task.Reply{}, fmt.Errorf("ask: %w", err)
 		}
+		_ = failpoint.Hit("task/asked")
 		s.desk.touch() // it is to be seen only now
 	}
 	var late <-chan time.Time
@@ -151,6 +153,7 @@ func (s *Supervisor) settle(ctx context.Context, o *question, r task.Reply, by t
 			return err
 		}
 	}
+	_ = failpoint.Hit("task/answered")
 	o.settled = true
 	s.desk.leave(o, how(r, by))
 	o.reply <- r

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/drover-dev/drover/internal/failpoint"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -26,6 +27,7 @@ func (s *Supervisor) Post(ctx context.Context, m task.Message) (task.Seq, error)
 	if m.Seq, err = s.cfg.Log.Post(ctx, m); err != nil {
 		return 0, err
 	}
+	_ = failpoint.Hit("message/posted")
 	if s.cfg.Posted != nil {
 		s.cfg.Posted(m)
 	}

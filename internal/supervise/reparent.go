@@ -12,7 +12,12 @@ import (
 // ends by itself, before its end is recorded: who dies in between has lost
 // nothing. What cannot be given is left to be stopped.
 func (s *Supervisor) handOver(e *entry, end task.Change) {
-	if e.rec.Load().OnEnd != task.Reparents || end.Verb == task.Stop || s.life.Err() != nil || e.isFrozen() {
+	if e.rec.Load().OnEnd != task.Reparents || end.Verb == task.Stop {
+		return
+	}
+	s.moves.Lock() // of two that end at once, one below the other, the second finds what the first has done
+	defer s.moves.Unlock()
+	if s.life.Err() != nil || e.isFrozen() {
 		return
 	}
 	e.mu.Lock()

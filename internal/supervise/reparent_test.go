@@ -85,6 +85,27 @@ func TestHandOver(t *testing.T) {
 	}
 }
 
+// Two that end at the same moment, one below the other, leave what runs to the one
+// above both: it is theirs no more, and is not stopped.
+func TestHandOverTwice(t *testing.T) {
+	for range 300 {
+		s := New(Config{Session: "s00000000", Log: &memLog{}})
+		end := make(chan struct{})
+		top := start(t, s, work(until), task.Spec{Owner: "s00000000"})
+		one := start(t, s, ender(end), task.Spec{Parent: top.ID, Owner: top.ID, OnEnd: task.Reparents})
+		two := start(t, s, ender(end), task.Spec{Parent: one.ID, Owner: one.ID, OnEnd: task.Reparents})
+		child := start(t, s, work(until), task.Spec{Parent: two.ID, Owner: two.ID})
+		close(end)
+		<-s.Done(one.ID)
+		<-s.Done(two.ID)
+		rec, _ := s.Get(child.ID)
+		s.Close()
+		if rec.Status.Terminal() || rec.Parent != top.ID || rec.Owner != top.ID || rec.Depth != 2 {
+			t.Fatalf("it was left as %s %+v, below %s", rec.Status, rec.Cause, rec.Parent)
+		}
+	}
+}
+
 // A task leaves nothing when it is stopped, when the one above it is being stopped,
 // when the host closes, or when it was not to.
 func TestLeavesNothing(t *testing.T) {

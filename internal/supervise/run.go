@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/drover-dev/drover/internal/failpoint"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -77,6 +78,7 @@ func (s *Supervisor) run(ctx context.Context, e *entry, d task.Driver, q *queued
 			return
 		}
 		h.out = out
+		_ = failpoint.Hit("task/output")
 	}
 	run, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -132,11 +134,14 @@ func (s *Supervisor) conclude(ctx context.Context, e *entry, h *host, res task.R
 		change.OutputBytes = h.out.Size()
 	}
 	change.Progress = s.reporter.take(e)
+	_ = failpoint.Hit("end/before")
 	rec, notice, ok := s.record(e, change, res.Text)
+	_ = failpoint.Hit("end/durable")
 	h.close()
 	if ok && res.Settle != nil {
 		res.Settle()
 	}
+	_ = failpoint.Hit("end/settled")
 	s.finish(e, res)
 	if ok && s.cfg.Ended != nil {
 		s.cfg.Ended(rec, notice)
@@ -253,6 +258,7 @@ func (h *host) Begun(p task.Process) error {
 	if err != nil {
 		return fmt.Errorf("record process of %s: %w", h.e.id, err)
 	}
+	_ = failpoint.Hit("task/begun")
 	h.s.catchUp(h.e)
 	return nil
 }
@@ -263,6 +269,7 @@ func (h *host) Checkpoint(ctx context.Context, state []byte) error {
 	if _, err := h.s.apply(ctx, h.e, task.Change{Verb: task.Save, Checkpoint: state}, nil, ""); err != nil {
 		return fmt.Errorf("checkpoint of %s: %w", h.e.id, err)
 	}
+	_ = failpoint.Hit("task/saved")
 	return nil
 }
 

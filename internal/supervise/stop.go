@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/drover-dev/drover/internal/failpoint"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -110,6 +111,7 @@ func (st *stopping) cancel(e *entry) {
 	e.mu.Lock()
 	cancel := e.cancel
 	e.mu.Unlock()
+	_ = failpoint.Hit("stop/asked")
 	if cancel != nil {
 		cancel(st.why())
 	}

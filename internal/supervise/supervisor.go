@@ -24,6 +24,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/drover-dev/drover/internal/failpoint"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -136,7 +137,8 @@ type Supervisor struct {
 	reporter reporter
 	desk     desk
 
-	cold sync.Mutex // held over a pause and a thaw of a tree; no lock is held around it
+	moves sync.Mutex // held while a task leaves what is below it to another; no lock is held around it
+	cold  sync.Mutex // held over a pause and a thaw of a tree; no lock but moves is held around it
 }
 
 type childKey struct {
@@ -249,7 +251,9 @@ func (s *Supervisor) RecordAll(ctx context.Context, batch []Starting) []Recorded
 			fresh = append(fresh, entries[i])
 		}
 	}
+	_ = failpoint.Hit("task/chosen")
 	errs := s.create(ctx, fresh)
+	_ = failpoint.Hit("task/recorded")
 	for i, e := range entries {
 		if out[i].Err != nil || out[i].Begin != nil {
 			continue

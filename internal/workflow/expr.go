@@ -394,7 +394,7 @@ func endOf(s string) int {
 	return -1
 }
 
-// Fill computes a text.
+// Fill computes a text, of [MaxText] at most.
 func Fill(text string, s Scope) (string, error) {
 	pieces, err := parseText(text)
 	if err != nil {
@@ -410,7 +410,9 @@ func Fill(text string, s Scope) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		b.WriteString(v)
+		if b.WriteString(v); b.Len() > MaxText {
+			return "", fmt.Errorf("a text has more than %d bytes with its values (pass large values by a file)", MaxText)
+		}
 	}
 	return b.String(), nil
 }

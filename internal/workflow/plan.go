@@ -17,8 +17,9 @@ const (
 	MaxDepth     = 5         // of workflows in each other, the first included
 	MaxParallel  = 32
 	MaxRetries   = 20
-	MaxValue     = 32 << 10 // bytes of the value of a parameter
-	MaxOutput    = 64 << 10 // bytes of a step's output that other steps see
+	MaxValue     = 32 << 10  // bytes of the value of a parameter
+	MaxOutput    = 64 << 10  // bytes of a step's output that other steps see
+	MaxText      = 512 << 10 // bytes of a text with its values
 	maxNesting   = 20
 	maxFaults    = 50
 	maxDelay     = time.Hour
