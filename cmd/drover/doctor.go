@@ -13,9 +13,8 @@ import (
 	"github.com/drover-dev/drover/internal/stall"
 )
 
-// doctorCommand answers questions about Drover's own judgement.
-func (w *world) doctorCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "doctor", Short: "What Drover makes of something, to look into a surprise"}
+// stallCommand says what Drover makes of an output, to look into a surprise.
+func stallCommand() *cobra.Command {
 	var batch bool
 	one := &cobra.Command{
 		Use: "stall", Short: "Whether output that ends so waits for an answer",
@@ -36,8 +35,7 @@ func (w *world) doctorCommand() *cobra.Command {
 		},
 	}
 	one.Flags().BoolVar(&batch, "batch", false, "one case a line")
-	cmd.AddCommand(one)
-	return cmd
+	return one
 }
 
 func stalled(r *stall.Rules, tail []byte) string {

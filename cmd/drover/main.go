@@ -129,7 +129,8 @@ func (w *world) command() *cobra.Command {
 		Sessions:   &sessions{w},
 		Export:     w.export,
 		IsTerminal: isTerminal,
-		Extra:      []*cobra.Command{w.hostCommand(), w.mcpCommand(), w.agentCommand(), w.monitorCommand(), w.agentsCommand(), w.demoCommand(), w.permissionsCommand(), w.statsCommand(), w.trustCommand(), w.todoCommand(), w.remoteCommand(), w.teleportCommand(), w.memoryCommand(), w.workflowCommand(), w.doctorCommand()},
+		Extra:      []*cobra.Command{w.hostCommand(), w.mcpCommand(), w.agentCommand(), w.monitorCommand(), w.agentsCommand(), w.demoCommand(), w.permissionsCommand(), w.statsCommand(), w.trustCommand(), w.todoCommand(), w.remoteCommand(), w.teleportCommand(), w.memoryCommand(), w.workflowCommand()},
+		Judgements: []*cobra.Command{stallCommand()},
 		Root:       w.summary,
 	})
 }
@@ -141,6 +142,15 @@ func isTerminal(w io.Writer) bool {
 	}
 	_, err := unix.IoctlGetTermios(int(f.Fd()), termios)
 	return err == nil
+}
+
+// columns is how wide the terminal is, or 0 of what is none.
+func columns(f *os.File) int {
+	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
+	if err != nil {
+		return 0
+	}
+	return int(size.Col)
 }
 
 // program is the path of this program, for processes of its own.

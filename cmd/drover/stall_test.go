@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/drover-dev/drover/internal/model/modeltest"
 )
 
 // Commands that wait for an answer which nobody gives.
@@ -17,7 +19,9 @@ func TestStall(t *testing.T) {
 			m := p.model(map[string][]step{"main": {
 				calls("Bash", object{"command": "mkfifo f; printf 'Continue? [y/N] '; cat f", "run_in_background": true, "description": "asks"}),
 				says("started"),
-				calls("TaskStop", object{"task_id": "b"}),
+				func(r *modeltest.Request) modeltest.Answer {
+					return modeltest.Call("TaskStop", object{"task_id": found(r, `ID: (b[0-9a-z]{8})\b`)})
+				},
 				says("stopped"),
 			}})
 			r := p.run("-p", "go", "--allowed-tools=Bash", set(t, object{"tasks": object{"stallAfter": "300ms"}}))

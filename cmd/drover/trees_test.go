@@ -157,7 +157,7 @@ func treeLeft(t *testing.T, p *place) {
 	r := p.start("-p", "go", "--output-format=stream-json", anything)
 	r.until("task_left", "leaves task")
 	command := p.only1("")
-	if command.Parent != "" || command.Status != task.Running || command.Depth != 1 {
+	if command.Parent != "" || command.Status.Terminal() || command.Depth != 1 {
 		t.Errorf("left as %+v", command)
 	}
 	p.free(fifo)

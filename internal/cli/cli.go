@@ -34,6 +34,7 @@ type Deps struct {
 	Export         Export               // nil: sessions cannot be exported
 	Extra          []*cobra.Command     // further commands
 	IsTerminal     func(io.Writer) bool // nil: nothing is a terminal
+	Judgements     []*cobra.Command     // below `drover doctor`; may be nil
 	Root           func(*cobra.Command) // adds flags, RunE and Args to `drover` itself; may be nil
 	Now            func() time.Time     // nil: time.Now
 }

@@ -257,6 +257,7 @@ func (a *app) doctor() *cobra.Command {
 		Args:              args(cobra.NoArgs),
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
+	cmd.AddCommand(a.Judgements...)
 	asJSON := cmd.Flags().Bool("json", false, "a JSON array")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		findings := a.Sessions.Doctor(cmd.Context())
