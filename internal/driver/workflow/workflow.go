@@ -14,10 +14,12 @@ package workflow
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
 	"time"
 
@@ -119,7 +121,8 @@ const version = 1
 // saved is the checkpoint.
 type saved struct {
 	V      int               `json:"v"`
-	Plan   *flow.Plan        `json:"plan"`
+	Packed []byte            `json:"plan"` // see pack
+	Plan   *flow.Plan        `json:"-"`
 	Params map[string]string `json:"params,omitempty"`
 	Cwd    string            `json:"cwd"`
 	Done   []done            `json:"done,omitempty"`
@@ -151,13 +154,42 @@ func read(checkpoint []byte) (s saved, err error) {
 	if err := json.Unmarshal(checkpoint, &s); err != nil {
 		return s, fmt.Errorf("read the checkpoint of the workflow: %w: %w", task.ErrLost, err)
 	}
-	if s.V != version || s.Plan == nil {
+	if s.V != version {
 		return s, fmt.Errorf("the checkpoint of the workflow has version %d, not %d: %w", s.V, version, task.ErrLost)
+	}
+	if s.Plan, err = unpack(s.Packed); err != nil {
+		return s, fmt.Errorf("the plan in the checkpoint of the workflow: %w: %w", task.ErrLost, err)
 	}
 	if err := s.Plan.Sound(); err != nil {
 		return s, fmt.Errorf("the checkpoint of the workflow: %w: %w", task.ErrLost, err)
 	}
 	return s, nil
+}
+
+// maxPlan is the largest plan in bytes, as JSON with all its names, that is unpacked.
+const maxPlan = 16 << 20
+
+// pack makes a plan small: it stands in every event of its workflow.
+func pack(p *flow.Plan) ([]byte, error) {
+	var buf bytes.Buffer
+	w := gzip.NewWriter(&buf)
+	err := errors.Join(json.NewEncoder(w).Encode(p), w.Close())
+	if err != nil {
+		return nil, fmt.Errorf("pack the plan: %w", err)
+	}
+	return buf.Bytes(), nil
+}
+
+func unpack(packed []byte) (*flow.Plan, error) {
+	r, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		return nil, err
+	}
+	var p flow.Plan
+	if err := json.NewDecoder(io.LimitReader(r, maxPlan)).Decode(&p); err != nil {
+		return nil, err
+	}
+	return &p, nil
 }
 
 // Run runs a workflow to its end, or goes on with one.
@@ -173,6 +205,11 @@ func (d *Driver) Run(ctx context.Context, h task.Host) (task.Result, error) {
 	if in.Resume {
 		if s, err = read(h.Record().Checkpoint); err != nil {
 			return task.Result{}, err
+		}
+	}
+	if s.Packed == nil {
+		if s.Packed, err = pack(s.Plan); err != nil {
+			return task.Result{}, &task.FailError{Reason: task.ReasonStart, Err: err}
 		}
 	}
 	if s.Params, err = s.Plan.Values(s.Params); err != nil {

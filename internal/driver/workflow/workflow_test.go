@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -307,5 +308,26 @@ func TestLost(t *testing.T) {
 	g := w.on(t.Context(), h.Again(json.RawMessage(`{"resume":true}`)))
 	if s := g.h.Record().Progress.Steps[0]; g.err != nil || s.Status != task.StepCompleted || s.Attempt != 2 {
 		t.Errorf("%+v: %v", s, g.err)
+	}
+}
+
+// The plan stands in every event of its workflow: it is kept small.
+func TestPacked(t *testing.T) {
+	var text strings.Builder
+	text.WriteString("name: long\nsteps:\n")
+	for i := range 200 {
+		fmt.Fprintf(&text, "  - id: step-%d\n    shell: echo %d %s\n", i, i, strings.Repeat("the same words again and again ", 15))
+	}
+	p := plan(t, text.String())
+	packed, err := pack(p)
+	if err != nil || len(packed) > text.Len()/10 {
+		t.Errorf("%d bytes of %d, %v", len(packed), text.Len(), err)
+	}
+	got, err := unpack(packed)
+	if err != nil || !reflect.DeepEqual(got, p) {
+		t.Errorf("unpacked %+v, %v", got, err)
+	}
+	if _, err := unpack(packed[:len(packed)/2]); err == nil {
+		t.Error("half of a plan was taken for a whole one")
 	}
 }
