@@ -88,6 +88,7 @@ func (w *world) demo(ctx context.Context) (err error) {
 		return err
 	}
 	t := newTour(os.Stdout, isTerminal(os.Stdout) && home.Lookup(w.env)("NO_COLOR") == "" && home.Lookup(w.env)("TERM") != "dumb")
+	t.width = columns(os.Stdout)
 	cfg.On = t.agent
 	s, m, err := openDemo(ctx, cfg, t)
 	if err != nil {

@@ -295,3 +295,18 @@ func TestTour(t *testing.T) {
 		})
 	}
 }
+
+// Lines for a terminal are broken between words, and lose nothing.
+func TestFold(t *testing.T) {
+	text := "one two " + strings.Repeat("x", 30) + " thrée four five"
+	for width, want := range map[int]string{
+		0: text, 19: text,
+		20: "one two " + strings.Repeat("x", 30) + "\nthrée four five",
+		30: "one two\n" + strings.Repeat("x", 30) + "\nthrée four five",
+		39: "one two " + strings.Repeat("x", 30) + "\nthrée four five",
+	} {
+		if got := fold(text, width); got != want {
+			t.Errorf("in %d columns: %q, want %q", width, got, want)
+		}
+	}
+}

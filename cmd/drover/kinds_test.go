@@ -82,6 +82,7 @@ func (k *killing) starts() modeltest.Answer {
 		input any
 	}{
 		{task.LocalBash, "Bash", map[string]any{"command": "sleep 1001 & exec sleep 1002", "run_in_background": true, "description": "long"}},
+		{task.LocalBash, "Bash", map[string]any{"command": "true", "run_in_background": true, "description": "early"}},
 		{task.LocalBash, "Bash", map[string]any{"command": "cat fifo", "run_in_background": true, "description": "owed"}},
 		{task.LocalAgent, "Agent", asks("explore", "look around", "run_in_background", true)},
 		{task.InProcessTeammate, "Agent", mate("ada", "begin")},
@@ -114,6 +115,8 @@ func (k *killing) main(c *cast, r *modeltest.Request, last string) modeltest.Ans
 	switch {
 	case c.once("start"):
 		return k.starts()
+	case k.has(task.LocalBash) && !strings.Contains(string(r.Body), `early\" completed`): // it is to be told of one end before it dies
+		return one("Bash", bash(fmt.Sprintf("sleep 0.1; : %d", len(r.Body))))
 	case k.has(task.InProcessTeammate) && c.once("write"):
 		<-k.mateBusy
 		return one("SendMessage", send("ada", "mind the gap"))
@@ -195,7 +198,8 @@ func (k *killing) prepare(bin string) {
 	}
 	if k.has(task.RemoteAgent) {
 		there := newPlace(k.t, bin)
-		k.farModel = there.model(map[string][]step{"general-purpose": {calls("Bash", bash("seq 3000")), held(k.away, calls("Bash", bash("seq 3001 6000"))), held(k.free, says("far away"))}})
+		k.farModel = there.model(map[string][]step{"general-purpose": {calls("Bash", bash("seq 3000")),
+			held(k.away, calls("Bash", bash("seq 3001 6000"))), held(k.free, says("far away"))}})
 		k.far = there.serveSessions("127.0.0.1:0")
 		k.uses(k.far.at)
 	}
@@ -223,10 +227,8 @@ func (k *killing) begun(r *running) {
 		k.dream()
 	}
 	for kind, ready := range map[task.Kind]func() bool{
-		task.LocalBash:     func() bool { return true },
 		task.LocalAgent:    func() bool { return len(k.agentBusy) == 1 },
 		task.LocalWorkflow: func() bool { return k.there("c.count") && k.there("d.count") },
-		task.MonitorMCP:    func() bool { return true },
 		task.MCPTask:       func() bool { return strings.Contains(k.logs(task.MCPTask), "glues") },
 		task.RemoteAgent:   func() bool { return strings.Contains(k.logs(task.RemoteAgent), "\n3000") },
 		task.Dream:         func() bool { p := pick(k.list(), task.Dream).Progress; return p != nil && p.ToolUseCount == 1 },
@@ -268,8 +270,8 @@ func (k *killing) dream() {
 	}
 }
 
-// resume goes on with the conversation, after that of the remote agent has gone on
-// without anybody here, and lets all come to its end.
+// resume goes on with the conversation once the remote agent has printed more without
+// anybody here, and lets all come to its end.
 func (k *killing) resume() {
 	k.t.Helper()
 	k.file("go", "")
@@ -448,7 +450,7 @@ func toldOnce(t *testing.T, k *killing) {
 	for _, r := range k.ended {
 		want := 1
 		switch {
-		case r.Parent != "" || r.Kind == task.InProcessTeammate || r.Kind == task.Dream || r.Description == "true":
+		case r.Parent != "" || r.Kind == task.InProcessTeammate || r.Kind == task.Dream || !r.Backgrounded:
 			want = 0
 		case r.Kind == task.LocalWorkflow:
 			want = 2

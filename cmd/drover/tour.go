@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/excerpt"
@@ -20,6 +21,7 @@ import (
 type tour struct {
 	out    io.Writer
 	colour bool
+	width  int // columns of the terminal; 0: lines are not broken
 	begun  time.Time
 
 	// Set before the first conversation begins.
@@ -94,8 +96,39 @@ func (t *tour) paint(colour, text string) string {
 // line prints who did what, and when.
 func (t *tour) line(colour, who, format string, args ...any) {
 	at := fmt.Sprintf("%5.1fs", time.Since(t.begun).Seconds())
+	text := fold(excerpt.Line(fmt.Sprintf(format, args...), 240), t.width-tourMargin)
 	t.write(t.paint(faint, at) + "  " + t.paint(colour, fmt.Sprintf("%-11s", excerpt.Line(who, 11))) + "  " +
-		excerpt.Line(fmt.Sprintf(format, args...), 240) + "\n")
+		strings.ReplaceAll(text, "\n", "\n"+strings.Repeat(" ", tourMargin)) + "\n")
+}
+
+// tourMargin is what stands before the text of a line.
+const tourMargin = 6 + 2 + 11 + 2
+
+// narrowest is the least width in which text is broken at all.
+const narrowest = 20
+
+// fold breaks text between words. A word that is too long is left to the terminal.
+func fold(text string, width int) string {
+	if width < narrowest {
+		return text
+	}
+	var b strings.Builder
+	room := width
+	for i, word := range strings.Split(text, " ") {
+		long := utf8.RuneCountInString(word)
+		switch {
+		case i == 0:
+		case long+1 > room && long <= width:
+			b.WriteByte('\n')
+			room = width
+		default:
+			b.WriteByte(' ')
+			room--
+		}
+		b.WriteString(word)
+		room -= long
+	}
+	return b.String()
 }
 
 // pull prints all task events there are.
