@@ -143,13 +143,17 @@ func (a *app) list(ctx context.Context, ended, all bool, limit int) (records []t
 			block = slices.DeleteFunc(block, func(s Session) bool { return before(s.Info().EndTime, oldest) })
 			more = more || len(block) < n
 		}
-		pages, errs := each(ctx, block, func(ctx context.Context, api control.API) (control.Page, error) {
+		ask := func(ctx context.Context, api control.API) (control.Page, error) {
 			return api.List(ctx, control.ListRequest{All: ended, Limit: limit})
-		})
+		}
+		pages, errs := each(ctx, block, ask)
 		if ctx.Err() != nil {
 			return nil, false, context.Cause(ctx)
 		}
 		for i, page := range pages {
+			if hostGone(errs[i]) { // it died while it was asked, and has left something to ask
+				page, errs[i] = a.left(ctx, block[i], all, ask)
+			}
 			if errs[i] != nil {
 				a.note("%v", errs[i])
 			}
@@ -162,6 +166,20 @@ func (a *app) list(ctx context.Context, ended, all bool, limit int) (records []t
 		}
 	}
 	return records, more, nil
+}
+
+// left asks for a listing of a session anew.
+func (a *app) left(ctx context.Context, s Session, all bool, ask func(context.Context, control.API) (control.Page, error)) (control.Page, error) {
+	known, err := a.Sessions.Known(ctx, false, all)
+	if err != nil {
+		return control.Page{}, fmt.Errorf("list sessions: %w", err)
+	}
+	same := slices.DeleteFunc(slices.Clone(known), func(k Session) bool { return k.Info().Session != s.Info().Session })
+	pages, errs := each(ctx, same, ask)
+	if len(same) == 0 {
+		return control.Page{}, nil // somebody has removed it
+	}
+	return pages[0], errs[0]
 }
 
 func before(end *time.Time, t time.Time) bool { return end != nil && end.Before(t) }
