@@ -157,7 +157,7 @@ func teammates() cases {
 					t.Errorf("the leader read %q %d times, want %d", text, n, want)
 				}
 			}
-			if n := read(s, "", "</task-notification>"); n != 0 {
+			if n := read(s, "", "/task-notification"); n != 0 {
 				t.Errorf("%d notices of teammates", n)
 			}
 			holds(t, "ps", p.good("ps", "-a").stdout(), "ada@crew", "bob@crew", "in_process_teammate")

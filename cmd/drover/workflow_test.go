@@ -22,16 +22,20 @@ func TestWorkflowTool(t *testing.T) {
 	}
 	for name, test := range (cases{
 		"told": func(t *testing.T, p *place) {
+			seen := make(chan struct{})
 			p.file("w.yaml", "name: release\nparams: {v: {required: true}}\nsteps:\n  - {id: one, shell: \"echo one-$DROVER_PARAM_V\"}\n"+
 				"  - {id: two, needs: one, agent: {type: explore, prompt: \"It said ${{ steps.one.output }}\"}}\noutputs: {o: \"${{ steps.two.output }}\"}\n")
-			m := p.model(map[string][]step{"main": {flow("file", "w.yaml", "params", map[string]any{"v": "7"}), says("started"), says("told")}, "explore": {says("I saw it")}})
-			r := p.good("-p", "go", "--output-format=stream-json", "--allowed-tools", "Bash(echo:*)")
+			m := p.model(map[string][]step{"main": {flow("file", "w.yaml", "params", map[string]any{"v": "7"}), says("started"), says("told")}, "explore": {held(seen, says("I saw it"))}})
+			run := p.start("-p", "go", "--output-format=stream-json", "--allowed-tools", "Bash(echo:*)")
+			run.until(`{"step_id":"two","status":"running"`)
+			close(seen)
+			r := run.wait()
 			holds(t, "the result of the call", of(m, "main")[1].LastText(), "Workflow started", "Task ID: w")
 			holds(t, "the agent", of(m, "explore")[0].LastText(), "It said one-7")
 			notice := of(m, "main")[len(of(m, "main"))-1].LastText()
 			holds(t, "the notice", notice, `Workflow "workflow release" completed`, "I saw it")
 			all := r.stdout()
-			holds(t, "the stream", all, `"workflow_name":"release"`, `"workflow_progress":[{"step_id":"one","status":"running"`, `{"step_id":"two","status":"completed"`)
+			holds(t, "the stream", all, `"workflow_name":"release"`, `"workflow_progress":[{"step_id":"one","status":"completed"`, `{"step_id":"two","status":"completed"`)
 		},
 		"denied": func(t *testing.T, p *place) {
 			p.file("sub.yaml", "steps:\n  - {id: bad, shell: touch made}\n")

@@ -175,13 +175,13 @@ func TestTruth(t *testing.T) {
 		{"b0noted00", task.Failed, task.ReasonExit, 7},
 		{"b0signal0", task.Failed, task.ReasonSignal, -1},
 		{"b0well000", task.Completed, task.ReasonDone, 0},
-		{"b0unnoted", task.Killed, task.ReasonHostLost, -2},
-		{"b0foreign", task.Killed, task.ReasonHostLost, -2},
+		{"b0unnoted", task.Killed, task.ReasonLost, -2},
+		{"b0foreign", task.Killed, task.ReasonLost, -2},
 		{"b0pending", task.Killed, task.ReasonHostLost, -2},
 		{"a0agent00", task.Killed, task.ReasonHostLost, -2},
 		{"b0reboot0", task.Killed, task.ReasonReboot, -2},
 		{"b0ended00", task.Completed, task.ReasonDone, -2},
-		{"b0reused0", task.Killed, task.ReasonHostLost, -2},
+		{"b0reused0", task.Killed, task.ReasonLost, -2},
 	} {
 		t.Run(c.id, func(t *testing.T) {
 			r, err := a.Get(t.Context(), c.id)
