@@ -70,6 +70,12 @@ docs: ## write the generated pages anew
 bench: ## our figures beside their floors: make bench [SHORT=1] [ONLY=journal]
 	@ONLY='$(ONLY)' go test ./bench -run '^$$' -bench Table -benchtime 1x $(if $(SHORT),-short) -timeout 10m
 
+# kill -9 at every step; see docs/reliability.md.
+.PHONY: crash
+crash: ## kill -9 at each step of a task: make crash [SEEDS=20] [CELL=L6/host/once [SEED=7]]
+	@go test -tags failpoint ./internal/failpoint
+	@cd crash && CRASH=all SEEDS='$(SEEDS)' CELL='$(CELL)' SEED='$(SEED)' go test -run 'TestMatrix' -count 1 -parallel 3 -timeout 6h
+
 .PHONY: fuzz
 fuzz: T ?= 30s
 fuzz: ## every fuzz target in turn: make fuzz [T=5m]

@@ -78,7 +78,7 @@ func (s *Supervisor) run(ctx context.Context, e *entry, d task.Driver, q *queued
 			return
 		}
 		h.out = out
-		_ = failpoint.Hit("task/output")
+		_ = failpoint.Hit("task/spooled")
 	}
 	run, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
