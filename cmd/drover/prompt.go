@@ -438,7 +438,7 @@ func (w *world) streamOptions(ctx context.Context, p *promptFlags, set settings.
 		o.Err = w.stderr
 	}
 	o.Answer = func(ctx context.Context, r task.Record) string {
-		a, err := s.Result(ctx, string(r.ID))
+		a, err := s.Answer(ctx, r)
 		if err != nil {
 			return ""
 		}

@@ -126,7 +126,10 @@ func promptOutputs() cases {
 			}
 		},
 		"verbose": func(t *testing.T, p *place) {
-			p.model(map[string][]step{"main": {calls("Bash", later("exit 3")), says("started"), says("it failed")}})
+			p.model(map[string][]step{"main": {calls("Bash", later("until [ -e go ]; do sleep 0.01; done; exit 3")), func(*modeltest.Request) modeltest.Answer {
+				p.file("go", "")
+				return modeltest.Text("started")
+			}, says("it failed")}})
 			r := p.run("-p", "go", "--verbose", "--allowed-tools", "Bash")
 			if r.code != 0 || r.stdout() != "it failed" || !strings.Contains(r.stderr, "started") || !strings.Contains(r.stderr, "exit code 3") {
 				t.Errorf("exit code %d, %q, %q", r.code, r.stdout(), r.stderr)

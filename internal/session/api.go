@@ -376,6 +376,12 @@ func (s *Session) Result(ctx context.Context, ref string) (control.Answer, error
 	if err != nil {
 		return control.Answer{}, refusal(err)
 	}
+	return s.Answer(ctx, r)
+}
+
+// Answer is the final answer of the run of a record. A reader of events has the
+// end of a run before the registry shows it, so the record is the caller's.
+func (s *Session) Answer(ctx context.Context, r task.Record) (control.Answer, error) {
 	text, err := s.log.Answer(ctx, r.Run)
 	if err != nil {
 		return control.Answer{}, err
