@@ -123,7 +123,6 @@ type table struct {
 	ran     int // guarded by mu, like the rest
 	broken  []string
 	empty   int
-	gaps    int
 	slow    time.Duration
 	reached map[string]bool
 }
@@ -137,9 +136,6 @@ func (tb *table) run(t *testing.T, bin string, x cell, seed int64) {
 	c := &trial{cell: x}
 	t.Cleanup(func() { // after the end of the place
 		result := "ok"
-		if c.gap != "" {
-			result = "gap: " + c.gap
-		}
 		if t.Failed() {
 			result = fmt.Sprintf("BROKEN: make crash CELL=%s SEED=%d", x.name(), seed)
 		}
@@ -158,9 +154,6 @@ func (tb *table) add(c *trial, failed bool, seed int64) {
 	tb.slow = max(tb.slow, c.slow)
 	for name := range c.faults.reached() {
 		tb.reached[name] = true
-	}
-	if c.gap != "" {
-		tb.gaps++
 	}
 	if failed {
 		tb.broken = append(tb.broken, fmt.Sprintf("%s SEED=%d", c.cell.name(), seed))
@@ -184,8 +177,8 @@ func (tb *table) summary() {
 	if !tb.loud {
 		return
 	}
-	fmt.Printf("\n%d cells run, %d cannot be, %d broken, %d with a known gap; a dead host left something for %.1f s at most\n",
-		tb.ran, tb.empty, len(tb.broken), tb.gaps, tb.slow.Seconds())
+	fmt.Printf("\n%d cells run, %d cannot be, %d broken; a dead host left something for %.1f s at most\n",
+		tb.ran, tb.empty, len(tb.broken), tb.slow.Seconds())
 	fmt.Printf("%d fail points were come to\n", len(tb.reached))
 	slices.Sort(tb.broken)
 	for _, name := range tb.broken {

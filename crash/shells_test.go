@@ -164,9 +164,6 @@ func checkShells(c *trial) {
 		if !slices.Contains(want, got) {
 			c.t.Errorf("task %s is %s, want %s", n, got, strings.Join(want, " or "))
 		}
-		if gap(c.cell) && got != normal {
-			c.gap = fmt.Sprintf("%s is %s", n, got)
-		}
 	}
 	ran := c.ran()
 	for id, times := range ran {
@@ -283,23 +280,14 @@ func wanted(x cell) []string {
 	return ofHost(x, n, early, stop)
 }
 
-// gap reports a cell in which a kept command that has begun may be lost, since
-// its keeper is told of it last. It is listed as such, and is no error here.
-func gap(x cell) bool {
-	n := x.step.number
-	return x.keep && (n == 5 || n == 6) && (x.victim == "host" || x.when == "recovery")
-}
-
 func ofHost(x cell, n int, early, stop bool) []string {
 	switch {
 	case early:
 		return []string{"absent"}
 	case n == 15:
 		return []string{normal}
-	case !x.keep || n <= 5:
+	case !x.keep || n < 5:
 		return []string{"killed:host_lost"}
-	case n == 6:
-		return []string{normal, "killed:lost"}
 	case n == 12:
 		return []string{"failed:signal", "killed:stopped"}
 	case stop:

@@ -30,7 +30,6 @@ type trial struct {
 	doomed map[*face]bool // those that were
 	before string         // what the logs said when the last victim was dead
 	slow   time.Duration  // how long the slowest dead host has left something
-	gap    string         // in which it falls short of what is promised, as is known
 	id     string         // of the session of a prompt
 }
 

@@ -61,7 +61,13 @@ func (a *Archive) read() ([]journal.State, error) {
 
 func (a *Archive) correct(states []journal.State) {
 	until := time.Now().Add(noteWait)
+	begun := Begun(states, a.place.ExitFile)
 	for i, s := range states {
+		if p, ok := begun[s.Task.ID]; ok {
+			if next, err := task.Apply(s.Task, task.Change{Verb: task.Begin, At: time.Now().UTC(), Process: &p}); err == nil {
+				s.Task = next
+			}
+		}
 		states[i].Task = truth(s.Task, a.place.ExitFile(s.Task.ID), until)
 	}
 }

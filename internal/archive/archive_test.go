@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -242,6 +243,46 @@ func TestTruth(t *testing.T) {
 }
 
 // The note of an end may come a moment after the end.
+// A kept command that had begun and is pending in the log is shown as it is.
+func TestBegun(t *testing.T) {
+	l := leave(t)
+	for _, id := range []task.ID{"b0alive00", "b0noted00", "b0absent0"} {
+		l.task(task.Record{ID: id, Keep: true}, "")
+	}
+	cmd := exec.Command("sh", "-c", "setsid sh -c 'cat & wait' & cat")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Env = append(os.Environ(), process.MarkTask+"=b0alive00")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = in.Close(); _ = cmd.Wait() })
+	d := process.Departure{PID: 77, Start: 5, ExitCode: 7, At: time.Now()}
+	if err := process.WriteDeparture(l.place.ExitFile("b0noted00"), d); err != nil {
+		t.Fatal(err)
+	}
+	a := l.open()
+	get := func(id string) task.Record {
+		r, err := a.Get(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	if r := get("b0alive00"); r.Status != task.Running || r.Process == nil || r.Process.PID != cmd.Process.Pid {
+		t.Errorf("alive: %s, %+v", r.Status, r.Process)
+	}
+	if r := get("b0noted00"); r.Status != task.Failed || r.ExitCode == nil || *r.ExitCode != 7 {
+		t.Errorf("noted: %s, %+v", r.Status, r.Cause)
+	}
+	if r := get("b0absent0"); r.Status != task.Killed || r.Cause.Reason != task.ReasonHostLost {
+		t.Errorf("absent: %s, %+v", r.Status, r.Cause)
+	}
+}
+
 func TestLateNote(t *testing.T) {
 	l := leave(t)
 	gone := dead(t)

@@ -54,6 +54,7 @@ func RunHelper(ctx context.Context) error {
 		return nil
 	}
 	_ = failpoint.Hit("keeper/alone")
+	w.find()
 	w.sweep(ctx)
 	return nil
 }

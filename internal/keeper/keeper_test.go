@@ -88,6 +88,8 @@ func host(form string, args []string) error {
 		"setsid": "setsid sh -c 'echo setsid $$; exec sleep 1000' & sleep 1000",
 		"double": "(setsid sh -c '(sh -c \"echo double \\$\\$; exec sleep 1000\") &' &) ; exit 0",
 		"kept":   "trap 'exit 7' USR1; sh -c 'echo keptchild $$; exec sleep 1000' & echo kept $$; while :; do sleep 0.05; done",
+		// Of which the host dies before it has told of the group.
+		"keptearly": "trap 'exit 8' USR1; (sleep 1000 &); echo keptearly $$; while :; do sleep 0.05; done",
 	}
 	if form == "parent" {
 		lines["bare"] = "(setsid env -i /bin/sh -c '(/bin/sh -c \"echo bare \\$\\$; exec sleep 1000\") &' &) ; exit 0"
@@ -96,14 +98,23 @@ func host(form string, args []string) error {
 	for name, line := range lines {
 		task := "b-" + name
 		env := append(os.Environ(), process.MarkSession+"="+session(), process.MarkHost+"="+me.Mark(), process.MarkTask+"="+task)
+		exit := filepath.Join(dir, task+".exit")
+		if name == "keptearly" {
+			if err := link.Expect(task, exit); err != nil {
+				return err
+			}
+		}
 		g, err := process.StartGroup(process.Command{Args: []string{"sh", "-c", line}, Env: env, Stdout: os.Stdout, Stderr: os.Stderr})
 		if err != nil {
 			return err
 		}
-		if err := link.Watch(g.Identity(), task, name == "kept", filepath.Join(dir, task+".exit")); err != nil {
+		groups = append(groups, g)
+		if name == "keptearly" {
+			continue
+		}
+		if err := link.Watch(g.Identity(), task, name == "kept", exit); err != nil {
 			return err
 		}
-		groups = append(groups, g)
 	}
 	switch then {
 	case "bye":
@@ -198,7 +209,7 @@ func deadline(t *testing.T, d time.Duration) context.Context {
 }
 
 var (
-	family       = []string{"host", "plain", "deaf", "setsid", "double", "kept", "keptchild"}
+	family       = []string{"host", "plain", "deaf", "setsid", "double", "kept", "keptchild", "keptearly"}
 	parentFamily = append([]string{"bare"}, family...)
 )
 
@@ -220,7 +231,7 @@ func TestHostKilled(t *testing.T) {
 					gone(t, limit, n, ids[n])
 				}
 			}
-			for _, n := range []string{"kept", "keptchild"} {
+			for _, n := range []string{"kept", "keptchild", "keptearly"} {
 				if !process.Alive(ids[n]) {
 					t.Errorf("%s was ended", n)
 				}
@@ -232,7 +243,7 @@ func TestHostKilled(t *testing.T) {
 			if g.Ended() {
 				t.Fatal("the keeper left its kept task alone")
 			}
-			if err := syscall.Kill(ids["kept"].PID, syscall.SIGUSR1); err != nil {
+			if err := errors.Join(syscall.Kill(ids["kept"].PID, syscall.SIGUSR1), syscall.Kill(ids["keptearly"].PID, syscall.SIGUSR1)); err != nil {
 				t.Fatal(err)
 			}
 			if exit, err := g.Wait(deadline(t, 20*time.Second)); err != nil || exit.Code != 0 {
@@ -242,11 +253,15 @@ func TestHostKilled(t *testing.T) {
 			if err != nil || d.ExitCode != 7 || d.Signal != "" || d.At.IsZero() {
 				t.Errorf("exit file: %+v, %v", d, err)
 			}
+			d, err = process.ReadDeparture(filepath.Join(dir, "b-keptearly.exit"), process.Identity{})
+			if err != nil || d.ExitCode != 8 || d.PID != ids["keptearly"].PID || d.Start != ids["keptearly"].Start {
+				t.Errorf("exit file of what was not told of: %+v, %v", d, err)
+			}
 			gone(t, deadline(t, time.Second), "keptchild", ids["keptchild"]) // the keeper ended it before it went
 			if !lines.Scan() || lines.Text() != "host-exit -1 SIGKILL" {
 				t.Errorf("the host's exit: %q", lines.Text())
 			}
-			if left, _ := filepath.Glob(filepath.Join(dir, "*")); len(left) != 1 {
+			if left, _ := filepath.Glob(filepath.Join(dir, "*")); len(left) != 2 {
 				t.Errorf("files: %v", left)
 			}
 		})
@@ -257,7 +272,7 @@ func TestHostKilled(t *testing.T) {
 func TestKeptKilled(t *testing.T) {
 	dir := t.TempDir()
 	g, ids, _, _ := cast(t, parentFamily, "parent", dir, "wait")
-	if err := errors.Join(syscall.Kill(ids["host"].PID, syscall.SIGKILL), syscall.Kill(ids["kept"].PID, syscall.SIGKILL)); err != nil {
+	if err := errors.Join(syscall.Kill(ids["host"].PID, syscall.SIGKILL), syscall.Kill(ids["kept"].PID, syscall.SIGKILL), syscall.Kill(ids["keptearly"].PID, syscall.SIGKILL)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := g.Wait(deadline(t, 20*time.Second)); err != nil {

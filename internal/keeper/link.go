@@ -109,6 +109,25 @@ func (l *Link) ready() error {
 	return nil
 }
 
+// Expect tells the keeper of a kept task that is about to be started: should this
+// process die before it has told of the group, the keeper finds it by its mark.
+// Watch or Unexpect follows.
+func (l *Link) Expect(task, exitFile string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.ready(); err != nil {
+		return err
+	}
+	return l.write(message{Op: opExpect, Watch: &watch{Task: task, Keep: true, ExitFile: exitFile}})
+}
+
+// Unexpect takes back an Expect: the task was not started.
+func (l *Link) Unexpect(task string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.write(message{Op: opForget, Watch: &watch{Task: task}})
+}
+
 // Watch tells the keeper of a group that it could not know by itself. It returns when the message is out of this
 // process, where its death cannot take it back. A kept group outlives this
 // process, and a parent then writes its exit to exitFile (absolute; see

@@ -116,6 +116,7 @@ func (p *parent) run(ctx context.Context) (process.Exit, error) {
 			_ = failpoint.Hit("keeper/host-gone")
 			_ = p.link.SetReadDeadline(time.Now().Add(drainWait))
 			heard.Wait()
+			p.ward.find() // before another child is reaped
 			for _, r := range p.recent {
 				p.settle(r)
 			}

@@ -20,10 +20,11 @@ type ward struct {
 	mu      sync.Mutex
 	host    process.Identity // guarded by mu, as all below
 	watched map[int]watch
+	coming  map[string]watch // kept tasks whose group is not known yet, by task
 	bye     bool
 }
 
-func newWard() *ward { return &ward{watched: map[int]watch{}} }
+func newWard() *ward { return &ward{watched: map[int]watch{}, coming: map[string]watch{}} }
 
 // hear takes one message of the host.
 func (w *ward) hear(m message) {
@@ -34,12 +35,20 @@ func (w *ward) hear(m message) {
 		if m.Host != nil {
 			w.host = *m.Host
 		}
+	case opExpect:
+		if m.Watch != nil && m.Watch.Task != "" {
+			w.coming[m.Watch.Task] = *m.Watch
+		}
 	case opWatch:
 		if m.Watch != nil && m.Watch.Process.PID > 1 {
 			w.watched[m.Watch.Process.PID] = *m.Watch
+			delete(w.coming, m.Watch.Task)
 		}
 	case opForget:
 		delete(w.watched, m.PID)
+		if m.Watch != nil {
+			delete(w.coming, m.Watch.Task)
+		}
 	case opBye:
 		w.bye = true
 	}
@@ -52,6 +61,25 @@ func (w *ward) forget(pid int) (watch, bool) {
 	x, ok := w.watched[pid]
 	delete(w.watched, pid)
 	return x, ok
+}
+
+// find looks for the groups of tasks that the host was about to start when it
+// died. Of what has ended by then nobody can tell whose it was, and what it has left
+// is not kept.
+func (w *ward) find() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.coming) == 0 {
+		return
+	}
+	procs := w.table.Read()
+	for task, x := range w.coming {
+		if p, ok := process.Leader(procs, process.MarkTask, task); ok {
+			x.Process = p.Identity()
+			w.watched[p.PID] = x
+		}
+	}
+	clear(w.coming)
 }
 
 // sweep ends what the host left behind. It may be called again when less is to

@@ -25,6 +25,7 @@ const (
 	envLink = "DROVER_KEEPER_FD"
 
 	opHello  = "hello"
+	opExpect = "expect"
 	opWatch  = "watch"
 	opForget = "forget"
 	opBye    = "bye"
@@ -44,7 +45,7 @@ type message struct {
 
 // watch is what a keeper must know of one task's group.
 type watch struct {
-	Process  process.Identity `json:"process"` // leader of the group
+	Process  process.Identity `json:"process"` // leader of the group; of none in "expect" and in "forget"
 	Task     string           `json:"task"`
 	Keep     bool             `json:"keep,omitempty"`
 	ExitFile string           `json:"exit_file,omitempty"` // absolute; for kept tasks

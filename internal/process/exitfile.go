@@ -51,7 +51,8 @@ func writeNew(path string, b []byte) error {
 }
 
 // ReadDeparture reads how a process ended. It returns [os.ErrNotExist] while
-// nothing is there, or only about another process.
+// nothing is there, or only about another process. The zero identity stands for
+// whatever process the file tells of.
 func ReadDeparture(path string, id Identity) (Departure, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -61,7 +62,7 @@ func ReadDeparture(path string, id Identity) (Departure, error) {
 	if err := json.Unmarshal(b, &d); err != nil {
 		return Departure{}, fmt.Errorf("read exit of process %d: %w", id.PID, err)
 	}
-	if d.PID != id.PID || (d.Start != 0 && d.Start != id.Start) {
+	if id != (Identity{}) && (d.PID != id.PID || d.Start != 0 && d.Start != id.Start) {
 		return Departure{}, fmt.Errorf("read exit of process %d: the file tells of process %d: %w", id.PID, d.PID, os.ErrNotExist)
 	}
 	return d, nil

@@ -3,6 +3,7 @@ package process
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -93,6 +94,28 @@ func (t *Table) Marked(key, value string) []Proc {
 		}
 	}
 	return out
+}
+
+// Leader finds the live leader of the group that was started with key=value. Its
+// descendants carry the same and may lead groups of their own; they are younger,
+// and most are children of one that carries it.
+func Leader(procs []Proc, key, value string) (Proc, bool) {
+	var marked []Proc
+	for _, p := range procs {
+		if !p.ended() && p.Carries(key, value) {
+			marked = append(marked, p)
+		}
+	}
+	within := func(pid int) bool {
+		return slices.ContainsFunc(marked, func(p Proc) bool { return p.PID == pid })
+	}
+	var leader Proc
+	for _, p := range marked {
+		if p.Group == p.PID && !within(p.Parent) && (leader.PID == 0 || p.Start < leader.Start) {
+			leader = p
+		}
+	}
+	return leader, leader.PID != 0
 }
 
 // marks picks our entries out of an environment of strings that end in NUL.

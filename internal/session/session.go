@@ -330,8 +330,12 @@ func (s *Session) takeIn(ctx context.Context) error {
 		return err
 	}
 	old := make([]supervise.Old, len(states))
+	begun := archive.Begun(states, s.cfg.Place.ExitFile)
 	for i, st := range states {
 		old[i] = supervise.Old{Born: st.Born, Task: st.Task}
+		if p, ok := begun[st.Task.ID]; ok {
+			old[i].Begun = &p
+		}
 	}
 	s.restore(states)
 	if err := s.sup.Adopt(ctx, old, s.kinds.For); err != nil {

@@ -25,6 +25,12 @@ func (s *Supervisor) Adopt(ctx context.Context, tasks []Old, driver func(task.Ki
 		}
 		_ = failpoint.Hit("adopt/task")
 		e := s.entry(rec.ID)
+		if old.Begun != nil {
+			var err error
+			if rec, err = s.apply(ctx, e, task.Change{Verb: task.Begin, Process: old.Begun}, nil, ""); err != nil {
+				return fmt.Errorf("adopt task %s: %w", old.Task.ID, err)
+			}
+		}
 		if d, ok := driver(rec.Kind).(task.Adopter); ok && rec.Status == task.Running && d.Adopts(rec) {
 			if err := s.unask(ctx, e); err != nil {
 				return fmt.Errorf("adopt task %s: %w", rec.ID, err)
@@ -50,8 +56,9 @@ func (s *Supervisor) Adopt(ctx context.Context, tasks []Old, driver func(task.Ki
 
 // Old is a task of an earlier host.
 type Old struct {
-	Born task.Seq // its first event
-	Task task.Record
+	Born  task.Seq // its first event
+	Task  task.Record
+	Begun *task.Process // of a pending task that had begun, of which its host has left no record
 }
 
 func (s *Supervisor) remember(old Old) {

@@ -524,7 +524,7 @@ func TestAskAdopted(t *testing.T) {
 		dead := task.Record{ID: "a00000001", Run: "r1", Kind: task.LocalAgent, Status: task.Running, StartTime: &now, AwaitingApproval: true, Questions: []task.Question{q}}
 		kept := dead
 		kept.ID, kept.Run, kept.Keep, kept.Process = "a00000002", "r2", true, &task.Process{PID: 1}
-		if err := s.Adopt(t.Context(), []Old{{1, dead}, {2, kept}}, func(task.Kind) task.Driver { return work(until) }); err != nil {
+		if err := s.Adopt(t.Context(), []Old{{Born: 1, Task: dead}, {Born: 2, Task: kept}}, func(task.Kind) task.Driver { return work(until) }); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -585,8 +585,8 @@ func TestLimitsAdopted(t *testing.T) {
 		s := New(Config{Session: "s00000000", Log: log, Pools: map[string]Pool{"p": {Size: 5, PerRoot: 3}}})
 		defer s.Close()
 		old := []Old{
-			{1, task.Record{ID: "a00000001", Run: "r1", Kind: task.LocalAgent, Status: task.Completed, Owner: "s00000000", Pool: "p"}},
-			{2, task.Record{ID: "a00000002", Run: "r2", Kind: task.LocalAgent, Status: task.Running, Owner: "s00000000", Parent: "a00000001", Pool: "p",
+			{Born: 1, Task: task.Record{ID: "a00000001", Run: "r1", Kind: task.LocalAgent, Status: task.Completed, Owner: "s00000000", Pool: "p"}},
+			{Born: 2, Task: task.Record{ID: "a00000002", Run: "r2", Kind: task.LocalAgent, Status: task.Running, Owner: "s00000000", Parent: "a00000001", Pool: "p",
 				Backgrounded: true, Priority: task.Next}},
 		}
 		if err := s.Adopt(t.Context(), old, func(task.Kind) task.Driver { return nil }); err != nil {

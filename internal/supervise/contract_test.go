@@ -25,7 +25,7 @@ func TestAdopter(t *testing.T) {
 			seen <- h.Record().ID
 			return until(ctx, h)
 		})
-		if err := s.Adopt(t.Context(), []Old{{1, lost}, {2, kept}}, func(task.Kind) task.Driver { return d }); err != nil {
+		if err := s.Adopt(t.Context(), []Old{{Born: 1, Task: lost}, {Born: 2, Task: kept}}, func(task.Kind) task.Driver { return d }); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -53,7 +53,7 @@ func TestKeysKept(t *testing.T) {
 		synctest.Wait()
 		var old []Old
 		for born, r := range s.List(0) {
-			old = append([]Old{{born, r}}, old...)
+			old = append([]Old{{Born: born, Task: r}}, old...)
 		}
 		s.Close()
 

@@ -81,7 +81,7 @@ func TestPerSession(t *testing.T) {
 		s := New(Config{Session: "s00000000", Log: &memLog{}, Pools: map[string]Pool{"p": {Size: 9, PerSession: 3, Rate: 2}}})
 		defer s.Close()
 		old := task.Record{ID: "a00000001", Run: "r1", Kind: task.LocalAgent, Status: task.Completed, Pool: "p", CreateTime: time.Now()}
-		if err := s.Adopt(t.Context(), []Old{{1, old}}, nil); err != nil {
+		if err := s.Adopt(t.Context(), []Old{{Born: 1, Task: old}}, nil); err != nil {
 			t.Fatal(err)
 		}
 		for range 2 {

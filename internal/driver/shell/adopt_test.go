@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -22,6 +23,7 @@ type watcher struct {
 	mu     sync.Mutex
 	kept   map[int]string // exit files
 	forgot int
+	coming []string // told of by Expect, and not taken back
 	fail   error
 }
 
@@ -38,6 +40,20 @@ func (w *watcher) Watch(id process.Identity, _ string, keep bool, exitFile strin
 }
 
 func (w *watcher) Ready() error { return nil }
+
+func (w *watcher) Expect(id, _ string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.coming = append(w.coming, id)
+	return nil
+}
+
+func (w *watcher) Unexpect(id string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.coming = slices.DeleteFunc(w.coming, func(c string) bool { return c == id })
+	return nil
+}
 
 func (w *watcher) Forget(int) error {
 	w.mu.Lock()
@@ -105,6 +121,20 @@ func TestDetach(t *testing.T) {
 		t.Error("it lives on after its stop")
 	}
 	_, _ = syscall.Wait4(p.PID, nil, 0, nil) // it was our child all along
+}
+
+// What was expected of a start that failed is taken back.
+func TestUnexpect(t *testing.T) {
+	d, w, _ := keeping(t)
+	h := newHost(t, shell.Command{Args: []string{"/does/not/exist"}})
+	h.rec.Keep = true
+	_, join := launch(t, d.For(client()), h)
+	if _, err := join(); err == nil {
+		t.Fatal("it was started")
+	}
+	if len(w.coming) > 0 {
+		t.Errorf("the keeper expects %v still", w.coming)
+	}
 }
 
 func TestClosing(t *testing.T) {

@@ -70,6 +70,9 @@ type Keeper interface {
 	// Ready returns when the keeper would see this host die. It is called before
 	// anything is started.
 	Ready() error
+	// Expect tells of a kept task before it is started; Watch or Unexpect follows.
+	Expect(task, exitFile string) error
+	Unexpect(task string) error
 	// Watch tells of a group by its leader, of whether it outlives this host,
 	// and where its exit is then to be written.
 	Watch(leader process.Identity, task string, keep bool, exitFile string) error
@@ -169,7 +172,7 @@ func (d *Driver) start(ctx context.Context, h task.Host, rec task.Record, c Comm
 }
 
 // begin starts the command. After an error nothing is left of it.
-func (d *Driver) begin(ctx context.Context, h task.Host, rec task.Record, c Command, out *output) (*run, error) {
+func (d *Driver) begin(ctx context.Context, h task.Host, rec task.Record, c Command, out *output) (r *run, err error) {
 	select {
 	case d.starts <- struct{}{}:
 		defer func() { <-d.starts }()
@@ -182,6 +185,18 @@ func (d *Driver) begin(ctx context.Context, h task.Host, rec task.Record, c Comm
 	}
 	if err != nil {
 		return nil, &task.FailError{Reason: task.ReasonStart, Err: err}
+	}
+	keep := rec.Keep && d.client.Tee == nil
+	if keep && d.Keeper != nil {
+		// Should this host die behind the fork, nobody else knows that it was to live.
+		if err := d.Keeper.Expect(string(rec.ID), d.exitFile(rec.ID, true)); err != nil {
+			return nil, &task.FailError{Reason: task.ReasonStart, Err: err}
+		}
+		defer func() {
+			if r == nil {
+				_ = d.Keeper.Unexpect(string(rec.ID)) // a keeper that is gone expects nothing
+			}
+		}()
 	}
 	g, err := process.StartGroup(process.Command{
 		Args: c.argv(), Dir: c.Cwd, Stdin: d.client.Stdin, Stdout: out.stdout, Stderr: out.stderr,
@@ -199,22 +214,25 @@ func (d *Driver) begin(ctx context.Context, h task.Host, rec task.Record, c Comm
 	}
 	out.started()
 	_ = failpoint.Hit("command/forked")
-	r := &run{d: d, g: g, id: rec.ID, keep: rec.Keep && d.client.Tee == nil}
+	begun := &run{d: d, g: g, id: rec.ID, keep: keep}
 	// The record comes first: a kept command that no record names could never be
 	// taken up again, and would be started twice.
-	id := g.Identity()
-	if err := h.Begun(task.Process{PID: id.PID, Start: id.Start, Boot: id.Boot}); err != nil {
-		r.end(context.WithoutCancel(ctx), grace)
-		r.release()
+	if err := h.Begun(recorded(g.Identity())); err != nil {
+		begun.end(context.WithoutCancel(ctx), grace)
+		begun.release()
 		return nil, fmt.Errorf("record start of %s: %w", rec.ID, err)
 	}
-	if err := r.watch(); err != nil {
-		r.end(context.WithoutCancel(ctx), grace)
-		r.release()
+	if err := begun.watch(); err != nil {
+		begun.end(context.WithoutCancel(ctx), grace)
+		begun.release()
 		return nil, &task.FailError{Reason: task.ReasonStart, Err: err}
 	}
 	_ = failpoint.Hit("command/watched")
-	return r, nil
+	return begun, nil
+}
+
+func recorded(id process.Identity) task.Process {
+	return task.Process{PID: id.PID, Start: id.Start, Boot: id.Boot}
 }
 
 // run is one command at work.
