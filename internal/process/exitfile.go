@@ -4,8 +4,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/drover-dev/drover/internal/failpoint"
 )
@@ -50,11 +53,32 @@ func writeNew(path string, b []byte) error {
 	return errors.Join(err, f.Close())
 }
 
+// maxNote bounds the file.
+const maxNote = 4 << 10
+
+// readNote follows no link and waits for no pipe: commands can write where the file
+// is.
+func readNote(path string) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = errors.New("it is not a regular file")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(io.LimitReader(f, maxNote))
+}
+
 // ReadDeparture reads how a process ended. It returns [os.ErrNotExist] while
 // nothing is there, or only about another process. The zero identity stands for
 // whatever process the file tells of.
 func ReadDeparture(path string, id Identity) (Departure, error) {
-	b, err := os.ReadFile(path)
+	b, err := readNote(path)
 	if err != nil {
 		return Departure{}, fmt.Errorf("read exit of process %d: %w", id.PID, err)
 	}

@@ -27,8 +27,8 @@ func openHandle(pid int) (*handle, error) {
 	return &handle{pid: pid, start: p.Start}, nil
 }
 
-func fork(path string, args []string, attr *syscall.ProcAttr, session bool) (int, *handle, error) {
-	attr.Sys = &syscall.SysProcAttr{Setpgid: !session, Setsid: session}
+func fork(path string, args []string, attr *syscall.ProcAttr, session, terminal bool) (int, *handle, error) {
+	attr.Sys = &syscall.SysProcAttr{Setpgid: !session, Setsid: session, Setctty: terminal} // of descriptor 0
 	pid, err := syscall.ForkExec(path, args, attr)
 	if err != nil {
 		return 0, nil, err

@@ -51,9 +51,9 @@ func openHandle(pid int) (*handle, error) {
 	return newHandle(fd)
 }
 
-func fork(path string, args []string, attr *syscall.ProcAttr, session bool) (int, *handle, error) {
+func fork(path string, args []string, attr *syscall.ProcAttr, session, terminal bool) (int, *handle, error) {
 	fd := -1
-	attr.Sys = &syscall.SysProcAttr{Setpgid: !session, Setsid: session, PidFD: &fd}
+	attr.Sys = &syscall.SysProcAttr{Setpgid: !session, Setsid: session, Setctty: terminal, PidFD: &fd} // of descriptor 0
 	pid, err := syscall.ForkExec(path, args, attr)
 	if err != nil {
 		return 0, nil, err
@@ -123,8 +123,22 @@ func (h *handle) ended() bool {
 	return done
 }
 
-// exit reads how a child ended and leaves it to be read again.
-func (h *handle) exit() (Exit, error) { return h.waitid(unix.WEXITED | unix.WNOHANG | unix.WNOWAIT) }
+var errNotEnded = errors.New("read exit of process: it has not ended")
+
+// tracedWait bounds how long an end is asked for that somebody else sees first.
+const tracedWait = time.Second
+
+// exit reads how a child that has ended did so, and leaves it to be read again. If
+// somebody traces the child, as strace does, the kernel shows the end to them before
+// it shows it to the parent, and nothing tells when.
+func (h *handle) exit() (e Exit, err error) {
+	for pause := time.Millisecond; ; pause *= 2 {
+		if e, err = h.waitid(unix.WEXITED | unix.WNOHANG | unix.WNOWAIT); !errors.Is(err, errNotEnded) || pause > tracedWait {
+			return e, err
+		}
+		time.Sleep(pause)
+	}
+}
 
 func (h *handle) reap()     { _, _ = h.waitid(unix.WEXITED | unix.WNOHANG) }
 func (h *handle) waitReap() { _ = h.wait(context.Background()); h.reap() }
@@ -151,7 +165,7 @@ func (h *handle) waitid(options int) (Exit, error) {
 	const exited, dumped = 1, 3
 	switch {
 	case pid == 0:
-		return Exit{}, errors.New("read exit of process: it has not ended")
+		return Exit{}, errNotEnded
 	case info.Code == exited:
 		return Exit{Code: int(status)}, nil
 	}

@@ -2,8 +2,10 @@ package process_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -213,7 +215,7 @@ func TestEnd(t *testing.T) {
 		"child":    {sh("sleep 1000 & echo $!; wait"), 1, 10 * time.Second, false},
 		"stubborn": {self("ignore-term"), 1, 100 * time.Millisecond, true},
 		"setsid":   {sh("setsid sh -c 'echo $$; exec sleep 1000' & wait"), 1, 10 * time.Second, false},
-		"daemon":   {sh("(setsid sh -c '(echo $$; exec sleep 1000) &' &); sleep 1000"), 1, 10 * time.Second, false},
+		"daemon":   {sh(`(setsid sh -c 'sh -c "echo \$\$; exec sleep 1000" &' &); sleep 1000`), 1, 10 * time.Second, false},
 		"unmarked": {sh("setsid env -i /bin/sh -c 'echo $$; sleep 1000 & wait' & wait"), 1, 10 * time.Second, false},
 		"stopped":  {sh("echo $$; kill -STOP $$; exec sleep 1000"), 1, 10 * time.Second, false},
 	} {
@@ -222,6 +224,9 @@ func TestEnd(t *testing.T) {
 			ids := []process.Identity{g.Identity()}
 			if name != "stubborn" {
 				ids = append(ids, number(t, words[0]))
+			}
+			if name == "stopped" {
+				untilStopped(t, g.Identity().PID)
 			}
 			began := time.Now()
 			report := g.End(context.Background(), process.Ending{Grace: c.grace, Mark: mark})
@@ -250,6 +255,24 @@ func TestEnd(t *testing.T) {
 				t.Errorf("marked processes are left: %+v", left)
 			}
 		})
+	}
+}
+
+// untilStopped waits for a process to stop, of which nobody is told but its parent.
+func untilStopped(t *testing.T, pid int) {
+	t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for late := within(t, 10*time.Second); ; {
+		data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil || bytes.Contains(data, []byte(") T ")) {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-late.Done():
+			t.Fatalf("process %d does not stop", pid)
+		}
 	}
 }
 

@@ -23,6 +23,8 @@ type Command struct {
 	// Session gives the program a session of its own, away from any terminal,
 	// and not only a group of its own.
 	Session bool
+	// Terminal makes Stdin, which is a terminal, the controlling one of that session.
+	Terminal bool
 }
 
 // StartError is a program that could not be started. Its text says what to mend.
@@ -59,7 +61,7 @@ func StartGroup(c Command) (*Group, error) {
 		}
 		files = append(files, f.Fd())
 	}
-	pid, h, err := fork(path, c.Args, &syscall.ProcAttr{Dir: c.Dir, Env: c.Env, Files: files}, c.Session)
+	pid, h, err := fork(path, c.Args, &syscall.ProcAttr{Dir: c.Dir, Env: c.Env, Files: files}, c.Session, c.Terminal)
 	if err != nil {
 		return nil, &StartError{Program: c.Args[0], Err: explain(c, path, err)}
 	}

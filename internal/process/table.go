@@ -22,7 +22,8 @@ type Proc struct {
 	State   byte     // as the kernel spells it: R, S, D, T, Z …
 	Marks   []string // entries of its environment whose names begin with DROVER_
 
-	loading bool // it is in the middle of exec and has no environment yet
+	loading  bool   // it is in the middle of exec and has no environment yet
+	terminal uint64 // device number of its controlling terminal; 0: none
 }
 
 // Identity of the process.

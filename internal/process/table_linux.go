@@ -60,7 +60,7 @@ func parseStat(b []byte) (Proc, error) {
 		return Proc{}, errors.New("read process: not a line of the process table")
 	}
 	f := bytes.Fields(b[end+1:])
-	const state, parent, group, session, start = 0, 1, 2, 3, 19
+	const state, parent, group, session, terminal, start = 0, 1, 2, 3, 4, 19
 	if len(f) <= start || len(f[state]) != 1 {
 		return Proc{}, errors.New("read process: the line is too short")
 	}
@@ -75,6 +75,9 @@ func parseStat(b []byte) (Proc, error) {
 	p.Group, errs[2] = strconv.Atoi(string(f[group]))
 	p.Session, errs[3] = strconv.Atoi(string(f[session]))
 	p.Start, errs[4] = strconv.ParseUint(string(f[start]), 10, 64)
+	if tty, err := strconv.ParseInt(string(f[terminal]), 10, 32); err == nil && tty > 0 {
+		p.terminal = device(uint64(tty))
+	}
 	if err := errors.Join(errs[:]...); err != nil {
 		return Proc{}, fmt.Errorf("read process: %w", err)
 	}

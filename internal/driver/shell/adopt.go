@@ -35,16 +35,19 @@ func (d *Driver) adopt(ctx context.Context, h task.Host, rec task.Record) (task.
 		return task.Result{}, errors.Join(task.ErrLost, err)
 	}
 	r := &run{d: d, g: g, id: rec.ID, keep: true}
+	term := d.retake(rec)
+	defer term.close()
 	_ = failpoint.Hit("adopt/held")
-	if err := r.watch(); err != nil {
-		g.Close()
-		return task.Result{}, errors.Join(task.ErrLost, err)
-	}
+	// A keeper that is not told leaves alone what another host has started, and
+	// nobody may say that a command is lost which goes on.
+	_ = r.watch()
 	limited, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer d.caps.watch(h.Output(), cancel)()
+	defer d.caps.watch(h.Output(), g, rec.ID, cancel)()
+	defer term.guard(cancel)()
 	_, err = g.Wait(limited)
 	if err == nil {
+		term.settle()
 		r.end(ctx, grace)
 		r.release()
 		return d.departed(rec.ID, id, &r.result, exitWait)
@@ -54,6 +57,7 @@ func (d *Driver) adopt(ctx context.Context, h task.Host, rec task.Record) (task.
 		cause = err
 	}
 	if errors.Is(cause, task.ErrClosing) {
+		term.leave()
 		g.Close()
 		return task.Result{}, task.ErrDetached
 	}
@@ -71,6 +75,7 @@ func (d *Driver) clear(ctx context.Context, id task.ID, leader process.Identity)
 	report := process.EndAll(context.WithoutCancel(ctx), process.Choice{Root: func(p process.Proc) bool {
 		return p.PID == leader.PID && p.Start == leader.Start || p.Carries(process.MarkTask, string(id))
 	}}, process.Ending{Grace: grace, Table: &d.table})
+	d.unlay(id)
 	var res task.Result
 	note(&res, id, report)
 	return res, lost(task.ByKeeper, task.ReasonHostLost, "its host died")
@@ -114,7 +119,10 @@ func (d *Driver) await(id task.ID, leader process.Identity, wait time.Duration) 
 // settle removes an exit file whose content is durable elsewhere.
 func (d *Driver) settle(id task.ID) func() {
 	path := d.exitFile(id, true)
-	return func() { _ = os.Remove(path) }
+	return func() {
+		_ = os.Remove(path)
+		d.unlay(id)
+	}
 }
 
 func lost(a task.Actor, why task.Reason, detail string) error {

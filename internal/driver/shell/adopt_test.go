@@ -273,3 +273,26 @@ func TestUnwatched(t *testing.T) {
 	}
 	alone(t, h)
 }
+
+// A keeper that cannot be told makes no end of a command that goes on.
+func TestAdoptUntold(t *testing.T) {
+	d, w, path := keeping(t)
+	w.fail = errors.New("nobody there")
+	h := newHost(t, shell.Command{Line: "sleep 1000"})
+	h.rec.Keep = true
+	id := orphan(t, h, "exec sleep 1000")
+	defer func() { _ = syscall.Kill(-id.PID, syscall.SIGKILL) }()
+	cancel, join := launch(t, d.For(client()), h)
+	cancel(task.ErrClosing)
+	if _, err := join(); err != task.ErrDetached || !process.Alive(id) {
+		t.Fatalf("err = %v, alive %v", err, process.Alive(id))
+	}
+	if err := process.WriteDeparture(path(h.rec.ID), process.Departure{PID: id.PID, Start: id.Start}); err != nil {
+		t.Fatal(err)
+	}
+	_, join = launch(t, d.For(client()), h)
+	_ = syscall.Kill(-id.PID, syscall.SIGKILL)
+	if res, err := join(); err != nil || res.ExitCode == nil || *res.ExitCode != 0 {
+		t.Errorf("%+v, %v", res, err)
+	}
+}

@@ -19,22 +19,27 @@ const abandonWait = 100 * time.Millisecond
 
 // output is where a command prints.
 type output struct {
-	stdout, stderr *os.File // the child's ends; ours until started
-	tee            *Tee     // nil: file mode
+	stdin          *os.File  // nil: the null device
+	stdout, stderr *os.File  // the child's ends; ours until started
+	term           *terminal // nil: it has none
+	tee            *Tee      // nil: it is not shown
 	pipes          []*os.File
 	copies         sync.WaitGroup // one per pipe; drain and abandon wait for them
 	done           chan struct{}  // closed when all pipes have ended; nil before the start
 }
 
-func (d *Driver) open(h task.Host) (*output, error) {
+func (d *Driver) open(h task.Host, rec task.Record, c Command) (*output, error) {
+	if c.TTY {
+		return d.openTerminal(h, rec)
+	}
 	if d.client.Tee == nil {
 		f, err := h.Output().File()
 		if err != nil {
 			return nil, fmt.Errorf("open output: %w", err)
 		}
-		return &output{stdout: f, stderr: f}, nil
+		return &output{stdin: d.client.Stdin, stdout: f, stderr: f}, nil
 	}
-	o := &output{tee: d.client.Tee}
+	o := &output{stdin: d.client.Stdin, tee: d.client.Tee}
 	outR, outW, err := os.Pipe()
 	if err != nil {
 		return nil, fmt.Errorf("open output: %w", err)
@@ -86,11 +91,13 @@ func copyAll(r io.Reader, to ...io.Writer) {
 
 // started gives the child's ends away.
 func (o *output) started() {
-	_ = o.stdout.Close()
-	if o.stderr != o.stdout {
-		_ = o.stderr.Close()
+	if o.term == nil {
+		_ = o.stdout.Close()
+		if o.stderr != o.stdout {
+			_ = o.stderr.Close()
+		}
 	}
-	if o.tee != nil {
+	if len(o.pipes) > 0 {
 		o.done = make(chan struct{})
 		go func() { // ends with the copies
 			o.copies.Wait()
@@ -102,7 +109,7 @@ func (o *output) started() {
 // drain waits until everything printed is in the file. Whoever still holds a
 // pipe then is ended, and if he cannot be, he is not waited for.
 func (o *output) drain(r *run) {
-	if o.tee == nil {
+	if len(o.pipes) == 0 {
 		return
 	}
 	if o.wait(drainWait) {
@@ -128,6 +135,7 @@ func (o *output) wait(d time.Duration) bool {
 // a write to somebody who does not read cannot be freed: it is left behind, or
 // the host could never end.
 func (o *output) abandon() {
+	o.term.close()
 	_ = o.stdout.Close()
 	_ = o.stderr.Close()
 	for _, p := range o.pipes {

@@ -10,11 +10,13 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/drover-dev/drover/internal/failpoint"
 	"github.com/drover-dev/drover/internal/process"
+	"github.com/drover-dev/drover/internal/tty"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -30,6 +32,7 @@ type Command struct {
 	Args []string `json:"args,omitempty"` // a program with its arguments
 	Line string   `json:"line,omitempty"` // run by bash -c
 	Cwd  string   `json:"cwd,omitempty"`  // absolute; empty: that of the host
+	TTY  bool     `json:"tty,omitempty"`  // it gets a terminal, see [Driver.Steer]
 }
 
 // argv is what is started.
@@ -85,14 +88,25 @@ type Keeper interface {
 type Config struct {
 	Keeper   Keeper
 	ExitFile func(task.ID) string // where a kept task's exit is written; absolute
+	Copier   []string             // a program whose life is [tty.Run]; nil: this process stands at the end of terminals
+	Keys     func(task.ID) string // where the pipe is through which is typed into a terminal; absolute
+
+	// Grown is told about once a second, while commands run, how many bytes they
+	// have printed since; an error ends those that grow. It must return at once.
+	// Nil: all may grow.
+	Grown func(bytes int64) error
 }
 
 // Client is what one asking client gives its commands.
 type Client struct {
 	Env   []string // as the client has it; see [ChildEnv]
 	Own   []string // variables that Drover sets for them, of whatever names
-	Stdin *os.File // nil: the null device
+	Stdin *os.File // nil: the null device; of a command with a terminal, what is typed there
 	Tee   *Tee     // nil: output goes to the output file only
+
+	// Sizes are those of the terminal at which somebody looks at a command with a
+	// terminal, the first one when it starts. nil: nobody does.
+	Sizes <-chan tty.Size
 }
 
 // Tee shows output while it is written to the output file. A command that is
@@ -112,14 +126,18 @@ type shared struct {
 	starts chan struct{}
 	self   func() (process.Identity, error) // of this process; read once
 	table  process.Table
-	caps   caps
+
+	terminals terminals
+	caps      caps
 }
 
 // New returns a driver whose commands get no environment but PATH. It can take
 // up what an earlier host started; [Driver.For] makes drivers for new commands.
 func New(c Config) *Driver {
 	self := sync.OnceValues(func() (process.Identity, error) { return process.Identify(os.Getpid()) })
-	return &Driver{shared: &shared{Config: c, starts: make(chan struct{}, 2*runtime.GOMAXPROCS(0)), self: self}}
+	d := &Driver{shared: &shared{Config: c, starts: make(chan struct{}, 2*runtime.GOMAXPROCS(0)), self: self}}
+	d.caps.grown, d.caps.table = c.Grown, &d.table
+	return d
 }
 
 // For returns a driver that starts commands for a client and shares everything
@@ -159,7 +177,7 @@ func (d *Driver) Run(ctx context.Context, h task.Host) (task.Result, error) {
 }
 
 func (d *Driver) start(ctx context.Context, h task.Host, rec task.Record, c Command) (task.Result, error) {
-	out, err := d.open(h)
+	out, err := d.open(h, rec, c)
 	if err != nil {
 		return task.Result{}, &task.FailError{Reason: task.ReasonStart, Err: err}
 	}
@@ -198,16 +216,17 @@ func (d *Driver) begin(ctx context.Context, h task.Host, rec task.Record, c Comm
 			}
 		}()
 	}
+	marks := []string{
+		process.MarkTask + "=" + string(rec.ID),
+		process.MarkSession + "=" + string(rec.Session),
+		process.MarkHost + "=" + self.Mark(),
+	}
 	g, err := process.StartGroup(process.Command{
-		Args: c.argv(), Dir: c.Cwd, Stdin: d.client.Stdin, Stdout: out.stdout, Stderr: out.stderr,
+		Args: c.argv(), Dir: c.Cwd, Stdin: out.stdin, Stdout: out.stdout, Stderr: out.stderr,
 		// A group beside the terminal's foreground group would be stopped when
 		// it reads from there; in a session of its own it may read.
-		Session: d.client.Stdin != nil,
-		Env: append(append([]string{
-			process.MarkTask + "=" + string(rec.ID),
-			process.MarkSession + "=" + string(rec.Session),
-			process.MarkHost + "=" + self.Mark(),
-		}, ChildEnv(d.client.Env)...), d.client.Own...),
+		Session: out.stdin != nil, Terminal: c.TTY,
+		Env: append(append(slices.Clone(marks), d.client.environ(c.TTY)...), d.client.Own...),
 	})
 	if err != nil {
 		return nil, &task.FailError{Reason: task.ReasonStart, Err: err}
@@ -222,7 +241,11 @@ func (d *Driver) begin(ctx context.Context, h task.Host, rec task.Record, c Comm
 		begun.release()
 		return nil, fmt.Errorf("record start of %s: %w", rec.ID, err)
 	}
-	if err := begun.watch(); err != nil {
+	err = begun.watch()
+	if err == nil {
+		err = out.term.attend(g.Identity(), marks)
+	}
+	if err != nil {
 		begun.end(context.WithoutCancel(ctx), grace)
 		begun.release()
 		return nil, &task.FailError{Reason: task.ReasonStart, Err: err}
@@ -262,9 +285,10 @@ func (s *shared) exitFile(id task.ID, keep bool) string {
 func (r *run) run(ctx context.Context, o task.Output, out *output) (task.Result, error) {
 	limited, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	if out.tee == nil {
-		defer r.d.caps.watch(o, cancel)()
+	if len(out.pipes) == 0 {
+		defer r.d.caps.watch(o, r.g, r.id, cancel)()
 	}
+	defer out.term.guard(cancel)()
 	exit, err := r.g.Wait(limited)
 	if err != nil {
 		cause := context.Cause(limited)
@@ -272,6 +296,7 @@ func (r *run) run(ctx context.Context, o task.Output, out *output) (task.Result,
 			cause = err
 		}
 		if r.keep && errors.Is(cause, task.ErrClosing) {
+			out.term.leave()
 			r.g.Close() // and its zombie, should it end before we do, is the keeper's
 			return task.Result{}, task.ErrDetached
 		}
@@ -279,27 +304,27 @@ func (r *run) run(ctx context.Context, o task.Output, out *output) (task.Result,
 		if exit, err := r.g.Wait(patience(0)); err == nil {
 			r.ended(exit)
 		}
+		out.term.settle()
 		out.drain(r)
-		r.release()
+		r.settle()
 		return r.result, cause
 	}
 	_ = failpoint.Hit("command/exited")
 	r.ended(exit)
+	if !out.term.settle() {
+		r.end(context.WithoutCancel(ctx), grace)
+	}
 	switch {
 	case r.keep:
-		// Until the end is durable the number must stay taken, and the exit be
-		// there to be asked again: so the closer look, at a leader not yet reaped.
+		// The closer look, at a leader not yet reaped: see settle.
 		r.end(ctx, grace)
-		r.result.Settle = r.release
 	case r.g.Reap():
 		r.end(ctx, grace)
 	}
 	_ = failpoint.Hit("command/reaped")
 	out.drain(r)
-	if !r.keep {
-		r.release()
-	}
-	return r.result, verdict(exit.Code, r.result.Signal)
+	r.settle()
+	return r.result, out.term.verdict(exit.Code, r.result.Signal)
 }
 
 // end ends the group and what escaped from it, and adds to the result.
@@ -320,6 +345,17 @@ func note(res *task.Result, id task.ID, report process.Report) {
 func (r *run) ended(e process.Exit) {
 	r.result.ExitCode = &e.Code
 	r.result.Signal = process.SignalName(e.Signal)
+}
+
+// settle releases a command that has ended, and a kept one once its end is durable:
+// until then its number must stay taken, and the exit be there to be asked again by
+// the next host.
+func (r *run) settle() {
+	if r.keep {
+		r.result.Settle = r.release
+		return
+	}
+	r.release()
 }
 
 // release lets go of the leader and of its number.

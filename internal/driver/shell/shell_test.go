@@ -21,6 +21,7 @@ import (
 
 	"github.com/drover-dev/drover/internal/driver/shell"
 	"github.com/drover-dev/drover/internal/process"
+	"github.com/drover-dev/drover/internal/tty"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -42,6 +43,10 @@ func play(role string, args []string) {
 		signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 		fmt.Println("ready")
 		time.Sleep(time.Hour) // not for ever: the runtime would see a deadlock
+	case "tty":
+		if err := tty.Run(args[0]); err != nil {
+			os.Exit(1)
+		}
 	case "both":
 		fmt.Println("to stdout")
 		fmt.Fprintln(os.Stderr, "to stderr")

@@ -1,0 +1,322 @@
+package shell
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/drover-dev/drover/internal/process"
+	"github.com/drover-dev/drover/internal/tty"
+	"github.com/drover-dev/drover/task"
+)
+
+var _ task.Steerer = (*Driver)(nil)
+
+// settleWait is how long the process at the end of a terminal may take to write
+// the last words of a command that has ended; it takes 2 s itself at most.
+const settleWait = 3 * time.Second
+
+// SteerError is text that a command cannot be given, with what to do instead.
+type SteerError struct{ Why string }
+
+func (e *SteerError) Error() string { return e.Why }
+
+// Steer types into the terminal of a running command, exactly what it is given.
+// Nobody keeps what was typed. It returns when the keys are on their way.
+func (d *Driver) Steer(ctx context.Context, id task.ID, text string) error {
+	t := d.terminals.of(id)
+	if t == nil {
+		return &SteerError{fmt.Sprintf("task %s has no terminal, or has just ended", id)}
+	}
+	err := t.Type(ctx, []byte(text))
+	if err != nil && ctx.Err() == nil {
+		return &SteerError{fmt.Sprintf("task %s: %v", id, err)}
+	}
+	return err
+}
+
+type typist interface {
+	Type(ctx context.Context, b []byte) error
+}
+
+// terminals knows who types into which running command. Its zero value works.
+type terminals struct {
+	mu  sync.Mutex
+	all map[task.ID]typist // guarded by mu
+}
+
+func (t *terminals) of(id task.ID) typist {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.all[id]
+}
+
+func (t *terminals) set(id task.ID, w typist) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.all == nil {
+		t.all = map[task.ID]typist{}
+	}
+	if t.all[id] = w; w == nil {
+		delete(t.all, id)
+	}
+}
+
+// terminal is what a command with one has beside others. The methods of nil do
+// nothing.
+//
+// Where the output goes to a file only, a process of its own stands at its end and
+// outlives this one with a kept command. Where it is shown, or there is no such
+// program, this process does.
+type terminal struct {
+	d      *shared
+	id     task.ID
+	client Client
+
+	master, slave *os.File    // the slave is held until the command has ended
+	out, paper    *os.File    // given to the process at the end; nil where there is none
+	pen           *tty.Pen    // nil where there is none
+	near          *tty.Master // the master, where this process stands at the end
+	hand          typist      // the pen, or the master
+	copier        *process.Group
+	stays         bool // the command goes on without this host
+
+	gone  context.Context // ended when that process is gone
+	lost  context.CancelFunc
+	shut  context.CancelFunc // ends all below
+	works sync.WaitGroup     // joined by close
+}
+
+// openTerminal opens the terminal of a command and its output.
+func (d *Driver) openTerminal(h task.Host, rec task.Record) (_ *output, err error) {
+	alone := d.client.Tee == nil && len(d.Copier) > 0 && d.Keys != nil
+	if rec.Keep && !alone && d.client.Tee == nil {
+		return nil, errors.New("a command with a terminal cannot be kept here: there is no program that would hold the terminal")
+	}
+	t := &terminal{d: d.shared, id: rec.ID, client: d.client}
+	size := tty.Usual()
+	if t.client.Sizes != nil {
+		select {
+		case size = <-t.client.Sizes:
+		default:
+		}
+	}
+	t.master, t.slave, err = tty.Open(size, alone)
+	if err != nil {
+		return nil, err
+	}
+	o := &output{stdin: t.slave, stdout: t.slave, stderr: t.slave, term: t, tee: d.client.Tee}
+	if alone {
+		if t.out, err = h.Output().File(); err == nil {
+			t.paper, t.pen, err = tty.Lay(d.Keys(rec.ID))
+		}
+		if err != nil {
+			o.abandon()
+			return nil, fmt.Errorf("open output: %w", err)
+		}
+		t.hand = t.pen
+		d.terminals.set(rec.ID, t.hand)
+		return o, nil
+	}
+	var show Tee
+	if o.tee != nil {
+		show = *o.tee
+	}
+	o.pipes = []*os.File{t.master}
+	t.near = &tty.Master{F: t.master}
+	t.hand = t.near
+	d.terminals.set(rec.ID, t.hand) // what is typed before the command is there waits for it
+	o.copies.Go(func() { copyAll(t.master, h.Output(), show.Stdout) })
+	return o, nil
+}
+
+// attend takes care of the end of the terminal from the start of the command on.
+func (t *terminal) attend(leader process.Identity, marks []string) error {
+	if t == nil {
+		return nil
+	}
+	ctx, shut := context.WithCancel(context.Background())
+	t.shut = shut
+	if t.pen == nil {
+		if in := t.client.Stdin; in != nil {
+			t.works.Go(func() { _ = tty.Pump(ctx, in, func(b []byte) error { return t.near.Feed(ctx, b) }) })
+		}
+		t.works.Go(func() { t.resize(ctx) })
+		return nil
+	}
+	g, err := process.StartGroup(process.Command{
+		Args: append(append([]string{}, t.d.Copier...), tty.Args(leader)...), Dir: "/", Env: append(marks, ChildEnv(os.Environ())...),
+		Stdout: t.out, Extra: tty.Files(t.master, t.slave, t.paper), Session: true,
+	})
+	if err != nil {
+		return fmt.Errorf("hold the terminal: %w", err)
+	}
+	t.copier = g
+	t.give()
+	t.watch(ctx)
+	return nil
+}
+
+// give closes what another process holds.
+func (t *terminal) give() {
+	for _, f := range []*os.File{t.master, t.slave, t.out, t.paper} {
+		if f != nil {
+			_ = f.Close()
+		}
+	}
+}
+
+// watch sees the end of the process at the other end.
+func (t *terminal) watch(ctx context.Context) {
+	t.gone, t.lost = context.WithCancel(context.Background())
+	t.works.Go(func() {
+		if t.pen.Gone(ctx) == nil {
+			t.lost()
+		}
+	})
+}
+
+// retake goes on with the terminal that an earlier host has opened for a command.
+// Without a process at its end the command has been hung up, which will be seen.
+func (d *Driver) retake(rec task.Record) *terminal {
+	if !rec.TTY || d.Keys == nil {
+		return nil
+	}
+	pen, err := tty.Take(d.Keys(rec.ID))
+	if err != nil {
+		return nil
+	}
+	t := &terminal{d: d.shared, id: rec.ID, pen: pen, hand: pen}
+	d.terminals.set(rec.ID, pen)
+	ctx, shut := context.WithCancel(context.Background())
+	t.shut = shut
+	t.watch(ctx)
+	return t
+}
+
+// guard ends a command whose terminal was lost: it could go on for ever, unseen.
+func (t *terminal) guard(cancel context.CancelCauseFunc) (stop func()) {
+	if t == nil || t.gone == nil {
+		return func() {}
+	}
+	undo := context.AfterFunc(t.gone, func() {
+		cancel(lostTerminal())
+	})
+	return func() { undo() }
+}
+
+func lostTerminal() error {
+	return &task.FailError{Reason: task.ReasonTerminalLost, Err: errors.New("its terminal is gone: the process that held it was ended")}
+}
+
+// verdict is that of [verdict], but for a command that its terminal took along: it
+// was hung up, and the process at the other end has not ended by itself.
+func (t *terminal) verdict(code int, signal string) error {
+	if t == nil || t.copier == nil || signal != "SIGHUP" {
+		return verdict(code, signal)
+	}
+	if e, err := t.copier.Wait(patience(0)); err != nil || e == (process.Exit{}) {
+		return verdict(code, signal)
+	}
+	return lostTerminal()
+}
+
+// settle returns when the last words of a command that has ended are written, or
+// may be as soon as all that holds its terminal is gone; false: it took too long.
+func (t *terminal) settle() bool {
+	switch {
+	case t == nil:
+		return true
+	case t.pen == nil:
+		_ = t.slave.Close()
+		return true
+	case t.gone == nil:
+		return true
+	}
+	limit := patience(settleWait)
+	if t.copier != nil {
+		_, err := t.copier.Wait(limit)
+		return err == nil
+	}
+	select {
+	case <-t.gone.Done():
+		return true
+	case <-limit.Done():
+		return false
+	}
+}
+
+// leave lets the command have its terminal beyond this host.
+func (t *terminal) leave() {
+	if t != nil {
+		t.stays = true
+	}
+}
+
+// close gives back all that is left. It may be called again.
+func (t *terminal) close() {
+	if t == nil {
+		return
+	}
+	t.d.terminals.set(t.id, nil)
+	if t.shut != nil {
+		t.shut()
+		t.works.Wait()
+	}
+	t.give()
+	if t.copier != nil {
+		if !t.stays {
+			t.copier.Reap()
+		}
+		t.copier.Close()
+	}
+	if t.lost != nil {
+		t.lost()
+	}
+	if t.pen == nil {
+		return
+	}
+	t.pen.Close()
+	if !t.stays {
+		t.d.unlay(t.id)
+	}
+}
+
+// unlay removes the pipe through which was typed.
+func (s *shared) unlay(id task.ID) {
+	if s.Keys != nil {
+		_ = os.Remove(s.Keys(id)) // of most commands there is none
+	}
+}
+
+// resize follows the size of a person's terminal.
+func (t *terminal) resize(ctx context.Context) {
+	for {
+		select {
+		case size := <-t.client.Sizes:
+			_ = tty.SetSize(t.master, size)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// environ is the environment of a command, whose terminal draws nothing where
+// nobody looks at it.
+func (c Client) environ(terminal bool) []string {
+	env := ChildEnv(c.Env)
+	if !terminal || c.Sizes != nil {
+		return env
+	}
+	out := make([]string, 0, len(env)+1)
+	for _, kv := range env {
+		if !strings.HasPrefix(kv, "TERM=") {
+			out = append(out, kv)
+		}
+	}
+	return append(out, "TERM=dumb")
+}
