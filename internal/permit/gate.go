@@ -244,6 +244,7 @@ type request struct {
 	text     string // command, URL or agent type
 	path     string // of file tools, as it was written
 	line     line   // of a shell
+	tty      bool   // the command gets a terminal
 	bad      string // why the input cannot be judged
 }
 
@@ -285,7 +286,7 @@ func (g *Gate) request(c agent.Call) request {
 		if strings.Contains(r.text, "\x00") {
 			r.bad = "the command holds a NUL byte"
 		}
-		r.line = readLine(r.text)
+		r.line, r.tty = readLine(r.text), typed(in)
 	case readTool, editTool:
 		if r.path = text("file_path", "notebook_path", "path"); r.path == "" {
 			r.bad = "there is no path"
@@ -432,6 +433,9 @@ func (g *Gate) approve(kind toolKind, r request) Verdict {
 	plan := g.rules.Mode == Plan
 	switch kind {
 	case shellTool:
+		if r.tty && !g.bare() {
+			return Verdict{Decision: Ask, Reason: "the command gets a terminal, and what is typed there is not looked at by the rules that allow", Firm: true}
+		}
 		return g.approveShell(r.line)
 	case readTool, listTool:
 		return g.approvePath(r.tool, r.path, false)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/internal/excerpt"
+	"github.com/drover-dev/drover/internal/process"
 	"github.com/drover-dev/drover/internal/spool"
 	"github.com/drover-dev/drover/internal/stall"
 	"github.com/drover-dev/drover/task"
@@ -19,20 +20,18 @@ const stallLooks = 9
 // watchStalls tells owners of background commands that seem to wait for an
 // answer. While there are none it waits for an event, and costs nothing.
 func (s *Session) watchStalls() {
-	rules, watched := stall.New(), map[task.RunID]*stall.Watch{}
+	rules, watched, table := stall.New(), map[task.RunID]*stall.Watch{}, &process.Table{}
 	for {
 		grown := s.log.Grown()
 		now := map[task.RunID]*stall.Watch{}
 		for _, r := range s.sup.List(0) {
-			if !stallable(r) {
-				continue
+			w, look := follow(watched[r.Run], r)
+			if w != nil {
+				now[r.Run] = w
 			}
-			w := watched[r.Run]
-			if w == nil {
-				w = &stall.Watch{}
+			if look {
+				s.lookAt(r, w, rules, table)
 			}
-			now[r.Run] = w
-			s.lookAt(r, w, rules)
 		}
 		watched = now
 		if len(watched) == 0 {
@@ -58,27 +57,75 @@ func stallable(r task.Record) bool {
 	return r.Kind == task.LocalBash && r.Status == task.Running && r.Backgrounded && !r.Paused && !r.Stopping
 }
 
-func (s *Session) lookAt(r task.Record, w *stall.Watch, rules *stall.Rules) {
+// follow is the watch of a run after one that it has, or nil, and whether its output
+// is to be looked at now. What was told of is not told of again, also where it has
+// stood still meanwhile, or an earlier host has told of it.
+func follow(w *stall.Watch, r task.Record) (*stall.Watch, bool) {
+	switch {
+	case r.Kind != task.LocalBash || r.Status != task.Running:
+		return nil, false
+	case stallable(r) && w == nil:
+		w = &stall.Watch{}
+		if r.Progress != nil && r.Progress.Summary != "" {
+			w.Over()
+		}
+	case !stallable(r) && w != nil:
+		w.Skip()
+	}
+	return w, stallable(r)
+}
+
+func (s *Session) lookAt(r task.Record, w *stall.Watch, rules *stall.Rules, table *process.Table) {
 	info, err := os.Lstat(r.OutputFile)
-	if err != nil || !w.Quiet(time.Now(), info.Size(), s.cfg.Limits.StallAfter) {
+	if err != nil || w.Told() {
+		return
+	}
+	quiet := w.Quiet(time.Now(), info.Size(), s.cfg.Limits.StallAfter)
+	if r.TTY && r.Process != nil {
+		w.Saw(process.AwaitsKeys(table, process.Identity{PID: r.Process.PID, Start: r.Process.Start, Boot: r.Process.Boot}))
+	}
+	if !quiet {
 		return
 	}
 	tail, _, err := spool.Tail(r.OutputFile, stall.TailBytes, stall.TailBytes)
 	if err != nil {
 		return
 	}
-	line, waiting := rules.Waiting(tail)
-	if !waiting {
+	line, asks := rules.Waiting(tail)
+	if !asks && !w.Reads() {
 		return
 	}
 	w.Over()
-	line = excerpt.Line(line, 200)
-	_ = s.sup.Summarize(context.Background(), r.ID, "It seems to wait for an answer: "+line) // an end that came first refuses it
+	s.tellStall(r, excerpt.Line(line, 200), asks, w.Reads())
+}
+
+// tellStall says that a command waits. What its text shows is a guess, what the
+// kernel shows is none.
+func (s *Session) tellStall(r task.Record, line string, asks, reads bool) {
+	does, ends := "seems to wait for an answer", " and ends with\n"+line
+	switch {
+	case !asks:
+		does, ends = "reads its terminal", ""
+	case reads:
+		does = "waits for an answer"
+	}
+	summary := "It " + does
+	if asks {
+		summary += ": " + line
+	}
+	_ = s.sup.Summarize(context.Background(), r.ID, summary) // an end that came first refuses it
 	if r.Owner == "" {
 		return
 	}
-	text := fmt.Sprintf("Background command %q seems to wait for an answer, which nobody gives it: its output has not grown for %s and ends with\n%s\n"+
-		"It goes on waiting. Stop it and start it so that it does not ask, or with its answer on stdin.",
-		excerpt.Line(r.Description, 60), s.cfg.Limits.StallAfter, line)
+	mend := "It goes on waiting. Stop it and start it so that it does not ask, or with its answer on stdin."
+	if r.TTY {
+		mend = fmt.Sprintf("It goes on waiting. Answer it by SendMessage to %s, which types your text and Enter, or stop it.", r.ID)
+	}
+	text := fmt.Sprintf("Background command %q %s, which nobody gives it: its output has not grown for %s%s\n%s",
+		excerpt.Line(r.Description, 60), does, s.cfg.Limits.StallAfter, ends, mend)
+	if !asks {
+		text = fmt.Sprintf("Background command %q %s, where nobody types: its output has not grown for %s.\n%s",
+			excerpt.Line(r.Description, 60), does, s.cfg.Limits.StallAfter, mend)
+	}
 	_, _ = s.sup.Post(context.Background(), task.Message{To: r.Owner, From: string(r.ID), Kind: task.Stalled, Text: text, Priority: task.Next}) // a full mailbox has enough to read
 }

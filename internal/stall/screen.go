@@ -10,9 +10,10 @@ const TailBytes = 1 << 10
 
 // screen is what a person sees at the end of an output.
 type screen struct {
-	line string // the one that the cursor is in, as it stands
-	last string // the last one that is not blank
-	busy bool   // the line was written over more than once: something counts, or spins
+	line string   // the one that the cursor is in, as it stands
+	last string   // the last one that is not blank
+	busy bool     // the line was written over more than once: something counts, or spins
+	tail []string // the last lines that are not blank, as they stand, the newest last
 }
 
 // look plays the end of an output as a terminal would, as far as single lines
@@ -27,7 +28,7 @@ func look(tail []byte) screen {
 	at, drawn := 0, 0
 	keep := func() {
 		if t := strings.TrimSpace(string(line)); t != "" {
-			s.last = t
+			s.last, s.tail = t, append(s.tail, string(line))
 		}
 	}
 	for len(text) > 0 {

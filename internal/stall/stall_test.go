@@ -39,7 +39,7 @@ func corpus(t *testing.T, name string) (tails [][]byte) {
 // for the other.
 func TestCaptured(t *testing.T) {
 	r := New()
-	for name, want := range map[string]bool{"waiting.txt": true, "progress.txt": false} {
+	for name, want := range map[string]bool{"waiting.txt": true, "progress.txt": false, "more_waiting.txt": true, "more_progress.txt": false} {
 		wrong, all := 0, corpus(t, name)
 		for _, tail := range all {
 			if line, got := r.Waiting(tail); got != want {
@@ -68,7 +68,7 @@ func TestFurther(t *testing.T) {
 			"Is the information correct? [Y/n] ", "root@host:/srv# ", "~ ❯ ", "bash-5.2$ ", "host% ", "Continue?\n", "Ok to proceed? (y) ", "Overwrite? ",
 			"? Project name: › my-app", "\x1b]0;setup\x1b\\\x1b[1mContinue?\x1b[0m ", "\x1b]8;;http://x\x1b\\Do it\x1b]8;;\x1b\\ [y/N] ", "\x1b[36m?\x1b[39m \x1b[1mPick one\x1b[22m (Use arrow keys)", "Enter your choice [1-3]: ", "Type 'yes' to go on: ", "One-time password (OTP): ",
 			"Press any key to continue . . . ", "npm notice\nEnter one-time password: ", "Enter MFA code for arn:aws:iam::1:mfa/x: ", "remove a? ", "(END)", ":", "--More--(12%)",
-			"Would you like to apply them?", "Are you sure?  ", "Reinstall it all? [y/N]: ", "user@host's password: ", "Enter a number: ", "Choose an option: ",
+			"Save changes? [Y]es/[N]o/[C]ancel ", "Would you like to apply them?", "Are you sure?  ", "Reinstall it all? [y/N]: ", "user@host's password: ", "Enter a number: ", "Choose an option: ",
 		},
 		false: {
 			"   ━━━━━━━━━━━━━━━━━━━╸          1.2/3.4 MB 5.0 MB/s eta 0:00:01", "      1,234,567  12%    1.20MB/s    0:00:12\r      2,234,567  22%    1.20MB/s    0:00:10",
@@ -78,6 +78,7 @@ func TestFurther(t *testing.T) {
 			"src/main.c:12:", "/usr/share/man/nl/man1/apro", "2026-11-21T10:00:00Z info: starting", "12:00:01 waiting for lock:", "Waiting for cluster: ", "error: could not connect: ",
 			"What is new in this version?\nNothing much.\n", "Downloading: 12%", "ETA: ", "[====>      ] 45%", "frame= 1234 fps= 30 q=28.0 size=    256kB time=00:00:10.00 bitrate= 200kbits/s speed=1.2x\r",
 			"Resolving localhost (localhost)... ", "Pulling from library/x\nabc: Downloading [==>   ]  1.2MB/3MB\r", "ok  \tx\t0.1s\n", "123\n", "", "\n\n", "Why did it fail? See the log.\n", "PASS\n",
+			"{\"msg\":\"Do you want to continue?\",\"n\":1}\n", "asked ['overwrite?']\n",
 			"a very long line " + strings.Repeat("of text ", 60) + "?", "10 20 30\n", "|\b/\b-\b\\\b|", "Elapsed time: 12s", "12 of 40", "remote: Counting objects: 12",
 		},
 	} {

@@ -26,8 +26,34 @@ func TestWatch(t *testing.T) {
 			t.Errorf("at %d s with %d bytes: %v", c.seconds, c.size, got)
 		}
 	}
+	if at(400, 5) || at(440, 5) || !at(445, 5) {
+		t.Error("a time in which nobody looked has counted")
+	}
+	w.Skip()
+	if at(480, 5) || at(500, 5) || !at(525, 5) {
+		t.Error("a time in which it stood still has counted")
+	}
 	w.Over()
-	if at(1000, 5) {
+	if !w.Told() || at(550, 5) || at(590, 5) {
 		t.Error("looked again after the end")
+	}
+}
+
+// What reads its terminal is seen to do so for the whole of the quiet time.
+func TestReads(t *testing.T) {
+	begin := time.Unix(1000, 0)
+	var w Watch
+	for i, c := range []struct {
+		size        int64
+		reads, want bool
+	}{
+		{10, true, false}, {10, true, true}, {10, true, true}, // it reads
+		{10, false, false}, {10, true, false}, {10, true, true}, // it did something else between
+		{11, true, false}, {11, true, true}, // it has printed
+	} {
+		w.Quiet(begin.Add(time.Duration(i)*time.Second), c.size, 45*time.Second)
+		if w.Saw(c.reads); w.Reads() != c.want {
+			t.Errorf("look %d: reads %v", i, w.Reads())
+		}
 	}
 }

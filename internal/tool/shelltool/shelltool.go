@@ -46,6 +46,7 @@ type Command struct {
 	ToolUseID   string
 	Timeout     time.Duration // 0: none
 	Background  bool
+	TTY         bool // it gets a terminal, into which SendMessage types
 }
 
 // Outcome is what became of a [Command].
@@ -96,7 +97,8 @@ const schema = `{"type":"object","properties":{` +
 	`"command":{"type":"string","description":"The command line for bash"},` +
 	`"timeout":{"type":"integer","minimum":0,"maximum":%d,"description":"Time limit in milliseconds. Foreground: default %d, at most %d. Background: default 0, which is none, at most %d"},` +
 	`"description":{"type":"string","description":"What the command does, in five to ten words"},` +
-	`"run_in_background":{"type":"boolean","description":"Return at once and tell when the command ends"}` +
+	`"run_in_background":{"type":"boolean","description":"Return at once and tell when the command ends"},` +
+	`"tty":{"type":"boolean","description":"Give it a terminal, into which SendMessage types"}` +
 	`},"required":["command"],"additionalProperties":false}`
 
 type input struct {
@@ -104,6 +106,7 @@ type input struct {
 	Timeout     int    `json:"timeout"`
 	Description string `json:"description"`
 	Background  bool   `json:"run_in_background"`
+	TTY         bool   `json:"tty"`
 }
 
 // New makes the Bash tool of one agent.
@@ -159,6 +162,7 @@ func (t *tool) Call(ctx context.Context, c agent.Call) (agent.Output, error) {
 		ToolUseID:   c.ID,
 		Timeout:     time.Duration(in.Timeout) * time.Millisecond,
 		Background:  in.Background,
+		TTY:         in.TTY,
 	}
 	if cmd.Description == "" {
 		cmd.Description = excerpt.Line(in.Command, 80)

@@ -239,7 +239,7 @@ func TestInput(t *testing.T) {
 		{"below", `{"command":"x","timeout":-1}`, `Bash: field "timeout" must be from 0 to 600000, not -1 in the foreground; use run_in_background for more`},
 		{"above", `{"command":"x","timeout":600001}`, `Bash: field "timeout" must be from 0 to 600000, not 600001 in the foreground; use run_in_background for more`},
 		{"bgabove", `{"command":"x","timeout":7200001,"run_in_background":true}`, `Bash: field "timeout" must be from 0 to 7200000, not 7200001`},
-		{"unknown", `{"command":"x","cwd":"/"}`, `Bash: unknown field "cwd"; the fields are command, description, run_in_background, timeout`},
+		{"unknown", `{"command":"x","cwd":"/"}`, `Bash: unknown field "cwd"; the fields are command, description, run_in_background, timeout, tty`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if out := call(t, tool, c.in); !out.IsError || out.Text != c.want {
@@ -280,7 +280,7 @@ func TestSpec(t *testing.T) {
 		Additional *bool                      `json:"additionalProperties"`
 		Properties map[string]json.RawMessage `json:"properties"`
 	}
-	if err := json.Unmarshal(a.InputSchema, &s); err != nil || s.Additional == nil || *s.Additional || len(s.Properties) != 4 {
+	if err := json.Unmarshal(a.InputSchema, &s); err != nil || s.Additional == nil || *s.Additional || len(s.Properties) != 5 {
 		t.Errorf("schema %s: %v", a.InputSchema, err)
 	}
 	for _, n := range []string{"120000", "600000", "7200000"} {

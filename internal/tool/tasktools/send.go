@@ -141,6 +141,8 @@ func delivered(to string, sent Sent) agent.Output {
 		who = string(sent.To.ID)
 	}
 	switch {
+	case sent.To.TTY:
+		res.Message = fmt.Sprintf("Typed into the terminal of %s, with Enter. Its answer is in its output file.", who)
 	case !sent.Resumed && sent.To.Status == task.Pending:
 		res.Message = fmt.Sprintf("Sent to %s, which waits for a place and reads it when it begins.", who)
 	case !sent.Resumed:
