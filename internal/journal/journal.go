@@ -31,6 +31,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"syscall"
 
 	_ "modernc.org/sqlite" // the database driver
 
@@ -95,8 +96,11 @@ type request struct {
 func Open(path string, opts Options) (*Journal, error) {
 	j := &Journal{path: path, opts: opts, grown: make(chan struct{}), rested: make(chan struct{})}
 	if opts.ReadOnly {
-		if _, err := os.Stat(path); err != nil {
+		if _, err := os.Lstat(path); err != nil {
 			return nil, fmt.Errorf("open journal: %w", err)
+		}
+		if err := ours(path); err != nil {
+			return nil, fmt.Errorf("open journal %s: %w", path, err)
 		}
 		if err := j.load(); err != nil {
 			return nil, fmt.Errorf("open journal %s: %w", path, err)
@@ -170,6 +174,9 @@ CREATE TABLE answers (
 );`
 
 func (j *Journal) openWriter() (err error) {
+	if err := ours(j.path); err != nil {
+		return err
+	}
 	if err := makePrivate(j.path); err != nil {
 		return err
 	}
@@ -212,7 +219,7 @@ const newestNumbers = `SELECT e, max(e, (SELECT coalesce(max(seq), 0) FROM messa
 // makePrivate creates the file before SQLite does, which would make it readable
 // for others.
 func makePrivate(path string) error {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o600)
 	if err != nil {
 		return err
 	}
@@ -463,5 +470,5 @@ func encode(r task.Record) ([]byte, error) {
 	if err := e.Encode(r); err != nil {
 		return nil, err
 	}
-	return bytes.TrimRight(buf.Bytes(), "\n"), nil
+	return seal(bytes.TrimRight(buf.Bytes(), "\n")), nil
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
@@ -52,7 +51,7 @@ func (j *Journal) since(ctx context.Context, after task.Seq) (events []task.Even
 		if err := rows.Scan(&e.Seq, &e.Verb, &at, &record); err != nil {
 			return nil, fmt.Errorf("read events after %d: %w", after, err)
 		}
-		if err := json.Unmarshal(record, &e.Task); err != nil {
+		if err := unseal(record, &e.Task); err != nil {
 			return nil, fmt.Errorf("read event %d: %w", e.Seq, err)
 		}
 		e.At = time.Unix(0, at).UTC()
@@ -148,7 +147,7 @@ func (j *Journal) states(ctx context.Context, query string, args ...any) (states
 		if err := rows.Scan(&s.Born, &s.Seq, &record); err != nil {
 			return nil, fmt.Errorf("read tasks: %w", err)
 		}
-		if err := json.Unmarshal(record, &s.Task); err != nil {
+		if err := unseal(record, &s.Task); err != nil {
 			return nil, fmt.Errorf("read task of event %d: %w", s.Seq, err)
 		}
 		states = append(states, s)

@@ -1,0 +1,33 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"syscall"
+)
+
+// ours refuses files that somebody else has put where SQLite would open them: it
+// follows links, waits for pipes, and writes into what it finds.
+func ours(path string) error {
+	for _, end := range []string{"", "-wal", "-shm", "-journal"} {
+		info, err := os.Lstat(path + end)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		stat, ok := info.Sys().(*syscall.Stat_t)
+		switch {
+		case !info.Mode().IsRegular():
+			return fmt.Errorf("%s is not a regular file (%s): move it away", path+end, info.Mode().Type())
+		case ok && stat.Nlink > 1:
+			return fmt.Errorf("%s has another name too: move it away", path+end)
+		case ok && int(stat.Uid) != os.Geteuid():
+			return fmt.Errorf("%s belongs to uid %d: move it away", path+end, stat.Uid)
+		}
+	}
+	return nil
+}

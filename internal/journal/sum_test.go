@@ -1,0 +1,33 @@
+package journal
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/drover-dev/drover/task"
+)
+
+// No byte of a record can change unseen.
+func TestDamagedRecord(t *testing.T) {
+	whole, err := encode(record(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want, got task.Record
+	if err := unseal(whole, &want); err != nil || want.ID != record(1).ID {
+		t.Fatalf("%+v, %v", want, err)
+	}
+	for i := range whole {
+		data := append([]byte(nil), whole...)
+		data[i] ^= 0x01
+		err := unseal(data, &got)
+		inName := i >= len(whole)-len(sumField)-10 && i < len(whole)-10 // then the sum is a field that nobody knows
+		if err == nil && !inName || inName && err != nil && errors.Is(err, ErrDamaged) {
+			t.Errorf("byte %d of %d: %v", i, len(whole), err)
+		}
+	}
+	old := append(whole[:len(whole)-len(sumField)-10:len(whole)-len(sumField)-10], '}')
+	if err := unseal(old, &got); err != nil {
+		t.Errorf("a record of an older build: %v", err)
+	}
+}
