@@ -175,6 +175,7 @@ type Spec struct {
 	Cwd          string
 	Backgrounded bool
 	Keep         bool
+	TTY          bool   // a command with a terminal
 	Pool         string // takes one of this pool's limited places while it runs; empty: unlimited
 	Priority     Priority
 	Silent       bool          // its end is told by other means, or to nobody: the notice is born acknowledged

@@ -11,13 +11,15 @@ import (
 )
 
 var (
-	errPlain  = errors.New("disk on fire")
-	userStop  = &task.StopError{Cause: task.Cause{Actor: task.ByUser, Reason: task.ReasonStopped, Detail: "enough"}}
-	limitStop = &task.StopError{Cause: task.Cause{Actor: task.ByRuntime, Reason: task.ReasonParentEnded}}
-	hostLost  = &task.StopError{Cause: task.Cause{Actor: task.ByKeeper, Reason: task.ReasonHostLost}}
-	exitError = &task.FailError{Reason: task.ReasonExit, Err: errors.New("exit code 2")}
-	overLimit = &task.FailError{Reason: task.ReasonOutputLimit, Err: errors.New("too much output")}
-	panicked  = &task.PanicError{Value: "index out of range"}
+	errPlain   = errors.New("disk on fire")
+	userStop   = &task.StopError{Cause: task.Cause{Actor: task.ByUser, Reason: task.ReasonStopped, Detail: "enough"}}
+	limitStop  = &task.StopError{Cause: task.Cause{Actor: task.ByRuntime, Reason: task.ReasonParentEnded}}
+	hostLost   = &task.StopError{Cause: task.Cause{Actor: task.ByKeeper, Reason: task.ReasonHostLost}}
+	exitError  = &task.FailError{Reason: task.ReasonExit, Err: errors.New("exit code 2")}
+	overQuota  = &task.FailError{Reason: task.ReasonOutputQuota, Err: errors.New("too much of all output")}
+	selfReader = &task.FailError{Reason: task.ReasonOutputLoop, Err: errors.New("it reads what it writes")}
+	overLimit  = &task.FailError{Reason: task.ReasonOutputLimit, Err: errors.New("too much output")}
+	panicked   = &task.PanicError{Value: "index out of range"}
 )
 
 // endings are the rows of the table in ARCHITECTURE.md, "The contract", and
@@ -55,6 +57,8 @@ var endings = []struct {
 	{"error", nil, errPlain, task.Failed, task.ByItself, task.ReasonError},
 	{"error-with-reason", nil, exitError, task.Failed, task.ByItself, task.ReasonExit},
 	{"output-limit", nil, overLimit, task.Failed, task.ByRuntime, task.ReasonOutputLimit},
+	{"output-quota", nil, overQuota, task.Failed, task.ByRuntime, task.ReasonOutputQuota},
+	{"output-loop", nil, selfReader, task.Failed, task.ByRuntime, task.ReasonOutputLoop},
 	{"detached-for-no-reason", nil, task.ErrDetached, task.Failed, task.ByItself, task.ReasonError},
 	{"timeout", task.ErrTimeout, errPlain, task.Failed, task.ByRuntime, task.ReasonTimeout},
 	{"timeout-exit-code", task.ErrTimeout, exitError, task.Failed, task.ByRuntime, task.ReasonTimeout},

@@ -44,22 +44,25 @@ type Reason string
 
 // The reasons that this package knows. Others may be added by drivers.
 const (
-	ReasonDone        Reason = "done"
-	ReasonExit        Reason = "exit"   // a command ended with a code other than 0
-	ReasonSignal      Reason = "signal" // a command was ended by a signal that was not ours
-	ReasonError       Reason = "error"
-	ReasonPanic       Reason = "panic"
-	ReasonTimeout     Reason = "timeout"      // its own deadline
-	ReasonStopped     Reason = "stopped"      // somebody asked
-	ReasonClosing     Reason = "closing"      // its host closed
-	ReasonHostLost    Reason = "host_lost"    // its host died
-	ReasonKeeperLost  Reason = "keeper_lost"  // its keeper died
-	ReasonLost        Reason = "lost"         // given old work, cannot say
-	ReasonReboot      Reason = "reboot"       // the machine was restarted
-	ReasonParentEnded Reason = "parent_ended" // the owner ended first
-	ReasonOutputLimit Reason = "output_limit"
-	ReasonMaxTurns    Reason = "max_turns"
-	ReasonStart       Reason = "start" // it could not be started
+	ReasonDone         Reason = "done"
+	ReasonExit         Reason = "exit"   // a command ended with a code other than 0
+	ReasonSignal       Reason = "signal" // a command was ended by a signal that was not ours
+	ReasonError        Reason = "error"
+	ReasonPanic        Reason = "panic"
+	ReasonTimeout      Reason = "timeout"      // its own deadline
+	ReasonStopped      Reason = "stopped"      // somebody asked
+	ReasonClosing      Reason = "closing"      // its host closed
+	ReasonHostLost     Reason = "host_lost"    // its host died
+	ReasonKeeperLost   Reason = "keeper_lost"  // its keeper died
+	ReasonLost         Reason = "lost"         // given old work, cannot say
+	ReasonReboot       Reason = "reboot"       // the machine was restarted
+	ReasonParentEnded  Reason = "parent_ended" // the owner ended first
+	ReasonOutputLimit  Reason = "output_limit"
+	ReasonOutputQuota  Reason = "output_quota" // the outputs of all sessions were too much
+	ReasonOutputLoop   Reason = "output_loop"  // it read what it wrote, and wrote that
+	ReasonMaxTurns     Reason = "max_turns"
+	ReasonTerminalLost Reason = "terminal_lost" // what held its terminal died
+	ReasonStart        Reason = "start"         // it could not be started
 
 	// Of answers to questions.
 	ReasonAnswered   Reason = "answered"   // somebody did
@@ -137,6 +140,7 @@ type Record struct {
 	Backgrounded     bool       `json:"backgrounded"`
 	Stopping         bool       `json:"stopping,omitempty"`
 	Keep             bool       `json:"keep,omitempty"` // outlives its host
+	TTY              bool       `json:"tty,omitempty"`  // a command with a terminal, into which can be typed
 	Notified         bool       `json:"notified"`       // its notification is recorded
 	Name             string     `json:"name"`
 	Description      string     `json:"description"`

@@ -241,6 +241,12 @@ func Lost(r Record, boot string) *Cause {
 	return &Cause{Actor: ByKeeper, Reason: ReasonHostLost, Detail: "its host ended without closing"}
 }
 
+// Unfinished is the cause of a stop that an earlier host was asked for and did not
+// live to finish. Who had asked is not known any more.
+func Unfinished() Cause {
+	return Cause{Actor: ByUnknown, Reason: ReasonStopped, Detail: "the stop was asked for under an earlier host"}
+}
+
 // Ending decides how a run is recorded, from two things only: the cause of its
 // context and what Run returned. ok is false for work that goes on without
 // this host: nothing is recorded then.
@@ -285,7 +291,8 @@ func Ending(cause error, res Result, err error) (c Change, ok bool) {
 	case errors.As(err, &fail):
 		c.Verb = Fail
 		c.Cause = &Cause{Actor: ByItself, Reason: fail.Reason, Signal: res.Signal}
-		if fail.Reason == ReasonOutputLimit {
+		switch fail.Reason {
+		case ReasonOutputLimit, ReasonOutputQuota, ReasonOutputLoop:
 			c.Cause.Actor = ByRuntime
 		}
 		c.Error = err.Error()

@@ -333,6 +333,7 @@ func FuzzApply(f *testing.F) {
 	f.Add([]byte{0, 13, 15, 0, 14, 15})
 	f.Add([]byte{11, 14, 0, 1, 2})
 	f.Add([]byte{0, 4, 6, 8, 12, 12, 200})
+	f.Add([]byte{0, 12, 13, 14, 0, 1}) // what comes behind an end
 	f.Fuzz(func(t *testing.T, script []byte) {
 		if len(script) > 64 {
 			script = script[:64]

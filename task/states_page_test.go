@@ -129,6 +129,8 @@ func spoken(err error, none string) string {
 		task.ErrLost:          "ErrLost",
 		exitError:             "exit code other than 0",
 		overLimit:             "output limit",
+		overQuota:             "quota of all outputs",
+		selfReader:            "its own output read",
 		panicked:              "a panic",
 	}
 	if err == nil {

@@ -43,6 +43,10 @@ func Open(_ context.Context, place home.Session, info control.Info) (*Archive, e
 	if err != nil {
 		return nil, fmt.Errorf("read session %s: %w", place.ID(), err)
 	}
+	if err := Lost(place, log); err != nil {
+		_ = log.Close()
+		return nil, fmt.Errorf("read session %s: %w", place.ID(), err)
+	}
 	a := &Archive{info: info, place: place, log: log}
 	a.all = sync.OnceValues(a.read)
 	return a, nil
@@ -110,6 +114,11 @@ func truth(r task.Record, exitFile string, until time.Time) task.Record {
 		if r.Keep {
 			if d, err := note(exitFile, id, until); err == nil {
 				c = departed(d)
+				if r.Stopping && c.Verb != task.Complete { // as the next host will see it
+					why := task.Unfinished()
+					why.Signal = d.Signal
+					c.Verb, c.Cause, c.Error = task.Stop, &why, ""
+				}
 			} else if p.Boot == process.Boot() {
 				c.Cause = &task.Cause{Actor: task.ByUnknown, Reason: task.ReasonLost, Detail: "nobody noted how the command ended"}
 			}
@@ -142,6 +151,17 @@ func (a *Archive) Kept() bool {
 	return slices.ContainsFunc(tasks, func(s journal.State) bool {
 		return (s.Task.Keep || s.Task.Kind == task.RemoteAgent) && !s.Task.Status.Terminal()
 	})
+}
+
+// Owed is how many notices nobody has acknowledged.
+func (a *Archive) Owed(ctx context.Context) (n int, err error) {
+	notices, err := a.log.Notices(ctx)
+	for _, one := range notices {
+		if !one.Acked {
+			n++
+		}
+	}
+	return n, err
 }
 
 // Close lets go of the files.
@@ -350,6 +370,11 @@ func (a *Archive) goOn(what string) error {
 // Interrupt is refused.
 func (a *Archive) Interrupt(_ context.Context, ref string) (task.Record, error) {
 	return task.Record{}, a.refuse("interrupt " + ref)
+}
+
+// Watch is refused: there is nobody to attach to.
+func (a *Archive) Watch(context.Context, control.WatchRequest) iter.Seq2[control.Piece, error] {
+	return func(yield func(control.Piece, error) bool) { yield(control.Piece{}, a.refuse("attach")) }
 }
 
 // Hold is refused.

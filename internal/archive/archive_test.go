@@ -140,6 +140,7 @@ func TestTruth(t *testing.T) {
 	l.task(task.Record{ID: "b0gone000"}, "", begun(gone)...)
 	l.task(task.Record{ID: "b0noted00", Keep: true}, "", begun(gone)...)
 	l.task(task.Record{ID: "b0signal0", Keep: true}, "", begun(gone)...)
+	l.task(task.Record{ID: "b0stopped", Keep: true}, "", begun(gone, task.Change{Verb: task.RequestStop})...)
 	l.task(task.Record{ID: "b0well000", Keep: true}, "", begun(gone)...)
 	l.task(task.Record{ID: "b0unnoted", Keep: true}, "", begun(gone)...)
 	l.task(task.Record{ID: "b0foreign", Keep: true}, "", begun(gone)...)
@@ -161,6 +162,7 @@ func TestTruth(t *testing.T) {
 	}
 	note("b0noted00", process.Departure{PID: gone.PID, Start: gone.Start, ExitCode: 7})
 	note("b0signal0", process.Departure{PID: gone.PID, Start: gone.Start, ExitCode: -1, Signal: "SIGSEGV"})
+	note("b0stopped", process.Departure{PID: gone.PID, Start: gone.Start, ExitCode: -1, Signal: "SIGTERM"})
 	note("b0well000", process.Departure{PID: gone.PID, Start: gone.Start})
 	note("b0foreign", process.Departure{PID: gone.PID, Start: gone.Start + 1, ExitCode: 7})
 	a := l.open()
@@ -175,6 +177,7 @@ func TestTruth(t *testing.T) {
 		{"b0gone000", task.Killed, task.ReasonHostLost, -2},
 		{"b0noted00", task.Failed, task.ReasonExit, 7},
 		{"b0signal0", task.Failed, task.ReasonSignal, -1},
+		{"b0stopped", task.Killed, task.ReasonStopped, -1},
 		{"b0well000", task.Completed, task.ReasonDone, 0},
 		{"b0unnoted", task.Killed, task.ReasonLost, -2},
 		{"b0foreign", task.Killed, task.ReasonLost, -2},
@@ -206,7 +209,7 @@ func TestTruth(t *testing.T) {
 		t.Error("the kept command that lives is not seen")
 	}
 	info, err := a.Info(t.Context())
-	if err != nil || info.Live || info.PID != 0 || info.Tasks != (control.Counts{Live: 1, Total: 12}) || info.DiskBytes == 0 {
+	if err != nil || info.Live || info.PID != 0 || info.Tasks != (control.Counts{Live: 1, Total: 13}) || info.DiskBytes == 0 {
 		t.Errorf("info %+v, %v", info, err)
 	}
 	live, err := a.List(t.Context(), control.ListRequest{})

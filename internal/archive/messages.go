@@ -65,8 +65,8 @@ func Messages(place home.Session, r task.Record, limit int) (control.Messages, e
 	return out, nil
 }
 
-// result is what a tool has answered: a text, or blocks of which some are text.
-func result(content json.RawMessage) string {
+// ResultText is what a tool has answered: a text, or blocks of which some are text.
+func ResultText(content json.RawMessage) string {
 	var text string
 	if json.Unmarshal(content, &text) == nil {
 		return text
@@ -90,7 +90,7 @@ func part(b agent.Block) control.Part {
 	case "tool_use":
 		p.Tool, p.Text = b.Name, string(b.Input)
 	case "tool_result":
-		p.Text = result(b.Content)
+		p.Text = ResultText(b.Content)
 	case "thinking":
 		p.Text = b.Thinking
 	}

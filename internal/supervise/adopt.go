@@ -2,6 +2,7 @@ package supervise
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -11,9 +12,9 @@ import (
 
 // Adopt takes in what earlier hosts of the session have left, in the order of
 // the tasks' first events. Ended tasks are remembered. A running task that its
-// driver adopts, see [task.Adopter], is given to it; any other live task died with
-// its host, and its end is recorded here. driver may return nil for kinds that
-// nobody can run.
+// driver adopts, see [task.Adopter], is given to it, and stopped if that had been
+// asked for; any other live task died with its host, and its end is recorded here.
+// driver may return nil for kinds that nobody can run.
 func (s *Supervisor) Adopt(ctx context.Context, tasks []Old, driver func(task.Kind) task.Driver) error {
 	for _, old := range tasks {
 		s.remember(old)
@@ -35,6 +36,9 @@ func (s *Supervisor) Adopt(ctx context.Context, tasks []Old, driver func(task.Ki
 			if err := s.unask(ctx, e); err != nil {
 				return fmt.Errorf("adopt task %s: %w", rec.ID, err)
 			}
+			if rec.Stopping { // what was asked of the earlier host is done by this one
+				e.freeze(&task.StopError{Cause: task.Unfinished()})
+			}
 			s.runs.Add(1) // launch takes it
 			s.launch(e, d, true)
 			continue
@@ -51,6 +55,9 @@ func (s *Supervisor) Adopt(ctx context.Context, tasks []Old, driver func(task.Ki
 			s.cfg.Ended(rec, notice)
 		}
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.evict(time.Now())
 	return nil
 }
 
@@ -59,12 +66,19 @@ type Old struct {
 	Born  task.Seq // its first event
 	Task  task.Record
 	Begun *task.Process // of a pending task that had begun, of which its host has left no record
+
+	recalled bool // it is one of this host, and had left its memory
 }
 
 func (s *Supervisor) remember(old Old) {
-	rec := old.Task
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.retain(old)
+}
+
+// retain is remember for a caller who holds mu.
+func (s *Supervisor) retain(old Old) {
+	rec := old.Task
 	e := &entry{id: rec.ID, root: rec.ID, born: old.Born, again: true, live: make(chan struct{}), promoted: make(chan struct{})}
 	e.spec = task.Spec{Name: rec.Name, Parent: rec.Parent, Owner: rec.Owner, Keep: rec.Keep, Backgrounded: rec.Backgrounded, Key: rec.Key}
 	if rec.Owner != "" {
@@ -73,7 +87,9 @@ func (s *Supervisor) remember(old Old) {
 	if p := s.tasks[rec.Parent]; p != nil {
 		e.up.Store(p)
 		e.root = p.root
-		p.children = append(p.children, e) // nobody else knows p yet
+		p.mu.Lock()
+		p.children = append(p.children, e)
+		p.mu.Unlock()
 	}
 	if t := time.Duration(rec.TimeoutMS) * time.Millisecond; t > 0 && rec.StartTime != nil {
 		e.spec.Timeout = max(time.Millisecond, t-time.Since(*rec.StartTime))
@@ -89,7 +105,7 @@ func (s *Supervisor) remember(old Old) {
 		e.thawed = make(chan struct{})
 	}
 	s.tasks[rec.ID] = e
-	if p := s.pools[rec.Pool]; p != nil {
+	if p := s.pools[rec.Pool]; p != nil && !old.recalled {
 		for range 1 + rec.Resumes {
 			p.count(e.root, time.Time{})
 		}
@@ -101,11 +117,19 @@ func (s *Supervisor) remember(old Old) {
 		s.keys[childKey{rec.Parent, rec.Key}] = e
 	}
 	s.insert(e)
+	if old.recalled {
+		e.recalled = time.Now()
+	}
+	s.queueEnded(e)
 }
 
 // Resume gives an ended task a new run under its old ID.
 func (s *Supervisor) Resume(ctx context.Context, id task.ID, d task.Driver, spec task.Spec) (task.Record, error) {
-	if err := d.Check(spec.Input); err != nil {
+	err := d.Check(spec.Input)
+	if err == nil {
+		err = s.room()
+	}
+	if err != nil {
 		return task.Record{}, err
 	}
 	e := s.entry(id)
@@ -122,9 +146,12 @@ func (s *Supervisor) Resume(ctx context.Context, id task.ID, d task.Driver, spec
 			return task.Record{}, context.Cause(ctx)
 		}
 	}
-	if err := s.readmit(e, spec.Pool); err != nil {
+	if err := s.readmit(e, spec.Pool); errors.Is(err, errEvicted) {
+		return s.Resume(ctx, id, d, spec)
+	} else if err != nil {
 		return task.Record{}, err
 	}
+	defer s.unpin(e)
 	rec, err := s.apply(ctx, e, task.Change{Verb: task.Resume, Run: task.NewRunID(), Background: spec.Backgrounded,
 		ToolUseID: spec.ToolUseID, Owner: spec.Owner, Prompt: spec.Prompt, Priority: spec.Priority, Pool: spec.Pool, Budget: spec.Budget}, nil, "")
 	if err != nil {
@@ -132,6 +159,9 @@ func (s *Supervisor) Resume(ctx context.Context, id task.ID, d task.Driver, spec
 			p.uncount(e.root)
 		}
 		s.runs.Done()
+		if errors.Is(err, errEnding) {
+			return s.Resume(ctx, id, d, spec)
+		}
 		return rec, err
 	}
 	_ = failpoint.Hit("task/resumed")
@@ -155,6 +185,9 @@ func (s *Supervisor) readmit(e *entry, pool string) error {
 	if s.closing {
 		return ErrClosing
 	}
+	if s.tasks[e.id] != e {
+		return errEvicted
+	}
 	if p, now := s.pools[pool], time.Now(); p != nil {
 		if err := p.allows(e.root, e.rec.Load().Depth, now); err != nil {
 			return err
@@ -162,5 +195,29 @@ func (s *Supervisor) readmit(e *entry, pool string) error {
 		p.count(e.root, now)
 	}
 	s.runs.Add(1) // launch takes it
+	e.pinned++
 	return nil
+}
+
+// errEvicted says that a task has left the memory since it was looked up.
+var errEvicted = errors.New("the task has left the memory")
+
+// errEnding says that the end of a task is durable, and not done with.
+var errEnding = errors.New("the task is just ending")
+
+// over reports whether the last run is done with.
+func (e *entry) over() bool {
+	live, _ := e.channels()
+	select {
+	case <-live:
+		return true
+	default:
+		return false
+	}
+}
+
+func (s *Supervisor) unpin(e *entry) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e.pinned--
 }

@@ -38,6 +38,25 @@ func TestAdopter(t *testing.T) {
 	})
 }
 
+// A stop that an earlier host had begun is done by the next one: what was asked to
+// end does not go on.
+func TestStopGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &memLog{}
+		s := New(Config{Session: "s00000000", Log: log})
+		defer s.Close()
+		now := time.Now()
+		old := task.Record{ID: "b00000001", Run: "r1", Kind: task.LocalBash, Status: task.Running, StartTime: &now, Keep: true, Stopping: true, Process: &task.Process{PID: 1}}
+		if err := s.Adopt(t.Context(), []Old{{Born: 1, Task: old}}, func(task.Kind) task.Driver { return work(until) }); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if r, _ := s.Get(old.ID); r.Status != task.Killed || r.Stopping || r.Cause.Reason != task.ReasonStopped {
+			t.Errorf("%s, %+v", r.Status, r.Cause)
+		}
+	})
+}
+
 // A child is found by its key in a later host too, ended or not: nothing is done
 // twice.
 func TestKeysKept(t *testing.T) {

@@ -54,7 +54,9 @@ type queued struct {
 // run is the life of one run, from pending to its durable end.
 func (s *Supervisor) run(ctx context.Context, e *entry, d task.Driver, q *queued, adopted bool) {
 	h := &host{s: s, e: e}
-	s.inherit(ctx, e)
+	if e.rec.Load().Status == task.Pending { // what ran under an earlier host is paused or not as its record says
+		s.inherit(ctx, e)
+	}
 	if q.pool != nil {
 		if err := s.queue(ctx, e, q); err != nil {
 			s.conclude(ctx, e, h, task.Result{}, err)
@@ -177,7 +179,7 @@ const (
 // record makes the end durable. A full disk must not lose it: it is tried again
 // until it is written or the supervisor has closed.
 func (s *Supervisor) record(e *entry, change task.Change, answer string) (task.Record, task.Notice, bool) {
-	wait, closing := firstWait, s.life.Done()
+	wait, closing, tried := firstWait, s.life.Done(), false
 	if s.life.Err() != nil {
 		closing = nil
 	}
@@ -186,8 +188,13 @@ func (s *Supervisor) record(e *entry, change task.Change, answer string) (task.R
 		rec, err := s.apply(context.WithoutCancel(s.life), e, change, &notice, answer)
 		var move *task.MoveError
 		if err == nil || errors.As(err, &move) {
+			if tried {
+				s.unsaved(rec.Run, nil)
+			}
 			return rec, notice, err == nil
 		}
+		tried = true
+		s.unsaved(rec.Run, err)
 		if s.life.Err() != nil && wait > lastWait {
 			return rec, notice, false
 		}
@@ -202,6 +209,12 @@ func (s *Supervisor) record(e *entry, change task.Change, answer string) (task.R
 	}
 }
 
+func (s *Supervisor) unsaved(run task.RunID, err error) {
+	if s.cfg.Unsaved != nil {
+		s.cfg.Unsaved(run, err)
+	}
+}
+
 // finish frees everybody who waits for the end of the run.
 func (s *Supervisor) finish(e *entry, res task.Result) {
 	e.mu.Lock()
@@ -213,6 +226,8 @@ func (s *Supervisor) finish(e *entry, res task.Result) {
 	s.mu.Lock()
 	close(s.ended)
 	s.ended = make(chan struct{})
+	s.queueEnded(e)
+	s.evict(time.Now())
 	s.mu.Unlock()
 }
 

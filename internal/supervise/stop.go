@@ -240,6 +240,11 @@ func (s *Supervisor) Close() {
 	s.mu.Unlock()
 	s.end(task.ErrClosing)
 	s.runs.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t := s.past.timer; t != nil {
+		t.Stop()
+	}
 }
 
 // Closing is closed when Close begins.

@@ -72,6 +72,18 @@ type Config struct {
 	Owed func(task.Notice)
 	// Posted is called with every message once it is durable.
 	Posted func(task.Message)
+	// Held is how many ended tasks stay in memory; those beyond it leave it when
+	// they have been ended for Grace (0: 30 s), and are read by Recall when they
+	// are asked for. 0: all stay.
+	Held   int
+	Grace  time.Duration
+	Recall func(context.Context, []task.ID) ([]task.Record, error)
+	// Room is asked before tasks are recorded; an error refuses them. Nil: there
+	// is always room.
+	Room func() error
+	// Unsaved is told why the end of a run cannot be recorded, at each try, and
+	// nil once it is. Nil: nobody is told.
+	Unsaved func(task.RunID, error)
 	// Ended is called after every end is durable, on the task's goroutine.
 	Ended func(task.Record, task.Notice)
 }
@@ -87,12 +99,16 @@ var (
 
 // LimitError is a start that a limit forbids.
 type LimitError struct {
-	Limit string // depth, per_root, per_session, rate, queue
+	Limit string // depth, per_root, per_session, rate, queue, or that of [Config.Room]
 	N     int
 	Wait  time.Duration // of rate: until the next may be started
+	Text  string        // instead of the words for a limit of ours
 }
 
 func (e *LimitError) Error() string {
+	if e.Text != "" {
+		return e.Text
+	}
 	switch e.Limit {
 	case "depth":
 		return fmt.Sprintf("recursion rejected: tasks may be nested %d deep", e.N)
@@ -134,6 +150,8 @@ type Supervisor struct {
 	closing bool
 	ended   chan struct{} // closed and replaced at every end
 
+	past past
+
 	reporter reporter
 	desk     desk
 
@@ -152,6 +170,10 @@ type entry struct {
 	root task.ID // in whose tree it was started: that of an agent outside, or of its top-level ancestor
 	up   atomic.Pointer[entry]
 	born task.Seq // 0 until the first event is durable; written with door and the supervisor's mu held
+
+	waiting  bool      // it is in the queue of what may leave the memory; guarded by the supervisor's mu, like the next
+	pinned   int       // further runs that are being recorded
+	recalled time.Time // when it came back into memory
 
 	door sync.Mutex // held over the durable append of a change
 	rec  atomic.Pointer[task.Record]
@@ -236,9 +258,16 @@ type Recorded struct {
 func (s *Supervisor) RecordAll(ctx context.Context, batch []Starting) []Recorded {
 	out := make([]Recorded, len(batch))
 	entries, fresh := make([]*entry, len(batch)), make([]*entry, 0, len(batch))
+	room := s.room()
 	for i, b := range batch {
 		var found bool
 		err := b.Driver.Check(b.Spec.Input)
+		if err == nil {
+			err = room
+		}
+		if err == nil {
+			err = s.keyed(b.Spec)
+		}
 		if err == nil {
 			entries[i], found, err = s.admit(b.Driver, b.Spec)
 		}
@@ -268,6 +297,13 @@ func (s *Supervisor) RecordAll(ctx context.Context, batch []Starting) []Recorded
 	return out
 }
 
+func (s *Supervisor) room() error {
+	if s.cfg.Room == nil {
+		return nil
+	}
+	return s.cfg.Room()
+}
+
 // admit checks every limit and takes the task in under one lock, so that two
 // starts cannot both take the last place, and none slips into a frozen tree.
 func (s *Supervisor) admit(d task.Driver, spec task.Spec) (e *entry, found bool, err error) {
@@ -279,7 +315,7 @@ func (s *Supervisor) admit(d task.Driver, spec task.Spec) (e *entry, found bool,
 	e = &entry{id: task.NewID(d.Kind()), spec: spec, live: make(chan struct{}), promoted: make(chan struct{})}
 	depth := 1
 	if spec.ID != "" {
-		if s.tasks[spec.ID] != nil {
+		if s.tasks[spec.ID] != nil || s.was(string(spec.ID)) {
 			return nil, false, fmt.Errorf("task %s is there already", spec.ID)
 		}
 		e.id, depth = spec.ID, 0
@@ -289,6 +325,9 @@ func (s *Supervisor) admit(d task.Driver, spec task.Spec) (e *entry, found bool,
 	}
 	if spec.Parent != "" {
 		p := s.tasks[spec.Parent]
+		if p == nil && s.was(string(spec.Parent)) { // it has ended long ago
+			return nil, false, ErrFrozen
+		}
 		if p == nil {
 			return nil, false, fmt.Errorf("parent %s: %w", spec.Parent, ErrUnknown)
 		}
@@ -310,12 +349,12 @@ func (s *Supervisor) admit(d task.Driver, spec task.Spec) (e *entry, found bool,
 			return nil, false, err
 		}
 	}
-	for s.tasks[e.id] != nil || s.names[string(e.id)] != nil {
+	for s.tasks[e.id] != nil || s.names[string(e.id)] != nil || s.was(string(e.id)) {
 		e.id = task.NewID(d.Kind())
 	}
 	name := s.uniqueName(spec.Name)
 	now := time.Now().UTC()
-	rec := task.Record{ID: e.id, Run: task.NewRunID(), Kind: d.Kind(), Status: task.Pending, Backgrounded: spec.Backgrounded, Keep: spec.Keep,
+	rec := task.Record{ID: e.id, Run: task.NewRunID(), Kind: d.Kind(), Status: task.Pending, Backgrounded: spec.Backgrounded, Keep: spec.Keep, TTY: spec.TTY,
 		Name: name, Description: spec.Description, Session: s.cfg.Session, Parent: spec.Parent, Owner: spec.Owner, Depth: depth, ToolUseID: spec.ToolUseID,
 		AgentType: spec.AgentType, Mode: spec.Mode, Model: spec.Model, Prompt: spec.Prompt, Command: spec.Command, Cwd: spec.Cwd, CreateTime: now,
 		TimeoutMS: spec.Timeout.Milliseconds(), Priority: spec.Priority, Pool: spec.Pool, Key: spec.Key, Silent: spec.Silent, Team: spec.Team,
@@ -372,7 +411,7 @@ func (s *Supervisor) uniqueName(want string) string {
 	}
 	name := want
 	for n := 2; ; n++ {
-		if s.names[name] == nil && s.tasks[task.ID(name)] == nil {
+		if s.names[name] == nil && s.tasks[task.ID(name)] == nil && !s.was(name) {
 			return name
 		}
 		name = fmt.Sprintf("%s-%d", want, n)
@@ -451,6 +490,9 @@ func (s *Supervisor) apply(ctx context.Context, e *entry, c task.Change, n *task
 	if e.born == 0 { // a stop has found it before its first event, which may never come
 		return cur, ErrUnknown
 	}
+	if c.Verb == task.Resume && cur.Status.Terminal() && !e.over() {
+		return cur, errEnding
+	}
 	if c.At.IsZero() {
 		c.At = time.Now().UTC()
 	}
@@ -484,11 +526,16 @@ func known(r task.Record) bool {
 
 // Get returns a task by its ID.
 func (s *Supervisor) Get(id task.ID) (task.Record, bool) {
-	e := s.entry(id)
-	if e == nil {
-		return task.Record{}, false
+	s.mu.RLock()
+	e, was := s.tasks[id], s.past.tasks[id] != nil
+	s.mu.RUnlock()
+	switch {
+	case e != nil && e.born != 0:
+		return *e.rec.Load(), true
+	case was:
+		return s.recorded(id)
 	}
-	return *e.rec.Load(), true
+	return task.Record{}, false
 }
 
 // Input is what the present or last run of a task was started with. It is nil for
@@ -503,10 +550,14 @@ func (s *Supervisor) Input(id task.ID) json.RawMessage {
 	return e.spec.Input
 }
 
+// entry is a task in memory, where one comes back that has left it.
 func (s *Supervisor) entry(id task.ID) *entry {
 	s.mu.RLock()
-	defer s.mu.RUnlock()
-	e := s.tasks[id]
+	e, was := s.tasks[id], s.past.tasks[id] != nil
+	s.mu.RUnlock()
+	if was {
+		return s.recall(id)
+	}
 	if e == nil || e.born == 0 {
 		return nil
 	}
@@ -516,21 +567,22 @@ func (s *Supervisor) entry(id task.ID) *entry {
 // Find returns the task that ref names: an ID, a name, or the beginning of
 // exactly one ID.
 func (s *Supervisor) Find(ref string) (task.Record, error) {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	if e := s.tasks[task.ID(ref)]; e != nil && e.born != 0 {
-		return *e.rec.Load(), nil
+	s.mu.RLock() // over both: what comes or goes meanwhile is found once
+	r, matches, ok := s.findHeld(ref)
+	gone, named := s.findGone(ref)
+	s.mu.RUnlock()
+	if ok {
+		return r, nil
 	}
-	if e := s.names[ref]; e != nil && e.born != 0 {
-		return *e.rec.Load(), nil
+	if named {
+		matches = nil
 	}
-	var matches []task.Record
-	if len(ref) >= 2 {
-		for _, e := range s.order {
-			if strings.HasPrefix(string(e.id), ref) {
-				matches = append(matches, *e.rec.Load())
-			}
+	if len(gone) > 0 {
+		old, err := s.cfg.Recall(context.Background(), gone)
+		if err != nil {
+			return task.Record{}, fmt.Errorf("find task %s: %w", ref, err)
 		}
+		matches = append(matches, old...)
 	}
 	switch len(matches) {
 	case 0:
@@ -541,7 +593,26 @@ func (s *Supervisor) Find(ref string) (task.Record, error) {
 	return task.Record{}, &AmbiguousError{Ref: ref, Matches: matches}
 }
 
-// List yields tasks, newest first, beginning with the newest whose first event
+// findHeld is Find among the tasks in memory. matches begin with ref. The caller
+// holds mu.
+func (s *Supervisor) findHeld(ref string) (r task.Record, matches []task.Record, ok bool) {
+	if e := s.tasks[task.ID(ref)]; e != nil && e.born != 0 {
+		return *e.rec.Load(), nil, true
+	}
+	if e := s.names[ref]; e != nil && e.born != 0 {
+		return *e.rec.Load(), nil, true
+	}
+	if len(ref) >= 2 {
+		for _, e := range s.order {
+			if strings.HasPrefix(string(e.id), ref) {
+				matches = append(matches, *e.rec.Load())
+			}
+		}
+	}
+	return r, matches, false
+}
+
+// List yields the tasks in memory, which all are that live, newest first, beginning with the newest whose first event
 // is before a number (0: all), each with that number. The listing is a
 // snapshot; it holds no lock while it yields.
 func (s *Supervisor) List(before task.Seq) func(yield func(task.Seq, task.Record) bool) {
@@ -569,7 +640,7 @@ func (s *Supervisor) Live() (live, total int) {
 			live++
 		}
 	}
-	return live, len(s.order)
+	return live, len(s.order) + len(s.past.order)
 }
 
 func (e *entry) isFrozen() bool {
