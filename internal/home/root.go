@@ -57,6 +57,10 @@ func (r Root) TrustFile() string { return filepath.Join(r.dir, "trust.json") }
 // Todos is the directory of one to-do list.
 func (r Root) Todos(list string) string { return filepath.Join(r.dir, "todos", element(list)) }
 
+// OutputsFile holds what the outputs of all sessions weighed when it was last
+// looked at.
+func (r Root) OutputsFile() string { return filepath.Join(r.dir, "outputs.json") }
+
 // Worktrees is where isolated checkouts live.
 func (r Root) Worktrees() string { return filepath.Join(r.dir, "worktrees") }
 
@@ -154,6 +158,9 @@ type Project struct {
 	dir    string
 }
 
+// Root is the state directory that the project is in.
+func (p Project) Root() Root { return p.root }
+
 // Folder is the absolute path that the project is about, links resolved.
 func (p Project) Folder() string { return p.folder }
 
@@ -193,7 +200,7 @@ func (p Project) Ensure() error {
 }
 
 func readFolder(dir string) (string, error) {
-	data, err := os.ReadFile(filepath.Join(dir, "folder"))
+	data, err := ReadFile(filepath.Join(dir, "folder"), maxSmall)
 	if err != nil {
 		return "", err
 	}

@@ -61,6 +61,9 @@ func (s Session) OutputLink(id task.ID) string { return s.tasks(id, ".jsonl") }
 // ExitFile is where the end of a task is left for the next host.
 func (s Session) ExitFile(id task.ID) string { return s.tasks(id, ".exit") }
 
+// KeysFile is the pipe through which is typed into the terminal of a command.
+func (s Session) KeysFile(id task.ID) string { return s.tasks(id, ".keys") }
+
 // RemoteFile is the sidecar of a remote task.
 func (s Session) RemoteFile(id task.ID) string {
 	return filepath.Join(s.dir, "remote", element(string(id))+".json")

@@ -436,6 +436,13 @@ func (l *loader) leading(source string, tree map[string]any) {
 			}
 		}
 	}
+	tasks, _ := tree["tasks"].(map[string]any)
+	for _, name := range []string{"userQuotaBytes", "minFreeBytes", "retention"} { // they are about all sessions of the user
+		if _, there := tasks[name]; there {
+			drop("tasks." + name)
+			delete(tasks, name)
+		}
+	}
 	if agents, ok := tree["agents"].(map[string]any); ok && agents["catalog"] != nil {
 		drop("agents.catalog")
 		delete(agents, "catalog")

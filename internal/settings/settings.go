@@ -179,6 +179,10 @@ type Tasks struct {
 	WaitCeiling       string `json:"waitCeiling,omitempty" jsonschema:"how long -p waits for shell tasks after the last answer, such as 10m, which holds if not set"`
 	StallAfter        string `json:"stallAfter,omitempty" jsonschema:"how long a background command may print nothing before the end of its output is looked at for a question, such as 45s, which holds if not set"`
 	DisableBackground bool   `json:"disableBackground,omitempty" jsonschema:"nothing runs in the background"`
+
+	UserQuotaBytes int64     `json:"userQuotaBytes,omitempty" jsonschema:"bytes of the output files of all sessions together, 65536 to 1000000000000000; 50000000000 if not set; beyond it nothing starts and what still grows is ended"`
+	MinFreeBytes   int64     `json:"minFreeBytes" jsonschema:"bytes that must be free where sessions are kept, or nothing starts, up to 1000000000000; 200000000 if not set; 0: any"`
+	Retention      Retention `json:"retention,omitzero" jsonschema:"how long ended sessions are kept; not set: until somebody removes them"`
 }
 
 // Ceiling is WaitCeiling as a duration.
@@ -247,7 +251,8 @@ func Load(src Sources) (Settings, []Note, error) {
 	l.set.Limits = Limits{Depth: 3, Live: 10, PerRoot: 200, SpawnRate: 60, MessageHops: 20, PerSession: 1000}
 	l.set.Permissions.DefaultMode = "default"
 	l.set.Durability = "crash"
-	l.set.Tasks = Tasks{OutputLimitBytes: 5_000_000_000, OutputLength: 32_000, WaitCeiling: "10m", StallAfter: "45s"}
+	l.set.Tasks = Tasks{OutputLimitBytes: 5_000_000_000, OutputLength: 32_000, WaitCeiling: "10m", StallAfter: "45s",
+		UserQuotaBytes: 50_000_000_000, MinFreeBytes: 200_000_000}
 	l.set.Permissions.AskTimeout = "10m"
 	l.set.Agents.Summaries, l.set.Agents.IdleTimeout = "30s", "10m"
 	l.set.Agents.TeammateGrace = "30s"

@@ -24,13 +24,19 @@ var ErrForeign = errors.New("not an output file of ours")
 // Options of a file.
 type Options struct {
 	Limit int64 // bytes; 0: [DefaultLimit]
+
+	// Take is asked for room for so many bytes beside that, and gives as many or
+	// fewer. It is for what [File.Write] writes, and may be called by several
+	// goroutines. Nil: there is room.
+	Take func(n int64) int64
 }
 
 // File is the output of one task, open for appending. Its methods may be
 // called from several goroutines.
 type File struct {
-	path  string // never changes, nor does limit
+	path  string // never changes, nor do limit and take
 	limit int64
+	take  func(int64) int64
 
 	mu      sync.Mutex
 	f       *os.File
@@ -76,7 +82,7 @@ func newFile(fd int, path string, opt Options, err error) (*File, error) {
 	if limit <= 0 {
 		limit = DefaultLimit
 	}
-	return &File{path: path, limit: limit, f: f, said: size > limit}, nil
+	return &File{path: path, limit: limit, take: opt.Take, f: f, said: size > limit}, nil
 }
 
 // openBelow opens the last element of path in a directory that is no link
@@ -148,6 +154,12 @@ func (f *File) Write(p []byte) (int, error) {
 		return 0, fmt.Errorf("write output: %w", err)
 	}
 	room := max(0, f.limit-info.Size())
+	why := fmt.Sprintf("Output limit of %d bytes reached", f.limit)
+	if want := min(room, int64(len(p))); f.take != nil && want > 0 {
+		if got := f.take(want); got < want {
+			room, why = got, "The outputs of all sessions together are too much"
+		}
+	}
 	if int64(len(p)) <= room {
 		n, err := f.f.Write(p)
 		if err != nil {
@@ -156,7 +168,7 @@ func (f *File) Write(p []byte) (int, error) {
 		return n, nil
 	}
 	kept := p[:wholeRunes(p[:room])]
-	notice := fmt.Sprintf("\n[Output limit of %d bytes reached. What comes after this is dropped.]\n", f.limit)
+	notice := "\n[" + why + ". What comes after this is dropped.]\n"
 	if n, err := f.f.Write(append(kept[:len(kept):len(kept)], notice...)); err != nil {
 		return min(n, len(kept)), fmt.Errorf("write output: %w", err)
 	}

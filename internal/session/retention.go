@@ -1,0 +1,219 @@
+package session
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/drover-dev/drover/internal/archive"
+	"github.com/drover-dev/drover/internal/control"
+	"github.com/drover-dev/drover/internal/home"
+	"github.com/drover-dev/drover/task"
+)
+
+// Retention is how long ended sessions are kept. Of bounds that are 0 there is
+// none.
+type Retention struct {
+	Age   time.Duration // since the end
+	Bytes int64         // of all sessions together
+}
+
+// none reports that all are kept.
+func (r Retention) none() bool { return r.Age <= 0 && r.Bytes <= 0 }
+
+// Past is what a session left that has ended.
+type Past struct {
+	Place home.Session
+	Info  control.Info
+	End   time.Time
+	Bytes int64 // of all its files
+
+	live bool // it may not have ended: nothing is removed of it
+}
+
+// Removed is what became of one that was to go.
+type Removed struct {
+	Session task.ID
+	Owed    int    // notices that were never delivered
+	Kept    string // why it was not removed; empty: it was
+}
+
+// Overdue returns the sessions of a folder, or of all with "", that retention
+// does not keep, oldest end first. What all sessions of the user take counts,
+// those that live too.
+func Overdue(root home.Root, folder string, keep Retention, now time.Time) ([]Past, error) {
+	projects, err := root.Projects()
+	if err != nil {
+		return nil, err
+	}
+	var all []Past
+	for _, p := range projects {
+		places, err := p.Sessions()
+		if err != nil {
+			return nil, err
+		}
+		for _, place := range places {
+			if past, ok := look(place); ok {
+				all = append(all, past)
+			}
+		}
+	}
+	over := overdue(all, keep, now)
+	if folder != "" {
+		mine := root.Project(folder).Folder()
+		over = slices.DeleteFunc(over, func(p Past) bool { return p.Place.Project().Folder() != mine })
+	}
+	return over, nil
+}
+
+// overdue is the rule: those that are too old, then as many of the others, oldest
+// end first, as make the rest small enough.
+func overdue(all []Past, keep Retention, now time.Time) []Past {
+	var ended []Past
+	var sum int64
+	for _, p := range all {
+		sum += p.Bytes
+		if !p.live {
+			ended = append(ended, p)
+		}
+	}
+	slices.SortStableFunc(ended, func(a, b Past) int { return a.End.Compare(b.End) })
+	n := 0
+	for n < len(ended) {
+		old := keep.Age > 0 && now.Sub(ended[n].End) > keep.Age
+		if !old && !(keep.Bytes > 0 && sum > keep.Bytes) {
+			break
+		}
+		sum -= ended[n].Bytes
+		n++
+	}
+	return ended[:n]
+}
+
+// look reads what is known of a session. One without a description is being made,
+// or was never finished, and is not looked at.
+func look(place home.Session) (Past, bool) {
+	info, err := readInfo(place)
+	if err != nil {
+		return Past{}, false
+	}
+	p := Past{Place: place, Info: info, Bytes: info.DiskBytes}
+	switch wrote, ok := lastWrite(place); {
+	case info.EndTime != nil:
+		p.End = *info.EndTime
+	case ok && !opened(place): // its host died: it ended when it last wrote
+		p.End = wrote
+	default:
+		p.live = true
+	}
+	if info.EndTime == nil || info.Tasks.Live > 0 {
+		p.Bytes = archive.DiskBytes(place.Dir())
+	}
+	return p, true
+}
+
+// lastWrite is when something was last written to the log. It comes into the file
+// beside it first, and into the log itself much later.
+func lastWrite(place home.Session) (at time.Time, ok bool) {
+	for _, path := range []string{place.DB(), place.DB() + "-wal"} {
+		if info, err := os.Lstat(path); err == nil && info.ModTime().After(at) {
+			at, ok = info.ModTime(), true
+		}
+	}
+	return at, ok
+}
+
+// opened reports whether a host has the session now.
+func opened(place home.Session) bool {
+	unlock, err := place.Lock()
+	if err != nil {
+		return true
+	}
+	unlock()
+	return false
+}
+
+// Remove removes what the session left, unless it is open now, or was since it was
+// looked at, or something of it is still at work; owing ones go only if that is
+// said.
+func (p Past) Remove(ctx context.Context, owing bool) (Removed, error) {
+	r := Removed{Session: p.Place.ID()}
+	unlock, err := p.Place.Lock()
+	if errors.Is(err, home.ErrLocked) {
+		r.Kept = "it is open"
+		return r, nil
+	}
+	if err != nil {
+		return r, err
+	}
+	defer unlock()
+	now, err := readInfo(p.Place)
+	if err != nil {
+		return r, err
+	}
+	if !now.StartTime.Equal(p.Info.StartTime) {
+		r.Kept = "it was open again"
+		return r, nil
+	}
+	if r.Kept, r.Owed, err = holds(ctx, p.Place, now); err != nil || r.Kept != "" {
+		return r, err
+	}
+	if r.Owed > 0 && !owing {
+		r.Kept = fmt.Sprintf("%d notices were never delivered", r.Owed)
+		return r, nil
+	}
+	return r, p.Place.Remove()
+}
+
+// holds says why a session must stay, and how many notices it owes.
+func holds(ctx context.Context, place home.Session, info control.Info) (why string, owed int, err error) {
+	if _, err := os.Lstat(place.DB()); errors.Is(err, os.ErrNotExist) {
+		return "", 0, nil // it never had a task
+	}
+	a, err := archive.Open(ctx, place, info)
+	if err != nil {
+		return "", 0, err
+	}
+	defer func() { err = cmp.Or(err, a.Close()) }()
+	if _, err := a.List(ctx, control.ListRequest{}); err != nil { // whether something of it is at work cannot be seen
+		return "", 0, err
+	}
+	if a.Kept() {
+		return "something of it is still at work", 0, nil
+	}
+	owed, err = a.Owed(ctx)
+	return "", owed, err
+}
+
+// mostRemoved bounds what one start removes beside its own work.
+const mostRemoved = 50
+
+// retain removes what retention does not keep. Whoever is owed a notice may still
+// come for it: what owes some is left to `drover sessions rm --old`.
+func (s *Session) retain(ctx context.Context, keep Retention) {
+	over, err := Overdue(s.cfg.Place.Project().Root(), "", keep, time.Now())
+	if err != nil {
+		s.say(s.cfg.Info.Session, fmt.Sprintf("tasks.retention: %v", err))
+		return
+	}
+	removed := 0
+	for _, p := range over {
+		if ctx.Err() != nil || removed == mostRemoved {
+			break
+		}
+		r, err := p.Remove(ctx, false)
+		switch {
+		case err != nil && ctx.Err() == nil:
+			s.say(s.cfg.Info.Session, fmt.Sprintf("tasks.retention: %v", err))
+		case err == nil && r.Kept == "":
+			removed++
+		}
+	}
+	if removed > 0 {
+		s.say(s.cfg.Info.Session, fmt.Sprintf("%d ended sessions were removed, as tasks.retention says", removed))
+	}
+}
