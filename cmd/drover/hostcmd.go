@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"slices"
 	"syscall"
 	"time"
@@ -15,10 +14,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/drover-dev/drover/internal/assemble"
+	"github.com/drover-dev/drover/internal/control"
 	"github.com/drover-dev/drover/internal/home"
 	"github.com/drover-dev/drover/internal/host"
 	"github.com/drover-dev/drover/internal/keeper"
 	"github.com/drover-dev/drover/internal/session"
+	"github.com/drover-dev/drover/internal/tty"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -29,9 +30,12 @@ func keep(args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	var err error
-	if slices.Equal(args, []string{"--helper"}) {
+	switch {
+	case slices.Equal(args, []string{"--helper"}):
 		err = keeper.RunHelper(ctx)
-	} else {
+	case len(args) == 2 && args[0] == "--tty":
+		err = tty.Run(args[1])
+	default:
 		var exe string
 		if exe, err = program(); err == nil {
 			_, err = keeper.RunParent(ctx, keeper.Config{Args: []string{exe, "host"}, Dir: "/", Stdout: os.Stdout, Stderr: os.Stderr})
@@ -79,7 +83,7 @@ func (w *world) host(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s, err := assemble.Open(ctx, assemble.Config{Root: w.root, Folder: w.cwd, Session: place.ID(), Role: session.RoleBackground, Title: "background tasks",
+	s, err := assemble.Open(ctx, assemble.Config{Root: w.root, Folder: w.cwd, Session: place.ID(), Role: session.RoleBackground, Copier: copier(), Title: "background tasks",
 		Version: version, Env: w.env, Settings: set, AskWait: set.Permissions.Wait(), Tell: func(_ task.ID, text string) { w.note(text) }})
 	if err != nil {
 		return err
@@ -91,8 +95,8 @@ func (w *world) host(ctx context.Context) error {
 const closingWait = 10 * time.Second
 
 // released waits until an earlier host of the session, which listens no more but
-// may still be ending its tasks, has let go of it. Opening the session tells of
-// every other trouble.
+// may still be ending its tasks, has let go of it. One that answers will not soon.
+// Opening the session tells of every other trouble.
 func released(ctx context.Context, place home.Session) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, closingWait, fmt.Errorf("session %s: %w", place.ID(), home.ErrLocked))
 	defer cancel()
@@ -105,6 +109,9 @@ func released(ctx context.Context, place home.Session) error {
 		}
 		if !errors.Is(err, home.ErrLocked) {
 			return nil
+		}
+		if host.Lives(place) {
+			return fmt.Errorf("session %s: %w", place.ID(), home.ErrLocked)
 		}
 		select { // a lock of the kernel gives no event to a waiter with a deadline
 		case <-tick.C:
@@ -128,46 +135,13 @@ func (w *world) serve(ctx context.Context, s *assemble.Session, idle time.Durati
 	return errors.Join(err, s.Close())
 }
 
-// promptDetached has a prompt answered by a host of its own and prints the
-// session.
-func (w *world) promptDetached(ctx context.Context, p *promptFlags) error {
-	id, err := w.pick(ctx, p)
-	if err != nil {
-		return err
-	}
-	if id == "" {
-		id = task.NewSessionID()
-	}
-	set, err := w.promptSettings(ctx, p)
-	if err != nil {
-		return err
-	}
-	p.Session, p.WaitCeiling = string(id), p.ceiling(set)
-	d, err := w.directory()
-	if err != nil {
-		return err
-	}
-	if err := d.Project().Ensure(); err != nil {
-		return err
-	}
-	file := filepath.Join(d.Project().Dir(), "prompt-"+string(id)+".json")
-	raw, err := json.Marshal(p)
-	if err != nil {
-		return fmt.Errorf("write the prompt down: %w", err)
-	}
-	if err := home.WriteAtomic(file, raw); err != nil {
-		return fmt.Errorf("write the prompt down: %w", err)
-	}
-	if err := d.Start(ctx, host.PromptVariable+"="+file); err != nil {
-		return errors.Join(err, os.Remove(file))
-	}
-	_, err = fmt.Fprintln(os.Stdout, id)
-	return err
-}
+// maxPrompt bounds the file of a prompt.
+const maxPrompt = 64 << 20
 
-// hostPrompt is the detached host of one prompt.
+// hostPrompt is the detached host of one conversation: of a prompt, or of whoever
+// wants to attach to it.
 func (w *world) hostPrompt(ctx context.Context, file string) error {
-	raw, err := os.ReadFile(file)
+	raw, err := home.ReadFile(file, maxPrompt)
 	if err != nil {
 		return fmt.Errorf("read the prompt: %w", err)
 	}
@@ -182,21 +156,38 @@ func (w *world) hostPrompt(ctx context.Context, file string) error {
 	if p.AskTimeout == 0 {
 		p.AskTimeout = set.Permissions.Wait()
 	}
-	s, err := assemble.Open(ctx, w.config(&p, set, task.ID(p.Session)))
+	place := w.root.Project(w.cwd).Session(task.ID(p.Session))
+	if err := released(ctx, place); err != nil {
+		return locked(err, place.ID())
+	}
+	cfg := w.config(&p, set, place.ID())
+	cfg.Detached = true
+	s, err := assemble.Open(ctx, cfg)
 	if err != nil {
-		return locked(err, task.ID(p.Session))
+		return locked(err, place.ID())
 	}
 	m, err := s.OpenMain(ctx, p.main())
 	if err == nil {
-		_, err = s.StartMain(ctx, m, p.Prompt, p.WaitCeiling)
+		err = w.converse(ctx, s, m, &p, file)
 	}
 	if err != nil {
 		return errors.Join(err, s.Close())
 	}
-	if err := os.Remove(file); err != nil {
-		return errors.Join(fmt.Errorf("forget the prompt: %w", err), s.Close())
-	}
 	return w.serve(ctx, s, host.PromptIdle)
+}
+
+// converse begins what the host is for, unless whoever started it has waited for too
+// long and taken that back.
+func (w *world) converse(ctx context.Context, s *assemble.Session, m *session.Main, p *promptFlags, file string) error {
+	if err := os.Remove(file); err != nil {
+		return fmt.Errorf("take the prompt: %w", err)
+	}
+	s.HostMain(m, p.WaitCeiling)
+	if p.Prompt == "" {
+		s.Expect()
+		return nil
+	}
+	return s.Prompt(ctx, control.PromptRequest{Text: p.Prompt})
 }
 
 // ready tells whoever started the host that it answers, and lets go of the pipe

@@ -43,8 +43,11 @@ func run() int {
 		args = []string{"version"}
 	}
 	cmd := w.command()
-	if isPrompt(args) {
+	switch {
+	case isPrompt(args):
 		cmd = w.promptCommand()
+	case isResume(args):
+		cmd = w.resumeCommand()
 	}
 	cmd.SetArgs(args)
 	return cli.Execute(ctx, cmd, os.Stderr)
@@ -82,7 +85,10 @@ func signals(parent context.Context) (context.Context, func()) {
 	ctx = context.WithValue(ctx, interruptsKey{}, in)
 	ch := make(chan os.Signal, 4)
 	signal.Notify(ch, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
-	signal.Ignore(syscall.SIGPIPE) // a reader that went away is an error of a write
+	// A reader that went away is an error of a write. The signal is caught and not
+	// ignored, since ignoring would be inherited by every command.
+	pipe := make(chan os.Signal, 1)
+	signal.Notify(pipe, syscall.SIGPIPE)
 	done := make(chan struct{})
 	go func() { // ends with stop, which waits for it
 		defer close(done)
@@ -123,16 +129,22 @@ func newWorld() (*world, error) {
 }
 
 func (w *world) command() *cobra.Command {
-	return cli.New(cli.Deps{
+	return cli.New(w.deps())
+}
+
+func (w *world) deps() cli.Deps {
+	return cli.Deps{
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		Env: w.env, Cwd: w.cwd, Version: version,
 		Sessions:   &sessions{w},
 		Export:     w.export,
+		Old:        w.old,
 		IsTerminal: isTerminal,
+		Converse:   w.attachable, OnInterrupt: onInterrupt,
 		Extra:      []*cobra.Command{w.hostCommand(), w.mcpCommand(), w.agentCommand(), w.monitorCommand(), w.agentsCommand(), w.demoCommand(), w.permissionsCommand(), w.statsCommand(), w.trustCommand(), w.todoCommand(), w.remoteCommand(), w.teleportCommand(), w.memoryCommand(), w.workflowCommand()},
 		Judgements: []*cobra.Command{stallCommand()},
 		Root:       w.summary,
-	})
+	}
 }
 
 func isTerminal(w io.Writer) bool {

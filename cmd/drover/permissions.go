@@ -15,6 +15,7 @@ import (
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/cli"
+	"github.com/drover-dev/drover/internal/excerpt"
 	"github.com/drover-dev/drover/internal/home"
 	"github.com/drover-dev/drover/internal/permit"
 )
@@ -173,7 +174,7 @@ func printAnswer(out io.Writer, a answer, asJSON bool) error {
 	if asJSON {
 		return json.NewEncoder(out).Encode(a)
 	}
-	_, err := fmt.Fprintf(out, "%s: %s\n", a.Decision, a.Reason)
+	_, err := fmt.Fprintf(out, "%s: %s\n", a.Decision, excerpt.Visible(a.Reason))
 	return err
 }
 

@@ -41,6 +41,7 @@ const (
 // promptFlags are the flags of `drover -p`.
 type promptFlags struct {
 	Print           bool          `json:"-"`
+	Attach          bool          `json:"-"` // without a prompt, by somebody who stays
 	Detach          bool          `json:"-"`
 	Format          string        `json:"-"`
 	Partial         bool          `json:"-"`
@@ -228,6 +229,9 @@ func (w *world) check(ctx context.Context, p *promptFlags, words []string) error
 			return usage(err.Error(), "see `drover agents`")
 		}
 	}
+	if p.Attach {
+		return nil
+	}
 	return w.readPrompt(ctx, p, words)
 }
 
@@ -319,8 +323,8 @@ func (w *world) pick(ctx context.Context, p *promptFlags) (task.ID, error) {
 		if p.Continue && e.Info.Role != session.RolePrompt {
 			continue
 		}
-		if e.Info.Live && !p.Fork {
-			return "", &control.Error{Code: control.Conflict, Message: fmt.Sprintf("session %s runs in process %d", id, e.Info.PID), Mend: "wait for it, stop it with `drover stop`, or add --fork-session"}
+		if e.Info.Live && !p.Fork && !p.Attach && !(p.Detach && e.Info.Detached) {
+			return "", w.elsewhere(e.Info)
 		}
 		if e.Info.Role != session.RolePrompt {
 			return "", &control.Error{Code: control.Conflict, Message: fmt.Sprintf("session %s has no main agent to go on with", id), Mend: "see `drover sessions`"}
@@ -374,7 +378,7 @@ func (w *world) promptSettings(ctx context.Context, p *promptFlags) (settings.Se
 
 // config is how the session of a prompt is opened.
 func (w *world) config(p *promptFlags, set settings.Settings, id task.ID) assemble.Config {
-	return assemble.Config{Root: w.root, Folder: w.cwd, Session: id, Role: session.RolePrompt, Title: title(p.Prompt), Version: version, Env: w.env, Settings: set,
+	return assemble.Config{Root: w.root, Folder: w.cwd, Session: id, Role: session.RolePrompt, Copier: copier(), Title: title(p.Prompt), Version: version, Env: w.env, Settings: set,
 		Model: p.Model, Mode: permit.Mode(p.Mode), Allow: splitRules(p.Allowed), Deny: splitRules(p.Disallowed), Dirs: p.Dirs, Agents: []byte(p.Agents), MCP: p.MCP, AskWait: p.AskTimeout,
 		Tell: func(_ task.ID, text string) { w.note(text) }}
 }
@@ -500,7 +504,8 @@ func (w *world) answer(ctx context.Context, p *promptFlags, set settings.Setting
 
 func locked(err error, id task.ID) error {
 	if errors.Is(err, home.ErrLocked) {
-		return &control.Error{Code: control.Conflict, Message: fmt.Sprintf("session %s is open in another process", id), Mend: "wait for it, stop it with `drover stop`, or add --fork-session"}
+		return &control.Error{Code: control.Conflict, Message: fmt.Sprintf("session %s is open in another process", id),
+			Mend: fmt.Sprintf("use `drover attach %s`, stop it with `drover stop`, or add --fork-session", id)}
 	}
 	return err
 }

@@ -223,7 +223,16 @@ func (p *place) command(args ...string) *exec.Cmd {
 // start starts the program. Its stdout is read as it comes.
 func (p *place) start(args ...string) *running {
 	p.t.Helper()
+	return p.startWith(nil, args...)
+}
+
+// startWith is start with something to read on stdin.
+func (p *place) startWith(in *os.File, args ...string) *running {
+	p.t.Helper()
 	r := &running{p: p, cmd: p.command(args...), grown: make(chan struct{}), done: make(chan struct{})}
+	if in != nil {
+		r.cmd.Stdin = in
+	}
 	out, err := r.cmd.StdoutPipe()
 	if err != nil {
 		p.t.Fatal(err)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -99,7 +100,7 @@ func (s *sessions) RunForeground(ctx context.Context, f cli.Foreground) (rec tas
 		title = f.Request.Shell.Line
 	}
 	open, err := assemble.Open(ctx, assemble.Config{Root: s.w.root, Folder: s.w.cwd, Role: session.RoleRun, Title: title, Version: version, Env: s.w.env,
-		Settings: set, Keeper: []string{exe, "keeper", "--helper"}})
+		Settings: set, Keeper: []string{exe, "keeper", "--helper"}, Tell: func(_ task.ID, text string) { s.w.note(text) }})
 	if err != nil {
 		return rec, err
 	}
@@ -107,6 +108,13 @@ func (s *sessions) RunForeground(ctx context.Context, f cli.Foreground) (rec tas
 	client := shell.Client{Tee: &shell.Tee{Stdout: f.Stdout, Stderr: f.Stderr}}
 	if in, ok := f.Stdin.(*os.File); ok {
 		client.Stdin = in
+	}
+	if f.Request.Shell != nil && f.Request.Shell.TTY {
+		restore, err := lookAt(&client)
+		if err != nil {
+			return rec, errors.Join(err, open.Close())
+		}
+		defer restore()
 	}
 	rec, err = open.RunCommand(ctx, f.Request, client)
 	if closed := open.Close(); err == nil {
@@ -133,21 +141,46 @@ func (s *sessions) Remove(ctx context.Context, id task.ID) error {
 		if err != nil {
 			return &control.Error{Code: control.Conflict, Message: fmt.Sprintf("session %s is open", id), Mend: "stop its tasks first"}
 		}
-		defer unlock()
-		return e.Place.Remove()
+		unlock()
+		r, err := session.Past{Place: e.Place, Info: e.Info}.Remove(ctx, true)
+		if err == nil && r.Kept != "" {
+			return &control.Error{Code: control.Conflict, Message: "remove session: " + r.Kept, Mend: "stop its tasks first, see `drover ps --all-sessions`"}
+		}
+		return err
 	}
 	return &control.Error{Code: control.NotFound, Message: fmt.Sprintf("no session %s", id), Mend: "see `drover sessions`"}
 }
 
 // Doctor looks at what Drover needs.
 func (s *sessions) Doctor(ctx context.Context) []cli.Finding {
-	return []cli.Finding{s.state(), s.socket(), s.config(), s.model(), s.shell(), system(), s.background(ctx)}
+	return []cli.Finding{s.state(), s.disk(), s.socket(), s.config(), s.model(), s.shell(), system(), s.background(ctx)}
 }
 
 func (s *sessions) state() cli.Finding {
 	f := cli.Finding{Check: "state folder", Level: cli.Good, Detail: s.w.root.Dir()}
 	if err := s.w.root.Ensure(); err != nil {
 		f.Level, f.Detail = cli.Bad, err.Error()
+	}
+	return f
+}
+
+// disk looks for what tasks.minFreeBytes wants.
+func (s *sessions) disk() cli.Finding {
+	f := cli.Finding{Check: "disk", Level: cli.Good}
+	room, err := s.w.root.Room()
+	if err != nil {
+		f.Level, f.Detail = cli.Warn, err.Error()
+		return f
+	}
+	f.Detail = fmt.Sprintf("%d MB are free for sessions", room.Bytes/1_000_000)
+	set, _, err := settings.Load(settings.Find(home.Lookup(s.w.env), s.w.cwd, ""))
+	least, mend := set.Tasks.MinFreeBytes, "free some space, see `drover sessions rm --old`"
+	switch {
+	case err != nil:
+	case room.Bytes < least:
+		f.Level, f.Detail, f.Mend = cli.Warn, f.Detail+fmt.Sprintf(", fewer than tasks.minFreeBytes, %d bytes: nothing starts", least), mend
+	case least > 0 && room.NoFiles():
+		f.Level, f.Detail, f.Mend = cli.Warn, f.Detail+", but no more files: nothing starts", mend
 	}
 	return f
 }

@@ -251,12 +251,15 @@ func (s *Stream) hidden(r task.Record) bool {
 	return r.ID == s.o.Session || r.AgentType == task.MainSession
 }
 
-// harmless drops control characters: an answer may land on a terminal. Marks
-// that belong to a script or an emoji stay, unlike in what a terminal shows of
-// a program's output.
+// harmless drops control characters, and what shows text in another order than it
+// has or hides it: an answer may land on a terminal. Marks that belong to a script
+// or an emoji stay, unlike in what a terminal shows of a program's output.
 func harmless(text string) string {
 	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) && r != '\n' && r != '\t' {
+		switch {
+		case r == '\n' || r == '\t':
+		case unicode.IsControl(r), unicode.Is(unicode.Bidi_Control, r) && r != '\u200e' && r != '\u200f' && r != '\u061c',
+			r == '\u200b', r == '\ufeff', r == '\u2028', r == '\u2029', r >= 0xe0000 && r <= 0xe007f:
 			return -1
 		}
 		return r

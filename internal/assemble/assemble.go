@@ -37,6 +37,7 @@ type Config struct {
 	Folder   string // the project; absolute
 	Session  task.ID
 	Role     string // see package session
+	Detached bool   // see [control.Info]
 	Title    string
 	Version  string
 	Env      []string
@@ -46,6 +47,11 @@ type Config struct {
 	// the argument list of `drover keeper --helper`. Empty: under a keeper that
 	// is the parent of this process if there is one, otherwise without.
 	Keeper []string
+
+	// Copier is a program that holds the terminals of commands, so that they outlive
+	// this process: the argument list of `drover keeper --tty`. Empty: this process
+	// holds them, and a command with one cannot be kept.
+	Copier []string
 
 	Model string      // instead of the settings' one
 	Mode  permit.Mode // instead of the settings' one
@@ -115,15 +121,17 @@ func Open(ctx context.Context, c Config) (_ *Session, err error) {
 	set := c.Settings
 	cfg := session.Config{
 		Place: s.Place,
-		Info:  control.Info{Session: c.Session, Project: project.Folder(), Title: c.Title, Role: c.Role, Version: c.Version, Socket: socket},
+		Info:  control.Info{Session: c.Session, Project: project.Folder(), Title: c.Title, Role: c.Role, Version: c.Version, Socket: socket, Detached: c.Detached},
 		Limits: session.Limits{Depth: set.Limits.Depth, LiveAgents: set.Limits.Live, PerRoot: set.Limits.PerRoot,
 			PerSession: set.Limits.PerSession, SpawnRate: set.Limits.SpawnRate, MessageHops: set.Limits.MessageHops, OutputBytes: set.Tasks.OutputLimitBytes,
 			OutputChars: set.Tasks.OutputLength, NestedBackground: set.Agents.NestedBackground, NoBackground: set.Tasks.DisableBackground,
 			LiveMonitors: set.Limits.Monitors, NoMonitors: !set.Monitors.Enabled,
 			StallAfter: set.Tasks.Stall(), MultiTurn: set.Agents.MultiTurn, IdleTimeout: set.Agents.IdleLimit(),
-			TeammateGrace: set.Agents.Grace()},
+			TeammateGrace: set.Agents.Grace(), UserQuota: set.Tasks.UserQuotaBytes, MinFree: set.Tasks.MinFreeBytes,
+			Retention: session.Retention{Age: set.Tasks.Retention.Limit(), Bytes: set.Tasks.Retention.Bytes}},
 		Power:  set.Durability == "power",
 		Keeper: s.Keeper,
+		Copier: c.Copier,
 	}
 	if err = s.Place.Ensure(); err == nil {
 		cfg.Agents, err = s.agents(c, model, env)

@@ -31,12 +31,19 @@ type Deps struct {
 	Cwd            string   // absolute
 	Version        string
 	Sessions       Sessions
-	Export         Export               // nil: sessions cannot be exported
-	Extra          []*cobra.Command     // further commands
-	IsTerminal     func(io.Writer) bool // nil: nothing is a terminal
-	Judgements     []*cobra.Command     // below `drover doctor`; may be nil
-	Root           func(*cobra.Command) // adds flags, RunE and Args to `drover` itself; may be nil
-	Now            func() time.Time     // nil: time.Now
+	Export         Export // nil: sessions cannot be exported
+
+	// Converse finds the live host of a conversation, or starts one.
+	Converse func(context.Context, Conversing) (Session, error)
+	// OnInterrupt lets a function have the next INT, and no other; nil: there are none.
+	OnInterrupt func(context.Context, func())
+
+	Old        Old                  // nil: sessions are removed by their IDs only
+	Extra      []*cobra.Command     // further commands
+	IsTerminal func(io.Writer) bool // nil: nothing is a terminal
+	Judgements []*cobra.Command     // below `drover doctor`; may be nil
+	Root       func(*cobra.Command) // adds flags, RunE and Args to `drover` itself; may be nil
+	Now        func() time.Time     // nil: time.Now
 }
 
 // Sessions opens what a command needs.
@@ -127,15 +134,20 @@ func (e *ExitError) Unwrap() error { return e.Err }
 // app is what the commands share.
 type app struct{ Deps }
 
-// New builds the command `drover`. It does no I/O.
-func New(d Deps) *cobra.Command {
+// filled has a value for what may be nil.
+func (d Deps) filled() Deps {
 	if d.IsTerminal == nil {
 		d.IsTerminal = func(io.Writer) bool { return false }
 	}
 	if d.Now == nil {
 		d.Now = time.Now
 	}
-	a := &app{d}
+	return d
+}
+
+// New builds the command `drover`. It does no I/O.
+func New(d Deps) *cobra.Command {
+	a := &app{d.filled()}
 	root := &cobra.Command{
 		Use:           "drover",
 		Short:         "Run, watch and steer the background work of coding agents",
@@ -152,7 +164,7 @@ func New(d Deps) *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usage(err.Error(), "see `"+cmd.CommandPath()+" --help`")
 	})
-	root.AddCommand(a.run(), a.ps(), a.logs(), a.result(), a.inspect(), a.wait(), a.stop(), a.promote(), a.send(), a.pause(), a.resume(), a.approvals(),
+	root.AddCommand(a.run(), a.ps(), a.logs(), a.attach(), a.result(), a.inspect(), a.wait(), a.stop(), a.promote(), a.send(), a.pause(), a.resume(), a.approvals(),
 		a.sessions(), a.doctor(), a.version())
 	root.AddCommand(d.Extra...)
 	if d.Root != nil {

@@ -407,6 +407,20 @@ last`)
 	}
 }
 
+// TestBatchLong: a line that is too long is told, and hinders no other.
+func TestBatchLong(t *testing.T) {
+	for name, long := range map[string]string{"just": strings.Repeat("x", 1<<20), "by far": strings.Repeat("x", 5<<20)} {
+		t.Run(name, func(t *testing.T) {
+			w := sample()
+			w.stdin = strings.NewReader("one\n" + long + "\nthree\n" + long)
+			got := w.do(t, "run", "--batch", "-")
+			if got.code != 2 || got.out != "b00000001\nb00000002\n" || !strings.Contains(got.err, "batch line 2: ") || !strings.Contains(got.err, "batch line 4: ") {
+				t.Errorf("got %+v", got)
+			}
+		})
+	}
+}
+
 // TestBatchLive: a line that has come is started before the next one comes.
 func TestBatchLive(t *testing.T) {
 	w := sample()

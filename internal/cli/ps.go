@@ -157,6 +157,9 @@ func (a *app) list(ctx context.Context, ended, all bool, limit int) (records []t
 			if errs[i] != nil {
 				a.note("%v", errs[i])
 			}
+			if page.Trouble != "" {
+				a.note("session %s: %s", block[i].Info().Session, page.Trouble)
+			}
 			more = more || page.Next != 0
 			records = append(records, page.Tasks...)
 		}

@@ -27,7 +27,7 @@ const (
 
 func (a *app) run() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "run [-d] [--name N] [--timeout D] [--keep] [--batch FILE] [--json] -- CMD [ARG…]",
+		Use:   "run [-d] [--name N] [--timeout D] [--keep] [--tty] [--batch FILE] [--json] -- CMD [ARG…]",
 		Short: "Run a command as a task",
 		Long: `Run a command as a task, in the foreground or, with -d, in the background.
 
@@ -36,11 +36,16 @@ argument is the program. In the foreground the exit code is the command's own,
 128+n for a signal, 124 for a time-out, 125 when Drover itself fails. With -d
 the ID is printed and nothing else.
 
+With --tty the command gets a terminal of its own. In the foreground your keys go
+there, and what comes on stdin if that is no terminal; in the background "drover send"
+types into it.
+
 --batch reads one task a line, from a file or - for stdin: a line for bash, or a
-JSON object {"name", "description", "command" | "args", "cwd", "timeout", "keep"}.
+JSON object {"name", "description", "command" | "args", "cwd", "timeout", "keep", "tty"}.
 The IDs are printed in order; with --json, one JSON object a line.`,
 		Example: `  drover run -- make test
   drover run -d --name server --keep -- ./server --port 8080
+  drover run -d --tty -- python3
   drover run 'go vet ./... && go test ./...'
   seq 100 | sed 's/^/sleep /' | drover run -d --batch -`,
 		Args:              cobra.ArbitraryArgs,
@@ -52,6 +57,7 @@ The IDs are printed in order; with --json, one JSON object a line.`,
 	name := f.String("name", "", "a name that works wherever an ID does")
 	timeout := f.String("timeout", "", "stop it after this time, such as 90s or 10m")
 	keep := f.Bool("keep", false, "let it outlive its host (implies -d)")
+	terminal := f.Bool("tty", false, "give it a terminal, into which `drover send` types")
 	batch := f.String("batch", "", "read tasks from `FILE`, or - for stdin (implies -d)")
 	asJSON := f.Bool("json", false, "print the task as JSON")
 	cmd.RunE = func(cmd *cobra.Command, words []string) error {
@@ -68,12 +74,15 @@ The IDs are printed in order; with --json, one JSON object a line.`,
 			return usage("both --batch and a command", "give one of them")
 		case f.Changed("batch") && *name != "":
 			return usage("--name with --batch", "give names in the JSON objects of the batch")
+		case f.Changed("batch") && *terminal:
+			return usage("--tty with --batch", "say it in the JSON objects of the batch")
 		case f.Changed("batch"):
 			return a.runBatch(ctx, *batch, model, *asJSON)
 		case len(words) == 0 || words[0] == "":
 			return usage("no command given", "usage: drover run -- CMD")
 		}
 		model.Shell = shell(words)
+		model.Shell.TTY = *terminal
 		if *detach || *keep {
 			return own(ctx, a.runDetached(ctx, model, *asJSON))
 		}
@@ -178,6 +187,7 @@ type batchLine struct {
 	Cwd         string   `json:"cwd"`
 	Timeout     string   `json:"timeout"`
 	Keep        bool     `json:"keep"`
+	TTY         bool     `json:"tty"`
 }
 
 // parseLine makes a request of a line. A line of bash may begin with a brace
@@ -206,6 +216,7 @@ func parseLine(line []byte, model control.StartRequest) (control.StartRequest, e
 	default:
 		req.Shell = &control.ShellRequest{Args: in.Args}
 	}
+	req.Shell.TTY = in.TTY
 	req.Name, req.Description, req.Keep = in.Name, in.Description, req.Keep || in.Keep
 	if in.Cwd != "" {
 		if req.Cwd = in.Cwd; !filepath.IsAbs(in.Cwd) {
@@ -248,7 +259,8 @@ func (a *app) runBatch(ctx context.Context, name string, model control.StartRequ
 	for number := 1; ; number++ {
 		line, err := lines.ReadSlice('\n')
 		if errors.Is(err, bufio.ErrBufferFull) {
-			return usage(fmt.Sprintf("batch line %d is longer than %d bytes", number, maxLine), "put the command into a file")
+			b.refuse(number, usage(fmt.Sprintf("longer than %d bytes", maxLine), "put the command into a file"))
+			line, err = nil, pass(lines)
 		}
 		if text := bytes.TrimSpace(line); len(text) > 0 && text[0] != '#' {
 			req, bad := parseLine(text, model)
@@ -265,6 +277,15 @@ func (a *app) runBatch(ctx context.Context, name string, model control.StartRequ
 		}
 		if err != nil {
 			return b.outcome()
+		}
+	}
+}
+
+// pass leaves out the rest of a line.
+func pass(lines *bufio.Reader) error {
+	for {
+		if _, err := lines.ReadSlice('\n'); !errors.Is(err, bufio.ErrBufferFull) {
+			return err
 		}
 	}
 }

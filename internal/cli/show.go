@@ -180,10 +180,14 @@ func (a *app) recount(ctx context.Context, all bool) ([]control.Info, error) {
 
 func (a *app) sessionsRemove() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "rm [--all-sessions] SESSION…",
+		Use:   "rm [--all-sessions] SESSION… | --old [AGE]",
 		Short: "Delete what ended sessions left: records, output, transcripts",
-		Args:  args(cobra.MinimumNArgs(1)),
+		Long: "Delete what ended sessions left. With --old, of all that ended longer ago than AGE, such as 30d or 12h, or\n" +
+			"that the setting tasks.retention does not keep. What lives or is still at work is never deleted.",
+		Args: args(cobra.ArbitraryArgs),
 	}
+	old := cmd.Flags().String("old", "", "all that ended longer ago, such as 30d; without AGE what tasks.retention says")
+	cmd.Flags().Lookup("old").NoOptDefVal = noAge
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		infos, _ := a.known(cmd.Context(), false)
 		var out []cobra.Completion
@@ -196,6 +200,12 @@ func (a *app) sessionsRemove() *cobra.Command {
 	}
 	all := everywhere(cmd)
 	cmd.RunE = func(cmd *cobra.Command, words []string) error {
+		if cmd.Flags().Changed("old") && a.Old != nil {
+			return a.removeOld(cmd, *old, words, *all)
+		}
+		if len(words) == 0 {
+			return usage("no session is named", "see `drover sessions`")
+		}
 		infos, err := a.known(cmd.Context(), *all)
 		if err != nil {
 			return err

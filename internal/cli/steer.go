@@ -14,15 +14,25 @@ import (
 
 func (a *app) send() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "send [--json] REF MESSAGE",
-		Short: "Tell an agent something: one at work reads it before its next step, one that has ended goes on with it",
+		Use:   "send [--json] REF MESSAGE | send --key KEY,… REF | send [--raw] REF -",
+		Short: "Tell an agent something, or type into a command with a terminal",
 		Long: "Tell an agent something. One that is at work, or waits for a place, reads it before its next step; one that\n" +
-			"has ended gets a new run with the message as its prompt. The ID of a session means its main agent.",
-		Args:              args(cobra.ExactArgs(2)),
+			"has ended gets a new run with the message as its prompt. The ID of a session means its main agent.\n\n" +
+			"Into the terminal of a command that was started with `drover run --tty` the message is typed, and Enter\n" +
+			"behind it unless --raw is given. --key types single keys: " + keyNames() + ",\n" +
+			"ctrl-a to ctrl-z. The message - is read from stdin, for what no list of processes or history of a shell\n" +
+			"should show. What is typed is kept nowhere; the terminal shows it if its command lets it.",
+		Args:              args(cobra.RangeArgs(1, 2)),
 		ValidArgsFunction: a.completeTasks(true),
 	}
+	raw := cmd.Flags().Bool("raw", false, "type no Enter behind the message")
+	named := cmd.Flags().StringSlice("key", nil, "type these keys behind the message, if there is one, such as `ctrl-c` or up,enter")
 	return a.steer(cmd, true, func(ctx context.Context, api control.API, ref string, words []string) (task.Record, error) {
-		return api.Send(ctx, control.SendRequest{Ref: ref, Text: words[1], Env: a.Env})
+		text, err := a.message(words[1:], *named)
+		if err != nil {
+			return task.Record{}, err
+		}
+		return api.Send(ctx, control.SendRequest{Ref: ref, Text: text, Raw: *raw || len(*named) > 0, Env: a.Env})
 	})
 }
 

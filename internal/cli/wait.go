@@ -173,7 +173,7 @@ func (a *app) awaitIn(ctx context.Context, tasks []found, first bool, limit time
 		if limit > 0 {
 			left = max(time.Millisecond, limit-time.Since(began))
 		}
-		reply, err := waitOnce(ctx, tasks, first, left)
+		reply, err := a.waitHeeding(ctx, tasks, first, left)
 		if !hostGone(err) || losses == hostLosses {
 			return reply, err
 		}
@@ -246,13 +246,30 @@ func hostGone(err error) bool {
 	return errors.As(err, &e) && e.Code == control.Unavailable
 }
 
-func waitOnce(ctx context.Context, tasks []found, first bool, limit time.Duration) (control.WaitReply, error) {
+// waitHeeding waits in one session, and says meanwhile what keeps it from starting
+// tasks or from recording how they end.
+func (a *app) waitHeeding(ctx context.Context, tasks []found, first bool, limit time.Duration) (control.WaitReply, error) {
 	api, done, err := tasks[0].open(ctx)
 	if err != nil {
 		return control.WaitReply{}, err
 	}
 	defer done()
-	return api.Wait(ctx, control.WaitRequest{Refs: refs(tasks), Any: first, Timeout: limit})
+	began, told := time.Now(), ""
+	for {
+		req := control.WaitRequest{Refs: refs(tasks), Any: first, Timeout: limit, Told: &told}
+		if limit > 0 {
+			req.Timeout = max(time.Millisecond, limit-time.Since(began))
+		}
+		reply, err := api.Wait(ctx, req)
+		if err != nil || reply.Trouble == nil {
+			return reply, err
+		}
+		if told = *reply.Trouble; told == "" {
+			a.note("there is space again")
+		} else {
+			a.note("%s", told)
+		}
+	}
 }
 
 // afterASecond tells a person at a terminal what takes so long. The returned

@@ -55,6 +55,12 @@ type API interface {
 	// until ctx ends. It ends with an error, or silently with the session.
 	Events(ctx context.Context, after task.Seq) iter.Seq2[task.Event, error]
 
+	// Watch yields what happens in the conversation of the main agent, first what is
+	// kept of it, then as it happens until ctx ends; the first piece is an [OpenPiece].
+	// Whoever watches is attached: the host stays for as long. A session without a main
+	// agent has no other pieces. It ends with an error, or silently with the session.
+	Watch(ctx context.Context, req WatchRequest) iter.Seq2[Piece, error]
+
 	// Approvals returns the questions that wait for an answer, oldest first. With
 	// Wait it returns when the listing is another than that of version After, or
 	// when the time is up.
@@ -107,12 +113,16 @@ type Info struct {
 	Version   string     `json:"version"`
 	PID       int        `json:"pid,omitempty"` // of the host, while it lives
 	Live      bool       `json:"live"`
+	Detached  bool       `json:"detached,omitempty"` // it has a host of its own, which takes further prompts
 	Socket    string     `json:"socket,omitempty"`
 	Dir       string     `json:"dir"`
 	StartTime time.Time  `json:"start_time"`
 	EndTime   *time.Time `json:"end_time"`
 	Tasks     Counts     `json:"tasks"`
 	DiskBytes int64      `json:"disk_bytes,omitempty"`
+
+	OutputBytes int64  `json:"output_bytes,omitempty"` // of the output files; of a session that has ended
+	Trouble     string `json:"trouble,omitempty"`      // why nothing starts or is saved now; empty: all is well
 
 	// Of a session that was carried here: further names, and what it was there.
 	Aliases        []string `json:"aliases,omitempty"`
@@ -170,6 +180,7 @@ func (r StartRequest) Check() error {
 type ShellRequest struct {
 	Args []string `json:"args,omitempty"`
 	Line string   `json:"line,omitempty"`
+	TTY  bool     `json:"tty,omitempty"` // it gets a terminal, into which Send types
 }
 
 // AgentRequest is one agent without a conversation around it.
@@ -202,6 +213,8 @@ type ListRequest struct {
 type Page struct {
 	Tasks []task.Record `json:"tasks"`
 	Next  task.Seq      `json:"next,omitempty"` // 0: this was the last page
+
+	Trouble string `json:"trouble,omitempty"` // of the session, see [Info]
 }
 
 // WaitRequest waits for tasks.
@@ -209,6 +222,10 @@ type WaitRequest struct {
 	Refs    []string      `json:"refs"`
 	Any     bool          `json:"any,omitempty"`
 	Timeout time.Duration `json:"timeout_ns,omitempty"` // 0: no limit
+
+	// Told is the trouble that the client knows of, see [Info]. When it becomes
+	// another the wait returns early. Nil: it does not.
+	Told *string `json:"told,omitempty"`
 }
 
 // WaitReply holds the tasks as they are now, in the order asked for; with Any
@@ -216,6 +233,10 @@ type WaitRequest struct {
 type WaitReply struct {
 	Tasks    []task.Record `json:"tasks"`
 	TimedOut bool          `json:"timed_out,omitempty"`
+
+	// Trouble says that the wait is not over, only what keeps the session has
+	// become another; empty: nothing does any more.
+	Trouble *string `json:"trouble,omitempty"`
 }
 
 // StopRequest stops subtrees. A nil Grace is the usual one of 2 s.
@@ -314,6 +335,9 @@ type SendRequest struct {
 	Ref  string `json:"ref"`
 	Text string `json:"text"`
 	From string `json:"from,omitempty"` // who is told to have written; default: user
+	// Raw says that the text for the terminal of a command is typed as it is. Else
+	// its lines are ended, and the last one too, as by Enter.
+	Raw bool `json:"raw,omitempty"`
 	// Env is the environment of the asking client, for the further run of an agent
 	// that a client has started. It is used and not kept.
 	Env []string `json:"env,omitempty"`

@@ -292,6 +292,17 @@ func (c *Client) do(ctx context.Context, method, path string, in any) (io.ReadCl
 	return nil, e.Error
 }
 
+// errBroken is in an error after which nobody knows what was done.
+var errBroken = errors.New("the connection broke")
+
+// Refused reports whether a session could not be reached or did not want the
+// request, because it is ending or has ended: nothing was done, and the next host
+// may be asked.
+func Refused(err error) bool {
+	var e *Error
+	return errors.As(err, &e) && e.Code == Unavailable && !errors.Is(err, errBroken)
+}
+
 // broken says why there is no answer.
 func (c *Client) broken(ctx context.Context, err error) error {
 	switch {
@@ -300,7 +311,7 @@ func (c *Client) broken(ctx context.Context, err error) error {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
 		return &Error{Code: Unavailable, Message: "no session listens at " + c.socket, Mend: "see `drover sessions`"}
 	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
-		return &Error{Code: Unavailable, Message: "the connection to the session broke", Mend: "see `drover sessions`"}
+		return &Error{Code: Unavailable, Message: "the connection to the session broke", Mend: "see `drover sessions`", err: errBroken}
 	}
 	return &Error{Code: Unavailable, Message: fmt.Sprintf("ask session at %s: %v", c.socket, err), Mend: "see `drover sessions`"}
 }

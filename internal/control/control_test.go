@@ -678,7 +678,7 @@ func TestDocs(t *testing.T) {
 		cmd.Env = append(os.Environ(), "CURL="+curl, "SOCKET="+w.socket, "HEADERS="+headers)
 		out, err := cmd.CombinedOutput()
 		var exit *exec.ExitError
-		long := strings.Contains(line, "/events") || strings.Contains(line, "/hold")
+		long := strings.Contains(line, "/events") || strings.Contains(line, "/watch") || strings.Contains(line, "/hold")
 		if late := errors.As(err, &exit) && exit.ExitCode() == 28; long != late || err != nil && !late {
 			t.Errorf("%s: %v\n%s", line, err, out)
 		}

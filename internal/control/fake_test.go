@@ -25,6 +25,10 @@ type fake struct {
 	state   State
 	known   chan int64 // versions that somebody waits behind
 
+	pieces    []Piece
+	refused   error         // of a watch
+	unwatched chan struct{} // a watcher is gone
+
 	held     chan string // a lease began
 	released chan string // a lease ended
 	block    chan struct{}
@@ -36,7 +40,7 @@ func newFake() *fake {
 	return &fake{
 		more: make(chan struct{}), asked: map[string]StartRequest{},
 		held: make(chan string, 1), released: make(chan string, 1),
-		left:  make(chan task.Seq, 10),
+		left: make(chan task.Seq, 10), unwatched: make(chan struct{}, 1),
 		state: State{Version: 1}, known: make(chan int64, 100),
 		block: make(chan struct{}), blocked: make(chan struct{}, 1),
 	}
@@ -371,6 +375,35 @@ func (f *fake) Decide(_ context.Context, req DecideRequest) error {
 		}
 	}
 	return &Error{Code: NotFound, Message: "no such question: " + req.ID}
+}
+
+func (f *fake) Watch(ctx context.Context, req WatchRequest) iter.Seq2[Piece, error] {
+	return func(yield func(Piece, error) bool) {
+		f.mu.Lock()
+		pieces, more, refused := f.pieces, f.more, f.refused
+		f.mu.Unlock()
+		if refused != nil {
+			yield(Piece{}, refused)
+			return
+		}
+		if !yield(Piece{N: int64(len(pieces)), Kind: OpenPiece}, nil) {
+			return
+		}
+		for _, p := range pieces {
+			if p.N > req.After.N && !yield(p, nil) {
+				return
+			}
+		}
+		if req.Still {
+			return
+		}
+		select {
+		case <-more:
+			yield(Piece{}, &Error{Code: Conflict, Message: "enough"})
+		case <-ctx.Done():
+			f.unwatched <- struct{}{}
+		}
+	}
 }
 
 func (f *fake) Hold(ctx context.Context, lease string) error {

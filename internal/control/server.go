@@ -123,6 +123,7 @@ func (s *Server) handler() http.Handler {
 	route("POST /v1/resume", s.resume)
 	route("POST /v1/hold", s.hold)
 	route("GET /v1/events", s.events)
+	route("GET /v1/watch", s.watch)
 	route("/", func(_ http.ResponseWriter, r *http.Request) error {
 		return &Error{Code: Invalid, Message: fmt.Sprintf("no such request: %.20s %.100s", r.Method, r.URL.Path), Mend: "see docs/control-api.md"}
 	})

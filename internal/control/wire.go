@@ -147,6 +147,15 @@ func encodePage(w io.Writer, p Page) error {
 			return err
 		}
 	}
+	if p.Trouble != "" {
+		text, err := json.Marshal(p.Trouble)
+		if err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintf(w, `,"trouble":%s`, text); err != nil {
+			return err
+		}
+	}
 	_, err := io.WriteString(w, "}\n")
 	return err
 }
@@ -168,6 +177,8 @@ func decodePage(r io.Reader) (Page, error) {
 			err = decodeSlice(dec, &p.Tasks)
 		case "next":
 			err = dec.Decode(&p.Next)
+		case "trouble":
+			err = dec.Decode(&p.Trouble)
 		default: // of a newer server
 			var skip json.RawMessage
 			err = dec.Decode(&skip)

@@ -30,6 +30,9 @@ const PromptVariable = "DROVER_HOST_PROMPT"
 // its own host.
 const ProjectVariable = "DROVER_HOST_PROJECT"
 
+// maxInfo bounds the small files of a session.
+const maxInfo = 4 << 20
+
 // startWait bounds the start of a detached host.
 const startWait = 20 * time.Second
 
@@ -111,7 +114,7 @@ func (d *Directory) revive(ctx context.Context) {
 
 func readInfo(place home.Session) (control.Info, error) {
 	var info control.Info
-	data, err := os.ReadFile(place.InfoFile())
+	data, err := home.ReadFile(place.InfoFile(), maxInfo)
 	if err != nil {
 		return info, err
 	}
@@ -137,7 +140,7 @@ func (e Entry) Open(ctx context.Context) (control.API, func(), error) {
 
 // background is the ID of the project's background session, or empty.
 func (d *Directory) background() task.ID {
-	data, err := os.ReadFile(d.Project().BackgroundFile())
+	data, err := home.ReadFile(d.Project().BackgroundFile(), maxInfo)
 	if err != nil {
 		return ""
 	}
@@ -234,7 +237,7 @@ func (d *Directory) logFile() string { return filepath.Join(d.Project().Dir(), "
 // it listens. Which session it opens follows from the further environment; by
 // itself it is the background session.
 func (d *Directory) Start(ctx context.Context, env ...string) error {
-	log, err := os.OpenFile(d.logFile(), os.O_CREATE|os.O_WRONLY|os.O_TRUNC|syscall.O_NOFOLLOW, 0o600)
+	log, err := os.OpenFile(d.logFile(), os.O_CREATE|os.O_WRONLY|os.O_TRUNC|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o600)
 	if err != nil {
 		return fmt.Errorf("start the detached host: %w", err)
 	}
@@ -266,7 +269,7 @@ func (d *Directory) Start(ctx context.Context, env ...string) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	why, _ := os.ReadFile(d.logFile())
+	why, _ := home.ReadFile(d.logFile(), maxInfo)
 	return &control.Error{Code: control.Unavailable, Message: "the detached host did not start: " + lastLine(string(why)), Mend: "see " + d.logFile()}
 }
 

@@ -29,10 +29,13 @@ func WriteSidecar(path string, s Sidecar) error {
 	return home.WriteAtomic(path, append(data, '\n'))
 }
 
+// maxSidecar bounds the file.
+const maxSidecar = 1 << 20
+
 // ReadSidecar returns an error that wraps [fs.ErrNotExist] where there is none.
 func ReadSidecar(path string) (Sidecar, error) {
 	var s Sidecar
-	data, err := os.ReadFile(path)
+	data, err := home.ReadFile(path, maxSidecar)
 	if err != nil {
 		return s, fmt.Errorf("read sidecar: %w", err)
 	}

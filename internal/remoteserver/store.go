@@ -45,6 +45,9 @@ type store struct {
 	byKey map[string]*entry // guarded by mu
 }
 
+// maxSaved bounds the file of one session.
+const maxSaved = 16 << 20
+
 func openStore(dir string) (*store, error) {
 	st := &store{dir: dir, byID: map[string]*entry{}, byKey: map[string]*entry{}}
 	files, err := os.ReadDir(dir)
@@ -56,7 +59,7 @@ func openStore(dir string) (*store, error) {
 		if !ok || remote.CheckSession(id) != nil {
 			continue
 		}
-		data, err := os.ReadFile(filepath.Join(dir, f.Name()))
+		data, err := home.ReadFile(filepath.Join(dir, f.Name()), maxSaved)
 		if err != nil {
 			return nil, fmt.Errorf("read sessions: %w", err)
 		}

@@ -29,6 +29,7 @@ var _ control.API = (*Session)(nil)
 func (s *Session) Info(context.Context) (control.Info, error) {
 	info := s.info()
 	info.DiskBytes = archive.DiskBytes(info.Dir)
+	info.Trouble, _ = s.bounds.trouble()
 	return info, nil
 }
 
@@ -117,8 +118,8 @@ func (s *Session) startShell(ctx context.Context, r control.StartRequest, spec t
 
 // command is a command that is going to be.
 func (s *Session) command(r control.StartRequest, spec task.Spec, client shell.Client) (supervise.Starting, error) {
-	w := s.kinds.Command(client, shell.Command{Args: r.Shell.Args, Line: r.Shell.Line, Cwd: r.Cwd})
-	spec.Input, spec.Pool = w.Input, shellPool
+	w := s.kinds.Command(client, shell.Command{Args: r.Shell.Args, Line: r.Shell.Line, Cwd: r.Cwd, TTY: r.Shell.TTY})
+	spec.Input, spec.Pool, spec.TTY = w.Input, shellPool, r.Shell.TTY
 	spec.Command = r.Shell.Line
 	if spec.Command == "" {
 		spec.Command = quote(r.Shell.Args)
@@ -205,18 +206,28 @@ func (s *Session) RunCommand(ctx context.Context, r control.StartRequest, client
 }
 
 // List returns tasks, newest first.
-func (s *Session) List(_ context.Context, req control.ListRequest) (control.Page, error) {
+func (s *Session) List(ctx context.Context, req control.ListRequest) (control.Page, error) {
 	page := control.Page{Tasks: []task.Record{}}
-	for born, r := range s.sup.List(req.Before) {
+	page.Trouble, _ = s.bounds.trouble()
+	root := s.sup.Born(req.Under)
+	take := func(born task.Seq, r task.Record) bool {
+		if req.Under != "" && born < root {
+			return false // what is below a task was started after it
+		}
 		if !req.All && r.Status.Terminal() || req.Under != "" && !s.under(r, req.Under) {
-			continue
+			return true
 		}
 		if req.Limit > 0 && len(page.Tasks) == req.Limit {
 			page.Next = born + 1
-			break
+			return false
 		}
 		page.Tasks = append(page.Tasks, r)
+		return true
 	}
+	if req.All {
+		return page, s.sup.Listing(ctx, req.Before, take)
+	}
+	s.sup.List(req.Before)(take)
 	return page, nil
 }
 
@@ -270,8 +281,8 @@ func (s *Session) Wait(ctx context.Context, req control.WaitRequest) (control.Wa
 		wait, cancel = context.WithTimeoutCause(ctx, req.Timeout, supervise.ErrTimeout)
 	}
 	defer cancel()
-	recs, err := s.sup.Wait(wait, ids, req.Any)
-	reply := control.WaitReply{Tasks: recs, TimedOut: errors.Is(err, supervise.ErrTimeout)}
+	recs, trouble, err := s.waitHeeding(wait, ids, req)
+	reply := control.WaitReply{Tasks: recs, TimedOut: errors.Is(err, supervise.ErrTimeout), Trouble: trouble}
 	if err != nil && !reply.TimedOut {
 		return reply, err
 	}
@@ -279,6 +290,35 @@ func (s *Session) Wait(ctx context.Context, req control.WaitRequest) (control.Wa
 		slices.SortStableFunc(reply.Tasks, byEnd)
 	}
 	return reply, nil
+}
+
+// errTold ends a wait whose client must hear of something else.
+var errTold = errors.New("the trouble is another")
+
+// waitHeeding waits for tasks, or until the trouble is another than the client
+// knows of.
+func (s *Session) waitHeeding(ctx context.Context, ids []task.ID, req control.WaitRequest) ([]task.Record, *string, error) {
+	if req.Told == nil {
+		recs, err := s.sup.Wait(ctx, ids, req.Any)
+		return recs, nil, err
+	}
+	for {
+		now, changed := s.bounds.trouble()
+		heeding, stop := context.WithCancelCause(ctx)
+		if now != *req.Told {
+			stop(errTold)
+		}
+		deaf := context.AfterFunc(changed, func() { stop(errTold) })
+		recs, err := s.sup.Wait(heeding, ids, req.Any)
+		deaf()
+		stop(nil)
+		if !errors.Is(err, errTold) {
+			return recs, nil, err
+		}
+		if now, _ = s.bounds.trouble(); now != *req.Told {
+			return recs, &now, nil
+		}
+	}
 }
 
 // byEnd puts what ended first before what ended later, and that before what has
@@ -395,12 +435,15 @@ func (s *Session) Events(ctx context.Context, after task.Seq) iter.Seq2[task.Eve
 }
 
 // Prompt gives the main agent something to do.
-func (s *Session) Prompt(_ context.Context, req control.PromptRequest) error {
+func (s *Session) Prompt(ctx context.Context, req control.PromptRequest) error {
 	s.mu.Lock()
 	m := s.main
 	s.mu.Unlock()
 	if m == nil {
 		return &control.Error{Code: control.Unavailable, Message: "this session has no main agent", Mend: "start one with `drover -p`"}
+	}
+	if m.hosted {
+		return s.promptHosted(ctx, m, req.Text)
 	}
 	return m.Prompt(req.Text)
 }
@@ -412,6 +455,7 @@ func refusal(err error) *control.Error {
 	var kind *subagent.UnknownTypeError
 	var spent *usage.BudgetError
 	var deaf *mcptask.SteerError
+	var mute *shell.SteerError
 	switch {
 	case errors.Is(err, supervise.ErrUnknown):
 		e := control.NotFoundError("")
@@ -427,7 +471,7 @@ func refusal(err error) *control.Error {
 		return &control.Error{Code: control.Unavailable, Message: err.Error()}
 	case errors.As(err, &kind):
 		return &control.Error{Code: control.Invalid, Message: err.Error()}
-	case errors.As(err, &deaf):
+	case errors.As(err, &deaf), errors.As(err, &mute):
 		return &control.Error{Code: control.Conflict, Message: err.Error()}
 	}
 	return control.AsError(err)

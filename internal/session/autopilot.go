@@ -201,6 +201,7 @@ func (m *Main) on(e agent.Event, next func(agent.Event)) {
 	if next != nil {
 		next(e)
 	}
+	m.s.feed.take(e)
 	if c, ok := m.auto.takeIn(e); ok {
 		m.s.pulse.complete(c)
 	}

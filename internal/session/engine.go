@@ -64,11 +64,12 @@ func refused(err error) error {
 // Agents implements [subagent.Engine].
 func (e *engine) Agents() []task.Record {
 	var out []task.Record
-	for _, r := range e.s.sup.List(0) {
+	_ = e.s.sup.Listing(context.Background(), 0, func(_ task.Seq, r task.Record) bool { // what cannot be read is left out
 		if e.isAgent(r) {
 			out = append(out, r)
 		}
-	}
+		return true
+	})
 	return out
 }
 

@@ -92,6 +92,11 @@ type Main struct {
 	ended   bool
 	over    bool // its task has ended: nobody would answer a further prompt
 
+	hosted   bool          // a prompt that comes then begins a further run
+	ceiling  time.Duration // of such a run
+	attended bool          // somebody was attached in this run
+	door     sync.Mutex    // held while it is begun; no lock is held around it
+
 	prompted atomic.Int64 // prompts of the user that were given to the model
 	atEnd    atomic.Bool  // what the conversation teaches is consolidated at its end
 }
@@ -166,6 +171,7 @@ func (m *Main) open(ctx context.Context) error {
 	if m.loop, err = agent.NewLoop(*conv, history.Messages); err != nil {
 		return errors.Join(err, t.Close())
 	}
+	s.feed.seed(history.Messages)
 	m.source = "startup"
 	if m.kit.resumed = len(history.Messages) > 0; m.kit.resumed {
 		m.source = "resume"
@@ -300,10 +306,12 @@ func (m *Main) turn(ctx context.Context, prompt []agent.Block, origin string) {
 	if m.cfg.Begin != nil {
 		m.cfg.Begin(origin)
 	}
+	m.s.feed.begin(prompt, origin)
 	res, err := m.answer(turn, prompt, origin)
 	if err == nil {
 		res = m.auto.ended(res)
 	}
+	m.s.feed.end(res, err)
 	if m.cfg.Done != nil {
 		m.cfg.Done(Turn{Origin: origin, Result: res, Err: err})
 	}
@@ -412,7 +420,7 @@ func (m *Main) Settle(ctx context.Context, ceiling time.Duration) (task.Receipt,
 		m.mu.Lock()
 		changed, rested := m.changed, m.rested
 		working := m.working()
-		latched, turned := m.latched, m.turned
+		latched, turned, attended := m.latched, m.turned, m.attended
 		m.mu.Unlock()
 		owed := mail && !latched
 		if turned != seen { // a turn that ended meanwhile may have started anything
@@ -422,7 +430,7 @@ func (m *Main) Settle(ctx context.Context, ceiling time.Duration) (task.Receipt,
 		var late *time.Timer
 		switch {
 		case working || owed:
-		case latched || ceiling == 0 || len(commands) == 0 && others == 0:
+		case latched && !attended || ceiling == 0 || len(commands) == 0 && others == 0:
 			return task.Receipt{}, m.auto.unfinished()
 		case others == 0:
 			left := ceiling - time.Since(rested)

@@ -14,7 +14,7 @@ import (
 // which nobody waits in the foreground is seen and stopped like any other work.
 type mainTask struct {
 	main    *Main
-	prompt  string
+	prompt  string // empty: it is in the queue
 	ceiling time.Duration
 }
 
@@ -22,7 +22,11 @@ type mainTask struct {
 // conversation, which ends when nothing is left to answer or to wait for; see
 // [Main.Settle]. The task has the ID of the session.
 func (s *Session) StartMain(ctx context.Context, m *Main, prompt string, ceiling time.Duration) (task.Record, error) {
-	d := &mainTask{main: m, prompt: prompt, ceiling: ceiling}
+	return s.beginMain(ctx, m, prompt, &mainTask{main: m, prompt: prompt, ceiling: ceiling})
+}
+
+// beginMain begins a run of that task.
+func (s *Session) beginMain(ctx context.Context, m *Main, prompt string, d *mainTask) (task.Record, error) {
 	spec := task.Spec{ID: s.cfg.Info.Session, AgentType: task.MainSession, Model: m.model, Description: firstLine(prompt, 60),
 		Prompt: prompt, Cwd: s.cfg.Info.Project, Backgrounded: true}
 	if _, again := s.sup.Get(spec.ID); again {
@@ -41,18 +45,21 @@ func (d *mainTask) Run(ctx context.Context, h task.Host) (task.Result, error) {
 	d.main.listen.Store(w)
 	defer d.main.listen.Store(nil)
 	start, before := time.Now(), d.main.Totals()
-	d.main.setOver(false)
-	defer d.main.setOver(true)
-	if err := d.main.Prompt(d.prompt); err != nil {
-		return task.Result{}, err
+	d.main.reopen()
+	defer d.main.drop()
+	if d.prompt != "" {
+		if err := d.main.Prompt(d.prompt); err != nil {
+			return task.Result{}, err
+		}
 	}
 	work, end := context.WithCancelCause(ctx)
 	var running sync.WaitGroup
 	running.Go(func() { d.main.Run(work) })
-	_, err := d.main.Settle(ctx, d.ceiling)
-	for err == nil && !d.main.retire() { // a prompt came at the last moment
-		_, err = d.main.Settle(ctx, d.ceiling)
+	err := d.settle(ctx, h)
+	for ctx.Err() == nil && !d.main.retire() { // a prompt came at the last moment, or while commands were stopped
+		err = d.settle(ctx, h)
 	}
+	d.main.drop() // what comes when the run is being stopped is for the next one
 	end(task.ErrClosing)
 	running.Wait()
 	d.main.partInside(ctx)
@@ -74,8 +81,9 @@ func (m *Main) retire() bool {
 	return m.over
 }
 
-func (m *Main) setOver(over bool) {
+// reopen takes prompts again, for a new run.
+func (m *Main) reopen() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.over = over
+	m.over, m.attended = false, false
 }

@@ -66,13 +66,13 @@ func (rt *runtime) spec(toolUse string, background bool) task.Spec {
 func (rt *runtime) Run(ctx context.Context, c shelltool.Command) (shelltool.Outcome, error) {
 	s := rt.s
 	background := c.Background && !s.cfg.Limits.NoBackground
-	w := s.kinds.Command(shell.Client{Env: shell.ChildEnv(rt.env)}, shell.Command{Args: c.Args, Cwd: c.Cwd})
+	w := s.kinds.Command(shell.Client{Env: shell.ChildEnv(rt.env)}, shell.Command{Args: c.Args, Cwd: c.Cwd, TTY: c.TTY})
 	spec := rt.spec(c.ToolUseID, background)
 	spec.Command, spec.Description, spec.Cwd = c.Line, c.Description, c.Cwd
 	if spec.Description == "" {
 		spec.Description = firstLine(c.Line, 80)
 	}
-	spec.Input, spec.Pool = w.Input, shellPool
+	spec.Input, spec.Pool, spec.TTY = w.Input, shellPool, c.TTY
 	if background || s.cfg.Limits.NoBackground {
 		spec.Timeout = c.Timeout
 	}

@@ -118,7 +118,7 @@ func (rt *runtime) receiver(ref string) (task.Record, error) {
 	case err == nil && rt.reaches(r):
 		return r, nil
 	case err == nil && !r.Kind.IsAgent() && (rt.host == nil || rt.s.under(r, rt.id)):
-		return r, &tasktools.Refusal{Text: fmt.Sprintf("task %s is a %s and reads no messages", r.ID, r.Kind)}
+		return r, &tasktools.Refusal{Text: deaf(r)}
 	}
 	return task.Record{}, &tasktools.Refusal{Text: fmt.Sprintf("unknown agent: %.80q; %s", ref, rt.reachable())}
 }

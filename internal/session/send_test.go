@@ -214,7 +214,7 @@ func TestSendReach(t *testing.T) {
 		{"to nobody", main, "eve", `unknown agent: "eve"; live agents: `},
 		{"to itself", as(b.ID), "bob", "unknown agent"},
 		{"to a main agent that is not there", as(b.ID), "main", "unknown agent"},
-		{"to a command", main, string(shell.ID), "is a local_bash and reads no messages"},
+		{"to a command", main, string(shell.ID), "is a command without a terminal"},
 	} {
 		_, err := tt.from.Send(r.ctx, tasktools.SendRequest{To: tt.to, Text: "x"})
 		var refused *tasktools.Refusal

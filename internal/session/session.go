@@ -70,6 +70,14 @@ type Limits struct {
 	NoBackground     bool  // nothing an agent starts runs in the background
 	NoMonitors       bool  // there are no monitors
 
+	HeldTasks int           // ended tasks in memory; older ones are read from the log; default 5,000
+	HeldFor   time.Duration // that each stays there at least; default 30 s
+
+	UserQuota int64 // bytes of the outputs of all sessions of the user; 0: any
+	MinFree   int64 // bytes that must be free for something to start; 0: any
+
+	Retention Retention // of ended sessions, other than of a command in the foreground
+
 	StallAfter time.Duration // without output, after which a background command is looked at; default 45 s
 
 	MultiTurn   bool          // background agents wait for further messages after an answer
@@ -93,6 +101,7 @@ func (l Limits) filled() Limits {
 	fill(&l.LiveShells, 1000)
 	fill(&l.LiveMonitors, 200)
 	fill(&l.OutputChars, 32_000)
+	fill(&l.HeldTasks, 5000)
 	if l.StallAfter <= 0 {
 		l.StallAfter = 45 * time.Second
 	}
@@ -112,6 +121,7 @@ type Config struct {
 	Limits Limits
 	Power  bool // every acknowledged event survives a power cut
 	Keeper *keeper.Link
+	Copier []string // holds the terminals of commands; see [shell.Config]
 	Agents Agents
 }
 
@@ -185,9 +195,14 @@ type Session struct {
 	closes chan struct{}  // closed when Close begins
 	pulse  pulse          // how the session stands as a whole
 
+	feed     feed     // the conversation for those who watch it
+	audience audience // who is attached
+
 	traffic traffic // of messages between agents
 	hops    hops
 	edits   edits
+
+	bounds *bounds // of the disk
 
 	subscriptions subscriptions // of monitors, at MCP servers
 
@@ -230,6 +245,7 @@ func Open(ctx context.Context, cfg Config) (_ *Session, err error) {
 	s := &Session{cfg: cfg, started: time.Now().UTC(), mates: map[task.ID]*mate{}, boxes: map[task.ID]*mailbox.Box{}, leases: map[string]*lease{}, runners: map[*hook.Runner]struct{}{}, over: make(chan struct{}), changed: make(chan struct{}),
 		closes: make(chan struct{}), swept: make(chan struct{})}
 	s.alone, s.leave = context.WithCancel(context.Background())
+	s.audience.left = s.abandoned
 	s.openServers()
 	if err := cfg.Place.Ensure(); err != nil {
 		return nil, fmt.Errorf("open session %s: %w", cfg.Info.Session, err)
@@ -246,7 +262,12 @@ func Open(ctx context.Context, cfg Config) (_ *Session, err error) {
 	if s.log, err = journal.Open(cfg.Place.DB(), journal.Options{Power: cfg.Power}); err != nil {
 		return nil, fmt.Errorf("open session %s: %w", cfg.Info.Session, err)
 	}
-	sc := shell.Config{ExitFile: cfg.Place.ExitFile}
+	if err = archive.Lost(cfg.Place, s.log); err != nil {
+		_ = s.log.Close()
+		return nil, fmt.Errorf("open session %s: %w", cfg.Info.Session, err)
+	}
+	s.bounds = newBounds(cfg.Place, cfg.Limits, func(text string) { s.say(cfg.Info.Session, text) })
+	sc := shell.Config{ExitFile: cfg.Place.ExitFile, Copier: cfg.Copier, Keys: cfg.Place.KeysFile, Grown: s.bounds.grown}
 	if cfg.Keeper != nil {
 		sc.Keeper = cfg.Keeper
 	}
@@ -261,6 +282,11 @@ func Open(ctx context.Context, cfg Config) (_ *Session, err error) {
 		Owed:       s.owed,
 		Posted:     s.posted,
 		Ended:      s.ended,
+		Room:       s.bounds.room,
+		Held:       cfg.Limits.HeldTasks,
+		Grace:      cfg.Limits.HeldFor,
+		Recall:     s.log.Newest,
+		Unsaved:    s.bounds.save,
 		Pools: map[string]supervise.Pool{
 			agentPool: {Size: cfg.Limits.LiveAgents, Queue: 1000, Depth: cfg.Limits.Depth, PerRoot: cfg.Limits.PerRoot,
 				PerSession: cfg.Limits.PerSession, Rate: cfg.Limits.SpawnRate},
@@ -286,6 +312,10 @@ func Open(ctx context.Context, cfg Config) (_ *Session, err error) {
 	sweeping, s.unsweep = context.WithCancel(context.Background())
 	s.watch.Go(func() { s.sweepTrees(sweeping) })
 	s.watch.Go(s.watchStalls)
+	s.watch.Go(func() { s.bounds.keep(s.closes) })
+	if cfg.Info.Role != RoleRun && !cfg.Limits.Retention.none() {
+		s.watch.Go(func() { s.retain(sweeping, cfg.Limits.Retention) })
+	}
 	s.keepMemory()
 	if cfg.Agents.Summaries > 0 {
 		s.watch.Go(func() { s.summaries(cfg.Agents.Summaries) })
@@ -316,9 +346,9 @@ func (s *Session) watchKeeper() {
 // for that. No further command can be started then.
 func (s *Session) Alone() context.Context { return s.alone }
 
-// Retire refuses every further start, if nothing is alive now; it reports
-// whether that was so.
-func (s *Session) Retire() bool { return s.sup.Retire() }
+// Retire refuses every further start and everybody who would attach, if nothing is
+// alive now and nobody is attached; it reports whether that was so.
+func (s *Session) Retire() bool { return s.audience.retire(s.sup.Retire) }
 
 // takeIn gives the supervisor what an earlier host left.
 func (s *Session) takeIn(ctx context.Context) error {
@@ -377,7 +407,7 @@ func departed(r task.Record) bool {
 // output opens the output file of a task. What is at the path of a new task was
 // put there by somebody else, and is refused.
 func (s *Session) output(r task.Record, again bool) (supervise.OutputFile, error) {
-	opt := spool.Options{Limit: s.cfg.Limits.OutputBytes}
+	opt := spool.Options{Limit: s.cfg.Limits.OutputBytes, Take: s.bounds.take}
 	open := spool.Open
 	if again {
 		open = spool.Reopen
@@ -474,7 +504,7 @@ func (s *Session) writeInfo(end *time.Time) error {
 	info := s.info()
 	info.EndTime = end
 	if end != nil {
-		info.DiskBytes = archive.DiskBytes(info.Dir)
+		info.DiskBytes, info.OutputBytes = archive.DiskBytes(info.Dir), outputBytes(s.cfg.Place)
 		info.Live, info.PID = false, 0
 	}
 	var buf bytes.Buffer
@@ -497,6 +527,9 @@ func (s *Session) info() control.Info {
 	info.PID = os.Getpid()
 	info.Live = true
 	info.Tasks.Live, info.Tasks.Total = s.sup.Live()
+	if r, ok := s.sup.Get(info.Session); ok && info.Title == "" {
+		info.Title = r.Description
+	}
 	return info
 }
 
@@ -520,6 +553,7 @@ func (s *Session) Close() error {
 		main.end()
 	}
 	close(s.closes)
+	s.audience.close()
 	s.unsweep()
 	s.mcpLeave()
 	s.undream()
@@ -542,8 +576,9 @@ func (s *Session) Close() error {
 		errs = append(errs, s.cfg.Keeper.Close())
 	}
 	_ = failpoint.Hit("close/swept")
+	s.bounds.leave()
 	now := time.Now().UTC()
-	void := main == nil && s.void()
+	void := main == nil && s.void() || main.unused()
 	errs = append(errs, s.writeInfo(&now), s.log.Close())
 	if void {
 		errs = append(errs, os.RemoveAll(s.cfg.Place.Dir()))
@@ -592,14 +627,14 @@ func (s *Session) Hurry() {
 // is kept is spared.
 func (s *Session) sweep() {
 	kept := map[string]bool{}
-	any := false
+	any, held := false, 0
 	for _, r := range s.sup.List(0) {
-		if !r.Status.Terminal() {
+		if held++; !r.Status.Terminal() {
 			kept[string(r.ID)] = true
 		}
 		any = any || r.Process != nil
 	}
-	if !any {
+	if _, total := s.sup.Live(); !any && total == held {
 		return
 	}
 	sweep(string(s.cfg.Info.Session), kept)

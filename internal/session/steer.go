@@ -22,20 +22,26 @@ const userName = "user"
 
 // Send gives a message to an agent, or a prompt to the main agent.
 func (s *Session) Send(ctx context.Context, req control.SendRequest) (task.Record, error) {
-	if strings.TrimSpace(req.Text) == "" {
+	if strings.TrimSpace(req.Text) == "" && !req.Raw {
 		return task.Record{}, &control.Error{Code: control.Invalid, Message: "the message is empty"}
 	}
 	if own := s.cfg.Info.Session; req.Ref == string(own) {
 		rec, _ := s.sup.Get(own)
 		rec.ID, rec.Session = own, own
-		return rec, s.Prompt(ctx, control.PromptRequest{Text: req.Text})
+		return rec, s.sendMain(ctx, req)
 	}
 	r, err := s.named(req.Ref)
 	switch {
 	case err != nil:
 		return r, refusal(err)
 	case r.ID == s.cfg.Info.Session:
-		return r, s.Prompt(ctx, control.PromptRequest{Text: req.Text})
+		return r, s.sendMain(ctx, req)
+	case r.TTY:
+		return r, s.typeInto(ctx, r, req)
+	case r.Kind == task.LocalBash:
+		return r, noReader(r)
+	case req.Raw:
+		return r, noKeys(r.ID)
 	case !r.Kind.IsAgent():
 		return r, s.steerWork(ctx, r, req.Text)
 	case r.Status.Terminal() && r.Team == nil:
@@ -56,12 +62,23 @@ func (s *Session) Send(ctx context.Context, req control.SendRequest) (task.Recor
 	return r, nil
 }
 
+func (s *Session) sendMain(ctx context.Context, req control.SendRequest) error {
+	if req.Raw {
+		return noKeys(s.cfg.Info.Session)
+	}
+	return s.Prompt(ctx, control.PromptRequest{Text: req.Text})
+}
+
+func noKeys(id task.ID) error {
+	return &control.Error{Code: control.Conflict, Message: fmt.Sprintf("%s has no terminal: keys mean nothing to it", id)}
+}
+
 // noReader says why something takes no message, and what can be done instead.
 func noReader(r task.Record) error {
 	e := &control.Error{Code: control.Conflict, Message: fmt.Sprintf("task %s is a %s, which reads no messages", r.ID, r.Kind)}
 	if r.Kind == task.LocalBash {
 		e.Message = fmt.Sprintf("task %s is a command, which reads its input from /dev/null", r.ID)
-		e.Mend = fmt.Sprintf("give the input when it is started, or end it with `drover stop %s`", r.ID)
+		e.Mend = fmt.Sprintf("give the input when it is started, or start it with a terminal: `drover run -d --tty`; `drover stop %s` ends this one", r.ID)
 	}
 	return e
 }

@@ -27,7 +27,10 @@ func (s *Session) steerWork(ctx context.Context, r task.Record, text string) err
 // agent, or for nobody that this one may write to.
 func (rt *runtime) steerWork(ctx context.Context, m tasktools.SendRequest) (_ tasktools.Sent, taken bool, err error) {
 	r, err := rt.Find(ctx, m.To)
-	if err != nil || r.Kind.IsAgent() || r.Status != task.Running || m.Plan != nil || strings.TrimSpace(m.Text) == "" {
+	if err == nil && r.TTY && !r.Status.Terminal() && m.Plan == nil {
+		return rt.typeInto(ctx, r, m.Text)
+	}
+	if err != nil || r.Kind.IsAgent() || r.Kind == task.LocalBash || r.Status != task.Running || m.Plan != nil || strings.TrimSpace(m.Text) == "" {
 		return tasktools.Sent{}, false, nil
 	}
 	if err := rt.s.traffic.pass(rt.id, r.ID, time.Now()); err != nil {

@@ -175,12 +175,19 @@ func (s *Session) named(ref string) (task.Record, error) {
 		return r, nil
 	}
 	var hits, elsewhere []task.Record
-	for _, m := range s.sup.List(0) {
+	look := func(_ task.Seq, m task.Record) bool {
 		if m.Team != nil && m.Team.Name == ref {
 			hits = append(hits, m)
 		}
 		if m.WorksIn(ref) {
 			elsewhere = append(elsewhere, m)
+		}
+		return true
+	}
+	s.sup.List(0)(look)
+	if len(hits)+len(elsewhere) == 0 && errors.Is(err, supervise.ErrUnknown) { // it may have left the memory
+		if err := s.sup.Listing(context.Background(), 0, look); err != nil {
+			return r, err
 		}
 	}
 	if len(hits) == 0 && errors.Is(err, supervise.ErrUnknown) {

@@ -1,8 +1,8 @@
 package session
 
 import (
+	"cmp"
 	"encoding/json"
-	"os"
 
 	"github.com/drover-dev/drover/internal/control"
 	"github.com/drover-dev/drover/internal/home"
@@ -11,10 +11,11 @@ import (
 // carried keeps what the description of a session says of where it was before,
 // which is written anew by each host.
 func carried(place home.Session, info control.Info) control.Info {
-	data, err := os.ReadFile(place.InfoFile())
+	data, err := home.ReadFile(place.InfoFile(), maxInfo)
 	var old control.Info
 	if err == nil && json.Unmarshal(data, &old) == nil {
 		info.Aliases, info.TeleportedFrom = old.Aliases, old.TeleportedFrom
+		info.Title = cmp.Or(info.Title, old.Title) // it goes on without a new prompt
 	}
 	return info
 }

@@ -46,7 +46,11 @@ var _ workflow.Steps = (*flows)(nil)
 func (f *flows) Start(ctx context.Context, h task.Host, a workflow.Attempt) (task.Record, error) {
 	parent := h.Record().ID
 	if a.Resumed {
-		if r, ok := f.s.childOf(parent, a.Key); ok {
+		r, ok, err := f.s.childOf(ctx, parent, a.Key)
+		if err != nil {
+			return task.Record{}, err
+		}
+		if ok {
 			return r, nil
 		}
 	}
@@ -80,13 +84,15 @@ func without(env, own []string) []string {
 
 // childOf finds a child by its key. It looks at all tasks, which only the further run
 // of a workflow needs: of a new one the key is taken with the start.
-func (s *Session) childOf(parent task.ID, key string) (task.Record, bool) {
-	for _, r := range s.sup.List(0) {
+func (s *Session) childOf(ctx context.Context, parent task.ID, key string) (child task.Record, found bool, err error) {
+	born := s.sup.Born(parent)
+	err = s.sup.Listing(ctx, 0, func(at task.Seq, r task.Record) bool {
 		if r.Parent == parent && r.Key == key {
-			return r, true
+			child, found = r, true
 		}
-	}
-	return task.Record{}, false
+		return !found && at > born
+	})
+	return child, found, err
 }
 
 // Again implements [workflow.Steps].

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -150,7 +149,7 @@ func real(folder string) (string, error) {
 
 func (s Store) read() (content, error) {
 	empty := content{Version: 1, Folders: map[string]entry{}}
-	data, err := os.ReadFile(s.path)
+	data, err := home.ReadFile(s.path, maxFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return empty, nil
 	}

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/drover-dev/drover/task"
+)
+
+// TestBounds: what a user's tasks may take is bounded, and whoever meets a bound is
+// told which.
+func TestBounds(t *testing.T) {
+	bin := build(t)
+	for name, test := range map[string]func(*testing.T, *place){"quota": boundsQuota, "loop": boundsLoop, "planted": boundsPlanted} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, newPlace(t, bin))
+		})
+	}
+}
+
+// user writes the settings of the user.
+func (p *place) user(text string) {
+	p.t.Helper()
+	dir := filepath.Join(p.work, "config", "drover")
+	err := os.MkdirAll(dir, 0o700)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "settings.json"), []byte(text), 0o600)
+	}
+	if err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// inspected is the record of a task.
+func (p *place) inspected(ref string) (r task.Record) {
+	p.t.Helper()
+	if err := json.Unmarshal([]byte(p.good("inspect", ref).stdout()), &r); err != nil {
+		p.t.Fatal(err)
+	}
+	return r
+}
+
+// boundsQuota: all sessions of a user share one quota. What grows beyond it is
+// ended, what is quiet goes on, nothing starts, and a removed session makes room.
+func boundsQuota(t *testing.T, p *place) {
+	p.user(`{"tasks": {"userQuotaBytes": 1000000}}`)
+	p.good("run", "--name", "past", "--", "sh", "-c", "head -c 600000 /dev/zero | tr '\\0' x")
+	fifo := p.fifo("go")
+	p.good("run", "-d", "--name", "quiet", "--", "sh", "-c", "echo here; read x < "+fifo+"; exit 0")
+	p.good("run", "-d", "--name", "loud", "--", "yes")
+	if r := p.run("wait", "loud"); r.code != 143 && r.code != 137 && r.code != 1 {
+		t.Errorf("the exit code of one over the quota: %d", r.code)
+	}
+	if r := p.inspected("loud"); r.Status != task.Failed || r.Cause == nil || r.Cause.Reason != task.ReasonOutputQuota || r.Cause.Actor != task.ByRuntime ||
+		!strings.Contains(r.Error, "tasks.userQuotaBytes") {
+		t.Errorf("over the quota: %s %+v %q", r.Status, r.Cause, r.Error)
+	}
+	p.fails(125, []string{"run", "-d", "--", "true"}, "tasks.userQuotaBytes, 1000000 bytes", "nothing starts", "drover sessions rm")
+	p.fails(125, []string{"run", "--", "true"}, "tasks.userQuotaBytes, 1000000 bytes")
+	if r := p.inspected("quiet"); r.Status != task.Running {
+		t.Errorf("the quiet one: %s %+v", r.Status, r.Cause)
+	}
+	p.free(fifo)
+	if r := p.run("wait", "quiet"); r.code != 0 {
+		t.Errorf("the quiet one ended with %d", r.code)
+	}
+	// There is room again when somebody makes some: of what is past, and of the loud one.
+	p.good("sessions", "rm", "--old=1ms")
+	if err := os.Truncate(p.inspected("loud").OutputFile, 0); err != nil {
+		t.Fatal(err)
+	}
+	if !within(patience, func() bool { return p.run("run", "-d", "--name", "later", "--", "true").code == 0 }) {
+		t.Error("nothing starts although there is room")
+	}
+}
+
+// boundsLoop: a command that reads its own output is ended, with words that say so.
+func boundsLoop(t *testing.T, p *place) {
+	out := filepath.Join(p.work, "state", "projects", "*", "*", "tasks", "$DROVER_TASK_ID.output")
+	p.good("run", "-d", "--name", "self", "--", "sh", "-c", "seq 1000; tail -c +1 -f "+out)
+	p.run("wait", "self")
+	if r := p.inspected("self"); r.Status != task.Failed || r.Cause == nil || r.Cause.Reason != task.ReasonOutputLoop || !strings.Contains(r.Error, "reads the output") {
+		t.Errorf("%s %+v %q", r.Status, r.Cause, r.Error)
+	}
+	if r := p.run("ps", "-a"); !strings.Contains(r.stdout(), "output_loop") {
+		t.Errorf("ps: %s", r.stdout())
+	}
+}
+
+// boundsPlanted: what somebody has put in the place of a file of the state folder is
+// not followed, not waited for, not written into, and named.
+func boundsPlanted(t *testing.T, p *place) {
+	p.good("run", "--name", "first", "--", "echo", "hello")
+	found, err := filepath.Glob(filepath.Join(p.work, "state", "projects", "*", "s*", "session.db"))
+	if err != nil || len(found) != 1 {
+		t.Fatal(found, err)
+	}
+	session := filepath.Dir(found[0])
+	secret := p.file("secret", "secret")
+	plants := map[string]func(path string) error{
+		"link":      func(path string) error { return os.Symlink(secret, path) },
+		"hard link": func(path string) error { return os.Link(secret, path) },
+		"pipe":      func(path string) error { return syscall.Mkfifo(path, 0o600) },
+		"directory": func(path string) error { return os.Mkdir(path, 0o700) },
+	}
+	for _, name := range []string{"session.json", "session.db", "session.db-wal", "../folder", "../background", "../../../trust.json", "../../../outputs.json"} {
+		path := filepath.Join(session, name)
+		saved, missing := os.ReadFile(path)
+		for what, plant := range plants {
+			if err := os.RemoveAll(path); err != nil {
+				t.Fatal(err)
+			}
+			if err := plant(path); err != nil {
+				t.Fatal(err)
+			}
+			for _, args := range [][]string{{"ps", "-a"}, {"sessions", "--all-sessions"}, {"inspect", "first"}, {"run", "--", "true"}, {"sessions", "rm", "--old", "1000d"}, {"trust"}} {
+				if r := p.run(args...); r.code == 2 && strings.Contains(r.stderr, "goroutine ") {
+					t.Errorf("%s in the place of %s: %q: %s", what, name, args, r.stderr)
+				}
+			}
+			if got, err := os.ReadFile(secret); err != nil || string(got) != "secret" {
+				t.Fatalf("%s in the place of %s: the target is %q, %v", what, name, got, err)
+			}
+			if err := os.RemoveAll(path); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if missing == nil {
+			if err := os.WriteFile(path, saved, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if r := p.good("inspect", "first"); !strings.Contains(r.stdout(), "completed") {
+		t.Errorf("afterwards: %s", r.stdout())
+	}
+}

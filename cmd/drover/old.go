@@ -1,0 +1,62 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/drover-dev/drover/internal/cli"
+	"github.com/drover-dev/drover/internal/control"
+	"github.com/drover-dev/drover/internal/session"
+	"github.com/drover-dev/drover/internal/settings"
+)
+
+// old removes sessions that are not to be kept. One that cannot be removed hinders
+// no other; the first such error is returned at the end.
+func (w *world) old(ctx context.Context, age string, all bool) (out []cli.Removal, err error) {
+	keep, err := w.keep(age)
+	if err != nil {
+		return nil, err
+	}
+	folder := w.cwd
+	if all {
+		folder = ""
+	}
+	over, err := session.Overdue(w.root, folder, keep, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range over {
+		if ctx.Err() != nil {
+			return out, context.Cause(ctx)
+		}
+		r, wrong := p.Remove(ctx, true)
+		if wrong != nil {
+			if err == nil {
+				err = wrong
+			}
+			continue
+		}
+		out = append(out, cli.Removal{Session: r.Session, Owed: r.Owed, Kept: r.Kept})
+	}
+	return out, err
+}
+
+// keep is what is kept: an age that was given, else what the settings say.
+func (w *world) keep(age string) (session.Retention, error) {
+	if age != "" {
+		d, err := settings.ParseAge(age)
+		if err != nil {
+			return session.Retention{}, &control.Error{Code: control.Invalid, Message: "--old " + err.Error()}
+		}
+		return session.Retention{Age: max(d, 1)}, nil
+	}
+	set, err := w.settings("")
+	if err != nil {
+		return session.Retention{}, err
+	}
+	r := set.Tasks.Retention
+	if r == (settings.Retention{}) {
+		return session.Retention{}, &control.Error{Code: control.Invalid, Message: "nothing says how old is too old", Mend: "give an age, as in --old=30d, or set tasks.retention"}
+	}
+	return session.Retention{Age: r.Limit(), Bytes: r.Bytes}, nil
+}

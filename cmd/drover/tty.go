@@ -1,0 +1,54 @@
+package main
+
+import (
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/drover-dev/drover/internal/driver/shell"
+	"github.com/drover-dev/drover/internal/tty"
+)
+
+// copier is the program that holds the terminals of commands; nil where this one
+// cannot be found again.
+func copier() []string {
+	exe, err := program()
+	if err != nil {
+		return nil
+	}
+	return []string{exe, "keeper", "--tty"}
+}
+
+// lookAt puts a person's terminal, if there is one, before that of a command: its
+// keys are handed through as they are until restore is called, and its size is
+// that of the command's.
+func lookAt(c *shell.Client) (restore func(), err error) {
+	out, ok := c.Tee.Stdout.(*os.File)
+	if c.Stdin == nil || !ok || !isTerminal(c.Stdin) || !isTerminal(out) {
+		return func() {}, nil
+	}
+	back, err := tty.Raw(c.Stdin)
+	if err != nil {
+		return nil, err
+	}
+	sizes, changed, done := make(chan tty.Size, 1), make(chan os.Signal, 1), make(chan struct{})
+	sizes <- tty.SizeOf(out)
+	c.Sizes = sizes
+	signal.Notify(changed, syscall.SIGWINCH)
+	go func() { // ends with restore, which waits for it
+		defer close(done)
+		for range changed {
+			select {
+			case <-sizes: // what nobody has looked at is old now
+			default:
+			}
+			sizes <- tty.SizeOf(out)
+		}
+	}()
+	return func() {
+		signal.Stop(changed)
+		close(changed)
+		<-done
+		back()
+	}, nil
+}

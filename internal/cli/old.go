@@ -1,0 +1,53 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/drover-dev/drover/task"
+)
+
+// Old removes the ended sessions of this project, or of all, that are older than an
+// age such as 30d; with an empty one, those that the settings do not keep.
+type Old func(ctx context.Context, age string, all bool) ([]Removal, error)
+
+// Removal is what became of an old session.
+type Removal struct {
+	Session task.ID
+	Owed    int    // notices that were never delivered
+	Kept    string // why it was not removed; empty: it was
+}
+
+// noAge is the flag --old without a value.
+const noAge = " "
+
+// removeOld is `drover sessions rm --old`. The age may be the next word, too.
+func (a *app) removeOld(cmd *cobra.Command, age string, words []string, all bool) error {
+	if age == noAge {
+		age = ""
+	}
+	if age == "" && len(words) == 1 {
+		age, words = words[0], nil
+	}
+	if len(words) > 0 {
+		return usage("give either --old or sessions, not both", "see `drover sessions rm --help`")
+	}
+	gone, err := a.Old(cmd.Context(), age, all)
+	for _, r := range gone {
+		id := cell(string(r.Session), 40)
+		if r.Kept != "" {
+			a.note("session %s is kept: %s", id, r.Kept)
+			continue
+		}
+		line := id
+		if r.Owed > 0 {
+			line += fmt.Sprintf("  (%d notices were never delivered)", r.Owed)
+		}
+		if _, err := fmt.Fprintln(a.Stdout, line); err != nil {
+			return err
+		}
+	}
+	return err
+}

@@ -1,0 +1,176 @@
+package control
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// WatchRequest asks for what happens in the conversation of a session.
+type WatchRequest struct {
+	After Mark `json:"after"` // what is known already; the zero mark: all that is kept
+	// Still asks for what is there and no more. Whoever asks so is not attached.
+	Still bool `json:"still,omitempty"`
+}
+
+// Mark is a place in a conversation as one host shows it: a piece, and how many
+// bytes of its text are known. It means something to that host only.
+type Mark struct {
+	N   int64 `json:"n"`
+	Len int   `json:"len"`
+}
+
+// String is the mark as it stands in an address, such as 12.40.
+func (m Mark) String() string { return fmt.Sprintf("%d.%d", m.N, m.Len) }
+
+// ParseMark reads what String has written. The empty text is the zero mark.
+func ParseMark(text string) (Mark, error) {
+	if text == "" {
+		return Mark{}, nil
+	}
+	number, length, _ := strings.Cut(text, ".")
+	n, bad := strconv.ParseInt(number, 10, 64)
+	l, worse := strconv.ParseInt(length, 10, 32)
+	if bad != nil || worse != nil || n < 0 || l < 0 {
+		return Mark{}, &Error{Code: Invalid, Message: fmt.Sprintf("after %.40q: not a mark such as 12.40", text), Mend: "give the id of the last piece you have, or leave it out"}
+	}
+	return Mark{N: n, Len: int(l)}, nil
+}
+
+// PieceKind says what a [Piece] is.
+type PieceKind string
+
+// The kinds of pieces.
+const (
+	OpenPiece   PieceKind = "open"   // the first of a stream: N is the newest piece that there is
+	GapPiece    PieceKind = "gap"    // what was here is kept no more
+	BeginPiece  PieceKind = "begin"  // a turn begins: Origin, and its prompt as Text
+	MailPiece   PieceKind = "mail"   // the agent was given a letter: Origin, Text
+	TextPiece   PieceKind = "text"   // what the agent writes, as it comes
+	CallPiece   PieceKind = "call"   // it calls a tool: Tool, Call, and the input as Text
+	ResultPiece PieceKind = "result" // what the tool has answered: Tool, Call, Text
+	NotePiece   PieceKind = "note"   // about the conversation, such as that it was summed up
+	EndPiece    PieceKind = "end"    // the turn has ended: Error if it went wrong
+)
+
+// Piece is a part of a conversation. The text of a piece may grow while it is the
+// newest: then it comes again with the same number and what is new of its text.
+type Piece struct {
+	N      int64     `json:"n"`              // 1 for the first of a host
+	From   int       `json:"from,omitempty"` // bytes of its text that came before
+	Kind   PieceKind `json:"kind"`
+	At     time.Time `json:"at"`
+	Origin string    `json:"origin,omitempty"` // of a turn or a letter; empty: somebody's prompt
+	Text   string    `json:"text,omitempty"`
+	Cut    int       `json:"cut,omitempty"` // bytes that are left out at the end of the text
+	Tool   string    `json:"tool,omitempty"`
+	Call   string    `json:"call_id,omitempty"`
+	Error  string    `json:"error,omitempty"`
+}
+
+// Mark is the place behind the piece.
+func (p Piece) Mark() Mark { return Mark{N: p.N, Len: p.From + len(p.Text)} }
+
+// pieceEvent is the name of a piece in a stream.
+const pieceEvent = "piece"
+
+// watch answers GET /v1/watch. As with events, a reader that is slow holds up its
+// own connection and nothing else.
+func (s *Server) watch(w http.ResponseWriter, r *http.Request) error {
+	q := query{Values: r.URL.Query()}
+	after, err := ParseMark(q.Get("after"))
+	req := WatchRequest{After: after, Still: q.boolean("still")}
+	if err == nil {
+		err = q.err
+	}
+	if err != nil {
+		return err
+	}
+	st := &stream{w: bufio.NewWriterSize(w, 32<<10), rc: http.NewResponseController(w), dirty: make(chan struct{}, 1)}
+	done := make(chan struct{})
+	var flusher sync.WaitGroup
+	begun := false
+	defer func() {
+		close(done)
+		flusher.Wait()
+		if begun {
+			_ = st.flush()
+		}
+	}()
+	for p, err := range s.api.Watch(r.Context(), req) {
+		if err != nil && !begun {
+			return err // it was refused
+		}
+		if !begun {
+			begun = true
+			w.Header().Set("Content-Type", "text/event-stream")
+			w.Header().Set("Cache-Control", "no-store")
+			w.WriteHeader(http.StatusOK)
+			flusher.Go(func() { st.run(done, s.heartbeat) })
+		}
+		switch {
+		case err == nil:
+			err = st.piece(p, after)
+		case r.Context().Err() == nil:
+			_ = st.fail(err)
+		}
+		if err != nil {
+			return nil
+		}
+	}
+	return nil
+}
+
+// piece writes a piece. The first of a stream says nothing of the conversation, so
+// its id is where the reader stood before.
+func (st *stream) piece(p Piece, before Mark) error {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if p.Kind != OpenPiece {
+		before = p.Mark()
+	}
+	return st.event(before.String(), pieceEvent, p)
+}
+
+// Watch implements [API]. Like Events it does not connect again.
+func (c *Client) Watch(ctx context.Context, req WatchRequest) iter.Seq2[Piece, error] {
+	return func(yield func(Piece, error) bool) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel() // breaks the connection when the reader has enough
+		path := "/v1/watch?after=" + req.After.String()
+		if req.Still {
+			path += "&still=true"
+		}
+		body, err := c.do(ctx, http.MethodGet, path, nil)
+		if err != nil {
+			yield(Piece{}, err)
+			return
+		}
+		defer body.Close()
+		for f, err := range frames(body) {
+			var p Piece
+			switch {
+			case err != nil:
+				err = c.broken(ctx, err)
+			case f.event == errorEvent:
+				_, err = decodeEvent(f)
+			case f.event != pieceEvent:
+				continue // of a newer server
+			default:
+				if err = json.Unmarshal(f.data, &p); err != nil {
+					err = fmt.Errorf("read piece %.20q: %w", f.id, err)
+				}
+			}
+			if !yield(p, err) || err != nil {
+				return
+			}
+		}
+	}
+}

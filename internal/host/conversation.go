@@ -1,0 +1,83 @@
+package host
+
+import (
+	"context"
+	"time"
+
+	"github.com/drover-dev/drover/internal/control"
+	"github.com/drover-dev/drover/internal/home"
+	"github.com/drover-dev/drover/task"
+)
+
+// Lives reports whether a host of the session answers.
+func Lives(place home.Session) bool {
+	_, live := look(place)
+	return live
+}
+
+// look reads what a session says of itself, and whether its host answers.
+func look(place home.Session) (info control.Info, live bool) {
+	info, err := readInfo(place)
+	if err != nil {
+		return info, false
+	}
+	info.Live = info.EndTime == nil && info.Socket != "" && answers(info.Socket)
+	return info, info.Live
+}
+
+// goneWait is how long a host that is ending may go on to listen.
+const goneWait = 5 * time.Second
+
+// Gone waits until the host of a session listens no more; false says that it still
+// does after a while.
+func (e Entry) Gone(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, goneWait)
+	defer cancel()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if now, live := look(e.Place); !live || now.PID != e.Info.PID {
+			return true
+		}
+		select { // the end of a socket gives no event
+		case <-tick.C:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// Conversation finds the live host of a session of the project, or starts a
+// detached one with the further environment that prepare gives; started says which.
+// Two callers at the same time get the same host, and only one has started it. undo
+// takes back what was prepared; false says that the host has it already.
+func (d *Directory) Conversation(ctx context.Context, id task.ID, prepare func() (env []string, undo func() bool, err error)) (e Entry, started bool, err error) {
+	if err := d.Project().Ensure(); err != nil {
+		return Entry{}, false, err
+	}
+	unlock, err := d.lock(ctx)
+	if err != nil {
+		return Entry{}, false, err
+	}
+	defer unlock()
+	place := d.Project().Session(id)
+	if info, live := look(place); live {
+		return Entry{Place: place, Info: info, dir: d}, false, nil
+	}
+	env, undo, err := prepare()
+	if err != nil {
+		return Entry{}, false, err
+	}
+	failed := d.Start(ctx, env...)
+	started = failed == nil || !undo()
+	info, live := look(place)
+	if !live && failed == nil {
+		failed = &control.Error{Code: control.Unavailable, Message: "the detached host started and went away again", Mend: "see " + d.logFile()}
+	}
+	if !live {
+		return Entry{}, false, failed
+	}
+	// One that lives although none was started is a process of somebody else, who
+	// was faster; or it is ours, which only could not say so in time.
+	return Entry{Place: place, Info: info, dir: d}, started, nil
+}

@@ -1,0 +1,239 @@
+package session
+
+import (
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/archive"
+	"github.com/drover-dev/drover/internal/control"
+)
+
+// Bounds of what is kept of a conversation for those who watch it. The whole of it
+// is in the transcript.
+const (
+	feedPieces = 2000
+	feedBytes  = 1 << 20
+	feedText   = 64 << 10 // of one piece of what the agent writes
+	feedPart   = 2 << 10  // of an input, a result or a letter
+	feedSeed   = 50       // messages of an earlier host
+)
+
+// feed is the end of a conversation as people watch it. The main agent adds to it
+// and waits for nobody: each reader has a mark of its own, and one that is slow
+// finds a gap. The zero value is ready.
+type feed struct {
+	mu     sync.Mutex      // guards what follows
+	pieces []control.Piece // the oldest first; their numbers are consecutive
+	bytes  int             // of their texts
+	last   int64           // number of the newest
+	said   bool            // the agent has written something in this turn
+	grown  chan struct{}   // closed when there is more; nil: nobody waits
+}
+
+// add puts a piece behind the others.
+func (f *feed) add(p control.Piece) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.push(p)
+}
+
+// push is add. The caller holds mu.
+func (f *feed) push(p control.Piece) {
+	f.last++
+	p.N = f.last
+	if p.At.IsZero() {
+		p.At = time.Now().UTC()
+	}
+	p.Text = strings.ToValidUTF8(p.Text, "\uFFFD")
+	f.pieces, f.bytes = append(f.pieces, p), f.bytes+len(p.Text)
+	f.trim()
+	f.wake()
+}
+
+// write adds to what the agent writes.
+func (f *feed) write(text string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	text = strings.ToValidUTF8(text, "\uFFFD")
+	if text == "" {
+		return
+	}
+	f.said = true
+	n := len(f.pieces)
+	if n == 0 || f.pieces[n-1].Kind != control.TextPiece || len(f.pieces[n-1].Text)+len(text) > feedText {
+		f.push(control.Piece{Kind: control.TextPiece, Text: text})
+		return
+	}
+	f.pieces[n-1].Text += text
+	f.bytes += len(text)
+	f.trim()
+	f.wake()
+}
+
+// trim lets the oldest go, but never the newest. The caller holds mu.
+func (f *feed) trim() {
+	gone := 0
+	for gone < len(f.pieces)-1 && (len(f.pieces)-gone > feedPieces || f.bytes > feedBytes) {
+		f.bytes -= len(f.pieces[gone].Text)
+		gone++
+	}
+	if gone > 0 {
+		f.pieces = append(f.pieces[:0:0], f.pieces[gone:]...)
+	}
+}
+
+// wake frees the readers that wait. The caller holds mu.
+func (f *feed) wake() {
+	if f.grown != nil {
+		close(f.grown)
+		f.grown = nil
+	}
+}
+
+// newest is the number of the newest piece.
+func (f *feed) newest() int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.last
+}
+
+// next is what comes behind a mark; without it, a channel that is closed when
+// there is more.
+func (f *feed) next(m control.Mark) (p control.Piece, ok bool, grown <-chan struct{}) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	oldest := f.last - int64(len(f.pieces)) + 1
+	switch {
+	case m.N > f.last: // of another host: all is new
+		m = control.Mark{}
+	case m.N >= oldest && m.N > 0:
+		if p := f.pieces[m.N-oldest]; m.Len < len(p.Text) {
+			p.From, p.Text = m.Len, p.Text[m.Len:]
+			return p, true, nil
+		}
+	}
+	switch at := m.N + 1; {
+	case at < oldest:
+		return control.Piece{N: oldest - 1, Kind: control.GapPiece, At: f.pieces[0].At}, true, nil
+	case at <= f.last:
+		return f.pieces[at-oldest], true, nil
+	}
+	if f.grown == nil {
+		f.grown = make(chan struct{})
+	}
+	return p, false, f.grown
+}
+
+// begin tells that a turn begins, and end that it has ended.
+func (f *feed) begin(prompt []agent.Block, origin string) {
+	p := control.Piece{Kind: control.BeginPiece, Origin: origin}
+	if len(prompt) > 0 {
+		p.Text, p.Cut = short(prompt[0].Text, feedText)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.said = false
+	f.push(p)
+}
+
+func (f *feed) end(res agent.TurnResult, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if text, cut := short(res.Text, feedText); !f.said && text != "" { // it was no model that answered
+		f.push(control.Piece{Kind: control.TextPiece, Text: text, Cut: cut})
+	}
+	p := control.Piece{Kind: control.EndPiece}
+	if err != nil {
+		p.Error, _ = short(err.Error(), feedPart)
+	}
+	f.push(p)
+}
+
+// take takes an event of the conversation in.
+func (f *feed) take(e agent.Event) {
+	switch e.Kind {
+	case agent.PartEvent:
+		if e.Part.Kind == agent.TextPart {
+			f.write(e.Part.Text)
+		}
+	case agent.BlockEvent:
+		if e.Block.Type == "text" && !strings.HasSuffix(e.Block.Text, "\n") {
+			f.write("\n")
+		}
+	case agent.MailEvent:
+		for _, l := range e.Letters {
+			p := control.Piece{Kind: control.MailPiece, Origin: l.Origin}
+			p.Text, p.Cut = short(l.Text, feedPart)
+			f.add(p)
+		}
+	case agent.ToolStartEvent:
+		f.add(call(e.Call.Name, e.Call.ID, string(e.Call.Input)))
+	case agent.ToolDoneEvent:
+		f.add(answer(e.Call.Name, e.Call.ID, e.Output.Text))
+	case agent.BlockedEvent:
+		f.add(control.Piece{Kind: control.NotePiece, Text: "going on: " + e.Text})
+	case agent.CompactEvent:
+		text := "the conversation was summed up"
+		if e.Err != nil {
+			text = e.Err.Error()
+		}
+		f.add(control.Piece{Kind: control.NotePiece, Text: text})
+	}
+}
+
+func call(tool, id, input string) control.Piece {
+	p := control.Piece{Kind: control.CallPiece, Tool: tool, Call: id}
+	p.Text, p.Cut = short(input, feedPart)
+	return p
+}
+
+func answer(tool, id, text string) control.Piece {
+	p := control.Piece{Kind: control.ResultPiece, Tool: tool, Call: id}
+	p.Text, p.Cut = short(text, feedPart)
+	return p
+}
+
+// short is the beginning of a text, in whole characters, and how many bytes are
+// missing.
+func short(text string, most int) (string, int) {
+	if len(text) <= most {
+		return text, 0
+	}
+	cut := most
+	for cut > 0 && !utf8.RuneStart(text[cut]) {
+		cut--
+	}
+	return text[:cut], len(text) - cut
+}
+
+// seed takes in the end of what was said under earlier hosts. What the program
+// has put into messages of the user is left out.
+func (f *feed) seed(messages []agent.Message) {
+	tools := map[string]string{} // by the ID of the call
+	for _, m := range messages[max(0, len(messages)-feedSeed):] {
+		blocks, err := m.Blocks()
+		if err != nil {
+			continue // as whoever goes on with it does
+		}
+		for _, b := range blocks {
+			switch text := strings.TrimSpace(b.Text); {
+			case b.Type == "tool_use":
+				tools[b.ID] = b.Name
+				f.add(call(b.Name, b.ID, string(b.Input)))
+			case b.Type == "tool_result":
+				f.add(answer(tools[b.ToolUseID], b.ToolUseID, archive.ResultText(b.Content)))
+			case b.Type != "text" || text == "":
+			case m.Role() == agent.Assistant:
+				f.write(text + "\n")
+			case !strings.HasPrefix(text, "<"):
+				f.begin([]agent.Block{b}, "")
+			}
+		}
+	}
+	if len(messages) > 0 {
+		f.end(agent.TurnResult{}, nil)
+	}
+}
