@@ -72,9 +72,38 @@ bench: ## our figures beside their floors: make bench [SHORT=1] [ONLY=journal]
 
 # kill -9 at every step; see docs/reliability.md.
 .PHONY: crash
-crash: ## kill -9 at each step of a task: make crash [SEEDS=20] [CELL=L6/host/once [SEED=7]]
+crash: ## kill -9 at each step of a task: make crash [SEEDS=20] [CELL=L6/host/once [SEED=7]], or at each call: make crash SWEEP=1 [N=tasks/17]
+ifneq ($(SWEEP)$(N),)
+	@cd crash && SWEEP='$(SWEEP)' N='$(if $(N),^($(N))$$)' go test -run 'TestSweep' -count 1 -parallel 3 -timeout 6h
+else
 	@go test -tags failpoint ./internal/failpoint
 	@cd crash && CRASH=all SEEDS='$(SEEDS)' CELL='$(CELL)' SEED='$(SEED)' go test -run 'TestMatrix' -count 1 -parallel 3 -timeout 6h
+endif
+
+# Failures of such tools, and what becomes of them here; see docs/reliability.md.
+.PHONY: museum
+museum: ## known failures, tried on the built program: make museum [EXHIBIT=orphans]
+	@cd museum && MUSEUM=1 EXHIBIT='$(EXHIBIT)' go test -run TestMuseum -count 1 -timeout 10m
+
+# Histories with crashes, and hosts at work for a long time; see docs/reliability.md.
+.PHONY: sim
+sim: EVENTS ?= 1000000
+sim: ## random histories with crashes: make sim [EVENTS=1000000] [SEED=7 [STEPS=1-40,77]]
+	@SIM_EVENTS='$(EVENTS)' SIM_SEED='$(SEED)' SIM_STEPS='$(STEPS)' go test ./sim $(if $(SEED),-run TestSim) -count 1 -v -timeout 6h
+
+.PHONY: soak
+soak: T ?= 20m
+soak: ## two hosts at work for a long time: make soak [T=20m]
+	@SOAK='$(T)' go test ./soak -count 1 -v -timeout 30h
+
+# What Drover stands on is broken, and Drover itself; see docs/reliability.md.
+.PHONY: faults
+faults: ## break what Drover stands on: make faults [RUN=TestLogFails]
+	@cd faults && FAULTS=all go test -run '$(or $(RUN),.)' -count 1 -v -timeout 1h | grep -E '^(--- |FAIL|ok)|--- FAIL|_test\.go:|NOT TRIED'
+
+.PHONY: mutants
+mutants: ## deliberate faults, each of which a test must see: make mutants [MUTANT=torn-line]
+	@cd mutants && MUTANTS=all MUTANT='$(MUTANT)' go test -run 'TestFit|TestMutants' -count 1 -parallel 2 -timeout 2h
 
 .PHONY: fuzz
 fuzz: T ?= 30s

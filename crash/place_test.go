@@ -75,11 +75,7 @@ func newPlace(t testing.TB, bin string, seed int64, points ...string) *place {
 // is ended too.
 func (p *place) end() {
 	p.faults.letGo()
-	for _, x := range p.procs("") {
-		if x.role() != "keeper" && x.task == "" {
-			_ = syscall.Kill(x.pid, syscall.SIGTERM) // it may end by itself at this moment
-		}
-	}
+	p.quit()
 	if !within(patience, func() bool { return len(p.procs("")) == 0 }) {
 		for _, x := range p.procs("") {
 			p.t.Errorf("left running: %s", x.line)
@@ -93,6 +89,15 @@ func (p *place) end() {
 	}
 	if err := os.RemoveAll(p.sockets); err != nil {
 		p.t.Error(err)
+	}
+}
+
+// quit asks hosts and faces to end.
+func (p *place) quit() {
+	for _, x := range p.procs("") {
+		if x.role() != "keeper" && x.task == "" {
+			_ = syscall.Kill(x.pid, syscall.SIGTERM) // it may end by itself at this moment
+		}
 	}
 }
 

@@ -288,10 +288,8 @@ func ofHost(x cell, n int, early, stop bool) []string {
 		return []string{normal}
 	case !x.keep || n < 5:
 		return []string{"killed:host_lost"}
-	case n == 12:
-		return []string{"failed:signal", "killed:stopped"}
-	case stop:
-		return []string{normal, "killed:stopped"}
+	case stop: // which the next host finishes
+		return []string{"killed:stopped"}
 	case x.victim == "child":
 		return []string{"failed:signal"}
 	}

@@ -63,7 +63,7 @@ func (c *trial) run() {
 func (c *trial) second() {
 	x := c.cell
 	switch {
-	case x.keep && x.victim == "host" && slices.Contains([]string{"L8", "L10", "L11"}, x.step.id):
+	case x.keep && x.victim == "host" && slices.Contains([]string{"L8", "L11"}, x.step.id):
 		c.round("t1", x.victim, true)
 	case x.victim == "host" && (x.step.id == "A6" || x.keep && x.step.id == "L14"): // the next host comes to it by itself
 		t := c.faults.arm("step", x.step.role, 0, x.step.point)

@@ -1,0 +1,354 @@
+//go:build linux
+
+package museum
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/drover-dev/drover/internal/model/modeltest"
+	"github.com/drover-dev/drover/task"
+
+	drover "github.com/drover-dev/drover/agent"
+)
+
+// ofAgents are the failures of one conversation.
+func ofAgents() []exhibit {
+	return []exhibit{
+		{row: 1, name: "notices", pain: "completion notices are lost (31 of 188) or repeated", promise: "each end is told once, also over a crash",
+			try: "188 commands in the background; kill -9 after the first notices; resume", run: lostNotices},
+		{row: 7, name: "context", pain: "reading a task floods the context with raw JSON lines", promise: "text, capped; the answer alone is a read of its own",
+			try: "a command prints 5 MB; an agent's output, result and log are read", run: floodedContext},
+		{row: 10, name: "permission", pain: "permission questions of background agents are denied unseen, or wait for ever", promise: "they wait where any terminal can answer; a denial is told to the model",
+			try: "two agents in the background ask; one is allowed, one denied, from another terminal", run: permission},
+		{row: 12, name: "pause", pain: "no pause: Esc kills everything", promise: "pause and resume keep all work",
+			try: "an agent is paused while its command runs, and resumed", run: pause},
+		{row: 14, name: "false", pain: "failures are shown as completed", promise: "the status comes from the loop, never from text",
+			try: "agents that claim success and then lose their provider, say nothing, or run into their last turn", run: falseEnds},
+		{row: 15, name: "resume", pain: "resume fails on big transcripts, IDs are lost", promise: "torn lines are mended, IDs stay",
+			try: "20,000 messages, the last line torn; then an agent of before is resumed by its ID", run: bigResume},
+		{row: 16, name: "compaction", pain: "compaction loses the handles of running tasks", promise: "live tasks are put back",
+			try: "a conversation is summed up while a command runs", run: compaction},
+		{row: 18, name: "stuck", pain: "an agent hangs with its provider", promise: "a deadline ends it, and its parent hears why",
+			try: "a provider that never answers, and a budget of time", run: stuck},
+		{row: 21, name: "hooks", pain: "hooks are missing on some paths", promise: "one SubagentStop for each SubagentStart",
+			try: "agents that end well, fail, are stopped, reach their last turn", run: hooks},
+		{row: 24, name: "owner", pain: "tasks of an ended agent have no owner", promise: "stopped with it, or its parent's, which is told",
+			try: "two agents end and leave a command each", run: owner},
+		{name: "worktree", pain: "work of an agent is lost with its worktree", promise: "what is not elsewhere is kept under a ref, with a receipt",
+			try: "an isolated agent writes a file, commits nothing and is killed with its host", run: lostWork},
+	}
+}
+
+// lostNotices lets half of the commands end by themselves and the others with
+// their host.
+func lostNotices(r *room) string {
+	const n = 188
+	r.fifo("never")
+	some := make(chan struct{})
+	var once sync.Once
+	m := r.serve(func(ctx context.Context, q *modeltest.Request) modeltest.Answer {
+		switch said := r.conversation(q); {
+		case strings.Contains(said, "go on"):
+			return modeltest.Text("I know")
+		case strings.Contains(q.LastText(), "task-notification"):
+			once.Do(func() { close(some) })
+			<-ctx.Done()
+		case requestsOf(q) > 1:
+			return modeltest.Text("started")
+		}
+		return many(n, "Bash", func(i int) object { return later([]string{"true", "read x <never"}[i%2]) })(ctx, q)
+	})
+	f := r.start("-p", "go", anything)
+	select {
+	case <-some:
+	case <-f.done:
+		r.t.Fatalf("nobody was told of an end: %s", f)
+	}
+	r.must(f.cmd.Process.Kill())
+	f.code()
+	r.none("never")
+	session := string(r.tasks()[0].Session)
+	r.good("-p", "go on", "--resume", session, anything)
+	said := r.heard(m, "main")
+	ends := map[string]int{}
+	for _, x := range r.tasks() {
+		if got := notices(said, x.ID); got != 1 {
+			r.t.Errorf("of %s, %s, the model was told %d times", x.ID, how(x), got)
+		}
+		ends[string(x.Cause.Reason)]++
+	}
+	r.want("commands", len(r.tasks()), n)
+	return fmt.Sprintf("%d of %d told once: %d done, %d host_lost", n, n, ends["done"], ends["host_lost"])
+}
+
+func floodedContext(r *room) string {
+	r.file("big", strings.Repeat(`{"type":"assistant","message":{"role":"assistant","content":"so it goes"}}`+"\n", 70_000))
+	m := r.script(map[string][]step{
+		"main":            {calls("Bash", bash("cat big")), calls("Agent", agent("general-purpose", "work", "name", "worker")), says("done")},
+		"general-purpose": {calls("Bash", bash("cat big")), says("the answer")},
+	})
+	r.good("-p", "go", anything)
+	most := 0
+	for _, q := range m.Requests() {
+		most = max(most, len(q.LastText()))
+	}
+	if most > 40_000 {
+		r.t.Errorf("a model was shown %d characters", most)
+	}
+	r.want("result", r.good("result", "worker"), "the answer")
+	if log := r.good("logs", "--raw", "worker"); len(log) > 200_000 || strings.Contains(log, `"entry_type"`) {
+		r.t.Errorf("its log has %d bytes: %.300s", len(log), log)
+	}
+	return fmt.Sprintf("5 MB are shown as %d characters; the result is 10", most)
+}
+
+func permission(r *room) string {
+	m := r.script(map[string][]step{
+		"main": {many(2, "Agent", func(i int) object {
+			return agent("general-purpose", "touch "+[]string{"first", "second"}[i], "run_in_background", true)
+		}), says("started")},
+		"general-purpose": {func(_ context.Context, q *modeltest.Request) modeltest.Answer {
+			return modeltest.Call("Bash", bash(matched(`(touch (?:first|second))`, r.conversation(q))))
+		}, says("done")},
+	})
+	session := r.good("-p", "-d", "go")
+	answer := func(verb, what string, more ...string) {
+		r.t.Helper()
+		var list string
+		if !within(func() bool { list = r.good("approvals"); return strings.Contains(list, what) }) {
+			r.t.Fatalf("nobody asks for %s: %s", what, list)
+		}
+		if !slices.ContainsFunc(r.tasks(), func(x task.Record) bool { return x.AwaitingApproval }) {
+			r.t.Error("no task awaits approval")
+		}
+		r.good(append([]string{"approvals", verb, matched(`(?s)"`+what+`".*?approvals allow (\w+)`, list)}, more...)...)
+	}
+	answer("allow", "touch first")
+	answer("deny", "touch second", "--reason", "not today")
+	r.good("wait", session)
+	r.want("requests of agents", requests(m, "general-purpose"), 4)
+	if !slices.ContainsFunc(m.Requests(), func(q *modeltest.Request) bool {
+		said := r.conversation(q)
+		return q.Agent() == "general-purpose" && strings.Contains(said, "touch second") && strings.Contains(said, "not today")
+	}) {
+		r.t.Error("the one that was denied does not know why")
+	}
+	for name, want := range map[string]bool{"first": true, "second": false} {
+		if _, err := os.Stat(filepath.Join(r.dir, name)); (err == nil) != want {
+			r.t.Errorf("%s: %v", name, err)
+		}
+	}
+	return "both waited and were answered elsewhere; the model knows why it may not"
+}
+
+func pause(r *room) string {
+	r.fifo("go")
+	m := r.script(map[string][]step{"general-purpose": {calls("Bash", bash("read x <go; echo the work is kept")), says("done")}})
+	r.settings(object{"permissions": object{"defaultMode": "bypassPermissions"}})
+	r.good("agent", "run", "-d", "--name", "agent", "general-purpose", "work")
+	r.some(1, "read x")
+	r.good("pause", "agent")
+	for _, x := range r.procs("read x") {
+		if state := r.stateOf(x.pid); state != "T" {
+			r.t.Errorf("%s is in state %s", x.line, state)
+		}
+	}
+	r.want("paused", r.named("agent").Paused, true)
+	r.want("requests of a paused agent", m.Count(), 1)
+	r.good("resume", "agent")
+	r.free("go")
+	r.good("wait", "agent")
+	r.says("the agent", r.heard(m, "general-purpose"), "the work is kept")
+	return "its command was frozen, and nothing asked; afterwards it went on, with its result"
+}
+
+func falseEnds(r *room) string {
+	r.file(".claude/agents/brief.md", "---\nname: brief\ndescription: Brief.\nmaxTurns: 1\ntools: Bash\n---\nWork.\n")
+	claim := many(1, "Glob", func(int) object { return object{"pattern": "*"} })
+	m := r.script(map[string][]step{
+		"main": {many(3, "Agent", func(i int) object {
+			return agent([]string{"explore", "plan", "brief"}[i], "work", "name", []string{"liar", "silent", "cut"}[i])
+		}), says("done")},
+		"explore": {func(c context.Context, q *modeltest.Request) modeltest.Answer {
+			a := claim(c, q)
+			a.Blocks = append([]drover.Block{drover.TextBlock("Task completed successfully!")}, a.Blocks...)
+			return a
+		}, refused},
+		"plan":  {says("")},
+		"brief": {calls("Bash", bash("echo SUCCESS: completed"))},
+	})
+	r.good("-p", "go", anything)
+	r.want("liar", r.named("liar").Status, task.Failed)
+	r.want("cut", string(r.named("cut").Status)+" "+string(r.named("cut").Cause.Reason), "failed max_turns")
+	said := r.heard(m, "main")
+	r.says("the parent", said, "out of order")
+	silent := r.named("silent")
+	r.says("the parent", said, "did not complete its work", "The agent gave no report.")
+	return fmt.Sprintf("liar: %s; cut: %s; silent: %s, and its parent reads that there is no report", how(r.named("liar")), how(r.named("cut")), how(silent))
+}
+
+func bigResume(r *room) string {
+	m := r.script(map[string][]step{
+		"main":    {calls("Agent", agent("explore", "look", "name", "scout")), says("one"), calls("Agent", agent("explore", "and now?", "resume", "scout")), says("two")},
+		"explore": {says("found it"), says("still there")},
+	})
+	r.good("-p", "first", anything)
+	scout := r.named("scout")
+	files, err := filepath.Glob(filepath.Join(r.work, "state", "projects", "*", string(scout.Session), "transcript.jsonl"))
+	r.must(err)
+	tr, _, err := drover.OpenTranscript(files[0], drover.Meta{})
+	r.must(err)
+	const n = 20_000
+	for i := range n / 2 {
+		r.must(tr.Append(
+			drover.Record{Message: drover.NewMessage(drover.User, drover.TextBlock(fmt.Sprintf("question %d", i)))},
+			drover.Record{Message: drover.NewMessage(drover.Assistant, drover.TextBlock("answer"))}))
+	}
+	r.must(tr.Close())
+	data, err := os.ReadFile(files[0])
+	r.must(err)
+	r.must(os.WriteFile(files[0], data[:len(data)-20], 0o600)) // as a crash leaves it
+	r.want("answer", r.good("-p", "second", "--resume", string(scout.Session), anything, `--settings={"context":{"autoCompact":"off"}}`), "two")
+	again := r.named("scout")
+	r.want("the agent's ID", again.ID, scout.ID)
+	r.says("the agent", r.heard(m, "explore"), "found it", "and now?")
+	r.says("the main agent", r.heard(m, "main"), fmt.Sprintf("question %d", n/2-1))
+	return fmt.Sprintf("all %d messages but the torn one are there; %s goes on under its ID", n, scout.ID)
+}
+
+func compaction(r *room) string {
+	r.fifo("go")
+	m := r.script(map[string][]step{"main": {
+		calls("Bash", object{"command": "read x <go", "description": "wait for the pipe", "run_in_background": true}),
+		using(9_000, calls("Bash", bash("echo old"))), using(9_000, says("IN SHORT")), using(500, says("after")), says("told"),
+	}})
+	f := r.start("-p", "the first prompt", "--model=sonnet", anything, `--settings={"models":{"windows":{"claude-sonnet-4-5-20250929":10000}}}`)
+	if !within(func() bool { return m.Count() >= 4 }) {
+		r.t.Fatal("nothing is summed up")
+	}
+	r.free("go")
+	r.want("exit code", f.code(), 0)
+	said := r.conversation(m.Requests()[3])
+	id := r.task("in the background", func(x task.Record) bool { return x.Backgrounded }).ID
+	if r.says("behind the summary", said, "IN SHORT", string(id), "wait for the pipe"); strings.Contains(said, "the first prompt") {
+		r.t.Error("nothing was left out")
+	}
+	r.want("notices", notices(r.heard(m, "main"), id), 1)
+	return fmt.Sprintf("behind the summary the model knows %s, and hears of its end", id)
+}
+
+func stuck(r *room) string {
+	m := r.script(map[string][]step{"main": {calls("Agent", agent("explore", "look", "name", "scout")), says("done")}, "explore": {
+		func(c context.Context, q *modeltest.Request) modeltest.Answer {
+			if strings.Contains(q.LastText(), "Hand back what you have") { // on a busy machine the time may be up before it asks
+				return modeltest.Text("as far as I came")
+			}
+			return never(c, q)
+		}}})
+	r.good("-p", "go", anything, `--settings={"agents":{"budgetWall":"300ms"}}`)
+	x := r.named("scout")
+	if x.Status == task.Completed || x.Cause.Reason != task.ReasonTimeout {
+		r.t.Errorf("it ends as %s", how(x))
+	}
+	r.says("the parent", r.heard(m, "main"), "as far as I came")
+	return how(x) + "; it was asked once more, and its parent has that answer"
+}
+
+func hooks(r *room) string {
+	log := filepath.Join(r.work, "log")
+	line := []any{object{"hooks": []any{object{"type": "command", "command": "cat >>" + log + "; echo >>" + log}}}}
+	r.settings(object{"hooks": object{"SubagentStart": line, "SubagentStop": line}})
+	r.file(".claude/agents/brief.md", "---\nname: brief\ndescription: Brief.\nmaxTurns: 1\ntools: Bash\n---\nWork.\n")
+	asked := make(chan struct{})
+	kinds := []string{"explore", "plan", "brief", "general-purpose"}
+	m := r.script(map[string][]step{
+		"main": {many(4, "Agent", func(i int) object { return agent(kinds[i], "work", "name", kinds[i], "run_in_background", true) }),
+			held(asked, calls("TaskStop", object{"task_id": "general-purpose"})), says("done")},
+		"explore": {says("found")},
+		"plan":    {refused},
+		"brief":   {calls("Bash", bash("true"))},
+		"general-purpose": {func(c context.Context, q *modeltest.Request) modeltest.Answer {
+			close(asked)
+			return never(c, q)
+		}},
+	})
+	r.good("-p", "go", anything)
+	raw, err := os.ReadFile(log)
+	r.must(err)
+	told := string(raw)
+	var ends []string
+	for _, kind := range kinds {
+		x := r.named(kind)
+		for _, event := range []string{"SubagentStart", "SubagentStop"} {
+			got := 0
+			for l := range strings.Lines(told) {
+				if strings.Contains(l, `"`+event+`"`) && strings.Contains(l, `"`+string(x.ID)+`"`) {
+					got++
+				}
+			}
+			r.want(event+" of "+kind, got, 1)
+		}
+		ends = append(ends, string(x.Cause.Reason))
+	}
+	if m.Count() == 0 {
+		r.t.Error("nobody has asked")
+	}
+	return "4 starts, 4 stops: " + strings.Join(ends, ", ")
+}
+
+func owner(r *room) string {
+	r.file(".claude/agents/leaver.md", "---\nname: leaver\ndescription: Leaves.\nonEnd: reparent\n---\nWork.\n")
+	r.fifo("go")
+	m := r.script(map[string][]step{
+		"main":            {calls("Agent", agent("general-purpose", "work")), calls("Agent", agent("leaver", "work")), says("done")},
+		"general-purpose": {calls("Bash", later("exec sleep 4461")), says("bye")},
+		"leaver":          {calls("Bash", later("read x <go; echo over")), says("bye")},
+	})
+	f := r.start("-p", "go", anything)
+	if !within(func() bool { return requests(m, "main") >= 3 }) {
+		r.t.Fatal("the agents do not end")
+	}
+	r.free("go")
+	r.want("exit code", f.code(), 0)
+	r.none("sleep 4461")
+	stopped := r.task("the command that was stopped", func(x task.Record) bool { return strings.Contains(x.Command, "4461") })
+	left := r.task("the command that was left", func(x task.Record) bool { return strings.Contains(x.Command, "<go") })
+	r.want("stopped with its owner", string(stopped.Status)+" "+string(stopped.Cause.Reason), "killed parent_ended")
+	r.want("left to the parent", string(left.Status), "completed")
+	r.want("notices", notices(r.heard(m, "main"), left.ID), 1)
+	return "one: " + how(stopped) + "; the other went to the main agent, which heard of its end"
+}
+
+func lostWork(r *room) string {
+	for _, args := range [][]string{{"init", "-q", "-b", "main"}, {"commit", "-q", "--allow-empty", "-m", "first"}} {
+		r.git(args...)
+	}
+	var asked atomic.Bool
+	r.script(map[string][]step{"general-purpose": {calls("Write", object{"file_path": "found.txt", "content": "hours of work\n"}),
+		func(c context.Context, q *modeltest.Request) modeltest.Answer {
+			asked.Store(true)
+			return never(c, q)
+		}}})
+	r.settings(object{"permissions": object{"defaultMode": "bypassPermissions"}})
+	id := r.good("agent", "run", "-d", "--isolation", "worktree", "general-purpose", "work")
+	if !within(asked.Load) {
+		r.t.Fatal("the agent writes nothing")
+	}
+	r.must(syscall.Kill(r.of("host")[0].pid, syscall.SIGKILL))
+	within(func() bool { return len(r.of("host")) == 0 })
+	r.good("run", "-d", "--name", "next", "--", "true")
+	ref := "refs/drover/rescue/" + id
+	if !within(func() bool { return strings.Contains(r.git("for-each-ref"), ref) }) {
+		r.t.Fatalf("no %s: %s", ref, r.git("for-each-ref"))
+	}
+	r.want("the file", r.git("show", ref+":found.txt"), "hours of work")
+	return "the file is at " + ref
+}

@@ -1,0 +1,270 @@
+//go:build linux
+
+package museum
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/drover-dev/drover/internal/model/modeltest"
+	"github.com/drover-dev/drover/task"
+)
+
+// ofCrowds are the failures of many agents.
+func ofCrowds() []exhibit {
+	return []exhibit{
+		{row: 2, name: "runaway", pain: "spawning runs away (361 agents from 5 planned)", promise: "caps on depth, on all, on those at work; a refusal says why",
+			try: "every agent wants five more", run: runaway},
+		{row: 3, name: "children", pain: "stopping the parent leaves children at work for 30 minutes", promise: "the subtree is frozen, ended from the leaves, and listed in a receipt",
+			try: "an agent and three below it that start deaf commands without end; one stop", run: children},
+		{row: 8, name: "memory", pain: "20 MB and more for each agent", promise: "agents share one process and hold little",
+			try: "100 agents at work at the same time", run: memory},
+		{row: 9, name: "servers", pain: "an MCP server for each agent (518 processes)", promise: "one for each configuration, ended with its last user",
+			try: "9 agents call a tool of one server", run: servers},
+		{row: 11, name: "nested", pain: "nested agents cannot be seen", promise: "the whole tree, live: what each does, what it has cost",
+			try: "an agent below an agent below an agent, at work", run: nested},
+		{row: 13, name: "ratelimit", pain: "a rate limit wipes out a fan-out", promise: "who is refused waits and goes on; nobody fails",
+			try: "20 agents; the first 10 calls are refused with Retry-After", run: rateLimit},
+		{row: 17, name: "slots", pain: "slots leak, and the cap refuses for ever", promise: "who is above the cap queues and says its place; every end frees a slot",
+			try: "24 agents on 2 slots, of which a third fail and a third are cut off", run: slots},
+	}
+}
+
+func runaway(r *room) string {
+	var mu sync.Mutex
+	turns, refusals := map[string]int{}, 0
+	r.serve(func(c context.Context, q *modeltest.Request) modeltest.Answer {
+		mu.Lock()
+		defer mu.Unlock()
+		turns[q.AgentID()]++
+		if turns[q.AgentID()] == 1 {
+			return many(5, "Agent", func(int) object { return agent("general-purpose", "more") })(c, q)
+		}
+		refusals += strings.Count(q.LastText(), "this session may start 20 of these")
+		return modeltest.Text("handed back")
+	})
+	r.good("-p", "go", `--settings={"limits":{"perRoot":20,"spawnRate":10000}}`)
+	all, deepest := r.tasks(), 0
+	for _, x := range all {
+		deepest = max(deepest, x.Depth)
+		r.want(string(x.ID), x.Status, task.Completed)
+	}
+	r.want("agents", len(all), 20)
+	if refusals == 0 || deepest > 3 {
+		r.t.Errorf("%d refusals, depth %d", refusals, deepest)
+	}
+	return fmt.Sprintf("20 ran, %d deep; %d starts were refused with the reason; all came to an end", deepest, refusals)
+}
+
+func children(r *room) string {
+	m := r.serve(func(c context.Context, q *modeltest.Request) modeltest.Answer {
+		if q.Agent() == "general-purpose" {
+			return many(3, "Agent", func(int) object { return agent("task", "commands") })(c, q)
+		}
+		return modeltest.Call("Bash", later(`trap "" TERM; setsid sleep 4471 & sleep 4471 & wait; wait`)) // and so on
+	})
+	r.settings(object{"permissions": object{"defaultMode": "bypassPermissions"}})
+	top := r.good("agent", "run", "-d", "general-purpose", "go")
+	r.some(8, "sleep 4471")
+	got := receipt(r, top)
+	asked := m.Count()
+	r.none("sleep 4471")
+	listed := map[task.ID]bool{}
+	for _, s := range got.Stopped {
+		listed[s.ID] = true
+	}
+	for _, x := range r.tasks() {
+		if !listed[x.ID] || !x.Status.Terminal() {
+			r.t.Errorf("%s is %s, and in the receipt: %v", x.ID, how(x), listed[x.ID])
+		}
+	}
+	r.good("run", "-d", "--name", "next", "--", "true")
+	r.good("wait", "next")
+	r.want("requests after the stop", m.Count(), asked)
+	r.want("survivors", len(got.Survivors), 0)
+	r.want("the last", got.Stopped[len(got.Stopped)-1].ID, top)
+	return fmt.Sprintf("%d ended and named, the parent last; no survivor, no request afterwards", len(got.Stopped))
+}
+
+func memory(r *room) string {
+	const n, most = 100, 400 << 10 // agents; KiB of all together, a fifth of the 20 MB each
+	full := make(chan struct{})
+	var there atomic.Int64
+	r.serve(func(c context.Context, q *modeltest.Request) modeltest.Answer {
+		switch {
+		case q.Agent() != "main":
+			if there.Add(1) == n {
+				close(full)
+			}
+			<-c.Done()
+		case requestsOf(q) > 1:
+			return held(full, says("they work"))(c, q)
+		}
+		return many(n, "Agent", func(int) object { return agent("general-purpose", "work", "run_in_background", true) })(c, q)
+	})
+	f := r.start("-p", "go", `--settings={"limits":{"live":256,"spawnRate":10000}}`)
+	if !within(func() bool { return there.Load() == n }) {
+		r.t.Fatalf("%d agents are at work", there.Load())
+	}
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", f.cmd.Process.Pid))
+	r.must(err)
+	var kib int
+	_, err = fmt.Sscan(matched(`VmHWM:\s+(\d+) kB`, string(raw)), &kib)
+	r.must(err)
+	if kib > most {
+		r.t.Errorf("%d agents take %d KiB", n, kib)
+	}
+	r.must(f.cmd.Process.Signal(os.Interrupt))
+	f.code()
+	return fmt.Sprintf("%d MiB at most for %d agents and the program", kib>>10, n)
+}
+
+// serverVariable makes the test binary an MCP server; it names the file in which it
+// notes its start.
+const serverVariable = "MUSEUM_SERVER"
+
+func serveTools() int {
+	f, err := os.OpenFile(os.Getenv(serverVariable), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return 1
+	}
+	fmt.Fprintln(f, os.Getpid())
+	s := mcp.NewServer(&mcp.Implementation{Name: "museum", Version: "1"}, nil)
+	mcp.AddTool(s, &mcp.Tool{Name: "greet", Description: "Greets."}, func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "hello from the server"}}}, nil, nil
+	})
+	if s.Run(context.Background(), &mcp.StdioTransport{}) != nil {
+		return 1
+	}
+	return 0
+}
+
+func servers(r *room) string {
+	self, err := os.Executable()
+	r.must(err)
+	starts := filepath.Join(r.work, "starts")
+	m := r.script(map[string][]step{
+		"main":            {calls("mcp__one__greet", object{}), many(8, "Agent", func(int) object { return agent("general-purpose", "greet") }), says("done")},
+		"general-purpose": {calls("mcp__one__greet", object{}), says("greeted")},
+	})
+	r.good("-p", "go", anything, "--mcp-config", r.file("mcp.json", fmt.Sprintf(`{"mcpServers":{"one":{"command":%q,"env":{%q:%q}}}}`, self, serverVariable, starts)),
+		`--settings={"mcp":{"startWait":"60s"}}`)
+	greeted := 0
+	for _, q := range m.Requests() {
+		greeted += strings.Count(q.LastText(), "hello from the server")
+	}
+	r.want("greetings", greeted, 9)
+	raw, err := os.ReadFile(starts)
+	r.must(err)
+	r.want("starts", strings.Count(string(raw), "\n"), 1)
+	r.none(self)
+	return "9 agents, 1 process, gone with the session"
+}
+
+func nested(r *room) string {
+	r.settings(object{"permissions": object{"defaultMode": "bypassPermissions"}})
+	var mu sync.Mutex
+	depth := map[string]int{}
+	r.serve(func(c context.Context, q *modeltest.Request) modeltest.Answer {
+		mu.Lock()
+		if _, known := depth[q.AgentID()]; !known {
+			depth[q.AgentID()] = len(depth)
+		}
+		deep := depth[q.AgentID()]
+		mu.Unlock()
+		a := modeltest.Call("Agent", agent("general-purpose", "look below"))
+		if deep == 2 {
+			a = modeltest.Call("Bash", bash("sleep 4481"))
+		}
+		a.Usage.InputTokens = 10_000
+		return a
+	})
+	r.good("agent", "run", "-d", "--model=sonnet", "general-purpose", "go", "--name", "top")
+	r.some(1, "sleep 4481")
+	var tree string
+	if !within(func() bool {
+		tree = r.good("ps", "--tree")
+		return strings.Contains(tree, "sleep 4481") && strings.Contains(tree, "$0.0300 (tree $0.09")
+	}) {
+		r.t.Errorf("the deepest command, or what all have cost, is not shown: %s", tree)
+	}
+	deepest := 0
+	for _, x := range r.tasks() {
+		deepest = max(deepest, x.Depth)
+		if !strings.Contains(tree, string(x.ID)) {
+			r.t.Errorf("%s is not shown: %s", x.ID, tree)
+		}
+	}
+	r.want("levels", deepest, 4)
+	r.good("stop", "top")
+	return fmt.Sprintf("%d tasks on %d levels, with what each and its tree have cost", len(r.tasks()), deepest)
+}
+
+func rateLimit(r *room) string {
+	var n atomic.Int64
+	r.serve(func(c context.Context, q *modeltest.Request) modeltest.Answer {
+		switch {
+		case q.Agent() != "main" && n.Add(1) <= 10:
+			return modeltest.RateLimit("1")
+		case q.Agent() != "main" || requestsOf(q) > 1:
+			return modeltest.Text("part done")
+		}
+		return many(20, "Agent", func(int) object { return agent("explore", "look") })(c, q)
+	})
+	r.good("-p", "go", `--settings={"limits":{"live":20}}`)
+	all := r.tasks()
+	for _, x := range all {
+		r.want(string(x.ID), x.Status, task.Completed)
+	}
+	r.want("agents", len(all), 20)
+	return fmt.Sprintf("20 of 20 completed; %d calls in all", n.Load())
+}
+
+func slots(r *room) string {
+	r.file(".claude/agents/brief.md", "---\nname: brief\ndescription: Brief.\nmaxTurns: 1\ntools: Bash\n---\nWork.\n")
+	kinds := []string{"explore", "plan", "brief"}
+	m := r.script(map[string][]step{
+		"main":    {many(24, "Agent", func(i int) object { return agent(kinds[i%3], "work", "run_in_background", true) }), says("done")},
+		"explore": {says("found")},
+		"plan":    {refused},
+		"brief":   {calls("Bash", bash("true"))},
+	})
+	r.good("-p", "go", anything, `--settings={"limits":{"live":2,"spawnRate":10000}}`)
+	ends := map[string]int{}
+	for _, x := range r.tasks() {
+		if x.Kind == task.LocalAgent {
+			ends[string(x.Status)]++
+		}
+	}
+	r.want("ends", ends, map[string]int{"completed": 8, "failed": 16})
+	places := 0
+	for _, q := range m.Requests() {
+		if q.Agent() == "main" {
+			places = strings.Count(r.conversation(q), "queued, place")
+		}
+	}
+	if places < 10 {
+		r.t.Errorf("%d say their place", places)
+	}
+	return fmt.Sprintf("24 of 24 came to an end, %d said their place", places)
+}
+
+// git runs the user's git in the project.
+func (r *room) git(args ...string) string {
+	r.t.Helper()
+	cmd := exec.Command("git", append([]string{"-c", "user.name=u", "-c", "user.email=u@localhost"}, args...)...)
+	cmd.Dir, cmd.Env = r.dir, r.env
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		r.t.Fatalf("git %q: %v\n%s", args, err, out)
+	}
+	return strings.TrimSpace(string(out))
+}

@@ -1,0 +1,107 @@
+//go:build linux
+
+package museum
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+
+	"github.com/drover-dev/drover/internal/model/modeltest"
+	"github.com/drover-dev/drover/task"
+)
+
+// ofMoney are the failures that cost.
+func ofMoney() []exhibit {
+	return []exhibit{
+		{row: 22, name: "turns", pain: "a paid turn for each notice", promise: "notices of one moment come together; what you stop yourself begins no turn",
+			try: "20 commands end while the model thinks; one more is stopped by the user", run: turns},
+		{row: 23, name: "spend", pain: "nobody sees what is spent, and the limit misses agents in the background", promise: "a ledger for each node, a cap on a tree, a last answer at the limit",
+			try: "an agent with a budget of 10,000 tokens that would go on for ever", run: spend},
+	}
+}
+
+func turns(r *room) string {
+	const n = 20
+	r.fifo("go")
+	ended := make(chan struct{})
+	m := r.serve(func(c context.Context, q *modeltest.Request) modeltest.Answer {
+		switch requestsOf(q) {
+		case 1:
+		case 2:
+			return held(ended, says("started"))(c, q)
+		default:
+			return modeltest.Text("noted")
+		}
+		a := many(n, "Bash", func(int) object { return later("true") })(c, q)
+		a.Blocks = append(a.Blocks, modeltest.ToolUse("", "Bash", later("exec sleep 4491")))
+		return a
+	})
+	f := r.start("-p", "go", anything)
+	r.some(1, "sleep 4491")
+	if !within(func() bool {
+		done := 0
+		for _, x := range r.tasks() {
+			if x.Status == task.Completed {
+				done++
+			}
+		}
+		return done == n
+	}) {
+		r.t.Fatalf("the commands do not end: %v", r.tasks())
+	}
+	close(ended)
+	if !within(func() bool { return m.Count() >= 3 }) {
+		r.t.Fatal("nobody is told of an end")
+	}
+	r.good("stop", string(r.task("the one that runs", func(x task.Record) bool { return !x.Status.Terminal() }).ID))
+	r.want("exit code", f.code(), 0)
+	r.want("requests", m.Count(), 3)
+	said := r.heard(m, "main")
+	r.want("ends that were told", strings.Count(said, "<status>completed</status>"), n)
+	return fmt.Sprintf("%d notices in 1 turn, none for the stop", n)
+}
+
+func spend(r *room) string {
+	var asked atomic.Int64
+	m := r.serve(func(c context.Context, q *modeltest.Request) modeltest.Answer {
+		a := modeltest.Text("done")
+		switch {
+		case q.Agent() == "main" && requestsOf(q) == 1:
+			a = modeltest.Call("Agent", agent("explore", "look", "name", "scout", "run_in_background", true))
+		case q.Agent() != "main":
+			asked.Add(1)
+			a = modeltest.Call("Glob", object{"pattern": "*"})
+			if strings.Contains(q.LastText(), "Hand back what you have") {
+				a = modeltest.Text("what I have")
+			}
+			a.Usage.InputTokens = 3_000
+		}
+		return a
+	})
+	r.good("-p", "go", "--model=sonnet", anything, `--settings={"agents":{"budgetTokens":10000}}`)
+	x := r.named("scout")
+	r.want("reason", x.Cause.Reason, "max_budget_tokens")
+	if x.Usage == nil || x.Usage.CostUSD == nil || *x.Usage.CostUSD <= 0 || asked.Load() > 4 {
+		r.t.Errorf("%d calls; its ledger has %+v", asked.Load(), x.Usage)
+	}
+	r.says("ps", r.good("ps", "-a", "--tree"), "$0.0")
+	r.says("the parent", r.heard(m, "main"), "what I have")
+	return fmt.Sprintf("%s after %d calls of 3,000 tokens, the last to hand back; $%.3f", how(x), asked.Load(), *x.Usage.CostUSD)
+}
+
+// requestsOf is how many answers a conversation has had, and one.
+func requestsOf(q *modeltest.Request) int {
+	p, err := q.Params()
+	if err != nil {
+		return 0
+	}
+	n := 1
+	for _, m := range p.Messages {
+		if m.Role() == "assistant" {
+			n++
+		}
+	}
+	return n
+}

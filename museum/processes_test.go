@@ -1,0 +1,253 @@
+//go:build linux
+
+package museum
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/drover-dev/drover/internal/model/modeltest"
+	"github.com/drover-dev/drover/task"
+)
+
+// ofProcesses are the failures of commands and of what they leave.
+func ofProcesses() []exhibit {
+	return []exhibit{
+		{row: 4, name: "orphans", pain: "orphans after a crash", promise: "nothing remains, unless it was started with --keep, and then its exit code is known",
+			try: "kill -9 of a host with a command of three processes in two sessions, and a kept one", run: orphans},
+		{row: 4, name: "number", pain: "a stop hits a stranger who has got the number of an ended process", promise: "only what we started gets a signal",
+			try: "in a pid namespace a stranger gets the number of a lost command, which is then stopped", run: reusedNumber},
+		{row: 5, name: "reasons", pain: "killed, and nobody says by whom or why", promise: "every end has a cause",
+			try: "five ends: an exit, a stop, a deadline, a signal from outside, a host that dies", run: reasons},
+		{row: 6, name: "flood", pain: "output files fill the disk", promise: "a task ends at its limit, and says so",
+			try: "a command that prints without end, against a limit of 1 MB", run: flood},
+		{row: 6, name: "quota", pain: "many tasks together fill the disk (2.5 TiB)", promise: "a quota for all sessions; removing one makes room",
+			try: "a command that prints without end, against a quota of 2 MB; another start; drover sessions rm", run: quota},
+		{row: 6, name: "loop", pain: "a task reads its own output, and writes it", promise: "it is found out and ended",
+			try: "tail -f of a task's own output file", run: ownOutput},
+		{row: 18, name: "terminal", pain: "what asks on a terminal cannot be answered", promise: "with --tty it has one, and anybody may type into it",
+			try: "a password that is read from /dev/tty is typed by drover send", run: typed},
+		{row: 18, name: "question", pain: "a command asks for a password, and waits for ever", promise: "it reads nothing, not even from the terminal, and ends; one that waits is told of",
+			try: "read from stdin, from /dev/tty, and a question that is waited for in the background", run: credentials},
+		{name: "undone", pain: "what was stopped comes back", promise: "an end is final: nothing begins again by itself",
+			try: "an agent and a command are stopped, the host is killed, the next one looks", run: undone},
+		{name: "retry", pain: "what cannot be started is tried for ever", promise: "one clear error, once",
+			try: "a file that is no program, and a missing interpreter", run: noRetry},
+		{name: "grandchild", pain: "a command is said to have ended while its child holds the pipe, or hangs with it", promise: "the task ends with its leader, and the child is ended",
+			try: "a leader that ends and leaves sleep in its group", run: heldPipe},
+	}
+}
+
+func orphans(r *room) string {
+	r.good("run", "-d", "--name", "plain", "--", "sh", "-c", "sleep 4401 & setsid sleep 4402 & exec sleep 4403")
+	r.fifo("go")
+	r.good("run", "-d", "--keep", "--name", "kept", "--", "sh", "-c", "echo before; read x <go; echo after; exit 7")
+	r.some(3, "sleep 440")
+	r.kill("host")
+	took := r.none("sleep 440")
+	r.want("plain", how(r.named("plain")), "killed, host_lost by keeper")
+	r.free("go")
+	r.ends(7, "wait", "kept")
+	r.want("kept", how(r.named("kept")), "failed, exit by self, exit code 7")
+	r.want("its output", r.good("logs", "kept"), "before\nafter")
+	return fmt.Sprintf("3 processes in two sessions gone after %.1f s, of which 2 are promised; the kept one went on and ended with 7", took.Seconds())
+}
+
+// reusedNumber works in a namespace, where the next number can be chosen.
+func reusedNumber(r *room) string {
+	const line = `set -e
+drover run -d --keep --name lost -- sleep 4411 >/dev/null
+until pid=$(pgrep -f '^sleep 4411'); do :; done
+host=$(pgrep -f 'drover host'); keeper=$(pgrep -f 'drover keeper')
+kill -9 $keeper $host $pid
+while kill -0 $pid 2>/dev/null; do :; done
+echo $((pid - 1)) >/proc/sys/kernel/ns_last_pid
+sleep 4412 & stranger=$!
+echo $pid $stranger
+drover stop lost >/dev/null 2>&1 || true
+drover inspect lost
+kill -0 $stranger && echo the stranger lives
+` // with the shell all goes that is in its namespace
+	probe := exec.Command("unshare", "-rpf", "--mount-proc", "sh", "-c", "echo 300 >/proc/sys/kernel/ns_last_pid")
+	if out, err := probe.CombinedOutput(); err != nil {
+		fmt.Printf("SKIPPED: number: no namespace of numbers can be had here: %s\n", strings.TrimSpace(string(out)))
+		return "not here: no namespace of numbers"
+	}
+	cmd := exec.Command("unshare", "-rpf", "--mount-proc", "sh", "-c", line)
+	cmd.Dir, cmd.Env = r.dir, r.env
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		r.t.Fatalf("%v\n%s", err, out)
+	}
+	numbers := strings.Fields(string(out))
+	if numbers[0] != numbers[1] {
+		r.t.Fatalf("the stranger has another number: %s", out)
+	}
+	r.says("the namespace", string(out), "the stranger lives", `"status": "killed"`)
+	return "the stranger with number " + numbers[1] + " lives; the task is killed, " + matched(`"reason": "(\w+)"`, string(out))
+}
+
+func reasons(r *room) string {
+	want := map[string]string{}
+	run := func(name, end string, more ...string) {
+		r.good(append([]string{"run", "-d", "--name", name}, more...)...)
+		want[name] = end
+	}
+	run("exits", "failed exit", "--", "sh", "-c", "exit 7")
+	run("late", "failed timeout", "--timeout", "100ms", "--", "sleep", "4421")
+	run("hit", "failed signal", "--", "sleep", "4422")
+	run("unwanted", "killed stopped", "--", "sleep", "4423")
+	r.some(1, "sleep 4422")
+	r.must(syscall.Kill(r.procs("sleep 4422")[0].pid, syscall.SIGKILL))
+	r.good("stop", "unwanted")
+	for name := range want {
+		r.start("wait", name).code()
+	}
+	run("orphan", "killed host_lost", "--", "sleep", "4424")
+	r.some(1, "sleep 4424")
+	r.kill("host")
+	r.none("sleep 4424")
+	var said []string
+	for name, end := range want {
+		x := r.named(name)
+		if x.Cause == nil || x.Cause.Actor == "" {
+			r.t.Fatalf("%s has no actor", name)
+		}
+		r.want(name, string(x.Status)+" "+string(x.Cause.Reason), end)
+		said = append(said, how(x))
+	}
+	slices.Sort(said)
+	return strings.Join(said, "; ")
+}
+
+func flood(r *room) string {
+	r.settings(object{"tasks": object{"outputLimitBytes": 1_000_000}})
+	r.good("run", "-d", "--name", "flood", "--", "sh", "-c", "while :; do head -c 100000 /dev/zero; sleep 0.01; done")
+	r.start("wait", "flood").code()
+	x := r.named("flood")
+	r.want("flood", string(x.Status)+" "+string(x.Cause.Reason), "failed output_limit")
+	r.none("head -c")
+	if x.OutputBytes > 1_000_000_000 {
+		r.t.Errorf("%d bytes were printed", x.OutputBytes)
+	}
+	return fmt.Sprintf("failed, output_limit; %d kB are in the file", x.OutputBytes/1000)
+}
+
+func quota(r *room) string {
+	r.settings(object{"tasks": object{"userQuotaBytes": 2_000_000}})
+	r.good("run", "-d", "--name", "greedy", "--", "sh", "-c", "while :; do head -c 100000 /dev/zero; sleep 0.01; done")
+	r.start("wait", "greedy").code()
+	x := r.named("greedy")
+	r.want("greedy", string(x.Status)+" "+string(x.Cause.Reason), "failed output_quota")
+	r.none("head -c")
+	f := r.start("run", "-d", "--", "true")
+	if f.code() == 0 || !strings.Contains(f.err.String(), "userQuotaBytes") {
+		r.t.Errorf("beyond the quota: %s", f)
+	}
+	r.must(syscall.Kill(r.of("host")[0].pid, syscall.SIGTERM)) // a session that is open cannot be removed
+	if !within(func() bool { return r.start("sessions", "rm", string(x.Session)).code() == 0 }) {
+		r.t.Fatal("the session cannot be removed")
+	}
+	if !within(func() bool { return r.start("run", "--", "true").code() == 0 }) {
+		r.t.Error("nothing starts where there is room")
+	}
+	return how(x) + "; the next start was refused, and not after sessions rm"
+}
+
+func ownOutput(r *room) string {
+	line := `echo seed; tail -c +1 -f ` + r.work + `/state/projects/*/*/tasks/$DROVER_TASK_ID.output`
+	r.good("run", "-d", "--name", "ouroboros", "--", "sh", "-c", line)
+	r.start("wait", "ouroboros").code()
+	x := r.named("ouroboros")
+	r.want("ouroboros", string(x.Status)+" "+string(x.Cause.Reason), "failed output_loop")
+	r.none("tail -c")
+	return fmt.Sprintf("%s, at %d kB", how(x), x.OutputBytes/1000)
+}
+
+func typed(r *room) string {
+	r.good("run", "-d", "--tty", "--name", "asks", "--", "sh", "-c", `printf 'Password: ' >/dev/tty; read -r x </dev/tty; echo "got $x"`)
+	if !within(func() bool { return strings.Contains(r.good("logs", "asks"), "Password:") }) {
+		r.t.Fatal("it asks nothing")
+	}
+	r.good("send", "asks", "open sesame")
+	r.good("wait", "asks")
+	r.says("its output", r.good("logs", "asks"), "got open sesame")
+	return "it was typed from elsewhere, and the command went on"
+}
+
+func credentials(r *room) string {
+	r.good("run", "-d", "--name", "reads", "--", "sh", "-c", "printf 'Password: '; read -r x; echo got=$x rc=$?")
+	r.start("wait", "reads").code()
+	r.says("read", r.good("logs", "reads"), "Password: got= rc=1")
+	r.good("run", "-d", "--name", "tty", "--", "sh", "-c", "read -r x </dev/tty || echo no terminal")
+	r.start("wait", "tty").code()
+	r.says("/dev/tty", r.good("logs", "tty"), "no terminal")
+	m := r.script(map[string][]step{"main": {
+		calls("Bash", later(`mkfifo f; printf 'Password for https://example.invalid: '; cat f`)),
+		says("started"),
+		func(_ context.Context, q *modeltest.Request) modeltest.Answer {
+			return modeltest.Call("TaskStop", object{"task_id": matched(`ID: (b[0-9a-z]{8})\b`, r.conversation(q))})
+		},
+		says("stopped"),
+	}})
+	r.want("answer", r.good("-p", "go", anything, `--settings={"tasks":{"stallAfter":"300ms"}}`), "stopped")
+	r.says("the model", r.heard(m, "main"), "seems to wait for an answer", "Password for https")
+	return "both read nothing and end; the model is told of the one that waits, and stops it"
+}
+
+func undone(r *room) string {
+	m := r.script(map[string][]step{"general-purpose": {never}})
+	r.good("agent", "run", "-d", "--name", "agent", "general-purpose", "work")
+	r.good("run", "-d", "--keep", "--name", "command", "--", "sh", "-c", "echo begun >>begun; exec sleep 4441")
+	r.some(1, "sleep 4441")
+	within(func() bool { return m.Count() == 1 })
+	r.good("stop", "agent", "command")
+	was := how(r.named("agent")) + "; " + how(r.named("command"))
+	r.kill("host")
+	r.good("run", "-d", "--name", "next", "--", "true")
+	r.good("wait", "next")
+	r.want("ends", how(r.named("agent"))+"; "+how(r.named("command")), was)
+	r.none("sleep 4441")
+	begun, err := os.ReadFile(filepath.Join(r.dir, "begun"))
+	r.must(err)
+	r.want("starts", string(begun), "begun\n")
+	r.want("requests", m.Count(), 1)
+	return "both stay killed by user; 1 start, 1 request"
+}
+
+func noRetry(r *room) string {
+	r.file("plain", "\x7fnot a program")
+	r.file("lost", "#!/no/such/interpreter\n")
+	for name, args := range map[string][]string{"plain": {"./plain"}, "lost": {"./lost"}} {
+		f := r.start(append([]string{"run", "--name", name, "--"}, args...)...)
+		if f.code() == 0 || strings.Count(f.err.String(), "\n") != 1 {
+			r.t.Errorf("%s: %s", name, f)
+		}
+		r.want(name, string(r.named(name).Status)+" "+string(r.named(name).Cause.Reason), "failed start")
+	}
+	r.want("tasks", len(r.tasks()), 2)
+	return "failed, start, one line each; 1 run each"
+}
+
+func heldPipe(r *room) string {
+	f := r.ends(0, "run", "--name", "short", "--", "sh", "-c", "sleep 4451 & echo done")
+	r.want("output", f.text(), "done")
+	r.none("sleep 4451")
+	x := r.named("short")
+	r.want("short", how(x), "completed, done by self")
+	return "completed with its leader; the child is gone"
+}
+
+// receipt is what a stop prints.
+func receipt(r *room, id string) (out task.Receipt) {
+	r.t.Helper()
+	r.must(json.Unmarshal([]byte(r.good("stop", id, "--json")), &out))
+	return out
+}
