@@ -20,7 +20,7 @@ var rooms = map[string][]string{
 	"subagent":        {"task", "agent"},
 
 	"internal/builtin":        {"task", "subagent", "internal/driver/*"},
-	"internal/driver/shell":   {"task", "internal/process"},
+	"internal/driver/shell":   {"task", "internal/process", "internal/tty"},
 	"internal/driver/mcptask": {"task", "internal/mcpconn"},
 
 	"internal/mcpconn":         {"internal/process"},
@@ -47,6 +47,7 @@ var rooms = map[string][]string{
 	"internal/mailbox":   {"task", "internal/excerpt"},
 	"internal/process":   {},
 	"internal/keeper":    {"internal/process"},
+	"internal/tty":       {"internal/process"},
 
 	"internal/regular":     {},
 	"internal/frontmatter": {},

@@ -143,7 +143,7 @@ func BenchmarkTable(b *testing.B) {
 	}{
 		{"version", (*bench).version}, {"prompt", (*bench).prompt}, {"agents", (*bench).agents}, {"notice", (*bench).notice},
 		{"spawn", (*bench).spawn}, {"detached", (*bench).detached}, {"output", (*bench).output}, {"reads", (*bench).reads},
-		{"list", (*bench).list}, {"journal", (*bench).journal}, {"registry", (*bench).registry}, {"subscriber", (*bench).subscriber},
+		{"list", (*bench).list}, {"finished", (*bench).finished}, {"journal", (*bench).journal}, {"registry", (*bench).registry}, {"subscriber", (*bench).subscriber},
 		{"tail", (*bench).tail}, {"transcript", (*bench).transcript}, {"resume", (*bench).resume}, {"stream", (*bench).stream},
 		{"compaction", (*bench).compaction}, {"todo", (*bench).todo}, {"permission", (*bench).permission}, {"loops", (*bench).loopRows}, {"workflow", (*bench).workflow},
 		{"monitors", (*bench).monitors}, {"remote", (*bench).remote}, {"live", (*bench).liveRows},
