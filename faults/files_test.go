@@ -74,6 +74,27 @@ func TestDamagedLog(t *testing.T) {
 	}
 }
 
+// A damaged log is kept as it is and named, and does not keep the project from
+// running commands: S12.
+func TestDamagedHost(t *testing.T) {
+	p := newPlace(t)
+	db := p.ended()
+	if err := os.WriteFile(db, []byte("no database"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p.good("run", "-d", "--name", "after", "--", "sh", "-c", "exit 4")
+	if s := p.run("wait", "after"); s.code != 4 {
+		t.Errorf("it does not go on: %s", s)
+	}
+	s := p.run("ps", "-a")
+	if !strings.Contains(s.stdout, "after") || !strings.Contains(s.err, "not a database") || !strings.Contains(s.err, "move "+filepath.Dir(db)+" away") {
+		t.Errorf("the damage is not told: %s", s)
+	}
+	if data, err := os.ReadFile(db); err != nil || string(data) != "no database" {
+		t.Errorf("the damaged log was changed: %q, %v", data, err)
+	}
+}
+
 func looks() [][]string { return [][]string{{"ps", "-a", "--json"}, {"inspect", "t3"}, {"logs", "t3"}} }
 
 type damage struct {

@@ -17,8 +17,10 @@ import (
 	"github.com/drover-dev/drover/internal/control"
 	"github.com/drover-dev/drover/internal/home"
 	"github.com/drover-dev/drover/internal/host"
+	"github.com/drover-dev/drover/internal/journal"
 	"github.com/drover-dev/drover/internal/keeper"
 	"github.com/drover-dev/drover/internal/session"
+	"github.com/drover-dev/drover/internal/settings"
 	"github.com/drover-dev/drover/internal/tty"
 	"github.com/drover-dev/drover/task"
 )
@@ -72,23 +74,35 @@ func (w *world) host(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	place, err := d.BackgroundSession()
-	if err != nil {
-		return err
-	}
-	if err := released(ctx, place); err != nil {
-		return err
-	}
 	set, err := w.settings("")
 	if err != nil {
 		return err
 	}
-	s, err := assemble.Open(ctx, assemble.Config{Root: w.root, Folder: w.cwd, Session: place.ID(), Role: session.RoleBackground, Copier: copier(), Title: "background tasks",
-		Version: version, Env: w.env, Settings: set, AskWait: set.Permissions.Wait(), Tell: func(_ task.ID, text string) { w.note(text) }})
+	place, err := d.BackgroundSession()
+	if err != nil {
+		return err
+	}
+	s, err := w.background(ctx, place, set)
+	if journal.Damaged(err) { // it is kept as it is, and named by every listing
+		w.note(err.Error())
+		if place, err = d.NewBackgroundSession(); err != nil {
+			return err
+		}
+		s, err = w.background(ctx, place, set)
+	}
 	if err != nil {
 		return err
 	}
 	return w.serve(ctx, s, host.Idle)
+}
+
+// background opens the session of a project's detached host.
+func (w *world) background(ctx context.Context, place home.Session, set settings.Settings) (*assemble.Session, error) {
+	if err := released(ctx, place); err != nil {
+		return nil, err
+	}
+	return assemble.Open(ctx, assemble.Config{Root: w.root, Folder: w.cwd, Session: place.ID(), Role: session.RoleBackground, Copier: copier(), Title: "background tasks",
+		Version: version, Env: w.env, Settings: set, AskWait: set.Permissions.Wait(), Tell: func(_ task.ID, text string) { w.note(text) }})
 }
 
 // closingWait is how long an earlier host of a session may take to close.

@@ -41,11 +41,11 @@ var _ control.API = (*Archive)(nil)
 func Open(_ context.Context, place home.Session, info control.Info) (*Archive, error) {
 	log, err := journal.Open(place.DB(), journal.Options{ReadOnly: true})
 	if err != nil {
-		return nil, fmt.Errorf("read session %s: %w", place.ID(), err)
+		return nil, fmt.Errorf("read session %s: %w", place.ID(), Mend(place, err))
 	}
 	if err := Lost(place, log); err != nil {
 		_ = log.Close()
-		return nil, fmt.Errorf("read session %s: %w", place.ID(), err)
+		return nil, fmt.Errorf("read session %s: %w", place.ID(), Mend(place, err))
 	}
 	a := &Archive{info: info, place: place, log: log}
 	a.all = sync.OnceValues(a.read)
@@ -56,7 +56,7 @@ func Open(_ context.Context, place home.Session, info control.Info) (*Archive, e
 func (a *Archive) read() ([]journal.State, error) {
 	states, err := a.log.Tasks(context.Background())
 	if err != nil {
-		return nil, fmt.Errorf("read session %s: %w", a.place.ID(), err)
+		return nil, fmt.Errorf("read session %s: %w", a.place.ID(), Mend(a.place, err))
 	}
 	slices.Reverse(states)
 	a.correct(states)

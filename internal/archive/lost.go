@@ -18,6 +18,13 @@ func Lost(place home.Session, log *journal.Journal) error {
 	if err != nil || len(outputs) == 0 {
 		return err
 	}
-	return fmt.Errorf("its log %s is empty, and %d of its tasks have left output (put the log back, or move %s away)",
-		filepath.Base(place.DB()), len(outputs), place.Dir())
+	return fmt.Errorf("%w: the log is empty, and %d of its tasks have left output", journal.ErrDamaged, len(outputs))
+}
+
+// Mend adds to an error of a damaged log what can be done about it.
+func Mend(place home.Session, err error) error {
+	if !journal.Damaged(err) {
+		return err
+	}
+	return fmt.Errorf("%w (put %s back, or move %s away)", err, filepath.Base(place.DB()), place.Dir())
 }

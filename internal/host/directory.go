@@ -159,14 +159,20 @@ func (d *Directory) BackgroundSession() (home.Session, error) {
 	if err := p.Ensure(); err != nil {
 		return home.Session{}, err
 	}
-	id := d.background()
-	if id == "" {
-		id = task.NewSessionID()
-		if err := home.WriteAtomic(p.BackgroundFile(), []byte(id+"\n")); err != nil {
-			return home.Session{}, fmt.Errorf("name the background session: %w", err)
-		}
+	if id := d.background(); id != "" {
+		return p.Session(id), nil
 	}
-	return p.Session(id), nil
+	return d.NewBackgroundSession()
+}
+
+// NewBackgroundSession names another session, in place of one that can be opened no
+// more. Who may call it is as for [Directory.BackgroundSession].
+func (d *Directory) NewBackgroundSession() (home.Session, error) {
+	id := task.NewSessionID()
+	if err := home.WriteAtomic(d.Project().BackgroundFile(), []byte(id+"\n")); err != nil {
+		return home.Session{}, fmt.Errorf("name the background session: %w", err)
+	}
+	return d.Project().Session(id), nil
 }
 
 // Background connects to the project's detached host and starts it if need be.

@@ -7,12 +7,26 @@ import (
 	"fmt"
 	"hash/crc32"
 
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
 	"github.com/drover-dev/drover/task"
 )
 
 // ErrDamaged is returned for an event that is not as it was written. SQLite
 // looks after its pages, not after what stands in them.
 var ErrDamaged = errors.New("it is not as it was written")
+
+// Damaged reports whether an error of this package tells of a log that is not as it
+// was written, as distinct from one that cannot be got at.
+func Damaged(err error) bool {
+	var inner *sqlite.Error
+	if errors.As(err, &inner) {
+		code := inner.Code() & 0xff // the rest says more of the same
+		return code == sqlite3.SQLITE_CORRUPT || code == sqlite3.SQLITE_NOTADB
+	}
+	return errors.Is(err, ErrDamaged)
+}
 
 // sumField begins the last field of a record in the file: the CRC-32C of all before
 // it. Records of older builds have none, and older builds pass over it.

@@ -256,6 +256,7 @@ func Open(ctx context.Context, cfg Config) (_ *Session, err error) {
 	defer func() {
 		if err != nil {
 			s.unlock()
+			err = archive.Mend(cfg.Place, err)
 		}
 	}()
 	_ = failpoint.Hit("session/locked")
