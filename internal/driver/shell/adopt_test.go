@@ -281,7 +281,7 @@ func TestAdoptUntold(t *testing.T) {
 	h := newHost(t, shell.Command{Line: "sleep 1000"})
 	h.rec.Keep = true
 	id := orphan(t, h, "exec sleep 1000")
-	defer func() { _ = syscall.Kill(-id.PID, syscall.SIGKILL) }()
+	defer func() { _ = syscall.Kill(id.PID, syscall.SIGKILL) }()
 	cancel, join := launch(t, d.For(client()), h)
 	cancel(task.ErrClosing)
 	if _, err := join(); err != task.ErrDetached || !process.Alive(id) {
@@ -291,7 +291,7 @@ func TestAdoptUntold(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, join = launch(t, d.For(client()), h)
-	_ = syscall.Kill(-id.PID, syscall.SIGKILL)
+	_ = syscall.Kill(id.PID, syscall.SIGKILL) // by its number: it may not lead its group yet
 	if res, err := join(); err != nil || res.ExitCode == nil || *res.ExitCode != 0 {
 		t.Errorf("%+v, %v", res, err)
 	}
