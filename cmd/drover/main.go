@@ -84,11 +84,16 @@ func signals(parent context.Context) (context.Context, func()) {
 	in := &interrupts{}
 	ctx = context.WithValue(ctx, interruptsKey{}, in)
 	ch := make(chan os.Signal, 4)
-	signal.Notify(ch, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
-	// A reader that went away is an error of a write. The signal is caught and not
-	// ignored, since ignoring would be inherited by every command.
-	pipe := make(chan os.Signal, 1)
-	signal.Notify(pipe, syscall.SIGPIPE)
+	signal.Notify(ch, syscall.SIGINT, syscall.SIGTERM)
+	// A reader that went away is an error of a write. What is passed over is caught
+	// and not ignored, since ignoring would be inherited by every command.
+	passed := make(chan os.Signal, 1)
+	signal.Notify(passed, syscall.SIGPIPE)
+	hup := ch
+	if signal.Ignored(syscall.SIGHUP) { // by nohup
+		hup = passed
+	}
+	signal.Notify(hup, syscall.SIGHUP)
 	done := make(chan struct{})
 	go func() { // ends with stop, which waits for it
 		defer close(done)

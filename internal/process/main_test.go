@@ -19,6 +19,8 @@ func TestMain(m *testing.M) {
 		play(os.Args[2], os.Args[3:])
 		os.Exit(0)
 	}
+	// Under nohup a signal is ignored, and so it would be in every child.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT)
 	goleak.VerifyTestMain(m)
 }
 
