@@ -116,7 +116,7 @@ func mutants() []mutant {
 		},
 		{
 			name: "deaf-to-pipes", says: "commands inherit that broken pipes are ignored",
-			edits: []edit{{"cmd/drover/main.go", "\tsignal.Notify(pipe, syscall.SIGPIPE)\n", "\tsignal.Notify(pipe, syscall.SIGPIPE)\n\tsignal.Ignore(syscall.SIGPIPE)\n"}},
+			edits: []edit{{"cmd/drover/main.go", "\tsignal.Notify(passed, syscall.SIGPIPE)\n", "\tsignal.Notify(passed, syscall.SIGPIPE)\n\tsignal.Ignore(syscall.SIGPIPE)\n"}},
 			tests: []string{"faults:TestEveryEnd"},
 		},
 	}

@@ -51,7 +51,7 @@ func boundsQuota(t *testing.T, p *place) {
 	p.user(`{"tasks": {"userQuotaBytes": 1000000}}`)
 	p.good("run", "--name", "past", "--", "sh", "-c", "head -c 600000 /dev/zero | tr '\\0' x")
 	fifo := p.fifo("go")
-	p.good("run", "-d", "--name", "quiet", "--", "sh", "-c", "echo here; read x < "+fifo+"; exit 0")
+	p.good("run", "-d", "--name", "quiet", "--", "sh", "-c", "read x < "+fifo+"; exit 0")
 	p.good("run", "-d", "--name", "loud", "--", "yes")
 	if r := p.run("wait", "loud"); r.code != 143 && r.code != 137 && r.code != 1 {
 		t.Errorf("the exit code of one over the quota: %d", r.code)

@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/drover-dev/drover/internal/mcpconn"
 	"github.com/drover-dev/drover/task"
@@ -45,6 +47,23 @@ func (p *paper) write(text string) {
 	if _, err := io.WriteString(p.to, text); err != nil && p.err == nil {
 		p.err = fmt.Errorf("write output: %w", err)
 	}
+}
+
+// lastLine is the last line of a file, or empty. The file is output of our own.
+func lastLine(path string) string {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	size, err := f.Seek(0, io.SeekEnd)
+	if err != nil {
+		return ""
+	}
+	tail := make([]byte, min(size, maxLineBytes+2))
+	n, _ := f.ReadAt(tail, size-int64(len(tail))) // what was read counts
+	text := strings.TrimSuffix(string(tail[:n]), "\n")
+	return text[strings.LastIndexByte(text, '\n')+1:]
 }
 
 // answer writes what the task gave.
@@ -100,7 +119,10 @@ func (r *run) note(s mcpconn.TaskState) {
 		m.Updated = s.Updated
 	}
 	if changed {
-		r.out.line("%s", shownState(s))
+		if line := shownState(s); line != r.seen {
+			r.out.line("%s", line)
+		}
+		r.seen = ""
 		r.publish()
 	}
 }

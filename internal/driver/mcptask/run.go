@@ -42,9 +42,10 @@ type run struct {
 	forms forms
 	work  sync.WaitGroup // the reading, and the questions that are asked; close waits
 
-	mu    sync.Mutex // guards shown and out
+	mu    sync.Mutex // guards shown, out and seen
 	shown task.MCPState
 	out   paper
+	seen  string // the last line of an earlier host, which may be newer than what the record shows; see note
 
 	// What follows is of the goroutine of Run alone.
 	last    mcpconn.TaskState  // the newest of a known phase
@@ -100,6 +101,7 @@ func (r *run) whole(ctx context.Context) (task.Result, error) {
 		}
 		return task.Result{}, err
 	}
+	r.seen = lastLine(r.h.Output().Path())
 	r.say("a new host follows the task")
 	return r.follow(ctx, 0)
 }

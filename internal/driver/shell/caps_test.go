@@ -34,9 +34,9 @@ func TestOutputLoop(t *testing.T) {
 		t.Skip("this system does not show who reads a file")
 	}
 	for name, line := range map[string]string{
-		"tail":   "seq 1000; tail -c +1 -f OUT",
+		"tail":   "seq -f %0100f 1000; tail -c +1 -f OUT | while read -r l; do echo $l; done", // not so fast that it meets its limit first
 		"shell":  "printf '%09000d\\n' 0 0; while read -r l; do echo $l; echo $l; done < OUT",
-		"behind": "seq 1000; setsid tail -c +1 -f OUT; sleep 1000",
+		"behind": "seq -f %0100f 1000; setsid sh -c 'tail -c +1 -f OUT | while read -r l; do echo $l; done'; sleep 1000",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
