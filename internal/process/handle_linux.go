@@ -126,7 +126,7 @@ func (h *handle) ended() bool {
 var errNotEnded = errors.New("read exit of process: it has not ended")
 
 // tracedWait bounds how long an end is asked for that somebody else sees first.
-const tracedWait = time.Second
+const tracedWait = 8 * time.Second
 
 // exit reads how a child that has ended did so, and leaves it to be read again. If
 // somebody traces the child, as strace does, the kernel shows the end to them before

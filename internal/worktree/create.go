@@ -85,8 +85,15 @@ func (s *Store) make(ctx context.Context, r *receipt, lock *os.File) error {
 	}
 	s.step("receipt")
 	g := r.repository(lock)
-	if _, err := g.run(ctx, "worktree", "add", "--no-track", "--lock", "--reason", r.reason(),
-		"-b", r.Branch, "--", r.Path, r.Base); err != nil {
+	// A git that reads what another has half made of its checkout fails.
+	turn, err := s.turn()
+	if err != nil {
+		return err
+	}
+	_, err = g.run(ctx, "worktree", "add", "--no-track", "--lock", "--reason", r.reason(),
+		"-b", r.Branch, "--", r.Path, r.Base)
+	_ = turn.Close() // which lets the next one in
+	if err != nil {
 		return err
 	}
 	s.step("checkout")

@@ -280,6 +280,22 @@ func (s *Store) claim(id task.ID) (*os.File, error) {
 	return nil, fmt.Errorf("%s: %w", s.dir(id), ErrBusy)
 }
 
+// turn waits until nobody else makes a checkout, by the lock of the folder of all.
+// Closing the file ends the turn.
+func (s *Store) turn() (*os.File, error) {
+	f, err := os.OpenFile(s.root, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, err
+	}
+	for err = unix.EINTR; errors.Is(err, unix.EINTR); {
+		err = unix.Flock(int(f.Fd()), unix.LOCK_EX)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("wait to make a checkout: %w", err), f.Close())
+	}
+	return f, nil
+}
+
 // Resume takes a checkout that was kept, for a further run of its task. It returns
 // [ErrGone] when there is none, and [ErrBusy] when somebody holds it.
 func (s *Store) Resume(id task.ID) (*Tree, error) {
