@@ -264,6 +264,7 @@ func (e *StopError) Is(target error) bool { return target == ErrStopRequested }
 type FailError struct {
 	Reason Reason
 	Err    error
+	Detail string // one line for people, of the cause; most need none beside the error
 }
 
 func (e *FailError) Error() string { return e.Err.Error() }

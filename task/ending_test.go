@@ -18,6 +18,8 @@ var (
 	exitError  = &task.FailError{Reason: task.ReasonExit, Err: errors.New("exit code 2")}
 	overQuota  = &task.FailError{Reason: task.ReasonOutputQuota, Err: errors.New("too much of all output")}
 	selfReader = &task.FailError{Reason: task.ReasonOutputLoop, Err: errors.New("it reads what it writes")}
+	crowded    = &task.FailError{Reason: task.ReasonProcessLimit, Err: errors.New("too many processes"), Detail: "too many processes"}
+	starved    = &task.FailError{Reason: task.ReasonOutOfMemory, Err: errors.New("ended by SIGKILL: for want of memory"), Detail: "for want of memory"}
 	overLimit  = &task.FailError{Reason: task.ReasonOutputLimit, Err: errors.New("too much output")}
 	panicked   = &task.PanicError{Value: "index out of range"}
 )
@@ -59,6 +61,8 @@ var endings = []struct {
 	{"output-limit", nil, overLimit, task.Failed, task.ByRuntime, task.ReasonOutputLimit},
 	{"output-quota", nil, overQuota, task.Failed, task.ByRuntime, task.ReasonOutputQuota},
 	{"output-loop", nil, selfReader, task.Failed, task.ByRuntime, task.ReasonOutputLoop},
+	{"process-limit", nil, crowded, task.Failed, task.ByRuntime, task.ReasonProcessLimit},
+	{"out-of-memory", nil, starved, task.Failed, task.ByItself, task.ReasonOutOfMemory},
 	{"detached-for-no-reason", nil, task.ErrDetached, task.Failed, task.ByItself, task.ReasonError},
 	{"timeout", task.ErrTimeout, errPlain, task.Failed, task.ByRuntime, task.ReasonTimeout},
 	{"timeout-exit-code", task.ErrTimeout, exitError, task.Failed, task.ByRuntime, task.ReasonTimeout},
@@ -140,6 +144,9 @@ func TestEndingTexts(t *testing.T) {
 	c, _ = task.Ending(userStop, task.Result{}, errPlain)
 	if c.Cause.Detail != "enough" {
 		t.Errorf("why it was stopped is lost: %+v", c.Cause)
+	}
+	if c, _ = task.Ending(nil, task.Result{}, wrap(starved)); c.Cause.Detail != "for want of memory" {
+		t.Errorf("what the driver knows of it is lost: %+v", c.Cause)
 	}
 	c, _ = task.Ending(nil, task.Result{}, fmt.Errorf("adopt: %w", task.ErrLost))
 	if !strings.HasPrefix(c.Cause.Detail, "adopt: ") {

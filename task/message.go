@@ -10,8 +10,10 @@ import (
 // Bounds of messages.
 const (
 	MaxMessageBytes = 64 << 10 // of one text
+	MaxPromptBytes  = 4 << 20  // of one of kind [Prompt]
 	MaxUnread       = 100      // messages of one owner that are not acknowledged
 	MaxUnreadEvents = 50       // at which none of kind [MonitorEvent] is added: the rest is for others
+	MaxUnreadUser   = 200      // at which none of kind [Prompt] is added: mail of others does not shut the user out
 	maxMessageName  = 200      // bytes of From
 	maxMessageKind  = 40       // bytes of Kind
 )
@@ -22,6 +24,7 @@ type MessageKind string
 // The kinds that are known here.
 const (
 	PlainMessage   MessageKind = "message"
+	Prompt         MessageKind = "prompt" // what the user wants of a main agent; each has a turn of its own
 	TaskAssignment MessageKind = "task_assignment"
 	AgentIdle      MessageKind = "agent_idle"    // an agent has answered, and waits for a message
 	AgentHalted    MessageKind = "agent_halted"  // the user has broken off the turn of an agent, which waits for a message
@@ -51,10 +54,21 @@ type Message struct {
 // MaxUnread is how many messages a receiver may have unread before one of the kind
 // is refused.
 func (k MessageKind) MaxUnread() int {
-	if k == MonitorEvent {
+	switch k {
+	case MonitorEvent:
 		return MaxUnreadEvents
+	case Prompt:
+		return MaxUnreadUser
 	}
 	return MaxUnread
+}
+
+// maxBytes is how long a message of the kind may be.
+func (k MessageKind) maxBytes() int {
+	if k == Prompt {
+		return MaxPromptBytes
+	}
+	return MaxMessageBytes
 }
 
 // ErrMailFull is returned for a message to somebody who has too many unread.
@@ -71,8 +85,8 @@ func (m Message) Check() error {
 		return fmt.Errorf("message kind %.60q is not a word of small letters", m.Kind)
 	case m.Text == "":
 		return errors.New("the message is empty")
-	case len(m.Text) > MaxMessageBytes:
-		return fmt.Errorf("the message is longer than %d KiB", MaxMessageBytes>>10)
+	case len(m.Text) > m.Kind.maxBytes():
+		return fmt.Errorf("the message is longer than %d KiB", m.Kind.maxBytes()>>10)
 	case !utf8.ValidString(m.Text):
 		return errors.New("the message is not UTF-8")
 	}

@@ -1,10 +1,6 @@
 package task
 
-import (
-	"encoding/json"
-	"slices"
-	"time"
-)
+import "time"
 
 // Status is where a run stands. The last three are final.
 type Status string
@@ -51,6 +47,7 @@ const (
 	ReasonPanic        Reason = "panic"
 	ReasonTimeout      Reason = "timeout"      // its own deadline
 	ReasonStopped      Reason = "stopped"      // somebody asked
+	ReasonInterrupt    Reason = "interrupt"    // somebody pressed Ctrl-C: a command is asked by INT first
 	ReasonClosing      Reason = "closing"      // its host closed
 	ReasonHostLost     Reason = "host_lost"    // its host died
 	ReasonKeeperLost   Reason = "keeper_lost"  // its keeper died
@@ -60,6 +57,8 @@ const (
 	ReasonOutputLimit  Reason = "output_limit"
 	ReasonOutputQuota  Reason = "output_quota" // the outputs of all sessions were too much
 	ReasonOutputLoop   Reason = "output_loop"  // it read what it wrote, and wrote that
+	ReasonProcessLimit Reason = "process_limit"
+	ReasonOutOfMemory  Reason = "out_of_memory" // the kernel ended a command for want of memory
 	ReasonMaxTurns     Reason = "max_turns"
 	ReasonTerminalLost Reason = "terminal_lost" // what held its terminal died
 	ReasonStart        Reason = "start"         // it could not be started
@@ -84,15 +83,6 @@ type Process struct {
 	Start uint64 `json:"start"` // clock ticks since boot, field 22 of /proc/PID/stat
 	Boot  string `json:"boot"`  // boot ID of the machine
 }
-
-// Activity is one thing an agent did.
-type Activity struct {
-	ToolName string          `json:"tool_name"`
-	Input    json.RawMessage `json:"input,omitempty"`
-}
-
-// RecentActivities is how many activities a [Progress] keeps.
-const RecentActivities = 5
 
 // Progress is how far a running task has come.
 type Progress struct {
@@ -206,7 +196,7 @@ func (r Record) WorksIn(session string) bool {
 
 // StoppedByUser reports whether a person has ended the run.
 func (r Record) StoppedByUser() bool {
-	return r.Cause != nil && r.Cause.Actor == ByUser && r.Cause.Reason == ReasonStopped
+	return r.Cause != nil && r.Cause.Actor == ByUser && (r.Cause.Reason == ReasonStopped || r.Cause.Reason == ReasonInterrupt)
 }
 
 // Duration is how long the run has worked, up to now for one that still does.
@@ -218,19 +208,6 @@ func (r Record) Duration(now time.Time) time.Duration {
 		now = *r.EndTime
 	}
 	return max(0, now.Sub(*r.StartTime))
-}
-
-// Add returns progress with one more activity, keeping the summary and the
-// newest [RecentActivities].
-func (p Progress) Add(a Activity) Progress {
-	p.ToolUseCount++
-	p.LastActivity = &a
-	recent := append(slices.Clone(p.RecentActivities), a)
-	if n := len(recent) - RecentActivities; n > 0 {
-		recent = recent[n:]
-	}
-	p.RecentActivities = recent
-	return p
 }
 
 // Seq is a place in the event log of a session. The first event has 1.

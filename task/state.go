@@ -159,7 +159,7 @@ func Apply(r Record, c Change) (Record, error) {
 		next.CreateTime = c.At
 		next.Backgrounded, next.ToolUseID, next.Owner = c.Background, c.ToolUseID, c.Owner
 		if c.Prompt != "" {
-			next.Prompt = c.Prompt
+			next.Prompt = ShortPrompt(c.Prompt)
 		}
 	}
 	switch c.Verb {
@@ -290,9 +290,9 @@ func Ending(cause error, res Result, err error) (c Change, ok bool) {
 		c.Error = "the task's time limit passed"
 	case errors.As(err, &fail):
 		c.Verb = Fail
-		c.Cause = &Cause{Actor: ByItself, Reason: fail.Reason, Signal: res.Signal}
+		c.Cause = &Cause{Actor: ByItself, Reason: fail.Reason, Signal: res.Signal, Detail: fail.Detail}
 		switch fail.Reason {
-		case ReasonOutputLimit, ReasonOutputQuota, ReasonOutputLoop:
+		case ReasonOutputLimit, ReasonOutputQuota, ReasonOutputLoop, ReasonProcessLimit:
 			c.Cause.Actor = ByRuntime
 		}
 		c.Error = err.Error()

@@ -131,6 +131,8 @@ func spoken(err error, none string) string {
 		overLimit:             "output limit",
 		overQuota:             "quota of all outputs",
 		selfReader:            "its own output read",
+		crowded:               "limit of processes",
+		starved:               "ended by the kernel for want of memory",
 		panicked:              "a panic",
 	}
 	if err == nil {

@@ -53,8 +53,7 @@ var ErrClosed = errors.New("journal is closed")
 
 const (
 	schemaVersion = 3
-	maxBatch      = 256  // events committed together
-	recentEvents  = 2048 // kept in memory for readers that keep up
+	maxBatch      = 256 // events committed together
 )
 
 // Journal is an open event log. Its methods may be called by several
@@ -73,7 +72,7 @@ type Journal struct {
 	mu     sync.Mutex
 	last   task.Seq      // newest durable event
 	count  task.Seq      // newest number: of an event or a message
-	recent []task.Event  // ring of the newest events, by number; guarded by mu
+	recent recent        // guarded by mu
 	grown  chan struct{} // closed and replaced at every commit
 	queue  []*request    // who waits to be written; guarded by mu
 	taken  bool          // somebody has the turn to write; guarded by mu
@@ -83,10 +82,12 @@ type Journal struct {
 
 // request is one caller who wants something written.
 type request struct {
-	entry  *task.Entry // one of these three is set
-	letter *task.Message
-	ack    []task.Seq // notices and messages to acknowledge
-	record []byte     // of entry
+	entry   *task.Entry // one of these four is set
+	letter  *task.Message
+	ack     []task.Seq // notices and messages to acknowledge
+	summary *summaryPart
+
+	record []byte // of entry
 	seq    task.Seq
 	err    error
 	turn   chan bool // capacity 1: true gives the turn to write, false says that it was done
@@ -99,10 +100,11 @@ func Open(path string, opts Options) (*Journal, error) {
 		if _, err := os.Lstat(path); err != nil {
 			return nil, fmt.Errorf("open journal: %w", err)
 		}
-		if err := ours(path); err != nil {
+		if err := cmp.Or(ours(path), widowed(path)); err != nil {
 			return nil, fmt.Errorf("open journal %s: %w", path, err)
 		}
 		if err := j.load(); err != nil {
+			_ = j.closeDBs() // it was only read from
 			return nil, fmt.Errorf("open journal %s: %w", path, err)
 		}
 		return j, nil
@@ -177,6 +179,9 @@ func (j *Journal) openWriter() (err error) {
 	if err := ours(j.path); err != nil {
 		return err
 	}
+	if err := widowed(j.path); err != nil {
+		return err
+	}
 	if err := makePrivate(j.path); err != nil {
 		return err
 	}
@@ -249,7 +254,7 @@ func (j *Journal) reader() (*sql.DB, error) {
 // means that nothing of the entry was written. A ctx that has ended refuses the
 // event; once it is on its way it is waited for.
 func (j *Journal) Append(ctx context.Context, e task.Entry) (task.Seq, error) {
-	record, err := encode(e.Task)
+	record, err := encode(&e.Task)
 	if err != nil {
 		return 0, fmt.Errorf("append event of task %s: %w", e.Task.ID, err)
 	}
@@ -267,7 +272,7 @@ func (j *Journal) AppendAll(ctx context.Context, entries []task.Entry) ([]task.S
 	all, good := make([]*request, len(entries)), make([]*request, 0, len(entries))
 	for i := range entries {
 		r := &request{entry: &entries[i], turn: make(chan bool, 1)}
-		if r.record, r.err = encode(entries[i].Task); r.err == nil {
+		if r.record, r.err = encode(&entries[i].Task); r.err == nil {
 			good = append(good, r)
 		}
 		all[i] = r
@@ -400,10 +405,7 @@ func (j *Journal) publish(batch []*request, err error) {
 				continue
 			}
 			j.last = r.seq
-			j.recent = append(j.recent, task.Event{Seq: r.seq, Verb: r.entry.Verb, At: r.entry.At, Task: r.entry.Task})
-		}
-		if n := len(j.recent) - recentEvents; n > recentEvents {
-			j.recent = append(j.recent[:0:0], j.recent[n:]...)
+			j.recent.add(task.Event{Seq: r.seq, Verb: r.entry.Verb, At: r.entry.At, Task: r.entry.Task}, len(r.record))
 		}
 	}
 	close(j.grown)
@@ -463,9 +465,12 @@ func (j *Journal) closeDBs() error {
 	return errors.Join(errs...)
 }
 
-func encode(r task.Record) ([]byte, error) {
-	var buf bytes.Buffer
-	e := json.NewEncoder(&buf)
+// usualRecord is room for the record of most commands.
+const usualRecord = 1024
+
+func encode(r *task.Record) ([]byte, error) {
+	buf := bytes.NewBuffer(make([]byte, 0, usualRecord))
+	e := json.NewEncoder(buf)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(r); err != nil {
 		return nil, err

@@ -275,6 +275,33 @@ func child(path string) {
 	}
 }
 
+// One event is read for itself: the damage of its neighbours is not its own.
+func TestEventAmongDamaged(t *testing.T) {
+	ctx := context.Background()
+	j := open(t, filepath.Join(t.TempDir(), "session.db"), Options{})
+	var seqs []task.Seq
+	for i := range 3 {
+		seqs = append(seqs, add(t, j, task.Entry{Verb: task.Create, Task: record(i)}))
+	}
+	if _, err := j.w.conn.ExecContext(ctx, "UPDATE events SET record = x'ff' WHERE seq = ?", int64(seqs[1])); err != nil {
+		t.Fatal(err)
+	}
+	for i, seq := range seqs {
+		if i == 1 {
+			if e, err := j.Event(ctx, seq); err == nil {
+				t.Errorf("the damaged event was read: %+v", e)
+			}
+			continue
+		}
+		if e, err := j.Event(ctx, seq); err != nil || e.Seq != seq || e.Verb != task.Create || e.Task.ID != record(i).ID {
+			t.Errorf("event %d: %+v, %v", seq, e, err)
+		}
+	}
+	if e, err := j.Event(ctx, seqs[2]+1); err == nil {
+		t.Errorf("an event that never was: %+v", e)
+	}
+}
+
 func BenchmarkAppend(b *testing.B) {
 	for _, writers := range []int{1, 64} {
 		b.Run(fmt.Sprintf("writers-%d", writers), func(b *testing.B) {

@@ -180,7 +180,7 @@ func TestOldFormat(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	data, err := encode(record(1))
+	data, err := encode(new(record(1)))
 	if err != nil {
 		t.Fatal(err)
 	}

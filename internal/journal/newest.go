@@ -2,6 +2,7 @@ package journal
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/drover-dev/drover/task"
@@ -10,14 +11,7 @@ import (
 // Newest returns tasks as they are now, in no order. One that the log does not
 // know is left out.
 func (j *Journal) Newest(ctx context.Context, ids []task.ID) ([]task.Record, error) {
-	if len(ids) == 0 {
-		return nil, nil
-	}
-	args := make([]any, len(ids))
-	for i, id := range ids {
-		args[i] = string(id)
-	}
-	states, err := j.states(ctx, newestOf+strings.Repeat(", ?", len(ids)-1)+") GROUP BY task_id)", args...)
+	states, err := j.Some(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
@@ -28,4 +22,32 @@ func (j *Journal) Newest(ctx context.Context, ids []task.ID) ([]task.Record, err
 	return records, nil
 }
 
-const newestOf = `SELECT 0, e.seq, e.record FROM events e WHERE e.seq IN (SELECT max(seq) FROM events WHERE task_id IN (?`
+// mostAsked is how many tasks are asked for at once.
+const mostAsked = 500
+
+// Some is [Journal.Newest] with the numbers of the events.
+func (j *Journal) Some(ctx context.Context, ids []task.ID) (states []State, err error) {
+	for part := range slices.Chunk(ids, mostAsked) {
+		args := make([]any, len(part))
+		for i, id := range part {
+			args[i] = string(id)
+		}
+		some, err := j.states(ctx, newestOf+strings.Repeat(", ?", len(part)-1)+") GROUP BY task_id) n ON e.seq = n.seq", args...)
+		if err != nil {
+			return nil, err
+		}
+		states = append(states, some...)
+	}
+	return states, nil
+}
+
+const newestOf = `SELECT n.born, e.seq, e.record FROM events e
+	JOIN (SELECT min(seq) AS born, max(seq) AS seq FROM events WHERE task_id IN (?`
+
+// Changed returns the tasks that have events after a number, as they are now, in no order.
+func (j *Journal) Changed(ctx context.Context, after task.Seq) ([]State, error) {
+	return j.states(ctx, changed, int64(after))
+}
+
+const changed = `SELECT n.born, e.seq, e.record FROM events e
+	JOIN (SELECT min(seq) AS born, max(seq) AS seq FROM events WHERE task_id IN (SELECT task_id FROM events WHERE seq > ?) GROUP BY task_id) n ON e.seq = n.seq`

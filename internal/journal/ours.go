@@ -31,3 +31,15 @@ func ours(path string) error {
 	}
 	return nil
 }
+
+// widowed refuses a WAL whose log is gone: SQLite would begin anew and remove it, and
+// it may hold what was written last.
+func widowed(path string) error {
+	if info, err := os.Lstat(path); err == nil && info.Size() > 0 || err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if info, err := os.Lstat(path + "-wal"); err == nil && info.Size() > walHeader {
+		return fmt.Errorf("%w: the log is empty or gone, and %s-wal is there", ErrDamaged, path)
+	}
+	return nil
+}

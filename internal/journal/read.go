@@ -1,14 +1,16 @@
 package journal
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
 	"iter"
-	"slices"
+	"math"
+	"runtime"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/drover-dev/drover/task"
 )
@@ -23,10 +25,7 @@ func (j *Journal) Since(ctx context.Context, after task.Seq) ([]task.Event, erro
 		j.mu.Unlock()
 		return nil, nil
 	}
-	if len(j.recent) > 0 && after >= j.recent[0].Seq-1 {
-		from, _ := slices.BinarySearchFunc(j.recent, after+1, func(e task.Event, seq task.Seq) int { return cmp.Compare(e.Seq, seq) })
-		to := min(len(j.recent), from+pageEvents)
-		events := append([]task.Event(nil), j.recent[from:to]...)
+	if events, ok := j.recent.since(after); ok {
 		j.mu.Unlock()
 		return events, nil
 	}
@@ -39,25 +38,35 @@ func (j *Journal) since(ctx context.Context, after task.Seq) (events []task.Even
 	if err != nil {
 		return nil, fmt.Errorf("read events: %w", err)
 	}
-	rows, err := db.QueryContext(ctx, "SELECT seq, verb, at, record FROM events WHERE seq > ? ORDER BY seq LIMIT ?", int64(after), pageEvents)
+	rows, err := db.QueryContext(ctx, eventsOf+"WHERE seq > ? ORDER BY seq LIMIT ?", int64(after), pageEvents)
 	if err != nil {
 		return nil, fmt.Errorf("read events after %d: %w", after, err)
 	}
 	defer rows.Close()
 	for rows.Next() {
-		var e task.Event
-		var at int64
-		var record []byte
-		if err := rows.Scan(&e.Seq, &e.Verb, &at, &record); err != nil {
+		e, err := scanEvent(rows.Scan)
+		if err != nil {
 			return nil, fmt.Errorf("read events after %d: %w", after, err)
 		}
-		if err := unseal(record, &e.Task); err != nil {
-			return nil, fmt.Errorf("read event %d: %w", e.Seq, err)
-		}
-		e.At = time.Unix(0, at).UTC()
 		events = append(events, e)
 	}
 	return events, rows.Err()
+}
+
+const eventsOf = "SELECT seq, verb, at, record FROM events "
+
+// scanEvent reads a row of [eventsOf].
+func scanEvent(scan func(...any) error) (e task.Event, err error) {
+	var at int64
+	var record []byte
+	if err := scan(&e.Seq, &e.Verb, &at, &record); err != nil {
+		return e, err
+	}
+	if err := unseal(record, &e.Task); err != nil {
+		return e, fmt.Errorf("event %d: %w", e.Seq, err)
+	}
+	e.At = time.Unix(0, at).UTC()
+	return e, nil
 }
 
 // Events yields every event after a number and then waits for more, until ctx
@@ -132,27 +141,77 @@ func (j *Journal) Page(ctx context.Context, before task.Seq, limit int) ([]State
 }
 
 func (j *Journal) states(ctx context.Context, query string, args ...any) (states []State, err error) {
+	err = j.walk(ctx, math.MaxInt, func(all []State) error {
+		states = all
+		return nil
+	}, query, args...)
+	return states, err
+}
+
+// walkPiece is how many tasks [Journal.Walk] has in memory.
+const walkPiece = 1024
+
+// Walk is [Journal.Tasks] for who does not need all at once: each is called with some after others.
+func (j *Journal) Walk(ctx context.Context, each func([]State) error) error {
+	return j.walk(ctx, walkPiece, each, newest+" ORDER BY n.born")
+}
+
+func (j *Journal) walk(ctx context.Context, piece int, each func([]State) error, query string, args ...any) error {
 	db, err := j.reader()
 	if err != nil {
-		return nil, fmt.Errorf("read tasks: %w", err)
+		return fmt.Errorf("read tasks: %w", err)
 	}
 	rows, err := db.QueryContext(ctx, query, args...)
 	if err != nil {
-		return nil, fmt.Errorf("read tasks: %w", err)
+		return fmt.Errorf("read tasks: %w", err)
 	}
 	defer rows.Close()
-	for rows.Next() {
-		var s State
-		var record []byte
-		if err := rows.Scan(&s.Born, &s.Seq, &record); err != nil {
-			return nil, fmt.Errorf("read tasks: %w", err)
+	for more := true; more; {
+		var states []State
+		var records [][]byte
+		for more = rows.Next(); more; more = rows.Next() {
+			var s State
+			var record []byte
+			if err := rows.Scan(&s.Born, &s.Seq, &record); err != nil {
+				return fmt.Errorf("read tasks: %w", err)
+			}
+			if states, records = append(states, s), append(records, record); len(states) == piece {
+				break
+			}
 		}
-		if err := unseal(record, &s.Task); err != nil {
-			return nil, fmt.Errorf("read task of event %d: %w", s.Seq, err)
+		if err := rows.Err(); err != nil {
+			return fmt.Errorf("read tasks: %w", err)
 		}
-		states = append(states, s)
+		if err := decode(states, records); err != nil {
+			return err
+		}
+		if err := each(states); err != nil {
+			return err
+		}
 	}
-	return states, rows.Err()
+	return nil
+}
+
+// decodedAlone is how many records are too few to share the work.
+const decodedAlone = 128
+
+// decode reads the records of states, on all processors where there are many: for
+// ten thousand tasks it is most of what their reading takes.
+func decode(states []State, records [][]byte) error {
+	part := func(from, to int) error {
+		for i := from; i < to; i++ {
+			if err := unseal(records[i], &states[i].Task); err != nil {
+				return fmt.Errorf("read task of event %d: %w", states[i].Seq, err)
+			}
+		}
+		return nil
+	}
+	share := max(decodedAlone, (len(states)+runtime.GOMAXPROCS(0)-1)/runtime.GOMAXPROCS(0))
+	var parts errgroup.Group
+	for from := 0; from < len(states); from += share {
+		parts.Go(func() error { return part(from, min(from+share, len(states))) })
+	}
+	return parts.Wait()
 }
 
 // blank reports that nothing was ever written. A new session asks what its agent
@@ -206,7 +265,7 @@ func (j *Journal) Unread(ctx context.Context, owner task.ID) (out []task.Message
 	if err != nil {
 		return nil, fmt.Errorf("read messages: %w", err)
 	}
-	rows, err := db.QueryContext(ctx, unread, task.MaxMessageBytes, string(owner))
+	rows, err := db.QueryContext(ctx, unread, task.Prompt, task.MaxPromptBytes, task.MaxMessageBytes, string(owner))
 	if err != nil {
 		return nil, fmt.Errorf("read messages of %s: %w", owner, err)
 	}
@@ -224,7 +283,7 @@ func (j *Journal) Unread(ctx context.Context, owner task.ID) (out []task.Message
 }
 
 // unread bounds what it reads whoever wrote it.
-const unread = `SELECT seq, owner, sender, kind, substr(CAST(text AS BLOB), 1, ?), priority, CAST(at AS INTEGER), CAST(hops AS INTEGER) FROM messages
+const unread = `SELECT seq, owner, sender, kind, substr(CAST(text AS BLOB), 1, CASE kind WHEN ? THEN ? ELSE ? END), priority, CAST(at AS INTEGER), CAST(hops AS INTEGER) FROM messages
 	WHERE owner = ? AND acked = 0 ORDER BY seq`
 
 // Answer returns the final answer of a run, or "" if it gave none.
@@ -244,14 +303,18 @@ func (j *Journal) Answer(ctx context.Context, run task.RunID) (string, error) {
 	return text, nil
 }
 
-// Event returns one event.
+// Event returns one event, whatever has become of the others.
 func (j *Journal) Event(ctx context.Context, seq task.Seq) (task.Event, error) {
-	events, err := j.since(ctx, seq-1)
+	db, err := j.reader()
 	if err != nil {
-		return task.Event{}, err
+		return task.Event{}, fmt.Errorf("read event %d: %w", seq, err)
 	}
-	if len(events) == 0 || events[0].Seq != seq {
-		return task.Event{}, fmt.Errorf("read event %d: there is none", seq)
+	e, err := scanEvent(db.QueryRowContext(ctx, eventsOf+"WHERE seq = ?", int64(seq)).Scan)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return e, fmt.Errorf("read event %d: there is none", seq)
+	case err != nil:
+		return e, fmt.Errorf("read event: %w", err)
 	}
-	return events[0], nil
+	return e, nil
 }

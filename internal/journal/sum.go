@@ -2,14 +2,15 @@ package journal
 
 import (
 	"bytes"
-	"encoding/json"
+	"encoding/binary"
+	"encoding/hex"
 	"errors"
-	"fmt"
 	"hash/crc32"
 
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 
+	"github.com/drover-dev/drover/internal/records"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -32,20 +33,36 @@ func Damaged(err error) bool {
 // it. Records of older builds have none, and older builds pass over it.
 const sumField = `,"crc32c":"`
 
-func sum(b []byte) string {
-	return fmt.Sprintf("%08x", crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)))
+func sum(b []byte) string { return string(appendSum(nil, b)) }
+
+// appendSum appends the sum of b, in eight digits.
+func appendSum(to, b []byte) []byte {
+	var sum [4]byte
+	binary.BigEndian.PutUint32(sum[:], crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)))
+	return hex.AppendEncode(to, sum[:])
 }
 
-// seal adds the sum to a JSON object.
+// seal adds the sum to a JSON object, whose bytes it takes over.
 func seal(record []byte) []byte {
 	body := bytes.TrimSuffix(record, []byte("}"))
-	return append(body, (sumField + sum(body) + `"}`)...)
+	sealed := append(body, sumField...)
+	return append(appendSum(sealed, sealed[:len(body)]), `"}`...)
+}
+
+// whole reports whether a record is as it was written, as far as can be told.
+func whole(record []byte) bool {
+	i := bytes.LastIndex(record, []byte(sumField))
+	if i < 0 {
+		return true
+	}
+	var end [10]byte
+	return bytes.Equal(record[i+len(sumField):], append(appendSum(end[:0], record[:i]), `"}`...))
 }
 
 // unseal reads a record, and refuses one that is damaged.
-func unseal(record []byte, to *task.Record) error {
-	if i := bytes.LastIndex(record, []byte(sumField)); i >= 0 && !bytes.Equal(record[i+len(sumField):], []byte(sum(record[:i])+`"}`)) {
+func unseal(data []byte, to *task.Record) error {
+	if !whole(data) {
 		return ErrDamaged
 	}
-	return json.Unmarshal(record, to)
+	return records.Read(data, to)
 }

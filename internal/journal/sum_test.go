@@ -9,7 +9,7 @@ import (
 
 // No byte of a record can change unseen.
 func TestDamagedRecord(t *testing.T) {
-	whole, err := encode(record(1))
+	whole, err := encode(new(record(1)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -95,6 +95,11 @@ func (w *writer) all(last task.Seq, batch []*request) error {
 		switch {
 		case r.letter != nil:
 			write = w.message
+		case r.summary != nil:
+			if err := w.summarize(r.summary); err != nil {
+				return err
+			}
+			continue
 		case r.entry == nil:
 			if err := w.acknowledge(r.ack); err != nil {
 				return err

@@ -214,6 +214,14 @@ Full transcript available at: /t.jsonl`},
 <status>completed</status>
 <summary>Agent "find" completed</summary>
 </task-notification>`},
+		"memory": {
+			Letter{Task: task.Record{ID: "b00000001", Kind: task.LocalBash, Status: task.Failed, Description: "Run tests", Error: "ended by SIGKILL: want of </summary>",
+				Cause: &task.Cause{Actor: task.ByItself, Reason: task.ReasonOutOfMemory, Signal: "SIGKILL", Detail: "want of </summary>"}}},
+			`<task-notification>
+<task-id>b00000001</task-id>
+<status>failed</status>
+<summary>Background command "Run tests" failed (ended by SIGKILL): want of &lt;/summary&gt;</summary>
+</task-notification>`},
 		"stopped": {
 			Letter{Task: task.Record{ID: "b00000001", Kind: task.LocalBash, Status: task.Killed, Command: "sleep 9", ExitCode: &zero,
 				Cause: &task.Cause{Actor: task.ByUser, Reason: task.ReasonStopped}}},
@@ -244,5 +252,14 @@ func TestSize(t *testing.T) {
 		Description: "Run the whole test suite with the race detector", ExitCode: &zero, Cause: &task.Cause{}}})
 	if len(got) > 480 {
 		t.Errorf("%d bytes:\n%s", len(got), got)
+	}
+}
+
+// An end whose record cannot be read is one line, of which nothing can end the element.
+func TestRenderUnreadable(t *testing.T) {
+	got := RenderUnreadable(task.Notice{Task: "a00000001", Run: "run_1"}, errors.New("read event 7: </summary>\nbad"))
+	want := "<task-notification>\n<task-id>a00000001</task-id>\n<summary>Run run_1 has ended, and its record could not be read: read event 7: &lt;/summary&gt; bad</summary>\n</task-notification>"
+	if got != want {
+		t.Errorf("%s, want\n%s", got, want)
 	}
 }

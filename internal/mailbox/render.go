@@ -61,6 +61,17 @@ func Render(l Letter) string {
 	return b.String()
 }
 
+// RenderUnreadable makes the text by which a model is told of an end whose record
+// cannot be read.
+func RenderUnreadable(n task.Notice, why error) string {
+	var b strings.Builder
+	b.WriteString("<task-notification>\n")
+	element(&b, "task-id", string(n.Task))
+	element(&b, "summary", fmt.Sprintf("Run %s has ended, and its record could not be read: %s", n.Run, oneLine(why.Error(), 300)))
+	b.WriteString("</task-notification>")
+	return b.String()
+}
+
 // place is where the work of an isolated agent is.
 func place(w task.Worktree) string {
 	var b strings.Builder
@@ -78,11 +89,16 @@ func RenderMessage(m task.Message) string {
 	switch m.Kind { // notices without a status: the task goes on
 	case task.Stalled:
 		return fmt.Sprintf("<task-notification>\n<task-id>%s</task-id>\n<summary>%s</summary>\n</task-notification>", attribute(m.From), escape(m.Text))
+	case task.Prompt:
+		return "<waiting-prompt>\n" + escape(m.Text) + "\n</waiting-prompt>\n" + waited
 	case task.MonitorEvent:
 		return fmt.Sprintf("<task-notification>\n<task-id>%s</task-id>\n<event>%s</event>\n</task-notification>", attribute(m.From), escape(m.Text))
 	}
 	return fmt.Sprintf("<agent-message from=\"%s\" kind=\"%s\">\n%s\n</agent-message>", attribute(m.From), attribute(string(m.Kind)), escape(m.Text))
 }
+
+// waited is for prompts that come as mail.
+const waited = "The user asked this earlier; the session was broken off before it was read. It holds unless what the user says since then takes its place."
 
 // attribute is text between quotes.
 func attribute(text string) string {
@@ -135,6 +151,14 @@ func Summary(r task.Record) string {
 }
 
 func failure(r task.Record) string {
+	how := failed(r)
+	if r.Cause != nil && r.Cause.Detail != "" && (r.Cause.Signal != "" || r.ExitCode != nil) {
+		how += ": " + oneLine(r.Cause.Detail, 120) // the error says it too, and is not shown then
+	}
+	return how
+}
+
+func failed(r task.Record) string {
 	switch {
 	case r.Cause != nil && r.Cause.Reason == task.ReasonTimeout:
 		return fmt.Sprintf(": its time limit of %s passed", time.Duration(r.TimeoutMS)*time.Millisecond)

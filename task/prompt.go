@@ -1,0 +1,18 @@
+package task
+
+import "fmt"
+
+// MaxRecordPrompt bounds the prompt in a record, in bytes: it is written with each event. The
+// whole is the first message of the transcript of an agent, and the input of a driver.
+const MaxRecordPrompt = 4 << 10
+
+// ShortPrompt is a prompt as a record has it: of a long one the beginning, and how much
+// more there was.
+func ShortPrompt(text string) string {
+	const mark = 48 // bytes, at most
+	if len(text) <= MaxRecordPrompt {
+		return text
+	}
+	head := cut(text, MaxRecordPrompt-mark)
+	return fmt.Sprintf("%s… [and %d bytes more]", head, len(text)-len(head))
+}
