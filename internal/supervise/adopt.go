@@ -92,7 +92,10 @@ func (s *Supervisor) retain(old Old) {
 		p.mu.Unlock()
 	}
 	if t := time.Duration(rec.TimeoutMS) * time.Millisecond; t > 0 && rec.StartTime != nil {
-		e.spec.Timeout = max(time.Millisecond, t-time.Since(*rec.StartTime))
+		e.spec.Timeout = t
+		if !rec.Paused { // how long it has been does not count, and is not known
+			e.spec.Timeout = max(time.Millisecond, t-time.Since(*rec.StartTime))
+		}
 	}
 	e.rec.Store(&rec)
 	if rec.Backgrounded {
@@ -106,9 +109,7 @@ func (s *Supervisor) retain(old Old) {
 	}
 	s.tasks[rec.ID] = e
 	if p := s.pools[rec.Pool]; p != nil && !old.recalled {
-		for range 1 + rec.Resumes {
-			p.count(e.root, time.Time{})
-		}
+		p.countAll(e.root, 1+rec.Resumes)
 	}
 	if rec.Name != "" {
 		s.names[rec.Name] = e
@@ -167,12 +168,10 @@ func (s *Supervisor) Resume(ctx context.Context, id task.ID, d task.Driver, spec
 	_ = failpoint.Hit("task/resumed")
 	e.mu.Lock()
 	spec.Parent = e.spec.Parent
-	e.spec = spec
-	e.live, e.promoted = make(chan struct{}), make(chan struct{})
+	e.spec, e.again = spec, true
 	if spec.Backgrounded {
 		close(e.promoted)
 	}
-	e.result, e.again, e.waits = task.Result{}, true, nil
 	e.mu.Unlock()
 	s.launch(e, d, false)
 	return s.placed(rec), nil
@@ -204,6 +203,15 @@ var errEvicted = errors.New("the task has left the memory")
 
 // errEnding says that the end of a task is durable, and not done with.
 var errEnding = errors.New("the task is just ending")
+
+// renew makes e ready for a further run before that is recorded: who stops it from now
+// on waits for that run, and does not meet the one before.
+func (e *entry) renew() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.live, e.promoted = make(chan struct{}), make(chan struct{})
+	e.result, e.waits, e.cancel = task.Result{}, nil, nil
+}
 
 // over reports whether the last run is done with.
 func (e *entry) over() bool {

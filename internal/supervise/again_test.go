@@ -65,3 +65,24 @@ func TestAdoptedStaysThawed(t *testing.T) {
 		}
 	})
 }
+
+// A pause does not count against the time limit, under the next host neither.
+func TestAdoptedPausedHasTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(Config{Session: "s00000000", Log: &memLog{}})
+		defer s.Close()
+		begin := time.Now().Add(-2 * time.Hour)
+		rec := task.Record{ID: "b00000001", Run: "run_1", Kind: task.LocalBash, Status: task.Running, Paused: true, Keep: true, Session: "s00000000",
+			StartTime: &begin, CreateTime: begin, TimeoutMS: time.Hour.Milliseconds(), Process: &task.Process{PID: 1}}
+		if err := s.Adopt(t.Context(), []Old{{Born: 1, Task: rec}}, func(task.Kind) task.Driver { return work(until) }); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Thaw(t.Context(), rec.ID); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if r, _ := s.Get(rec.ID); r.Status != task.Running {
+			t.Errorf("it has run out of time by its pause: %s, %+v", r.Status, r.Cause)
+		}
+	})
+}

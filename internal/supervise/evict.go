@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"iter"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/drover-dev/drover/task"
@@ -22,20 +22,12 @@ const recallTries = 16
 // recallChunk is how many tasks a listing reads from the log at once.
 const recallChunk = 256
 
-// tomb is what is kept of a task that has left the memory: its ID and its name
-// are never given to another.
-type tomb struct {
-	id   task.ID
-	born task.Seq
-	name string
-}
+func (e *entry) ending() Ended { return NewEnded(e.born, e.root, e.rec.Load()) }
 
 // past is what has left the memory, and what may. The supervisor's mu guards it.
 type past struct {
-	tasks map[task.ID]*tomb
-	names map[string]*tomb
-	keys  map[childKey]*tomb
-	order []*tomb   // by first event; never changed in place
+	packed
+	back  int       // how many of those are in memory again
 	queue []*entry  // ended tasks in memory, by their ends
 	due   time.Time // until then nothing can leave
 	timer *time.Timer
@@ -63,6 +55,7 @@ func (s *Supervisor) evict(now time.Time) {
 	}
 	most := len(p.queue) - (s.cfg.Held - s.cfg.Held/8)
 	out := map[*entry]bool{}
+	var gone []place
 	for range len(p.queue) {
 		e := p.queue[0]
 		wait, stays := s.stays(e, now)
@@ -78,23 +71,16 @@ func (s *Supervisor) evict(now time.Time) {
 			p.queue = append(p.queue, e)
 		default:
 			out[e] = true
-			s.forgetEnded(e)
+			gone = append(gone, s.forgetEnded(e))
 		}
 	}
 	if len(out) == 0 {
 		return
 	}
 	s.order = slices.DeleteFunc(slices.Clone(s.order), func(e *entry) bool { return out[e] })
-	order := slices.Clone(p.order)
-	for e := range out {
-		order = append(order, p.tasks[e.id])
-	}
-	slices.SortFunc(order, byBirth)
-	p.order = order
+	p.sortIn(gone)
 	p.queue = slices.Clone(p.queue) // what was taken from its front is let go of
 }
-
-func byBirth(a, b *tomb) int { return cmp.Compare(a.born, b.born) }
 
 // evictLater looks again when the first is due, and not for each that follows it
 // closely. The caller holds mu.
@@ -144,26 +130,89 @@ func (s *Supervisor) stays(e *entry, now time.Time) (wait time.Duration, stays b
 }
 
 // forgetEnded leaves of a task what is needed to find it in the log. The caller
-// holds mu, and takes it out of order.
-func (s *Supervisor) forgetEnded(e *entry) {
-	r := e.rec.Load()
-	g := &tomb{id: e.id, born: e.born, name: r.Name}
-	if s.past.tasks == nil {
-		s.past.tasks, s.past.names, s.past.keys = map[task.ID]*tomb{}, map[string]*tomb{}, map[childKey]*tomb{}
-	}
-	s.past.tasks[g.id] = g
+// holds mu, takes it out of the one order and into the other.
+func (s *Supervisor) forgetEnded(e *entry) place {
+	g := e.ending()
 	delete(s.tasks, e.id)
-	if r.Name != "" && s.names[r.Name] == e {
-		delete(s.names, r.Name)
-		s.past.names[r.Name] = g
+	if s.names[g.Name] == e {
+		delete(s.names, g.Name)
 	}
-	if k := (childKey{r.Parent, r.Key}); r.Key != "" && s.keys[k] == e {
+	if k := (childKey{g.Parent, g.Key}); s.keys[k] == e {
 		delete(s.keys, k)
-		s.past.keys[k] = g
+	}
+	at, known := s.past.add(&g)
+	if known {
+		s.past.back--
 	}
 	if p := e.parent(); p != nil {
 		p.part(e)
 	}
+	return at
+}
+
+// Remember takes in tasks of earlier hosts that have ended. Their records are read by
+// Recall when they are asked for. It comes before [Supervisor.Adopt], which is given
+// none of them, and the parents of all that it is given.
+func (s *Supervisor) Remember(ended iter.Seq[Ended]) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []place
+	for g := range ended {
+		at, _ := s.past.add(&g)
+		all = append(all, at)
+		if p := s.pools[g.Pool]; p != nil {
+			p.countAll(g.Root, g.Runs)
+		}
+	}
+	s.past.sortIn(all)
+}
+
+// Ended yields what the next host of the session must know of every task that has
+// ended, in the order of their first events, and returns the IDs of the others. It is a
+// snapshot, but for what is given a further run meanwhile; no lock is held while it yields.
+func (s *Supervisor) Ended() (ended iter.Seq[Ended], live []task.ID) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	var held []*entry
+	for _, e := range s.order {
+		if e.rec.Load().Status.Terminal() {
+			held = append(held, e)
+		} else {
+			live = append(live, e.id)
+		}
+	}
+	for _, e := range s.tasks {
+		if e.born == 0 { // the log may have it, and not have said so
+			live = append(live, e.id)
+		}
+	}
+	pages, order := s.past.pages, s.past.order
+	return func(yield func(Ended) bool) {
+		held := held
+		for _, at := range order {
+			born := pages.born(at)
+			for len(held) > 0 && held[0].born < born {
+				if !yield(held[0].ending()) {
+					return
+				}
+				held = held[1:]
+			}
+			if (len(held) == 0 || held[0].born > born) && !yield(pages.get(at)) {
+				return
+			}
+		}
+		for _, e := range held {
+			if !yield(e.ending()) {
+				return
+			}
+		}
+	}, live
+}
+
+// gone reports whether a task has left the memory. The caller holds mu.
+func (s *Supervisor) gone(id task.ID) bool {
+	_, was := s.past.id(id)
+	return was && s.tasks[id] == nil
 }
 
 // recall brings a task back that has left the memory, with all that it is below.
@@ -171,9 +220,10 @@ func (s *Supervisor) forgetEnded(e *entry) {
 func (s *Supervisor) recall(id task.ID) *entry {
 	for range recallTries {
 		s.mu.RLock()
-		e, g := s.tasks[id], s.past.tasks[id]
+		e := s.tasks[id]
+		at, was := s.past.id(id)
 		s.mu.RUnlock()
-		if e != nil || g == nil { // another was faster
+		if e != nil || !was { // another was faster
 			return e
 		}
 		r, ok := s.recorded(id)
@@ -183,41 +233,37 @@ func (s *Supervisor) recall(id task.ID) *entry {
 		if r.Parent != "" {
 			s.entry(r.Parent)
 		}
-		if e := s.bring(g, r); e != nil {
+		if e := s.bring(at, r); e != nil {
 			return e
 		}
 	}
 	return nil
 }
 
-// bring puts a task back. Nil: it is not where it was any more, or what it is below
-// is not in memory.
-func (s *Supervisor) bring(g *tomb, r task.Record) *entry {
-	id := g.id
-	s.mu.Lock() // over both steps: nobody finds it in neither place
+// bring puts a task back, of which what is kept stays where it is. Nil: it has come back,
+// and had a further run, since it was read, or what it is below is not in memory.
+func (s *Supervisor) bring(at place, r task.Record) *entry {
+	s.mu.Lock() // over all: nobody finds it twice
 	defer s.mu.Unlock()
-	if s.past.tasks[id] != g || s.past.tasks[r.Parent] != nil {
+	if now, _ := s.past.id(r.ID); now != at || !s.gone(r.ID) || s.gone(r.Parent) {
 		return nil
 	}
-	delete(s.past.tasks, id)
-	if s.past.names[g.name] == g {
-		delete(s.past.names, g.name)
-	}
-	if k := (childKey{r.Parent, r.Key}); s.past.keys[k] == g {
-		delete(s.past.keys, k)
-	}
-	s.past.order = slices.DeleteFunc(slices.Clone(s.past.order), func(o *tomb) bool { return o == g })
-	s.retain(Old{Born: g.born, Task: r, recalled: true})
-	return s.tasks[id]
+	s.retain(Old{Born: s.past.pages.born(at), Task: r, recalled: true})
+	s.past.back++
+	return s.tasks[r.ID]
 }
 
 // keyed brings back the child that a start by a key would find, if it has left the
 // memory.
 func (s *Supervisor) keyed(spec task.Spec) error {
+	if spec.Key == "" {
+		return nil
+	}
 	s.mu.RLock()
-	g := s.past.keys[childKey{spec.Parent, spec.Key}]
+	at, was := s.past.key(childKey{spec.Parent, spec.Key})
+	pages := s.past.pages
 	s.mu.RUnlock()
-	if g != nil && s.recall(g.id) == nil {
+	if was && s.recall(pages.id(at)) == nil {
 		return fmt.Errorf("start task: the child %q of %s cannot be read from the log", spec.Key, spec.Parent)
 	}
 	return nil
@@ -233,9 +279,11 @@ func (s *Supervisor) recorded(id task.ID) (task.Record, bool) {
 }
 
 // was reports whether an ID or a name is taken by a task that has left the
-// memory. The caller holds mu.
+// memory once. The caller holds mu.
 func (s *Supervisor) was(ref string) bool {
-	return s.past.tasks[task.ID(ref)] != nil || s.past.names[ref] != nil
+	_, id := s.past.id(task.ID(ref))
+	_, name := s.past.name(ref)
+	return id || name
 }
 
 // shownMatches bounds the tasks that an ambiguous reference names from the log.
@@ -244,14 +292,22 @@ const shownMatches = 20
 // findGone is [Supervisor.Find] among what has left the memory: the one that ref
 // names, or those that begin with it. The caller holds mu.
 func (s *Supervisor) findGone(ref string) (ids []task.ID, named bool) {
-	if g := cmp.Or(s.past.tasks[task.ID(ref)], s.past.names[ref]); g != nil {
-		return []task.ID{g.id}, true
+	p := &s.past
+	at, named := p.id(task.ID(ref))
+	if !named {
+		at, named = p.name(ref)
+	}
+	if named {
+		return []task.ID{p.pages.id(at)}, true
 	}
 	if len(ref) < 2 {
 		return nil, false
 	}
-	for id := range s.past.tasks {
-		if strings.HasPrefix(string(id), ref) && len(ids) < shownMatches {
+	for _, at := range p.order {
+		if !p.pages.begins(at, ref) || len(ids) == shownMatches {
+			continue
+		}
+		if id := p.pages.id(at); s.tasks[id] == nil {
 			ids = append(ids, id)
 		}
 	}
@@ -263,35 +319,41 @@ func (s *Supervisor) findGone(ref string) (ids []task.ID, named bool) {
 func (s *Supervisor) Listing(ctx context.Context, before task.Seq, yield func(task.Seq, task.Record) bool) error {
 	s.mu.RLock()
 	order := s.order[:len(s.order):len(s.order)]
-	old := s.past.order
+	pages, old := s.past.pages, s.past.order
 	s.mu.RUnlock()
 	if before > 0 {
 		order = order[:firstFrom(order, func(e *entry) bool { return e.born >= before })]
-		old = old[:firstFrom(old, func(g *tomb) bool { return g.born >= before })]
+		old = old[:firstFrom(old, func(at place) bool { return pages.born(at) >= before })]
 	}
 	var read map[task.ID]task.Record
 	for len(order)+len(old) > 0 {
-		if len(old) == 0 || len(order) > 0 && order[len(order)-1].born > old[len(old)-1].born {
-			e := order[len(order)-1]
-			order = order[:len(order)-1]
-			if !yield(e.born, *e.rec.Load()) {
+		var born task.Seq
+		if len(old) > 0 {
+			born = pages.born(old[len(old)-1])
+		}
+		if n := len(order) - 1; n >= 0 && order[n].born >= born {
+			if order[n].born == born { // it has come back
+				old = old[:len(old)-1]
+			}
+			if !yield(order[n].born, *order[n].rec.Load()) {
 				return nil
 			}
+			order = order[:n]
 			continue
 		}
-		g := old[len(old)-1]
-		r, ok := read[g.id]
+		id := pages.id(old[len(old)-1])
+		r, ok := read[id]
 		if !ok {
 			var err error
-			if read, err = s.chunk(ctx, old); err != nil {
+			if read, err = s.chunk(ctx, pages, old); err != nil {
 				return err
 			}
-			if r, ok = read[g.id]; !ok {
-				return fmt.Errorf("list tasks: the log does not know %s", g.id)
+			if r, ok = read[id]; !ok {
+				return fmt.Errorf("list tasks: the log does not know %s", id)
 			}
 		}
 		old = old[:len(old)-1]
-		if !yield(g.born, r) {
+		if !yield(born, r) {
 			return nil
 		}
 	}
@@ -310,11 +372,11 @@ func firstFrom[E any](in []E, late func(E) bool) int {
 }
 
 // chunk reads the newest of what has left the memory.
-func (s *Supervisor) chunk(ctx context.Context, old []*tomb) (map[task.ID]task.Record, error) {
+func (s *Supervisor) chunk(ctx context.Context, pages pages, old []place) (map[task.ID]task.Record, error) {
 	old = old[max(0, len(old)-recallChunk):]
 	ids := make([]task.ID, len(old))
-	for i, g := range old {
-		ids[i] = g.id
+	for i, at := range old {
+		ids[i] = pages.id(at)
 	}
 	records, err := s.cfg.Recall(ctx, ids)
 	if err != nil {
@@ -334,8 +396,8 @@ func (s *Supervisor) Born(id task.ID) task.Seq {
 	if e := s.tasks[id]; e != nil {
 		return e.born
 	}
-	if g := s.past.tasks[id]; g != nil {
-		return g.born
+	if at, was := s.past.id(id); was {
+		return s.past.pages.born(at)
 	}
 	return 0
 }

@@ -124,6 +124,14 @@ func TestEvict(t *testing.T) {
 		if got := listing(t, s, 0); !slices.Equal(got[:20], all) || len(got) != 22 {
 			t.Errorf("listed after some came back: %v", got)
 		}
+		var ended []task.ID
+		left, _ := s.Ended()
+		for g := range left {
+			ended = append(ended, g.ID)
+		}
+		if len(ended) < 20 || !slices.Equal(ended[:20], all) {
+			t.Errorf("for the next host, after some came back: %v", ended)
+		}
 		time.Sleep(time.Hour)
 		start(t, s, work(instant), task.Spec{})
 		synctest.Wait()
@@ -319,4 +327,67 @@ func TestEvictAbove(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What one host says of the tasks that have ended is all that the next needs: they
+// are listed, found and given further runs, their names are taken, and their runs count.
+func TestRemember(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &memLog{}
+		cfg := Config{Session: "s00000000", Log: log, Held: 8, Recall: log.newest, Pools: map[string]Pool{"p": {Size: 30, PerSession: 30, PerRoot: 11}}}
+		first := New(cfg)
+		for n := range 20 {
+			start(t, first, work(instant), task.Spec{Name: fmt.Sprint("n", n), Owner: task.ID(fmt.Sprint("o", n%2)), Pool: "p"})
+			synctest.Wait()
+		}
+		kept := start(t, first, work(until), task.Spec{Name: "kept"})
+		time.Sleep(time.Minute) // some have left the memory, and some have not
+		synctest.Wait()
+		if n := len(held(first)); n <= 1 || n >= 20 {
+			t.Fatalf("%d are in memory", n)
+		}
+		want, found := listing(t, first, 0), map[string]task.Record{}
+		for n := range 20 {
+			found[fmt.Sprint("n", n)], _ = first.Find(fmt.Sprint("n", n))
+		}
+		all, live := first.Ended()
+		ended := slices.Collect(all)
+		born := first.Born(kept.ID)
+		first.Close()
+		if len(ended) != 20 || !slices.Equal(live, []task.ID{kept.ID}) {
+			t.Fatalf("%d ended, live %v", len(ended), live)
+		}
+		s := New(cfg)
+		defer s.Close()
+		s.Remember(slices.Values(ended))
+		if err := s.Adopt(t.Context(), []Old{{Born: born, Task: kept}}, func(task.Kind) task.Driver { return nil }); err != nil {
+			t.Fatal(err)
+		}
+		if got := listing(t, s, 0); !slices.Equal(got, want) {
+			t.Errorf("listed: %v", got)
+		}
+		for name, r := range found {
+			for _, ref := range []string{name, string(r.ID)} {
+				if got, err := s.Find(ref); err != nil || got.ID != r.ID || got.Status != r.Status {
+					t.Errorf("Find(%s): %+v, %v", ref, got, err)
+				}
+			}
+		}
+		again, err := s.Resume(t.Context(), found["n3"].ID, work(instant), task.Spec{Pool: "p"})
+		if err != nil || again.Name != "n3" || again.Resumes != 1 {
+			t.Errorf("a further run: %+v, %v", again, err)
+		}
+		var limit *LimitError
+		if _, err := s.Start(t.Context(), work(instant), task.Spec{Owner: "o1", Pool: "p"}); !errors.As(err, &limit) || limit.Limit != "per_root" {
+			t.Errorf("a twelfth run below one: %v", err)
+		}
+		for n := range 9 {
+			if got := start(t, s, work(instant), task.Spec{Name: "n3", Pool: "p"}); got.Name != fmt.Sprint("n3-", n+2) {
+				t.Errorf("the name %s", got.Name)
+			}
+		}
+		if _, err := s.Start(t.Context(), work(instant), task.Spec{Pool: "p"}); !errors.As(err, &limit) || limit.Limit != "per_session" {
+			t.Errorf("a run more than the session may have: %v", err)
+		}
+	})
 }

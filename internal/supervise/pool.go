@@ -54,25 +54,48 @@ func (p *pool) allows(root task.ID, depth int, now time.Time) error {
 	return nil
 }
 
-// count takes a run in, and uncount takes it back. The time of one of an earlier
-// host is zero: clocks may have been set since.
+// count takes a run in, and uncount takes it back.
 func (p *pool) count(root task.ID, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.total++
+	if !p.byRoot() {
+		return
+	}
 	of := p.of(root, now)
 	p.roots[root] = of
-	p.total++
 	of.runs++
-	if p.cfg.Rate > 0 && !now.IsZero() {
+	if p.cfg.Rate > 0 {
 		of.latest = append(of.latest, now)
 	}
+}
+
+// byRoot reports whether anything hangs on what one tree has started: else nothing is
+// kept of it, and there may be as many trees as tasks.
+func (p *pool) byRoot() bool { return p.cfg.PerRoot > 0 || p.cfg.Rate > 0 }
+
+// countAll takes in what earlier hosts have started. When that was does not count:
+// clocks may have been set since.
+func (p *pool) countAll(root task.ID, runs int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.total += runs
+	if !p.byRoot() {
+		return
+	}
+	of := p.of(root, time.Time{})
+	p.roots[root] = of
+	of.runs += runs
 }
 
 func (p *pool) uncount(root task.ID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	of := p.roots[root]
 	p.total--
+	if !p.byRoot() {
+		return
+	}
+	of := p.roots[root]
 	if of.runs--; len(of.latest) > 0 {
 		of.latest = of.latest[:len(of.latest)-1]
 	}

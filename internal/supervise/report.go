@@ -3,6 +3,8 @@ package supervise
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -13,7 +15,8 @@ import (
 const reportEvery = 50 * time.Millisecond
 
 // reporter writes progress: drivers leave their newest here and go on, and one
-// goroutine makes events of what it finds.
+// goroutine has an event made for each that has left some. What is in it is taken
+// when the event is made, by whichever comes first.
 type reporter struct {
 	wake chan struct{} // capacity 1
 
@@ -34,7 +37,7 @@ func (r *reporter) put(e *entry, p task.Progress) {
 	}
 }
 
-// take gives what has not been written yet to the end of the run.
+// take gives what has not been written yet; nil: nothing. The caller holds the door.
 func (r *reporter) take(e *entry) *task.Progress {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -46,6 +49,18 @@ func (r *reporter) take(e *entry) *task.Progress {
 	return &p
 }
 
+// giveBack is for what was taken and could not be written.
+func (r *reporter) giveBack(e *entry, p *task.Progress) {
+	if p == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, newer := r.newest[e]; !newer {
+		r.newest[e] = *p
+	}
+}
+
 func (r *reporter) run(life context.Context, s *Supervisor) {
 	for {
 		select {
@@ -54,13 +69,10 @@ func (r *reporter) run(life context.Context, s *Supervisor) {
 			return
 		}
 		r.mu.Lock()
-		batch := r.newest
-		r.newest = nil
+		batch := slices.Collect(maps.Keys(r.newest))
 		r.mu.Unlock()
-		for e, p := range batch {
-			// A run that ended meanwhile refuses it, and a full disk loses it:
-			// progress is the one thing that may be lost.
-			_, _ = s.apply(life, e, task.Change{Verb: task.Report, Progress: &p}, nil, "")
+		for _, e := range batch {
+			_, _ = s.apply(life, e, task.Change{Verb: task.Report}, nil, "") // what a full disk refuses is for the next event
 		}
 		pause := time.NewTimer(reportEvery)
 		select {

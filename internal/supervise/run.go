@@ -44,6 +44,16 @@ func (s *Supervisor) launch(e *entry, d task.Driver, adopted bool) {
 	}()
 }
 
+// deepen makes the stack of a new goroutine as large as a commit needs while there
+// is little on it: else it is copied four times, with more on it each time. Not before
+// the wait for a place: thousands may wait.
+//
+//go:noinline
+func deepen(at int) byte {
+	var room [18 << 10]byte
+	return room[at]
+}
+
 // queued is a place in the line of a pool; without a pool there is no line.
 type queued struct {
 	pool  *pool
@@ -64,6 +74,7 @@ func (s *Supervisor) run(ctx context.Context, e *entry, d task.Driver, q *queued
 		}
 		h.pool, h.held = q.pool, true
 	}
+	deepen(0)
 	if _, launches := d.(task.Launcher); !adopted && !launches {
 		if _, err := s.apply(ctx, e, task.Change{Verb: task.Begin}, nil, ""); err != nil {
 			s.conclude(ctx, e, h, task.Result{}, &task.FailError{Reason: task.ReasonStart, Err: fmt.Errorf("begin: %w", err)})
@@ -86,8 +97,10 @@ func (s *Supervisor) run(ctx context.Context, e *entry, d task.Driver, q *queued
 	defer stop(nil)
 	defer e.wind(e.spec.Timeout, func() { stop(task.ErrTimeout) })()
 	h.life, h.over = run, ctx
-	res, err := guard(run, d, h)
-	s.conclude(run, e, h, res, err)
+	var res task.Result
+	var err error = &task.PanicError{Value: "the driver has ended its goroutine"}
+	defer func() { s.conclude(run, e, h, res, err) }() // by runtime.Goexit nothing but this is reached
+	res, err = guard(run, d, h)
 }
 
 // guard turns a panic of the driver into an error, so that the host lives on.
@@ -135,7 +148,6 @@ func (s *Supervisor) conclude(ctx context.Context, e *entry, h *host, res task.R
 	if h.out != nil {
 		change.OutputBytes = h.out.Size()
 	}
-	change.Progress = s.reporter.take(e)
 	_ = failpoint.Hit("end/before")
 	rec, notice, ok := s.record(e, change, res.Text)
 	_ = failpoint.Hit("end/durable")
@@ -221,14 +233,23 @@ func (s *Supervisor) finish(e *entry, res task.Result) {
 	e.result = res
 	e.frozen = nil // an ended task has no children anyway; a later run may
 	e.release()
+	e.mu.Unlock()
+	s.freeWaiting(e)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.queueEnded(e)
+	s.evict(time.Now())
+}
+
+// freeWaiting frees those who wait for the end of e, or for any.
+func (s *Supervisor) freeWaiting(e *entry) {
+	e.mu.Lock()
 	close(e.live)
 	e.mu.Unlock()
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	close(s.ended)
 	s.ended = make(chan struct{})
-	s.queueEnded(e)
-	s.evict(time.Now())
-	s.mu.Unlock()
 }
 
 // host is what a running driver sees.

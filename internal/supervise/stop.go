@@ -31,7 +31,7 @@ func (s *Supervisor) Stop(ctx context.Context, ids []task.ID, req StopRequest) (
 		}
 		roots = append(roots, e)
 	}
-	st := &stopping{s: s, req: req, asked: time.Now(), seen: map[*entry]bool{}}
+	st := newStopping(s, req)
 	for _, e := range roots { // all are asked before any is waited for
 		st.ask(e)
 	}
@@ -50,7 +50,12 @@ type stopping struct {
 	req     StopRequest
 	asked   time.Time
 	seen    map[*entry]bool
+	live    map[*entry]time.Time // when each that was alive was asked
 	receipt task.Receipt
+}
+
+func newStopping(s *Supervisor, req StopRequest) *stopping {
+	return &stopping{s: s, req: req, asked: time.Now(), seen: map[*entry]bool{}, live: map[*entry]time.Time{}}
 }
 
 func (st *stopping) why() *task.StopError {
@@ -104,47 +109,46 @@ func (st *stopping) ask(c *entry) {
 // cancel asks one task to end. What it does cannot fail in a way that matters:
 // a record that cannot show "stopping" must not keep anything running.
 func (st *stopping) cancel(e *entry) {
-	if e.rec.Load().Status.Terminal() {
+	was := e.rec.Load()
+	if was.Status.Terminal() {
 		return
+	}
+	if st.live[e].IsZero() {
+		st.live[e] = time.Now()
 	}
 	_, _ = st.s.apply(context.WithoutCancel(st.s.life), e, task.Change{Verb: task.RequestStop}, nil, "")
 	e.mu.Lock()
 	cancel := e.cancel
 	e.mu.Unlock()
-	_ = failpoint.Hit("stop/asked")
+	if !was.Stopping { // who waits for it asks again
+		_ = failpoint.Hit("stop/asked")
+	}
 	if cancel != nil {
 		cancel(st.why())
 	}
 }
 
-// one waits for the end of a single task and writes its line of the receipt.
+// one waits for the end of a single task and writes its line of the receipt. A
+// further run of it that is being recorded ends as it begins, since it is frozen.
 func (st *stopping) one(ctx context.Context, e *entry) {
 	was := *e.rec.Load()
-	if was.Status.Terminal() {
+	if was.Status.Terminal() && st.live[e].IsZero() && e.over() {
 		e.thaw()
 		st.receipt.Stopped = append(st.receipt.Stopped, task.Stopped{ID: e.id, Status: was.Status, Cause: was.Cause, Signals: []task.SignalSent{}})
 		return
 	}
 	st.cancel(e)
-	limit := st.req.Limit
-	if limit == 0 {
-		limit = 15 * time.Second
-		if st.req.Grace != nil {
-			limit += *st.req.Grace
-		}
-	}
-	live, _ := e.channels()
-	late := time.NewTimer(limit)
-	defer late.Stop()
-	select {
-	case <-live:
-	case <-late.C:
-		st.survivor(e, "its driver has not ended yet")
-	case <-ctx.Done():
-		st.survivor(e, "nobody waited for its end")
+	if why := st.wait(ctx, e); why != "" {
+		st.survivor(e, why)
+	} else {
+		e.thaw() // it may have ended between the freeze and here
 	}
 	rec := *e.rec.Load()
-	line := task.Stopped{ID: e.id, Status: rec.Status, Cause: rec.Cause, Signals: []task.SignalSent{}, EndedAfterMS: time.Since(st.asked).Milliseconds()}
+	took := time.Since(st.asked)
+	if rec.EndTime != nil { // others were waited for since
+		took = max(0, rec.EndTime.Sub(st.asked))
+	}
+	line := task.Stopped{ID: e.id, Status: rec.Status, Cause: rec.Cause, Signals: []task.SignalSent{}, EndedAfterMS: took.Milliseconds()}
 	e.mu.Lock()
 	if e.result.Signals != nil {
 		line.Signals = e.result.Signals
@@ -155,6 +159,36 @@ func (st *stopping) one(ctx context.Context, e *entry) {
 	}
 	e.mu.Unlock()
 	st.receipt.Stopped = append(st.receipt.Stopped, line)
+}
+
+// wait returns when e has ended, or says why it does not wait on. The limit counts
+// from when e was asked: those that were asked together are waited for together.
+func (st *stopping) wait(ctx context.Context, e *entry) (why string) {
+	if e.over() {
+		return ""
+	}
+	limit := st.req.Limit
+	if limit == 0 {
+		limit = 15 * time.Second
+		if st.req.Grace != nil {
+			limit += *st.req.Grace
+		}
+	}
+	asked, ok := st.live[e]
+	if !ok { // it is only just beginning a further run
+		asked = time.Now()
+	}
+	live, _ := e.channels()
+	late := time.NewTimer(time.Until(asked.Add(limit)))
+	defer late.Stop()
+	select {
+	case <-live:
+		return ""
+	case <-late.C:
+		return "its driver has not ended yet"
+	case <-ctx.Done():
+		return "nobody waited for its end"
+	}
 }
 
 func (st *stopping) survivor(e *entry, why string) {
@@ -190,7 +224,7 @@ func (s *Supervisor) stopChildren(e *entry, end task.Change) {
 	if end.Verb == task.Stop && end.Cause != nil && end.Cause.Reason == task.ReasonClosing {
 		cause = *end.Cause
 	}
-	st := &stopping{s: s, req: StopRequest{Cause: cause}, asked: time.Now(), seen: map[*entry]bool{}}
+	st := newStopping(s, StopRequest{Cause: cause})
 	e.freeze(st.why())
 	for {
 		fresh := st.fresh(e)
@@ -224,7 +258,7 @@ func (s *Supervisor) Retire() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, e := range s.tasks {
-		if !e.rec.Load().Status.Terminal() {
+		if e.pinned > 0 || !e.rec.Load().Status.Terminal() {
 			return s.closing
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -144,6 +145,7 @@ func TestEndings(t *testing.T) {
 		reason task.Reason
 	}{
 		"panic":   {run: func(context.Context, task.Host) (task.Result, error) { panic("boom") }, status: task.Failed, reason: task.ReasonPanic},
+		"goexit":  {run: func(context.Context, task.Host) (task.Result, error) { runtime.Goexit(); return task.Result{}, nil }, status: task.Failed, reason: task.ReasonPanic},
 		"error":   {run: func(context.Context, task.Host) (task.Result, error) { return task.Result{}, errors.New("bad") }, status: task.Failed, reason: task.ReasonError},
 		"timeout": {run: until, spec: task.Spec{Timeout: time.Minute}, status: task.Failed, reason: task.ReasonTimeout},
 		"stopped": {run: until, stop: true, status: task.Killed, reason: task.ReasonStopped},

@@ -196,7 +196,7 @@ type entry struct {
 // New makes a supervisor. It does no I/O.
 func New(cfg Config) *Supervisor {
 	s := &Supervisor{cfg: cfg, tasks: map[task.ID]*entry{}, names: map[string]*entry{}, keys: map[childKey]*entry{},
-		pools: map[string]*pool{}, ended: make(chan struct{}), desk: desk{changed: make(chan struct{})}}
+		pools: map[string]*pool{}, ended: make(chan struct{}), past: past{packed: newPacked()}, desk: desk{changed: make(chan struct{})}}
 	for name, p := range cfg.Pools {
 		s.pools[name] = newPool(p)
 	}
@@ -257,10 +257,9 @@ type Recorded struct {
 // refused does not hinder the others. The answers are in the order of the batch.
 func (s *Supervisor) RecordAll(ctx context.Context, batch []Starting) []Recorded {
 	out := make([]Recorded, len(batch))
-	entries, fresh := make([]*entry, len(batch)), make([]*entry, 0, len(batch))
+	entries, found, fresh := make([]*entry, len(batch)), make([]bool, len(batch)), make([]*entry, 0, len(batch))
 	room := s.room()
 	for i, b := range batch {
-		var found bool
 		err := b.Driver.Check(b.Spec.Input)
 		if err == nil {
 			err = room
@@ -269,14 +268,12 @@ func (s *Supervisor) RecordAll(ctx context.Context, batch []Starting) []Recorded
 			err = s.keyed(b.Spec)
 		}
 		if err == nil {
-			entries[i], found, err = s.admit(b.Driver, b.Spec)
+			entries[i], found[i], err = s.admit(b.Driver, b.Spec)
 		}
 		switch {
 		case err != nil:
 			out[i].Err = err
-		case found:
-			out[i].Task, out[i].Begin = *entries[i].rec.Load(), func() {}
-		default:
+		case !found[i]:
 			fresh = append(fresh, entries[i])
 		}
 	}
@@ -284,17 +281,30 @@ func (s *Supervisor) RecordAll(ctx context.Context, batch []Starting) []Recorded
 	errs := s.create(ctx, fresh)
 	_ = failpoint.Hit("task/recorded")
 	for i, e := range entries {
-		if out[i].Err != nil || out[i].Begin != nil {
-			continue
-		}
-		if err := errs[e]; err != nil {
+		switch {
+		case out[i].Err != nil:
+		case found[i]:
+			out[i] = e.found()
+		case errs[e] != nil:
 			s.forget(e)
-			out[i].Err = fmt.Errorf("start task: %w", err)
-			continue
+			out[i].Err = fmt.Errorf("start task: %w", errs[e])
+		default:
+			out[i].Task, out[i].Begin = *e.rec.Load(), func() { s.launch(e, batch[i].Driver, false) }
 		}
-		out[i].Task, out[i].Begin = *e.rec.Load(), func() { s.launch(e, batch[i].Driver, false) }
 	}
 	return out
+}
+
+// found answers a further start by the key of e. The first may be on its way to the
+// log still, and not arrive.
+func (e *entry) found() Recorded {
+	e.door.Lock()
+	defer e.door.Unlock()
+	rec := *e.rec.Load()
+	if e.born == 0 {
+		return Recorded{Err: fmt.Errorf("start task: the start of %q that came before could not be recorded", rec.Key)}
+	}
+	return Recorded{Task: rec, Begin: func() {}}
 }
 
 func (s *Supervisor) room() error {
@@ -305,7 +315,8 @@ func (s *Supervisor) room() error {
 }
 
 // admit checks every limit and takes the task in under one lock, so that two
-// starts cannot both take the last place, and none slips into a frozen tree.
+// starts cannot both take the last place, and none slips into a frozen tree. The
+// door of what it has taken in is shut: create opens it.
 func (s *Supervisor) admit(d task.Driver, spec task.Spec) (e *entry, found bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -356,13 +367,14 @@ func (s *Supervisor) admit(d task.Driver, spec task.Spec) (e *entry, found bool,
 	now := time.Now().UTC()
 	rec := task.Record{ID: e.id, Run: task.NewRunID(), Kind: d.Kind(), Status: task.Pending, Backgrounded: spec.Backgrounded, Keep: spec.Keep, TTY: spec.TTY,
 		Name: name, Description: spec.Description, Session: s.cfg.Session, Parent: spec.Parent, Owner: spec.Owner, Depth: depth, ToolUseID: spec.ToolUseID,
-		AgentType: spec.AgentType, Mode: spec.Mode, Model: spec.Model, Prompt: spec.Prompt, Command: spec.Command, Cwd: spec.Cwd, CreateTime: now,
+		AgentType: spec.AgentType, Mode: spec.Mode, Model: spec.Model, Prompt: task.ShortPrompt(spec.Prompt), Command: spec.Command, Cwd: spec.Cwd, CreateTime: now,
 		TimeoutMS: spec.Timeout.Milliseconds(), Priority: spec.Priority, Pool: spec.Pool, Key: spec.Key, Silent: spec.Silent, Team: spec.Team,
 		Budget: spec.Budget, OnEnd: spec.OnEnd}
 	if s.cfg.OutputPath != nil {
 		rec.OutputFile = s.cfg.OutputPath(e.id)
 	}
 	e.rec.Store(&rec)
+	e.door.Lock()
 	if p := e.parent(); p != nil && !p.take(e) {
 		return nil, false, ErrFrozen
 	}
@@ -419,14 +431,13 @@ func (s *Supervisor) uniqueName(want string) string {
 }
 
 // create makes the first events durable. Until then nobody can find the tasks.
-// Who holds one of these doors waits for nobody's but the log.
+// Who holds one of these doors waits for no other.
 func (s *Supervisor) create(ctx context.Context, fresh []*entry) map[*entry]error {
 	if len(fresh) == 0 {
 		return nil
 	}
 	first := make([]task.Entry, len(fresh))
 	for i, e := range fresh {
-		e.door.Lock()
 		defer e.door.Unlock()
 		rec := *e.rec.Load()
 		first[i] = task.Entry{Verb: task.Create, At: rec.CreateTime, Task: rec}
@@ -483,18 +494,36 @@ func (s *Supervisor) forget(e *entry) {
 
 // apply is the one door: the only place where a task changes after its first
 // event.
-func (s *Supervisor) apply(ctx context.Context, e *entry, c task.Change, n *task.Notice, answer string) (task.Record, error) {
+func (s *Supervisor) apply(ctx context.Context, e *entry, c task.Change, n *task.Notice, answer string) (_ task.Record, err error) {
 	e.door.Lock()
 	defer e.door.Unlock()
 	cur := *e.rec.Load()
 	if e.born == 0 { // a stop has found it before its first event, which may never come
 		return cur, ErrUnknown
 	}
-	if c.Verb == task.Resume && cur.Status.Terminal() && !e.over() {
-		return cur, errEnding
+	if c.Verb == task.Resume && cur.Status.Terminal() {
+		if !e.over() {
+			return cur, errEnding
+		}
+		e.renew()
+		defer func() {
+			if err != nil {
+				s.freeWaiting(e)
+			}
+		}()
 	}
 	if c.At.IsZero() {
 		c.At = time.Now().UTC()
+	}
+	var told *task.Progress // and not written
+	switch c.Verb {
+	case task.Report, task.Complete, task.Fail, task.Stop: // here and not before: what a run has told is in one event, and in one of its own
+		if told = s.reporter.take(e); c.Progress == nil {
+			c.Progress = told
+		}
+	}
+	if c.Verb == task.Report && c.Progress == nil && c.Summary == "" { // another event has it
+		return cur, nil
 	}
 	next, err := task.Apply(cur, c)
 	if errors.Is(err, task.ErrNoChange) {
@@ -508,6 +537,7 @@ func (s *Supervisor) apply(ctx context.Context, e *entry, c task.Change, n *task
 		n.Owner, n.Acked, n.ByUser = next.Owner, known(next), next.StoppedByUser()
 	}
 	if _, err := s.cfg.Log.Append(ctx, task.Entry{Verb: c.Verb, At: c.At, Task: next, Notice: n, Answer: answer}); err != nil {
+		s.reporter.giveBack(e, told)
 		return cur, err
 	}
 	if next.Status.Terminal() && s.cfg.Owed != nil {
@@ -527,7 +557,7 @@ func known(r task.Record) bool {
 // Get returns a task by its ID.
 func (s *Supervisor) Get(id task.ID) (task.Record, bool) {
 	s.mu.RLock()
-	e, was := s.tasks[id], s.past.tasks[id] != nil
+	e, was := s.tasks[id], s.gone(id)
 	s.mu.RUnlock()
 	switch {
 	case e != nil && e.born != 0:
@@ -553,7 +583,7 @@ func (s *Supervisor) Input(id task.ID) json.RawMessage {
 // entry is a task in memory, where one comes back that has left it.
 func (s *Supervisor) entry(id task.ID) *entry {
 	s.mu.RLock()
-	e, was := s.tasks[id], s.past.tasks[id] != nil
+	e, was := s.tasks[id], s.gone(id)
 	s.mu.RUnlock()
 	if was {
 		return s.recall(id)
@@ -569,11 +599,12 @@ func (s *Supervisor) entry(id task.ID) *entry {
 func (s *Supervisor) Find(ref string) (task.Record, error) {
 	s.mu.RLock() // over both: what comes or goes meanwhile is found once
 	r, matches, ok := s.findHeld(ref)
-	gone, named := s.findGone(ref)
-	s.mu.RUnlock()
 	if ok {
+		s.mu.RUnlock()
 		return r, nil
 	}
+	gone, named := s.findGone(ref)
+	s.mu.RUnlock()
 	if named {
 		matches = nil
 	}
@@ -640,7 +671,7 @@ func (s *Supervisor) Live() (live, total int) {
 			live++
 		}
 	}
-	return live, len(s.order) + len(s.past.order)
+	return live, len(s.order) + len(s.past.order) - s.past.back
 }
 
 func (e *entry) isFrozen() bool {
