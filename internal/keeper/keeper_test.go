@@ -42,6 +42,13 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	if len(os.Args) == 2 && os.Args[1] == "keeper" { // of a detached host; see TestInnerHost
+		if err := play("parent", []string{os.Getenv("TEST_DIR"), "inner"}); err != nil {
+			fmt.Fprintln(os.Stderr, "inner keeper:", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	goleak.VerifyTestMain(m)
 }
 
@@ -78,10 +85,12 @@ func host(form string, args []string) error {
 		return err
 	}
 	me, err := process.Identify(os.Getpid())
+	if err == nil {
+		err = link.Ready()
+	}
 	if err != nil {
 		return err
 	}
-	fmt.Println("host", os.Getpid())
 	lines := map[string]string{
 		"plain":  "echo plain $$; exec sleep 1000",
 		"deaf":   "trap '' TERM HUP INT; echo deaf $$; while :; do sleep 1; done",
@@ -94,9 +103,15 @@ func host(form string, args []string) error {
 	if form == "parent" {
 		lines["bare"] = "(setsid env -i /bin/sh -c '(/bin/sh -c \"echo bare \\$\\$; exec sleep 1000\") &' &) ; exit 0"
 	}
+	says, prefix := "host", "b-"
+	if other, ok := nested()[then]; ok {
+		// The helper of a test before may still be ending what has the name of its task.
+		says, prefix, lines = then, "b-"+me.Mark()+"-", other
+	}
+	fmt.Println(says, os.Getpid())
 	var groups []*process.Group
 	for name, line := range lines {
-		task := "b-" + name
+		task := prefix + name
 		env := append(os.Environ(), process.MarkSession+"="+session(), process.MarkHost+"="+me.Mark(), process.MarkTask+"="+task)
 		exit := filepath.Join(dir, task+".exit")
 		if name == "keptearly" {

@@ -22,6 +22,13 @@ const (
 	byeWait   = 2 * time.Second
 )
 
+// A helper is told of ends with whatever it is told next, or after a moment: it
+// wakes up once for a command and not twice.
+const (
+	endsWait = 50 * time.Millisecond
+	mostEnds = 64
+)
+
 // Link is the host's end towards its keeper. All methods may be called by
 // several goroutines.
 type Link struct {
@@ -29,12 +36,14 @@ type Link struct {
 	argv    []string      // of a helper that starts with the first Watch; nil: there is a parent
 	lost    chan struct{} // closed when the keeper died and was not told goodbye
 
-	mu     sync.Mutex       // held while writing
-	conn   *os.File         // nil until there is a keeper; guarded by mu
-	group  *process.Group   // of a helper; guarded by mu
-	closed bool             // guarded by mu
-	spared map[int]struct{} // what a parent was told of; guarded by mu
-	reader sync.WaitGroup   // sees the keeper's end; Close waits for it
+	mu     sync.Mutex                    // held while writing
+	conn   *os.File                      // nil until there is a keeper; guarded by mu
+	group  *process.Group                // of a helper; guarded by mu
+	closed bool                          // guarded by mu
+	ends   []process.Identity            // leaders that a helper is still to be told of; guarded by mu
+	later  *time.Timer                   // tells of them; nil while there are none; guarded by mu
+	spared map[process.Identity]struct{} // what a parent was told of; guarded by mu
+	reader sync.WaitGroup                // sees the keeper's end; Close waits for it
 }
 
 // Inherit takes up the link to the parent of this process. It returns nil and
@@ -45,7 +54,7 @@ func Inherit(session string) (*Link, error) {
 	if conn == nil || err != nil {
 		return nil, err
 	}
-	l := &Link{session: session, lost: make(chan struct{}), spared: map[int]struct{}{}}
+	l := &Link{session: session, lost: make(chan struct{}), spared: map[process.Identity]struct{}{}}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l, l.greet(conn)
@@ -144,34 +153,79 @@ func (l *Link) Watch(leader process.Identity, task string, keep bool, exitFile s
 		if !keep {
 			return nil
 		}
-		l.spared[leader.PID] = struct{}{}
+		l.spared[leader] = struct{}{}
 	}
 	return l.write(message{Op: opWatch, Watch: &watch{Process: leader, Task: task, Keep: keep, ExitFile: exitFile}})
 }
 
-// Forget tells the keeper that a group has ended and its number is free.
-func (l *Link) Forget(pid int) error {
+// Forget tells the keeper that a group has ended. Its number may be somebody else's
+// by now, also of a group that is watched. A helper hears of it a moment later, and
+// before anything else.
+func (l *Link) Forget(leader process.Identity) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if _, told := l.spared[pid]; l.argv == nil && !told {
-		return nil
+	if l.argv == nil {
+		if _, told := l.spared[leader]; !told {
+			return nil
+		}
+		delete(l.spared, leader)
+		return l.write(forgotten(leader))
 	}
-	delete(l.spared, pid)
-	return l.write(message{Op: opForget, PID: pid})
+	if l.closed || l.conn == nil {
+		return fmt.Errorf("tell keeper %s: %w", opForget, ErrLost)
+	}
+	l.ends = append(l.ends, leader)
+	switch {
+	case len(l.ends) >= mostEnds:
+		return l.write()
+	case l.later == nil:
+		l.later = time.AfterFunc(endsWait, l.tellEnds)
+	}
+	return nil
 }
 
-// write sends one message. The caller holds mu.
-func (l *Link) write(m message) error {
-	if l.closed || l.conn == nil {
-		return fmt.Errorf("tell keeper %s: %w", m.Op, ErrLost)
+func forgotten(leader process.Identity) message {
+	return message{Op: opForget, PID: leader.PID, Start: leader.Start}
+}
+
+// tellEnds is called by the timer.
+func (l *Link) tellEnds() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.ends) > 0 {
+		_ = l.write() // a keeper that is gone has forgotten already
 	}
-	b, err := encode(m)
-	if err != nil {
-		return err
+}
+
+// write sends messages, behind those of the ends. The caller holds mu.
+func (l *Link) write(messages ...message) error {
+	what := opForget
+	var out []byte
+	for _, leader := range l.ends {
+		b, err := encode(forgotten(leader))
+		if err != nil {
+			return err
+		}
+		out = append(out, b...)
+	}
+	for _, m := range messages {
+		b, err := encode(m)
+		if err != nil {
+			return err
+		}
+		what, out = m.Op, append(out, b...)
+	}
+	l.ends = l.ends[:0]
+	if l.later != nil {
+		l.later.Stop()
+		l.later = nil
+	}
+	if l.closed || l.conn == nil {
+		return fmt.Errorf("tell keeper %s: %w", what, ErrLost)
 	}
 	_ = l.conn.SetWriteDeadline(time.Now().Add(writeWait))
-	if _, err := l.conn.Write(b); err != nil {
-		return fmt.Errorf("tell keeper %s: %w", m.Op, errors.Join(ErrLost, err))
+	if _, err := l.conn.Write(out); err != nil {
+		return fmt.Errorf("tell keeper %s: %w", what, errors.Join(ErrLost, err))
 	}
 	return nil
 }

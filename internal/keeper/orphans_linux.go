@@ -1,7 +1,9 @@
 package keeper
 
 import (
+	"errors"
 	"fmt"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -13,4 +15,19 @@ func adoptOrphans() error {
 		return fmt.Errorf("become the parent of orphans: %w", err)
 	}
 	return nil
+}
+
+// anyEnded waits for a child that has ended, and leaves it to be reaped.
+func anyEnded() (pid int, err error) {
+	var info unix.Siginfo
+	for {
+		err = unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WNOWAIT, nil)
+		if !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	// The fields of a child follow the three common ones at the next place
+	// where a pointer could stand; the first is its number.
+	const child = (12 + unsafe.Sizeof(uintptr(0)) - 1) &^ (unsafe.Sizeof(uintptr(0)) - 1)
+	return int(*(*int32)(unsafe.Add(unsafe.Pointer(&info), child))), err
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -19,9 +20,13 @@ import (
 // host's end of it must not hold the keeper up.
 const drainWait = 100 * time.Millisecond
 
-// recentExits is how many exits of orphans are remembered: the kernel hands over
-// a child of a dying host a moment before the host itself is seen to be dead.
-const recentExits = 1024
+// How many exits of orphans are remembered, and for how long: the kernel hands over
+// a child of a dying host a moment before the host itself is seen to be dead, which a
+// file system that hangs can draw out.
+const (
+	recentExits = 1024
+	recentWait  = time.Minute
+)
 
 // Config is how a host is started.
 type Config struct {
@@ -33,7 +38,8 @@ type Config struct {
 }
 
 // RunParent starts the host as its child and returns when the host and all that
-// it left are gone, which with kept tasks may be days later. When ctx ends, the
+// it left are gone, which with kept tasks, or with another detached host that was
+// started inside a task, may be days later. When ctx ends, the
 // host is asked to end by TERM. Exit is that of the host.
 //
 // The caller turns INT and TERM into the end of ctx; HUP is passed over. It makes the whole calling process the reaper of orphans and reaps every
@@ -72,14 +78,15 @@ type parent struct {
 	link *os.File
 
 	again  chan struct{} // wakes the sweeper; wake-ups merge
-	recent []ended       // exits before the host's, newest last
+	recent []ended       // exits shortly before the host's, newest last
 	errs   []error       // of exit files
 }
 
 type ended struct {
-	pid  int
-	exit process.Exit
-	at   time.Time
+	pid   int
+	start uint64 // of its identity; 0: not known
+	exit  process.Exit
+	at    time.Time
 }
 
 func (p *parent) run(ctx context.Context) (process.Exit, error) {
@@ -124,10 +131,7 @@ func (p *parent) run(ctx context.Context) (process.Exit, error) {
 		case gone:
 			p.settle(e)
 		default:
-			if len(p.recent) == recentExits {
-				p.recent = append(p.recent[:0], p.recent[1:]...)
-			}
-			p.recent = append(p.recent, e)
+			p.remember(e)
 		}
 	}
 	close(p.again)
@@ -137,9 +141,19 @@ func (p *parent) run(ctx context.Context) (process.Exit, error) {
 	return hostExit, errors.Join(p.errs...)
 }
 
-// settle writes down how a kept task ended; its leftovers are not kept.
+// remember keeps an exit that may turn out to be that of a kept task.
+func (p *parent) remember(e ended) {
+	old := 0
+	for old < len(p.recent) && (len(p.recent)-old >= recentExits || e.at.Sub(p.recent[old].at) > recentWait) {
+		old++
+	}
+	p.recent = append(slices.Delete(p.recent, 0, old), e)
+}
+
+// settle writes down how a kept task ended; its leftovers are not kept. Who had its
+// number before or after it is not it.
 func (p *parent) settle(e ended) {
-	w, ok := p.ward.forget(e.pid)
+	w, ok := p.ward.forget(e.pid, e.start)
 	if !ok || !w.Keep {
 		return
 	}
@@ -164,18 +178,26 @@ func (p *parent) sweep() {
 
 // waitAny reaps any child. It holds a thread, of which a keeper needs only one.
 func waitAny() (ended, error) {
+	pid, err := anyEnded()
+	if err != nil {
+		return ended{}, fmt.Errorf("wait for children: %w", err)
+	}
+	var start uint64
+	if id, err := process.Identify(pid); err == nil { // its number is its own until it is reaped
+		start = id.Start
+	}
 	for {
 		var ws syscall.WaitStatus
-		pid, err := syscall.Wait4(-1, &ws, 0, nil)
+		pid, err := syscall.Wait4(pid, &ws, 0, nil)
 		switch {
 		case err == syscall.EINTR:
 			continue
 		case err != nil:
 			return ended{}, fmt.Errorf("wait for children: %w", err)
 		case ws.Exited():
-			return ended{pid: pid, exit: process.Exit{Code: ws.ExitStatus()}, at: time.Now()}, nil
+			return ended{pid: pid, start: start, exit: process.Exit{Code: ws.ExitStatus()}, at: time.Now()}, nil
 		case ws.Signaled():
-			return ended{pid: pid, exit: process.Exit{Code: -1, Signal: ws.Signal(), Core: ws.CoreDump()}, at: time.Now()}, nil
+			return ended{pid: pid, start: start, exit: process.Exit{Code: -1, Signal: ws.Signal(), Core: ws.CoreDump()}, at: time.Now()}, nil
 		}
 	}
 }

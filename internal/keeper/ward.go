@@ -45,7 +45,9 @@ func (w *ward) hear(m message) {
 			delete(w.coming, m.Watch.Task)
 		}
 	case opForget:
-		delete(w.watched, m.PID)
+		if x := w.watched[m.PID]; m.Start == 0 || m.Start == x.Process.Start {
+			delete(w.watched, m.PID)
+		}
 		if m.Watch != nil {
 			delete(w.coming, m.Watch.Task)
 		}
@@ -54,13 +56,16 @@ func (w *ward) hear(m message) {
 	}
 }
 
-// forget takes a watched group off the list.
-func (w *ward) forget(pid int) (watch, bool) {
+// forget takes the group of a leader off the list.
+func (w *ward) forget(pid int, start uint64) (watch, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	x, ok := w.watched[pid]
+	if !ok || x.Process.Start != start {
+		return watch{}, false
+	}
 	delete(w.watched, pid)
-	return x, ok
+	return x, true
 }
 
 // find looks for the groups of tasks that the host was about to start when it

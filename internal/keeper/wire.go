@@ -41,6 +41,7 @@ type message struct {
 	Host    *process.Identity `json:"host,omitempty"`
 	Watch   *watch            `json:"watch,omitempty"`
 	PID     int               `json:"pid,omitempty"`
+	Start   uint64            `json:"start,omitempty"` // of the process; an older host does not say
 }
 
 // watch is what a keeper must know of one task's group.
@@ -119,13 +120,14 @@ func inherited() (*os.File, error) {
 }
 
 // withLink is env without marks and links of others, and with this link. A host
-// that was started inside somebody's task must not be ended with that task.
+// that was started inside somebody's task must not be ended with that task; and the
+// mark of a keeper is its own.
 func withLink(env []string) []string {
 	out := make([]string, 0, len(env)+1)
 	for _, kv := range env {
 		key, _, _ := strings.Cut(kv, "=")
 		switch key {
-		case envLink, process.MarkTask, process.MarkSession, process.MarkHost:
+		case envLink, process.MarkTask, process.MarkSession, process.MarkHost, process.MarkKeeper:
 		default:
 			out = append(out, kv)
 		}

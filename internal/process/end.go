@@ -17,7 +17,8 @@ import (
 )
 
 // killWait is how long a process may take to go after KILL before it is named
-// as a survivor. killRound is how often the table is read again meanwhile.
+// as a survivor, and how long those may be looked for that multiply meanwhile.
+// killRound is how often the table is read again meanwhile.
 const (
 	killWait  = 5 * time.Second
 	killRound = 200 * time.Millisecond
@@ -28,6 +29,13 @@ type Ending struct {
 	Grace time.Duration // between TERM and KILL; 0: KILL at once
 	Mark  string        // value of [MarkTask] that members carry; empty: not looked for
 	Table *Table        // shared with others who end; nil: an own one
+
+	// First is what a group is asked by before TERM, as a terminal would; TERM follows
+	// when its leader has ended, and at the latest after another Grace. 0: TERM is first.
+	First syscall.Signal
+	// Hangup sends HUP, as a terminal that closes does, beside TERM to those that ignore
+	// TERM, as shells at a terminal do.
+	Hangup bool
 }
 
 // Sent is one signal that was sent, with the time since ending began.
@@ -51,16 +59,19 @@ type Report struct {
 
 // Choice selects processes to end: those for which Root says yes and all their
 // descendants, but none that Spare selects and nothing below it. A nil Spare
-// spares nobody. This process itself is never ended.
+// spares nobody. Nobody is found by way of the keeper of a detached host: see
+// [MarkKeeper]. This process itself is never ended.
 type Choice struct {
 	Root  func(Proc) bool
 	Spare func(Proc) bool
 }
 
 // End ends the group, what has left it but carries the mark, and all their
-// descendants: TERM and CONT, then KILL to what is left after the grace or when
-// ctx ends. It returns when nothing is left, or within 5 s after KILL with the
-// survivors named. It may be called before or after [Group.Reap].
+// descendants: TERM and CONT, which [Ending] may put others before and beside, then
+// KILL to what is left after the grace or when ctx ends. It returns when nothing is left, or within 5 s after KILL with the
+// survivors named, or 10 s if they go on to multiply: then they are stopped, until
+// no new one is found, before they are killed. It may be called before or after
+// [Group.Reap].
 func (g *Group) End(ctx context.Context, e Ending) Report {
 	w := newWork(e, Choice{Root: func(p Proc) bool {
 		switch {
@@ -72,12 +83,12 @@ func (g *Group) End(ctx context.Context, e Ending) Report {
 		return e.Mark != "" && p.Carries(MarkTask, e.Mark)
 	}})
 	w.group = g
-	return w.run(ctx, e.Grace)
+	return w.run(ctx, e)
 }
 
 // EndAll ends every process of the choice, as [Group.End] does.
 func EndAll(ctx context.Context, c Choice, e Ending) Report {
-	return newWork(e, c).run(ctx, e.Grace)
+	return newWork(e, c).run(ctx, e)
 }
 
 // work is one ending.
@@ -93,10 +104,13 @@ type work struct {
 }
 
 type target struct {
-	proc  Proc
-	h     *handle
-	asked bool // was sent TERM
-	err   error
+	proc   Proc
+	h      *handle
+	asked  bool // was sent TERM
+	hung   bool // was sent HUP
+	killed bool // was sent KILL
+	frozen bool // was sent STOP
+	err    error
 }
 
 func newWork(e Ending, c Choice) *work {
@@ -107,7 +121,7 @@ func newWork(e Ending, c Choice) *work {
 	return &work{table: t, choice: c, self: os.Getpid(), begun: time.Now(), held: map[int]*target{}}
 }
 
-func (w *work) run(ctx context.Context, grace time.Duration) Report {
+func (w *work) run(ctx context.Context, e Ending) Report {
 	defer func() {
 		for _, t := range w.held {
 			t.h.close()
@@ -116,18 +130,28 @@ func (w *work) run(ctx context.Context, grace time.Duration) Report {
 	if !w.look() {
 		return w.report
 	}
-	if grace > 0 {
-		patient, done := context.WithTimeout(ctx, grace)
+	if e.Grace > 0 && e.First != 0 && w.group != nil {
+		w.begin(ctx, e)
+		if !w.look() {
+			return w.report
+		}
+	}
+	if e.Grace > 0 {
+		patient, done := context.WithTimeout(ctx, e.Grace)
 		defer done()
-		for patient.Err() == nil {
-			w.ask()
-			w.round(patient)
+		for first := true; patient.Err() == nil; first = false {
+			w.ask(first, e.Hangup)
+			w.heed(patient, e.Hangup)
 			if patient.Err() == nil && !w.look() {
 				return w.report
 			}
 		}
 	}
-	for deadline := time.Now().Add(killWait); w.look(); {
+	deadline, frozen := time.Now().Add(killWait), false
+	for first := true; w.look(); first = false {
+		if !first && w.freeze(deadline) && !frozen {
+			deadline, frozen = time.Now().Add(killWait), true
+		}
 		w.kill()
 		if time.Now().After(deadline) {
 			w.name()
@@ -138,6 +162,18 @@ func (w *work) run(ctx context.Context, grace time.Duration) Report {
 		done()
 	}
 	return w.report
+}
+
+// heed is [work.round] for those that were asked. A shell may wait for a program that
+// it has just started, and does not ignore TERM, but drops it, while it starts one: so
+// all are looked at again soon.
+func (w *work) heed(ctx context.Context, hangup bool) {
+	if hangup {
+		var done func()
+		ctx, done = context.WithTimeout(ctx, killRound)
+		defer done()
+	}
+	w.round(ctx)
 }
 
 // round waits for all that is held, and for the next look at what is not.
@@ -166,7 +202,8 @@ func (w *work) look() bool {
 		w.failed = map[int]error{0: fmt.Errorf("read the processes: %w", err)}
 	}
 	for _, p := range w.chosen(procs) {
-		if _, ok := w.held[p.PID]; ok {
+		if t, ok := w.held[p.PID]; ok {
+			t.proc.ignored = p.ignored
 			continue
 		}
 		h, err := open(p.Identity())
@@ -204,7 +241,11 @@ func (w *work) chosen(procs []Proc) []Proc {
 			continue
 		}
 		seen[p.PID] = true
-		todo = append(todo, children[p.PID]...)
+		for _, i := range children[p.PID] {
+			if !procs[i].detached() {
+				todo = append(todo, i)
+			}
+		}
 		if p.PID != w.self && !p.ended() {
 			out = append(out, p)
 		}
@@ -212,28 +253,66 @@ func (w *work) chosen(procs []Proc) []Proc {
 	return out
 }
 
+// begin sends the first signal to the group, which is who a terminal would send it
+// to, and waits for the leader: a shell waits for what it runs, and what it has left
+// in the background ignores INT.
+func (w *work) begin(ctx context.Context, e Ending) {
+	if w.group.signalGroup(e.First) != nil || w.group.signalGroup(syscall.SIGCONT) != nil {
+		return
+	}
+	w.sent(e.First)
+	w.sent(syscall.SIGCONT)
+	patient, done := context.WithTimeout(ctx, e.Grace)
+	defer done()
+	_ = w.group.h.wait(patient) // who is left is seen by a look
+}
+
 // ask sends TERM to what was not asked yet, and CONT, since a stopped process
-// would not see it.
-func (w *work) ask() {
+// would not see it. For the first time the whole group is asked.
+func (w *work) ask(first, hangup bool) {
 	grouped := false
-	if g := w.group; g != nil && len(w.report.Sent) == 0 {
+	if g := w.group; g != nil && first {
 		// In one step, so that no member can fork away between two signals.
 		grouped = g.signalGroup(syscall.SIGTERM) == nil && g.signalGroup(syscall.SIGCONT) == nil
 	}
 	for _, t := range w.held {
-		if t.asked {
-			continue
+		if !t.asked && (!grouped || t.proc.Group != w.group.id.PID) {
+			t.err = t.h.signal(syscall.SIGTERM)
+			_ = t.h.signal(syscall.SIGCONT)
 		}
 		t.asked = true
-		if grouped && t.proc.Group == w.group.id.PID {
-			continue
+		if hangup && !t.hung && t.proc.ignores(syscall.SIGTERM) {
+			t.hung = true
+			_ = t.h.signal(syscall.SIGHUP)
+			w.sent(syscall.SIGHUP)
 		}
-		t.err = t.h.signal(syscall.SIGTERM)
-		_ = t.h.signal(syscall.SIGCONT)
 	}
 	w.sent(syscall.SIGTERM)
 	w.sent(syscall.SIGCONT)
 	_ = failpoint.Hit("signal/term")
+}
+
+// freeze stops those who came after the others were killed, until no new one is
+// found, and reports whether there were any. Who is killed makes room for the next
+// where their number is bounded, and who is stopped takes his place and forks no more.
+func (w *work) freeze(deadline time.Time) (found bool) {
+	for time.Now().Before(deadline) {
+		fresh := false
+		for _, t := range w.held {
+			if t.killed || t.frozen {
+				continue
+			}
+			t.frozen, fresh = true, true
+			_ = t.h.signal(syscall.SIGSTOP) // KILL follows, whatever became of this
+		}
+		if !fresh {
+			return found
+		}
+		found = true
+		w.sent(syscall.SIGSTOP)
+		w.look()
+	}
+	return found
 }
 
 func (w *work) kill() {
@@ -241,6 +320,7 @@ func (w *work) kill() {
 		_ = w.group.signalGroup(syscall.SIGKILL)
 	}
 	for _, t := range w.held {
+		t.killed = true
 		if err := t.h.signal(syscall.SIGKILL); !errors.Is(err, syscall.ESRCH) {
 			t.err = err
 		}

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/drover-dev/drover/internal/below"
 	"github.com/drover-dev/drover/internal/failpoint"
 )
 
@@ -29,23 +31,33 @@ func WriteDeparture(path string, d Departure) error {
 	if err != nil {
 		return fmt.Errorf("write exit of process %d: %w", d.PID, err)
 	}
-	tmp := path + ".partial"
-	err = os.Remove(tmp) // of a writer that died
-	if err == nil || errors.Is(err, os.ErrNotExist) {
-		err = writeNew(tmp, append(b, '\n'))
-	}
-	_ = failpoint.Hit("exit/written")
-	if err == nil {
-		err = os.Rename(tmp, path)
-	}
-	if err != nil {
+	if err := replace(path, append(b, '\n')); err != nil {
 		return fmt.Errorf("write exit of process %d: %w", d.PID, err)
 	}
 	return nil
 }
 
-func writeNew(path string, b []byte) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+func replace(path string, b []byte) error {
+	dir, err := below.Near(path).Folder(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	name := filepath.Base(path)
+	tmp := name + ".partial"
+	err = dir.Remove(tmp) // of a writer that died
+	if err == nil || errors.Is(err, os.ErrNotExist) {
+		err = writeNew(dir, tmp, b)
+	}
+	_ = failpoint.Hit("exit/written")
+	if err == nil {
+		err = dir.Rename(tmp, dir, name)
+	}
+	return err
+}
+
+func writeNew(dir *below.Folder, name string, b []byte) error {
+	f, err := dir.Open(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
@@ -59,7 +71,7 @@ const maxNote = 4 << 10
 // readNote follows no link and waits for no pipe: commands can write where the file
 // is.
 func readNote(path string) ([]byte, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	f, err := below.Near(path).Open(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -24,7 +24,7 @@ type handle struct {
 }
 
 func newHandle(fd int) (*handle, error) {
-	if err := unix.SetNonblock(fd, true); err != nil {
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFL, unix.O_NONBLOCK); err != nil { // it has no other flags
 		_ = unix.Close(fd)
 		return nil, fmt.Errorf("watch process: %w", err)
 	}
@@ -78,9 +78,6 @@ func fork(path string, args []string, attr *syscall.ProcAttr, session, terminal 
 
 // wait returns nil when the process has ended, else the cause of ctx.
 func (h *handle) wait(ctx context.Context) error {
-	if h.ended() {
-		return nil
-	}
 	if err := h.f.SetReadDeadline(time.Time{}); err != nil {
 		return fmt.Errorf("wait for process: %w", err)
 	}
@@ -144,24 +141,27 @@ func (h *handle) reap()     { _, _ = h.waitid(unix.WEXITED | unix.WNOHANG) }
 func (h *handle) waitReap() { _ = h.wait(context.Background()); h.reap() }
 
 func (h *handle) waitid(options int) (Exit, error) {
-	var info unix.Siginfo
-	var err error
+	var call struct { // one thing on the heap
+		info unix.Siginfo
+		err  error
+	}
 	cerr := h.conn.Control(func(fd uintptr) {
 		for {
-			err = unix.Waitid(unix.P_PIDFD, int(fd), &info, options, nil)
-			if !errors.Is(err, unix.EINTR) {
+			call.err = unix.Waitid(unix.P_PIDFD, int(fd), &call.info, options, nil)
+			if !errors.Is(call.err, unix.EINTR) {
 				return
 			}
 		}
 	})
-	if err = errors.Join(cerr, err); err != nil {
+	if err := errors.Join(cerr, call.err); err != nil {
 		return Exit{}, fmt.Errorf("read exit of process: %w", err)
 	}
+	info := &call.info
 	// The fields of a child follow the three common ones at the next place
 	// where a pointer could stand: pid, uid, status.
 	const child = (12 + unsafe.Sizeof(uintptr(0)) - 1) &^ (unsafe.Sizeof(uintptr(0)) - 1)
-	pid := *(*int32)(unsafe.Add(unsafe.Pointer(&info), child))
-	status := *(*int32)(unsafe.Add(unsafe.Pointer(&info), child+8))
+	pid := *(*int32)(unsafe.Add(unsafe.Pointer(info), child))
+	status := *(*int32)(unsafe.Add(unsafe.Pointer(info), child+8))
 	const exited, dumped = 1, 3
 	switch {
 	case pid == 0:

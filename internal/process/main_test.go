@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/drover-dev/drover/internal/process"
 )
 
 // The test binary plays the programs that tests need. A role is its first word
@@ -17,6 +19,10 @@ import (
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == "role" {
 		play(os.Args[2], os.Args[3:])
+		os.Exit(0)
+	}
+	if len(os.Args) == 2 && os.Args[1] == "keeper" { // of a detached host; see TestDetached
+		play("keeper", nil)
 		os.Exit(0)
 	}
 	// Under nohup a signal is ignored, and so it would be in every child.
@@ -33,6 +39,22 @@ func play(role string, args []string) {
 		signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 		fmt.Println("ready")
 		time.Sleep(time.Hour) // not for ever: the runtime would see a deadlock
+	case "keeper":
+		below, err := process.StartGroup(process.Command{Args: []string{"sleep", "1000"}, Env: os.Environ(), Session: true})
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		fmt.Println(below.Identity().PID, os.Getpid())
+		time.Sleep(time.Hour)
+	case "starter", "starter-group": // of a keeper, whose parent it stays
+		_, err := process.StartGroup(process.Command{Args: args, Env: append(os.Environ(), process.MarkKeeper+"="+process.Detached),
+			Stdout: os.Stdout, Stderr: os.Stderr, Session: role == "starter"})
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		time.Sleep(time.Hour)
 	default:
 		fmt.Fprintln(os.Stderr, "unknown role", role)
 		os.Exit(99)

@@ -107,11 +107,16 @@ func (g *Group) Ended() bool { return g.h.ended() }
 // It looks at the group only, which is cheap; [Group.End] looks closer, and finds
 // members that left the group too.
 func (g *Group) Reap() (left bool) {
+	g.Release()
+	return g.populated()
+}
+
+// Release is Reap for who does not ask.
+func (g *Group) Release() {
 	if g.child && !g.reaped {
 		g.h.reap()
 		g.reaped = true
 	}
-	return g.populated()
 }
 
 // populated reports whether somebody, even an ended leader, is in the group.

@@ -6,8 +6,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // Command is a program to start.
@@ -47,20 +50,11 @@ func StartGroup(c Command) (*Group, error) {
 	if err != nil {
 		return nil, &StartError{Program: c.Args[0], Err: err}
 	}
-	null, err := nullFor(c)
+	files, closeNull, err := c.files()
 	if err != nil {
 		return nil, &StartError{Program: c.Args[0], Err: err}
 	}
-	if null != nil {
-		defer null.Close()
-	}
-	files := make([]uintptr, 0, 3+len(c.Extra))
-	for _, f := range append([]*os.File{c.Stdin, c.Stdout, c.Stderr}, c.Extra...) {
-		if f == nil {
-			f = null
-		}
-		files = append(files, f.Fd())
-	}
+	defer closeNull()
 	pid, h, err := fork(path, c.Args, &syscall.ProcAttr{Dir: c.Dir, Env: c.Env, Files: files}, c.Session, c.Terminal)
 	if err != nil {
 		return nil, &StartError{Program: c.Args[0], Err: explain(c, path, err)}
@@ -77,11 +71,39 @@ func StartGroup(c Command) (*Group, error) {
 	return g, nil
 }
 
-func nullFor(c Command) (*os.File, error) {
-	if c.Stdin != nil && c.Stdout != nil && c.Stderr != nil {
-		return nil, nil
+// files are the descriptors of the program from 0 on. The null device is opened
+// bare: a file would cost five calls to find out that it cannot be waited for.
+func (c Command) files() (fds []uintptr, closeNull func(), err error) {
+	closeNull = func() {}
+	three := [...]*os.File{c.Stdin, c.Stdout, c.Stderr}
+	null := -1
+	if slices.Contains(three[:], nil) {
+		if null, err = openRetry(os.DevNull, unix.O_RDWR); err != nil {
+			return nil, nil, &fs.PathError{Op: "open", Path: os.DevNull, Err: err}
+		}
+		closeNull = func() { _ = unix.Close(null) }
 	}
-	return os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	fds = make([]uintptr, 0, len(three)+len(c.Extra))
+	for _, f := range three {
+		if f == nil {
+			fds = append(fds, uintptr(null))
+			continue
+		}
+		fds = append(fds, f.Fd())
+	}
+	for _, f := range c.Extra {
+		fds = append(fds, f.Fd())
+	}
+	return fds, closeNull, nil
+}
+
+func openRetry(path string, flags int) (int, error) {
+	for {
+		fd, err := unix.Open(path, flags|unix.O_CLOEXEC, 0)
+		if !errors.Is(err, unix.EINTR) {
+			return fd, err
+		}
+	}
 }
 
 // resolve finds the program as the child would: by the PATH that the child gets
@@ -113,9 +135,9 @@ func resolve(c Command) (string, error) {
 		if !filepath.IsAbs(at) {
 			at = filepath.Join(c.Dir, at)
 		}
-		switch fi, err := os.Stat(at); {
-		case err != nil || fi.IsDir():
-		case fi.Mode()&0o111 == 0:
+		switch mode, err := modeOf(at); {
+		case err != nil || mode&unix.S_IFMT == unix.S_IFDIR:
+		case mode&0o111 == 0:
 			denied = at
 		default:
 			return full, nil
@@ -125,6 +147,17 @@ func resolve(c Command) (string, error) {
 		return "", fmt.Errorf("%s is not executable (chmod +x it): %w", denied, fs.ErrPermission)
 	}
 	return "", fmt.Errorf("not found in PATH: %w", fs.ErrNotExist)
+}
+
+// modeOf is what [os.Stat] tells of it, without the rest: most folders of a PATH do
+// not have the program.
+func modeOf(path string) (uint32, error) {
+	var st unix.Stat_t
+	for {
+		if err := unix.Stat(path, &st); !errors.Is(err, unix.EINTR) {
+			return uint32(st.Mode), err //nolint:unconvert // of another size elsewhere
+		}
+	}
 }
 
 // explain turns the bare error number of a start, which does not say whether the

@@ -23,6 +23,7 @@ type Proc struct {
 	Marks   []string // entries of its environment whose names begin with DROVER_
 
 	loading  bool   // it is in the middle of exec and has no environment yet
+	ignored  uint64 // signals 1 to 31 that it ignores, from the lowest bit on
 	terminal uint64 // device number of its controlling terminal; 0: none
 }
 
@@ -41,6 +42,8 @@ func (p Proc) Carries(key, value string) bool {
 	}
 	return false
 }
+
+func (p Proc) ignores(s syscall.Signal) bool { return p.ignored>>(s-1)&1 == 1 }
 
 func (p Proc) ended() bool { return p.State == 'Z' || p.State == 'X' || p.State == 'x' }
 

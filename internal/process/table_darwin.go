@@ -34,6 +34,8 @@ func fromKinfo(k *unix.KinfoProc) Proc {
 		Group:  int(k.Eproc.Pgid),
 		Start:  uint64(k.Proc.P_starttime.Sec)*1_000_000 + uint64(k.Proc.P_starttime.Usec),
 		State:  'R',
+
+		ignored: uint64(k.Proc.P_sigignore),
 	}
 	if k.Proc.P_stat == zombie {
 		p.State = 'Z'

@@ -23,7 +23,7 @@ func readBootID() string {
 // readProc reads one line of the table, without the marks.
 func readProc(pid int) (Proc, error) {
 	var buf [1024]byte
-	fd, err := openRetry("/proc/" + strconv.Itoa(pid) + "/stat")
+	fd, err := openRetry("/proc/"+strconv.Itoa(pid)+"/stat", unix.O_RDONLY)
 	if err == nil {
 		defer unix.Close(fd)
 		var n int
@@ -43,15 +43,6 @@ func readProc(pid int) (Proc, error) {
 	return Proc{}, fmt.Errorf("read process %d: %w", pid, err)
 }
 
-func openRetry(path string) (int, error) {
-	for {
-		fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-		if !errors.Is(err, unix.EINTR) {
-			return fd, err
-		}
-	}
-}
-
 // parseStat reads the line that the kernel prints in /proc/PID/stat. The name in
 // it is chosen by the program and may hold blanks and parentheses.
 func parseStat(b []byte) (Proc, error) {
@@ -69,6 +60,10 @@ func parseStat(b []byte) (Proc, error) {
 	// environment ends, be it empty.
 	const memory, envEnd = 20, 48
 	p.loading = len(f) > envEnd && string(f[memory]) != "0" && string(f[envEnd]) == "0"
+	const ignored = 30
+	if len(f) > ignored {
+		p.ignored, _ = strconv.ParseUint(string(f[ignored]), 10, 64) // without it a stop takes its grace
+	}
 	var errs [5]error
 	p.PID, errs[0] = strconv.Atoi(string(bytes.TrimSpace(b[:open])))
 	p.Parent, errs[1] = strconv.Atoi(string(f[parent]))

@@ -1,0 +1,30 @@
+package process
+
+import (
+	"bytes"
+	"encoding/binary"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// lookAt reads with which arguments a process was started, where its program was
+// then, and whether it is of this user.
+func lookAt(p Proc) (args []string, program string, ours bool) {
+	k, err := unix.SysctlKinfoProc("kern.proc.pid", p.PID)
+	if err != nil || int(k.Eproc.Ucred.Uid) != os.Geteuid() {
+		return nil, "", false
+	}
+	b, err := unix.SysctlRaw("kern.procargs2", p.PID)
+	if err != nil || len(b) < 4 {
+		return nil, "", false
+	}
+	n, all := int(binary.NativeEndian.Uint32(b)), b[4:]
+	path, rest, _ := bytes.Cut(all, []byte{0})
+	args = strings.Split(string(bytes.TrimLeft(rest, "\x00")), "\x00")
+	if n < 0 || n > len(args) {
+		return nil, "", false
+	}
+	return args[:n], string(path), true
+}
