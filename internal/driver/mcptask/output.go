@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/drover-dev/drover/internal/below"
 	"github.com/drover-dev/drover/internal/mcpconn"
 	"github.com/drover-dev/drover/task"
 )
@@ -51,7 +52,7 @@ func (p *paper) write(text string) {
 
 // lastLine is the last line of a file, or empty. The file is output of our own.
 func lastLine(path string) string {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	f, err := below.Near(path).Open(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return ""
 	}

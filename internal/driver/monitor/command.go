@@ -137,11 +137,10 @@ func (c *running) ended(e process.Exit) {
 	c.result.ExitCode, c.result.Signal = &e.Code, process.SignalName(e.Signal)
 }
 
-// release lets go of the leader and of its number. The keeper forgets it before:
-// the next to be watched may have the same number.
+// release lets go of the leader and of its number.
 func (c *running) release() {
 	if c.d.Keeper != nil {
-		_ = c.d.Keeper.Forget(c.g.Identity().PID) // one that is gone has forgotten already
+		_ = c.d.Keeper.Forget(c.g.Identity()) // one that is gone has forgotten already
 	}
 	c.g.Reap()
 	c.g.Close()

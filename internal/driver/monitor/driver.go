@@ -20,7 +20,7 @@ type Keeper interface {
 	Ready() error
 	// Watch tells of a group by its leader. Monitors are never kept.
 	Watch(leader process.Identity, task string, keep bool, exitFile string) error
-	Forget(pid int) error
+	Forget(leader process.Identity) error
 }
 
 // Config is what all monitors of a host share. Its zero value works: then

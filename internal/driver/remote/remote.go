@@ -157,6 +157,7 @@ type state struct {
 	Stage    string          `json:"state"`
 	Service  string          `json:"service"`
 	Session  string          `json:"session,omitempty"` // of stage running
+	Prompt   string          `json:"prompt,omitempty"`  // of stage creating: the record may have a part only
 	Type     remote.Type     `json:"type"`
 	Metadata json.RawMessage `json:"metadata,omitempty"`
 }

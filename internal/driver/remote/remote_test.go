@@ -31,6 +31,7 @@ type place struct {
 	mu       sync.Mutex
 	keys     map[string]string // session by key
 	creates  int
+	prompts  []string // of the requests for a session
 	polls    int
 	archived []string
 	sent     []string
@@ -61,6 +62,7 @@ func (p *place) Create(_ context.Context, r remote.Request) (string, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.creates++
+	p.prompts = append(p.prompts, r.Prompt)
 	if p.keys[r.Key] == "" {
 		p.keys[r.Key] = fmt.Sprintf("s%d", len(p.keys)+1)
 	}
@@ -269,14 +271,16 @@ func (c *crash) Checkpoint(ctx context.Context, state []byte) error {
 	return c.Host.Checkpoint(ctx, state)
 }
 
-// Whenever a host dies, there is one session, and the next host has it.
+// Whenever a host dies, there is one session, and the next host has it. Who asks for it
+// again asks for the same, though the record has a part of a long prompt only.
 func TestCrash(t *testing.T) {
+	prompt := strings.Repeat("do it\n", 10_000)
 	for at := 1; at <= 3; at++ {
 		t.Run(strconv.Itoa(at), func(t *testing.T) {
 			p := newPlace()
 			p.output = "before the crash, "
 			d, _ := p.driver(t)
-			h := &crash{Host: tasktest.NewHost(t, task.RemoteAgent, job(t)), at: at}
+			h := &crash{Host: tasktest.NewHost(t, task.RemoteAgent, job(t, func(j *Job) { j.Prompt = prompt })), at: at}
 			p.fail = func(call string) error {
 				if call == "poll" && at == 3 && len(h.Printed()) > 0 {
 					panic(errCrash)
@@ -309,7 +313,10 @@ func TestCrash(t *testing.T) {
 				return
 			}
 			next.Config.Sidecar = d.Config.Sidecar
-			rec.Prompt = "do it"
+			if len(rec.Checkpoint) > 1000 != (at == 2) {
+				t.Errorf("the checkpoint has %d bytes", len(rec.Checkpoint))
+			}
+			rec.Prompt = task.ShortPrompt(prompt)
 			res, err := next.Run(t.Context(), old{h.Host, rec})
 			if err != nil || res.Text != "done" || len(p.keys) != 1 {
 				t.Errorf("%q, %v, %d sessions", res.Text, err, len(p.keys))
@@ -317,21 +324,33 @@ func TestCrash(t *testing.T) {
 			if h.Printed() != p.output {
 				t.Errorf("output %q, want %q", h.Printed(), p.output)
 			}
+			for i, got := range p.prompts {
+				if got != prompt {
+					t.Errorf("request %d asks for %d bytes, want %d", i, len(got), len(prompt))
+				}
+			}
 		})
 	}
 }
 
+// A host that does not know whether there is a session asks for the same again. What
+// older ones have noted has the prompt in the record only.
 func TestAdoptWithoutSidecar(t *testing.T) {
-	p := newPlace()
-	p.status, p.result = remote.Completed, "done"
-	d, _ := p.driver(t)
-	h := tasktest.NewHost(t, task.RemoteAgent, nil)
-	if _, err := p.Create(t.Context(), remote.Request{Key: string(h.Record().Run)}); err != nil {
-		t.Fatal(err)
-	}
-	res, err := d.Run(t.Context(), adopted(h, `{"v":1,"state":"creating","service":"there","type":"remote-agent"}`))
-	if err != nil || res.Text != "done" || len(p.keys) != 1 || p.creates != 2 {
-		t.Errorf("%q, %v, %d sessions by %d requests", res.Text, err, len(p.keys), p.creates)
+	for checkpoint, prompt := range map[string]string{
+		`{"v":1,"state":"creating","service":"there","type":"remote-agent"}`:                                    "do it",
+		`{"v":1,"state":"creating","service":"there","type":"remote-agent","prompt":"do it, and all the rest"}`: "do it, and all the rest",
+	} {
+		p := newPlace()
+		p.status, p.result = remote.Completed, "done"
+		d, _ := p.driver(t)
+		h := tasktest.NewHost(t, task.RemoteAgent, nil)
+		if _, err := p.Create(t.Context(), remote.Request{Key: string(h.Record().Run), Prompt: prompt}); err != nil {
+			t.Fatal(err)
+		}
+		res, err := d.Run(t.Context(), adopted(h, checkpoint))
+		if err != nil || res.Text != "done" || len(p.keys) != 1 || p.creates != 2 || p.prompts[1] != prompt {
+			t.Errorf("%s: %q, %v, %d sessions by %d requests, %q", checkpoint, res.Text, err, len(p.keys), p.creates, p.prompts)
+		}
 	}
 }
 

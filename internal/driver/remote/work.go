@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -55,7 +56,7 @@ func (w *work) begin(ctx context.Context, open func(string) (Service, error)) (e
 		if err != nil {
 			return errors.Join(task.ErrLost, err)
 		}
-		w.job = Job{Service: w.state.Service, Type: w.state.Type, Prompt: w.rec.Prompt, Metadata: w.state.Metadata}
+		w.job = Job{Service: w.state.Service, Type: w.state.Type, Prompt: cmp.Or(w.state.Prompt, w.rec.Prompt), Metadata: w.state.Metadata}
 		if p := w.rec.Progress; p != nil {
 			w.phase = p.Phase
 		}
@@ -70,7 +71,7 @@ func (w *work) begin(ctx context.Context, open func(string) (Service, error)) (e
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	w.state = state{V: stateVersion, Stage: creating, Service: w.job.Service, Type: w.job.Type, Metadata: w.job.Metadata}
+	w.state = state{V: stateVersion, Stage: creating, Service: w.job.Service, Type: w.job.Type, Prompt: w.job.Prompt, Metadata: w.job.Metadata}
 	return w.save(ctx)
 }
 
@@ -100,7 +101,7 @@ func (w *work) attach(ctx context.Context) error {
 			return err
 		}
 		_ = failpoint.Hit("remote/noted")
-		w.state.Stage = running
+		w.state.Stage, w.state.Prompt = running, ""
 		if err := w.save(ctx); err != nil {
 			return err
 		}

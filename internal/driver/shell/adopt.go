@@ -6,6 +6,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/drover-dev/drover/internal/below"
 	"github.com/drover-dev/drover/internal/failpoint"
 	"github.com/drover-dev/drover/internal/process"
 	"github.com/drover-dev/drover/task"
@@ -25,7 +26,7 @@ func (d *Driver) adopt(ctx context.Context, h task.Host, rec task.Record) (task.
 		return task.Result{}, lost(task.ByUnknown, task.ReasonReboot, "interrupted by a restart of the machine")
 	}
 	if !rec.Keep {
-		return d.clear(ctx, rec.ID, id)
+		return d.clear(ctx, rec, id)
 	}
 	g, err := process.Adopt(id)
 	switch {
@@ -34,7 +35,7 @@ func (d *Driver) adopt(ctx context.Context, h task.Host, rec task.Record) (task.
 	case err != nil:
 		return task.Result{}, errors.Join(task.ErrLost, err)
 	}
-	r := &run{d: d, g: g, id: rec.ID, keep: true}
+	r := &run{d: d, g: g, id: rec.ID, keep: true, tty: rec.TTY}
 	term := d.retake(rec)
 	defer term.close()
 	_ = failpoint.Hit("adopt/held")
@@ -43,7 +44,7 @@ func (d *Driver) adopt(ctx context.Context, h task.Host, rec task.Record) (task.
 	_ = r.watch()
 	limited, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer d.caps.watch(h.Output(), g, rec.ID, cancel)()
+	defer d.caps.drop(d.caps.watch(h.Output(), g, rec.ID, cancel))
 	defer term.guard(cancel)()
 	_, err = g.Wait(limited)
 	if err == nil {
@@ -61,7 +62,7 @@ func (d *Driver) adopt(ctx context.Context, h task.Host, rec task.Record) (task.
 		g.Close()
 		return task.Result{}, task.ErrDetached
 	}
-	r.end(context.WithoutCancel(ctx), graceOf(cause))
+	r.stop(ctx, cause)
 	r.release()
 	if dep, err := d.await(rec.ID, id, exitWait); err == nil {
 		r.result.ExitCode, r.result.Signal = &dep.ExitCode, dep.Signal
@@ -71,13 +72,13 @@ func (d *Driver) adopt(ctx context.Context, h task.Host, rec task.Record) (task.
 }
 
 // clear ends what is left of a command that was not to outlive its host.
-func (d *Driver) clear(ctx context.Context, id task.ID, leader process.Identity) (task.Result, error) {
+func (d *Driver) clear(ctx context.Context, rec task.Record, leader process.Identity) (task.Result, error) {
 	report := process.EndAll(context.WithoutCancel(ctx), process.Choice{Root: func(p process.Proc) bool {
-		return p.PID == leader.PID && p.Start == leader.Start || p.Carries(process.MarkTask, string(id))
-	}}, process.Ending{Grace: grace, Table: &d.table})
-	d.unlay(id)
+		return p.PID == leader.PID && p.Start == leader.Start || p.Carries(process.MarkTask, string(rec.ID))
+	}}, process.Ending{Grace: grace, Table: &d.table, Hangup: rec.TTY})
+	d.unlay(rec.ID)
 	var res task.Result
-	note(&res, id, report)
+	note(&res, rec.ID, report)
 	return res, lost(task.ByKeeper, task.ReasonHostLost, "its host died")
 }
 
@@ -120,7 +121,7 @@ func (d *Driver) await(id task.ID, leader process.Identity, wait time.Duration) 
 func (d *Driver) settle(id task.ID) func() {
 	path := d.exitFile(id, true)
 	return func() {
-		_ = os.Remove(path)
+		_ = below.Near(path).Remove(path)
 		d.unlay(id)
 	}
 }

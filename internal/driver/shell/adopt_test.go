@@ -55,7 +55,7 @@ func (w *watcher) Unexpect(id string) error {
 	return nil
 }
 
-func (w *watcher) Forget(int) error {
+func (w *watcher) Forget(process.Identity) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.forgot++

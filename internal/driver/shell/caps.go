@@ -24,91 +24,118 @@ const (
 )
 
 // caps ends commands whose output has reached its limit, those that grow when
-// all outputs together are too much, and those that read what they write. One
-// timer serves all, and none runs while nothing is watched. Its zero value
-// works.
+// all outputs together are too much, those that read what they write, and those that
+// have too many processes. One timer serves all, and none runs while nothing is
+// watched.
 type caps struct {
 	grown func(bytes int64) error // see [Config.Grown]
 	table *process.Table
-	every time.Duration // 0: capsEvery
+	crowd crowd // used by look only
 
-	mu    sync.Mutex
-	all   map[*capped]struct{} // guarded by mu
-	timer *time.Timer          // runs while all is not empty; guarded by mu
+	mu      sync.Mutex
+	memory  memory               // its counts are guarded by mu
+	all     map[*capped]struct{} // guarded by mu
+	timer   *time.Timer          // runs, or look does, while all is not empty; guarded by mu
+	looking bool                 // guarded by mu
 }
 
 type capped struct {
-	out    task.Output
-	group  int    // of processes
-	mark   string // of those that left it
+	out    task.Output      // nil: what it prints is not looked at
+	leader process.Identity // of its group
+	mark   string           // of those that left it
 	cancel context.CancelCauseFunc
-	size   int64 // at the last look
-	loops  int   // looks in a row at which it grew quickly and was read by its own command
+	size   int64           // at the last look; used by look only, as loops is
+	loops  int             // looks in a row at which it grew quickly and was read by its own command
+	kills  []process.Kills // at the start and at each look, the last few; guarded by the mutex of caps
 }
 
-// watch ends the context when the limit is reached. The caller calls stop.
-func (c *caps) watch(out task.Output, g *process.Group, id task.ID, cancel context.CancelCauseFunc) (stop func()) {
-	if out.Limit() <= 0 {
-		return func() {}
+// watch ends the context when a limit is reached; of nil only the processes are
+// looked at. The caller calls drop.
+func (c *caps) watch(out task.Output, g *process.Group, id task.ID, cancel context.CancelCauseFunc) *capped {
+	x := &capped{leader: g.Identity(), mark: string(id), cancel: cancel}
+	if out != nil && out.Limit() > 0 {
+		x.out, x.size = out, out.Size()
 	}
-	x := &capped{out: out, group: g.Identity().PID, mark: string(id), cancel: cancel, size: out.Size()}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.all == nil {
 		c.all = map[*capped]struct{}{}
 	}
+	x.kills = []process.Kills{c.memory.recent()}
 	c.all[x] = struct{}{}
-	if len(c.all) == 1 {
-		c.timer = time.AfterFunc(c.pause(), c.look)
+	if len(c.all) == 1 && !c.looking {
+		c.timer = time.AfterFunc(capsEvery, c.look)
 	}
-	return func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		delete(c.all, x)
-		if len(c.all) == 0 {
-			c.timer.Stop()
+	return x
+}
+
+func (c *caps) drop(x *capped) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.all, x)
+	if len(c.all) == 0 {
+		c.timer.Stop()
+	}
+}
+
+// look reads the table of processes, if it must, while others may come and go: that
+// takes long on a machine that has very many.
+func (c *caps) look() {
+	watched, growing, over := c.measure()
+	if len(watched) == 0 {
+		return
+	}
+	table := sync.OnceValue(c.table.Read) // at most one for all
+	for _, x := range watched {
+		if fail := c.judge(x, growing[x], over, table); fail != nil {
+			x.cancel(fail)
 		}
 	}
-}
-
-func (c *caps) pause() time.Duration {
-	if c.every > 0 {
-		return c.every
+	c.crowded(watched, table)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.looking = false
+	if len(c.all) > 0 {
+		c.timer.Reset(capsEvery)
 	}
-	return capsEvery
 }
 
-func (c *caps) look() {
+// measure returns who is watched, what has grown by how much, and why nothing may.
+func (c *caps) measure() (watched []*capped, growing map[*capped]int64, over error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.all) == 0 {
-		return
+		return nil, nil, nil
 	}
-	growing := map[*capped]int64{}
+	c.looking = true
+	growing = map[*capped]int64{}
 	var sum int64
+	kills := c.memory.next()
 	for x := range c.all {
+		watched = append(watched, x)
+		x.kills = append(x.kills, kills)
+		x.kills = x.kills[max(0, len(x.kills)-keptCounts):]
+		if x.out == nil {
+			continue
+		}
 		size := x.out.Size()
 		if more := size - x.size; more > 0 {
 			growing[x], sum = more, sum+more
 		}
 		x.size = size
 	}
-	var over error
 	if c.grown != nil {
 		over = c.grown(sum)
 	}
-	table := sync.OnceValue(c.table.Read) // at most one for all that grow quickly
-	for x := range c.all {
-		if fail := c.judge(x, growing[x], over, table); fail != nil {
-			x.cancel(fail)
-		}
-	}
-	c.timer.Reset(c.pause())
+	return watched, growing, over
 }
 
 // judge says why a command must end, which has printed so much since the last
 // look; over is why nothing may grow, and table reads the table of processes.
 func (c *caps) judge(x *capped, more int64, over error, table func() []process.Proc) error {
+	if x.out == nil {
+		return nil
+	}
 	if limit := x.out.Limit(); x.size >= limit {
 		return &task.FailError{Reason: task.ReasonOutputLimit, Err: fmt.Errorf("the output reached its limit of %d bytes", limit)}
 	}
@@ -134,11 +161,11 @@ func (c *caps) judge(x *capped, more int64, over error, table func() []process.P
 // reads the output of another task does no harm.
 func (c *caps) reader(x *capped, table func() []process.Proc) process.Proc {
 	own, err := os.Stat(x.out.Path())
-	if err != nil || c.table == nil {
+	if err != nil {
 		return process.Proc{}
 	}
 	for _, p := range table() {
-		if (p.Group == x.group || p.Carries(process.MarkTask, x.mark)) && process.Reads(p.PID, own) {
+		if (p.Group == x.leader.PID || p.Carries(process.MarkTask, x.mark)) && process.Reads(p.PID, own) {
 			return p
 		}
 	}

@@ -17,18 +17,22 @@ var providerKeys = []string{
 	"FIREWORKS_API_KEY", "PERPLEXITY_API_KEY", "CEREBRAS_API_KEY", "AWS_BEARER_TOKEN_BEDROCK",
 }
 
-// hookDepth counts hooks that are started by hooks; it is passed on, or a chain
-// through a command would begin to count again.
-const hookDepth = "DROVER_HOOK_DEPTH"
+// What begins with DROVER_ and is passed on: the depth of hooks, or a chain through a
+// command would begin to count again, and where the state is, or a drover in a command
+// would look elsewhere.
+const (
+	hookDepth = "DROVER_HOOK_DEPTH"
+	stateHome = "DROVER_HOME"
+)
 
 // ChildEnv is what a command gets of a client's environment: all but the keys
-// of model providers and what begins with DROVER_, apart from the depth of hooks.
-// It leaves env as it is.
+// of model providers and what begins with DROVER_, apart from those two. It leaves
+// env as it is.
 func ChildEnv(env []string) []string {
 	out := make([]string, 0, len(env))
 	for _, kv := range env {
 		key, _, ok := strings.Cut(kv, "=")
-		if !ok || strings.HasPrefix(key, "DROVER_") && key != hookDepth || slices.Contains(providerKeys, key) {
+		if !ok || strings.HasPrefix(key, "DROVER_") && key != hookDepth && key != stateHome || slices.Contains(providerKeys, key) {
 			continue
 		}
 		out = append(out, kv)

@@ -1,10 +1,12 @@
 package shell
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/drover-dev/drover/task"
@@ -13,6 +15,10 @@ import (
 // drainWait is how long the ends of pipes are waited for when the group is gone:
 // somebody who left it may hold one. After that he is looked for and ended.
 const drainWait = time.Second
+
+// lineWait is how long a command may go on to print at a terminal that cannot be shown
+// any more: what it printed last comes in pieces.
+const lineWait = time.Second
 
 // abandonWait is how long a copy may take to see that its pipe was closed.
 const abandonWait = 100 * time.Millisecond
@@ -24,8 +30,46 @@ type output struct {
 	term           *terminal // nil: it has none
 	tee            *Tee      // nil: it is not shown
 	pipes          []*os.File
+	file           *os.File       // where the copies of the pipes go; nil: there are none
 	copies         sync.WaitGroup // one per pipe; drain and abandon wait for them
 	done           chan struct{}  // closed when all pipes have ended; nil before the start
+}
+
+// Tee shows output while it is written to the output file. A command that is
+// shown cannot be kept. Where nothing can be shown any more the command meets a
+// closed pipe when it prints again, as if it wrote there itself; one with a terminal
+// is hung up.
+type Tee struct {
+	Stdout, Stderr io.Writer
+
+	mu   sync.Mutex
+	lost error // the first thing that could not be shown; guarded by mu
+}
+
+// Lost is why something could not be shown, or nil. A reader that went away is told
+// from the rest as EPIPE.
+func (t *Tee) Lost() error {
+	if t == nil {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.lost
+}
+
+func (t *Tee) lose(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.lost == nil {
+		t.lost = err
+	}
+}
+
+func (t *Tee) stdout() io.Writer {
+	if t == nil {
+		return nil
+	}
+	return t.Stdout
 }
 
 func (d *Driver) open(h task.Host, rec task.Record, c Command) (*output, error) {
@@ -40,53 +84,76 @@ func (d *Driver) open(h task.Host, rec task.Record, c Command) (*output, error) 
 		return &output{stdin: d.client.Stdin, stdout: f, stderr: f}, nil
 	}
 	o := &output{stdin: d.client.Stdin, tee: d.client.Tee}
-	outR, outW, err := os.Pipe()
-	if err != nil {
+	if err := o.pipe(h.Output()); err != nil {
+		o.abandon()
 		return nil, fmt.Errorf("open output: %w", err)
 	}
-	errR, errW, err := os.Pipe()
-	if err != nil {
-		_ = outR.Close()
-		_ = outW.Close()
-		return nil, fmt.Errorf("open output: %w", err)
-	}
-	o.stdout, o.stderr, o.pipes = outW, errW, []*os.File{outR, errR}
-	file := &oneWriter{w: h.Output()}
-	o.copies.Go(func() { copyAll(outR, file, o.tee.Stdout) })
-	o.copies.Go(func() { copyAll(errR, file, o.tee.Stderr) })
+	outR, errR := o.pipes[0], o.pipes[1]
+	o.copies.Go(func() { o.copy(outR, o.tee.Stdout) })
+	o.copies.Go(func() { o.copy(errR, o.tee.Stderr) })
 	return o, nil
 }
 
-// oneWriter lets two streams share the output file.
-type oneWriter struct {
-	mu sync.Mutex
-	w  io.Writer
+// pipe opens what stands between a command and those that it is shown to. The copies
+// go through a descriptor as a command itself has it, and are bounded as it would be.
+func (o *output) pipe(to task.Output) (err error) {
+	if o.file, err = to.File(); err != nil {
+		return err
+	}
+	for _, w := range []**os.File{&o.stdout, &o.stderr} {
+		r, end, err := os.Pipe()
+		if err != nil {
+			return err
+		}
+		o.pipes, *w = append(o.pipes, r), end
+	}
+	return nil
 }
 
-func (o *oneWriter) Write(b []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.w.Write(b)
-}
-
-// copyAll reads to the end whatever becomes of the writers: a reader that goes
-// away must neither block the command nor cost the file its rest.
-func copyAll(r io.Reader, to ...io.Writer) {
+// copy copies what comes until its end, or until it cannot be shown any more: then
+// the command must not be left to print for nobody, and one that prints no more must
+// not be harmed.
+func (o *output) copy(from *os.File, show io.Writer) {
+	defer from.Close()
 	buf := make([]byte, 32<<10)
+	var gone time.Time
 	for {
-		n, err := r.Read(buf)
-		for i, w := range to {
-			if w == nil || n == 0 {
-				continue
+		n, err := from.Read(buf)
+		if n > 0 {
+			_, _ = o.file.Write(buf[:n]) // a full disk does not keep it from being shown
+		}
+		switch {
+		case n == 0 || show == nil:
+		case !gone.IsZero(): // a terminal that is closed hangs up at once, so it is closed when more comes
+			if time.Since(gone) > lineWait {
+				return
 			}
-			if _, werr := w.Write(buf[:n]); werr != nil && i > 0 {
-				to[i] = nil
+		default:
+			if _, lost := show.Write(buf[:n]); lost != nil {
+				o.tee.lose(lost)
+				if gone = time.Now(); o.term == nil {
+					return
+				}
 			}
 		}
 		if err != nil {
 			return
 		}
 	}
+}
+
+// explain adds to the verdict on a command that what it printed was not shown.
+func (o *output) explain(err error) error {
+	var fail *task.FailError
+	lost := o.tee.Lost()
+	if lost == nil || !errors.As(err, &fail) {
+		return err
+	}
+	why := "what it printed could not be shown any more: " + lost.Error()
+	if errors.Is(lost, syscall.EPIPE) {
+		why = "nobody read any more what it printed"
+	}
+	return &task.FailError{Reason: fail.Reason, Detail: fail.Detail, Err: fmt.Errorf("%w: %s", fail.Err, why)}
 }
 
 // started gives the child's ends away.
@@ -136,7 +203,7 @@ func (o *output) wait(d time.Duration) bool {
 // the host could never end.
 func (o *output) abandon() {
 	o.term.close()
-	_ = o.stdout.Close()
+	_ = o.stdout.Close() // of nil too
 	_ = o.stderr.Close()
 	for _, p := range o.pipes {
 		_ = p.SetReadDeadline(time.Unix(1, 0))
@@ -149,4 +216,5 @@ func (o *output) abandon() {
 	for _, p := range o.pipes {
 		_ = p.Close()
 	}
+	_ = o.file.Close()
 }

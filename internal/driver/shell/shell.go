@@ -6,13 +6,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"time"
+	"unicode/utf8"
 
 	"github.com/drover-dev/drover/internal/failpoint"
 	"github.com/drover-dev/drover/internal/process"
@@ -50,22 +53,32 @@ func parse(input json.RawMessage) (Command, error) {
 	if err := d.Decode(&c); err != nil {
 		return Command{}, fmt.Errorf("read command: %w", err)
 	}
-	switch {
-	case c.Line == "" && (len(c.Args) == 0 || c.Args[0] == ""):
-		return Command{}, errors.New("read command: it is empty")
-	case c.Line != "" && len(c.Args) > 0:
-		return Command{}, errors.New("read command: give a program with arguments or a line, not both")
-	case c.Cwd != "" && !filepath.IsAbs(c.Cwd):
-		return Command{}, fmt.Errorf("read command: the working folder %.200q is not absolute", c.Cwd)
-	}
-	for _, s := range append([]string{c.Line, c.Cwd}, c.Args...) {
-		for i := range len(s) {
-			if s[i] == 0 {
-				return Command{}, errors.New("read command: it holds a NUL byte")
-			}
-		}
+	if err := c.check(); err != nil {
+		return Command{}, fmt.Errorf("read command: %w", err)
 	}
 	return c, nil
+}
+
+func (c Command) check() error {
+	hasNUL := func(s string) bool { return strings.IndexByte(s, 0) >= 0 }
+	switch {
+	case c.Line == "" && (len(c.Args) == 0 || c.Args[0] == ""):
+		return errors.New("it is empty")
+	case c.Line != "" && len(c.Args) > 0:
+		return errors.New("give a program with arguments or a line, not both")
+	case c.Cwd != "" && !filepath.IsAbs(c.Cwd):
+		return fmt.Errorf("the working folder %.200q is not absolute", c.Cwd)
+	case hasNUL(c.Line) || hasNUL(c.Cwd) || slices.ContainsFunc(c.Args, hasNUL):
+		return errors.New("it holds a NUL byte")
+	}
+	return nil
+}
+
+// plain reports whether the command is the same once it was written as JSON and read
+// again, where other bytes than text are replaced.
+func (c Command) plain() bool {
+	odd := func(s string) bool { return !utf8.ValidString(s) }
+	return !odd(c.Line) && !odd(c.Cwd) && !slices.ContainsFunc(c.Args, odd)
 }
 
 // Keeper is told of groups, so that they end, or are kept, when this host dies.
@@ -79,7 +92,9 @@ type Keeper interface {
 	// Watch tells of a group by its leader, of whether it outlives this host,
 	// and where its exit is then to be written.
 	Watch(leader process.Identity, task string, keep bool, exitFile string) error
-	Forget(pid int) error
+	// Forget tells that the group has ended, by its leader: its number alone may be
+	// somebody else's.
+	Forget(leader process.Identity) error
 }
 
 // Config is what all commands of a host share. Its zero value works: then
@@ -95,6 +110,10 @@ type Config struct {
 	// have printed since; an error ends those that grow. It must return at once.
 	// Nil: all may grow.
 	Grown func(bytes int64) error
+
+	// MaxProcesses ends a command that has more, which is looked at about once a
+	// second on Linux. 0: any number.
+	MaxProcesses int
 }
 
 // Client is what one asking client gives its commands.
@@ -104,19 +123,25 @@ type Client struct {
 	Stdin *os.File // nil: the null device; of a command with a terminal, what is typed there
 	Tee   *Tee     // nil: output goes to the output file only
 
+	// Hurry ends the patience of a stop when it ends. nil: every stop has all of it.
+	Hurry context.Context
+
 	// Sizes are those of the terminal at which somebody looks at a command with a
 	// terminal, the first one when it starts. nil: nobody does.
 	Sizes <-chan tty.Size
 }
 
-// Tee shows output while it is written to the output file. A command that is
-// shown cannot be kept.
-type Tee struct{ Stdout, Stderr io.Writer }
-
 // Driver runs commands. It serves many tasks at the same time.
 type Driver struct {
 	*shared
-	client Client
+	client  Client
+	checked atomic.Pointer[checked] // the input that was checked last: it is run next
+}
+
+// checked is a good input and what it means.
+type checked struct {
+	input   json.RawMessage
+	command Command
 }
 
 type shared struct {
@@ -136,13 +161,30 @@ type shared struct {
 func New(c Config) *Driver {
 	self := sync.OnceValues(func() (process.Identity, error) { return process.Identify(os.Getpid()) })
 	d := &Driver{shared: &shared{Config: c, starts: make(chan struct{}, 2*runtime.GOMAXPROCS(0)), self: self}}
-	d.caps.grown, d.caps.table = c.Grown, &d.table
+	d.caps.grown, d.caps.table, d.caps.crowd.most = c.Grown, &d.table, c.MaxProcesses
+	counter := sync.OnceValue(process.OpenKillCounter)
+	d.caps.memory.read = func() process.Kills { return counter().Read() }
+	d.caps.memory.inside = func(pid int) bool { return counter().Inside(pid) }
 	return d
 }
 
 // For returns a driver that starts commands for a client and shares everything
 // else.
 func (d *Driver) For(c Client) *Driver { return &Driver{shared: d.shared, client: c} }
+
+// Command is [Driver.For] for one command, with its input. What is good is not read
+// out of it again.
+func (d *Driver) Command(client Client, c Command) (*Driver, json.RawMessage) {
+	own := d.For(client)
+	input, err := json.Marshal(c)
+	if err != nil { // it is a struct of strings and flags
+		panic(err)
+	}
+	if c.check() == nil && c.plain() {
+		own.checked.Store(&checked{input, c})
+	}
+	return own, input
+}
 
 // Kind is [task.LocalBash].
 func (d *Driver) Kind() task.Kind { return task.LocalBash }
@@ -155,8 +197,29 @@ func (d *Driver) Adopts(r task.Record) bool { return r.Process != nil }
 
 // Check refuses input that is not a [Command].
 func (d *Driver) Check(input json.RawMessage) error {
-	_, err := parse(input)
+	if d.known(input) != nil {
+		return nil
+	}
+	c, err := parse(input)
+	if err == nil {
+		d.checked.Store(&checked{input, c})
+	}
 	return err
+}
+
+func (d *Driver) known(input json.RawMessage) *checked {
+	if c := d.checked.Load(); c != nil && bytes.Equal(c.input, input) {
+		return c
+	}
+	return nil
+}
+
+// parse is [parse] of what has mostly been checked before.
+func (d *Driver) parse(input json.RawMessage) (Command, error) {
+	if c := d.known(input); c != nil {
+		return c.command, nil
+	}
+	return parse(input)
 }
 
 // Run runs the command, or takes up one that an earlier host started: then the
@@ -166,7 +229,7 @@ func (d *Driver) Run(ctx context.Context, h task.Host) (task.Result, error) {
 	if rec.Process != nil {
 		return d.adopt(ctx, h, rec)
 	}
-	c, err := parse(h.Input())
+	c, err := d.parse(h.Input())
 	if err != nil {
 		return task.Result{}, &task.FailError{Reason: task.ReasonStart, Err: err}
 	}
@@ -226,14 +289,14 @@ func (d *Driver) begin(ctx context.Context, h task.Host, rec task.Record, c Comm
 		// A group beside the terminal's foreground group would be stopped when
 		// it reads from there; in a session of its own it may read.
 		Session: out.stdin != nil, Terminal: c.TTY,
-		Env: append(append(slices.Clone(marks), d.client.environ(c.TTY)...), d.client.Own...),
+		Env: slices.Concat(marks, d.client.environ(c.TTY), d.client.Own),
 	})
 	if err != nil {
 		return nil, &task.FailError{Reason: task.ReasonStart, Err: err}
 	}
 	out.started()
 	_ = failpoint.Hit("command/forked")
-	begun := &run{d: d, g: g, id: rec.ID, keep: keep}
+	begun := &run{d: d, g: g, id: rec.ID, keep: keep, tty: c.TTY}
 	// The record comes first: a kept command that no record names could never be
 	// taken up again, and would be started twice.
 	if err := h.Begun(recorded(g.Identity())); err != nil {
@@ -264,6 +327,7 @@ type run struct {
 	g      *process.Group
 	id     task.ID
 	keep   bool
+	tty    bool
 	result task.Result
 }
 
@@ -285,9 +349,8 @@ func (s *shared) exitFile(id task.ID, keep bool) string {
 func (r *run) run(ctx context.Context, o task.Output, out *output) (task.Result, error) {
 	limited, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	if len(out.pipes) == 0 {
-		defer r.d.caps.watch(o, r.g, r.id, cancel)()
-	}
+	watched := r.d.caps.watch(o, r.g, r.id, cancel)
+	defer r.d.caps.drop(watched)
 	defer out.term.guard(cancel)()
 	exit, err := r.g.Wait(limited)
 	if err != nil {
@@ -300,7 +363,7 @@ func (r *run) run(ctx context.Context, o task.Output, out *output) (task.Result,
 			r.g.Close() // and its zombie, should it end before we do, is the keeper's
 			return task.Result{}, task.ErrDetached
 		}
-		r.end(context.WithoutCancel(ctx), graceOf(cause))
+		r.stop(ctx, cause)
 		if exit, err := r.g.Wait(patience(0)); err == nil {
 			r.ended(exit)
 		}
@@ -310,6 +373,7 @@ func (r *run) run(ctx context.Context, o task.Output, out *output) (task.Result,
 		return r.result, cause
 	}
 	_ = failpoint.Hit("command/exited")
+	found := r.d.caps.starved(watched, exit)
 	r.ended(exit)
 	if !out.term.settle() {
 		r.end(context.WithoutCancel(ctx), grace)
@@ -324,13 +388,28 @@ func (r *run) run(ctx context.Context, o task.Output, out *output) (task.Result,
 	_ = failpoint.Hit("command/reaped")
 	out.drain(r)
 	r.settle()
-	return r.result, out.term.verdict(exit.Code, r.result.Signal)
+	return r.result, blame(out.explain(out.term.verdict(exit.Code, r.result.Signal)), found)
 }
 
-// end ends the group and what escaped from it, and adds to the result.
+// stop ends a command because somebody, or a limit, wants it; he may be in a hurry.
+func (r *run) stop(ctx context.Context, cause error) {
+	patient, done := context.WithCancel(context.WithoutCancel(ctx))
+	defer done()
+	if hurry := r.d.client.Hurry; hurry != nil {
+		defer context.AfterFunc(hurry, done)()
+	}
+	r.ending(patient, process.Ending{Grace: graceOf(cause), First: firstOf(cause)})
+}
+
+// end ends what is left of a command.
 func (r *run) end(ctx context.Context, grace time.Duration) {
-	report := r.g.End(ctx, process.Ending{Grace: grace, Mark: string(r.id), Table: &r.d.table})
-	note(&r.result, r.id, report)
+	r.ending(ctx, process.Ending{Grace: grace})
+}
+
+// ending ends the group and what escaped from it, and adds to the result.
+func (r *run) ending(ctx context.Context, e process.Ending) {
+	e.Mark, e.Table, e.Hangup = string(r.id), &r.d.table, r.tty
+	note(&r.result, r.id, r.g.End(ctx, e))
 }
 
 func note(res *task.Result, id task.ID, report process.Report) {
@@ -361,11 +440,9 @@ func (r *run) settle() {
 // release lets go of the leader and of its number.
 func (r *run) release() {
 	if r.d.Keeper != nil {
-		// Before its number is free: the next watch may be of the same number. A
-		// keeper that is gone has forgotten already.
-		_ = r.d.Keeper.Forget(r.g.Identity().PID)
+		_ = r.d.Keeper.Forget(r.g.Identity()) // one that is gone has forgotten already
 	}
-	r.g.Reap()
+	r.g.Release()
 	r.g.Close()
 }
 
@@ -383,13 +460,25 @@ func verdict(code int, signal string) error {
 // graceOf is how long the stop wants to be patient.
 func graceOf(cause error) time.Duration {
 	var stop *task.StopError
+	var fail *task.FailError
 	switch {
 	case errors.As(cause, &stop) && stop.Grace != nil:
 		return max(0, *stop.Grace)
+	case errors.As(cause, &fail) && fail.Reason == task.ReasonProcessLimit:
+		return 0 // it would go on to multiply while it is asked
 	case errors.Is(cause, task.ErrClosing):
 		return closingGrace
 	}
 	return grace
+}
+
+// firstOf is what a command is asked by before TERM.
+func firstOf(cause error) syscall.Signal {
+	var stop *task.StopError
+	if errors.As(cause, &stop) && stop.Cause.Reason == task.ReasonInterrupt {
+		return syscall.SIGINT
+	}
+	return 0
 }
 
 // patience is a context that ends after d, and by nothing else.

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/drover-dev/drover/internal/below"
 	"github.com/drover-dev/drover/internal/process"
 	"github.com/drover-dev/drover/internal/tty"
 	"github.com/drover-dev/drover/task"
@@ -122,15 +123,15 @@ func (d *Driver) openTerminal(h task.Host, rec task.Record) (_ *output, err erro
 		d.terminals.set(rec.ID, t.hand)
 		return o, nil
 	}
-	var show Tee
-	if o.tee != nil {
-		show = *o.tee
+	if o.file, err = h.Output().File(); err != nil {
+		o.abandon()
+		return nil, fmt.Errorf("open output: %w", err)
 	}
 	o.pipes = []*os.File{t.master}
 	t.near = &tty.Master{F: t.master}
 	t.hand = t.near
 	d.terminals.set(rec.ID, t.hand) // what is typed before the command is there waits for it
-	o.copies.Go(func() { copyAll(t.master, h.Output(), show.Stdout) })
+	o.copies.Go(func() { o.copy(t.master, o.tee.stdout()) })
 	return o, nil
 }
 
@@ -289,7 +290,8 @@ func (t *terminal) close() {
 // unlay removes the pipe through which was typed.
 func (s *shared) unlay(id task.ID) {
 	if s.Keys != nil {
-		_ = os.Remove(s.Keys(id)) // of most commands there is none
+		path := s.Keys(id)
+		_ = below.Near(path).Remove(path) // of most commands there is none
 	}
 }
 

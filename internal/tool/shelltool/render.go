@@ -112,6 +112,9 @@ func ending(out Outcome, cmd Command) string {
 	case rec.ExitCode != nil && *rec.ExitCode != 0:
 		lines = append(lines, fmt.Sprintf("Exit code %d", *rec.ExitCode))
 	}
+	if rec.Status == task.Failed && rec.Cause != nil && rec.Cause.Detail != "" {
+		lines = append(lines, "Reason: "+excerpt.Line(rec.Cause.Detail, 200))
+	}
 	if rec.Error != "" && (len(lines) == 0 || rec.Cause != nil && rec.Cause.Reason == task.ReasonOutputLimit) {
 		lines = append(lines, "Error: "+excerpt.Line(rec.Error, 500))
 	}

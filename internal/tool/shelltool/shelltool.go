@@ -6,12 +6,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/below"
 	"github.com/drover-dev/drover/internal/excerpt"
 	"github.com/drover-dev/drover/internal/tool/strict"
 	"github.com/drover-dev/drover/task"
@@ -231,18 +234,19 @@ func (t *tool) foreground(ctx context.Context, cmd Command) (Outcome, error) {
 	if t.cfg.TempDir == "" {
 		return t.cfg.Shells.Run(ctx, cmd)
 	}
-	f, err := os.CreateTemp(t.cfg.TempDir, "cwd-*")
+	f, err := temporary(filepath.Join(t.cfg.TempDir, "cwd-"))
 	if err != nil {
 		return Outcome{}, fmt.Errorf("make a file for the working directory: %w", err)
 	}
-	_ = f.Close() // nothing was written
-	defer func() { _ = os.Remove(f.Name()) }()
+	defer f.Close() // nothing was written
+	defer func() { _ = below.Near(f.Name()).Remove(f.Name()) }()
 	cmd.Args = []string{t.cfg.Bash, "-c", carry(f.Name()) + cmd.Line}
 	out, err := t.cfg.Shells.Run(ctx, cmd)
 	if err != nil || out.Backgrounded {
 		return out, err
 	}
-	if data, err := os.ReadFile(f.Name()); err == nil {
+	// Read from what was made: the command may have put a pipe or a link there.
+	if data, err := io.ReadAll(io.LimitReader(f, maxCwd)); err == nil {
 		if dir := strings.TrimSuffix(string(data), "\n"); strings.HasPrefix(dir, "/") {
 			t.mu.Lock()
 			t.cwd = dir
@@ -250,6 +254,18 @@ func (t *tool) foreground(ctx context.Context, cmd Command) (Outcome, error) {
 		}
 	}
 	return out, nil
+}
+
+// maxCwd bounds the path of a working directory.
+const maxCwd = 4 << 10
+
+func temporary(prefix string) (*os.File, error) {
+	dir, err := below.Near(prefix).Folder(filepath.Dir(prefix))
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	return dir.Temporary(filepath.Base(prefix))
 }
 
 // carry is the beginning of the script. It stays on the first line, so that

@@ -187,6 +187,7 @@ func TestEnding(t *testing.T) {
 		want string
 	}{
 		{"signal", Outcome{Task: task.Record{Status: task.Failed, ExitCode: &none, Cause: &task.Cause{Actor: task.ByItself, Reason: task.ReasonSignal, Signal: "SIGSEGV"}, Error: "signal"}}, "Ended by signal SIGSEGV"},
+		{"memory", Outcome{Task: task.Record{Status: task.Failed, ExitCode: &none, Cause: &task.Cause{Actor: task.ByItself, Reason: task.ReasonOutOfMemory, Signal: "SIGKILL", Detail: "for want of memory"}, Error: "x"}}, "Ended by signal SIGKILL\nReason: for want of memory"},
 		{"stopped", Outcome{Task: task.Record{Status: task.Killed, Cause: &task.Cause{Actor: task.ByUser, Reason: task.ReasonStopped}}}, "Stopped by user (stopped)"},
 		{"timeout", Outcome{TimedOut: true, Task: task.Record{Status: task.Failed, ExitCode: &none, Cause: &task.Cause{Actor: task.ByRuntime, Reason: task.ReasonTimeout}}}, "Stopped: it did not end within 120 s."},
 		{"start", Outcome{Task: task.Record{Status: task.Failed, Error: "start bash: no\nsuch file", Cause: &task.Cause{Reason: task.ReasonStart}}}, "Error: start bash: no such file"},
