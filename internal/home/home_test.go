@@ -14,17 +14,25 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/drover-dev/drover/internal/below"
 	"github.com/drover-dev/drover/task"
 )
 
 // TestMain also plays another process that holds a lock.
 func TestMain(m *testing.M) {
 	if path := os.Getenv("HOME_TEST_LOCK"); path != "" {
-		if _, err := lock(path); err != nil {
+		if _, err := lock(below.Dir(filepath.Dir(path)), path); err != nil {
 			os.Exit(3)
 		}
 		_, _ = os.Stdout.WriteString("locked\n")
 		time.Sleep(time.Hour) // not for ever: the runtime would see a deadlock
+	}
+	if dir := os.Getenv(powerVariable); dir != "" {
+		if err := bePowered(dir); err != nil {
+			_, _ = os.Stderr.WriteString(err.Error())
+			os.Exit(3)
+		}
+		os.Exit(0)
 	}
 	goleak.VerifyTestMain(m)
 }
@@ -323,7 +331,7 @@ func TestSocket(t *testing.T) {
 	if err := os.Chmod(run, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	id := task.ID("s1234567x")
+	place := At("/state").Project("/a").Session("s1234567x")
 	own := filepath.Join(temp, "drover-"+uid())
 	long := filepath.Join(temp, strings.Repeat("l", 90))
 	mkdir(t, long, 0o700)
@@ -332,14 +340,14 @@ func TestSocket(t *testing.T) {
 		env  func(string) string
 		want string // empty: refused
 	}{
-		{"runtime", env("XDG_RUNTIME_DIR", run), filepath.Join(run, "drover", "1234567x.sock")},
-		{"temp", env("TMPDIR", temp), filepath.Join(own, "1234567x.sock")},
-		{"runtime-gone", env("XDG_RUNTIME_DIR", "/nowhere", "TMPDIR", temp), filepath.Join(own, "1234567x.sock")},
-		{"runtime-long", env("XDG_RUNTIME_DIR", long, "TMPDIR", temp), filepath.Join(own, "1234567x.sock")},
+		{"runtime", env("XDG_RUNTIME_DIR", run), filepath.Join(run, "drover", "h5o7qo34.sock")},
+		{"temp", env("TMPDIR", temp), filepath.Join(own, "h5o7qo34.sock")},
+		{"runtime-gone", env("XDG_RUNTIME_DIR", "/nowhere", "TMPDIR", temp), filepath.Join(own, "h5o7qo34.sock")},
+		{"runtime-long", env("XDG_RUNTIME_DIR", long, "TMPDIR", temp), filepath.Join(own, "h5o7qo34.sock")},
 		{"temp-long", env("TMPDIR", long), ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, err := SocketPath(c.env, id)
+			got, err := place.SocketPath(c.env)
 			if (err != nil) != (c.want == "") || got != c.want {
 				t.Fatalf("SocketPath = %q, %v; want %q", got, err, c.want)
 			}
@@ -353,8 +361,20 @@ func TestSocket(t *testing.T) {
 		if err := os.Symlink(t.TempDir(), filepath.Join(temp, "drover-"+uid())); err != nil {
 			t.Fatal(err)
 		}
-		if path, err := SocketPath(env("TMPDIR", temp), id); err == nil {
+		if path, err := place.SocketPath(env("TMPDIR", temp)); err == nil {
 			t.Errorf("a planted link was used: %s", path)
+		}
+	})
+	t.Run("another", func(t *testing.T) {
+		seen := map[string]bool{}
+		const uuid = "-0000-4000-8000-000000000001"
+		for _, other := range []Session{place, At("/other").Project("/a").Session(place.ID()), At("/state").Project("/b").Session(place.ID()),
+			At("/state").Project("/a").Session("aaaaaaaa" + uuid), At("/state").Project("/a").Session("bbbbbbbb" + uuid)} {
+			path, err := other.SocketPath(env("XDG_RUNTIME_DIR", run))
+			if err != nil || seen[path] {
+				t.Errorf("%s listens at %s, %v, like another", other.Dir(), path, err)
+			}
+			seen[path] = true
 		}
 	})
 }

@@ -6,9 +6,12 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/drover-dev/drover/internal/below"
 )
 
 // maxSmall bounds what this package reads itself.
@@ -18,12 +21,19 @@ const maxSmall = 64 << 10
 // be ours: a link, no regular file, of another user, or too large.
 var ErrForeign = errors.New("not a file of ours")
 
-// ReadFile reads a small file of the state directory. It follows no link at the
-// path, waits for no pipe, and reads no more than most bytes.
+// ReadFile reads a small file of ours in a directory that is trusted: what is in the
+// state directory goes through [Root.ReadFile]. It follows no link at the path, waits
+// for no pipe, and reads no more than most bytes.
 func ReadFile(path string, most int64) ([]byte, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	return ReadBelow(below.Dir(filepath.Dir(path)), path, most)
+}
+
+// ReadBelow is [ReadFile] for who trusts another directory than that of the file. No
+// link below d is followed.
+func ReadBelow(d below.Dir, path string, most int64) ([]byte, error) {
+	f, err := d.Open(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if errors.Is(err, unix.ELOOP) {
-		return nil, fmt.Errorf("read %s: %w: it is a link (remove it)", path, ErrForeign)
+		return nil, fmt.Errorf("read %s: %w: it or a folder on the way is a link (remove it)", path, ErrForeign)
 	}
 	if err != nil {
 		return nil, err

@@ -7,11 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"github.com/drover-dev/drover/internal/below"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -66,6 +66,19 @@ func (r Root) Worktrees() string { return filepath.Join(r.dir, "worktrees") }
 
 func (r Root) projects() string { return filepath.Join(r.dir, "projects") }
 
+// Below opens what is in the state directory without following a link in it.
+func (r Root) Below() below.Dir { return below.Dir(r.dir) }
+
+// ReadFile is [ReadFile] of a file of the state directory, and follows no link in
+// that.
+func (r Root) ReadFile(path string, most int64) ([]byte, error) {
+	return ReadBelow(r.Below(), path, most)
+}
+
+// WriteAtomic is [WriteAtomic] of a file of the state directory, and follows no
+// link in that.
+func (r Root) WriteAtomic(path string, data []byte) error { return WriteBelow(r.Below(), path, data) }
+
 // Ensure creates the state directory, and refuses one that is not this user's
 // or that others can write to.
 func (r Root) Ensure() error {
@@ -79,12 +92,16 @@ func (r Root) Ensure() error {
 	} else if err != nil {
 		return fmt.Errorf("open state directory: %w", err)
 	}
-	if err := ensure(target); err != nil {
+	top, err := ensureRoot(target)
+	if err != nil {
 		return fmt.Errorf("open state directory: %w", err)
 	}
-	if err := ensure(r.projects()); err != nil {
+	defer top.Close()
+	projects, err := ensure(top, filepath.Base(r.projects()))
+	if err != nil {
 		return fmt.Errorf("open state directory: %w", err)
 	}
+	projects.Close()
 	return nil
 }
 
@@ -104,7 +121,7 @@ func (r Root) Project(folder string) Project {
 // Projects returns every project that has been used here, in the order of
 // their folders. A directory that names no folder is passed over.
 func (r Root) Projects() ([]Project, error) {
-	entries, err := os.ReadDir(r.projects())
+	names, err := r.Below().Names(r.projects())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -112,13 +129,12 @@ func (r Root) Projects() ([]Project, error) {
 		return nil, fmt.Errorf("list projects: %w", err)
 	}
 	var out []Project
-	for _, e := range entries {
-		dir := filepath.Join(r.projects(), e.Name())
-		folder, err := readFolder(dir)
-		if err != nil || projectName(folder) != e.Name() {
+	for _, name := range names {
+		p := Project{root: r, dir: filepath.Join(r.projects(), name)}
+		if p.folder, err = p.readFolder(); err != nil || projectName(p.folder) != name {
 			continue
 		}
-		out = append(out, Project{root: r, folder: folder, dir: dir})
+		out = append(out, p)
 	}
 	slices.SortFunc(out, func(a, b Project) int { return cmp.Compare(a.folder, b.folder) })
 	return out, nil
@@ -177,34 +193,54 @@ func (p Project) BackgroundFile() string { return filepath.Join(p.dir, "backgrou
 func (p Project) LockFile() string { return filepath.Join(p.dir, "lock") }
 
 // Lock takes the project's lock, or returns [ErrLocked].
-func (p Project) Lock() (unlock func(), err error) { return lock(p.LockFile()) }
+func (p Project) Lock() (unlock func(), err error) { return lock(p.root.Below(), p.LockFile()) }
 
 // Ensure creates the project's directory and notes its folder there.
 func (p Project) Ensure() error {
 	if err := p.root.Ensure(); err != nil {
 		return err
 	}
-	if err := ensure(p.dir); err != nil {
+	if err := p.ensure(); err != nil {
 		return fmt.Errorf("open project %s: %w", p.folder, err)
 	}
-	if known, err := readFolder(p.dir); err == nil {
+	if known, err := p.readFolder(); err == nil { // what says no folder is written anew
 		if known != p.folder {
 			return fmt.Errorf("open project %s: %s belongs to the folder %s (move that directory away)", p.folder, p.dir, known)
 		}
 		return nil
 	}
-	if err := WriteAtomic(filepath.Join(p.dir, "folder"), []byte(p.folder+"\n")); err != nil {
+	if err := p.root.WriteAtomic(p.folderFile(), []byte(p.folder+"\n")); err != nil {
 		return fmt.Errorf("open project %s: %w", p.folder, err)
 	}
 	return nil
 }
 
-func readFolder(dir string) (string, error) {
-	data, err := ReadFile(filepath.Join(dir, "folder"), maxSmall)
+func (p Project) ensure() error {
+	all, err := p.root.Below().Folder(p.root.projects())
+	if err != nil {
+		return err
+	}
+	defer all.Close()
+	mine, err := ensure(all, filepath.Base(p.dir))
+	if err != nil {
+		return err
+	}
+	mine.Close()
+	return nil
+}
+
+func (p Project) folderFile() string { return filepath.Join(p.dir, "folder") }
+
+func (p Project) readFolder() (string, error) {
+	data, err := p.root.ReadFile(p.folderFile(), maxSmall)
 	if err != nil {
 		return "", err
 	}
-	return strings.TrimSuffix(string(data), "\n"), nil
+	folder, whole := strings.CutSuffix(string(data), "\n")
+	if !whole || !filepath.IsAbs(folder) || strings.Contains(folder, "\x00") { // as a power cut may leave a file
+		return "", fmt.Errorf("read %s: it names no folder", p.folderFile())
+	}
+	return folder, nil
 }
 
 // Session is the place of one session of the project.
@@ -215,10 +251,15 @@ func (p Project) Session(id task.ID) Session {
 // Sessions returns the project's sessions, newest first by the time their
 // directory last changed.
 func (p Project) Sessions() ([]Session, error) {
-	entries, err := os.ReadDir(p.dir)
+	dir, err := p.root.Below().Folder(p.dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
+	if err != nil {
+		return nil, fmt.Errorf("list sessions of %s: %w", p.folder, err)
+	}
+	defer dir.Close()
+	names, err := dir.Names()
 	if err != nil {
 		return nil, fmt.Errorf("list sessions of %s: %w", p.folder, err)
 	}
@@ -227,16 +268,15 @@ func (p Project) Sessions() ([]Session, error) {
 		at int64
 	}
 	var found []aged
-	for _, e := range entries {
-		id := task.ID(e.Name())
-		if !e.IsDir() || !SessionID(e.Name()) {
+	for _, name := range names {
+		if !SessionID(name) {
 			continue
 		}
-		info, err := e.Info()
-		if err != nil {
-			continue // removed since the directory was read
+		info, err := dir.Lstat(name)
+		if err != nil || !info.IsDir() {
+			continue // removed since the directory was read, or no session
 		}
-		found = append(found, aged{p.Session(id), info.ModTime().UnixNano()})
+		found = append(found, aged{p.Session(task.ID(name)), info.ModTime().UnixNano()})
 	}
 	slices.SortFunc(found, func(a, b aged) int {
 		return cmp.Or(cmp.Compare(b.at, a.at), cmp.Compare(a.s.id, b.s.id))
@@ -258,7 +298,7 @@ func (p Project) FindTask(id task.ID) (Session, bool) {
 		return Session{}, false
 	}
 	for _, s := range sessions {
-		if _, err := os.Lstat(s.Output(id)); err == nil {
+		if _, err := p.root.Below().Lstat(s.Output(id)); err == nil {
 			return s, true
 		}
 	}

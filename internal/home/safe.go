@@ -1,6 +1,9 @@
 package home
 
 import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/base32"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,15 +13,12 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/drover-dev/drover/internal/below"
 	"github.com/drover-dev/drover/internal/failpoint"
-	"github.com/drover-dev/drover/task"
 )
 
-// tempMark is in the names of files that are being written.
-const tempMark = ".tmp-"
-
 // removedMark ends the names of sessions that are being removed.
-const removedMark = tempMark + "removed"
+const removedMark = below.TempMark + "removed"
 
 // tempAge is how old a temporary file must be before it counts as left over
 // by a crash and not as being written.
@@ -27,56 +27,128 @@ const tempAge = time.Minute
 // Remove deletes what the session left. It is gone in one step, and what a crash
 // leaves of it behind that step is swept later. The caller holds its lock.
 func (s Session) Remove() error {
-	gone := filepath.Join(s.project.dir, "."+string(s.id)+removedMark)
-	err := os.RemoveAll(gone)
-	_ = failpoint.Hit("remove/begun")
-	if err == nil {
-		err = os.Rename(s.dir, gone)
-	}
-	_ = failpoint.Hit("remove/moved")
-	if err == nil {
-		err = os.RemoveAll(gone)
-	}
-	_ = failpoint.Hit("remove/done")
-	if err != nil {
+	if err := s.remove(); err != nil {
 		return fmt.Errorf("remove session %s: %w", s.id, err)
 	}
 	return nil
+}
+
+func (s Session) remove() error {
+	dir, err := s.Below().Folder(s.project.dir)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	gone := "." + string(s.id) + removedMark
+	err = dir.RemoveAll(gone)
+	_ = failpoint.Hit("remove/begun")
+	if err == nil {
+		err = dir.Rename(string(s.id), dir, gone)
+	}
+	_ = failpoint.Hit("remove/moved")
+	if err == nil {
+		err = dir.RemoveAll(gone)
+	}
+	_ = failpoint.Hit("remove/done")
+	return err
 }
 
 // maxSocket is how long the path of a socket may be everywhere we run.
 const maxSocket = 103
 
 // WriteAtomic puts data at path, readable by this user only: whoever reads it
-// sees the old content or the new, never a part. The directory must exist.
+// sees the old content or the new, never a part, and the new one is on the disk when
+// it returns. The directory must exist, and is trusted: what is in the state directory goes through [Root.WriteAtomic].
 func WriteAtomic(path string, data []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+tempMark+"*")
+	return WriteBelow(below.Dir(filepath.Dir(path)), path, data)
+}
+
+// WriteBelow is [WriteAtomic] for who trusts another directory than that of the
+// file. No link below d is followed.
+func WriteBelow(d below.Dir, path string, data []byte) error {
+	dir, err := d.Folder(filepath.Dir(path))
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
-	_, err = f.Write(data)
-	err = errors.Join(err, f.Close())
-	_ = failpoint.Hit("file/written")
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name())
+	defer dir.Close()
+	if err := dir.Replace(filepath.Base(path), data); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	return nil
 }
 
-// ensure creates dir, checks that it is ours alone, and sweeps what a crash
-// left of [WriteAtomic] and of [Session.Remove].
-func ensure(dir string) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
+// ensureRoot creates the state directory itself, which is trusted when it has been
+// found to be ours alone, and opens it.
+func ensureRoot(dir string) (*below.Folder, error) {
+	if err := mkdirAll(dir); err != nil {
+		return nil, err
 	}
 	if err := checkOwn(dir); err != nil {
+		return nil, err
+	}
+	f, err := below.Dir(dir).Folder(dir)
+	if err != nil {
+		return nil, err
+	}
+	return swept(f)
+}
+
+// mkdirAll is [os.MkdirAll] for this user only. What it makes survives a power cut.
+func mkdirAll(dir string) error {
+	if _, err := os.Lstat(dir); err == nil {
+		return nil // whatever it is
+	}
+	parent := filepath.Dir(dir)
+	if err := mkdirAll(parent); err != nil {
 		return err
 	}
-	return sweep(dir)
+	f, err := below.Dir(parent).Folder(parent)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return mkdirs(f, filepath.Base(dir))
+}
+
+// mkdirs creates the directories that are not there. They survive a power cut.
+func mkdirs(parent *below.Folder, names ...string) error {
+	made := false
+	for _, name := range names {
+		err := parent.Mkdir(name)
+		if err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		made = made || err == nil
+	}
+	if !made {
+		return nil
+	}
+	return parent.Sync()
+}
+
+// ensure creates a directory, checks that it is ours alone, sweeps it and leaves it
+// open.
+func ensure(parent *below.Folder, name string) (*below.Folder, error) {
+	if err := mkdirs(parent, name); err != nil {
+		return nil, err
+	}
+	path := filepath.Join(parent.File().Name(), name)
+	f, err := parent.Folder(name)
+	if err != nil {
+		if info, lstat := parent.Lstat(name); lstat == nil {
+			err = cmp.Or(own(path, info), err)
+		}
+		return nil, err
+	}
+	info, err := f.File().Stat()
+	if err == nil {
+		err = own(path, info)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return swept(f)
 }
 
 // checkOwn refuses a directory that another user could put files into.
@@ -85,6 +157,10 @@ func checkOwn(dir string) error {
 	if err != nil {
 		return err
 	}
+	return own(dir, info)
+}
+
+func own(dir string, info fs.FileInfo) error {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	switch {
 	case info.Mode()&fs.ModeSymlink != 0:
@@ -99,34 +175,37 @@ func checkOwn(dir string) error {
 	return nil
 }
 
-func sweep(dir string) error {
-	entries, err := os.ReadDir(dir)
+// swept sweeps what a crash left of [WriteAtomic] and of [Session.Remove]. It closes
+// the directory if that cannot be looked at.
+func swept(dir *below.Folder) (*below.Folder, error) {
+	names, err := dir.Names()
 	if err != nil {
-		return err
+		dir.Close()
+		return nil, err
 	}
-	for _, e := range entries {
-		if !strings.HasPrefix(e.Name(), ".") || !strings.Contains(e.Name(), tempMark) {
+	for _, name := range names {
+		if !strings.HasPrefix(name, ".") || !strings.Contains(name, below.TempMark) {
 			continue
 		}
-		info, err := e.Info()
-		ours := err == nil && (info.Mode().IsRegular() || info.IsDir() && strings.HasSuffix(e.Name(), removedMark))
+		info, err := dir.Lstat(name)
+		ours := err == nil && (info.Mode().IsRegular() || info.IsDir() && strings.HasSuffix(name, removedMark))
 		if ours && time.Since(info.ModTime()) > tempAge {
 			// One that cannot be removed is never read and blocks nobody.
-			_ = os.RemoveAll(filepath.Join(dir, e.Name()))
+			_ = dir.RemoveAll(name)
 		}
 	}
-	return nil
+	return dir, nil
 }
 
-// SocketPath is where the session with this ID listens, and creates the
-// directory: $XDG_RUNTIME_DIR/drover, where that is usable, else
-// drover-<uid> in $TMPDIR or /tmp. Clients learn the path from session.json,
-// because their environment may differ from that of the host.
-func SocketPath(env func(string) string, id task.ID) (string, error) {
-	name := element(string(id))
-	if len(name) > 8 {
-		name = name[len(name)-8:]
-	}
+// SocketPath is where the session listens, and creates the directory:
+// $XDG_RUNTIME_DIR/drover, where that is usable, else drover-<uid> in $TMPDIR or
+// /tmp. Clients learn the path from session.json, because their environment may
+// differ from that of the host.
+func (s Session) SocketPath(env func(string) string) (string, error) {
+	// The ID is not enough: it may be given by the user, in two projects or under two
+	// state directories, and all share the directory.
+	sum := sha256.Sum256([]byte(s.dir))
+	name := strings.ToLower(base32.StdEncoding.EncodeToString(sum[:5]))
 	if dir := env("XDG_RUNTIME_DIR"); filepath.IsAbs(dir) && checkOwn(dir) == nil {
 		dir = filepath.Join(dir, "drover")
 		if path := filepath.Join(dir, name+".sock"); len(path) <= maxSocket {

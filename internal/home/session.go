@@ -1,18 +1,15 @@
 package home
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/drover-dev/drover/internal/below"
 	"github.com/drover-dev/drover/task"
 )
-
-// ErrLocked is returned when another process holds a lock.
-var ErrLocked = errors.New("in use by another process")
 
 // Session is the place of one session. Make it with [Project.Session]. Its
 // methods that take an ID panic on text that is no single harmless path
@@ -78,43 +75,67 @@ func (s Session) Ensure() error {
 	if err := s.project.Ensure(); err != nil {
 		return err
 	}
-	for _, dir := range []string{"", "tasks", "subagents", "remote"} {
-		if err := ensure(filepath.Join(s.dir, dir)); err != nil {
-			return fmt.Errorf("open session %s: %w", s.id, err)
-		}
+	if err := s.ensure(); err != nil {
+		return fmt.Errorf("open session %s: %w", s.id, err)
 	}
 	return nil
 }
 
+func (s Session) ensure() error {
+	all, err := s.project.root.Below().Folder(s.project.dir)
+	if err != nil {
+		return err
+	}
+	defer all.Close()
+	mine, err := ensure(all, string(s.id))
+	if err != nil {
+		return err
+	}
+	defer mine.Close()
+	subs := []string{"tasks", "subagents", "remote"}
+	if err := mkdirs(mine, subs...); err != nil { // together, and so with one sync
+		return err
+	}
+	for _, name := range subs {
+		sub, err := ensure(mine, name)
+		if err != nil {
+			return err
+		}
+		sub.Close()
+	}
+	return nil
+}
+
+// Below opens what is in the state directory, as [Root.Below] does.
+func (s Session) Below() below.Dir { return s.project.root.Below() }
+
+// maxInfo bounds a session.json.
+const maxInfo = 4 << 20
+
+// ReadInfo reads session.json.
+func (s Session) ReadInfo() ([]byte, error) { return s.project.root.ReadFile(s.InfoFile(), maxInfo) }
+
+// WriteInfo replaces session.json.
+func (s Session) WriteInfo(data []byte) error { return s.project.root.WriteAtomic(s.InfoFile(), data) }
+
 // Lock takes the session for this process, or returns [ErrLocked]. A lock ends
 // with the process that holds it, so a file left by a dead one never blocks.
 // The directory of the session must exist.
-func (s Session) Lock() (unlock func(), err error) { return lock(s.LockFile()) }
+func (s Session) Lock() (unlock func(), err error) { return lock(s.Below(), s.LockFile()) }
 
-func lock(path string) (func(), error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
+func lock(d below.Dir, path string) (func(), error) {
+	f, err := d.Open(path, os.O_RDWR|os.O_CREATE|unix.O_NONBLOCK, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("lock: %w", err)
 	}
-	fd := int(f.Fd())
-	for {
-		err = unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB)
-		if !errors.Is(err, unix.EINTR) {
-			break
-		}
-	}
-	switch {
-	case errors.Is(err, unix.EWOULDBLOCK):
-		_ = f.Close()
-		return nil, fmt.Errorf("lock %s: %w", path, ErrLocked)
-	case err != nil:
+	if err := Flock(f); err != nil {
 		_ = f.Close()
 		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}
 	return func() {
 		// Closing alone would not do: a child between fork and exec still has
 		// the descriptor, and with it the lock.
-		_ = unix.Flock(fd, unix.LOCK_UN)
+		_ = unix.Flock(int(f.Fd()), unix.LOCK_UN)
 		_ = f.Close()
 	}, nil
 }

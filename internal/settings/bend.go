@@ -23,6 +23,7 @@ func (l *loader) bend(source string, before Settings) {
 	s.Tasks.OutputLimitBytes = int64(l.clamp(source, "tasks.outputLimitBytes", int(s.Tasks.OutputLimitBytes), 4096, 1_000_000_000_000))
 	s.Tasks.UserQuotaBytes = int64(l.clamp(source, "tasks.userQuotaBytes", int(s.Tasks.UserQuotaBytes), 65_536, 1_000_000_000_000_000))
 	s.Tasks.MinFreeBytes = int64(l.clamp(source, "tasks.minFreeBytes", int(s.Tasks.MinFreeBytes), 0, 1_000_000_000_000))
+	s.Tasks.MaxProcesses = l.clamp(source, "tasks.maxProcesses", s.Tasks.MaxProcesses, 0, 4_194_304)
 	l.retention(source, before.Tasks.Retention)
 	s.Web.MaxBytes = int64(l.clamp(source, "web.maxBytes", int(s.Web.MaxBytes), 1024, 100_000_000))
 	s.MCP.FrameBytes = l.clamp(source, "mcp.frameBytes", s.MCP.FrameBytes, 64<<10, 1_000_000_000)

@@ -181,6 +181,7 @@ type Tasks struct {
 	DisableBackground bool   `json:"disableBackground,omitempty" jsonschema:"nothing runs in the background"`
 
 	UserQuotaBytes int64     `json:"userQuotaBytes,omitempty" jsonschema:"bytes of the output files of all sessions together, 65536 to 1000000000000000; 50000000000 if not set; beyond it nothing starts and what still grows is ended"`
+	MaxProcesses   int       `json:"maxProcesses,omitempty" jsonschema:"processes that one command may have, up to 4194304; 4096 if not set; beyond it the command is ended; 0: any number"`
 	MinFreeBytes   int64     `json:"minFreeBytes" jsonschema:"bytes that must be free where sessions are kept, or nothing starts, up to 1000000000000; 200000000 if not set; 0: any"`
 	Retention      Retention `json:"retention,omitzero" jsonschema:"how long ended sessions are kept; not set: until somebody removes them"`
 }
@@ -252,7 +253,7 @@ func Load(src Sources) (Settings, []Note, error) {
 	l.set.Permissions.DefaultMode = "default"
 	l.set.Durability = "crash"
 	l.set.Tasks = Tasks{OutputLimitBytes: 5_000_000_000, OutputLength: 32_000, WaitCeiling: "10m", StallAfter: "45s",
-		UserQuotaBytes: 50_000_000_000, MinFreeBytes: 200_000_000}
+		UserQuotaBytes: 50_000_000_000, MinFreeBytes: 200_000_000, MaxProcesses: 4096}
 	l.set.Permissions.AskTimeout = "10m"
 	l.set.Agents.Summaries, l.set.Agents.IdleTimeout = "30s", "10m"
 	l.set.Agents.TeammateGrace = "30s"

@@ -48,7 +48,7 @@ func TestDefaults(t *testing.T) {
 	if s.Limits != (Limits{Depth: 3, Live: 10, PerRoot: 200, SpawnRate: 60, MessageHops: 20, Monitors: 200, PerSession: 1000}) || s.Durability != "crash" || s.Permissions.DefaultMode != "default" ||
 		s.Permissions.Wait() != 10*time.Minute || s.Agents.SummaryEvery() != 30*time.Second || s.Web != (Web{5_000_000, "15m"}) || s.Web.TTL() != 15*time.Minute ||
 		s.Context != (Context{"on", 0.8}) || s.Models.CostGuard != "on" || s.Providers.OpenAI.API != "chat" || s.MaxBudget != 0 ||
-		s.Tasks.OutputLimitBytes != 5e9 || s.Tasks.OutputLength != 32000 || s.Tasks.Ceiling().Minutes() != 10 || s.Permissions.Allow != nil {
+		s.Tasks.OutputLimitBytes != 5e9 || s.Tasks.OutputLength != 32000 || s.Tasks.MaxProcesses != 4096 || s.Tasks.Ceiling().Minutes() != 10 || s.Permissions.Allow != nil {
 		t.Errorf("%+v", s)
 	}
 }
@@ -145,6 +145,9 @@ func TestBounds(t *testing.T) {
 		{"compact", `{"context":{"autoCompact":"never"}}`, func(*Settings) {}, `context.autoCompact "never" is not one of on, off; on holds`},
 		{"api", `{"providers":{"openai":{"api":"responses","calls":3}}}`, func(s *Settings) { s.Providers.OpenAI = Provider{API: "responses", Calls: 3} }, ""},
 		{"api-wrong", `{"providers":{"openai":{"api":"grpc"}}}`, func(*Settings) {}, `providers.openai.api "grpc"`},
+		{"processes-any", `{"tasks":{"maxProcesses":0}}`, func(s *Settings) { s.Tasks.MaxProcesses = 0 }, ""},
+		{"processes-low", `{"tasks":{"maxProcesses":-1}}`, func(s *Settings) { s.Tasks.MaxProcesses = 0 }, "tasks.maxProcesses -1 is taken as 0"},
+		{"processes-high", `{"tasks":{"maxProcesses":9000000}}`, func(s *Settings) { s.Tasks.MaxProcesses = 4_194_304 }, "tasks.maxProcesses 9000000 is taken as 4194304"},
 		{"calls", `{"providers":{"anthropic":{"calls":-1}}}`, func(*Settings) {}, "providers.anthropic.calls -1 is taken as 0"},
 		{"guard", `{"models":{"costGuard":"maybe"}}`, func(*Settings) {}, `models.costGuard "maybe"`},
 		{"budget", `{"maxBudgetUsd":2.5}`, func(s *Settings) { s.MaxBudget = 2.5 }, ""},

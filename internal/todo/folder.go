@@ -9,11 +9,14 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/drover-dev/drover/internal/below"
 )
 
 const (
@@ -40,12 +43,10 @@ type folder struct {
 // open takes the lock. It waits for others until ctx ends, at most for
 // [patience]. Without create a folder that is not there is [fs.ErrNotExist].
 func open(ctx context.Context, path string, create, power bool) (*folder, error) {
-	if create {
-		if err := os.MkdirAll(path, 0o700); err != nil {
-			return nil, err
-		}
+	dir, err := below.Near(path).Open(path, os.O_RDONLY|unix.O_DIRECTORY, 0)
+	if create && errors.Is(err, fs.ErrNotExist) {
+		dir, err = lay(path)
 	}
-	dir, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -59,6 +60,20 @@ func open(ctx context.Context, path string, create, power bool) (*folder, error)
 		return nil, err
 	}
 	return f, nil
+}
+
+// lay makes the folder of a list, and that of all lists.
+func lay(path string) (*os.File, error) {
+	top := below.Near(path)
+	if err := os.MkdirAll(string(top), 0o700); err != nil { // which is trusted
+		return nil, err
+	}
+	for _, dir := range []string{filepath.Dir(path), path} {
+		if err := top.Mkdir(dir); err != nil && !errors.Is(err, fs.ErrExist) {
+			return nil, err
+		}
+	}
+	return top.Open(path, os.O_RDONLY|unix.O_DIRECTORY, 0)
 }
 
 // own refuses a folder that another user could put files into.

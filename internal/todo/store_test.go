@@ -315,7 +315,7 @@ func TestFolder(t *testing.T) {
 		{"world", func(dir string) error { return errors.Join(os.MkdirAll(dir, 0o700), os.Chmod(dir, 0o777)) }, "chmod go-w"},
 		{"link", func(dir string) error {
 			return errors.Join(os.MkdirAll(filepath.Dir(dir), 0o700), os.Symlink(t.TempDir(), dir))
-		}, "not a directory"},
+		}, "is a symbolic link"},
 		{"file", func(dir string) error {
 			return errors.Join(os.MkdirAll(filepath.Dir(dir), 0o700), os.WriteFile(dir, nil, 0o600))
 		}, "not a directory"},

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/drover-dev/drover/internal/below"
 	"github.com/drover-dev/drover/internal/home"
 )
 
@@ -190,7 +191,7 @@ func (s Store) change(ctx context.Context, f func(*content)) error {
 
 // lock waits for the lock of a file that is there for nothing else.
 func lock(ctx context.Context, path string) (unlock func(), err error) {
-	fd, err := unix.Open(path, unix.O_CREAT|unix.O_RDWR|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0o600)
+	fd, err := below.Dir(filepath.Dir(path)).FD(path, unix.O_CREAT|unix.O_RDWR|unix.O_NONBLOCK, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}

@@ -6,10 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/drover-dev/drover/internal/below"
 )
 
 // MaxTyped is how many bytes may be typed at once: what a terminal takes as one
@@ -34,7 +37,7 @@ type Pen struct {
 // process that [Run] is the life of; the caller closes both ends. Whatever is at the
 // path already is left there, and an error.
 func Lay(path string) (paper *os.File, pen *Pen, err error) {
-	if err := unix.Mkfifo(path, 0o600); err != nil {
+	if err := mkfifo(path); err != nil {
 		return nil, nil, fmt.Errorf("make the pipe %s for typing: %w", path, err)
 	}
 	// Being a writer too, whoever reads never meets the end of the pipe.
@@ -44,7 +47,16 @@ func Lay(path string) (paper *os.File, pen *Pen, err error) {
 		}
 		_ = paper.Close()
 	}
-	return nil, nil, errors.Join(err, os.Remove(path))
+	return nil, nil, errors.Join(err, below.Near(path).Remove(path))
+}
+
+func mkfifo(path string) error {
+	dir, err := below.Near(path).Folder(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	return dir.Mkfifo(filepath.Base(path))
 }
 
 // Take opens a pipe that somebody else has made. It returns [ErrGone] when nobody
@@ -61,7 +73,7 @@ func Take(path string) (*Pen, error) {
 }
 
 func openPipe(path string, how int) (*os.File, error) {
-	fd, err := unix.Open(path, how|unix.O_NONBLOCK|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	fd, err := below.Near(path).FD(path, how|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, fmt.Errorf("open the pipe %s for typing: %w", path, err)
 	}

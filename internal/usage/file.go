@@ -10,6 +10,8 @@ import (
 	"io/fs"
 	"os"
 	"syscall"
+
+	"github.com/drover-dev/drover/internal/below"
 )
 
 // FileName is the file in the folder of a session.
@@ -115,9 +117,9 @@ func (f *file) close() error {
 	return err
 }
 
-// open takes a regular file and follows no link in its last place.
+// open takes a regular file. Neither that nor its folder is a link.
 func open(path string, flags int) (*os.File, error) {
-	f, err := os.OpenFile(path, flags|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o600)
+	f, err := below.Near(path).Open(path, flags|syscall.O_NONBLOCK, 0o600)
 	if err != nil {
 		return nil, err
 	}

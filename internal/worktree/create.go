@@ -58,7 +58,7 @@ func (s *Store) create(ctx context.Context, q Request) (*Tree, error) {
 		return nil, err
 	}
 	r.Path = filepath.Join(s.dir(q.Task), r.base())
-	lock, err := s.claim(q.Task)
+	lock, err := s.claim(ctx, q.Task)
 	if errors.Is(err, fs.ErrExist) {
 		return nil, fmt.Errorf("%s is there already", s.dir(q.Task))
 	}
@@ -86,7 +86,7 @@ func (s *Store) make(ctx context.Context, r *receipt, lock *os.File) error {
 	s.step("receipt")
 	g := r.repository(lock)
 	// A git that reads what another has half made of its checkout fails.
-	turn, err := s.turn()
+	turn, err := s.turn(ctx)
 	if err != nil {
 		return err
 	}

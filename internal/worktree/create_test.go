@@ -287,7 +287,7 @@ func TestClaim(t *testing.T) {
 			}
 		}
 	}
-	lock, err := s.claim("a0000000a")
+	lock, err := s.claim(t.Context(), "a0000000a")
 	must(t, err)
 	defer func() { must(t, lock.Close()) }()
 	if _, err := s.hold("a0000000a"); !errors.Is(err, ErrBusy) {
@@ -308,7 +308,7 @@ func TestClaim(t *testing.T) {
 	})
 	for range 300 {
 		id := task.NewID(task.LocalAgent)
-		lock, err := s.claim(id)
+		lock, err := s.claim(t.Context(), id)
 		if err != nil {
 			t.Error(err)
 			break

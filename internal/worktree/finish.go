@@ -104,7 +104,7 @@ func (s *Store) keep(r receipt, rescue string) error {
 // remove takes a checkout away: its files, what git knows of it, its branch if that
 // still is at tip, and the receipt at last.
 func (s *Store) remove(ctx context.Context, r receipt, lock *os.File, tip string) error {
-	dir, err := os.OpenRoot(s.dir(r.Task))
+	dir, err := s.folder(r.Task)
 	if err != nil {
 		return err
 	}
@@ -131,7 +131,7 @@ func (s *Store) remove(ctx context.Context, r receipt, lock *os.File, tip string
 
 // drop removes the receipt of a task and its folder.
 func (s *Store) drop(id task.ID) error {
-	dir, err := os.OpenRoot(s.dir(id))
+	dir, err := s.folder(id)
 	if err != nil {
 		return err
 	}
@@ -184,7 +184,7 @@ func (s *Store) fold(id task.ID, dir *os.Root) error {
 			}
 		}
 	}
-	return os.Remove(s.dir(id))
+	return s.below().Remove(s.dir(id))
 }
 
 // leftover reports names of files that a crash may leave half written.

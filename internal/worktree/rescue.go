@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/drover-dev/drover/internal/below"
 	"github.com/drover-dev/drover/internal/home"
 )
 
@@ -17,8 +18,9 @@ func (s *Store) rescue(ctx context.Context, r receipt, lock *os.File, st state) 
 		g.tree = r.Common
 	}
 	g.index = filepath.Join(work, indexName)
-	defer func() { _, _ = os.Remove(g.index), os.Remove(g.index+".lock") }()
-	_, _ = os.Remove(g.index), os.Remove(g.index+".lock") // of a crash
+	unindex := func() { _, _ = s.below().Remove(g.index), s.below().Remove(g.index+".lock") }
+	defer unindex()
+	unindex() // of a crash
 	if err := r.seed(ctx, g, st); err != nil {
 		return "", err
 	}
@@ -77,7 +79,7 @@ func reindex(to, from string, data []byte) error {
 	if err != nil {
 		return err
 	}
-	if err := home.WriteAtomic(to, data); err != nil {
+	if err := home.WriteBelow(below.Near(to), to, data); err != nil {
 		return err
 	}
 	return os.Chtimes(to, info.ModTime(), info.ModTime())
@@ -92,10 +94,10 @@ func (s *Store) stage(ctx context.Context, r receipt, g git, st state) error {
 			text += "\x00:(top,exclude,literal)" + dir
 		}
 	}
-	if err := home.WriteAtomic(paths, []byte(text)); err != nil {
+	if err := home.WriteBelow(s.below(), paths, []byte(text)); err != nil {
 		return err
 	}
-	defer func() { _ = os.Remove(paths) }()
+	defer func() { _ = s.below().Remove(paths) }()
 	all := "--all"
 	if st.sparse {
 		all = "--no-all" // what is not checked out is not deleted

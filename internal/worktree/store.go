@@ -2,6 +2,7 @@ package worktree
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/drover-dev/drover/internal/below"
 	"github.com/drover-dev/drover/internal/home"
 	"github.com/drover-dev/drover/internal/regular"
 	"github.com/drover-dev/drover/task"
@@ -172,7 +174,7 @@ func (s *Store) check(r receipt, id task.ID) error {
 
 // read returns the receipt of a task. There is none: fs.ErrNotExist.
 func (s *Store) read(id task.ID) (r receipt, err error) {
-	root, err := os.OpenRoot(s.dir(id))
+	root, err := s.folder(id)
 	if err != nil {
 		return r, err
 	}
@@ -202,8 +204,14 @@ func (s *Store) write(r receipt) error {
 	if err != nil {
 		return err
 	}
-	return home.WriteAtomic(filepath.Join(s.dir(r.Task), receiptName), append(data, '\n'))
+	return home.WriteBelow(s.below(), filepath.Join(s.dir(r.Task), receiptName), append(data, '\n'))
 }
+
+// below opens what is in the store. The folder that holds it is trusted.
+func (s *Store) below() below.Dir { return below.Dir(filepath.Dir(s.root)) }
+
+// folder opens that of a task. The caller closes it.
+func (s *Store) folder(id task.ID) (*os.Root, error) { return s.below().Root(s.dir(id)) }
 
 // open makes the folder of the store and checks that it is this user's alone.
 func (s *Store) open() error {
@@ -236,20 +244,21 @@ func (s *Store) own() error {
 
 // hold locks the folder of a task, or says [ErrBusy]. The lock is on the folder
 // itself, so nothing is left of it when its process dies.
-func (s *Store) hold(id task.ID) (*os.File, error) { return s.flock(id, unix.LOCK_EX|unix.LOCK_NB) }
+func (s *Store) hold(id task.ID) (*os.File, error) {
+	f, err := s.flock(s.dir(id))
+	if errors.Is(err, home.ErrLocked) {
+		err = ErrBusy
+	}
+	return f, err
+}
 
-func (s *Store) flock(id task.ID, how int) (*os.File, error) {
-	f, err := os.OpenFile(s.dir(id), os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+// flock opens a folder and locks it, or says [home.ErrLocked].
+func (s *Store) flock(dir string) (*os.File, error) {
+	f, err := s.below().Open(dir, os.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return nil, err
 	}
-	for err = unix.EINTR; errors.Is(err, unix.EINTR); {
-		err = unix.Flock(int(f.Fd()), how)
-	}
-	if errors.Is(err, unix.EWOULDBLOCK) {
-		err = ErrBusy
-	}
-	if err == nil && !same(f, s.dir(id)) {
+	if err = home.Flock(f); err == nil && !same(f, dir) {
 		err = fs.ErrNotExist // it was removed between opening and locking
 	}
 	if err != nil {
@@ -257,6 +266,11 @@ func (s *Store) flock(id task.ID, how int) (*os.File, error) {
 		return nil, err
 	}
 	return f, nil
+}
+
+// await is flock for who waits for the others.
+func (s *Store) await(ctx context.Context, dir string) (*os.File, error) {
+	return home.Await(ctx, func() (*os.File, error) { return s.flock(dir) })
 }
 
 func same(f *os.File, path string) bool {
@@ -267,13 +281,21 @@ func same(f *os.File, path string) bool {
 
 // claim makes the folder of a task and holds it. A sweep that comes between the
 // two takes the empty folder away, which is waited for; then it is made again.
-func (s *Store) claim(id task.ID) (*os.File, error) {
+func (s *Store) claim(ctx context.Context, id task.ID) (*os.File, error) {
+	all, err := s.below().Folder(s.root)
+	if err != nil {
+		return nil, err
+	}
+	defer all.Close()
 	for range 100 {
-		if err := os.Mkdir(s.dir(id), 0o700); err != nil {
+		if err := all.Mkdir(string(id)); err != nil {
 			return nil, err
 		}
 		s.step("folder")
-		if f, err := s.flock(id, unix.LOCK_EX); !errors.Is(err, fs.ErrNotExist) {
+		if err := all.Sync(); err != nil { // the receipt in it is to survive a power cut
+			return nil, err
+		}
+		if f, err := s.await(ctx, s.dir(id)); !errors.Is(err, fs.ErrNotExist) {
 			return f, err
 		}
 	}
@@ -282,16 +304,10 @@ func (s *Store) claim(id task.ID) (*os.File, error) {
 
 // turn waits until nobody else makes a checkout, by the lock of the folder of all.
 // Closing the file ends the turn.
-func (s *Store) turn() (*os.File, error) {
-	f, err := os.OpenFile(s.root, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+func (s *Store) turn(ctx context.Context) (*os.File, error) {
+	f, err := s.await(ctx, s.root)
 	if err != nil {
-		return nil, err
-	}
-	for err = unix.EINTR; errors.Is(err, unix.EINTR); {
-		err = unix.Flock(int(f.Fd()), unix.LOCK_EX)
-	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("wait to make a checkout: %w", err), f.Close())
+		return nil, fmt.Errorf("wait to make a checkout: %w", err)
 	}
 	return f, nil
 }

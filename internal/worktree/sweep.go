@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 
 	"github.com/drover-dev/drover/task"
 )
@@ -16,7 +17,7 @@ import (
 // nil: nothing is. What it does not understand it leaves alone and names in the
 // error; the outcomes hold beside one.
 func (s *Store) Sweep(ctx context.Context, alive func(task.ID) bool) ([]Outcome, error) {
-	list, err := os.ReadDir(s.root)
+	list, err := s.below().Names(s.root)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -28,13 +29,20 @@ func (s *Store) Sweep(ctx context.Context, alive func(task.ID) bool) ([]Outcome,
 	}
 	var out []Outcome
 	var problems []error
-	for _, e := range list {
+	for _, name := range list {
 		if ctx.Err() != nil {
 			return out, errors.Join(append(problems, context.Cause(ctx))...)
 		}
-		id, err := task.ParseID(e.Name())
-		if err != nil || !e.IsDir() {
-			problems = append(problems, fmt.Errorf("sweep worktrees: %q in %s is not ours", e.Name(), s.root))
+		id, err := task.ParseID(name)
+		var info fs.FileInfo
+		if err == nil {
+			info, err = s.below().Lstat(filepath.Join(s.root, name))
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // somebody else has removed it meanwhile
+		}
+		if err != nil || !info.IsDir() {
+			problems = append(problems, fmt.Errorf("sweep worktrees: %q in %s is not ours", name, s.root))
 			continue
 		}
 		if alive != nil && alive(id) {
@@ -90,7 +98,7 @@ func (g git) harmlessIfThere(ctx context.Context) error {
 // empty removes the folder of a task that has no receipt. One with something in it
 // is not ours to judge.
 func (s *Store) empty(id task.ID) error {
-	dir, err := os.OpenRoot(s.dir(id))
+	dir, err := s.folder(id)
 	if err == nil {
 		err = s.fold(id, dir)
 		_ = dir.Close()
