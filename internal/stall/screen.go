@@ -1,7 +1,9 @@
 package stall
 
 import (
+	"slices"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -10,107 +12,320 @@ const TailBytes = 1 << 10
 
 // screen is what a person sees at the end of an output.
 type screen struct {
-	line string   // the one that the cursor is in, as it stands
-	last string   // the last one that is not blank
-	busy bool     // the line was written over more than once: something counts, or spins
-	tail []string // the last lines that are not blank, as they stand, the newest last
+	line   string   // the one that the cursor is in, as it stands
+	last   string   // that one, or else the nearest above it that is not blank, or below it
+	above  []string // the lines that are not blank, down to the cursor's
+	rows   []string // all that are not blank
+	fresh  []string // those that were written last, of a program that draws where it likes
+	busy   bool     // the line was written over more than once: something counts, or spins
+	edits  bool     // a line editor has the line
+	full   bool     // the program draws where it likes
+	bar    bool     // the line is all in reverse video, as the last one of a pager
+	idle   bool     // it has put the cursor out of the way, into the corner
+	hidden bool     // the cursor is not shown
 }
 
-// look plays the end of an output as a terminal would, as far as single lines
-// go: carriage returns, deletions and moves within the line, colours.
+// A screen is believed to have at least as many lines as most have, and nothing
+// is drawn farther out than the most that any has.
+const (
+	lines      = 24
+	columns    = 80
+	mostRows   = 300
+	mostColumn = 1100
+)
+
+// terminal plays the end of an output. What came before it is unknown: it starts
+// with a blank screen.
+type terminal struct {
+	rows [][]rune
+	place
+	saved    place
+	wrote    []int // the rows, by when they were last written
+	low      int   // the lowest row that was addressed
+	drawn    int   // how often the line was begun again
+	prev     rune  // the last character
+	graphics bool  // letters stand for lines of boxes
+	inverse  bool  // reverse video
+	inverted int   // how many characters in a row are in it
+	bar      bool  // all of the line is in it
+	parked   bool  // the last thing was a move to behind the start of the line
+	asked    bool  // it was asked where the cursor is, or one space was taken back, and nothing was written since
+	spaced   bool  // the last thing was a space, and no step back before it
+	back     bool  // the last thing was a step back
+	editing  bool  // pasted text is marked, as line editors want it
+	other    bool  // the second screen is shown
+	hidden   bool  // the cursor is not shown
+	keys     bool  // the keypad sends what programs, not people, want
+}
+
+// place is where the cursor is, and whether it was put there or came there by writing.
+type place struct {
+	row, at   int
+	top       int  // the row that programs call the first one
+	addressed bool // a row was named since the screen was cleared
+	fed       bool // a line feed came since
+}
+
+// look plays the end of an output as a terminal would.
 func look(tail []byte) screen {
 	if len(tail) > TailBytes {
 		tail = tail[len(tail)-TailBytes:]
 	}
-	text := strings.ToValidUTF8(string(tail), "")
-	var s screen
-	var line []rune
-	at, drawn := 0, 0
-	keep := func() {
-		if t := strings.TrimSpace(string(line)); t != "" {
-			s.last, s.tail = t, append(s.tail, string(line))
-		}
-	}
-	for len(text) > 0 {
-		if n, move := escape(text); n > 0 {
+	t := &terminal{place: place{row: mostRows}} // there may be moves up
+	for text := strings.ToValidUTF8(string(tail), ""); text != ""; {
+		if n, q := escape(text); n > 0 {
 			text = text[n:]
-			switch {
-			case move.erase:
-				line = line[:min(at, len(line))]
-			case move.column > 0:
-				if at = move.column - 1; at == 0 {
-					drawn++
-				}
-			}
+			t.obey(q)
 			continue
 		}
 		r, n := utf8.DecodeRuneInString(text)
 		text = text[n:]
-		switch {
-		case r == '\n':
-			keep()
-			line, at, drawn = nil, 0, 0
-		case r == '\r':
-			if at > 0 && !strings.HasPrefix(text, "\n") {
-				drawn++
-			}
-			at = 0
-		case r == '\b':
-			at = max(0, at-1)
-		case r == '\t' || r >= ' ':
-			for len(line) < at {
-				line = append(line, ' ')
-			}
-			line = append(line[:at], append([]rune{r}, line[min(at+1, len(line)):]...)...)
-			at++
+		t.write(r, strings.HasPrefix(text, "\n"))
+	}
+	return t.screen()
+}
+
+// freshest is how many of the lines written last tell what a program is about: a
+// text that somebody edits may tell of anything.
+const freshest = 4
+
+func (t *terminal) screen() screen {
+	placed := t.addressed && !t.fed
+	s := screen{
+		busy: t.drawn > 1, hidden: t.hidden, bar: t.bar, full: placed || t.other || t.keys,
+		idle: placed && t.parked && t.at >= columns-1 && t.row-t.top == t.low,
+	}
+	for n, row := range t.rows {
+		line := string(row)
+		if n == t.row {
+			s.line = line
+		}
+		if strings.TrimSpace(line) == "" {
+			continue
+		}
+		s.rows = append(s.rows, line)
+		if n <= t.row {
+			s.above = append(s.above, line)
 		}
 	}
-	keep()
-	s.line, s.busy = string(line), drawn > 1
+	s.fresh = t.fresh(placed || strings.TrimSpace(s.line) == "")
+	s.edits = t.editing || t.asked || t.parked && !placed && len(s.rows) > 0 && behind([]rune(s.line), t.at)
+	for _, of := range [][]string{s.rows, s.above} {
+		if len(of) > 0 {
+			s.last = strings.TrimSpace(of[len(of)-1])
+		}
+	}
 	return s
 }
 
-// move is what an escape sequence does to the line; the zero move does nothing.
-type move struct {
-	erase  bool // from the cursor to the end
-	column int  // from 1; 0: it stays
+// behind reports whether the cursor does not stand before all that is in its line.
+func behind(line []rune, at int) bool {
+	before, all := string(line[:min(at, len(line))]), string(line)
+	return strings.TrimSpace(all) == "" || strings.TrimSpace(before) != ""
 }
 
-// escape reads the sequence that text begins with, and says how long it is; 0: it
-// begins with none.
-func escape(text string) (int, move) {
-	if len(text) < 2 || text[0] != '\x1b' {
-		return 0, move{}
+// fresh are the lines that were written last, or only that of the cursor.
+func (t *terminal) fresh(several bool) (out []string) {
+	if !several {
+		return []string{string(t.rows[t.row])}
 	}
-	if text[1] == ']' { // a title or a link, up to a bell or to an escape, of which another sequence begins
-		if i := strings.IndexAny(text[2:], "\a\x1b"); i >= 0 && text[2+i] == '\a' {
-			return i + 3, move{}
-		} else if i >= 0 {
-			return i + 2, move{}
+	for _, n := range slices.Backward(t.wrote) {
+		if n < len(t.rows) && len(out) < freshest && trim(string(t.rows[n])) != "" {
+			out = append(out, trim(string(t.rows[n])))
 		}
-		return len(text), move{}
 	}
-	if text[1] != '[' {
-		return 2, move{}
-	}
-	i := 2
-	for i < len(text) && (text[i] < '@' || text[i] > '~') {
-		i++
-	}
-	if i == len(text) {
-		return i, move{}
-	}
-	switch text[i] {
-	case 'K', 'J':
-		return i + 1, move{erase: true}
-	case 'G':
-		column := 0
-		for _, c := range text[2:i] {
-			if c >= '0' && c <= '9' && column < 1000 {
-				column = 10*column + int(c-'0')
-			}
+	return out
+}
+
+// trim takes off the sides of a box.
+func trim(row string) string {
+	return strings.TrimFunc(row, func(r rune) bool { return unicode.IsSpace(r) || r >= '─' && r <= '▟' })
+}
+
+// write plays one character; feeds says that a line feed follows.
+func (t *terminal) write(r rune, feeds bool) {
+	switch {
+	case r == '\n':
+		t.feed()
+	case r == '\r':
+		if t.at > 0 && !feeds {
+			t.drawn++
 		}
-		return i + 1, move{column: max(1, column)}
+		t.at, t.parked = 0, false
+	case r == '\b':
+		t.at, t.parked, t.asked = max(0, t.at-1), false, t.spaced
+		t.spaced, t.back = false, true
+	case r == '\t' || r >= ' ' && !unicode.IsControl(r):
+		t.put(r)
 	}
-	return i + 1, move{}
+}
+
+func (t *terminal) feed() {
+	t.fed = true
+	if t.addressed && t.row-t.top+1 >= max(lines, t.low+1) {
+		t.top++
+	}
+	t.row, t.at, t.drawn, t.parked = t.row+1, 0, 0, false
+	t.bar = false
+}
+
+func (t *terminal) put(r rune) {
+	if t.graphics && r >= 'j' && r <= 'x' {
+		r = '│'
+	}
+	t.prev, t.parked, t.asked, t.bar = r, false, false, t.inverse && (t.at == 0 || t.bar)
+	t.spaced, t.back = r == ' ' && !t.back, false
+	if t.at >= mostColumn {
+		return
+	}
+	if n := len(t.wrote); r != ' ' && (n == 0 || t.wrote[n-1] != t.row) {
+		t.wrote = append(slices.DeleteFunc(t.wrote, func(row int) bool { return row == t.row }), t.row)
+	}
+	line := t.fill()
+	if t.inverse {
+		t.inverted++
+	}
+	if t.at == len(*line) {
+		*line = append(*line, r)
+	} else {
+		(*line)[t.at] = r
+	}
+	t.at++
+}
+
+// fill makes the line of the cursor reach to the cursor.
+func (t *terminal) fill() *[]rune {
+	for len(t.rows) <= t.row {
+		t.rows = append(t.rows, nil)
+	}
+	line := &t.rows[t.row]
+	for len(*line) < t.at {
+		*line = append(*line, ' ')
+	}
+	return line
+}
+
+// address puts the cursor into a row that the program names, counted from 0.
+func (t *terminal) address(row, at int) {
+	if t.top == 0 {
+		t.top = len(t.rows)
+	}
+	row = min(row, mostRows)
+	t.row, t.at, t.drawn, t.parked = t.top+row, min(at, mostColumn), 0, at > 0
+	if row+at == 0 && !t.addressed {
+		return // home, from where lines may be written as ever
+	}
+	t.addressed, t.fed, t.low = true, false, max(t.low, row)
+}
+
+// clear forgets the screen, and that rows were addressed.
+func (t *terminal) clear() {
+	t.rows, t.wrote, t.place, t.low, t.drawn = nil, nil, place{}, 0, 0
+}
+
+// obey plays an escape sequence. Those that only colour, and unknown ones, do nothing.
+func (t *terminal) obey(q sequence) {
+	n := min(max(1, q.number(0, 1)), mostRows)
+	switch q.name {
+	case "[A":
+		t.row, t.drawn = max(0, t.row-n), 0
+	case "[F":
+		t.row, t.at, t.drawn = max(0, t.row-n), 0, 0
+	case "[B":
+		t.row, t.drawn = min(t.row+n, 2*mostRows+TailBytes), 0
+	case "[C":
+		t.at, t.parked = min(t.at+n, mostColumn), true
+	case "[D":
+		t.at, t.parked = max(0, t.at-n), false
+	case "[G":
+		if t.at, t.parked = n-1, n > 1; n == 1 {
+			t.drawn++
+		}
+	case "[d":
+		t.address(n-1, t.at)
+	case "[H", "[f":
+		t.address(n-1, max(1, q.number(1, 1))-1)
+	case "[J", "[K", "[X", "[P", "[@":
+		t.erase(q.name, q.number(0, 0), n)
+	case "[b":
+		for range min(n, columns) {
+			t.write(t.prev, false) // before the first character it is none, and does nothing
+		}
+	case "[n":
+		t.asked = q.number(0, 0) == 6
+	case "7", "[s":
+		t.saved = t.place
+	case "8", "[u":
+		t.place = t.saved
+	case "[m":
+		t.invert(strings.HasPrefix(q.numbers+";", "7;") || t.inverse && q.numbers != "27" && q.number(0, 0) != 0)
+	case "(0", "(B":
+		t.graphics = q.name == "(0"
+	case "=", ">":
+		t.keys = q.name == "="
+	case "c":
+		t.clear()
+	case "?h", "?l":
+		t.mode(q, q.name == "?h")
+	}
+}
+
+func (t *terminal) mode(q sequence, on bool) {
+	switch q.number(0, 0) {
+	case 1:
+		t.keys = on
+	case 47, 1047, 1049:
+		t.clear()
+		t.other = on
+	case 25:
+		t.hidden = !on
+	case 2004:
+		t.editing = on
+	}
+}
+
+// invert turns reverse video on or off. One space in it is a cursor that the program
+// draws itself.
+func (t *terminal) invert(on bool) {
+	if !on && t.inverted == 1 && t.prev == ' ' && t.at > 0 && t.row < len(t.rows) && t.at <= len(t.rows[t.row]) {
+		t.rows[t.row][t.at-1] = caret
+	}
+	t.inverse, t.inverted = on, 0
+}
+
+// caret stands for a cursor that is drawn, as some programs draw it.
+const caret = '█'
+
+// erase takes characters away, of the line or of the screen.
+func (t *terminal) erase(name string, which, n int) {
+	if name == "[J" && which >= 2 {
+		t.clear()
+		return
+	}
+	line := t.fill()
+	end := min(t.at+n, len(*line))
+	switch {
+	case name == "[P":
+		*line = slices.Delete(*line, t.at, end)
+	case name == "[@":
+		*line = slices.Insert(*line, t.at, slices.Repeat([]rune{' '}, min(n, columns))...)
+		*line = (*line)[:min(len(*line), mostColumn)]
+	case name == "[X":
+		blank((*line)[t.at:end])
+	case which == 0:
+		*line = (*line)[:t.at]
+		if name == "[J" {
+			t.rows = t.rows[:t.row+1]
+		}
+	case which == 1:
+		blank((*line)[:min(t.at+1, len(*line))])
+	default:
+		blank(*line)
+	}
+}
+
+func blank(of []rune) {
+	for i := range of {
+		of[i] = ' '
+	}
 }

@@ -2,27 +2,34 @@ package stall
 
 import (
 	"regexp"
+	"slices"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
 // Rules tell a prompt from progress. Make them with [New]; they may be used by
 // several goroutines.
 type Rules struct {
-	patterns []*regexp.Regexp // the seven that are known to users
-	certain  []*regexp.Regexp // an open line that asks, whatever else it looks like
-	progress []*regexp.Regexp // an open line that tells how far something is
-	prompts  []*regexp.Regexp // an open line that asks
-	quotes   []*regexp.Regexp // a whole line that tells of a question, and asks none
-	logs     []*regexp.Regexp // a line of a log, which asks nothing
-	items    []*regexp.Regexp // a line of a menu, and one that is pointed at
-	menus    []*regexp.Regexp // the line above a menu
+	patterns []*regexp.Regexp  // the seven that are known to users
+	surest   []*regexp.Regexp  // an open line that asks, however often it was written
+	certain  []*regexp.Regexp  // an open line that asks, whatever else it looks like
+	progress []*regexp.Regexp  // an open line that tells how far something is
+	prompts  []*regexp.Regexp  // an open line that asks
+	orders   []*regexp.Regexp  // a closed line that says what to type
+	quotes   []*regexp.Regexp  // a whole line that tells of a question, and asks none
+	logs     []*regexp.Regexp  // a line of a log, which asks nothing
+	items    []*regexp.Regexp  // a line of a menu, and one that is pointed at
+	menus    []*regexp.Regexp  // the line above a menu
+	measures []*regexp.Regexp  // a line of a screen that shows how far something is
+	words    *strings.Replacer // words of other languages become English ones
 }
 
 // New makes the rules.
 func New() *Rules {
-	return &Rules{patterns: compile(known()), certain: compile(sure()), progress: compile(tells()), prompts: compile(asks()),
-		quotes: compile(tellsOf()), logs: compile(logLines()), items: compile(itemShapes()), menus: compile(menuHeads())}
+	return &Rules{patterns: compile(known()), surest: compile(surest()), certain: compile(sure()), progress: compile(tells()), prompts: compile(asks()),
+		orders: compile(commands()), quotes: compile(tellsOf()), logs: compile(logLines()), items: compile(itemShapes()),
+		menus: compile(menuHeads()), measures: compile(gauges()), words: strings.NewReplacer(words()...)}
 }
 
 func compile(all []string) []*regexp.Regexp {
@@ -31,20 +38,6 @@ func compile(all []string) []*regexp.Regexp {
 		out[i] = regexp.MustCompile(`(?i)` + p)
 	}
 	return out
-}
-
-// known are the seven patterns of prompts, by which a line asks even if a line
-// break follows.
-func known() []string {
-	return []string{
-		`\(y/n\)`,
-		`\[y/n\]`,
-		`\(yes/no\)`,
-		`\b(?:do you|would you|shall i|are you sure)\b.*\? *$`,
-		`press (?:any key|enter)`,
-		`continue\?`,
-		`overwrite\?`,
-	}
 }
 
 // longest is the number of characters beyond which an open line is no question
@@ -56,23 +49,111 @@ const longest = 200
 // [TailBytes] count.
 func (r *Rules) Waiting(tail []byte) (line string, waiting bool) {
 	s := look(tail)
-	open := strings.TrimSpace(s.line) != ""
-	if open && !s.busy && matches(r.certain, s.line) && !matches(r.logs, s.line) {
-		return s.last, true
-	}
-	if open && (s.busy || matches(r.progress, s.line) || matches(r.logs, s.line)) {
+	switch {
+	case s.edits && !matches(r.measures, r.plain(s.line)):
+		return r.said(s), true
+	case s.full && !s.idle && r.prompt(s.line):
+		return strings.TrimSpace(s.line), true
+	case s.full && (s.idle || len(s.rows) == 0 || slices.ContainsFunc(s.fresh, r.measure)):
 		return "", false
+	case s.full:
+		return r.said(s), true
+	case strings.TrimSpace(s.line) == "":
+		return r.closed(s)
 	}
-	if matches(r.patterns, s.last) && (open || !matches(r.quotes, s.last) && !matches(r.logs, s.last)) {
+	return r.open(s)
+}
+
+// open judges a line that no line break ends: the cursor stands in it.
+func (r *Rules) open(s screen) (line string, waiting bool) {
+	line = r.plain(s.line)
+	log := matches(r.logs, line)
+	switch {
+	case tested(s.rows):
+		return "", false
+	case !log && (matches(r.surest, line) && !matches(r.measures, line) || !s.busy && matches(r.certain, line)):
+		return s.last, true
+	case s.bar && !matches(r.measures, line):
+		return s.last, true
+	case s.busy || log || matches(r.progress, line):
+		return "", false
+	case matches(r.patterns, line):
 		return s.last, true
 	}
-	if head, ok := r.menu(s.tail); ok {
+	if head, ok := r.menu(s.rows); ok {
 		return head, true
 	}
-	if open && utf8.RuneCountInString(s.line) <= longest && matches(r.prompts, s.line) {
+	if utf8.RuneCountInString(line) <= longest && matches(r.prompts, line) {
 		return s.last, true
 	}
 	return "", false
+}
+
+// closed judges the last line of an output that ends with a line break.
+func (r *Rules) closed(s screen) (line string, waiting bool) {
+	line = r.plain(s.last)
+	asks := matches(r.patterns, line) || matches(r.orders, line) || headed(s.rows) || framed(s)
+	if asks && !matches(r.quotes, line) && !matches(r.logs, line) {
+		return s.last, true
+	}
+	return r.menu(s.rows)
+}
+
+// nothing stands for a prompt that is empty.
+const nothing = "(an empty line)"
+
+// said is the line that tells best what is asked: of a screen a question, or else
+// where the cursor is.
+func (r *Rules) said(s screen) string {
+	if s.full {
+		for _, row := range slices.Backward(s.above) {
+			if row = trim(row); strings.HasSuffix(row, "?") || matches(r.patterns, r.plain(row)) {
+				return row
+			}
+		}
+	}
+	for _, row := range slices.Backward(append(slices.Clone(s.rows), s.last)) {
+		if row = trim(row); row != "" {
+			return row
+		}
+	}
+	return nothing
+}
+
+func (r *Rules) measure(row string) bool { return matches(r.measures, r.plain(row)) }
+
+// prompt reports whether the line, in which the cursor stands, asks by itself.
+func (r *Rules) prompt(line string) bool {
+	line = r.plain(line)
+	return (matches(r.certain, line) || matches(r.prompts, line)) && !matches(r.progress, line)
+}
+
+// plain writes a line as the rules know it: in small letters, with those of every
+// language as letters and with English words for what prompts say in others, and
+// signs of any width and typography are the plain ones.
+func (r *Rules) plain(line string) string {
+	var b strings.Builder
+	for _, r := range r.words.Replace(strings.ToLower(line)) {
+		switch {
+		case r < utf8.RuneSelf:
+			b.WriteRune(r)
+		case unicode.IsLetter(r) || unicode.IsMark(r):
+			b.WriteByte('x')
+		case unicode.IsSpace(r):
+			b.WriteByte(' ')
+		case strings.ContainsRune("‘’‚‹", r):
+			b.WriteByte('\'')
+		case strings.ContainsRune("“”„«", r):
+			b.WriteByte('"')
+		case r == '：':
+			b.WriteString(": ")
+		case r >= '！' && r <= '～': // the full-width forms of ASCII
+			b.WriteRune(r - '！' + '!')
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
 }
 
 // longestMenu is how many items a menu shows at once.
@@ -83,7 +164,7 @@ const longestMenu = 15
 func (r *Rules) menu(lines []string) (head string, ok bool) {
 	pointed := false
 	for n := len(lines) - 1; n >= 0 && len(lines)-n <= longestMenu; n-- {
-		if pointed && matches(r.menus, lines[n]) {
+		if pointed && matches(r.menus, r.plain(lines[n])) {
 			return strings.TrimSpace(lines[n]), true
 		}
 		if !r.items[0].MatchString(lines[n]) {
@@ -92,33 +173,6 @@ func (r *Rules) menu(lines []string) (head string, ok bool) {
 		pointed = pointed || r.items[1].MatchString(lines[n])
 	}
 	return "", false
-}
-
-// itemShapes are that of every item of a menu, and that of the one which a press of
-// Enter would take.
-func itemShapes() []string {
-	return []string{`^(?: {0,6}[❯›»▸▶→>◯◉○●] {0,4}| {1,6})\S.{0,78}$`, `^ {0,6}[❯›»▸▶→>] {0,4}\S`}
-}
-
-// menuHeads are lines above a menu.
-func menuHeads() []string {
-	return []string{`^\? \S`, `\barrow[- ]?keys\b|\barrows to move\b|<space> to select`, `[\w"')\]] ?\? *(?:\([^()]*\))? *$`}
-}
-
-// tellsOf are lines in which a question is quoted, or is the name of a test or a
-// remark on a place in a file.
-func tellsOf() []string {
-	return []string{`^\s*(?:=== |--- |# subtest\b|(?:not )?ok \d)`, `^\s*\S+\.\w+:\d+(?::\d+)?: `, "[\"'`][^\"'`]*\\?(?: [\\[(][^\\])]*[\\])])? ?[\"'`](?: \\S|[,}\\]])"}
-}
-
-// logLines begin with a time or an address.
-func logLines() []string {
-	const level = `(?:info|warn|warning|debug|trace|error|note|notice|fatal)`
-	return []string{
-		`^\s*[\[(]?(?:` + level + `\W{1,3})?(?:\d{4}[-/]\d\d[-/]\d\d|\d\d:\d\d:\d\d)\b`,
-		`^(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec) [ \d]\d \d\d:\d\d:\d\d `,
-		`^\d{1,3}(?:\.\d{1,3}){3} `,
-	}
 }
 
 func matches(of []*regexp.Regexp, line string) bool {
@@ -130,61 +184,28 @@ func matches(of []*regexp.Regexp, line string) bool {
 	return false
 }
 
-// sure are open lines that can be nothing else.
-func sure() []string {
-	return []string{
-		`(?:password|passphrase|pass phrase|passcode|pin|otp|token|secret|api key|username|user name|login|(?:verification|security|authorization|one-time) code)\b.{0,80}: *$`,
-		`^--more--`, `^(?:\S{1,80} )?\(end\)$`, `^lines \d+-\d+`, `^:$`, `^\*$`, // pagers, ed
-		`^-{2,3}.*\b(?:more|continue|quit)\b.*-{2,3}$`, `\(press h for help or q to quit\)$`,
-		`^(?:[^:]{0,60}\b)?(?:press|hit|push) \W?(?:any key|enter|return|space)\b`,
-		`^(?:>>>|\.\.\.|>|\|) $`, // a further line is wanted
-		`^\? \S`,                 // as many programs for setting up begin a question
+// headed reports whether the last of the lines is a request below a heading in
+// brackets: that of Ansible's pauses, and of others.
+func headed(lines []string) bool {
+	if len(lines) < 2 {
+		return false
 	}
+	head, request := strings.TrimSpace(lines[len(lines)-2]), strings.TrimSpace(lines[len(lines)-1])
+	return strings.HasPrefix(head, "[") && strings.Index(head, "]") == len(head)-1 && strings.HasSuffix(request, ":")
 }
 
-// tells are open lines that look like questions and are none.
-func tells() []string {
-	return []string{
-		`^\s*(?:\S+ )?\w+ing\b[^?>\[]*: *$`,          // Doing this or that:
-		`\b\d+(?:\.\d+)? ?%(?:[^)]|$)`,               // 12 % of it, but not --More--(12%)
-		`\b\d+(?:\.\d+)? ?(?:[kmgt]i?b?|bytes)/s\b`,  // at some speed
-		`\b(?:eta|elapsed|remaining|its?/s)\b[^?]*$`, // for some time
-		`[^.?]\.{3,} *$`,                             // and so on ...
-		`^[.+*FEsx]{2,}$`,                            // one sign for each thing done
-		`^\s*[\d.,/: ]+$`,                            // numbers alone
-		`^\S*(?:/\S+){2,}$`,                          // a path that was cut
-		`^\s*\[?(?:info|warn|warning|debug|trace|error|note|notice|fatal)\]?(?:$|[^\w>][^?]*$)`,
+// framed reports whether the lines end with a question in a frame that is open to its
+// left: what was answered is marked otherwise, and what is at work has no lower edge.
+// One of several to choose from, without a cursor, is such a question without a frame.
+func framed(s screen) bool {
+	has := func(marks string) bool {
+		return slices.ContainsFunc(s.rows[max(0, len(s.rows)-longestMenu):], func(row string) bool { return strings.ContainsAny(row, marks) })
 	}
+	return strings.TrimSpace(s.last) == "└" && has("◆▲●◻◼") || s.hidden && has("●") && has("○")
 }
 
-// asks are open lines that ask.
-func asks() []string {
-	return []string{
-		`[\w"')\]>.…#] ?\?["')\]]* *$`, // any question
-		`\? *y/n\b *:? *$`, `\b(?:enter|return) to \w+`,
-		`^\s*(?:\w+ )?[=-]?>{1,3} $`, `^\s*\w+<\d+>+ $`, // php >, perl
-		`^\s*(?:[\w.@:~/+()\[\]\\-]+ ){0,3}[\w.@:~/+()\[\]\\-]*[>$#%»❯➜] ?$`,
-		`\? *\.\.\.$`,                     // xargs -p
-		`\? *[(\[][^()\[\]]*[)\]] *:? *$`, // name? (x)
-		`^\s*(?:enter|type|choose|select|input|provide|specify|confirm|please)\b.*[:>] *$`,
-		`^(?:[^:]{0,60} )?(?:hit|press|type|push) (?:any key|enter|return|space|<?\w+>? to\b).*$`,
-		`\[[^\[\]]{0,60}\] *[:?] *$`,              // name [default]:
-		`\([^()]{0,60}\) *: *$`,                   // name (default):
-		`: *\([^()]{0,60}\) $`,                    // name: (default)
-		`(?:^|[\s:?])\[[^\[\]]{0,60}\] $`,         // [yes]
-		`\[[^\[\]]{1,60}/\?\](?: \([a-z]+\))? *$`, // [N/y/?] (NEW)
-		`^\w+ \[[^\[\]]{0,40}\]> $`,
-		`\((?:type|enter|default|y|yes|n|no)\b[^()]{0,60}\) *$`,
-		`^\s*(?:\([^()]{1,60}\) )?\d?[a-z][\w'/.-]*(?: [\w'/().-]+){0,6}: $`, // Real name:
-		`\b(?:enter|type|input|choose|select|provide|specify|paste)\b [^:]{0,80}: $`,
-		`\([a-z]\)[a-z]+.*: *$`,                                 // (Q)uit:
-		`\[[a-z]\][a-z]+.*: *$`,                                 // [Q]uit:
-		`\[[a-z]\][a-z]+(?:[ ,/|]+(?:or )?\[[a-z]\][a-z]+)+ *$`, // [Y]es/[N]o
-		`^[^?]{0,60} [»❯➜] $`,
-		`^\s*[\w.@:~/+()\[\]-]{0,60}(?:\([\w ./~-]{1,40}\) ?)?[>$#%»❯➜] ?$`,
-		`^\(%?[\w:+. -]{1,30}\) $`,                                            // (gdb)
-		`^\s*(?:[\w.@:~/+()\[\]-]+ ){0,3}[\w.@:~/+()\[\]-]*[\w)\]/~]>{1,3} $`, // What now>
-		`^(?:in \[\d+\]|irb\([^()]*\)[\d:*> ]*|[\w-]+\[\d+\][:>]?)[:>]? $`,
-		`^\s*[\w.@ -]{1,40}[=-][#>*'"(] $`, // psql
-	}
+// tested reports whether the line is what a test of Go has printed, which has begun
+// in the line above it.
+func tested(lines []string) bool {
+	return len(lines) > 1 && strings.HasPrefix(lines[len(lines)-2], "=== RUN ")
 }
