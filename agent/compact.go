@@ -176,14 +176,18 @@ func (t *turn) compact(ctx context.Context, trigger, instructions string) error 
 	return err
 }
 
+// window is how many tokens the model can read, as far as is known.
+func (c *Compaction) window() int64 {
+	if c == nil || c.Window <= 0 {
+		return unknownWindow
+	}
+	return c.Window
+}
+
 // room is how many bytes of a conversation of that size are summed up: all of
 // it where it seems to fit, since the model has most of it in its cache.
 func (c *Compaction) room(trigger string, size int) int {
-	window := c.Window
-	if window <= 0 {
-		window = unknownWindow
-	}
-	guess := int(window) * bytesPerToken
+	guess := int(c.window()) * bytesPerToken
 	switch {
 	case trigger == byOverflow:
 		return min(guess, size*3/4)

@@ -200,11 +200,19 @@ func (l *Loop) Totals() Totals {
 // of the model as they are, a [*LimitError], or a failure to keep the
 // transcript, to acknowledge mail, or of a tool.
 func (l *Loop) Turn(ctx context.Context, prompt ...Block) (TurnResult, error) {
+	return l.Answer(ctx, 0, prompt...)
+}
+
+// Answer is [Loop.Turn] for a prompt that came by mail: the transcript keeps the
+// number of its letter with it, and it is acknowledged like other mail. Mail must
+// not yield it meanwhile. The number 0 is that of no letter.
+func (l *Loop) Answer(ctx context.Context, letter int64, prompt ...Block) (TurnResult, error) {
 	if !l.busy.TryLock() {
 		return TurnResult{}, ErrBusy
 	}
 	defer l.busy.Unlock()
 	return l.turn(ctx, func(t *turn) error {
+		t.letter = letter
 		err := t.run(ctx, prompt)
 		if l.cfg.HandBack && handsBack(err) {
 			t.handBack(ctx, err.Error())
@@ -248,6 +256,7 @@ type turn struct {
 	overflow bool   // the conversation was summed up since it did not fit
 	cramped  bool   // it could not be summed up, and is not tried again
 	last     bool   // the next reply is the last, and nothing that it calls is run
+	letter   int64  // by which the prompt came; 0: by none
 }
 
 func (t *turn) run(ctx context.Context, prompt []Block) error {
@@ -594,7 +603,20 @@ func (t *turn) takeMail(ctx context.Context) ([]Letter, error) {
 	if err := t.ack(ctx, again); err != nil {
 		return nil, err
 	}
-	return fresh, nil
+	return atOnce(fresh, t.cfg.Compaction.window()), nil
+}
+
+// atOnce is how many letters go into one message, at least one: a quarter of the
+// window. The rest is owed still. Mail that came in a long call could be more than
+// the model can read, and no summary makes the last message shorter.
+func atOnce(letters []Letter, window int64) []Letter {
+	size := 0
+	for i, l := range letters {
+		if size += len(l.Text); i > 0 && int64(size) > window/4*bytesPerToken {
+			return letters[:i]
+		}
+	}
+	return letters
 }
 
 func (l *Loop) holds(seq int64) bool {
@@ -629,6 +651,10 @@ func (t *turn) record(ctx context.Context, letters []Letter, before, prompt []Bl
 		seqs = append(seqs, l.Seq)
 	}
 	blocks = append(blocks, prompt...)
+	told := letters
+	if len(prompt) > 0 && t.letter != 0 {
+		told, seqs = append(slices.Clone(letters), Letter{Seq: t.letter}), append(seqs, t.letter)
+	}
 	if len(blocks) > 0 {
 		if err := t.keep(Record{Message: NewMessage(User, blocks...), Letters: seqs}); err != nil {
 			return err
@@ -644,7 +670,7 @@ func (t *turn) record(ctx context.Context, letters []Letter, before, prompt []Bl
 	if len(prompt) > 0 {
 		t.emit(Event{Kind: PromptEvent, Prompt: prompt})
 	}
-	return t.ack(ctx, letters)
+	return t.ack(ctx, told)
 }
 
 // keep makes a record durable, and only then part of the conversation.

@@ -488,6 +488,61 @@ func TestLetterIsToldOnceAndAcknowledgedAgain(t *testing.T) {
 	}
 }
 
+// One message holds no more mail than the model can read; the rest is owed still.
+func TestMailComesInPortions(t *testing.T) {
+	mail := &agenttest.Mail{}
+	for seq := range int64(40) {
+		mail.Send(agent.Letter{Seq: seq + 1, Text: strings.Repeat("m", 30_000)})
+	}
+	l := newLoop(t, agent.Config{Model: agenttest.Steps(agenttest.Use(agenttest.ToolUse("a", "T", `{}`)), agenttest.Say("ok"), agenttest.Say("more")), Mail: mail,
+		Tools: []agent.Tool{tool{name: "T", call: func(context.Context, agent.Call) (agent.Output, error) { return agent.Output{Text: "result"}, nil }}}})
+	if _, err := ask(l, "go"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Turn(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := mail.Acked(); len(got) != 3*5 || got[len(got)-1] != 15 {
+		t.Errorf("acknowledged %v", got)
+	}
+	for _, m := range l.Messages() {
+		if n := strings.Count(string(m.Encoded()), "mm"); n > 5*15_000 {
+			t.Errorf("a message with %d bytes of mail", 2*n)
+		}
+	}
+}
+
+// A prompt that came by mail stands in the transcript under its number, and is
+// acknowledged; after a crash before that it is not told again.
+func TestPromptIsALetter(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "t.jsonl")
+	for _, prompt := range []string{"only once", ""} {
+		mail := &agenttest.Mail{}
+		tr, h, err := agent.OpenTranscript(path, agent.Meta{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := newLoop(t, agent.Config{Model: agenttest.Steps(agenttest.Say("ok")), Mail: mail, Transcript: tr}, h.Messages...)
+		if prompt != "" {
+			_, err = l.Answer(t.Context(), 7, agent.TextBlock(prompt))
+		} else {
+			mail.Send(agent.Letter{Seq: 7, Text: "only once"}) // as the mailbox has it by then
+			_, err = l.Turn(t.Context(), agent.TextBlock("more"))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := mail.Acked(); !slices.Equal(got, []int64{7}) {
+			t.Errorf("acknowledged %v", got)
+		}
+		all, _ := json.Marshal(l.Messages())
+		if n := strings.Count(string(all), "only once"); n != 1 {
+			t.Errorf("told %d times", n)
+		}
+		_ = tr.Close()
+	}
+}
+
 func TestUnrecordedMailIsNotAcknowledged(t *testing.T) {
 	mail := &agenttest.Mail{}
 	tr, _, err := agent.OpenTranscript(filepath.Join(t.TempDir(), "t.jsonl"), agent.Meta{})

@@ -387,6 +387,7 @@ func TestOutcome(t *testing.T) {
 		{"completed", "completed", task.Record{Status: task.Completed}},
 		{"code", "failed (exit code 2)", task.Record{Status: task.Failed, ExitCode: &code, Error: "exit code 2"}},
 		{"signal", "failed (ended by SIGSEGV)", task.Record{Status: task.Failed, Cause: &task.Cause{Signal: "SIGSEGV"}}},
+		{"memory", "failed (ended by SIGKILL): for want of memory", task.Record{Status: task.Failed, Cause: &task.Cause{Signal: "SIGKILL", Detail: "for want of memory"}}},
 		{"error", "failed: a b", task.Record{Status: task.Failed, Error: "a\nb"}},
 		{"stopped", "stopped (by user: stopped, enough)", task.Record{Status: task.Killed, Cause: &task.Cause{Actor: task.ByUser, Reason: task.ReasonStopped, Detail: "enough"}}},
 	} {

@@ -309,9 +309,9 @@ func outcome(r task.Record) string {
 	case task.Failed:
 		switch {
 		case r.ExitCode != nil && *r.ExitCode > 0:
-			return "failed (exit code " + strconv.Itoa(*r.ExitCode) + ")"
+			return "failed (exit code " + strconv.Itoa(*r.ExitCode) + ")" + detail(r.Cause)
 		case r.Cause != nil && r.Cause.Signal != "":
-			return "failed (ended by " + r.Cause.Signal + ")"
+			return "failed (ended by " + r.Cause.Signal + ")" + detail(r.Cause)
 		case r.Error != "":
 			return "failed: " + excerpt.Line(r.Error, 300)
 		}
@@ -326,6 +326,14 @@ func outcome(r task.Record) string {
 		text += ", " + excerpt.Line(c.Detail, 120)
 	}
 	return text + ")"
+}
+
+// detail is what is known of a failure beside its code or signal.
+func detail(c *task.Cause) string {
+	if c == nil || c.Detail == "" {
+		return ""
+	}
+	return ": " + excerpt.Line(c.Detail, 120)
 }
 
 // describe is what a task is called where a description must stand.

@@ -111,7 +111,7 @@ func Open(ctx context.Context, c Config) (_ *Session, err error) {
 			return nil, err
 		}
 	}
-	socket, err := home.SocketPath(home.Lookup(c.Env), c.Session)
+	socket, err := s.Place.SocketPath(home.Lookup(c.Env))
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +127,7 @@ func Open(ctx context.Context, c Config) (_ *Session, err error) {
 			OutputChars: set.Tasks.OutputLength, NestedBackground: set.Agents.NestedBackground, NoBackground: set.Tasks.DisableBackground,
 			LiveMonitors: set.Limits.Monitors, NoMonitors: !set.Monitors.Enabled,
 			StallAfter: set.Tasks.Stall(), MultiTurn: set.Agents.MultiTurn, IdleTimeout: set.Agents.IdleLimit(),
-			TeammateGrace: set.Agents.Grace(), UserQuota: set.Tasks.UserQuotaBytes, MinFree: set.Tasks.MinFreeBytes,
+			TeammateGrace: set.Agents.Grace(), UserQuota: set.Tasks.UserQuotaBytes, MinFree: set.Tasks.MinFreeBytes, Processes: set.Tasks.MaxProcesses,
 			Retention: session.Retention{Age: set.Tasks.Retention.Limit(), Bytes: set.Tasks.Retention.Bytes}},
 		Power:  set.Durability == "power",
 		Keeper: s.Keeper,
@@ -234,6 +234,9 @@ func rules(c Config) permit.Rules {
 func own() []string {
 	return []string{"Agent", "TaskStop", "TaskOutput", "ListTasks", "SendMessage", "read_agent", "TaskCreate", "TaskUpdate", "TaskGet", "TaskList", "Skill", "AskUserQuestion", "report_intent", "context_board", "Workflow"}
 }
+
+// Environ is the environment of a client as its agents look for models in it.
+func Environ(env []string, set settings.Settings) []string { return withProviders(env, set.Providers) }
 
 // withProviders lets settings say where a provider is, as the usual variables
 // would; the variables win. A key that stands in a variable with a name of the

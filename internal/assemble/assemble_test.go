@@ -113,7 +113,7 @@ func TestClose(t *testing.T) {
 func TestNoSocket(t *testing.T) {
 	c := config(t)
 	c.Session = "s00000001"
-	at, err := home.SocketPath(home.Lookup(c.Env), c.Session)
+	at, err := c.Root.Project(c.Folder).Session(c.Session).SocketPath(home.Lookup(c.Env))
 	if err != nil {
 		t.Fatal(err)
 	}

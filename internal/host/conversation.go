@@ -26,7 +26,7 @@ func look(place home.Session) (info control.Info, live bool) {
 }
 
 // goneWait is how long a host that is ending may go on to listen.
-const goneWait = 5 * time.Second
+const goneWait = 10 * time.Second
 
 // Gone waits until the host of a session listens no more; false says that it still
 // does after a while.
@@ -62,7 +62,7 @@ func (d *Directory) Conversation(ctx context.Context, id task.ID, prepare func()
 	defer unlock()
 	place := d.Project().Session(id)
 	if info, live := look(place); live {
-		return Entry{Place: place, Info: info, dir: d}, false, nil
+		return Entry{Place: place, Info: info}, false, nil
 	}
 	env, undo, err := prepare()
 	if err != nil {
@@ -79,5 +79,5 @@ func (d *Directory) Conversation(ctx context.Context, id task.ID, prepare func()
 	}
 	// One that lives although none was started is a process of somebody else, who
 	// was faster; or it is ours, which only could not say so in time.
-	return Entry{Place: place, Info: info, dir: d}, started, nil
+	return Entry{Place: place, Info: info}, started, nil
 }

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -48,7 +47,6 @@ type Directory struct {
 type Entry struct {
 	Place home.Session
 	Info  control.Info
-	dir   *Directory
 }
 
 // Project is the project at hand.
@@ -74,10 +72,13 @@ func (d *Directory) Sessions(ctx context.Context, live, all bool) ([]Entry, erro
 		for _, place := range places {
 			info, err := readInfo(place)
 			if err != nil {
+				info, err = undescribed(place)
+			}
+			if err != nil {
 				continue // it is being made at this moment, or was never finished
 			}
 			if info.Live = info.EndTime == nil && info.Socket != "" && answers(info.Socket); info.Live || !live {
-				out = append(out, Entry{Place: place, Info: info, dir: d})
+				out = append(out, Entry{Place: place, Info: info})
 			}
 		}
 	}
@@ -114,7 +115,7 @@ func (d *Directory) revive(ctx context.Context) {
 
 func readInfo(place home.Session) (control.Info, error) {
 	var info control.Info
-	data, err := home.ReadFile(place.InfoFile(), maxInfo)
+	data, err := place.ReadInfo()
 	if err != nil {
 		return info, err
 	}
@@ -140,7 +141,7 @@ func (e Entry) Open(ctx context.Context) (control.API, func(), error) {
 
 // background is the ID of the project's background session, or empty.
 func (d *Directory) background() task.ID {
-	data, err := home.ReadFile(d.Project().BackgroundFile(), maxInfo)
+	data, err := d.Root.ReadFile(d.Project().BackgroundFile(), maxInfo)
 	if err != nil {
 		return ""
 	}
@@ -169,72 +170,82 @@ func (d *Directory) BackgroundSession() (home.Session, error) {
 // more. Who may call it is as for [Directory.BackgroundSession].
 func (d *Directory) NewBackgroundSession() (home.Session, error) {
 	id := task.NewSessionID()
-	if err := home.WriteAtomic(d.Project().BackgroundFile(), []byte(id+"\n")); err != nil {
+	if err := d.Root.WriteAtomic(d.Project().BackgroundFile(), []byte(id+"\n")); err != nil {
 		return home.Session{}, fmt.Errorf("name the background session: %w", err)
 	}
 	return d.Project().Session(id), nil
 }
 
-// Background connects to the project's detached host and starts it if need be.
+// Background connects to the project's detached host and starts it if need be. If
+// that host is ending when it is asked for something, the next one is asked.
 func (d *Directory) Background(ctx context.Context) (control.API, func(), error) {
-	if c, ok := d.dial(); ok {
-		return c, func() { _ = c.Close() }, nil
-	}
-	if err := d.Project().Ensure(); err != nil {
-		return nil, nil, err
-	}
-	unlock, err := d.lock(ctx)
+	at, err := d.detached(ctx, Entry{})
 	if err != nil {
 		return nil, nil, err
 	}
-	defer unlock()
-	if c, ok := d.dial(); ok { // somebody else has started it meanwhile
-		return c, func() { _ = c.Close() }, nil
-	}
-	_ = failpoint.Hit("host/wanted")
-	if err := d.Start(ctx); err != nil {
-		return nil, nil, err
-	}
-	_ = failpoint.Hit("host/said")
-	c, ok := d.dial()
-	if !ok {
-		return nil, nil, &control.Error{Code: control.Unavailable, Message: "the detached host started and went away again", Mend: "see " + d.logFile()}
-	}
+	c := control.Follow(at.Info.Socket, func(ctx context.Context) (string, error) {
+		next, err := d.detached(ctx, at)
+		if err != nil {
+			return "", err
+		}
+		at = next
+		return at.Info.Socket, nil
+	})
 	return c, func() { _ = c.Close() }, nil
 }
 
-func (d *Directory) dial() (*control.Client, bool) {
+// detached finds the project's detached host, or starts it. It is another one than
+// that which takes nothing any more, if there was one.
+func (d *Directory) detached(ctx context.Context, was Entry) (Entry, error) {
+	if now, live := d.lives(was); live {
+		return now, nil
+	}
+	if err := d.Project().Ensure(); err != nil {
+		return Entry{}, err
+	}
+	unlock, err := d.lock(ctx)
+	if err != nil {
+		return Entry{}, err
+	}
+	defer unlock()
+	if was.Info.PID != 0 && !was.Gone(ctx) {
+		return Entry{}, &control.Error{Code: control.Unavailable, Message: fmt.Sprintf("the detached host has been ending for %s", goneWait), Mend: "see " + d.logFile()}
+	}
+	if now, live := d.lives(was); live { // somebody else has started it meanwhile
+		return now, nil
+	}
+	_ = failpoint.Hit("host/wanted")
+	if err := d.Start(ctx); err != nil {
+		return Entry{}, err
+	}
+	_ = failpoint.Hit("host/said")
+	now, live := d.lives(was)
+	if !live {
+		return Entry{}, &control.Error{Code: control.Unavailable, Message: "the detached host started and went away again", Mend: "see " + d.logFile()}
+	}
+	return now, nil
+}
+
+// lives is the project's detached host, if one answers that is another than was.
+func (d *Directory) lives(was Entry) (Entry, bool) {
 	id := d.background()
 	if id == "" {
-		return nil, false
+		return Entry{}, false
 	}
-	info, err := readInfo(d.Project().Session(id))
-	if err != nil || info.EndTime != nil || !answers(info.Socket) {
-		return nil, false
-	}
-	return control.Dial(info.Socket), true
+	place := d.Project().Session(id)
+	info, live := look(place)
+	return Entry{Place: place, Info: info}, live && info.PID != was.Info.PID
 }
 
 // lock waits for its turn to start a host.
 func (d *Directory) lock(ctx context.Context) (func(), error) {
-	ctx, cancel := context.WithTimeout(ctx, startWait)
+	ctx, cancel := context.WithTimeoutCause(ctx, startWait, fmt.Errorf("another process has been starting one for %s", startWait))
 	defer cancel()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		unlock, err := d.Project().Lock()
-		if err == nil {
-			return unlock, nil
-		}
-		if !errors.Is(err, home.ErrLocked) {
-			return nil, fmt.Errorf("start the detached host: %w", err)
-		}
-		select { // a lock of the kernel gives no event to a waiter with a deadline
-		case <-tick.C:
-		case <-ctx.Done():
-			return nil, fmt.Errorf("start the detached host: another process has been starting one for %s", startWait)
-		}
+	unlock, err := home.Await(ctx, d.Project().Lock)
+	if err != nil {
+		return nil, fmt.Errorf("start the detached host: %w", err)
 	}
+	return unlock, nil
 }
 
 func (d *Directory) logFile() string { return filepath.Join(d.Project().Dir(), "host.log") }
@@ -243,7 +254,7 @@ func (d *Directory) logFile() string { return filepath.Join(d.Project().Dir(), "
 // it listens. Which session it opens follows from the further environment; by
 // itself it is the background session.
 func (d *Directory) Start(ctx context.Context, env ...string) error {
-	log, err := os.OpenFile(d.logFile(), os.O_CREATE|os.O_WRONLY|os.O_TRUNC|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o600)
+	log, before, err := d.openLog()
 	if err != nil {
 		return fmt.Errorf("start the detached host: %w", err)
 	}
@@ -255,7 +266,7 @@ func (d *Directory) Start(ctx context.Context, env ...string) error {
 	defer said.Close()
 	cmd := exec.Command(d.Program[0], d.Program[1:]...)
 	cmd.Dir = "/"
-	cmd.Env = append(append(HostEnv(d.Env), ProjectVariable+"="+d.Folder), env...)
+	cmd.Env = append(append(HostEnv(d.Env), keeperMark, ProjectVariable+"="+d.Folder), env...)
 	cmd.Stdout, cmd.Stderr = says, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	err = cmd.Start()
@@ -275,9 +286,38 @@ func (d *Directory) Start(ctx context.Context, env ...string) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	why, _ := home.ReadFile(d.logFile(), maxInfo)
+	why, _ := d.Root.ReadFile(d.logFile(), maxInfo)
+	why = why[min(int(before), len(why)):]
 	return &control.Error{Code: control.Unavailable, Message: "the detached host did not start: " + lastLine(string(why)), Mend: "see " + d.logFile()}
 }
+
+// maxLog is the size at which the log of hosts is begun anew.
+const maxLog = 1 << 20
+
+// openLog opens the log of the project's hosts, to which those that are alive may be
+// writing, and returns its size.
+func (d *Directory) openLog() (log *os.File, size int64, err error) {
+	log, err = d.Root.Below().Open(d.logFile(), os.O_CREATE|os.O_WRONLY|os.O_APPEND|syscall.O_NONBLOCK, 0o600)
+	if err != nil {
+		return nil, 0, err
+	}
+	info, err := log.Stat()
+	if err == nil {
+		size = info.Size()
+	}
+	if size > maxLog {
+		size, err = 0, log.Truncate(0)
+	}
+	if err != nil {
+		_ = log.Close()
+		return nil, 0, err
+	}
+	return log, size, nil
+}
+
+// keeperMark is what the keeper of a detached host is known by: nobody who ends a
+// task ends it with that. The keeper does not pass it on.
+const keeperMark = "DROVER_KEEPER=detached"
 
 // Ready is what a host prints when it listens.
 const Ready = "ready\n"
@@ -288,7 +328,7 @@ func HostEnv(env []string) []string {
 	return slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
 		key, _, _ := strings.Cut(kv, "=")
 		switch key {
-		case "DROVER_TASK_ID", "DROVER_SESSION", "DROVER_HOST", "DROVER_KEEPER_FD", ProjectVariable, PromptVariable:
+		case "DROVER_TASK_ID", "DROVER_SESSION", "DROVER_HOST", "DROVER_KEEPER", "DROVER_KEEPER_FD", ProjectVariable, PromptVariable:
 			return true
 		}
 		return false

@@ -52,7 +52,7 @@ func beHost() error {
 	if err := place.Ensure(); err != nil {
 		return err
 	}
-	path, err := home.SocketPath(os.Getenv, place.ID())
+	path, err := place.SocketPath(os.Getenv)
 	if err != nil {
 		return err
 	}
@@ -314,7 +314,14 @@ func TestBackground(t *testing.T) {
 	})
 	for _, c := range []struct{ as, says string }{{"refuse", "the disk is full"}, {"silent", "it said nothing"}} {
 		t.Run(c.as, func(t *testing.T) {
-			_, _, err := directory(t, c.as).Background(t.Context())
+			d := directory(t, c.as)
+			if err := errors.Join(d.Project().Ensure(), os.WriteFile(d.logFile(), []byte("of another host\n"), 0o600)); err != nil {
+				t.Fatal(err)
+			}
+			_, _, err := d.Background(t.Context())
+			if log, err := os.ReadFile(d.logFile()); !strings.HasPrefix(string(log), "of another host\n") {
+				t.Errorf("what another host has written is gone: %q, %v", log, err)
+			}
 			var e *control.Error
 			if !errors.As(err, &e) || e.Code != control.Unavailable || !strings.HasSuffix(e.Message, c.says) || !strings.Contains(e.Mend, "host.log") {
 				t.Errorf("error %v, want %q", err, c.says)
@@ -397,7 +404,7 @@ func TestSessions(t *testing.T) {
 }
 
 func TestHostEnv(t *testing.T) {
-	got := HostEnv([]string{"PATH=/bin", "DROVER_TASK_ID=b1", "DROVER_SESSION=s1", "DROVER_HOST=1", "DROVER_KEEPER_FD=3", "DROVER_HOME=/x", ProjectVariable + "=/p", PromptVariable + "=/q"})
+	got := HostEnv([]string{"PATH=/bin", "DROVER_TASK_ID=b1", "DROVER_SESSION=s1", "DROVER_HOST=1", "DROVER_KEEPER=x", "DROVER_KEEPER_FD=3", "DROVER_HOME=/x", ProjectVariable + "=/p", PromptVariable + "=/q"})
 	if s := strings.Join(got, " "); s != "PATH=/bin DROVER_HOME=/x" {
 		t.Errorf("environment %q", s)
 	}

@@ -5,12 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/below"
 	"github.com/drover-dev/drover/internal/failpoint"
 	"github.com/drover-dev/drover/internal/home"
 	"github.com/drover-dev/drover/internal/mailbox"
@@ -272,20 +272,27 @@ func (c *child) assemble(ctx context.Context, h task.Host, _ subagent.Input) (_ 
 type mail struct {
 	s    *Session
 	box  *mailbox.Box
-	mate *mate // whose it is; nil: no teammate's
+	mate *mate                   // whose it is; nil: no teammate's
+	skip func(mailbox.Mail) bool // what is told otherwise; nil: nothing is
 }
 
 func (m *mail) Take(ctx context.Context) ([]agent.Letter, error) {
 	var letters []agent.Letter
 	for _, x := range m.box.Mail() {
+		if m.skip != nil && m.skip(x) {
+			continue
+		}
 		l := agent.Letter{Seq: int64(x.Seq), Urgent: x.Urgent, Origin: TaskOrigin}
 		if x.Message != nil {
 			l.Text, l.Origin = mailbox.RenderMessage(*x.Message), subagent.MessageOrigin
 			m.mate.read(x.Message.Kind)
 		} else {
 			var err error
-			if l.Text, err = m.s.render(ctx, x.Notice); err != nil {
+			if l.Text, err = m.s.render(ctx, x.Notice); err != nil && ctx.Err() != nil {
 				return nil, err
+			}
+			if err != nil { // one damaged record must not keep all mail back for ever
+				l.Text = mailbox.RenderUnreadable(x.Notice, err)
 			}
 		}
 		letters = append(letters, l)
@@ -343,16 +350,22 @@ func (s *Session) render(ctx context.Context, n task.Notice) (string, error) {
 // linkTranscript makes the link to a transcript that stands beside the output file. It is
 // made under another name first: a reader never finds it missing.
 func linkTranscript(to, at string) error {
-	temp := at + ".new"
-	_ = os.Remove(temp)
 	rel, err := filepath.Rel(filepath.Dir(at), to)
 	if err != nil {
 		return fmt.Errorf("link to transcript: %w", err)
 	}
-	if err := os.Symlink(rel, temp); err != nil {
+	dir, err := below.Near(at).Folder(filepath.Dir(at))
+	if err != nil {
 		return fmt.Errorf("link to transcript: %w", err)
 	}
-	if err := os.Rename(temp, at); err != nil {
+	defer dir.Close()
+	name := filepath.Base(at)
+	temp := name + ".new"
+	_ = dir.Remove(temp)
+	if err := dir.Symlink(rel, temp); err != nil {
+		return fmt.Errorf("link to transcript: %w", err)
+	}
+	if err := dir.Rename(temp, dir, name); err != nil {
 		return fmt.Errorf("link to transcript: %w", err)
 	}
 	return nil

@@ -40,7 +40,7 @@ func converse(r *rig) *talk {
 
 func (c *talk) say(text string) {
 	c.t.Helper()
-	if err := c.main.Prompt(text); err != nil {
+	if err := c.main.Prompt(c.ctx, text); err != nil {
 		c.t.Fatal(err)
 	}
 }
@@ -350,7 +350,7 @@ func TestFailedTurn(t *testing.T) {
 	if turn := c.next(); turn.Err != nil || turn.Result.Text != "fine" {
 		t.Errorf("turn %+v", turn)
 	}
-	if err := c.main.Prompt(" \n"); code(err) != control.Invalid {
+	if err := c.main.Prompt(c.ctx, " \n"); code(err) != control.Invalid {
 		t.Errorf("an empty prompt: %v", err)
 	}
 }
@@ -372,7 +372,7 @@ func TestOwedAfterReopen(t *testing.T) {
 	ctx, cancel := context.WithCancel(r.ctx)
 	ended := make(chan struct{})
 	go func() { defer close(ended); m.Run(ctx) }()
-	if err := m.Prompt("go"); err != nil {
+	if err := m.Prompt(r.ctx, "go"); err != nil {
 		t.Fatal(err)
 	}
 	if turn := <-done; turn.Err != nil {
@@ -404,6 +404,78 @@ func TestNarrower(t *testing.T) {
 	} {
 		if got := narrower(permit.Mode(c.parent), permit.Mode(c.own)); got != permit.Mode(c.want) {
 			t.Errorf("parent %s, own %q: %s, want %s", c.parent, c.own, got, c.want)
+		}
+	}
+}
+
+// An end whose record cannot be read is told all the same, and holds nothing else back.
+func TestUnreadableNotice(t *testing.T) {
+	r := open(t, "")
+	me := r.cfg.Info.Session
+	box, err := r.box(r.ctx, me)
+	if err != nil {
+		t.Fatal(err)
+	}
+	box.Add(task.Notice{Seq: 1 << 40, Run: "run_lost", Task: "a00000001", Owner: me}) // the log has no such event
+	if _, err := r.sup.Post(r.ctx, task.Message{To: me, From: "somebody", Kind: task.PlainMessage, Text: "read me"}); err != nil {
+		t.Fatal(err)
+	}
+	m := &mail{s: r.Session, box: box}
+	letters, err := m.Take(r.ctx)
+	if err != nil || len(letters) != 2 || !strings.Contains(letters[0].Text, "read me") {
+		t.Fatalf("%+v, %v", letters, err)
+	}
+	for _, part := range []string{"<task-id>a00000001</task-id>", "Run run_lost has ended, and its record could not be read: "} {
+		if !strings.Contains(letters[1].Text, part) {
+			t.Errorf("the notice lacks %q: %s", part, letters[1].Text)
+		}
+	}
+	if err := m.Ack(r.ctx, letters); err != nil || len(box.Mail()) > 0 {
+		t.Errorf("%d letters are left, %v", len(box.Mail()), err)
+	}
+	gone, cancel := context.WithCancel(r.ctx)
+	cancel()
+	box.Add(task.Notice{Seq: 1 << 40, Run: "run_lost", Task: "a00000001", Owner: me})
+	if letters, err := m.Take(gone); err == nil { // that nobody could look does not say what is in the log
+		t.Errorf("told while the turn was ended: %+v", letters)
+	}
+}
+
+// However long a prompt is, each event has a small part of it; the agent is given all of it.
+func TestLongPromptInTheLog(t *testing.T) {
+	r := open(t, `
+  main:
+    - tools: [{name: Bash, input: {command: "echo 1"}}]
+    - {text: done}
+  general-purpose:
+    - tools: [{name: Bash, input: {command: "echo 1"}}]
+    - {text: done}
+`)
+	prompt := strings.Repeat("look at this line of a log. ", 4000)
+	got, err := r.Start(r.ctx, []control.StartRequest{{Agent: &control.AgentRequest{Type: "general-purpose", Prompt: prompt}, Env: r.cfg.Agents.Env, Cwd: r.folder}})
+	if err != nil || got[0].Error != nil {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	child := got[0].Task.ID
+	r.hosted(time.Nanosecond)
+	r.prompt(prompt)
+	for _, rec := range r.wait(string(child), string(r.cfg.Info.Session)) {
+		if rec.Status != task.Completed || !strings.HasPrefix(rec.Prompt, prompt[:1000]) {
+			t.Errorf("%s ended as %s, with prompt %.40q", rec.ID, rec.Status, rec.Prompt)
+		}
+	}
+	events, err := r.log.Since(r.ctx, 0)
+	if err != nil || len(events) < 6 {
+		t.Fatalf("%d events, %v", len(events), err)
+	}
+	for _, e := range events {
+		if len(e.Task.Prompt) > task.MaxRecordPrompt {
+			t.Errorf("%s of %s has %d bytes of the prompt", e.Verb, e.Task.ID, len(e.Task.Prompt))
+		}
+	}
+	for _, path := range []string{r.cfg.Place.Transcript(), r.cfg.Place.AgentTranscript(child)} {
+		if data, err := os.ReadFile(path); err != nil || !strings.Contains(string(data), strings.TrimSpace(prompt)) {
+			t.Errorf("%s does not have the whole prompt, %v", path, err)
 		}
 	}
 }

@@ -28,7 +28,7 @@ var _ control.API = (*Session)(nil)
 // Info says which session this is.
 func (s *Session) Info(context.Context) (control.Info, error) {
 	info := s.info()
-	info.DiskBytes = archive.DiskBytes(info.Dir)
+	info.DiskBytes = s.disk.of(s.cfg.Place)
 	info.Trouble, _ = s.bounds.trouble()
 	return info, nil
 }
@@ -55,14 +55,14 @@ func (s *Session) Start(ctx context.Context, reqs []control.StartRequest) ([]con
 			begins = append(begins, begin)
 		}
 		if err != nil {
-			out[i].Error = refusal(err)
+			out[i].Error = notStarted(err)
 			continue
 		}
 		out[i].Task = &rec
 	}
 	for k, r := range s.sup.RecordAll(ctx, batch) {
 		if r.Err != nil {
-			out[places[k]].Error = refusal(r.Err)
+			out[places[k]].Error = notStarted(r.Err)
 			continue
 		}
 		out[places[k]].Task, begins = &r.Task, append(begins, r.Begin)
@@ -185,7 +185,8 @@ func (s *Session) clientEnv(env []string) []string {
 func (s *Session) childEnv(env []string) []string { return shell.ChildEnv(s.clientEnv(env)) }
 
 // RunCommand runs a command in the foreground and returns when it has ended.
-// When ctx ends, the command is stopped.
+// When ctx ends, the command is stopped; with [ErrInterrupted] as its cause, by INT
+// first.
 func (s *Session) RunCommand(ctx context.Context, r control.StartRequest, client shell.Client) (task.Record, error) {
 	client.Env = s.childEnv(r.Env)
 	rec, begin, err := s.start(ctx, r, client, false)
@@ -196,8 +197,11 @@ func (s *Session) RunCommand(ctx context.Context, r control.StartRequest, client
 		return rec, refusal(err)
 	}
 	if _, err := s.sup.Wait(ctx, []task.ID{rec.ID}, false); err != nil {
-		last := context.WithoutCancel(ctx)
-		if _, err := s.sup.Stop(last, []task.ID{rec.ID}, supervise.StopRequest{Cause: task.Cause{Actor: task.ByUser, Reason: task.ReasonStopped, Detail: context.Cause(ctx).Error()}}); err != nil {
+		last, why := context.WithoutCancel(ctx), task.Cause{Actor: task.ByUser, Reason: task.ReasonStopped, Detail: context.Cause(ctx).Error()}
+		if errors.Is(context.Cause(ctx), ErrInterrupted) {
+			why.Reason, why.Detail = task.ReasonInterrupt, ""
+		}
+		if _, err := s.sup.Stop(last, []task.ID{rec.ID}, supervise.StopRequest{Cause: why}); err != nil {
 			return rec, err
 		}
 	}
@@ -397,10 +401,13 @@ func (s *Session) Output(ctx context.Context, req control.OutputRequest) (contro
 func (s *Session) awaitOutput(ctx context.Context, r task.Record, offset int64) error {
 	for {
 		grown := s.log.Grown()
-		got, _ := s.sup.Get(r.ID)
+		got := s.latest(r.ID)
 		err := spool.Follow(ctx, r.OutputFile, offset, func() bool { now, _ := s.sup.Get(r.ID); return now.Status.Terminal() })
-		if !errors.Is(err, fs.ErrNotExist) || got.Status.Terminal() {
+		switch {
+		case !errors.Is(err, fs.ErrNotExist):
 			return err
+		case got.Status.Terminal(): // it has never begun
+			return nil
 		}
 		select { // it has not begun yet
 		case <-grown:
@@ -445,7 +452,7 @@ func (s *Session) Prompt(ctx context.Context, req control.PromptRequest) error {
 	if m.hosted {
 		return s.promptHosted(ctx, m, req.Text)
 	}
-	return m.Prompt(req.Text)
+	return m.Prompt(ctx, req.Text)
 }
 
 // refusal makes an error of the engine one that users are told of.

@@ -126,7 +126,7 @@ func (s *Session) Watch(ctx context.Context, req control.WatchRequest) iter.Seq2
 		if !req.Still {
 			leave, err := s.audience.come()
 			if err != nil {
-				yield(control.Piece{}, &control.Error{Code: control.Unavailable, Message: err.Error(), Mend: "attach again: it goes on under a new host"})
+				yield(control.Piece{}, &control.Error{Code: control.Unavailable, Message: err.Error(), Mend: "attach again: it goes on under a new host", Untaken: true})
 				return
 			}
 			defer leave()
@@ -174,23 +174,32 @@ func (s *Session) HostMain(m *Main, ceiling time.Duration) {
 func (s *Session) promptHosted(ctx context.Context, m *Main, text string) error {
 	m.door.Lock() // a second prompt finds the run that the first has begun
 	defer m.door.Unlock()
-	if m.under() {
-		return m.Prompt(text)
-	}
 	id := s.cfg.Info.Session
-	if r, again := s.sup.Get(id); again && !r.Status.Terminal() { // it has answered, and is ending
+	r, again := s.sup.Get(id)
+	switch ended := again && r.Status.Terminal(); {
+	case m.under() && ended: // it was stopped before it began to take prompts
+		m.drop()
+	case m.under():
+		return m.Prompt(ctx, text)
+	}
+	if again && !r.Status.Terminal() { // it has answered, and is ending
 		if _, err := s.sup.Wait(ctx, []task.ID{id}, false); err != nil {
 			return err
 		}
 	}
 	m.reopen()
-	err := m.Prompt(text)
-	if err == nil {
-		_, err = s.beginMain(ctx, m, text, &mainTask{main: m, ceiling: m.ceiling})
-	}
+	seq, err := m.post(ctx, text)
 	if err != nil {
 		m.drop()
 		return refusal(err)
+	}
+	if _, err = s.beginMain(ctx, m, text, &mainTask{main: m, ceiling: m.ceiling}); err != nil {
+		left := m.withdraw(ctx, seq)
+		m.drop()
+		if left != nil { // the next host may tell of it
+			return errors.Join(refusal(err), left)
+		}
+		return notStarted(err)
 	}
 	s.entitle()
 	return nil
@@ -218,11 +227,11 @@ func (m *Main) under() bool {
 	return !m.over || m.ended
 }
 
-// drop takes back what no run will answer.
+// drop ends the queue: what is left of it goes with the next prompt.
 func (m *Main) drop() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.prompts, m.over = nil, true
+	m.stale, m.over = m.keepPrompts(), true
 }
 
 // settle is [Main.Settle] for a run that somebody may be attached to: while there

@@ -236,6 +236,90 @@ func TestHostedInterrupt(t *testing.T) {
 	w.gone()
 }
 
+// Prompts that no turn has begun with when their host ended are told with the next
+// one, once, and begin no turn of their own.
+func TestHostedPromptsWait(t *testing.T) {
+	r := open(t, `
+  main:
+    - tools: [{name: Bash, input: {command: "sleep 600"}}]
+    - {text: "{{last}}", repeat: -1}
+`)
+	r.hosted(time.Nanosecond)
+	w := r.watch()
+	r.prompt("first")
+	w.until(control.CallPiece, "sleep 600")
+	r.prompt("the <second>")
+	r.prompt("third")
+	r.reopen()
+	m := r.hosted(time.Nanosecond)
+	w = r.watch()
+	w.until(control.NotePiece, "the <second>")
+	w.until(control.NotePiece, "third")
+	w.gone()
+	r.prompt("fourth")
+	r.wait(string(r.cfg.Info.Session))
+	got := m.Last().Result.Text
+	at := 0
+	for _, want := range []string{"<waiting-prompt>\nthe &lt;second&gt;\n", "<waiting-prompt>\nthird\n", "fourth"} {
+		i := strings.Index(got[at:], want)
+		if i < 0 || strings.Count(got, want) != 1 {
+			t.Fatalf("%q is not told, or twice, or not in its place: %q", want, got)
+		}
+		at += i
+	}
+	r.prompt("fifth")
+	r.wait(string(r.cfg.Info.Session))
+	if got := m.Last().Result.Text; got != "fifth" || m.standing().turned != 2 {
+		t.Errorf("%d turns, the last was told %q", m.standing().turned, got)
+	}
+	if unread, err := r.log.Unread(r.ctx, r.cfg.Info.Session); err != nil || len(unread) != 0 {
+		t.Errorf("unread %+v, %v", unread, err)
+	}
+}
+
+// A run that failed before it took prompts keeps none of the next.
+func TestHostedNeverBegun(t *testing.T) {
+	r := open(t, "\n  main:\n    - {text: \"{{last}}\", repeat: -1}\n")
+	id := r.cfg.Info.Session
+	m := r.hosted(time.Nanosecond)
+	out := r.cfg.Place.Output(id)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(out), 0o700), os.WriteFile(out, nil, 0o600)); err != nil { // so the run cannot make it
+		t.Fatal(err)
+	}
+	r.prompt("first")
+	if done := r.wait(string(id))[0]; done.Status != task.Failed || !m.under() {
+		t.Fatalf("it ran: %+v", done)
+	}
+	if err := os.Remove(out); err != nil {
+		t.Fatal(err)
+	}
+	r.prompt("second")
+	r.wait(string(id))
+	if got := m.Last().Result.Text; !strings.Contains(got, "<waiting-prompt>\nfirst\n") || !strings.HasSuffix(got, "second") {
+		t.Errorf("told %q", got)
+	}
+}
+
+// What a mailbox holds of others does not keep the user from asking for something.
+func TestPromptBesideMail(t *testing.T) {
+	r := open(t, "\n  main:\n    - {text: \"{{last}}\", repeat: -1}\n")
+	id := r.cfg.Info.Session
+	for range task.MaxUnread {
+		if _, err := r.sup.Post(r.ctx, task.Message{To: id, From: "x", Kind: task.PlainMessage, Text: "mail"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m := r.hosted(time.Nanosecond)
+	r.prompt("go")
+	r.wait(string(id))
+	if got := m.Last().Result.Text; strings.Count(got, "mail") != task.MaxUnread || !strings.HasSuffix(got, "go") {
+		t.Errorf("told %.300q", got)
+	}
+	if err := r.Prompt(r.ctx, control.PromptRequest{Text: strings.Repeat("x", task.MaxPromptBytes+1)}); code(err) != control.Invalid {
+		t.Errorf("a prompt that is too long: %v", err)
+	}
+}
+
 // A conversation that somebody has begun and left without a word is none.
 func TestHostedUnused(t *testing.T) {
 	r := open(t, "\n  main:\n    - {text: one}\n")

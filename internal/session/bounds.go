@@ -5,11 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
+	"github.com/drover-dev/drover/internal/archive"
 	"github.com/drover-dev/drover/internal/control"
 	"github.com/drover-dev/drover/internal/home"
 	"github.com/drover-dev/drover/internal/supervise"
@@ -24,8 +23,8 @@ const (
 	sumFresh = time.Second
 )
 
-// maxInfo bounds what is read of a session.json, or of what was known of sums.
-const maxInfo = 4 << 20
+// maxSums bounds what is read of what was known of sums.
+const maxSums = 4 << 20
 
 // bounds are what a session may use of the disk, which it shares with all other
 // sessions of the user.
@@ -148,7 +147,7 @@ type outputs struct {
 
 // lastKnown is zero if nothing is known.
 func (b *bounds) lastKnown() (o outputs) {
-	data, err := home.ReadFile(b.root.OutputsFile(), maxInfo)
+	data, err := b.root.ReadFile(b.root.OutputsFile(), maxSums)
 	if err != nil || json.Unmarshal(data, &o) != nil || o.At.After(time.Now()) || o.Sum < 0 {
 		return outputs{}
 	}
@@ -199,7 +198,7 @@ func (b *bounds) leave() {
 
 func (b *bounds) write(o outputs) {
 	if data, err := json.Marshal(o); err == nil {
-		_ = home.WriteAtomic(b.root.OutputsFile(), data) // on a full disk each session looks for itself
+		_ = b.root.WriteAtomic(b.root.OutputsFile(), data) // on a full disk each session looks for itself
 	}
 }
 
@@ -214,29 +213,18 @@ func allOutputs(root home.Root) (sum int64) {
 				sum += info.OutputBytes
 				continue
 			}
-			sum += outputBytes(place)
+			sum += archive.OutputBytes(place)
 		}
 	}
 	return sum
 }
 
 func readInfo(place home.Session) (info control.Info, err error) {
-	data, err := home.ReadFile(place.InfoFile(), maxInfo)
+	data, err := place.ReadInfo()
 	if err == nil {
 		err = json.Unmarshal(data, &info)
 	}
 	return info, err
-}
-
-// outputBytes is the size of the outputs of a session.
-func outputBytes(place home.Session) (sum int64) {
-	names, _ := os.ReadDir(place.Tasks()) // of a session that goes meanwhile
-	for _, n := range names {
-		if info, err := n.Info(); err == nil && info.Mode().IsRegular() && filepath.Ext(n.Name()) == ".output" {
-			sum += info.Size()
-		}
-	}
-	return sum
 }
 
 // lookAtDisk says why nothing may start for the disk, and tells of a change.

@@ -7,13 +7,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/below"
 	"github.com/drover-dev/drover/internal/control"
 	"github.com/drover-dev/drover/internal/driver/dream"
 	"github.com/drover-dev/drover/internal/home"
@@ -225,14 +228,22 @@ type change struct {
 // size is how many bytes the file would have. Of a file that is too large already
 // it is what that has: only a smaller one in its place will do.
 func (c change) size() int64 {
-	info, err := os.Lstat(c.Path)
-	if c.Old == "" || err != nil || !info.Mode().IsRegular() {
+	if c.Old == "" {
+		return int64(len(c.Content) + len(c.New))
+	}
+	f, err := below.Dir(filepath.Dir(c.Path)).Open(c.Path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return int64(len(c.Content) + len(c.New))
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() {
 		return int64(len(c.Content) + len(c.New))
 	}
 	if info.Size() > memory.MaxFile {
 		return info.Size()
 	}
-	data, err := os.ReadFile(c.Path)
+	data, err := io.ReadAll(io.LimitReader(f, memory.MaxFile))
 	if err != nil {
 		return info.Size() // the tool says what is wrong
 	}
@@ -266,7 +277,7 @@ func transcripts(p home.Project, after time.Time) ([]source, error) {
 	}
 	var out []source
 	for _, one := range sessions {
-		info, err := os.Lstat(one.Transcript())
+		info, err := one.Below().Lstat(one.Transcript())
 		if err != nil || !info.Mode().IsRegular() || !info.ModTime().After(after) {
 			continue // it has no main agent, or nothing new
 		}

@@ -80,9 +80,8 @@ func (f *feed) trim() {
 		f.bytes -= len(f.pieces[gone].Text)
 		gone++
 	}
-	if gone > 0 {
-		f.pieces = append(f.pieces[:0:0], f.pieces[gone:]...)
-	}
+	clear(f.pieces[:gone]) // the array stays until append takes a new one
+	f.pieces = f.pieces[gone:]
 }
 
 // wake frees the readers that wait. The caller holds mu.

@@ -14,7 +14,7 @@ func (m *Main) owed() bool { return slices.ContainsFunc(m.box.Mail(), m.s.wakes)
 
 func (s *Session) wakes(m mailbox.Mail) bool {
 	if m.Message != nil {
-		return m.Message.Kind != task.AgentHalted
+		return m.Message.Kind != task.AgentHalted && m.Message.Kind != task.Prompt
 	}
 	if m.Notice.ByUser {
 		return false

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -61,8 +62,10 @@ type Turn struct {
 	Err    error
 }
 
-// Main is the main agent of a session: a queue of prompts, its mail, and one
-// conversation that answers both. Prompts go before mail that is not urgent.
+// Main is the main agent of a session: its mail, prompts among it, and one
+// conversation that answers it. Each prompt has a turn of its own, in order, which
+// begins with what other mail there is. A prompt that no turn has begun with when
+// its run or its host ended stays unread, and is told with the next prompt.
 type Main struct {
 	s      *Session
 	cfg    MainConfig
@@ -80,7 +83,9 @@ type Main struct {
 	listen atomic.Pointer[subagent.Watcher]
 
 	mu      sync.Mutex
-	prompts []string
+	posting int      // prompts that are being written down
+	stale   task.Seq // the newest prompt that begins no further turn; later ones are the queue
+	asking  task.Seq // the prompt that the turn is about; 0: mail
 	busy    bool
 	latched bool // mail waits for the user: the last turn failed or was broken off
 	cancel  context.CancelCauseFunc
@@ -88,7 +93,6 @@ type Main struct {
 	turned  int       // turns that have ended
 	last    Turn      // that ended
 	changed chan struct{}
-	queued  chan struct{} // capacity 1
 	ended   bool
 	over    bool // its task has ended: nobody would answer a further prompt
 
@@ -100,9 +104,6 @@ type Main struct {
 	prompted atomic.Int64 // prompts of the user that were given to the model
 	atEnd    atomic.Bool  // what the conversation teaches is consolidated at its end
 }
-
-// maxPrompts bounds the queue of prompts.
-const maxPrompts = 100
 
 // OpenMain puts the main agent together, with the conversation that the session
 // has had so far. There is one per session.
@@ -131,7 +132,7 @@ func (s *Session) OpenMain(ctx context.Context, cfg MainConfig) (*Main, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Main{s: s, cfg: cfg, kit: k, wanted: choice.Name, model: k.cfg.ModelName, changed: make(chan struct{}), queued: make(chan struct{}, 1)}
+	m := &Main{s: s, cfg: cfg, kit: k, wanted: choice.Name, model: k.cfg.ModelName, changed: make(chan struct{})}
 	m.atEnd.Store(s.cfg.Agents.Memory.AtEnd)
 	if cfg.Autopilot {
 		m.auto, err = k.autopilot(cfg.Reminders)
@@ -162,7 +163,7 @@ func (m *Main) open(ctx context.Context) error {
 		return errors.Join(err, t.Close())
 	}
 	m.shut = t.Close
-	conv.Transcript, conv.Mail = t, &mail{s: s, box: m.box}
+	conv.Transcript, conv.Mail = t, &mail{s: s, box: m.box, skip: m.queued}
 	next := conv.On
 	conv.On = func(e agent.Event) { m.on(e, next) }
 	for _, tool := range conv.Tools {
@@ -172,6 +173,7 @@ func (m *Main) open(ctx context.Context) error {
 		return errors.Join(err, t.Close())
 	}
 	s.feed.seed(history.Messages)
+	m.stale = m.keepPrompts()
 	m.source = "startup"
 	if m.kit.resumed = len(history.Messages) > 0; m.kit.resumed {
 		m.source = "resume"
@@ -208,30 +210,105 @@ func (s *Session) say(from task.ID, notes ...string) {
 	}
 }
 
-// Prompt queues a prompt.
-func (m *Main) Prompt(text string) error {
-	if strings.TrimSpace(text) == "" {
-		return &control.Error{Code: control.Invalid, Message: "the prompt is empty"}
+// Prompt queues a prompt, and returns when it is durable.
+func (m *Main) Prompt(ctx context.Context, text string) error {
+	_, err := m.post(ctx, text)
+	return err
+}
+
+// post is Prompt, and returns the number of the prompt.
+func (m *Main) post(ctx context.Context, text string) (task.Seq, error) {
+	switch {
+	case strings.TrimSpace(text) == "":
+		return 0, &control.Error{Code: control.Invalid, Message: "the prompt is empty"}
+	case len(text) > task.MaxPromptBytes:
+		return 0, &control.Error{Code: control.Invalid, Message: fmt.Sprintf("the prompt is longer than %d MiB", task.MaxPromptBytes>>20), Mend: "put it in a file and name that"}
 	}
 	m.mu.Lock()
-	defer m.mu.Unlock()
+	err := m.shuts()
+	if err == nil {
+		m.posting++
+	}
+	m.mu.Unlock()
+	if err != nil {
+		return 0, err
+	}
+	me := m.kit.me.id
+	seq, err := m.s.sup.Post(ctx, task.Message{To: me, From: string(task.ByUser), Kind: task.Prompt, Text: strings.ToValidUTF8(text, "\uFFFD")})
+	if errors.Is(err, task.ErrMailFull) {
+		err = &control.Error{Code: control.Unavailable, Message: err.Error(), Mend: "wait until some are answered"}
+	}
+	m.mu.Lock()
+	m.posting--
+	m.latched = m.latched && err != nil
+	gone := error(nil)
+	if err == nil && m.over { // no run took it, and none will
+		gone = m.shuts()
+	}
+	m.wake()
+	m.mu.Unlock()
+	if gone == nil {
+		return seq, err
+	}
+	if err := m.withdraw(ctx, seq); err != nil { // the next host may tell of it
+		return 0, err
+	}
+	return 0, gone
+}
+
+// shuts says why no prompt is taken. The caller holds mu.
+func (m *Main) shuts() error {
 	switch {
 	case m.ended:
-		return &control.Error{Code: control.Unavailable, Message: "the session is closing"}
+		return &control.Error{Code: control.Unavailable, Message: "the session is closing", Untaken: true}
 	case m.over:
 		return &control.Error{Code: control.Unavailable, Message: "the conversation has ended",
-			Mend: fmt.Sprintf("go on with `drover -p --resume %s \"…\"`", m.kit.me.id)}
-	case len(m.prompts) >= maxPrompts:
-		return &control.Error{Code: control.Unavailable, Message: fmt.Sprintf("%d prompts are waiting already", maxPrompts)}
-	}
-	m.prompts = append(m.prompts, text)
-	m.latched = false
-	m.s.pulse.moved()
-	select {
-	case m.queued <- struct{}{}:
-	default:
+			Mend: fmt.Sprintf("go on with `drover -p --resume %s \"…\"`", m.kit.me.id), Untaken: true}
 	}
 	return nil
+}
+
+// withdraw puts away a prompt that is not to be told any more.
+func (m *Main) withdraw(ctx context.Context, seq task.Seq) error {
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), lastHooks, task.ErrClosing)
+	defer cancel()
+	return m.box.Acknowledge(ctx, seq)
+}
+
+// queued reports whether mail is no matter of the turn that is running: a prompt
+// that waits, or that very turn's.
+func (m *Main) queued(x mailbox.Mail) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return x.Seq == m.asking || m.waits(x)
+}
+
+// waits reports whether mail is a prompt that begins a turn. The caller holds mu.
+func (m *Main) waits(x mailbox.Mail) bool { return isPrompt(x) && x.Seq > m.stale }
+
+func isPrompt(x mailbox.Mail) bool { return x.Message != nil && x.Message.Kind == task.Prompt }
+
+// next is the prompt that begins the next turn. The caller holds mu.
+func (m *Main) next() (prompt task.Message, ok bool) {
+	mail := m.box.Mail()
+	if i := slices.IndexFunc(mail, m.waits); i >= 0 {
+		return *mail[i].Message, true
+	}
+	return prompt, false
+}
+
+// keepPrompts says of prompts that wait that they go with the next one, and returns
+// the newest. The caller holds mu, or is alone.
+func (m *Main) keepPrompts() task.Seq {
+	newest := m.stale
+	for _, x := range m.box.Mail() {
+		if m.waits(x) {
+			newest = x.Seq
+			text, _ := short(strings.Join(strings.Fields(x.Message.Text), " "), 200)
+			m.s.feed.add(control.Piece{Kind: control.NotePiece, Text: "not answered yet, goes with the next prompt: " + text})
+		}
+	}
+	return newest
 }
 
 // Interrupt breaks off the turn that is running, if there is one. Mail then
@@ -259,13 +336,16 @@ func (m *Main) wake() {
 func (m *Main) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		ended, grown := m.more()
-		prompt, origin, ok := m.take()
+		turn, cancel := context.WithCancelCause(ctx)
+		prompt, origin, ok := m.take(cancel)
 		if ok {
-			m.turn(ctx, prompt, origin)
+			m.turn(turn, prompt, origin)
+		}
+		cancel(nil)
+		if ok {
 			continue
 		}
 		select {
-		case <-m.queued:
 		case <-m.box.Added():
 		case <-ended:
 		case <-grown:
@@ -274,23 +354,26 @@ func (m *Main) Run(ctx context.Context) {
 	}
 }
 
-// take marks the agent as busy if there is something to answer.
-func (m *Main) take() (prompt []agent.Block, origin string, ok bool) {
+// take marks the agent as busy if there is something to answer, in a turn that
+// interrupt breaks off.
+func (m *Main) take(interrupt context.CancelCauseFunc) (prompt []agent.Block, origin string, ok bool) {
 	alone := m.auto.due() && m.alone()
 	owed := m.owed()
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	asked, isAsked := m.next()
 	switch {
-	case m.ended:
-	case len(m.prompts) > 0:
-		prompt, m.prompts = []agent.Block{agent.TextBlock(m.prompts[0])}, m.prompts[1:]
-		ok = true
+	case m.ended || m.over:
+	case isAsked:
+		m.stale, m.asking = asked.Seq, asked.Seq
+		prompt, ok = texts(asked.Text), true
 	case owed && !m.latched:
 		origin, ok = TaskOrigin, true
 	case alone && !m.latched && m.auto.due():
 		prompt, origin, ok = m.auto.remind(), AutopilotOrigin, true
 	}
 	if m.busy = ok; ok {
+		m.cancel = interrupt
 		m.auto.begin(origin == "")
 		m.s.pulse.moved()
 	}
@@ -298,16 +381,11 @@ func (m *Main) take() (prompt []agent.Block, origin string, ok bool) {
 }
 
 func (m *Main) turn(ctx context.Context, prompt []agent.Block, origin string) {
-	turn, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	m.mu.Lock()
-	m.cancel = cancel
-	m.mu.Unlock()
 	if m.cfg.Begin != nil {
 		m.cfg.Begin(origin)
 	}
 	m.s.feed.begin(prompt, origin)
-	res, err := m.answer(turn, prompt, origin)
+	res, err := m.answer(ctx, prompt, origin)
 	if err == nil {
 		res = m.auto.ended(res)
 	}
@@ -317,10 +395,10 @@ func (m *Main) turn(ctx context.Context, prompt []agent.Block, origin string) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.cancel, m.busy, m.rested = nil, false, time.Now()
+	m.cancel, m.busy, m.asking, m.rested = nil, false, 0, time.Now()
 	m.turned++
 	m.last = Turn{Origin: origin, Result: res, Err: err}
-	if err != nil && !m.auto.survives(turn, err) {
+	if err != nil && !m.auto.survives(ctx, err) {
 		m.latched = true
 	}
 	m.wake()
@@ -335,12 +413,14 @@ func (m *Main) answer(ctx context.Context, prompt []agent.Block, origin string) 
 	said := ""
 	if len(prompt) > 0 && origin == "" {
 		if how, ok := compactCommand(prompt[0].Text); ok {
-			return m.compact(ctx, how)
+			return m.aside(ctx, func() (agent.TurnResult, error) { return m.compact(ctx, how) })
 		}
 		if word, ok := subconsciousCommand(prompt[0].Text); ok {
 			answer, instead := m.subconscious(word)
 			if instead == "" {
-				return agent.TurnResult{Reason: "end_turn", StopReason: "end_turn", Text: answer}, nil
+				return m.aside(ctx, func() (agent.TurnResult, error) {
+					return agent.TurnResult{Reason: "end_turn", StopReason: "end_turn", Text: answer}, nil
+				})
 			}
 			prompt = texts(instead)
 		}
@@ -348,17 +428,30 @@ func (m *Main) answer(ctx context.Context, prompt []agent.Block, origin string) 
 		m.s.hops.worked(m.kit.me.id)
 		var err error
 		if said, err = m.kit.runner.UserPromptSubmit(ctx, prompt[0].Text); err != nil {
-			return agent.TurnResult{Reason: "blocked"}, &BlockedError{err}
+			return m.aside(ctx, func() (agent.TurnResult, error) { return agent.TurnResult{Reason: "blocked"}, &BlockedError{err} })
 		}
 	}
 	before := append(texts(m.began), texts(said)...)
 	m.began = ""
-	res, err := m.loop.Turn(ctx, append(before, prompt...)...)
+	res, err := m.loop.Answer(ctx, int64(m.about()), append(before, prompt...)...)
 	var limit *agent.LimitError
 	if err != nil && ctx.Err() == nil && !errors.As(err, &limit) {
 		m.kit.runner.StopFailure(ctx, err, res.Text)
 	}
 	return res, err
+}
+
+// about is the prompt that the turn is about.
+func (m *Main) about() task.Seq {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.asking
+}
+
+// aside answers a prompt of which the model is not told.
+func (m *Main) aside(ctx context.Context, answer func() (agent.TurnResult, error)) (agent.TurnResult, error) {
+	res, err := answer()
+	return res, errors.Join(err, m.withdraw(ctx, m.about()))
 }
 
 // compactCommand recognises the prompt that asks for a summary of the

@@ -48,7 +48,7 @@ func (d *mainTask) Run(ctx context.Context, h task.Host) (task.Result, error) {
 	d.main.reopen()
 	defer d.main.drop()
 	if d.prompt != "" {
-		if err := d.main.Prompt(d.prompt); err != nil {
+		if err := d.main.Prompt(ctx, d.prompt); err != nil {
 			return task.Result{}, err
 		}
 	}

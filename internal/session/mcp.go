@@ -3,6 +3,7 @@ package session
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -281,7 +282,8 @@ func (k *kit) lateServers() []item {
 	return items
 }
 
-// spill keeps a text that is too long for a model, and says where.
+// spill keeps a text that is too long for a model, and says where. The IDs of calls
+// are those of one conversation: another may have the same.
 func (s *Session) spill(id, text string) (string, error) {
 	name := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-' {
@@ -289,8 +291,8 @@ func (s *Session) spill(id, text string) (string, error) {
 		}
 		return '_'
 	}, id)
-	path := filepath.Join(s.cfg.Place.Tasks(), "mcp-"+name[:min(len(name), 100)]+".txt")
-	if err := home.WriteAtomic(path, []byte(text)); err != nil {
+	path := filepath.Join(s.cfg.Place.Tasks(), "mcp-"+name[:min(len(name), 100)]+"-"+strings.ToLower(rand.Text()[:8])+".txt")
+	if err := s.cfg.Place.Project().Root().WriteAtomic(path, []byte(text)); err != nil {
 		return "", err
 	}
 	return path, nil

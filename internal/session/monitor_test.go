@@ -4,11 +4,13 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	goruntime "runtime"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/drover-dev/drover/internal/control"
+	"github.com/drover-dev/drover/internal/mailbox"
 	"github.com/drover-dev/drover/internal/model/modeltest"
 	"github.com/drover-dev/drover/internal/tool/monitortool"
 	"github.com/drover-dev/drover/task"
@@ -104,16 +106,14 @@ func TestMonitorEvent(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.say("second")
-	for {
-		grown := r.log.Grown()
-		unread, err := r.log.Unread(r.ctx, r.cfg.Info.Session)
-		if err != nil {
-			t.Fatal(err)
+	box, err := r.box(r.ctx, r.cfg.Info.Session)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for !slices.ContainsFunc(box.Mail(), func(x mailbox.Mail) bool { return x.Message.Kind == task.MonitorEvent }) { // in the log it is a moment before
+		if goruntime.Gosched(); r.ctx.Err() != nil {
+			t.Fatal("the event does not come")
 		}
-		if len(unread) > 0 {
-			break
-		}
-		<-grown // progress comes after the message
 	}
 	close(hold)
 	c.next()

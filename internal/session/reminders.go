@@ -71,16 +71,20 @@ func (r *reminders) Due(_ context.Context, start bool) []string {
 	return texts
 }
 
-// Forgotten implements [agent.Reminders].
+// Forgotten implements [agent.Reminders]. Of a volatile list what is there stays told; what has
+// gone meanwhile would be kept for ever.
 func (r *reminders) Forgotten() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, l := range r.lists {
+		stays := map[string]bool{}
 		if l.volatile {
-			continue
+			for _, it := range l.items() {
+				stays[l.name+" "+it.key] = true
+			}
 		}
 		for key := range r.told {
-			if strings.HasPrefix(key, l.name+" ") {
+			if strings.HasPrefix(key, l.name+" ") && !stays[key] {
 				delete(r.told, key)
 			}
 		}

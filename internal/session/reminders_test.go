@@ -34,6 +34,14 @@ func TestReminders(t *testing.T) {
 	r.Forgotten()
 	due(true, reminder("Kinds:\n- explore: finds\n- mine: new"), reminder("Never push."))
 
+	live = live[1:] // what has ended is not kept in mind beyond a compaction
+	r.Forgotten()
+	if r.told[taskList+" b11111111"] || !r.told[taskList+" a22222222"] {
+		t.Errorf("kept in mind: %v", r.told)
+	}
+	due(false, reminder("Kinds:\n- explore: finds\n- mine: new"))
+	live = append([]task.Record{{ID: "b11111111", Kind: task.LocalBash, Status: task.Running, Description: "serve"}}, live...)
+
 	if got := runningTasks(live); !strings.HasPrefix(got, "## Running Background Tasks\n- b11111111: serve (local_bash)\n- a22222222: look <here> and there (local_agent)\n") {
 		t.Errorf("restored %q", got)
 	}

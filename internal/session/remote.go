@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -123,14 +122,14 @@ func (s *Session) goesOn(r task.Record) bool {
 // between the two.
 func (s *Session) sweepSidecars() {
 	dir := filepath.Dir(s.cfg.Place.RemoteFile("r00000000"))
-	files, err := os.ReadDir(dir)
+	files, err := s.cfg.Place.Below().Names(dir)
 	if err != nil {
 		return // there are none
 	}
-	for _, f := range files {
-		id, ok := strings.CutSuffix(f.Name(), ".json")
+	for _, name := range files {
+		id, ok := strings.CutSuffix(name, ".json")
 		if r, known := s.sup.Get(task.ID(id)); ok && known && r.Status.Terminal() {
-			_ = remote.RemoveSidecar(filepath.Join(dir, f.Name())) // the log goes before it
+			_ = remote.RemoveSidecar(filepath.Join(dir, name)) // the log goes before it
 		}
 	}
 }

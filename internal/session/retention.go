@@ -40,6 +40,7 @@ type Removed struct {
 	Session task.ID
 	Owed    int    // notices that were never delivered
 	Kept    string // why it was not removed; empty: it was
+	Unseen  string // what could not be looked at; see [Past.Discard]
 }
 
 // Overdue returns the sessions of a folder, or of all with "", that retention
@@ -111,7 +112,7 @@ func look(place home.Session) (Past, bool) {
 		p.live = true
 	}
 	if info.EndTime == nil || info.Tasks.Live > 0 {
-		p.Bytes = archive.DiskBytes(place.Dir())
+		p.Bytes, _ = archive.DiskBytes(place)
 	}
 	return p, true
 }
@@ -120,7 +121,7 @@ func look(place home.Session) (Past, bool) {
 // beside it first, and into the log itself much later.
 func lastWrite(place home.Session) (at time.Time, ok bool) {
 	for _, path := range []string{place.DB(), place.DB() + "-wal"} {
-		if info, err := os.Lstat(path); err == nil && info.ModTime().After(at) {
+		if info, err := place.Below().Lstat(path); err == nil && info.ModTime().After(at) {
 			at, ok = info.ModTime(), true
 		}
 	}
@@ -141,6 +142,10 @@ func opened(place home.Session) bool {
 // looked at, or something of it is still at work; owing ones go only if that is
 // said.
 func (p Past) Remove(ctx context.Context, owing bool) (Removed, error) {
+	return p.remove(ctx, owing, holds)
+}
+
+func (p Past) remove(ctx context.Context, owing bool, holds keeping) (Removed, error) {
 	r := Removed{Session: p.Place.ID()}
 	unlock, err := p.Place.Lock()
 	if errors.Is(err, home.ErrLocked) {
@@ -152,6 +157,9 @@ func (p Past) Remove(ctx context.Context, owing bool) (Removed, error) {
 	}
 	defer unlock()
 	now, err := readInfo(p.Place)
+	if err != nil && p.Info.Damaged {
+		now, err = p.Info, nil // its log tells what it holds
+	}
 	if err != nil {
 		return r, err
 	}
@@ -171,8 +179,8 @@ func (p Past) Remove(ctx context.Context, owing bool) (Removed, error) {
 
 // holds says why a session must stay, and how many notices it owes.
 func holds(ctx context.Context, place home.Session, info control.Info) (why string, owed int, err error) {
-	if _, err := os.Lstat(place.DB()); errors.Is(err, os.ErrNotExist) {
-		return "", 0, nil // it never had a task
+	if _, err := place.Below().Lstat(place.DB()); errors.Is(err, os.ErrNotExist) {
+		return "", 0, archive.Mend(place, archive.Gone(place)) // or it never had a task
 	}
 	a, err := archive.Open(ctx, place, info)
 	if err != nil {

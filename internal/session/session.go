@@ -75,6 +75,7 @@ type Limits struct {
 
 	UserQuota int64 // bytes of the outputs of all sessions of the user; 0: any
 	MinFree   int64 // bytes that must be free for something to start; 0: any
+	Processes int   // of one command, which is ended beyond it; 0: any
 
 	Retention Retention // of ended sessions, other than of a command in the foreground
 
@@ -203,6 +204,7 @@ type Session struct {
 	edits   edits
 
 	bounds *bounds // of the disk
+	sums   *sums   // of what has ended
 
 	subscriptions subscriptions // of monitors, at MCP servers
 
@@ -221,6 +223,7 @@ type Session struct {
 	hurried atomic.Bool
 	hurry   sync.WaitGroup // ends hooks; Close waits
 	over    chan struct{}  // closed when Close ends
+	disk    disk
 
 	mu      sync.Mutex // guards what follows
 	runners map[*hook.Runner]struct{}
@@ -243,7 +246,7 @@ func Open(ctx context.Context, cfg Config) (_ *Session, err error) {
 		return nil, fmt.Errorf("open session %s: %w", cfg.Info.Session, err)
 	}
 	s := &Session{cfg: cfg, started: time.Now().UTC(), mates: map[task.ID]*mate{}, boxes: map[task.ID]*mailbox.Box{}, leases: map[string]*lease{}, runners: map[*hook.Runner]struct{}{}, over: make(chan struct{}), changed: make(chan struct{}),
-		closes: make(chan struct{}), swept: make(chan struct{})}
+		closes: make(chan struct{}), swept: make(chan struct{}), sums: newSums()}
 	s.alone, s.leave = context.WithCancel(context.Background())
 	s.audience.left = s.abandoned
 	s.openServers()
@@ -268,7 +271,8 @@ func Open(ctx context.Context, cfg Config) (_ *Session, err error) {
 		return nil, fmt.Errorf("open session %s: %w", cfg.Info.Session, err)
 	}
 	s.bounds = newBounds(cfg.Place, cfg.Limits, func(text string) { s.say(cfg.Info.Session, text) })
-	sc := shell.Config{ExitFile: cfg.Place.ExitFile, Copier: cfg.Copier, Keys: cfg.Place.KeysFile, Grown: s.bounds.grown}
+	sc := shell.Config{ExitFile: cfg.Place.ExitFile, Copier: cfg.Copier, Keys: cfg.Place.KeysFile, Grown: s.bounds.grown,
+		MaxProcesses: cfg.Limits.Processes}
 	if cfg.Keeper != nil {
 		sc.Keeper = cfg.Keeper
 	}
@@ -313,6 +317,7 @@ func Open(ctx context.Context, cfg Config) (_ *Session, err error) {
 	sweeping, s.unsweep = context.WithCancel(context.Background())
 	s.watch.Go(func() { s.sweepTrees(sweeping) })
 	s.watch.Go(s.watchStalls)
+	s.watch.Go(s.keepSummary)
 	s.watch.Go(func() { s.bounds.keep(s.closes) })
 	if cfg.Info.Role != RoleRun && !cfg.Limits.Retention.none() {
 		s.watch.Go(func() { s.retain(sweeping, cfg.Limits.Retention) })
@@ -351,32 +356,6 @@ func (s *Session) Alone() context.Context { return s.alone }
 // alive now and nobody is attached; it reports whether that was so.
 func (s *Session) Retire() bool { return s.audience.retire(s.sup.Retire) }
 
-// takeIn gives the supervisor what an earlier host left.
-func (s *Session) takeIn(ctx context.Context) error {
-	if s.log.Last() == 0 {
-		return nil
-	}
-	states, err := s.log.Tasks(ctx)
-	if err != nil {
-		return err
-	}
-	old := make([]supervise.Old, len(states))
-	begun := archive.Begun(states, s.cfg.Place.ExitFile)
-	for i, st := range states {
-		old[i] = supervise.Old{Born: st.Born, Task: st.Task}
-		if p, ok := begun[st.Task.ID]; ok {
-			old[i].Begun = &p
-		}
-	}
-	s.restore(states)
-	if err := s.sup.Adopt(ctx, old, s.kinds.For); err != nil {
-		return err
-	}
-	_ = failpoint.Hit("session/adopted")
-	s.sweepSidecars()
-	return s.settleLost(ctx, states)
-}
-
 // lostWait bounds how long a session that opens waits until what died with the
 // earlier host is recorded as such.
 const lostWait = 5 * time.Second
@@ -408,7 +387,7 @@ func departed(r task.Record) bool {
 // output opens the output file of a task. What is at the path of a new task was
 // put there by somebody else, and is refused.
 func (s *Session) output(r task.Record, again bool) (supervise.OutputFile, error) {
-	opt := spool.Options{Limit: s.cfg.Limits.OutputBytes, Take: s.bounds.take}
+	opt := spool.Options{Limit: s.cfg.Limits.OutputBytes, Below: s.cfg.Place.Below().For(r.OutputFile), Take: s.bounds.take}
 	open := spool.Open
 	if again {
 		open = spool.Reopen
@@ -428,6 +407,7 @@ func (s *Session) ended(task.Record, task.Notice) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.wake()
+	s.sums.ended(s.log.Last())
 }
 
 // owed is called by the supervisor before an end can be seen: who finds that
@@ -505,9 +485,13 @@ func (s *Session) writeInfo(end *time.Time) error {
 	info := s.info()
 	info.EndTime = end
 	if end != nil {
-		info.DiskBytes, info.OutputBytes = archive.DiskBytes(info.Dir), outputBytes(s.cfg.Place)
+		info.DiskBytes, info.OutputBytes = archive.DiskBytes(s.cfg.Place)
 		info.Live, info.PID = false, 0
 	}
+	return writeInfo(s.cfg.Place, info)
+}
+
+func writeInfo(place home.Session, info control.Info) error {
 	var buf bytes.Buffer
 	e := json.NewEncoder(&buf)
 	e.SetEscapeHTML(false)
@@ -515,7 +499,7 @@ func (s *Session) writeInfo(end *time.Time) error {
 	if err := e.Encode(info); err != nil {
 		return fmt.Errorf("write session.json: %w", err)
 	}
-	if err := home.WriteAtomic(s.cfg.Place.InfoFile(), buf.Bytes()); err != nil {
+	if err := place.WriteInfo(buf.Bytes()); err != nil {
 		return fmt.Errorf("write session.json: %w", err)
 	}
 	return nil
@@ -578,11 +562,12 @@ func (s *Session) Close() error {
 	}
 	_ = failpoint.Hit("close/swept")
 	s.bounds.leave()
+	s.summarize(fewAtTheEnd)
 	now := time.Now().UTC()
 	void := main == nil && s.void() || main.unused()
 	errs = append(errs, s.writeInfo(&now), s.log.Close())
 	if void {
-		errs = append(errs, os.RemoveAll(s.cfg.Place.Dir()))
+		errs = append(errs, s.cfg.Place.Below().RemoveAll(s.cfg.Place.Dir()))
 	}
 	s.unlock()
 	return errors.Join(errs...)
@@ -592,7 +577,7 @@ func (s *Session) Close() error {
 // happened, since its main agent could not be opened: somebody who wants to go on
 // with the last conversation does not mean it.
 func (s *Session) void() bool {
-	_, err := os.Lstat(s.cfg.Place.Transcript())
+	_, err := s.cfg.Place.Below().Lstat(s.cfg.Place.Transcript())
 	return s.cfg.Info.Role == RolePrompt && s.log.Last() == 0 && errors.Is(err, os.ErrNotExist)
 }
 

@@ -1,7 +1,9 @@
 package session
 
 import (
-	"os"
+	"cmp"
+	"iter"
+	"slices"
 	"sync"
 	"time"
 
@@ -100,29 +102,40 @@ func (s *Session) spender(id task.ID) task.ID {
 }
 
 // restore gives the purse what trees have spent under earlier hosts.
-func (s *Session) restore(states []journal.State) {
+func (s *Session) restore(states []journal.State, ended iter.Seq[supervise.Ended]) {
 	p := s.cfg.Agents.Purse
 	if p == nil {
 		return
 	}
 	output := map[task.ID]int64{}
-	for _, st := range states {
-		r := st.Task
-		bytes := r.OutputBytes
-		if info, err := os.Stat(r.OutputFile); err == nil && !r.Status.Terminal() { // nobody has told its size
-			bytes = info.Size()
+	var spend []supervise.Ended
+	count := func(g supervise.Ended) {
+		if g.Kind == task.LocalBash {
+			output[g.Parent] += g.OutputBytes
+			return
 		}
-		if r.Kind == task.LocalBash {
-			output[r.Parent] += bytes
-		} else {
-			output[r.ID] += bytes
+		output[g.ID] += g.OutputBytes
+		if g.ID != s.cfg.Info.Session {
+			spend = append(spend, g)
 		}
 	}
+	for g := range ended {
+		count(g)
+	}
 	for _, st := range states {
-		if r := st.Task; r.Kind != task.LocalBash && r.ID != r.Session {
-			p.Restore(usage.Node{ID: string(r.ID), Type: r.AgentType, Parent: string(r.Parent),
-				Budget: usage.Budget{USD: r.Budget.USD, Tokens: r.Budget.Tokens, Output: r.Budget.OutputBytes}}, output[r.ID])
+		r := st.Task
+		g := supervise.NewEnded(st.Born, "", &r)
+		if !r.Status.Terminal() { // nobody has told its size
+			if info, err := s.cfg.Place.Below().For(r.OutputFile).Lstat(r.OutputFile); err == nil {
+				g.OutputBytes = info.Size()
+			}
 		}
+		count(g)
+	}
+	slices.SortFunc(spend, func(a, b supervise.Ended) int { return cmp.Compare(a.Born, b.Born) })
+	for _, g := range spend {
+		p.Restore(usage.Node{ID: string(g.ID), Type: g.AgentType, Parent: string(g.Parent),
+			Budget: usage.Budget{USD: g.Budget.USD, Tokens: g.Budget.Tokens, Output: g.Budget.OutputBytes}}, output[g.ID])
 	}
 }
 

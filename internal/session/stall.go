@@ -3,7 +3,6 @@ package session
 import (
 	"context"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/drover-dev/drover/internal/excerpt"
@@ -76,7 +75,7 @@ func follow(w *stall.Watch, r task.Record) (*stall.Watch, bool) {
 }
 
 func (s *Session) lookAt(r task.Record, w *stall.Watch, rules *stall.Rules, table *process.Table) {
-	info, err := os.Lstat(r.OutputFile)
+	info, err := s.cfg.Place.Below().For(r.OutputFile).Lstat(r.OutputFile)
 	if err != nil || w.Told() {
 		return
 	}

@@ -210,5 +210,6 @@ func (m *Main) standing() standing {
 // working reports whether there is something to answer beside mail. The caller
 // holds mu.
 func (m *Main) working() bool {
-	return m.busy || len(m.prompts) > 0 || m.auto.due() && !m.latched
+	_, asked := m.next()
+	return m.busy || m.posting > 0 || asked || m.auto.due() && !m.latched
 }

@@ -11,7 +11,7 @@ import (
 // carried keeps what the description of a session says of where it was before,
 // which is written anew by each host.
 func carried(place home.Session, info control.Info) control.Info {
-	data, err := home.ReadFile(place.InfoFile(), maxInfo)
+	data, err := place.ReadInfo()
 	var old control.Info
 	if err == nil && json.Unmarshal(data, &old) == nil {
 		info.Aliases, info.TeleportedFrom = old.Aliases, old.TeleportedFrom

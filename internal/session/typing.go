@@ -31,9 +31,7 @@ func (s *Session) begun(ctx context.Context, r task.Record) task.Record {
 	defer cancel()
 	for {
 		grown := s.log.Grown()
-		if now, ok := s.sup.Get(r.ID); ok {
-			r = now
-		}
+		r = s.latest(r.ID)
 		if r.Status != task.Pending {
 			return r
 		}

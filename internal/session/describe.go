@@ -1,0 +1,69 @@
+package session
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/drover-dev/drover/internal/archive"
+	"github.com/drover-dev/drover/internal/control"
+	"github.com/drover-dev/drover/internal/home"
+)
+
+// Describe writes session.json anew, of what the log and the folder tell. It takes the
+// session's lock.
+func (p Past) Describe(ctx context.Context, version string) error {
+	if err := p.describe(ctx, version); err != nil {
+		return fmt.Errorf("describe session %s: %w", p.Place.ID(), err)
+	}
+	return nil
+}
+
+func (p Past) describe(ctx context.Context, version string) (err error) {
+	unlock, err := p.Place.Lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	a, err := archive.Open(ctx, p.Place, p.Info)
+	if err != nil {
+		return err
+	}
+	defer func() { err = cmp.Or(err, a.Close()) }()
+	info, err := a.Info(ctx)
+	if err != nil {
+		return err
+	}
+	all, err := a.List(ctx, control.ListRequest{All: true})
+	if err != nil {
+		return err
+	}
+	end := info.StartTime // of one that is damaged: when its log was last written
+	for _, r := range all.Tasks {
+		if r.CreateTime.Before(info.StartTime) {
+			info.StartTime = r.CreateTime
+		}
+		if r.EndTime != nil && r.EndTime.After(end) {
+			end = *r.EndTime
+		}
+		if r.ID == p.Place.ID() {
+			info.Title = r.Description
+		}
+	}
+	info.Damaged, info.Version, info.EndTime, info.Role = false, version, &end, roleOf(p.Place)
+	info.OutputBytes = archive.OutputBytes(p.Place)
+	return writeInfo(p.Place, info)
+}
+
+// roleOf is the role of a session, as far as its folder and its project tell.
+func roleOf(place home.Session) string {
+	project := place.Project()
+	if id, err := project.Root().ReadFile(project.BackgroundFile(), 1<<10); err == nil && strings.TrimSpace(string(id)) == string(place.ID()) {
+		return RoleBackground
+	}
+	if _, err := place.Below().Lstat(place.Transcript()); err == nil {
+		return RolePrompt
+	}
+	return RoleRun
+}

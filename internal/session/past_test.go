@@ -1,0 +1,277 @@
+package session
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/drover-dev/drover/internal/control"
+	"github.com/drover-dev/drover/internal/driver/shell"
+	"github.com/drover-dev/drover/internal/journal"
+	"github.com/drover-dev/drover/internal/supervise"
+	"github.com/drover-dev/drover/task"
+)
+
+// What is read at the opening and what the summary stands for are all tasks, each
+// once and as it is; read is what lives, what has changed since, the newest, what
+// any of these is below, and the steps of what is at work.
+func TestPast(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var all []journal.State
+		byID := map[task.ID]int{}
+		for n := range rapid.IntRange(0, 2*newestHeld).Draw(t, "tasks") {
+			r := task.Record{ID: task.ID(fmt.Sprintf("b%08d", n)), Status: task.Completed}
+			if n > 0 && rapid.IntRange(0, 3).Draw(t, "below") == 0 {
+				r.Parent = all[rapid.IntRange(0, n-1).Draw(t, "parent")].Task.ID
+				if rapid.Bool().Draw(t, "keyed") {
+					r.Key = fmt.Sprint(n)
+				}
+			}
+			if rapid.IntRange(0, 9).Draw(t, "lives") == 0 {
+				r.Status = task.Running
+			}
+			byID[r.ID] = n
+			all = append(all, journal.State{Born: task.Seq(n + 1), Task: r})
+		}
+		var ended []supervise.Ended
+		var live []task.ID
+		var changed []journal.State
+		for _, st := range all {
+			was, there := st.Task.Status, true
+			switch rapid.IntRange(0, 9).Draw(t, "since") {
+			case 0:
+				changed = append(changed, st)
+				was = rapid.SampledFrom([]task.Status{task.Running, task.Completed}).Draw(t, "was")
+			case 1:
+				changed = append(changed, st)
+				there = false
+			}
+			switch {
+			case there && was.Terminal():
+				ended = append(ended, supervise.Ended{ID: st.Task.ID, Root: st.Task.ID, Born: st.Born, Parent: st.Task.Parent, Key: st.Task.Key})
+			case there:
+				live = append(live, st.Task.ID)
+			}
+		}
+		newest := ended[max(0, len(ended)-newestHeld):]
+		var parts [][]byte
+		for part := range bequeath(slices.Values(ended), live) {
+			parts = append(parts, slices.Clone(part))
+		}
+		sum, ok := readBequest(parts)
+		if !ok || !slices.Equal(slices.Collect(sum.ended), ended) || !slices.Equal(sum.live, live) {
+			t.Fatalf("of %d ended and %d live, %d and %d were read, %v", len(ended), len(live), len(slices.Collect(sum.ended)), len(sum.live), ok)
+		}
+		p := newPast(sum, changed)
+		for ids := p.first(); len(ids) > 0; ids = p.above() {
+			var more []journal.State
+			for _, id := range ids {
+				more = append(more, all[byID[id]])
+			}
+			p.add(more)
+		}
+		read := map[task.ID]bool{}
+		for _, st := range p.states {
+			if read[st.Task.ID] {
+				t.Errorf("%s is read twice", st.Task.ID)
+			}
+			read[st.Task.ID] = true
+		}
+		for _, g := range newest {
+			if !read[g.ID] {
+				t.Errorf("%s is of the newest, and not read", g.ID)
+			}
+		}
+		rest := map[task.ID]bool{}
+		for g := range p.rest {
+			if rest[g.ID] || read[g.ID] {
+				t.Errorf("%s is there twice", g.ID)
+			}
+			rest[g.ID] = true
+		}
+		for _, st := range all {
+			r := st.Task
+			above, keyed := all[byID[r.Parent]].Task, r.Key != ""
+			switch {
+			case !read[r.ID] && !rest[r.ID]:
+				t.Errorf("%s is lost", r.ID)
+			case rest[r.ID] && !r.Status.Terminal():
+				t.Errorf("%s lives, and is not read", r.ID)
+			case read[r.ID] && r.Parent != "" && !read[r.Parent]:
+				t.Errorf("%s is read, and %s that it is below is not", r.ID, r.Parent)
+			case rest[r.ID] && keyed && read[above.ID] && !above.Status.Terminal():
+				t.Errorf("%s is a step of what is at work, and not read", r.ID)
+			}
+		}
+	})
+}
+
+// What a host draws up where no summary was left is what one says that has all in memory.
+func TestDrawUp(t *testing.T) {
+	r := open(t, "")
+	now := time.Now().UTC()
+	var all []task.Record
+	var olds []supervise.Old
+	kinds := []task.Kind{task.LocalBash, task.LocalAgent, task.LocalWorkflow}
+	for n := range 3000 { // of more than one piece
+		rec := task.Record{ID: task.ID(fmt.Sprintf("b%08d", n)), Run: task.NewRunID(), Kind: kinds[n%3], Status: task.Completed, EndTime: &now, CreateTime: now, Pool: "p", Resumes: n % 4,
+			OutputBytes: int64(n), Budget: task.Budget{Tokens: int64(n % 5)}, AgentType: "x"}
+		if n%3 == 0 {
+			rec.Name, rec.Key = fmt.Sprint("n", n), fmt.Sprint("k", n)
+		}
+		if n%4 == 1 {
+			rec.Owner = r.cfg.Info.Session
+		}
+		if above := n / 7; n%2 == 0 && all != nil && all[above].Kind != task.LocalBash {
+			rec.Parent = all[above].ID
+		}
+		if n%300 == 99 { // commands
+			rec.Status, rec.EndTime = task.Running, nil
+		}
+		all = append(all, rec)
+	}
+	for _, rec := range all {
+		seq, err := r.log.Append(r.ctx, task.Entry{Verb: task.Create, At: now, Task: rec})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if rec.Status.Terminal() {
+			olds = append(olds, supervise.Old{Born: seq, Task: rec})
+		}
+	}
+	sum, err := r.drawUp(r.ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := supervise.New(supervise.Config{})
+	defer s.Close()
+	if err := s.Adopt(r.ctx, olds, nil); err != nil {
+		t.Fatal(err)
+	}
+	ended, _ := s.Ended()
+	got, want := slices.Collect(sum.ended), slices.Collect(ended)
+	if len(want) != len(olds) || len(sum.live) != len(all)-len(olds) {
+		t.Fatalf("%d ended and %d live of %d", len(want), len(sum.live), len(all))
+	}
+	if len(got) != len(want) {
+		t.Fatalf("%d of %d", len(got), len(want))
+	}
+	for i := range got {
+		if got[i] != want[i] {
+			t.Fatalf("%+v, not %+v", got[i], want[i])
+		}
+	}
+}
+
+// A host that opens a session with many ended tasks reads few of them, and has all:
+// listed, found by ID and name, read; names and IDs are given once. So it is also
+// with what came behind the summary, and where a host died without another.
+func TestManyEnded(t *testing.T) {
+	r := open(t, "")
+	r.close() // it was void, and is gone
+	if err := r.cfg.Place.Ensure(); err != nil {
+		t.Fatal(err)
+	}
+	log, err := journal.Open(r.cfg.Place.DB(), journal.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now().UTC()
+	var ids []task.ID
+	add := func(n int) {
+		rec := task.Record{ID: task.ID(fmt.Sprintf("b%08d", n)), Run: task.NewRunID(), Kind: task.LocalBash, Status: task.Pending, Name: fmt.Sprint("n", n),
+			Session: r.cfg.Info.Session, CreateTime: now, Command: "true", Cwd: r.folder, OutputFile: filepath.Join(r.cfg.Place.Tasks(), fmt.Sprintf("b%08d.output", n))}
+		ids = append(ids, rec.ID)
+		_, err := log.Append(t.Context(), task.Entry{Verb: task.Create, At: now, Task: rec})
+		if rec.Status, rec.EndTime = task.Completed, &now; err == nil {
+			_, err = log.Append(t.Context(), task.Entry{Verb: task.Complete, At: now, Task: rec})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for n := range 3 * newestHeld {
+		add(n)
+	}
+	if err := log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	summarized := func() task.Seq {
+		t.Helper()
+		log, err := journal.Open(r.cfg.Place.DB(), journal.Options{ReadOnly: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer log.Close()
+		upTo, _, err := log.Summary(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return upTo
+	}
+	check := func(held int) {
+		t.Helper()
+		n := 0
+		for range r.sup.List(0) {
+			n++
+		}
+		if n != held {
+			t.Errorf("%d are in memory, not %d", n, held)
+		}
+		page, err := r.List(r.ctx, control.ListRequest{All: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var listed []task.ID
+		for _, one := range page.Tasks {
+			listed = append(listed, one.ID)
+		}
+		slices.Reverse(listed)
+		if !slices.Equal(listed, ids) {
+			t.Errorf("%d are listed of %d", len(listed), len(ids))
+		}
+		for _, ref := range []string{"b00000003", "n3", "b0000000"} {
+			got, err := r.Get(r.ctx, ref)
+			if ref == "b0000000" {
+				if err == nil {
+					t.Errorf("Get(%s) = %s, and ten begin with it", ref, got.ID)
+				}
+				continue
+			}
+			if err != nil || got.ID != "b00000003" || got.Status != task.Completed {
+				t.Errorf("Get(%s): %+v, %v", ref, got, err)
+			}
+		}
+	}
+	r.reopen() // there is no summary yet
+	check(newestHeld)
+	r.close()
+	if upTo := summarized(); upTo != 6*newestHeld {
+		t.Fatalf("there is a summary up to %d", upTo)
+	}
+	r.reopen()
+	check(newestHeld)
+	rec, err := r.RunCommand(r.ctx, control.StartRequest{Name: "n3", Cwd: r.folder, Shell: &control.ShellRequest{Line: "true"}}, shell.Client{})
+	if err != nil || rec.Name != "n3-2" {
+		t.Errorf("the name of an ended task was given to %s: %v", rec.Name, err)
+	}
+	ids = append(ids, rec.ID)
+	r.close()
+	if upTo := summarized(); upTo != 6*newestHeld {
+		t.Errorf("a summary was written for one task, up to %d", upTo)
+	}
+	r.reopen()
+	if page, err := r.List(r.ctx, control.ListRequest{All: true}); err != nil || len(page.Tasks) != len(ids) || page.Tasks[0].ID != rec.ID {
+		t.Errorf("%d are listed of %d, %v", len(page.Tasks), len(ids), err)
+	}
+	check(newestHeld + 1)
+	all, live := r.sup.Ended()
+	ended := slices.Collect(all)
+	if len(ended) != len(ids) || len(live) != 0 || ended[0].ID != ids[0] || ended[0].Runs != 1 {
+		t.Errorf("for the next: %d ended, %d live", len(ended), len(live))
+	}
+}

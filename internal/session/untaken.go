@@ -1,0 +1,18 @@
+package session
+
+import (
+	"errors"
+
+	"github.com/drover-dev/drover/internal/control"
+	"github.com/drover-dev/drover/internal/supervise"
+)
+
+// notStarted is the refusal of a start. What comes when the session is closing can
+// be given to its next host.
+func notStarted(err error) *control.Error {
+	e := refusal(err)
+	if errors.Is(err, supervise.ErrClosing) {
+		e.Untaken = true
+	}
+	return e
+}
