@@ -123,6 +123,7 @@ type Info struct {
 
 	OutputBytes int64  `json:"output_bytes,omitempty"` // of the output files; of a session that has ended
 	Trouble     string `json:"trouble,omitempty"`      // why nothing starts or is saved now; empty: all is well
+	Damaged     bool   `json:"damaged,omitempty"`      // its session.json cannot be read: this is what else is known of it
 
 	// Of a session that was carried here: further names, and what it was there.
 	Aliases        []string `json:"aliases,omitempty"`
@@ -370,6 +371,7 @@ type Error struct {
 	Message string   `json:"message"`
 	Mend    string   `json:"mend,omitempty"`
 	Matches []string `json:"matches,omitempty"` // of an ambiguous ref
+	Untaken bool     `json:"untaken,omitempty"` // the session is ending, and nothing was done: the next host may be asked
 
 	err error // that it was made of, in the process that made it
 }

@@ -1,7 +1,6 @@
 package control
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,6 +13,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -24,6 +24,13 @@ import (
 // one. When a context ends, a method returns its cause; when the session does
 // not answer, an [*Error] with [Unavailable].
 type Client struct {
+	at      atomic.Pointer[target]
+	next    func(context.Context) (string, error) // nil: there is no other host
+	turning chan struct{}                         // capacity 1: somebody calls next
+}
+
+// target is the host that is asked now.
+type target struct {
 	socket    string
 	transport *http.Transport
 }
@@ -33,20 +40,27 @@ var _ API = (*Client)(nil)
 // Dial names the unix socket of a session. It does no I/O: whether somebody
 // listens there, the first call tells. Close lets go of idle connections.
 func Dial(socket string) *Client {
+	c := &Client{turning: make(chan struct{}, 1)}
+	c.at.Store(newTarget(socket))
+	return c
+}
+
+func newTarget(socket string) *target {
 	var d net.Dialer
-	return &Client{socket: socket, transport: &http.Transport{
+	return &target{socket: socket, transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return d.DialContext(ctx, "unix", socket)
 		},
-		DisableCompression:  true,
-		MaxIdleConnsPerHost: 4,
-		IdleConnTimeout:     time.Minute,
+		DisableCompression:    true,
+		MaxIdleConnsPerHost:   4,
+		IdleConnTimeout:       time.Minute,
+		ExpectContinueTimeout: askedWait,
 	}}
 }
 
 // Close closes connections that are not in use. Calls under way go on.
 func (c *Client) Close() error {
-	c.transport.CloseIdleConnections()
+	c.at.Load().transport.CloseIdleConnections()
 	return nil
 }
 
@@ -72,8 +86,32 @@ func (c *Client) Start(ctx context.Context, reqs []StartRequest) ([]Started, err
 	return started, nil
 }
 
-// List implements [API].
+// pageTasks is how many tasks of a long listing are asked for at once: what a host
+// needs for it does not grow with its past.
+const pageTasks = 2000
+
+// List implements [API]. All tasks of a session are asked for in pages; what starts
+// meanwhile is not among them.
 func (c *Client) List(ctx context.Context, req ListRequest) (Page, error) {
+	if !req.All || req.Limit > 0 {
+		return c.page(ctx, req)
+	}
+	req.Limit = pageTasks
+	all := Page{Tasks: []task.Record{}}
+	for {
+		page, err := c.page(ctx, req)
+		if err != nil {
+			return Page{}, err
+		}
+		all.Tasks, all.Trouble = append(all.Tasks, page.Tasks...), page.Trouble
+		if page.Next == 0 {
+			return all, nil
+		}
+		req.Before = page.Next
+	}
+}
+
+func (c *Client) page(ctx context.Context, req ListRequest) (Page, error) {
 	q := url.Values{}
 	if req.All {
 		q.Set("all", "true")
@@ -252,30 +290,51 @@ func drain(body io.ReadCloser) {
 	_ = body.Close()
 }
 
-// do sends a request and returns the body of a good answer.
+// do sends a request and returns the body of a good answer. What a host has not taken
+// is given to the next.
 func (c *Client) do(ctx context.Context, method, path string, in any) (io.ReadCloser, error) {
-	var send io.Reader
+	var data []byte
 	if in != nil {
-		data, err := encode(in)
-		if err != nil {
+		var err error
+		if data, err = encode(in); err != nil {
 			return nil, fmt.Errorf("encode request: %w", err)
 		}
 		if len(data) > maxBody {
 			return nil, &Error{Code: Invalid, Message: fmt.Sprintf("request larger than %d MiB", maxBody>>20), Mend: "send it in parts"}
 		}
-		send = bytes.NewReader(data)
 	}
-	req, err := http.NewRequestWithContext(ctx, method, "http://drover"+path, send)
+	for tries := 1; ; tries++ {
+		at := c.at.Load()
+		body, err := c.ask(ctx, at, method, path, data)
+		if !Refused(err) || c.next == nil || tries == mostHosts {
+			return body, err
+		}
+		if err := c.turn(ctx, at); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// ask sends a request to one host.
+func (c *Client) ask(ctx context.Context, at *target, method, path string, data []byte) (io.ReadCloser, error) {
+	req, err := http.NewRequestWithContext(ctx, method, "http://drover"+path, nil)
 	if err != nil {
 		return nil, fmt.Errorf("make request: %w", err)
 	}
 	req.Header.Set(protocolHeader, Protocol)
-	if in != nil {
-		req.Header.Set("Content-Type", "application/json")
+	send := &offer{data: data}
+	if data != nil {
+		send.put(req)
 	}
-	resp, err := c.transport.RoundTrip(req)
+	resp, err := at.transport.RoundTrip(req)
 	if err != nil {
-		return nil, c.broken(ctx, err)
+		err = c.broken(ctx, err)
+		var e *Error
+		// To read changes nothing; what has no body may have been done.
+		if (method == http.MethodGet || data != nil && send.revoke()) && errors.As(err, &e) {
+			e.Untaken = true
+		}
+		return nil, err
 	}
 	if v := resp.Header.Get(protocolHeader); v != Protocol {
 		_ = resp.Body.Close()
@@ -292,26 +351,24 @@ func (c *Client) do(ctx context.Context, method, path string, in any) (io.ReadCl
 	return nil, e.Error
 }
 
-// errBroken is in an error after which nobody knows what was done.
-var errBroken = errors.New("the connection broke")
-
 // Refused reports whether a session could not be reached or did not want the
 // request, because it is ending or has ended: nothing was done, and the next host
 // may be asked.
 func Refused(err error) bool {
 	var e *Error
-	return errors.As(err, &e) && e.Code == Unavailable && !errors.Is(err, errBroken)
+	return errors.As(err, &e) && e.Untaken
 }
 
 // broken says why there is no answer.
 func (c *Client) broken(ctx context.Context, err error) error {
+	socket := c.at.Load().socket
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
-		return &Error{Code: Unavailable, Message: "no session listens at " + c.socket, Mend: "see `drover sessions`"}
+		return &Error{Code: Unavailable, Message: "no session listens at " + socket, Mend: "see `drover sessions`", Untaken: true}
 	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
-		return &Error{Code: Unavailable, Message: "the connection to the session broke", Mend: "see `drover sessions`", err: errBroken}
+		return &Error{Code: Unavailable, Message: "the connection to the session broke", Mend: "see `drover sessions`"}
 	}
-	return &Error{Code: Unavailable, Message: fmt.Sprintf("ask session at %s: %v", c.socket, err), Mend: "see `drover sessions`"}
+	return &Error{Code: Unavailable, Message: fmt.Sprintf("ask session at %s: %v", socket, err), Mend: "see `drover sessions`"}
 }

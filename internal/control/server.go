@@ -139,6 +139,10 @@ func (s *Server) handler() http.Handler {
 			answerError(w, r, mismatch(v, Protocol))
 			return
 		}
+		if errors.Is(context.Cause(r.Context()), errClosing) {
+			answerError(w, r, &Error{Code: Unavailable, Message: errClosing.Error(), Untaken: true})
+			return
+		}
 		r.Body = http.MaxBytesReader(w, r.Body, s.largest)
 		mux.ServeHTTP(w, r)
 	})
@@ -195,7 +199,7 @@ func answerError(w http.ResponseWriter, r *http.Request, err error) {
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.Is(context.Cause(r.Context()), errClosing):
-		e = &Error{Code: Unavailable, Message: errClosing.Error(), Mend: "see `drover sessions`"}
+		e = &Error{Code: Unavailable, Message: errClosing.Error(), Mend: "see `drover sessions`", Untaken: e.Untaken || r.Method == http.MethodGet}
 	case errors.As(err, &tooLarge):
 		e = &Error{Code: Invalid, Message: fmt.Sprintf("request larger than %d bytes", tooLarge.Limit), Mend: "send it in parts"}
 	}
@@ -251,6 +255,9 @@ func (s *Server) start(w http.ResponseWriter, r *http.Request) error {
 	}
 	_ = failpoint.Hit("start/read")
 	started, err := s.api.Start(r.Context(), body.requests())
+	if err == nil {
+		err = untaken(started)
+	}
 	if err != nil {
 		return err
 	}

@@ -68,7 +68,7 @@ func TestWatch(t *testing.T) {
 				t.Errorf("ended with %v", last)
 			}
 			f.mu.Lock()
-			f.refused = &Error{Code: Unavailable, Message: "the session is closing"}
+			f.refused = &Error{Code: Unavailable, Message: "the session is closing", Untaken: true}
 			f.mu.Unlock()
 			for p, err := range api.Watch(t.Context(), WatchRequest{}) {
 				if !Refused(err) || !strings.Contains(err.Error(), "closing") {

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -8,7 +9,9 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strings"
 
+	"github.com/drover-dev/drover/internal/records"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -160,8 +163,60 @@ func encodePage(w io.Writer, p Page) error {
 	return err
 }
 
-// decodePage reads a [Page] record by record while the other side still writes.
+// pageStart is the first line of [encodePage], behind which each record has one.
+const pageStart = `{"tasks":[` + "\n"
+
+// decodePage reads a [Page] record by record while the other side still writes. What
+// does not stand as [encodePage] writes it is read as JSON of any form.
 func decodePage(r io.Reader) (Page, error) {
+	in := bufio.NewReaderSize(r, 32<<10)
+	start, err := in.Peek(len(pageStart))
+	switch {
+	case err != nil:
+		return decodeAny(io.MultiReader(bytes.NewReader(start), ended{err}))
+	case string(start) != pageStart:
+		return decodeAny(in)
+	}
+	_, _ = in.Discard(len(pageStart)) // it is there
+	first, line, err := decodeLines(in)
+	head, rest := pageStart, io.Reader(in)
+	if len(first) > 0 {
+		head += "{}" // stands for them
+	}
+	if err != nil {
+		rest = ended{err}
+	}
+	p, err := decodeAny(io.MultiReader(strings.NewReader(head), bytes.NewReader(line), rest))
+	if len(first) > 0 && len(p.Tasks) > 0 {
+		p.Tasks = append(first, p.Tasks[1:]...)
+	}
+	return p, err
+}
+
+// decodeLines reads lines that are records, and returns the first that is none.
+func decodeLines(in *bufio.Reader) (tasks []task.Record, line []byte, err error) {
+	for {
+		line = line[:0]
+		for more := true; more; more = errors.Is(err, bufio.ErrBufferFull) {
+			var part []byte
+			part, err = in.ReadSlice('\n')
+			line = append(line, part...)
+		}
+		rest, comma := bytes.CutPrefix(bytes.TrimSuffix(line, []byte("\n")), []byte(","))
+		var t task.Record
+		if err != nil || comma != (len(tasks) > 0) || records.Read(rest, &t) != nil {
+			return tasks, line, err
+		}
+		tasks = append(tasks, t)
+	}
+}
+
+// ended is a reader at its end.
+type ended struct{ err error }
+
+func (e ended) Read([]byte) (int, error) { return 0, e.err }
+
+func decodeAny(r io.Reader) (Page, error) {
 	p := Page{Tasks: []task.Record{}}
 	dec := json.NewDecoder(r)
 	if err := expect(dec, json.Delim('{')); err != nil {
