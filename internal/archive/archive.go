@@ -8,6 +8,7 @@
 package archive
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,6 +41,9 @@ var _ control.API = (*Archive)(nil)
 // is asked for.
 func Open(_ context.Context, place home.Session, info control.Info) (*Archive, error) {
 	log, err := journal.Open(place.DB(), journal.Options{ReadOnly: true})
+	if err != nil && !journal.Damaged(err) {
+		err = cmp.Or(Gone(place), err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read session %s: %w", place.ID(), Mend(place, err))
 	}
@@ -172,7 +176,7 @@ func (a *Archive) Info(context.Context) (control.Info, error) {
 	tasks, err := a.all()
 	info := a.info
 	info.Live, info.PID = false, 0
-	info.DiskBytes = DiskBytes(a.place.Dir())
+	info.DiskBytes, _ = DiskBytes(a.place)
 	info.Tasks = control.Counts{Total: len(tasks)}
 	for _, s := range tasks {
 		if !s.Task.Status.Terminal() {
@@ -189,17 +193,20 @@ func (a *Archive) List(ctx context.Context, req control.ListRequest) (control.Pa
 	var tasks []journal.State
 	var err error
 	if req.All && req.Under == "" && req.Limit > 0 {
-		tasks, err = a.log.Page(ctx, req.Before, req.Limit+1)
+		if tasks, err = a.log.Page(ctx, req.Before, req.Limit+1); err != nil {
+			return page, fmt.Errorf("read session %s: %w", a.place.ID(), Mend(a.place, err))
+		}
 		a.correct(tasks)
-	} else {
-		tasks, err = a.all()
-	}
-	if err != nil {
+	} else if tasks, err = a.all(); err != nil {
 		return page, err
+	}
+	meant := func(task.ID) bool { return true }
+	if req.Under != "" {
+		meant = under(tasks, req.Under)
 	}
 	for _, s := range tasks {
 		r := s.Task
-		if req.Before > 0 && s.Born >= req.Before || !req.All && r.Status.Terminal() || req.Under != "" && !under(tasks, r, req.Under) {
+		if req.Before > 0 && s.Born >= req.Before || !req.All && r.Status.Terminal() || !meant(r.ID) {
 			continue
 		}
 		if req.Limit > 0 && len(page.Tasks) == req.Limit {
@@ -211,26 +218,41 @@ func (a *Archive) List(ctx context.Context, req control.ListRequest) (control.Pa
 	return page, nil
 }
 
-func under(tasks []journal.State, r task.Record, root task.ID) bool {
-	for r.ID != root {
-		i := slices.IndexFunc(tasks, func(s journal.State) bool { return s.Task.ID == r.Parent })
-		if i < 0 {
-			return false
-		}
-		r = tasks[i].Task
+// under tells which tasks are in the subtree of root.
+func under(tasks []journal.State, root task.ID) func(task.ID) bool {
+	parents := make(map[task.ID]task.ID, len(tasks))
+	for _, s := range tasks {
+		parents[s.Task.ID] = s.Task.Parent
 	}
-	return true
+	known := map[task.ID]bool{"": false, root: true}
+	var is func(task.ID) bool
+	is = func(id task.ID) bool {
+		if _, ok := known[id]; !ok {
+			known[id] = false // a damaged record may be its own ancestor
+			known[id] = is(parents[id])
+		}
+		return known[id]
+	}
+	return is
 }
 
-// Get returns one task.
-func (a *Archive) Get(_ context.Context, ref string) (task.Record, error) {
+// Get returns one task. For a whole ID nothing else is read.
+func (a *Archive) Get(ctx context.Context, ref string) (task.Record, error) {
+	one, err := a.log.Some(ctx, []task.ID{task.ID(ref)})
+	if err != nil {
+		return task.Record{}, fmt.Errorf("read session %s: %w", a.place.ID(), Mend(a.place, err))
+	}
+	if len(one) == 1 {
+		a.correct(one)
+		return one[0].Task, nil
+	}
 	tasks, err := a.all()
 	if err != nil {
 		return task.Record{}, err
 	}
 	var matches, elsewhere []task.Record
 	for _, s := range tasks {
-		if string(s.Task.ID) == ref || s.Task.Name != "" && s.Task.Name == ref {
+		if s.Task.Name != "" && s.Task.Name == ref {
 			return s.Task, nil
 		}
 		if len(ref) >= 2 && strings.HasPrefix(string(s.Task.ID), ref) {

@@ -1,8 +1,12 @@
 package archive
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
+	"strings"
 
 	"github.com/drover-dev/drover/internal/home"
 	"github.com/drover-dev/drover/internal/journal"
@@ -14,11 +18,46 @@ func Lost(place home.Session, log *journal.Journal) error {
 	if log.Last() > 0 {
 		return nil
 	}
-	outputs, err := filepath.Glob(filepath.Join(place.Tasks(), "*.output"))
-	if err != nil || len(outputs) == 0 {
-		return err
+	return lost(place, "is empty")
+}
+
+// Gone is [Lost] of a log of which nothing is there at all.
+func Gone(place home.Session) error {
+	info, err := place.Below().Lstat(place.DB())
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return lost(place, "is gone")
+	case err == nil && info.Size() == 0:
+		return lost(place, "is empty")
 	}
-	return fmt.Errorf("%w: the log is empty, and %d of its tasks have left output", journal.ErrDamaged, len(outputs))
+	return nil
+}
+
+func lost(place home.Session, how string) error {
+	names, err := place.Below().Names(place.Tasks())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("look for outputs of tasks: %w", err)
+	}
+	outputs := 0
+	for _, name := range names {
+		if strings.HasSuffix(name, ".output") {
+			outputs++
+		}
+	}
+	if outputs == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: the log %s, and %d of its tasks have left output", journal.ErrDamaged, how, outputs)
+}
+
+// Void reports that nothing was ever written to a log: who began it died before that.
+func Void(place home.Session) bool {
+	log, err := journal.Open(place.DB(), journal.Options{ReadOnly: true})
+	if err != nil {
+		return !journal.Damaged(cmp.Or(Gone(place), err))
+	}
+	defer func() { _ = log.Close() }() // it was only read from
+	return log.Last() == 0 && Lost(place, log) == nil
 }
 
 // Mend adds to an error of a damaged log what can be done about it.
@@ -26,5 +65,5 @@ func Mend(place home.Session, err error) error {
 	if !journal.Damaged(err) {
 		return err
 	}
-	return fmt.Errorf("%w (put %s back, or move %s away)", err, filepath.Base(place.DB()), place.Dir())
+	return fmt.Errorf("%w (put %s back, or run `drover sessions repair %s`)", err, filepath.Base(place.DB()), place.ID())
 }

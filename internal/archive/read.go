@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/drover-dev/drover/internal/control"
+	"github.com/drover-dev/drover/internal/home"
 	"github.com/drover-dev/drover/internal/spool"
 	"github.com/drover-dev/drover/task"
 )
@@ -18,18 +19,29 @@ const (
 	resultChars = 160_000 // of a command's output that is its answer
 )
 
-// DiskBytes is the size of the files below a folder. What cannot be read, or
-// goes meanwhile, counts nothing.
-func DiskBytes(dir string) (sum int64) {
-	_ = filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
-		if err == nil && e.Type().IsRegular() {
-			if info, err := e.Info(); err == nil {
-				sum += info.Size()
-			}
+// DiskBytes is the size of the files of a session, and of the outputs among them.
+// What cannot be read, or goes meanwhile, counts nothing.
+func DiskBytes(place home.Session) (all, outputs int64) { return sizes(place, place.Dir()) }
+
+// OutputBytes is the size of the outputs of a session.
+func OutputBytes(place home.Session) int64 {
+	_, outputs := sizes(place, place.Tasks())
+	return outputs
+}
+
+func sizes(place home.Session, path string) (all, outputs int64) {
+	dir, err := place.Below().Folder(path)
+	if err != nil {
+		return 0, 0
+	}
+	defer dir.Close()
+	dir.Files(func(info fs.FileInfo) {
+		all += info.Size()
+		if filepath.Ext(info.Name()) == ".output" {
+			outputs += info.Size()
 		}
-		return nil
 	})
-	return sum
+	return all, outputs
 }
 
 // Output reads the output file of a task that is in the given state. It does

@@ -2,11 +2,13 @@ package spool
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/drover-dev/drover/internal/below"
 )
 
 // DefaultMemory is how many bytes a [Buffer] keeps in memory, if nothing else
@@ -77,7 +79,7 @@ func (b *Buffer) spill() error {
 		if _, err := file.Write(part.Bytes()); err != nil {
 			// It was made just now, and in the way of another try.
 			_ = file.Close()
-			_ = os.Remove(b.path)
+			_ = cmp.Or(b.opt.Below, below.Near(b.path)).Remove(b.path)
 			return fmt.Errorf("spill: %w", err)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/drover-dev/drover/internal/below"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -24,6 +25,10 @@ var ErrForeign = errors.New("not an output file of ours")
 // Options of a file.
 type Options struct {
 	Limit int64 // bytes; 0: [DefaultLimit]
+
+	// Below is a folder above the file, below which no link is followed. Empty:
+	// neither the file nor its folder may be a link.
+	Below below.Dir
 
 	// Take is asked for room for so many bytes beside that, and gives as many or
 	// fewer. It is for what [File.Write] writes, and may be called by several
@@ -51,11 +56,11 @@ var _ task.Output = (*File)(nil)
 // Open creates the output file of a new task. Whatever stands at the path
 // already is refused: a symbolic link with ELOOP, the rest with EEXIST.
 func Open(path string, opt Options) (*File, error) {
-	fd, err := openBelow(path, unix.O_WRONLY|unix.O_APPEND|unix.O_CREAT|unix.O_EXCL)
+	fd, err := openBelow(opt.Below, path, unix.O_WRONLY|unix.O_APPEND|unix.O_CREAT|unix.O_EXCL)
 	if errors.Is(err, unix.EEXIST) {
 		// With O_EXCL a link is merely something that exists; callers must be
 		// able to tell a planted link from an ID used twice.
-		if info, statErr := os.Lstat(path); statErr == nil && info.Mode()&fs.ModeSymlink != 0 {
+		if info, statErr := below.Near(path).Lstat(path); statErr == nil && info.Mode()&fs.ModeSymlink != 0 {
 			err = unix.ELOOP
 		}
 	}
@@ -64,7 +69,7 @@ func Open(path string, opt Options) (*File, error) {
 
 // Reopen opens the output file of a task that this or an earlier host began.
 func Reopen(path string, opt Options) (*File, error) {
-	fd, err := openBelow(path, unix.O_WRONLY|unix.O_APPEND)
+	fd, err := openBelow(opt.Below, path, unix.O_WRONLY|unix.O_APPEND)
 	return newFile(fd, path, opt, err)
 }
 
@@ -85,24 +90,20 @@ func newFile(fd int, path string, opt Options, err error) (*File, error) {
 	return &File{path: path, limit: limit, take: opt.Take, f: f, said: size > limit}, nil
 }
 
-// openBelow opens the last element of path in a directory that is no link
-// itself, so that a directory swapped for a link leads nowhere. O_NONBLOCK is
-// for a planted pipe, which must not hold us up; it is taken back, because a
-// child will share the description.
-func openBelow(path string, flags int) (int, error) {
+// openBelow opens a file, and a directory swapped for a link leads nowhere.
+// O_NONBLOCK is for a planted pipe, which must not hold us up; it is taken back,
+// because a child will share the description. What O_EXCL makes is no pipe.
+func openBelow(dir below.Dir, path string, flags int) (int, error) {
 	if !filepath.IsAbs(path) {
 		return -1, errors.New("path is not absolute")
 	}
-	dir, err := retry(func() (int, error) {
-		return unix.Open(filepath.Dir(path), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	})
-	if err != nil {
-		return -1, err
+	if dir == "" {
+		dir = below.Near(path)
 	}
-	defer unix.Close(dir)
-	fd, err := retry(func() (int, error) {
-		return unix.Openat(dir, filepath.Base(path), flags|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0o600)
-	})
+	if flags&unix.O_EXCL != 0 {
+		return dir.FD(path, flags, 0o600)
+	}
+	fd, err := dir.FD(path, flags|unix.O_NONBLOCK, 0o600)
 	if err != nil {
 		return -1, err
 	}
@@ -111,15 +112,6 @@ func openBelow(path string, flags int) (int, error) {
 		return -1, err
 	}
 	return fd, nil
-}
-
-func retry(open func() (int, error)) (int, error) {
-	for {
-		fd, err := open()
-		if !errors.Is(err, unix.EINTR) {
-			return fd, err
-		}
-	}
 }
 
 // check refuses a file that is not ours alone, and tells its size.
@@ -149,11 +141,14 @@ func (f *File) Write(p []byte) (int, error) {
 		f.dropped += int64(len(p))
 		return len(p), nil
 	}
-	info, err := f.f.Stat()
+	if f.closed {
+		return 0, fmt.Errorf("write output: %w", fs.ErrClosed)
+	}
+	size, err := sizeOf(f.f)
 	if err != nil {
 		return 0, fmt.Errorf("write output: %w", err)
 	}
-	room := max(0, f.limit-info.Size())
+	room := max(0, f.limit-size)
 	why := fmt.Sprintf("Output limit of %d bytes reached", f.limit)
 	if want := min(room, int64(len(p))); f.take != nil && want > 0 {
 		if got := f.take(want); got < want {
@@ -215,11 +210,21 @@ func (f *File) Size() int64 {
 
 func (f *File) size() int64 {
 	if !f.closed {
-		if info, err := f.f.Stat(); err == nil {
-			f.last = info.Size()
+		if size, err := sizeOf(f.f); err == nil {
+			f.last = size
 		}
 	}
 	return f.last
+}
+
+// sizeOf asks the system for what is needed of [os.File.Stat], and no more: each
+// task is asked several times.
+func sizeOf(f *os.File) (int64, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return 0, err
+	}
+	return st.Size, nil
 }
 
 // Close ends writing. A second Close does nothing.

@@ -26,7 +26,7 @@ var ErrTruncated = errors.New("output is shorter than what was read of it")
 
 // openRead opens an output file for reading and tells its size.
 func openRead(path string) (*os.File, int64, error) {
-	fd, err := openBelow(path, unix.O_RDONLY)
+	fd, err := openBelow("", path, unix.O_RDONLY)
 	if err != nil {
 		return nil, 0, &fs.PathError{Op: "read output", Path: path, Err: err}
 	}

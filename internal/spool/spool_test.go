@@ -70,7 +70,7 @@ func TestPlanted(t *testing.T) {
 			must(t, os.Remove(filepath.Dir(path)))
 			must(t, os.Symlink(filepath.Dir(secret), filepath.Dir(path)))
 			must(t, os.WriteFile(filepath.Join(filepath.Dir(secret), filepath.Base(path)), []byte("x"), 0o600))
-		}, unix.ENOTDIR, unix.ENOTDIR},
+		}, unix.ELOOP, unix.ELOOP},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			secret := filepath.Join(t.TempDir(), "secret")

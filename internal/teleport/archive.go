@@ -27,6 +27,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/drover-dev/drover/internal/below"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -205,8 +206,8 @@ func (nopCloser) Close() error { return nil }
 
 // extract writes the files of an archive that was checked into an empty folder,
 // and checks them again: the archive may have changed.
-func extract(r io.Reader, dir string) (Manifest, error) {
-	root, err := os.OpenRoot(dir)
+func extract(r io.Reader, top below.Dir, dir string) (Manifest, error) {
+	root, err := top.Root(dir)
 	if err != nil {
 		return Manifest{}, fmt.Errorf("extract archive: %w", err)
 	}

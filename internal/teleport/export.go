@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/drover-dev/drover/internal/archive"
+	"github.com/drover-dev/drover/internal/below"
 	"github.com/drover-dev/drover/internal/control"
 	"github.com/drover-dev/drover/internal/home"
 	"github.com/drover-dev/drover/task"
@@ -116,7 +117,7 @@ func (e *exporter) all(ctx context.Context) error {
 			return fmt.Errorf("%w: task %s is %s", ErrRunning, r.ID, r.Status)
 		}
 	}
-	if err := e.copy(transcriptName, e.src.Place.Transcript()); err != nil {
+	if err := e.copy(transcriptName, e.src.Place.Below(), e.src.Place.Transcript()); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			return errors.New("it has no conversation")
 		}
@@ -162,7 +163,7 @@ func (e *exporter) tasks(ctx context.Context, a *archive.Archive, tasks []task.R
 			if CheckName(name) != nil || name == agentName(r.ID) && r.ID == e.src.Place.ID() {
 				continue // of the task that stands for the main agent
 			}
-			if err := e.copy(name, path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			if err := e.copy(name, e.src.Place.Below(), path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err
 			}
 		}
@@ -171,7 +172,8 @@ func (e *exporter) tasks(ctx context.Context, a *archive.Archive, tasks []task.R
 }
 
 func (e *exporter) todos() error {
-	files, err := os.ReadDir(e.src.Todos)
+	top := below.Near(e.src.Todos)
+	files, err := top.Names(e.src.Todos)
 	if e.src.Todos == "" || errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -179,8 +181,8 @@ func (e *exporter) todos() error {
 		return err
 	}
 	for _, f := range files {
-		if name := "todos/" + f.Name(); CheckName(name) == nil {
-			if err := e.copy(name, filepath.Join(e.src.Todos, f.Name())); err != nil {
+		if name := "todos/" + f; CheckName(name) == nil {
+			if err := e.copy(name, top, filepath.Join(e.src.Todos, f)); err != nil {
 				return err
 			}
 		}
@@ -199,7 +201,7 @@ func (e *exporter) definitions(tasks []task.Record) error {
 			continue
 		}
 		if path := e.src.Definition(r.AgentType); strings.HasSuffix(path, ".md") {
-			if err := e.copy(name, path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			if err := e.copy(name, below.Dir(filepath.Dir(path)), path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err
 			}
 		}
@@ -207,9 +209,9 @@ func (e *exporter) definitions(tasks []task.Record) error {
 	return nil
 }
 
-// copy takes a regular file along, without secrets.
-func (e *exporter) copy(name, path string) error {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+// copy takes a regular file below a folder that is trusted along, without secrets.
+func (e *exporter) copy(name string, top below.Dir, path string) error {
+	f, err := top.Open(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/below"
 	"github.com/drover-dev/drover/internal/control"
 	"github.com/drover-dev/drover/internal/home"
 	"github.com/drover-dev/drover/internal/journal"
@@ -47,7 +48,7 @@ func Import(ctx context.Context, r io.ReadSeeker, to Target) (m Manifest, err er
 		return m, fmt.Errorf("import session %s: %w", m.Source, err)
 	}
 	defer i.unlock()
-	if i.m, err = extract(r, i.dir); err == nil {
+	if i.m, err = extract(r, i.place.Below(), i.dir); err == nil {
 		err = i.all(ctx)
 	}
 	if err != nil {
@@ -66,7 +67,7 @@ type importer struct {
 }
 
 func (i *importer) begin() (err error) {
-	if _, err := os.Lstat(i.place.Dir()); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := i.place.Below().Lstat(i.place.Dir()); !errors.Is(err, fs.ErrNotExist) {
 		return errors.Join(fmt.Errorf("session %s is there already", i.to.ID), err)
 	}
 	if err := i.place.Ensure(); err != nil {
@@ -74,7 +75,7 @@ func (i *importer) begin() (err error) {
 	}
 	i.dir = filepath.Join(i.place.Dir(), dirName)
 	if i.unlock, err = i.place.Lock(); err == nil {
-		if err = os.Mkdir(i.dir, 0o700); err != nil {
+		if err = i.place.Below().Mkdir(i.dir); err != nil {
 			i.unlock()
 		}
 	}
@@ -85,9 +86,9 @@ func (i *importer) begin() (err error) {
 }
 
 func (i *importer) undo() error {
-	err := os.RemoveAll(i.place.Dir())
+	err := i.place.Below().RemoveAll(i.place.Dir())
 	if i.todos {
-		err = errors.Join(err, os.RemoveAll(i.to.Todos))
+		err = errors.Join(err, below.Near(i.to.Todos).RemoveAll(i.to.Todos))
 	}
 	return err
 }
@@ -119,7 +120,7 @@ const maxLine = 64 << 20
 
 // lines reads the tasks, as they are in the new session.
 func (i *importer) lines() ([]line, error) {
-	f, err := os.Open(filepath.Join(i.dir, tasksName))
+	f, err := i.place.Below().Open(filepath.Join(i.dir, tasksName), os.O_RDONLY, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -218,7 +219,7 @@ func (i *importer) outputs(lines []line) error {
 			was = task.ID(i.m.Source)
 		}
 		from := filepath.Join(i.dir, outputName(was))
-		if err := os.Rename(from, i.place.Output(l.Task.ID)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := i.place.Below().Rename(from, i.place.Output(l.Task.ID)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
@@ -253,17 +254,29 @@ func verb(s task.Status) task.Verb {
 // list brings the to-dos to where those of the new session are.
 func (i *importer) list() error {
 	from := filepath.Join(i.dir, "todos")
-	if _, err := os.Lstat(from); errors.Is(err, fs.ErrNotExist) || i.to.Todos == "" {
+	if _, err := i.place.Below().Lstat(from); errors.Is(err, fs.ErrNotExist) || i.to.Todos == "" {
 		return nil
 	}
-	if err := os.MkdirAll(filepath.Dir(i.to.Todos), 0o700); err != nil {
+	all := filepath.Dir(i.to.Todos)
+	top := below.Near(i.to.Todos)
+	if err := top.Mkdir(all); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	if _, err := os.Lstat(i.to.Todos); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := top.Lstat(i.to.Todos); !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("there is a to-do list at %s already", i.to.Todos)
 	}
+	mine, err := i.place.Below().Folder(i.dir)
+	if err != nil {
+		return err
+	}
+	defer mine.Close()
+	lists, err := top.Folder(all)
+	if err != nil {
+		return err
+	}
+	defer lists.Close()
 	i.todos = true
-	return os.Rename(from, i.to.Todos)
+	return mine.Rename(filepath.Base(from), lists, filepath.Base(i.to.Todos))
 }
 
 func (i *importer) describe(tasks int) error {
@@ -274,5 +287,5 @@ func (i *importer) describe(tasks int) error {
 	if err != nil {
 		return err
 	}
-	return home.WriteAtomic(i.place.InfoFile(), append(raw, '\n'))
+	return i.place.WriteInfo(append(raw, '\n'))
 }

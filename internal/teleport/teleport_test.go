@@ -21,6 +21,7 @@ import (
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/archive"
+	"github.com/drover-dev/drover/internal/below"
 	"github.com/drover-dev/drover/internal/control"
 	"github.com/drover-dev/drover/internal/home"
 	"github.com/drover-dev/drover/internal/journal"
@@ -547,7 +548,7 @@ func FuzzImport(f *testing.F) {
 				t.Error(err)
 			}
 			dir := t.TempDir()
-			if _, err := extract(bytes.NewReader(data), filepath.Join(dir)); err != nil {
+			if _, err := extract(bytes.NewReader(data), below.Dir(dir), dir); err != nil {
 				t.Errorf("good, and cannot be extracted: %v", err)
 			}
 		}
