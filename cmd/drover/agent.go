@@ -13,6 +13,7 @@ import (
 	"github.com/drover-dev/drover/internal/assemble"
 	"github.com/drover-dev/drover/internal/cli"
 	"github.com/drover-dev/drover/internal/control"
+	"github.com/drover-dev/drover/internal/excerpt"
 	"github.com/drover-dev/drover/internal/session"
 	"github.com/drover-dev/drover/internal/settings"
 	"github.com/drover-dev/drover/subagent"
@@ -125,7 +126,15 @@ func (w *world) agent(ctx context.Context, r control.StartRequest) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(os.Stdout, strings.TrimRight(text, "\n"))
+	return printReply(text)
+}
+
+// printReply prints what others wrote, which a terminal must not obey.
+func printReply(text string) error {
+	if isTerminal(os.Stdout) {
+		text = excerpt.Plain(text)
+	}
+	_, err := fmt.Fprintln(os.Stdout, strings.TrimRight(text, "\n"))
 	return err
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -35,7 +36,7 @@ func (w *world) conversation(ctx context.Context, p promptFlags, id task.ID) (e 
 	p.Session, p.WaitCeiling = string(id), p.ceiling(set)
 	return d.Conversation(ctx, id, func() ([]string, func() bool, error) {
 		file, err := w.handOver(&p)
-		return []string{host.PromptVariable + "=" + file}, func() bool { return os.Remove(file) == nil }, err // whoever removes it has the prompt
+		return []string{host.PromptVariable + "=" + file}, func() bool { return w.root.Below().Remove(file) == nil }, err // whoever removes it has the prompt
 	})
 }
 
@@ -46,13 +47,18 @@ func (w *world) handOver(p *promptFlags) (file string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("write the prompt down: %w", err)
 	}
-	f, err := os.CreateTemp(w.root.Project(w.cwd).Dir(), ".prompt-"+p.Session+".tmp-*") // 0600
+	dir, err := w.root.Below().Folder(w.root.Project(w.cwd).Dir())
+	if err != nil {
+		return "", fmt.Errorf("write the prompt down: %w", err)
+	}
+	defer dir.Close()
+	f, err := dir.Temporary(".prompt-" + p.Session + ".tmp-")
 	if err != nil {
 		return "", fmt.Errorf("write the prompt down: %w", err)
 	}
 	_, err = f.Write(raw)
 	if err = errors.Join(err, f.Close()); err != nil {
-		return "", errors.Join(fmt.Errorf("write the prompt down: %w", err), os.Remove(f.Name()))
+		return "", errors.Join(fmt.Errorf("write the prompt down: %w", err), dir.Remove(filepath.Base(f.Name())))
 	}
 	return f.Name(), nil
 }
@@ -109,25 +115,22 @@ func (w *world) elsewhere(info control.Info) error {
 // attachable finds a conversation for `drover attach`, or starts its host.
 func (w *world) attachable(ctx context.Context, c cli.Conversing) (cli.Session, error) {
 	p := promptFlags{Format: string(agentsdk.Text), Model: c.Model, Agent: c.Agent, Mode: c.Mode, Attach: true}
+	there := w
 	if c.Session == "" {
 		c.Session = task.NewSessionID()
-	} else if !w.here(c.Session) {
-		return nil, &control.Error{Code: control.NotFound, Message: fmt.Sprintf("session %s is of another folder and has no host", c.Session), Mend: "attach from its folder, see `drover sessions --all-sessions`"}
+	} else {
+		e, err := w.entry(ctx, string(c.Session))
+		if err != nil {
+			return nil, err
+		}
+		if there, err = w.at(e); err != nil {
+			return nil, err
+		}
 	}
-	if err := w.check(ctx, &p, nil); err != nil {
+	if err := there.check(ctx, &p, nil); err != nil {
 		return nil, err
 	}
-	e, _, err := w.conversation(ctx, p, c.Session)
-	if err != nil {
-		return nil, err
-	}
-	return known{e}, nil
-}
-
-// here reports whether a session is one of this folder.
-func (w *world) here(id task.ID) bool {
-	_, err := os.Stat(w.root.Project(w.cwd).Session(id).InfoFile())
-	return err == nil
+	return there.conversationOf(ctx, p, c.Session)
 }
 
 // isResume reports whether the words ask to go on with a conversation without a
@@ -157,17 +160,18 @@ func (w *world) resumeCommand() *cobra.Command {
 				return usage("there is no terminal", "give a prompt with -p, or use `drover attach`")
 			}
 			ctx := cmd.Context()
-			if err := w.check(ctx, &p, nil); err != nil {
-				return err
-			}
-			id, err := w.pick(ctx, &p)
+			there, err := w.of(ctx, &p)
 			if err != nil {
 				return err
 			}
-			return cli.Attach(ctx, w.deps(), func(ctx context.Context) (cli.Session, error) {
-				e, _, err := w.conversation(ctx, p, id)
-				return known{e}, err
-			})
+			if err := there.check(ctx, &p, nil); err != nil {
+				return err
+			}
+			id, err := there.pick(ctx, &p)
+			if err != nil {
+				return err
+			}
+			return cli.Attach(ctx, there.deps(), func(ctx context.Context) (cli.Session, error) { return there.conversationOf(ctx, p, id) })
 		},
 	}
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err.Error(), "see `drover -p --help`") })

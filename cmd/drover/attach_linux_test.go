@@ -368,6 +368,28 @@ func attachments() cases {
 			p.fails(2, []string{"--continue"}, "no terminal", "drover attach")
 			p.leaves(patience, "drover host")
 		},
+		"waiting": func(t *testing.T, p *place) {
+			asked := make(chan struct{})
+			m := p.model(map[string][]step{"main": {func(*modeltest.Request) modeltest.Answer {
+				close(asked)
+				return modeltest.Answer{Wait: make(chan struct{})}
+			}, echo}})
+			id := p.good("-p", "-d", "one").stdout()
+			<-asked
+			p.good("send", id, "two")
+			p.killHosts()
+			s := p.sits("attach", id)
+			s.until("[not answered yet, goes with the next prompt: two]")
+			s.types("three\n")
+			s.until("three")
+			s.types(ctrlD)
+			s.leaves(0)
+			p.leaves(patience, "drover host")
+			said := texts(t, of(m, "main")[1])
+			if count(said, "two") != 1 || said[len(said)-1] != "three" || !strings.HasPrefix(said[len(said)-2], "<waiting-prompt>\ntwo\n") {
+				t.Errorf("said %q", said)
+			}
+		},
 		"stopped": func(t *testing.T, p *place) {
 			flood := strings.Repeat("a line of many words that says nothing\n", 60_000)
 			p.model(map[string][]step{"main": {says("hello"), says(flood + "the end"), says("still here")}})

@@ -15,7 +15,7 @@ import (
 // told which.
 func TestBounds(t *testing.T) {
 	bin := build(t)
-	for name, test := range map[string]func(*testing.T, *place){"quota": boundsQuota, "loop": boundsLoop, "planted": boundsPlanted} {
+	for name, test := range map[string]func(*testing.T, *place){"quota": boundsQuota, "loop": boundsLoop, "processes": boundsProcesses, "planted": boundsPlanted} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			test(t, newPlace(t, bin))
@@ -79,6 +79,14 @@ func boundsQuota(t *testing.T, p *place) {
 	}
 }
 
+// runs waits until a task has begun.
+func (p *place) runs(ref string) {
+	p.t.Helper()
+	if !within(patience, func() bool { return p.inspected(ref).Status == task.Running }) {
+		p.t.Fatalf("%s does not begin", ref)
+	}
+}
+
 // boundsLoop: a command that reads its own output is ended, with words that say so.
 func boundsLoop(t *testing.T, p *place) {
 	out := filepath.Join(p.work, "state", "projects", "*", "*", "tasks", "$DROVER_TASK_ID.output")
@@ -90,6 +98,44 @@ func boundsLoop(t *testing.T, p *place) {
 	if r := p.run("ps", "-a"); !strings.Contains(r.stdout(), "output_loop") {
 		t.Errorf("ps: %s", r.stdout())
 	}
+}
+
+// boundsProcesses: a command that multiplies is ended and says which bound it has met,
+// to whoever looks at it in the foreground too, and a kept one under its next host too.
+func boundsProcesses(t *testing.T, p *place) {
+	p.user(`{"tasks": {"maxProcesses": 40}}`)
+	const many = "for i in $(seq 60); do sleep 4711 & done; wait"
+	p.fails(137, []string{"run", "--name", "shown", "--", "bash", "-c", many}, "more than tasks.maxProcesses, 40")
+	fifo := p.fifo("go")
+	p.good("run", "-d", "--keep", "--name", "kept", "--", "bash", "-c", "read x < "+fifo+"; "+many)
+	hosts := func() (n int) {
+		for _, one := range marked(p.work) {
+			if strings.HasSuffix(one.line, "drover host") {
+				_ = syscall.Kill(one.pid, syscall.SIGKILL)
+				n++
+			}
+		}
+		return n
+	}
+	p.runs("kept") // until then the death of its host ends it
+	if hosts() != 1 || !within(patience, func() bool { return hosts() == 0 }) {
+		t.Fatal("the host is not there, or does not go")
+	}
+	p.good("run", "-d", "--name", "few", "--", "bash", "-c", "for i in $(seq 30); do sleep 4711 & done; wait")
+	p.free(fifo)
+	if r := p.run("wait", "kept"); r.code != 137 {
+		t.Errorf("wait: %d", r.code)
+	}
+	for _, name := range []string{"shown", "kept"} {
+		if r := p.inspected(name); r.Status != task.Failed || r.Cause == nil || r.Cause.Reason != task.ReasonProcessLimit || r.Cause.Actor != task.ByRuntime ||
+			!strings.Contains(r.Cause.Detail, "tasks.maxProcesses") {
+			t.Errorf("%s: %s %+v", name, r.Status, r.Cause)
+		}
+	}
+	if r := p.inspected("few"); r.Status != task.Running {
+		t.Errorf("one with fewer: %s %+v", r.Status, r.Cause)
+	}
+	p.good("stop", "few")
 }
 
 // boundsPlanted: what somebody has put in the place of a file of the state folder is

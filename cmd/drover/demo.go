@@ -203,7 +203,7 @@ func giveTour(ctx context.Context, s *assemble.Session, m *session.Main, t *tour
 			}
 		}
 		t.final(prompt == demoSecond)
-		if err := m.Prompt(prompt); err != nil {
+		if err := m.Prompt(ctx, prompt); err != nil {
 			return "", nil, err
 		}
 		if prompt == demoFirst {

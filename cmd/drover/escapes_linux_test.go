@@ -119,10 +119,11 @@ func escapesErrors(t *testing.T, p *place) {
 // escapesTerminal: what a person sees of output and of answers.
 func escapesTerminal(t *testing.T, p *place) {
 	all := p.file("all", strings.Join(sequences(), "\n")+"\n")
-	p.model(map[string][]step{"main": {says(strings.Join(sequences(), "\n"))}})
+	answer := says(strings.Join(sequences(), "\n"))
+	p.model(map[string][]step{"main": {answer}, "general-purpose": {answer}})
 	p.good("run", "-d", "--name", "noisy", "--", "cat", all)
 	p.good("wait", "noisy")
-	for _, args := range [][]string{{"logs", "noisy"}, {"logs", "-f", "noisy"}, {"result", "noisy"}, {"-p", "go"}, {"ps", "-a"}} {
+	for _, args := range [][]string{{"logs", "noisy"}, {"logs", "-f", "noisy"}, {"result", "noisy"}, {"-p", "go"}, {"agent", "run", "general-purpose", "go"}, {"ps", "-a"}} {
 		person, program := terminal(t)
 		cmd := p.command(args...)
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = program, program, program

@@ -155,7 +155,7 @@ const maxPrompt = 64 << 20
 // hostPrompt is the detached host of one conversation: of a prompt, or of whoever
 // wants to attach to it.
 func (w *world) hostPrompt(ctx context.Context, file string) error {
-	raw, err := home.ReadFile(file, maxPrompt)
+	raw, err := w.root.ReadFile(file, maxPrompt)
 	if err != nil {
 		return fmt.Errorf("read the prompt: %w", err)
 	}
@@ -193,7 +193,7 @@ func (w *world) hostPrompt(ctx context.Context, file string) error {
 // converse begins what the host is for, unless whoever started it has waited for too
 // long and taken that back.
 func (w *world) converse(ctx context.Context, s *assemble.Session, m *session.Main, p *promptFlags, file string) error {
-	if err := os.Remove(file); err != nil {
+	if err := w.root.Below().Remove(file); err != nil {
 		return fmt.Errorf("take the prompt: %w", err)
 	}
 	s.HostMain(m, p.WaitCeiling)

@@ -116,7 +116,8 @@ func signals(parent context.Context) (context.Context, func()) {
 // world is what this process has around it.
 type world struct {
 	env    []string
-	cwd    string
+	cwd    string // the project's folder
+	from   string // where the user is, if that is another folder
 	root   home.Root
 	stderr io.Writer
 }
@@ -144,6 +145,8 @@ func (w *world) deps() cli.Deps {
 		Sessions:   &sessions{w},
 		Export:     w.export,
 		Old:        w.old,
+		Discard:    w.discard,
+		Repair:     w.repair,
 		IsTerminal: isTerminal,
 		Converse:   w.attachable, OnInterrupt: onInterrupt,
 		Extra:      []*cobra.Command{w.hostCommand(), w.mcpCommand(), w.agentCommand(), w.monitorCommand(), w.agentsCommand(), w.demoCommand(), w.permissionsCommand(), w.statsCommand(), w.trustCommand(), w.todoCommand(), w.remoteCommand(), w.teleportCommand(), w.memoryCommand(), w.workflowCommand()},

@@ -383,7 +383,7 @@ func showServers(out io.Writer, rows []mcpRow) error {
 func (w *world) givenServers(p *promptFlags) error {
 	for i, given := range p.MCP {
 		if text := strings.TrimSpace(given); !strings.HasPrefix(text, "{") && !filepath.IsAbs(given) {
-			p.MCP[i] = filepath.Join(w.cwd, given)
+			p.MCP[i] = filepath.Join(w.here(), given)
 		}
 	}
 	if len(p.MCP) == 0 {

@@ -251,12 +251,17 @@ func (w *world) part(m *session.Main) {
 // from a list of processes.
 func (w *world) leave(exe string, p session.Parting) error {
 	project := w.root.Project(w.cwd)
-	in, err := os.CreateTemp(project.Dir(), ".parting-*")
+	dir, err := w.root.Below().Folder(project.Dir())
+	if err != nil {
+		return fmt.Errorf("write the conversation down: %w", err)
+	}
+	defer dir.Close()
+	in, err := dir.Temporary(".parting-")
 	if err != nil {
 		return fmt.Errorf("write the conversation down: %w", err)
 	}
 	defer in.Close()
-	if err := os.Remove(in.Name()); err != nil {
+	if err := dir.Remove(filepath.Base(in.Name())); err != nil {
 		return fmt.Errorf("write the conversation down: %w", err)
 	}
 	if _, err := in.WriteString(p.Prompt); err != nil {
@@ -265,7 +270,7 @@ func (w *world) leave(exe string, p session.Parting) error {
 	if _, err := in.Seek(0, io.SeekStart); err != nil {
 		return fmt.Errorf("write the conversation down: %w", err)
 	}
-	log, err := os.OpenFile(filepath.Join(project.Dir(), "rem.log"), os.O_CREATE|os.O_WRONLY|os.O_TRUNC|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o600)
+	log, err := dir.Open("rem.log", os.O_CREATE|os.O_WRONLY|os.O_TRUNC|syscall.O_NONBLOCK, 0o600)
 	if err != nil {
 		return fmt.Errorf("start the agent: %w", err)
 	}

@@ -32,7 +32,7 @@ func (w *world) old(ctx context.Context, age string, all bool) (out []cli.Remova
 		r, wrong := p.Remove(ctx, true)
 		if wrong != nil {
 			if err == nil {
-				err = wrong
+				err = byForce(p.Place.ID(), wrong)
 			}
 			continue
 		}

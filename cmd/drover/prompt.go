@@ -152,13 +152,17 @@ func (w *world) promptCommand() *cobra.Command {
 			if cmd.Flags().Changed("max-budget-usd") && !(p.MaxBudget > 0) {
 				return usage("--max-budget-usd is not above 0", "give an amount such as 0.50")
 			}
-			if err := w.check(cmd.Context(), &p, words); err != nil {
+			there, err := w.of(cmd.Context(), &p)
+			if err != nil {
+				return err
+			}
+			if err := there.check(cmd.Context(), &p, words); err != nil {
 				return err
 			}
 			if p.Detach {
-				return w.promptDetached(cmd.Context(), &p)
+				return there.promptDetached(cmd.Context(), &p)
 			}
-			return w.prompt(cmd.Context(), &p)
+			return there.prompt(cmd.Context(), &p)
 		},
 	}
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err.Error(), "see `drover -p --help`") })
@@ -207,14 +211,14 @@ func (w *world) check(ctx context.Context, p *promptFlags, words []string) error
 	}
 	for i, dir := range p.Dirs {
 		if !filepath.IsAbs(dir) {
-			p.Dirs[i] = filepath.Join(w.cwd, dir)
+			p.Dirs[i] = filepath.Join(w.here(), dir)
 		}
 		if info, err := os.Stat(p.Dirs[i]); err != nil || !info.IsDir() {
 			return usage(fmt.Sprintf("--add-dir %s is no folder", dir), "give one that exists")
 		}
 	}
 	if file := strings.TrimSpace(p.Settings); file != "" && !strings.HasPrefix(file, "{") && !filepath.IsAbs(file) {
-		p.Settings = filepath.Join(w.cwd, file) // a detached host works elsewhere
+		p.Settings = filepath.Join(w.here(), file) // a detached host works elsewhere
 	}
 	if err := w.givenServers(p); err != nil {
 		return err
@@ -325,6 +329,9 @@ func (w *world) pick(ctx context.Context, p *promptFlags) (task.ID, error) {
 		}
 		if e.Info.Live && !p.Fork && !p.Attach && !(p.Detach && e.Info.Detached) {
 			return "", w.elsewhere(e.Info)
+		}
+		if e.Info.Damaged {
+			return "", &control.Error{Code: control.Conflict, Message: fmt.Sprintf("the session.json of session %s cannot be read", id), Mend: fmt.Sprintf("run `drover sessions repair %s`", id)}
 		}
 		if e.Info.Role != session.RolePrompt {
 			return "", &control.Error{Code: control.Conflict, Message: fmt.Sprintf("session %s has no main agent to go on with", id), Mend: "see `drover sessions`"}
@@ -457,7 +464,6 @@ func (w *world) answer(ctx context.Context, p *promptFlags, set settings.Setting
 	defer context.AfterFunc(ctx, s.Hurry)()
 	work, end := context.WithCancelCause(ctx)
 	var conversation, printer sync.WaitGroup
-	conversation.Go(func() { m.Run(work) })
 	printing, quiet := context.WithCancel(context.Background())
 	printer.Go(func() {
 		if err := out.Run(printing); err != nil && printing.Err() == nil {
@@ -466,7 +472,8 @@ func (w *world) answer(ctx context.Context, p *promptFlags, set settings.Setting
 	})
 	var interrupted atomic.Bool
 	onInterrupt(ctx, func() { interrupted.Store(true); m.Interrupt() })
-	err := m.Prompt(p.Prompt)
+	err := m.Prompt(ctx, p.Prompt)
+	conversation.Go(func() { m.Run(work) }) // not before, or mail that waits has a turn of its own
 	var receipt task.Receipt
 	if err == nil {
 		receipt, err = m.Settle(work, p.ceiling(set))

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -106,8 +107,7 @@ func (w *world) remoteForeground(ctx context.Context, r control.StartRequest) er
 	case a.Task.Status == task.Failed:
 		return errors.New(a.Task.Error)
 	}
-	_, err = fmt.Fprintln(os.Stdout, strings.TrimRight(a.Text, "\n"))
-	return err
+	return printReply(a.Text)
 }
 
 // remoteTokenVariable holds the token of a server that is told of no other.
@@ -171,7 +171,7 @@ func (w *world) serveRemote(ctx context.Context, listen, tokenEnv, token string)
 	defer func() { err = errors.Join(err, s.Close()) }()
 	s.Serve()
 	dir := filepath.Join(s.Place.Dir(), "served")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := w.root.Below().Mkdir(dir); err != nil && !errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("open the folder of served sessions: %w", err)
 	}
 	srv, err := remoteserver.Open(ctx, remoteserver.Config{Host: s, Dir: dir, Token: token, Cwd: w.cwd, Env: env})
@@ -187,6 +187,9 @@ func (w *world) serveRemote(ctx context.Context, listen, tokenEnv, token string)
 	return context.Cause(ctx)
 }
 
+// maxServed bounds the file that names it.
+const maxServed = 4 << 10
+
 // servedSession is the session of this folder's servers.
 func (w *world) servedSession() (task.ID, error) {
 	p := w.root.Project(w.cwd)
@@ -194,10 +197,10 @@ func (w *world) servedSession() (task.ID, error) {
 		return "", err
 	}
 	file := filepath.Join(p.Dir(), "served")
-	data, err := os.ReadFile(file)
+	data, err := w.root.ReadFile(file, maxServed)
 	if id := strings.TrimSpace(string(data)); err == nil && home.SessionID(id) {
 		return task.ID(id), nil
 	}
 	id := task.NewSessionID()
-	return id, home.WriteAtomic(file, []byte(string(id)+"\n"))
+	return id, w.root.WriteAtomic(file, []byte(string(id)+"\n"))
 }

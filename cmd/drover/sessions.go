@@ -1,12 +1,16 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
+	"strings"
+	"syscall"
 
 	"github.com/drover-dev/drover/internal/assemble"
 	"github.com/drover-dev/drover/internal/cli"
@@ -15,6 +19,7 @@ import (
 	"github.com/drover-dev/drover/internal/excerpt"
 	"github.com/drover-dev/drover/internal/home"
 	"github.com/drover-dev/drover/internal/host"
+	"github.com/drover-dev/drover/internal/model/provider"
 	"github.com/drover-dev/drover/internal/session"
 	"github.com/drover-dev/drover/internal/settings"
 	"github.com/drover-dev/drover/internal/trust"
@@ -47,7 +52,11 @@ func (w *world) settings(flag string) (settings.Settings, error) {
 		w.note(n.String())
 	}
 	if err == nil && st.Needed() {
-		w.note("the files of this folder would execute or allow something, which has no effect until you trust it (see `drover trust`)")
+		folder, trusts := "this folder", "drover trust"
+		if w.from != "" {
+			folder, trusts = w.cwd, "drover trust "+w.cwd
+		}
+		w.note(fmt.Sprintf("the files of %s would execute or allow something, which has no effect until you trust it (see `%s`)", folder, trusts))
 	}
 	return set, err
 }
@@ -76,12 +85,15 @@ func (s *sessions) Known(ctx context.Context, live, all bool) ([]cli.Session, er
 	}
 	out := make([]cli.Session, len(entries))
 	for i, e := range entries {
-		out[i] = known{e}
+		out[i] = known{e, s.w}
 	}
 	return out, nil
 }
 
-type known struct{ host.Entry }
+type known struct {
+	host.Entry
+	w *world
+}
 
 func (k known) Info() control.Info { return k.Entry.Info }
 
@@ -105,7 +117,9 @@ func (s *sessions) RunForeground(ctx context.Context, f cli.Foreground) (rec tas
 		return rec, err
 	}
 	open.Serve()
-	client := shell.Client{Tee: &shell.Tee{Stdout: f.Stdout, Stderr: f.Stderr}}
+	tee := &shell.Tee{Stdout: f.Stdout, Stderr: f.Stderr}
+	client := shell.Client{Tee: tee}
+	ctx, client.Hurry = interruptible(ctx)
 	if in, ok := f.Stdin.(*os.File); ok {
 		client.Stdin = in
 	}
@@ -117,38 +131,34 @@ func (s *sessions) RunForeground(ctx context.Context, f cli.Foreground) (rec tas
 		defer restore()
 	}
 	rec, err = open.RunCommand(ctx, f.Request, client)
+	if errors.Is(err, session.ErrInterrupted) { // before it was started
+		err = &cli.ExitError{Code: 128 + int(syscall.SIGINT)}
+	}
 	if closed := open.Close(); err == nil {
 		err = closed
+	}
+	if lost := tee.Lost(); err == nil && lost != nil && !errors.Is(lost, syscall.EPIPE) {
+		err = fmt.Errorf("show its output: %w (the command was task %s, whose log has what is missing)", lost, rec.ID)
 	}
 	return rec, err
 }
 
+// interruptible returns a context that the first INT ends too, and one that ends with
+// the next signal after that.
+func interruptible(ctx context.Context) (first, hurry context.Context) {
+	first, interrupt := context.WithCancelCause(ctx)
+	hurry, rush := context.WithCancel(context.Background())
+	onInterrupt(ctx, func() {
+		context.AfterFunc(ctx, rush)
+		interrupt(session.ErrInterrupted)
+	})
+	return first, hurry
+}
+
 // Remove deletes what an ended session left.
-func (s *sessions) Remove(ctx context.Context, id task.ID) error {
-	d, err := s.w.directory()
-	if err != nil {
-		return err
-	}
-	entries, err := d.Sessions(ctx, false, true)
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		if e.Place.ID() != id {
-			continue
-		}
-		unlock, err := e.Place.Lock()
-		if err != nil {
-			return &control.Error{Code: control.Conflict, Message: fmt.Sprintf("session %s is open", id), Mend: "stop its tasks first"}
-		}
-		unlock()
-		r, err := session.Past{Place: e.Place, Info: e.Info}.Remove(ctx, true)
-		if err == nil && r.Kept != "" {
-			return &control.Error{Code: control.Conflict, Message: "remove session: " + r.Kept, Mend: "stop its tasks first, see `drover ps --all-sessions`"}
-		}
-		return err
-	}
-	return &control.Error{Code: control.NotFound, Message: fmt.Sprintf("no session %s", id), Mend: "see `drover sessions`"}
+func (s *sessions) Remove(ctx context.Context, of control.Info) error {
+	_, err := s.w.remove(ctx, of, func(p session.Past) (session.Removed, error) { return p.Remove(ctx, true) })
+	return byForce(of.Session, err)
 }
 
 // Doctor looks at what Drover needs.
@@ -186,11 +196,11 @@ func (s *sessions) disk() cli.Finding {
 }
 
 func (s *sessions) socket() cli.Finding {
-	path, err := home.SocketPath(home.Lookup(s.w.env), "s00000000")
+	path, err := s.w.root.Project(s.w.cwd).Session("s00000000").SocketPath(home.Lookup(s.w.env))
 	if err != nil {
 		return cli.Finding{Check: "sockets", Level: cli.Bad, Detail: err.Error()}
 	}
-	return cli.Finding{Check: "sockets", Level: cli.Good, Detail: path[:len(path)-len("00000000.sock")]}
+	return cli.Finding{Check: "sockets", Level: cli.Good, Detail: filepath.Dir(path) + "/"}
 }
 
 func (s *sessions) config() cli.Finding {
@@ -204,12 +214,32 @@ func (s *sessions) config() cli.Finding {
 	return cli.Finding{Check: "settings", Level: cli.Good, Detail: "readable"}
 }
 
+// model looks for a provider that can be asked, and whether that of the usual model is
+// one. What is wrong with settings is found elsewhere.
 func (s *sessions) model() cli.Finding {
-	get := home.Lookup(s.w.env)
-	if get("ANTHROPIC_API_KEY") == "" && get("ANTHROPIC_AUTH_TOKEN") == "" {
-		return cli.Finding{Check: "model", Level: cli.Warn, Detail: "no key is set", Mend: "set ANTHROPIC_API_KEY, or use --model script:FILE"}
+	src := settings.Find(home.Lookup(s.w.env), s.w.cwd, "")
+	if st, err := trust.At(s.w.root.TrustFile()).Check(s.w.cwd); err == nil {
+		src.Trusted = st.Trusted
 	}
-	return cli.Finding{Check: "model", Level: cli.Good, Detail: "a key is set"}
+	set, _, _ := settings.Load(src)
+	get := home.Lookup(assemble.Environ(s.w.env, set))
+	ready := provider.Ready(get)
+	f := cli.Finding{Check: "model", Level: cli.Good, Detail: "set up: " + strings.Join(ready, ", ")}
+	_, err := new(provider.Finder).Find(set.Model, get, s.w.cwd)
+	var missing *provider.MissingError
+	switch {
+	case errors.As(err, &missing) && len(ready) == 0:
+		f.Level, f.Detail = cli.Warn, "no key is set"
+		f.Mend = "set ANTHROPIC_API_KEY; or OPENAI_API_KEY or OPENAI_BASE_URL, for --model openai/NAME; or use --model script:FILE"
+	case errors.As(err, &missing): // others may be named
+		f.Detail += fmt.Sprintf("; the usual model, %s, is of another provider", cmp.Or(set.Model, provider.Default))
+		f.Mend = "set `model` in your settings, or name one with --model PROVIDER/NAME"
+	case err != nil:
+		f.Level, f.Detail = cli.Warn, err.Error()
+	case len(ready) == 0:
+		f.Detail = "the usual model is " + set.Model
+	}
+	return f
 }
 
 func (s *sessions) shell() cli.Finding {

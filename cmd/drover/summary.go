@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -9,7 +10,6 @@ import (
 	"github.com/drover-dev/drover/internal/cli"
 	"github.com/drover-dev/drover/internal/control"
 	"github.com/drover-dev/drover/internal/excerpt"
-	"github.com/drover-dev/drover/internal/home"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -58,8 +58,8 @@ Next
   drover ps -a             what runs and ran here;  logs, wait, stop take its IDs
   drover demo              a tour without any key
 `)
-	if get := home.Lookup(w.env); get("ANTHROPIC_API_KEY") == "" && get("ANTHROPIC_AUTH_TOKEN") == "" {
-		fmt.Fprint(out, "\nNo model key is set. Set ANTHROPIC_API_KEY for prompts, or use --model script:FILE.\n")
+	if f := sessions.model(); f.Level != cli.Good {
+		fmt.Fprintf(out, "\nNo model for prompts: %s\n", excerpt.Line(f.Detail+": "+cmp.Or(f.Mend, "see `drover doctor`"), 300))
 	}
 	return nil
 }

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 	"text/tabwriter"
@@ -122,7 +121,7 @@ func (w *world) lastTodos() (string, error) {
 
 // todosChanged is when a list was changed; the zero time if there is none.
 func (w *world) todosChanged(name string) time.Time {
-	info, err := os.Stat(w.root.Todos(name))
+	info, err := w.root.Below().Lstat(w.root.Todos(name))
 	if err != nil {
 		return time.Time{}
 	}

@@ -201,6 +201,14 @@ func (w *world) resumeFlow(ctx context.Context, f workflowFlags) error {
 	if err != nil {
 		return err
 	}
+	if !e.Info.Live {
+		if w, err = w.at(e); err != nil {
+			return err
+		}
+		if d, err = w.directory(); err != nil {
+			return err
+		}
+	}
 	again := func(ctx context.Context, api control.API) (task.Record, error) {
 		return api.Resume(ctx, control.ResumeRequest{Ref: string(rec.ID), Env: w.env})
 	}
@@ -233,9 +241,18 @@ func (w *world) resumeFlow(ctx context.Context, f workflowFlags) error {
 	return followFlow(ctx, api, rec, f.json)
 }
 
-// findFlow finds a workflow among the sessions of this folder.
+// findFlow finds a workflow among the sessions of this folder, or by its ID among all.
 func (w *world) findFlow(ctx context.Context, d *host.Directory, ref string) (host.Entry, task.Record, error) {
-	entries, err := d.Sessions(ctx, false, false)
+	e, rec, err := w.flowAmong(ctx, d, ref, false)
+	var unknown *control.Error
+	if errors.As(err, &unknown) && unknown.Code == control.NotFound && len(ref) >= cli.LeastID {
+		return w.flowAmong(ctx, d, ref, true)
+	}
+	return e, rec, err
+}
+
+func (w *world) flowAmong(ctx context.Context, d *host.Directory, ref string, all bool) (host.Entry, task.Record, error) {
+	entries, err := d.Sessions(ctx, false, all)
 	if err != nil {
 		return host.Entry{}, task.Record{}, err
 	}
@@ -249,7 +266,7 @@ func (w *world) findFlow(ctx context.Context, d *host.Directory, ref string) (ho
 		}
 		rec, err := api.Get(ctx, ref)
 		release()
-		if err != nil || rec.Kind != task.LocalWorkflow {
+		if err != nil || rec.Kind != task.LocalWorkflow || all && !strings.HasPrefix(string(rec.ID), ref) {
 			continue
 		}
 		home, found, matches = e, rec, append(matches, string(rec.ID))

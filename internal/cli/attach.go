@@ -90,29 +90,25 @@ func (a *app) attach() *cobra.Command {
 
 // attachable finds what a word means: a session, whose record is empty then, or a
 // task.
-func (a *app) attachable(ctx context.Context, word string, all bool) (found, error) {
-	known, err := a.Sessions.Known(ctx, false, all)
-	if err != nil {
-		return found{}, fmt.Errorf("list sessions: %w", err)
-	}
-	var hits []Session
-	for _, s := range known {
-		switch id := string(s.Info().Session); {
-		case id == word:
-			return found{session: s}, nil
-		case len(word) > 1 && strings.HasPrefix(id, word):
-			hits = append(hits, s)
+func (a *app) attachable(ctx context.Context, word string, all bool) (f found, err error) {
+	for _, where := range places(word, all) {
+		known, listed := a.Sessions.Known(ctx, false, where[0].all)
+		if listed != nil {
+			return found{}, fmt.Errorf("list sessions: %w", listed)
 		}
-	}
-	f, err := a.resolve(ctx, word, all)
-	var e *control.Error
-	switch {
-	case err == nil && f.record.AgentType == task.MainSession:
-		return found{session: f.session}, nil
-	case len(hits) == 1 && errors.As(err, &e) && e.Code == control.NotFound:
-		return found{session: hits[0]}, nil
-	case len(hits) > 1 && errors.As(err, &e) && e.Code == control.NotFound:
-		return found{}, ambiguous(hits)
+		s, other := sessionOf(known, word)
+		if other == nil && string(s.Info().Session) == word {
+			return found{session: s}, nil
+		}
+		if f, err = a.search(ctx, word, where); err == nil && f.record.AgentType == task.MainSession {
+			return found{session: f.session}, nil
+		}
+		if !notFound(err) {
+			return f, err
+		}
+		if !notFound(other) {
+			return found{session: s}, other
+		}
 	}
 	return f, err
 }
@@ -178,7 +174,7 @@ func (a *app) takePart(ctx context.Context, s Session) (again bool, err error) {
 	defer done()
 	t := a.newAttachment(api, s.Info())
 	err = t.run(ctx, t.watch, t.events, t.questions)
-	return control.Refused(err) && !t.scene.opened, err
+	return control.Refused(err) && !t.scene.opened && s.Gone(ctx), err
 }
 
 // heard is something that one of the listeners of an attachment has heard.

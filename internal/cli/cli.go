@@ -38,6 +38,13 @@ type Deps struct {
 	// OnInterrupt lets a function have the next INT, and no other; nil: there are none.
 	OnInterrupt func(context.Context, func())
 
+	// Discard removes an ended session whose log may be damaged, and says what could
+	// not be looked at.
+	Discard func(ctx context.Context, of control.Info) (unseen string, err error)
+	// Repair makes the damaged log of an ended session anew; with force, of one too
+	// whose format is not known.
+	Repair func(ctx context.Context, of control.Info, force bool) (Repair, error)
+
 	Old        Old                  // nil: sessions are removed by their IDs only
 	Extra      []*cobra.Command     // further commands
 	IsTerminal func(io.Writer) bool // nil: nothing is a terminal
@@ -61,8 +68,9 @@ type Sessions interface {
 	// ended. When ctx ends, the command is stopped.
 	RunForeground(ctx context.Context, f Foreground) (task.Record, error)
 
-	// Remove deletes what an ended session left.
-	Remove(ctx context.Context, id task.ID) error
+	// Remove deletes what an ended session left: the one in the folder of the info,
+	// since its ID may be that of others, in other projects.
+	Remove(ctx context.Context, of control.Info) error
 
 	// Doctor looks at the machine and the state folder.
 	Doctor(ctx context.Context) []Finding
@@ -75,6 +83,11 @@ type Session interface {
 	// Open connects to a live session, or reads what a dead one left. The
 	// function lets go of it.
 	Open(ctx context.Context) (control.API, func(), error)
+	// Gone waits until a host that takes nothing any more listens no more; false
+	// says that it still does after a while.
+	Gone(ctx context.Context) bool
+	// Revive is [Sessions.Background] of the session's own project.
+	Revive(ctx context.Context) (control.API, func(), error)
 }
 
 // Foreground is a command that runs in this process.

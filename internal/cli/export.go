@@ -64,7 +64,7 @@ func (a *app) sessionsExport() *cobra.Command {
 		}
 		info, err := pickSession(infos, words[0])
 		if err != nil {
-			return err
+			return a.elsewhere(cmd.Context(), words[0], err)
 		}
 		write := func(w io.Writer) error {
 			err := a.Export(cmd.Context(), w, info, form)

@@ -78,6 +78,12 @@ func (h handle) Open(context.Context) (control.API, func(), error) {
 	return h.session, func() {}, h.openErr
 }
 
+func (s *session) Gone(context.Context) bool { return true }
+
+func (s *session) Revive(context.Context) (control.API, func(), error) {
+	return s, func() {}, s.openErr
+}
+
 // change alters the session and wakes who waits in it.
 func (s *session) change(do func()) {
 	s.mu.Lock()
@@ -387,8 +393,8 @@ func (w *world) RunForeground(_ context.Context, f Foreground) (task.Record, err
 	return w.foreground(f)
 }
 
-func (w *world) Remove(_ context.Context, id task.ID) error {
-	w.removed = append(w.removed, id)
+func (w *world) Remove(_ context.Context, of control.Info) error {
+	w.removed = append(w.removed, of.Session)
 	return nil
 }
 

@@ -39,6 +39,17 @@ func (f found) open(ctx context.Context) (control.API, func(), error) {
 	return api, done, nil
 }
 
+// taken asks a session, which ask finds anew each time, until one has taken the
+// question: a host that is just going does not, and what it leaves can be asked.
+func taken(ctx context.Context, ask func() (Session, error)) error {
+	for losses := 0; ; losses++ {
+		s, err := ask()
+		if s == nil || !control.Refused(err) || losses == hostLosses || !s.Gone(ctx) {
+			return err
+		}
+	}
+}
+
 // each asks sessions side by side and returns the answers in their order. A
 // session that does not answer in time gives an error, and only for itself.
 func each[T any](ctx context.Context, sessions []Session, ask func(context.Context, control.API) (T, error)) ([]T, []error) {
@@ -65,14 +76,34 @@ func each[T any](ctx context.Context, sessions []Session, ask func(context.Conte
 	return answers, errs
 }
 
-// resolve finds the one task that ref means: among live sessions of the
-// project, else among what the others left, else, with all, everywhere.
-func (a *app) resolve(ctx context.Context, ref string, all bool) (found, error) {
-	type place struct{ live, all bool }
-	places := []place{{true, false}, {false, false}}
-	if all {
-		places = append(places, place{true, true}, place{false, true})
+// place is where a word is looked for.
+type place struct {
+	live, all bool
+	ids       bool // names do not count
+}
+
+// LeastID is how many characters of an ID find a task or a session of another
+// project: a slip of the finger must not.
+const LeastID = 4
+
+// places is where a word is looked for: in the project, then everywhere, but there,
+// without all, as an ID only.
+func places(word string, all bool) [][]place {
+	out := [][]place{{{live: true}, {}}}
+	if all || len(word) >= LeastID && strings.Trim(word, "0123456789abcdefghijklmnopqrstuvwxyz-") == "" {
+		out = append(out, []place{{live: true, all: true, ids: !all}, {all: true, ids: !all}})
 	}
+	return out
+}
+
+// resolve finds the one task that ref means: among live sessions of the project,
+// else among what the others left, else everywhere, by its ID or with all by its
+// name too.
+func (a *app) resolve(ctx context.Context, ref string, all bool) (found, error) {
+	return a.search(ctx, ref, slices.Concat(places(ref, all)...))
+}
+
+func (a *app) search(ctx context.Context, ref string, places []place) (found, error) {
 	seen := map[task.ID]bool{}
 	var trouble error
 	for _, p := range places {
@@ -81,7 +112,7 @@ func (a *app) resolve(ctx context.Context, ref string, all bool) (found, error) 
 			return found{}, fmt.Errorf("list sessions: %w", err)
 		}
 		sessions = slices.DeleteFunc(slices.Clone(sessions), func(s Session) bool { return seen[s.Info().Session] })
-		f, err := pick(ctx, sessions, ref)
+		f, err := pick(ctx, sessions, ref, p.ids)
 		if err == nil {
 			return f, nil
 		}
@@ -103,8 +134,9 @@ func (a *app) resolve(ctx context.Context, ref string, all bool) (found, error) 
 	return found{}, &control.Error{Code: control.NotFound, Message: fmt.Sprintf("no task %q: unknown ID or name", ref), Mend: "see `drover ps -a`"}
 }
 
-// pick finds the one task in the sessions that ref means.
-func pick(ctx context.Context, sessions []Session, ref string) (found, error) {
+// pick finds the one task in the sessions that ref means; with ids, not by its name.
+func pick(ctx context.Context, sessions []Session, ref string, ids bool) (found, error) {
+	other := func(label string) bool { return ids && !strings.HasPrefix(label, ref) }
 	var hits []found
 	var matches []string
 	var trouble error
@@ -117,11 +149,12 @@ func pick(ctx context.Context, sessions []Session, ref string) (found, error) {
 			switch {
 			case err == nil && string(records[i].ID) == ref: // a whole ID is unique everywhere
 				return found{some[i], records[i]}, nil
+			case err == nil && other(string(records[i].ID)):
 			case err == nil:
 				hits = append(hits, found{some[i], records[i]})
 				matches = append(matches, label(records[i], some[i]))
 			case errors.As(err, &e) && e.Code == control.Ambiguous:
-				matches = append(matches, e.Matches...)
+				matches = append(matches, slices.DeleteFunc(e.Matches, other)...)
 			case !errors.As(err, &e) || e.Code != control.NotFound:
 				trouble = err
 			}
@@ -139,6 +172,31 @@ func pick(ctx context.Context, sessions []Session, ref string) (found, error) {
 		return found{}, trouble
 	}
 	return found{}, control.NotFoundError(ref)
+}
+
+// sessionOf finds the one session that a word means, by its ID or the beginning of it.
+func sessionOf(known []Session, word string) (Session, error) {
+	var hits []Session
+	for _, s := range known {
+		switch id := string(s.Info().Session); {
+		case id == word:
+			return s, nil
+		case len(word) > 1 && strings.HasPrefix(id, word):
+			hits = append(hits, s)
+		}
+	}
+	switch len(hits) {
+	case 0:
+		return nil, &control.Error{Code: control.NotFound, Message: fmt.Sprintf("no session %q", word), Mend: "see `drover sessions --all-sessions`"}
+	case 1:
+		return hits[0], nil
+	}
+	return nil, ambiguous(hits)
+}
+
+func notFound(err error) bool {
+	var e *control.Error
+	return errors.As(err, &e) && e.Code == control.NotFound
 }
 
 // label names a match so that it can be told from the others.

@@ -13,7 +13,7 @@ func (a *app) revive(ctx context.Context, f found) (control.API, func(), error) 
 	if f.live() || f.session.Info().Role != "background" || f.record.Kind != task.LocalWorkflow {
 		return f.open(ctx)
 	}
-	api, done, err := a.Sessions.Background(ctx)
+	api, done, err := f.session.Revive(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -21,5 +21,5 @@ func (a *app) revive(ctx context.Context, f found) (control.API, func(), error) 
 		return api, done, nil
 	}
 	done()
-	return f.open(ctx) // that of another folder
+	return f.open(ctx) // another session is the project's now
 }

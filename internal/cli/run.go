@@ -33,7 +33,8 @@ func (a *app) run() *cobra.Command {
 
 A single argument with blanks in it is a line for bash; otherwise the first
 argument is the program. In the foreground the exit code is the command's own,
-128+n for a signal, 124 for a time-out, 125 when Drover itself fails. With -d
+128+n for a signal, 124 for a time-out, 125 when Drover itself fails. Ctrl-C
+gives it SIGINT, and TERM and KILL if it stays; a second Ctrl-C means KILL. With -d
 the ID is printed and nothing else.
 
 With --tty the command gets a terminal of its own. In the foreground your keys go
@@ -143,7 +144,7 @@ func (a *app) ended(r task.Record) error {
 		return nil
 	}
 	e := &ExitError{Code: code}
-	if r.Cause != nil && (r.Cause.Actor != task.ByItself || r.Cause.Reason == task.ReasonStart) {
+	if r.Cause != nil && (r.Cause.Actor != task.ByItself || r.Cause.Reason == task.ReasonStart || r.Cause.Detail != "") {
 		why := cause(r.Cause)
 		if r.Error != "" {
 			why = r.Error

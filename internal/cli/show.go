@@ -23,16 +23,18 @@ func (a *app) onTask(cmd *cobra.Command, ended bool, do func(context.Context, co
 	all := everywhere(cmd)
 	cmd.RunE = func(cmd *cobra.Command, words []string) error {
 		ctx := cmd.Context()
-		f, err := a.resolve(ctx, words[0], *all)
-		if err != nil {
-			return err
-		}
-		api, done, err := f.open(ctx)
-		if err != nil {
-			return err
-		}
-		defer done()
-		return do(ctx, api, f)
+		return taken(ctx, func() (Session, error) {
+			f, err := a.resolve(ctx, words[0], *all)
+			if err != nil {
+				return nil, err
+			}
+			api, done, err := f.open(ctx)
+			if err != nil {
+				return f.session, err
+			}
+			defer done()
+			return f.session, do(ctx, api, f)
+		})
 	}
 	return cmd
 }
@@ -101,7 +103,7 @@ func (a *app) promote() *cobra.Command {
 func (a *app) sessions() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "sessions [--json] [--all-sessions]",
-		Short:             "List sessions and their size, export a conversation, or remove what ended ones left",
+		Short:             "List sessions and their size, export a conversation, repair a damaged log, or remove what ended ones left",
 		Args:              args(cobra.NoArgs),
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
@@ -121,7 +123,10 @@ func (a *app) sessions() *cobra.Command {
 		}
 		for _, i := range infos {
 			state := "ended"
-			if i.Live {
+			switch {
+			case i.Damaged:
+				state = "damaged"
+			case i.Live:
 				state = "live"
 			}
 			row := []string{
@@ -138,6 +143,9 @@ func (a *app) sessions() *cobra.Command {
 	cmd.AddCommand(a.sessionsRemove())
 	if a.Export != nil {
 		cmd.AddCommand(a.sessionsExport())
+	}
+	if a.Repair != nil {
+		cmd.AddCommand(a.sessionsRepair())
 	}
 	return cmd
 }
@@ -180,10 +188,11 @@ func (a *app) recount(ctx context.Context, all bool) ([]control.Info, error) {
 
 func (a *app) sessionsRemove() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "rm [--all-sessions] SESSION… | --old [AGE]",
+		Use:   "rm [--all-sessions] [--force] SESSION… | --old [AGE]",
 		Short: "Delete what ended sessions left: records, output, transcripts",
 		Long: "Delete what ended sessions left. With --old, of all that ended longer ago than AGE, such as 30d or 12h, or\n" +
-			"that the setting tasks.retention does not keep. What lives or is still at work is never deleted.",
+			"that the setting tasks.retention does not keep. What lives or is still at work is never deleted, nor is one\n" +
+			"with a damaged log (see `drover sessions repair`) but with --force, which says what it could not look at.",
 		Args: args(cobra.ArbitraryArgs),
 	}
 	old := cmd.Flags().String("old", "", "all that ended longer ago, such as 30d; without AGE what tasks.retention says")
@@ -199,6 +208,7 @@ func (a *app) sessionsRemove() *cobra.Command {
 		return out, cobra.ShellCompDirectiveNoFileComp
 	}
 	all := everywhere(cmd)
+	force := cmd.Flags().Bool("force", false, "also with a damaged log, if none of its processes is found")
 	cmd.RunE = func(cmd *cobra.Command, words []string) error {
 		if cmd.Flags().Changed("old") && a.Old != nil {
 			return a.removeOld(cmd, *old, words, *all)
@@ -210,24 +220,24 @@ func (a *app) sessionsRemove() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		var ids []task.ID
+		var chosen []control.Info
 		for _, word := range words { // all are looked at before the first is gone
 			i, err := pickSession(infos, word)
 			if err != nil {
-				return err
+				return a.elsewhere(cmd.Context(), word, err)
 			}
 			if i.Live {
 				return &control.Error{Code: control.Conflict, Message: fmt.Sprintf("remove session %s: it lives", i.Session), Mend: "stop its tasks first, see `drover ps`"}
 			}
-			if !slices.Contains(ids, i.Session) {
-				ids = append(ids, i.Session)
+			if !slices.ContainsFunc(chosen, func(c control.Info) bool { return c.Session == i.Session }) {
+				chosen = append(chosen, i)
 			}
 		}
-		for _, id := range ids {
-			if err := a.Sessions.Remove(cmd.Context(), id); err != nil {
-				return fmt.Errorf("remove session %s: %w", id, err)
+		for _, i := range chosen {
+			if err := a.remove(cmd.Context(), i, *force); err != nil {
+				return fmt.Errorf("remove session %s: %w", i.Session, err)
 			}
-			if _, err := fmt.Fprintln(a.Stdout, cell(string(id), 40)); err != nil {
+			if _, err := fmt.Fprintln(a.Stdout, cell(string(i.Session), 40)); err != nil {
 				return err
 			}
 		}
@@ -238,26 +248,45 @@ func (a *app) sessionsRemove() *cobra.Command {
 
 // pickSession finds a session by its ID or a prefix of it that is unique.
 func pickSession(infos []control.Info, word string) (control.Info, error) {
-	var hits []control.Info
+	var hits, same []control.Info
 	var ids []string
 	for _, i := range infos {
 		if string(i.Session) == word {
-			return i, nil
+			same = append(same, i)
 		}
 		if word != "" && strings.HasPrefix(string(i.Session), word) {
 			hits, ids = append(hits, i), append(ids, string(i.Session))
 		}
 	}
-	switch len(hits) {
-	case 0:
+	switch {
+	case len(same) > 1: // whoever chose the ID chose it twice
+		return control.Info{}, &control.Error{Code: control.Ambiguous, Message: fmt.Sprintf("%s is a session of %s and of %s", word, same[0].Project, same[1].Project),
+			Mend: "go to the folder, and leave out --all-sessions"}
+	case len(same) == 1:
+		return same[0], nil
+	case len(hits) == 0:
 		return control.Info{}, &control.Error{Code: control.NotFound, Message: fmt.Sprintf("no session %q", word), Mend: "see `drover sessions`"}
-	case 1:
+	case len(hits) == 1:
 		return hits[0], nil
 	}
 	return control.Info{}, &control.Error{
 		Code: control.Ambiguous, Matches: ids,
 		Message: fmt.Sprintf("%q could be any of %s", word, strings.Join(ids, ", ")), Mend: "give more of the ID",
 	}
+}
+
+// elsewhere is an error that says of an unknown session that it is one of another
+// folder.
+func (a *app) elsewhere(ctx context.Context, word string, err error) error {
+	infos, listed := a.known(ctx, true)
+	if !notFound(err) || listed != nil {
+		return err
+	}
+	i, other := pickSession(infos, word)
+	if other != nil {
+		return err
+	}
+	return &control.Error{Code: control.NotFound, Message: fmt.Sprintf("session %s belongs to the folder %s", i.Session, i.Project), Mend: "add --all-sessions"}
 }
 
 func (a *app) doctor() *cobra.Command {

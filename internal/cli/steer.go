@@ -2,8 +2,8 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -27,12 +27,16 @@ func (a *app) send() *cobra.Command {
 	}
 	raw := cmd.Flags().Bool("raw", false, "type no Enter behind the message")
 	named := cmd.Flags().StringSlice("key", nil, "type these keys behind the message, if there is one, such as `ctrl-c` or up,enter")
+	var text *string
 	return a.steer(cmd, true, func(ctx context.Context, api control.API, ref string, words []string) (task.Record, error) {
-		text, err := a.message(words[1:], *named)
-		if err != nil {
-			return task.Record{}, err
+		if text == nil { // stdin can be read once
+			read, err := a.message(words[1:], *named)
+			if err != nil {
+				return task.Record{}, err
+			}
+			text = &read
 		}
-		return api.Send(ctx, control.SendRequest{Ref: ref, Text: text, Raw: *raw || len(*named) > 0, Env: a.Env})
+		return api.Send(ctx, control.SendRequest{Ref: ref, Text: *text, Raw: *raw || len(*named) > 0, Env: a.Env})
 	})
 }
 
@@ -54,36 +58,23 @@ func (a *app) resume() *cobra.Command {
 	})
 }
 
+// steering changes the task that a ref means.
+type steering func(ctx context.Context, api control.API, ref string, words []string) (task.Record, error)
+
 // steer builds a command that changes one task and prints its ID. With sessions
 // the ID of a live session is taken too.
-func (a *app) steer(cmd *cobra.Command, sessions bool, do func(context.Context, control.API, string, []string) (task.Record, error)) *cobra.Command {
+func (a *app) steer(cmd *cobra.Command, sessions bool, do steering) *cobra.Command {
 	asJSON := cmd.Flags().Bool("json", false, "print the task as JSON")
 	all := everywhere(cmd)
 	cmd.RunE = func(cmd *cobra.Command, words []string) error {
 		ctx := cmd.Context()
-		f, err := a.resolve(ctx, words[0], *all)
-		ref := string(f.record.ID)
-		var e *control.Error
-		if sessions && errors.As(err, &e) && e.Code == control.NotFound {
-			if s, known := a.liveSession(ctx, words[0], *all); known {
-				f, ref, err = found{session: s}, string(s.Info().Session), nil
-			}
-		}
+		var rec task.Record
+		err := taken(ctx, func() (s Session, err error) {
+			s, rec, err = a.steerOne(ctx, cmd.Name(), words, sessions, *all, do)
+			return s, err
+		})
 		if err != nil {
 			return err
-		}
-		open := f.open
-		if cmd.Name() == "resume" {
-			open = func(ctx context.Context) (control.API, func(), error) { return a.revive(ctx, f) }
-		}
-		api, done, err := open(ctx)
-		if err != nil {
-			return err
-		}
-		defer done()
-		rec, err := do(ctx, api, ref, words)
-		if err != nil {
-			return fmt.Errorf("%s %s: %w", cmd.Name(), ref, err)
 		}
 		if *asJSON {
 			return printJSON(a.Stdout, rec)
@@ -94,23 +85,56 @@ func (a *app) steer(cmd *cobra.Command, sessions bool, do func(context.Context, 
 	return cmd
 }
 
-// liveSession is the one live session whose ID begins with a word.
-func (a *app) liveSession(ctx context.Context, word string, all bool) (Session, bool) {
-	sessions, err := a.Sessions.Known(ctx, true, all)
-	if err != nil || len(word) < 2 {
-		return nil, false
+// steerOne finds what is meant, and does it.
+func (a *app) steerOne(ctx context.Context, verb string, words []string, sessions, all bool, do steering) (s Session, rec task.Record, err error) {
+	f, err := a.resolve(ctx, words[0], all)
+	ref := string(f.record.ID)
+	if sessions && notFound(err) {
+		if s, other := a.host(ctx, words[0], all); !notFound(other) {
+			f, err = found{session: s}, other
+		}
+		if err == nil {
+			ref = string(f.session.Info().Session)
+		}
 	}
-	var hit Session
-	for _, s := range sessions {
-		if !strings.HasPrefix(string(s.Info().Session), word) {
+	if err != nil {
+		return nil, rec, err
+	}
+	open := f.open
+	if verb == "resume" {
+		open = func(ctx context.Context) (control.API, func(), error) { return a.revive(ctx, f) }
+	}
+	api, done, err := open(ctx)
+	if err != nil {
+		return f.session, rec, err
+	}
+	defer done()
+	if rec, err = do(ctx, api, ref, words); err != nil {
+		return f.session, rec, fmt.Errorf("%s %s: %w", verb, ref, err)
+	}
+	return f.session, rec, nil
+}
+
+// host finds the session that a word means, which must be one that lives.
+func (a *app) host(ctx context.Context, word string, all bool) (s Session, err error) {
+	for _, p := range slices.Concat(places(word, all)...) {
+		known, listed := a.Sessions.Known(ctx, p.live, p.all)
+		if listed != nil {
+			return nil, fmt.Errorf("list sessions: %w", listed)
+		}
+		if s, err = sessionOf(known, word); notFound(err) {
 			continue
 		}
-		if hit != nil {
-			return nil, false
+		if err == nil && !s.Info().Live {
+			id := s.Info().Session
+			err = &control.Error{Code: control.Conflict, Message: fmt.Sprintf("session %s has no host", id), Mend: "see `drover ps -a` for its tasks"}
+			if s.Info().Role == conversing {
+				err = &control.Error{Code: control.Conflict, Message: fmt.Sprintf("session %s has no host", id), Mend: fmt.Sprintf("go on with it by `drover attach %s`", id)}
+			}
 		}
-		hit = s
+		return s, err
 	}
-	return hit, hit != nil
+	return nil, err
 }
 
 func (a *app) pause() *cobra.Command {

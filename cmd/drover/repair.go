@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/drover-dev/drover/internal/cli"
+	"github.com/drover-dev/drover/internal/control"
+	"github.com/drover-dev/drover/internal/home"
+	"github.com/drover-dev/drover/internal/host"
+	"github.com/drover-dev/drover/internal/journal"
+	"github.com/drover-dev/drover/internal/repair"
+	"github.com/drover-dev/drover/internal/session"
+	"github.com/drover-dev/drover/task"
+)
+
+// ended finds a session that no host has, by its folder.
+func (w *world) ended(ctx context.Context, of control.Info) (e host.Entry, err error) {
+	d, err := w.directory()
+	if err != nil {
+		return e, err
+	}
+	entries, err := d.Sessions(ctx, false, true)
+	if err != nil {
+		return e, err
+	}
+	for _, e := range entries {
+		if e.Place.Dir() != of.Dir {
+			continue
+		}
+		unlock, err := e.Place.Lock()
+		if err != nil {
+			return e, isOpen(of.Session)
+		}
+		unlock()
+		return e, nil
+	}
+	return e, &control.Error{Code: control.NotFound, Message: fmt.Sprintf("no session %s", of.Session), Mend: "see `drover sessions`"}
+}
+
+func isOpen(id task.ID) error {
+	return &control.Error{Code: control.Conflict, Message: fmt.Sprintf("session %s is open", id), Mend: "stop its tasks first"}
+}
+
+// remove removes what an ended session left, in the given way.
+func (w *world) remove(ctx context.Context, of control.Info, how func(session.Past) (session.Removed, error)) (r session.Removed, err error) {
+	e, err := w.ended(ctx, of)
+	if err != nil {
+		return r, err
+	}
+	r, err = how(session.Past{Place: e.Place, Info: e.Info})
+	if err == nil && r.Kept != "" {
+		return r, &control.Error{Code: control.Conflict, Message: "remove session: " + r.Kept, Mend: "stop its tasks first, see `drover ps --all-sessions`"}
+	}
+	return r, err
+}
+
+// byForce says of a damaged session that it can be removed all the same.
+func byForce(id task.ID, err error) error {
+	if !journal.Damaged(err) {
+		return err
+	}
+	return fmt.Errorf("%w, or remove it as it is (`drover sessions rm --force %s`)", err, id)
+}
+
+// discard removes a session whose log may be damaged, and returns what could not be
+// looked at.
+func (w *world) discard(ctx context.Context, of control.Info) (unseen string, err error) {
+	r, err := w.remove(ctx, of, func(p session.Past) (session.Removed, error) { return p.Discard(ctx) })
+	return r.Unseen, err
+}
+
+// repair makes the damaged log of a session anew.
+func (w *world) repair(ctx context.Context, of control.Info, force bool) (out cli.Repair, err error) {
+	e, err := w.ended(ctx, of)
+	if err != nil {
+		return out, err
+	}
+	r, err := repair.Session(ctx, e.Place, force)
+	switch {
+	case errors.Is(err, home.ErrLocked):
+		return out, isOpen(of.Session)
+	case errors.Is(err, journal.ErrNewer):
+		return out, &control.Error{Code: control.Conflict, Message: err.Error(), Mend: "use that one; if there never was one this is damage, too, and --force repairs it"}
+	case err != nil:
+		return out, err
+	}
+	out = cli.Repair{Session: of.Session, Sound: r.Sound, Damage: r.Damage, Tasks: r.Kept.Tasks, Events: r.Kept.Events, Notices: r.Kept.Notices,
+		Messages: r.Kept.Messages, Answers: r.Kept.Answers, MissingTasks: r.Kept.MissingTasks, Untold: r.Kept.Untold, BadPages: r.Kept.BadPages, Aside: r.Aside}
+	for _, s := range r.Kept.Missing {
+		out.Missing = append(out.Missing, s)
+	}
+	for _, b := range r.Rebuilt {
+		out.Rebuilt = append(out.Rebuilt, cli.Rebuilt{ID: b.ID, Kind: b.Kind, From: b.From, Lives: b.Lives})
+	}
+	if !e.Info.Damaged {
+		return out, nil
+	}
+	out.Sound, out.Described = false, true
+	return out, session.Past{Place: e.Place, Info: e.Info}.Describe(ctx, version)
+}
