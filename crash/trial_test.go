@@ -310,6 +310,9 @@ func (c *trial) recovering() {
 		if err := f.ended(); err != nil {
 			c.t.Fatal(err)
 		}
+		if slices.ContainsFunc(c.procs(""), func(x proc) bool { return x.role() == "host" }) {
+			return // who asked has gone on with a further host, which has taken all up
+		}
 	}
 }
 

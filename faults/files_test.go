@@ -87,7 +87,7 @@ func TestDamagedHost(t *testing.T) {
 		t.Errorf("it does not go on: %s", s)
 	}
 	s := p.run("ps", "-a")
-	if !strings.Contains(s.stdout, "after") || !strings.Contains(s.err, "not a database") || !strings.Contains(s.err, "move "+filepath.Dir(db)+" away") {
+	if !strings.Contains(s.stdout, "after") || !strings.Contains(s.err, "not a database") || !strings.Contains(s.err, "drover sessions repair "+filepath.Base(filepath.Dir(db))) {
 		t.Errorf("the damage is not told: %s", s)
 	}
 	if data, err := os.ReadFile(db); err != nil || string(data) != "no database" {
@@ -171,7 +171,7 @@ func TestLostLog(t *testing.T) {
 			for _, name := range []string{"first", "second"} { // the first must leave nothing that misleads the second
 				p.good("run", "-d", "--name", name, "--", "true") // in another session
 				p.good("wait", name)
-				if s := p.run("ps", "-a", "--json"); !strings.Contains(s.err, "put session.db back, or move "+filepath.Dir(db)+" away") {
+				if s := p.run("ps", "-a", "--json"); !strings.Contains(s.err, "put session.db back, or run `drover sessions repair "+filepath.Base(filepath.Dir(db))+"`") {
 					t.Errorf("it is silent: %s", s)
 				}
 			}

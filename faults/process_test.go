@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -318,7 +319,7 @@ func TestUnkillable(t *testing.T) {
 	p.until("it goes when it thaws", func() bool { return !alive(pid) })
 }
 
-// A fork bomb hits its own limit; the host answers, and a stop ends it: P13.
+// A fork bomb hits a limit that it has set itself; the host answers, and a stop ends it: P13.
 func TestForkBomb(t *testing.T) {
 	if pick(0, 1) == 0 {
 		t.Skip("takes both processors: make faults")
@@ -339,15 +340,69 @@ func TestForkBomb(t *testing.T) {
 	}
 }
 
-// A command that takes too much memory is ended by the kernel; the host is not: S6.
-func TestChildOutOfMemory(t *testing.T) {
-	dir := cgroup(t, "memory", "memory.limit_in_bytes", "33554432")
-	p := newPlace(t)
-	s := p.run("run", "--name", "x", "--", "bash", "-c", fmt.Sprintf("echo $$ >%s/cgroup.procs; x=$(head -c 300000000 /dev/zero | tr '\\0' x)", dir))
-	if s.code != 128+9 {
-		t.Error(s)
+// A command that multiplies beyond its limit is ended with all that it has become,
+// however it does that, and the host answers meanwhile: P13. A group of 300 keeps the
+// machine from harm, and not the command from its own limit.
+func TestProcessLimit(t *testing.T) {
+	bombs := map[string]string{"many": "for i in $(seq 200); do sleep 4711 & done; wait"}
+	if pick(0, 1) == 1 {
+		bombs["bomb"] = "b() { b | b & wait; }; while :; do b; done 2>/dev/null"
+		bombs["deaf"] = "trap '' TERM HUP INT; b() { b | b & wait; }; while :; do b; done 2>/dev/null"
+		bombs["sessions"] = "exec ./again 2>/dev/null"
 	}
-	p.is("x", "failed:signal")
+	for name, bomb := range bombs {
+		t.Run(name, func(t *testing.T) {
+			p := newPlace(t)
+			p.settings(`{"tasks": {"maxProcesses": 64}}`)
+			p.file("again", "#!/bin/bash\ntrap '' TERM\nwhile :; do setsid -f ./again; done\n", 0o700)
+			if name != "many" {
+				dir := cgroup(t, "pids", "pids.max", "300")
+				bomb = fmt.Sprintf("echo $$ >%s/cgroup.procs; ", dir) + bomb
+			}
+			p.good("run", "-d", "--name", "before", "--", "sleep", "4711")
+			p.good("run", "-d", "--name", "x", "--", "bash", "-c", bomb)
+			p.good("run", "-d", "--name", "y", "--", "true")
+			p.good("wait", "y")
+			if s := p.run("wait", "x"); s.code != 128+9 {
+				t.Error(s)
+			}
+			x := p.task("x")
+			if x.String() != "failed:process_limit" || x.Cause.Actor != "runtime" || !strings.Contains(x.Cause.Detail, "tasks.maxProcesses, 64") {
+				t.Errorf("%s %+v", x, x.Cause)
+			}
+			if left := slices.DeleteFunc(p.procs(""), func(l proc) bool { return l.task != x.ID }); len(left) > 0 {
+				t.Errorf("left: %v", left)
+			}
+			p.is("before", "running")
+			p.good("stop", "before")
+		})
+	}
+}
+
+// A command that takes too much memory is ended by the kernel, which is said; the host
+// is not. A kill that was somebody else's is not laid at the kernel's door: S6.
+func TestChildOutOfMemory(t *testing.T) {
+	for name, c := range map[string]struct{ line, want, says string }{
+		"leader": {"echo $$ >GROUP/cgroup.procs; EATS", "failed:out_of_memory", "the kernel ended it for want of memory"},
+		"child":  {"(echo $BASHPID >GROUP/cgroup.procs; EATS); exit $?", "failed:exit:137", "the kernel ended a process of it for want of memory"},
+		"other":  {"kill -KILL $$", "failed:signal", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := cgroup(t, "memory", "memory.limit_in_bytes", "33554432")
+			p := newPlace(t)
+			line := strings.NewReplacer("GROUP", dir, "EATS", "x=$(head -c 300000000 /dev/zero | tr '\\0' x)").Replace(c.line)
+			p.good("run", "-d", "--name", "detached", "--", "bash", "-c", line)
+			for x, s := range map[string]said{"shown": p.run("run", "--name", "shown", "--", "bash", "-c", line), "detached": p.run("wait", "detached")} {
+				if s.code != 128+9 || x == "shown" && !strings.Contains(s.err, c.says) {
+					t.Error(s)
+				}
+				p.is(x, c.want)
+				if got := p.task(x); strings.TrimPrefix(got.Cause.Detail, "probably ") != c.says || !strings.HasSuffix(got.Error, c.says) {
+					t.Errorf("%s: %+v, %q", x, got.Cause, got.Error)
+				}
+			}
+		})
+	}
 }
 
 // A command ends all that has its words in its command line, and no host and no

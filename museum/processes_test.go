@@ -5,6 +5,7 @@ package museum
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -50,6 +51,7 @@ func orphans(r *room) string {
 	r.fifo("go")
 	r.good("run", "-d", "--keep", "--name", "kept", "--", "sh", "-c", "echo before; read x <go; echo after; exit 7")
 	r.some(3, "sleep 440")
+	r.must(r.begun("kept"))
 	r.kill("host")
 	took := r.none("sleep 440")
 	r.want("plain", how(r.named("plain")), "killed, host_lost by keeper")
@@ -250,4 +252,12 @@ func receipt(r *room, id string) (out task.Receipt) {
 	r.t.Helper()
 	r.must(json.Unmarshal([]byte(r.good("stop", id, "--json")), &out))
 	return out
+}
+
+// begun waits until a task is known to run: until then the death of its host ends it.
+func (r *room) begun(name string) error {
+	if !within(func() bool { return r.named(name).Status == task.Running }) {
+		return errors.New(name + " does not begin")
+	}
+	return nil
 }

@@ -58,8 +58,8 @@ func mutants() []mutant {
 		},
 		{
 			name: "lock-content", says: "a lock is the number that stands in a file",
-			edits: []edit{{"internal/home/session.go", "\t\terr = unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB)\n",
-				"\t\tif held, _ := os.ReadFile(path); len(held) > 0 {\n\t\t\terr = unix.EWOULDBLOCK\n\t\t} else {\n\t\t\t_, err = fmt.Fprint(f, os.Getpid())\n\t\t}\n"}},
+			edits: []edit{{"internal/home/lock.go", "\t\terr := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)\n",
+				"\t\tvar err error\n\t\tif held, _ := os.ReadFile(f.Name()); len(held) > 0 {\n\t\t\terr = unix.EWOULDBLOCK\n\t\t} else {\n\t\t\t_, err = f.WriteString(\"held\")\n\t\t}\n"}},
 			tests: []string{"internal/home:TestLock"},
 		},
 		{
@@ -72,7 +72,7 @@ func mutants() []mutant {
 			name: "any-file", says: "an output file may be there already, and be a link",
 			edits: []edit{
 				{"internal/spool/file.go", "unix.O_WRONLY|unix.O_APPEND|unix.O_CREAT|unix.O_EXCL", "unix.O_WRONLY|unix.O_APPEND|unix.O_CREAT"},
-				{"internal/spool/file.go", "flags|unix.O_NOFOLLOW|unix.O_NONBLOCK", "flags|unix.O_NONBLOCK"},
+				{"internal/below/open_linux.go", "Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS}", "Resolve: 0}"},
 			},
 			tests: []string{"internal/spool:TestPlanted"},
 		},

@@ -46,8 +46,8 @@ type wal struct {
 	path       string
 	salt       [8]byte
 	generation int
-	end        int64 // of the last whole frame
-	sum        [2]uint32
+	end        int64     // of the last whole frame
+	sum, first [2]uint32 // over all up to there, and over the head
 	order      binary.ByteOrder
 	page       int
 	frames     []frame
@@ -56,7 +56,8 @@ type wal struct {
 // frame is one page in a write-ahead log.
 type frame struct {
 	end    int64
-	commit bool // the last one of a transaction
+	sum    [2]uint32 // over all up to here
+	commit bool      // the last one of a transaction
 }
 
 const (
@@ -83,7 +84,8 @@ func (w *wal) at(n int) int64 {
 }
 
 // look reads what has come since the last look. Somebody may be writing: what is not
-// whole is left for the next time.
+// whole is left for the next time. What no commit follows is read again, since it is
+// written over: a writer that died may have left it.
 func (w *wal) look() {
 	f, err := os.Open(w.path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -100,6 +102,7 @@ func (w *wal) look() {
 	if !bytes.Equal(head[16:24], w.salt[:]) && !w.begin(head) {
 		return
 	}
+	w.back(w.commits())
 	for buf := make([]byte, frameHead+w.page); ; {
 		if n, _ := f.ReadAt(buf, w.end); n < len(buf) || !bytes.Equal(buf[8:16], w.salt[:]) {
 			return
@@ -109,7 +112,15 @@ func (w *wal) look() {
 			return
 		}
 		w.sum, w.end = sum, w.end+int64(len(buf))
-		w.frames = append(w.frames, frame{w.end, binary.BigEndian.Uint32(buf[4:]) != 0})
+		w.frames = append(w.frames, frame{w.end, w.sum, binary.BigEndian.Uint32(buf[4:]) != 0})
+	}
+}
+
+// back forgets all but the first n frames.
+func (w *wal) back(n int) {
+	w.frames, w.end, w.sum = w.frames[:n], w.at(n), w.first
+	if n > 0 {
+		w.sum = w.frames[n-1].sum
 	}
 }
 
@@ -125,6 +136,7 @@ func (w *wal) begin(head []byte) bool {
 		return false
 	}
 	copy(fresh.salt[:], head[16:24])
+	fresh.first = fresh.sum
 	*w = fresh
 	return true
 }

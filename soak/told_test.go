@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"github.com/drover-dev/drover/internal/journal"
 	"github.com/drover-dev/drover/task"
@@ -65,6 +66,7 @@ func (s *soak) told(h *hosted) {
 		s.tally.bad("notices of the %s host: %v", h.name, err)
 	}
 	letters := map[task.ID]map[task.Seq]int{}
+	over := overAt(ends, h.session)
 	for _, n := range notices {
 		r, there := ends[n.Run]
 		switch {
@@ -81,7 +83,7 @@ func (s *soak) told(h *hosted) {
 		switch times := letters[n.Owner][n.Seq]; {
 		case times == 1 && n.Acked:
 			s.tally.add("notices told")
-		case times == 0 && !n.Acked && n.Owner != h.session: // the agent ended first: it has it when it goes on
+		case times == 0 && !n.Acked && (n.Owner != h.session || unawaited(r, over)): // whoever it is for ended first, and has it when it goes on
 			s.tally.add("notices that wait for an agent")
 		default:
 			s.tally.bad("the notice of %s (%s %q) to %s was told %d times, acknowledged %v", r.ID, r.Kind, r.Description, n.Owner, times, n.Acked)
@@ -105,6 +107,22 @@ func (s *soak) told(h *hosted) {
 	s.tally.mu.Lock()
 	s.tally.n["messages told"] += len(letters[h.session]) - noticesOf(notices, h.session, letters[h.session])
 	s.tally.mu.Unlock()
+}
+
+// overAt is when a conversation ended for good.
+func overAt(ends map[task.RunID]task.Record, session task.ID) (at time.Time) {
+	for _, r := range ends {
+		if r.ID == session && r.EndTime.After(at) {
+			at = *r.EndTime
+		}
+	}
+	return at
+}
+
+// unawaited is whether a monitor ended when the conversation was over, which waits for none,
+// or had looked for mail for the last time and was about to be.
+func unawaited(r task.Record, over time.Time) bool {
+	return r.Kind == task.MonitorMCP && !over.IsZero() && r.EndTime.After(over.Add(-time.Second))
 }
 
 // noticesOf is how much of what was told are notices.
