@@ -301,16 +301,10 @@ func (t *bench) list() {
 	for i := range reqs {
 		reqs[i] = control.StartRequest{Shell: &control.ShellRequest{Args: []string{"sleep", "600"}}, Env: env, Cwd: dir}
 	}
-	threads := threadCount()
+	threads, newest := threadCount(), s.Newest()
 	_, err := s.Start(context.Background(), reqs)
 	t.must(err)
-	for {
-		grown := s.Grown()
-		if running(s) == live {
-			break
-		}
-		<-grown
-	}
+	t.until(s, newest, live, func(r task.Record) bool { return r.Process != nil })
 	more := threadCount() - threads
 	listed(fmt.Sprintf("`ps` of %d live commands", live), 30)
 	begin := time.Now()
@@ -318,15 +312,21 @@ func (t *bench) list() {
 	t.add(row{name: fmt.Sprintf("closing with %d live commands", live), unit: "ms", ours: ms(time.Since(begin)), note: fmt.Sprintf("they cost the host %d threads", more)})
 }
 
-// running is how many commands have a process.
-func running(s *assemble.Session) (n int) {
-	page, err := s.List(context.Background(), control.ListRequest{})
-	for _, r := range page.Tasks {
-		if err == nil && r.Process != nil {
-			n++
+// until waits for so many tasks that are as said, by the events after one. A list may not show yet
+// what the newest event tells, and no further one need come.
+func (t *bench) until(s *assemble.Session, after task.Seq, n int, is func(task.Record) bool) {
+	seen := map[task.ID]bool{}
+	for e, err := range s.Events(context.Background(), after) {
+		t.must(err)
+		if is(e.Task) {
+			seen[e.Task.ID] = true
+		} else if e.Task.Status.Terminal() {
+			t.Fatalf("%s ended as %s: %+v", e.Task.ID, e.Task.Status, e.Task.Cause)
+		}
+		if len(seen) == n {
+			return
 		}
 	}
-	return n
 }
 
 // threadCount is how many threads this process has.

@@ -46,27 +46,13 @@ func (t *bench) waiting() {
 	t.must(os.WriteFile(file, []byte(b.String()), 0o600))
 	s := t.openMonitors(dir)
 	t.command(s, dir, "true") // the keeper starts with the first
-	memory := held()
+	memory, newest := held(), s.Newest()
 	started, err := s.Start(context.Background(), []control.StartRequest{{Workflow: &control.WorkflowRequest{File: file}, Env: t.env(dir), Cwd: dir}})
 	t.must(err)
 	if started[0].Error != nil {
 		t.Fatal(started[0].Error)
 	}
-	for {
-		grown := s.Grown()
-		page, err := s.List(context.Background(), control.ListRequest{})
-		t.must(err)
-		n := 0
-		for _, r := range page.Tasks {
-			if r.Kind == task.LocalBash && r.Process != nil {
-				n++
-			}
-		}
-		if n == wide {
-			break
-		}
-		<-grown
-	}
+	t.until(s, newest, wide, func(r task.Record) bool { return r.Kind == task.LocalBash && r.Process != nil })
 	more := held() - memory
 	cpu, wakes := idle(5 * time.Second)
 	t.add(row{name: fmt.Sprintf("a workflow of %d steps, %d at work: memory of the host", steps, wide), unit: "MiB", ours: more, target: 16},

@@ -34,7 +34,7 @@ func (t *bench) monitors() {
 		}
 		reqs[i] = control.StartRequest{Monitor: m, Env: env, Cwd: dir}
 	}
-	threads, memory := threadCount(), held()
+	threads, memory, newest := threadCount(), held(), s.Newest()
 	started, err := s.Start(context.Background(), reqs)
 	t.must(err)
 	for _, one := range started {
@@ -42,13 +42,7 @@ func (t *bench) monitors() {
 			t.Fatal(one.Error)
 		}
 	}
-	for {
-		grown := s.Grown()
-		if watching(s) == n {
-			break
-		}
-		<-grown
-	}
+	t.until(s, newest, n, func(r task.Record) bool { return r.Process != nil || r.Progress != nil })
 	more := held() - memory
 	t.add(row{name: fmt.Sprintf("%d monitors, half commands, half files, memory of the host", n), unit: "MiB", ours: more, target: 16,
 		note: fmt.Sprintf("they cost %d threads", threadCount()-threads)})
@@ -89,17 +83,6 @@ func (t *bench) openMonitors(dir string) *assemble.Session {
 	t.must(err)
 	s.Serve()
 	return s
-}
-
-// watching is how many monitors watch.
-func watching(s *assemble.Session) (n int) {
-	page, err := s.List(context.Background(), control.ListRequest{})
-	for _, r := range page.Tasks {
-		if err == nil && (r.Process != nil || r.Progress != nil) {
-			n++
-		}
-	}
-	return n
 }
 
 // held is the memory that this process needs, in MiB.
