@@ -40,9 +40,11 @@ var rooms = map[string][]string{
 	"internal/teleport":      {"task", "agent", "internal/archive", "internal/control", "internal/home", "internal/journal"},
 
 	"internal/supervise": {"task"},
-	"internal/journal":   {"task"},
+	"internal/journal":   {"task", "internal/records"},
+	"internal/records":   {"task"},
 	"internal/spool":     {"task"},
 	"internal/stall":     {},
+	"internal/below":     {},
 	"internal/failpoint": {},
 	"internal/mailbox":   {"task", "internal/excerpt"},
 	"internal/process":   {},
@@ -51,7 +53,7 @@ var rooms = map[string][]string{
 
 	"internal/regular":     {},
 	"internal/frontmatter": {},
-	"internal/catalog":     {"task", "subagent", "internal/frontmatter", "internal/regular"},
+	"internal/catalog":     {"task", "subagent", "internal/frontmatter", "internal/home", "internal/regular"},
 	"internal/skill":       {"internal/excerpt", "internal/frontmatter", "internal/regular"},
 	"internal/notes":       {"internal/excerpt", "internal/regular"},
 	"internal/trust":       {"internal/frontmatter", "internal/home", "internal/regular"},
@@ -95,8 +97,9 @@ var rooms = map[string][]string{
 		"internal/model/provider", "internal/permit", "internal/process", "internal/skill", "internal/spool", "internal/stall", "internal/supervise", "internal/todo",
 		"internal/tool/*", "internal/usage", "internal/worktree", "internal/memory", "internal/regular", "internal/workflow", "internal/mcpconn", "internal/mcpfile", "internal/remote"},
 	"internal/archive": {"task", "agent", "internal/control", "internal/home", "internal/journal", "internal/process", "internal/spool"},
+	"internal/repair":  {"task", "internal/home", "internal/journal", "internal/permit", "internal/process", "internal/remote"},
 	"internal/host":    {"task", "internal/archive", "internal/control", "internal/home"},
-	"internal/control": {"task"},
+	"internal/control": {"task", "internal/records"},
 
 	"internal/cli":       {"task", "internal/control", "internal/excerpt"},
 	"internal/mcpserver": {"task", "internal/control", "internal/excerpt"},
@@ -139,8 +142,8 @@ var (
 	drivers = []string{"internal/driver/*", "subagent"}
 	faces   = []string{"internal/cli", "internal/mcpserver", "internal/agentsdk"}
 
-	// Everybody above the bottom may import these: of them there is nothing in a release.
-	everywhere = []string{"internal/failpoint"}
+	// Everybody above the bottom may import these: a thing of test builds, and the way to open a file.
+	everywhere = []string{"internal/failpoint", "internal/below"}
 
 	// For tests, ours and other people's; production code does without.
 	forTests = []string{"agent/agenttest", "internal/model/modeltest", "internal/mcpconn/mcptest"}

@@ -37,7 +37,8 @@ type Work struct {
 
 // Command is a shell command of a client.
 func (k *Kinds) Command(client shell.Client, c shell.Command) Work {
-	return Work{Driver: k.shell.For(client), Input: encode(c)}
+	d, input := k.shell.Command(client, c)
+	return Work{Driver: d, Input: input}
 }
 
 // Agent is a subagent that assemble puts together.

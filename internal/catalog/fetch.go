@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net"
 	"net/http"
 	"net/url"
@@ -15,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/drover-dev/drover/internal/home"
 	"github.com/drover-dev/drover/internal/regular"
 )
 
@@ -194,27 +194,10 @@ func (s Server) keep(k kept) error {
 	}
 	data, err := json.Marshal(k)
 	if err == nil {
-		err = replace(s.Cache, data)
+		err = home.WriteAtomic(s.Cache, data)
 	}
 	if err != nil {
 		return fmt.Errorf("keep agents of %s: %w", host(s.URL), err)
 	}
 	return nil
-}
-
-func replace(path string, data []byte) (err error) {
-	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*") // 0600
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if removed := os.Remove(tmp.Name()); err == nil && !errors.Is(removed, fs.ErrNotExist) {
-			err = removed
-		}
-	}()
-	_, err = tmp.Write(data)
-	if err := errors.Join(err, tmp.Close()); err != nil {
-		return err
-	}
-	return os.Rename(tmp.Name(), path)
 }

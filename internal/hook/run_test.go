@@ -95,7 +95,7 @@ func TestH2Daemon(t *testing.T) {
 
 // One that has thrown its marks away cannot be found, and is not waited for.
 func TestEscaped(t *testing.T) {
-	s := play(t, claude("UserPromptSubmit", "env -i setsid -f bash -c 'read x < go' <&0; echo heard"))
+	s := play(t, claude("UserPromptSubmit", "mkfifo up; env -i setsid -f bash -c 'echo > up; read x < go' <&0; cat up > /dev/null; echo heard"))
 	gate := s.gate(t, "go")
 	out := s.Run(t.Context(), UserPromptSubmit, map[string]any{"prompt": strings.Repeat("x", 1<<20)})
 	if out.Block || lines(out.Context) != "heard" {

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/drover-dev/drover/internal/below"
 )
 
 // Index is the file that is read into new sessions.
@@ -49,7 +51,7 @@ func (s *Store) Ensure() error {
 // [fs.ErrNotExist].
 func (s *Store) open(create bool) (*os.Root, error) {
 	if create {
-		if err := os.MkdirAll(s.dir, 0o700); err != nil {
+		if err := below.Near(s.dir).Mkdir(s.dir); err != nil && !errors.Is(err, fs.ErrExist) {
 			return nil, err
 		}
 	}
@@ -60,7 +62,7 @@ func (s *Store) open(create bool) (*os.Root, error) {
 	if !named.IsDir() {
 		return nil, fmt.Errorf("%s is no folder, or a link to one (move it away)", s.dir)
 	}
-	root, err := os.OpenRoot(s.dir)
+	root, err := below.Near(s.dir).Root(s.dir)
 	if err != nil {
 		return nil, err
 	}

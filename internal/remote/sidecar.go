@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 
+	"github.com/drover-dev/drover/internal/below"
 	"github.com/drover-dev/drover/internal/home"
 )
 
@@ -26,7 +26,7 @@ func WriteSidecar(path string, s Sidecar) error {
 	if err != nil {
 		return fmt.Errorf("write sidecar: %w", err)
 	}
-	return home.WriteAtomic(path, append(data, '\n'))
+	return home.WriteBelow(below.Near(path), path, append(data, '\n'))
 }
 
 // maxSidecar bounds the file.
@@ -35,7 +35,7 @@ const maxSidecar = 1 << 20
 // ReadSidecar returns an error that wraps [fs.ErrNotExist] where there is none.
 func ReadSidecar(path string) (Sidecar, error) {
 	var s Sidecar
-	data, err := home.ReadFile(path, maxSidecar)
+	data, err := home.ReadBelow(below.Near(path), path, maxSidecar)
 	if err != nil {
 		return s, fmt.Errorf("read sidecar: %w", err)
 	}
@@ -47,7 +47,7 @@ func ReadSidecar(path string) (Sidecar, error) {
 
 // RemoveSidecar is no error where there is none.
 func RemoveSidecar(path string) error {
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := below.Near(path).Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove sidecar: %w", err)
 	}
 	return nil

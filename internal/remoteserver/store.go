@@ -4,11 +4,11 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 
+	"github.com/drover-dev/drover/internal/below"
 	"github.com/drover-dev/drover/internal/home"
 	"github.com/drover-dev/drover/internal/remote"
 	"github.com/drover-dev/drover/task"
@@ -50,22 +50,23 @@ const maxSaved = 16 << 20
 
 func openStore(dir string) (*store, error) {
 	st := &store{dir: dir, byID: map[string]*entry{}, byKey: map[string]*entry{}}
-	files, err := os.ReadDir(dir)
+	files, err := below.Dir(filepath.Dir(dir)).Names(dir)
 	if err != nil {
 		return nil, fmt.Errorf("read sessions: %w", err)
 	}
-	for _, f := range files {
-		id, ok := strings.CutSuffix(f.Name(), ".json")
+	for _, name := range files {
+		id, ok := strings.CutSuffix(name, ".json")
 		if !ok || remote.CheckSession(id) != nil {
 			continue
 		}
-		data, err := home.ReadFile(filepath.Join(dir, f.Name()), maxSaved)
+		path := filepath.Join(dir, name)
+		data, err := home.ReadBelow(below.Near(path), path, maxSaved)
 		if err != nil {
 			return nil, fmt.Errorf("read sessions: %w", err)
 		}
 		one := &entry{ID: id}
 		if err := json.Unmarshal(data, &one.saved); err != nil {
-			return nil, fmt.Errorf("read session %s: %w (delete the file to forget it)", filepath.Join(dir, f.Name()), err)
+			return nil, fmt.Errorf("read session %s: %w (delete the file to forget it)", path, err)
 		}
 		st.byID[id], st.byKey[one.saved.Key] = one, one
 	}
@@ -113,7 +114,8 @@ func (st *store) save(one *entry) error {
 	if err != nil {
 		return fmt.Errorf("write session: %w", err)
 	}
-	return home.WriteAtomic(filepath.Join(st.dir, one.ID+".json"), append(data, '\n'))
+	path := filepath.Join(st.dir, one.ID+".json")
+	return home.WriteBelow(below.Near(path), path, append(data, '\n'))
 }
 
 // drop forgets a session that the caller holds.
@@ -122,7 +124,8 @@ func (st *store) drop(one *entry) error {
 	defer st.mu.Unlock()
 	delete(st.byID, one.ID)
 	delete(st.byKey, one.saved.Key)
-	if err := os.Remove(filepath.Join(st.dir, one.ID+".json")); err != nil {
+	path := filepath.Join(st.dir, one.ID+".json")
+	if err := below.Near(path).Remove(path); err != nil {
 		return fmt.Errorf("forget session: %w", err)
 	}
 	return nil

@@ -81,6 +81,19 @@ func (f *Finder) Find(name string, env func(string) string, cwd string) (Choice,
 	return Choice{}, fmt.Errorf("model %q: unknown provider %q (known: anthropic, openai, script:FILE)", name, provider)
 }
 
+// Ready names the providers that have what they need to be asked: a key, or the address
+// of a server that needs none. Nothing is sent.
+func Ready(env func(string) string) (names []string) {
+	var f Finder
+	if _, err := f.anthropic(env); err == nil {
+		names = append(names, "anthropic")
+	}
+	if _, err := f.openai(env); err == nil {
+		names = append(names, "openai")
+	}
+	return names
+}
+
 func (f *Finder) script(file string) (agent.Model, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
