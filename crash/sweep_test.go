@@ -425,17 +425,22 @@ func beginPrompt(c *sweep) []string {
 	c.serveModel()
 	c.fifo("t1")
 	c.id = uuid()
-	go func() { // ends when the prompt has
+	c.freeing(c.ready)
+	return []string{"-p", "--permission-mode", "bypassPermissions", "--session-id", c.id, "start t1"}
+}
+
+// freeing lets the command go on that the model may begin before a prompt is over.
+func (c *sweep) freeing(over <-chan struct{}) {
+	go func() {
 		within(patience, func() bool {
 			select {
-			case <-c.ready:
+			case <-over:
 				return true
 			default:
 				return c.tryFree("t1")
 			}
 		})
 	}()
-	return []string{"-p", "--permission-mode", "bypassPermissions", "--session-id", c.id, "start t1"}
 }
 
 func checkTurn(c *sweep) {
@@ -446,7 +451,10 @@ func checkTurn(c *sweep) {
 		c.good("sessions")
 		return
 	}
+	over := make(chan struct{})
+	c.freeing(over) // the prompt goes with the next one if no turn began with it
 	recoverPrompt(c.trial)
+	close(over)
 	checkPrompt(c.trial)
 	c.checkTrue()
 }
