@@ -40,8 +40,7 @@ var rooms = map[string][]string{
 	"internal/teleport":      {"task", "agent", "internal/archive", "internal/control", "internal/home", "internal/journal"},
 
 	"internal/supervise": {"task"},
-	"internal/journal":   {"task", "internal/records"},
-	"internal/records":   {"task"},
+	"internal/journal":   {"task"},
 	"internal/spool":     {"task"},
 	"internal/stall":     {},
 	"internal/below":     {},
@@ -98,8 +97,8 @@ var rooms = map[string][]string{
 		"internal/tool/*", "internal/usage", "internal/worktree", "internal/memory", "internal/regular", "internal/workflow", "internal/mcpconn", "internal/mcpfile", "internal/remote"},
 	"internal/archive": {"task", "agent", "internal/control", "internal/home", "internal/journal", "internal/process", "internal/spool"},
 	"internal/repair":  {"task", "internal/home", "internal/journal", "internal/permit", "internal/process", "internal/remote"},
-	"internal/host":    {"task", "internal/archive", "internal/control", "internal/home"},
-	"internal/control": {"task", "internal/records"},
+	"internal/host":    {"task", "internal/archive", "internal/control", "internal/home", "internal/process"},
+	"internal/control": {"task"},
 
 	"internal/cli":       {"task", "internal/control", "internal/excerpt"},
 	"internal/mcpserver": {"task", "internal/control", "internal/excerpt"},

@@ -4,6 +4,7 @@ package crash
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
 	"sort"
 	"strings"
@@ -17,6 +18,9 @@ func (p *place) logs(look func(session string, log *journal.Journal)) {
 	p.t.Helper()
 	for _, file := range glob(p.work, "state/projects/*/*/session.db") {
 		log, err := journal.Open(file, journal.Options{ReadOnly: true})
+		if errors.Is(err, journal.ErrDamaged) {
+			p.t.Errorf("a crash has damaged a log: %v", err)
+		}
 		if err != nil {
 			continue // its host was killed while it made it
 		}

@@ -291,9 +291,7 @@ func closeHost(c *sweep) {
 // checkTasks has a next host take up what is left, and looks whether each task came
 // to an end that it may have.
 func checkTasks(c *sweep) {
-	if c.victim != 0 && !within(patience, func() bool { return !alive(c.victim) }) {
-		c.t.Fatal("the victim does not die")
-	}
+	c.buried()
 	c.further = c.furtherHost()
 	if !within(leaveLimit, func() bool { return len(c.orphans()) == 0 }) {
 		c.t.Errorf("left %s after the host: %v", leaveLimit, c.orphans())
@@ -332,6 +330,14 @@ func checkTasks(c *sweep) {
 	}
 	if left := c.ofTasks(); len(left) > 0 {
 		c.t.Errorf("left: %v", left)
+	}
+}
+
+// buried waits until a victim that was killed is gone with all its threads, which
+// hold its locks.
+func (c *sweep) buried() {
+	if c.victim != 0 && !within(patience, func() bool { return !alive(c.victim) }) {
+		c.t.Fatal("the victim does not die")
 	}
 }
 
@@ -444,6 +450,7 @@ func (c *sweep) freeing(over <-chan struct{}) {
 }
 
 func checkTurn(c *sweep) {
+	c.buried()
 	if !within(leaveLimit, func() bool { return len(c.ofTasks()) == 0 }) {
 		c.t.Errorf("left %s after the prompt: %v", leaveLimit, c.ofTasks())
 	}
@@ -465,7 +472,10 @@ func beginRemoval(c *sweep) []string {
 	return []string{"sessions", "rm", c.sessionOf("t1")}
 }
 
-func checkRemoval(c *sweep) { checkRemoved(c.trial) }
+func checkRemoval(c *sweep) {
+	c.buried()
+	checkRemoved(c.trial)
+}
 
 // sweepTable gathers what became of the calls.
 type sweepTable struct {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/drover-dev/drover/internal/control"
 	"github.com/drover-dev/drover/internal/failpoint"
+	"github.com/drover-dev/drover/internal/process"
 )
 
 // Idle is how long a detached host outlives its last task.
@@ -127,12 +128,22 @@ func rest(ctx context.Context, s Session, idle time.Duration, served chan error)
 	}
 }
 
-// answers reports whether somebody listens on a socket.
+// answers reports whether somebody listens on a socket. A child that a host was about
+// to start when it was killed holds the host's socket until it becomes its program:
+// that one answers nobody.
 func answers(path string) bool {
 	c, err := net.DialTimeout("unix", path, time.Second)
 	if err != nil {
 		return errors.Is(err, syscall.EAGAIN) // its queue is full: it lives
 	}
-	_ = c.Close() // it was opened to see whether it opens
-	return true
+	defer c.Close() // it was opened to see whether it opens
+	pid := listener(c)
+	if pid <= 0 {
+		return true
+	}
+	id, err := process.Identify(pid)
+	if err != nil {
+		return !errors.Is(err, process.ErrGone)
+	}
+	return process.Alive(id)
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -33,6 +34,11 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 		os.Exit(0)
+	case "dies":
+		if err := dieListening(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+		os.Exit(1)
 	case "refuse":
 		fmt.Fprintln(os.Stderr, "first line\ndrover: the disk is full")
 		os.Exit(1)
@@ -40,6 +46,24 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	goleak.VerifyTestMain(m)
+}
+
+// dieListening is a host that is killed while a child holds its socket.
+func dieListening() error {
+	l, err := Listen(os.Getenv("SOCKET"))
+	if err != nil {
+		return err
+	}
+	f, err := l.File()
+	if err != nil {
+		return err
+	}
+	child := exec.Command("cat")
+	child.Stdin, child.ExtraFiles = os.Stdin, []*os.File{f}
+	if err := child.Start(); err != nil {
+		return err
+	}
+	return syscall.Kill(os.Getpid(), syscall.SIGKILL)
 }
 
 // beHost is a host without tasks, which serves until it is ended.
