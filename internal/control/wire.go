@@ -11,7 +11,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/drover-dev/drover/internal/records"
+	fast "github.com/segmentio/encoding/json"
+
 	"github.com/drover-dev/drover/task"
 )
 
@@ -196,19 +197,27 @@ func decodePage(r io.Reader) (Page, error) {
 // decodeLines reads lines that are records, and returns the first that is none.
 func decodeLines(in *bufio.Reader) (tasks []task.Record, line []byte, err error) {
 	for {
-		line = line[:0]
-		for more := true; more; more = errors.Is(err, bufio.ErrBufferFull) {
-			var part []byte
-			part, err = in.ReadSlice('\n')
-			line = append(line, part...)
-		}
-		rest, comma := bytes.CutPrefix(bytes.TrimSuffix(line, []byte("\n")), []byte(","))
+		line, err = in.ReadBytes('\n')
+		record, comma := bytes.CutPrefix(line, []byte(","))
 		var t task.Record
-		if err != nil || comma != (len(tasks) > 0) || records.Read(rest, &t) != nil {
+		if err != nil || comma != (len(tasks) > 0) || decodeRecord(record, &t) != nil {
 			return tasks, line, err
 		}
 		tasks = append(tasks, t)
 	}
+}
+
+// mostDeep is less than [encoding/json] takes of JSON that is nested. The fast reader
+// takes any, until that ends the process.
+const mostDeep = 9000
+
+// decodeRecord reads what cannot be nested too deep by the fast reader, which refuses
+// what [encoding/json] does, but for another sign between the parts of a time.
+func decodeRecord(data []byte, to *task.Record) error {
+	if bytes.Count(data, []byte("{"))+bytes.Count(data, []byte("[")) > mostDeep {
+		return json.Unmarshal(data, to)
+	}
+	return fast.Unmarshal(data, to)
 }
 
 // ended is a reader at its end.

@@ -116,8 +116,12 @@ type State struct {
 	Task task.Record
 }
 
-const newest = `SELECT n.born, e.seq, e.record FROM events e
-	JOIN (SELECT min(seq) AS born, max(seq) AS seq FROM events GROUP BY task_id) n ON e.seq = n.seq`
+// newest is in the order of the first events. For the sake of a limit that is none,
+// SQLite keeps to the order of the numbers, as which it then looks the records up, one
+// near the other: to sort the records themselves took twice as long.
+const newest = `SELECT n.born, e.seq, e.record FROM
+	(SELECT min(seq) AS born, max(seq) AS seq FROM events GROUP BY task_id ORDER BY born LIMIT -1) n
+	CROSS JOIN events e ON e.seq = n.seq`
 
 // page walks back from the newest event and looks only at the tasks that it
 // returns, however many there are.
@@ -128,7 +132,7 @@ const page = `SELECT b.seq, e.seq, e.record FROM events b
 
 // Tasks returns every task as it is now, in the order of their first events.
 func (j *Journal) Tasks(ctx context.Context) ([]State, error) {
-	return j.states(ctx, newest+" ORDER BY n.born")
+	return j.states(ctx, newest)
 }
 
 // Page returns up to limit tasks whose first event is before a number (0: all),
@@ -153,7 +157,7 @@ const walkPiece = 1024
 
 // Walk is [Journal.Tasks] for who does not need all at once: each is called with some after others.
 func (j *Journal) Walk(ctx context.Context, each func([]State) error) error {
-	return j.walk(ctx, walkPiece, each, newest+" ORDER BY n.born")
+	return j.walk(ctx, walkPiece, each, newest)
 }
 
 func (j *Journal) walk(ctx context.Context, piece int, each func([]State) error, query string, args ...any) error {
