@@ -395,7 +395,8 @@ func (j *Journal) settle(batch []*request, last task.Seq) {
 	}
 }
 
-// publish makes a committed batch visible, and notes how it went.
+// publish makes a committed batch visible, and notes how it went. What was refused alone
+// has its error already.
 func (j *Journal) publish(batch []*request, err error) {
 	j.mu.Lock()
 	if err == nil {
@@ -412,7 +413,7 @@ func (j *Journal) publish(batch []*request, err error) {
 	j.grown = make(chan struct{})
 	j.mu.Unlock()
 	for _, r := range batch {
-		r.err = err
+		r.err = cmp.Or(err, r.err)
 	}
 }
 

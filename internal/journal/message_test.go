@@ -86,6 +86,63 @@ func TestMessages(t *testing.T) {
 	}
 }
 
+// Messages to a full mailbox are refused alone: what is written with them needs no second
+// commit, and numbers have no gaps.
+func TestMailFullAlone(t *testing.T) {
+	j := open(t, filepath.Join(t.TempDir(), "s.db"), Options{})
+	post := func(m task.Message) task.Seq {
+		t.Helper()
+		seq, err := j.Post(context.Background(), m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return seq
+	}
+	for range task.MaxUnread {
+		post(letter("a00000001", "one more"))
+	}
+	flood := func() (batch []*request) {
+		for i := range 6 {
+			m := letter("a00000001", "too much")
+			if i == 3 {
+				m.To = "a00000002"
+			}
+			r := &request{letter: &m, turn: make(chan bool, 1)}
+			if i == 1 {
+				e := task.Entry{Verb: task.Create, Task: record(int(j.count))}
+				data, err := encode(&e.Task)
+				if err != nil {
+					t.Fatal(err)
+				}
+				r = &request{entry: &e, record: data, turn: make(chan bool, 1)}
+			}
+			batch = append(batch, r)
+		}
+		return batch
+	}
+	if err := j.w.commit(j.count, flood()); err != nil {
+		t.Errorf("the batch was not written by one commit: %v", err)
+	}
+	j.count += 2
+	batch := flood()
+	j.settle(batch, j.count)
+	for i, r := range batch {
+		want := task.Seq(0)
+		switch i {
+		case 1:
+			want = task.MaxUnread + 3
+		case 3:
+			want = task.MaxUnread + 4
+		}
+		if r.seq != want || (want == 0) != errors.Is(r.err, task.ErrMailFull) || want != 0 && r.err != nil {
+			t.Errorf("request %d: number %d, want %d; %v", i, r.seq, want, r.err)
+		}
+	}
+	if seq := post(letter("a00000002", "next")); seq != task.MaxUnread+5 {
+		t.Errorf("the next number is %d", seq)
+	}
+}
+
 // A receiver who reads nothing stops the senders, and nobody else.
 func TestMailFull(t *testing.T) {
 	ctx := context.Background()

@@ -89,8 +89,11 @@ func (w *writer) rollback() error {
 	return nil
 }
 
+// all writes a batch. A message to a full mailbox is refused alone, as nothing was
+// written of it: else each of a flood would cost its neighbours a commit of their own.
 func (w *writer) all(last task.Seq, batch []*request) error {
 	for _, r := range batch {
+		r.err = nil
 		write := w.event
 		switch {
 		case r.letter != nil:
@@ -106,9 +109,13 @@ func (w *writer) all(last task.Seq, batch []*request) error {
 			}
 			continue
 		}
-		last++
-		if err := write(last, r); err != nil {
+		switch err := write(last+1, r); {
+		case errors.Is(err, task.ErrMailFull):
+			r.err = err
+		case err != nil:
 			return err
+		default:
+			last++
 		}
 	}
 	return nil

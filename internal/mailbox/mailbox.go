@@ -133,17 +133,6 @@ func (b *Box) Mail() []Mail {
 // Owner is whose box it is.
 func (b *Box) Owner() task.ID { return b.owner }
 
-// Owed returns the notices of [Box.Mail].
-func (b *Box) Owed() []task.Notice {
-	var owed []task.Notice
-	for _, m := range b.Mail() {
-		if m.Message == nil {
-			owed = append(owed, m.Notice)
-		}
-	}
-	return owed
-}
-
 // Wait returns when there is mail, or with the cause of ctx.
 func (b *Box) Wait(ctx context.Context) error {
 	for {
