@@ -270,7 +270,7 @@ func (t *turn) replace(ctx context.Context, c *Compaction, did Compacted, summar
 		})
 	}
 	r := Record{
-		Message: NewMessage(User, append(blocks, rest...)...), Usage: &did.Usage,
+		Message: t.userMessage(append(blocks, rest...), nil), Usage: &did.Usage,
 		Boundary: &Boundary{Trigger: did.Trigger, Before: did.Before},
 	}
 	if err := t.keep(r); err != nil {

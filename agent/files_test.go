@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/drover-dev/drover/agent"
@@ -127,6 +128,57 @@ func TestTail(t *testing.T) {
 	}
 }
 
+// What was read is not read again, also where it could not be any more, and a line that
+// is being written is given when it is whole.
+func TestReading(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "t.jsonl")
+	r := agent.Reading{Path: path}
+	var got []string
+	read := func(want ...string) {
+		t.Helper()
+		got = nil
+		err := r.Next(func(one agent.Record) error { got = append(got, first(t, one.Message)); return nil })
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("read %q, %v, want %q", got, err, want)
+		}
+	}
+	if err := r.Next(nil); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("before it is there: %v", err)
+	}
+	tr, _ := open(t, path)
+	read()
+	add(t, tr, say(agent.User, "m0"), say(agent.Assistant, "m1"))
+	read("m0", "m1")
+	read()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteAt(bytes.Repeat([]byte("x"), len(data)-1), 0); err != nil {
+		t.Fatal(err)
+	}
+	add(t, tr, say(agent.User, "m2"), agent.Record{Note: "for people"})
+	read("m2")
+	add(t, tr, say(agent.Assistant, "m3"))
+	whole, _ := os.ReadFile(path)
+	if err := os.Truncate(path, int64(len(whole)-5)); err != nil {
+		t.Fatal(err)
+	}
+	read()
+	if _, err := f.WriteAt(whole[len(whole)-5:], int64(len(whole)-5)); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Next(func(agent.Record) error { return errFull }); !errors.Is(err, errFull) {
+		t.Errorf("an error of who reads: %v", err)
+	}
+	read("m3")
+}
+
 func TestFork(t *testing.T) {
 	for _, boundary := range []int{0, 250} {
 		t.Run(fmt.Sprint(boundary), func(t *testing.T) {
@@ -172,6 +224,39 @@ func TestFork(t *testing.T) {
 				t.Errorf("%d files are left", len(left))
 			}
 		})
+	}
+}
+
+// Of several that fork to one place at once one has it, and what it has put there stays:
+// the others find a file there although there was none when they began.
+func TestForksToOnePlace(t *testing.T) {
+	dir := t.TempDir()
+	from, to := filepath.Join(dir, "from.jsonl"), filepath.Join(dir, "to.jsonl")
+	long(t, from, 3000, 0)
+	won := make(chan string, 8)
+	var all sync.WaitGroup
+	for i := range cap(won) {
+		all.Go(func() {
+			name := fmt.Sprint("s", i)
+			switch err := agent.ForkTranscript(from, to, agent.Meta{SessionID: name}); {
+			case err == nil:
+				won <- name
+			case !errors.Is(err, os.ErrExist):
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	close(won)
+	first := <-won
+	for other := range won {
+		t.Errorf("%s and %s have both been told that the place is theirs", first, other)
+	}
+	if _, h := open(t, to); h.Meta.SessionID != first || len(h.Messages) != 3000 {
+		t.Errorf("the file is of %q, not of %q, and holds %d messages", h.Meta.SessionID, first, len(h.Messages))
+	}
+	if left, _ := os.ReadDir(dir); len(left) != 2 {
+		t.Errorf("%d files are left", len(left))
 	}
 }
 

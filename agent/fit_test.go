@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -61,5 +62,38 @@ func TestFit(t *testing.T) {
 	same, _ := json.Marshal(talk(20))
 	if now, _ := json.Marshal(all); !bytes.Equal(now, same) {
 		t.Error("the conversation itself was changed")
+	}
+}
+
+// Of what is too much together the largest parts are replaced, and no more than need be; a
+// result stays the result of its call, and says that it is none.
+func TestFitting(t *testing.T) {
+	blocks := []Block{
+		ToolResultBlock("a", strings.Repeat("x", 9000), false), ToolResultBlock("b", "small", false), TextBlock(strings.Repeat("y", 20_000)),
+		{Type: "image", Source: encode(map[string]string{"data": strings.Repeat("z", 30_000)})}, ToolResultBlock("c", strings.Repeat("x", 8000), false),
+	}
+	const all = 9000 + 20_000 + 30_000 + 8000 + 1000 // and a bit
+	for _, tt := range []struct {
+		limit int
+		cut   []int
+	}{
+		{all, nil}, {all - 29_000, []int{3}}, {all - 47_000, []int{3, 2}}, {all - 55_000, []int{3, 2, 0}}, {0, []int{3, 2, 0, 4}},
+	} {
+		short, cut := fitting(blocks, tt.limit)
+		size := len(NewMessage(User, short...).raw)
+		if cut != len(tt.cut) || tt.limit > 0 && size > tt.limit+50 {
+			t.Errorf("limit %d: %d are cut, want %d, and all have %d bytes", tt.limit, cut, len(tt.cut), size)
+		}
+		for i, b := range short {
+			if (len(encode(b)) != len(encode(blocks[i]))) != slices.Contains(tt.cut, i) {
+				t.Errorf("limit %d: block %d is %.100s", tt.limit, i, encode(b))
+			}
+			if b.ToolUseID != blocks[i].ToolUseID || b.IsError != (b.ToolUseID != "" && slices.Contains(tt.cut, i)) {
+				t.Errorf("limit %d: block %d is the result %q, an error %v", tt.limit, i, b.ToolUseID, b.IsError)
+			}
+		}
+	}
+	if len(blocks[0].Content) != 9002 {
+		t.Error("what was given was changed")
 	}
 }

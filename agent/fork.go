@@ -27,12 +27,6 @@ func ForkTranscript(from, to string, meta Meta) error {
 }
 
 func fork(from, to string, meta Meta) error {
-	switch _, err := os.Lstat(to); {
-	case err == nil:
-		return os.ErrExist
-	case !errors.Is(err, os.ErrNotExist):
-		return err
-	}
 	if meta.ForkedFrom == "" {
 		meta.ForkedFrom = from
 	}
@@ -50,15 +44,12 @@ func fork(from, to string, meta Meta) error {
 		err = out.Sync()
 	}
 	if err = errors.Join(err, out.Close()); err == nil {
-		err = os.Rename(out.Name(), to)
+		err = os.Link(out.Name(), to) // a rename would replace what has come there meanwhile
 	}
-	if err != nil {
-		return errors.Join(err, os.Remove(out.Name()))
+	if err = errors.Join(err, os.Remove(out.Name())); err == nil && meta.Sync {
+		err = syncDir(filepath.Dir(to))
 	}
-	if meta.Sync {
-		return syncDir(filepath.Dir(to))
-	}
-	return nil
+	return err
 }
 
 func copyConversation(out io.Writer, in *os.File, meta Meta) error {

@@ -376,6 +376,9 @@ func (t *turn) begin(ctx context.Context, prompt []Block) error {
 			return fmt.Errorf("prompt: a block of type %q cannot be sent", b.Type)
 		}
 	}
+	if size := len(NewMessage(User, kept...).raw); size > maxPromptBytes {
+		return fmt.Errorf("prompt: it has %d bytes, and may have %d: send less at once", size, maxPromptBytes)
+	}
 	letters, err := t.takeMail(ctx)
 	if err != nil {
 		return err
@@ -420,6 +423,9 @@ func (t *turn) reply(ctx context.Context) (*Reply, []pending, error) {
 	}
 	t.res.Text, t.res.StopReason = spoken(reply.Blocks), reply.StopReason
 	m := NewMessage(Assistant, reply.Blocks...)
+	if len(m.raw) > maxMessageBytes {
+		return nil, nil, t.keepTooLarge(reply, len(m.raw))
+	}
 	err = t.keep(Record{
 		Message: m, Usage: &reply.Usage, ToolUses: len(calls),
 		ReplyID: reply.ID, Model: reply.Model, StopReason: reply.StopReason,
@@ -517,7 +523,8 @@ func (t *turn) lost(ctx context.Context, so *partial, err error) error {
 		return why
 	}
 	if len(blocks) > 0 {
-		r.Message = NewMessage(Assistant, blocks...)
+		short, _ := fitting(blocks, maxMessageBytes)
+		r.Message = NewMessage(Assistant, short...)
 		t.res.Text, t.res.StopReason = spoken(blocks[:len(blocks)-1]), ""
 	}
 	if kept := t.keep(r); kept != nil {
@@ -650,13 +657,12 @@ func (t *turn) record(ctx context.Context, letters []Letter, before, prompt []Bl
 		}
 		seqs = append(seqs, l.Seq)
 	}
-	blocks = append(blocks, prompt...)
 	told := letters
 	if len(prompt) > 0 && t.letter != 0 {
 		told, seqs = append(slices.Clone(letters), Letter{Seq: t.letter}), append(seqs, t.letter)
 	}
-	if len(blocks) > 0 {
-		if err := t.keep(Record{Message: NewMessage(User, blocks...), Letters: seqs}); err != nil {
+	if len(blocks)+len(prompt) > 0 {
+		if err := t.keep(Record{Message: t.userMessage(blocks, prompt), Letters: seqs}); err != nil {
 			return err
 		}
 		t.owed = nil

@@ -292,7 +292,6 @@ func (m *brokenMail) Take(context.Context) ([]agent.Letter, error) {
 	}
 	return nil, nil
 }
-func (m *brokenMail) Wait(context.Context) error                { return nil }
 func (m *brokenMail) Ack(context.Context, []agent.Letter) error { return nil }
 
 // meter counts what is reserved, given back and spent.

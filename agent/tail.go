@@ -32,6 +32,50 @@ func Tail(path string, n int) ([]Record, error) {
 	return records, nil
 }
 
+// Reading reads a transcript on as it grows: its zero value with a Path begins at the
+// start. It is used by one goroutine at a time.
+type Reading struct {
+	Path string
+	at   int64 // what is before it has been read
+}
+
+// Next gives the records with a message that have come since the last Next, oldest
+// first, and reads no more than those. Like [Tail] it takes no lock and passes over what
+// it cannot read; a line that is being written is for the next Next. After an error of
+// each it begins where it began.
+func (r *Reading) Next(each func(Record) error) error {
+	if err := r.next(each); err != nil {
+		return fmt.Errorf("read transcript %s: %w", r.Path, err)
+	}
+	return nil
+}
+
+func (r *Reading) next(each func(Record) error) error {
+	f, err := openRead(r.Path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil || info.Size() <= r.at {
+		return err
+	}
+	end, err := wholeLines(f, info.Size())
+	if err != nil || end <= r.at {
+		return err
+	}
+	err = entries(io.NewSectionReader(f, r.at, end-r.at), func(l line, m Message) error {
+		if m.raw == nil {
+			return nil
+		}
+		return each(l.record(m))
+	})
+	if err == nil {
+		r.at = end
+	}
+	return err
+}
+
 func tail(f *os.File, n int) ([]Record, error) {
 	info, err := f.Stat()
 	if err != nil {

@@ -67,8 +67,6 @@ type Mail interface {
 	// Take returns what is owed now, most urgent first, and does not wait. What
 	// was taken and not acknowledged is owed still.
 	Take(ctx context.Context) ([]Letter, error)
-	// Wait returns when something is owed, or with the cause of ctx.
-	Wait(ctx context.Context) error
 	// Ack is called once the transcript holds the letters durably.
 	Ack(ctx context.Context, letters []Letter) error
 }

@@ -101,7 +101,6 @@ type Mail struct {
 	mu    sync.Mutex
 	owed  []agent.Letter
 	acked []int64
-	wake  chan struct{} // closed when something is owed
 }
 
 // Send owes a letter.
@@ -109,10 +108,6 @@ func (m *Mail) Send(letters ...agent.Letter) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.owed = append(m.owed, letters...)
-	if m.wake != nil {
-		close(m.wake)
-		m.wake = nil
-	}
 }
 
 // Take returns what is owed.
@@ -120,26 +115,6 @@ func (m *Mail) Take(context.Context) ([]agent.Letter, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return append([]agent.Letter(nil), m.owed...), nil
-}
-
-// Wait returns when something is owed.
-func (m *Mail) Wait(ctx context.Context) error {
-	m.mu.Lock()
-	if len(m.owed) > 0 {
-		m.mu.Unlock()
-		return nil
-	}
-	if m.wake == nil {
-		m.wake = make(chan struct{})
-	}
-	wake := m.wake
-	m.mu.Unlock()
-	select {
-	case <-wake:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 // Ack strikes letters off.

@@ -301,8 +301,6 @@ func (m *mail) Take(ctx context.Context) ([]agent.Letter, error) {
 	return letters, nil
 }
 
-func (m *mail) Wait(ctx context.Context) error { return m.box.Wait(ctx) }
-
 func (m *mail) Ack(ctx context.Context, letters []agent.Letter) error {
 	seqs := make([]task.Seq, len(letters))
 	for i, l := range letters {

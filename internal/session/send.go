@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -186,10 +185,11 @@ func (rt *runtime) Responses(ctx context.Context, ref string, since int, wait ti
 	}
 	limit, cancel := context.WithTimeoutCause(ctx, max(wait, 0), supervise.ErrTimeout)
 	defer cancel()
+	said := answers{from: agent.Reading{Path: rt.s.cfg.Place.AgentTranscript(first.ID)}, since: since}
 	for {
 		grown := rt.s.log.Grown()
 		now := rt.s.latest(first.ID)
-		list, err := rt.s.responses(now.ID, since)
+		list, err := said.next()
 		got := tasktools.Responses{Task: now, List: list}
 		turned := now.Idle || now.Backgrounded != first.Backgrounded || now.Run != first.Run
 		if err != nil || wait <= 0 || len(list) > 0 || now.Status.Terminal() || turned {
@@ -204,31 +204,34 @@ func (rt *runtime) Responses(ctx context.Context, ref string, since int, wait ti
 	}
 }
 
-// responses reads the transcript of an agent.
-func (s *Session) responses(id task.ID, since int) ([]tasktools.Response, error) {
-	records, err := agent.Tail(s.cfg.Place.AgentTranscript(id), math.MaxInt)
+// answers are the responses of an agent, read on as they come.
+type answers struct {
+	from  agent.Reading
+	since int // only those after this number
+	n     int // seen so far
+}
+
+// next are those that have come since the last next.
+func (a *answers) next() (list []tasktools.Response, err error) {
+	n := a.n
+	err = a.from.Next(func(r agent.Record) error {
+		if r.Message.Role() != agent.Assistant || r.Aside {
+			return nil
+		}
+		if n++; n-1 <= a.since {
+			return nil
+		}
+		one, err := response(n-1, r.Message)
+		list = append(list, one)
+		return err
+	})
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil // it has not begun
 	}
 	if err != nil {
 		return nil, err
 	}
-	var list []tasktools.Response
-	n := 0
-	for _, r := range records {
-		if r.Message.Role() != agent.Assistant || r.Aside {
-			continue
-		}
-		n++
-		if n-1 <= since {
-			continue
-		}
-		one, err := response(n-1, r.Message)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, one)
-	}
+	a.n = n
 	return list, nil
 }
 

@@ -5,10 +5,13 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/model/modeltest"
 	"github.com/drover-dev/drover/internal/tool/tasktools"
 	"github.com/drover-dev/drover/task"
@@ -146,28 +149,80 @@ func TestResponsesWait(t *testing.T) {
 		t.Errorf("after the time: %+v, %v", got, err)
 	}
 	waited := make(chan tasktools.Responses, 1)
-	go func() { got, _ := rt.Responses(r.ctx, id, -1, patience); waited <- got }()
+	wait := func() {
+		looked := make(chan struct{})
+		ctx := &bounded{Context: r.ctx, looked: sync.OnceFunc(func() { close(looked) })}
+		go func() { got, _ := rt.Responses(ctx, id, -1, patience); waited <- got }()
+		<-looked
+	}
+	wait()
 	if _, err := r.Promote(r.ctx, id); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-ended; err != nil {
 		t.Fatal(err)
 	}
-	// The reader may have looked for the first time only after the move.
-	select {
-	case got := <-waited:
-		if got.TimedOut || !got.Task.Backgrounded {
-			t.Errorf("after the move: %+v", got)
-		}
-		go func() { got, _ := rt.Responses(r.ctx, id, -1, patience); waited <- got }()
-	case <-time.After(0):
+	if got := <-waited; got.TimedOut || !got.Task.Backgrounded || len(got.List) != 0 {
+		t.Errorf("after the move: %+v", got)
 	}
+	wait()
 	close(hold)
-	<-waited
+	if got := <-waited; got.TimedOut || len(got.List) != 1 || got.List[0].Text != "done" || !got.List[0].Final {
+		t.Errorf("after the answer: %+v", got)
+	}
 	r.wait(id)
 	if got, err := rt.Responses(r.ctx, id, 0, patience); err != nil || got.TimedOut || got.Task.Status != task.Completed {
 		t.Errorf("after the end: %+v, %v", got, err)
 	}
+}
+
+// bounded says when a time is set to a wait, which by then knows how its agent was.
+type bounded struct {
+	context.Context
+	looked func()
+}
+
+func (b *bounded) Done() <-chan struct{} {
+	b.looked()
+	return b.Context.Done()
+}
+
+// Who waits for the responses of an agent reads each once, and counts on.
+func TestAnswersAreReadOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "t.jsonl")
+	a := answers{from: agent.Reading{Path: path}, since: 0}
+	next := func(want ...int) {
+		t.Helper()
+		list, err := a.next()
+		var turns []int
+		for _, one := range list {
+			turns = append(turns, one.Turn)
+		}
+		if err != nil || !slices.Equal(turns, want) {
+			t.Errorf("responses %v, %v, want %v", turns, err, want)
+		}
+	}
+	next() // it has not begun
+	tr, _, err := agent.OpenTranscript(path, agent.Meta{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.Close()
+	say := func(role agent.Role, aside bool) {
+		if err := tr.Append(agent.Record{Message: agent.NewMessage(role, agent.TextBlock("m")), Aside: aside}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	say(agent.User, false)
+	say(agent.Assistant, false)
+	next()
+	say(agent.Assistant, true)
+	say(agent.Assistant, false)
+	next(1)
+	next()
+	say(agent.Assistant, false)
+	say(agent.Assistant, false)
+	next(2, 3)
 }
 
 // Who may write to whom, and what an agent is told that writes to somebody else.
