@@ -170,7 +170,7 @@ func (s *Supervisor) Resume(ctx context.Context, id task.ID, d task.Driver, spec
 	spec.Parent = e.spec.Parent
 	e.spec, e.again = spec, true
 	if spec.Backgrounded {
-		close(e.promoted)
+		e.free()
 	}
 	e.mu.Unlock()
 	s.launch(e, d, false)
@@ -210,7 +210,7 @@ func (e *entry) renew() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.live, e.promoted = make(chan struct{}), make(chan struct{})
-	e.result, e.waits, e.cancel = task.Result{}, nil, nil
+	e.result = task.Result{}
 }
 
 // over reports whether the last run is done with.

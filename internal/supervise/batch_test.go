@@ -1,8 +1,10 @@
 package supervise
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -76,4 +78,104 @@ func TestRecordAll(t *testing.T) {
 			t.Error("nothing was recorded as something")
 		}
 	})
+}
+
+// A batch is no longer than the line in front of its pool: what fits is taken in,
+// and each of the others is refused by name. Those that are recorded and have not
+// begun stand in the line already, for further runs too; one that could not be
+// recorded does not.
+func TestBatchLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		full := errors.New("disk full")
+		log := &memLog{fail: func(n int) error {
+			if n == 4 {
+				return full
+			}
+			return nil
+		}}
+		s := New(Config{Log: log, Pools: map[string]Pool{"p": {Size: 2, Queue: 3}}})
+		defer s.Close()
+		ended := start(t, s, work(instant), task.Spec{Pool: "p"})
+		if _, err := s.Wait(t.Context(), []task.ID{ended.ID}, false); err != nil {
+			t.Fatal(err)
+		}
+		gate := make(chan struct{})
+		held := work(func(context.Context, task.Host) (task.Result, error) {
+			<-gate
+			return task.Result{}, nil
+		})
+		batch := slices.Repeat([]Starting{{held, task.Spec{Pool: "p"}}}, 9)
+		var ids []task.ID
+		var begins []func()
+		for i, r := range s.RecordAll(t.Context(), batch) {
+			limit, _ := refusedBy(r.Err)
+			switch {
+			case r.Err == nil:
+				ids, begins = append(ids, r.Task.ID), append(begins, r.Begin)
+			case errors.Is(r.Err, full):
+			case i < 5 || limit != "queue":
+				t.Errorf("answer %d: %v", i, r.Err)
+			}
+		}
+		if len(ids) != 4 {
+			t.Fatalf("%d were taken in, want the five for whom there is room but the one that could not be recorded", len(ids))
+		}
+		last := s.RecordAll(t.Context(), batch[:2])
+		if last[0].Err != nil {
+			t.Fatalf("the place of the one that could not be recorded: %v", last[0].Err)
+		}
+		if limit, _ := refusedBy(last[1].Err); limit != "queue" {
+			t.Errorf("a start while the batch has not begun: %v", last[1].Err)
+		}
+		if _, err := s.Resume(t.Context(), ended.ID, held, task.Spec{Pool: "p"}); err == nil {
+			t.Error("a further run while the batch has not begun was taken in")
+		}
+		for _, begin := range append(begins, last[0].Begin) {
+			begin()
+		}
+		synctest.Wait()
+		if _, err := s.Start(t.Context(), held, task.Spec{Pool: "p"}); err == nil {
+			t.Error("one more than the line holds was taken in")
+		}
+		close(gate)
+		if _, err := s.Wait(t.Context(), append(ids, last[0].Task.ID), false); err != nil {
+			t.Fatal(err)
+		}
+		again := s.RecordAll(t.Context(), batch)
+		for i, r := range again {
+			if (r.Err == nil) != (i < 5) {
+				t.Errorf("answer %d, when all have ended: %v", i, r.Err)
+			}
+			if r.Begin != nil {
+				r.Begin()
+			}
+		}
+	})
+}
+
+// The thousandth task of one name gets its number without a look at all below it; a
+// number that has come free is given again.
+func TestManyOfOneName(t *testing.T) {
+	s := New(Config{Log: &memLog{}})
+	defer s.Close()
+	const many = 1000
+	for i, r := range s.RecordAll(t.Context(), slices.Repeat([]Starting{{work(instant), task.Spec{Name: "build"}}}, many)) {
+		want := "build"
+		if i > 0 {
+			want = fmt.Sprintf("build-%d", i+1)
+		}
+		if r.Err != nil || r.Task.Name != want {
+			t.Fatalf("task %d is %q, %v, want %q", i, r.Task.Name, r.Err, want)
+		}
+		r.Begin()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if got := testing.AllocsPerRun(10, func() { s.uniqueName("build") }); got > 100 {
+		t.Errorf("%v allocations for one name", got)
+	}
+	delete(s.names, "build-2")
+	if got := s.uniqueName("build"); got != "build-2" {
+		t.Errorf("the name that has come free is not given, but %q", got)
+	}
 }

@@ -215,8 +215,8 @@ func (s *Supervisor) gone(id task.ID) bool {
 	return was && s.tasks[id] == nil
 }
 
-// recall brings a task back that has left the memory, with all that it is below.
-// Nil: it has not, or cannot be read.
+// recall brings a task back that has left the memory, with all that it is below, as far
+// as that can be read. Nil: it has not, or cannot be read itself.
 func (s *Supervisor) recall(id task.ID) *entry {
 	for range recallTries {
 		s.mu.RLock()
@@ -230,10 +230,8 @@ func (s *Supervisor) recall(id task.ID) *entry {
 		if !ok {
 			return nil
 		}
-		if r.Parent != "" {
-			s.entry(r.Parent)
-		}
-		if e := s.bring(at, r); e != nil {
+		alone := r.Parent != "" && s.entry(r.Parent) == nil // a damaged record must not take those below it along
+		if e := s.bring(at, r, alone); e != nil {
 			return e
 		}
 	}
@@ -241,16 +239,19 @@ func (s *Supervisor) recall(id task.ID) *entry {
 }
 
 // bring puts a task back, of which what is kept stays where it is. Nil: it has come back,
-// and had a further run, since it was read, or what it is below is not in memory.
-func (s *Supervisor) bring(at place, r task.Record) *entry {
+// and had a further run, since it was read, or what it is below is not in memory, where
+// it is not to be alone.
+func (s *Supervisor) bring(at place, r task.Record, alone bool) *entry {
 	s.mu.Lock() // over all: nobody finds it twice
 	defer s.mu.Unlock()
-	if now, _ := s.past.id(r.ID); now != at || !s.gone(r.ID) || s.gone(r.Parent) {
+	if now, _ := s.past.id(r.ID); now != at || !s.gone(r.ID) || s.gone(r.Parent) && !alone {
 		return nil
 	}
 	s.retain(Old{Born: s.past.pages.born(at), Task: r, recalled: true})
 	s.past.back++
-	return s.tasks[r.ID]
+	e := s.tasks[r.ID]
+	e.root = s.past.pages.get(at).Root // nobody else has it yet
+	return e
 }
 
 // keyed brings back the child that a start by a key would find, if it has left the

@@ -329,6 +329,55 @@ func TestEvictAbove(t *testing.T) {
 	}
 }
 
+// A task that has left the memory comes back also where what it was below cannot be read
+// any more: who asks for it waits for no end that has been, and it may have a further run.
+func TestEvictBelowDamage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &memLog{}
+		var damaged task.ID
+		s := New(Config{Session: "s00000000", Log: log, Held: 1, Recall: func(ctx context.Context, ids []task.ID) ([]task.Record, error) {
+			if slices.Contains(ids, damaged) {
+				return nil, errors.New("the record is damaged")
+			}
+			return log.newest(ctx, ids)
+		}})
+		defer s.Close()
+		var child, below task.Record
+		parent := start(t, s, work(func(ctx context.Context, h task.Host) (res task.Result, err error) {
+			child, err = h.Spawn(ctx, work(func(ctx context.Context, h task.Host) (res task.Result, err error) {
+				below, err = h.Spawn(ctx, work(instant), task.Spec{})
+				return res, err
+			}), task.Spec{})
+			if err == nil {
+				_, err = h.Await(ctx, child.ID)
+			}
+			return res, err
+		}), task.Spec{})
+		synctest.Wait()
+		for range 20 {
+			start(t, s, work(instant), task.Spec{})
+		}
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		if ids := held(s); slices.Contains(ids, parent.ID) || slices.Contains(ids, child.ID) || slices.Contains(ids, below.ID) {
+			t.Fatalf("in memory: %v", ids)
+		}
+		damaged = parent.ID
+		if recs, err := s.Wait(t.Context(), []task.ID{child.ID, below.ID}, false); err != nil || !recs[0].Status.Terminal() || !recs[1].Status.Terminal() {
+			t.Fatalf("wait: %+v, %v", recs, err)
+		}
+		if done := s.Done(child.ID); done == nil {
+			t.Error("who waits for its end waits for ever")
+		}
+		if _, err := s.Resume(t.Context(), child.ID, work(instant), task.Spec{}); err != nil {
+			t.Errorf("a further run: %v", err)
+		}
+		if _, err := s.Wait(t.Context(), []task.ID{parent.ID}, false); !errors.Is(err, ErrUnknown) {
+			t.Errorf("the damaged one: %v", err)
+		}
+	})
+}
+
 // What one host says of the tasks that have ended is all that the next needs: they
 // are listed, found and given further runs, their names are taken, and their runs count.
 func TestRemember(t *testing.T) {

@@ -159,8 +159,8 @@ func TestRunaway(t *testing.T) {
 						t.Errorf("nothing was refused by %s: %v", limit, by)
 					}
 				}
-				if p := s.pools["p"]; p.taken != 0 || len(p.line)+len(p.back) != 0 {
-					t.Errorf("places are still taken: %d, %d in line", p.taken, len(p.line)+len(p.back))
+				if p := s.pools["p"]; p.taken != 0 || p.line.Len()+p.back.Len() != 0 {
+					t.Errorf("places are still taken: %d, %d in line", p.taken, p.line.Len()+p.back.Len())
 				}
 			})
 		})

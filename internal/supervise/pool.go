@@ -1,6 +1,7 @@
 package supervise
 
 import (
+	"container/list"
 	"context"
 	"slices"
 	"sync"
@@ -16,10 +17,25 @@ type pool struct {
 
 	mu    sync.Mutex
 	taken int
-	line  []chan struct{} // closed when the place is theirs
-	back  []chan struct{} // the same, for those who had one
-	total int             // runs so far
+	owing int       // counted, and not come for their place yet
+	line  list.List // of *turn
+	back  list.List // the same, for those who had one
+	total int       // runs so far
 	roots map[task.ID]*started
+}
+
+// turn is somebody who waits for a place. Thousands may wait, and all go at once.
+type turn struct {
+	came chan struct{} // closed when the place is theirs
+	in   *list.List
+	at   *list.Element
+}
+
+// join puts somebody at the end of a line. The caller holds mu.
+func join(line *list.List) *turn {
+	t := &turn{came: make(chan struct{}), in: line}
+	t.at = line.PushBack(t)
+	return t
 }
 
 // started is what one root has started.
@@ -48,17 +64,19 @@ func (p *pool) allows(root task.ID, depth int, now time.Time) error {
 		return &LimitError{Limit: "per_session", N: p.cfg.PerSession}
 	case p.cfg.Rate > 0 && len(of.latest) >= p.cfg.Rate:
 		return &LimitError{Limit: "rate", N: p.cfg.Rate, Wait: of.latest[len(of.latest)-p.cfg.Rate].Add(rateWindow).Sub(now)}
-	case p.cfg.Queue > 0 && len(p.line) >= p.cfg.Queue:
+	case p.cfg.Queue > 0 && p.taken+p.line.Len()+p.owing >= p.cfg.Size+p.cfg.Queue:
 		return &LimitError{Limit: "queue", N: p.cfg.Size}
 	}
 	return nil
 }
 
-// count takes a run in, and uncount takes it back.
+// count takes a run in, which comes for its place with enter, or is taken back by
+// uncount.
 func (p *pool) count(root task.ID, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.total++
+	p.owing++
 	if !p.byRoot() {
 		return
 	}
@@ -92,6 +110,7 @@ func (p *pool) uncount(root task.ID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.total--
+	p.owing--
 	if !p.byRoot() {
 		return
 	}
@@ -116,42 +135,38 @@ func (p *pool) of(root task.ID, now time.Time) *started {
 	return of
 }
 
-// enter asks for a place. A nil channel means that it is taken already;
-// otherwise place counts from 1, and the place is the caller's when the channel
-// is closed.
-func (p *pool) enter() (turn chan struct{}, place int) {
+// enter asks for a place. Nil means that it is taken already; otherwise place
+// counts from 1, and is to be waited for.
+func (p *pool) enter() (t *turn, place int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.owing--
 	if p.taken < p.cfg.Size {
 		p.taken++
 		return nil, 0
 	}
-	turn = make(chan struct{})
-	p.line = append(p.line, turn)
-	return turn, len(p.line)
+	return join(&p.line), p.line.Len()
 }
 
 // wait waits for a turn. After an error the caller has no place.
-func (p *pool) wait(ctx context.Context, turn chan struct{}) error {
-	if turn == nil {
+func (p *pool) wait(ctx context.Context, t *turn) error {
+	if t == nil {
 		return nil
 	}
 	select {
-	case <-turn:
+	case <-t.came:
 		return nil
 	case <-ctx.Done():
 	}
 	p.mu.Lock()
 	select {
-	case <-turn: // it came at the same moment: pass it on
+	case <-t.came: // it came at the same moment: pass it on
 		p.mu.Unlock()
 		p.leave()
 		return context.Cause(ctx)
 	default:
 	}
-	same := func(c chan struct{}) bool { return c == turn }
-	p.line = slices.DeleteFunc(p.line, same)
-	p.back = slices.DeleteFunc(p.back, same)
+	t.in.Remove(t.at)
 	p.mu.Unlock()
 	return context.Cause(ctx)
 }
@@ -160,10 +175,9 @@ func (p *pool) wait(ctx context.Context, turn chan struct{}) error {
 func (p *pool) leave() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, line := range []*[]chan struct{}{&p.back, &p.line} {
-		if len(*line) > 0 {
-			close((*line)[0])
-			*line = (*line)[1:]
+	for _, line := range []*list.List{&p.back, &p.line} {
+		if first := line.Front(); first != nil {
+			close(line.Remove(first).(*turn).came)
 			return
 		}
 	}
@@ -178,8 +192,7 @@ func (p *pool) again(ctx context.Context) error {
 		p.mu.Unlock()
 		return nil
 	}
-	turn := make(chan struct{})
-	p.back = append(p.back, turn)
+	t := join(&p.back)
 	p.mu.Unlock()
-	return p.wait(ctx, turn)
+	return p.wait(ctx, t)
 }

@@ -55,11 +55,7 @@ func (s *Supervisor) move(from, c *entry) {
 	c.mu.Lock()
 	delete(s.keys, childKey{from.id, c.spec.Key})
 	c.spec.Parent, c.spec.Owner, c.spec.Key = rec.Parent, rec.Owner, ""
-	select {
-	case <-c.promoted:
-	default:
-		close(c.promoted)
-	}
+	c.free()
 	c.mu.Unlock()
 	s.mu.Unlock()
 	s.rise(ctx, c, rec.Depth)

@@ -44,20 +44,10 @@ func (s *Supervisor) launch(e *entry, d task.Driver, adopted bool) {
 	}()
 }
 
-// deepen makes the stack of a new goroutine as large as a commit needs while there
-// is little on it: else it is copied four times, with more on it each time. Not before
-// the wait for a place: thousands may wait.
-//
-//go:noinline
-func deepen(at int) byte {
-	var room [18 << 10]byte
-	return room[at]
-}
-
 // queued is a place in the line of a pool; without a pool there is no line.
 type queued struct {
 	pool  *pool
-	turn  chan struct{}
+	turn  *turn
 	place int
 }
 
@@ -74,7 +64,6 @@ func (s *Supervisor) run(ctx context.Context, e *entry, d task.Driver, q *queued
 		}
 		h.pool, h.held = q.pool, true
 	}
-	deepen(0)
 	if _, launches := d.(task.Launcher); !adopted && !launches {
 		if _, err := s.apply(ctx, e, task.Change{Verb: task.Begin}, nil, ""); err != nil {
 			s.conclude(ctx, e, h, task.Result{}, &task.FailError{Reason: task.ReasonStart, Err: fmt.Errorf("begin: %w", err)})
@@ -145,7 +134,8 @@ func (s *Supervisor) conclude(ctx context.Context, e *entry, h *host, res task.R
 	s.handOver(e, change)
 	s.stopChildren(e, change)
 	change.Worktree = leave(ctx, res)
-	if h.out != nil {
+	if h.out != nil { // what it says when it closes is there before anybody can see the end
+		_ = h.out.Close() // every byte was handed to the kernel by Write
 		change.OutputBytes = h.out.Size()
 	}
 	_ = failpoint.Hit("end/before")
@@ -230,7 +220,8 @@ func (s *Supervisor) unsaved(run task.RunID, err error) {
 // finish frees everybody who waits for the end of the run.
 func (s *Supervisor) finish(e *entry, res task.Result) {
 	e.mu.Lock()
-	e.result = res
+	e.result = task.Result{Signals: res.Signals, Left: res.Left} // not its text, nor what has run
+	e.cancel, e.driver, e.waits = nil, nil, nil
 	e.frozen = nil // an ended task has no children anyway; a later run may
 	e.release()
 	e.mu.Unlock()

@@ -416,18 +416,30 @@ func (e *entry) take(c *entry) bool {
 }
 
 // uniqueName makes a wanted name unique by a number, among names and IDs. Many
-// words have the shape of an ID, such as webserver: that alone is no clash.
+// words have the shape of an ID, such as webserver: that alone is no clash. The number
+// is the smallest where none below is free, which is found without a look at each: a
+// session may start tens of thousands of one name.
 func (s *Supervisor) uniqueName(want string) string {
-	if want == "" {
-		return ""
+	if want == "" || s.isFree(want) {
+		return want
 	}
-	name := want
-	for n := 2; ; n++ {
-		if s.names[name] == nil && s.tasks[task.ID(name)] == nil && !s.was(name) {
-			return name
+	name := func(n int) string { return fmt.Sprintf("%s-%d", want, n) }
+	taken, n := 1, 2
+	for !s.isFree(name(n)) {
+		taken, n = n, 2*n
+	}
+	for n-taken > 1 {
+		if between := (taken + n) / 2; s.isFree(name(between)) {
+			n = between
+		} else {
+			taken = between
 		}
-		name = fmt.Sprintf("%s-%d", want, n)
 	}
+	return name(n)
+}
+
+func (s *Supervisor) isFree(name string) bool {
+	return s.names[name] == nil && s.tasks[task.ID(name)] == nil && !s.was(name)
 }
 
 // create makes the first events durable. Until then nobody can find the tasks.

@@ -86,12 +86,19 @@ func (s *Supervisor) Promote(ctx context.Context, id task.ID) (task.Record, erro
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.free()
+	return rec, nil
+}
+
+// free lets those go who wait for a task in the foreground. Several may do so at once:
+// a further run in the background is promoted by anybody as soon as its record says so.
+// The caller holds mu.
+func (e *entry) free() {
 	select {
 	case <-e.promoted:
 	default:
 		close(e.promoted)
 	}
-	return rec, nil
 }
 
 // Done is closed when the present run of a task has ended. It is nil for a task
