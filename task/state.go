@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"time"
 )
@@ -167,6 +168,10 @@ func Apply(r Record, c Change) (Record, error) {
 		// Flags only: equal flags mean that nothing changes.
 		if next.Idle == r.Idle && next.AwaitingApproval == r.AwaitingApproval && next.Paused == r.Paused &&
 			next.Backgrounded == r.Backgrounded && next.Stopping == r.Stopping && len(next.Questions) == len(r.Questions) {
+			return r, ErrNoChange
+		}
+	case Report: // what is told again as it was
+		if next.OutputBytes == r.OutputBytes && reflect.DeepEqual(next.Progress, r.Progress) {
 			return r, ErrNoChange
 		}
 	}

@@ -23,7 +23,9 @@ func TestWorkflowSteps(t *testing.T) {
 		w.begin(id)
 		report(at(task.StepPending, task.StepPending, ""))
 		report(at(task.StepRunning, task.StepPending, "b00000002"))
-		report(at(task.StepRunning, task.StepPending, "b00000002")) // nothing has moved
+		other := at(task.StepRunning, task.StepPending, "b00000002")
+		other.Message = "a is at work"
+		report(other) // no step has moved
 		w.do(id, task.Change{Verb: task.Complete, Progress: at(task.StepCompleted, task.StepSkipped, "b00000002")})
 	})
 	var told []string
