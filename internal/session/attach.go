@@ -175,14 +175,15 @@ func (s *Session) promptHosted(ctx context.Context, m *Main, text string) error 
 	m.door.Lock() // a second prompt finds the run that the first has begun
 	defer m.door.Unlock()
 	id := s.cfg.Info.Session
-	r, again := s.sup.Get(id)
-	switch ended := again && r.Status.Terminal(); {
-	case m.under() && ended: // it was stopped before it began to take prompts
+	if r, again := s.sup.Get(id); again && r.Status.Terminal() && m.under() { // it was stopped before it began to take prompts
 		m.drop()
-	case m.under():
-		return m.Prompt(ctx, text)
 	}
-	if again && !r.Status.Terminal() { // it has answered, and is ending
+	if m.under() {
+		if err := m.Prompt(ctx, text); !control.Refused(err) || m.under() {
+			return err
+		}
+	}
+	if r, again := s.sup.Get(id); again && !r.Status.Terminal() { // it has answered, or was stopped, and is ending
 		if _, err := s.sup.Wait(ctx, []task.ID{id}, false); err != nil {
 			return err
 		}

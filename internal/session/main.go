@@ -82,9 +82,11 @@ type Main struct {
 	tools  []string // names
 	listen atomic.Pointer[subagent.Watcher]
 
+	order   sync.Mutex // held while a prompt is written down: they come in the order of their numbers
 	mu      sync.Mutex
 	posting int      // prompts that are being written down
 	stale   task.Seq // the newest prompt that begins no further turn; later ones are the queue
+	begun   task.Seq // the newest prompt that has begun a turn
 	asking  task.Seq // the prompt that the turn is about; 0: mail
 	busy    bool
 	latched bool // mail waits for the user: the last turn failed or was broken off
@@ -233,8 +235,7 @@ func (m *Main) post(ctx context.Context, text string) (task.Seq, error) {
 	if err != nil {
 		return 0, err
 	}
-	me := m.kit.me.id
-	seq, err := m.s.sup.Post(ctx, task.Message{To: me, From: string(task.ByUser), Kind: task.Prompt, Text: strings.ToValidUTF8(text, "\uFFFD")})
+	seq, err := m.write(ctx, text)
 	if errors.Is(err, task.ErrMailFull) {
 		err = &control.Error{Code: control.Unavailable, Message: err.Error(), Mend: "wait until some are answered"}
 	}
@@ -242,7 +243,7 @@ func (m *Main) post(ctx context.Context, text string) (task.Seq, error) {
 	m.posting--
 	m.latched = m.latched && err != nil
 	gone := error(nil)
-	if err == nil && m.over { // no run took it, and none will
+	if err == nil && m.passedBy(seq) {
 		gone = m.shuts()
 	}
 	m.wake()
@@ -255,6 +256,16 @@ func (m *Main) post(ctx context.Context, text string) (task.Seq, error) {
 	}
 	return 0, gone
 }
+
+// write makes a prompt durable and puts it into the queue.
+func (m *Main) write(ctx context.Context, text string) (task.Seq, error) {
+	m.order.Lock()
+	defer m.order.Unlock()
+	return m.s.sup.Post(ctx, task.Message{To: m.kit.me.id, From: string(task.ByUser), Kind: task.Prompt, Text: strings.ToValidUTF8(text, "\uFFFD")})
+}
+
+// passedBy reports whether no run has taken a prompt, and none will. The caller holds mu.
+func (m *Main) passedBy(prompt task.Seq) bool { return m.over && prompt > m.begun }
 
 // shuts says why no prompt is taken. The caller holds mu.
 func (m *Main) shuts() error {
@@ -365,7 +376,7 @@ func (m *Main) take(interrupt context.CancelCauseFunc) (prompt []agent.Block, or
 	switch {
 	case m.ended || m.over:
 	case isAsked:
-		m.stale, m.asking = asked.Seq, asked.Seq
+		m.stale, m.begun, m.asking = asked.Seq, asked.Seq, asked.Seq
 		prompt, ok = texts(asked.Text), true
 	case owed && !m.latched:
 		origin, ok = TaskOrigin, true
