@@ -277,6 +277,9 @@ func attachments() cases {
 			a.types("and the other\n")
 			a.until("started: local_bash cat f")
 			b.until("it runs")
+			if !within(patience, func() bool { return p.inspected(id).Idle }) {
+				t.Error("it does not rest")
+			}
 			b.types("/tasks\n")
 			b.until("running (idle)")
 			p.free(fifo)
@@ -429,6 +432,32 @@ func attachments() cases {
 			}
 			s.until("has ended")
 			s.leaves(1)
+		},
+		"kept": func(t *testing.T, p *place) {
+			kill := func() { // the next host may be there at once
+				if err := syscall.Kill(p.hosts()[0].pid, syscall.SIGKILL); err != nil {
+					t.Fatal(err)
+				}
+			}
+			fifo := p.fifo("f")
+			id := p.good("run", "-d", "--keep", "--", "sh", "-c", "echo one; cat f; echo two; exit 7").stdout()
+			s := p.sits("attach", id)
+			s.until("one\n")
+			kill()
+			p.free(fifo)
+			s.until("go\ntwo\n")
+			s.leaves(7)
+			s.mu.Lock()
+			if n := strings.Count(s.text, "one"); n != 1 {
+				t.Errorf("what was shown is shown %d times", n)
+			}
+			s.mu.Unlock()
+			id = p.good("run", "-d", "--", "sh", "-c", "echo three; sleep 4793").stdout()
+			s = p.sits("attach", id)
+			s.until("three\n")
+			kill()
+			s.until("host_lost")
+			s.leaves(4)
 		},
 		"piped": func(t *testing.T, p *place) {
 			m := p.model(map[string][]step{"main": {calls("Agent", asks("explore", "it", "run_in_background", true)), says("sent off"), says("all is known"), says("more is known")},

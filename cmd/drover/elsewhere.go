@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"slices"
-	"strings"
 
 	"github.com/drover-dev/drover/internal/cli"
 	"github.com/drover-dev/drover/internal/control"
@@ -38,10 +36,7 @@ func (w *world) at(e host.Entry) (*world, error) {
 			Mend: "put it back, or carry the session to another folder, see `drover teleport --help`"}
 	}
 	there := *w
-	there.cwd, there.from = p.Folder(), w.here()
-	there.env = append(slices.DeleteFunc(slices.Clone(w.env), func(kv string) bool {
-		return strings.HasPrefix(kv, "PWD=") || strings.HasPrefix(kv, "OLDPWD=")
-	}), "PWD="+there.cwd)
+	there.cwd, there.from, there.env = p.Folder(), w.here(), host.EnvAt(w.env, p.Folder())
 	return &there, nil
 }
 

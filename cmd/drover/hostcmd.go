@@ -98,11 +98,27 @@ func (w *world) host(ctx context.Context) error {
 
 // background opens the session of a project's detached host.
 func (w *world) background(ctx context.Context, place home.Session, set settings.Settings) (*assemble.Session, error) {
-	if err := released(ctx, place); err != nil {
-		return nil, err
-	}
-	return assemble.Open(ctx, assemble.Config{Root: w.root, Folder: w.cwd, Session: place.ID(), Role: session.RoleBackground, Copier: copier(), Title: "background tasks",
+	return w.open(ctx, assemble.Config{Root: w.root, Folder: w.cwd, Session: place.ID(), Role: session.RoleBackground, Copier: copier(), Title: "background tasks",
 		Version: version, Env: w.env, Settings: set, AskWait: set.Permissions.Wait(), Tell: func(_ task.ID, text string) { w.note(text) }})
+}
+
+// opening is how often a session is opened that others have for a moment: who looks
+// whether it is open, or who opens it at the same time.
+const opening = 3
+
+// open opens a session when an earlier host has let go of it.
+func (w *world) open(ctx context.Context, cfg assemble.Config) (*assemble.Session, error) {
+	for tries := 1; ; tries++ {
+		if cfg.Session != "" {
+			if err := released(ctx, w.root.Project(cfg.Folder).Session(cfg.Session)); err != nil {
+				return nil, err
+			}
+		}
+		s, err := assemble.Open(ctx, cfg)
+		if !errors.Is(err, home.ErrLocked) || tries == opening {
+			return s, err
+		}
+	}
 }
 
 // closingWait is how long an earlier host of a session may take to close.
@@ -170,15 +186,12 @@ func (w *world) hostPrompt(ctx context.Context, file string) error {
 	if p.AskTimeout == 0 {
 		p.AskTimeout = set.Permissions.Wait()
 	}
-	place := w.root.Project(w.cwd).Session(task.ID(p.Session))
-	if err := released(ctx, place); err != nil {
-		return locked(err, place.ID())
-	}
-	cfg := w.config(&p, set, place.ID())
+	id := task.ID(p.Session)
+	cfg := w.config(&p, set, id)
 	cfg.Detached = true
-	s, err := assemble.Open(ctx, cfg)
+	s, err := w.open(ctx, cfg)
 	if err != nil {
-		return locked(err, place.ID())
+		return locked(err, id)
 	}
 	m, err := s.OpenMain(ctx, p.main())
 	if err == nil {

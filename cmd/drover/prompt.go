@@ -423,7 +423,7 @@ func (w *world) prompt(ctx context.Context, p *promptFlags) error {
 	cfg.Keeper = []string{exe, "keeper", "--helper"}
 	var out *agentsdk.Stream // set before the first conversation begins
 	cfg.On = func(from task.ID, e agent.Event) { out.Agent(from, e) }
-	s, err := assemble.Open(ctx, cfg)
+	s, err := w.open(ctx, cfg)
 	if err != nil {
 		return locked(err, id)
 	}

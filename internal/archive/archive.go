@@ -278,16 +278,22 @@ func (a *Archive) Get(ctx context.Context, ref string) (task.Record, error) {
 	return task.Record{}, e
 }
 
-// Wait returns at once: nothing here changes by itself.
+// Wait returns at once: nothing here changes by itself. For what still lives a host
+// must be found first.
 func (a *Archive) Wait(ctx context.Context, req control.WaitRequest) (control.WaitReply, error) {
 	reply := control.WaitReply{}
+	var lives []string
 	for _, ref := range req.Refs {
 		r, err := a.Get(ctx, ref)
 		if err != nil {
 			return reply, err
 		}
-		reply.Tasks = append(reply.Tasks, r)
-		reply.TimedOut = reply.TimedOut || !r.Status.Terminal()
+		if reply.Tasks = append(reply.Tasks, r); !r.Status.Terminal() {
+			lives = append(lives, ref)
+		}
+	}
+	if len(lives) > 0 && !(req.Any && len(lives) < len(req.Refs)) {
+		return reply, a.refuse("wait for " + strings.Join(lives, ", "))
 	}
 	return reply, nil
 }
@@ -386,6 +392,9 @@ func (a *Archive) Resume(_ context.Context, req control.ResumeRequest) (task.Rec
 func (a *Archive) goOn(what string) error {
 	e := &control.Error{Code: control.Unavailable, Message: fmt.Sprintf("cannot %s: session %s has ended", what, a.info.Session)}
 	e.Mend = fmt.Sprintf("go on with it by `drover -p --resume %s \"…\"`, and ask for the agent there", a.info.Session)
+	if a.info.Role == "background" { // nobody talks there
+		e.Mend = "`drover resume` and `drover send` start a host for it"
+	}
 	return e
 }
 
@@ -403,5 +412,12 @@ func (a *Archive) Watch(context.Context, control.WatchRequest) iter.Seq2[control
 func (a *Archive) Hold(context.Context, string) error { return a.refuse("hold") }
 
 func (a *Archive) refuse(what string) error {
+	if a.Kept() {
+		mend := fmt.Sprintf("`drover attach %s` starts one", a.info.Session)
+		if a.info.Role == "background" {
+			mend = fmt.Sprintf("`drover run -d true` in %s starts one", a.info.Project)
+		}
+		return &control.Error{Code: control.Unavailable, Message: fmt.Sprintf("cannot %s: session %s has no host", what, a.info.Session), Mend: mend + ", or says why it cannot"}
+	}
 	return &control.Error{Code: control.Unavailable, Message: fmt.Sprintf("cannot %s: session %s has ended", what, a.info.Session), Mend: "start something new with `drover run -d` or `drover -p`"}
 }

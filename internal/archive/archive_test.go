@@ -216,9 +216,13 @@ func TestTruth(t *testing.T) {
 	if err != nil || len(live.Tasks) != 1 || live.Tasks[0].ID != "b0alive00" {
 		t.Errorf("live %+v, %v", live, err)
 	}
-	reply, err := a.Wait(t.Context(), control.WaitRequest{Refs: []string{"b0gone000", "b0alive00"}})
-	if err != nil || !reply.TimedOut || len(reply.Tasks) != 2 {
-		t.Errorf("wait %+v, %v", reply, err)
+	both := []string{"b0gone000", "b0alive00"}
+	if _, err := a.Wait(t.Context(), control.WaitRequest{Refs: both}); code(err) != control.Unavailable {
+		t.Errorf("wait for what lives: %v", err)
+	}
+	reply, err := a.Wait(t.Context(), control.WaitRequest{Refs: both, Any: true})
+	if err != nil || reply.TimedOut || len(reply.Tasks) != 2 {
+		t.Errorf("wait for any: %+v, %v", reply, err)
 	}
 	if _, err := a.Stop(t.Context(), control.StopRequest{Refs: []string{"b0alive00"}}); code(err) != control.Unavailable {
 		t.Errorf("stop of what lives: %v", err)

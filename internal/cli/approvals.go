@@ -149,11 +149,7 @@ func (a *app) questions(ctx context.Context, all bool) ([]openQuestion, error) {
 // decide answers the one open question that ref means. What is answered is what
 // was read of it just now: its digest goes along.
 func (a *app) decide(ctx context.Context, ref string, all bool, done string, reply task.Reply) error {
-	open, err := a.questions(ctx, all)
-	if err != nil {
-		return err
-	}
-	q, err := pickQuestion(open, ref)
+	q, err := a.question(ctx, ref, all)
 	if err != nil {
 		return err
 	}
@@ -175,6 +171,20 @@ func (a *app) decide(ctx context.Context, ref string, all bool, done string, rep
 	return err
 }
 
+// question finds what ref means as [app.resolve] finds tasks.
+func (a *app) question(ctx context.Context, ref string, all bool) (q openQuestion, err error) {
+	for _, where := range places(ref, all) {
+		open, listed := a.questions(ctx, where[0].all)
+		if listed != nil {
+			return q, listed
+		}
+		if q, err = pickQuestion(open, ref); !notFound(err) {
+			return q, err
+		}
+	}
+	return q, err
+}
+
 func pickQuestion(open []openQuestion, ref string) (openQuestion, error) {
 	var hits []openQuestion
 	var matches []string
@@ -191,7 +201,7 @@ func pickQuestion(open []openQuestion, ref string) (openQuestion, error) {
 		return hits[0], nil
 	case 0:
 		return openQuestion{}, &control.Error{Code: control.NotFound, Message: fmt.Sprintf("no question %q is open: it has been answered, or its time was up", ref),
-			Mend: "see `drover approvals`"}
+			Mend: "see `drover approvals --all-sessions`"}
 	}
 	return openQuestion{}, &control.Error{Code: control.Ambiguous, Matches: matches,
 		Message: fmt.Sprintf("%q could be any of %s", ref, strings.Join(matches, ", ")), Mend: "give more of the ID"}

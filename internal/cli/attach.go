@@ -173,7 +173,10 @@ func (a *app) takePart(ctx context.Context, s Session) (again bool, err error) {
 	}
 	defer done()
 	t := a.newAttachment(api, s.Info())
-	err = t.run(ctx, t.watch, t.events, t.questions)
+	err = t.run(ctx, func(ctx context.Context) error {
+		t.hark(ctx, t.watch, t.events, t.questions)
+		return nil
+	})
 	return control.Refused(err) && !t.scene.opened && s.Gone(ctx), err
 }
 
@@ -187,6 +190,7 @@ type heard struct {
 	typed     bool // line is set
 	eof       bool // nothing more is typed
 	idle      bool // nothing is left to answer
+	lost      bool // the host of the task has gone
 	over      error
 }
 
@@ -205,7 +209,12 @@ type attachment struct {
 	failed error           // what could not be sent of piped input
 
 	ears  chan heard
-	group sync.WaitGroup // listeners; run waits for them
+	deaf  context.CancelFunc // ends the listeners
+	group sync.WaitGroup     // listeners; run waits for them
+
+	done   func()                // lets go of the host of a task
+	next   control.OutputRequest // of the task
+	losses int                   // hosts of the task that have gone
 }
 
 func (a *app) newAttachment(api control.API, info control.Info) *attachment {
@@ -220,13 +229,21 @@ func (a *app) readsTerminal() bool {
 	return ok && a.IsTerminal(w)
 }
 
+// hark begins to listen to a host.
+func (t *attachment) hark(ctx context.Context, listen ...func(context.Context)) {
+	ctx, t.deaf = context.WithCancel(ctx)
+	for _, l := range listen {
+		t.group.Go(func() { l(ctx) })
+	}
+}
+
 // run listens and shows until the user leaves or what is attached to ends.
-func (t *attachment) run(ctx context.Context, listen ...func(context.Context)) error {
+func (t *attachment) run(ctx context.Context, begin func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer t.group.Wait()
 	defer cancel(errLeft)
-	for _, l := range listen {
-		t.group.Go(func() { l(ctx) })
+	if err := begin(ctx); err != nil {
+		return err
 	}
 	pressed := make(chan struct{}, 1)
 	t.a.heedInterrupts(ctx, pressed, func() {
@@ -316,6 +333,8 @@ func (t *attachment) hear(ctx context.Context, h heard) error {
 		return t.closed(ctx)
 	case h.idle:
 		return t.leave(ctx)
+	case h.lost:
+		return t.goOn(ctx)
 	}
 	var end *taskEnd
 	if !errors.As(h.over, &end) {
@@ -509,7 +528,7 @@ func (t *attachment) same(ctx context.Context) bool {
 
 // gone says that there is nothing to be attached to any more.
 func (t *attachment) gone() error {
-	return &ExitError{Code: codeFailed, Err: fmt.Errorf("the host of session %s has ended (`drover attach %s` goes on)", t.info.Session, t.info.Session)}
+	return &ExitError{Code: codeFailed, Err: fmt.Errorf("the host of session %s has ended (`drover attach %s` goes on)", t.info.Session, t.ref())}
 }
 
 // events follows the tasks, from now on.
@@ -534,9 +553,17 @@ func (t *attachment) events(ctx context.Context) {
 			return
 		}
 		if losses++; losses == attachTries {
-			t.tell(ctx, heard{over: cmp.Or(failed, t.gone())})
+			t.deafTo(ctx, failed)
 			return
 		}
+	}
+}
+
+// deafTo ends the attachment if a host answers with errors. One that is about to go
+// ends its streams before that: whoever watches what is attached to is told how.
+func (t *attachment) deafTo(ctx context.Context, failed error) {
+	if failed != nil && !hostGone(failed) {
+		t.tell(ctx, heard{over: failed})
 	}
 }
 
@@ -550,7 +577,7 @@ func (t *attachment) questions(ctx context.Context) {
 				return
 			}
 			if losses++; losses == attachTries {
-				t.tell(ctx, heard{over: err})
+				t.deafTo(ctx, err)
 				return
 			}
 			continue
@@ -602,53 +629,80 @@ func (t *attachment) read(ctx context.Context) {
 
 // attachTask watches one task to its end.
 func (a *app) attachTask(ctx context.Context, f found) error {
+	t := a.newAttachment(nil, f.session.Info())
+	t.record, t.scene.only = f.record, f.record.ID
+	t.next = control.OutputRequest{Ref: t.ref(), Tail: attachTail, Max: logPiece}
+	defer func() { t.done() }()
+	t.done = func() {}
+	return t.run(ctx, func(ctx context.Context) error { return t.open(ctx, f) })
+}
+
+// open listens to the host of the task, or reads what one has left.
+func (t *attachment) open(ctx context.Context, f found) error {
 	api, done, err := f.open(ctx)
 	if err != nil {
 		return err
 	}
-	defer done()
-	t := a.newAttachment(api, f.session.Info())
-	t.record, t.scene.only = f.record, f.record.ID
+	t.done()
+	t.api, t.done, t.info, t.record = api, done, f.session.Info(), f.record
 	listen := []func(context.Context){t.output}
 	if f.live() && !f.record.Status.Terminal() {
 		listen = append(listen, t.events, t.questions)
 	}
-	return t.run(ctx, listen...)
+	t.hark(ctx, listen...)
+	return nil
+}
+
+// goOn goes over to the next host of the task, or to what the last one has left.
+func (t *attachment) goOn(ctx context.Context) error {
+	t.deaf()
+	t.group.Wait()
+	if t.losses++; t.losses > hostLosses {
+		return t.gone()
+	}
+	f, err := t.a.afterHost(ctx, found{record: t.record})
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err != nil, !f.live() && !f.record.Status.Terminal():
+		return t.gone()
+	}
+	return t.open(ctx, f)
 }
 
 // output follows the output of the task, and tells how it has ended.
 func (t *attachment) output(ctx context.Context) {
-	req := control.OutputRequest{Ref: t.ref(), Tail: attachTail, Max: logPiece}
 	for {
-		c, err := t.api.Output(ctx, req)
+		c, err := t.api.Output(ctx, t.next)
 		if err == nil && len(c.Data) > 0 && !t.tell(ctx, heard{output: &c}) {
 			return
 		}
 		switch {
 		case err != nil && !t.same(ctx):
-			t.tell(ctx, heard{over: t.gone()})
+			t.tell(ctx, heard{lost: true})
 			return
 		case err != nil:
 			t.tell(ctx, heard{over: fmt.Errorf("read output of %s: %w", t.ref(), err)})
 			return
-		case c.Ended || !t.info.Live && len(c.Data) == 0:
-			t.tell(ctx, heard{over: t.verdict(ctx)})
+		}
+		t.next = control.OutputRequest{Ref: t.ref(), Offset: c.Next, Max: logPiece, Wait: logWait}
+		if c.Ended || !t.info.Live && len(c.Data) == 0 {
+			t.tell(ctx, t.verdict(ctx))
 			return
 		}
-		req = control.OutputRequest{Ref: t.ref(), Offset: c.Next, Max: logPiece, Wait: logWait}
 	}
 }
 
 // verdict is how the task has ended.
-func (t *attachment) verdict(ctx context.Context) error {
+func (t *attachment) verdict(ctx context.Context) heard {
 	r, err := t.api.Get(ctx, t.ref())
 	switch {
+	case err != nil && !t.same(ctx), err == nil && !r.Status.Terminal():
+		return heard{lost: true}
 	case err != nil:
-		return fmt.Errorf("ask for %s: %w", t.ref(), err)
-	case !r.Status.Terminal():
-		return t.gone()
+		return heard{over: fmt.Errorf("ask for %s: %w", t.ref(), err)}
 	}
-	return &taskEnd{r}
+	return heard{over: &taskEnd{r}}
 }
 
 // taskEnd is the end of the task that was attached to.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/drover-dev/drover/internal/control"
@@ -179,6 +180,39 @@ func TestAttachGivesUp(t *testing.T) {
 			if err := <-s.attach(t).over; err == nil || !strings.Contains(err.Error(), broken.Error()) {
 				t.Errorf("ends with %v", err)
 			}
+		})
+	}
+}
+
+// A host that is about to go ends its streams: what becomes of what is watched is told
+// by whoever watches that.
+func TestAttachOutlivesStreams(t *testing.T) {
+	going := &control.Error{Code: control.Unavailable, Message: "the session is closing"}
+	for name, spoil := range map[string]func(*talk){
+		"events": func(s *talk) { s.events = func(context.Context, func(task.Event, error) bool) {} },
+		"questions": func(s *talk) {
+			s.asked = func(context.Context) (control.Approvals, error) { return control.Approvals{}, going }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newTalk()
+				spoil(s)
+				p := s.attach(t)
+				synctest.Wait()
+				select {
+				case err := <-p.over:
+					t.Errorf("ends with %v", err)
+					return
+				default:
+				}
+				p.interrupt()
+				synctest.Wait()
+				p.interrupt()
+				if err := <-p.over; err != nil {
+					t.Errorf("left with %v", err)
+				}
+			})
 		})
 	}
 }

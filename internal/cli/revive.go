@@ -10,7 +10,7 @@ import (
 // revive opens the session of a task that is to go on. What a detached host has left
 // that died is taken up by the next, which is started for that.
 func (a *app) revive(ctx context.Context, f found) (control.API, func(), error) {
-	if f.live() || f.session.Info().Role != "background" || f.record.Kind != task.LocalWorkflow {
+	if f.live() || f.session.Info().Role != "background" || f.record.Kind != task.LocalWorkflow && !f.record.Kind.IsAgent() {
 		return f.open(ctx)
 	}
 	api, done, err := f.session.Revive(ctx)

@@ -100,11 +100,7 @@ func (a *app) steerOne(ctx context.Context, verb string, words []string, session
 	if err != nil {
 		return nil, rec, err
 	}
-	open := f.open
-	if verb == "resume" {
-		open = func(ctx context.Context) (control.API, func(), error) { return a.revive(ctx, f) }
-	}
-	api, done, err := open(ctx)
+	api, done, err := a.revive(ctx, f)
 	if err != nil {
 		return f.session, rec, err
 	}

@@ -55,7 +55,6 @@ func (d *Directory) Project() home.Project { return d.Root.Project(d.Folder) }
 // Sessions returns the sessions of the project, or of all projects, newest
 // first; with live only those that live.
 func (d *Directory) Sessions(ctx context.Context, live, all bool) ([]Entry, error) {
-	d.revive(ctx)
 	projects := []home.Project{d.Project()}
 	if all {
 		var err error
@@ -65,6 +64,7 @@ func (d *Directory) Sessions(ctx context.Context, live, all bool) ([]Entry, erro
 	}
 	var out []Entry
 	for _, p := range projects {
+		d.at(p).revive(ctx)
 		places, err := p.Sessions()
 		if err != nil {
 			return nil, err
@@ -84,6 +84,15 @@ func (d *Directory) Sessions(ctx context.Context, live, all bool) ([]Entry, erro
 	}
 	slices.SortStableFunc(out, func(a, b Entry) int { return b.Info.StartTime.Compare(a.Info.StartTime) })
 	return out, nil
+}
+
+// at is the directory as it is used from the folder of a project.
+func (d *Directory) at(p home.Project) *Directory {
+	there := *d
+	if there.Folder = p.Folder(); d.Project().Dir() != p.Dir() {
+		there.Env = EnvAt(d.Env, p.Folder())
+	}
+	return &there
 }
 
 // revive gives the background session a host again if its host died and
@@ -215,15 +224,16 @@ func (d *Directory) detached(ctx context.Context, was Entry) (Entry, error) {
 		return now, nil
 	}
 	_ = failpoint.Hit("host/wanted")
-	if err := d.Start(ctx); err != nil {
-		return Entry{}, err
-	}
+	failed := d.Start(ctx)
 	_ = failpoint.Hit("host/said")
 	now, live := d.lives(was)
-	if !live {
-		return Entry{}, &control.Error{Code: control.Unavailable, Message: "the detached host started and went away again", Mend: "see " + d.logFile()}
+	switch {
+	case live: // also one that somebody has started who waited for it no longer
+		return now, nil
+	case failed != nil:
+		return Entry{}, failed
 	}
-	return now, nil
+	return Entry{}, &control.Error{Code: control.Unavailable, Message: "the detached host started and went away again", Mend: "see " + d.logFile()}
 }
 
 // lives is the project's detached host, if one answers that is another than was.
@@ -297,16 +307,19 @@ const maxLog = 1 << 20
 // openLog opens the log of the project's hosts, to which those that are alive may be
 // writing, and returns its size.
 func (d *Directory) openLog() (log *os.File, size int64, err error) {
-	log, err = d.Root.Below().Open(d.logFile(), os.O_CREATE|os.O_WRONLY|os.O_APPEND|syscall.O_NONBLOCK, 0o600)
+	log, err = d.Root.Below().Open(d.logFile(), os.O_CREATE|os.O_RDWR|os.O_APPEND|syscall.O_NONBLOCK, 0o600) // to open a pipe for writing alone is refused without a word of it
 	if err != nil {
 		return nil, 0, err
 	}
 	info, err := log.Stat()
-	if err == nil {
+	switch {
+	case err != nil:
+	case !info.Mode().IsRegular():
+		err = fmt.Errorf("%s is no regular file (move it away)", d.logFile())
+	case info.Size() > maxLog:
+		err = log.Truncate(0)
+	default:
 		size = info.Size()
-	}
-	if size > maxLog {
-		size, err = 0, log.Truncate(0)
 	}
 	if err != nil {
 		_ = log.Close()
@@ -333,6 +346,14 @@ func HostEnv(env []string) []string {
 		}
 		return false
 	})
+}
+
+// EnvAt is an environment for a program that is at work in another folder.
+func EnvAt(env []string, folder string) []string {
+	there := slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
+		return strings.HasPrefix(kv, "PWD=") || strings.HasPrefix(kv, "OLDPWD=")
+	})
+	return append(there, "PWD="+folder)
 }
 
 func lastLine(text string) string {

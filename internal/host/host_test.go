@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -44,6 +45,11 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	case "silent":
 		os.Exit(1)
+	case "beaten":
+		if err := beBeaten(); err != nil {
+			fmt.Fprintf(os.Stderr, "drover: %s\n", err)
+		}
+		os.Exit(1)
 	}
 	goleak.VerifyTestMain(m)
 }
@@ -64,6 +70,27 @@ func dieListening() error {
 		return err
 	}
 	return syscall.Kill(os.Getpid(), syscall.SIGKILL)
+}
+
+// beBeaten is a host that finds another one, which listens just now.
+func beBeaten() error {
+	exe, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command(exe)
+	cmd.Env = append(os.Environ(), role+"=host")
+	said, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	if _, err := io.ReadFull(said, make([]byte, len(Ready))); err != nil {
+		return err
+	}
+	return home.ErrLocked
 }
 
 // beHost is a host without tasks, which serves until it is ended.
@@ -336,6 +363,24 @@ func TestBackground(t *testing.T) {
 			}
 		}
 	})
+	t.Run("beaten", func(t *testing.T) {
+		d := directory(t, "beaten")
+		api, release, err := d.Background(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer release()
+		info, err := api.Info(t.Context())
+		if err != nil || info.PID == 0 {
+			t.Fatalf("%+v, %v", info, err)
+		}
+		if err := syscall.Kill(info.PID, syscall.SIGKILL); err != nil { // no child of ours
+			t.Error(err)
+		}
+		if _, err := syscall.Wait4(-1, nil, 0, nil); err != nil {
+			t.Error(err)
+		}
+	})
 	for _, c := range []struct{ as, says string }{{"refuse", "the disk is full"}, {"silent", "it said nothing"}} {
 		t.Run(c.as, func(t *testing.T) {
 			d := directory(t, c.as)
@@ -422,6 +467,31 @@ func TestSessions(t *testing.T) {
 			}
 			if s := strings.Join(got, " "); s != c.want {
 				t.Errorf("sessions %q, want %q", s, c.want)
+			}
+		})
+	}
+}
+
+// What somebody has put in the place of the log is neither written to nor waited for.
+func TestPlantedLog(t *testing.T) {
+	for name, c := range map[string]struct {
+		plant func(at, other string) error
+		says  string
+	}{
+		"pipe": {func(at, _ string) error { return syscall.Mkfifo(at, 0o600) }, "no regular file"},
+		"link": {func(at, other string) error { return os.Symlink(other, at) }, "symbolic link"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := directory(t, "host")
+			other := filepath.Join(d.Folder, "other")
+			if err := errors.Join(d.Project().Ensure(), c.plant(d.logFile(), other)); err != nil {
+				t.Fatal(err)
+			}
+			if _, _, err := d.Background(t.Context()); err == nil || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), d.logFile()) {
+				t.Errorf("error %v, want %q", err, c.says)
+			}
+			if _, err := os.Lstat(other); err == nil {
+				t.Error("a file was made behind the link")
 			}
 		})
 	}
