@@ -74,7 +74,9 @@ func (s *Supervisor) run(ctx context.Context, e *entry, d task.Driver, q *queued
 		e.mu.Lock()
 		again := e.again
 		e.mu.Unlock()
+		s.opening.Lock()
 		out, err := s.cfg.Output(*e.rec.Load(), again)
+		s.opening.Unlock()
 		if err != nil {
 			s.conclude(ctx, e, h, task.Result{}, &task.FailError{Reason: task.ReasonStart, Err: fmt.Errorf("open output: %w", err)})
 			return

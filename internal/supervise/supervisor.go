@@ -157,6 +157,10 @@ type Supervisor struct {
 
 	moves sync.Mutex // held while a task leaves what is below it to another; no lock is held around it
 	cold  sync.Mutex // held over a pause and a thaw of a tree; no lock but moves is held around it
+
+	// The kernel makes the files of a folder one after the other, and each that waits for
+	// it there costs a thread, which stays. No lock is held around it.
+	opening sync.Mutex
 }
 
 type childKey struct {

@@ -160,7 +160,7 @@ type shared struct {
 // up what an earlier host started; [Driver.For] makes drivers for new commands.
 func New(c Config) *Driver {
 	self := sync.OnceValues(func() (process.Identity, error) { return process.Identify(os.Getpid()) })
-	d := &Driver{shared: &shared{Config: c, starts: make(chan struct{}, 2*runtime.GOMAXPROCS(0)), self: self}}
+	d := &Driver{shared: &shared{Config: c, starts: make(chan struct{}, runtime.GOMAXPROCS(0)), self: self}}
 	d.caps.grown, d.caps.table, d.caps.crowd.most = c.Grown, &d.table, c.MaxProcesses
 	counter := sync.OnceValue(process.OpenKillCounter)
 	d.caps.memory.read = func() process.Kills { return counter().Read() }
@@ -240,6 +240,13 @@ func (d *Driver) Run(ctx context.Context, h task.Host) (task.Result, error) {
 }
 
 func (d *Driver) start(ctx context.Context, h task.Host, rec task.Record, c Command) (task.Result, error) {
+	select {
+	case d.starts <- struct{}{}:
+	case <-ctx.Done():
+		return task.Result{}, context.Cause(ctx)
+	}
+	leave := sync.OnceFunc(func() { <-d.starts })
+	defer leave()
 	out, err := d.open(h, rec, c)
 	if err != nil {
 		return task.Result{}, &task.FailError{Reason: task.ReasonStart, Err: err}
@@ -249,17 +256,12 @@ func (d *Driver) start(ctx context.Context, h task.Host, rec task.Record, c Comm
 	if err != nil {
 		return task.Result{}, err
 	}
+	leave()
 	return r.run(ctx, h.Output(), out)
 }
 
 // begin starts the command. After an error nothing is left of it.
 func (d *Driver) begin(ctx context.Context, h task.Host, rec task.Record, c Command, out *output) (r *run, err error) {
-	select {
-	case d.starts <- struct{}{}:
-		defer func() { <-d.starts }()
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
 	self, err := d.self()
 	if err == nil && d.Keeper != nil {
 		err = d.Keeper.Ready()
