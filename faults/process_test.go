@@ -290,9 +290,6 @@ func cgroup(t *testing.T, controller string, values ...string) string {
 // A process that not even KILL ends is named, and nobody waits for it for ever:
 // P12. The kernel keeps what is frozen in uninterruptible sleep.
 func TestUnkillable(t *testing.T) {
-	if pick(0, 1) == 0 {
-		t.Skip("takes 8 s: make faults")
-	}
 	t.Parallel()
 	dir := cgroup(t, "freezer")
 	p := newPlace(t)
