@@ -253,14 +253,15 @@ func agentCosts() cases {
 			r := p.run("-p", "go", "--model=sonnet", "--max-budget-usd", "0.03", "--output-format=stream-json")
 			r.failed(t, 1, "the budget of $0.0300 is spent")
 			all := r.objects(t)
-			if results := only(all, "result"); len(results) != 2 || results[0]["is_error"] != false || results[1]["is_error"] != true {
+			results := only(all, "result") // that of the first turn is not there if the agents were faster than its second call
+			if n := len(results); n < 1 || n > 2 || results[n-1]["is_error"] != true || n == 2 && results[0]["is_error"] != false {
 				t.Errorf("results %v", results)
 			}
 			if n := len(of(m, "explore")); n < 3 || n > 4 {
 				t.Errorf("%d calls of $0.012 from a budget of $0.03", n)
 			}
-			if n := len(of(m, "main")); n != 2 {
-				t.Errorf("%d calls of the main agent, the last when nothing was left", n)
+			if n := len(of(m, "main")); n < len(results) || n > 2 {
+				t.Errorf("%d calls of the main agent, the last when nothing was left, and %d results", n, len(results))
 			}
 			tasks := p.tasks("-a")
 			if len(tasks) != 2 {
