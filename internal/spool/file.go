@@ -227,14 +227,18 @@ func sizeOf(f *os.File) (int64, error) {
 	return st.Size, nil
 }
 
-// Close ends writing. A second Close does nothing.
+// Close ends writing, and says how much was dropped. A second Close does nothing.
 func (f *File) Close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.closed {
 		return nil
 	}
+	var err error
+	if f.dropped > 0 {
+		_, err = fmt.Fprintf(f.f, "[%d bytes were dropped.]\n", f.dropped)
+	}
 	f.size()
 	f.closed = true
-	return f.f.Close()
+	return errors.Join(err, f.f.Close())
 }
