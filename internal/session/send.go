@@ -83,8 +83,9 @@ func (rt *runtime) Send(ctx context.Context, m tasktools.SendRequest) (tasktools
 		return tasktools.Sent{To: to}, mailRefusal(err)
 	}
 	ended := to.Status.Terminal()
+	var seq task.Seq
 	if !ended || to.Team != nil {
-		_, err = rt.s.sup.Post(ctx, task.Message{To: id, From: cmp.Or(rt.name(), string(rt.id)), Kind: task.PlainMessage, Text: m.Text, Hops: hops})
+		seq, err = rt.s.sup.Post(ctx, task.Message{To: id, From: cmp.Or(rt.name(), string(rt.id)), Kind: task.PlainMessage, Text: m.Text, Hops: hops})
 		if err != nil || !ended {
 			return tasktools.Sent{To: to}, mailRefusal(err)
 		}
@@ -92,6 +93,9 @@ func (rt *runtime) Send(ctx context.Context, m tasktools.SendRequest) (tasktools
 	}
 	rt.s.hops.hear(to.ID, hops)
 	out, err := rt.Agent(ctx, tasktools.AgentRequest{Prompt: m.Text, Resume: string(to.ID), Background: true, ToolUseID: m.ToolUseID})
+	if seq != 0 {
+		err = rt.s.takeBack(ctx, to.ID, seq, err)
+	}
 	return tasktools.Sent{To: out.Task, Resumed: true, Report: out.Text, Note: out.Note}, err
 }
 

@@ -51,15 +51,35 @@ func (s *Session) Send(ctx context.Context, req control.SendRequest) (task.Recor
 	if err := m.Check(); err != nil {
 		return r, &control.Error{Code: control.Invalid, Message: err.Error()}
 	}
-	if _, err := s.sup.Post(ctx, m); errors.Is(err, task.ErrMailFull) {
+	seq, err := s.sup.Post(ctx, m)
+	if errors.Is(err, task.ErrMailFull) {
 		return r, &control.Error{Code: control.Unavailable, Message: fmt.Sprintf("agent %s has too much mail that it has not read", r.ID), Mend: "wait until it has read some"}
 	} else if err != nil {
 		return r, refusal(err)
 	}
 	if r.Status.Terminal() { // a teammate, which goes on with its mail
-		return s.again(ctx, r, goOn, req.Env)
+		rec, err := s.again(ctx, r, goOn, req.Env)
+		return rec, s.takeBack(ctx, r.ID, seq, err)
 	}
 	return r, nil
+}
+
+// takeBack puts a message away for which an agent was to go on, and could not: who is
+// told so sends it anew. An agent that somebody else let go on meanwhile has it.
+func (s *Session) takeBack(ctx context.Context, to task.ID, seq task.Seq, refused error) error {
+	if now, there := s.sup.Get(to); refused == nil || there && !now.Status.Terminal() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), lastHooks, task.ErrClosing)
+	defer cancel()
+	box, err := s.box(ctx, to)
+	if err == nil {
+		err = box.Acknowledge(ctx, seq)
+	}
+	if err != nil {
+		return errors.Join(refused, fmt.Errorf("the message stays in the mailbox: %w", err))
+	}
+	return refused
 }
 
 func (s *Session) sendMain(ctx context.Context, req control.SendRequest) error {

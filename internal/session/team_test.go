@@ -18,6 +18,7 @@ import (
 	"github.com/drover-dev/drover/internal/permit"
 	"github.com/drover-dev/drover/internal/todo"
 	"github.com/drover-dev/drover/internal/tool/tasktools"
+	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -581,6 +582,36 @@ func TestTeammateHooks(t *testing.T) {
 	if all := server.Requests(); !strings.Contains(all[1].LastText(), "look behind you too") {
 		t.Errorf("it was sent on with %q", all[1].LastText())
 	}
+}
+
+// A message for which an ended teammate cannot go on is not told later: who was refused
+// sends it anew.
+func TestMessageTakenBack(t *testing.T) {
+	r, _ := served(t, echo)
+	ada := r.enlist("ada", "crew", "look left")
+	r.answered(ada.ID, 1)
+	if _, err := r.Stop(r.ctx, control.StopRequest{Refs: []string{"ada"}}); err != nil {
+		t.Fatal(err)
+	}
+	known := r.Session.cfg.Agents.Catalog
+	r.Session.cfg.Agents.Catalog = func() (none subagent.Catalog) { return none }
+	for name, send := range map[string]func() error{
+		"user": func() error { _, err := r.Send(r.ctx, control.SendRequest{Ref: "ada", Text: "further"}); return err },
+		"model": func() error {
+			_, err := r.asMain().Send(r.ctx, tasktools.SendRequest{To: "ada", Text: "further"})
+			return err
+		},
+	} {
+		if err := send(); err == nil {
+			t.Errorf("%s: an agent of an unknown kind goes on", name)
+		}
+		if left, err := r.log.Unread(r.ctx, ada.ID); err != nil || len(left) != 0 {
+			t.Errorf("%s: its mailbox holds %+v, %v", name, left, err)
+		}
+	}
+	r.Session.cfg.Agents.Catalog = known
+	r.tell("ada", "once more")
+	r.answered(ada.ID, 1)
 }
 
 // Who rests and has mail that it has not read is about to wake: nobody who waits for
