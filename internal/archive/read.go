@@ -23,10 +23,11 @@ const (
 // What cannot be read, or goes meanwhile, counts nothing.
 func DiskBytes(place home.Session) (all, outputs int64) { return sizes(place, place.Dir()) }
 
-// OutputBytes is the size of the outputs of a session.
+// OutputBytes is the size of the outputs of a session, those of its hooks included.
 func OutputBytes(place home.Session) int64 {
-	_, outputs := sizes(place, place.Tasks())
-	return outputs
+	_, tasks := sizes(place, place.Tasks())
+	_, hooks := sizes(place, place.HookOutputs())
+	return tasks + hooks
 }
 
 func sizes(place home.Session, path string) (all, outputs int64) {

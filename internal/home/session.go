@@ -61,6 +61,10 @@ func (s Session) ExitFile(id task.ID) string { return s.tasks(id, ".exit") }
 // KeysFile is the pipe through which is typed into the terminal of a command.
 func (s Session) KeysFile(id task.ID) string { return s.tasks(id, ".keys") }
 
+// HookOutputs is the directory of what hooks have printed that was too long for the
+// memory. It is there only if some have.
+func (s Session) HookOutputs() string { return filepath.Join(s.dir, hookOutputs) }
+
 // RemoteFile is the sidecar of a remote task.
 func (s Session) RemoteFile(id task.ID) string {
 	return filepath.Join(s.dir, "remote", element(string(id))+".json")

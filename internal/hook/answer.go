@@ -52,16 +52,16 @@ type Outcome struct {
 type result struct {
 	code           int // of its exit; 128 and more for a signal
 	stdout, stderr string
-	cut            bool     // stdout is not all that was printed
+	long           bool     // stdout begins as an object does, and is too long for one
 	async          bool     // it goes on in the background
 	err            error    // it could not be heard to its end
-	left           []string // of its processes, those that could not be ended
+	notes          []string // what the user is to know beside: where long output is, which processes could not be ended
 }
 
 // judge says what a hook means, by the rules of the file that it comes from.
 func judge(h hook, r result) Outcome {
 	out := heard(h, r)
-	out.UserNotes = append(out.UserNotes, r.left...)
+	out.UserNotes = append(out.UserNotes, r.notes...)
 	return out
 }
 
@@ -169,14 +169,14 @@ type verdict struct {
 func read(r result) (said reply, plain, bad string) {
 	text := strings.TrimSpace(r.stdout)
 	switch {
+	case r.long:
+		return said, "", "it is too long"
 	case text == "":
 		return said, "", ""
 	case text[0] == '[' && json.Valid([]byte(text)):
 		return said, "", "it is a JSON array, and should be an object"
 	case text[0] != '{':
 		return said, text, ""
-	case r.cut:
-		return said, "", "it is too long"
 	}
 	d := json.NewDecoder(strings.NewReader(text))
 	err := d.Decode(&said)

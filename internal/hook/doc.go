@@ -4,8 +4,9 @@
 // It owns both forms of hook files, which hook an event is for, what a hook is
 // told and what its answer means. It promises that a hook of a source that is not
 // trusted never runs; that a hook which may deny never lets something pass because
-// it hung, crashed or could not be started; that no hook can lift a denial; and
-// that of a hook nothing is left running. Hooks of one event run side by side, and
+// it hung, crashed or could not be started; that no hook can lift a denial;
+// that of a hook nothing is left running; and that what it prints is bounded, in
+// memory and in the files of [Base.Spill]. Hooks of one event run side by side, and
 // their answers are taken in the order in which they were written.
 //
 // It does not find files, does not know who is trusted, and decides no permission:

@@ -1,7 +1,6 @@
 package hook
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -21,8 +20,6 @@ const (
 	grace     = 500 * time.Millisecond // between TERM and KILL
 	drainWait = time.Second            // for the end of a pipe whose holder could not be found
 
-	maxStdout  = 8_000_000 // bytes that are kept; the rest is read and dropped
-	maxStderr  = 64 << 10
 	maxPrinted = 64 << 20 // bytes; a hook that prints more is ended
 )
 
@@ -111,7 +108,7 @@ func (j *job) command() result {
 	_ = p.in.SetWriteDeadline(time.Unix(1, 0)) // nobody is left who would read it
 	flows.wait(p)
 	g.Reap()
-	res := result{code: exit.Code, stdout: flows.stdout.text(), stderr: flows.stderr.text(), cut: flows.stdout.cut}
+	res := result{code: exit.Code, stdout: flows.stdout.text(), stderr: flows.stderr.text(), long: flows.stdout.object}
 	switch {
 	case err != nil && j.ctx.Err() != nil:
 		res.err = context.Cause(j.ctx)
@@ -120,8 +117,13 @@ func (j *job) command() result {
 	case exit.Signal != 0:
 		res.code = 128 + int(exit.Signal)
 	}
+	for _, s := range []*sink{&flows.stdout, &flows.stderr} {
+		if s.over && s.spill != nil {
+			res.notes = append(res.notes, fmt.Sprintf("%s printed %d bytes to %s: %s", j.h.label(), s.total, s.name, s.where()))
+		}
+	}
 	for _, l := range report.Left {
-		res.left = append(res.left, fmt.Sprintf("%s left process %d (%s) behind: %s", j.h.label(), l.PID, l.Command, l.Why))
+		res.notes = append(res.notes, fmt.Sprintf("%s left process %d (%s) behind: %s", j.h.label(), l.PID, l.Command, l.Why))
 	}
 	return res
 }
@@ -186,7 +188,7 @@ type flows struct {
 
 // follow feeds the hook and hears it.
 func (j *job) follow(p *pipes) *flows {
-	f := &flows{stdout: sink{limit: maxStdout}, stderr: sink{limit: maxStderr}}
+	f := &flows{stdout: sink{name: "stdout", spill: j.r.base.Spill}, stderr: sink{name: "stderr", spill: j.r.base.Spill}}
 	var printed atomic.Int64
 	count := func(n int) {
 		if printed.Add(int64(n)) > maxPrinted {
@@ -223,34 +225,3 @@ func (j *job) firstLine(line []byte) {
 	}
 	j.release(d)
 }
-
-// sink keeps the beginning of a stream.
-type sink struct {
-	limit int
-	kept  bytes.Buffer
-	cut   bool
-}
-
-// copy reads to the end, or to the deadline of the file. line is called once,
-// with the first line. nil: nobody wants it.
-func (s *sink) copy(from *os.File, count func(int), line func([]byte)) {
-	buf := make([]byte, 32<<10)
-	for {
-		n, err := from.Read(buf)
-		room := min(n, s.limit-s.kept.Len())
-		s.kept.Write(buf[:room])
-		s.cut = s.cut || room < n
-		count(n)
-		if line != nil && s.kept.Len() <= 2*len(buf) {
-			if i := bytes.IndexByte(s.kept.Bytes(), '\n'); i >= 0 {
-				line(s.kept.Bytes()[:i])
-				line = nil
-			}
-		}
-		if err != nil {
-			return
-		}
-	}
-}
-
-func (s *sink) text() string { return s.kept.String() }

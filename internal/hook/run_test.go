@@ -113,7 +113,7 @@ func TestH5Flood(t *testing.T) {
 	if !out.Block || !strings.Contains(out.Reason, "more than 64 MiB") {
 		t.Errorf("%+v", out)
 	}
-	if grown := after.TotalAlloc - before.TotalAlloc; grown > 8*maxStdout {
+	if grown := after.TotalAlloc - before.TotalAlloc; grown > 8*maxKept {
 		t.Errorf("%d bytes were allocated", grown)
 	}
 }
@@ -126,7 +126,7 @@ func TestLong(t *testing.T) {
 	}
 	s = play(t, claude("SessionStart", "head -c 20000000 /dev/zero | tr '\\0' x"))
 	out := s.Run(t.Context(), SessionStart, nil)
-	if text := lines(out.Context); len(text) > maxText+100 || !strings.Contains(text, "more bytes are not shown") {
+	if text := lines(out.Context); len(text) > maxText+100 || !strings.Contains(text, "more bytes were dropped") {
 		t.Errorf("%d bytes", len(text))
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -48,9 +49,20 @@ type Base struct {
 	// Ready returns when somebody would end hooks if this process died, and is
 	// asked before each. nil: nobody would.
 	Ready func() error
+	// Spill makes a file of at most limit bytes for what a hook prints that is too much
+	// for the memory, by several goroutines. nil: that is dropped.
+	Spill func(limit int64) (Spill, error)
 	// Tell is given what the user should read, by several goroutines. nil: it is
 	// lost, but for [Outcome.UserNotes].
 	Tell func(e Event, text string)
+}
+
+// Spill is a file that holds all that a hook has printed to one stream, or the
+// beginning of it.
+type Spill interface {
+	io.WriteCloser
+	Path() string
+	Dropped() int64 // how many of the bytes it was given it has not kept
 }
 
 // Runner runs the hooks of one agent. Its methods may be called by several

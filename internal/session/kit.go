@@ -19,6 +19,7 @@ import (
 	"github.com/drover-dev/drover/internal/hook"
 	"github.com/drover-dev/drover/internal/permit"
 	"github.com/drover-dev/drover/internal/skill"
+	"github.com/drover-dev/drover/internal/spool"
 	"github.com/drover-dev/drover/internal/todo"
 	"github.com/drover-dev/drover/internal/tool/asktool"
 	"github.com/drover-dev/drover/internal/tool/files"
@@ -239,7 +240,7 @@ func (k *kit) tools() []agent.Tool {
 	dirs := slices.Clone(me.rules.Dirs)
 	may := func(path string) bool { return k.rule().MayRead(path) }
 	all := []agent.Tool{shelltool.New(shelltool.Config{Shells: rt, Root: me.cwd, TempDir: s.cfg.Place.Tasks(), OutputLimit: s.cfg.Limits.OutputChars})}
-	all = append(all, files.New(files.Config{Root: me.cwd, Dirs: dirs, ReadDirs: append([]string{s.cfg.Place.Tasks()}, s.cfg.Agents.Memory.dirs()...), MayRead: may,
+	all = append(all, files.New(files.Config{Root: me.cwd, Dirs: dirs, ReadDirs: append([]string{s.cfg.Place.Tasks(), s.cfg.Place.HookOutputs()}, s.cfg.Agents.Memory.dirs()...), MayRead: may,
 		MayOpen: func(f *os.File, change bool) bool { return k.rule().MayOpen(f, change) }})...)
 	all = append(all, search.New(search.Config{Root: me.cwd, Dirs: dirs, MayRead: may})...)
 	all = append(all, tasktools.New(tasktools.Config{Tasks: rt, OutputLimit: s.cfg.Limits.OutputChars, Remote: s.cfg.Agents.Remote.Usual != ""})...)
@@ -286,7 +287,7 @@ func bashCwd(tools []agent.Tool) func() string {
 func (k *kit) base(tools []agent.Tool, transcript string) hook.Base {
 	me, s := k.me, k.me.s
 	b := hook.Base{SessionID: string(s.cfg.Info.Session), TranscriptPath: s.cfg.Place.Transcript(), Cwd: me.cwd, Project: s.cfg.Info.Project,
-		PermissionMode: func() string { return string(cmp.Or(me.mode(), permit.Default)) }, Effort: k.def.Effort, Model: me.model, Env: me.env, Tools: tools}
+		PermissionMode: func() string { return string(cmp.Or(me.mode(), permit.Default)) }, Effort: k.def.Effort, Model: me.model, Env: me.env, Tools: tools, Spill: s.spillHook}
 	if me.depth > 0 {
 		b.AgentID, b.AgentType, b.AgentTranscript = string(me.id), k.def.Name, transcript
 		b.DisplayName, b.Description = cmp.Or(k.def.DisplayName, k.def.Name), k.def.Description
@@ -298,6 +299,18 @@ func (k *kit) base(tools []agent.Tool, transcript string) hook.Base {
 		b.Tell = func(e hook.Event, text string) { s.cfg.Agents.Tell(me.id, fmt.Sprintf("hook %s: %s", e, text)) }
 	}
 	return b
+}
+
+// spillHook makes the file of a hook that prints too much for the memory. It counts as an
+// output.
+func (s *Session) spillHook(limit int64) (hook.Spill, error) {
+	s.spills.Lock()
+	defer s.spills.Unlock()
+	path, err := s.cfg.Place.NewHookOutput()
+	if err != nil {
+		return nil, err
+	}
+	return spool.Reopen(path, spool.Options{Limit: limit, Below: s.cfg.Place.Below(), Take: s.bounds.take})
 }
 
 // hooksOf is the hooks of the session and of an agent's definition.
