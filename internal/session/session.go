@@ -212,6 +212,7 @@ type Session struct {
 	unsweep context.CancelFunc // breaks that off
 
 	teams   sync.Mutex         // held over the start of a teammate
+	spills  sync.Mutex         // held while a hook is given a file
 	undream context.CancelFunc // begins no dream any more
 
 	services *services // of remote work
