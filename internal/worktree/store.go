@@ -292,12 +292,18 @@ func (s *Store) claim(ctx context.Context, id task.ID) (*os.File, error) {
 			return nil, err
 		}
 		s.step("folder")
-		if err := all.Sync(); err != nil { // the receipt in it is to survive a power cut
-			return nil, err
+		f, err := s.await(ctx, s.dir(id))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
 		}
-		if f, err := s.await(ctx, s.dir(id)); !errors.Is(err, fs.ErrNotExist) {
-			return f, err
+		if err == nil {
+			err = all.Sync() // the receipt in it is to survive a power cut
 		}
+		if err != nil && f != nil {
+			_ = f.Close()
+			f = nil
+		}
+		return f, err
 	}
 	return nil, fmt.Errorf("%s: %w", s.dir(id), ErrBusy)
 }
