@@ -166,6 +166,9 @@ type Record struct {
 	Key              string     `json:"key,omitempty"`      // that its parent knows it by
 	Silent           bool       `json:"silent,omitempty"`   // nobody is owed word of its end
 	Team             *Team      `json:"team,omitempty"`     // of a teammate
+	// LastHeard is when something was last heard of an agent at work. Only its host
+	// knows: it stands in answers of the host, and never in the log.
+	LastHeard *time.Time `json:"last_heard,omitempty"`
 	// TeleportedFrom is the session in which the task ended, of one that was carried here.
 	TeleportedFrom ID `json:"teleported_from,omitempty"`
 

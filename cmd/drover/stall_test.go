@@ -37,6 +37,37 @@ func TestStall(t *testing.T) {
 				t.Logf("%d tasks of other sessions", n)
 			}
 		},
+		// An agent whose provider is silent is told of once, in the same way, and its record
+		// says since when.
+		"agent": func(t *testing.T, p *place) {
+			held, listing := make(chan struct{}), result{}
+			t.Cleanup(func() { close(held) })
+			m := p.model(map[string][]step{"main": {
+				calls("Agent", object{"subagent_type": "explore", "prompt": "look", "description": "looks", "run_in_background": true}),
+				says("started"),
+				func(r *modeltest.Request) modeltest.Answer {
+					listing = p.run("ps", "--json")
+					return modeltest.Call("TaskStop", object{"task_id": found(r, `<task-id>(a[0-9a-z]{8})<`)})
+				},
+				says("stopped"),
+			}, "explore": {
+				func(*modeltest.Request) modeltest.Answer { return modeltest.Answer{Wait: held} },
+			}})
+			r := p.run("-p", "go", "--model=sonnet", set(t, object{"agents": object{"stallAfter": "300ms"}}))
+			if r.code != 0 || r.stdout() != "stopped" {
+				t.Fatalf("exit code %d, stdout %q, stderr %q", r.code, r.stdout(), r.stderr)
+			}
+			all := of(m, "main")
+			if told := strings.Join(texts(t, all[2]), "\n"); !strings.Contains(told, "is silent: nothing has been heard of it for 300ms. It waits for model") || strings.Contains(told, "<status>") {
+				t.Errorf("it was told %q", told)
+			}
+			if n := strings.Count(string(all[len(all)-1].Body), "is silent"); n != 1 {
+				t.Errorf("it was told %d times", n)
+			}
+			if !strings.Contains(listing.stdout(), `"last_heard":"2`) || !strings.Contains(listing.stdout(), `"summary":"Silent for 300ms: it waits for model`) {
+				t.Errorf("ps: %s", listing.stdout())
+			}
+		},
 		"batch": func(t *testing.T, p *place) {
 			for file, want := range map[string]string{"waiting.txt": "waiting", "progress.txt": "progress"} {
 				cases, err := os.ReadFile(filepath.Join("..", "..", "internal", "stall", "testdata", file))

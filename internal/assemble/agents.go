@@ -23,7 +23,7 @@ import (
 func (s *Session) agents(c Config, model string, env []string) (session.Agents, error) {
 	set, get := c.Settings, home.Lookup(c.Env)
 	a := session.Agents{Models: s.models, Model: model, Rules: rules(c), Env: env, On: c.On, Tell: c.Tell, AskWait: c.AskWait, Tools: c.Tools,
-		Summaries: set.Agents.SummaryEvery(), Share: set.Context.Share,
+		Summaries: set.Agents.SummaryEvery(), StallAfter: set.Agents.Stall(), Share: set.Context.Share,
 		Web: webtool.NewFetcher(webtool.Config{MaxBytes: set.Web.MaxBytes, TTL: set.Web.TTL()})}
 	a.Foreign = set.Permissions.Foreign
 	a.Client = func(env []string) []string { return withoutTokens(withProviders(env, set.Providers), set.Remote) }

@@ -103,7 +103,7 @@ func (a *app) taskRows(records []task.Record, depth []int, session bool) [][]str
 	rows := [][]string{{"ID", "NAME", "KIND", "STATUS", "AGE", "TIME", "TOKENS", "EXIT", "COMMAND"}}
 	for i, r := range records {
 		rows = append(rows, []string{
-			strings.Repeat("  ", depth[i]) + cell(string(r.ID), 40), cell(r.Name, nameChars), cell(string(r.Kind), 30), status(r),
+			strings.Repeat("  ", depth[i]) + cell(string(r.ID), 40), cell(r.Name, nameChars), cell(string(r.Kind), 30), status(now, r),
 			age(now, r.CreateTime), span(r.Duration(now)), tokens(r), ending(r), doing(r),
 		})
 	}

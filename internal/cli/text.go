@@ -145,8 +145,11 @@ func doing(r task.Record) string {
 	return cell(work(r), 60)
 }
 
+// silence is how long nothing may be heard of an agent before a table says so.
+const silence = 30 * time.Second
+
 // status is the status with the facts beside it.
-func status(r task.Record) string {
+func status(now time.Time, r task.Record) string {
 	var facts []string
 	for _, f := range []struct {
 		on   bool
@@ -161,6 +164,9 @@ func status(r task.Record) string {
 	}
 	if r.Status == task.Pending && r.Progress != nil && r.Progress.Message != "" {
 		facts = append(facts, excerpt.Line(r.Progress.Message, 30)) // its place in the queue
+	}
+	if at := r.LastHeard; at != nil && now.Sub(*at) >= silence && !r.AwaitingApproval && !r.Paused { // else it says itself what it waits for
+		facts = append(facts, "silent "+age(now, *at))
 	}
 	if len(facts) == 0 {
 		return string(r.Status)

@@ -77,7 +77,7 @@ func (a *app) printWait(reply control.WaitReply, first, asJSON bool) error {
 	rows := [][]string{}
 	for _, r := range reply.Tasks {
 		if !first || r.Status.Terminal() {
-			rows = append(rows, []string{cell(string(r.ID), 40), cell(r.Name, 30), status(r), ending(r)})
+			rows = append(rows, []string{cell(string(r.ID), 40), cell(r.Name, 30), status(a.Now(), r), ending(r)})
 		}
 	}
 	return table(a.Stdout, rows)

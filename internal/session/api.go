@@ -225,7 +225,7 @@ func (s *Session) List(ctx context.Context, req control.ListRequest) (control.Pa
 			page.Next = born + 1
 			return false
 		}
-		page.Tasks = append(page.Tasks, r)
+		page.Tasks = append(page.Tasks, s.heard(r))
 		return true
 	}
 	if req.All {
@@ -256,7 +256,7 @@ func (s *Session) Get(_ context.Context, ref string) (task.Record, error) {
 	if err != nil {
 		return r, refusal(err)
 	}
-	return r, nil
+	return s.heard(r), nil
 }
 
 func (s *Session) find(refs []string) ([]task.ID, error) {

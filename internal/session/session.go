@@ -172,6 +172,9 @@ type Agents struct {
 	AskWait time.Duration
 	// Summaries is how often the summary of a running agent is renewed; 0: never.
 	Summaries time.Duration
+	// StallAfter is how long nothing may be heard of an agent at work before its
+	// owner is told; 0: any time.
+	StallAfter time.Duration
 	// Tell is given what the user should read: the ID is as for On. It may be
 	// called by several goroutines. nil: it is lost.
 	Tell func(from task.ID, text string)
@@ -196,6 +199,7 @@ type Session struct {
 	closes chan struct{}  // closed when Close begins
 	pulse  pulse          // how the session stands as a whole
 
+	hearts   hearts   // of the agents that have a run
 	feed     feed     // the conversation for those who watch it
 	audience audience // who is attached
 

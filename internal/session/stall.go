@@ -12,17 +12,22 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// stallLooks is how often the size of an output is looked at in the time after
+// stallLooks is how often an output, or an agent, is looked at in the time after
 // which it counts as quiet.
 const stallLooks = 9
 
 // watchStalls tells owners of background commands that seem to wait for an
-// answer. While there are none it waits for an event, and costs nothing.
+// answer, and of agents of which nothing is heard. While there are none it waits for
+// an event, and costs nothing.
 func (s *Session) watchStalls() {
 	rules, watched, table := stall.New(), map[task.RunID]*stall.Watch{}, &process.Table{}
+	every, traces := s.cfg.Limits.StallAfter, map[task.RunID]*trace{}
+	if after := s.cfg.Agents.StallAfter; after > 0 {
+		every = min(every, after)
+	}
 	for {
 		grown := s.log.Grown()
-		now := map[task.RunID]*stall.Watch{}
+		now, heard := map[task.RunID]*stall.Watch{}, map[task.RunID]*trace{}
 		for _, r := range s.sup.List(0) {
 			w, look := follow(watched[r.Run], r)
 			if w != nil {
@@ -31,16 +36,19 @@ func (s *Session) watchStalls() {
 			if look {
 				s.lookAt(r, w, rules, table)
 			}
+			if t := s.listen(traces[r.Run], r); t != nil {
+				heard[r.Run] = t
+			}
 		}
-		watched = now
-		if len(watched) == 0 {
+		watched, traces = now, heard
+		if len(watched)+len(traces) == 0 {
 			select {
 			case <-grown:
 			case <-s.closes:
 				return
 			}
 		}
-		look := time.NewTimer(s.cfg.Limits.StallAfter / stallLooks)
+		look := time.NewTimer(every / stallLooks)
 		select {
 		case <-look.C:
 		case <-s.closes:

@@ -59,12 +59,13 @@ func (l *loader) bend(source string, before Settings) {
 		what       string
 		to         *string
 		before     string
-		least, off time.Duration // off: the word off is possible too, if it is 1
+		least, off time.Duration // off: the word off, or no time at all, is possible too, if it is 1
 	}{
 		{"tasks.waitCeiling", &s.Tasks.WaitCeiling, before.Tasks.WaitCeiling, 0, 0},
 		{"tasks.stallAfter", &s.Tasks.StallAfter, before.Tasks.StallAfter, 100 * time.Millisecond, 0},
 		{"permissions.askTimeout", &s.Permissions.AskTimeout, before.Permissions.AskTimeout, 0, 0},
 		{"agents.summaries", &s.Agents.Summaries, before.Agents.Summaries, time.Second, 1},
+		{"agents.stallAfter", &s.Agents.StallAfter, before.Agents.StallAfter, 100 * time.Millisecond, 1},
 		{"agents.idleTimeout", &s.Agents.IdleTimeout, before.Agents.IdleTimeout, time.Second, 0},
 		{"agents.teammateGrace", &s.Agents.TeammateGrace, before.Agents.TeammateGrace, time.Second, 0},
 		{"remote.offline", &s.Remote.Offline, before.Remote.Offline, time.Second, 0},
@@ -75,7 +76,7 @@ func (l *loader) bend(source string, before Settings) {
 		{"memory.idleAfter", &s.Memory.IdleAfter, before.Memory.IdleAfter, time.Second, 0},
 		{"memory.every", &s.Memory.Every, before.Memory.Every, 0, 0},
 	} {
-		if got, err := time.ParseDuration(*d.to); (err != nil || got < d.least) && !(d.off == 1 && *d.to == "off") {
+		if got, err := time.ParseDuration(*d.to); (err != nil || got < d.least) && !(d.off == 1 && (*d.to == "off" || err == nil && got == 0)) {
 			l.note(source, "%s %.40q is not a duration such as %s, and is ignored", d.what, *d.to, cmp.Or(d.before, "10m"))
 			*d.to = d.before
 		}

@@ -87,6 +87,7 @@ type Limits struct {
 type Agents struct {
 	Summaries        string `json:"summaries,omitempty" jsonschema:"how often the summary of a running agent is renewed, such as 30s, which holds if not set; off: never"`
 	NestedBackground bool   `json:"nestedBackground,omitempty" jsonschema:"agents started by agents may run in the background"`
+	StallAfter       string `json:"stallAfter,omitempty" jsonschema:"how long nothing may be heard of an agent at work before its owner is told, such as 5m, which holds if not set; 0 or off: any time"`
 	MultiTurn        bool   `json:"multiTurn,omitempty" jsonschema:"agents in the background wait for a message after each answer"`
 	IdleTimeout      string `json:"idleTimeout,omitempty" jsonschema:"how long they wait, such as 10m, which holds if not set"`
 
@@ -121,6 +122,14 @@ func (a Agents) SummaryEvery() time.Duration {
 		return 0
 	}
 	return duration(a.Summaries, 30*time.Second)
+}
+
+// Stall is StallAfter as a duration; 0: never.
+func (a Agents) Stall() time.Duration {
+	if a.StallAfter == "off" {
+		return 0
+	}
+	return duration(a.StallAfter, 5*time.Minute)
 }
 
 // Providers is where models are reached.
@@ -256,6 +265,7 @@ func Load(src Sources) (Settings, []Note, error) {
 		UserQuotaBytes: 50_000_000_000, MinFreeBytes: 200_000_000, MaxProcesses: 4096}
 	l.set.Permissions.AskTimeout = "10m"
 	l.set.Agents.Summaries, l.set.Agents.IdleTimeout = "30s", "10m"
+	l.set.Agents.StallAfter = "5m"
 	l.set.Agents.TeammateGrace = "30s"
 	l.set.Providers.OpenAI.API = "chat"
 	l.set.Models.CostGuard = "on"

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A command is looked at after 45 s where nothing is set, and where what is set is no
-// time.
+// A command is looked at after 45 s, and an agent is silent after 5 m, where nothing is
+// set, and where what is set is no time.
 func TestStallAfter(t *testing.T) {
 	for file, want := range map[string]time.Duration{
 		`{}`:                                45 * time.Second,
@@ -18,6 +18,13 @@ func TestStallAfter(t *testing.T) {
 		s, _, err := Load(Sources{User: write(t, file)})
 		if got := s.Tasks.Stall(); err != nil || got != want {
 			t.Errorf("%s: %s, %v", file, got, err)
+		}
+	}
+	for set, want := range map[string]time.Duration{`{}`: 5 * time.Minute, `{"agents":{"stallAfter":"soon"}}`: 5 * time.Minute,
+		`{"agents":{"stallAfter":"90s"}}`: 90 * time.Second, `{"agents":{"stallAfter":"0"}}`: 0, `{"agents":{"stallAfter":"off"}}`: 0} {
+		s, _, err := Load(Sources{User: write(t, set)})
+		if got := s.Agents.Stall(); err != nil || got != want {
+			t.Errorf("%s: %s, %v", set, got, err)
 		}
 	}
 	if got := (Tasks{}).Stall(); got != 45*time.Second {
