@@ -4,7 +4,9 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -102,6 +104,9 @@ func (d *Directory) revive(ctx context.Context) {
 	id := d.background()
 	if id == "" {
 		return
+	}
+	if _, err := os.Stat(d.Folder); errors.Is(err, fs.ErrNotExist) {
+		return // nothing can be at work there, and each look would start a host
 	}
 	place := d.Project().Session(id)
 	info, err := readInfo(place)
