@@ -245,9 +245,9 @@ func (t *attachment) run(ctx context.Context, begin func(context.Context) error)
 	if err := begin(ctx); err != nil {
 		return err
 	}
-	pressed := make(chan struct{}, 1)
+	pressed, ref := make(chan struct{}, 1), t.ref() // not later: the record changes with the host
 	t.a.heedInterrupts(ctx, pressed, func() {
-		t.a.note("left %s, which does not answer; `drover attach %s` comes back", t.ref(), t.ref())
+		t.a.note("left %s, which does not answer; `drover attach %s` comes back", ref, ref)
 		cancel(errLeft)
 	})
 	if t.record.ID != "" {
@@ -664,10 +664,23 @@ func (t *attachment) goOn(ctx context.Context) error {
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case err != nil, !f.live() && !f.record.Status.Terminal():
+	case err != nil:
 		return t.gone()
+	case !f.live() && !f.record.Status.Terminal():
+		return cmp.Or(t.alone(ctx, f), t.gone())
 	}
 	return t.open(ctx, f)
+}
+
+// alone says why a task that goes on has no host; nil: that is not known.
+func (t *attachment) alone(ctx context.Context, f found) error {
+	api, done, err := f.open(ctx)
+	if err != nil {
+		return nil
+	}
+	defer done()
+	_, err = api.Wait(ctx, control.WaitRequest{Refs: []string{t.ref()}})
+	return err
 }
 
 // output follows the output of the task, and tells how it has ended.
