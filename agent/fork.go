@@ -44,12 +44,31 @@ func fork(from, to string, meta Meta) error {
 		err = out.Sync()
 	}
 	if err = errors.Join(err, out.Close()); err == nil {
-		err = os.Link(out.Name(), to) // a rename would replace what has come there meanwhile
+		err = put(out.Name(), to)
 	}
-	if err = errors.Join(err, os.Remove(out.Name())); err == nil && meta.Sync {
+	if gone := os.Remove(out.Name()); !errors.Is(gone, os.ErrNotExist) {
+		err = errors.Join(err, gone)
+	}
+	if err == nil && meta.Sync {
 		err = syncDir(filepath.Dir(to))
 	}
 	return err
+}
+
+// put gives a file its name, which nobody may have. A rename would replace what has
+// come there meanwhile; where the file system knows no second names there is nothing else.
+func put(file, to string) error {
+	err := os.Link(file, to)
+	if !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, os.ErrPermission) {
+		return err
+	}
+	switch _, err := os.Lstat(to); {
+	case err == nil:
+		return os.ErrExist
+	case !errors.Is(err, os.ErrNotExist):
+		return err
+	}
+	return os.Rename(file, to)
 }
 
 func copyConversation(out io.Writer, in *os.File, meta Meta) error {
