@@ -2,6 +2,7 @@ package home
 
 import (
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -39,25 +40,22 @@ func (s Session) newHookOutput(name string) error {
 		return err
 	}
 	defer dir.Close()
-	if err := thin(dir, mostHookOutputs-1); err != nil {
-		return err
-	}
 	f, err := dir.Open(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
-	return f.Close()
+	return errors.Join(f.Close(), thin(dir, name, mostHookOutputs-1))
 }
 
-// thin removes the oldest of the files until there are so many.
-func thin(dir *below.Folder, most int) error {
+// thin removes the oldest of the files, but for the new one, until there are so many.
+func thin(dir *below.Folder, newest string, most int) error {
 	names, err := dir.Names()
 	if err != nil {
 		return err
 	}
 	var files []fs.FileInfo
 	for _, name := range names {
-		if !strings.HasPrefix(name, "hook_") {
+		if !strings.HasPrefix(name, "hook_") || name == newest {
 			continue
 		}
 		info, err := dir.Lstat(name)
