@@ -292,7 +292,7 @@ func (m *Main) withdraw(ctx context.Context, seq task.Seq) error {
 func (m *Main) queued(x mailbox.Mail) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return x.Seq == m.asking || m.waits(x)
+	return x.Seq == m.asking || m.waits(x) || m.over && isPrompt(x) // who gave one is told that no run takes it
 }
 
 // waits reports whether mail is a prompt that begins a turn. The caller holds mu.

@@ -93,8 +93,10 @@ func (rt *runtime) Send(ctx context.Context, m tasktools.SendRequest) (tasktools
 	}
 	rt.s.hops.hear(to.ID, hops)
 	out, err := rt.Agent(ctx, tasktools.AgentRequest{Prompt: m.Text, Resume: string(to.ID), Background: true, ToolUseID: m.ToolUseID})
-	if seq != 0 {
-		err = rt.s.takeBack(ctx, to.ID, seq, err)
+	if refused := err; seq != 0 && refused != nil {
+		if err = rt.s.takeBack(ctx, to.ID, seq, refused); err == nil { // somebody else let it go on
+			out.Task, _ = rt.s.sup.Get(to.ID)
+		}
 	}
 	return tasktools.Sent{To: out.Task, Resumed: true, Report: out.Text, Note: out.Note}, err
 }
