@@ -160,7 +160,7 @@ type shared struct {
 // up what an earlier host started; [Driver.For] makes drivers for new commands.
 func New(c Config) *Driver {
 	self := sync.OnceValues(func() (process.Identity, error) { return process.Identify(os.Getpid()) })
-	d := &Driver{shared: &shared{Config: c, starts: make(chan struct{}, runtime.GOMAXPROCS(0)), self: self}}
+	d := &Driver{shared: &shared{Config: c, starts: make(chan struct{}, max(2, runtime.GOMAXPROCS(0))), self: self}}
 	d.caps.grown, d.caps.table, d.caps.crowd.most = c.Grown, &d.table, c.MaxProcesses
 	counter := sync.OnceValue(process.OpenKillCounter)
 	d.caps.memory.read = func() process.Kills { return counter().Read() }
