@@ -28,8 +28,9 @@ func (s *server) progress(ctx context.Context, req *mcp.CallToolRequest, refs []
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	news := make(chan string, 1) // the newest only
+	since := time.Now() // not later: the client may act as soon as it hears that we wait
 	var both sync.WaitGroup
-	both.Go(func() { s.follow(ctx, refs, news) })
+	both.Go(func() { s.follow(ctx, refs, since, news) })
 	both.Go(func() {
 		tick := time.NewTicker(pulse)
 		defer tick.Stop()
@@ -55,13 +56,12 @@ func (s *server) progress(ctx context.Context, req *mcp.CallToolRequest, refs []
 	}
 }
 
-// follow reads the events of the tasks from now on.
-func (s *server) follow(ctx context.Context, refs []string, news chan string) {
+// follow reads the events of the tasks from a time on.
+func (s *server) follow(ctx context.Context, refs []string, since time.Time, news chan string) {
 	c, err := s.link.get(ctx)
 	if err != nil {
 		return // the call itself meets the same error and tells it
 	}
-	since := time.Now()
 	for e, err := range c.api.Events(ctx, 0) {
 		if err != nil {
 			return
