@@ -28,7 +28,7 @@ func (s *server) progress(ctx context.Context, req *mcp.CallToolRequest, refs []
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	news := make(chan string, 1) // the newest only
-	since := time.Now() // not later: the client may act as soon as it hears that we wait
+	since := time.Now()          // not later: the client may act as soon as it hears that we wait
 	var both sync.WaitGroup
 	both.Go(func() { s.follow(ctx, refs, since, news) })
 	both.Go(func() {
