@@ -59,6 +59,7 @@ type answer struct {
 	Decision permit.Outcome `json:"decision"`
 	Reason   string         `json:"reason"`
 	Rule     string         `json:"rule"`
+	Suggest  string         `json:"suggest,omitempty"` // the rule that would allow the call
 }
 
 func (w *world) permissionsCheck() *cobra.Command {
@@ -73,7 +74,7 @@ func (w *world) permissionsCheck() *cobra.Command {
 			"Without --allow, --ask, --deny, --mode and --read-only the rules are those of your settings.\n" +
 			"With one of them they are only what the flags say.\n\n" +
 			"--batch reads JSON lines {allow, ask, deny, readOnly, mode, cwd, tool, input} on stdin and\n" +
-			"writes {decision, reason, rule} for each line, in order. A line that cannot be read is denied.\n\n" +
+			"writes {decision, reason, rule, suggest} for each line, in order. A line that cannot be read is denied.\n\n" +
 			"The exit status is 0 for every answer, and 2 for wrong usage.",
 		Example: "  drover permissions check Bash 'git log -1'\n  drover permissions check --allow 'Bash(go test:*)' Bash 'go test -exec x ./...'\n" +
 			"  drover permissions check --deny 'Read(./.env)' Read .env",
@@ -167,7 +168,7 @@ func callInput(tool, text string) json.RawMessage {
 
 func decide(g *permit.Gate, tool string, input json.RawMessage) answer {
 	v := g.Decide(agent.Call{Name: tool, Input: input})
-	return answer{v.Decision, v.Reason, v.Rule}
+	return answer{v.Decision, v.Reason, v.Rule, v.Suggest}
 }
 
 func printAnswer(out io.Writer, a answer, asJSON bool) error {

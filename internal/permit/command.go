@@ -41,7 +41,9 @@ func (j *judge) command(ws []word, s scope) (good, bad scope) {
 			return good, bad
 		}
 	}
-	j.reading(ws, s)
+	if j.reading(ws, s); j.candidate == "" && (j.firm != "" || j.why != "") {
+		j.candidate = commandRule(ws)
+	}
 	return s, s
 }
 

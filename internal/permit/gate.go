@@ -86,7 +86,12 @@ type Verdict struct {
 	// denial, a question that a rule wants, or a shape that is dangerous.
 	Firm bool `json:"firm,omitempty"`
 
-	outside bool // the path is outside the roots, and nothing else is wrong
+	// Suggest is the narrowest useful rule that would allow the call; empty: no
+	// rule would. The reason ends with it.
+	Suggest string `json:"suggest,omitempty"`
+
+	outside   bool   // the path is outside the roots, and nothing else is wrong
+	candidate string // a rule that may allow the call
 }
 
 // Gate decides by [Rules]. It never changes, and its methods may be called from
@@ -199,10 +204,10 @@ func (g *Gate) Check(ctx context.Context, c agent.Call) (agent.Decision, error) 
 // call that the answer changes is judged by what the rules deny.
 func (g *Gate) Ask(ctx context.Context, c agent.Call, reason string) (agent.Decision, error) {
 	if g.rules.Headless || g.rules.Answer == nil {
-		return agent.Decision{Reason: reason + "; this needs permission, and nobody is there to give it"}, nil
+		return agent.Decision{Reason: "this needs permission, and nobody is there to give it: " + reason}, nil
 	}
 	if g.rules.Mode == DontAsk {
-		return agent.Decision{Reason: reason + "; mode dontAsk denies what is not allowed"}, nil
+		return agent.Decision{Reason: "mode dontAsk denies what is not allowed: " + reason}, nil
 	}
 	sum := sha256.Sum256([]byte(string(task.Permission) + "\x00" + c.Name + "\x00" + string(c.Input)))
 	reply, err := g.rules.Answer(ctx, task.Question{
@@ -234,7 +239,7 @@ func (g *Gate) Grant(c agent.Call) Verdict {
 	if v.Decision == Ask && !v.Firm {
 		return Verdict{Decision: Allow, Reason: "allowed by a hook"}
 	}
-	return g.settle(v)
+	return g.settle(g.explain(c, v))
 }
 
 // request is a call as rules see it.
@@ -363,7 +368,7 @@ func taskName(id string) bool {
 // the file system and at the configuration of a git repository.
 func (g *Gate) Decide(c agent.Call) Verdict {
 	g = g.with()
-	return g.settle(g.decide(c))
+	return g.settle(g.explain(c, g.decide(c)))
 }
 
 // with is the gate with the rules that hold beside its own just now.
@@ -392,7 +397,7 @@ func (g *Gate) decide(c agent.Call) Verdict {
 	r := g.request(c)
 	deny := func(why string) Verdict { return Verdict{Decision: Deny, Reason: why, Firm: true} }
 	if hit, ok := g.match(g.deny, r); ok {
-		return Verdict{Decision: Deny, Reason: "denied by the rule " + hit, Rule: hit, Firm: true}
+		return Verdict{Decision: Deny, Reason: "denied by the rule " + hit + "; only removing that rule allows it", Rule: hit, Firm: true}
 	}
 	kind := kindOf(r.tool)
 	if r.bad != "" && kind != otherTool {
@@ -423,7 +428,7 @@ func (g *Gate) decide(c agent.Call) Verdict {
 // settle makes a denial of a question in a mode that asks none.
 func (g *Gate) settle(v Verdict) Verdict {
 	if v.Decision == Ask && g.rules.Mode == DontAsk {
-		v.Decision, v.Reason, v.Firm = Deny, v.Reason+"; mode dontAsk denies what is not allowed", true
+		v.Decision, v.Reason, v.Firm = Deny, "mode dontAsk denies what is not allowed: "+v.Reason, true
 	}
 	return v
 }
@@ -452,7 +457,7 @@ func (g *Gate) approve(kind toolKind, r request) Verdict {
 	if hit, ok := g.match(g.allow, r); ok && !plan {
 		return Verdict{Decision: Allow, Reason: "allowed by the rule " + hit, Rule: hit}
 	}
-	return Verdict{Decision: Ask, Reason: "no rule allows " + r.tool}
+	return Verdict{Decision: Ask, Reason: "no rule allows " + r.tool, candidate: toolRule(kind, r)}
 }
 
 // bare reports whether a rule allows every command.

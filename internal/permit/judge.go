@@ -35,9 +35,9 @@ func (g *Gate) approveShell(l line) Verdict {
 	j.all(l.file.Stmts, scope{dirs: []string{g.shellDir()}})
 	switch {
 	case j.firm != "":
-		return Verdict{Decision: Ask, Reason: j.firm, Firm: true}
+		return Verdict{Decision: Ask, Reason: j.firm, Firm: true, candidate: j.candidate}
 	case j.why != "":
-		return Verdict{Decision: Ask, Reason: j.why}
+		return Verdict{Decision: Ask, Reason: j.why, candidate: j.candidate}
 	case j.rule != "":
 		return Verdict{Decision: Allow, Reason: "allowed by the rule " + j.rule, Rule: j.rule}
 	}
@@ -120,6 +120,8 @@ type judge struct {
 	why    string // what is only not known to be allowed
 	judged int
 	loops  int
+
+	candidate string // a rule for the first command that none covers
 }
 
 func (j *judge) doubt(why string) {

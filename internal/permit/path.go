@@ -208,8 +208,13 @@ func sameFile(r rule, info os.FileInfo) bool {
 
 // approvePath looks for what allows a file tool to use the path.
 func (g *Gate) approvePath(tool, path string, edit bool) Verdict {
-	ask := func(why string) Verdict { return Verdict{Decision: Ask, Reason: why} }
-	firm := func(why string) Verdict { return Verdict{Decision: Ask, Reason: why, Firm: true} }
+	real := ""
+	ask := func(why string) Verdict {
+		return Verdict{Decision: Ask, Reason: why, candidate: g.pathRule(tool, real)}
+	}
+	firm := func(why string) Verdict {
+		return Verdict{Decision: Ask, Reason: why, Firm: true, candidate: g.pathRule(tool, real)}
+	}
 	if why := strange(path); why != "" {
 		return firm("the path needs a look: " + why)
 	}
@@ -217,8 +222,8 @@ func (g *Gate) approvePath(tool, path string, edit bool) Verdict {
 		return firm("the path begins with ~, and is not in a known home")
 	}
 	full := g.expand(path, g.rules.Cwd)
-	real, err := resolve(full)
-	if err != nil {
+	var err error
+	if real, err = resolve(full); err != nil {
 		return Verdict{Decision: Deny, Reason: "the path cannot be resolved: " + err.Error()}
 	}
 	inside := g.inside(real)
