@@ -56,6 +56,9 @@ type line struct {
 	text string
 	file *syntax.File // nil: it does not parse, or is too long
 	seen seen
+
+	// doubt says why bash may read the line in another way than it was parsed.
+	doubt string
 }
 
 func readLine(text string) line {
@@ -65,7 +68,7 @@ func readLine(text string) line {
 	}
 	file, err := parse(text)
 	if err == nil {
-		l.file, l.seen = file, look(file)
+		l.file, l.seen, l.doubt = file, look(file), hereDocs(text, file)
 	}
 	return l
 }
@@ -110,6 +113,11 @@ func (m *matcher) line(l line, depth int) (string, bool) {
 		}
 		return m.paths(words, []string{m.g.shellDir()}, true)
 	}
+	if l.doubt != "" {
+		if hit, ok := m.doubtful(l, depth); ok {
+			return hit, ok
+		}
+	}
 	s := l.seen
 	dirs := m.g.dirs(s.commands)
 	shell := slices.ContainsFunc(s.commands, func(c []word) bool { return feeds(filepath.Base(c[0].text)) })
@@ -144,6 +152,31 @@ func (m *matcher) line(l line, depth int) (string, bool) {
 	}
 	return "", false
 }
+
+// doubtful looks at a line of which nobody knows what is data in it: everything may
+// be a command, and each of its lines the first one.
+func (m *matcher) doubtful(l line, depth int) (string, bool) {
+	if hit, ok := m.line(line{text: l.text}, depth); ok {
+		return hit, ok
+	}
+	_, rest, more := strings.Cut(l.text, "\n")
+	for range maxDoubtful {
+		if !more {
+			break
+		}
+		after := readLine(rest)
+		after.doubt = ""
+		if hit, ok := m.line(after, depth); ok {
+			return hit, ok
+		}
+		_, rest, more = strings.Cut(rest, "\n")
+	}
+	return "", false
+}
+
+// maxDoubtful bounds how many lines are looked at as first ones. Behind them every
+// word counts all the same.
+const maxDoubtful = 64
 
 // words looks for the command of a ban at the beginning, or anywhere, because a
 // program of which nothing is known may run what its words say.

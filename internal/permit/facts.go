@@ -1,6 +1,7 @@
 package permit
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -30,6 +31,8 @@ func (j *judge) facts(ws []word, s scope) facts {
 	switch name {
 	case "[", "test":
 		return j.testFacts(name, args, s)
+	case "printf":
+		return printfFacts(args)
 	case "find":
 		return j.findFacts(args, s)
 	case "date":
@@ -49,6 +52,9 @@ func (j *judge) facts(ws []word, s scope) facts {
 	p := j.g.memory.known().program(name)
 	if p == nil {
 		return facts{}
+	}
+	if responds(name) && slices.ContainsFunc(args, func(w word) bool { return w.text == "" || w.text[0] == '@' || w.glob && w.pattern[0] < ' ' }) {
+		return danger(runs, "a file that may hold options")
 	}
 	if p.operands == "wrap" {
 		return danger(runs, name+" in a form that is not understood")
@@ -121,10 +127,44 @@ func (j *judge) shape(name string, p *program, d parsed, s scope, f facts) facts
 			return f
 		}
 	}
-	if d.deep || p.deep {
-		f.outside = j.below(files, s)
+	folders := false
+	if name == "diff" || name == "sdiff" {
+		if folders, f.outside = j.folders(append(slices.Clone(files), d.files...), s); f.outside != "" {
+			return f
+		}
+	}
+	if d.deep || p.deep || folders {
+		f.outside = j.below(append(slices.Clone(files), d.files...), s)
 	}
 	return f
+}
+
+// folders reports whether one of the files is a folder, all of which is read then,
+// and why it may not be: what is in it is followed through links.
+func (j *judge) folders(files []word, s scope) (some bool, why string) {
+	budget := maxEntries
+	for _, dir := range s.dirs {
+		for _, w := range files {
+			top := j.g.expand(w.text, dir)
+			if info, err := os.Stat(top); err != nil || !info.IsDir() {
+				continue
+			}
+			some = true
+			err := filepath.WalkDir(top+"/", func(path string, d os.DirEntry, err error) error {
+				if budget--; budget < 0 || err != nil {
+					return errors.New("too many files")
+				}
+				if d.Type()&os.ModeSymlink != 0 && j.g.approvePath("Read", path, false).Decision != Allow {
+					return errors.New("a link")
+				}
+				return nil
+			})
+			if err != nil {
+				return some, "it would read a whole folder: " + err.Error()
+			}
+		}
+	}
+	return some, ""
 }
 
 // psShows reports the letter e without a dash, by which ps shows environments.
@@ -133,6 +173,10 @@ func psShows(d parsed) bool {
 		if strings.Contains(w.text, "env") || w.glob {
 			return true
 		}
+	}
+	// What cannot be read in one style is read in the other.
+	if slices.ContainsFunc(d.names, func(w word) bool { return strings.ContainsAny(w.text, "eE") }) {
+		return true
 	}
 	return slices.ContainsFunc(d.operands, func(w word) bool { return strings.ContainsAny(w.text, "eE") })
 }
@@ -171,7 +215,7 @@ func (j *judge) operand(name string, w word, s scope) string {
 		if v := j.g.approvePath("Read", j.g.expand(w.text, dir), false); v.Decision != Allow {
 			return name + " would read " + w.text + ": " + v.Reason
 		}
-		if w.made && j.g.paths && j.g.ruled(w.text, dir) {
+		if !j.g.MayRead(j.g.expand(w.text, dir)) {
 			return name + " would read " + w.text + ", of which a rule speaks"
 		}
 	}
@@ -337,6 +381,37 @@ func (j *judge) testFacts(name string, args []word, s scope) facts {
 		}
 	}
 	return f
+}
+
+// printfFacts accepts every format that sets no variable.
+func printfFacts(args []word) facts {
+	if len(args) > 0 && args[0].text == "--" {
+		args = args[1:]
+	} else if len(args) > 0 && strings.HasPrefix(args[0].text, "-") {
+		return notListed(args[0].text)
+	}
+	if len(args) == 0 {
+		return facts{listed: true}
+	}
+	if !args[0].known || args[0].glob {
+		return danger(runs, "a format that is known only when it runs")
+	}
+	for _, rest := range strings.Split(args[0].text, "%")[1:] {
+		if strings.HasPrefix(strings.TrimLeft(rest, "#0 +-'*.123456789hlLjztqw"), "n") {
+			return danger(runs, "a format that sets a variable")
+		}
+	}
+	return facts{listed: true}
+}
+
+// responds reports programs that take options from a file that is named with @,
+// wherever it stands.
+func responds(name string) bool {
+	switch name {
+	case "nm", "size", "strings", "readelf", "objdump", "objcopy", "strip", "ar", "ranlib", "addr2line", "c++filt", "as", "ld", "gprof", "elfedit":
+		return true
+	}
+	return false
 }
 
 // findFacts accepts the tests of find, and of its actions those that print.

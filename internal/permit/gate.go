@@ -412,6 +412,9 @@ func (g *Gate) decide(c agent.Call) Verdict {
 	if hit, ok := g.match(g.ask, r); ok {
 		return Verdict{Decision: Ask, Reason: "to be asked by the rule " + hit, Rule: hit, Firm: true}
 	}
+	if why := r.line.doubt; why != "" && len(g.deny)+len(g.ask) > 0 {
+		return Verdict{Decision: Ask, Reason: why + ": a rule may speak of what is in it", Firm: true}
+	}
 	if g.rules.Mode == Bypass {
 		return Verdict{Decision: Allow, Reason: "mode bypassPermissions"}
 	}

@@ -107,7 +107,8 @@ func (j *judge) gitPlaces(ws []word, s scope) string {
 			return "git after cd would read the configuration of another repository"
 		}
 		top = r.top
-		if j.g.memory.git().program(c.sub) == nil && slices.Contains(r.aliases, c.sub) {
+		// Which commands git itself has, and no alias hides, depends on its version.
+		if slices.ContainsFunc(r.aliases, func(a string) bool { return strings.EqualFold(a, c.sub) || strings.EqualFold(a, c.sub+".command") }) {
 			return "the git repository has an alias " + c.sub
 		}
 	}
@@ -155,7 +156,7 @@ func (j *judge) gitFacts(args []word, s scope) facts {
 		if w.glob {
 			return danger(runs, "names of files that could be taken for options")
 		}
-		if strings.Contains(w.text, "%G") || strings.Contains(w.text, "signature") {
+		if signed(w.text) || strings.Contains(w.text, "signature") {
 			return danger(runs, "a format that checks signatures")
 		}
 	}
@@ -166,6 +167,11 @@ func (j *judge) gitFacts(args []word, s scope) facts {
 		f.outside = j.gitContent(d, s)
 	}
 	return f
+}
+
+// signed reports a format that has git check signatures, by another program.
+func signed(format string) bool {
+	return strings.Contains(strings.NewReplacer("%+", "%", "%-", "%", "% ", "%").Replace(format), "%G")
 }
 
 // gitOperands says why operands would not only be read.
@@ -181,6 +187,8 @@ func gitOperands(p *program, d parsed) string {
 		return "an operand too many"
 	case p.operands == "list" && n > 0 && !d.lists:
 		return "an operand that would be made"
+	case p.operands == "config" && n == 1 && d.operands[0].text == "edit":
+		return "it opens an editor"
 	case p.operands == "config" && !d.lists && n > 1 && d.operands[0].text != "get" && d.operands[0].text != "list":
 		return "a value that would be set"
 	}
@@ -229,6 +237,11 @@ func (j *judge) gitContent(d parsed, s scope) string {
 	}
 	if d.late < 0 || d.late == len(d.operands) {
 		return "git would show a file of which a rule may speak; name the files after --"
+	}
+	for _, w := range d.operands[d.late:] {
+		if strings.HasPrefix(w.text, ":") || strings.ContainsAny(w.text, "*?[\\") {
+			return "git would show files by a pattern, and a rule may speak of one"
+		}
 	}
 	return j.below(d.operands[d.late:], s)
 }

@@ -308,6 +308,10 @@ func (sc *scanner) config(file, top string) {
 }
 
 func (sc *scanner) include(file, path, top string) {
+	if strings.HasPrefix(path, "%(") {
+		sc.doubt("the configuration of the git repository includes a file of where git is installed")
+		return
+	}
 	if strings.HasPrefix(path, "~") {
 		if path = sc.g.expand(path, ""); strings.HasPrefix(path, "/~") {
 			sc.doubt("the configuration of the git repository includes a file that cannot be found")
@@ -496,7 +500,7 @@ func gitKeys(text string) map[string]bool {
 // gitHarmless reports settings that make no command of git that reads run
 // another program.
 func (m *Memory) gitHarmless(key, value string) bool {
-	if strings.Contains(value, "%G") {
+	if signed(value) {
 		return false
 	}
 	harmless := m.harmless()

@@ -25,6 +25,8 @@ func (g *Gate) approveShell(l line) Verdict {
 	case why != "":
 	case l.file == nil:
 		why = "the command cannot be parsed"
+	case l.doubt != "":
+		why = l.doubt
 	case len(l.file.Stmts) == 0:
 		why = "there is no command"
 	}
@@ -367,6 +369,10 @@ func (j *judge) file(path string, s scope, write, made bool) {
 	if path == "/dev/null" {
 		return
 	}
+	if strings.HasPrefix(path, "/dev/tcp/") || strings.HasPrefix(path, "/dev/udp/") {
+		j.doubt("a redirection to the network")
+		return
+	}
 	tool := "Read"
 	if write {
 		if tool = "Write"; j.g.rules.Mode == Plan {
@@ -385,7 +391,7 @@ func (j *judge) file(path string, s scope, write, made bool) {
 		default:
 			j.unknown(reason(write) + v.Reason)
 		}
-		if made && j.g.paths && j.g.ruled(path, dir) {
+		if write && made && j.g.paths && j.g.ruled(path, dir) || !write && !j.g.MayRead(j.g.expand(path, dir)) {
 			j.doubt(reason(write) + "a rule speaks of it")
 		}
 	}

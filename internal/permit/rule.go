@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/bmatcuk/doublestar/v4"
+	"golang.org/x/net/idna"
 )
 
 // rule is one line of the settings, understood.
@@ -107,7 +108,7 @@ func (g *Gate) parseArgument(r *rule, arg string, allow bool) error {
 		return err
 	case webTool:
 		domain, ok := strings.CutPrefix(arg, "domain:")
-		if r.exact = strings.ToLower(strings.TrimSuffix(domain, ".")); !ok || r.exact == "" {
+		if r.exact = hostName(domain); !ok || r.exact == "" {
 			return errors.New("it is not of the form domain:example.org")
 		}
 	case agentTool:
@@ -213,6 +214,16 @@ func hostIn(raw, domain string) bool {
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" {
 		return false
 	}
-	host := strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
+	host := hostName(u.Hostname())
 	return host == domain || strings.HasSuffix(host, "."+domain)
+}
+
+// hostName is the name that is connected to: other spellings of its letters are
+// mapped as net/http maps them. One that is no name is left as it is; nobody can
+// connect to it.
+func hostName(name string) string {
+	if ascii, err := idna.Lookup.ToASCII(name); err == nil {
+		name = ascii
+	}
+	return strings.TrimRight(strings.ToLower(name), ".")
 }

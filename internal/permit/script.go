@@ -192,9 +192,15 @@ func (p *sedReader) substitute() string {
 // command, and no look at the environment.
 func awkScript(s string) string {
 	braces, parens := 0, 0
-	value := false // what came before ends a value, so a slash divides
+	// Behind what ends a value a slash divides; behind an operator such as ++ it may
+	// do either.
+	value, either := false, false
 	for i := 0; i < len(s); i++ {
-		switch c := s[i]; {
+		c := s[i]
+		if c != ' ' && c != '\t' && c != '/' {
+			either = strings.IndexByte("+-*%^=<>?:", c) >= 0
+		}
+		switch {
 		case c == '"':
 			for i++; i < len(s) && s[i] != '"'; i++ {
 				if s[i] == '\\' {
@@ -202,7 +208,7 @@ func awkScript(s string) string {
 				}
 			}
 			value = true
-		case c == '/' && !value:
+		case c == '/' && !value && !either:
 			for i++; i < len(s) && s[i] != '/'; i++ {
 				if s[i] == '\\' {
 					i++
@@ -240,7 +246,7 @@ func awkScript(s string) string {
 			if why := awkName(s[i:end], strings.HasPrefix(strings.TrimLeft(s[end:], " \t"), "(")); why != "" {
 				return why
 			}
-			value = !slices.Contains([]string{"print", "printf", "return", "in", "if", "while", "for", "else", "do"}, s[i:end])
+			value = !slices.Contains([]string{"print", "printf", "return", "else", "do"}, s[i:end])
 			i = end - 1
 		case c == '{':
 			braces++

@@ -96,7 +96,11 @@ func join(parts []syntax.WordPart, values func(syntax.WordPart) part) []word {
 		case *syntax.Lit:
 			text, pattern := unescape(p.Value)
 			each(out, func(w *word) {
-				w.plain = w.plain && !(i == 0 && strings.HasPrefix(p.Value, "~"))
+				if i == 0 && strings.HasPrefix(p.Value, "~") {
+					// Of the folders that a tilde stands for only the home directory is known.
+					w.plain = false
+					w.known = p.Value == "~" && len(parts) == 1 || strings.HasPrefix(p.Value, "~/")
+				}
 				w.glob = w.glob || pattern != text
 				w.text, w.pattern = w.text+text, w.pattern+pattern
 			})

@@ -36,6 +36,7 @@ type option struct {
 	deep    bool // it reads, or shows, what is in files that are not named
 	shallow bool // it shows no content
 	lists   bool // operands are names to look for
+	name    bool // the value is a name that may be wrong
 }
 
 // program is what is known of a program or of a command of git.
@@ -188,7 +189,8 @@ func (p *program) add(token string) {
 		return
 	}
 	end := len(token)
-	for end > 2 && strings.IndexByte(":=?^~*+r", token[end-1]) >= 0 && (token[end-1] != 'r' || strings.IndexByte(":=+", token[end-2]) >= 0) {
+	for end > 2 && strings.IndexByte(":=?^~*+rn", token[end-1]) >= 0 &&
+		(token[end-1] != 'r' && token[end-1] != 'n' || strings.IndexByte(":=+", token[end-2]) >= 0) {
 		end--
 	}
 	for _, mark := range token[end:] {
@@ -207,6 +209,8 @@ func (p *program) add(token string) {
 			o.pattern = true
 		case 'r':
 			o.file = true
+		case 'n':
+			o.name = true
 		}
 	}
 	name := token[:end]
@@ -228,6 +232,7 @@ type parsed struct {
 	files    []word
 	patterns []word
 	values   []word // of all options
+	names    []word // those that may be wrong
 	risk     risk
 	why      string // what the risk is
 	unknown  string // an option that is not listed
@@ -247,6 +252,9 @@ func (d *parsed) take(o option, name string, values []word) {
 		return
 	}
 	last := values[len(values)-1]
+	if o.name {
+		d.names = append(d.names, last)
+	}
 	if o.file {
 		d.files = append(d.files, last)
 	} else if o.pattern {
