@@ -136,7 +136,7 @@ func readCorpora(t testing.TB) corpus {
 	for _, text := range strings.Split(strings.TrimSpace(string(data)), "\n") {
 		f := strings.SplitN(text, "\t", 3)
 		n, _ := set(f[1], ";")
-		c.Seeds = append(c.Seeds, seed{strings.NewReplacer(`\\`, `\`, `\n`, "\n").Replace(f[2]), n, ""})
+		c.Seeds = append(c.Seeds, seed{strings.NewReplacer(`\\`, `\`, `\n`, "\n", `\t`, "\t").Replace(f[2]), n, ""})
 	}
 	return c
 }

@@ -275,6 +275,12 @@ func spellings(text string) []string {
 			out = append(out, rest)
 		}
 	}
+	if i := strings.LastIndexByte(text, ':'); i >= 0 && i+1 < len(text) && i != strings.IndexByte(text, ':') {
+		out = append(out, text[i+1:]) // of :0:x and :(top)x:y
+	}
+	if rest, ok := strings.CutPrefix(text, "~+/"); ok {
+		out = append(out, "./"+rest)
+	}
 	if rest, ok := strings.CutPrefix(text, "@"); ok && rest != "" {
 		out = append(out, rest)
 	}

@@ -53,7 +53,7 @@ func (j *judge) facts(ws []word, s scope) facts {
 	if p == nil {
 		return facts{}
 	}
-	if responds(name) && slices.ContainsFunc(args, func(w word) bool { return w.text == "" || w.text[0] == '@' || w.glob && w.pattern[0] < ' ' }) {
+	if responds(name) && slices.ContainsFunc(args, func(w word) bool { return strings.HasPrefix(w.text, "@") }) {
 		return danger(runs, "a file that may hold options")
 	}
 	if p.operands == "wrap" {
@@ -195,7 +195,7 @@ func (j *judge) loose(name string, p *program, d parsed, pattern *word) string {
 		}
 	}
 	for _, w := range d.values {
-		if w.glob && p.risky() {
+		if w.glob && (p.risky() || responds(name)) {
 			return "names of files that could be taken for options"
 		}
 	}
@@ -227,7 +227,7 @@ func (j *judge) operand(name string, w word, s scope) string {
 		return "it stands for too many files"
 	}
 	for _, found := range names {
-		if strings.HasPrefix(found, "-") {
+		if strings.HasPrefix(found, "-") || responds(name) && strings.HasPrefix(found, "@") {
 			return "the name of a file would be taken for an option"
 		}
 	}
@@ -396,7 +396,8 @@ func printfFacts(args []word) facts {
 	if !args[0].known || args[0].glob {
 		return danger(runs, "a format that is known only when it runs")
 	}
-	for _, rest := range strings.Split(args[0].text, "%")[1:] {
+	format := strings.ReplaceAll(args[0].text, "%%", "")
+	for _, rest := range strings.Split(format, "%")[1:] {
 		if strings.HasPrefix(strings.TrimLeft(rest, "#0 +-'*.123456789hlLjztqw"), "n") {
 			return danger(runs, "a format that sets a variable")
 		}
