@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"math/bits"
 	"slices"
+	"unicode/utf8"
 )
 
 // maxDepth is how deep a value may nest that is read without the decoder.
@@ -103,10 +104,11 @@ func (s *scanner) block() bool {
 	return true
 }
 
-// bare is a text without escapes.
+// bare is a text that reads as it is written: without escapes, and without bytes
+// that the decoder would replace.
 func (s *scanner) bare() ([]byte, bool) {
 	v, ok := s.text()
-	return v, ok && !slices.Contains(v, '\\')
+	return v, ok && !slices.Contains(v, '\\') && utf8.Valid(v)
 }
 
 // text is a string without its quotes, its escapes left as they are.

@@ -42,7 +42,7 @@ func FuzzScanMessage(f *testing.F) {
 			if (b.Type == "tool_use" || b.Type == "tool_result") && !s.paired {
 				t.Fatalf("block %d is %+v and overlooked", i, b)
 			}
-			if clean := string(encode(b.Type + b.ID + b.ToolUseID)); clean != string(encode(got[i].Type+got[i].ID+got[i].ToolUseID)) {
+			if b.Type != got[i].Type || b.ID != got[i].ID || b.ToolUseID != got[i].ToolUseID {
 				t.Fatalf("block %d is %+v, decoder %+v", i, got[i], b)
 			}
 		}

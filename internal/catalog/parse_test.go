@@ -209,6 +209,7 @@ func TestTools(t *testing.T) {
 		{Copilot, "tools: [execute/getTerminalOutput, edit/createFile, web/fetch]", []string{"TaskOutput", "Write", "WebFetch"}, nil, nil, nil},
 		{Copilot, "tools: [github/*, db/query, search]", []string{"github/*", "db/query", "Glob", "Grep"}, nil, nil, nil},
 		{Copilot, "tools: [db]\nmcp-servers: {db: {command: x}}", []string{"db/*"}, nil, nil, nil},
+		{Claude, "tools: [db]\nmcp-servers: {db: {command: x}}", []string{"db/*"}, nil, nil, nil},
 		{Copilot, "tools: [atlassian, vscode/api]", []string{}, nil, nil, []string{"4: note: tools not known here, and ignored: atlassian, vscode/api"}},
 		{Copilot, "tools: [agent]\nagents: [Code Reviewer]", []string{"Agent(code-reviewer)", "TaskOutput", "TaskStop"}, nil, []string{"code-reviewer"}, nil},
 		{Copilot, "agents: []", nil, []string{"Agent"}, []string{}, nil},
@@ -337,10 +338,21 @@ func FuzzParse(f *testing.F) {
 		}
 		for _, tool := range e.Tools {
 			name, _, _ := strings.Cut(tool, "(")
-			if !slices.Contains(own(), name) && !foreign(tool, d) && !foreign(name, d) {
+			if !slices.Contains(own(), name) && !foreign(tool, d) && !foreign(name, d) && !brought(e, tool) {
 				t.Errorf("tool %q", tool)
 			}
 		}
+	})
+}
+
+// brought reports whether a tool stands for all of a server that the definition
+// brings with it, which may be called as it likes in either dialect.
+func brought(e Entry, tool string) bool {
+	name, all := strings.CutSuffix(tool, "/*")
+	return all && slices.ContainsFunc(e.MCPServers, func(server any) bool {
+		one, _ := server.(map[string]any)
+		_, named := one[name]
+		return named
 	})
 }
 

@@ -176,8 +176,8 @@ func TestTeammateRefusals(t *testing.T) {
 	if _, err := r.asMain().Send(r.ctx, tasktools.SendRequest{To: "ada", Text: "x"}); err == nil || !strings.Contains(err.Error(), "fits 2 tasks") {
 		t.Errorf("a name that two teams have: %v", err)
 	}
-	r.Session.cfg.Limits.NoBackground = true
-	if _, err := r.asMain().Agent(r.ctx, tasktools.AgentRequest{Description: "d", Prompt: "p", Type: "plan", Name: "eve", Team: "crew"}); err == nil || !strings.Contains(err.Error(), "background work is turned off") {
+	foreground, _ := served(t, echo, func(c *Config) { c.Limits.NoBackground = true })
+	if _, err := foreground.asMain().Agent(r.ctx, tasktools.AgentRequest{Description: "d", Prompt: "p", Type: "plan", Name: "eve", Team: "crew"}); err == nil || !strings.Contains(err.Error(), "background work is turned off") {
 		t.Errorf("without background work: %v", err)
 	}
 }
