@@ -209,11 +209,11 @@ func (t *turn) summarise(ctx context.Context, room int, instructions string, mes
 	for try := 1; ; try++ {
 		short := fit(messages, room)
 		reply, err := t.ask(ctx, append(slices.Clip(short), last), "compaction", func(p Part) {
-			if p.Kind == RetryPart {
+			if p.Kind == RetryPart || p.Kind == VoidPart {
 				t.emit(Event{Kind: PartEvent, Part: p})
 			}
 		})
-		spent.add(cost(reply, err))
+		spent.add(cost(ctx, reply, err))
 		refused := (*refusedError)(nil)
 		switch {
 		case ctx.Err() != nil:

@@ -12,7 +12,8 @@ type EventKind int
 //	  then for every reply
 //	    [CompactStart Compact]   when the conversation is made shorter first;
 //	                             a Part in between says that a call is retried
-//	    Part…                    while the reply comes in
+//	    Part…                    while the reply comes in; a VoidPart takes back
+//	                             those of an answer that has failed
 //	    Block… ReplyDone         once the transcript holds the reply
 //	    ToolStart, ToolDone      one ToolDone per call, as each is decided;
 //	                             ToolStart only for a call that runs

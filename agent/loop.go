@@ -94,9 +94,9 @@ type Loop struct {
 type TurnResult struct {
 	Text       string // of the last reply
 	StopReason string // of the last reply
-	// Reason is why the turn ended: the stop reason of the last reply,
-	// tool_end where a tool ended it, gate_end where the gate did, the limit of
-	// a [*LimitError], interrupted, or error.
+	// Reason is why the turn ended: the stop reason of the last reply, also as
+	// that of a [*StopError], tool_end where a tool ended it, gate_end where the
+	// gate did, the limit of a [*LimitError], interrupted, or error.
 	Reason   string
 	Turns    int   // replies
 	ToolUses int   // calls in them
@@ -197,8 +197,9 @@ func (l *Loop) Totals() Totals {
 //
 // Mail that comes after the last call is left to the caller. When ctx ends, what
 // was said is kept and the error wraps the cause of ctx. Other errors are those
-// of the model as they are, a [*LimitError], or a failure to keep the
-// transcript, to acknowledge mail, or of a tool.
+// of the model as they are, a [*StopError], a [*LimitError], or a failure to keep
+// the transcript, to acknowledge mail, or of a tool. What had come of a reply that
+// failed is void: it is counted, and not kept.
 func (l *Loop) Turn(ctx context.Context, prompt ...Block) (TurnResult, error) {
 	return l.Answer(ctx, 0, prompt...)
 }
@@ -229,11 +230,13 @@ func (l *Loop) turn(ctx context.Context, run func(*turn) error) (TurnResult, err
 	l.emit(Event{Kind: TurnStartEvent})
 	err := run(t)
 	t.res.Duration = time.Since(start)
-	limit := (*LimitError)(nil)
+	limit, stopped := (*LimitError)(nil), (*StopError)(nil)
 	switch {
 	case err == nil:
 	case errors.As(err, &limit):
 		t.res.Reason = limit.Limit
+	case errors.As(err, &stopped):
+		t.res.Reason = stopped.Reason
 	case ctx.Err() != nil:
 		t.res.Reason = "interrupted"
 	default:
@@ -302,7 +305,7 @@ func (t *turn) goOn(ctx context.Context, reply *Reply) (bool, error) {
 	case reply.StopReason == "pause_turn": // the model asks to be called again
 		return true, nil
 	case !whole(reply.StopReason):
-		return false, nil
+		return false, &StopError{reply.StopReason}
 	case t.res.Text == "" && !t.nudged && t.res.Turns < t.cfg.MaxTurns:
 		t.nudged = true
 		return true, t.record(ctx, nil, []Block{TextBlock(nudge)}, nil)
@@ -446,7 +449,8 @@ type refusedError struct{ err error }
 func (e *refusedError) Error() string { return e.err.Error() }
 func (e *refusedError) Unwrap() error { return e.err }
 
-// ask calls the model once. Its error is a [*refusedError] if it was not called.
+// ask calls the model once, and counts what is void of its answers. Its error is
+// a [*refusedError] if it was not called.
 func (t *turn) ask(ctx context.Context, messages []Message, purpose string, on func(Part)) (*Reply, error) {
 	if err := t.hold(ctx); err != nil {
 		return nil, &refusedError{err}
@@ -467,11 +471,19 @@ func (t *turn) ask(ctx context.Context, messages []Message, purpose string, on f
 			defer free()
 		}
 	}
+	var unkept error
+	hear := func(p Part) {
+		if p.Kind == VoidPart && p.Usage != (Usage{}) {
+			t.spent(p.Usage)
+			unkept = errors.Join(unkept, t.keep(Record{Usage: &p.Usage, Aside: true}))
+		}
+		on(p)
+	}
 	reply, err := t.cfg.Model.Reply(ctx, &Request{
 		Agent: t.cfg.Agent, AgentID: t.cfg.AgentID, SessionID: t.cfg.SessionID, Purpose: purpose,
 		Model: t.cfg.ModelName, System: t.cfg.System, MaxTokens: t.cfg.MaxTokens,
 		Tools: t.tools.specs, Messages: messages,
-	}, on)
+	}, hear)
 	if err == nil && (reply == nil || reply.StopReason == "") {
 		cut := &CutError{}
 		if reply != nil {
@@ -479,10 +491,20 @@ func (t *turn) ask(ctx context.Context, messages []Message, purpose string, on f
 		}
 		err = cut
 	}
-	if u := cost(reply, err); t.cfg.Meter != nil && u != (Usage{}) {
-		t.cfg.Meter.Spent(t.cfg.ModelName, u)
+	if cut := (*CutError)(nil); errors.As(err, &cut) && ctx.Err() == nil {
+		hear(Part{Kind: VoidPart, Usage: cut.Usage})
+	}
+	t.spent(cost(ctx, reply, err))
+	if unkept != nil {
+		return nil, errors.Join(err, unkept)
 	}
 	return reply, err
+}
+
+func (t *turn) spent(u Usage) {
+	if t.cfg.Meter != nil && u != (Usage{}) {
+		t.cfg.Meter.Spent(t.cfg.ModelName, u)
+	}
 }
 
 // hold waits until the turn may go on.
@@ -497,29 +519,30 @@ func (t *turn) hold(ctx context.Context) error {
 	return err
 }
 
-// cost is what a call of a model is known to have cost.
-func cost(reply *Reply, err error) Usage {
+// cost is what a call of a model is known to have cost, beside what was void. Of
+// an answer that the user broke off it is what had come.
+func cost(ctx context.Context, reply *Reply, err error) Usage {
 	cut := (*CutError)(nil)
 	switch {
-	case errors.As(err, &cut):
-		return cut.Usage
 	case err == nil:
 		return reply.Usage
+	case ctx.Err() != nil && errors.As(err, &cut):
+		return cut.Usage
 	}
 	return Usage{}
 }
 
-// lost keeps what had come of a reply that did not come to its end, and returns
-// why the turn ends.
+// lost returns why the turn ends after a reply that did not come to its end. What
+// the user has read of a reply before breaking it off is kept.
 func (t *turn) lost(ctx context.Context, so *partial, err error) error {
-	mark, why := cutMark, err
-	if ctx.Err() != nil {
-		mark, why = interruptedMark, interrupted(ctx)
+	if ctx.Err() == nil {
+		return err
 	}
-	u := cost(nil, err)
+	why := interrupted(ctx)
+	u := cost(ctx, nil, err)
 	r := Record{Cut: true, Usage: &u}
-	blocks := so.blocks(err, mark)
-	if len(blocks) == 0 && *r.Usage == (Usage{}) {
+	blocks := so.blocks(err, interruptedMark)
+	if len(blocks) == 0 && u == (Usage{}) {
 		return why
 	}
 	if len(blocks) > 0 {
@@ -560,6 +583,8 @@ func (t *turn) act(ctx context.Context, reply *Reply, calls []pending) (done boo
 		t.res.Reason = "tool_end"
 	case t.halt:
 		t.res.Reason, end = "gate_end", true
+	case reply.StopReason == "refusal":
+		err = &StopError{reply.StopReason}
 	case t.circle.closed():
 		err = &LimitError{Limit: "same_call", N: maxSameCalls}
 	case t.tooLong >= maxTooLong:

@@ -278,17 +278,21 @@ func TestStops(t *testing.T) {
 		text   string
 		limit  string // of a LimitError
 		turns  int
+		stop   bool // a StopError with the reason
 	}{
 		"end":      {steps: []agenttest.Step{agenttest.Say("hi")}, reason: "end_turn", text: "hi", turns: 1},
 		"empty":    {steps: []agenttest.Step{agenttest.Blocks("end_turn"), agenttest.Blocks("end_turn")}, reason: "end_turn", turns: 2},
 		"nudged":   {steps: []agenttest.Step{agenttest.Blocks("end_turn", agent.TextBlock(" \n")), agenttest.Say("now")}, reason: "end_turn", text: "now", turns: 2},
 		"thinking": {steps: []agenttest.Step{agenttest.Blocks("end_turn", agent.Block{Type: "thinking", Thinking: "hm"}), agenttest.Say("now")}, reason: "end_turn", text: "now", turns: 2},
-		"refusal":  {steps: []agenttest.Step{agenttest.Blocks("refusal")}, reason: "refusal", turns: 1},
-		"length":   {steps: []agenttest.Step{agenttest.Blocks("max_tokens", text)}, reason: "max_tokens", text: "some text", turns: 1},
-		"pause":    {steps: []agenttest.Step{agenttest.Blocks("pause_turn", text), agenttest.Say("on")}, reason: "end_turn", text: "on", turns: 2},
-		"turns":    {steps: []agenttest.Step{same, same, same}, max: 2, reason: "max_turns", limit: "max_turns", turns: 2},
-		"loop":     {steps: slices.Repeat([]agenttest.Step{same}, 20), reason: "same_call", limit: "same_call", turns: 9},
-		"tool":     {steps: []agenttest.Step{agenttest.Use(agenttest.ToolUse("", "End", `{}`), agenttest.ToolUse("", "T", `{}`))}, reason: "tool_end", turns: 1},
+		"refusal":  {steps: []agenttest.Step{agenttest.Blocks("refusal")}, reason: "refusal", turns: 1, stop: true},
+		"length":   {steps: []agenttest.Step{agenttest.Blocks("max_tokens", text)}, reason: "max_tokens", text: "some text", turns: 1, stop: true},
+		"window":   {steps: []agenttest.Step{agenttest.Blocks("model_context_window_exceeded", text)}, reason: "model_context_window_exceeded", text: "some text", turns: 1, stop: true},
+		"refusal-call": {steps: []agenttest.Step{agenttest.Blocks("refusal", text, agenttest.ToolUse("", "T", `{}`))},
+			reason: "refusal", text: "some text", turns: 1, stop: true},
+		"pause": {steps: []agenttest.Step{agenttest.Blocks("pause_turn", text), agenttest.Say("on")}, reason: "end_turn", text: "on", turns: 2},
+		"turns": {steps: []agenttest.Step{same, same, same}, max: 2, reason: "max_turns", limit: "max_turns", turns: 2},
+		"loop":  {steps: slices.Repeat([]agenttest.Step{same}, 20), reason: "same_call", limit: "same_call", turns: 9},
+		"tool":  {steps: []agenttest.Step{agenttest.Use(agenttest.ToolUse("", "End", `{}`), agenttest.ToolUse("", "T", `{}`))}, reason: "tool_end", turns: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLoop(t, agent.Config{
@@ -301,8 +305,11 @@ func TestStops(t *testing.T) {
 				},
 			})
 			res, err := ask(l, "go")
-			limit := &agent.LimitError{}
-			if got := errors.As(err, &limit); got != (c.limit != "") || got && limit.Limit != c.limit || !got && err != nil {
+			limit, stop := &agent.LimitError{}, &agent.StopError{}
+			if got := errors.As(err, &stop); got != c.stop || got && stop.Reason != c.reason {
+				t.Fatalf("error %v", err)
+			}
+			if got := errors.As(err, &limit); got != (c.limit != "") || got && limit.Limit != c.limit || !got && !c.stop && err != nil {
 				t.Fatalf("error %v", err)
 			}
 			if res.Reason != c.reason || res.Text != c.text || res.Turns != c.turns {
@@ -336,11 +343,8 @@ func TestNoToolRunsFromAnUnfinishedReply(t *testing.T) {
 			}
 			check(t, l.Messages())
 			all, _ := json.Marshal(l.Messages())
-			if !strings.Contains(string(all), "so far") {
-				t.Error("the text was not kept")
-			}
-			if marked := strings.Contains(string(all), "cut off"); marked != (name != "length") {
-				t.Errorf("marked as cut: %v", marked)
+			if kept := strings.Contains(string(all), "so far"); kept != (name == "length") {
+				t.Errorf("the text is kept: %v", kept)
 			}
 			if _, err := ask(l, "on"); err != nil && name != "length" {
 				t.Errorf("next turn: %v", err)
@@ -349,16 +353,81 @@ func TestNoToolRunsFromAnUnfinishedReply(t *testing.T) {
 	}
 }
 
-func TestPartialTextIsKeptWhenAReplyFails(t *testing.T) {
+// Of a reply that failed nothing is kept but its cost; of one that the user broke
+// off, what the user has read.
+func TestPartialText(t *testing.T) {
+	for name, c := range map[string]struct {
+		interrupted bool
+		kept        string
+		void        int
+		turns       int
+	}{
+		"failed":      {void: 1},
+		"interrupted": {interrupted: true, kept: "half a sent", turns: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			defer cancel(nil)
+			path := filepath.Join(t.TempDir(), "t.jsonl")
+			tr, _ := open(t, path)
+			model := agenttest.ModelFunc(func(_ context.Context, _ *agent.Request, on func(agent.Part)) (*agent.Reply, error) {
+				on(agent.Part{Kind: agent.TextPart, Index: 0, Text: "half "})
+				on(agent.Part{Kind: agent.TextPart, Index: 0, Text: "a sent"})
+				if c.interrupted {
+					cancel(errors.New("no more"))
+				}
+				return nil, &agent.CutError{Usage: agent.Usage{OutputTokens: 7}}
+			})
+			void, m := 0, &meter{t: t}
+			l := newLoop(t, agent.Config{Model: model, Transcript: tr, Meter: m, On: func(e agent.Event) {
+				if e.Kind == agent.PartEvent && e.Part.Kind == agent.VoidPart {
+					void++
+				}
+			}})
+			res, err := l.Turn(ctx, agent.TextBlock("go"))
+			if err == nil || res.Text != c.kept || void != c.void || m.spent.OutputTokens != 7 {
+				t.Errorf("text %q, %d times void, %d tokens spent, error %v", res.Text, void, m.spent.OutputTokens, err)
+			}
+			if err := tr.Close(); err != nil {
+				t.Fatal(err)
+			}
+			_, h := open(t, path)
+			all, _ := json.Marshal(h.Messages)
+			if kept := strings.Contains(string(all), "half a sent"); kept != c.interrupted {
+				t.Errorf("the transcript holds %s", all)
+			}
+			if h.Totals.Usage.OutputTokens != 7 || h.Totals.Turns != c.turns {
+				t.Errorf("totals %+v", h.Totals)
+			}
+		})
+	}
+}
+
+// What came of an answer that failed before the one that is kept is counted, in the
+// meter, the result and the transcript, and is no turn.
+func TestVoidIsCounted(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "t.jsonl")
+	tr, _ := open(t, path)
 	model := agenttest.ModelFunc(func(_ context.Context, _ *agent.Request, on func(agent.Part)) (*agent.Reply, error) {
-		on(agent.Part{Kind: agent.TextPart, Index: 0, Text: "half "})
-		on(agent.Part{Kind: agent.TextPart, Index: 0, Text: "a sent"})
-		return nil, &agent.CutError{}
+		on(agent.Part{Kind: agent.TextPart, Text: "half"})
+		for range 2 {
+			on(agent.Part{Kind: agent.VoidPart, Usage: agent.Usage{InputTokens: 100, OutputTokens: 7}})
+		}
+		on(agent.Part{Kind: agent.VoidPart})
+		return &agent.Reply{Blocks: []agent.Block{agent.TextBlock("whole")}, StopReason: "end_turn", Usage: agent.Usage{InputTokens: 100, OutputTokens: 9}}, nil
 	})
-	l := newLoop(t, agent.Config{Model: model})
+	m := &meter{t: t}
+	l := newLoop(t, agent.Config{Model: model, Transcript: tr, Meter: m})
 	res, err := ask(l, "go")
-	if err == nil || res.Text != "half a sent" {
-		t.Errorf("text %q, error %v", res.Text, err)
+	want := agent.Usage{InputTokens: 300, OutputTokens: 23}
+	if err != nil || res.Text != "whole" || res.Turns != 1 || res.Usage != want || res.Context != 100 || m.spent.OutputTokens != 23 {
+		t.Errorf("%+v, %v, spent %+v", res, err, m.spent)
+	}
+	if err := tr.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, h := open(t, path); h.Totals.Usage != want || h.Totals.Turns != 1 || len(h.Messages) != 2 {
+		t.Errorf("the transcript holds %d messages, %+v", len(h.Messages), h.Totals)
 	}
 }
 

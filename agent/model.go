@@ -3,14 +3,16 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"time"
 )
 
 // Model answers a conversation. A Model may serve many loops at the same time.
 type Model interface {
 	// Reply sends the request and streams the answer. on is called on the
-	// calling goroutine for every part as it comes, and may be nil. A stream
-	// that was cut gives an error that wraps [*CutError] with what had come.
+	// calling goroutine for every part as it comes, and may be nil. An answer
+	// that does not come to its end is told as void, and may be asked for again.
+	// What had come of one when ctx ended is in an error that wraps [*CutError].
 	// Other failures are a [*ModelError].
 	Reply(ctx context.Context, req *Request, on func(Part)) (*Reply, error)
 }
@@ -45,7 +47,8 @@ const (
 	ToolPart                     // a tool_use block begins; Name and ID are set
 	InputPart                    // Text holds more of a tool's input
 	BlockPart                    // Block is complete
-	RetryPart                    // the call is tried again; Text says why, After when
+	RetryPart                    // the call is made again, or waits its turn; Retry says when and why
+	VoidPart                     // what came of the reply so far is void; Usage is what that has cost
 )
 
 // Part is a piece of a reply while it comes in.
@@ -56,7 +59,25 @@ type Part struct {
 	ID    string
 	Name  string
 	Block *Block
-	After time.Duration
+	Usage Usage
+	Retry Retry
+}
+
+// Retry is a call of a model that is made again after a failure.
+type Retry struct {
+	Attempt int // 1 for the first repetition; 0: the call waits before it is made at all
+	Most    int // repetitions that there may be
+	After   time.Duration
+	Why     ModelError
+}
+
+// String says it in one line, for people.
+func (r Retry) String() string {
+	after := r.After.Round(100 * time.Millisecond)
+	if r.Attempt == 0 {
+		return fmt.Sprintf("model call waits %v: %s", after, r.Why.Text)
+	}
+	return fmt.Sprintf("model call failed: %s (retry %d of %d in %v)", r.Why.Text, r.Attempt, r.Most, after)
 }
 
 // Reply is a whole answer. A reply is returned only when the model has said
@@ -80,7 +101,7 @@ type Usage struct {
 // ModelError is a failure of a model that is told to the user as it is.
 type ModelError struct {
 	Status int    // HTTP status, 0 without one
-	Kind   string // such as rate_limit, auth, overloaded, context_overflow, bad_answer, unreachable
+	Kind   string // such as rate_limit, auth, overloaded, context_overflow, bad_answer, unreachable, cut
 	Text   string // one line: what happened and how to mend it
 	Err    error
 }
@@ -89,7 +110,8 @@ func (e *ModelError) Error() string { return e.Text }
 func (e *ModelError) Unwrap() error { return e.Err }
 
 // CutError is a reply that ended without a stop reason. Whole holds the blocks
-// that were complete; a tool call among them must not be run.
+// that were complete; a tool call among them must not be run. The loop keeps
+// their text only where the user has broken the turn off.
 type CutError struct {
 	Whole []Block
 	Usage Usage

@@ -13,7 +13,6 @@ const (
 	maxInputBytes = 1 << 20 // of one call
 	maxLevels     = 1000    // of nesting in it
 
-	cutMark         = "[This answer was cut off here.]"
 	interruptedMark = "[This answer was interrupted here.]"
 )
 
@@ -21,6 +20,23 @@ const (
 type pending struct {
 	Call
 	refused string // not empty: not to be run, and why
+}
+
+// StopError says that the last reply of a turn was ended before it was complete,
+// though not by a failure. Its text is in the result and in the conversation, and
+// the next turn may go on from there.
+type StopError struct {
+	Reason string // max_tokens, refusal or model_context_window_exceeded
+}
+
+func (e *StopError) Error() string {
+	switch e.Reason {
+	case "max_tokens":
+		return "the answer is not complete: it was cut at the length that an answer may have (let it go on, or ask for less at once)"
+	case "refusal":
+		return "the model refused to answer (ask in other words, or choose another model)"
+	}
+	return "the answer is not complete: it filled the window of the model (let it go on after a summary, or choose a model with a larger window)"
 }
 
 // whole says that a reply with this stop reason came to its end, so that the
@@ -145,7 +161,7 @@ func excerpt(text string, limit int) string {
 func itoa(n int) string { return string(encode(n)) }
 
 // partial gathers the text of a reply as it comes in, for the case that the
-// reply does not come to its end.
+// user breaks it off.
 type partial struct {
 	texts map[int]*strings.Builder
 	done  map[int]string
@@ -153,7 +169,7 @@ type partial struct {
 
 func (p *partial) take(part Part) {
 	switch part.Kind {
-	case RetryPart:
+	case VoidPart:
 		*p = partial{}
 	case TextPart:
 		if p.texts == nil {

@@ -88,7 +88,7 @@ func TestAnswerThatIsTooLarge(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, h := open(t, path)
-	if len(h.Messages) != 6 || h.Totals.Turns != 3 || h.Totals.Usage.OutputTokens != 10 {
+	if len(h.Messages) != 5 || h.Totals.Turns != 2 || h.Totals.Usage.OutputTokens != 10 {
 		t.Fatalf("the file holds %d messages, %+v", len(h.Messages), h.Totals)
 	}
 	if said := contents(t, h.Messages[1]); len(said) != 1 || !strings.HasPrefix(said[0], "[left out: the answer has") || !json.Valid(h.Messages[1].Encoded()) {

@@ -202,11 +202,14 @@ const MessageOrigin = "message"
 // completed; what the model said is never asked.
 func Ending(ctx context.Context, err error) error {
 	var limit *agent.LimitError
+	var stopped *agent.StopError
 	switch {
 	case err == nil:
 		return nil
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
+	case errors.As(err, &stopped):
+		return &task.FailError{Reason: task.Reason(stopped.Reason), Err: err}
 	case errors.As(err, &limit):
 		return &task.FailError{Reason: task.Reason(limit.Limit), Err: err}
 	}
@@ -236,6 +239,7 @@ type Watcher struct {
 	out      io.Writer
 	progress task.Progress
 	midLine  bool
+	coming   bool // text of a reply that has not come to its end was written
 }
 
 // NewWatcher makes a watcher for a running task.
@@ -244,15 +248,16 @@ func NewWatcher(h task.Host) *Watcher { return &Watcher{host: h, out: h.Output()
 // On takes an event in.
 func (w *Watcher) On(e agent.Event) {
 	switch e.Kind {
+	case agent.TurnStartEvent:
+		w.coming = false
 	case agent.PartEvent:
-		if e.Part.Kind == agent.TextPart {
-			w.print(e.Part.Text)
-		}
+		w.part(e.Part)
 	case agent.BlockEvent:
 		if e.Block.Type == "text" && w.midLine {
 			w.print("\n")
 		}
 	case agent.ReplyDoneEvent:
+		w.coming = false
 		w.progress.TokenCount, w.progress.CostUSD = w.Totals().Tokens(), w.Spent()
 		w.host.Progress(w.progress)
 	case agent.BlockedEvent:
@@ -266,6 +271,29 @@ func (w *Watcher) On(e agent.Event) {
 		w.print("\n[Tool completed]\n" + e.Output.Text + "\n")
 		w.progress = w.progress.Add(task.Activity{ToolName: e.Call.Name, Input: e.Call.Input})
 		w.host.Progress(w.progress)
+	}
+}
+
+// part shows a piece of a reply. What was written of one that has failed stays in
+// the file, with a word that it is void.
+func (w *Watcher) part(p agent.Part) {
+	line := func(text string) {
+		if w.midLine {
+			w.print("\n")
+		}
+		w.print("[" + text + "]\n")
+	}
+	switch p.Kind {
+	case agent.TextPart:
+		w.coming = w.coming || p.Text != ""
+		w.print(p.Text)
+	case agent.VoidPart:
+		if w.coming {
+			w.coming = false
+			line("The partial answer above is discarded")
+		}
+	case agent.RetryPart:
+		line(p.Retry.String())
 	}
 }
 

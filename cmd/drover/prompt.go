@@ -24,6 +24,7 @@ import (
 	"github.com/drover-dev/drover/internal/catalog"
 	"github.com/drover-dev/drover/internal/cli"
 	"github.com/drover-dev/drover/internal/control"
+	"github.com/drover-dev/drover/internal/excerpt"
 	"github.com/drover-dev/drover/internal/home"
 	"github.com/drover-dev/drover/internal/permit"
 	"github.com/drover-dev/drover/internal/session"
@@ -427,8 +428,10 @@ func (w *world) prompt(ctx context.Context, p *promptFlags) error {
 	if err != nil {
 		return locked(err, id)
 	}
-	m, err := s.OpenMain(ctx, p.main())
-	if err != nil {
+	mine := p.main()
+	var m *session.Main // set before its first turn
+	mine.Done = func(t session.Turn) { w.goesOn(p, m, t) }
+	if m, err = s.OpenMain(ctx, mine); err != nil {
 		return errors.Join(err, s.Close())
 	}
 	out = agentsdk.New(w.streamOptions(ctx, p, set, s, m))
@@ -445,6 +448,7 @@ func (w *world) streamOptions(ctx context.Context, p *promptFlags, set settings.
 		o.Live = page.Tasks
 	}
 	o.Cost = s.Cost
+	o.Warn = w.stderr
 	if p.Verbose && o.Format != agentsdk.StreamJSON {
 		o.Err = w.stderr
 	}
@@ -484,6 +488,11 @@ func (w *world) answer(ctx context.Context, p *promptFlags, set settings.Setting
 	quiet()
 	printer.Wait()
 	w.endMonitors(ctx, s)
+	if ctx.Err() == nil && last.Err != nil {
+		for _, t := range m.Waited() {
+			fmt.Fprintf(w.stderr, "drover: stopping %s (%s), since the turn has failed\n", t.ID, excerpt.Line(cmp.Or(t.Description, t.Command, t.Name), 60))
+		}
+	}
 	closed := s.Close() // what it ends is told by Finish
 	w.part(m)
 	printed := out.Finish()
@@ -498,6 +507,9 @@ func (w *world) answer(ctx context.Context, p *promptFlags, set settings.Setting
 		for _, t := range receipt.Stopped {
 			fmt.Fprintf(w.stderr, "drover: stopped %s at the wait ceiling: %s\n", t.ID, t.Status)
 		}
+		if last.Err != nil {
+			return last.Err
+		}
 		return &cli.ExitError{Code: 124, Err: err}
 	case err != nil:
 		return err
@@ -507,6 +519,16 @@ func (w *world) answer(ctx context.Context, p *promptFlags, set settings.Setting
 		fmt.Fprintln(w.stderr, "drover: note: the answer is empty")
 	}
 	return closed
+}
+
+// goesOn tells that a failed turn does not end what runs in the background.
+func (w *world) goesOn(p *promptFlags, m *session.Main, t session.Turn) {
+	if t.Err == nil || !session.ModelFailed(t.Err) || p.NoWait {
+		return
+	}
+	if n := len(m.Waited()); n > 0 {
+		fmt.Fprintf(w.stderr, "drover: the turn has failed: %s; background work is waited for, %s (Ctrl-C stops it)\n", excerpt.Line(t.Err.Error(), 600), plural(n, "task"))
+	}
 }
 
 func locked(err error, id task.ID) error {

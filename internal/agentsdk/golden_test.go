@@ -251,8 +251,12 @@ func limitsStory(w *world) {
 	r.Denials = []agent.Denial{{ToolUseID: "toolu_1", Name: "Write", Input: []byte(`{}`), Reason: "denied"}}
 	w.done(r, &agent.LimitError{Limit: "max_turns", N: 1})
 	w.start("again")
-	w.s.Agent(session, agent.Event{Kind: agent.PartEvent, Part: agent.Part{Kind: agent.RetryPart, Text: "overloaded", After: time.Second}})
+	w.s.Agent(session, agent.Event{Kind: agent.PartEvent, Part: retried()})
 	w.done(agent.TurnResult{Reason: "error"}, &agent.ModelError{Text: "the model is overloaded: try again later"})
+}
+
+func retried() agent.Part {
+	return agent.Part{Kind: agent.RetryPart, Retry: agent.Retry{Attempt: 1, Most: 9, After: time.Second, Why: agent.ModelError{Kind: "overloaded", Status: 529, Text: "busy"}}}
 }
 
 func compactionStory(w *world) {

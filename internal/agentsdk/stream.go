@@ -34,6 +34,7 @@ type Options struct {
 	Format  Format
 	Partial bool      // stream-json: replies as they come in
 	Err     io.Writer // text and json: short lines about tasks; nil: none
+	Warn    io.Writer // text and json: what has failed and is tried again; nil: nobody is told
 
 	// What system/init tells.
 	Session        task.ID
@@ -241,6 +242,13 @@ func (s *Stream) fail(err error) {
 func (s *Stream) note(format string, args ...any) {
 	if s.o.Err != nil && s.o.Format != StreamJSON {
 		fmt.Fprintf(s.o.Err, format+"\n", args...)
+	}
+}
+
+// warn tells a person that something is wrong, where lines of JSON do not.
+func (s *Stream) warn(format string, args ...any) {
+	if s.o.Warn != nil && s.o.Format != StreamJSON {
+		fmt.Fprintf(s.o.Warn, "drover: "+format+"\n", args...)
 	}
 }
 

@@ -193,7 +193,8 @@ func TestPartial(t *testing.T) {
 	play := func(w *world) {
 		w.start("go")
 		part(w, session, agent.Part{Kind: agent.TextPart, Text: "void"})
-		part(w, session, agent.Part{Kind: agent.RetryPart, Text: "overloaded", After: time.Second})
+		part(w, session, agent.Part{Kind: agent.VoidPart, Usage: agent.Usage{InputTokens: 100, OutputTokens: 1}})
+		part(w, session, retried())
 		thinking := agent.Block{Type: "thinking", Thinking: "hm", Signature: "sig"}
 		redacted := agent.Block{Type: "redacted_thinking", Data: "xyz"}
 		text, call := agent.TextBlock("I look."), use("toolu_1", "Read", `{"a":1}`)
@@ -214,7 +215,8 @@ func TestPartial(t *testing.T) {
 		w.reply(session, "msg_1", thinking, redacted, text, call)
 		w.tool(session, "toolu_1", "Read", agent.Output{Text: "ok"})
 		part(w, session, agent.Part{Kind: agent.TextPart, Text: "Done."})
-		w.done(result(1, "Done."), errors.New("the model's answer was cut off"))
+		part(w, session, agent.Part{Kind: agent.VoidPart})
+		w.done(result(1, ""), errors.New("the model's answer was cut off"))
 	}
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Format: StreamJSON, Partial: true})
@@ -352,6 +354,8 @@ func TestResultWords(t *testing.T) {
 		{"same_call", limit("same_call"), true, "error_during_execution", "same_call"},
 		{"interrupted", context.Canceled, true, "error_during_execution", "aborted_tools"},
 		{"interrupted", context.Canceled, false, "error_during_execution", "aborted_streaming"},
+		{"refusal", &agent.StopError{Reason: "refusal"}, false, "error_during_execution", "refusal"},
+		{"max_tokens", &agent.StopError{Reason: "max_tokens"}, false, "error_during_execution", "max_tokens"},
 		{"error", &agent.ModelError{Text: "no"}, false, "error_during_execution", "model_error"},
 	} {
 		subtype, terminal := resultWords(agent.TurnResult{Reason: c.reason}, c.err, c.inTools)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -74,7 +75,9 @@ func (s *Stream) onMain(e agent.Event) {
 	case agent.ReplyDoneEvent:
 		s.turn.api += now.Sub(s.turn.asked)
 		s.turn.inTools = slices.ContainsFunc(e.Reply.Blocks, func(b agent.Block) bool { return b.Type == "tool_use" })
-		s.spent(e.Reply)
+		s.spent(e.Reply.Model, e.Reply.Usage)
+	case agent.PartEvent:
+		s.void(s.main.model, e.Part)
 	}
 	if e.Kind == agent.PartEvent {
 		s.turn.inTools = false
@@ -122,7 +125,9 @@ func (s *Stream) onSubagent(t *entry, e agent.Event) {
 			t.context = n
 		}
 		t.output += u.OutputTokens
-		s.spent(e.Reply)
+		s.spent(e.Reply.Model, u)
+	case agent.PartEvent:
+		s.void(t.voice.model, e.Part)
 	case agent.ToolDoneEvent:
 		s.progress(t, e.Call.Name)
 	}
@@ -181,18 +186,34 @@ func structured(v any) json.RawMessage {
 }
 
 func (s *Stream) part(v *voice, p agent.Part) {
-	if p.Kind == agent.RetryPart {
+	switch {
+	case p.Kind == agent.RetryPart:
+		s.retry(v, p.Retry)
+	case p.Kind == agent.VoidPart:
+		if v.reply.begun {
+			s.line(discardedLine{Type: "system", Subtype: "partial_message_discarded", origin: v.origin, stamp: s.stamp()})
+		}
 		v.reply = reply{}
-		s.line(retryLine{
-			Type: "system", Subtype: "api_retry", Error: p.Text, DelayMS: p.After.Milliseconds(),
-			origin: v.origin, stamp: s.stamp(),
-		})
-		s.note("the model is asked again in %v: %s", p.After.Round(100*time.Millisecond), excerpt.Line(p.Text, 200))
-		return
-	}
-	if s.o.Partial {
+	case s.o.Partial:
 		s.parts(v, v.reply.take(v.model, p))
 	}
+}
+
+// retry tells that a call of a model is made again.
+func (s *Stream) retry(v *voice, r agent.Retry) {
+	l := retryLine{
+		Type: "system", Subtype: "api_retry", Attempt: r.Attempt, Most: r.Most, DelayMS: r.After.Milliseconds(),
+		Error: retryWord(r.Why.Kind), Text: r.Why.Text, origin: v.origin, stamp: s.stamp(),
+	}
+	if r.Why.Status >= 400 {
+		l.Status = &r.Why.Status
+	}
+	s.line(l)
+	who := ""
+	if v.AgentID != "" {
+		who = fmt.Sprintf("agent %s: ", v.AgentID)
+	}
+	s.warn("%s%s", who, excerpt.Line(r.String(), 600))
 }
 
 func (s *Stream) parts(v *voice, events []map[string]any) {
@@ -201,17 +222,24 @@ func (s *Stream) parts(v *voice, events []map[string]any) {
 	}
 }
 
-// spent adds a reply to what its model has used.
-func (s *Stream) spent(r *agent.Reply) {
-	u := s.usage[r.Model]
+// void counts what came of a reply that failed.
+func (s *Stream) void(model string, p agent.Part) {
+	if p.Kind == agent.VoidPart && p.Usage != (agent.Usage{}) {
+		s.spent(model, p.Usage)
+	}
+}
+
+// spent adds to what a model has used.
+func (s *Stream) spent(model string, used agent.Usage) {
+	u := s.usage[model]
 	if u == nil {
 		u = &modelUsage{}
-		s.usage[r.Model] = u
+		s.usage[model] = u
 	}
-	u.Input += r.Usage.InputTokens
-	u.Output += r.Usage.OutputTokens
-	u.CacheRead += r.Usage.CacheReadTokens
-	u.CacheWrite += r.Usage.CacheWriteTokens
+	u.Input += used.InputTokens
+	u.Output += used.OutputTokens
+	u.CacheRead += used.CacheReadTokens
+	u.CacheWrite += used.CacheWriteTokens
 }
 
 func (s *Stream) init() {

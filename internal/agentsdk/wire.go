@@ -86,8 +86,20 @@ type partLine struct {
 type retryLine struct {
 	Type    string `json:"type"`
 	Subtype string `json:"subtype"`
-	Error   string `json:"error"`
+	Attempt int    `json:"attempt"` // 0: the call waits before it is made
+	Most    int    `json:"max_retries"`
 	DelayMS int64  `json:"retry_delay_ms"`
+	Status  *int   `json:"error_status"` // of HTTP; null: there was no answer, or a good one that broke
+	Error   string `json:"error"`        // a word of the wire
+	Text    string `json:"error_message"`
+	origin
+	stamp
+}
+
+// discardedLine takes back the stream_event lines of the reply that was coming in.
+type discardedLine struct {
+	Type    string `json:"type"`
+	Subtype string `json:"subtype"`
 	origin
 	stamp
 }
@@ -274,7 +286,7 @@ func noticeReason(c *task.Cause) string {
 // that the wire has no word for keep ours.
 func resultWords(r agent.TurnResult, err error, inTools bool) (subtype, terminal string) {
 	const during = "error_during_execution"
-	limit := (*agent.LimitError)(nil)
+	limit, stopped := (*agent.LimitError)(nil), (*agent.StopError)(nil)
 	switch {
 	case err == nil && r.Reason == "gate_end":
 		return "success", "hook_stopped"
@@ -288,8 +300,19 @@ func resultWords(r agent.TurnResult, err error, inTools bool) (subtype, terminal
 		return "error_" + r.Reason, r.Reason
 	case errors.As(err, &limit):
 		return during, limit.Limit
+	case errors.As(err, &stopped):
+		return during, stopped.Reason
 	}
 	return during, "model_error"
+}
+
+// retryWord is the wire's word for why a call of a model failed.
+func retryWord(kind string) string {
+	switch kind {
+	case "rate_limit", "overloaded", "server_error":
+		return kind
+	}
+	return "unknown"
 }
 
 // compactTrigger is the word of compact_boundary for why a conversation was

@@ -117,14 +117,17 @@ func (a *autopilot) survives(ctx context.Context, err error) bool {
 func passing(err error) bool {
 	var fault *agent.ModelError
 	var cut *agent.CutError
+	var stopped *agent.StopError
 	switch {
 	case errors.As(err, &cut):
 		return true
+	case errors.As(err, &stopped):
+		return stopped.Reason != "refusal"
 	case !errors.As(err, &fault):
 		return false
 	}
 	return fault.Status == 408 || fault.Status == 429 || fault.Status >= 500 ||
-		slices.Contains([]string{"rate_limit", "overloaded", "bad_answer", "unreachable"}, fault.Kind)
+		slices.Contains([]string{"rate_limit", "overloaded", "server_error", "bad_answer", "unreachable", "cut", "idle"}, fault.Kind)
 }
 
 // abort says that the user broke the work off.

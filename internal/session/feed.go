@@ -30,7 +30,9 @@ type feed struct {
 	bytes  int             // of their texts
 	last   int64           // number of the newest
 	said   bool            // the agent has written something in this turn
-	grown  chan struct{}   // closed when there is more; nil: nobody waits
+
+	coming bool          // what the agent has written last is of a reply that has not ended; only take uses it
+	grown  chan struct{} // closed when there is more; nil: nobody waits
 }
 
 // add puts a piece behind the others.
@@ -154,10 +156,12 @@ func (f *feed) end(res agent.TurnResult, err error) {
 // take takes an event of the conversation in.
 func (f *feed) take(e agent.Event) {
 	switch e.Kind {
+	case agent.TurnStartEvent:
+		f.coming = false
 	case agent.PartEvent:
-		if e.Part.Kind == agent.TextPart {
-			f.write(e.Part.Text)
-		}
+		f.part(e.Part)
+	case agent.ReplyDoneEvent:
+		f.coming = false
 	case agent.BlockEvent:
 		if e.Block.Type == "text" && !strings.HasSuffix(e.Block.Text, "\n") {
 			f.write("\n")
@@ -179,6 +183,25 @@ func (f *feed) take(e agent.Event) {
 		if e.Err != nil {
 			text = e.Err.Error()
 		}
+		f.add(control.Piece{Kind: control.NotePiece, Text: text})
+	}
+}
+
+// part takes in a piece of a reply. What was written of one that has failed is said
+// to be void: readers may have it already.
+func (f *feed) part(p agent.Part) {
+	switch p.Kind {
+	case agent.TextPart:
+		f.coming = f.coming || p.Text != ""
+		f.write(p.Text)
+	case agent.VoidPart:
+		if f.coming {
+			f.coming = false
+			f.write("\n")
+			f.add(control.Piece{Kind: control.NotePiece, Text: "the partial answer above is discarded"})
+		}
+	case agent.RetryPart:
+		text, _ := short(p.Retry.String(), feedPart)
 		f.add(control.Piece{Kind: control.NotePiece, Text: text})
 	}
 }

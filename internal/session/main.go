@@ -90,6 +90,7 @@ type Main struct {
 	asking  task.Seq // the prompt that the turn is about; 0: mail
 	busy    bool
 	latched bool // mail waits for the user: the last turn failed or was broken off
+	broken  bool // the user has broken off the work on the last prompt
 	cancel  context.CancelCauseFunc
 	rested  time.Time // end of the last turn
 	turned  int       // turns that have ended
@@ -242,7 +243,7 @@ func (m *Main) post(ctx context.Context, text string) (task.Seq, error) {
 	}
 	m.mu.Lock()
 	m.posting--
-	m.latched = m.latched && err != nil
+	m.latched, m.broken = m.latched && err != nil, m.broken && err != nil
 	gone := error(nil)
 	if err == nil && m.passedBy(seq) {
 		gone = m.shuts()
@@ -328,7 +329,7 @@ func (m *Main) keepPrompts() task.Seq {
 func (m *Main) Interrupt() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.latched = true
+	m.latched, m.broken = true, true
 	m.auto.abort()
 	if m.cancel != nil {
 		m.cancel(ErrInterrupted)
@@ -513,7 +514,10 @@ func (m *Main) Totals() agent.Totals { return m.loop.Totals() }
 // Settle waits until nothing is left to answer or to wait for: no prompt, no
 // turn, no mail, no agent, no command. Commands are waited for until the
 // ceiling after the last answer; then they are stopped, and the receipt and
-// [ErrCeiling] are returned. 0 means that nothing is waited for.
+// [ErrCeiling] are returned. 0 means that nothing is waited for. Work is waited
+// for behind a turn in which the model failed too, see [ModelFailed]; its notices
+// then wait for the next prompt. It is not behind a turn that failed otherwise,
+// or that the user broke off.
 func (m *Main) Settle(ctx context.Context, ceiling time.Duration) (task.Receipt, error) {
 	seen := -1
 	for {
@@ -526,6 +530,7 @@ func (m *Main) Settle(ctx context.Context, ceiling time.Duration) (task.Receipt,
 		changed, rested := m.changed, m.rested
 		working := m.working()
 		latched, turned, attended := m.latched, m.turned, m.attended
+		over := latched && !attended && (m.broken || !ModelFailed(m.last.Err))
 		m.mu.Unlock()
 		owed := mail && !latched
 		if turned != seen { // a turn that ended meanwhile may have started anything
@@ -535,7 +540,7 @@ func (m *Main) Settle(ctx context.Context, ceiling time.Duration) (task.Receipt,
 		var late *time.Timer
 		switch {
 		case working || owed:
-		case latched && !attended || ceiling == 0 || len(commands) == 0 && others == 0:
+		case over || ceiling == 0 || len(commands) == 0 && others == 0:
 			return task.Receipt{}, m.auto.unfinished()
 		case others == 0:
 			left := ceiling - time.Since(rested)
@@ -548,6 +553,25 @@ func (m *Main) Settle(ctx context.Context, ceiling time.Duration) (task.Receipt,
 			return task.Receipt{}, err
 		}
 	}
+}
+
+// ModelFailed reports whether a turn ended because the model could not be asked, or
+// gave no whole answer: what it has started may still come to its end.
+func ModelFailed(err error) bool {
+	var failed *agent.ModelError
+	var cut *agent.CutError
+	var stopped *agent.StopError
+	return errors.As(err, &failed) || errors.As(err, &cut) || errors.As(err, &stopped)
+}
+
+// Waited are the tasks that [Main.Settle] waits for now.
+func (m *Main) Waited() (tasks []task.Record) {
+	for _, r := range m.s.sup.List(0) {
+		if m.s.isWaitedFor(r) {
+			tasks = append(tasks, r)
+		}
+	}
+	return tasks
 }
 
 // oneOf waits for any of its channels, or for the timer if there is one.
@@ -582,7 +606,7 @@ func (m *Main) stopCommands(ctx context.Context, ids []task.ID) (task.Receipt, e
 func (s *Session) waitedFor() (commands []task.ID, others int) {
 	for _, r := range s.sup.List(0) {
 		switch {
-		case r.Status.Terminal() || r.Kind == task.MonitorMCP || r.Keep && r.Kind != task.MCPTask || s.rests(r) || r.ID == s.cfg.Info.Session:
+		case !s.isWaitedFor(r):
 		case r.Kind == task.LocalBash:
 			commands = append(commands, r.ID)
 		default:
@@ -590,6 +614,10 @@ func (s *Session) waitedFor() (commands []task.ID, others int) {
 		}
 	}
 	return commands, others
+}
+
+func (s *Session) isWaitedFor(r task.Record) bool {
+	return !r.Status.Terminal() && r.Kind != task.MonitorMCP && (!r.Keep || r.Kind == task.MCPTask) && !s.rests(r) && r.ID != s.cfg.Info.Session
 }
 
 // end takes no further prompt. What the turn still has to say is written until

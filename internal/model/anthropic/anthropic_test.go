@@ -160,25 +160,25 @@ func TestOdd(t *testing.T) {
 		{"negative-usage", strings.Replace(good, `"output_tokens":5`, `"output_tokens":5,"cache_read_input_tokens":-9`, 1), "reply hi"},
 		{"input-no-object", sse(start, tool, part, end, why, stop), `reply {"invalid_input":"[1"}`},
 		{"input-none", sse(start, tool, end, why, stop), `reply {}`},
-		{"begin-twice", sse(start, start), "bad_answer"},
+		{"begin-twice", sse(start, start), "cut"},
 		{"block-twice", sse(start, block, delta, block), "cut"},
-		{"delta-first", sse(start, delta), "bad_answer"},
+		{"delta-first", sse(start, delta), "cut"},
 		{"no-head", sse(block, delta, end, why, stop), "bad_answer"},
 		{"no-json", "data: {oops\n\n", "bad_answer"},
 		{"no-json-late", sse(start, block, delta, "{oops"), "cut"},
 		{"no-reason", sse(start, block, delta, end, stop), "cut"},
 		{"no-block-end", sse(start, block, delta, why, stop), "cut"},
+		{"length-no-block-end", sse(start, block, delta, strings.Replace(why, "end_turn", "max_tokens", 1), stop), "reply hi"},
 		{"no-stop", sse(start, block, delta, end, why), "cut"},
 		{"only-stop", sse(stop), "bad_answer"},
 		{"empty", "", "bad_answer"},
-		{"error-late", sse(start, block, delta, `{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}`), "cut"},
-		{"error-odd", sse(start, `{"type":"error"}`), "bad_answer"},
+		{"error-late", sse(start, block, delta, `{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}`), "overloaded"},
+		{"error-odd", sse(start, `{"type":"error"}`), "cut"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := answers(t, modeltest.Answer{Raw: []byte(c.body)})
 			m := connect(t, Config{BaseURL: s.URL})
 			reply, err := m.Reply(within(t), request("hi"), nil)
-			var cut *agent.CutError
 			var told *agent.ModelError
 			got := ""
 			switch {
@@ -187,16 +187,14 @@ func TestOdd(t *testing.T) {
 				if reply.Usage != (agent.Usage{InputTokens: 3, OutputTokens: 5}) {
 					t.Errorf("usage %+v", reply.Usage)
 				}
-			case errors.As(err, &cut):
-				got = "cut"
 			case errors.As(err, &told):
 				got = told.Kind
 			}
 			if got != c.want {
 				t.Errorf("got %.200q (%v), want %.200q", got, err, c.want)
 			}
-			if s.Count() != 1 {
-				t.Errorf("%d calls", s.Count())
+			if want := map[bool]int{true: 10, false: 1}[got == "cut" || got == "overloaded"]; s.Count() != want {
+				t.Errorf("%d calls, want %d", s.Count(), want)
 			}
 		})
 	}

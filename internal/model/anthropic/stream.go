@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/drover-dev/drover/agent"
@@ -211,14 +213,23 @@ func (s *stream) Finish() (*agent.Reply, error) {
 	switch {
 	case s.stopped && !s.begun:
 		return nil, &wire.BadFormat{Text: "a message that ends before it begins"}
-	case !s.stopped, len(s.open) > 0, s.reply.StopReason == "":
+	case !s.stopped, s.reply.StopReason == "", len(s.open) > 0 && !s.short():
 		return nil, io.ErrUnexpectedEOF
+	}
+	for _, i := range slices.Sorted(maps.Keys(s.open)) {
+		s.close(s.open[i], i)
 	}
 	s.reply.Blocks = s.blocks()
 	if s.reply.Model == "" {
 		s.reply.Model = s.usedName
 	}
 	return &s.reply, nil
+}
+
+// short reports a stop reason that may stand behind a block without an end. A call
+// of such an answer is not run.
+func (s *stream) short() bool {
+	return slices.Contains([]string{"max_tokens", "refusal", "model_context_window_exceeded"}, s.reply.StopReason)
 }
 
 // Partial implements [wire.Decoder].

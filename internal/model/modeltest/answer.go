@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
 	"strconv"
 	"sync"
@@ -31,6 +32,9 @@ type Answer struct {
 	Cut      bool // only the first CutAt bytes of the body are sent, and the body ends in order
 	Break    bool // the same, but the connection is torn
 	CutAt    int
+	NoHead   bool            // the connection ends before the answer begins
+	Reset    bool            // a connection that is torn, or ends before the answer, is reset (RST)
+	Wire     []byte          // the answer with its status line and headers, as it goes over the connection, which then ends
 	Piece    int             // bytes per write; 0: as much as there is
 	Wait     <-chan struct{} // the answer does not begin before it is closed
 	Hold     <-chan struct{} // after HoldAt bytes of the body, waits until it is closed
@@ -112,6 +116,10 @@ func (a Answer) write(w http.ResponseWriter, r *http.Request, api API, stream bo
 	if !await(r.Context(), a.Wait) {
 		panic(http.ErrAbortHandler)
 	}
+	if a.NoHead || a.Wire != nil {
+		a.tear(w)
+		return
+	}
 	body, contentType := a.Raw, a.ContentType
 	switch {
 	case body == nil && a.failure != nil:
@@ -147,9 +155,27 @@ func (a Answer) write(w http.ResponseWriter, r *http.Request, api API, stream bo
 		}
 	}
 	a.send(w, body)
+	if a.Break && a.Reset {
+		a.tear(w)
+		return
+	}
 	if a.Break {
 		panic(http.ErrAbortHandler) // ends the connection without the end of the body
 	}
+}
+
+// tear takes the connection from the server, sends what there is of its own, and
+// ends it.
+func (a Answer) tear(w http.ResponseWriter) {
+	conn, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		panic(http.ErrAbortHandler) // the client is gone
+	}
+	_, _ = conn.Write(a.Wire)                          // fails only when the client is gone
+	if tcp, ok := conn.(*net.TCPConn); ok && a.Reset { // the server listens on TCP
+		_ = tcp.SetLinger(0)
+	}
+	_ = conn.Close()
 }
 
 func (a Answer) send(w http.ResponseWriter, body []byte) {

@@ -263,7 +263,7 @@ func (c *chat) call(d delta) error {
 	in := c.find(d)
 	if in == nil {
 		if len(c.calls) == maxCalls {
-			return &wire.BadFormat{Text: fmt.Sprintf("more than %d calls in one answer", maxCalls)}
+			return &wire.Useless{Text: fmt.Sprintf("more than %d calls in one answer", maxCalls)}
 		}
 		c.settle()
 		in = &call{block: c.open(agent.InputPart), index: len(c.calls)}
@@ -314,7 +314,7 @@ func (c *chat) Finish() (*agent.Reply, error) {
 	}
 	stop, whole := chatReason(c.reason)
 	if !whole && len(c.calls) > 0 {
-		return nil, fmt.Errorf("it ended for a reason that is not known: %.40q", c.reason)
+		return nil, &wire.Useless{Text: fmt.Sprintf("it ended for a reason that is not known: %.40q", c.reason)}
 	}
 	if c.reason == "error" {
 		return nil, &wire.Refusal{Type: "server_error", Message: "the answer ended with an error that was not told"}

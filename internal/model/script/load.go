@@ -216,6 +216,9 @@ func (t *turn) load(raw json.RawMessage) error {
 	return nil
 }
 
+// fails reports whether the turn leaves nothing in the conversation.
+func (t *turn) fails() bool { return t.Error != nil || t.Cut }
+
 // uses is how often the turn may be used; -1: without end.
 func (t *turn) uses() int {
 	if t.Repeat == nil {

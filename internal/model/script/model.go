@@ -32,8 +32,8 @@ type place struct{ session, id, label string }
 // state is how far a conversation has come. It is computed from the messages of
 // a request, which hold every answer that was given, so a script goes on at the
 // right turn in another process too; the state only spares the next request the
-// messages that were looked at already. What no message shows is the errors:
-// after a restart the errors just before the next answer come again.
+// messages that were looked at already. What no message shows is the failures:
+// after a restart those just before the next answer come again.
 type state struct {
 	mu       sync.Mutex
 	messages int   // looked at
@@ -81,6 +81,7 @@ func (m *Model) Reply(ctx context.Context, req *agent.Request, on func(agent.Par
 		return nil, m.fault(req, fmt.Errorf(`there are no turns for it; add some, or an agent "*" for any`))
 	}
 	s := m.state(req, len(turns))
+	retries := 0
 	for {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
@@ -102,10 +103,12 @@ func (m *Model) Reply(ctx context.Context, req *agent.Request, on func(agent.Par
 			}
 			return nil, m.fault(req, fmt.Errorf("turn %d: %w", n, err))
 		}
+		why := agent.ModelError{Status: t.Error.Status, Kind: kind(t.Error.Type), Text: t.Error.Message}
 		if t.Error.RetryAfter == 0 {
-			return nil, &agent.ModelError{Status: t.Error.Status, Kind: kind(t.Error.Type), Text: t.Error.Message}
+			return nil, &why
 		}
-		on(agent.Part{Kind: agent.RetryPart, Text: t.Error.Message, After: time.Duration(t.Error.RetryAfter)})
+		retries++
+		on(agent.Part{Kind: agent.RetryPart, Retry: agent.Retry{Attempt: retries, Most: retries, After: time.Duration(t.Error.RetryAfter), Why: why}})
 		if err := pause(ctx, time.Duration(t.Error.RetryAfter)); err != nil {
 			return nil, err
 		}
@@ -129,7 +132,7 @@ func kind(wire string) string {
 	return strings.TrimSuffix(wire, "_error")
 }
 
-// next chooses the turn that answers the messages. An error is used up at once;
+// next chooses the turn that answers the messages. One that fails is used up at once;
 // an answer is when a later request shows it, so that a call that was broken off
 // is answered in the same way again.
 func (s *state) next(turns []turn, messages []agent.Message) (n, answers int, err error) {
@@ -159,15 +162,15 @@ func (s *state) next(turns []turn, messages []agent.Message) (n, answers int, er
 	if n == len(turns) {
 		return 0, 0, fmt.Errorf("it has no turn %d for answer %d, or none whose condition holds; add a turn, or repeat: -1 to the last one", n, s.answers)
 	}
-	if turns[n].Error != nil {
+	if turns[n].fails() {
 		s.use(turns, n)
 	}
 	return n, s.answers, nil
 }
 
 // choose returns the first turn that is left and whose condition holds, or the
-// number of turns if there is none. An answer that was given had no error, and
-// the errors before it are over.
+// number of turns if there is none. An answer that was given did not fail, and
+// the failures before it are over.
 func (s *state) choose(turns []turn, messages []agent.Message, given bool) (int, error) {
 	told, asked, known := "", "", false
 	for n := s.first; n < len(turns); n++ {
@@ -192,7 +195,7 @@ func (s *state) choose(turns []turn, messages []agent.Message, given bool) (int,
 				continue
 			}
 		}
-		if given && t.Error != nil {
+		if given && t.fails() {
 			if u := t.uses(); u >= 0 {
 				s.used[n] = u
 			}

@@ -168,7 +168,6 @@ agents:
 			req.Messages = append(req.Messages, agent.NewMessage(agent.Assistant, agent.TextBlock(s)), agent.NewMessage(agent.User, agent.TextBlock("x")))
 		}
 	}
-	answered("half an ans")
 	if r, err := m.Reply(ctx, req, nil); err != nil || r.Blocks[0].Text != "fine" || r.StopReason != "end_turn" {
 		t.Errorf("third: %+v, %v", r, err)
 	}

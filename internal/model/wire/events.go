@@ -99,5 +99,5 @@ func (e *Events) long(head []byte) ([]byte, error) {
 }
 
 func errTooLarge() error {
-	return &BadFormat{fmt.Sprintf("an event is larger than %d MiB", maxEvent>>20)}
+	return &Useless{fmt.Sprintf("an event is larger than %d MiB", maxEvent>>20)}
 }

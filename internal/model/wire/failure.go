@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/drover-dev/drover/agent"
@@ -28,6 +30,12 @@ type BadFormat struct{ Text string }
 
 func (e *BadFormat) Error() string { return e.Text }
 
+// Useless is an answer that cannot be used, and would be the same when asked for
+// again.
+type Useless struct{ Text string }
+
+func (e *Useless) Error() string { return e.Text }
+
 // retry is a failure that is worth another try.
 type retry struct {
 	why   *agent.ModelError
@@ -41,8 +49,9 @@ func (r *retry) Unwrap() error { return r.why }
 // exhausted is the end of trying.
 func (r *retry) exhausted(tries int) error {
 	last := *r.why
-	if last.Kind != "unreachable" {
-		last.Text = fmt.Sprintf("%s, after %d tries (wait a while, or run fewer agents at a time)", last.Text, tries)
+	last.Text = fmt.Sprintf("%s, after %d tries", last.Text, tries)
+	if mend := ruleOf(last.Kind).mend; mend != "" {
+		last.Text += " (" + mend + ")"
 	}
 	return &last
 }
@@ -161,8 +170,13 @@ func (e *Refusal) kind(status int) string {
 		return "unknown_model"
 	case status == 529, is("overloaded_error", "server_is_overloaded", "slow_down"):
 		return "overloaded"
-	case status >= 500, status == http.StatusRequestTimeout, is("api_error", "timeout_error", "server_error", "internal_error"):
+	case is("invalid_prompt"):
+		return "bad_request"
+	case status >= 500, status == http.StatusRequestTimeout, status == http.StatusConflict, status == http.StatusTooEarly, is("api_error", "timeout_error", "server_error", "internal_error"):
 		return "server_error"
+	}
+	if status < 400 && !is("invalid_request_error", "invalid_request", "BadRequestError", "bad_request") {
+		return "server_error" // the request was taken, and failed in the middle of its answer
 	}
 	return "bad_request"
 }
@@ -221,11 +235,14 @@ func (e *Endpoint) failure(status int, r *Refusal, h http.Header, model string) 
 		if h.Get("X-Should-Retry") == "false" {
 			return why
 		}
-		return &retry{why: why, after: retryAfter(h, time.Now()), most: maxTries}
+		return &retry{why: why, after: retryAfter(h, time.Now()), most: ruleOf(kind).tries}
 	}
 	if status == http.StatusProxyAuthRequired {
-		kind = "unreachable"
+		kind = "proxy"
 		return tell("the proxy before %s asks for a password (set HTTPS_PROXY with one)", e.Host)
+	}
+	if status < 400 {
+		return tell("%s refused the request in its stream: %s", e.Host, r)
 	}
 	return tell("%s refused the request (%d): %s", e.Host, status, r)
 }
@@ -247,20 +264,74 @@ func (e *Endpoint) callError(ctx, call context.Context, model string, err error)
 	if ctx.Err() != nil {
 		return fmt.Errorf("ask model %s: %w", model, context.Cause(ctx))
 	}
-	if call.Err() != nil { // the watch: the request may be at work and paid for, so it is not sent again
-		return &agent.CutError{Err: context.Cause(call)}
+	if call.Err() != nil {
+		return e.broken(context.Cause(call))
 	}
 	var wrapped *url.Error
 	if errors.As(err, &wrapped) {
 		err = wrapped.Err // the address is in our text
 	}
-	why := &agent.ModelError{Kind: "unreachable", Err: err,
-		Text: fmt.Sprintf("%s cannot be reached: %s (check the network, %s and HTTPS_PROXY)", e.Host, oneLine(err.Error()), e.URLVar)}
-	var op *net.OpError
-	if errors.As(err, &op) && op.Op == "dial" { // nothing was sent
-		return &retry{why: why, most: maxDials}
+	told = &agent.ModelError{Err: err}
+	text := oneLine(err.Error())
+	switch told.Kind = notReached(err); told.Kind {
+	case "tls":
+		told.Text = fmt.Sprintf("the certificate or the encryption of %s cannot be used: %s (check %s and the clock; name your own authority in SSL_CERT_FILE)", e.Host, text, e.URLVar)
+	case "bad_answer":
+		told.Text = fmt.Sprintf("%s does not answer as a model provider: %s (check %s)", e.Host, text, e.URLVar)
+	case "unreachable":
+		told.Text = fmt.Sprintf("%s cannot be reached: %s (check the network, %s and HTTPS_PROXY)", e.Host, text, e.URLVar)
+	case "proxy":
+		told.Text = fmt.Sprintf("the proxy before %s refuses: %s (check HTTPS_PROXY)", e.Host, text)
+	default:
+		return e.broken(err)
 	}
-	return why
+	if most := ruleOf(told.Kind).tries; most > 1 {
+		return &retry{why: told, most: most}
+	}
+	return told
+}
+
+// notReached classes the failure of a call that brought no head of an answer.
+func notReached(err error) (kind string) {
+	var op *net.OpError
+	var tlsRecord tls.RecordHeaderError
+	var alert tls.AlertError
+	var certificate *tls.CertificateVerificationError
+	text := err.Error()
+	switch {
+	case errors.As(err, &certificate), errors.As(err, &tlsRecord), errors.As(err, &alert), strings.Contains(text, "tls: "),
+		strings.Contains(text, "HTTP response to HTTPS client"):
+		return "tls"
+	case strings.Contains(text, "malformed HTTP"), strings.Contains(text, "unsupported protocol scheme"):
+		return "bad_answer" // net/http has no types for these
+	case errors.As(err, &op) && (op.Op == "dial" || op.Op == "proxyconnect"), strings.Contains(text, "TLS handshake timeout"):
+		return "unreachable" // nothing was sent
+	case strings.HasPrefix(text, "Proxy "):
+		return "proxy"
+	}
+	return "cut"
+}
+
+// broken is a call whose answer did not come to its end, or did not come. It may
+// have been paid for: it is made again all the same, since without its answer the
+// work cannot go on.
+func (e *Endpoint) broken(err error) error {
+	told := &agent.ModelError{Kind: "cut", Err: err}
+	var system syscall.Errno
+	switch {
+	case errors.Is(err, errIdle):
+		told.Kind = "idle"
+		told.Text = fmt.Sprintf("%s went silent: %s", e.Host, oneLine(err.Error()))
+	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+		told.Text = fmt.Sprintf("the connection to %s was broken: connection reset", e.Host)
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		told.Text = fmt.Sprintf("the answer of %s was cut off: it ended too early", e.Host)
+	case errors.As(err, &system):
+		told.Text = fmt.Sprintf("the connection to %s was broken: %s", e.Host, system.Error())
+	default:
+		told.Text = fmt.Sprintf("the answer of %s was cut off or damaged: %s", e.Host, oneLine(err.Error()))
+	}
+	return &retry{why: told, most: ruleOf(told.Kind).tries}
 }
 
 func (e *Endpoint) badAnswer(res *http.Response, size int, why string) error {

@@ -71,7 +71,7 @@ func TestRefusals(t *testing.T) {
 			{"odd-type", raw(200, ";;;", "data: {}\n\n"), "bad_answer", "without a content type of 10 bytes"},
 			{"nothing", raw(200, "", ""), "bad_answer", "empty"},
 			{"no-retry", modeltest.Answer{Status: 503, Raw: []byte("x"), Header: http.Header{"X-Should-Retry": {"false"}}}, "server_error", "503"},
-			{"proxy", modeltest.HTML(407, "who are you"), "unreachable", "HTTPS_PROXY"},
+			{"proxy", modeltest.HTML(407, "who are you"), "proxy", "HTTPS_PROXY"},
 		} {
 			t.Run(c.name, func(t *testing.T) {
 				m, s := d.asked(t, c.answer)
@@ -117,7 +117,7 @@ func TestRetry(t *testing.T) {
 		if reply.Blocks[0].Text != "at last" || s.Count() != 10 {
 			t.Errorf("reply %+v after %d calls", reply, s.Count())
 		}
-		if len(h.retries) != 9 || h.retries[0].After != 50*time.Millisecond || !strings.Contains(h.retries[0].Text, "try 2 of 10") {
+		if len(h.retries) != 9 || h.retries[0].Retry.After != 50*time.Millisecond || h.retries[8].Retry.Attempt != 9 || h.retries[8].Retry.Most != 9 {
 			t.Errorf("told %+v", h.retries)
 		}
 		sent := s.Requests()
@@ -137,7 +137,7 @@ func TestAbsurd(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(within(t))
 			var wait time.Duration
 			_, err := m.Reply(ctx, request("hi"), func(p agent.Part) {
-				wait = p.After
+				wait = p.Retry.After
 				cancel(errors.New("seen"))
 			})
 			if wait != limit.MaxWait || err == nil {
@@ -163,21 +163,33 @@ func TestExhausted(t *testing.T) {
 	})
 }
 
-// Content that was handed on is never asked for again.
-func TestDelivered(t *testing.T) {
+// What was handed on of an answer that failed is taken back, before the call is made
+// again or given up.
+func TestVoid(t *testing.T) {
 	each(t, func(t *testing.T, d dialect) {
 		whole := modeltest.Text("hello").StreamOf(d.api, "m")
-		broken := string(whole[:after(whole, "hello")]) + d.inStream("overloaded_error", "Overloaded")
-		m, s := d.asked(t, modeltest.Answer{Raw: []byte(broken)}, modeltest.Text("again"))
-		var h heard
-		_, err := m.Reply(within(t), request("hi"), h.on)
-		var cut *agent.CutError
-		var told *agent.ModelError
-		if !errors.As(err, &cut) || !errors.As(err, &told) || told.Kind != "overloaded" || h.text != "hello" {
-			t.Errorf("Reply = %v after %q, want a cut that says overloaded", err, h.text)
+		broken := func(kind string) modeltest.Answer {
+			return modeltest.Answer{Raw: []byte(string(whole[:after(whole, "hello")]) + d.inStream(kind, "Sorry"))}
 		}
-		if s.Count() != 1 {
-			t.Errorf("%d calls", s.Count())
+		for _, c := range []struct {
+			name, kind, want string
+			calls            int
+		}{
+			{"again", "overloaded_error", "reply", 2},
+			{"unknown", "later_error", "reply", 2},
+			{"final", "invalid_request_error", "bad_request", 1},
+		} {
+			t.Run(c.name, func(t *testing.T) {
+				m, s := d.asked(t, broken(c.kind), modeltest.Text("again"))
+				var h heard
+				reply, err := m.Reply(within(t), request("hi"), h.on)
+				if kindOf(err) != c.want || s.Count() != c.calls || len(h.retries) != c.calls-1 {
+					t.Errorf("Reply = %v, %v after %d calls, told of %d", reply, err, s.Count(), len(h.retries))
+				}
+				if h.void != "hello" || err == nil && h.text != "again" || err != nil && h.text != "" {
+					t.Errorf("%q is void, %q is left", h.void, h.text)
+				}
+			})
 		}
 	})
 }
@@ -360,10 +372,10 @@ func TestIdle(t *testing.T) {
 				s := answers(t, a)
 				m := d.connect(t, config{url: s.URL, idle: 50 * time.Millisecond})
 				_, err := m.Reply(within(t), request("hi"), nil)
-				if kindOf(err) != "cut" || !strings.Contains(err.Error(), "nothing came for too long") {
-					t.Errorf("Reply = %v, want a cut for silence", err)
+				if kindOf(err) != "idle" || !strings.Contains(err.Error(), "nothing came for too long") {
+					t.Errorf("Reply = %v, want an end for silence", err)
 				}
-				if s.Count() != 1 {
+				if s.Count() != 10 {
 					t.Errorf("%d calls", s.Count())
 				}
 			})
@@ -407,6 +419,26 @@ func TestUnreachable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	plain := httptest.NewServer(http.NotFoundHandler())
+	defer plain.Close()
+	other, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var greeting sync.WaitGroup
+	greeting.Go(func() {
+		for {
+			c, err := other.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = c.Write([]byte("SSH-2.0-OpenSSH_9.6\r\n"))
+			_, _ = c.Read(make([]byte, 1))
+			_ = c.Close()
+		}
+	})
+	defer greeting.Wait()
+	defer func() { _ = other.Close() }()
 	nobody := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
 		var d net.Dialer
 		return d.DialContext(ctx, "tcp", addr) // where no name server is
@@ -415,14 +447,17 @@ func TestUnreachable(t *testing.T) {
 		for _, c := range []struct {
 			name, url string
 			transport *http.Transport
-			says      string
+			kind      string
+			says      []string
 			tries     int
 		}{
-			{"refused", "http://" + addr, nil, "refused", 3},
-			{"name", "http://nowhere.example", &http.Transport{DialContext: (&net.Dialer{Resolver: nobody}).DialContext}, "lookup nowhere.example", 3},
-			{"certificate", secure.URL, nil, "certificate", 1},
-			{"proxy", "https://model.example", &http.Transport{Proxy: http.ProxyURL(proxyURL)}, "Proxy Authentication Required", 1},
-			{"version", secure.URL, &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS10}}, "tls", 1},
+			{"refused", "http://" + addr, nil, "unreachable", []string{"refused", d.urlVar}, 3},
+			{"name", "http://nowhere.example", &http.Transport{DialContext: (&net.Dialer{Resolver: nobody}).DialContext}, "unreachable", []string{"lookup nowhere.example", d.urlVar}, 3},
+			{"certificate", secure.URL, nil, "tls", []string{"certificate", "SSL_CERT_FILE"}, 1},
+			{"proxy", "https://model.example", &http.Transport{Proxy: http.ProxyURL(proxyURL)}, "proxy", []string{"Proxy Authentication Required", "HTTPS_PROXY"}, 1},
+			{"version", secure.URL, &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS10}}, "tls", []string{"tls", d.urlVar}, 1},
+			{"plain", strings.Replace(plain.URL, "http:", "https:", 1), nil, "tls", []string{d.urlVar}, 1},
+			{"no-http", "http://" + other.Addr().String(), nil, "bad_answer", []string{d.urlVar}, 1},
 		} {
 			t.Run(c.name, func(t *testing.T) {
 				cfg := config{url: c.url}
@@ -432,8 +467,13 @@ func TestUnreachable(t *testing.T) {
 				m := d.connect(t, cfg)
 				var h heard
 				_, err := m.Reply(within(t), request("hi"), h.on)
-				if kindOf(err) != "unreachable" || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), d.urlVar) || strings.Contains(err.Error(), "key-1") {
-					t.Errorf("Reply = %v, want %q", err, c.says)
+				if kindOf(err) != c.kind || strings.Contains(err.Error(), "key-1") {
+					t.Errorf("Reply = %v, want %s", err, c.kind)
+				}
+				for _, say := range c.says {
+					if !strings.Contains(err.Error(), say) {
+						t.Errorf("%v does not say %q", err, say)
+					}
 				}
 				if len(h.retries) != c.tries-1 {
 					t.Errorf("told of %d more tries, want %d", len(h.retries), c.tries-1)
@@ -443,15 +483,23 @@ func TestUnreachable(t *testing.T) {
 	})
 }
 
-// A request that may have arrived is not sent again: it may be paid for.
+// A connection that breaks is tried again as often as a 529, and then told.
 func TestBroken(t *testing.T) {
 	each(t, func(t *testing.T, d dialect) {
-		m, s := d.asked(t, modeltest.Answer{Status: 200, Raw: []byte("x"), Break: true})
-		if _, err := m.Reply(within(t), request("hi"), nil); err == nil {
-			t.Error("a reply came")
-		}
-		if s.Count() != 1 {
-			t.Errorf("%d calls", s.Count())
+		for name, a := range map[string]modeltest.Answer{
+			"body":   {Raw: []byte("x"), Break: true},
+			"begun":  {Raw: []byte{}, Break: true},
+			"eof":    {NoHead: true},
+			"reset":  {NoHead: true, Reset: true},
+			"middle": {Blocks: rich().Blocks, Break: true, CutAt: 900, Reset: true},
+		} {
+			t.Run(name, func(t *testing.T) {
+				m, s := d.asked(t, a)
+				_, err := m.Reply(within(t), request("hi"), nil)
+				if kindOf(err) != "cut" || !strings.Contains(err.Error(), "after 10 tries") || s.Count() != 10 {
+					t.Errorf("Reply = %v after %d calls", err, s.Count())
+				}
+			})
 		}
 	})
 }

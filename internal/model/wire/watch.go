@@ -56,7 +56,7 @@ func (b *watched) Read(p []byte) (int, error) {
 	n, err := b.body.Read(p)
 	b.watch.stop()
 	if b.read += n; b.read > maxStream {
-		return n, fmt.Errorf("the answer is larger than %d MiB", maxStream>>20)
+		return n, &Useless{fmt.Sprintf("the answer is larger than %d MiB", maxStream>>20)}
 	}
 	return n, err
 }

@@ -3,10 +3,11 @@
 // It owns the life of one call: the place in the limiter, the sending, the
 // limit on silence, the event stream, the decision to try again, and the words
 // in which a failure is told. It promises that a reply is returned only when
-// its decoder says that it is whole, that a call is never repeated once content
-// has been handed on, that tries are bounded in number and in time, that what
-// is read is bounded in bytes, and that a redirect is never followed. It knows
-// no provider's messages: those are of the packages beside it.
+// its decoder says that it is whole, that what was handed on of an answer that
+// failed is told as void before the call is made again or given up, that tries are
+// bounded in number and in time, that what is read is bounded in bytes, and that a
+// redirect is never followed. Which failures are worth another try is a table
+// (rules.go). It knows no provider's messages: those are of the packages beside it.
 package wire
 
 import (
@@ -24,9 +25,7 @@ import (
 )
 
 const (
-	maxTries = 10               // of a call that the provider refuses for now
-	maxDials = 3                // of a host that is not reached
-	patience = 15 * time.Minute // for all tries of a call, from its first refusal
+	patience = 15 * time.Minute // for all tries of a call, from its first failure
 	shutFor  = 10 * time.Second // how long a refused key is not tried again
 
 	// lateTime is how long to wait for what may follow a whole answer.
@@ -98,45 +97,55 @@ func (e *Endpoint) Reply(ctx context.Context, c *Call, on func(agent.Part)) (*ag
 		e.Limiter.Limit(key, e.Calls)
 	}
 	if parked := e.Limiter.Parked(key); parked > 0 {
-		on(agent.Part{Kind: agent.RetryPart, Text: "the provider asked all calls of " + c.Model + " to wait", After: parked})
+		on(agent.Part{Kind: agent.RetryPart, Retry: agent.Retry{After: parked, Most: maxTries - 1,
+			Why: agent.ModelError{Kind: "rate_limit", Text: "the provider asked all calls of " + c.Model + " to wait"}}})
 	}
-	var end time.Time // of our patience; set by the first refusal
+	var end time.Time // of our patience; set by the first failure
 	var last *retry
+	missed := 0 // tries in a row that did not reach the host
 	for tries := 1; ; tries++ {
-		release, err := e.enter(ctx, key, c.Model, end)
+		reply, err := e.try(ctx, key, c, end, on)
 		if errors.Is(err, errPatience) {
 			return nil, last.exhausted(tries - 1)
 		}
-		if err != nil {
-			return nil, err
-		}
-		reply, err := e.once(ctx, c, on)
-		e.shut(c.Model, err) // before the next in line enters
-		release()
 		if !errors.As(err, &last) {
 			return reply, err
 		}
+		if missed++; last.most > maxDials {
+			missed = 0
+		}
+		most := min(maxTries, tries-missed+last.most)
 		wait := e.wait(tries, last)
 		if end.IsZero() {
 			end = time.Now().Add(patience)
 		}
-		if tries >= last.most || time.Now().Add(wait).After(end) {
+		if tries >= most || time.Now().Add(wait).After(end) {
 			return nil, last.exhausted(tries)
 		}
 		if last.after > 0 {
 			e.Limiter.Park(key, wait)
 		}
-		on(agent.Part{
-			Kind: agent.RetryPart, After: wait,
-			Text: fmt.Sprintf("%s; try %d of %d", last.why.Text, tries+1, last.most),
-		})
+		on(agent.Part{Kind: agent.RetryPart, Retry: agent.Retry{Attempt: tries, Most: most - 1, After: wait, Why: *last.why}})
 		if last.after > 0 {
-			continue // enter waits with all the others
+			continue // try waits with all the others
 		}
 		if err := limit.Sleep(ctx, wait); err != nil {
 			return nil, fmt.Errorf("ask model %s: %w", c.Model, err)
 		}
 	}
+}
+
+// try makes one attempt once there is a place for it, and gives the place back on
+// every path, also where on panics.
+func (e *Endpoint) try(ctx context.Context, key string, c *Call, end time.Time, on func(agent.Part)) (*agent.Reply, error) {
+	release, err := e.enter(ctx, key, c.Model, end)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	reply, err := e.once(ctx, c, on)
+	e.shut(c.Model, err) // before the next in line enters
+	return reply, err
 }
 
 // key is what calls are limited by: two providers at one address are two.
@@ -237,7 +246,7 @@ func (e *Endpoint) once(ctx context.Context, c *Call, on func(agent.Part)) (*age
 	if call.Err() != nil {
 		err = context.Cause(call) // says more than the read error that it caused
 	}
-	return nil, e.fail(ctx, c.Model, d, res, body, err)
+	return nil, e.fail(ctx, c.Model, d, res, body, err, on)
 }
 
 // read takes events until the answer is whole.
@@ -247,10 +256,12 @@ func read(call context.Context, d Decoder, body *watched) (*agent.Reply, error) 
 	for state != Done {
 		event, err := events.Next()
 		switch {
+		case errors.Is(err, io.EOF) && body.read == 0:
+			return nil, &Useless{"empty"}
 		case errors.Is(err, io.EOF):
 			return d.Finish() // the body ended in order
-		case err != nil && state == Enough && errors.Is(context.Cause(call), errIdle):
-			return d.Finish() // a server that keeps the line open
+		case err != nil && state == Enough && (call.Err() == nil || errors.Is(context.Cause(call), errIdle)):
+			return d.Finish() // a server that keeps the line open, or breaks it
 		case err != nil:
 			return nil, err
 		}
@@ -264,22 +275,30 @@ func read(call context.Context, d Decoder, body *watched) (*agent.Reply, error) 
 	return d.Finish()
 }
 
-// fail says how an answer that did not come to its end is told.
-func (e *Endpoint) fail(ctx context.Context, model string, d Decoder, res *http.Response, body *watched, err error) error {
+// fail says how an answer that did not come to its end is told, and takes back what
+// was handed on of it. What had come when the user broke it off is the caller's.
+func (e *Endpoint) fail(ctx context.Context, model string, d Decoder, res *http.Response, body *watched, err error, on func(agent.Part)) error {
 	p := d.Partial()
+	if ctx.Err() != nil {
+		why := fmt.Errorf("ask model %s: %w", model, context.Cause(ctx))
+		if !p.Delivered && p.Usage == (agent.Usage{}) {
+			return why
+		}
+		return &agent.CutError{Whole: p.Whole, Usage: p.Usage, Err: why}
+	}
+	if p.Delivered || p.Usage != (agent.Usage{}) {
+		on(agent.Part{Kind: agent.VoidPart, Usage: p.Usage})
+	}
 	var refused *Refusal
-	isRefusal := errors.As(err, &refused)
 	var bad *BadFormat
+	var useless *Useless
 	switch {
-	case ctx.Err() != nil && !p.Delivered:
-		return fmt.Errorf("ask model %s: %w", model, context.Cause(ctx))
-	case isRefusal && !p.Delivered:
+	case errors.As(err, &refused):
 		return e.failure(refused.status(res.StatusCode), refused, res.Header, model)
-	case isRefusal:
-		err = &agent.ModelError{Kind: refused.kind(refused.status(0)), Text: refused.Error()}
-	case p.Delivered:
-	case errors.As(err, &bad), !p.Begun && errors.Is(err, io.ErrUnexpectedEOF) && body.read == 0:
+	case errors.As(err, &useless) && body.read > 0:
+		return &agent.ModelError{Status: res.StatusCode, Kind: "bad_answer", Text: fmt.Sprintf("the answer of %s cannot be used: %s", e.Host, useless.Text)}
+	case errors.As(err, &useless), errors.As(err, &bad) && !p.Begun:
 		return e.badAnswer(res, body.read, err.Error())
 	}
-	return &agent.CutError{Whole: p.Whole, Usage: p.Usage, Err: err}
+	return e.broken(err)
 }
