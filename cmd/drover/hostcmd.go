@@ -19,6 +19,7 @@ import (
 	"github.com/drover-dev/drover/internal/host"
 	"github.com/drover-dev/drover/internal/journal"
 	"github.com/drover-dev/drover/internal/keeper"
+	"github.com/drover-dev/drover/internal/process"
 	"github.com/drover-dev/drover/internal/session"
 	"github.com/drover-dev/drover/internal/settings"
 	"github.com/drover-dev/drover/internal/tty"
@@ -31,6 +32,8 @@ import (
 func keep(args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
+	// So `pkill drover` and `killall drover` leave it to do its work. It can do without.
+	_ = process.SetName("task-keeper")
 	var err error
 	switch {
 	case slices.Equal(args, []string{"--helper"}):

@@ -35,6 +35,7 @@ import (
 //	until D TEXT ARG…      runs the program again until stdout holds the text
 //	killhost ROLE          ends the host of the live session of that role by KILL
 //	killkeeper             ends the keeper of the detached host by KILL
+//	killnamed NAME…        ends what pkill -x finds by these names in the script, all at once
 //	alive TEXT             a process of the script has the text in its command line
 //	gone D TEXT            within D none has
 //	stopped TEXT           sends STOP to such processes
@@ -49,7 +50,7 @@ func TestScript(t *testing.T) {
 		Condition:          condition,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"drover": runDrover, "code": runCode, "capture": capture, "field": field, "fields": fields, "until": until,
-			"killhost": killHost, "killkeeper": killKeeper, "alive": alive, "gone": gone, "stopped": stopped,
+			"killhost": killHost, "killkeeper": killKeeper, "killnamed": killNamed, "alive": alive, "gone": gone, "stopped": stopped,
 		},
 	})
 }
@@ -339,6 +340,25 @@ func killKeeper(ts *testscript.TestScript, neg bool, args []string) {
 		}
 	}
 	ts.Fatalf("no keeper")
+}
+
+func killNamed(ts *testscript.TestScript, neg bool, args []string) {
+	need(ts, !neg && len(args) > 0, "killnamed NAME…")
+	var named []int
+	for _, p := range marked(ts.Getenv("WORK")) {
+		name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", p.pid))
+		if err == nil && slices.Contains(args, strings.TrimSpace(string(name))) {
+			named = append(named, p.pid)
+		}
+	}
+	if len(named) < len(args) {
+		ts.Fatalf("%d processes are called %q", len(named), args)
+	}
+	for _, sig := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL} { // none sees another die
+		for _, pid := range named {
+			ts.Check(syscall.Kill(pid, sig))
+		}
+	}
 }
 
 func alive(ts *testscript.TestScript, neg bool, args []string) {

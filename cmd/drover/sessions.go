@@ -36,7 +36,13 @@ func (w *world) directory() (*host.Directory, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &host.Directory{Root: w.root, Folder: w.cwd, Env: w.env, Program: []string{exe, "keeper"}}, nil
+	return &host.Directory{Root: w.root, Folder: w.cwd, Env: w.env, Program: []string{exe, "keeper"}, EndLost: w.endLost}, nil
+}
+
+func (w *world) endLost(ctx context.Context) {
+	if err := session.EndLost(ctx, w.root); err != nil && ctx.Err() == nil {
+		w.note(err.Error())
+	}
 }
 
 // settings are those of the folder, with what was passed over told on stderr.

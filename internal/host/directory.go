@@ -43,6 +43,10 @@ type Directory struct {
 	Folder  string   // of the project at hand
 	Env     []string // for a host that is started
 	Program []string // starts the keeper of a detached host, such as /usr/bin/drover keeper
+
+	// EndLost ends what dead hosts have left running. It is called when a session is
+	// met whose host did not close it. nil: nobody does that here.
+	EndLost func(context.Context)
 }
 
 // Entry is one session.
@@ -65,6 +69,7 @@ func (d *Directory) Sessions(ctx context.Context, live, all bool) ([]Entry, erro
 		}
 	}
 	var out []Entry
+	died := false
 	for _, p := range projects {
 		d.at(p).revive(ctx)
 		places, err := p.Sessions()
@@ -79,10 +84,15 @@ func (d *Directory) Sessions(ctx context.Context, live, all bool) ([]Entry, erro
 			if err != nil {
 				continue // it is being made at this moment, or was never finished
 			}
-			if info.Live = info.EndTime == nil && info.Socket != "" && answers(info.Socket); info.Live || !live {
+			info.Live = info.EndTime == nil && info.Socket != "" && answers(info.Socket)
+			died = died || info.EndTime == nil && !info.Live
+			if info.Live || !live {
 				out = append(out, Entry{Place: place, Info: info})
 			}
 		}
+	}
+	if died && d.EndLost != nil { // before anybody reads of it
+		d.EndLost(ctx)
 	}
 	slices.SortStableFunc(out, func(a, b Entry) int { return b.Info.StartTime.Compare(a.Info.StartTime) })
 	return out, nil

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -31,6 +33,17 @@ type Identity struct {
 
 // Mark is the value of [MarkHost] for children of this process.
 func (id Identity) Mark() string { return fmt.Sprintf("%d.%d", id.PID, id.Start) }
+
+// ParseMark is the process of this start of the machine that [Identity.Mark] stands for.
+func ParseMark(mark string) (Identity, error) {
+	pid, start, _ := strings.Cut(mark, ".")
+	p, err := strconv.Atoi(pid)
+	at, serr := strconv.ParseUint(start, 10, 64)
+	if err = errors.Join(err, serr); err != nil || p <= 1 {
+		return Identity{}, fmt.Errorf("read mark of a process: %.40q names none", mark)
+	}
+	return Identity{PID: p, Start: at, Boot: Boot()}, nil
+}
 
 // Boot tells one start of the machine from another. Tests may set TEST_BOOT_ID
 // to play a restart.

@@ -31,16 +31,16 @@ type Proc struct {
 func (p Proc) Identity() Identity { return Identity{PID: p.PID, Start: p.Start, Boot: Boot()} }
 
 // Carries reports whether key=value was in the environment it was started with.
-func (p Proc) Carries(key, value string) bool {
-	if value == "" {
-		return false
-	}
+func (p Proc) Carries(key, value string) bool { return value != "" && p.Mark(key) == value }
+
+// Mark is the value of a mark that the process carries, or empty.
+func (p Proc) Mark(key string) string {
 	for _, m := range p.Marks {
 		if k, v, _ := strings.Cut(m, "="); k == key {
-			return v == value
+			return v
 		}
 	}
-	return false
+	return ""
 }
 
 func (p Proc) ignores(s syscall.Signal) bool { return p.ignored>>(s-1)&1 == 1 }

@@ -324,8 +324,15 @@ func Open(ctx context.Context, cfg Config) (_ *Session, err error) {
 	s.watch.Go(s.watchStalls)
 	s.watch.Go(s.keepSummary)
 	s.watch.Go(func() { s.bounds.keep(s.closes) })
-	if cfg.Info.Role != RoleRun && !cfg.Limits.Retention.none() {
-		s.watch.Go(func() { s.retain(sweeping, cfg.Limits.Retention) })
+	if cfg.Info.Role != RoleRun { // which must start fast
+		s.watch.Go(func() {
+			if err := EndLost(sweeping, cfg.Place.Project().Root()); err != nil && sweeping.Err() == nil {
+				s.say(cfg.Info.Session, err.Error())
+			}
+		})
+		if !cfg.Limits.Retention.none() {
+			s.watch.Go(func() { s.retain(sweeping, cfg.Limits.Retention) })
+		}
 	}
 	s.keepMemory()
 	if cfg.Agents.Summaries > 0 {

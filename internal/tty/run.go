@@ -7,8 +7,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -42,9 +40,9 @@ func Files(master, slave, paper *os.File) []*os.File { return []*os.File{master,
 // and TERM are ignored: a command that is told to go may still print.
 func Run(leader string) error {
 	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM)
-	id, err := parseMark(leader)
+	id, err := process.ParseMark(leader)
 	if err != nil {
-		return err
+		return fmt.Errorf("take a terminal: %w", err)
 	}
 	var c copier
 	for _, f := range []struct {
@@ -59,16 +57,6 @@ func Run(leader string) error {
 	}
 	c.slave, c.out = os.NewFile(slaveFD, "terminal"), &sink{to: os.Stdout}
 	return c.run(func() { await(id) })
-}
-
-func parseMark(s string) (process.Identity, error) {
-	pid, start, _ := strings.Cut(s, ".")
-	p, err := strconv.Atoi(pid)
-	at, serr := strconv.ParseUint(start, 10, 64)
-	if err = errors.Join(err, serr); err != nil || p <= 1 {
-		return process.Identity{}, fmt.Errorf("take a terminal: %.40q names no process", s)
-	}
-	return process.Identity{PID: p, Start: at, Boot: process.Boot()}, nil
 }
 
 // await returns when the process has ended.

@@ -79,7 +79,11 @@ func (d *Driver) clear(ctx context.Context, rec task.Record, leader process.Iden
 	d.unlay(rec.ID)
 	var res task.Result
 	note(&res, rec.ID, report)
-	return res, lost(task.ByKeeper, task.ReasonHostLost, "its host died")
+	detail := "its host died"
+	if len(report.Sent) > 0 {
+		detail = "its host died, and what it had left running was ended later"
+	}
+	return res, lost(task.ByKeeper, task.ReasonHostLost, detail)
 }
 
 // departed tells how a kept command ended while nobody, or not its parent, was

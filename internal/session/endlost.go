@@ -1,0 +1,109 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/drover-dev/drover/internal/archive"
+	"github.com/drover-dev/drover/internal/builtin"
+	"github.com/drover-dev/drover/internal/driver/shell"
+	"github.com/drover-dev/drover/internal/home"
+	"github.com/drover-dev/drover/internal/journal"
+	"github.com/drover-dev/drover/internal/process"
+	"github.com/drover-dev/drover/internal/spool"
+	"github.com/drover-dev/drover/internal/supervise"
+	"github.com/drover-dev/drover/task"
+)
+
+// EndLost ends what hosts of any session have left running that died together with
+// their keeper, and records that. What is to be kept goes on: the next host of its session
+// takes it up. A session that somebody has open at this moment is left to them.
+func EndLost(ctx context.Context, root home.Root) error {
+	lost := map[task.ID]bool{}
+	var table process.Table
+	for _, p := range table.Read() {
+		if id := p.Mark(process.MarkSession); hostless(p) && home.SessionID(id) {
+			lost[task.ID(id)] = true
+		}
+	}
+	if len(lost) == 0 {
+		return nil
+	}
+	projects, err := root.Projects()
+	errs := []error{err}
+	for _, p := range projects {
+		for id := range lost {
+			place := p.Session(id)
+			if _, err := place.Below().Lstat(place.DB()); err != nil {
+				continue // it belongs to another project, or another state folder
+			}
+			if err := endLost(ctx, place); err != nil && !errors.Is(err, home.ErrLocked) {
+				errs = append(errs, fmt.Errorf("end what session %s has left running: %w", id, archive.Mend(place, err)))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// hostless reports whether the host that started a process, or whose task did, has died.
+func hostless(p process.Proc) bool {
+	host, err := process.ParseMark(p.Mark(process.MarkHost))
+	return err == nil && !process.Alive(host)
+}
+
+// endLostWait bounds the end of what one session has left running.
+const endLostWait = 20 * time.Second
+
+func endLost(ctx context.Context, place home.Session) error {
+	unlock, err := place.Lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	log, err := journal.Open(place.DB(), journal.Options{})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = log.Close() }() // each event was written when it was told
+	if err := archive.Lost(place, log); err != nil {
+		return err
+	}
+	states, err := log.Tasks(ctx)
+	if err != nil {
+		return err
+	}
+	kept := map[string]bool{}
+	var old []supervise.Old
+	var ids []task.ID
+	for _, s := range states {
+		switch r := s.Task; {
+		case r.Status.Terminal():
+		case r.Keep:
+			kept[string(r.ID)] = true
+		case r.Process != nil:
+			old, ids = append(old, supervise.Old{Born: s.Born, Task: r}), append(ids, r.ID)
+		}
+	}
+	sup := supervise.New(supervise.Config{Session: place.ID(), Log: log, OutputPath: place.Output,
+		Output: func(r task.Record, _ bool) (supervise.OutputFile, error) {
+			f, err := spool.Reopen(r.OutputFile, spool.Options{Below: place.Below().For(r.OutputFile)})
+			if err != nil {
+				return nil, nil // it can be ended without
+			}
+			return f, nil
+		}})
+	defer sup.Close()
+	kinds := builtin.New(shell.Config{ExitFile: place.ExitFile, Keys: place.KeysFile})
+	if err := sup.Adopt(ctx, old, kinds.For); err != nil {
+		return err
+	}
+	wait, cancel := context.WithTimeoutCause(ctx, endLostWait, fmt.Errorf("they have not ended within %s", endLostWait))
+	defer cancel()
+	if _, err := sup.Wait(wait, ids, false); err != nil {
+		return err
+	}
+	sweep(string(place.ID()), kept)
+	return nil
+}
