@@ -1,6 +1,9 @@
 package task
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // Status is where a run stands. The last three are final.
 type Status string
@@ -133,6 +136,7 @@ type Record struct {
 	TTY              bool       `json:"tty,omitempty"`  // a command with a terminal, into which can be typed
 	Notified         bool       `json:"notified"`       // its notification is recorded
 	Name             string     `json:"name"`
+	AskedName        string     `json:"asked_name,omitempty"` // that was wanted instead; a task that lived went by it
 	Description      string     `json:"description"`
 	Session          ID         `json:"session_id"`
 	Parent           ID         `json:"parent_id,omitempty"`
@@ -252,4 +256,24 @@ type Stopped struct {
 type Receipt struct {
 	Stopped   []Stopped  `json:"stopped"`
 	Survivors []Survivor `json:"survivors"`
+}
+
+// Meant is which of several tasks a name means that all of them go by, newest first: the
+// newest that lives, else the newest. There must be one.
+func Meant(named []Record) Record {
+	for _, r := range named {
+		if !r.Status.Terminal() {
+			return r
+		}
+	}
+	return named[0]
+}
+
+// Renamed says, for people and models, that a task has not got the name that was asked
+// for; empty: it has.
+func (r Record) Renamed() string {
+	if r.AskedName == "" {
+		return ""
+	}
+	return fmt.Sprintf("another task that is alive is called %q: this one is called %q", r.AskedName, r.Name)
 }

@@ -99,6 +99,9 @@ func (w *world) agentDetached(ctx context.Context, r control.StartRequest) error
 	if started[0].Error != nil {
 		return started[0].Error
 	}
+	if said := started[0].Task.Renamed(); said != "" {
+		w.note(said)
+	}
 	_, err = fmt.Fprintln(os.Stdout, started[0].Task.ID)
 	return err
 }

@@ -90,6 +90,9 @@ func (w *world) remoteForeground(ctx context.Context, r control.StartRequest) er
 	if started[0].Error != nil {
 		return started[0].Error
 	}
+	if said := started[0].Task.Renamed(); said != "" {
+		w.note(said)
+	}
 	ref := string(started[0].Task.ID)
 	if _, err := api.Wait(ctx, control.WaitRequest{Refs: []string{ref}}); err != nil {
 		if ctx.Err() != nil {

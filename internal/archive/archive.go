@@ -250,10 +250,10 @@ func (a *Archive) Get(ctx context.Context, ref string) (task.Record, error) {
 	if err != nil {
 		return task.Record{}, err
 	}
-	var matches, elsewhere []task.Record
+	var matches, elsewhere, named []task.Record
 	for _, s := range tasks {
 		if s.Task.Name != "" && s.Task.Name == ref {
-			return s.Task, nil
+			named = append(named, s.Task)
 		}
 		if len(ref) >= 2 && strings.HasPrefix(string(s.Task.ID), ref) {
 			matches = append(matches, s.Task)
@@ -261,6 +261,9 @@ func (a *Archive) Get(ctx context.Context, ref string) (task.Record, error) {
 		if s.Task.WorksIn(ref) {
 			elsewhere = append(elsewhere, s.Task)
 		}
+	}
+	if len(named) > 0 {
+		return task.Meant(named), nil
 	}
 	if len(matches) == 0 {
 		matches = elsewhere

@@ -96,9 +96,9 @@ func places(word string, all bool) [][]place {
 	return out
 }
 
-// resolve finds the one task that ref means: among live sessions of the project,
-// else among what the others left, else everywhere, by its ID or with all by its
-// name too.
+// resolve finds the one task that ref means: among the sessions of the project, live
+// ones first, else everywhere, by its ID or with all by its name too. A name means the
+// one task that lives and goes by it, else the newest that has ended.
 func (a *app) resolve(ctx context.Context, ref string, all bool) (found, error) {
 	return a.search(ctx, ref, slices.Concat(places(ref, all)...))
 }
@@ -106,14 +106,27 @@ func (a *app) resolve(ctx context.Context, ref string, all bool) (found, error) 
 func (a *app) search(ctx context.Context, ref string, places []place) (found, error) {
 	seen := map[task.ID]bool{}
 	var trouble error
-	for _, p := range places {
+	var ended *found // goes by the name
+	for i, p := range places {
+		if ended != nil && p.all != places[i-1].all {
+			return *ended, nil
+		}
 		sessions, err := a.Sessions.Known(ctx, p.live, p.all)
 		if err != nil {
 			return found{}, fmt.Errorf("list sessions: %w", err)
 		}
 		sessions = slices.DeleteFunc(slices.Clone(sessions), func(s Session) bool { return seen[s.Info().Session] })
+		if ended != nil { // what ended before it began has nothing newer
+			sessions = slices.DeleteFunc(sessions, func(s Session) bool { return before(s.Info().EndTime, ended.record.CreateTime) })
+		}
 		f, err := pick(ctx, sessions, ref, p.ids)
-		if err == nil {
+		switch {
+		case err == nil && ended != nil && f.record.Name != ref:
+		case err == nil && f.record.Status.Terminal() && f.record.Name == ref:
+			if ended == nil || f.record.CreateTime.After(ended.record.CreateTime) {
+				ended = &f
+			}
+		case err == nil:
 			return f, nil
 		}
 		for _, s := range sessions {
@@ -122,11 +135,15 @@ func (a *app) search(ctx context.Context, ref string, places []place) (found, er
 		}
 		var e *control.Error
 		switch {
+		case err == nil:
 		case !errors.As(err, &e) || e.Code != control.NotFound && e.Code != control.Ambiguous:
 			trouble = err // a later place may know the task all the same
-		case e.Code == control.Ambiguous:
+		case e.Code == control.Ambiguous && ended == nil:
 			return found{}, err
 		}
+	}
+	if ended != nil {
+		return *ended, nil
 	}
 	if trouble != nil {
 		return found{}, trouble
@@ -137,7 +154,7 @@ func (a *app) search(ctx context.Context, ref string, places []place) (found, er
 // pick finds the one task in the sessions that ref means; with ids, not by its name.
 func pick(ctx context.Context, sessions []Session, ref string, ids bool) (found, error) {
 	other := func(label string) bool { return ids && !strings.HasPrefix(label, ref) }
-	var hits []found
+	var hits, named []found
 	var matches []string
 	var trouble error
 	for some := range slices.Chunk(sessions, asked) {
@@ -150,6 +167,8 @@ func pick(ctx context.Context, sessions []Session, ref string, ids bool) (found,
 			case err == nil && string(records[i].ID) == ref: // a whole ID is unique everywhere
 				return found{some[i], records[i]}, nil
 			case err == nil && other(string(records[i].ID)):
+			case err == nil && records[i].Name == ref:
+				named = append(named, found{some[i], records[i]})
 			case err == nil:
 				hits = append(hits, found{some[i], records[i]})
 				matches = append(matches, label(records[i], some[i]))
@@ -159,6 +178,11 @@ func pick(ctx context.Context, sessions []Session, ref string, ids bool) (found,
 				trouble = err
 			}
 		}
+	}
+	if hit, live := meant(named); live != nil {
+		matches = live
+	} else if hit != nil {
+		return *hit, nil
 	}
 	switch {
 	case len(matches) > 1:
@@ -172,6 +196,24 @@ func pick(ctx context.Context, sessions []Session, ref string, ids bool) (found,
 		return found{}, trouble
 	}
 	return found{}, control.NotFoundError(ref)
+}
+
+// meant is which of the tasks of several sessions their name means: the one that lives,
+// else the newest. Of several that live it returns what tells them apart.
+func meant(named []found) (hit *found, live []string) {
+	var lives bool
+	for i, f := range named {
+		switch alive := !f.record.Status.Terminal(); {
+		case alive:
+			hit, lives, live = &named[i], true, append(live, label(f.record, f.session))
+		case !lives && (hit == nil || f.record.CreateTime.After(hit.record.CreateTime)):
+			hit = &named[i]
+		}
+	}
+	if len(live) < 2 {
+		return hit, nil
+	}
+	return nil, live
 }
 
 // sessionOf finds the one session that a word means, by its ID or the beginning of it.

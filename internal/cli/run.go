@@ -129,11 +129,19 @@ func (a *app) runDetached(ctx context.Context, req control.StartRequest, asJSON 
 	if started[0].Error != nil {
 		return fmt.Errorf("start task: %w", started[0].Error)
 	}
+	a.noteRenamed(started[0].Task)
 	if asJSON {
 		return printJSON(a.Stdout, started[0].Task)
 	}
 	_, err = fmt.Fprintln(a.Stdout, started[0].Task.ID)
 	return err
+}
+
+// noteRenamed says that a task has not got the name that was asked for.
+func (a *app) noteRenamed(r *task.Record) {
+	if r != nil && r.AskedName != "" {
+		a.note("%s", r.Renamed())
+	}
 }
 
 // ended gives the end of a task as an exit code, and says on stderr what the
@@ -331,6 +339,7 @@ func (b *batch) send(ctx context.Context) error {
 	}
 	var out bytes.Buffer
 	for i, s := range started {
+		b.noteRenamed(s.Task)
 		switch {
 		case s.Error != nil:
 			b.refuse(b.numbers[i], s.Error)

@@ -21,6 +21,7 @@ type taskView struct {
 	AwaitingApproval bool       `json:"awaiting_approval,omitempty"`
 	Idle             bool       `json:"idle,omitempty"`
 	Name             string     `json:"name"`
+	AskedName        string     `json:"asked_name,omitempty" jsonschema:"the name that was asked for, if a live task had it"`
 	Description      string     `json:"description,omitempty"`
 	AgentType        string     `json:"agent_type,omitempty"`
 	Model            string     `json:"model,omitempty"`
@@ -46,7 +47,7 @@ func view(r task.Record) taskView {
 	return taskView{
 		ID: string(r.ID), Kind: string(r.Kind), Status: string(r.Status),
 		AwaitingApproval: r.AwaitingApproval, Idle: r.Idle,
-		Name: field(r.Name), Description: field(r.Description), AgentType: field(r.AgentType), Model: field(r.Model),
+		Name: field(r.Name), AskedName: field(r.AskedName), Description: field(r.Description), AgentType: field(r.AgentType), Model: field(r.Model),
 		Command: field(r.Command), Cwd: field(r.Cwd), StartTime: r.StartTime, EndTime: r.EndTime,
 		ExitCode: r.ExitCode, Cause: viewCause(r.Cause), Error: field(r.Error),
 		OutputFile: r.OutputFile, OutputBytes: r.OutputBytes,
@@ -89,6 +90,9 @@ func line(r task.Record) string {
 	}
 	if r.Name != "" {
 		b.WriteString(" " + excerpt.Line(r.Name, 100))
+	}
+	if r.AskedName != "" && !r.Status.Terminal() {
+		b.WriteString(" (not " + excerpt.Line(r.AskedName, 100) + ", which is taken by another live task)")
 	}
 	what := r.Command
 	if what == "" {

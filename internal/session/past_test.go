@@ -234,7 +234,7 @@ func TestManyEnded(t *testing.T) {
 		if !slices.Equal(listed, ids) {
 			t.Errorf("%d are listed of %d", len(listed), len(ids))
 		}
-		for _, ref := range []string{"b00000003", "n3", "b0000000"} {
+		for _, ref := range []string{"b00000003", "n4", "b0000000"} {
 			got, err := r.Get(r.ctx, ref)
 			if ref == "b0000000" {
 				if err == nil {
@@ -242,7 +242,7 @@ func TestManyEnded(t *testing.T) {
 				}
 				continue
 			}
-			if err != nil || got.ID != "b00000003" || got.Status != task.Completed {
+			if want := task.ID("b0000000" + ref[len(ref)-1:]); err != nil || got.ID != want || got.Status != task.Completed {
 				t.Errorf("Get(%s): %+v, %v", ref, got, err)
 			}
 		}
@@ -256,8 +256,8 @@ func TestManyEnded(t *testing.T) {
 	r.reopen()
 	check(newestHeld)
 	rec, err := r.RunCommand(r.ctx, control.StartRequest{Name: "n3", Cwd: r.folder, Shell: &control.ShellRequest{Line: "true"}}, shell.Client{})
-	if err != nil || rec.Name != "n3-2" {
-		t.Errorf("the name of an ended task was given to %s: %v", rec.Name, err)
+	if got, found := r.Get(r.ctx, "n3"); err != nil || found != nil || rec.Name != "n3" || got.ID != rec.ID {
+		t.Errorf("the newest is called %s, %v, and its name means %s, %v", rec.Name, err, got.ID, found)
 	}
 	ids = append(ids, rec.ID)
 	r.close()

@@ -174,10 +174,11 @@ func (s *Session) named(ref string) (task.Record, error) {
 	if err == nil && (string(r.ID) == ref || r.Name == ref) {
 		return r, nil
 	}
-	var hits, elsewhere []task.Record
+	mates := map[string][]task.Record{} // by their whole names
+	var elsewhere []task.Record
 	look := func(_ task.Seq, m task.Record) bool {
 		if m.Team != nil && m.Team.Name == ref {
-			hits = append(hits, m)
+			mates[m.Name] = append(mates[m.Name], m)
 		}
 		if m.WorksIn(ref) {
 			elsewhere = append(elsewhere, m)
@@ -185,10 +186,14 @@ func (s *Session) named(ref string) (task.Record, error) {
 		return true
 	}
 	s.sup.List(0)(look)
-	if len(hits)+len(elsewhere) == 0 && errors.Is(err, supervise.ErrUnknown) { // it may have left the memory
+	if len(mates)+len(elsewhere) == 0 && errors.Is(err, supervise.ErrUnknown) { // it may have left the memory
 		if err := s.sup.Listing(context.Background(), 0, look); err != nil {
 			return r, err
 		}
+	}
+	var hits []task.Record
+	for _, of := range mates {
+		hits = append(hits, task.Meant(of))
 	}
 	if len(hits) == 0 && errors.Is(err, supervise.ErrUnknown) {
 		hits = elsewhere

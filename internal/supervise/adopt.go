@@ -111,9 +111,7 @@ func (s *Supervisor) retain(old Old) {
 	if p := s.pools[rec.Pool]; p != nil && !old.recalled {
 		p.countAll(e.root, 1+rec.Resumes)
 	}
-	if rec.Name != "" {
-		s.names[rec.Name] = e
-	}
+	s.call(e)
 	if rec.Key != "" {
 		s.keys[childKey{rec.Parent, rec.Key}] = e
 	}
@@ -166,6 +164,9 @@ func (s *Supervisor) Resume(ctx context.Context, id task.ID, d task.Driver, spec
 		return rec, err
 	}
 	_ = failpoint.Hit("task/resumed")
+	s.mu.Lock()
+	s.call(e)
+	s.mu.Unlock()
 	e.mu.Lock()
 	spec.Parent = e.spec.Parent
 	e.spec, e.again = spec, true

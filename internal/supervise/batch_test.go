@@ -167,7 +167,7 @@ func TestManyOfOneName(t *testing.T) {
 		if r.Err != nil || r.Task.Name != want {
 			t.Fatalf("task %d is %q, %v, want %q", i, r.Task.Name, r.Err, want)
 		}
-		r.Begin()
+		defer r.Begin()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -102,8 +102,13 @@ func TestEvict(t *testing.T) {
 		if n := len(held(s)); n != 8 {
 			t.Errorf("%d in memory after they were looked at", n)
 		}
-		if again := start(t, s, work(instant), task.Spec{Name: "name3"}); again.Name != "name3-2" {
-			t.Errorf("a name was given twice: %s", again.Name)
+		if again := start(t, s, work(instant), task.Spec{Name: "name3"}); again.Name != "name3" || again.AskedName != "" {
+			t.Errorf("the name of what has ended is not given again: %s", again.Name)
+		} else if r, err := s.Find("name3"); err != nil || r.ID != again.ID {
+			t.Errorf("the name means %s, %v, and not the newest", r.ID, err)
+		}
+		if one := start(t, s, work(instant), task.Spec{Name: "live"}); one.Name != "live-2" || one.AskedName != "live" {
+			t.Errorf("a name was given twice: %s for %q", one.Name, one.AskedName)
 		}
 		recs, err := s.Wait(t.Context(), all[:3], false)
 		if err != nil || len(recs) != 3 || recs[2].ID != all[2] {
@@ -121,7 +126,7 @@ func TestEvict(t *testing.T) {
 		if _, err := s.Post(t.Context(), task.Message{To: all[6], From: "s00000000", Kind: task.PlainMessage, Text: "x", Priority: task.Next}); errors.Is(err, ErrUnknown) {
 			t.Error(err)
 		}
-		if got := listing(t, s, 0); !slices.Equal(got[:20], all) || len(got) != 22 {
+		if got := listing(t, s, 0); !slices.Equal(got[:20], all) || len(got) != 23 {
 			t.Errorf("listed after some came back: %v", got)
 		}
 		var ended []task.ID
@@ -211,16 +216,12 @@ func TestEvictSame(t *testing.T) {
 			s := New(Config{Session: "s00000000", Log: log, Held: 2, Grace: time.Second, Recall: log.newest})
 			defer s.Close()
 			var all []task.ID
-			names := map[string]bool{}
 			for range rapid.IntRange(1, 40).Draw(rt, "steps") {
 				some := func() task.ID { return rapid.SampledFrom(all).Draw(rt, "task") }
 				switch what := rapid.IntRange(0, 5).Draw(rt, "what"); {
 				case what == 0 || len(all) == 0:
 					r := start(t, s, work(instant), task.Spec{Name: "n", Backgrounded: true})
-					if names[r.Name] {
-						rt.Fatalf("%s was given twice", r.Name)
-					}
-					all, names[r.Name] = append(all, r.ID), true
+					all = append(all, r.ID)
 				case what == 1:
 					time.Sleep(time.Duration(rapid.IntRange(1, 1500).Draw(rt, "ms")) * time.Millisecond)
 				case what == 2:
@@ -242,6 +243,9 @@ func TestEvictSame(t *testing.T) {
 				synctest.Wait()
 				if got := listing(t, s, 0); !slices.Equal(got, all) {
 					rt.Fatalf("listed %v, want %v", got, all)
+				}
+				if r, err := s.Find("n"); err != nil || r.ID != all[len(all)-1] {
+					rt.Fatalf("the name means %s, %v, want the newest of %v", r.ID, err, all)
 				}
 				if _, total := s.Live(); total != len(all) {
 					rt.Fatalf("%d of %d", total, len(all))
@@ -379,7 +383,7 @@ func TestEvictBelowDamage(t *testing.T) {
 }
 
 // What one host says of the tasks that have ended is all that the next needs: they
-// are listed, found and given further runs, their names are taken, and their runs count.
+// are listed, found and given further runs, their names are free, and their runs count.
 func TestRemember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &memLog{}
@@ -430,8 +434,9 @@ func TestRemember(t *testing.T) {
 		if _, err := s.Start(t.Context(), work(instant), task.Spec{Owner: "o1", Pool: "p"}); !errors.As(err, &limit) || limit.Limit != "per_root" {
 			t.Errorf("a twelfth run below one: %v", err)
 		}
-		for n := range 9 {
-			if got := start(t, s, work(instant), task.Spec{Name: "n3", Pool: "p"}); got.Name != fmt.Sprint("n3-", n+2) {
+		for range 9 {
+			synctest.Wait()
+			if got := start(t, s, work(instant), task.Spec{Name: "n3", Pool: "p"}); got.Name != "n3" {
 				t.Errorf("the name %s", got.Name)
 			}
 		}

@@ -249,8 +249,11 @@ func (p *packed) put(x *index, at place) {
 		}
 	}
 	slot := p.slot(x, p.pages.words(at, x.from, x.to))
-	if *slot == 0 {
+	switch {
+	case *slot == 0:
 		x.used++
+	case p.pages.born(at) < p.pages.born(*slot-1): // an older task of the same name
+		return
 	}
 	*slot = at + 1
 }

@@ -144,8 +144,8 @@ type Supervisor struct {
 
 	mu      sync.RWMutex
 	tasks   map[task.ID]*entry
-	order   []*entry // by creation
-	names   map[string]*entry
+	order   []*entry          // by creation
+	names   map[string]*entry // who had each name last; one that lives goes before others
 	keys    map[childKey]*entry
 	closing bool
 	ended   chan struct{} // closed and replaced at every end
@@ -367,10 +367,13 @@ func (s *Supervisor) admit(d task.Driver, spec task.Spec) (e *entry, found bool,
 	for s.tasks[e.id] != nil || s.names[string(e.id)] != nil || s.was(string(e.id)) {
 		e.id = task.NewID(d.Kind())
 	}
-	name := s.uniqueName(spec.Name)
+	name, asked := s.uniqueName(spec.Name), ""
+	if name != spec.Name {
+		asked = spec.Name
+	}
 	now := time.Now().UTC()
 	rec := task.Record{ID: e.id, Run: task.NewRunID(), Kind: d.Kind(), Status: task.Pending, Backgrounded: spec.Backgrounded, Keep: spec.Keep, TTY: spec.TTY,
-		Name: name, Description: spec.Description, Session: s.cfg.Session, Parent: spec.Parent, Owner: spec.Owner, Depth: depth, ToolUseID: spec.ToolUseID,
+		Name: name, AskedName: asked, Description: spec.Description, Session: s.cfg.Session, Parent: spec.Parent, Owner: spec.Owner, Depth: depth, ToolUseID: spec.ToolUseID,
 		AgentType: spec.AgentType, Mode: spec.Mode, Model: spec.Model, Prompt: task.ShortPrompt(spec.Prompt), Command: spec.Command, Cwd: spec.Cwd, CreateTime: now,
 		TimeoutMS: spec.Timeout.Milliseconds(), Priority: spec.Priority, Pool: spec.Pool, Key: spec.Key, Silent: spec.Silent, Team: spec.Team,
 		Budget: spec.Budget, OnEnd: spec.OnEnd}
@@ -387,9 +390,7 @@ func (s *Supervisor) admit(d task.Driver, spec task.Spec) (e *entry, found bool,
 		pool.count(e.root, start)
 	}
 	s.tasks[e.id] = e
-	if name != "" {
-		s.names[name] = e
-	}
+	s.call(e)
 	if spec.Key != "" {
 		s.keys[childKey{spec.Parent, spec.Key}] = e
 	}
@@ -419,8 +420,8 @@ func (e *entry) take(c *entry) bool {
 	return true
 }
 
-// uniqueName makes a wanted name unique by a number, among names and IDs. Many
-// words have the shape of an ID, such as webserver: that alone is no clash. The number
+// uniqueName makes a wanted name unique by a number, among the names of what lives and
+// all IDs. Many words have the shape of an ID, such as webserver: that alone is no clash. The number
 // is the smallest where none below is free, which is found without a look at each: a
 // session may start tens of thousands of one name.
 func (s *Supervisor) uniqueName(want string) string {
@@ -443,7 +444,23 @@ func (s *Supervisor) uniqueName(want string) string {
 }
 
 func (s *Supervisor) isFree(name string) bool {
-	return s.names[name] == nil && s.tasks[task.ID(name)] == nil && !s.was(name)
+	_, was := s.past.id(task.ID(name))
+	return !s.names[name].lives() && s.tasks[task.ID(name)] == nil && !was
+}
+
+// lives reports whether the task has not ended; one that is not there does not.
+func (e *entry) lives() bool { return e != nil && !e.rec.Load().Status.Terminal() }
+
+// call lets the name of e mean it, unless a task that lives goes by it already, or one
+// that has ended later than e. The caller holds mu.
+func (s *Supervisor) call(e *entry) {
+	name := e.rec.Load().Name
+	if name == "" {
+		return
+	}
+	if o := s.names[name]; o == nil || !o.lives() && (e.lives() || e.born > o.born) {
+		s.names[name] = e
+	}
 }
 
 // create makes the first events durable. Until then nobody can find the tasks.
@@ -611,7 +628,8 @@ func (s *Supervisor) entry(id task.ID) *entry {
 }
 
 // Find returns the task that ref names: an ID, a name, or the beginning of
-// exactly one ID.
+// exactly one ID. A name means the newest task that goes by it, and one that lives
+// before any that has ended.
 func (s *Supervisor) Find(ref string) (task.Record, error) {
 	s.mu.RLock() // over both: what comes or goes meanwhile is found once
 	r, matches, ok := s.findHeld(ref)
@@ -646,8 +664,11 @@ func (s *Supervisor) findHeld(ref string) (r task.Record, matches []task.Record,
 	if e := s.tasks[task.ID(ref)]; e != nil && e.born != 0 {
 		return *e.rec.Load(), nil, true
 	}
-	if e := s.names[ref]; e != nil && e.born != 0 {
-		return *e.rec.Load(), nil, true
+	if e := s.named(ref); e != nil {
+		if at, was := s.past.name(ref); !was || e.lives() || s.past.pages.born(at) <= e.born {
+			return *e.rec.Load(), nil, true
+		}
+		return r, nil, false
 	}
 	if len(ref) >= 2 {
 		for _, e := range s.order {
@@ -657,6 +678,25 @@ func (s *Supervisor) findHeld(ref string) (r task.Record, matches []task.Record,
 		}
 	}
 	return r, matches, false
+}
+
+// named is who goes by a name among the tasks in memory. The caller holds mu.
+func (s *Supervisor) named(name string) (newest *entry) {
+	if e := s.names[name]; e.lives() && e.born != 0 {
+		return e
+	}
+	for _, e := range slices.Backward(s.order) {
+		if name == "" || e.rec.Load().Name != name {
+			continue
+		}
+		if e.lives() {
+			return e
+		}
+		if newest == nil {
+			newest = e
+		}
+	}
+	return newest
 }
 
 // List yields the tasks in memory, which all are that live, newest first, beginning with the newest whose first event

@@ -196,6 +196,9 @@ func launched(r AgentRequest, out AgentOutcome) agent.Output {
 	if rec.Name != "" {
 		b.WriteString("Name: " + excerpt.Line(rec.Name, 80) + "\n")
 	}
+	if said := rec.Renamed(); said != "" {
+		b.WriteString("Note: " + excerpt.Line(said, 300) + ". Use this name, or the ID, to address it.\n")
+	}
 	b.WriteString("Output file: " + rec.OutputFile + "\n")
 	if out.Note != "" {
 		b.WriteString(excerpt.Plain(out.Note) + "\n")

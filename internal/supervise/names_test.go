@@ -1,0 +1,58 @@
+package supervise
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/drover-dev/drover/task"
+)
+
+// TestNames: a name means the newest that lives, else the newest that has ended,
+// whatever has left the memory and was given a further run meanwhile.
+func TestNames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &memLog{}
+		s := New(Config{Session: "s00000000", Log: log, Held: 1, Grace: time.Second, Recall: log.newest})
+		defer s.Close()
+		means := func(when string, want task.ID) {
+			t.Helper()
+			if r, err := s.Find("web"); err != nil || r.ID != want {
+				t.Errorf("%s: %s, %v, want %s", when, r.ID, err, want)
+			}
+		}
+		first := start(t, s, work(instant), task.Spec{Name: "web"})
+		synctest.Wait()
+		second := start(t, s, work(until), task.Spec{Name: "web"})
+		synctest.Wait()
+		means("one lives", second.ID)
+		beside := start(t, s, work(until), task.Spec{Name: "web"})
+		if beside.Name != "web-2" || beside.AskedName != "web" || second.AskedName != "" {
+			t.Errorf("beside one that lives: %q for %q", beside.Name, beside.AskedName)
+		}
+		means("another was renamed", second.ID)
+		if _, err := s.Resume(t.Context(), first.ID, work(until), task.Spec{}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		means("an older one goes on", second.ID)
+		if _, err := s.Stop(t.Context(), []task.ID{second.ID}, byUser); err != nil {
+			t.Fatal(err)
+		}
+		means("only the older one lives", first.ID)
+		if _, err := s.Stop(t.Context(), []task.ID{first.ID}, byUser); err != nil {
+			t.Fatal(err)
+		}
+		means("both have ended", second.ID)
+		for range 3 {
+			start(t, s, work(instant), task.Spec{})
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		means("both have left the memory", second.ID)
+		if _, ok := s.Get(first.ID); !ok {
+			t.Error("the first is gone")
+		}
+		means("the older one is back in memory", second.ID)
+	})
+}
