@@ -148,6 +148,7 @@ type Record struct {
 	Model            string     `json:"model,omitempty"`
 	Prompt           string     `json:"prompt,omitempty"`
 	Command          string     `json:"command,omitempty"`
+	CommandBytes     int        `json:"command_bytes,omitempty"` // of the whole, where Command is only its beginning; see [Record.Short]
 	Cwd              string     `json:"cwd,omitempty"`
 	CreateTime       time.Time  `json:"create_time"`
 	StartTime        *time.Time `json:"start_time"` // nil while pending

@@ -196,7 +196,7 @@ func reparent(r Record, c Change) Record {
 // report takes progress in. The summary has another writer and is kept.
 func report(r Record, c Change) Record {
 	if c.Progress != nil {
-		p := *c.Progress
+		p := c.Progress.short()
 		if r.Progress != nil {
 			p.Summary = r.Progress.Summary
 		}
@@ -207,7 +207,7 @@ func report(r Record, c Change) Record {
 		if r.Progress != nil {
 			p = *r.Progress
 		}
-		p.Summary = c.Summary
+		p.Summary = Shortened(c.Summary, MaxRecordText)
 		r.Progress = &p
 	}
 	r.OutputBytes = max(r.OutputBytes, c.OutputBytes)
@@ -222,12 +222,12 @@ func end(r Record, c Change) Record {
 	r.EndTime = &at
 	r.Idle, r.AwaitingApproval, r.Paused, r.Stopping, r.Questions = false, false, false, false, nil
 	r.Notified = true
-	r.Cause = c.Cause
+	r.Cause = c.Cause.short()
 	if r.Cause == nil {
 		r.Cause = &Cause{Actor: ByItself, Reason: ReasonDone}
 	}
 	r.ExitCode = c.ExitCode
-	r.Error = c.Error
+	r.Error = Shortened(c.Error, MaxRecordError)
 	if c.Usage != nil {
 		r.Usage = c.Usage
 	}

@@ -15,8 +15,11 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// pageEvents is how many events a reader that lags behind gets at once.
-const pageEvents = 512
+// What a reader that lags behind gets at once. It holds that for as long as it stands still.
+const (
+	pageEvents = 128
+	eventBytes = 128 << 10 // as they are written, unless a single one is longer
+)
 
 // Since returns events after a number, oldest first, at most a page of them.
 func (j *Journal) Since(ctx context.Context, after task.Seq) ([]task.Event, error) {
@@ -43,30 +46,34 @@ func (j *Journal) since(ctx context.Context, after task.Seq) (events []task.Even
 		return nil, fmt.Errorf("read events after %d: %w", after, err)
 	}
 	defer rows.Close()
-	for rows.Next() {
-		e, err := scanEvent(rows.Scan)
+	for bytes := 0; bytes < eventBytes && rows.Next(); {
+		e, size, err := scanEvent(rows.Scan)
 		if err != nil {
 			return nil, fmt.Errorf("read events after %d: %w", after, err)
 		}
-		events = append(events, e)
+		events, bytes = append(events, e), bytes+size
 	}
 	return events, rows.Err()
 }
 
 const eventsOf = "SELECT seq, verb, at, record FROM events "
 
-// scanEvent reads a row of [eventsOf].
-func scanEvent(scan func(...any) error) (e task.Event, err error) {
+// scanEvent reads a row of [eventsOf], and says how long its record is. Only the first
+// event of a task has the whole of a long command, as it was written by this build.
+func scanEvent(scan func(...any) error) (e task.Event, size int, err error) {
 	var at int64
 	var record []byte
 	if err := scan(&e.Seq, &e.Verb, &at, &record); err != nil {
-		return e, err
+		return e, 0, err
 	}
 	if err := unseal(record, &e.Task); err != nil {
-		return e, fmt.Errorf("event %d: %w", e.Seq, err)
+		return e, 0, fmt.Errorf("event %d: %w", e.Seq, err)
+	}
+	if e.Verb != task.Create {
+		e.Task = e.Task.Short()
 	}
 	e.At = time.Unix(0, at).UTC()
-	return e, nil
+	return e, len(record), nil
 }
 
 // Events yields every event after a number and then waits for more, until ctx
@@ -145,15 +152,18 @@ func (j *Journal) Page(ctx context.Context, before task.Seq, limit int) ([]State
 }
 
 func (j *Journal) states(ctx context.Context, query string, args ...any) (states []State, err error) {
-	err = j.walk(ctx, math.MaxInt, func(all []State) error {
-		states = all
+	err = j.walk(ctx, math.MaxInt, func(some []State) error {
+		states = append(states, some...)
 		return nil
 	}, query, args...)
 	return states, err
 }
 
-// walkPiece is how many tasks [Journal.Walk] has in memory.
-const walkPiece = 1024
+// What [Journal.Walk] has in memory, and how much of what is not decoded yet any reader has.
+const (
+	walkPiece = 1024
+	walkBytes = 4 << 20
+)
 
 // Walk is [Journal.Tasks] for who does not need all at once: each is called with some after others.
 func (j *Journal) Walk(ctx context.Context, each func([]State) error) error {
@@ -173,13 +183,15 @@ func (j *Journal) walk(ctx context.Context, piece int, each func([]State) error,
 	for more := true; more; {
 		var states []State
 		var records [][]byte
+		bytes := 0
 		for more = rows.Next(); more; more = rows.Next() {
 			var s State
 			var record []byte
 			if err := rows.Scan(&s.Born, &s.Seq, &record); err != nil {
 				return fmt.Errorf("read tasks: %w", err)
 			}
-			if states, records = append(states, s), append(records, record); len(states) == piece {
+			states, records, bytes = append(states, s), append(records, record), bytes+len(record)
+			if len(states) == piece || bytes >= walkBytes {
 				break
 			}
 		}
@@ -207,6 +219,7 @@ func decode(states []State, records [][]byte) error {
 			if err := unseal(records[i], &states[i].Task); err != nil {
 				return fmt.Errorf("read task of event %d: %w", states[i].Seq, err)
 			}
+			states[i].Task = states[i].Task.Short()
 		}
 		return nil
 	}
@@ -290,21 +303,27 @@ func (j *Journal) Unread(ctx context.Context, owner task.ID) (out []task.Message
 const unread = `SELECT seq, owner, sender, kind, substr(CAST(text AS BLOB), 1, CASE kind WHEN ? THEN ? ELSE ? END), priority, CAST(at AS INTEGER), CAST(hops AS INTEGER) FROM messages
 	WHERE owner = ? AND acked = 0 ORDER BY seq`
 
-// Answer returns the final answer of a run, or "" if it gave none.
-func (j *Journal) Answer(ctx context.Context, run task.RunID) (string, error) {
+// Whole is a record with the whole of its command, where it has only the beginning. A log
+// that does not have it leaves the record as it is.
+func (j *Journal) Whole(ctx context.Context, r task.Record) (task.Record, error) {
+	if r.CommandBytes == 0 {
+		return r, nil
+	}
 	db, err := j.reader()
 	if err != nil {
-		return "", fmt.Errorf("read answer: %w", err)
+		return r, fmt.Errorf("read command of %s: %w", r.ID, err)
 	}
-	var text string
-	err = db.QueryRowContext(ctx, "SELECT text FROM answers WHERE run_id = ?", string(run)).Scan(&text)
-	if errors.Is(err, sql.ErrNoRows) {
-		return "", nil
+	first, _, err := scanEvent(db.QueryRowContext(ctx, eventsOf+"WHERE task_id = ? ORDER BY seq LIMIT 1", string(r.ID)).Scan)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return r, nil
+	case err != nil:
+		return r, fmt.Errorf("read command of %s: %w", r.ID, err)
 	}
-	if err != nil {
-		return "", fmt.Errorf("read answer of %s: %w", run, err)
+	if len(first.Task.Command) == r.CommandBytes { // else it was carried here, or lost with a damaged page
+		r.Command, r.CommandBytes = first.Task.Command, 0
 	}
-	return text, nil
+	return r, nil
 }
 
 // Event returns one event, whatever has become of the others.
@@ -313,7 +332,7 @@ func (j *Journal) Event(ctx context.Context, seq task.Seq) (task.Event, error) {
 	if err != nil {
 		return task.Event{}, fmt.Errorf("read event %d: %w", seq, err)
 	}
-	e, err := scanEvent(db.QueryRowContext(ctx, eventsOf+"WHERE seq = ?", int64(seq)).Scan)
+	e, _, err := scanEvent(db.QueryRowContext(ctx, eventsOf+"WHERE seq = ?", int64(seq)).Scan)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return e, fmt.Errorf("read event %d: there is none", seq)

@@ -40,5 +40,10 @@ func (r *recent) since(after task.Seq) (page []task.Event, ok bool) {
 		return nil, false
 	}
 	from, _ := slices.BinarySearchFunc(r.events, after+1, func(e task.Event, seq task.Seq) int { return cmp.Compare(e.Seq, seq) })
-	return slices.Clone(r.events[from:min(len(r.events), from+pageEvents)]), true
+	to, bytes := from, 0
+	for to < min(len(r.events), from+pageEvents) && (to == from || bytes+r.sizes[to] <= eventBytes) {
+		bytes += r.sizes[to]
+		to++
+	}
+	return slices.Clone(r.events[from:to]), true
 }

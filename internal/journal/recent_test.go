@@ -14,13 +14,14 @@ func TestRecent(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var r recent
 		var seqs []task.Seq
+		var written []int
 		sizes := rapid.SampledFrom([]int{100, 1000, recentBytes / 100, recentBytes/2 + 1, recentBytes + 1})
 		for n := range rapid.IntRange(0, 5*recentEvents).Draw(t, "events") {
 			size := 1000
 			if n%50 == 0 {
 				size = sizes.Draw(t, "size")
 			}
-			seqs = append(seqs, task.Seq(n*2+1)) // messages have the others
+			seqs, written = append(seqs, task.Seq(n*2+1)), append(written, size) // messages have the other numbers
 			r.add(task.Event{Seq: seqs[n]}, size)
 			if held := 0; len(r.events) > 2*recentEvents || r.bytes > recentBytes {
 				for _, size := range r.sizes {
@@ -38,8 +39,15 @@ func TestRecent(t *testing.T) {
 		if ok != (len(r.events) > 0 && at >= first) {
 			t.Fatalf("after %d of %d, of which %d are held: %v", at, len(seqs), len(r.events), ok)
 		}
-		if want := seqs[at+1:]; ok && len(page) != min(len(want), pageEvents) {
-			t.Fatalf("%d events of %d", len(page), len(want))
+		fits, bytes := 0, 0
+		for _, size := range written[at+1:] {
+			if bytes += size; fits == pageEvents || fits > 0 && bytes > eventBytes {
+				break
+			}
+			fits++
+		}
+		if ok && len(page) != fits {
+			t.Fatalf("%d events of %d, where %d fit into a page", len(page), len(seqs)-at-1, fits)
 		}
 		for i, e := range page {
 			if e.Seq != seqs[at+1+i] {

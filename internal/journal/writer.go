@@ -161,10 +161,7 @@ func (w *writer) event(seq task.Seq, r *request) error {
 	if err := w.exec(insertNotice, int64(seq), string(e.Task.Run), string(e.Task.ID), string(n.Owner), string(n.Priority), n.Acked); err != nil {
 		return err
 	}
-	if e.Answer == "" {
-		return nil
-	}
-	return w.exec(insertAnswer, string(e.Task.Run), e.Answer)
+	return w.answer(e.Task.Run, e.Answer)
 }
 
 func (w *writer) close() {

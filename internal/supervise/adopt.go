@@ -78,7 +78,7 @@ func (s *Supervisor) remember(old Old) {
 
 // retain is remember for a caller who holds mu.
 func (s *Supervisor) retain(old Old) {
-	rec := old.Task
+	rec := old.Task.Short()
 	e := &entry{id: rec.ID, root: rec.ID, born: old.Born, again: true, live: make(chan struct{}), promoted: make(chan struct{})}
 	e.spec = task.Spec{Name: rec.Name, Parent: rec.Parent, Owner: rec.Owner, Keep: rec.Keep, Backgrounded: rec.Backgrounded, Key: rec.Key}
 	if rec.Owner != "" {
@@ -124,7 +124,10 @@ func (s *Supervisor) retain(old Old) {
 
 // Resume gives an ended task a new run under its old ID.
 func (s *Supervisor) Resume(ctx context.Context, id task.ID, d task.Driver, spec task.Spec) (task.Record, error) {
-	err := d.Check(spec.Input)
+	err := spec.Check()
+	if err == nil {
+		err = d.Check(spec.Input)
+	}
 	if err == nil {
 		err = s.room()
 	}
@@ -169,6 +172,7 @@ func (s *Supervisor) Resume(ctx context.Context, id task.ID, d task.Driver, spec
 	s.mu.Unlock()
 	e.mu.Lock()
 	spec.Parent = e.spec.Parent
+	spec.Command, spec.Prompt = "", "" // the record has what is shown of them
 	e.spec, e.again = spec, true
 	if spec.Backgrounded {
 		e.free()

@@ -15,6 +15,12 @@ import (
 // is asked for: who has just heard of its end asks about it.
 const evictGrace = 30 * time.Second
 
+// evictBytes is how much ended tasks in memory may take, if nothing else is asked for.
+const evictBytes = 32 << 20
+
+// entryWeight is about what an ended task in memory takes beside its texts.
+const entryWeight = 3 << 10
+
 // recallTries bounds how often it is tried to bring a task back that others bring
 // back, and forget, at the same time.
 const recallTries = 16
@@ -29,6 +35,7 @@ type past struct {
 	packed
 	back  int       // how many of those are in memory again
 	queue []*entry  // ended tasks in memory, by their ends
+	bytes int       // that those in the queue take
 	due   time.Time // until then nothing can leave
 	timer *time.Timer
 }
@@ -40,38 +47,58 @@ func (s *Supervisor) queueEnded(e *entry) {
 	}
 	if e.waiting { // since an earlier end: those behind it must not wait for this one
 		s.past.queue = slices.DeleteFunc(s.past.queue, func(o *entry) bool { return o == e })
+		s.past.bytes -= e.weight
 	}
-	e.waiting = true
+	e.waiting, e.weight = true, e.weigh()
 	s.past.queue = append(s.past.queue, e)
+	s.past.bytes += e.weight
+}
+
+// weigh is about how much memory an ended task takes.
+func (e *entry) weigh() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return entryWeight + e.rec.Load().Weight() + len(e.spec.Input)
 }
 
 // evict takes out of the memory what ended first, when more ended tasks are held
-// than may be: an eighth of them at once, since each time costs a copy of the
-// order. The caller holds mu.
+// than may be, or when they take too much: an eighth more than that at once, since
+// each time costs a copy of the order. The caller holds mu.
 func (s *Supervisor) evict(now time.Time) {
 	p := &s.past
-	if len(p.queue) <= s.cfg.Held || s.closing || now.Before(p.due) {
+	most, bytes := len(p.queue)-s.cfg.Held, p.bytes-s.heldBytes()
+	if s.cfg.Held <= 0 || most <= 0 && bytes <= 0 || s.closing || bytes <= 0 && now.Before(p.due) {
 		return
 	}
-	most := len(p.queue) - (s.cfg.Held - s.cfg.Held/8)
+	if most > 0 {
+		most += s.cfg.Held / 8
+	}
+	if bytes > 0 {
+		bytes += s.heldBytes() / 8
+	}
 	out := map[*entry]bool{}
 	var gone []place
 	for range len(p.queue) {
+		if len(out) >= most && bytes <= 0 {
+			break
+		}
 		e := p.queue[0]
-		wait, stays := s.stays(e, now)
-		if len(out) >= most || wait > 0 {
-			s.evictLater(now, wait)
+		wait, stays := s.stays(e, now, bytes > 0)
+		if wait > 0 {
+			s.evictLater(now, wait, bytes > 0)
 			break
 		}
 		p.queue = p.queue[1:]
 		switch {
 		case !e.rec.Load().Status.Terminal():
 			e.waiting = false // its next end brings it back
+			p.bytes, bytes = p.bytes-e.weight, bytes-e.weight
 		case stays:
 			p.queue = append(p.queue, e)
 		default:
 			out[e] = true
 			gone = append(gone, s.forgetEnded(e))
+			p.bytes, bytes = p.bytes-e.weight, bytes-e.weight
 		}
 	}
 	if len(out) == 0 {
@@ -83,12 +110,14 @@ func (s *Supervisor) evict(now time.Time) {
 }
 
 // evictLater looks again when the first is due, and not for each that follows it
-// closely. The caller holds mu.
-func (s *Supervisor) evictLater(now time.Time, wait time.Duration) {
+// closely unless too much memory is taken. The caller holds mu.
+func (s *Supervisor) evictLater(now time.Time, wait time.Duration, hurried bool) {
 	if wait <= 0 {
 		return
 	}
-	wait = max(wait, s.grace()/8)
+	if !hurried {
+		wait = max(wait, s.grace()/8)
+	}
 	s.past.due = now.Add(wait)
 	if s.past.timer != nil {
 		s.past.timer.Stop()
@@ -102,10 +131,16 @@ func (s *Supervisor) evictLater(now time.Time, wait time.Duration) {
 
 func (s *Supervisor) grace() time.Duration { return cmp.Or(s.cfg.Grace, evictGrace) }
 
+// hurriedGrace is grace while ended tasks take too much memory.
+func (s *Supervisor) hurriedGrace() time.Duration { return s.grace() / 16 }
+
+func (s *Supervisor) heldBytes() int { return cmp.Or(s.cfg.HeldBytes, evictBytes) }
+
 // stays says how long a task must stay in memory still, or that it must for as long
 // as something is as it is: it is given a further run, tasks below it are held, or
-// it is a step of something at work, which finds it by its key. The caller holds mu.
-func (s *Supervisor) stays(e *entry, now time.Time) (wait time.Duration, stays bool) {
+// it is a step of something at work, which finds it by its key. hurried: too much memory
+// is taken. The caller holds mu.
+func (s *Supervisor) stays(e *entry, now time.Time, hurried bool) (wait time.Duration, stays bool) {
 	r := e.rec.Load()
 	if !r.Status.Terminal() || r.EndTime == nil {
 		return 0, true
@@ -114,7 +149,11 @@ func (s *Supervisor) stays(e *entry, now time.Time) (wait time.Duration, stays b
 	if e.recalled.After(last) {
 		last = e.recalled
 	}
-	if wait = last.Add(s.grace()).Sub(now); wait > 0 {
+	grace := s.grace()
+	if hurried {
+		grace = s.hurriedGrace()
+	}
+	if wait = last.Add(grace).Sub(now); wait > 0 {
 		return wait, false
 	}
 	e.mu.Lock()

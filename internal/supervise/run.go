@@ -295,6 +295,9 @@ func (h *host) Begun(p task.Process) error {
 func (h *host) Progress(p task.Progress) { h.s.reporter.put(h.e, p) }
 
 func (h *host) Checkpoint(ctx context.Context, state []byte) error {
+	if len(state) > task.MaxCheckpoint {
+		return fmt.Errorf("checkpoint of %s: it has %d bytes, more than the limit of %d", h.e.id, len(state), task.MaxCheckpoint)
+	}
 	if _, err := h.s.apply(ctx, h.e, task.Change{Verb: task.Save, Checkpoint: state}, nil, ""); err != nil {
 		return fmt.Errorf("checkpoint of %s: %w", h.e.id, err)
 	}

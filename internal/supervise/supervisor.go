@@ -72,12 +72,14 @@ type Config struct {
 	Owed func(task.Notice)
 	// Posted is called with every message once it is durable.
 	Posted func(task.Message)
-	// Held is how many ended tasks stay in memory; those beyond it leave it when
-	// they have been ended for Grace (0: 30 s), and are read by Recall when they
-	// are asked for. 0: all stay.
-	Held   int
-	Grace  time.Duration
-	Recall func(context.Context, []task.ID) ([]task.Record, error)
+	// Held is how many ended tasks stay in memory, and HeldBytes how much their records
+	// and inputs may take (0: 32 MiB). Those beyond it leave it when they have been
+	// ended for Grace (0: 30 s; a sixteenth of that where they take too much), and are
+	// read by Recall when they are asked for. A Held of 0: all stay.
+	Held      int
+	HeldBytes int
+	Grace     time.Duration
+	Recall    func(context.Context, []task.ID) ([]task.Record, error)
 	// Room is asked before tasks are recorded; an error refuses them. Nil: there
 	// is always room.
 	Room func() error
@@ -176,6 +178,7 @@ type entry struct {
 	born task.Seq // 0 until the first event is durable; written with door and the supervisor's mu held
 
 	waiting  bool      // it is in the queue of what may leave the memory; guarded by the supervisor's mu, like the next
+	weight   int       // bytes that it counts there
 	pinned   int       // further runs that are being recorded
 	recalled time.Time // when it came back into memory
 
@@ -264,7 +267,10 @@ func (s *Supervisor) RecordAll(ctx context.Context, batch []Starting) []Recorded
 	entries, found, fresh := make([]*entry, len(batch)), make([]bool, len(batch)), make([]*entry, 0, len(batch))
 	room := s.room()
 	for i, b := range batch {
-		err := b.Driver.Check(b.Spec.Input)
+		err := b.Spec.Check()
+		if err == nil {
+			err = b.Driver.Check(b.Spec.Input)
+		}
 		if err == nil {
 			err = room
 		}
@@ -376,7 +382,7 @@ func (s *Supervisor) admit(d task.Driver, spec task.Spec) (e *entry, found bool,
 		Name: name, AskedName: asked, Description: spec.Description, Session: s.cfg.Session, Parent: spec.Parent, Owner: spec.Owner, Depth: depth, ToolUseID: spec.ToolUseID,
 		AgentType: spec.AgentType, Mode: spec.Mode, Model: spec.Model, Prompt: task.ShortPrompt(spec.Prompt), Command: spec.Command, Cwd: spec.Cwd, CreateTime: now,
 		TimeoutMS: spec.Timeout.Milliseconds(), Priority: spec.Priority, Pool: spec.Pool, Key: spec.Key, Silent: spec.Silent, Team: spec.Team,
-		Budget: spec.Budget, OnEnd: spec.OnEnd}
+		Budget: spec.Budget, OnEnd: spec.OnEnd}.Short()
 	if s.cfg.OutputPath != nil {
 		rec.OutputFile = s.cfg.OutputPath(e.id)
 	}
@@ -473,7 +479,9 @@ func (s *Supervisor) create(ctx context.Context, fresh []*entry) map[*entry]erro
 	for i, e := range fresh {
 		defer e.door.Unlock()
 		rec := *e.rec.Load()
+		rec.Command, rec.CommandBytes = e.spec.Command, 0 // whole in this event only
 		first[i] = task.Entry{Verb: task.Create, At: rec.CreateTime, Task: rec}
+		e.spec.Command, e.spec.Prompt = "", "" // nobody else needs them
 	}
 	seqs, errs := s.cfg.Log.AppendAll(ctx, first)
 	s.mu.Lock()

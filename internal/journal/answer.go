@@ -1,0 +1,106 @@
+package journal
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/drover-dev/drover/task"
+)
+
+// A long answer is kept in parts of equal length, so that nobody has to have all of it in
+// memory to read some. The first stands under the ID of the run, the others under that with
+// their number; a short answer is one part, as older builds wrote it.
+
+const (
+	answerPart = 1 << 20 // bytes
+
+	getAnswer   = `SELECT CAST(text AS BLOB) FROM answers WHERE run_id = ?`
+	countAnswer = `SELECT count(*) FROM answers WHERE run_id = ? OR run_id > ? AND run_id < ?`
+	sizeAnswer  = `SELECT length(CAST(text AS BLOB)) FROM answers WHERE run_id = ?`
+
+	partMark, behindPartMark = "/", "0" // the character that follows the mark
+)
+
+func partKey(run task.RunID, n int64) string {
+	if n == 0 {
+		return string(run)
+	}
+	return string(run) + partMark + strconv.FormatInt(n, 10)
+}
+
+func (w *writer) answer(run task.RunID, text string) error {
+	for n := int64(0); len(text) > 0; n++ {
+		part := text[:min(answerPart, len(text))]
+		text = text[len(part):]
+		if err := w.exec(insertAnswer, partKey(run, n), part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Answer returns the final answer of a run, or "" if it gave none.
+func (j *Journal) Answer(ctx context.Context, run task.RunID) (string, error) {
+	size, err := j.AnswerSize(ctx, run)
+	if err != nil || size == 0 {
+		return "", err
+	}
+	var text strings.Builder
+	text.Grow(int(size))
+	for int64(text.Len()) < size {
+		part, err := j.AnswerAt(ctx, run, int64(text.Len()))
+		if err != nil {
+			return "", err
+		}
+		text.Write(part)
+	}
+	return text.String(), nil
+}
+
+// AnswerSize is the length of the final answer of a run in bytes; 0: it gave none.
+func (j *Journal) AnswerSize(ctx context.Context, run task.RunID) (int64, error) {
+	db, err := j.reader()
+	if err != nil {
+		return 0, fmt.Errorf("read answer: %w", err)
+	}
+	var parts, last int64
+	err = db.QueryRowContext(ctx, countAnswer, string(run), string(run)+partMark, string(run)+behindPartMark).Scan(&parts)
+	if err == nil && parts > 0 {
+		err = db.QueryRowContext(ctx, sizeAnswer, partKey(run, parts-1)).Scan(&last)
+	}
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return 0, fmt.Errorf("read answer of %s: %w: one of its parts is missing", run, ErrDamaged)
+	case err != nil:
+		return 0, fmt.Errorf("read answer of %s: %w", run, err)
+	}
+	return max(0, parts-1)*answerPart + last, nil
+}
+
+// AnswerAt returns what the final answer of a run has behind an offset that is less than
+// its size: up to the end of the part there, 1 MiB at most for an answer of this build.
+func (j *Journal) AnswerAt(ctx context.Context, run task.RunID, offset int64) ([]byte, error) {
+	db, err := j.reader()
+	if err != nil {
+		return nil, fmt.Errorf("read answer: %w", err)
+	}
+	n := offset / answerPart
+	var part []byte
+	err = db.QueryRowContext(ctx, getAnswer, partKey(run, n)).Scan(&part)
+	if errors.Is(err, sql.ErrNoRows) && n > 0 { // older builds wrote one part of any length
+		n = 0
+		err = db.QueryRowContext(ctx, getAnswer, partKey(run, 0)).Scan(&part)
+	}
+	at := offset - n*answerPart
+	switch {
+	case err == nil && at < int64(len(part)):
+		return part[at:], nil
+	case err == nil || errors.Is(err, sql.ErrNoRows):
+		return nil, fmt.Errorf("read answer of %s: %w: byte %d is missing", run, ErrDamaged, offset)
+	}
+	return nil, fmt.Errorf("read answer of %s: %w", run, err)
+}
