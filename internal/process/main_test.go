@@ -1,6 +1,7 @@
 package process_test
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/signal"
@@ -25,8 +26,6 @@ func TestMain(m *testing.M) {
 		play("keeper", nil)
 		os.Exit(0)
 	}
-	// Under nohup a signal is ignored, and so it would be in every child.
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT)
 	goleak.VerifyTestMain(m)
 }
 
@@ -39,6 +38,18 @@ func play(role string, args []string) {
 		signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 		fmt.Println("ready")
 		time.Sleep(time.Hour) // not for ever: the runtime would see a deadlock
+	case "ended-by": // a signal of its own; it prints what became of the command
+		g, err := process.StartGroup(process.Command{Args: []string{"sh", "-c", "kill -" + args[0] + " $$"}, Env: os.Environ()})
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil { // which it lives through, as before
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		exit, err := g.Wait(context.Background())
+		fmt.Println(exit, err)
 	case "keeper":
 		below, err := process.StartGroup(process.Command{Args: []string{"sleep", "1000"}, Env: os.Environ(), Session: true})
 		if err != nil {

@@ -120,6 +120,19 @@ func TestSignalled(t *testing.T) {
 	}
 }
 
+// Under nohup HUP is ignored, and in the background of a script INT is. A program that
+// starts commands passes neither on to them, and lives through them itself.
+func TestIgnoredSignals(t *testing.T) {
+	for name, signal := range map[string]syscall.Signal{"HUP": syscall.SIGHUP, "INT": syscall.SIGINT} {
+		t.Run(name, func(t *testing.T) {
+			out, err := exec.Command("sh", append([]string{"-c", `trap "" HUP INT; exec "$0" "$@"`}, self("ended-by", name)...)...).CombinedOutput()
+			if got, want := string(out), fmt.Sprintln(process.Exit{Code: -1, Signal: signal}, nil); err != nil || got != want {
+				t.Errorf("the command ended by %q, %v; want %q", got, err, want)
+			}
+		})
+	}
+}
+
 func TestNames(t *testing.T) {
 	for sig, want := range map[syscall.Signal]string{0: "", 9: "SIGKILL", 15: "SIGTERM", 34: "SIGRTMIN", 40: "SIGRTMIN+6", 99: "SIG99"} {
 		if got := process.SignalName(sig); got != want {

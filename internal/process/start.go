@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -55,6 +56,7 @@ func StartGroup(c Command) (*Group, error) {
 		return nil, &StartError{Program: c.Args[0], Err: err}
 	}
 	defer closeNull()
+	hear(syscall.SIGHUP, syscall.SIGINT)
 	pid, h, err := fork(path, c.Args, &syscall.ProcAttr{Dir: c.Dir, Env: c.Env, Files: files}, c.Session, c.Terminal)
 	if err != nil {
 		return nil, &StartError{Program: c.Args[0], Err: explain(c, path, err)}
@@ -69,6 +71,18 @@ func StartGroup(c Command) (*Group, error) {
 		return nil, &StartError{Program: c.Args[0], Err: err}
 	}
 	return g, nil
+}
+
+// hear takes signals that are ignored here from now on and drops them: what is
+// ignored would be ignored by every program that is started too, while what is
+// caught has its usual effect there. Under nohup a command on a terminal could
+// otherwise not be ended by HUP. Go itself catches all other signals.
+func hear(signals ...os.Signal) {
+	for _, s := range signals {
+		if signal.Ignored(s) {
+			signal.Notify(make(chan os.Signal, 1), s)
+		}
+	}
 }
 
 // files are the descriptors of the program from 0 on. The null device is opened

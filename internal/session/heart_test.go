@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"encoding/json"
+	"iter"
 	"os"
 	"path/filepath"
 	"strings"
@@ -258,17 +259,17 @@ func TestSilentMain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	next, stop := iter.Pull2(r.Events(r.ctx, 0)) // each in turn: what a record says while nobody looks is not missed
+	defer stop()
 	says := func(want string) {
 		t.Helper()
 		for {
-			grown := r.Grown()
-			if now := r.latest(rec.ID); now.Progress != nil && strings.Contains(now.Progress.Summary, want) {
-				return
+			e, err, _ := next()
+			if err != nil {
+				t.Fatalf("the record never says %q: %v", want, err)
 			}
-			select {
-			case <-grown:
-			case <-r.ctx.Done():
-				t.Fatalf("the record never says %q: %v", want, context.Cause(r.ctx))
+			if p := e.Task.Progress; e.Task.ID == rec.ID && p != nil && strings.Contains(p.Summary, want) {
+				return
 			}
 		}
 	}
