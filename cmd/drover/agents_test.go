@@ -257,7 +257,9 @@ func agentCosts() cases {
 			if n := len(results); n < 1 || n > 2 || results[n-1]["is_error"] != true || n == 2 && results[0]["is_error"] != false {
 				t.Errorf("results %v", results)
 			}
-			if n := len(of(m, "explore")); n < 3 || n > 4 {
+			// One agent may be two calls ahead of the other, whose first call then passes the
+			// budget: each has a last answer beyond those three.
+			if n := len(of(m, "explore")); n < 3 || n > 5 {
 				t.Errorf("%d calls of $0.012 from a budget of $0.03", n)
 			}
 			if n := len(of(m, "main")); n < len(results) || n > 2 {

@@ -320,7 +320,10 @@ func (t *attachment) hear(ctx context.Context, h heard) error {
 		if h.piece.Kind == control.OpenPiece && !t.scene.opened {
 			t.listen(ctx) // not before: a host that goes away at once must not cost a line
 		}
-		return t.canvas.draw(t.scene.piece(*h.piece)...)
+		if err := t.canvas.draw(t.scene.piece(*h.piece)...); err != nil {
+			return err
+		}
+		return t.act(ctx, t.scene.begun())
 	case h.event != nil:
 		return t.canvas.draw(t.scene.event(*h.event)...)
 	case h.questions != nil:
@@ -437,6 +440,7 @@ func (t *attachment) say(ctx context.Context, text string) error {
 			t.scene.mine(text) // nobody will say it
 			return fmt.Errorf("the prompt was not taken: %w", err)
 		}
+		t.scene.said()
 		return nil
 	}
 	if _, err := t.api.Send(ctx, control.SendRequest{Ref: t.ref(), Text: text, Env: t.a.Env}); err != nil {

@@ -25,6 +25,8 @@ type scene struct {
 	mark    control.Mark    // what was taken in
 
 	busy      bool // the agent is in a turn
+	awaited   bool // a prompt was taken while it was in none, and no turn has begun since
+	breaks    bool // that turn is to be broken off as soon as it begins
 	sent      []string
 	questions []task.Question // that are open
 	broken    time.Time       // when the user last broke off a turn
@@ -73,6 +75,9 @@ func (s *scene) piece(p control.Piece) []shown {
 	switch p.Kind {
 	case control.BeginPiece:
 		s.busy = true
+		if s.until == 0 {
+			s.awaited = false
+		}
 	case control.EndPiece:
 		s.busy = false
 	}
@@ -313,12 +318,28 @@ func (s *scene) answers(word, rest string) deed {
 // interruptTwice is how soon a second Ctrl-C means that the user wants to leave.
 const interruptTwice = 2 * time.Second
 
-// interrupt takes in a Ctrl-C: it breaks off what is under way, and leaves when
-// nothing is or when it comes twice.
+// said takes in that a prompt was taken: a turn begins, of which the stream tells later.
+func (s *scene) said() { s.awaited = !s.busy }
+
+// interrupt takes in a Ctrl-C: it breaks off what is under way or about to begin, and
+// leaves when nothing is or when it comes twice.
 func (s *scene) interrupt(now time.Time) deed {
-	if !s.busy || !s.broken.IsZero() && now.Sub(s.broken) < interruptTwice {
+	if !s.busy && !s.awaited || !s.broken.IsZero() && now.Sub(s.broken) < interruptTwice {
 		return deed{do: doDetach}
 	}
 	s.broken = now
+	if !s.busy {
+		s.breaks = true
+		return deed{}
+	}
+	return deed{do: doInterrupt}
+}
+
+// begun is what the user wants done with a turn that has begun.
+func (s *scene) begun() deed {
+	if s.awaited || !s.breaks {
+		return deed{}
+	}
+	s.breaks = false
 	return deed{do: doInterrupt}
 }

@@ -152,6 +152,33 @@ func TestSceneInterrupt(t *testing.T) {
 	}
 }
 
+// Ctrl-C right after a prompt, before the stream tells of the turn, breaks that turn off:
+// once, and not one of before that is shown meanwhile.
+func TestSceneInterruptsWhatBegins(t *testing.T) {
+	s := scene{opened: true, until: 2}
+	s.said()
+	if d := s.interrupt(at(10)); d.do != doNothing {
+		t.Errorf("before it has begun: %q", d.do)
+	}
+	for i, p := range []control.Piece{{Kind: control.BeginPiece}, {Kind: control.EndPiece}, {Kind: control.BeginPiece}, {Kind: control.TextPiece}, {Kind: control.EndPiece}, {Kind: control.BeginPiece}} {
+		p.N = int64(i + 1)
+		s.piece(p)
+		want := doNothing
+		if i == 2 {
+			want = doInterrupt
+		}
+		if d := s.begun(); d.do != want {
+			t.Errorf("at piece %d: %q, want %q", p.N, d.do, want)
+		}
+	}
+	s = scene{}
+	s.said()
+	s.interrupt(at(10))
+	if d := s.interrupt(at(11)); d.do != doDetach {
+		t.Errorf("twice: %q", d.do)
+	}
+}
+
 func TestSceneTasks(t *testing.T) {
 	command := task.Record{ID: "b1", Kind: task.LocalBash, Name: "build", Command: "make", Backgrounded: true}
 	ended := command
