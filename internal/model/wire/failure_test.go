@@ -91,24 +91,13 @@ func TestRefusals(t *testing.T) {
 	})
 }
 
-// inStream is an error that an answer of status 200 tells.
-func (d dialect) inStream(kind, message string) string {
-	switch d.api {
-	case modeltest.Messages:
-		return fmt.Sprintf("event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":%q,\"message\":%q}}\n\n", kind, message)
-	case modeltest.Chat:
-		return fmt.Sprintf("data: {\"error\":{\"type\":%q,\"message\":%q}}\n\n", kind, message)
-	}
-	return fmt.Sprintf("event: response.failed\ndata: {\"type\":\"response.failed\",\"response\":{\"error\":{\"code\":%q,\"message\":%q}}}\n\n", kind, message)
-}
-
 func TestRetry(t *testing.T) {
 	each(t, func(t *testing.T, d dialect) {
 		past := modeltest.RateLimit(time.Now().Add(-time.Hour).UTC().Format(http.TimeFormat))
 		m, s := d.asked(t,
 			modeltest.RateLimit("0.05"), modeltest.RateLimit(""), modeltest.RateLimit("soon"), modeltest.RateLimit("-7"), past,
 			modeltest.Error(500, "api_error", "oops"), modeltest.HTML(502, "<html>"), modeltest.Error(529, "overloaded_error", "Overloaded"),
-			modeltest.Answer{Raw: []byte(d.inStream("overloaded_error", "Overloaded"))}, modeltest.Text("at last"))
+			modeltest.Answer{Raw: modeltest.ErrorEvent(d.api, "overloaded_error", "Overloaded")}, modeltest.Text("at last"))
 		var h heard
 		reply, err := m.Reply(within(t), request("hi"), h.on)
 		if err != nil {
@@ -169,7 +158,7 @@ func TestVoid(t *testing.T) {
 	each(t, func(t *testing.T, d dialect) {
 		whole := modeltest.Text("hello").StreamOf(d.api, "m")
 		broken := func(kind string) modeltest.Answer {
-			return modeltest.Answer{Raw: []byte(string(whole[:after(whole, "hello")]) + d.inStream(kind, "Sorry"))}
+			return modeltest.Answer{Raw: append(bytes.Clone(whole[:after(whole, "hello")]), modeltest.ErrorEvent(d.api, kind, "Sorry")...)}
 		}
 		for _, c := range []struct {
 			name, kind, want string

@@ -28,10 +28,14 @@ func (c *counting) Call(_ context.Context, call agent.Call) (agent.Output, error
 	return agent.Output{Text: "ran " + string(call.Input)}, nil
 }
 
-func loopOver(t *testing.T, m agent.Model) (*agent.Loop, *counting) {
+func loopOver(t *testing.T, m agent.Model, on ...func(agent.Event)) (*agent.Loop, *counting) {
 	t.Helper()
 	tool := &counting{}
-	l, err := agent.NewLoop(agent.Config{Model: m, ModelName: "m", System: "s", Tools: []agent.Tool{tool}, MaxTurns: 30}, nil)
+	cfg := agent.Config{Model: m, ModelName: "m", System: "s", Tools: []agent.Tool{tool}, MaxTurns: 30}
+	if len(on) > 0 {
+		cfg.On = on[0]
+	}
+	l, err := agent.NewLoop(cfg, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
