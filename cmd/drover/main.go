@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"os"
 	"os/signal"
 	"sync"
@@ -32,6 +33,7 @@ func run() int {
 	if len(args) > 0 && args[0] == "keeper" {
 		return keep(args[1:])
 	}
+	log.SetOutput(io.Discard) // net/http writes there what a server sends against the rules, as it is
 	ctx, stop := signals(context.Background())
 	defer stop()
 	w, err := newWorld()

@@ -488,7 +488,7 @@ func (w *world) answer(ctx context.Context, p *promptFlags, set settings.Setting
 	quiet()
 	printer.Wait()
 	w.endMonitors(ctx, s)
-	if ctx.Err() == nil && last.Err != nil {
+	if ctx.Err() == nil && last.Err != nil && agentsdk.Format(p.Format) != agentsdk.StreamJSON { // whose lines tell it
 		for _, t := range m.Waited() {
 			fmt.Fprintf(w.stderr, "drover: stopping %s (%s), since the turn has failed\n", t.ID, excerpt.Line(cmp.Or(t.Description, t.Command, t.Name), 60))
 		}

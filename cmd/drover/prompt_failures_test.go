@@ -41,7 +41,10 @@ func promptFailures() cases {
 		"html403":    fault(modeltest.HTML(http.StatusForbidden, "<html>no</html>"), "refused the key"),
 		"unreachable": func(_ *testing.T, p *place) {
 			p.env = append(p.env, "ANTHROPIC_BASE_URL=http://127.0.0.1:1/", "ANTHROPIC_API_KEY=k")
-			p.fails(1, []string{"-p", "go"}, "127.0.0.1:1")
+			r := p.run("-p", "go")
+			if r.code != 1 || strings.Count(r.stderr, "drover: model call failed: 127.0.0.1:1 cannot be reached: ") != 2 || strings.Count(r.stderr, "\n") != 3 {
+				p.t.Errorf("exit code %d\n%s", r.code, r.stderr)
+			}
 		},
 		"ratelimit": func(t *testing.T, p *place) {
 			m := p.model(map[string][]step{"main": {func(*modeltest.Request) modeltest.Answer { return modeltest.RateLimit("1") }, says("after all")}})
@@ -54,13 +57,16 @@ func promptFailures() cases {
 				t.Errorf("lines %v", got)
 			}
 		},
-		"torn": func(_ *testing.T, p *place) {
+		"torn": func(t *testing.T, p *place) {
 			p.model(map[string][]step{"main": {func(*modeltest.Request) modeltest.Answer {
 				a := modeltest.Text(strings.Repeat("x", 500))
-				a.Break, a.CutAt = true, 600
+				a.Break, a.Reset, a.CutAt = true, true, 600
 				return a
-			}}})
-			p.fails(1, []string{"-p", "go"}, "cut off")
+			}, says("whole")}})
+			r := p.run("-p", "go")
+			if r.code != 0 || r.stdout() != "whole" || !strings.HasPrefix(r.stderr, "drover: model call failed: ") || !strings.Contains(r.stderr, "connection reset (retry 1 of 9 in ") {
+				t.Errorf("exit code %d, %q\n%s", r.code, r.stdout(), r.stderr)
+			}
 		},
 		"errorresult": func(t *testing.T, p *place) {
 			p.model(map[string][]step{"main": {func(*modeltest.Request) modeltest.Answer { return modeltest.Error(400, "invalid_request_error", "bad") }}})
