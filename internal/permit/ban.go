@@ -59,10 +59,12 @@ type line struct {
 
 	// doubt says why bash may read the line in another way than it was parsed.
 	doubt string
+
+	survey *survey // made when it is first asked for
 }
 
 func readLine(text string) line {
-	l := line{text: text}
+	l := line{text: text, survey: &survey{}}
 	if len(text) > maxParsed {
 		return l
 	}
@@ -77,6 +79,11 @@ func readLine(text string) line {
 func (g *Gate) shellMatch(rules []rule, l line) (string, bool) {
 	if !slices.ContainsFunc(rules, func(r rule) bool { return len(r.words)+len(r.globs) > 0 }) {
 		return "", false
+	}
+	for _, r := range rules {
+		if r.literal != "" && r.covers("Bash") && r.literal == strings.TrimSpace(l.text) {
+			return r.text, true
+		}
 	}
 	m := matcher{g: g, rules: rules, budget: 20_000}
 	if hit, ok := m.line(l, 0); ok || !strings.Contains(l.text, "\\\n") {
@@ -123,11 +130,11 @@ func (m *matcher) line(l line, depth int) (string, bool) {
 	shell := slices.ContainsFunc(s.commands, func(c []word) bool { return feeds(filepath.Base(c[0].text)) })
 	for _, c := range s.commands {
 		m.budget -= len(c)
-		harmless := m.g.inert(c[0].text)
+		harmless := m.g.inert(c[0].text) || ownWords(c)
 		if hit, ok := m.words(c, shell || !harmless); ok {
 			return hit, ok
 		}
-		if hit, ok := m.paths(c[1:], dirs, !harmless); ok {
+		if hit, ok := m.paths(c[1:], dirs, !m.g.inert(c[0].text)); ok {
 			return hit, ok
 		}
 		for _, w := range c[1:] {
@@ -181,12 +188,32 @@ const maxDoubtful = 64
 // words looks for the command of a ban at the beginning, or anywhere, because a
 // program of which nothing is known may run what its words say.
 func (m *matcher) words(ws []word, anywhere bool) (string, bool) {
-	for i := range ws {
-		if i > 0 && !anywhere {
-			break
+	if own := gitCommand(len(ws), func(i int) string { return ws[i].text }); own > 1 {
+		if hit, ok := m.words(append([]word{ws[0]}, ws[own:]...), anywhere); ok {
+			return hit, ok
 		}
-		for _, r := range m.rules {
-			if len(r.words) > 0 && follows(r.words, ws[i:], r.prefix) {
+	}
+	var tokens []token
+	for _, r := range m.rules {
+		if len(r.words) == 0 {
+			continue
+		}
+		if slices.Contains(r.words, "*") {
+			if tokens == nil {
+				for _, w := range ws {
+					tokens = append(tokens, token{text: plainText(w.text)})
+				}
+			}
+			if unify(r.words, tokens, r.prefix, false, anywhere) {
+				return r.text, true
+			}
+			continue
+		}
+		for i := range ws {
+			if i > 0 && !anywhere {
+				break
+			}
+			if follows(r.words, ws[i:], r.prefix) {
 				return r.text, true
 			}
 		}
@@ -194,27 +221,19 @@ func (m *matcher) words(ws []word, anywhere bool) (string, bool) {
 	return "", false
 }
 
-// follows reports whether the words begin as the rule says. A program is also
-// known by its path.
+// follows reports whether the words begin as the rule says, in which no word is *.
+// A program is also known by its path. A ban on an exact line holds for a longer
+// one only if it says so.
 func follows(rule []string, ws []word, prefix bool) bool {
-	for i, want := range rule {
-		if want == "*" {
-			for skip := i; skip <= len(ws); skip++ {
-				if i+1 == len(rule) || follows(rule[i+1:], ws[skip:], prefix) {
-					return true
-				}
-			}
-			return false
-		}
-		if i >= len(ws) {
-			return false
-		}
-		if !like(want, ws[i].text) && !(i == 0 && like(want, filepath.Base(ws[i].text))) {
+	if len(ws) < len(rule) || !prefix && len(ws) != len(rule) || !like(rule[0], ws[0].text) && !like(rule[0], filepath.Base(ws[0].text)) {
+		return false
+	}
+	for i, want := range rule[1:] {
+		if !like(want, ws[i+1].text) {
 			return false
 		}
 	}
-	// A ban on an exact line holds for a longer one only if it says so.
-	return prefix || len(ws) == len(rule)
+	return true
 }
 
 // like matches text with a pattern in which * stands for any text, in time
@@ -249,6 +268,9 @@ func (m *matcher) paths(ws []word, dirs []string, write bool) (string, bool) {
 		return "", false
 	}
 	for _, w := range ws {
+		if strings.HasPrefix(w.text, "--exclude=") || strings.HasPrefix(w.text, "--exclude-dir=") {
+			continue // it is left out
+		}
 		for _, form := range spellings(w.text) {
 			for _, dir := range dirs {
 				forms := m.g.forms(form, dir)
@@ -331,6 +353,46 @@ func (g *Gate) inert(name string) bool {
 		}
 	}
 	return true
+}
+
+// gitCommand is where the command of git stands behind the options of git itself,
+// and 0 if it is not git.
+func gitCommand(n int, at func(int) string) int {
+	if n == 0 || filepath.Base(at(0)) != "git" {
+		return 0
+	}
+	for i := 1; i < n; i++ {
+		switch w := at(i); {
+		case slices.Contains([]string{"-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--config-env", "--super-prefix"}, w):
+			i++
+		case !strings.HasPrefix(w, "-"):
+			return i
+		}
+	}
+	return 0
+}
+
+// ownWords reports commands of programs whose words are their own: those of git
+// rm are not the program rm.
+func ownWords(c []word) bool {
+	has := func(names ...string) bool {
+		return slices.ContainsFunc(c[1:], func(w word) bool {
+			name, _, _ := strings.Cut(w.text, "=")
+			return slices.Contains(names, name)
+		})
+	}
+	switch filepath.Base(c[0].text) {
+	case "git":
+		return !has("bisect", "submodule", "rebase", "filter-branch", "difftool", "mergetool", "-c", "--exec-path", "--config-env", "-x", "--exec",
+			"--upload-pack", "--receive-pack")
+	case "npm", "pnpm", "yarn", "bun":
+		return !has("exec", "x", "dlx", "-c", "--call")
+	case "go":
+		return !has("-exec", "--exec", "-toolexec", "--toolexec", "-vettool", "--vettool")
+	case "docker", "podman", "kubectl", "gh", "pip", "pip3", "cargo", "brew", "apt", "apt-get", "systemctl", "helm", "terraform":
+		return true
+	}
+	return false
 }
 
 // feeds reports programs that take commands from their words or their input:

@@ -85,7 +85,7 @@ func (j *judge) unwrap(ws []word) ([]word, bool) {
 
 // builtin judges what only the shell itself can do. Reading by it needs no rule.
 func (j *judge) builtin(ws []word, s scope) (good, bad scope, ok bool) {
-	if !j.g.rules.ReadOnlyAuto && ws[0].text != "cd" {
+	if (!j.g.rules.ReadOnlyAuto || j.set) && ws[0].text != "cd" {
 		return s, s, false
 	}
 	args := ws[1:]
@@ -310,6 +310,8 @@ func (j *judge) covered(r rule, ws, open []word, s scope) (why string, firm bool
 	name := ws[0].text
 	f := j.facts(ws, s)
 	switch {
+	case name == "tar" && !r.all && tarOrdinary(ws[1:]):
+		return "", false
 	case !f.listed:
 		// Of other programs a rule covers what it says, but for those that run
 		// others; of git, which is known, what only reads.
@@ -360,6 +362,10 @@ func (j *judge) reading(ws []word, s scope) {
 		return
 	}
 	if !j.identified(name, s) {
+		return
+	}
+	if j.set {
+		j.doubt("it sets a variable that may change what runs, and no rule allows " + name)
 		return
 	}
 	for _, w := range ws[1:] {

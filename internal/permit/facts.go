@@ -533,6 +533,50 @@ func (j *judge) tarFacts(args []word, s scope) facts {
 	return f
 }
 
+// tarOrdinary reports options by which tar packs and unpacks, without those that
+// run another program or write beside the folder.
+func tarOrdinary(args []word) bool {
+	for i := 0; i < len(args); i++ {
+		a := args[i].text
+		name, value, joined := strings.Cut(a, "=")
+		switch {
+		case args[i].glob && (i == 0 || args[i].pattern[0] < ' ' || args[i].pattern[0] == '-'), !args[i].known:
+			return false
+		case a == "--":
+			return true
+		case slices.Contains([]string{"--file", "--directory", "--strip-components", "--exclude", "--exclude-from", "--files-from", "--transform"}, name):
+			if name == "--transform" || name == "--files-from" {
+				return false // its words may be a program, or options
+			}
+			if !joined {
+				if i++; i < len(args) {
+					value = args[i].text
+				}
+			}
+			if name == "--file" && strings.Contains(value, ":") {
+				return false // an archive on another machine
+			}
+		case strings.HasPrefix(a, "--"):
+			if !slices.Contains([]string{"--extract", "--get", "--create", "--list", "--append", "--update", "--verbose", "--gzip", "--bzip2", "--xz",
+				"--zstd", "--auto-compress", "--keep-old-files", "--no-same-owner", "--no-same-permissions", "--preserve-permissions",
+				"--overwrite", "--totals", "--wildcards", "--exclude-vcs", "--one-file-system", "--numeric-owner", "--version", "--help"}, a) {
+				return false
+			}
+		case i == 0 && !strings.HasPrefix(a, "-"), strings.HasPrefix(a, "-"):
+			letters := strings.TrimPrefix(a, "-")
+			if strings.Trim(letters, "xctruvzjJakpmhWwoSfC") != "" || strings.ContainsAny(letters[:max(0, len(letters)-1)], "fC") {
+				return false
+			}
+			if strings.HasSuffix(letters, "f") || strings.HasSuffix(letters, "C") {
+				if i++; i < len(args) && strings.HasSuffix(letters, "f") && strings.Contains(args[i].text, ":") {
+					return false // an archive on another machine
+				}
+			}
+		}
+	}
+	return true
+}
+
 func (j *judge) archive(name string, s scope) string {
 	if strings.Contains(name, ":") {
 		return "an archive on another machine"

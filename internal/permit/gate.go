@@ -168,6 +168,12 @@ func New(r Rules) (*Gate, []error) {
 		to    *[]rule
 		allow bool
 	}{{r.Allow, &g.allow, true}, {r.Ask, &g.ask, false}, {r.Deny, &g.deny, false}} {
+		if len(list.texts) > maxRules {
+			errs = append(errs, fmt.Errorf("a list of permission rules has %d: at most %d are looked at (remove some)", len(list.texts), maxRules))
+			if list.texts = list.texts[:maxRules]; !list.allow {
+				*list.to = append(*list.to, rule{text: "more rules than are looked at", all: true})
+			}
+		}
 		for _, text := range list.texts {
 			rl, err := g.parseRule(text, list.allow)
 			if err != nil {
@@ -235,11 +241,11 @@ func (g *Gate) Ask(ctx context.Context, c agent.Call, reason string) (agent.Deci
 // [Verdict] that is Firm stands.
 func (g *Gate) Grant(c agent.Call) Verdict {
 	g = g.with()
-	v := g.decide(c)
+	v, r := g.decide(c)
 	if v.Decision == Ask && !v.Firm {
 		return Verdict{Decision: Allow, Reason: "allowed by a hook"}
 	}
-	return g.settle(g.explain(c, v))
+	return g.settle(g.explain(r, v))
 }
 
 // request is a call as rules see it.
@@ -368,7 +374,8 @@ func taskName(id string) bool {
 // the file system and at the configuration of a git repository.
 func (g *Gate) Decide(c agent.Call) Verdict {
 	g = g.with()
-	return g.settle(g.explain(c, g.decide(c)))
+	v, r := g.decide(c)
+	return g.settle(g.explain(r, v))
 }
 
 // with is the gate with the rules that hold beside its own just now.
@@ -390,11 +397,16 @@ func (g *Gate) with() *Gate {
 	return &wider
 }
 
-func (g *Gate) decide(c agent.Call) Verdict {
-	if v, is := g.monitor(c); is {
-		return v
+// decide is the verdict of a call, and the request that it is about.
+func (g *Gate) decide(c agent.Call) (Verdict, request) {
+	if v, r, is := g.monitor(c); is {
+		return v, r
 	}
 	r := g.request(c)
+	return g.rule(r), r
+}
+
+func (g *Gate) rule(r request) Verdict {
 	deny := func(why string) Verdict { return Verdict{Decision: Deny, Reason: why, Firm: true} }
 	if hit, ok := g.match(g.deny, r); ok {
 		return Verdict{Decision: Deny, Reason: "denied by the rule " + hit + "; only removing that rule allows it", Rule: hit, Firm: true}
@@ -412,8 +424,8 @@ func (g *Gate) decide(c agent.Call) Verdict {
 	if hit, ok := g.match(g.ask, r); ok {
 		return Verdict{Decision: Ask, Reason: "to be asked by the rule " + hit, Rule: hit, Firm: true}
 	}
-	if why := r.line.doubt; why != "" && len(g.deny)+len(g.ask) > 0 {
-		return Verdict{Decision: Ask, Reason: why + ": a rule may speak of what is in it", Firm: true}
+	if v, ok := g.above(kind, r); ok {
+		return v
 	}
 	if g.rules.Mode == Bypass {
 		return Verdict{Decision: Allow, Reason: "mode bypassPermissions"}
@@ -426,6 +438,44 @@ func (g *Gate) decide(c agent.Call) Verdict {
 		v.Firm = true
 	}
 	return v
+}
+
+// above is what stands above every mode and every rule that allows, beside what
+// is plainly banned: what may be banned, and writing of protected files.
+func (g *Gate) above(kind toolKind, r request) (Verdict, bool) {
+	protected := func(path, candidate string) (Verdict, bool) {
+		return Verdict{Decision: Ask, Reason: "it writes the protected file " + path + ", which other programs run or obey", Firm: true,
+			candidate: candidate}, true
+	}
+	switch kind {
+	case editTool:
+		if path, rule := g.guards(r.path, []string{g.rules.Cwd}); path != "" && g.rules.Mode != Plan {
+			return protected(path, rule)
+		}
+	case shellTool:
+		if r.line.survey.commands == nil {
+			*r.line.survey = g.survey(r.line)
+		}
+		s := *r.line.survey
+		for _, list := range []struct {
+			rules []rule
+			verb  string
+		}{{g.deny, "denies"}, {g.ask, "asks about"}} {
+			if hit, why := g.doubt(list.rules, s); hit != "" {
+				return Verdict{Decision: Ask, Reason: "it may be what the rule " + hit + " " + list.verb + ": " + why, Rule: hit, Firm: true}, true
+			}
+		}
+		if path, rule := g.protected(s); path != "" && g.rules.Mode != Plan && !g.literally(r.line.text) {
+			return protected(path, rule)
+		}
+	}
+	return Verdict{}, false
+}
+
+// literally reports whether an allow rule is this line.
+func (g *Gate) literally(text string) bool {
+	text = strings.TrimSpace(text)
+	return g.rules.Mode != Plan && slices.ContainsFunc(g.allow, func(r rule) bool { return r.literal == text && r.covers("Bash") })
 }
 
 // settle makes a denial of a question in a mode that asks none.
@@ -441,7 +491,7 @@ func (g *Gate) approve(kind toolKind, r request) Verdict {
 	plan := g.rules.Mode == Plan
 	switch kind {
 	case shellTool:
-		if r.tty && !g.bare() {
+		if r.tty && !(g.bare() && !plan) {
 			return Verdict{Decision: Ask, Reason: "the command gets a terminal, and what is typed there is not looked at by the rules that allow", Firm: true}
 		}
 		return g.approveShell(r.line)

@@ -33,6 +33,13 @@ func (g *Gate) approveShell(l line) Verdict {
 	if why != "" {
 		return Verdict{Decision: Ask, Reason: why, Firm: true}
 	}
+	if g.rules.Mode != Plan {
+		for _, r := range g.allow {
+			if r.covers("Bash") && (r.all || len(r.words) == 0 && r.literal != "" && r.literal == strings.TrimSpace(l.text)) {
+				return Verdict{Decision: Allow, Reason: "allowed by the rule " + r.text, Rule: r.text}
+			}
+		}
+	}
 	j := judge{g: g}
 	j.all(l.file.Stmts, scope{dirs: []string{g.shellDir()}})
 	switch {
@@ -122,6 +129,9 @@ type judge struct {
 	why    string // what is only not known to be allowed
 	judged int
 	loops  int
+
+	set      bool // the command sees a variable that the line sets
+	exported bool // and so do all behind it
 
 	candidate string // a rule for the first command that none covers
 }
@@ -506,17 +516,6 @@ func (j *judge) parameter(p *syntax.ParamExp, s scope) part {
 	return part{secret: out.secret || slices.ContainsFunc(ws, func(w word) bool { return w.secret })}
 }
 
-// shown are variables of the environment that may be seen by everybody.
-func shown(name string) bool {
-	switch name {
-	case "?", "#", "!", "$", "0", "_", "HOME", "PWD", "OLDPWD", "USER", "LOGNAME", "SHELL", "HOSTNAME", "LANG", "LANGUAGE", "TERM", "PATH", "TZ",
-		"RANDOM", "SECONDS", "LINENO", "UID", "EUID", "PPID", "SHLVL", "BASH_VERSION", "BASHPID", "OSTYPE", "HOSTTYPE", "MACHTYPE", "EPOCHSECONDS",
-		"COLUMNS", "LINES", "TMPDIR", "EDITOR", "PIPESTATUS", "CI", "GOPATH", "GOROOT", "JAVA_HOME", "VIRTUAL_ENV":
-		return true
-	}
-	return strings.HasPrefix(name, "LC_")
-}
-
 // numeric reports expressions of numbers alone: a name would be evaluated as an
 // expression again, and may hold one that runs a command.
 func numeric(x syntax.ArithmExpr) bool {
@@ -629,17 +628,33 @@ func (j *judge) value(w *syntax.Word, s scope) variable {
 	return v
 }
 
-// environment judges settings for one command, which sees them.
+// environment judges settings for one command, which sees them. What a rule for the
+// command covers with it is no obstacle to that rule, but to reading without one.
 func (j *judge) environment(c *syntax.CallExpr, s scope) {
+	j.set = j.exported
 	for _, a := range c.Assigns {
-		if a.Append || a.Naked || a.Index != nil || a.Array != nil || a.Name == nil || !harmlessVariable(a.Name.Value) && !j.splitting(c, a) {
+		if a.Append || a.Naked || a.Index != nil || a.Array != nil || a.Name == nil {
 			j.doubt("it sets a variable that may change what runs")
 			return
 		}
-		if v := j.value(a.Value, s); !v.known {
-			j.doubt("the value of a variable is known only when the command runs")
+		if harmlessVariable(a.Name.Value) || j.splitting(c, a) {
+			if v := j.value(a.Value, s); !v.known {
+				j.doubt("the value of a variable is known only when the command runs")
+			}
+			continue
+		}
+		j.set = true
+		if !ordinary(a.Name.Value, j.value(a.Value, s)) {
+			j.doubt("it sets a variable that may change what runs")
+			return
 		}
 	}
+}
+
+// ordinary reports a variable that a rule for a command covers, with every value
+// that it may have.
+func ordinary(name string, v variable) bool {
+	return v.known && !slices.ContainsFunc(v.values, func(text string) bool { return !ordinaryVariable(name, text) })
 }
 
 // splitting is IFS for the builtin read, and for nothing else.
@@ -654,41 +669,14 @@ func (j *judge) declare(c *syntax.DeclClause, s scope) (good, bad scope) {
 		return s, s
 	}
 	for _, a := range c.Args {
-		if a.Naked || a.Append || a.Index != nil || a.Array != nil || a.Name == nil || !harmlessVariable(a.Name.Value) || !j.value(a.Value,
-			s).known {
+		if a.Naked || a.Append || a.Index != nil || a.Array != nil || a.Name == nil || !ordinary(a.Name.Value, j.value(a.Value, s)) {
 			j.doubt("it sets a variable that may change what runs")
 			return s, s
 		}
+		j.exported = j.exported || !harmlessVariable(a.Name.Value)
 		s = s.set(a.Name.Value, j.value(a.Value, s))
 	}
 	return s, s
-}
-
-// harmlessVariable reports variables that no program runs, loads or obeys more
-// than for its looks.
-func harmlessVariable(name string) bool {
-	switch name {
-	case "LANG", "LANGUAGE", "TZ", "NO_COLOR", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "TERM", "COLUMNS", "LINES", "CI", "COLORTERM":
-		return true
-	}
-	return strings.HasPrefix(name, "LC_") && strings.Trim(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_") == ""
-}
-
-// localName reports variables that no program knows, so that nothing changes if
-// one of that name stands in the environment: small letters, and one letter.
-func localName(name string) bool {
-	if len(name) == 1 {
-		return name != "_"
-	}
-	if strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789_") != "" {
-		return false
-	}
-	for _, bad := range []string{"proxy", "npm", "histchars", "auto_resume", "config", "path", "opts"} {
-		if strings.Contains(name, bad) {
-			return false
-		}
-	}
-	return true
 }
 
 // call judges a simple command in every form that its words may take.

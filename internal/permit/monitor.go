@@ -74,21 +74,21 @@ func serverName(name string) string {
 // monitor judges a call of Monitor. What rules forbid of the tool itself holds
 // beside what is said of the thing that is watched; to allow the tool is not to
 // allow every command.
-func (g *Gate) monitor(c agent.Call) (_ Verdict, is bool) {
+func (g *Gate) monitor(c agent.Call) (_ Verdict, _ request, is bool) {
 	if info, ok := g.tools[strings.ToLower(c.Name)]; c.Name != watching && (!ok || info.name != watching) {
-		return Verdict{}, false
+		return Verdict{}, request{}, false
 	}
 	own := request{tool: watching}
 	if hit, ok := g.match(g.deny, own); ok {
-		return Verdict{Decision: Deny, Reason: "denied by the rule " + hit, Rule: hit, Firm: true}, true
+		return Verdict{Decision: Deny, Reason: "denied by the rule " + hit, Rule: hit, Firm: true}, own, true
 	}
 	as, bad := watched(c)
 	if bad != "" {
-		return Verdict{Decision: Deny, Reason: bad, Firm: true}, true
+		return Verdict{Decision: Deny, Reason: bad, Firm: true}, own, true
 	}
-	v := g.decide(as)
+	v, r := g.decide(as)
 	if hit, ok := g.match(g.ask, own); ok && v.Decision != Deny {
-		return Verdict{Decision: Ask, Reason: "to be asked by the rule " + hit, Rule: hit, Firm: true}, true
+		return Verdict{Decision: Ask, Reason: "to be asked by the rule " + hit, Rule: hit, Firm: true}, own, true
 	}
-	return v, true
+	return v, r, true
 }

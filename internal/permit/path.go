@@ -306,28 +306,40 @@ func (g *Gate) below(real string) string {
 // persistent reports files by which one edit could make other programs run
 // code later; no broad permission covers them, whether they exist or not.
 func persistent(path string) bool {
-	for _, part := range strings.Split(strings.ToLower(path), "/") {
-		switch part {
-		case ".git", ".gitattributes", ".gitmodules", ".gitconfig", ".husky", ".hg",
-			".drover", ".claude", ".cursor", ".codex", ".gemini", ".agents", ".mcp.json",
-			".vscode", ".idea", ".zed", ".devcontainer", ".github", ".gitlab-ci.yml", ".circleci",
-			"venv", ".venv", ".envrc", ".direnv", ".npmrc", ".yarnrc", ".yarnrc.yml", ".pnp.cjs",
-			".profile", ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases",
-			".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".kshrc", ".cshrc", ".tcshrc", ".login", ".xprofile", ".xinitrc",
-			".xsessionrc", ".inputrc", ".ssh", ".config", ".local",
-			".pre-commit-config.yaml", "lefthook.yml", ".lefthook.yml", ".githooks", ".gitlab", ".buildkite", ".woodpecker", ".nvim.lua",
-			".nvimrc", ".exrc", ".vimrc", ".vim", ".emacs", ".emacs.d", ".dir-locals.el", ".fleet", ".windsurf", ".windsurfrules",
-			".cursorrules", ".clinerules", ".roo", ".continue", ".aider.conf.yml", ".kiro", ".opencode", ".amazonq", ".crush", "claude.md",
-			"agents.md", "gemini.md", ".gdbinit", ".lldbinit", ".curlrc", ".wgetrc", ".netrc", ".pypirc", ".condarc", ".cargo",
-			".mise.toml", "mise.toml", ".tool-versions", ".rtx.toml", ".asdfrc", ".bunfig.toml", "bunfig.toml", ".mvn", ".bundle", ".irbrc",
-			".pryrc", ".pdbrc", ".pythonrc", ".pam_environment", ".selected_editor", ".gnupg", ".docker", ".kube", ".aws", ".ripgreprc",
-			".editorconfig":
+	names := guardedNames()
+	for part := range strings.SplitSeq(strings.ToLower(path), "/") {
+		if slices.Contains(names, part) {
 			return true
 		}
 	}
-	switch strings.ToLower(filepath.Base(path)) {
+	return guardedFile(strings.ToLower(filepath.Base(path)))
+}
+
+// guardedNames are names of files, and of folders with all that is in them.
+func guardedNames() []string {
+	return []string{
+		".git", ".gitattributes", ".gitmodules", ".gitconfig", ".husky", ".hg",
+		".drover", ".claude", ".cursor", ".codex", ".gemini", ".agents", ".mcp.json",
+		".vscode", ".idea", ".zed", ".devcontainer", ".github", ".gitlab-ci.yml", ".circleci",
+		"venv", ".venv", ".envrc", ".direnv", ".npmrc", ".yarnrc", ".yarnrc.yml", ".pnp.cjs",
+		".profile", ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases",
+		".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".kshrc", ".cshrc", ".tcshrc", ".login", ".xprofile", ".xinitrc",
+		".xsessionrc", ".inputrc", ".ssh", ".config", ".local",
+		".pre-commit-config.yaml", "lefthook.yml", ".lefthook.yml", ".githooks", ".gitlab", ".buildkite", ".woodpecker", ".nvim.lua",
+		".nvimrc", ".exrc", ".vimrc", ".vim", ".emacs", ".emacs.d", ".dir-locals.el", ".fleet", ".windsurf", ".windsurfrules",
+		".cursorrules", ".clinerules", ".roo", ".continue", ".aider.conf.yml", ".kiro", ".opencode", ".amazonq", ".crush", "claude.md",
+		"agents.md", "gemini.md", ".gdbinit", ".lldbinit", ".curlrc", ".wgetrc", ".netrc", ".pypirc", ".condarc", ".cargo",
+		".mise.toml", "mise.toml", ".tool-versions", ".rtx.toml", ".asdfrc", ".bunfig.toml", "bunfig.toml", ".mvn", ".bundle", ".irbrc",
+		".pryrc", ".pdbrc", ".pythonrc", ".pam_environment", ".selected_editor", ".gnupg", ".docker", ".kube", ".aws", ".ripgreprc",
+		".editorconfig",
+	}
+}
+
+// guardedFile reports names of files that are guarded where they end a path.
+func guardedFile(name string) bool {
+	switch name {
 	case "head", "config.worktree", "activate", "jenkinsfile", "pyvenv.cfg", "sitecustomize.py", "usercustomize.py", "gemfile.local",
-		".travis.yml", "appveyor.yml", "azure-pipelines.yml", "bitbucket-pipelines.yml", ".drone.yml", ".woodpecker.yml":
+		".travis.yml", "appveyor.yml", "azure-pipelines.yml", "bitbucket-pipelines.yml", ".drone.yml", ".woodpecker.yml", "gitconfig":
 		return true
 	}
 	return false

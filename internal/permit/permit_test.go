@@ -69,9 +69,11 @@ type row struct {
 	why                    string
 }
 
-func corpus(t testing.TB) []row {
+func corpus(t testing.TB) []row { return rowsOf(t, "bash.tsv") }
+
+func rowsOf(t testing.TB, file string) []row {
 	t.Helper()
-	data, err := os.ReadFile("testdata/bash.tsv")
+	data, err := os.ReadFile(filepath.Join("testdata", file))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +97,9 @@ func corpus(t testing.TB) []row {
 			case "deny":
 				r.rules.Deny = splitRules(value)
 			case "mode":
-				r.rules.Headless = value == "headless"
+				if r.rules.Headless = value == "headless"; !r.rules.Headless {
+					r.rules.Mode = Mode(value)
+				}
 			case "fixture":
 				r.fixture = value
 			default:
@@ -217,7 +221,8 @@ func TestDecide(t *testing.T) {
 		{"deny-long", Rules{Mode: Bypass, Deny: []string{"Bash(curl:*)"}}, bash(strings.Repeat("true; ", 5000) + "curl x"), Deny},
 		{"deny-broken", Rules{Mode: Bypass, Deny: []string{"Bash(curl:*)"}}, bash("(curl x"), Deny},
 		{"brace-bomb", Rules{Deny: []string{"Bash(curl:*)"}, Allow: []string{"Bash(*)"}}, bash("echo " + strings.Repeat("{a,b}",
-			40) + " {1..999999999}"), Ask},
+			40) + " {1..999999999}"), Allow},
+		{"brace-bomb-command", Rules{Deny: []string{"Bash(curl:*)"}, Allow: []string{"Bash(*)"}}, bash(strings.Repeat("{a,b}", 40) + " x"), Ask},
 		{"two-commands", Rules{Allow: []string{"Bash(ls:*)"}}, agent.Call{Name: "Bash",
 			Input: json.RawMessage(`{"command":"ls","Command":"rm x"}`)}, Deny},
 		{"two-paths", Rules{Mode: AcceptEdits}, agent.Call{Name: "NotebookEdit",

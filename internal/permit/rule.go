@@ -17,14 +17,24 @@ type rule struct {
 	tool string // empty: every tool
 	all  bool   // every call of the tool
 
-	words  []string // of a command
-	prefix bool     // more words may follow
+	literal string   // exactly this line
+	words   []string // of a command
+	prefix  bool     // more words may follow
 
 	globs []string  // of paths: absolute; lexical and, where they differ, resolved
 	lower []pattern // the same, in small letters, for bans
+	bans  []ban     // of paths, as spellings
 	named []string  // of paths without wildcards: where they lead
 	exact string    // a domain or an agent type
 }
+
+// bounds of a rule: those of a repository that nobody trusts may deny.
+const (
+	maxRules     = 2000 // of one list
+	maxRule      = 4096 // bytes
+	maxRuleWords = 64
+	maxStars     = 16
+)
 
 // pattern is one of paths, with the text before the first wildcard.
 type pattern struct{ text, fixed string }
@@ -66,7 +76,7 @@ func (g *Gate) parseRule(text string, allow bool) (rule, error) {
 		r.all = true
 		return r, errors.New("it has no closing bracket, or nothing between the brackets")
 	}
-	if arg == "*" {
+	if arg == "*" || arg == ":*" {
 		r.all = true
 		return r, nil
 	}
@@ -87,8 +97,16 @@ func (g *Gate) parseArgument(r *rule, arg string, allow bool) error {
 		if len(r.words) == 0 {
 			return errors.New("it names no command")
 		}
-		if allow && strings.ContainsAny(arg, "*?`$;|&<>()'\"\\") {
-			return errors.New("an allow rule is plain words, with :* at the end for more words")
+		if len(arg) > maxRule || len(r.words) > maxRuleWords || strings.Count(arg, "*") > maxStars {
+			return fmt.Errorf("it is longer than %d bytes or %d words, or has more than %d *", maxRule, maxRuleWords, maxStars)
+		}
+		if !r.prefix {
+			r.literal = arg
+		}
+		if allow && (strings.ContainsAny(arg, "*?`$;|&<>()'\"\\") || strings.Contains(r.words[0], "=")) {
+			if r.words = nil; r.prefix {
+				return errors.New("an allow rule with :* at its end is plain words (leave :* out for exactly one line)")
+			}
 		}
 	case readTool, listTool, editTool:
 		if strings.Count(arg, "{") > 2 || len(arg) > 4096 || !doublestar.ValidatePattern(arg) {
@@ -99,7 +117,7 @@ func (g *Gate) parseArgument(r *rule, arg string, allow bool) error {
 			base = g.rules.Base
 		}
 		globs, err := g.absolute(base, arg)
-		r.globs, r.lower = globs, lower(globs)
+		r.globs, r.lower, r.bans = globs, lower(globs), banned(globs, base)
 		if !wild(*r) {
 			for _, glob := range globs {
 				r.named = append(r.named, strings.ReplaceAll(glob, `\`, ""))

@@ -5,8 +5,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"github.com/drover-dev/drover/agent"
 )
 
 // maxSuggested bounds a rule that is suggested: a longer one would be read by
@@ -15,11 +13,11 @@ const maxSuggested = 500
 
 // suggest returns the narrowest useful rule that would allow a call that is asked
 // about, or nothing if no rule can. It tries a rule on the call before it names it.
-func (g *Gate) suggest(c agent.Call, v Verdict) string {
+func (g *Gate) suggest(r request, v Verdict) string {
 	if v.Decision != Ask || v.Rule != "" || g.rules.Mode == Plan {
 		return ""
 	}
-	for _, text := range []string{v.candidate, g.literalRule(c)} {
+	for _, text := range []string{v.candidate, literalRule(r)} {
 		if text == "" || len(text) > maxSuggested || strings.ContainsFunc(text, hidden) {
 			continue
 		}
@@ -29,7 +27,7 @@ func (g *Gate) suggest(c agent.Call, v Verdict) string {
 		}
 		wider := *g
 		wider.allow = append(slices.Clip(g.allow), rl)
-		if wider.decide(c).Decision == Allow {
+		if wider.rule(r).Decision == Allow {
 			return text
 		}
 	}
@@ -37,19 +35,15 @@ func (g *Gate) suggest(c agent.Call, v Verdict) string {
 }
 
 // explain completes the verdict of a call with the rule that would allow it.
-func (g *Gate) explain(c agent.Call, v Verdict) Verdict {
-	if v.Suggest = g.suggest(c, v); v.Suggest != "" {
+func (g *Gate) explain(r request, v Verdict) Verdict {
+	if v.Suggest = g.suggest(r, v); v.Suggest != "" {
 		v.Reason += " (allow with " + v.Suggest + ")"
 	}
 	return v
 }
 
 // literalRule is the rule for exactly this shell line, or nothing.
-func (g *Gate) literalRule(c agent.Call) string {
-	if as, bad := watched(c); bad == "" && as.Name == "Bash" {
-		c = as
-	}
-	r := g.request(c)
+func literalRule(r request) string {
 	if kindOf(r.tool) != shellTool || r.bad != "" {
 		return ""
 	}
