@@ -28,7 +28,7 @@ type oracle struct {
 var version = []string{"--version", "--help", "-version", "-v", "-V", "version"}
 
 // helpers are started by programs that read.
-var helpers = []string{"gzip", "bzip2", "xz", "zstd", "uncompress", "locale", "dpkg-query", "getopt"}
+var helpers = []string{"gzip", "bzip2", "xz", "zstd", "uncompress", "locale", "dpkg-query", "getopt", "gettext", "envsubst", "apropos", "whatis"}
 
 // wrappers run the words behind them.
 var wrappers = []string{"timeout", "nice", "stdbuf", "nohup", "env", "xargs", "setsid", "ionice", "chrt"}
@@ -60,7 +60,7 @@ func (o oracle) judge(s ruleset, w *world, line string, events []event, opened [
 			out = append(out, what)
 		}
 	}
-	flat := strings.NewReplacer("'", "", `"`, "", `\`, "", "\n", "").Replace(line)
+	flat := strings.NewReplacer("'", "", `"`, "", `\`, "", "\n", "", "$", "").Replace(line)
 	for _, e := range events {
 		if len(e.chain) == 0 || e.Call == "" || !strings.HasPrefix(e.chain[len(e.chain)-1], "/usr/bin/bash") && e.chain[len(e.chain)-1] != "/bin/bash" {
 			continue // the line's own shell is being started
@@ -77,7 +77,7 @@ func (o oracle) judge(s ruleset, w *world, line string, events []event, opened [
 	if !strings.Contains(flat, "git") { // which compares files of which it shows nothing
 		for _, path := range opened {
 			if s.hides(path) {
-				add("it opened " + path)
+				add("it read " + path)
 			}
 		}
 	}

@@ -49,6 +49,11 @@ func (c corpus) line(start uint64, at int, whole bool) (one, ruleset) {
 	switch m.rng.IntN(20) {
 	case 0, 1:
 		o.Line = m.soup()
+	case 4, 5, 6:
+		o.Line = m.optioned()
+		for range m.rng.IntN(2) {
+			o.Line = m.change(o.Line)
+		}
 	case 2:
 		o.Line = m.hereDoc()
 	case 3:
@@ -199,6 +204,37 @@ func (m maker) spliced(line string) string {
 	from := m.rng.IntN(len(other))
 	at := m.rng.IntN(len(line))
 	return line[:at] + other[from:from+m.rng.IntN(len(other)-from)] + line[at:]
+}
+
+// optioned is a program with options that are known of it, in values and operands
+// that may do harm.
+func (m maker) optioned() string {
+	p := m.c.Options[m.rng.IntN(len(m.c.Options))]
+	value := func() string {
+		return m.pick("PWNED", "./payload.sh", "a.txt", "1", "5", "x", "e", "n", "PWNED,x", "@args", "%n", "'|./payload.sh'", "src", "HEAD", "never", "always", "c", "%s", "a=1", ".")
+	}
+	ws := []string{p.Head}
+	for range m.rng.IntN(4) {
+		if len(p.Options) == 0 {
+			break
+		}
+		o := m.oneOf(p.Options)
+		switch {
+		case strings.HasSuffix(o, "="):
+			o = m.pick(o+value(), strings.TrimSuffix(o, "=")+" "+value(), strings.TrimSuffix(o, "="))
+		case strings.HasSuffix(o, " "):
+			o = m.pick(o+value(), strings.TrimSuffix(o, " ")+value(), strings.TrimSuffix(o, " "))
+		case len(o) == 2 && len(ws) > 1 && m.rng.IntN(3) == 0 && len(ws[len(ws)-1]) == 2:
+			ws[len(ws)-1] += o[1:]
+			continue
+		}
+		ws = append(ws, o)
+	}
+	for range m.rng.IntN(3) {
+		ws = append(ws, m.pick("a.txt", "b.txt", "src", "a.tar", ".", "-", "*.txt", "HEAD", "x", "5", "PWNED", "hello", "'s/a/b/'", "'{print}'", "list.txt", "flags/*", m.oneOf(places)))
+	}
+	line := strings.Join(ws, " ")
+	return m.pick(line, line, line, line+" < a.txt", "cat a.txt | "+line, "cd flags; "+line+" *")
 }
 
 // soup is a line of pieces of the language, with a command hidden in it.

@@ -78,6 +78,12 @@ var wide = []string{
 	"mode=bypassPermissions; deny=Bash(touch:*),Bash(tee:*),Bash(cat:*),Read(./.env),Read(./secrets/**)",
 }
 
+// optioned is a program with the options that are known of it.
+type optioned struct {
+	Head    string   `json:"head"`
+	Options []string `json:"options"`
+}
+
 // corpus is all that lines are made of.
 type corpus struct {
 	Script string    `json:"script"` // builds a workspace
@@ -85,6 +91,8 @@ type corpus struct {
 	Seeds  []seed    `json:"seeds"`
 	More   int       `json:"more"` // so many sets at the beginning are for all lines
 	Heads  []string  `json:"programs"`
+	// What the tables of permit say of them, and of commands of git.
+	Options []optioned `json:"options"`
 }
 
 // readCorpora reads every corpus there is; one outside of this repository may be
@@ -95,7 +103,8 @@ func readCorpora(t testing.TB) corpus {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := corpus{Script: string(script), Heads: programs(t)}
+	c := corpus{Script: string(script), Heads: []string{"git", "find", "tar", "date", "test", "["}}
+	c.tables(t)
 	sets := map[string]int{}
 	set := func(text, sep string) (int, string) {
 		s, fixture := readRules(text, sep)
@@ -141,20 +150,81 @@ func readCorpora(t testing.TB) corpus {
 	return c
 }
 
-// programs are the names in the table of permit that no rule is needed for.
-func programs(t testing.TB) []string {
-	data, err := os.ReadFile("../internal/permit/programs.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	out := []string{"git", "find", "tar", "date", "test", "["}
-	for line := range strings.SplitSeq(string(data), "\n") {
-		head, _, ok := strings.Cut(line, ":")
-		f := strings.Fields(head)
-		if !ok || len(f) < 2 || strings.HasPrefix(line, " ") || strings.HasPrefix(line, "#") || f[1] == "rule" {
-			continue
+// tables reads what permit knows of programs. Those that need a rule are not of
+// interest.
+func (c *corpus) tables(t testing.TB) {
+	for file, git := range map[string]string{"../internal/permit/programs.txt": "", "../internal/permit/git.txt": "git "} {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
 		}
-		out = append(out, strings.Split(f[0], ",")...)
+		groups := map[string][]string{}
+		group := ""
+		var now []int
+		for line := range strings.SplitSeq(string(data), "\n") {
+			head, rest, _ := strings.Cut(line, ":")
+			f := strings.Fields(head)
+			switch {
+			case line == "" || line[0] == '#':
+				continue
+			case line[0] == ' ':
+				rest = line
+			case line[0] == '@':
+				group, now = head, nil
+			case len(f) < 2 || f[1] == "rule":
+				now, group = nil, "none"
+			default:
+				group, now = "", nil
+				name := f[0]
+				if git != "" && len(f) > 2 && !slices.Contains([]string{"revs", "none", "list", "one", "never", "config"}, f[1]) {
+					name += " " + f[1]
+				}
+				for n := range strings.SplitSeq(name, ",") {
+					now = append(now, len(c.Options))
+					c.Options = append(c.Options, optioned{Head: git + n})
+					if git == "" {
+						c.Heads = append(c.Heads, n)
+					}
+				}
+			}
+			for token := range strings.FieldsSeq(rest) {
+				options := groups[token]
+				if token[0] != '@' {
+					options = named(token)
+				}
+				if group != "" {
+					groups[group] = append(groups[group], options...)
+				}
+				for _, i := range now {
+					c.Options[i].Options = append(c.Options[i].Options, options...)
+				}
+			}
+		}
+	}
+	slices.SortFunc(c.Options, func(a, b optioned) int { return strings.Compare(a.Head, b.Head) })
+}
+
+// named are the options of one word of the tables. One with a value ends in = or
+// in a blank.
+func named(token string) []string {
+	token = strings.TrimLeft(token, "!%")
+	name := strings.TrimRight(token, ":=?^~*+rn")
+	marks := token[len(name):]
+	if strings.HasPrefix(token, "--") {
+		for len(marks) > 0 && (marks[0] == 'r' || marks[0] == 'n') { // of the name
+			name, marks = name+marks[:1], marks[1:]
+		}
+		if marks != "" && strings.ContainsAny(marks, ":=?") {
+			name += "="
+		}
+		return []string{name}
+	}
+	if strings.ContainsAny(marks, ":?") {
+		return []string{name + " "}
+	}
+	var out []string
+	for _, letter := range strings.TrimPrefix(name+marks, "-") {
+		out = append(out, "-"+string(letter))
 	}
 	return out
 }

@@ -84,7 +84,7 @@ func (w *world) build() error {
 		w.dir + "/.env": ".env", w.dir + "/secrets/k": "secrets/k", w.home + "/.ssh/id": "a file of the home directory",
 		w.home + "/.netrc": "a file of the home directory", w.base + "/outside": "a file outside", w.base + "/proj-evil/x": "a file outside",
 	} {
-		n, err := unix.InotifyAddWatch(w.inotify, path, unix.IN_OPEN)
+		n, err := unix.InotifyAddWatch(w.inotify, path, unix.IN_ACCESS)
 		if err != nil {
 			if _, gone := os.Stat(path); gone != nil {
 				continue // not in this fixture
@@ -96,7 +96,7 @@ func (w *world) build() error {
 	return nil
 }
 
-// opened tells which secrets were opened since the last time.
+// opened tells which secrets were read since the last time.
 func (w *world) opened() []string {
 	var out []string
 	buf := make([]byte, 4096)

@@ -247,6 +247,9 @@ func either(good, bad scope) scope { return good.or(bad) }
 
 func (j *judge) binary(c *syntax.BinaryCmd, s scope) (good, bad scope) {
 	if c.Op == syntax.Pipe || c.Op == syntax.PipeAll {
+		if _, timed := c.Y.Cmd.(*syntax.TimeClause); timed && c.Op == syntax.PipeAll {
+			j.doubt("time, which bash takes for a program here")
+		}
 		// Each side has a shell of its own.
 		j.stmt(c.X, s)
 		j.stmt(c.Y, s)
