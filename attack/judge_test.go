@@ -22,6 +22,7 @@ var canaries = map[string]string{
 // oracle says which effects of a line a set of rules has allowed.
 type oracle struct {
 	readers map[string]bool // programs that the tables of permit know to read
+	git     map[string]bool // commands of git, likewise
 }
 
 // version words make nearly every program print a text and end.
@@ -44,7 +45,10 @@ func (o oracle) open(s ruleset, name string) bool {
 			}
 			continue
 		}
-		word, _, _ := strings.Cut(strings.TrimSuffix(strings.TrimSuffix(arg, ")"), ":*"), " ")
+		word, sub, _ := strings.Cut(strings.TrimSuffix(strings.TrimSuffix(arg, ")"), ":*"), " ")
+		if sub, _, _ = strings.Cut(sub, " "); word == "git" && name == "git" && sub != "" && !o.git[sub] {
+			return true
+		}
 		if word == "*" || word == name && !o.readers[name] || word == "npm" && (name == "node" || name == "env") {
 			return true
 		}

@@ -46,7 +46,13 @@ func serveCell() error {
 	if err != nil {
 		return out.Encode(tally{Failed: err.Error()})
 	}
-	c.oracle.readers = map[string]bool{}
+	c.oracle.readers, c.oracle.git = map[string]bool{}, map[string]bool{}
+	for _, p := range c.Corpus.Options {
+		if name, ok := strings.CutPrefix(p.Head, "git "); ok {
+			name, _, _ = strings.Cut(name, " ")
+			c.oracle.git[name] = true
+		}
+	}
 	for _, name := range c.Corpus.Heads {
 		c.oracle.readers[name] = true
 	}

@@ -70,7 +70,7 @@ func (j *judge) unwrap(ws []word) ([]word, bool) {
 		}
 	}
 	d := p.parse(ws[1:])
-	if d.unknown != "" || d.risk != reads {
+	if d.unknown != "" || d.risk != reads || slices.ContainsFunc(d.values, func(w word) bool { return w.glob }) {
 		return nil, false
 	}
 	rest := d.operands

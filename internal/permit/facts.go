@@ -464,11 +464,12 @@ func (j *judge) findFacts(args []word, s scope) facts {
 // dateFacts accepts showing a time; an operand without + would set it.
 func (j *judge) dateFacts(args []word, s scope) facts {
 	f := facts{listed: true}
+	if slices.ContainsFunc(args, func(w word) bool { return w.glob }) {
+		return danger(runs, "names of files")
+	}
 	for i := 0; i < len(args); i++ {
 		a := args[i].text
 		switch {
-		case args[i].glob:
-			return danger(runs, "names of files")
 		case strings.HasPrefix(a, "+"), slices.Contains([]string{"-u", "--utc", "--universal", "-R", "--rfc-email", "--rfc-2822", "-I",
 			"--iso-8601", "--debug", "--help", "--version"}, a),
 			strings.HasPrefix(a, "-I"), strings.HasPrefix(a, "--iso-8601="), strings.HasPrefix(a, "--rfc-3339="), strings.HasPrefix(a,
@@ -502,7 +503,9 @@ func (j *judge) tarFacts(args []word, s scope) facts {
 			return danger(runs, a)
 		case long == "--file":
 			if !joined && i+1 < len(args) {
-				i++
+				if i++; args[i].glob {
+					return danger(runs, "names of files that could be taken for options")
+				}
 				value = args[i].text
 			}
 			f.outside = j.archive(value, s)
@@ -519,7 +522,9 @@ func (j *judge) tarFacts(args []word, s scope) facts {
 			}
 			list = list || strings.Contains(letters, "t")
 			if strings.HasSuffix(letters, "f") && i+1 < len(args) {
-				i++
+				if i++; args[i].glob {
+					return danger(runs, "names of files that could be taken for options")
+				}
 				f.outside = j.archive(args[i].text, s)
 			}
 		}
@@ -591,10 +596,10 @@ func goFacts(args []word) facts {
 	if len(args) == 0 {
 		return f
 	}
+	if slices.ContainsFunc(args, func(w word) bool { return w.glob }) {
+		return danger(runs, "names of files that could be taken for options")
+	}
 	for i := 1; i < len(args); i++ {
-		if args[i].glob {
-			return danger(runs, "names of files that could be taken for options")
-		}
 		name, ok := strings.CutPrefix(args[i].text, "-")
 		if !ok {
 			continue

@@ -36,7 +36,7 @@ func (j *judge) gitSplit(args []word, s scope) gitCall {
 		case a.text == "-c" && i+1 < len(args):
 			i++
 			key, value, _ := strings.Cut(args[i].text, "=")
-			if !args[i].known || !j.g.memory.gitSettable(strings.ToLower(key), value) {
+			if !args[i].known || args[i].glob || !j.g.memory.gitSettable(strings.ToLower(key), value) {
 				c.why = "git with a setting that is not known to be harmless"
 				return c
 			}
