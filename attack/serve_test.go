@@ -178,7 +178,9 @@ func (c *cell) line(t *tally, o one, set ruleset, aloud bool) error {
 		return fmt.Errorf("run %q: %w", o.Line, err)
 	}
 	effects := c.oracle.judge(set, p.world, o.Line, events, p.opened(), a)
-	effects = append(effects, differs(o.Line, p.world, events)...)
+	if !set.all() {
+		effects = append(effects, differs(o.Line, p.world, events)...)
+	}
 	t.Ran++
 	if a.Late {
 		t.Late++

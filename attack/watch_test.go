@@ -168,6 +168,10 @@ func describe(c watchedCall, n notice) event {
 	switch {
 	case c.path >= 0:
 		e.Path = text(pid, n.args[c.path])
+		if c.name == "openat2" && !writes2(pid, n.args[2]) || strings.HasPrefix(c.name, "open") && e.Path == "" {
+			e.Call = "" // it only reads, or opens nothing
+			return e
+		}
 		folder := "cwd"
 		if strings.Contains(c.name, "at") && c.path > 0 && c.name != "mount" && c.name != "setxattr" {
 			if dir := int32(n.args[c.path-1]); dir != unix.AT_FDCWD {
@@ -177,9 +181,6 @@ func describe(c watchedCall, n notice) event {
 		if !filepath.IsAbs(e.Path) {
 			base, _ := os.Readlink(fmt.Sprintf("/proc/%d/%s", pid, folder)) // empty: it is gone
 			e.Path = filepath.Join(base, e.Path)
-		}
-		if c.name == "openat2" && !writes2(pid, n.args[2]) {
-			e.Call = "" // it only reads
 		}
 	case c.name == "socket":
 		e.Path = "family " + strconv.Itoa(int(n.args[0]))

@@ -247,7 +247,7 @@ func either(good, bad scope) scope { return good.or(bad) }
 
 func (j *judge) binary(c *syntax.BinaryCmd, s scope) (good, bad scope) {
 	if c.Op == syntax.Pipe || c.Op == syntax.PipeAll {
-		if _, timed := c.Y.Cmd.(*syntax.TimeClause); timed && c.Op == syntax.PipeAll {
+		if _, timed := c.Y.Cmd.(*syntax.TimeClause); timed {
 			j.doubt("time, which bash takes for a program here")
 		}
 		// Each side has a shell of its own.

@@ -72,6 +72,7 @@ func braces(w *syntax.Word) []word {
 		}
 		one := join(part.Parts, nil)[0]
 		one.plain = false
+		one.known = one.known && one.text != "" // it may be no word at all
 		out = append(out, one)
 	}
 	if len(out) == 0 {
