@@ -40,7 +40,7 @@ const (
 	cells     = 2
 	chunkSize = 250
 	shortRun  = 6000
-	shortTime = 40 * time.Second
+	shortTime = 30 * time.Second
 )
 
 func TestMain(m *testing.M) {

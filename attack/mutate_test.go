@@ -25,19 +25,15 @@ type one struct {
 }
 
 // line makes the line of a number. The first ones are those of the corpus, each
-// by its own rules and by those that all lines are tried with.
+// by its own rules.
 func (c corpus) line(start uint64, at int, whole bool) (one, ruleset) {
 	general := c.More
 	if !whole {
 		general -= len(wide)
 	}
-	if at < len(c.Seeds)*(general+1) {
-		s := c.Seeds[at%len(c.Seeds)]
-		n := s.Set
-		if round := at / len(c.Seeds); round > 0 {
-			n = round - 1
-		}
-		return one{at, s.Line, c.Sets[n].Text, s.Fixture}, c.Sets[n]
+	if at < len(c.Seeds) {
+		s := c.Seeds[at]
+		return one{at, s.Line, c.Sets[s.Set].Text, s.Fixture}, c.Sets[s.Set]
 	}
 	m := maker{c, rand.New(rand.NewPCG(start, uint64(at)))}
 	s := m.seed()
@@ -56,6 +52,8 @@ func (c corpus) line(start uint64, at int, whole bool) (one, ruleset) {
 		}
 	case 2:
 		o.Line = m.hereDoc()
+	case 7:
+		o.Line = s.Line
 	case 3:
 		o.Line = m.spliced(s.Line)
 	default:

@@ -154,8 +154,7 @@ func (c *cell) line(t *tally, o one, set ruleset, aloud bool) error {
 		return err
 	}
 	from := time.Now()
-	input, _ := json.Marshal(map[string]string{"command": o.Line}) // of text there always is one
-	v := p.gate.Decide(agent.Call{Name: "Bash", Input: input})
+	v := p.gate.Decide(call(o.Line))
 	t.Judged++
 	t.Judging += time.Since(from)
 	if aloud {
@@ -219,4 +218,9 @@ func changed(events []event, w *world) bool {
 		}
 	}
 	return false
+}
+
+func call(line string) agent.Call {
+	input, _ := json.Marshal(map[string]string{"command": line}) // of text there always is one
+	return agent.Call{Name: "Bash", Input: input}
 }

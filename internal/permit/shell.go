@@ -2,7 +2,9 @@ package permit
 
 import (
 	"path/filepath"
+	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"mvdan.cc/sh/v3/expand"
@@ -218,6 +220,7 @@ func unescapeQuoted(s string) string {
 // doubt.
 func ansi(s string) (text string, plain, known bool) {
 	var b strings.Builder
+	unusual := false
 	for i := 0; i < len(s); i++ {
 		if s[i] != '\\' {
 			b.WriteByte(s[i])
@@ -229,12 +232,46 @@ func ansi(s string) (text string, plain, known bool) {
 			at = strings.IndexByte(`abefnrtv\'"?`, s[i])
 		}
 		if at < 0 {
-			text, _, err := expand.Format(&expand.Config{}, s, nil)
-			return text, false, err == nil
+			text, used := code(s[min(i, len(s)):])
+			if used == 0 {
+				return s, false, false
+			}
+			i += used - 1
+			b.WriteString(text)
+			unusual = true
+			continue
 		}
 		b.WriteByte("\a\b\x1b\f\n\r\t\v\\'\"?"[at])
 	}
-	return b.String(), true, true
+	return b.String(), !unusual && utf8.ValidString(b.String()), utf8.ValidString(b.String())
+}
+
+// code is what a number in $'…' stands for, and how long it is. 0: it is no
+// number, or shells think differently of it.
+func code(s string) (text string, used int) {
+	digits, base, from, most := "0123456789abcdefABCDEF", 16, 1, 0
+	switch {
+	case strings.HasPrefix(s, "x"):
+		most = 2
+	case strings.HasPrefix(s, "u"):
+		most = 4
+	case strings.HasPrefix(s, "U"):
+		most = 8
+	default:
+		digits, base, from, most = "01234567", 8, 0, 3
+	}
+	end := from
+	for end < len(s) && end-from < most && strings.IndexByte(digits, s[end]) >= 0 {
+		end++
+	}
+	value, err := strconv.ParseUint(s[from:end], base, 32)
+	switch {
+	case err != nil || value == 0 || value > unicode.MaxRune:
+		return "", 0
+	case most > 3:
+		return string(rune(value)), end
+	}
+	return string([]byte{byte(value)}), end
 }
 
 // crude is what can be said of a line that does not parse: the words between
