@@ -129,12 +129,13 @@ func (j *judge) shape(name string, p *program, d parsed, s scope, f facts) facts
 	}
 	folders := false
 	if name == "diff" || name == "sdiff" {
-		if folders, f.outside = j.folders(append(slices.Clone(files), d.files...), s); f.outside != "" {
+		files = append(slices.Clone(files), d.files...)
+		if folders, f.outside = j.folders(files, s); f.outside != "" {
 			return f
 		}
 	}
 	if d.deep || p.deep || folders {
-		f.outside = j.below(append(slices.Clone(files), d.files...), s)
+		f.outside = j.below(files, s)
 	}
 	return f
 }

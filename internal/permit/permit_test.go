@@ -412,6 +412,9 @@ func TestTables(t *testing.T) {
 
 // A banned program stays banned however it is quoted, and nothing panics.
 func FuzzQuoted(f *testing.F) {
+	for i, r := range ourRows(f) {
+		f.Add(r.line, uint64(i)*0x9e3779b97f4a7c15)
+	}
 	for _, r := range corpus(f) {
 		f.Add(r.command, uint64(r.line)*0x9e3779b97f4a7c15)
 	}
