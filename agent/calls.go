@@ -196,7 +196,7 @@ func (t *turn) admit(ctx context.Context, d *decided, ended bool) (Tool, Output)
 		decision.Reason = "permission to use " + d.call.Name + " was denied"
 	}
 	t.res.Denials = append(t.res.Denials, Denial{
-		ToolUseID: d.call.ID, Name: d.call.Name, Input: d.call.Input, Reason: decision.Reason,
+		ToolUseID: d.call.ID, Name: d.call.Name, Input: d.call.Input, Reason: decision.Reason, Suggest: decision.Suggest,
 	})
 	return nil, Refuse(decision.Reason)
 }

@@ -113,6 +113,7 @@ type Denial struct {
 	Name      string          `json:"tool_name"`
 	Input     json.RawMessage `json:"tool_input"`
 	Reason    string          `json:"reason"`
+	Suggest   string          `json:"suggest,omitempty"` // the rule that would have allowed it
 }
 
 // LimitError says that a turn was ended by a limit of the loop. What was done

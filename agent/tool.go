@@ -56,6 +56,8 @@ type Decision struct {
 	Reason string // told to the model when refused
 	Input  json.RawMessage
 
+	Suggest string // a rule that would have allowed what is refused; empty: none would
+
 	// Context is told to the model behind the results of the reply, whatever was
 	// decided, as it is: who gives it puts tags around it.
 	Context string

@@ -216,9 +216,12 @@ type Question struct {
 	Input  json.RawMessage `json:"input,omitempty"`        // text instead, if it was cut or is no JSON
 	Hidden int             `json:"hidden_bytes,omitempty"` // of the input, that Input does not show
 	Reason string          `json:"reason"`
-	Digest string          `json:"digest"` // an answer is bound to exactly this request, with its whole input
-	At     time.Time       `json:"at"`
-	Until  time.Time       `json:"until,omitzero"` // when it becomes a denial; zero: never
+	// Suggest is the rule that would have allowed the call; empty: none would.
+	Suggest string `json:"suggest,omitempty"`
+
+	Digest string    `json:"digest"` // an answer is bound to exactly this request, with its whole input
+	At     time.Time `json:"at"`
+	Until  time.Time `json:"until,omitzero"` // when it becomes a denial; zero: never
 }
 
 // Reply is the answer to a [Question].

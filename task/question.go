@@ -39,14 +39,19 @@ func NewQuestionID() string { return "q" + randomBody() }
 // Shown is the question as it is kept and shown: with its kind and the digest of
 // the whole request, and at most [MaxQuestionBytes] of the input. What is cut, or
 // is no JSON, is a JSON text instead.
-func (q Question) Shown() Question {
+func (q Question) Shown() Question { return q.shown(MaxQuestionBytes) }
+
+// Whole is the same with all of the input.
+func (q Question) Whole() Question { return q.shown(len(q.Input)) }
+
+func (q Question) shown(limit int) Question {
 	if q.Kind == "" {
 		q.Kind = Permission
 	}
 	sum := sha256.Sum256([]byte(string(q.Kind) + "\x00" + q.Tool + "\x00" + string(q.Input)))
 	q.Digest = hex.EncodeToString(sum[:])
 	q.Agent, q.Tool, q.Reason = beginning(q.Agent, maxQuestionText), beginning(q.Tool, maxQuestionText), beginning(q.Reason, maxQuestionText)
-	if text := beginning(string(q.Input), MaxQuestionBytes); len(text) < len(q.Input) || text != "" && !json.Valid(q.Input) {
+	if text := beginning(string(q.Input), limit); len(text) < len(q.Input) || text != "" && !json.Valid(q.Input) {
 		q.Hidden = len(q.Input) - len(text)
 		if q.Hidden > 0 {
 			text += fmt.Sprintf("… [%d bytes more]", q.Hidden)

@@ -27,17 +27,21 @@ const (
 
 // openQuestion is a question and the session that waits for its answer.
 type openQuestion struct {
-	task.Question
+	displayed
 	Session task.ID `json:"session_id"`
 	session Session
+}
+
+func opened(q task.Question, s Session) openQuestion {
+	return openQuestion{displayed{q, excerpt.Call(q.Input, q.Hidden)}, s.Info().Session, s}
 }
 
 func (a *app) approvals() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "approvals [--watch] [--all-sessions] [--json]",
-		Short: "Questions of agents that wait for an answer: list, allow, deny",
+		Short: "Questions of agents that wait for an answer: list, show, allow, deny",
 		Long: "List what agents of this project's live sessions ask and wait for: whether a call may run, or what you\n" +
-			"want. The whole input is shown. Answer with allow, deny or answer; IDs may be shortened while unique. A\n" +
+			"want. What would run is shown decoded, with everything visible. Answer with allow, deny or answer; IDs may be shortened while unique. A\n" +
 			"question that nobody answers in time is denied, and its agent is told so.",
 		Args:              args(cobra.NoArgs),
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -67,17 +71,19 @@ func (a *app) approvals() *cobra.Command {
 		}
 		return nil
 	}
-	cmd.AddCommand(a.allow(all), a.deny(all), a.answer(all))
+	cmd.AddCommand(a.allow(all), a.deny(all), a.answer(all), a.showQuestion(all))
 	return cmd
 }
 
 func (a *app) allow(all *bool) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "allow [--input JSON] ID",
+		Use:   "allow [--always] [--input JSON] [--digest D] ID",
 		Short: "Allow a call that waits for permission",
 		Args:  args(cobra.ExactArgs(1)),
 	}
 	input := cmd.Flags().String("input", "", "run it with this input instead, a JSON object; it is judged again")
+	always := cmd.Flags().Bool("always", false, "also write the rule that the question suggests to .drover/settings.local.json; it holds at once")
+	digest := digestFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, words []string) error {
 		reply := task.Reply{Allow: true}
 		if cmd.Flags().Changed("input") {
@@ -87,7 +93,7 @@ func (a *app) allow(all *bool) *cobra.Command {
 			}
 			reply.Input = json.RawMessage(*input)
 		}
-		return a.decide(cmd.Context(), words[0], *all, "allowed", reply)
+		return a.decide(cmd.Context(), words[0], *all, "allowed", verdict{reply, *digest, *always})
 	}
 	cmd.ValidArgsFunction = a.completeQuestions(all)
 	return cmd
@@ -95,13 +101,14 @@ func (a *app) allow(all *bool) *cobra.Command {
 
 func (a *app) deny(all *bool) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "deny [--reason TEXT] ID",
+		Use:   "deny [--reason TEXT] [--digest D] ID",
 		Short: "Deny a call that waits for permission",
 		Args:  args(cobra.ExactArgs(1)),
 	}
 	reason := cmd.Flags().String("reason", "", "what the agent is told")
+	digest := digestFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, words []string) error {
-		return a.decide(cmd.Context(), words[0], *all, "denied", task.Reply{Reason: *reason})
+		return a.decide(cmd.Context(), words[0], *all, "denied", verdict{task.Reply{Reason: *reason}, *digest, false})
 	}
 	cmd.ValidArgsFunction = a.completeQuestions(all)
 	return cmd
@@ -109,15 +116,67 @@ func (a *app) deny(all *bool) *cobra.Command {
 
 func (a *app) answer(all *bool) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "answer ID TEXT|JSON",
+		Use:   "answer [--digest D] ID TEXT|JSON",
 		Short: "Answer an agent that asks what you want, or a form of an MCP server by a JSON object",
 		Args:  args(cobra.ExactArgs(2)),
 	}
+	digest := digestFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, words []string) error {
-		return a.decide(cmd.Context(), words[0], *all, "answered", task.Reply{Allow: true, Text: words[1]})
+		return a.decide(cmd.Context(), words[0], *all, "answered", verdict{task.Reply{Allow: true, Text: words[1]}, *digest, false})
 	}
 	cmd.ValidArgsFunction = a.completeQuestions(all)
 	return cmd
+}
+
+// show prints a question with all of its input.
+func (a *app) showQuestion(all *bool) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "show [--json] ID",
+		Short: "Show one question with the whole input, however long",
+		Args:  args(cobra.ExactArgs(1)),
+	}
+	asJSON := cmd.Flags().Bool("json", false, "a JSON object")
+	cmd.RunE = func(cmd *cobra.Command, words []string) error {
+		ctx := cmd.Context()
+		q, err := a.question(ctx, words[0], *all)
+		if err != nil {
+			return err
+		}
+		api, done, err := q.session.Open(ctx)
+		if err != nil {
+			return fmt.Errorf("open session %s: %w", q.Session, err)
+		}
+		defer done()
+		list, err := api.Approvals(ctx, control.ApprovalsRequest{ID: q.ID})
+		switch {
+		case err != nil:
+			return fmt.Errorf("read question %s: %w", q.ID, err)
+		case len(list.Questions) != 1:
+			return notOpen(q.ID)
+		}
+		q = opened(list.Questions[0], q.session)
+		if *asJSON {
+			return printJSON(a.Stdout, q)
+		}
+		return a.printQuestion(q)
+	}
+	cmd.ValidArgsFunction = a.completeQuestions(all)
+	return cmd
+}
+
+// verdict is what somebody answers. A digest is that, or the beginning of that, of
+// the question as it was shown; empty: the question as it is.
+type verdict struct {
+	reply  task.Reply
+	digest string
+	always bool
+}
+
+// minDigest is how much of a digest is enough.
+const minDigest = 8
+
+func digestFlag(cmd *cobra.Command) *string {
+	return cmd.Flags().String("digest", "", "answer only if the question has this digest, or one that begins so")
 }
 
 // questions lists what is open, oldest first. A session that does not answer is
@@ -139,7 +198,7 @@ func (a *app) questions(ctx context.Context, all bool) ([]openQuestion, error) {
 			a.note("%v", errs[i])
 		}
 		for _, q := range list.Questions {
-			open = append(open, openQuestion{q, sessions[i].Info().Session, sessions[i]})
+			open = append(open, opened(q, sessions[i]))
 		}
 	}
 	slices.SortStableFunc(open, func(x, y openQuestion) int { return x.At.Compare(y.At) })
@@ -148,10 +207,24 @@ func (a *app) questions(ctx context.Context, all bool) ([]openQuestion, error) {
 
 // decide answers the one open question that ref means. What is answered is what
 // was read of it just now: its digest goes along.
-func (a *app) decide(ctx context.Context, ref string, all bool, done string, reply task.Reply) error {
+func (a *app) decide(ctx context.Context, ref string, all bool, done string, v verdict) error {
 	q, err := a.question(ctx, ref, all)
 	if err != nil {
 		return err
+	}
+	reply := v.reply
+	if v.digest != "" && (len(v.digest) < minDigest || !strings.HasPrefix(q.Digest, v.digest)) {
+		return &control.Error{Code: control.Conflict, Message: fmt.Sprintf("question %s has the digest %.16s, not %.64s: it is not the one that was shown", q.ID, q.Digest, v.digest),
+			Mend: fmt.Sprintf("look at it with `drover approvals show %s`, and give %d characters or more", q.ID, minDigest)}
+	}
+	req := control.DecideRequest{ID: q.ID, Digest: q.Digest, Actor: task.ByUser}
+	if v.always {
+		if req.Always = q.Suggest; q.Suggest == "" {
+			return usage(fmt.Sprintf("question %s: no rule would allow this call for good", q.ID), "allow it without --always")
+		}
+		if _, err := fmt.Fprintf(a.Stdout, "%s: %s\n", cell(q.ID, 40), written(q.Suggest)); err != nil {
+			return err
+		}
 	}
 	if q.Kind == task.Form && reply.Text != "" {
 		reply.Text, reply.Input = "", json.RawMessage(reply.Text)
@@ -164,7 +237,8 @@ func (a *app) decide(ctx context.Context, ref string, all bool, done string, rep
 		return fmt.Errorf("open session %s: %w", q.Session, err)
 	}
 	defer close()
-	if err := api.Decide(ctx, control.DecideRequest{ID: q.ID, Digest: q.Digest, Reply: reply, Actor: task.ByUser}); err != nil {
+	req.Reply = reply
+	if err := api.Decide(ctx, req); err != nil {
 		return fmt.Errorf("answer %s: %w", q.ID, err)
 	}
 	_, err = fmt.Fprintf(a.Stdout, "%s %s: %s of %s\n", done, cell(q.ID, 40), cell(q.Tool, 60), cell(string(q.Task), 40))
@@ -200,11 +274,15 @@ func pickQuestion(open []openQuestion, ref string) (openQuestion, error) {
 	case 1:
 		return hits[0], nil
 	case 0:
-		return openQuestion{}, &control.Error{Code: control.NotFound, Message: fmt.Sprintf("no question %q is open: it has been answered, or its time was up", ref),
-			Mend: "see `drover approvals --all-sessions`"}
+		return openQuestion{}, notOpen(ref)
 	}
 	return openQuestion{}, &control.Error{Code: control.Ambiguous, Matches: matches,
 		Message: fmt.Sprintf("%q could be any of %s", ref, strings.Join(matches, ", ")), Mend: "give more of the ID"}
+}
+
+func notOpen(ref string) error {
+	return &control.Error{Code: control.NotFound, Message: fmt.Sprintf("no question %q is open: it has been answered, or its time was up", ref),
+		Mend: "see `drover approvals --all-sessions`"}
 }
 
 // advice says how a question is answered.
@@ -222,40 +300,51 @@ func advice(q task.Question) string {
 func (a *app) printQuestion(q openQuestion) error {
 	now := a.Now()
 	var b bytes.Buffer
+	fmt.Fprintf(&b, "%s  %s  asked %s ago by %s in session %s", cell(q.ID, 40), exactCell(q.Tool, 60), age(now, q.At), asker(q.Question), cell(string(q.Session), 40))
+	b.WriteString(questionBody(q.Question, now))
+	fmt.Fprintf(&b, "  %s\n", advice(q.Question))
+	if q.Suggest != "" {
+		fmt.Fprintf(&b, "  always: `drover approvals allow %s --always` also %s\n", cell(q.ID, 40), written(q.Suggest))
+	}
+	_, err := a.Stdout.Write(b.Bytes())
+	return err
+}
+
+// asker is who asks.
+func asker(q task.Question) string {
 	who := cell(string(q.Task), 40)
 	if q.Agent != "" {
-		who += " (" + cell(q.Agent, 60) + ")"
+		who += " (" + exactCell(q.Agent, 60) + ")"
 	}
-	fmt.Fprintf(&b, "%s  %s  asked %s ago by %s in session %s", cell(q.ID, 40), cell(q.Tool, 60), age(now, q.At), who, cell(string(q.Session), 40))
+	return who
+}
+
+// questionBody is the rest of the first line of a question, and why and what is
+// asked, for every view of it.
+func questionBody(q task.Question, now time.Time) string {
+	var b strings.Builder
 	if !q.Until.IsZero() {
 		fmt.Fprintf(&b, ", denied in %s", span(q.Until.Sub(now)))
 	}
 	if q.Reason != "" {
-		fmt.Fprintf(&b, "\n  why: %s", excerpt.Line(q.Reason, 2000))
+		fmt.Fprintf(&b, "\n  why: %s", exactCell(q.Reason, 2000))
 	}
-	input, err := shownInput(q.Question)
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(&b, "\n%s", indented(input))
+	fmt.Fprintf(&b, "\n%s", indented(excerpt.Call(q.Input, q.Hidden)))
 	if q.Hidden > 0 {
-		fmt.Fprintf(&b, "  (%d bytes of the input are hidden)\n", q.Hidden)
+		fmt.Fprintf(&b, "  (%d bytes of the input are hidden: `drover approvals show %s` shows all of it)\n", q.Hidden, cell(q.ID, 40))
 	}
-	fmt.Fprintf(&b, "  %s\n", advice(q.Question))
-	_, err = a.Stdout.Write(b.Bytes())
-	return err
+	if q.Digest != "" {
+		fmt.Fprintf(&b, "  digest: %.16s\n", cell(q.Digest, 100))
+	}
+	return b.String()
 }
 
-// shownInput is the input as JSON in which every character can be seen.
-func shownInput(q task.Question) (string, error) {
-	if len(q.Input) == 0 {
-		return "", nil
-	}
-	data, err := marshal(q.Input, "  ")
-	if err != nil {
-		return "", err
-	}
-	return excerpt.Visible(string(data)), nil
+// exactCell is text on one line, in which everything can be seen.
+func exactCell(text string, limit int) string { return cell(excerpt.Exact(text), limit) }
+
+// written says what becomes of a rule that is always to hold.
+func written(rule string) string {
+	return "adds the rule " + excerpt.Exact(rule) + " to .drover/settings.local.json"
 }
 
 func indented(text string) string {
@@ -359,7 +448,7 @@ func (w *watcher) session(ctx context.Context, s Session, f *followed, gone chan
 				continue
 			}
 			select {
-			case w.asked <- openQuestion{q, s.Info().Session, s}:
+			case w.asked <- opened(q, s):
 			case <-ctx.Done():
 				return
 			}

@@ -16,7 +16,7 @@ func asking() *world {
 	w := sample()
 	w.mine[0].open = []task.Question{
 		{ID: "qaaaa1111", Kind: task.Permission, Task: "a11111111", Agent: "review", Tool: "Bash", Reason: "rm is not in the rules",
-			Input: json.RawMessage(`{"command":"rm -rf x\u001b[2J\u202e"}`), Digest: "d1", At: at(50), Until: at(600)},
+			Input: json.RawMessage(`{"command":"rm -rf x\u001b[2J\u202e"}`), Digest: "d1", Suggest: "Bash(rm:*)", At: at(50), Until: at(600)},
 		{ID: "qaaaa2222", Kind: task.Choice, Task: "slive0000", Tool: "AskUser", Input: json.RawMessage(`{"q":"colour?"}`), Digest: "d2", At: at(40)},
 	}
 	second := newSession("ssecond00", true)
@@ -29,20 +29,20 @@ func asking() *world {
 func TestApprovals(t *testing.T) {
 	got := asking().do(t, "approvals")
 	want := `qaaaa2222  AskUser  asked 20s ago by slive0000 in session slive0000
-  {
-    "q": "colour?"
-  }
+  q: colour?
+  digest: d2
   ` + "`drover approvals answer qaaaa2222 TEXT`, or deny" + `
 qbbbb1111  Write  asked 15s ago by ssecond00 in session ssecond00
-  "begin"
-  (70000 bytes of the input are hidden)
+  input: begin
+  (70000 bytes of the input are hidden: ` + "`drover approvals show qbbbb1111`" + ` shows all of it)
+  digest: d3
   ` + "`drover approvals allow qbbbb1111`, or deny" + `
 qaaaa1111  Bash  asked 10s ago by a11111111 (review) in session slive0000, denied in 9m00s
   why: rm is not in the rules
-  {
-    "command": "rm -rf x\u001b[2J\u202e"
-  }
+  command: rm -rf x<U+001B>[2J<U+202E>
+  digest: d1
   ` + "`drover approvals allow qaaaa1111`, or deny" + `
+  always: ` + "`drover approvals allow qaaaa1111 --always`" + ` also adds the rule Bash(rm:*) to .drover/settings.local.json
 `
 	if got.code != 0 || got.out != want {
 		t.Errorf("%+v\nwant %s", got, want)

@@ -410,9 +410,16 @@ func (t *attachment) try(ctx context.Context, d deed) error {
 		}
 		return t.printed(func(a *app) error { return a.printReceipt(receipt, false) })
 	case doAnswer:
-		err := t.api.Decide(ctx, control.DecideRequest{ID: d.question.ID, Digest: d.question.Digest, Reply: d.reply, Actor: task.ByUser})
-		if err != nil {
+		req := control.DecideRequest{ID: d.question.ID, Digest: d.question.Digest, Reply: d.reply, Actor: task.ByUser}
+		if d.always { // the question has shown the rule
+			req.Always = d.question.Suggest
+		}
+		if err := t.api.Decide(ctx, req); err != nil {
 			return fmt.Errorf("answer %s: %w", d.question.ID, err)
+		}
+		if d.always {
+			t.scene.answered(d.question)
+			return t.canvas.draw(shown{kind: showNote, text: written(d.question.Suggest)})
 		}
 		t.scene.answered(d.question)
 	case doInterrupt:

@@ -133,29 +133,15 @@ func taskLine(s shown) string {
 // questionLines show all there is of a question, and how it is answered here.
 func questionLines(q task.Question, now time.Time) string {
 	var b strings.Builder
-	who := cell(string(q.Task), 40)
-	if q.Agent != "" {
-		who += " (" + cell(q.Agent, 60) + ")"
-	}
-	fmt.Fprintf(&b, "? %s  %s asks for %s", cell(q.ID, 40), who, cell(q.Tool, 60))
-	if !q.Until.IsZero() {
-		fmt.Fprintf(&b, ", denied in %s", span(q.Until.Sub(now)))
-	}
-	if q.Reason != "" {
-		fmt.Fprintf(&b, "\n  why: %s", excerpt.Line(q.Reason, 2000))
-	}
-	input, err := shownInput(q)
-	if err != nil {
-		input = "(its input cannot be shown)\n"
-	}
-	fmt.Fprintf(&b, "\n%s", indented(input))
-	if q.Hidden > 0 {
-		fmt.Fprintf(&b, "  (%d bytes of the input are hidden)\n", q.Hidden)
-	}
+	fmt.Fprintf(&b, "? %s  %s asks for %s", cell(q.ID, 40), asker(q), exactCell(q.Tool, 60))
+	b.WriteString(questionBody(q, now))
 	how := map[task.QuestionKind]string{task.Choice: "/answer " + q.ID + " TEXT", task.Form: "/answer " + q.ID + " JSON"}[q.Kind]
 	if how == "" {
 		how = "/allow " + q.ID
 	}
 	fmt.Fprintf(&b, "  %s, or /deny %s [REASON]\n", excerpt.Line(how, 100), cell(q.ID, 40))
+	if q.Suggest != "" {
+		fmt.Fprintf(&b, "  /allow %s always also %s\n", cell(q.ID, 40), written(q.Suggest))
+	}
 	return b.String()
 }

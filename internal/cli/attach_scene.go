@@ -216,6 +216,7 @@ type deed struct {
 	text     string        // a prompt, a message, or the task of a stop
 	reply    task.Reply    // of an answer
 	question task.Question // that it answers
+	always   bool          // and the rule that it suggests is to hold
 	why      string        // that nothing is done
 }
 
@@ -236,7 +237,7 @@ const (
 const attachHelp = `A line is a prompt; one that ends in \ goes on in the next. Commands:
   /tasks                  what runs
   /stop ID                end a task with everything below it
-  /allow [ID]             allow a call that waits for permission
+  /allow [ID] [always]    allow a call that waits for permission; always: write the rule that is shown, too
   /deny [ID] [REASON]     deny it; the agent is told the reason
   /answer [ID] TEXT       answer a question, a form by a JSON object
   /interrupt              break off the turn, as Ctrl-C does
@@ -282,6 +283,9 @@ func (s *scene) typed(line string) deed {
 	return deed{do: doSay, text: text}
 }
 
+// always is the word behind /allow that has the rule written.
+const always = "always"
+
 // answers reads an answer to the question that is meant.
 func (s *scene) answers(word, rest string) deed {
 	id, behind, _ := strings.Cut(rest, " ")
@@ -300,6 +304,10 @@ func (s *scene) answers(word, rest string) deed {
 	switch q := named[0]; {
 	case word == "/deny":
 		d.reply.Reason = rest
+	case word == "/allow" && rest == always && q.Suggest == "":
+		return deed{why: fmt.Sprintf("question %s: no rule would allow this call for good: allow it without %s", q.ID, always)}
+	case word == "/allow" && rest == always:
+		d.reply.Allow, d.always = true, true
 	case word == "/allow" && rest != "":
 		return deed{why: "no question " + rest + " is open, or it is more than an ID"}
 	case word == "/allow":

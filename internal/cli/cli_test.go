@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
@@ -750,7 +751,7 @@ func alive(text string) int {
 		return 0
 	}
 	for i, r := range text {
-		if r < ' ' && r != '\n' && r != '\t' || hidden(r) {
+		if r < ' ' && r != '\n' && r != '\t' || r >= 0x7f && (r <= 0x9f || unicode.Is(unicode.Cf, r)) {
 			return i
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/drover-dev/drover/internal/control"
+	"github.com/drover-dev/drover/internal/excerpt"
 )
 
 // Form is how a conversation is exported.
@@ -100,12 +101,12 @@ func (q *quiet) Write(data []byte) (int, error) {
 	end := bytes.LastIndexByte(q.line, '\n') + 1
 	whole := q.line[:end]
 	q.line = slices.Clone(q.line[end:])
-	_, err := q.w.Write(escaped(whole))
+	_, err := q.w.Write(excerpt.JSON(whole))
 	return len(data), err
 }
 
 func (q *quiet) flush() error {
-	_, err := q.w.Write(escaped(q.line))
+	_, err := q.w.Write(excerpt.JSON(q.line))
 	return err
 }
 

@@ -53,7 +53,14 @@ func (a *app) ps() *cobra.Command {
 		}
 		switch {
 		case *asJSON:
-			return printArray(a.Stdout, records)
+			if asks := func(r task.Record) bool { return len(r.Questions) > 0 }; !slices.ContainsFunc(records, asks) {
+				return printArray(a.Stdout, records)
+			}
+			shown := make([]listed, len(records))
+			for i, r := range records {
+				shown[i] = withDisplay(r)
+			}
+			return printArray(a.Stdout, shown)
 		case *quiet:
 			var ids strings.Builder
 			for _, r := range records {

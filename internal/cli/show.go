@@ -80,7 +80,7 @@ func (a *app) inspect() *cobra.Command {
 		}
 		used := map[task.ID]task.Spend{}
 		addUp(page.Tasks, used)
-		return printJSON(a.Stdout, inspected{f.record, used[f.record.ID]})
+		return printJSON(a.Stdout, inspected{withDisplay(f.record), used[f.record.ID]})
 	})
 }
 

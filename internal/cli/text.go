@@ -10,8 +10,6 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/drover-dev/drover/internal/excerpt"
 	"github.com/drover-dev/drover/task"
@@ -60,7 +58,7 @@ func printArray[T any](w io.Writer, items []T) error {
 		if err := enc.Encode(&items[i]); err != nil {
 			return fmt.Errorf("encode JSON: %w", err)
 		}
-		buf.Write(escaped(bytes.TrimSuffix(one.Bytes(), []byte("\n"))))
+		buf.Write(excerpt.JSON(bytes.TrimSuffix(one.Bytes(), []byte("\n"))))
 		if buf.Len() > 64<<10 {
 			if _, err := buf.WriteTo(w); err != nil {
 				return err
@@ -85,47 +83,7 @@ func marshal(v any, indent string) ([]byte, error) {
 	if err := enc.Encode(v); err != nil {
 		return nil, fmt.Errorf("encode JSON: %w", err)
 	}
-	return escaped(buf.Bytes()), nil
-}
-
-// escaped is JSON without what would stay alive on a terminal.
-func escaped(data []byte) []byte {
-	if plain(data) || !bytes.ContainsFunc(data, hidden) {
-		return data
-	}
-	out := make([]byte, 0, len(data)+64)
-	for len(data) > 0 {
-		r, size := utf8.DecodeRune(data)
-		switch {
-		case !hidden(r):
-			out = append(out, data[:size]...)
-		case r > 0xffff:
-			hi, lo := (r-0x10000)>>10+0xd800, (r-0x10000)&0x3ff+0xdc00
-			out = fmt.Appendf(out, `\u%04x\u%04x`, hi, lo)
-		default:
-			out = fmt.Appendf(out, `\u%04x`, r)
-		}
-		data = data[size:]
-	}
-	return out
-}
-
-// plain reports whether all is ASCII that nothing can hide in; of a long listing
-// nearly everything is.
-func plain(data []byte) bool {
-	for _, b := range data {
-		if b >= 0x7f {
-			return false
-		}
-	}
-	return true
-}
-
-func hidden(r rune) bool {
-	if r < 0x7f {
-		return false
-	}
-	return r <= 0x9f || unicode.Is(unicode.Cf, r)
+	return excerpt.JSON(buf.Bytes()), nil
 }
 
 // work is what a task does, in a line: its description, command or prompt.

@@ -5,12 +5,33 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/drover-dev/drover/internal/excerpt"
 	"github.com/drover-dev/drover/task"
 )
 
+// displayed is a question with its input as people are shown it.
+type displayed struct {
+	task.Question
+	Display string `json:"display,omitempty"`
+}
+
+// listed is a record whose questions are displayed.
+type listed struct {
+	task.Record
+	Questions []displayed `json:"questions,omitempty"`
+}
+
+func withDisplay(r task.Record) listed {
+	l := listed{Record: r}
+	for _, q := range r.Questions {
+		l.Questions = append(l.Questions, displayed{q, excerpt.Call(q.Input, q.Hidden)})
+	}
+	return l
+}
+
 // inspected is the record of a task, and what it and all below it have used.
 type inspected struct {
-	task.Record
+	listed
 	Subtree task.Spend `json:"subtree"`
 }
 

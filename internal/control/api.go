@@ -277,6 +277,7 @@ type Answer struct {
 type ApprovalsRequest struct {
 	After int64         `json:"after,omitempty"`   // the version that is known already; only with Wait
 	Wait  time.Duration `json:"wait_ns,omitempty"` // for another version; 0: answer at once
+	ID    string        `json:"id,omitempty"`      // only this question, with all of its input, if it is open
 }
 
 // Approvals is what waits for an answer. A version means something to the
@@ -292,7 +293,8 @@ type DecideRequest struct {
 	ID     string     `json:"id"`
 	Digest string     `json:"digest"`
 	Reply  task.Reply `json:"reply"`
-	Actor  task.Actor `json:"actor,omitempty"` // default: user
+	Always string     `json:"always,omitempty"` // the rule that the question suggests: it holds from now on, and is written to the settings
+	Actor  task.Actor `json:"actor,omitempty"`  // default: user
 	Detail string     `json:"detail,omitempty"`
 }
 

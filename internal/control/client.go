@@ -173,6 +173,9 @@ func (c *Client) Approvals(ctx context.Context, req ApprovalsRequest) (Approvals
 	q := url.Values{}
 	setNumber(q, "after", req.After)
 	setNumber(q, "wait_ns", int64(req.Wait))
+	if req.ID != "" {
+		q.Set("id", req.ID)
+	}
 	return call[Approvals](ctx, c, http.MethodGet, "/v1/approvals?"+q.Encode(), nil)
 }
 

@@ -2,6 +2,7 @@ package hook
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"maps"
@@ -16,11 +17,17 @@ type Rules interface {
 	// hook says of it: Ask makes a question of what would be allowed. Allow makes
 	// allowed what would be asked only because no rule speaks of it, and lifts
 	// neither a denial, nor an ask rule, nor a question about a dangerous shape.
-	// The answer is Allow, Ask or Deny, with a reason.
-	Judge(c agent.Call, word Word) (Word, string)
+	Judge(c agent.Call, word Word) Ruling
 	// Question puts the question to somebody, and is a denial where nobody is
-	// there to answer. reason is why it is asked.
-	Question(ctx context.Context, c agent.Call, reason string) (agent.Decision, error)
+	// there to answer. The ruling says why it is asked.
+	Question(ctx context.Context, c agent.Call, r Ruling) (agent.Decision, error)
+}
+
+// Ruling is what [Rules] make of a call.
+type Ruling struct {
+	Word    Word // Allow, Ask or Deny
+	Reason  string
+	Suggest string // the rule that would allow the call; empty: none would
 }
 
 // Gate is an [agent.Gate] whose hooks are heard before its rules.
@@ -81,23 +88,23 @@ func (g *Gate) decide(ctx context.Context, c *agent.Call, pre Outcome) (agent.De
 	if word == Defer {
 		word = Ask
 	}
-	ruling, reason := g.rules.Judge(*c, word)
-	switch ruling {
+	ruling := g.rules.Judge(*c, word)
+	switch ruling.Word {
 	case Allow:
 		return agent.Decision{Allow: true}, nil
 	case Ask:
 	default:
-		return agent.Decision{Reason: reason}, nil
+		return agent.Decision{Reason: ruling.Reason, Suggest: ruling.Suggest}, nil
 	}
-	if word == Ask && pre.DecisionReason != "" {
-		reason = pre.DecisionReason
+	if word == Ask {
+		ruling.Reason, ruling.Suggest = cmp.Or(pre.DecisionReason, ruling.Reason), "" // no rule takes the hook's question away
 	}
-	return g.ask(ctx, c, word, reason)
+	return g.ask(ctx, c, word, ruling)
 }
 
 // ask lets hooks answer a question before somebody is asked.
-func (g *Gate) ask(ctx context.Context, c *agent.Call, word Word, reason string) (agent.Decision, error) {
-	said := g.hear(ctx, PermissionRequest, *c, map[string]any{"reason": reason})
+func (g *Gate) ask(ctx context.Context, c *agent.Call, word Word, ruling Ruling) (agent.Decision, error) {
+	said := g.hear(ctx, PermissionRequest, *c, map[string]any{"reason": ruling.Reason})
 	if said.Block {
 		return agent.Decision{Reason: said.Reason, EndTurn: said.Stop}, nil
 	}
@@ -111,17 +118,16 @@ func (g *Gate) ask(ctx context.Context, c *agent.Call, word Word, reason string)
 		again = Allow
 	}
 	if changed || again != word {
-		ruling, why := g.rules.Judge(*c, again)
-		switch ruling {
+		ruling = g.rules.Judge(*c, again)
+		switch ruling.Word {
 		case Allow:
 			return agent.Decision{Allow: true, Input: inputIf(changed, c)}, nil
 		case Ask:
-			reason = why
 		default:
-			return agent.Decision{Reason: why}, nil
+			return agent.Decision{Reason: ruling.Reason, Suggest: ruling.Suggest}, nil
 		}
 	}
-	d, err := g.rules.Question(ctx, *c, reason)
+	d, err := g.rules.Question(ctx, *c, ruling)
 	if d.Allow && d.Input == nil {
 		d.Input = inputIf(changed, c)
 	}

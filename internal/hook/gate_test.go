@@ -20,23 +20,23 @@ type rules struct {
 	asked  []string
 }
 
-func (r *rules) Judge(c agent.Call, word Word) (Word, string) {
+func (r *rules) Judge(c agent.Call, word Word) Ruling {
 	r.judged = append(r.judged, string(c.Input))
 	switch {
 	case strings.Contains(string(c.Input), "denied"), r.says == Deny:
-		return Deny, "a rule denies it"
+		return Ruling{Word: Deny, Reason: "a rule denies it"}
 	case strings.Contains(string(c.Input), "asked"):
-		return Ask, "an ask rule"
+		return Ruling{Word: Ask, Reason: "an ask rule"}
 	case word == Ask:
-		return Ask, "a hook asks"
+		return Ruling{Word: Ask, Reason: "a hook asks"}
 	case r.says == Ask && word == Allow && !r.firm:
-		return Allow, ""
+		return Ruling{Word: Allow}
 	}
-	return r.says, "nobody allows it"
+	return Ruling{Word: r.says, Reason: "nobody allows it"}
 }
 
-func (r *rules) Question(_ context.Context, c agent.Call, reason string) (agent.Decision, error) {
-	r.asked = append(r.asked, reason)
+func (r *rules) Question(_ context.Context, c agent.Call, ruling Ruling) (agent.Decision, error) {
+	r.asked = append(r.asked, ruling.Reason)
 	if !r.answer {
 		return agent.Decision{Reason: "the user said no"}, nil
 	}

@@ -12,19 +12,19 @@ import (
 // permits puts the real rules behind a gate; nobody is there to be asked.
 type permits struct{ *permit.Gate }
 
-func (p permits) Judge(c agent.Call, word Word) (Word, string) {
+func (p permits) Judge(c agent.Call, word Word) Ruling {
 	v := p.Decide(c)
 	if word == Allow {
 		v = p.Grant(c)
 	}
 	if word == Ask && v.Decision == permit.Allow {
-		return Ask, "a hook wants this to be asked"
+		return Ruling{Word: Ask, Reason: "a hook wants this to be asked"}
 	}
-	return Word(v.Decision), v.Reason
+	return Ruling{Word: Word(v.Decision), Reason: v.Reason, Suggest: v.Suggest}
 }
 
-func (p permits) Question(_ context.Context, _ agent.Call, reason string) (agent.Decision, error) {
-	return agent.Decision{Reason: "asked: " + reason}, nil
+func (p permits) Question(_ context.Context, _ agent.Call, r Ruling) (agent.Decision, error) {
+	return agent.Decision{Reason: "asked: " + r.Reason}, nil
 }
 
 // TestH7Rules has hooks allow everything that they can.

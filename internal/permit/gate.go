@@ -200,32 +200,35 @@ func (g *Gate) Check(ctx context.Context, c agent.Call) (agent.Decision, error) 
 	case Allow:
 		return agent.Decision{Allow: true}, nil
 	case Deny:
-		return agent.Decision{Reason: v.Reason}, nil
+		return agent.Decision{Reason: v.Reason, Suggest: v.Suggest}, nil
 	}
-	return g.Ask(ctx, c, v.Reason)
+	return g.Ask(ctx, c, v)
 }
 
 // Ask puts the question whether a call may run to somebody, whatever the rules
-// say of it, and is a denial where nobody can answer or the mode asks nothing. A
-// call that the answer changes is judged by what the rules deny.
-func (g *Gate) Ask(ctx context.Context, c agent.Call, reason string) (agent.Decision, error) {
+// say of it, and is a denial where nobody can answer or the mode asks nothing. The
+// verdict says why it is asked, and the rule that would allow the call. A call that
+// the answer changes is judged by what the rules deny.
+func (g *Gate) Ask(ctx context.Context, c agent.Call, v Verdict) (agent.Decision, error) {
+	reason := v.Reason
+	refuse := func(why string) (agent.Decision, error) { return agent.Decision{Reason: why, Suggest: v.Suggest}, nil }
 	if g.rules.Headless || g.rules.Answer == nil {
-		return agent.Decision{Reason: "this needs permission, and nobody is there to give it: " + reason}, nil
+		return refuse("this needs permission, and nobody is there to give it: " + reason)
 	}
 	if g.rules.Mode == DontAsk {
-		return agent.Decision{Reason: "mode dontAsk denies what is not allowed: " + reason}, nil
+		return refuse("mode dontAsk denies what is not allowed: " + reason)
 	}
 	sum := sha256.Sum256([]byte(string(task.Permission) + "\x00" + c.Name + "\x00" + string(c.Input)))
 	reply, err := g.rules.Answer(ctx, task.Question{
-		Kind: task.Permission, Tool: c.Name, Input: c.Input, Reason: reason, Digest: hex.EncodeToString(sum[:]),
+		Kind: task.Permission, Tool: c.Name, Input: c.Input, Reason: reason, Suggest: v.Suggest, Digest: hex.EncodeToString(sum[:]),
 	})
 	switch {
 	case err != nil:
 		return agent.Decision{}, fmt.Errorf("ask for permission to use %s: %w", c.Name, err)
 	case !reply.Allow && reply.Reason == "":
-		return agent.Decision{Reason: "permission was denied (" + reason + ")"}, nil
+		return refuse("permission was denied (" + reason + ")")
 	case !reply.Allow:
-		return agent.Decision{Reason: reply.Reason}, nil
+		return refuse(reply.Reason)
 	case len(reply.Input) == 0:
 		return agent.Decision{Allow: true, Reason: reply.Reason}, nil
 	}

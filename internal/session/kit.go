@@ -386,21 +386,21 @@ func (k *kit) todos(ctx context.Context) string {
 type judge struct{ *kit }
 
 // Judge implements [hook.Rules].
-func (j judge) Judge(c agent.Call, word hook.Word) (hook.Word, string) {
+func (j judge) Judge(c agent.Call, word hook.Word) hook.Ruling {
 	v := j.rule().Decide(c)
 	_ = failpoint.Hit("call/judged")
 	if word == hook.Allow {
 		v = j.rule().Grant(c)
 	}
 	if word == hook.Ask && v.Decision == permit.Allow {
-		return hook.Ask, "a hook wants it to be asked about"
+		return hook.Ruling{Word: hook.Ask, Reason: "a hook wants it to be asked about"}
 	}
-	return hook.Word(v.Decision), v.Reason
+	return hook.Ruling{Word: hook.Word(v.Decision), Reason: v.Reason, Suggest: v.Suggest}
 }
 
 // Question implements [hook.Rules].
-func (j judge) Question(ctx context.Context, c agent.Call, reason string) (agent.Decision, error) {
-	return j.rule().Ask(ctx, c, reason)
+func (j judge) Question(ctx context.Context, c agent.Call, r hook.Ruling) (agent.Decision, error) {
+	return j.rule().Ask(ctx, c, permit.Verdict{Decision: permit.Ask, Reason: r.Reason, Suggest: r.Suggest})
 }
 
 // todoHooks lets hooks refuse what happens to to-dos.

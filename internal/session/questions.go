@@ -19,6 +19,12 @@ func (s *Session) Approvals(ctx context.Context, req control.ApprovalsRequest) (
 		}
 	}
 	open, version := s.sup.Questions()
+	if req.ID != "" {
+		open = []task.Question{}
+		if q, there := s.sup.Question(req.ID); there {
+			open = append(open, q)
+		}
+	}
 	return control.Approvals{Questions: open, Version: version}, nil
 }
 

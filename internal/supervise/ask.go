@@ -29,6 +29,7 @@ type desk struct {
 // question is one that is open. Its task's record says whether it still is.
 type question struct {
 	task.Question
+	whole task.Question   // with all of its input
 	e     *entry          // nil: the session itself asks
 	reply chan task.Reply // capacity 1
 
@@ -74,7 +75,7 @@ func (s *Supervisor) ask(ctx, life context.Context, e *entry, q task.Question) (
 	if e != nil {
 		q.Task = e.id
 	}
-	o := &question{Question: q.Shown(), e: e, reply: make(chan task.Reply, 1)}
+	o := &question{Question: q.Shown(), whole: q, e: e, reply: make(chan task.Reply, 1)}
 	o.ID = task.NewQuestionID()
 	if err := s.desk.enter(ctx, o); err != nil {
 		return task.Reply{}, err
@@ -184,6 +185,17 @@ func (s *Supervisor) Questions() ([]task.Question, int64) {
 		}
 	}
 	return open, s.desk.version
+}
+
+// Question returns an open question with all of its input; false: it is not open.
+func (s *Supervisor) Question(id string) (task.Question, bool) {
+	o, _ := s.desk.find(id)
+	if o == nil || o.e != nil && !o.e.rec.Load().Asks(o.ID) {
+		return task.Question{}, false
+	}
+	q, all := o.Question, o.whole.Whole()
+	q.Input, q.Hidden = all.Input, all.Hidden
+	return q, true
 }
 
 // AwaitQuestions returns when the listing is of another version than the one
