@@ -1,6 +1,7 @@
 package assemble
 
 import (
+	"context"
 	"fmt"
 	"path/filepath"
 
@@ -87,12 +88,32 @@ func (s *Session) agents(c Config, model string, env []string) (session.Agents, 
 	}
 	a.Todos = todo.At(c.Root.Todos(list), set.Durability == "power")
 	a.Worktrees = worktree.Open(c.Root.Worktrees())
+	a.KeepRule = func(ctx context.Context, rule string) error { return keepRule(ctx, c, rule, tell) }
 	remember(&a, c, s.Place.Project(), tell)
 	a.Hooks = hooks(set, tell)
 	if a.MCP, err = s.servers(c, tell); err != nil {
 		return a, err
 	}
 	return a, nil
+}
+
+// keepRule writes a rule of the user to the settings of the folder. A folder that
+// is trusted stays so.
+func keepRule(ctx context.Context, c Config, rule string, tell func(string, ...any)) error {
+	store := trust.At(c.Root.TrustFile())
+	before, err := store.Check(c.Folder)
+	if err != nil {
+		return err
+	}
+	data, err := settings.Allow(ctx, c.Folder, rule)
+	if err != nil {
+		return err
+	}
+	trusted, err := store.Keep(ctx, before, settings.LocalFile, data)
+	if err == nil && !trusted {
+		tell("the rule %s holds in this session; later sessions take it from %s once you trust the folder (see `drover trust`)", rule, settings.LocalFile)
+	}
+	return err
 }
 
 // hooks are those of all files; of folders that are not trusted none will run.

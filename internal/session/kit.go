@@ -164,7 +164,7 @@ func join(parts []string) string {
 // rules makes the gate, with the rules of skills that the agent has used.
 func (k *kit) rules(tools []agent.Tool) error {
 	r := k.me.rules
-	r.Cwd, r.Tools, r.Bash, r.More = k.me.cwd, tools, bashCwd(tools), k.used.Rules
+	r.Cwd, r.Tools, r.Bash, r.More = k.me.cwd, tools, bashCwd(tools), func() []string { return slices.Concat(k.used.Rules(), k.me.s.always.all()) }
 	r.Headless = k.me.s.cfg.Agents.AskWait <= 0
 	r.Answer = k.ask
 	gate, err := k.me.s.gate(r)

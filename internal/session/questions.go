@@ -3,6 +3,9 @@ package session
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
+	"sync"
 
 	"github.com/drover-dev/drover/internal/control"
 	"github.com/drover-dev/drover/internal/supervise"
@@ -36,6 +39,11 @@ func (s *Session) Decide(ctx context.Context, req control.DecideRequest) error {
 	if req.Actor == "" {
 		req.Actor = task.ByUser
 	}
+	if req.Always != "" {
+		if err := s.allowAlways(ctx, req); err != nil {
+			return err
+		}
+	}
 	err := s.sup.Decide(ctx, req.ID, req.Digest, req.Reply, task.Cause{Actor: req.Actor, Detail: req.Detail})
 	var stale *supervise.StaleError
 	var wrong *task.ReplyError
@@ -50,4 +58,48 @@ func (s *Session) Decide(ctx context.Context, req control.DecideRequest) error {
 		return &control.Error{Code: control.Invalid, Message: err.Error()}
 	}
 	return refusal(err)
+}
+
+// always are the rules that the user has allowed for good while the session lives.
+type always struct {
+	mu    sync.Mutex
+	rules []string
+}
+
+func (a *always) add(rule string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !slices.Contains(a.rules, rule) {
+		a.rules = append(a.rules, rule)
+	}
+}
+
+func (a *always) all() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.rules)
+}
+
+// allowAlways keeps the rule that an open question suggests, and no other: that is
+// the one that was shown. It holds from here on, before whoever asked goes on.
+func (s *Session) allowAlways(ctx context.Context, req control.DecideRequest) error {
+	q, open := s.sup.Question(req.ID)
+	refuse := func(code control.Code, why, mend string) error {
+		return &control.Error{Code: code, Message: fmt.Sprintf("question %.40q: %s", req.ID, why), Mend: mend}
+	}
+	switch {
+	case !req.Reply.Allow || len(req.Reply.Input) > 0:
+		return refuse(control.Invalid, "a rule is kept only with a call that is allowed as it is", "answer without the rule")
+	case !open || q.Digest != req.Digest:
+		return nil // the answer is refused with the reason
+	case q.Suggest == "" || q.Suggest != req.Always:
+		return refuse(control.Conflict, fmt.Sprintf("it does not suggest the rule %.200q", req.Always), "see `drover approvals`")
+	case s.cfg.Agents.KeepRule == nil:
+		return refuse(control.Conflict, "this session keeps no rules", "allow it without the rule")
+	}
+	if err := s.cfg.Agents.KeepRule(ctx, req.Always); err != nil {
+		return refuse(control.Conflict, err.Error(), "the question is still open: allow it without the rule")
+	}
+	s.always.add(req.Always)
+	return nil
 }

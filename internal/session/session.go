@@ -167,6 +167,9 @@ type Agents struct {
 
 	// BudgetWall is how long each agent at the top may work; 0: any time.
 	BudgetWall time.Duration
+	// KeepRule writes down an allow rule that the user wants to hold for good, for
+	// sessions to come. nil: nothing is kept.
+	KeepRule func(ctx context.Context, rule string) error
 	// AskWait is how long a question waits for somebody before it is a denial;
 	// 0: nobody can answer.
 	AskWait time.Duration
@@ -238,6 +241,7 @@ type Session struct {
 	main    *Main
 	closed  bool
 	noted   map[string]bool                     // what the user was told once
+	always  always                              // rules that the user has allowed for good
 	turns   map[task.ID]context.CancelCauseFunc // of subagents
 	mates   map[task.ID]*mate                   // teammates at work
 }
