@@ -337,11 +337,11 @@ func TestMark(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := parseMark(Args(self)[0]); err != nil || got != self {
+	if got, err := process.ParseMark(Args(self)[0]); err != nil || got != self {
 		t.Errorf("%+v, %v", got, err)
 	}
 	for _, bad := range []string{"", "1.5", "x.5", "12", "12.x", "-4.5"} {
-		if _, err := parseMark(bad); err == nil {
+		if _, err := process.ParseMark(bad); err == nil {
 			t.Errorf("%q names a process", bad)
 		}
 	}
