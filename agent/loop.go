@@ -456,35 +456,35 @@ func (t *turn) ask(ctx context.Context, messages []Message, purpose string, on f
 	if err := t.hold(ctx); err != nil {
 		return nil, &refusedError{err}
 	}
-	if t.cfg.Meter != nil {
-		reserve := t.cfg.Meter.Reserve
-		if m, ok := t.cfg.Meter.(LastMeter); ok && t.last {
-			reserve = m.ReserveLast
-		}
-		free, err := reserve(ctx, t.cfg.ModelName, t.cfg.MaxTokens)
-		if err != nil {
-			if ctx.Err() != nil {
-				err = interrupted(ctx)
-			}
-			return nil, &refusedError{err}
-		}
-		if free != nil {
-			defer free()
-		}
+	free, err := t.reserve(ctx)
+	if err != nil {
+		return nil, err
 	}
-	var unkept error
+	defer func() { free() }()
+	call, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
+	var unkept, refused error
 	hear := func(p Part) {
 		if p.Kind == VoidPart && p.Usage != (Usage{}) {
 			t.spent(p.Usage)
 			unkept = errors.Join(unkept, t.keep(Record{Usage: &p.Usage, Aside: true}))
 		}
 		on(p)
+		if p.Kind == RetryPart && p.Retry.Attempt > 0 { // it costs as much as a call of its own
+			free()
+			if free, refused = t.reserve(ctx); refused != nil {
+				giveUp(refused)
+			}
+		}
 	}
-	reply, err := t.cfg.Model.Reply(ctx, &Request{
+	reply, err := t.cfg.Model.Reply(call, &Request{
 		Agent: t.cfg.Agent, AgentID: t.cfg.AgentID, SessionID: t.cfg.SessionID, Purpose: purpose,
 		Model: t.cfg.ModelName, System: t.cfg.System, MaxTokens: t.cfg.MaxTokens,
 		Tools: t.tools.specs, Messages: messages,
 	}, hear)
+	if refused != nil {
+		return nil, errors.Join(refused, unkept)
+	}
 	if err == nil && (reply == nil || reply.StopReason == "") {
 		cut := &CutError{}
 		if reply != nil {
@@ -500,6 +500,28 @@ func (t *turn) ask(ctx context.Context, messages []Message, purpose string, on f
 		return nil, errors.Join(err, unkept)
 	}
 	return reply, err
+}
+
+// reserve asks the meter for a call. free may be called in any case.
+func (t *turn) reserve(ctx context.Context) (free func(), err error) {
+	if t.cfg.Meter == nil {
+		return func() {}, nil
+	}
+	reserve := t.cfg.Meter.Reserve
+	if m, ok := t.cfg.Meter.(LastMeter); ok && t.last {
+		reserve = m.ReserveLast
+	}
+	free, err = reserve(ctx, t.cfg.ModelName, t.cfg.MaxTokens)
+	if err != nil && ctx.Err() != nil {
+		err = interrupted(ctx)
+	}
+	if err != nil {
+		err = &refusedError{err}
+	}
+	if free == nil {
+		free = func() {}
+	}
+	return free, err
 }
 
 func (t *turn) spent(u Usage) {

@@ -403,6 +403,25 @@ func TestPartialText(t *testing.T) {
 	}
 }
 
+// A budget that is used up by answers that failed ends the tries.
+func TestVoidIsBounded(t *testing.T) {
+	m := &meter{t: t, most: 3}
+	tries := 0
+	model := agenttest.ModelFunc(func(ctx context.Context, _ *agent.Request, on func(agent.Part)) (*agent.Reply, error) {
+		for ctx.Err() == nil {
+			tries++
+			on(agent.Part{Kind: agent.VoidPart, Usage: agent.Usage{OutputTokens: 7}})
+			on(agent.Part{Kind: agent.RetryPart, Retry: agent.Retry{Attempt: tries, Most: 9}})
+		}
+		return nil, context.Cause(ctx)
+	})
+	l := newLoop(t, agent.Config{Model: model, Meter: m})
+	res, err := ask(l, "go")
+	if err == nil || err.Error() != "the budget is used up" || res.Reason != "max_budget" || tries != 3 || m.spent.OutputTokens != 21 || m.open != 0 {
+		t.Errorf("%+v, %v after %d tries, spent %+v, %d open", res, err, tries, m.spent, m.open)
+	}
+}
+
 // What came of an answer that failed before the one that is kept is counted, in the
 // meter, the result and the transcript, and is no turn.
 func TestVoidIsCounted(t *testing.T) {

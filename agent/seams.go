@@ -37,8 +37,8 @@ type Done struct {
 // Meter holds the purse. Its methods may be called by several goroutines, and
 // one Meter may serve many loops.
 type Meter interface {
-	// Reserve is asked before every call of a model, those for summaries
-	// included. An error ends the turn: it is a [*LimitError] where a budget is
+	// Reserve is asked before every call of a model, those for summaries and
+	// those that are made again included. An error ends the turn: it is a [*LimitError] where a budget is
 	// used up. free gives back what was reserved beyond what was spent, and is
 	// called once, after Spent; it may be nil. maxTokens is that of
 	// [Config.MaxTokens]; 0: the model's usual.

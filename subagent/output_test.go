@@ -3,8 +3,10 @@ package subagent_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/agent/agenttest"
@@ -86,5 +88,29 @@ func TestOutput(t *testing.T) {
 	}
 	if u := res.Usage; u == nil || u.ToolUses != calls || u.Turns != 3 || u.OutputTokens != 15 || u.TotalTokens != 25 {
 		t.Errorf("usage %+v", u)
+	}
+}
+
+// What is void of an answer is said behind it, and that it is asked for again.
+func TestOutputVoid(t *testing.T) {
+	model := agenttest.ModelFunc(func(_ context.Context, _ *agent.Request, on func(agent.Part)) (*agent.Reply, error) {
+		on(agent.Part{Kind: agent.TextPart, Text: "half a sent"})
+		on(agent.Part{Kind: agent.VoidPart, Usage: agent.Usage{OutputTokens: 2}})
+		on(agent.Part{Kind: agent.RetryPart, Retry: agent.Retry{Attempt: 1, Most: 9, After: time.Second, Why: agent.ModelError{Text: "connection reset"}}})
+		on(agent.Part{Kind: agent.TextPart, Text: "whole"})
+		return &agent.Reply{Blocks: []agent.Block{agent.TextBlock("whole")}, StopReason: "max_tokens", Usage: agent.Usage{OutputTokens: 5}}, nil
+	})
+	d := subagent.New(func(context.Context, task.Host, subagent.Input) (*subagent.Assembly, error) {
+		return &subagent.Assembly{Config: agent.Config{Model: model}}, nil
+	})
+	h := tasktest.NewHost(t, task.LocalAgent, json.RawMessage(`{"agent_type":"explore","prompt":"look"}`))
+	res, err := d.Run(t.Context(), h)
+	var failed *task.FailError
+	if !errors.As(err, &failed) || failed.Reason != "max_tokens" || res.Text != "whole" || res.Usage == nil || res.Usage.OutputTokens != 7 || res.Usage.Turns != 1 {
+		t.Errorf("%+v, %v", res, err)
+	}
+	want := "half a sent\n[The partial answer above is discarded]\n[model call failed: connection reset (retry 1 of 9 in 1s)]\nwhole\n"
+	if got := h.Printed(); got != want {
+		t.Errorf("printed %q, want %q", got, want)
 	}
 }

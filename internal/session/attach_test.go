@@ -445,6 +445,30 @@ func TestFeed(t *testing.T) {
 	}
 }
 
+// What came of a reply that failed is said to be void, and that it is asked for again.
+func TestFeedVoid(t *testing.T) {
+	f := &feed{}
+	part := func(p agent.Part) { f.take(agent.Event{Kind: agent.PartEvent, Part: p}) }
+	void := agent.Part{Kind: agent.VoidPart}
+	f.begin([]agent.Block{agent.TextBlock("go")}, "")
+	part(agent.Part{Kind: agent.TextPart, Text: "half a sent"})
+	part(void)
+	part(agent.Part{Kind: agent.RetryPart, Retry: agent.Retry{Attempt: 2, Most: 9, After: 4 * time.Second, Why: agent.ModelError{Text: "connection reset"}}})
+	part(void) // nothing had come of this one
+	part(agent.Part{Kind: agent.TextPart, Text: "whole"})
+	f.take(agent.Event{Kind: agent.ReplyDoneEvent})
+	part(void)
+	f.end(agent.TurnResult{}, nil)
+	var got []string
+	for _, p := range f.pieces {
+		got = append(got, string(p.Kind)+" "+p.Text)
+	}
+	want := "begin go|text half a sent\n|note the partial answer above is discarded|note model call failed: connection reset (retry 2 of 9 in 4s)|text whole|end "
+	if all := strings.Join(got, "|"); all != want {
+		t.Errorf("%q, want %q", all, want)
+	}
+}
+
 // What was said under an earlier host comes first, without what the program has
 // put in.
 func TestFeedSeed(t *testing.T) {
