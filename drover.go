@@ -242,7 +242,7 @@ func (rt *Runtime) List(ctx context.Context) ([]task.Record, error) {
 // Result is the answer of an agent, or the end of a command's output, once the
 // task has ended.
 func (rt *Runtime) Result(ctx context.Context, id task.ID) (string, error) {
-	a, err := rt.s.Result(ctx, string(id))
+	a, err := control.WholeResult(ctx, rt.s, string(id))
 	return a.Text, err
 }
 

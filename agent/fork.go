@@ -86,7 +86,7 @@ func copyConversation(out io.Writer, in *os.File, meta Meta) error {
 	w := bufio.NewWriterSize(out, 256<<10)
 	head := meta.head()
 	last := head.UUID
-	if _, err := w.Write(encodeLine(head, nil)); err != nil {
+	if err := writeAll(w, encodeLine(head, nil)); err != nil {
 		return err
 	}
 	err = entries(io.NewSectionReader(in, begin, info.Size()-begin), func(l line, m Message) error {
@@ -97,8 +97,7 @@ func copyConversation(out io.Writer, in *os.File, meta Meta) error {
 		l.UUID, l.ParentUUID, last = me.UUID, last, me.UUID
 		l.IsSidechain, l.AgentName, l.AgentID, l.SessionID = me.IsSidechain, me.AgentName, me.AgentID, me.SessionID
 		l.Letters = nil
-		_, err := w.Write(encodeLine(l, m.raw))
-		return err
+		return writeAll(w, encodeLine(l, m.raw))
 	})
 	return errors.Join(err, w.Flush())
 }

@@ -418,6 +418,7 @@ func (t *turn) reply(ctx context.Context) (*Reply, []pending, error) {
 	if err != nil {
 		return nil, nil, t.lost(ctx, &so, err)
 	}
+	so = partial{} // the reply has it
 	if t.last {
 		reply.Blocks = slices.DeleteFunc(slices.Clone(reply.Blocks), func(b Block) bool { return b.Type == "tool_use" })
 	}

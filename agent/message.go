@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"unicode/utf8"
 )
 
 // Role is who speaks.
@@ -57,11 +58,56 @@ type Message struct {
 
 // NewMessage encodes a message.
 func NewMessage(role Role, blocks ...Block) Message {
-	raw := encode(struct {
-		Role    Role    `json:"role"`
-		Content []Block `json:"content"`
-	}{role, blocks})
+	var raw json.RawMessage
+	if slices.ContainsFunc(blocks, longText) {
+		raw = encodeLong(role, blocks)
+	} else {
+		raw = encode(struct {
+			Role    Role    `json:"role"`
+			Content []Block `json:"content"`
+		}{role, blocks})
+	}
 	return Message{role: role, raw: raw, plain: !slices.ContainsFunc(blocks, paired)}
+}
+
+// longTextBytes is from where on a text is encoded piece by piece: the encoder has a buffer
+// of twice what it encodes, and copies it.
+const longTextBytes = 256 << 10
+
+// longText says whether a block is a long text and nothing else.
+func longText(b Block) bool {
+	return b.Type == "text" && len(b.Text) > longTextBytes && b.Thinking == "" && b.Signature == "" && b.Data == "" && b.ID == "" && b.Name == "" &&
+		b.Input == nil && b.ToolUseID == "" && b.Content == nil && !b.IsError && b.Source == nil
+}
+
+// encodeLong is the same form as that of a message without long texts.
+func encodeLong(role Role, blocks []Block) json.RawMessage {
+	size := 0
+	for _, b := range blocks {
+		size += len(b.Text)
+	}
+	raw := slices.Grow(json.RawMessage(nil), size+size/16)
+	raw = append(append(append(raw, `{"role":`...), encode(role)...), `,"content":[`...)
+	for i, b := range blocks {
+		if i > 0 {
+			raw = append(raw, ',')
+		}
+		if !longText(b) {
+			raw = append(raw, encode(b)...)
+			continue
+		}
+		raw = append(raw, `{"type":"text","text":"`...)
+		for text := b.Text; text != ""; {
+			n := min(len(text), longTextBytes)
+			for back := 0; n < len(text) && !utf8.RuneStart(text[n]) && back < utf8.UTFMax; back++ {
+				n--
+			}
+			piece := encode(text[:n])
+			raw, text = append(raw, piece[1:len(piece)-1]...), text[n:]
+		}
+		raw = append(raw, `"}`...)
+	}
+	return append(raw, `]}`...)
 }
 
 // paired says whether a block must have another that answers it or is answered.

@@ -163,7 +163,7 @@ func itoa(n int) string { return string(encode(n)) }
 // partial gathers the text of a reply as it comes in, for the case that the
 // user breaks it off.
 type partial struct {
-	texts map[int]*strings.Builder
+	texts map[int]*Gathered
 	done  map[int]string
 }
 
@@ -173,18 +173,19 @@ func (p *partial) take(part Part) {
 		*p = partial{}
 	case TextPart:
 		if p.texts == nil {
-			p.texts = map[int]*strings.Builder{}
+			p.texts = map[int]*Gathered{}
 		}
 		if p.texts[part.Index] == nil {
-			p.texts[part.Index] = &strings.Builder{}
+			p.texts[part.Index] = &Gathered{}
 		}
-		p.texts[part.Index].WriteString(part.Text)
+		p.texts[part.Index].Add(part.Text)
 	case BlockPart:
 		if part.Block != nil && part.Block.Type == "text" {
 			if p.done == nil {
 				p.done = map[int]string{}
 			}
 			p.done[part.Index] = part.Block.Text
+			delete(p.texts, part.Index)
 		}
 	}
 }

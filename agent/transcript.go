@@ -173,7 +173,7 @@ func (t *Transcript) load() (*History, error) {
 	}
 	h.Meta = t.meta
 	head := t.meta.head()
-	if err := t.write(encodeLine(head, nil)); err != nil {
+	if err := t.write(encodeLine(head, nil)...); err != nil {
 		return nil, err
 	}
 	t.last = head.UUID
@@ -213,7 +213,7 @@ func (t *Transcript) setAside(n int64) error {
 func (t *Transcript) Append(records ...Record) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var buf []byte
+	var lines [][]byte
 	var letters []int64
 	last, totals := t.last, t.totals
 	for _, r := range records {
@@ -233,17 +233,17 @@ func (t *Transcript) Append(records ...Record) error {
 			}
 			l.bound(*r.Boundary, totals, slices.AppendSeq(slices.Clone(letters), maps.Keys(t.told)))
 		}
-		enc := encodeLine(l, r.Message.raw)
-		if len(enc) > maxLineBytes {
-			return fmt.Errorf("append to transcript %s: message of %d bytes is over the limit of %d", t.path, len(enc), maxLineBytes)
+		parts := encodeLine(l, r.Message.raw)
+		if n := length(parts); n > maxLineBytes {
+			return fmt.Errorf("append to transcript %s: message of %d bytes is over the limit of %d", t.path, n, maxLineBytes)
 		}
-		buf = append(buf, enc...)
+		lines = append(lines, parts...)
 		last = l.UUID
 	}
-	if len(buf) == 0 {
+	if len(lines) == 0 {
 		return nil
 	}
-	if err := t.write(buf); err != nil {
+	if err := t.write(lines...); err != nil {
 		return fmt.Errorf("append to transcript %s: %w", t.path, err)
 	}
 	t.last, t.totals = last, totals
@@ -262,17 +262,24 @@ func (l *line) bound(b Boundary, totals Totals, told []int64) {
 	l.Letters = slices.Compact(told)
 }
 
-// write adds whole lines by one write(2). A part of them that got through is
-// taken back, so that a full disk leaves no torn line. t.mu is held, or t is
-// not shared yet.
-func (t *Transcript) write(b []byte) error {
+// joinedBytes is up to where lines are joined for one write(2).
+const joinedBytes = 1 << 20
+
+// write adds whole lines, whose parts are given, by one write(2) if they are not very long. A
+// part of them that got through is taken back, so that a full disk leaves no torn line. t.mu
+// is held, or t is not shared yet.
+func (t *Transcript) write(parts ...[]byte) error {
 	switch {
 	case t.file == nil:
 		return os.ErrClosed
 	case t.broken != nil:
 		return t.broken
 	}
-	if _, err := t.file.Write(b); err != nil {
+	size := length(parts)
+	if size <= joinedBytes {
+		parts = [][]byte{slices.Concat(parts...)}
+	}
+	if err := writeAll(t.file, parts); err != nil {
 		if cut := t.file.Truncate(t.size); cut != nil {
 			t.broken = errors.Join(err, cut)
 		}
@@ -286,8 +293,24 @@ func (t *Transcript) write(b []byte) error {
 			return err
 		}
 	}
-	t.size += int64(len(b))
+	t.size += int64(size)
 	return nil
+}
+
+func writeAll(to io.Writer, parts [][]byte) error {
+	for _, p := range parts {
+		if _, err := to.Write(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func length(parts [][]byte) (n int) {
+	for _, p := range parts {
+		n += len(p)
+	}
+	return n
 }
 
 func (m Meta) newLine(entryType string) line {
@@ -305,8 +328,8 @@ func (m Meta) head() line {
 	return l
 }
 
-// encodeLine joins the line and the message, which is not encoded again.
-func encodeLine(l line, message json.RawMessage) []byte {
+// encodeLine is a line in parts, one of which is the message, which is not encoded again.
+func encodeLine(l line, message json.RawMessage) [][]byte {
 	b := encode(l)
 	if message != nil {
 		if bytes.IndexByte(message, '\n') >= 0 {
@@ -315,10 +338,9 @@ func encodeLine(l line, message json.RawMessage) []byte {
 				message = flat.Bytes()
 			}
 		}
-		b = append(b[:len(b)-1], messageField...)
-		b = append(append(b, message...), '}')
+		return [][]byte{append(b[:len(b)-1], messageField...), message, []byte("}\n")}
 	}
-	return append(b, '\n')
+	return [][]byte{append(b, '\n')}
 }
 
 // Path is where the file is.

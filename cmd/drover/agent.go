@@ -162,7 +162,7 @@ func ask(ctx context.Context, s control.API, r control.StartRequest) (string, er
 	if _, err := s.Wait(ctx, control.WaitRequest{Refs: []string{ref}}); err != nil {
 		return "", err
 	}
-	a, err := s.Result(ctx, ref)
+	a, err := control.WholeResult(ctx, s, ref)
 	switch {
 	case err != nil:
 		return "", err

@@ -453,11 +453,8 @@ func (w *world) streamOptions(ctx context.Context, p *promptFlags, set settings.
 		o.Err = w.stderr
 	}
 	o.Answer = func(ctx context.Context, r task.Record) string {
-		a, err := s.Answer(ctx, r)
-		if err != nil {
-			return ""
-		}
-		return a.Text
+		text, _ := s.Answer(ctx, r) // what cannot be read is shown as none
+		return text
 	}
 	return o
 }

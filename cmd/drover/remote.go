@@ -101,7 +101,7 @@ func (w *world) remoteForeground(ctx context.Context, r control.StartRequest) er
 		}
 		return err
 	}
-	a, err := api.Result(ctx, ref)
+	a, err := control.WholeResult(ctx, api, ref)
 	switch {
 	case err != nil:
 		return err

@@ -309,7 +309,7 @@ func followFlow(ctx context.Context, api control.API, rec task.Record, asJSON bo
 	if _, err := api.Wait(ctx, control.WaitRequest{Refs: []string{ref}}); err != nil {
 		return err
 	}
-	a, err := api.Result(ctx, ref)
+	a, err := control.WholeResult(ctx, api, ref)
 	if err != nil {
 		return err
 	}

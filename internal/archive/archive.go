@@ -213,6 +213,9 @@ func (a *Archive) List(ctx context.Context, req control.ListRequest) (control.Pa
 			page.Next = s.Born + 1
 			break
 		}
+		if r, err = a.log.Whole(ctx, r); err != nil {
+			return page, fmt.Errorf("read session %s: %w", a.place.ID(), Mend(a.place, err))
+		}
 		page.Tasks = append(page.Tasks, r)
 	}
 	return page, nil
@@ -236,8 +239,17 @@ func under(tasks []journal.State, root task.ID) func(task.ID) bool {
 	return is
 }
 
-// Get returns one task. For a whole ID nothing else is read.
+// Get returns one task, with the whole of its command.
 func (a *Archive) Get(ctx context.Context, ref string) (task.Record, error) {
+	r, err := a.find(ctx, ref)
+	if err != nil {
+		return r, err
+	}
+	return a.log.Whole(ctx, r)
+}
+
+// find returns one task. For a whole ID nothing else is read.
+func (a *Archive) find(ctx context.Context, ref string) (task.Record, error) {
 	one, err := a.log.Some(ctx, []task.ID{task.ID(ref)})
 	if err != nil {
 		return task.Record{}, fmt.Errorf("read session %s: %w", a.place.ID(), Mend(a.place, err))
@@ -287,7 +299,7 @@ func (a *Archive) Wait(ctx context.Context, req control.WaitRequest) (control.Wa
 	reply := control.WaitReply{}
 	var lives []string
 	for _, ref := range req.Refs {
-		r, err := a.Get(ctx, ref)
+		r, err := a.find(ctx, ref)
 		if err != nil {
 			return reply, err
 		}
@@ -305,7 +317,7 @@ func (a *Archive) Wait(ctx context.Context, req control.WaitRequest) (control.Wa
 func (a *Archive) Stop(ctx context.Context, req control.StopRequest) (task.Receipt, error) {
 	receipt := task.Receipt{Survivors: []task.Survivor{}}
 	for _, ref := range req.Refs {
-		r, err := a.Get(ctx, ref)
+		r, err := a.find(ctx, ref)
 		if err != nil {
 			return receipt, err
 		}
@@ -319,7 +331,7 @@ func (a *Archive) Stop(ctx context.Context, req control.StopRequest) (task.Recei
 
 // Output reads the output of a task.
 func (a *Archive) Output(ctx context.Context, req control.OutputRequest) (control.Chunk, error) {
-	r, err := a.Get(ctx, req.Ref)
+	r, err := a.find(ctx, req.Ref)
 	if err != nil {
 		return control.Chunk{}, err
 	}
@@ -330,17 +342,13 @@ func (a *Archive) Output(ctx context.Context, req control.OutputRequest) (contro
 	return c, err
 }
 
-// Result is the final answer of a task.
-func (a *Archive) Result(ctx context.Context, ref string) (control.Answer, error) {
-	r, err := a.Get(ctx, ref)
+// Result is a part of the final answer of a task.
+func (a *Archive) Result(ctx context.Context, req control.ResultRequest) (control.Answer, error) {
+	r, err := a.find(ctx, req.Ref)
 	if err != nil {
 		return control.Answer{}, err
 	}
-	text, err := a.log.Answer(ctx, r.Run)
-	if err != nil {
-		return control.Answer{}, err
-	}
-	return Answer(r, text)
+	return Answer(ctx, a.log, r, req)
 }
 
 // Events yields what is there and ends.

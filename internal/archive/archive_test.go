@@ -410,7 +410,7 @@ func TestOutput(t *testing.T) {
 		t.Errorf("of what never began: %+v, %v", c, err)
 	}
 	for ref, want := range map[string]string{"b00000001": text, "b00000002": "", "a00000003": "the answer"} {
-		if got, err := a.Result(t.Context(), ref); err != nil || got.Text != want || string(got.Task.ID) != ref {
+		if got, err := control.WholeResult(t.Context(), a, ref); err != nil || got.Text != want || string(got.Task.ID) != ref {
 			t.Errorf("result of %s: %q, %v", ref, got.Text, err)
 		}
 	}

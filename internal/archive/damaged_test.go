@@ -47,7 +47,7 @@ func TestDamaged(t *testing.T) {
 	if _, err := a.Output(t.Context(), control.OutputRequest{Ref: "b00000002"}); err != nil {
 		t.Errorf("output of a sound one: %v", err)
 	}
-	if _, err := a.Result(t.Context(), "b00000002"); err != nil {
+	if _, err := a.Result(t.Context(), control.ResultRequest{Ref: "b00000002"}); err != nil {
 		t.Errorf("result of a sound one: %v", err)
 	}
 }

@@ -1,13 +1,17 @@
 package archive
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"unicode/utf8"
 
 	"github.com/drover-dev/drover/internal/control"
 	"github.com/drover-dev/drover/internal/home"
+	"github.com/drover-dev/drover/internal/journal"
 	"github.com/drover-dev/drover/internal/spool"
 	"github.com/drover-dev/drover/task"
 )
@@ -85,18 +89,63 @@ func Output(r task.Record, req control.OutputRequest) (control.Chunk, error) {
 	return c, nil
 }
 
-// Answer makes the answer of a task: of a command its output, of others the
-// text that the log holds.
-func Answer(r task.Record, text string) (control.Answer, error) {
-	if !r.Status.Terminal() {
-		return control.Answer{}, &control.Error{Code: control.Conflict, Message: fmt.Sprintf("task %s has not ended: it is %s", r.ID, r.Status),
+// resultPart is how much of an answer is read at once, if nothing else is asked for.
+const resultPart = 1 << 20
+
+// Answer is a part of the answer of a task: of a command of the end of its output, of others
+// of the text that the log holds.
+func Answer(ctx context.Context, log *journal.Journal, r task.Record, req control.ResultRequest) (a control.Answer, err error) {
+	switch {
+	case !r.Status.Terminal():
+		return a, &control.Error{Code: control.Conflict, Message: fmt.Sprintf("task %s has not ended: it is %s", r.ID, r.Status),
 			Mend: fmt.Sprintf("see `drover wait %s` or `drover logs %s`", r.ID, r.ID)}
+	case req.Offset < 0 || req.Max < 0:
+		return a, &control.Error{Code: control.Invalid, Message: "the offset or the length of a part is negative"}
 	}
+	a.Task = r
+	var all []byte
+	read := func(at int64) ([]byte, error) { return log.AnswerAt(ctx, r.Run, at) }
 	if r.Kind == task.LocalBash {
-		var err error
-		if text, _, err = spool.Excerpt(r.OutputFile, resultChars); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return control.Answer{}, fmt.Errorf("read output of %s: %w", r.ID, err)
+		text, _, err := spool.Excerpt(r.OutputFile, resultChars)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return a, fmt.Errorf("read output of %s: %w", r.ID, err)
 		}
+		all = []byte(text)
+		a.Size = int64(len(all))
+		read = func(at int64) ([]byte, error) { return all[at:], nil }
+	} else if a.Size, err = log.AnswerSize(ctx, r.Run); err != nil {
+		return a, err
 	}
-	return control.Answer{Task: r, Text: text}, nil
+	if req.Offset > a.Size {
+		return a, &control.Error{Code: control.Invalid, Message: fmt.Sprintf("offset %d is beyond the end of the answer of %s, which has %d bytes", req.Offset, r.ID, a.Size)}
+	}
+	most := min(cmp.Or(req.Max, resultPart), maxRead)
+	var text []byte
+	for at := req.Offset; at < a.Size && len(text) < most; at = req.Offset + int64(len(text)) {
+		part, err := read(at)
+		if err != nil {
+			return a, err
+		}
+		text = append(text, part[:min(len(part), most-len(text))]...)
+	}
+	if req.Offset+int64(len(text)) < a.Size {
+		text = wholeCharacters(text)
+	}
+	a.Text, a.Offset, a.Next = string(text), req.Offset, req.Offset+int64(len(text))
+	return a, nil
+}
+
+// wholeCharacters leaves out the beginning of a character at the end of b, unless there is
+// nothing else.
+func wholeCharacters(b []byte) []byte {
+	for n := len(b) - 1; n > 0 && n >= len(b)-utf8.UTFMax; n-- {
+		if !utf8.RuneStart(b[n]) {
+			continue
+		}
+		if !utf8.FullRune(b[n:]) {
+			return b[:n]
+		}
+		break
+	}
+	return b
 }

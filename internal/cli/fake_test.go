@@ -308,7 +308,8 @@ func (s *session) Output(ctx context.Context, req control.OutputRequest) (contro
 	}
 }
 
-func (s *session) Result(ctx context.Context, ref string) (control.Answer, error) {
+func (s *session) Result(ctx context.Context, req control.ResultRequest) (control.Answer, error) {
+	ref := req.Ref
 	r, err := s.Get(ctx, ref)
 	if err == nil && !r.Status.Terminal() {
 		err = &control.Error{Code: control.Conflict, Message: "task " + ref + " has not ended"}

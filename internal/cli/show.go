@@ -42,27 +42,40 @@ func (a *app) onTask(cmd *cobra.Command, ended bool, do func(context.Context, co
 func (a *app) result() *cobra.Command {
 	cmd := &cobra.Command{Use: "result [--json] REF", Short: "Print the final answer of a task that has ended"}
 	asJSON := cmd.Flags().Bool("json", false, "print the task and its answer as JSON")
+	var printed int64 // kept where the host goes meanwhile, and what it has left is asked
 	return a.onTask(cmd, true, func(ctx context.Context, api control.API, f found) error {
-		answer, err := api.Result(ctx, string(f.record.ID))
-		if err != nil {
-			return fmt.Errorf("result of %s: %w", f.record.ID, err)
-		}
 		if *asJSON {
+			answer, err := control.WholeResult(ctx, api, string(f.record.ID))
+			if err != nil {
+				return fmt.Errorf("result of %s: %w", f.record.ID, err)
+			}
 			return printJSON(a.Stdout, answer)
 		}
-		text := answer.Text
-		if a.IsTerminal(a.Stdout) {
-			text = excerpt.Plain(text)
-		}
-		if text != "" {
-			if _, err := io.WriteString(a.Stdout, strings.TrimSuffix(text, "\n")+"\n"); err != nil {
+		var r task.Record
+		for part, err := range control.Parts(ctx, api, string(f.record.ID), printed) {
+			if err != nil {
+				return fmt.Errorf("result of %s: %w", f.record.ID, err)
+			}
+			r = part.Task
+			text := part.Text
+			if a.IsTerminal(a.Stdout) {
+				text = excerpt.Plain(text)
+			}
+			if text == "" {
+				continue
+			}
+			if part.Next >= part.Size {
+				text = strings.TrimSuffix(text, "\n") + "\n"
+			}
+			if _, err := io.WriteString(a.Stdout, text); err != nil {
 				return err
 			}
+			printed = max(part.Next, printed+1) // an older host gives all at once, and no number
 		}
-		switch r := answer.Task; {
+		switch {
 		case r.Status != task.Completed:
 			a.note("task %s %s: %s", r.ID, r.Status, ending(r))
-		case text == "":
+		case printed == 0:
 			a.note("task %s ended without an answer (see drover logs %s)", r.ID, r.ID)
 		}
 		return nil

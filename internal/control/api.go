@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"strings"
 	"time"
 
 	"github.com/drover-dev/drover/task"
@@ -48,8 +49,9 @@ type API interface {
 	// the session they are those of its main agent.
 	Messages(ctx context.Context, req MessagesRequest) (Messages, error)
 
-	// Result is the final answer of a task that has ended.
-	Result(ctx context.Context, ref string) (Answer, error)
+	// Result is a part of the final answer of a task that has ended; [WholeResult]
+	// is all of it.
+	Result(ctx context.Context, req ResultRequest) (Answer, error)
 
 	// Events yields every event after a sequence number, then waits for more
 	// until ctx ends. It ends with an error, or silently with the session.
@@ -171,10 +173,24 @@ func (r StartRequest) Check() error {
 	switch {
 	case n != 1:
 		return &Error{Code: Invalid, Message: "a start request names exactly one thing to start: a command, an agent, a monitor, a workflow, remote work or a dream"}
+	case len(r.Lease) > task.MaxName:
+		return &Error{Code: Invalid, Message: fmt.Sprintf("the lease has %d bytes, more than the limit of %d", len(r.Lease), task.MaxName), Mend: "give a shorter one"}
+	case envBytes(r.Env) > maxEnv:
+		return &Error{Code: Invalid, Message: fmt.Sprintf("the environment has %d bytes, more than the limit of %d", envBytes(r.Env), maxEnv), Mend: "leave out what the task does not need"}
 	case r.Timeout < 0:
 		return &Error{Code: Invalid, Message: fmt.Sprintf("the time limit %s is negative", r.Timeout)}
 	}
 	return nil
+}
+
+// maxEnv bounds an environment. No system that Drover runs on takes more.
+const maxEnv = 6 << 20
+
+func envBytes(env []string) (n int) {
+	for _, v := range env {
+		n += len(v) + 1
+	}
+	return n
 }
 
 // ShellRequest is a command: a program with its arguments, or a line for bash.
@@ -267,10 +283,54 @@ type Chunk struct {
 	Ended  bool   `json:"ended"` // the task has ended, and nothing is left to read
 }
 
-// Answer is the final answer of a task.
+// ResultRequest asks for the part of an answer behind an offset.
+type ResultRequest struct {
+	Ref    string `json:"ref"`
+	Offset int64  `json:"offset,omitempty"`
+	Max    int    `json:"max,omitempty"` // bytes, 8 MiB at most; 0: 1 MiB
+}
+
+// Answer is the final answer of a task, or a part of it: whole characters, and then Next
+// is where to read on until it is Size.
 type Answer struct {
-	Task task.Record `json:"task"`
-	Text string      `json:"text"`
+	Task   task.Record `json:"task"`
+	Text   string      `json:"text"`
+	Offset int64       `json:"offset,omitempty"`
+	Next   int64       `json:"next,omitempty"`
+	Size   int64       `json:"size,omitempty"` // of the whole, in bytes
+}
+
+// Parts yields the final answer of a task part by part from an offset on, at least one. It
+// ends with an error.
+func Parts(ctx context.Context, a API, ref string, from int64) iter.Seq2[Answer, error] {
+	return func(yield func(Answer, error) bool) {
+		for req := (ResultRequest{Ref: ref, Offset: from}); ; {
+			part, err := a.Result(ctx, req)
+			if !yield(part, err) || err != nil || part.Next <= req.Offset || part.Next >= part.Size {
+				return
+			}
+			req.Offset = part.Next
+		}
+	}
+}
+
+// WholeResult is the final answer of a task in one piece.
+func WholeResult(ctx context.Context, a API, ref string) (Answer, error) {
+	var whole Answer
+	var text strings.Builder
+	for part, err := range Parts(ctx, a, ref, 0) {
+		if err != nil {
+			return part, err
+		}
+		if text.Len() == 0 && part.Next >= part.Size { // it is all there is
+			return Answer{Task: part.Task, Text: part.Text}, nil
+		}
+		text.Grow(int(part.Size) - text.Len())
+		text.WriteString(part.Text)
+		whole.Task = part.Task
+	}
+	whole.Text = text.String()
+	return whole, nil
 }
 
 // ApprovalsRequest asks for open questions.
@@ -360,6 +420,7 @@ type Code string
 // The codes.
 const (
 	NotFound    Code = "not_found"
+	TooLarge    Code = "too_large" // the request has more bytes than it may have
 	Ambiguous   Code = "ambiguous"
 	Invalid     Code = "invalid"     // the request is wrong
 	Conflict    Code = "conflict"    // not possible in the state of the task or question
@@ -396,11 +457,14 @@ func NotFoundError(ref string) *Error {
 func AsError(err error) *Error {
 	var e *Error
 	var move *task.MoveError
+	var size *task.SizeError
 	switch {
 	case err == nil:
 		return nil
 	case errors.As(err, &e):
 		return e
+	case errors.As(err, &size):
+		return &Error{Code: Invalid, Message: strings.TrimSuffix(err.Error(), " ("+size.Mend+")"), Mend: size.Mend, err: err}
 	case errors.As(err, &move):
 		return &Error{Code: Conflict, Message: err.Error(), err: err}
 	}

@@ -72,6 +72,10 @@ func (c *Client) Info(ctx context.Context) (Info, error) {
 // Start implements [API].
 func (c *Client) Start(ctx context.Context, reqs []StartRequest) ([]Started, error) {
 	body, err := c.do(ctx, http.MethodPost, "/v1/tasks", newStartBody(reqs))
+	var e *Error
+	if errors.As(err, &e) && e.Code == TooLarge && len(reqs) > 1 {
+		return c.startParts(ctx, reqs)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -84,6 +88,24 @@ func (c *Client) Start(ctx context.Context, reqs []StartRequest) ([]Started, err
 		return nil, &Error{Code: Internal, Message: fmt.Sprintf("start: %d answers to %d requests", len(started), len(reqs))}
 	}
 	return started, nil
+}
+
+// startParts is Start for more than one request holds. What fails behind the first half
+// hinders nobody before it.
+func (c *Client) startParts(ctx context.Context, reqs []StartRequest) ([]Started, error) {
+	half := len(reqs) / 2
+	first, err := c.Start(ctx, reqs[:half])
+	if err != nil {
+		return nil, err
+	}
+	rest, err := c.Start(ctx, reqs[half:])
+	if err != nil {
+		rest = make([]Started, len(reqs)-half)
+		for i := range rest {
+			rest[i].Error = AsError(err)
+		}
+	}
+	return append(first, rest...), nil
 }
 
 // pageTasks is how many tasks of a long listing are asked for at once: what a host
@@ -164,8 +186,10 @@ func (c *Client) Output(ctx context.Context, req OutputRequest) (Chunk, error) {
 }
 
 // Result implements [API].
-func (c *Client) Result(ctx context.Context, ref string) (Answer, error) {
-	return onTask[Answer](ctx, c, http.MethodGet, ref, "/result")
+func (c *Client) Result(ctx context.Context, req ResultRequest) (Answer, error) {
+	q := url.Values{"offset": {strconv.FormatInt(req.Offset, 10)}}
+	setNumber(q, "max", int64(req.Max))
+	return onTask[Answer](ctx, c, http.MethodGet, req.Ref, "/result?"+q.Encode())
 }
 
 // Approvals implements [API].
@@ -303,7 +327,7 @@ func (c *Client) do(ctx context.Context, method, path string, in any) (io.ReadCl
 			return nil, fmt.Errorf("encode request: %w", err)
 		}
 		if len(data) > maxBody {
-			return nil, &Error{Code: Invalid, Message: fmt.Sprintf("request larger than %d MiB", maxBody>>20), Mend: "send it in parts"}
+			return nil, tooLong(maxBody)
 		}
 	}
 	for tries := 1; ; tries++ {

@@ -192,8 +192,8 @@ func TestSame(t *testing.T) {
 			return a.Messages(ctx, MessagesRequest{Ref: odd, Limit: 7})
 		}},
 		{"messages-unknown", func(ctx context.Context, a API) (any, error) { return a.Messages(ctx, MessagesRequest{Ref: "x"}) }},
-		{"result", func(ctx context.Context, a API) (any, error) { return a.Result(ctx, "two") }},
-		{"result-early", func(ctx context.Context, a API) (any, error) { return a.Result(ctx, "one") }},
+		{"result", func(ctx context.Context, a API) (any, error) { return a.Result(ctx, ResultRequest{Ref: "two"}) }},
+		{"result-early", func(ctx context.Context, a API) (any, error) { return a.Result(ctx, ResultRequest{Ref: "one"}) }},
 		{"state", func(ctx context.Context, a API) (any, error) { return a.State(ctx, StateRequest{}) }},
 		{"state-same", func(ctx context.Context, a API) (any, error) {
 			return a.State(ctx, StateRequest{After: 3, Wait: time.Millisecond})
@@ -317,7 +317,7 @@ func TestLimits(t *testing.T) {
 	w := serve(t, s)
 	err := w.client.Prompt(t.Context(), PromptRequest{Text: strings.Repeat("x", 2000)})
 	var e *Error
-	if !errors.As(err, &e) || e.Code != Invalid || !strings.Contains(e.Message, "1000") {
+	if !errors.As(err, &e) || e.Code != TooLarge || !strings.Contains(e.Message, "1000") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -253,8 +253,8 @@ func (f *fake) Messages(_ context.Context, req MessagesRequest) (Messages, error
 	return Messages{Task: r, List: []Message{{Role: "user", At: r.CreateTime, Parts: []Part{{Type: "tool_use", Tool: "Bash", Text: fmt.Sprint(req.Limit), Cut: 7}}}}}, nil
 }
 
-func (f *fake) Result(_ context.Context, ref string) (Answer, error) {
-	r, err := f.find(ref)
+func (f *fake) Result(_ context.Context, req ResultRequest) (Answer, error) {
+	r, err := f.find(req.Ref)
 	if err == nil && !r.Status.Terminal() {
 		err = &Error{Code: Conflict, Message: "task " + string(r.ID) + " is still running", Mend: "wait for it"}
 	}

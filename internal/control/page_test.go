@@ -24,7 +24,7 @@ func TestPage(t *testing.T) {
 			page.Next, page.Trouble = 7, `a "full" disk`
 		}
 		var ours, wide bytes.Buffer
-		if err := encodePage(&ours, page); err != nil {
+		if err := encodePage(&ours, page, func(r task.Record) task.Record { return r }); err != nil {
 			t.Fatal(err)
 		}
 		if err := json.Indent(&wide, ours.Bytes(), "", " "); err != nil {

@@ -2,6 +2,7 @@ package control
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -31,7 +32,10 @@ type Server struct {
 	write     time.Duration // for a client to take one piece of an answer
 	drain     time.Duration // for answers under way when the session closes
 	heartbeat time.Duration
-	largest   int64 // bytes of a request
+	largest   int64 // bytes of a request that starts something or has a prompt
+	small     int64 // bytes of any other
+
+	encoded encoded
 }
 
 // NewServer serves api. It does nothing until Serve.
@@ -44,6 +48,7 @@ func NewServer(api API) *Server {
 		drain:     time.Second,
 		heartbeat: 15 * time.Second,
 		largest:   maxBody,
+		small:     maxSmallBody,
 	}
 }
 
@@ -143,7 +148,6 @@ func (s *Server) handler() http.Handler {
 			answerError(w, r, &Error{Code: Unavailable, Message: errClosing.Error(), Untaken: true})
 			return
 		}
-		r.Body = http.MaxBytesReader(w, r.Body, s.largest)
 		mux.ServeHTTP(w, r)
 	})
 }
@@ -201,9 +205,13 @@ func answerError(w http.ResponseWriter, r *http.Request, err error) {
 	case errors.Is(context.Cause(r.Context()), errClosing):
 		e = &Error{Code: Unavailable, Message: errClosing.Error(), Mend: "see `drover sessions`", Untaken: e.Untaken || r.Method == http.MethodGet}
 	case errors.As(err, &tooLarge):
-		e = &Error{Code: Invalid, Message: fmt.Sprintf("request larger than %d bytes", tooLarge.Limit), Mend: "send it in parts"}
+		e = tooLong(tooLarge.Limit)
 	}
 	_ = answerJSON(w, e.Code.status(), errorBody{e})
+}
+
+func tooLong(limit int64) *Error {
+	return &Error{Code: TooLarge, Message: fmt.Sprintf("the request has more than the limit of %d bytes", limit), Mend: "send it in parts, or give the names of files"}
 }
 
 func answerJSON(w http.ResponseWriter, status int, v any) error {
@@ -229,9 +237,17 @@ func reply[T any](w http.ResponseWriter, v T, err error) error {
 // read decodes the request and then lifts the read deadline: a long request
 // waits for as long as its client stays.
 func (s *Server) read(w http.ResponseWriter, r *http.Request, into any) error {
+	limit := s.small
+	switch into.(type) {
+	case *startBody, *PromptRequest, *ResumeRequest:
+		limit = s.largest
+	}
+	if r.ContentLength > limit { // nobody need send it
+		return tooLong(limit)
+	}
 	rc := http.NewResponseController(w)
 	_ = rc.SetReadDeadline(time.Now().Add(s.body))
-	err := decodeStrict(r.Body, into)
+	err := decodeStrict(http.MaxBytesReader(w, r.Body, limit), into)
 	_ = rc.SetReadDeadline(time.Time{})
 	var tooLarge *http.MaxBytesError
 	if errors.As(err, &tooLarge) {
@@ -263,7 +279,7 @@ func (s *Server) start(w http.ResponseWriter, r *http.Request) error {
 	}
 	_ = failpoint.Hit("start/answer")
 	return inPieces(w, func(out io.Writer) error {
-		if err := encodeSlice(out, encoder(out), started); err != nil {
+		if err := encodeSlice(out, encoder(out), started, func(st Started) Started { return st }); err != nil {
 			return err
 		}
 		_, err := io.WriteString(out, "\n")
@@ -286,7 +302,22 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return inPieces(w, func(out io.Writer) error { return encodePage(out, page) })
+	return inPieces(w, func(out io.Writer) error {
+		return encodePage(out, page, func(t task.Record) task.Record { return s.whole(r.Context(), t) })
+	})
+}
+
+// whole is a record with the whole of its command, as far as that can be had.
+func (s *Server) whole(ctx context.Context, t task.Record) task.Record {
+	if t.CommandBytes == 0 {
+		return t
+	}
+	full, err := s.api.Get(ctx, string(t.ID))
+	if err != nil {
+		return t
+	}
+	t.Command, t.CommandBytes = full.Command, full.CommandBytes
+	return t
 }
 
 // inPieces answers in pieces of 32 KiB. An error in the middle breaks the
@@ -319,9 +350,44 @@ func (s *Server) interrupt(w http.ResponseWriter, r *http.Request) error {
 	return reply(w, v, err)
 }
 
+// result answers with a part of an answer, or with all of it, which is read part by part
+// as the client takes it.
 func (s *Server) result(w http.ResponseWriter, r *http.Request) error {
-	v, err := s.api.Result(r.Context(), r.PathValue("ref"))
-	return reply(w, v, err)
+	q := query{Values: r.URL.Query()}
+	req := ResultRequest{Ref: r.PathValue("ref"), Offset: q.number("offset"), Max: int(q.number("max"))}
+	if q.err != nil {
+		return q.err
+	}
+	v, err := s.api.Result(r.Context(), req)
+	if q.Has("offset") || q.Has("max") || err != nil || v.Next >= v.Size {
+		return reply(w, v, err)
+	}
+	return inPieces(w, func(out io.Writer) error {
+		first, err := encode(v.Task)
+		if err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintf(out, `{"task":%s,"size":%d,"text":"`, bytes.TrimSpace(first), v.Size); err != nil {
+			return err
+		}
+		for {
+			text, err := encode(v.Text)
+			if err != nil {
+				return err
+			}
+			if _, err := out.Write(text[1 : len(text)-len("\"\n")]); err != nil {
+				return err
+			}
+			if v.Next >= v.Size {
+				break
+			}
+			if v, err = s.api.Result(r.Context(), ResultRequest{Ref: req.Ref, Offset: v.Next}); err != nil {
+				return err
+			}
+		}
+		_, err = io.WriteString(out, "\"}\n")
+		return err
+	})
 }
 
 func (s *Server) output(w http.ResponseWriter, r *http.Request) error {

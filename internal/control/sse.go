@@ -10,6 +10,7 @@ import (
 	"io"
 	"iter"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -23,8 +24,9 @@ import (
 // no verb.
 const errorEvent = "error"
 
-// maxEvent bounds one event on the client's side.
-const maxEvent = maxBody
+// maxEvent bounds one event on the client's side. Older builds wrote the whole of what was
+// asked for into each.
+const maxEvent = 64 << 20
 
 // events answers GET /v1/events. The stream is pulled from the API: a reader
 // that is slow holds up its own connection and nothing else.
@@ -41,8 +43,8 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-store")
 	w.WriteHeader(http.StatusOK)
-	st := &stream{w: bufio.NewWriterSize(w, 32<<10), rc: http.NewResponseController(w), dirty: make(chan struct{}, 1),
-		named: named, last: after}
+	st := newStream(w)
+	st.named, st.last = named, after
 	if st.flush() != nil {
 		return nil
 	}
@@ -64,7 +66,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 	for e, err := range s.api.Events(r.Context(), after) {
 		switch {
 		case err == nil:
-			err = st.task(e)
+			err = st.task(e.Seq, s.encoded.of(e))
 		case r.Context().Err() == nil: // otherwise the client is gone, or the session ends
 			_ = st.fail(err)
 		}
@@ -143,20 +145,28 @@ type stream struct {
 	settled int64         // Completion.N that was told
 }
 
+// streamBuffer is how much gathers for one call of a stream that is not read.
+const streamBuffer = 16 << 10
+
+func newStream(w http.ResponseWriter) *stream {
+	return &stream{w: bufio.NewWriterSize(w, streamBuffer), rc: http.NewResponseController(w), dirty: make(chan struct{}, 1)}
+}
+
 // task writes an event, and behind it those that follow from it.
-func (st *stream) task(e task.Event) error {
+func (st *stream) task(seq task.Seq, e *encodedEvent) error {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	err := st.event(strconv.FormatInt(int64(e.Seq), 10), string(e.Verb), e)
+	err := e.err
+	if err == nil {
+		err = st.write(e.own)
+	}
 	if !st.named || err != nil {
 		return err
 	}
-	for _, d := range derive(e) {
-		if err := st.event("", d.name, d.data); err != nil {
-			return err
-		}
+	if err := st.write(e.named); err != nil {
+		return err
 	}
-	st.last = e.Seq
+	st.last = seq
 	return st.tell()
 }
 
@@ -197,15 +207,33 @@ func (st *stream) fail(err error) error {
 
 // event writes one event. The caller holds mu.
 func (st *stream) event(id, name string, v any) error {
-	if id != "" {
-		fmt.Fprintf(st.w, "id: %s\n", id)
-	}
-	fmt.Fprintf(st.w, "event: %s\ndata: ", name)
-	// The encoder ends with a newline, and JSON holds no other.
-	if err := encoder(st.w).Encode(v); err != nil {
+	b, err := appendEvent(nil, id, name, v)
+	if err != nil {
 		return err
 	}
-	if err := st.w.WriteByte('\n'); err != nil {
+	return st.write(b)
+}
+
+// appendEvent appends an event as it is written.
+func appendEvent(to []byte, id, name string, v any) ([]byte, error) {
+	if id != "" {
+		to = fmt.Appendf(to, "id: %s\n", id)
+	}
+	// The encoder ends with a newline, and JSON holds no other.
+	data, err := encode(v)
+	if err != nil {
+		return to, err
+	}
+	to = slices.Grow(to, len(name)+len(data)+16)
+	return append(append(fmt.Appendf(to, "event: %s\ndata: ", name), data...), '\n'), nil
+}
+
+// write writes whole events. The caller holds mu.
+func (st *stream) write(b []byte) error {
+	if len(b) == 0 {
+		return nil
+	}
+	if _, err := st.w.Write(b); err != nil {
 		return err
 	}
 	select {

@@ -1,7 +1,6 @@
 package control
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -93,7 +92,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	st := &stream{w: bufio.NewWriterSize(w, 32<<10), rc: http.NewResponseController(w), dirty: make(chan struct{}, 1)}
+	st := newStream(w)
 	done := make(chan struct{})
 	var flusher sync.WaitGroup
 	begun := false

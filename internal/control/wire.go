@@ -23,8 +23,11 @@ const (
 	protocolHeader = "Drover-Protocol"
 )
 
-// maxBody bounds a request: a batch of starts is the largest.
-const maxBody = 64 << 20
+// Bounds of a request in bytes. Those that start something, or have a prompt, may be larger.
+const (
+	maxBody      = 16 << 20
+	maxSmallBody = 4 << 20
+)
 
 // startBody is a batch of starts. Env stands for the tasks without their own:
 // a batch shares one environment, and 10,000 copies of it would be most of the
@@ -85,6 +88,8 @@ func (c Code) status() int {
 		return http.StatusConflict
 	case Invalid:
 		return http.StatusBadRequest
+	case TooLarge:
+		return http.StatusRequestEntityTooLarge
 	case Unavailable:
 		return http.StatusServiceUnavailable
 	}
@@ -119,8 +124,8 @@ func decodeStrict(r io.Reader, into any) error {
 }
 
 // encodeSlice writes a JSON array element by element, so that a long one is
-// never in memory as a whole.
-func encodeSlice[T any](w io.Writer, enc *json.Encoder, items []T) error {
+// never in memory as a whole. Each is written as a function makes it.
+func encodeSlice[T any](w io.Writer, enc *json.Encoder, items []T, as func(T) T) error {
 	if _, err := io.WriteString(w, "[\n"); err != nil {
 		return err
 	}
@@ -130,7 +135,8 @@ func encodeSlice[T any](w io.Writer, enc *json.Encoder, items []T) error {
 				return err
 			}
 		}
-		if err := enc.Encode(&items[i]); err != nil {
+		item := as(items[i])
+		if err := enc.Encode(&item); err != nil {
 			return err
 		}
 	}
@@ -138,12 +144,12 @@ func encodeSlice[T any](w io.Writer, enc *json.Encoder, items []T) error {
 	return err
 }
 
-// encodePage writes a [Page] record by record.
-func encodePage(w io.Writer, p Page) error {
+// encodePage writes a [Page] record by record, each as it is to be shown.
+func encodePage(w io.Writer, p Page, as func(task.Record) task.Record) error {
 	if _, err := io.WriteString(w, `{"tasks":`); err != nil {
 		return err
 	}
-	if err := encodeSlice(w, encoder(w), p.Tasks); err != nil {
+	if err := encodeSlice(w, encoder(w), p.Tasks, as); err != nil {
 		return err
 	}
 	if p.Next != 0 {

@@ -104,3 +104,29 @@ func (j *Journal) AnswerAt(ctx context.Context, run task.RunID, offset int64) ([
 	}
 	return nil, fmt.Errorf("read answer of %s: %w", run, err)
 }
+
+// AnswerExcerpt is [Journal.Answer] for a reader that shows little of a long one: of more
+// than 2 MiB it is the first and the last, and how much is between.
+func (j *Journal) AnswerExcerpt(ctx context.Context, run task.RunID) (string, error) {
+	size, err := j.AnswerSize(ctx, run)
+	switch {
+	case err != nil:
+		return "", err
+	case size <= 2*answerPart:
+		return j.Answer(ctx, run)
+	}
+	head, err := j.AnswerAt(ctx, run, 0)
+	if err != nil {
+		return "", err
+	}
+	head = head[:min(answerPart, len(head))]
+	tail := make([]byte, 0, answerPart)
+	for at := size - answerPart; at < size; at = size - answerPart + int64(len(tail)) {
+		part, err := j.AnswerAt(ctx, run, at)
+		if err != nil {
+			return "", err
+		}
+		tail = append(tail, part...)
+	}
+	return strings.ToValidUTF8(fmt.Sprintf("%s\n[… %d bytes left out …]\n%s", head, size-2*answerPart, tail), ""), nil
+}

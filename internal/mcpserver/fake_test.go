@@ -233,7 +233,8 @@ func (s *session) Output(ctx context.Context, req control.OutputRequest) (contro
 	}, nil
 }
 
-func (s *session) Result(ctx context.Context, ref string) (control.Answer, error) {
+func (s *session) Result(ctx context.Context, req control.ResultRequest) (control.Answer, error) {
+	ref := req.Ref
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return control.Answer{Task: s.tasks[s.find(ref)], Text: s.answer}, nil

@@ -168,7 +168,14 @@ func (s *server) takeBack(ctx context.Context, rec task.Record, keep bool) error
 // answer is what a task that has ended leaves to read.
 func (s *server) answer(ctx context.Context, rec task.Record) (string, error) {
 	if rec.Kind.IsAgent() {
-		a, err := ask(ctx, s.link, func(api control.API) (control.Answer, error) { return api.Result(ctx, string(rec.ID)) })
+		a, err := ask(ctx, s.link, func(api control.API) (control.Answer, error) {
+			a, err := api.Result(ctx, control.ResultRequest{Ref: string(rec.ID)})
+			if err == nil && a.Next < a.Size { // its end is shown
+				a, err = api.Result(ctx, control.ResultRequest{Ref: string(rec.ID), Offset: max(0, a.Size-utf8.UTFMax*maxText), Max: utf8.UTFMax * maxText})
+				a.Text = strings.ToValidUTF8(a.Text, "")
+			}
+			return a, err
+		})
 		if err != nil {
 			return "", err
 		}

@@ -47,6 +47,9 @@ type Config struct {
 	Env   []string
 }
 
+// maxResult is how much of an answer a page of events has: a client takes no larger page.
+const maxResult = 1 << 20
+
 // Server answers requests. Its methods may be called by several goroutines.
 type Server struct {
 	cfg   Config
@@ -385,13 +388,15 @@ func (s *Server) now(ctx context.Context, one *entry, rec task.Record, seen curs
 	p.Cursor = cursor{after, p.OutputBytes}.String()
 	switch p.Status {
 	case remote.Completed:
-		a, err := s.cfg.Host.Result(ctx, string(rec.ID))
+		a, err := s.cfg.Host.Result(ctx, control.ResultRequest{Ref: string(rec.ID), Max: maxResult})
 		if err != nil {
 			return p, err
 		}
-		p.Result = a.Text
+		if p.Result = a.Text; a.Next < a.Size {
+			p.Result += fmt.Sprintf("\n[… %d bytes more]", a.Size-a.Next)
+		}
 		if !p.More {
-			p.Events = append(p.Events, remote.Event{Type: remote.AssistantEvent, Text: a.Text})
+			p.Events = append(p.Events, remote.Event{Type: remote.AssistantEvent, Text: p.Result})
 		}
 	case remote.Failed:
 		p.Error = rec.Error

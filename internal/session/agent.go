@@ -340,7 +340,7 @@ func (s *Session) render(ctx context.Context, n task.Notice) (string, error) {
 		return mailbox.Render(l), nil
 	}
 	var err error
-	if l.Answer, err = s.log.Answer(ctx, n.Run); err != nil {
+	if l.Answer, err = s.log.AnswerExcerpt(ctx, n.Run); err != nil {
 		return "", err
 	}
 	if r.Team != nil {

@@ -121,7 +121,7 @@ func TestBackgroundAgent(t *testing.T) {
 	if child.Status != task.Completed || !child.Backgrounded || child.Depth != 1 || child.Usage == nil || child.Usage.Turns != 1 {
 		t.Errorf("child %+v", child)
 	}
-	if a, err := c.Result(c.ctx, string(child.ID)); err != nil || a.Text != "found it" {
+	if a, err := control.WholeResult(c.ctx, c, string(child.ID)); err != nil || a.Text != "found it" {
 		t.Errorf("answer %q, %v", a.Text, err)
 	}
 	if data, err := os.ReadFile(c.cfg.Place.OutputLink(child.ID)); err != nil || !strings.Contains(string(data), "found it") {
@@ -291,7 +291,7 @@ func TestResume(t *testing.T) {
 	if after.ID != before.ID || after.Run == before.Run || after.Status != task.Completed {
 		t.Errorf("before %+v, after %+v", before, after)
 	}
-	if a, err := c.Result(c.ctx, "scout"); err != nil || a.Text != "second look after 1" {
+	if a, err := control.WholeResult(c.ctx, c, "scout"); err != nil || a.Text != "second look after 1" {
 		t.Errorf("answer %q, %v", a.Text, err)
 	}
 }

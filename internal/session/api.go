@@ -125,7 +125,7 @@ func (s *Session) command(r control.StartRequest, spec task.Spec, client shell.C
 		spec.Command = quote(r.Shell.Args)
 	}
 	if spec.Description == "" {
-		spec.Description = spec.Command
+		spec.Description = task.Shortened(spec.Command, task.MaxDescription)
 	}
 	err := s.banned(r, spec.Command)
 	_ = failpoint.Hit("start/judged")
@@ -206,7 +206,7 @@ func (s *Session) RunCommand(ctx context.Context, r control.StartRequest, client
 		}
 	}
 	rec, _ = s.sup.Get(rec.ID)
-	return rec, nil
+	return s.log.Whole(context.WithoutCancel(ctx), rec)
 }
 
 // List returns tasks, newest first.
@@ -250,9 +250,12 @@ func (s *Session) under(r task.Record, root task.ID) bool {
 	return true
 }
 
-// Get returns one task.
-func (s *Session) Get(_ context.Context, ref string) (task.Record, error) {
+// Get returns one task, with the whole of its command.
+func (s *Session) Get(ctx context.Context, ref string) (task.Record, error) {
 	r, err := s.named(ref)
+	if err == nil {
+		r, err = s.log.Whole(ctx, r)
+	}
 	if err != nil {
 		return r, refusal(err)
 	}
@@ -417,23 +420,20 @@ func (s *Session) awaitOutput(ctx context.Context, r task.Record, offset int64) 
 	}
 }
 
-// Result is the final answer of a task that has ended.
-func (s *Session) Result(ctx context.Context, ref string) (control.Answer, error) {
-	r, err := s.named(ref)
+// Result is a part of the final answer of a task that has ended.
+func (s *Session) Result(ctx context.Context, req control.ResultRequest) (control.Answer, error) {
+	r, err := s.named(req.Ref)
 	if err != nil {
 		return control.Answer{}, refusal(err)
 	}
-	return s.Answer(ctx, r)
+	return archive.Answer(ctx, s.log, r, req)
 }
 
-// Answer is the final answer of the run of a record. A reader of events has the
-// end of a run before the registry shows it, so the record is the caller's.
-func (s *Session) Answer(ctx context.Context, r task.Record) (control.Answer, error) {
-	text, err := s.log.Answer(ctx, r.Run)
-	if err != nil {
-		return control.Answer{}, err
-	}
-	return archive.Answer(r, text)
+// Answer is the final answer of the run of a record, or the ends of a very long one. A
+// reader of events has the end of a run before the registry shows it, so the record is
+// the caller's.
+func (s *Session) Answer(ctx context.Context, r task.Record) (string, error) {
+	return s.log.AnswerExcerpt(ctx, r.Run)
 }
 
 // Events yields events after a number and waits for more.

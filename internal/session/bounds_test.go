@@ -153,7 +153,7 @@ func TestEvictedTasks(t *testing.T) {
 		if err != nil || got.ID != ids[0] || got.Status != task.Completed {
 			t.Errorf("Get(%s): %+v, %v", ref, got, err)
 		}
-		a, err := r.Result(r.ctx, ref)
+		a, err := control.WholeResult(r.ctx, r, ref)
 		if err != nil || a.Text != "out 0\n" {
 			t.Errorf("Result(%s): %q, %v", ref, a.Text, err)
 		}

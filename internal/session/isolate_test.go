@@ -79,7 +79,7 @@ func (r *rig) begin(change ...func(*control.StartRequest)) task.Record {
 
 func (r *rig) answer(rec task.Record) string {
 	r.t.Helper()
-	a, err := r.Result(r.ctx, string(rec.ID))
+	a, err := control.WholeResult(r.ctx, r, string(rec.ID))
 	if err != nil {
 		r.t.Fatal(err)
 	}

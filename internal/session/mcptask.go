@@ -209,7 +209,7 @@ func (rt *runtime) awaitMCPTask(ctx context.Context, rec task.Record) (string, e
 		rt.know(got.ID)
 		return begunMCPTask(got, ""), nil
 	}
-	text, err := s.log.Answer(ctx, got.Run)
+	text, err := s.log.AnswerExcerpt(ctx, got.Run)
 	if err != nil {
 		return "", err
 	}

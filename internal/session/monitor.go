@@ -77,7 +77,7 @@ func (s *Session) startMonitor(ctx context.Context, r control.StartRequest, spec
 			spec.Command = quote(w.Args)
 		}
 		if spec.Description == "" {
-			spec.Description = spec.Command
+			spec.Description = task.Shortened(spec.Command, task.MaxDescription)
 		}
 		if err := s.banned(r, spec.Command); err != nil {
 			return rec, nil, err

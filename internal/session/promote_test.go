@@ -60,7 +60,7 @@ func TestPromoteAgent(t *testing.T) {
 	if n := len(of(server, "explore")); n != 2 {
 		t.Errorf("the agent asked its model %d times", n)
 	}
-	if a, err := r.Result(r.ctx, string(before.ID)); err != nil || a.Text != "found it" {
+	if a, err := control.WholeResult(r.ctx, r, string(before.ID)); err != nil || a.Text != "found it" {
 		t.Errorf("result %+v, %v", a, err)
 	}
 	if _, err := r.Promote(r.ctx, string(before.ID)); code(err) != control.Conflict {

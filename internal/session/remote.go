@@ -206,6 +206,6 @@ func (rt *runtime) remote(ctx context.Context, r tasktools.AgentRequest) (taskto
 	if out.Backgrounded = out.Task.Backgrounded; out.Backgrounded {
 		return out, nil
 	}
-	out.Text, err = s.log.Answer(ctx, out.Task.Run)
+	out.Text, err = s.log.AnswerExcerpt(ctx, out.Task.Run)
 	return out, err
 }

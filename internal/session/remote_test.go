@@ -173,7 +173,7 @@ func TestRemoteBySession(t *testing.T) {
 	if got := r.wait(far)[0]; got.Status != task.Completed || got.Notified != true {
 		t.Errorf("ended: %+v", got)
 	}
-	if a, err := r.Result(r.ctx, far); err != nil || a.Text != "done there" || a.Task.ID != id {
+	if a, err := control.WholeResult(r.ctx, r, far); err != nil || a.Text != "done there" || a.Task.ID != id {
 		t.Errorf("answer %+v, %v", a, err)
 	}
 	r.reopen()

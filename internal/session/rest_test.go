@@ -111,7 +111,7 @@ func TestRestEnds(t *testing.T) {
 			if err != nil || rec.Status != task.Completed {
 				t.Errorf("ended as %+v, %v", rec, err)
 			}
-			if a, err := r.Result(r.ctx, id); err != nil || a.Text != "done" {
+			if a, err := control.WholeResult(r.ctx, r, id); err != nil || a.Text != "done" {
 				t.Errorf("answer %+v, %v", a, err)
 			}
 			rested := false
@@ -159,7 +159,7 @@ func TestInterruptAgent(t *testing.T) {
 	if got := r.wait(string(out.Task.ID)); got[0].Status != task.Completed || got[0].Run != out.Task.Run {
 		t.Errorf("ended as %+v", got[0])
 	}
-	if a, err := r.Result(r.ctx, "ada"); err != nil || a.Text != "turned left" {
+	if a, err := control.WholeResult(r.ctx, r, "ada"); err != nil || a.Text != "turned left" {
 		t.Errorf("answer %+v, %v", a, err)
 	}
 

@@ -200,7 +200,7 @@ func (rt *runtime) Agent(ctx context.Context, r tasktools.AgentRequest) (tasktoo
 		return out, nil
 	}
 	out.Note = strings.TrimPrefix(out.Note+"\n"+left(out.Task.Worktree), "\n")
-	out.Text, err = s.log.Answer(ctx, out.Task.Run)
+	out.Text, err = s.log.AnswerExcerpt(ctx, out.Task.Run)
 	return out, err
 }
 
@@ -339,7 +339,7 @@ func (rt *runtime) Wait(ctx context.Context, ref string, timeout time.Duration) 
 // Text is the answer of an agent that has ended, else the end of the output.
 func (rt *runtime) Text(ctx context.Context, r task.Record) (string, error) {
 	if (r.Kind.IsAgent() || r.Kind == task.RemoteAgent || r.Kind == task.MCPTask) && r.Status.Terminal() {
-		if text, err := rt.s.log.Answer(ctx, r.Run); err != nil || text != "" {
+		if text, err := rt.s.log.AnswerExcerpt(ctx, r.Run); err != nil || text != "" {
 			return text, err
 		}
 	}

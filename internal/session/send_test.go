@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/control"
 	"github.com/drover-dev/drover/internal/model/modeltest"
 	"github.com/drover-dev/drover/internal/tool/tasktools"
 	"github.com/drover-dev/drover/task"
@@ -120,7 +121,7 @@ func TestSendBehindLastCall(t *testing.T) {
 		t.Errorf("a reader that waited got %+v", got)
 	}
 	r.wait(string(out.Task.ID))
-	if a, err := r.Result(r.ctx, string(out.Task.ID)); err != nil || a.Text != "that too" {
+	if a, err := control.WholeResult(r.ctx, r, string(out.Task.ID)); err != nil || a.Text != "that too" {
 		t.Errorf("result %+v, %v", a, err)
 	}
 	if got, err := rt.Responses(r.ctx, string(out.Task.ID), 1, patience); err != nil || len(got.List) != 0 || got.TimedOut {

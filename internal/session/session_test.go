@@ -163,7 +163,7 @@ func TestStart(t *testing.T) {
 	if got := r.wait("three"); got[0].Status != task.Failed || *got[0].ExitCode != 3 || got[0].Command != "sh -c 'echo '\"'\"'a b'\"'\"'; exit 3'" && got[0].Command != `sh -c "echo 'a b'; exit 3"` {
 		t.Errorf("task %+v", got[0])
 	}
-	if a, err := r.Result(r.ctx, "three"); err != nil || a.Text != "a b\n" {
+	if a, err := control.WholeResult(r.ctx, r, "three"); err != nil || a.Text != "a b\n" {
 		t.Errorf("result %q, %v", a.Text, err)
 	}
 	page, err := r.List(r.ctx, control.ListRequest{All: true})
@@ -255,7 +255,7 @@ func TestOutput(t *testing.T) {
 func TestResultEarly(t *testing.T) {
 	r := open(t, "")
 	r.run("exec sleep 100", named("busy"))
-	if _, err := r.Result(r.ctx, "busy"); code(err) != control.Conflict {
+	if _, err := control.WholeResult(r.ctx, r, "busy"); code(err) != control.Conflict {
 		t.Errorf("result of a running task: %v", err)
 	}
 	if err := r.Prompt(r.ctx, control.PromptRequest{Text: "x"}); code(err) != control.Unavailable {

@@ -40,7 +40,7 @@ func TestSteer(t *testing.T) {
 	}
 	close(hold)
 	r.wait(id)
-	if a, err := r.Result(r.ctx, id); err != nil || !strings.Contains(a.Text, "<agent-message from=\"user\" kind=\"message\">\nand behind") {
+	if a, err := control.WholeResult(r.ctx, r, id); err != nil || !strings.Contains(a.Text, "<agent-message from=\"user\" kind=\"message\">\nand behind") {
 		t.Errorf("the agent answers %q, %v", a.Text, err)
 	}
 	for _, tt := range []struct {

@@ -304,7 +304,7 @@ func TestTeammateDismissed(t *testing.T) {
 	if err != nil || rec.Status != task.Completed || rec.Cause.Reason != task.ReasonDone || len(receipt.Stopped) != 1 {
 		t.Errorf("ended as %+v, %+v, %v", rec, receipt, err)
 	}
-	if a, err := r.Result(r.ctx, "ada"); err != nil || a.Text != "handed back" {
+	if a, err := control.WholeResult(r.ctx, r, "ada"); err != nil || a.Text != "handed back" {
 		t.Errorf("answer %+v, %v", a, err)
 	}
 	owed, err := r.log.Owed(r.ctx, r.cfg.Info.Session)

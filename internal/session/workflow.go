@@ -118,7 +118,7 @@ func (f *flows) Text(ctx context.Context, id task.ID) (string, error) {
 	case !ok:
 		return "", fmt.Errorf("%w: %s", supervise.ErrUnknown, id)
 	case r.Kind != task.LocalBash:
-		return f.s.log.Answer(ctx, r.Run)
+		return f.s.log.AnswerExcerpt(ctx, r.Run)
 	}
 	data, _, err := spool.Tail(r.OutputFile, 0, flow.MaxOutput)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -125,7 +125,7 @@ func (w *workflows) Start(ctx context.Context, r workflowtool.Request) (workflow
 		}
 		return workflowtool.Outcome{}, context.Cause(ctx)
 	}
-	text, err := s.log.Answer(ctx, got.Run)
+	text, err := s.log.AnswerExcerpt(ctx, got.Run)
 	return workflowtool.Outcome{Task: got, Backgrounded: got.Backgrounded, Text: text}, err
 }
 

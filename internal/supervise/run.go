@@ -223,6 +223,9 @@ func (s *Supervisor) unsaved(run task.RunID, err error) {
 func (s *Supervisor) finish(e *entry, res task.Result) {
 	e.mu.Lock()
 	e.result = task.Result{Signals: res.Signals, Left: res.Left} // not its text, nor what has run
+	if _, launches := e.driver.(task.Launcher); launches {       // a process has no further run
+		e.spec.Input = nil
+	}
 	e.cancel, e.driver, e.waits = nil, nil, nil
 	e.frozen = nil // an ended task has no children anyway; a later run may
 	e.release()

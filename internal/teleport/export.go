@@ -149,7 +149,7 @@ func (e *exporter) tasks(ctx context.Context, a *archive.Archive, tasks []task.R
 	for _, r := range tasks {
 		l := line{Task: r}
 		if r.Kind != task.LocalBash { // of a command the answer is its output
-			got, err := a.Result(ctx, string(r.ID))
+			got, err := control.WholeResult(ctx, a, string(r.ID))
 			if err != nil {
 				return err
 			}

@@ -183,7 +183,7 @@ func TestRoundTrip(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer a.Close()
-	one, err := a.Result(t.Context(), "a0000000a")
+	one, err := control.WholeResult(t.Context(), a, "a0000000a")
 	if err != nil || one.Text != "the answer" || one.Task.Owner != to.ID || one.Task.Session != to.ID || one.Task.TeleportedFrom != m.place.ID() || one.Task.Checkpoint != nil || one.Task.Status != task.Completed {
 		t.Errorf("agent %+v, %v", one, err)
 	}

@@ -37,7 +37,7 @@ type placed struct {
 // open is a block that still grows.
 type open struct {
 	block agent.Block
-	text  strings.Builder // of its text, thinking or input
+	text  agent.Gathered  // of its text, thinking or input
 	sign  strings.Builder // of its signature
 }
 
@@ -168,7 +168,7 @@ func (s *stream) more(b *open, kind agent.PartKind, index int, text string) {
 	if text == "" {
 		return
 	}
-	b.text.WriteString(text)
+	b.text.Add(text)
 	s.hand(agent.Part{Kind: kind, Index: index, Text: text})
 }
 
