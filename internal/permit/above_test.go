@@ -32,3 +32,15 @@ func TestAbove(t *testing.T) {
 		})
 	}
 }
+
+// What only reads needs no rule, and what may use a network or run a program of
+// the project needs one.
+func TestReadOnly(t *testing.T) {
+	ws := workspace(t, "")
+	g := gate(t, Rules{Cwd: ws, Home: filepath.Join(filepath.Dir(ws), "home"), ReadOnlyAuto: true})
+	for _, r := range rowsOf(t, "readonly.tsv") {
+		if got := g.Decide(bash(r.command)); string(got.Decision) != r.want {
+			t.Errorf("line %d: %q: %s, want %s: %s", r.line, r.command, got.Decision, r.want, got.Reason)
+		}
+	}
+}

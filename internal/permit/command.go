@@ -185,9 +185,6 @@ func (j *judge) ruled(ws []word, s scope) bool {
 // allows compares the words of a command with an allow rule, letter by letter,
 // and returns those that the rule leaves open.
 func allows(r rule, ws []word) ([]word, bool) {
-	if r.all {
-		return ws[1:], true
-	}
 	if len(ws) < len(r.words) || !r.prefix && len(ws) != len(r.words) {
 		return nil, false
 	}
@@ -204,25 +201,19 @@ func allows(r rule, ws []word) ([]word, bool) {
 // program or to write a file with it. A firm risk is a dangerous shape.
 func (j *judge) risk(r rule, ws, open []word, s scope) (why string, firm bool) {
 	name := ws[0].text
-	if strings.Contains(name, "/") && r.all && !j.system(name) {
-		return name + " is not a program of the system, and no rule names it", true
-	}
 	if !strings.Contains(name, "/") && !j.identified(name, s) {
 		return "", false // said already
-	}
-	if r.all && j.opaque(ws) {
-		return name + " can run anything, and no rule names it", true
 	}
 	if name == "git" {
 		if why := j.gitPlaces(ws, s); why != "" {
 			return why, true
 		}
 	}
-	if !r.prefix && !r.all {
+	if !r.prefix {
 		return "", false
 	}
 	for _, w := range open {
-		if !w.known && !(r.all && j.unlisted(name)) && !j.tolerant(name, ws) {
+		if !w.known && !j.tolerant(name, ws) {
 			return "a word is known only when the command runs", true
 		}
 	}
@@ -263,20 +254,6 @@ func (j *judge) spoken(ws []word, s scope) string {
 	return ""
 }
 
-// unlisted programs have no option that is known to run another.
-func (j *judge) unlisted(name string) bool {
-	p := j.g.memory.known().program(name)
-	if p == nil {
-		return name != "git" && name != "find" && name != "tar" && name != "go"
-	}
-	for _, o := range p.options {
-		if o.risk == runs {
-			return false
-		}
-	}
-	return !scripted(name)
-}
-
 // tolerant commands do not care what their words are.
 func (j *judge) tolerant(name string, ws []word) bool {
 	switch name {
@@ -310,22 +287,20 @@ func (j *judge) covered(r rule, ws, open []word, s scope) (why string, firm bool
 	name := ws[0].text
 	f := j.facts(ws, s)
 	switch {
-	case name == "tar" && !r.all && tarOrdinary(ws[1:]):
+	case name == "tar" && tarOrdinary(ws[1:]):
 		return "", false
 	case !f.listed:
 		// Of other programs a rule covers what it says, but for those that run
 		// others; of git, which is known, what only reads.
-		if name == "git" && !r.all && len(r.words) < 2 {
+		if name == "git" && len(r.words) < 2 {
 			return "git " + open[0].text + " is not known to read only, and the rule does not name it", false
 		}
-		if j.opaque(ws) && !r.all && len(r.words) < 2 && !interpreter(name) {
+		if j.opaque(ws) && len(r.words) < 2 && !interpreter(name) {
 			return name + " runs other programs, and the rule does not say which", true
 		}
 		return "", false
-	case f.risk == runs || f.risk != reads && !r.all:
+	case f.risk != reads:
 		return "options of " + name + " that could write or run something: " + f.why, true
-	case r.all:
-		return "", false
 	case f.unknown != "":
 		return "the option " + f.unknown + " of " + name + " is not known to be harmless", true
 	case f.outside != "":

@@ -39,6 +39,12 @@ func (j *judge) facts(ws []word, s scope) facts {
 		return j.dateFacts(args, s)
 	case "tar":
 		return j.tarFacts(args, s)
+	case "xargs":
+		return j.xargsFacts(args, s)
+	case "npm", "pip", "pip3", "printenv":
+		if lists(name, args) {
+			return facts{listed: true}
+		}
 	case "go":
 		return goFacts(args)
 	case "git":
@@ -444,7 +450,13 @@ func (j *judge) findFacts(args []word, s scope) facts {
 					return f
 				}
 			}
-		case "-exec", "-execdir", "-ok", "-okdir", "-files0-from", "-L", "-H", "-follow":
+		case "-exec":
+			n, why := j.findExec(args, i, s)
+			if why != "" {
+				return danger(runs, "-exec with "+why)
+			}
+			i += n
+		case "-execdir", "-ok", "-okdir", "-files0-from", "-L", "-H", "-follow":
 			return danger(runs, a.text)
 		case "-delete", "-fls", "-fprint", "-fprint0", "-fprintf":
 			return danger(writes, a.text)

@@ -397,8 +397,6 @@ func (j *judge) file(path string, s scope, write, made bool) {
 		v := j.g.approvePath(tool, j.g.expand(path, dir), write)
 		switch {
 		case v.Decision == Allow:
-		case write && !v.Firm && !v.outside && j.g.bare():
-			// A rule for every command covers what commands write in the roots.
 		case v.Firm || write || !v.outside:
 			j.doubt(reason(write) + v.Reason)
 		default:

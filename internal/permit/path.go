@@ -247,6 +247,8 @@ func (g *Gate) approvePath(tool, path string, edit bool) Verdict {
 	case tool == "Grep" && g.bansReading() && g.mayHold(real) && !g.rules.Filtered:
 		// What the search passes over is not known here.
 		return ask("a search may read files that are denied")
+	case !inside && !edit && systemFile(real):
+		return Verdict{Decision: Allow, Reason: "a file of the system that everybody may read"}
 	case !inside:
 		v := ask("the path is outside the working directories")
 		v.outside = true

@@ -57,7 +57,7 @@ func braces(w *syntax.Word) []word {
 	some := false
 	for _, p := range w.Parts {
 		lit, ok := p.(*syntax.Lit)
-		some = some || ok && strings.Contains(lit.Value, "{")
+		some = some || ok && strings.Contains(strings.ReplaceAll(lit.Value, "{}", ""), "{")
 	}
 	if !some {
 		return nil

@@ -23,7 +23,7 @@ func TestSuggest(t *testing.T) {
 		{Rules{}, bash("timeout 60 make test"), "Bash(make:*)"},
 		{Rules{ReadOnlyAuto: true}, bash("cat ../outside"), "Bash(cat ../outside)"},
 		{Rules{ReadOnlyAuto: true}, bash("cd src && gh pr view 1"), "Bash(gh pr view:*)"},
-		{Rules{}, call("Read", "file_path", "/etc/hosts"), "Read(/etc/hosts)"},
+		{Rules{}, call("Read", "file_path", "/etc/fstab"), "Read(/etc/fstab)"},
 		{Rules{}, call("Edit", "file_path", "src/a.go"), "Edit(./src/a.go)"},
 		{Rules{Mode: AcceptEdits}, call("Write", "file_path", ".envrc"), "Edit(./.envrc)"},
 		{Rules{}, call("WebFetch", "url", "https://Docs.example.org/x"), "WebFetch(domain:docs.example.org)"},
