@@ -14,10 +14,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/assemble"
 	"github.com/drover-dev/drover/internal/cli"
 	"github.com/drover-dev/drover/internal/excerpt"
 	"github.com/drover-dev/drover/internal/home"
 	"github.com/drover-dev/drover/internal/permit"
+	"github.com/drover-dev/drover/internal/session"
 )
 
 // bounds of a batch.
@@ -108,21 +110,26 @@ func (w *world) permissionsCheck() *cobra.Command {
 	return cmd
 }
 
-// checkOne decides one call. Rules that are wrong are errors here, since the
-// question is about them.
+// checkOne decides one call: by the flags, or, without any, as a session in the
+// folder would. Rules that are wrong are errors here, since the question is about
+// them.
 func (w *world) checkOne(set ruleSet, given bool, tool, input string) (answer, error) {
 	r := w.ruleSet(set)
+	var foreign []string
 	if !given {
 		s, err := w.settings("")
 		if err != nil {
 			return answer{}, err
 		}
-		p := s.Permissions
-		r.Allow, r.Ask, r.Deny, r.Mode, r.ReadOnlyAuto = p.Allow, p.Ask, p.Deny, permit.Mode(p.DefaultMode), true
+		r = session.MainRules(assemble.Rules(assemble.Config{Root: w.root, Folder: r.Cwd, Env: w.env, Settings: s}), r.Cwd)
+		foreign = s.Permissions.Foreign
 	}
-	g, errs := permit.New(r)
-	if len(errs) > 0 {
-		return answer{}, &cli.ExitError{Code: 2, Err: errors.Join(errs...)}
+	g, notes, err := session.NewGate(r, foreign)
+	if err != nil {
+		return answer{}, &cli.ExitError{Code: 2, Err: err}
+	}
+	for _, n := range notes {
+		w.note(n)
 	}
 	return decide(g, tool, callInput(tool, input)), nil
 }
@@ -134,7 +141,7 @@ func (w *world) ruleSet(set ruleSet) permit.Rules {
 	}
 	get := home.Lookup(w.env)
 	return permit.Rules{Mode: permit.Mode(set.Mode), Allow: set.Allow, Ask: set.Ask, Deny: set.Deny, Cwd: filepath.Clean(dir),
-		Home: get("HOME"), Path: get("PATH"), ReadOnlyAuto: set.ReadOnly, Headless: true}
+		Home: get("HOME"), Path: get("PATH"), ReadOnlyAuto: set.ReadOnly, Filtered: true, Headless: true}
 }
 
 // callInput takes an object as it is, and makes one of a plain text.

@@ -23,7 +23,7 @@ import (
 // agents is what the agents of the session are made of, by settings and files.
 func (s *Session) agents(c Config, model string, env []string) (session.Agents, error) {
 	set, get := c.Settings, home.Lookup(c.Env)
-	a := session.Agents{Models: s.models, Model: model, Rules: rules(c), Env: env, On: c.On, Tell: c.Tell, AskWait: c.AskWait, Tools: c.Tools,
+	a := session.Agents{Models: s.models, Model: model, Rules: Rules(c), Env: env, On: c.On, Tell: c.Tell, AskWait: c.AskWait, Tools: c.Tools,
 		Summaries: set.Agents.SummaryEvery(), StallAfter: set.Agents.Stall(), Share: set.Context.Share,
 		Web: webtool.NewFetcher(webtool.Config{MaxBytes: set.Web.MaxBytes, TTL: set.Web.TTL()})}
 	a.Foreign = set.Permissions.Foreign

@@ -216,9 +216,9 @@ func (s *Session) Close() error {
 	return errors.Join(err, s.letGo())
 }
 
-// rules are those of the settings and of the command line. What an agent can do
+// Rules are those of the settings and of the command line. What an agent can do
 // by its tools to its own tasks needs no rule.
-func rules(c Config) permit.Rules {
+func Rules(c Config) permit.Rules {
 	p := c.Settings.Permissions
 	r := permit.Rules{Mode: permit.Mode(p.DefaultMode), Allow: slices.Concat(p.Allow, c.Allow, own()),
 		Ask: p.Ask, Deny: slices.Concat(p.Deny, c.Deny), Dirs: c.Dirs, Home: home.Lookup(c.Env)("HOME"), Path: home.Lookup(c.Env)("PATH"),

@@ -140,7 +140,7 @@ func TestRules(t *testing.T) {
 	set.Permissions.DefaultMode = "plan"
 	set.Permissions.Allow, set.Permissions.Deny = []string{"Read"}, []string{"Bash(rm *)"}
 	c := Config{Settings: set, Allow: []string{"Bash(ls *)"}, Deny: []string{"Write"}, Env: []string{"HOME=/old", "HOME=/h", "PATH=/bin"}}
-	r := rules(c)
+	r := Rules(c)
 	if r.Mode != permit.Plan || r.Home != "/h" || r.Path != "/bin" || !slices.Equal(r.Deny, []string{"Bash(rm *)", "Write"}) {
 		t.Errorf("rules %+v", r)
 	}
@@ -150,7 +150,7 @@ func TestRules(t *testing.T) {
 		}
 	}
 	c.Mode = permit.DontAsk
-	if r := rules(c); r.Mode != permit.DontAsk {
+	if r := Rules(c); r.Mode != permit.DontAsk {
 		t.Errorf("mode %s: the command line must win", r.Mode)
 	}
 }

@@ -184,23 +184,14 @@ func (k *kit) rule() *permit.Gate {
 	return k.gate
 }
 
-// gate makes one of rules. Those that are not understood are an error, but for
-// those of another program, which were not written for this one: of them the user
-// is told.
+// gate makes one of rules, and tells the user what is wrong with those that were
+// written for another program.
 func (s *Session) gate(r permit.Rules) (*permit.Gate, error) {
-	gate, bad := permit.New(r)
-	if len(bad) == 0 {
-		return gate, nil
+	gate, notes, err := NewGate(r, s.cfg.Agents.Foreign)
+	for _, note := range notes {
+		s.sayOnce(note)
 	}
-	foreign := func(rule string) bool { return slices.Contains(s.cfg.Agents.Foreign, rule) }
-	r.Ask, r.Deny = slices.DeleteFunc(slices.Clone(r.Ask), foreign), slices.DeleteFunc(slices.Clone(r.Deny), foreign)
-	if _, own := permit.New(r); len(own) > 0 {
-		return nil, fmt.Errorf("permissions: %w", errors.Join(own...))
-	}
-	for _, b := range bad {
-		s.sayOnce(b.Error() + "; it is from the settings of another program, and holds for the whole tool here")
-	}
-	return gate, nil
+	return gate, err
 }
 
 // sayOnce tells the user something that would be the same for each agent.

@@ -1,0 +1,57 @@
+package session
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/permit"
+	"github.com/drover-dev/drover/internal/tool/asktool"
+	"github.com/drover-dev/drover/internal/tool/files"
+	"github.com/drover-dev/drover/internal/tool/intenttool"
+	"github.com/drover-dev/drover/internal/tool/search"
+	"github.com/drover-dev/drover/internal/tool/shelltool"
+	"github.com/drover-dev/drover/internal/tool/skilltool"
+	"github.com/drover-dev/drover/internal/tool/tasktools"
+	"github.com/drover-dev/drover/internal/tool/todotools"
+	"github.com/drover-dev/drover/internal/tool/webtool"
+)
+
+// NewGate makes a gate of rules. Rules that are not understood are an error, but
+// for foreign ones, which were written for another program: notes tell of them, and
+// they hold for the whole tool.
+func NewGate(r permit.Rules, foreign []string) (gate *permit.Gate, notes []string, err error) {
+	gate, bad := permit.New(r)
+	if len(bad) == 0 {
+		return gate, nil, nil
+	}
+	other := func(rule string) bool { return slices.Contains(foreign, rule) }
+	r.Ask, r.Deny = slices.DeleteFunc(slices.Clone(r.Ask), other), slices.DeleteFunc(slices.Clone(r.Deny), other)
+	if _, own := permit.New(r); len(own) > 0 {
+		return nil, nil, fmt.Errorf("permissions: %w", errors.Join(own...))
+	}
+	for _, b := range bad {
+		notes = append(notes, b.Error()+"; it is from the settings of another program, and holds for the whole tool here")
+	}
+	return gate, notes, nil
+}
+
+// MainRules are the rules of a main agent in a folder, to decide by them without a
+// session: nobody can be asked.
+func MainRules(r permit.Rules, folder string) permit.Rules {
+	r.Cwd, r.Tools, r.Headless = folder, usualTools(folder), true
+	return r
+}
+
+// usualTools are the tools of a main agent for their names, their aliases and
+// whether they only read. None of them can be called.
+func usualTools(folder string) []agent.Tool {
+	all := []agent.Tool{shelltool.New(shelltool.Config{Root: folder})}
+	all = append(all, files.New(files.Config{Root: folder})...)
+	all = append(all, search.New(search.Config{Root: folder})...)
+	all = append(all, tasktools.New(tasktools.Config{})...)
+	all = append(all, tasktools.NewList(nil), tasktools.NewSend(nil), tasktools.NewRead(nil, 0), intenttool.New())
+	all = append(all, skilltool.New(skilltool.Config{}), webtool.New(webtool.NewFetcher(webtool.Config{})), asktool.New(nil))
+	return append(all, todotools.New(todotools.Config{})...)
+}
