@@ -101,6 +101,14 @@ soak: ## two hosts at work for a long time: make soak [T=20m]
 faults: ## break what Drover stands on: make faults [RUN=TestLogFails]
 	@cd faults && FAULTS=all go test -run '$(or $(RUN),.)' -count 1 -v -timeout 1h | grep -E '^(--- |FAIL|ok)|--- FAIL|_test\.go:|NOT TRIED'
 
+# What the rules approve is run in a cell, and looked at; see docs/reliability.md.
+.PHONY: attack
+attack: N ?= 500000
+attack: SEED ?= 1
+attack: ## run what the rules approve: make attack [N=500000] [SEED=1] [RESUME=DIR] [WIDE=1] [AT=1234 | LINES=FILE]
+	@cd attack && ATTACK='$(N)' SEED='$(SEED)' RESUME='$(if $(RESUME),$(abspath $(RESUME)))' WIDE='$(WIDE)' AT='$(AT)' LINES='$(if $(LINES),$(abspath $(LINES)))' \
+	  go test -run TestAttack -count 1 -v -timeout 24h
+
 .PHONY: mutants
 mutants: ## deliberate faults, each of which a test must see: make mutants [MUTANT=torn-line]
 	@cd mutants && MUTANTS=all MUTANT='$(MUTANT)' go test -run 'TestFit|TestMutants' -count 1 -parallel 2 -timeout 2h

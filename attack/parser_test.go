@@ -16,7 +16,7 @@ import (
 // with, and do nothing.
 const functions = `exec 9>&1
 for name in cat touch echo true ls wc; do
-  eval "$name() { printf '%s\037' $name \"\$@\" >&9; printf '\036' >&9; }"
+  eval "$name() { local it; printf -v it '%s\037' $name \"\$@\"; printf '%s\036' \"\$it\" >&9; }"
 done
 unset name
 PATH=/nowhere

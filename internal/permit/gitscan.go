@@ -500,7 +500,7 @@ func gitKeys(text string) map[string]bool {
 // gitHarmless reports settings that make no command of git that reads run
 // another program.
 func (m *Memory) gitHarmless(key, value string) bool {
-	if signed(value) {
+	if signed(value) || key == "log.diffmerges" && strings.HasPrefix(value, "r") { // it makes objects
 		return false
 	}
 	harmless := m.harmless()
