@@ -120,7 +120,8 @@ func readCorpora(t testing.TB) corpus {
 	}
 	c.More = len(c.Sets)
 	seen := map[string]bool{}
-	for _, file := range []string{"../internal/permit/testdata/bash.tsv", "../../shared/corpus/permissions/bash.tsv"} {
+	own := "../internal/permit/testdata/"
+	for _, file := range []string{own + "bash.tsv", own + "doubt.tsv", own + "everyday.tsv", own + "protected.tsv", "../../shared/corpus/permissions/bash.tsv"} {
 		data, err := os.ReadFile(file)
 		if err != nil {
 			t.Logf("NOT TRIED: the lines of %s: %v", file, err)
@@ -138,7 +139,7 @@ func readCorpora(t testing.TB) corpus {
 			}
 		}
 	}
-	data, err := os.ReadFile("../internal/permit/testdata/ours.tsv")
+	data, err := os.ReadFile(own + "ours.tsv")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -71,15 +71,15 @@ func cut(text string, from, to syntax.Pos) string {
 	return text[min(int(from.Offset()), len(text)):min(int(to.Offset()), len(text))]
 }
 
-// plainDelimiter accepts a word of letters, digits and _ . - that is wholly quoted or
-// not at all.
+// plainDelimiter accepts a word of letters, digits and _ . - that is wholly quoted, or
+// by one backslash before it, or not at all.
 func plainDelimiter(w *syntax.Word) (text string, quoted, ok bool) {
 	if w == nil || len(w.Parts) != 1 {
 		return "", false, false
 	}
 	switch p := w.Parts[0].(type) {
 	case *syntax.Lit:
-		text = p.Value
+		text, quoted = strings.CutPrefix(p.Value, `\`)
 	case *syntax.SglQuoted:
 		if quoted = true; !p.Dollar {
 			text = p.Value
