@@ -78,7 +78,8 @@ func (o oracle) judge(s ruleset, w *world, line string, events []event, opened [
 			add("it shows " + what)
 		}
 	}
-	if !strings.Contains(flat, "git") { // which compares files of which it shows nothing
+	ranGit := slices.ContainsFunc(events, func(e event) bool { return strings.HasSuffix(e.Path, "/git") })
+	if !ranGit { // which compares files of which it shows nothing
 		for _, path := range opened {
 			if s.hides(path) {
 				add("it read " + path)
@@ -130,7 +131,8 @@ func (o oracle) event(s ruleset, w *world, flat string, e event) string {
 	switch e.Call {
 	case "execve", "execveat":
 		if s.all() {
-			if direct(e) && e.Call == "execve" && slices.ContainsFunc(s.Deny, func(r string) bool { return strings.HasPrefix(r, "Bash("+name+":") }) {
+			// What a file of the workspace says, is its own.
+			if direct(e) && e.Call == "execve" && strings.Contains(flat, name) && slices.ContainsFunc(s.Deny, func(r string) bool { return strings.HasPrefix(r, "Bash("+name+":") }) {
 				return "it ran the banned program " + name
 			}
 			return ""

@@ -497,6 +497,8 @@ func (s *speller) parameter(p *syntax.ParamExp, whole, joined bool) []string {
 		values = []string{s.g.rules.Home}
 	case name == "PWD":
 		values = slices.Clone(s.out.dirs)
+	case name == "IFS":
+		values = []string{" \t\n"}
 	case name == "GIT_DIR":
 		values = []string{".git", string(rune(openText))}
 	default:

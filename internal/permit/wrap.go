@@ -33,6 +33,8 @@ func wrapperOf(name string) (wrapper, bool) {
 		return wrapper{}, true
 	case "exec":
 		return wrapper{values: "-a"}, true
+	case "time":
+		return wrapper{values: "-f -o --format --output"}, true
 	case "nice":
 		return wrapper{values: "-n --adjustment"}, true
 	case "ionice":
