@@ -33,12 +33,15 @@ func (c corpus) line(start uint64, at int, whole bool) (one, ruleset) {
 	}
 	if at < len(c.Seeds) {
 		s := c.Seeds[at]
+		if c.Sets[s.Set].all() && !whole {
+			s.Set = 0
+		}
 		return one{at, s.Line, c.Sets[s.Set].Text, s.Fixture}, c.Sets[s.Set]
 	}
 	m := maker{c, rand.New(rand.NewPCG(start, uint64(at)))}
 	s := m.seed()
 	n := s.Set
-	if m.rng.IntN(3) > 0 {
+	if m.rng.IntN(3) > 0 || c.Sets[n].all() && !whole {
 		n = m.rng.IntN(general)
 	}
 	o := one{At: at, Set: c.Sets[n].Text, Fixture: s.Fixture}

@@ -107,6 +107,9 @@ func (s *speller) file(f *syntax.File, depth int) {
 		}
 		return true
 	})
+	for _, text := range evaluated(f) {
+		s.text(text, depth)
+	}
 	if !s.bare {
 		return
 	}
