@@ -448,3 +448,5 @@ func FuzzQuoted(f *testing.F) {
 		}
 	})
 }
+
+func (r Rules) text() string { return strings.Join(slices.Concat(r.Allow, r.Ask, r.Deny), " ") }
