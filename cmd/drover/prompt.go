@@ -443,7 +443,7 @@ func (w *world) streamOptions(ctx context.Context, p *promptFlags, set settings.
 	info, _ := s.Info(ctx) // of a session in this process there always is one
 	o := agentsdk.Options{Out: os.Stdout, Format: agentsdk.Format(p.Format), Partial: p.Partial, Session: info.Session, Cwd: w.cwd, Model: m.Model(),
 		PermissionMode: cmp.Or(p.Mode, set.Permissions.DefaultMode), Version: version, Tools: m.Tools(), MCPServers: mcpServers(m), Agents: w.agentFiles(p.Agents).Current().Names(),
-		Since: s.Since, Grown: s.Grown, Start: s.Newest()}
+		Denied: w.stderr, Terminal: isTerminal(os.Stdout), Since: s.Since, Grown: s.Grown, Start: s.Newest()}
 	if page, err := s.List(ctx, control.ListRequest{}); err == nil {
 		o.Live = page.Tasks
 	}

@@ -10,10 +10,10 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/excerpt"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -35,6 +35,11 @@ type Options struct {
 	Partial bool      // stream-json: replies as they come in
 	Err     io.Writer // text and json: short lines about tasks; nil: none
 	Warn    io.Writer // text and json: what has failed and is tried again; nil: nobody is told
+	Denied  io.Writer // a line for each sort of call that was refused; nil: none
+
+	// Terminal says that Out is one: what would be alive there is escaped in JSON,
+	// and what the lines mean stays the same.
+	Terminal bool
 
 	// What system/init tells.
 	Session        task.ID
@@ -81,6 +86,8 @@ type Stream struct {
 	final *resultLine
 	stats stats
 	usage map[string]*modelUsage
+
+	denied map[string]bool // lines about refusals that were printed
 }
 
 // New makes a stream. It does no I/O.
@@ -95,7 +102,7 @@ func New(o Options) *Stream {
 		o: o, broken: make(chan struct{}), last: o.Start,
 		tasks: map[task.ID]*entry{}, main: voice{model: o.Model},
 		stats: stats{Killed: map[task.Reason]int{}, ByType: map[string]int{}},
-		usage: map[string]*modelUsage{},
+		usage: map[string]*modelUsage{}, denied: map[string]bool{},
 	}
 	live := slices.SortedStableFunc(slices.Values(o.Live), func(a, b task.Record) int { return a.CreateTime.Compare(b.CreateTime) })
 	for i, r := range live {
@@ -167,7 +174,7 @@ func (s *Stream) Finish() error {
 	}
 	switch s.o.Format {
 	case Text:
-		if text := harmless(s.final.answer); strings.TrimSpace(text) != "" {
+		if text := excerpt.Prose(s.final.answer); strings.TrimSpace(text) != "" {
 			s.write([]byte(strings.TrimRight(text, "\n") + "\n"))
 		} else if !s.final.IsError {
 			s.note("the answer is empty")
@@ -219,6 +226,9 @@ func (s *Stream) encode(v any) {
 	if !utf8.Valid(b) { // raw input of a tool call
 		b = bytes.ToValidUTF8(b, []byte("\uFFFD"))
 	}
+	if s.o.Terminal {
+		b = excerpt.JSON(b)
+	}
 	s.write(b)
 }
 
@@ -252,24 +262,45 @@ func (s *Stream) warn(format string, args ...any) {
 	}
 }
 
+// maxDenied is how many different refusals are told.
+const maxDenied = 50
+
+// refusals tells a person what was refused, and which rule would allow it: each
+// only once.
+func (s *Stream) refusals(list []agent.Denial) {
+	if s.o.Denied == nil {
+		return
+	}
+	for _, d := range list {
+		line := refusal(d)
+		switch {
+		case s.denied[line] || len(s.denied) > maxDenied:
+			continue
+		case len(s.denied) == maxDenied:
+			line = "drover: more calls were denied: --output-format json lists them all"
+		}
+		s.denied[line] = true
+		fmt.Fprintln(s.o.Denied, line)
+	}
+}
+
+// refusal is a line about a call that was refused.
+func refusal(d agent.Denial) string {
+	why := strings.TrimPrefix(d.Reason, "this needs permission, and nobody is there to give it: ")
+	how := ""
+	if d.Suggest != "" {
+		why = strings.TrimSuffix(why, " (allow with "+d.Suggest+")")
+		how = " (allow it with --allowed-tools " + quoted(d.Suggest) + ")"
+	}
+	return fmt.Sprintf("drover: %s call denied: %s%s", excerpt.Line(excerpt.Exact(d.Name), 100), excerpt.Line(excerpt.Exact(why), 500), excerpt.Exact(how))
+}
+
+// quoted is a word for a shell.
+func quoted(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }
+
 func (s *Stream) stamp() stamp { return stamp{UUID: newUUID(), Session: s.o.Session} }
 
 // hidden reports records that are no task for a reader: that of the main agent.
 func (s *Stream) hidden(r task.Record) bool {
 	return r.ID == s.o.Session || r.AgentType == task.MainSession
-}
-
-// harmless drops control characters, and what shows text in another order than it
-// has or hides it: an answer may land on a terminal. Marks that belong to a script
-// or an emoji stay, unlike in what a terminal shows of a program's output.
-func harmless(text string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r == '\n' || r == '\t':
-		case unicode.IsControl(r), unicode.Is(unicode.Bidi_Control, r) && r != '\u200e' && r != '\u200f' && r != '\u061c',
-			r == '\u200b', r == '\ufeff', r == '\u2028', r == '\u2029', r >= 0xe0000 && r <= 0xe007f:
-			return -1
-		}
-		return r
-	}, text)
 }

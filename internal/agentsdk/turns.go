@@ -93,6 +93,7 @@ func (s *Stream) onMain(e agent.Event) {
 	case e.Kind == agent.CompactEvent:
 		s.compacted(e)
 	case e.Kind == agent.TurnDoneEvent && e.Result != nil:
+		s.refusals(e.Result.Denials)
 		s.result(*e.Result, e.Err)
 	}
 }
@@ -130,6 +131,10 @@ func (s *Stream) onSubagent(t *entry, e agent.Event) {
 		s.void(t.voice.model, e.Part)
 	case agent.ToolDoneEvent:
 		s.progress(t, e.Call.Name)
+	case agent.TurnDoneEvent:
+		if e.Result != nil {
+			s.refusals(e.Result.Denials)
+		}
 	}
 }
 
