@@ -218,11 +218,11 @@ func TestChildResolution(t *testing.T) {
 		in, def, parent, want    int
 		inM, defM, parentM, wntM string
 	}{
-		{"call", 1, 2, 3, 1, "opus", "haiku", "sonnet", "claude-opus-4-5-20250514"},
+		{"call", 1, 2, 3, 1, "opus", "haiku", "sonnet", "claude-opus-4-5-20251101"},
 		{"definition", 0, 2, 3, 2, "", "haiku", "sonnet", "claude-haiku-4-5-20251001"},
-		{"parent", 0, 0, 3, 3, "", "", "opus", "claude-opus-4-5-20250514"},
+		{"parent", 0, 0, 3, 3, "", "", "opus", "claude-opus-4-5-20251101"},
 		{"default", 0, 0, 0, 0, "", "inherit", "", "claude-sonnet-4-5-20250929"},
-		{"inherit", 1, 0, 3, 1, "inherit", "haiku", "opus", "claude-opus-4-5-20250514"},
+		{"inherit", 1, 0, 3, 1, "inherit", "haiku", "opus", "claude-opus-4-5-20251101"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r.Session.cfg.Agents.Catalog = fixed(subagent.Definition{Name: "x", Prompt: "x", MaxTurns: tt.def, Model: tt.defM})

@@ -1,19 +1,15 @@
 package usage
 
 import (
-	_ "embed" // the table of prices
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/model/choose"
+	"github.com/drover-dev/drover/internal/model/known"
 )
-
-//go:embed prices.txt
-var prices string
 
 // Price is what a model costs, in US dollars per million tokens. Its fields are
 // those of the settings.
@@ -181,36 +177,11 @@ func shaped(s, form string) bool {
 	return true
 }
 
-// builtIn reads the table that is part of the program.
+// builtIn is the table that is part of the program.
 func builtIn() Table {
-	t := Table{built: map[string]row{}}
-	for line := range strings.Lines(prices) {
-		words := strings.Fields(line)
-		switch {
-		case len(words) == 0 || words[0] == "#":
-		case words[0] == "as":
-			t.asOf = words[2]
-		default:
-			name, above, long := strings.Cut(plainName(words[0]), ">")
-			r, p := t.built[name], Price{figure(words[1]), figure(words[2]), figure(words[3]), figure(words[4])}
-			if long {
-				r.long, r.from = p, int64(figure(above))
-			} else {
-				r.price, r.window = p, int64(figure(words[5]))
-			}
-			t.built[name] = r
-		}
+	t := Table{asOf: known.AsOf(), built: map[string]row{}}
+	for _, m := range known.Models() {
+		t.built[plainName(m.Name)] = row{price: Price(m.Price), long: Price(m.Long), from: m.From, window: m.Window}
 	}
 	return t
-}
-
-func figure(s string) float64 {
-	if s == "-" {
-		return 0
-	}
-	f, err := strconv.ParseFloat(s, 64)
-	if err != nil {
-		panic(err) // the file is part of the program
-	}
-	return f
 }

@@ -118,7 +118,7 @@ func TestBuiltIn(t *testing.T) {
 			t.Errorf("%s: the price of long requests makes no sense: %+v", name, r)
 		}
 	}
-	for _, usual := range []string{"claude-sonnet-4-5-20250929", "claude-opus-4-5-20250514", "claude-haiku-4-5-20251001"} {
+	for _, usual := range []string{"claude-sonnet-4-5-20250929", "claude-opus-4-5-20251101", "claude-haiku-4-5-20251001"} {
 		if _, ok := built.Price(usual, 0); !ok {
 			t.Errorf("what an alias means, %s, has no price", usual)
 		}

@@ -20,6 +20,7 @@ import (
 	"github.com/anthropics/anthropic-sdk-go/option"
 
 	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/model/known"
 	"github.com/drover-dev/drover/internal/model/limit"
 	"github.com/drover-dev/drover/internal/model/wire"
 )
@@ -103,23 +104,18 @@ func New(c Config) (*Model, error) {
 func (m *Model) Close() { m.endpoint.HTTP.CloseIdleConnections() }
 
 // Resolve is the full name that a model's name stands for: an alias of the
-// configuration, one of sonnet, opus and haiku, or the name itself, without
+// configuration, one that everybody has, or the name itself, without
 // a leading "anthropic/". No name is sonnet.
 func (m *Model) Resolve(name string) string {
 	name = strings.TrimPrefix(name, "anthropic/")
 	if name == "" {
-		name = "sonnet"
+		name = known.Default
 	}
 	if full := m.aliases[name]; full != "" {
 		return full
 	}
-	switch name {
-	case "sonnet":
-		return "claude-sonnet-4-5-20250929"
-	case "opus":
-		return "claude-opus-4-5-20250514"
-	case "haiku":
-		return "claude-haiku-4-5-20251001"
+	if full := known.Full(name); full != "" {
+		return full
 	}
 	return name
 }

@@ -238,7 +238,7 @@ func TestAliases(t *testing.T) {
 			t.Errorf("Resolve(%q) = %q, want %q", name, got, want)
 		}
 	}
-	if got := connect(t, Config{}).Resolve("opus"); got != "claude-opus-4-5-20250514" {
+	if got := connect(t, Config{}).Resolve("opus"); got != "claude-opus-4-5-20251101" {
 		t.Errorf("opus is %q", got)
 	}
 }

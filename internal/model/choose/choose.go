@@ -5,13 +5,15 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/drover-dev/drover/internal/model/known"
 )
 
 // Inherit is the name that means the model of the parent, wherever it stands.
 const Inherit = "inherit"
 
 // Default is what an empty name means at the top of a session.
-const Default = "sonnet"
+const Default = known.Default
 
 // Policy is what the user has set. The zero Policy lets everything be used and
 // guards nothing that has no price. A Policy is only read, so several
@@ -145,7 +147,10 @@ func (p Policy) available(asked, full string) bool {
 func (p Policy) list() []string {
 	names := slices.Clone(p.Available)
 	if len(names) == 0 {
-		names = append(slices.Collect(maps.Keys(p.Aliases)), "haiku", "opus", "sonnet", "PROVIDER/NAME", "script:FILE")
+		names = append(slices.Collect(maps.Keys(p.Aliases)), "PROVIDER/NAME", "script:FILE")
+		for _, a := range known.Aliases() {
+			names = append(names, a.Short)
+		}
 	}
 	slices.Sort(names)
 	return slices.Compact(names)

@@ -11,7 +11,7 @@ import (
 
 const (
 	sonnet = "claude-sonnet-4-5-20250929"
-	opus   = "claude-opus-4-5-20250514"
+	opus   = "claude-opus-4-5-20251101"
 	haiku  = "claude-haiku-4-5-20251001"
 )
 

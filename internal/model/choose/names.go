@@ -4,24 +4,12 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+
+	"github.com/drover-dev/drover/internal/model/known"
 )
 
 // usualProvider is the provider of a name that names none.
 const usualProvider = "anthropic"
-
-// usual is the full name of an alias that everybody has (MR-02), or empty. The
-// provider of these names knows the same three.
-func usual(alias string) string {
-	switch alias {
-	case "sonnet":
-		return "claude-sonnet-4-5-20250929"
-	case "opus":
-		return "claude-opus-4-5-20250514"
-	case "haiku":
-		return "claude-haiku-4-5-20251001"
-	}
-	return ""
-}
 
 // Free reports whether a name is that of a model which is a file: it costs
 // nothing, and nobody has to allow it.
@@ -49,7 +37,7 @@ func (p Policy) expand(name string) (string, bool) {
 		}
 		name = strings.TrimSpace(to)
 	}
-	if f := usual(strings.ToLower(name)); f != "" {
+	if f := known.Full(name); f != "" {
 		return f, true
 	}
 	if Free(name) || strings.Contains(name, "/") {
@@ -72,9 +60,9 @@ func displayed(name string) string {
 	}
 	switch dashed := strings.ReplaceAll(short, ".", "-"); {
 	case dashed == "claude-sonnet-4-5":
-		return usual("sonnet")
+		return known.Full("sonnet")
 	case dashed == "claude-haiku-4-5":
-		return usual("haiku")
+		return known.Full("haiku")
 	case dashed == "claude-sonnet-4", dashed == "claude-opus-4":
 		return dashed + "-0"
 	case dashed == "claude-3-5-sonnet", dashed == "claude-3-7-sonnet", dashed == "claude-3-5-haiku":
@@ -90,9 +78,9 @@ func displayed(name string) string {
 // names are all that a model is called: see [Forms], and its aliases.
 func (p Policy) names(full string) []string {
 	out := Forms(full)
-	for _, alias := range []string{"sonnet", "opus", "haiku"} {
-		if p.Aliases[alias] == "" && usual(alias) == full {
-			out = append(out, alias)
+	for _, a := range known.Aliases() {
+		if p.Aliases[a.Short] == "" && a.Full == full {
+			out = append(out, a.Short)
 		}
 	}
 	for alias := range p.Aliases {

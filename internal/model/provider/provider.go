@@ -15,13 +15,14 @@ import (
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/model/anthropic"
+	"github.com/drover-dev/drover/internal/model/known"
 	"github.com/drover-dev/drover/internal/model/limit"
 	"github.com/drover-dev/drover/internal/model/openai"
 	"github.com/drover-dev/drover/internal/model/script"
 )
 
 // Default is the model that is meant when nobody names one.
-const Default = "sonnet"
+const Default = known.Default
 
 // Choice is a model and how it calls itself.
 type Choice struct {
@@ -67,7 +68,11 @@ func (f *Finder) Find(name string, env func(string) string, cwd string) (Choice,
 		if err != nil {
 			return Choice{}, err
 		}
-		return Choice{Model: m, Name: m.Resolve(model), Provider: provider}, nil
+		full := m.Resolve(model)
+		if err := possible(name, full, env); err != nil {
+			return Choice{}, err
+		}
+		return Choice{Model: m, Name: full, Provider: provider}, nil
 	case "openai":
 		if model == "" {
 			return Choice{}, fmt.Errorf("model %q: no name after the provider (such as openai/gpt-5)", name)
@@ -79,6 +84,19 @@ func (f *Finder) Find(name string, env func(string) string, cwd string) (Choice,
 		return Choice{Model: m, Name: model, Provider: provider}, nil
 	}
 	return Choice{}, fmt.Errorf("model %q: unknown provider %q (known: anthropic, openai, script:FILE)", name, provider)
+}
+
+// possible refuses what the anthropic provider itself has no model for. A server
+// of the user's may have any.
+func possible(name, full string, env func(string) string) error {
+	if strings.HasPrefix(full, "claude") || env("ANTHROPIC_BASE_URL") != "" {
+		return nil
+	}
+	mend := "see `drover models`; a model of another provider is written as openai/NAME"
+	if near := known.Nearest(name); near != "" {
+		mend = fmt.Sprintf("did you mean %q? %s", near, mend)
+	}
+	return &MissingError{Text: fmt.Sprintf("model %.80q: there is no such model or alias", name), Mend: mend}
 }
 
 // Ready names the providers that have what they need to be asked: a key, or the address

@@ -37,7 +37,7 @@ func TestFind(t *testing.T) {
 	}{
 		{"", "claude-sonnet-4-5-20250929", "anthropic", both},
 		{"haiku", "claude-haiku-4-5-20251001", "anthropic", both},
-		{"anthropic/opus", "claude-opus-4-5-20250514", "anthropic", env("ANTHROPIC_AUTH_TOKEN", "t")},
+		{"anthropic/opus", "claude-opus-4-5-20251101", "anthropic", env("ANTHROPIC_AUTH_TOKEN", "t")},
 		{"openai/gpt-5", "gpt-5", "openai", both},
 		{"openai/meta/llama-3:free", "meta/llama-3:free", "openai", env("OPENAI_API_KEY", "o")},
 		{"openai/openai/gpt-5", "openai/gpt-5", "openai", both},
