@@ -13,6 +13,7 @@ import (
 	"log"
 	"os"
 	"os/signal"
+	"strings"
 	"sync"
 	"syscall"
 
@@ -46,7 +47,7 @@ func run() int {
 	}
 	cmd := w.command()
 	switch {
-	case isPrompt(args):
+	case isPrompt(args), len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) && isPrompt(args[1:]):
 		cmd = w.promptCommand()
 	case isResume(args):
 		cmd = w.resumeCommand()
@@ -151,9 +152,10 @@ func (w *world) deps() cli.Deps {
 		Repair:     w.repair,
 		IsTerminal: isTerminal,
 		Converse:   w.attachable, OnInterrupt: onInterrupt,
-		Extra:      []*cobra.Command{w.hostCommand(), w.mcpCommand(), w.agentCommand(), w.monitorCommand(), w.agentsCommand(), w.demoCommand(), w.permissionsCommand(), w.statsCommand(), w.trustCommand(), w.todoCommand(), w.remoteCommand(), w.teleportCommand(), w.memoryCommand(), w.workflowCommand()},
+		Extra:      []*cobra.Command{w.hostCommand(), w.mcpCommand(), w.agentCommand(), w.monitorCommand(), w.agentsCommand(), w.demoCommand(), w.permissionsCommand(), w.statsCommand(), w.trustCommand(), w.todoCommand(), w.remoteCommand(), w.teleportCommand(), w.memoryCommand(), w.workflowCommand(), w.modelsCommand()},
 		Judgements: []*cobra.Command{stallCommand()},
 		Root:       w.summary,
+		Models:     w.completeModels,
 	}
 }
 

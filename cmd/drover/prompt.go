@@ -170,6 +170,7 @@ func (w *world) promptCommand() *cobra.Command {
 	cmd.SetOut(os.Stdout)
 	cmd.SetErr(os.Stderr)
 	p.add(cmd.Flags())
+	_ = cmd.RegisterFlagCompletionFunc("model", w.completeModels) // there is such a flag
 	return cmd
 }
 

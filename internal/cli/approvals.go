@@ -344,7 +344,7 @@ func exactCell(text string, limit int) string { return cell(excerpt.Exact(text),
 
 // written says what becomes of a rule that is always to hold.
 func written(rule string) string {
-	return "adds the rule " + excerpt.Exact(rule) + " to .drover/settings.local.json"
+	return "adds the rule " + excerpt.ExactLine(rule) + " to .drover/settings.local.json"
 }
 
 func indented(text string) string {

@@ -52,6 +52,9 @@ func (a *app) attach() *cobra.Command {
 	fresh := f.Bool("new", false, "begin a conversation")
 	var c Conversing
 	f.StringVar(&c.Model, "model", "", "of a host that is started: the model")
+	if a.Models != nil {
+		_ = cmd.RegisterFlagCompletionFunc("model", a.Models) // there is such a flag
+	}
 	f.StringVar(&c.Agent, "agent", "", "of a host that is started: be this sort of agent")
 	f.StringVar(&c.Mode, "permission-mode", "", "of a host that is started: default, acceptEdits, plan, dontAsk or bypassPermissions")
 	all := everywhere(cmd)

@@ -50,6 +50,7 @@ type Deps struct {
 	IsTerminal func(io.Writer) bool // nil: nothing is a terminal
 	Judgements []*cobra.Command     // below `drover doctor`; may be nil
 	Root       func(*cobra.Command) // adds flags, RunE and Args to `drover` itself; may be nil
+	Models     cobra.CompletionFunc // completes names of models; may be nil
 	Now        func() time.Time     // nil: time.Now
 }
 

@@ -37,7 +37,8 @@ type session struct {
 	openErr error
 
 	mu      sync.Mutex
-	tasks   []task.Record // newest first
+	tasks   []task.Record            // newest first
+	whole   map[string]task.Question // with all of their input
 	output  map[task.ID][]byte
 	changed chan struct{}
 	started []control.StartRequest
@@ -322,6 +323,12 @@ func (s *session) Approvals(ctx context.Context, req control.ApprovalsRequest) (
 		s.mu.Lock()
 		changed := s.changed
 		now := control.Approvals{Questions: slices.Clone(s.open), Version: int64(len(s.open) + 2*len(s.decided))}
+		if req.ID != "" {
+			now.Questions = slices.DeleteFunc(now.Questions, func(q task.Question) bool { return q.ID != req.ID })
+			if q, there := s.whole[req.ID]; there {
+				now.Questions = []task.Question{q}
+			}
+		}
 		err := s.lost()
 		s.mu.Unlock()
 		if err != nil || req.Wait == 0 || now.Version != req.After {

@@ -34,6 +34,11 @@ func Exact(s string) string {
 	return string(out)
 }
 
+// ExactLine is [Exact] on one line: newlines and tabs are marked too.
+func ExactLine(s string) string {
+	return strings.NewReplacer("\n", "<U+000A>", "\t", "<U+0009>").Replace(Exact(s))
+}
+
 // Inexact is the text that [Exact] has shown.
 func Inexact(shown string) string {
 	out := make([]byte, 0, len(shown))

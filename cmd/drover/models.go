@@ -1,0 +1,183 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/drover-dev/drover/internal/assemble"
+	"github.com/drover-dev/drover/internal/excerpt"
+	"github.com/drover-dev/drover/internal/home"
+	models "github.com/drover-dev/drover/internal/model/known"
+	"github.com/drover-dev/drover/internal/model/provider"
+	"github.com/drover-dev/drover/internal/settings"
+	spending "github.com/drover-dev/drover/internal/usage"
+)
+
+// modelRow is a model that can be named.
+type modelRow struct {
+	Alias    string      `json:"alias,omitempty"`
+	Name     string      `json:"name"`
+	Provider string      `json:"provider"`
+	Default  bool        `json:"default,omitempty"` // what is used when nobody names one
+	Ready    bool        `json:"ready"`             // its provider has a key, or an address that needs none
+	Window   int64       `json:"window,omitempty"`
+	Output   int64       `json:"max_output,omitempty"`
+	Price    *modelPrice `json:"price,omitempty"`
+}
+
+// modelPrice is dollars for a million tokens.
+type modelPrice struct {
+	Input      float64 `json:"input"`
+	Output     float64 `json:"output"`
+	CacheRead  float64 `json:"cache_read,omitempty"`
+	CacheWrite float64 `json:"cache_write,omitempty"`
+}
+
+func (w *world) modelsCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "models [--json]",
+		Short: "List the models: short names, full names, windows, prices, and whether a key is set",
+		Long: "List the short names of models, those of your settings included, and the models whose window and price are\n" +
+			"models. Any other name can be given to --model too, as PROVIDER/NAME. Prices are US dollars for a million tokens,\n" +
+			"from a table that has its date, or from models.prices of your settings.",
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			set, err := w.settings("")
+			if err != nil {
+				return err
+			}
+			rows, notes := w.models(set)
+			for _, n := range notes {
+				w.note(n)
+			}
+			if asJSON {
+				data, err := json.MarshalIndent(rows, "", "  ")
+				if err != nil {
+					return fmt.Errorf("encode models: %w", err)
+				}
+				_, err = os.Stdout.Write(append(excerpt.JSON(data), '\n'))
+				return err
+			}
+			return printModels(os.Stdout, rows)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "a JSON array")
+	return cmd
+}
+
+// models are the short names, then what is known besides.
+func (w *world) models(set settings.Settings) ([]modelRow, []string) {
+	own := make(map[string]spending.Price, len(set.Models.Prices))
+	for name, p := range set.Models.Prices {
+		own[name] = spending.Price(p)
+	}
+	table, notes := spending.NewTable(own, set.Models.Windows)
+	ready := provider.Ready(home.Lookup(assemble.Environ(w.env, set)))
+	row := func(alias, name string) modelRow {
+		of, bare, has := strings.Cut(name, "/")
+		if !has {
+			of, bare = "anthropic", name
+		}
+		r := modelRow{Alias: alias, Name: name, Provider: of, Ready: slices.Contains(ready, of), Output: models.MostOutput(bare)}
+		r.Window, _ = table.Window(name)
+		if p, ok := table.Price(name, 0); ok {
+			r.Price = &modelPrice{p.Input, p.Output, p.CacheRead, p.CacheWrite}
+		}
+		return r
+	}
+	full := map[string]string{}
+	var order []string
+	for _, a := range models.Aliases() {
+		full[a.Short] = a.Full
+		order = append(order, a.Short)
+	}
+	for _, alias := range slices.Sorted(maps.Keys(set.Models.Aliases)) {
+		if _, builtIn := full[alias]; !builtIn {
+			order = append(order, alias)
+		}
+	}
+	for alias, to := range set.Models.Aliases {
+		full[alias] = to
+	}
+	var rows []modelRow
+	for _, alias := range order {
+		name := full[alias]
+		for range full { // an alias may stand for another
+			next := full[name]
+			if next == "" || next == name {
+				break
+			}
+			name = next
+		}
+		rows = append(rows, row(alias, name))
+	}
+	for _, m := range models.Models() {
+		name := m.Name
+		if m.Provider != "anthropic" {
+			name = m.Provider + "/" + name
+		}
+		rows = append(rows, row("", name))
+	}
+	usual := cmp.Or(set.Model, models.Default)
+	for i := range rows {
+		if rows[i].Default = rows[i].Alias == usual || rows[i].Name == usual; rows[i].Default {
+			break
+		}
+	}
+	return rows, notes
+}
+
+func printModels(out io.Writer, rows []modelRow) error {
+	tw := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tw, "ALIAS\tMODEL\tPROVIDER\tWINDOW\tMOST OUT\tIN $\tOUT $\tKEY\t")
+	number := func(n int64) string {
+		if n == 0 {
+			return "-"
+		}
+		return strconv.FormatInt(n, 10)
+	}
+	dollars := func(f float64) string { return strconv.FormatFloat(f, 'g', 4, 64) }
+	for _, r := range rows {
+		in, written, key, usual := "-", "-", "-", ""
+		if r.Price != nil {
+			in, written = dollars(r.Price.Input), dollars(r.Price.Output)
+		}
+		if r.Ready {
+			key = "set"
+		}
+		if r.Default {
+			usual = "default"
+		}
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", cmp.Or(excerpt.Line(r.Alias, 30), "-"), excerpt.Line(r.Name, 60), excerpt.Line(r.Provider, 20),
+			number(r.Window), number(r.Output), in, written, key, usual)
+	}
+	fmt.Fprintf(tw, "\nPrices are US dollars for a million tokens, of %s.\n", models.AsOf())
+	return tw.Flush()
+}
+
+// completeModels offers the short names, and full names once something of one is
+// typed.
+func (w *world) completeModels(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	set, _, _ := settings.Load(settings.Find(home.Lookup(w.env), w.cwd, "")) // the names that there are without it
+	rows, _ := w.models(set)
+	var out []cobra.Completion
+	for _, r := range rows {
+		name := cmp.Or(r.Alias, r.Name)
+		if strings.HasPrefix(name, typed) && (r.Alias != "" || typed != "") && excerpt.Line(name, 100) == name {
+			out = append(out, cobra.CompletionWithDesc(name, excerpt.Line(r.Name, 60)))
+		}
+	}
+	return out, cobra.ShellCompDirectiveNoFileComp
+}
