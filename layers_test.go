@@ -58,7 +58,7 @@ var rooms = map[string][]string{
 	"internal/trust":       {"internal/frontmatter", "internal/home", "internal/regular"},
 	"internal/todo":        {},
 	"internal/memory":      {"internal/excerpt", "internal/process"},
-	"internal/usage":       {"agent", "internal/model/choose"},
+	"internal/usage":       {"agent", "internal/model/choose", "internal/model/known"},
 	"internal/worktree":    {"task", "internal/excerpt", "internal/home", "internal/process", "internal/regular"},
 	"internal/hook":        {"agent", "internal/driver/shell", "internal/excerpt", "internal/process"},
 
@@ -69,9 +69,10 @@ var rooms = map[string][]string{
 
 	"internal/model/limit":     {},
 	"internal/model/wire":      {"agent", "internal/model/limit"},
-	"internal/model/anthropic": {"agent", "internal/model/limit", "internal/model/wire"},
+	"internal/model/known":     {},
+	"internal/model/anthropic": {"agent", "internal/model/known", "internal/model/limit", "internal/model/wire"},
 	"internal/model/openai":    {"agent", "internal/model/limit", "internal/model/wire"},
-	"internal/model/choose":    {},
+	"internal/model/choose":    {"internal/model/known"},
 	"internal/model/script":    {"agent"},
 	"internal/model/provider":  {"agent", "internal/model/*"},
 	"internal/model/modeltest": {"agent"},

@@ -34,6 +34,37 @@ type taskView struct {
 	Error            string     `json:"error,omitempty"`
 	OutputFile       string     `json:"output_file,omitempty"`
 	OutputBytes      int64      `json:"output_bytes"`
+
+	Questions []question `json:"questions,omitempty" jsonschema:"what the task asks the user and waits for"`
+}
+
+// question is one that waits for an answer of the user.
+type question struct {
+	ID      string `json:"id"`
+	Tool    string `json:"tool"`
+	Reason  string `json:"reason,omitempty"`
+	Display string `json:"display" jsonschema:"what would run, with everything visible"`
+	Suggest string `json:"suggest,omitempty" jsonschema:"the rule that would allow it"`
+}
+
+// maxDisplay is how many characters of a call are shown.
+const maxDisplay = 4000
+
+func questions(r task.Record) []question {
+	var out []question
+	for _, q := range r.Questions {
+		text := excerpt.Call(q.Input, q.Hidden)
+		hidden := q.Hidden
+		if runes := []rune(text); len(runes) > maxDisplay {
+			shown := string(runes[:maxDisplay])
+			text, hidden = shown, hidden+len(text)-len(shown)
+		}
+		if hidden > 0 {
+			text += fmt.Sprintf("\n(%d bytes are hidden: the user sees all of it by `drover approvals show %s`)", hidden, q.ID)
+		}
+		out = append(out, question{ID: q.ID, Tool: field(excerpt.Exact(q.Tool)), Reason: field(excerpt.Exact(q.Reason)), Display: text, Suggest: excerpt.ExactLine(q.Suggest)})
+	}
+	return out
 }
 
 type cause struct {
@@ -50,7 +81,7 @@ func view(r task.Record) taskView {
 		Name: field(r.Name), AskedName: field(r.AskedName), Description: field(r.Description), AgentType: field(r.AgentType), Model: field(r.Model),
 		Command: field(r.Command), Cwd: field(r.Cwd), StartTime: r.StartTime, EndTime: r.EndTime,
 		ExitCode: r.ExitCode, Cause: viewCause(r.Cause), Error: field(r.Error),
-		OutputFile: r.OutputFile, OutputBytes: r.OutputBytes,
+		OutputFile: r.OutputFile, OutputBytes: r.OutputBytes, Questions: questions(r),
 	}
 }
 

@@ -95,3 +95,54 @@ func TestQuestions(t *testing.T) {
 		t.Errorf("at last %+v, %v", last, err)
 	}
 }
+
+// A rule is kept only if it is the one that the question suggests, and only with
+// an answer to that question.
+func TestAllowAlways(t *testing.T) {
+	r := open(t, "")
+	var kept []string
+	fails := errors.New("the file is on fire")
+	r.Session.cfg.Agents.KeepRule = func(_ context.Context, rule string) error { kept = append(kept, rule); return fails }
+	got := make(chan error, 1)
+	go func() {
+		reply, err := r.sup.Ask(r.ctx, r.cfg.Info.Session, task.Question{Tool: "Bash", Input: json.RawMessage(`{"command":"make"}`), Suggest: "Bash(make:*)"})
+		if err == nil && !reply.Allow {
+			err = errors.New("denied")
+		}
+		got <- err
+	}()
+	list, err := r.Approvals(r.ctx, control.ApprovalsRequest{Wait: time.Minute})
+	for err == nil && len(list.Questions) == 0 {
+		list, err = r.Approvals(r.ctx, control.ApprovalsRequest{After: list.Version, Wait: time.Minute})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := list.Questions[0]
+	yes := task.Reply{Allow: true}
+	for name, req := range map[string]control.DecideRequest{
+		"another rule": {ID: q.ID, Digest: q.Digest, Reply: yes, Always: "Bash"},
+		"a denial":     {ID: q.ID, Digest: q.Digest, Always: q.Suggest},
+		"changed":      {ID: q.ID, Digest: q.Digest, Reply: task.Reply{Allow: true, Input: json.RawMessage(`{}`)}, Always: q.Suggest},
+		"digest":       {ID: q.ID, Digest: "x", Reply: yes, Always: q.Suggest},
+		"no question":  {ID: "q00000000", Digest: q.Digest, Reply: yes, Always: q.Suggest},
+	} {
+		if err := r.Decide(r.ctx, req); err == nil || len(kept) > 0 {
+			t.Errorf("%s: %v, kept %q", name, err, kept)
+		}
+	}
+	req := control.DecideRequest{ID: q.ID, Digest: q.Digest, Reply: yes, Always: q.Suggest}
+	if err := r.Decide(r.ctx, req); err == nil || !strings.Contains(err.Error(), "on fire") || len(r.always.all()) > 0 {
+		t.Errorf("a rule that cannot be written: %v, %q", err, r.always.all())
+	}
+	fails = nil
+	if err := r.Decide(r.ctx, req); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-got; err != nil || len(r.always.all()) != 1 || r.always.all()[0] != "Bash(make:*)" {
+		t.Errorf("%v, %q", err, r.always.all())
+	}
+	if _, open := r.sup.Question(q.ID); open {
+		t.Error("it is open still")
+	}
+}

@@ -327,3 +327,44 @@ func FuzzSurvey(f *testing.F) {
 		}
 	})
 }
+
+// What the user has written by Drover takes no trust away, and gives none to what
+// somebody else has changed meanwhile.
+func TestKeep(t *testing.T) {
+	const local, rule = ".drover/settings.local.json", `{"permissions":{"allow":["Bash(ls:*)"]}}`
+	for _, c := range []struct {
+		name          string
+		files         map[string]string
+		grant         bool
+		other, behind string // another file, and other content, that come in between
+		want          bool
+	}{
+		{"nothing to trust", nil, false, "", "", true},
+		{"trusted", map[string]string{".drover/settings.json": `{"model":"opus"}`}, true, "", "", true},
+		{"not trusted", map[string]string{".drover/settings.json": `{"model":"opus"}`}, false, "", "", false},
+		{"another file", map[string]string{".drover/settings.json": `{"model":"opus"}`}, true, ".mcp.json", "", false},
+		{"another text", nil, false, "", `{"permissions":{"allow":["Bash"]}}`, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := open(t, c.files)
+			before := b.check(".")
+			if c.grant {
+				if err := b.store.Grant(t.Context(), before); err != nil {
+					t.Fatal(err)
+				}
+				before = b.check(".")
+			}
+			b.put(local, rule)
+			if c.behind != "" {
+				b.put(local, c.behind)
+			}
+			if c.other != "" {
+				b.put(c.other, `{"mcpServers":{"x":{"command":"evil"}}}`)
+			}
+			kept, err := b.store.Keep(t.Context(), before, local, []byte(rule))
+			if err != nil || kept != c.want || b.check(".").Trusted != c.want {
+				t.Errorf("kept %v, %v; trusted %v, want %v", kept, err, b.check(".").Trusted, c.want)
+			}
+		})
+	}
+}
