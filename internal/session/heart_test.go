@@ -241,13 +241,19 @@ func TestSilentProvider(t *testing.T) {
 // A detached conversation has no owner: its record says that it is silent, and no longer
 // when it is heard of again.
 func TestSilentMain(t *testing.T) {
-	hold, again := make(chan struct{}), make(chan struct{})
+	hold, heard, again := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	r, _ := served(t, func(_ context.Context, q *modeltest.Request) modeltest.Answer {
 		a := modeltest.Call("report_intent", map[string]string{"intent": "Looking on"})
 		a.Wait = hold
-		if strings.Contains(string(q.Body), "Looking on") {
+		if !strings.Contains(string(q.Body), "Looking on") {
+			return a
+		}
+		select {
+		case <-heard:
 			a = modeltest.Text("done")
 			a.Wait = again
+		default: // it is busy until that was seen
+			a.Wait = pause(10 * time.Millisecond)
 		}
 		return a
 	}, func(c *Config) { c.Agents.StallAfter = 500 * time.Millisecond })
@@ -276,11 +282,19 @@ func TestSilentMain(t *testing.T) {
 	says("Silent for 500ms: it waits for model")
 	close(hold)
 	says("Looking on.")
+	close(heard)
 	says("Silent for 500ms: it waits for model")
 	close(again)
 	if end := r.wait(string(rec.ID))[0]; end.Status != task.Completed || len(r.stalls()) != 0 {
 		t.Errorf("it ended %s, and told %+v", end.Status, r.stalls())
 	}
+}
+
+// pause is closed after a while.
+func pause(d time.Duration) <-chan struct{} {
+	over := make(chan struct{})
+	time.AfterFunc(d, func() { close(over) })
+	return over
 }
 
 // The step of a workflow has no owner: that of the workflow is told, and of the agent
