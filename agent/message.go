@@ -70,9 +70,12 @@ func NewMessage(role Role, blocks ...Block) Message {
 	return Message{role: role, raw: raw, plain: !slices.ContainsFunc(blocks, paired)}
 }
 
-// longTextBytes is from where on a text is encoded piece by piece: the encoder has a buffer
-// of twice what it encodes, and copies it.
-const longTextBytes = 256 << 10
+// A text of more than longTextBytes is encoded piece by piece: the encoder has a buffer of twice
+// what it encodes, and copies it.
+const (
+	longTextBytes = 256 << 10
+	longTextPiece = 32 << 10
+)
 
 // longText says whether a block is a long text and nothing else.
 func longText(b Block) bool {
@@ -86,6 +89,9 @@ func encodeLong(role Role, blocks []Block) json.RawMessage {
 	for _, b := range blocks {
 		size += len(b.Text)
 	}
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
 	raw := slices.Grow(json.RawMessage(nil), size+size/16)
 	raw = append(append(append(raw, `{"role":`...), encode(role)...), `,"content":[`...)
 	for i, b := range blocks {
@@ -98,11 +104,15 @@ func encodeLong(role Role, blocks []Block) json.RawMessage {
 		}
 		raw = append(raw, `{"type":"text","text":"`...)
 		for text := b.Text; text != ""; {
-			n := min(len(text), longTextBytes)
+			n := min(len(text), longTextPiece)
 			for back := 0; n < len(text) && !utf8.RuneStart(text[n]) && back < utf8.UTFMax; back++ {
 				n--
 			}
-			piece := encode(text[:n])
+			buf.Reset()
+			if err := enc.Encode(text[:n]); err != nil {
+				panic(fmt.Sprintf("agent: encode a text: %v", err)) // which has a form always
+			}
+			piece := bytes.TrimRight(buf.Bytes(), "\n")
 			raw, text = append(raw, piece[1:len(piece)-1]...), text[n:]
 		}
 		raw = append(raw, `"}`...)

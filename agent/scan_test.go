@@ -78,3 +78,36 @@ func TestScanFindsEveryByte(t *testing.T) {
 		}
 	}
 }
+
+// A message with a long text has the same form as any other, wherever its pieces end.
+func TestLongText(t *testing.T) {
+	for _, unit := range []string{"a", "é", "€\n", "😀", "\xff", "a\xf0\x9f\x98", "<&>\u2028\x00\""} {
+		text := strings.Repeat(unit, longTextBytes/len(unit)+7)
+		for shift := range 4 {
+			blocks := []Block{{Type: "thinking", Thinking: "t"}, TextBlock("xyz"[:shift] + text), {Type: "tool_use", ID: "1", Name: "N", Input: json.RawMessage("{}")}, TextBlock(text)}
+			want := encode(struct {
+				Role    Role    `json:"role"`
+				Content []Block `json:"content"`
+			}{Assistant, blocks})
+			if got := NewMessage(Assistant, blocks...).raw; !bytes.Equal(got, want) {
+				t.Errorf("%q shifted by %d: %d bytes, not %d, or others", unit, shift, len(got), len(want))
+			}
+		}
+	}
+}
+
+// A text that comes in parts is what they make, however long they are.
+func TestGathered(t *testing.T) {
+	var g Gathered
+	want := ""
+	for n := range 400 {
+		part := strings.Repeat(string(rune('a'+n%26)), []int{0, 1, 100, gatherAlone - 1, gatherAlone, gatherPiece}[n%6])
+		g.Add(part)
+		if want += part; g.Len() != len(want) {
+			t.Fatalf("%d bytes, not %d", g.Len(), len(want))
+		}
+	}
+	if g.String() != want || g.String() != want {
+		t.Error("the text is another")
+	}
+}

@@ -68,10 +68,22 @@ func (c Command) check() error {
 		return errors.New("give a program with arguments or a line, not both")
 	case c.Cwd != "" && !filepath.IsAbs(c.Cwd):
 		return fmt.Errorf("the working folder %.200q is not absolute", c.Cwd)
+	case longest(c.argv()) > maxArgument:
+		return &task.SizeError{What: "longest argument", Bytes: longest(c.argv()), Limit: maxArgument, Mend: "write it to a file, and name or run that"}
 	case hasNUL(c.Line) || hasNUL(c.Cwd) || slices.ContainsFunc(c.Args, hasNUL):
 		return errors.New("it holds a NUL byte")
 	}
 	return nil
+}
+
+// maxArgument is how long one argument may be: Linux takes 128 KiB with the NUL behind it.
+const maxArgument = 128<<10 - 1
+
+func longest(args []string) (n int) {
+	for _, a := range args {
+		n = max(n, len(a))
+	}
+	return n
 }
 
 // plain reports whether the command is the same once it was written as JSON and read
@@ -293,6 +305,9 @@ func (d *Driver) begin(ctx context.Context, h task.Host, rec task.Record, c Comm
 		Session: out.stdin != nil, Terminal: c.TTY,
 		Env: slices.Concat(marks, d.client.environ(c.TTY), d.client.Own),
 	})
+	if errors.Is(err, syscall.E2BIG) {
+		err = fmt.Errorf("%w: its arguments and its environment together, or one variable, are longer than the system takes (write them to a file)", err)
+	}
 	if err != nil {
 		return nil, &task.FailError{Reason: task.ReasonStart, Err: err}
 	}
