@@ -30,7 +30,7 @@ func TestHostileRules(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			g, _ := New(Rules{Cwd: t.TempDir(), Path: binaries, Mode: Bypass, Deny: []string{c.rule}}) // a rule that is too long is an error
 			best := time.Hour
-			for range 3 {
+			for i := 0; i < 20 && best > 50*time.Millisecond; i++ { // the machine may be busy
 				from := time.Now()
 				g.Decide(bash(c.line))
 				best = min(best, time.Since(from))

@@ -111,6 +111,8 @@ func (g *Gate) uses(c []string) []use {
 		add(use{reads: true, deep: recursive || name != "zip", passes: passes}, operands...)
 	case "tee", "touch", "truncate", "rm", "rmdir", "unlink", "shred", "chmod", "chown", "chgrp", "patch", "ed", "ex", "sponge":
 		add(use{writes: true, deep: recursive && name == "rm"}, operands...)
+	case "git":
+		add(use{reads: slices.Contains(args, "--no-index")}, args...)
 	case "dd":
 		for _, w := range operands {
 			if file, ok := strings.CutPrefix(w, "if="); ok {

@@ -211,8 +211,15 @@ func (s *speller) assign(a *syntax.Assign) {
 		return
 	}
 	name := a.Name.Value
-	if name == "IFS" || name == "BASH_ENV" || name == "ENV" {
+	if name == "IFS" {
 		s.lost = true
+	}
+	if slices.Contains([]string{"PROMPT_COMMAND", "BASH_ENV", "ENV", "PS4"}, name) && a.Value != nil {
+		for _, v := range s.joined(a.Value) {
+			if open(v) || strings.ContainsAny(v, "$`") {
+				s.feed("a variable holds what a shell runs")
+			}
+		}
 	}
 	switch {
 	case a.Naked:

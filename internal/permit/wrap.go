@@ -99,6 +99,13 @@ func (s *speller) command(l []string, depth, level int) {
 	case "su", "script":
 		s.shellOption(args, depth)
 		return
+	case "compgen", "complete", "mapfile", "readarray":
+		for i, w := range args {
+			if (w == "-C" || w == "-c" && name == "compgen" || w == "-F") && i+1 < len(args) {
+				s.text(args[i+1], depth)
+			}
+		}
+		return
 	case "source", ".":
 		if len(args) > 0 && piped(args[0]) {
 			s.feed("a shell would run what another command prints")
@@ -128,6 +135,9 @@ func (s *speller) command(l []string, depth, level int) {
 	if name == "flock" {
 		s.shellOption(args, depth)
 	}
+	if name == "env" {
+		s.envText(args, depth)
+	}
 	inner, replace := w.inner(args)
 	if w.more {
 		inner = s.added(inner, replace)
@@ -137,6 +147,23 @@ func (s *speller) command(l []string, depth, level int) {
 		return
 	}
 	s.command(inner, depth, level+1)
+}
+
+// envText notes the text that env splits into words itself, which it does much as a
+// shell.
+func (s *speller) envText(args []string, depth int) {
+	for i, a := range args {
+		if text, ok := strings.CutPrefix(a, "--split-string="); ok {
+			s.text(text, depth)
+		} else if k := strings.IndexByte(a, 'S'); k > 0 && a[0] == '-' && a[1] != '-' && len(a) > k+1 {
+			s.text(a[k+1:], depth)
+		} else if (a == "--split-string" || k > 0 && a[0] == '-' && a[1] != '-') && i+1 < len(args) {
+			s.text(strings.Join(args[i+1:], " "), depth)
+		}
+		if !strings.HasPrefix(a, "-") && !strings.Contains(a, "=") {
+			return
+		}
+	}
 }
 
 // inner is the command in the words of a wrapper, and what stands in it for the
