@@ -49,7 +49,7 @@ func (o oracle) open(s ruleset, name string) bool {
 		if sub, _, _ = strings.Cut(sub, " "); word == "git" && name == "git" && sub != "" && !o.git[sub] {
 			return true
 		}
-		if word == "*" || word == name && !o.readers[name] || word == "npm" && (name == "node" || name == "env") {
+		if word == "*" || word == name && !o.readers[name] || word == "tar" && (name == "tar" || name == "gzip") || word == "npm" && (name == "node" || name == "env") {
 			return true
 		}
 	}
@@ -124,7 +124,7 @@ func direct(e event) bool {
 }
 
 func (o oracle) event(s ruleset, w *world, flat string, e event) string {
-	inside := strings.HasPrefix(e.Path, w.dir+"/")
+	inside := strings.HasPrefix(e.Path+"/", w.dir+"/")
 	name := filepath.Base(e.Path)
 	by := filepath.Base(e.chain[0])
 	covered := slices.ContainsFunc(e.chain, func(exe string) bool { return o.open(s, filepath.Base(exe)) })

@@ -609,7 +609,12 @@ func (j *judge) assign(assigns []*syntax.Assign, s scope) scope {
 			j.doubt("it sets a variable that may change what runs")
 			return s
 		}
-		s = s.set(a.Name.Value, j.value(a.Value, s))
+		v := j.value(a.Value, s)
+		if harmlessVariable(a.Name.Value) && !ordinary(a.Name.Value, v) {
+			j.doubt("it sets a variable that may change what runs")
+			return s
+		}
+		s = s.set(a.Name.Value, v)
 	}
 	return s
 }
@@ -639,8 +644,11 @@ func (j *judge) environment(c *syntax.CallExpr, s scope) {
 			return
 		}
 		if harmlessVariable(a.Name.Value) || j.splitting(c, a) {
-			if v := j.value(a.Value, s); !v.known {
+			v := j.value(a.Value, s)
+			if !v.known {
 				j.doubt("the value of a variable is known only when the command runs")
+			} else if a.Name.Value != "IFS" && !ordinary(a.Name.Value, v) {
+				j.doubt("it sets a variable that may change what runs")
 			}
 			continue
 		}

@@ -249,7 +249,8 @@ func ansi(s string) (text string, plain, known bool) {
 // code is what a number in $'…' stands for, and how long it is. 0: it is no
 // number, or shells think differently of it.
 func code(s string) (text string, used int) {
-	digits, base, from, most := "0123456789abcdefABCDEF", 16, 1, 0
+	digits, base, from := "0123456789abcdefABCDEF", 16, 1
+	var most int
 	switch {
 	case strings.HasPrefix(s, "x"):
 		most = 2

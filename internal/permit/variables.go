@@ -12,13 +12,22 @@ func harmlessVariable(name string) bool {
 	return strings.HasPrefix(name, "LC_") && strings.Trim(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_") == ""
 }
 
+// harmlessValue reports whether such a variable names no file of the workspace: of a
+// locale, programs load the texts that they print.
+func harmlessValue(name, value string) bool {
+	if name == "TZ" {
+		return !strings.HasPrefix(value, "/") && !strings.HasPrefix(value, ":") && !strings.Contains(value, "..")
+	}
+	return !strings.Contains(value, "/")
+}
+
 // ordinaryVariable reports variables, and values of them, that a rule for a command
 // covers with it. The name must be of a kind that no program takes for a place to
 // load or write, a program to run, or options.
 func ordinaryVariable(name, value string) bool {
 	const harmless = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./:,=@%+-"
 	if harmlessVariable(name) {
-		return true
+		return harmlessValue(name, value)
 	}
 	if strings.Trim(value, harmless) != "" || strings.HasPrefix(value, "-") || name == "" || name[0] == '_' {
 		return false
