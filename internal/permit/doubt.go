@@ -106,6 +106,8 @@ func (g *Gate) uses(c []string) []use {
 		if len(args) > 0 && (strings.Contains(strings.TrimLeft(args[0], "-"), "c") && !strings.HasPrefix(args[0], "--") ||
 			slices.Contains(args, "--create")) {
 			add(use{reads: true, deep: true, passes: passes}, operands...)
+		} else if !slices.Contains(args, "-") {
+			add(use{reads: true}, operands...)
 		}
 	case "zip", "7z", "7za":
 		add(use{reads: true, deep: recursive || name != "zip", passes: passes}, operands...)
@@ -136,12 +138,18 @@ func (g *Gate) uses(c []string) []use {
 			break
 		}
 		if p.operands == "search" {
-			files = g.searched(p, args)
+			var patterns []string
+			files, patterns = g.searched(p, args)
+			add(use{reads: true}, patterns...)
 		}
-		if p.deep && len(files) == 0 {
+		walks := folders(name) && slices.ContainsFunc(options, func(o string) bool {
+			return o == "--recursive" || o == "--dereference-recursive" || o[1] != '-' && strings.ContainsAny(o, "rR")
+		})
+		if (p.deep || walks) && len(files) == 0 {
 			files = []string{"."}
 		}
-		base := use{reads: true, deep: p.deep || recursive && folders(name), passes: passes, only: only}
+		both := name == "diff" || name == "sdiff" // of two folders, what is in them
+		base := use{reads: true, deep: p.deep || both || recursive && folders(name), passes: passes, only: only}
 		base.shown = p.deep && !slices.ContainsFunc(options, func(o string) bool {
 			return o == "--hidden" || o == "--unrestricted" || o[1] != '-' && strings.ContainsAny(o, "u.")
 		})
@@ -171,8 +179,9 @@ func folders(name string) bool {
 	return false
 }
 
-// searched are the files behind the pattern of a program that searches.
-func (g *Gate) searched(p *program, args []string) []string {
+// searched are the files behind the pattern of a program that searches, and those
+// that its options name.
+func (g *Gate) searched(p *program, args []string) (searched, named []string) {
 	words := make([]word, len(args))
 	for i, a := range args {
 		words[i] = word{text: a, known: true, plain: true}
@@ -182,11 +191,13 @@ func (g *Gate) searched(p *program, args []string) []string {
 	if !d.given && len(files) > 0 {
 		files = files[1:]
 	}
-	var out []string
-	for _, w := range append(slices.Clone(files), d.files...) {
-		out = append(out, w.text)
+	for _, w := range files {
+		searched = append(searched, w.text)
 	}
-	return out
+	for _, w := range d.files {
+		named = append(named, w.text)
+	}
+	return searched, named
 }
 
 // split parts operands from options.

@@ -86,6 +86,11 @@ func (s *speller) command(l []string, depth, level int) {
 			s.text(args[0], depth)
 		}
 		return
+	case "jobs":
+		if i := slices.Index(args, "-x"); i >= 0 {
+			s.command(args[i+1:], depth, level+1)
+		}
+		return
 	case "alias":
 		for _, w := range args {
 			if _, text, ok := strings.Cut(w, "="); ok {
