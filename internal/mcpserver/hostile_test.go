@@ -27,7 +27,9 @@ func TestHostileQuestions(t *testing.T) {
 		q := task.Question{ID: "q1", Tool: "x\x1b", Reason: "\u202e", Input: json.RawMessage(in), Suggest: "\u200b\n"}.Shown()
 		got := questions(task.Record{Questions: []task.Question{q}})[0]
 		for _, text := range []string{got.Tool, got.Reason, got.Display, got.Suggest} {
-			if strings.ContainsFunc(text, func(r rune) bool { return r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Cf, r)) }) {
+			if strings.ContainsFunc(text, func(r rune) bool {
+				return r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Cf, r))
+			}) {
 				t.Errorf("%q: alive in %q", in, text)
 			}
 		}
