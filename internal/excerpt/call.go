@@ -14,7 +14,7 @@ import (
 )
 
 // leading are the fields that say what a call does.
-var leading = [...]string{"command", "file_path", "notebook_path", "path", "url"}
+func leading() []string { return []string{"command", "file_path", "notebook_path", "path", "url"} }
 
 // Call shows the input of a call of a tool for somebody who decides about it, as
 // lines that each end in a newline. Texts are decoded, so that what is shown is
@@ -95,11 +95,12 @@ func showFields(b *strings.Builder, fields []member) {
 		b.WriteString("input: {}\n")
 	}
 	warnTwice(b, fields)
+	names := leading()
 	rank := func(m member) int {
-		if i := slices.IndexFunc(leading[:], m.is); i >= 0 {
+		if i := slices.IndexFunc(names, m.is); i >= 0 {
 			return i
 		}
-		return len(leading)
+		return len(names)
 	}
 	fields = slices.Clone(fields)
 	slices.SortStableFunc(fields, func(x, y member) int { return rank(x) - rank(y) })
