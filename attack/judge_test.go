@@ -79,7 +79,10 @@ func (o oracle) judge(s ruleset, w *world, line string, events []event, opened [
 		}
 	}
 	ranGit := slices.ContainsFunc(events, func(e event) bool { return strings.HasSuffix(e.Path, "/git") })
-	if !ranGit { // which compares files of which it shows nothing
+	// git compares files of which it shows nothing, and what find and xargs may run
+	// only counts what is in them.
+	counted := slices.ContainsFunc(events, func(e event) bool { return strings.HasSuffix(e.Path, "/find") || strings.HasSuffix(e.Path, "/xargs") })
+	if !ranGit && !counted {
 		for _, path := range opened {
 			if s.hides(path) {
 				add("it read " + path)

@@ -103,7 +103,7 @@ func readCorpora(t testing.TB) corpus {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := corpus{Script: string(script), Heads: []string{"git", "find", "tar", "date", "test", "["}}
+	c := corpus{Script: string(script), Heads: []string{"git", "find", "xargs", "tar", "date", "test", "["}}
 	c.tables(t)
 	sets := map[string]int{}
 	set := func(text, sep string) (int, string) {
@@ -121,7 +121,7 @@ func readCorpora(t testing.TB) corpus {
 	c.More = len(c.Sets)
 	seen := map[string]bool{}
 	own := "../internal/permit/testdata/"
-	for _, file := range []string{own + "bash.tsv", own + "doubt.tsv", own + "everyday.tsv", own + "protected.tsv", "../../shared/corpus/permissions/bash.tsv"} {
+	for _, file := range []string{own + "bash.tsv", own + "doubt.tsv", own + "everyday.tsv", own + "protected.tsv", own + "readonly.tsv", "../../shared/corpus/permissions/bash.tsv"} {
 		data, err := os.ReadFile(file)
 		if err != nil {
 			t.Logf("NOT TRIED: the lines of %s: %v", file, err)

@@ -104,10 +104,21 @@ func (j *judge) xargsFacts(args []word, s scope) facts {
 			if why := j.inner(args[i:], s); why != "" {
 				return danger(runs, why)
 			}
+			if j.dashes(s) {
+				return danger(runs, "names of files that would be taken for options")
+			}
 			return facts{listed: true}
 		}
 	}
 	return facts{}
+}
+
+// dashes reports a folder with names that a program takes for options.
+func (j *judge) dashes(s scope) bool {
+	return slices.ContainsFunc(s.dirs, func(dir string) bool {
+		names, ok := j.g.names(word{pattern: "-" + string(rune(anyText))}, []string{dir})
+		return !ok || len(names) > 0
+	})
 }
 
 // lists reports commands of programs that show what is installed, and variables
