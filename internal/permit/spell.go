@@ -554,14 +554,31 @@ func (s *speller) printed(p *syntax.CmdSubst) ([]string, bool) {
 		return nil, false
 	}
 	defer func() { s.inner-- }()
-	var words []string
+	lines := [][]string{nil}
 	for _, a := range c.Args {
-		alts := s.word(a)
-		if len(alts) != 1 {
+		var next [][]string
+		for _, alt := range s.word(a) {
+			for _, l := range lines {
+				next = append(next, append(slices.Clip(l), alt...))
+			}
+		}
+		if lines = next; len(lines) > maxSpellings {
 			return nil, false
 		}
-		words = append(words, alts[0]...)
 	}
+	var out []string
+	for _, l := range lines {
+		values, ok := s.said(l)
+		if !ok || len(out)+len(values) > maxSpellings {
+			return nil, false
+		}
+		out = append(out, values...)
+	}
+	return out, len(out) > 0
+}
+
+// said is what a command prints, where its words say it.
+func (s *speller) said(words []string) ([]string, bool) {
 	if len(words) == 0 {
 		return nil, false
 	}
