@@ -73,12 +73,13 @@ func (o oracle) judge(s ruleset, w *world, line string, events []event, opened [
 			add(why)
 		}
 	}
+	ranGit := slices.ContainsFunc(events, func(e event) bool { return strings.HasSuffix(e.Path, "/git") })
 	for text, what := range canaries {
-		if strings.Contains(a.Output, text) && s.hides(what) {
+		// Under what covers every command, git shows what it tracks.
+		if strings.Contains(a.Output, text) && s.hides(what) && !(ranGit && s.all()) {
 			add("it shows " + what)
 		}
 	}
-	ranGit := slices.ContainsFunc(events, func(e event) bool { return strings.HasSuffix(e.Path, "/git") })
 	// git compares files of which it shows nothing, and what find and xargs may run
 	// only counts what is in them.
 	counted := slices.ContainsFunc(events, func(e event) bool { return strings.HasSuffix(e.Path, "/find") || strings.HasSuffix(e.Path, "/xargs") })

@@ -131,9 +131,6 @@ func lists(name string, args []word) bool {
 	switch name {
 	case "printenv":
 		return !slices.ContainsFunc(args, func(w word) bool { return !shown(w.text) })
-	case "npm":
-		commands = []string{"ls", "list"}
-		options = []string{"--depth", "--all", "-a", "--json", "--long", "-l", "--parseable", "-p", "--omit", "--include"}
 	case "pip", "pip3":
 		commands = []string{"list", "freeze", "show"}
 		options = []string{"--format", "--user", "--local", "-l", "--not-required", "--editable", "-e", "--files", "-f", "--verbose", "-v"}
