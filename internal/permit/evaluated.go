@@ -12,9 +12,15 @@ import (
 // they are quoted. A line that evaluates nothing has none.
 func evaluated(f *syntax.File) []string {
 	some := false
-	var texts []string
 	syntax.Walk(f, func(n syntax.Node) bool {
 		some = some || evaluates(n)
+		return !some
+	})
+	if !some {
+		return nil
+	}
+	var texts []string
+	syntax.Walk(f, func(n syntax.Node) bool {
 		if w, ok := n.(*syntax.Word); ok {
 			if text := evaluate(w)[0].text; strings.Contains(text, "$(") || strings.Contains(text, "`") {
 				texts = append(texts, text)
@@ -22,9 +28,6 @@ func evaluated(f *syntax.File) []string {
 		}
 		return true
 	})
-	if !some {
-		return nil
-	}
 	var out []string
 	for _, text := range texts {
 		for _, piece := range strings.Split(text, "$(")[1:] {
