@@ -178,10 +178,12 @@ func unescape(s string) (text, pattern string) {
 		mark := c
 		switch c {
 		case '\\':
-			if i++; i == len(s) || s[i] == '\n' {
+			if i++; i < len(s) && s[i] == '\n' {
 				continue
 			}
-			c = s[i]
+			if i < len(s) { // at the end of a line it stands for itself
+				c = s[i]
+			}
 			mark = c
 		case '*':
 			mark = anyText
