@@ -119,7 +119,7 @@ func (w *world) opened() []string {
 func (w *world) fingerprint() (string, error) {
 	var b bytes.Buffer
 	err := filepath.WalkDir(w.base, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || strings.HasSuffix(path, "/.git/index") || path == w.dir+"/.git" {
+		if err != nil || strings.HasSuffix(path, "/.git/index") || strings.HasSuffix(path, "/.git/index.lock") || path == w.dir+"/.git" {
 			return err
 		}
 		info, err := d.Info()
