@@ -21,7 +21,7 @@ func (g *Gate) doubt(rules []rule, s survey) (rule, why string) {
 		if s.unread != "" {
 			return r.text, s.unread
 		}
-		if s.fed != "" {
+		if s.fed != "" && len(r.words) > 0 {
 			return r.text, s.fed
 		}
 	}
