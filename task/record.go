@@ -174,6 +174,9 @@ type Record struct {
 	// LastHeard is when something was last heard of an agent at work. Only its host
 	// knows: it stands in answers of the host, and never in the log.
 	LastHeard *time.Time `json:"last_heard,omitempty"`
+	// HostStopped says that the host of a live task stands still, as after Ctrl-Z, and that
+	// this is what the log says. It stands in answers only, and never in the log.
+	HostStopped bool `json:"host_stopped,omitempty"`
 	// TeleportedFrom is the session in which the task ended, of one that was carried here.
 	TeleportedFrom ID `json:"teleported_from,omitempty"`
 

@@ -123,6 +123,7 @@ func (w *world) agent(ctx context.Context, r control.StartRequest) error {
 		return err
 	}
 	s.Serve()
+	defer w.suspends(s)()
 	text, err := ask(ctx, s, r)
 	if closed := s.Close(); err == nil {
 		err = closed

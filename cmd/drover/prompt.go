@@ -437,6 +437,7 @@ func (w *world) prompt(ctx context.Context, p *promptFlags) error {
 	}
 	out = agentsdk.New(w.streamOptions(ctx, p, set, s, m))
 	s.Serve()
+	defer w.suspends(s)()
 	return w.answer(ctx, p, set, s, m, out)
 }
 

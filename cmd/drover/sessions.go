@@ -136,7 +136,9 @@ func (s *sessions) RunForeground(ctx context.Context, f cli.Foreground) (rec tas
 		}
 		defer restore()
 	}
+	unwatched := s.w.suspends(open)
 	rec, err = open.RunCommand(ctx, f.Request, client)
+	unwatched()
 	if errors.Is(err, session.ErrInterrupted) { // before it was started
 		err = &cli.ExitError{Code: 128 + int(syscall.SIGINT)}
 	}

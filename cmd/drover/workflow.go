@@ -180,6 +180,7 @@ func (w *world) flowHere(ctx context.Context, id task.ID, title string, f workfl
 		return err
 	}
 	s.Serve()
+	defer w.suspends(s)()
 	rec, err := begin(ctx, s)
 	if err == nil {
 		err = followFlow(ctx, s, rec, f.json)

@@ -1,5 +1,6 @@
 // Package archive is a session that has no host: the read-only [control.API]
-// over what it left in its folder.
+// over what it left in its folder. Of one whose host stands still it shows what that
+// has recorded.
 //
 // It promises true states: a task that the log shows as running is shown as
 // running only if its process lives now, and otherwise as the next host will
@@ -68,6 +69,12 @@ func (a *Archive) read() ([]journal.State, error) {
 }
 
 func (a *Archive) correct(states []journal.State) {
+	if a.info.Stopped {
+		for i := range states {
+			states[i].Task.HostStopped = !states[i].Task.Status.Terminal()
+		}
+		return
+	}
 	until := time.Now().Add(noteWait)
 	begun := Begun(states, a.place.ExitFile)
 	for i, s := range states {
@@ -175,7 +182,9 @@ func (a *Archive) Close() error { return a.log.Close() }
 func (a *Archive) Info(context.Context) (control.Info, error) {
 	tasks, err := a.all()
 	info := a.info
-	info.Live, info.PID = false, 0
+	if !info.Stopped {
+		info.Live, info.PID = false, 0
+	}
 	info.DiskBytes, _ = DiskBytes(a.place)
 	info.Tasks = control.Counts{Total: len(tasks)}
 	for _, s := range tasks {
@@ -401,6 +410,9 @@ func (a *Archive) Resume(_ context.Context, req control.ResumeRequest) (task.Rec
 
 // goOn refuses what a further run would be needed for.
 func (a *Archive) goOn(what string) error {
+	if a.info.Stopped {
+		return a.refuse(what)
+	}
 	e := &control.Error{Code: control.Unavailable, Message: fmt.Sprintf("cannot %s: session %s has ended", what, a.info.Session)}
 	e.Mend = fmt.Sprintf("go on with it by `drover -p --resume %s \"…\"`, and ask for the agent there", a.info.Session)
 	if a.info.Role == "background" { // nobody talks there
@@ -423,6 +435,10 @@ func (a *Archive) Watch(context.Context, control.WatchRequest) iter.Seq2[control
 func (a *Archive) Hold(context.Context, string) error { return a.refuse("hold") }
 
 func (a *Archive) refuse(what string) error {
+	if a.info.Stopped {
+		return &control.Error{Code: control.Conflict, Message: fmt.Sprintf("cannot %s: the host of session %s stands still, as after Ctrl-Z", what, a.info.Session),
+			Mend: fmt.Sprintf("continue it by `fg` in its terminal, or by `kill -CONT %d`", a.info.PID)}
+	}
 	if a.Kept() {
 		mend := fmt.Sprintf("`drover attach %s` starts one", a.info.Session)
 		if a.info.Role == "background" {

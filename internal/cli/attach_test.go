@@ -37,6 +37,8 @@ func (s *talk) Info() control.Info { return s.info }
 
 func (s *talk) Open(context.Context) (control.API, func(), error) { return talkAPI{s}, func() {}, nil }
 
+func (s *talk) Reach(ctx context.Context) (control.API, func(), error) { return s.Open(ctx) }
+
 // talkAPI is what the host of such a session answers.
 type talkAPI struct{ *talk }
 

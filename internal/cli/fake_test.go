@@ -79,6 +79,10 @@ func (h handle) Open(context.Context) (control.API, func(), error) {
 	return h.session, func() {}, h.openErr
 }
 
+func (h handle) Reach(ctx context.Context) (control.API, func(), error) { return h.Open(ctx) }
+
+func (s *session) Wake() (func(bool), error) { return func(bool) {}, nil }
+
 func (s *session) Gone(context.Context) bool { return true }
 
 func (s *session) Revive(context.Context) (control.API, func(), error) {

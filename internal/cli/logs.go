@@ -78,7 +78,11 @@ func (a *app) logs() *cobra.Command {
 // copyOutput prints from req.Offset on, and keeps req.Offset at what was
 // printed. Without follow it ends at the size that the output had at first.
 func (a *app) copyOutput(ctx context.Context, f found, req *control.OutputRequest, p *printer, follow bool) error {
-	api, done, err := f.open(ctx)
+	open := f.open
+	if follow {
+		open = f.reach
+	}
+	api, done, err := open(ctx)
 	if err != nil {
 		return err
 	}

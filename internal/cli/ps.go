@@ -164,6 +164,9 @@ func (a *app) list(ctx context.Context, ended, all bool, limit int) (records []t
 			if errs[i] != nil {
 				a.note("%v", errs[i])
 			}
+			if block[i].Info().Stopped {
+				a.note("the host of session %s stands still, as after Ctrl-Z: its log is shown (`fg` in its terminal continues it)", block[i].Info().Session)
+			}
 			if page.Trouble != "" {
 				a.note("session %s: %s", block[i].Info().Session, page.Trouble)
 			}

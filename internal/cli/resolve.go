@@ -39,6 +39,15 @@ func (f found) open(ctx context.Context) (control.API, func(), error) {
 	return api, done, nil
 }
 
+// reach is open for who waits for a host that stands still.
+func (f found) reach(ctx context.Context) (control.API, func(), error) {
+	api, done, err := f.session.Reach(ctx)
+	if err != nil {
+		return nil, nil, fmt.Errorf("open session %s: %w", f.session.Info().Session, err)
+	}
+	return api, done, nil
+}
+
 // taken asks a session, which ask finds anew each time, until one has taken the
 // question: a host that is just going does not, and what it leaves can be asked.
 func taken(ctx context.Context, ask func() (Session, error)) error {

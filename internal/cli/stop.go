@@ -89,7 +89,14 @@ func stopIn(ctx context.Context, tasks []found, req control.StopRequest) (task.R
 		}
 		return r, nil
 	}
-	api, done, err := tasks[0].open(ctx)
+	if tasks[0].session.Info().Stopped {
+		done, err := tasks[0].session.Wake()
+		if err != nil {
+			return task.Receipt{}, err
+		}
+		defer done(tasks[0].session.Info().Role != "run") // which ends with its command
+	}
+	api, done, err := tasks[0].reach(ctx)
 	if err != nil {
 		return task.Receipt{}, err
 	}

@@ -113,7 +113,7 @@ func status(now time.Time, r task.Record) string {
 		on   bool
 		word string
 	}{
-		{r.Stopping, "stopping"}, {r.Paused, "paused"}, {r.AwaitingApproval, "awaiting approval"}, {r.Idle, "idle"},
+		{r.HostStopped, "host stands still"}, {r.Stopping, "stopping"}, {r.Paused, "paused"}, {r.AwaitingApproval, "awaiting approval"}, {r.Idle, "idle"},
 		{!r.Status.Terminal() && !r.Backgrounded, "foreground"},
 	} {
 		if f.on {

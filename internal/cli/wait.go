@@ -249,7 +249,7 @@ func hostGone(err error) bool {
 // waitHeeding waits in one session, and says meanwhile what keeps it from starting
 // tasks or from recording how they end.
 func (a *app) waitHeeding(ctx context.Context, tasks []found, first bool, limit time.Duration) (control.WaitReply, error) {
-	api, done, err := tasks[0].open(ctx)
+	api, done, err := tasks[0].reach(ctx)
 	if err != nil {
 		return control.WaitReply{}, err
 	}

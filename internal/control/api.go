@@ -115,6 +115,7 @@ type Info struct {
 	Version   string     `json:"version"`
 	PID       int        `json:"pid,omitempty"` // of the host, while it lives
 	Live      bool       `json:"live"`
+	Stopped   bool       `json:"stopped,omitempty"`  // its host lives and stands still, as after Ctrl-Z
 	Detached  bool       `json:"detached,omitempty"` // it has a host of its own, which takes further prompts
 	Socket    string     `json:"socket,omitempty"`
 	Dir       string     `json:"dir"`

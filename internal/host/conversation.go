@@ -2,10 +2,13 @@ package host
 
 import (
 	"context"
+	"fmt"
+	"syscall"
 	"time"
 
 	"github.com/drover-dev/drover/internal/control"
 	"github.com/drover-dev/drover/internal/home"
+	"github.com/drover-dev/drover/internal/process"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -21,8 +24,38 @@ func look(place home.Session) (info control.Info, live bool) {
 	if err != nil {
 		return info, false
 	}
-	info.Live = info.EndTime == nil && info.Socket != "" && answers(info.Socket)
+	info = alive(info)
 	return info, info.Live
+}
+
+// alive adds to what a session says of itself whether its host lives, or stands still.
+func alive(info control.Info) control.Info {
+	info.Live, info.Stopped = false, false
+	if info.EndTime == nil && info.Socket != "" {
+		var id process.Identity
+		id, info.Live = behind(info.Socket)
+		info.Stopped = info.Live && process.Stopped(id)
+	}
+	return info
+}
+
+// Wake lets a host that stands still go on. done, with again, makes it stand still again.
+func (e Entry) Wake() (done func(again bool), err error) {
+	id, _ := behind(e.Info.Socket)
+	g, err := process.Adopt(id)
+	if err != nil {
+		return nil, fmt.Errorf("continue the host of session %s: %w", e.Info.Session, err)
+	}
+	if err := g.Signal(syscall.SIGCONT); err != nil {
+		g.Close()
+		return nil, fmt.Errorf("continue the host of session %s: %w", e.Info.Session, err)
+	}
+	return func(again bool) {
+		if again {
+			_ = g.Signal(syscall.SIGTSTP) // it may have ended
+		}
+		g.Close()
+	}, nil
 }
 
 // goneWait is how long a host that is ending may go on to listen.

@@ -84,7 +84,7 @@ func (d *Directory) Sessions(ctx context.Context, live, all bool) ([]Entry, erro
 			if err != nil {
 				continue // it is being made at this moment, or was never finished
 			}
-			info.Live = info.EndTime == nil && info.Socket != "" && answers(info.Socket)
+			info = alive(info)
 			died = died || info.EndTime == nil && !info.Live
 			if info.Live || !live {
 				out = append(out, Entry{Place: place, Info: info})
@@ -150,12 +150,25 @@ func readInfo(place home.Session) (control.Info, error) {
 	return info, nil
 }
 
-// Open connects to a live session, or reads what a dead one left.
+// Open connects to a live session, or reads what a dead one left, or what one has
+// recorded whose host stands still.
 func (e Entry) Open(ctx context.Context) (control.API, func(), error) {
+	if e.Info.Live && !e.Info.Stopped {
+		return e.Reach(ctx)
+	}
+	return e.read(ctx)
+}
+
+// Reach is Open for who waits for a host that stands still.
+func (e Entry) Reach(ctx context.Context) (control.API, func(), error) {
 	if e.Info.Live {
 		c := control.Dial(e.Info.Socket)
 		return c, func() { _ = c.Close() }, nil // only idle connections are closed
 	}
+	return e.read(ctx)
+}
+
+func (e Entry) read(ctx context.Context) (control.API, func(), error) {
 	a, err := archive.Open(ctx, e.Place, e.Info)
 	if err != nil {
 		return nil, nil, err

@@ -132,18 +132,25 @@ func rest(ctx context.Context, s Session, idle time.Duration, served chan error)
 // to start when it was killed holds the host's socket until it becomes its program:
 // that one answers nobody.
 func answers(path string) bool {
+	_, live := behind(path)
+	return live
+}
+
+// behind is who listens on a socket, and whether anybody does. Who it is cannot always
+// be known.
+func behind(path string) (id process.Identity, live bool) {
 	c, err := net.DialTimeout("unix", path, time.Second)
 	if err != nil {
-		return errors.Is(err, syscall.EAGAIN) // its queue is full: it lives
+		return id, errors.Is(err, syscall.EAGAIN) // its queue is full: it lives
 	}
 	defer c.Close() // it was opened to see whether it opens
 	pid := listener(c)
 	if pid <= 0 {
-		return true
+		return id, true
 	}
-	id, err := process.Identify(pid)
+	id, err = process.Identify(pid)
 	if err != nil {
-		return !errors.Is(err, process.ErrGone)
+		return process.Identity{}, !errors.Is(err, process.ErrGone)
 	}
-	return process.Alive(id)
+	return id, process.Alive(id)
 }

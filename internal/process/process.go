@@ -79,6 +79,12 @@ func Alive(id Identity) bool {
 	return err == nil && p.Start == id.Start && !p.ended()
 }
 
+// Stopped reports whether the process stands still, as by SIGSTOP or Ctrl-Z.
+func Stopped(id Identity) bool {
+	p, err := readProc(id.PID)
+	return err == nil && p.Start == id.Start && p.State == 'T'
+}
+
 // Exit is how a process ended.
 type Exit struct {
 	Code   int            // 0 to 255, or -1 when a signal ended it

@@ -124,6 +124,11 @@ func (s *Session) Pause(ctx context.Context, refs []string) ([]task.Record, erro
 	return recs, nil
 }
 
+// Suspend pauses everything before this process stands still; see [supervise.Supervisor.Suspend].
+func (s *Session) Suspend(ctx context.Context) (goOn func(context.Context) error, err error) {
+	return s.sup.Suspend(ctx)
+}
+
 // Resume lets a paused subtree go on, or gives an ended agent a new run.
 func (s *Session) Resume(ctx context.Context, req control.ResumeRequest) (task.Record, error) {
 	r, err := s.named(req.Ref)

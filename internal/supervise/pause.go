@@ -49,6 +49,43 @@ func (s *Supervisor) chill(ctx context.Context, id task.ID, verb task.Verb) ([]t
 	return recs, errors.Join(errs...)
 }
 
+// Suspend pauses all that lives and is not to outlive this host, since the host is about
+// to stand still. goOn lets just those go on.
+func (s *Supervisor) Suspend(ctx context.Context) (goOn func(context.Context) error, err error) {
+	s.cold.Lock()
+	defer s.cold.Unlock()
+	s.mu.RLock()
+	all := s.order[:len(s.order):len(s.order)]
+	s.mu.RUnlock()
+	var held []*entry
+	var errs []error
+	for _, e := range all { // who has started something comes before it
+		if r := e.rec.Load(); r.Status.Terminal() || r.Paused || r.Keep {
+			continue
+		}
+		_, err := s.set(ctx, e, task.Pause)
+		var ended *task.MoveError
+		switch {
+		case err == nil:
+			held = append(held, e)
+		case !errors.As(err, &ended):
+			errs = append(errs, err)
+		}
+	}
+	return func(ctx context.Context) error {
+		s.cold.Lock()
+		defer s.cold.Unlock()
+		var errs []error
+		for _, e := range held {
+			var ended *task.MoveError
+			if _, err := s.set(ctx, e, task.Thaw); err != nil && !errors.As(err, &ended) {
+				errs = append(errs, err)
+			}
+		}
+		return errors.Join(errs...)
+	}, errors.Join(errs...)
+}
+
 // set changes one task. The caller holds cold.
 func (s *Supervisor) set(ctx context.Context, e *entry, verb task.Verb) (task.Record, error) {
 	rec, err := s.apply(ctx, e, task.Change{Verb: verb}, nil, "")

@@ -1,0 +1,46 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/drover-dev/drover/internal/assemble"
+)
+
+// suspends makes Ctrl-Z hold the commands of a session before this process stands
+// still, and lets them go on with it, until done is called: they have groups of their
+// own, which the terminal does not know.
+func (w *world) suspends(s *assemble.Session) (done func()) {
+	if signal.Ignored(syscall.SIGTSTP) { // nobody would continue it
+		return func() {}
+	}
+	keys, over := make(chan os.Signal, 1), make(chan struct{})
+	signal.Notify(keys, syscall.SIGTSTP)
+	go func() { // ends with done, which waits for it
+		defer close(over)
+		for range keys {
+			w.suspend(s, keys)
+		}
+	}()
+	return func() {
+		signal.Stop(keys)
+		close(keys)
+		<-over
+	}
+}
+
+func (w *world) suspend(s *assemble.Session, keys chan os.Signal) {
+	ctx := context.Background()
+	goOn, err := s.Suspend(ctx)
+	if err != nil { // what cannot be held goes on
+		w.note(err.Error())
+	}
+	signal.Reset(syscall.SIGTSTP)
+	standStill()
+	signal.Notify(keys, syscall.SIGTSTP)
+	if err := goOn(ctx); err != nil {
+		w.note(err.Error())
+	}
+}
