@@ -7,6 +7,7 @@ import (
 	"syscall"
 
 	"github.com/drover-dev/drover/internal/assemble"
+	"github.com/drover-dev/drover/internal/process"
 )
 
 // suspends makes Ctrl-Z hold the commands of a session before this process stands
@@ -21,7 +22,9 @@ func (w *world) suspends(s *assemble.Session) (done func()) {
 	go func() { // ends with done, which waits for it
 		defer close(over)
 		for range keys {
-			w.suspend(s, keys)
+			if process.HasShell() {
+				w.suspend(s)
+			}
 		}
 	}()
 	return func() {
@@ -31,15 +34,13 @@ func (w *world) suspends(s *assemble.Session) (done func()) {
 	}
 }
 
-func (w *world) suspend(s *assemble.Session, keys chan os.Signal) {
+func (w *world) suspend(s *assemble.Session) {
 	ctx := context.Background()
 	goOn, err := s.Suspend(ctx)
 	if err != nil { // what cannot be held goes on
 		w.note(err.Error())
 	}
-	signal.Reset(syscall.SIGTSTP)
 	standStill()
-	signal.Notify(keys, syscall.SIGTSTP)
 	if err := goOn(ctx); err != nil {
 		w.note(err.Error())
 	}

@@ -9,4 +9,4 @@ import (
 const termios = unix.TIOCGETA
 
 // standStill makes this process stand still until somebody continues it.
-func standStill() { _ = unix.Kill(os.Getpid(), unix.SIGTSTP) }
+func standStill() { _ = unix.Kill(os.Getpid(), unix.SIGSTOP) }

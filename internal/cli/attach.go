@@ -300,7 +300,9 @@ func (t *attachment) loop(ctx context.Context, pressed <-chan struct{}) error {
 		case <-settle:
 			err = t.canvas.flush()
 		case <-pressed:
-			err = t.act(ctx, t.interrupted())
+			if err = t.catchUp(ctx); err == nil {
+				err = t.act(ctx, t.interrupted())
+			}
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -308,6 +310,25 @@ func (t *attachment) loop(ctx context.Context, pressed <-chan struct{}) error {
 			return err
 		}
 	}
+}
+
+// mostAhead is more than is heard at once.
+const mostAhead = 64
+
+// catchUp takes in what was heard already: a line that was typed before Ctrl-C is
+// what Ctrl-C is about.
+func (t *attachment) catchUp(ctx context.Context) error {
+	for range mostAhead {
+		select {
+		case h := <-t.ears:
+			if err := t.hear(ctx, h); err != nil {
+				return err
+			}
+		default:
+			return nil
+		}
+	}
+	return nil
 }
 
 func (t *attachment) interrupted() deed {

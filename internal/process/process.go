@@ -85,6 +85,19 @@ func Stopped(id Identity) bool {
 	return err == nil && p.Start == id.Start && p.State == 'T'
 }
 
+// HasShell reports whether somebody above this process, in its session and outside its
+// group, could continue it if it stood still. Where nobody could, the kernel passes
+// Ctrl-Z over, and so should who catches it.
+func HasShell() bool {
+	self, err := readProc(os.Getpid())
+	for p := self; err == nil && p.Parent > 1; {
+		if p, err = readProc(p.Parent); err == nil && p.Group != self.Group {
+			return p.Session == self.Session
+		}
+	}
+	return false
+}
+
 // Exit is how a process ended.
 type Exit struct {
 	Code   int            // 0 to 255, or -1 when a signal ended it
