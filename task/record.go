@@ -54,6 +54,7 @@ const (
 	ReasonClosing      Reason = "closing"      // its host closed
 	ReasonHostLost     Reason = "host_lost"    // its host died
 	ReasonKeeperLost   Reason = "keeper_lost"  // its keeper died
+	ReasonStateLost    Reason = "state_lost"   // the folder of its session was removed
 	ReasonLost         Reason = "lost"         // given old work, cannot say
 	ReasonReboot       Reason = "reboot"       // the machine was restarted
 	ReasonParentEnded  Reason = "parent_ended" // the owner ended first

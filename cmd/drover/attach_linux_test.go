@@ -43,9 +43,14 @@ type seat struct {
 // sits starts the program at a terminal.
 func (p *place) sits(args ...string) *seat {
 	p.t.Helper()
+	return p.sitsWith(p.command(args...))
+}
+
+func (p *place) sitsWith(cmd *exec.Cmd) *seat {
+	p.t.Helper()
 	person, program := terminal(p.t)
 	person = unblocked(p.t, person)
-	s := &seat{p: p, person: person, cmd: p.command(args...), grown: make(chan struct{}), done: make(chan struct{})}
+	s := &seat{p: p, person: person, cmd: cmd, grown: make(chan struct{}), done: make(chan struct{})}
 	s.cmd.Stdin, s.cmd.Stdout, s.cmd.Stderr = program, program, program
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	if err := s.cmd.Start(); err != nil {

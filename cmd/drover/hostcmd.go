@@ -163,7 +163,7 @@ func (w *world) serve(ctx context.Context, s *assemble.Session, idle time.Durati
 	defer context.AfterFunc(ctx, s.Hurry)()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer context.AfterFunc(s.Alone(), func() { cancel(errors.New("the keeper is gone")) })()
+	defer context.AfterFunc(s.Alone(), func() { cancel(context.Cause(s.Alone())) })()
 	err := s.ServeUntilIdle(ctx, idle)
 	return errors.Join(err, s.Close())
 }

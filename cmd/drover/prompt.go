@@ -466,6 +466,11 @@ func (w *world) streamOptions(ctx context.Context, p *promptFlags, set settings.
 func (w *world) answer(ctx context.Context, p *promptFlags, set settings.Settings, s *assemble.Session, m *session.Main, out *agentsdk.Stream) error {
 	defer context.AfterFunc(ctx, s.Hurry)()
 	work, end := context.WithCancelCause(ctx)
+	defer context.AfterFunc(s.Alone(), func() {
+		if why := context.Cause(s.Alone()); errors.Is(why, session.ErrFolderGone) {
+			end(why)
+		}
+	})()
 	var conversation, printer sync.WaitGroup
 	printing, quiet := context.WithCancel(context.Background())
 	printer.Go(func() {

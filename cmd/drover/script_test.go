@@ -36,6 +36,7 @@ import (
 //	killhost ROLE          ends the host of the live session of that role by KILL
 //	killkeeper             ends the keeper of the detached host by KILL
 //	killnamed NAME…        ends what pkill -x finds by these names in the script, all at once
+//	nohost D               within D no host and no keeper is left
 //	alive TEXT             a process of the script has the text in its command line
 //	gone D TEXT            within D none has
 //	stopped TEXT           sends STOP to such processes
@@ -50,7 +51,7 @@ func TestScript(t *testing.T) {
 		Condition:          condition,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"drover": runDrover, "code": runCode, "capture": capture, "field": field, "fields": fields, "until": until,
-			"killhost": killHost, "killkeeper": killKeeper, "killnamed": killNamed, "alive": alive, "gone": gone, "stopped": stopped,
+			"killhost": killHost, "killkeeper": killKeeper, "killnamed": killNamed, "nohost": noHost, "alive": alive, "gone": gone, "stopped": stopped,
 		},
 	})
 }
@@ -358,6 +359,15 @@ func killNamed(ts *testscript.TestScript, neg bool, args []string) {
 		for _, pid := range named {
 			ts.Check(syscall.Kill(pid, sig))
 		}
+	}
+}
+
+func noHost(ts *testscript.TestScript, neg bool, args []string) {
+	need(ts, !neg && len(args) == 1, "nohost D")
+	d, err := time.ParseDuration(args[0])
+	ts.Check(err)
+	if !within(d, func() bool { return len(marked(ts.Getenv("WORK"))) == 0 }) {
+		ts.Fatalf("still there after %s: %v", d, marked(ts.Getenv("WORK")))
 	}
 }
 

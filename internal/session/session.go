@@ -196,8 +196,8 @@ type Session struct {
 	unlock  func()
 	started time.Time
 
-	alone  context.Context // ends when the keeper was lost, and all commands are stopped for that
-	leave  context.CancelFunc
+	alone  context.Context // ends when the keeper or the folder was lost, and what was at work is stopped for that
+	leave  context.CancelCauseFunc
 	watch  sync.WaitGroup // watches the keeper, renews summaries, sweeps worktrees; Close waits
 	closes chan struct{}  // closed when Close begins
 	pulse  pulse          // how the session stands as a whole
@@ -256,7 +256,7 @@ func Open(ctx context.Context, cfg Config) (_ *Session, err error) {
 	}
 	s := &Session{cfg: cfg, started: time.Now().UTC(), mates: map[task.ID]*mate{}, boxes: map[task.ID]*mailbox.Box{}, leases: map[string]*lease{}, runners: map[*hook.Runner]struct{}{}, over: make(chan struct{}), changed: make(chan struct{}),
 		closes: make(chan struct{}), swept: make(chan struct{}), sums: newSums()}
-	s.alone, s.leave = context.WithCancel(context.Background())
+	s.alone, s.leave = context.WithCancelCause(context.Background())
 	s.audience.left = s.abandoned
 	s.openServers()
 	if err := cfg.Place.Ensure(); err != nil {
@@ -329,6 +329,7 @@ func Open(ctx context.Context, cfg Config) (_ *Session, err error) {
 	s.watch.Go(s.keepSummary)
 	s.watch.Go(func() { s.bounds.keep(s.closes) })
 	if cfg.Info.Role != RoleRun { // which must start fast
+		s.watch.Go(s.watchFolder)
 		s.watch.Go(func() {
 			if err := EndLost(sweeping, cfg.Place.Project().Root()); err != nil && sweeping.Err() == nil {
 				s.say(cfg.Info.Session, err.Error())
@@ -361,11 +362,12 @@ func (s *Session) watchKeeper() {
 	}
 	cause := task.Cause{Actor: task.ByRuntime, Reason: task.ReasonKeeperLost, Detail: "the keeper has died"}
 	_, _ = s.sup.Stop(context.Background(), ids, supervise.StopRequest{Cause: cause}) // it names every task, and they are there
-	s.leave()
+	s.leave(errors.New("the keeper is gone"))
 }
 
-// Alone ends when the session has lost its keeper and has stopped its commands
-// for that. No further command can be started then.
+// Alone ends when the session has lost its keeper, and has stopped its commands for
+// that, or its folder, and has stopped everything. Its cause says which. No further command
+// can be started then.
 func (s *Session) Alone() context.Context { return s.alone }
 
 // Retire refuses every further start and everybody who would attach, if nothing is
@@ -567,7 +569,7 @@ func (s *Session) Close() error {
 	s.services.close()
 	_ = failpoint.Hit("close/ended")
 	s.watch.Wait()
-	s.leave()
+	s.leave(nil)
 	if main != nil {
 		errs = append(errs, main.close())
 	}
