@@ -39,8 +39,8 @@ func (w *world) directory() (*host.Directory, error) {
 	return &host.Directory{Root: w.root, Folder: w.cwd, Env: w.env, Program: []string{exe, "keeper"}, EndLost: w.endLost}, nil
 }
 
-func (w *world) endLost(ctx context.Context) {
-	if err := session.EndLost(ctx, w.root); err != nil && ctx.Err() == nil {
+func (w *world) endLost(ctx context.Context, died []task.ID) {
+	if err := session.EndLost(ctx, w.root, died...); err != nil && ctx.Err() == nil {
 		w.note(err.Error())
 	}
 }

@@ -32,8 +32,7 @@ func TestSuspend(t *testing.T) {
 	s.types(ctrlZ)
 	s.until("Stopped")
 	asked := time.Now()
-	listed := p.good("ps", "--json").stdout()
-	summary := p.good().stdout()
+	listed, summary := p.run("ps", "--json"), p.run()
 	if took := time.Since(asked); took > 5*time.Second {
 		t.Errorf("listings take %s while a host stands still", took)
 	}
@@ -43,11 +42,11 @@ func TestSuspend(t *testing.T) {
 		HostStopped bool `json:"host_stopped"`
 		Process     struct{ PID int }
 	}
-	if err := json.Unmarshal([]byte(listed), &tasks); err != nil || len(tasks) != 1 || !tasks[0].HostStopped || tasks[0].Status != "running" {
-		t.Fatalf("listed %s, %v", listed, err)
+	if err := json.Unmarshal([]byte(listed.stdout()), &tasks); err != nil || len(tasks) != 1 || !tasks[0].HostStopped || tasks[0].Status != "running" {
+		t.Fatalf("listed %+v, %v", listed, err)
 	}
-	if !strings.Contains(summary, "web") {
-		t.Errorf("the summary: %s", summary)
+	if !strings.Contains(summary.stdout(), "web") {
+		t.Errorf("the summary: %+v", summary)
 	}
 	if state := stateOf(t, tasks[0].Process.PID); state != "T" {
 		t.Errorf("the command is %s and not held", state)

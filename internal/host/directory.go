@@ -44,9 +44,9 @@ type Directory struct {
 	Env     []string // for a host that is started
 	Program []string // starts the keeper of a detached host, such as /usr/bin/drover keeper
 
-	// EndLost ends what dead hosts have left running. It is called when a session is
-	// met whose host did not close it. nil: nobody does that here.
-	EndLost func(context.Context)
+	// EndLost ends what dead hosts have left running. It is called with the sessions that
+	// are met whose host did not close them. nil: nobody does that here.
+	EndLost func(ctx context.Context, died []task.ID)
 }
 
 // Entry is one session.
@@ -69,7 +69,7 @@ func (d *Directory) Sessions(ctx context.Context, live, all bool) ([]Entry, erro
 		}
 	}
 	var out []Entry
-	died := false
+	var died []task.ID
 	for _, p := range projects {
 		d.at(p).revive(ctx)
 		places, err := p.Sessions()
@@ -85,14 +85,16 @@ func (d *Directory) Sessions(ctx context.Context, live, all bool) ([]Entry, erro
 				continue // it is being made at this moment, or was never finished
 			}
 			info = alive(info)
-			died = died || info.EndTime == nil && !info.Live
+			if info.EndTime == nil && !info.Live {
+				died = append(died, info.Session)
+			}
 			if info.Live || !live {
 				out = append(out, Entry{Place: place, Info: info})
 			}
 		}
 	}
-	if died && d.EndLost != nil { // before anybody reads of it
-		d.EndLost(ctx)
+	if len(died) > 0 && d.EndLost != nil { // before anybody reads of it
+		d.EndLost(ctx, died)
 	}
 	slices.SortStableFunc(out, func(a, b Entry) int { return b.Info.StartTime.Compare(a.Info.StartTime) })
 	return out, nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/drover-dev/drover/internal/archive"
@@ -19,8 +20,9 @@ import (
 
 // EndLost ends what hosts of any session have left running that died together with
 // their keeper, and records that. What is to be kept goes on: the next host of its session
-// takes it up. A session that somebody has open at this moment is left to them.
-func EndLost(ctx context.Context, root home.Root) error {
+// takes it up. A session that somebody has open at this moment is left to them; of those
+// that have died, who ends what they have left is waited for.
+func EndLost(ctx context.Context, root home.Root, died ...task.ID) error {
 	lost := map[task.ID]bool{}
 	var table process.Table
 	for _, p := range table.Read() {
@@ -39,7 +41,7 @@ func EndLost(ctx context.Context, root home.Root) error {
 			if _, err := place.Below().Lstat(place.DB()); err != nil {
 				continue // it belongs to another project, or another state folder
 			}
-			if err := endLost(ctx, place); err != nil && !errors.Is(err, home.ErrLocked) {
+			if err := endLost(ctx, place, slices.Contains(died, id)); err != nil && !errors.Is(err, home.ErrLocked) {
 				errs = append(errs, fmt.Errorf("end what session %s has left running: %w", id, archive.Mend(place, err)))
 			}
 		}
@@ -56,8 +58,20 @@ func hostless(p process.Proc) bool {
 // endLostWait bounds the end of what one session has left running.
 const endLostWait = 20 * time.Second
 
-func endLost(ctx context.Context, place home.Session) error {
-	unlock, err := place.Lock()
+// otherWait is how long is waited for somebody else who has a session that has died: a
+// listing that ends what is left in it, or the next host, which stays.
+const otherWait = 5 * time.Second
+
+func endLost(ctx context.Context, place home.Session, wait bool) error {
+	lock := place.Lock
+	if wait {
+		lock = func() (func(), error) {
+			ctx, cancel := context.WithTimeoutCause(ctx, otherWait, home.ErrLocked)
+			defer cancel()
+			return home.Await(ctx, place.Lock)
+		}
+	}
+	unlock, err := lock()
 	if err != nil {
 		return err
 	}
@@ -99,9 +113,9 @@ func endLost(ctx context.Context, place home.Session) error {
 	if err := sup.Adopt(ctx, old, kinds.For); err != nil {
 		return err
 	}
-	wait, cancel := context.WithTimeoutCause(ctx, endLostWait, fmt.Errorf("they have not ended within %s", endLostWait))
+	bound, cancel := context.WithTimeoutCause(ctx, endLostWait, fmt.Errorf("they have not ended within %s", endLostWait))
 	defer cancel()
-	if _, err := sup.Wait(wait, ids, false); err != nil {
+	if _, err := sup.Wait(bound, ids, false); err != nil {
 		return err
 	}
 	sweep(string(place.ID()), kept)

@@ -114,7 +114,11 @@ func (s *Session) takeIn(ctx context.Context) error {
 	}
 	_ = failpoint.Hit("session/adopted")
 	s.sweepSidecars()
-	return s.settleLost(ctx, states)
+	if err := s.settleLost(ctx, states); err != nil {
+		return err
+	}
+	s.sweepLost()
+	return nil
 }
 
 // left returns the tasks that are to be in memory, and those for which the summary

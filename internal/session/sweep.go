@@ -13,7 +13,23 @@ const sweepGrace = time.Second
 // sweep ends every process that carries the mark of the session, except what
 // belongs to a kept task.
 func sweep(session string, kept map[string]bool) {
-	choice := process.Choice{Root: func(p process.Proc) bool { return p.Carries(process.MarkSession, session) }}
+	sweepOf(func(p process.Proc) bool { return p.Carries(process.MarkSession, session) }, kept)
+}
+
+// sweepLost ends what earlier hosts have started and did not live to record.
+func (s *Session) sweepLost() {
+	kept := map[string]bool{}
+	for _, r := range s.sup.List(0) {
+		if r.Keep && !r.Status.Terminal() {
+			kept[string(r.ID)] = true
+		}
+	}
+	session := string(s.cfg.Info.Session)
+	sweepOf(func(p process.Proc) bool { return p.Carries(process.MarkSession, session) && hostless(p) }, kept)
+}
+
+func sweepOf(root func(process.Proc) bool, kept map[string]bool) {
+	choice := process.Choice{Root: root}
 	if len(kept) > 0 {
 		choice.Spare = func(p process.Proc) bool {
 			for id := range kept {
