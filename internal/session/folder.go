@@ -34,7 +34,10 @@ func (s *Session) watchFolder() {
 		}
 		select {
 		case <-w.Events:
-		case <-w.Errors:
+		case _, open := <-w.Errors: // something may have been missed
+			if !open {
+				return
+			}
 		case <-s.closes:
 			return
 		}
