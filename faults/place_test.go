@@ -27,6 +27,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/drover-dev/drover/task"
 )
 
 // patience bounds every wait; on an idle machine none comes near it.
@@ -324,13 +326,14 @@ func (p *place) told(s said) {
 
 // shown is a task as a face shows it.
 type shown struct {
-	ID         string `json:"task_id"`
-	Session    string `json:"session_id"`
-	Name       string `json:"name"`
-	Status     string `json:"status"`
-	ExitCode   *int   `json:"exit_code"`
-	OutputFile string `json:"output_file"`
-	Error      string `json:"error"`
+	Survivors  []task.Survivor `json:"survivors"`
+	ID         string          `json:"task_id"`
+	Session    string          `json:"session_id"`
+	Name       string          `json:"name"`
+	Status     string          `json:"status"`
+	ExitCode   *int            `json:"exit_code"`
+	OutputFile string          `json:"output_file"`
+	Error      string          `json:"error"`
 	Cause      *struct {
 		Actor  string `json:"actor"`
 		Reason string `json:"reason"`

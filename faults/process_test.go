@@ -301,12 +301,19 @@ func TestUnkillable(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = os.WriteFile(filepath.Join(dir, "freezer.state"), []byte("THAWED"), 0) })
 	p.until("it is frozen", func() bool { return stateOf(pid) == "D" })
-	s := p.run("stop", "--grace", "100ms", "--json", "x")
-	var receipt task.Receipt
-	if err := json.Unmarshal([]byte(s.stdout), &receipt); err != nil || len(receipt.Survivors) != 1 || receipt.Survivors[0].PID != pid ||
-		!strings.Contains(receipt.Survivors[0].Why, "uninterruptible") {
-		t.Errorf("%v %s", err, s)
+	survives := func() {
+		s := p.run("stop", "--grace", "100ms", "--json", "x")
+		var receipt task.Receipt
+		if err := json.Unmarshal([]byte(s.stdout), &receipt); err != nil || s.code != 1 || len(receipt.Survivors) != 1 ||
+			receipt.Survivors[0].PID != pid || !strings.Contains(receipt.Survivors[0].Why, "uninterruptible") {
+			t.Errorf("%v %s", err, s)
+		}
+		if left := p.task("x").Survivors; len(left) != 1 || left[0].PID != pid || left[0].Start == 0 {
+			t.Errorf("the record names %+v", left)
+		}
 	}
+	survives()
+	survives() // a second stop of the ended task tries again
 	p.good("run", "-d", "--name", "y", "--", "true")
 	p.good("wait", "y")
 	p.is("x", "killed:stopped")
@@ -314,6 +321,7 @@ func TestUnkillable(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.until("it goes when it thaws", func() bool { return !alive(pid) })
+	p.good("stop", "x")
 }
 
 // A fork bomb hits a limit that it has set itself; the host answers, and a stop ends it: P13.

@@ -21,6 +21,8 @@ const (
 const (
 	MaxRecordText  = 4 << 10  // of a prompt, a command, and each text about progress
 	MaxRecordError = 16 << 10 // of an error
+
+	MaxRecordSurvivors = 64 // processes; the receipt of the stop names all
 )
 
 // SizeError is a part of a [Spec] that is too long.

@@ -166,12 +166,13 @@ type Record struct {
 	Checkpoint       []byte     `json:"checkpoint,omitempty"` // the driver's own; nobody else looks in
 	Questions        []Question `json:"questions,omitempty"`  // open ones, oldest first: those it is awaiting approval for
 	LastAnswer       *Answered  `json:"last_answer,omitempty"`
-	Priority         Priority   `json:"priority,omitempty"` // of its notice
-	Pool             string     `json:"pool,omitempty"`     // whose places it takes
-	Worktree         *Worktree  `json:"worktree,omitempty"` // of an isolated agent, since its last end
-	Key              string     `json:"key,omitempty"`      // that its parent knows it by
-	Silent           bool       `json:"silent,omitempty"`   // nobody is owed word of its end
-	Team             *Team      `json:"team,omitempty"`     // of a teammate
+	Priority         Priority   `json:"priority,omitempty"`  // of its notice
+	Pool             string     `json:"pool,omitempty"`      // whose places it takes
+	Worktree         *Worktree  `json:"worktree,omitempty"`  // of an isolated agent, since its last end
+	Survivors        []Survivor `json:"survivors,omitempty"` // of an ended run: what could not be ended then
+	Key              string     `json:"key,omitempty"`       // that its parent knows it by
+	Silent           bool       `json:"silent,omitempty"`    // nobody is owed word of its end
+	Team             *Team      `json:"team,omitempty"`      // of a teammate
 	// LastHeard is when something was last heard of an agent at work. Only its host
 	// knows: it stands in answers of the host, and never in the log.
 	LastHeard *time.Time `json:"last_heard,omitempty"`
@@ -239,6 +240,11 @@ type Survivor struct {
 	PID     int    `json:"pid"`
 	Command string `json:"command"`
 	Why     string `json:"why"`
+
+	// Start and Boot identify the process beyond reuse of its number, as those of
+	// [Process] do. They are empty for what is no process of this machine.
+	Start uint64 `json:"start,omitempty"`
+	Boot  string `json:"boot,omitempty"`
 }
 
 // SignalSent is one signal of a stop, for its receipt.

@@ -19,7 +19,7 @@ var promised = []string{"task_id", "run_id", "task_type", "status", "idle", "awa
 // What else a record shows. A new field belongs here, so that it is a decision
 // and no accident.
 var further = []string{"owner_id", "asked_name", "stopping", "keep", "notified", "depth", "prompt", "create_time", "timeout_ms", "process", "checkpoint",
-	"questions", "last_answer", "priority", "pool", "worktree", "permission_mode",
+	"questions", "last_answer", "priority", "pool", "survivors", "worktree", "permission_mode",
 	"key", "silent", "team", "teleported_from", "budget", "on_end", "earlier_usage", "resumes", "tty", "last_heard", "command_bytes", "host_stopped"}
 
 // always are the fields that are there although there is nothing to say yet.
@@ -159,7 +159,7 @@ func TestReceiptJSON(t *testing.T) {
 	wantKeys(t, keys(t, r), "stopped", "survivors")
 	wantKeys(t, keys(t, r.Stopped[0]), "task_id", "status", "cause", "signals", "ended_after_ms")
 	wantKeys(t, keys(t, r.Stopped[0].Signals[0]), "signal", "after_ms")
-	wantKeys(t, keys(t, r.Survivors[0]), "task_id", "pid", "command", "why")
+	wantKeys(t, keys(t, r.Survivors[0]), "task_id", "pid", "command", "why", "start", "boot")
 }
 
 func TestProgressAdd(t *testing.T) {

@@ -50,7 +50,8 @@ type Change struct {
 	Progress    *Progress
 	Summary     string // Report: by the summary service; empty leaves it alone
 	Usage       *Usage
-	Worktree    *Worktree // Complete, Fail, Stop; nil leaves it alone
+	Worktree    *Worktree  // Complete, Fail, Stop; nil leaves it alone
+	Survivors   []Survivor // Complete, Fail, Stop: what could not be ended
 	OutputBytes int64
 	Checkpoint  []byte
 	Question    *Question // Ask
@@ -154,7 +155,7 @@ func Apply(r Record, c Change) (Record, error) {
 		next.StartTime, next.EndTime = nil, nil
 		next.Cause, next.ExitCode, next.Error = nil, nil, ""
 		next.Earlier, next.Resumes, next.Budget = r.Earlier.And(r.used()), r.Resumes+1, c.Budget
-		next.Process, next.Progress, next.Usage = nil, nil, nil
+		next.Process, next.Progress, next.Usage, next.Survivors = nil, nil, nil, nil
 		next.Notified, next.LastAnswer = false, nil
 		next.Priority, next.Pool = c.Priority, c.Pool
 		next.CreateTime = c.At
@@ -234,6 +235,7 @@ func end(r Record, c Change) Record {
 	if c.Worktree != nil {
 		r.Worktree = c.Worktree
 	}
+	r.Survivors = c.Survivors[:min(len(c.Survivors), MaxRecordSurvivors)]
 	return r
 }
 
@@ -256,7 +258,7 @@ func Unfinished() Cause {
 // context and what Run returned. ok is false for work that goes on without
 // this host: nothing is recorded then.
 func Ending(cause error, res Result, err error) (c Change, ok bool) {
-	c = Change{ExitCode: res.ExitCode, Usage: res.Usage}
+	c = Change{ExitCode: res.ExitCode, Survivors: res.Left, Usage: res.Usage}
 	closing := errors.Is(cause, ErrClosing)
 	var stop *StopError
 	var fail *FailError

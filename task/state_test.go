@@ -287,7 +287,7 @@ func TestApplyEnd(t *testing.T) {
 			r.OutputBytes = 100
 			code := 3
 			got := apply(t, r, task.Change{Verb: v, At: ended, ExitCode: &code, Error: "why", OutputBytes: 120,
-				Usage: &task.Usage{Turns: 2}, Progress: &task.Progress{ToolUseCount: 8}})
+				Usage: &task.Usage{Turns: 2}, Progress: &task.Progress{ToolUseCount: 8}, Survivors: []task.Survivor{{PID: 7}}})
 			if got.EndTime == nil || !got.EndTime.Equal(ended) {
 				t.Errorf("end time is %v, want %v", got.EndTime, ended)
 			}
@@ -301,8 +301,12 @@ func TestApplyEnd(t *testing.T) {
 				t.Errorf("facts of life are left: %+v", got)
 			}
 			if !got.Backgrounded || *got.ExitCode != 3 || got.Error != "why" || got.OutputBytes != 120 || got.Usage.Turns != 2 ||
-				got.Progress.ToolUseCount != 8 {
+				got.Progress.ToolUseCount != 8 || len(got.Survivors) != 1 {
 				t.Errorf("what came with the end is lost: %+v", got)
+			}
+			again := apply(t, got, task.Change{Verb: task.Resume, At: ended})
+			if len(again.Survivors) > 0 {
+				t.Errorf("a new run has survivors: %+v", again.Survivors)
 			}
 		})
 	}

@@ -322,7 +322,8 @@ func (a *Archive) Wait(ctx context.Context, req control.WaitRequest) (control.Wa
 	return reply, nil
 }
 
-// Stop tells how tasks have ended. One that still lives needs a host first.
+// Stop tells how tasks have ended, and ends what outlived their stops. A task that still
+// lives needs a host first.
 func (a *Archive) Stop(ctx context.Context, req control.StopRequest) (task.Receipt, error) {
 	receipt := task.Receipt{Survivors: []task.Survivor{}}
 	for _, ref := range req.Refs {
@@ -334,6 +335,7 @@ func (a *Archive) Stop(ctx context.Context, req control.StopRequest) (task.Recei
 			return receipt, a.refuse("stop " + ref)
 		}
 		receipt.Stopped = append(receipt.Stopped, task.Stopped{ID: r.ID, Status: r.Status, Cause: r.Cause, Signals: []task.SignalSent{}})
+		EndSurvivors(ctx, r, req.Grace, &receipt)
 	}
 	return receipt, nil
 }

@@ -46,7 +46,7 @@ type Sent struct {
 
 // Survivor is a process that could not be ended.
 type Survivor struct {
-	PID     int
+	Identity
 	Command string
 	Why     string
 }
@@ -356,11 +356,19 @@ func (w *work) name() {
 		if errors.Is(t.err, unix.EPERM) {
 			why = "belongs to another user"
 		}
-		w.report.Left = append(w.report.Left, Survivor{PID: pid, Command: commandOf(pid), Why: why})
+		w.report.Left = append(w.report.Left, survivor(pid, t.proc.Start, why))
 	}
 	for pid, err := range w.failed {
-		w.report.Left = append(w.report.Left, Survivor{PID: pid, Command: commandOf(pid), Why: err.Error()})
+		var start uint64
+		if p, err := readProc(pid); err == nil {
+			start = p.Start
+		}
+		w.report.Left = append(w.report.Left, survivor(pid, start, err.Error()))
 	}
+}
+
+func survivor(pid int, start uint64, why string) Survivor {
+	return Survivor{Identity{PID: pid, Start: start, Boot: Boot()}, commandOf(pid), why}
 }
 
 // tidyCommand makes one short line of the NUL-separated words of a command,

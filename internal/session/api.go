@@ -358,6 +358,14 @@ func (s *Session) Stop(ctx context.Context, req control.StopRequest) (task.Recei
 	if receipt.Survivors == nil {
 		receipt.Survivors = []task.Survivor{}
 	}
+	for _, line := range receipt.Stopped {
+		if slices.ContainsFunc(receipt.Survivors, func(left task.Survivor) bool { return left.Task == line.ID }) {
+			continue // it ended just now, and was tried
+		}
+		if r, ok := s.sup.Get(line.ID); ok {
+			archive.EndSurvivors(ctx, r, req.Grace, &receipt)
+		}
+	}
 	return receipt, err
 }
 

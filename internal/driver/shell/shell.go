@@ -434,7 +434,7 @@ func note(res *task.Result, id task.ID, report process.Report) {
 		res.Signals = append(res.Signals, task.SignalSent{Signal: process.SignalName(s.Signal), AfterMS: s.After.Milliseconds()})
 	}
 	for _, l := range report.Left {
-		res.Left = append(res.Left, task.Survivor{Task: id, PID: l.PID, Command: l.Command, Why: l.Why})
+		res.Left = append(res.Left, task.Survivor{Task: id, PID: l.PID, Start: l.Start, Boot: l.Boot, Command: l.Command, Why: l.Why})
 	}
 }
 
