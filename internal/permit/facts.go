@@ -41,8 +41,12 @@ func (j *judge) facts(ws []word, s scope) facts {
 		return j.tarFacts(args, s)
 	case "xargs":
 		return j.xargsFacts(args, s)
-	case "npm", "pip", "pip3", "printenv":
-		if lists(name, args) {
+	case "ps":
+		if psRetries(args) {
+			return danger(strays, "it may show the environment of processes")
+		}
+	case "printenv":
+		if public(args) {
 			return facts{listed: true}
 		}
 	case "go":
@@ -186,6 +190,32 @@ func psShows(d parsed) bool {
 		return true
 	}
 	return slices.ContainsFunc(d.operands, func(w word) bool { return strings.ContainsAny(w.text, "eE") })
+}
+
+// psRetries reports a command line of ps that has the letter e behind a dash, where it
+// means every process, and that ps may refuse in that style: it reads such a line again
+// in the other style, in which e shows environments. What it surely accepts is an e, one
+// letter for a format, and letters that go with each of these.
+func psRetries(args []word) bool {
+	var letters string
+	for _, w := range args {
+		cluster, ok := strings.CutPrefix(w.text, "-")
+		if !ok || strings.HasPrefix(cluster, "-") {
+			continue
+		}
+		if i := strings.IndexAny(cluster, "CGgOopqstuU"); i >= 0 {
+			cluster = cluster[:i] // its value follows
+		}
+		letters += cluster
+	}
+	if !strings.Contains(letters, "e") {
+		return false
+	}
+	formats := 0
+	for _, c := range "fFlj" {
+		formats += strings.Count(letters, string(c))
+	}
+	return formats > 1 || strings.Trim(letters, "efFljywLHA") != ""
 }
 
 // loose tells of a pattern of file names that could become an option.

@@ -121,24 +121,9 @@ func (j *judge) dashes(s scope) bool {
 	})
 }
 
-// lists reports commands of programs that show what is installed, and variables
-// that everybody may see.
-func lists(name string, args []word) bool {
-	if len(args) == 0 || slices.ContainsFunc(args, func(w word) bool { return !w.known || !w.plain || w.glob }) {
-		return false
-	}
-	var commands, options []string
-	switch name {
-	case "printenv":
-		return !slices.ContainsFunc(args, func(w word) bool { return !shown(w.text) })
-	case "pip", "pip3":
-		commands = []string{"list", "freeze", "show"}
-		options = []string{"--format", "--user", "--local", "-l", "--not-required", "--editable", "-e", "--files", "-f", "--verbose", "-v"}
-	}
-	return slices.Contains(commands, args[0].text) && !slices.ContainsFunc(args[1:], func(w word) bool {
-		option, _, _ := strings.Cut(w.text, "=")
-		return strings.HasPrefix(option, "-") && !slices.Contains(options, option)
-	})
+// public reports whether printenv is asked for variables that everybody may see only.
+func public(args []word) bool {
+	return len(args) > 0 && !slices.ContainsFunc(args, func(w word) bool { return !w.known || !w.plain || w.glob || !shown(w.text) })
 }
 
 // systemFile reports files of the system that everybody may read, and in which nobody
