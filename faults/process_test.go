@@ -148,7 +148,8 @@ func TestAllEndAtOnce(t *testing.T) {
 // its number now is left alone: P4.
 func TestRestartOfMachine(t *testing.T) {
 	p := newPlace(t)
-	p.good("run", "-d", "--keep", "--name", "k", "--", "sh", "-c", "echo $$ >pid; exec sleep 4711")
+	// Without the marks of Drover: no process of another program has them.
+	p.good("run", "-d", "--keep", "--name", "k", "--", "sh", "-c", "echo $$ >pid; exec env -i sleep 4711")
 	p.until("it runs", func() bool { return strings.HasSuffix(p.read("pid"), "\n") && p.task("k").Status == "running" })
 	pid, _ := strconv.Atoi(strings.TrimSpace(p.read("pid")))
 	p.killHost()

@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"iter"
 	"os"
 	"path/filepath"
@@ -242,8 +243,10 @@ func TestSilentProvider(t *testing.T) {
 // when it is heard of again.
 func TestSilentMain(t *testing.T) {
 	hold, heard, again := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	asked := 0
 	r, _ := served(t, func(_ context.Context, q *modeltest.Request) modeltest.Answer {
-		a := modeltest.Call("report_intent", map[string]string{"intent": "Looking on"})
+		asked++ // the same call again and again would end the turn
+		a := modeltest.Call("report_intent", map[string]string{"intent": fmt.Sprintf("Looking on, %d", asked)})
 		a.Wait = hold
 		if !strings.Contains(string(q.Body), "Looking on") {
 			return a
@@ -253,7 +256,7 @@ func TestSilentMain(t *testing.T) {
 			a = modeltest.Text("done")
 			a.Wait = again
 		default: // it is busy until that was seen
-			a.Wait = pause(10 * time.Millisecond)
+			a.Wait = pause(50 * time.Millisecond)
 		}
 		return a
 	}, func(c *Config) { c.Agents.StallAfter = 500 * time.Millisecond })
@@ -267,23 +270,24 @@ func TestSilentMain(t *testing.T) {
 	}
 	next, stop := iter.Pull2(r.Events(r.ctx, 0)) // each in turn: what a record says while nobody looks is not missed
 	defer stop()
-	says := func(want string) {
+	const silence = "Silent for 500ms: it waits for model"
+	says := func(silent bool) {
 		t.Helper()
 		for {
 			e, err, _ := next()
 			if err != nil {
-				t.Fatalf("the record never says %q: %v", want, err)
+				t.Fatalf("the record never says that silence is %v: %v", silent, err)
 			}
-			if p := e.Task.Progress; e.Task.ID == rec.ID && p != nil && strings.Contains(p.Summary, want) {
+			if p := e.Task.Progress; e.Task.ID == rec.ID && p != nil && p.Summary != "" && strings.Contains(p.Summary, silence) == silent {
 				return
 			}
 		}
 	}
-	says("Silent for 500ms: it waits for model")
+	says(true)
 	close(hold)
-	says("Looking on.")
+	says(false) // that it is heard of again, or what it does
 	close(heard)
-	says("Silent for 500ms: it waits for model")
+	says(true)
 	close(again)
 	if end := r.wait(string(rec.ID))[0]; end.Status != task.Completed || len(r.stalls()) != 0 {
 		t.Errorf("it ended %s, and told %+v", end.Status, r.stalls())
