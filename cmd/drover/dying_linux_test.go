@@ -2,19 +2,21 @@ package main
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // TestDyingHost asks a host for something that is killed before it has heard of it:
 // the next host does it.
 func TestDyingHost(t *testing.T) {
 	bin := build(t)
-	for name, test := range dyings() {
+	for name, test := range dyings(buildWith(t, "-tags", "failpoint")) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			test(t, newPlace(t, bin))
@@ -22,7 +24,8 @@ func TestDyingHost(t *testing.T) {
 	}
 }
 
-func dyings() cases {
+// dyings are the tests of it. A client of the build with fail points can be held.
+func dyings(held string) cases {
 	return cases{
 		"run": func(t *testing.T, p *place) {
 			p.good("run", "-d", "--", "true")
@@ -42,7 +45,7 @@ func dyings() cases {
 		},
 		"prompt": func(t *testing.T, p *place) {
 			id, free := p.held()
-			r := p.late(4, func() *running { return p.start("-p", "-d", "--resume", id, "more") })
+			r := p.with(held).found(1, func(p *place) *running { return p.start("-p", "-d", "--resume", id, "more") })
 			if r.code != 0 {
 				t.Errorf("%+v", r)
 			}
@@ -54,7 +57,7 @@ func dyings() cases {
 		},
 		"attach": func(t *testing.T, p *place) {
 			id, free := p.held()
-			r := p.late(2, func() *running { return p.startTyping("more\n", "attach", id) })
+			r := p.with(held).found(1, func(p *place) *running { return p.startTyping("more\n", "attach", id) })
 			free()
 			if r.code != 0 || !strings.Contains(r.stdout(), "the second") {
 				t.Errorf("%+v", r)
@@ -80,15 +83,62 @@ func (p *place) held() (id string, free func()) {
 // whether the host lives.
 func (p *place) late(last int, start func() *running) result {
 	p.t.Helper()
+	host := p.host()
+	p.halt(host)
+	before := p.connections() // others may have been left open
+	r := start()
+	return p.dies(host, before+last, r)
+}
+
+// found is late for a client that asks no host which stands still: the host is stopped
+// when the client has found it, and has not asked.
+func (p *place) found(last int, start func(*place) *running) result {
+	p.t.Helper()
+	dir, err := os.MkdirTemp("/tmp", "dr") // the path of a socket must be short, and is not to be counted
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	l, err := net.Listen("unix", filepath.Join(dir, "fault"))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer l.Close()
+	host := p.host()
+	client := *p
+	client.env = append(slices.Clone(p.env), "DROVER_FAULT=host/found", "DROVER_FAULT_SOCKET="+l.Addr().String())
+	r := start(&client)
+	if err := l.(*net.UnixListener).SetDeadline(time.Now().Add(patience)); err != nil {
+		p.t.Fatal(err)
+	}
+	c, err := l.Accept()
+	if err != nil {
+		p.t.Fatalf("the client finds no host: %v", err)
+	}
+	p.halt(host)
+	before := p.connections()
+	_ = l.Close() // the client is not held again
+	if err := c.Close(); err != nil {
+		p.t.Fatal(err)
+	}
+	return p.dies(host, before+last, r)
+}
+
+// host is the one host.
+func (p *place) host() (pid int) {
+	p.t.Helper()
 	var hosts []proc
 	if !within(patience, func() bool { hosts = p.hosts(); return len(hosts) == 1 }) { // a child looks like it before its program runs
 		p.t.Fatalf("hosts: %v", hosts)
 	}
-	p.halt(hosts[0].pid)
-	before := p.connections() // others may have been left open
-	r := start()
-	asks := within(patience, func() bool { return p.connections() >= before+last })
-	if err := syscall.Kill(hosts[0].pid, syscall.SIGKILL); err != nil {
+	return hosts[0].pid
+}
+
+// dies kills a host when there are so many connections.
+func (p *place) dies(host, connections int, r *running) result {
+	p.t.Helper()
+	asks := within(patience, func() bool { return p.connections() >= connections })
+	if err := syscall.Kill(host, syscall.SIGKILL); err != nil {
 		p.t.Fatal(err)
 	}
 	if !asks {

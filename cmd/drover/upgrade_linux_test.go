@@ -19,8 +19,14 @@ import (
 // buildAs builds the program under a version.
 func buildAs(t *testing.T, version string) string {
 	t.Helper()
+	return buildWith(t, "-ldflags", "-s -w -X main.version="+version)
+}
+
+// buildWith builds the program with further flags.
+func buildWith(t *testing.T, flags ...string) string {
+	t.Helper()
 	dir := t.TempDir()
-	cmd := exec.Command("go", "build", "-ldflags", "-s -w -X main.version="+version, "-o", filepath.Join(dir, "drover"), ".")
+	cmd := exec.Command("go", slices.Concat([]string{"build"}, flags, []string{"-o", filepath.Join(dir, "drover"), "."})...)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("build the program: %v\n%s", err, out)
