@@ -401,14 +401,16 @@ type story struct {
 	status map[task.ID]task.Status
 	run    map[task.ID]task.RunID
 	runs   map[task.RunID]task.ID
+	names  map[string]task.Record // who was started under a name last
 }
 
 func newStory() *story {
-	return &story{status: map[task.ID]task.Status{}, run: map[task.ID]task.RunID{}, runs: map[task.RunID]task.ID{}}
+	return &story{status: map[task.ID]task.Status{}, run: map[task.ID]task.RunID{}, runs: map[task.RunID]task.ID{}, names: map[string]task.Record{}}
 }
 
 // add refuses an event that cannot come after those before it: a run has one end and
-// nothing behind it, and each run is one of its own.
+// nothing behind it, each run is one of its own, and nobody is started under the name of
+// a task that is in its first run.
 func (s *story) add(e task.Event) {
 	r := e.Task
 	was, known := s.status[r.ID]
@@ -427,6 +429,12 @@ func (s *story) add(e task.Event) {
 		panic(failure(fmt.Sprintf("event %d, %s of %s: %s, cause %v", e.Seq, e.Verb, r.ID, r.Status, r.Cause)))
 	case ends && (r.Idle || r.Paused || r.AwaitingApproval || r.Stopping || len(r.Questions) > 0):
 		panic(failure(fmt.Sprintf("event %d: %s has ended and shows that it lives", e.Seq, r.ID)))
+	}
+	if e.Verb == task.Create && r.Name != "" {
+		if o, was := s.names[r.Name]; was && s.run[o.ID] == o.Run && !s.status[o.ID].Terminal() {
+			panic(failure(fmt.Sprintf("event %d: %s is started as %s, which %s is called that lives", e.Seq, r.ID, r.Name, o.ID)))
+		}
+		s.names[r.Name] = r
 	}
 	s.status[r.ID], s.run[r.ID], s.runs[r.Run] = r.Status, r.Run, r.ID
 }

@@ -293,22 +293,19 @@ func (w *world) reconcile() {
 		r.take(rec)
 	}
 	w.keys = map[childKey]task.ID{}
-	names := map[string]task.ID{}
 	for _, rec := range order {
 		if w.runs[rec.Run] == nil {
 			w.adopt(rec)
 		}
 		k := childKey{rec.Parent, rec.Key}
-		if w.keys[k] != "" || names[rec.Name] != "" {
-			wrong("%s has the key %q or the name %q of %s%s", w.name(rec.ID), rec.Key, rec.Name, w.name(w.keys[k]), w.name(names[rec.Name]))
+		if w.keys[k] != "" {
+			wrong("%s has the key %q of %s", w.name(rec.ID), rec.Key, w.name(w.keys[k]))
 		}
 		if rec.Key != "" {
 			w.keys[k] = rec.ID
 		}
-		if rec.Name != "" {
-			names[rec.Name] = rec.ID
-		}
 	}
+	w.called()
 	for _, r := range w.runs {
 		if rec := shown[r.task]; r.ended && rec.Run == r.id && !rec.Status.Terminal() {
 			wrong("%s had ended, and is %s", w.name(r.task), rec.Status)
@@ -358,6 +355,26 @@ func (w *world) check() {
 		if !ok || rec.Run != r.id || rec.Status != task.Running || rec.Paused != r.paused || rec.AwaitingApproval != r.asks || rec.Stopping != r.stopping ||
 			rec.Parent != r.parent || rec.Owner != r.owner || rec.Backgrounded != r.background {
 			wrong("%s is %s, want %s", w.name(id), w.brief(rec), w.model(r))
+		}
+	}
+	if w.step%16 == 0 {
+		w.called()
+	}
+}
+
+// called looks whether each name means the newest task that lives, else the newest.
+func (w *world) called() {
+	named := map[string][]task.Record{}
+	must(w.s.Listing(context.Background(), 0, func(_ task.Seq, rec task.Record) bool { // newest first
+		if rec.Name != "" {
+			named[rec.Name] = append(named[rec.Name], rec)
+		}
+		return true
+	}))
+	for name, all := range named {
+		want := task.Meant(all).ID
+		if got, err := w.s.Find(name); err != nil || got.ID != want {
+			wrong("%s means %s (%v), want %s", name, w.name(got.ID), err, w.name(want))
 		}
 	}
 }

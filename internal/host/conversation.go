@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/internal/control"
-	"github.com/drover-dev/drover/internal/failpoint"
 	"github.com/drover-dev/drover/internal/home"
 	"github.com/drover-dev/drover/internal/process"
 	"github.com/drover-dev/drover/task"
@@ -96,7 +95,6 @@ func (d *Directory) Conversation(ctx context.Context, id task.ID, prepare func()
 	defer unlock()
 	place := d.Project().Session(id)
 	if info, live := look(place); live {
-		_ = failpoint.Hit("host/found")
 		return Entry{Place: place, Info: info}, false, nil
 	}
 	env, undo, err := prepare()

@@ -111,7 +111,7 @@ func (s *Supervisor) retain(old Old) {
 	if p := s.pools[rec.Pool]; p != nil && !old.recalled {
 		p.countAll(e.root, 1+rec.Resumes)
 	}
-	s.call(e)
+	s.addName(e)
 	if rec.Key != "" {
 		s.keys[childKey{rec.Parent, rec.Key}] = e
 	}
@@ -167,9 +167,6 @@ func (s *Supervisor) Resume(ctx context.Context, id task.ID, d task.Driver, spec
 		return rec, err
 	}
 	_ = failpoint.Hit("task/resumed")
-	s.mu.Lock()
-	s.call(e)
-	s.mu.Unlock()
 	e.mu.Lock()
 	spec.Parent = e.spec.Parent
 	spec.Command, spec.Prompt = "", "" // the record has what is shown of them

@@ -173,9 +173,7 @@ func (s *Supervisor) stays(e *entry, now time.Time, hurried bool) (wait time.Dur
 func (s *Supervisor) forgetEnded(e *entry) place {
 	g := e.ending()
 	delete(s.tasks, e.id)
-	if s.names[g.Name] == e {
-		delete(s.names, g.Name)
-	}
+	s.dropName(e)
 	if k := (childKey{g.Parent, g.Key}); s.keys[k] == e {
 		delete(s.keys, k)
 	}

@@ -40,6 +40,10 @@ func TestNames(t *testing.T) {
 			t.Fatal(err)
 		}
 		means("only the older one lives", first.ID)
+		third := start(t, s, work(until), task.Spec{Name: "web"})
+		if third.Name != "web-3" {
+			t.Errorf("beside a resumed one: %q", third.Name)
+		}
 		if _, err := s.Stop(t.Context(), []task.ID{first.ID}, byUser); err != nil {
 			t.Fatal(err)
 		}
@@ -54,5 +58,31 @@ func TestNames(t *testing.T) {
 			t.Error("the first is gone")
 		}
 		means("the older one is back in memory", second.ID)
+	})
+}
+
+// TestNamesAdopted: the next host takes a name as the one before did.
+func TestNamesAdopted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &memLog{}
+		s := New(Config{Session: "s00000000", Log: log})
+		defer s.Close()
+		var old []Old
+		for i, id := range []task.ID{"b00000001", "b00000002", "b00000003"} {
+			old = append(old, Old{Born: task.Seq(i + 1), Task: task.Record{ID: id, Run: task.NewRunID(), Kind: task.LocalBash, Name: "web",
+				Status: task.Running, Keep: true, Process: &task.Process{PID: 1}}})
+		}
+		old[2].Task.Status = task.Completed
+		for _, o := range old {
+			s.remember(o)
+		}
+		if r, err := s.Find("web"); err != nil || r.ID != "b00000002" {
+			t.Errorf("web is %s, %v", r.ID, err)
+		}
+		s.mu.RLock()
+		defer s.mu.RUnlock()
+		if got := s.uniqueName("web"); got != "web-2" {
+			t.Errorf("the name %q is given", got)
+		}
 	})
 }

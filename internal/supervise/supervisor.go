@@ -146,8 +146,8 @@ type Supervisor struct {
 
 	mu      sync.RWMutex
 	tasks   map[task.ID]*entry
-	order   []*entry          // by creation
-	names   map[string]*entry // who had each name last; one that lives goes before others
+	order   []*entry            // by creation
+	names   map[string][]*entry // all in memory that have the name, in any order; several may live once one is resumed
 	keys    map[childKey]*entry
 	closing bool
 	ended   chan struct{} // closed and replaced at every end
@@ -202,7 +202,7 @@ type entry struct {
 
 // New makes a supervisor. It does no I/O.
 func New(cfg Config) *Supervisor {
-	s := &Supervisor{cfg: cfg, tasks: map[task.ID]*entry{}, names: map[string]*entry{}, keys: map[childKey]*entry{},
+	s := &Supervisor{cfg: cfg, tasks: map[task.ID]*entry{}, names: map[string][]*entry{}, keys: map[childKey]*entry{},
 		pools: map[string]*pool{}, ended: make(chan struct{}), past: past{packed: newPacked()}, desk: desk{changed: make(chan struct{})}}
 	for name, p := range cfg.Pools {
 		s.pools[name] = newPool(p)
@@ -396,7 +396,7 @@ func (s *Supervisor) admit(d task.Driver, spec task.Spec) (e *entry, found bool,
 		pool.count(e.root, start)
 	}
 	s.tasks[e.id] = e
-	s.call(e)
+	s.addName(e)
 	if spec.Key != "" {
 		s.keys[childKey{spec.Parent, spec.Key}] = e
 	}
@@ -451,22 +451,28 @@ func (s *Supervisor) uniqueName(want string) string {
 
 func (s *Supervisor) isFree(name string) bool {
 	_, was := s.past.id(task.ID(name))
-	return !s.names[name].lives() && s.tasks[task.ID(name)] == nil && !was
+	return !slices.ContainsFunc(s.names[name], (*entry).lives) && s.tasks[task.ID(name)] == nil && !was
 }
 
-// lives reports whether the task has not ended; one that is not there does not.
-func (e *entry) lives() bool { return e != nil && !e.rec.Load().Status.Terminal() }
+// lives reports whether the task has not ended.
+func (e *entry) lives() bool { return !e.rec.Load().Status.Terminal() }
 
-// call lets the name of e mean it, unless a task that lives goes by it already, or one
-// that has ended later than e. The caller holds mu.
-func (s *Supervisor) call(e *entry) {
+// addName lets e be found by its name. The caller holds mu.
+func (s *Supervisor) addName(e *entry) {
+	if name := e.rec.Load().Name; name != "" {
+		s.names[name] = append(s.names[name], e)
+	}
+}
+
+// dropName undoes addName. The caller holds mu.
+func (s *Supervisor) dropName(e *entry) {
 	name := e.rec.Load().Name
-	if name == "" {
+	left := slices.DeleteFunc(s.names[name], func(o *entry) bool { return o == e })
+	if len(left) == 0 {
+		delete(s.names, name)
 		return
 	}
-	if o := s.names[name]; o == nil || !o.lives() && (e.lives() || e.born > o.born) {
-		s.names[name] = e
-	}
+	s.names[name] = left
 }
 
 // create makes the first events durable. Until then nobody can find the tasks.
@@ -517,11 +523,8 @@ func (s *Supervisor) insert(e *entry) {
 func (s *Supervisor) forget(e *entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	rec := e.rec.Load()
 	delete(s.tasks, e.id)
-	if s.names[rec.Name] == e {
-		delete(s.names, rec.Name)
-	}
+	s.dropName(e)
 	delete(s.keys, childKey{e.spec.Parent, e.spec.Key})
 	if p := s.pools[e.spec.Pool]; p != nil {
 		p.uncount(e.root)
@@ -688,23 +691,19 @@ func (s *Supervisor) findHeld(ref string) (r task.Record, matches []task.Record,
 	return r, matches, false
 }
 
-// named is who goes by a name among the tasks in memory. The caller holds mu.
-func (s *Supervisor) named(name string) (newest *entry) {
-	if e := s.names[name]; e.lives() && e.born != 0 {
-		return e
-	}
-	for _, e := range slices.Backward(s.order) {
-		if name == "" || e.rec.Load().Name != name {
+// named is whom a name means among the tasks in memory: the newest that lives, else the
+// newest. The caller holds mu.
+func (s *Supervisor) named(name string) (meant *entry) {
+	for _, e := range s.names[name] {
+		if e.born == 0 { // not recorded yet
 			continue
 		}
-		if e.lives() {
-			return e
-		}
-		if newest == nil {
-			newest = e
+		lives := e.lives()
+		if meant == nil || lives && !meant.lives() || lives == meant.lives() && e.born > meant.born {
+			meant = e
 		}
 	}
-	return newest
+	return meant
 }
 
 // List yields the tasks in memory, which all are that live, newest first, beginning with the newest whose first event
