@@ -123,13 +123,13 @@ func permission(r *room) string {
 	answer := func(verb, what string, more ...string) {
 		r.t.Helper()
 		var list string
-		if !within(func() bool { list = r.good("approvals"); return strings.Contains(list, what) }) {
+		if !within(func() bool { list = r.good("approvals"); return strings.Contains(list, "command: "+what+"\n") }) {
 			r.t.Fatalf("nobody asks for %s: %s", what, list)
 		}
 		if !slices.ContainsFunc(r.tasks(), func(x task.Record) bool { return x.AwaitingApproval }) {
 			r.t.Error("no task awaits approval")
 		}
-		r.good(append([]string{"approvals", verb, matched(`(?s)"`+what+`".*?approvals allow (\w+)`, list)}, more...)...)
+		r.good(append([]string{"approvals", verb, matched(`(?s)command: `+what+`\n.*?approvals allow (\w+)`, list)}, more...)...)
 	}
 	answer("allow", "touch first")
 	answer("deny", "touch second", "--reason", "not today")

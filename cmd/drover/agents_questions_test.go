@@ -59,7 +59,7 @@ func agentQuestions() cases {
 	return cases{
 		"headless": func(t *testing.T, p *place) {
 			p.model(touch())
-			o := p.good("-p", "go", "--output-format=json").objects(t)[0]
+			o := p.denied([]string{"-p", "go", "--output-format=json"}, touchDenied).objects(t)[0]
 			holds(t, "what the model is told", fmt.Sprint(o["result"]), "needs permission, and nobody is there to give it")
 			if denials, _ := o["permission_denials"].([]any); len(denials) != 1 || p.there("it") {
 				t.Errorf("denials %v", denials)
@@ -241,7 +241,9 @@ func agentQuestions() cases {
 			m := p.model(map[string][]step{"main": {nil, echo, nil, echo}})
 			page := calls("WebFetch", map[string]any{"url": m.URL + "/page"})
 			p.model(map[string][]step{"main": {page, echo}})
-			holds(t, "without a rule", p.good("-p", "go").stdout(), "needs permission")
+			r := p.denied([]string{"-p", "go"},
+				"WebFetch call denied: no rule allows WebFetch (allow it with --allowed-tools 'WebFetch(domain:127.0.0.1)')")
+			holds(t, "without a rule", r.stdout(), "needs permission")
 			p.model(map[string][]step{"main": {page, echo}})
 			holds(t, "with a rule", p.good("-p", "go", "--allowed-tools", "WebFetch(domain:127.0.0.1)").stdout(), "127.0.0.1", "private")
 			if m.Count() != 0 {

@@ -174,7 +174,8 @@ func mcpServerCases() cases {
 		},
 		"permission": func(t *testing.T, p *place) {
 			m := p.model(map[string][]step{"main": {greet(), says("done")}})
-			p.good("-p", "go", config(t, object{"g": p.greeter()}))
+			p.denied([]string{"-p", "go", config(t, object{"g": p.greeter()})},
+				"mcp__g__greet call denied: no rule allows mcp__g__greet (allow it with --allowed-tools 'mcp__g__greet')")
 			holds(t, "the result", m.Requests()[1].LastText(), "no rule allows mcp__g__greet", "nobody is there to give it")
 		},
 		"trust": func(t *testing.T, p *place) { // M12

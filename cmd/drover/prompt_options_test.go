@@ -57,15 +57,18 @@ func promptOptions() cases {
 			}
 		},
 		"denied": func(t *testing.T, p *place) {
-			for _, c := range []struct{ name, flag string }{
-				{"unasked", "--permission-mode=default"}, {"forbidden", "--disallowedTools=Bash(touch:*)"}, {"plan", "--permissionMode=plan"}, {"dontask", "--permission-mode=dontAsk"},
+			for _, c := range []struct{ name, flag, line string }{
+				{"unasked", "--permission-mode=default", touchDenied},
+				{"forbidden", "--disallowedTools=Bash(touch:*)", "Bash call denied: denied by the rule Bash(touch:*); only removing that rule allows it"},
+				{"plan", "--permissionMode=plan", "Bash call denied: plan mode: only reading is allowed (no rule allows touch)"},
+				{"dontask", "--permission-mode=dontAsk", "DONTASK"},
 			} {
 				args := []string{"-p", "go", "--output-format=json", "--model=script:s.yaml", c.flag}
 				if c.name == "forbidden" {
 					args = append(args, "--allowed-tools=Bash")
 				}
 				p.file("s.yaml", "version: 1\nagents:\n  main:\n    - tools: [{name: Bash, id: toolu_x, input: {command: touch it}}]\n    - text: \"told: {{last}}\"\n")
-				o := p.good(args...).objects(t)[0]
+				o := p.denied(args, c.line).objects(t)[0]
 				denials, _ := o["permission_denials"].([]any)
 				if len(denials) != 1 {
 					t.Errorf("%s: denials %v", c.name, denials)
@@ -98,10 +101,12 @@ func promptOptions() cases {
 		"projectsettings": func(t *testing.T, p *place) {
 			p.file(".drover/settings.json", `{"permissions":{"allow":["Bash"],"deny":["Bash(cat:*)"]}}`)
 			p.file("s.yaml", "version: 1\nagents:\n  main:\n    - tools:\n        - {name: Bash, input: {command: touch it}}\n        - {name: Bash, input: {command: cat s.yaml}}\n    - text: done\n")
-			r := p.run("-p", "go", "--output-format=json", "--model=script:s.yaml")
-			if r.code != 0 || strings.Count(r.stderr, "\n") != 2 || !strings.Contains(r.stderr, "settings.json") || !strings.Contains(r.stderr, "allow") || !strings.Contains(r.stderr, "drover trust") {
-				t.Errorf("exit code %d, %q", r.code, r.stderr)
-			}
+			r := p.denied([]string{"-p", "go", "--output-format=json", "--model=script:s.yaml"},
+				"note: "+filepath.Join(p.dir, ".drover", "settings.json")+
+					": permissions.allow is ignored: the files of a project can only ask and deny until its folder is trusted",
+				"note: the files of this folder would execute or allow something, which has no effect until you trust it (see `drover trust`)",
+				touchDenied,
+				"Bash call denied: denied by the rule Bash(cat:*); only removing that rule allows it")
 			if denials, _ := r.objects(t)[0]["permission_denials"].([]any); len(denials) != 2 {
 				t.Errorf("denials %v, want two: a project cannot allow, but deny", denials)
 			}

@@ -329,6 +329,24 @@ func (p *place) good(args ...string) result {
 	return r
 }
 
+// denied is run for what must succeed and say on stderr exactly what was refused,
+// a line for each.
+func (p *place) denied(args []string, lines ...string) result {
+	p.t.Helper()
+	r := p.run(args...)
+	want := ""
+	for _, line := range lines {
+		want += "drover: " + line + "\n"
+	}
+	if r.code != 0 || r.stderr != want {
+		p.t.Fatalf("drover %q: exit code %d\nstdout: %s\nstderr: %s\nwant: %s", args, r.code, r.stdout(), r.stderr, want)
+	}
+	return r
+}
+
+// touchDenied is what is said of a touch that no rule allows.
+const touchDenied = "Bash call denied: no rule allows touch (allow it with --allowed-tools 'Bash(touch:*)')"
+
 // fails runs what must fail with a code and one line that holds all texts.
 func (p *place) fails(code int, args []string, texts ...string) {
 	p.t.Helper()

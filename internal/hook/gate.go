@@ -76,10 +76,14 @@ func (g *Gate) hear(ctx context.Context, e Event, c agent.Call, more map[string]
 	return g.r.Run(ctx, e, fields)
 }
 
+// deniedByHook precedes the reason that a hook gives, so that nobody looks for a
+// rule that would allow the call.
+const deniedByHook = "denied by a hook: "
+
 // decide changes the call as hooks want it.
 func (g *Gate) decide(ctx context.Context, c *agent.Call, pre Outcome) (agent.Decision, error) {
 	if pre.Block {
-		return agent.Decision{Reason: pre.Reason}, nil
+		return agent.Decision{Reason: deniedByHook + pre.Reason}, nil
 	}
 	if refused := change(c, pre.UpdatedInput); refused != "" {
 		return agent.Decision{Reason: refused}, nil
@@ -106,7 +110,7 @@ func (g *Gate) decide(ctx context.Context, c *agent.Call, pre Outcome) (agent.De
 func (g *Gate) ask(ctx context.Context, c *agent.Call, word Word, ruling Ruling) (agent.Decision, error) {
 	said := g.hear(ctx, PermissionRequest, *c, map[string]any{"reason": ruling.Reason})
 	if said.Block {
-		return agent.Decision{Reason: said.Reason, EndTurn: said.Stop}, nil
+		return agent.Decision{Reason: deniedByHook + said.Reason, EndTurn: said.Stop}, nil
 	}
 	changed := said.UpdatedInput != nil
 	if refused := change(c, said.UpdatedInput); refused != "" {

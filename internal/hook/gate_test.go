@@ -115,7 +115,7 @@ func TestGateTells(t *testing.T) {
 		new(ears).on("PreToolUse", `{"continue":false,"stopReason":"enough"}`)))
 	r := &rules{says: Allow}
 	d, err := NewGate(s.Runner, r).Check(t.Context(), call("Bash", `{}`))
-	if err != nil || d.Allow || !d.EndTurn || d.Reason != "enough" || len(r.judged) > 0 {
+	if err != nil || d.Allow || !d.EndTurn || d.Reason != "denied by a hook: enough" || len(r.judged) > 0 {
 		t.Errorf("%+v, %v", d, err)
 	}
 	if strings.Count(d.Context, "</hook-context>") != 1 || !strings.HasPrefix(d.Context, `<hook-context event="PreToolUse">`) || !strings.Contains(d.Context, "careful") {
@@ -142,7 +142,7 @@ func TestGateCommand(t *testing.T) {
 	for _, form := range []string{claude("PreToolUse", script), copilot("preToolUse", script), copilot("PreToolUse", script)} {
 		g := NewGate(play(t, form).Runner, &rules{says: Allow})
 		for in, allow := range map[string]bool{`{"command":"rm -rf x"}`: false, `{"command" : "\u0072m -rf x"}`: false, `{"command":"ls \u0026& rm x"}`: false, `{"command":"ls"}`: true} {
-			if d, _ := g.Check(t.Context(), call("Bash", in)); d.Allow != allow || !allow && d.Reason != "never" {
+			if d, _ := g.Check(t.Context(), call("Bash", in)); d.Allow != allow || !allow && d.Reason != "denied by a hook: never" {
 				t.Errorf("%s: %+v", in, d)
 			}
 		}

@@ -328,6 +328,8 @@ func (e *Endpoint) broken(err error) error {
 		told.Text = fmt.Sprintf("the answer of %s was cut off: it ended too early", e.Host)
 	case errors.As(err, &system):
 		told.Text = fmt.Sprintf("the connection to %s was broken: %s", e.Host, system.Error())
+	case strings.Contains(err.Error(), "readLoopPeekFailLocked: %!w(<nil>)"): // net/http has no error of its own for it
+		told.Text = fmt.Sprintf("the connection to %s was broken: the server sent something that is no HTTP response to a request (check %s)", e.Host, e.URLVar)
 	default:
 		told.Text = fmt.Sprintf("the answer of %s was cut off or damaged: %s", e.Host, oneLine(err.Error()))
 	}

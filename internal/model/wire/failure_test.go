@@ -1,16 +1,21 @@
 package wire_test
 
 import (
+	"bufio"
 	"bytes"
 	"compress/gzip"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
 	"net/url"
+	"os"
 	"runtime"
 	"strings"
 	"sync"
@@ -389,6 +394,9 @@ func TestPings(t *testing.T) {
 	})
 }
 
+// greeting is what a server says that does not speak HTTP.
+const greeting = "SSH-2.0-OpenSSH_9.6\r\n"
+
 // What cannot be reached is told soon, with what to look at.
 func TestUnreachable(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -414,19 +422,22 @@ func TestUnreachable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var greeting sync.WaitGroup
-	greeting.Go(func() {
+	var greeter sync.WaitGroup
+	greeter.Go(func() {
 		for {
 			c, err := other.Accept()
 			if err != nil {
 				return
 			}
-			_, _ = c.Write([]byte("SSH-2.0-OpenSSH_9.6\r\n"))
-			_, _ = c.Read(make([]byte, 1))
+			// What comes before the request is another failure: see TestGreeting.
+			if r, err := http.ReadRequest(bufio.NewReader(c)); err == nil {
+				_, _ = io.Copy(io.Discard, r.Body)
+				_, _ = c.Write([]byte(greeting))
+			}
 			_ = c.Close()
 		}
 	})
-	defer greeting.Wait()
+	defer greeter.Wait()
 	defer func() { _ = other.Close() }()
 	nobody := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
 		var d net.Dialer
@@ -468,6 +479,40 @@ func TestUnreachable(t *testing.T) {
 					t.Errorf("told of %d more tries, want %d", len(h.retries), c.tries-1)
 				}
 			})
+		}
+	})
+}
+
+// A server that speaks before it is asked breaks the connection: it is tried again,
+// and then told with what to look at.
+func TestGreeting(t *testing.T) {
+	log.SetOutput(io.Discard) // net/http has no other log for what a client hears
+	t.Cleanup(func() { log.SetOutput(os.Stderr) })
+	each(t, func(t *testing.T, d dialect) {
+		closed := make(chan struct{})
+		var servers sync.WaitGroup
+		defer servers.Wait()
+		dial := func(context.Context, string, string) (net.Conn, error) {
+			client, server := net.Pipe()
+			servers.Go(func() {
+				_, _ = server.Write([]byte(greeting))
+				_, _ = server.Read(make([]byte, 1)) // until the client closes
+				closed <- struct{}{}
+			})
+			return client, nil
+		}
+		m := d.connect(t, config{url: "http://model.example", client: &http.Client{Transport: &http.Transport{DialContext: dial}}})
+		// The request is sent only after the client has read the greeting.
+		ctx := httptrace.WithClientTrace(within(t), &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { <-closed }})
+		var h heard
+		_, err := m.Reply(ctx, request("hi"), h.on)
+		if kindOf(err) != "cut" || len(h.retries) != 9 {
+			t.Fatalf("Reply = %v after %d more tries", err, len(h.retries))
+		}
+		want := "the connection to model.example was broken: the server sent something that is no HTTP response to a request " +
+			"(check " + d.urlVar + "), after 10 tries (check the network, and go on when it holds)"
+		if err.Error() != want {
+			t.Errorf("Reply = %v, want %s", err, want)
 		}
 	})
 }
