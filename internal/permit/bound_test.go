@@ -30,7 +30,7 @@ func TestHostileRules(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			g, _ := New(Rules{Cwd: t.TempDir(), Path: binaries, Mode: Bypass, Deny: []string{c.rule}}) // a rule that is too long is an error
 			best := time.Hour
-			const limit = 500 * time.Millisecond // a search that is exponential takes minutes; the race detector slows one that is not
+			const limit = 500 * time.Millisecond      // a search that is exponential takes minutes; the race detector slows one that is not
 			for i := 0; i < 20 && best > limit; i++ { // the machine may be busy
 				from := time.Now()
 				g.Decide(bash(c.line))
