@@ -105,8 +105,8 @@ esac`
 			}
 			m := p.model(map[string][]step{"main": append(list, says("done"))})
 			p.denied([]string{"-p", "go", "--trust", anything, "--disallowed-tools=Bash(rm:*)"},
-				"Bash call denied: denied by a hook: never touch no",
-				"Bash call denied: denied by the rule Bash(rm:*); only removing that rule allows it")
+				"Bash call denied by a hook: never touch no",
+				"Bash call denied by the rule Bash(rm:*); only removing that rule allows it")
 			for i, want := range []string{"never touch no", "", "Bash(rm:*)", "mind the gap", "posted it"} {
 				holds(t, fmt.Sprintf("result %d", i+1), m.Requests()[i+1].LastText(), want)
 			}
@@ -239,7 +239,7 @@ esac`
 				t.Fatal(err)
 			}
 			p.file(".github/hooks/x.json", string(hook))
-			p.denied([]string{"-p", "go", "--trust", anything}, "Bash call denied: denied by a hook: hands off")
+			p.denied([]string{"-p", "go", "--trust", anything}, "Bash call denied by a hook: hands off")
 			holds(t, "the first result", m.Requests()[1].LastText(), "hands off")
 			holds(t, "the second result", m.Requests()[2].LastText(), "what is written")
 			if all := p.logged(); p.there("it") || len(all) != 2 || all[0]["toolName"] != "Bash" || !strings.Contains(fmt.Sprint(all[0]["toolArgs"]), "touch it") {

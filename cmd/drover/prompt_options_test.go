@@ -59,7 +59,7 @@ func promptOptions() cases {
 		"denied": func(t *testing.T, p *place) {
 			for _, c := range []struct{ name, flag, line string }{
 				{"unasked", "--permission-mode=default", touchDenied},
-				{"forbidden", "--disallowedTools=Bash(touch:*)", "Bash call denied: denied by the rule Bash(touch:*); only removing that rule allows it"},
+				{"forbidden", "--disallowedTools=Bash(touch:*)", "Bash call denied by the rule Bash(touch:*); only removing that rule allows it"},
 				{"plan", "--permissionMode=plan", "Bash call denied: plan mode: only reading is allowed (no rule allows touch)"},
 				{"dontask", "--permission-mode=dontAsk", "Bash call denied: mode dontAsk denies what is not allowed: no rule allows touch (allow it with --allowed-tools 'Bash(touch:*)')"},
 			} {
@@ -106,7 +106,7 @@ func promptOptions() cases {
 					": permissions.allow is ignored: the files of a project can only ask and deny until its folder is trusted",
 				"note: the files of this folder would execute or allow something, which has no effect until you trust it (see `drover trust`)",
 				touchDenied,
-				"Bash call denied: denied by the rule Bash(cat:*); only removing that rule allows it")
+				"Bash call denied by the rule Bash(cat:*); only removing that rule allows it")
 			if denials, _ := r.objects(t)[0]["permission_denials"].([]any); len(denials) != 2 {
 				t.Errorf("denials %v, want two: a project cannot allow, but deny", denials)
 			}

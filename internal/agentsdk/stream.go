@@ -292,7 +292,10 @@ func refusal(d agent.Denial) string {
 		why = strings.TrimSuffix(why, " (allow with "+d.Suggest+")")
 		how = " (allow it with --allowed-tools " + quoted(d.Suggest) + ")"
 	}
-	return fmt.Sprintf("drover: %s call denied: %s%s", excerpt.Line(excerpt.Exact(d.Name), 100), excerpt.Line(excerpt.Exact(why), 500), excerpt.ExactLine(how))
+	if !strings.HasPrefix(why, "denied ") { // as in "denied by the rule"
+		why = "denied: " + why
+	}
+	return fmt.Sprintf("drover: %s call %s%s", excerpt.Line(excerpt.Exact(d.Name), 100), excerpt.Line(excerpt.Exact(why), 500), excerpt.ExactLine(how))
 }
 
 // quoted is a word for a shell.

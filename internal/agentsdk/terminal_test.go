@@ -70,7 +70,7 @@ func TestRefusals(t *testing.T) {
 	s.refusals([]agent.Denial{curl})
 	want := `drover: Bash call denied: no rule allows curl (allow it with --allowed-tools 'Bash(curl:*)')
 drover: mcp__x<U+001B>[2J call denied: no<U+202E> forged: line (allow it with --allowed-tools 'Bash(echo '\''a'\'':*)')
-drover: Bash call denied: denied by the rule Bash(rm:*)
+drover: Bash call denied by the rule Bash(rm:*)
 `
 	if told.String() != want {
 		t.Errorf("told:\n%s\nwant:\n%s", told.String(), want)
