@@ -20,7 +20,7 @@ func TestSuspend(t *testing.T) {
 	shell := p.command()
 	shell.Path, shell.Args = "/bin/bash", []string{"bash", "--norc", "--noprofile", "-i"}
 	if _, err := exec.LookPath(shell.Path); err != nil {
-		t.Skip(err)
+		t.Fatal(err)
 	}
 	s := p.sitsWith(shell)
 	began := func(name, line string) {
