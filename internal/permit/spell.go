@@ -499,6 +499,8 @@ func (s *speller) parameter(p *syntax.ParamExp, whole, joined bool) []string {
 	}
 	values, ours := s.vars[name]
 	switch {
+	case s.lost && ours: // what the line sets, or anything
+		values = append(slices.Clone(values), string(rune(openText)))
 	case s.lost:
 		return unknown
 	case ours:
