@@ -29,16 +29,16 @@ build: ## build the static binary bin/drover
 	$(STATIC) -o bin/drover ./cmd/drover
 
 .PHONY: check
-check: fmt house vet lint race darwin ## everything that CI asks
+check: fmt rules vet lint race darwin ## everything that CI asks
 
 .PHONY: fmt
 fmt: ## refuse files that gofmt would change
 	@out=$$(gofmt -l .); \
 	if [ -n "$$out" ]; then printf 'gofmt these files:\n%s\n' "$$out" >&2; exit 1; fi
 
-.PHONY: house
-house: ## the house rules and the generated pages, which take a second
-	go test . ./task
+.PHONY: rules
+rules: ## the rules of the code and the generated pages, which take a second
+	go test ./test/rules ./task
 
 .PHONY: vet
 vet: ## go vet
@@ -68,50 +68,50 @@ docs: ## write the generated pages anew
 # The table; see docs/performance.md. SHORT=1 makes it small.
 .PHONY: bench
 bench: ## our figures beside their floors: make bench [SHORT=1] [ONLY=journal]
-	@ONLY='$(ONLY)' go test ./bench -run '^$$' -bench Table -benchtime 1x $(if $(SHORT),-short) -timeout 10m
+	@ONLY='$(ONLY)' go test ./test/bench -run '^$$' -bench Table -benchtime 1x $(if $(SHORT),-short) -timeout 10m
 
 # kill -9 at every step; see docs/reliability.md.
 .PHONY: crash
 crash: ## kill -9 at each step of a task: make crash [SEEDS=20] [CELL=L6/host/once [SEED=7]], or at each call: make crash SWEEP=1 [N=tasks/17]
 ifneq ($(SWEEP)$(N),)
-	@cd crash && SWEEP='$(SWEEP)' N='$(if $(N),^($(N))$$)' go test -run 'TestSweep' -count 1 -parallel 3 -timeout 6h
+	@cd test/crash && SWEEP='$(SWEEP)' N='$(if $(N),^($(N))$$)' go test -run 'TestSweep' -count 1 -parallel 3 -timeout 6h
 else
-	@go test -tags failpoint ./internal/failpoint
-	@cd crash && CRASH=all SEEDS='$(SEEDS)' CELL='$(CELL)' SEED='$(SEED)' go test -run 'TestMatrix' -count 1 -parallel 3 -timeout 6h
+	@go test -tags failpoint ./internal/platform/failpoint
+	@cd test/crash && CRASH=all SEEDS='$(SEEDS)' CELL='$(CELL)' SEED='$(SEED)' go test -run 'TestMatrix' -count 1 -parallel 3 -timeout 6h
 endif
 
 # Failures of such tools, and what becomes of them here; see docs/reliability.md.
 .PHONY: museum
 museum: ## known failures, tried on the built program: make museum [EXHIBIT=orphans]
-	@cd museum && MUSEUM=1 EXHIBIT='$(EXHIBIT)' go test -run TestMuseum -count 1 -timeout 10m
+	@cd test/museum && MUSEUM=1 EXHIBIT='$(EXHIBIT)' go test -run TestMuseum -count 1 -timeout 10m
 
 # Histories with crashes, and hosts at work for a long time; see docs/reliability.md.
 .PHONY: sim
 sim: EVENTS ?= 1000000
 sim: ## random histories with crashes: make sim [EVENTS=1000000] [SEED=7 [STEPS=1-40,77]]
-	@SIM_EVENTS='$(EVENTS)' SIM_SEED='$(SEED)' SIM_STEPS='$(STEPS)' go test ./sim $(if $(SEED),-run TestSim) -count 1 -v -timeout 6h
+	@SIM_EVENTS='$(EVENTS)' SIM_SEED='$(SEED)' SIM_STEPS='$(STEPS)' go test ./test/sim $(if $(SEED),-run TestSim) -count 1 -v -timeout 6h
 
 .PHONY: soak
 soak: T ?= 20m
 soak: ## two hosts at work for a long time: make soak [T=20m]
-	@SOAK='$(T)' go test ./soak -count 1 -v -timeout 30h
+	@SOAK='$(T)' go test ./test/soak -count 1 -v -timeout 30h
 
 # What Drover stands on is broken, and Drover itself; see docs/reliability.md.
 .PHONY: faults
 faults: ## break what Drover stands on: make faults [RUN=TestLogFails]
-	@cd faults && FAULTS=all go test -run '$(or $(RUN),.)' -count 1 -v -timeout 1h | grep -E '^(--- |FAIL|ok)|--- FAIL|_test\.go:|NOT TRIED'
+	@cd test/faults && FAULTS=all go test -run '$(or $(RUN),.)' -count 1 -v -timeout 1h | grep -E '^(--- |FAIL|ok)|--- FAIL|_test\.go:|NOT TRIED'
 
 # What the rules approve is run in a cell, and looked at; see docs/reliability.md.
 .PHONY: attack
 attack: N ?= 500000
 attack: SEED ?= 1
 attack: ## run what the rules approve: make attack [N=500000] [SEED=1] [RESUME=DIR] [WIDE=1] [AT=1234 | LINES=FILE]
-	@cd attack && ATTACK='$(N)' SEED='$(SEED)' RESUME='$(if $(RESUME),$(abspath $(RESUME)))' WIDE='$(WIDE)' AT='$(AT)' LINES='$(if $(LINES),$(abspath $(LINES)))' \
+	@cd test/attack && ATTACK='$(N)' SEED='$(SEED)' RESUME='$(if $(RESUME),$(abspath $(RESUME)))' WIDE='$(WIDE)' AT='$(AT)' LINES='$(if $(LINES),$(abspath $(LINES)))' \
 	  go test -run TestAttack -count 1 -v -timeout 24h
 
 .PHONY: mutants
 mutants: ## deliberate faults, each of which a test must see: make mutants [MUTANT=torn-line]
-	@cd mutants && MUTANTS=all MUTANT='$(MUTANT)' go test -run 'TestFit|TestMutants' -count 1 -parallel 2 -timeout 2h
+	@cd test/mutants && MUTANTS=all MUTANT='$(MUTANT)' go test -run 'TestFit|TestMutants' -count 1 -parallel 2 -timeout 2h
 
 .PHONY: fuzz
 fuzz: T ?= 30s

@@ -12,10 +12,10 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/drover-dev/drover/internal/agentsdk"
-	"github.com/drover-dev/drover/internal/cli"
-	"github.com/drover-dev/drover/internal/control"
-	"github.com/drover-dev/drover/internal/host"
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/api/host"
+	"github.com/drover-dev/drover/internal/frontend/agentsdk"
+	"github.com/drover-dev/drover/internal/frontend/cli"
 	"github.com/drover-dev/drover/task"
 )
 

@@ -19,13 +19,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/drover-dev/drover/internal/agentenv/permission"
+	"github.com/drover-dev/drover/internal/agentenv/settings"
+	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/assemble"
-	"github.com/drover-dev/drover/internal/control"
-	"github.com/drover-dev/drover/internal/excerpt"
-	"github.com/drover-dev/drover/internal/home"
-	"github.com/drover-dev/drover/internal/permit"
+	"github.com/drover-dev/drover/internal/platform/excerpt"
+	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/session"
-	"github.com/drover-dev/drover/internal/settings"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -172,17 +172,17 @@ func openDemo(ctx context.Context, cfg assemble.Config, t *tour) (*assemble.Sess
 
 // demoMode lets the commands of the script run in a folder such as / too, where
 // every program is one of the folder's own, which no rule can allow.
-func (w *world) demoMode() permit.Mode {
+func (w *world) demoMode() permission.Mode {
 	for _, name := range []string{"echo", "sleep"} {
 		path, err := exec.LookPath(name)
 		if err != nil {
 			continue
 		}
 		if rel, err := filepath.Rel(w.cwd, path); err == nil && filepath.IsLocal(rel) {
-			return permit.Bypass
+			return permission.Bypass
 		}
 	}
-	return permit.Default
+	return permission.Default
 }
 
 // giveTour holds the conversation, and returns its last answer and what ran.

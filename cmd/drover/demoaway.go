@@ -13,11 +13,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/drover-dev/drover/internal/agentenv/settings"
 	"github.com/drover-dev/drover/internal/assemble"
-	"github.com/drover-dev/drover/internal/home"
-	"github.com/drover-dev/drover/internal/remoteserver"
+	"github.com/drover-dev/drover/internal/frontend/remoteserver"
+	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/session"
-	"github.com/drover-dev/drover/internal/settings"
 )
 
 // away is what the tour finds outside of its session: a server of remote sessions

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/drover-dev/drover/internal/stall"
+	"github.com/drover-dev/drover/internal/session/stall"
 )
 
 // stallCommand says what Drover makes of an output, to look into a surprise.

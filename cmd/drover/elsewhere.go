@@ -8,9 +8,9 @@ import (
 	"io/fs"
 	"os"
 
-	"github.com/drover-dev/drover/internal/cli"
-	"github.com/drover-dev/drover/internal/control"
-	"github.com/drover-dev/drover/internal/host"
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/api/host"
+	"github.com/drover-dev/drover/internal/frontend/cli"
 	"github.com/drover-dev/drover/task"
 )
 

@@ -10,8 +10,8 @@ import (
 	"os"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/cli"
-	"github.com/drover-dev/drover/internal/control"
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/frontend/cli"
 )
 
 // export writes the conversation of a session. Of one that lives it is what was

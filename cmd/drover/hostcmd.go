@@ -13,16 +13,16 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/drover-dev/drover/internal/agentenv/settings"
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/api/host"
 	"github.com/drover-dev/drover/internal/assemble"
-	"github.com/drover-dev/drover/internal/control"
-	"github.com/drover-dev/drover/internal/home"
-	"github.com/drover-dev/drover/internal/host"
-	"github.com/drover-dev/drover/internal/journal"
-	"github.com/drover-dev/drover/internal/keeper"
-	"github.com/drover-dev/drover/internal/process"
+	"github.com/drover-dev/drover/internal/engine/journal"
+	"github.com/drover-dev/drover/internal/engine/keeper"
+	"github.com/drover-dev/drover/internal/engine/process"
+	"github.com/drover-dev/drover/internal/engine/tty"
+	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/session"
-	"github.com/drover-dev/drover/internal/settings"
-	"github.com/drover-dev/drover/internal/tty"
 	"github.com/drover-dev/drover/task"
 )
 

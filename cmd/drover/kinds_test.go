@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/drover-dev/drover/internal/control"
-	"github.com/drover-dev/drover/internal/mcpconn/mcptest"
+	"github.com/drover-dev/drover/internal/agentenv/mcpclient/mcptest"
+	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/model/modeltest"
 	"github.com/drover-dev/drover/task"
 )

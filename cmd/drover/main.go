@@ -20,8 +20,8 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"github.com/drover-dev/drover/internal/cli"
-	"github.com/drover-dev/drover/internal/home"
+	"github.com/drover-dev/drover/internal/frontend/cli"
+	"github.com/drover-dev/drover/internal/platform/home"
 )
 
 // version is set by the linker.

@@ -6,8 +6,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/spf13/cobra"
 
-	"github.com/drover-dev/drover/internal/control"
-	"github.com/drover-dev/drover/internal/mcpserver"
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/frontend/mcpserver"
 )
 
 // mcpCommand is Drover for other agents, and the servers of others for ours.

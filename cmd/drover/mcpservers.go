@@ -18,15 +18,15 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/drover-dev/drover/internal/agentsdk"
+	"github.com/drover-dev/drover/internal/agentenv/mcpclient"
+	"github.com/drover-dev/drover/internal/agentenv/mcpconfig"
+	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/assemble"
-	"github.com/drover-dev/drover/internal/control"
 	"github.com/drover-dev/drover/internal/driver/shell"
-	"github.com/drover-dev/drover/internal/excerpt"
-	"github.com/drover-dev/drover/internal/home"
-	"github.com/drover-dev/drover/internal/keeper"
-	"github.com/drover-dev/drover/internal/mcpconn"
-	"github.com/drover-dev/drover/internal/mcpfile"
+	"github.com/drover-dev/drover/internal/engine/keeper"
+	"github.com/drover-dev/drover/internal/frontend/agentsdk"
+	"github.com/drover-dev/drover/internal/platform/excerpt"
+	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/session"
 )
 
@@ -77,15 +77,15 @@ func (w *world) mcpAddCommand() *cobra.Command {
 }
 
 func (w *world) mcpAdd(r mcpAdd, out io.Writer) error {
-	if err := mcpfile.CheckName(r.name); err != nil {
+	if err := mcpconfig.CheckName(r.name); err != nil {
 		return usage(err.Error(), "give it another name")
 	}
-	s := mcpconn.Server{URL: r.url, Cwd: r.cwd, TimeoutMS: r.timeout.Milliseconds(), AllowedTools: r.allowed, DisabledTools: r.disabled}
+	s := mcpclient.Server{URL: r.url, Cwd: r.cwd, TimeoutMS: r.timeout.Milliseconds(), AllowedTools: r.allowed, DisabledTools: r.disabled}
 	if len(r.cmd) > 0 {
 		s.Command, s.Args = r.cmd[0], r.cmd[1:]
 	}
 	if r.url != "" {
-		s.Type = mcpconn.HTTP
+		s.Type = mcpclient.HTTP
 	}
 	var err error
 	if s.Env, err = pairs(r.env, "=", "--env"); err != nil {
@@ -108,8 +108,8 @@ func (w *world) mcpAdd(r mcpAdd, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if err := mcpfile.Add(path, r.name, s); err != nil {
-		if errors.Is(err, mcpfile.ErrExists) {
+	if err := mcpconfig.Add(path, r.name, s); err != nil {
+		if errors.Is(err, mcpconfig.ErrExists) {
 			return &control.Error{Code: control.Conflict, Message: fmt.Sprintf("%s has a server %s", path, r.name), Mend: "remove it with `drover mcp rm`, or take another name"}
 		}
 		return err
@@ -144,12 +144,12 @@ func pairs(words []string, between, flag string) (map[string]string, error) {
 func (w *world) mcpPath(scope string) (string, error) {
 	switch scope {
 	case "user":
-		if path := mcpfile.UserFile(home.Lookup(w.env)); path != "" {
+		if path := mcpconfig.UserFile(home.Lookup(w.env)); path != "" {
 			return path, nil
 		}
 		return "", errors.New("there is no place for files of the user (set HOME)")
 	case "project":
-		return filepath.Join(w.cwd, mcpfile.ProjectFile), nil
+		return filepath.Join(w.cwd, mcpconfig.ProjectFile), nil
 	}
 	return "", usage(fmt.Sprintf("scope %q is not known", scope), "use user or project")
 }
@@ -168,7 +168,7 @@ func (w *world) mcpRemoveCommand() *cobra.Command {
 }
 
 func (w *world) mcpRemove(name, scope string, out io.Writer) error {
-	paths := []string{filepath.Join(w.cwd, mcpfile.OwnProjectFile), filepath.Join(w.cwd, mcpfile.ProjectFile), mcpfile.UserFile(home.Lookup(w.env))}
+	paths := []string{filepath.Join(w.cwd, mcpconfig.OwnProjectFile), filepath.Join(w.cwd, mcpconfig.ProjectFile), mcpconfig.UserFile(home.Lookup(w.env))}
 	if scope != "" {
 		path, err := w.mcpPath(scope)
 		if err != nil {
@@ -182,8 +182,8 @@ func (w *world) mcpRemove(name, scope string, out io.Writer) error {
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		entries, _ := mcpfile.Parse(data, nil) // one that is broken has nothing to remove
-		if slices.ContainsFunc(entries, func(e mcpfile.Entry) bool { return e.Name == name }) {
+		entries, _ := mcpconfig.Parse(data, nil) // one that is broken has nothing to remove
+		if slices.ContainsFunc(entries, func(e mcpconfig.Entry) bool { return e.Name == name }) {
 			has = append(has, path)
 		}
 	}
@@ -194,7 +194,7 @@ func (w *world) mcpRemove(name, scope string, out io.Writer) error {
 	default:
 		return &control.Error{Code: control.Conflict, Message: fmt.Sprintf("%s is in %s", name, strings.Join(has, " and ")), Mend: "say which with --scope"}
 	}
-	if _, err := mcpfile.Remove(has[0], name); err != nil {
+	if _, err := mcpconfig.Remove(has[0], name); err != nil {
 		return err
 	}
 	fmt.Fprintf(out, "%s is removed from %s.\n", name, has[0])
@@ -224,7 +224,7 @@ func (w *world) mcpAcceptCommand() *cobra.Command {
 			if err := w.root.Ensure(); err != nil {
 				return err
 			}
-			known, err := mcpfile.PinsAt(mcpfile.PinsFile(w.root.Dir())).Forget(keys)
+			known, err := mcpconfig.PinsAt(mcpconfig.PinsFile(w.root.Dir())).Forget(keys)
 			if err == nil && known {
 				fmt.Fprintf(os.Stdout, "The tools of %s are taken as they are when they are used next.\n", args[0])
 			} else if err == nil {
@@ -303,7 +303,7 @@ func (w *world) mcpList(ctx context.Context, asJSON, quick bool, out io.Writer) 
 
 // mcpReach connects to all servers that agents would get, side by side. They
 // have a keeper as in a session: nothing of them outlives this process.
-func (w *world) mcpReach(ctx context.Context, entries []mcpfile.Entry, rows []mcpRow) error {
+func (w *world) mcpReach(ctx context.Context, entries []mcpconfig.Entry, rows []mcpRow) error {
 	exe, err := program()
 	if err != nil {
 		return err
@@ -314,7 +314,7 @@ func (w *world) mcpReach(ctx context.Context, entries []mcpfile.Entry, rows []mc
 	}
 	link := keeper.Helper("mcp-list", []string{exe, "keeper", "--helper"})
 	defer func() { _ = link.Close() }()
-	pool := mcpconn.NewPool(mcpconn.Config{Version: version, Env: shell.ChildEnv(w.env), Cwd: w.cwd, Ready: link.Ready, FrameBytes: set.MCP.FrameBytes})
+	pool := mcpclient.NewPool(mcpclient.Config{Version: version, Env: shell.ChildEnv(w.env), Cwd: w.cwd, Ready: link.Ready, FrameBytes: set.MCP.FrameBytes})
 	defer pool.Close()
 	var all sync.WaitGroup
 	for i, e := range entries {
@@ -342,7 +342,7 @@ func (w *world) mcpReach(ctx context.Context, entries []mcpfile.Entry, rows []mc
 	return nil
 }
 
-func reach(ctx context.Context, pool *mcpconn.Pool, e mcpfile.Entry) (*mcpconn.Conn, error) {
+func reach(ctx context.Context, pool *mcpclient.Pool, e mcpconfig.Entry) (*mcpclient.Conn, error) {
 	lease, err := pool.Use(ctx, e.Name, e.Server)
 	if err != nil {
 		return nil, err
@@ -389,7 +389,7 @@ func (w *world) givenServers(p *promptFlags) error {
 	if len(p.MCP) == 0 {
 		return nil
 	}
-	entries, err := mcpfile.Read(mcpfile.Input{Given: p.MCP, Cwd: w.cwd, Env: home.Lookup(w.env)})
+	entries, err := mcpconfig.Read(mcpconfig.Input{Given: p.MCP, Cwd: w.cwd, Env: home.Lookup(w.env)})
 	for _, e := range entries {
 		if e.Err != nil && !e.Disabled {
 			err = errors.Join(err, fmt.Errorf("MCP server %s: %w", e.Name, e.Err))

@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/drover-dev/drover/internal/mcpconn/mcptest"
+	"github.com/drover-dev/drover/internal/agentenv/mcpclient/mcptest"
 	"github.com/drover-dev/drover/internal/model/modeltest"
 )
 

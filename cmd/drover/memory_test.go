@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/drover-dev/drover/internal/home"
-	"github.com/drover-dev/drover/internal/host"
+	"github.com/drover-dev/drover/internal/api/host"
 	"github.com/drover-dev/drover/internal/model/modeltest"
+	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/session"
 )
 

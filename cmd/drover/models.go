@@ -14,13 +14,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/drover-dev/drover/internal/agentenv/settings"
+	spending "github.com/drover-dev/drover/internal/agentenv/usage"
 	"github.com/drover-dev/drover/internal/assemble"
-	"github.com/drover-dev/drover/internal/excerpt"
-	"github.com/drover-dev/drover/internal/home"
-	models "github.com/drover-dev/drover/internal/model/known"
+	models "github.com/drover-dev/drover/internal/model/modelinfo"
 	"github.com/drover-dev/drover/internal/model/provider"
-	"github.com/drover-dev/drover/internal/settings"
-	spending "github.com/drover-dev/drover/internal/usage"
+	"github.com/drover-dev/drover/internal/platform/excerpt"
+	"github.com/drover-dev/drover/internal/platform/home"
 )
 
 // modelRow is a model that can be named.

@@ -6,8 +6,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/drover-dev/drover/internal/below"
-	"github.com/drover-dev/drover/internal/home"
+	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/internal/platform/saferoot"
 )
 
 // TestOpening goes on with a session whose last host has not let go of it yet.
@@ -19,7 +19,7 @@ func TestOpening(t *testing.T) {
 	if err != nil || len(locks) != 1 {
 		t.Fatalf("locks %q, %v", locks, err)
 	}
-	lock, err := below.Near(locks[0]).Open(locks[0], unix.O_RDWR, 0)
+	lock, err := saferoot.Near(locks[0]).Open(locks[0], unix.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

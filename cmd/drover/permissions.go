@@ -14,11 +14,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/agentenv/permission"
 	"github.com/drover-dev/drover/internal/assemble"
-	"github.com/drover-dev/drover/internal/cli"
-	"github.com/drover-dev/drover/internal/excerpt"
-	"github.com/drover-dev/drover/internal/home"
-	"github.com/drover-dev/drover/internal/permit"
+	"github.com/drover-dev/drover/internal/frontend/cli"
+	"github.com/drover-dev/drover/internal/platform/excerpt"
+	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/session"
 )
 
@@ -58,10 +58,10 @@ type batchLine struct {
 
 // answer is how a decision is printed.
 type answer struct {
-	Decision permit.Outcome `json:"decision"`
-	Reason   string         `json:"reason"`
-	Rule     string         `json:"rule"`
-	Suggest  string         `json:"suggest,omitempty"` // the rule that would allow the call
+	Decision permission.Outcome `json:"decision"`
+	Reason   string             `json:"reason"`
+	Rule     string             `json:"rule"`
+	Suggest  string             `json:"suggest,omitempty"` // the rule that would allow the call
 }
 
 func (w *world) permissionsCheck() *cobra.Command {
@@ -134,13 +134,13 @@ func (w *world) checkOne(set ruleSet, given bool, tool, input string) (answer, e
 	return decide(g, tool, callInput(tool, input)), nil
 }
 
-func (w *world) ruleSet(set ruleSet) permit.Rules {
+func (w *world) ruleSet(set ruleSet) permission.Rules {
 	dir := set.Cwd
 	if !filepath.IsAbs(dir) {
 		dir = filepath.Join(w.cwd, dir)
 	}
 	get := home.Lookup(w.env)
-	return permit.Rules{Mode: permit.Mode(set.Mode), Allow: set.Allow, Ask: set.Ask, Deny: set.Deny, Cwd: filepath.Clean(dir),
+	return permission.Rules{Mode: permission.Mode(set.Mode), Allow: set.Allow, Ask: set.Ask, Deny: set.Deny, Cwd: filepath.Clean(dir),
 		Home: get("HOME"), Path: get("PATH"), ReadOnlyAuto: set.ReadOnly, Filtered: true, Headless: true}
 }
 
@@ -173,7 +173,7 @@ func callInput(tool, text string) json.RawMessage {
 	return input
 }
 
-func decide(g *permit.Gate, tool string, input json.RawMessage) answer {
+func decide(g *permission.Gate, tool string, input json.RawMessage) answer {
 	v := g.Decide(agent.Call{Name: tool, Input: input})
 	return answer{v.Decision, v.Reason, v.Rule, v.Suggest}
 }
@@ -188,7 +188,7 @@ func printAnswer(out io.Writer, a answer, asJSON bool) error {
 
 // permissionsBatch answers line by line. Every line of input has one of output.
 func (w *world) permissionsBatch(in io.Reader, out io.Writer) error {
-	b := batchGates{w: w, gates: map[string]*permit.Gate{}, bad: map[string]error{}, memory: permit.NewMemory()}
+	b := batchGates{w: w, gates: map[string]*permission.Gate{}, bad: map[string]error{}, memory: permission.NewMemory()}
 	r := bufio.NewReaderSize(in, 64<<10)
 	buffered := bufio.NewWriter(out)
 	enc := json.NewEncoder(buffered)
@@ -201,7 +201,7 @@ func (w *world) permissionsBatch(in io.Reader, out io.Writer) error {
 		if err != nil && !errors.Is(err, io.EOF) {
 			return errors.Join(fmt.Errorf("read the batch: %w", err), buffered.Flush())
 		}
-		a := answer{Decision: permit.Deny, Reason: fmt.Sprintf("the line is longer than %d bytes", maxBatchLine)}
+		a := answer{Decision: permission.Deny, Reason: fmt.Sprintf("the line is longer than %d bytes", maxBatchLine)}
 		if !long {
 			a = b.answer(line)
 		}
@@ -236,18 +236,18 @@ func readBounded(r *bufio.Reader, limit int) (line []byte, long bool, err error)
 // batchGates keeps gates, because the same rules come again and again.
 type batchGates struct {
 	w      *world
-	gates  map[string]*permit.Gate
+	gates  map[string]*permission.Gate
 	bad    map[string]error
-	memory *permit.Memory
+	memory *permission.Memory
 }
 
 func (b *batchGates) answer(line []byte) answer {
 	var l batchLine
 	if err := json.Unmarshal(line, &l); err != nil {
-		return answer{Decision: permit.Deny, Reason: "the line is not a JSON object of the expected form"}
+		return answer{Decision: permission.Deny, Reason: "the line is not a JSON object of the expected form"}
 	}
 	if l.Tool == "" {
-		return answer{Decision: permit.Deny, Reason: "the line names no tool"}
+		return answer{Decision: permission.Deny, Reason: "the line names no tool"}
 	}
 	headless := l.Mode == "headless" // nobody can answer: what would be asked is denied
 	if headless {
@@ -255,7 +255,7 @@ func (b *batchGates) answer(line []byte) answer {
 	}
 	key, err := json.Marshal(l.ruleSet)
 	if err != nil {
-		return answer{Decision: permit.Deny, Reason: err.Error()}
+		return answer{Decision: permission.Deny, Reason: err.Error()}
 	}
 	g, ok := b.gates[string(key)]
 	if !ok {
@@ -266,8 +266,8 @@ func (b *batchGates) answer(line []byte) answer {
 		l.Input = callInput(l.Tool, text)
 	}
 	a := decide(g, l.Tool, l.Input)
-	if headless && a.Decision == permit.Ask {
-		a.Decision, a.Reason = permit.Deny, a.Reason+"; nobody can answer"
+	if headless && a.Decision == permission.Ask {
+		a.Decision, a.Reason = permission.Deny, a.Reason+"; nobody can answer"
 	}
 	// A gate with a rule that is wrong allows less, never more.
 	if err := b.bad[string(key)]; err != nil {
@@ -276,14 +276,14 @@ func (b *batchGates) answer(line []byte) answer {
 	return a
 }
 
-func (b *batchGates) gate(key string, set ruleSet) *permit.Gate {
+func (b *batchGates) gate(key string, set ruleSet) *permission.Gate {
 	if len(b.gates) >= maxBatchGates {
 		clear(b.gates)
 		clear(b.bad)
 	}
 	r := b.w.ruleSet(set)
 	r.Memory = b.memory
-	g, errs := permit.New(r)
+	g, errs := permission.New(r)
 	b.gates[key] = g
 	if len(errs) > 0 {
 		b.bad[key] = errors.Join(errs...)

@@ -19,17 +19,17 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/agentsdk"
+	"github.com/drover-dev/drover/internal/agentenv/catalog"
+	"github.com/drover-dev/drover/internal/agentenv/permission"
+	"github.com/drover-dev/drover/internal/agentenv/settings"
+	"github.com/drover-dev/drover/internal/agentenv/trust"
+	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/assemble"
-	"github.com/drover-dev/drover/internal/catalog"
-	"github.com/drover-dev/drover/internal/cli"
-	"github.com/drover-dev/drover/internal/control"
-	"github.com/drover-dev/drover/internal/excerpt"
-	"github.com/drover-dev/drover/internal/home"
-	"github.com/drover-dev/drover/internal/permit"
+	"github.com/drover-dev/drover/internal/frontend/agentsdk"
+	"github.com/drover-dev/drover/internal/frontend/cli"
+	"github.com/drover-dev/drover/internal/platform/excerpt"
+	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/session"
-	"github.com/drover-dev/drover/internal/settings"
-	"github.com/drover-dev/drover/internal/trust"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -189,7 +189,7 @@ func (w *world) check(ctx context.Context, p *promptFlags, words []string) error
 		fmt.Fprintln(w.stderr, "drover: note: permission mode auto is taken as default")
 		p.Mode = ""
 	}
-	if p.Mode != "" && !slices.Contains([]permit.Mode{permit.Default, permit.AcceptEdits, permit.Plan, permit.DontAsk, permit.Bypass}, permit.Mode(p.Mode)) {
+	if p.Mode != "" && !slices.Contains([]permission.Mode{permission.Default, permission.AcceptEdits, permission.Plan, permission.DontAsk, permission.Bypass}, permission.Mode(p.Mode)) {
 		return usage(fmt.Sprintf("permission mode %q is not known", p.Mode), "use default, acceptEdits, plan, dontAsk or bypassPermissions")
 	}
 	if p.MaxTurns < 0 {
@@ -388,7 +388,7 @@ func (w *world) promptSettings(ctx context.Context, p *promptFlags) (settings.Se
 // config is how the session of a prompt is opened.
 func (w *world) config(p *promptFlags, set settings.Settings, id task.ID) assemble.Config {
 	return assemble.Config{Root: w.root, Folder: w.cwd, Session: id, Role: session.RolePrompt, Copier: copier(), Title: title(p.Prompt), Version: version, Env: w.env, Settings: set,
-		Model: p.Model, Mode: permit.Mode(p.Mode), Allow: splitRules(p.Allowed), Deny: splitRules(p.Disallowed), Dirs: p.Dirs, Agents: []byte(p.Agents), MCP: p.MCP, AskWait: p.AskTimeout,
+		Model: p.Model, Mode: permission.Mode(p.Mode), Allow: splitRules(p.Allowed), Deny: splitRules(p.Disallowed), Dirs: p.Dirs, Agents: []byte(p.Agents), MCP: p.MCP, AskWait: p.AskTimeout,
 		Tell: func(_ task.ID, text string) { w.note(text) }}
 }
 

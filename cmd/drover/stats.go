@@ -13,10 +13,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/drover-dev/drover/internal/excerpt"
-	"github.com/drover-dev/drover/internal/home"
-	"github.com/drover-dev/drover/internal/settings"
-	ledger "github.com/drover-dev/drover/internal/usage" // usage is an error here
+	"github.com/drover-dev/drover/internal/agentenv/settings"
+	ledger "github.com/drover-dev/drover/internal/agentenv/usage" // usage is an error here
+	"github.com/drover-dev/drover/internal/platform/excerpt"
+	"github.com/drover-dev/drover/internal/platform/home"
 )
 
 // stats is what `drover stats` was asked for, and what it found.

@@ -7,7 +7,7 @@ import (
 	"syscall"
 
 	"github.com/drover-dev/drover/internal/assemble"
-	"github.com/drover-dev/drover/internal/process"
+	"github.com/drover-dev/drover/internal/engine/process"
 )
 
 // suspends makes Ctrl-Z hold the commands of a session before this process stands

@@ -15,12 +15,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/drover-dev/drover/internal/control"
-	"github.com/drover-dev/drover/internal/home"
-	"github.com/drover-dev/drover/internal/host"
+	"github.com/drover-dev/drover/internal/agentenv/settings"
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/api/host"
+	"github.com/drover-dev/drover/internal/api/teleport"
+	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/session"
-	"github.com/drover-dev/drover/internal/settings"
-	"github.com/drover-dev/drover/internal/teleport"
 	"github.com/drover-dev/drover/task"
 )
 

@@ -16,10 +16,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/drover-dev/drover/internal/control"
-	"github.com/drover-dev/drover/internal/excerpt"
-	"github.com/drover-dev/drover/internal/home"
-	"github.com/drover-dev/drover/internal/todo"
+	"github.com/drover-dev/drover/internal/agentenv/todo"
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/platform/excerpt"
+	"github.com/drover-dev/drover/internal/platform/home"
 )
 
 // todoFlags are what every form of `drover todo` takes.

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/drover-dev/drover/internal/home"
-	"github.com/drover-dev/drover/internal/todo"
+	"github.com/drover-dev/drover/internal/agentenv/todo"
+	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/task"
 )
 

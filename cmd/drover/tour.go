@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/excerpt"
+	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/task"
 )
 

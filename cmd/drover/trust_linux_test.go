@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/drover-dev/drover/internal/home"
-	"github.com/drover-dev/drover/internal/trust"
+	"github.com/drover-dev/drover/internal/agentenv/trust"
+	"github.com/drover-dev/drover/internal/platform/home"
 )
 
 // terminal is both ends of a pseudo-terminal.

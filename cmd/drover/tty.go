@@ -6,7 +6,7 @@ import (
 	"syscall"
 
 	"github.com/drover-dev/drover/internal/driver/shell"
-	"github.com/drover-dev/drover/internal/tty"
+	"github.com/drover-dev/drover/internal/engine/tty"
 )
 
 // copier is the program that holds the terminals of commands; nil where this one

@@ -12,13 +12,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/drover-dev/drover/internal/agentenv/workflowfile"
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/api/host"
 	"github.com/drover-dev/drover/internal/assemble"
-	"github.com/drover-dev/drover/internal/cli"
-	"github.com/drover-dev/drover/internal/control"
-	"github.com/drover-dev/drover/internal/excerpt"
-	"github.com/drover-dev/drover/internal/host"
+	"github.com/drover-dev/drover/internal/frontend/cli"
+	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/session"
-	"github.com/drover-dev/drover/internal/workflow"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -96,11 +96,11 @@ steps that are done stay done. Its file is not read again.`,
 func errFaults() error { return &cli.ExitError{Code: 1} }
 
 // compileFlow reads a workflow, and prints its faults, each on a line.
-func (w *world) compileFlow(file string) (*workflow.Plan, []workflow.Fault) {
+func (w *world) compileFlow(file string) (*workflowfile.Plan, []workflowfile.Fault) {
 	if !filepath.IsAbs(file) {
 		file = filepath.Join(w.cwd, file)
 	}
-	p, faults := workflow.Compile(file, session.WorkflowFile)
+	p, faults := workflowfile.Compile(file, session.WorkflowFile)
 	for i := range faults {
 		if rel, err := filepath.Rel(w.cwd, faults[i].File); err == nil && !strings.HasPrefix(rel, "..") {
 			faults[i].File = rel
@@ -356,12 +356,12 @@ func (w *world) workflowCheck() *cobra.Command {
 			p, faults := w.compileFlow(words[0])
 			if asJSON {
 				answer := struct {
-					Good   bool             `json:"good"`
-					Name   string           `json:"name,omitempty"`
-					Digest string           `json:"digest,omitempty"`
-					Steps  int              `json:"steps"`
-					Faults []workflow.Fault `json:"faults"`
-				}{Good: p != nil, Faults: append([]workflow.Fault{}, faults...)}
+					Good   bool                 `json:"good"`
+					Name   string               `json:"name,omitempty"`
+					Digest string               `json:"digest,omitempty"`
+					Steps  int                  `json:"steps"`
+					Faults []workflowfile.Fault `json:"faults"`
+				}{Good: p != nil, Faults: append([]workflowfile.Fault{}, faults...)}
 				if p != nil {
 					answer.Name, answer.Digest, answer.Steps = p.Name, p.Digest, len(p.Steps)
 				}

@@ -5,19 +5,19 @@ import (
 	"fmt"
 	"path/filepath"
 
-	"github.com/drover-dev/drover/internal/catalog"
-	"github.com/drover-dev/drover/internal/home"
-	"github.com/drover-dev/drover/internal/hook"
+	"github.com/drover-dev/drover/internal/agentenv/catalog"
+	"github.com/drover-dev/drover/internal/agentenv/hook"
+	"github.com/drover-dev/drover/internal/agentenv/instructions"
+	"github.com/drover-dev/drover/internal/agentenv/settings"
+	"github.com/drover-dev/drover/internal/agentenv/skill"
+	"github.com/drover-dev/drover/internal/agentenv/todo"
+	"github.com/drover-dev/drover/internal/agentenv/trust"
+	"github.com/drover-dev/drover/internal/agentenv/usage"
+	"github.com/drover-dev/drover/internal/agentenv/worktree"
 	"github.com/drover-dev/drover/internal/model/choose"
-	"github.com/drover-dev/drover/internal/notes"
+	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/session"
-	"github.com/drover-dev/drover/internal/settings"
-	"github.com/drover-dev/drover/internal/skill"
-	"github.com/drover-dev/drover/internal/todo"
 	"github.com/drover-dev/drover/internal/tool/webtool"
-	"github.com/drover-dev/drover/internal/trust"
-	"github.com/drover-dev/drover/internal/usage"
-	"github.com/drover-dev/drover/internal/worktree"
 )
 
 // agents is what the agents of the session are made of, by settings and files.
@@ -76,7 +76,7 @@ func (s *Session) agents(c Config, model string, env []string) (session.Agents, 
 		tell("%s", w)
 	}
 	a.Skills = func() skill.Catalog { return skills }
-	text, warnings := notes.Read(notes.Config{Folder: c.Folder, Env: get, Trusted: set.Trusted})
+	text, warnings := instructions.Read(instructions.Config{Folder: c.Folder, Env: get, Trusted: set.Trusted})
 	for _, w := range warnings {
 		tell("%s", w)
 	}

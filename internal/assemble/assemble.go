@@ -18,16 +18,16 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/control"
-	"github.com/drover-dev/drover/internal/home"
-	"github.com/drover-dev/drover/internal/host"
-	"github.com/drover-dev/drover/internal/keeper"
-	"github.com/drover-dev/drover/internal/mcpconn"
+	"github.com/drover-dev/drover/internal/agentenv/mcpclient"
+	"github.com/drover-dev/drover/internal/agentenv/permission"
+	"github.com/drover-dev/drover/internal/agentenv/settings"
+	"github.com/drover-dev/drover/internal/agentenv/usage"
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/api/host"
+	"github.com/drover-dev/drover/internal/engine/keeper"
 	"github.com/drover-dev/drover/internal/model/provider"
-	"github.com/drover-dev/drover/internal/permit"
+	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/session"
-	"github.com/drover-dev/drover/internal/settings"
-	"github.com/drover-dev/drover/internal/usage"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -53,9 +53,9 @@ type Config struct {
 	// holds them, and a command with one cannot be kept.
 	Copier []string
 
-	Model string      // instead of the settings' one
-	Mode  permit.Mode // instead of the settings' one
-	Allow []string    // further rules
+	Model string          // instead of the settings' one
+	Mode  permission.Mode // instead of the settings' one
+	Allow []string        // further rules
 	Deny  []string
 	Dirs  []string // further folders that tools may use; absolute
 
@@ -83,7 +83,7 @@ type Session struct {
 
 	models *provider.Finder
 	purse  *usage.Purse
-	pool   *mcpconn.Pool // nil: not made yet
+	pool   *mcpclient.Pool // nil: not made yet
 	listen *host.Listener
 	stop   context.CancelCauseFunc
 	served sync.WaitGroup // the server; Close waits for it
@@ -218,11 +218,11 @@ func (s *Session) Close() error {
 
 // Rules are those of the settings and of the command line. What an agent can do
 // by its tools to its own tasks needs no rule.
-func Rules(c Config) permit.Rules {
+func Rules(c Config) permission.Rules {
 	p := c.Settings.Permissions
-	r := permit.Rules{Mode: permit.Mode(p.DefaultMode), Allow: slices.Concat(p.Allow, c.Allow, own()),
+	r := permission.Rules{Mode: permission.Mode(p.DefaultMode), Allow: slices.Concat(p.Allow, c.Allow, own()),
 		Ask: p.Ask, Deny: slices.Concat(p.Deny, c.Deny), Dirs: c.Dirs, Home: home.Lookup(c.Env)("HOME"), Path: home.Lookup(c.Env)("PATH"),
-		ReadOnlyAuto: true, Filtered: true, Memory: permit.NewMemory()}
+		ReadOnlyAuto: true, Filtered: true, Memory: permission.NewMemory()}
 	if c.Mode != "" {
 		r.Mode = c.Mode
 	}

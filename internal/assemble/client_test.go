@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/drover-dev/drover/internal/control"
+	"github.com/drover-dev/drover/internal/agentenv/usage"
+	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/session"
-	"github.com/drover-dev/drover/internal/usage"
 )
 
 // Agents that a client starts reach the provider of the settings, with the key

@@ -4,18 +4,18 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/drover-dev/drover/internal/home"
-	"github.com/drover-dev/drover/internal/remote"
+	"github.com/drover-dev/drover/internal/agentenv/settings"
+	"github.com/drover-dev/drover/internal/api/remoteapi"
+	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/session"
-	"github.com/drover-dev/drover/internal/settings"
 )
 
 // elsewhere is what the settings say of remote work.
 func elsewhere(c Config, tell func(string, ...any)) session.Remote {
 	set := c.Settings.Remote
-	r := session.Remote{Services: map[string]session.RemoteService{}, Usual: set.Usual(), Checkers: map[remote.Type]string{}, Offline: set.OfflineLimit(), Token: home.Lookup(c.Env)}
+	r := session.Remote{Services: map[string]session.RemoteService{}, Usual: set.Usual(), Checkers: map[remoteapi.Type]string{}, Offline: set.OfflineLimit(), Token: home.Lookup(c.Env)}
 	for name, one := range set.Services {
-		if _, err := remote.CheckURL(one.URL); err != nil {
+		if _, err := remoteapi.CheckURL(one.URL); err != nil {
 			tell("remote service %s: %v", name, err)
 			continue
 		}
@@ -25,7 +25,7 @@ func elsewhere(c Config, tell func(string, ...any)) session.Remote {
 		r.Usual = ""
 	}
 	for name, line := range set.Checkers {
-		t, err := remote.ParseType(name)
+		t, err := remoteapi.ParseType(name)
 		if err != nil || name == "" {
 			tell("remote.checkers: there is no type of remote work %q", name)
 			continue

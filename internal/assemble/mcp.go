@@ -4,19 +4,19 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/drover-dev/drover/internal/home"
-	"github.com/drover-dev/drover/internal/mcpconn"
-	"github.com/drover-dev/drover/internal/mcpfile"
+	"github.com/drover-dev/drover/internal/agentenv/mcpclient"
+	"github.com/drover-dev/drover/internal/agentenv/mcpconfig"
+	"github.com/drover-dev/drover/internal/agentenv/trust"
+	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/session"
 	"github.com/drover-dev/drover/internal/tool/mcptool"
-	"github.com/drover-dev/drover/internal/trust"
 )
 
 // MCPServers reads which MCP servers a folder and its user have, with what is
 // given beside.
-func MCPServers(c Config) ([]mcpfile.Entry, error) {
+func MCPServers(c Config) ([]mcpconfig.Entry, error) {
 	get := home.Lookup(c.Env)
-	return mcpfile.Read(mcpfile.Input{Given: c.MCP, Cwd: c.Folder, Files: mcpfile.Files(get, c.Folder), Env: get, Called: mcptool.ServerName, Trusted: func() bool {
+	return mcpconfig.Read(mcpconfig.Input{Given: c.MCP, Cwd: c.Folder, Files: mcpconfig.Files(get, c.Folder), Env: get, Called: mcptool.ServerName, Trusted: func() bool {
 		st, err := trust.At(c.Root.TrustFile()).Check(c.Folder)
 		return err == nil && st.Trusted
 	}})
@@ -32,7 +32,7 @@ func (s *Session) servers(c Config, tell func(string, ...any)) (*session.MCP, er
 	if err != nil {
 		tell("%s", strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
-	m := &session.MCP{StartWait: c.Settings.MCP.Wait(), Tasks: c.Settings.MCP.Tasks, Pins: mcpfile.PinsAt(mcpfile.PinsFile(c.Root.Dir()))}
+	m := &session.MCP{StartWait: c.Settings.MCP.Wait(), Tasks: c.Settings.MCP.Tasks, Pins: mcpconfig.PinsAt(mcpconfig.PinsFile(c.Root.Dir()))}
 	var waiting []string
 	for _, e := range entries {
 		switch {
@@ -47,13 +47,13 @@ func (s *Session) servers(c Config, tell func(string, ...any)) (*session.MCP, er
 	if len(waiting) > 0 {
 		tell("MCP servers of this folder wait for trust: %s (see `drover trust`)", strings.Join(waiting, ", "))
 	}
-	cfg := mcpconn.Config{Version: c.Version, Session: string(c.Session), Env: session.ServerEnv(c.Env), Cwd: c.Folder,
+	cfg := mcpclient.Config{Version: c.Version, Session: string(c.Session), Env: session.ServerEnv(c.Env), Cwd: c.Folder,
 		Idle: c.Settings.MCP.Idle(), Call: c.Settings.MCP.Call(), FrameBytes: c.Settings.MCP.FrameBytes,
 		Tell: func(server, text string) { tell("%s", fmt.Sprintf("MCP server %s: %s", server, text)) }}
 	if s.Keeper != nil {
 		cfg.Ready = s.Keeper.Ready
 	}
-	m.Pool = mcpconn.NewPool(cfg)
+	m.Pool = mcpclient.NewPool(cfg)
 	s.pool = m.Pool
 	return m, nil
 }

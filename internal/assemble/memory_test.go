@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/drover-dev/drover/internal/home"
+	"github.com/drover-dev/drover/internal/agentenv/settings"
+	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/session"
-	"github.com/drover-dev/drover/internal/settings"
 )
 
 // A session dreams by itself only where that is set, and where it may live longer

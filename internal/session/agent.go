@@ -10,12 +10,12 @@ import (
 	"strings"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/below"
-	"github.com/drover-dev/drover/internal/failpoint"
-	"github.com/drover-dev/drover/internal/home"
-	"github.com/drover-dev/drover/internal/mailbox"
+	"github.com/drover-dev/drover/internal/agentenv/permission"
+	"github.com/drover-dev/drover/internal/engine/mailbox"
 	"github.com/drover-dev/drover/internal/model/choose"
-	"github.com/drover-dev/drover/internal/permit"
+	"github.com/drover-dev/drover/internal/platform/failpoint"
+	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/internal/platform/saferoot"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
 )
@@ -29,7 +29,7 @@ type self struct {
 	cwd      string
 	env      []string
 	model    string
-	rules    permit.Rules
+	rules    permission.Rules
 	tools    []string // names of its tools; nil: all
 	spawns   []string // types of agents that it may start; nil: all
 	barred   []string // tools of MCP servers that it may not use; see pattern
@@ -127,7 +127,7 @@ func (s *Session) child(in subagent.Input, me self) (*child, error) {
 		}
 	}
 	for _, mode := range []string{def.PermissionMode, in.PermissionMode} { // who asks cannot lift what the definition forbids
-		c.rules.Mode = narrower(c.rules.Mode, permit.Mode(mode))
+		c.rules.Mode = narrower(c.rules.Mode, permission.Mode(mode))
 	}
 	var spawns []string
 	def.Tools, spawns = spawnable(def.Tools)
@@ -153,15 +153,15 @@ func (s *Session) choose(me self, in subagent.Input, def subagent.Definition) (c
 }
 
 // narrower is the mode of a child: its own only where that allows no more.
-func narrower(parent, own permit.Mode) permit.Mode {
-	width := func(m permit.Mode) int {
-		return slices.Index([]permit.Mode{permit.Plan, permit.DontAsk, permit.Default, permit.AcceptEdits, permit.Bypass}, m)
+func narrower(parent, own permission.Mode) permission.Mode {
+	width := func(m permission.Mode) int {
+		return slices.Index([]permission.Mode{permission.Plan, permission.DontAsk, permission.Default, permission.AcceptEdits, permission.Bypass}, m)
 	}
-	if parent == "" || parent == permit.Auto {
-		parent = permit.Default
+	if parent == "" || parent == permission.Auto {
+		parent = permission.Default
 	}
-	if own == permit.Auto {
-		own = permit.Default
+	if own == permission.Auto {
+		own = permission.Default
 	}
 	if w := width(own); w >= 0 && w < width(parent) {
 		return own
@@ -360,7 +360,7 @@ func linkTranscript(to, at string) error {
 	if err != nil {
 		return fmt.Errorf("link to transcript: %w", err)
 	}
-	dir, err := below.Near(at).Folder(filepath.Dir(at))
+	dir, err := saferoot.Near(at).Folder(filepath.Dir(at))
 	if err != nil {
 		return fmt.Errorf("link to transcript: %w", err)
 	}

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/control"
-	"github.com/drover-dev/drover/internal/permit"
+	"github.com/drover-dev/drover/internal/agentenv/permission"
+	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -402,7 +402,7 @@ func TestNarrower(t *testing.T) {
 		{"acceptEdits", "default", "default"}, {"bypassPermissions", "acceptEdits", "acceptEdits"}, {"bypassPermissions", "auto", "default"},
 		{"acceptEdits", "nonsense", "acceptEdits"}, {"auto", "acceptEdits", "default"},
 	} {
-		if got := narrower(permit.Mode(c.parent), permit.Mode(c.own)); got != permit.Mode(c.want) {
+		if got := narrower(permission.Mode(c.parent), permission.Mode(c.own)); got != permission.Mode(c.want) {
 			t.Errorf("parent %s, own %q: %s, want %s", c.parent, c.own, got, c.want)
 		}
 	}

@@ -10,15 +10,15 @@ import (
 	"slices"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/archive"
-	"github.com/drover-dev/drover/internal/control"
+	"github.com/drover-dev/drover/internal/agentenv/permission"
+	"github.com/drover-dev/drover/internal/agentenv/usage"
+	"github.com/drover-dev/drover/internal/api/archive"
+	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/driver/mcptask"
 	"github.com/drover-dev/drover/internal/driver/shell"
-	"github.com/drover-dev/drover/internal/failpoint"
-	"github.com/drover-dev/drover/internal/permit"
-	"github.com/drover-dev/drover/internal/spool"
-	"github.com/drover-dev/drover/internal/supervise"
-	"github.com/drover-dev/drover/internal/usage"
+	"github.com/drover-dev/drover/internal/engine/spool"
+	"github.com/drover-dev/drover/internal/engine/supervise"
+	"github.com/drover-dev/drover/internal/platform/failpoint"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
 )
@@ -147,7 +147,7 @@ func (s *Session) banned(r control.StartRequest, line string) error {
 	if err != nil {
 		return fmt.Errorf("permissions: %w", err)
 	}
-	if v := gate.Decide(agent.Call{Name: "Bash", Input: input}); v.Decision == permit.Deny && v.Rule != "" {
+	if v := gate.Decide(agent.Call{Name: "Bash", Input: input}); v.Decision == permission.Deny && v.Rule != "" {
 		return &control.Error{Code: control.Invalid, Message: fmt.Sprintf("the rule %s denies this command: %s", v.Rule, v.Reason)}
 	}
 	return nil

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/drover-dev/drover/internal/control"
+	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/task"
 )
 

@@ -10,7 +10,7 @@ import (
 	"sync"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/control"
+	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/tool/donetool"
 )
 

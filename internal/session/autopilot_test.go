@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/control"
-	"github.com/drover-dev/drover/internal/hook"
+	"github.com/drover-dev/drover/internal/agentenv/hook"
+	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/model/modeltest"
 	"github.com/drover-dev/drover/task"
 )

@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/drover-dev/drover/internal/control"
-	"github.com/drover-dev/drover/internal/hook"
+	"github.com/drover-dev/drover/internal/agentenv/hook"
+	"github.com/drover-dev/drover/internal/agentenv/permission"
+	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/model/modeltest"
-	"github.com/drover-dev/drover/internal/permit"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
 )
@@ -90,15 +90,15 @@ func TestModeOfDefinition(t *testing.T) {
 `, func(c *Config) {
 		c.Agents.Catalog = fixed(subagent.Definition{Name: "planner", Prompt: "x", PermissionMode: "plan"})
 	})
-	me := self{s: r.Session, cwd: r.folder, env: r.cfg.Agents.Env, model: r.cfg.Agents.Model, rules: permit.Rules{Mode: permit.AcceptEdits}}
+	me := self{s: r.Session, cwd: r.folder, env: r.cfg.Agents.Env, model: r.cfg.Agents.Model, rules: permission.Rules{Mode: permission.AcceptEdits}}
 	for _, asked := range []string{"", "default", "acceptEdits", "dontAsk"} {
 		c, err := r.child(subagent.Input{Type: "planner", Prompt: "x", PermissionMode: asked}, me)
-		if err != nil || c.rules.Mode != permit.Plan {
+		if err != nil || c.rules.Mode != permission.Plan {
 			t.Errorf("asked for %q: %v, %v", asked, c.rules.Mode, err)
 		}
 	}
 	m, err := r.OpenMain(r.ctx, MainConfig{Agent: "planner"})
-	if err != nil || m.kit.me.rules.Mode != permit.Plan {
+	if err != nil || m.kit.me.rules.Mode != permission.Plan {
 		t.Errorf("as the main agent: %v, %v", m.kit.me.rules.Mode, err)
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/usage"
+	"github.com/drover-dev/drover/internal/agentenv/usage"
 	"github.com/drover-dev/drover/task"
 )
 

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/drover-dev/drover/internal/archive"
-	"github.com/drover-dev/drover/internal/control"
-	"github.com/drover-dev/drover/internal/home"
+	"github.com/drover-dev/drover/internal/api/archive"
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/platform/home"
 )
 
 // Describe writes session.json anew, of what the log and the folder tell. It takes the

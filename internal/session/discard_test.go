@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/drover-dev/drover/internal/control"
-	"github.com/drover-dev/drover/internal/home"
-	"github.com/drover-dev/drover/internal/journal"
-	"github.com/drover-dev/drover/internal/process"
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/engine/journal"
+	"github.com/drover-dev/drover/internal/engine/process"
+	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/task"
 )
 

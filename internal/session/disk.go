@@ -4,8 +4,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/drover-dev/drover/internal/archive"
-	"github.com/drover-dev/drover/internal/home"
+	"github.com/drover-dev/drover/internal/api/archive"
+	"github.com/drover-dev/drover/internal/platform/home"
 )
 
 // diskShare bounds what of a host's time goes into looking at its files: who asks again and again

@@ -16,16 +16,16 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/below"
-	"github.com/drover-dev/drover/internal/control"
+	"github.com/drover-dev/drover/internal/agentenv/memory"
+	"github.com/drover-dev/drover/internal/agentenv/permission"
+	"github.com/drover-dev/drover/internal/agentenv/usage"
+	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/driver/dream"
-	"github.com/drover-dev/drover/internal/home"
-	"github.com/drover-dev/drover/internal/memory"
-	"github.com/drover-dev/drover/internal/permit"
+	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/internal/platform/saferoot"
 	"github.com/drover-dev/drover/internal/tool/boardtool"
 	"github.com/drover-dev/drover/internal/tool/files"
 	"github.com/drover-dev/drover/internal/tool/search"
-	"github.com/drover-dev/drover/internal/usage"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
 )
@@ -164,9 +164,9 @@ func (d *dreaming) assemble(_ context.Context, h task.Host, _ dream.Input, last 
 
 // dreamRules are those of the user where they forbid; by themselves they allow the
 // tools of a dream in its own folder. Bans on relative paths speak of the project.
-func (d *dreaming) dreamRules(tools []agent.Tool) permit.Rules {
+func (d *dreaming) dreamRules(tools []agent.Tool) permission.Rules {
 	r := d.s.cfg.Agents.Rules
-	r.Mode, r.Cwd, r.Base, r.Dirs = permit.AcceptEdits, d.store.Dir(), d.s.cfg.Info.Project, []string{d.s.cfg.Place.Project().Dir()}
+	r.Mode, r.Cwd, r.Base, r.Dirs = permission.AcceptEdits, d.store.Dir(), d.s.cfg.Info.Project, []string{d.s.cfg.Place.Project().Dir()}
 	r.Allow, r.More, r.Bash, r.Answer, r.Headless, r.Tools = []string{boardtool.Name}, nil, nil, nil, true, tools
 	return r
 }
@@ -175,7 +175,7 @@ func (d *dreaming) dreamRules(tools []agent.Tool) permit.Rules {
 type dreamArea struct {
 	store   *memory.Store
 	project string // without links
-	rules   *permit.Gate
+	rules   *permission.Gate
 }
 
 // mayRead lets through files of memory, and the transcripts of the project's
@@ -231,7 +231,7 @@ func (c change) size() int64 {
 	if c.Old == "" {
 		return int64(len(c.Content) + len(c.New))
 	}
-	f, err := below.Dir(filepath.Dir(c.Path)).Open(c.Path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	f, err := saferoot.Dir(filepath.Dir(c.Path)).Open(c.Path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return int64(len(c.Content) + len(c.New))
 	}

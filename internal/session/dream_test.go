@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/control"
+	"github.com/drover-dev/drover/internal/agentenv/memory"
+	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/driver/dream"
-	"github.com/drover-dev/drover/internal/memory"
 	"github.com/drover-dev/drover/internal/model/modeltest"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/drover-dev/drover/internal/control"
+	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/task"
 )
 

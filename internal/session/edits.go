@@ -6,7 +6,7 @@ import (
 	"sync"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/worktree"
+	"github.com/drover-dev/drover/internal/agentenv/worktree"
 	"github.com/drover-dev/drover/task"
 )
 

@@ -7,14 +7,14 @@ import (
 	"slices"
 	"time"
 
-	"github.com/drover-dev/drover/internal/archive"
-	"github.com/drover-dev/drover/internal/builtin"
+	"github.com/drover-dev/drover/internal/api/archive"
+	"github.com/drover-dev/drover/internal/driver/builtin"
 	"github.com/drover-dev/drover/internal/driver/shell"
-	"github.com/drover-dev/drover/internal/home"
-	"github.com/drover-dev/drover/internal/journal"
-	"github.com/drover-dev/drover/internal/process"
-	"github.com/drover-dev/drover/internal/spool"
-	"github.com/drover-dev/drover/internal/supervise"
+	"github.com/drover-dev/drover/internal/engine/journal"
+	"github.com/drover-dev/drover/internal/engine/process"
+	"github.com/drover-dev/drover/internal/engine/spool"
+	"github.com/drover-dev/drover/internal/engine/supervise"
+	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/task"
 )
 

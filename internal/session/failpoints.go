@@ -2,7 +2,7 @@ package session
 
 import (
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/failpoint"
+	"github.com/drover-dev/drover/internal/platform/failpoint"
 )
 
 // reached reports calls of tools: the agent knows nothing of fail points.

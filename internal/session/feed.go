@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/archive"
-	"github.com/drover-dev/drover/internal/control"
+	"github.com/drover-dev/drover/internal/api/archive"
+	"github.com/drover-dev/drover/internal/api/control"
 )
 
 // Bounds of what is kept of a conversation for those who watch it. The whole of it

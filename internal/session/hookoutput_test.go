@@ -6,7 +6,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/drover-dev/drover/internal/archive"
+	"github.com/drover-dev/drover/internal/api/archive"
 )
 
 // What hooks print beyond the memory is an output: it counts, and ends where the

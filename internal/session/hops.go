@@ -6,7 +6,7 @@ import (
 	"sync"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/mailbox"
+	"github.com/drover-dev/drover/internal/engine/mailbox"
 	"github.com/drover-dev/drover/internal/tool/tasktools"
 	"github.com/drover-dev/drover/task"
 )

@@ -9,9 +9,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/drover-dev/drover/internal/control"
-	"github.com/drover-dev/drover/internal/permit"
-	"github.com/drover-dev/drover/internal/worktree"
+	"github.com/drover-dev/drover/internal/agentenv/permission"
+	"github.com/drover-dev/drover/internal/agentenv/worktree"
+	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
 )
@@ -68,7 +68,7 @@ func (c *child) isolate(ctx context.Context, me *self, h task.Host) (*checkout, 
 	}
 	me.inside, me.cwd, me.env = rec.ID, t.Dir, worktree.Environ(me.env)
 	me.rules.Dirs, me.rules.Base = dirs, cmp.Or(me.rules.Base, from)
-	me.rules.Copies = append(slices.Clone(me.rules.Copies), permit.Copy{Of: top, At: t.Path}, permit.Copy{Of: from, At: t.Dir})
+	me.rules.Copies = append(slices.Clone(me.rules.Copies), permission.Copy{Of: top, At: t.Path}, permission.Copy{Of: from, At: t.Dir})
 	c.s.edits.known.Add(t.Origin())
 	c.s.edits.known.Add(t.Checkout())
 	o := &checkout{s: c.s, tree: t, text: fmt.Sprintf("You work in a git worktree of your own: %s, on the branch %s. Other agents do not see what you change there.", t.Path, t.Branch)}

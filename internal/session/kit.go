@@ -12,15 +12,15 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/control"
-	"github.com/drover-dev/drover/internal/excerpt"
-	"github.com/drover-dev/drover/internal/failpoint"
-	"github.com/drover-dev/drover/internal/home"
-	"github.com/drover-dev/drover/internal/hook"
-	"github.com/drover-dev/drover/internal/permit"
-	"github.com/drover-dev/drover/internal/skill"
-	"github.com/drover-dev/drover/internal/spool"
-	"github.com/drover-dev/drover/internal/todo"
+	"github.com/drover-dev/drover/internal/agentenv/hook"
+	"github.com/drover-dev/drover/internal/agentenv/permission"
+	"github.com/drover-dev/drover/internal/agentenv/skill"
+	"github.com/drover-dev/drover/internal/agentenv/todo"
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/engine/spool"
+	"github.com/drover-dev/drover/internal/platform/excerpt"
+	"github.com/drover-dev/drover/internal/platform/failpoint"
+	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/tool/asktool"
 	"github.com/drover-dev/drover/internal/tool/files"
 	"github.com/drover-dev/drover/internal/tool/intenttool"
@@ -44,8 +44,8 @@ type kit struct {
 	def    subagent.Definition // of the main agent: its name only
 	runner *hook.Runner
 	hooks  *hook.Loop
-	gate   *permit.Gate
-	wide   *permit.Gate // of a teammate whose plan was approved; nil: there is none
+	gate   *permission.Gate
+	wide   *permission.Gate // of a teammate whose plan was approved; nil: there is none
 	used   *skill.Ledger
 	told   *reminders
 	turns  turnCount
@@ -177,7 +177,7 @@ func (k *kit) rules(tools []agent.Tool) error {
 }
 
 // rule is the gate as it is now.
-func (k *kit) rule() *permit.Gate {
+func (k *kit) rule() *permission.Gate {
 	if k.wide != nil && k.me.mate.approved.Load() {
 		return k.wide
 	}
@@ -186,7 +186,7 @@ func (k *kit) rule() *permit.Gate {
 
 // gate makes one of rules, and tells the user what is wrong with those that were
 // written for another program.
-func (s *Session) gate(r permit.Rules) (*permit.Gate, error) {
+func (s *Session) gate(r permission.Rules) (*permission.Gate, error) {
 	gate, notes, err := NewGate(r, s.cfg.Agents.Foreign)
 	for _, note := range notes {
 		s.sayOnce(note)
@@ -238,7 +238,7 @@ func (k *kit) tools() []agent.Tool {
 	all = append(all, tasktools.NewList(rt), tasktools.NewSend(rt), tasktools.NewRead(rt, s.cfg.Limits.OutputChars))
 	all = append(all, intenttool.New())
 	all = append(all, k.monitorTool(rt, all)...)
-	if me.mate != nil && me.rules.Mode == permit.Plan {
+	if me.mate != nil && me.rules.Mode == permission.Plan {
 		all = append(all, tasktools.NewPlan(planner{k}))
 	}
 	if s.cfg.Agents.Skills != nil {
@@ -278,7 +278,7 @@ func bashCwd(tools []agent.Tool) func() string {
 func (k *kit) base(tools []agent.Tool, transcript string) hook.Base {
 	me, s := k.me, k.me.s
 	b := hook.Base{SessionID: string(s.cfg.Info.Session), TranscriptPath: s.cfg.Place.Transcript(), Cwd: me.cwd, Project: s.cfg.Info.Project,
-		PermissionMode: func() string { return string(cmp.Or(me.mode(), permit.Default)) }, Effort: k.def.Effort, Model: me.model, Env: me.env, Tools: tools, Spill: s.spillHook}
+		PermissionMode: func() string { return string(cmp.Or(me.mode(), permission.Default)) }, Effort: k.def.Effort, Model: me.model, Env: me.env, Tools: tools, Spill: s.spillHook}
 	if me.depth > 0 {
 		b.AgentID, b.AgentType, b.AgentTranscript = string(me.id), k.def.Name, transcript
 		b.DisplayName, b.Description = cmp.Or(k.def.DisplayName, k.def.Name), k.def.Description
@@ -383,7 +383,7 @@ func (j judge) Judge(c agent.Call, word hook.Word) hook.Ruling {
 	if word == hook.Allow {
 		v = j.rule().Grant(c)
 	}
-	if word == hook.Ask && v.Decision == permit.Allow {
+	if word == hook.Ask && v.Decision == permission.Allow {
 		return hook.Ruling{Word: hook.Ask, Reason: "a hook wants it to be asked about"}
 	}
 	return hook.Ruling{Word: hook.Word(v.Decision), Reason: v.Reason, Suggest: v.Suggest}
@@ -391,7 +391,7 @@ func (j judge) Judge(c agent.Call, word hook.Word) hook.Ruling {
 
 // Question implements [hook.Rules].
 func (j judge) Question(ctx context.Context, c agent.Call, r hook.Ruling) (agent.Decision, error) {
-	return j.rule().Ask(ctx, c, permit.Verdict{Decision: permit.Ask, Reason: r.Reason, Suggest: r.Suggest})
+	return j.rule().Ask(ctx, c, permission.Verdict{Decision: permission.Ask, Reason: r.Reason, Suggest: r.Suggest})
 }
 
 // todoHooks lets hooks refuse what happens to to-dos.

@@ -3,7 +3,7 @@ package session
 import (
 	"slices"
 
-	"github.com/drover-dev/drover/internal/mailbox"
+	"github.com/drover-dev/drover/internal/engine/mailbox"
 	"github.com/drover-dev/drover/task"
 )
 

@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/control"
-	"github.com/drover-dev/drover/internal/mailbox"
-	"github.com/drover-dev/drover/internal/permit"
-	"github.com/drover-dev/drover/internal/supervise"
+	"github.com/drover-dev/drover/internal/agentenv/permission"
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/engine/mailbox"
+	"github.com/drover-dev/drover/internal/engine/supervise"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
 )
@@ -120,7 +120,7 @@ func (s *Session) OpenMain(ctx context.Context, cfg MainConfig) (*Main, error) {
 	def.Tools, me.spawns = spawnable(def.Tools)
 	me.tools = subset(me.tools, def.Tools, def.DisallowedTools, ownNames(s.cfg.Agents.Tools)...)
 	me.barred, me.own = bar(nil, def.DisallowedTools), s.ownServers(def, me)
-	me.rules.Mode = narrower(me.rules.Mode, permit.Mode(def.PermissionMode))
+	me.rules.Mode = narrower(me.rules.Mode, permission.Mode(def.PermissionMode))
 	if me.maxTurns == 0 {
 		me.maxTurns = def.MaxTurns
 	}

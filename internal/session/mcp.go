@@ -14,11 +14,11 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/agentenv/mcpclient"
+	"github.com/drover-dev/drover/internal/agentenv/mcpconfig"
 	"github.com/drover-dev/drover/internal/driver/shell"
-	"github.com/drover-dev/drover/internal/excerpt"
-	"github.com/drover-dev/drover/internal/home"
-	"github.com/drover-dev/drover/internal/mcpconn"
-	"github.com/drover-dev/drover/internal/mcpfile"
+	"github.com/drover-dev/drover/internal/platform/excerpt"
+	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/tool/mcptool"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
@@ -30,17 +30,17 @@ const mcpList = "mcp"
 // MCP is the servers that agents of a session may use. The session closes the
 // pool.
 type MCP struct {
-	Pool      *mcpconn.Pool
-	Servers   []MCPServer   // of all agents whose definition names none
-	Pins      *mcpfile.Pins // nil: changes of tools are not noticed
-	StartWait time.Duration // that the start of an agent waits for its servers at most
-	Tasks     string        // which tools run as tasks: required, always or off; empty: required
+	Pool      *mcpclient.Pool
+	Servers   []MCPServer     // of all agents whose definition names none
+	Pins      *mcpconfig.Pins // nil: changes of tools are not noticed
+	StartWait time.Duration   // that the start of an agent waits for its servers at most
+	Tasks     string          // which tools run as tasks: required, always or off; empty: required
 }
 
 // MCPServer is one of them.
 type MCPServer struct {
 	Name    string
-	Server  mcpconn.Server
+	Server  mcpclient.Server
 	Shadows string // where the user's server of this name is, whose place it takes; empty: there is none
 
 	added bool     // by a definition that has it in full: lists of tools of its parents do not speak of it
@@ -59,7 +59,7 @@ type MCPStatus struct {
 // mcpUse is a server as one agent uses it.
 type mcpUse struct {
 	MCPServer
-	lease *mcpconn.Lease
+	lease *mcpclient.Lease
 	late  bool // it was not there when the conversation began
 }
 
@@ -119,15 +119,15 @@ func (me self) servers() []MCPServer {
 }
 
 // shown are the tools of a server that the agent has, by their names.
-func (me self) shown(one *mcpUse, conn *mcpconn.Conn) []mcpconn.Tool {
-	var out []mcpconn.Tool
+func (me self) shown(one *mcpUse, conn *mcpclient.Conn) []mcpclient.Tool {
+	var out []mcpclient.Tool
 	for _, t := range conn.Tools() {
 		name := mcptool.Name(one.Name, t.Name)
 		if one.Server.Shows(t.Name) && me.lists(one.MCPServer, name) && !coveredBy(me.barred, name) {
 			out = append(out, t)
 		}
 	}
-	slices.SortFunc(out, func(a, b mcpconn.Tool) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(out, func(a, b mcpclient.Tool) int { return cmp.Compare(a.Name, b.Name) })
 	return out
 }
 
@@ -150,7 +150,7 @@ func (me self) wants(one MCPServer) bool {
 	})
 }
 
-func (k *kit) mcpTool(one *mcpUse, t mcpconn.Tool) agent.Tool {
+func (k *kit) mcpTool(one *mcpUse, t mcpclient.Tool) agent.Tool {
 	return mcptool.New(mcptool.Config{Server: one.Name, Tool: t, Limit: k.me.s.cfg.Limits.OutputChars, Spill: k.me.s.spill,
 		Call: func(ctx context.Context, c agent.Call) (json.RawMessage, string, error) {
 			return k.callServer(ctx, one, t, c)
@@ -158,7 +158,7 @@ func (k *kit) mcpTool(one *mcpUse, t mcpconn.Tool) agent.Tool {
 }
 
 // callServer is one call of a tool of a server.
-func (k *kit) callServer(ctx context.Context, one *mcpUse, t mcpconn.Tool, c agent.Call) (json.RawMessage, string, error) {
+func (k *kit) callServer(ctx context.Context, one *mcpUse, t mcpclient.Tool, c agent.Call) (json.RawMessage, string, error) {
 	conn, err := one.lease.Conn(ctx)
 	if err != nil {
 		return nil, "", err
@@ -174,13 +174,13 @@ func (k *kit) callServer(ctx context.Context, one *mcpUse, t mcpconn.Tool, c age
 		return nil, text, err
 	}
 	defer conn.Serve("elicitation/create", k.elicited(one.Name))()
-	raw, err := conn.CallOpt(ctx, "tools/call", map[string]any{"name": t.Name, "arguments": args}, mcpconn.CallOptions{Timeout: one.Server.Timeout()})
+	raw, err := conn.CallOpt(ctx, "tools/call", map[string]any{"name": t.Name, "arguments": args}, mcpclient.CallOptions{Timeout: one.Server.Timeout()})
 	return needsTask(conn, t.Name, raw, err)
 }
 
 // unchanged asks whether a tool may be called that is not what it was when the
 // user first saw it.
-func (k *kit) unchanged(ctx context.Context, one *mcpUse, conn *mcpconn.Conn, t mcpconn.Tool, c agent.Call) error {
+func (k *kit) unchanged(ctx context.Context, one *mcpUse, conn *mcpclient.Conn, t mcpclient.Tool, c agent.Call) error {
 	pins := k.me.s.cfg.Agents.MCP.Pins
 	if pins == nil {
 		return nil
@@ -194,7 +194,7 @@ func (k *kit) unchanged(ctx context.Context, one *mcpUse, conn *mcpconn.Conn, t 
 	if one.Shadows != "" {
 		distrust = fmt.Sprintf("the server %s of this folder takes the place of yours in %s", one.Name, one.Shadows)
 	}
-	changed, err := pins.Note(key, one.Name, []mcpconn.Tool{t}, distrust)
+	changed, err := pins.Note(key, one.Name, []mcpclient.Tool{t}, distrust)
 	if err != nil {
 		return err
 	}
@@ -244,10 +244,10 @@ func (k *kit) elicited(server string) func(context.Context, json.RawMessage) (an
 			Meta    map[string]json.RawMessage `json:"_meta"`
 		}
 		if err := json.Unmarshal(params, &p); err != nil || p.Mode != "" && p.Mode != "form" {
-			return nil, &mcpconn.RPCError{Code: mcpconn.CodeBadParams, Message: "only questions with a form are answered"}
+			return nil, &mcpclient.RPCError{Code: mcpclient.CodeBadParams, Message: "only questions with a form are answered"}
 		}
 		if p.Meta["io.modelcontextprotocol/related-task"] != nil {
-			return nil, mcpconn.ErrNotMine
+			return nil, mcpclient.ErrNotMine
 		}
 		input, err := json.Marshal(map[string]any{"message": p.Message, "schema": p.Schema})
 		if err != nil {
@@ -316,7 +316,7 @@ func (m *Main) Servers() []MCPStatus {
 }
 
 // UseMCP uses a server of the session by its name. The caller releases it.
-func (s *Session) UseMCP(ctx context.Context, name string) (*mcpconn.Lease, error) {
+func (s *Session) UseMCP(ctx context.Context, name string) (*mcpclient.Lease, error) {
 	m := s.cfg.Agents.MCP
 	if m == nil {
 		return nil, fmt.Errorf("MCP server %s: %w", name, fs.ErrNotExist)
@@ -407,7 +407,7 @@ func namedServers(raw any, known []MCPServer, lookup func(string) string) ([]MCP
 	if err != nil {
 		return nil, fmt.Errorf("mcpServers: %w", err)
 	}
-	entries, err := mcpfile.Parse(data, lookup)
+	entries, err := mcpconfig.Parse(data, lookup)
 	var out []MCPServer
 	errs := []error{err}
 	for _, e := range entries {

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/drover-dev/drover/internal/control"
-	"github.com/drover-dev/drover/internal/mcpconn"
+	"github.com/drover-dev/drover/internal/agentenv/mcpclient"
+	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/subagent"
 )
 
@@ -68,7 +68,7 @@ func TestWithin(t *testing.T) {
 
 // A definition that names tools of a server has no more than the server shows.
 func TestNamedTools(t *testing.T) {
-	known := []MCPServer{{Name: "db", Server: mcpconn.Server{Command: "x", AllowedTools: []string{"read", "list"}, DisabledTools: []string{"list"}}}}
+	known := []MCPServer{{Name: "db", Server: mcpclient.Server{Command: "x", AllowedTools: []string{"read", "list"}, DisabledTools: []string{"list"}}}}
 	for want, tools := range map[string][]any{"[read]": {"read", "drop"}, "[]": {"drop", "list"}, "[read list]": nil} {
 		got, err := namedServers(map[string]any{"serverName": "db", "tools": tools}, known, func(string) string { return "" })
 		allowed := []string{}
@@ -85,7 +85,7 @@ func TestNamedTools(t *testing.T) {
 // the user has made for another of that name.
 func TestShadowingDefinition(t *testing.T) {
 	project := t.TempDir()
-	s := &Session{cfg: Config{Info: control.Info{Project: project}, Agents: Agents{MCP: &MCP{Servers: []MCPServer{{Name: "db", Server: mcpconn.Server{Command: "mine"}}}}}}}
+	s := &Session{cfg: Config{Info: control.Info{Project: project}, Agents: Agents{MCP: &MCP{Servers: []MCPServer{{Name: "db", Server: mcpclient.Server{Command: "mine"}}}}}}}
 	def := func(source, name, command string) subagent.Definition {
 		return subagent.Definition{Source: source, MCPServers: []any{map[string]any{name: map[string]any{"command": command}}}}
 	}

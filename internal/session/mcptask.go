@@ -10,9 +10,9 @@ import (
 	"sync"
 
 	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/agentenv/mcpclient"
 	"github.com/drover-dev/drover/internal/driver/mcptask"
-	"github.com/drover-dev/drover/internal/excerpt"
-	"github.com/drover-dev/drover/internal/mcpconn"
+	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/tool/mcptool"
 	"github.com/drover-dev/drover/task"
 )
@@ -27,19 +27,19 @@ const (
 // mcpTasks are the servers that tasks were made at. Its zero value is ready.
 type mcpTasks struct {
 	mu   sync.Mutex
-	seen map[string]mcpconn.Server // by key; guarded by mu
+	seen map[string]mcpclient.Server // by key; guarded by mu
 }
 
-func (m *mcpTasks) see(key string, s mcpconn.Server) {
+func (m *mcpTasks) see(key string, s mcpclient.Server) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.seen == nil {
-		m.seen = map[string]mcpconn.Server{}
+		m.seen = map[string]mcpclient.Server{}
 	}
 	m.seen[key] = s
 }
 
-func (m *mcpTasks) find(key string) (mcpconn.Server, bool) {
+func (m *mcpTasks) find(key string) (mcpclient.Server, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s, ok := m.seen[key]
@@ -70,9 +70,9 @@ func (s *Session) openMCPTask(ctx context.Context, name, digest string) (mcptask
 		lease.Release()
 		return nil, nil, fmt.Errorf("%w: %s is configured in another way than when the task was made", mcptask.ErrNoServer, name)
 	}
-	d := mcpconn.NewTasksV1(func(ctx context.Context) (*mcpconn.Conn, error) {
+	d := mcpclient.NewTasksV1(func(ctx context.Context) (*mcpclient.Conn, error) {
 		c, err := lease.Conn(ctx)
-		if errors.Is(err, mcpconn.ErrGivenUp) { // to use it anew gives it another chance: the task may be there still
+		if errors.Is(err, mcpclient.ErrGivenUp) { // to use it anew gives it another chance: the task may be there still
 			if again, bad := pool.Use(ctx, name, server); bad == nil {
 				again.Release()
 			}
@@ -86,7 +86,7 @@ func (s *Session) openMCPTask(ctx context.Context, name, digest string) (mcptask
 }
 
 // configured finds a server of the session.
-func (s *Session) configured(name string) (mcpconn.Server, bool) {
+func (s *Session) configured(name string) (mcpclient.Server, bool) {
 	if s.cfg.Agents.MCP != nil {
 		for _, one := range s.cfg.Agents.MCP.Servers {
 			if one.Name == name {
@@ -94,26 +94,26 @@ func (s *Session) configured(name string) (mcpconn.Server, bool) {
 			}
 		}
 	}
-	return mcpconn.Server{}, false
+	return mcpclient.Server{}, false
 }
 
 // runsAsTask reports whether a call of a tool is to be made as a task. What the
 // server says now counts, and not what was read when the conversation began.
-func (s *Session) runsAsTask(c *mcpconn.Conn, tool string) bool {
+func (s *Session) runsAsTask(c *mcpclient.Conn, tool string) bool {
 	can := support(c, tool)
 	switch cmp.Or(s.cfg.Agents.MCP.Tasks, MCPTasksRequired) {
 	case MCPTasksOff:
 		return false
 	case MCPTasksAlways:
-		return can != mcpconn.TaskForbidden && mcpconn.MakesTasks(c)
+		return can != mcpclient.TaskForbidden && mcpclient.MakesTasks(c)
 	}
-	return can == mcpconn.TaskRequired && mcpconn.MakesTasks(c)
+	return can == mcpclient.TaskRequired && mcpclient.MakesTasks(c)
 }
 
 // mcpTask makes a call of a tool as a task, if it is to be one; else handled is
 // false, and nothing was done. The text is for the model: that the task was begun,
 // or, where nothing runs in the background, what it gave.
-func (k *kit) mcpTask(ctx context.Context, l *mcpconn.Lease, conn *mcpconn.Conn, tool string, c agent.Call, args json.RawMessage) (text string, handled bool, err error) {
+func (k *kit) mcpTask(ctx context.Context, l *mcpclient.Lease, conn *mcpclient.Conn, tool string, c agent.Call, args json.RawMessage) (text string, handled bool, err error) {
 	s := k.me.s
 	if !s.runsAsTask(conn, tool) {
 		return "", false, nil
@@ -127,7 +127,7 @@ func (k *kit) mcpTask(ctx context.Context, l *mcpconn.Lease, conn *mcpconn.Conn,
 	spec := rt.spec(c.ID, false)
 	spec.Input, spec.AgentType, spec.Prompt = w.Input, mcptask.AgentType, string(args)
 	spec.Description = firstLine(fmt.Sprintf("%s of MCP server %s", tool, l.Name()), 80)
-	spec.Keep = !alone && l.Server().Kind() == mcpconn.HTTP // it does not live in this host
+	spec.Keep = !alone && l.Server().Kind() == mcpclient.HTTP // it does not live in this host
 	rec, err := s.sup.Start(ctx, w.Driver, spec)
 	if err != nil {
 		return "", true, &mcptool.Refusal{Text: err.Error()}
@@ -158,8 +158,8 @@ func (k *kit) mcpTask(ctx context.Context, l *mcpconn.Lease, conn *mcpconn.Conn,
 
 // needsTask is the answer to a plain call, or what it means that the tool runs as a
 // task only.
-func needsTask(conn *mcpconn.Conn, tool string, raw json.RawMessage, err error) (json.RawMessage, string, error) {
-	if support(conn, tool) != mcpconn.TaskRequired || !mcpconn.NeedsTask(raw, err) {
+func needsTask(conn *mcpclient.Conn, tool string, raw json.RawMessage, err error) (json.RawMessage, string, error) {
+	if support(conn, tool) != mcpclient.TaskRequired || !mcpclient.NeedsTask(raw, err) {
 		return raw, "", err
 	}
 	var says string
@@ -173,13 +173,13 @@ func needsTask(conn *mcpconn.Conn, tool string, raw json.RawMessage, err error) 
 }
 
 // support is how a tool may be called as a task, as the server says now.
-func support(c *mcpconn.Conn, tool string) string {
+func support(c *mcpclient.Conn, tool string) string {
 	for _, t := range c.Tools() {
 		if t.Name == tool {
 			return t.TaskSupport
 		}
 	}
-	return mcpconn.TaskForbidden
+	return mcpclient.TaskForbidden
 }
 
 // begunMCPTask is what the model is told of a task that goes on.

@@ -3,8 +3,8 @@ package session
 import (
 	"context"
 
-	"github.com/drover-dev/drover/internal/archive"
-	"github.com/drover-dev/drover/internal/control"
+	"github.com/drover-dev/drover/internal/api/archive"
+	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/task"
 )
 

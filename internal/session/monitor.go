@@ -8,11 +8,11 @@ import (
 	"slices"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/builtin"
-	"github.com/drover-dev/drover/internal/control"
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/driver/builtin"
 	"github.com/drover-dev/drover/internal/driver/monitor"
 	"github.com/drover-dev/drover/internal/driver/shell"
-	"github.com/drover-dev/drover/internal/supervise"
+	"github.com/drover-dev/drover/internal/engine/supervise"
 	"github.com/drover-dev/drover/internal/tool/monitortool"
 	"github.com/drover-dev/drover/task"
 )

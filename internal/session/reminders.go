@@ -8,7 +8,7 @@ import (
 	"sync"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/excerpt"
+	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
 )

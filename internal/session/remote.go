@@ -9,11 +9,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/drover-dev/drover/internal/control"
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/api/remoteapi"
 	driver "github.com/drover-dev/drover/internal/driver/remote"
 	"github.com/drover-dev/drover/internal/driver/shell"
-	"github.com/drover-dev/drover/internal/home"
-	"github.com/drover-dev/drover/internal/remote"
+	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/tool/tasktools"
 	"github.com/drover-dev/drover/task"
 )
@@ -30,9 +30,9 @@ const elsewhere = "remote"
 // Remote is where work can be done elsewhere.
 type Remote struct {
 	Services map[string]RemoteService
-	Usual    string                 // the service that is meant where none is named; empty: none
-	Checkers map[remote.Type]string // commands of the user that say when work is done
-	Offline  time.Duration          // see [driver.Config]
+	Usual    string                    // the service that is meant where none is named; empty: none
+	Checkers map[remoteapi.Type]string // commands of the user that say when work is done
+	Offline  time.Duration             // see [driver.Config]
 
 	// Token finds the token of a service by the name of its variable. nil: there
 	// is none.
@@ -47,15 +47,15 @@ type services struct {
 	cfg Remote
 
 	mu   sync.Mutex
-	open map[remote.Service]*remote.Client // guarded by mu
+	open map[remoteapi.Service]*remoteapi.Client // guarded by mu
 }
 
 // useRemote makes the driver of remote work.
 func (s *Session) useRemote() {
-	s.services = &services{cfg: s.cfg.Agents.Remote, open: map[remote.Service]*remote.Client{}}
-	checkers := &remote.Checkers{}
+	s.services = &services{cfg: s.cfg.Agents.Remote, open: map[remoteapi.Service]*remoteapi.Client{}}
+	checkers := &remoteapi.Checkers{}
 	for t, line := range s.cfg.Agents.Remote.Checkers {
-		cmd := &remote.Command{Line: line, Dir: s.cfg.Info.Project, Env: shell.ChildEnv(s.cfg.Agents.Env)}
+		cmd := &remoteapi.Command{Line: line, Dir: s.cfg.Info.Project, Env: shell.ChildEnv(s.cfg.Agents.Env)}
 		if s.cfg.Keeper != nil {
 			cmd.Ready = s.cfg.Keeper.Ready
 		}
@@ -77,7 +77,7 @@ func (v *services) find(env []string) func(name string) (driver.Service, error) 
 			}
 			one = RemoteService{URL: name}
 		}
-		to := remote.Service{URL: one.URL}
+		to := remoteapi.Service{URL: one.URL}
 		if one.TokenEnv != "" {
 			if to.Token = home.Lookup(env)(one.TokenEnv); to.Token == "" && v.cfg.Token != nil {
 				to.Token = v.cfg.Token(one.TokenEnv)
@@ -90,13 +90,13 @@ func (v *services) find(env []string) func(name string) (driver.Service, error) 
 	}
 }
 
-func (v *services) dial(to remote.Service) (*remote.Client, error) {
+func (v *services) dial(to remoteapi.Service) (*remoteapi.Client, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if c := v.open[to]; c != nil {
 		return c, nil
 	}
-	c, err := remote.Dial(to)
+	c, err := remoteapi.Dial(to)
 	if err == nil {
 		v.open[to] = c
 	}
@@ -129,7 +129,7 @@ func (s *Session) sweepSidecars() {
 	for _, name := range files {
 		id, ok := strings.CutSuffix(name, ".json")
 		if r, known := s.sup.Get(task.ID(id)); ok && known && r.Status.Terminal() {
-			_ = remote.RemoveSidecar(filepath.Join(dir, name)) // the log goes before it
+			_ = remoteapi.RemoveSidecar(filepath.Join(dir, name)) // the log goes before it
 		}
 	}
 }
@@ -143,7 +143,7 @@ func (s *Session) remoteWork(r control.RemoteRequest, spec task.Spec, env []stri
 	if name == "" {
 		return nil, spec, &control.Error{Code: control.Invalid, Message: "no remote service is named", Mend: "name one with --service, or set remote.services in your settings"}
 	}
-	t, err := remote.ParseType(r.Type)
+	t, err := remoteapi.ParseType(r.Type)
 	open := s.services.find(env)
 	if err == nil {
 		_, err = open(name)

@@ -13,10 +13,10 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/drover-dev/drover/internal/archive"
-	"github.com/drover-dev/drover/internal/control"
+	"github.com/drover-dev/drover/internal/api/archive"
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/api/remoteapi"
 	"github.com/drover-dev/drover/internal/model/modeltest"
-	"github.com/drover-dev/drover/internal/remote"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -35,7 +35,7 @@ type far struct {
 
 type farSession struct {
 	id, prompt string
-	page       remote.Page
+	page       remoteapi.Page
 	archived   bool
 }
 
@@ -60,13 +60,13 @@ func newFar(t *testing.T) *far {
 }
 
 func (f *far) create(w http.ResponseWriter, r *http.Request) {
-	var q remote.Request
+	var q remoteapi.Request
 	_ = json.NewDecoder(r.Body).Decode(&q)
 	key := r.Header.Get("Idempotency-Key")
 	f.mu.Lock()
 	s := f.sessions[key]
 	if s == nil {
-		s = &farSession{id: cmp.Or(f.name, "far-"+strings.ToLower(key)), prompt: q.Prompt, page: remote.Page{Cursor: "1", Status: remote.Running}}
+		s = &farSession{id: cmp.Or(f.name, "far-"+strings.ToLower(key)), prompt: q.Prompt, page: remoteapi.Page{Cursor: "1", Status: remoteapi.Running}}
 		f.sessions[key] = s
 	}
 	f.mu.Unlock()
@@ -79,7 +79,7 @@ func (f *far) events(w http.ResponseWriter, r *http.Request) {
 	for {
 		f.mu.Lock()
 		changed := f.changed
-		var page remote.Page
+		var page remoteapi.Page
 		for _, s := range f.sessions {
 			if s.id == r.PathValue("id") {
 				page = s.page
@@ -111,7 +111,7 @@ func (f *far) change(do func(*farSession)) {
 
 // finish ends all sessions with an answer.
 func (f *far) finish(text string) {
-	f.change(func(s *farSession) { s.page.Status, s.page.Result = remote.Completed, text })
+	f.change(func(s *farSession) { s.page.Status, s.page.Result = remoteapi.Completed, text })
 }
 
 func (f *far) all() (out []farSession) {

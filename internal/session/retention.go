@@ -9,9 +9,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/drover-dev/drover/internal/archive"
-	"github.com/drover-dev/drover/internal/control"
-	"github.com/drover-dev/drover/internal/home"
+	"github.com/drover-dev/drover/internal/api/archive"
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/task"
 )
 

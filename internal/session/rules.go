@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/permit"
+	"github.com/drover-dev/drover/internal/agentenv/permission"
 	"github.com/drover-dev/drover/internal/tool/asktool"
 	"github.com/drover-dev/drover/internal/tool/files"
 	"github.com/drover-dev/drover/internal/tool/intenttool"
@@ -21,14 +21,14 @@ import (
 // NewGate makes a gate of rules. Rules that are not understood are an error, but
 // for foreign ones, which were written for another program: notes tell of them, and
 // they hold for the whole tool.
-func NewGate(r permit.Rules, foreign []string) (gate *permit.Gate, notes []string, err error) {
-	gate, bad := permit.New(r)
+func NewGate(r permission.Rules, foreign []string) (gate *permission.Gate, notes []string, err error) {
+	gate, bad := permission.New(r)
 	if len(bad) == 0 {
 		return gate, nil, nil
 	}
 	other := func(rule string) bool { return slices.Contains(foreign, rule) }
 	r.Ask, r.Deny = slices.DeleteFunc(slices.Clone(r.Ask), other), slices.DeleteFunc(slices.Clone(r.Deny), other)
-	if _, own := permit.New(r); len(own) > 0 {
+	if _, own := permission.New(r); len(own) > 0 {
 		return nil, nil, fmt.Errorf("permissions: %w", errors.Join(own...))
 	}
 	for _, b := range bad {
@@ -39,7 +39,7 @@ func NewGate(r permit.Rules, foreign []string) (gate *permit.Gate, notes []strin
 
 // MainRules are the rules of a main agent in a folder, to decide by them without a
 // session: nobody can be asked.
-func MainRules(r permit.Rules, folder string) permit.Rules {
+func MainRules(r permission.Rules, folder string) permission.Rules {
 	r.Cwd, r.Tools, r.Headless = folder, usualTools(folder), true
 	return r
 }

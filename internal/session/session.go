@@ -23,27 +23,27 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/archive"
-	"github.com/drover-dev/drover/internal/builtin"
-	"github.com/drover-dev/drover/internal/control"
+	"github.com/drover-dev/drover/internal/agentenv/hook"
+	"github.com/drover-dev/drover/internal/agentenv/permission"
+	"github.com/drover-dev/drover/internal/agentenv/skill"
+	"github.com/drover-dev/drover/internal/agentenv/todo"
+	"github.com/drover-dev/drover/internal/agentenv/usage"
+	"github.com/drover-dev/drover/internal/agentenv/worktree"
+	"github.com/drover-dev/drover/internal/api/archive"
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/driver/builtin"
 	"github.com/drover-dev/drover/internal/driver/shell"
-	"github.com/drover-dev/drover/internal/failpoint"
-	"github.com/drover-dev/drover/internal/home"
-	"github.com/drover-dev/drover/internal/hook"
-	"github.com/drover-dev/drover/internal/journal"
-	"github.com/drover-dev/drover/internal/keeper"
-	"github.com/drover-dev/drover/internal/mailbox"
+	"github.com/drover-dev/drover/internal/engine/journal"
+	"github.com/drover-dev/drover/internal/engine/keeper"
+	"github.com/drover-dev/drover/internal/engine/mailbox"
+	"github.com/drover-dev/drover/internal/engine/process"
+	"github.com/drover-dev/drover/internal/engine/spool"
+	"github.com/drover-dev/drover/internal/engine/supervise"
 	"github.com/drover-dev/drover/internal/model/choose"
 	"github.com/drover-dev/drover/internal/model/provider"
-	"github.com/drover-dev/drover/internal/permit"
-	"github.com/drover-dev/drover/internal/process"
-	"github.com/drover-dev/drover/internal/skill"
-	"github.com/drover-dev/drover/internal/spool"
-	"github.com/drover-dev/drover/internal/supervise"
-	"github.com/drover-dev/drover/internal/todo"
+	"github.com/drover-dev/drover/internal/platform/failpoint"
+	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/tool/webtool"
-	"github.com/drover-dev/drover/internal/usage"
-	"github.com/drover-dev/drover/internal/worktree"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
 )
@@ -132,7 +132,7 @@ type Agents struct {
 	Model   string                  // when nobody asks for another
 	Policy  choose.Policy           // which model an agent gets
 	Catalog func() subagent.Catalog // as it is now
-	Rules   permit.Rules            // Mode, lists of rules, further folders
+	Rules   permission.Rules        // Mode, lists of rules, further folders
 	Env     []string                // of whoever started the session
 
 	// Foreign are those of the rules that were written for another program. One

@@ -7,9 +7,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/drover-dev/drover/internal/journal"
-	"github.com/drover-dev/drover/internal/supervise"
-	"github.com/drover-dev/drover/internal/usage"
+	"github.com/drover-dev/drover/internal/agentenv/usage"
+	"github.com/drover-dev/drover/internal/engine/journal"
+	"github.com/drover-dev/drover/internal/engine/supervise"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
 )

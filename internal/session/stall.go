@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/drover-dev/drover/internal/excerpt"
-	"github.com/drover-dev/drover/internal/process"
-	"github.com/drover-dev/drover/internal/spool"
-	"github.com/drover-dev/drover/internal/stall"
+	"github.com/drover-dev/drover/internal/engine/process"
+	"github.com/drover-dev/drover/internal/engine/spool"
+	"github.com/drover-dev/drover/internal/platform/excerpt"
+	"github.com/drover-dev/drover/internal/session/stall"
 	"github.com/drover-dev/drover/task"
 )
 

@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/drover-dev/drover/internal/mailbox"
-	"github.com/drover-dev/drover/internal/process"
-	"github.com/drover-dev/drover/internal/stall"
+	"github.com/drover-dev/drover/internal/engine/mailbox"
+	"github.com/drover-dev/drover/internal/engine/process"
+	"github.com/drover-dev/drover/internal/session/stall"
 	"github.com/drover-dev/drover/internal/tool/shelltool"
 	"github.com/drover-dev/drover/task"
 )

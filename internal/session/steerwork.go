@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/drover-dev/drover/internal/supervise"
+	"github.com/drover-dev/drover/internal/engine/supervise"
 	"github.com/drover-dev/drover/internal/tool/tasktools"
 	"github.com/drover-dev/drover/task"
 )

@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/home"
-	"github.com/drover-dev/drover/internal/permit"
+	"github.com/drover-dev/drover/internal/agentenv/permission"
+	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
 )
@@ -102,7 +102,7 @@ func (m *Main) partInside(ctx context.Context) {
 	}
 	s := m.s
 	rules := s.cfg.Agents.Rules
-	rules.Mode = permit.DontAsk
+	rules.Mode = permission.DontAsk
 	me := self{s: s, cwd: s.cfg.Info.Project, env: s.cfg.Agents.Env, model: s.cfg.Agents.Model, rules: rules}
 	spec := task.Spec{Name: "rem-consolidate", Description: "Consolidate session learnings", Backgrounded: true}
 	if _, _, err := s.launch(ctx, subagent.Input{Type: "rem-agent", Prompt: p.Prompt}, spec, me); err != nil {

@@ -11,8 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/drover-dev/drover/internal/agentenv/mcpclient"
 	"github.com/drover-dev/drover/internal/driver/monitor"
-	"github.com/drover-dev/drover/internal/mcpconn"
 )
 
 // unsubscribeTime is how long a server may take to hear that nobody watches a
@@ -28,7 +28,7 @@ type subscriptions struct {
 }
 
 type subscribed struct {
-	conn *mcpconn.Conn
+	conn *mcpclient.Conn
 	uri  string
 }
 
@@ -61,7 +61,7 @@ func (s *subscriptions) hold(key subscribed) (*watchers, func()) {
 }
 
 // begin asks the server to tell of a resource. The caller calls end.
-func (s *subscriptions) begin(ctx context.Context, conn *mcpconn.Conn, uri string) (end func(), err error) {
+func (s *subscriptions) begin(ctx context.Context, conn *mcpclient.Conn, uri string) (end func(), err error) {
 	w, release := s.hold(subscribed{conn, uri})
 	w.asking.Lock()
 	defer w.asking.Unlock()
@@ -90,7 +90,7 @@ func (s *subscriptions) begin(ctx context.Context, conn *mcpconn.Conn, uri strin
 type resource struct {
 	s    *Session
 	name string
-	use  func() (*mcpconn.Lease, error)
+	use  func() (*mcpclient.Lease, error)
 	uri  string
 }
 
@@ -108,10 +108,10 @@ func (r *resource) Events(ctx context.Context) iter.Seq2[string, error] {
 			conn, err := lease.Conn(ctx)
 			if err == nil {
 				err = r.watch(ctx, conn, yield)
-			} else if ctx.Err() == nil && !errors.Is(err, mcpconn.ErrGivenUp) && !errors.Is(err, mcpconn.ErrClosed) {
+			} else if ctx.Err() == nil && !errors.Is(err, mcpclient.ErrGivenUp) && !errors.Is(err, mcpclient.ErrClosed) {
 				continue // the pool pauses between attempts
 			}
-			if err != nil && !errors.Is(err, mcpconn.ErrGone) {
+			if err != nil && !errors.Is(err, mcpclient.ErrGone) {
 				if ctx.Err() == nil && !errors.Is(err, errEnough) {
 					yield("", err)
 				}
@@ -125,7 +125,7 @@ func (r *resource) Events(ctx context.Context) iter.Seq2[string, error] {
 var errEnough = errors.New("nobody reads")
 
 // watch yields until the connection is gone.
-func (r *resource) watch(ctx context.Context, conn *mcpconn.Conn, yield func(string, error) bool) error {
+func (r *resource) watch(ctx context.Context, conn *mcpclient.Conn, yield func(string, error) bool) error {
 	var can struct {
 		Resources *struct {
 			Subscribe bool `json:"subscribe"`
@@ -158,7 +158,7 @@ func (r *resource) watch(ctx context.Context, conn *mcpconn.Conn, yield func(str
 		select {
 		case <-changed:
 		case <-conn.Gone():
-			return mcpconn.ErrGone
+			return mcpclient.ErrGone
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -172,7 +172,7 @@ func (r *resource) watch(ctx context.Context, conn *mcpconn.Conn, yield func(str
 	}
 }
 
-func readResource(ctx context.Context, conn *mcpconn.Conn, uri string) (string, error) {
+func readResource(ctx context.Context, conn *mcpclient.Conn, uri string) (string, error) {
 	raw, err := conn.Call(ctx, "resources/read", map[string]string{"uri": uri})
 	if err != nil {
 		return "", err
@@ -202,7 +202,7 @@ func (k *kit) subscribe(_ context.Context, server, uri string) (monitor.Subscrip
 	var names []string
 	for _, one := range k.served {
 		if one.Name == server {
-			return &resource{s: k.me.s, name: server, uri: uri, use: func() (*mcpconn.Lease, error) {
+			return &resource{s: k.me.s, name: server, uri: uri, use: func() (*mcpclient.Lease, error) {
 				return k.me.s.cfg.Agents.MCP.Pool.Use(context.Background(), one.Name, one.Server)
 			}}, nil
 		}
@@ -218,5 +218,5 @@ func (s *Session) subscribe(ctx context.Context, server, uri string) (monitor.Su
 		return nil, err
 	}
 	lease.Release()
-	return &resource{s: s, name: server, uri: uri, use: func() (*mcpconn.Lease, error) { return s.UseMCP(context.Background(), server) }}, nil
+	return &resource{s: s, name: server, uri: uri, use: func() (*mcpclient.Lease, error) { return s.UseMCP(context.Background(), server) }}, nil
 }

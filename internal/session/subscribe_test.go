@@ -11,8 +11,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/drover-dev/drover/internal/control"
-	"github.com/drover-dev/drover/internal/mcpconn"
+	"github.com/drover-dev/drover/internal/agentenv/mcpclient"
+	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -70,9 +70,9 @@ func (b *board) write(t *testing.T, line string) {
 // which asks the server once and lets it go with the last.
 func TestMonitorResource(t *testing.T) {
 	b := newBoard(t)
-	pool := mcpconn.NewPool(mcpconn.Config{})
+	pool := mcpclient.NewPool(mcpclient.Config{})
 	r := open(t, "", func(c *Config) {
-		c.Agents.MCP = &MCP{Pool: pool, Servers: []MCPServer{{Name: "board", Server: mcpconn.Server{URL: b.http.URL}}}}
+		c.Agents.MCP = &MCP{Pool: pool, Servers: []MCPServer{{Name: "board", Server: mcpclient.Server{URL: b.http.URL}}}}
 	})
 	start := func(uri string) task.Record {
 		return r.run("", watching(control.MonitorRequest{Server: "board", URI: uri}))

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/drover-dev/drover/internal/process"
+	"github.com/drover-dev/drover/internal/engine/process"
 )
 
 // sweepGrace is how long a process that escaped its group may take to go.

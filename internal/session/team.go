@@ -14,12 +14,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/drover-dev/drover/internal/builtin"
-	"github.com/drover-dev/drover/internal/control"
-	"github.com/drover-dev/drover/internal/excerpt"
-	"github.com/drover-dev/drover/internal/mailbox"
-	"github.com/drover-dev/drover/internal/permit"
-	"github.com/drover-dev/drover/internal/supervise"
+	"github.com/drover-dev/drover/internal/agentenv/permission"
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/driver/builtin"
+	"github.com/drover-dev/drover/internal/engine/mailbox"
+	"github.com/drover-dev/drover/internal/engine/supervise"
+	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/tool/tasktools"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
@@ -32,7 +32,7 @@ var teamPrompt string
 // teammate, and its methods say so.
 type mate struct {
 	team task.Team
-	wide permit.Mode // that of an approved plan
+	wide permission.Mode // that of an approved plan
 
 	// Both are set by mail, as the agent reads it, and hold for its run.
 	approved atomic.Bool // it may carry out its plan
@@ -79,7 +79,7 @@ func (m *mate) swap(from, to string) bool {
 }
 
 // mode is the permission mode that somebody works in now.
-func (me self) mode() permit.Mode {
+func (me self) mode() permission.Mode {
 	if me.widens() && me.mate.approved.Load() {
 		return me.mate.wide
 	}
@@ -88,7 +88,7 @@ func (me self) mode() permit.Mode {
 
 // widens reports whether an approved plan would give it another mode.
 func (me self) widens() bool {
-	return me.mate != nil && me.rules.Mode == permit.Plan && me.mate.wide != permit.Plan
+	return me.mate != nil && me.rules.Mode == permission.Plan && me.mate.wide != permission.Plan
 }
 
 // enlist completes what a teammate is started with, of which the name and the team
@@ -129,7 +129,7 @@ func (c *child) join(t *task.Team, me self) {
 	if t == nil {
 		return
 	}
-	c.mate = &mate{team: *t, wide: narrower(narrower(me.mode(), permit.Mode(c.def.PermissionMode)), permit.AcceptEdits)}
+	c.mate = &mate{team: *t, wide: narrower(narrower(me.mode(), permission.Mode(c.def.PermissionMode)), permission.AcceptEdits)}
 	if c.tools == nil {
 		return
 	}
@@ -287,7 +287,7 @@ var _ tasktools.Planner = planner{}
 func (p planner) Propose(ctx context.Context, plan string) (tasktools.Proposed, error) {
 	me := p.me
 	switch {
-	case me.mode() != permit.Plan:
+	case me.mode() != permission.Plan:
 		return tasktools.Proposed{}, &tasktools.Refusal{Text: "you are not in plan mode: no approval is needed"}
 	case !me.widens():
 		return tasktools.Proposed{}, &tasktools.Refusal{Text: "nobody here can let you leave plan mode: give the plan in your answer"}

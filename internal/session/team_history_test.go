@@ -15,7 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/control"
+	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/model/modeltest"
 	"github.com/drover-dev/drover/task"
 )

@@ -11,12 +11,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/drover-dev/drover/internal/control"
-	"github.com/drover-dev/drover/internal/hook"
-	"github.com/drover-dev/drover/internal/mailbox"
+	"github.com/drover-dev/drover/internal/agentenv/hook"
+	"github.com/drover-dev/drover/internal/agentenv/permission"
+	"github.com/drover-dev/drover/internal/agentenv/todo"
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/engine/mailbox"
 	"github.com/drover-dev/drover/internal/model/modeltest"
-	"github.com/drover-dev/drover/internal/permit"
-	"github.com/drover-dev/drover/internal/todo"
 	"github.com/drover-dev/drover/internal/tool/tasktools"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
@@ -389,14 +389,14 @@ func TestTeammateGoesOn(t *testing.T) {
 func TestPlanApproval(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
-		leader  permit.Mode
+		leader  permission.Mode
 		answer  *tasktools.PlanAnswer // of the first plan; the second is approved
 		mode    string
 		written bool
 	}{
-		{"approved", permit.Bypass, &tasktools.PlanAnswer{Approve: true, Feedback: "mind the tests"}, "acceptEdits", true},
-		{"rejected", permit.AcceptEdits, &tasktools.PlanAnswer{Feedback: "too much"}, "acceptEdits", true},
-		{"narrow", permit.DontAsk, &tasktools.PlanAnswer{Approve: true}, "dontAsk", false},
+		{"approved", permission.Bypass, &tasktools.PlanAnswer{Approve: true, Feedback: "mind the tests"}, "acceptEdits", true},
+		{"rejected", permission.AcceptEdits, &tasktools.PlanAnswer{Feedback: "too much"}, "acceptEdits", true},
+		{"narrow", permission.DontAsk, &tasktools.PlanAnswer{Approve: true}, "dontAsk", false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			file := ""
@@ -485,7 +485,7 @@ func TestPlanForbidden(t *testing.T) {
 			return blocks(modeltest.ToolUse("", "submit_plan", map[string]any{"plan": "write"}))
 		}
 		return text("told: " + q.LastText())
-	}, func(c *Config) { c.Agents.Rules.Mode = permit.Plan })
+	}, func(c *Config) { c.Agents.Rules.Mode = permission.Plan })
 	ada := r.enlist("ada", "crew", "look around")
 	r.answered(ada.ID, 1)
 	if got := r.mailed(task.AgentIdle); len(got) != 1 || !strings.Contains(got[0].Text, "nobody here can let you leave plan mode") || len(r.mailed(task.PlanRequest)) != 0 {

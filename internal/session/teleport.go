@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"encoding/json"
 
-	"github.com/drover-dev/drover/internal/control"
-	"github.com/drover-dev/drover/internal/home"
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/platform/home"
 )
 
 // carried keeps what the description of a session says of where it was before,

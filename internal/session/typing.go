@@ -10,9 +10,9 @@ import (
 	"unicode"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/control"
+	"github.com/drover-dev/drover/internal/agentenv/permission"
+	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/driver/shell"
-	"github.com/drover-dev/drover/internal/permit"
 	"github.com/drover-dev/drover/internal/tool/tasktools"
 	"github.com/drover-dev/drover/task"
 )
@@ -98,7 +98,7 @@ func (rt *runtime) unbanned(text string) error {
 		if err != nil {
 			return fmt.Errorf("permissions: %w", err)
 		}
-		if v := gate.Decide(agent.Call{Name: "Bash", Input: input}); v.Decision == permit.Deny && v.Rule != "" {
+		if v := gate.Decide(agent.Call{Name: "Bash", Input: input}); v.Decision == permission.Deny && v.Rule != "" {
 			return &tasktools.Refusal{Text: fmt.Sprintf("the rule %s denies this as a command, and so it is not typed: %s", v.Rule, v.Reason)}
 		}
 	}

@@ -3,8 +3,8 @@ package session
 import (
 	"errors"
 
-	"github.com/drover-dev/drover/internal/control"
-	"github.com/drover-dev/drover/internal/supervise"
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/engine/supervise"
 )
 
 // notStarted is the refusal of a start. What comes when the session is closing can

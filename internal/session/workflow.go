@@ -12,14 +12,14 @@ import (
 	"strings"
 	"time"
 
-	"github.com/drover-dev/drover/internal/builtin"
-	"github.com/drover-dev/drover/internal/control"
+	flow "github.com/drover-dev/drover/internal/agentenv/workflowfile"
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/driver/builtin"
 	"github.com/drover-dev/drover/internal/driver/shell"
 	"github.com/drover-dev/drover/internal/driver/workflow"
-	"github.com/drover-dev/drover/internal/regular"
-	"github.com/drover-dev/drover/internal/spool"
-	"github.com/drover-dev/drover/internal/supervise"
-	flow "github.com/drover-dev/drover/internal/workflow"
+	"github.com/drover-dev/drover/internal/engine/spool"
+	"github.com/drover-dev/drover/internal/engine/supervise"
+	"github.com/drover-dev/drover/internal/platform/untrusted"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
 )
@@ -146,7 +146,7 @@ func WorkflowFile(path string) ([]byte, error) {
 		return nil, plainError(err)
 	}
 	defer root.Close()
-	return regular.Read(root, filepath.Base(real), flow.MaxBytes)
+	return untrusted.Read(root, filepath.Base(real), flow.MaxBytes)
 }
 
 // plainError takes the names of system calls and of files out of an error.

@@ -10,12 +10,12 @@ import (
 	"strings"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/control"
-	"github.com/drover-dev/drover/internal/permit"
-	"github.com/drover-dev/drover/internal/supervise"
+	"github.com/drover-dev/drover/internal/agentenv/permission"
+	flow "github.com/drover-dev/drover/internal/agentenv/workflowfile"
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/engine/supervise"
 	"github.com/drover-dev/drover/internal/tool/tasktools"
 	"github.com/drover-dev/drover/internal/tool/workflowtool"
-	flow "github.com/drover-dev/drover/internal/workflow"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -169,7 +169,7 @@ func (w *workflows) read(path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if v := w.k.rule().Decide(agent.Call{Name: "Read", Input: raw}); v.Decision != permit.Allow {
+	if v := w.k.rule().Decide(agent.Call{Name: "Read", Input: raw}); v.Decision != permission.Allow {
 		return nil, fmt.Errorf("it may not be read here: %s", v.Reason)
 	}
 	return WorkflowFile(path)

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/drover-dev/drover/internal/mcpconn"
+	"github.com/drover-dev/drover/internal/agentenv/mcpclient"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -43,7 +43,7 @@ type forms struct {
 type form struct {
 	input  json.RawMessage // of the question
 	filled context.CancelCauseFunc
-	answer *mcpconn.TaskAnswer // guarded by forms.mu; nil: not by the agent
+	answer *mcpclient.TaskAnswer // guarded by forms.mu; nil: not by the agent
 }
 
 func (f *forms) oldest() *form {
@@ -69,7 +69,7 @@ func (f *forms) begin(one *form, work *sync.WaitGroup) bool {
 }
 
 // done closes a question, and returns what the agent has filled in.
-func (f *forms) done(one *form) *mcpconn.TaskAnswer {
+func (f *forms) done(one *form) *mcpclient.TaskAnswer {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for i, x := range f.open {
@@ -89,13 +89,13 @@ func (f *forms) detach() {
 }
 
 // unanswered is what the server hears of a question that nobody has answered.
-func (f *forms) unanswered() mcpconn.TaskAction {
+func (f *forms) unanswered() mcpclient.TaskAction {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.keep {
-		return mcpconn.FormLeft
+		return mcpclient.FormLeft
 	}
-	return mcpconn.FormIgnored
+	return mcpclient.FormIgnored
 }
 
 func (f *forms) close() {
@@ -107,9 +107,9 @@ func (f *forms) close() {
 
 // fill answers a question for the agent. What does not fit leaves it open.
 func (f *forms) fill(one *form, text string) error {
-	answer := mcpconn.TaskAnswer{Action: mcpconn.FormAccepted, Values: json.RawMessage(strings.TrimSpace(text))}
+	answer := mcpclient.TaskAnswer{Action: mcpclient.FormAccepted, Values: json.RawMessage(strings.TrimSpace(text))}
 	if strings.EqualFold(strings.TrimSpace(text), "decline") {
-		answer = mcpconn.TaskAnswer{Action: mcpconn.FormDeclined}
+		answer = mcpclient.TaskAnswer{Action: mcpclient.FormDeclined}
 	} else if err := task.CheckForm(one.input, answer.Values); err != nil {
 		return &SteerError{fmt.Sprintf("the task asks a question, and this does not answer it: %v. Send a JSON object, or the word decline", err)}
 	}
@@ -125,17 +125,17 @@ func (f *forms) fill(one *form, text string) error {
 
 // ask puts a question of the server to whoever can answer: somebody outside, or
 // the agent that the task belongs to. The first answer counts.
-func (r *run) ask(ctx context.Context, q mcpconn.TaskForm) mcpconn.TaskAnswer {
+func (r *run) ask(ctx context.Context, q mcpclient.TaskForm) mcpclient.TaskAnswer {
 	input, err := json.Marshal(map[string]any{"message": q.Message, "schema": q.Schema})
 	if err != nil {
 		r.warn("a question of the server cannot be read: %v", err)
-		return mcpconn.TaskAnswer{Action: mcpconn.FormIgnored}
+		return mcpclient.TaskAnswer{Action: mcpclient.FormIgnored}
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	one := &form{input: input, filled: cancel}
 	if !r.forms.begin(one, &r.work) {
-		return mcpconn.TaskAnswer{Action: r.forms.unanswered()}
+		return mcpclient.TaskAnswer{Action: r.forms.unanswered()}
 	}
 	defer r.work.Done()
 	defer context.AfterFunc(r.forms.life, func() { cancel(context.Canceled) })()
@@ -144,7 +144,7 @@ func (r *run) ask(ctx context.Context, q mcpconn.TaskForm) mcpconn.TaskAnswer {
 	if wait <= 0 && (r.alone || r.h.Record().Owner == "") {
 		r.forms.done(one)
 		r.say("nobody is there to answer")
-		return mcpconn.TaskAnswer{Action: mcpconn.FormIgnored}
+		return mcpclient.TaskAnswer{Action: mcpclient.FormIgnored}
 	}
 	until := time.Now().Add(cmp.Or(max(wait, 0), agentWait)).UTC()
 	if err := r.h.Tell(ctx, QuestionTold, r.told(q, until), task.Next); err != nil && ctx.Err() == nil {
@@ -155,23 +155,23 @@ func (r *run) ask(ctx context.Context, q mcpconn.TaskForm) mcpconn.TaskAnswer {
 	if errors.Is(err, task.ErrClosing) {
 		<-r.forms.life.Done() // until the run has decided what becomes of the task
 	}
-	answer := mcpconn.TaskAnswer{Action: r.forms.unanswered()}
+	answer := mcpclient.TaskAnswer{Action: r.forms.unanswered()}
 	switch filled := r.forms.done(one); {
 	case filled != nil:
 		answer = *filled
 	case err == nil && reply.Allow:
-		answer = mcpconn.TaskAnswer{Action: mcpconn.FormAccepted, Values: reply.Input}
+		answer = mcpclient.TaskAnswer{Action: mcpclient.FormAccepted, Values: reply.Input}
 	case err == nil && time.Now().Before(until):
-		answer.Action = mcpconn.FormDeclined
+		answer.Action = mcpclient.FormDeclined
 	}
-	became := map[mcpconn.TaskAction]string{mcpconn.FormAccepted: "answered", mcpconn.FormDeclined: "the answer was declined",
-		mcpconn.FormIgnored: "nobody gave an answer", mcpconn.FormLeft: "the question stays open for the next host"}
+	became := map[mcpclient.TaskAction]string{mcpclient.FormAccepted: "answered", mcpclient.FormDeclined: "the answer was declined",
+		mcpclient.FormIgnored: "nobody gave an answer", mcpclient.FormLeft: "the question stays open for the next host"}
 	r.say("%s", became[answer.Action])
 	return answer
 }
 
 // told is what the agent reads of a question.
-func (r *run) told(q mcpconn.TaskForm, until time.Time) string {
+func (r *run) told(q mcpclient.TaskForm, until time.Time) string {
 	schema := string(q.Schema)
 	if len(schema) > toldSchema {
 		schema = strings.ToValidUTF8(schema[:toldSchema], "") + "…"

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drover-dev/drover/internal/agentenv/mcpclient/mcptest"
 	"github.com/drover-dev/drover/internal/driver/mcptask"
-	"github.com/drover-dev/drover/internal/mcpconn/mcptest"
 	"github.com/drover-dev/drover/task"
 )
 

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/drover-dev/drover/internal/mcpconn"
+	"github.com/drover-dev/drover/internal/agentenv/mcpclient"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -25,27 +25,27 @@ const (
 )
 
 // Dialect speaks with one server about one task. Its methods may be called by
-// several goroutines. What their errors mean is said in package mcpconn.
+// several goroutines. What their errors mean is said in package mcpclient.
 type Dialect interface {
 	// Create asks for a task that runs a tool. immediate is what the server wants
 	// a model to know at once. A server that answers without a task gives a state
 	// that is over and has no ID, and [Dialect.Result] gives the answer.
-	Create(ctx context.Context, tool string, args json.RawMessage, ttl time.Duration) (s mcpconn.TaskState, immediate string, err error)
+	Create(ctx context.Context, tool string, args json.RawMessage, ttl time.Duration) (s mcpclient.TaskState, immediate string, err error)
 	// Get looks at a task.
-	Get(ctx context.Context, id string) (mcpconn.TaskState, error)
+	Get(ctx context.Context, id string) (mcpclient.TaskState, error)
 	// Result waits until a task is over, and returns what it gave. A refusal may
 	// be that of the tool, or of the server to tell.
-	Result(ctx context.Context, id string) (mcpconn.TaskOutcome, error)
+	Result(ctx context.Context, id string) (mcpclient.TaskOutcome, error)
 	// Cancel asks the server to end a task; the state is empty if the server does
 	// not tell it.
-	Cancel(ctx context.Context, id string) (mcpconn.TaskState, error)
-	// Steer tells a running task something, or returns [mcpconn.ErrNoSteer].
+	Cancel(ctx context.Context, id string) (mcpclient.TaskState, error)
+	// Steer tells a running task something, or returns [mcpclient.ErrNoSteer].
 	Steer(ctx context.Context, id, text string) error
 	// Watch tells of a task until stop is called, of what came before the call too.
-	Watch(id string, w mcpconn.TaskWatch) (stop func())
+	Watch(id string, w mcpclient.TaskWatch) (stop func())
 }
 
-var _ Dialect = (*mcpconn.TasksV1)(nil)
+var _ Dialect = (*mcpclient.TasksV1)(nil)
 
 // ErrNoServer is returned by [Config.Open] for a server that is not configured,
 // or not as it was when the task was made.
@@ -155,7 +155,7 @@ func (d *Driver) Steer(ctx context.Context, id task.ID, text string) error {
 		return r.forms.fill(f, text)
 	}
 	err := r.to.Steer(ctx, r.at.Task, text)
-	if errors.Is(err, mcpconn.ErrNoSteer) {
+	if errors.Is(err, mcpclient.ErrNoSteer) {
 		return &SteerError{fmt.Sprintf("task %s belongs to MCP server %s, which takes no messages for a running task: start a new task instead", id, r.at.Server)}
 	}
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drover-dev/drover/internal/agentenv/mcpclient"
 	"github.com/drover-dev/drover/internal/driver/mcptask"
-	"github.com/drover-dev/drover/internal/mcpconn"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -26,11 +26,11 @@ const foreign = "@modelcontextprotocol/server-everything@2026.8.31"
 // TestForeign follows tasks of a server that others have made, over both wires.
 func TestForeign(t *testing.T) {
 	script, node := fetchForeign(t)
-	for name, place := range map[string]func(*testing.T) mcpconn.Server{
-		"stdio": func(t *testing.T) mcpconn.Server {
-			return mcpconn.Server{Command: node, Args: []string{script}, Cwd: t.TempDir()}
+	for name, place := range map[string]func(*testing.T) mcpclient.Server{
+		"stdio": func(t *testing.T) mcpclient.Server {
+			return mcpclient.Server{Command: node, Args: []string{script}, Cwd: t.TempDir()}
 		},
-		"http": func(t *testing.T) mcpconn.Server { return mcpconn.Server{URL: serveForeign(t, node, script)} },
+		"http": func(t *testing.T) mcpclient.Server { return mcpclient.Server{URL: serveForeign(t, node, script)} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := &world{t: t, cfg: place(t)}

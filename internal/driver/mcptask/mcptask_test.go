@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drover-dev/drover/internal/agentenv/mcpclient"
+	"github.com/drover-dev/drover/internal/agentenv/mcpclient/mcptest"
 	"github.com/drover-dev/drover/internal/driver/mcptask"
-	"github.com/drover-dev/drover/internal/mcpconn"
-	"github.com/drover-dev/drover/internal/mcpconn/mcptest"
 	"github.com/drover-dev/drover/task"
 	"github.com/drover-dev/drover/task/tasktest"
 )
@@ -26,7 +26,7 @@ const patience = 30 * time.Second
 type world struct {
 	t   *testing.T
 	s   *mcptest.Server // nil: a process
-	cfg mcpconn.Server
+	cfg mcpclient.Server
 }
 
 // overHTTP has the server in this process.
@@ -43,7 +43,7 @@ func overHTTP(t *testing.T, o mcptest.Options) *world {
 // asProcess has the server as a process that is spoken with by its pipes.
 func asProcess(t *testing.T) *world {
 	t.Helper()
-	return &world{t: t, cfg: mcpconn.Server{Command: os.Args[0], Env: map[string]string{asServer: "1"}, Cwd: t.TempDir()}}
+	return &world{t: t, cfg: mcpclient.Server{Command: os.Args[0], Env: map[string]string{asServer: "1"}, Cwd: t.TempDir()}}
 }
 
 // driver makes one of which each task has a connection of its own, as the tasks of
@@ -53,7 +53,7 @@ func (w *world) driver(more ...func(*mcptask.Config)) *mcptask.Driver {
 		if server != "shop" || digest != "d1" {
 			return nil, nil, fmt.Errorf("%w: %s", mcptask.ErrNoServer, server)
 		}
-		pool := mcpconn.NewPool(mcpconn.Config{Env: os.Environ()})
+		pool := mcpclient.NewPool(mcpclient.Config{Env: os.Environ()})
 		d, release, err := dial(ctx, pool, w.cfg)
 		return d, func() { release(); pool.Close() }, err
 	}}
@@ -65,19 +65,19 @@ func (w *world) driver(more ...func(*mcptask.Config)) *mcptask.Driver {
 
 // sharing makes a driver whose tasks share a connection.
 func (w *world) sharing() *mcptask.Driver {
-	pool := mcpconn.NewPool(mcpconn.Config{Env: os.Environ()})
+	pool := mcpclient.NewPool(mcpclient.Config{Env: os.Environ()})
 	w.t.Cleanup(pool.Close)
 	return w.driver(func(c *mcptask.Config) {
 		c.Open = func(ctx context.Context, _, _ string) (mcptask.Dialect, func(), error) { return dial(ctx, pool, w.cfg) }
 	})
 }
 
-func dial(ctx context.Context, pool *mcpconn.Pool, cfg mcpconn.Server) (mcptask.Dialect, func(), error) {
+func dial(ctx context.Context, pool *mcpclient.Pool, cfg mcpclient.Server) (mcptask.Dialect, func(), error) {
 	l, err := pool.Use(ctx, "shop", cfg)
 	if err != nil {
 		return nil, func() {}, err
 	}
-	d := mcpconn.NewTasksV1(l.Conn)
+	d := mcpclient.NewTasksV1(l.Conn)
 	return d, func() { d.Close(); l.Release() }, nil
 }
 

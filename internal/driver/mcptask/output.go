@@ -9,8 +9,8 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/drover-dev/drover/internal/below"
-	"github.com/drover-dev/drover/internal/mcpconn"
+	"github.com/drover-dev/drover/internal/agentenv/mcpclient"
+	"github.com/drover-dev/drover/internal/platform/saferoot"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -52,7 +52,7 @@ func (p *paper) write(text string) {
 
 // lastLine is the last line of a file, or empty. The file is output of our own.
 func lastLine(path string) string {
-	f, err := below.Near(path).Open(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	f, err := saferoot.Near(path).Open(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return ""
 	}
@@ -83,7 +83,7 @@ func oneLine(text string) string {
 }
 
 // shownState is a state as a line.
-func shownState(s mcpconn.TaskState) string {
+func shownState(s mcpclient.TaskState) string {
 	text := s.Word
 	if m := oneLine(s.Message); m != "" {
 		text = strings.TrimPrefix(text+": "+m, ": ")
@@ -100,7 +100,7 @@ func shownState(s mcpconn.TaskState) string {
 
 // note takes a state into what is shown of the task, and into the output what is
 // new of it.
-func (r *run) note(s mcpconn.TaskState) {
+func (r *run) note(s mcpclient.TaskState) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	m := &r.shown
@@ -160,7 +160,7 @@ func (r *run) unwritten() error {
 // not changed later. The caller holds mu.
 func (r *run) publish() {
 	m := r.shown
-	s := mcpconn.TaskState{Word: m.Status, Message: m.Message, Progress: m.Progress, Total: m.Total}
+	s := mcpclient.TaskState{Word: m.Status, Message: m.Message, Progress: m.Progress, Total: m.Total}
 	r.h.Progress(task.Progress{Message: cmp.Or(shownState(s), "asking the server"), MCPTask: &m})
 }
 

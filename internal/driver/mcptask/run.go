@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/drover-dev/drover/internal/mcpconn"
+	"github.com/drover-dev/drover/internal/agentenv/mcpclient"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -48,18 +48,18 @@ type run struct {
 	seen  string // the last line of an earlier host, which may be newer than what the record shows; see note
 
 	// What follows is of the goroutine of Run alone.
-	last    mcpconn.TaskState  // the newest of a known phase
-	over    time.Time          // when the task was found to be over
-	away    time.Time          // since when the server is out of reach; zero: it is not
-	pause   time.Duration      // before the next look; 0: as the server wants it
-	results chan reading       // capacity 1; of the one reading there may be
-	unread  context.CancelFunc // breaks the reading off; nil: there is none
-	tries   int                // readings that have failed since the task is over
+	last    mcpclient.TaskState // the newest of a known phase
+	over    time.Time           // when the task was found to be over
+	away    time.Time           // since when the server is out of reach; zero: it is not
+	pause   time.Duration       // before the next look; 0: as the server wants it
+	results chan reading        // capacity 1; of the one reading there may be
+	unread  context.CancelFunc  // breaks the reading off; nil: there is none
+	tries   int                 // readings that have failed since the task is over
 }
 
 // reading is what came of reading a result.
 type reading struct {
-	out mcpconn.TaskOutcome
+	out mcpclient.TaskOutcome
 	err error
 }
 
@@ -149,7 +149,7 @@ func notMade(ctx context.Context, call Call, err error) error {
 		return context.Cause(ctx)
 	}
 	reason := task.ReasonStart
-	var refused *mcpconn.TaskRefusedError
+	var refused *mcpclient.TaskRefusedError
 	if errors.As(err, &refused) {
 		reason = ReasonServer
 	}
@@ -158,10 +158,10 @@ func notMade(ctx context.Context, call Call, err error) error {
 
 // create asks for the task. A request that is broken off may leave a task that
 // nobody knows of, so a run that is to end waits for the answer a moment longer.
-func (r *run) create(ctx context.Context, call Call) (mcpconn.TaskState, string, error) {
+func (r *run) create(ctx context.Context, call Call) (mcpclient.TaskState, string, error) {
 	asking, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
-	late := time.AfterFunc(createLimit, func() { cancel(mcpconn.ErrNoAnswer) })
+	late := time.AfterFunc(createLimit, func() { cancel(mcpclient.ErrNoAnswer) })
 	defer late.Stop()
 	defer context.AfterFunc(ctx, func() { late.Reset(grace(ctx)) })()
 	return r.to.Create(asking, call.Tool, call.Args, time.Duration(call.TTLMS)*time.Millisecond)
@@ -206,7 +206,7 @@ func (r *run) missed(err error) error {
 // follow goes with the task until it is over. The first look is after wait.
 func (r *run) follow(ctx context.Context, wait time.Duration) (task.Result, error) {
 	r.d.enter(r.id, r)
-	defer r.to.Watch(r.at.Task, mcpconn.TaskWatch{State: r.news.put, Ask: r.ask})()
+	defer r.to.Watch(r.at.Task, mcpclient.TaskWatch{State: r.news.put, Ask: r.ask})()
 	look := time.NewTimer(wait)
 	defer look.Stop()
 	for ctx.Err() == nil {
@@ -224,7 +224,7 @@ func (r *run) follow(ctx context.Context, wait time.Duration) (task.Result, erro
 		case <-ctx.Done():
 			return r.left(ctx)
 		}
-		if end == nil && r.last.Phase == mcpconn.TaskCancelled {
+		if end == nil && r.last.Phase == mcpclient.TaskCancelled {
 			end = r.cancelled()
 		}
 		if end != nil && ctx.Err() == nil {
@@ -266,7 +266,7 @@ func (r *run) look(ctx context.Context) *ending {
 		return nil
 	case ctx.Err() != nil:
 		return nil
-	case errors.Is(err, mcpconn.ErrTaskUnknown):
+	case errors.Is(err, mcpclient.ErrTaskUnknown):
 		return &ending{err: r.unknown()}
 	}
 	if err := r.missed(err); err != nil {
@@ -287,7 +287,7 @@ func (r *run) unknown() error {
 
 // take takes in where the task stands. What is over stays over, and older news
 // than the newest are passed over.
-func (r *run) take(ctx context.Context, s mcpconn.TaskState) {
+func (r *run) take(ctx context.Context, s mcpclient.TaskState) {
 	if r.last.Phase.Over() || s.Updated.Before(r.last.Updated) && !s.Updated.IsZero() && !s.Phase.Over() {
 		return
 	}
@@ -315,7 +315,7 @@ func (r *run) take(ctx context.Context, s mcpconn.TaskState) {
 // questions come while somebody waits for the result.
 func (r *run) readSoon(ctx context.Context) {
 	p := r.last.Phase
-	if r.unread != nil || p == mcpconn.TaskCancelled || !p.Over() && p != mcpconn.TaskAsking {
+	if r.unread != nil || p == mcpclient.TaskCancelled || !p.Over() && p != mcpclient.TaskAsking {
 		return
 	}
 	reading, cancel := context.WithCancelCause(ctx)
@@ -338,8 +338,8 @@ func (r *run) got(ctx context.Context, got reading) *ending {
 	if ctx.Err() != nil {
 		return nil
 	}
-	var refused *mcpconn.TaskRefusedError
-	if !errors.As(got.err, &refused) && !errors.Is(got.err, mcpconn.ErrTaskUnknown) {
+	var refused *mcpclient.TaskRefusedError
+	if !errors.As(got.err, &refused) && !errors.Is(got.err, mcpclient.ErrTaskUnknown) {
 		r.warn("the stream of the result broke off, and the task is looked at instead: %v", got.err)
 		return r.again(got.err)
 	}
@@ -349,7 +349,7 @@ func (r *run) got(ctx context.Context, got reading) *ending {
 		return end
 	}
 	switch {
-	case r.last.Phase == mcpconn.TaskCancelled:
+	case r.last.Phase == mcpclient.TaskCancelled:
 		return r.cancelled()
 	case r.last.Phase.Over() && refused != nil:
 		return &ending{err: &task.FailError{Reason: ReasonServer, Err: fmt.Errorf("MCP server %s, task %s: %w", r.at.Server, r.at.Task, got.err)}}
@@ -373,7 +373,7 @@ func (r *run) again(err error) *ending {
 }
 
 // read gives the answer of a server that has made no task.
-func (r *run) read(ctx context.Context, p mcpconn.TaskPhase) (task.Result, error) {
+func (r *run) read(ctx context.Context, p mcpclient.TaskPhase) (task.Result, error) {
 	out, err := r.to.Result(ctx, "")
 	if err != nil {
 		return task.Result{}, err
@@ -383,15 +383,15 @@ func (r *run) read(ctx context.Context, p mcpconn.TaskPhase) (task.Result, error
 }
 
 // finish is the end of a task that gave something.
-func (r *run) finish(out mcpconn.TaskOutcome, p mcpconn.TaskPhase) *ending {
-	if p == mcpconn.TaskCancelled {
+func (r *run) finish(out mcpclient.TaskOutcome, p mcpclient.TaskPhase) *ending {
+	if p == mcpclient.TaskCancelled {
 		return r.cancelled()
 	}
 	r.mu.Lock()
 	r.out.answer(out.Text)
 	r.mu.Unlock()
 	end := &ending{res: task.Result{Text: answerText(out.Text, r.h.Output().Path())}}
-	if out.IsError || p == mcpconn.TaskFailed {
+	if out.IsError || p == mcpclient.TaskFailed {
 		why := oneLine(firstLine(out.Text))
 		end.err = &task.FailError{Reason: ReasonTool, Err: errors.New(cmp.Or(why, oneLine(r.last.Message), "the tool failed and did not say why"))}
 	}
@@ -449,7 +449,7 @@ func (r *run) cancel(ctx context.Context) string {
 			return fmt.Sprintf("it is %s %v after the cancel", cmp.Or(s.Word, "not known to be over"), patience)
 		}
 	}
-	if err != nil && !errors.Is(err, mcpconn.ErrTaskUnknown) {
+	if err != nil && !errors.Is(err, mcpclient.ErrTaskUnknown) {
 		return fmt.Sprintf("the server did not confirm the cancel within %v: %v", patience, err)
 	}
 	r.note(s)
@@ -473,12 +473,12 @@ type news struct {
 	wake chan struct{} // capacity 1
 
 	mu     sync.Mutex
-	states []mcpconn.TaskState // guarded by mu; oldest first
+	states []mcpclient.TaskState // guarded by mu; oldest first
 }
 
 // put adds a state. Progress alone is merged with progress before it, and of too
 // many states the oldest goes: the server tells where it stands with each.
-func (n *news) put(s mcpconn.TaskState) {
+func (n *news) put(s mcpclient.TaskState) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if k := len(n.states); k > 0 && s.Word == "" && n.states[k-1].Word == "" {
@@ -492,7 +492,7 @@ func (n *news) put(s mcpconn.TaskState) {
 	}
 }
 
-func (n *news) take() []mcpconn.TaskState {
+func (n *news) take() []mcpclient.TaskState {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	all := n.states

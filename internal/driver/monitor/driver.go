@@ -10,7 +10,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/drover-dev/drover/internal/process"
+	"github.com/drover-dev/drover/internal/engine/process"
 	"github.com/drover-dev/drover/task"
 )
 

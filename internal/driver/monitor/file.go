@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/drover-dev/drover/internal/regular"
+	"github.com/drover-dev/drover/internal/platform/untrusted"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -170,7 +170,7 @@ func (f *follower) linked() bool {
 
 // open opens the file, to be read from the beginning or the end.
 func (f *follower) open(from int) error {
-	opened, err := regular.Open(f.root, f.name)
+	opened, err := untrusted.Open(f.root, f.name)
 	if err != nil {
 		return err
 	}

@@ -16,7 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/drover-dev/drover/internal/driver/monitor"
-	"github.com/drover-dev/drover/internal/process"
+	"github.com/drover-dev/drover/internal/engine/process"
 	"github.com/drover-dev/drover/task"
 	"github.com/drover-dev/drover/task/tasktest"
 )

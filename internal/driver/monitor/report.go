@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/drover-dev/drover/internal/excerpt"
+	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/task"
 )
 

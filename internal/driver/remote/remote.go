@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/drover-dev/drover/internal/remote"
+	"github.com/drover-dev/drover/internal/api/remoteapi"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -23,10 +23,10 @@ type Service interface {
 	Host() string
 	// Create makes a session, or finds the one that the key of the request has
 	// made already.
-	Create(ctx context.Context, r remote.Request) (session string, err error)
+	Create(ctx context.Context, r remoteapi.Request) (session string, err error)
 	// Poll reads what happened after a cursor, and how the session stands. It may
 	// hold the answer back until there is something, for hold at most.
-	Poll(ctx context.Context, session, cursor string, hold time.Duration) (remote.Page, error)
+	Poll(ctx context.Context, session, cursor string, hold time.Duration) (remoteapi.Page, error)
 	// Output reads output from an offset on, as much as it likes.
 	Output(ctx context.Context, session string, offset int64) ([]byte, error)
 	// Send gives the session a message.
@@ -38,7 +38,7 @@ type Service interface {
 // Job is the input of a task.
 type Job struct {
 	Service  string          `json:"service"` // that [Config.Open] knows
-	Type     remote.Type     `json:"type,omitempty"`
+	Type     remoteapi.Type  `json:"type,omitempty"`
 	Prompt   string          `json:"prompt"`
 	Metadata json.RawMessage `json:"metadata,omitempty"` // an object
 }
@@ -57,7 +57,7 @@ func parse(input json.RawMessage) (Job, error) {
 		return j, fmt.Errorf("read remote job: %w", err)
 	}
 	var object map[string]json.RawMessage
-	t, err := remote.ParseType(string(j.Type))
+	t, err := remoteapi.ParseType(string(j.Type))
 	j.Type = t
 	switch {
 	case err != nil:
@@ -85,7 +85,7 @@ type Config struct {
 	// Sidecar is where the file of a task is that names its session; nil: none is
 	// written.
 	Sidecar  func(task.ID) string
-	Checkers *remote.Checkers // nil: none
+	Checkers *remoteapi.Checkers // nil: none
 
 	Base, Most time.Duration // between polls; see [remote.Pace]
 	Offline    time.Duration // that a service may be out of reach; 0: 10 min
@@ -108,7 +108,7 @@ type shared struct {
 // New makes a driver.
 func New(c Config) *Driver {
 	if c.Checkers == nil {
-		c.Checkers = &remote.Checkers{}
+		c.Checkers = &remoteapi.Checkers{}
 	}
 	return &Driver{shared: &shared{Config: c, live: map[task.ID]*work{}}, open: c.Open}
 }
@@ -158,7 +158,7 @@ type state struct {
 	Service  string          `json:"service"`
 	Session  string          `json:"session,omitempty"` // of stage running
 	Prompt   string          `json:"prompt,omitempty"`  // of stage creating: the record may have a part only
-	Type     remote.Type     `json:"type"`
+	Type     remoteapi.Type  `json:"type"`
 	Metadata json.RawMessage `json:"metadata,omitempty"`
 }
 
@@ -178,7 +178,7 @@ func readState(data []byte) (state, error) {
 	case s.Stage != creating && s.Stage != running:
 		err = fmt.Errorf("its state %.20q is not known", s.Stage)
 	case s.Stage == running:
-		err = remote.CheckSession(s.Session)
+		err = remoteapi.CheckSession(s.Session)
 	}
 	if err != nil {
 		return s, fmt.Errorf("read checkpoint: %w", err)
@@ -190,7 +190,7 @@ func readState(data []byte) (state, error) {
 // follows it to its end.
 func (d *Driver) Run(ctx context.Context, h task.Host) (task.Result, error) {
 	w := &work{d: d.shared, h: h, rec: h.Record(), attached: make(chan struct{}), ended: make(chan struct{}),
-		pace: remote.Pace{Base: d.Base, Most: d.Most, Offline: d.Offline, Jitter: rand.Float64}}
+		pace: remoteapi.Pace{Base: d.Base, Most: d.Most, Offline: d.Offline, Jitter: rand.Float64}}
 	defer close(w.ended)
 	if err := w.begin(ctx, d.open); err != nil {
 		return task.Result{}, err

@@ -17,7 +17,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/drover-dev/drover/internal/remote"
+	"github.com/drover-dev/drover/internal/api/remoteapi"
 	"github.com/drover-dev/drover/task"
 	"github.com/drover-dev/drover/task/tasktest"
 )
@@ -37,8 +37,8 @@ type place struct {
 	sent     []string
 	output   string
 	seen     int64 // of output, by the last poll
-	events   []remote.Event
-	status   remote.Status
+	events   []remoteapi.Event
+	status   remoteapi.Status
 	result   string
 	failure  string
 	phase    string
@@ -46,7 +46,7 @@ type place struct {
 }
 
 func newPlace() *place {
-	return &place{keys: map[string]string{}, status: remote.Running}
+	return &place{keys: map[string]string{}, status: remoteapi.Running}
 }
 
 func (p *place) check(call string) error {
@@ -58,7 +58,7 @@ func (p *place) check(call string) error {
 
 func (p *place) Host() string { return "there:1" }
 
-func (p *place) Create(_ context.Context, r remote.Request) (string, error) {
+func (p *place) Create(_ context.Context, r remoteapi.Request) (string, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.creates++
@@ -69,7 +69,7 @@ func (p *place) Create(_ context.Context, r remote.Request) (string, error) {
 	return p.keys[r.Key], p.check("create")
 }
 
-func (p *place) Poll(ctx context.Context, _, cursor string, hold time.Duration) (remote.Page, error) {
+func (p *place) Poll(ctx context.Context, _, cursor string, hold time.Duration) (remoteapi.Page, error) {
 	late := time.NewTimer(hold)
 	defer late.Stop()
 	for {
@@ -77,7 +77,7 @@ func (p *place) Poll(ctx context.Context, _, cursor string, hold time.Duration) 
 		p.polls++
 		err := p.check("poll")
 		at, _ := strconv.Atoi(cursor)
-		page := remote.Page{Events: slices.Clone(p.events[at:]), Cursor: strconv.Itoa(len(p.events)), Status: p.status, Phase: p.phase, OutputBytes: int64(len(p.output)), Result: p.result, Error: p.failure}
+		page := remoteapi.Page{Events: slices.Clone(p.events[at:]), Cursor: strconv.Itoa(len(p.events)), Status: p.status, Phase: p.phase, OutputBytes: int64(len(p.output)), Result: p.result, Error: p.failure}
 		grew := page.OutputBytes > p.seen
 		p.seen = page.OutputBytes
 		p.mu.Unlock()
@@ -148,7 +148,7 @@ func job(t *testing.T, more ...func(*Job)) json.RawMessage {
 	return raw
 }
 
-func ofType(t remote.Type) func(*Job) { return func(j *Job) { j.Type = t } }
+func ofType(t remoteapi.Type) func(*Job) { return func(j *Job) { j.Type = t } }
 
 // old is a host of a task that an earlier host has begun.
 type old struct {
@@ -176,7 +176,7 @@ func TestCheck(t *testing.T) {
 			t.Errorf("accepted: %.80s", bad)
 		}
 	}
-	for _, kind := range append(remote.Types(), "") {
+	for _, kind := range append(remoteapi.Types(), "") {
 		if err := d.Check(job(t, ofType(kind))); err != nil {
 			t.Errorf("type %q: %v", kind, err)
 		}
@@ -185,15 +185,15 @@ func TestCheck(t *testing.T) {
 
 func TestEnds(t *testing.T) {
 	for name, c := range map[string]struct {
-		status remote.Status
+		status remoteapi.Status
 		want   task.Status
 		reason task.Reason
 		text   string
 		says   string
 	}{
-		"completed": {remote.Completed, task.Completed, task.ReasonDone, "the answer", ""},
-		"failed":    {remote.Failed, task.Failed, reasonRemote, "", "it broke"},
-		"archived":  {remote.Archived, task.Killed, reasonArchived, "", ""},
+		"completed": {remoteapi.Completed, task.Completed, task.ReasonDone, "the answer", ""},
+		"failed":    {remoteapi.Failed, task.Failed, reasonRemote, "", "it broke"},
+		"archived":  {remoteapi.Archived, task.Killed, reasonArchived, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPlace()
@@ -227,7 +227,7 @@ func TestEnds(t *testing.T) {
 func TestSidecar(t *testing.T) {
 	p := newPlace()
 	d, dir := p.driver(t)
-	h := tasktest.NewHost(t, task.RemoteAgent, job(t, ofType(remote.BackgroundPR), func(j *Job) { j.Metadata = json.RawMessage(`{"pr":7}`) }))
+	h := tasktest.NewHost(t, task.RemoteAgent, job(t, ofType(remoteapi.BackgroundPR), func(j *Job) { j.Metadata = json.RawMessage(`{"pr":7}`) }))
 	var at string
 	p.fail = func(call string) error {
 		if call == "poll" && at == "" {
@@ -236,7 +236,7 @@ func TestSidecar(t *testing.T) {
 			if err != nil {
 				t.Error(err)
 			}
-			p.status = remote.Completed
+			p.status = remoteapi.Completed
 		}
 		return nil
 	}
@@ -300,7 +300,7 @@ func TestCrash(t *testing.T) {
 				p.mu.Unlock() // a crash in a poll leaves it locked
 			}
 			p.output += "and after it"
-			p.status, p.result = remote.Completed, "done"
+			p.status, p.result = remoteapi.Completed, "done"
 			rec := h.Record()
 			next, _ := p.driver(t)
 			if got := next.Adopts(rec); got != (at > 1) {
@@ -341,10 +341,10 @@ func TestAdoptWithoutSidecar(t *testing.T) {
 		`{"v":1,"state":"creating","service":"there","type":"remote-agent","prompt":"do it, and all the rest"}`: "do it, and all the rest",
 	} {
 		p := newPlace()
-		p.status, p.result = remote.Completed, "done"
+		p.status, p.result = remoteapi.Completed, "done"
 		d, _ := p.driver(t)
 		h := tasktest.NewHost(t, task.RemoteAgent, nil)
-		if _, err := p.Create(t.Context(), remote.Request{Key: string(h.Record().Run), Prompt: prompt}); err != nil {
+		if _, err := p.Create(t.Context(), remoteapi.Request{Key: string(h.Record().Run), Prompt: prompt}); err != nil {
 			t.Fatal(err)
 		}
 		res, err := d.Run(t.Context(), adopted(h, checkpoint))
@@ -428,7 +428,7 @@ func TestStop(t *testing.T) {
 		"timeout": {cause: task.ErrTimeout, archived: 1},
 		"closing": {cause: task.ErrClosing, detached: true},
 		"offline": {cause: stopped, broken: errors.New("no route"), left: true},
-		"gone":    {cause: stopped, broken: &remote.StatusError{Code: http.StatusNotFound}},
+		"gone":    {cause: stopped, broken: &remoteapi.StatusError{Code: http.StatusNotFound}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPlace()
@@ -510,9 +510,9 @@ func TestOffline(t *testing.T) {
 		p.fail = func(call string) error {
 			if left > 0 && call != "archive" {
 				left--
-				return &remote.StatusError{Code: http.StatusServiceUnavailable}
+				return &remoteapi.StatusError{Code: http.StatusServiceUnavailable}
 			}
-			p.status, p.output = remote.Completed, "printed"
+			p.status, p.output = remoteapi.Completed, "printed"
 			return nil
 		}
 		d, _ := p.driver(t)
@@ -527,7 +527,7 @@ func TestOffline(t *testing.T) {
 		reason task.Reason
 	}{
 		"unreachable": {errors.New("no route"), time.Nanosecond, reasonUnreachable},
-		"refused":     {&remote.StatusError{Code: http.StatusUnauthorized}, time.Hour, reasonRefused},
+		"refused":     {&remoteapi.StatusError{Code: http.StatusUnauthorized}, time.Hour, reasonRefused},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPlace()
@@ -553,23 +553,23 @@ func TestOffline(t *testing.T) {
 // RA-05: a checker is asked after each poll, and its text is the answer.
 func TestChecker(t *testing.T) {
 	p := newPlace()
-	p.status = remote.Completed // the session has ended, the work has not
-	p.events = []remote.Event{{Type: remote.AssistantEvent, Text: "pushed"}}
+	p.status = remoteapi.Completed // the session has ended, the work has not
+	p.events = []remoteapi.Event{{Type: remoteapi.AssistantEvent, Text: "pushed"}}
 	d, _ := p.driver(t)
 	var got []string
-	asked := func(_ context.Context, metadata json.RawMessage, page remote.Page) (*string, error) {
+	asked := func(_ context.Context, metadata json.RawMessage, page remoteapi.Page) (*string, error) {
 		got = append(got, fmt.Sprintf("%s %d", metadata, len(page.Events)))
 		if text := "merged"; len(got) == 3 {
 			return &text, nil
 		}
 		return nil, nil
 	}
-	d.Config.Checkers.Register(remote.AutofixPR, remote.CheckerFunc(func(context.Context, json.RawMessage, remote.Page) (*string, error) {
+	d.Config.Checkers.Register(remoteapi.AutofixPR, remoteapi.CheckerFunc(func(context.Context, json.RawMessage, remoteapi.Page) (*string, error) {
 		t.Error("a checker that was replaced was asked")
 		return nil, nil
 	}))
-	d.Config.Checkers.Register(remote.AutofixPR, remote.CheckerFunc(asked))
-	input := job(t, ofType(remote.AutofixPR), func(j *Job) { j.Metadata = json.RawMessage(`{"pr":7}`) })
+	d.Config.Checkers.Register(remoteapi.AutofixPR, remoteapi.CheckerFunc(asked))
+	input := job(t, ofType(remoteapi.AutofixPR), func(j *Job) { j.Metadata = json.RawMessage(`{"pr":7}`) })
 	res, err := d.Run(t.Context(), tasktest.NewHost(t, task.RemoteAgent, input))
 	if want := []string{`{"pr":7} 1`, `{"pr":7} 0`, `{"pr":7} 0`}; err != nil || res.Text != "merged" || !slices.Equal(got, want) {
 		t.Errorf("%q, %v after %q", res.Text, err, got)
@@ -586,10 +586,10 @@ func TestChecker(t *testing.T) {
 // long only.
 func TestCheckerFails(t *testing.T) {
 	p := newPlace()
-	p.events = []remote.Event{{Type: remote.AssistantEvent, Text: "pushed"}}
+	p.events = []remoteapi.Event{{Type: remoteapi.AssistantEvent, Text: "pushed"}}
 	d, _ := p.driver(t)
 	n := 0
-	d.Config.Checkers.Register(remote.Agent, remote.CheckerFunc(func(_ context.Context, m json.RawMessage, page remote.Page) (*string, error) {
+	d.Config.Checkers.Register(remoteapi.Agent, remoteapi.CheckerFunc(func(_ context.Context, m json.RawMessage, page remoteapi.Page) (*string, error) {
 		if n++; m != nil || len(page.Events) != 1 {
 			t.Errorf("metadata %s, events %v", m, page.Events)
 		}
@@ -614,23 +614,23 @@ func TestCheckerFails(t *testing.T) {
 }
 
 func TestReview(t *testing.T) {
-	hook := func(text string) remote.Event { return remote.Event{Type: remote.HookEvent, Text: text} }
-	said := func(text string) remote.Event { return remote.Event{Type: remote.AssistantEvent, Text: text} }
+	hook := func(text string) remoteapi.Event { return remoteapi.Event{Type: remoteapi.HookEvent, Text: text} }
+	said := func(text string) remoteapi.Event { return remoteapi.Event{Type: remoteapi.AssistantEvent, Text: text} }
 	for name, c := range map[string]struct {
-		events []remote.Event
-		status remote.Status
+		events []remoteapi.Event
+		status remoteapi.Status
 		want   string
 	}{
-		"hook":  {[]remote.Event{said("<remote-review>said</remote-review>"), hook("x<remote-review>by the hook</remote-review>")}, remote.Running, "by the hook"},
-		"split": {[]remote.Event{hook("<remote-rev"), said("between"), hook("iew>one "), hook("two</remote-review>")}, remote.Running, "one two"},
-		"said":  {[]remote.Event{said("<remote-review>sa"), said("id</remote-review>")}, remote.Completed, "said"},
-		"none":  {[]remote.Event{said("nothing found")}, remote.Completed, "the result"},
+		"hook":  {[]remoteapi.Event{said("<remote-review>said</remote-review>"), hook("x<remote-review>by the hook</remote-review>")}, remoteapi.Running, "by the hook"},
+		"split": {[]remoteapi.Event{hook("<remote-rev"), said("between"), hook("iew>one "), hook("two</remote-review>")}, remoteapi.Running, "one two"},
+		"said":  {[]remoteapi.Event{said("<remote-review>sa"), said("id</remote-review>")}, remoteapi.Completed, "said"},
+		"none":  {[]remoteapi.Event{said("nothing found")}, remoteapi.Completed, "the result"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPlace()
 			p.events, p.status, p.result = c.events, c.status, "the result"
 			d, _ := p.driver(t)
-			res, err := d.Run(t.Context(), tasktest.NewHost(t, task.RemoteAgent, job(t, ofType(remote.Ultrareview))))
+			res, err := d.Run(t.Context(), tasktest.NewHost(t, task.RemoteAgent, job(t, ofType(remoteapi.Ultrareview))))
 			if err != nil || res.Text != c.want {
 				t.Errorf("%q, %v", res.Text, err)
 			}
@@ -655,18 +655,18 @@ func (h *told) Progress(p task.Progress) { h.shown = append(h.shown, p) }
 func TestPhases(t *testing.T) {
 	p := newPlace()
 	d, _ := p.driver(t)
-	h := &told{Host: tasktest.NewHost(t, task.RemoteAgent, job(t, ofType(remote.Ultraplan)))}
+	h := &told{Host: tasktest.NewHost(t, task.RemoteAgent, job(t, ofType(remoteapi.Ultraplan)))}
 	steps := []func(){
 		func() { p.phase = "thinking" },
 		func() {
-			p.events = append(p.events, remote.Event{Type: remote.AssistantEvent, Text: "Which database?"})
-			p.phase = remote.NeedsInput
+			p.events = append(p.events, remoteapi.Event{Type: remoteapi.AssistantEvent, Text: "Which database?"})
+			p.phase = remoteapi.NeedsInput
 		},
 		func() {
-			p.events = append(p.events, remote.Event{Type: remote.ToolEvent, Tool: "Read", Input: json.RawMessage(`{"file":"a"}`)}, remote.Event{Type: remote.UsageEvent, Tokens: 1200})
+			p.events = append(p.events, remoteapi.Event{Type: remoteapi.ToolEvent, Tool: "Read", Input: json.RawMessage(`{"file":"a"}`)}, remoteapi.Event{Type: remoteapi.UsageEvent, Tokens: 1200})
 		},
-		func() { p.phase = remote.PlanReady },
-		func() { p.status, p.result = remote.Completed, "the plan" },
+		func() { p.phase = remoteapi.PlanReady },
+		func() { p.status, p.result = remoteapi.Completed, "the plan" },
 	}
 	p.fail = func(call string) error {
 		if call == "poll" && len(steps) > 0 {
@@ -683,13 +683,13 @@ func TestPhases(t *testing.T) {
 		t.Errorf("told %q", h.texts)
 	}
 	last := h.shown[len(h.shown)-1]
-	if last.Phase != remote.PlanReady || last.ToolUseCount != 1 || last.TokenCount != 1200 || last.LastActivity == nil || last.LastActivity.ToolName != "Read" ||
+	if last.Phase != remoteapi.PlanReady || last.ToolUseCount != 1 || last.TokenCount != 1200 || last.LastActivity == nil || last.LastActivity.ToolName != "Read" ||
 		last.Remote == nil || *last.Remote != (task.RemoteSession{ID: "s1", Type: "ultraplan", Host: "there:1"}) {
 		t.Errorf("shown %+v", last)
 	}
 
 	again := &told{Host: adopted(tasktest.NewHost(t, task.RemoteAgent, nil), `{"v":1,"state":"running","service":"there","session":"s1","type":"ultraplan"}`,
-		func(r *task.Record) { r.Progress = &task.Progress{Phase: remote.PlanReady} })}
+		func(r *task.Record) { r.Progress = &task.Progress{Phase: remoteapi.PlanReady} })}
 	if _, err := d.Run(t.Context(), again); err != nil || len(again.texts) > 0 {
 		t.Errorf("told again after a restart: %q, %v", again.texts, err)
 	}
@@ -723,7 +723,7 @@ func TestMissingOutput(t *testing.T) {
 	d, _ := p.driver(t, func(c *Config) { c.Offline = time.Nanosecond })
 	d.Config.Open = nil
 	short := short{p}
-	p.status, p.output = remote.Completed, "there"
+	p.status, p.output = remoteapi.Completed, "there"
 	_, err := d.For(func(string) (Service, error) { return short, nil }).Run(t.Context(), tasktest.NewHost(t, task.RemoteAgent, job(t)))
 	if err == nil || !strings.Contains(err.Error(), "6 bytes of output are said to be there, and only 5 come") {
 		t.Error(err)
@@ -732,7 +732,7 @@ func TestMissingOutput(t *testing.T) {
 
 type short struct{ *place }
 
-func (s short) Poll(ctx context.Context, session, cursor string, hold time.Duration) (remote.Page, error) {
+func (s short) Poll(ctx context.Context, session, cursor string, hold time.Duration) (remoteapi.Page, error) {
 	p, err := s.place.Poll(ctx, session, cursor, hold)
 	p.OutputBytes++
 	return p, err
@@ -741,31 +741,31 @@ func (s short) Poll(ctx context.Context, session, cursor string, hold time.Durat
 // endless is a service whose pages never end.
 type endless struct {
 	*place
-	event remote.Event
+	event remoteapi.Event
 	polls int
 	give  context.CancelCauseFunc // ends the test
 }
 
-func (e *endless) Poll(ctx context.Context, _, _ string, _ time.Duration) (remote.Page, error) {
+func (e *endless) Poll(ctx context.Context, _, _ string, _ time.Duration) (remoteapi.Page, error) {
 	if e.polls++; e.polls > 1000 {
 		e.give(errors.New("it reads on for ever"))
 	}
 	if ctx.Err() != nil {
-		return remote.Page{}, context.Cause(ctx)
+		return remoteapi.Page{}, context.Cause(ctx)
 	}
-	return remote.Page{Events: []remote.Event{e.event}[:min(len(e.event.Type), 1)], More: true, Cursor: strconv.Itoa(e.polls), Status: remote.Running}, nil
+	return remoteapi.Page{Events: []remoteapi.Event{e.event}[:min(len(e.event.Type), 1)], More: true, Cursor: strconv.Itoa(e.polls), Status: remoteapi.Running}, nil
 }
 
 // A service whose pages never end, small or large, is read a part at a time, and
 // costs bounded memory.
 func TestEndlessPages(t *testing.T) {
-	for name, event := range map[string]remote.Event{"empty": {}, "large": {Type: remote.AssistantEvent, Text: strings.Repeat("x", 1<<20)}} {
+	for name, event := range map[string]remoteapi.Event{"empty": {}, "large": {Type: remoteapi.AssistantEvent, Text: strings.Repeat("x", 1<<20)}} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			defer cancel(nil)
 			e := &endless{place: newPlace(), event: event, give: cancel}
 			d, _ := e.driver(t, func(c *Config) { c.Open = func(string) (Service, error) { return e, nil } })
-			d.Config.Checkers.Register(remote.Agent, remote.CheckerFunc(func(_ context.Context, _ json.RawMessage, p remote.Page) (*string, error) {
+			d.Config.Checkers.Register(remoteapi.Agent, remoteapi.CheckerFunc(func(_ context.Context, _ json.RawMessage, p remoteapi.Page) (*string, error) {
 				size := 0
 				for _, e := range p.Events {
 					size += len(e.Text)
@@ -786,13 +786,13 @@ func TestEndlessPages(t *testing.T) {
 // A session that is done is so when all of what led there was read.
 func TestReviewBehindManyPages(t *testing.T) {
 	p := newPlace()
-	p.status, p.result = remote.Completed, "not this"
+	p.status, p.result = remoteapi.Completed, "not this"
 	for range maxEvents {
-		p.events = append(p.events, remote.Event{Type: remote.UsageEvent, Tokens: 1})
+		p.events = append(p.events, remoteapi.Event{Type: remoteapi.UsageEvent, Tokens: 1})
 	}
-	p.events = append(p.events, remote.Event{Type: remote.HookEvent, Text: "<remote-review>this</remote-review>"})
+	p.events = append(p.events, remoteapi.Event{Type: remoteapi.HookEvent, Text: "<remote-review>this</remote-review>"})
 	d, _ := p.driver(t, func(c *Config) { c.Open = func(string) (Service, error) { return paged{p}, nil } })
-	res, err := d.Run(t.Context(), tasktest.NewHost(t, task.RemoteAgent, job(t, ofType(remote.Ultrareview))))
+	res, err := d.Run(t.Context(), tasktest.NewHost(t, task.RemoteAgent, job(t, ofType(remoteapi.Ultrareview))))
 	if err != nil || res.Text != "this" {
 		t.Errorf("%q, %v", res.Text, err)
 	}
@@ -801,7 +801,7 @@ func TestReviewBehindManyPages(t *testing.T) {
 // paged is a service that gives some events at a time.
 type paged struct{ *place }
 
-func (p paged) Poll(ctx context.Context, session, cursor string, hold time.Duration) (remote.Page, error) {
+func (p paged) Poll(ctx context.Context, session, cursor string, hold time.Duration) (remoteapi.Page, error) {
 	at, _ := strconv.Atoi(cursor)
 	page, err := p.place.Poll(ctx, session, cursor, hold)
 	if few := maxEvents / 2; len(page.Events) > few {
@@ -832,9 +832,9 @@ func (o *ordered) Progress(p task.Progress) {
 // that dies in between must not swallow it.
 func TestToldBeforeShown(t *testing.T) {
 	p := newPlace()
-	p.phase, p.status = remote.NeedsInput, remote.Completed
+	p.phase, p.status = remoteapi.NeedsInput, remoteapi.Completed
 	d, _ := p.driver(t)
-	h := &ordered{Host: tasktest.NewHost(t, task.RemoteAgent, job(t, ofType(remote.Ultraplan)))}
+	h := &ordered{Host: tasktest.NewHost(t, task.RemoteAgent, job(t, ofType(remoteapi.Ultraplan)))}
 	if _, err := d.Run(t.Context(), h); err != nil || len(h.heard) != 2 || h.heard[0] != "told" {
 		t.Errorf("%q, %v", h.heard, err)
 	}

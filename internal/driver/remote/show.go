@@ -4,8 +4,8 @@ import (
 	"context"
 	"strings"
 
-	"github.com/drover-dev/drover/internal/excerpt"
-	"github.com/drover-dev/drover/internal/remote"
+	"github.com/drover-dev/drover/internal/api/remoteapi"
+	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -35,8 +35,8 @@ func (w *work) tell(ctx context.Context) {
 	}
 	w.phase = phase
 	text := map[string]string{
-		remote.NeedsInput: "The remote session needs input before it can go on.",
-		remote.PlanReady:  "The remote session has a plan ready, and waits for approval.",
+		remoteapi.NeedsInput: "The remote session needs input before it can go on.",
+		remoteapi.PlanReady:  "The remote session has a plan ready, and waits for approval.",
 	}[phase]
 	if text == "" {
 		return

@@ -10,8 +10,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/drover-dev/drover/internal/failpoint"
-	"github.com/drover-dev/drover/internal/remote"
+	"github.com/drover-dev/drover/internal/api/remoteapi"
+	"github.com/drover-dev/drover/internal/platform/failpoint"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -36,12 +36,12 @@ type work struct {
 	service  Service
 	job      Job
 	state    state
-	pace     remote.Pace
-	fold     remote.Fold
+	pace     remoteapi.Pace
+	fold     remoteapi.Fold
 	cursor   string
-	phase    string         // that the owner was told of
-	unseen   []remote.Event // that the checker has not been given
-	done     bool           // the session has ended by itself
+	phase    string            // that the owner was told of
+	unseen   []remoteapi.Event // that the checker has not been given
+	done     bool              // the session has ended by itself
 	attached chan struct{}
 	ended    chan struct{}
 }
@@ -84,8 +84,8 @@ func (w *work) save(ctx context.Context) error {
 }
 
 // request is the same for every try, so that the service makes one session.
-func (w *work) request() remote.Request {
-	return remote.Request{Key: string(w.rec.Run), Type: w.job.Type, Prompt: w.job.Prompt, Metadata: w.job.Metadata,
+func (w *work) request() remoteapi.Request {
+	return remoteapi.Request{Key: string(w.rec.Run), Type: w.job.Type, Prompt: w.job.Prompt, Metadata: w.job.Metadata,
 		AgentType: w.rec.AgentType, Model: w.rec.Model}
 }
 
@@ -115,7 +115,7 @@ func (w *work) attach(ctx context.Context) error {
 
 func (w *work) create(ctx context.Context) error {
 	if w.d.Sidecar != nil && len(w.rec.Checkpoint) > 0 {
-		if s, err := remote.ReadSidecar(w.d.Sidecar(w.rec.ID)); err == nil && s.Task == string(w.rec.ID) {
+		if s, err := remoteapi.ReadSidecar(w.d.Sidecar(w.rec.ID)); err == nil && s.Task == string(w.rec.ID) {
 			w.state.Session = s.Session
 			return nil
 		} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -140,7 +140,7 @@ func (w *work) note() error {
 	if w.d.Sidecar == nil {
 		return nil
 	}
-	return remote.WriteSidecar(w.d.Sidecar(w.rec.ID), remote.Sidecar{Task: string(w.rec.ID), Session: w.state.Session, Type: w.state.Type, Metadata: w.state.Metadata})
+	return remoteapi.WriteSidecar(w.d.Sidecar(w.rec.ID), remoteapi.Sidecar{Task: string(w.rec.ID), Session: w.state.Session, Type: w.state.Type, Metadata: w.state.Metadata})
 }
 
 // trouble waits after a failure, or says why there is no use in it.
@@ -156,7 +156,7 @@ func (w *work) trouble(ctx context.Context, err error) error {
 		return pause(ctx, wait)
 	}
 	fail := &task.FailError{Reason: reasonRefused, Err: final}
-	var gone *remote.UnreachableError
+	var gone *remoteapi.UnreachableError
 	if errors.As(final, &gone) {
 		fail.Reason = reasonUnreachable
 	}
@@ -212,7 +212,7 @@ func (w *work) follow(ctx context.Context) (string, error) {
 }
 
 // look reads all that is new: events, then output.
-func (w *work) look(ctx context.Context) (all remote.Page, news bool, err error) {
+func (w *work) look(ctx context.Context) (all remoteapi.Page, news bool, err error) {
 	hold, pages, taken := w.hold(), 0, 0
 	for {
 		page, err := w.service.Poll(ctx, w.state.Session, w.cursor, hold)
@@ -220,7 +220,7 @@ func (w *work) look(ctx context.Context) (all remote.Page, news bool, err error)
 			return all, false, err
 		}
 		if w.cursor == "" {
-			w.fold, w.unseen = remote.Fold{}, nil // a try that was broken off read them already
+			w.fold, w.unseen = remoteapi.Fold{}, nil // a try that was broken off read them already
 		}
 		for _, e := range page.Events {
 			w.fold.Add(e)
@@ -235,7 +235,7 @@ func (w *work) look(ctx context.Context) (all remote.Page, news bool, err error)
 			w.fold.Phase = page.Phase
 		}
 		if stuck {
-			return all, false, &remote.FormError{Err: errors.New("the service says that more follows, and does not go on")}
+			return all, false, &remoteapi.FormError{Err: errors.New("the service says that more follows, and does not go on")}
 		}
 		if !page.More || taken >= maxEvents || pages >= maxPages {
 			break
@@ -263,7 +263,7 @@ const (
 const maxUnseen = 8 << 20
 
 // newest are as many of the last events as a checker is given.
-func newest(events []remote.Event) []remote.Event {
+func newest(events []remoteapi.Event) []remoteapi.Event {
 	from, size := len(events), 0
 	for from > 0 && len(events)-from < maxEvents {
 		e := events[from-1]
@@ -284,12 +284,12 @@ func (w *work) hold() time.Duration {
 	if w.d.Hold > 0 {
 		return w.d.Hold
 	}
-	return remote.MaxHold
+	return remoteapi.MaxHold
 }
 
 // copy appends what the session has printed and the local file has not. The size
 // of the file is the offset, so nothing is lost or written twice by a crash.
-func (w *work) copy(ctx context.Context, p remote.Page) (grown bool, err error) {
+func (w *work) copy(ctx context.Context, p remoteapi.Page) (grown bool, err error) {
 	out := w.h.Output()
 	for out.Size() < p.OutputBytes {
 		if limit := out.Limit(); limit > 0 && out.Size() >= limit {
@@ -301,7 +301,7 @@ func (w *work) copy(ctx context.Context, p remote.Page) (grown bool, err error) 
 		}
 		if len(data) == 0 {
 			if p.Status.Done() {
-				return grown, &remote.FormError{Err: fmt.Errorf("%d bytes of output are said to be there, and only %d come", p.OutputBytes, out.Size())}
+				return grown, &remoteapi.FormError{Err: fmt.Errorf("%d bytes of output are said to be there, and only %d come", p.OutputBytes, out.Size())}
 			}
 			return grown, nil
 		}
@@ -319,16 +319,16 @@ type endError struct{ err error }
 func (e *endError) Error() string { return e.err.Error() }
 
 // verdict says whether the work is done: the answer, an [*endError], or neither.
-func (w *work) verdict(ctx context.Context, p remote.Page) (*string, error) {
+func (w *work) verdict(ctx context.Context, p remoteapi.Page) (*string, error) {
 	w.done = p.Status.Done()
 	switch p.Status {
-	case remote.Failed:
+	case remoteapi.Failed:
 		why := p.Error
 		if why == "" {
 			why = "the session failed, and does not say why"
 		}
 		return nil, &endError{&task.FailError{Reason: reasonRemote, Err: errors.New(brief(why))}}
-	case remote.Archived:
+	case remoteapi.Archived:
 		cause := task.Cause{Actor: task.ByUnknown, Reason: reasonArchived, Detail: "its session was archived at " + w.service.Host()}
 		return nil, &endError{errors.Join(task.ErrLost, &task.StopError{Cause: cause})}
 	}
@@ -336,7 +336,7 @@ func (w *work) verdict(ctx context.Context, p remote.Page) (*string, error) {
 		return w.check(ctx, c, p)
 	}
 	whole := w.done && !p.More // else what led there is still to be read
-	if w.state.Type == remote.Ultrareview {
+	if w.state.Type == remoteapi.Ultrareview {
 		if text, ok := w.fold.HookReview(); ok {
 			return &text, nil
 		}
@@ -357,7 +357,7 @@ func (e *checkError) Error() string { return e.err.Error() }
 func (e *checkError) Unwrap() error { return e.err }
 
 // check asks a checker. What it was given and failed over it is given again.
-func (w *work) check(ctx context.Context, c remote.Checker, p remote.Page) (*string, error) {
+func (w *work) check(ctx context.Context, c remoteapi.Checker, p remoteapi.Page) (*string, error) {
 	p.Events = w.unseen
 	text, err := c.Check(ctx, w.state.Metadata, p)
 	if err != nil {
@@ -418,7 +418,7 @@ func (w *work) archive(ctx context.Context, cause error) *task.Survivor {
 	if err == nil {
 		err = w.service.Archive(last, w.state.Session)
 	}
-	var status *remote.StatusError
+	var status *remoteapi.StatusError
 	if err == nil || errors.As(err, &status) && (status.Code == 404 || status.Code == 410) {
 		return nil
 	}
@@ -433,6 +433,6 @@ func (w *work) archive(ctx context.Context, cause error) *task.Survivor {
 // removed revives nothing: the log goes before it.
 func (w *work) settle() {
 	if w.d.Sidecar != nil {
-		_ = remote.RemoveSidecar(w.d.Sidecar(w.rec.ID))
+		_ = remoteapi.RemoveSidecar(w.d.Sidecar(w.rec.ID))
 	}
 }

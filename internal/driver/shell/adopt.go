@@ -6,9 +6,9 @@ import (
 	"os"
 	"time"
 
-	"github.com/drover-dev/drover/internal/below"
-	"github.com/drover-dev/drover/internal/failpoint"
-	"github.com/drover-dev/drover/internal/process"
+	"github.com/drover-dev/drover/internal/engine/process"
+	"github.com/drover-dev/drover/internal/platform/failpoint"
+	"github.com/drover-dev/drover/internal/platform/saferoot"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -125,7 +125,7 @@ func (d *Driver) await(id task.ID, leader process.Identity, wait time.Duration) 
 func (d *Driver) settle(id task.ID) func() {
 	path := d.exitFile(id, true)
 	return func() {
-		_ = below.Near(path).Remove(path)
+		_ = saferoot.Near(path).Remove(path)
 		d.unlay(id)
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/internal/driver/shell"
-	"github.com/drover-dev/drover/internal/process"
+	"github.com/drover-dev/drover/internal/engine/process"
 	"github.com/drover-dev/drover/task"
 )
 

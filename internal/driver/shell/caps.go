@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/drover-dev/drover/internal/process"
+	"github.com/drover-dev/drover/internal/engine/process"
 	"github.com/drover-dev/drover/task"
 )
 

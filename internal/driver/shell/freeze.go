@@ -4,7 +4,7 @@ import (
 	"errors"
 	"syscall"
 
-	"github.com/drover-dev/drover/internal/process"
+	"github.com/drover-dev/drover/internal/engine/process"
 	"github.com/drover-dev/drover/task"
 )
 

@@ -6,7 +6,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/drover-dev/drover/internal/process"
+	"github.com/drover-dev/drover/internal/engine/process"
 	"github.com/drover-dev/drover/task"
 )
 

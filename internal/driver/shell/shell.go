@@ -17,9 +17,9 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/drover-dev/drover/internal/failpoint"
-	"github.com/drover-dev/drover/internal/process"
-	"github.com/drover-dev/drover/internal/tty"
+	"github.com/drover-dev/drover/internal/engine/process"
+	"github.com/drover-dev/drover/internal/engine/tty"
+	"github.com/drover-dev/drover/internal/platform/failpoint"
 	"github.com/drover-dev/drover/task"
 )
 

@@ -20,8 +20,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/drover-dev/drover/internal/driver/shell"
-	"github.com/drover-dev/drover/internal/process"
-	"github.com/drover-dev/drover/internal/tty"
+	"github.com/drover-dev/drover/internal/engine/process"
+	"github.com/drover-dev/drover/internal/engine/tty"
 	"github.com/drover-dev/drover/task"
 )
 

@@ -9,9 +9,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/drover-dev/drover/internal/below"
-	"github.com/drover-dev/drover/internal/process"
-	"github.com/drover-dev/drover/internal/tty"
+	"github.com/drover-dev/drover/internal/engine/process"
+	"github.com/drover-dev/drover/internal/engine/tty"
+	"github.com/drover-dev/drover/internal/platform/saferoot"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -291,7 +291,7 @@ func (t *terminal) close() {
 func (s *shared) unlay(id task.ID) {
 	if s.Keys != nil {
 		path := s.Keys(id)
-		_ = below.Near(path).Remove(path) // of most commands there is none
+		_ = saferoot.Near(path).Remove(path) // of most commands there is none
 	}
 }
 

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/internal/driver/shell"
-	"github.com/drover-dev/drover/internal/process"
-	"github.com/drover-dev/drover/internal/tty"
+	"github.com/drover-dev/drover/internal/engine/process"
+	"github.com/drover-dev/drover/internal/engine/tty"
 	"github.com/drover-dev/drover/task"
 	"github.com/drover-dev/drover/task/tasktest"
 )

@@ -10,8 +10,8 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/drover-dev/drover/internal/failpoint"
-	flow "github.com/drover-dev/drover/internal/workflow"
+	flow "github.com/drover-dev/drover/internal/agentenv/workflowfile"
+	"github.com/drover-dev/drover/internal/platform/failpoint"
 	"github.com/drover-dev/drover/task"
 )
 

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/drover-dev/drover/internal/failpoint"
+	"github.com/drover-dev/drover/internal/platform/failpoint"
 	"github.com/drover-dev/drover/task"
 )
 

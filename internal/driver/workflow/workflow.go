@@ -23,7 +23,7 @@ import (
 	"path/filepath"
 	"time"
 
-	flow "github.com/drover-dev/drover/internal/workflow"
+	flow "github.com/drover-dev/drover/internal/agentenv/workflowfile"
 	"github.com/drover-dev/drover/task"
 )
 

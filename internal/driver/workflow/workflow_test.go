@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	flow "github.com/drover-dev/drover/internal/workflow"
+	flow "github.com/drover-dev/drover/internal/agentenv/workflowfile"
 	"github.com/drover-dev/drover/task"
 	"github.com/drover-dev/drover/task/tasktest"
 )

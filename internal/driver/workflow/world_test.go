@@ -12,7 +12,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	flow "github.com/drover-dev/drover/internal/workflow"
+	flow "github.com/drover-dev/drover/internal/agentenv/workflowfile"
 	"github.com/drover-dev/drover/task"
 	"github.com/drover-dev/drover/task/tasktest"
 )

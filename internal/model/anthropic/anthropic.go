@@ -20,8 +20,8 @@ import (
 	"github.com/anthropics/anthropic-sdk-go/option"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/model/known"
-	"github.com/drover-dev/drover/internal/model/limit"
+	"github.com/drover-dev/drover/internal/model/modelinfo"
+	"github.com/drover-dev/drover/internal/model/ratelimit"
 	"github.com/drover-dev/drover/internal/model/wire"
 )
 
@@ -31,17 +31,17 @@ const DefaultBaseURL = "https://api.anthropic.com"
 // Config is how the provider is reached. A key or a token is needed; the rest
 // may stay zero.
 type Config struct {
-	BaseURL    string            // default: DefaultBaseURL; a path in it is kept
-	APIKey     string            // sent as X-Api-Key
-	AuthToken  string            // sent as a bearer token
-	HTTPClient *http.Client      // default: one of its own; redirects are never followed
-	Limiter    *limit.Limiter    // default: one of its own. Shared by all models of a process
-	Calls      int               // of one model at the same time; 0: as the limiter has it
-	Aliases    map[string]string // from a short name to a full one; beside and before the usual three
-	MaxTokens  int               // of a reply when the request does not say; default: 32,000
-	Idle       time.Duration     // a call that brings no byte for so long is cut; default: 120 s
+	BaseURL    string             // default: DefaultBaseURL; a path in it is kept
+	APIKey     string             // sent as X-Api-Key
+	AuthToken  string             // sent as a bearer token
+	HTTPClient *http.Client       // default: one of its own; redirects are never followed
+	Limiter    *ratelimit.Limiter // default: one of its own. Shared by all models of a process
+	Calls      int                // of one model at the same time; 0: as the limiter has it
+	Aliases    map[string]string  // from a short name to a full one; beside and before the usual three
+	MaxTokens  int                // of a reply when the request does not say; default: 32,000
+	Idle       time.Duration      // a call that brings no byte for so long is cut; default: 120 s
 
-	// Backoff is the wait after so many tries. Default: limit.Backoff.
+	// Backoff is the wait after so many tries. Default: ratelimit.Backoff.
 	Backoff func(tries int) time.Duration
 }
 
@@ -92,7 +92,7 @@ func New(c Config) (*Model, error) {
 		HTTP: client, Limiter: c.Limiter, Calls: c.Calls, Idle: c.Idle, Backoff: c.Backoff,
 	}}
 	if c.Limiter == nil {
-		m.endpoint.Limiter = limit.New(0)
+		m.endpoint.Limiter = ratelimit.New(0)
 	}
 	if m.maxTokens == 0 {
 		m.maxTokens = 32_000
@@ -109,12 +109,12 @@ func (m *Model) Close() { m.endpoint.HTTP.CloseIdleConnections() }
 func (m *Model) Resolve(name string) string {
 	name = strings.TrimPrefix(name, "anthropic/")
 	if name == "" {
-		name = known.Default
+		name = modelinfo.Default
 	}
 	if full := m.aliases[name]; full != "" {
 		return full
 	}
-	if full := known.Full(name); full != "" {
+	if full := modelinfo.Full(name); full != "" {
 		return full
 	}
 	return name

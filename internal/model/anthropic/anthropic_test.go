@@ -12,8 +12,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/model/limit"
 	"github.com/drover-dev/drover/internal/model/modeltest"
+	"github.com/drover-dev/drover/internal/model/ratelimit"
 	"github.com/drover-dev/drover/internal/model/wire"
 )
 
@@ -287,7 +287,7 @@ func BenchmarkReply(b *testing.B) {
 	}
 	defer s.Close()
 	s.Keep(0)
-	m, err := New(Config{BaseURL: s.URL, APIKey: "k", Limiter: limit.New(0)})
+	m, err := New(Config{BaseURL: s.URL, APIKey: "k", Limiter: ratelimit.New(0)})
 	if err != nil {
 		b.Fatal(err)
 	}

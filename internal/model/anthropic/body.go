@@ -5,7 +5,7 @@ import (
 	"net"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/model/known"
+	"github.com/drover-dev/drover/internal/model/modelinfo"
 	"github.com/drover-dev/drover/internal/model/wire"
 )
 
@@ -47,7 +47,7 @@ func (m *Model) body(req *agent.Request, model string) (net.Buffers, error) {
 	}{Model: model, MaxTokens: req.MaxTokens, Stream: true, Cache: ephemeral}
 	if head.MaxTokens == 0 {
 		head.MaxTokens = m.maxTokens
-		if most := known.MostOutput(model); most > 0 {
+		if most := modelinfo.MostOutput(model); most > 0 {
 			head.MaxTokens = min(head.MaxTokens, int(most))
 		}
 	}

@@ -6,14 +6,14 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/drover-dev/drover/internal/model/known"
+	"github.com/drover-dev/drover/internal/model/modelinfo"
 )
 
 // Inherit is the name that means the model of the parent, wherever it stands.
 const Inherit = "inherit"
 
 // Default is what an empty name means at the top of a session.
-const Default = known.Default
+const Default = modelinfo.Default
 
 // Policy is what the user has set. The zero Policy lets everything be used and
 // guards nothing that has no price. A Policy is only read, so several
@@ -148,7 +148,7 @@ func (p Policy) list() []string {
 	names := slices.Clone(p.Available)
 	if len(names) == 0 {
 		names = append(slices.Collect(maps.Keys(p.Aliases)), "PROVIDER/NAME", "script:FILE")
-		for _, a := range known.Aliases() {
+		for _, a := range modelinfo.Aliases() {
 			names = append(names, a.Short)
 		}
 	}

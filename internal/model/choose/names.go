@@ -5,7 +5,7 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/drover-dev/drover/internal/model/known"
+	"github.com/drover-dev/drover/internal/model/modelinfo"
 )
 
 // usualProvider is the provider of a name that names none.
@@ -37,7 +37,7 @@ func (p Policy) expand(name string) (string, bool) {
 		}
 		name = strings.TrimSpace(to)
 	}
-	if f := known.Full(name); f != "" {
+	if f := modelinfo.Full(name); f != "" {
 		return f, true
 	}
 	if Free(name) || strings.Contains(name, "/") {
@@ -60,9 +60,9 @@ func displayed(name string) string {
 	}
 	switch dashed := strings.ReplaceAll(short, ".", "-"); {
 	case dashed == "claude-sonnet-4-5":
-		return known.Full("sonnet")
+		return modelinfo.Full("sonnet")
 	case dashed == "claude-haiku-4-5":
-		return known.Full("haiku")
+		return modelinfo.Full("haiku")
 	case dashed == "claude-sonnet-4", dashed == "claude-opus-4":
 		return dashed + "-0"
 	case dashed == "claude-3-5-sonnet", dashed == "claude-3-7-sonnet", dashed == "claude-3-5-haiku":
@@ -78,7 +78,7 @@ func displayed(name string) string {
 // names are all that a model is called: see [Forms], and its aliases.
 func (p Policy) names(full string) []string {
 	out := Forms(full)
-	for _, a := range known.Aliases() {
+	for _, a := range modelinfo.Aliases() {
 		if p.Aliases[a.Short] == "" && a.Full == full {
 			out = append(out, a.Short)
 		}

@@ -25,7 +25,7 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/model/limit"
+	"github.com/drover-dev/drover/internal/model/ratelimit"
 	"github.com/drover-dev/drover/internal/model/wire"
 )
 
@@ -44,16 +44,16 @@ const (
 // Config is how the provider is reached. A key or an address is needed; the
 // rest may stay zero.
 type Config struct {
-	BaseURL    string         // default: DefaultBaseURL; one without a path gets /v1
-	APIKey     string         // sent as a bearer token; may be empty for a server that wants none
-	API        API            // default: Chat
-	HTTPClient *http.Client   // default: one of its own; redirects are never followed
-	Limiter    *limit.Limiter // default: one of its own. Shared by all models of a process
-	Calls      int            // of one model at the same time; 0: as the limiter has it
-	MaxTokens  int            // of a reply when the request does not say; 0: the server's usual
-	Idle       time.Duration  // a call that brings no byte for so long is cut; default: 120 s
+	BaseURL    string             // default: DefaultBaseURL; one without a path gets /v1
+	APIKey     string             // sent as a bearer token; may be empty for a server that wants none
+	API        API                // default: Chat
+	HTTPClient *http.Client       // default: one of its own; redirects are never followed
+	Limiter    *ratelimit.Limiter // default: one of its own. Shared by all models of a process
+	Calls      int                // of one model at the same time; 0: as the limiter has it
+	MaxTokens  int                // of a reply when the request does not say; 0: the server's usual
+	Idle       time.Duration      // a call that brings no byte for so long is cut; default: 120 s
 
-	// Backoff is the wait after so many tries. Default: limit.Backoff.
+	// Backoff is the wait after so many tries. Default: ratelimit.Backoff.
 	Backoff func(tries int) time.Duration
 }
 
@@ -108,7 +108,7 @@ func New(c Config) (*Model, error) {
 	}
 	m.url = address(base, m.form.path)
 	if c.Limiter == nil {
-		m.endpoint.Limiter = limit.New(0)
+		m.endpoint.Limiter = ratelimit.New(0)
 	}
 	return m, nil
 }

@@ -15,14 +15,14 @@ import (
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/model/anthropic"
-	"github.com/drover-dev/drover/internal/model/known"
-	"github.com/drover-dev/drover/internal/model/limit"
+	"github.com/drover-dev/drover/internal/model/modelinfo"
 	"github.com/drover-dev/drover/internal/model/openai"
+	"github.com/drover-dev/drover/internal/model/ratelimit"
 	"github.com/drover-dev/drover/internal/model/script"
 )
 
 // Default is the model that is meant when nobody names one.
-const Default = known.Default
+const Default = modelinfo.Default
 
 // Choice is a model and how it calls itself.
 type Choice struct {
@@ -35,7 +35,7 @@ type Choice struct {
 // zero Finder is ready.
 type Finder struct {
 	mu      sync.Mutex
-	limiter *limit.Limiter
+	limiter *ratelimit.Limiter
 	models  map[string]agent.Model // by provider and what it was made from
 }
 
@@ -93,7 +93,7 @@ func possible(name, full string, env func(string) string) error {
 		return nil
 	}
 	mend := "see `drover models`; a model of another provider is written as openai/NAME"
-	if near := known.Nearest(name); near != "" {
+	if near := modelinfo.Nearest(name); near != "" {
 		mend = fmt.Sprintf("did you mean %q? %s", near, mend)
 	}
 	return &MissingError{Text: fmt.Sprintf("model %.80q: there is no such model or alias", name), Mend: mend}
@@ -144,7 +144,7 @@ func (f *Finder) anthropic(env func(string) string) (*anthropic.Model, error) {
 	}
 	cfg.Calls = calls
 	key := strings.Join([]string{"anthropic", cfg.BaseURL, cfg.APIKey, cfg.AuthToken, strconv.Itoa(calls)}, "\x00")
-	return find(f, key, func(l *limit.Limiter) (*anthropic.Model, error) {
+	return find(f, key, func(l *ratelimit.Limiter) (*anthropic.Model, error) {
 		cfg.Limiter = l
 		return anthropic.New(cfg)
 	})
@@ -162,7 +162,7 @@ func (f *Finder) openai(env func(string) string) (*openai.Model, error) {
 	}
 	cfg.Calls = calls
 	key := strings.Join([]string{"openai", cfg.BaseURL, cfg.APIKey, string(cfg.API), strconv.Itoa(calls)}, "\x00")
-	return find(f, key, func(l *limit.Limiter) (*openai.Model, error) {
+	return find(f, key, func(l *ratelimit.Limiter) (*openai.Model, error) {
 		cfg.Limiter = l
 		return openai.New(cfg)
 	})
@@ -183,14 +183,14 @@ func callsOf(env func(string) string, variable string) (int, error) {
 }
 
 // find is the client with the key, made if there is none. All have one limiter.
-func find[M agent.Model](f *Finder, key string, make func(*limit.Limiter) (M, error)) (m M, err error) {
+func find[M agent.Model](f *Finder, key string, make func(*ratelimit.Limiter) (M, error)) (m M, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if known, ok := f.models[key].(M); ok {
 		return known, nil
 	}
 	if f.limiter == nil {
-		f.limiter = limit.New(0)
+		f.limiter = ratelimit.New(0)
 	}
 	if m, err = make(f.limiter); err != nil {
 		return m, err

@@ -23,8 +23,8 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/model/limit"
 	"github.com/drover-dev/drover/internal/model/modeltest"
+	"github.com/drover-dev/drover/internal/model/ratelimit"
 )
 
 func raw(status int, contentType, body string) modeltest.Answer {
@@ -134,7 +134,7 @@ func TestAbsurd(t *testing.T) {
 				wait = p.Retry.After
 				cancel(errors.New("seen"))
 			})
-			if wait != limit.MaxWait || err == nil {
+			if wait != ratelimit.MaxWait || err == nil {
 				t.Errorf("Retry-After %s: wait %v, %v", after, wait, err)
 			}
 		}
@@ -199,7 +199,7 @@ func TestShared(t *testing.T) {
 			}
 			return modeltest.Text("ok")
 		})
-		var l limit.Limiter
+		var l ratelimit.Limiter
 		a := d.connect(t, config{url: s.URL, limiter: &l})
 		b := d.connect(t, config{url: s.URL, limiter: &l})
 		refused := make(chan time.Time, 1)
@@ -256,7 +256,7 @@ func TestCalls(t *testing.T) {
 			mu.Unlock()
 			return modeltest.Text("ok")
 		})
-		var l limit.Limiter
+		var l ratelimit.Limiter
 		var all sync.WaitGroup
 		for range 4 {
 			m := d.connect(t, config{url: s.URL, limiter: &l, calls: 2})
@@ -297,7 +297,7 @@ func TestRefusedKey(t *testing.T) {
 					}
 					return c.answer
 				})
-				var l limit.Limiter
+				var l ratelimit.Limiter
 				bad := d.connect(t, config{url: s.URL, limiter: &l, key: "bad", calls: 1})
 				good := d.connect(t, config{url: s.URL, limiter: &l, key: "good"})
 				var all sync.WaitGroup

@@ -8,8 +8,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/model/limit"
 	"github.com/drover-dev/drover/internal/model/modeltest"
+	"github.com/drover-dev/drover/internal/model/ratelimit"
 )
 
 // Each way in which a call goes wrong: a loop asks again where that may help and
@@ -27,7 +27,7 @@ func TestFaults(t *testing.T) {
 		for _, f := range table {
 			t.Run(f.Name, func(t *testing.T) {
 				s := answers(t, f.Answer, modeltest.Text("whole"))
-				var l limit.Limiter
+				var l ratelimit.Limiter
 				m := d.connect(t, config{url: s.URL, limiter: &l, calls: 1})
 				var told []agent.Retry
 				loop, tool := loopOver(t, m, func(e agent.Event) {

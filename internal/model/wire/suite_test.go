@@ -17,9 +17,9 @@ import (
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/model/anthropic"
-	"github.com/drover-dev/drover/internal/model/limit"
 	"github.com/drover-dev/drover/internal/model/modeltest"
 	"github.com/drover-dev/drover/internal/model/openai"
+	"github.com/drover-dev/drover/internal/model/ratelimit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -42,7 +42,7 @@ type model interface {
 
 type config struct {
 	url, key string
-	limiter  *limit.Limiter
+	limiter  *ratelimit.Limiter
 	calls    int
 	idle     time.Duration
 	client   *http.Client

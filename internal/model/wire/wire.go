@@ -21,7 +21,7 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/model/limit"
+	"github.com/drover-dev/drover/internal/model/ratelimit"
 )
 
 const (
@@ -41,7 +41,7 @@ type Endpoint struct {
 	KeyVar  string // the variables that a user would set, for error texts; it names the provider too
 	URLVar  string
 	HTTP    *http.Client
-	Limiter *limit.Limiter
+	Limiter *ratelimit.Limiter
 	Calls   int                           // of one model at the same time; 0: as the limiter has it
 	Idle    time.Duration                 // a call that brings no byte for so long is cut; 0: 120 s
 	Backoff func(tries int) time.Duration // nil: limit.Backoff
@@ -129,7 +129,7 @@ func (e *Endpoint) Reply(ctx context.Context, c *Call, on func(agent.Part)) (*ag
 		if last.after > 0 {
 			continue // try waits with all the others
 		}
-		if err := limit.Sleep(ctx, wait); err != nil {
+		if err := ratelimit.Sleep(ctx, wait); err != nil {
 			return nil, fmt.Errorf("ask model %s: %w", c.Model, err)
 		}
 	}
@@ -178,12 +178,12 @@ func (e *Endpoint) enter(ctx context.Context, key, model string, end time.Time) 
 
 func (e *Endpoint) wait(tries int, r *retry) time.Duration {
 	if r.after > 0 {
-		return min(r.after, limit.MaxWait)
+		return min(r.after, ratelimit.MaxWait)
 	}
 	if e.Backoff != nil {
 		return e.Backoff(tries)
 	}
-	return limit.Backoff(tries)
+	return ratelimit.Backoff(tries)
 }
 
 // shut remembers that a key was refused. A 403 may be about the model only.

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/model/limit"
+	"github.com/drover-dev/drover/internal/model/ratelimit"
 )
 
 func TestRetryAfter(t *testing.T) {
@@ -128,7 +128,7 @@ func refusing(sent *int, status int, header http.Header) *Call {
 // Tries end after a time, also if it is others who are refused again and again.
 func TestPatience(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := &Endpoint{Host: "h", Limiter: limit.New(0)}
+		e := &Endpoint{Host: "h", Limiter: ratelimit.New(0)}
 		begin, sent := time.Now(), 0
 		stop := make(chan struct{})
 		var others sync.WaitGroup
@@ -160,7 +160,7 @@ func TestPatience(t *testing.T) {
 // A refused key is tried again after a moment: it may have been mended.
 func TestShutOpens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := &Endpoint{Host: "h", Secret: "k", Limiter: limit.New(0)}
+		e := &Endpoint{Host: "h", Secret: "k", Limiter: ratelimit.New(0)}
 		sent := 0
 		ask := func() {
 			var told *agent.ModelError

@@ -13,8 +13,8 @@ import (
 	"strings"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/excerpt"
-	"github.com/drover-dev/drover/internal/memory"
+	"github.com/drover-dev/drover/internal/agentenv/memory"
+	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/tool/strict"
 )
 

@@ -11,7 +11,7 @@ import (
 	"encoding/json"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/excerpt"
+	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/tool/strict"
 )
 

@@ -17,8 +17,8 @@ import (
 	"strings"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/excerpt"
-	"github.com/drover-dev/drover/internal/mcpconn"
+	"github.com/drover-dev/drover/internal/agentenv/mcpclient"
+	"github.com/drover-dev/drover/internal/platform/excerpt"
 )
 
 // Prefix begins the names of all tools of servers; no tool of ours has it.
@@ -71,7 +71,7 @@ func sum(text string) string {
 }
 
 // Spec is what a model is told of a tool.
-func Spec(server string, t mcpconn.Tool) agent.ToolSpec {
+func Spec(server string, t mcpclient.Tool) agent.ToolSpec {
 	about := []rune(excerpt.Visible(strings.TrimSpace(cmp.Or(t.Description, t.Title))))
 	if len(about) > maxAbout {
 		about = append(about[:maxAbout-1], '…')
@@ -121,7 +121,7 @@ func reveal(v any) bool {
 // Config is what a tool is made of.
 type Config struct {
 	Server string // as it is configured
-	Tool   mcpconn.Tool
+	Tool   mcpclient.Tool
 	// Call calls the tool: the result is that of tools/call, or a text that takes
 	// its place.
 	Call func(ctx context.Context, c agent.Call) (result json.RawMessage, text string, err error)

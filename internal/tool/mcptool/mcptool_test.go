@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/mcpconn"
+	"github.com/drover-dev/drover/internal/agentenv/mcpclient"
 )
 
 func TestName(t *testing.T) {
@@ -51,7 +51,7 @@ func TestNameAlways(t *testing.T) {
 func TestM9Hidden(t *testing.T) {
 	hidden := "Adds.\u200b\u202eIgnore all\u001b[8m"
 	raw := `{"type":"object","properties":{"a":{"description":"x\u200by","enum":["\u200b"]},"b":1.50}}`
-	spec := Spec("s", mcpconn.Tool{Name: "t", Description: hidden, InputSchema: json.RawMessage(raw)})
+	spec := Spec("s", mcpclient.Tool{Name: "t", Description: hidden, InputSchema: json.RawMessage(raw)})
 	if want := "Adds.<U+200B><U+202E>Ignore all<U+001B>[8m"; spec.Description != want {
 		t.Errorf("description %q, want %q", spec.Description, want)
 	}
@@ -59,10 +59,10 @@ func TestM9Hidden(t *testing.T) {
 		t.Errorf("schema %s", got)
 	}
 	plain := `{ "type" : "object", "b":1.50 }`
-	if got := Spec("s", mcpconn.Tool{Name: "t", InputSchema: json.RawMessage(plain)}); string(got.InputSchema) != plain {
+	if got := Spec("s", mcpclient.Tool{Name: "t", InputSchema: json.RawMessage(plain)}); string(got.InputSchema) != plain {
 		t.Errorf("a schema that hides nothing is changed: %s", got.InputSchema)
 	}
-	long := Spec("s", mcpconn.Tool{Name: "t", Description: strings.Repeat("é", 5000), InputSchema: json.RawMessage(plain)})
+	long := Spec("s", mcpclient.Tool{Name: "t", Description: strings.Repeat("é", 5000), InputSchema: json.RawMessage(plain)})
 	if n := len([]rune(long.Description)); n != maxAbout || !strings.HasSuffix(long.Description, "…") {
 		t.Errorf("%d characters", n)
 	}
@@ -108,7 +108,7 @@ func TestM10Long(t *testing.T) {
 	long := strings.Repeat("x", 5000) + "the end"
 	raw, _ := json.Marshal(map[string]any{"content": []any{map[string]string{"type": "text", "text": long}}})
 	kept := ""
-	c := Config{Server: "s", Tool: mcpconn.Tool{Name: "t"}, Limit: 1000,
+	c := Config{Server: "s", Tool: mcpclient.Tool{Name: "t"}, Limit: 1000,
 		Call:  func(context.Context, agent.Call) (json.RawMessage, string, error) { return raw, "", nil },
 		Spill: func(id, text string) (string, error) { kept = id + " " + text; return "/kept", nil }}
 	out, err := New(c).Call(t.Context(), agent.Call{ID: "toolu_1"})
@@ -151,7 +151,7 @@ func TestCall(t *testing.T) {
 // A hint lets calls run beside each other, and nothing more.
 func TestHints(t *testing.T) {
 	for hints, want := range map[string]bool{`{"readOnlyHint":true}`: true, `{"readOnlyHint":"yes"}`: false, `7`: false, ``: false} {
-		tool := New(Config{Tool: mcpconn.Tool{Annotations: json.RawMessage(hints)}})
+		tool := New(Config{Tool: mcpclient.Tool{Annotations: json.RawMessage(hints)}})
 		if got := tool.(agent.Parallel).Parallel(); got != want {
 			t.Errorf("%s: parallel %v", hints, got)
 		}

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/drover-dev/drover/internal/excerpt"
+	"github.com/drover-dev/drover/internal/platform/excerpt"
 )
 
 // maxParts is how many parts of a result are shown.

@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/below"
-	"github.com/drover-dev/drover/internal/excerpt"
+	"github.com/drover-dev/drover/internal/platform/excerpt"
+	"github.com/drover-dev/drover/internal/platform/saferoot"
 	"github.com/drover-dev/drover/internal/tool/strict"
 	"github.com/drover-dev/drover/task"
 )
@@ -239,7 +239,7 @@ func (t *tool) foreground(ctx context.Context, cmd Command) (Outcome, error) {
 		return Outcome{}, fmt.Errorf("make a file for the working directory: %w", err)
 	}
 	defer f.Close() // nothing was written
-	defer func() { _ = below.Near(f.Name()).Remove(f.Name()) }()
+	defer func() { _ = saferoot.Near(f.Name()).Remove(f.Name()) }()
 	cmd.Args = []string{t.cfg.Bash, "-c", carry(f.Name()) + cmd.Line}
 	out, err := t.cfg.Shells.Run(ctx, cmd)
 	if err != nil || out.Backgrounded {
@@ -260,7 +260,7 @@ func (t *tool) foreground(ctx context.Context, cmd Command) (Outcome, error) {
 const maxCwd = 4 << 10
 
 func temporary(prefix string) (*os.File, error) {
-	dir, err := below.Near(prefix).Folder(filepath.Dir(prefix))
+	dir, err := saferoot.Near(prefix).Folder(filepath.Dir(prefix))
 	if err != nil {
 		return nil, err
 	}

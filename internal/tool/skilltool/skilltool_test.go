@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/skill"
+	"github.com/drover-dev/drover/internal/agentenv/skill"
 )
 
 type bench struct {

@@ -7,7 +7,7 @@ import (
 	"fmt"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/excerpt"
+	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/tool/strict"
 	"github.com/drover-dev/drover/task"
 )

@@ -1,0 +1,106 @@
+package catalog
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/drover-dev/drover/internal/platform/untrusted"
+	"github.com/drover-dev/drover/subagent"
+)
+
+const (
+	maxPlugins  = 100
+	maxManifest = 64 << 10 // bytes
+)
+
+// manifest is where a plugin says what it is called.
+const manifest = ".claude-plugin/plugin.json"
+
+// Plugins are the folders of plugins: those in the plugins folder of the user's
+// configuration by name, then the named ones. A folder that is no plugin, or has
+// the name of one before it, is left out with a problem. They are the user's own:
+// nothing here may come from a project.
+func Plugins(env func(string) string, named []string) (dirs []string, told []Problem) {
+	say := func(path, what, mend string) {
+		told = append(told, Problem{File: path, Severity: Error, What: what, Mend: mend})
+	}
+	all := installed(env, say)
+	for _, dir := range named {
+		if !filepath.IsAbs(dir) {
+			say(dir, "the folder of a plugin must be absolute", "write it from the root")
+			continue
+		}
+		all = append(all, filepath.Clean(dir))
+	}
+	if len(all) > maxPlugins {
+		say(all[maxPlugins], fmt.Sprintf("only the first %d plugins are read", maxPlugins), "remove some")
+		all = all[:maxPlugins]
+	}
+	owner := map[string]string{}
+	for _, dir := range all {
+		name, err := pluginName(dir)
+		switch {
+		case err != nil:
+			say(filepath.Join(dir, manifest), err.Error(), `write {"name": "in-kebab-case"}`)
+		case owner[name] == dir:
+		case owner[name] != "":
+			say(filepath.Join(dir, manifest), fmt.Sprintf("plugin %q is in %s already", name, owner[name]), "remove one of them")
+		default:
+			owner[name], dirs = dir, append(dirs, dir)
+		}
+	}
+	return dirs, told
+}
+
+// installed are the folders in the plugins folder of the user's configuration.
+func installed(env func(string) string, say func(path, what, mend string)) []string {
+	config, home := env("XDG_CONFIG_HOME"), env("HOME")
+	if !filepath.IsAbs(config) {
+		if config = filepath.Join(home, ".config"); !filepath.IsAbs(home) {
+			return nil
+		}
+	}
+	parent := filepath.Join(config, "drover", "plugins")
+	entries, err := os.ReadDir(parent)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		say(parent, "it cannot be read: "+plain(err), "")
+	}
+	var dirs []string
+	for _, e := range entries {
+		dir := filepath.Join(parent, e.Name())
+		if info, err := os.Stat(dir); err == nil && info.IsDir() {
+			dirs = append(dirs, dir)
+		}
+	}
+	return dirs
+}
+
+// pluginName reads what a plugin is called.
+func pluginName(dir string) (string, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return "", errors.New("it cannot be read: " + plain(err))
+	}
+	defer func() { _ = root.Close() }()
+	data, err := untrusted.Read(root, manifest, maxManifest)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", errors.New("there is no such file: the folder is no plugin")
+	}
+	if err != nil {
+		return "", errors.New("it cannot be read: " + plain(err))
+	}
+	var m struct {
+		Name string `json:"name"`
+	}
+	if err := json.Unmarshal(data, &m); err != nil {
+		return "", fmt.Errorf("it is no JSON object with a name: %w", err)
+	}
+	if m.Name == "" || m.Name != subagent.Normalize(m.Name) || !usable(m.Name) {
+		return "", fmt.Errorf("the name %.60q is not in kebab-case", m.Name)
+	}
+	return m.Name, nil
+}

@@ -1,0 +1,227 @@
+package hook
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/drover-dev/drover/internal/engine/process"
+)
+
+const (
+	grace     = 500 * time.Millisecond // between TERM and KILL
+	drainWait = time.Second            // for the end of a pipe whose holder could not be found
+
+	maxPrinted = 64 << 20 // bytes; a hook that prints more is ended
+)
+
+var errFlood = errors.New("printed more than 64 MiB, and was ended")
+
+// job is one run of a hook.
+type job struct {
+	r       *Runner
+	h       hook
+	payload []byte
+	ctx     context.Context // ended by its time, its caller or the runner
+	cancel  context.CancelCauseFunc
+	timer   *time.Timer // set before anybody may let it go
+
+	let    sync.Once
+	gone   chan struct{} // closed when it goes on in the background
+	done   chan struct{} // closed when nothing of it is left
+	result result        // valid when done
+}
+
+// run is the goroutine of the job.
+func (j *job) run() {
+	defer close(j.done)
+	defer j.cancel(nil)
+	timeout := fmt.Errorf("did not answer within %v, and was ended", j.h.timeout)
+	j.timer = time.AfterFunc(j.h.timeout, func() { j.cancel(timeout) })
+	defer j.timer.Stop()
+	defer func() {
+		select {
+		case <-j.gone:
+			j.r.returned()
+		default:
+		}
+	}()
+	if j.h.async {
+		j.release(j.h.timeout)
+	}
+	if j.h.call != nil {
+		j.result = j.callback()
+		return
+	}
+	j.result = j.command()
+}
+
+// release lets the job go on in the background for a time.
+func (j *job) release(d time.Duration) {
+	j.let.Do(func() {
+		if j.r.release() {
+			j.timer.Reset(d)
+			close(j.gone)
+		}
+	})
+}
+
+func (j *job) callback() result {
+	out, err := j.h.call(j.ctx, j.payload)
+	switch {
+	case j.ctx.Err() != nil:
+		return result{err: context.Cause(j.ctx)}
+	case err != nil:
+		return result{err: fmt.Errorf("failed: %w", err)}
+	}
+	return result{stdout: string(out)}
+}
+
+// command runs the command and returns when nothing of it is left.
+func (j *job) command() result {
+	if j.ctx.Err() != nil {
+		return result{err: context.Cause(j.ctx)}
+	}
+	p, err := openPipes()
+	if err != nil {
+		return result{err: fmt.Errorf("could not be started: %w", err)}
+	}
+	defer p.close()
+	mark := "hook_" + rand.Text()
+	g, err := j.start(p, mark)
+	p.started()
+	if err != nil {
+		return result{err: fmt.Errorf("could not be started: %w", err)}
+	}
+	defer g.Close()
+	flows := j.follow(p)
+	exit, err := g.Wait(j.ctx)
+	report := g.End(context.Background(), process.Ending{Grace: grace, Mark: mark, Table: &j.r.table})
+	_ = p.in.SetWriteDeadline(time.Unix(1, 0)) // nobody is left who would read it
+	flows.wait(p)
+	g.Reap()
+	res := result{code: exit.Code, stdout: flows.stdout.text(), stderr: flows.stderr.text(), long: flows.stdout.object}
+	switch {
+	case err != nil && j.ctx.Err() != nil:
+		res.err = context.Cause(j.ctx)
+	case err != nil:
+		res.err = err
+	case exit.Signal != 0:
+		res.code = 128 + int(exit.Signal)
+	}
+	for _, s := range []*sink{&flows.stdout, &flows.stderr} {
+		if s.over && s.spill != nil {
+			res.notes = append(res.notes, fmt.Sprintf("%s printed %d bytes to %s: %s", j.h.label(), s.total, s.name, s.where()))
+		}
+	}
+	for _, l := range report.Left {
+		res.notes = append(res.notes, fmt.Sprintf("%s left process %d (%s) behind: %s", j.h.label(), l.PID, l.Command, l.Why))
+	}
+	return res
+}
+
+func (j *job) start(p *pipes, mark string) (*process.Group, error) {
+	if j.r.base.Ready != nil {
+		if err := j.r.base.Ready(); err != nil {
+			return nil, err
+		}
+	}
+	self, err := j.r.self()
+	if err != nil {
+		return nil, err
+	}
+	env := append(slices.Clone(j.r.env), process.MarkTask+"="+mark, process.MarkHost+"="+self.Mark())
+	for _, kv := range j.h.env {
+		key, _, _ := strings.Cut(kv, "=")
+		env = slices.DeleteFunc(env, func(old string) bool { return strings.HasPrefix(old, key+"=") })
+		env = append(env, kv)
+	}
+	return process.StartGroup(process.Command{Args: []string{"bash", "-c", j.h.command}, Dir: j.r.dir(j.h), Env: env,
+		Stdin: p.childIn, Stdout: p.childOut, Stderr: p.childErr, Session: true})
+}
+
+// pipes are the three streams of a hook.
+type pipes struct {
+	in, out, err                *os.File
+	childIn, childOut, childErr *os.File
+}
+
+func openPipes() (*pipes, error) {
+	p := &pipes{}
+	var errs [3]error
+	p.childIn, p.in, errs[0] = os.Pipe()
+	p.out, p.childOut, errs[1] = os.Pipe()
+	p.err, p.childErr, errs[2] = os.Pipe()
+	if err := errors.Join(errs[:]...); err != nil {
+		p.started()
+		p.close()
+		return nil, err
+	}
+	return p, nil
+}
+
+// started gives the ends of the hook away.
+func (p *pipes) started() { closeAll(p.childIn, p.childOut, p.childErr) }
+func (p *pipes) close()   { closeAll(p.in, p.out, p.err) }
+
+func closeAll(files ...*os.File) {
+	for _, f := range files {
+		if f != nil {
+			_ = f.Close() // of pipes, of which nothing is lost
+		}
+	}
+}
+
+// flows are the goroutines that write and read a hook's streams.
+type flows struct {
+	stdout, stderr sink
+	group          sync.WaitGroup // one per stream; wait waits for them
+}
+
+// follow feeds the hook and hears it.
+func (j *job) follow(p *pipes) *flows {
+	f := &flows{stdout: sink{name: "stdout", spill: j.r.base.Spill}, stderr: sink{name: "stderr", spill: j.r.base.Spill}}
+	var printed atomic.Int64
+	count := func(n int) {
+		if printed.Add(int64(n)) > maxPrinted {
+			j.cancel(errFlood)
+		}
+	}
+	f.group.Go(func() {
+		_, _ = p.in.Write(j.payload) // a hook need not read it
+		_ = p.in.Close()
+	})
+	f.group.Go(func() { f.stdout.copy(p.out, count, j.firstLine) })
+	f.group.Go(func() { f.stderr.copy(p.err, count, nil) })
+	return f
+}
+
+// wait returns when all streams have ended. Who holds one although nobody of the
+// hook is left is not waited for long.
+func (f *flows) wait(p *pipes) {
+	deadline := time.Now().Add(drainWait)
+	_ = p.out.SetReadDeadline(deadline)
+	_ = p.err.SetReadDeadline(deadline)
+	f.group.Wait()
+}
+
+// firstLine lets a hook go that says in its first line that it goes on alone.
+func (j *job) firstLine(line []byte) {
+	var said reply
+	if json.Unmarshal(line, &said) != nil || !said.Async {
+		return
+	}
+	d := j.h.timeout
+	if said.AsyncTimeout > 0 {
+		d = min(time.Duration(min(said.AsyncTimeout, maxTimeout.Milliseconds()))*time.Millisecond, maxTimeout)
+	}
+	j.release(d)
+}

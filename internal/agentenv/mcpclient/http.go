@@ -1,0 +1,354 @@
+package mcpclient
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	goodbye    = 500 * time.Millisecond // for the end of the session to be told
+	takeUps    = 5                      // of one broken stream in a row
+	takeUpWait = time.Second            // before the next; it doubles
+	errorBody  = 64 << 10               // bytes that are read of a refusal
+)
+
+var errForgotten = errors.New("it has ended the session")
+
+// web is a server over streamable HTTP.
+type web struct {
+	c       *Conn
+	client  *http.Client
+	url     string
+	headers map[string]string
+	meter   meter
+	ready   chan struct{} // closed when the revision is agreed
+
+	mu       sync.Mutex
+	session  string // guarded by mu, as is the next
+	revision string
+}
+
+func newWeb(c *Conn, s Server) *web {
+	t := http.DefaultTransport.(*http.Transport).Clone() // a connection of its own can be closed
+	t.MaxIdleConnsPerHost = 4
+	return &web{c: c, url: s.URL, headers: s.Headers, meter: meter{most: int64(c.cfg.budget)}, ready: make(chan struct{}),
+		// A redirection would take the headers, and so their secrets, elsewhere.
+		client: &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+}
+
+func (w *web) said() string { return "" }
+
+func (w *web) agreed(revision string) {
+	w.mu.Lock()
+	w.revision = revision
+	w.mu.Unlock()
+	close(w.ready)
+}
+
+// request implements [wire]: the answer comes with the response, or on a stream
+// that takes its place.
+func (w *web) request(id int64, frame []byte) (func(), error) {
+	ctx, stop := context.WithCancel(w.c.life)
+	begun := w.c.spawn(func() {
+		defer stop()
+		err := w.exchange(ctx, id, frame)
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		var dial *net.OpError
+		if errors.Is(err, errForgotten) || errors.As(err, &dial) && dial.Op == "dial" {
+			w.c.end(err)
+			return
+		}
+		w.c.failed(id, err)
+	})
+	if !begun {
+		stop()
+		return func() {}, w.c.goneError()
+	}
+	return stop, nil
+}
+
+// send implements [wire].
+func (w *web) send(ctx context.Context, frame []byte) error {
+	res, err := w.do(ctx, http.MethodPost, frame, "")
+	if err != nil {
+		return err
+	}
+	defer w.drop(res)
+	if res.StatusCode < 200 || res.StatusCode > 299 {
+		return w.refusal(res)
+	}
+	return nil
+}
+
+// drop reads a little of what is left, so that the connection can be used again.
+func (w *web) drop(res *http.Response) {
+	_, _ = io.CopyN(io.Discard, res.Body, errorBody)
+	_ = res.Body.Close()
+}
+
+func (w *web) do(ctx context.Context, method string, frame []byte, after string) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, w.url, bytes.NewReader(frame))
+	if err != nil {
+		return nil, err
+	}
+	for name, value := range w.headers {
+		req.Header.Set(name, value)
+	}
+	w.mu.Lock()
+	session, revision := w.session, w.revision
+	w.mu.Unlock()
+	set := func(name, value string) {
+		if value != "" {
+			req.Header.Set(name, value)
+		}
+	}
+	set("Mcp-Session-Id", session)
+	set("MCP-Protocol-Version", revision)
+	set("Last-Event-ID", after)
+	switch method {
+	case http.MethodPost:
+		set("Content-Type", "application/json")
+		set("Accept", "application/json, text/event-stream")
+	case http.MethodGet:
+		set("Accept", "text/event-stream")
+	}
+	res, err := w.client.Do(req)
+	var at *url.Error
+	if errors.As(err, &at) {
+		err = at.Err // without the address, which may hold a secret
+	}
+	if err != nil {
+		return nil, err
+	}
+	if id := res.Header.Get("Mcp-Session-Id"); id != "" && session == "" && len(id) <= 1024 {
+		w.mu.Lock()
+		w.session = id
+		w.mu.Unlock()
+	}
+	return res, nil
+}
+
+// exchange sends one request and reads until its answer has come.
+func (w *web) exchange(ctx context.Context, id int64, frame []byte) error {
+	res, err := w.do(ctx, http.MethodPost, frame, "")
+	if err != nil {
+		return err
+	}
+	kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
+	switch {
+	case res.StatusCode != http.StatusOK:
+		defer w.drop(res)
+		return w.refused(res, id)
+	case kind == "text/event-stream":
+		return w.streamed(ctx, res, id)
+	}
+	defer w.drop(res)
+	l := newLines(res.Body, w.c.cfg.frame, &w.meter)
+	defer l.done()
+	return w.whole(l, id)
+}
+
+// whole reads an answer that is the body. A body of several lines is one frame
+// all the same.
+func (w *web) whole(l *lines, id int64) error {
+	var body []byte
+	defer func() { w.meter.give(len(body)) }()
+	for {
+		one, err := l.next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		if one.long || len(body)+len(one.data) > w.c.cfg.frame {
+			w.c.count(func(s *Stats) { s.Long++ })
+			return fmt.Errorf("%w: more than %d bytes", ErrTooLong, w.c.cfg.frame)
+		}
+		if err := w.meter.take(len(one.data)); err != nil {
+			w.meter.give(len(one.data))
+			return err
+		}
+		body = append(body, one.data...)
+	}
+	if err := w.c.receive(body); err != nil {
+		return fmt.Errorf("it answered with %w", err)
+	}
+	if w.c.waits(id) {
+		return errors.New("it answered with something else")
+	}
+	return nil
+}
+
+// refused makes an error of a response that is none. Some servers put an answer
+// into it.
+func (w *web) refused(res *http.Response, id int64) error {
+	if res.StatusCode == http.StatusNotFound && res.Request.Header.Get("Mcp-Session-Id") != "" {
+		return errForgotten
+	}
+	body, _ := io.ReadAll(io.LimitReader(res.Body, errorBody))
+	if m, err := parse(body); err == nil && m.Error != nil {
+		if got, ok := number(m.ID); ok && got == id {
+			return m.Error
+		}
+		return fmt.Errorf("status %d: %w", res.StatusCode, m.Error)
+	}
+	return w.refusal(res)
+}
+
+func (w *web) refusal(res *http.Response) error {
+	switch code := res.StatusCode; {
+	case code == http.StatusUnauthorized || code == http.StatusForbidden:
+		return fmt.Errorf("it refuses the call with status %d (give what it wants as a header, such as Authorization)", code)
+	case code >= 300 && code <= 399:
+		return fmt.Errorf("it has moved to %.200q (use that address)", res.Header.Get("Location"))
+	case code == http.StatusAccepted || code == http.StatusNoContent:
+		return fmt.Errorf("status %d, without an answer", code)
+	default:
+		return fmt.Errorf("status %d", code)
+	}
+}
+
+// streamed reads a stream of events until the answer has come. A stream that
+// breaks is taken up where it was, if it had come so far.
+func (w *web) streamed(ctx context.Context, res *http.Response, id int64) error {
+	last, wait := "", takeUpWait
+	for tries := 0; ; {
+		e := newEvents(res.Body, w.c.cfg.frame, &w.meter)
+		came, err := w.hear(e, func() bool { return !w.c.waits(id) })
+		_ = res.Body.Close()
+		if err == nil {
+			return nil
+		}
+		if came {
+			tries, wait = 0, takeUpWait
+		}
+		if e.last != "" {
+			last = e.last
+		}
+		if !broken(err) || last == "" || tries >= takeUps || ctx.Err() != nil {
+			return fmt.Errorf("its stream ended without the answer: %w", err)
+		}
+		if res, err = w.takeUp(ctx, last, pauseOf(e.retry, wait)); err != nil {
+			return err
+		}
+		tries, wait = tries+1, 2*wait
+	}
+}
+
+func pauseOf(asked, own time.Duration) time.Duration {
+	if asked > 0 {
+		return asked
+	}
+	return own
+}
+
+// hear reads events until done says so, or the stream ends. It reports whether
+// any came.
+func (w *web) hear(e *events, done func() bool) (came bool, err error) {
+	for {
+		data, err := e.next()
+		if errors.Is(err, ErrTooLong) {
+			w.c.count(func(s *Stats) { s.Long++ })
+		}
+		if err != nil {
+			e.lines.done()
+			return came, err
+		}
+		came = true
+		_ = w.c.receive(data) // what is no message is counted
+		if done() {
+			e.lines.done()
+			return came, nil
+		}
+	}
+}
+
+// takeUp opens a stream, after a pause: where another has broken, or, without
+// an ID, for what the server says by itself.
+func (w *web) takeUp(ctx context.Context, after string, pause time.Duration) (*http.Response, error) {
+	t := time.NewTimer(pause)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	res, err := w.do(ctx, http.MethodGet, nil, after)
+	if err != nil {
+		return nil, err
+	}
+	if res.StatusCode != http.StatusOK || !strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream") {
+		defer w.drop(res)
+		return nil, w.refused(res, 0)
+	}
+	return res, nil
+}
+
+// run implements [wire]: it hears what the server says by itself, as far as it
+// has a stream for that.
+func (w *web) run(ctx context.Context) error {
+	select {
+	case <-w.ready:
+		w.overhear(ctx)
+	case <-ctx.Done():
+	}
+	<-ctx.Done()
+	w.leave()
+	w.client.CloseIdleConnections()
+	return context.Cause(ctx)
+}
+
+func (w *web) overhear(ctx context.Context) {
+	last, wait := "", time.Duration(0)
+	for tries := 0; tries <= takeUps; tries++ {
+		res, err := w.takeUp(ctx, last, wait)
+		if errors.Is(err, errForgotten) {
+			w.c.end(err)
+		}
+		if res == nil && (ctx.Err() != nil || tries == 0) {
+			return // it has none
+		}
+		wait = max(takeUpWait, 2*wait)
+		if err != nil {
+			continue
+		}
+		e := newEvents(res.Body, w.c.cfg.frame, &w.meter)
+		came, _ := w.hear(e, func() bool { return false })
+		_ = res.Body.Close()
+		if came {
+			tries, wait = 0, takeUpWait
+		}
+		if e.last != "" {
+			last = e.last
+		}
+		wait = pauseOf(e.retry, wait)
+	}
+}
+
+// leave tells the server that the session is over. It need not hear it.
+func (w *web) leave() {
+	w.mu.Lock()
+	session := w.session
+	w.mu.Unlock()
+	if session == "" {
+		return
+	}
+	ctx, done := context.WithTimeout(context.Background(), goodbye)
+	defer done()
+	if res, err := w.do(ctx, http.MethodDelete, nil, ""); err == nil {
+		w.drop(res)
+	}
+}

@@ -1,0 +1,128 @@
+package mcpclient
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+)
+
+const (
+	edge     = 4 << 10  // bytes of a long line that are kept at either end
+	saidKept = 64 << 10 // bytes of what a server says to people
+	junkKept = 1 << 10  // of a line of stdout that is no message
+)
+
+// meter bounds what is being read of one server at the same time.
+type meter struct {
+	used atomic.Int64 // bytes
+	most int64
+}
+
+var errMeter = errors.New("it sends more at the same time than is read of one server")
+
+func (m *meter) take(n int) error {
+	if m.used.Add(int64(n)) > m.most {
+		return fmt.Errorf("%w: %d bytes", errMeter, m.most)
+	}
+	return nil
+}
+
+func (m *meter) give(n int) { m.used.Add(-int64(n)) }
+
+// lines reads lines of which none is kept whole above a limit.
+type lines struct {
+	r     *bufio.Reader
+	limit int
+	meter *meter
+	buf   []byte
+	taken int // bytes of the line so far, as the meter has them
+}
+
+// line is one of them, without its end. Of a long one there are the edges only.
+type line struct {
+	data []byte // valid until the next is read
+	tail []byte // of a long one
+	long bool
+}
+
+func newLines(r io.Reader, limit int, m *meter) *lines {
+	return &lines{r: bufio.NewReaderSize(r, 32<<10), limit: limit, meter: m}
+}
+
+// next reads a line. An error of the reader comes after the last line; one of
+// the meter says that the line is not worth reading on.
+func (l *lines) next() (line, error) {
+	l.done()
+	var tail []byte
+	for {
+		part, err := l.r.ReadSlice('\n')
+		if len(part) > 0 {
+			if full := l.meter.take(len(part)); full != nil {
+				l.meter.give(len(part))
+				return line{}, full
+			}
+			l.taken += len(part)
+		}
+		switch {
+		case tail != nil:
+			tail = last(append(tail, part...), edge)
+		case len(l.buf)+len(part) > l.limit+1: // its end does not count
+			tail = last(append(bytes.Clone(last(l.buf, edge)), part...), edge)
+			l.buf = bytes.Clone(l.buf[:min(len(l.buf), edge)])
+			if len(l.buf) < edge {
+				l.buf = append(l.buf, part[:min(len(part), edge-len(l.buf))]...)
+			}
+		default:
+			l.buf = append(l.buf, part...)
+		}
+		switch {
+		case err == nil:
+			return line{bytes.TrimRight(l.buf, "\r\n"), tail, tail != nil}, nil
+		case errors.Is(err, bufio.ErrBufferFull):
+		case len(l.buf) > 0 && errors.Is(err, io.EOF):
+			return line{bytes.TrimRight(l.buf, "\r\n"), tail, tail != nil}, nil
+		default:
+			return line{}, err
+		}
+	}
+}
+
+// done lets go of the line that was read last.
+func (l *lines) done() {
+	l.meter.give(l.taken)
+	l.taken = 0
+	if cap(l.buf) > 1<<20 {
+		l.buf = nil
+	}
+	l.buf = l.buf[:0]
+}
+
+// last is the end of data, at most n bytes.
+func last(data []byte, n int) []byte { return data[max(0, len(data)-n):] }
+
+// ring keeps the end of what was written. Its methods may be called by several
+// goroutines.
+type ring struct {
+	mu   sync.Mutex
+	kept []byte // guarded by mu
+}
+
+func (r *ring) Write(p []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.kept = append(r.kept, last(p, saidKept)...)
+	if over := len(r.kept) - saidKept; over > 0 {
+		r.kept = r.kept[:copy(r.kept, r.kept[over:])]
+	}
+	return len(p), nil
+}
+
+func (r *ring) String() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return string(r.kept)
+}

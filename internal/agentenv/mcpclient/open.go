@@ -1,0 +1,203 @@
+package mcpclient
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// revision is the newest that is spoken. revisions are those accepted of a
+// server: what differs between them concerns nothing that is used here.
+const revision = "2025-11-25"
+
+func revisions() []string { return []string{revision, "2025-06-18", "2025-03-26", "2024-11-05"} }
+
+// Bounds of what a server can list.
+const (
+	maxTools      = 1000
+	maxToolBytes  = 4 << 20
+	maxPages      = 100
+	relistPause   = time.Second // between two readings of the list
+	maxToolName   = 256
+	maxToolSchema = 256 << 10
+)
+
+// newConn makes a connection that has not said hello yet.
+func newConn(ctx context.Context, name string, l limits) *Conn {
+	c := &Conn{name: name, cfg: l, relist: make(chan struct{}, 1), waiting: map[int64]*call{}, hear: map[string][]*listener{},
+		serve: map[string][]*server{}, incoming: map[string]context.CancelFunc{}}
+	c.life, c.end = context.WithCancelCause(ctx)
+	return c
+}
+
+// run keeps the connection until it ends, and returns when nothing is left of
+// it.
+func (c *Conn) run() {
+	err := c.wire.run(c.life)
+	c.end(err)
+	c.mu.Lock()
+	c.over = true
+	c.mu.Unlock()
+	c.work.Wait()
+}
+
+// hello agrees on the revision and reads the tools. version is that of this
+// program.
+func (c *Conn) hello(ctx context.Context, version string) error {
+	params := map[string]any{"protocolVersion": revision, "capabilities": clientCapabilities(),
+		"clientInfo": map[string]string{"name": "drover", "title": "Drover", "version": version}}
+	raw, err := c.CallOpt(ctx, "initialize", params, CallOptions{Timeout: c.cfg.initialize})
+	if err != nil {
+		return err
+	}
+	var res struct {
+		Revision     string          `json:"protocolVersion"`
+		Capabilities json.RawMessage `json:"capabilities"`
+		Info         struct {
+			Name    string `json:"name"`
+			Version string `json:"version"`
+		} `json:"serverInfo"`
+	}
+	if err := json.Unmarshal(raw, &res); err != nil {
+		return fmt.Errorf("the answer to initialize is not understood: %w", err)
+	}
+	if !slices.Contains(revisions(), res.Revision) {
+		return fmt.Errorf("it speaks revision %.40q of the protocol, and %q is spoken here", res.Revision, revisions())
+	}
+	c.revision, c.capabilities, c.about = res.Revision, res.Capabilities, fmt.Sprintf("%.100s %.40s", res.Info.Name, res.Info.Version)
+	c.wire.agreed(c.revision)
+	if err := c.Notify(ctx, "notifications/initialized", nil); err != nil {
+		return err
+	}
+	if !c.offers("tools") {
+		return nil
+	}
+	tools, err := c.list(ctx)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	c.tools = tools
+	c.mu.Unlock()
+	c.spawn(c.follow)
+	return nil
+}
+
+// clientCapabilities is what is served here: said before the tools are asked
+// for, since some servers have tools only for clients that can do this.
+func clientCapabilities() map[string]any {
+	none := struct{}{}
+	return map[string]any{
+		"elicitation": map[string]any{"form": none},
+		"tasks":       map[string]any{"list": none, "cancel": none, "requests": map[string]any{"elicitation": map[string]any{"create": none}}},
+	}
+}
+
+// offers reports whether the server has a capability.
+func (c *Conn) offers(name string) bool {
+	var have map[string]json.RawMessage
+	return json.Unmarshal(c.capabilities, &have) == nil && have[name] != nil
+}
+
+// follow reads the tools again when the server says that they have changed.
+func (c *Conn) follow() {
+	pause := time.NewTimer(relistPause)
+	defer pause.Stop()
+	for {
+		select {
+		case <-c.relist:
+		case <-c.life.Done():
+			return
+		}
+		if tools, err := c.list(c.life); err == nil { // else those that are known stay
+			c.mu.Lock()
+			c.tools = tools
+			c.mu.Unlock()
+		}
+		pause.Reset(relistPause)
+		select {
+		case <-pause.C:
+		case <-c.life.Done():
+			return
+		}
+	}
+}
+
+// list reads all pages of the list of tools.
+func (c *Conn) list(ctx context.Context) ([]Tool, error) {
+	ctx, done := context.WithTimeoutCause(ctx, c.cfg.list, fmt.Errorf("%w: tools/list took more than %v", ErrNoAnswer, c.cfg.list))
+	defer done()
+	var tools []Tool
+	size, cursor := 0, ""
+	for range maxPages {
+		params := map[string]any{}
+		if cursor != "" {
+			params["cursor"] = cursor
+		}
+		raw, err := c.CallOpt(ctx, "tools/list", params, CallOptions{Timeout: -1})
+		if err != nil {
+			return nil, err
+		}
+		if size += len(raw); size > maxToolBytes {
+			return nil, fmt.Errorf("its tools take more than %d bytes to list", maxToolBytes)
+		}
+		page, next, err := readTools(raw)
+		if err != nil {
+			return nil, err
+		}
+		if tools = append(tools, page...); len(tools) > maxTools {
+			return nil, fmt.Errorf("it has more than %d tools", maxTools)
+		}
+		if cursor = next; cursor == "" {
+			return unlike(tools), nil
+		}
+	}
+	return nil, errors.New("its list of tools does not end")
+}
+
+// readTools reads one page. Tools without a name or with a schema that is no
+// object cannot be used, and are left out.
+func readTools(raw json.RawMessage) (tools []Tool, next string, err error) {
+	var page struct {
+		Tools []struct {
+			Name        string          `json:"name"`
+			Title       string          `json:"title"`
+			Description string          `json:"description"`
+			InputSchema json.RawMessage `json:"inputSchema"`
+			Annotations json.RawMessage `json:"annotations"`
+			Execution   struct {
+				TaskSupport string `json:"taskSupport"`
+			} `json:"execution"`
+		} `json:"tools"`
+		Next string `json:"nextCursor"`
+	}
+	if err := json.Unmarshal(raw, &page); err != nil {
+		return nil, "", fmt.Errorf("its list of tools is not understood: %w", err)
+	}
+	for _, t := range page.Tools {
+		schema := bytes.TrimSpace(t.InputSchema)
+		if t.Name == "" || len(t.Name) > maxToolName || len(schema) > maxToolSchema || !bytes.HasPrefix(schema, []byte("{")) {
+			continue
+		}
+		support := t.Execution.TaskSupport
+		if support != TaskRequired && support != TaskOptional {
+			support = TaskForbidden
+		}
+		tools = append(tools, Tool{t.Name, t.Title, t.Description, schema, t.Annotations, support})
+	}
+	return tools, page.Next, nil
+}
+
+// unlike keeps the first of tools with the same name.
+func unlike(tools []Tool) []Tool {
+	seen := map[string]bool{}
+	return slices.DeleteFunc(tools, func(t Tool) bool {
+		again := seen[t.Name]
+		seen[t.Name] = true
+		return again
+	})
+}

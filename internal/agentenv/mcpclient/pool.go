@@ -1,0 +1,406 @@
+package mcpclient
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	randv2 "math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/drover-dev/drover/internal/engine/process"
+)
+
+// ErrGivenUp is wrapped by errors of a server that has failed too often.
+var ErrGivenUp = errors.New("it is given up")
+
+// ErrClosed is returned by a pool that is closed, and by a lease that was
+// released.
+var ErrClosed = errors.New("MCP servers are closed")
+
+var errUnused = errors.New("nobody uses it")
+
+// Config is what a pool is made of. The zero value works.
+type Config struct {
+	Version string   // of this program, for servers
+	Session string   // value of [process.MarkSession] for commands; empty: none
+	Env     []string // what each command gets, beside what its server says
+	Cwd     string   // where commands begin that name no folder
+	// Ready returns when somebody would end commands if this process died, and is
+	// asked before each start. nil: nobody would.
+	Ready func() error
+	// Tell is given what the user should read of a server, by several goroutines.
+	// nil: it is lost.
+	Tell func(server, text string)
+
+	Idle       time.Duration // until a server that nobody uses is ended; default 5 min
+	Initialize time.Duration // for the first answer; default 10 s
+	List       time.Duration // for the list of tools; default 10 s
+	Call       time.Duration // for each other call; default 10 min
+	Pause      time.Duration // before a server that has failed is tried again, at first; default 0.5 s
+	FrameBytes int           // of one message; default 8 MB
+}
+
+// Pool owns the connections to servers. Its methods may be called by several
+// goroutines. The caller must [Pool.Close] it.
+type Pool struct {
+	cfg   Config
+	table process.Table
+	self  func() (process.Identity, error) // of this process; read once
+
+	life context.Context // of all connections
+	stop context.CancelCauseFunc
+
+	mu      sync.Mutex
+	closed  bool              // guarded by mu
+	entries map[string]*entry // by [Server.Key]; guarded by mu
+	work    sync.WaitGroup    // one per goroutine; Add under mu while not closed; Close waits
+}
+
+// entry is one server and its connections, one after another.
+type entry struct {
+	key    string
+	name   string
+	server Server
+	life   context.Context // ends when nobody uses it any more
+	stop   context.CancelCauseFunc
+
+	// Guarded by the pool's mu.
+	users    int
+	idle     *time.Timer // nil: it is used
+	conn     *Conn       // nil: there is none now
+	begun    time.Time   // of conn
+	trying   chan struct{}
+	err      error // of the latest attempt or connection
+	patience patience
+}
+
+// NewPool makes a pool. It starts nothing.
+func NewPool(c Config) *Pool {
+	c.Idle = cmp.Or(c.Idle, 5*time.Minute)
+	c.Initialize, c.List, c.Call = cmp.Or(c.Initialize, 10*time.Second), cmp.Or(c.List, 10*time.Second), cmp.Or(c.Call, 10*time.Minute)
+	c.Pause = cmp.Or(c.Pause, 500*time.Millisecond)
+	c.FrameBytes = cmp.Or(c.FrameBytes, 8<<20)
+	p := &Pool{cfg: c, entries: map[string]*entry{}, self: sync.OnceValues(func() (process.Identity, error) { return process.Identify(os.Getpid()) })}
+	p.life, p.stop = context.WithCancelCause(context.Background())
+	return p
+}
+
+// Use begins to connect to a server, or shares the connection of those who use
+// it already, and does not wait. name is how it is called in messages. The
+// caller must [Lease.Release] what it gets.
+func (p *Pool) Use(_ context.Context, name string, s Server) (*Lease, error) {
+	if err := s.Check(); err != nil {
+		return nil, fmt.Errorf("MCP server %s: %w", name, err)
+	}
+	key := s.Key(p.cfg.Cwd)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil, ErrClosed
+	}
+	e := p.entries[key]
+	if e == nil {
+		e = &entry{key: key, name: name, server: s}
+		e.life, e.stop = context.WithCancelCause(p.life)
+		p.entries[key] = e
+	}
+	e.patience.again(time.Now())
+	e.users++
+	if e.idle != nil {
+		e.idle.Stop()
+		e.idle = nil
+	}
+	p.try(e)
+	return &Lease{p: p, e: e, name: name, server: s}, nil
+}
+
+// try begins an attempt if one makes sense. The caller holds mu.
+func (p *Pool) try(e *entry) {
+	p.settle(e)
+	if e.trying != nil || e.conn != nil || e.patience.spent() || p.closed || e.life.Err() != nil {
+		return
+	}
+	e.trying = make(chan struct{})
+	p.work.Go(func() { p.connect(e) })
+}
+
+// Lease is a use of a server. Its methods may be called by several goroutines.
+type Lease struct {
+	p      *Pool
+	e      *entry
+	name   string
+	server Server
+	once   sync.Once
+}
+
+// Name is how the server is called by who uses it.
+func (l *Lease) Name() string { return l.name }
+
+// Server is what was asked for.
+func (l *Lease) Server() Server { return l.server }
+
+// Key is that of the server; see [Server.Key].
+func (l *Lease) Key() string { return l.e.key }
+
+// Conn returns the live connection. One that has gone is made again, after a
+// pause that grows; the error of one attempt is returned, and one that wraps
+// [ErrGivenUp] when there will be none until somebody uses the server anew, a
+// minute later or more.
+func (l *Lease) Conn(ctx context.Context) (*Conn, error) {
+	p, e := l.p, l.e
+	p.mu.Lock()
+	p.try(e)
+	conn, trying, err := e.conn, e.trying, e.state()
+	closed := p.closed || e.life.Err() != nil
+	p.mu.Unlock()
+	switch {
+	case closed:
+		return nil, ErrClosed
+	case conn != nil:
+		return conn, nil
+	case trying == nil:
+		return nil, err
+	}
+	select {
+	case <-trying:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	return l.Peek()
+}
+
+// Peek returns the live connection if there is one now, and what is known if
+// there is none: a nil error says that it is not known yet.
+func (l *Lease) Peek() (*Conn, error) {
+	l.p.mu.Lock()
+	defer l.p.mu.Unlock()
+	l.p.settle(l.e)
+	if l.e.conn != nil {
+		return l.e.conn, nil
+	}
+	return nil, l.e.state()
+}
+
+// state says why there is no connection. The caller holds mu of the pool.
+func (e *entry) state() error {
+	if e.err != nil && e.patience.spent() {
+		return fmt.Errorf("MCP server %s has failed %d times in a row: %w: %w", e.name, e.patience.failures, ErrGivenUp, e.err)
+	}
+	if e.err != nil {
+		return fmt.Errorf("MCP server %s: %w", e.name, e.err)
+	}
+	return nil
+}
+
+// Release lets go of the server. A second call does nothing.
+func (l *Lease) Release() {
+	l.once.Do(func() {
+		p, e := l.p, l.e
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.settle(e)
+		if e.users--; e.users > 0 {
+			return
+		}
+		if e.conn == nil && e.trying == nil {
+			p.forget(e)
+			return
+		}
+		e.idle = time.AfterFunc(p.cfg.Idle, func() { p.expire(e) })
+	})
+}
+
+// expire ends a server that nobody has used for long.
+func (p *Pool) expire(e *entry) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if e.users == 0 {
+		p.forget(e)
+	}
+}
+
+// forget makes the next use of such a server begin anew. The caller holds mu.
+func (p *Pool) forget(e *entry) {
+	if p.entries[e.key] == e {
+		delete(p.entries, e.key)
+	}
+	e.stop(errUnused)
+}
+
+// Close ends all servers and returns when nothing of them is left.
+func (p *Pool) Close() {
+	p.mu.Lock()
+	p.closed = true
+	for _, e := range p.entries {
+		if e.idle != nil {
+			e.idle.Stop()
+		}
+	}
+	p.mu.Unlock()
+	p.stop(ErrClosed)
+	p.work.Wait()
+}
+
+// connect is the goroutine of a connection, from the attempt to its end.
+func (p *Pool) connect(e *entry) {
+	c, err := p.dial(e)
+	p.mu.Lock()
+	close(e.trying)
+	e.trying = nil
+	if err == nil {
+		e.conn, e.err, e.begun = c, nil, time.Now()
+	} else {
+		p.lost(e, err, 0)
+	}
+	p.mu.Unlock()
+	if err != nil {
+		p.tell(e, err)
+		return
+	}
+	<-c.Gone()
+	p.mu.Lock()
+	p.settle(e)
+	p.mu.Unlock()
+	p.tell(e, context.Cause(c.life))
+}
+
+// settle takes in that the connection has gone, if it has. Who asks for one does
+// not wait for the goroutine of the old one. The caller holds mu.
+func (p *Pool) settle(e *entry) {
+	if e.conn == nil || e.conn.life.Err() == nil {
+		return
+	}
+	c := e.conn
+	e.conn = nil
+	p.lost(e, context.Cause(c.life), time.Since(e.begun))
+	if e.users == 0 && e.life.Err() == nil {
+		p.forget(e)
+	}
+}
+
+// lost takes in that there is no connection. The caller holds mu.
+func (p *Pool) lost(e *entry, why error, lived time.Duration) {
+	e.err = why
+	if e.life.Err() == nil {
+		e.patience.failed(time.Now(), lived, p.cfg.Pause, randv2.Float64())
+	}
+}
+
+// tell tells the user of a failure that is none of ours.
+func (p *Pool) tell(e *entry, why error) {
+	if e.life.Err() != nil || p.cfg.Tell == nil {
+		return
+	}
+	p.mu.Lock()
+	text := why.Error()
+	if e.patience.spent() {
+		text = fmt.Sprintf("%v; it has failed %d times in a row and is given up (see drover mcp list)", why, e.patience.failures)
+	}
+	p.mu.Unlock()
+	p.cfg.Tell(e.name, text)
+}
+
+// dial makes one attempt. Its connection ends with the entry.
+func (p *Pool) dial(e *entry) (*Conn, error) {
+	p.mu.Lock()
+	pause := time.Until(e.patience.until)
+	p.mu.Unlock()
+	t := time.NewTimer(pause)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-e.life.Done():
+		return nil, context.Cause(e.life)
+	}
+	limit := e.server.Timeout()
+	c := newConn(e.life, e.name, limits{initialize: p.cfg.Initialize, list: p.cfg.List, call: cmp.Or(limit, p.cfg.Call),
+		frame: p.cfg.FrameBytes, budget: 8 * p.cfg.FrameBytes})
+	if err := p.reach(c, e.server); err != nil {
+		c.end(err)
+		return nil, err
+	}
+	over := make(chan struct{})
+	p.work.Go(func() { // from a goroutine that Close waits for
+		defer close(over)
+		c.run()
+	})
+	err := c.hello(e.life, p.cfg.Version)
+	if err == nil {
+		return c, nil
+	}
+	c.end(err)
+	<-over
+	if said := lastLine(c.Said()); said != "" && !strings.Contains(err.Error(), said) {
+		err = fmt.Errorf("%w (it says: %s)", err, said)
+	}
+	return nil, trim(err, c.name)
+}
+
+// trim takes the name of the server out of the error of its first call: who
+// reads it is told.
+func trim(err error, name string) error {
+	var rpc *RPCError
+	if errors.As(err, &rpc) {
+		return fmt.Errorf("it does not let us in: %w", err)
+	}
+	if errors.Is(err, ErrGone) {
+		prefix := fmt.Sprintf("MCP server %s: %v: ", name, ErrGone)
+		return errors.New(strings.Replace(err.Error(), prefix, "", 1))
+	}
+	return err
+}
+
+func lastLine(text string) string {
+	text = strings.TrimSpace(text)
+	return strings.TrimSpace(text[strings.LastIndexByte(text, '\n')+1:])
+}
+
+// reach gives the connection its wire.
+func (p *Pool) reach(c *Conn, s Server) error {
+	if s.Kind() == HTTP {
+		c.wire = newWeb(c, s)
+		return nil
+	}
+	if p.cfg.Ready != nil {
+		if err := p.cfg.Ready(); err != nil {
+			return err
+		}
+	}
+	self, err := p.self()
+	if err != nil {
+		return err
+	}
+	mark := "mcp_" + rand.Text()
+	w, err := startStdio(c, process.Command{Args: append([]string{s.Command}, s.Args...), Dir: cmp.Or(s.Cwd, p.cfg.Cwd),
+		Env: p.environment(s, mark, self), Session: true}, mark, &p.table)
+	if err != nil {
+		return err
+	}
+	c.wire = w
+	return nil
+}
+
+// environment is that of a command: what its server says counts most, but for
+// the marks.
+func (p *Pool) environment(s Server, mark string, self process.Identity) []string {
+	env := slices.Clone(p.cfg.Env)
+	set := func(name, value string) {
+		env = slices.DeleteFunc(env, func(kv string) bool { return strings.HasPrefix(kv, name+"=") })
+		env = append(env, name+"="+value)
+	}
+	for name, value := range s.Env {
+		set(name, value)
+	}
+	set(process.MarkTask, mark)
+	set(process.MarkHost, self.Mark())
+	if p.cfg.Session != "" {
+		set(process.MarkSession, p.cfg.Session)
+	}
+	return env
+}

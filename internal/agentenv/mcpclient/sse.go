@@ -1,0 +1,67 @@
+package mcpclient
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"strconv"
+	"time"
+)
+
+// maxRetry bounds how long a server can ask to be left alone.
+const maxRetry = 30 * time.Second
+
+// events reads server-sent events; see the HTML standard. One whose data is
+// above the limit is an error that wraps [ErrTooLong].
+type events struct {
+	lines *lines
+	limit int
+	last  string        // ID of the newest event that had one
+	retry time.Duration // as the server has asked; 0: it has not
+}
+
+func newEvents(r io.Reader, limit int, m *meter) *events {
+	return &events{lines: newLines(r, limit+len("data: "), m), limit: limit}
+}
+
+// next returns the data of the next event that has any.
+func (e *events) next() ([]byte, error) {
+	var data []byte
+	got := false
+	for {
+		one, err := e.lines.next()
+		switch {
+		case err != nil:
+			return nil, err // an event without its empty line is none
+		case one.long || len(data)+len(one.data) > e.limit:
+			return nil, ErrTooLong
+		case len(one.data) == 0:
+			if got && len(data) > 0 {
+				return data, nil
+			}
+			data, got = nil, false
+			continue
+		}
+		key, value, _ := bytes.Cut(bytes.TrimPrefix(one.data, []byte("\xef\xbb\xbf")), []byte(":"))
+		value = bytes.TrimPrefix(value, []byte(" "))
+		switch string(key) {
+		case "data":
+			if got {
+				data = append(data, '\n')
+			}
+			data, got = append(data, value...), true
+		case "id":
+			if len(value) <= 1024 && !bytes.ContainsAny(value, "\x00\r\n") {
+				e.last = string(value)
+			}
+		case "retry":
+			if ms, err := strconv.Atoi(string(value)); err == nil && ms >= 0 {
+				e.retry = min(time.Duration(min(ms, int(maxRetry.Milliseconds())))*time.Millisecond, maxRetry)
+			}
+		}
+	}
+}
+
+// broken reports whether a stream has only ended, so that it can be taken up
+// again.
+func broken(err error) bool { return !errors.Is(err, ErrTooLong) && !errors.Is(err, errMeter) }

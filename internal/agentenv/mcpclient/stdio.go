@@ -1,0 +1,189 @@
+package mcpclient
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/drover-dev/drover/internal/engine/process"
+)
+
+// How a command is ended: its stdin is closed, then it is sent TERM, then KILL.
+const (
+	leaveWait = 500 * time.Millisecond // after its stdin has ended
+	termWait  = 500 * time.Millisecond // after TERM
+	drainWait = 200 * time.Millisecond // for what it has printed before its end
+)
+
+// stdio is a server that is a command.
+type stdio struct {
+	c         *Conn
+	g         *process.Group
+	mark      string
+	table     *process.Table
+	meter     meter
+	in        *os.File
+	out, errs *os.File
+	spoken    ring
+
+	writing sync.Mutex // held while a frame is written
+}
+
+// startStdio starts a command. Its stdio is made here; the mark must be among
+// its environment.
+func startStdio(c *Conn, cmd process.Command, mark string, table *process.Table) (*stdio, error) {
+	w := &stdio{c: c, mark: mark, table: table, meter: meter{most: int64(c.cfg.budget)}}
+	var errs [3]error
+	cmd.Stdin, w.in, errs[0] = os.Pipe()
+	w.out, cmd.Stdout, errs[1] = os.Pipe()
+	w.errs, cmd.Stderr, errs[2] = os.Pipe()
+	err := errors.Join(errs[:]...)
+	if err == nil {
+		w.g, err = process.StartGroup(cmd)
+	}
+	closeAll(cmd.Stdin, cmd.Stdout, cmd.Stderr)
+	if err != nil {
+		closeAll(w.in, w.out, w.errs)
+		return nil, err
+	}
+	return w, nil
+}
+
+func closeAll(files ...*os.File) {
+	for _, f := range files {
+		if f != nil {
+			_ = f.Close() // of pipes, of which nothing is lost
+		}
+	}
+}
+
+func (w *stdio) agreed(string) {}
+
+func (w *stdio) said() string { return w.spoken.String() }
+
+func (w *stdio) request(_ int64, frame []byte) (func(), error) {
+	return func() {}, w.write(frame)
+}
+
+func (w *stdio) send(_ context.Context, frame []byte) error { return w.write(frame) }
+
+// write puts one frame into stdin. A command that does not read is of no use to
+// anybody any more: what it got of the frame is not the whole.
+func (w *stdio) write(frame []byte) error {
+	w.writing.Lock()
+	defer w.writing.Unlock()
+	_ = w.in.SetWriteDeadline(time.Now().Add(sendLimit)) // a pipe has deadlines
+	if w.c.life.Err() != nil {                           // asked after the deadline is set: that of close counts
+		return w.c.goneError()
+	}
+	_, err := w.in.Write(append(frame, '\n'))
+	if err == nil {
+		return nil
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		w.c.end(fmt.Errorf("it has not read its stdin for %v", sendLimit))
+	}
+	// Who closes stdin is mostly about to end, and that tells more.
+	moment := time.NewTimer(leaveWait)
+	defer moment.Stop()
+	select {
+	case <-w.c.life.Done():
+	case <-moment.C:
+		w.c.end(errors.New("it has closed its stdin"))
+	}
+	return w.c.goneError()
+}
+
+// run implements [wire].
+func (w *stdio) run(ctx context.Context) error {
+	var flows sync.WaitGroup
+	silent, hush := context.WithCancelCause(ctx)
+	defer hush(nil)
+	flows.Go(func() { hush(w.read()) })
+	heard := make(chan struct{})
+	flows.Go(func() {
+		defer close(heard)
+		_, _ = io.Copy(&w.spoken, w.errs) // to its end, or the deadline
+	})
+	exit, err := w.g.Wait(silent)
+	if err != nil && ctx.Err() == nil { // its stdout has ended first
+		moment, done := context.WithTimeout(ctx, drainWait)
+		exit, err = w.g.Wait(moment)
+		done()
+	}
+	if ctx.Err() == nil { // what it had answered before its end is an answer, and its last words say why
+		deadline := time.Now().Add(drainWait)
+		_ = w.out.SetReadDeadline(deadline)
+		_ = w.errs.SetReadDeadline(deadline)
+		<-silent.Done()
+		<-heard
+	}
+	why := context.Cause(ctx)
+	if why == nil {
+		why = w.ended(exit, err, context.Cause(silent))
+	}
+	w.c.end(why)
+	w.close()
+	deadline := time.Now().Add(drainWait)
+	_ = w.out.SetReadDeadline(deadline)
+	_ = w.errs.SetReadDeadline(deadline)
+	flows.Wait()
+	closeAll(w.out, w.errs)
+	w.g.Reap()
+	w.g.Close()
+	return why
+}
+
+// close ends the command and all that it has started.
+func (w *stdio) close() {
+	_ = w.in.SetWriteDeadline(time.Unix(1, 0)) // frees who writes
+	w.writing.Lock()
+	_ = w.in.Close()
+	w.writing.Unlock()
+	moment, done := context.WithTimeout(context.Background(), leaveWait)
+	_, _ = w.g.Wait(moment) // that is its chance to go by itself
+	done()
+	w.g.End(context.Background(), process.Ending{Grace: termWait, Mark: w.mark, Table: w.table})
+}
+
+// ended says how the command has ended, with the last that it said.
+func (w *stdio) ended(exit process.Exit, err, read error) error {
+	what := fmt.Sprintf("it ended with exit code %d", exit.Code)
+	switch {
+	case read != nil && !errors.Is(read, io.EOF) && !errors.Is(read, os.ErrDeadlineExceeded):
+		return read
+	case err != nil:
+		what = "it has closed its stdout"
+	case exit.Signal != 0:
+		what = fmt.Sprintf("it was ended by signal %d", exit.Signal)
+	}
+	lines := strings.Split(strings.TrimSpace(w.said()), "\n")
+	if text := strings.TrimSpace(lines[len(lines)-1]); text != "" {
+		what += ": " + text
+	}
+	return errors.New(what)
+}
+
+// read takes frames until the stdout ends.
+func (w *stdio) read() error {
+	l := newLines(w.out, w.c.cfg.frame, &w.meter)
+	for {
+		one, err := l.next()
+		switch {
+		case errors.Is(err, errMeter):
+			return fmt.Errorf("it printed a line of more than %d bytes", w.meter.most)
+		case err != nil:
+			return err
+		case one.long:
+			w.c.tooLong(one.data, one.tail)
+		case w.c.receive(one.data) != nil:
+			_, _ = w.spoken.Write(append(bytes.Clone(one.data[:min(len(one.data), junkKept)]), '\n'))
+		}
+	}
+}

@@ -1,0 +1,100 @@
+package mcpclient
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// TaskPhase is where a task of a server stands, in words of no dialect.
+type TaskPhase string
+
+// The phases. The empty one is a word of the server that is not known here: it
+// is shown, and changes nothing.
+const (
+	TaskWorking   TaskPhase = "working"
+	TaskAsking    TaskPhase = "asking" // it goes on when somebody has answered
+	TaskCompleted TaskPhase = "completed"
+	TaskFailed    TaskPhase = "failed"
+	TaskCancelled TaskPhase = "cancelled"
+)
+
+// Over reports whether the phase is the last one.
+func (p TaskPhase) Over() bool { return p == TaskCompleted || p == TaskFailed || p == TaskCancelled }
+
+// TaskState is what a server has told of one of its tasks.
+type TaskState struct {
+	ID      string
+	Phase   TaskPhase
+	Word    string // for the phase, the server's own
+	Message string
+
+	// Progress and Total count steps; both are 0 in a state that tells of none.
+	Progress, Total float64
+
+	Created, Updated time.Time     // zero: not said
+	TTL              time.Duration // for which the server keeps the task, from Created; 0: not said, or for ever
+	Poll             time.Duration // between two looks, as the server wants it; 0: not said
+}
+
+// TaskOutcome is what a task has given.
+type TaskOutcome struct {
+	Text    string // of its content, as a model reads it
+	IsError bool   // by the word of the tool
+}
+
+// TaskForm is a question of a running task.
+type TaskForm struct {
+	Message string
+	Schema  json.RawMessage // of the values, a JSON schema of an object
+}
+
+// TaskAnswer is the answer to it.
+type TaskAnswer struct {
+	Action TaskAction
+	Values json.RawMessage // of an accepted form, a JSON object
+}
+
+// TaskAction is what somebody did with a form.
+type TaskAction string
+
+// The actions.
+const (
+	FormAccepted TaskAction = "accept"
+	FormDeclined TaskAction = "decline" // somebody does not want to answer
+	FormIgnored  TaskAction = "cancel"  // nobody has answered
+	FormLeft     TaskAction = "left"    // it stays open: the task goes on, and somebody else is going to answer
+)
+
+// TaskWatch is told of a task while it lives. Its functions may be called by
+// several goroutines.
+type TaskWatch struct {
+	// State is given what the server tells by itself. It must not block.
+	State func(TaskState)
+	// Ask puts a question of the task to somebody, and returns when it is
+	// answered or ctx has ended.
+	Ask func(ctx context.Context, f TaskForm) TaskAnswer
+}
+
+// Errors of tasks. Any other error of a call, but for a [*TaskRefusedError], is
+// of the way to the server: the task may go on, and the call may be made again.
+var (
+	// ErrTaskUnknown says that the server does not know the task, or not any more.
+	ErrTaskUnknown = errors.New("the server does not know the task")
+	// ErrNoSteer says that the server has no way to tell a running task something.
+	ErrNoSteer = errors.New("the server offers no way to steer a running task")
+	// ErrNeedsTask says that a tool cannot be called without a task, or with one.
+	ErrNeedsTask = errors.New("the tool and the call do not agree on whether it is a task")
+)
+
+// TaskRefusedError is an error that the server itself gave as its answer.
+type TaskRefusedError struct {
+	Code    int
+	Message string
+}
+
+func (e *TaskRefusedError) Error() string {
+	return fmt.Sprintf("the server answered with error %d: %s", e.Code, e.Message)
+}

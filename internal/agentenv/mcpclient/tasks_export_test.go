@@ -1,0 +1,10 @@
+package mcpclient
+
+import "encoding/json"
+
+// ReadTaskV1 reads a task as the wire has it.
+func ReadTaskV1(raw []byte) (TaskState, bool) {
+	var w taskV1
+	err := json.Unmarshal(raw, &w)
+	return w.state(), err == nil && w.TaskID != ""
+}

@@ -1,0 +1,696 @@
+package permission
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// facts are what is known of the words of one command.
+type facts struct {
+	listed  bool // the program is known
+	rule    bool // only a rule approves it
+	risk    risk
+	why     string
+	unknown string // an option that is not listed
+	outside string // why a file that it reads is not allowed
+}
+
+func danger(r risk, why string) facts { return facts{listed: true, risk: r, why: why} }
+
+func notListed(option string) facts { return facts{listed: true, unknown: option} }
+
+// facts looks at the options and operands of a command.
+func (j *judge) facts(ws []word, s scope) facts {
+	name, args := ws[0].text, ws[1:]
+	if i := slices.IndexFunc(args, func(w word) bool { return !w.plain && w.known }); i >= 0 && !j.g.inert(name) {
+		return danger(runs, "a word that is written in an unusual way")
+	}
+	switch name {
+	case "[", "test":
+		return j.testFacts(name, args, s)
+	case "printf":
+		return printfFacts(args)
+	case "find":
+		return j.findFacts(args, s)
+	case "date":
+		return j.dateFacts(args, s)
+	case "tar":
+		return j.tarFacts(args, s)
+	case "xargs":
+		return j.xargsFacts(args, s)
+	case "ps":
+		if psRetries(args) {
+			return danger(strays, "it may show the environment of processes")
+		}
+	case "printenv":
+		if public(args) {
+			return facts{listed: true}
+		}
+	case "go":
+		return goFacts(args)
+	case "git":
+		return j.gitFacts(args, s)
+	case "command":
+		if len(args) > 1 && (args[0].text == "-v" || args[0].text == "-V") {
+			return facts{listed: true}
+		}
+		return facts{}
+	}
+	p := j.g.memory.known().program(name)
+	if p == nil {
+		return facts{}
+	}
+	if responds(name) && slices.ContainsFunc(args, func(w word) bool { return strings.HasPrefix(w.text, "@") }) {
+		return danger(runs, "a file that may hold options")
+	}
+	if p.operands == "wrap" {
+		return danger(runs, name+" in a form that is not understood")
+	}
+	d := p.parse(args)
+	f := facts{listed: true, rule: p.operands == "rule", risk: d.risk, why: d.why, unknown: d.unknown}
+	if f.risk != reads || f.unknown != "" {
+		return f
+	}
+	return j.shape(name, p, d, s, f)
+}
+
+// shape judges operands by what the program takes them for.
+func (j *judge) shape(name string, p *program, d parsed, s scope, f facts) facts {
+	files, pattern := d.operands, (*word)(nil)
+	switch p.operands {
+	case "words":
+		files = nil
+	case "names":
+		if !d.lists {
+			return danger(writes, "it may keep a page that it has formatted")
+		}
+		files = nil
+		for _, w := range d.operands {
+			if strings.ContainsAny(w.text, "/\\~") || w.glob {
+				return danger(runs, "a name that may be a file")
+			}
+		}
+	case "none":
+		if len(files) > 0 {
+			return danger(writes, "an operand")
+		}
+	case "one":
+		if len(files) > 1 || len(files) == 1 && files[0].glob {
+			return danger(writes, "a second operand")
+		}
+	case "search":
+		if !d.given && len(files) > 0 {
+			pattern, files = &files[0], files[1:]
+			d.patterns = append(d.patterns, *pattern)
+			if d.late >= 0 {
+				d.late = max(0, d.late-1)
+			}
+		}
+	case "rule":
+		if why := ruleOperands(name, d); why != "" {
+			return danger(runs, why)
+		}
+		files = nil
+	}
+	if name == "which" || name == "type" || name == "whereis" {
+		files = nil
+	}
+	if why := script(name, d); why != "" {
+		return danger(runs, why)
+	}
+	if name == "ps" && psShows(d) {
+		return danger(strays, "it may show the environment of processes")
+	}
+	if name == "bat" || name == "batcat" {
+		if len(files) > 0 && files[0].text == "cache" {
+			return danger(writes, "the command cache")
+		}
+	}
+	if why := j.loose(name, p, d, pattern); why != "" {
+		return danger(runs, why)
+	}
+	for _, w := range append(slices.Clone(files), d.files...) {
+		if f.outside = j.operand(name, w, s); f.outside != "" {
+			return f
+		}
+	}
+	folders := false
+	if name == "diff" || name == "sdiff" {
+		files = append(slices.Clone(files), d.files...)
+		if folders, f.outside = j.folders(files, s); f.outside != "" {
+			return f
+		}
+	}
+	if d.deep || p.deep || folders {
+		f.outside = j.below(files, s)
+	}
+	return f
+}
+
+// folders reports whether one of the files is a folder, all of which is read then,
+// and why it may not be: what is in it is followed through links.
+func (j *judge) folders(files []word, s scope) (some bool, why string) {
+	budget := maxEntries
+	for _, dir := range s.dirs {
+		for _, w := range files {
+			top := j.g.expand(w.text, dir)
+			if info, err := os.Stat(top); err != nil || !info.IsDir() {
+				continue
+			}
+			some = true
+			err := filepath.WalkDir(top+"/", func(path string, d os.DirEntry, err error) error {
+				if budget--; budget < 0 || err != nil {
+					return errors.New("too many files")
+				}
+				if d.Type()&os.ModeSymlink != 0 && j.g.approvePath("Read", path, false).Decision != Allow {
+					return errors.New("a link")
+				}
+				return nil
+			})
+			if err != nil {
+				return some, "it would read a whole folder: " + err.Error()
+			}
+		}
+	}
+	return some, ""
+}
+
+// psShows reports the letter e without a dash, by which ps shows environments.
+func psShows(d parsed) bool {
+	for _, w := range slices.Concat(d.operands, d.values) {
+		if strings.Contains(w.text, "env") || w.glob {
+			return true
+		}
+	}
+	// What cannot be read in one style is read in the other.
+	if slices.ContainsFunc(d.names, func(w word) bool { return strings.ContainsAny(w.text, "eE") }) {
+		return true
+	}
+	return slices.ContainsFunc(d.operands, func(w word) bool { return strings.ContainsAny(w.text, "eE") })
+}
+
+// psRetries reports a command line of ps that has the letter e behind a dash, where it
+// means every process, and that ps may refuse in that style: it reads such a line again
+// in the other style, in which e shows environments. What it surely accepts is an e, one
+// letter for a format, and letters that go with each of these.
+func psRetries(args []word) bool {
+	var letters string
+	for _, w := range args {
+		cluster, ok := strings.CutPrefix(w.text, "-")
+		if !ok || strings.HasPrefix(cluster, "-") {
+			continue
+		}
+		if i := strings.IndexAny(cluster, "CGgOopqstuU"); i >= 0 {
+			cluster = cluster[:i] // its value follows
+		}
+		letters += cluster
+	}
+	if !strings.Contains(letters, "e") {
+		return false
+	}
+	formats := 0
+	for _, c := range "fFlj" {
+		formats += strings.Count(letters, string(c))
+	}
+	return formats > 1 || strings.Trim(letters, "efFljywLHA") != ""
+}
+
+// loose tells of a pattern of file names that could become an option.
+func (j *judge) loose(name string, p *program, d parsed, pattern *word) string {
+	if pattern != nil && pattern.glob {
+		return "a pattern that may become names of files"
+	}
+	for i, w := range d.operands {
+		if !w.glob || d.late >= 0 && i >= d.late || p.operands == "words" && !p.risky() {
+			continue
+		}
+		if p.risky() && (w.pattern[0] < ' ' || w.pattern[0] == '-') {
+			return "names of files that could be taken for options"
+		}
+	}
+	for _, w := range d.values {
+		if w.glob && (p.risky() || responds(name)) {
+			return "names of files that could be taken for options"
+		}
+	}
+	return ""
+}
+
+// operand says why a file may not be read. A pattern stands for every name that
+// it may become.
+func (j *judge) operand(name string, w word, s scope) string {
+	if w.text == "-" || w.text == "/dev/null" || w.text == "/dev/stdin" || w.text == "" {
+		return ""
+	}
+	if strings.HasPrefix(w.text, "+") && (name == "less" || name == "more") {
+		return "a command for " + name
+	}
+	for _, dir := range s.dirs {
+		if v := j.g.approvePath("Read", j.g.expand(w.text, dir), false); v.Decision != Allow {
+			return name + " would read " + w.text + ": " + v.Reason
+		}
+		if !j.g.MayRead(j.g.expand(w.text, dir)) {
+			return name + " would read " + w.text + ", of which a rule speaks"
+		}
+	}
+	if !w.glob {
+		return ""
+	}
+	names, ok := j.g.names(w, s.dirs)
+	if !ok {
+		return "it stands for too many files"
+	}
+	for _, found := range names {
+		if strings.HasPrefix(found, "-") || responds(name) && strings.HasPrefix(found, "@") {
+			return "the name of a file would be taken for an option"
+		}
+	}
+	for _, dir := range s.dirs {
+		for _, found := range names {
+			full := j.g.expand(found, dir)
+			if info, err := os.Lstat(full); err == nil && info.Mode()&os.ModeSymlink == 0 && !j.g.bansReading() {
+				continue // its folder was looked at
+			}
+			if v := j.g.approvePath("Read", full, false); v.Decision != Allow {
+				return name + " would read " + found + ": " + v.Reason
+			}
+			if !j.g.MayRead(full) {
+				return name + " would read " + found + ", of which a rule speaks"
+			}
+		}
+	}
+	return ""
+}
+
+// below says why a whole folder may not be read: a ban may speak of something in
+// it.
+func (j *judge) below(files []word, s scope) string {
+	if !j.g.bansReading() {
+		return ""
+	}
+	if len(files) == 0 {
+		files = []word{literal(".")}
+	}
+	for _, dir := range s.dirs {
+		for _, w := range files {
+			if real, err := resolve(j.g.expand(w.text, dir)); err != nil || w.glob || j.g.mayHold(real) {
+				return "it could read a file of which a rule speaks"
+			}
+		}
+	}
+	return ""
+}
+
+// bounds of what a pattern is looked up in.
+const (
+	maxEntries = 4096
+	maxNames   = 512
+)
+
+// names are the files that a pattern may become, as they would be written. It
+// finds more than the shell, never less.
+func (g *Gate) names(w word, dirs []string) ([]string, bool) {
+	var out []string
+	budget := maxEntries
+	for _, dir := range dirs {
+		found := []string{""}
+		if strings.HasPrefix(w.pattern, "/") {
+			found = []string{"/"}
+		}
+		for _, comp := range strings.Split(strings.Trim(w.pattern, "/"), "/") {
+			var next []string
+			for _, at := range found {
+				if !strings.ContainsAny(comp, string([]rune{anyText, anyByte, anyFrom})) {
+					next = append(next, filepath.Join(at, comp))
+					continue
+				}
+				base := at
+				if !filepath.IsAbs(base) {
+					base = filepath.Join(dir, at)
+				}
+				entries, err := os.ReadDir(base)
+				if budget -= len(entries); budget < 0 {
+					return nil, false
+				}
+				if err != nil {
+					continue
+				}
+				for _, e := range entries {
+					if component(comp, e.Name()) {
+						next = append(next, filepath.Join(at, e.Name()))
+					}
+				}
+			}
+			if found = next; len(found) > maxNames {
+				return nil, false
+			}
+		}
+		out = append(out, found...)
+	}
+	return out, true
+}
+
+func component(pattern, name string) bool {
+	if i := strings.IndexByte(pattern, anyFrom); i >= 0 {
+		pattern = pattern[:i] + string(rune(anyText))
+	}
+	if strings.HasPrefix(name, ".") && pattern[0] != '.' {
+		return false
+	}
+	return match(pattern, name, anyText, anyByte)
+}
+
+// bansReading reports whether some files may not be read.
+func (g *Gate) bansReading() bool { return g.bans }
+
+// mayHold reports whether a rule speaks of something that could lie in the
+// folder, or is it.
+func (g *Gate) mayHold(dir string) bool {
+	for _, list := range [][]rule{g.deny, g.ask} {
+		for _, r := range list {
+			if kindOf(r.tool) == editTool {
+				continue
+			}
+			for _, glob := range r.globs {
+				fixed := glob
+				if i := strings.IndexAny(glob, `*?[{\`); i >= 0 {
+					fixed = glob[:strings.LastIndexByte(glob[:i], '/')+1]
+				}
+				fixed = strings.TrimSuffix(fixed, "/")
+				if dir == "/" || fixed == dir || strings.HasPrefix(fixed, dir+"/") || fixed != glob && (fixed == "" || strings.HasPrefix(dir,
+					fixed+"/")) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// testFacts judges the program test: what it looks at is a file, and nothing in
+// it may be an expression.
+func (j *judge) testFacts(name string, args []word, s scope) facts {
+	if name == "[" {
+		if len(args) == 0 || args[len(args)-1].text != "]" {
+			return danger(runs, "no closing bracket")
+		}
+		args = args[:len(args)-1]
+	}
+	f := facts{listed: true}
+	for i, w := range args {
+		switch w.text {
+		case "-v", "-R", "-o", "-N":
+			if !(w.text == "-o" && i > 0 && i < len(args)-1) {
+				return danger(runs, "it may evaluate an expression")
+			}
+		case "-a", "-e", "-f", "-d", "-r", "-w", "-x", "-s", "-L", "-h", "-b", "-c", "-p", "-S", "-k", "-g", "-u", "-G", "-O", "-nt", "-ot", "-ef":
+			if i+1 < len(args) {
+				if f.outside = j.operand(name, args[i+1], s); f.outside != "" {
+					return f
+				}
+			}
+		}
+		if w.glob {
+			return danger(runs, "names of files that could be taken for options")
+		}
+	}
+	return f
+}
+
+// printfFacts accepts every format that sets no variable.
+func printfFacts(args []word) facts {
+	if len(args) > 0 && args[0].text == "--" {
+		args = args[1:]
+	} else if len(args) > 0 && strings.HasPrefix(args[0].text, "-") {
+		return notListed(args[0].text)
+	}
+	if len(args) == 0 {
+		return facts{listed: true}
+	}
+	if !args[0].known || args[0].glob {
+		return danger(runs, "a format that is known only when it runs")
+	}
+	format := strings.ReplaceAll(args[0].text, "%%", "")
+	for _, rest := range strings.Split(format, "%")[1:] {
+		if strings.HasPrefix(strings.TrimLeft(rest, "#0 +-'*.123456789hlLjztqw"), "n") {
+			return danger(runs, "a format that sets a variable")
+		}
+	}
+	return facts{listed: true}
+}
+
+// responds reports programs that take options from a file that is named with @,
+// wherever it stands.
+func responds(name string) bool {
+	switch name {
+	case "nm", "size", "strings", "readelf", "objdump", "objcopy", "strip", "ar", "ranlib", "addr2line", "c++filt", "as", "ld", "gprof", "elfedit":
+		return true
+	}
+	return false
+}
+
+// findFacts accepts the tests of find, and of its actions those that print.
+func (j *judge) findFacts(args []word, s scope) facts {
+	f := facts{listed: true}
+	start := true
+	for i := 0; i < len(args); i++ {
+		a := args[i]
+		if a.glob && !(start && strings.Contains(a.text, "/") && a.pattern[0] >= ' ') {
+			return danger(runs, "names of files that could be taken for actions")
+		}
+		switch a.text {
+		case "-P", "-print", "-print0", "-ls", "-prune", "-o", "-a", "-or", "-and", "-not", "!", "(", ")", ",", "-empty", "-true", "-false",
+			"-xdev", "-mount", "-depth", "-d", "-quit", "-daystart", "-readable", "-writable",
+			"-executable", "-nouser", "-nogroup", "-noleaf", "-ignore_readdir_race", "-noignore_readdir_race", "-warn", "-nowarn", "-help",
+			"--help", "-version", "--version":
+		case "-name", "-iname", "-path", "-ipath", "-wholename", "-iwholename", "-regex", "-iregex", "-regextype", "-type", "-xtype",
+			"-maxdepth", "-mindepth", "-size", "-mtime", "-mmin", "-ctime", "-cmin", "-atime", "-amin",
+			"-printf", "-perm", "-user", "-group", "-uid", "-gid", "-links", "-inum", "-lname", "-ilname", "-used", "-fstype", "-context",
+			"-newermt":
+			i++
+			if i < len(args) && args[i].glob {
+				return danger(runs, "names of files that could be taken for actions")
+			}
+		case "-newer", "-anewer", "-cnewer", "-samefile":
+			if i++; i < len(args) {
+				if f.outside = j.operand("find", args[i], s); f.outside != "" {
+					return f
+				}
+			}
+		case "-exec":
+			n, why := j.findExec(args, i, s)
+			if why != "" {
+				return danger(runs, "-exec with "+why)
+			}
+			i += n
+		case "-execdir", "-ok", "-okdir", "-files0-from", "-L", "-H", "-follow":
+			return danger(runs, a.text)
+		case "-delete", "-fls", "-fprint", "-fprint0", "-fprintf":
+			return danger(writes, a.text)
+		default:
+			if strings.HasPrefix(a.text, "-") {
+				return notListed(a.text)
+			}
+			if f.outside = j.operand("find", a, s); f.outside != "" {
+				return f
+			}
+			continue
+		}
+		start = false
+	}
+	return f
+}
+
+// dateFacts accepts showing a time; an operand without + would set it.
+func (j *judge) dateFacts(args []word, s scope) facts {
+	f := facts{listed: true}
+	if slices.ContainsFunc(args, func(w word) bool { return w.glob }) {
+		return danger(runs, "names of files")
+	}
+	for i := 0; i < len(args); i++ {
+		a := args[i].text
+		switch {
+		case strings.HasPrefix(a, "+"), slices.Contains([]string{"-u", "--utc", "--universal", "-R", "--rfc-email", "--rfc-2822", "-I",
+			"--iso-8601", "--debug", "--help", "--version"}, a),
+			strings.HasPrefix(a, "-I"), strings.HasPrefix(a, "--iso-8601="), strings.HasPrefix(a, "--rfc-3339="), strings.HasPrefix(a,
+				"--date="), strings.HasPrefix(a, "-d") && len(a) > 2:
+		case a == "-d" || a == "--date":
+			i++
+		case a == "-r" || a == "--reference":
+			if i++; i < len(args) {
+				if f.outside = j.operand("date", args[i], s); f.outside != "" {
+					return f
+				}
+			}
+		default:
+			return danger(writes, a)
+		}
+	}
+	return f
+}
+
+// tarFacts accepts listing what is in an archive.
+func (j *judge) tarFacts(args []word, s scope) facts {
+	list, f := false, facts{listed: true}
+	for i := 0; i < len(args); i++ {
+		a := args[i].text
+		long, value, joined := strings.Cut(a, "=")
+		letters := strings.TrimPrefix(a, "-")
+		switch {
+		case args[i].glob:
+			return danger(runs, "names of files that could be taken for options")
+		case a == "--":
+			return danger(runs, a)
+		case long == "--file":
+			if !joined && i+1 < len(args) {
+				if i++; args[i].glob {
+					return danger(runs, "names of files that could be taken for options")
+				}
+				value = args[i].text
+			}
+			f.outside = j.archive(value, s)
+		case strings.HasPrefix(a, "--"):
+			if !slices.Contains([]string{"--list", "--verbose", "--gzip", "--bzip2", "--xz", "--zstd", "--auto-compress", "--utc",
+				"--full-time", "--numeric-owner", "--version", "--help"}, a) {
+				return danger(runs, a)
+			}
+			list = list || a == "--list" || a == "--version" || a == "--help"
+		case i == 0 || strings.HasPrefix(a, "-"):
+			if strings.Trim(letters, "tvzjJaf") != "" || strings.Count(letters, "f") > 1 || strings.Contains(letters,
+				"f") && !strings.HasSuffix(letters, "f") {
+				return danger(runs, a)
+			}
+			list = list || strings.Contains(letters, "t")
+			if strings.HasSuffix(letters, "f") && i+1 < len(args) {
+				if i++; args[i].glob {
+					return danger(runs, "names of files that could be taken for options")
+				}
+				f.outside = j.archive(args[i].text, s)
+			}
+		}
+		if f.outside != "" {
+			return f
+		}
+	}
+	if !list {
+		return danger(writes, "it does not list")
+	}
+	return f
+}
+
+// tarOrdinary reports options by which tar packs and unpacks, without those that
+// run another program or write beside the folder.
+func tarOrdinary(args []word) bool {
+	for i := 0; i < len(args); i++ {
+		a := args[i].text
+		name, value, joined := strings.Cut(a, "=")
+		switch {
+		case args[i].glob && (i == 0 || args[i].pattern[0] < ' ' || args[i].pattern[0] == '-'), !args[i].known:
+			return false
+		case a == "--":
+			return true
+		case slices.Contains([]string{"--file", "--directory", "--strip-components", "--exclude", "--exclude-from", "--files-from", "--transform"}, name):
+			if name == "--transform" || name == "--files-from" {
+				return false // its words may be a program, or options
+			}
+			if !joined {
+				if i++; i < len(args) {
+					value = args[i].text
+				}
+			}
+			if name == "--file" && strings.Contains(value, ":") {
+				return false // an archive on another machine
+			}
+		case strings.HasPrefix(a, "--"):
+			if !slices.Contains([]string{"--extract", "--get", "--create", "--list", "--append", "--update", "--verbose", "--gzip", "--bzip2", "--xz",
+				"--zstd", "--auto-compress", "--keep-old-files", "--no-same-owner", "--no-same-permissions", "--preserve-permissions",
+				"--overwrite", "--totals", "--wildcards", "--exclude-vcs", "--one-file-system", "--numeric-owner", "--version", "--help"}, a) {
+				return false
+			}
+		case i == 0 && !strings.HasPrefix(a, "-"), strings.HasPrefix(a, "-"):
+			letters := strings.TrimPrefix(a, "-")
+			if strings.Trim(letters, "xctruvzjJakpmhWwoSfC") != "" || strings.ContainsAny(letters[:max(0, len(letters)-1)], "fC") {
+				return false
+			}
+			if strings.HasSuffix(letters, "f") || strings.HasSuffix(letters, "C") {
+				if i++; i < len(args) && strings.HasSuffix(letters, "f") && strings.Contains(args[i].text, ":") {
+					return false // an archive on another machine
+				}
+			}
+		}
+	}
+	return true
+}
+
+func (j *judge) archive(name string, s scope) string {
+	if strings.Contains(name, ":") {
+		return "an archive on another machine"
+	}
+	return j.operand("tar", literal(name), s)
+}
+
+// goFacts accepts the options of go that choose what is built and tested, and
+// not how or where to. Whatever stands in the code is run.
+func goFacts(args []word) facts {
+	f := facts{listed: true, rule: true}
+	if len(args) == 0 {
+		return f
+	}
+	if slices.ContainsFunc(args, func(w word) bool { return w.glob }) {
+		return danger(runs, "names of files that could be taken for options")
+	}
+	for i := 1; i < len(args); i++ {
+		name, ok := strings.CutPrefix(args[i].text, "-")
+		if !ok {
+			continue
+		}
+		name, _, joined := strings.Cut(strings.TrimPrefix(name, "-"), "=")
+		switch name {
+		case "v", "race", "short", "failfast", "cover", "json", "benchmem", "x", "n", "a", "msan", "asan", "fullpath", "trimpath", "m", "u",
+			"deps", "test", "e", "find", "compiled", "all", "src", "diff", "l", "d", "s", "i":
+		case "run", "count", "timeout", "bench", "benchtime", "parallel", "p", "tags", "skip", "cpu", "shuffle", "fuzz", "fuzztime", "f",
+			"list", "covermode", "coverpkg", "vet", "buildvcs", "compat":
+			if !joined {
+				i++
+			}
+		case "o", "c", "coverprofile", "cpuprofile", "memprofile", "blockprofile", "mutexprofile", "trace", "outputdir", "w", "work", "mod", "C":
+			return danger(writes, args[i].text)
+		default:
+			return danger(runs, args[i].text)
+		}
+	}
+	return f
+}
+
+// ruleOperands says what speaks against operands of a program that a rule names.
+func ruleOperands(name string, d parsed) string {
+	switch name {
+	case "make", "gmake":
+		for _, w := range d.operands {
+			key, value, ok := strings.Cut(w.text, "=")
+			key = strings.TrimRight(key, ":?+!")
+			if w.glob || ok && (strings.ContainsAny(value, "$`") || strings.ContainsAny(key, "$. ") || strings.HasPrefix(key,
+				"MAKE") || key == "SHELL") || strings.ContainsAny(w.text, "$`") {
+				return "a variable that could run something"
+			}
+		}
+	case "cargo":
+		if len(d.operands) > 0 && strings.HasPrefix(d.operands[0].text, "+") {
+			return "another toolchain"
+		}
+	}
+	for i, w := range d.operands {
+		if w.glob && (d.late < 0 || i < d.late) {
+			return "names of files that could be taken for options"
+		}
+	}
+	return ""
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}

@@ -1,0 +1,70 @@
+package skill
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/drover-dev/drover/internal/platform/excerpt"
+)
+
+// Bounds of the texts for a model.
+const (
+	maxDescription = 250      // code points of a description in the list
+	maxList        = 24 << 10 // bytes of the list
+)
+
+// Catalog is the skills that were found. It never changes.
+type Catalog struct {
+	skills []Skill // by name
+	notes  []Note
+}
+
+// All returns the skills in the order of their names.
+func (c Catalog) All() []Skill { return slices.Clone(c.skills) }
+
+// Warnings tell what is wrong with files, those that were not loaded included.
+func (c Catalog) Warnings() []Note { return slices.Clone(c.notes) }
+
+// Names are the names of all skills, in order.
+func (c Catalog) Names() []string {
+	out := make([]string, len(c.skills))
+	for i, s := range c.skills {
+		out[i] = s.Name
+	}
+	return out
+}
+
+// Find returns a skill by its name, however that is written.
+func (c Catalog) Find(name string) (Skill, bool) {
+	name = Normalize(name)
+	i := slices.IndexFunc(c.skills, func(s Skill) bool { return s.Name == name })
+	if i < 0 || name == "" {
+		return Skill{}, false
+	}
+	return c.skills[i], true
+}
+
+// Reminder is the list of skills for a model: one line each, in the order of
+// their names. It is empty if there are none.
+func (c Catalog) Reminder() string {
+	if len(c.skills) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	b.WriteString("These skills can be used with the Skill tool. Use one when its description fits the task.\n")
+	for i, s := range c.skills {
+		line := fmt.Sprintf("- %s: %s\n", s.Name, escape(excerpt.Line(s.Description, maxDescription)))
+		if b.Len()+len(line) > maxList {
+			fmt.Fprintf(&b, "(and %d more: %s)\n", len(c.skills)-i, excerpt.Line(strings.Join(c.Names()[i:], ", "), 4000))
+			break
+		}
+		b.WriteString(line)
+	}
+	return b.String()
+}
+
+// escape keeps text from ending the element that it is put into.
+func escape(text string) string {
+	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace(text)
+}

@@ -1,0 +1,187 @@
+package usage
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/model/choose"
+	"github.com/drover-dev/drover/internal/model/modelinfo"
+)
+
+// Price is what a model costs, in US dollars per million tokens. Its fields are
+// those of the settings.
+type Price struct {
+	Input, Output float64
+	CacheRead     float64 // 0: a tenth of Input
+	CacheWrite    float64 // 0: one and a quarter of Input
+}
+
+// Table knows prices and windows. It is only read, so several goroutines may
+// use one. The zero Table knows none but those of files, which are free.
+type Table struct {
+	asOf   string
+	own    map[string]Price // of the settings, by pattern
+	built  map[string]row   // by name without provider and date
+	widths map[string]int64 // of the settings, by pattern
+}
+
+// row is a model of the built-in table.
+type row struct {
+	price  Price
+	long   Price // of requests above from
+	from   int64 // tokens; 0: no such price
+	window int64 // 0: not known
+}
+
+// NewTable puts prices and windows of the settings, by name or pattern, over
+// the built-in table. What cannot be a price or a window is left out, and said:
+// its model has none then.
+func NewTable(own map[string]Price, windows map[string]int64) (Table, []string) {
+	t := builtIn()
+	t.own, t.widths = map[string]Price{}, map[string]int64{}
+	var notes []string
+	for pattern, p := range own {
+		t.own[pattern] = p
+		if !p.possible() {
+			notes = append(notes, fmt.Sprintf("models.prices: what %q costs cannot be true, so its price is not known (give dollars per million tokens, 0 or more)", pattern))
+		}
+	}
+	for pattern, n := range windows {
+		if n <= 0 {
+			notes = append(notes, fmt.Sprintf("models.windows: %d tokens for %q is ignored (give the tokens that it can read)", n, pattern))
+			continue
+		}
+		t.widths[pattern] = n
+	}
+	slices.Sort(notes)
+	return t, notes
+}
+
+// AsOf is the day of the built-in prices, such as 2026-11-21.
+func (t Table) AsOf() string { return t.asOf }
+
+// Price is what a model costs in a request that holds so many tokens; false if
+// that is not known. Models that are files are free.
+func (t Table) Price(model string, context int64) (Price, bool) {
+	if choose.Free(model) {
+		return Price{}, true
+	}
+	names := spellings(model)
+	if p, ok := choose.Best(t.own, names...); ok {
+		return p, p.possible()
+	}
+	r, ok := t.row(names)
+	if ok && r.from > 0 && context > r.from {
+		return r.long, true
+	}
+	return r.price, ok
+}
+
+// Rate is one figure for what a model costs, to compare models by: dollars for
+// a million tokens read and a million written.
+func (t Table) Rate(model string) (float64, bool) {
+	p, ok := t.Price(model, 0)
+	return p.Input + p.Output, ok
+}
+
+// Cost is the price of one call in US dollars; false if it is not known.
+func (t Table) Cost(model string, u agent.Usage) (usd float64, known bool) {
+	p, known := t.Price(model, u.InputTokens+u.CacheReadTokens+u.CacheWriteTokens)
+	if !known {
+		return 0, false
+	}
+	if p.CacheRead == 0 {
+		p.CacheRead = p.Input / 10
+	}
+	if p.CacheWrite == 0 {
+		p.CacheWrite = p.Input * 5 / 4
+	}
+	return (p.Input*float64(u.InputTokens) + p.Output*float64(u.OutputTokens) +
+		p.CacheRead*float64(u.CacheReadTokens) + p.CacheWrite*float64(u.CacheWriteTokens)) / 1e6, true
+}
+
+// Window is how many tokens a model can read; false if that is not known.
+func (t Table) Window(model string) (int64, bool) {
+	names := spellings(model)
+	if n, ok := choose.Best(t.widths, names...); ok {
+		return n, true
+	}
+	r, _ := t.row(names)
+	return r.window, r.window > 0
+}
+
+func (t Table) row(names []string) (row, bool) {
+	for _, n := range names {
+		if r, ok := t.built[plainName(n)]; ok {
+			return r, true
+		}
+	}
+	return row{}, false
+}
+
+// possible is false for a price that would pay us back, or that no sum holds.
+func (p Price) possible() bool {
+	for _, x := range []float64{p.Input, p.Output, p.CacheRead, p.CacheWrite} {
+		if math.IsNaN(x) || x < 0 || x > 1e6 {
+			return false
+		}
+	}
+	return true
+}
+
+// spellings are the ways to write a model's name: with and without provider, and
+// with and without its date.
+func spellings(model string) []string {
+	var out []string
+	for _, n := range choose.Forms(model) {
+		out = append(out, n)
+		if u := undated(n); u != n {
+			out = append(out, u)
+		}
+	}
+	return out
+}
+
+// plainName is how the built-in table is looked up: some write a version with
+// dots, some with dashes.
+func plainName(name string) string {
+	return strings.ReplaceAll(strings.ToLower(name), ".", "-")
+}
+
+// undated takes off what follows a name without changing the model: a date, such
+// as -20250929 or -2025-08-07, or -latest.
+func undated(name string) string {
+	if n, ok := strings.CutSuffix(name, "-latest"); ok {
+		return n
+	}
+	for _, form := range []string{"-dddddddd", "-dddd-dd-dd"} {
+		if i := len(name) - len(form); i > 0 && shaped(name[i:], form) {
+			return name[:i]
+		}
+	}
+	return name
+}
+
+// shaped reports whether s has digits where the form has a d, and is the same
+// elsewhere.
+func shaped(s, form string) bool {
+	for i := range form {
+		digit := s[i] >= '0' && s[i] <= '9'
+		if form[i] == 'd' && !digit || form[i] != 'd' && s[i] != form[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// builtIn is the table that is part of the program.
+func builtIn() Table {
+	t := Table{asOf: modelinfo.AsOf(), built: map[string]row{}}
+	for _, m := range modelinfo.Models() {
+		t.built[plainName(m.Name)] = row{price: Price(m.Price), long: Price(m.Long), from: m.From, window: m.Window}
+	}
+	return t
+}

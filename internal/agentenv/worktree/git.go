@@ -1,0 +1,249 @@
+package worktree
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/drover-dev/drover/internal/engine/process"
+	"github.com/drover-dev/drover/internal/platform/excerpt"
+)
+
+// Bounds of one call of git.
+const (
+	gitTime   = 10 * time.Minute // a checkout of a large repository takes its time
+	gitOutput = 64 << 20
+	gitErrors = 8 << 10
+)
+
+// errFlood ends a git that prints more than is read.
+var errFlood = errors.New("it printed more than 64 MiB")
+
+// git is where a call works: an administrative folder and a work tree, both named
+// outright, so that a .git file which an agent may have written is not followed.
+type git struct {
+	dir   string   // of a discovery: only where it starts
+	admin string   // GIT_DIR; empty: discovered from dir
+	tree  string   // GIT_WORK_TREE
+	index string   // GIT_INDEX_FILE; empty: that of admin
+	held  *os.File // lock that a git which outlives us goes on holding; nil: none
+}
+
+// Error is a call of git that failed.
+type Error struct {
+	Command string // such as worktree add
+	Code    int
+	Text    string // what it said, one line
+}
+
+func (e *Error) Error() string { return fmt.Sprintf("git %s: %s", e.Command, e.Text) }
+
+// settings are set for every call: they win over all files.
+func settings() []string {
+	return []string{"core.hooksPath=/dev/null", "core.fsmonitor=false", "diff.external=", "gpg.program=/bin/false", "core.pager=cat", "core.editor=:",
+		"gc.auto=0", "maintenance.auto=false", "submodule.recurse=false", "diff.ignoreSubmodules=dirty", "status.submoduleSummary=false",
+		"core.safecrlf=false", "core.quotePath=false", "advice.detachedHead=false", "protocol.allow=never", "core.untrackedCache=keep"}
+}
+
+// Environ is an environment without the variables that would take git from the
+// folder that it is called in to another repository. The argument is not changed.
+func Environ(env []string) []string {
+	return slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
+		name, _, _ := strings.Cut(kv, "=")
+		return slices.Contains([]string{"GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_NAMESPACE",
+			"GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES"}, name)
+	})
+}
+
+// env is the environment of git: ours without what would point it elsewhere. The
+// user's own configuration stays.
+func (g git) env() []string {
+	kept := []string{"GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_CEILING_DIRECTORIES"}
+	env := slices.DeleteFunc(Environ(os.Environ()), func(kv string) bool {
+		name, _, _ := strings.Cut(kv, "=")
+		return strings.HasPrefix(name, "GIT_") && !slices.Contains(kept, name) || name == "LC_ALL" || name == "LANGUAGE"
+	})
+	const who, mail = "Drover", "drover@localhost"
+	env = append(env, "LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0", "GIT_ALLOW_PROTOCOL=none", "GIT_NO_LAZY_FETCH=1", "GIT_PAGER=cat",
+		"GIT_EDITOR=:", "GIT_NO_REPLACE_OBJECTS=1", "GIT_GRAFT_FILE=/dev/null",
+		"GIT_AUTHOR_NAME="+who, "GIT_AUTHOR_EMAIL="+mail, "GIT_COMMITTER_NAME="+who, "GIT_COMMITTER_EMAIL="+mail)
+	if g.admin != "" {
+		env = append(env, "GIT_DIR="+g.admin, "GIT_WORK_TREE="+g.tree)
+	}
+	if g.index != "" {
+		env = append(env, "GIT_INDEX_FILE="+g.index)
+	}
+	return env
+}
+
+// run calls git and returns what it printed. It ends git, with all that git has
+// started, when ctx or the time of a call ends.
+func (g git) run(ctx context.Context, args ...string) ([]byte, error) {
+	name := args[0]
+	if name == "worktree" {
+		name += " " + args[1]
+	}
+	ctx, done := context.WithTimeoutCause(ctx, gitTime, fmt.Errorf("it took longer than %s", gitTime))
+	defer done()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if err := context.Cause(ctx); err != nil {
+		return nil, fmt.Errorf("git %s: %w", name, err)
+	}
+	full := []string{"git"}
+	for _, s := range settings() {
+		full = append(full, "-c", s)
+	}
+	out := &stream{limit: gitOutput, full: func() { cancel(errFlood) }}
+	errs := &stream{limit: gitErrors, full: func() {}}
+	exit, err := g.call(ctx, append(full, args...), out, errs)
+	if err == nil && exit.Code == 0 {
+		return out.kept.Bytes(), nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("git %s: %w", name, err)
+	}
+	return nil, &Error{Command: name, Code: exit.Code, Text: said(errs.kept.String(), exit)}
+}
+
+// said is the line of git's errors that tells most.
+func said(text string, exit process.Exit) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	line := lines[len(lines)-1]
+	for _, l := range lines {
+		if rest, ok := strings.CutPrefix(l, "fatal: "); ok {
+			line = rest
+			break
+		}
+	}
+	if line = excerpt.Line(line, 300); line != "" {
+		return line
+	}
+	if exit.Signal != 0 {
+		return "ended by " + exit.Signal.String()
+	}
+	return fmt.Sprintf("exit code %d", exit.Code)
+}
+
+// call starts git in a group of its own and waits until nothing of it is left.
+func (g git) call(ctx context.Context, args []string, out, errs *stream) (process.Exit, error) {
+	var flows sync.WaitGroup // one per stream; waited for before call returns
+	stdout, childOut, err := os.Pipe()
+	if err != nil {
+		return process.Exit{}, err
+	}
+	defer stdout.Close()
+	stderr, childErr, err := os.Pipe()
+	if err != nil {
+		_ = childOut.Close()
+		return process.Exit{}, err
+	}
+	defer stderr.Close()
+	c := process.Command{Args: args, Dir: g.place(), Env: g.env(), Stdout: childOut, Stderr: childErr, Session: true}
+	if g.held != nil {
+		c.Extra = []*os.File{g.held}
+	}
+	group, err := process.StartGroup(c)
+	_, _ = childOut.Close(), childErr.Close()
+	if err != nil {
+		return process.Exit{}, err
+	}
+	defer group.Close()
+	flows.Go(func() { _, _ = io.Copy(out, stdout) })
+	flows.Go(func() { _, _ = io.Copy(errs, stderr) })
+	exit, err := group.Wait(ctx)
+	if err != nil || group.Reap() {
+		group.End(context.Background(), process.Ending{})
+		group.Reap()
+	}
+	// Who left the group and still has the pipes is not waited for.
+	_ = stdout.SetReadDeadline(time.Now().Add(lastBytes))
+	_ = stderr.SetReadDeadline(time.Now().Add(lastBytes))
+	flows.Wait()
+	return exit, err
+}
+
+// lastBytes is how long what git has printed may take to be read after its end.
+const lastBytes = 5 * time.Second
+
+func (g git) place() string {
+	if g.admin != "" {
+		return g.tree
+	}
+	return g.dir
+}
+
+// text is the answer of a call whose answer is one line, which may have line
+// ends in it, as paths have.
+func (g git) text(ctx context.Context, args ...string) (string, error) {
+	out, err := g.run(ctx, args...)
+	return strings.TrimSuffix(string(out), "\n"), err
+}
+
+// fields is the answer of a call that ends each entry with a NUL.
+func (g git) fields(ctx context.Context, args ...string) ([]string, error) {
+	out, err := g.run(ctx, args...)
+	if err != nil || len(out) == 0 {
+		return nil, err
+	}
+	return strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00"), nil
+}
+
+// commit is the commit that a name means; empty: none.
+func (g git) commit(ctx context.Context, name string) (string, error) {
+	oid, err := g.text(ctx, "rev-parse", "--verify", "--quiet", "--end-of-options", name+"^{commit}")
+	var e *Error
+	if errors.As(err, &e) && e.Code == 1 {
+		return "", nil
+	}
+	return oid, err
+}
+
+// harmless refuses a repository whose own configuration names a program that
+// could not be turned off.
+func (g git) harmless(ctx context.Context) error {
+	list, err := g.fields(ctx, "config", "--list", "--show-scope", "--includes", "-z")
+	if err != nil {
+		return err
+	}
+	for i := 0; i+1 < len(list); i += 2 {
+		key, _, _ := strings.Cut(list[i+1], "\n")
+		if scope := list[i]; (scope == "local" || scope == "worktree") && runs(key) {
+			return fmt.Errorf("the repository's configuration sets %s, a program that git would run (move the setting to ~/.gitconfig if you trust it)",
+				excerpt.Line(key, 100))
+		}
+	}
+	return nil
+}
+
+// runs reports settings that name a program and have a name of their own in the
+// middle, so that no setting of ours can turn them all off.
+func runs(key string) bool {
+	section, rest, _ := strings.Cut(strings.ToLower(key), ".")
+	last := rest[strings.LastIndexByte(rest, '.')+1:]
+	return section == "filter" && slices.Contains([]string{"clean", "smudge", "process"}, last) || section == "hook" && last == "command"
+}
+
+// stream keeps what fits, and tells once when something did not.
+type stream struct {
+	kept  bytes.Buffer
+	limit int
+	full  func()
+}
+
+func (s *stream) Write(p []byte) (int, error) {
+	n := len(p)
+	if room := s.limit - s.kept.Len(); n > room {
+		s.full()
+		p = p[:room]
+	}
+	_, _ = s.kept.Write(p)
+	return n, nil
+}

@@ -1,0 +1,59 @@
+package worktree
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/task"
+)
+
+// Who waits for his turn to make a checkout, or for a sweep to let go of its folder,
+// waits no longer than he wants to, and leaves nothing that a sweep would not remove.
+func TestStoppedInTheQueue(t *testing.T) {
+	enough := errors.New("enough")
+	for name, c := range map[string]struct {
+		step   string // at which it is enough, with the lock of a folder in other hands
+		folder func(s *Store, id task.ID) string
+	}{
+		"turn":  {"receipt", func(s *Store, _ task.ID) string { return s.root }},
+		"claim": {"folder", (*Store).dir},
+	} {
+		t.Run(name, func(t *testing.T) {
+			repo := repository(t, filepath.Join(t.TempDir(), "r"))
+			s := Open(filepath.Join(t.TempDir(), "w"))
+			id := task.NewID(task.LocalAgent)
+			ctx, stop := context.WithCancelCause(t.Context())
+			var other *os.File
+			s.after = func(step string) {
+				if step != c.step {
+					return
+				}
+				f, err := os.Open(c.folder(s, id))
+				must(t, err)
+				must(t, home.Flock(f))
+				other = f
+				stop(enough)
+			}
+			tree, err := s.Create(ctx, Request{Folder: repo, Task: id})
+			if err == nil {
+				tree.Release()
+			}
+			if !errors.Is(err, enough) {
+				t.Errorf("Create = %v", err)
+			}
+			must(t, other.Close())
+			if list, err := s.Sweep(t.Context(), nil); err != nil || len(list) != 0 {
+				t.Errorf("Sweep = %+v, %v", list, err)
+			}
+			if left := traces(t, s, repo); left != "" {
+				t.Errorf("left: %s", left)
+			}
+			s.after = nil
+			create(t, s, repo)
+		})
+	}
+}

@@ -1,0 +1,452 @@
+// Package archive is a session that has no host: the read-only [control.API]
+// over what it left in its folder. Of one whose host stands still it shows what that
+// has recorded.
+//
+// It promises true states: a task that the log shows as running is shown as
+// running only if its process lives now, and otherwise as the next host will
+// record it. It writes nothing, and everything that would start or change
+// something is refused with the way to do it.
+package archive
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/engine/journal"
+	"github.com/drover-dev/drover/internal/engine/process"
+	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/task"
+)
+
+// Archive is what a session left. Its methods may be called by several
+// goroutines.
+type Archive struct {
+	info  control.Info
+	place home.Session
+	log   *journal.Journal
+	all   func() ([]journal.State, error) // newest first; read once, when somebody needs them all
+}
+
+var _ control.API = (*Archive)(nil)
+
+// Open opens what the session left. Of a long session little is read before it
+// is asked for.
+func Open(_ context.Context, place home.Session, info control.Info) (*Archive, error) {
+	log, err := journal.Open(place.DB(), journal.Options{ReadOnly: true})
+	if err != nil && !journal.Damaged(err) {
+		err = cmp.Or(Gone(place), err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read session %s: %w", place.ID(), Mend(place, err))
+	}
+	if err := Lost(place, log); err != nil {
+		_ = log.Close()
+		return nil, fmt.Errorf("read session %s: %w", place.ID(), Mend(place, err))
+	}
+	a := &Archive{info: info, place: place, log: log}
+	a.all = sync.OnceValues(a.read)
+	return a, nil
+}
+
+// read reads all tasks. It is not for one caller only, so no caller ends it.
+func (a *Archive) read() ([]journal.State, error) {
+	states, err := a.log.Tasks(context.Background())
+	if err != nil {
+		return nil, fmt.Errorf("read session %s: %w", a.place.ID(), Mend(a.place, err))
+	}
+	slices.Reverse(states)
+	a.correct(states)
+	return states, nil
+}
+
+func (a *Archive) correct(states []journal.State) {
+	if a.info.Stopped {
+		for i := range states {
+			states[i].Task.HostStopped = !states[i].Task.Status.Terminal()
+		}
+		return
+	}
+	until := time.Now().Add(noteWait)
+	begun := Begun(states, a.place.ExitFile)
+	for i, s := range states {
+		if p, ok := begun[s.Task.ID]; ok {
+			if next, err := task.Apply(s.Task, task.Change{Verb: task.Begin, At: time.Now().UTC(), Process: &p}); err == nil {
+				s.Task = next
+			}
+		}
+		states[i].Task = truth(s.Task, a.place.ExitFile(s.Task.ID), until)
+	}
+}
+
+// noteWait is how long the parent of kept commands may take to write down how
+// they ended, and noteTick how often that is looked for.
+const (
+	noteWait = 500 * time.Millisecond
+	noteTick = 5 * time.Millisecond
+)
+
+// note reads how a kept command ended. The note may be a moment behind the end:
+// to call the command lost meanwhile would be untrue.
+func note(exitFile string, id process.Identity, until time.Time) (process.Departure, error) {
+	for {
+		d, err := process.ReadDeparture(exitFile, id)
+		if !errors.Is(err, fs.ErrNotExist) || !time.Now().Before(until) {
+			return d, err
+		}
+		time.Sleep(noteTick) // who writes the note can wake nobody
+	}
+}
+
+// truth is what the next host will find of a task, without recording it.
+func truth(r task.Record, exitFile string, until time.Time) task.Record {
+	if r.Status.Terminal() {
+		return r
+	}
+	c := task.Change{Verb: task.Stop, At: time.Now().UTC(), Cause: task.Lost(r, process.Boot())}
+	if (r.Kind == task.RemoteAgent || r.Kind == task.MCPTask && r.Keep) && len(r.Checkpoint) > 0 {
+		r.Questions, r.AwaitingApproval = nil, false
+		return r // its work is elsewhere, and the next host takes it up
+	}
+	if p := r.Process; p != nil {
+		id := process.Identity{PID: p.PID, Start: p.Start, Boot: p.Boot}
+		if process.Alive(id) {
+			r.Questions, r.AwaitingApproval = nil, false // whoever asked has died
+			return r
+		}
+		if r.Keep {
+			if d, err := note(exitFile, id, until); err == nil {
+				c = departed(d)
+				if r.Stopping && c.Verb != task.Complete { // as the next host will see it
+					why := task.Unfinished()
+					why.Signal = d.Signal
+					c.Verb, c.Cause, c.Error = task.Stop, &why, ""
+				}
+			} else if p.Boot == process.Boot() {
+				c.Cause = &task.Cause{Actor: task.ByUnknown, Reason: task.ReasonLost, Detail: "nobody noted how the command ended"}
+			}
+		}
+	}
+	next, err := task.Apply(r, c)
+	if err != nil {
+		return r
+	}
+	return next
+}
+
+// departed is the end that the parent of a kept command wrote down.
+func departed(d process.Departure) task.Change {
+	c := task.Change{At: d.At.UTC(), ExitCode: &d.ExitCode, Verb: task.Complete}
+	switch {
+	case d.Signal != "":
+		c.Verb, c.Cause = task.Fail, &task.Cause{Actor: task.ByItself, Reason: task.ReasonSignal, Signal: d.Signal}
+	case d.ExitCode != 0:
+		c.Verb, c.Cause = task.Fail, &task.Cause{Actor: task.ByItself, Reason: task.ReasonExit}
+		c.Error = fmt.Sprintf("exit code %d", d.ExitCode)
+	}
+	return c
+}
+
+// Kept reports whether a command of the session, or work elsewhere, still lives
+// without a host.
+func (a *Archive) Kept() bool {
+	tasks, _ := a.all() // what cannot be read cannot be taken up either
+	return slices.ContainsFunc(tasks, func(s journal.State) bool {
+		return (s.Task.Keep || s.Task.Kind == task.RemoteAgent) && !s.Task.Status.Terminal()
+	})
+}
+
+// Owed is how many notices nobody has acknowledged.
+func (a *Archive) Owed(ctx context.Context) (n int, err error) {
+	notices, err := a.log.Notices(ctx)
+	for _, one := range notices {
+		if !one.Acked {
+			n++
+		}
+	}
+	return n, err
+}
+
+// Close lets go of the files.
+func (a *Archive) Close() error { return a.log.Close() }
+
+// Info says which session this is.
+func (a *Archive) Info(context.Context) (control.Info, error) {
+	tasks, err := a.all()
+	info := a.info
+	if !info.Stopped {
+		info.Live, info.PID = false, 0
+	}
+	info.DiskBytes, _ = DiskBytes(a.place)
+	info.Tasks = control.Counts{Total: len(tasks)}
+	for _, s := range tasks {
+		if !s.Task.Status.Terminal() {
+			info.Tasks.Live++
+		}
+	}
+	return info, err
+}
+
+// List returns tasks, newest first. A page of all tasks is read without the
+// others.
+func (a *Archive) List(ctx context.Context, req control.ListRequest) (control.Page, error) {
+	page := control.Page{Tasks: []task.Record{}}
+	var tasks []journal.State
+	var err error
+	if req.All && req.Under == "" && req.Limit > 0 {
+		if tasks, err = a.log.Page(ctx, req.Before, req.Limit+1); err != nil {
+			return page, fmt.Errorf("read session %s: %w", a.place.ID(), Mend(a.place, err))
+		}
+		a.correct(tasks)
+	} else if tasks, err = a.all(); err != nil {
+		return page, err
+	}
+	meant := func(task.ID) bool { return true }
+	if req.Under != "" {
+		meant = under(tasks, req.Under)
+	}
+	for _, s := range tasks {
+		r := s.Task
+		if req.Before > 0 && s.Born >= req.Before || !req.All && r.Status.Terminal() || !meant(r.ID) {
+			continue
+		}
+		if req.Limit > 0 && len(page.Tasks) == req.Limit {
+			page.Next = s.Born + 1
+			break
+		}
+		if r, err = a.log.Whole(ctx, r); err != nil {
+			return page, fmt.Errorf("read session %s: %w", a.place.ID(), Mend(a.place, err))
+		}
+		page.Tasks = append(page.Tasks, r)
+	}
+	return page, nil
+}
+
+// under tells which tasks are in the subtree of root.
+func under(tasks []journal.State, root task.ID) func(task.ID) bool {
+	parents := make(map[task.ID]task.ID, len(tasks))
+	for _, s := range tasks {
+		parents[s.Task.ID] = s.Task.Parent
+	}
+	known := map[task.ID]bool{"": false, root: true}
+	var is func(task.ID) bool
+	is = func(id task.ID) bool {
+		if _, ok := known[id]; !ok {
+			known[id] = false // a damaged record may be its own ancestor
+			known[id] = is(parents[id])
+		}
+		return known[id]
+	}
+	return is
+}
+
+// Get returns one task, with the whole of its command.
+func (a *Archive) Get(ctx context.Context, ref string) (task.Record, error) {
+	r, err := a.find(ctx, ref)
+	if err != nil {
+		return r, err
+	}
+	return a.log.Whole(ctx, r)
+}
+
+// find returns one task. For a whole ID nothing else is read.
+func (a *Archive) find(ctx context.Context, ref string) (task.Record, error) {
+	one, err := a.log.Some(ctx, []task.ID{task.ID(ref)})
+	if err != nil {
+		return task.Record{}, fmt.Errorf("read session %s: %w", a.place.ID(), Mend(a.place, err))
+	}
+	if len(one) == 1 {
+		a.correct(one)
+		return one[0].Task, nil
+	}
+	tasks, err := a.all()
+	if err != nil {
+		return task.Record{}, err
+	}
+	var matches, elsewhere, named []task.Record
+	for _, s := range tasks {
+		if s.Task.Name != "" && s.Task.Name == ref {
+			named = append(named, s.Task)
+		}
+		if len(ref) >= 2 && strings.HasPrefix(string(s.Task.ID), ref) {
+			matches = append(matches, s.Task)
+		}
+		if s.Task.WorksIn(ref) {
+			elsewhere = append(elsewhere, s.Task)
+		}
+	}
+	if len(named) > 0 {
+		return task.Meant(named), nil
+	}
+	if len(matches) == 0 {
+		matches = elsewhere
+	}
+	switch len(matches) {
+	case 0:
+		return task.Record{}, control.NotFoundError(ref)
+	case 1:
+		return matches[0], nil
+	}
+	e := &control.Error{Code: control.Ambiguous, Message: fmt.Sprintf("%q fits %d tasks", ref, len(matches)), Mend: "give more of the ID"}
+	for _, m := range matches {
+		e.Matches = append(e.Matches, string(m.ID))
+	}
+	return task.Record{}, e
+}
+
+// Wait returns at once: nothing here changes by itself. For what still lives a host
+// must be found first.
+func (a *Archive) Wait(ctx context.Context, req control.WaitRequest) (control.WaitReply, error) {
+	reply := control.WaitReply{}
+	var lives []string
+	for _, ref := range req.Refs {
+		r, err := a.find(ctx, ref)
+		if err != nil {
+			return reply, err
+		}
+		if reply.Tasks = append(reply.Tasks, r); !r.Status.Terminal() {
+			lives = append(lives, ref)
+		}
+	}
+	if len(lives) > 0 && !(req.Any && len(lives) < len(req.Refs)) {
+		return reply, a.refuse("wait for " + strings.Join(lives, ", "))
+	}
+	return reply, nil
+}
+
+// Stop tells how tasks have ended, and ends what outlived their stops. A task that still
+// lives needs a host first.
+func (a *Archive) Stop(ctx context.Context, req control.StopRequest) (task.Receipt, error) {
+	receipt := task.Receipt{Survivors: []task.Survivor{}}
+	for _, ref := range req.Refs {
+		r, err := a.find(ctx, ref)
+		if err != nil {
+			return receipt, err
+		}
+		if !r.Status.Terminal() {
+			return receipt, a.refuse("stop " + ref)
+		}
+		receipt.Stopped = append(receipt.Stopped, task.Stopped{ID: r.ID, Status: r.Status, Cause: r.Cause, Signals: []task.SignalSent{}})
+		EndSurvivors(ctx, r, req.Grace, &receipt)
+	}
+	return receipt, nil
+}
+
+// Output reads the output of a task.
+func (a *Archive) Output(ctx context.Context, req control.OutputRequest) (control.Chunk, error) {
+	r, err := a.find(ctx, req.Ref)
+	if err != nil {
+		return control.Chunk{}, err
+	}
+	c, err := Output(r, req)
+	if err == nil && req.Wait > 0 && len(c.Data) == 0 {
+		c.Ended = true // nobody is here to tell of more
+	}
+	return c, err
+}
+
+// Result is a part of the final answer of a task.
+func (a *Archive) Result(ctx context.Context, req control.ResultRequest) (control.Answer, error) {
+	r, err := a.find(ctx, req.Ref)
+	if err != nil {
+		return control.Answer{}, err
+	}
+	return Answer(ctx, a.log, r, req)
+}
+
+// Events yields what is there and ends.
+func (a *Archive) Events(ctx context.Context, after task.Seq) iter.Seq2[task.Event, error] {
+	return a.log.Events(ctx, after)
+}
+
+// Start is refused.
+func (a *Archive) Start(context.Context, []control.StartRequest) ([]control.Started, error) {
+	return nil, a.refuse("start")
+}
+
+// Approvals is empty: whoever asked has died.
+func (a *Archive) Approvals(context.Context, control.ApprovalsRequest) (control.Approvals, error) {
+	return control.Approvals{Questions: []task.Question{}}, nil
+}
+
+// State is that of a session in which nothing is left to do.
+func (a *Archive) State(context.Context, control.StateRequest) (control.State, error) {
+	return control.State{Idle: true, Rests: 1, Version: 1, Seq: a.log.Last()}, nil
+}
+
+// Decide is refused.
+func (a *Archive) Decide(_ context.Context, req control.DecideRequest) error {
+	return a.refuse("answer question " + req.ID)
+}
+
+// Promote is refused.
+func (a *Archive) Promote(_ context.Context, ref string) (task.Record, error) {
+	return task.Record{}, a.refuse("promote " + ref)
+}
+
+// Prompt is refused.
+func (a *Archive) Prompt(context.Context, control.PromptRequest) error { return a.refuse("prompt") }
+
+// Send is refused: a host would have to take the session up first.
+func (a *Archive) Send(_ context.Context, req control.SendRequest) (task.Record, error) {
+	return task.Record{}, a.goOn("send to " + req.Ref)
+}
+
+// Pause is refused.
+func (a *Archive) Pause(_ context.Context, refs []string) ([]task.Record, error) {
+	return nil, a.refuse("pause " + strings.Join(refs, ", "))
+}
+
+// Resume is refused, as Send is.
+func (a *Archive) Resume(_ context.Context, req control.ResumeRequest) (task.Record, error) {
+	return task.Record{}, a.goOn("resume " + req.Ref)
+}
+
+// goOn refuses what a further run would be needed for.
+func (a *Archive) goOn(what string) error {
+	if a.info.Stopped {
+		return a.refuse(what)
+	}
+	e := &control.Error{Code: control.Unavailable, Message: fmt.Sprintf("cannot %s: session %s has ended", what, a.info.Session)}
+	e.Mend = fmt.Sprintf("go on with it by `drover -p --resume %s \"…\"`, and ask for the agent there", a.info.Session)
+	if a.info.Role == "background" { // nobody talks there
+		e.Mend = "`drover resume` and `drover send` start a host for it"
+	}
+	return e
+}
+
+// Interrupt is refused.
+func (a *Archive) Interrupt(_ context.Context, ref string) (task.Record, error) {
+	return task.Record{}, a.refuse("interrupt " + ref)
+}
+
+// Watch is refused: there is nobody to attach to.
+func (a *Archive) Watch(context.Context, control.WatchRequest) iter.Seq2[control.Piece, error] {
+	return func(yield func(control.Piece, error) bool) { yield(control.Piece{}, a.refuse("attach")) }
+}
+
+// Hold is refused.
+func (a *Archive) Hold(context.Context, string) error { return a.refuse("hold") }
+
+func (a *Archive) refuse(what string) error {
+	if a.info.Stopped {
+		return &control.Error{Code: control.Conflict, Message: fmt.Sprintf("cannot %s: the host of session %s stands still, as after Ctrl-Z", what, a.info.Session),
+			Mend: fmt.Sprintf("continue it by `fg` in its terminal, or by `kill -CONT %d`", a.info.PID)}
+	}
+	if a.Kept() {
+		mend := fmt.Sprintf("`drover attach %s` starts one", a.info.Session)
+		if a.info.Role == "background" {
+			mend = fmt.Sprintf("`drover run -d true` in %s starts one", a.info.Project)
+		}
+		return &control.Error{Code: control.Unavailable, Message: fmt.Sprintf("cannot %s: session %s has no host", what, a.info.Session), Mend: mend + ", or says why it cannot"}
+	}
+	return &control.Error{Code: control.Unavailable, Message: fmt.Sprintf("cannot %s: session %s has ended", what, a.info.Session), Mend: "start something new with `drover run -d` or `drover -p`"}
+}

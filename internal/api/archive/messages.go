@@ -1,0 +1,102 @@
+package archive
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/task"
+)
+
+// maxPart is how much is shown of one piece of a message, in bytes.
+const maxPart = 16 << 10
+
+// Messages are the newest messages of an agent.
+func (a *Archive) Messages(ctx context.Context, req control.MessagesRequest) (control.Messages, error) {
+	if req.Ref == string(a.place.ID()) {
+		return Messages(a.place, task.Record{ID: a.place.ID(), Session: a.place.ID(), Kind: task.LocalAgent}, req.Limit)
+	}
+	r, err := a.Get(ctx, req.Ref)
+	if err != nil {
+		return control.Messages{}, err
+	}
+	return Messages(a.place, r, req.Limit)
+}
+
+// Messages reads the end of the transcript of an agent, and no more of it than it
+// needs. One that has not begun has none.
+func Messages(place home.Session, r task.Record, limit int) (control.Messages, error) {
+	out := control.Messages{Task: r, List: []control.Message{}}
+	if !r.Kind.IsAgent() {
+		return out, &control.Error{Code: control.Conflict, Message: fmt.Sprintf("task %s is a %s, which has no messages", r.ID, r.Kind),
+			Mend: fmt.Sprintf("see `drover logs %s`", r.ID)}
+	}
+	if limit <= 0 || limit > control.MaxMessages {
+		limit = control.MaxMessages
+	}
+	path := place.AgentTranscript(r.ID)
+	if r.ID == place.ID() {
+		path = place.Transcript()
+	}
+	records, err := agent.Tail(path, limit)
+	if errors.Is(err, fs.ErrNotExist) {
+		return out, nil
+	}
+	if err != nil {
+		return out, err
+	}
+	for _, rec := range records {
+		blocks, err := rec.Message.Blocks()
+		if err != nil {
+			continue // what cannot be read is passed over, as by whoever goes on with it
+		}
+		m := control.Message{Role: string(rec.Message.Role()), At: rec.At.UTC(), Parts: make([]control.Part, len(blocks))}
+		for i, b := range blocks {
+			m.Parts[i] = part(b)
+		}
+		out.List = append(out.List, m)
+	}
+	return out, nil
+}
+
+// ResultText is what a tool has answered: a text, or blocks of which some are text.
+func ResultText(content json.RawMessage) string {
+	var text string
+	if json.Unmarshal(content, &text) == nil {
+		return text
+	}
+	var blocks []agent.Block
+	if json.Unmarshal(content, &blocks) != nil {
+		return string(content)
+	}
+	var texts []string
+	for _, b := range blocks {
+		if b.Text != "" {
+			texts = append(texts, b.Text)
+		}
+	}
+	return strings.Join(texts, "\n")
+}
+
+func part(b agent.Block) control.Part {
+	p := control.Part{Type: b.Type, Text: b.Text}
+	switch b.Type {
+	case "tool_use":
+		p.Tool, p.Text = b.Name, string(b.Input)
+	case "tool_result":
+		p.Text = ResultText(b.Content)
+	case "thinking":
+		p.Text = b.Thinking
+	}
+	if n := len(p.Text); n > maxPart {
+		p.Text = strings.ToValidUTF8(p.Text[:maxPart], "")
+		p.Cut = n - len(p.Text)
+	}
+	return p
+}

@@ -1,0 +1,367 @@
+package control
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/drover-dev/drover/internal/platform/failpoint"
+	"github.com/drover-dev/drover/task"
+)
+
+// errorEvent is the name of the event that ends a stream with an error. It is
+// no verb.
+const errorEvent = "error"
+
+// maxEvent bounds one event on the client's side. Older builds wrote the whole of what was
+// asked for into each.
+const maxEvent = 64 << 20
+
+// events answers GET /v1/events. The stream is pulled from the API: a reader
+// that is slow holds up its own connection and nothing else.
+func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
+	after, err := afterOf(r)
+	if err != nil {
+		return err
+	}
+	named, err := namedOf(r)
+	if err != nil {
+		return err
+	}
+	h := w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-store")
+	w.WriteHeader(http.StatusOK)
+	st := newStream(w)
+	st.named, st.last = named, after
+	if st.flush() != nil {
+		return nil
+	}
+	done := make(chan struct{})
+	var flusher sync.WaitGroup
+	flusher.Go(func() { st.run(done, s.heartbeat) })
+	watch, end := context.WithCancel(r.Context())
+	if named {
+		flusher.Go(func() { s.follow(watch, st) })
+	}
+	defer func() {
+		end()
+		close(done)
+		flusher.Wait()
+		_ = st.flush()
+	}()
+
+	_ = failpoint.Hit("events/open")
+	for e, err := range s.api.Events(r.Context(), after) {
+		switch {
+		case err == nil:
+			err = st.task(e.Seq, s.encoded.of(e))
+		case r.Context().Err() == nil: // otherwise the client is gone, or the session ends
+			_ = st.fail(err)
+		}
+		if err != nil {
+			return nil
+		}
+	}
+	return nil
+}
+
+// afterOf is the sequence number to go on from. Last-Event-ID wins: a browser
+// that connects again sends it along with the address it began with.
+func afterOf(r *http.Request) (task.Seq, error) {
+	text := r.Header.Get("Last-Event-ID")
+	if text == "" {
+		text = r.URL.Query().Get("after")
+	}
+	if text == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 {
+		return 0, &Error{Code: Invalid, Message: fmt.Sprintf("after %.40q: not a sequence number", text), Mend: "give the id of the last event you have, or 0"}
+	}
+	return task.Seq(n), nil
+}
+
+// ownNames asks for our own names only; allNames for those of others as well.
+const (
+	ownNames = "own"
+	allNames = "all"
+)
+
+// namedOf reports whether a reader wants events under foreign names.
+func namedOf(r *http.Request) (bool, error) {
+	switch text := r.URL.Query().Get("names"); text {
+	case "", allNames:
+		return true, nil
+	case ownNames:
+		return false, nil
+	default:
+		return false, &Error{Code: Invalid, Message: fmt.Sprintf("names %.40q: neither own nor all", text)}
+	}
+}
+
+// lookAgain bounds one wait for a state.
+const lookAgain = time.Minute
+
+// follow gives a stream the state of the session, as it changes, until ctx
+// ends. A session that cannot tell has none.
+func (s *Server) follow(ctx context.Context, st *stream) {
+	defer func() { _ = recover() }() // as for a handler: what is broken here does not end the session
+	var known int64
+	for ctx.Err() == nil {
+		now, err := s.api.State(ctx, StateRequest{After: known, Wait: lookAgain})
+		if err != nil || st.turn(now) != nil {
+			return
+		}
+		known = now.Version
+	}
+}
+
+// stream writes events. Flushing is left to one goroutine: while it writes one
+// piece to the socket, the next events gather, so catching up costs few calls.
+type stream struct {
+	rc    *http.ResponseController
+	dirty chan struct{} // something waits to be flushed
+
+	named bool // foreign names are wanted too
+
+	mu      sync.Mutex    // guards what follows
+	w       *bufio.Writer // of whole events
+	last    task.Seq      // that was written
+	state   State         // the newest
+	rested  int64         // State.Rests that was told
+	settled int64         // Completion.N that was told
+}
+
+// streamBuffer is how much gathers for one call of a stream that is not read.
+const streamBuffer = 16 << 10
+
+func newStream(w http.ResponseWriter) *stream {
+	return &stream{w: bufio.NewWriterSize(w, streamBuffer), rc: http.NewResponseController(w), dirty: make(chan struct{}, 1)}
+}
+
+// task writes an event, and behind it those that follow from it.
+func (st *stream) task(seq task.Seq, e *encodedEvent) error {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	err := e.err
+	if err == nil {
+		err = st.write(e.own)
+	}
+	if !st.named || err != nil {
+		return err
+	}
+	if err := st.write(e.named); err != nil {
+		return err
+	}
+	st.last = seq
+	return st.tell()
+}
+
+// turn takes a new state of the session in.
+func (st *stream) turn(now State) error {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.state = now
+	return st.tell()
+}
+
+// tell writes what is new in the state, once the events that led to it are
+// written. The caller holds mu.
+func (st *stream) tell() error {
+	now := st.state
+	if st.last < now.Seq {
+		return nil
+	}
+	if c := now.Completed; c != nil && c.N > st.settled {
+		st.settled = c.N
+		if err := st.event("", taskCompleteEvent, *c); err != nil {
+			return err
+		}
+	}
+	if now.Idle && now.Rests > st.rested {
+		st.rested = now.Rests
+		return st.event("", idleEvent, idleData{now.Rests})
+	}
+	return nil
+}
+
+// fail writes the error that ends the stream.
+func (st *stream) fail(err error) error {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.event("", errorEvent, AsError(err))
+}
+
+// event writes one event. The caller holds mu.
+func (st *stream) event(id, name string, v any) error {
+	b, err := appendEvent(nil, id, name, v)
+	if err != nil {
+		return err
+	}
+	return st.write(b)
+}
+
+// appendEvent appends an event as it is written.
+func appendEvent(to []byte, id, name string, v any) ([]byte, error) {
+	if id != "" {
+		to = fmt.Appendf(to, "id: %s\n", id)
+	}
+	// The encoder ends with a newline, and JSON holds no other.
+	data, err := encode(v)
+	if err != nil {
+		return to, err
+	}
+	to = slices.Grow(to, len(name)+len(data)+16)
+	return append(append(fmt.Appendf(to, "event: %s\ndata: ", name), data...), '\n'), nil
+}
+
+// write writes whole events. The caller holds mu.
+func (st *stream) write(b []byte) error {
+	if len(b) == 0 {
+		return nil
+	}
+	if _, err := st.w.Write(b); err != nil {
+		return err
+	}
+	select {
+	case st.dirty <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+func (st *stream) flush() error {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if err := st.w.Flush(); err != nil {
+		return err
+	}
+	return st.rc.Flush()
+}
+
+// run flushes, and keeps a silent stream alive with comments. After an error
+// it only waits: the writer of events meets the same error.
+func (st *stream) run(done <-chan struct{}, heartbeat time.Duration) {
+	tick := time.NewTicker(heartbeat)
+	defer tick.Stop()
+	for {
+		select {
+		case <-done:
+			return
+		case <-st.dirty:
+		case <-tick.C:
+			st.mu.Lock()
+			_, _ = st.w.WriteString(": alive\n\n")
+			st.mu.Unlock()
+		}
+		if st.flush() != nil {
+			<-done
+			return
+		}
+	}
+}
+
+// frame is one server-sent event.
+type frame struct {
+	id, event string
+	data      []byte
+}
+
+// known reports whether this side can read the frame. What is not an error and
+// has no number is an event under a name that is not ours.
+func (f frame) known() bool { return f.id != "" || f.event == errorEvent }
+
+// frames reads server-sent events until r ends. A clean end is no error.
+func frames(r io.Reader) iter.Seq2[frame, error] {
+	return func(yield func(frame, error) bool) {
+		br := bufio.NewReaderSize(r, 32<<10)
+		var f frame
+		var size int
+		for {
+			line, err := readLine(br, maxEvent-size)
+			if errors.Is(err, io.EOF) {
+				return
+			}
+			if err != nil {
+				yield(frame{}, err)
+				return
+			}
+			size += len(line)
+			if len(line) == 0 {
+				if f.data != nil && !yield(f, nil) {
+					return
+				}
+				f, size = frame{}, 0
+				continue
+			}
+			field, value, _ := bytes.Cut(line, []byte(":"))
+			value = bytes.TrimPrefix(value, []byte(" "))
+			switch string(field) {
+			case "id":
+				f.id = string(value)
+			case "event":
+				f.event = string(value)
+			case "data":
+				if f.data != nil {
+					f.data = append(f.data, '\n')
+				}
+				f.data = append(f.data, value...)
+				if f.data == nil {
+					f.data = []byte{}
+				}
+			}
+		}
+	}
+}
+
+// readLine reads a line without its ending. The last line of a stream counts
+// only if it is ended.
+func readLine(br *bufio.Reader, limit int) ([]byte, error) {
+	var long []byte
+	for {
+		part, err := br.ReadSlice('\n')
+		if len(long)+len(part) > limit {
+			return nil, fmt.Errorf("event longer than %d bytes", maxEvent)
+		}
+		if errors.Is(err, bufio.ErrBufferFull) {
+			long = append(long, part...)
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if long != nil {
+			part = append(long, part...)
+		}
+		return bytes.TrimRight(part, "\r\n"), nil
+	}
+}
+
+// decodeEvent makes an event, or the error that ended the stream, of a frame.
+func decodeEvent(f frame) (task.Event, error) {
+	if f.event == errorEvent {
+		e := new(Error)
+		if err := json.Unmarshal(f.data, e); err != nil {
+			return task.Event{}, fmt.Errorf("read event: %w", err)
+		}
+		return task.Event{}, e
+	}
+	var e task.Event
+	if err := json.Unmarshal(f.data, &e); err != nil {
+		return task.Event{}, fmt.Errorf("read event %s: %w", strings.ToValidUTF8(f.id, "?"), err)
+	}
+	return e, nil
+}

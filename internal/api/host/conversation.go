@@ -1,0 +1,116 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"syscall"
+	"time"
+
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/engine/process"
+	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/task"
+)
+
+// Lives reports whether a host of the session answers.
+func Lives(place home.Session) bool {
+	_, live := look(place)
+	return live
+}
+
+// look reads what a session says of itself, and whether its host answers.
+func look(place home.Session) (info control.Info, live bool) {
+	info, err := readInfo(place)
+	if err != nil {
+		return info, false
+	}
+	info = alive(info)
+	return info, info.Live
+}
+
+// alive adds to what a session says of itself whether its host lives, or stands still.
+func alive(info control.Info) control.Info {
+	info.Live, info.Stopped = false, false
+	if info.EndTime == nil && info.Socket != "" {
+		var id process.Identity
+		id, info.Live = behind(info.Socket)
+		info.Stopped = info.Live && process.Stopped(id)
+	}
+	return info
+}
+
+// Wake lets a host that stands still go on. done, with again, makes it stand still again.
+func (e Entry) Wake() (done func(again bool), err error) {
+	id, _ := behind(e.Info.Socket)
+	g, err := process.Adopt(id)
+	if err != nil {
+		return nil, fmt.Errorf("continue the host of session %s: %w", e.Info.Session, err)
+	}
+	if err := g.Signal(syscall.SIGCONT); err != nil {
+		g.Close()
+		return nil, fmt.Errorf("continue the host of session %s: %w", e.Info.Session, err)
+	}
+	return func(again bool) {
+		if again {
+			_ = g.Signal(syscall.SIGTSTP) // it may have ended
+		}
+		g.Close()
+	}, nil
+}
+
+// goneWait is how long a host that is ending may go on to listen.
+const goneWait = 10 * time.Second
+
+// Gone waits until the host of a session listens no more; false says that it still
+// does after a while.
+func (e Entry) Gone(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, goneWait)
+	defer cancel()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if now, live := look(e.Place); !live || now.PID != e.Info.PID {
+			return true
+		}
+		select { // the end of a socket gives no event
+		case <-tick.C:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// Conversation finds the live host of a session of the project, or starts a
+// detached one with the further environment that prepare gives; started says which.
+// Two callers at the same time get the same host, and only one has started it. undo
+// takes back what was prepared; false says that the host has it already.
+func (d *Directory) Conversation(ctx context.Context, id task.ID, prepare func() (env []string, undo func() bool, err error)) (e Entry, started bool, err error) {
+	if err := d.Project().Ensure(); err != nil {
+		return Entry{}, false, err
+	}
+	unlock, err := d.lock(ctx)
+	if err != nil {
+		return Entry{}, false, err
+	}
+	defer unlock()
+	place := d.Project().Session(id)
+	if info, live := look(place); live {
+		return Entry{Place: place, Info: info}, false, nil
+	}
+	env, undo, err := prepare()
+	if err != nil {
+		return Entry{}, false, err
+	}
+	failed := d.Start(ctx, env...)
+	started = failed == nil || !undo()
+	info, live := look(place)
+	if !live && failed == nil {
+		failed = &control.Error{Code: control.Unavailable, Message: "the detached host started and went away again", Mend: "see " + d.logFile()}
+	}
+	if !live {
+		return Entry{}, false, failed
+	}
+	// One that lives although none was started is a process of somebody else, who
+	// was faster; or it is ours, which only could not say so in time.
+	return Entry{Place: place, Info: info}, started, nil
+}

@@ -1,0 +1,29 @@
+package host
+
+import (
+	"github.com/drover-dev/drover/internal/api/archive"
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/platform/home"
+)
+
+// undescribed says what is known of a session that has no session.json which can be
+// read, as a power cut may leave it. It is an error if somebody is making the session
+// at this moment, or nobody has ever put anything into it.
+func undescribed(place home.Session) (info control.Info, err error) {
+	log, err := place.Below().Lstat(place.DB())
+	if err != nil {
+		return info, err
+	}
+	unlock, err := place.Lock()
+	if err != nil {
+		return info, err
+	}
+	unlock()
+	if info, err := readInfo(place); err == nil { // it has just been made
+		return info, nil
+	}
+	if _, err := place.Below().Lstat(place.Transcript()); err != nil && archive.Void(place) {
+		return info, err
+	}
+	return control.Info{Session: place.ID(), Project: place.Project().Folder(), Dir: place.Dir(), StartTime: log.ModTime().UTC(), Damaged: true}, nil
+}

@@ -1,0 +1,396 @@
+package host
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/drover-dev/drover/internal/api/archive"
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/platform/failpoint"
+	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/task"
+)
+
+// PromptVariable names a file that says which prompt a host is to answer in a
+// session of its own.
+const PromptVariable = "DROVER_HOST_PROMPT"
+
+// ProjectVariable tells a host which project it is for. It is no argument: a
+// task that ends processes by the words of their command line must not meet
+// its own host.
+const ProjectVariable = "DROVER_HOST_PROJECT"
+
+// maxInfo bounds the small files of a session.
+const maxInfo = 4 << 20
+
+// startWait bounds the start of a detached host.
+const startWait = 20 * time.Second
+
+// Directory knows the sessions of a state folder.
+type Directory struct {
+	Root    home.Root
+	Folder  string   // of the project at hand
+	Env     []string // for a host that is started
+	Program []string // starts the keeper of a detached host, such as /usr/bin/drover keeper
+
+	// EndLost ends what dead hosts have left running. It is called with the sessions that
+	// are met whose host did not close them. nil: nobody does that here.
+	EndLost func(ctx context.Context, died []task.ID)
+}
+
+// Entry is one session.
+type Entry struct {
+	Place home.Session
+	Info  control.Info
+}
+
+// Project is the project at hand.
+func (d *Directory) Project() home.Project { return d.Root.Project(d.Folder) }
+
+// Sessions returns the sessions of the project, or of all projects, newest
+// first; with live only those that live.
+func (d *Directory) Sessions(ctx context.Context, live, all bool) ([]Entry, error) {
+	projects := []home.Project{d.Project()}
+	if all {
+		var err error
+		if projects, err = d.Root.Projects(); err != nil {
+			return nil, err
+		}
+	}
+	var out []Entry
+	var died []task.ID
+	for _, p := range projects {
+		d.at(p).revive(ctx)
+		places, err := p.Sessions()
+		if err != nil {
+			return nil, err
+		}
+		for _, place := range places {
+			info, err := readInfo(place)
+			if err != nil {
+				info, err = undescribed(place)
+			}
+			if err != nil {
+				continue // it is being made at this moment, or was never finished
+			}
+			info = alive(info)
+			if info.EndTime == nil && !info.Live {
+				died = append(died, info.Session)
+			}
+			if info.Live || !live {
+				out = append(out, Entry{Place: place, Info: info})
+			}
+		}
+	}
+	if len(died) > 0 && d.EndLost != nil { // before anybody reads of it
+		d.EndLost(ctx, died)
+	}
+	slices.SortStableFunc(out, func(a, b Entry) int { return b.Info.StartTime.Compare(a.Info.StartTime) })
+	return out, nil
+}
+
+// at is the directory as it is used from the folder of a project.
+func (d *Directory) at(p home.Project) *Directory {
+	there := *d
+	if there.Folder = p.Folder(); d.Project().Dir() != p.Dir() {
+		there.Env = EnvAt(d.Env, p.Folder())
+	}
+	return &there
+}
+
+// revive gives the background session a host again if its host died and
+// commands that were to outlive it still run: they are live, and must be shown
+// as such.
+func (d *Directory) revive(ctx context.Context) {
+	id := d.background()
+	if id == "" {
+		return
+	}
+	if _, err := os.Stat(d.Folder); errors.Is(err, fs.ErrNotExist) {
+		return // nothing can be at work there, and each look would start a host
+	}
+	place := d.Project().Session(id)
+	info, err := readInfo(place)
+	if err != nil || info.EndTime != nil && info.Tasks.Live == 0 || answers(info.Socket) {
+		return
+	}
+	a, err := archive.Open(ctx, place, info)
+	if err != nil {
+		return // whoever opens the session is told why
+	}
+	kept := a.Kept()
+	_ = a.Close() // it was only read from
+	if !kept {
+		return
+	}
+	if _, release, err := d.Background(ctx); err == nil {
+		release()
+	}
+}
+
+func readInfo(place home.Session) (control.Info, error) {
+	var info control.Info
+	data, err := place.ReadInfo()
+	if err != nil {
+		return info, err
+	}
+	if err := json.Unmarshal(data, &info); err != nil {
+		return info, fmt.Errorf("read %s: %w", place.InfoFile(), err)
+	}
+	info.Dir = place.Dir()
+	return info, nil
+}
+
+// Open connects to a live session, or reads what a dead one left, or what one has
+// recorded whose host stands still.
+func (e Entry) Open(ctx context.Context) (control.API, func(), error) {
+	if e.Info.Live && !e.Info.Stopped {
+		return e.Reach(ctx)
+	}
+	return e.read(ctx)
+}
+
+// Reach is Open for who waits for a host that stands still.
+func (e Entry) Reach(ctx context.Context) (control.API, func(), error) {
+	if e.Info.Live {
+		_ = failpoint.Hit("host/found")
+		c := control.Dial(e.Info.Socket)
+		return c, func() { _ = c.Close() }, nil // only idle connections are closed
+	}
+	return e.read(ctx)
+}
+
+func (e Entry) read(ctx context.Context) (control.API, func(), error) {
+	a, err := archive.Open(ctx, e.Place, e.Info)
+	if err != nil {
+		return nil, nil, err
+	}
+	return a, func() { _ = a.Close() }, nil
+}
+
+// background is the ID of the project's background session, or empty.
+func (d *Directory) background() task.ID {
+	data, err := d.Root.ReadFile(d.Project().BackgroundFile(), maxInfo)
+	if err != nil {
+		return ""
+	}
+	id := strings.TrimSpace(string(data))
+	if !home.SessionID(id) {
+		return ""
+	}
+	return task.ID(id)
+}
+
+// BackgroundSession returns the project's background session, which is named
+// when it is first asked for. The caller holds the project's lock or is the
+// only one who asks.
+func (d *Directory) BackgroundSession() (home.Session, error) {
+	p := d.Project()
+	if err := p.Ensure(); err != nil {
+		return home.Session{}, err
+	}
+	if id := d.background(); id != "" {
+		return p.Session(id), nil
+	}
+	return d.NewBackgroundSession()
+}
+
+// NewBackgroundSession names another session, in place of one that can be opened no
+// more. Who may call it is as for [Directory.BackgroundSession].
+func (d *Directory) NewBackgroundSession() (home.Session, error) {
+	id := task.NewSessionID()
+	if err := d.Root.WriteAtomic(d.Project().BackgroundFile(), []byte(id+"\n")); err != nil {
+		return home.Session{}, fmt.Errorf("name the background session: %w", err)
+	}
+	return d.Project().Session(id), nil
+}
+
+// Background connects to the project's detached host and starts it if need be. If
+// that host is ending when it is asked for something, the next one is asked.
+func (d *Directory) Background(ctx context.Context) (control.API, func(), error) {
+	at, err := d.detached(ctx, Entry{})
+	if err != nil {
+		return nil, nil, err
+	}
+	c := control.Follow(at.Info.Socket, func(ctx context.Context) (string, error) {
+		next, err := d.detached(ctx, at)
+		if err != nil {
+			return "", err
+		}
+		at = next
+		return at.Info.Socket, nil
+	})
+	return c, func() { _ = c.Close() }, nil
+}
+
+// detached finds the project's detached host, or starts it. It is another one than
+// that which takes nothing any more, if there was one.
+func (d *Directory) detached(ctx context.Context, was Entry) (Entry, error) {
+	if now, live := d.lives(was); live {
+		return now, nil
+	}
+	if err := d.Project().Ensure(); err != nil {
+		return Entry{}, err
+	}
+	unlock, err := d.lock(ctx)
+	if err != nil {
+		return Entry{}, err
+	}
+	defer unlock()
+	if was.Info.PID != 0 && !was.Gone(ctx) {
+		return Entry{}, &control.Error{Code: control.Unavailable, Message: fmt.Sprintf("the detached host has been ending for %s", goneWait), Mend: "see " + d.logFile()}
+	}
+	if now, live := d.lives(was); live { // somebody else has started it meanwhile
+		return now, nil
+	}
+	_ = failpoint.Hit("host/wanted")
+	failed := d.Start(ctx)
+	_ = failpoint.Hit("host/said")
+	now, live := d.lives(was)
+	switch {
+	case live: // also one that somebody has started who waited for it no longer
+		return now, nil
+	case failed != nil:
+		return Entry{}, failed
+	}
+	return Entry{}, &control.Error{Code: control.Unavailable, Message: "the detached host started and went away again", Mend: "see " + d.logFile()}
+}
+
+// lives is the project's detached host, if one answers that is another than was.
+func (d *Directory) lives(was Entry) (Entry, bool) {
+	id := d.background()
+	if id == "" {
+		return Entry{}, false
+	}
+	place := d.Project().Session(id)
+	info, live := look(place)
+	return Entry{Place: place, Info: info}, live && info.PID != was.Info.PID
+}
+
+// lock waits for its turn to start a host.
+func (d *Directory) lock(ctx context.Context) (func(), error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, startWait, fmt.Errorf("another process has been starting one for %s", startWait))
+	defer cancel()
+	unlock, err := home.Await(ctx, d.Project().Lock)
+	if err != nil {
+		return nil, fmt.Errorf("start the detached host: %w", err)
+	}
+	return unlock, nil
+}
+
+func (d *Directory) logFile() string { return filepath.Join(d.Project().Dir(), "host.log") }
+
+// Start starts a keeper, which starts a host, and waits until the host says that
+// it listens. Which session it opens follows from the further environment; by
+// itself it is the background session.
+func (d *Directory) Start(ctx context.Context, env ...string) error {
+	log, before, err := d.openLog()
+	if err != nil {
+		return fmt.Errorf("start the detached host: %w", err)
+	}
+	defer log.Close()
+	said, says, err := os.Pipe()
+	if err != nil {
+		return fmt.Errorf("start the detached host: %w", err)
+	}
+	defer said.Close()
+	cmd := exec.Command(d.Program[0], d.Program[1:]...)
+	cmd.Dir = "/"
+	cmd.Env = append(append(HostEnv(d.Env), keeperMark, ProjectVariable+"="+d.Folder), env...)
+	cmd.Stdout, cmd.Stderr = says, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	err = cmd.Start()
+	_ = says.Close()
+	if err != nil {
+		return fmt.Errorf("start the detached host: %w", err)
+	}
+	_ = cmd.Process.Release() // it outlives this process, and init reaps it
+	if err := said.SetReadDeadline(time.Now().Add(startWait)); err != nil {
+		return fmt.Errorf("start the detached host: %w", err)
+	}
+	defer context.AfterFunc(ctx, func() { _ = said.SetReadDeadline(time.Unix(1, 0)) })()
+	line, err := bufio.NewReader(said).ReadString('\n')
+	if err == nil && line == Ready {
+		return nil
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	why, _ := d.Root.ReadFile(d.logFile(), maxInfo)
+	why = why[min(int(before), len(why)):]
+	return &control.Error{Code: control.Unavailable, Message: "the detached host did not start: " + lastLine(string(why)), Mend: "see " + d.logFile()}
+}
+
+// maxLog is the size at which the log of hosts is begun anew.
+const maxLog = 1 << 20
+
+// openLog opens the log of the project's hosts, to which those that are alive may be
+// writing, and returns its size.
+func (d *Directory) openLog() (log *os.File, size int64, err error) {
+	log, err = d.Root.Below().Open(d.logFile(), os.O_CREATE|os.O_RDWR|os.O_APPEND|syscall.O_NONBLOCK, 0o600) // to open a pipe for writing alone is refused without a word of it
+	if err != nil {
+		return nil, 0, err
+	}
+	info, err := log.Stat()
+	switch {
+	case err != nil:
+	case !info.Mode().IsRegular():
+		err = fmt.Errorf("%s is no regular file (move it away)", d.logFile())
+	case info.Size() > maxLog:
+		err = log.Truncate(0)
+	default:
+		size = info.Size()
+	}
+	if err != nil {
+		_ = log.Close()
+		return nil, 0, err
+	}
+	return log, size, nil
+}
+
+// keeperMark is what the keeper of a detached host is known by: nobody who ends a
+// task ends it with that. The keeper does not pass it on.
+const keeperMark = "DROVER_KEEPER=detached"
+
+// Ready is what a host prints when it listens.
+const Ready = "ready\n"
+
+// HostEnv is the environment of a host that a client starts. The marks of a task
+// that the client may be are left out: the host does not belong to it.
+func HostEnv(env []string) []string {
+	return slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
+		key, _, _ := strings.Cut(kv, "=")
+		switch key {
+		case "DROVER_TASK_ID", "DROVER_SESSION", "DROVER_HOST", "DROVER_KEEPER", "DROVER_KEEPER_FD", ProjectVariable, PromptVariable:
+			return true
+		}
+		return false
+	})
+}
+
+// EnvAt is an environment for a program that is at work in another folder.
+func EnvAt(env []string, folder string) []string {
+	there := slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
+		return strings.HasPrefix(kv, "PWD=") || strings.HasPrefix(kv, "OLDPWD=")
+	})
+	return append(there, "PWD="+folder)
+}
+
+func lastLine(text string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	if last := lines[len(lines)-1]; last != "" {
+		return strings.TrimPrefix(last, "drover: ")
+	}
+	return "it said nothing"
+}

@@ -1,0 +1,156 @@
+// Package host is the process that a session lives in, seen from inside and
+// from outside: the socket that a session listens on ([Listen], [Serve]), the
+// sessions that there are ([Directory]), and the detached host of a project,
+// which is started on demand and ends by itself.
+//
+// It promises that a socket is removed only by the process that made it, that
+// two clients that need a host at the same time get the same one, and that a
+// session is called live only if something answers on its socket.
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/engine/process"
+	"github.com/drover-dev/drover/internal/platform/failpoint"
+)
+
+// Idle is how long a detached host outlives its last task.
+const Idle = 60 * time.Second
+
+// PromptIdle is the same for the host of one prompt. It is short: the answer
+// can be read without a host, and going on with the session needs the host gone.
+const PromptIdle = 500 * time.Millisecond
+
+// Listener is the socket of a session.
+type Listener struct {
+	*net.UnixListener
+	path string
+	made os.FileInfo
+}
+
+// Listen opens the socket. Whatever is at the path was left by a dead host: the
+// caller holds the lock of the session, and the path is named after it.
+func Listen(path string) (*Listener, error) {
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("listen on %s: %w", path, err)
+	}
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	l.SetUnlinkOnClose(false)
+	made, err := os.Lstat(path)
+	if err == nil {
+		err = os.Chmod(path, 0o600)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("listen on %s: %w", path, err), l.Close())
+	}
+	_ = failpoint.Hit("host/listens")
+	return &Listener{UnixListener: l, path: path, made: made}, nil
+}
+
+// Close stops listening and removes the socket, unless a successor has put its
+// own there.
+func (l *Listener) Close() error {
+	err := l.UnixListener.Close()
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	if now, stat := os.Lstat(l.path); stat == nil && os.SameFile(now, l.made) {
+		err = errors.Join(err, os.Remove(l.path))
+	}
+	return err
+}
+
+// Session is what Serve needs of a session.
+type Session interface {
+	control.API
+	// Retire refuses every further start, if no task is alive; it reports
+	// whether that was so.
+	Retire() bool
+	// Changed returns a channel that is closed when the next task ends.
+	Changed() <-chan struct{}
+}
+
+// Serve answers on the listener until ctx ends, or with idle above 0 until the
+// session has had no live task for that long.
+func Serve(ctx context.Context, s Session, l net.Listener, idle time.Duration) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	served := make(chan error, 1)
+	go func() { served <- control.NewServer(s).Serve(ctx, l) }() // joined below
+	if idle > 0 {
+		rest(ctx, s, idle, served)
+		cancel(errors.New("nothing is left to do"))
+	}
+	return <-served
+}
+
+// rest returns when the session has been without work for so long, or ctx or
+// the server ended.
+func rest(ctx context.Context, s Session, idle time.Duration, served chan error) {
+	timer := time.NewTimer(idle)
+	defer timer.Stop()
+	for {
+		changed := s.Changed()
+		select {
+		case <-changed:
+			timer.Reset(idle)
+		case <-timer.C:
+			if s.Retire() {
+				return
+			}
+			// The next end of a task starts the clock again.
+			select {
+			case <-changed:
+			case <-ctx.Done():
+				return
+			case err := <-served:
+				served <- err
+				return
+			}
+			timer.Reset(idle)
+		case <-ctx.Done():
+			return
+		case err := <-served:
+			served <- err
+			return
+		}
+	}
+}
+
+// answers reports whether somebody listens on a socket. A child that a host was about
+// to start when it was killed holds the host's socket until it becomes its program:
+// that one answers nobody.
+func answers(path string) bool {
+	_, live := behind(path)
+	return live
+}
+
+// behind is who listens on a socket, and whether anybody does. Who it is cannot always
+// be known.
+func behind(path string) (id process.Identity, live bool) {
+	c, err := net.DialTimeout("unix", path, time.Second)
+	if err != nil {
+		return id, errors.Is(err, syscall.EAGAIN) // its queue is full: it lives
+	}
+	defer c.Close() // it was opened to see whether it opens
+	pid := listener(c)
+	if pid <= 0 {
+		return id, true
+	}
+	id, err = process.Identify(pid)
+	if err != nil {
+		return process.Identity{}, !errors.Is(err, process.ErrGone)
+	}
+	return id, process.Alive(id)
+}

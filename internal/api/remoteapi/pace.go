@@ -1,0 +1,95 @@
+package remoteapi
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Bounds of the time between two polls.
+const (
+	DefaultBase    = time.Second      // at least, and after the first failure
+	DefaultMost    = 30 * time.Second // at most after failures
+	DefaultOffline = 10 * time.Minute // without an answer before the work is given up
+	quietMost      = 3                // doublings less one: four times the base, of a session in which nothing happens
+	retryMost      = 10 * time.Minute // that a service may ask us to wait
+)
+
+// Pace says when to poll next. It does no I/O and keeps no clock: whoever polls
+// tells it of the time. The zero value has the defaults; Jitter must be set.
+type Pace struct {
+	Base, Most, Offline time.Duration
+	Jitter              func() float64 // from 0 to below 1
+
+	quiet  int
+	failed int
+	since  time.Time // of the first failure in a row
+}
+
+func (p *Pace) base() time.Duration    { return or(p.Base, DefaultBase) }
+func (p *Pace) most() time.Duration    { return or(p.Most, DefaultMost) }
+func (p *Pace) offline() time.Duration { return or(p.Offline, DefaultOffline) }
+
+func or(d, otherwise time.Duration) time.Duration {
+	if d > 0 {
+		return d
+	}
+	return otherwise
+}
+
+// Good is how long to wait after a poll that took so long and brought something
+// new or did not. One that the service has held back needs no wait; a session in
+// which nothing happens is asked less and less often.
+func (p *Pace) Good(took time.Duration, news bool) time.Duration {
+	p.failed, p.since = 0, time.Time{}
+	wait := p.base()
+	switch {
+	case news || took >= p.base():
+		p.quiet = 0
+	default:
+		p.quiet = min(p.quiet+1, quietMost)
+		wait <<= p.quiet - 1
+	}
+	return max(0, wait-took)
+}
+
+// Bad is how long to wait after a failure that may pass: the base, twice as long
+// after each further one, less up to a half by chance, and never less than the
+// service asks for. After failures for the time that is allowed it gives up with
+// an [*UnreachableError]; one that will not pass is returned at once.
+func (p *Pace) Bad(now time.Time, err error) (time.Duration, error) {
+	if !Passing(err) {
+		return 0, err
+	}
+	if p.failed == 0 {
+		p.since = now
+	}
+	if now.Sub(p.since) >= p.offline() {
+		return 0, &UnreachableError{For: now.Sub(p.since).Round(time.Second), Err: err}
+	}
+	wait := p.most()
+	if p.failed < 10 {
+		wait = min(p.base()<<p.failed, wait)
+	}
+	p.failed++
+	wait -= time.Duration(p.Jitter() * float64(wait) / 2)
+	var status *StatusError
+	if errors.As(err, &status) {
+		wait = max(wait, min(status.RetryAfter, retryMost))
+	}
+	return wait, nil
+}
+
+// Failing reports how often it has failed in a row.
+func (p *Pace) Failing() int { return p.failed }
+
+// UnreachableError says that a service gave no usable answer for too long.
+type UnreachableError struct {
+	For time.Duration
+	Err error // of the last try
+}
+
+func (e *UnreachableError) Error() string {
+	return fmt.Sprintf("no usable answer for %s: %v", e.For, e.Err)
+}
+func (e *UnreachableError) Unwrap() error { return e.Err }

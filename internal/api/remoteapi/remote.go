@@ -1,0 +1,147 @@
+// Package remoteapi is the session API by which work is done elsewhere: its words,
+// its client over HTTP, and the rules that need no network: how fast to ask, what
+// events add up to, when work of a sort is done.
+//
+// It promises that no token goes to a place that was not named, that an answer of
+// any size or form costs bounded memory, and that what may pass by is told from
+// what will not. It keeps no session and polls nothing: that is the driver's. The
+// paths and fields are in docs/remote-agents.md.
+package remoteapi
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Type is the sort of remote work. What it means is the service's affair; here it
+// decides how the end is recognised.
+type Type string
+
+// The types.
+const (
+	Agent        Type = "remote-agent"
+	Ultraplan    Type = "ultraplan"
+	Ultrareview  Type = "ultrareview"
+	AutofixPR    Type = "autofix-pr"
+	BackgroundPR Type = "background-pr"
+)
+
+// Types returns all types.
+func Types() []Type { return []Type{Agent, Ultraplan, Ultrareview, AutofixPR, BackgroundPR} }
+
+// ParseType reads a type; none is [Agent].
+func ParseType(text string) (Type, error) {
+	if text == "" {
+		return Agent, nil
+	}
+	if t := Type(text); slices.Contains(Types(), t) {
+		return t, nil
+	}
+	names := make([]string, len(Types()))
+	for i, t := range Types() {
+		names[i] = string(t)
+	}
+	return "", fmt.Errorf("remote work of type %.40q is not known (use %s)", text, strings.Join(names, ", "))
+}
+
+// Status is where a session stands at its service.
+type Status string
+
+// The statuses. The last three are final.
+const (
+	Queued    Status = "queued"
+	Running   Status = "running"
+	Completed Status = "completed"
+	Failed    Status = "failed"
+	Archived  Status = "archived"
+)
+
+// Known reports whether the status is one of those.
+func (s Status) Known() bool {
+	return slices.Contains([]Status{Queued, Running, Completed, Failed, Archived}, s)
+}
+
+// Done reports whether nothing more will come.
+func (s Status) Done() bool { return s == Completed || s == Failed || s == Archived }
+
+// The phases of an ultraplan that are known here.
+const (
+	NeedsInput = "needs_input"
+	PlanReady  = "plan_ready"
+)
+
+// Request asks for a session.
+type Request struct {
+	// Key makes the request idempotent: the same key gives the same session. It
+	// goes as the header Idempotency-Key.
+	Key       string          `json:"-"`
+	Type      Type            `json:"type"`
+	Prompt    string          `json:"prompt"`
+	Metadata  json.RawMessage `json:"metadata,omitempty"` // an object of the type's own
+	AgentType string          `json:"agent_type,omitempty"`
+	Model     string          `json:"model,omitempty"`
+}
+
+// Event is one thing that happened in a session. Types that are not known are
+// passed over.
+type Event struct {
+	Type   string          `json:"type"`
+	Text   string          `json:"text,omitempty"`   // of assistant, hook_progress and phase
+	Tool   string          `json:"tool,omitempty"`   // of tool
+	Input  json.RawMessage `json:"input,omitempty"`  // of tool
+	Tokens int64           `json:"tokens,omitempty"` // of usage: all so far
+	At     time.Time       `json:"at,omitzero"`
+}
+
+// The types of events.
+const (
+	AssistantEvent = "assistant"     // the agent said something
+	HookEvent      = "hook_progress" // a hook of the session printed something
+	ToolEvent      = "tool"          // a tool was used
+	UsageEvent     = "usage"         // tokens
+	PhaseEvent     = "phase"         // the work is at another stage
+)
+
+// Page is the state of a session, and what happened after a cursor. An empty
+// cursor is the beginning.
+type Page struct {
+	Events      []Event `json:"events"`
+	Cursor      string  `json:"cursor"` // for the next page
+	More        bool    `json:"more,omitempty"`
+	Status      Status  `json:"status"`
+	Phase       string  `json:"phase,omitempty"`
+	OutputBytes int64   `json:"output_bytes"`     // that can be read now
+	Result      string  `json:"result,omitempty"` // the final answer of a completed session
+	Error       string  `json:"error,omitempty"`  // of a failed one
+}
+
+// Check refuses a page that no session can have.
+func (p Page) Check() error {
+	switch {
+	case !p.Status.Known():
+		return fmt.Errorf("a session has the status %.40q, which is not known", p.Status)
+	case p.OutputBytes < 0:
+		return fmt.Errorf("a session has %d bytes of output", p.OutputBytes)
+	case p.More && p.Cursor == "":
+		return fmt.Errorf("a page says that more follows, and not where")
+	}
+	return nil
+}
+
+// maxSession bounds the ID of a session, which is part of paths.
+const maxSession = 200
+
+// CheckSession refuses an ID that could lead elsewhere in a path.
+func CheckSession(id string) error {
+	ok := id != "" && len(id) <= maxSession && id != "." && id != ".."
+	for _, c := range []byte(id) {
+		ok = ok && (c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("-_.:", c) >= 0)
+	}
+	if !ok {
+		return fmt.Errorf("%.60q is no ID of a session (up to %d letters, digits and -_.:)", id, maxSession)
+	}
+	return nil
+}

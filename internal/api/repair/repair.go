@@ -1,0 +1,241 @@
+// Package repair makes the log of a session anew of what is left of it.
+//
+// It owns the order in which that is done. It promises that a session has, at every
+// moment, either its damaged log as it was or the whole new one; that nothing of the
+// damaged one is deleted; and that a log in which nothing is wrong is left alone.
+//
+// How a log is read page by page is known by internal/engine/journal. What has become of a
+// task that its newest readable record shows as alive is found out by the next host,
+// as after a crash.
+package repair
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/drover-dev/drover/internal/engine/journal"
+	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/internal/platform/saferoot"
+	"github.com/drover-dev/drover/task"
+)
+
+// Report is what was done.
+type Report struct {
+	Sound  bool   // nothing was wrong, and nothing was changed
+	Damage string // what was
+
+	Kept    journal.Salvaged // of the damaged log
+	Rebuilt []Rebuilt        // tasks of which no record was left
+	Aside   []string         // where the damaged files are now
+}
+
+// Rebuilt is a task whose record was made of its files.
+type Rebuilt struct {
+	ID    task.ID
+	Kind  task.Kind
+	From  []string // the files, below the folder of the session
+	Lives bool     // or ended, and left word of that: the next host takes it up
+}
+
+// The names of files that are being written. Who comes later sweeps what a crash
+// leaves of them.
+const (
+	logName  = "session.db"
+	tempName = "." + logName + ".tmp-"
+	check    = tempName + "check"  // what is looked at in place of the log
+	fresh    = tempName + "repair" // the new log
+	merged   = tempName + "merged" // the damaged one as one file
+	copied   = tempName + "copied" // a copy of the damaged one
+)
+
+// besides are the endings of the files that SQLite keeps beside a log.
+func besides() []string { return []string{"-wal", "-shm"} }
+
+// Session makes the log of a session anew, if anything is wrong with it. It takes
+// the session's lock, so that an error wraps [home.ErrLocked] while a host has it.
+// A log in a later format is refused with [journal.ErrNewer], unless forced: then
+// the format is part of the damage.
+func Session(ctx context.Context, place home.Session, force bool) (out Report, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("repair session %s: %w", place.ID(), err)
+		}
+	}()
+	unlock, err := place.Lock()
+	if err != nil {
+		return out, err
+	}
+	defer unlock()
+	folder, err := place.Below().Folder(place.Dir())
+	if err != nil {
+		return out, err
+	}
+	defer folder.Close()
+	r := &repair{place: place, folder: folder}
+	if r.db, err = r.open(logName); err != nil {
+		return out, err
+	}
+	defer r.db.Close()
+	if r.wal, err = r.open(logName + "-wal"); err != nil {
+		return out, err
+	}
+	defer r.wal.Close()
+	if err := r.tidy(); err != nil {
+		return out, err
+	}
+	if out, err = r.all(ctx, force); err != nil {
+		return out, errors.Join(err, r.tidy())
+	}
+	return out, r.tidy()
+}
+
+// repair is one under way.
+type repair struct {
+	place   home.Session
+	folder  *saferoot.Folder
+	db, wal *file
+}
+
+// file is one of the damaged files, which may not be there.
+type file struct {
+	*os.File
+	bytes int64
+}
+
+// Close lets go of it.
+func (f *file) Close() {
+	if f != nil && f.File != nil {
+		_ = f.File.Close() // it was only read from
+	}
+}
+
+func (r *repair) open(name string) (*file, error) {
+	f, err := r.folder.Open(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return &file{}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is not a regular file (%s): move it away", filepath.Join(r.place.Dir(), name), info.Mode().Type())
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	return &file{f, info.Size()}, nil
+}
+
+func (r *repair) remains() journal.Remains {
+	var out journal.Remains
+	if r.db.File != nil {
+		out.DB, out.DBBytes = r.db, r.db.bytes
+	}
+	if r.wal.File != nil {
+		out.WAL, out.WALBytes = r.wal, r.wal.bytes
+	}
+	return out
+}
+
+func (r *repair) all(ctx context.Context, force bool) (out Report, err error) {
+	files, err := r.files()
+	if err != nil {
+		return out, err
+	}
+	if r.db.File == nil && r.wal.File == nil && len(files) == 0 {
+		return Report{Sound: true}, nil // it never had a task
+	}
+	if err := r.remains().Newer(); err != nil && !force {
+		return out, err
+	}
+	rows, damage := r.sound(ctx)
+	if ctx.Err() != nil {
+		return out, context.Cause(ctx)
+	}
+	above, err := r.letters()
+	if err != nil {
+		return out, err
+	}
+	if out.Kept, err = journal.Salvage(ctx, r.remains(), r.path(fresh), above); err != nil {
+		return out, err
+	}
+	if out.Rebuilt, err = r.rebuild(ctx, files); err != nil {
+		return out, err
+	}
+	switch {
+	case damage != nil:
+		out.Damage = damage.Error()
+	case out.Kept.Events+out.Kept.Messages > rows:
+		out.Damage = fmt.Sprintf("it shows %d rows of %d", rows, out.Kept.Events+out.Kept.Messages)
+	case len(out.Rebuilt) > 0:
+		out.Damage = fmt.Sprintf("it knows nothing of %d tasks that have left files", len(out.Rebuilt))
+	default:
+		return Report{Sound: true, Kept: out.Kept}, nil
+	}
+	out.Aside, err = r.put()
+	return out, err
+}
+
+func (r *repair) path(name string) string { return filepath.Join(r.place.Dir(), name) }
+
+// sound looks for damage in a copy: SQLite writes into what it opens.
+func (r *repair) sound(ctx context.Context) (rows int, damage error) {
+	defer func() { _ = r.drop(check) }() // tidy tries again
+	if r.db.File == nil {
+		return 0, fmt.Errorf("%w: it is gone", journal.ErrDamaged)
+	}
+	if err := r.write(check, func(w io.Writer) error { return r.db.copy(w) }); err != nil {
+		return 0, err
+	}
+	if r.wal.File != nil {
+		if err := r.write(check+"-wal", func(w io.Writer) error { return r.wal.copy(w) }); err != nil {
+			return 0, err
+		}
+	}
+	return journal.Sound(ctx, r.path(check))
+}
+
+func (f *file) copy(w io.Writer) error {
+	_, err := io.Copy(w, io.NewSectionReader(f, 0, f.bytes))
+	return err
+}
+
+// write makes a file that is on the disk when it returns.
+func (r *repair) write(name string, content func(io.Writer) error) error {
+	f, err := r.folder.Open(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	err = content(f)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("write %s: %w", r.path(name), err)
+	}
+	return nil
+}
+
+// tidy removes the files that only a repair needs.
+func (r *repair) tidy() error { return r.drop(check, fresh, merged, copied) }
+
+func (r *repair) drop(names ...string) error {
+	var errs []error
+	for _, name := range names {
+		for _, end := range append(besides(), "", "-journal") {
+			if err := r.folder.Remove(name + end); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				errs = append(errs, err)
+			}
+		}
+	}
+	return errors.Join(errs...)
+}

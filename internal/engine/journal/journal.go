@@ -1,0 +1,480 @@
+// Package journal is the event log of one session, kept in one SQLite file.
+//
+// An event is one change of a task and holds the whole record as it was after
+// it, so the newest event of a task is its state and nothing is ever replayed.
+// The notice that a terminal event owes somebody, and the answer of the run,
+// are written in the transaction of that event. Messages between agents stand
+// beside the events, in the same numbering.
+//
+// It promises that what [Journal.Append] or [Journal.Post] returned for survives
+// kill -9 (and a power cut, with [Options.Power]), that events and messages are
+// numbered without gaps in the order in which they became durable, and that a
+// reader who asks by number
+// misses none and sees none twice, however slow it is. One caller writes at a
+// time, for itself and for all who came meanwhile.
+//
+// It does not know what an event means, and one process at a time may write a
+// file: the session's lock is somebody else's.
+package journal
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+
+	_ "modernc.org/sqlite" // the database driver
+
+	"github.com/drover-dev/drover/internal/platform/failpoint"
+	"github.com/drover-dev/drover/task"
+)
+
+// Options of a journal. The zero value is the usual one.
+type Options struct {
+	// Power makes every commit survive a power cut, at the cost of one disk
+	// flush per group of events.
+	Power bool
+	// ReadOnly opens what a dead session left. Append is refused.
+	ReadOnly bool
+}
+
+// ErrClosed is returned by a journal that has been closed.
+var ErrClosed = errors.New("journal is closed")
+
+const (
+	schemaVersion = 3
+	maxBatch      = 256 // events committed together
+)
+
+// Journal is an open event log. Its methods may be called by several
+// goroutines.
+type Journal struct {
+	path  string
+	opts  Options
+	write *sql.DB // one connection, used by whoever has the turn
+	w     *writer // on it; nil for a reader
+	crowd int     // how many were written together last; of whoever has the turn
+
+	readOnce sync.Once
+	read     *sql.DB // several connections for readers; opened at the first read
+	readErr  error
+
+	mu     sync.Mutex
+	last   task.Seq      // newest durable event
+	count  task.Seq      // newest number: of an event or a message
+	recent recent        // guarded by mu
+	grown  chan struct{} // closed and replaced at every commit
+	queue  []*request    // who waits to be written; guarded by mu
+	taken  bool          // somebody has the turn to write; guarded by mu
+	closed bool
+	rested chan struct{} // closed when the journal is closed and the last turn has ended
+}
+
+// request is one caller who wants something written.
+type request struct {
+	entry   *task.Entry // one of these four is set
+	letter  *task.Message
+	ack     []task.Seq // notices and messages to acknowledge
+	summary *summaryPart
+
+	record []byte // of entry
+	seq    task.Seq
+	err    error
+	turn   chan bool // capacity 1: true gives the turn to write, false says that it was done
+}
+
+// Open opens the journal at path and makes it if there is none.
+func Open(path string, opts Options) (*Journal, error) {
+	j := &Journal{path: path, opts: opts, grown: make(chan struct{}), rested: make(chan struct{})}
+	if opts.ReadOnly {
+		if _, err := os.Lstat(path); err != nil {
+			return nil, fmt.Errorf("open journal: %w", err)
+		}
+		if err := cmp.Or(ours(path), widowed(path)); err != nil {
+			return nil, fmt.Errorf("open journal %s: %w", path, err)
+		}
+		if err := j.load(); err != nil {
+			_ = j.closeDBs() // it was only read from
+			return nil, fmt.Errorf("open journal %s: %w", path, err)
+		}
+		return j, nil
+	}
+	if err := j.openWriter(); err != nil {
+		return nil, fmt.Errorf("open journal %s: %w", path, err)
+	}
+	return j, nil
+}
+
+func (j *Journal) dsn() string {
+	sync := "NORMAL"
+	if j.opts.Power {
+		sync = "FULL"
+	}
+	q := url.Values{}
+	q.Add("_pragma", "busy_timeout(5000)")
+	if j.opts.ReadOnly {
+		q.Set("mode", "ro")
+	} else {
+		q.Add("_pragma", "journal_mode(WAL)")
+		q.Add("_pragma", "synchronous("+sync+")")
+		q.Set("_txlock", "immediate")
+	}
+	return (&url.URL{Scheme: "file", Opaque: (&url.URL{Path: j.path}).EscapedPath(), RawQuery: q.Encode()}).String()
+}
+
+// schemas are the steps from one format to the next. The first makes a new file.
+func schemas() [schemaVersion]string {
+	return [...]string{firstSchema, messageSchema, hopsSchema}
+}
+
+const hopsSchema = `ALTER TABLE messages ADD COLUMN hops INTEGER NOT NULL DEFAULT 0;`
+
+const messageSchema = `
+CREATE TABLE messages (
+	seq      INTEGER PRIMARY KEY,
+	owner    TEXT NOT NULL,
+	sender   TEXT NOT NULL,
+	kind     TEXT NOT NULL,
+	text     TEXT NOT NULL,
+	priority TEXT NOT NULL,
+	at       INTEGER NOT NULL,
+	acked    INTEGER NOT NULL DEFAULT 0
+);
+CREATE INDEX messages_unread ON messages (owner) WHERE acked = 0;`
+
+const firstSchema = `
+CREATE TABLE events (
+	seq     INTEGER PRIMARY KEY,
+	task_id TEXT NOT NULL,
+	verb    TEXT NOT NULL,
+	at      INTEGER NOT NULL,
+	record  BLOB NOT NULL
+);
+CREATE INDEX events_by_task ON events (task_id, seq);
+CREATE TABLE notices (
+	seq      INTEGER PRIMARY KEY,
+	run_id   TEXT NOT NULL UNIQUE,
+	task_id  TEXT NOT NULL,
+	owner    TEXT NOT NULL,
+	priority TEXT NOT NULL,
+	acked    INTEGER NOT NULL
+);
+CREATE INDEX notices_owed ON notices (owner) WHERE acked = 0;
+CREATE TABLE answers (
+	run_id TEXT PRIMARY KEY,
+	text   TEXT NOT NULL
+);`
+
+func (j *Journal) openWriter() (err error) {
+	if err := ours(j.path); err != nil {
+		return err
+	}
+	if err := widowed(j.path); err != nil {
+		return err
+	}
+	if err := makePrivate(j.path); err != nil {
+		return err
+	}
+	j.write, err = sql.Open("sqlite", j.dsn())
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = j.closeDBs()
+		}
+	}()
+	ctx := context.Background()
+	conn, err := j.write.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	j.w = &writer{conn: conn}
+	var version int
+	if err = conn.QueryRowContext(ctx, "PRAGMA user_version").Scan(&version); err != nil {
+		return err
+	}
+	if version > schemaVersion {
+		return fmt.Errorf("it was written by a newer drover (format %d, this one knows %d)", version, schemaVersion)
+	}
+	if steps := schemas(); version < schemaVersion {
+		all := strings.Join(steps[max(0, version):], "\n")
+		if _, err = conn.ExecContext(ctx, fmt.Sprintf("BEGIN; %s PRAGMA user_version = %d; COMMIT", all, schemaVersion)); err != nil {
+			return err
+		}
+	}
+	if version == 0 {
+		return nil // it is new, and empty
+	}
+	return conn.QueryRowContext(ctx, newestNumbers).Scan(&j.last, &j.count)
+}
+
+const newestNumbers = `SELECT e, max(e, (SELECT coalesce(max(seq), 0) FROM messages)) FROM (SELECT coalesce(max(seq), 0) AS e FROM events)`
+
+// makePrivate creates the file before SQLite does, which would make it readable
+// for others.
+func makePrivate(path string) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o600)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// load reads what a reader of a dead session needs.
+func (j *Journal) load() error {
+	db, err := j.reader()
+	if err != nil {
+		return err
+	}
+	return db.QueryRow("SELECT coalesce(max(seq), 0) FROM events").Scan(&j.last)
+}
+
+func (j *Journal) reader() (*sql.DB, error) {
+	j.readOnce.Do(func() {
+		j.read, j.readErr = sql.Open("sqlite", j.dsn())
+		if j.readErr == nil {
+			j.read.SetMaxOpenConns(4)
+		}
+	})
+	return j.read, j.readErr
+}
+
+// Append writes an event and returns its number when it is durable. An error
+// means that nothing of the entry was written. A ctx that has ended refuses the
+// event; once it is on its way it is waited for.
+func (j *Journal) Append(ctx context.Context, e task.Entry) (task.Seq, error) {
+	record, err := encode(&e.Task)
+	if err != nil {
+		return 0, fmt.Errorf("append event of task %s: %w", e.Task.ID, err)
+	}
+	r := &request{entry: &e, record: record, turn: make(chan bool, 1)}
+	err = j.ask(ctx, r)
+	if err = cmp.Or(err, r.err); err != nil {
+		return 0, fmt.Errorf("append event of task %s: %w", e.Task.ID, err)
+	}
+	return r.seq, nil
+}
+
+// AppendAll writes many events as [Journal.Append] does, with as few commits as
+// it can. The answers are in the order of the entries; each stands for its own.
+func (j *Journal) AppendAll(ctx context.Context, entries []task.Entry) ([]task.Seq, []error) {
+	all, good := make([]*request, len(entries)), make([]*request, 0, len(entries))
+	for i := range entries {
+		r := &request{entry: &entries[i], turn: make(chan bool, 1)}
+		if r.record, r.err = encode(&entries[i].Task); r.err == nil {
+			good = append(good, r)
+		}
+		all[i] = r
+	}
+	err := j.ask(ctx, good...)
+	seqs, errs := make([]task.Seq, len(entries)), make([]error, len(entries))
+	for i, r := range all {
+		if seqs[i] = r.seq; cmp.Or(r.err, err) != nil {
+			errs[i] = fmt.Errorf("append event of task %s: %w", r.entry.Task.ID, cmp.Or(r.err, err))
+		}
+	}
+	return seqs, errs
+}
+
+// Post writes a message and returns its number when it is durable. An error
+// means that it was not written; it wraps [task.ErrMailFull] if the receiver has
+// too many messages that nobody has acknowledged; see [task.MessageKind.MaxUnread].
+func (j *Journal) Post(ctx context.Context, m task.Message) (task.Seq, error) {
+	if err := m.Check(); err != nil {
+		return 0, fmt.Errorf("post message to %s: %w", m.To, err)
+	}
+	r := &request{letter: &m, turn: make(chan bool, 1)}
+	err := j.ask(ctx, r)
+	if err = cmp.Or(err, r.err); err != nil {
+		return 0, fmt.Errorf("post message to %s: %w", m.To, err)
+	}
+	return r.seq, nil
+}
+
+// Acknowledge marks notices and messages as known to their owner.
+func (j *Journal) Acknowledge(ctx context.Context, seqs ...task.Seq) error {
+	if len(seqs) == 0 {
+		return nil
+	}
+	r := &request{ack: seqs, turn: make(chan bool, 1)}
+	err := j.ask(ctx, r)
+	if err = cmp.Or(err, r.err); err != nil {
+		return fmt.Errorf("acknowledge mail: %w", err)
+	}
+	return nil
+}
+
+// ask has a request written. Who finds nobody at it writes at once, for itself
+// and those who came with it, and hands the turn on to one of those who came
+// meanwhile: nobody waits for a goroutine to wake up when nothing else is
+// written, and nobody serves the others for ever. The error is one of all; how
+// each went is in the request.
+func (j *Journal) ask(ctx context.Context, requests ...*request) error {
+	if len(requests) == 0 {
+		return nil
+	}
+	if j.w == nil {
+		return fs.ErrPermission
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	j.mu.Lock()
+	if j.closed {
+		j.mu.Unlock()
+		return ErrClosed
+	}
+	j.queue = append(j.queue, requests...)
+	mine := !j.taken
+	j.taken = true
+	j.mu.Unlock()
+	for i, r := range requests { // those of a batch that were written with the first are told so
+		if mine && i == 0 || <-r.turn {
+			j.lead()
+		}
+	}
+	return nil
+}
+
+// lead writes what is queued, the caller's own request first, and gives the turn
+// away.
+func (j *Journal) lead() {
+	if j.crowd > 1 {
+		// Those who were written together last time come back together: who waits
+		// a moment for them saves a commit of its own.
+		runtime.Gosched()
+	}
+	j.mu.Lock()
+	n := min(len(j.queue), maxBatch)
+	batch, last := j.queue[:n:n], j.count
+	j.queue = j.queue[n:]
+	j.mu.Unlock()
+	j.crowd = n
+	j.settle(batch, last)
+	for _, r := range batch[1:] { // whoever leads came first
+		r.turn <- false
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if len(j.queue) > 0 {
+		j.queue[0].turn <- true
+		return
+	}
+	j.queue, j.taken = nil, false
+	if j.closed {
+		close(j.rested)
+	}
+}
+
+// settle commits a batch and makes it visible.
+func (j *Journal) settle(batch []*request, last task.Seq) {
+	err := j.w.commit(last, batch)
+	_ = failpoint.Hit("commit/done")
+	if err == nil || len(batch) == 1 {
+		j.publish(batch, err)
+		return
+	}
+	// One bad entry must not take the others down with it.
+	for i := range batch {
+		j.mu.Lock()
+		last = j.count
+		j.mu.Unlock()
+		one := batch[i : i+1]
+		j.publish(one, j.w.commit(last, one))
+	}
+}
+
+// publish makes a committed batch visible, and notes how it went. What was refused alone
+// has its error already.
+func (j *Journal) publish(batch []*request, err error) {
+	j.mu.Lock()
+	if err == nil {
+		for _, r := range batch {
+			j.count = max(j.count, r.seq)
+			if r.entry == nil {
+				continue
+			}
+			j.last = r.seq
+			j.recent.add(task.Event{Seq: r.seq, Verb: r.entry.Verb, At: r.entry.At, Task: r.entry.Task}, len(r.record))
+		}
+	}
+	close(j.grown)
+	j.grown = make(chan struct{})
+	j.mu.Unlock()
+	for _, r := range batch {
+		r.err = cmp.Or(err, r.err)
+	}
+}
+
+// Last is the number of the newest event.
+func (j *Journal) Last() task.Seq {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.last
+}
+
+// Grown returns a channel that is closed at the next commit.
+func (j *Journal) Grown() <-chan struct{} {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.grown
+}
+
+// Close waits for what is being written and closes the file.
+func (j *Journal) Close() error {
+	j.mu.Lock()
+	if j.closed {
+		j.mu.Unlock()
+		return nil
+	}
+	j.closed = true
+	if !j.taken {
+		close(j.rested)
+	}
+	j.mu.Unlock()
+	<-j.rested
+	j.mu.Lock()
+	close(j.grown) // readers that wait see that it is closed
+	j.mu.Unlock()
+	return j.closeDBs()
+}
+
+func (j *Journal) closeDBs() error {
+	var errs []error
+	if j.w != nil {
+		j.w.close()
+		errs = append(errs, j.w.conn.Close())
+	}
+	if j.write != nil {
+		errs = append(errs, j.write.Close())
+	}
+	j.readOnce.Do(func() { j.readErr = ErrClosed })
+	if j.read != nil {
+		errs = append(errs, j.read.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// usualRecord is room for the record of most commands.
+const usualRecord = 1024
+
+func encode(r *task.Record) ([]byte, error) {
+	buf := bytes.NewBuffer(make([]byte, 0, usualRecord))
+	e := json.NewEncoder(buf)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(r); err != nil {
+		return nil, err
+	}
+	return seal(bytes.TrimRight(buf.Bytes(), "\n")), nil
+}

@@ -1,0 +1,70 @@
+package keeper
+
+import (
+	"context"
+	"errors"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/drover-dev/drover/internal/engine/process"
+	"github.com/drover-dev/drover/internal/platform/failpoint"
+)
+
+// ErrNoHost is returned by [RunHelper] in a process that no host started.
+var ErrNoHost = errors.New("this command is started by a host, not by hand")
+
+// RunHelper is the life of a helper: it listens to the host that started it, and
+// returns after the host's goodbye, or when all that a dead host left is gone.
+// HUP, INT and TERM are ignored from then on; the end of ctx only ends the grace
+// of what is being ended.
+func RunHelper(ctx context.Context) error {
+	link, err := inherited()
+	if err != nil {
+		return err
+	}
+	if link == nil {
+		return ErrNoHost
+	}
+	defer link.Close()
+	// It must be there when everything else was told to go.
+	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM)
+	w := newWard()
+	dead, stopWatching := context.WithCancel(context.Background())
+	var eyes sync.WaitGroup // joined below
+	greeted := sync.Once{}
+	decode(link, func(m message) {
+		w.hear(m)
+		if m.Op == opHello {
+			// Should somebody else hold the host's end of the link too, it would
+			// not end with the host: so the host itself is watched as well.
+			greeted.Do(func() {
+				host := w.host
+				eyes.Go(func() {
+					waitEnd(dead, host)
+					_ = link.SetReadDeadline(time.Now().Add(drainWait))
+				})
+			})
+		}
+	})
+	stopWatching()
+	eyes.Wait()
+	if w.bye {
+		return nil
+	}
+	_ = failpoint.Hit("keeper/alone")
+	w.find()
+	w.sweep(ctx)
+	return nil
+}
+
+// waitEnd returns when the process is gone, or with ctx.
+func waitEnd(ctx context.Context, id process.Identity) {
+	g, err := process.Adopt(id)
+	if err != nil {
+		return
+	}
+	defer g.Close()
+	_, _ = g.Wait(ctx)
+}

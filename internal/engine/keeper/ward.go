@@ -1,0 +1,127 @@
+package keeper
+
+import (
+	"context"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/drover-dev/drover/internal/engine/process"
+)
+
+// grace between TERM and KILL once the host is gone.
+const grace = time.Second
+
+// ward is what a keeper knows of its host.
+type ward struct {
+	table process.Table
+
+	mu      sync.Mutex
+	host    process.Identity // guarded by mu, as all below
+	watched map[int]watch
+	coming  map[string]watch // kept tasks whose group is not known yet, by task
+	bye     bool
+}
+
+func newWard() *ward { return &ward{watched: map[int]watch{}, coming: map[string]watch{}} }
+
+// hear takes one message of the host.
+func (w *ward) hear(m message) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch m.Op {
+	case opHello:
+		if m.Host != nil {
+			w.host = *m.Host
+		}
+	case opExpect:
+		if m.Watch != nil && m.Watch.Task != "" {
+			w.coming[m.Watch.Task] = *m.Watch
+		}
+	case opWatch:
+		if m.Watch != nil && m.Watch.Process.PID > 1 {
+			w.watched[m.Watch.Process.PID] = *m.Watch
+			delete(w.coming, m.Watch.Task)
+		}
+	case opForget:
+		if x := w.watched[m.PID]; m.Start == 0 || m.Start == x.Process.Start {
+			delete(w.watched, m.PID)
+		}
+		if m.Watch != nil {
+			delete(w.coming, m.Watch.Task)
+		}
+	case opBye:
+		w.bye = true
+	}
+}
+
+// forget takes the group of a leader off the list.
+func (w *ward) forget(pid int, start uint64) (watch, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	x, ok := w.watched[pid]
+	if !ok || x.Process.Start != start {
+		return watch{}, false
+	}
+	delete(w.watched, pid)
+	return x, true
+}
+
+// find looks for the groups of tasks that the host was about to start when it
+// died. Of what has ended by then nobody can tell whose it was, and what it has left
+// is not kept.
+func (w *ward) find() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.coming) == 0 {
+		return
+	}
+	procs := w.table.Read()
+	for task, x := range w.coming {
+		if p, ok := process.Leader(procs, process.MarkTask, task); ok {
+			x.Process = p.Identity()
+			w.watched[p.PID] = x
+		}
+	}
+	clear(w.coming)
+}
+
+// sweep ends what the host left behind. It may be called again when less is to
+// be kept.
+func (w *ward) sweep(ctx context.Context) process.Report {
+	return process.EndAll(ctx, w.choice(), process.Ending{Grace: grace, Table: &w.table})
+}
+
+// choice says what is the host's and what of it is to be kept.
+//
+// The mark of the session proves nothing: another host of it may live, one that
+// this host could not open the session beside, or the next; and a kept command
+// of an earlier host carries it too. What this host started carries its mark,
+// and what it took up was told.
+func (w *ward) choice() process.Choice {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	self, mark := os.Getpid(), w.host.Mark()
+	var lose, keep []watch
+	for _, x := range w.watched {
+		if x.Keep {
+			keep = append(keep, x)
+		} else {
+			lose = append(lose, x)
+		}
+	}
+	in := func(p process.Proc) func(watch) bool {
+		return func(x watch) bool {
+			return p.Group == x.Process.PID && p.Start >= x.Process.Start || p.Carries(process.MarkTask, x.Task)
+		}
+	}
+	return process.Choice{
+		Root: func(p process.Proc) bool {
+			return p.PID == self ||
+				p.Carries(process.MarkHost, mark) ||
+				slices.ContainsFunc(lose, in(p))
+		},
+		Spare: func(p process.Proc) bool { return slices.ContainsFunc(keep, in(p)) },
+	}
+}

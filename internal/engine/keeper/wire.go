@@ -1,0 +1,136 @@
+package keeper
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/drover-dev/drover/internal/engine/process"
+)
+
+// The wire is one line of JSON per message, from host to keeper only; the keeper
+// speaks by being there. A newer host may meet an older keeper: words and fields
+// that it does not know are passed over, so what is there must keep its meaning.
+const version = 1
+
+// Names in the environment and the words that begin and change messages.
+const (
+	envLink = "DROVER_KEEPER_FD"
+
+	opHello  = "hello"
+	opExpect = "expect"
+	opWatch  = "watch"
+	opForget = "forget"
+	opBye    = "bye"
+)
+
+// maxLine bounds a message.
+const maxLine = 64 << 10
+
+type message struct {
+	Op      string            `json:"op"`
+	Version int               `json:"v,omitempty"`
+	Session string            `json:"session,omitempty"`
+	Host    *process.Identity `json:"host,omitempty"`
+	Watch   *watch            `json:"watch,omitempty"`
+	PID     int               `json:"pid,omitempty"`
+	Start   uint64            `json:"start,omitempty"` // of the process; an older host does not say
+}
+
+// watch is what a keeper must know of one task's group.
+type watch struct {
+	Process  process.Identity `json:"process"` // leader of the group; of none in "expect" and in "forget"
+	Task     string           `json:"task"`
+	Keep     bool             `json:"keep,omitempty"`
+	ExitFile string           `json:"exit_file,omitempty"` // absolute; for kept tasks
+}
+
+func encode(m message) ([]byte, error) {
+	b, err := json.Marshal(m)
+	if err != nil {
+		return nil, fmt.Errorf("encode message to keeper: %w", err)
+	}
+	if len(b) >= maxLine {
+		return nil, fmt.Errorf("encode message to keeper: %d bytes are too many", len(b))
+	}
+	return append(b, '\n'), nil
+}
+
+// decode feeds each message of r to do, until r ends. A line that is not a
+// message is passed over: losing one is better than losing all behind it.
+func decode(r io.Reader, do func(message)) {
+	in := bufio.NewScanner(r)
+	in.Buffer(make([]byte, 0, 4096), maxLine)
+	for in.Scan() {
+		var m message
+		if json.Unmarshal(in.Bytes(), &m) == nil {
+			do(m)
+		}
+	}
+}
+
+// pair makes the two ends of a link. Neither is inherited by accident.
+func pair() (ours, theirs *os.File, err error) {
+	syscall.ForkLock.RLock()
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	if err == nil {
+		unix.CloseOnExec(fds[0])
+		unix.CloseOnExec(fds[1])
+	}
+	syscall.ForkLock.RUnlock()
+	if err != nil {
+		return nil, nil, fmt.Errorf("open link to keeper: %w", err)
+	}
+	// Ours is served by the poller; theirs stays blocking until its process
+	// decides.
+	if err := unix.SetNonblock(fds[0], true); err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("open link to keeper: %w", err), unix.Close(fds[0]), unix.Close(fds[1]))
+	}
+	return os.NewFile(uintptr(fds[0]), "keeper link"), os.NewFile(uintptr(fds[1]), "keeper link"), nil
+}
+
+// linkFD is where a link arrives in a process that was started with one.
+const linkFD = 3
+
+// inherited takes the link that this process was started with, or returns nil.
+// It is taken out of the environment, so that no child believes it has one.
+func inherited() (*os.File, error) {
+	switch v := os.Getenv(envLink); v {
+	case "":
+		return nil, nil
+	case "3":
+	default:
+		return nil, fmt.Errorf("take link to keeper: %s is %.20q", envLink, v)
+	}
+	if err := os.Unsetenv(envLink); err != nil {
+		return nil, fmt.Errorf("take link to keeper: %w", err)
+	}
+	unix.CloseOnExec(linkFD)
+	if err := unix.SetNonblock(linkFD, true); err != nil {
+		return nil, fmt.Errorf("take link to keeper: %w", err)
+	}
+	return os.NewFile(linkFD, "keeper link"), nil
+}
+
+// withLink is env without marks and links of others, and with this link. A host
+// that was started inside somebody's task must not be ended with that task; and the
+// mark of a keeper is its own.
+func withLink(env []string) []string {
+	out := make([]string, 0, len(env)+1)
+	for _, kv := range env {
+		key, _, _ := strings.Cut(kv, "=")
+		switch key {
+		case envLink, process.MarkTask, process.MarkSession, process.MarkHost, process.MarkKeeper:
+		default:
+			out = append(out, kv)
+		}
+	}
+	return append(out, envLink+"=3")
+}

@@ -1,0 +1,192 @@
+package mailbox
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/drover-dev/drover/internal/platform/excerpt"
+	"github.com/drover-dev/drover/task"
+)
+
+// Letter is what a notice is made of.
+type Letter struct {
+	Task       task.Record
+	Answer     string // of an agent: its final text
+	Tail       string // of a command that failed: the end of its output
+	Transcript string // of an agent: where it is
+	Limit      int    // of Answer, in code points; 0: the default
+}
+
+// Render makes the text by which a model is told of an end. The elements and
+// their order are those of requirements NT-02 and NT-06, spelled with hyphens.
+// Nothing that a task printed can end an element: text is escaped, and control
+// characters are made visible.
+func Render(l Letter) string {
+	r := l.Task
+	var b strings.Builder
+	b.WriteString("<task-notification>\n")
+	element(&b, "task-id", string(r.ID))
+	if r.ToolUseID != "" {
+		element(&b, "tool-use-id", r.ToolUseID)
+	}
+	if r.OutputFile != "" {
+		element(&b, "output-file", r.OutputFile)
+	}
+	element(&b, "status", string(r.Status))
+	element(&b, "summary", Summary(r))
+	limit := l.Limit
+	if limit == 0 {
+		limit = excerpt.DefaultLimit
+	}
+	if l.Answer != "" {
+		text, _ := excerpt.Tail(excerpt.Plain(l.Answer), limit, r.OutputFile)
+		element(&b, "result", text)
+	}
+	if l.Tail != "" {
+		text, _ := excerpt.Tail(excerpt.Plain(l.Tail), limit, r.OutputFile)
+		element(&b, "output-tail", text)
+	}
+	if u := r.Usage; u != nil && r.Kind != task.LocalBash {
+		fmt.Fprintf(&b, "<usage><total_tokens>%d</total_tokens><tool_uses>%d</tool_uses><duration_ms>%d</duration_ms></usage>\n",
+			u.TotalTokens, u.ToolUses, u.DurationMS)
+	}
+	if w := r.Worktree; w != nil && !w.Removed {
+		b.WriteString("<worktree>" + place(*w) + "</worktree>\n")
+	}
+	b.WriteString("</task-notification>")
+	if l.Transcript != "" {
+		b.WriteString("\nFull transcript available at: " + escape(l.Transcript))
+	}
+	return b.String()
+}
+
+// RenderUnreadable makes the text by which a model is told of an end whose record
+// cannot be read.
+func RenderUnreadable(n task.Notice, why error) string {
+	var b strings.Builder
+	b.WriteString("<task-notification>\n")
+	element(&b, "task-id", string(n.Task))
+	element(&b, "summary", fmt.Sprintf("Run %s has ended, and its record could not be read: %s", n.Run, oneLine(why.Error(), 300)))
+	b.WriteString("</task-notification>")
+	return b.String()
+}
+
+// place is where the work of an isolated agent is.
+func place(w task.Worktree) string {
+	var b strings.Builder
+	for _, e := range [][2]string{{"path", w.Path}, {"branch", w.Branch}, {"rescue", w.Rescue}} {
+		if e[1] != "" {
+			fmt.Fprintf(&b, "<%s>%s</%s>", e[0], escape(e[1]), e[0])
+		}
+	}
+	return b.String()
+}
+
+// RenderMessage makes the text by which a model is given a message. Nothing in it
+// can end the element, or pass for a notice.
+func RenderMessage(m task.Message) string {
+	switch m.Kind { // notices without a status: the task goes on
+	case task.Stalled:
+		return fmt.Sprintf("<task-notification>\n<task-id>%s</task-id>\n<summary>%s</summary>\n</task-notification>", attribute(m.From), escape(m.Text))
+	case task.Prompt:
+		return "<waiting-prompt>\n" + escape(m.Text) + "\n</waiting-prompt>\n" + waited
+	case task.MonitorEvent:
+		return fmt.Sprintf("<task-notification>\n<task-id>%s</task-id>\n<event>%s</event>\n</task-notification>", attribute(m.From), escape(m.Text))
+	}
+	return fmt.Sprintf("<agent-message from=\"%s\" kind=\"%s\">\n%s\n</agent-message>", attribute(m.From), attribute(string(m.Kind)), escape(m.Text))
+}
+
+// waited is for prompts that come as mail.
+const waited = "The user asked this earlier; the session was broken off before it was read. It holds unless what the user says since then takes its place."
+
+// attribute is text between quotes.
+func attribute(text string) string {
+	return strings.ReplaceAll(escape(oneLine(text, 100)), `"`, "&quot;")
+}
+
+func element(b *strings.Builder, name, text string) {
+	fmt.Fprintf(b, "<%s>%s</%s>\n", name, escape(text), name)
+}
+
+func escape(text string) string {
+	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace(excerpt.Plain(text))
+}
+
+// Summary says in one line how a run ended.
+func Summary(r task.Record) string {
+	what, name := "Agent", r.Description
+	if r.Kind == task.RemoteAgent {
+		what = "Remote agent"
+	}
+	if r.Kind == task.LocalBash {
+		what = "Background command"
+		if name == "" {
+			name = r.Command
+		}
+	}
+	if r.Kind == task.MonitorMCP {
+		what = "Monitor"
+	}
+	if r.Kind == task.MCPTask {
+		what = "MCP task"
+	}
+	if r.Kind == task.LocalWorkflow {
+		what = "Workflow"
+	}
+	if name == "" {
+		name = string(r.ID)
+	}
+	subject := fmt.Sprintf("%s %q", what, oneLine(name, 60))
+	switch r.Status {
+	case task.Completed:
+		if r.ExitCode != nil {
+			return fmt.Sprintf("%s completed (exit code %d)", subject, *r.ExitCode)
+		}
+		return subject + " completed"
+	case task.Failed:
+		return subject + " failed" + failure(r)
+	}
+	return subject + " was stopped" + stopped(r)
+}
+
+func failure(r task.Record) string {
+	how := failed(r)
+	if r.Cause != nil && r.Cause.Detail != "" && (r.Cause.Signal != "" || r.ExitCode != nil) {
+		how += ": " + oneLine(r.Cause.Detail, 120) // the error says it too, and is not shown then
+	}
+	return how
+}
+
+func failed(r task.Record) string {
+	switch {
+	case r.Cause != nil && r.Cause.Reason == task.ReasonTimeout:
+		return fmt.Sprintf(": its time limit of %s passed", time.Duration(r.TimeoutMS)*time.Millisecond)
+	case r.Cause != nil && r.Cause.Signal != "":
+		return " (ended by " + r.Cause.Signal + ")"
+	case r.ExitCode != nil && *r.ExitCode > 0:
+		return fmt.Sprintf(" with exit code %d", *r.ExitCode)
+	case r.Error != "":
+		return ": " + oneLine(r.Error, 300)
+	}
+	return ": Unknown error"
+}
+
+func stopped(r task.Record) string {
+	if r.Cause == nil {
+		return ""
+	}
+	by := fmt.Sprintf(" (by %s: %s", r.Cause.Actor, r.Cause.Reason)
+	if r.Cause.Detail != "" {
+		by += ", " + oneLine(r.Cause.Detail, 120)
+	}
+	return by + ")"
+}
+
+func oneLine(text string, limit int) string {
+	text = strings.Join(strings.Fields(text), " ")
+	if r := []rune(text); len(r) > limit {
+		return string(r[:limit-1]) + "…"
+	}
+	return text
+}

@@ -1,0 +1,45 @@
+package process_test
+
+import (
+	"context"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/drover-dev/drover/internal/engine/process"
+)
+
+// A stop when no descriptor is left.
+func TestNoDescriptors(t *testing.T) {
+	g, err := process.StartGroup(process.Command{Args: []string{"/bin/sleep", "60"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close()
+	var was syscall.Rlimit
+	_ = syscall.Getrlimit(syscall.RLIMIT_NOFILE, &was)
+	tight := was
+	f, _ := os.Open("/dev/null")
+	tight.Cur = uint64(f.Fd())
+	f.Close()
+	var held []*os.File
+	_ = syscall.Setrlimit(syscall.RLIMIT_NOFILE, &tight)
+	for {
+		f, err := os.Open("/dev/null")
+		if err != nil {
+			break
+		}
+		held = append(held, f)
+	}
+	r := g.End(context.Background(), process.Ending{Grace: time.Second})
+	_ = syscall.Setrlimit(syscall.RLIMIT_NOFILE, &was)
+	for _, f := range held {
+		f.Close()
+	}
+	if !g.Ended() {
+		t.Errorf("End returned %+v while the process lives", r)
+	}
+	g.End(context.Background(), process.Ending{})
+	g.Reap()
+}

@@ -1,0 +1,388 @@
+package process
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+	"unicode"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/drover-dev/drover/internal/platform/failpoint"
+)
+
+// killWait is how long a process may take to go after KILL before it is named
+// as a survivor, and how long those may be looked for that multiply meanwhile.
+// killRound is how often the table is read again meanwhile.
+const (
+	killWait  = 5 * time.Second
+	killRound = 200 * time.Millisecond
+)
+
+// Ending says how to end.
+type Ending struct {
+	Grace time.Duration // between TERM and KILL; 0: KILL at once
+	Mark  string        // value of [MarkTask] that members carry; empty: not looked for
+	Table *Table        // shared with others who end; nil: an own one
+
+	// First is what a group is asked by before TERM, as a terminal would; TERM follows
+	// when its leader has ended, and at the latest after another Grace. 0: TERM is first.
+	First syscall.Signal
+	// Hangup sends HUP, as a terminal that closes does, beside TERM to those that ignore
+	// TERM, as shells at a terminal do.
+	Hangup bool
+}
+
+// Sent is one signal that was sent, with the time since ending began.
+type Sent struct {
+	Signal syscall.Signal
+	After  time.Duration
+}
+
+// Survivor is a process that could not be ended.
+type Survivor struct {
+	Identity
+	Command string
+	Why     string
+}
+
+// Report is what ending did. It is empty when nothing was there to end.
+type Report struct {
+	Sent []Sent // each kind of signal once, when it was first sent
+	Left []Survivor
+}
+
+// Choice selects processes to end: those for which Root says yes and all their
+// descendants, but none that Spare selects and nothing below it. A nil Spare
+// spares nobody. Nobody is found by way of the keeper of a detached host: see
+// [MarkKeeper]. This process itself is never ended.
+type Choice struct {
+	Root  func(Proc) bool
+	Spare func(Proc) bool
+}
+
+// End ends the group, what has left it but carries the mark, and all their
+// descendants: TERM and CONT, which [Ending] may put others before and beside, then
+// KILL to what is left after the grace or when ctx ends. It returns when nothing is left, or within 5 s after KILL with the
+// survivors named, or 10 s if they go on to multiply: then they are stopped, until
+// no new one is found, before they are killed. It may be called before or after
+// [Group.Reap].
+func (g *Group) End(ctx context.Context, e Ending) Report {
+	w := newWork(e, Choice{Root: func(p Proc) bool {
+		switch {
+		case p.PID == g.id.PID:
+			return p.Start == g.id.Start
+		case p.Group == g.id.PID:
+			return p.Start >= g.id.Start && g.populated()
+		}
+		return e.Mark != "" && p.Carries(MarkTask, e.Mark)
+	}})
+	w.group = g
+	return w.run(ctx, e)
+}
+
+// EndAll ends every process of the choice, as [Group.End] does.
+func EndAll(ctx context.Context, c Choice, e Ending) Report {
+	return newWork(e, c).run(ctx, e)
+}
+
+// work is one ending.
+type work struct {
+	table  *Table
+	choice Choice
+	group  *Group // nil: none
+	self   int
+	begun  time.Time
+	held   map[int]*target
+	failed map[int]error // could not be held, in the latest look
+	report Report
+}
+
+type target struct {
+	proc   Proc
+	h      *handle
+	asked  bool // was sent TERM
+	hung   bool // was sent HUP
+	killed bool // was sent KILL
+	frozen bool // was sent STOP
+	err    error
+}
+
+func newWork(e Ending, c Choice) *work {
+	t := e.Table
+	if t == nil {
+		t = new(Table)
+	}
+	return &work{table: t, choice: c, self: os.Getpid(), begun: time.Now(), held: map[int]*target{}}
+}
+
+func (w *work) run(ctx context.Context, e Ending) Report {
+	defer func() {
+		for _, t := range w.held {
+			t.h.close()
+		}
+	}()
+	if !w.look() {
+		return w.report
+	}
+	if e.Grace > 0 && e.First != 0 && w.group != nil {
+		w.begin(ctx, e)
+		if !w.look() {
+			return w.report
+		}
+	}
+	if e.Grace > 0 {
+		patient, done := context.WithTimeout(ctx, e.Grace)
+		defer done()
+		for first := true; patient.Err() == nil; first = false {
+			w.ask(first, e.Hangup)
+			w.heed(patient, e.Hangup)
+			if patient.Err() == nil && !w.look() {
+				return w.report
+			}
+		}
+	}
+	deadline, frozen := time.Now().Add(killWait), false
+	for first := true; w.look(); first = false {
+		if !first && w.freeze(deadline) && !frozen {
+			deadline, frozen = time.Now().Add(killWait), true
+		}
+		w.kill()
+		if time.Now().After(deadline) {
+			w.name()
+			return w.report
+		}
+		round, done := context.WithTimeout(context.Background(), killRound)
+		w.round(round)
+		done()
+	}
+	return w.report
+}
+
+// heed is [work.round] for those that were asked. A shell may wait for a program that
+// it has just started, and does not ignore TERM, but drops it, while it starts one: so
+// all are looked at again soon.
+func (w *work) heed(ctx context.Context, hangup bool) {
+	if hangup {
+		var done func()
+		ctx, done = context.WithTimeout(ctx, killRound)
+		defer done()
+	}
+	w.round(ctx)
+}
+
+// round waits for all that is held, and for the next look at what is not.
+func (w *work) round(ctx context.Context) {
+	w.wait(ctx)
+	if len(w.failed) == 0 {
+		return
+	}
+	pause, done := context.WithTimeout(ctx, killRound)
+	defer done()
+	<-pause.Done() // they cannot be waited for, only looked at again
+}
+
+// look reads the table, holds what is new in the choice, lets go of what has
+// ended, and reports whether anything is left.
+func (w *work) look() bool {
+	for pid, t := range w.held {
+		if t.h.ended() {
+			t.h.close()
+			delete(w.held, pid)
+		}
+	}
+	w.failed = nil
+	procs, err := w.table.read()
+	if err != nil { // who is missing may be one of ours
+		w.failed = map[int]error{0: fmt.Errorf("read the processes: %w", err)}
+	}
+	for _, p := range w.chosen(procs) {
+		if t, ok := w.held[p.PID]; ok {
+			t.proc.ignored = p.ignored
+			continue
+		}
+		h, err := open(p.Identity())
+		switch {
+		case errors.Is(err, ErrGone):
+		case err != nil:
+			if w.failed == nil {
+				w.failed = map[int]error{}
+			}
+			w.failed[p.PID] = err
+		default:
+			w.held[p.PID] = &target{proc: p, h: h}
+		}
+	}
+	return len(w.held)+len(w.failed) > 0
+}
+
+// chosen walks down from the roots and from all that is held already: a held
+// process may have lost the parent by which it was found.
+func (w *work) chosen(procs []Proc) []Proc {
+	children := make(map[int][]int, len(procs))
+	var todo []int
+	for i, p := range procs {
+		children[p.Parent] = append(children[p.Parent], i)
+		if _, ok := w.held[p.PID]; ok || w.choice.Root(p) {
+			todo = append(todo, i)
+		}
+	}
+	var out []Proc
+	seen := make(map[int]bool)
+	for len(todo) > 0 {
+		p := procs[todo[len(todo)-1]]
+		todo = todo[:len(todo)-1]
+		if seen[p.PID] || (w.choice.Spare != nil && w.choice.Spare(p)) {
+			continue
+		}
+		seen[p.PID] = true
+		for _, i := range children[p.PID] {
+			if !procs[i].detached() {
+				todo = append(todo, i)
+			}
+		}
+		if p.PID != w.self && !p.ended() {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// begin sends the first signal to the group, which is who a terminal would send it
+// to, and waits for the leader: a shell waits for what it runs, and what it has left
+// in the background ignores INT.
+func (w *work) begin(ctx context.Context, e Ending) {
+	if w.group.signalGroup(e.First) != nil || w.group.signalGroup(syscall.SIGCONT) != nil {
+		return
+	}
+	w.sent(e.First)
+	w.sent(syscall.SIGCONT)
+	patient, done := context.WithTimeout(ctx, e.Grace)
+	defer done()
+	_ = w.group.h.wait(patient) // who is left is seen by a look
+}
+
+// ask sends TERM to what was not asked yet, and CONT, since a stopped process
+// would not see it. For the first time the whole group is asked.
+func (w *work) ask(first, hangup bool) {
+	grouped := false
+	if g := w.group; g != nil && first {
+		// In one step, so that no member can fork away between two signals.
+		grouped = g.signalGroup(syscall.SIGTERM) == nil && g.signalGroup(syscall.SIGCONT) == nil
+	}
+	for _, t := range w.held {
+		if !t.asked && (!grouped || t.proc.Group != w.group.id.PID) {
+			t.err = t.h.signal(syscall.SIGTERM)
+			_ = t.h.signal(syscall.SIGCONT)
+		}
+		t.asked = true
+		if hangup && !t.hung && t.proc.ignores(syscall.SIGTERM) {
+			t.hung = true
+			_ = t.h.signal(syscall.SIGHUP)
+			w.sent(syscall.SIGHUP)
+		}
+	}
+	w.sent(syscall.SIGTERM)
+	w.sent(syscall.SIGCONT)
+	_ = failpoint.Hit("signal/term")
+}
+
+// freeze stops those who came after the others were killed, until no new one is
+// found, and reports whether there were any. Who is killed makes room for the next
+// where their number is bounded, and who is stopped takes his place and forks no more.
+func (w *work) freeze(deadline time.Time) (found bool) {
+	for time.Now().Before(deadline) {
+		fresh := false
+		for _, t := range w.held {
+			if t.killed || t.frozen {
+				continue
+			}
+			t.frozen, fresh = true, true
+			_ = t.h.signal(syscall.SIGSTOP) // KILL follows, whatever became of this
+		}
+		if !fresh {
+			return found
+		}
+		found = true
+		w.sent(syscall.SIGSTOP)
+		w.look()
+	}
+	return found
+}
+
+func (w *work) kill() {
+	if w.group != nil {
+		_ = w.group.signalGroup(syscall.SIGKILL)
+	}
+	for _, t := range w.held {
+		t.killed = true
+		if err := t.h.signal(syscall.SIGKILL); !errors.Is(err, syscall.ESRCH) {
+			t.err = err
+		}
+	}
+	w.sent(syscall.SIGKILL)
+	_ = failpoint.Hit("signal/kill")
+}
+
+func (w *work) sent(sig syscall.Signal) {
+	for _, s := range w.report.Sent {
+		if s.Signal == sig {
+			return
+		}
+	}
+	w.report.Sent = append(w.report.Sent, Sent{Signal: sig, After: time.Since(w.begun)})
+}
+
+// wait returns when all that is held has ended, or with ctx.
+func (w *work) wait(ctx context.Context) {
+	for _, t := range w.held {
+		if t.h.wait(ctx) != nil {
+			return
+		}
+	}
+}
+
+func (w *work) name() {
+	for pid, t := range w.held {
+		why := "still there 5 s after SIGKILL"
+		if p, err := readProc(pid); err == nil && p.State == 'D' {
+			why = "in uninterruptible sleep in the kernel"
+		}
+		if errors.Is(t.err, unix.EPERM) {
+			why = "belongs to another user"
+		}
+		w.report.Left = append(w.report.Left, survivor(pid, t.proc.Start, why))
+	}
+	for pid, err := range w.failed {
+		var start uint64
+		if p, err := readProc(pid); err == nil {
+			start = p.Start
+		}
+		w.report.Left = append(w.report.Left, survivor(pid, start, err.Error()))
+	}
+}
+
+func survivor(pid int, start uint64, why string) Survivor {
+	return Survivor{Identity{PID: pid, Start: start, Boot: Boot()}, commandOf(pid), why}
+}
+
+// tidyCommand makes one short line of the NUL-separated words of a command,
+// which are anything but trustworthy.
+func tidyCommand(b []byte) string {
+	s := strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(string(bytes.TrimRight(b, "\x00\n")), "?"))
+	const most = 200
+	if r := []rune(s); len(r) > most {
+		s = string(r[:most]) + "…"
+	}
+	return s
+}

@@ -1,0 +1,431 @@
+package supervise
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/drover-dev/drover/internal/platform/failpoint"
+	"github.com/drover-dev/drover/task"
+)
+
+// launch starts the goroutine of a run, which is counted in runs. adopted is set for work of an earlier
+// host, which has begun already.
+func (s *Supervisor) launch(e *entry, d task.Driver, adopted bool) {
+	ctx, cancel := context.WithCancelCause(s.life)
+	e.mu.Lock()
+	e.cancel, e.driver = cancel, d
+	frozen := e.frozen
+	e.mu.Unlock()
+	if frozen != nil { // a stop came between the record and here
+		cancel(frozen)
+	}
+	// The place in the line is taken here and not on the goroutine: who was
+	// started first goes first.
+	q := &queued{pool: s.pools[e.spec.Pool]}
+	if q.pool != nil {
+		q.turn, q.place = q.pool.enter()
+	}
+	if q.turn != nil {
+		e.mu.Lock()
+		e.waits = &task.Progress{Message: fmt.Sprintf("queued, place %d", q.place)}
+		e.mu.Unlock()
+	}
+	go func() { // joined by Close
+		defer s.runs.Done()
+		defer cancel(nil)
+		s.run(ctx, e, d, q, adopted)
+	}()
+}
+
+// queued is a place in the line of a pool; without a pool there is no line.
+type queued struct {
+	pool  *pool
+	turn  *turn
+	place int
+}
+
+// run is the life of one run, from pending to its durable end.
+func (s *Supervisor) run(ctx context.Context, e *entry, d task.Driver, q *queued, adopted bool) {
+	h := &host{s: s, e: e}
+	if e.rec.Load().Status == task.Pending { // what ran under an earlier host is paused or not as its record says
+		s.inherit(ctx, e)
+	}
+	if q.pool != nil {
+		if err := s.queue(ctx, e, q); err != nil {
+			s.conclude(ctx, e, h, task.Result{}, err)
+			return
+		}
+		h.pool, h.held = q.pool, true
+	}
+	if _, launches := d.(task.Launcher); !adopted && !launches {
+		if _, err := s.apply(ctx, e, task.Change{Verb: task.Begin}, nil, ""); err != nil {
+			s.conclude(ctx, e, h, task.Result{}, &task.FailError{Reason: task.ReasonStart, Err: fmt.Errorf("begin: %w", err)})
+			return
+		}
+	}
+	if s.cfg.Output != nil {
+		e.mu.Lock()
+		again := e.again
+		e.mu.Unlock()
+		s.opening.Lock()
+		out, err := s.cfg.Output(*e.rec.Load(), again)
+		s.opening.Unlock()
+		if err != nil {
+			s.conclude(ctx, e, h, task.Result{}, &task.FailError{Reason: task.ReasonStart, Err: fmt.Errorf("open output: %w", err)})
+			return
+		}
+		h.out = out
+		_ = failpoint.Hit("task/spooled")
+	}
+	run, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	defer e.wind(e.spec.Timeout, func() { stop(task.ErrTimeout) })()
+	h.life, h.over = run, ctx
+	var res task.Result
+	var err error = &task.PanicError{Value: "the driver has ended its goroutine"}
+	defer func() { s.conclude(run, e, h, res, err) }() // by runtime.Goexit nothing but this is reached
+	res, err = guard(run, d, h)
+}
+
+// guard turns a panic of the driver into an error, so that the host lives on.
+func guard(ctx context.Context, d task.Driver, h *host) (res task.Result, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			stack := debug.Stack()
+			err = &task.PanicError{Value: v, Stack: stack}
+			if h.out != nil {
+				_, _ = fmt.Fprintf(h.out, "panic: %v\n\n%s", v, stack)
+			}
+		}
+	}()
+	return d.Run(ctx, h)
+}
+
+// queued is the progress of a task that waits for a place; nil: it has not waited.
+func (e *entry) queued() *task.Progress {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.waits
+}
+
+// queue waits for a place and shows which.
+func (s *Supervisor) queue(ctx context.Context, e *entry, q *queued) error {
+	if q.turn != nil {
+		_, _ = s.apply(ctx, e, task.Change{Verb: task.Report, Progress: e.queued()}, nil, "")
+	}
+	return q.pool.wait(ctx, q.turn)
+}
+
+// conclude brings a run to its durable end: children first, then the event,
+// then whatever waited for it.
+func (s *Supervisor) conclude(ctx context.Context, e *entry, h *host, res task.Result, err error) {
+	cause := context.Cause(ctx)
+	change, ends := task.Ending(cause, res, err)
+	if !ends {
+		h.close()
+		s.finish(e, res)
+		return
+	}
+	s.handOver(e, change)
+	s.stopChildren(e, change)
+	change.Worktree = leave(ctx, res)
+	if h.out != nil { // what it says when it closes is there before anybody can see the end
+		_ = h.out.Close() // every byte was handed to the kernel by Write
+		change.OutputBytes = h.out.Size()
+	}
+	_ = failpoint.Hit("end/before")
+	rec, notice, ok := s.record(e, change, res.Text)
+	_ = failpoint.Hit("end/durable")
+	h.close()
+	if ok && res.Settle != nil {
+		res.Settle()
+	}
+	_ = failpoint.Hit("end/settled")
+	s.finish(e, res)
+	if ok && s.cfg.Ended != nil {
+		s.cfg.Ended(rec, notice)
+	}
+}
+
+// leaveTime is how long a driver may take to leave the place of a task.
+const leaveTime = 2 * time.Minute
+
+// leave lets a driver leave the place of a task, whatever has ended the run. A
+// panic there must not cost the record of the end.
+func leave(ctx context.Context, res task.Result) (w *task.Worktree) {
+	if res.Leave == nil {
+		return nil
+	}
+	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), leaveTime)
+	defer done()
+	defer func() {
+		if v := recover(); v != nil {
+			w = &task.Worktree{Text: fmt.Sprintf("What became of the worktree is not known: panic: %v", v)}
+		}
+	}()
+	return res.Leave(ctx)
+}
+
+// How long the record of an end waits between tries, and how long at most for
+// the last one when the supervisor is closing.
+const (
+	firstWait = 50 * time.Millisecond
+	lastWait  = 400 * time.Millisecond
+)
+
+// record makes the end durable. A full disk must not lose it: it is tried again
+// until it is written or the supervisor has closed.
+func (s *Supervisor) record(e *entry, change task.Change, answer string) (task.Record, task.Notice, bool) {
+	wait, closing, tried := firstWait, s.life.Done(), false
+	if s.life.Err() != nil {
+		closing = nil
+	}
+	for {
+		var notice task.Notice
+		rec, err := s.apply(context.WithoutCancel(s.life), e, change, &notice, answer)
+		var move *task.MoveError
+		if err == nil || errors.As(err, &move) {
+			if tried {
+				s.unsaved(rec.Run, nil)
+			}
+			return rec, notice, err == nil
+		}
+		tried = true
+		s.unsaved(rec.Run, err)
+		if s.life.Err() != nil && wait > lastWait {
+			return rec, notice, false
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+			wait = min(2*wait, 5*time.Second)
+		case <-closing: // a long wait for space must not hold the close up
+			timer.Stop()
+			wait, closing = firstWait, nil
+		}
+	}
+}
+
+func (s *Supervisor) unsaved(run task.RunID, err error) {
+	if s.cfg.Unsaved != nil {
+		s.cfg.Unsaved(run, err)
+	}
+}
+
+// finish frees everybody who waits for the end of the run.
+func (s *Supervisor) finish(e *entry, res task.Result) {
+	e.mu.Lock()
+	e.result = task.Result{Signals: res.Signals, Left: res.Left} // not its text, nor what has run
+	if _, launches := e.driver.(task.Launcher); launches {       // a process has no further run
+		e.spec.Input = nil
+	}
+	e.cancel, e.driver, e.waits = nil, nil, nil
+	e.frozen = nil // an ended task has no children anyway; a later run may
+	e.release()
+	e.mu.Unlock()
+	s.freeWaiting(e)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.queueEnded(e)
+	s.evict(time.Now())
+}
+
+// freeWaiting frees those who wait for the end of e, or for any.
+func (s *Supervisor) freeWaiting(e *entry) {
+	e.mu.Lock()
+	close(e.live)
+	e.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	close(s.ended)
+	s.ended = make(chan struct{})
+}
+
+// host is what a running driver sees.
+type host struct {
+	s    *Supervisor
+	e    *entry
+	out  OutputFile
+	pool *pool           // nil: no place is needed
+	life context.Context // of the run
+	over context.Context // of the run without its deadline
+
+	mu   sync.Mutex
+	held bool // it has its place; guarded by mu, like away
+	away int  // calls of Await and Ask under way
+}
+
+func (h *host) close() {
+	if h.out != nil {
+		_ = h.out.Close() // every byte was handed to the kernel by Write
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.held {
+		h.held = false
+		h.pool.leave()
+	}
+}
+
+func (h *host) Record() task.Record { return *h.e.rec.Load() }
+
+func (h *host) Input() json.RawMessage { return h.e.spec.Input }
+
+func (h *host) Output() task.Output {
+	if h.out == nil {
+		return noOutput{}
+	}
+	return h.out
+}
+
+func (h *host) Begun(p task.Process) error {
+	_, err := h.s.apply(context.WithoutCancel(h.s.life), h.e, task.Change{Verb: task.Begin, Process: &p}, nil, "")
+	if err != nil {
+		return fmt.Errorf("record process of %s: %w", h.e.id, err)
+	}
+	_ = failpoint.Hit("task/begun")
+	h.s.catchUp(h.e)
+	return nil
+}
+
+func (h *host) Progress(p task.Progress) { h.s.reporter.put(h.e, p) }
+
+func (h *host) Checkpoint(ctx context.Context, state []byte) error {
+	if len(state) > task.MaxCheckpoint {
+		return fmt.Errorf("checkpoint of %s: it has %d bytes, more than the limit of %d", h.e.id, len(state), task.MaxCheckpoint)
+	}
+	if _, err := h.s.apply(ctx, h.e, task.Change{Verb: task.Save, Checkpoint: state}, nil, ""); err != nil {
+		return fmt.Errorf("checkpoint of %s: %w", h.e.id, err)
+	}
+	_ = failpoint.Hit("task/saved")
+	return nil
+}
+
+func (h *host) Spawn(ctx context.Context, d task.Driver, spec task.Spec) (task.Record, error) {
+	spec.Parent = h.e.id
+	return h.s.Start(ctx, d, spec)
+}
+
+// Await gives the place of the waiting task away meanwhile: otherwise a chain
+// of agents that is longer than the pool is wide would wait for itself.
+func (h *host) Await(ctx context.Context, id task.ID) (task.Record, error) {
+	h.leave()
+	rec, err := h.s.Await(ctx, id)
+	return rec, cmp.Or(err, h.back(ctx))
+}
+
+// Ask gives the place away too: whoever is asked may be out for lunch.
+func (h *host) Ask(ctx context.Context, q task.Question) (task.Reply, error) {
+	h.leave()
+	reply, err := h.s.ask(ctx, h.life, h.e, q)
+	return reply, cmp.Or(err, h.back(ctx))
+}
+
+// Tell sends a message to the owner of the task.
+func (h *host) Tell(ctx context.Context, kind task.MessageKind, text string, p task.Priority) error {
+	r := h.Record()
+	if r.Owner == "" {
+		return nil
+	}
+	_, err := h.s.Post(ctx, task.Message{To: r.Owner, From: string(r.ID), Kind: kind, Text: text, Priority: p})
+	return err
+}
+
+// leave gives the place away for a call that waits.
+func (h *host) leave() {
+	if h.pool == nil {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.away++
+	if h.held {
+		h.held = false
+		h.pool.leave()
+	}
+}
+
+// back takes the place again when the last such call has returned.
+func (h *host) back(ctx context.Context) error {
+	if h.pool == nil {
+		return nil
+	}
+	h.mu.Lock()
+	h.away--
+	back := h.away == 0 && !h.held
+	h.mu.Unlock()
+	if !back {
+		return nil
+	}
+	// A run that was stopped must not wait in the line to end.
+	h.e.tick((*clock).stop)
+	err := h.pool.again(ctx)
+	h.e.tick((*clock).start)
+	if err != nil {
+		return err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.held || h.away > 0 { // another call was faster, or is away already
+		h.pool.leave()
+	} else {
+		h.held = true
+	}
+	return nil
+}
+
+// Rest gives the place away while the task waits for mail.
+func (h *host) Rest(ctx context.Context, wait func(context.Context) error) error {
+	if _, err := h.s.apply(ctx, h.e, task.Change{Verb: task.Rest}, nil, ""); err != nil {
+		return fmt.Errorf("rest of %s: %w", h.e.id, err)
+	}
+	h.leave()
+	if err := wait(ctx); err != nil {
+		return err
+	}
+	if _, err := h.s.apply(ctx, h.e, task.Change{Verb: task.Wake}, nil, ""); err != nil {
+		return fmt.Errorf("wake %s: %w", h.e.id, err)
+	}
+	return h.back(ctx)
+}
+
+// Overtime implements [task.Overtimer].
+func (h *host) Overtime(limit time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(h.over, limit)
+}
+
+// Hold gives the place away while the task is paused.
+func (h *host) Hold(ctx context.Context) error {
+	for {
+		thawed := h.e.thawing()
+		if thawed == nil {
+			return nil
+		}
+		h.leave()
+		var err error
+		select {
+		case <-thawed:
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		}
+		if err = cmp.Or(err, h.back(ctx)); err != nil {
+			return err
+		}
+	}
+}
+
+// noOutput is the output of tasks that have none.
+type noOutput struct{}
+
+func (noOutput) Write(p []byte) (int, error) { return len(p), nil }
+func (noOutput) File() (*os.File, error)     { return nil, errors.New("this task has no output file") }
+func (noOutput) Path() string                { return "" }
+func (noOutput) Size() int64                 { return 0 }
+func (noOutput) Limit() int64                { return 0 }

@@ -1,0 +1,750 @@
+// Package supervise runs the tasks of one session.
+//
+// It owns a goroutine per task, the tree of tasks, the places that limited
+// work waits for, the questions that wait for an answer, and the one door
+// through which a task changes: every change
+// is a [task.Change], applied by [task.Apply], made durable in the log, and only
+// then seen by anybody. It promises that every task that was started reaches
+// exactly one end, that the notice of the end is part of the same durable fact,
+// that a stopped tree starts nothing more, and that [Supervisor.Close] returns
+// only when no goroutine of a task is left.
+//
+// It knows neither the kinds of tasks nor what they do.
+package supervise
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/drover-dev/drover/internal/platform/failpoint"
+	"github.com/drover-dev/drover/task"
+)
+
+// Log is where events become durable.
+type Log interface {
+	// Append returns when the entry is durable. An error means that nothing of
+	// it was written.
+	Append(ctx context.Context, e task.Entry) (task.Seq, error)
+	// AppendAll is Append for many entries, with an answer to each.
+	AppendAll(ctx context.Context, entries []task.Entry) ([]task.Seq, []error)
+	// Post returns when the message is durable. An error means that it was not
+	// written; one that wraps [task.ErrMailFull], that nobody reads the others.
+	Post(ctx context.Context, m task.Message) (task.Seq, error)
+}
+
+// OutputFile is an open output file of one task.
+type OutputFile interface {
+	task.Output
+	io.Closer
+}
+
+// Pool is a limited number of places for tasks that name it in their spec.
+type Pool struct {
+	Size    int // tasks at work at the same time; more wait as pending
+	Queue   int // tasks that may wait; 0: no limit
+	Depth   int // deepest allowed task; 0: no limit
+	PerRoot int // runs of the pool in the tree of one root in a session; 0: no limit
+	Rate    int // runs that the tree of one root may start within a minute; 0: no limit
+
+	PerSession int // runs of the pool in a session, earlier hosts included; 0: no limit
+}
+
+// Config is what a supervisor works with.
+type Config struct {
+	Session task.ID
+	Log     Log
+	// Output opens the output file of a task that begins; again is set for work
+	// of an earlier host and for a further run. Nil: tasks have no output.
+	Output func(r task.Record, again bool) (OutputFile, error)
+	// OutputPath is where that file is. Nil: tasks have no output.
+	OutputPath func(task.ID) string
+	Pools      map[string]Pool
+	// Owed is called with the notice of every end once it is durable, and before
+	// anybody can see that the task has ended.
+	Owed func(task.Notice)
+	// Posted is called with every message once it is durable.
+	Posted func(task.Message)
+	// Held is how many ended tasks stay in memory, and HeldBytes how much their records
+	// and inputs may take (0: 32 MiB). Those beyond it leave it when they have been
+	// ended for Grace (0: 30 s; a sixteenth of that where they take too much), and are
+	// read by Recall when they are asked for. A Held of 0: all stay.
+	Held      int
+	HeldBytes int
+	Grace     time.Duration
+	Recall    func(context.Context, []task.ID) ([]task.Record, error)
+	// Room is asked before tasks are recorded; an error refuses them. Nil: there
+	// is always room.
+	Room func() error
+	// Unsaved is told why the end of a run cannot be recorded, at each try, and
+	// nil once it is. Nil: nobody is told.
+	Unsaved func(task.RunID, error)
+	// Ended is called after every end is durable, on the task's goroutine.
+	Ended func(task.Record, task.Notice)
+}
+
+// Errors that callers decide by.
+var (
+	ErrUnknown = errors.New("unknown task")
+	ErrClosing = errors.New("the session is closing")
+	ErrFrozen  = errors.New("the parent is being stopped")
+	// ErrTimeout is returned by waits whose time is up.
+	ErrTimeout = errors.New("timeout")
+)
+
+// LimitError is a start that a limit forbids.
+type LimitError struct {
+	Limit string // depth, per_root, per_session, rate, queue, or that of [Config.Room]
+	N     int
+	Wait  time.Duration // of rate: until the next may be started
+	Text  string        // instead of the words for a limit of ours
+}
+
+func (e *LimitError) Error() string {
+	if e.Text != "" {
+		return e.Text
+	}
+	switch e.Limit {
+	case "depth":
+		return fmt.Sprintf("recursion rejected: tasks may be nested %d deep", e.N)
+	case "per_root":
+		return fmt.Sprintf("this session may start %d of these", e.N)
+	case "per_session":
+		return fmt.Sprintf("this session has started %d of these, which is the most that it may", e.N)
+	case "rate":
+		seconds := int64((e.Wait + time.Second - 1) / time.Second)
+		return fmt.Sprintf("too many starts: %d within a minute are allowed, and the next is possible in %d s", e.N, seconds)
+	}
+	return fmt.Sprintf("max concurrent agents reached (%d)", e.N)
+}
+
+// AmbiguousError is a reference that fits several tasks.
+type AmbiguousError struct {
+	Ref     string
+	Matches []task.Record
+}
+
+func (e *AmbiguousError) Error() string {
+	return fmt.Sprintf("%q fits %d tasks", e.Ref, len(e.Matches))
+}
+
+// Supervisor runs tasks. Its methods may be called by several goroutines.
+type Supervisor struct {
+	cfg   Config
+	pools map[string]*pool
+
+	life context.Context // ends when Close begins
+	end  context.CancelCauseFunc
+	runs sync.WaitGroup // one per task from its admission to its end, and the reporter; Close waits
+
+	mu      sync.RWMutex
+	tasks   map[task.ID]*entry
+	order   []*entry            // by creation
+	names   map[string][]*entry // all in memory that have the name, in any order; several may live once one is resumed
+	keys    map[childKey]*entry
+	closing bool
+	ended   chan struct{} // closed and replaced at every end
+
+	past past
+
+	reporter reporter
+	desk     desk
+
+	moves sync.Mutex // held while a task leaves what is below it to another; no lock is held around it
+	cold  sync.Mutex // held over a pause and a thaw of a tree; no lock but moves is held around it
+
+	// The kernel makes the files of a folder one after the other, and each that waits for
+	// it there costs a thread, which stays. No lock is held around it.
+	opening sync.Mutex
+}
+
+type childKey struct {
+	parent task.ID
+	key    string
+}
+
+// entry is one task.
+type entry struct {
+	id   task.ID // never changes, like the next
+	root task.ID // in whose tree it was started: that of an agent outside, or of its top-level ancestor
+	up   atomic.Pointer[entry]
+	born task.Seq // 0 until the first event is durable; written with door and the supervisor's mu held
+
+	waiting  bool      // it is in the queue of what may leave the memory; guarded by the supervisor's mu, like the next
+	weight   int       // bytes that it counts there
+	pinned   int       // further runs that are being recorded
+	recalled time.Time // when it came back into memory
+
+	door sync.Mutex // held over the durable append of a change
+	rec  atomic.Pointer[task.Record]
+
+	mu       sync.Mutex
+	spec     task.Spec // guarded by mu, like the rest
+	children []*entry
+	frozen   *task.StopError // a stop has been asked for, and why: no further child
+	again    bool            // this is not the first run, or not its first host
+	cancel   context.CancelCauseFunc
+	driver   task.Driver
+	thawed   chan struct{}  // nil: not paused; closed when it goes on
+	waits    *task.Progress // since the present run was put into a line; nil: it was not
+	clock    *clock         // nil: the run has no time limit
+	live     chan struct{}  // closed when the present run has ended
+	promoted chan struct{}  // closed when the task goes to the background
+	result   task.Result    // of the last run, for receipts
+}
+
+// New makes a supervisor. It does no I/O.
+func New(cfg Config) *Supervisor {
+	s := &Supervisor{cfg: cfg, tasks: map[task.ID]*entry{}, names: map[string][]*entry{}, keys: map[childKey]*entry{},
+		pools: map[string]*pool{}, ended: make(chan struct{}), past: past{packed: newPacked()}, desk: desk{changed: make(chan struct{})}}
+	for name, p := range cfg.Pools {
+		s.pools[name] = newPool(p)
+	}
+	s.life, s.end = context.WithCancelCause(context.Background())
+	s.reporter.wake = make(chan struct{}, 1)
+	s.runs.Go(func() { s.reporter.run(s.life, s) })
+	return s
+}
+
+// Start records a task and starts it. It returns when the task is durably
+// pending, with its place if it has to wait for one. ctx bounds the recording, not
+// the task.
+func (s *Supervisor) Start(ctx context.Context, d task.Driver, spec task.Spec) (task.Record, error) {
+	rec, begin, err := s.Record(ctx, d, spec)
+	if err == nil {
+		begin()
+		rec = s.placed(rec)
+	}
+	return rec, err
+}
+
+// Placed is the record of a task that [Supervisor.Record] gave, once it has begun.
+func (s *Supervisor) Placed(rec task.Record) task.Record { return s.placed(rec) }
+
+// placed shows in the record of a task that was just started which place it has in
+// the line: the event that says so is still to come.
+func (s *Supervisor) placed(rec task.Record) task.Record {
+	e := s.entry(rec.ID)
+	if e == nil || rec.Status != task.Pending || rec.Progress != nil {
+		return rec
+	}
+	rec.Progress = e.queued()
+	return rec
+}
+
+// Record is the first half of Start: the task is durably pending, and waits for
+// begin, which the caller calls once and soon. Who starts many tasks records
+// them all before any of them competes for the machine.
+func (s *Supervisor) Record(ctx context.Context, d task.Driver, spec task.Spec) (rec task.Record, begin func(), err error) {
+	r := s.RecordAll(ctx, []Starting{{d, spec}})[0]
+	return r.Task, r.Begin, r.Err
+}
+
+// Starting is one task of a batch.
+type Starting struct {
+	Driver task.Driver
+	Spec   task.Spec
+}
+
+// Recorded is what became of it. Begin is nil beside an error.
+type Recorded struct {
+	Task  task.Record
+	Begin func()
+	Err   error
+}
+
+// RecordAll is Record for many tasks, which become durable together; one that is
+// refused does not hinder the others. The answers are in the order of the batch.
+func (s *Supervisor) RecordAll(ctx context.Context, batch []Starting) []Recorded {
+	out := make([]Recorded, len(batch))
+	entries, found, fresh := make([]*entry, len(batch)), make([]bool, len(batch)), make([]*entry, 0, len(batch))
+	room := s.room()
+	for i, b := range batch {
+		err := b.Spec.Check()
+		if err == nil {
+			err = b.Driver.Check(b.Spec.Input)
+		}
+		if err == nil {
+			err = room
+		}
+		if err == nil {
+			err = s.keyed(b.Spec)
+		}
+		if err == nil {
+			entries[i], found[i], err = s.admit(b.Driver, b.Spec)
+		}
+		switch {
+		case err != nil:
+			out[i].Err = err
+		case !found[i]:
+			fresh = append(fresh, entries[i])
+		}
+	}
+	_ = failpoint.Hit("task/chosen")
+	errs := s.create(ctx, fresh)
+	_ = failpoint.Hit("task/recorded")
+	for i, e := range entries {
+		switch {
+		case out[i].Err != nil:
+		case found[i]:
+			out[i] = e.found()
+		case errs[e] != nil:
+			s.forget(e)
+			out[i].Err = fmt.Errorf("start task: %w", errs[e])
+		default:
+			out[i].Task, out[i].Begin = *e.rec.Load(), func() { s.launch(e, batch[i].Driver, false) }
+		}
+	}
+	return out
+}
+
+// found answers a further start by the key of e. The first may be on its way to the
+// log still, and not arrive.
+func (e *entry) found() Recorded {
+	e.door.Lock()
+	defer e.door.Unlock()
+	rec := *e.rec.Load()
+	if e.born == 0 {
+		return Recorded{Err: fmt.Errorf("start task: the start of %q that came before could not be recorded", rec.Key)}
+	}
+	return Recorded{Task: rec, Begin: func() {}}
+}
+
+func (s *Supervisor) room() error {
+	if s.cfg.Room == nil {
+		return nil
+	}
+	return s.cfg.Room()
+}
+
+// admit checks every limit and takes the task in under one lock, so that two
+// starts cannot both take the last place, and none slips into a frozen tree. The
+// door of what it has taken in is shut: create opens it.
+func (s *Supervisor) admit(d task.Driver, spec task.Spec) (e *entry, found bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing {
+		return nil, false, ErrClosing
+	}
+	e = &entry{id: task.NewID(d.Kind()), spec: spec, live: make(chan struct{}), promoted: make(chan struct{})}
+	depth := 1
+	if spec.ID != "" {
+		if s.tasks[spec.ID] != nil || s.was(string(spec.ID)) {
+			return nil, false, fmt.Errorf("task %s is there already", spec.ID)
+		}
+		e.id, depth = spec.ID, 0
+	}
+	if e.root = e.id; spec.Owner != "" {
+		e.root = spec.Owner
+	}
+	if spec.Parent != "" {
+		p := s.tasks[spec.Parent]
+		if p == nil && s.was(string(spec.Parent)) { // it has ended long ago
+			return nil, false, ErrFrozen
+		}
+		if p == nil {
+			return nil, false, fmt.Errorf("parent %s: %w", spec.Parent, ErrUnknown)
+		}
+		if k := s.keys[childKey{p.id, spec.Key}]; spec.Key != "" && k != nil {
+			return k, true, nil
+		}
+		if p.isFrozen() || p.rec.Load().Status.Terminal() {
+			return nil, false, ErrFrozen
+		}
+		e.up.Store(p)
+		e.root, depth = p.root, p.rec.Load().Depth+1
+	}
+	if spec.Backgrounded {
+		close(e.promoted)
+	}
+	pool, start := s.pools[spec.Pool], time.Now()
+	if pool != nil {
+		if err := pool.allows(e.root, depth, start); err != nil {
+			return nil, false, err
+		}
+	}
+	for s.tasks[e.id] != nil || s.names[string(e.id)] != nil || s.was(string(e.id)) {
+		e.id = task.NewID(d.Kind())
+	}
+	name, asked := s.uniqueName(spec.Name), ""
+	if name != spec.Name {
+		asked = spec.Name
+	}
+	now := time.Now().UTC()
+	rec := task.Record{ID: e.id, Run: task.NewRunID(), Kind: d.Kind(), Status: task.Pending, Backgrounded: spec.Backgrounded, Keep: spec.Keep, TTY: spec.TTY,
+		Name: name, AskedName: asked, Description: spec.Description, Session: s.cfg.Session, Parent: spec.Parent, Owner: spec.Owner, Depth: depth, ToolUseID: spec.ToolUseID,
+		AgentType: spec.AgentType, Mode: spec.Mode, Model: spec.Model, Prompt: task.ShortPrompt(spec.Prompt), Command: spec.Command, Cwd: spec.Cwd, CreateTime: now,
+		TimeoutMS: spec.Timeout.Milliseconds(), Priority: spec.Priority, Pool: spec.Pool, Key: spec.Key, Silent: spec.Silent, Team: spec.Team,
+		Budget: spec.Budget, OnEnd: spec.OnEnd}.Short()
+	if s.cfg.OutputPath != nil {
+		rec.OutputFile = s.cfg.OutputPath(e.id)
+	}
+	e.rec.Store(&rec)
+	e.door.Lock()
+	if p := e.parent(); p != nil && !p.take(e) {
+		return nil, false, ErrFrozen
+	}
+	s.runs.Add(1) // launch takes it, or forget
+	if pool != nil {
+		pool.count(e.root, start)
+	}
+	s.tasks[e.id] = e
+	s.addName(e)
+	if spec.Key != "" {
+		s.keys[childKey{spec.Parent, spec.Key}] = e
+	}
+	return e, false, nil
+}
+
+// parent is the task that e is below, nil for one at the top. It changes when a
+// task is left to another.
+func (e *entry) parent() *entry { return e.up.Load() }
+
+// part takes a child out again.
+func (e *entry) part(c *entry) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.children = slices.DeleteFunc(slices.Clone(e.children), func(o *entry) bool { return o == c })
+}
+
+// take adds a child, unless a stop has come. Both are one step: a stop finds the
+// child or forbids it.
+func (e *entry) take(c *entry) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.frozen != nil || e.rec.Load().Status.Terminal() {
+		return false
+	}
+	e.children = append(e.children, c)
+	return true
+}
+
+// uniqueName makes a wanted name unique by a number, among the names of what lives and
+// all IDs. Many words have the shape of an ID, such as webserver: that alone is no clash. The number
+// is the smallest where none below is free, which is found without a look at each: a
+// session may start tens of thousands of one name.
+func (s *Supervisor) uniqueName(want string) string {
+	if want == "" || s.isFree(want) {
+		return want
+	}
+	name := func(n int) string { return fmt.Sprintf("%s-%d", want, n) }
+	taken, n := 1, 2
+	for !s.isFree(name(n)) {
+		taken, n = n, 2*n
+	}
+	for n-taken > 1 {
+		if between := (taken + n) / 2; s.isFree(name(between)) {
+			n = between
+		} else {
+			taken = between
+		}
+	}
+	return name(n)
+}
+
+func (s *Supervisor) isFree(name string) bool {
+	_, was := s.past.id(task.ID(name))
+	return !slices.ContainsFunc(s.names[name], (*entry).lives) && s.tasks[task.ID(name)] == nil && !was
+}
+
+// lives reports whether the task has not ended.
+func (e *entry) lives() bool { return !e.rec.Load().Status.Terminal() }
+
+// addName lets e be found by its name. The caller holds mu.
+func (s *Supervisor) addName(e *entry) {
+	if name := e.rec.Load().Name; name != "" {
+		s.names[name] = append(s.names[name], e)
+	}
+}
+
+// dropName undoes addName. The caller holds mu.
+func (s *Supervisor) dropName(e *entry) {
+	name := e.rec.Load().Name
+	left := slices.DeleteFunc(s.names[name], func(o *entry) bool { return o == e })
+	if len(left) == 0 {
+		delete(s.names, name)
+		return
+	}
+	s.names[name] = left
+}
+
+// create makes the first events durable. Until then nobody can find the tasks.
+// Who holds one of these doors waits for no other.
+func (s *Supervisor) create(ctx context.Context, fresh []*entry) map[*entry]error {
+	if len(fresh) == 0 {
+		return nil
+	}
+	first := make([]task.Entry, len(fresh))
+	for i, e := range fresh {
+		defer e.door.Unlock()
+		rec := *e.rec.Load()
+		rec.Command, rec.CommandBytes = e.spec.Command, 0 // whole in this event only
+		first[i] = task.Entry{Verb: task.Create, At: rec.CreateTime, Task: rec}
+		e.spec.Command, e.spec.Prompt = "", "" // nobody else needs them
+	}
+	seqs, errs := s.cfg.Log.AppendAll(ctx, first)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	failed := map[*entry]error{}
+	for i, e := range fresh {
+		if errs[i] != nil {
+			failed[e] = errs[i]
+			continue
+		}
+		e.born = seqs[i]
+		s.insert(e)
+	}
+	return failed
+}
+
+// insert keeps order sorted by the number of the first event: two starts may
+// come back from the log in the other order. What a listing holds is never
+// moved. The caller holds mu.
+func (s *Supervisor) insert(e *entry) {
+	i := len(s.order)
+	for i > 0 && s.order[i-1].born > e.born {
+		i--
+	}
+	if i == len(s.order) {
+		s.order = append(s.order, e)
+		return
+	}
+	s.order = slices.Insert(slices.Clone(s.order), i, e)
+}
+
+// forget undoes admit for a task that could not be recorded.
+func (s *Supervisor) forget(e *entry) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.tasks, e.id)
+	s.dropName(e)
+	delete(s.keys, childKey{e.spec.Parent, e.spec.Key})
+	if p := s.pools[e.spec.Pool]; p != nil {
+		p.uncount(e.root)
+	}
+	if p := e.parent(); p != nil {
+		p.part(e)
+	}
+	close(e.live) // a stop of the parent may wait for it
+	s.runs.Done()
+}
+
+// apply is the one door: the only place where a task changes after its first
+// event.
+func (s *Supervisor) apply(ctx context.Context, e *entry, c task.Change, n *task.Notice, answer string) (_ task.Record, err error) {
+	e.door.Lock()
+	defer e.door.Unlock()
+	cur := *e.rec.Load()
+	if e.born == 0 { // a stop has found it before its first event, which may never come
+		return cur, ErrUnknown
+	}
+	if c.Verb == task.Resume && cur.Status.Terminal() {
+		if !e.over() {
+			return cur, errEnding
+		}
+		e.renew()
+		defer func() {
+			if err != nil {
+				s.freeWaiting(e)
+			}
+		}()
+	}
+	if c.At.IsZero() {
+		c.At = time.Now().UTC()
+	}
+	var told *task.Progress // and not written
+	switch c.Verb {
+	case task.Report, task.Complete, task.Fail, task.Stop: // here and not before: what a run has told is in one event, and in one of its own
+		if told = s.reporter.take(e); c.Progress == nil {
+			c.Progress = told
+		}
+	}
+	if c.Verb == task.Report && c.Progress == nil && c.Summary == "" { // another event has it
+		return cur, nil
+	}
+	next, err := task.Apply(cur, c)
+	if errors.Is(err, task.ErrNoChange) {
+		return cur, nil
+	}
+	if err != nil {
+		return cur, err
+	}
+	if next.Status.Terminal() {
+		n.Run, n.Task, n.Priority = next.Run, next.ID, next.Priority
+		n.Owner, n.Acked, n.ByUser = next.Owner, known(next), next.StoppedByUser()
+	}
+	if _, err := s.cfg.Log.Append(ctx, task.Entry{Verb: c.Verb, At: c.At, Task: next, Notice: n, Answer: answer}); err != nil {
+		s.reporter.giveBack(e, told)
+		return cur, err
+	}
+	if next.Status.Terminal() && s.cfg.Owed != nil {
+		s.cfg.Owed(*n)
+	}
+	e.rec.Store(&next)
+	return next, nil
+}
+
+// known says whether the owner of an ended task has the answer already: of a
+// foreground call the result is the answer, a model that stops a task knows that
+// it did, and of a silent task others tell.
+func known(r task.Record) bool {
+	return r.Owner == "" || r.Silent || !r.Backgrounded || r.Cause.Actor == task.ByModel
+}
+
+// Get returns a task by its ID.
+func (s *Supervisor) Get(id task.ID) (task.Record, bool) {
+	s.mu.RLock()
+	e, was := s.tasks[id], s.gone(id)
+	s.mu.RUnlock()
+	switch {
+	case e != nil && e.born != 0:
+		return *e.rec.Load(), true
+	case was:
+		return s.recorded(id)
+	}
+	return task.Record{}, false
+}
+
+// Input is what the present or last run of a task was started with. It is nil for
+// one of an earlier host.
+func (s *Supervisor) Input(id task.ID) json.RawMessage {
+	e := s.entry(id)
+	if e == nil {
+		return nil
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.spec.Input
+}
+
+// entry is a task in memory, where one comes back that has left it.
+func (s *Supervisor) entry(id task.ID) *entry {
+	s.mu.RLock()
+	e, was := s.tasks[id], s.gone(id)
+	s.mu.RUnlock()
+	if was {
+		return s.recall(id)
+	}
+	if e == nil || e.born == 0 {
+		return nil
+	}
+	return e
+}
+
+// Find returns the task that ref names: an ID, a name, or the beginning of
+// exactly one ID. A name means the newest task that goes by it, and one that lives
+// before any that has ended.
+func (s *Supervisor) Find(ref string) (task.Record, error) {
+	s.mu.RLock() // over both: what comes or goes meanwhile is found once
+	r, matches, ok := s.findHeld(ref)
+	if ok {
+		s.mu.RUnlock()
+		return r, nil
+	}
+	gone, named := s.findGone(ref)
+	s.mu.RUnlock()
+	if named {
+		matches = nil
+	}
+	if len(gone) > 0 {
+		old, err := s.cfg.Recall(context.Background(), gone)
+		if err != nil {
+			return task.Record{}, fmt.Errorf("find task %s: %w", ref, err)
+		}
+		matches = append(matches, old...)
+	}
+	switch len(matches) {
+	case 0:
+		return task.Record{}, fmt.Errorf("%w: %s", ErrUnknown, ref)
+	case 1:
+		return matches[0], nil
+	}
+	return task.Record{}, &AmbiguousError{Ref: ref, Matches: matches}
+}
+
+// findHeld is Find among the tasks in memory. matches begin with ref. The caller
+// holds mu.
+func (s *Supervisor) findHeld(ref string) (r task.Record, matches []task.Record, ok bool) {
+	if e := s.tasks[task.ID(ref)]; e != nil && e.born != 0 {
+		return *e.rec.Load(), nil, true
+	}
+	if e := s.named(ref); e != nil {
+		if at, was := s.past.name(ref); !was || e.lives() || s.past.pages.born(at) <= e.born {
+			return *e.rec.Load(), nil, true
+		}
+		return r, nil, false
+	}
+	if len(ref) >= 2 {
+		for _, e := range s.order {
+			if strings.HasPrefix(string(e.id), ref) {
+				matches = append(matches, *e.rec.Load())
+			}
+		}
+	}
+	return r, matches, false
+}
+
+// named is whom a name means among the tasks in memory: the newest that lives, else the
+// newest. The caller holds mu.
+func (s *Supervisor) named(name string) (meant *entry) {
+	for _, e := range s.names[name] {
+		if e.born == 0 { // not recorded yet
+			continue
+		}
+		lives := e.lives()
+		if meant == nil || lives && !meant.lives() || lives == meant.lives() && e.born > meant.born {
+			meant = e
+		}
+	}
+	return meant
+}
+
+// List yields the tasks in memory, which all are that live, newest first, beginning with the newest whose first event
+// is before a number (0: all), each with that number. The listing is a
+// snapshot; it holds no lock while it yields.
+func (s *Supervisor) List(before task.Seq) func(yield func(task.Seq, task.Record) bool) {
+	s.mu.RLock()
+	order := s.order[:len(s.order):len(s.order)]
+	s.mu.RUnlock()
+	return func(yield func(task.Seq, task.Record) bool) {
+		for i := len(order) - 1; i >= 0; i-- {
+			if before > 0 && order[i].born >= before {
+				continue
+			}
+			if !yield(order[i].born, *order[i].rec.Load()) {
+				return
+			}
+		}
+	}
+}
+
+// Live is the number of tasks that have not ended, and Total of all.
+func (s *Supervisor) Live() (live, total int) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for _, e := range s.order {
+		if !e.rec.Load().Status.Terminal() {
+			live++
+		}
+	}
+	return live, len(s.order) + len(s.past.order) - s.past.back
+}
+
+func (e *entry) isFrozen() bool {
+	for ; e != nil; e = e.parent() {
+		e.mu.Lock()
+		frozen := e.frozen != nil
+		e.mu.Unlock()
+		if frozen {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,201 @@
+package tty
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/drover-dev/drover/internal/platform/saferoot"
+)
+
+// MaxTyped is how many bytes may be typed at once: what a terminal takes as one
+// line.
+const MaxTyped = 4096
+
+// typeWait is how long a command that reads nothing may hold up who types.
+const typeWait = 5 * time.Second
+
+// ErrGone is returned when the process at the end of the terminal is not there
+// any more.
+var ErrGone = errors.New("the terminal is gone")
+
+// Pen types into a terminal through its pipe. It may be used by several
+// goroutines; what two type is not mixed.
+type Pen struct {
+	f  *os.File
+	mu sync.Mutex // held while typing
+}
+
+// Lay makes the pipe, which nobody but this user may open. The paper is for the
+// process that [Run] is the life of; the caller closes both ends. Whatever is at the
+// path already is left there, and an error.
+func Lay(path string) (paper *os.File, pen *Pen, err error) {
+	if err := mkfifo(path); err != nil {
+		return nil, nil, fmt.Errorf("make the pipe %s for typing: %w", path, err)
+	}
+	// Being a writer too, whoever reads never meets the end of the pipe.
+	if paper, err = openPipe(path, unix.O_RDWR); err == nil {
+		if pen, err = Take(path); err == nil {
+			return paper, pen, nil
+		}
+		_ = paper.Close()
+	}
+	return nil, nil, errors.Join(err, saferoot.Near(path).Remove(path))
+}
+
+func mkfifo(path string) error {
+	dir, err := saferoot.Near(path).Folder(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	return dir.Mkfifo(filepath.Base(path))
+}
+
+// Take opens a pipe that somebody else has made. It returns [ErrGone] when nobody
+// reads from it.
+func Take(path string) (*Pen, error) {
+	f, err := openPipe(path, unix.O_WRONLY)
+	switch {
+	case errors.Is(err, unix.ENXIO), errors.Is(err, unix.ENOENT):
+		return nil, ErrGone
+	case err != nil:
+		return nil, err
+	}
+	return &Pen{f: f}, nil
+}
+
+func openPipe(path string, how int) (*os.File, error) {
+	fd, err := saferoot.Near(path).FD(path, how|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open the pipe %s for typing: %w", path, err)
+	}
+	var st unix.Stat_t
+	if err = unix.Fstat(fd, &st); err == nil && (st.Mode&unix.S_IFMT != unix.S_IFIFO || int(st.Uid) != os.Geteuid() || st.Mode&0o077 != 0) {
+		err = errors.New("it is no pipe of ours")
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open the pipe %s for typing: %w", path, err), unix.Close(fd))
+	}
+	return os.NewFile(uintptr(fd), path), nil
+}
+
+// Type types at most [MaxTyped] bytes. It returns when they are on their way, or
+// after 5 s during which the command read nothing.
+func (p *Pen) Type(ctx context.Context, b []byte) error {
+	if len(b) > MaxTyped {
+		return tooMuch(b)
+	}
+	_, err := typing(ctx, &p.mu, p.f, b, typeWait)
+	return err
+}
+
+func tooMuch(b []byte) error {
+	return fmt.Errorf("type %d bytes: a terminal takes at most %d at once", len(b), MaxTyped)
+}
+
+// errUnread says that the command has read nothing for too long.
+var errUnread = errors.New("type: the command has not read what was typed before")
+
+// typing says how much was typed, too.
+func typing(ctx context.Context, mu *sync.Mutex, f *os.File, b []byte, patience time.Duration) (int, error) {
+	mu.Lock()
+	defer mu.Unlock()
+	if err := f.SetWriteDeadline(time.Now().Add(patience)); err != nil {
+		return 0, fmt.Errorf("type: %w", err)
+	}
+	cut := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(cut)
+		_ = f.SetWriteDeadline(time.Unix(1, 0))
+	})
+	n, err := f.Write(b)
+	if !stop() {
+		<-cut // or the deadline would be that of the next who types
+	}
+	switch {
+	case ctx.Err() != nil && err != nil:
+		return n, context.Cause(ctx)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return n, errUnread
+	case errors.Is(err, unix.EPIPE), errors.Is(err, unix.EIO), errors.Is(err, os.ErrClosed):
+		return n, fmt.Errorf("type: %w", ErrGone)
+	case err != nil:
+		return n, fmt.Errorf("type: %w", err)
+	}
+	return n, nil
+}
+
+// Gone returns nil when the process at the other end is gone, else the cause of
+// ctx. One goroutine at a time may wait.
+func (p *Pen) Gone(ctx context.Context) error {
+	conn, err := p.f.SyscallConn()
+	if err == nil {
+		err = p.f.SetReadDeadline(time.Time{})
+	}
+	if err != nil {
+		return fmt.Errorf("watch a terminal: %w", err)
+	}
+	defer context.AfterFunc(ctx, func() { _ = p.f.SetReadDeadline(time.Unix(1, 0)) })()
+	// Nothing can be read from this end; it wakes a reader when the other goes.
+	err = conn.Read(alone)
+	gone := err == nil
+	if !gone { // the end of a full pipe is an error to the poller
+		_ = conn.Control(func(fd uintptr) { gone = alone(fd) })
+	}
+	switch {
+	case gone:
+		return nil
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	}
+	return fmt.Errorf("watch a terminal: %w", err)
+}
+
+func alone(fd uintptr) bool {
+	p := []unix.PollFd{{Fd: int32(fd)}}
+	for {
+		_, err := unix.Poll(p, 0)
+		if !errors.Is(err, unix.EINTR) {
+			return p[0].Revents&(unix.POLLERR|unix.POLLHUP) != 0
+		}
+	}
+}
+
+// Close gives the pipe back.
+func (p *Pen) Close() { _ = p.f.Close() }
+
+// Master types into a terminal whose master this process holds.
+type Master struct {
+	F  *os.File
+	mu sync.Mutex
+
+	patience time.Duration // 0: typeWait
+}
+
+// Type is [Pen.Type].
+func (m *Master) Type(ctx context.Context, b []byte) error {
+	if len(b) > MaxTyped {
+		return tooMuch(b)
+	}
+	_, err := typing(ctx, &m.mu, m.F, b, cmp.Or(m.patience, typeWait))
+	return err
+}
+
+// Feed types all of what somebody pipes in. A command that reads nothing holds it
+// up until ctx ends, as a pipe would; what others type may come in between.
+func (m *Master) Feed(ctx context.Context, b []byte) error {
+	for {
+		n, err := typing(ctx, &m.mu, m.F, b, cmp.Or(m.patience, typeWait))
+		if b = b[n:]; !errors.Is(err, errUnread) {
+			return err
+		}
+	}
+}

@@ -1,0 +1,301 @@
+package agentsdk
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/platform/excerpt"
+	"github.com/drover-dev/drover/task"
+)
+
+const (
+	mailKind     = "task-notification"
+	interruption = "[The turn was interrupted.]"
+)
+
+// turn is what is known of the main agent's turn.
+type turn struct {
+	told    bool // system/init is written
+	replied bool
+	origin  string // what started the turn, if it was not a prompt
+	inTools bool   // the last reply called tools
+
+	asked time.Time // since when the model may be at work
+	api   time.Duration
+}
+
+// voice is whose lines these are, and how far a reply of theirs has come.
+type voice struct {
+	origin
+	model string
+	reply reply
+}
+
+// speaker is the voice of a subagent.
+func speaker(r task.Record) voice {
+	v := voice{model: r.Model, origin: origin{AgentID: r.ID, SubagentType: r.AgentType, TaskDescription: describe(r)}}
+	if r.ToolUseID != "" {
+		v.ParentToolUseID = &r.ToolUseID
+	}
+	return v
+}
+
+func (s *Stream) onMain(e agent.Event) {
+	now := time.Now()
+	if e.Kind == agent.TurnStartEvent {
+		s.turn = turn{asked: now}
+		return
+	}
+	if !s.turn.told {
+		// Somebody woke for mail that was told already. That is no turn.
+		if e.Kind == agent.TurnDoneEvent && errors.Is(e.Err, agent.ErrNothing) {
+			return
+		}
+		s.turn.told = true
+		s.init()
+	}
+	switch e.Kind {
+	case agent.MailEvent:
+		if !s.turn.replied && len(e.Letters) > 0 {
+			s.turn.origin = e.Letters[0].Origin
+			if s.turn.origin == "" {
+				s.turn.origin = mailKind
+			}
+		}
+	case agent.PromptEvent:
+		s.turn.origin = ""
+	case agent.BlockEvent:
+		s.turn.replied = true
+	case agent.ReplyDoneEvent:
+		s.turn.api += now.Sub(s.turn.asked)
+		s.turn.inTools = slices.ContainsFunc(e.Reply.Blocks, func(b agent.Block) bool { return b.Type == "tool_use" })
+		s.spent(e.Reply.Model, e.Reply.Usage)
+	case agent.PartEvent:
+		s.void(s.main.model, e.Part)
+	}
+	if e.Kind == agent.PartEvent {
+		s.turn.inTools = false
+	} else if e.Kind != agent.BlockEvent {
+		s.turn.asked = now
+	}
+	s.say(&s.main, e)
+	switch {
+	case e.Kind == agent.CompactStartEvent:
+		compacting := "compacting"
+		s.status(&compacting)
+		s.note("the conversation is summed up: it has become too long")
+	case e.Kind == agent.CompactEvent:
+		s.compacted(e)
+	case e.Kind == agent.TurnDoneEvent && e.Result != nil:
+		s.refusals(e.Result.Denials)
+		s.result(*e.Result, e.Err)
+	}
+}
+
+func (s *Stream) status(now *string) {
+	s.line(statusLine{Type: "system", Subtype: "status", Status: now, stamp: s.stamp()})
+}
+
+// compacted tells that the conversation goes on from a summary, or why not.
+func (s *Stream) compacted(e agent.Event) {
+	s.status(nil)
+	if e.Err != nil || e.Compaction == nil {
+		s.note("the conversation could not be summed up: %v", e.Err)
+		return
+	}
+	s.line(compactLine{
+		Type: "system", Subtype: "compact_boundary",
+		Compact: compaction{Trigger: compactTrigger(e.Compaction.Trigger), Before: e.Compaction.Before}, stamp: s.stamp(),
+	})
+}
+
+func (s *Stream) onSubagent(t *entry, e agent.Event) {
+	if t.rec.Depth <= 1 {
+		s.say(&t.voice, e)
+	}
+	switch e.Kind {
+	case agent.ReplyDoneEvent:
+		u := e.Reply.Usage
+		if n := u.InputTokens + u.CacheReadTokens + u.CacheWriteTokens; n > 0 {
+			t.context = n
+		}
+		t.output += u.OutputTokens
+		s.spent(e.Reply.Model, u)
+	case agent.PartEvent:
+		s.void(t.voice.model, e.Part)
+	case agent.ToolDoneEvent:
+		s.progress(t, e.Call.Name)
+	case agent.TurnDoneEvent:
+		if e.Result != nil {
+			s.refusals(e.Result.Denials)
+		}
+	}
+}
+
+// say prints a piece of a conversation.
+func (s *Stream) say(v *voice, e agent.Event) {
+	switch e.Kind {
+	case agent.MailEvent:
+		for _, l := range e.Letters {
+			s.user(v, agent.TextBlock(l.Text), nil, true)
+		}
+	case agent.PartEvent:
+		s.part(v, e.Part)
+	case agent.BlockEvent:
+		s.line(assistantLine{
+			Type: "assistant",
+			Message: message{
+				ID: e.ReplyID, Type: "message", Role: "assistant", Model: e.Model,
+				Content: []agent.Block{e.Block}, Usage: e.Usage,
+			},
+			origin: v.origin, Timestamp: time.Now().UTC(), stamp: s.stamp(),
+		})
+	case agent.ReplyDoneEvent:
+		s.parts(v, v.reply.done(e.Reply))
+	case agent.ToolDoneEvent:
+		s.user(v, agent.ToolResultBlock(e.Call.ID, e.Output.Text, e.Output.IsError), structured(e.Output.Structured), false)
+	case agent.TurnDoneEvent:
+		v.reply = reply{}
+		if e.Result != nil && e.Result.Reason == "interrupted" {
+			s.user(v, agent.TextBlock(interruption), nil, true)
+		}
+	}
+}
+
+func (s *Stream) user(v *voice, b agent.Block, result json.RawMessage, synthetic bool) {
+	s.line(userLine{
+		Type: "user", Message: agent.NewMessage(agent.User, b), ToolUseResult: result, Synthetic: synthetic,
+		origin: v.origin, Timestamp: time.Now().UTC(), stamp: s.stamp(),
+	})
+}
+
+// structured encodes what a tool said beside its text. What cannot be encoded
+// is left out: the text is there.
+func structured(v any) json.RawMessage {
+	if v == nil {
+		return nil
+	}
+	var buf bytes.Buffer
+	e := json.NewEncoder(&buf)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return nil
+	}
+	return buf.Bytes()
+}
+
+func (s *Stream) part(v *voice, p agent.Part) {
+	switch {
+	case p.Kind == agent.RetryPart:
+		s.retry(v, p.Retry)
+	case p.Kind == agent.VoidPart:
+		if v.reply.begun {
+			s.line(discardedLine{Type: "system", Subtype: "partial_message_discarded", origin: v.origin, stamp: s.stamp()})
+		}
+		v.reply = reply{}
+	case s.o.Partial:
+		s.parts(v, v.reply.take(v.model, p))
+	}
+}
+
+// retry tells that a call of a model is made again.
+func (s *Stream) retry(v *voice, r agent.Retry) {
+	l := retryLine{
+		Type: "system", Subtype: "api_retry", Attempt: r.Attempt, Most: r.Most, DelayMS: r.After.Milliseconds(),
+		Error: retryWord(r.Why.Kind), Text: r.Why.Text, origin: v.origin, stamp: s.stamp(),
+	}
+	if r.Why.Status >= 400 {
+		l.Status = &r.Why.Status
+	}
+	s.line(l)
+	who := ""
+	if v.AgentID != "" {
+		who = fmt.Sprintf("agent %s: ", v.AgentID)
+	}
+	s.warn("%s%s", who, excerpt.Line(r.String(), 600))
+}
+
+func (s *Stream) parts(v *voice, events []map[string]any) {
+	for _, e := range events {
+		s.line(partLine{Type: "stream_event", Event: e, origin: v.origin, stamp: s.stamp()})
+	}
+}
+
+// void counts what came of a reply that failed.
+func (s *Stream) void(model string, p agent.Part) {
+	if p.Kind == agent.VoidPart && p.Usage != (agent.Usage{}) {
+		s.spent(model, p.Usage)
+	}
+}
+
+// spent adds to what a model has used.
+func (s *Stream) spent(model string, used agent.Usage) {
+	u := s.usage[model]
+	if u == nil {
+		u = &modelUsage{}
+		s.usage[model] = u
+	}
+	u.Input += used.InputTokens
+	u.Output += used.OutputTokens
+	u.CacheRead += used.CacheReadTokens
+	u.CacheWrite += used.CacheWriteTokens
+}
+
+func (s *Stream) init() {
+	s.line(initLine{
+		Type: "system", Subtype: "init", Cwd: s.o.Cwd, Tools: list(s.o.Tools), MCPServers: append([]MCPServer{}, s.o.MCPServers...), Model: s.o.Model,
+		PermissionMode: s.o.PermissionMode, SlashCommands: []string{}, Agents: list(s.o.Agents), Skills: []string{}, Plugins: []any{},
+		OutputStyle: "default", WireVersion: s.o.Version, Version: s.o.Version, Capabilities: []string{}, stamp: s.stamp(),
+	})
+	if s.turns == 0 && len(s.o.Live) > 0 {
+		s.background() // a reader who comes now has not seen them begin
+	}
+}
+
+// list is never null on the wire.
+func list(of []string) []string {
+	if of == nil {
+		return []string{}
+	}
+	return of
+}
+
+func (s *Stream) result(r agent.TurnResult, err error) {
+	l := &resultLine{
+		Type: "result", IsError: err != nil, answer: r.Text,
+		Turns: r.Turns, DurationMS: r.Duration.Milliseconds(), APIMS: s.turn.api.Milliseconds(),
+		Usage: r.Usage, ModelUsage: s.usage, Denials: r.Denials, Index: s.turns, Stats: s.stats, stamp: s.stamp(),
+	}
+	l.Subtype, l.TerminalReason = resultWords(r, err, s.turn.inTools)
+	if s.o.Cost != nil {
+		usd, known := s.o.Cost()
+		l.Cost, l.CostPartial = usd, !known
+	}
+	if r.StopReason != "" {
+		l.StopReason = &r.StopReason
+	}
+	if l.Denials == nil {
+		l.Denials = []agent.Denial{}
+	}
+	if s.turn.origin != "" {
+		l.Origin = &resultOrigin{Kind: s.turn.origin}
+	}
+	empty := strings.TrimSpace(r.Text) == ""
+	if err == nil || !empty {
+		l.Result = &r.Text
+	}
+	if err != nil {
+		l.Errors = []string{err.Error()}
+	} else {
+		l.EmptyAnswer = empty
+	}
+	s.turns++
+	s.final = l
+	s.line(l)
+}

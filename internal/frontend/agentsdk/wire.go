@@ -1,0 +1,379 @@
+package agentsdk
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/platform/excerpt"
+	"github.com/drover-dev/drover/task"
+)
+
+// stamp stands in every line.
+type stamp struct {
+	UUID    string  `json:"uuid"`
+	Session task.ID `json:"session_id"`
+}
+
+// origin says whose line it is. The main agent's lines have a null parent.
+type origin struct {
+	ParentToolUseID *string `json:"parent_tool_use_id"`
+	AgentID         task.ID `json:"agent_id,omitempty"`
+	SubagentType    string  `json:"subagent_type,omitempty"`
+	TaskDescription string  `json:"task_description,omitempty"`
+}
+
+type initLine struct {
+	Type           string      `json:"type"`
+	Subtype        string      `json:"subtype"`
+	Cwd            string      `json:"cwd"`
+	Tools          []string    `json:"tools"`
+	MCPServers     []MCPServer `json:"mcp_servers"`
+	Model          string      `json:"model"`
+	PermissionMode string      `json:"permissionMode"`
+	SlashCommands  []string    `json:"slash_commands"`
+	Agents         []string    `json:"agents"`
+	Skills         []string    `json:"skills"`
+	Plugins        []any       `json:"plugins"`
+	OutputStyle    string      `json:"output_style"`
+	WireVersion    string      `json:"claude_code_version"` // the wire's word for the version of the program
+	Version        string      `json:"drover_version"`
+	Capabilities   []string    `json:"capabilities"`
+	stamp
+}
+
+type assistantLine struct {
+	Type    string  `json:"type"`
+	Message message `json:"message"`
+	origin
+	Timestamp time.Time `json:"timestamp"`
+	stamp
+}
+
+// message is an API message with one block.
+type message struct {
+	ID           string        `json:"id"`
+	Type         string        `json:"type"`
+	Role         string        `json:"role"`
+	Model        string        `json:"model"`
+	Content      []agent.Block `json:"content"`
+	StopReason   *string       `json:"stop_reason"`
+	StopSequence *string       `json:"stop_sequence"`
+	Usage        agent.Usage   `json:"usage"`
+}
+
+type userLine struct {
+	Type          string          `json:"type"`
+	Message       agent.Message   `json:"message"`
+	ToolUseResult json.RawMessage `json:"tool_use_result,omitempty"`
+	Synthetic     bool            `json:"isSynthetic,omitempty"`
+	origin
+	Timestamp time.Time `json:"timestamp"`
+	stamp
+}
+
+type partLine struct {
+	Type  string         `json:"type"`
+	Event map[string]any `json:"event"`
+	origin
+	stamp
+}
+
+type retryLine struct {
+	Type    string `json:"type"`
+	Subtype string `json:"subtype"`
+	Attempt int    `json:"attempt"` // 0: the call waits before it is made
+	Most    int    `json:"max_retries"`
+	DelayMS int64  `json:"retry_delay_ms"`
+	Status  *int   `json:"error_status"` // of HTTP; null: there was no answer, or a good one that broke
+	Error   string `json:"error"`        // a word of the wire
+	Text    string `json:"error_message"`
+	origin
+	stamp
+}
+
+// discardedLine takes back the stream_event lines of the reply that was coming in.
+type discardedLine struct {
+	Type    string `json:"type"`
+	Subtype string `json:"subtype"`
+	origin
+	stamp
+}
+
+// statusLine says what the main agent is doing beside its turn; null: nothing.
+type statusLine struct {
+	Type    string  `json:"type"`
+	Subtype string  `json:"subtype"`
+	Status  *string `json:"status"`
+	stamp
+}
+
+type compactLine struct {
+	Type    string     `json:"type"`
+	Subtype string     `json:"subtype"`
+	Compact compaction `json:"compact_metadata"`
+	stamp
+}
+
+type compaction struct {
+	Trigger string `json:"trigger"`
+	Before  int64  `json:"pre_tokens"`
+}
+
+type startedLine struct {
+	Type         string     `json:"type"`
+	Subtype      string     `json:"subtype"`
+	Task         task.ID    `json:"task_id"`
+	Run          task.RunID `json:"run_id"`
+	ToolUseID    string     `json:"tool_use_id,omitempty"`
+	Kind         task.Kind  `json:"task_type"`
+	SubagentType string     `json:"subagent_type,omitempty"`
+	Description  string     `json:"description"`
+	Backgrounded bool       `json:"is_backgrounded"`
+	Depth        int        `json:"spawn_depth"`
+	Workflow     string     `json:"workflow_name,omitempty"`
+	Parent       task.ID    `json:"parent_task_id,omitempty"`
+	Prompt       string     `json:"prompt,omitempty"`
+	stamp
+}
+
+type progressLine struct {
+	Type         string     `json:"type"`
+	Subtype      string     `json:"subtype"`
+	Task         task.ID    `json:"task_id"`
+	Run          task.RunID `json:"run_id"`
+	ToolUseID    string     `json:"tool_use_id,omitempty"`
+	SubagentType string     `json:"subagent_type,omitempty"`
+	Description  string     `json:"description"`
+	Usage        taskUsage  `json:"usage"`
+	LastTool     string     `json:"last_tool_name"`
+	Summary      string     `json:"summary,omitempty"`
+
+	Workflow []workflowStep `json:"workflow_progress,omitempty"` // of a workflow: all its steps
+	stamp
+}
+
+type taskUsage struct {
+	Tokens     int64 `json:"total_tokens"`
+	ToolUses   int   `json:"tool_uses"`
+	DurationMS int64 `json:"duration_ms"`
+}
+
+type updatedLine struct {
+	Type    string     `json:"type"`
+	Subtype string     `json:"subtype"`
+	Task    task.ID    `json:"task_id"`
+	Run     task.RunID `json:"run_id"`
+	Patch   patch      `json:"patch"`
+	stamp
+}
+
+type patch struct {
+	Status       string     `json:"status,omitempty"`
+	EndTime      *time.Time `json:"end_time,omitempty"`
+	Error        string     `json:"error,omitempty"`
+	Backgrounded bool       `json:"is_backgrounded,omitempty"`
+}
+
+type notificationLine struct {
+	Type       string      `json:"type"`
+	Subtype    string      `json:"subtype"`
+	Task       task.ID     `json:"task_id"`
+	Run        task.RunID  `json:"run_id"`
+	ToolUseID  string      `json:"tool_use_id,omitempty"`
+	Status     string      `json:"status"`
+	Reason     string      `json:"reason,omitempty"`
+	OutputFile string      `json:"output_file"`
+	Summary    string      `json:"summary"`
+	IsReport   bool        `json:"summary_is_report,omitempty"`
+	Usage      *taskUsage  `json:"usage,omitempty"`
+	ExitCode   *int        `json:"exit_code,omitempty"`
+	Cause      *task.Cause `json:"cause,omitempty"`
+	stamp
+}
+
+type backgroundLine struct {
+	Type    string           `json:"type"`
+	Subtype string           `json:"subtype"`
+	Tasks   []backgroundTask `json:"tasks"`
+	stamp
+}
+
+type backgroundTask struct {
+	Task         task.ID    `json:"task_id"`
+	Run          task.RunID `json:"run_id"`
+	Kind         task.Kind  `json:"task_type"`
+	SubagentType string     `json:"subagent_type,omitempty"`
+	Description  string     `json:"description"`
+	Parent       task.ID    `json:"parent_task_id,omitempty"`
+}
+
+type resultLine struct {
+	Type           string                 `json:"type"`
+	Subtype        string                 `json:"subtype"`
+	IsError        bool                   `json:"is_error"`
+	Result         *string                `json:"result,omitempty"`
+	EmptyAnswer    bool                   `json:"empty_answer,omitempty"`
+	Errors         []string               `json:"errors,omitempty"`
+	Turns          int                    `json:"num_turns"`
+	DurationMS     int64                  `json:"duration_ms"`
+	APIMS          int64                  `json:"duration_api_ms"`
+	StopReason     *string                `json:"stop_reason"`
+	TerminalReason string                 `json:"terminal_reason"`
+	Cost           float64                `json:"total_cost_usd"`
+	CostPartial    bool                   `json:"total_cost_is_partial,omitempty"`
+	Usage          agent.Usage            `json:"usage"`
+	ModelUsage     map[string]*modelUsage `json:"modelUsage"`
+	Denials        []agent.Denial         `json:"permission_denials"`
+	Index          int                    `json:"result_index"`
+	Origin         *resultOrigin          `json:"origin,omitempty"`
+	Stats          stats                  `json:"subagent_stats"`
+	stamp
+
+	answer string // also of a turn that failed
+}
+
+type resultOrigin struct {
+	Kind string `json:"kind"`
+}
+
+type modelUsage struct {
+	Input      int64   `json:"inputTokens"`
+	Output     int64   `json:"outputTokens"`
+	CacheRead  int64   `json:"cacheReadInputTokens"`
+	CacheWrite int64   `json:"cacheCreationInputTokens"`
+	Cost       float64 `json:"costUSD"`
+}
+
+// stats counts runs of agents that began under this stream.
+type stats struct {
+	Spawned   int                 `json:"spawned"`
+	Completed int                 `json:"completed"`
+	Failed    int                 `json:"failed"`
+	Killed    map[task.Reason]int `json:"killed"`
+	ByType    map[string]int      `json:"by_type"`
+}
+
+// patchStatus is the word of task_updated for where a run stands.
+func patchStatus(r task.Record) string {
+	if r.Paused && !r.Status.Terminal() {
+		return "paused"
+	}
+	return string(r.Status)
+}
+
+// noticeStatus is the word of task_notification for how a run ended.
+func noticeStatus(s task.Status) string {
+	if s == task.Killed {
+		return "stopped"
+	}
+	return string(s)
+}
+
+// noticeReason is the one reason that the wire has a word for.
+func noticeReason(c *task.Cause) string {
+	if c != nil && c.Reason == task.ReasonHostLost {
+		return "worker_restart"
+	}
+	return ""
+}
+
+// resultWords are the subtype and the terminal reason of a turn's result. Limits
+// that the wire has no word for keep ours.
+func resultWords(r agent.TurnResult, err error, inTools bool) (subtype, terminal string) {
+	const during = "error_during_execution"
+	limit, stopped := (*agent.LimitError)(nil), (*agent.StopError)(nil)
+	switch {
+	case err == nil && r.Reason == "gate_end":
+		return "success", "hook_stopped"
+	case err == nil:
+		return "success", "completed"
+	case r.Reason == "interrupted" && inTools:
+		return during, "aborted_tools"
+	case r.Reason == "interrupted":
+		return during, "aborted_streaming"
+	case r.Reason == "max_turns" || r.Reason == "max_budget_usd":
+		return "error_" + r.Reason, r.Reason
+	case errors.As(err, &limit):
+		return during, limit.Limit
+	case errors.As(err, &stopped):
+		return during, stopped.Reason
+	}
+	return during, "model_error"
+}
+
+// retryWord is the wire's word for why a call of a model failed.
+func retryWord(kind string) string {
+	switch kind {
+	case "rate_limit", "overloaded", "server_error":
+		return kind
+	}
+	return "unknown"
+}
+
+// compactTrigger is the word of compact_boundary for why a conversation was
+// summed up.
+func compactTrigger(ours string) string {
+	if ours == "manual" {
+		return ours
+	}
+	return "auto"
+}
+
+// outcome says in a few words how a run ended.
+func outcome(r task.Record) string {
+	switch r.Status {
+	case task.Completed:
+		return "completed"
+	case task.Failed:
+		switch {
+		case r.ExitCode != nil && *r.ExitCode > 0:
+			return "failed (exit code " + strconv.Itoa(*r.ExitCode) + ")" + detail(r.Cause)
+		case r.Cause != nil && r.Cause.Signal != "":
+			return "failed (ended by " + r.Cause.Signal + ")" + detail(r.Cause)
+		case r.Error != "":
+			return "failed: " + excerpt.Line(r.Error, 300)
+		}
+		return "failed"
+	}
+	c := r.Cause
+	if c == nil {
+		return "stopped"
+	}
+	text := fmt.Sprintf("stopped (by %s: %s", c.Actor, c.Reason)
+	if c.Detail != "" {
+		text += ", " + excerpt.Line(c.Detail, 120)
+	}
+	return text + ")"
+}
+
+// detail is what is known of a failure beside its code or signal.
+func detail(c *task.Cause) string {
+	if c == nil || c.Detail == "" {
+		return ""
+	}
+	return ": " + excerpt.Line(c.Detail, 120)
+}
+
+// describe is what a task is called where a description must stand.
+func describe(r task.Record) string {
+	for _, text := range []string{r.Description, r.Command, r.Name} {
+		if text != "" {
+			return text
+		}
+	}
+	return string(r.ID)
+}
+
+// newUUID is a random UUID (version 4).
+func newUUID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails: it ends the program instead
+	b[6] = b[6]&0x0f | 0x40
+	b[8] = b[8]&0x3f | 0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}

@@ -1,0 +1,478 @@
+package cli
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/platform/excerpt"
+	"github.com/drover-dev/drover/task"
+)
+
+// How one who watches asks: a session answers when something changes, or after
+// watchWait; sessions that are new are looked for every watchTick.
+const (
+	watchWait = time.Minute
+	watchTick = 3 * time.Second
+)
+
+// openQuestion is a question and the session that waits for its answer.
+type openQuestion struct {
+	displayed
+	Session task.ID `json:"session_id"`
+	session Session
+}
+
+func opened(q task.Question, s Session) openQuestion {
+	return openQuestion{displayed{q, excerpt.Call(q.Input, q.Hidden)}, s.Info().Session, s}
+}
+
+func (a *app) approvals() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "approvals [--watch] [--all-sessions] [--json]",
+		Short: "Questions of agents that wait for an answer: list, show, allow, deny",
+		Long: "List what agents of this project's live sessions ask and wait for: whether a call may run, or what you\n" +
+			"want. What would run is shown decoded, with everything visible. Answer with allow, deny or answer; IDs may be shortened while unique. A\n" +
+			"question that nobody answers in time is denied, and its agent is told so.",
+		Args:              args(cobra.NoArgs),
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	all := cmd.PersistentFlags().Bool("all-sessions", false, "look in the sessions of all projects too")
+	asJSON := cmd.Flags().Bool("json", false, "a JSON array; with --watch an object a line")
+	watch := cmd.Flags().Bool("watch", false, "go on and print each question when it is asked, until Ctrl-C")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		ctx := cmd.Context()
+		if *watch {
+			return a.watchQuestions(ctx, *all, *asJSON)
+		}
+		open, err := a.questions(ctx, *all)
+		if err != nil {
+			return err
+		}
+		if *asJSON {
+			return printArray(a.Stdout, open)
+		}
+		for _, q := range open {
+			if err := a.printQuestion(q); err != nil {
+				return err
+			}
+		}
+		if len(open) == 0 {
+			a.note("nothing waits for an answer")
+		}
+		return nil
+	}
+	cmd.AddCommand(a.allow(all), a.deny(all), a.answer(all), a.showQuestion(all))
+	return cmd
+}
+
+func (a *app) allow(all *bool) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "allow [--always] [--input JSON] [--digest D] ID",
+		Short: "Allow a call that waits for permission",
+		Args:  args(cobra.ExactArgs(1)),
+	}
+	input := cmd.Flags().String("input", "", "run it with this input instead, a JSON object; it is judged again")
+	always := cmd.Flags().Bool("always", false, "also write the rule that the question suggests to .drover/settings.local.json; it holds at once")
+	digest := digestFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, words []string) error {
+		reply := task.Reply{Allow: true}
+		if cmd.Flags().Changed("input") {
+			var object map[string]json.RawMessage
+			if err := json.Unmarshal([]byte(*input), &object); err != nil || object == nil {
+				return usage("--input: not a JSON object", `such as --input '{"command":"ls"}'`)
+			}
+			reply.Input = json.RawMessage(*input)
+		}
+		return a.decide(cmd.Context(), words[0], *all, "allowed", verdict{reply, *digest, *always})
+	}
+	cmd.ValidArgsFunction = a.completeQuestions(all)
+	return cmd
+}
+
+func (a *app) deny(all *bool) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "deny [--reason TEXT] [--digest D] ID",
+		Short: "Deny a call that waits for permission",
+		Args:  args(cobra.ExactArgs(1)),
+	}
+	reason := cmd.Flags().String("reason", "", "what the agent is told")
+	digest := digestFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, words []string) error {
+		return a.decide(cmd.Context(), words[0], *all, "denied", verdict{task.Reply{Reason: *reason}, *digest, false})
+	}
+	cmd.ValidArgsFunction = a.completeQuestions(all)
+	return cmd
+}
+
+func (a *app) answer(all *bool) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "answer [--digest D] ID TEXT|JSON",
+		Short: "Answer an agent that asks what you want, or a form of an MCP server by a JSON object",
+		Args:  args(cobra.ExactArgs(2)),
+	}
+	digest := digestFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, words []string) error {
+		return a.decide(cmd.Context(), words[0], *all, "answered", verdict{task.Reply{Allow: true, Text: words[1]}, *digest, false})
+	}
+	cmd.ValidArgsFunction = a.completeQuestions(all)
+	return cmd
+}
+
+// show prints a question with all of its input.
+func (a *app) showQuestion(all *bool) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "show [--json] ID",
+		Short: "Show one question with the whole input, however long",
+		Args:  args(cobra.ExactArgs(1)),
+	}
+	asJSON := cmd.Flags().Bool("json", false, "a JSON object")
+	cmd.RunE = func(cmd *cobra.Command, words []string) error {
+		ctx := cmd.Context()
+		q, err := a.question(ctx, words[0], *all)
+		if err != nil {
+			return err
+		}
+		api, done, err := q.session.Open(ctx)
+		if err != nil {
+			return fmt.Errorf("open session %s: %w", q.Session, err)
+		}
+		defer done()
+		list, err := api.Approvals(ctx, control.ApprovalsRequest{ID: q.ID})
+		switch {
+		case err != nil:
+			return fmt.Errorf("read question %s: %w", q.ID, err)
+		case len(list.Questions) != 1:
+			return notOpen(q.ID)
+		}
+		q = opened(list.Questions[0], q.session)
+		if *asJSON {
+			return printJSON(a.Stdout, q)
+		}
+		return a.printQuestion(q)
+	}
+	cmd.ValidArgsFunction = a.completeQuestions(all)
+	return cmd
+}
+
+// verdict is what somebody answers. A digest is that, or the beginning of that, of
+// the question as it was shown; empty: the question as it is.
+type verdict struct {
+	reply  task.Reply
+	digest string
+	always bool
+}
+
+// minDigest is how much of a digest is enough.
+const minDigest = 8
+
+func digestFlag(cmd *cobra.Command) *string {
+	return cmd.Flags().String("digest", "", "answer only if the question has this digest, or one that begins so")
+}
+
+// questions lists what is open, oldest first. A session that does not answer is
+// noted on stderr and hinders no other.
+func (a *app) questions(ctx context.Context, all bool) ([]openQuestion, error) {
+	sessions, err := a.Sessions.Known(ctx, true, all)
+	if err != nil {
+		return nil, fmt.Errorf("list sessions: %w", err)
+	}
+	lists, errs := each(ctx, sessions, func(ctx context.Context, api control.API) (control.Approvals, error) {
+		return api.Approvals(ctx, control.ApprovalsRequest{})
+	})
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	open := []openQuestion{}
+	for i, list := range lists {
+		if errs[i] != nil {
+			a.note("%v", errs[i])
+		}
+		for _, q := range list.Questions {
+			open = append(open, opened(q, sessions[i]))
+		}
+	}
+	slices.SortStableFunc(open, func(x, y openQuestion) int { return x.At.Compare(y.At) })
+	return open, nil
+}
+
+// decide answers the one open question that ref means. What is answered is what
+// was read of it just now: its digest goes along.
+func (a *app) decide(ctx context.Context, ref string, all bool, done string, v verdict) error {
+	q, err := a.question(ctx, ref, all)
+	if err != nil {
+		return err
+	}
+	reply := v.reply
+	if v.digest != "" && (len(v.digest) < minDigest || !strings.HasPrefix(q.Digest, v.digest)) {
+		return &control.Error{Code: control.Conflict, Message: fmt.Sprintf("question %s has the digest %.16s, not %.64s: it is not the one that was shown", q.ID, q.Digest, v.digest),
+			Mend: fmt.Sprintf("look at it with `drover approvals show %s`, and give %d characters or more", q.ID, minDigest)}
+	}
+	req := control.DecideRequest{ID: q.ID, Digest: q.Digest, Actor: task.ByUser}
+	if v.always {
+		if req.Always = q.Suggest; q.Suggest == "" {
+			return usage(fmt.Sprintf("question %s: no rule would allow this call for good", q.ID), "allow it without --always")
+		}
+		if _, err := fmt.Fprintf(a.Stdout, "%s: %s\n", cell(q.ID, 40), written(q.Suggest)); err != nil {
+			return err
+		}
+	}
+	if q.Kind == task.Form && reply.Text != "" {
+		reply.Text, reply.Input = "", json.RawMessage(reply.Text)
+	}
+	if err := q.Check(reply); err != nil {
+		return usage(fmt.Sprintf("question %s: %v", q.ID, err), advice(q.Question))
+	}
+	api, close, err := q.session.Open(ctx)
+	if err != nil {
+		return fmt.Errorf("open session %s: %w", q.Session, err)
+	}
+	defer close()
+	req.Reply = reply
+	if err := api.Decide(ctx, req); err != nil {
+		return fmt.Errorf("answer %s: %w", q.ID, err)
+	}
+	_, err = fmt.Fprintf(a.Stdout, "%s %s: %s of %s\n", done, cell(q.ID, 40), cell(q.Tool, 60), cell(string(q.Task), 40))
+	return err
+}
+
+// question finds what ref means as [app.resolve] finds tasks.
+func (a *app) question(ctx context.Context, ref string, all bool) (q openQuestion, err error) {
+	for _, where := range places(ref, all) {
+		open, listed := a.questions(ctx, where[0].all)
+		if listed != nil {
+			return q, listed
+		}
+		if q, err = pickQuestion(open, ref); !notFound(err) {
+			return q, err
+		}
+	}
+	return q, err
+}
+
+func pickQuestion(open []openQuestion, ref string) (openQuestion, error) {
+	var hits []openQuestion
+	var matches []string
+	for _, q := range open {
+		if q.ID == ref {
+			return q, nil
+		}
+		if ref != "" && strings.HasPrefix(q.ID, ref) {
+			hits, matches = append(hits, q), append(matches, q.ID)
+		}
+	}
+	switch len(hits) {
+	case 1:
+		return hits[0], nil
+	case 0:
+		return openQuestion{}, notOpen(ref)
+	}
+	return openQuestion{}, &control.Error{Code: control.Ambiguous, Matches: matches,
+		Message: fmt.Sprintf("%q could be any of %s", ref, strings.Join(matches, ", ")), Mend: "give more of the ID"}
+}
+
+func notOpen(ref string) error {
+	return &control.Error{Code: control.NotFound, Message: fmt.Sprintf("no question %q is open: it has been answered, or its time was up", ref),
+		Mend: "see `drover approvals --all-sessions`"}
+}
+
+// advice says how a question is answered.
+func advice(q task.Question) string {
+	if q.Kind == task.Choice {
+		return "`drover approvals answer " + q.ID + " TEXT`, or deny"
+	}
+	if q.Kind == task.Form {
+		return "`drover approvals answer " + q.ID + " JSON`, or deny"
+	}
+	return "`drover approvals allow " + q.ID + "`, or deny"
+}
+
+// printQuestion shows all there is of a question, and nothing of it alive.
+func (a *app) printQuestion(q openQuestion) error {
+	now := a.Now()
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "%s  %s  asked %s ago by %s in session %s", cell(q.ID, 40), exactCell(q.Tool, 60), age(now, q.At), asker(q.Question), cell(string(q.Session), 40))
+	b.WriteString(questionBody(q.Question, now))
+	fmt.Fprintf(&b, "  %s\n", advice(q.Question))
+	if q.Suggest != "" {
+		fmt.Fprintf(&b, "  always: `drover approvals allow %s --always` also %s\n", cell(q.ID, 40), written(q.Suggest))
+	}
+	_, err := a.Stdout.Write(b.Bytes())
+	return err
+}
+
+// asker is who asks.
+func asker(q task.Question) string {
+	who := cell(string(q.Task), 40)
+	if q.Agent != "" {
+		who += " (" + exactCell(q.Agent, 60) + ")"
+	}
+	return who
+}
+
+// questionBody is the rest of the first line of a question, and why and what is
+// asked, for every view of it.
+func questionBody(q task.Question, now time.Time) string {
+	var b strings.Builder
+	if !q.Until.IsZero() {
+		fmt.Fprintf(&b, ", denied in %s", span(q.Until.Sub(now)))
+	}
+	if q.Reason != "" {
+		fmt.Fprintf(&b, "\n  why: %s", exactCell(q.Reason, 2000))
+	}
+	fmt.Fprintf(&b, "\n%s", indented(excerpt.Call(q.Input, q.Hidden)))
+	if q.Hidden > 0 {
+		fmt.Fprintf(&b, "  (%d bytes of the input are hidden: `drover approvals show %s` shows all of it)\n", q.Hidden, cell(q.ID, 40))
+	}
+	if q.Digest != "" {
+		fmt.Fprintf(&b, "  digest: %.16s\n", cell(q.Digest, 100))
+	}
+	return b.String()
+}
+
+// exactCell is text on one line, in which everything can be seen.
+func exactCell(text string, limit int) string { return cell(excerpt.Exact(text), limit) }
+
+// written says what becomes of a rule that is always to hold.
+func written(rule string) string {
+	return "adds the rule " + excerpt.ExactLine(rule) + " to .drover/settings.local.json"
+}
+
+func indented(text string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		b.WriteString("  " + line)
+	}
+	return b.String()
+}
+
+// watcher follows the questions of every session that comes up.
+type watcher struct {
+	a      *app
+	asked  chan openQuestion
+	group  sync.WaitGroup // one per session; watchQuestions waits
+	follow map[task.ID]*followed
+}
+
+// followed is a session that is followed, or has been.
+type followed struct {
+	on   bool            // of watchQuestions
+	seen map[string]bool // open questions that were printed; of the goroutine that follows
+}
+
+// watchQuestions prints what is open and then each question when it is asked.
+func (a *app) watchQuestions(ctx context.Context, all, asJSON bool) error {
+	ctx, cancel := context.WithCancel(ctx)
+	w := &watcher{a: a, asked: make(chan openQuestion), follow: map[task.ID]*followed{}}
+	defer w.group.Wait()
+	defer cancel()
+	tick := time.NewTicker(watchTick)
+	defer tick.Stop()
+	gone := make(chan *followed)
+	for {
+		sessions, err := a.Sessions.Known(ctx, true, all)
+		if err != nil {
+			return cmp.Or(context.Cause(ctx), fmt.Errorf("list sessions: %w", err))
+		}
+		for _, s := range sessions {
+			f := w.follow[s.Info().Session]
+			if f == nil {
+				f = &followed{}
+				w.follow[s.Info().Session] = f
+			}
+			if !f.on {
+				f.on = true
+				w.group.Go(func() { w.session(ctx, s, f, gone) })
+			}
+		}
+		for again := false; !again; {
+			select {
+			case q := <-w.asked:
+				if err := a.printWatched(q, asJSON); err != nil {
+					return err
+				}
+			case f := <-gone:
+				f.on = false
+			case <-tick.C:
+				again = true
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}
+	}
+}
+
+func (a *app) printWatched(q openQuestion, asJSON bool) error {
+	if !asJSON {
+		return a.printQuestion(q)
+	}
+	data, err := marshal(q, "")
+	if err != nil {
+		return err
+	}
+	_, err = a.Stdout.Write(data)
+	return err
+}
+
+// session follows one session until it ends.
+func (w *watcher) session(ctx context.Context, s Session, f *followed, gone chan<- *followed) {
+	defer func() {
+		select {
+		case gone <- f:
+		case <-ctx.Done():
+		}
+	}()
+	api, close, err := s.Open(ctx)
+	if err != nil {
+		return // it has just ended, or is found again
+	}
+	defer close()
+	req := control.ApprovalsRequest{}
+	for {
+		list, err := api.Approvals(ctx, req)
+		if err != nil {
+			return
+		}
+		now := map[string]bool{}
+		for _, q := range list.Questions {
+			if now[q.ID] = true; f.seen[q.ID] {
+				continue
+			}
+			select {
+			case w.asked <- opened(q, s):
+			case <-ctx.Done():
+				return
+			}
+		}
+		f.seen = now
+		req = control.ApprovalsRequest{After: list.Version, Wait: watchWait}
+	}
+}
+
+// completeQuestions offers the IDs of open questions.
+func (a *app) completeQuestions(all *bool) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, words []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(words) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		ctx, cancel := context.WithTimeout(cmd.Context(), time.Second) // a person waits at the key
+		defer cancel()
+		open, _ := a.questions(ctx, *all) // nothing to offer then
+		var out []cobra.Completion
+		for _, q := range open {
+			if strings.HasPrefix(q.ID, typed) && excerpt.Line(q.ID, 100) == q.ID {
+				out = append(out, cobra.CompletionWithDesc(q.ID, cell(q.Tool+" "+q.Reason, 60)))
+			}
+		}
+		return out, cobra.ShellCompDirectiveNoFileComp
+	}
+}

@@ -1,0 +1,298 @@
+// Package cli is the command line: it turns arguments into calls of a session's
+// [control.API] and answers into text, JSON and exit codes.
+//
+// It promises the exit codes of [Execute], stdout for results and nothing else,
+// and that no byte of a task reaches a terminal alive unless --raw asks for it.
+// It knows no engine: which sessions there are, and how a foreground command
+// runs, it asks of [Sessions].
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/platform/excerpt"
+	"github.com/drover-dev/drover/task"
+)
+
+// Deps is the world around the command line.
+type Deps struct {
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+	Env            []string // handed to the tasks that are started
+	Cwd            string   // absolute
+	Version        string
+	Sessions       Sessions
+	Export         Export // nil: sessions cannot be exported
+
+	// Converse finds the live host of a conversation, or starts one.
+	Converse func(context.Context, Conversing) (Session, error)
+	// OnInterrupt lets a function have the next INT, and no other; nil: there are none.
+	OnInterrupt func(context.Context, func())
+
+	// Discard removes an ended session whose log may be damaged, and says what could
+	// not be looked at.
+	Discard func(ctx context.Context, of control.Info) (unseen string, err error)
+	// Repair makes the damaged log of an ended session anew; with force, of one too
+	// whose format is not known.
+	Repair func(ctx context.Context, of control.Info, force bool) (Repair, error)
+
+	Old        Old                  // nil: sessions are removed by their IDs only
+	Extra      []*cobra.Command     // further commands
+	IsTerminal func(io.Writer) bool // nil: nothing is a terminal
+	Judgements []*cobra.Command     // below `drover doctor`; may be nil
+	Root       func(*cobra.Command) // adds flags, RunE and Args to `drover` itself; may be nil
+	Models     cobra.CompletionFunc // completes names of models; may be nil
+	Now        func() time.Time     // nil: time.Now
+}
+
+// Sessions opens what a command needs.
+type Sessions interface {
+	// Background is the project's detached session, started if need be. The
+	// function lets go of it.
+	Background(ctx context.Context) (control.API, func(), error)
+
+	// Known returns the sessions of the project, or of all projects: those
+	// that live, and what the others left, newest first. With live, only those
+	// that live.
+	Known(ctx context.Context, live, all bool) ([]Session, error)
+
+	// RunForeground runs a command in this process and returns when it has
+	// ended. When ctx ends, the command is stopped.
+	RunForeground(ctx context.Context, f Foreground) (task.Record, error)
+
+	// Remove deletes what an ended session left: the one in the folder of the info,
+	// since its ID may be that of others, in other projects.
+	Remove(ctx context.Context, of control.Info) error
+
+	// Doctor looks at the machine and the state folder.
+	Doctor(ctx context.Context) []Finding
+}
+
+// Session is one session, live or not.
+type Session interface {
+	// Info tells what is known without opening it.
+	Info() control.Info
+	// Open connects to a live session, or reads what a dead one left. The
+	// function lets go of it.
+	// A live one whose host stands still is read too: it would not answer.
+	Open(ctx context.Context) (control.API, func(), error)
+	// Reach is Open for who waits until such a host goes on.
+	Reach(ctx context.Context) (control.API, func(), error)
+	// Wake lets such a host go on. done, with again, makes it stand still again.
+	Wake() (done func(again bool), err error)
+	// Gone waits until a host that takes nothing any more listens no more; false
+	// says that it still does after a while.
+	Gone(ctx context.Context) bool
+	// Revive is [Sessions.Background] of the session's own project.
+	Revive(ctx context.Context) (control.API, func(), error)
+}
+
+// Foreground is a command that runs in this process.
+type Foreground struct {
+	Request        control.StartRequest
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+}
+
+// Finding is one thing that the doctor looked at.
+type Finding struct {
+	Check  string `json:"check"`
+	Level  Level  `json:"level"`
+	Detail string `json:"detail"`
+	Mend   string `json:"mend,omitempty"`
+}
+
+// Level says how bad a [Finding] is.
+type Level string
+
+// The levels. Bad makes `drover doctor` fail.
+const (
+	Good Level = "ok"
+	Warn Level = "warning"
+	Bad  Level = "error"
+)
+
+// The exit codes. A command's own code and 128+n for a signal come beside them.
+const (
+	codeFailed    = 1
+	codeUsage     = 2
+	codeNotFound  = 3
+	codeStopped   = 4
+	codeTimedOut  = 124
+	codeDrover    = 125 // run and wait: it was Drover that failed
+	codeNoStart   = 127 // a command that could not be started, as shells have it
+	codeInterrupt = 130
+)
+
+// ExitError ends the program with a code. Err is printed if it is not nil. As
+// the cause of the context of [Execute], it sets the code of an interrupted
+// program.
+type ExitError struct {
+	Code int
+	Err  error
+}
+
+func (e *ExitError) Error() string {
+	if e.Err != nil {
+		return e.Err.Error()
+	}
+	return fmt.Sprintf("exit code %d", e.Code)
+}
+
+func (e *ExitError) Unwrap() error { return e.Err }
+
+// app is what the commands share.
+type app struct{ Deps }
+
+// filled has a value for what may be nil.
+func (d Deps) filled() Deps {
+	if d.IsTerminal == nil {
+		d.IsTerminal = func(io.Writer) bool { return false }
+	}
+	if d.Now == nil {
+		d.Now = time.Now
+	}
+	return d
+}
+
+// New builds the command `drover`. It does no I/O.
+func New(d Deps) *cobra.Command {
+	a := &app{d.filled()}
+	root := &cobra.Command{
+		Use:           "drover",
+		Short:         "Run, watch and steer the background work of coding agents",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+
+		SuggestionsMinimumDistance: 2,
+		Args:                       noSuchCommand,
+		RunE:                       func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetIn(d.Stdin)
+	root.SetOut(d.Stdout)
+	root.SetErr(d.Stderr)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usage(err.Error(), "see `"+cmd.CommandPath()+" --help`")
+	})
+	root.AddCommand(a.run(), a.ps(), a.logs(), a.attach(), a.result(), a.inspect(), a.wait(), a.stop(), a.promote(), a.send(), a.pause(), a.resume(), a.approvals(),
+		a.sessions(), a.doctor(), a.version())
+	root.AddCommand(d.Extra...)
+	if d.Root != nil {
+		d.Root(root)
+	}
+	return root
+}
+
+// noSuchCommand refuses words after `drover` that are no command.
+func noSuchCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	mend := "see `drover --help`"
+	if s := cmd.SuggestionsFor(args[0]); len(s) > 0 {
+		mend = "did you mean `drover " + s[0] + "`?"
+	}
+	return usage(fmt.Sprintf("unknown command %q", args[0]), mend)
+}
+
+// Execute runs cmd, prints its error as one line on stderr, and returns the
+// exit code: 0 done, 1 failed, 2 wrong usage, 3 not found, 4 stopped, 124 timed
+// out; of run and wait the command's own, 128+n for a signal, and 125 when
+// Drover itself fails. A reader of stdout that went away is no failure.
+func Execute(ctx context.Context, cmd *cobra.Command, stderr io.Writer) int {
+	err := cmd.ExecuteContext(ctx)
+	code := exitCode(ctx, err)
+	var exit *ExitError
+	switch {
+	case code == 0, ctx.Err() != nil && errors.Is(err, context.Cause(ctx)), errors.Is(err, context.Canceled):
+		return code
+	case errors.As(err, &exit):
+		if exit.Err == nil {
+			return code
+		}
+		err = exit.Err
+	}
+	fmt.Fprintf(stderr, "drover: %s\n", excerpt.Line(err.Error(), 2000))
+	return code
+}
+
+func exitCode(ctx context.Context, err error) int {
+	var exit *ExitError
+	var e *control.Error
+	switch {
+	case err == nil, errors.Is(err, syscall.EPIPE):
+		return 0
+	case errors.As(err, &exit):
+		return exit.Code
+	case ctx.Err() != nil && (errors.Is(err, context.Cause(ctx)) || errors.Is(err, ctx.Err())):
+		if errors.As(context.Cause(ctx), &exit) {
+			return exit.Code
+		}
+		return codeInterrupt
+	case errors.As(err, &e):
+		switch e.Code {
+		case control.NotFound:
+			return codeNotFound
+		case control.Invalid, control.Ambiguous:
+			return codeUsage
+		}
+	}
+	return codeFailed
+}
+
+// usage is an error of the arguments.
+func usage(what, mend string) error {
+	return &control.Error{Code: control.Invalid, Message: what, Mend: mend}
+}
+
+// own gives the errors of run and wait a code that cannot be taken for one of
+// the command: 125, unless it is the arguments that were wrong.
+func own(ctx context.Context, err error) error {
+	switch exitCode(ctx, err) {
+	case codeFailed, codeStopped, codeTimedOut:
+		return &ExitError{Code: codeDrover, Err: err}
+	}
+	return err
+}
+
+// args wraps the checks of cobra, whose errors are about usage.
+func args(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, words []string) error {
+		if err := check(cmd, words); err != nil {
+			return usage(err.Error(), "usage: "+cmd.UseLine())
+		}
+		return nil
+	}
+}
+
+// note tells a person something beside the result.
+func (a *app) note(format string, v ...any) {
+	fmt.Fprintf(a.Stderr, "drover: %s\n", excerpt.Line(fmt.Sprintf(format, v...), 2000))
+}
+
+// maxTimeout is beyond any use, and far from overflow.
+const maxTimeout = 365 * 24 * time.Hour
+
+// duration reads a time such as 90s, 10m or 1h30m; a bare number is seconds.
+func duration(flag, text string, least time.Duration) (time.Duration, error) {
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		d, err = time.ParseDuration(text + "s")
+	}
+	if err != nil {
+		return 0, usage(fmt.Sprintf("%s %q: not a duration", flag, text), "write it as 90s, 10m or 1h30m")
+	}
+	if d < least || d > maxTimeout {
+		return 0, usage(fmt.Sprintf("%s %s: out of range", flag, text), fmt.Sprintf("from %s to %s", least, strings.TrimSuffix(maxTimeout.String(), "0m0s")))
+	}
+	return d, nil
+}

@@ -1,0 +1,127 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/platform/excerpt"
+)
+
+// Form is how a conversation is exported.
+type Form string
+
+// The forms.
+const (
+	Markdown Form = "md"    // for people
+	JSONL    Form = "jsonl" // the transcript as it is, a line for each entry
+	JSON     Form = "json"  // the same as one array
+)
+
+// Export writes the conversation of a session's main agent. An error that wraps
+// [fs.ErrNotExist] says that there is none.
+type Export func(ctx context.Context, w io.Writer, session control.Info, form Form) error
+
+func (a *app) sessionsExport() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "export [--format md|jsonl|json] [-o FILE] [--all-sessions] SESSION",
+		Short: "Write the conversation of a session: Markdown for people, JSON for programs",
+		Long: "Write the conversation of a session's main agent, also of one that lives. Markdown shortens what\n" +
+			"tools were given and said; jsonl is the whole transcript as it is kept (see docs/transcript.md).\n" +
+			"A file that exists is never written over.",
+		Args: args(cobra.ExactArgs(1)),
+	}
+	cmd.ValidArgsFunction = func(cmd *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		infos, _ := a.known(cmd.Context(), false)
+		var out []cobra.Completion
+		for _, i := range infos {
+			if strings.HasPrefix(string(i.Session), typed) {
+				out = append(out, cell(string(i.Session), 40))
+			}
+		}
+		return out, cobra.ShellCompDirectiveNoFileComp
+	}
+	format := cmd.Flags().String("format", string(Markdown), "md, jsonl or json")
+	file := cmd.Flags().StringP("output", "o", "", "a new file instead of stdout")
+	all := everywhere(cmd)
+	cmd.RunE = func(cmd *cobra.Command, words []string) error {
+		form := Form(*format)
+		if !slices.Contains([]Form{Markdown, JSONL, JSON}, form) {
+			return usage(fmt.Sprintf("--format %q is not known", *format), "use md, jsonl or json")
+		}
+		infos, err := a.known(cmd.Context(), *all)
+		if err != nil {
+			return err
+		}
+		info, err := pickSession(infos, words[0])
+		if err != nil {
+			return a.elsewhere(cmd.Context(), words[0], err)
+		}
+		write := func(w io.Writer) error {
+			err := a.Export(cmd.Context(), w, info, form)
+			if errors.Is(err, fs.ErrNotExist) {
+				return &control.Error{Code: control.NotFound, Message: fmt.Sprintf("session %s has no conversation", info.Session), Mend: "see `drover ps -a` for its tasks"}
+			}
+			return err
+		}
+		if *file == "" && form != Markdown && a.IsTerminal(a.Stdout) {
+			out := &quiet{w: a.Stdout}
+			return errors.Join(write(out), out.flush())
+		}
+		if *file == "" {
+			return write(a.Stdout)
+		}
+		path := *file
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(a.Cwd, path)
+		}
+		return newFile(path, write)
+	}
+	return cmd
+}
+
+// quiet writes JSON to a terminal, a line at a time.
+type quiet struct {
+	w    io.Writer
+	line []byte // that has begun
+}
+
+func (q *quiet) Write(data []byte) (int, error) {
+	q.line = append(q.line, data...)
+	end := bytes.LastIndexByte(q.line, '\n') + 1
+	whole := q.line[:end]
+	q.line = slices.Clone(q.line[end:])
+	_, err := q.w.Write(excerpt.JSON(whole))
+	return len(data), err
+}
+
+func (q *quiet) flush() error {
+	_, err := q.w.Write(excerpt.JSON(q.line))
+	return err
+}
+
+// newFile makes a file that is not there yet, for its owner only. If it cannot be
+// written as a whole there is none.
+func newFile(path string, write func(io.Writer) error) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return &control.Error{Code: control.Conflict, Message: fmt.Sprintf("write %s: it is there already", path), Mend: "remove it, or choose another name"}
+	}
+	if err != nil {
+		return fmt.Errorf("export: %w", err)
+	}
+	if err := errors.Join(write(f), f.Close()); err != nil {
+		return errors.Join(err, os.Remove(path))
+	}
+	return nil
+}

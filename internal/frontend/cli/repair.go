@@ -1,0 +1,164 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/task"
+)
+
+// Repair is what was done about the damaged log of a session.
+type Repair struct {
+	Session task.ID `json:"session_id"`
+	Sound   bool    `json:"sound"`            // nothing was wrong, and nothing was changed
+	Damage  string  `json:"damage,omitempty"` // of the log
+
+	Described bool `json:"described,omitempty"` // session.json was made anew
+
+	Tasks    int `json:"tasks"` // that were kept, and what is known of them
+	Events   int `json:"events"`
+	Notices  int `json:"notices"`
+	Messages int `json:"messages"`
+	Answers  int `json:"answers"`
+
+	Missing      [][2]task.Seq `json:"missing"`       // numbers that could not be read, from and to
+	MissingTasks []task.ID     `json:"missing_tasks"` // that they were of, as far as known
+	Untold       []task.ID     `json:"untold"`        // whose ends count as told, since their notices could not be read
+	BadPages     int           `json:"bad_pages"`     // that the disk did not give
+
+	Rebuilt []Rebuilt `json:"rebuilt"`
+	Aside   []string  `json:"set_aside"` // the damaged files
+}
+
+// Rebuilt is a task whose record was made of its files.
+type Rebuilt struct {
+	ID    task.ID   `json:"task_id"`
+	Kind  task.Kind `json:"task_type"`
+	From  []string  `json:"from"`
+	Lives bool      `json:"lives,omitempty"` // a kept command that the next host takes up
+}
+
+func (a *app) sessionsRepair() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "repair [--json] [--force] SESSION",
+		Short: "Make the damaged log of an ended session anew from what can be read",
+		Long: "Make the damaged log of a session that has no host anew, from every record that can be read and, of\n" +
+			"tasks without one, from their files. The damaged files are kept beside it. What could not be read is\n" +
+			"named. A log in which nothing is wrong is left as it is.",
+		Args:              args(cobra.ExactArgs(1)),
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	asJSON := cmd.Flags().Bool("json", false, "as JSON")
+	force := cmd.Flags().Bool("force", false, "take a format that is not known for damage")
+	cmd.RunE = func(cmd *cobra.Command, words []string) error {
+		infos, err := a.known(cmd.Context(), true)
+		if err != nil {
+			return err
+		}
+		info, err := pickSession(infos, words[0])
+		if err != nil {
+			return err
+		}
+		r, err := a.Repair(cmd.Context(), info, *force)
+		if err != nil {
+			return err
+		}
+		if *asJSON {
+			return printJSON(a.Stdout, r.filled())
+		}
+		_, err = io.WriteString(a.Stdout, r.text())
+		return err
+	}
+	return cmd
+}
+
+// filled has lists where there are none.
+func (r Repair) filled() Repair {
+	r.Missing, r.MissingTasks, r.Untold = append([][2]task.Seq{}, r.Missing...), append([]task.ID{}, r.MissingTasks...), append([]task.ID{}, r.Untold...)
+	r.Rebuilt, r.Aside = append([]Rebuilt{}, r.Rebuilt...), append([]string{}, r.Aside...)
+	return r
+}
+
+// mostNamed is how many of a kind are named to people.
+const mostNamed = 20
+
+func (r Repair) text() string {
+	id := cell(string(r.Session), 40)
+	if r.Sound {
+		return fmt.Sprintf("session %s: nothing is wrong with its log; nothing was changed\n", id)
+	}
+	if r.Described && r.Damage == "" {
+		return fmt.Sprintf("session %s: its session.json was made anew; nothing is wrong with its log\n", id)
+	}
+	var b strings.Builder
+	line := func(format string, v ...any) { fmt.Fprintf(&b, format+"\n", v...) }
+	line("session %s: its log was made anew (%s)", id, cell(r.Damage, 300))
+	line("kept: %d tasks, %d events, %d notices, %d messages, %d answers", r.Tasks, r.Events, r.Notices, r.Messages, r.Answers)
+	for i, t := range r.Rebuilt {
+		if i == mostNamed {
+			line("and %d more", len(r.Rebuilt)-i)
+			break
+		}
+		what := "killed, cause lost"
+		if t.Lives {
+			what = "a kept command, which the next host takes up"
+		}
+		line("made from its files: %s, %s (%s)", cell(string(t.ID), 40), what, cell(strings.Join(t.From, ", "), 200))
+	}
+	if len(r.Missing) > 0 {
+		var spans []string
+		for _, s := range r.Missing {
+			span := fmt.Sprint(s[0])
+			if s[1] > s[0] {
+				span = fmt.Sprintf("%d to %d", s[0], s[1])
+			}
+			spans = append(spans, span)
+		}
+		line("not read: numbers %s", firstOf(spans))
+	}
+	if len(r.MissingTasks) > 0 {
+		line("some of that was of: %s", firstOf(r.MissingTasks))
+	}
+	if len(r.Untold) > 0 {
+		line("their ends count as told, since no notice could be read: %s", firstOf(r.Untold))
+	}
+	if r.BadPages > 0 {
+		line("the disk did not give %d pages", r.BadPages)
+	}
+	for _, path := range r.Aside {
+		line("set aside: %s", cell(path, 1000))
+	}
+	if r.Described {
+		line("its session.json was made anew, too")
+	}
+	return b.String()
+}
+
+// firstOf is a list of which people are shown the beginning.
+func firstOf[T ~string](all []T) string {
+	var words []string
+	for _, w := range all[:min(len(all), mostNamed)] {
+		words = append(words, cell(string(w), 60))
+	}
+	if n := len(all) - len(words); n > 0 {
+		words = append(words, fmt.Sprintf("and %d more", n))
+	}
+	return strings.Join(words, ", ")
+}
+
+// remove removes an ended session.
+func (a *app) remove(ctx context.Context, of control.Info, force bool) error {
+	if !force || a.Discard == nil {
+		return a.Sessions.Remove(ctx, of)
+	}
+	unseen, err := a.Discard(ctx, of)
+	if err == nil && unseen != "" {
+		a.note("session %s: %s", of.Session, unseen)
+	}
+	return err
+}

@@ -1,0 +1,389 @@
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/task"
+)
+
+const (
+	maxLine  = 1 << 20 // bytes of a line of a batch
+	maxBatch = 1000    // tasks in one request
+)
+
+func (a *app) run() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "run [-d] [--name N] [--timeout D] [--keep] [--tty] [--batch FILE] [--json] -- CMD [ARG…]",
+		Short: "Run a command as a task",
+		Long: `Run a command as a task, in the foreground or, with -d, in the background.
+
+A single argument with blanks in it is a line for bash; otherwise the first
+argument is the program. In the foreground the exit code is the command's own,
+128+n for a signal, 124 for a time-out, 125 when Drover itself fails. Ctrl-C
+gives it SIGINT, and TERM and KILL if it stays; a second Ctrl-C means KILL. With -d
+the ID is printed and nothing else.
+
+With --tty the command gets a terminal of its own. In the foreground your keys go
+there, and what comes on stdin if that is no terminal; in the background "drover send"
+types into it.
+
+--batch reads one task a line, from a file or - for stdin: a line for bash, or a
+JSON object {"name", "description", "command" | "args", "cwd", "timeout", "keep", "tty"}.
+The IDs are printed in order; with --json, one JSON object a line.`,
+		Example: `  drover run -- make test
+  drover run -d --name server --keep -- ./server --port 8080
+  drover run -d --tty -- python3
+  drover run 'go vet ./... && go test ./...'
+  seq 100 | sed 's/^/sleep /' | drover run -d --batch -`,
+		Args:              cobra.ArbitraryArgs,
+		ValidArgsFunction: cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault),
+	}
+	f := cmd.Flags()
+	f.SetInterspersed(false) // what follows the command is the command's
+	detach := f.BoolP("detach", "d", false, "run in the background and print the ID")
+	name := f.String("name", "", "a name that works wherever an ID does")
+	timeout := f.String("timeout", "", "stop it after this time, such as 90s or 10m")
+	keep := f.Bool("keep", false, "let it outlive its host (implies -d)")
+	terminal := f.Bool("tty", false, "give it a terminal, into which `drover send` types")
+	batch := f.String("batch", "", "read tasks from `FILE`, or - for stdin (implies -d)")
+	asJSON := f.Bool("json", false, "print the task as JSON")
+	cmd.RunE = func(cmd *cobra.Command, words []string) error {
+		model := control.StartRequest{Name: *name, Keep: *keep, Env: a.Env, Cwd: a.Cwd}
+		if f.Changed("timeout") {
+			var err error
+			if model.Timeout, err = duration("--timeout", *timeout, 1e6); err != nil {
+				return err
+			}
+		}
+		ctx := cmd.Context()
+		switch {
+		case f.Changed("batch") && len(words) > 0:
+			return usage("both --batch and a command", "give one of them")
+		case f.Changed("batch") && *name != "":
+			return usage("--name with --batch", "give names in the JSON objects of the batch")
+		case f.Changed("batch") && *terminal:
+			return usage("--tty with --batch", "say it in the JSON objects of the batch")
+		case f.Changed("batch"):
+			return a.runBatch(ctx, *batch, model, *asJSON)
+		case len(words) == 0 || words[0] == "":
+			return usage("no command given", "usage: drover run -- CMD")
+		}
+		model.Shell = shell(words)
+		model.Shell.TTY = *terminal
+		if *detach || *keep {
+			return own(ctx, a.runDetached(ctx, model, *asJSON))
+		}
+		return a.runForeground(ctx, model, *asJSON)
+	}
+	return cmd
+}
+
+func shell(words []string) *control.ShellRequest {
+	if len(words) == 1 && strings.ContainsAny(words[0], " \t\n") {
+		return &control.ShellRequest{Line: words[0]}
+	}
+	return &control.ShellRequest{Args: words}
+}
+
+func (a *app) runForeground(ctx context.Context, req control.StartRequest, asJSON bool) error {
+	f := Foreground{Request: req, Stdin: a.Stdin, Stdout: a.Stdout, Stderr: a.Stderr}
+	if asJSON {
+		f.Stdout = a.Stderr // stdout carries the JSON only
+	}
+	r, err := a.Sessions.RunForeground(ctx, f)
+	if err != nil {
+		return own(ctx, fmt.Errorf("run command: %w", err))
+	}
+	if asJSON {
+		if err := printJSON(a.Stdout, r); err != nil {
+			return err
+		}
+	}
+	return a.ended(r)
+}
+
+func (a *app) runDetached(ctx context.Context, req control.StartRequest, asJSON bool) error {
+	api, done, err := a.Sessions.Background(ctx)
+	if err != nil {
+		return fmt.Errorf("open background session: %w", err)
+	}
+	defer done()
+	started, err := api.Start(ctx, []control.StartRequest{req})
+	if err != nil {
+		return fmt.Errorf("start task: %w", err)
+	}
+	if started[0].Error != nil {
+		return fmt.Errorf("start task: %w", started[0].Error)
+	}
+	a.noteRenamed(started[0].Task)
+	if asJSON {
+		return printJSON(a.Stdout, started[0].Task)
+	}
+	_, err = fmt.Fprintln(a.Stdout, started[0].Task.ID)
+	return err
+}
+
+// noteRenamed says that a task has not got the name that was asked for.
+func (a *app) noteRenamed(r *task.Record) {
+	if r != nil && r.AskedName != "" {
+		a.note("%s", r.Renamed())
+	}
+}
+
+// ended gives the end of a task as an exit code, and says on stderr what the
+// code does not.
+func (a *app) ended(r task.Record) error {
+	code := codeOf(r)
+	if code == 0 {
+		return nil
+	}
+	e := &ExitError{Code: code}
+	if r.Cause != nil && (r.Cause.Actor != task.ByItself || r.Cause.Reason == task.ReasonStart || r.Cause.Detail != "") {
+		why := cause(r.Cause)
+		if r.Error != "" {
+			why = r.Error
+		}
+		e.Err = fmt.Errorf("task %s %s: %s", r.ID, r.Status, why)
+	}
+	return e
+}
+
+// codeOf is the exit code that tells how a task ended: the command's own, 128+n
+// for a signal, 124 for a time-out; of work without a code 0, 1, or 4 when it
+// was stopped.
+func codeOf(r task.Record) int {
+	var why task.Cause
+	if r.Cause != nil {
+		why = *r.Cause
+	}
+	switch {
+	case r.Status == task.Completed:
+		return 0
+	case why.Reason == task.ReasonTimeout:
+		return codeTimedOut
+	case why.Reason == task.ReasonStart:
+		return codeNoStart
+	case r.ExitCode != nil && *r.ExitCode > 0:
+		return *r.ExitCode
+	case signalNumber(why.Signal) > 0:
+		return 128 + signalNumber(why.Signal)
+	case r.Status == task.Killed:
+		return codeStopped
+	}
+	return codeFailed
+}
+
+// batchLine is a task of a batch, in the words of the flags.
+type batchLine struct {
+	Name        string   `json:"name"`
+	Description string   `json:"description"`
+	Command     string   `json:"command"`
+	Args        []string `json:"args"`
+	Cwd         string   `json:"cwd"`
+	Timeout     string   `json:"timeout"`
+	Keep        bool     `json:"keep"`
+	TTY         bool     `json:"tty"`
+}
+
+// parseLine makes a request of a line. A line of bash may begin with a brace
+// too: only what begins like a JSON object is taken for one.
+func parseLine(line []byte, model control.StartRequest) (control.StartRequest, error) {
+	req := model
+	rest, brace := bytes.CutPrefix(line, []byte("{"))
+	if rest = bytes.TrimSpace(rest); !brace || len(rest) == 0 || rest[0] != '"' && rest[0] != '}' {
+		req.Shell = &control.ShellRequest{Line: string(line)}
+		return req, nil
+	}
+	var in batchLine
+	dec := json.NewDecoder(bytes.NewReader(line))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&in); err != nil {
+		return req, usage("not a task: "+err.Error(), "see `drover run --help`")
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return req, usage("something follows the JSON object", "one task a line")
+	}
+	switch {
+	case (in.Command == "") == (len(in.Args) == 0):
+		return req, usage("not a task: neither or both of command and args", "give one of them")
+	case in.Command != "":
+		req.Shell = &control.ShellRequest{Line: in.Command}
+	default:
+		req.Shell = &control.ShellRequest{Args: in.Args}
+	}
+	req.Shell.TTY = in.TTY
+	req.Name, req.Description, req.Keep = in.Name, in.Description, req.Keep || in.Keep
+	if in.Cwd != "" {
+		if req.Cwd = in.Cwd; !filepath.IsAbs(in.Cwd) {
+			req.Cwd = filepath.Join(model.Cwd, in.Cwd)
+		}
+	}
+	if in.Timeout != "" {
+		d, err := duration("timeout", in.Timeout, 1e6)
+		if err != nil {
+			return req, err
+		}
+		req.Timeout = d
+	}
+	return req, nil
+}
+
+// runBatch starts tasks as their lines come. A bad line is told and hinders no
+// other.
+func (a *app) runBatch(ctx context.Context, name string, model control.StartRequest, asJSON bool) error {
+	in := a.Stdin
+	if name != "-" {
+		if !filepath.IsAbs(name) {
+			name = filepath.Join(a.Cwd, name)
+		}
+		file, err := os.Open(name)
+		if err != nil {
+			return usage("open batch: "+err.Error(), "give a file, or - for stdin")
+		}
+		defer file.Close()
+		in = file
+	}
+	api, done, err := a.Sessions.Background(ctx)
+	if err != nil {
+		return own(ctx, fmt.Errorf("open background session: %w", err))
+	}
+	defer done()
+
+	b := batch{app: a, api: api, asJSON: asJSON}
+	lines := bufio.NewReaderSize(in, maxLine)
+	for number := 1; ; number++ {
+		line, err := lines.ReadSlice('\n')
+		if errors.Is(err, bufio.ErrBufferFull) {
+			b.refuse(number, usage(fmt.Sprintf("longer than %d bytes", maxLine), "put the command into a file"))
+			line, err = nil, pass(lines)
+		}
+		if text := bytes.TrimSpace(line); len(text) > 0 && text[0] != '#' {
+			req, bad := parseLine(text, model)
+			b.add(number, req, bad)
+		}
+		// Nothing more has come yet: what is here need not wait for it.
+		if err != nil || lines.Buffered() == 0 || len(b.reqs) == maxBatch {
+			if err := b.send(ctx); err != nil {
+				return own(ctx, err)
+			}
+		}
+		if err != nil && !errors.Is(err, io.EOF) {
+			return own(ctx, fmt.Errorf("read batch: %w", err))
+		}
+		if err != nil {
+			return b.outcome()
+		}
+	}
+}
+
+// pass leaves out the rest of a line.
+func pass(lines *bufio.Reader) error {
+	for {
+		if _, err := lines.ReadSlice('\n'); !errors.Is(err, bufio.ErrBufferFull) {
+			return err
+		}
+	}
+}
+
+// batch gathers tasks for one request.
+type batch struct {
+	*app
+	api     control.API
+	asJSON  bool
+	reqs    []control.StartRequest
+	numbers []int // of the lines
+	code    int   // of the first refusal
+	refused int
+}
+
+func (b *batch) add(number int, req control.StartRequest, bad error) {
+	if bad != nil {
+		b.refuse(number, bad)
+		return
+	}
+	b.reqs, b.numbers = append(b.reqs, req), append(b.numbers, number)
+}
+
+func (b *batch) refuse(number int, err error) {
+	if b.note("batch line %d: %v", number, err); b.refused == 0 {
+		b.code = codeDrover
+		var e *control.Error
+		if errors.As(err, &e) && e.Code == control.Invalid {
+			b.code = codeUsage
+		}
+	}
+	b.refused++
+}
+
+func (b *batch) send(ctx context.Context) error {
+	if len(b.reqs) == 0 {
+		return nil
+	}
+	started, err := b.api.Start(ctx, b.reqs)
+	if err != nil {
+		return fmt.Errorf("start tasks from batch line %d on: %w", b.numbers[0], err)
+	}
+	var out bytes.Buffer
+	for i, s := range started {
+		b.noteRenamed(s.Task)
+		switch {
+		case s.Error != nil:
+			b.refuse(b.numbers[i], s.Error)
+			if b.asJSON {
+				line, err := marshal(s, "")
+				if err != nil {
+					return err
+				}
+				out.Write(line)
+			}
+		case b.asJSON:
+			line, err := marshal(s.Task, "")
+			if err != nil {
+				return err
+			}
+			out.Write(line)
+		default:
+			fmt.Fprintln(&out, s.Task.ID)
+		}
+	}
+	b.reqs, b.numbers = b.reqs[:0], b.numbers[:0]
+	_, err = b.Stdout.Write(out.Bytes())
+	return err
+}
+
+func (b *batch) outcome() error {
+	if b.refused == 0 {
+		return nil
+	}
+	return &ExitError{Code: b.code, Err: fmt.Errorf("%d lines of the batch were refused", b.refused)}
+}
+
+// signalNumber is the number of a signal such as SIGTERM or SIGRTMIN+1, or 0.
+func signalNumber(name string) int {
+	const firstRealTime = 34
+	if name == "SIGRTMIN" {
+		return firstRealTime
+	}
+	if plus, ok := strings.CutPrefix(name, "SIGRTMIN+"); ok {
+		n, err := strconv.ParseUint(plus, 10, 5)
+		if err != nil {
+			return 0
+		}
+		return firstRealTime + int(n)
+	}
+	return int(unix.SignalNum(name))
+}

@@ -1,0 +1,134 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/task"
+)
+
+func (a *app) stop() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "stop [--grace D] [--json] REF…",
+		Short: "Stop tasks with everything below them, and print a receipt",
+		Long: "Stop tasks with everything that they started, and print a receipt: how each ended, and which process is\n" +
+			"still there, if any is. Stopping what has ended changes nothing. The exit code is 1 when a process survived.",
+		Args:              args(cobra.MinimumNArgs(1)),
+		ValidArgsFunction: a.completeTasks(false),
+	}
+	f := cmd.Flags()
+	grace := f.String("grace", "", "time between asking and killing, such as 500ms or 10s (default 2s)")
+	asJSON := f.Bool("json", false, "print the receipt as JSON")
+	all := everywhere(cmd)
+	cmd.RunE = func(cmd *cobra.Command, words []string) error {
+		req := control.StopRequest{Actor: task.ByUser}
+		if f.Changed("grace") {
+			d, err := duration("--grace", *grace, 0)
+			if err != nil {
+				return err
+			}
+			req.Grace = &d
+		}
+		ctx := cmd.Context()
+		tasks, err := a.resolveAll(ctx, words, *all)
+		if err != nil {
+			return err
+		}
+		hush := a.afterASecond("stopping")
+		receipt, err := stopAll(ctx, tasks, req)
+		hush()
+		if len(receipt.Stopped)+len(receipt.Survivors) > 0 || err == nil {
+			if err := a.printReceipt(receipt, *asJSON); err != nil {
+				return err
+			}
+		}
+		if err == nil && len(receipt.Survivors) > 0 {
+			return &ExitError{Code: codeFailed, Err: fmt.Errorf("%d processes survived the stop", len(receipt.Survivors))}
+		}
+		return err
+	}
+	return cmd
+}
+
+// stopAll stops in every session and joins the receipts. What a dead session
+// left has ended, or cannot be stopped by anybody.
+func stopAll(ctx context.Context, tasks []found, req control.StopRequest) (task.Receipt, error) {
+	groups := bySession(tasks)
+	receipts, errs := make([]task.Receipt, len(groups)), make([]error, len(groups))
+	var group sync.WaitGroup
+	for i, some := range groups {
+		group.Go(func() { receipts[i], errs[i] = stopIn(ctx, some, req) })
+	}
+	group.Wait()
+	sum := task.Receipt{Stopped: []task.Stopped{}, Survivors: []task.Survivor{}}
+	for _, r := range receipts {
+		sum.Stopped = append(sum.Stopped, r.Stopped...)
+		sum.Survivors = append(sum.Survivors, r.Survivors...)
+	}
+	for i := range sum.Stopped {
+		if sum.Stopped[i].Signals == nil {
+			sum.Stopped[i].Signals = []task.SignalSent{}
+		}
+	}
+	return sum, errors.Join(errs...)
+}
+
+func stopIn(ctx context.Context, tasks []found, req control.StopRequest) (task.Receipt, error) {
+	if !tasks[0].live() && !slices.ContainsFunc(tasks, func(f found) bool { return !f.record.Status.Terminal() }) {
+		var r task.Receipt
+		for _, f := range tasks {
+			r.Stopped = append(r.Stopped, task.Stopped{ID: f.record.ID, Status: f.record.Status, Cause: f.record.Cause})
+		}
+		return r, nil
+	}
+	if tasks[0].session.Info().Stopped {
+		done, err := tasks[0].session.Wake()
+		if err != nil {
+			return task.Receipt{}, err
+		}
+		defer done(tasks[0].session.Info().Role != "run") // which ends with its command
+	}
+	api, done, err := tasks[0].reach(ctx)
+	if err != nil {
+		return task.Receipt{}, err
+	}
+	defer done()
+	req.Refs = refs(tasks)
+	r, err := api.Stop(ctx, req)
+	if err != nil {
+		return r, fmt.Errorf("stop %s: %w", strings.Join(req.Refs, ", "), err)
+	}
+	return r, nil
+}
+
+func (a *app) printReceipt(r task.Receipt, asJSON bool) error {
+	if asJSON {
+		return printJSON(a.Stdout, r)
+	}
+	rows := [][]string{{"STOPPED", "STATUS", "CAUSE", "SIGNALS", "AFTER"}}
+	for _, s := range r.Stopped {
+		var signals []string
+		for _, sent := range s.Signals {
+			signals = append(signals, fmt.Sprintf("%s@%s", cell(sent.Signal, 20), span(time.Duration(sent.AfterMS)*time.Millisecond)))
+		}
+		rows = append(rows, []string{
+			cell(string(s.ID), 40), cell(string(s.Status), 20), cause(s.Cause), cell(strings.Join(signals, " "), 100),
+			span(time.Duration(s.EndedAfterMS) * time.Millisecond),
+		})
+	}
+	if len(r.Survivors) > 0 {
+		rows = append(rows, []string{"SURVIVED", "TASK", "WHY", "COMMAND"})
+		for _, s := range r.Survivors {
+			rows = append(rows, []string{fmt.Sprint("pid ", s.PID), cell(string(s.Task), 40), cell(s.Why, 60), cell(s.Command, 60)})
+		}
+	}
+	return table(a.Stdout, rows)
+}

@@ -1,0 +1,216 @@
+package cli
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/drover-dev/drover/internal/platform/excerpt"
+	"github.com/drover-dev/drover/task"
+)
+
+// cell makes text fit for a column.
+func cell(text string, limit int) string {
+	return cmp.Or(excerpt.Line(text, limit), "-")
+}
+
+// table prints rows in columns. It is written as a whole, so that a pipe that
+// breaks is met once.
+func table(w io.Writer, rows [][]string) error {
+	var buf bytes.Buffer
+	tw := tabwriter.NewWriter(&buf, 0, 0, 2, ' ', 0)
+	for _, row := range rows {
+		fmt.Fprintln(tw, strings.Join(row, "\t"))
+	}
+	_ = tw.Flush() // a buffer takes everything
+	_, err := w.Write(buf.Bytes())
+	return err
+}
+
+// printJSON prints one value, indented, for programs and for people.
+func printJSON(w io.Writer, v any) error {
+	data, err := marshal(v, "  ")
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(data)
+	return err
+}
+
+// printArray prints one array, an element a line, without holding all of it.
+func printArray[T any](w io.Writer, items []T) error {
+	var buf, one bytes.Buffer
+	enc := json.NewEncoder(&one)
+	enc.SetEscapeHTML(false)
+	buf.WriteByte('[')
+	for i := range items {
+		if i > 0 {
+			buf.WriteByte(',')
+		}
+		buf.WriteByte('\n')
+		one.Reset()
+		if err := enc.Encode(&items[i]); err != nil {
+			return fmt.Errorf("encode JSON: %w", err)
+		}
+		buf.Write(excerpt.JSON(bytes.TrimSuffix(one.Bytes(), []byte("\n"))))
+		if buf.Len() > 64<<10 {
+			if _, err := buf.WriteTo(w); err != nil {
+				return err
+			}
+		}
+	}
+	if len(items) > 0 {
+		buf.WriteByte('\n')
+	}
+	buf.WriteString("]\n")
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+// marshal encodes without escaping for HTML, but escapes what JSON would leave
+// alive on a terminal: DEL, C1 controls, and the format class of Unicode.
+func marshal(v any, indent string) ([]byte, error) {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", indent)
+	if err := enc.Encode(v); err != nil {
+		return nil, fmt.Errorf("encode JSON: %w", err)
+	}
+	return excerpt.JSON(buf.Bytes()), nil
+}
+
+// work is what a task does, in a line: its description, command or prompt.
+func work(r task.Record) string { return cmp.Or(r.Description, r.Command, r.Prompt) }
+
+// doing is the work of a task, and of an agent at work what it is about: the
+// summary that was made of it, or else what it says itself.
+func doing(r task.Record) string {
+	if r.Team != nil && r.Status == task.Running {
+		return mateDoing(r)
+	}
+	if p := r.Progress; p != nil && r.Status == task.Running && r.Kind != task.LocalBash && !r.Idle {
+		if now := excerpt.Line(cmp.Or(p.Summary, p.Message), 50); now != "" {
+			return cell(work(r), 30) + ": " + now
+		}
+	}
+	return cell(work(r), 60)
+}
+
+// silence is how long nothing may be heard of an agent before a table says so.
+const silence = 30 * time.Second
+
+// status is the status with the facts beside it.
+func status(now time.Time, r task.Record) string {
+	var facts []string
+	for _, f := range []struct {
+		on   bool
+		word string
+	}{
+		{r.HostStopped, "host stands still"}, {r.Stopping, "stopping"}, {r.Paused, "paused"}, {r.AwaitingApproval, "awaiting approval"}, {r.Idle, "idle"},
+		{!r.Status.Terminal() && !r.Backgrounded, "foreground"},
+	} {
+		if f.on {
+			facts = append(facts, f.word)
+		}
+	}
+	if r.Status == task.Pending && r.Progress != nil && r.Progress.Message != "" {
+		facts = append(facts, excerpt.Line(r.Progress.Message, 30)) // its place in the queue
+	}
+	if at := r.LastHeard; at != nil && now.Sub(*at) >= silence && !r.AwaitingApproval && !r.Paused { // else it says itself what it waits for
+		facts = append(facts, "silent "+age(now, *at))
+	}
+	if len(facts) == 0 {
+		return string(r.Status)
+	}
+	return string(r.Status) + " (" + strings.Join(facts, ", ") + ")"
+}
+
+// ending says how a run ended: the code of a command that ended by itself, else
+// the cause.
+func ending(r task.Record) string {
+	switch {
+	case !r.Status.Terminal():
+		return "-"
+	case r.Cause == nil || r.Cause.Actor == task.ByItself && r.ExitCode != nil && *r.ExitCode >= 0:
+		if r.ExitCode == nil {
+			return "-"
+		}
+		return strconv.Itoa(*r.ExitCode)
+	}
+	return cause(r.Cause)
+}
+
+func cause(c *task.Cause) string {
+	if c == nil {
+		return "-"
+	}
+	text := string(c.Reason)
+	if c.Actor != task.ByItself {
+		text += " by " + string(c.Actor)
+	}
+	if c.Signal != "" {
+		text += ", " + c.Signal
+	}
+	return cell(text, 60)
+}
+
+// span is a duration in two units at most.
+func span(d time.Duration) string {
+	switch d = max(d, 0); {
+	case d < 10*time.Second:
+		return fmt.Sprintf("%.1fs", d.Seconds())
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm%02ds", int(d.Minutes()), int(d.Seconds())%60)
+	case d < 24*time.Hour:
+		return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
+	}
+	return fmt.Sprintf("%dd%02dh", int(d.Hours())/24, int(d.Hours())%24)
+}
+
+func age(now, then time.Time) string {
+	if then.IsZero() {
+		return "-"
+	}
+	return span(now.Sub(then))
+}
+
+// tokens is what a task has used so far.
+func tokens(r task.Record) string {
+	var n int64
+	if r.Progress != nil {
+		n = r.Progress.TokenCount
+	}
+	if r.Usage != nil {
+		n = r.Usage.TotalTokens
+	}
+	switch {
+	case n <= 0:
+		return "-"
+	case n < 1000:
+		return strconv.FormatInt(n, 10)
+	case n < 1_000_000:
+		return fmt.Sprintf("%.1fk", float64(n)/1e3)
+	}
+	return fmt.Sprintf("%.1fM", float64(n)/1e6)
+}
+
+func size(n int64) string {
+	switch {
+	case n < 1<<10:
+		return fmt.Sprintf("%d B", n)
+	case n < 1<<20:
+		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+	case n < 1<<30:
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	}
+	return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
+}

@@ -1,0 +1,291 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/task"
+)
+
+func (a *app) wait() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "wait [--any] [--timeout D] [--json] REF…",
+		Short: "Wait for tasks; the exit code is theirs",
+		Long: "Wait until tasks have ended. The exit code is the command's own, 128+n for a signal, 4 for work that was\n" +
+			"stopped; of several tasks the first that is not 0, with --any that of the first to end; 124 when the time\n" +
+			"is up. Ctrl-C leaves the tasks alone.",
+		Args:              args(cobra.MinimumNArgs(1)),
+		ValidArgsFunction: a.completeTasks(false),
+	}
+	f := cmd.Flags()
+	first := f.Bool("any", false, "until the first of them has ended")
+	timeout := f.String("timeout", "", "give up after this time, such as 90s or 10m")
+	asJSON := f.Bool("json", false, "print the tasks as JSON")
+	all := everywhere(cmd)
+	cmd.RunE = func(cmd *cobra.Command, words []string) error {
+		var limit time.Duration
+		if f.Changed("timeout") {
+			var err error
+			if limit, err = duration("--timeout", *timeout, 1e6); err != nil {
+				return err
+			}
+		}
+		ctx := cmd.Context()
+		tasks, err := a.resolveAll(ctx, words, *all)
+		if err != nil {
+			return own(ctx, err)
+		}
+		hush := a.afterASecond("waiting for %d of %d tasks (Ctrl-C leaves them alone)", living(tasks), len(tasks))
+		reply, err := a.await(ctx, tasks, *first, limit)
+		hush()
+		if err != nil {
+			return own(ctx, err)
+		}
+		if err := a.printWait(reply, *first, *asJSON); err != nil {
+			return err
+		}
+		if reply.TimedOut {
+			return &ExitError{Code: codeTimedOut, Err: fmt.Errorf("still running after %s: %d of %d tasks", limit, count(reply.Tasks), len(reply.Tasks))}
+		}
+		for _, r := range reply.Tasks {
+			if *first && !r.Status.Terminal() {
+				continue
+			}
+			if code := codeOf(r); code != 0 || *first {
+				if code == 0 {
+					return nil
+				}
+				return &ExitError{Code: code}
+			}
+		}
+		return nil
+	}
+	return cmd
+}
+
+func (a *app) printWait(reply control.WaitReply, first, asJSON bool) error {
+	if asJSON {
+		return printJSON(a.Stdout, reply)
+	}
+	rows := [][]string{}
+	for _, r := range reply.Tasks {
+		if !first || r.Status.Terminal() {
+			rows = append(rows, []string{cell(string(r.ID), 40), cell(r.Name, 30), status(a.Now(), r), ending(r)})
+		}
+	}
+	return table(a.Stdout, rows)
+}
+
+func living(tasks []found) int {
+	records := make([]task.Record, len(tasks))
+	for i, f := range tasks {
+		records[i] = f.record
+	}
+	return count(records)
+}
+
+func count(records []task.Record) (n int) {
+	for _, r := range records {
+		if !r.Status.Terminal() {
+			n++
+		}
+	}
+	return n
+}
+
+// errEnough ends the waiting in the other sessions when one was enough.
+var errEnough = errors.New("another task ended first")
+
+// await waits in every session that has one of the tasks. The answer is in the
+// order of the tasks; with first, what ended first comes first.
+func (a *app) await(ctx context.Context, tasks []found, first bool, limit time.Duration) (control.WaitReply, error) {
+	now := map[task.ID]task.Record{}
+	var waiting []found
+	var winner task.ID
+	for _, f := range tasks {
+		now[f.record.ID] = f.record
+		switch {
+		case !f.record.Status.Terminal():
+			waiting = append(waiting, f)
+		case winner == "" || f.record.EndTime != nil && before(f.record.EndTime, *now[winner].EndTime):
+			winner = f.record.ID
+		}
+	}
+	reply := control.WaitReply{}
+	if len(waiting) > 0 && !(first && winner != "") {
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		var mu sync.Mutex
+		var trouble error
+		var group sync.WaitGroup
+		for _, some := range bySession(waiting) {
+			group.Go(func() {
+				got, err := a.awaitIn(ctx, some, first, limit)
+				mu.Lock()
+				defer mu.Unlock()
+				if err != nil {
+					if !errors.Is(err, errEnough) && trouble == nil && !(first && winner != "") {
+						trouble = err
+						cancel(err)
+					}
+					return
+				}
+				for _, r := range got.Tasks {
+					now[r.ID] = r
+				}
+				reply.TimedOut = reply.TimedOut || got.TimedOut
+				if first && !got.TimedOut && winner == "" && len(got.Tasks) > 0 {
+					winner = got.Tasks[0].ID
+					cancel(errEnough)
+				}
+			})
+		}
+		group.Wait()
+		if trouble != nil {
+			return reply, trouble
+		}
+	}
+	if first && winner != "" {
+		reply.TimedOut = false
+		reply.Tasks = append(reply.Tasks, now[winner])
+	}
+	for _, f := range tasks {
+		if !first || f.record.ID != winner {
+			reply.Tasks = append(reply.Tasks, now[f.record.ID])
+		}
+	}
+	return reply, nil
+}
+
+// awaitIn waits in one session. When its host goes meanwhile, what it left
+// tells how the tasks ended; those that outlive it are waited for at the next.
+func (a *app) awaitIn(ctx context.Context, tasks []found, first bool, limit time.Duration) (control.WaitReply, error) {
+	began := time.Now()
+	for losses := 0; ; losses++ {
+		left := limit
+		if limit > 0 {
+			left = max(time.Millisecond, limit-time.Since(began))
+		}
+		reply, err := a.waitHeeding(ctx, tasks, first, left)
+		if !hostGone(err) || losses == hostLosses {
+			return reply, err
+		}
+		reply = control.WaitReply{}
+		running := 0
+		for i, f := range tasks {
+			again, lost := a.afterHost(ctx, f)
+			ended := again.record.Status.Terminal()
+			if lost != nil || !ended && !again.live() {
+				return reply, fmt.Errorf("wait for task %s: %w", f.record.ID, err)
+			}
+			if tasks[i] = again; !ended {
+				running++
+			}
+			reply.Tasks = append(reply.Tasks, again.record)
+		}
+		if first {
+			slices.SortStableFunc(reply.Tasks, byEnd)
+		}
+		if running == 0 || first && running < len(tasks) {
+			return reply, nil
+		}
+	}
+}
+
+// afterHost finds a task again whose host has gone. What is not to outlive the
+// host may take a moment to end.
+func (a *app) afterHost(ctx context.Context, f found) (found, error) {
+	ctx, cancel := context.WithTimeout(ctx, clearing)
+	defer cancel()
+	tick := time.NewTicker(clearing / 50)
+	defer tick.Stop()
+	for {
+		// A failure may be that of the moment: the next host is just opening what
+		// this one left.
+		again, err := a.resolve(ctx, string(f.record.ID), true)
+		if err == nil && (again.live() || again.record.Status.Terminal()) {
+			return again, nil
+		}
+		select { // nobody is left who could tell
+		case <-tick.C:
+		case <-ctx.Done():
+			return again, err
+		}
+	}
+}
+
+// byEnd puts what ended first before what ended later, and that before what has
+// not ended.
+func byEnd(x, y task.Record) int {
+	switch {
+	case x.EndTime != nil && y.EndTime != nil:
+		return x.EndTime.Compare(*y.EndTime)
+	case x.EndTime != nil:
+		return -1
+	case y.EndTime != nil:
+		return 1
+	}
+	return 0
+}
+
+const (
+	hostLosses = 3               // how often a host may go under one who waits or follows
+	clearing   = 5 * time.Second // how long the end of what it left may take; the keeper needs 2 s
+)
+
+// hostGone reports that a session stopped answering.
+func hostGone(err error) bool {
+	var e *control.Error
+	return errors.As(err, &e) && e.Code == control.Unavailable
+}
+
+// waitHeeding waits in one session, and says meanwhile what keeps it from starting
+// tasks or from recording how they end.
+func (a *app) waitHeeding(ctx context.Context, tasks []found, first bool, limit time.Duration) (control.WaitReply, error) {
+	api, done, err := tasks[0].reach(ctx)
+	if err != nil {
+		return control.WaitReply{}, err
+	}
+	defer done()
+	began, told := time.Now(), ""
+	for {
+		req := control.WaitRequest{Refs: refs(tasks), Any: first, Timeout: limit, Told: &told}
+		if limit > 0 {
+			req.Timeout = max(time.Millisecond, limit-time.Since(began))
+		}
+		reply, err := api.Wait(ctx, req)
+		if err != nil || reply.Trouble == nil {
+			return reply, err
+		}
+		if told = *reply.Trouble; told == "" {
+			a.note("there is space again")
+		} else {
+			a.note("%s", told)
+		}
+	}
+}
+
+// afterASecond tells a person at a terminal what takes so long. The returned
+// function must be called.
+func (a *app) afterASecond(format string, v ...any) func() {
+	if !a.IsTerminal(a.Stderr) {
+		return func() {}
+	}
+	said := make(chan struct{})
+	timer := time.AfterFunc(time.Second, func() {
+		defer close(said)
+		a.note(format, v...)
+	})
+	return func() {
+		if !timer.Stop() {
+			<-said
+		}
+	}
+}

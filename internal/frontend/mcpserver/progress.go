@@ -1,0 +1,98 @@
+package mcpserver
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/drover-dev/drover/internal/platform/excerpt"
+	"github.com/drover-dev/drover/task"
+)
+
+// pulse is how often a client that waits hears from us when nothing happens:
+// many give a call up after a minute of silence.
+const pulse = 15 * time.Second
+
+// progress tells the client what happens to the tasks until stop is called,
+// which returns when nothing more is sent. It does nothing for a client that
+// did not ask for it.
+func (s *server) progress(ctx context.Context, req *mcp.CallToolRequest, refs []string) (stop func()) {
+	token := req.Params.GetProgressToken()
+	if token == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	news := make(chan string, 1) // the newest only
+	since := time.Now()          // not later: the client may act as soon as it hears that we wait
+	var both sync.WaitGroup
+	both.Go(func() { s.follow(ctx, refs, since, news) })
+	both.Go(func() {
+		tick := time.NewTicker(pulse)
+		defer tick.Stop()
+		text := fmt.Sprintf("waiting for %s", excerpt.Line(strings.Join(refs, ", "), 200))
+		for n := 1; ; n++ {
+			err := req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{
+				ProgressToken: token, Progress: float64(n), Message: text,
+			})
+			if err != nil {
+				return // the client is gone, or ctx is over
+			}
+			select {
+			case text = <-news:
+			case <-tick.C:
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	return func() {
+		cancel()
+		both.Wait()
+	}
+}
+
+// follow reads the events of the tasks from a time on.
+func (s *server) follow(ctx context.Context, refs []string, since time.Time, news chan string) {
+	c, err := s.link.get(ctx)
+	if err != nil {
+		return // the call itself meets the same error and tells it
+	}
+	for e, err := range c.api.Events(ctx, 0) {
+		if err != nil {
+			return
+		}
+		if e.At.Before(since) || !slices.ContainsFunc(refs, func(ref string) bool { return means(ref, e.Task) }) {
+			continue
+		}
+		select {
+		case <-news:
+		default:
+		}
+		news <- happened(e) // nobody else sends, so there is room
+	}
+}
+
+// means reports whether a ref can mean the task.
+func means(ref string, r task.Record) bool {
+	return ref != "" && (strings.HasPrefix(string(r.ID), ref) || r.Name == ref)
+}
+
+func happened(e task.Event) string {
+	text := line(e.Task)
+	if p := e.Task.Progress; p != nil && !e.Task.Status.Terminal() {
+		switch {
+		case p.Summary != "":
+			text += " | " + field(p.Summary)
+		case p.Message != "":
+			text += " | " + field(p.Message)
+		case p.LastActivity != nil:
+			text += fmt.Sprintf(" | %d tool uses, last %s", p.ToolUseCount, field(p.LastActivity.ToolName))
+		}
+	}
+	return text
+}

@@ -1,0 +1,355 @@
+package mcpserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/platform/excerpt"
+	"github.com/drover-dev/drover/task"
+)
+
+const (
+	maxText      = excerpt.DefaultLimit // characters of output in one answer
+	maxListed    = 200                  // tasks in one listing
+	usualLines   = 200                  // of output when neither place nor length is asked for
+	usualWait    = 60                   // seconds; the schema says so too
+	stopPatience = 15 * time.Second     // for the stop of a call that was taken back
+)
+
+type runInput struct {
+	Command        string   `json:"command"`
+	Args           []string `json:"args"`
+	Cwd            string   `json:"cwd"`
+	Name           string   `json:"name"`
+	TimeoutSeconds float64  `json:"timeout_seconds"`
+	Background     *bool    `json:"background"`
+	WaitSeconds    float64  `json:"wait_seconds"`
+	Keep           bool     `json:"keep"`
+}
+
+type agentInput struct {
+	AgentType  string `json:"agent_type"`
+	Prompt     string `json:"prompt"`
+	Cwd        string `json:"cwd"`
+	Model      string `json:"model"`
+	MaxTurns   int    `json:"max_turns"`
+	Name       string `json:"name"`
+	Background *bool  `json:"background"`
+	Keep       bool   `json:"keep"`
+}
+
+// started is the answer of the tools that start a task.
+type started struct {
+	Task     taskView `json:"task"`
+	TimedOut bool     `json:"timed_out" jsonschema:"the time to wait was up before the task ended; the task goes on"`
+	Output   string   `json:"output,omitempty" jsonschema:"the end of what the task printed, or the agent's answer; only if the task has ended"`
+}
+
+func (s *server) run(ctx context.Context, req *mcp.CallToolRequest, in runInput) (string, started, error) {
+	if (in.Command == "") == (len(in.Args) == 0) {
+		return "", started{}, errors.New("give either command or args")
+	}
+	start := control.StartRequest{
+		Name: in.Name, Timeout: seconds(in.TimeoutSeconds), Keep: in.Keep,
+		Shell: &control.ShellRequest{Line: in.Command, Args: in.Args},
+		Env:   s.cfg.Env, Cwd: s.folder(in.Cwd),
+	}
+	foreground := in.Background != nil && !*in.Background
+	return s.start(ctx, req, start, foreground, seconds(in.WaitSeconds))
+}
+
+// folder is where a client's cwd leads.
+func (s *server) folder(cwd string) string {
+	if filepath.IsAbs(cwd) {
+		return filepath.Clean(cwd)
+	}
+	return filepath.Join(s.cfg.Cwd, cwd)
+}
+
+func (s *server) agent(ctx context.Context, req *mcp.CallToolRequest, in agentInput) (string, started, error) {
+	if strings.TrimSpace(in.Prompt) == "" {
+		return "", started{}, errors.New("the prompt is empty")
+	}
+	if in.AgentType == "" {
+		in.AgentType = "general-purpose"
+	}
+	start := control.StartRequest{
+		Name: in.Name, Keep: in.Keep, Env: s.cfg.Env, Cwd: s.folder(in.Cwd),
+		Agent: &control.AgentRequest{Type: in.AgentType, Prompt: in.Prompt, Model: in.Model, MaxTurns: in.MaxTurns},
+	}
+	return s.start(ctx, req, start, in.Background != nil && !*in.Background, 0)
+}
+
+// start starts one task and waits for its end if it is to: without limit in
+// the foreground, else for the time given.
+func (s *server) start(ctx context.Context, req *mcp.CallToolRequest, start control.StartRequest, foreground bool, wait time.Duration) (string, started, error) {
+	keep := start.Keep
+	if !keep {
+		start.Lease = s.link.lease
+	}
+	start.Keep = keep && start.Shell != nil // an agent lives no longer than its host
+	start.Guarded = true                    // the client has approved the call; bans of the user's hold all the same
+	// A start is sent once: a second one could run the command twice.
+	c, err := s.link.reach(ctx)
+	if err != nil {
+		return "", started{}, err
+	}
+	list, err := c.api.Start(ctx, []control.StartRequest{start})
+	if err != nil {
+		return "", started{}, err
+	}
+	if len(list) != 1 || (list[0].Task == nil && list[0].Error == nil) {
+		return "", started{}, errors.New("the session did not say what it started")
+	}
+	if list[0].Error != nil {
+		return "", started{}, list[0].Error
+	}
+	rec := *list[0].Task
+	if !foreground && wait == 0 {
+		return "started " + line(rec), started{Task: view(rec)}, nil
+	}
+
+	id := string(rec.ID)
+	stop := s.progress(ctx, req, []string{id})
+	reply, err := s.wait(ctx, control.WaitRequest{Refs: []string{id}, Timeout: wait})
+	stop()
+	switch {
+	case ctx.Err() != nil && foreground:
+		return "", started{}, s.takeBack(ctx, rec, keep)
+	case err != nil:
+		return "", started{}, err
+	case len(reply.Tasks) > 0:
+		rec = reply.Tasks[0]
+	}
+	out := started{Task: view(rec), TimedOut: reply.TimedOut}
+	if reply.TimedOut {
+		return "still running: " + line(rec) + "\nuse task_wait to wait longer", out, nil
+	}
+	out.Output, err = s.answer(ctx, rec)
+	if err != nil {
+		return "", started{}, err
+	}
+	text := line(rec)
+	if out.Output != "" {
+		text += "\n\n" + out.Output
+	}
+	return text, out, nil
+}
+
+// takeBack ends the task of a foreground call that is over before its time. A
+// task to be kept goes on when it is the client that has gone.
+func (s *server) takeBack(ctx context.Context, rec task.Record, keep bool) error {
+	why := context.Cause(ctx)
+	if keep && (s.life.Err() != nil || !errors.Is(why, context.Canceled)) {
+		return fmt.Errorf("the call ended, task %s goes on: %w", rec.ID, why)
+	}
+	last, done := context.WithTimeout(context.WithoutCancel(ctx), stopPatience)
+	defer done()
+	c, err := s.link.get(last)
+	if err == nil {
+		_, err = c.api.Stop(last, control.StopRequest{
+			Refs: []string{string(rec.ID)}, Actor: task.ByClient, Detail: "the call that started it was cancelled",
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("the call was cancelled, but stopping task %s: %w", rec.ID, err)
+	}
+	return fmt.Errorf("the call was cancelled and task %s was stopped", rec.ID)
+}
+
+// answer is what a task that has ended leaves to read.
+func (s *server) answer(ctx context.Context, rec task.Record) (string, error) {
+	if rec.Kind.IsAgent() {
+		a, err := ask(ctx, s.link, func(api control.API) (control.Answer, error) {
+			a, err := api.Result(ctx, control.ResultRequest{Ref: string(rec.ID)})
+			if err == nil && a.Next < a.Size { // its end is shown
+				a, err = api.Result(ctx, control.ResultRequest{Ref: string(rec.ID), Offset: max(0, a.Size-utf8.UTFMax*maxText), Max: utf8.UTFMax * maxText})
+				a.Text = strings.ToValidUTF8(a.Text, "")
+			}
+			return a, err
+		})
+		if err != nil {
+			return "", err
+		}
+		text, _ := excerpt.Tail(excerpt.Plain(a.Text), maxText, rec.OutputFile)
+		return text, nil
+	}
+	chunk, err := s.read(ctx, control.OutputRequest{Ref: string(rec.ID), Tail: maxText, Max: maxText})
+	if err != nil {
+		return "", err
+	}
+	text := excerpt.Plain(string(chunk.Data))
+	if chunk.Offset > 0 {
+		return excerpt.End(text, maxText, rec.OutputFile), nil
+	}
+	text, _ = excerpt.Tail(text, maxText, rec.OutputFile)
+	return text, nil
+}
+
+type listInput struct {
+	All bool `json:"all"`
+}
+
+type listed struct {
+	Tasks []taskView `json:"tasks"`
+	More  bool       `json:"more" jsonschema:"there are older tasks that are not listed"`
+}
+
+func (s *server) list(ctx context.Context, _ *mcp.CallToolRequest, in listInput) (string, listed, error) {
+	page, err := ask(ctx, s.link, func(api control.API) (control.Page, error) {
+		return api.List(ctx, control.ListRequest{All: in.All, Limit: maxListed})
+	})
+	if err != nil {
+		return "", listed{}, err
+	}
+	text := lines(page.Tasks)
+	if text == "" {
+		text = "no tasks"
+	}
+	return text, listed{Tasks: views(page.Tasks), More: page.Next != 0}, nil
+}
+
+type outputInput struct {
+	TaskID    string `json:"task_id"`
+	Offset    *int64 `json:"offset"`
+	TailLines int    `json:"tail_lines"`
+	MaxBytes  int    `json:"max_bytes"`
+}
+
+type output struct {
+	TaskID     string `json:"task_id"`
+	Text       string `json:"text"`
+	Offset     int64  `json:"offset" jsonschema:"of the first byte of text in the output"`
+	NextOffset int64  `json:"next_offset" jsonschema:"where to read on"`
+	SizeBytes  int64  `json:"size_bytes" jsonschema:"of the whole output up to now"`
+	Ended      bool   `json:"ended" jsonschema:"the task has ended and nothing is left to read"`
+}
+
+func (s *server) output(ctx context.Context, _ *mcp.CallToolRequest, in outputInput) (string, output, error) {
+	req := control.OutputRequest{Ref: in.TaskID, Tail: in.TailLines, Max: maxText}
+	if in.MaxBytes > 0 {
+		req.Max = min(in.MaxBytes, maxText)
+	}
+	switch {
+	case in.Offset != nil && in.TailLines > 0:
+		return "", output{}, errors.New("give either offset or tail_lines")
+	case in.Offset != nil:
+		req.Offset = *in.Offset
+	case in.TailLines == 0:
+		req.Tail = usualLines
+	}
+	chunk, err := s.read(ctx, req)
+	if err != nil {
+		return "", output{}, err
+	}
+	// A character in pieces at the end is left for the next call.
+	data := chunk.Data
+	if n := len(data) - partial(data); n > 0 && chunk.Next < chunk.Size {
+		chunk.Next -= int64(len(data) - n)
+		data = data[:n]
+	}
+	text, _ := excerpt.Tail(excerpt.Plain(string(data)), maxText, "task_output with offset")
+	out := output{
+		TaskID: in.TaskID, Text: text, Offset: chunk.Offset, NextOffset: chunk.Next, SizeBytes: chunk.Size, Ended: chunk.Ended,
+	}
+	if text == "" {
+		text = "no output"
+		if !chunk.Ended {
+			text = "no output yet"
+		}
+	}
+	return text, out, nil
+}
+
+func (s *server) read(ctx context.Context, req control.OutputRequest) (control.Chunk, error) {
+	return ask(ctx, s.link, func(api control.API) (control.Chunk, error) { return api.Output(ctx, req) })
+}
+
+// partial is how many bytes at the end of b begin a character that b does not
+// hold whole.
+func partial(b []byte) int {
+	for n := 1; n <= min(len(b), utf8.UTFMax-1); n++ {
+		if c := b[len(b)-n]; utf8.RuneStart(c) {
+			if c >= utf8.RuneSelf && !utf8.FullRune(b[len(b)-n:]) {
+				return n
+			}
+			return 0
+		}
+	}
+	return 0
+}
+
+type waitInput struct {
+	TaskIDs        []string `json:"task_ids"`
+	Any            bool     `json:"any"`
+	TimeoutSeconds float64  `json:"timeout_seconds"`
+}
+
+type waited struct {
+	Tasks    []taskView `json:"tasks"`
+	TimedOut bool       `json:"timed_out" jsonschema:"the time was up first; the tasks go on"`
+}
+
+func (s *server) await(ctx context.Context, req *mcp.CallToolRequest, in waitInput) (string, waited, error) {
+	if in.TimeoutSeconds == 0 { // no limit, to the session
+		in.TimeoutSeconds = usualWait
+	}
+	defer s.progress(ctx, req, in.TaskIDs)()
+	reply, err := s.wait(ctx, control.WaitRequest{Refs: in.TaskIDs, Any: in.Any, Timeout: seconds(in.TimeoutSeconds)})
+	if err != nil {
+		return "", waited{}, err
+	}
+	text := lines(reply.Tasks)
+	if reply.TimedOut {
+		text = "the time to wait was up\n" + text
+	}
+	return text, waited{Tasks: views(reply.Tasks), TimedOut: reply.TimedOut}, nil
+}
+
+func (s *server) wait(ctx context.Context, req control.WaitRequest) (control.WaitReply, error) {
+	return ask(ctx, s.link, func(api control.API) (control.WaitReply, error) { return api.Wait(ctx, req) })
+}
+
+type stopInput struct {
+	TaskIDs      []string `json:"task_ids"`
+	GraceSeconds *float64 `json:"grace_seconds"`
+}
+
+func (s *server) stop(ctx context.Context, _ *mcp.CallToolRequest, in stopInput) (string, receipt, error) {
+	req := control.StopRequest{Refs: in.TaskIDs, Actor: task.ByClient}
+	if in.GraceSeconds != nil {
+		grace := seconds(*in.GraceSeconds)
+		req.Grace = &grace
+	}
+	r, err := ask(ctx, s.link, func(api control.API) (task.Receipt, error) { return api.Stop(ctx, req) })
+	if err != nil {
+		return "", receipt{}, err
+	}
+	out := viewReceipt(r)
+	return out.text(), out, nil
+}
+
+// seconds is n as a duration. Schemas keep n small.
+func seconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
+
+// plainError is err as one line for a client, with what to do about it there.
+func plainError(err error) error {
+	var e *control.Error
+	text := err.Error()
+	if errors.As(err, &e) {
+		// The session's own advice is for people at a terminal.
+		text = e.Message
+		if len(e.Matches) > 0 {
+			text += ": " + strings.Join(e.Matches, ", ")
+		}
+	}
+	return errors.New(excerpt.Line(text, 1000))
+}

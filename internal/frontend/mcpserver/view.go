@@ -1,0 +1,207 @@
+package mcpserver
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/drover-dev/drover/internal/platform/excerpt"
+	"github.com/drover-dev/drover/task"
+)
+
+// maxField is how many characters of a task's own words are shown.
+const maxField = 500
+
+// taskView is a task as clients see it: the fields of a record that they can
+// use, under the names they have everywhere else.
+type taskView struct {
+	ID               string     `json:"task_id"`
+	Kind             string     `json:"task_type"`
+	Status           string     `json:"status" jsonschema:"pending, running, completed, failed or killed"`
+	AwaitingApproval bool       `json:"awaiting_approval,omitempty"`
+	Idle             bool       `json:"idle,omitempty"`
+	Name             string     `json:"name"`
+	AskedName        string     `json:"asked_name,omitempty" jsonschema:"the name that was asked for, if a live task had it"`
+	Description      string     `json:"description,omitempty"`
+	AgentType        string     `json:"agent_type,omitempty"`
+	Model            string     `json:"model,omitempty"`
+	Command          string     `json:"command,omitempty"`
+	Cwd              string     `json:"cwd,omitempty"`
+	StartTime        *time.Time `json:"start_time,omitempty"`
+	EndTime          *time.Time `json:"end_time,omitempty"`
+	ExitCode         *int       `json:"exit_code,omitempty" jsonschema:"of a command that has ended; -1 without one"`
+	Cause            *cause     `json:"cause,omitempty" jsonschema:"why it ended"`
+	Error            string     `json:"error,omitempty"`
+	OutputFile       string     `json:"output_file,omitempty"`
+	OutputBytes      int64      `json:"output_bytes"`
+
+	Questions []question `json:"questions,omitempty" jsonschema:"what the task asks the user and waits for"`
+}
+
+// question is one that waits for an answer of the user.
+type question struct {
+	ID      string `json:"id"`
+	Tool    string `json:"tool"`
+	Reason  string `json:"reason,omitempty"`
+	Display string `json:"display" jsonschema:"what would run, with everything visible"`
+	Suggest string `json:"suggest,omitempty" jsonschema:"the rule that would allow it"`
+}
+
+// maxDisplay is how many characters of a call are shown.
+const maxDisplay = 4000
+
+func questions(r task.Record) []question {
+	var out []question
+	for _, q := range r.Questions {
+		text := excerpt.Call(q.Input, q.Hidden)
+		hidden := q.Hidden
+		if runes := []rune(text); len(runes) > maxDisplay {
+			shown := string(runes[:maxDisplay])
+			text, hidden = shown, hidden+len(text)-len(shown)
+		}
+		if hidden > 0 {
+			text += fmt.Sprintf("\n(%d bytes are hidden: the user sees all of it by `drover approvals show %s`)", hidden, q.ID)
+		}
+		out = append(out, question{ID: q.ID, Tool: field(excerpt.Exact(q.Tool)), Reason: field(excerpt.Exact(q.Reason)), Display: text, Suggest: excerpt.ExactLine(q.Suggest)})
+	}
+	return out
+}
+
+type cause struct {
+	Actor  string `json:"actor"`
+	Reason string `json:"reason"`
+	Signal string `json:"signal,omitempty"`
+	Detail string `json:"detail,omitempty"`
+}
+
+func view(r task.Record) taskView {
+	return taskView{
+		ID: string(r.ID), Kind: string(r.Kind), Status: string(r.Status),
+		AwaitingApproval: r.AwaitingApproval, Idle: r.Idle,
+		Name: field(r.Name), AskedName: field(r.AskedName), Description: field(r.Description), AgentType: field(r.AgentType), Model: field(r.Model),
+		Command: field(r.Command), Cwd: field(r.Cwd), StartTime: r.StartTime, EndTime: r.EndTime,
+		ExitCode: r.ExitCode, Cause: viewCause(r.Cause), Error: field(r.Error),
+		OutputFile: r.OutputFile, OutputBytes: r.OutputBytes, Questions: questions(r),
+	}
+}
+
+func views(list []task.Record) []taskView {
+	out := make([]taskView, 0, len(list))
+	for _, r := range list {
+		out = append(out, view(r))
+	}
+	return out
+}
+
+func viewCause(c *task.Cause) *cause {
+	if c == nil {
+		return nil
+	}
+	return &cause{Actor: string(c.Actor), Reason: string(c.Reason), Signal: c.Signal, Detail: field(c.Detail)}
+}
+
+func field(s string) string { return excerpt.Line(s, maxField) }
+
+// line is a task in one line.
+func line(r task.Record) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %s", r.ID, r.Status)
+	var facts []string
+	if r.ExitCode != nil {
+		facts = append(facts, fmt.Sprintf("exit %d", *r.ExitCode))
+	}
+	if r.Cause != nil && r.Cause.Reason != task.ReasonDone && r.Cause.Reason != task.ReasonExit {
+		facts = append(facts, fmt.Sprintf("%s by %s", r.Cause.Reason, r.Cause.Actor))
+	}
+	if r.AwaitingApproval {
+		facts = append(facts, "awaiting approval")
+	}
+	if len(facts) > 0 {
+		fmt.Fprintf(&b, " (%s)", strings.Join(facts, ", "))
+	}
+	if r.Name != "" {
+		b.WriteString(" " + excerpt.Line(r.Name, 100))
+	}
+	if r.AskedName != "" && !r.Status.Terminal() {
+		b.WriteString(" (not " + excerpt.Line(r.AskedName, 100) + ", which is taken by another live task)")
+	}
+	what := r.Command
+	if what == "" {
+		what = r.Description
+	}
+	if what != "" {
+		b.WriteString(": " + excerpt.Line(what, 200))
+	}
+	if r.Error != "" {
+		b.WriteString(" — " + excerpt.Line(r.Error, 200))
+	}
+	return b.String()
+}
+
+func lines(list []task.Record) string {
+	var b strings.Builder
+	for i, r := range list {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		b.WriteString(line(r))
+	}
+	return b.String()
+}
+
+// receipt tells what a stop did.
+type receipt struct {
+	Stopped   []stopped  `json:"stopped" jsonschema:"every task of the subtrees, leaves first"`
+	Survivors []survivor `json:"survivors" jsonschema:"processes that are still there"`
+}
+
+type stopped struct {
+	ID           string   `json:"task_id"`
+	Status       string   `json:"status"`
+	Cause        *cause   `json:"cause,omitempty"`
+	Signals      []signal `json:"signals"`
+	EndedAfterMS int64    `json:"ended_after_ms"`
+}
+
+type signal struct {
+	Signal  string `json:"signal"`
+	AfterMS int64  `json:"after_ms"`
+}
+
+type survivor struct {
+	PID     int    `json:"pid"`
+	Command string `json:"command"`
+	Why     string `json:"why"`
+}
+
+func viewReceipt(r task.Receipt) receipt {
+	out := receipt{Stopped: make([]stopped, 0, len(r.Stopped)), Survivors: make([]survivor, 0, len(r.Survivors))}
+	for _, s := range r.Stopped {
+		v := stopped{
+			ID: string(s.ID), Status: string(s.Status), Cause: viewCause(s.Cause),
+			Signals: make([]signal, 0, len(s.Signals)), EndedAfterMS: s.EndedAfterMS,
+		}
+		for _, sent := range s.Signals {
+			v.Signals = append(v.Signals, signal{sent.Signal, sent.AfterMS})
+		}
+		out.Stopped = append(out.Stopped, v)
+	}
+	for _, s := range r.Survivors {
+		out.Survivors = append(out.Survivors, survivor{s.PID, field(s.Command), field(s.Why)})
+	}
+	return out
+}
+
+func (r receipt) text() string {
+	var b strings.Builder
+	for _, s := range r.Stopped {
+		fmt.Fprintf(&b, "%s %s after %d ms\n", s.ID, s.Status, s.EndedAfterMS)
+	}
+	for _, s := range r.Survivors {
+		fmt.Fprintf(&b, "still there: process %d (%s): %s\n", s.PID, s.Command, s.Why)
+	}
+	if b.Len() == 0 {
+		return "nothing was running"
+	}
+	return strings.TrimRight(b.String(), "\n")
+}

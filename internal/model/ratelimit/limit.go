@@ -1,0 +1,213 @@
+// Package ratelimit makes all callers of one model wait as one.
+//
+// When a provider tells one call to come back later, every call to the same
+// model parks until then, instead of each of them learning it for itself.
+// Places for calls at the same time may be limited too, and are given in the
+// order of asking. What was refused for good is remembered for a moment, so that
+// the agents of a fan-out do not learn it one by one. The package counts time
+// only: it knows no wire, sends nothing, and starts no goroutine.
+package ratelimit
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+)
+
+// MaxWait is the longest time that a provider may make us wait at once.
+const MaxWait = 60 * time.Second
+
+// Limiter is shared by all callers. The zero value is ready and limits nothing
+// until somebody is told to wait. Its methods may be called by several
+// goroutines.
+type Limiter struct {
+	calls int // at the same time for each key; 0: any number
+
+	mu    sync.Mutex
+	gates map[string]*gate // one per key; there are only as many as models
+	shut  map[string]shut  // what was refused; there are only as many as keys and models
+}
+
+// gate is the door to one model.
+type gate struct {
+	mu    sync.Mutex
+	until time.Time       // parked until then
+	most  int             // calls at the same time; 0: any number
+	used  int             // calls that hold a place
+	line  []chan struct{} // who waits for a place; closed when it is given
+}
+
+type shut struct {
+	until time.Time
+	err   error
+}
+
+// New makes a limiter that lets at most calls through for each key at the same
+// time. 0 means any number.
+func New(calls int) *Limiter { return &Limiter{calls: calls} }
+
+// Limit sets how many calls with the key go on at the same time; 0 means any
+// number. The newest word counts. Calls that are under way are not ended.
+func (l *Limiter) Limit(key string, calls int) {
+	g := l.gate(key)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.most = calls
+	g.admit()
+}
+
+// Acquire waits until the key is not parked and a place is free. The caller
+// calls release when the call has ended. The error is the cause of ctx.
+func (l *Limiter) Acquire(ctx context.Context, key string) (release func(), err error) {
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	g := l.gate(key)
+	if err := g.enter(ctx); err != nil {
+		return nil, err
+	}
+	release = sync.OnceFunc(g.leave)
+	// The park may be made longer while we sleep, hence the loop.
+	for {
+		wait := g.parked()
+		if wait <= 0 {
+			return release, nil
+		}
+		if err := Sleep(ctx, spread(wait)); err != nil {
+			release()
+			return nil, err
+		}
+	}
+}
+
+// enter waits for a place.
+func (g *gate) enter(ctx context.Context) error {
+	mine := make(chan struct{})
+	g.mu.Lock()
+	g.line = append(g.line, mine)
+	g.admit()
+	g.mu.Unlock()
+	select {
+	case <-mine:
+		return nil
+	case <-ctx.Done():
+	}
+	g.mu.Lock()
+	i := slices.Index(g.line, mine)
+	if i >= 0 {
+		g.line = slices.Delete(g.line, i, i+1)
+	}
+	g.mu.Unlock()
+	if i < 0 { // the place was given at the same moment
+		g.leave()
+	}
+	return context.Cause(ctx)
+}
+
+func (g *gate) leave() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.used--
+	g.admit()
+}
+
+// admit gives the free places to the first in line. The caller holds mu.
+func (g *gate) admit() {
+	for len(g.line) > 0 && (g.most <= 0 || g.used < g.most) {
+		close(g.line[0])
+		g.line = slices.Delete(g.line, 0, 1)
+		g.used++
+	}
+}
+
+// Park makes every call with the key wait for d from now, but no longer than
+// [MaxWait]. A park that is already longer stays.
+func (l *Limiter) Park(key string, d time.Duration) {
+	g := l.gate(key)
+	until := time.Now().Add(min(d, MaxWait))
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if until.After(g.until) {
+		g.until = until
+	}
+}
+
+// Shut remembers for d from now, but no longer than [MaxWait], that the key was
+// refused with err.
+func (l *Limiter) Shut(key string, d time.Duration, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.shut == nil {
+		l.shut = make(map[string]shut)
+	}
+	l.shut[key] = shut{time.Now().Add(min(d, MaxWait)), err}
+}
+
+// Refused is what the key was refused with a moment ago, or nil.
+func (l *Limiter) Refused(key string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s, ok := l.shut[key]
+	if !ok {
+		return nil
+	}
+	if !time.Now().Before(s.until) {
+		delete(l.shut, key)
+		return nil
+	}
+	return s.err
+}
+
+// Parked is how long a call with the key would have to wait now.
+func (l *Limiter) Parked(key string) time.Duration { return l.gate(key).parked() }
+
+func (l *Limiter) gate(key string) *gate {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.gates == nil {
+		l.gates = make(map[string]*gate)
+	}
+	g := l.gates[key]
+	if g == nil {
+		g = &gate{most: l.calls}
+		l.gates[key] = g
+	}
+	return g
+}
+
+func (g *gate) parked() time.Duration {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return max(0, time.Until(g.until))
+}
+
+// spread adds up to a tenth, a second at most, so that parked callers do not
+// all knock at the same moment.
+func spread(d time.Duration) time.Duration {
+	return d + time.Duration(rand.Int64N(int64(min(d/10, time.Second))+1))
+}
+
+// Backoff is how long to wait after the given number of tries that failed
+// without being told how long: half a second, doubled each time up to 30 s,
+// give or take a quarter.
+func Backoff(tries int) time.Duration {
+	d := 30 * time.Second
+	if tries >= 1 && tries < 7 {
+		d = 500 * time.Millisecond << (tries - 1)
+	}
+	return d - d/4 + time.Duration(rand.Int64N(int64(d/2)))
+}
+
+// Sleep waits for d. The error is the cause of ctx if that ends first.
+func Sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -1,0 +1,242 @@
+package home
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/base32"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/drover-dev/drover/internal/platform/failpoint"
+	"github.com/drover-dev/drover/internal/platform/saferoot"
+)
+
+// removedMark ends the names of sessions that are being removed.
+const removedMark = saferoot.TempMark + "removed"
+
+// tempAge is how old a temporary file must be before it counts as left over
+// by a crash and not as being written.
+const tempAge = time.Minute
+
+// Remove deletes what the session left. It is gone in one step, and what a crash
+// leaves of it behind that step is swept later. The caller holds its lock.
+func (s Session) Remove() error {
+	if err := s.remove(); err != nil {
+		return fmt.Errorf("remove session %s: %w", s.id, err)
+	}
+	return nil
+}
+
+func (s Session) remove() error {
+	dir, err := s.Below().Folder(s.project.dir)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	gone := "." + string(s.id) + removedMark
+	err = dir.RemoveAll(gone)
+	_ = failpoint.Hit("remove/begun")
+	if err == nil {
+		err = dir.Rename(string(s.id), dir, gone)
+	}
+	_ = failpoint.Hit("remove/moved")
+	if err == nil {
+		err = dir.RemoveAll(gone)
+	}
+	_ = failpoint.Hit("remove/done")
+	return err
+}
+
+// maxSocket is how long the path of a socket may be everywhere we run.
+const maxSocket = 103
+
+// WriteAtomic puts data at path, readable by this user only: whoever reads it
+// sees the old content or the new, never a part, and the new one is on the disk when
+// it returns. The directory must exist, and is trusted: what is in the state directory goes through [Root.WriteAtomic].
+func WriteAtomic(path string, data []byte) error {
+	return WriteBelow(saferoot.Dir(filepath.Dir(path)), path, data)
+}
+
+// WriteBelow is [WriteAtomic] for who trusts another directory than that of the
+// file. No link below d is followed.
+func WriteBelow(d saferoot.Dir, path string, data []byte) error {
+	dir, err := d.Folder(filepath.Dir(path))
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	defer dir.Close()
+	if err := dir.Replace(filepath.Base(path), data); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
+}
+
+// ensureRoot creates the state directory itself, which is trusted when it has been
+// found to be ours alone, and opens it.
+func ensureRoot(dir string) (*saferoot.Folder, error) {
+	if err := mkdirAll(dir); err != nil {
+		return nil, err
+	}
+	if err := checkOwn(dir); err != nil {
+		return nil, err
+	}
+	f, err := saferoot.Dir(dir).Folder(dir)
+	if err != nil {
+		return nil, err
+	}
+	return swept(f)
+}
+
+// mkdirAll is [os.MkdirAll] for this user only. What it makes survives a power cut.
+func mkdirAll(dir string) error {
+	if _, err := os.Lstat(dir); err == nil {
+		return nil // whatever it is
+	}
+	parent := filepath.Dir(dir)
+	if err := mkdirAll(parent); err != nil {
+		return err
+	}
+	f, err := saferoot.Dir(parent).Folder(parent)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return mkdirs(f, filepath.Base(dir))
+}
+
+// mkdirs creates the directories that are not there. They survive a power cut.
+func mkdirs(parent *saferoot.Folder, names ...string) error {
+	made := false
+	for _, name := range names {
+		err := parent.Mkdir(name)
+		if err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		made = made || err == nil
+	}
+	if !made {
+		return nil
+	}
+	return parent.Sync()
+}
+
+// ensure creates a directory, checks that it is ours alone, sweeps it and leaves it
+// open.
+func ensure(parent *saferoot.Folder, name string) (*saferoot.Folder, error) {
+	if err := mkdirs(parent, name); err != nil {
+		return nil, err
+	}
+	path := filepath.Join(parent.File().Name(), name)
+	f, err := parent.Folder(name)
+	if err != nil {
+		if info, lstat := parent.Lstat(name); lstat == nil {
+			err = cmp.Or(own(path, info), err)
+		}
+		return nil, err
+	}
+	info, err := f.File().Stat()
+	if err == nil {
+		err = own(path, info)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return swept(f)
+}
+
+// checkOwn refuses a directory that another user could put files into.
+func checkOwn(dir string) error {
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return err
+	}
+	return own(dir, info)
+}
+
+func own(dir string, info fs.FileInfo) error {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	switch {
+	case info.Mode()&fs.ModeSymlink != 0:
+		return fmt.Errorf("%s is a symbolic link (replace it by a directory)", dir)
+	case !info.IsDir():
+		return fmt.Errorf("%s is not a directory (move it away)", dir)
+	case ok && int(stat.Uid) != os.Geteuid():
+		return fmt.Errorf("%s belongs to another user, uid %d (use another DROVER_HOME, or chown it)", dir, stat.Uid)
+	case info.Mode().Perm()&0o022 != 0:
+		return fmt.Errorf("%s can be written to by others, mode %04o (run: chmod go-w '%s')", dir, info.Mode().Perm(), dir)
+	}
+	return nil
+}
+
+// swept sweeps what a crash left of [WriteAtomic] and of [Session.Remove]. It closes
+// the directory if that cannot be looked at.
+func swept(dir *saferoot.Folder) (*saferoot.Folder, error) {
+	names, err := dir.Names()
+	if err != nil {
+		dir.Close()
+		return nil, err
+	}
+	for _, name := range names {
+		if !strings.HasPrefix(name, ".") || !strings.Contains(name, saferoot.TempMark) {
+			continue
+		}
+		info, err := dir.Lstat(name)
+		ours := err == nil && (info.Mode().IsRegular() || info.IsDir() && strings.HasSuffix(name, removedMark))
+		if ours && time.Since(info.ModTime()) > tempAge {
+			// One that cannot be removed is never read and blocks nobody.
+			_ = dir.RemoveAll(name)
+		}
+	}
+	return dir, nil
+}
+
+// SocketPath is where the session listens, and creates the directory:
+// $XDG_RUNTIME_DIR/drover, where that is usable, else drover-<uid> in $TMPDIR or
+// /tmp. Clients learn the path from session.json, because their environment may
+// differ from that of the host.
+func (s Session) SocketPath(env func(string) string) (string, error) {
+	// The ID is not enough: it may be given by the user, in two projects or under two
+	// state directories, and all share the directory.
+	sum := sha256.Sum256([]byte(s.dir))
+	name := strings.ToLower(base32.StdEncoding.EncodeToString(sum[:5]))
+	if dir := env("XDG_RUNTIME_DIR"); filepath.IsAbs(dir) && checkOwn(dir) == nil {
+		dir = filepath.Join(dir, "drover")
+		if path := filepath.Join(dir, name+".sock"); len(path) <= maxSocket {
+			return inSocketDir(dir, path)
+		}
+	}
+	temp := env("TMPDIR")
+	if !filepath.IsAbs(temp) {
+		temp = "/tmp"
+	}
+	dir := filepath.Join(temp, fmt.Sprintf("drover-%d", os.Geteuid()))
+	path := filepath.Join(dir, name+".sock")
+	if len(path) > maxSocket {
+		return "", fmt.Errorf("path of the socket has %d bytes, %d are possible: %s (set TMPDIR to a shorter directory)", len(path), maxSocket, path)
+	}
+	return inSocketDir(dir, path)
+}
+
+// inSocketDir makes the directory of a socket. Its parent may be open to
+// everybody, so it must not be made through a link, nor be one that others can
+// look into.
+func inSocketDir(dir, path string) (string, error) {
+	err := os.Mkdir(dir, 0o700)
+	if err == nil || errors.Is(err, fs.ErrExist) {
+		err = checkOwn(dir)
+	}
+	if err == nil {
+		err = os.Chmod(dir, 0o700)
+	}
+	if err != nil {
+		return "", fmt.Errorf("open directory of sockets: %w", err)
+	}
+	return path, nil
+}
