@@ -183,7 +183,7 @@ func (rt *Runtime) Agents(hooks subagent.Hooks, defs ...subagent.Definition) (*s
 
 // Start starts work by a driver of the program, in the background, and returns
 // when it is durably recorded. It is a task like any other: its driver's kind is
-// one of [task.Kinds], it is stopped with its parent and with the runtime, and
+// one of [task.Kinds] or one of its own (see [task.Traited]), it is stopped with its parent and with the runtime, and
 // everybody sees it. ID and Keep of spec must be empty.
 func (rt *Runtime) Start(ctx context.Context, d task.Driver, spec task.Spec) (task.Record, error) {
 	if spec.Cwd == "" {

@@ -170,10 +170,16 @@ func ExampleConfig_tools() {
 	// Output: completed Take an umbrella: rain in Delft.
 }
 
-// index is work of the program itself. The words that it reads are its input.
+// index is work of the program itself, of a kind of its own. The words that it reads
+// are its input.
 type index struct{}
 
-func (index) Kind() task.Kind { return task.LocalWorkflow }
+func (index) Kind() task.Kind { return "index" }
+
+// Traits implement [task.Traited]: without it the kind is named by its word.
+func (index) Traits() task.Traits {
+	return task.Traits{Noun: "index", Subject: "Index", Pill: task.Pill{Noun: "index build"}, Report: true}
+}
 
 func (index) Check(input json.RawMessage) error {
 	var words []string
@@ -222,8 +228,8 @@ func ExampleRuntime_Start() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Printf("%s %s: %s, %q\n", t.Name, t.Status, answer, printed)
-	// Output: index completed: 2 words, "A\nB\n"
+	fmt.Printf("%s %s %s: %s, %q\n", t.Kind, t.Name, t.Status, answer, printed)
+	// Output: index index completed: 2 words, "A\nB\n"
 }
 
 // scripted is a runtime in a folder of its own whose agents follow a script, so

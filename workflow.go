@@ -35,8 +35,8 @@ func (rt *Runtime) Workflow(ctx context.Context, w Workflow) (task.Record, error
 // steps that are done.
 func (rt *Runtime) ResumeWorkflow(ctx context.Context, id task.ID) (task.Record, error) {
 	r, err := rt.s.Get(ctx, string(id))
-	if err == nil && r.Kind != task.LocalWorkflow {
-		err = fmt.Errorf("resume workflow: task %s is a %s", r.ID, r.Kind)
+	if err == nil && r.Traits().Work != task.BySteps {
+		err = fmt.Errorf("resume workflow: task %s is no workflow (%s)", r.ID, r.Noun())
 	}
 	if err != nil {
 		return r, err

@@ -98,25 +98,39 @@ func TestIDKind(t *testing.T) {
 	if got, _ := task.ID("t3a9bx2f").Kind(); got != task.InProcessTeammate {
 		t.Errorf("kind of t3a9bx2f is %s", got)
 	}
-	for _, id := range []task.ID{"", "x00000001", "-"} {
+	for _, id := range []task.ID{"", "x00000001", "z00000001", "-"} {
 		if k, ok := id.Kind(); ok {
 			t.Errorf("%q has the kind %s", id, k)
 		}
 	}
 }
 
-func TestKindUnknown(t *testing.T) {
-	for _, k := range []task.Kind{"", "local_cook", "LOCAL_BASH"} {
-		if k.Valid() || k.Letter() != 0 {
-			t.Errorf("%q is taken for a kind", k)
+func TestOwnKind(t *testing.T) {
+	for _, k := range []task.Kind{"local_cook", "nightly_report"} {
+		id := task.NewID(k)
+		if k.BuiltIn() || id[0] != task.OwnLetter {
+			t.Errorf("%q is taken for a built-in kind: its ID is %s", k, id)
+		}
+		if got, err := task.ParseID(string(id)); err != nil || got != id {
+			t.Errorf("ParseID(%q) = %q, %v", id, got, err)
+		}
+		if err := task.CheckOwn(k, task.Traits{Noun: "report", Work: task.ByEvents, Wait: task.WaitNever}); err != nil {
+			t.Errorf("kind %s is refused: %v", k, err)
 		}
 	}
-	defer func() {
-		if recover() == nil {
-			t.Error("NewID made an ID of an unknown kind")
+	for _, k := range []task.Kind{"", "x", "LOCAL_BASH", "9lives", "a b", "a<b", task.Kind(strings.Repeat("x", 41))} {
+		if err := task.CheckOwn(k, task.Traits{}); !errors.Is(err, task.ErrBadKind) {
+			t.Errorf("kind %q: %v", k, err)
 		}
-	}()
-	task.NewID("local_cook")
+	}
+	for name, traits := range map[string]task.Traits{
+		"agent": {Work: task.ByAgent}, "steps": {Work: task.BySteps}, "resumable": {Resumable: true}, "away": {Elsewhere: task.IfKept},
+		"waits": {Wait: task.WaitAlways}, "long": {Noun: strings.Repeat("x", 201)},
+	} {
+		if err := task.CheckOwn("own_kind", traits); err == nil {
+			t.Errorf("traits %s are taken", name)
+		}
+	}
 }
 
 func TestParseID(t *testing.T) {
@@ -129,7 +143,7 @@ func TestParseID(t *testing.T) {
 	if _, err := task.ParseID(string(task.NewSessionID())); err != nil {
 		t.Errorf("a session ID is refused: %v", err)
 	}
-	for _, s := range []string{"", "b", "b1234567", "b123456789", "x12345678", "bABCDEFGH", "b../../..", "b1234/678",
+	for _, s := range []string{"", "b", "b1234567", "b123456789", "z12345678", "bABCDEFGH", "b../../..", "b1234/678",
 		"b1234567\x00", "b1234567\n", " b1234567", "b12345678 ", "bééééa", strings.Repeat("b", 1<<20)} {
 		got, err := task.ParseID(s)
 		if !errors.Is(err, task.ErrBadID) || got != "" {

@@ -127,6 +127,7 @@ type Record struct {
 	ID               ID         `json:"task_id"`
 	Run              RunID      `json:"run_id"`
 	Kind             Kind       `json:"task_type"`
+	OwnTraits        *Traits    `json:"task_traits,omitempty"` // of a kind that is not built in
 	Status           Status     `json:"status"`
 	Idle             bool       `json:"idle"`
 	AwaitingApproval bool       `json:"awaiting_approval"`

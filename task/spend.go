@@ -21,11 +21,11 @@ func (s Spend) Add(o Spend) Spend {
 	return Spend{Tasks: s.Tasks + o.Tasks, Tokens: s.Tokens + o.Tokens, CostUSD: dollars(s.CostUSD, o.CostUSD), OutputBytes: s.OutputBytes + o.OutputBytes}
 }
 
-// Spent is what the task itself has used, without those below it. A workflow does
-// all by its steps, whose sum its usage is.
+// Spent is what the task itself has used, without those below it. The usage of
+// work that is done by steps is the sum of theirs.
 func (r Record) Spent() Spend {
 	s := Spend{Tasks: 1, OutputBytes: r.OutputBytes}
-	if r.Kind == LocalWorkflow {
+	if r.Traits().Work == BySteps {
 		return s
 	}
 	for _, u := range []*Usage{r.Earlier, r.used()} {

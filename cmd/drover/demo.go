@@ -239,7 +239,7 @@ func finishTour(ctx context.Context, s *assemble.Session) error {
 	}
 	var refs []string
 	for _, r := range page.Tasks {
-		if r.Kind == task.Dream || r.Kind == task.MonitorMCP {
+		if r.Silent && r.Team == nil || r.Traits().Work == task.ByEvents {
 			refs = append(refs, string(r.ID))
 		}
 	}
@@ -265,7 +265,7 @@ func stopSearch(ctx context.Context, s *assemble.Session) {
 	}
 	var refs []string
 	for _, r := range page.Tasks {
-		if r.Kind == task.LocalAgent && r.ID != r.Session {
+		if r.Team == nil && r.Kind.IsAgent() && r.ID != r.Session {
 			refs = append(refs, string(r.ID))
 		}
 	}

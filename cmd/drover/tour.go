@@ -167,15 +167,13 @@ func (t *tour) task(r task.Record) {
 
 // begun says what was started.
 func begun(r task.Record) string {
-	switch r.Kind {
-	case task.LocalBash:
+	switch traits := r.Traits(); {
+	case traits.Work == task.ByCommand:
 		return r.Command
-	case task.LocalAgent:
+	case r.Team == nil && traits.Work == task.ByAgent:
 		return r.AgentType + " agent: " + r.Prompt
-	case task.InProcessTeammate:
-		return "teammate: " + r.Prompt
-	case task.RemoteAgent:
-		return "agent elsewhere: " + r.Prompt
+	case r.Prompt != "":
+		return r.Noun() + ": " + r.Prompt
 	}
 	return cmp.Or(r.Description, r.Command)
 }

@@ -267,7 +267,7 @@ func (w *world) flowAmong(ctx context.Context, d *host.Directory, ref string, al
 		}
 		rec, err := api.Get(ctx, ref)
 		release()
-		if err != nil || rec.Kind != task.LocalWorkflow || all && !strings.HasPrefix(string(rec.ID), ref) {
+		if err != nil || rec.Traits().Work != task.BySteps || all && !strings.HasPrefix(string(rec.ID), ref) {
 			continue
 		}
 		home, found, matches = e, rec, append(matches, string(rec.ID))

@@ -333,7 +333,7 @@ func (s *Session) render(ctx context.Context, n task.Notice) (string, error) {
 		r = e.Task
 	}
 	l := mailbox.Letter{Task: r, Limit: s.cfg.Limits.OutputChars}
-	if r.Kind == task.LocalBash {
+	if r.Traits().Work == task.ByCommand {
 		if r.Status == task.Failed {
 			l.Tail = tail(r)
 		}

@@ -381,7 +381,7 @@ func (s *Session) Promote(ctx context.Context, ref string) (task.Record, error) 
 	if s.cfg.Limits.NoBackground {
 		return r, &control.Error{Code: control.Unavailable, Message: "background work is turned off"}
 	}
-	if p, ok := s.sup.Get(r.Parent); ok && p.Kind == task.LocalWorkflow {
+	if p, ok := s.sup.Get(r.Parent); ok && p.Traits().Work == task.BySteps {
 		return r, &control.Error{Code: control.Conflict, Message: fmt.Sprintf("task %s is a step of workflow %s, which waits for it", r.ID, p.ID)}
 	}
 	r, err = s.sup.Promote(ctx, r.ID)

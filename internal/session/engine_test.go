@@ -91,7 +91,7 @@ func TestStartOwn(t *testing.T) {
 		spec task.Spec
 		says string
 	}{
-		{own{kind: "novelty"}, task.Spec{}, "no kind of task"},
+		{own{kind: "no kind"}, task.Spec{}, "a kind is named by"},
 		{long, task.Spec{ID: "w00000000"}, "its ID"},
 		{long, task.Spec{Keep: true}, "kept"},
 	} {

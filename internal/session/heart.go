@@ -204,7 +204,7 @@ type trace struct {
 // not be followed.
 func (s *Session) listen(t *trace, r task.Record) *trace {
 	switch {
-	case s.cfg.Agents.StallAfter <= 0 || r.Status.Terminal() || r.Idle || r.Kind == task.MonitorMCP,
+	case s.cfg.Agents.StallAfter <= 0 || r.Status.Terminal() || r.Idle || r.Traits().Work == task.ByEvents,
 		!r.Kind.IsAgent() && r.Parent == "":
 		return nil
 	case t == nil:
@@ -279,7 +279,7 @@ func (s *Session) tellSilence(r task.Record, in string) {
 	after := s.cfg.Agents.StallAfter
 	_ = s.sup.Summarize(context.Background(), r.ID, fmt.Sprintf("Silent for %s: it %s", after, in)) // an end that came first refuses it
 	top := r
-	for above, ok := s.sup.Get(top.Parent); ok && above.Kind == task.LocalWorkflow; above, ok = s.sup.Get(top.Parent) {
+	for above, ok := s.sup.Get(top.Parent); ok && above.Traits().Work == task.BySteps; above, ok = s.sup.Get(top.Parent) {
 		top = above
 	}
 	if top.Owner == "" || !top.Backgrounded {

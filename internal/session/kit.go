@@ -326,10 +326,10 @@ func (s *Session) hooksOf(def subagent.Definition) *hook.Set {
 
 // background is what a stop hook is told of the tasks that run.
 func (k *kit) background() []hook.Background {
-	words := map[task.Kind]string{task.LocalBash: "shell", task.MonitorMCP: "monitor", task.LocalWorkflow: "workflow"}
+	words := map[task.Work]string{task.ByCommand: "shell", task.ByEvents: "monitor", task.BySteps: "workflow"}
 	var out []hook.Background
 	for _, r := range k.me.s.backgroundOf(k.me) {
-		out = append(out, hook.Background{ID: string(r.ID), Type: cmp.Or(words[r.Kind], "subagent"), Status: string(r.Status), Description: r.Description,
+		out = append(out, hook.Background{ID: string(r.ID), Type: cmp.Or(words[r.Traits().Work], "subagent"), Status: string(r.Status), Description: r.Description,
 			Command: r.Command, AgentType: r.AgentType, Name: r.Name})
 	}
 	return out

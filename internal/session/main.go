@@ -607,7 +607,7 @@ func (s *Session) waitedFor() (commands []task.ID, others int) {
 	for _, r := range s.sup.List(0) {
 		switch {
 		case !s.isWaitedFor(r):
-		case r.Kind == task.LocalBash:
+		case r.Traits().Work == task.ByCommand:
 			commands = append(commands, r.ID)
 		default:
 			others++
@@ -617,7 +617,7 @@ func (s *Session) waitedFor() (commands []task.ID, others int) {
 }
 
 func (s *Session) isWaitedFor(r task.Record) bool {
-	return !r.Status.Terminal() && r.Kind != task.MonitorMCP && (!r.Keep || r.Kind == task.MCPTask) && !s.rests(r) && r.ID != s.cfg.Info.Session
+	return r.WaitedFor() && !s.rests(r) && r.ID != s.cfg.Info.Session
 }
 
 // end takes no further prompt. What the turn still has to say is written until

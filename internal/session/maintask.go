@@ -35,7 +35,7 @@ func (s *Session) beginMain(ctx context.Context, m *Main, prompt string, d *main
 	return s.sup.Start(ctx, d, spec)
 }
 
-func (*mainTask) Kind() task.Kind { return task.LocalAgent }
+func (*mainTask) Kind() task.Kind { return task.MainKind }
 
 func (*mainTask) Check(json.RawMessage) error { return nil }
 

@@ -12,7 +12,7 @@ import (
 func (s *Session) Messages(_ context.Context, req control.MessagesRequest) (control.Messages, error) {
 	r, err := s.named(req.Ref)
 	if own := s.cfg.Info.Session; err != nil && req.Ref == string(own) {
-		r, err = task.Record{ID: own, Session: own, Kind: task.LocalAgent}, nil
+		r, err = task.Record{ID: own, Session: own, Kind: task.MainKind}, nil
 	}
 	if err != nil {
 		return control.Messages{}, refusal(err)

@@ -118,7 +118,7 @@ func (s *Session) EndMonitors(ctx context.Context) ([]task.Record, error) {
 	var live []task.Record
 	var ids []task.ID
 	for _, r := range s.sup.List(0) {
-		if r.Kind == task.MonitorMCP && !r.Status.Terminal() {
+		if r.Traits().Work == task.ByEvents && !r.Status.Terminal() {
 			live, ids = append(live, r), append(ids, r.ID)
 		}
 	}

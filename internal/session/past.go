@@ -161,7 +161,7 @@ func (s *Session) drawUp(ctx context.Context) (sum bequest, err error) {
 		for _, st := range states {
 			r := st.Task
 			root := cmp.Or(roots[r.Parent], r.Owner, r.ID)
-			if r.Kind != task.LocalBash {
+			if r.Traits().Work != task.ByCommand {
 				roots[r.ID] = root
 			}
 			if !r.Status.Terminal() {

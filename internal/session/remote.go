@@ -115,7 +115,7 @@ func (v *services) close() {
 // goesOn reports whether the work of a task is not that of its host, so that the
 // next host has it.
 func (s *Session) goesOn(r task.Record) bool {
-	return r.Kind == task.RemoteAgent && r.Status == task.Running && len(r.Checkpoint) > 0
+	return r.Traits().Elsewhere == task.AlwaysAway && r.Status == task.Running && r.Away()
 }
 
 // sweepSidecars removes sidecars of remote work that has ended: a host may die

@@ -338,7 +338,7 @@ func (rt *runtime) Wait(ctx context.Context, ref string, timeout time.Duration) 
 
 // Text is the answer of an agent that has ended, else the end of the output.
 func (rt *runtime) Text(ctx context.Context, r task.Record) (string, error) {
-	if (r.Kind.IsAgent() || r.Kind == task.RemoteAgent || r.Kind == task.MCPTask) && r.Status.Terminal() {
+	if r.Traits().Report && r.Status.Terminal() {
 		if text, err := rt.s.log.AnswerExcerpt(ctx, r.Run); err != nil || text != "" {
 			return text, err
 		}

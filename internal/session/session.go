@@ -356,7 +356,7 @@ func (s *Session) watchKeeper() {
 	}
 	var ids []task.ID
 	for _, r := range s.sup.List(0) {
-		if !r.Status.Terminal() && (r.Kind == task.LocalBash || r.Kind == task.MonitorMCP && r.Process != nil) && !r.Keep {
+		if !r.Status.Terminal() && (r.Process != nil || r.Traits().Work == task.ByCommand) && !r.Keep {
 			ids = append(ids, r.ID)
 		}
 	}

@@ -110,7 +110,7 @@ func (s *Session) restore(states []journal.State, ended iter.Seq[supervise.Ended
 	output := map[task.ID]int64{}
 	var spend []supervise.Ended
 	count := func(g supervise.Ended) {
-		if g.Kind == task.LocalBash {
+		if g.Kind.Traits().Work == task.ByCommand {
 			output[g.Parent] += g.OutputBytes
 			return
 		}

@@ -61,7 +61,7 @@ func (s *Session) watchStalls() {
 // stallable says whose output is watched: nobody sees what a command in the
 // background asks. One that stands still asks nothing.
 func stallable(r task.Record) bool {
-	return r.Kind == task.LocalBash && r.Status == task.Running && r.Backgrounded && !r.Paused && !r.Stopping
+	return r.Traits().Work == task.ByCommand && r.Status == task.Running && r.Backgrounded && !r.Paused && !r.Stopping
 }
 
 // follow is the watch of a run after one that it has, or nil, and whether its output
@@ -69,7 +69,7 @@ func stallable(r task.Record) bool {
 // stood still meanwhile, or an earlier host has told of it.
 func follow(w *stall.Watch, r task.Record) (*stall.Watch, bool) {
 	switch {
-	case r.Kind != task.LocalBash || r.Status != task.Running:
+	case r.Traits().Work != task.ByCommand || r.Status != task.Running:
 		return nil, false
 	case stallable(r) && w == nil:
 		w = &stall.Watch{}

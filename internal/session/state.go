@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -138,7 +139,7 @@ func (s *Session) untilAgents(ctx context.Context, moved, ended, grown <-chan st
 // works reports whether a task is of a sort that holds the session from being
 // idle: not the main agent, no command, no monitor.
 func (s *Session) works(r task.Record) bool {
-	return r.ID != s.cfg.Info.Session && r.Kind != task.LocalBash && r.Kind != task.MonitorMCP
+	return r.ID != s.cfg.Info.Session && !slices.Contains([]task.Work{task.ByCommand, task.ByEvents}, r.Traits().Work)
 }
 
 // idle reports whether nothing is left to do until somebody asks for something.

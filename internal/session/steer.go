@@ -38,7 +38,7 @@ func (s *Session) Send(ctx context.Context, req control.SendRequest) (task.Recor
 		return r, s.sendMain(ctx, req)
 	case r.TTY:
 		return r, s.typeInto(ctx, r, req)
-	case r.Kind == task.LocalBash:
+	case r.Traits().Work == task.ByCommand:
 		return r, noReader(r)
 	case req.Raw:
 		return r, noKeys(r.ID)
@@ -95,8 +95,8 @@ func noKeys(id task.ID) error {
 
 // noReader says why something takes no message, and what can be done instead.
 func noReader(r task.Record) error {
-	e := &control.Error{Code: control.Conflict, Message: fmt.Sprintf("task %s is a %s, which reads no messages", r.ID, r.Kind)}
-	if r.Kind == task.LocalBash {
+	e := &control.Error{Code: control.Conflict, Message: fmt.Sprintf("task %s (%s) reads no messages", r.ID, r.Noun())}
+	if r.Traits().Work == task.ByCommand {
 		e.Message = fmt.Sprintf("task %s is a command, which reads its input from /dev/null", r.ID)
 		e.Mend = fmt.Sprintf("give the input when it is started, or start it with a terminal: `drover run -d --tty`; `drover stop %s` ends this one", r.ID)
 	}
@@ -151,10 +151,10 @@ func (s *Session) Resume(ctx context.Context, req control.ResumeRequest) (task.R
 	case r.ID == s.cfg.Info.Session:
 		return r, &control.Error{Code: control.Conflict, Message: "this conversation has ended",
 			Mend: fmt.Sprintf("go on with `drover -p --resume %s \"…\"`", r.ID)}
-	case r.Kind == task.LocalWorkflow:
+	case r.Traits().Work == task.BySteps:
 		return s.resumeWorkflow(ctx, r, req)
 	case !r.Kind.IsAgent():
-		return r, &control.Error{Code: control.Conflict, Message: fmt.Sprintf("task %s is a %s that has ended (%s), and cannot go on", r.ID, r.Kind, r.Status),
+		return r, &control.Error{Code: control.Conflict, Message: fmt.Sprintf("task %s (%s) has ended (%s) and cannot go on", r.ID, r.Noun(), r.Status),
 			Mend: "start it anew"}
 	}
 	return s.again(ctx, r, cmp.Or(req.Prompt, goOn), req.Env)
@@ -194,7 +194,7 @@ func asked(raw json.RawMessage) (in subagent.Input, err error) {
 func (s *Session) above(r task.Record, env []string) (self, error) {
 	if p, ok := s.sup.Get(r.Parent); ok && r.Parent != s.cfg.Info.Session {
 		me, err := s.above(p, env)
-		if err != nil || p.Kind == task.LocalWorkflow {
+		if err != nil || p.Traits().Work == task.BySteps {
 			return me, err
 		}
 		c, err := s.child(subagent.Input{Type: p.AgentType, Model: p.Model}, me)

@@ -127,8 +127,8 @@ func deaf(r task.Record) string {
 	switch {
 	case r.TTY:
 		return fmt.Sprintf("task %s is %s: nobody reads what is typed", r.ID, r.Status)
-	case r.Kind == task.LocalBash:
+	case r.Traits().Work == task.ByCommand:
 		return fmt.Sprintf("task %s is a command without a terminal, which reads its input from /dev/null: stop it and start it with tty", r.ID)
 	}
-	return fmt.Sprintf("task %s is a %s and reads no messages", r.ID, r.Kind)
+	return fmt.Sprintf("task %s (%s) reads no messages", r.ID, r.Noun())
 }

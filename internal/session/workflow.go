@@ -117,7 +117,7 @@ func (f *flows) Text(ctx context.Context, id task.ID) (string, error) {
 	switch {
 	case !ok:
 		return "", fmt.Errorf("%w: %s", supervise.ErrUnknown, id)
-	case r.Kind != task.LocalBash:
+	case r.Traits().Work != task.ByCommand:
 		return f.s.log.AnswerExcerpt(ctx, r.Run)
 	}
 	data, _, err := spool.Tail(r.OutputFile, 0, flow.MaxOutput)
@@ -192,7 +192,7 @@ func (s *Session) newWorkflow(f *flows, plan *flow.Plan, params map[string]strin
 func (s *Session) fewWorkflows() error {
 	live := 0
 	for _, r := range s.sup.List(0) {
-		if r.Kind == task.LocalWorkflow && !r.Status.Terminal() {
+		if r.Traits().Work == task.BySteps && !r.Status.Terminal() {
 			live++
 		}
 	}
@@ -274,7 +274,7 @@ func resumable(s *Session, r task.Record) (*flow.Plan, error) {
 		return refuse("is "+string(r.Status), "wait for its end")
 	case r.Status == task.Completed:
 		return refuse("has ended well, and nothing is left of it to do", "start it anew")
-	case nested && p.Kind == task.LocalWorkflow:
+	case nested && p.Traits().Work == task.BySteps:
 		return refuse(fmt.Sprintf("is a step of workflow %s", p.ID), "resume that one")
 	case err != nil:
 		return refuse("cannot go on: "+strings.ReplaceAll(err.Error(), "\n", ": "), "start it anew")

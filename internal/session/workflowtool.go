@@ -150,7 +150,7 @@ func (w *workflows) begin(ctx context.Context, f *flows, r workflowtool.Request,
 	switch {
 	case err != nil:
 		return old, err
-	case old.Kind != task.LocalWorkflow:
+	case old.Traits().Work != task.BySteps:
 		return old, &workflowtool.Refusal{Text: fmt.Sprintf("task %s is no workflow and cannot be resumed by this tool", old.ID)}
 	}
 	plan, err := resumable(s, old)

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/drover-dev/drover/task"
 )
 
 const root = "../.."
@@ -218,8 +220,8 @@ func kindNames(t *testing.T) []string {
 			}
 		}
 	}
-	if len(out) != 8 {
-		t.Fatalf("package task names %d kinds, want 8: %v", len(out), out)
+	if len(out) != len(task.Kinds()) {
+		t.Fatalf("package task names %d kinds, want %d: %v", len(out), len(task.Kinds()), out)
 	}
 	return out
 }
@@ -229,22 +231,30 @@ func isIdent(e ast.Expr, name string) bool {
 	return ok && id.Name == name
 }
 
-// A kind that the engine treats apart would have to be known there, for ever.
-// The mailbox is not held to it: what a notice says depends on the kind.
-func TestEngineNamesNoKind(t *testing.T) {
+// namesKinds are the packages that may name a kind: who implements it, who lists it,
+// and who maps kinds to the words of another protocol.
+var namesKinds = []string{"task", "task/tasktest", "subagent", "internal/driver/*", "internal/frontend/agentsdk", "internal/frontend/mcpserver"}
+
+// Who decides by a kind must be found and changed for every further one. Everybody else
+// decides by [task.Traits].
+func TestKindsAreData(t *testing.T) {
 	h := theHouse(t)
 	kinds := kindNames(t)
-	for _, name := range []string{"internal/engine/supervise", "internal/engine/journal", "internal/engine/spool"} {
-		p := h.folders[name]
-		if p == nil {
-			t.Errorf("there is no package %s", name)
+	for name, p := range h.folders {
+		if matches(namesKinds, name) {
 			continue
 		}
 		for _, s := range p.prod {
 			ast.Inspect(s.file, func(n ast.Node) bool {
-				sel, ok := n.(*ast.SelectorExpr)
-				if ok && isIdent(sel.X, "task") && slices.Contains(kinds, sel.Sel.Name) {
-					t.Errorf("%s: the engine names the kind %s", h.where(n.Pos()), sel.Sel.Name)
+				switch n := n.(type) {
+				case *ast.SelectorExpr:
+					if isIdent(n.X, "task") && slices.Contains(kinds, n.Sel.Name) {
+						t.Errorf("%s: names the kind %s: decide by task.Traits", h.where(n.Pos()), n.Sel.Name)
+					}
+				case *ast.BasicLit:
+					if word := strings.Trim(n.Value, "\"`"); word != string(task.Dream) && task.Kind(word).BuiltIn() {
+						t.Errorf("%s: names the kind %s: decide by task.Traits", h.where(n.Pos()), word)
+					}
 				}
 				return true
 			})

@@ -112,7 +112,7 @@ func truth(r task.Record, exitFile string, until time.Time) task.Record {
 		return r
 	}
 	c := task.Change{Verb: task.Stop, At: time.Now().UTC(), Cause: task.Lost(r, process.Boot())}
-	if (r.Kind == task.RemoteAgent || r.Kind == task.MCPTask && r.Keep) && len(r.Checkpoint) > 0 {
+	if r.Away() {
 		r.Questions, r.AwaitingApproval = nil, false
 		return r // its work is elsewhere, and the next host takes it up
 	}
@@ -160,7 +160,7 @@ func departed(d process.Departure) task.Change {
 func (a *Archive) Kept() bool {
 	tasks, _ := a.all() // what cannot be read cannot be taken up either
 	return slices.ContainsFunc(tasks, func(s journal.State) bool {
-		return (s.Task.Keep || s.Task.Kind == task.RemoteAgent) && !s.Task.Status.Terminal()
+		return (s.Task.Keep || s.Task.Traits().Elsewhere == task.AlwaysAway) && !s.Task.Status.Terminal()
 	})
 }
 

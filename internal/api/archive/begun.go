@@ -21,7 +21,7 @@ const beganWait = 50 * time.Millisecond
 func Begun(states []journal.State, exitFile func(task.ID) string) map[task.ID]task.Process {
 	var sought []task.ID
 	for _, s := range states {
-		if r := s.Task; r.Kind == task.LocalBash && r.Keep && r.Status == task.Pending && r.Process == nil {
+		if r := s.Task; r.Traits().Work == task.ByCommand && r.Keep && r.Status == task.Pending && r.Process == nil {
 			sought = append(sought, r.ID)
 		}
 	}

@@ -20,7 +20,7 @@ const maxPart = 16 << 10
 // Messages are the newest messages of an agent.
 func (a *Archive) Messages(ctx context.Context, req control.MessagesRequest) (control.Messages, error) {
 	if req.Ref == string(a.place.ID()) {
-		return Messages(a.place, task.Record{ID: a.place.ID(), Session: a.place.ID(), Kind: task.LocalAgent}, req.Limit)
+		return Messages(a.place, task.Record{ID: a.place.ID(), Session: a.place.ID(), Kind: task.MainKind}, req.Limit)
 	}
 	r, err := a.Get(ctx, req.Ref)
 	if err != nil {

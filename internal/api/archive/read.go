@@ -105,7 +105,7 @@ func Answer(ctx context.Context, log *journal.Journal, r task.Record, req contro
 	a.Task = r
 	var all []byte
 	read := func(at int64) ([]byte, error) { return log.AnswerAt(ctx, r.Run, at) }
-	if r.Kind == task.LocalBash {
+	if r.Traits().Work == task.ByCommand {
 		text, _, err := spool.Excerpt(r.OutputFile, resultChars)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return a, fmt.Errorf("read output of %s: %w", r.ID, err)

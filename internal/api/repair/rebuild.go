@@ -147,7 +147,7 @@ func (r *repair) rebuild(ctx context.Context, files []left) (out []Rebuilt, err 
 // lives reports whether a command runs that carries the mark of a task, or has left
 // word of its end. Only a kept one can without a host.
 func (r *repair) lives(id task.ID, kind task.Kind, table *process.Table) bool {
-	if kind != task.LocalBash {
+	if kind.Traits().Work != task.ByCommand {
 		return false
 	}
 	if _, err := process.ReadDeparture(r.place.ExitFile(id), process.Identity{}); err == nil {
@@ -171,7 +171,7 @@ func unknown(e task.Entry) task.Entry {
 func (r *repair) entry(l left) task.Entry {
 	kind, _ := l.id.Kind()
 	if l.id == r.place.ID() {
-		kind = task.LocalAgent
+		kind = task.MainKind
 	}
 	start, end := l.first.UTC(), l.last.UTC()
 	rec := task.Record{

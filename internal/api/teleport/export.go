@@ -148,7 +148,7 @@ func (e *exporter) tasks(ctx context.Context, a *archive.Archive, tasks []task.R
 	enc.SetEscapeHTML(false)
 	for _, r := range tasks {
 		l := line{Task: r}
-		if r.Kind != task.LocalBash { // of a command the answer is its output
+		if r.Traits().Work != task.ByCommand { // of a command the answer is its output
 			got, err := control.WholeResult(ctx, a, string(r.ID))
 			if err != nil {
 				return err

@@ -164,7 +164,7 @@ func (i *importer) adopt(r *task.Record) error {
 			return err
 		}
 	}
-	if kind, ok := r.ID.Kind(); !r.Status.Terminal() || !r.Kind.Valid() || r.ID != i.to.ID && (!ok || kind != r.Kind) {
+	if kind, ok := r.ID.Kind(); !r.Status.Terminal() || !r.Kind.BuiltIn() && r.OwnTraits == nil || r.ID != i.to.ID && (!ok || kind != r.Kind && r.Kind.BuiltIn()) {
 		return fmt.Errorf("task %s is %s", r.ID, r.Status)
 	}
 	r.Session, r.OutputFile, r.TeleportedFrom = i.to.ID, i.place.Output(r.ID), old

@@ -1,6 +1,7 @@
 package mailbox
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -47,7 +48,7 @@ func Render(l Letter) string {
 		text, _ := excerpt.Tail(excerpt.Plain(l.Tail), limit, r.OutputFile)
 		element(&b, "output-tail", text)
 	}
-	if u := r.Usage; u != nil && r.Kind != task.LocalBash {
+	if u := r.Usage; u != nil && r.Traits().Work != task.ByCommand {
 		fmt.Fprintf(&b, "<usage><total_tokens>%d</total_tokens><tool_uses>%d</tool_uses><duration_ms>%d</duration_ms></usage>\n",
 			u.TotalTokens, u.ToolUses, u.DurationMS)
 	}
@@ -115,25 +116,11 @@ func escape(text string) string {
 
 // Summary says in one line how a run ended.
 func Summary(r task.Record) string {
-	what, name := "Agent", r.Description
-	if r.Kind == task.RemoteAgent {
-		what = "Remote agent"
+	traits, name := r.Traits(), r.Description
+	if traits.Work == task.ByCommand && name == "" {
+		name = r.Command
 	}
-	if r.Kind == task.LocalBash {
-		what = "Background command"
-		if name == "" {
-			name = r.Command
-		}
-	}
-	if r.Kind == task.MonitorMCP {
-		what = "Monitor"
-	}
-	if r.Kind == task.MCPTask {
-		what = "MCP task"
-	}
-	if r.Kind == task.LocalWorkflow {
-		what = "Workflow"
-	}
+	what := cmp.Or(traits.Subject, "Task")
 	if name == "" {
 		name = string(r.ID)
 	}

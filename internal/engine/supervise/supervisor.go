@@ -324,6 +324,19 @@ func (s *Supervisor) room() error {
 	return s.cfg.Room()
 }
 
+// ownTraits are the traits of a driver whose kind is not built in: nil for a built-in one.
+func ownTraits(d task.Driver) (*task.Traits, error) {
+	k := d.Kind()
+	if k.BuiltIn() {
+		return nil, nil
+	}
+	var traits task.Traits
+	if d, ok := d.(task.Traited); ok {
+		traits = d.Traits()
+	}
+	return &traits, task.CheckOwn(k, traits)
+}
+
 // admit checks every limit and takes the task in under one lock, so that two
 // starts cannot both take the last place, and none slips into a frozen tree. The
 // door of what it has taken in is shut: create opens it.
@@ -332,6 +345,10 @@ func (s *Supervisor) admit(d task.Driver, spec task.Spec) (e *entry, found bool,
 	defer s.mu.Unlock()
 	if s.closing {
 		return nil, false, ErrClosing
+	}
+	own, err := ownTraits(d)
+	if err != nil {
+		return nil, false, err
 	}
 	e = &entry{id: task.NewID(d.Kind()), spec: spec, live: make(chan struct{}), promoted: make(chan struct{})}
 	depth := 1
@@ -378,7 +395,7 @@ func (s *Supervisor) admit(d task.Driver, spec task.Spec) (e *entry, found bool,
 		asked = spec.Name
 	}
 	now := time.Now().UTC()
-	rec := task.Record{ID: e.id, Run: task.NewRunID(), Kind: d.Kind(), Status: task.Pending, Backgrounded: spec.Backgrounded, Keep: spec.Keep, TTY: spec.TTY,
+	rec := task.Record{ID: e.id, Run: task.NewRunID(), Kind: d.Kind(), OwnTraits: own, Status: task.Pending, Backgrounded: spec.Backgrounded, Keep: spec.Keep, TTY: spec.TTY,
 		Name: name, AskedName: asked, Description: spec.Description, Session: s.cfg.Session, Parent: spec.Parent, Owner: spec.Owner, Depth: depth, ToolUseID: spec.ToolUseID,
 		AgentType: spec.AgentType, Mode: spec.Mode, Model: spec.Model, Prompt: task.ShortPrompt(spec.Prompt), Command: spec.Command, Cwd: spec.Cwd, CreateTime: now,
 		TimeoutMS: spec.Timeout.Milliseconds(), Priority: spec.Priority, Pool: spec.Pool, Key: spec.Key, Silent: spec.Silent, Team: spec.Team,

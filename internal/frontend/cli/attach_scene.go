@@ -164,7 +164,7 @@ func (s *scene) event(e task.Event) []shown {
 	switch {
 	case !whole && r.ID != s.only:
 		return nil
-	case whole && (r.AgentType == task.MainSession || r.Kind == task.LocalBash && !r.Backgrounded):
+	case whole && (r.AgentType == task.MainSession || r.Traits().Work == task.ByCommand && !r.Backgrounded):
 		return nil
 	}
 	switch e.Verb {

@@ -1,68 +1,84 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/drover-dev/drover/task"
 )
 
-// Pill is what runs in the background, in a few words; empty: nothing. Tasks of
-// one kind are counted by its name, shells and monitors apart from each other, and
-// any other mixture together.
+// Pill is what runs in the background, in a few words; empty: nothing. Tasks of one
+// kind are counted by its name, kinds that are counted apart each by its own, and any
+// other mixture together.
 func Pill(records []task.Record) string {
-	n := map[task.Kind]int{}
-	teams := map[string]bool{}
-	all := 0
+	var kinds []pillCount
+	all, apart := 0, true
 	for _, r := range records {
 		if !r.Background() || r.AgentType == task.MainSession {
 			continue
 		}
-		all++
-		n[r.Kind]++
+		i := slices.IndexFunc(kinds, func(c pillCount) bool { return c.kind == r.Kind })
+		if i < 0 {
+			i = len(kinds)
+			kinds = append(kinds, pillCount{kind: r.Kind, pill: r.Traits().Pill, teams: map[string]bool{}})
+		}
+		c := &kinds[i]
+		c.tasks++
 		if r.Team != nil {
-			teams[r.Team.Team] = true
+			c.teams[r.Team.Team] = true
 		}
+		all++
+		apart = apart && c.pill.Apart
 	}
-	switch {
-	case all == 0:
-		return ""
-	case all == n[task.LocalBash]+n[task.MonitorMCP]:
-		var parts []string
-		for _, k := range []task.Kind{task.LocalBash, task.MonitorMCP} {
-			if n[k] > 0 {
-				parts = append(parts, named(k, n[k]))
-			}
-		}
-		return strings.Join(parts, ", ")
-	case len(n) > 1:
+	if len(kinds) > 1 && !apart {
 		return several(all, "background task")
-	case n[task.InProcessTeammate] > 0:
-		return several(max(1, len(teams)), "team")
 	}
-	for k := range n {
-		return named(k, all)
+	order := task.Kinds()
+	slices.SortStableFunc(kinds, func(a, b pillCount) int {
+		return slices.Index(order, a.kind) - slices.Index(order, b.kind)
+	})
+	parts := make([]string, len(kinds))
+	for i, c := range kinds {
+		parts[i] = c.String()
 	}
-	return ""
+	return strings.Join(parts, ", ")
 }
 
-// named counts tasks of one kind.
-func named(k task.Kind, n int) string {
-	switch k {
-	case task.LocalBash:
-		return several(n, "shell")
-	case task.MonitorMCP:
-		return several(n, "monitor")
-	case task.LocalAgent:
-		return several(n, "local agent")
-	case task.LocalWorkflow:
-		return several(n, "background workflow")
-	case task.RemoteAgent:
-		return "◇ " + several(n, "cloud session")
-	case task.Dream:
-		return "dreaming"
+// pillCount is the tasks of one kind.
+type pillCount struct {
+	kind  task.Kind
+	pill  task.Pill
+	tasks int
+	teams map[string]bool
+}
+
+func (c pillCount) String() string {
+	n := c.tasks
+	switch {
+	case c.pill.Whole != "":
+		return c.pill.Whole
+	case c.pill.Teams:
+		n = max(1, len(c.teams))
 	}
-	return several(n, "background task")
+	return c.pill.Mark + several(n, cmp.Or(c.pill.Noun, "background task"))
+}
+
+// awaySessions counts the tasks whose work is done by a remote service, or is empty
+// if there are none.
+func awaySessions(tasks []task.Record) string {
+	c := pillCount{}
+	for _, r := range tasks {
+		if t := r.Traits(); t.Elsewhere == task.AlwaysAway && !r.Status.Terminal() {
+			c.pill = t.Pill
+			c.tasks++
+		}
+	}
+	if c.tasks == 0 {
+		return ""
+	}
+	return c.String()
 }
 
 func several(n int, what string) string {

@@ -81,7 +81,7 @@ func (a *app) ps() *cobra.Command {
 		if err := table(&text, rows); err != nil {
 			return err
 		}
-		if line := cloudSessions(records); line != "" {
+		if line := awaySessions(records); line != "" {
 			fmt.Fprintln(&text, line)
 		}
 		shown := text.Bytes()

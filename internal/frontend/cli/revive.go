@@ -4,13 +4,12 @@ import (
 	"context"
 
 	"github.com/drover-dev/drover/internal/api/control"
-	"github.com/drover-dev/drover/task"
 )
 
 // revive opens the session of a task that is to go on. What a detached host has left
 // that died is taken up by the next, which is started for that.
 func (a *app) revive(ctx context.Context, f found) (control.API, func(), error) {
-	if f.live() || f.session.Info().Role != "background" || f.record.Kind != task.LocalWorkflow && !f.record.Kind.IsAgent() {
+	if f.live() || f.session.Info().Role != "background" || !f.record.Traits().Resumable {
 		return f.open(ctx)
 	}
 	api, done, err := f.session.Revive(ctx)

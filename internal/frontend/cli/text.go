@@ -95,7 +95,7 @@ func doing(r task.Record) string {
 	if r.Team != nil && r.Status == task.Running {
 		return mateDoing(r)
 	}
-	if p := r.Progress; p != nil && r.Status == task.Running && r.Kind != task.LocalBash && !r.Idle {
+	if p := r.Progress; p != nil && r.Status == task.Running && r.Traits().Work != task.ByCommand && !r.Idle {
 		if now := excerpt.Line(cmp.Or(p.Summary, p.Message), 50); now != "" {
 			return cell(work(r), 30) + ": " + now
 		}

@@ -160,7 +160,7 @@ func (t *agentTool) Call(ctx context.Context, c agent.Call) (agent.Output, error
 	if err != nil {
 		return outcome("start agent", r.Resume, err)
 	}
-	if out.Backgrounded && out.Task.Kind == task.RemoteAgent {
+	if out.Backgrounded && out.Task.Traits().Elsewhere == task.AlwaysAway {
 		return launchedRemote(r, out), nil
 	}
 	if out.Backgrounded { // which a wish for the background does not decide

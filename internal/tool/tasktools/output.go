@@ -173,10 +173,10 @@ func alive(rec task.Record) string {
 		}
 		return "Task is pending"
 	}
-	if rec.Kind == task.LocalBash {
-		return "Status: Running" // a shell has no tokens and no tools
-	}
-	if rec.Kind == task.MCPTask {
+	switch traits := rec.Traits(); {
+	case traits.Work == task.ByCommand:
+		return "Status: Running"
+	case traits.Uncounted:
 		return "Status: Running\n" + excerpt.Line(p.Message, 500)
 	}
 	recent := make([]string, len(p.RecentActivities))
@@ -192,17 +192,17 @@ func alive(rec task.Record) string {
 
 func structured(rec task.Record, text string, timedOut bool) any {
 	base := Shown{TaskID: rec.ID, TaskType: rec.Kind, Status: rec.Status, Description: rec.Description, Output: text, TimedOut: timedOut}
-	switch rec.Kind {
-	case task.LocalBash:
+	switch traits := rec.Traits(); {
+	case traits.Work == task.ByCommand:
 		return ShownShell{Shown: base, ExitCode: rec.ExitCode}
-	case task.LocalAgent, task.InProcessTeammate, task.MCPTask:
+	case traits.Report && traits.Elsewhere != task.AlwaysAway:
 		out := ShownAgent{Shown: base, Prompt: rec.Prompt, Result: text}
 		if rec.Status == task.Failed || rec.Error != "" {
 			why := failure(rec)
 			out.Error = &why
 		}
 		return out
-	case task.RemoteAgent:
+	case traits.Report:
 		prompt := rec.Command
 		if prompt == "" {
 			prompt = rec.Prompt

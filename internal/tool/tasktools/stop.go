@@ -67,8 +67,8 @@ func (t *stopTool) Call(ctx context.Context, c agent.Call) (agent.Output, error)
 	if err != nil {
 		return outcome("stop task", ref, err)
 	}
-	if c.Name == killShell && before.Kind != task.LocalBash {
-		return agent.Refuse(fmt.Sprintf("KillShell: %s is a %s, not a shell; use TaskStop", before.ID, before.Kind)), nil
+	if c.Name == killShell && before.Traits().Work != task.ByCommand {
+		return agent.Refuse(fmt.Sprintf("KillShell: %s is no shell (%s); use TaskStop", before.ID, before.Noun())), nil
 	}
 	rec, receipt, err := t.cfg.Tasks.Stop(ctx, string(before.ID))
 	if err != nil {

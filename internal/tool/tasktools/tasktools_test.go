@@ -333,7 +333,7 @@ func TestStop(t *testing.T) {
 		{"alias", "TaskStop", `{"shell_id":"b1"}`, "Successfully stopped task: b1", false},
 		{"shell", "KillShell", `{"shell_id":"b1"}`, "Successfully killed shell: b1", false},
 		{"agent", "TaskStop", `{"task_id":"a1"}`, "Successfully stopped task: a1", false},
-		{"notshell", "KillShell", `{"shell_id":"a1"}`, "KillShell: a1 is a local_agent, not a shell; use TaskStop", true},
+		{"notshell", "KillShell", `{"shell_id":"a1"}`, "KillShell: a1 is no shell (agent); use TaskStop", true},
 		{"ended", "KillShell", `{"shell_id":"b2"}`, "Task b2 had already ended: completed (exit code 0)", false},
 		{"unknown", "TaskStop", `{"task_id":"b9"}`, "unknown task_id: b9", true},
 		{"none", "TaskStop", `{}`, `TaskStop: field "task_id" is missing`, true},

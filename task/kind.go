@@ -1,0 +1,239 @@
+package task
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Kind says what sort of work a task is. It is a word on the wire. Eight kinds are
+// built in; a program that embeds Drover may have kinds of its own, see [Traited].
+type Kind string
+
+// The built-in kinds.
+const (
+	LocalBash         Kind = "local_bash"
+	LocalAgent        Kind = "local_agent"
+	RemoteAgent       Kind = "remote_agent"
+	InProcessTeammate Kind = "in_process_teammate"
+	LocalWorkflow     Kind = "local_workflow"
+	MonitorMCP        Kind = "monitor_mcp"
+	MCPTask           Kind = "mcp_task"
+	Dream             Kind = "dream"
+)
+
+// Kinds returns the built-in kinds in the order of the documentation.
+func Kinds() []Kind {
+	return []Kind{LocalBash, LocalAgent, RemoteAgent, InProcessTeammate, LocalWorkflow, MonitorMCP, MCPTask, Dream}
+}
+
+// The main agent of a session is recorded as a task of the kind [MainKind] with the
+// agent type [MainSession]. Its ID begins with [MainSessionLetter].
+const (
+	MainSession       = "main-session"
+	MainSessionLetter = 's'
+	MainKind          = LocalAgent
+)
+
+// OwnLetter begins the IDs of tasks of all kinds that are not built in.
+const OwnLetter = 'x'
+
+// Traits are what differs between kinds. Code outside this package, the drivers and
+// the edges of protocols decides by traits and never by a kind. The zero value is
+// right for work of which nothing is special.
+type Traits struct {
+	Noun    string `json:"noun,omitempty"`    // names one in a sentence: "command"
+	Subject string `json:"subject,omitempty"` // begins the summary of a notification: "Background command"
+	Pill    Pill   `json:"pill,omitzero"`     // names several in the summary of background work
+
+	Work      Work      `json:"work,omitempty"`      // what does the work
+	Report    bool      `json:"report,omitempty"`    // its answer is a text of its own; that of others is their output
+	Uncounted bool      `json:"uncounted,omitempty"` // it has no count of tokens and tools
+	Wait      Wait      `json:"wait,omitempty"`      // whether the end of a conversation waits for it
+	Elsewhere Elsewhere `json:"elsewhere,omitempty"` // whether its work goes on without its host
+	Resumable bool      `json:"resumable,omitempty"` // a further run can go on with what an ended one has done
+	Boundary  bool      `json:"boundary,omitempty"`  // the event stream marks start and end of its runs as those of an agent
+}
+
+// Pill is how the summary of background work names tasks of a kind.
+type Pill struct {
+	Noun  string `json:"noun,omitempty"`  // "shell"; an s makes it several
+	Mark  string `json:"mark,omitempty"`  // stands before the number
+	Whole string `json:"whole,omitempty"` // stands in place of number and noun
+	Apart bool   `json:"apart,omitempty"` // counted by itself beside other kinds of which this holds
+	Teams bool   `json:"teams,omitempty"` // teams are counted, not tasks
+}
+
+// Work says what does the work of a kind.
+type Work string
+
+// What does the work.
+const (
+	ByDriver  Work = ""        // the driver itself
+	ByCommand Work = "command" // one process, whose output is the answer and whose input is closed
+	ByAgent   Work = "agent"   // an agent in the host's process, with a transcript and a mailbox
+	BySteps   Work = "steps"   // tasks below it, for which it waits and whose usage is its own
+	ByEvents  Work = "events"  // nothing: it watches, and tells its owner what it sees
+)
+
+// Wait says whether the end of a conversation waits for a task.
+type Wait string
+
+// The rules of waiting.
+const (
+	WaitUnlessKept Wait = ""       // for one that ends with its host
+	WaitAlways     Wait = "always" // also for one that is kept
+	WaitNever      Wait = "never"
+)
+
+// Elsewhere says whether work goes on where its host is not.
+type Elsewhere string
+
+// Where work goes on.
+const (
+	InHost     Elsewhere = ""       // it ends with its host, or its process is adopted
+	IfKept     Elsewhere = "kept"   // it goes on elsewhere if the task is kept
+	AlwaysAway Elsewhere = "always" // it is a session of a remote service
+)
+
+// Traited is a driver of a kind that is not built in. Its traits are written into the
+// records of its tasks, so that every frontend has them, also after the program has ended.
+type Traited interface {
+	Driver
+	Traits() Traits
+}
+
+// Traits returns the traits of a built-in kind. Those of another kind are in the
+// record of its tasks; see [Record.Traits].
+func (k Kind) Traits() Traits {
+	switch k {
+	case LocalBash:
+		return Traits{Noun: "command", Subject: "Background command", Pill: Pill{Noun: "shell", Apart: true},
+			Work: ByCommand, Uncounted: true}
+	case LocalAgent:
+		return Traits{Noun: "agent", Subject: "Agent", Pill: Pill{Noun: "local agent"},
+			Work: ByAgent, Report: true, Resumable: true, Boundary: true}
+	case RemoteAgent:
+		return Traits{Noun: "remote agent", Subject: "Remote agent", Pill: Pill{Noun: "cloud session", Mark: "◇ "},
+			Report: true, Elsewhere: AlwaysAway}
+	case InProcessTeammate:
+		return Traits{Noun: "teammate", Subject: "Agent", Pill: Pill{Noun: "team", Teams: true},
+			Work: ByAgent, Report: true, Resumable: true, Boundary: true}
+	case LocalWorkflow:
+		return Traits{Noun: "workflow", Subject: "Workflow", Pill: Pill{Noun: "background workflow"},
+			Work: BySteps, Resumable: true}
+	case MonitorMCP:
+		return Traits{Noun: "monitor", Subject: "Monitor", Pill: Pill{Noun: "monitor", Apart: true},
+			Work: ByEvents, Wait: WaitNever}
+	case MCPTask:
+		return Traits{Noun: "MCP task", Subject: "MCP task",
+			Report: true, Uncounted: true, Wait: WaitAlways, Elsewhere: IfKept, Boundary: true}
+	case Dream:
+		return Traits{Noun: "dream", Subject: "Agent", Pill: Pill{Whole: "dreaming"}}
+	}
+	return Traits{}
+}
+
+// Traits returns what is special about the work of the task.
+func (r Record) Traits() Traits {
+	t := r.Kind.Traits()
+	if r.OwnTraits != nil {
+		t = *r.OwnTraits
+	}
+	return t
+}
+
+// WaitedFor reports whether the end of a conversation waits for the task.
+func (r Record) WaitedFor() bool {
+	switch wait := r.Traits().Wait; {
+	case r.Status.Terminal(), wait == WaitNever:
+		return false
+	default:
+		return !r.Keep || wait == WaitAlways
+	}
+}
+
+// Away reports whether the work of a live task goes on elsewhere without its host, so
+// that the next host can take it up.
+func (r Record) Away() bool {
+	where := r.Traits().Elsewhere
+	return len(r.Checkpoint) > 0 && (where == AlwaysAway || where == IfKept && r.Keep)
+}
+
+// Noun names the task in a sentence: "command", "agent".
+func (r Record) Noun() string {
+	if noun := r.Traits().Noun; noun != "" {
+		return noun
+	}
+	return strings.ReplaceAll(string(r.Kind), "_", " ")
+}
+
+// Letter is the first letter of the IDs of a kind.
+func (k Kind) Letter() byte {
+	switch k {
+	case LocalBash:
+		return 'b'
+	case LocalAgent:
+		return 'a'
+	case RemoteAgent:
+		return 'r'
+	case InProcessTeammate:
+		return 't'
+	case LocalWorkflow:
+		return 'w'
+	case MonitorMCP:
+		return 'm'
+	case MCPTask:
+		return 'c'
+	case Dream:
+		return 'd'
+	}
+	return OwnLetter
+}
+
+// BuiltIn reports whether k is one of [Kinds].
+func (k Kind) BuiltIn() bool { return k.Letter() != OwnLetter }
+
+// IsAgent reports whether a task of the kind is an agent that works in the host's
+// process, with a transcript and a mailbox.
+func (k Kind) IsAgent() bool { return k.Traits().Work == ByAgent }
+
+// maxKind is the most bytes of the name of a kind.
+const maxKind = 40
+
+// ErrBadKind is returned for text that cannot name a kind.
+var ErrBadKind = errors.New("a kind is named by 2 to 40 of a-z, 0-9 and _, a letter first")
+
+// CheckOwn says what is wrong with a kind that a driver of a program brings along. Such work
+// ends with its host, since no other host has its driver.
+func CheckOwn(k Kind, t Traits) error {
+	if err := k.check(); err != nil {
+		return err
+	}
+	switch {
+	case t.Work == ByAgent || t.Work == BySteps:
+		return fmt.Errorf("kind %s: traits: work by %s is for built-in kinds only", k, t.Work)
+	case t.Resumable:
+		return fmt.Errorf("kind %s: traits: only built-in kinds are resumable", k)
+	case t.Elsewhere != InHost || t.Wait == WaitAlways:
+		return fmt.Errorf("kind %s: traits: its work ends with its host", k)
+	case len(t.Noun)+len(t.Subject)+len(t.Pill.Noun)+len(t.Pill.Mark)+len(t.Pill.Whole) > maxTraits:
+		return fmt.Errorf("kind %s: traits: the texts are longer than %d bytes", k, maxTraits)
+	}
+	return nil
+}
+
+// maxTraits is the most bytes of the texts of traits, which stand in every record.
+const maxTraits = 200
+
+func (k Kind) check() error {
+	if len(k) < 2 || len(k) > maxKind || k[0] < 'a' || k[0] > 'z' {
+		return fmt.Errorf("%w: %.60q", ErrBadKind, string(k))
+	}
+	for i := range len(k) {
+		if c := k[i]; (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '_' {
+			return fmt.Errorf("%w: %.60q", ErrBadKind, string(k))
+		}
+	}
+	return nil
+}
