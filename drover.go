@@ -1,9 +1,9 @@
 // Package drover runs the background work of coding agents inside a Go program.
 //
-// A [Runtime] is one session: shell commands and agents are tasks of it, with
-// one record, one life, one output file and one way to stop them. What it runs
-// is seen and steered from any terminal by the drover command (`drover ps`,
-// `logs`, `wait`, `stop`) while the program works, and can be read afterwards.
+// A [Runtime] is one session. Shell commands, agents, workflows, monitors and work of
+// your own are its tasks: each has one record, one life cycle, one output file and one
+// way to stop it. The drover command sees and steers them from any terminal while the
+// program works (`drover ps`, `logs`, `wait`, `stop`), and shows them afterwards.
 //
 //	rt, err := drover.Open(ctx, drover.Config{})
 //	…
@@ -13,14 +13,33 @@
 //	t, err = rt.Wait(ctx, t.ID)
 //	fmt.Println(t.Status, *t.ExitCode)
 //
-// A program brings along agents and hooks ([Runtime.Agents]), tools
-// ([Config.Tools]) and work of its own ([Runtime.Start]).
+// # Start
 //
-// It promises what the packages below it promise: what a start returned for is
-// recorded durably, every task reaches exactly one end, and after
-// [Runtime.Close] nothing that it started is left running.
-// A program that dies without closing leaves its commands behind, unless
-// [Config.Keeper] names a program that ends them.
+// [Runtime.Shell], [Runtime.Agent], [Runtime.Workflow] and [Runtime.Monitor] start work
+// and return when it is durably recorded. [Runtime.Start] does so for work of your own,
+// a [task.Driver], which may have a kind of its own. [Runtime.Agents] makes a
+// [subagent.Manager] that starts agents with definitions and hooks of your program.
+//
+// # Watch and steer
+//
+// [Runtime.List], [Runtime.Get] and [Runtime.Stats] show what there is, [Runtime.Events]
+// yields every change in order. [Runtime.Wait] waits for an end, [Runtime.Result] reads the
+// answer. [Runtime.Send] writes to an agent, [Runtime.Interrupt] ends its turn,
+// [Runtime.Pause] and [Runtime.Resume] hold whole trees and let them go on,
+// [Runtime.Stop] ends a tree and says what became of each task.
+//
+// # Bring your own
+//
+// [Config.Model] is any [agent.Model], [Config.Tools] are tools for all agents,
+// [Config.Answer] answers the questions of agents, [Config.Logger] takes what a person should
+// read. [Config.Isolated] reads no settings of the user and opens no socket, as tests want it.
+//
+// # Promises
+//
+// What a start returned for is recorded durably. Every task reaches exactly one end. After
+// [Runtime.Close] nothing that the runtime started is left running. A program that dies
+// without closing leaves its commands behind, unless [Config.Keeper] ends them; see
+// [RunKeeper].
 package drover
 
 import (
@@ -28,43 +47,59 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
+	"log/slog"
 	"os"
 	"path/filepath"
-	"time"
+	"sync"
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/agentenv/settings"
-	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/assemble"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/session"
-	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
 )
 
-// Config says where a runtime works. The zero Config is the folder that the
-// program is in, and the state folder of the drover command.
+// Config says where a runtime works and what it works with. The zero Config is the
+// folder that the program is in, with the state folder and the settings of the user of
+// the drover command.
 type Config struct {
 	Dir   string // the project's folder; default: the working folder
 	Home  string // state folder; default: $DROVER_HOME, or as the drover command
 	Title string // how `drover sessions` shows it
 
-	// Model answers for agents that name none: an alias, a full name, or
-	// script:FILE. Default: that of the user's settings.
-	Model string
+	// Model answers for agents that name no other model. Default: the model that
+	// ModelName names.
+	Model agent.Model
+
+	// ModelName is an alias, a full name, or script:FILE. With Model it is what Model is
+	// called in records and definitions; default: "program". Without Model the default is
+	// that of the user's settings.
+	ModelName string
 
 	// Env is given to commands, without the keys of model providers, which
 	// are read from it for agents. Default: os.Environ().
 	Env []string
 
-	// Keeper starts the process that ends all commands when this program dies,
-	// such as {"drover", "keeper", "--helper"}. Default: none.
+	// Isolated says that nothing of the user is read (settings, definitions of agents,
+	// skills, instructions, hooks, MCP servers, memory), and that no socket is opened:
+	// the drover command cannot reach the runtime. Home is then a temporary folder by
+	// default, which Close removes.
+	Isolated bool
+
+	// Keeper starts the process that ends all commands when this program dies, such as
+	// [Keeper]() or {"drover", "keeper", "--helper"}. Default: none.
 	Keeper []string
 
 	// Allow are calls that agents may make without a question, such as
-	// "Bash(go test:*)". Nobody is asked here: what no rule allows is refused.
+	// "Bash(go test:*)".
 	Allow []string
+
+	// Answer is called for each question of an agent: a call that no rule decides, or a
+	// choice that it asks for. Several may be open at once, each with a goroutine of its
+	// own. ctx ends with the question or the runtime. With an error the question stays open,
+	// for the drover command in a terminal. Default: what no rule allows is denied.
+	Answer func(ctx context.Context, q task.Question) (task.Reply, error)
 
 	// Limits take the place of those of the user's settings where they are not 0.
 	Limits Limits
@@ -73,6 +108,10 @@ type Config struct {
 	// serves all agents, by several goroutines at once. A tool that is no
 	// [agent.ReadOnly] needs a rule in Allow, such as its name.
 	Tools []agent.Tool
+
+	// Logger takes what a person should read of settings and agents, with the attribute
+	// "task". Default: it is discarded.
+	Logger *slog.Logger
 }
 
 // Limits bound what agents may start. A program may go beyond what settings can
@@ -96,168 +135,96 @@ type Runtime struct {
 	s   *assemble.Session
 	env []string
 	dir string
+
+	unanswer context.CancelCauseFunc // ends the goroutines of answers
+	answers  sync.WaitGroup
+	temp     string // is removed by Close; empty: nothing is
 }
 
 // Open opens a new session. The caller must close it.
 func Open(ctx context.Context, c Config) (*Runtime, error) {
+	rt := &Runtime{unanswer: func(error) {}}
+	err := rt.open(ctx, c)
+	if err != nil && rt.temp != "" {
+		err = errors.Join(err, os.RemoveAll(rt.temp))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open runtime: %w", err)
+	}
+	return rt, nil
+}
+
+func (rt *Runtime) open(ctx context.Context, c Config) (err error) {
+	if isKeeper(os.Args) {
+		return errors.New("this process was started as a keeper (call drover.RunKeeper at the beginning of main)")
+	}
 	if c.Env == nil {
 		c.Env = os.Environ()
 	}
-	dir, err := filepath.Abs(c.Dir)
-	if err != nil {
-		return nil, fmt.Errorf("open runtime: %w", err)
+	rt.env = c.Env
+	if rt.dir, err = filepath.Abs(c.Dir); err != nil {
+		return err
 	}
-	root := home.At(c.Home)
-	if c.Home == "" {
-		if root, err = home.Find(os.Getenv); err != nil {
-			return nil, fmt.Errorf("open runtime: %w", err)
-		}
-	}
-	set, _, err := settings.Load(settings.Find(os.Getenv, dir, ""))
+	root, err := rt.home(c)
 	if err != nil {
-		return nil, fmt.Errorf("open runtime: %w", err)
+		return err
+	}
+	log := slog.New(slog.DiscardHandler)
+	if c.Logger != nil {
+		log = c.Logger
+	}
+	sources := settings.Sources{}
+	if !c.Isolated {
+		sources = settings.Find(os.Getenv, rt.dir, "")
+	}
+	set, notes, err := settings.Load(sources)
+	if err != nil {
+		return err
+	}
+	for _, n := range notes {
+		log.Warn(n.String())
 	}
 	c.Limits.over(&set.Limits)
-	s, err := assemble.Open(ctx, assemble.Config{Root: root, Folder: dir, Role: session.RoleRun, Title: c.Title, Version: "library", Env: c.Env, Settings: set,
-		Keeper: c.Keeper, Model: c.Model, Allow: c.Allow, Tools: c.Tools})
-	if err != nil {
-		return nil, fmt.Errorf("open runtime: %w", err)
+	cfg := assemble.Config{Root: root, Folder: rt.dir, Role: session.RoleRun, Title: c.Title, Version: "library", Env: c.Env, Settings: set,
+		Keeper: c.Keeper, Model: c.ModelName, Allow: c.Allow, Tools: c.Tools, Isolated: c.Isolated,
+		Tell: func(from task.ID, text string) { log.Info(text, "task", string(from)) }}
+	if c.Model != nil {
+		cfg.Model = cmp.Or(c.ModelName, "program")
+		cfg.Own = map[string]agent.Model{cfg.Model: c.Model}
 	}
-	s.Serve()
-	return &Runtime{s: s, env: c.Env, dir: dir}, nil
+	if c.Answer != nil {
+		cfg.AskWait = set.Permissions.Wait()
+	}
+	if rt.s, err = assemble.Open(ctx, cfg); err != nil {
+		return err
+	}
+	rt.s.Serve()
+	if c.Answer != nil {
+		rt.answer(c.Answer)
+	}
+	return nil
+}
+
+// home is the state folder.
+func (rt *Runtime) home(c Config) (home.Root, error) {
+	switch {
+	case c.Home != "":
+		return home.At(c.Home), nil
+	case !c.Isolated:
+		return home.Find(os.Getenv)
+	}
+	dir, err := os.MkdirTemp("", "drover")
+	rt.temp = dir
+	return home.At(dir), err
 }
 
 // Close stops what is running, in order, and returns when nothing is left.
-func (rt *Runtime) Close() error { return rt.s.Close() }
-
-// Shell is a command. Exactly one of Line and Args is set.
-type Shell struct {
-	Line    string   // for bash
-	Args    []string // a program with its arguments
-	Name    string   // a name that works wherever an ID does
-	Dir     string   // default: that of the runtime
-	Timeout time.Duration
-}
-
-// Shell starts a command in the background and returns when it is durably
-// recorded.
-func (rt *Runtime) Shell(ctx context.Context, c Shell) (task.Record, error) {
-	dir, err := rt.folder(c.Dir)
-	if err != nil {
-		return task.Record{}, err
+func (rt *Runtime) Close() error {
+	rt.unanswer(task.ErrClosing)
+	err := rt.s.Close()
+	rt.answers.Wait()
+	if rt.temp != "" {
+		err = errors.Join(err, os.RemoveAll(rt.temp))
 	}
-	return rt.start(ctx, control.StartRequest{Name: c.Name, Timeout: c.Timeout, Cwd: dir, Env: rt.env, Shell: &control.ShellRequest{Line: c.Line, Args: c.Args}})
-}
-
-// Agent is one agent with its prompt.
-type Agent struct {
-	Type     string // such as explore; default: general-purpose
-	Prompt   string
-	Name     string
-	Model    string // default: that of the runtime
-	MaxTurns int    // model replies; default: that of the type, or 50
-
-	// Team makes it a teammate, Name@Team: it rests after each answer, is woken by
-	// [Runtime.Send] and by its team, and ends by [Runtime.Stop]. Empty: it is none.
-	Team string
-}
-
-// Agent starts an agent in the background and returns when it is durably
-// recorded. Its answer is what [Runtime.Result] returns in the end.
-func (rt *Runtime) Agent(ctx context.Context, a Agent) (task.Record, error) {
-	return rt.start(ctx, control.StartRequest{Name: a.Name, Cwd: rt.dir, Env: rt.env,
-		Agent: &control.AgentRequest{Type: a.Type, Prompt: a.Prompt, Model: a.Model, MaxTurns: a.MaxTurns, Team: a.Team}})
-}
-
-// Agents makes a manager for agents of the runtime. The types are those of files
-// and built in, as they are now, and defs, which go before; only agents that the
-// manager starts, and those under them, know defs and are told to hooks, which
-// may be nil. What a manager has started is the runtime's: Close ends it.
-func (rt *Runtime) Agents(hooks subagent.Hooks, defs ...subagent.Definition) (*subagent.Manager, error) {
-	known, err := rt.s.Catalog().With(defs...)
-	if err != nil {
-		return nil, fmt.Errorf("make manager of agents: %w", err)
-	}
-	return subagent.NewManager(rt.s.Engine(rt.env, rt.dir), known, hooks), nil
-}
-
-// Start starts work by a driver of the program, in the background, and returns
-// when it is durably recorded. It is a task like any other: its driver's kind is
-// one of [task.Kinds] or one of its own (see [task.Traited]), it is stopped with its parent and with the runtime, and
-// everybody sees it. ID and Keep of spec must be empty.
-func (rt *Runtime) Start(ctx context.Context, d task.Driver, spec task.Spec) (task.Record, error) {
-	if spec.Cwd == "" {
-		spec.Cwd = rt.dir
-	}
-	return rt.s.StartOwn(ctx, d, spec)
-}
-
-func (rt *Runtime) folder(dir string) (string, error) {
-	if dir == "" {
-		return rt.dir, nil
-	}
-	abs, err := filepath.Abs(dir)
-	if err != nil {
-		return "", fmt.Errorf("start command: %w", err)
-	}
-	return abs, nil
-}
-
-func (rt *Runtime) start(ctx context.Context, r control.StartRequest) (task.Record, error) {
-	started, err := rt.s.Start(ctx, []control.StartRequest{r})
-	if err != nil {
-		return task.Record{}, err
-	}
-	if started[0].Error != nil {
-		return task.Record{}, started[0].Error
-	}
-	return *started[0].Task, nil
-}
-
-// Wait waits for the end of a task and returns it as it ended.
-func (rt *Runtime) Wait(ctx context.Context, id task.ID) (task.Record, error) {
-	reply, err := rt.s.Wait(ctx, control.WaitRequest{Refs: []string{string(id)}})
-	if err != nil {
-		return task.Record{}, err
-	}
-	return reply.Tasks[0], nil
-}
-
-// Stop ends a task with all that it started, and tells what became of each.
-func (rt *Runtime) Stop(ctx context.Context, id task.ID) (task.Receipt, error) {
-	return rt.s.Stop(ctx, control.StopRequest{Refs: []string{string(id)}})
-}
-
-// Get returns a task as it is now; ref is an ID, the beginning of one, or a name.
-func (rt *Runtime) Get(ctx context.Context, ref string) (task.Record, error) {
-	return rt.s.Get(ctx, ref)
-}
-
-// List returns all tasks of the session, newest first.
-func (rt *Runtime) List(ctx context.Context) ([]task.Record, error) {
-	page, err := rt.s.List(ctx, control.ListRequest{All: true})
-	return page.Tasks, err
-}
-
-// Result is the answer of an agent, or the end of a command's output, once the
-// task has ended.
-func (rt *Runtime) Result(ctx context.Context, id task.ID) (string, error) {
-	a, err := control.WholeResult(ctx, rt.s, string(id))
-	return a.Text, err
-}
-
-// Events yields every change of every task after a number, then waits for more
-// until ctx ends or the runtime is closed. A reader that is slow, or comes back
-// later with the last number it saw, misses nothing.
-func (rt *Runtime) Events(ctx context.Context, after task.Seq) iter.Seq2[task.Event, error] {
-	return func(yield func(task.Event, error) bool) {
-		for e, err := range rt.s.Events(ctx, after) {
-			if err != nil && errors.Is(err, context.Cause(ctx)) {
-				return
-			}
-			if !yield(e, err) {
-				return
-			}
-		}
-	}
+	return err
 }

@@ -60,7 +60,7 @@ func ExampleRuntime_Agent() {
 	if err := os.WriteFile(filepath.Join(dir, "turns.yaml"), []byte(script), 0o600); err != nil {
 		log.Fatal(err)
 	}
-	rt, err := drover.Open(ctx, drover.Config{Dir: dir, Home: filepath.Join(dir, "state"), Model: "script:turns.yaml"})
+	rt, err := drover.Open(ctx, drover.Config{Dir: dir, Home: filepath.Join(dir, "state"), ModelName: "script:turns.yaml"})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -242,5 +242,5 @@ func scripted(turns string) (c drover.Config, remove func()) {
 	if err := os.WriteFile(filepath.Join(dir, "turns.yaml"), []byte("version: 1\nagents:\n"+turns), 0o600); err != nil {
 		log.Fatal(err)
 	}
-	return drover.Config{Dir: dir, Home: filepath.Join(dir, "state"), Model: "script:turns.yaml"}, func() { os.RemoveAll(dir) }
+	return drover.Config{Dir: dir, Home: filepath.Join(dir, "state"), ModelName: "script:turns.yaml"}, func() { os.RemoveAll(dir) }
 }

@@ -60,6 +60,27 @@ func (s *Session) agents(c Config, model string, env []string) (session.Agents, 
 	a.Policy = choose.Policy{Aliases: set.Models.Aliases, Available: set.Models.Available, Multipliers: set.Models.Multipliers, Rate: table.Rate,
 		GuardOff: set.Models.CostGuard == "off", Explore: set.Models.Explore, Complementary: set.Models.Complementary}
 
+	a.Catalog = catalog.New(catalog.Config{Given: c.Agents}).Current
+	if !c.Isolated {
+		s.found(&a, c, tell)
+	}
+	list, err := todo.ListName(get, string(c.Session))
+	if err != nil {
+		return a, err
+	}
+	a.Todos = todo.At(c.Root.Todos(list), set.Durability == "power")
+	a.Worktrees = worktree.Open(c.Root.Worktrees())
+	a.KeepRule = func(ctx context.Context, rule string) error { return keepRule(ctx, c, rule, tell) }
+	if a.MCP, err = s.servers(c, tell); err != nil {
+		return a, err
+	}
+	return a, nil
+}
+
+// found is what the user and the folder have for agents: definitions, skills,
+// instructions, memory, hooks.
+func (s *Session) found(a *session.Agents, c Config, tell func(string, ...any)) {
+	set, get := c.Settings, home.Lookup(c.Env)
 	plugins, wrongPlugins := catalog.Plugins(get, set.Plugins)
 	files := catalog.New(catalog.Config{Places: catalog.Places(get, c.Folder, set.Trusted, plugins), Also: []string{c.Root.TrustFile()}, Given: c.Agents, Told: wrongPlugins,
 		Trusted: func(folder string) bool {
@@ -81,20 +102,8 @@ func (s *Session) agents(c Config, model string, env []string) (session.Agents, 
 		tell("%s", w)
 	}
 	a.Notes = text
-
-	list, err := todo.ListName(get, string(c.Session))
-	if err != nil {
-		return a, err
-	}
-	a.Todos = todo.At(c.Root.Todos(list), set.Durability == "power")
-	a.Worktrees = worktree.Open(c.Root.Worktrees())
-	a.KeepRule = func(ctx context.Context, rule string) error { return keepRule(ctx, c, rule, tell) }
-	remember(&a, c, s.Place.Project(), tell)
+	remember(a, c, s.Place.Project(), tell)
 	a.Hooks = hooks(set, tell)
-	if a.MCP, err = s.servers(c, tell); err != nil {
-		return a, err
-	}
-	return a, nil
 }
 
 // keepRule writes a rule of the user to the settings of the folder. A folder that

@@ -53,9 +53,10 @@ type Config struct {
 	// holds them, and a command with one cannot be kept.
 	Copier []string
 
-	Model string          // instead of the settings' one
-	Mode  permission.Mode // instead of the settings' one
-	Allow []string        // further rules
+	Model string                 // instead of the settings' one
+	Own   map[string]agent.Model // models of the program itself, by name
+	Mode  permission.Mode        // instead of the settings' one
+	Allow []string               // further rules
 	Deny  []string
 	Dirs  []string // further folders that tools may use; absolute
 
@@ -63,6 +64,11 @@ type Config struct {
 
 	Tools []agent.Tool // of the program itself, for all agents
 	MCP   []string     // files of MCP servers, or JSON, before those of the folder and the user
+
+	// Isolated says that nothing is read of what the user and the folder have for
+	// agents (definitions, skills, instructions, hooks, MCP servers, memory), and that no
+	// socket is opened: nobody outside this process can reach the session.
+	Isolated bool
 
 	// Brief says that the session ends with its work: nothing is begun because
 	// it is idle.
@@ -84,7 +90,7 @@ type Session struct {
 	models *provider.Finder
 	purse  *usage.Purse
 	pool   *mcpclient.Pool // nil: not made yet
-	listen *host.Listener
+	listen *host.Listener  // nil: isolated
 	stop   context.CancelCauseFunc
 	served sync.WaitGroup // the server; Close waits for it
 
@@ -103,7 +109,7 @@ func Open(ctx context.Context, c Config) (_ *Session, err error) {
 	if err := project.Ensure(); err != nil {
 		return nil, err
 	}
-	s := &Session{Place: project.Session(c.Session), models: &provider.Finder{}}
+	s := &Session{Place: project.Session(c.Session), models: &provider.Finder{Own: c.Own}}
 	model, env := cmp.Or(c.Model, c.Settings.Model), withProviders(c.Env, c.Settings.Providers)
 	if c.Role == session.RolePrompt {
 		// A prompt that nobody can answer leaves no session behind.
@@ -111,9 +117,11 @@ func Open(ctx context.Context, c Config) (_ *Session, err error) {
 			return nil, err
 		}
 	}
-	socket, err := s.Place.SocketPath(home.Lookup(c.Env))
-	if err != nil {
-		return nil, err
+	socket := ""
+	if !c.Isolated {
+		if socket, err = s.Place.SocketPath(home.Lookup(c.Env)); err != nil {
+			return nil, err
+		}
 	}
 	if err := s.keep(c); err != nil {
 		return nil, err
@@ -141,6 +149,9 @@ func Open(ctx context.Context, c Config) (_ *Session, err error) {
 	}
 	if err != nil {
 		return nil, errors.Join(err, s.letGo())
+	}
+	if c.Isolated {
+		return s, nil
 	}
 	if s.listen, err = host.Listen(socket); err != nil {
 		return nil, errors.Join(err, s.Session.Close(), s.letGo())
@@ -188,8 +199,12 @@ func (s *Session) keep(c Config) error {
 	return nil
 }
 
-// Serve answers on the socket in the background until Close.
+// Serve answers on the socket in the background until Close. An isolated session
+// has none.
 func (s *Session) Serve() {
+	if s.listen == nil {
+		return
+	}
 	ctx, stop := context.WithCancelCause(context.Background())
 	s.stop = stop
 	s.served.Go(func() { s.err = host.Serve(ctx, s, s.listen, 0) })
@@ -209,6 +224,9 @@ func (s *Session) Close() error {
 		s.stop(task.ErrClosing)
 		s.served.Wait()
 		err = errors.Join(err, s.err)
+	}
+	if s.listen == nil {
+		return errors.Join(err, s.letGo())
 	}
 	if closed := s.listen.Close(); !errors.Is(closed, net.ErrClosed) {
 		err = errors.Join(err, closed)

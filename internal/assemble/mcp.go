@@ -16,7 +16,11 @@ import (
 // given beside.
 func MCPServers(c Config) ([]mcpconfig.Entry, error) {
 	get := home.Lookup(c.Env)
-	return mcpconfig.Read(mcpconfig.Input{Given: c.MCP, Cwd: c.Folder, Files: mcpconfig.Files(get, c.Folder), Env: get, Called: mcptool.ServerName, Trusted: func() bool {
+	files := mcpconfig.Files(get, c.Folder)
+	if c.Isolated {
+		files = nil
+	}
+	return mcpconfig.Read(mcpconfig.Input{Given: c.MCP, Cwd: c.Folder, Files: files, Env: get, Called: mcptool.ServerName, Trusted: func() bool {
 		st, err := trust.At(c.Root.TrustFile()).Check(c.Folder)
 		return err == nil && st.Trusted
 	}})

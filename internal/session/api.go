@@ -375,7 +375,7 @@ func (s *Session) Promote(ctx context.Context, ref string) (task.Record, error) 
 	if err != nil {
 		return r, refusal(err)
 	}
-	if s.cfg.Info.Role == RoleRun {
+	if s.cfg.Info.Role == RoleRun && r.Parent == "" {
 		return r, &control.Error{Code: control.Unavailable, Message: "a foreground `drover run` belongs to its terminal", Mend: "start it with `drover run -d`"}
 	}
 	if s.cfg.Limits.NoBackground {

@@ -34,6 +34,10 @@ type Choice struct {
 // Finder finds models. Its methods may be called by several goroutines. The
 // zero Finder is ready.
 type Finder struct {
+	// Own are models of the program that holds the finder, by name. They go before
+	// all others, and are not closed. It is not changed after the first Find.
+	Own map[string]agent.Model
+
 	mu      sync.Mutex
 	limiter *ratelimit.Limiter
 	models  map[string]agent.Model // by provider and what it was made from
@@ -50,6 +54,9 @@ func (e *MissingError) Error() string { return e.Text + " (" + e.Mend + ")" }
 func (f *Finder) Find(name string, env func(string) string, cwd string) (Choice, error) {
 	if name == "" {
 		name = Default
+	}
+	if m, ok := f.Own[name]; ok {
+		return Choice{Model: m, Name: name, Provider: "program"}, nil
 	}
 	if file, ok := strings.CutPrefix(name, "script:"); ok {
 		if !filepath.IsAbs(file) {

@@ -1,0 +1,43 @@
+package drover
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/drover-dev/drover/internal/engine/keeper"
+	"github.com/drover-dev/drover/internal/engine/process"
+)
+
+// keeperArg is the only argument of this program where it is the keeper of another
+// process.
+const keeperArg = "drover-keeper"
+
+// Keeper is the command that starts this program as a keeper, for [Config.Keeper]. Its
+// main function must call [RunKeeper] first.
+func Keeper() ([]string, error) {
+	exe, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find this program to start it as a keeper: %w", err)
+	}
+	return []string{exe, keeperArg}, nil
+}
+
+// RunKeeper does the work of a keeper if this process was started as one by a runtime
+// with [Keeper], and then exits. In any other process it returns at once. A keeper
+// outlives the program that started it for as long as it takes to end what that program
+// left running. Call it at the beginning of main, before flags are parsed.
+func RunKeeper() {
+	if !isKeeper(os.Args) {
+		return
+	}
+	// So `pkill` of the program's name leaves it to do its work. It can do without.
+	_ = process.SetName("task-keeper")
+	if err := keeper.RunHelper(context.Background()); err != nil {
+		fmt.Fprintf(os.Stderr, "keeper: %s\n", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+func isKeeper(args []string) bool { return len(args) == 2 && args[1] == keeperArg }
