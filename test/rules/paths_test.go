@@ -21,7 +21,7 @@ var bare = []struct {
 	{"paths that the user names, in which his links count", []string{"cmd/drover/export.go", "cmd/drover/mcpservers.go", "cmd/drover/teleport.go",
 		"internal/agentenv/catalog/plugin.go", "internal/frontend/cli/export.go", "internal/frontend/cli/run.go", "internal/agentenv/mcpconfig/edit.go", "internal/model/script/load.go", "internal/agentenv/settings/file.go"}},
 	{"paths that users of the library name", []string{"agent/fork.go", "agent/transcript_unix.go"}},
-	{"a new folder or file for temporary things, which is this process's own", []string{"cmd/drover/demo*.go", "internal/api/remoteapi/checker.go", "internal/api/teleport/archive.go", "internal/api/teleport/export.go"}},
+	{"a new folder or file for temporary things, which is this process's own", []string{"cmd/drover/demo*.go", "drover.go", "internal/api/remoteapi/checker.go", "internal/api/teleport/archive.go", "internal/api/teleport/export.go"}},
 	{"/proc, /sys, /dev", []string{"cmd/drover/hostcmd.go", "internal/engine/process/*_linux.go", "internal/engine/process/memory.go", "internal/engine/process/start.go", "internal/engine/tty/open_*.go"}},
 	{"SQLite takes paths; ours.go looks at what is there before", []string{"internal/engine/journal/journal.go"}},
 	{"sockets have paths only; home checks their folder", []string{"internal/api/host/host.go"}},
