@@ -7,7 +7,7 @@ import (
 	"github.com/drover-dev/drover/internal/agentenv/settings"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/frontend/cli"
-	"github.com/drover-dev/drover/internal/session"
+	"github.com/drover-dev/drover/internal/session/ended"
 )
 
 // old removes sessions that are not to be kept. One that cannot be removed hinders
@@ -21,7 +21,7 @@ func (w *world) old(ctx context.Context, age string, all bool) (out []cli.Remova
 	if all {
 		folder = ""
 	}
-	over, err := session.Overdue(w.root, folder, keep, time.Now())
+	over, err := ended.Overdue(w.root, folder, keep, time.Now())
 	if err != nil {
 		return nil, err
 	}
@@ -42,21 +42,21 @@ func (w *world) old(ctx context.Context, age string, all bool) (out []cli.Remova
 }
 
 // keep is what is kept: an age that was given, else what the settings say.
-func (w *world) keep(age string) (session.Retention, error) {
+func (w *world) keep(age string) (ended.Retention, error) {
 	if age != "" {
 		d, err := settings.ParseAge(age)
 		if err != nil {
-			return session.Retention{}, &control.Error{Code: control.Invalid, Message: "--old " + err.Error()}
+			return ended.Retention{}, &control.Error{Code: control.Invalid, Message: "--old " + err.Error()}
 		}
-		return session.Retention{Age: max(d, 1)}, nil
+		return ended.Retention{Age: max(d, 1)}, nil
 	}
 	set, err := w.settings("")
 	if err != nil {
-		return session.Retention{}, err
+		return ended.Retention{}, err
 	}
 	r := set.Tasks.Retention
 	if r == (settings.Retention{}) {
-		return session.Retention{}, &control.Error{Code: control.Invalid, Message: "nothing says how old is too old", Mend: "give an age, as in --old=30d, or set tasks.retention"}
+		return ended.Retention{}, &control.Error{Code: control.Invalid, Message: "nothing says how old is too old", Mend: "give an age, as in --old=30d, or set tasks.retention"}
 	}
-	return session.Retention{Age: r.Limit(), Bytes: r.Bytes}, nil
+	return ended.Retention{Age: r.Limit(), Bytes: r.Bytes}, nil
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/drover-dev/drover/internal/engine/journal"
 	"github.com/drover-dev/drover/internal/frontend/cli"
 	"github.com/drover-dev/drover/internal/platform/home"
-	"github.com/drover-dev/drover/internal/session"
+	"github.com/drover-dev/drover/internal/session/ended"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -44,12 +44,12 @@ func isOpen(id task.ID) error {
 }
 
 // remove removes what an ended session left, in the given way.
-func (w *world) remove(ctx context.Context, of control.Info, how func(session.Past) (session.Removed, error)) (r session.Removed, err error) {
+func (w *world) remove(ctx context.Context, of control.Info, how func(ended.Session) (ended.Removed, error)) (r ended.Removed, err error) {
 	e, err := w.ended(ctx, of)
 	if err != nil {
 		return r, err
 	}
-	r, err = how(session.Past{Place: e.Place, Info: e.Info})
+	r, err = how(ended.Session{Place: e.Place, Info: e.Info})
 	if err == nil && r.Kept != "" {
 		return r, &control.Error{Code: control.Conflict, Message: "remove session: " + r.Kept, Mend: "stop its tasks first, see `drover ps --all-sessions`"}
 	}
@@ -67,7 +67,7 @@ func byForce(id task.ID, err error) error {
 // discard removes a session whose log may be damaged, and returns what could not be
 // looked at.
 func (w *world) discard(ctx context.Context, of control.Info) (unseen string, err error) {
-	r, err := w.remove(ctx, of, func(p session.Past) (session.Removed, error) { return p.Discard(ctx) })
+	r, err := w.remove(ctx, of, func(p ended.Session) (ended.Removed, error) { return p.Discard(ctx) })
 	return r.Unseen, err
 }
 
@@ -98,5 +98,5 @@ func (w *world) repair(ctx context.Context, of control.Info, force bool) (out cl
 		return out, nil
 	}
 	out.Sound, out.Described = false, true
-	return out, session.Past{Place: e.Place, Info: e.Info}.Describe(ctx, version)
+	return out, ended.Session{Place: e.Place, Info: e.Info}.Describe(ctx, version)
 }

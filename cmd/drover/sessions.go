@@ -23,6 +23,7 @@ import (
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/session"
+	"github.com/drover-dev/drover/internal/session/ended"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -40,7 +41,7 @@ func (w *world) directory() (*host.Directory, error) {
 }
 
 func (w *world) endLost(ctx context.Context, died []task.ID) {
-	if err := session.EndLost(ctx, w.root, died...); err != nil && ctx.Err() == nil {
+	if err := ended.EndLost(ctx, w.root, died...); err != nil && ctx.Err() == nil {
 		w.note(err.Error())
 	}
 }
@@ -165,7 +166,7 @@ func interruptible(ctx context.Context) (first, hurry context.Context) {
 
 // Remove deletes what an ended session left.
 func (s *sessions) Remove(ctx context.Context, of control.Info) error {
-	_, err := s.w.remove(ctx, of, func(p session.Past) (session.Removed, error) { return p.Remove(ctx, true) })
+	_, err := s.w.remove(ctx, of, func(p ended.Session) (ended.Removed, error) { return p.Remove(ctx, true) })
 	return byForce(of.Session, err)
 }
 

@@ -28,6 +28,7 @@ import (
 	"github.com/drover-dev/drover/internal/model/provider"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/session"
+	"github.com/drover-dev/drover/internal/session/ended"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -136,7 +137,7 @@ func Open(ctx context.Context, c Config) (_ *Session, err error) {
 			LiveMonitors: set.Limits.Monitors, NoMonitors: !set.Monitors.Enabled,
 			StallAfter: set.Tasks.Stall(), MultiTurn: set.Agents.MultiTurn, IdleTimeout: set.Agents.IdleLimit(),
 			TeammateGrace: set.Agents.Grace(), UserQuota: set.Tasks.UserQuotaBytes, MinFree: set.Tasks.MinFreeBytes, Processes: set.Tasks.MaxProcesses,
-			Retention: session.Retention{Age: set.Tasks.Retention.Limit(), Bytes: set.Tasks.Retention.Bytes}},
+			Retention: ended.Retention{Age: set.Tasks.Retention.Limit(), Bytes: set.Tasks.Retention.Bytes}},
 		Power:  set.Durability == "power",
 		Keeper: s.Keeper,
 		Copier: c.Copier,

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/internal/api/archive"
-	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/engine/supervise"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/task"
@@ -208,7 +207,7 @@ func allOutputs(root home.Root) (sum int64) {
 	for _, p := range projects {
 		places, _ := p.Sessions()
 		for _, place := range places {
-			info, err := readInfo(place)
+			info, err := archive.ReadInfo(place)
 			if err == nil && info.EndTime != nil && info.Tasks.Live == 0 && info.OutputBytes > 0 {
 				sum += info.OutputBytes
 				continue
@@ -217,14 +216,6 @@ func allOutputs(root home.Root) (sum int64) {
 		}
 	}
 	return sum
-}
-
-func readInfo(place home.Session) (info control.Info, err error) {
-	data, err := place.ReadInfo()
-	if err == nil {
-		err = json.Unmarshal(data, &info)
-	}
-	return info, err
 }
 
 // lookAtDisk says why nothing may start for the disk, and tells of a change.

@@ -21,9 +21,9 @@ import (
 
 // What a session is for; see [control.Info].
 const (
-	RoleBackground = "background" // tasks of `drover run -d` and of clients
-	RoleRun        = "run"        // one foreground command
-	RolePrompt     = "prompt"     // a main agent
+	RoleBackground = control.RoleBackground
+	RoleRun        = control.RoleRun
+	RolePrompt     = control.RolePrompt
 )
 
 // TaskOrigin is the origin of a turn that mail has started.

@@ -117,7 +117,7 @@ func (s *Session) takeIn(ctx context.Context) error {
 	if err := s.settleLost(ctx, states); err != nil {
 		return err
 	}
-	s.sweepLost()
+	s.endOrphans()
 	return nil
 }
 

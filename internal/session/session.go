@@ -10,9 +10,7 @@
 package session
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -43,6 +41,7 @@ import (
 	"github.com/drover-dev/drover/internal/model/provider"
 	"github.com/drover-dev/drover/internal/platform/failpoint"
 	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/internal/session/ended"
 	"github.com/drover-dev/drover/internal/tool/webtool"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
@@ -77,7 +76,7 @@ type Limits struct {
 	MinFree   int64 // bytes that must be free for something to start; 0: any
 	Processes int   // of one command, which is ended beyond it; 0: any
 
-	Retention Retention // of ended sessions, other than of a command in the foreground
+	Retention ended.Retention // of ended sessions, other than of a command in the foreground
 
 	StallAfter time.Duration // without output, after which a background command is looked at; default 45 s
 
@@ -331,12 +330,14 @@ func Open(ctx context.Context, cfg Config) (_ *Session, err error) {
 	if cfg.Info.Role != RoleRun { // which must start fast
 		s.watch.Go(s.watchFolder)
 		s.watch.Go(func() {
-			if err := EndLost(sweeping, cfg.Place.Project().Root()); err != nil && sweeping.Err() == nil {
+			if err := ended.EndLost(sweeping, cfg.Place.Project().Root()); err != nil && sweeping.Err() == nil {
 				s.say(cfg.Info.Session, err.Error())
 			}
 		})
-		if !cfg.Limits.Retention.none() {
-			s.watch.Go(func() { s.retain(sweeping, cfg.Limits.Retention) })
+		if keep := cfg.Limits.Retention; !keep.KeepsAll() {
+			s.watch.Go(func() {
+				ended.Retain(sweeping, cfg.Place.Project().Root(), keep, func(text string) { s.say(cfg.Info.Session, text) })
+			})
 		}
 	}
 	s.keepMemory()
@@ -506,21 +507,7 @@ func (s *Session) writeInfo(end *time.Time) error {
 		info.DiskBytes, info.OutputBytes = archive.DiskBytes(s.cfg.Place)
 		info.Live, info.PID = false, 0
 	}
-	return writeInfo(s.cfg.Place, info)
-}
-
-func writeInfo(place home.Session, info control.Info) error {
-	var buf bytes.Buffer
-	e := json.NewEncoder(&buf)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
-	if err := e.Encode(info); err != nil {
-		return fmt.Errorf("write session.json: %w", err)
-	}
-	if err := place.WriteInfo(buf.Bytes()); err != nil {
-		return fmt.Errorf("write session.json: %w", err)
-	}
-	return nil
+	return archive.WriteInfo(s.cfg.Place, info)
 }
 
 func (s *Session) info() control.Info {
@@ -574,7 +561,7 @@ func (s *Session) Close() error {
 		errs = append(errs, main.close())
 	}
 	s.shutServers()
-	s.sweep()
+	s.endProcesses()
 	if s.cfg.Keeper != nil {
 		errs = append(errs, s.cfg.Keeper.Close())
 	}
@@ -627,19 +614,30 @@ func (s *Session) Hurry() {
 	})
 }
 
-// sweep ends what tasks of this session left behind outside their groups. What
+// endProcesses ends what tasks of this session left behind outside their groups. What
 // is kept is spared.
-func (s *Session) sweep() {
-	kept := map[string]bool{}
+func (s *Session) endProcesses() {
+	kept := map[task.ID]bool{}
 	any, held := false, 0
 	for _, r := range s.sup.List(0) {
 		if held++; !r.Status.Terminal() {
-			kept[string(r.ID)] = true
+			kept[r.ID] = true
 		}
 		any = any || r.Process != nil
 	}
 	if _, total := s.sup.Live(); !any && total == held {
 		return
 	}
-	sweep(string(s.cfg.Info.Session), kept)
+	ended.EndProcesses(s.cfg.Info.Session, kept)
+}
+
+// endOrphans ends what earlier hosts have started and did not live to record.
+func (s *Session) endOrphans() {
+	kept := map[task.ID]bool{}
+	for _, r := range s.sup.List(0) {
+		if r.Keep && !r.Status.Terminal() {
+			kept[r.ID] = true
+		}
+	}
+	ended.EndOrphans(s.cfg.Info.Session, kept)
 }

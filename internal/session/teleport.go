@@ -2,8 +2,8 @@ package session
 
 import (
 	"cmp"
-	"encoding/json"
 
+	"github.com/drover-dev/drover/internal/api/archive"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/platform/home"
 )
@@ -11,9 +11,7 @@ import (
 // carried keeps what the description of a session says of where it was before,
 // which is written anew by each host.
 func carried(place home.Session, info control.Info) control.Info {
-	data, err := place.ReadInfo()
-	var old control.Info
-	if err == nil && json.Unmarshal(data, &old) == nil {
+	if old, err := archive.ReadInfo(place); err == nil {
 		info.Aliases, info.TeleportedFrom = old.Aliases, old.TeleportedFrom
 		info.Title = cmp.Or(info.Title, old.Title) // it goes on without a new prompt
 	}

@@ -92,19 +92,19 @@ var rules = []struct {
 }{
 	{"bottom", "task and agent import nothing of ours", []string{"task", "agent"}, []string{".", "*"}, nil},
 	{"drivers", "a driver never imports another driver or the engine", drivers,
-		slices.Concat(drivers, engine, []string{"internal/driver/builtin", "internal/session"}), []string{"internal/driver/builtin"}},
+		slices.Concat(drivers, engine, []string{"internal/driver/builtin", "internal/session*"}), []string{"internal/driver/builtin"}},
 	{"engine", "the engine knows tasks, not what they do", engine,
-		slices.Concat(drivers, []string{"agent", "internal/driver/builtin", "internal/session", "internal/model/*", "internal/tool/*"}), nil},
+		slices.Concat(drivers, []string{"agent", "internal/driver/builtin", "internal/session*", "internal/model/*", "internal/tool/*"}), nil},
 	{"faces", "faces know control and task, not what is behind", faces,
-		slices.Concat(drivers, engine, []string{".", "internal/api/archive", "internal/assemble", "internal/driver/builtin", "internal/api/host", "internal/session"}), nil},
+		slices.Concat(drivers, engine, []string{".", "internal/api/archive", "internal/assemble", "internal/driver/builtin", "internal/api/host", "internal/session*"}), nil},
 	{"conversation", "only the stream of -p shows what an agent does while it does it", faces, []string{"agent"}, []string{"internal/frontend/agentsdk"}},
 	{"face", "no face knows another", faces, faces, nil},
 	{"picking", "only cmd/drover picks a face", []string{".", "*"}, faces, []string{"cmd/drover"}},
 	{"wiring", "nothing imports the wiring", []string{"*"}, []string{".", "cmd/*", "internal/assemble"}, []string{"cmd/drover"}},
 	{"tools", "tools and models know the agent, not the session", []string{"internal/tool/*", "internal/model/*"},
-		slices.Concat(engine, []string{"internal/session", "internal/api/control", "internal/agentenv/permission"}), nil},
+		slices.Concat(engine, []string{"internal/session*", "internal/api/control", "internal/agentenv/permission"}), nil},
 	{"listing", "only builtin lists the kinds, for those who wire and the session", []string{"*"}, []string{"internal/driver/builtin"},
-		[]string{"internal/session", "cmd/drover"}},
+		[]string{"internal/session", "internal/session/ended", "cmd/drover"}},
 }
 
 var (

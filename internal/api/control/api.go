@@ -106,12 +106,19 @@ type API interface {
 	Hold(ctx context.Context, lease string) error
 }
 
+// Roles say what a session is for.
+const (
+	RoleBackground = "background" // tasks of `drover run -d` and of clients
+	RoleRun        = "run"        // one foreground command
+	RolePrompt     = "prompt"     // a main agent
+)
+
 // Info is what a listing of sessions shows; session.json holds the same.
 type Info struct {
 	Session   task.ID    `json:"session_id"`
 	Project   string     `json:"project"` // the folder
 	Title     string     `json:"title,omitempty"`
-	Role      string     `json:"role"` // background, run, prompt
+	Role      string     `json:"role"` // one of the roles
 	Version   string     `json:"version"`
 	PID       int        `json:"pid,omitempty"` // of the host, while it lives
 	Live      bool       `json:"live"`

@@ -1,4 +1,4 @@
-package session
+package ended
 
 import (
 	"cmp"
@@ -13,14 +13,14 @@ import (
 
 // Describe writes session.json anew, of what the log and the folder tell. It takes the
 // session's lock.
-func (p Past) Describe(ctx context.Context, version string) error {
+func (p Session) Describe(ctx context.Context, version string) error {
 	if err := p.describe(ctx, version); err != nil {
 		return fmt.Errorf("describe session %s: %w", p.Place.ID(), err)
 	}
 	return nil
 }
 
-func (p Past) describe(ctx context.Context, version string) (err error) {
+func (p Session) describe(ctx context.Context, version string) (err error) {
 	unlock, err := p.Place.Lock()
 	if err != nil {
 		return err
@@ -53,17 +53,17 @@ func (p Past) describe(ctx context.Context, version string) (err error) {
 	}
 	info.Damaged, info.Version, info.EndTime, info.Role = false, version, &end, roleOf(p.Place)
 	info.OutputBytes = archive.OutputBytes(p.Place)
-	return writeInfo(p.Place, info)
+	return archive.WriteInfo(p.Place, info)
 }
 
 // roleOf is the role of a session, as far as its folder and its project tell.
 func roleOf(place home.Session) string {
 	project := place.Project()
 	if id, err := project.Root().ReadFile(project.BackgroundFile(), 1<<10); err == nil && strings.TrimSpace(string(id)) == string(place.ID()) {
-		return RoleBackground
+		return control.RoleBackground
 	}
 	if _, err := place.Below().Lstat(place.Transcript()); err == nil {
-		return RolePrompt
+		return control.RolePrompt
 	}
-	return RoleRun
+	return control.RoleRun
 }

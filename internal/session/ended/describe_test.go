@@ -1,4 +1,4 @@
-package session
+package ended
 
 import (
 	"encoding/json"
@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drover-dev/drover/internal/api/archive"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/engine/journal"
 	"github.com/drover-dev/drover/internal/platform/home"
@@ -17,9 +18,9 @@ import (
 func TestDescribe(t *testing.T) {
 	began, ended := time.Unix(1000, 0).UTC(), time.Now().Add(time.Hour).UTC()
 	for role, mark := range map[string]func(home.Session) (path, text string){
-		RoleRun:        func(s home.Session) (string, string) { return s.Output("b00000001"), "hello" },
-		RolePrompt:     func(s home.Session) (string, string) { return s.Transcript(), "" },
-		RoleBackground: func(s home.Session) (string, string) { return s.Project().BackgroundFile(), string(s.ID()) + "\n" },
+		control.RoleRun:        func(s home.Session) (string, string) { return s.Output("b00000001"), "hello" },
+		control.RolePrompt:     func(s home.Session) (string, string) { return s.Transcript(), "" },
+		control.RoleBackground: func(s home.Session) (string, string) { return s.Project().BackgroundFile(), string(s.ID()) + "\n" },
 	} {
 		t.Run(role, func(t *testing.T) {
 			place := home.At(t.TempDir()).Project(t.TempDir()).Session("s00000001")
@@ -45,15 +46,15 @@ func TestDescribe(t *testing.T) {
 			if err := j.Close(); err != nil {
 				t.Fatal(err)
 			}
-			p := Past{Place: place, Info: control.Info{Session: place.ID(), Project: place.Project().Folder(), StartTime: time.Now().UTC(), Damaged: true}}
+			p := Session{Place: place, Info: control.Info{Session: place.ID(), Project: place.Project().Folder(), StartTime: time.Now().UTC(), Damaged: true}}
 			if err := p.Describe(t.Context(), "1.2.3"); err != nil {
 				t.Fatal(err)
 			}
-			got, err := readInfo(place)
+			got, err := archive.ReadInfo(place)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got.DiskBytes == 0 || got.OutputBytes != int64(len(text)) && role == RoleRun {
+			if got.DiskBytes == 0 || got.OutputBytes != int64(len(text)) && role == control.RoleRun {
 				t.Errorf("%d bytes, %d of outputs", got.DiskBytes, got.OutputBytes)
 			}
 			got.DiskBytes, got.OutputBytes = 0, 0

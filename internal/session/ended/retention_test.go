@@ -1,4 +1,4 @@
-package session
+package ended
 
 import (
 	"encoding/json"
@@ -18,11 +18,11 @@ import (
 // though it counts.
 func TestOverdue(t *testing.T) {
 	now := time.Now()
-	ago := func(hours int, bytes int64) Past {
-		return Past{End: now.Add(-time.Duration(hours) * time.Hour), Bytes: bytes}
+	ago := func(hours int, bytes int64) Session {
+		return Session{End: now.Add(-time.Duration(hours) * time.Hour), Bytes: bytes}
 	}
-	alive := Past{Bytes: 50, live: true}
-	all := []Past{ago(3, 10), alive, ago(1, 20), ago(9, 30)}
+	alive := Session{Bytes: 50, live: true}
+	all := []Session{ago(3, 10), alive, ago(1, 20), ago(9, 30)}
 	for name, c := range map[string]struct {
 		keep Retention
 		want []int64 // the bytes of those that go, in order
@@ -81,7 +81,7 @@ func TestRemovePast(t *testing.T) {
 		}
 	}
 	describe(end.Add(-time.Hour).UTC())
-	past := func() Past {
+	past := func() Session {
 		t.Helper()
 		over, err := Overdue(root, "", Retention{Age: time.Minute}, time.Now())
 		if err != nil || len(over) != 1 {
@@ -89,7 +89,7 @@ func TestRemovePast(t *testing.T) {
 		}
 		return over[0]
 	}
-	expect := func(p Past, owing bool, kept bool, owed int) {
+	expect := func(p Session, owing bool, kept bool, owed int) {
 		t.Helper()
 		got, err := p.Remove(t.Context(), owing)
 		_, gone := os.Lstat(place.Dir())

@@ -1,4 +1,4 @@
-package session
+package ended
 
 import (
 	"cmp"
@@ -22,36 +22,36 @@ type Retention struct {
 	Bytes int64         // of all sessions together
 }
 
-// none reports that all are kept.
-func (r Retention) none() bool { return r.Age <= 0 && r.Bytes <= 0 }
+// KeepsAll reports that no session is removed for its age or size.
+func (r Retention) KeepsAll() bool { return r.Age <= 0 && r.Bytes <= 0 }
 
-// Past is what a session left that has ended.
-type Past struct {
+// Session is a session that has ended, by what it left.
+type Session struct {
 	Place home.Session
 	Info  control.Info
 	End   time.Time
 	Bytes int64 // of all its files
 
-	live bool // it may not have ended: nothing is removed of it
+	live bool // it may not have ended, so nothing of it is removed
 }
 
-// Removed is what became of one that was to go.
+// Removed says what became of a session that was to be removed.
 type Removed struct {
 	Session task.ID
 	Owed    int    // notices that were never delivered
-	Kept    string // why it was not removed; empty: it was
-	Unseen  string // what could not be looked at; see [Past.Discard]
+	Kept    string // why it was not removed; empty: it was removed
+	Unseen  string // what could not be checked; see [Session.Discard]
 }
 
 // Overdue returns the sessions of a folder, or of all with "", that retention
 // does not keep, oldest end first. What all sessions of the user take counts,
 // those that live too.
-func Overdue(root home.Root, folder string, keep Retention, now time.Time) ([]Past, error) {
+func Overdue(root home.Root, folder string, keep Retention, now time.Time) ([]Session, error) {
 	projects, err := root.Projects()
 	if err != nil {
 		return nil, err
 	}
-	var all []Past
+	var all []Session
 	for _, p := range projects {
 		places, err := p.Sessions()
 		if err != nil {
@@ -66,15 +66,15 @@ func Overdue(root home.Root, folder string, keep Retention, now time.Time) ([]Pa
 	over := overdue(all, keep, now)
 	if folder != "" {
 		mine := root.Project(folder).Folder()
-		over = slices.DeleteFunc(over, func(p Past) bool { return p.Place.Project().Folder() != mine })
+		over = slices.DeleteFunc(over, func(p Session) bool { return p.Place.Project().Folder() != mine })
 	}
 	return over, nil
 }
 
 // overdue is the rule: those that are too old, then as many of the others, oldest
 // end first, as make the rest small enough.
-func overdue(all []Past, keep Retention, now time.Time) []Past {
-	var ended []Past
+func overdue(all []Session, keep Retention, now time.Time) []Session {
+	var ended []Session
 	var sum int64
 	for _, p := range all {
 		sum += p.Bytes
@@ -82,7 +82,7 @@ func overdue(all []Past, keep Retention, now time.Time) []Past {
 			ended = append(ended, p)
 		}
 	}
-	slices.SortStableFunc(ended, func(a, b Past) int { return a.End.Compare(b.End) })
+	slices.SortStableFunc(ended, func(a, b Session) int { return a.End.Compare(b.End) })
 	n := 0
 	for n < len(ended) {
 		old := keep.Age > 0 && now.Sub(ended[n].End) > keep.Age
@@ -97,12 +97,12 @@ func overdue(all []Past, keep Retention, now time.Time) []Past {
 
 // look reads what is known of a session. One without a description is being made,
 // or was never finished, and is not looked at.
-func look(place home.Session) (Past, bool) {
-	info, err := readInfo(place)
+func look(place home.Session) (Session, bool) {
+	info, err := archive.ReadInfo(place)
 	if err != nil {
-		return Past{}, false
+		return Session{}, false
 	}
-	p := Past{Place: place, Info: info, Bytes: info.DiskBytes}
+	p := Session{Place: place, Info: info, Bytes: info.DiskBytes}
 	switch wrote, ok := lastWrite(place); {
 	case info.EndTime != nil:
 		p.End = *info.EndTime
@@ -141,11 +141,11 @@ func opened(place home.Session) bool {
 // Remove removes what the session left, unless it is open now, or was since it was
 // looked at, or something of it is still at work; owing ones go only if that is
 // said.
-func (p Past) Remove(ctx context.Context, owing bool) (Removed, error) {
+func (p Session) Remove(ctx context.Context, owing bool) (Removed, error) {
 	return p.remove(ctx, owing, holds)
 }
 
-func (p Past) remove(ctx context.Context, owing bool, holds keeping) (Removed, error) {
+func (p Session) remove(ctx context.Context, owing bool, holds keeping) (Removed, error) {
 	r := Removed{Session: p.Place.ID()}
 	unlock, err := p.Place.Lock()
 	if errors.Is(err, home.ErrLocked) {
@@ -156,7 +156,7 @@ func (p Past) remove(ctx context.Context, owing bool, holds keeping) (Removed, e
 		return r, err
 	}
 	defer unlock()
-	now, err := readInfo(p.Place)
+	now, err := archive.ReadInfo(p.Place)
 	if err != nil && p.Info.Damaged {
 		now, err = p.Info, nil // its log tells what it holds
 	}
@@ -197,15 +197,16 @@ func holds(ctx context.Context, place home.Session, info control.Info) (why stri
 	return "", owed, err
 }
 
-// mostRemoved bounds what one start removes beside its own work.
+// mostRemoved bounds what one call of [Retain] removes.
 const mostRemoved = 50
 
-// retain removes what retention does not keep. Whoever is owed a notice may still
-// come for it: what owes some is left to `drover sessions rm --old`.
-func (s *Session) retain(ctx context.Context, keep Retention) {
-	over, err := Overdue(s.cfg.Place.Project().Root(), "", keep, time.Now())
+// Retain removes what retention does not keep, and reports to the user what it did.
+// A session with undelivered notices is left to `drover sessions rm --old`: their
+// owner may still come for them.
+func Retain(ctx context.Context, root home.Root, keep Retention, report func(text string)) {
+	over, err := Overdue(root, "", keep, time.Now())
 	if err != nil {
-		s.say(s.cfg.Info.Session, fmt.Sprintf("tasks.retention: %v", err))
+		report(fmt.Sprintf("tasks.retention: %v", err))
 		return
 	}
 	removed := 0
@@ -216,12 +217,12 @@ func (s *Session) retain(ctx context.Context, keep Retention) {
 		r, err := p.Remove(ctx, false)
 		switch {
 		case err != nil && ctx.Err() == nil:
-			s.say(s.cfg.Info.Session, fmt.Sprintf("tasks.retention: %v", err))
+			report(fmt.Sprintf("tasks.retention: %v", err))
 		case err == nil && r.Kept == "":
 			removed++
 		}
 	}
 	if removed > 0 {
-		s.say(s.cfg.Info.Session, fmt.Sprintf("%d ended sessions were removed, as tasks.retention says", removed))
+		report(fmt.Sprintf("%d ended sessions were removed, as tasks.retention says", removed))
 	}
 }

@@ -1,4 +1,4 @@
-package session
+package ended
 
 import (
 	"encoding/json"

@@ -1,4 +1,4 @@
-package session
+package ended
 
 import (
 	"context"
@@ -26,7 +26,7 @@ func EndLost(ctx context.Context, root home.Root, died ...task.ID) error {
 	lost := map[task.ID]bool{}
 	var table process.Table
 	for _, p := range table.Read() {
-		if id := p.Mark(process.MarkSession); hostless(p) && home.SessionID(id) {
+		if id := p.Mark(process.MarkSession); orphaned(p) && home.SessionID(id) {
 			lost[task.ID(id)] = true
 		}
 	}
@@ -47,12 +47,6 @@ func EndLost(ctx context.Context, root home.Root, died ...task.ID) error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// hostless reports whether the host that started a process, or whose task did, has died.
-func hostless(p process.Proc) bool {
-	host, err := process.ParseMark(p.Mark(process.MarkHost))
-	return err == nil && !process.Alive(host)
 }
 
 // endLostWait bounds the end of what one session has left running.
@@ -88,14 +82,14 @@ func endLost(ctx context.Context, place home.Session, wait bool) error {
 	if err != nil {
 		return err
 	}
-	kept := map[string]bool{}
+	kept := map[task.ID]bool{}
 	var old []supervise.Old
 	var ids []task.ID
 	for _, s := range states {
 		switch r := s.Task; {
 		case r.Status.Terminal():
 		case r.Keep:
-			kept[string(r.ID)] = true
+			kept[r.ID] = true
 		case r.Process != nil:
 			old, ids = append(old, supervise.Old{Born: s.Born, Task: r}), append(ids, r.ID)
 		}
@@ -118,6 +112,6 @@ func endLost(ctx context.Context, place home.Session, wait bool) error {
 	if _, err := sup.Wait(bound, ids, false); err != nil {
 		return err
 	}
-	sweep(string(place.ID()), kept)
+	EndProcesses(place.ID(), kept)
 	return nil
 }

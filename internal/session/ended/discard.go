@@ -1,4 +1,4 @@
-package session
+package ended
 
 import (
 	"context"
@@ -14,10 +14,10 @@ import (
 // keeping says why a session must stay, and how many notices it owes.
 type keeping func(context.Context, home.Session, control.Info) (why string, owed int, err error)
 
-// Discard is [Past.Remove] of a session that may owe notices, and whose log may be
+// Discard is [Session.Remove] of a session that may owe notices, and whose log may be
 // damaged. Then what the log would tell is not known, and is named; the processes of
 // the machine are asked instead whether something of the session is at work.
-func (p Past) Discard(ctx context.Context) (Removed, error) {
+func (p Session) Discard(ctx context.Context) (Removed, error) {
 	unseen := ""
 	r, err := p.remove(ctx, true, func(ctx context.Context, place home.Session, info control.Info) (string, int, error) {
 		why, owed, err := holds(ctx, place, info)
