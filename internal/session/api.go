@@ -28,8 +28,8 @@ var _ control.API = (*Session)(nil)
 // Info says which session this is.
 func (s *Session) Info(context.Context) (control.Info, error) {
 	info := s.info()
-	info.DiskBytes = s.disk.of(s.cfg.Place)
-	info.Trouble, _ = s.bounds.trouble()
+	info.DiskBytes = s.space.Size()
+	info.Trouble, _ = s.space.Trouble()
 	return info, nil
 }
 
@@ -212,7 +212,7 @@ func (s *Session) RunCommand(ctx context.Context, r control.StartRequest, client
 // List returns tasks, newest first.
 func (s *Session) List(ctx context.Context, req control.ListRequest) (control.Page, error) {
 	page := control.Page{Tasks: []task.Record{}}
-	page.Trouble, _ = s.bounds.trouble()
+	page.Trouble, _ = s.space.Trouble()
 	root := s.sup.Born(req.Under)
 	take := func(born task.Seq, r task.Record) bool {
 		if req.Under != "" && born < root {
@@ -310,7 +310,7 @@ func (s *Session) waitHeeding(ctx context.Context, ids []task.ID, req control.Wa
 		return recs, nil, err
 	}
 	for {
-		now, changed := s.bounds.trouble()
+		now, changed := s.space.Trouble()
 		heeding, stop := context.WithCancelCause(ctx)
 		if now != *req.Told {
 			stop(errTold)
@@ -322,7 +322,7 @@ func (s *Session) waitHeeding(ctx context.Context, ids []task.ID, req control.Wa
 		if !errors.Is(err, errTold) {
 			return recs, nil, err
 		}
-		if now, _ = s.bounds.trouble(); now != *req.Told {
+		if now, _ = s.space.Trouble(); now != *req.Told {
 			return recs, &now, nil
 		}
 	}

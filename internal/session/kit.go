@@ -301,7 +301,7 @@ func (s *Session) spillHook(limit int64) (hook.Spill, error) {
 	if err != nil {
 		return nil, err
 	}
-	return spool.Reopen(path, spool.Options{Limit: limit, Below: s.cfg.Place.Below(), Take: s.bounds.take})
+	return spool.Reopen(path, spool.Options{Limit: limit, Below: s.cfg.Place.Below(), Take: s.space.Take})
 }
 
 // hooksOf is the hooks of the session and of an agent's definition.

@@ -41,6 +41,7 @@ import (
 	"github.com/drover-dev/drover/internal/model/provider"
 	"github.com/drover-dev/drover/internal/platform/failpoint"
 	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/internal/session/diskspace"
 	"github.com/drover-dev/drover/internal/session/ended"
 	"github.com/drover-dev/drover/internal/tool/webtool"
 	"github.com/drover-dev/drover/subagent"
@@ -209,8 +210,8 @@ type Session struct {
 	hops    hops
 	edits   edits
 
-	bounds *bounds // of the disk
-	sums   *sums   // of what has ended
+	space *diskspace.Guard
+	sums  *sums // of what has ended
 
 	subscriptions subscriptions // of monitors, at MCP servers
 
@@ -230,7 +231,6 @@ type Session struct {
 	hurried atomic.Bool
 	hurry   sync.WaitGroup // ends hooks; Close waits
 	over    chan struct{}  // closed when Close ends
-	disk    disk
 
 	mu      sync.Mutex // guards what follows
 	runners map[*hook.Runner]struct{}
@@ -278,8 +278,9 @@ func Open(ctx context.Context, cfg Config) (_ *Session, err error) {
 		_ = s.log.Close()
 		return nil, fmt.Errorf("open session %s: %w", cfg.Info.Session, err)
 	}
-	s.bounds = newBounds(cfg.Place, cfg.Limits, func(text string) { s.say(cfg.Info.Session, text) })
-	sc := shell.Config{ExitFile: cfg.Place.ExitFile, Copier: cfg.Copier, Keys: cfg.Place.KeysFile, Grown: s.bounds.grown,
+	s.space = diskspace.New(diskspace.Config{Place: cfg.Place, QuotaBytes: cfg.Limits.UserQuota, MinFreeBytes: cfg.Limits.MinFree,
+		Report: func(text string) { s.say(cfg.Info.Session, text) }})
+	sc := shell.Config{ExitFile: cfg.Place.ExitFile, Copier: cfg.Copier, Keys: cfg.Place.KeysFile, Grown: s.space.Grown,
 		MaxProcesses: cfg.Limits.Processes}
 	if cfg.Keeper != nil {
 		sc.Keeper = cfg.Keeper
@@ -295,11 +296,11 @@ func Open(ctx context.Context, cfg Config) (_ *Session, err error) {
 		Owed:       s.owed,
 		Posted:     s.posted,
 		Ended:      s.ended,
-		Room:       s.bounds.room,
+		Room:       s.space.Admit,
 		Held:       cfg.Limits.HeldTasks,
 		Grace:      cfg.Limits.HeldFor,
 		Recall:     s.log.Newest,
-		Unsaved:    s.bounds.save,
+		Unsaved:    s.space.Saved,
 		Pools: map[string]supervise.Pool{
 			agentPool: {Size: cfg.Limits.LiveAgents, Queue: 1000, Depth: cfg.Limits.Depth, PerRoot: cfg.Limits.PerRoot,
 				PerSession: cfg.Limits.PerSession, Rate: cfg.Limits.SpawnRate},
@@ -326,7 +327,7 @@ func Open(ctx context.Context, cfg Config) (_ *Session, err error) {
 	s.watch.Go(func() { s.sweepTrees(sweeping) })
 	s.watch.Go(s.watchStalls)
 	s.watch.Go(s.keepSummary)
-	s.watch.Go(func() { s.bounds.keep(s.closes) })
+	s.space.Start()
 	if cfg.Info.Role != RoleRun { // which must start fast
 		s.watch.Go(s.watchFolder)
 		s.watch.Go(func() {
@@ -406,7 +407,7 @@ func departed(r task.Record) bool {
 // output opens the output file of a task. What is at the path of a new task was
 // put there by somebody else, and is refused.
 func (s *Session) output(r task.Record, again bool) (supervise.OutputFile, error) {
-	opt := spool.Options{Limit: s.cfg.Limits.OutputBytes, Below: s.cfg.Place.Below().For(r.OutputFile), Take: s.bounds.take}
+	opt := spool.Options{Limit: s.cfg.Limits.OutputBytes, Below: s.cfg.Place.Below().For(r.OutputFile), Take: s.space.Take}
 	open := spool.Open
 	if again {
 		open = spool.Reopen
@@ -566,7 +567,7 @@ func (s *Session) Close() error {
 		errs = append(errs, s.cfg.Keeper.Close())
 	}
 	_ = failpoint.Hit("close/swept")
-	s.bounds.leave()
+	s.space.Close()
 	s.summarize(fewAtTheEnd)
 	now := time.Now().UTC()
 	void := main == nil && s.void() || main.unused()

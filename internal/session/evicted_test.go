@@ -1,0 +1,120 @@
+package session
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/driver/shell"
+	"github.com/drover-dev/drover/internal/engine/journal"
+	"github.com/drover-dev/drover/task"
+)
+
+// Tasks that have left the memory are listed in pages, found and read as before.
+func TestEvictedTasks(t *testing.T) {
+	r := open(t, "", func(c *Config) { c.Limits.HeldTasks, c.Limits.HeldFor = 8, time.Nanosecond })
+	var ids []task.ID
+	var last task.Record
+	for n := range 40 {
+		rec, err := r.RunCommand(r.ctx, control.StartRequest{Name: fmt.Sprint("n", n), Cwd: r.folder, Shell: &control.ShellRequest{Line: fmt.Sprint("echo out ", n)}}, shell.Client{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids, last = append(ids, rec.ID), rec
+	}
+	held := 0
+	for range r.sup.List(0) {
+		held++
+	}
+	if held > 9 {
+		t.Errorf("%d of 40 are in memory", held)
+	}
+	var listed []task.ID
+	for before := task.Seq(0); ; {
+		page, err := r.List(r.ctx, control.ListRequest{All: true, Limit: 7, Before: before})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, one := range page.Tasks {
+			listed = append(listed, one.ID)
+		}
+		if before = page.Next; before == 0 {
+			break
+		}
+	}
+	slices.Reverse(listed)
+	if !slices.Equal(listed, ids) {
+		t.Errorf("%d listed", len(listed))
+	}
+	for _, ref := range []string{string(ids[0]), "n0", string(ids[0][:8])} {
+		got, err := r.Get(r.ctx, ref)
+		if err != nil || got.ID != ids[0] || got.Status != task.Completed {
+			t.Errorf("Get(%s): %+v, %v", ref, got, err)
+		}
+		a, err := control.WholeResult(r.ctx, r, ref)
+		if err != nil || a.Text != "out 0\n" {
+			t.Errorf("Result(%s): %q, %v", ref, a.Text, err)
+		}
+		chunk, err := r.Output(r.ctx, control.OutputRequest{Ref: ref})
+		if err != nil || string(chunk.Data) != "out 0\n" || !chunk.Ended {
+			t.Errorf("Output(%s): %+v, %v", ref, chunk, err)
+		}
+	}
+	page, err := r.List(r.ctx, control.ListRequest{All: true, Under: ids[3]})
+	if err != nil || len(page.Tasks) != 1 || page.Tasks[0].ID != ids[3] {
+		t.Errorf("below one: %+v, %v", page, err)
+	}
+	if info, err := r.Info(context.Background()); err != nil || info.Tasks.Total != 40 || info.DiskBytes == 0 {
+		t.Errorf("counts: %+v, %d bytes, %v", info.Tasks, info.DiskBytes, err)
+	}
+	if reply, err := r.Wait(r.ctx, control.WaitRequest{Refs: []string{string(ids[1]), string(last.ID)}}); err != nil || len(reply.Tasks) != 2 || reply.Tasks[0].ID != ids[1] {
+		t.Errorf("Wait: %+v, %v", reply, err)
+	}
+}
+
+// A teammate that has left the memory is still found by its own name, without its team,
+// and a remote agent by its session elsewhere.
+func TestEvictedNames(t *testing.T) {
+	end := time.Now().Add(-time.Hour)
+	r := open(t, "", func(c *Config) {
+		c.Limits.HeldTasks = 8
+		if err := c.Place.Ensure(); err != nil {
+			t.Fatal(err)
+		}
+		log, err := journal.Open(c.Place.DB(), journal.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for n := range 30 {
+			rec := task.Record{ID: task.NewID(task.LocalBash), Run: task.NewRunID(), Kind: task.LocalBash, Status: task.Completed, Session: c.Place.ID(),
+				CreateTime: end, EndTime: &end}
+			switch n {
+			case 0:
+				rec.Name, rec.Team = "mate@crew", &task.Team{AgentID: "mate@crew", Name: "mate", Team: "crew"}
+			case 1:
+				rec.Progress = &task.Progress{Remote: &task.RemoteSession{ID: "cse_elsewhere"}}
+			}
+			if _, err := log.Append(t.Context(), task.Entry{Verb: task.Complete, At: end, Task: rec, Notice: &task.Notice{Run: rec.Run, Task: rec.ID, Acked: true}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := log.Close(); err != nil {
+			t.Fatal(err)
+		}
+	})
+	held := 0
+	for range r.sup.List(0) {
+		held++
+	}
+	if held > 8 {
+		t.Fatalf("%d in memory: the test shows nothing", held)
+	}
+	for _, ref := range []string{"mate", "cse_elsewhere"} {
+		if got, err := r.Get(r.ctx, ref); err != nil {
+			t.Errorf("%s: %+v, %v", ref, got.ID, err)
+		}
+	}
+}
