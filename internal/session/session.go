@@ -43,6 +43,7 @@ import (
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/session/diskspace"
 	"github.com/drover-dev/drover/internal/session/ended"
+	"github.com/drover-dev/drover/internal/session/snapshot"
 	"github.com/drover-dev/drover/internal/tool/webtool"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
@@ -210,8 +211,8 @@ type Session struct {
 	hops    hops
 	edits   edits
 
-	space *diskspace.Guard
-	sums  *sums // of what has ended
+	space     *diskspace.Guard
+	snapshots *snapshot.Writer // of the log
 
 	subscriptions subscriptions // of monitors, at MCP servers
 
@@ -254,7 +255,7 @@ func Open(ctx context.Context, cfg Config) (_ *Session, err error) {
 		return nil, fmt.Errorf("open session %s: %w", cfg.Info.Session, err)
 	}
 	s := &Session{cfg: cfg, started: time.Now().UTC(), mates: map[task.ID]*mate{}, boxes: map[task.ID]*mailbox.Box{}, leases: map[string]*lease{}, runners: map[*hook.Runner]struct{}{}, over: make(chan struct{}), changed: make(chan struct{}),
-		closes: make(chan struct{}), swept: make(chan struct{}), sums: newSums()}
+		closes: make(chan struct{}), swept: make(chan struct{})}
 	s.alone, s.leave = context.WithCancelCause(context.Background())
 	s.audience.left = s.abandoned
 	s.openServers()
@@ -309,6 +310,7 @@ func Open(ctx context.Context, cfg Config) (_ *Session, err error) {
 			remotePool:  {Size: remoteLive, Queue: 1000},
 		},
 	})
+	s.snapshots = snapshot.New(s.log, s.sup.Ended)
 	_ = failpoint.Hit("session/opened")
 	if err := s.takeIn(ctx); err != nil {
 		s.sup.Close()
@@ -326,7 +328,7 @@ func Open(ctx context.Context, cfg Config) (_ *Session, err error) {
 	sweeping, s.unsweep = context.WithCancel(context.Background())
 	s.watch.Go(func() { s.sweepTrees(sweeping) })
 	s.watch.Go(s.watchStalls)
-	s.watch.Go(s.keepSummary)
+	s.snapshots.Start()
 	s.space.Start()
 	if cfg.Info.Role != RoleRun { // which must start fast
 		s.watch.Go(s.watchFolder)
@@ -375,6 +377,37 @@ func (s *Session) Alone() context.Context { return s.alone }
 // Retire refuses every further start and everybody who would attach, if nothing is
 // alive now and nobody is attached; it reports whether that was so.
 func (s *Session) Retire() bool { return s.audience.retire(s.sup.Retire) }
+
+// takeIn gives the supervisor what earlier hosts left.
+func (s *Session) takeIn(ctx context.Context) error {
+	if s.log.Last() == 0 {
+		return nil
+	}
+	left, err := s.snapshots.Read(ctx)
+	if err != nil {
+		return err
+	}
+	old := make([]supervise.Old, len(left.States))
+	begun := archive.Begun(left.States, s.cfg.Place.ExitFile)
+	for i, st := range left.States {
+		old[i] = supervise.Old{Born: st.Born, Task: st.Task}
+		if p, ok := begun[st.Task.ID]; ok {
+			old[i].Begun = &p
+		}
+	}
+	s.restore(left.States, left.Ended)
+	s.sup.Remember(left.Ended)
+	if err := s.sup.Adopt(ctx, old, s.kinds.For); err != nil {
+		return err
+	}
+	_ = failpoint.Hit("session/adopted")
+	s.sweepSidecars()
+	if err := s.settleLost(ctx, left.States); err != nil {
+		return err
+	}
+	s.endOrphans()
+	return nil
+}
 
 // lostWait bounds how long a session that opens waits until what died with the
 // earlier host is recorded as such.
@@ -425,9 +458,9 @@ func (s *Session) output(r task.Record, again bool) (supervise.OutputFile, error
 // ended is called by the supervisor after every durable end.
 func (s *Session) ended(task.Record, task.Notice) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.wake()
-	s.sums.ended(s.log.Last())
+	s.mu.Unlock()
+	s.snapshots.TaskEnded()
 }
 
 // owed is called by the supervisor before an end can be seen: who finds that
@@ -568,7 +601,7 @@ func (s *Session) Close() error {
 	}
 	_ = failpoint.Hit("close/swept")
 	s.space.Close()
-	s.summarize(fewAtTheEnd)
+	s.snapshots.Close()
 	now := time.Now().UTC()
 	void := main == nil && s.void() || main.unused()
 	errs = append(errs, s.writeInfo(&now), s.log.Close())

@@ -1,4 +1,4 @@
-package session
+package snapshot
 
 import (
 	"fmt"
@@ -9,8 +9,6 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/drover-dev/drover/internal/api/control"
-	"github.com/drover-dev/drover/internal/driver/shell"
 	"github.com/drover-dev/drover/internal/engine/journal"
 	"github.com/drover-dev/drover/internal/engine/supervise"
 	"github.com/drover-dev/drover/task"
@@ -23,7 +21,7 @@ func TestPast(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var all []journal.State
 		byID := map[task.ID]int{}
-		for n := range rapid.IntRange(0, 2*newestHeld).Draw(t, "tasks") {
+		for n := range rapid.IntRange(0, 2*MinInMemory).Draw(t, "tasks") {
 			r := task.Record{ID: task.ID(fmt.Sprintf("b%08d", n)), Status: task.Completed}
 			if n > 0 && rapid.IntRange(0, 3).Draw(t, "below") == 0 {
 				r.Parent = all[rapid.IntRange(0, n-1).Draw(t, "parent")].Task.ID
@@ -57,16 +55,16 @@ func TestPast(t *testing.T) {
 				live = append(live, st.Task.ID)
 			}
 		}
-		newest := ended[max(0, len(ended)-newestHeld):]
+		newest := ended[max(0, len(ended)-MinInMemory):]
 		var parts [][]byte
-		for part := range bequeath(slices.Values(ended), live) {
+		for part := range encode(slices.Values(ended), live) {
 			parts = append(parts, slices.Clone(part))
 		}
-		sum, ok := readBequest(parts)
+		sum, ok := decode(parts)
 		if !ok || !slices.Equal(slices.Collect(sum.ended), ended) || !slices.Equal(sum.live, live) {
 			t.Fatalf("of %d ended and %d live, %d and %d were read, %v", len(ended), len(live), len(slices.Collect(sum.ended)), len(sum.live), ok)
 		}
-		p := newPast(sum, changed)
+		p := newSelection(sum, changed)
 		for ids := p.first(); len(ids) > 0; ids = p.above() {
 			var more []journal.State
 			for _, id := range ids {
@@ -112,7 +110,11 @@ func TestPast(t *testing.T) {
 
 // What a host draws up where no summary was left is what one says that has all in memory.
 func TestDrawUp(t *testing.T) {
-	r := open(t, "")
+	log, err := journal.Open(filepath.Join(t.TempDir(), "log"), journal.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
 	now := time.Now().UTC()
 	var all []task.Record
 	var olds []supervise.Old
@@ -124,7 +126,7 @@ func TestDrawUp(t *testing.T) {
 			rec.Name, rec.Key = fmt.Sprint("n", n), fmt.Sprint("k", n)
 		}
 		if n%4 == 1 {
-			rec.Owner = r.cfg.Info.Session
+			rec.Owner = "s00000000"
 		}
 		if above := n / 7; n%2 == 0 && all != nil && all[above].Kind != task.LocalBash {
 			rec.Parent = all[above].ID
@@ -135,7 +137,7 @@ func TestDrawUp(t *testing.T) {
 		all = append(all, rec)
 	}
 	for _, rec := range all {
-		seq, err := r.log.Append(r.ctx, task.Entry{Verb: task.Create, At: now, Task: rec})
+		seq, err := log.Append(t.Context(), task.Entry{Verb: task.Create, At: now, Task: rec})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -143,13 +145,13 @@ func TestDrawUp(t *testing.T) {
 			olds = append(olds, supervise.Old{Born: seq, Task: rec})
 		}
 	}
-	sum, err := r.drawUp(r.ctx)
+	sum, err := summarize(t.Context(), log)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := supervise.New(supervise.Config{})
 	defer s.Close()
-	if err := s.Adopt(r.ctx, olds, nil); err != nil {
+	if err := s.Adopt(t.Context(), olds, nil); err != nil {
 		t.Fatal(err)
 	}
 	ended, _ := s.Ended()
@@ -164,114 +166,5 @@ func TestDrawUp(t *testing.T) {
 		if got[i] != want[i] {
 			t.Fatalf("%+v, not %+v", got[i], want[i])
 		}
-	}
-}
-
-// A host that opens a session with many ended tasks reads few of them, and has all:
-// listed, found by ID and name, read; names and IDs are given once. So it is also
-// with what came behind the summary, and where a host died without another.
-func TestManyEnded(t *testing.T) {
-	r := open(t, "")
-	r.close() // it was void, and is gone
-	if err := r.cfg.Place.Ensure(); err != nil {
-		t.Fatal(err)
-	}
-	log, err := journal.Open(r.cfg.Place.DB(), journal.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	now := time.Now().UTC()
-	var ids []task.ID
-	add := func(n int) {
-		rec := task.Record{ID: task.ID(fmt.Sprintf("b%08d", n)), Run: task.NewRunID(), Kind: task.LocalBash, Status: task.Pending, Name: fmt.Sprint("n", n),
-			Session: r.cfg.Info.Session, CreateTime: now, Command: "true", Cwd: r.folder, OutputFile: filepath.Join(r.cfg.Place.Tasks(), fmt.Sprintf("b%08d.output", n))}
-		ids = append(ids, rec.ID)
-		_, err := log.Append(t.Context(), task.Entry{Verb: task.Create, At: now, Task: rec})
-		if rec.Status, rec.EndTime = task.Completed, &now; err == nil {
-			_, err = log.Append(t.Context(), task.Entry{Verb: task.Complete, At: now, Task: rec})
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	for n := range 3 * newestHeld {
-		add(n)
-	}
-	if err := log.Close(); err != nil {
-		t.Fatal(err)
-	}
-	summarized := func() task.Seq {
-		t.Helper()
-		log, err := journal.Open(r.cfg.Place.DB(), journal.Options{ReadOnly: true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer log.Close()
-		upTo, _, err := log.Summary(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		return upTo
-	}
-	check := func(held int) {
-		t.Helper()
-		n := 0
-		for range r.sup.List(0) {
-			n++
-		}
-		if n != held {
-			t.Errorf("%d are in memory, not %d", n, held)
-		}
-		page, err := r.List(r.ctx, control.ListRequest{All: true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		var listed []task.ID
-		for _, one := range page.Tasks {
-			listed = append(listed, one.ID)
-		}
-		slices.Reverse(listed)
-		if !slices.Equal(listed, ids) {
-			t.Errorf("%d are listed of %d", len(listed), len(ids))
-		}
-		for _, ref := range []string{"b00000003", "n4", "b0000000"} {
-			got, err := r.Get(r.ctx, ref)
-			if ref == "b0000000" {
-				if err == nil {
-					t.Errorf("Get(%s) = %s, and ten begin with it", ref, got.ID)
-				}
-				continue
-			}
-			if want := task.ID("b0000000" + ref[len(ref)-1:]); err != nil || got.ID != want || got.Status != task.Completed {
-				t.Errorf("Get(%s): %+v, %v", ref, got, err)
-			}
-		}
-	}
-	r.reopen() // there is no summary yet
-	check(newestHeld)
-	r.close()
-	if upTo := summarized(); upTo != 6*newestHeld {
-		t.Fatalf("there is a summary up to %d", upTo)
-	}
-	r.reopen()
-	check(newestHeld)
-	rec, err := r.RunCommand(r.ctx, control.StartRequest{Name: "n3", Cwd: r.folder, Shell: &control.ShellRequest{Line: "true"}}, shell.Client{})
-	if got, found := r.Get(r.ctx, "n3"); err != nil || found != nil || rec.Name != "n3" || got.ID != rec.ID {
-		t.Errorf("the newest is called %s, %v, and its name means %s, %v", rec.Name, err, got.ID, found)
-	}
-	ids = append(ids, rec.ID)
-	r.close()
-	if upTo := summarized(); upTo != 6*newestHeld {
-		t.Errorf("a summary was written for one task, up to %d", upTo)
-	}
-	r.reopen()
-	if page, err := r.List(r.ctx, control.ListRequest{All: true}); err != nil || len(page.Tasks) != len(ids) || page.Tasks[0].ID != rec.ID {
-		t.Errorf("%d are listed of %d, %v", len(page.Tasks), len(ids), err)
-	}
-	check(newestHeld + 1)
-	all, live := r.sup.Ended()
-	ended := slices.Collect(all)
-	if len(ended) != len(ids) || len(live) != 0 || ended[0].ID != ids[0] || ended[0].Runs != 1 {
-		t.Errorf("for the next: %d ended, %d live", len(ended), len(live))
 	}
 }
