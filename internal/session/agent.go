@@ -222,10 +222,10 @@ func (c *child) assemble(ctx context.Context, h task.Host, _ subagent.Input) (_ 
 	me := c.self
 	me.id, me.host, me.depth = rec.ID, h, rec.Depth
 	place := c.s.cfg.Place
-	heart := c.s.beginHeart(rec.ID, rec.Parent, true)
+	activity := c.s.activity.Begin(rec.ID, rec.Parent, true)
 	defer func() {
 		if err != nil {
-			c.s.hearts.still(rec.ID)
+			c.s.activity.End(rec.ID)
 		}
 	}()
 	var own *checkout
@@ -262,9 +262,9 @@ func (c *child) assemble(ctx context.Context, h task.Host, _ subagent.Input) (_ 
 	}
 	k.cfg.Transcript, k.cfg.Mail, k.resumed = t, &mail{s: c.s, box: box, mate: c.mate}, len(history.Messages) > 0
 	c.s.enter(rec.ID, c.mate)
-	heart.hear(&k.cfg)
+	activity.Follow(&k.cfg)
 	a := &subagent.Assembly{Config: k.cfg, History: history.Messages, Start: k.start, Turn: c.s.turnOf(rec.ID), Rest: c.rest(h, box), End: k.hooks.End, Cost: c.s.cost(rec.ID), Close: func() error {
-		c.s.hearts.still(rec.ID)
+		c.s.activity.End(rec.ID)
 		c.s.dropBox(rec.ID)
 		c.s.enter(rec.ID, nil)
 		k.close()

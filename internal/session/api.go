@@ -225,7 +225,7 @@ func (s *Session) List(ctx context.Context, req control.ListRequest) (control.Pa
 			page.Next = born + 1
 			return false
 		}
-		page.Tasks = append(page.Tasks, s.heard(r))
+		page.Tasks = append(page.Tasks, s.activity.Mark(r))
 		return true
 	}
 	if req.All {
@@ -259,7 +259,7 @@ func (s *Session) Get(ctx context.Context, ref string) (task.Record, error) {
 	if err != nil {
 		return r, refusal(err)
 	}
-	return s.heard(r), nil
+	return s.activity.Mark(r), nil
 }
 
 func (s *Session) find(refs []string) ([]task.ID, error) {

@@ -389,10 +389,8 @@ func (s *Session) recoverMemory() {
 // dream until the session closes.
 func (s *Session) keepMemory() {
 	s.recoverMemory()
-	ctx, cancel := context.WithCancel(context.Background())
-	s.undream = cancel
 	if m := s.cfg.Agents.Memory; m.Auto && m.Store != nil {
-		s.watch.Go(func() { s.dreamWhenIdle(ctx) })
+		s.watch.Go(func() { s.dreamWhenIdle(s.life) })
 	}
 }
 

@@ -169,7 +169,7 @@ func (m *Main) open(ctx context.Context) error {
 	conv.Transcript, conv.Mail = t, &mail{s: s, box: m.box, skip: m.queued}
 	next := conv.On
 	conv.On = func(e agent.Event) { m.on(e, next) }
-	s.beginHeart(m.kit.me.id, "", false).hear(conv)
+	s.activity.Begin(m.kit.me.id, "", false).Follow(conv)
 	for _, tool := range conv.Tools {
 		m.tools = append(m.tools, tool.Spec().Name)
 	}

@@ -76,14 +76,14 @@ func (k *kit) mcpTools() []agent.Tool {
 		if !k.me.wants(one) {
 			continue
 		}
-		lease, err := m.Pool.Use(s.mcpLife, one.Name, one.Server)
+		lease, err := m.Pool.Use(s.life, one.Name, one.Server)
 		if err != nil {
 			s.say(k.me.id, err.Error())
 			continue
 		}
 		k.served = append(k.served, &mcpUse{MCPServer: one, lease: lease})
 	}
-	wait, done := context.WithTimeout(s.mcpLife, m.StartWait)
+	wait, done := context.WithTimeout(s.life, m.StartWait)
 	defer done()
 	var tools []agent.Tool
 	names := map[string]bool{}
@@ -477,9 +477,6 @@ func bar(barred, forbidden []string) []string {
 	}
 	return out
 }
-
-// openServers begins the time in which agents wait for servers.
-func (s *Session) openServers() { s.mcpLife, s.mcpLeave = context.WithCancel(context.Background()) }
 
 // shutServers ends all servers, when nobody is left who uses them.
 func (s *Session) shutServers() {

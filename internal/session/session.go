@@ -41,6 +41,7 @@ import (
 	"github.com/drover-dev/drover/internal/model/provider"
 	"github.com/drover-dev/drover/internal/platform/failpoint"
 	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/internal/session/activity"
 	"github.com/drover-dev/drover/internal/session/diskspace"
 	"github.com/drover-dev/drover/internal/session/ended"
 	"github.com/drover-dev/drover/internal/session/snapshot"
@@ -197,15 +198,18 @@ type Session struct {
 	unlock  func()
 	started time.Time
 
-	alone  context.Context // ends when the keeper or the folder was lost, and what was at work is stopped for that
-	leave  context.CancelCauseFunc
-	watch  sync.WaitGroup // watches the keeper, renews summaries, sweeps worktrees; Close waits
-	closes chan struct{}  // closed when Close begins
-	pulse  pulse          // how the session stands as a whole
+	life   context.Context // ends when Close begins
+	closes <-chan struct{} // of life
+	end    context.CancelFunc
 
-	hearts   hearts   // of the agents that have a run
-	feed     feed     // the conversation for those who watch it
-	audience audience // who is attached
+	alone context.Context // ends when the keeper or the folder was lost, and what was at work is stopped for that
+	leave context.CancelCauseFunc
+	watch sync.WaitGroup // watches the keeper, renews summaries, sweeps worktrees; Close waits
+	pulse pulse          // how the session stands as a whole
+
+	activity *activity.Watch // of what runs
+	feed     feed            // the conversation for those who watch it
+	audience audience        // who is attached
 
 	traffic traffic // of messages between agents
 	hops    hops
@@ -216,17 +220,13 @@ type Session struct {
 
 	subscriptions subscriptions // of monitors, at MCP servers
 
-	swept   chan struct{}      // closed when what crashes left of worktrees was looked at
-	unsweep context.CancelFunc // breaks that off
+	swept chan struct{} // closed when what crashes left of worktrees was looked at
 
-	teams   sync.Mutex         // held over the start of a teammate
-	spills  sync.Mutex         // held while a hook is given a file
-	undream context.CancelFunc // begins no dream any more
+	teams  sync.Mutex // held over the start of a teammate
+	spills sync.Mutex // held while a hook is given a file
 
 	services *services // of remote work
 
-	mcpLife  context.Context // of who waits for MCP servers
-	mcpLeave context.CancelFunc
 	mcpTasks mcpTasks
 
 	hurried atomic.Bool
@@ -255,10 +255,11 @@ func Open(ctx context.Context, cfg Config) (_ *Session, err error) {
 		return nil, fmt.Errorf("open session %s: %w", cfg.Info.Session, err)
 	}
 	s := &Session{cfg: cfg, started: time.Now().UTC(), mates: map[task.ID]*mate{}, boxes: map[task.ID]*mailbox.Box{}, leases: map[string]*lease{}, runners: map[*hook.Runner]struct{}{}, over: make(chan struct{}), changed: make(chan struct{}),
-		closes: make(chan struct{}), swept: make(chan struct{})}
+		swept: make(chan struct{})}
+	s.life, s.end = context.WithCancel(context.Background())
+	s.closes = s.life.Done()
 	s.alone, s.leave = context.WithCancelCause(context.Background())
 	s.audience.left = s.abandoned
-	s.openServers()
 	if err := cfg.Place.Ensure(); err != nil {
 		return nil, fmt.Errorf("open session %s: %w", cfg.Info.Session, err)
 	}
@@ -310,6 +311,8 @@ func Open(ctx context.Context, cfg Config) (_ *Session, err error) {
 			remotePool:  {Size: remoteLive, Queue: 1000},
 		},
 	})
+	s.activity = activity.New(activity.Config{Tasks: s.sup, Grown: s.log.Grown, Place: cfg.Place,
+		CommandQuiet: cfg.Limits.StallAfter, AgentSilent: cfg.Agents.StallAfter, Summaries: cfg.Agents.Summaries})
 	s.snapshots = snapshot.New(s.log, s.sup.Ended)
 	_ = failpoint.Hit("session/opened")
 	if err := s.takeIn(ctx); err != nil {
@@ -324,29 +327,24 @@ func Open(ctx context.Context, cfg Config) (_ *Session, err error) {
 	if cfg.Keeper != nil {
 		s.watch.Go(s.watchKeeper)
 	}
-	var sweeping context.Context
-	sweeping, s.unsweep = context.WithCancel(context.Background())
-	s.watch.Go(func() { s.sweepTrees(sweeping) })
-	s.watch.Go(s.watchStalls)
-	s.snapshots.Start()
-	s.space.Start()
+	s.watch.Go(func() { s.sweepTrees(s.life) })
+	s.activity.Start(s.life)
+	s.snapshots.Start(s.life)
+	s.space.Start(s.life)
 	if cfg.Info.Role != RoleRun { // which must start fast
 		s.watch.Go(s.watchFolder)
 		s.watch.Go(func() {
-			if err := ended.EndLost(sweeping, cfg.Place.Project().Root()); err != nil && sweeping.Err() == nil {
+			if err := ended.EndLost(s.life, cfg.Place.Project().Root()); err != nil && s.life.Err() == nil {
 				s.say(cfg.Info.Session, err.Error())
 			}
 		})
 		if keep := cfg.Limits.Retention; !keep.KeepsAll() {
 			s.watch.Go(func() {
-				ended.Retain(sweeping, cfg.Place.Project().Root(), keep, func(text string) { s.say(cfg.Info.Session, text) })
+				ended.Retain(s.life, cfg.Place.Project().Root(), keep, func(text string) { s.say(cfg.Info.Session, text) })
 			})
 		}
 	}
 	s.keepMemory()
-	if cfg.Agents.Summaries > 0 {
-		s.watch.Go(func() { s.summaries(cfg.Agents.Summaries) })
-	}
 	return s, nil
 }
 
@@ -576,11 +574,8 @@ func (s *Session) Close() error {
 	if main != nil {
 		main.end()
 	}
-	close(s.closes)
+	s.end()
 	s.audience.close()
-	s.unsweep()
-	s.mcpLeave()
-	s.undream()
 	defer func() {
 		close(s.over)
 		s.hurry.Wait()
@@ -589,6 +584,7 @@ func (s *Session) Close() error {
 	s.sup.Close()
 	s.services.close()
 	_ = failpoint.Hit("close/ended")
+	s.activity.Close()
 	s.watch.Wait()
 	s.leave(nil)
 	if main != nil {

@@ -73,10 +73,9 @@ func New(cfg Config) *Guard {
 	return g
 }
 
-// Start lets new sums be made in the background until Close.
-func (g *Guard) Start() {
-	ctx, stop := context.WithCancel(context.Background())
-	g.stop = stop
+// Start lets new sums be made in the background until ctx ends, or Close.
+func (g *Guard) Start(ctx context.Context) {
+	ctx, g.stop = context.WithCancel(ctx)
 	g.measurer.Go(func() {
 		for {
 			select {

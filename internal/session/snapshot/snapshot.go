@@ -261,10 +261,9 @@ func New(log *journal.Journal, ended func() (iter.Seq[supervise.Ended], []task.I
 	return &Writer{log: log, ended: ended, due: make(chan struct{}, 1), stop: func() {}}
 }
 
-// Start writes summaries in the background until Close.
-func (w *Writer) Start() {
-	ctx, stop := context.WithCancel(context.Background())
-	w.stop = stop
+// Start writes summaries in the background until ctx ends, or Close.
+func (w *Writer) Start(ctx context.Context) {
+	ctx, w.stop = context.WithCancel(ctx)
 	w.writing.Go(func() {
 		for {
 			select {

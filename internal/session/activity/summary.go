@@ -1,7 +1,6 @@
-package session
+package activity
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -11,20 +10,20 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// summaries renews the summaries of running agents until the session closes. An
-// agent that has done nothing since the last look keeps the one that it has.
-func (s *Session) summaries(every time.Duration) {
-	tick := time.NewTicker(every)
+// renewSummaries renews the summaries of running agents until the watch closes. An agent
+// that has done nothing since the last look keeps the one that it has.
+func (w *Watch) renewSummaries(closes <-chan struct{}) {
+	tick := time.NewTicker(w.cfg.Summaries)
 	defer tick.Stop()
 	seen := map[task.RunID]task.Progress{}
 	for {
 		select {
 		case <-tick.C:
-		case <-s.closes:
+		case <-closes:
 			return
 		}
 		now := map[task.RunID]task.Progress{}
-		for _, r := range s.sup.List(0) {
+		for _, r := range w.cfg.Tasks.List(0) {
 			if r.Status != task.Running || !r.Kind.IsAgent() || r.Progress == nil {
 				continue
 			}
@@ -33,7 +32,7 @@ func (s *Session) summaries(every time.Duration) {
 			if last, ok := seen[r.Run]; ok && last.ToolUseCount == p.ToolUseCount && last.TokenCount == p.TokenCount && last.Message == p.Message {
 				continue
 			}
-			_ = s.sup.Summarize(context.Background(), r.ID, summary(p)) // an end that came first refuses it
+			w.summarize(r.ID, summary(p))
 		}
 		seen = now
 	}

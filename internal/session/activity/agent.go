@@ -1,0 +1,236 @@
+package activity
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/platform/excerpt"
+	"github.com/drover-dev/drover/internal/session/stall"
+	"github.com/drover-dev/drover/task"
+)
+
+// Agent is the activity of an agent in its present run. It is in memory only: for the
+// next host the run has ended.
+type Agent struct {
+	above   *Agent       // the nearest agent above; nil: there is none
+	signs   atomic.Int64 // of life so far
+	last    atomic.Int64 // when the last one was, in nanoseconds since 1970
+	calling atomic.Int32 // calls of tools under way
+
+	mu         sync.Mutex // guards what follows
+	begun      bool       // it has had a turn
+	turn       bool       // it is in one, or on its way to its first
+	compacting bool
+	calls      []call
+	due        int // calls of the latest reply that are not done
+}
+
+// call is a call of a tool that has not ended.
+type call struct {
+	id, tool string
+	since    time.Time
+}
+
+// sign counts a sign of life. It is called for each piece of a reply.
+func (a *Agent) sign() {
+	now := time.Now().UnixNano()
+	a.count(now)
+	a.above.below(now)
+}
+
+func (a *Agent) count(now int64) {
+	a.signs.Add(1)
+	a.last.Store(now)
+}
+
+// below counts a sign of life of a task below the agent, which the agent may be waiting
+// for in a call. An agent that waits for its model is silent whatever its children do.
+func (a *Agent) below(now int64) {
+	for ; a != nil && a.calling.Load() > 0; a = a.above {
+		a.count(now)
+	}
+}
+
+// Follow lets what happens in a conversation count as signs of life.
+func (a *Agent) Follow(c *agent.Config) {
+	on, hold := c.On, c.Hold
+	c.On = func(e agent.Event) {
+		a.on(e)
+		on(e)
+	}
+	c.Hold = func(ctx context.Context) error {
+		err := hold(ctx)
+		a.sign() // a pause is no silence
+		return err
+	}
+}
+
+func (a *Agent) on(e agent.Event) {
+	a.sign()
+	if e.Kind == agent.PartEvent { // nearly all are
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch e.Kind {
+	case agent.TurnStartEvent:
+		a.turn, a.begun, a.due = true, true, 0
+	case agent.TurnDoneEvent:
+		a.turn, a.calls = false, nil
+	case agent.CompactStartEvent:
+		a.compacting = true
+	case agent.CompactEvent:
+		a.compacting = false
+	case agent.ReplyDoneEvent:
+		a.due = 0
+		for _, b := range e.Reply.Blocks {
+			if b.Type == "tool_use" {
+				a.due++
+			}
+		}
+	case agent.ToolStartEvent:
+		a.calls = append(a.calls, call{e.Call.ID, e.Call.Name, time.Now()})
+	case agent.ToolDoneEvent:
+		a.due--
+		a.calls = slices.DeleteFunc(a.calls, func(c call) bool { return c.id == e.Call.ID })
+	}
+	a.calling.Store(int32(len(a.calls)))
+}
+
+// works reports whether signs of life are expected: between turns they are not.
+func (a *Agent) works() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.turn || a.compacting
+}
+
+// doing says what an agent is doing.
+func (a *Agent) doing(model string) string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case a.compacting:
+		return "sums up its conversation"
+	case len(a.calls) > 0:
+		c, more := a.calls[0], ""
+		if n := len(a.calls) - 1; n > 0 {
+			more = fmt.Sprintf(", and in %d more", n)
+		}
+		return fmt.Sprintf("is in a call of %s that began %s ago%s", excerpt.Line(c.tool, 60), time.Since(c.since).Round(time.Second), more)
+	case a.due > 0:
+		return "is about to call a tool, which hooks and rules have to pass"
+	case !a.begun:
+		return "has not begun yet"
+	}
+	return "waits for model " + cmp.Or(excerpt.Line(model, 60), "it has")
+}
+
+// look is what was seen of a run at the last look.
+type look struct {
+	stall.Watch       // of an agent, with its signs of life as the size
+	reported    int64 // how many there were when its silence was reported
+
+	size     int64 // of the output of what is no agent, whose agent it speaks for
+	progress *task.Progress
+}
+
+// lookAtAgent looks at a run after what was seen of it, or nil. It returns nil for what
+// need not be followed.
+func (w *Watch) lookAtAgent(l *look, r task.Record) *look {
+	switch {
+	case w.cfg.AgentSilent <= 0 || r.Status.Terminal() || r.Idle || r.Traits().Work == task.ByEvents,
+		!r.Kind.IsAgent() && r.Parent == "":
+		return nil
+	case l == nil:
+		l = &look{}
+	}
+	if l.speaks(r, w.size) {
+		w.nearest(r.Parent).below(time.Now().UnixNano())
+	}
+	a := w.at(r.ID)
+	if !r.Kind.IsAgent() || a == nil {
+		return l
+	}
+	report, again := l.silent(time.Now(), r, a.signs.Load(), a.works(), w.cfg.AgentSilent)
+	if again && r.Progress != nil {
+		w.summarize(r.ID, cmp.Or(summary(*r.Progress), "It is heard of again."))
+	}
+	if report {
+		w.reportSilence(r, a.doing(r.Model))
+	}
+	return l
+}
+
+// size is that of the output of a task; 0: it has none.
+func (w *Watch) size(r task.Record) int64 {
+	info, err := w.cfg.Place.Below().For(r.OutputFile).Lstat(r.OutputFile)
+	if err != nil {
+		return 0
+	}
+	return info.Size()
+}
+
+// waits reports whether a task stands still for a reason that everybody can see.
+func waits(r task.Record) bool {
+	return r.Status == task.Pending || r.AwaitingApproval || r.Paused
+}
+
+// speaks reports whether a task is a sign of life of the agent that may be waiting for it:
+// somebody else keeps it, or it is no agent, and has done something. Agents speak for
+// themselves.
+func (l *look) speaks(r task.Record, size func(task.Record) int64) bool {
+	if waits(r) || r.Kind.IsAgent() {
+		return waits(r)
+	}
+	was := *l
+	l.size, l.progress = size(r), r.Progress
+	return l.size != was.size || l.progress != was.progress
+}
+
+// silent reports whether the silence of an agent is to be reported now, and whether
+// there were signs of life since it was. An agent that waits for somebody, or has
+// nothing to do, is not silent.
+func (l *look) silent(now time.Time, r task.Record, signs int64, works bool, after time.Duration) (report, again bool) {
+	if again = l.Told() && signs != l.reported; again {
+		l.Watch = stall.Watch{}
+	}
+	if !works || r.Idle || r.Stopping || waits(r) {
+		l.Skip()
+		return false, again
+	}
+	if !l.Quiet(now, signs, after) {
+		return false, again
+	}
+	l.Over()
+	l.reported = signs
+	return true, again
+}
+
+// reportSilence tells the owner of an agent that there are no signs of life. An owner that
+// waits for it in the foreground reads nothing, and is itself reported as silent; the
+// owner of a workflow waits for its steps.
+func (w *Watch) reportSilence(r task.Record, in string) {
+	after := w.cfg.AgentSilent
+	w.summarize(r.ID, fmt.Sprintf("Silent for %s: it %s", after, in))
+	top := r
+	for above, ok := w.cfg.Tasks.Get(top.Parent); ok && above.Traits().Work == task.BySteps; above, ok = w.cfg.Tasks.Get(top.Parent) {
+		top = above
+	}
+	if top.Owner == "" || !top.Backgrounded {
+		return
+	}
+	what := "Agent"
+	if r.Team != nil {
+		what = "Teammate"
+	}
+	text := fmt.Sprintf("%s %q is silent: nothing has been heard of it for %s. It %s.\n"+
+		"It goes on waiting. Wait too, write to it by SendMessage to %s, which it reads before its next step, or stop it.",
+		what, excerpt.Line(r.Description, 60), after, in, r.ID)
+	w.post(top.Owner, r.ID, text)
+}

@@ -1,0 +1,258 @@
+// Package activity follows agents and commands while they work: it notices commands
+// that seem to wait for an answer and agents that have gone silent, tells their owners,
+// and keeps the summaries of agents up to date.
+//
+// A [Watch] owns the signs of life of all agents that have a run. It promises that an
+// owner is told once of each silence and of each command that waits, also over a pause
+// and a further host, and that it costs nothing while nothing runs.
+//
+// It stops nothing. What the end of an output means is decided by package stall.
+package activity
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/drover-dev/drover/internal/engine/process"
+	"github.com/drover-dev/drover/internal/engine/spool"
+	"github.com/drover-dev/drover/internal/platform/excerpt"
+	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/internal/session/stall"
+	"github.com/drover-dev/drover/task"
+)
+
+// looks is how often an output, or an agent, is looked at in the time after which it
+// counts as quiet.
+const looks = 9
+
+// Tasks is what a watch needs of the supervisor.
+type Tasks interface {
+	List(before task.Seq) func(yield func(task.Seq, task.Record) bool)
+	Get(id task.ID) (task.Record, bool)
+	Summarize(ctx context.Context, id task.ID, text string) error
+	Post(ctx context.Context, m task.Message) (task.Seq, error)
+}
+
+// Config is what a watch needs.
+type Config struct {
+	Tasks Tasks
+	Grown func() <-chan struct{} // a channel that is closed at the next event
+	Place home.Session           // where outputs are
+
+	CommandQuiet time.Duration // without output, after which a background command is looked at
+	AgentSilent  time.Duration // without a sign of life, after which the owner of an agent is told; 0: any time
+	Summaries    time.Duration // between summaries of a running agent; 0: there are none
+}
+
+// Watch follows what runs in a session. Its methods may be called by several goroutines.
+type Watch struct {
+	cfg     Config
+	stop    context.CancelFunc
+	looking sync.WaitGroup // joined by Close
+
+	mu     sync.Mutex
+	agents map[task.ID]*Agent // guarded by mu: those that have a run
+}
+
+// New makes a watch.
+func New(cfg Config) *Watch {
+	return &Watch{cfg: cfg, stop: func() {}, agents: map[task.ID]*Agent{}}
+}
+
+// Start follows what runs until ctx ends, or Close.
+func (w *Watch) Start(ctx context.Context) {
+	ctx, w.stop = context.WithCancel(ctx)
+	w.looking.Go(func() { w.lookForStalls(ctx.Done()) })
+	if w.cfg.Summaries > 0 {
+		w.looking.Go(func() { w.renewSummaries(ctx.Done()) })
+	}
+}
+
+// Close ends what Start began.
+func (w *Watch) Close() {
+	w.stop()
+	w.looking.Wait()
+}
+
+// Begin follows an agent for a run, until End. turn says that it is on its way to a turn.
+func (w *Watch) Begin(id, parent task.ID, turn bool) *Agent {
+	a := &Agent{above: w.nearest(parent), turn: turn}
+	a.sign()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.agents[id] = a
+	return a
+}
+
+// End forgets an agent whose run has ended.
+func (w *Watch) End(id task.ID) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.agents, id)
+}
+
+// at is the agent of a task; nil: it is none that is followed.
+func (w *Watch) at(id task.ID) *Agent {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.agents[id]
+}
+
+// nearest is the agent of a task, or the nearest one above it; nil: there is none.
+func (w *Watch) nearest(id task.ID) *Agent {
+	for id != "" {
+		if a := w.at(id); a != nil {
+			return a
+		}
+		r, _ := w.cfg.Tasks.Get(id)
+		id = r.Parent
+	}
+	return nil
+}
+
+// Mark returns a record as a live host shows it: of an agent at work it says when the
+// last sign of life was.
+func (w *Watch) Mark(r task.Record) task.Record {
+	if r.Status != task.Running || r.Idle || !r.Kind.IsAgent() {
+		return r
+	}
+	if a := w.at(r.ID); a != nil && a.works() {
+		last := time.Unix(0, a.last.Load()).UTC()
+		r.LastHeard = &last
+	}
+	return r
+}
+
+// lookForStalls looks at what runs until the watch closes. While nothing does it waits
+// for an event.
+func (w *Watch) lookForStalls(closes <-chan struct{}) {
+	rules, table := stall.New(), &process.Table{}
+	watched, seen := map[task.RunID]*stall.Watch{}, map[task.RunID]*look{}
+	every := w.cfg.CommandQuiet
+	if after := w.cfg.AgentSilent; after > 0 {
+		every = min(every, after)
+	}
+	for {
+		grown := w.cfg.Grown()
+		now, heard := map[task.RunID]*stall.Watch{}, map[task.RunID]*look{}
+		for _, r := range w.cfg.Tasks.List(0) {
+			output, due := follow(watched[r.Run], r)
+			if output != nil {
+				now[r.Run] = output
+			}
+			if due {
+				w.lookAtOutput(r, output, rules, table)
+			}
+			if l := w.lookAtAgent(seen[r.Run], r); l != nil {
+				heard[r.Run] = l
+			}
+		}
+		watched, seen = now, heard
+		if len(watched)+len(seen) == 0 {
+			select {
+			case <-grown:
+			case <-closes:
+				return
+			}
+		}
+		next := time.NewTimer(every / looks)
+		select {
+		case <-next.C:
+		case <-closes:
+			next.Stop()
+			return
+		}
+	}
+}
+
+// summarize puts a summary into the record of a task. An end that came first refuses it.
+func (w *Watch) summarize(id task.ID, text string) {
+	_ = w.cfg.Tasks.Summarize(context.Background(), id, text)
+}
+
+// post tells the owner of a task about it. An owner with a full mailbox has enough to
+// read.
+func (w *Watch) post(owner, about task.ID, text string) {
+	_, _ = w.cfg.Tasks.Post(context.Background(), task.Message{To: owner, From: string(about), Kind: task.Stalled, Text: text, Priority: task.Next})
+}
+
+// stallable says whose output is watched: nobody sees what a command in the
+// background asks. One that stands still asks nothing.
+func stallable(r task.Record) bool {
+	return r.Traits().Work == task.ByCommand && r.Status == task.Running && r.Backgrounded && !r.Paused && !r.Stopping
+}
+
+// follow is the watch of a run after one that it has, or nil, and whether its output
+// is to be looked at now. What was told of is not told of again, also where it has
+// stood still meanwhile, or an earlier host has told of it.
+func follow(w *stall.Watch, r task.Record) (*stall.Watch, bool) {
+	switch {
+	case r.Traits().Work != task.ByCommand || r.Status != task.Running:
+		return nil, false
+	case stallable(r) && w == nil:
+		w = &stall.Watch{}
+		if r.Progress != nil && r.Progress.Summary != "" {
+			w.Over()
+		}
+	case !stallable(r) && w != nil:
+		w.Skip()
+	}
+	return w, stallable(r)
+}
+
+func (w *Watch) lookAtOutput(r task.Record, output *stall.Watch, rules *stall.Rules, table *process.Table) {
+	info, err := w.cfg.Place.Below().For(r.OutputFile).Lstat(r.OutputFile)
+	if err != nil || output.Told() {
+		return
+	}
+	quiet := output.Quiet(time.Now(), info.Size(), w.cfg.CommandQuiet)
+	if r.TTY && r.Process != nil {
+		output.Saw(process.AwaitsKeys(table, process.Identity{PID: r.Process.PID, Start: r.Process.Start, Boot: r.Process.Boot}))
+	}
+	if !quiet {
+		return
+	}
+	tail, _, err := spool.Tail(r.OutputFile, stall.TailBytes, stall.TailBytes)
+	if err != nil {
+		return
+	}
+	line, asks := rules.Waiting(tail)
+	if !asks && !output.Reads() {
+		return
+	}
+	output.Over()
+	w.reportStall(r, excerpt.Line(line, 200), asks, output.Reads())
+}
+
+// reportStall tells the owner of a command that it waits. What its text shows is a guess,
+// what the kernel shows is none.
+func (w *Watch) reportStall(r task.Record, line string, asks, reads bool) {
+	does, ends := "seems to wait for an answer", " and ends with\n"+line
+	switch {
+	case !asks:
+		does, ends = "reads its terminal", ""
+	case reads:
+		does = "waits for an answer"
+	}
+	summary := "It " + does
+	if asks {
+		summary += ": " + line
+	}
+	w.summarize(r.ID, summary)
+	if r.Owner == "" {
+		return
+	}
+	mend := "It goes on waiting. Stop it and start it so that it does not ask, or with its answer on stdin."
+	if r.TTY {
+		mend = fmt.Sprintf("It goes on waiting. Answer it by SendMessage to %s, which types your text and Enter, or stop it.", r.ID)
+	}
+	text := fmt.Sprintf("Background command %q %s, which nobody gives it: its output has not grown for %s%s\n%s",
+		excerpt.Line(r.Description, 60), does, w.cfg.CommandQuiet, ends, mend)
+	if !asks {
+		text = fmt.Sprintf("Background command %q %s, where nobody types: its output has not grown for %s.\n%s",
+			excerpt.Line(r.Description, 60), does, w.cfg.CommandQuiet, mend)
+	}
+	w.post(r.Owner, r.ID, text)
+}
