@@ -30,6 +30,7 @@ import (
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/session"
+	"github.com/drover-dev/drover/internal/session/upkeep"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -467,7 +468,7 @@ func (w *world) answer(ctx context.Context, p *promptFlags, set settings.Setting
 	defer context.AfterFunc(ctx, s.Hurry)()
 	work, end := context.WithCancelCause(ctx)
 	defer context.AfterFunc(s.Alone(), func() {
-		if why := context.Cause(s.Alone()); errors.Is(why, session.ErrFolderGone) {
+		if why := context.Cause(s.Alone()); errors.Is(why, upkeep.ErrFolderGone) {
 			end(why)
 		}
 	})()

@@ -23,6 +23,7 @@ import (
 	"github.com/drover-dev/drover/internal/driver/dream"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/platform/saferoot"
+	"github.com/drover-dev/drover/internal/session/upkeep"
 	"github.com/drover-dev/drover/internal/tool/boardtool"
 	"github.com/drover-dev/drover/internal/tool/files"
 	"github.com/drover-dev/drover/internal/tool/search"
@@ -331,51 +332,6 @@ func (s *Session) remembered(changed []string) {
 	s.say(s.cfg.Info.Session, text)
 }
 
-// lookLong is how long a session that waits for something to happen waits at once.
-const lookLong = time.Hour
-
-// dreamWhenIdle starts a dream when the session has been idle for long enough and
-// one is due. It is looked at once for each time that the session comes to rest.
-func (s *Session) dreamWhenIdle(ctx context.Context) {
-	m := s.cfg.Agents.Memory
-	var tried time.Time
-	state, err := s.State(ctx, control.StateRequest{})
-	for err == nil && ctx.Err() == nil {
-		if state.Idle {
-			before := state.Version
-			if state, err = s.State(ctx, control.StateRequest{After: before, Wait: m.Idle}); err != nil || state.Version != before {
-				continue
-			}
-			tried = s.dreamIfDue(ctx, m, tried)
-		}
-		state, err = s.State(ctx, control.StateRequest{After: state.Version, Wait: lookLong})
-	}
-}
-
-// dreamIfDue starts a dream, and returns when this session has tried last: a dream
-// that came to nothing leaves memory as old as it was, and its end is a rest again,
-// so without that it would be tried for ever. That another process is faster is no
-// trouble.
-func (s *Session) dreamIfDue(ctx context.Context, m Memory, tried time.Time) time.Time {
-	now, err := m.Store.State()
-	if err == nil && now.PID == 0 {
-		var since []source
-		since, err = transcripts(s.cfg.Place.Project(), now.Last)
-		last := now.Last
-		if tried.After(last) {
-			last = tried
-		}
-		if err == nil && m.Rule.Due(time.Now(), last, len(since)) {
-			tried = time.Now()
-			_, err = s.startDream(ctx, dream.Idle, task.Spec{})
-		}
-	}
-	if err != nil && ctx.Err() == nil {
-		s.say(s.cfg.Info.Session, fmt.Sprintf("memory is not consolidated: %v", err))
-	}
-	return tried
-}
-
 // recoverMemory puts right what a host that died within a dream has left.
 func (s *Session) recoverMemory() {
 	if store := s.cfg.Agents.Memory.Store; store != nil {
@@ -385,13 +341,18 @@ func (s *Session) recoverMemory() {
 	}
 }
 
-// keepMemory puts memory in order and, if that is wanted, looks for a moment to
-// dream until the session closes.
-func (s *Session) keepMemory() {
-	s.recoverMemory()
-	if m := s.cfg.Agents.Memory; m.Auto && m.Store != nil {
-		s.watch.Go(func() { s.dreamWhenIdle(s.life) })
-	}
+// dreamTimer begins dreams in idle time.
+func (s *Session) dreamTimer() *upkeep.Dreams {
+	m := s.cfg.Agents.Memory
+	return &upkeep.Dreams{Memory: m.Store, Idle: m.Idle, Rule: m.Rule, State: s.State,
+		Worked: func(since time.Time) (int, error) {
+			found, err := transcripts(s.cfg.Place.Project(), since)
+			return len(found), err
+		},
+		Start: func(ctx context.Context) error {
+			_, err := s.startDream(ctx, dream.Idle, task.Spec{})
+			return err
+		}}
 }
 
 // dirs are folders that agents may read because memory is in them.

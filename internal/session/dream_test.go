@@ -469,7 +469,9 @@ func TestDreamIdle(t *testing.T) {
 				}
 				return
 			}
-			r.dreamIfDue(r.ctx, r.cfg.Agents.Memory, time.Time{})
+			if _, err := r.dreamTimer().StartIfDue(r.ctx, time.Time{}); err != nil {
+				t.Fatal(err)
+			}
 			for _, rec := range r.sup.List(0) {
 				if rec.Kind == task.Dream {
 					t.Errorf("it has dreamt: %+v", rec)
@@ -507,11 +509,14 @@ func TestDreamBudget(t *testing.T) {
 func TestDreamFailsOnce(t *testing.T) {
 	r, server, _ := remembering(t, map[string][]modeltest.Answer{"main": {modeltest.Text("one"), modeltest.Text("two")},
 		"dream": {modeltest.Error(400, "invalid_request_error", "no")}})
-	m := r.cfg.Agents.Memory
-	m.Rule = memory.Rule{Every: 24 * time.Hour}
+	timer := r.dreamTimer()
+	timer.Rule = memory.Rule{Every: 24 * time.Hour}
 	var last time.Time
 	for range 3 {
-		last = r.dreamIfDue(r.ctx, m, last)
+		var err error
+		if last, err = timer.StartIfDue(r.ctx, last); err != nil {
+			t.Fatal(err)
+		}
 		for _, rec := range r.sup.List(0) {
 			r.wait(string(rec.ID))
 		}
@@ -519,7 +524,7 @@ func TestDreamFailsOnce(t *testing.T) {
 	if n := len(of(server, "dream")); n != 1 {
 		t.Errorf("it has dreamt %d times", n)
 	}
-	if r.dreamIfDue(r.ctx, m, last.Add(-25*time.Hour)).Equal(last) {
+	if again, err := timer.StartIfDue(r.ctx, last.Add(-25*time.Hour)); err != nil || again.Equal(last) {
 		t.Error("it does not dream a day later")
 	}
 }

@@ -3,7 +3,9 @@ package session
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -116,5 +118,30 @@ func TestEvictedNames(t *testing.T) {
 		if got, err := r.Get(r.ctx, ref); err != nil {
 			t.Errorf("%s: %+v, %v", ref, got.ID, err)
 		}
+	}
+}
+
+// What the disk does not allow is not started, and says so to whoever asks; what has
+// grown is left to the next session.
+func TestDiskLimits(t *testing.T) {
+	command := func(r *rig) error {
+		_, err := r.RunCommand(r.ctx, control.StartRequest{Cwd: r.folder, Shell: &control.ShellRequest{Line: "echo something"}}, shell.Client{})
+		return err
+	}
+	full := open(t, "", func(c *Config) { c.Limits.MinFree = 1 << 60 })
+	if err := command(full); code(err) != control.Unavailable || !strings.Contains(err.Error(), "tasks.minFreeBytes") {
+		t.Errorf("on a full disk: %v", err)
+	}
+	if info, err := full.Info(full.ctx); err != nil || !strings.Contains(info.Trouble, "tasks.minFreeBytes") {
+		t.Errorf("info: %q, %v", info.Trouble, err)
+	}
+	r := open(t, "", func(c *Config) { c.Limits.UserQuota = 1 << 20 })
+	if got := r.space.Take(100); got != 100 {
+		t.Fatalf("%d bytes may be written", got)
+	}
+	r.close()
+	known := r.cfg.Place.Project().Root().OutputsFile()
+	if data, err := os.ReadFile(known); err != nil || !strings.Contains(string(data), `"bytes":100`) {
+		t.Errorf("left to the next session: %s, %v", data, err)
 	}
 }

@@ -45,6 +45,7 @@ import (
 	"github.com/drover-dev/drover/internal/session/diskspace"
 	"github.com/drover-dev/drover/internal/session/ended"
 	"github.com/drover-dev/drover/internal/session/snapshot"
+	"github.com/drover-dev/drover/internal/session/upkeep"
 	"github.com/drover-dev/drover/internal/tool/webtool"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
@@ -202,14 +203,13 @@ type Session struct {
 	closes <-chan struct{} // of life
 	end    context.CancelFunc
 
-	alone context.Context // ends when the keeper or the folder was lost, and what was at work is stopped for that
-	leave context.CancelCauseFunc
-	watch sync.WaitGroup // watches the keeper, renews summaries, sweeps worktrees; Close waits
+	watch sync.WaitGroup // sweeps worktrees; Close waits
 	pulse pulse          // how the session stands as a whole
 
 	activity *activity.Watch // of what runs
-	feed     feed            // the conversation for those who watch it
-	audience audience        // who is attached
+	upkeep   *upkeep.Upkeep
+	feed     feed     // the conversation for those who watch it
+	audience audience // who is attached
 
 	traffic traffic // of messages between agents
 	hops    hops
@@ -258,7 +258,6 @@ func Open(ctx context.Context, cfg Config) (_ *Session, err error) {
 		swept: make(chan struct{})}
 	s.life, s.end = context.WithCancel(context.Background())
 	s.closes = s.life.Done()
-	s.alone, s.leave = context.WithCancelCause(context.Background())
 	s.audience.left = s.abandoned
 	if err := cfg.Place.Ensure(); err != nil {
 		return nil, fmt.Errorf("open session %s: %w", cfg.Info.Session, err)
@@ -268,6 +267,7 @@ func Open(ctx context.Context, cfg Config) (_ *Session, err error) {
 	}
 	defer func() {
 		if err != nil {
+			s.end()
 			s.unlock()
 			err = archive.Mend(cfg.Place, err)
 		}
@@ -280,8 +280,8 @@ func Open(ctx context.Context, cfg Config) (_ *Session, err error) {
 		_ = s.log.Close()
 		return nil, fmt.Errorf("open session %s: %w", cfg.Info.Session, err)
 	}
-	s.space = diskspace.New(diskspace.Config{Place: cfg.Place, QuotaBytes: cfg.Limits.UserQuota, MinFreeBytes: cfg.Limits.MinFree,
-		Report: func(text string) { s.say(cfg.Info.Session, text) }})
+	report := func(text string) { s.say(cfg.Info.Session, text) }
+	s.space = diskspace.New(diskspace.Config{Place: cfg.Place, QuotaBytes: cfg.Limits.UserQuota, MinFreeBytes: cfg.Limits.MinFree, Report: report})
 	sc := shell.Config{ExitFile: cfg.Place.ExitFile, Copier: cfg.Copier, Keys: cfg.Place.KeysFile, Grown: s.space.Grown,
 		MaxProcesses: cfg.Limits.Processes}
 	if cfg.Keeper != nil {
@@ -311,6 +311,14 @@ func Open(ctx context.Context, cfg Config) (_ *Session, err error) {
 			remotePool:  {Size: remoteLive, Queue: 1000},
 		},
 	})
+	chores := upkeep.Config{Place: cfg.Place, Tasks: s.sup, Report: report, Brief: cfg.Info.Role == RoleRun, Retention: cfg.Limits.Retention}
+	if cfg.Keeper != nil {
+		chores.KeeperLost = cfg.Keeper.Lost()
+	}
+	if m := cfg.Agents.Memory; m.Auto && m.Store != nil {
+		chores.Dreams = s.dreamTimer()
+	}
+	s.upkeep = upkeep.New(chores)
 	s.activity = activity.New(activity.Config{Tasks: s.sup, Grown: s.log.Grown, Place: cfg.Place,
 		CommandQuiet: cfg.Limits.StallAfter, AgentSilent: cfg.Agents.StallAfter, Summaries: cfg.Agents.Summaries})
 	s.snapshots = snapshot.New(s.log, s.sup.Ended)
@@ -324,53 +332,19 @@ func Open(ctx context.Context, cfg Config) (_ *Session, err error) {
 		return nil, errors.Join(err, s.log.Close())
 	}
 	_ = failpoint.Hit("session/shown")
-	if cfg.Keeper != nil {
-		s.watch.Go(s.watchKeeper)
-	}
 	s.watch.Go(func() { s.sweepTrees(s.life) })
 	s.activity.Start(s.life)
 	s.snapshots.Start(s.life)
 	s.space.Start(s.life)
-	if cfg.Info.Role != RoleRun { // which must start fast
-		s.watch.Go(s.watchFolder)
-		s.watch.Go(func() {
-			if err := ended.EndLost(s.life, cfg.Place.Project().Root()); err != nil && s.life.Err() == nil {
-				s.say(cfg.Info.Session, err.Error())
-			}
-		})
-		if keep := cfg.Limits.Retention; !keep.KeepsAll() {
-			s.watch.Go(func() {
-				ended.Retain(s.life, cfg.Place.Project().Root(), keep, func(text string) { s.say(cfg.Info.Session, text) })
-			})
-		}
-	}
-	s.keepMemory()
+	s.recoverMemory()
+	s.upkeep.Start(s.life)
 	return s, nil
-}
-
-// watchKeeper stops all commands when the keeper dies: nobody would end them any
-// more if this process died too.
-func (s *Session) watchKeeper() {
-	select {
-	case <-s.cfg.Keeper.Lost():
-	case <-s.closes:
-		return
-	}
-	var ids []task.ID
-	for _, r := range s.sup.List(0) {
-		if !r.Status.Terminal() && (r.Process != nil || r.Traits().Work == task.ByCommand) && !r.Keep {
-			ids = append(ids, r.ID)
-		}
-	}
-	cause := task.Cause{Actor: task.ByRuntime, Reason: task.ReasonKeeperLost, Detail: "the keeper has died"}
-	_, _ = s.sup.Stop(context.Background(), ids, supervise.StopRequest{Cause: cause}) // it names every task, and they are there
-	s.leave(errors.New("the keeper is gone"))
 }
 
 // Alone ends when the session has lost its keeper, and has stopped its commands for
 // that, or its folder, and has stopped everything. Its cause says which. No further command
 // can be started then.
-func (s *Session) Alone() context.Context { return s.alone }
+func (s *Session) Alone() context.Context { return s.upkeep.Lost() }
 
 // Retire refuses every further start and everybody who would attach, if nothing is
 // alive now and nobody is attached; it reports whether that was so.
@@ -585,8 +559,8 @@ func (s *Session) Close() error {
 	s.services.close()
 	_ = failpoint.Hit("close/ended")
 	s.activity.Close()
+	s.upkeep.Close()
 	s.watch.Wait()
-	s.leave(nil)
 	if main != nil {
 		errs = append(errs, main.close())
 	}

@@ -60,12 +60,8 @@ func TestSilentProvider(t *testing.T) {
 	if end := r.wait(string(id))[0]; end.Status != task.Completed {
 		t.Errorf("it ended %s", end.Status)
 	}
-	if got, err := r.Get(r.ctx, string(id)); err != nil || got.LastHeard != nil {
-		t.Errorf("after its end: %v, %v", got.LastHeard, err)
-	}
-	now.Status = task.Running
-	if now.LastHeard = nil; r.activity.Mark(now).LastHeard != nil {
-		t.Error("its activity is kept after its end")
+	if got, err := r.Get(r.ctx, string(id)); err != nil || got.LastHeard != nil || r.activity.Following() != 0 {
+		t.Errorf("after its end: %v, %v, %d agents are followed", got.LastHeard, err, r.activity.Following())
 	}
 	if n := len(r.stalls()); n != 1 {
 		t.Errorf("told %d times", n)

@@ -7,10 +7,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/task"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // tasks are those of a session in which nothing runs.
 type tasks struct {

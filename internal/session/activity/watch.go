@@ -93,6 +93,13 @@ func (w *Watch) End(id task.ID) {
 	delete(w.agents, id)
 }
 
+// Following is how many agents are followed.
+func (w *Watch) Following() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.agents)
+}
+
 // at is the agent of a task; nil: it is none that is followed.
 func (w *Watch) at(id task.ID) *Agent {
 	w.mu.Lock()

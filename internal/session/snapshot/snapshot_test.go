@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"fmt"
+	"iter"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -166,5 +167,34 @@ func TestDrawUp(t *testing.T) {
 		if got[i] != want[i] {
 			t.Fatalf("%+v, not %+v", got[i], want[i])
 		}
+	}
+}
+
+// A task that ends when the log has grown enough has a summary written while the session
+// goes on.
+func TestWriter(t *testing.T) {
+	log, err := journal.Open(filepath.Join(t.TempDir(), "log"), journal.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	asked := make(chan struct{}, 1)
+	w := New(log, func() (iter.Seq[supervise.Ended], []task.ID) {
+		asked <- struct{}{}
+		return func(func(supervise.Ended) bool) {}, nil
+	})
+	w.Start(t.Context())
+	w.TaskEnded() // too early
+	for n := range fewEvents {
+		r := task.Record{ID: task.ID(fmt.Sprintf("b%08d", n)), Run: task.NewRunID(), Kind: task.LocalBash, Status: task.Pending}
+		if _, err := log.Append(t.Context(), task.Entry{Verb: task.Create, At: time.Now(), Task: r}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.TaskEnded()
+	<-asked
+	w.Close()
+	if upTo, _, err := log.Summary(t.Context()); err != nil || upTo != fewEvents {
+		t.Errorf("the summary is up to %d, %v", upTo, err)
 	}
 }

@@ -1,0 +1,79 @@
+package upkeep
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/fsnotify/fsnotify"
+
+	"github.com/drover-dev/drover/internal/engine/supervise"
+	"github.com/drover-dev/drover/task"
+)
+
+// ErrFolderGone is why a session that has lost its folder ends.
+var ErrFolderGone = errors.New("the folder of the session is gone")
+
+// watchKeeper stops all commands when the keeper dies: nobody would end them any
+// more if this process died too.
+func (u *Upkeep) watchKeeper(ctx context.Context) {
+	select {
+	case <-u.cfg.KeeperLost:
+	case <-ctx.Done():
+		return
+	}
+	u.stopAll(task.ReasonKeeperLost, "the keeper has died", func(r task.Record) bool {
+		return (r.Process != nil || r.Traits().Work == task.ByCommand) && !r.Keep
+	})
+	u.lose(errors.New("the keeper is gone"))
+}
+
+// stopAll stops the live tasks that are affected.
+func (u *Upkeep) stopAll(reason task.Reason, detail string, affected func(task.Record) bool) task.Receipt {
+	var ids []task.ID
+	for _, r := range u.cfg.Tasks.List(0) {
+		if !r.Status.Terminal() && affected(r) {
+			ids = append(ids, r.ID)
+		}
+	}
+	cause := task.Cause{Actor: task.ByRuntime, Reason: reason, Detail: detail}
+	receipt, _ := u.cfg.Tasks.Stop(context.Background(), ids, supervise.StopRequest{Cause: cause}) // it names every task, and they are there
+	return receipt
+}
+
+// watchFolder stops everything when somebody removes the folder of the session: nobody
+// could find its tasks any more. Its lock file stands for it, which nothing writes to.
+// Where the system has no watch left, nobody hears of it.
+func (u *Upkeep) watchFolder(ctx context.Context) {
+	path := u.cfg.Place.LockFile()
+	w, err := fsnotify.NewWatcher()
+	if err != nil {
+		return
+	}
+	defer func() { _ = w.Close() }() // nothing was written
+	if err := w.Add(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	for {
+		if _, err := u.cfg.Place.Below().Lstat(path); errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		select {
+		case <-w.Events:
+		case _, open := <-w.Errors: // something may have been missed
+			if !open {
+				return
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+	receipt := u.stopAll(task.ReasonStateLost, ErrFolderGone.Error(), func(task.Record) bool { return true })
+	text := fmt.Sprintf("%s is gone, and %d tasks were stopped for that", u.cfg.Place.Dir(), len(receipt.Stopped))
+	for _, left := range receipt.Survivors {
+		text += fmt.Sprintf("; process %d of %s survived: %s", left.PID, left.Task, left.Why)
+	}
+	u.cfg.Report(text)
+	u.lose(ErrFolderGone)
+}
