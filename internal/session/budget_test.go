@@ -1,8 +1,10 @@
 package session
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +12,7 @@ import (
 	"github.com/drover-dev/drover/internal/agentenv/usage"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/model/modeltest"
+	"github.com/drover-dev/drover/internal/tool/tasktools"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
 )
@@ -161,5 +164,26 @@ func TestTimeUp(t *testing.T) {
 	}
 	if asked := of(server, "general-purpose"); len(asked) != 2 || !strings.Contains(string(asked[1].Body), "its time is up") {
 		t.Errorf("asked %d times", len(asked))
+	}
+}
+
+// An agent for which nobody sets a limit may give 50 answers, as its main agent may.
+func TestDefaultTurns(t *testing.T) {
+	n := 0
+	r, server := served(t, func(context.Context, *modeltest.Request) modeltest.Answer {
+		n++ // the same call again and again would end the turn
+		return intends(fmt.Sprint("looking ", n))
+	})
+	out, err := r.asMain().Agent(r.ctx, tasktools.AgentRequest{Description: "d", Prompt: "p", Type: "general-purpose"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := out.Task.Cause; out.Task.Status != task.Failed || c.Reason != task.ReasonMaxTurns || out.Task.Usage.Turns < 50 {
+		t.Errorf("it ended %s, %+v, %+v", out.Task.Status, c, out.Task.Usage)
+	}
+	asked := of(server, "general-purpose")
+	const warning = "of the 50 answers that you may give are used"
+	if n := len(asked); n < 50 || n > 51 || !strings.Contains(string(asked[49].Body), warning) { // the last hands back what there is
+		t.Errorf("%d requests, the 50th %.2000s", n, asked[n-1].Body)
 	}
 }

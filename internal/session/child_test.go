@@ -13,6 +13,7 @@ import (
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/engine/supervise"
 	"github.com/drover-dev/drover/internal/model/modeltest"
+	"github.com/drover-dev/drover/internal/tool/tasktools"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
 )
@@ -363,5 +364,32 @@ func TestSpawns(t *testing.T) {
 	other, err := start(helper, "other")
 	if err != nil || !slices.Equal(other.tools, []string{"Agent", "Read"}) || !slices.Equal(other.spawns, []string{"other"}) {
 		t.Errorf("%q, %q, %v", other.tools, other.spawns, err)
+	}
+}
+
+// In the conversation of a subagent happens what happens in that of a main agent that
+// does the same.
+func TestChildEvents(t *testing.T) {
+	var mu sync.Mutex
+	kinds := map[task.ID][]agent.EventKind{}
+	work := []modeltest.Answer{intends("looking"), modeltest.Text("found")}
+	r, _ := served(t, modeltest.Turns(map[string][]modeltest.Answer{"main": work, "general-purpose": work}), func(c *Config) {
+		c.Agents.On = func(from task.ID, e agent.Event) {
+			mu.Lock()
+			defer mu.Unlock()
+			kinds[from] = append(kinds[from], e.Kind)
+		}
+	})
+	m := converse(r)
+	m.say("look")
+	m.next()
+	child, err := r.asMain().Agent(r.ctx, tasktools.AgentRequest{Description: "d", Prompt: "look", Type: "general-purpose"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if main, sub := kinds[r.cfg.Info.Session], kinds[child.Task.ID]; len(sub) == 0 || !slices.Equal(sub, main) {
+		t.Errorf("events of the subagent %v, of the main agent %v", sub, main)
 	}
 }

@@ -50,7 +50,8 @@ func summary(p task.Progress) string {
 		if p.ToolUseCount != 1 {
 			calls = fmt.Sprintf("%d calls", p.ToolUseCount)
 		}
-		said = append(said, fmt.Sprintf("%s so far, the last one %s %s.", calls, excerpt.Line(a.ToolName, 60), excerpt.Line(subject(a.Input), 120)))
+		last := strings.TrimSpace(excerpt.Line(a.ToolName, 60) + " " + excerpt.Line(subject(a.Input), 120))
+		said = append(said, fmt.Sprintf("%s so far, the last one %s.", calls, last))
 	}
 	return strings.Join(said, " ")
 }

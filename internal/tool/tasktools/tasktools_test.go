@@ -250,6 +250,10 @@ func TestOutput(t *testing.T) {
 			"Status: Running\nworking: cuts (1 of 3)\nOutput so far:\nout", `{"task_id":"c1","task_type":"mcp_task","status":"running","description":"","output":"out","prompt":"{}","result":"out","error":null}`},
 		{"workflow", task.Record{ID: "w1", Kind: task.LocalWorkflow, Status: task.Completed},
 			"Status: completed\nOutput:\nout", `{"task_id":"w1","task_type":"local_workflow","status":"completed","description":"","output":"out"}`},
+		{"monitor", task.Record{ID: "m1", Kind: task.MonitorMCP, Status: task.Completed, Command: "tail -F log"},
+			"Status: completed\nOutput:\nout", `{"task_id":"m1","task_type":"monitor_mcp","status":"completed","description":"","output":"out"}`},
+		{"dream", task.Record{ID: "d1", Kind: task.Dream, Status: task.Completed, Prompt: "p"},
+			"Status: completed\nOutput:\nout", `{"task_id":"d1","task_type":"dream","status":"completed","description":"","output":"out"}`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m := &memory{text: "out", tasks: map[string]task.Record{"x": c.rec}}
