@@ -290,6 +290,9 @@ func agentTodos() cases {
 			if r := p.run("todo", "list"); r.code != 0 || !strings.Contains(r.stdout(), "read the code") || !strings.Contains(r.stdout(), "in_progress") || !strings.Contains(r.stdout(), "mend it") {
 				t.Errorf("exit code %d, %q, %q", r.code, r.stdout(), r.stderr)
 			}
+			if tasks := p.tasks("-a"); len(tasks) != 0 { // to-dos are no tasks
+				t.Errorf("tasks %v", tasks)
+			}
 		},
 		"todohook": func(t *testing.T, p *place) {
 			p.hooks(map[string]string{"TaskCompleted": `echo 'the tests are red' >&2; exit 2`})

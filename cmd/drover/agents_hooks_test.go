@@ -115,6 +115,11 @@ esac`
 					t.Errorf("%s is there: %v", name, !want)
 				}
 			}
+			for _, o := range p.tasks("-a") { // hooks are no tasks
+				if command, _ := o["command"].(string); o["task_type"] != "local_bash" || !strings.HasPrefix(command, "touch") {
+					t.Errorf("task %v", o)
+				}
+			}
 		},
 		"daemon": func(t *testing.T, p *place) {
 			p.model(map[string][]step{"main": {calls("Bash", bash("echo on")), says("done")}})

@@ -47,8 +47,16 @@ func checkRow(id string) error {
 
 // rowLine is one line of docs/rows.md.
 type rowLine struct {
-	at              string
-	row, test, note string
+	at                     string
+	row, state, test, note string
+}
+
+// needs is what a line of each state must have.
+var needs = map[string]struct{ test, note bool }{
+	"shown":           {test: true},
+	"partly":          {test: true, note: true},
+	"not built":       {note: true},
+	"decided against": {note: true},
 }
 
 func readRows(file string) ([]rowLine, error) {
@@ -66,8 +74,8 @@ func readRows(file string) ([]rowLine, error) {
 			continue
 		}
 		cells := strings.Split(strings.Trim(line, "|"), "|")
-		if len(cells) != 3 {
-			return nil, fmt.Errorf("%s:%d: %d columns, want 3", file, n, len(cells))
+		if len(cells) != 4 {
+			return nil, fmt.Errorf("%s:%d: %d columns, want 4", file, n, len(cells))
 		}
 		for i := range cells {
 			cells[i] = strings.TrimSpace(cells[i])
@@ -76,7 +84,7 @@ func readRows(file string) ([]rowLine, error) {
 			head = true
 			continue
 		}
-		out = append(out, rowLine{fmt.Sprintf("%s:%d", file, n), cells[0], cells[1], cells[2]})
+		out = append(out, rowLine{fmt.Sprintf("%s:%d", file, n), cells[0], cells[1], cells[2], cells[3]})
 	}
 	if !head {
 		return nil, fmt.Errorf("%s has no table", file)
@@ -124,10 +132,15 @@ func checkLine(h *house, l rowLine) error {
 	if err := checkRow(l.row); err != nil {
 		return err
 	}
-	if l.test == "–" {
-		if l.note == "" {
-			return fmt.Errorf("row %s has neither a test nor a note", l.row)
-		}
+	need, known := needs[l.state]
+	switch {
+	case !known:
+		return fmt.Errorf("row %s: %q is no state", l.row, l.state)
+	case need.test && l.test == "–":
+		return fmt.Errorf("row %s is %s, and has no test", l.row, l.state)
+	case need.note && l.note == "":
+		return fmt.Errorf("row %s is %s, and has no note that says why", l.row, l.state)
+	case l.test == "–":
 		return nil
 	}
 	for ref := range strings.SplitSeq(l.test, ",") {
@@ -138,25 +151,70 @@ func checkLine(h *house, l rowLine) error {
 	return nil
 }
 
-// A promise whose test was renamed or thrown away is no promise.
+// allRows are the names of all rows, in the order of their groups.
+func allRows() []string {
+	var out []string
+	for group, n := range groups {
+		for i := range n {
+			out = append(out, fmt.Sprintf("%s-%02d", group, i+1))
+		}
+	}
+	for group, n := range faults {
+		for i := range n {
+			out = append(out, fmt.Sprintf("%s%d", group, i+1))
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// checkRows says what is wrong with the lines of a list of rows.
+func checkRows(h *house, lines []rowLine) []error {
+	var out []error
+	seen := map[string]string{}
+	for _, l := range lines {
+		if err := checkLine(h, l); err != nil {
+			out = append(out, fmt.Errorf("%s: %w", l.at, err))
+		}
+		if at, twice := seen[l.row]; twice {
+			out = append(out, fmt.Errorf("%s: row %s stands in %s already: put the tests into one line", l.at, l.row, at))
+		}
+		seen[l.row] = l.at
+	}
+	for _, row := range allRows() {
+		if _, ok := seen[row]; !ok {
+			out = append(out, fmt.Errorf("row %s is missing", row))
+		}
+	}
+	return out
+}
+
+// A row without a line is forgotten, and one whose test was renamed or thrown away is
+// not shown.
 func TestRows(t *testing.T) {
-	h := theHouse(t)
 	lines, err := readRows(root + "/docs/rows.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(lines) == 0 {
-		t.Fatal("docs/rows.md has no rows")
+	h := theHouse(t)
+	for _, err := range checkRows(h, lines) {
+		t.Error(err)
 	}
-	seen := map[string]string{}
-	for _, l := range lines {
-		if err := checkLine(h, l); err != nil {
-			t.Errorf("%s: %v", l.at, err)
+}
+
+func TestRowsMissing(t *testing.T) {
+	h := theHouse(t)
+	var all []rowLine
+	for _, row := range allRows() {
+		all = append(all, rowLine{row: row, state: "not built", test: "–", note: "x"})
+	}
+	for name, c := range map[string]struct {
+		lines []rowLine
+		want  int
+	}{"whole": {all, 0}, "missing": {all[1:], 1}, "twice": {append(slices.Clone(all), all[0]), 1}, "none": {nil, len(all)}} {
+		if got := checkRows(h, c.lines); len(got) != c.want || c.want == 1 && !strings.Contains(got[0].Error(), all[0].row) {
+			t.Errorf("%s: %v", name, got)
 		}
-		if at, twice := seen[l.row]; twice {
-			t.Errorf("%s: row %s stands in %s already: put the tests into one line", l.at, l.row, at)
-		}
-		seen[l.row] = l.at
 	}
 }
 
@@ -167,28 +225,36 @@ func TestRowsChecker(t *testing.T) {
 		line rowLine
 		good bool
 	}{
-		{"good", rowLine{row: "T-16", test: "task:TestApplyTable"}, true},
-		{"fuzz", rowLine{row: "T-16", test: "task:TestApplyTable, task:FuzzApply"}, true},
-		{"fault", rowLine{row: "P9", test: "task:TestApplyTable"}, true},
-		{"root", rowLine{row: "AR-01", test: "test/rules:TestLayers"}, true},
-		{"not-ported", rowLine{row: "OF-08", test: "–", note: "not ported"}, true},
+		{"good", rowLine{row: "T-16", state: "shown", test: "task:TestApplyTable"}, true},
+		{"fuzz", rowLine{row: "T-16", state: "shown", test: "task:TestApplyTable, task:FuzzApply"}, true},
+		{"fault", rowLine{row: "P9", state: "shown", test: "task:TestApplyTable"}, true},
+		{"root", rowLine{row: "AR-01", state: "shown", test: "test/rules:TestLayers"}, true},
+		{"partly", rowLine{row: "T-16", state: "partly", test: "task:TestApplyTable", note: "half of it"}, true},
+		{"not-built", rowLine{row: "UI-12", state: "not built", test: "–", note: "comes with the terminal UI"}, true},
+		{"decided", rowLine{row: "OF-08", state: "decided against", test: "–", note: "storage fails loud"}, true},
 
-		{"no-such-test", rowLine{row: "T-16", test: "task:TestNothing"}, false},
-		{"second-missing", rowLine{row: "T-16", test: "task:TestApplyTable, task:TestNothing"}, false},
-		{"helper", rowLine{row: "T-16", test: "task:wantRefused"}, false},
-		{"no-package", rowLine{row: "T-16", test: "nowhere:TestApplyTable"}, false},
-		{"no-folder", rowLine{row: "T-16", test: "TestApplyTable"}, false},
-		{"no-script", rowLine{row: "T-16", test: "cmd/drover/testdata/script/nothing.txtar"}, false},
-		{"empty", rowLine{row: "T-16"}, false},
-		{"no-note", rowLine{row: "OF-08", test: "–"}, false},
-		{"no-group", rowLine{row: "ZZ-01", test: "task:TestApplyTable"}, false},
-		{"too-high", rowLine{row: "T-39", test: "task:TestApplyTable"}, false},
-		{"zero", rowLine{row: "T-00", test: "task:TestApplyTable"}, false},
-		{"one-digit", rowLine{row: "T-1", test: "task:TestApplyTable"}, false},
-		{"fault-too-high", rowLine{row: "P24", test: "task:TestApplyTable"}, false},
-		{"fault-zero", rowLine{row: "P0", test: "task:TestApplyTable"}, false},
-		{"fault-group", rowLine{row: "AR1", test: "task:TestApplyTable"}, false},
-		{"text", rowLine{row: "every row", test: "task:TestApplyTable"}, false},
+		{"no-such-test", rowLine{row: "T-16", state: "shown", test: "task:TestNothing"}, false},
+		{"second-missing", rowLine{row: "T-16", state: "shown", test: "task:TestApplyTable, task:TestNothing"}, false},
+		{"helper", rowLine{row: "T-16", state: "shown", test: "task:wantRefused"}, false},
+		{"no-package", rowLine{row: "T-16", state: "shown", test: "nowhere:TestApplyTable"}, false},
+		{"no-folder", rowLine{row: "T-16", state: "shown", test: "TestApplyTable"}, false},
+		{"no-script", rowLine{row: "T-16", state: "shown", test: "cmd/drover/testdata/script/nothing.txtar"}, false},
+		{"empty", rowLine{row: "T-16", state: "shown"}, false},
+		{"no-state", rowLine{row: "T-16", test: "task:TestApplyTable", note: "x"}, false},
+		{"odd-state", rowLine{row: "T-16", state: "done", test: "task:TestApplyTable", note: "x"}, false},
+		{"no-test", rowLine{row: "OF-08", state: "shown", test: "–", note: "x"}, false},
+		{"partly-no-test", rowLine{row: "OF-08", state: "partly", test: "–", note: "x"}, false},
+		{"partly-no-note", rowLine{row: "T-16", state: "partly", test: "task:TestApplyTable"}, false},
+		{"not-built-no-note", rowLine{row: "OF-08", state: "not built", test: "–"}, false},
+		{"decided-no-note", rowLine{row: "OF-08", state: "decided against", test: "–"}, false},
+		{"no-group", rowLine{row: "ZZ-01", state: "shown", test: "task:TestApplyTable"}, false},
+		{"too-high", rowLine{row: "T-39", state: "shown", test: "task:TestApplyTable"}, false},
+		{"zero", rowLine{row: "T-00", state: "shown", test: "task:TestApplyTable"}, false},
+		{"one-digit", rowLine{row: "T-1", state: "shown", test: "task:TestApplyTable"}, false},
+		{"fault-too-high", rowLine{row: "P24", state: "shown", test: "task:TestApplyTable"}, false},
+		{"fault-zero", rowLine{row: "P0", state: "shown", test: "task:TestApplyTable"}, false},
+		{"fault-group", rowLine{row: "AR1", state: "shown", test: "task:TestApplyTable"}, false},
+		{"text", rowLine{row: "every row", state: "shown", test: "task:TestApplyTable"}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if err := checkLine(h, c.line); (err == nil) != c.good {
