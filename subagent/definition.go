@@ -70,7 +70,7 @@ func Builtin() Catalog {
 		Definition{Name: "code-review", Description: "Reviews a change and reports only what matters: faults, risks, missing tests. It changes nothing.", Prompt: prompt("code-review"),
 			Tools: commanding(), MaxTurns: 40},
 		Definition{Name: "research", Description: "Answers a question from many sources, here and on the web, with a citation for each claim.", Prompt: prompt("research"),
-			Tools: append(reading(), "WebFetch", "WebSearch", "Agent", "TaskOutput", "TaskStop"), MaxTurns: 60},
+			Tools: append(reading(), "WebFetch", "Agent", "TaskOutput", "TaskStop"), MaxTurns: 60},
 		Definition{Name: "verification", Description: "Checks, independently of whoever did the work, that it does what was asked. Runs things, changes nothing, gives a verdict.", Prompt: prompt("verification"),
 			Tools: commanding(), MaxTurns: 40},
 		Definition{Name: "rem-agent", Description: "Brings what a session has taught to the context board, from which later sessions begin, and prunes it. Its prompt must say what was learnt.",

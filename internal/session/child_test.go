@@ -393,3 +393,15 @@ func TestChildEvents(t *testing.T) {
 		t.Errorf("events of the subagent %v, of the main agent %v", sub, main)
 	}
 }
+
+// Built-in agents ask for tools that exist. context_board is theirs alone.
+func TestBuiltinTools(t *testing.T) {
+	known := append(allTools(), "context_board")
+	for _, d := range subagent.Builtin().All() {
+		for _, tool := range d.Tools {
+			if !slices.Contains(known, tool) {
+				t.Errorf("%s asks for the tool %s, which does not exist", d.Name, tool)
+			}
+		}
+	}
+}

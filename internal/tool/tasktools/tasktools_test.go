@@ -391,7 +391,7 @@ func TestSpecs(t *testing.T) {
 	for i, parts := range map[int][]string{
 		0: {"Put everything into `prompt`", "Use it only for work that really runs beside yours", "Do not start an agent in the background and then wait", "need the report for your next step"},
 		1: {"running or finished background task", "30000", "600000"},
-		2: {"kills a running background shell", "ID", "task_id", "returns", "Use it when", "/tasks"},
+		2: {"kills a running background shell", "ID", "task_id", "returns", "Use it when", "ListTasks"},
 	} {
 		for _, part := range parts {
 			if s := one[i].Spec(); !strings.Contains(s.Description, part) {
