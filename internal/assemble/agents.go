@@ -14,7 +14,6 @@ import (
 	"github.com/drover-dev/drover/internal/agentenv/trust"
 	"github.com/drover-dev/drover/internal/agentenv/usage"
 	"github.com/drover-dev/drover/internal/agentenv/worktree"
-	"github.com/drover-dev/drover/internal/model/choose"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/session"
 	"github.com/drover-dev/drover/internal/tool/webtool"
@@ -57,8 +56,8 @@ func (s *Session) agents(c Config, model string, env []string) (session.Agents, 
 	if set.Context.AutoCompact != "off" {
 		a.Window = table.Window
 	}
-	a.Policy = choose.Policy{Aliases: set.Models.Aliases, Available: set.Models.Available, Multipliers: set.Models.Multipliers, Rate: table.Rate,
-		GuardOff: set.Models.CostGuard == "off", Explore: set.Models.Explore, Complementary: set.Models.Complementary}
+	a.Policy = policy(set)
+	a.Policy.Rate = table.Rate
 
 	a.Catalog = catalog.New(catalog.Config{Given: c.Agents}).Current
 	if !c.Isolated {

@@ -25,6 +25,7 @@ import (
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/api/host"
 	"github.com/drover-dev/drover/internal/engine/keeper"
+	"github.com/drover-dev/drover/internal/model/choose"
 	"github.com/drover-dev/drover/internal/model/provider"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/session"
@@ -114,7 +115,7 @@ func Open(ctx context.Context, c Config) (_ *Session, err error) {
 	model, env := cmp.Or(c.Model, c.Settings.Model), withProviders(c.Env, c.Settings.Providers)
 	if c.Role == session.RolePrompt {
 		// A prompt that nobody can answer leaves no session behind.
-		if _, err := s.models.Find(model, home.Lookup(env), c.Folder); err != nil {
+		if err := s.reachable(c, home.Lookup(env)); err != nil {
 			return nil, err
 		}
 	}
@@ -246,6 +247,31 @@ func Rules(c Config) permission.Rules {
 		r.Mode = c.Mode
 	}
 	return r
+}
+
+// reachable says why the model of the main agent cannot be asked.
+func (s *Session) reachable(c Config, env func(string) string) error {
+	var missing error
+	p := policy(c.Settings)
+	p.Reachable = func(name string) error {
+		_, missing = s.models.Find(name, env, c.Folder)
+		return missing
+	}
+	choice, err := p.Choose(choose.Request{Input: c.Model, Parent: c.Settings.Model})
+	switch {
+	case missing != nil && !errors.Is(missing, choose.ErrUnknown):
+		return missing
+	case err != nil:
+		return err
+	}
+	_, err = s.models.Find(choice.Name, env, c.Folder)
+	return err
+}
+
+// policy is what the settings say of the names of models.
+func policy(set settings.Settings) choose.Policy {
+	return choose.Policy{Aliases: set.Models.Aliases, Available: set.Models.Available, Multipliers: set.Models.Multipliers,
+		GuardOff: set.Models.CostGuard == "off", Explore: set.Models.Explore, Complementary: set.Models.Complementary}
 }
 
 // own are the tools by which an agent works on its own tasks and lists: they need

@@ -405,3 +405,17 @@ func TestBuiltinTools(t *testing.T) {
 		}
 	}
 }
+
+// Without any setting a model that does not exist is refused, with those that do.
+func TestNoSuchModel(t *testing.T) {
+	r := open(t, "", func(c *Config) {
+		c.Agents.Env = append(slices.Clone(c.Agents.Env), "ANTHROPIC_API_KEY=x", "ANTHROPIC_BASE_URL=")
+		c.Agents.Model = "sonnet"
+	})
+	_, err := r.asMain().Agent(r.ctx, tasktools.AgentRequest{Description: "d", Prompt: "p", Type: "explore", Model: "sonet"})
+	want := `model "sonet" is not available (did you mean "sonnet"? available: PROVIDER/NAME, haiku, opus, script:FILE, sonnet)`
+	var refused *tasktools.Refusal
+	if !errors.As(err, &refused) || refused.Text != want {
+		t.Errorf("%v\nwant %s", err, want)
+	}
+}

@@ -1,6 +1,7 @@
 package choose
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -23,7 +24,8 @@ type Policy struct {
 	Available []string          // aliases, names, PROVIDER/NAME and patterns; empty: all
 
 	// Reachable says why a name cannot be used here, for example for lack of a
-	// key. It is asked last. nil: every name can.
+	// key; the error is [ErrUnknown] for a name that no provider has. It is asked
+	// last. nil: every name can.
 	Reachable func(name string) error
 
 	// The cost guard compares by Multipliers where both models have one, else
@@ -52,14 +54,23 @@ type Choice struct {
 	From  string   // the model that the cost guard replaced; empty: it did not
 }
 
-// UnavailableError says that a model was asked for that may not be used.
+// ErrUnknown is in the error of [Policy.Reachable] for a name that no provider has.
+var ErrUnknown = errors.New("no provider has such a model")
+
+// UnavailableError says that a model was asked for that may not be used, or that
+// does not exist.
 type UnavailableError struct {
 	Model     string
+	Near      string   // what may have been meant; empty: nothing is near
 	Available []string // sorted
 }
 
 func (e *UnavailableError) Error() string {
-	return fmt.Sprintf("model %q is not available (available: %s)", e.Model, strings.Join(e.Available, ", "))
+	meant := ""
+	if e.Near != "" {
+		meant = fmt.Sprintf("did you mean %q? ", e.Near)
+	}
+	return fmt.Sprintf("model %q is not available (%savailable: %s)", e.Model, meant, strings.Join(e.Available, ", "))
 }
 
 // Choose picks the model. What the call names counts first and must be usable:
@@ -126,7 +137,12 @@ func (p Policy) usable(name string) (string, error) {
 		return "", &UnavailableError{Model: name, Available: p.list()}
 	}
 	if p.Reachable != nil {
-		if err := p.Reachable(full); err != nil {
+		err := p.Reachable(full)
+		if errors.Is(err, ErrUnknown) {
+			near := modelinfo.Nearest(name, slices.Collect(maps.Keys(p.Aliases))...)
+			return "", &UnavailableError{Model: name, Near: near, Available: p.list()}
+		}
+		if err != nil {
 			return "", fmt.Errorf("model %q: %w", name, err)
 		}
 	}

@@ -2,6 +2,7 @@ package choose
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -141,6 +142,11 @@ func TestUnavailable(t *testing.T) {
 	_, err = Policy{Aliases: map[string]string{"fast": "haiku"}}.Choose(Request{Input: "no such thing"})
 	if err == nil || !strings.Contains(err.Error(), "fast, haiku, opus, script:FILE, sonnet") {
 		t.Errorf("err = %v; want the aliases", err)
+	}
+	none := func(string) error { return fmt.Errorf("asked: %w", ErrUnknown) }
+	_, err = Policy{Aliases: map[string]string{"fast": "haiku"}, Reachable: none}.Choose(Request{Input: "fats"})
+	if want := `model "fats" is not available (did you mean "fast"? available: PROVIDER/NAME, fast, haiku, opus, script:FILE, sonnet)`; err == nil || err.Error() != want {
+		t.Errorf("err = %v\nwant %s", err, want)
 	}
 	got, err := p.Choose(Request{Parent: "opus", Session: "opus"})
 	if err != nil || got.Name != opus {

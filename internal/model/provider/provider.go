@@ -15,6 +15,7 @@ import (
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/model/anthropic"
+	"github.com/drover-dev/drover/internal/model/choose"
 	"github.com/drover-dev/drover/internal/model/modelinfo"
 	"github.com/drover-dev/drover/internal/model/openai"
 	"github.com/drover-dev/drover/internal/model/ratelimit"
@@ -43,10 +44,15 @@ type Finder struct {
 	models  map[string]agent.Model // by provider and what it was made from
 }
 
-// MissingError says that there is no way to reach a model yet.
-type MissingError struct{ Text, Mend string }
+// MissingError says that there is no way to reach a model yet. Err is
+// [choose.ErrUnknown] where no provider has such a model, or nil.
+type MissingError struct {
+	Text, Mend string
+	Err        error
+}
 
 func (e *MissingError) Error() string { return e.Text + " (" + e.Mend + ")" }
+func (e *MissingError) Unwrap() error { return e.Err }
 
 // Find returns the model for a name: an alias or full name of the default
 // provider, PROVIDER/NAME, or script:FILE. env is the environment of whoever
@@ -103,7 +109,7 @@ func possible(name, full string, env func(string) string) error {
 	if near := modelinfo.Nearest(name); near != "" {
 		mend = fmt.Sprintf("did you mean %q? %s", near, mend)
 	}
-	return &MissingError{Text: fmt.Sprintf("model %.80q: there is no such model or alias", name), Mend: mend}
+	return &MissingError{Text: fmt.Sprintf("model %.80q: there is no such model or alias", name), Mend: mend, Err: choose.ErrUnknown}
 }
 
 // Ready names the providers that have what they need to be asked: a key, or the address
