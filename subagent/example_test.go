@@ -38,7 +38,7 @@ func ExampleManager_Spawn() {
 	if err := os.WriteFile(filepath.Join(dir, "turns.yaml"), []byte(script), 0o600); err != nil {
 		log.Fatal(err)
 	}
-	rt, err := drover.Open(ctx, drover.Config{Dir: dir, Home: filepath.Join(dir, "state"), Model: "script:turns.yaml"})
+	rt, err := drover.Open(ctx, drover.Config{Dir: dir, Home: filepath.Join(dir, "state"), ModelName: "script:turns.yaml"})
 	if err != nil {
 		log.Fatal(err)
 	}

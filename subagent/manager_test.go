@@ -59,7 +59,7 @@ func lived(t *testing.T, script, settings string, hooks subagent.Hooks, tools ..
 	t.Setenv("XDG_RUNTIME_DIR", dir)
 	ctx, cancel := context.WithTimeoutCause(context.Background(), 30*time.Second, errors.New("the test waits in vain"))
 	t.Cleanup(cancel)
-	rt, err := drover.Open(ctx, drover.Config{Dir: dir, Home: dir, Model: "script:turns.yaml", Tools: tools, Allow: allowed(tools)})
+	rt, err := drover.Open(ctx, drover.Config{Dir: dir, Home: dir, ModelName: "script:turns.yaml", Tools: tools, Allow: allowed(tools)})
 	if err != nil {
 		t.Fatal(err)
 	}

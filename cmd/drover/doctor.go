@@ -1,97 +1,131 @@
 package main
 
 import (
-	"bufio"
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
-	"io"
-	"strconv"
+	"os/exec"
+	"path/filepath"
+	"runtime"
 	"strings"
 
-	"github.com/spf13/cobra"
-
-	"github.com/drover-dev/drover/internal/session/stall"
+	"github.com/drover-dev/drover/internal/agentenv/settings"
+	"github.com/drover-dev/drover/internal/agentenv/trust"
+	"github.com/drover-dev/drover/internal/assemble"
+	"github.com/drover-dev/drover/internal/frontend/cli"
+	"github.com/drover-dev/drover/internal/model/provider"
+	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/internal/session"
 )
 
-// stallCommand says what Drover makes of an output, to look into a surprise.
-func stallCommand() *cobra.Command {
-	var batch bool
-	one := &cobra.Command{
-		Use: "stall", Short: "Whether output that ends so waits for an answer",
-		Long: "Read the end of a command's output from stdin and print `waiting` or `progress`: what the watchdog of\n" +
-			"background commands would make of it. With --batch each line is one such end, in which \\\\ \\n \\r \\t and\n" +
-			"\\xHH stand for bytes; what follows a tab is ignored.",
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if batch {
-				return stallBatch(cmd.OutOrStdout(), cmd.InOrStdin())
-			}
-			tail, err := io.ReadAll(io.LimitReader(cmd.InOrStdin(), 64<<20))
-			if err != nil {
-				return fmt.Errorf("read the output: %w", err)
-			}
-			_, err = fmt.Fprintln(cmd.OutOrStdout(), stalled(stall.New(), tail))
-			return err
-		},
-	}
-	one.Flags().BoolVar(&batch, "batch", false, "one case a line")
-	return one
+// Doctor looks at what Drover needs.
+func (w *world) Doctor(ctx context.Context) []cli.Finding {
+	return []cli.Finding{w.state(), w.disk(), w.socket(), w.readable(), w.Model(), shellFound(), system(), w.detachedHost(ctx)}
 }
 
-func stalled(r *stall.Rules, tail []byte) string {
-	if _, waiting := r.Waiting(tail); waiting {
-		return "waiting"
+func (w *world) state() cli.Finding {
+	f := cli.Finding{Check: "state folder", Level: cli.Good, Detail: w.root.Dir()}
+	if err := w.root.Ensure(); err != nil {
+		f.Level, f.Detail = cli.Bad, err.Error()
 	}
-	return "progress"
+	return f
 }
 
-func stallBatch(out io.Writer, in io.Reader) error {
-	rules, w := stall.New(), bufio.NewWriter(out)
-	lines := bufio.NewScanner(in)
-	lines.Buffer(nil, 1<<20)
-	for n := 1; lines.Scan(); n++ {
-		text, _, _ := strings.Cut(lines.Text(), "\t")
-		tail, err := unescape(text)
-		if err != nil {
-			return errors.Join(fmt.Errorf("line %d: %w", n, err), w.Flush())
-		}
-		fmt.Fprintln(w, stalled(rules, tail))
+// disk looks for what tasks.minFreeBytes wants.
+func (w *world) disk() cli.Finding {
+	f := cli.Finding{Check: "disk", Level: cli.Good}
+	room, err := w.root.Room()
+	if err != nil {
+		f.Level, f.Detail = cli.Warn, err.Error()
+		return f
 	}
-	if err := lines.Err(); err != nil {
-		return errors.Join(fmt.Errorf("read cases: %w", err), w.Flush())
+	f.Detail = fmt.Sprintf("%d MB are free for sessions", room.Bytes/1_000_000)
+	set, _, err := settings.Load(settings.Find(home.Lookup(w.env), w.cwd, ""))
+	least, mend := set.Tasks.MinFreeBytes, "free some space, see `drover sessions rm --old`"
+	switch {
+	case err != nil:
+	case room.Bytes < least:
+		f.Level, f.Detail, f.Mend = cli.Warn, f.Detail+fmt.Sprintf(", fewer than tasks.minFreeBytes, %d bytes: nothing starts", least), mend
+	case least > 0 && room.NoFiles():
+		f.Level, f.Detail, f.Mend = cli.Warn, f.Detail+", but no more files: nothing starts", mend
 	}
-	return w.Flush()
+	return f
 }
 
-// unescape reads \\ \n \r \t and \xHH.
-func unescape(s string) ([]byte, error) {
-	out := make([]byte, 0, len(s))
-	for i := 0; i < len(s); i++ {
-		if s[i] != '\\' {
-			out = append(out, s[i])
-			continue
-		}
-		if i++; i == len(s) {
-			return nil, errors.New("a backslash stands at the end")
-		}
-		switch s[i] {
-		case '\\':
-			out = append(out, '\\')
-		case 'n':
-			out = append(out, '\n')
-		case 'r':
-			out = append(out, '\r')
-		case 't':
-			out = append(out, '\t')
-		case 'x':
-			b, err := strconv.ParseUint(s[min(i+1, len(s)):min(i+3, len(s))], 16, 8)
-			if err != nil || i+2 >= len(s) {
-				return nil, errors.New("\\x is not followed by two hexadecimal digits")
-			}
-			out, i = append(out, byte(b)), i+2
-		default:
-			return nil, fmt.Errorf("\\%c is no escape", s[i])
+func (w *world) socket() cli.Finding {
+	path, err := w.root.Project(w.cwd).Session("s00000000").SocketPath(home.Lookup(w.env))
+	if err != nil {
+		return cli.Finding{Check: "sockets", Level: cli.Bad, Detail: err.Error()}
+	}
+	return cli.Finding{Check: "sockets", Level: cli.Good, Detail: filepath.Dir(path) + "/"}
+}
+
+func (w *world) readable() cli.Finding {
+	_, notes, err := settings.Load(settings.Find(home.Lookup(w.env), w.cwd, ""))
+	switch {
+	case err != nil:
+		return cli.Finding{Check: "settings", Level: cli.Bad, Detail: err.Error()}
+	case len(notes) > 0:
+		return cli.Finding{Check: "settings", Level: cli.Warn, Detail: notes[0].String()}
+	}
+	return cli.Finding{Check: "settings", Level: cli.Good, Detail: "readable"}
+}
+
+// Model looks for a provider that can be asked, and whether that of the usual model is
+// one. What is wrong with settings is found elsewhere.
+func (w *world) Model() cli.Finding {
+	src := settings.Find(home.Lookup(w.env), w.cwd, "")
+	if st, err := trust.At(w.root.TrustFile()).Check(w.cwd); err == nil {
+		src.Trusted = st.Trusted
+	}
+	set, _, _ := settings.Load(src)
+	get := home.Lookup(assemble.Environ(w.env, set))
+	ready := provider.Ready(get)
+	f := cli.Finding{Check: "model", Level: cli.Good, Detail: "set up: " + strings.Join(ready, ", ")}
+	_, err := new(provider.Finder).Find(set.Model, get, w.cwd)
+	var missing *provider.MissingError
+	switch {
+	case errors.As(err, &missing) && len(ready) == 0:
+		f.Level, f.Detail = cli.Warn, "no key is set"
+		f.Mend = "set ANTHROPIC_API_KEY; or OPENAI_API_KEY or OPENAI_BASE_URL, for --model openai/NAME; or use --model script:FILE"
+	case errors.As(err, &missing): // others may be named
+		f.Detail += fmt.Sprintf("; the usual model, %s, is of another provider", cmp.Or(set.Model, provider.Default))
+		f.Mend = "set `model` in your settings, or name one with --model PROVIDER/NAME"
+	case err != nil:
+		f.Level, f.Detail = cli.Warn, err.Error()
+	case len(ready) == 0:
+		f.Detail = "the usual model is " + set.Model
+	}
+	return f
+}
+
+func shellFound() cli.Finding {
+	path, err := exec.LookPath("bash")
+	if err != nil {
+		return cli.Finding{Check: "bash", Level: cli.Bad, Detail: "not on the PATH", Mend: "install it"}
+	}
+	return cli.Finding{Check: "bash", Level: cli.Good, Detail: path}
+}
+
+func system() cli.Finding {
+	f := cli.Finding{Check: "system", Level: cli.Good, Detail: runtime.GOOS + "/" + runtime.GOARCH}
+	if runtime.GOOS != "linux" {
+		f.Level, f.Detail = cli.Warn, f.Detail+": escaped processes are not found here"
+	}
+	return f
+}
+
+func (w *world) detachedHost(ctx context.Context) cli.Finding {
+	f := cli.Finding{Check: "detached host", Level: cli.Good, Detail: "not running; it starts with the next `drover run -d`"}
+	entries, err := w.Known(ctx, true, false)
+	if err != nil {
+		return cli.Finding{Check: "detached host", Level: cli.Bad, Detail: err.Error()}
+	}
+	for _, e := range entries {
+		if i := e.Info(); i.Role == session.RoleBackground {
+			f.Detail = fmt.Sprintf("session %s, process %d", i.Session, i.PID)
 		}
 	}
-	return out, nil
+	return f
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/drover-dev/drover/internal/frontend/cli"
 )
 
-// export writes the conversation of a session. Of one that lives it is what was
+// Export writes the conversation of a session. Of one that lives it is what was
 // said until now.
-func (w *world) export(_ context.Context, out io.Writer, info control.Info, form cli.Form) error {
+func (w *world) Export(_ context.Context, out io.Writer, info control.Info, form cli.Form) error {
 	path := w.root.Project(info.Project).Session(info.Session).Transcript()
 	if form == cli.Markdown {
 		return agent.WriteMarkdown(out, path)

@@ -13,12 +13,12 @@ import (
 	"log"
 	"os"
 	"os/signal"
-	"strings"
 	"sync"
 	"syscall"
 
-	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
+
+	"github.com/spf13/cobra"
 
 	"github.com/drover-dev/drover/internal/frontend/cli"
 	"github.com/drover-dev/drover/internal/platform/home"
@@ -45,12 +45,11 @@ func run() int {
 	if len(args) == 1 && (args[0] == "--version" || args[0] == "-v") {
 		args = []string{"version"}
 	}
-	cmd := w.command()
-	switch {
-	case isPrompt(args), len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) && isPrompt(args[1:]):
-		cmd = w.promptCommand()
-	case isResume(args):
-		cmd = w.resumeCommand()
+	var cmd *cobra.Command
+	if len(args) > 0 && args[0] == "host" {
+		cmd, args = w.hostCommand(), args[1:]
+	} else {
+		cmd = cli.Command(w.deps(), args)
 	}
 	cmd.SetArgs(args)
 	return cli.Execute(ctx, cmd, os.Stderr)
@@ -116,16 +115,23 @@ func signals(parent context.Context) (context.Context, func()) {
 	}
 }
 
-// world is what this process has around it.
+// world is what this process has around it: the backend of the command line.
 type world struct {
-	env    []string
-	cwd    string // the project's folder
-	from   string // where the user is, if that is another folder
-	root   home.Root
-	stderr io.Writer
+	exe       string // this program
+	env       []string
+	cwd       string // the project's folder
+	elsewhere bool   // that is not where the user is
+	root      home.Root
+	stderr    io.Writer
 }
 
+var _ cli.Backend = (*world)(nil)
+
 func newWorld() (*world, error) {
+	exe, err := program()
+	if err != nil {
+		return nil, err
+	}
 	cwd, err := os.Getwd()
 	if err != nil {
 		return nil, fmt.Errorf("find the working folder: %w (change to one that exists)", err)
@@ -134,28 +140,14 @@ func newWorld() (*world, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &world{env: os.Environ(), cwd: cwd, root: root, stderr: os.Stderr}, nil
-}
-
-func (w *world) command() *cobra.Command {
-	return cli.New(w.deps())
+	return &world{exe: exe, env: os.Environ(), cwd: cwd, root: root, stderr: os.Stderr}, nil
 }
 
 func (w *world) deps() cli.Deps {
 	return cli.Deps{
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
-		Env: w.env, Cwd: w.cwd, Version: version,
-		Sessions:   &sessions{w},
-		Export:     w.export,
-		Old:        w.old,
-		Discard:    w.discard,
-		Repair:     w.repair,
-		IsTerminal: isTerminal,
-		Converse:   w.attachable, OnInterrupt: onInterrupt,
-		Extra:      []*cobra.Command{w.hostCommand(), w.mcpCommand(), w.agentCommand(), w.monitorCommand(), w.agentsCommand(), w.demoCommand(), w.permissionsCommand(), w.statsCommand(), w.trustCommand(), w.todoCommand(), w.remoteCommand(), w.teleportCommand(), w.memoryCommand(), w.workflowCommand(), w.modelsCommand()},
-		Judgements: []*cobra.Command{stallCommand()},
-		Root:       w.summary,
-		Models:     w.completeModels,
+		Env: w.env, Cwd: w.cwd, Version: version, Root: w.root, Backend: w,
+		OnInterrupt: onInterrupt, IsTerminal: isTerminal, Columns: func() int { return columns(os.Stdout) },
 	}
 }
 

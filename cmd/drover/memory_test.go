@@ -312,8 +312,8 @@ func TestLeave(t *testing.T) {
 	if err := os.WriteFile(fake, []byte(script), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	w := &world{env: []string{"PATH=" + os.Getenv("PATH"), "DROVER_TASK_ID=b00000000", "DROVER_SESSION=s00000001", host.ProjectVariable + "=/x"}, cwd: dir, root: root, stderr: os.Stderr}
-	if err := w.leave(fake, session.Parting{Session: "s00000000", Transcript: "/t.jsonl", Prompt: "what was said"}); err != nil {
+	w := &world{exe: fake, env: []string{"PATH=" + os.Getenv("PATH"), "DROVER_TASK_ID=b00000000", "DROVER_SESSION=s00000001", host.ProjectVariable + "=/x"}, cwd: dir, root: root, stderr: os.Stderr}
+	if err := w.leave(session.Parting{Session: "s00000000", Transcript: "/t.jsonl", Prompt: "what was said"}); err != nil {
 		t.Fatal(err)
 	}
 	if !within(patience, func() bool { _, err := os.Stat(out); return err == nil }) {

@@ -10,9 +10,9 @@ import (
 	"github.com/drover-dev/drover/internal/session/ended"
 )
 
-// old removes sessions that are not to be kept. One that cannot be removed hinders
+// RemoveOld removes sessions that are not to be kept. One that cannot be removed hinders
 // no other; the first such error is returned at the end.
-func (w *world) old(ctx context.Context, age string, all bool) (out []cli.Removal, err error) {
+func (w *world) RemoveOld(ctx context.Context, age string, all bool) (out []cli.Removal, err error) {
 	keep, err := w.keep(age)
 	if err != nil {
 		return nil, err
@@ -50,7 +50,7 @@ func (w *world) keep(age string) (ended.Retention, error) {
 		}
 		return ended.Retention{Age: max(d, 1)}, nil
 	}
-	set, err := w.settings("")
+	set, err := w.Settings("")
 	if err != nil {
 		return ended.Retention{}, err
 	}

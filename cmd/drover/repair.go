@@ -17,11 +17,7 @@ import (
 
 // ended finds a session that no host has, by its folder.
 func (w *world) ended(ctx context.Context, of control.Info) (e host.Entry, err error) {
-	d, err := w.directory()
-	if err != nil {
-		return e, err
-	}
-	entries, err := d.Sessions(ctx, false, true)
+	entries, err := w.directory().Sessions(ctx, false, true)
 	if err != nil {
 		return e, err
 	}
@@ -64,15 +60,15 @@ func byForce(id task.ID, err error) error {
 	return fmt.Errorf("%w, or remove it as it is (`drover sessions rm --force %s`)", err, id)
 }
 
-// discard removes a session whose log may be damaged, and returns what could not be
+// Discard removes a session whose log may be damaged, and returns what could not be
 // looked at.
-func (w *world) discard(ctx context.Context, of control.Info) (unseen string, err error) {
+func (w *world) Discard(ctx context.Context, of control.Info) (unseen string, err error) {
 	r, err := w.remove(ctx, of, func(p ended.Session) (ended.Removed, error) { return p.Discard(ctx) })
 	return r.Unseen, err
 }
 
-// repair makes the damaged log of a session anew.
-func (w *world) repair(ctx context.Context, of control.Info, force bool) (out cli.Repair, err error) {
+// Repair makes the damaged log of a session anew.
+func (w *world) Repair(ctx context.Context, of control.Info, force bool) (out cli.Repair, err error) {
 	e, err := w.ended(ctx, of)
 	if err != nil {
 		return out, err

@@ -9,15 +9,8 @@ import (
 	"github.com/drover-dev/drover/internal/engine/tty"
 )
 
-// copier is the program that holds the terminals of commands; nil where this one
-// cannot be found again.
-func copier() []string {
-	exe, err := program()
-	if err != nil {
-		return nil
-	}
-	return []string{exe, "keeper", "--tty"}
-}
+// copier is the program that holds the terminals of commands.
+func (w *world) copier() []string { return []string{w.exe, "keeper", "--tty"} }
 
 // lookAt puts a person's terminal, if there is one, before that of a command: its
 // keys are handed through as they are until restore is called, and its size is

@@ -25,7 +25,7 @@ func live() int {
 	var n int
 	_, _ = fmt.Sscan(os.Getenv(liveVariable), &n)
 	ctx := context.Background()
-	rt, err := drover.Open(ctx, drover.Config{Model: "claude-sonnet-4-6", Limits: drover.Limits{Live: n, PerRoot: n, PerSession: n, SpawnRate: n}})
+	rt, err := drover.Open(ctx, drover.Config{ModelName: "claude-sonnet-4-6", Limits: drover.Limits{Live: n, PerRoot: n, PerSession: n, SpawnRate: n}})
 	if err == nil {
 		err = liveAgents(ctx, rt, n)
 	}

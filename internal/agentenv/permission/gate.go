@@ -381,6 +381,11 @@ func (g *Gate) Decide(c agent.Call) Verdict {
 	return g.settle(g.explain(r, v))
 }
 
+// Judge is [Gate.Decide] of a call of a tool with an input.
+func (g *Gate) Judge(tool string, input json.RawMessage) Verdict {
+	return g.Decide(agent.Call{Name: tool, Input: input})
+}
+
 // with is the gate with the rules that hold beside its own just now.
 func (g *Gate) with() *Gate {
 	if g.rules.More == nil {

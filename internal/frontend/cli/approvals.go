@@ -182,7 +182,7 @@ func digestFlag(cmd *cobra.Command) *string {
 // questions lists what is open, oldest first. A session that does not answer is
 // noted on stderr and hinders no other.
 func (a *app) questions(ctx context.Context, all bool) ([]openQuestion, error) {
-	sessions, err := a.Sessions.Known(ctx, true, all)
+	sessions, err := a.Known(ctx, true, all)
 	if err != nil {
 		return nil, fmt.Errorf("list sessions: %w", err)
 	}
@@ -276,8 +276,7 @@ func pickQuestion(open []openQuestion, ref string) (openQuestion, error) {
 	case 0:
 		return openQuestion{}, notOpen(ref)
 	}
-	return openQuestion{}, &control.Error{Code: control.Ambiguous, Matches: matches,
-		Message: fmt.Sprintf("%q could be any of %s", ref, strings.Join(matches, ", ")), Mend: "give more of the ID"}
+	return openQuestion{}, severalMatches(ref, matches)
 }
 
 func notOpen(ref string) error {
@@ -379,7 +378,7 @@ func (a *app) watchQuestions(ctx context.Context, all, asJSON bool) error {
 	defer tick.Stop()
 	gone := make(chan *followed)
 	for {
-		sessions, err := a.Sessions.Known(ctx, true, all)
+		sessions, err := a.Known(ctx, true, all)
 		if err != nil {
 			return cmp.Or(context.Cause(ctx), fmt.Errorf("list sessions: %w", err))
 		}

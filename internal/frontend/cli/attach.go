@@ -24,9 +24,8 @@ const (
 	attachTail  = 40      // lines of the output of a task that were there before
 )
 
-// Conversing is how a conversation is found that somebody attaches to. Session is
-// empty for a new one.
-type Conversing struct {
+// joining is which conversation somebody attaches to. Session is empty for a new one.
+type joining struct {
 	Session task.ID
 	Model   string
 	Agent   string
@@ -50,11 +49,9 @@ func (a *app) attach() *cobra.Command {
 	}
 	f := cmd.Flags()
 	fresh := f.Bool("new", false, "begin a conversation")
-	var c Conversing
+	var c joining
 	f.StringVar(&c.Model, "model", "", "of a host that is started: the model")
-	if a.Models != nil {
-		_ = cmd.RegisterFlagCompletionFunc("model", a.Models) // there is such a flag
-	}
+	_ = cmd.RegisterFlagCompletionFunc("model", a.completeModels) // there is such a flag
 	f.StringVar(&c.Agent, "agent", "", "of a host that is started: be this sort of agent")
 	f.StringVar(&c.Mode, "permission-mode", "", "of a host that is started: default, acceptEdits, plan, dontAsk or bypassPermissions")
 	all := everywhere(cmd)
@@ -64,7 +61,7 @@ func (a *app) attach() *cobra.Command {
 			return usage("--new begins a conversation, and a name means one that there is", "give one of them")
 		}
 		if *fresh {
-			return a.converse(ctx, func(ctx context.Context) (Session, error) { return a.Converse(ctx, c) })
+			return a.converse(ctx, func(ctx context.Context) (Session, error) { return a.attachedTo(ctx, c) })
 		}
 		s, err := a.newest(ctx, *all)
 		if len(words) > 0 {
@@ -85,7 +82,7 @@ func (a *app) attach() *cobra.Command {
 			if c.Session = s.Info().Session; s.Info().Role != conversing {
 				return nil, &control.Error{Code: control.Conflict, Message: fmt.Sprintf("session %s has no conversation", c.Session), Mend: "attach to one of its tasks, see `drover ps -a`"}
 			}
-			return a.Converse(ctx, c)
+			return a.attachedTo(ctx, c)
 		})
 	}
 	return cmd
@@ -95,7 +92,7 @@ func (a *app) attach() *cobra.Command {
 // task.
 func (a *app) attachable(ctx context.Context, word string, all bool) (f found, err error) {
 	for _, where := range places(word, all) {
-		known, listed := a.Sessions.Known(ctx, false, where[0].all)
+		known, listed := a.Known(ctx, false, where[0].all)
 		if listed != nil {
 			return found{}, fmt.Errorf("list sessions: %w", listed)
 		}
@@ -118,7 +115,7 @@ func (a *app) attachable(ctx context.Context, word string, all bool) (f found, e
 
 // newest is the one conversation that is live, or else the last.
 func (a *app) newest(ctx context.Context, all bool) (Session, error) {
-	known, err := a.Sessions.Known(ctx, false, all)
+	known, err := a.Known(ctx, false, all)
 	if err != nil {
 		return nil, fmt.Errorf("list sessions: %w", err)
 	}
@@ -148,12 +145,8 @@ func ambiguous(sessions []Session) error {
 // conversing is the role of a session with a main agent.
 const conversing = "prompt"
 
-// Attach takes part in the conversation that open finds, until the user leaves or
+// converse takes part in the conversation that open finds, until the user leaves or
 // it ends. open is asked again when a host was just going away.
-func Attach(ctx context.Context, d Deps, open func(context.Context) (Session, error)) error {
-	return (&app{d.filled()}).converse(ctx, open)
-}
-
 func (a *app) converse(ctx context.Context, open func(context.Context) (Session, error)) error {
 	for tries := 1; ; tries++ {
 		s, err := open(ctx)

@@ -109,7 +109,9 @@ func (s *talk) attach(t *testing.T) *attached {
 	}}
 	ctx, cancel := context.WithTimeoutCause(t.Context(), testPatience, errors.New("it goes on for ever"))
 	t.Cleanup(cancel)
-	go func() { p.over <- Attach(ctx, d, func(context.Context) (Session, error) { return s, nil }) }() // ends with ctx
+	go func() {
+		p.over <- (&app{Deps: d.filled()}).converse(ctx, func(context.Context) (Session, error) { return s, nil })
+	}() // ends with ctx
 	return p
 }
 

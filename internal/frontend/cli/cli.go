@@ -20,7 +20,7 @@ import (
 
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
-	"github.com/drover-dev/drover/task"
+	"github.com/drover-dev/drover/internal/platform/home"
 )
 
 // Deps is the world around the command line.
@@ -30,51 +30,14 @@ type Deps struct {
 	Env            []string // handed to the tasks that are started
 	Cwd            string   // absolute
 	Version        string
-	Sessions       Sessions
-	Export         Export // nil: sessions cannot be exported
+	Root           home.Root // the state directory
+	Backend
 
-	// Converse finds the live host of a conversation, or starts one.
-	Converse func(context.Context, Conversing) (Session, error)
 	// OnInterrupt lets a function have the next INT, and no other; nil: there are none.
 	OnInterrupt func(context.Context, func())
-
-	// Discard removes an ended session whose log may be damaged, and says what could
-	// not be looked at.
-	Discard func(ctx context.Context, of control.Info) (unseen string, err error)
-	// Repair makes the damaged log of an ended session anew; with force, of one too
-	// whose format is not known.
-	Repair func(ctx context.Context, of control.Info, force bool) (Repair, error)
-
-	Old        Old                  // nil: sessions are removed by their IDs only
-	Extra      []*cobra.Command     // further commands
-	IsTerminal func(io.Writer) bool // nil: nothing is a terminal
-	Judgements []*cobra.Command     // below `drover doctor`; may be nil
-	Root       func(*cobra.Command) // adds flags, RunE and Args to `drover` itself; may be nil
-	Models     cobra.CompletionFunc // completes names of models; may be nil
-	Now        func() time.Time     // nil: time.Now
-}
-
-// Sessions opens what a command needs.
-type Sessions interface {
-	// Background is the project's detached session, started if need be. The
-	// function lets go of it.
-	Background(ctx context.Context) (control.API, func(), error)
-
-	// Known returns the sessions of the project, or of all projects: those
-	// that live, and what the others left, newest first. With live, only those
-	// that live.
-	Known(ctx context.Context, live, all bool) ([]Session, error)
-
-	// RunForeground runs a command in this process and returns when it has
-	// ended. When ctx ends, the command is stopped.
-	RunForeground(ctx context.Context, f Foreground) (task.Record, error)
-
-	// Remove deletes what an ended session left: the one in the folder of the info,
-	// since its ID may be that of others, in other projects.
-	Remove(ctx context.Context, of control.Info) error
-
-	// Doctor looks at the machine and the state folder.
-	Doctor(ctx context.Context) []Finding
+	IsTerminal  func(io.Writer) bool // nil: nothing is a terminal
+	Columns     func() int           // of the terminal on stdout; 0: there is none. nil: that
+	Now         func() time.Time     // nil: time.Now
 }
 
 // Session is one session, live or not.
@@ -151,12 +114,18 @@ func (e *ExitError) Error() string {
 func (e *ExitError) Unwrap() error { return e.Err }
 
 // app is what the commands share.
-type app struct{ Deps }
+type app struct {
+	Deps
+	from string // where the user is, if Cwd is the folder of a session elsewhere
+}
 
 // filled has a value for what may be nil.
 func (d Deps) filled() Deps {
 	if d.IsTerminal == nil {
 		d.IsTerminal = func(io.Writer) bool { return false }
+	}
+	if d.Columns == nil {
+		d.Columns = func() int { return 0 }
 	}
 	if d.Now == nil {
 		d.Now = time.Now
@@ -164,9 +133,22 @@ func (d Deps) filled() Deps {
 	return d
 }
 
+// Command is what the words after `drover` ask for: a prompt, a conversation to go on
+// with, or one of the commands of [New].
+func Command(d Deps, args []string) *cobra.Command {
+	a := &app{Deps: d.filled()}
+	switch {
+	case isPrompt(args), len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) && isPrompt(args[1:]):
+		return a.promptCommand()
+	case isResume(args):
+		return a.resumeCommand()
+	}
+	return New(d)
+}
+
 // New builds the command `drover`. It does no I/O.
 func New(d Deps) *cobra.Command {
-	a := &app{d.filled()}
+	a := &app{Deps: d.filled()}
 	root := &cobra.Command{
 		Use:           "drover",
 		Short:         "Run, watch and steer the background work of coding agents",
@@ -184,11 +166,9 @@ func New(d Deps) *cobra.Command {
 		return usage(err.Error(), "see `"+cmd.CommandPath()+" --help`")
 	})
 	root.AddCommand(a.run(), a.ps(), a.logs(), a.attach(), a.result(), a.inspect(), a.wait(), a.stop(), a.promote(), a.send(), a.pause(), a.resume(), a.approvals(),
-		a.sessions(), a.doctor(), a.version())
-	root.AddCommand(d.Extra...)
-	if d.Root != nil {
-		d.Root(root)
-	}
+		a.sessions(), a.doctor(), a.version(), a.mcp(), a.agentCommand(), a.monitorCommand(), a.agentsCommand(), a.demo(), a.permissionsCommand(), a.statsCommand(),
+		a.trustCommand(), a.todoCommand(), a.remoteCommand(), a.teleportCommand(), a.memoryCommand(), a.workflowCommand(), a.modelsCommand())
+	a.summary(root)
 	return root
 }
 
@@ -277,6 +257,11 @@ func args(check cobra.PositionalArgs) cobra.PositionalArgs {
 // note tells a person something beside the result.
 func (a *app) note(format string, v ...any) {
 	fmt.Fprintf(a.Stderr, "drover: %s\n", excerpt.Line(fmt.Sprintf(format, v...), 2000))
+}
+
+// hint tells a person something about the settings or the folder that is no error.
+func (a *app) hint(text string) {
+	fmt.Fprintf(a.Stderr, "drover: note: %s\n", excerpt.Line(text, 1000))
 }
 
 // maxTimeout is beyond any use, and far from overflow.

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,8 +14,6 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
-
-	"github.com/spf13/cobra"
 
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/task"
@@ -624,7 +621,7 @@ func TestShow(t *testing.T) {
 		"sessions rm sd":     {0, "sdead0000\n", ""},
 		"sessions rm sl":     {1, "", "drover: remove session slive0000: it lives (stop its tasks first, see `drover ps`)\n"},
 		"sessions rm sx":     {3, "", "drover: no session \"sx\" (see `drover sessions`)\n"},
-		"sessions rm s":      {2, "", "drover: \"s\" could be any of slive0000, sdead0000 (give more of the ID)\n"},
+		"sessions rm s":      {2, "", "drover: \"s\" is ambiguous: it could be any of slive0000, sdead0000 (give more of the ID)\n"},
 		"doctor":             {1, "CHECK  STATE  DETAIL  MEND\nstate  ok     /x      -\ndisk   error  full    make room\n", "drover: 1 of 2 checks found an error\n"},
 		"sessions":           {0, "SESSION    ROLE        STATE  LIVE  TASKS  SIZE  AGE    TITLE\nslive0000  background  live   0     4      0 B   1m00s  -\nsdead0000  background  ended  0     1      0 B   1m00s  -\n", ""},
 		"inspect --json old": w.do(t, "inspect", "old"),
@@ -681,23 +678,12 @@ func TestPipe(t *testing.T) {
 	}
 }
 
-// TestExtra adds commands and takes over `drover` itself.
-func TestExtra(t *testing.T) {
+// A command ends with the exit code of its error, and prints nothing if that is all.
+func TestExitError(t *testing.T) {
 	w := sample()
-	w.extra = []*cobra.Command{{Use: "demo", RunE: func(*cobra.Command, []string) error { return &ExitError{Code: 42} }}}
+	w.demo = &ExitError{Code: 42}
 	if got := w.do(t, "demo"); got != (outcome{42, "", ""}) {
 		t.Errorf("got %+v", got)
-	}
-	var out bytes.Buffer
-	d := w.deps(&out, &out)
-	d.Root = func(c *cobra.Command) {
-		p := c.Flags().StringP("print", "p", "", "")
-		c.RunE = func(*cobra.Command, []string) error { fmt.Fprint(&out, "prompt ", *p); return nil }
-	}
-	cmd := New(d)
-	cmd.SetArgs([]string{"-p", "run ps --x"})
-	if code := Execute(t.Context(), cmd, &out); code != 0 || out.String() != "prompt run ps --x" {
-		t.Errorf("%d %q", code, out.String())
 	}
 }
 

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -27,10 +26,6 @@ const (
 	JSONL    Form = "jsonl" // the transcript as it is, a line for each entry
 	JSON     Form = "json"  // the same as one array
 )
-
-// Export writes the conversation of a session's main agent. An error that wraps
-// [fs.ErrNotExist] says that there is none.
-type Export func(ctx context.Context, w io.Writer, session control.Info, form Form) error
 
 func (a *app) sessionsExport() *cobra.Command {
 	cmd := &cobra.Command{

@@ -14,8 +14,8 @@ import (
 	"github.com/drover-dev/drover/internal/api/control"
 )
 
-// export is a conversation of few words; sessions that have ended have none.
-func (w *world) export(_ context.Context, out io.Writer, info control.Info, form Form) error {
+// Export is a conversation of few words; sessions that have ended have none.
+func (w *world) Export(_ context.Context, out io.Writer, info control.Info, form Form) error {
 	if !info.Live {
 		return fmt.Errorf("read transcript: %w", fs.ErrNotExist)
 	}

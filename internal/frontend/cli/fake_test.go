@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spf13/cobra"
 	"go.uber.org/goleak"
 
 	"github.com/drover-dev/drover/internal/api/control"
@@ -369,15 +368,17 @@ func (s *session) Events(context.Context, task.Seq) iter.Seq2[task.Event, error]
 
 // world is a fake of everything around the command line.
 type world struct {
+	Backend // nil: what is not faked must not be called
+
 	mine, others []*session
 	background   *session
 	foreground   func(Foreground) (task.Record, error)
 	removed      []task.ID
 	findings     []Finding
+	demo         error
 	stdin        io.Reader
 	terminal     bool
 	stdout       io.Writer // instead of the buffer
-	extra        []*cobra.Command
 }
 
 func (w *world) Background(context.Context) (control.API, func(), error) {
@@ -410,6 +411,8 @@ func (w *world) Remove(_ context.Context, of control.Info) error {
 	return nil
 }
 
+func (w *world) Demo(context.Context, io.Writer, bool, int) error { return w.demo }
+
 func (w *world) Doctor(context.Context) []Finding { return w.findings }
 
 type outcome struct {
@@ -422,10 +425,9 @@ func (w *world) deps(out, errw io.Writer) Deps {
 		out = w.stdout
 	}
 	return Deps{
-		Stdin: w.stdin, Stdout: out, Stderr: errw, Env: []string{"A=b"}, Cwd: "/work", Version: "1.2.3", Sessions: w, Extra: w.extra,
+		Stdin: w.stdin, Stdout: out, Stderr: errw, Env: []string{"A=b"}, Cwd: "/work", Version: "1.2.3", Backend: w,
 		IsTerminal: func(x io.Writer) bool { return w.terminal && x == out },
 		Now:        func() time.Time { return at(60) },
-		Export:     w.export,
 	}
 }
 

@@ -22,7 +22,7 @@ func TestMessage(t *testing.T) {
 		{keys: []string{""}, bad: true},
 		{bad: true},
 	} {
-		a := &app{Deps{Stdin: strings.NewReader(c.stdin)}}
+		a := &app{Deps: Deps{Stdin: strings.NewReader(c.stdin)}}
 		if got, err := a.message(c.words, c.keys); got != c.want || (err != nil) != c.bad {
 			t.Errorf("%q and %q: %.40q, %v", c.words, c.keys, got, err)
 		}

@@ -37,7 +37,7 @@ func TestPsHostDies(t *testing.T) {
 		var out, errw bytes.Buffer
 		w := &world{mine: []*session{dead}}
 		deps := w.deps(&out, &errw)
-		deps.Sessions = &lastWords{world: w, then: c.then}
+		deps.Backend = &lastWords{world: w, then: c.then}
 		cmd := New(deps)
 		cmd.SetArgs([]string{"ps", "-aq"})
 		if code := Execute(t.Context(), cmd, &errw); code != 0 || out.String() != c.want || errw.Len() > 0 {

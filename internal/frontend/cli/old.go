@@ -1,17 +1,12 @@
 package cli
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
 	"github.com/drover-dev/drover/task"
 )
-
-// Old removes the ended sessions of this project, or of all, that are older than an
-// age such as 30d; with an empty one, those that the settings do not keep.
-type Old func(ctx context.Context, age string, all bool) ([]Removal, error)
 
 // Removal is what became of an old session.
 type Removal struct {
@@ -34,7 +29,7 @@ func (a *app) removeOld(cmd *cobra.Command, age string, words []string, all bool
 	if len(words) > 0 {
 		return usage("give either --old or sessions, not both", "see `drover sessions rm --help`")
 	}
-	gone, err := a.Old(cmd.Context(), age, all)
+	gone, err := a.RemoveOld(cmd.Context(), age, all)
 	for _, r := range gone {
 		id := cell(string(r.Session), 40)
 		if r.Kept != "" {

@@ -133,7 +133,7 @@ func (a *app) taskRows(records []task.Record, depth []int, session bool) [][]str
 // tells that the limit hid some. A session that does not answer is noted on
 // stderr and hinders no other.
 func (a *app) list(ctx context.Context, ended, all bool, limit int) (records []task.Record, more bool, err error) {
-	sessions, err := a.Sessions.Known(ctx, !ended, all)
+	sessions, err := a.Known(ctx, !ended, all)
 	if err != nil {
 		return nil, false, fmt.Errorf("list sessions: %w", err)
 	}
@@ -183,7 +183,7 @@ func (a *app) list(ctx context.Context, ended, all bool, limit int) (records []t
 
 // left asks for a listing of a session anew.
 func (a *app) left(ctx context.Context, s Session, all bool, ask func(context.Context, control.API) (control.Page, error)) (control.Page, error) {
-	known, err := a.Sessions.Known(ctx, false, all)
+	known, err := a.Known(ctx, false, all)
 	if err != nil {
 		return control.Page{}, fmt.Errorf("list sessions: %w", err)
 	}

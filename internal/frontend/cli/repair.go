@@ -153,8 +153,8 @@ func firstOf[T ~string](all []T) string {
 
 // remove removes an ended session.
 func (a *app) remove(ctx context.Context, of control.Info, force bool) error {
-	if !force || a.Discard == nil {
-		return a.Sessions.Remove(ctx, of)
+	if !force {
+		return a.Backend.Remove(ctx, of)
 	}
 	unseen, err := a.Discard(ctx, of)
 	if err == nil && unseen != "" {

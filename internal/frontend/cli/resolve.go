@@ -120,7 +120,7 @@ func (a *app) search(ctx context.Context, ref string, places []place) (found, er
 		if ended != nil && p.all != places[i-1].all {
 			return *ended, nil
 		}
-		sessions, err := a.Sessions.Known(ctx, p.live, p.all)
+		sessions, err := a.Known(ctx, p.live, p.all)
 		if err != nil {
 			return found{}, fmt.Errorf("list sessions: %w", err)
 		}
@@ -195,10 +195,7 @@ func pick(ctx context.Context, sessions []Session, ref string, ids bool) (found,
 	}
 	switch {
 	case len(matches) > 1:
-		return found{}, &control.Error{
-			Code: control.Ambiguous, Matches: matches,
-			Message: fmt.Sprintf("%q could be any of %s", ref, strings.Join(matches, ", ")), Mend: "give more of the ID",
-		}
+		return found{}, severalMatches(ref, matches)
 	case len(hits) == 1:
 		return hits[0], nil
 	case trouble != nil:
@@ -306,7 +303,7 @@ func (a *app) completeTasks(ended bool) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		ctx, cancel := context.WithTimeout(cmd.Context(), time.Second) // a person waits at the key
 		defer cancel()
-		sessions, err := a.Sessions.Known(ctx, true, false)
+		sessions, err := a.Known(ctx, true, false)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
@@ -325,4 +322,10 @@ func (a *app) completeTasks(ended bool) cobra.CompletionFunc {
 		}
 		return out, cobra.ShellCompDirectiveNoFileComp
 	}
+}
+
+// severalMatches says that a word is ambiguous, and what it could mean.
+func severalMatches(ref string, matches []string) error {
+	return &control.Error{Code: control.Ambiguous, Matches: matches,
+		Message: fmt.Sprintf("%q is ambiguous: it could be any of %s", ref, strings.Join(matches, ", ")), Mend: "give more of the ID"}
 }

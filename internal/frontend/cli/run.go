@@ -104,7 +104,7 @@ func (a *app) runForeground(ctx context.Context, req control.StartRequest, asJSO
 	if asJSON {
 		f.Stdout = a.Stderr // stdout carries the JSON only
 	}
-	r, err := a.Sessions.RunForeground(ctx, f)
+	r, err := a.RunForeground(ctx, f)
 	if err != nil {
 		return own(ctx, fmt.Errorf("run command: %w", err))
 	}
@@ -117,7 +117,7 @@ func (a *app) runForeground(ctx context.Context, req control.StartRequest, asJSO
 }
 
 func (a *app) runDetached(ctx context.Context, req control.StartRequest, asJSON bool) error {
-	api, done, err := a.Sessions.Background(ctx)
+	api, done, err := a.Background(ctx)
 	if err != nil {
 		return fmt.Errorf("open background session: %w", err)
 	}
@@ -257,7 +257,7 @@ func (a *app) runBatch(ctx context.Context, name string, model control.StartRequ
 		defer file.Close()
 		in = file
 	}
-	api, done, err := a.Sessions.Background(ctx)
+	api, done, err := a.Background(ctx)
 	if err != nil {
 		return own(ctx, fmt.Errorf("open background session: %w", err))
 	}

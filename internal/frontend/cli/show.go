@@ -153,18 +153,12 @@ func (a *app) sessions() *cobra.Command {
 		}
 		return table(a.Stdout, rows)
 	}
-	cmd.AddCommand(a.sessionsRemove())
-	if a.Export != nil {
-		cmd.AddCommand(a.sessionsExport())
-	}
-	if a.Repair != nil {
-		cmd.AddCommand(a.sessionsRepair())
-	}
+	cmd.AddCommand(a.sessionsRemove(), a.sessionsExport(), a.sessionsRepair())
 	return cmd
 }
 
 func (a *app) known(ctx context.Context, all bool) ([]control.Info, error) {
-	sessions, err := a.Sessions.Known(ctx, false, all)
+	sessions, err := a.Known(ctx, false, all)
 	if err != nil {
 		return nil, fmt.Errorf("list sessions: %w", err)
 	}
@@ -178,7 +172,7 @@ func (a *app) known(ctx context.Context, all bool) ([]control.Info, error) {
 // recount asks the sessions that have not ended in order for what changes while
 // they live. One that does not answer stays as its file has it.
 func (a *app) recount(ctx context.Context, all bool) ([]control.Info, error) {
-	sessions, err := a.Sessions.Known(ctx, false, all)
+	sessions, err := a.Known(ctx, false, all)
 	if err != nil {
 		return nil, fmt.Errorf("list sessions: %w", err)
 	}
@@ -223,7 +217,7 @@ func (a *app) sessionsRemove() *cobra.Command {
 	all := everywhere(cmd)
 	force := cmd.Flags().Bool("force", false, "also with a damaged log, if none of its processes is found")
 	cmd.RunE = func(cmd *cobra.Command, words []string) error {
-		if cmd.Flags().Changed("old") && a.Old != nil {
+		if cmd.Flags().Changed("old") {
 			return a.removeOld(cmd, *old, words, *all)
 		}
 		if len(words) == 0 {
@@ -282,10 +276,7 @@ func pickSession(infos []control.Info, word string) (control.Info, error) {
 	case len(hits) == 1:
 		return hits[0], nil
 	}
-	return control.Info{}, &control.Error{
-		Code: control.Ambiguous, Matches: ids,
-		Message: fmt.Sprintf("%q could be any of %s", word, strings.Join(ids, ", ")), Mend: "give more of the ID",
-	}
+	return control.Info{}, severalMatches(word, ids)
 }
 
 // elsewhere is an error that says of an unknown session that it is one of another
@@ -309,10 +300,10 @@ func (a *app) doctor() *cobra.Command {
 		Args:              args(cobra.NoArgs),
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	cmd.AddCommand(a.Judgements...)
+	cmd.AddCommand(a.stall())
 	asJSON := cmd.Flags().Bool("json", false, "a JSON array")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		findings := a.Sessions.Doctor(cmd.Context())
+		findings := a.Doctor(cmd.Context())
 		bad := 0
 		rows := [][]string{{"CHECK", "STATE", "DETAIL", "MEND"}}
 		for _, f := range findings {

@@ -114,7 +114,7 @@ func (a *app) steerOne(ctx context.Context, verb string, words []string, session
 // host finds the session that a word means, which must be one that lives.
 func (a *app) host(ctx context.Context, word string, all bool) (s Session, err error) {
 	for _, p := range slices.Concat(places(word, all)...) {
-		known, listed := a.Sessions.Known(ctx, p.live, p.all)
+		known, listed := a.Known(ctx, p.live, p.all)
 		if listed != nil {
 			return nil, fmt.Errorf("list sessions: %w", listed)
 		}

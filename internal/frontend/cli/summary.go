@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"cmp"
@@ -8,26 +8,24 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/drover-dev/drover/internal/api/control"
-	"github.com/drover-dev/drover/internal/frontend/cli"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/task"
 )
 
 // summary is `drover` by itself: what there is, and what to type next. Without
 // words it also lists the flags of prompts, which stand before all commands.
-func (w *world) summary(root *cobra.Command) {
+func (a *app) summary(root *cobra.Command) {
 	root.Long = "Drover runs, watches and steers the background work of coding agents.\n\n  drover -p \"PROMPT\"    answers a prompt; see `drover -p --help`"
-	root.RunE = func(cmd *cobra.Command, _ []string) error { return w.printSummary(cmd.Context(), cmd) }
+	root.RunE = func(cmd *cobra.Command, _ []string) error { return a.printSummary(cmd.Context(), cmd) }
 }
 
-func (w *world) printSummary(ctx context.Context, cmd *cobra.Command) error {
-	sessions := &sessions{w}
-	known, err := sessions.Known(ctx, true, false)
+func (a *app) printSummary(ctx context.Context, cmd *cobra.Command) error {
+	known, err := a.Known(ctx, true, false)
 	if err != nil {
 		return err
 	}
 	out := cmd.OutOrStdout()
-	fmt.Fprintf(out, "Drover %s in %s\n\n", version, w.cwd)
+	fmt.Fprintf(out, "Drover %s in %s\n\n", a.Version, a.Cwd)
 	if len(known) == 0 {
 		fmt.Fprintln(out, "Nothing is running here.")
 	}
@@ -44,7 +42,7 @@ func (w *world) printSummary(ctx context.Context, cmd *cobra.Command) error {
 			continue
 		}
 		fmt.Fprintf(out, "session %s  %s%s\n", k.Info().Session, excerpt.Line(excerpt.Plain(k.Info().Title), 60), teams(task.Teams(page.Tasks)))
-		if pill := cli.Pill(page.Tasks); pill != "" {
+		if pill := Pill(page.Tasks); pill != "" {
 			fmt.Fprintf(out, "  %s\n", pill)
 		}
 		for _, r := range page.Tasks[:min(10, len(page.Tasks))] {
@@ -58,7 +56,7 @@ Next
   drover ps -a             what runs and ran here;  logs, wait, stop take its IDs
   drover demo              a tour without any key
 `)
-	if f := sessions.model(); f.Level != cli.Good {
+	if f := a.Model(); f.Level != Good {
 		fmt.Fprintf(out, "\nNo model for prompts: %s\n", excerpt.Line(f.Detail+": "+cmp.Or(f.Mend, "see `drover doctor`"), 300))
 	}
 	return nil

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"cmp"
@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"text/tabwriter"
 	"time"
 
@@ -21,18 +20,33 @@ import (
 	"github.com/drover-dev/drover/internal/agentenv/mcpclient"
 	"github.com/drover-dev/drover/internal/agentenv/mcpconfig"
 	"github.com/drover-dev/drover/internal/api/control"
-	"github.com/drover-dev/drover/internal/assemble"
-	"github.com/drover-dev/drover/internal/driver/shell"
-	"github.com/drover-dev/drover/internal/engine/keeper"
-	"github.com/drover-dev/drover/internal/frontend/agentsdk"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/platform/home"
-	"github.com/drover-dev/drover/internal/session"
 )
 
+// mcp is Drover for other agents, and the servers of others for ours.
+func (a *app) mcp() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "mcp",
+		Short: "Drover as a server of the Model Context Protocol, and the servers that agents use",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(&cobra.Command{
+		Use:   "serve",
+		Short: "Serve tasks to one client on stdin and stdout",
+		Long: "Serve tasks to one MCP client on stdin and stdout. The tasks live in the detached\nhost of the folder it is started in, are seen by `drover ps` in any terminal, and\n" +
+			"are stopped when the client goes, unless it asked to keep them.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.ServeMCP(cmd.Context()) },
+	})
+	cmd.AddCommand(a.mcpServersCommands()...)
+	return cmd
+}
+
 // mcpServersCommands change and show the servers that agents may use.
-func (w *world) mcpServersCommands() []*cobra.Command {
-	return []*cobra.Command{w.mcpAddCommand(), w.mcpListCommand(), w.mcpRemoveCommand(), w.mcpAcceptCommand()}
+func (a *app) mcpServersCommands() []*cobra.Command {
+	return []*cobra.Command{a.mcpAddCommand(), a.mcpListCommand(), a.mcpRemoveCommand(), a.mcpAcceptCommand()}
 }
 
 type mcpAdd struct {
@@ -48,7 +62,7 @@ type mcpAdd struct {
 	disabled []string
 }
 
-func (w *world) mcpAddCommand() *cobra.Command {
+func (a *app) mcpAddCommand() *cobra.Command {
 	var r mcpAdd
 	cmd := &cobra.Command{
 		Use:   "add [flags] NAME -- COMMAND [ARG…] | NAME --url URL",
@@ -61,7 +75,7 @@ func (w *world) mcpAddCommand() *cobra.Command {
 				return usage("a server needs a name", "usage: "+cmd.UseLine())
 			}
 			r.name, r.cmd = args[0], args[1:]
-			return w.mcpAdd(r, os.Stdout)
+			return a.mcpAdd(r, a.Stdout)
 		},
 	}
 	f := cmd.Flags()
@@ -76,7 +90,7 @@ func (w *world) mcpAddCommand() *cobra.Command {
 	return cmd
 }
 
-func (w *world) mcpAdd(r mcpAdd, out io.Writer) error {
+func (a *app) mcpAdd(r mcpAdd, out io.Writer) error {
 	if err := mcpconfig.CheckName(r.name); err != nil {
 		return usage(err.Error(), "give it another name")
 	}
@@ -104,7 +118,7 @@ func (w *world) mcpAdd(r mcpAdd, out io.Writer) error {
 	if s.URL == "" && len(s.Headers) > 0 || s.URL != "" && len(s.Env) > 0 {
 		return usage("--header is for a server with --url, and --env for one with a command", "leave it out")
 	}
-	path, err := w.mcpPath(r.scope)
+	path, err := a.mcpPath(r.scope)
 	if err != nil {
 		return err
 	}
@@ -141,36 +155,36 @@ func pairs(words []string, between, flag string) (map[string]string, error) {
 	return out, nil
 }
 
-func (w *world) mcpPath(scope string) (string, error) {
+func (a *app) mcpPath(scope string) (string, error) {
 	switch scope {
 	case "user":
-		if path := mcpconfig.UserFile(home.Lookup(w.env)); path != "" {
+		if path := mcpconfig.UserFile(home.Lookup(a.Env)); path != "" {
 			return path, nil
 		}
 		return "", errors.New("there is no place for files of the user (set HOME)")
 	case "project":
-		return filepath.Join(w.cwd, mcpconfig.ProjectFile), nil
+		return filepath.Join(a.Cwd, mcpconfig.ProjectFile), nil
 	}
 	return "", usage(fmt.Sprintf("scope %q is not known", scope), "use user or project")
 }
 
-func (w *world) mcpRemoveCommand() *cobra.Command {
+func (a *app) mcpRemoveCommand() *cobra.Command {
 	var scope string
 	cmd := &cobra.Command{
 		Use:     "rm [--scope user|project] NAME",
 		Aliases: []string{"remove"},
 		Short:   "Take an MCP server out of a file",
 		Args:    cobra.ExactArgs(1),
-		RunE:    func(_ *cobra.Command, args []string) error { return w.mcpRemove(args[0], scope, os.Stdout) },
+		RunE:    func(_ *cobra.Command, args []string) error { return a.mcpRemove(args[0], scope, a.Stdout) },
 	}
 	cmd.Flags().StringVar(&scope, "scope", "", "whose it is: user or project (default: the one that has it)")
 	return cmd
 }
 
-func (w *world) mcpRemove(name, scope string, out io.Writer) error {
-	paths := []string{filepath.Join(w.cwd, mcpconfig.OwnProjectFile), filepath.Join(w.cwd, mcpconfig.ProjectFile), mcpconfig.UserFile(home.Lookup(w.env))}
+func (a *app) mcpRemove(name, scope string, out io.Writer) error {
+	paths := []string{filepath.Join(a.Cwd, mcpconfig.OwnProjectFile), filepath.Join(a.Cwd, mcpconfig.ProjectFile), mcpconfig.UserFile(home.Lookup(a.Env))}
 	if scope != "" {
-		path, err := w.mcpPath(scope)
+		path, err := a.mcpPath(scope)
 		if err != nil {
 			return err
 		}
@@ -201,16 +215,16 @@ func (w *world) mcpRemove(name, scope string, out io.Writer) error {
 	return nil
 }
 
-func (w *world) mcpAcceptCommand() *cobra.Command {
+func (a *app) mcpAcceptCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "accept NAME",
 		Short: "Take the tools of an MCP server as they are now",
 		Long:  "Drover remembers what a tool said of itself when it was used first, and asks about its calls once that\nhas changed. This forgets what was remembered of one server: its tools are taken as they are next time.",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			entries, err := assemble.MCPServers(w.mcpConfig())
+			entries, err := a.MCPServers()
 			if err != nil {
-				w.note(err.Error())
+				a.hint(err.Error())
 			}
 			var keys []string
 			for _, e := range entries {
@@ -221,22 +235,18 @@ func (w *world) mcpAcceptCommand() *cobra.Command {
 			if len(keys) == 0 {
 				return &control.Error{Code: control.NotFound, Message: "no MCP server " + args[0], Mend: "see `drover mcp list`"}
 			}
-			if err := w.root.Ensure(); err != nil {
+			if err := a.Root.Ensure(); err != nil {
 				return err
 			}
-			known, err := mcpconfig.PinsAt(mcpconfig.PinsFile(w.root.Dir())).Forget(keys)
+			known, err := mcpconfig.PinsAt(mcpconfig.PinsFile(a.Root.Dir())).Forget(keys)
 			if err == nil && known {
-				fmt.Fprintf(os.Stdout, "The tools of %s are taken as they are when they are used next.\n", args[0])
+				fmt.Fprintf(a.Stdout, "The tools of %s are taken as they are when they are used next.\n", args[0])
 			} else if err == nil {
-				fmt.Fprintf(os.Stdout, "No tool of %s was used so far.\n", args[0])
+				fmt.Fprintf(a.Stdout, "No tool of %s was used so far.\n", args[0])
 			}
 			return err
 		},
 	}
-}
-
-func (w *world) mcpConfig() assemble.Config {
-	return assemble.Config{Root: w.root, Folder: w.cwd, Env: w.env, Version: version}
 }
 
 // mcpRow is one server of `drover mcp list`.
@@ -253,14 +263,14 @@ type mcpRow struct {
 	Shadows string   `json:"shadows,omitempty"`
 }
 
-func (w *world) mcpListCommand() *cobra.Command {
+func (a *app) mcpListCommand() *cobra.Command {
 	var asJSON, quick bool
 	cmd := &cobra.Command{
 		Use:   "list [--json] [--no-connect]",
 		Short: "Show the MCP servers, whether they can be reached, and their tools",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return w.mcpList(cmd.Context(), asJSON, quick, os.Stdout)
+			return a.mcpList(cmd.Context(), asJSON, quick, a.Stdout)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
@@ -268,10 +278,10 @@ func (w *world) mcpListCommand() *cobra.Command {
 	return cmd
 }
 
-func (w *world) mcpList(ctx context.Context, asJSON, quick bool, out io.Writer) error {
-	entries, bad := assemble.MCPServers(w.mcpConfig())
+func (a *app) mcpList(ctx context.Context, asJSON, quick bool, out io.Writer) error {
+	entries, bad := a.MCPServers()
 	if bad != nil {
-		w.note(strings.ReplaceAll(bad.Error(), "\n", "; "))
+		a.hint(strings.ReplaceAll(bad.Error(), "\n", "; "))
 	}
 	rows := make([]mcpRow, len(entries))
 	for i, e := range entries {
@@ -291,7 +301,7 @@ func (w *world) mcpList(ctx context.Context, asJSON, quick bool, out io.Writer) 
 		}
 	}
 	if !quick {
-		if err := w.mcpReach(ctx, entries, rows); err != nil {
+		if err := a.mcpReach(ctx, entries, rows); err != nil {
 			return err
 		}
 	}
@@ -301,53 +311,25 @@ func (w *world) mcpList(ctx context.Context, asJSON, quick bool, out io.Writer) 
 	return showServers(out, rows)
 }
 
-// mcpReach connects to all servers that agents would get, side by side. They
-// have a keeper as in a session: nothing of them outlives this process.
-func (w *world) mcpReach(ctx context.Context, entries []mcpconfig.Entry, rows []mcpRow) error {
-	exe, err := program()
+// mcpReach connects to all servers that agents would get.
+func (a *app) mcpReach(ctx context.Context, entries []mcpconfig.Entry, rows []mcpRow) error {
+	set, err := a.Settings("")
 	if err != nil {
 		return err
 	}
-	set, err := w.settings("")
-	if err != nil {
-		return err
-	}
-	link := keeper.Helper("mcp-list", []string{exe, "keeper", "--helper"})
-	defer func() { _ = link.Close() }()
-	pool := mcpclient.NewPool(mcpclient.Config{Version: version, Env: shell.ChildEnv(w.env), Cwd: w.cwd, Ready: link.Ready, FrameBytes: set.MCP.FrameBytes})
-	defer pool.Close()
-	var all sync.WaitGroup
-	for i, e := range entries {
-		if !e.Usable() {
-			continue
+	for i, r := range a.ReachMCP(ctx, set, entries) {
+		switch {
+		case !entries[i].Usable():
+		case r.Err != nil:
+			rows[i].Status, rows[i].Error = "failed", r.Err.Error()
+		default:
+			rows[i].Status, rows[i].About, rows[i].Tools = "connected", r.About, r.Tools
 		}
-		all.Go(func() {
-			conn, err := reach(ctx, pool, e)
-			if err != nil {
-				rows[i].Status, rows[i].Error = "failed", err.Error()
-				return
-			}
-			rows[i].Status, rows[i].About = "connected", conn.About()
-			for _, t := range conn.Tools() {
-				if e.Server.Shows(t.Name) {
-					rows[i].Tools = append(rows[i].Tools, t.Name)
-				}
-			}
-		})
 	}
-	all.Wait()
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	return nil
-}
-
-func reach(ctx context.Context, pool *mcpclient.Pool, e mcpconfig.Entry) (*mcpclient.Conn, error) {
-	lease, err := pool.Use(ctx, e.Name, e.Server)
-	if err != nil {
-		return nil, err
-	}
-	return lease.Conn(ctx) // the pool is closed in the end
 }
 
 func showServers(out io.Writer, rows []mcpRow) error {
@@ -380,16 +362,16 @@ func showServers(out io.Writer, rows []mcpRow) error {
 
 // givenServers checks --mcp-config, and makes its files absolute: a detached host
 // works elsewhere.
-func (w *world) givenServers(p *promptFlags) error {
+func (a *app) givenServers(p *Prompt) error {
 	for i, given := range p.MCP {
 		if text := strings.TrimSpace(given); !strings.HasPrefix(text, "{") && !filepath.IsAbs(given) {
-			p.MCP[i] = filepath.Join(w.here(), given)
+			p.MCP[i] = filepath.Join(a.here(), given)
 		}
 	}
 	if len(p.MCP) == 0 {
 		return nil
 	}
-	entries, err := mcpconfig.Read(mcpconfig.Input{Given: p.MCP, Cwd: w.cwd, Env: home.Lookup(w.env)})
+	entries, err := mcpconfig.Read(mcpconfig.Input{Given: p.MCP, Cwd: a.Cwd, Env: home.Lookup(a.Env)})
 	for _, e := range entries {
 		if e.Err != nil && !e.Disabled {
 			err = errors.Join(err, fmt.Errorf("MCP server %s: %w", e.Name, e.Err))
@@ -399,13 +381,4 @@ func (w *world) givenServers(p *promptFlags) error {
 		return usage("--mcp-config: "+strings.ReplaceAll(err.Error(), "\n", "; "), "see docs/mcp.md")
 	}
 	return nil
-}
-
-// mcpServers are those of the main agent, for system/init.
-func mcpServers(m *session.Main) []agentsdk.MCPServer {
-	var out []agentsdk.MCPServer
-	for _, s := range m.Servers() {
-		out = append(out, agentsdk.MCPServer(s))
-	}
-	return out
 }

@@ -1,27 +1,21 @@
-package main
+package cli
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/drover-dev/drover/internal/agentenv/settings"
+	"github.com/drover-dev/drover/internal/agentenv/catalog"
 	"github.com/drover-dev/drover/internal/api/control"
-	"github.com/drover-dev/drover/internal/assemble"
-	"github.com/drover-dev/drover/internal/frontend/cli"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
-	"github.com/drover-dev/drover/internal/session"
-	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
 )
 
 // agentCommand runs agents without a conversation around them.
-func (w *world) agentCommand() *cobra.Command {
+func (a *app) agentCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "agent", Short: "Run one agent", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
 	var req control.AgentRequest
 	var name string
@@ -40,32 +34,32 @@ func (w *world) agentCommand() *cobra.Command {
 			if len(args) > 0 {
 				return nil, cobra.ShellCompDirectiveNoFileComp
 			}
-			return w.agentFiles("").Current().Names(), cobra.ShellCompDirectiveNoFileComp
+			return a.agentFiles("").Current().Names(), cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req.Type, req.Prompt = args[0], strings.Join(args[1:], " ")
 			if req.Prompt == "-" {
 				var err error
-				if req.Prompt, err = readStdin(cmd.Context(), true); err != nil {
+				if req.Prompt, err = a.readStdin(cmd.Context(), true); err != nil {
 					return err
 				}
 			}
-			req.AllowedTools = splitRules(req.AllowedTools)
-			start := control.StartRequest{Name: name, Agent: &req, Env: w.env, Cwd: w.cwd}
+			req.AllowedTools = SplitRules(req.AllowedTools)
+			start := control.StartRequest{Name: name, Agent: &req, Env: a.Env, Cwd: a.Cwd}
 			if req.Team != "" && (!detach || name == "") {
 				return usage("a teammate stays for messages and goes by a name", "add -d and --name")
 			}
 			if detach {
-				return w.agentDetached(cmd.Context(), start)
+				return a.agentDetached(cmd.Context(), start)
 			}
-			return w.agent(cmd.Context(), start)
+			return a.agent(cmd.Context(), start)
 		},
 	}
 	f := run.Flags()
 	f.BoolVarP(&detach, "detach", "d", false, "run it in the detached host and print its ID")
 	f.StringVar(&name, "name", "", "a name for it")
 	f.StringVar(&req.Model, "model", "", "an alias, a full name, PROVIDER/NAME, or script:FILE")
-	_ = run.RegisterFlagCompletionFunc("model", w.completeModels) // there is such a flag
+	_ = run.RegisterFlagCompletionFunc("model", a.completeModels) // there is such a flag
 	f.IntVar(&req.MaxTurns, "max-turns", 0, "model replies at most")
 	f.StringVar(&req.PermissionMode, "permission-mode", "", "plan or dontAsk, to allow less than the settings")
 	f.StringArrayVar(&req.AllowedTools, "allowed-tools", nil, "calls that run without a question, such as 'Bash(go test:*),Edit'")
@@ -77,90 +71,81 @@ func (w *world) agentCommand() *cobra.Command {
 
 func agentTypes() string {
 	var b strings.Builder
-	for _, d := range subagent.Builtin().All() {
-		fmt.Fprintf(&b, "  %-16s %s\n", d.Name, d.Description)
+	for _, e := range catalog.New(catalog.Config{}).Entries() {
+		fmt.Fprintf(&b, "  %-16s %s\n", e.Name, e.Description)
 	}
 	return b.String()
 }
 
-func (w *world) agentDetached(ctx context.Context, r control.StartRequest) error {
-	d, err := w.directory()
+// startDetached starts a task in the detached host of the folder.
+func (a *app) startDetached(ctx context.Context, r control.StartRequest) (task.Record, error) {
+	api, release, err := a.Background(ctx)
 	if err != nil {
-		return err
-	}
-	api, release, err := d.Background(ctx)
-	if err != nil {
-		return err
+		return task.Record{}, err
 	}
 	defer release()
+	return a.startOne(ctx, api, r)
+}
+
+// startOne starts one task.
+func (a *app) startOne(ctx context.Context, api control.API, r control.StartRequest) (task.Record, error) {
 	started, err := api.Start(ctx, []control.StartRequest{r})
+	switch {
+	case err != nil:
+		return task.Record{}, err
+	case started[0].Error != nil:
+		return task.Record{}, started[0].Error
+	}
+	if said := started[0].Task.Renamed(); said != "" {
+		a.hint(said)
+	}
+	return *started[0].Task, nil
+}
+
+// agentDetached starts a task in the detached host of the folder and prints its ID.
+func (a *app) agentDetached(ctx context.Context, r control.StartRequest) error {
+	rec, err := a.startDetached(ctx, r)
 	if err != nil {
 		return err
 	}
-	if started[0].Error != nil {
-		return started[0].Error
-	}
-	if said := started[0].Task.Renamed(); said != "" {
-		w.note(said)
-	}
-	_, err = fmt.Fprintln(os.Stdout, started[0].Task.ID)
+	_, err = fmt.Fprintln(a.Stdout, rec.ID)
 	return err
 }
 
 // agent runs an agent in a session of its own, in this process.
-func (w *world) agent(ctx context.Context, r control.StartRequest) error {
-	set, err := w.settings("")
+func (a *app) agent(ctx context.Context, r control.StartRequest) error {
+	text, err := a.askHere(ctx, Opening{Title: Title(r.Agent.Prompt), Answerable: true}, r)
 	if err != nil {
 		return err
 	}
-	exe, err := program()
-	if err != nil {
+	return a.printReply(text)
+}
+
+// askHere starts a task in a session of its own, in this process, and returns its answer.
+func (a *app) askHere(ctx context.Context, o Opening, r control.StartRequest) (text string, err error) {
+	err = a.Here(ctx, o, func(ctx context.Context, s control.API) error {
+		rec, err := a.startOne(ctx, s, r)
+		if err != nil {
+			return err
+		}
+		text, err = answerOf(ctx, s, rec.ID)
 		return err
-	}
-	s, err := assemble.Open(ctx, assemble.Config{Root: w.root, Folder: w.cwd, Role: session.RoleRun, Title: title(r.Agent.Prompt), Version: version, Env: w.env,
-		Settings: set, Keeper: []string{exe, "keeper", "--helper"}, AskWait: w.askWait(set), Tell: func(_ task.ID, text string) { w.note(text) }})
-	if err != nil {
-		return err
-	}
-	s.Serve()
-	defer w.suspends(s)()
-	text, err := ask(ctx, s, r)
-	if closed := s.Close(); err == nil {
-		err = closed
-	}
-	if err != nil {
-		return err
-	}
-	return printReply(text)
+	})
+	return text, err
 }
 
 // printReply prints what others wrote, which a terminal must not obey.
-func printReply(text string) error {
-	if isTerminal(os.Stdout) {
+func (a *app) printReply(text string) error {
+	if a.IsTerminal(a.Stdout) {
 		text = excerpt.Plain(text)
 	}
-	_, err := fmt.Fprintln(os.Stdout, strings.TrimRight(text, "\n"))
+	_, err := fmt.Fprintln(a.Stdout, strings.TrimRight(text, "\n"))
 	return err
 }
 
-// askWait is how long questions wait where a person sits in front: somebody who
-// watches can answer them from another terminal.
-func (w *world) askWait(set settings.Settings) time.Duration {
-	if !isTerminal(os.Stderr) {
-		return 0
-	}
-	return set.Permissions.Wait()
-}
-
-func ask(ctx context.Context, s control.API, r control.StartRequest) (string, error) {
-	started, err := s.Start(ctx, []control.StartRequest{r})
-	if err != nil {
-		return "", err
-	}
-	if started[0].Error != nil {
-		return "", started[0].Error
-	}
-	ref := string(started[0].Task.ID)
+// answerOf waits for a task, and returns its answer.
+func answerOf(ctx context.Context, s control.API, id task.ID) (string, error) {
+	ref := string(id)
 	if _, err := s.Wait(ctx, control.WaitRequest{Refs: []string{ref}}); err != nil {
 		return "", err
 	}
@@ -169,9 +154,18 @@ func ask(ctx context.Context, s control.API, r control.StartRequest) (string, er
 	case err != nil:
 		return "", err
 	case a.Task.Status == task.Killed:
-		return "", &cli.ExitError{Code: 4, Err: fmt.Errorf("agent %s was stopped", ref)}
+		return "", &ExitError{Code: codeStopped, Err: fmt.Errorf("agent %s was stopped", ref)}
 	case a.Task.Status == task.Failed:
 		return "", errors.New(a.Task.Error)
 	}
 	return a.Text, nil
+}
+
+// Title is how a listing shows the session of a prompt.
+func Title(prompt string) string {
+	text := strings.Join(strings.Fields(prompt), " ")
+	if r := []rune(text); len(r) > 60 {
+		return string(r[:59]) + "…"
+	}
+	return text
 }

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"os"
@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drover-dev/drover/internal/agentenv/settings"
 	"github.com/drover-dev/drover/internal/agentenv/todo"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/task"
@@ -14,12 +15,12 @@ import (
 // TestTodoList: without a name it is the list of this folder and its sessions
 // that was changed last.
 func TestTodoList(t *testing.T) {
-	w := &world{cwd: t.TempDir(), root: home.At(t.TempDir()), stderr: os.Stderr}
-	w.env = []string{"HOME=" + t.TempDir()}
-	project := w.root.Project(w.cwd)
+	a := &app{Deps: Deps{Cwd: t.TempDir(), Root: home.At(t.TempDir()), Stderr: os.Stderr, Backend: noSettings{}}}
+	a.Env = []string{"HOME=" + t.TempDir()}
+	project := a.Root.Project(a.Cwd)
 	folder := filepath.Base(project.Dir())
 	first, second, stranger := task.ID("s00000001"), task.ID("s00000002"), task.ID("s00000003")
-	for id, p := range map[task.ID]home.Project{first: project, second: project, stranger: w.root.Project(t.TempDir())} {
+	for id, p := range map[task.ID]home.Project{first: project, second: project, stranger: a.Root.Project(t.TempDir())} {
 		if err := p.Session(id).Ensure(); err != nil {
 			t.Fatal(err)
 		}
@@ -35,7 +36,7 @@ func TestTodoList(t *testing.T) {
 		{"team", string(first)},
 	} {
 		if step.change != "" {
-			dir := w.root.Todos(step.change)
+			dir := a.Root.Todos(step.change)
 			if _, err := todo.At(dir, false).Create(t.Context(), todo.Draft{Subject: "x"}); err != nil {
 				t.Fatal(err)
 			}
@@ -44,14 +45,19 @@ func TestTodoList(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if _, name, err := w.openTodos(""); err != nil || name != step.want {
+		if _, name, err := a.openTodos(""); err != nil || name != step.want {
 			t.Errorf("after a change of %q it is %q, %v; want %q", step.change, name, err, step.want)
 		}
 	}
-	w.env = append(w.env, todo.NameVariable+"=team")
+	a.Env = append(a.Env, todo.NameVariable+"=team")
 	for flag, want := range map[string]string{"": "team", "other": "other"} {
-		if _, name, err := w.openTodos(flag); err != nil || name != want {
+		if _, name, err := a.openTodos(flag); err != nil || name != want {
 			t.Errorf("--list %q: %q, %v", flag, name, err)
 		}
 	}
 }
+
+// noSettings is a backend that has the settings of nobody.
+type noSettings struct{ Backend }
+
+func (noSettings) Settings(string) (settings.Settings, error) { return settings.Settings{}, nil }

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"context"
@@ -17,29 +17,27 @@ import (
 
 	"github.com/drover-dev/drover/internal/agentenv/settings"
 	"github.com/drover-dev/drover/internal/api/control"
-	"github.com/drover-dev/drover/internal/api/host"
 	"github.com/drover-dev/drover/internal/api/teleport"
 	"github.com/drover-dev/drover/internal/platform/home"
-	"github.com/drover-dev/drover/internal/session"
 	"github.com/drover-dev/drover/task"
 )
 
 // teleportCommand carries sessions to other folders and machines.
-func (w *world) teleportCommand() *cobra.Command {
+func (a *app) teleportCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "teleport", Short: "Carry a session to another folder or machine", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
-	cmd.AddCommand(w.teleportExport(), w.teleportImport())
+	cmd.AddCommand(a.teleportExport(), a.teleportImport())
 	return cmd
 }
 
-// named are the sessions that a ref means: by their IDs, or else by what they were
+// calledBy are the sessions that a ref means: by their IDs, or else by what they were
 // called before they were carried here.
-func named(entries []host.Entry, ref string) []host.Entry {
-	by := func(match func(control.Info) bool) []host.Entry {
-		var out []host.Entry
-		for _, e := range entries {
-			if match(e.Info) {
-				out = append(out, e)
+func calledBy(sessions []Session, ref string) []Session {
+	by := func(match func(control.Info) bool) []Session {
+		var out []Session
+		for _, s := range sessions {
+			if match(s.Info()) {
+				out = append(out, s)
 			}
 		}
 		return out
@@ -54,7 +52,7 @@ func errTeleportOff() error {
 	return &control.Error{Code: control.Unavailable, Message: "teleport is turned off", Mend: "set teleport.enabled in your settings"}
 }
 
-func (w *world) teleportExport() *cobra.Command {
+func (a *app) teleportExport() *cobra.Command {
 	var file string
 	var cwd, env bool
 	var names []string
@@ -72,7 +70,7 @@ func (w *world) teleportExport() *cobra.Command {
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			set, err := w.settings("")
+			set, err := a.Settings("")
 			if err != nil {
 				return err
 			}
@@ -88,11 +86,11 @@ func (w *world) teleportExport() *cobra.Command {
 			if len(names) > 0 && !env {
 				return usage("--env without --env-sync", "variables travel only if you say so: add --env-sync")
 			}
-			opt, err := w.teleportOptions(set, cwd, names)
+			opt, err := a.teleportOptions(set, cwd, names)
 			if err != nil {
 				return err
 			}
-			return w.exportSession(cmd.Context(), args[0], file, opt)
+			return a.exportSession(cmd.Context(), args[0], file, opt)
 		},
 	}
 	f := cmd.Flags()
@@ -104,73 +102,82 @@ func (w *world) teleportExport() *cobra.Command {
 }
 
 // teleportOptions refuses variables that hold secrets.
-func (w *world) teleportOptions(set settings.Settings, cwd bool, names []string) (teleport.Options, error) {
+func (a *app) teleportOptions(set settings.Settings, cwd bool, names []string) (teleport.Options, error) {
 	more := []string{set.Providers.Anthropic.APIKeyEnv, set.Providers.OpenAI.APIKeyEnv, set.Agents.Catalog.TokenEnv}
 	for _, one := range set.Remote.Services {
 		more = append(more, one.TokenEnv)
 	}
 	more = slices.DeleteFunc(more, func(name string) bool { return name == "" })
-	opt := teleport.Options{Program: version, Cwd: cwd, Secrets: teleport.Secrets(w.env, more...)}
+	opt := teleport.Options{Program: a.Version, Cwd: cwd, Secrets: teleport.Secrets(a.Env, more...)}
 	for _, name := range names {
 		if teleport.IsSecret(name) || slices.Contains(more, name) {
 			return opt, usage(fmt.Sprintf("the variable %s holds a secret, and cannot travel", name), "set it on the other machine")
 		}
-		i := slices.IndexFunc(w.env, func(kv string) bool { return strings.HasPrefix(kv, name+"=") })
+		i := slices.IndexFunc(a.Env, func(kv string) bool { return strings.HasPrefix(kv, name+"=") })
 		if i < 0 {
 			return opt, usage(fmt.Sprintf("the variable %s is not set", name), "leave it out")
 		}
 		if opt.Env == nil {
 			opt.Env = map[string]string{}
 		}
-		opt.Env[name] = home.Lookup(w.env)(name)
+		opt.Env[name] = home.Lookup(a.Env)(name)
 	}
 	return opt, nil
 }
 
 // exported finds the session to carry away.
-func (w *world) exported(ctx context.Context, ref string) (host.Entry, error) {
-	d, err := w.directory()
+func (a *app) exported(ctx context.Context, ref string) (control.Info, error) {
+	all, err := a.Known(ctx, false, true)
 	if err != nil {
-		return host.Entry{}, err
+		return control.Info{}, err
 	}
-	all, err := d.Sessions(ctx, false, true)
-	if err != nil {
-		return host.Entry{}, err
-	}
-	found := named(all, ref)
+	found := calledBy(all, ref)
 	switch {
 	case len(found) == 0:
-		return host.Entry{}, &control.Error{Code: control.NotFound, Message: "no session " + ref, Mend: "see `drover sessions --all-sessions`"}
+		return control.Info{}, &control.Error{Code: control.NotFound, Message: "no session " + ref, Mend: "see `drover sessions --all-sessions`"}
 	case len(found) > 1:
-		e := &control.Error{Code: control.Ambiguous, Message: fmt.Sprintf("%q fits %d sessions", ref, len(found)), Mend: "give more of the ID"}
-		for _, f := range found {
-			e.Matches = append(e.Matches, string(f.Info.Session))
-		}
-		return host.Entry{}, e
-	case found[0].Info.Live:
-		return host.Entry{}, &control.Error{Code: control.Conflict, Message: fmt.Sprintf("session %s is at work", ref), Mend: "wait for it, or stop it with `drover stop`"}
-	case found[0].Info.Role != session.RolePrompt:
-		return host.Entry{}, &control.Error{Code: control.Conflict, Message: fmt.Sprintf("session %s has no conversation that could go on", ref), Mend: "see `drover sessions`"}
+		return control.Info{}, severalSessions(ref, found)
 	}
-	return found[0], nil
+	switch info := found[0].Info(); {
+	case info.Live:
+		return info, &control.Error{Code: control.Conflict, Message: fmt.Sprintf("session %s is at work", ref), Mend: "wait for it, or stop it with `drover stop`"}
+	case info.Role != conversing:
+		return info, &control.Error{Code: control.Conflict, Message: fmt.Sprintf("session %s has no conversation that could go on", ref), Mend: "see `drover sessions`"}
+	default:
+		return info, nil
+	}
 }
 
-func (w *world) exportSession(ctx context.Context, ref, file string, opt teleport.Options) (err error) {
-	e, err := w.exported(ctx, ref)
+// severalSessions says that a word means more than one session, and names them.
+func severalSessions(ref string, found []Session) error {
+	var ids []string
+	for _, s := range found {
+		ids = append(ids, string(s.Info().Session))
+	}
+	return severalMatches(ref, ids)
+}
+
+// place is the folder of a session.
+func (a *app) place(of control.Info) home.Session {
+	return a.Root.Project(of.Project).Session(of.Session)
+}
+
+func (a *app) exportSession(ctx context.Context, ref, file string, opt teleport.Options) (err error) {
+	info, err := a.exported(ctx, ref)
 	if err != nil {
 		return err
 	}
-	there := *w
-	there.cwd = e.Info.Project // whose definitions count
+	there := *a
+	there.Cwd = info.Project // whose definitions count
 	agents := there.agentFiles("").Current()
-	src := teleport.Source{Place: e.Place, Info: e.Info, Todos: w.root.Todos(string(e.Info.Session)), Definition: func(kind string) string {
+	src := teleport.Source{Place: a.place(info), Info: info, Todos: a.Root.Todos(string(info.Session)), Definition: func(kind string) string {
 		def, err := agents.Find(kind)
 		if err != nil {
 			return ""
 		}
 		return def.Source
 	}}
-	out, done, err := w.newArchive(file, e.Info.Session)
+	out, done, err := a.newArchive(file, info.Session)
 	if err != nil {
 		return err
 	}
@@ -182,26 +189,26 @@ func (w *world) exportSession(ctx context.Context, ref, file string, opt telepor
 		return err
 	}
 	if m.Secrets > 0 {
-		w.note(fmt.Sprintf("values of secret variables were left out in %d places", m.Secrets))
+		a.hint(fmt.Sprintf("values of secret variables were left out in %d places", m.Secrets))
 	}
 	return nil
 }
 
 // newArchive opens a file that is not there yet. It is named on stdout when it is
 // whole, and removed if it did not become so.
-func (w *world) newArchive(file string, id task.ID) (io.Writer, func(error) error, error) {
+func (a *app) newArchive(file string, id task.ID) (io.Writer, func(error) error, error) {
 	if file == "-" {
-		if isTerminal(os.Stdout) {
+		if a.IsTerminal(a.Stdout) {
 			return nil, nil, usage("an archive is nothing for a terminal", "name a file with -o")
 		}
-		return os.Stdout, func(err error) error { return err }, nil
+		return a.Stdout, func(err error) error { return err }, nil
 	}
 	if file == "" {
 		file = string(id) + ".drover.tar.gz"
 	}
 	path := file
 	if !filepath.IsAbs(path) {
-		path = filepath.Join(w.cwd, path)
+		path = filepath.Join(a.Cwd, path)
 	}
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, os.ErrExist) {
@@ -214,12 +221,12 @@ func (w *world) newArchive(file string, id task.ID) (io.Writer, func(error) erro
 		if err = errors.Join(err, f.Close()); err != nil {
 			return errors.Join(err, os.Remove(path))
 		}
-		_, err = fmt.Fprintln(os.Stdout, file)
+		_, err = fmt.Fprintln(a.Stdout, file)
 		return err
 	}, nil
 }
 
-func (w *world) teleportImport() *cobra.Command {
+func (a *app) teleportImport() *cobra.Command {
 	var into string
 	cmd := &cobra.Command{
 		Use:   "import FILE [--into DIR]",
@@ -233,23 +240,23 @@ func (w *world) teleportImport() *cobra.Command {
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			set, err := w.settings("")
+			set, err := a.Settings("")
 			if err != nil {
 				return err
 			}
 			if !set.Teleport.Enabled {
 				return errTeleportOff()
 			}
-			return w.importSession(cmd.Context(), set, args[0], into)
+			return a.importSession(cmd.Context(), set, args[0], into)
 		},
 	}
 	cmd.Flags().StringVar(&into, "into", "", "the folder in which it goes on")
 	return cmd
 }
 
-func (w *world) importSession(ctx context.Context, set settings.Settings, file, into string) error {
+func (a *app) importSession(ctx context.Context, set settings.Settings, file, into string) error {
 	if !filepath.IsAbs(file) {
-		file = filepath.Join(w.cwd, file)
+		file = filepath.Join(a.Cwd, file)
 	}
 	f, err := os.Open(file)
 	if err != nil {
@@ -266,33 +273,33 @@ func (w *world) importSession(ctx context.Context, set settings.Settings, file, 
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return fmt.Errorf("read archive: %w", err)
 	}
-	folder, err := w.destination(m, set.Teleport.CwdSync, into)
+	folder, err := a.destination(m, set.Teleport.CwdSync, into)
 	if err != nil {
 		return err
 	}
 	id := task.NewSessionID()
-	to := teleport.Target{Project: w.root.Project(folder), ID: id, Alias: "teleport_" + newUUID(), Role: session.RolePrompt, Program: version, Todos: w.root.Todos(string(id))}
+	to := teleport.Target{Project: a.Root.Project(folder), ID: id, Alias: "teleport_" + newUUID(), Role: conversing, Program: a.Version, Todos: a.Root.Todos(string(id))}
 	if _, err = teleport.Import(ctx, f, to); err != nil {
 		return err
 	}
-	w.note(fmt.Sprintf("session %s, which was %s, is in %s; its other name is %s", id, m.Source, to.Project.Folder(), to.Alias))
+	a.hint(fmt.Sprintf("session %s, which was %s, is in %s; its other name is %s", id, m.Source, to.Project.Folder(), to.Alias))
 	for _, name := range slices.Sorted(maps.Keys(m.Env)) {
-		w.note(fmt.Sprintf("it was used with %s=%s, which you have to set yourself", name, m.Env[name]))
+		a.hint(fmt.Sprintf("it was used with %s=%s, which you have to set yourself", name, m.Env[name]))
 	}
-	_, err = fmt.Fprintln(os.Stdout, id)
+	_, err = fmt.Fprintln(a.Stdout, id)
 	return err
 }
 
 // destination is the folder in which an imported session goes on.
-func (w *world) destination(m teleport.Manifest, sync bool, into string) (string, error) {
+func (a *app) destination(m teleport.Manifest, sync bool, into string) (string, error) {
 	folder, mend := into, "name one that exists"
 	switch {
 	case into != "" && !filepath.IsAbs(into):
-		folder = filepath.Join(w.cwd, into)
+		folder = filepath.Join(a.Cwd, into)
 	case into == "" && sync && m.Cwd != "":
 		folder, mend = m.Cwd, "name another with --into"
 	case into == "":
-		folder = w.cwd
+		folder = a.Cwd
 	}
 	if info, err := os.Stat(folder); err != nil || !info.IsDir() {
 		return "", usage(fmt.Sprintf("there is no folder %s", folder), mend)

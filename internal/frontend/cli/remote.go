@@ -1,36 +1,28 @@
-package main
+package cli
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/drover-dev/drover/internal/api/control"
-	"github.com/drover-dev/drover/internal/assemble"
-	"github.com/drover-dev/drover/internal/frontend/cli"
-	"github.com/drover-dev/drover/internal/frontend/remoteserver"
 	"github.com/drover-dev/drover/internal/platform/home"
-	"github.com/drover-dev/drover/internal/session"
 	"github.com/drover-dev/drover/task"
 )
 
 // remoteCommand has work done elsewhere, and does that of others.
-func (w *world) remoteCommand() *cobra.Command {
+func (a *app) remoteCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "remote", Short: "Have work done by a service elsewhere, or be one", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
-	cmd.AddCommand(w.remoteRun(), w.remoteServe())
+	cmd.AddCommand(a.remoteRun(), a.remoteServe())
 	return cmd
 }
 
-func (w *world) remoteRun() *cobra.Command {
+func (a *app) remoteRun() *cobra.Command {
 	var req control.RemoteRequest
 	var name, metadata string
 	var detach bool
@@ -53,11 +45,11 @@ func (w *world) remoteRun() *cobra.Command {
 					return usage("--metadata is no JSON", "give an object such as '{\"pr\":7}'")
 				}
 			}
-			start := control.StartRequest{Name: name, Remote: &req, Env: w.env, Cwd: w.cwd}
+			start := control.StartRequest{Name: name, Remote: &req, Env: a.Env, Cwd: a.Cwd}
 			if detach {
-				return w.agentDetached(cmd.Context(), start)
+				return a.agentDetached(cmd.Context(), start)
 			}
-			return w.remoteForeground(cmd.Context(), start)
+			return a.remoteForeground(cmd.Context(), start)
 		},
 	}
 	f := cmd.Flags()
@@ -73,27 +65,17 @@ func (w *world) remoteRun() *cobra.Command {
 
 // remoteForeground waits in this process for work that the detached host follows.
 // Whoever interrupts it stops the work.
-func (w *world) remoteForeground(ctx context.Context, r control.StartRequest) error {
-	d, err := w.directory()
-	if err != nil {
-		return err
-	}
-	api, release, err := d.Background(ctx)
+func (a *app) remoteForeground(ctx context.Context, r control.StartRequest) error {
+	api, release, err := a.Background(ctx)
 	if err != nil {
 		return err
 	}
 	defer release()
-	started, err := api.Start(ctx, []control.StartRequest{r})
+	rec, err := a.startOne(ctx, api, r)
 	if err != nil {
 		return err
 	}
-	if started[0].Error != nil {
-		return started[0].Error
-	}
-	if said := started[0].Task.Renamed(); said != "" {
-		w.note(said)
-	}
-	ref := string(started[0].Task.ID)
+	ref := string(rec.ID)
 	if _, err := api.Wait(ctx, control.WaitRequest{Refs: []string{ref}}); err != nil {
 		if ctx.Err() != nil {
 			_, stop := api.Stop(context.WithoutCancel(ctx), control.StopRequest{Refs: []string{ref}, Detail: "interrupted"})
@@ -101,22 +83,22 @@ func (w *world) remoteForeground(ctx context.Context, r control.StartRequest) er
 		}
 		return err
 	}
-	a, err := control.WholeResult(ctx, api, ref)
+	done, err := control.WholeResult(ctx, api, ref)
 	switch {
 	case err != nil:
 		return err
-	case a.Task.Status == task.Killed:
-		return &cli.ExitError{Code: 4, Err: fmt.Errorf("remote agent %s was stopped", ref)}
-	case a.Task.Status == task.Failed:
-		return errors.New(a.Task.Error)
+	case done.Task.Status == task.Killed:
+		return &ExitError{Code: 4, Err: fmt.Errorf("remote agent %s was stopped", ref)}
+	case done.Task.Status == task.Failed:
+		return errors.New(done.Task.Error)
 	}
-	return printReply(a.Text)
+	return a.printReply(done.Text)
 }
 
 // remoteTokenVariable holds the token of a server that is told of no other.
 const remoteTokenVariable = "DROVER_REMOTE_TOKEN"
 
-func (w *world) remoteServe() *cobra.Command {
+func (a *app) remoteServe() *cobra.Command {
 	var listen, tokenEnv string
 	var open bool
 	cmd := &cobra.Command{
@@ -128,14 +110,14 @@ func (w *world) remoteServe() *cobra.Command {
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			token := home.Lookup(w.env)(tokenEnv)
+			token := home.Lookup(a.Env)(tokenEnv)
 			switch {
 			case open && token != "":
 				return usage("--open, and "+tokenEnv+" is set", "give one of them")
 			case !open && token == "":
 				return usage("no token is set in "+tokenEnv, "set one that nobody can guess, or let every user of this machine in with --open")
 			}
-			return w.serveRemote(cmd.Context(), listen, tokenEnv, token)
+			return a.ServeRemote(cmd.Context(), listen, tokenEnv, token)
 		},
 	}
 	f := cmd.Flags()
@@ -143,67 +125,4 @@ func (w *world) remoteServe() *cobra.Command {
 	f.StringVar(&tokenEnv, "token-env", remoteTokenVariable, "name of the variable that holds the token")
 	f.BoolVar(&open, "open", false, "let every user and program of this machine in, without a token")
 	return cmd
-}
-
-// serveRemote holds one session for all remote ones. It has the same ID each
-// time, so that a server finds what the one before it left.
-func (w *world) serveRemote(ctx context.Context, listen, tokenEnv, token string) (err error) {
-	env := slices.DeleteFunc(slices.Clone(w.env), func(kv string) bool { return strings.HasPrefix(kv, tokenEnv+"=") }) // agents must not have it
-	l, err := remoteserver.Listen(listen)
-	if err != nil {
-		return usage(err.Error(), "")
-	}
-	defer l.Close()
-	id, err := w.servedSession()
-	if err != nil {
-		return err
-	}
-	set, err := w.settings("")
-	if err != nil {
-		return err
-	}
-	exe, err := program()
-	if err != nil {
-		return err
-	}
-	s, err := assemble.Open(ctx, assemble.Config{Root: w.root, Folder: w.cwd, Session: id, Role: session.RoleRun, Title: "remote sessions", Version: version, Env: env,
-		Settings: set, Keeper: []string{exe, "keeper", "--helper"}, AskWait: set.Permissions.Wait(), Tell: func(_ task.ID, text string) { w.note(text) }})
-	if err != nil {
-		return locked(err, id)
-	}
-	defer func() { err = errors.Join(err, s.Close()) }()
-	s.Serve()
-	dir := filepath.Join(s.Place.Dir(), "served")
-	if err := w.root.Below().Mkdir(dir); err != nil && !errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("open the folder of served sessions: %w", err)
-	}
-	srv, err := remoteserver.Open(ctx, remoteserver.Config{Host: s, Dir: dir, Token: token, Cwd: w.cwd, Env: env})
-	if err != nil {
-		return err
-	}
-	if _, err := fmt.Fprintf(os.Stdout, "http://%s\n", l.Addr()); err != nil {
-		return err
-	}
-	if err := srv.Serve(ctx, l); err != nil {
-		return err
-	}
-	return context.Cause(ctx)
-}
-
-// maxServed bounds the file that names it.
-const maxServed = 4 << 10
-
-// servedSession is the session of this folder's servers.
-func (w *world) servedSession() (task.ID, error) {
-	p := w.root.Project(w.cwd)
-	if err := p.Ensure(); err != nil {
-		return "", err
-	}
-	file := filepath.Join(p.Dir(), "served")
-	data, err := w.root.ReadFile(file, maxServed)
-	if id := strings.TrimSpace(string(data)); err == nil && home.SessionID(id) {
-		return task.ID(id), nil
-	}
-	id := task.NewSessionID()
-	return id, w.root.WriteAtomic(file, []byte(string(id)+"\n"))
 }

@@ -1,11 +1,9 @@
-package main
+package cli
 
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -14,18 +12,14 @@ import (
 
 	"github.com/drover-dev/drover/internal/agentenv/workflowfile"
 	"github.com/drover-dev/drover/internal/api/control"
-	"github.com/drover-dev/drover/internal/api/host"
-	"github.com/drover-dev/drover/internal/assemble"
-	"github.com/drover-dev/drover/internal/frontend/cli"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
-	"github.com/drover-dev/drover/internal/session"
 	"github.com/drover-dev/drover/task"
 )
 
 // workflowCommand runs files of steps.
-func (w *world) workflowCommand() *cobra.Command {
+func (a *app) workflowCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "workflow", Short: "Run, check and draw files of steps", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
-	cmd.AddCommand(w.workflowRun(), w.workflowCheck(), w.workflowGraph())
+	cmd.AddCommand(a.workflowRun(), a.workflowCheck(), a.workflowGraph())
 	return cmd
 }
 
@@ -39,7 +33,7 @@ type workflowFlags struct {
 	json    bool
 }
 
-func (w *world) workflowRun() *cobra.Command {
+func (a *app) workflowRun() *cobra.Command {
 	var f workflowFlags
 	cmd := &cobra.Command{
 		Use:   "run [-d] [-p NAME=VALUE]… [--json] FILE | --resume ID",
@@ -70,16 +64,16 @@ steps that are done stay done. Its file is not read again.`,
 		},
 		RunE: func(cmd *cobra.Command, words []string) error {
 			if f.resume != "" {
-				return w.resumeFlow(cmd.Context(), f)
+				return a.resumeFlow(cmd.Context(), f)
 			}
-			r, err := w.flowRequest(words[0], f)
+			r, err := a.flowRequest(words[0], f)
 			if err != nil {
 				return err
 			}
 			if f.detach {
-				return w.flowDetached(cmd.Context(), r, f.json)
+				return a.flowDetached(cmd.Context(), r, f.json)
 			}
-			return w.flowHere(cmd.Context(), "", filepath.Base(words[0]), f, func(ctx context.Context, s control.API) (task.Record, error) { return startOne(ctx, s, r) })
+			return a.flowHere(cmd.Context(), "", filepath.Base(words[0]), f, func(ctx context.Context, s control.API) (task.Record, error) { return a.startOne(ctx, s, r) })
 		},
 	}
 	p := cmd.Flags()
@@ -93,24 +87,24 @@ steps that are done stay done. Its file is not read again.`,
 }
 
 // errFaults says that the faults of a file have been printed.
-func errFaults() error { return &cli.ExitError{Code: 1} }
+func errFaults() error { return &ExitError{Code: 1} }
 
 // compileFlow reads a workflow, and prints its faults, each on a line.
-func (w *world) compileFlow(file string) (*workflowfile.Plan, []workflowfile.Fault) {
+func (a *app) compileFlow(file string) (*workflowfile.Plan, []workflowfile.Fault) {
 	if !filepath.IsAbs(file) {
-		file = filepath.Join(w.cwd, file)
+		file = filepath.Join(a.Cwd, file)
 	}
-	p, faults := workflowfile.Compile(file, session.WorkflowFile)
+	p, faults := workflowfile.Compile(file, a.ReadWorkflow)
 	for i := range faults {
-		if rel, err := filepath.Rel(w.cwd, faults[i].File); err == nil && !strings.HasPrefix(rel, "..") {
+		if rel, err := filepath.Rel(a.Cwd, faults[i].File); err == nil && !strings.HasPrefix(rel, "..") {
 			faults[i].File = rel
 		}
 	}
 	return p, faults
 }
 
-func (w *world) flowRequest(file string, f workflowFlags) (control.StartRequest, error) {
-	r := control.StartRequest{Name: f.name, Timeout: f.timeout, Env: w.env, Cwd: w.cwd, Workflow: &control.WorkflowRequest{Params: map[string]string{}}}
+func (a *app) flowRequest(file string, f workflowFlags) (control.StartRequest, error) {
+	r := control.StartRequest{Name: f.name, Timeout: f.timeout, Env: a.Env, Cwd: a.Cwd, Workflow: &control.WorkflowRequest{Params: map[string]string{}}}
 	for _, kv := range f.params {
 		name, value, ok := strings.Cut(kv, "=")
 		if _, twice := r.Workflow.Params[name]; !ok || twice {
@@ -118,10 +112,10 @@ func (w *world) flowRequest(file string, f workflowFlags) (control.StartRequest,
 		}
 		r.Workflow.Params[name] = value
 	}
-	p, faults := w.compileFlow(file)
+	p, faults := a.compileFlow(file)
 	if len(faults) > 0 {
 		for _, one := range faults {
-			fmt.Fprintln(w.stderr, "drover: "+excerpt.Line(one.Error(), 1000))
+			fmt.Fprintln(a.Stderr, "drover: "+excerpt.Line(one.Error(), 1000))
 		}
 		return r, errFaults()
 	}
@@ -132,101 +126,63 @@ func (w *world) flowRequest(file string, f workflowFlags) (control.StartRequest,
 	return r, nil
 }
 
-func startOne(ctx context.Context, api control.API, r control.StartRequest) (task.Record, error) {
-	started, err := api.Start(ctx, []control.StartRequest{r})
-	switch {
-	case err != nil:
-		return task.Record{}, err
-	case started[0].Error != nil:
-		return task.Record{}, started[0].Error
-	}
-	return *started[0].Task, nil
-}
-
-func (w *world) flowDetached(ctx context.Context, r control.StartRequest, asJSON bool) error {
+func (a *app) flowDetached(ctx context.Context, r control.StartRequest, asJSON bool) error {
 	if !asJSON {
-		return w.agentDetached(ctx, r)
+		return a.agentDetached(ctx, r)
 	}
-	d, err := w.directory()
+	rec, err := a.startDetached(ctx, r)
 	if err != nil {
 		return err
 	}
-	api, release, err := d.Background(ctx)
-	if err != nil {
-		return err
-	}
-	defer release()
-	rec, err := startOne(ctx, api, r)
-	if err != nil {
-		return err
-	}
-	return printIndented(rec)
+	return a.printIndented(rec)
 }
 
 // flowHere runs a workflow in a session in this process: a new one, or that of an ID
 // whose host has gone.
-func (w *world) flowHere(ctx context.Context, id task.ID, title string, f workflowFlags, begin func(context.Context, control.API) (task.Record, error)) error {
-	set, err := w.settings("")
-	if err != nil {
-		return err
-	}
-	exe, err := program()
-	if err != nil {
-		return err
-	}
-	s, err := assemble.Open(ctx, assemble.Config{Root: w.root, Folder: w.cwd, Session: id, Role: session.RoleRun, Title: title, Version: version, Env: w.env,
-		Settings: set, Keeper: []string{exe, "keeper", "--helper"}, AskWait: w.askWait(set), Tell: func(_ task.ID, text string) { w.note(text) }})
-	if err != nil {
-		return err
-	}
-	s.Serve()
-	defer w.suspends(s)()
-	rec, err := begin(ctx, s)
-	if err == nil {
-		err = followFlow(ctx, s, rec, f.json)
-		if ctx.Err() != nil {
-			w.note(fmt.Sprintf("workflow %s is stopped, and goes on with `drover workflow run --resume %s`", rec.ID, rec.ID))
+func (a *app) flowHere(ctx context.Context, id task.ID, title string, f workflowFlags, begin func(context.Context, control.API) (task.Record, error)) error {
+	return a.Here(ctx, Opening{Session: id, Title: title, Answerable: true}, func(ctx context.Context, s control.API) error {
+		rec, err := begin(ctx, s)
+		if err != nil {
+			return err
 		}
-	}
-	return errors.Join(err, s.Close())
+		err = a.followFlow(ctx, s, rec, f.json)
+		if ctx.Err() != nil {
+			a.hint(fmt.Sprintf("workflow %s is stopped, and goes on with `drover workflow run --resume %s`", rec.ID, rec.ID))
+		}
+		return err
+	})
 }
 
 // resumeFlow goes on with a workflow where it was: in a session that lives, in the
 // detached host, or here.
-func (w *world) resumeFlow(ctx context.Context, f workflowFlags) error {
-	d, err := w.directory()
+func (a *app) resumeFlow(ctx context.Context, f workflowFlags) error {
+	flow, err := a.findFlow(ctx, f.resume)
 	if err != nil {
 		return err
 	}
-	e, rec, err := w.findFlow(ctx, d, f.resume)
-	if err != nil {
-		return err
-	}
-	if !e.Info.Live {
-		if w, err = w.at(e); err != nil {
-			return err
-		}
-		if d, err = w.directory(); err != nil {
+	info, rec := flow.session.Info(), flow.record
+	if !info.Live {
+		if a, err = a.at(flow.session); err != nil {
 			return err
 		}
 	}
 	again := func(ctx context.Context, api control.API) (task.Record, error) {
-		return api.Resume(ctx, control.ResumeRequest{Ref: string(rec.ID), Env: w.env})
+		return api.Resume(ctx, control.ResumeRequest{Ref: string(rec.ID), Env: a.Env})
 	}
 	var api control.API
 	var release func()
 	switch {
-	case e.Info.Live:
-		api, release, err = e.Open(ctx)
-	case e.Info.Role == session.RoleBackground:
-		api, release, err = d.Background(ctx)
-	case e.Info.Role == session.RoleRun && f.detach:
+	case info.Live:
+		api, release, err = flow.open(ctx)
+	case info.Role == "background":
+		api, release, err = a.Background(ctx)
+	case info.Role == "run" && f.detach:
 		return usage("--resume with -d", "it goes on in the foreground, as it was started")
-	case e.Info.Role == session.RoleRun:
-		return w.flowHere(ctx, e.Info.Session, e.Info.Title, f, again)
+	case info.Role == "run":
+		return a.flowHere(ctx, info.Session, info.Title, f, again)
 	default:
-		return &control.Error{Code: control.Unavailable, Message: fmt.Sprintf("workflow %s belongs to the conversation %s, which has no host", rec.ID, e.Info.Session),
-			Mend: fmt.Sprintf("go on with that by `drover -p --resume %s \"…\"`", e.Info.Session)}
+		return &control.Error{Code: control.Unavailable, Message: fmt.Sprintf("workflow %s belongs to the conversation %s, which has no host", rec.ID, info.Session),
+			Mend: fmt.Sprintf("go on with that by `drover -p --resume %s \"…\"`", info.Session)}
 	}
 	if err != nil {
 		return err
@@ -236,32 +192,30 @@ func (w *world) resumeFlow(ctx context.Context, f workflowFlags) error {
 		return err
 	}
 	if f.detach {
-		_, err = fmt.Fprintln(os.Stdout, rec.ID)
+		_, err = fmt.Fprintln(a.Stdout, rec.ID)
 		return err
 	}
-	return followFlow(ctx, api, rec, f.json)
+	return a.followFlow(ctx, api, rec, f.json)
 }
 
 // findFlow finds a workflow among the sessions of this folder, or by its ID among all.
-func (w *world) findFlow(ctx context.Context, d *host.Directory, ref string) (host.Entry, task.Record, error) {
-	e, rec, err := w.flowAmong(ctx, d, ref, false)
-	var unknown *control.Error
-	if errors.As(err, &unknown) && unknown.Code == control.NotFound && len(ref) >= cli.LeastID {
-		return w.flowAmong(ctx, d, ref, true)
+func (a *app) findFlow(ctx context.Context, ref string) (found, error) {
+	f, err := a.flowAmong(ctx, ref, false)
+	if notFound(err) && len(ref) >= LeastID {
+		return a.flowAmong(ctx, ref, true)
 	}
-	return e, rec, err
+	return f, err
 }
 
-func (w *world) flowAmong(ctx context.Context, d *host.Directory, ref string, all bool) (host.Entry, task.Record, error) {
-	entries, err := d.Sessions(ctx, false, all)
+func (a *app) flowAmong(ctx context.Context, ref string, all bool) (found, error) {
+	sessions, err := a.Known(ctx, false, all)
 	if err != nil {
-		return host.Entry{}, task.Record{}, err
+		return found{}, err
 	}
-	var home host.Entry
-	var found task.Record
+	var hit found
 	var matches []string
-	for _, e := range entries {
-		api, release, err := e.Open(ctx)
+	for _, s := range sessions {
+		api, release, err := s.Open(ctx)
 		if err != nil {
 			continue // what cannot be read has nothing to go on with
 		}
@@ -270,27 +224,26 @@ func (w *world) flowAmong(ctx context.Context, d *host.Directory, ref string, al
 		if err != nil || rec.Traits().Work != task.BySteps || all && !strings.HasPrefix(string(rec.ID), ref) {
 			continue
 		}
-		home, found, matches = e, rec, append(matches, string(rec.ID))
+		hit, matches = found{s, rec}, append(matches, string(rec.ID))
 		if string(rec.ID) == ref {
-			return home, found, nil
+			return hit, nil
 		}
 	}
 	switch len(matches) {
 	case 0:
+		return found{}, &control.Error{Code: control.NotFound, Message: fmt.Sprintf("no workflow %.80q in this folder", ref), Mend: "see `drover ps -a`"}
 	case 1:
-		return home, found, nil
-	default:
-		return home, found, &control.Error{Code: control.Ambiguous, Matches: matches, Message: fmt.Sprintf("%q could be any of %s", ref, strings.Join(matches, ", ")), Mend: "give the ID"}
+		return hit, nil
 	}
-	return host.Entry{}, task.Record{}, &control.Error{Code: control.NotFound, Message: fmt.Sprintf("no workflow %.80q in this folder", ref), Mend: "see `drover ps -a`"}
+	return found{}, severalMatches(ref, matches)
 }
 
 // followFlow prints how the steps go until the workflow ends, and gives the end as an
 // exit code.
-func followFlow(ctx context.Context, api control.API, rec task.Record, asJSON bool) error {
-	out := os.Stdout
+func (a *app) followFlow(ctx context.Context, api control.API, rec task.Record, asJSON bool) error {
+	out := a.Stdout
 	if asJSON {
-		out = os.Stderr
+		out = a.Stderr
 	}
 	ref, offset := string(rec.ID), rec.OutputBytes
 	for {
@@ -310,30 +263,30 @@ func followFlow(ctx context.Context, api control.API, rec task.Record, asJSON bo
 	if _, err := api.Wait(ctx, control.WaitRequest{Refs: []string{ref}}); err != nil {
 		return err
 	}
-	a, err := control.WholeResult(ctx, api, ref)
+	answer, err := control.WholeResult(ctx, api, ref)
 	if err != nil {
 		return err
 	}
 	switch {
 	case asJSON:
-		err = printIndented(a)
-	case strings.HasPrefix(a.Text, "{"): // the outputs; how the steps went is to be read above
-		_, err = fmt.Print(excerpt.Plain(a.Text))
+		err = a.printIndented(answer)
+	case strings.HasPrefix(answer.Text, "{"): // the outputs; how the steps went is to be read above
+		_, err = fmt.Fprint(a.Stdout, excerpt.Plain(answer.Text))
 	}
 	if err != nil {
 		return err
 	}
-	switch a.Task.Status {
+	switch answer.Task.Status {
 	case task.Killed:
-		return &cli.ExitError{Code: 4, Err: fmt.Errorf("workflow %s was stopped", ref)}
+		return &ExitError{Code: 4, Err: fmt.Errorf("workflow %s was stopped", ref)}
 	case task.Failed:
-		return &cli.ExitError{Code: 1, Err: fmt.Errorf("workflow %s has failed: %s (go on behind what is done with `drover workflow run --resume %s`)", ref, a.Task.Error, ref)}
+		return &ExitError{Code: 1, Err: fmt.Errorf("workflow %s has failed: %s (go on behind what is done with `drover workflow run --resume %s`)", ref, answer.Task.Error, ref)}
 	}
 	return nil
 }
 
-func printIndented(v any) error {
-	e := json.NewEncoder(os.Stdout)
+func (a *app) printIndented(v any) error {
+	e := json.NewEncoder(a.Stdout)
 	e.SetIndent("", "  ")
 	return e.Encode(v)
 }
@@ -346,14 +299,14 @@ func oneFile(_ *cobra.Command, words []string) error {
 	return nil
 }
 
-func (w *world) workflowCheck() *cobra.Command {
+func (a *app) workflowCheck() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "check [--json] FILE",
 		Short: "Name every fault of a workflow; exit code 1 if there is one",
 		Args:  oneFile,
 		RunE: func(_ *cobra.Command, words []string) error {
-			p, faults := w.compileFlow(words[0])
+			p, faults := a.compileFlow(words[0])
 			if asJSON {
 				answer := struct {
 					Good   bool                 `json:"good"`
@@ -365,20 +318,20 @@ func (w *world) workflowCheck() *cobra.Command {
 				if p != nil {
 					answer.Name, answer.Digest, answer.Steps = p.Name, p.Digest, len(p.Steps)
 				}
-				if err := printIndented(answer); err != nil {
+				if err := a.printIndented(answer); err != nil {
 					return err
 				}
 			}
 			for _, one := range faults {
 				if !asJSON {
-					fmt.Println(excerpt.Line(one.Error(), 1000))
+					fmt.Fprintln(a.Stdout, excerpt.Line(one.Error(), 1000))
 				}
 			}
 			switch {
 			case len(faults) > 0:
 				return errFaults()
 			case !asJSON:
-				fmt.Printf("%s is good: %d steps\n", excerpt.Line(p.Name, 100), len(p.Steps))
+				fmt.Fprintf(a.Stdout, "%s is good: %d steps\n", excerpt.Line(p.Name, 100), len(p.Steps))
 			}
 			return nil
 		},
@@ -387,7 +340,7 @@ func (w *world) workflowCheck() *cobra.Command {
 	return cmd
 }
 
-func (w *world) workflowGraph() *cobra.Command {
+func (a *app) workflowGraph() *cobra.Command {
 	var dot, mermaid bool
 	cmd := &cobra.Command{
 		Use:   "graph [--dot | --mermaid] FILE",
@@ -397,7 +350,7 @@ func (w *world) workflowGraph() *cobra.Command {
 			if dot && mermaid {
 				return usage("both --dot and --mermaid", "give one of them")
 			}
-			p, faults := w.compileFlow(words[0])
+			p, faults := a.compileFlow(words[0])
 			if len(faults) > 0 {
 				return usage(faults[0].Error(), "see `drover workflow check`")
 			}
@@ -408,7 +361,7 @@ func (w *world) workflowGraph() *cobra.Command {
 			case mermaid:
 				text = p.Mermaid()
 			}
-			_, err := fmt.Print(excerpt.Plain(text))
+			_, err := fmt.Fprint(a.Stdout, excerpt.Plain(text))
 			return err
 		},
 	}

@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"context"
@@ -66,14 +66,14 @@ func openAway(ctx context.Context, dir string, cfg assemble.Config) (_ *away, er
 		return nil, errors.Join(err, far.Close())
 	}
 	a.remote, a.mcp = "http://"+far.Addr().String(), "http://"+near.Addr().String()
-	a.serve(ctx, srv, far, near)
+	a.serve(ctx, srv, cfg.Version, far, near)
 	return a, nil
 }
 
 // serve answers until close, also while the tour ends after an interrupt.
-func (a *away) serve(ctx context.Context, srv *remoteserver.Server, far, near net.Listener) {
+func (a *away) serve(ctx context.Context, srv *remoteserver.Server, version string, far, near net.Listener) {
 	ctx, a.stop = context.WithCancel(context.WithoutCancel(ctx))
-	a.boats = &http.Server{Handler: newBoats(), ReadHeaderTimeout: 10 * time.Second}
+	a.boats = &http.Server{Handler: newBoats(version), ReadHeaderTimeout: 10 * time.Second}
 	var mu sync.Mutex
 	note := func(err error) {
 		mu.Lock()

@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"cmp"
@@ -162,7 +162,7 @@ func (t *tour) task(r task.Record) {
 		return
 	}
 	colour := map[task.Status]string{task.Completed: green, task.Failed: red, task.Killed: red}[r.Status]
-	t.line(colour, who, "%s: %s", r.Status, demoCause(r))
+	t.line(colour, who, "%s: %s", r.Status, cause(r))
 }
 
 // begun says what was started.

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"bufio"
@@ -24,8 +24,8 @@ type trustRequest struct {
 }
 
 // trustCommand lets the user look at what a folder would execute, and decide.
-func (w *world) trustCommand() *cobra.Command {
-	r := trustRequest{folder: w.cwd}
+func (a *app) trustCommand() *cobra.Command {
+	r := trustRequest{folder: a.Cwd}
 	cmd := &cobra.Command{
 		Use:   "trust [FOLDER]",
 		Short: "Show what a folder's files would execute, and trust it",
@@ -41,7 +41,7 @@ func (w *world) trustCommand() *cobra.Command {
 			if len(args) > 0 {
 				r.folder = args[0]
 			}
-			return w.trust(cmd.Context(), r, os.Stdin, os.Stdout)
+			return a.trust(cmd.Context(), r, a.Stdout)
 		},
 	}
 	f := cmd.Flags()
@@ -51,17 +51,17 @@ func (w *world) trustCommand() *cobra.Command {
 	return cmd
 }
 
-func (w *world) trust(ctx context.Context, r trustRequest, in io.Reader, out io.Writer) error {
+func (a *app) trust(ctx context.Context, r trustRequest, out io.Writer) error {
 	if r.yes && r.revoke {
 		return usage("--yes and --revoke contradict each other", "give one of them")
 	}
 	if info, err := os.Stat(r.folder); err != nil || !info.IsDir() {
 		return usage(fmt.Sprintf("%q is not a folder", r.folder), "name one that is there")
 	}
-	if err := w.root.Ensure(); err != nil {
+	if err := a.Root.Ensure(); err != nil {
 		return err
 	}
-	store := trust.At(w.root.TrustFile())
+	store := trust.At(a.Root.TrustFile())
 	if r.revoke {
 		return revokeTrust(ctx, store, r, out)
 	}
@@ -73,7 +73,7 @@ func (w *world) trust(ctx context.Context, r trustRequest, in io.Reader, out io.
 		showTrust(out, st)
 	}
 	if !st.Trusted && (r.yes || !r.json) {
-		if err := grantTrust(ctx, store, st, r, in, out); err != nil {
+		if err := a.grantTrust(ctx, store, st, r, out); err != nil {
 			return err
 		}
 		st.Trusted = true
@@ -145,9 +145,9 @@ func whole(text string) string {
 	return text
 }
 
-func grantTrust(ctx context.Context, store trust.Store, st trust.State, r trustRequest, in io.Reader, out io.Writer) error {
+func (a *app) grantTrust(ctx context.Context, store trust.Store, st trust.State, r trustRequest, out io.Writer) error {
 	if !r.yes {
-		if err := confirmTrust(ctx, in, out); err != nil {
+		if err := a.confirmTrust(ctx, out); err != nil {
 			return fmt.Errorf("trust %s: %w", st.Folder, err)
 		}
 	}
@@ -165,15 +165,14 @@ func grantTrust(ctx context.Context, store trust.Store, st trust.State, r trustR
 
 // confirmTrust asks on a terminal. The answer is read on the side: who presses
 // Ctrl-C is not waited for.
-func confirmTrust(ctx context.Context, in io.Reader, out io.Writer) error {
-	f, ok := in.(*os.File)
-	if !ok || !isTerminal(f) {
+func (a *app) confirmTrust(ctx context.Context, out io.Writer) error {
+	if !a.readsTerminal() {
 		return usage("nobody can be asked here", "look at the list, and give --yes")
 	}
 	fmt.Fprint(out, "Trust this folder? [y/N] ")
 	said := make(chan string, 1)
 	go func() { // ends with the line, or with the process
-		line, _ := bufio.NewReader(in).ReadString('\n')
+		line, _ := bufio.NewReader(a.Stdin).ReadString('\n')
 		said <- line
 	}()
 	select {

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"bufio"
@@ -13,13 +13,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/agentenv/permission"
-	"github.com/drover-dev/drover/internal/assemble"
-	"github.com/drover-dev/drover/internal/frontend/cli"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/platform/home"
-	"github.com/drover-dev/drover/internal/session"
 )
 
 // bounds of a batch.
@@ -29,14 +25,14 @@ const (
 )
 
 // permissionsCommand answers questions about rules.
-func (w *world) permissionsCommand() *cobra.Command {
+func (a *app) permissionsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "permissions",
 		Short: "What agents may do, by the rules",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(w.permissionsCheck())
+	cmd.AddCommand(a.permissionsCheck())
 	return cmd
 }
 
@@ -50,7 +46,7 @@ type ruleSet struct {
 	Cwd      string   `json:"cwd"`
 }
 
-type batchLine struct {
+type ruleLine struct {
 	ruleSet
 	Tool  string          `json:"tool"`
 	Input json.RawMessage `json:"input"`
@@ -64,7 +60,7 @@ type answer struct {
 	Suggest  string             `json:"suggest,omitempty"` // the rule that would allow the call
 }
 
-func (w *world) permissionsCheck() *cobra.Command {
+func (a *app) permissionsCheck() *cobra.Command {
 	var set ruleSet
 	var batch, asJSON bool
 	cmd := &cobra.Command{
@@ -84,14 +80,14 @@ func (w *world) permissionsCheck() *cobra.Command {
 			if batch && len(args) == 0 || !batch && len(args) == 2 {
 				return nil
 			}
-			return &cli.ExitError{Code: 2, Err: errors.New("give a tool and its input, or --batch (see `drover permissions check --help`)")}
+			return &ExitError{Code: 2, Err: errors.New("give a tool and its input, or --batch (see `drover permissions check --help`)")}
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if batch {
-				return w.permissionsBatch(cmd.InOrStdin(), cmd.OutOrStdout())
+				return a.permissionsBatch(cmd.InOrStdin(), cmd.OutOrStdout())
 			}
 			given := slices.ContainsFunc([]string{"allow", "ask", "deny", "mode", "read-only"}, cmd.Flags().Changed)
-			a, err := w.checkOne(set, given, args[0], args[1])
+			a, err := a.checkOne(set, given, args[0], args[1])
 			if err != nil {
 				return err
 			}
@@ -113,33 +109,23 @@ func (w *world) permissionsCheck() *cobra.Command {
 // checkOne decides one call: by the flags, or, without any, as a session in the
 // folder would. Rules that are wrong are errors here, since the question is about
 // them.
-func (w *world) checkOne(set ruleSet, given bool, tool, input string) (answer, error) {
-	r := w.ruleSet(set)
-	var foreign []string
-	if !given {
-		s, err := w.settings("")
-		if err != nil {
-			return answer{}, err
-		}
-		r = session.MainRules(assemble.Rules(assemble.Config{Root: w.root, Folder: r.Cwd, Env: w.env, Settings: s}), r.Cwd)
-		foreign = s.Permissions.Foreign
-	}
-	g, notes, err := session.NewGate(r, foreign)
+func (a *app) checkOne(set ruleSet, given bool, tool, input string) (answer, error) {
+	g, notes, err := a.Gate(a.ruleSet(set), !given)
 	if err != nil {
-		return answer{}, &cli.ExitError{Code: 2, Err: err}
+		return answer{}, &ExitError{Code: 2, Err: err}
 	}
 	for _, n := range notes {
-		w.note(n)
+		a.hint(n)
 	}
 	return decide(g, tool, callInput(tool, input)), nil
 }
 
-func (w *world) ruleSet(set ruleSet) permission.Rules {
+func (a *app) ruleSet(set ruleSet) permission.Rules {
 	dir := set.Cwd
 	if !filepath.IsAbs(dir) {
-		dir = filepath.Join(w.cwd, dir)
+		dir = filepath.Join(a.Cwd, dir)
 	}
-	get := home.Lookup(w.env)
+	get := home.Lookup(a.Env)
 	return permission.Rules{Mode: permission.Mode(set.Mode), Allow: set.Allow, Ask: set.Ask, Deny: set.Deny, Cwd: filepath.Clean(dir),
 		Home: get("HOME"), Path: get("PATH"), ReadOnlyAuto: set.ReadOnly, Filtered: true, Headless: true}
 }
@@ -174,7 +160,7 @@ func callInput(tool, text string) json.RawMessage {
 }
 
 func decide(g *permission.Gate, tool string, input json.RawMessage) answer {
-	v := g.Decide(agent.Call{Name: tool, Input: input})
+	v := g.Judge(tool, input)
 	return answer{v.Decision, v.Reason, v.Rule, v.Suggest}
 }
 
@@ -187,8 +173,8 @@ func printAnswer(out io.Writer, a answer, asJSON bool) error {
 }
 
 // permissionsBatch answers line by line. Every line of input has one of output.
-func (w *world) permissionsBatch(in io.Reader, out io.Writer) error {
-	b := batchGates{w: w, gates: map[string]*permission.Gate{}, bad: map[string]error{}, memory: permission.NewMemory()}
+func (a *app) permissionsBatch(in io.Reader, out io.Writer) error {
+	b := batchGates{a: a, gates: map[string]*permission.Gate{}, bad: map[string]error{}, memory: permission.NewMemory()}
 	r := bufio.NewReaderSize(in, 64<<10)
 	buffered := bufio.NewWriter(out)
 	enc := json.NewEncoder(buffered)
@@ -235,14 +221,14 @@ func readBounded(r *bufio.Reader, limit int) (line []byte, long bool, err error)
 
 // batchGates keeps gates, because the same rules come again and again.
 type batchGates struct {
-	w      *world
+	a      *app
 	gates  map[string]*permission.Gate
 	bad    map[string]error
 	memory *permission.Memory
 }
 
 func (b *batchGates) answer(line []byte) answer {
-	var l batchLine
+	var l ruleLine
 	if err := json.Unmarshal(line, &l); err != nil {
 		return answer{Decision: permission.Deny, Reason: "the line is not a JSON object of the expected form"}
 	}
@@ -281,7 +267,7 @@ func (b *batchGates) gate(key string, set ruleSet) *permission.Gate {
 		clear(b.gates)
 		clear(b.bad)
 	}
-	r := b.w.ruleSet(set)
+	r := b.a.ruleSet(set)
 	r.Memory = b.memory
 	g, errs := permission.New(r)
 	b.gates[key] = g

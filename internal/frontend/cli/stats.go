@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"cmp"
@@ -33,7 +33,7 @@ type stats struct {
 }
 
 // statsCommand tells what models have cost.
-func (w *world) statsCommand() *cobra.Command {
+func (a *app) statsCommand() *cobra.Command {
 	var by, since string
 	var all, asJSON bool
 	cmd := &cobra.Command{
@@ -63,7 +63,7 @@ func (w *world) statsCommand() *cobra.Command {
 				}
 				s.Since = &at
 			}
-			if err := w.addUp(&s); err != nil {
+			if err := a.addUp(&s); err != nil {
 				return err
 			}
 			if asJSON {
@@ -71,7 +71,7 @@ func (w *world) statsCommand() *cobra.Command {
 				enc.SetIndent("", "  ")
 				return enc.Encode(s)
 			}
-			w.tellGaps(&s)
+			a.tellGaps(&s)
 			return s.print(cmd.OutOrStdout())
 		},
 	}
@@ -86,7 +86,7 @@ func (w *world) statsCommand() *cobra.Command {
 
 // sinceTime reads a time ago, or a day.
 func sinceTime(text string, now time.Time) (time.Time, error) {
-	if d, ok := span(text); ok {
+	if d, ok := longAgo(text); ok {
 		return now.Add(-d), nil
 	}
 	for _, form := range []string{time.DateOnly, time.RFC3339} {
@@ -97,8 +97,8 @@ func sinceTime(text string, now time.Time) (time.Time, error) {
 	return time.Time{}, usage(fmt.Sprintf("--since %q is no time", text), "give one ago such as 36h or 7d, or a day such as 2026-11-01")
 }
 
-// span reads a duration above zero; days and weeks stand alone.
-func span(text string) (time.Duration, bool) {
+// longAgo reads a duration above zero; days and weeks stand alone.
+func longAgo(text string) (time.Duration, bool) {
 	for unit, day := range map[string]int{"d": 1, "w": 7} {
 		if digits, ok := strings.CutSuffix(text, unit); ok {
 			n, err := strconv.ParseUint(digits, 10, 16)
@@ -111,16 +111,16 @@ func span(text string) (time.Duration, bool) {
 
 // addUp reads what sessions have kept. A call whose price was not known when it
 // was made is priced by what the settings say now.
-func (w *world) addUp(s *stats) error {
-	set, err := w.settings("")
+func (a *app) addUp(s *stats) error {
+	set, err := a.Settings("")
 	if err != nil {
 		return err
 	}
 	table, notes := priceTable(set.Models)
 	for _, n := range notes {
-		fmt.Fprintf(w.stderr, "drover: note: %s\n", n)
+		fmt.Fprintf(a.Stderr, "drover: note: %s\n", n)
 	}
-	places, err := w.places(s.all)
+	places, err := a.places(s.all)
 	if err != nil {
 		return err
 	}
@@ -139,7 +139,7 @@ func (w *world) addUp(s *stats) error {
 		s.Skipped += skipped
 		if err != nil {
 			s.Unread++
-			fmt.Fprintf(w.stderr, "drover: note: %v\n", err)
+			fmt.Fprintf(a.Stderr, "drover: note: %v\n", err)
 		}
 	}
 	s.Rows, s.Total = sums.Rows(s.By), sums.Total()
@@ -152,11 +152,11 @@ func (w *world) addUp(s *stats) error {
 }
 
 // places are the sessions of the project, or of all.
-func (w *world) places(all bool) ([]home.Session, error) {
-	projects := []home.Project{w.root.Project(w.cwd)}
+func (a *app) places(all bool) ([]home.Session, error) {
+	projects := []home.Project{a.Root.Project(a.Cwd)}
 	if all {
 		var err error
-		if projects, err = w.root.Projects(); err != nil {
+		if projects, err = a.Root.Projects(); err != nil {
 			return nil, err
 		}
 	}
@@ -181,16 +181,16 @@ func priceTable(m settings.Models) (ledger.Table, []string) {
 }
 
 // tellGaps says on stderr what the figures do not hold.
-func (w *world) tellGaps(s *stats) {
+func (a *app) tellGaps(s *stats) {
 	if s.Total.Unpriced > 0 {
-		fmt.Fprintf(w.stderr, "drover: note: the price of %d of %d calls is not known: %s (set models.prices in the settings)\n",
+		fmt.Fprintf(a.Stderr, "drover: note: the price of %d of %d calls is not known: %s (set models.prices in the settings)\n",
 			s.Total.Unpriced, s.Total.Calls, excerpt.Line(strings.Join(s.unpriced, ", "), 300))
 	}
 	if s.Total.Estimated > 0 {
-		fmt.Fprintf(w.stderr, "drover: note: of %d calls the provider told no figures that can be true; the most that they may have used is counted\n", s.Total.Estimated)
+		fmt.Fprintf(a.Stderr, "drover: note: of %d calls the provider told no figures that can be true; the most that they may have used is counted\n", s.Total.Estimated)
 	}
 	if s.Skipped > 0 {
-		fmt.Fprintf(w.stderr, "drover: note: %d lines could not be read and are not counted\n", s.Skipped)
+		fmt.Fprintf(a.Stderr, "drover: note: %d lines could not be read and are not counted\n", s.Skipped)
 	}
 }
 

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"bytes"
@@ -28,9 +28,9 @@ type todoFlags struct {
 	json bool
 }
 
-func (w *world) todoCommand() *cobra.Command {
+func (a *app) todoCommand() *cobra.Command {
 	var f todoFlags
-	show := func(cmd *cobra.Command, _ []string) error { return w.todoShow(cmd, f) }
+	show := func(cmd *cobra.Command, _ []string) error { return a.todoShow(cmd, f) }
 	cmd := &cobra.Command{
 		Use:   "todo",
 		Short: "The list of what is to be done",
@@ -44,7 +44,7 @@ func (w *world) todoCommand() *cobra.Command {
 	p.BoolVar(&f.json, "json", false, "print JSON")
 	cmd.AddCommand(
 		&cobra.Command{Use: "list", Short: "Show all to-dos", Args: todoWords(0, 0), ValidArgsFunction: cobra.NoFileCompletions, RunE: show},
-		w.todoAdd(&f),
+		a.todoAdd(&f),
 		&cobra.Command{
 			Use: "set ID FIELD=VALUE…", Short: "Change a to-do",
 			Long: "Change a to-do. The fields are subject, description, active_form, owner, status (pending, in_progress or\n" +
@@ -52,15 +52,15 @@ func (w *world) todoCommand() *cobra.Command {
 				"null takes it away).",
 			Example: "  drover todo set 3 status=completed\n  drover todo set 4 owner=ann blocked_by=2,3 metadata.ticket=17",
 			Args:    todoWords(2, -1), ValidArgsFunction: cobra.NoFileCompletions,
-			RunE: func(cmd *cobra.Command, words []string) error { return w.todoSet(cmd, f, words) },
+			RunE: func(cmd *cobra.Command, words []string) error { return a.todoSet(cmd, f, words) },
 		},
 		&cobra.Command{
 			Use: "rm ID…", Short: "Delete to-dos", Args: todoWords(1, -1), ValidArgsFunction: cobra.NoFileCompletions,
-			RunE: func(cmd *cobra.Command, words []string) error { return w.todoRemove(cmd, f, words) },
+			RunE: func(cmd *cobra.Command, words []string) error { return a.todoRemove(cmd, f, words) },
 		},
 		&cobra.Command{
 			Use: "graph", Short: "Show what waits for what", Args: todoWords(0, 0), ValidArgsFunction: cobra.NoFileCompletions,
-			RunE: func(cmd *cobra.Command, _ []string) error { return w.todoGraph(cmd, f) },
+			RunE: func(cmd *cobra.Command, _ []string) error { return a.todoGraph(cmd, f) },
 		},
 	)
 	return cmd
@@ -80,39 +80,39 @@ func todoWords(least, most int) cobra.PositionalArgs {
 }
 
 // openTodos finds the list that is meant.
-func (w *world) openTodos(name string) (*todo.Store, string, error) {
+func (a *app) openTodos(name string) (*todo.Store, string, error) {
 	if name != "" {
 		if err := todo.CheckName(name); err != nil {
 			return nil, "", usage("--list: "+err.Error(), "see `drover sessions`")
 		}
 	}
-	set, err := w.settings("")
+	set, err := a.Settings("")
 	if err != nil {
 		return nil, "", err
 	}
 	if name == "" {
-		last, err := w.lastTodos()
+		last, err := a.lastTodos()
 		if err != nil {
 			return nil, "", err
 		}
-		if name, err = todo.ListName(home.Lookup(w.env), last); err != nil {
+		if name, err = todo.ListName(home.Lookup(a.Env), last); err != nil {
 			return nil, "", err
 		}
 	}
-	return todo.At(w.root.Todos(name), set.Durability == "power"), name, nil
+	return todo.At(a.Root.Todos(name), set.Durability == "power"), name, nil
 }
 
 // lastTodos is the list of this folder and its sessions that was changed last.
-func (w *world) lastTodos() (string, error) {
-	project := w.root.Project(w.cwd)
+func (a *app) lastTodos() (string, error) {
+	project := a.Root.Project(a.Cwd)
 	name := filepath.Base(project.Dir())
 	sessions, err := project.Sessions()
 	if err != nil {
 		return "", err
 	}
-	changed := w.todosChanged(name)
+	changed := a.todosChanged(name)
 	for _, s := range sessions {
-		if at := w.todosChanged(string(s.ID())); at.After(changed) {
+		if at := a.todosChanged(string(s.ID())); at.After(changed) {
 			name, changed = string(s.ID()), at
 		}
 	}
@@ -120,8 +120,8 @@ func (w *world) lastTodos() (string, error) {
 }
 
 // todosChanged is when a list was changed; the zero time if there is none.
-func (w *world) todosChanged(name string) time.Time {
-	info, err := w.root.Below().Lstat(w.root.Todos(name))
+func (a *app) todosChanged(name string) time.Time {
+	info, err := a.Root.Below().Lstat(a.Root.Todos(name))
 	if err != nil {
 		return time.Time{}
 	}
@@ -129,14 +129,14 @@ func (w *world) todosChanged(name string) time.Time {
 }
 
 // readTodos reads a list, and tells of what it could not read.
-func (w *world) readTodos(ctx context.Context, name string) (todo.List, string, error) {
-	s, name, err := w.openTodos(name)
+func (a *app) readTodos(ctx context.Context, name string) (todo.List, string, error) {
+	s, name, err := a.openTodos(name)
 	if err != nil {
 		return todo.List{}, "", err
 	}
 	l, err := s.List(ctx)
 	for _, p := range l.Problems {
-		fmt.Fprintf(w.stderr, "drover: note: %s\n", excerpt.Line(p.String(), 1000))
+		fmt.Fprintf(a.Stderr, "drover: note: %s\n", excerpt.Line(p.String(), 1000))
 	}
 	return l, name, err
 }
@@ -147,8 +147,8 @@ type shownTodo struct {
 	Blocks []todo.ID `json:"blocks"`
 }
 
-func (w *world) todoShow(cmd *cobra.Command, f todoFlags) error {
-	l, name, err := w.readTodos(cmd.Context(), f.list)
+func (a *app) todoShow(cmd *cobra.Command, f todoFlags) error {
+	l, name, err := a.readTodos(cmd.Context(), f.list)
 	if err != nil {
 		return err
 	}
@@ -189,7 +189,7 @@ func todoNumbers(ids []todo.ID) string {
 	return strings.Join(names, " ")
 }
 
-func (w *world) todoAdd(f *todoFlags) *cobra.Command {
+func (a *app) todoAdd(f *todoFlags) *cobra.Command {
 	var d todo.Draft
 	var after string
 	cmd := &cobra.Command{
@@ -200,7 +200,7 @@ func (w *world) todoAdd(f *todoFlags) *cobra.Command {
 			if d.BlockedBy, err = todoIDs(after); err != nil {
 				return err
 			}
-			s, name, err := w.openTodos(f.list)
+			s, name, err := a.openTodos(f.list)
 			if err != nil {
 				return err
 			}
@@ -219,7 +219,7 @@ func (w *world) todoAdd(f *todoFlags) *cobra.Command {
 	return cmd
 }
 
-func (w *world) todoSet(cmd *cobra.Command, f todoFlags, words []string) error {
+func (a *app) todoSet(cmd *cobra.Command, f todoFlags, words []string) error {
 	ids, err := todoIDs(words[0])
 	if err != nil || len(ids) != 1 {
 		return usage(fmt.Sprintf("%.40q is not the number of a to-do", words[0]), "see `drover todo`")
@@ -228,7 +228,7 @@ func (w *world) todoSet(cmd *cobra.Command, f todoFlags, words []string) error {
 	if err != nil {
 		return err
 	}
-	s, name, err := w.openTodos(f.list)
+	s, name, err := a.openTodos(f.list)
 	if err != nil {
 		return err
 	}
@@ -297,12 +297,12 @@ func todoIDs(text string) ([]todo.ID, error) {
 	return out, nil
 }
 
-func (w *world) todoRemove(cmd *cobra.Command, f todoFlags, words []string) error {
+func (a *app) todoRemove(cmd *cobra.Command, f todoFlags, words []string) error {
 	ids, err := todoIDs(strings.Join(words, ","))
 	if err != nil {
 		return err
 	}
-	s, name, err := w.openTodos(f.list)
+	s, name, err := a.openTodos(f.list)
 	if err != nil {
 		return err
 	}
@@ -322,8 +322,8 @@ func (w *world) todoRemove(cmd *cobra.Command, f todoFlags, words []string) erro
 	return errors.Join(todoError(err), told)
 }
 
-func (w *world) todoGraph(cmd *cobra.Command, f todoFlags) error {
-	l, name, err := w.readTodos(cmd.Context(), f.list)
+func (a *app) todoGraph(cmd *cobra.Command, f todoFlags) error {
+	l, name, err := a.readTodos(cmd.Context(), f.list)
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,9 @@
-package main
+// Package demo is the tour of `drover demo`: a session whose model follows a script,
+// with work of every kind, and the two servers that it talks to.
+//
+// It promises to change nothing in the folder that it shows, to talk to this process
+// only, and to leave nothing behind. It reads no settings of the user.
+package demo
 
 import (
 	"bytes"
@@ -17,8 +22,6 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/drover-dev/drover/internal/agentenv/permission"
 	"github.com/drover-dev/drover/internal/agentenv/settings"
 	"github.com/drover-dev/drover/internal/api/control"
@@ -29,53 +32,52 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-//go:embed demo/script.yaml
-var demoScript string
+//go:embed script.yaml
+var script string
 
-//go:embed demo/plan.yaml
-var demoPlan []byte
+//go:embed plan.yaml
+var plan []byte
 
 // Bounds of the tour, for folders that are huge or slow.
 const (
-	demoSearch = 20 * time.Second // then agents that still search are stopped
-	demoLimit  = 50 * time.Second // then the tour ends with an error
+	searchLimit = 20 * time.Second // then agents that still search are stopped
+	tourLimit   = 50 * time.Second // then the tour ends with an error
 
-	demoBase = 60 // bytes of the path of a folder in which a socket can lie
+	longestBase = 60 // bytes of the path of a folder in which a socket can lie
 )
 
 // What the tour asks.
 const (
-	demoFirst  = "Have a look around in this folder."
-	demoSecond = "What have they found?"
+	firstPrompt  = "Have a look around in this folder."
+	secondPrompt = "What have they found?"
 )
 
-// demoAllow are the commands of the script, and no others.
-func demoAllow() []string {
+// allowed are the commands of the script, and no others.
+func allowed() []string {
 	return []string{"Bash(echo:*)", "Bash(sleep 0.8)", "Bash(sleep 1.2)", "Bash(sleep 1.5)", "Bash(sleep 2)", "Bash(sleep 600)", "Bash(exit 3)", "mcp__tour__fold"}
 }
 
-func (w *world) demoCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "demo",
-		Short: "A tour without any key",
-		Long: "A tour without any key, in any folder: a scripted main agent has work of all eight kinds at once, and real\n" +
-			"agents search and read this folder. It changes nothing here, talks to nobody but itself, and leaves nothing behind.",
-		Args:              cobra.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE:              func(cmd *cobra.Command, _ []string) error { return w.demo(cmd.Context()) },
-	}
+// Config is what the tour is given.
+type Config struct {
+	Out     io.Writer
+	Colour  bool
+	Width   int // columns of the terminal; 0: lines are not broken
+	Env     []string
+	Folder  string   // that is shown
+	Keeper  []string // the command of the helper that ends what this process leaves
+	Version string
 }
 
-// demo gives the tour in a state folder of its own, which goes with it.
-func (w *world) demo(ctx context.Context) (err error) {
-	dir, err := demoFolder()
+// Run gives the tour in a state folder of its own, which goes with it.
+func Run(ctx context.Context, c Config) (err error) {
+	dir, err := makeFolder()
 	if err != nil {
 		return err
 	}
 	defer func() { // after a failure; a second time does nothing
 		err = errors.Join(err, os.RemoveAll(dir))
 	}()
-	cfg, err := w.demoConfig(dir)
+	cfg, err := c.session(dir)
 	if err != nil {
 		return err
 	}
@@ -87,14 +89,14 @@ func (w *world) demo(ctx context.Context) (err error) {
 	if err := there.reach(&cfg); err != nil {
 		return err
 	}
-	t := newTour(os.Stdout, isTerminal(os.Stdout) && home.Lookup(w.env)("NO_COLOR") == "" && home.Lookup(w.env)("TERM") != "dumb")
-	t.width = columns(os.Stdout)
+	t := newTour(c.Out, c.Colour)
+	t.width = c.Width
 	cfg.On = t.agent
-	s, m, err := openDemo(ctx, cfg, t)
+	s, m, err := open(ctx, cfg, t)
 	if err != nil {
 		return err
 	}
-	t.printf("A tour of Drover in %s\nThe model reads its words from a script; commands, agents, files and notices are real.\n\n", excerpt.Line(w.cwd, 200))
+	t.printf("A tour of Drover in %s\nThe model reads its words from a script; commands, agents, files and notices are real.\n\n", excerpt.Line(c.Folder, 200))
 	answer, records, err := giveTour(ctx, s, m, t)
 	closed := errors.Join(s.Close(), there.close())
 	if err == nil {
@@ -103,7 +105,7 @@ func (w *world) demo(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	t.printf("\n%s\n\n%s", excerpt.Plain(answer), demoTable(records))
+	t.printf("\n%s\n\n%s", excerpt.Plain(answer), table(records))
 	if err := os.RemoveAll(dir); err != nil {
 		return fmt.Errorf("remove the folder of the tour: %w", err)
 	}
@@ -112,10 +114,10 @@ func (w *world) demo(ctx context.Context) (err error) {
 	return t.err
 }
 
-// demoFolder makes the folder of the tour.
-func demoFolder() (string, error) {
+// makeFolder makes the folder of the tour.
+func makeFolder() (string, error) {
 	base := os.TempDir()
-	if len(base) > demoBase || strings.ContainsAny(base, "'{\n") {
+	if len(base) > longestBase || strings.ContainsAny(base, "'{\n") {
 		base = "/tmp"
 	}
 	dir, err := os.MkdirTemp(base, "drover-demo-")
@@ -123,13 +125,13 @@ func demoFolder() (string, error) {
 		return "", fmt.Errorf("make a folder for the tour: %w (set TMPDIR to a folder that can be written to)", err)
 	}
 	plans := filepath.Join(dir, "plans")
-	plan := filepath.Join(plans, "tour.yaml")
+	file := filepath.Join(plans, "tour.yaml")
 	err = os.Mkdir(plans, 0o700)
 	if err == nil {
-		err = os.WriteFile(plan, demoPlan, 0o600)
+		err = os.WriteFile(file, plan, 0o600)
 	}
 	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, "script.yaml"), []byte(strings.ReplaceAll(demoScript, "@plan@", plan)), 0o600)
+		err = os.WriteFile(filepath.Join(dir, "script.yaml"), []byte(strings.ReplaceAll(script, "@plan@", file)), 0o600)
 	}
 	if err != nil {
 		return "", errors.Join(fmt.Errorf("write the script of the tour: %w", err), os.RemoveAll(dir))
@@ -137,25 +139,21 @@ func demoFolder() (string, error) {
 	return dir, nil
 }
 
-// demoConfig is of a session that knows neither the user's settings nor those of
+// session is how to open a session that knows neither the user's settings nor those of
 // the folder: the tour is the same everywhere.
-func (w *world) demoConfig(dir string) (cfg assemble.Config, err error) {
+func (c Config) session(dir string) (cfg assemble.Config, err error) {
 	set, _, err := settings.Load(settings.Sources{})
 	if err != nil {
 		return cfg, err
 	}
-	exe, err := program()
-	if err != nil {
-		return cfg, err
-	}
 	// The socket and what is found of MCP servers lie in the folder of the tour too.
-	env := append(slices.Clip(w.env), "XDG_RUNTIME_DIR="+dir, "XDG_CONFIG_HOME="+filepath.Join(dir, "config"))
-	return assemble.Config{Root: home.At(filepath.Join(dir, "state")), Folder: w.cwd, Role: session.RolePrompt, Title: "demo", Version: version,
-		Env: env, Settings: set, Keeper: []string{exe, "keeper", "--helper"}, Model: "script:" + filepath.Join(dir, "script.yaml"),
-		Mode: w.demoMode(), Allow: demoAllow(), Dirs: []string{filepath.Join(dir, "plans")}}, nil
+	env := append(slices.Clip(c.Env), "XDG_RUNTIME_DIR="+dir, "XDG_CONFIG_HOME="+filepath.Join(dir, "config"))
+	return assemble.Config{Root: home.At(filepath.Join(dir, "state")), Folder: c.Folder, Role: session.RolePrompt, Title: "demo", Version: c.Version,
+		Env: env, Settings: set, Keeper: c.Keeper, Model: "script:" + filepath.Join(dir, "script.yaml"),
+		Mode: c.mode(), Allow: allowed(), Dirs: []string{filepath.Join(dir, "plans")}}, nil
 }
 
-func openDemo(ctx context.Context, cfg assemble.Config, t *tour) (*assemble.Session, *session.Main, error) {
+func open(ctx context.Context, cfg assemble.Config, t *tour) (*assemble.Session, *session.Main, error) {
 	s, err := assemble.Open(ctx, cfg)
 	if err != nil {
 		return nil, nil, err
@@ -170,15 +168,15 @@ func openDemo(ctx context.Context, cfg assemble.Config, t *tour) (*assemble.Sess
 	return s, m, nil
 }
 
-// demoMode lets the commands of the script run in a folder such as / too, where
+// mode lets the commands of the script run in a folder such as / too, where
 // every program is one of the folder's own, which no rule can allow.
-func (w *world) demoMode() permission.Mode {
+func (c Config) mode() permission.Mode {
 	for _, name := range []string{"echo", "sleep"} {
 		path, err := exec.LookPath(name)
 		if err != nil {
 			continue
 		}
-		if rel, err := filepath.Rel(w.cwd, path); err == nil && filepath.IsLocal(rel) {
+		if rel, err := filepath.Rel(c.Folder, path); err == nil && filepath.IsLocal(rel) {
 			return permission.Bypass
 		}
 	}
@@ -187,7 +185,7 @@ func (w *world) demoMode() permission.Mode {
 
 // giveTour holds the conversation, and returns its last answer and what ran.
 func giveTour(ctx context.Context, s *assemble.Session, m *session.Main, t *tour) (answer string, records []task.Record, err error) {
-	limit, done := context.WithTimeoutCause(ctx, demoLimit, fmt.Errorf("the tour took longer than %s (try it in a smaller folder)", demoLimit))
+	limit, done := context.WithTimeoutCause(ctx, tourLimit, fmt.Errorf("the tour took longer than %s (try it in a smaller folder)", tourLimit))
 	defer done()
 	work, end := context.WithCancelCause(limit)
 	var running sync.WaitGroup
@@ -196,22 +194,22 @@ func giveTour(ctx context.Context, s *assemble.Session, m *session.Main, t *tour
 	running.Go(func() { m.Run(work) })
 	running.Go(func() { t.follow(work, s.Grown) })
 	running.Go(func() { stopSearch(work, s) })
-	for _, prompt := range []string{demoFirst, demoSecond} {
-		if prompt == demoSecond { // then nobody has work left
+	for _, prompt := range []string{firstPrompt, secondPrompt} {
+		if prompt == secondPrompt { // then nobody has work left
 			if err := finishTour(work, s); err != nil {
 				return "", nil, err
 			}
 		}
-		t.final(prompt == demoSecond)
+		t.final(prompt == secondPrompt)
 		if err := m.Prompt(ctx, prompt); err != nil {
 			return "", nil, err
 		}
-		if prompt == demoFirst {
+		if prompt == firstPrompt {
 			if err := dreamOnTour(work, s); err != nil {
 				return "", nil, err
 			}
 		}
-		if _, err := m.Settle(work, demoLimit); err != nil {
+		if _, err := m.Settle(work, tourLimit); err != nil {
 			return "", nil, err
 		}
 		if last := m.Last(); last.Err != nil {
@@ -252,7 +250,7 @@ func finishTour(ctx context.Context, s *assemble.Session) error {
 
 // stopSearch stops agents that have not found an end in time.
 func stopSearch(ctx context.Context, s *assemble.Session) {
-	timer := time.NewTimer(demoSearch)
+	timer := time.NewTimer(searchLimit)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
@@ -271,39 +269,39 @@ func stopSearch(ctx context.Context, s *assemble.Session) {
 	}
 	if len(refs) > 0 {
 		// What a stop did is seen in the events; if it did nothing, the limit of the tour holds.
-		_, _ = s.Stop(ctx, control.StopRequest{Refs: refs, Actor: task.ByRuntime, Detail: "the tour searches no longer than " + demoSearch.String()})
+		_, _ = s.Stop(ctx, control.StopRequest{Refs: refs, Actor: task.ByRuntime, Detail: "the tour searches no longer than " + searchLimit.String()})
 	}
 }
 
-// demoTable is what ran, oldest first, and what it has started below it.
-func demoTable(records []task.Record) string {
+// table is what ran, oldest first, and what it has started below it.
+func table(records []task.Record) string {
 	var buf bytes.Buffer
 	tw := tabwriter.NewWriter(&buf, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tw, "ID\tKIND\tSTATUS\tCAUSE\tTIME\tTOKENS\tWHAT")
 	for _, r := range slices.Backward(records) {
 		if r.ID != r.Session && r.Parent == "" {
-			demoRow(tw, records, r, "")
+			row(tw, records, r, "")
 		}
 	}
 	_ = tw.Flush() // a buffer takes everything
 	return buf.String()
 }
 
-func demoRow(out io.Writer, all []task.Record, r task.Record, indent string) {
+func row(out io.Writer, all []task.Record, r task.Record, indent string) {
 	tokens := "-"
 	if r.Usage != nil && r.Usage.TotalTokens > 0 {
 		tokens = fmt.Sprint(r.Usage.TotalTokens)
 	}
-	fmt.Fprintf(out, "%s%s\t%s\t%s\t%s\t%.1fs\t%s\t%s\n", indent, r.ID, r.Kind, r.Status, demoCause(r), r.Duration(time.Now()).Seconds(), tokens,
+	fmt.Fprintf(out, "%s%s\t%s\t%s\t%s\t%.1fs\t%s\t%s\n", indent, r.ID, r.Kind, r.Status, cause(r), r.Duration(time.Now()).Seconds(), tokens,
 		excerpt.Line(cmp.Or(r.Description, r.Command), 40))
 	for _, child := range slices.Backward(all) {
 		if child.Parent == r.ID {
-			demoRow(out, all, child, indent+"  ")
+			row(out, all, child, indent+"  ")
 		}
 	}
 }
 
-func demoCause(r task.Record) string {
+func cause(r task.Record) string {
 	switch {
 	case r.Cause == nil:
 		return "-"

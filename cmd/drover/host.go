@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"syscall"
 	"time"
@@ -21,6 +22,7 @@ import (
 	"github.com/drover-dev/drover/internal/engine/keeper"
 	"github.com/drover-dev/drover/internal/engine/process"
 	"github.com/drover-dev/drover/internal/engine/tty"
+	"github.com/drover-dev/drover/internal/frontend/cli"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/session"
 	"github.com/drover-dev/drover/task"
@@ -56,10 +58,12 @@ func keep(args []string) int {
 // hostCommand is the detached host of a project.
 func (w *world) hostCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:    "host",
-		Short:  "The detached host of a project (started on demand)",
-		Hidden: true,
-		Args:   cobra.NoArgs,
+		Use:   "host",
+		Short: "The detached host of a project (started on demand)",
+		Args:  cobra.NoArgs,
+
+		SilenceErrors: true,
+		SilenceUsage:  true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if w.cwd = home.Lookup(w.env)(host.ProjectVariable); w.cwd == "" {
 				return errors.New("this command is started by others: use `drover run -d`")
@@ -73,11 +77,8 @@ func (w *world) hostCommand() *cobra.Command {
 }
 
 func (w *world) host(ctx context.Context) error {
-	d, err := w.directory()
-	if err != nil {
-		return err
-	}
-	set, err := w.settings("")
+	d := w.directory()
+	set, err := w.Settings("")
 	if err != nil {
 		return err
 	}
@@ -101,7 +102,7 @@ func (w *world) host(ctx context.Context) error {
 
 // background opens the session of a project's detached host.
 func (w *world) background(ctx context.Context, place home.Session, set settings.Settings) (*assemble.Session, error) {
-	return w.open(ctx, assemble.Config{Root: w.root, Folder: w.cwd, Session: place.ID(), Role: session.RoleBackground, Copier: copier(), Title: "background tasks",
+	return w.open(ctx, assemble.Config{Root: w.root, Folder: w.cwd, Session: place.ID(), Role: session.RoleBackground, Copier: w.copier(), Title: "background tasks",
 		Version: version, Env: w.env, Settings: set, AskWait: set.Permissions.Wait(), Tell: func(_ task.ID, text string) { w.note(text) }})
 }
 
@@ -178,7 +179,7 @@ func (w *world) hostPrompt(ctx context.Context, file string) error {
 	if err != nil {
 		return fmt.Errorf("read the prompt: %w", err)
 	}
-	var p promptFlags
+	var p cli.Prompt
 	if err := json.Unmarshal(raw, &p); err != nil {
 		return fmt.Errorf("read the prompt: %w", err)
 	}
@@ -196,7 +197,7 @@ func (w *world) hostPrompt(ctx context.Context, file string) error {
 	if err != nil {
 		return locked(err, id)
 	}
-	m, err := s.OpenMain(ctx, p.main())
+	m, err := s.OpenMain(ctx, mainOf(&p))
 	if err == nil {
 		err = w.converse(ctx, s, m, &p, file)
 	}
@@ -208,7 +209,7 @@ func (w *world) hostPrompt(ctx context.Context, file string) error {
 
 // converse begins what the host is for, unless whoever started it has waited for too
 // long and taken that back.
-func (w *world) converse(ctx context.Context, s *assemble.Session, m *session.Main, p *promptFlags, file string) error {
+func (w *world) converse(ctx context.Context, s *assemble.Session, m *session.Main, p *cli.Prompt, file string) error {
 	if err := w.root.Below().Remove(file); err != nil {
 		return fmt.Errorf("take the prompt: %w", err)
 	}
@@ -233,4 +234,43 @@ func ready() error {
 	_ = os.Stdout.Close()
 	os.Stdout = null
 	return nil
+}
+
+// Conversation finds the live host of a conversation, or starts a detached one with what p
+// says; started says which. The prompt of p is only given to a host that is started.
+func (w *world) Conversation(ctx context.Context, p cli.Prompt, id task.ID) (s cli.Session, started bool, err error) {
+	d := w.directory()
+	set, err := w.promptSettings(ctx, &p)
+	if err != nil {
+		return nil, false, err
+	}
+	p.Session, p.WaitCeiling = string(id), ceiling(&p, set)
+	e, started, err := d.Conversation(ctx, id, func() ([]string, func() bool, error) {
+		file, err := w.handOver(&p)
+		return []string{host.PromptVariable + "=" + file}, func() bool { return w.root.Below().Remove(file) == nil }, err // whoever removes it has the prompt
+	})
+	return known{e, w}, started, err
+}
+
+// handOver writes down for a host what it is to do. Each host has a file of its
+// own, which is swept if nobody came to read it.
+func (w *world) handOver(p *cli.Prompt) (file string, err error) {
+	raw, err := json.Marshal(p)
+	if err != nil {
+		return "", fmt.Errorf("write the prompt down: %w", err)
+	}
+	dir, err := w.root.Below().Folder(w.root.Project(w.cwd).Dir())
+	if err != nil {
+		return "", fmt.Errorf("write the prompt down: %w", err)
+	}
+	defer dir.Close()
+	f, err := dir.Temporary(".prompt-" + p.Session + ".tmp-")
+	if err != nil {
+		return "", fmt.Errorf("write the prompt down: %w", err)
+	}
+	_, err = f.Write(raw)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return "", errors.Join(fmt.Errorf("write the prompt down: %w", err), dir.Remove(filepath.Base(f.Name())))
+	}
+	return f.Name(), nil
 }

@@ -1,9 +1,7 @@
-package main
+package cli
 
 import (
-	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -11,8 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/drover-dev/drover/internal/api/control"
-	"github.com/drover-dev/drover/internal/assemble"
-	"github.com/drover-dev/drover/internal/platform/excerpt"
 )
 
 // monitorUsual is how long a monitor goes on unless it is told otherwise.
@@ -29,7 +25,7 @@ type monitorFlags struct {
 }
 
 // monitorCommand watches things without an agent.
-func (w *world) monitorCommand() *cobra.Command {
+func (a *app) monitorCommand() *cobra.Command {
 	var m monitorFlags
 	cmd := &cobra.Command{
 		Use:   "monitor [--match RE] [--timeout D | --persistent] [--name N] (-- CMD [ARG…] | --file F | --server S --uri U)",
@@ -41,11 +37,11 @@ is up, or by ` + "`drover stop`" + `. It does not outlive its host.`,
 		Example: "  drover monitor --match ERROR --file /var/log/app.log\n  drover monitor --persistent -- ./poll-ci.sh",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			m.timed = cmd.Flags().Changed("timeout")
-			r, err := m.request(w, args)
+			r, err := m.request(a, args)
 			if err != nil {
 				return err
 			}
-			return w.agentDetached(cmd.Context(), r)
+			return a.agentDetached(cmd.Context(), r)
 		},
 	}
 	f := cmd.Flags()
@@ -63,8 +59,8 @@ is up, or by ` + "`drover stop`" + `. It does not outlive its host.`,
 }
 
 // request checks the flags; what they name is checked where it is started.
-func (m *monitorFlags) request(w *world, words []string) (control.StartRequest, error) {
-	r := control.StartRequest{Name: m.name, Description: m.description, Env: w.env, Cwd: w.cwd,
+func (m *monitorFlags) request(a *app, words []string) (control.StartRequest, error) {
+	r := control.StartRequest{Name: m.name, Description: m.description, Env: a.Env, Cwd: a.Cwd,
 		Monitor: &control.MonitorRequest{File: m.file, Server: m.server, URI: m.uri, Match: m.match}}
 	sources := 0
 	for _, is := range []bool{len(words) > 0, m.file != "", m.server+m.uri != ""} {
@@ -86,7 +82,7 @@ func (m *monitorFlags) request(w *world, words []string) (control.StartRequest, 
 		r.Timeout = m.timeout
 	}
 	if m.file != "" && !filepath.IsAbs(m.file) {
-		r.Monitor.File = filepath.Join(w.cwd, m.file)
+		r.Monitor.File = filepath.Join(a.Cwd, m.file)
 	}
 	switch {
 	case len(words) == 1 && strings.ContainsAny(words[0], " \t\n"):
@@ -95,18 +91,4 @@ func (m *monitorFlags) request(w *world, words []string) (control.StartRequest, 
 		r.Monitor.Shell = &control.ShellRequest{Args: words}
 	}
 	return r, nil
-}
-
-// endMonitors stops the monitors of a conversation that is over, and says so.
-func (w *world) endMonitors(ctx context.Context, s *assemble.Session) {
-	if ctx.Err() != nil { // closing ends them, and nobody reads what is said
-		return
-	}
-	live, err := s.EndMonitors(ctx)
-	for _, r := range live {
-		fmt.Fprintf(os.Stderr, "drover: stopped monitor %s at the end: %s\n", r.ID, excerpt.Line(r.Description, 60))
-	}
-	if err != nil {
-		w.note(err.Error())
-	}
 }

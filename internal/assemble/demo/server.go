@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"crypto/rand"
@@ -14,12 +14,16 @@ import (
 // streamable HTTP as that needs. Where a boat is follows from the time, so nothing of
 // it runs.
 type boats struct {
+	version string // of Drover; never changes
+
 	mu    sync.Mutex
 	begun map[string]time.Time // by task; guarded by mu, like the next
 	sunk  map[string]bool      // those that were cancelled
 }
 
-func newBoats() *boats { return &boats{begun: map[string]time.Time{}, sunk: map[string]bool{}} }
+func newBoats(version string) *boats {
+	return &boats{version: version, begun: map[string]time.Time{}, sunk: map[string]bool{}}
+}
 
 // foldTime is how long each of the folds takes.
 const foldTime = 900 * time.Millisecond
@@ -65,7 +69,7 @@ func (b *boats) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (b *boats) answer(r *http.Request, m boatMessage) (map[string]any, error) {
 	switch m.Method {
 	case "initialize":
-		return map[string]any{"protocolVersion": "2025-11-25", "serverInfo": map[string]any{"name": "tour", "version": version},
+		return map[string]any{"protocolVersion": "2025-11-25", "serverInfo": map[string]any{"name": "tour", "version": b.version},
 			"capabilities": map[string]any{"tools": struct{}{}, "tasks": map[string]any{"cancel": struct{}{}, "requests": map[string]any{"tools": map[string]any{"call": struct{}{}}}}}}, nil
 	case "ping":
 		return map[string]any{}, nil

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"cmp"
@@ -6,11 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
-	"syscall"
 	"text/tabwriter"
 	"time"
 
@@ -18,16 +14,11 @@ import (
 
 	"github.com/drover-dev/drover/internal/agentenv/memory"
 	"github.com/drover-dev/drover/internal/api/control"
-	"github.com/drover-dev/drover/internal/api/host"
-	"github.com/drover-dev/drover/internal/assemble"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
-	"github.com/drover-dev/drover/internal/platform/home"
-	"github.com/drover-dev/drover/internal/session"
-	"github.com/drover-dev/drover/task"
 )
 
 // memoryCommand shows and changes what is remembered of this folder.
-func (w *world) memoryCommand() *cobra.Command {
+func (a *app) memoryCommand() *cobra.Command {
 	sub := func(use, short string, least, most int, run func(cmd *cobra.Command, words []string) error) *cobra.Command {
 		return &cobra.Command{Use: use, Short: short, Args: todoWords(least, most), ValidArgsFunction: cobra.NoFileCompletions, RunE: run}
 	}
@@ -38,33 +29,33 @@ func (w *world) memoryCommand() *cobra.Command {
 		cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 		return cmd
 	}
-	cmd := shows("memory", "What is remembered of this folder from session to session", w.memoryShow)
+	cmd := shows("memory", "What is remembered of this folder from session to session", a.memoryShow)
 	cmd.Long = "Show and change what is remembered of this folder: files of which MEMORY.md is the index, and the context board.\n" +
 		"New sessions begin with the index and the newest notes of the board. See docs/memory.md."
 	var tags []string
 	add := sub("add TEXT", "Put a note on the board, and print its ID", 1, -1, func(cmd *cobra.Command, words []string) error {
-		return w.boardAdd(cmd.Context(), cmd.OutOrStdout(), strings.Join(words, " "), tags)
+		return a.boardAdd(cmd.Context(), cmd.OutOrStdout(), strings.Join(words, " "), tags)
 	})
 	add.Flags().StringArrayVar(&tags, "tag", nil, "a word to find it by; may be given several times")
-	board := shows("board", "The context board: short notes that new sessions begin with", w.boardList)
-	board.AddCommand(shows("list", "Show all notes, newest first", w.boardList), add,
+	board := shows("board", "The context board: short notes that new sessions begin with", a.boardList)
+	board.AddCommand(shows("list", "Show all notes, newest first", a.boardList), add,
 		sub("prune ID…", "Take notes off the board", 1, -1, func(cmd *cobra.Command, ids []string) error {
-			return w.boardPrune(cmd.Context(), cmd.OutOrStdout(), ids)
+			return a.boardPrune(cmd.Context(), cmd.OutOrStdout(), ids)
 		}),
 	)
 	cmd.AddCommand(
-		shows("show", "Show what new sessions begin with, and when it was consolidated", w.memoryShow),
-		shows("list", "List the files of memory", w.memoryList),
+		shows("show", "Show what new sessions begin with, and when it was consolidated", a.memoryShow),
+		shows("list", "List the files of memory", a.memoryList),
 		sub("path", "Print the folder of memory", 0, 0, func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), w.memory().Dir())
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), a.memory().Dir())
 			return err
 		}),
-		board, w.dreamCommand(),
+		board, a.dreamCommand(),
 	)
 	return cmd
 }
 
-func (w *world) memory() *memory.Store { return memory.At(w.root.Project(w.cwd).Memory()) }
+func (a *app) memory() *memory.Store { return memory.At(a.Root.Project(a.Cwd).Memory()) }
 
 // shownMemory is memory as programs see it.
 type shownMemory struct {
@@ -76,13 +67,13 @@ type shownMemory struct {
 	Told    string        `json:"told"` // to new sessions
 }
 
-func (w *world) memoryShow(out io.Writer, asJSON bool) error {
-	s := w.memory()
+func (a *app) memoryShow(out io.Writer, asJSON bool) error {
+	s := a.memory()
 	state, err := s.State()
 	if err != nil {
 		return err
 	}
-	files, err := w.memoryFiles(s)
+	files, err := a.memoryFiles(s)
 	if err != nil {
 		return err
 	}
@@ -92,7 +83,7 @@ func (w *world) memoryShow(out io.Writer, asJSON bool) error {
 	}
 	text, notes := s.Brief()
 	for _, n := range notes {
-		w.note(n)
+		a.hint(n)
 	}
 	if asJSON {
 		v := shownMemory{Dir: s.Dir(), PID: state.PID, Files: append([]memory.File{}, files...), Entries: len(b.Entries), Told: text}
@@ -114,16 +105,16 @@ func (w *world) memoryShow(out io.Writer, asJSON bool) error {
 }
 
 // memoryFiles tells of what cannot be a file of memory.
-func (w *world) memoryFiles(s *memory.Store) ([]memory.File, error) {
+func (a *app) memoryFiles(s *memory.Store) ([]memory.File, error) {
 	files, problems, err := s.Files()
 	for _, p := range problems {
-		w.note(p)
+		a.hint(p)
 	}
 	return files, err
 }
 
-func (w *world) memoryList(out io.Writer, asJSON bool) error {
-	files, err := w.memoryFiles(w.memory())
+func (a *app) memoryList(out io.Writer, asJSON bool) error {
+	files, err := a.memoryFiles(a.memory())
 	if err != nil {
 		return err
 	}
@@ -138,13 +129,13 @@ func (w *world) memoryList(out io.Writer, asJSON bool) error {
 	return tw.Flush()
 }
 
-func (w *world) boardList(out io.Writer, asJSON bool) error {
-	b, err := w.memory().Board()
+func (a *app) boardList(out io.Writer, asJSON bool) error {
+	b, err := a.memory().Board()
 	if err != nil {
 		return err
 	}
 	for _, p := range b.Problems {
-		w.note(p)
+		a.hint(p)
 	}
 	if asJSON {
 		return printAgentJSON(out, append([]memory.Entry{}, b.Entries...))
@@ -158,11 +149,11 @@ func (w *world) boardList(out io.Writer, asJSON bool) error {
 	return tw.Flush()
 }
 
-func (w *world) boardAdd(ctx context.Context, out io.Writer, text string, tags []string) error {
-	if err := w.root.Project(w.cwd).Ensure(); err != nil {
+func (a *app) boardAdd(ctx context.Context, out io.Writer, text string, tags []string) error {
+	if err := a.Root.Project(a.Cwd).Ensure(); err != nil {
 		return err
 	}
-	e, err := w.memory().Add(ctx, "user", text, tags...)
+	e, err := a.memory().Add(ctx, "user", text, tags...)
 	if err != nil {
 		return err
 	}
@@ -170,8 +161,8 @@ func (w *world) boardAdd(ctx context.Context, out io.Writer, text string, tags [
 	return err
 }
 
-func (w *world) boardPrune(ctx context.Context, out io.Writer, ids []string) error {
-	gone, err := w.memory().Prune(ctx, ids...)
+func (a *app) boardPrune(ctx context.Context, out io.Writer, ids []string) error {
+	gone, err := a.memory().Prune(ctx, ids...)
 	if errors.Is(err, memory.ErrNoEntry) {
 		return &control.Error{Code: control.NotFound, Message: err.Error(), Mend: "see `drover memory board`"}
 	}
@@ -184,7 +175,7 @@ func (w *world) boardPrune(ctx context.Context, out io.Writer, ids []string) err
 	return nil
 }
 
-func (w *world) dreamCommand() *cobra.Command {
+func (a *app) dreamCommand() *cobra.Command {
 	var detach bool
 	cmd := &cobra.Command{
 		Use: "dream", Short: "Consolidate memory now",
@@ -192,11 +183,11 @@ func (w *world) dreamCommand() *cobra.Command {
 			"transcripts and change memory, and nothing else. There is one at a time; `drover ps` shows it, `drover stop` ends it.",
 		Args: todoWords(0, 0), ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			r := control.StartRequest{Dream: &control.DreamRequest{}, Env: w.env, Cwd: w.cwd}
+			r := control.StartRequest{Dream: &control.DreamRequest{}, Env: a.Env, Cwd: a.Cwd}
 			if detach {
-				return w.agentDetached(cmd.Context(), r)
+				return a.agentDetached(cmd.Context(), r)
 			}
-			return w.dream(cmd.Context(), r)
+			return a.dream(cmd.Context(), r)
 		},
 	}
 	cmd.Flags().BoolVarP(&detach, "detach", "d", false, "in the detached host; print its ID")
@@ -204,86 +195,11 @@ func (w *world) dreamCommand() *cobra.Command {
 }
 
 // dream consolidates in a session of its own, in this process.
-func (w *world) dream(ctx context.Context, r control.StartRequest) error {
-	set, err := w.settings("")
+func (a *app) dream(ctx context.Context, r control.StartRequest) error {
+	text, err := a.askHere(ctx, Opening{Title: "consolidate memory"}, r)
 	if err != nil {
 		return err
 	}
-	exe, err := program()
-	if err != nil {
-		return err
-	}
-	s, err := assemble.Open(ctx, assemble.Config{Root: w.root, Folder: w.cwd, Role: session.RoleRun, Title: "consolidate memory", Version: version, Env: w.env,
-		Settings: set, Keeper: []string{exe, "keeper", "--helper"}, Tell: func(_ task.ID, text string) { w.note(text) }})
-	if err != nil {
-		return err
-	}
-	s.Serve()
-	text, err := ask(ctx, s, r)
-	if closed := s.Close(); err == nil {
-		err = closed
-	}
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintln(os.Stdout, strings.TrimRight(excerpt.Plain(text), "\n"))
+	_, err = fmt.Fprintln(a.Stdout, strings.TrimRight(excerpt.Plain(text), "\n"))
 	return err
 }
-
-// part leaves an agent behind that brings what a conversation has taught to the
-// board, if that is wanted. That it cannot be left is told, and hinders nothing.
-func (w *world) part(m *session.Main) {
-	p, ok := m.Parting(home.Lookup(w.env))
-	if !ok {
-		return
-	}
-	exe, err := program()
-	if err == nil {
-		err = w.leave(exe, p)
-	}
-	if err != nil {
-		w.note(fmt.Sprintf("what this conversation has taught is not consolidated: %v", err))
-	}
-}
-
-// leave starts a process that hands the agent over to the detached host and
-// outlives this one. The conversation is on its stdin, where nobody can read it
-// from a list of processes.
-func (w *world) leave(exe string, p session.Parting) error {
-	project := w.root.Project(w.cwd)
-	dir, err := w.root.Below().Folder(project.Dir())
-	if err != nil {
-		return fmt.Errorf("write the conversation down: %w", err)
-	}
-	defer dir.Close()
-	in, err := dir.Temporary(".parting-")
-	if err != nil {
-		return fmt.Errorf("write the conversation down: %w", err)
-	}
-	defer in.Close()
-	if err := dir.Remove(filepath.Base(in.Name())); err != nil {
-		return fmt.Errorf("write the conversation down: %w", err)
-	}
-	if _, err := in.WriteString(p.Prompt); err != nil {
-		return fmt.Errorf("write the conversation down: %w", err)
-	}
-	if _, err := in.Seek(0, io.SeekStart); err != nil {
-		return fmt.Errorf("write the conversation down: %w", err)
-	}
-	log, err := dir.Open("rem.log", os.O_CREATE|os.O_WRONLY|os.O_TRUNC|syscall.O_NONBLOCK, 0o600)
-	if err != nil {
-		return fmt.Errorf("start the agent: %w", err)
-	}
-	defer log.Close()
-	cmd := exec.Command(exe, "agent", "run", "rem-agent", "--detach", "--name", "rem-consolidate", "--permission-mode", "dontAsk", "-")
-	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = w.cwd, in, log, log
-	cmd.Env = append(host.HostEnv(w.env), session.ParentVariable+"="+string(p.Session), parentTranscript+"="+p.Transcript)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("start the agent: %w", err)
-	}
-	return cmd.Process.Release() // it outlives this process, and init reaps it
-}
-
-// parentTranscript tells such a process where the conversation is.
-const parentTranscript = "DROVER_PARENT_TRANSCRIPT"

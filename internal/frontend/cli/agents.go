@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"cmp"
@@ -18,16 +18,14 @@ import (
 	"github.com/drover-dev/drover/internal/agentenv/settings"
 	"github.com/drover-dev/drover/internal/agentenv/trust"
 	"github.com/drover-dev/drover/internal/api/control"
-	"github.com/drover-dev/drover/internal/assemble"
-	"github.com/drover-dev/drover/internal/frontend/cli"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/platform/home"
 )
 
 // agentsCommand tells which agents there are.
-func (w *world) agentsCommand() *cobra.Command {
+func (a *app) agentsCommand() *cobra.Command {
 	var asJSON bool
-	list := func(cmd *cobra.Command, _ []string) error { return w.agentsList(cmd.OutOrStdout(), asJSON) }
+	list := func(cmd *cobra.Command, _ []string) error { return a.agentsList(cmd.OutOrStdout(), asJSON) }
 	cmd := &cobra.Command{
 		Use:   "agents",
 		Short: "Which agents there are, where they are from, and what is wrong with them",
@@ -48,10 +46,10 @@ func (w *world) agentsCommand() *cobra.Command {
 				if len(words) > 0 {
 					return nil, cobra.ShellCompDirectiveNoFileComp
 				}
-				return w.agentFiles("").Current().Names(), cobra.ShellCompDirectiveNoFileComp
+				return a.agentFiles("").Current().Names(), cobra.ShellCompDirectiveNoFileComp
 			},
 			RunE: func(cmd *cobra.Command, words []string) error {
-				return w.agentsShow(cmd.OutOrStdout(), words[0], asJSON)
+				return a.agentsShow(cmd.OutOrStdout(), words[0], asJSON)
 			},
 		},
 		&cobra.Command{
@@ -59,7 +57,7 @@ func (w *world) agentsCommand() *cobra.Command {
 			Long: "Tell what is wrong with the definitions of all places, or with the files and folders named, a line each:\n" +
 				"FILE:LINE: SEVERITY: what (how to mend it). An error is a definition that cannot be used as it is, and\n" +
 				"makes the exit code 1; a warning is something that is not as its author meant; a note is good to know.",
-			RunE: func(cmd *cobra.Command, paths []string) error { return w.agentsCheck(cmd.OutOrStdout(), paths, asJSON) },
+			RunE: func(cmd *cobra.Command, paths []string) error { return a.agentsCheck(cmd.OutOrStdout(), paths, asJSON) },
 		},
 	)
 	return cmd
@@ -67,25 +65,30 @@ func (w *world) agentsCommand() *cobra.Command {
 
 // agentFiles is the catalog of this folder, behind definitions that are given as
 // JSON. Of a server that the settings name it has what that said the last time.
-func (w *world) agentFiles(given string) *catalog.Files { return w.agentCatalog(given, false) }
+func (a *app) agentFiles(given string) *catalog.Files { return a.agentCatalog(given, false) }
+
+// AgentNames are the agents of the folder, with definitions that are given as JSON.
+func AgentNames(d Deps, given string) []string {
+	return (&app{Deps: d}).agentFiles(given).Current().Names()
+}
 
 // agentCatalog asks the server if fresh, or if it was never asked. Settings that
 // cannot be read name none: whoever needs them says what is wrong with them.
-func (w *world) agentCatalog(given string, fresh bool) *catalog.Files {
-	get := home.Lookup(w.env)
-	set, _, _ := settings.Load(settings.Find(get, w.cwd, ""))
+func (a *app) agentCatalog(given string, fresh bool) *catalog.Files {
+	get := home.Lookup(a.Env)
+	set, _, _ := settings.Load(settings.Find(get, a.Cwd, ""))
 	plugins, told := catalog.Plugins(get, set.Plugins)
 	c := catalog.Config{
-		Places: catalog.Places(get, w.cwd, false, plugins),
+		Places: catalog.Places(get, a.Cwd, false, plugins),
 		Trusted: func(folder string) bool {
-			st, err := trust.At(w.root.TrustFile()).Check(folder)
+			st, err := trust.At(a.Root.TrustFile()).Check(folder)
 			return err == nil && st.Trusted
 		},
-		Also:  []string{w.root.TrustFile()},
+		Also:  []string{a.Root.TrustFile()},
 		Given: []byte(given),
 		Told:  told,
 	}
-	server := assemble.AgentServer(assemble.Config{Root: w.root, Env: w.env, Settings: set})
+	server := a.AgentServer(set)
 	if c.Remote = server.Cached(); server.URL != "" && (fresh || c.Remote == nil) {
 		got, err := catalog.Fetch(context.Background(), server)
 		c.Remote = got.Data
@@ -115,11 +118,11 @@ func lineOf(e catalog.Entry) agentLine {
 	return agentLine{e.Name, e.DisplayName, e.Description, e.Level, e.Source, e.Dialect, e.Model, e.Tools}
 }
 
-func (w *world) agentsList(out io.Writer, asJSON bool) error {
-	files := w.agentCatalog("", true)
+func (a *app) agentsList(out io.Writer, asJSON bool) error {
+	files := a.agentCatalog("", true)
 	entries := slices.DeleteFunc(files.Entries(), func(e catalog.Entry) bool { return e.HiddenBy != "" })
 	if n := severities(files.Problems()); n[catalog.Error]+n[catalog.Warning] > 0 {
-		fmt.Fprintf(w.stderr, "drover: note: %s in definitions of agents (see `drover agents check`)\n", tally(n, false))
+		fmt.Fprintf(a.Stderr, "drover: note: %s in definitions of agents (see `drover agents check`)\n", tally(n, false))
 	}
 	if asJSON {
 		lines := make([]agentLine, len(entries))
@@ -132,7 +135,7 @@ func (w *world) agentsList(out io.Writer, asJSON bool) error {
 	tw := tabwriter.NewWriter(&buf, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tw, "NAME\tSOURCE\tMODEL\tTOOLS\tDESCRIPTION")
 	for _, e := range entries {
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\n", excerpt.Line(e.Name, 40), excerpt.Line(w.sourceOf(e), 50), cmp.Or(excerpt.Line(e.Model, 24), "inherits"),
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\n", excerpt.Line(e.Name, 40), excerpt.Line(a.sourceOf(e), 50), cmp.Or(excerpt.Line(e.Model, 24), "inherits"),
 			excerpt.Line(toolsOf(e.Tools), 32), excerpt.Line(e.Description, 60))
 	}
 	_ = tw.Flush() // a builder takes everything
@@ -141,19 +144,19 @@ func (w *world) agentsList(out io.Writer, asJSON bool) error {
 }
 
 // sourceOf is where an agent is from, as short as it can be said.
-func (w *world) sourceOf(e catalog.Entry) string {
+func (a *app) sourceOf(e catalog.Entry) string {
 	if e.Source == "" {
 		return e.Level.String()
 	}
-	return w.brief(e.Source)
+	return a.brief(e.Source)
 }
 
 // brief is a path as seen from here, or from home.
-func (w *world) brief(path string) string {
-	if rel, err := filepath.Rel(w.cwd, path); err == nil && filepath.IsLocal(rel) {
+func (a *app) brief(path string) string {
+	if rel, err := filepath.Rel(a.Cwd, path); err == nil && filepath.IsLocal(rel) {
 		return rel
 	}
-	if rest, ok := strings.CutPrefix(path, home.Lookup(w.env)("HOME")+"/"); ok {
+	if rest, ok := strings.CutPrefix(path, home.Lookup(a.Env)("HOME")+"/"); ok {
 		return "~/" + rest
 	}
 	return path
@@ -194,8 +197,8 @@ type agentView struct {
 	Prompt           string            `json:"prompt"`
 }
 
-func (w *world) agentsShow(out io.Writer, name string, asJSON bool) error {
-	files := w.agentFiles("")
+func (a *app) agentsShow(out io.Writer, name string, asJSON bool) error {
+	files := a.agentFiles("")
 	def, err := files.Current().Find(name)
 	if err != nil {
 		return &control.Error{Code: control.NotFound, Message: err.Error(), Mend: "see `drover agents`"}
@@ -218,7 +221,7 @@ func (w *world) agentsShow(out io.Writer, name string, asJSON bool) error {
 	if asJSON {
 		return printAgentJSON(out, v)
 	}
-	return w.printAgent(out, v)
+	return a.printAgent(out, v)
 }
 
 func viewOf(e catalog.Entry) agentView {
@@ -229,7 +232,7 @@ func viewOf(e catalog.Entry) agentView {
 }
 
 // printAgent shows what is said and what a start by the main agent would come to.
-func (w *world) printAgent(out io.Writer, v agentView) error {
+func (a *app) printAgent(out io.Writer, v agentView) error {
 	var b strings.Builder
 	line := func(label, text string) {
 		if text != "" {
@@ -262,7 +265,7 @@ func (w *world) printAgent(out io.Writer, v agentView) error {
 		line("no effect", keyLine(k))
 	}
 	for _, p := range v.Problems {
-		p.File = w.brief(p.File)
+		p.File = a.brief(p.File)
 		line("", p.String())
 	}
 	for _, part := range []struct{ head, text string }{{"initial prompt", v.InitialPrompt}, {"said again at every turn", v.CriticalReminder}, {"prompt", v.Prompt}} {
@@ -351,14 +354,14 @@ type agentReport struct {
 	Problems []catalog.Problem `json:"problems"`
 }
 
-func (w *world) agentsCheck(out io.Writer, paths []string, asJSON bool) error {
+func (a *app) agentsCheck(out io.Writer, paths []string, asJSON bool) error {
 	r := agentReport{Problems: []catalog.Problem{}}
 	if len(paths) == 0 {
-		r.add(w.agentCatalog("", true))
+		r.add(a.agentCatalog("", true))
 	}
 	for _, path := range paths {
 		if !filepath.IsAbs(path) {
-			path = filepath.Join(w.cwd, path)
+			path = filepath.Join(a.Cwd, path)
 		}
 		places, err := catalog.PlacesIn(path)
 		if err != nil {
@@ -372,10 +375,10 @@ func (w *world) agentsCheck(out io.Writer, paths []string, asJSON bool) error {
 	if asJSON {
 		err = printAgentJSON(out, r)
 	} else {
-		err = w.printReport(out, r)
+		err = a.printReport(out, r)
 	}
 	if err == nil && r.Errors > 0 {
-		err = &cli.ExitError{Code: 1, Err: fmt.Errorf("%s in definitions of agents", tally(n, false))}
+		err = &ExitError{Code: 1, Err: fmt.Errorf("%s in definitions of agents", tally(n, false))}
 	}
 	return err
 }
@@ -411,13 +414,13 @@ func hookProblems(e catalog.Entry) []catalog.Problem {
 	return out
 }
 
-func (w *world) printReport(out io.Writer, r agentReport) error {
+func (a *app) printReport(out io.Writer, r agentReport) error {
 	var b strings.Builder
 	for _, p := range r.Problems {
-		p.File = w.brief(p.File)
+		p.File = a.brief(p.File)
 		b.WriteString(excerpt.Line(p.String(), 1000) + "\n")
 	}
-	fmt.Fprintf(&b, "%s; %s\n", plural(r.Agents, "agent"), tally(severities(r.Problems), true))
+	fmt.Fprintf(&b, "%s; %s\n", Plural(r.Agents, "agent"), tally(severities(r.Problems), true))
 	_, err := io.WriteString(out, b.String())
 	return err
 }
@@ -431,14 +434,15 @@ func severities(problems []catalog.Problem) map[catalog.Severity]int {
 }
 
 func tally(n map[catalog.Severity]int, notes bool) string {
-	parts := []string{plural(n[catalog.Error], "error"), plural(n[catalog.Warning], "warning")}
+	parts := []string{Plural(n[catalog.Error], "error"), Plural(n[catalog.Warning], "warning")}
 	if notes {
-		parts = append(parts, plural(n[catalog.Note], "note"))
+		parts = append(parts, Plural(n[catalog.Note], "note"))
 	}
 	return strings.Join(parts, ", ")
 }
 
-func plural(n int, word string) string {
+// Plural counts things.
+func Plural(n int, word string) string {
 	if n == 1 {
 		return "1 " + word
 	}

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"cmp"
@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,9 +15,7 @@ import (
 
 	"github.com/drover-dev/drover/internal/agentenv/settings"
 	spending "github.com/drover-dev/drover/internal/agentenv/usage"
-	"github.com/drover-dev/drover/internal/assemble"
 	models "github.com/drover-dev/drover/internal/model/modelinfo"
-	"github.com/drover-dev/drover/internal/model/provider"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/platform/home"
 )
@@ -43,7 +40,7 @@ type modelPrice struct {
 	CacheWrite float64 `json:"cache_write,omitempty"`
 }
 
-func (w *world) modelsCommand() *cobra.Command {
+func (a *app) modelsCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "models [--json]",
@@ -54,23 +51,23 @@ func (w *world) modelsCommand() *cobra.Command {
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			set, err := w.settings("")
+			set, err := a.Settings("")
 			if err != nil {
 				return err
 			}
-			rows, notes := w.models(set)
+			rows, notes := a.models(set)
 			for _, n := range notes {
-				w.note(n)
+				a.hint(n)
 			}
 			if asJSON {
 				data, err := json.MarshalIndent(rows, "", "  ")
 				if err != nil {
 					return fmt.Errorf("encode models: %w", err)
 				}
-				_, err = os.Stdout.Write(append(excerpt.JSON(data), '\n'))
+				_, err = a.Stdout.Write(append(excerpt.JSON(data), '\n'))
 				return err
 			}
-			return printModels(os.Stdout, rows)
+			return printModels(a.Stdout, rows)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "a JSON array")
@@ -78,13 +75,13 @@ func (w *world) modelsCommand() *cobra.Command {
 }
 
 // models are the short names, then what is known besides.
-func (w *world) models(set settings.Settings) ([]modelRow, []string) {
+func (a *app) models(set settings.Settings) ([]modelRow, []string) {
 	own := make(map[string]spending.Price, len(set.Models.Prices))
 	for name, p := range set.Models.Prices {
 		own[name] = spending.Price(p)
 	}
 	table, notes := spending.NewTable(own, set.Models.Windows)
-	ready := provider.Ready(home.Lookup(assemble.Environ(w.env, set)))
+	ready := a.Ready(set)
 	row := func(alias, name string) modelRow {
 		of, bare, has := strings.Cut(name, "/")
 		if !has {
@@ -169,9 +166,9 @@ func printModels(out io.Writer, rows []modelRow) error {
 
 // completeModels offers the short names, and full names once something of one is
 // typed.
-func (w *world) completeModels(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	set, _, _ := settings.Load(settings.Find(home.Lookup(w.env), w.cwd, "")) // the names that there are without it
-	rows, _ := w.models(set)
+func (a *app) completeModels(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	set, _, _ := settings.Load(settings.Find(home.Lookup(a.Env), a.Cwd, "")) // the names that there are without it
+	rows, _ := a.models(set)
 	var out []cobra.Completion
 	for _, r := range rows {
 		name := cmp.Or(r.Alias, r.Name)

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"sync"
+
+	"github.com/drover-dev/drover/internal/agentenv/catalog"
+	"github.com/drover-dev/drover/internal/agentenv/mcpclient"
+	"github.com/drover-dev/drover/internal/agentenv/mcpconfig"
+	"github.com/drover-dev/drover/internal/agentenv/permission"
+	"github.com/drover-dev/drover/internal/agentenv/settings"
+	"github.com/drover-dev/drover/internal/assemble"
+	"github.com/drover-dev/drover/internal/driver/shell"
+	"github.com/drover-dev/drover/internal/engine/keeper"
+	"github.com/drover-dev/drover/internal/frontend/cli"
+	"github.com/drover-dev/drover/internal/model/provider"
+	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/internal/session"
+	"github.com/drover-dev/drover/internal/session/stall"
+)
+
+// Gate decides by these rules, or by those of a session in the folder.
+func (w *world) Gate(r permission.Rules, own bool) (*permission.Gate, []string, error) {
+	if !own {
+		return session.NewGate(r, nil)
+	}
+	set, err := w.Settings("")
+	if err != nil {
+		return nil, nil, err
+	}
+	r = session.MainRules(assemble.Rules(assemble.Config{Root: w.root, Folder: r.Cwd, Env: w.env, Settings: set}), r.Cwd)
+	return session.NewGate(r, set.Permissions.Foreign)
+}
+
+// AgentServer is the server of agents that the settings name.
+func (w *world) AgentServer(set settings.Settings) catalog.Server {
+	return assemble.AgentServer(assemble.Config{Root: w.root, Env: w.env, Settings: set})
+}
+
+// Ready are the providers of models that can be asked.
+func (w *world) Ready(set settings.Settings) []string {
+	return provider.Ready(home.Lookup(assemble.Environ(w.env, set)))
+}
+
+// ReadWorkflow reads a file of a workflow.
+func (w *world) ReadWorkflow(path string) ([]byte, error) { return session.WorkflowFile(path) }
+
+// Waiting returns what judges whether the end of an output waits for an answer.
+func (w *world) Waiting() func([]byte) bool {
+	rules := stall.New()
+	return func(tail []byte) bool {
+		_, waiting := rules.Waiting(tail)
+		return waiting
+	}
+}
+
+// MCPServers are the MCP servers of the folder and its user.
+func (w *world) MCPServers() ([]mcpconfig.Entry, error) {
+	return assemble.MCPServers(assemble.Config{Root: w.root, Folder: w.cwd, Env: w.env, Version: version})
+}
+
+// ReachMCP connects to the servers that can be used, side by side. They have a keeper
+// as in a session: nothing of them outlives this process.
+func (w *world) ReachMCP(ctx context.Context, set settings.Settings, entries []mcpconfig.Entry) []cli.Reached {
+	link := keeper.Helper("mcp-list", w.helper())
+	defer func() { _ = link.Close() }()
+	pool := mcpclient.NewPool(mcpclient.Config{Version: version, Env: shell.ChildEnv(w.env), Cwd: w.cwd, Ready: link.Ready, FrameBytes: set.MCP.FrameBytes})
+	defer pool.Close()
+	out := make([]cli.Reached, len(entries))
+	var all sync.WaitGroup
+	for i, e := range entries {
+		if e.Usable() {
+			all.Go(func() { out[i] = reach(ctx, pool, e) })
+		}
+	}
+	all.Wait()
+	return out
+}
+
+func reach(ctx context.Context, pool *mcpclient.Pool, e mcpconfig.Entry) (r cli.Reached) {
+	lease, err := pool.Use(ctx, e.Name, e.Server)
+	if err != nil {
+		return cli.Reached{Err: err}
+	}
+	conn, err := lease.Conn(ctx) // the pool is closed in the end
+	if err != nil {
+		return cli.Reached{Err: err}
+	}
+	r.About = conn.About()
+	for _, t := range conn.Tools() {
+		if e.Server.Shows(t.Name) {
+			r.Tools = append(r.Tools, t.Name)
+		}
+	}
+	return r
+}

@@ -1,0 +1,209 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"syscall"
+
+	"github.com/drover-dev/drover/internal/agentenv/settings"
+	"github.com/drover-dev/drover/internal/agentenv/trust"
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/api/host"
+	"github.com/drover-dev/drover/internal/assemble"
+	"github.com/drover-dev/drover/internal/driver/shell"
+	"github.com/drover-dev/drover/internal/frontend/cli"
+	"github.com/drover-dev/drover/internal/platform/excerpt"
+	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/internal/session"
+	"github.com/drover-dev/drover/internal/session/ended"
+	"github.com/drover-dev/drover/task"
+)
+
+func (w *world) directory() *host.Directory {
+	return &host.Directory{Root: w.root, Folder: w.cwd, Env: w.env, Program: []string{w.exe, "keeper"}, EndLost: w.endLost}
+}
+
+func (w *world) endLost(ctx context.Context, died []task.ID) {
+	if err := ended.EndLost(ctx, w.root, died...); err != nil && ctx.Err() == nil {
+		w.note(err.Error())
+	}
+}
+
+// Settings are those of the folder, with what was passed over told on stderr.
+func (w *world) Settings(flag string) (settings.Settings, error) {
+	src := settings.Find(home.Lookup(w.env), w.cwd, flag)
+	st, err := trust.At(w.root.TrustFile()).Check(w.cwd)
+	if err != nil {
+		return settings.Settings{}, err
+	}
+	src.Trusted = st.Trusted
+	set, notes, err := settings.Load(src)
+	for _, n := range notes {
+		w.note(n.String())
+	}
+	if err == nil && st.Needed() {
+		folder, trusts := "this folder", "drover trust"
+		if w.elsewhere {
+			folder, trusts = w.cwd, "drover trust "+w.cwd
+		}
+		w.note(fmt.Sprintf("the files of %s would execute or allow something, which has no effect until you trust it (see `%s`)", folder, trusts))
+	}
+	return set, err
+}
+
+// note tells the user something that is no error.
+func (w *world) note(text string) {
+	fmt.Fprintf(w.stderr, "drover: note: %s\n", excerpt.Line(text, 1000))
+}
+
+func (w *world) Background(ctx context.Context) (control.API, func(), error) {
+	return w.directory().Background(ctx)
+}
+
+func (w *world) Known(ctx context.Context, live, all bool) ([]cli.Session, error) {
+	entries, err := w.directory().Sessions(ctx, live, all)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]cli.Session, len(entries))
+	for i, e := range entries {
+		out[i] = known{e, w}
+	}
+	return out, nil
+}
+
+type known struct {
+	host.Entry
+	w *world
+}
+
+func (k known) Info() control.Info { return k.Entry.Info }
+
+// RunForeground runs a command in a session of its own, in this process.
+func (w *world) RunForeground(ctx context.Context, f cli.Foreground) (rec task.Record, err error) {
+	set, err := w.Settings("")
+	if err != nil {
+		return rec, err
+	}
+	title := f.Request.Name
+	if title == "" && f.Request.Shell != nil {
+		title = f.Request.Shell.Line
+	}
+	open, err := assemble.Open(ctx, assemble.Config{Root: w.root, Folder: w.cwd, Role: session.RoleRun, Title: title, Version: version, Env: w.env,
+		Settings: set, Keeper: w.helper(), Tell: func(_ task.ID, text string) { w.note(text) }})
+	if err != nil {
+		return rec, err
+	}
+	open.Serve()
+	tee := &shell.Tee{Stdout: f.Stdout, Stderr: f.Stderr}
+	client := shell.Client{Tee: tee}
+	ctx, client.Hurry = interruptible(ctx)
+	if in, ok := f.Stdin.(*os.File); ok {
+		client.Stdin = in
+	}
+	if f.Request.Shell != nil && f.Request.Shell.TTY {
+		restore, err := lookAt(&client)
+		if err != nil {
+			return rec, errors.Join(err, open.Close())
+		}
+		defer restore()
+	}
+	unwatched := w.suspends(open)
+	rec, err = open.RunCommand(ctx, f.Request, client)
+	unwatched()
+	if errors.Is(err, session.ErrInterrupted) { // before it was started
+		err = &cli.ExitError{Code: 128 + int(syscall.SIGINT)}
+	}
+	if closed := open.Close(); err == nil {
+		err = closed
+	}
+	if lost := tee.Lost(); err == nil && lost != nil && !errors.Is(lost, syscall.EPIPE) {
+		err = fmt.Errorf("show its output: %w (the command was task %s, whose log has what is missing)", lost, rec.ID)
+	}
+	return rec, err
+}
+
+// interruptible returns a context that the first INT ends too, and one that ends with
+// the next signal after that.
+func interruptible(ctx context.Context) (first, hurry context.Context) {
+	first, interrupt := context.WithCancelCause(ctx)
+	hurry, rush := context.WithCancel(context.Background())
+	onInterrupt(ctx, func() {
+		context.AfterFunc(ctx, rush)
+		interrupt(session.ErrInterrupted)
+	})
+	return first, hurry
+}
+
+// Remove deletes what an ended session left.
+func (w *world) Remove(ctx context.Context, of control.Info) error {
+	_, err := w.remove(ctx, of, func(p ended.Session) (ended.Removed, error) { return p.Remove(ctx, true) })
+	return byForce(of.Session, err)
+}
+
+// helper is the command of the process that ends what this one leaves.
+func (w *world) helper() []string { return []string{w.exe, "keeper", "--helper"} }
+
+// Here opens a session in this process, gives its API to do, and closes it.
+func (w *world) Here(ctx context.Context, o cli.Opening, do func(context.Context, control.API) error) error {
+	set, err := w.Settings("")
+	if err != nil {
+		return err
+	}
+	cfg := assemble.Config{Root: w.root, Folder: w.cwd, Session: o.Session, Role: session.RoleRun, Title: o.Title, Version: version,
+		Env: w.env, Settings: set, Keeper: w.helper(), Tell: func(_ task.ID, text string) { w.note(text) }}
+	if o.Answerable && isTerminal(os.Stderr) { // somebody who watches can answer from another terminal
+		cfg.AskWait = set.Permissions.Wait()
+	}
+	s, err := assemble.Open(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	s.Serve()
+	if o.Answerable {
+		defer w.suspends(s)()
+	}
+	err = do(ctx, s)
+	if closed := s.Close(); err == nil {
+		err = closed
+	}
+	return err
+}
+
+// At is the backend of the folder of a session.
+func (w *world) At(s cli.Session) (cli.Backend, string, []string, error) {
+	e := s.(known).Entry
+	p := e.Place.Project()
+	if p.Dir() == w.root.Project(w.cwd).Dir() {
+		return w, w.cwd, w.env, nil
+	}
+	info, err := os.Stat(p.Folder())
+	why := ""
+	switch {
+	case errors.Is(err, fs.ErrNotExist), err == nil && !info.IsDir():
+		why = "which is gone"
+	case err != nil:
+		why = "which cannot be opened: " + err.Error()
+	case w.root.Project(p.Folder()).Dir() != p.Dir():
+		why = "which is a link to another one now"
+	}
+	if why != "" {
+		return nil, "", nil, &control.Error{Code: control.Conflict, Message: fmt.Sprintf("session %s belongs to the folder %s, %s", e.Place.ID(), p.Folder(), why),
+			Mend: "put it back, or carry the session to another folder, see `drover teleport --help`"}
+	}
+	there := *w
+	there.cwd, there.elsewhere, there.env = p.Folder(), true, host.EnvAt(w.env, p.Folder())
+	return &there, there.cwd, there.env, nil
+}
+
+// Revive connects to the detached host of the session's own project.
+func (k known) Revive(ctx context.Context) (control.API, func(), error) {
+	there, _, _, err := k.w.At(k)
+	if err != nil {
+		return nil, nil, err
+	}
+	return there.Background(ctx)
+}

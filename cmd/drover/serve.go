@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/assemble"
+	"github.com/drover-dev/drover/internal/assemble/demo"
+	"github.com/drover-dev/drover/internal/frontend/mcpserver"
+	"github.com/drover-dev/drover/internal/frontend/remoteserver"
+	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/internal/session"
+	"github.com/drover-dev/drover/task"
+)
+
+// ServeMCP serves tasks to one MCP client on stdin and stdout.
+func (w *world) ServeMCP(ctx context.Context) error {
+	d := w.directory()
+	connect := func(ctx context.Context) (control.API, func(), error) { return d.Background(ctx) }
+	return mcpserver.Serve(ctx, mcpserver.Config{Connect: connect, Cwd: w.cwd, Env: w.env, Version: version}, &mcp.StdioTransport{})
+}
+
+// Demo gives the tour.
+func (w *world) Demo(ctx context.Context, out io.Writer, colour bool, width int) error {
+	return demo.Run(ctx, demo.Config{Out: out, Colour: colour, Width: width, Env: w.env, Folder: w.cwd, Keeper: w.helper(), Version: version})
+}
+
+// ServeRemote holds one session for all remote ones. It has the same ID each
+// time, so that a server finds what the one before it left.
+func (w *world) ServeRemote(ctx context.Context, listen, tokenEnv, token string) (err error) {
+	env := slices.DeleteFunc(slices.Clone(w.env), func(kv string) bool { return strings.HasPrefix(kv, tokenEnv+"=") }) // agents must not have it
+	l, err := remoteserver.Listen(listen)
+	if err != nil {
+		return &control.Error{Code: control.Invalid, Message: err.Error()}
+	}
+	defer l.Close()
+	id, err := w.servedSession()
+	if err != nil {
+		return err
+	}
+	set, err := w.Settings("")
+	if err != nil {
+		return err
+	}
+	s, err := assemble.Open(ctx, assemble.Config{Root: w.root, Folder: w.cwd, Session: id, Role: session.RoleRun, Title: "remote sessions", Version: version, Env: env,
+		Settings: set, Keeper: w.helper(), AskWait: set.Permissions.Wait(), Tell: func(_ task.ID, text string) { w.note(text) }})
+	if err != nil {
+		return locked(err, id)
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	s.Serve()
+	dir := filepath.Join(s.Place.Dir(), "served")
+	if err := w.root.Below().Mkdir(dir); err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("open the folder of served sessions: %w", err)
+	}
+	srv, err := remoteserver.Open(ctx, remoteserver.Config{Host: s, Dir: dir, Token: token, Cwd: w.cwd, Env: env})
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintf(os.Stdout, "http://%s\n", l.Addr()); err != nil {
+		return err
+	}
+	if err := srv.Serve(ctx, l); err != nil {
+		return err
+	}
+	return context.Cause(ctx)
+}
+
+// maxServed bounds the file that names it.
+const maxServed = 4 << 10
+
+// servedSession is the session of this folder's servers.
+func (w *world) servedSession() (task.ID, error) {
+	p := w.root.Project(w.cwd)
+	if err := p.Ensure(); err != nil {
+		return "", err
+	}
+	file := filepath.Join(p.Dir(), "served")
+	data, err := w.root.ReadFile(file, maxServed)
+	if id := strings.TrimSpace(string(data)); err == nil && home.SessionID(id) {
+		return task.ID(id), nil
+	}
+	id := task.NewSessionID()
+	return id, w.root.WriteAtomic(file, []byte(string(id)+"\n"))
+}

@@ -1,0 +1,365 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/drover-dev/drover/internal/agentenv/catalog"
+	"github.com/drover-dev/drover/internal/agentenv/permission"
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/task"
+)
+
+// Bounds of a prompt that comes on stdin.
+const (
+	maxStdin  = 10 << 20
+	stdinWait = time.Second // for the first byte, when there is a prompt already
+)
+
+// Prompt is what `drover -p` is given. Its JSON is what a detached host is handed.
+type Prompt struct {
+	Print           bool          `json:"-"`
+	Attach          bool          `json:"-"` // without a prompt, by somebody who stays
+	Detach          bool          `json:"-"`
+	Format          string        `json:"-"`
+	Partial         bool          `json:"-"`
+	Verbose         bool          `json:"-"`
+	Model           string        `json:"model,omitempty"`
+	Agent           string        `json:"agent,omitempty"`
+	MaxTurns        int           `json:"max_turns,omitempty"`
+	System          string        `json:"system,omitempty"`
+	AppendSystem    string        `json:"append_system,omitempty"`
+	Mode            string        `json:"mode,omitempty"`
+	Allowed         []string      `json:"allowed,omitempty"`
+	Disallowed      []string      `json:"disallowed,omitempty"`
+	Settings        string        `json:"settings,omitempty"`
+	Dirs            []string      `json:"dirs,omitempty"`
+	Resume          string        `json:"-"`
+	Continue        bool          `json:"-"`
+	Session         string        `json:"session,omitempty"`
+	NoWait          bool          `json:"-"`
+	WaitCeiling     time.Duration `json:"wait_ceiling,omitempty"`
+	MaxBudget       float64       `json:"max_budget_usd,omitempty"`
+	Agents          string        `json:"agents,omitempty"`
+	Autopilot       bool          `json:"autopilot,omitempty"`
+	AskTimeout      time.Duration `json:"ask_timeout,omitempty"`
+	Trust           bool          `json:"-"`
+	Fork            bool          `json:"-"`
+	MCP             []string      `json:"mcp,omitempty"`
+	Prompt          string        `json:"prompt"`
+	waitCeilingText string
+}
+
+// promptFormats are the values of --output-format; the first is the default.
+func promptFormats() []string { return []string{"text", "json", "stream-json"} }
+
+// isPrompt reports whether the words ask for `drover -p`: that flag before the
+// first word that is neither a flag nor the value of one.
+func isPrompt(args []string) bool {
+	var p Prompt
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	p.add(flags)
+	for i := 0; i < len(args); i++ {
+		a := args[i]
+		switch {
+		case a == "-p" || a == "--print":
+			return true
+		case a == "--" || !strings.HasPrefix(a, "-"):
+			return false
+		case strings.HasPrefix(a, "--") && !strings.Contains(a, "="):
+			if f := flags.Lookup(a[2:]); f != nil && f.NoOptDefVal == "" {
+				i++
+			}
+		}
+	}
+	return false
+}
+
+// add declares the flags, whose names are also known in camel case.
+func (p *Prompt) add(f *pflag.FlagSet) {
+	f.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName { return pflag.NormalizedName(kebab(name)) })
+	f.BoolVarP(&p.Print, "print", "p", false, "answer one prompt and print the answer")
+	f.BoolVarP(&p.Detach, "detach", "d", false, "answer in a detached host and print its session")
+	f.StringVar(&p.Format, "output-format", "text", "text, json or stream-json")
+	f.BoolVar(&p.Partial, "include-partial-messages", false, "stream-json: show replies as they come in")
+	f.BoolVar(&p.Verbose, "verbose", false, "tell about tasks on stderr")
+	f.StringVar(&p.Model, "model", "", "an alias, a full name, PROVIDER/NAME, or script:FILE")
+	f.StringVar(&p.Agent, "agent", "", "be this sort of agent")
+	f.StringVar(&p.Agents, "agents", "", "definitions of agents as JSON: an object from names to definitions")
+	f.StringArrayVar(&p.MCP, "mcp-config", nil, "a file of MCP servers, or JSON, beside those of the folder and the user")
+	f.IntVar(&p.MaxTurns, "max-turns", 0, "model replies at most (default 50)")
+	f.StringVar(&p.System, "system-prompt", "", "instead of the usual system prompt")
+	f.StringVar(&p.AppendSystem, "append-system-prompt", "", "behind the system prompt")
+	f.StringVar(&p.Mode, "permission-mode", "", "default, acceptEdits, plan, dontAsk or bypassPermissions")
+	f.StringArrayVar(&p.Allowed, "allowed-tools", nil, "calls that run without a question, such as 'Bash(go test:*),Edit'")
+	f.StringArrayVar(&p.Disallowed, "disallowed-tools", nil, "calls that never run")
+	f.StringVar(&p.Settings, "settings", "", "a settings file, or JSON")
+	f.StringArrayVar(&p.Dirs, "add-dir", nil, "a further folder that tools may use")
+	f.StringVarP(&p.Resume, "resume", "r", "", "go on with this session")
+	f.BoolVarP(&p.Continue, "continue", "c", false, "go on with the last session of this folder")
+	f.StringVar(&p.Session, "session-id", "", "the ID of the new session")
+	f.BoolVar(&p.Fork, "fork-session", false, "with --resume or --continue: go on in a new session, and leave the old one as it is")
+	f.Float64Var(&p.MaxBudget, "max-budget-usd", 0, "dollars that the session may spend")
+	f.DurationVar(&p.AskTimeout, "ask-timeout", 0, "how long questions wait for `drover approvals` (default: they are denied; with -d as the settings say)")
+	f.BoolVar(&p.Trust, "trust", false, "trust this folder with the files it has now")
+	f.BoolVar(&p.Autopilot, "autopilot", false, "go on until the agent says that all is done, with 5 reminders at most")
+	f.BoolVar(&p.NoWait, "no-wait", false, "do not wait for background work")
+	f.StringVar(&p.waitCeilingText, "wait-ceiling", "", "how long commands are waited for after the last answer (default 10m)")
+}
+
+// kebab turns the camel case of foreign programs into our spelling.
+func kebab(name string) string {
+	var b strings.Builder
+	for _, r := range name {
+		if r >= 'A' && r <= 'Z' {
+			b.WriteByte('-')
+			r += 'a' - 'A'
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+// promptCommand is `drover -p`, which has no commands below it: a prompt may be
+// any word.
+func (a *app) promptCommand() *cobra.Command {
+	var p Prompt
+	cmd := &cobra.Command{
+		Use:           "drover -p [flags] [PROMPT]",
+		Short:         "Answer one prompt, wait for all background work, print the answer",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		RunE: func(cmd *cobra.Command, words []string) error {
+			if cmd.Flags().Changed("max-budget-usd") && !(p.MaxBudget > 0) {
+				return usage("--max-budget-usd is not above 0", "give an amount such as 0.50")
+			}
+			there, err := a.of(cmd.Context(), &p)
+			if err != nil {
+				return err
+			}
+			if err := there.check(cmd.Context(), &p, words); err != nil {
+				return err
+			}
+			if p.Detach {
+				return there.promptDetached(cmd.Context(), &p)
+			}
+			id, err := there.pick(cmd.Context(), &p)
+			if err != nil {
+				return err
+			}
+			return there.Answer(cmd.Context(), &p, id)
+		},
+	}
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err.Error(), "see `drover -p --help`") })
+	cmd.SetOut(a.Stdout)
+	cmd.SetErr(a.Stderr)
+	p.add(cmd.Flags())
+	_ = cmd.RegisterFlagCompletionFunc("model", a.completeModels) // there is such a flag
+	return cmd
+}
+
+// check completes the flags and refuses what cannot work.
+func (a *app) check(ctx context.Context, p *Prompt, words []string) error {
+	if !slices.Contains(promptFormats(), p.Format) {
+		return usage(fmt.Sprintf("output format %q is not known", p.Format), "use text, json or stream-json")
+	}
+	if p.Mode == "auto" {
+		fmt.Fprintln(a.Stderr, "drover: note: permission mode auto is taken as default")
+		p.Mode = ""
+	}
+	if p.Mode != "" && !slices.Contains([]permission.Mode{permission.Default, permission.AcceptEdits, permission.Plan, permission.DontAsk, permission.Bypass}, permission.Mode(p.Mode)) {
+		return usage(fmt.Sprintf("permission mode %q is not known", p.Mode), "use default, acceptEdits, plan, dontAsk or bypassPermissions")
+	}
+	if p.MaxTurns < 0 {
+		return usage("--max-turns is negative", "give a number above 0")
+	}
+	if p.Fork && !p.Continue && p.Resume == "" {
+		return usage("--fork-session needs a session to go on from", "give --resume ID or --continue with it")
+	}
+	if p.waitCeilingText != "" {
+		d, err := time.ParseDuration(p.waitCeilingText)
+		if err != nil || d <= 0 {
+			return usage(fmt.Sprintf("--wait-ceiling %q is no duration above 0", p.waitCeilingText), "write it as 90s or 10m; see also --no-wait")
+		}
+		p.WaitCeiling = d
+	}
+	if p.Continue && p.Resume != "" || p.Session != "" && (p.Continue || p.Resume != "") {
+		return usage("--continue, --resume and --session-id exclude each other", "give one of them")
+	}
+	if p.Session != "" && !home.SessionID(p.Session) {
+		return usage(fmt.Sprintf("--session-id %q is no session ID", p.Session), "use a UUID in lower case, or leave it out")
+	}
+	for i, dir := range p.Dirs {
+		if !filepath.IsAbs(dir) {
+			p.Dirs[i] = filepath.Join(a.here(), dir)
+		}
+		if info, err := os.Stat(p.Dirs[i]); err != nil || !info.IsDir() {
+			return usage(fmt.Sprintf("--add-dir %s is no folder", dir), "give one that exists")
+		}
+	}
+	if file := strings.TrimSpace(p.Settings); file != "" && !strings.HasPrefix(file, "{") && !filepath.IsAbs(file) {
+		p.Settings = filepath.Join(a.here(), file) // a detached host works elsewhere
+	}
+	if err := a.givenServers(p); err != nil {
+		return err
+	}
+	if p.Agents != "" {
+		if _, _, err := catalog.ParseJSON("--agents", []byte(p.Agents)); err != nil {
+			return usage(err.Error(), "see docs/agents.md")
+		}
+	}
+	if p.Agent != "" {
+		if _, err := a.agentFiles(p.Agents).Current().Find(p.Agent); err != nil {
+			return usage(err.Error(), "see `drover agents`")
+		}
+	}
+	if p.Attach {
+		return nil
+	}
+	return a.readPrompt(ctx, p, words)
+}
+
+// readPrompt puts the prompt together from the words and from piped input.
+func (a *app) readPrompt(ctx context.Context, p *Prompt, words []string) error {
+	p.Prompt = strings.Join(words, " ")
+	if !a.readsTerminal() {
+		piped, err := a.readStdin(ctx, p.Prompt == "")
+		if err != nil {
+			return err
+		}
+		if p.Prompt != "" && piped != "" {
+			p.Prompt += "\n\n"
+		}
+		p.Prompt += piped
+	}
+	if strings.TrimSpace(p.Prompt) == "" {
+		return usage("there is no prompt", "give it as an argument, as in `drover -p \"what changed?\"`, or on stdin")
+	}
+	return nil
+}
+
+// readStdin reads what is piped in. Where there is a prompt already, a pipe that
+// stays open and empty is passed over.
+func (a *app) readStdin(ctx context.Context, needed bool) (string, error) {
+	type read struct {
+		data []byte
+		err  error
+	}
+	first := make(chan struct{})
+	done := make(chan read, 1)
+	go func() { // ends with stdin, or with the program
+		var buf bytes.Buffer
+		_, err := io.CopyN(&buf, a.Stdin, 1)
+		close(first)
+		if err == nil {
+			_, err = io.Copy(&buf, io.LimitReader(a.Stdin, maxStdin))
+		}
+		if errors.Is(err, io.EOF) {
+			err = nil
+		}
+		done <- read{buf.Bytes(), err}
+	}()
+	var late <-chan time.Time
+	if !needed {
+		timer := time.NewTimer(stdinWait)
+		defer timer.Stop()
+		late = timer.C
+	}
+	select {
+	case <-first:
+	case <-late:
+		return "", nil
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	}
+	select {
+	case r := <-done:
+		if r.err != nil {
+			return "", fmt.Errorf("read stdin: %w", r.err)
+		}
+		if len(r.data) > maxStdin {
+			return "", usage(fmt.Sprintf("stdin holds more than %d MiB", maxStdin>>20), "put it into a file and name that in the prompt")
+		}
+		return strings.ToValidUTF8(string(r.data), "\uFFFD"), nil
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	}
+}
+
+// pick finds the session to go on with, if one is meant.
+func (a *app) pick(ctx context.Context, p *Prompt) (task.ID, error) {
+	if !p.Continue && p.Resume == "" {
+		return task.ID(p.Session), nil
+	}
+	sessions, err := a.Known(ctx, false, false)
+	if err != nil {
+		return "", err
+	}
+	if p.Resume != "" {
+		sessions = calledBy(sessions, p.Resume)
+	}
+	for _, s := range sessions {
+		info := s.Info()
+		id := info.Session
+		if p.Continue && info.Role != conversing {
+			continue
+		}
+		if info.Live && !p.Fork && !p.Attach && !(p.Detach && info.Detached) {
+			return "", hasHost(info)
+		}
+		if info.Damaged {
+			return "", &control.Error{Code: control.Conflict, Message: fmt.Sprintf("the session.json of session %s cannot be read", id), Mend: fmt.Sprintf("run `drover sessions repair %s`", id)}
+		}
+		if info.Role != conversing {
+			return "", &control.Error{Code: control.Conflict, Message: fmt.Sprintf("session %s has no main agent to go on with", id), Mend: "see `drover sessions`"}
+		}
+		if p.Fork {
+			return a.Fork(id)
+		}
+		return id, nil
+	}
+	if p.Continue {
+		return "", &control.Error{Code: control.NotFound, Message: "this folder has no session to go on with", Mend: "start one with `drover -p \"…\"`"}
+	}
+	return "", &control.Error{Code: control.NotFound, Message: fmt.Sprintf("no session %s", p.Resume), Mend: "see `drover sessions`"}
+}
+
+// SplitRules reads rules that are separated by commas or blanks outside
+// brackets.
+func SplitRules(lists []string) []string {
+	var out []string
+	for _, list := range lists {
+		depth, from := 0, 0
+		for i, r := range list + "," {
+			switch {
+			case r == '(':
+				depth++
+			case r == ')':
+				depth--
+			case (r == ',' || r == ' ') && depth <= 0:
+				if rule := strings.TrimSpace(list[from:i]); rule != "" {
+					out = append(out, rule)
+				}
+				from = i + 1
+			}
+		}
+		// A bracket that stays open makes a bad rule, which is refused by name; a
+		// ban that vanished would allow.
+		if depth > 0 {
+			out = append(out, strings.TrimSpace(list[from:]))
+		}
+	}
+	return out
+}
