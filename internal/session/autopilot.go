@@ -11,6 +11,7 @@ import (
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/session/environment"
 	"github.com/drover-dev/drover/internal/tool/donetool"
 )
 
@@ -85,7 +86,7 @@ func (a *autopilot) remind() []agent.Block {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.sent++
-	return []agent.Block{agent.TextBlock(reminder(strings.TrimSpace(autopilotReminder)))}
+	return []agent.Block{agent.TextBlock(environment.Reminder(strings.TrimSpace(autopilotReminder)))}
 }
 
 // unfinished is why the work stopped, if reminders were of no use.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/agentenv/usage"
+	"github.com/drover-dev/drover/internal/session/environment"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -37,14 +38,14 @@ func (k *kit) node() usage.Node {
 }
 
 // limits are those of which most is used.
-func (k *kit) limits() []item {
-	var due []item
+func (k *kit) limits() []environment.Item {
+	var due []environment.Item
 	most := int64(k.me.maxTurns)
 	if most == 0 {
 		most = agent.DefaultMaxTurns
 	}
 	if used := k.turns.replies.Load(); nearly(used, most) {
-		due = append(due, item{fmt.Sprint("turns ", k.turns.turn.Load()), fmt.Sprintf("- %d of the %d answers that you may give are used: %d left", used, most, most-used)})
+		due = append(due, environment.Item{Key: fmt.Sprint("turns ", k.turns.turn.Load()), Line: fmt.Sprintf("- %d of the %d answers that you may give are used: %d left", used, most, most-used)})
 	}
 	if p := k.me.s.cfg.Agents.Purse; p != nil {
 		for _, share := range p.Shares(string(k.me.id)) {
@@ -54,7 +55,7 @@ func (k *kit) limits() []item {
 	return append(due, k.late()...)
 }
 
-func (k *kit) spent(share usage.Share) (due []item) {
+func (k *kit) spent(share usage.Share) (due []environment.Item) {
 	whose := "your budget, of which the agents below you spend too"
 	switch share.Agent {
 	case "":
@@ -64,19 +65,19 @@ func (k *kit) spent(share usage.Share) (due []item) {
 		whose = "the budget that you share with agent " + share.Agent
 	}
 	if b, used := share.Budget.USD, share.Spent.USD; nearly(used, b) {
-		due = append(due, item{"usd " + share.Agent, fmt.Sprintf("- %s of %s are used (%s): %s left", usage.Dollars(used), usage.Dollars(b), whose, usage.Dollars(max(0, b-used)))})
+		due = append(due, environment.Item{Key: "usd " + share.Agent, Line: fmt.Sprintf("- %s of %s are used (%s): %s left", usage.Dollars(used), usage.Dollars(b), whose, usage.Dollars(max(0, b-used)))})
 	}
 	if b, used := share.Budget.Tokens, share.Spent.Tokens; nearly(used, b) {
-		due = append(due, item{"tokens " + share.Agent, fmt.Sprintf("- %d of %d tokens are used (%s): %d left", used, b, whose, max(0, b-used))})
+		due = append(due, environment.Item{Key: "tokens " + share.Agent, Line: fmt.Sprintf("- %d of %d tokens are used (%s): %d left", used, b, whose, max(0, b-used))})
 	}
 	if b, used := share.Budget.Output, share.Spent.Output; nearly(used, b) {
-		due = append(due, item{"output " + share.Agent, fmt.Sprintf("- %d of %d bytes of output are used (%s): %d left", used, b, whose, max(0, b-used))})
+		due = append(due, environment.Item{Key: "output " + share.Agent, Line: fmt.Sprintf("- %d of %d bytes of output are used (%s): %d left", used, b, whose, max(0, b-used))})
 	}
 	return due
 }
 
 // late is the time limits of the agent and of those above it that are nearly up.
-func (k *kit) late() (due []item) {
+func (k *kit) late() (due []environment.Item) {
 	whose := "you"
 	for id := k.me.id; id != ""; {
 		used, limit := k.me.s.sup.Clock(id)
@@ -88,12 +89,12 @@ func (k *kit) late() (due []item) {
 	return due
 }
 
-func nearlyUp(id task.ID, whose string, used, limit time.Duration) []item {
+func nearlyUp(id task.ID, whose string, used, limit time.Duration) []environment.Item {
 	if !nearly(int64(used), int64(limit)) {
 		return nil
 	}
 	text := fmt.Sprintf("- %s of the %s that %s may work are used: %s left", rounded(used), rounded(limit), whose, rounded(max(0, limit-used)))
-	return []item{{"wall " + string(id), text}}
+	return []environment.Item{{Key: "wall " + string(id), Line: text}}
 }
 
 func rounded(d time.Duration) time.Duration {

@@ -23,6 +23,7 @@ import (
 	"github.com/drover-dev/drover/internal/driver/dream"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/platform/saferoot"
+	"github.com/drover-dev/drover/internal/session/environment"
 	"github.com/drover-dev/drover/internal/session/upkeep"
 	"github.com/drover-dev/drover/internal/tool/boardtool"
 	"github.com/drover-dev/drover/internal/tool/files"
@@ -197,7 +198,7 @@ func (a *dreamArea) mayRead(path string) bool {
 
 // Check implements [agent.Gate].
 func (a *dreamArea) Check(ctx context.Context, c agent.Call) (agent.Decision, error) {
-	if writes(c.Name) {
+	if environment.Writes(c.Name) {
 		if err := a.mayWrite(c.Input); err != nil {
 			return agent.Decision{Reason: err.Error()}, nil
 		}

@@ -69,8 +69,7 @@ func (c *child) isolate(ctx context.Context, me *self, h task.Host) (*checkout, 
 	me.inside, me.cwd, me.env = rec.ID, t.Dir, worktree.Environ(me.env)
 	me.rules.Dirs, me.rules.Base = dirs, cmp.Or(me.rules.Base, from)
 	me.rules.Copies = append(slices.Clone(me.rules.Copies), permission.Copy{Of: top, At: t.Path}, permission.Copy{Of: from, At: t.Dir})
-	c.s.edits.known.Add(t.Origin())
-	c.s.edits.known.Add(t.Checkout())
+	c.s.edits.AddCheckout(t)
 	o := &checkout{s: c.s, tree: t, text: fmt.Sprintf("You work in a git worktree of your own: %s, on the branch %s. Other agents do not see what you change there.", t.Path, t.Branch)}
 	switch n := t.Uncommitted; {
 	case !fresh || n == 0:
@@ -116,7 +115,7 @@ func (c *child) tree(ctx context.Context, rec task.Record) (t *worktree.Tree, fr
 
 // leave gives the checkout up when nothing runs in it any more.
 func (o *checkout) leave(ctx context.Context) *task.Worktree {
-	o.s.edits.known.Drop(o.tree.Task, o.tree.Path)
+	o.s.edits.DropCheckout(o.tree)
 	got, err := o.s.cfg.Agents.Worktrees.Finish(ctx, o.tree)
 	w := &task.Worktree{Path: got.Path, Branch: got.Branch, Rescue: got.Rescue, Text: got.Text, Removed: got.Removed}
 	if err != nil && w.Text == "" {

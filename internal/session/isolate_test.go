@@ -346,25 +346,3 @@ func TestEditsTold(t *testing.T) {
 		}
 	}
 }
-
-func TestEditsQueue(t *testing.T) {
-	var e edits
-	e.open("a00000001")
-	one, two := worktree.Editor{Task: "a00000001", Name: "one"}, worktree.Editor{Task: "a00000002", Name: "two"}
-	for i := range maxWords + 5 {
-		e.record(one, fmt.Sprint("/f", i))
-		e.record(two, fmt.Sprint("/f", i))
-	}
-	got := e.take("a00000001")
-	if len(got) != maxWords || !strings.Contains(got[0], "/f5.") || len(e.take("a00000001")) != 0 {
-		t.Errorf("%d words, the first %q", len(got), got[0])
-	}
-	if e.take("a00000002") != nil {
-		t.Error("words are kept for one who cannot be told")
-	}
-	e.close("a00000001")
-	e.record(worktree.Editor{Task: "a00000003"}, "/f1")
-	if e.take("a00000001") != nil {
-		t.Error("words are kept for one who has ended")
-	}
-}

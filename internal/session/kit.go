@@ -16,11 +16,13 @@ import (
 	"github.com/drover-dev/drover/internal/agentenv/permission"
 	"github.com/drover-dev/drover/internal/agentenv/skill"
 	"github.com/drover-dev/drover/internal/agentenv/todo"
+	"github.com/drover-dev/drover/internal/agentenv/worktree"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/engine/spool"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/platform/failpoint"
 	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/internal/session/environment"
 	"github.com/drover-dev/drover/internal/tool/asktool"
 	"github.com/drover-dev/drover/internal/tool/files"
 	"github.com/drover-dev/drover/internal/tool/intenttool"
@@ -40,17 +42,17 @@ const mainName = "main"
 // kit is what one agent has of its own while its conversation is open: its
 // tools with their state, its gate, its hooks, what it has been told.
 type kit struct {
-	me     self
-	def    subagent.Definition // of the main agent: its name only
-	runner *hook.Runner
-	hooks  *hook.Loop
-	gate   *permission.Gate
-	wide   *permission.Gate // of a teammate whose plan was approved; nil: there is none
-	used   *skill.Ledger
-	told   *reminders
-	turns  turnCount
-	served []*mcpUse // servers that it uses
-	cfg    agent.Config
+	me        self
+	def       subagent.Definition // of the main agent: its name only
+	runner    *hook.Runner
+	hooks     *hook.Loop
+	gate      *permission.Gate
+	wide      *permission.Gate // of a teammate whose plan was approved; nil: there is none
+	used      *skill.Ledger
+	reminders *environment.Reminders
+	turns     turnCount
+	served    []*mcpUse // servers that it uses
+	cfg       agent.Config
 
 	resumed bool   // it goes on with an earlier conversation
 	place   string // what an isolated agent is told of where it works
@@ -78,10 +80,10 @@ func (s *Session) kit(me self, def subagent.Definition, transcript string) (_ *k
 	if err = k.rules(tools); err != nil {
 		return nil, err
 	}
-	k.told = s.reminders(me, def.CriticalReminder, func(name string) bool { return slices.Contains(names, name) })
-	k.told.lists = append(k.told.lists, list{name: limitList, head: "Most of a limit of your work is used:", items: k.limits,
-		foot: "\n\nBring what matters to an end, and hand back what you have before it is reached."})
-	k.told.lists = append(k.told.lists, list{name: mcpList, head: "MCP servers:", items: k.lateServers})
+	k.reminders = s.reminders(me, def.CriticalReminder, func(name string) bool { return slices.Contains(names, name) })
+	k.reminders.Add(environment.List{Name: limitList, Head: "Most of a limit of your work is used:", Items: k.limits,
+		Foot: "\n\nBring what matters to an end, and hand back what you have before it is reached."})
+	k.reminders.Add(environment.List{Name: mcpList, Head: "MCP servers:", Items: k.lateServers})
 	k.runner = hook.NewRunner(me.hooks(def), k.base(tools, transcript))
 	s.mu.Lock()
 	s.runners[k.runner] = struct{}{}
@@ -92,7 +94,7 @@ func (s *Session) kit(me self, def subagent.Definition, transcript string) (_ *k
 	}
 	k.cfg = agent.Config{
 		Model: choice.Model, ModelName: choice.Name, Tools: tools, MaxTurns: me.maxTurns,
-		System: systemPrompt(def, me, s.cfg.Agents.Notes, s.started), Gate: hook.NewGate(k.runner, judge{k}), Hooks: k.hooks, Reminders: k.told,
+		System: systemPrompt(def, me, s.cfg.Agents.Notes, s.started), Gate: hook.NewGate(k.runner, judge{k}), Hooks: k.hooks, Reminders: k.reminders,
 		Compaction: k.compaction(choice.Name), Agent: def.Name, AgentID: string(me.id), SessionID: string(s.cfg.Info.Session),
 	}
 	k.cfg.HandBack = me.depth > 0
@@ -115,7 +117,7 @@ func (s *Session) kit(me self, def subagent.Definition, transcript string) (_ *k
 			s.cfg.Agents.On(me.id, e)
 		}
 	}
-	s.edits.open(me.id)
+	s.edits.Open(me.id)
 	return k, nil
 }
 
@@ -123,7 +125,7 @@ func (k *kit) close() {
 	k.runner.Close()
 	k.leaveServers()
 	s := k.me.s
-	s.edits.close(k.me.id)
+	s.edits.Close(k.me.id)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.runners, k.runner)
@@ -227,7 +229,7 @@ func (k *kit) ask(ctx context.Context, q task.Question) (task.Reply, error) {
 // tools makes the tools of the agent, with a state of their own.
 func (k *kit) tools() []agent.Tool {
 	me, s := k.me, k.me.s
-	rt := &runtime{self: me, learned: func(id task.ID) { k.told.know(taskList, string(id)) }}
+	rt := &runtime{self: me, learned: func(id task.ID) { k.reminders.Know(taskList, string(id)) }}
 	dirs := slices.Clone(me.rules.Dirs)
 	may := func(path string) bool { return k.rule().MayRead(path) }
 	all := []agent.Tool{shelltool.New(shelltool.Config{Shells: rt, Root: me.cwd, TempDir: s.cfg.Place.Tasks(), OutputLimit: s.cfg.Limits.OutputChars})}
@@ -347,7 +349,7 @@ func (k *kit) compaction(model string) *agent.Compaction {
 
 // restore is what the agent must not lose with its conversation.
 func (k *kit) restore(ctx context.Context) string {
-	return join([]string{runningTasks(k.me.s.backgroundOf(k.me)), k.todos(ctx), k.used.Restore()})
+	return join([]string{environment.RunningTasks(k.me.s.backgroundOf(k.me)), k.todos(ctx), k.used.Restore()})
 }
 
 // todos is what is still to be done.
@@ -368,7 +370,7 @@ func (k *kit) todos(ctx context.Context) string {
 		if b.Len() == 0 {
 			b.WriteString("## To-dos\n")
 		}
-		fmt.Fprintf(&b, "- %s %s (%s)\n", it.ID, excerpt.Line(it.Subject, aboutChars), it.Status)
+		fmt.Fprintf(&b, "- %s %s (%s)\n", it.ID, excerpt.Line(it.Subject, environment.AboutChars), it.Status)
 	}
 	return strings.TrimRight(b.String(), "\n")
 }
@@ -441,4 +443,20 @@ func (rt *runtime) name() string {
 		return mainName
 	}
 	return rt.host.Record().Name
+}
+
+// edited is told of a call that has ended.
+func (k *kit) edited(e agent.Event) {
+	if e.Kind != agent.ToolDoneEvent || e.Output.IsError || !environment.Writes(e.Call.Name) {
+		return
+	}
+	var in struct {
+		Path string `json:"file_path"`
+	}
+	if json.Unmarshal(e.Call.Input, &in) != nil || in.Path == "" {
+		return
+	}
+	if path, ok := k.me.within(in.Path); ok {
+		k.me.s.edits.Record(worktree.Editor{Task: k.me.id, Name: (&runtime{self: k.me}).name()}, path)
+	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/drover-dev/drover/internal/driver/shell"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/internal/session/environment"
 	"github.com/drover-dev/drover/internal/tool/mcptool"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
@@ -203,7 +204,7 @@ func (k *kit) unchanged(ctx context.Context, one *mcpUse, conn *mcpclient.Conn, 
 		return nil
 	}
 	name := mcptool.Name(one.Name, t.Name)
-	reply, err := k.ask(ctx, task.Question{Kind: task.Permission, Tool: name, Input: c.Input, Reason: why + " (" + excerpt.Line(t.Description, aboutChars) + ")"})
+	reply, err := k.ask(ctx, task.Question{Kind: task.Permission, Tool: name, Input: c.Input, Reason: why + " (" + excerpt.Line(t.Description, environment.AboutChars) + ")"})
 	switch {
 	case err != nil:
 		return err
@@ -254,7 +255,7 @@ func (k *kit) elicited(server string) func(context.Context, json.RawMessage) (an
 			return nil, err
 		}
 		reply, err := k.ask(ctx, task.Question{Kind: task.Form, Tool: mcptool.Prefix + mcptool.ServerName(server), Input: input,
-			Reason: "the MCP server " + server + " asks: " + excerpt.Line(p.Message, aboutChars)})
+			Reason: "the MCP server " + server + " asks: " + excerpt.Line(p.Message, environment.AboutChars)})
 		switch {
 		case err != nil || !reply.Allow && k.me.s.cfg.Agents.AskWait <= 0:
 			return map[string]string{"action": "cancel"}, nil
@@ -267,16 +268,16 @@ func (k *kit) elicited(server string) func(context.Context, json.RawMessage) (an
 
 // lateServers are the servers whose tools the conversation lacks, once that is
 // known for good.
-func (k *kit) lateServers() []item {
-	var items []item
+func (k *kit) lateServers() []environment.Item {
+	var items []environment.Item
 	for _, one := range k.served {
 		conn, err := one.lease.Peek()
 		switch name := excerpt.Line(one.Name, 80); {
 		case !one.late:
 		case conn != nil:
-			items = append(items, item{"late " + one.Name, fmt.Sprintf("- %s is connected now. Its tools came too late for this conversation: agents that are started from now on have them.", name)})
+			items = append(items, environment.Item{Key: "late " + one.Name, Line: fmt.Sprintf("- %s is connected now. Its tools came too late for this conversation: agents that are started from now on have them.", name)})
 		case err != nil:
-			items = append(items, item{"lost " + one.Name, fmt.Sprintf("- %s cannot be used: %s", name, excerpt.Line(err.Error(), aboutChars))})
+			items = append(items, environment.Item{Key: "lost " + one.Name, Line: fmt.Sprintf("- %s cannot be used: %s", name, excerpt.Line(err.Error(), environment.AboutChars))})
 		}
 	}
 	return items

@@ -118,7 +118,7 @@ func (k *kit) mcpTask(ctx context.Context, l *mcpclient.Lease, conn *mcpclient.C
 	if !s.runsAsTask(conn, tool) {
 		return "", false, nil
 	}
-	rt := &runtime{self: k.me, learned: func(id task.ID) { k.told.know(taskList, string(id)) }}
+	rt := &runtime{self: k.me, learned: func(id task.ID) { k.reminders.Know(taskList, string(id)) }}
 	alone := s.cfg.Limits.NoBackground || rt.host != nil && !s.cfg.Limits.NestedBackground
 	s.mcpTasks.see(l.Key(), l.Server())
 	made := make(chan string, 1)

@@ -44,6 +44,7 @@ import (
 	"github.com/drover-dev/drover/internal/session/activity"
 	"github.com/drover-dev/drover/internal/session/diskspace"
 	"github.com/drover-dev/drover/internal/session/ended"
+	"github.com/drover-dev/drover/internal/session/environment"
 	"github.com/drover-dev/drover/internal/session/snapshot"
 	"github.com/drover-dev/drover/internal/session/upkeep"
 	"github.com/drover-dev/drover/internal/tool/webtool"
@@ -213,7 +214,7 @@ type Session struct {
 
 	traffic traffic // of messages between agents
 	hops    hops
-	edits   edits
+	edits   environment.Edits
 
 	space     *diskspace.Guard
 	snapshots *snapshot.Writer // of the log

@@ -1,0 +1,86 @@
+package environment
+
+import (
+	"strings"
+	"sync"
+
+	"github.com/drover-dev/drover/internal/agentenv/worktree"
+	"github.com/drover-dev/drover/task"
+)
+
+// maxEdits bounds what is kept for an agent that does not come to read it; the oldest
+// goes first.
+const maxEdits = 20
+
+// Edits is who in the session edits which files, and what open agents have not read
+// of it yet. The zero value is ready.
+type Edits struct {
+	files worktree.Edits
+
+	mu  sync.Mutex
+	due map[task.ID][]string // guarded by mu: of agents whose conversation is open
+}
+
+// AddCheckout lets edits in a checkout count as edits of the files that it is a copy of.
+func (e *Edits) AddCheckout(t *worktree.Tree) {
+	e.files.Add(t.Origin())
+	e.files.Add(t.Checkout())
+}
+
+// DropCheckout forgets what was edited in a checkout.
+func (e *Edits) DropCheckout(t *worktree.Tree) { e.files.Drop(t.Task, t.Path) }
+
+// Open lets an agent read of edits, until Close.
+func (e *Edits) Open(id task.ID) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.due == nil {
+		e.due = map[task.ID][]string{}
+	}
+	e.due[id] = nil
+}
+
+// Close forgets an agent.
+func (e *Edits) Close(id task.ID) {
+	e.files.Drop(id, "")
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.due, id)
+}
+
+// Record says that an agent has edited a file.
+func (e *Edits) Record(who worktree.Editor, path string) {
+	words := e.files.Record(who, path)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, w := range words {
+		texts, open := e.due[w.To]
+		if !open {
+			continue
+		}
+		if texts = append(texts, w.Text()); len(texts) > maxEdits {
+			texts = texts[1:]
+		}
+		e.due[w.To] = texts
+	}
+}
+
+// Take is what an agent is to read, once.
+func (e *Edits) Take(id task.ID) []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	texts, open := e.due[id]
+	if open {
+		e.due[id] = nil
+	}
+	return texts
+}
+
+// Writes reports tools that change the file that they name, in all dialects.
+func Writes(tool string) bool {
+	switch strings.ToLower(tool) {
+	case "write", "filewrite", "create", "edit", "fileedit":
+		return true
+	}
+	return false
+}

@@ -1,0 +1,136 @@
+package environment
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/platform/excerpt"
+	"github.com/drover-dev/drover/task"
+)
+
+// AboutChars is how much of a description goes into a list for a model.
+const AboutChars = 240
+
+// Reminders are what one agent reads beside its conversation: lists of what there is, of
+// which it reads what is new. The texts go behind what was said before, so that a list
+// that grows leaves the cached part of a request alone.
+type Reminders struct {
+	lists    []List
+	critical string
+	news     func() []string
+
+	mu    sync.Mutex
+	known map[string]bool // guarded by mu: keys of items, behind the name of their list
+}
+
+// List is something that may grow.
+type List struct {
+	Name     string
+	Head     string
+	Foot     string
+	Volatile bool // a compaction puts it back by other means
+	Files    bool // it is of files, which are looked at only when a turn begins
+	Items    func() []Item
+}
+
+// Item is a line of a list. The agent reads each key once.
+type Item struct{ Key, Line string }
+
+// NewReminders makes those of an agent. critical is repeated at the start of every turn,
+// and news is asked for texts that are read once.
+func NewReminders(critical string, news func() []string, lists ...List) *Reminders {
+	return &Reminders{critical: critical, news: news, lists: lists, known: map[string]bool{}}
+}
+
+// Add adds a list, before the first turn.
+func (r *Reminders) Add(l List) { r.lists = append(r.lists, l) }
+
+var _ agent.Reminders = (*Reminders)(nil)
+
+// Due implements [agent.Reminders].
+func (r *Reminders) Due(_ context.Context, start bool) []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var texts []string
+	for _, l := range r.lists {
+		if l.Files && !start {
+			continue
+		}
+		var lines []string
+		for _, it := range l.Items() {
+			if key := l.Name + " " + it.Key; !r.known[key] {
+				r.known[key] = true
+				lines = append(lines, it.Line)
+			}
+		}
+		if len(lines) > 0 {
+			texts = append(texts, Reminder(l.Head+"\n"+strings.Join(lines, "\n")+l.Foot))
+		}
+	}
+	for _, text := range r.news() {
+		texts = append(texts, Reminder(text))
+	}
+	if start && r.critical != "" {
+		texts = append(texts, Reminder(r.critical))
+	}
+	return texts
+}
+
+// Forgotten implements [agent.Reminders]. Of a volatile list what is there stays known; what has
+// gone meanwhile would be kept for ever.
+func (r *Reminders) Forgotten() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, l := range r.lists {
+		stays := map[string]bool{}
+		if l.Volatile {
+			for _, it := range l.Items() {
+				stays[l.Name+" "+it.Key] = true
+			}
+		}
+		for key := range r.known {
+			if strings.HasPrefix(key, l.Name+" ") && !stays[key] {
+				delete(r.known, key)
+			}
+		}
+	}
+}
+
+// Know says that the agent has learned of an item by other means, such as the
+// result of the call that made it.
+func (r *Reminders) Know(list, key string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.known[list+" "+key] = true
+}
+
+// Reminder is a text as a model reads what does not come from the user.
+func Reminder(text string) string {
+	return "<system-reminder>\n" + text + "\n</system-reminder>"
+}
+
+// TaskItems are the lines of tasks.
+func TaskItems(live []task.Record) []Item {
+	items := make([]Item, len(live))
+	for i, r := range live {
+		items[i] = Item{string(r.ID), fmt.Sprintf("- [%s] %s (%s): %s", r.ID, r.Kind, r.Status, excerpt.Line(r.Description, AboutChars))}
+	}
+	return items
+}
+
+// RunningTasks is what a compaction puts back of the tasks that run.
+func RunningTasks(live []task.Record) string {
+	if len(live) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	b.WriteString("## Running Background Tasks\n")
+	for _, r := range live {
+		fmt.Fprintf(&b, "- %s: %s (%s)\n", r.ID, excerpt.Line(r.Description, AboutChars), r.Kind)
+	}
+	b.WriteString("\nTaskOutput reads what they have printed or answered. You are told when they end.")
+	return b.String()
+}

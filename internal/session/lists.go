@@ -1,0 +1,70 @@
+package session
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/drover-dev/drover/internal/platform/excerpt"
+	"github.com/drover-dev/drover/internal/session/environment"
+	"github.com/drover-dev/drover/subagent"
+	"github.com/drover-dev/drover/task"
+)
+
+// The lists that agents are reminded of.
+const (
+	taskList  = "tasks"
+	agentList = "agents"
+	skillList = "skills"
+)
+
+// reminders makes those of an agent that has tools by these names.
+func (s *Session) reminders(me self, critical string, has func(tool string) bool) *environment.Reminders {
+	r := environment.NewReminders(critical, func() []string { return s.edits.Take(me.id) })
+	if has("TaskOutput") {
+		r.Add(environment.List{Name: taskList, Head: "Background tasks:", Volatile: true,
+			Foot:  "\n\nTaskOutput reads the result of a task, TaskStop ends one.",
+			Items: func() []environment.Item { return environment.TaskItems(s.backgroundOf(me)) }})
+	}
+	if has("Skill") {
+		r.Add(environment.List{Name: skillList, Files: true, Head: "Skills that the Skill tool can load:", Items: s.skillItems})
+	}
+	if has("Agent") {
+		r.Add(environment.List{Name: agentList, Files: true, Head: "Kinds of agents that the Agent tool can start (subagent_type):", Items: func() []environment.Item { return s.agentItems(me) }})
+	}
+	return r
+}
+
+// backgroundOf is what runs or waits in the background for an agent, oldest
+// first.
+func (s *Session) backgroundOf(me self) []task.Record {
+	var live []task.Record
+	for _, r := range s.sup.List(0) {
+		mine := r.Owner == me.id || r.Owner == "" && me.depth == 0
+		if mine && r.Background() && r.ID != s.cfg.Info.Session {
+			live = append(live, r)
+		}
+	}
+	for i, j := 0, len(live)-1; i < j; i, j = i+1, j-1 {
+		live[i], live[j] = live[j], live[i]
+	}
+	return live
+}
+
+func (s *Session) agentItems(me self) []environment.Item {
+	var items []environment.Item
+	for _, d := range me.catalog().All() {
+		if d.NoModel || me.spawns != nil && !slices.Contains(me.spawns, subagent.Normalize(d.Name)) {
+			continue
+		}
+		items = append(items, environment.Item{Key: d.Name, Line: fmt.Sprintf("- %s: %s", excerpt.Line(d.Name, 80), excerpt.Line(d.Description, environment.AboutChars))})
+	}
+	return items
+}
+
+func (s *Session) skillItems() []environment.Item {
+	var items []environment.Item
+	for _, k := range s.cfg.Agents.Skills().All() {
+		items = append(items, environment.Item{Key: k.Name, Line: fmt.Sprintf("- %s: %s", k.Name, excerpt.Line(k.Description, environment.AboutChars))})
+	}
+	return items
+}
