@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -131,16 +130,12 @@ func (a *app) agentsList(out io.Writer, asJSON bool) error {
 		}
 		return printAgentJSON(out, lines)
 	}
-	var buf strings.Builder
-	tw := tabwriter.NewWriter(&buf, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tw, "NAME\tSOURCE\tMODEL\tTOOLS\tDESCRIPTION")
+	rows := [][]string{{"NAME", "SOURCE", "MODEL", "TOOLS", "DESCRIPTION"}}
 	for _, e := range entries {
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\n", excerpt.Line(e.Name, 40), excerpt.Line(a.sourceOf(e), 50), cmp.Or(excerpt.Line(e.Model, 24), "inherits"),
-			excerpt.Line(toolsOf(e.Tools), 32), excerpt.Line(e.Description, 60))
+		rows = append(rows, []string{excerpt.Line(e.Name, 40), excerpt.Line(a.sourceOf(e), 50), cmp.Or(excerpt.Line(e.Model, 24), "inherits"),
+			excerpt.Line(toolsOf(e.Tools), 32), excerpt.Line(e.Description, 60)})
 	}
-	_ = tw.Flush() // a builder takes everything
-	_, err := io.WriteString(out, buf.String())
-	return err
+	return a.table(rows, headed)
 }
 
 // sourceOf is where an agent is from, as short as it can be said.

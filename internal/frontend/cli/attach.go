@@ -480,7 +480,10 @@ func (t *attachment) tasks(ctx context.Context) error {
 		return fmt.Errorf("list tasks: %w", err)
 	}
 	records, depth := family(page.Tasks)
-	return t.printed(func(a *app) error { return table(a.Stdout, a.taskRows(records, depth, false)) })
+	return t.printed(func(a *app) error {
+		rows := a.taskRows(records, depth, false)
+		return a.table(rows, ofTasks(rows, records))
+	})
 }
 
 // printed prints as other commands do, behind what was shown.

@@ -707,7 +707,7 @@ func TestEscapes(t *testing.T) {
 			Cause: &task.Cause{Actor: task.Actor(bad), Reason: task.Reason(bad), Signal: bad, Detail: bad}, Progress: &task.Progress{Message: bad, Summary: bad}, CreateTime: at(1)}
 		q := r
 		q.ID, q.Status, q.Name, q.Cause = "b11111111", task.Pending, "q"+bad, nil
-		w := &world{terminal: true, background: newSession("sb", true), findings: []Finding{{bad, Level("ok"), bad, bad}}}
+		w := &world{terminal: true, plain: true, background: newSession("sb", true), findings: []Finding{{bad, Level("ok"), bad, bad}}}
 		s := newSession("slive0000", true, r, q)
 		s.info.Title, s.info.Project, s.info.Role, s.text = bad, bad, bad, bad+"\n"+bad
 		s.output["b00000000"] = []byte("line " + bad + "\n" + bad)

@@ -378,6 +378,7 @@ type world struct {
 	demo         error
 	stdin        io.Reader
 	terminal     bool
+	plain        bool // the user wants no colours
 	stdout       io.Writer // instead of the buffer
 }
 
@@ -424,8 +425,12 @@ func (w *world) deps(out, errw io.Writer) Deps {
 	if w.stdout != nil {
 		out = w.stdout
 	}
+	env := []string{"A=b"}
+	if w.plain {
+		env = append(env, "NO_COLOR=1")
+	}
 	return Deps{
-		Stdin: w.stdin, Stdout: out, Stderr: errw, Env: []string{"A=b"}, Cwd: "/work", Version: "1.2.3", Backend: w,
+		Stdin: w.stdin, Stdout: out, Stderr: errw, Env: env, Cwd: "/work", Version: "1.2.3", Backend: w,
 		IsTerminal: func(x io.Writer) bool { return w.terminal && x == out },
 		Now:        func() time.Time { return at(60) },
 	}

@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -308,7 +307,7 @@ func (a *app) mcpList(ctx context.Context, asJSON, quick bool, out io.Writer) er
 	if asJSON {
 		return json.NewEncoder(out).Encode(rows)
 	}
-	return showServers(out, rows)
+	return a.showServers(out, rows)
 }
 
 // mcpReach connects to all servers that agents would get.
@@ -332,21 +331,20 @@ func (a *app) mcpReach(ctx context.Context, entries []mcpconfig.Entry, rows []mc
 	return nil
 }
 
-func showServers(out io.Writer, rows []mcpRow) error {
+func (a *app) showServers(out io.Writer, rows []mcpRow) error {
 	if len(rows) == 0 {
 		_, err := fmt.Fprintln(out, "No MCP servers. Add one with `drover mcp add`.")
 		return err
 	}
-	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "NAME\tFROM\tSTATUS\tTOOLS\tWHAT")
+	lines := [][]string{{"NAME", "FROM", "STATUS", "TOOLS", "WHAT"}}
 	for _, r := range rows {
 		tools := "-"
 		if r.Status == "connected" {
 			tools = fmt.Sprint(len(r.Tools))
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", excerpt.Line(r.Name, 40), r.Scope, cmp.Or(r.Status, "-"), tools, excerpt.Line(cmp.Or(r.URL, strings.Join(r.Command, " ")), 80))
+		lines = append(lines, []string{excerpt.Line(r.Name, 40), r.Scope, cmp.Or(r.Status, "-"), tools, excerpt.Line(cmp.Or(r.URL, strings.Join(r.Command, " ")), 80)})
 	}
-	if err := t.Flush(); err != nil {
+	if err := a.table(lines, byState(lines, "STATUS")); err != nil {
 		return err
 	}
 	for _, r := range rows {

@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -121,12 +121,11 @@ func (a *app) memoryList(out io.Writer, asJSON bool) error {
 	if asJSON {
 		return printAgentJSON(out, append([]memory.File{}, files...))
 	}
-	tw := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tw, "NAME\tBYTES\tCHANGED")
+	rows := [][]string{{"NAME", "BYTES", "CHANGED"}}
 	for _, f := range files {
-		fmt.Fprintf(tw, "%s\t%d\t%s\n", excerpt.Line(f.Name, 100), f.Bytes, f.Changed.Local().Format(time.DateTime))
+		rows = append(rows, []string{excerpt.Line(f.Name, 100), fmt.Sprint(f.Bytes), f.Changed.Local().Format(time.DateTime)})
 	}
-	return tw.Flush()
+	return a.table(rows, headed)
 }
 
 func (a *app) boardList(out io.Writer, asJSON bool) error {
@@ -140,13 +139,11 @@ func (a *app) boardList(out io.Writer, asJSON bool) error {
 	if asJSON {
 		return printAgentJSON(out, append([]memory.Entry{}, b.Entries...))
 	}
-	tw := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tw, "ID\tBY\tNOTE")
-	for i := len(b.Entries) - 1; i >= 0; i-- {
-		e := b.Entries[i]
-		fmt.Fprintf(tw, "%s\t%s\t%s\n", excerpt.Line(e.ID, 40), cmp.Or(excerpt.Line(e.By, 24), "-"), excerpt.Line(e.Line(), 100))
+	rows := [][]string{{"ID", "BY", "NOTE"}}
+	for _, e := range slices.Backward(b.Entries) {
+		rows = append(rows, []string{excerpt.Line(e.ID, 40), cmp.Or(excerpt.Line(e.By, 24), "-"), excerpt.Line(e.Line(), 100)})
 	}
-	return tw.Flush()
+	return a.table(rows, headed)
 }
 
 func (a *app) boardAdd(ctx context.Context, out io.Writer, text string, tags []string) error {

@@ -4,12 +4,10 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -67,7 +65,7 @@ func (a *app) modelsCommand() *cobra.Command {
 				_, err = a.Stdout.Write(append(excerpt.JSON(data), '\n'))
 				return err
 			}
-			return printModels(a.Stdout, rows)
+			return a.printModels(rows)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "a JSON array")
@@ -136,9 +134,8 @@ func (a *app) models(set settings.Settings) ([]modelRow, []string) {
 	return rows, notes
 }
 
-func printModels(out io.Writer, rows []modelRow) error {
-	tw := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tw, "ALIAS\tMODEL\tPROVIDER\tWINDOW\tMOST OUT\tIN $\tOUT $\tKEY\t")
+func (a *app) printModels(rows []modelRow) error {
+	lines := [][]string{{"ALIAS", "MODEL", "PROVIDER", "WINDOW", "MOST OUT", "IN $", "OUT $", "KEY", ""}}
 	number := func(n int64) string {
 		if n == 0 {
 			return "-"
@@ -157,11 +154,12 @@ func printModels(out io.Writer, rows []modelRow) error {
 		if r.Default {
 			usual = "default"
 		}
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", cmp.Or(excerpt.Line(r.Alias, 30), "-"), excerpt.Line(r.Name, 60), excerpt.Line(r.Provider, 20),
-			number(r.Window), number(r.Output), in, written, key, usual)
+		lines = append(lines, []string{cmp.Or(excerpt.Line(r.Alias, 30), "-"), excerpt.Line(r.Name, 60), excerpt.Line(r.Provider, 20),
+			number(r.Window), number(r.Output), in, written, key, usual})
 	}
-	fmt.Fprintf(tw, "\nPrices are US dollars for a million tokens, of %s.\n", models.AsOf())
-	return tw.Flush()
+	text := a.layOut(lines, headed)
+	_, err := a.Stdout.Write(fmt.Appendf(text, "\nPrices are US dollars for a million tokens, of %s.\n", models.AsOf()))
+	return err
 }
 
 // completeModels offers the short names, and full names once something of one is

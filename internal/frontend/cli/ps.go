@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -73,22 +72,15 @@ func (a *app) ps() *cobra.Command {
 		if *tree {
 			records, depth = family(records)
 		}
-		var text bytes.Buffer
 		rows := a.taskRows(records, depth, *all)
 		if *tree {
 			spendColumns(rows, records, used)
 		}
-		if err := table(&text, rows); err != nil {
-			return err
-		}
+		text := a.layOut(rows, ofTasks(rows, records))
 		if line := awaySessions(records); line != "" {
-			fmt.Fprintln(&text, line)
+			text = append(text, line+"\n"...)
 		}
-		shown := text.Bytes()
-		if a.colored() {
-			shown = paint(shown, records)
-		}
-		if _, err := a.Stdout.Write(shown); err != nil {
+		if _, err := a.Stdout.Write(text); err != nil {
 			return err
 		}
 		if more {

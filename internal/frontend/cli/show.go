@@ -151,7 +151,7 @@ func (a *app) sessions() *cobra.Command {
 			}
 			rows = append(rows, row)
 		}
-		return table(a.Stdout, rows)
+		return a.table(rows, byState(rows, "STATE"))
 	}
 	cmd.AddCommand(a.sessionsRemove(), a.sessionsExport(), a.sessionsRepair())
 	return cmd
@@ -316,7 +316,7 @@ func (a *app) doctor() *cobra.Command {
 		if *asJSON {
 			err = printArray(a.Stdout, findings)
 		} else {
-			err = table(a.Stdout, rows)
+			err = a.table(rows, byState(rows, "STATE"))
 		}
 		if err == nil && bad > 0 {
 			return &ExitError{Code: codeFailed, Err: fmt.Errorf("%d of %d checks found an error", bad, len(findings))}

@@ -4,11 +4,9 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"io"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -72,7 +70,7 @@ func (a *app) statsCommand() *cobra.Command {
 				return enc.Encode(s)
 			}
 			a.tellGaps(&s)
-			return s.print(cmd.OutOrStdout())
+			return a.printStats(&s)
 		},
 	}
 	f := cmd.Flags()
@@ -194,7 +192,7 @@ func (a *app) tellGaps(s *stats) {
 	}
 }
 
-func (s *stats) print(out io.Writer) error {
+func (a *app) printStats(s *stats) error {
 	if s.Total.Calls == 0 {
 		text := "No model has been called here yet."
 		if s.Since != nil {
@@ -203,20 +201,16 @@ func (s *stats) print(out io.Writer) error {
 		if !s.all {
 			text += " --all-projects looks everywhere."
 		}
-		_, err := fmt.Fprintln(out, text)
+		_, err := fmt.Fprintln(a.Stdout, text)
 		return err
 	}
-	var buf strings.Builder
-	tw := tabwriter.NewWriter(&buf, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(tw, "%s\tCALLS\tINPUT\tCACHED\tOUTPUT\tCOST\tTIME\n", strings.ToUpper(string(s.By)))
+	rows := [][]string{{strings.ToUpper(string(s.By)), "CALLS", "INPUT", "CACHED", "OUTPUT", "COST", "TIME"}}
 	s.Total.Key = "TOTAL"
 	for _, r := range append(s.Rows, s.Total) {
-		fmt.Fprintf(tw, "%s\t%d\t%s\t%s\t%s\t%s\t%s\n", cmp.Or(excerpt.Line(r.Key, 60), "-"), r.Calls,
-			short(r.Input+r.CacheRead+r.CacheWrite), short(r.CacheRead), short(r.Output), cost(r), took(r))
+		rows = append(rows, []string{cmp.Or(excerpt.Line(r.Key, 60), "-"), fmt.Sprint(r.Calls),
+			short(r.Input + r.CacheRead + r.CacheWrite), short(r.CacheRead), short(r.Output), cost(r), took(r)})
 	}
-	_ = tw.Flush() // a builder takes everything
-	_, err := io.WriteString(out, buf.String())
-	return err
+	return a.table(rows, headed)
 }
 
 // cost is at least what is known.

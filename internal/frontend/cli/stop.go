@@ -130,5 +130,5 @@ func (a *app) printReceipt(r task.Receipt, asJSON bool) error {
 			rows = append(rows, []string{fmt.Sprint("pid ", s.PID), cell(string(s.Task), 40), cell(s.Why, 60), cell(s.Command, 60)})
 		}
 	}
-	return table(a.Stdout, rows)
+	return a.table(rows, byState(rows, "STATUS"))
 }

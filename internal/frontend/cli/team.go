@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"slices"
 	"strings"
 
@@ -30,18 +29,15 @@ func (a *app) colored() bool {
 	})
 }
 
-// paint colors the names of teammates in a table whose rows, behind the head, are
-// those of the records: after the columns were laid out, which would count what
-// cannot be seen.
-func paint(text []byte, records []task.Record) []byte {
-	lines := bytes.SplitAfter(text, []byte("\n"))
-	for i, r := range records {
-		code := colorCode(r)
-		if name := cell(r.Name, nameChars); code != "" && i+1 < len(lines) {
-			lines[i+1] = bytes.Replace(lines[i+1], []byte(name), []byte("\x1b["+code+"m"+name+"\x1b[0m"), 1)
+// ofTasks colours a table of tasks: their states, and the names of teammates.
+func ofTasks(rows [][]string, records []task.Record) paint {
+	states, names := byState(rows, "STATUS"), slices.Index(rows[0], "NAME")
+	return func(row, col int) string {
+		if row > 0 && col == names {
+			return colorCode(records[row-1])
 		}
+		return states(row, col)
 	}
-	return bytes.Join(lines, nil)
 }
 
 // colorCode is how a terminal is told the color of a teammate; empty: it has none.

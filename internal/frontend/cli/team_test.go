@@ -61,7 +61,7 @@ func TestPsColors(t *testing.T) {
 			t.Errorf("%s: %q", name, got)
 		}
 		bare := got
-		for _, code := range []string{"\x1b[34m", "\x1b[31m", "\x1b[36m", "\x1b[0m"} {
+		for _, code := range []string{"\x1b[1m", "\x1b[2m", "\x1b[32m", "\x1b[34m", "\x1b[31m", "\x1b[36m", "\x1b[0m"} {
 			bare = strings.ReplaceAll(bare, code, "")
 		}
 		if bare != plain {

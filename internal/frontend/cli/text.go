@@ -8,7 +8,6 @@ import (
 	"io"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/drover-dev/drover/internal/platform/excerpt"
@@ -18,19 +17,6 @@ import (
 // cell makes text fit for a column.
 func cell(text string, limit int) string {
 	return cmp.Or(excerpt.Line(text, limit), "-")
-}
-
-// table prints rows in columns. It is written as a whole, so that a pipe that
-// breaks is met once.
-func table(w io.Writer, rows [][]string) error {
-	var buf bytes.Buffer
-	tw := tabwriter.NewWriter(&buf, 0, 0, 2, ' ', 0)
-	for _, row := range rows {
-		fmt.Fprintln(tw, strings.Join(row, "\t"))
-	}
-	_ = tw.Flush() // a buffer takes everything
-	_, err := w.Write(buf.Bytes())
-	return err
 }
 
 // printJSON prints one value, indented, for programs and for people.

@@ -10,7 +10,6 @@ import (
 	"io"
 	"path/filepath"
 	"strings"
-	"text/tabwriter"
 	"time"
 	"unicode"
 
@@ -163,16 +162,12 @@ func (a *app) todoShow(cmd *cobra.Command, f todoFlags) error {
 		}
 		return todoJSON(cmd.OutOrStdout(), out)
 	}
-	var buf bytes.Buffer
-	tw := tabwriter.NewWriter(&buf, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tw, "ID\tSTATUS\tOWNER\tWAITS FOR\tSUBJECT")
+	rows := [][]string{{"ID", "STATUS", "OWNER", "WAITS FOR", "SUBJECT"}}
 	for _, it := range l.Items {
 		owner, waits := cmp.Or(excerpt.Line(it.Owner, 30), "-"), cmp.Or(todoNumbers(l.Waits(it)), "-")
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\n", it.ID, it.Status, owner, waits, excerpt.Line(it.Title(), 80))
+		rows = append(rows, []string{it.ID.String(), string(it.Status), owner, waits, excerpt.Line(it.Title(), 80)})
 	}
-	_ = tw.Flush() // a buffer takes everything
-	fmt.Fprintf(&buf, "List %s\n", name)
-	_, err = cmd.OutOrStdout().Write(buf.Bytes())
+	_, err = a.Stdout.Write(fmt.Appendf(a.layOut(rows, headed), "List %s\n", name))
 	return err
 }
 

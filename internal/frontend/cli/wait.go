@@ -80,7 +80,7 @@ func (a *app) printWait(reply control.WaitReply, first, asJSON bool) error {
 			rows = append(rows, []string{cell(string(r.ID), 40), cell(r.Name, 30), status(a.Now(), r), ending(r)})
 		}
 	}
-	return table(a.Stdout, rows)
+	return a.table(rows, nil)
 }
 
 func living(tasks []found) int {
