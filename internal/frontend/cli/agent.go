@@ -16,7 +16,7 @@ import (
 
 // agentCommand runs agents without a conversation around them.
 func (a *app) agentCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "agent", Short: "Run one agent", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
+	cmd := &cobra.Command{Use: "agent", Short: "Run one agent", Args: takes(0, 0), RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
 	var req control.AgentRequest
 	var name string
 	var detach bool

@@ -31,16 +31,16 @@ func (a *app) agentsCommand() *cobra.Command {
 		Long: "Tell which agents can be started here: the built-in ones, and those of files in .drover/agents,\n" +
 			".claude/agents and .github/agents of the folder and of its repository, and in ~/.config/drover/agents\n" +
 			"and ~/.claude/agents.",
-		Args: todoWords(0, 0), ValidArgsFunction: cobra.NoFileCompletions, RunE: list,
+		Args: takes(0, 0), ValidArgsFunction: cobra.NoFileCompletions, RunE: list,
 	}
 	cmd.PersistentFlags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.AddCommand(
-		&cobra.Command{Use: "list", Short: "List the agents", Args: todoWords(0, 0), ValidArgsFunction: cobra.NoFileCompletions, RunE: list},
+		&cobra.Command{Use: "list", Short: "List the agents", Args: takes(0, 0), ValidArgsFunction: cobra.NoFileCompletions, RunE: list},
 		&cobra.Command{
 			Use: "show NAME", Short: "Show one agent whole",
 			Long: "Show one agent whole: what its definition says, where it is from, what it hides, what is wrong with it,\n" +
 				"and what it would be started with.",
-			Args: todoWords(1, 1),
+			Args: takes(1, 1),
 			ValidArgsFunction: func(_ *cobra.Command, words []string, _ string) ([]string, cobra.ShellCompDirective) {
 				if len(words) > 0 {
 					return nil, cobra.ShellCompDirectiveNoFileComp

@@ -43,7 +43,7 @@ func (a *app) approvals() *cobra.Command {
 		Long: "List what agents of this project's live sessions ask and wait for: whether a call may run, or what you\n" +
 			"want. What would run is shown decoded, with everything visible. Answer with allow, deny or answer; IDs may be shortened while unique. A\n" +
 			"question that nobody answers in time is denied, and its agent is told so.",
-		Args:              args(cobra.NoArgs),
+		Args:              takes(0, 0),
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	all := cmd.PersistentFlags().Bool("all-sessions", false, "look in the sessions of all projects too")
@@ -79,7 +79,7 @@ func (a *app) allow(all *bool) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "allow [--always] [--input JSON] [--digest D] ID",
 		Short: "Allow a call that waits for permission",
-		Args:  args(cobra.ExactArgs(1)),
+		Args:  takes(1, 1),
 	}
 	input := cmd.Flags().String("input", "", "run it with this input instead, a JSON object; it is judged again")
 	always := cmd.Flags().Bool("always", false, "also write the rule that the question suggests to .drover/settings.local.json; it holds at once")
@@ -103,7 +103,7 @@ func (a *app) deny(all *bool) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "deny [--reason TEXT] [--digest D] ID",
 		Short: "Deny a call that waits for permission",
-		Args:  args(cobra.ExactArgs(1)),
+		Args:  takes(1, 1),
 	}
 	reason := cmd.Flags().String("reason", "", "what the agent is told")
 	digest := digestFlag(cmd)
@@ -118,7 +118,7 @@ func (a *app) answer(all *bool) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "answer [--digest D] ID TEXT|JSON",
 		Short: "Answer an agent that asks what you want, or a form of an MCP server by a JSON object",
-		Args:  args(cobra.ExactArgs(2)),
+		Args:  takes(2, 2),
 	}
 	digest := digestFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, words []string) error {
@@ -133,7 +133,7 @@ func (a *app) showQuestion(all *bool) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show [--json] ID",
 		Short: "Show one question with the whole input, however long",
-		Args:  args(cobra.ExactArgs(1)),
+		Args:  takes(1, 1),
 	}
 	asJSON := cmd.Flags().Bool("json", false, "a JSON object")
 	cmd.RunE = func(cmd *cobra.Command, words []string) error {

@@ -44,7 +44,7 @@ func (a *app) attach() *cobra.Command {
 			"The ID of a task shows its output and what becomes of it, until it ends; what you type is sent to it. The exit\n" +
 			"code is that of the task.\n\n" +
 			"Piped input is a prompt for each line; then it follows until nothing is left to answer, and leaves.",
-		Args:              args(cobra.MaximumNArgs(1)),
+		Args:              takes(0, 1),
 		ValidArgsFunction: a.completeTasks(false),
 	}
 	f := cmd.Flags()

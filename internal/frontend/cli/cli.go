@@ -169,19 +169,8 @@ func New(d Deps) *cobra.Command {
 		a.sessions(), a.doctor(), a.version(), a.mcp(), a.agentCommand(), a.monitorCommand(), a.agentsCommand(), a.demo(), a.permissionsCommand(), a.statsCommand(),
 		a.trustCommand(), a.todoCommand(), a.remoteCommand(), a.teleportCommand(), a.memoryCommand(), a.workflowCommand(), a.modelsCommand())
 	a.summary(root)
+	arrange(root)
 	return root
-}
-
-// noSuchCommand refuses words after `drover` that are no command.
-func noSuchCommand(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return nil
-	}
-	mend := "see `drover --help`"
-	if s := cmd.SuggestionsFor(args[0]); len(s) > 0 {
-		mend = "did you mean `drover " + s[0] + "`?"
-	}
-	return usage(fmt.Sprintf("unknown command %q", args[0]), mend)
 }
 
 // Execute runs cmd, prints its error as one line on stderr, and returns the
@@ -244,11 +233,16 @@ func own(ctx context.Context, err error) error {
 	return err
 }
 
-// args wraps the checks of cobra, whose errors are about usage.
-func args(check cobra.PositionalArgs) cobra.PositionalArgs {
+// takes counts the words of a command. Most below 0 is no bound.
+func takes(least, most int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, words []string) error {
-		if err := check(cmd, words); err != nil {
-			return usage(err.Error(), "usage: "+cmd.UseLine())
+		switch {
+		case len(words) < least:
+			return usage("an argument is missing", "usage: "+cmd.UseLine())
+		case most >= 0 && len(words) > most && cmd.HasSubCommands():
+			return usage(fmt.Sprintf("unknown command %q for %q", words[most], cmd.CommandPath()), "see `"+cmd.CommandPath()+" --help`")
+		case most >= 0 && len(words) > most:
+			return usage(fmt.Sprintf("unexpected argument %q", words[most]), "usage: "+cmd.UseLine())
 		}
 		return nil
 	}

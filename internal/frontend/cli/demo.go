@@ -10,7 +10,7 @@ func (a *app) demo() *cobra.Command {
 		Short: "A tour without any key",
 		Long: "A tour without any key, in any folder: a scripted main agent has work of all eight kinds at once, and real\n" +
 			"agents search and read this folder. It changes nothing here, talks to nobody but itself, and leaves nothing behind.",
-		Args:              cobra.NoArgs,
+		Args:              takes(0, 0),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.Demo(cmd.Context(), a.Stdout, a.colored(), a.Columns())

@@ -34,7 +34,7 @@ func (a *app) sessionsExport() *cobra.Command {
 		Long: "Write the conversation of a session's main agent, also of one that lives. Markdown shortens what\n" +
 			"tools were given and said; jsonl is the whole transcript as it is kept (see docs/transcript.md).\n" +
 			"A file that exists is never written over.",
-		Args: args(cobra.ExactArgs(1)),
+		Args: takes(1, 1),
 	}
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		infos, _ := a.known(cmd.Context(), false)

@@ -378,7 +378,7 @@ type world struct {
 	demo         error
 	stdin        io.Reader
 	terminal     bool
-	plain        bool // the user wants no colours
+	plain        bool      // the user wants no colours
 	stdout       io.Writer // instead of the buffer
 }
 

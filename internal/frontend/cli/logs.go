@@ -29,7 +29,7 @@ func (a *app) logs() *cobra.Command {
 		Long: "Print the output of a task. On a terminal, escape sequences are taken out and unseen characters are\n" +
 			"marked; --raw prints the bytes as they are, and so does a pipe. -f goes on until the task has ended;\n" +
 			"Ctrl-C leaves the task alone. With --messages the newest messages of an agent, 50 at most, or --tail of them.",
-		Args:              args(cobra.ExactArgs(1)),
+		Args:              takes(1, 1),
 		ValidArgsFunction: a.completeTasks(true),
 	}
 	f := cmd.Flags()

@@ -28,7 +28,7 @@ func (a *app) mcp() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "mcp",
 		Short: "Drover as a server of the Model Context Protocol, and the servers that agents use",
-		Args:  cobra.NoArgs,
+		Args:  takes(0, 0),
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(&cobra.Command{
@@ -36,7 +36,7 @@ func (a *app) mcp() *cobra.Command {
 		Short: "Serve tasks to one client on stdin and stdout",
 		Long: "Serve tasks to one MCP client on stdin and stdout. The tasks live in the detached\nhost of the folder it is started in, are seen by `drover ps` in any terminal, and\n" +
 			"are stopped when the client goes, unless it asked to keep them.",
-		Args: cobra.NoArgs,
+		Args: takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.ServeMCP(cmd.Context()) },
 	})
 	cmd.AddCommand(a.mcpServersCommands()...)
@@ -68,7 +68,6 @@ func (a *app) mcpAddCommand() *cobra.Command {
 		Short: "Let agents use an MCP server",
 		Long: "Put an MCP server into the file of the user, or with --scope project into .mcp.json of this folder,\nwhere everybody who works on the project has it once they trust the folder.\n\n" +
 			"${VAR} and ${VAR:-DEFAULT} in what is given are replaced when the server is started.",
-		Example: "  drover mcp add files -- npx -y @modelcontextprotocol/server-filesystem .\n  drover mcp add --url https://mcp.example.com/mcp --header 'Authorization: Bearer ${TOKEN}' tickets",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return usage("a server needs a name", "usage: "+cmd.UseLine())
@@ -173,7 +172,7 @@ func (a *app) mcpRemoveCommand() *cobra.Command {
 		Use:     "rm [--scope user|project] NAME",
 		Aliases: []string{"remove"},
 		Short:   "Take an MCP server out of a file",
-		Args:    cobra.ExactArgs(1),
+		Args:    takes(1, 1),
 		RunE:    func(_ *cobra.Command, args []string) error { return a.mcpRemove(args[0], scope, a.Stdout) },
 	}
 	cmd.Flags().StringVar(&scope, "scope", "", "whose it is: user or project (default: the one that has it)")
@@ -219,7 +218,7 @@ func (a *app) mcpAcceptCommand() *cobra.Command {
 		Use:   "accept NAME",
 		Short: "Take the tools of an MCP server as they are now",
 		Long:  "Drover remembers what a tool said of itself when it was used first, and asks about its calls once that\nhas changed. This forgets what was remembered of one server: its tools are taken as they are next time.",
-		Args:  cobra.ExactArgs(1),
+		Args:  takes(1, 1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			entries, err := a.MCPServers()
 			if err != nil {
@@ -267,7 +266,7 @@ func (a *app) mcpListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list [--json] [--no-connect]",
 		Short: "Show the MCP servers, whether they can be reached, and their tools",
-		Args:  cobra.NoArgs,
+		Args:  takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.mcpList(cmd.Context(), asJSON, quick, a.Stdout)
 		},

@@ -20,7 +20,7 @@ import (
 // memoryCommand shows and changes what is remembered of this folder.
 func (a *app) memoryCommand() *cobra.Command {
 	sub := func(use, short string, least, most int, run func(cmd *cobra.Command, words []string) error) *cobra.Command {
-		return &cobra.Command{Use: use, Short: short, Args: todoWords(least, most), ValidArgsFunction: cobra.NoFileCompletions, RunE: run}
+		return &cobra.Command{Use: use, Short: short, Args: takes(least, most), ValidArgsFunction: cobra.NoFileCompletions, RunE: run}
 	}
 	// shows makes a command that prints a table, or JSON.
 	shows := func(use, short string, run func(out io.Writer, asJSON bool) error) *cobra.Command {
@@ -178,7 +178,7 @@ func (a *app) dreamCommand() *cobra.Command {
 		Use: "dream", Short: "Consolidate memory now",
 		Long: "Let an agent go over the conversations since the last time, and bring what was learnt into memory. It can read\n" +
 			"transcripts and change memory, and nothing else. There is one at a time; `drover ps` shows it, `drover stop` ends it.",
-		Args: todoWords(0, 0), ValidArgsFunction: cobra.NoFileCompletions,
+		Args: takes(0, 0), ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			r := control.StartRequest{Dream: &control.DreamRequest{}, Env: a.Env, Cwd: a.Cwd}
 			if detach {

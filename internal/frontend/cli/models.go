@@ -46,7 +46,7 @@ func (a *app) modelsCommand() *cobra.Command {
 		Long: "List the short names of models, those of your settings included, and the models whose window and price are\n" +
 			"models. Any other name can be given to --model too, as PROVIDER/NAME. Prices are US dollars for a million tokens,\n" +
 			"from a table that has its date, or from models.prices of your settings.",
-		Args:              cobra.NoArgs,
+		Args:              takes(0, 0),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			set, err := a.Settings("")

@@ -34,7 +34,6 @@ func (a *app) monitorCommand() *cobra.Command {
 
 A line that matches is an event; ` + "`drover ps`" + ` counts them, ` + "`drover logs -f`" + ` shows all lines as they come. A monitor ends with what it watches, when its time
 is up, or by ` + "`drover stop`" + `. It does not outlive its host.`,
-		Example: "  drover monitor --match ERROR --file /var/log/app.log\n  drover monitor --persistent -- ./poll-ci.sh",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			m.timed = cmd.Flags().Changed("timeout")
 			r, err := m.request(a, args)

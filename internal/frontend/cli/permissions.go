@@ -29,7 +29,7 @@ func (a *app) permissionsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "permissions",
 		Short: "What agents may do, by the rules",
-		Args:  cobra.NoArgs,
+		Args:  takes(0, 0),
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(a.permissionsCheck())
@@ -74,8 +74,6 @@ func (a *app) permissionsCheck() *cobra.Command {
 			"--batch reads JSON lines {allow, ask, deny, readOnly, mode, cwd, tool, input} on stdin and\n" +
 			"writes {decision, reason, rule, suggest} for each line, in order. A line that cannot be read is denied.\n\n" +
 			"The exit status is 0 for every answer, and 2 for wrong usage.",
-		Example: "  drover permissions check Bash 'git log -1'\n  drover permissions check --allow 'Bash(go test:*)' Bash 'go test -exec x ./...'\n" +
-			"  drover permissions check --deny 'Read(./.env)' Read .env",
 		Args: func(_ *cobra.Command, args []string) error {
 			if batch && len(args) == 0 || !batch && len(args) == 2 {
 				return nil

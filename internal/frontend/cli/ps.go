@@ -22,7 +22,7 @@ func (a *app) ps() *cobra.Command {
 		Short: "List tasks: what runs, where, since when, at what cost",
 		Long: "List the live tasks of this project's sessions, newest first. With -a, ended tasks too, also those\n" +
 			"that sessions of the past left. A table shows 200 tasks unless --limit says otherwise.",
-		Args:              args(cobra.NoArgs),
+		Args:              takes(0, 0),
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	f := cmd.Flags()

@@ -16,7 +16,7 @@ import (
 
 // remoteCommand has work done elsewhere, and does that of others.
 func (a *app) remoteCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "remote", Short: "Have work done by a service elsewhere, or be one", Args: cobra.NoArgs,
+	cmd := &cobra.Command{Use: "remote", Short: "Have work done by a service elsewhere, or be one", Args: takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
 	cmd.AddCommand(a.remoteRun(), a.remoteServe())
 	return cmd
@@ -107,7 +107,7 @@ func (a *app) remoteServe() *cobra.Command {
 		Long: "Serve the session API of docs/remote-agents.md on this machine: each session is an agent that works in this folder,\n" +
 			"under this folder's settings and rules. Whoever has the token can have commands run here. To be reached from\n" +
 			"elsewhere it needs something in front that speaks TLS. The address is printed when it listens.",
-		Args:              cobra.NoArgs,
+		Args:              takes(0, 0),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			token := home.Lookup(a.Env)(tokenEnv)

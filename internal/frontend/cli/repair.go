@@ -50,7 +50,7 @@ func (a *app) sessionsRepair() *cobra.Command {
 		Long: "Make the damaged log of a session that has no host anew, from every record that can be read and, of\n" +
 			"tasks without one, from their files. The damaged files are kept beside it. What could not be read is\n" +
 			"named. A log in which nothing is wrong is left as it is.",
-		Args:              args(cobra.ExactArgs(1)),
+		Args:              takes(1, 1),
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	asJSON := cmd.Flags().Bool("json", false, "as JSON")

@@ -44,12 +44,7 @@ types into it.
 --batch reads one task a line, from a file or - for stdin: a line for bash, or a
 JSON object {"name", "description", "command" | "args", "cwd", "timeout", "keep", "tty"}.
 The IDs are printed in order; with --json, one JSON object a line.`,
-		Example: `  drover run -- make test
-  drover run -d --name server --keep -- ./server --port 8080
-  drover run -d --tty -- python3
-  drover run 'go vet ./... && go test ./...'
-  seq 100 | sed 's/^/sleep /' | drover run -d --batch -`,
-		Args:              cobra.ArbitraryArgs,
+		Args:              takes(0, -1),
 		ValidArgsFunction: cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault),
 	}
 	f := cmd.Flags()

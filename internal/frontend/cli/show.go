@@ -18,7 +18,7 @@ import (
 
 // onTask builds a command for one task.
 func (a *app) onTask(cmd *cobra.Command, ended bool, do func(context.Context, control.API, found) error) *cobra.Command {
-	cmd.Args = args(cobra.ExactArgs(1))
+	cmd.Args = takes(1, 1)
 	cmd.ValidArgsFunction = a.completeTasks(ended)
 	all := everywhere(cmd)
 	cmd.RunE = func(cmd *cobra.Command, words []string) error {
@@ -117,7 +117,7 @@ func (a *app) sessions() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "sessions [--json] [--all-sessions]",
 		Short:             "List sessions and their size, export a conversation, repair a damaged log, or remove what ended ones left",
-		Args:              args(cobra.NoArgs),
+		Args:              takes(0, 0),
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	asJSON := cmd.Flags().Bool("json", false, "a JSON array")
@@ -200,7 +200,7 @@ func (a *app) sessionsRemove() *cobra.Command {
 		Long: "Delete what ended sessions left. With --old, of all that ended longer ago than AGE, such as 30d or 12h, or\n" +
 			"that the setting tasks.retention does not keep. What lives or is still at work is never deleted, nor is one\n" +
 			"with a damaged log (see `drover sessions repair`) but with --force, which says what it could not look at.",
-		Args: args(cobra.ArbitraryArgs),
+		Args: takes(0, -1),
 	}
 	old := cmd.Flags().String("old", "", "all that ended longer ago, such as 30d; without AGE what tasks.retention says")
 	cmd.Flags().Lookup("old").NoOptDefVal = noAge
@@ -297,7 +297,7 @@ func (a *app) doctor() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "doctor [--json]",
 		Short:             "Look for what is wrong with this machine's setup",
-		Args:              args(cobra.NoArgs),
+		Args:              takes(0, 0),
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	cmd.AddCommand(a.stall())
@@ -330,7 +330,7 @@ func (a *app) version() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "version [--json]",
 		Short:             "Print the version",
-		Args:              args(cobra.NoArgs),
+		Args:              takes(0, 0),
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	asJSON := cmd.Flags().Bool("json", false, "as JSON")

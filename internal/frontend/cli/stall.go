@@ -19,7 +19,7 @@ func (a *app) stall() *cobra.Command {
 		Long: "Read the end of a command's output from stdin and print `waiting` or `progress`: what the watchdog of\n" +
 			"background commands would make of it. With --batch each line is one such end, in which \\\\ \\n \\r \\t and\n" +
 			"\\xHH stand for bytes; what follows a tab is ignored.",
-		Args: cobra.NoArgs,
+		Args: takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if batch {
 				return stallBatch(cmd.OutOrStdout(), cmd.InOrStdin(), a.Waiting())

@@ -22,7 +22,7 @@ func (a *app) send() *cobra.Command {
 			"behind it unless --raw is given. --key types single keys: " + keyNames() + ",\n" +
 			"ctrl-a to ctrl-z. The message - is read from stdin, for what no list of processes or history of a shell\n" +
 			"should show. What is typed is kept nowhere; the terminal shows it if its command lets it.",
-		Args:              args(cobra.RangeArgs(1, 2)),
+		Args:              takes(1, 2),
 		ValidArgsFunction: a.completeTasks(true),
 	}
 	raw := cmd.Flags().Bool("raw", false, "type no Enter behind the message")
@@ -46,7 +46,7 @@ func (a *app) resume() *cobra.Command {
 		Short: "Let a paused task go on, or give an agent that has ended a new run",
 		Long: "Let a paused task and everything below it go on. An agent that has ended gets a new run, which knows all that\n" +
 			"was said before, with PROMPT or the words \"Go on.\" A workflow goes on behind the steps that are done.",
-		Args:              args(cobra.RangeArgs(1, 2)),
+		Args:              takes(1, 2),
 		ValidArgsFunction: a.completeTasks(true),
 	}
 	return a.steer(cmd, false, func(ctx context.Context, api control.API, ref string, words []string) (task.Record, error) {
@@ -139,7 +139,7 @@ func (a *app) pause() *cobra.Command {
 		Short: "Hold tasks with everything below them; `drover resume` lets them go on",
 		Long: "Hold tasks with everything below them. An agent finishes the reply and the calls that it is in, begins nothing\n" +
 			"new, and keeps all its work; commands stand still. `drover resume` lets them go on.",
-		Args:              args(cobra.MinimumNArgs(1)),
+		Args:              takes(1, -1),
 		ValidArgsFunction: a.completeTasks(false),
 	}
 	asJSON := cmd.Flags().Bool("json", false, "a JSON array of the tasks that are held")

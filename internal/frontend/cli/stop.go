@@ -21,7 +21,7 @@ func (a *app) stop() *cobra.Command {
 		Short: "Stop tasks with everything below them, and print a receipt",
 		Long: "Stop tasks with everything that they started, and print a receipt: how each ended, and which process is\n" +
 			"still there, if any is. Stopping what has ended changes nothing. The exit code is 1 when a process survived.",
-		Args:              args(cobra.MinimumNArgs(1)),
+		Args:              takes(1, -1),
 		ValidArgsFunction: a.completeTasks(false),
 	}
 	f := cmd.Flags()

@@ -24,7 +24,7 @@ import (
 
 // teleportCommand carries sessions to other folders and machines.
 func (a *app) teleportCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "teleport", Short: "Carry a session to another folder or machine", Args: cobra.NoArgs,
+	cmd := &cobra.Command{Use: "teleport", Short: "Carry a session to another folder or machine", Args: takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
 	cmd.AddCommand(a.teleportExport(), a.teleportImport())
 	return cmd

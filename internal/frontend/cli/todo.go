@@ -36,46 +36,32 @@ func (a *app) todoCommand() *cobra.Command {
 		Long: "Show and change the list of what is to be done. Each session has a list of its own, and so has each\n" +
 			"folder. Without --list and DROVER_TODO_LIST it is the one of this folder and its sessions that was\n" +
 			"changed last.",
-		Args: todoWords(0, 0), ValidArgsFunction: cobra.NoFileCompletions, RunE: show,
+		Args: takes(0, 0), ValidArgsFunction: cobra.NoFileCompletions, RunE: show,
 	}
 	p := cmd.PersistentFlags()
 	p.StringVar(&f.list, "list", "", "name of the list: that of a session is its ID")
 	p.BoolVar(&f.json, "json", false, "print JSON")
 	cmd.AddCommand(
-		&cobra.Command{Use: "list", Short: "Show all to-dos", Args: todoWords(0, 0), ValidArgsFunction: cobra.NoFileCompletions, RunE: show},
+		&cobra.Command{Use: "list", Short: "Show all to-dos", Args: takes(0, 0), ValidArgsFunction: cobra.NoFileCompletions, RunE: show},
 		a.todoAdd(&f),
 		&cobra.Command{
 			Use: "set ID FIELD=VALUE…", Short: "Change a to-do",
 			Long: "Change a to-do. The fields are subject, description, active_form, owner, status (pending, in_progress or\n" +
 				"completed), blocked_by (numbers, as in 1,2; nothing after = for none), and metadata.KEY (JSON, or text;\n" +
 				"null takes it away).",
-			Example: "  drover todo set 3 status=completed\n  drover todo set 4 owner=ann blocked_by=2,3 metadata.ticket=17",
-			Args:    todoWords(2, -1), ValidArgsFunction: cobra.NoFileCompletions,
+			Args: takes(2, -1), ValidArgsFunction: cobra.NoFileCompletions,
 			RunE: func(cmd *cobra.Command, words []string) error { return a.todoSet(cmd, f, words) },
 		},
 		&cobra.Command{
-			Use: "rm ID…", Short: "Delete to-dos", Args: todoWords(1, -1), ValidArgsFunction: cobra.NoFileCompletions,
+			Use: "rm ID…", Short: "Delete to-dos", Args: takes(1, -1), ValidArgsFunction: cobra.NoFileCompletions,
 			RunE: func(cmd *cobra.Command, words []string) error { return a.todoRemove(cmd, f, words) },
 		},
 		&cobra.Command{
-			Use: "graph", Short: "Show what waits for what", Args: todoWords(0, 0), ValidArgsFunction: cobra.NoFileCompletions,
+			Use: "graph", Short: "Show what waits for what", Args: takes(0, 0), ValidArgsFunction: cobra.NoFileCompletions,
 			RunE: func(cmd *cobra.Command, _ []string) error { return a.todoGraph(cmd, f) },
 		},
 	)
 	return cmd
-}
-
-// todoWords counts the words of a command. Most below 0 is no bound.
-func todoWords(least, most int) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, words []string) error {
-		switch {
-		case len(words) < least:
-			return usage("something is missing", "usage: "+cmd.UseLine())
-		case most >= 0 && len(words) > most:
-			return usage(fmt.Sprintf("%q: no such word here", words[most]), "see `drover todo --help`")
-		}
-		return nil
-	}
 }
 
 // openTodos finds the list that is meant.
@@ -188,7 +174,7 @@ func (a *app) todoAdd(f *todoFlags) *cobra.Command {
 	var d todo.Draft
 	var after string
 	cmd := &cobra.Command{
-		Use: "add SUBJECT", Short: "Add a to-do", Args: todoWords(1, -1), ValidArgsFunction: cobra.NoFileCompletions,
+		Use: "add SUBJECT", Short: "Add a to-do", Args: takes(1, -1), ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, words []string) error {
 			d.Subject = strings.Join(words, " ")
 			var err error

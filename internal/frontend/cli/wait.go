@@ -21,7 +21,7 @@ func (a *app) wait() *cobra.Command {
 		Long: "Wait until tasks have ended. The exit code is the command's own, 128+n for a signal, 4 for work that was\n" +
 			"stopped; of several tasks the first that is not 0, with --any that of the first to end; 124 when the time\n" +
 			"is up. Ctrl-C leaves the tasks alone.",
-		Args:              args(cobra.MinimumNArgs(1)),
+		Args:              takes(1, -1),
 		ValidArgsFunction: a.completeTasks(false),
 	}
 	f := cmd.Flags()

@@ -18,7 +18,7 @@ import (
 
 // workflowCommand runs files of steps.
 func (a *app) workflowCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "workflow", Short: "Run, check and draw files of steps", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
+	cmd := &cobra.Command{Use: "workflow", Short: "Run, check and draw files of steps", Args: takes(0, 0), RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
 	cmd.AddCommand(a.workflowRun(), a.workflowCheck(), a.workflowGraph())
 	return cmd
 }
@@ -46,7 +46,6 @@ host, and its ID is printed. Steps that wait for an answer are listed and answer
 
 --resume goes on with a workflow that has failed, was stopped, or died with its host:
 steps that are done stay done. Its file is not read again.`,
-		Example: "  drover workflow run release.yaml -p version=1.4.0\n  drover workflow run -d nightly.yaml\n  drover workflow run --resume w1b2c3d4e",
 		Args: func(_ *cobra.Command, words []string) error {
 			switch {
 			case (len(words) == 0) == (f.resume == ""):
