@@ -27,6 +27,11 @@ func TestSuspend(t *testing.T) {
 		t.Helper()
 		s.types(fmt.Sprintf("drover run --name %s -- sh -c '%s'\n", name, line))
 		s.until("ready")
+		for deadline := time.Now().Add(10 * time.Second); p.inspected(name).Process == nil; { // until the log has its start
+			if time.Now().After(deadline) {
+				t.Fatalf("the start of %s is not recorded", name)
+			}
+		}
 	}
 	began("web", `printf "rea%s\\n" dy; until [ -e go ]; do :; done; printf "do%s\\n" ne; exit 7`)
 	s.types(ctrlZ)
@@ -42,14 +47,16 @@ func TestSuspend(t *testing.T) {
 		HostStopped bool `json:"host_stopped"`
 		Process     struct{ PID int }
 	}
-	if err := json.Unmarshal([]byte(listed.stdout()), &tasks); err != nil || len(tasks) != 1 || !tasks[0].HostStopped || tasks[0].Status == "killed" {
+	if err := json.Unmarshal([]byte(listed.stdout()), &tasks); err != nil || len(tasks) != 1 || !tasks[0].HostStopped || tasks[0].Status != "running" {
 		t.Fatalf("listed %+v, %v", listed, err)
 	}
 	if !strings.Contains(summary.stdout(), "web") {
 		t.Errorf("the summary: %+v", summary)
 	}
-	if state := stateOf(t, tasks[0].Process.PID); state != "T" {
-		t.Errorf("the command is %s and not held", state)
+	for deadline := time.Now().Add(5 * time.Second); stateOf(t, tasks[0].Process.PID) != "T"; { // it stops when it is scheduled
+		if time.Now().After(deadline) {
+			t.Fatalf("the command is %s and not held", stateOf(t, tasks[0].Process.PID))
+		}
 	}
 	if err := os.WriteFile(filepath.Join(p.dir, "go"), nil, 0o600); err != nil {
 		t.Fatal(err)
