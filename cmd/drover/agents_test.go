@@ -149,6 +149,16 @@ func agentModels() cases {
 				t.Errorf("without a guard the agent has %s", got)
 			}
 		},
+		"implied": func(t *testing.T, p *place) {
+			m := p.model(map[string][]step{"main": {several("Agent", asks("explore", "it"), "Agent", asks("rubber-duck", "it"), "Agent", asks("plan", "it")), says("done")},
+				"explore": {says("found")}, "rubber-duck": {says("quack")}, "plan": {says("the plan")}})
+			p.good("-p", "go", "--model", "sonnet", set(t, object{"models": object{"explore": "claude-haiku-4-5", "complementary": object{"claude": "claude-3-5-haiku-latest"}}}))
+			for agent, want := range map[string]string{"explore": "claude-haiku-4-5", "rubber-duck": "claude-3-5-haiku-latest", "plan": sonnet} {
+				if got := modelOf(t, of(m, agent)[0]); got != want {
+					t.Errorf("%s has %s, want %s", agent, got, want)
+				}
+			}
+		},
 		"preference": func(t *testing.T, p *place) {
 			p.file(".claude/agents/picky.md", "---\nname: picky\ndescription: Picks.\nmodel: GPT-4.1\n---\nPick.\n")
 			m := p.model(map[string][]step{"main": {calls("Agent", asks("picky", "it")), says("done")}, "picky": {says("picked")}})

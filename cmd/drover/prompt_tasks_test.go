@@ -118,6 +118,24 @@ func promptTasks() cases {
 				t.Errorf("the result says %q", said)
 			}
 		},
+		"promoted": func(t *testing.T, p *place) {
+			fifo := p.fifo("f")
+			p.model(map[string][]step{"main": {calls("Bash", bash("cat f")), says("going on"), says("told")}})
+			r := p.start("-p", "go", anything, "--output-format=stream-json")
+			p.alive("cat f")
+			id, _ := p.tasks("-a")[0]["task_id"].(string)
+			p.good("promote", id)
+			r.until(`"result"`, "going on")
+			p.free(fifo)
+			res := r.wait()
+			if res.code != 0 {
+				t.Fatal(res.stderr)
+			}
+			result, _ := only(res.objects(t), "user")[0]["tool_use_result"].(map[string]any)
+			if result["backgroundTaskId"] != id || result["backgroundedByUser"] != true {
+				t.Errorf("the call answered %v", result)
+			}
+		},
 		"sidebyside": func(t *testing.T, p *place) {
 			var lists = map[string][]step{"main": {nil, says("done")}}
 			ask := func(n string) map[string]any {

@@ -316,6 +316,18 @@ func TestSettle(t *testing.T) {
 			t.Errorf("cause %+v", cause)
 		}
 	})
+	t.Run("failed", func(t *testing.T) { // what the turn has started may still come to its end
+		c := converse(open(t, `
+  main:
+    - tools: [{name: Bash, input: {command: "exec sleep 100", run_in_background: true}}]
+    - error: {status: 400, type: invalid_request_error, message: no}
+`))
+		c.say("go")
+		receipt, err := c.settle(50 * time.Millisecond)
+		if !errors.Is(err, ErrCeiling) || len(receipt.Stopped) != 1 {
+			t.Errorf("receipt %+v, %v", receipt, err)
+		}
+	})
 	t.Run("waits", func(t *testing.T) {
 		c := converse(open(t, script("0.1")))
 		c.say("go")

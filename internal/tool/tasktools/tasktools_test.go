@@ -175,6 +175,11 @@ func TestLaunched(t *testing.T) {
 		`"message":"Background task started.","isAsync":true,"agentId":"a12345678","description":"d","prompt":"p","outputFile":"/o/a12345678.output","canReadOutputFile":true}`; got != want {
 		t.Errorf("structured %s", got)
 	}
+	m.agent.Task.Name, m.agent.Task.AskedName = "docs-2", "docs"
+	const said = "Name: docs-2\nNote: another task that is alive is called \"docs\": this one is called \"docs-2\". Use this name, or the ID, to address it.\n"
+	if out := call(t, m, "Task", `{"description":"d","prompt":"p","name":"docs","run_in_background":true}`); !strings.Contains(out.Text, said) {
+		t.Errorf("under another name: %q", out.Text)
+	}
 	promoted := call(t, m, "task", `{"description":"d","prompt":"p"}`)
 	if !strings.HasPrefix(promoted.Text, "The agent was moved to the background, where it goes on.\nAgent ID: a12345678\n") {
 		t.Errorf("promoted: %q", promoted.Text)
