@@ -148,8 +148,9 @@ func (w *world) Remove(ctx context.Context, of control.Info) error {
 func (w *world) helper() []string { return []string{w.exe, "keeper", "--helper"} }
 
 // Here opens a session in this process, gives its API to do, and closes it.
-func (w *world) Here(ctx context.Context, o cli.Opening, do func(context.Context, control.API) error) error {
-	set, err := w.Settings("")
+func (w *world) Here(ctx context.Context, o cli.Opening, do func(context.Context, control.API) error) (err error) {
+	defer func() { w.keepFailure(err) }()
+	set, err := w.Settings(o.Settings)
 	if err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ func TestMemory(t *testing.T) {
 	bin := build(t)
 	for name, test := range (cases{
 		"dream": memoryDream, "stop": memoryStop, "crash": memoryCrash, "board": memoryBoard, "off": memoryOff,
-		"subconscious": memorySubconscious, "shutdown": memoryShutdown, "auto": memoryAuto,
+		"subconscious": memorySubconscious, "shutdown": memoryShutdown, "failed": memoryFailed, "auto": memoryAuto,
 	}) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -248,7 +248,7 @@ func memoryShutdown(t *testing.T, p *place) {
 	if _, err := os.Stat(log); err == nil {
 		t.Error("a short conversation left somebody behind")
 	}
-	p.good("-p", "remember this", set(t, object{"memory": object{"shutdownTurns": 1}}))
+	p.good("-p", "remember this", "--model=haiku", set(t, object{"memory": object{"shutdownTurns": 1}}))
 	if !within(patience, func() bool { return strings.Contains(p.good("memory", "board").stdout(), "learnt a thing") }) {
 		text, _ := os.ReadFile(log)
 		t.Fatalf("nothing was learnt: %s", text)
@@ -260,8 +260,28 @@ func memoryShutdown(t *testing.T, p *place) {
 	}) {
 		t.Errorf("tasks %v", p.tasks("-a"))
 	}
+	if got := modelOf(t, of(m, "rem-agent")[0]); got != "claude-haiku-4-5-20251001" {
+		t.Errorf("the agent has the model %s", got)
+	}
 	if strings.Contains(strings.Join(linesOf(marked(p.work)), "\n"), "remember this") {
 		t.Error("the conversation stands in a list of processes")
+	}
+}
+
+// Why nothing was consolidated is said once, by the next conversation.
+func memoryFailed(t *testing.T, p *place) {
+	m := p.model(map[string][]step{"main": {says("one"), says("two"), says("three")}}) // the agent gets an error
+	p.good("-p", "first", set(t, object{"memory": object{"shutdownRun": true, "shutdownTurns": 1}}))
+	file := filepath.Join(filepath.Dir(p.memory()), partingFailure)
+	if !within(patience, func() bool { info, err := os.Stat(file); return err == nil && info.Size() > 0 }) {
+		t.Fatal("the failure is not written down")
+	}
+	const said = "what an earlier conversation has taught is not consolidated: "
+	if r := p.run("-p", "second"); r.code != 0 || !strings.Contains(r.stderr, said) || !strings.Contains(r.stderr, "no step 1 for rem-agent") {
+		t.Errorf("exit code %d, %s", r.code, r.stderr)
+	}
+	if r := p.run("-p", "third"); r.code != 0 || strings.Contains(r.stderr, said) || m.Count() < 4 {
+		t.Errorf("exit code %d, %s", r.code, r.stderr)
 	}
 }
 
@@ -313,7 +333,7 @@ func TestLeave(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := &world{exe: fake, env: []string{"PATH=" + os.Getenv("PATH"), "DROVER_TASK_ID=b00000000", "DROVER_SESSION=s00000001", host.ProjectVariable + "=/x"}, cwd: dir, root: root, stderr: os.Stderr}
-	if err := w.leave(session.Parting{Session: "s00000000", Transcript: "/t.jsonl", Prompt: "what was said"}); err != nil {
+	if err := w.leave(session.Parting{Session: "s00000000", Transcript: "/t.jsonl", Model: "openai/x", Prompt: "what was said"}, `{"model":"y"}`); err != nil {
 		t.Fatal(err)
 	}
 	if !within(patience, func() bool { _, err := os.Stat(out); return err == nil }) {
@@ -323,7 +343,7 @@ func TestLeave(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	args := "agent\nrun\nrem-agent\n--detach\n--name\nrem-consolidate\n--permission-mode\ndontAsk\n-\n"
+	args := "agent\nrun\nrem-agent\n--name\nrem-consolidate\n--permission-mode\ndontAsk\n--model\nopenai/x\n--settings\n{\"model\":\"y\"}\n-\n"
 	if !strings.HasPrefix(string(text), args) || !strings.HasSuffix(string(text), "\nwhat was said") {
 		t.Errorf("it was given %s", text)
 	}

@@ -110,6 +110,7 @@ func (w *world) Answer(ctx context.Context, p *cli.Prompt, id task.ID) error {
 	if m, err = s.OpenMain(ctx, mine); err != nil {
 		return errors.Join(err, s.Close())
 	}
+	w.sayFailure()
 	out = agentsdk.New(w.streamOptions(ctx, p, set, s, m))
 	s.Serve()
 	defer w.suspends(s)()
@@ -173,7 +174,7 @@ func (w *world) answer(ctx context.Context, p *cli.Prompt, set settings.Settings
 		}
 	}
 	closed := s.Close() // what it ends is told by Finish
-	w.part(m)
+	w.part(m, p.Settings)
 	printed := out.Finish()
 	switch {
 	case ctx.Err() != nil:
@@ -243,20 +244,19 @@ func (w *world) endMonitors(ctx context.Context, s *assemble.Session) {
 
 // part leaves an agent behind that brings what a conversation has taught to the
 // board, if that is wanted. That it cannot be left is told, and hinders nothing.
-func (w *world) part(m *session.Main) {
+func (w *world) part(m *session.Main, settings string) {
 	p, ok := m.Parting(home.Lookup(w.env))
 	if !ok {
 		return
 	}
-	if err := w.leave(p); err != nil {
+	if err := w.leave(p, settings); err != nil {
 		w.note(fmt.Sprintf("what this conversation has taught is not consolidated: %v", err))
 	}
 }
 
-// leave starts a process that hands the agent over to the detached host and
-// outlives this one. The conversation is on its stdin, where nobody can read it
-// from a list of processes.
-func (w *world) leave(p session.Parting) error {
+// leave starts a process that runs the agent and outlives this one. The conversation
+// is on its stdin, where nobody can read it from a list of processes.
+func (w *world) leave(p session.Parting, settings string) error {
 	project := w.root.Project(w.cwd)
 	dir, err := w.root.Below().Folder(project.Dir())
 	if err != nil {
@@ -282,7 +282,11 @@ func (w *world) leave(p session.Parting) error {
 		return fmt.Errorf("start the agent: %w", err)
 	}
 	defer log.Close()
-	cmd := exec.Command(w.exe, "agent", "run", "rem-agent", "--detach", "--name", "rem-consolidate", "--permission-mode", "dontAsk", "-")
+	args := []string{"agent", "run", "rem-agent", "--name", "rem-consolidate", "--permission-mode", "dontAsk", "--model", p.Model}
+	if settings != "" {
+		args = append(args, "--settings", settings)
+	}
+	cmd := exec.Command(w.exe, append(args, "-")...)
 	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = w.cwd, in, log, log
 	cmd.Env = append(host.HostEnv(w.env), session.ParentVariable+"="+string(p.Session), parentTranscript+"="+p.Transcript)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -294,3 +298,43 @@ func (w *world) leave(p session.Parting) error {
 
 // parentTranscript tells such a process where the conversation is.
 const parentTranscript = "DROVER_PARENT_TRANSCRIPT"
+
+// partingFailure is the file in which such a process leaves why it has failed, for the
+// next conversation of the project.
+const partingFailure = "rem.failed"
+
+// keepFailure writes down why a process has failed that was left behind. There is
+// nobody to whom it could say it.
+func (w *world) keepFailure(err error) {
+	if err == nil || home.Lookup(w.env)(session.ParentVariable) == "" {
+		return
+	}
+	dir, err2 := w.root.Below().Folder(w.root.Project(w.cwd).Dir())
+	if err2 != nil {
+		w.note(err2.Error())
+		return
+	}
+	defer dir.Close()
+	f, err2 := dir.Open(partingFailure, os.O_CREATE|os.O_WRONLY|os.O_TRUNC|syscall.O_NONBLOCK, 0o600)
+	if err2 == nil {
+		_, err2 = f.WriteString(excerpt.Line(err.Error(), 500))
+		err2 = errors.Join(err2, f.Close())
+	}
+	if err2 != nil {
+		w.note(err2.Error())
+	}
+}
+
+// sayFailure says once why what an earlier conversation has taught is not consolidated.
+func (w *world) sayFailure() {
+	project := w.root.Project(w.cwd).Dir()
+	text, err := w.root.ReadFile(filepath.Join(project, partingFailure), 4096)
+	if err != nil {
+		return // there is none, nearly always
+	}
+	w.note("what an earlier conversation has taught is not consolidated: " + string(text))
+	if dir, err := w.root.Below().Folder(project); err == nil {
+		_ = dir.Remove(partingFailure) // else it is said again
+		dir.Close()
+	}
+}

@@ -655,7 +655,7 @@ func TestPartInside(t *testing.T) {
 		"main":      {modeltest.Text("one")},
 		"rem-agent": {modeltest.Text("nothing to add")},
 	}, func(c *Config) { c.Agents.Memory.AtEnd, c.Agents.Memory.MinTurns = true, 1 })
-	m, err := r.OpenMain(r.ctx, MainConfig{})
+	m, err := r.OpenMain(r.ctx, MainConfig{Model: "haiku"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -667,6 +667,9 @@ func TestPartInside(t *testing.T) {
 	rem := r.wait(string(r.only("rem-agent").ID))[0]
 	if rem.Status != task.Completed || rem.Mode != "dontAsk" || rem.Parent != "" {
 		t.Errorf("record %+v", rem)
+	}
+	if got := params(t, of(server, "rem-agent")[0]).Model; got != "claude-haiku-4-5-20251001" {
+		t.Errorf("it has the model %s", got)
 	}
 	if text := of(server, "rem-agent")[0].LastText(); !strings.Contains(text, "User: learn this") {
 		t.Errorf("it is told %q", text)

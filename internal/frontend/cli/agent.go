@@ -18,7 +18,7 @@ import (
 func (a *app) agentCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "agent", Short: "Run one agent", Args: takes(0, 0), RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
 	var req control.AgentRequest
-	var name string
+	var name, settings string
 	var detach bool
 	run := &cobra.Command{
 		Use:   "run TYPE PROMPT",
@@ -49,10 +49,13 @@ func (a *app) agentCommand() *cobra.Command {
 			if req.Team != "" && (!detach || name == "") {
 				return usage("a teammate stays for messages and goes by a name", "add -d and --name")
 			}
+			if detach && settings != "" {
+				return usage("--settings and --detach are mutually exclusive", "the detached host has the settings of the user and the folder")
+			}
 			if detach {
 				return a.agentDetached(cmd.Context(), start)
 			}
-			return a.agent(cmd.Context(), start)
+			return a.agent(cmd.Context(), settings, start)
 		},
 	}
 	f := run.Flags()
@@ -61,6 +64,7 @@ func (a *app) agentCommand() *cobra.Command {
 	f.StringVar(&req.Model, "model", "", "an alias, a full name, PROVIDER/NAME, or script:FILE")
 	_ = run.RegisterFlagCompletionFunc("model", a.completeModels) // there is such a flag
 	f.IntVar(&req.MaxTurns, "max-turns", 0, "model replies at most")
+	f.StringVar(&settings, "settings", "", "a settings file, or JSON")
 	f.StringVar(&req.PermissionMode, "permission-mode", "", "plan or dontAsk, to allow less than the settings")
 	f.StringArrayVar(&req.AllowedTools, "allowed-tools", nil, "calls that run without a question, such as 'Bash(go test:*),Edit'")
 	f.StringVar(&req.Isolation, "isolation", "", "worktree: it works in a checkout of its own")
@@ -113,8 +117,8 @@ func (a *app) agentDetached(ctx context.Context, r control.StartRequest) error {
 }
 
 // agent runs an agent in a session of its own, in this process.
-func (a *app) agent(ctx context.Context, r control.StartRequest) error {
-	text, err := a.askHere(ctx, Opening{Title: Title(r.Agent.Prompt), Answerable: true}, r)
+func (a *app) agent(ctx context.Context, settings string, r control.StartRequest) error {
+	text, err := a.askHere(ctx, Opening{Title: Title(r.Agent.Prompt), Settings: settings, Answerable: true}, r)
 	if err != nil {
 		return err
 	}

@@ -106,7 +106,8 @@ type surroundings interface {
 type Opening struct {
 	Session    task.ID // empty: a new one
 	Title      string
-	Answerable bool // questions wait for somebody who watches; Ctrl-Z holds its commands
+	Settings   string // of the flag --settings
+	Answerable bool   // questions wait for somebody who watches; Ctrl-Z holds its commands
 }
 
 // Reached is what became of a connection to an MCP server.
