@@ -8,14 +8,13 @@ package boardtool
 import (
 	"context"
 	_ "embed"
-	"encoding/json"
 	"fmt"
 	"strings"
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/agentenv/memory"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
-	"github.com/drover-dev/drover/internal/tool/strict"
+	"github.com/drover-dev/drover/internal/tool/toolkit"
 )
 
 // Name is the name of the tool.
@@ -24,12 +23,12 @@ const Name = "context_board"
 //go:embed board.md
 var text string
 
-const schema = `{"type":"object","properties":{` +
-	`"action":{"type":"string","enum":["list","add","prune"],"description":"What to do"},` +
-	`"text":{"type":"string","description":"add: the note, at most 2000 bytes"},` +
-	`"tags":{"type":"array","items":{"type":"string"},"description":"add: up to 8 short words to find it by"},` +
-	`"ids":{"type":"array","items":{"type":"string"},"description":"prune: the IDs of the notes to take off"}` +
-	`},"required":["action"],"additionalProperties":false}`
+type input struct {
+	Action string   `json:"action" jsonschema:"What to do" input:"enum=list|add|prune"`
+	Text   string   `json:"text,omitempty" jsonschema:"add: the note, at most 2000 bytes"`
+	Tags   []string `json:"tags,omitempty" jsonschema:"add: up to 8 short words to find it by"`
+	IDs    []string `json:"ids,omitempty" jsonschema:"prune: the IDs of the notes to take off"`
+}
 
 // Config is what the tool needs. Store is required.
 type Config struct {
@@ -37,9 +36,22 @@ type Config struct {
 	By    string // who writes, as people are shown it
 }
 
-// New makes the tool of one agent. It keeps no state.
+// New makes the tool of one agent. It keeps no state. Only the end of the turn
+// is an error: what the model did wrong, and what the board refused, is a result.
 func New(c Config) agent.Tool {
-	return &tool{c, agent.ToolSpec{Name: Name, Description: strings.TrimSpace(text), InputSchema: json.RawMessage(schema)}}
+	return toolkit.New(toolkit.Tool[input]{
+		Name: Name, Description: strings.TrimSpace(text),
+		Call: func(ctx context.Context, _ agent.Call, in input) (agent.Output, error) {
+			if err := in.check(); err != nil {
+				return agent.Output{}, toolkit.Refuse(err)
+			}
+			out, err := c.act(ctx, in)
+			if err != nil {
+				return agent.Output{}, toolkit.RefuseIn(ctx, err)
+			}
+			return out, nil
+		},
+	})
 }
 
 // Result is the structured result: the notes that were listed, added or taken off.
@@ -47,29 +59,10 @@ type Result struct {
 	Entries []memory.Entry `json:"entries"`
 }
 
-type tool struct {
-	cfg  Config
-	spec agent.ToolSpec
-}
-
-func (t *tool) Spec() agent.ToolSpec { return t.spec }
-
-type input struct {
-	Action string   `json:"action" strict:"filled"`
-	Text   string   `json:"text"`
-	Tags   []string `json:"tags"`
-	IDs    []string `json:"ids"`
-}
-
 // check refuses fields that the action does not have.
 func (in input) check() error {
 	wrong := func(field string) error {
 		return fmt.Errorf("field %q does not go with action %q", field, in.Action)
-	}
-	switch in.Action {
-	case "list", "add", "prune":
-	default:
-		return fmt.Errorf("field \"action\" must be list, add or prune, not %.40q", in.Action)
 	}
 	switch {
 	case in.Action != "add" && in.Text != "":
@@ -84,36 +77,16 @@ func (in input) check() error {
 	return nil
 }
 
-// Call answers what the model did wrong, and what the board refused, with a
-// result. Only the end of the turn is an error.
-func (t *tool) Call(ctx context.Context, c agent.Call) (agent.Output, error) {
-	in, err := strict.Decode[input](c.Input)
-	if err == nil {
-		err = in.check()
-	}
-	var out agent.Output
-	if err == nil {
-		out, err = t.act(ctx, in)
-	}
-	switch {
-	case err == nil:
-		return out, nil
-	case ctx.Err() != nil:
-		return agent.Output{}, context.Cause(ctx)
-	}
-	return agent.Refuse(Name + ": " + excerpt.Line(err.Error(), 1000)), nil
-}
-
-func (t *tool) act(ctx context.Context, in input) (agent.Output, error) {
+func (c Config) act(ctx context.Context, in input) (agent.Output, error) {
 	switch in.Action {
 	case "add":
-		e, err := t.cfg.Store.Add(ctx, t.cfg.By, in.Text, in.Tags...)
+		e, err := c.Store.Add(ctx, c.By, in.Text, in.Tags...)
 		return agent.Output{Text: "Added as " + e.ID + ".", Structured: Result{[]memory.Entry{e}}}, err
 	case "prune":
-		gone, err := t.cfg.Store.Prune(ctx, in.IDs...)
+		gone, err := c.Store.Prune(ctx, in.IDs...)
 		return agent.Output{Text: fmt.Sprintf("Taken off: %s.", strings.Join(in.IDs, ", ")), Structured: Result{gone}}, err
 	}
-	b, err := t.cfg.Store.Board()
+	b, err := c.Store.Board()
 	return agent.Output{Text: render(b), Structured: Result{append([]memory.Entry{}, b.Entries...)}}, err
 }
 

@@ -125,3 +125,11 @@ func resolve(path string) (string, error) {
 		path, rest = parent, filepath.Join(filepath.Base(path), rest)
 	}
 }
+
+// About is err with the path that it is about, unless it says so itself.
+func About(path string, err error) error {
+	if err == nil || errors.Is(err, ErrOutside) {
+		return err
+	}
+	return fmt.Errorf("%s: %w", path, err)
+}

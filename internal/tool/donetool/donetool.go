@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/tool/strict"
+	"github.com/drover-dev/drover/internal/tool/toolkit"
 )
 
 // Name is the name of the tool.
@@ -21,8 +21,9 @@ const Name = "task_complete"
 //go:embed done.md
 var prompt string
 
-const schema = `{"type":"object","properties":{"summary":{"type":"string","description":"What was done, and how it was checked"}},` +
-	`"required":["summary"],"additionalProperties":false}`
+type input struct {
+	Summary string `json:"summary" jsonschema:"What was done, and how it was checked" input:"filled"`
+}
 
 // Config is what the tool is made of.
 type Config struct {
@@ -38,32 +39,19 @@ type Result struct {
 
 // New makes the tool task_complete.
 func New(cfg Config) agent.Tool {
-	return &tool{cfg, agent.ToolSpec{Name: Name, Description: prompt, InputSchema: json.RawMessage(schema)}}
+	return toolkit.New(toolkit.Tool[input]{Name: Name, Description: prompt, ReadOnly: true, Call: cfg.complete})
 }
 
 // Summary is the summary that a call gives, or why the tool refuses it.
-func Summary(input json.RawMessage) (text string, err error) {
-	in, err := strict.Decode[struct {
-		Summary string `json:"summary" strict:"filled"`
-	}](input)
+func Summary(raw json.RawMessage) (text string, err error) {
+	in, err := toolkit.Decode[input](raw)
 	return strings.TrimSpace(in.Summary), err
 }
 
-type tool struct {
-	cfg  Config
-	spec agent.ToolSpec
-}
-
-func (t *tool) Spec() agent.ToolSpec { return t.spec }
-func (t *tool) ReadOnly() bool       { return true }
-
-func (t *tool) Call(ctx context.Context, c agent.Call) (agent.Output, error) {
-	summary, err := Summary(c.Input)
-	if err != nil {
-		return agent.Refuse(Name + ": " + err.Error()), nil
-	}
-	if t.cfg.Veto != nil {
-		if reason := t.cfg.Veto(ctx, c, summary); reason != "" {
+func (cfg Config) complete(ctx context.Context, c agent.Call, in input) (agent.Output, error) {
+	summary := strings.TrimSpace(in.Summary)
+	if cfg.Veto != nil {
+		if reason := cfg.Veto(ctx, c, summary); reason != "" {
 			return agent.Refuse("The work does not count as complete: " + reason), nil
 		}
 	}

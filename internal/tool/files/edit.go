@@ -7,63 +7,42 @@ import (
 	"strings"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/tool/strict"
 )
 
-const editSchema = `{"type":"object","properties":{` +
-	`"file_path":{"type":"string","description":"The file"},` +
-	`"old_string":{"type":"string","description":"The text to replace, exactly as it is in the file"},` +
-	`"new_string":{"type":"string","description":"The text to put there"},` +
-	`"replace_all":{"type":"boolean","default":false,"description":"Replace it everywhere in the file"}` +
-	`},"required":["file_path","old_string","new_string"],"additionalProperties":false}`
-
 type editInput struct {
-	FilePath   string `json:"file_path" strict:"filled"`
-	OldString  string `json:"old_string" strict:"required"`
-	NewString  string `json:"new_string" strict:"required"`
-	ReplaceAll bool   `json:"replace_all"`
+	FilePath   string `json:"file_path" jsonschema:"The file" input:"filled"`
+	OldString  string `json:"old_string" jsonschema:"The text to replace, exactly as it is in the file"`
+	NewString  string `json:"new_string" jsonschema:"The text to put there"`
+	ReplaceAll bool   `json:"replace_all,omitempty" jsonschema:"Replace it everywhere in the file" input:"default=false"`
 }
 
-type editTool struct {
-	set  *set
-	spec agent.ToolSpec
-}
-
-func (t *editTool) Spec() agent.ToolSpec { return t.spec }
-
-// Aliases are the names of the same tool in other dialects.
-func (t *editTool) Aliases() []string { return []string{"FileEdit", "edit"} }
-
-func (t *editTool) Call(_ context.Context, c agent.Call) (agent.Output, error) {
-	in, err := strict.Decode[editInput](c.Input)
+func (s *set) editFile(_ context.Context, _ agent.Call, in editInput) (agent.Output, error) {
+	place, err := s.write.Find(in.FilePath)
 	if err != nil {
-		return refuse("Edit", "", err), nil
-	}
-	place, err := t.set.write.Find(in.FilePath)
-	if err != nil {
-		return refuse("Edit", in.FilePath, err), nil
+		return refuse(in.FilePath, err)
 	}
 	was, info, err := load(place)
 	if err == nil {
-		err = t.set.current(place.Path(), was)
+		err = s.current(place.Path(), was)
 	}
 	if err != nil {
-		return refuse("Edit", in.FilePath, err), nil
+		return refuse(in.FilePath, err)
 	}
 	is, first, count, err := replace(string(was), in)
 	if err == nil {
 		err = store(place, []byte(is), info)
 	}
 	if err != nil {
-		return refuse("Edit", in.FilePath, err), nil
+		return refuse(in.FilePath, err)
 	}
-	t.set.remember(place.Path(), []byte(is))
+	s.remember(place.Path(), []byte(is))
 	times := "1 replacement"
 	if count > 1 {
 		times = fmt.Sprintf("%d replacements, the first", count)
 	}
 	return agent.Output{
-		Text:       fmt.Sprintf("Edited %s: %s at line %d\n%s", place.Path(), times, first, around(is, first, in.NewString)),
+		Text: fmt.Sprintf("Edited %s: %s at line %d\n%s",
+			place.Path(), times, first, around(is, first, in.NewString)),
 		Structured: WriteResult{Type: "update", FilePath: place.Path(), Diff: diff(place.Path(), string(was), is)},
 	}, nil
 }
@@ -95,7 +74,8 @@ func replace(text string, in editInput) (out string, line, count int, err error)
 		count = 2 // the places overlap, which Count does not see
 	}
 	if count > 1 && !in.ReplaceAll {
-		return "", 0, 0, fmt.Errorf("old_string is in the file %d times; give more lines around it, or set replace_all", count)
+		return "", 0, 0, fmt.Errorf("old_string is in the file %d times; "+
+			"give more lines around it, or set replace_all", count)
 	}
 	return strings.ReplaceAll(text, from, to), 1 + strings.Count(text[:at], "\n"), strings.Count(text, from), nil
 }

@@ -3,7 +3,6 @@ package files
 import (
 	"crypto/sha256"
 	_ "embed"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/tool/confine"
+	"github.com/drover-dev/drover/internal/tool/toolkit"
 )
 
 // Bounds of what is read and shown.
@@ -48,9 +48,16 @@ func New(c Config) []agent.Tool {
 	s.read = s.write
 	s.read.Dirs = append(append([]string(nil), c.Dirs...), c.ReadDirs...)
 	return []agent.Tool{
-		&readTool{s, spec("Read", fmt.Sprintf(readPrompt, DefaultLines), readSchema)},
-		&writeTool{s, spec("Write", writePrompt, writeSchema)},
-		&editTool{s, spec("Edit", editPrompt, editSchema)},
+		toolkit.New(toolkit.Tool[readInput]{
+			Name: "Read", Description: fmt.Sprintf(readPrompt, DefaultLines), Aliases: []string{"FileRead", "view"},
+			Parallel: true, ReadOnly: true, Call: s.readFile,
+		}),
+		toolkit.New(toolkit.Tool[writeInput]{
+			Name: "Write", Description: writePrompt, Aliases: []string{"FileWrite", "create"}, Call: s.writeFile,
+		}),
+		toolkit.New(toolkit.Tool[editInput]{
+			Name: "Edit", Description: editPrompt, Aliases: []string{"FileEdit", "edit"}, Call: s.editFile,
+		}),
 	}
 }
 
@@ -62,10 +69,6 @@ var writePrompt string
 
 //go:embed edit.md
 var editPrompt string
-
-func spec(name, prompt, schema string) agent.ToolSpec {
-	return agent.ToolSpec{Name: name, Description: prompt, InputSchema: json.RawMessage(schema)}
-}
 
 type sum [sha256.Size]byte
 
@@ -139,7 +142,8 @@ func load(p confine.Place) ([]byte, fs.FileInfo, error) {
 		return nil, nil, plain(err)
 	}
 	if len(data) > maxFile {
-		return nil, nil, fmt.Errorf("the file has %d bytes, more than the %d that can be read; look at a part of it with Grep or Bash", info.Size(), maxFile)
+		return nil, nil, fmt.Errorf("the file has %d bytes, more than the %d that can be read; "+
+			"look at a part of it with Grep or Bash", info.Size(), maxFile)
 	}
 	return data, info, nil
 }
@@ -174,9 +178,6 @@ func plain(err error) error {
 }
 
 // refuse tells the model what was wrong with which file.
-func refuse(tool, path string, err error) agent.Output {
-	if errors.Is(err, confine.ErrOutside) || path == "" {
-		return agent.Refuse(tool + ": " + err.Error())
-	}
-	return agent.Refuse(fmt.Sprintf("%s: %s: %v", tool, path, err))
+func refuse(path string, err error) (agent.Output, error) {
+	return agent.Output{}, toolkit.Refuse(confine.About(path, err))
 }

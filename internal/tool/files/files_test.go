@@ -3,6 +3,7 @@ package files
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -109,7 +110,11 @@ func TestPaging(t *testing.T) {
 		t.Errorf("last page %q", out.Text)
 	}
 	b.refused(b.call(0, map[string]any{"file_path": "f", "offset": 2501}), "offset 2501 is past the end: the file has 2500 lines")
-	b.refused(b.call(0, map[string]any{"file_path": "f", "offset": 0, "limit": 0}), `field "offset" must be from 1 to`)
+	b.refused(b.call(0, map[string]any{"file_path": "f", "offset": 0, "limit": 1}), `field "offset" must be from 1 on, not 0`)
+	b.refused(b.call(0, map[string]any{"file_path": "f", "offset": 1, "limit": 0}), `field "limit" must be from 1 on, not 0`)
+	if out := b.call(0, map[string]any{"file_path": "f", "offset": 2500, "limit": math.MaxInt}); out.Text != "  2500\tline 2500\n" {
+		t.Errorf("the largest limit gives %q", out.Text)
+	}
 
 	b.put("wide", strings.Repeat(strings.Repeat("x", 1900)+"\n", 1000))
 	out := b.read("wide")

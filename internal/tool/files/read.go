@@ -2,7 +2,6 @@ package files
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -10,25 +9,15 @@ import (
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
-	"github.com/drover-dev/drover/internal/tool/strict"
 )
 
-const readSchema = `{"type":"object","properties":{` +
-	`"file_path":{"type":"string","description":"The file"},` +
-	`"offset":{"type":"integer","minimum":1,"description":"The first line, counted from 1"},` +
-	`"limit":{"type":"integer","minimum":1,"description":"How many lines; default 2000"}` +
-	`},"required":["file_path"],"additionalProperties":false}`
-
-// maxCount keeps sums of line numbers far from overflow.
-const maxCount = 1_000_000_000
-
 type readInput struct {
-	FilePath string `json:"file_path" strict:"filled"`
-	Offset   *int   `json:"offset"`
-	Limit    *int   `json:"limit"`
+	FilePath string `json:"file_path" jsonschema:"The file" input:"filled"`
+	Offset   *int   `json:"offset,omitempty" jsonschema:"The first line, counted from 1" input:"minimum=1"`
+	Limit    *int   `json:"limit,omitempty" jsonschema:"How many lines; default 2000" input:"minimum=1"`
 }
 
-func (in readInput) lines() (from, count int, err error) {
+func (in readInput) lines() (from, count int) {
 	from, count = 1, DefaultLines
 	if in.Offset != nil {
 		from = *in.Offset
@@ -36,7 +25,7 @@ func (in readInput) lines() (from, count int, err error) {
 	if in.Limit != nil {
 		count = *in.Limit
 	}
-	return from, count, cmp.Or(strict.Within("offset", from, 1, maxCount), strict.Within("limit", count, 1, maxCount))
+	return from, count
 }
 
 // ReadResult is the structured result of Read.
@@ -47,43 +36,24 @@ type ReadResult struct {
 	TotalLines int    `json:"totalLines"`
 }
 
-type readTool struct {
-	set  *set
-	spec agent.ToolSpec
-}
-
-func (t *readTool) Spec() agent.ToolSpec { return t.spec }
-func (t *readTool) Parallel() bool       { return true }
-func (t *readTool) ReadOnly() bool       { return true }
-
-// Aliases are the names of the same tool in other dialects.
-func (t *readTool) Aliases() []string { return []string{"FileRead", "view"} }
-
-func (t *readTool) Call(_ context.Context, c agent.Call) (agent.Output, error) {
-	in, err := strict.Decode[readInput](c.Input)
+func (s *set) readFile(_ context.Context, _ agent.Call, in readInput) (agent.Output, error) {
+	place, err := s.find(in.FilePath)
 	if err != nil {
-		return refuse("Read", "", err), nil
-	}
-	from, count, err := in.lines()
-	if err != nil {
-		return refuse("Read", "", err), nil
-	}
-	place, err := t.set.find(in.FilePath)
-	if err != nil {
-		return refuse("Read", in.FilePath, err), nil
+		return refuse(in.FilePath, err)
 	}
 	data, _, err := load(place)
 	if err == nil && bytes.IndexByte(data[:min(len(data), 8192)], 0) >= 0 {
 		err = fmt.Errorf("it is a binary file of %d bytes", len(data))
 	}
 	if err != nil {
-		return refuse("Read", in.FilePath, err), nil
+		return refuse(in.FilePath, err)
 	}
+	from, count := in.lines()
 	text, res, err := number(data, from, count)
 	if err != nil {
-		return refuse("Read", in.FilePath, err), nil
+		return refuse(in.FilePath, err)
 	}
-	t.set.remember(place.Path(), data)
+	s.remember(place.Path(), data)
 	res.FilePath = place.Path()
 	return agent.Output{Text: text, Structured: res}, nil
 }
@@ -103,7 +73,7 @@ func number(data []byte, from, count int) (string, ReadResult, error) {
 	}
 	rest := strings.TrimPrefix(string(data), "\ufeff")
 	var b strings.Builder
-	for n := 1; n <= total && n < from+count; n++ {
+	for n := 1; n <= total && n-from < count; n++ {
 		var line string
 		line, rest, _ = strings.Cut(rest, "\n")
 		if n < from {

@@ -12,17 +12,11 @@ import (
 	"github.com/aymanbagabas/go-udiff"
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/tool/confine"
-	"github.com/drover-dev/drover/internal/tool/strict"
 )
 
-const writeSchema = `{"type":"object","properties":{` +
-	`"file_path":{"type":"string","description":"The file"},` +
-	`"content":{"type":"string","description":"All of its new text"}` +
-	`},"required":["file_path","content"],"additionalProperties":false}`
-
 type writeInput struct {
-	FilePath string `json:"file_path" strict:"filled"`
-	Content  string `json:"content" strict:"required"`
+	FilePath string `json:"file_path" jsonschema:"The file" input:"filled"`
+	Content  string `json:"content" jsonschema:"All of its new text"`
 }
 
 // WriteResult is the structured result of Write and Edit.
@@ -32,33 +26,19 @@ type WriteResult struct {
 	Diff     string `json:"diff,omitempty"` // unified; absent for large files
 }
 
-type writeTool struct {
-	set  *set
-	spec agent.ToolSpec
-}
-
-func (t *writeTool) Spec() agent.ToolSpec { return t.spec }
-
-// Aliases are the names of the same tool in other dialects.
-func (t *writeTool) Aliases() []string { return []string{"FileWrite", "create"} }
-
-func (t *writeTool) Call(_ context.Context, c agent.Call) (agent.Output, error) {
-	in, err := strict.Decode[writeInput](c.Input)
+func (s *set) writeFile(_ context.Context, _ agent.Call, in writeInput) (agent.Output, error) {
+	place, err := s.write.Find(in.FilePath)
 	if err != nil {
-		return refuse("Write", "", err), nil
+		return refuse(in.FilePath, err)
 	}
-	place, err := t.set.write.Find(in.FilePath)
+	was, info, err := s.existing(place)
 	if err != nil {
-		return refuse("Write", in.FilePath, err), nil
-	}
-	was, info, err := t.existing(place)
-	if err != nil {
-		return refuse("Write", in.FilePath, err), nil
+		return refuse(in.FilePath, err)
 	}
 	if err := store(place, []byte(in.Content), info); err != nil {
-		return refuse("Write", in.FilePath, err), nil
+		return refuse(in.FilePath, err)
 	}
-	t.set.remember(place.Path(), []byte(in.Content))
+	s.remember(place.Path(), []byte(in.Content))
 	res := WriteResult{Type: "create", FilePath: place.Path()}
 	word := "Created"
 	if info != nil {
@@ -69,7 +49,7 @@ func (t *writeTool) Call(_ context.Context, c agent.Call) (agent.Output, error) 
 }
 
 // existing returns a file that may be overwritten, or no info if there is none.
-func (t *writeTool) existing(p confine.Place) ([]byte, fs.FileInfo, error) {
+func (s *set) existing(p confine.Place) ([]byte, fs.FileInfo, error) {
 	if _, err := os.Lstat(p.Path()); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, nil
 	}
@@ -82,7 +62,7 @@ func (t *writeTool) existing(p confine.Place) ([]byte, fs.FileInfo, error) {
 	} else if err == nil {
 		_ = f.Close()
 	}
-	return was, info, t.set.current(p.Path(), was)
+	return was, info, s.current(p.Path(), was)
 }
 
 // store replaces the file at p, which was seen as info, or must not be there if

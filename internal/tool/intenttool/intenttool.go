@@ -8,11 +8,10 @@ package intenttool
 import (
 	"context"
 	_ "embed"
-	"encoding/json"
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
-	"github.com/drover-dev/drover/internal/tool/strict"
+	"github.com/drover-dev/drover/internal/tool/toolkit"
 )
 
 // MaxIntent is how many code points of an intent are kept.
@@ -21,8 +20,9 @@ const MaxIntent = 100
 //go:embed intent.md
 var prompt string
 
-const schema = `{"type":"object","properties":{"intent":{"type":"string","description":"What you are about to do, in about four words"}},` +
-	`"required":["intent"],"additionalProperties":false}`
+type input struct {
+	Intent string `json:"intent" jsonschema:"What you are about to do, in about four words" input:"filled"`
+}
 
 // Result is the structured result.
 type Result struct {
@@ -31,21 +31,10 @@ type Result struct {
 
 // New makes the tool report_intent.
 func New() agent.Tool {
-	return &tool{agent.ToolSpec{Name: "report_intent", Description: prompt, InputSchema: json.RawMessage(schema)}}
-}
-
-type tool struct{ spec agent.ToolSpec }
-
-func (t *tool) Spec() agent.ToolSpec { return t.spec }
-func (t *tool) Parallel() bool       { return true }
-func (t *tool) ReadOnly() bool       { return true }
-
-func (t *tool) Call(_ context.Context, c agent.Call) (agent.Output, error) {
-	in, err := strict.Decode[struct {
-		Intent string `json:"intent" strict:"filled"`
-	}](c.Input)
-	if err != nil {
-		return agent.Refuse("report_intent: " + err.Error()), nil
-	}
-	return agent.Output{Text: "Noted.", Structured: Result{excerpt.Line(in.Intent, MaxIntent)}}, nil
+	return toolkit.New(toolkit.Tool[input]{
+		Name: "report_intent", Description: prompt, Parallel: true, ReadOnly: true,
+		Call: func(_ context.Context, _ agent.Call, in input) (agent.Output, error) {
+			return agent.Output{Text: "Noted.", Structured: Result{excerpt.Line(in.Intent, MaxIntent)}}, nil
+		},
+	})
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/agentenv/mcpclient"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
+	"github.com/drover-dev/drover/internal/tool/toolkit"
 )
 
 // Prefix begins the names of all tools of servers; no tool of ours has it.
@@ -132,9 +133,7 @@ type Config struct {
 }
 
 // Refusal is an error whose text the model is shown as it is.
-type Refusal struct{ Text string }
-
-func (r *Refusal) Error() string { return r.Text }
+type Refusal = toolkit.Refusal
 
 type tool struct {
 	spec     agent.ToolSpec

@@ -136,7 +136,7 @@ func TestCall(t *testing.T) {
 	}{
 		{t.Context(), "", errors.New("MCP server s: the server has gone: it ended with exit code 1"),
 			agent.Refuse("The call failed: MCP server s: the server has gone: it ended with exit code 1"), nil},
-		{t.Context(), "", fmt.Errorf("x: %w", &Refusal{"not accepted"}), agent.Refuse("not accepted"), nil},
+		{t.Context(), "", fmt.Errorf("x: %w", &Refusal{Text: "not accepted"}), agent.Refuse("not accepted"), nil},
 		{t.Context(), "a task was started", nil, agent.Output{Text: "a task was started"}, nil},
 		{over, "", errors.New("whatever"), agent.Output{}, gone},
 	} {

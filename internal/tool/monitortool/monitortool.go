@@ -3,7 +3,6 @@ package monitortool
 import (
 	"context"
 	_ "embed"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -14,7 +13,7 @@ import (
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/tool/confine"
-	"github.com/drover-dev/drover/internal/tool/strict"
+	"github.com/drover-dev/drover/internal/tool/toolkit"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -49,9 +48,7 @@ type Request struct {
 }
 
 // Refusal is an error whose text is for the model.
-type Refusal struct{ Text string }
-
-func (r *Refusal) Error() string { return r.Text }
+type Refusal = toolkit.Refusal
 
 // Config is what the tool needs. Monitors and Root are required.
 type Config struct {
@@ -73,67 +70,42 @@ type Result struct {
 //go:embed monitor.md
 var prompt string
 
-const schema = `{"type":"object","properties":{` +
-	`"description":{"type":"string","description":"What is watched for, in five to ten words"},` +
-	`"command":{"type":"string","description":"Command line for bash whose lines are events"},` +
-	`"file":{"type":"string","description":"File whose new lines are events"},` +
-	`"server":{"type":"string","description":"MCP server that has the resource"},` +
-	`"uri":{"type":"string","description":"URI of the resource"},` +
-	`"match":{"type":"string","description":"Regular expression (RE2) for the lines that are events; all if left out"},` +
-	`"timeout_ms":{"type":"integer","minimum":1,"maximum":%d,"default":%d,"description":"How long to watch, in milliseconds"},` +
-	`"persistent":{"type":"boolean","default":false,"description":"Watch until stopped, without a time limit"}` +
-	`},"required":["description"],"additionalProperties":false}`
-
 type input struct {
-	Description string `json:"description" strict:"filled"`
-	Command     string `json:"command"`
-	File        string `json:"file"`
-	Server      string `json:"server"`
-	URI         string `json:"uri"`
-	Match       string `json:"match"`
-	TimeoutMS   *int   `json:"timeout_ms"`
-	Persistent  bool   `json:"persistent"`
+	Description string `json:"description" jsonschema:"What is watched for, in five to ten words" input:"filled"`
+	Command     string `json:"command,omitempty" jsonschema:"Command line for bash whose lines are events"`
+	File        string `json:"file,omitempty" jsonschema:"File whose new lines are events"`
+	Server      string `json:"server,omitempty" jsonschema:"MCP server that has the resource"`
+	URI         string `json:"uri,omitempty" jsonschema:"URI of the resource"`
+	Match       string `json:"match,omitempty" jsonschema:"Regular expression (RE2) for the lines that are events; all if left out"`
+	TimeoutMS   *int   `json:"timeout_ms,omitempty" jsonschema:"How long to watch, in milliseconds" input:"minimum=1,maximum=1800000,default=300000"`
+	Persistent  bool   `json:"persistent,omitempty" jsonschema:"Watch until stopped, without a time limit" input:"default=false"`
 }
 
 // New makes the tool Monitor of one agent.
 func New(c Config) agent.Tool {
-	return &tool{cfg: c, area: confine.Area{Root: c.Root, Dirs: c.Dirs}, spec: agent.ToolSpec{
-		Name:        "Monitor",
-		Description: fmt.Sprintf(prompt, DefaultTimeoutMS, MaxTimeoutMS),
-		InputSchema: json.RawMessage(fmt.Sprintf(schema, MaxTimeoutMS, DefaultTimeoutMS)),
-	}}
+	return toolkit.New(toolkit.Tool[input]{
+		Name: "Monitor", Description: fmt.Sprintf(prompt, DefaultTimeoutMS, MaxTimeoutMS), Call: c.watch,
+	})
 }
 
-type tool struct {
-	cfg  Config
-	area confine.Area
-	spec agent.ToolSpec
-}
-
-func (t *tool) Spec() agent.ToolSpec { return t.spec }
-
-func (t *tool) Call(ctx context.Context, c agent.Call) (agent.Output, error) {
-	req, err := t.request(c)
+func (c Config) watch(ctx context.Context, call agent.Call, in input) (agent.Output, error) {
+	req, err := c.request(in)
 	if err != nil {
-		return agent.Refuse("Monitor: " + err.Error()), nil
+		return agent.Output{}, toolkit.Refuse(err)
 	}
-	rec, err := t.cfg.Monitors.Monitor(ctx, req)
-	var refused *Refusal
-	if errors.As(err, &refused) {
-		return agent.Refuse("Monitor: " + refused.Text), nil
-	}
+	req.ToolUseID = call.ID
+	rec, err := c.Monitors.Monitor(ctx, req)
 	if err != nil {
 		return agent.Output{}, fmt.Errorf("start monitor: %w", err)
 	}
 	return started(rec), nil
 }
 
-func (t *tool) request(c agent.Call) (Request, error) {
-	in, err := strict.Decode[input](c.Input)
-	if err != nil {
-		return Request{}, err
+func (c Config) request(in input) (Request, error) {
+	r := Request{
+		Description: excerpt.Line(in.Description, 200), Line: in.Command, Server: in.Server, URI: in.URI, Match: in.Match,
 	}
-	r := Request{Description: excerpt.Line(in.Description, 200), Line: in.Command, Server: in.Server, URI: in.URI, Match: in.Match, ToolUseID: c.ID}
+	var err error
 	if r.Timeout, err = in.time(); err != nil {
 		return r, err
 	}
@@ -141,15 +113,15 @@ func (t *tool) request(c agent.Call) (Request, error) {
 		return r, err
 	}
 	switch {
-	case in.Command != "" && !t.cfg.Commands:
+	case in.Command != "" && !c.Commands:
 		return r, errors.New("you have no Bash, and so no commands to watch")
 	case in.Command != "":
-		r.Cwd = t.cfg.Root
-		if t.cfg.Cwd != nil {
-			r.Cwd = t.cfg.Cwd()
+		r.Cwd = c.Root
+		if c.Cwd != nil {
+			r.Cwd = c.Cwd()
 		}
 	case in.File != "":
-		r.File, err = t.file(in.File)
+		r.File, err = c.file(in.File)
 	}
 	return r, err
 }
@@ -164,7 +136,7 @@ func (in input) time() (time.Duration, error) {
 	case in.TimeoutMS != nil:
 		ms = *in.TimeoutMS
 	}
-	return time.Duration(ms) * time.Millisecond, strict.Within("timeout_ms", ms, 1, MaxTimeoutMS)
+	return time.Duration(ms) * time.Millisecond, nil
 }
 
 func (in input) check() error {
@@ -182,7 +154,8 @@ func (in input) check() error {
 	case strings.ContainsRune(in.Command+in.Server+in.URI, 0):
 		return errors.New("the input contains a NUL character")
 	case len(in.Command) > maxLineBytes:
-		return fmt.Errorf(`field "command" has %d bytes, more than %d: write it to a file and run that`, len(in.Command), maxLineBytes)
+		return fmt.Errorf(`field "command" has %d bytes, more than %d: write it to a file and run that`,
+			len(in.Command), maxLineBytes)
 	case len(in.Match) > maxMatchBytes:
 		return fmt.Errorf(`field "match" has %d bytes, more than %d`, len(in.Match), maxMatchBytes)
 	}
@@ -194,14 +167,15 @@ func (in input) check() error {
 
 // file finds a file. Its own link is left to the watch, since it may come to lead
 // elsewhere: the folder in which it stands is what counts.
-func (t *tool) file(path string) (string, error) {
+func (c Config) file(path string) (string, error) {
+	area := confine.Area{Root: c.Root, Dirs: c.Dirs}
 	if !filepath.IsAbs(path) {
-		path = filepath.Join(t.cfg.Root, path)
+		path = filepath.Join(c.Root, path)
 	}
-	if _, err := t.area.Find(path); err != nil {
+	if _, err := area.Find(path); err != nil {
 		return "", err
 	}
-	dir, err := t.area.Find(filepath.Dir(path))
+	dir, err := area.Find(filepath.Dir(path))
 	if err != nil {
 		return "", err
 	}
@@ -217,5 +191,7 @@ func started(rec task.Record) agent.Output {
 		b.WriteString("It has no time limit.\n")
 	}
 	b.WriteString("You will be told of events as they come, and of its end. TaskStop ends it.")
-	return agent.Output{Text: b.String(), Structured: Result{TaskID: string(rec.ID), TimeoutMS: rec.TimeoutMS, Persistent: rec.TimeoutMS == 0, OutputFile: rec.OutputFile}}
+	return agent.Output{Text: b.String(), Structured: Result{
+		TaskID: string(rec.ID), TimeoutMS: rec.TimeoutMS, Persistent: rec.TimeoutMS == 0, OutputFile: rec.OutputFile,
+	}}
 }

@@ -3,7 +3,6 @@ package search
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -13,17 +12,12 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/tool/confine"
-	"github.com/drover-dev/drover/internal/tool/strict"
+	"github.com/drover-dev/drover/internal/tool/toolkit"
 )
 
-const globSchema = `{"type":"object","properties":{` +
-	`"pattern":{"type":"string","description":"Glob such as **/*.go"},` +
-	`"path":{"type":"string","description":"Folder to begin in; default the project folder"}` +
-	`},"required":["pattern"],"additionalProperties":false}`
-
 type globInput struct {
-	Pattern string `json:"pattern" strict:"filled"`
-	Path    string `json:"path"`
+	Pattern string `json:"pattern" jsonschema:"Glob such as **/*.go" input:"filled"`
+	Path    string `json:"path,omitempty" jsonschema:"Folder to begin in; default the project folder"`
 }
 
 // GlobResult is the structured result of Glob.
@@ -33,25 +27,9 @@ type GlobResult struct {
 	Truncated bool     `json:"truncated"`
 }
 
-type globTool struct {
-	finder
-	spec agent.ToolSpec
-}
-
-func (t *globTool) Spec() agent.ToolSpec { return t.spec }
-func (t *globTool) Parallel() bool       { return true }
-func (t *globTool) ReadOnly() bool       { return true }
-
-// Aliases are the names of the same tool in other dialects.
-func (t *globTool) Aliases() []string { return []string{"glob"} }
-
-func (t *globTool) Call(ctx context.Context, c agent.Call) (agent.Output, error) {
-	in, err := strict.Decode[globInput](c.Input)
-	if err == nil && !doublestar.ValidatePattern(in.Pattern) {
-		err = errors.New(`field "pattern" is not a glob: a bracket or brace is not closed`)
-	}
-	if err != nil {
-		return refuse("Glob", "", err), nil
+func (f finder) glob(ctx context.Context, _ agent.Call, in globInput) (agent.Output, error) {
+	if !doublestar.ValidatePattern(in.Pattern) {
+		return agent.Output{}, toolkit.Refusef(`field "pattern" is not a glob: a bracket or brace is not closed`)
 	}
 	// The part without wildcards is a folder: so a pattern may be absolute, and
 	// a narrow one does not look at the whole tree.
@@ -59,24 +37,21 @@ func (t *globTool) Call(ctx context.Context, c agent.Call) (agent.Output, error)
 	if !filepath.IsAbs(base) {
 		base = filepath.Join(cmp.Or(in.Path, "."), base)
 	}
-	place, err := t.area.Find(base)
+	place, err := f.area.Find(base)
 	if err != nil {
-		return refuse("Glob", base, err), nil
+		return refuse(ctx, base, err)
 	}
 	names, err := list(ctx, place)
-	if ctx.Err() != nil {
-		return agent.Output{}, context.Cause(ctx)
-	}
-	if err != nil {
-		return refuse("Glob", base, err), nil
+	if err != nil || ctx.Err() != nil {
+		return refuse(ctx, base, cmp.Or(err, ctx.Err()))
 	}
 	found, err := newest(place, names, pattern)
 	if err != nil {
-		return refuse("Glob", base, err), nil
+		return refuse(ctx, base, err)
 	}
 	all := len(found)
-	found = slices.DeleteFunc(found, func(d dated) bool { return !t.mayRead(d.path) })
-	out := t.answer(found, len(names) >= maxListed)
+	found = slices.DeleteFunc(found, func(d dated) bool { return !f.mayRead(d.path) })
+	out := f.globbed(found, len(names) >= maxListed)
 	if len(found) < all {
 		out.Text += leftOut
 	}
@@ -111,12 +86,12 @@ func newest(p confine.Place, names []string, pattern string) ([]dated, error) {
 	return found, nil
 }
 
-func (t *globTool) answer(found []dated, partial bool) agent.Output {
+func (f finder) globbed(found []dated, partial bool) agent.Output {
 	res := GlobResult{Filenames: []string{}, NumFiles: len(found), Truncated: partial || len(found) > MaxFiles}
 	var b strings.Builder
-	for _, f := range found[:min(len(found), MaxFiles)] {
-		res.Filenames = append(res.Filenames, f.path)
-		b.WriteString(t.short(f.path) + "\n")
+	for _, d := range found[:min(len(found), MaxFiles)] {
+		res.Filenames = append(res.Filenames, d.path)
+		b.WriteString(f.short(d.path) + "\n")
 	}
 	switch {
 	case len(found) == 0:

@@ -12,22 +12,8 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
-	"github.com/drover-dev/drover/internal/tool/strict"
+	"github.com/drover-dev/drover/internal/tool/toolkit"
 )
-
-const grepSchema = `{"type":"object","properties":{` +
-	`"pattern":{"type":"string","description":"Regular expression"},` +
-	`"path":{"type":"string","description":"File or folder; default the project folder"},` +
-	`"glob":{"type":"string","description":"Only files such as *.go or src/**/*.ts"},` +
-	`"output_mode":{"type":"string","enum":["content","files_with_matches","count"],"default":"files_with_matches"},` +
-	`"-i":{"type":"boolean","default":false,"description":"Ignore case"},` +
-	`"-n":{"type":"boolean","default":true,"description":"Line numbers, with content"},` +
-	`"-A":{"type":"integer","minimum":0,"maximum":100,"description":"Lines after a match, with content"},` +
-	`"-B":{"type":"integer","minimum":0,"maximum":100,"description":"Lines before a match, with content"},` +
-	`"-C":{"type":"integer","minimum":0,"maximum":100,"description":"Lines around a match, with content"},` +
-	`"head_limit":{"type":"integer","minimum":1,"maximum":10000,"default":250,"description":"How many lines of answer"},` +
-	`"multiline":{"type":"boolean","default":false,"description":"A match may go over several lines"}` +
-	`},"required":["pattern"],"additionalProperties":false}`
 
 // The words of output_mode.
 const (
@@ -37,17 +23,17 @@ const (
 )
 
 type grepInput struct {
-	Pattern   string `json:"pattern" strict:"filled"`
-	Path      string `json:"path"`
-	Glob      string `json:"glob"`
-	Mode      string `json:"output_mode"`
-	NoCase    bool   `json:"-i"`
-	Numbers   *bool  `json:"-n"`
-	After     int    `json:"-A"`
-	Before    int    `json:"-B"`
-	Around    *int   `json:"-C"`
-	HeadLimit *int   `json:"head_limit"`
-	Multiline bool   `json:"multiline"`
+	Pattern   string `json:"pattern" jsonschema:"Regular expression" input:"filled"`
+	Path      string `json:"path,omitempty" jsonschema:"File or folder; default the project folder"`
+	Glob      string `json:"glob,omitempty" jsonschema:"Only files such as *.go or src/**/*.ts"`
+	Mode      string `json:"output_mode,omitempty" input:"enum=content|files_with_matches|count,default=files_with_matches"`
+	NoCase    bool   `json:"-i,omitempty" jsonschema:"Ignore case" input:"default=false"`
+	Numbers   *bool  `json:"-n,omitempty" jsonschema:"Line numbers, with content" input:"default=true"`
+	After     int    `json:"-A,omitempty" jsonschema:"Lines after a match, with content" input:"minimum=0,maximum=100"`
+	Before    int    `json:"-B,omitempty" jsonschema:"Lines before a match, with content" input:"minimum=0,maximum=100"`
+	Around    *int   `json:"-C,omitempty" jsonschema:"Lines around a match, with content" input:"minimum=0,maximum=100"`
+	HeadLimit *int   `json:"head_limit,omitempty" jsonschema:"How many lines of answer" input:"minimum=1,maximum=10000,default=250"`
+	Multiline bool   `json:"multiline,omitempty" jsonschema:"A match may go over several lines" input:"default=false"`
 }
 
 // query is a search with all defaults filled in.
@@ -60,7 +46,8 @@ type query struct {
 func (in grepInput) query() (query, error) {
 	q := query{
 		pattern: in.Pattern, glob: in.Glob, mode: cmp.Or(in.Mode, files), noCase: in.NoCase,
-		numbers: in.Numbers == nil || *in.Numbers, multiline: in.Multiline, before: in.Before, after: in.After, most: DefaultLines,
+		numbers: in.Numbers == nil || *in.Numbers, multiline: in.Multiline,
+		before: in.Before, after: in.After, most: DefaultLines,
 	}
 	if in.Around != nil {
 		q.before, q.after = *in.Around, *in.Around
@@ -69,8 +56,6 @@ func (in grepInput) query() (query, error) {
 		q.most = *in.HeadLimit
 	}
 	switch {
-	case q.mode != content && q.mode != files && q.mode != counts:
-		return q, fmt.Errorf(`field "output_mode" must be content, files_with_matches or count, not %.40q`, q.mode)
 	case !doublestar.ValidatePattern(strings.TrimPrefix(q.glob, "!")):
 		return q, errors.New(`field "glob" is not a glob: a bracket or brace is not closed`)
 	case strings.ContainsRune(q.pattern+q.glob, 0):
@@ -82,9 +67,7 @@ func (in grepInput) query() (query, error) {
 	if q.mode == files {
 		q.hitsPer = 1
 	}
-	return q, cmp.Or(
-		strict.Within("-A", q.after, 0, maxContext), strict.Within("-B", q.before, 0, maxContext),
-		strict.Within("head_limit", q.most, 1, MaxLines))
+	return q, nil
 }
 
 // GrepResult is the structured result of Grep.
@@ -95,43 +78,24 @@ type GrepResult struct {
 	Truncated bool   `json:"truncated"`
 }
 
-type grepTool struct {
-	finder
-	spec agent.ToolSpec
-}
-
-func (t *grepTool) Spec() agent.ToolSpec { return t.spec }
-func (t *grepTool) Parallel() bool       { return true }
-func (t *grepTool) ReadOnly() bool       { return true }
-
-// Aliases are the names of the same tool in other dialects.
-func (t *grepTool) Aliases() []string { return []string{"grep"} }
-
-func (t *grepTool) Call(ctx context.Context, c agent.Call) (agent.Output, error) {
-	in, err := strict.Decode[grepInput](c.Input)
-	if err != nil {
-		return refuse("Grep", "", err), nil
-	}
+func (f finder) grep(ctx context.Context, _ agent.Call, in grepInput) (agent.Output, error) {
 	q, err := in.query()
 	if err != nil {
-		return refuse("Grep", "", err), nil
+		return agent.Output{}, toolkit.Refuse(err)
 	}
 	at := cmp.Or(in.Path, ".")
-	place, err := t.area.Find(at)
+	place, err := f.area.Find(at)
 	if err != nil {
-		return refuse("Grep", at, err), nil
+		return refuse(ctx, at, err)
 	}
-	a := &answer{query: q, short: t.short, may: t.mayRead}
-	if rg := t.ripgrep(); rg != "" {
+	a := &answer{query: q, short: f.short, may: f.mayRead}
+	if rg := f.ripgrep(); rg != "" {
 		err = ask(ctx, rg, place, q, a.take)
 	} else {
 		err = scan(ctx, place, q, a.take)
 	}
-	if ctx.Err() != nil {
-		return agent.Output{}, context.Cause(ctx)
-	}
-	if err != nil {
-		return refuse("Grep", at, err), nil
+	if err != nil || ctx.Err() != nil {
+		return refuse(ctx, at, cmp.Or(err, ctx.Err()))
 	}
 	return a.output(), nil
 }
@@ -225,7 +189,8 @@ func (a *answer) output() agent.Output {
 	}
 	switch {
 	case a.full:
-		fmt.Fprintf(&a.b, "(only the first %d lines of the answer; narrow the search, or raise head_limit)\n", a.lines)
+		fmt.Fprintf(&a.b, "(only the first %d lines of the answer; narrow the search, or raise head_limit)\n",
+			a.lines)
 	case a.lines == 0:
 		a.b.WriteString("No matches. Binary files and files that git ignores are not searched.\n")
 	}

@@ -1,9 +1,8 @@
 package search
 
 import (
+	"context"
 	_ "embed"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -11,14 +10,13 @@ import (
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/tool/confine"
+	"github.com/drover-dev/drover/internal/tool/toolkit"
 )
 
 // Bounds of an answer.
 const (
-	MaxFiles     = 1000 // of Glob
-	DefaultLines = 250  // of Grep
-	MaxLines     = 10_000
-	maxContext   = 100
+	MaxFiles     = 1000     // of Glob
+	DefaultLines = 250      // of Grep
 	maxLine      = 500      // code points of a line that are shown
 	maxText      = 96 << 10 // bytes
 	maxFile      = 10 << 20 // bytes of a file that is searched
@@ -40,11 +38,20 @@ type Config struct {
 
 // New makes the tools Glob and Grep, in this order. They keep no state.
 func New(c Config) []agent.Tool {
-	f := finder{area: confine.Area{Root: c.Root, Dirs: c.Dirs, Anywhere: c.Anywhere}, noRipgrep: c.NoRipgrep, may: c.MayRead}
+	f := finder{
+		area:      confine.Area{Root: c.Root, Dirs: c.Dirs, Anywhere: c.Anywhere},
+		noRipgrep: c.NoRipgrep, may: c.MayRead,
+	}
 	f.root, _ = filepath.EvalSymlinks(c.Root) // a root that is gone shortens no path
 	return []agent.Tool{
-		&globTool{f, spec("Glob", fmt.Sprintf(globPrompt, MaxFiles), globSchema)},
-		&grepTool{f, spec("Grep", fmt.Sprintf(grepPrompt, DefaultLines), grepSchema)},
+		toolkit.New(toolkit.Tool[globInput]{
+			Name: "Glob", Description: fmt.Sprintf(globPrompt, MaxFiles), Aliases: []string{"glob"},
+			Parallel: true, ReadOnly: true, Call: f.glob,
+		}),
+		toolkit.New(toolkit.Tool[grepInput]{
+			Name: "Grep", Description: fmt.Sprintf(grepPrompt, DefaultLines), Aliases: []string{"grep"},
+			Parallel: true, ReadOnly: true, Call: f.grep,
+		}),
 	}
 }
 
@@ -53,10 +60,6 @@ var globPrompt string
 
 //go:embed grep.md
 var grepPrompt string
-
-func spec(name, prompt, schema string) agent.ToolSpec {
-	return agent.ToolSpec{Name: name, Description: prompt, InputSchema: json.RawMessage(schema)}
-}
 
 // finder is what both tools need.
 type finder struct {
@@ -80,9 +83,7 @@ func (f finder) short(path string) string {
 	return strings.ReplaceAll(excerpt.Visible(path), "\n", "<U+000A>")
 }
 
-func refuse(tool, path string, err error) agent.Output {
-	if errors.Is(err, confine.ErrOutside) || path == "" {
-		return agent.Refuse(tool + ": " + err.Error())
-	}
-	return agent.Refuse(fmt.Sprintf("%s: %s: %v", tool, path, err))
+// refuse tells the model what was wrong, and where.
+func refuse(ctx context.Context, path string, err error) (agent.Output, error) {
+	return agent.Output{}, toolkit.RefuseIn(ctx, confine.About(path, err))
 }

@@ -216,7 +216,7 @@ func TestGrepInput(t *testing.T) {
 		want string
 	}{
 		{"mode", args{"pattern": "x", "output_mode": "lines"}, `Grep: field "output_mode" must be content, files_with_matches or count, not "lines"`},
-		{"context", args{"pattern": "x", "output_mode": "content", "-C": 101}, `Grep: field "-A" must be from 0 to 100, not 101`},
+		{"context", args{"pattern": "x", "output_mode": "content", "-C": 101}, `Grep: field "-C" must be from 0 to 100, not 101`},
 		{"limit", args{"pattern": "x", "head_limit": 0}, `Grep: field "head_limit" must be from 1 to 10000, not 0`},
 		{"glob", args{"pattern": "x", "glob": "[a"}, `Grep: field "glob" is not a glob: a bracket or brace is not closed`},
 		{"unknown", args{"pattern": "x", "-z": true}, `Grep: unknown field "-z"`},

@@ -3,8 +3,6 @@ package shelltool
 import (
 	"context"
 	_ "embed"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -16,7 +14,7 @@ import (
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/platform/saferoot"
-	"github.com/drover-dev/drover/internal/tool/strict"
+	"github.com/drover-dev/drover/internal/tool/toolkit"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -62,9 +60,7 @@ type Outcome struct {
 }
 
 // Refusal is an error whose text is for the model.
-type Refusal struct{ Text string }
-
-func (r *Refusal) Error() string { return r.Text }
+type Refusal = toolkit.Refusal
 
 // Config is what the tool needs. Shells and Root are required.
 type Config struct {
@@ -96,20 +92,12 @@ type Result struct {
 //go:embed bash.md
 var prompt string
 
-const schema = `{"type":"object","properties":{` +
-	`"command":{"type":"string","description":"The command line for bash"},` +
-	`"timeout":{"type":"integer","minimum":0,"maximum":%d,"description":"Time limit in milliseconds. Foreground: default %d, at most %d. Background: default 0, which is none, at most %d"},` +
-	`"description":{"type":"string","description":"What the command does, in five to ten words"},` +
-	`"run_in_background":{"type":"boolean","description":"Return at once and tell when the command ends"},` +
-	`"tty":{"type":"boolean","description":"Give it a terminal, into which SendMessage types"}` +
-	`},"required":["command"],"additionalProperties":false}`
-
 type input struct {
-	Command     string `json:"command" strict:"filled"`
-	Timeout     int    `json:"timeout"`
-	Description string `json:"description"`
-	Background  bool   `json:"run_in_background"`
-	TTY         bool   `json:"tty"`
+	Command     string `json:"command" jsonschema:"The command line for bash" input:"filled"`
+	Timeout     int    `json:"timeout,omitempty" jsonschema:"Time limit in milliseconds. Foreground: default 120000, at most 600000. Background: default 0, which is none, at most 7200000" input:"minimum=0,maximum=7200000"`
+	Description string `json:"description,omitempty" jsonschema:"What the command does, in five to ten words"`
+	Background  bool   `json:"run_in_background,omitempty" jsonschema:"Return at once and tell when the command ends"`
+	TTY         bool   `json:"tty,omitempty" jsonschema:"Give it a terminal, into which SendMessage types"`
 }
 
 // New makes the Bash tool of one agent.
@@ -120,65 +108,65 @@ func New(c Config) agent.Tool {
 	if c.Bash == "" {
 		c.Bash = "bash"
 	}
-	return &tool{
-		cfg: c,
-		cwd: c.Root,
-		spec: agent.ToolSpec{
-			Name:        "Bash",
-			Description: fmt.Sprintf(prompt, DefaultTimeoutMS, MaxTimeoutMS, MaxBackgroundTimeoutMS),
-			InputSchema: json.RawMessage(fmt.Sprintf(schema, MaxBackgroundTimeoutMS, DefaultTimeoutMS, MaxTimeoutMS, MaxBackgroundTimeoutMS)),
-		},
-	}
+	s := &shell{cfg: c, cwd: c.Root}
+	s.Tool = toolkit.New(toolkit.Tool[input]{
+		Name:        "Bash",
+		Description: fmt.Sprintf(prompt, DefaultTimeoutMS, MaxTimeoutMS, MaxBackgroundTimeoutMS),
+		Aliases:     []string{"bash", "shell"},
+		Call:        s.run,
+	})
+	return s
 }
 
-type tool struct {
-	cfg  Config
-	spec agent.ToolSpec
+// shell is the tool, which is also asked for the working directory.
+type shell struct {
+	agent.Tool
+	cfg Config
 
 	mu  sync.Mutex
 	cwd string // guarded by mu
 }
 
-func (t *tool) Spec() agent.ToolSpec { return t.spec }
+// Aliases implements [agent.Aliased].
+func (t *shell) Aliases() []string { return t.Tool.(agent.Aliased).Aliases() }
 
 // Cwd is where the next foreground command runs.
-func (t *tool) Cwd() string {
+func (t *shell) Cwd() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.cwd
 }
 
-// Aliases are the names of the same tool in older definitions.
-func (t *tool) Aliases() []string { return []string{"bash", "shell"} }
-
-func (t *tool) Call(ctx context.Context, c agent.Call) (agent.Output, error) {
-	in, err := check(c.Input)
-	if err != nil {
-		return agent.Refuse("Bash: " + err.Error()), nil
+func (t *shell) run(ctx context.Context, c agent.Call, in input) (agent.Output, error) {
+	if err := in.check(); err != nil {
+		return agent.Output{}, err
 	}
 	cwd, note := t.directory()
+	timeout := in.Timeout
+	if timeout == 0 && !in.Background {
+		timeout = DefaultTimeoutMS
+	}
 	cmd := Command{
 		Line:        in.Command,
 		Args:        []string{t.cfg.Bash, "-c", in.Command},
 		Cwd:         cwd,
 		Description: excerpt.Line(in.Description, 200),
 		ToolUseID:   c.ID,
-		Timeout:     time.Duration(in.Timeout) * time.Millisecond,
+		Timeout:     time.Duration(timeout) * time.Millisecond,
 		Background:  in.Background,
 		TTY:         in.TTY,
 	}
 	if cmd.Description == "" {
 		cmd.Description = excerpt.Line(in.Command, 80)
 	}
-	var out Outcome
+	var (
+		out Outcome
+		err error
+	)
 	if in.Background {
 		out, err = t.cfg.Shells.Run(ctx, cmd)
 	} else {
 		out, err = t.foreground(ctx, cmd)
-	}
-	var refused *Refusal
-	if errors.As(err, &refused) {
-		return agent.Refuse("Bash: " + refused.Text), nil
 	}
 	if err != nil {
 		return agent.Output{}, fmt.Errorf("run command: %w", err)
@@ -188,32 +176,24 @@ func (t *tool) Call(ctx context.Context, c agent.Call) (agent.Output, error) {
 	return res, nil
 }
 
-func check(raw json.RawMessage) (input, error) {
-	in, err := strict.Decode[input](raw)
-	if err != nil {
-		return in, err
+// check refuses what the schema cannot.
+func (in input) check() error {
+	switch {
+	case strings.ContainsRune(in.Command, 0):
+		return toolkit.Refusef(`field "command" contains a NUL character`)
+	case len(in.Command) > maxLineBytes:
+		return toolkit.Refusef(`field "command" has %d bytes, more than %d: write it to a file and run that`,
+			len(in.Command), maxLineBytes)
+	case !in.Background && in.Timeout > MaxTimeoutMS:
+		return toolkit.Refusef(`field "timeout" must be from 0 to %d, not %d in the foreground; use run_in_background for more`,
+			MaxTimeoutMS, in.Timeout)
 	}
-	if strings.ContainsRune(in.Command, 0) {
-		return in, errors.New(`field "command" contains a NUL character`)
-	}
-	if len(in.Command) > maxLineBytes {
-		return in, fmt.Errorf(`field "command" has %d bytes, more than %d: write it to a file and run that`, len(in.Command), maxLineBytes)
-	}
-	if in.Background {
-		return in, strict.Within("timeout", in.Timeout, 0, MaxBackgroundTimeoutMS)
-	}
-	if err := strict.Within("timeout", in.Timeout, 0, MaxTimeoutMS); err != nil {
-		return in, fmt.Errorf("%w in the foreground; use run_in_background for more", err)
-	}
-	if in.Timeout == 0 {
-		in.Timeout = DefaultTimeoutMS
-	}
-	return in, nil
+	return nil
 }
 
 // directory is where the next command runs, and what the model must be told
 // about it.
-func (t *tool) directory() (cwd, note string) {
+func (t *shell) directory() (cwd, note string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if info, err := os.Stat(t.cwd); err == nil && info.IsDir() {
@@ -224,13 +204,14 @@ func (t *tool) directory() (cwd, note string) {
 	if gone == t.cwd {
 		return t.cwd, ""
 	}
-	return t.cwd, fmt.Sprintf("Note: the working directory %s is gone; this command ran in %s.\n", excerpt.Visible(gone), t.cwd)
+	return t.cwd, fmt.Sprintf("Note: the working directory %s is gone; this command ran in %s.\n",
+		excerpt.Visible(gone), t.cwd)
 }
 
 // foreground runs the command so that its last working directory is known
 // afterwards. The trap writes only into a file that is still there: a command
 // that was moved to the background must not leave one behind when it ends.
-func (t *tool) foreground(ctx context.Context, cmd Command) (Outcome, error) {
+func (t *shell) foreground(ctx context.Context, cmd Command) (Outcome, error) {
 	if t.cfg.TempDir == "" {
 		return t.cfg.Shells.Run(ctx, cmd)
 	}

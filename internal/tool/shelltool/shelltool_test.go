@@ -237,7 +237,7 @@ func TestInput(t *testing.T) {
 		{"none", `{}`, `Bash: field "command" is missing`},
 		{"blank", `{"command":" "}`, `Bash: field "command" is empty`},
 		{"nul", `{"command":"a\u0000b"}`, `Bash: field "command" contains a NUL character`},
-		{"below", `{"command":"x","timeout":-1}`, `Bash: field "timeout" must be from 0 to 600000, not -1 in the foreground; use run_in_background for more`},
+		{"below", `{"command":"x","timeout":-1}`, `Bash: field "timeout" must be from 0 to 7200000, not -1`},
 		{"above", `{"command":"x","timeout":600001}`, `Bash: field "timeout" must be from 0 to 600000, not 600001 in the foreground; use run_in_background for more`},
 		{"bgabove", `{"command":"x","timeout":7200001,"run_in_background":true}`, `Bash: field "timeout" must be from 0 to 7200000, not 7200001`},
 		{"unknown", `{"command":"x","cwd":"/"}`, `Bash: unknown field "cwd"; the fields are command, description, run_in_background, timeout, tty`},

@@ -8,7 +8,6 @@ package skilltool
 import (
 	"context"
 	_ "embed"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -16,7 +15,7 @@ import (
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/agentenv/skill"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
-	"github.com/drover-dev/drover/internal/tool/strict"
+	"github.com/drover-dev/drover/internal/tool/toolkit"
 )
 
 // Bounds of an answer.
@@ -29,10 +28,10 @@ const (
 //go:embed skill.md
 var prompt string
 
-const schema = `{"type":"object","properties":{` +
-	`"skill":{"type":"string","description":"Name of the skill"},` +
-	`"args":{"type":"string","description":"Text for the skill"}` +
-	`},"required":["skill"],"additionalProperties":false}`
+type input struct {
+	Skill string `json:"skill" jsonschema:"Name of the skill" input:"filled"`
+	Args  string `json:"args,omitempty" jsonschema:"Text for the skill"`
+}
 
 // Config is what the tool needs. All of it is required.
 type Config struct {
@@ -42,12 +41,11 @@ type Config struct {
 
 // New makes the tool Skill.
 func New(c Config) agent.Tool {
-	return &tool{cfg: c, spec: agent.ToolSpec{Name: "Skill", Description: prompt, InputSchema: json.RawMessage(schema)}}
-}
-
-type input struct {
-	Skill string `json:"skill" strict:"filled"`
-	Args  string `json:"args"`
+	return toolkit.New(toolkit.Tool[input]{
+		Name: "Skill", Description: prompt, Aliases: []string{"skill"},
+		ReadOnly: true, // a skill is text: what it makes the model do is asked about then
+		Call:     c.load,
+	})
 }
 
 // Result is the structured result.
@@ -57,34 +55,16 @@ type Result struct {
 	AllowedTools []string `json:"allowedTools,omitempty"` // that hold from now on
 }
 
-type tool struct {
-	cfg  Config
-	spec agent.ToolSpec
-}
-
-func (t *tool) Spec() agent.ToolSpec { return t.spec }
-
-// ReadOnly lets a skill be loaded without a question: it is text. What it makes
-// the model do is asked about then.
-func (t *tool) ReadOnly() bool { return true }
-
-// Aliases are the names of the same tool in other dialects.
-func (t *tool) Aliases() []string { return []string{"skill"} }
-
-func (t *tool) Call(_ context.Context, c agent.Call) (agent.Output, error) {
-	in, err := strict.Decode[input](c.Input)
-	if err == nil && len(in.Args) > maxArgs {
-		err = fmt.Errorf(`field "args" has %d bytes, more than %d`, len(in.Args), maxArgs)
+func (c Config) load(_ context.Context, _ agent.Call, in input) (agent.Output, error) {
+	if len(in.Args) > maxArgs {
+		return agent.Output{}, toolkit.Refusef(`field "args" has %d bytes, more than %d`, len(in.Args), maxArgs)
 	}
-	if err != nil {
-		return agent.Refuse("Skill: " + err.Error()), nil
-	}
-	skills := t.cfg.Skills()
+	skills := c.Skills()
 	s, ok := skills.Find(in.Skill)
 	if !ok {
-		return agent.Refuse(unknown(in.Skill, skills.Names())), nil
+		return agent.Output{}, unknown(in.Skill, skills.Names())
 	}
-	t.cfg.Used.Record(s, time.Now())
+	c.Used.Record(s, time.Now())
 	res := Result{Skill: s.Name, Path: s.Path}
 	if s.Trusted {
 		res.AllowedTools = s.AllowedTools
@@ -92,12 +72,12 @@ func (t *tool) Call(_ context.Context, c agent.Call) (agent.Output, error) {
 	return agent.Output{Text: render(s, in.Args), Structured: res}, nil
 }
 
-func unknown(name string, names []string) string {
-	text := fmt.Sprintf("Skill: there is no skill %q", excerpt.Line(name, 80))
-	if len(names) == 0 {
-		return text + "; there are none here"
+func unknown(name string, names []string) error {
+	there := "there are none here"
+	if len(names) > 0 {
+		there = "there are " + excerpt.Line(strings.Join(names, ", "), maxNames)
 	}
-	return text + "; there are " + excerpt.Line(strings.Join(names, ", "), maxNames)
+	return toolkit.Refusef("there is no skill %q; %s", excerpt.Line(name, 80), there)
 }
 
 // render puts the arguments where the skill wants them, or behind it.

@@ -3,7 +3,6 @@ package tasktools
 import (
 	"context"
 	_ "embed"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,7 +10,7 @@ import (
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
-	"github.com/drover-dev/drover/internal/tool/strict"
+	"github.com/drover-dev/drover/internal/tool/toolkit"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -20,11 +19,6 @@ const MaxListed = 100
 
 //go:embed listtasks.md
 var listPrompt string
-
-const listSchema = `{"type":"object","properties":{` +
-	`"status":{"type":"string","enum":["pending","running","completed","failed","killed"],"description":"Only tasks of this status"},` +
-	`"all":{"type":"boolean","default":false,"description":"Every task, those that have ended included"}` +
-	`},"additionalProperties":false}`
 
 // Lister is what ListTasks needs.
 type Lister interface {
@@ -35,25 +29,26 @@ type Lister interface {
 
 // NewList makes the tool ListTasks, which keeps no state.
 func NewList(l Lister) agent.Tool {
-	return &listTool{tasks: l, now: time.Now, spec: agent.ToolSpec{Name: "ListTasks", Description: listPrompt, InputSchema: json.RawMessage(listSchema)}}
+	return newList(l, time.Now)
 }
 
-type listTool struct {
-	tasks Lister
-	now   func() time.Time
-	spec  agent.ToolSpec
+func newList(l Lister, now func() time.Time) agent.Tool {
+	return toolkit.New(toolkit.Tool[listInput]{
+		Name: "ListTasks", Description: listPrompt, Aliases: []string{"list_tasks", "ListAgents", "list_agents"},
+		Parallel: true, ReadOnly: true,
+		Call: func(ctx context.Context, _ agent.Call, in listInput) (agent.Output, error) {
+			recs, err := l.List(ctx)
+			if err != nil {
+				return failed("list tasks", "", err)
+			}
+			return in.list(recs, now()), nil
+		},
+	})
 }
-
-func (t *listTool) Spec() agent.ToolSpec { return t.spec }
-func (t *listTool) Parallel() bool       { return true }
-func (t *listTool) ReadOnly() bool       { return true }
-
-// Aliases are the names of the same tool in other dialects.
-func (t *listTool) Aliases() []string { return []string{"list_tasks", "ListAgents", "list_agents"} }
 
 type listInput struct {
-	Status string `json:"status"`
-	All    bool   `json:"all"`
+	Status string `json:"status,omitempty" jsonschema:"Only tasks of this status" input:"enum=pending|running|completed|failed|killed"`
+	All    bool   `json:"all,omitempty" jsonschema:"Every task, those that have ended included" input:"default=false"`
 }
 
 // Listed is the structured result.
@@ -72,24 +67,13 @@ type ListedTask struct {
 	Tokens      int64       `json:"tokens,omitempty"`
 }
 
-func (t *listTool) Call(ctx context.Context, c agent.Call) (agent.Output, error) {
-	in, err := strict.Decode[listInput](c.Input)
-	if err == nil && in.Status != "" && !slices.Contains(task.Statuses(), task.Status(in.Status)) {
-		err = fmt.Errorf(`field "status" must be one of %v, not %.40q`, task.Statuses(), in.Status)
-	}
-	if err != nil {
-		return agent.Refuse("ListTasks: " + err.Error()), nil
-	}
-	recs, err := t.tasks.List(ctx)
-	if err != nil {
-		return outcome("list tasks", "", err)
-	}
+func (in listInput) list(recs []task.Record, now time.Time) agent.Output {
 	recs = slices.DeleteFunc(slices.Clone(recs), func(r task.Record) bool { return !in.wants(r) })
 	out := Listed{Tasks: []ListedTask{}, Total: len(recs)}
 	for _, r := range recs[:min(len(recs), MaxListed)] {
-		out.Tasks = append(out.Tasks, t.entry(r))
+		out.Tasks = append(out.Tasks, entry(r, now))
 	}
-	return agent.Output{Text: out.text(in), Structured: out}, nil
+	return agent.Output{Text: out.text(in), Structured: out}
 }
 
 func (in listInput) wants(r task.Record) bool {
@@ -102,9 +86,9 @@ func (in listInput) wants(r task.Record) bool {
 	return r.Background()
 }
 
-func (t *listTool) entry(r task.Record) ListedTask {
+func entry(r task.Record, now time.Time) ListedTask {
 	e := ListedTask{TaskID: r.ID, TaskType: r.Kind, Status: r.Status, Description: excerpt.Line(r.Description, 120),
-		AgeMS: max(0, t.now().Sub(r.CreateTime)).Milliseconds()}
+		AgeMS: max(0, now.Sub(r.CreateTime)).Milliseconds()}
 	if e.Description == "" {
 		e.Description = excerpt.Line(r.Command, 120)
 	}
@@ -133,7 +117,8 @@ func (l Listed) text(in listInput) string {
 	}
 	b.WriteString(head + "\n")
 	for _, e := range l.Tasks {
-		fmt.Fprintf(&b, "- [%s] %s (%s): %s (%s", e.TaskID, e.TaskType, e.Status, e.Description, (time.Duration(e.AgeMS) * time.Millisecond).Round(time.Second))
+		age := (time.Duration(e.AgeMS) * time.Millisecond).Round(time.Second)
+		fmt.Fprintf(&b, "- [%s] %s (%s): %s (%s", e.TaskID, e.TaskType, e.Status, e.Description, age)
 		if e.Tokens > 0 {
 			fmt.Fprintf(&b, ", %d tokens", e.Tokens)
 		}

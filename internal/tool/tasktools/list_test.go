@@ -35,8 +35,7 @@ func TestListTasks(t *testing.T) {
 	command := at(now.Add(-2*time.Second), "b00000002", task.LocalBash, task.Pending, true, "")
 	command.Command = "make test"
 	all := listed{tasks: []task.Record{command, agentTask, at(now, "b00000004", task.LocalBash, task.Running, false, "in front"), done}}
-	tool := NewList(all).(*listTool)
-	tool.now = func() time.Time { return now }
+	tool := newList(all, func() time.Time { return now })
 	const hint = "\nUse TaskOutput for results and TaskStop to terminate."
 	live := "- [b00000002] local_bash (pending): make test (2s)\n- [a00000001] local_agent (running): Look for it (1m30s, 1200 tokens)\n"
 	for input, want := range map[string]string{

@@ -3,14 +3,13 @@ package tasktools
 import (
 	"context"
 	_ "embed"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
-	"github.com/drover-dev/drover/internal/tool/strict"
+	"github.com/drover-dev/drover/internal/tool/toolkit"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -23,73 +22,50 @@ const (
 //go:embed taskoutput.md
 var outputPrompt string
 
-const outputSchema = `{"type":"object","properties":{` +
-	`"task_id":{"type":"string","description":"ID or name of the task"},` +
-	`"block":{"type":"boolean","default":true,"description":"Wait for the task to end"},` +
-	`"timeout":{"type":"integer","minimum":0,"maximum":%d,"default":%d,"description":"How long to wait, in milliseconds"}` +
-	`},"required":["task_id"],"additionalProperties":false}`
-
 type outputInput struct {
-	TaskID  string `json:"task_id" strict:"filled"`
-	Block   *bool  `json:"block"`
-	Timeout *int   `json:"timeout"`
+	TaskID  string `json:"task_id" jsonschema:"ID or name of the task" input:"filled"`
+	Block   *bool  `json:"block,omitempty" jsonschema:"Wait for the task to end" input:"default=true"`
+	Timeout *int   `json:"timeout,omitempty" jsonschema:"How long to wait, in milliseconds" input:"minimum=0,maximum=600000,default=30000"`
 }
 
 func newOutput(c Config) agent.Tool {
-	return &outputTool{cfg: c, spec: agent.ToolSpec{
-		Name:        "TaskOutput",
-		Description: fmt.Sprintf(outputPrompt, DefaultWaitMS, MaxWaitMS),
-		InputSchema: json.RawMessage(fmt.Sprintf(outputSchema, MaxWaitMS, DefaultWaitMS)),
-	}}
+	return toolkit.New(toolkit.Tool[outputInput]{
+		Name: "TaskOutput", Description: fmt.Sprintf(outputPrompt, DefaultWaitMS, MaxWaitMS),
+		Aliases:  []string{"AgentOutputTool", "BashOutputTool", "AgentOutput", "BashOutput"},
+		Parallel: true, ReadOnly: true, Call: c.output,
+	})
 }
 
-type outputTool struct {
-	cfg  Config
-	spec agent.ToolSpec
-}
-
-func (t *outputTool) Spec() agent.ToolSpec { return t.spec }
-func (t *outputTool) Parallel() bool       { return true }
-func (t *outputTool) ReadOnly() bool       { return true }
-
-// Aliases are the names of the tools that this one took the place of.
-func (t *outputTool) Aliases() []string {
-	return []string{"AgentOutputTool", "BashOutputTool", "AgentOutput", "BashOutput"}
-}
-
-func (t *outputTool) Call(ctx context.Context, c agent.Call) (agent.Output, error) {
-	in, err := strict.Decode[outputInput](c.Input)
+func (c Config) output(ctx context.Context, _ agent.Call, in outputInput) (agent.Output, error) {
 	timeout := DefaultWaitMS
-	if err == nil && in.Timeout != nil {
+	if in.Timeout != nil {
 		timeout = *in.Timeout
-		err = strict.Within("timeout", timeout, 0, MaxWaitMS)
-	}
-	if err != nil {
-		return agent.Refuse("TaskOutput: " + err.Error()), nil
 	}
 	block := in.Block == nil || *in.Block
-	rec, timedOut, err := t.look(ctx, in.TaskID, block, time.Duration(timeout)*time.Millisecond)
+	rec, timedOut, err := c.look(ctx, in.TaskID, block, time.Duration(timeout)*time.Millisecond)
 	if err != nil {
-		return outcome("look at task", in.TaskID, err)
+		return failed("look at task", in.TaskID, err)
 	}
-	text, err := t.cfg.Tasks.Text(ctx, rec)
+	text, err := c.Tasks.Text(ctx, rec)
 	if err != nil {
-		return outcome("read output", in.TaskID, err)
+		return failed("read output", in.TaskID, err)
 	}
-	text, _ = excerpt.Tail(excerpt.Plain(text), t.cfg.OutputLimit, rec.OutputFile)
+	text, _ = excerpt.Tail(excerpt.Plain(text), c.OutputLimit, rec.OutputFile)
 	return show(rec, text, timedOut, timeout), nil
 }
 
 // look finds a task, or waits for it. A caller that is gone gets the reason,
 // even if the task ends in the same moment.
-func (t *outputTool) look(ctx context.Context, ref string, block bool, timeout time.Duration) (rec task.Record, timedOut bool, err error) {
+func (c Config) look(ctx context.Context, ref string, block bool, timeout time.Duration) (
+	rec task.Record, timedOut bool, err error,
+) {
 	if err := checkRef(ref); err != nil {
 		return rec, false, err
 	}
 	if block && timeout > 0 {
-		rec, timedOut, err = t.cfg.Tasks.Wait(ctx, ref, timeout)
+		rec, timedOut, err = c.Tasks.Wait(ctx, ref, timeout)
 	} else {
-		rec, err = t.cfg.Tasks.Find(ctx, ref)
+		rec, err = c.Tasks.Find(ctx, ref)
 		timedOut = block && !rec.Status.Terminal()
 	}
 	if ctx.Err() != nil {
@@ -187,11 +163,15 @@ func alive(rec task.Record) string {
 	if rec.Idle {
 		state = "Running, idle: it has answered and waits for a message"
 	}
-	return fmt.Sprintf("Status: "+state+"\nTokens: %d\nTools: %d\nRecent: [%s]", p.TokenCount, p.ToolUseCount, strings.Join(recent, ", "))
+	return fmt.Sprintf("Status: %s\nTokens: %d\nTools: %d\nRecent: [%s]",
+		state, p.TokenCount, p.ToolUseCount, strings.Join(recent, ", "))
 }
 
 func structured(rec task.Record, text string, timedOut bool) any {
-	base := Shown{TaskID: rec.ID, TaskType: rec.Kind, Status: rec.Status, Description: rec.Description, Output: text, TimedOut: timedOut}
+	base := Shown{
+		TaskID: rec.ID, TaskType: rec.Kind, Status: rec.Status, Description: rec.Description, Output: text,
+		TimedOut: timedOut,
+	}
 	switch traits := rec.Traits(); {
 	case traits.Work == task.ByCommand:
 		return ShownShell{Shown: base, ExitCode: rec.ExitCode}

@@ -3,21 +3,19 @@ package tasktools
 import (
 	"context"
 	_ "embed"
-	"encoding/json"
-	"fmt"
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
-	"github.com/drover-dev/drover/internal/tool/strict"
+	"github.com/drover-dev/drover/internal/tool/toolkit"
 	"github.com/drover-dev/drover/task"
 )
 
 //go:embed submitplan.md
 var planPrompt string
 
-const planSchema = `{"type":"object","properties":{` +
-	`"plan":{"type":"string","description":"What you would do, as your leader reads it"}` +
-	`},"required":["plan"],"additionalProperties":false}`
+type planInput struct {
+	Plan string `json:"plan" jsonschema:"What you would do, as your leader reads it" input:"filled"`
+}
 
 // MaxPlanBytes is the length of the longest plan: it goes as a message.
 const MaxPlanBytes = task.MaxMessageBytes - 4<<10
@@ -39,49 +37,41 @@ type Proposed struct {
 
 // PlanAnswer is what a leader says to a plan.
 type PlanAnswer struct {
-	RequestID string `json:"request_id" strict:"filled"`
-	Approve   bool   `json:"approve" strict:"required"`
-	Feedback  string `json:"feedback"`
+	RequestID string `json:"request_id" jsonschema:"That of the request" input:"filled"`
+	Approve   bool   `json:"approve" jsonschema:"Whether it may carry the plan out"`
+	Feedback  string `json:"feedback,omitempty" jsonschema:"What it is to mind or to change"`
 }
 
 // NewPlan makes the tool submit_plan, which keeps no state.
 func NewPlan(p Planner) agent.Tool {
-	return &planTool{to: p, spec: agent.ToolSpec{Name: "submit_plan", Description: planPrompt, InputSchema: json.RawMessage(planSchema)}}
+	return toolkit.New(toolkit.Tool[planInput]{
+		Name: "submit_plan", Description: planPrompt, Aliases: []string{"ExitPlanMode", "exit_plan_mode"},
+		ReadOnly: true, // it is called where nothing may be changed
+		Call: func(ctx context.Context, _ agent.Call, in planInput) (agent.Output, error) {
+			if len(in.Plan) > MaxPlanBytes {
+				return agent.Output{}, toolkit.Refusef(`field "plan" is longer than %d KiB: write what matters`, MaxPlanBytes>>10)
+			}
+			proposed, err := p.Propose(ctx, in.Plan)
+			if err != nil {
+				return failed("submit plan", "", err)
+			}
+			return proposed.output(), nil
+		},
+	})
 }
 
-type planTool struct {
-	to   Planner
-	spec agent.ToolSpec
-}
-
-func (t *planTool) Spec() agent.ToolSpec { return t.spec }
-
-// ReadOnly lets it be called where nothing may be changed.
-func (t *planTool) ReadOnly() bool { return true }
-
-// Aliases are the names of the same tool in other dialects.
-func (t *planTool) Aliases() []string { return []string{"ExitPlanMode", "exit_plan_mode"} }
-
-func (t *planTool) Call(ctx context.Context, c agent.Call) (agent.Output, error) {
-	in, err := strict.Decode[struct {
-		Plan string `json:"plan" strict:"filled"`
-	}](c.Input)
-	if err == nil && len(in.Plan) > MaxPlanBytes {
-		err = fmt.Errorf(`field "plan" is longer than %d KiB: write what matters`, MaxPlanBytes>>10)
-	}
-	if err != nil {
-		return agent.Refuse("submit_plan: " + err.Error()), nil
-	}
-	p, err := t.to.Propose(ctx, in.Plan)
+func (p Proposed) output() agent.Output {
+	out := agent.Output{Structured: p}
 	switch {
-	case err != nil:
-		return outcome("submit plan", "", err)
 	case !p.Decided:
-		return agent.Output{Text: fmt.Sprintf("Plan %s was submitted. Your turn is over; the answer wakes you.", p.ID), EndTurn: true, Structured: p}, nil
+		out.Text = "Plan " + p.ID + " was submitted. Your turn is over; the answer wakes you."
+		out.EndTurn = true
 	case p.Approved:
-		return agent.Output{Text: "The plan is approved: carry it out." + reason(p.Reason), Structured: p}, nil
+		out.Text = "The plan is approved: carry it out." + reason(p.Reason)
+	default:
+		out.Text, out.IsError = "The plan is not approved: you stay in plan mode."+reason(p.Reason), true
 	}
-	return agent.Output{Text: "The plan is not approved: you stay in plan mode." + reason(p.Reason), IsError: true, Structured: p}, nil
+	return out
 }
 
 func reason(text string) string {

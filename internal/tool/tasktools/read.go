@@ -3,26 +3,25 @@ package tasktools
 import (
 	"context"
 	_ "embed"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
-	"github.com/drover-dev/drover/internal/tool/strict"
+	"github.com/drover-dev/drover/internal/tool/toolkit"
 	"github.com/drover-dev/drover/task"
 )
 
 //go:embed readagent.md
 var readPrompt string
 
-const readSchema = `{"type":"object","properties":{` +
-	`"agent_id":{"type":"string","description":"ID or name of the agent"},` +
-	`"since_turn":{"type":"integer","minimum":-1,"description":"Only responses after this number"},` +
-	`"wait":{"type":"boolean","default":false,"description":"Wait for a new response, or for the agent to end"},` +
-	`"timeout":{"type":"integer","minimum":0,"maximum":%d,"default":%d,"description":"How long to wait, in milliseconds"}` +
-	`},"required":["agent_id"],"additionalProperties":false}`
+type readInput struct {
+	AgentID string `json:"agent_id" jsonschema:"ID or name of the agent" input:"filled"`
+	Since   *int   `json:"since_turn,omitempty" jsonschema:"Only responses after this number" input:"minimum=-1"`
+	Wait    bool   `json:"wait,omitempty" jsonschema:"Wait for a new response, or for the agent to end" input:"default=false"`
+	Timeout *int   `json:"timeout,omitempty" jsonschema:"How long to wait, in milliseconds" input:"minimum=0,maximum=600000,default=30000"`
+}
 
 // Reader is what read_agent needs. Its errors are as those of [Tasks].
 type Reader interface {
@@ -54,25 +53,36 @@ func NewRead(r Reader, limit int) agent.Tool {
 	if limit == 0 {
 		limit = excerpt.DefaultLimit
 	}
-	return &readTool{from: r, limit: limit, spec: agent.ToolSpec{Name: "read_agent", Description: fmt.Sprintf(readPrompt, DefaultWaitMS, MaxWaitMS),
-		InputSchema: json.RawMessage(fmt.Sprintf(readSchema, MaxWaitMS, DefaultWaitMS))}}
+	return toolkit.New(toolkit.Tool[readInput]{
+		Name: "read_agent", Description: fmt.Sprintf(readPrompt, DefaultWaitMS, MaxWaitMS),
+		Parallel: true, ReadOnly: true,
+		Call: func(ctx context.Context, _ agent.Call, in readInput) (agent.Output, error) {
+			if err := checkRef(in.AgentID); err != nil {
+				return failed("read agent", in.AgentID, err)
+			}
+			since, wait := in.bounds()
+			got, err := r.Responses(ctx, in.AgentID, since, wait)
+			if err != nil {
+				return failed("read agent", in.AgentID, err)
+			}
+			return got.show(limit), nil
+		},
+	})
 }
 
-type readTool struct {
-	from  Reader
-	limit int
-	spec  agent.ToolSpec
-}
-
-func (t *readTool) Spec() agent.ToolSpec { return t.spec }
-func (t *readTool) Parallel() bool       { return true }
-func (t *readTool) ReadOnly() bool       { return true }
-
-type readInput struct {
-	AgentID string `json:"agent_id" strict:"filled"`
-	Since   *int   `json:"since_turn"`
-	Wait    bool   `json:"wait"`
-	Timeout *int   `json:"timeout"`
+// bounds are the number after which responses are wanted, and how long to wait.
+func (in readInput) bounds() (since int, wait time.Duration) {
+	since, timeout := -1, DefaultWaitMS
+	if in.Since != nil {
+		since = *in.Since
+	}
+	if in.Timeout != nil {
+		timeout = *in.Timeout
+	}
+	if !in.Wait {
+		timeout = 0
+	}
+	return since, time.Duration(timeout) * time.Millisecond
 }
 
 // ReadResult is the structured result.
@@ -85,45 +95,19 @@ type ReadResult struct {
 	TimedOut bool        `json:"timed_out,omitempty"`
 }
 
-func (t *readTool) Call(ctx context.Context, c agent.Call) (agent.Output, error) {
-	in, err := strict.Decode[readInput](c.Input)
-	since, timeout := -1, DefaultWaitMS
-	if err == nil && in.Since != nil {
-		if since = *in.Since; since < -1 {
-			err = fmt.Errorf(`field "since_turn" must be from -1 on, not %d`, since)
-		}
-	}
-	if err == nil && in.Timeout != nil {
-		timeout = *in.Timeout
-		err = strict.Within("timeout", timeout, 0, MaxWaitMS)
-	}
-	if err != nil {
-		return agent.Refuse("read_agent: " + err.Error()), nil
-	}
-	if err := checkRef(in.AgentID); err != nil {
-		return outcome("read agent", in.AgentID, err)
-	}
-	if !in.Wait {
-		timeout = 0
-	}
-	got, err := t.from.Responses(ctx, in.AgentID, since, time.Duration(timeout)*time.Millisecond)
-	if err != nil {
-		return outcome("read agent", in.AgentID, err)
-	}
-	return t.show(got), nil
-}
-
 // show keeps the newest responses that fit; the newest one is cut if need be.
-func (t *readTool) show(got Responses) agent.Output {
-	res := ReadResult{AgentID: got.Task.ID, Status: got.Task.Status, Idle: got.Task.Idle, Turns: []Response{}, TimedOut: got.TimedOut}
-	left, first := t.limit, len(got.List)
+func (got Responses) show(limit int) agent.Output {
+	res := ReadResult{
+		AgentID: got.Task.ID, Status: got.Task.Status, Idle: got.Task.Idle, Turns: []Response{}, TimedOut: got.TimedOut,
+	}
+	left, first := limit, len(got.List)
 	for i := len(got.List) - 1; i >= 0; i-- {
 		text := excerpt.Plain(got.List[i].Text)
 		n := len([]rune(text))
 		if n > left && i < len(got.List)-1 {
 			break
 		}
-		got.List[i].Text, _ = excerpt.Tail(text, t.limit, got.Task.OutputFile)
+		got.List[i].Text, _ = excerpt.Tail(text, limit, got.Task.OutputFile)
 		first, left = i, left-n
 	}
 	res.Omitted = first

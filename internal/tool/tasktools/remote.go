@@ -9,24 +9,11 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// isolations is the schema of the tool Agent: an agent is said to be able to work
-// elsewhere only where it can.
-func isolations(remote bool) string {
-	if !remote {
-		return agentSchema
-	}
-	const one = `"enum":["worktree"],"description":"worktree: the agent works on its own copy of the repository"`
-	const both = `"enum":["worktree","remote"],"description":"worktree: the agent works on its own copy of the repository; ` +
-		`remote: it works on another machine, without the files of this one, and in the background"`
-	return strings.Replace(agentSchema, one, both, 1)
-}
-
-func checkIsolation(text string) error {
-	switch text {
-	case "", "worktree", "remote":
-		return nil
-	}
-	return fmt.Errorf(`field "isolation" must be worktree or remote, not %.40q`, text)
+// remoteInput is the input of the tool Agent where agents can work elsewhere, and
+// only there is a model told so.
+type remoteInput struct {
+	agentInput
+	Isolation string `json:"isolation,omitempty" jsonschema:"worktree: the agent works on its own copy of the repository; remote: it works on another machine, without the files of this one, and in the background" input:"enum=worktree|remote"`
 }
 
 // LaunchedRemote is the structured result of an agent that works elsewhere.
@@ -45,6 +32,9 @@ func launchedRemote(r AgentRequest, out AgentOutcome) agent.Output {
 	if out.Note != "" {
 		b.WriteString(excerpt.Plain(out.Note) + "\n")
 	}
-	fmt.Fprintf(&b, "You will be told when %s ends; go on with other work. A message reaches it by SendMessage.", rec.ID)
-	return agent.Output{Text: b.String(), Structured: LaunchedRemote{Status: "remote_launched", TaskID: rec.ID, Description: r.Description, Prompt: r.Prompt, OutputFile: rec.OutputFile}}
+	fmt.Fprintf(&b, "You will be told when %s ends; go on with other work. A message reaches it by SendMessage.",
+		rec.ID)
+	return agent.Output{Text: b.String(), Structured: LaunchedRemote{
+		Status: "remote_launched", TaskID: rec.ID, Description: r.Description, Prompt: r.Prompt, OutputFile: rec.OutputFile,
+	}}
 }

@@ -2,23 +2,29 @@ package tasktools
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
+	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/task"
 )
 
-// The schema offers remote agents only where there are some, and is JSON both ways.
+// Agents that work elsewhere are offered, and taken, only where there are some.
 func TestIsolations(t *testing.T) {
 	for _, remote := range []bool{false, true} {
-		text := isolations(remote)
-		if got := strings.Contains(text, `"enum":["worktree","remote"]`); got != remote || !json.Valid([]byte(text)) {
-			t.Errorf("remote %v: %s", remote, text)
+		m := &memory{agent: AgentOutcome{Backgrounded: true}}
+		tool := New(Config{Tasks: m, Remote: remote})[0]
+		schema := tool.Spec().InputSchema
+		if got := strings.Contains(string(schema), `"enum":["worktree","remote"]`); got != remote || !json.Valid(schema) {
+			t.Errorf("remote %v: %s", remote, schema)
 		}
-	}
-	for word, ok := range map[string]bool{"": true, "worktree": true, "remote": true, "cloud": false} {
-		if err := checkIsolation(word); (err == nil) != ok {
-			t.Errorf("%q: %v", word, err)
+		for word, ok := range map[string]bool{"": true, "worktree": true, "remote": remote, "cloud": false} {
+			m.asked = AgentRequest{}
+			out, err := tool.Call(t.Context(), agent.Call{Input: fmt.Appendf(nil, `{"description":"d","prompt":"p","isolation":%q}`, word)})
+			if err != nil || out.IsError == ok || ok && m.asked.Isolation != word {
+				t.Errorf("remote %v, %q: %v, %+v, asked for %+v", remote, word, err, out, m.asked)
+			}
 		}
 	}
 }

@@ -3,85 +3,59 @@ package tasktools
 import (
 	"context"
 	_ "embed"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
-	"github.com/drover-dev/drover/internal/tool/strict"
+	"github.com/drover-dev/drover/internal/tool/toolkit"
 	"github.com/drover-dev/drover/task"
 )
 
 //go:embed taskstop.md
 var stopPrompt string
 
-const stopSchema = `{"type":"object","properties":{` +
-	`"task_id":{"type":"string","description":"ID or name of the task to stop"},` +
-	`"shell_id":{"type":"string","description":"Same as task_id, for a shell"}` +
-	`},"additionalProperties":false}`
-
 // killShell is the older name, which ends shells only.
 const killShell = "KillShell"
 
 type stopInput struct {
-	TaskID  string `json:"task_id"`
-	ShellID string `json:"shell_id"`
+	TaskID  string `json:"task_id,omitempty" jsonschema:"ID or name of the task to stop"`
+	ShellID string `json:"shell_id,omitempty" jsonschema:"Same as task_id, for a shell"`
 }
 
 func newStop(c Config) agent.Tool {
-	return &stopTool{cfg: c, spec: agent.ToolSpec{Name: "TaskStop", Description: stopPrompt, InputSchema: json.RawMessage(stopSchema)}}
+	return toolkit.New(toolkit.Tool[stopInput]{
+		Name: "TaskStop", Description: stopPrompt, Aliases: []string{killShell}, Parallel: true, Call: c.stop,
+	})
 }
 
-type stopTool struct {
-	cfg  Config
-	spec agent.ToolSpec
-}
-
-func (t *stopTool) Spec() agent.ToolSpec { return t.spec }
-func (t *stopTool) Parallel() bool       { return true }
-
-// Aliases are the names of the tools that this one took the place of.
-func (t *stopTool) Aliases() []string { return []string{killShell} }
-
-func (t *stopTool) Call(ctx context.Context, c agent.Call) (agent.Output, error) {
-	in, err := strict.Decode[stopInput](c.Input)
-	ref := ""
-	if err == nil {
-		ref, err = same("task_id", in.TaskID, "shell_id", in.ShellID)
+func (c Config) stop(ctx context.Context, call agent.Call, in stopInput) (agent.Output, error) {
+	called, field := "TaskStop", "task_id"
+	if call.Name == killShell {
+		called, field = killShell, "shell_id"
 	}
+	ref, err := same("task_id", in.TaskID, "shell_id", in.ShellID)
 	if err == nil && ref == "" {
-		err = errors.New(`field "task_id" is missing`)
-		if c.Name == killShell {
-			err = errors.New(`field "shell_id" is missing`)
-		}
+		err = fmt.Errorf("field %q is missing", field)
 	}
 	if err != nil {
-		return agent.Refuse(name(c) + ": " + err.Error()), nil
+		return agent.Refuse(called + ": " + err.Error()), nil
 	}
 	if err := checkRef(ref); err != nil {
-		return outcome("stop task", ref, err)
+		return failed("stop task", ref, err)
 	}
-	before, err := t.cfg.Tasks.Find(ctx, ref)
+	before, err := c.Tasks.Find(ctx, ref)
 	if err != nil {
-		return outcome("stop task", ref, err)
+		return failed("stop task", ref, err)
 	}
-	if c.Name == killShell && before.Traits().Work != task.ByCommand {
+	if called == killShell && before.Traits().Work != task.ByCommand {
 		return agent.Refuse(fmt.Sprintf("KillShell: %s is no shell (%s); use TaskStop", before.ID, before.Noun())), nil
 	}
-	rec, receipt, err := t.cfg.Tasks.Stop(ctx, string(before.ID))
+	rec, receipt, err := c.Tasks.Stop(ctx, string(before.ID))
 	if err != nil {
-		return outcome("stop task", ref, err)
+		return failed("stop task", ref, err)
 	}
-	return stopped(c.Name, rec, receipt), nil
-}
-
-func name(c agent.Call) string {
-	if c.Name == killShell {
-		return killShell
-	}
-	return "TaskStop"
+	return stopped(called, rec, receipt), nil
 }
 
 // StopResult is the structured result of a stop.
@@ -114,9 +88,11 @@ func stopped(called string, rec task.Record, receipt task.Receipt) agent.Output 
 	var b strings.Builder
 	b.WriteString(message)
 	for _, s := range receipt.Survivors {
-		fmt.Fprintf(&b, "\nStill there: process %d (%s): %s", s.PID, excerpt.Line(s.Command, 80), excerpt.Line(s.Why, 200))
+		fmt.Fprintf(&b, "\nStill there: process %d (%s): %s",
+			s.PID, excerpt.Line(s.Command, 80), excerpt.Line(s.Why, 200))
 	}
 	return agent.Output{Text: b.String(), Structured: StopResult{
-		Message: message, TaskID: rec.ID, TaskType: rec.Kind, Status: rec.Status, Command: rec.Command, Survivors: receipt.Survivors,
+		Message: message, TaskID: rec.ID, TaskType: rec.Kind, Status: rec.Status, Command: rec.Command,
+		Survivors: receipt.Survivors,
 	}}
 }

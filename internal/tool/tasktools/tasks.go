@@ -10,6 +10,7 @@ import (
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
+	"github.com/drover-dev/drover/internal/tool/toolkit"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -62,9 +63,7 @@ type AgentOutcome struct {
 var ErrUnknown = errors.New("unknown task_id")
 
 // Refusal is an error whose text is for the model.
-type Refusal struct{ Text string }
-
-func (r *Refusal) Error() string { return r.Text }
+type Refusal = toolkit.Refusal
 
 // Config is what the tools need. Tasks is required.
 type Config struct {
@@ -82,8 +81,9 @@ func New(c Config) []agent.Tool {
 	return []agent.Tool{newAgent(c), newOutput(c), newStop(c)}
 }
 
-// outcome sorts an error: what the model may mend becomes a result.
-func outcome(tool, ref string, err error) (agent.Output, error) {
+// failed sorts an error: what the model may correct becomes a result, without
+// the name of the tool before it.
+func failed(tool, ref string, err error) (agent.Output, error) {
 	var refused *Refusal
 	switch {
 	case errors.Is(err, ErrUnknown):

@@ -142,7 +142,7 @@ func TestAgentInput(t *testing.T) {
 		{"execution", `{"description":"d","prompt":"p","run_in_background":false,"mode":"background"}`, `Agent: fields "run_in_background" (false) and "mode" ("background") contradict each other`},
 		{"permission", `{"description":"d","prompt":"p","permission_mode":"plan","mode":"dontAsk"}`, `Agent: fields "permission_mode" ("plan") and "mode" ("dontAsk") contradict each other`},
 		{"mode", `{"description":"d","prompt":"p","mode":"turbo"}`, `Agent: field "mode" must be sync, background, or a permission mode`},
-		{"word", `{"description":"d","prompt":"p","permission_mode":"yolo"}`, `Agent: field "permission_mode" must be one of`},
+		{"word", `{"description":"d","prompt":"p","permission_mode":"yolo"}`, `Agent: field "permission_mode" must be default, acceptEdits`},
 		{"turns", `{"description":"d","prompt":"p","max_turns":0}`, `Agent: field "max_turns" must be from 1 to 1000, not 0`},
 		{"teammate", `{"description":"d","prompt":"p","team_name":"x"}`, `Agent: field "name" is missing: a teammate needs one`},
 		{"teamresume", `{"description":"d","prompt":"p","team_name":"x","name":"ada","resume":"t12345678"}`, `Agent: fields "team_name" and "resume" contradict each other`},

@@ -11,7 +11,7 @@ import (
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/agentenv/todo"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
-	"github.com/drover-dev/drover/internal/tool/strict"
+	"github.com/drover-dev/drover/internal/tool/toolkit"
 )
 
 // Hooks may refuse what happens to to-dos. An error is a refusal, and its text
@@ -40,10 +40,23 @@ type Config struct {
 // after another, so that numbers follow the order of the calls.
 func New(c Config) []agent.Tool {
 	return []agent.Tool{
-		&tool{name: "TaskCreate", text: createText, schema: createSchema, call: c.create},
-		&tool{name: "TaskGet", text: getText, schema: getSchema, call: c.get, reads: true},
-		&tool{name: "TaskList", text: listText, schema: listSchema, call: c.list, reads: true},
-		&tool{name: "TaskUpdate", text: updateText, schema: updateSchema, call: c.update},
+		toolkit.New(toolkit.Tool[createInput]{Name: "TaskCreate", Description: createText, Call: answer(c.create)}),
+		toolkit.New(toolkit.Tool[getInput]{
+			Name: "TaskGet", Description: getText, Parallel: true, ReadOnly: true, Call: answer(c.get),
+		}),
+		toolkit.New(toolkit.Tool[struct{}]{
+			Name: "TaskList", Description: listText, Parallel: true, ReadOnly: true, Call: answer(c.list),
+		}),
+		toolkit.New(toolkit.Tool[updateInput]{Name: "TaskUpdate", Description: updateText, Call: answer(c.update)}),
+	}
+}
+
+// answer makes a result of what a hook or the list refused. Only the end of the
+// turn is an error.
+func answer[In any](do func(context.Context, In) (agent.Output, error)) func(context.Context, agent.Call, In) (agent.Output, error) {
+	return func(ctx context.Context, _ agent.Call, in In) (agent.Output, error) {
+		out, err := do(ctx, in)
+		return out, toolkit.RefuseIn(ctx, err)
 	}
 }
 
@@ -59,66 +72,11 @@ var listText string
 //go:embed taskupdate.md
 var updateText string
 
-const (
-	createSchema = `{"type":"object","properties":{` +
-		`"subject":{"type":"string","description":"A short imperative title, on one line"},` +
-		`"description":{"type":"string","description":"What must be done"},` +
-		`"activeForm":{"type":"string","description":"The title in the -ing form, shown while it is in progress"},` +
-		`"metadata":{"type":"object","description":"Anything else, by key"}` +
-		`},"required":["subject","description"],"additionalProperties":false}`
-
-	getSchema = `{"type":"object","properties":{` +
-		`"taskId":{"type":"string","description":"Number of the to-do"}` +
-		`},"required":["taskId"],"additionalProperties":false}`
-
-	listSchema = `{"type":"object","properties":{},"additionalProperties":false}`
-
-	updateSchema = `{"type":"object","properties":{` +
-		`"taskId":{"type":"string","description":"Number of the to-do"},` +
-		`"subject":{"type":"string","description":"A new title"},` +
-		`"description":{"type":"string","description":"A new description"},` +
-		`"activeForm":{"type":"string","description":"A new -ing form"},` +
-		`"status":{"type":"string","enum":["pending","in_progress","completed","deleted"],"description":"The new status; deleted removes the to-do"},` +
-		`"addBlocks":{"type":"array","items":{"type":"string"},"description":"Numbers of to-dos that wait for this one"},` +
-		`"addBlockedBy":{"type":"array","items":{"type":"string"},"description":"Numbers of to-dos that this one waits for"},` +
-		`"owner":{"type":"string","description":"Name of the agent that does it; empty: nobody"},` +
-		`"metadata":{"type":"object","description":"Keys to set; null takes a key away"}` +
-		`},"required":["taskId"],"additionalProperties":false}`
-)
-
-// tool is one of the four.
-type tool struct {
-	name, text, schema string
-	reads              bool
-	call               func(ctx context.Context, input json.RawMessage) (agent.Output, error)
-}
-
-func (t *tool) Spec() agent.ToolSpec {
-	return agent.ToolSpec{Name: t.name, Description: t.text, InputSchema: json.RawMessage(t.schema)}
-}
-func (t *tool) Parallel() bool { return t.reads }
-func (t *tool) ReadOnly() bool { return t.reads }
-
-// Call answers what the model or a hook did wrong, and what the list refused,
-// with a result. Only the end of the turn is an error.
-func (t *tool) Call(ctx context.Context, c agent.Call) (agent.Output, error) {
-	out, err := t.call(ctx, c.Input)
-	switch {
-	case err == nil:
-		return out, nil
-	case ctx.Err() != nil:
-		return agent.Output{}, context.Cause(ctx)
-	}
-	out.IsError = true
-	out.Text, _ = excerpt.Tail(t.name+": "+excerpt.Plain(err.Error()), excerpt.DefaultLimit, "not kept")
-	return out, nil
-}
-
 type createInput struct {
-	Subject     string                     `json:"subject" strict:"filled"`
-	Description string                     `json:"description" strict:"required"`
-	ActiveForm  string                     `json:"activeForm"`
-	Metadata    map[string]json.RawMessage `json:"metadata"`
+	Subject     string                     `json:"subject" jsonschema:"A short imperative title, on one line" input:"filled"`
+	Description string                     `json:"description" jsonschema:"What must be done"`
+	ActiveForm  string                     `json:"activeForm,omitempty" jsonschema:"The title in the -ing form, shown while it is in progress"`
+	Metadata    map[string]json.RawMessage `json:"metadata,omitempty" jsonschema:"Anything else, by key"`
 }
 
 // Created is the structured result of TaskCreate.
@@ -133,12 +91,10 @@ type CreatedItem struct {
 	Description string  `json:"description"`
 }
 
-func (c Config) create(ctx context.Context, input json.RawMessage) (agent.Output, error) {
-	in, err := strict.Decode[createInput](input)
-	if err != nil {
-		return agent.Output{}, err
-	}
-	it, err := c.Store.Create(ctx, todo.Draft{Subject: in.Subject, Description: in.Description, ActiveForm: in.ActiveForm, Metadata: in.Metadata})
+func (c Config) create(ctx context.Context, in createInput) (agent.Output, error) {
+	it, err := c.Store.Create(ctx, todo.Draft{
+		Subject: in.Subject, Description: in.Description, ActiveForm: in.ActiveForm, Metadata: in.Metadata,
+	})
 	if err != nil {
 		return agent.Output{}, err
 	}
@@ -159,7 +115,7 @@ func (c Config) create(ctx context.Context, input json.RawMessage) (agent.Output
 }
 
 type getInput struct {
-	TaskID string `json:"taskId" strict:"filled"`
+	TaskID string `json:"taskId" jsonschema:"Number of the to-do" input:"filled"`
 }
 
 // Got is the structured result of TaskGet. Task is null if there is none.
@@ -177,11 +133,7 @@ type GotItem struct {
 	BlockedBy   []todo.ID   `json:"blockedBy"`
 }
 
-func (c Config) get(ctx context.Context, input json.RawMessage) (agent.Output, error) {
-	in, err := strict.Decode[getInput](input)
-	if err != nil {
-		return agent.Output{}, err
-	}
+func (c Config) get(ctx context.Context, in getInput) (agent.Output, error) {
 	id, err := parse("taskId", in.TaskID)
 	if err != nil {
 		return agent.Output{}, err
@@ -212,10 +164,7 @@ type ListedItem struct {
 	BlockedBy []todo.ID   `json:"blockedBy"` // what is not completed
 }
 
-func (c Config) list(ctx context.Context, input json.RawMessage) (agent.Output, error) {
-	if _, err := strict.Decode[struct{}](input); err != nil {
-		return agent.Output{}, err
-	}
+func (c Config) list(ctx context.Context, _ struct{}) (agent.Output, error) {
 	l, err := c.Store.List(ctx)
 	if err != nil {
 		return agent.Output{}, err

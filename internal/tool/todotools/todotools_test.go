@@ -137,7 +137,7 @@ func TestRefused(t *testing.T) {
 		{"TaskGet", `{"taskId":"../1"}`, `field "taskId": "../1" is not the number of a to-do`},
 		{"TaskList", `{"all":true}`, `unknown field "all"`},
 		{"TaskUpdate", `{"taskId":1}`, `field "taskId" must be a string`},
-		{"TaskUpdate", `{"taskId":"1","status":"done"}`, `"done" is none of pending, in_progress, completed`},
+		{"TaskUpdate", `{"taskId":"1","status":"done"}`, `field "status" must be pending, in_progress, completed or deleted, not "done"`},
 		{"TaskUpdate", `{"taskId":"1","addBlocks":["x"]}`, `field "addBlocks": "x" is not the number of a to-do`},
 		{"TaskUpdate", `{"taskId":"1","addBlocks":["9"]}`, `to-do #9: no such to-do`},
 		{"TaskUpdate", `{"taskId":"1","addBlockedBy":["1"]}`, `circle: #1 waits for #1`},

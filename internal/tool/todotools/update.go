@@ -10,7 +10,6 @@ import (
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/agentenv/todo"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
-	"github.com/drover-dev/drover/internal/tool/strict"
 )
 
 const (
@@ -22,20 +21,21 @@ const (
 )
 
 type updateInput struct {
-	TaskID       string                     `json:"taskId" strict:"filled"`
-	Subject      *string                    `json:"subject"`
-	Description  *string                    `json:"description"`
-	ActiveForm   *string                    `json:"activeForm"`
-	Status       *string                    `json:"status"`
-	AddBlocks    []string                   `json:"addBlocks"`
-	AddBlockedBy []string                   `json:"addBlockedBy"`
-	Owner        *string                    `json:"owner"`
-	Metadata     map[string]json.RawMessage `json:"metadata"`
+	TaskID       string                     `json:"taskId" jsonschema:"Number of the to-do" input:"filled"`
+	Subject      *string                    `json:"subject,omitempty" jsonschema:"A new title"`
+	Description  *string                    `json:"description,omitempty" jsonschema:"A new description"`
+	ActiveForm   *string                    `json:"activeForm,omitempty" jsonschema:"A new -ing form"`
+	Status       *string                    `json:"status,omitempty" jsonschema:"The new status; deleted removes the to-do" input:"enum=pending|in_progress|completed|deleted"`
+	AddBlocks    []string                   `json:"addBlocks,omitempty" jsonschema:"Numbers of to-dos that wait for this one"`
+	AddBlockedBy []string                   `json:"addBlockedBy,omitempty" jsonschema:"Numbers of to-dos that this one waits for"`
+	Owner        *string                    `json:"owner,omitempty" jsonschema:"Name of the agent that does it; empty: nobody"`
+	Metadata     map[string]json.RawMessage `json:"metadata,omitempty" jsonschema:"Keys to set; null takes a key away"`
 }
 
 func (in updateInput) patch() (p todo.Patch, err error) {
 	p = todo.Patch{
-		Subject: in.Subject, Description: in.Description, ActiveForm: in.ActiveForm, Status: (*todo.Status)(in.Status), Owner: in.Owner, Metadata: in.Metadata,
+		Subject: in.Subject, Description: in.Description, ActiveForm: in.ActiveForm,
+		Status: (*todo.Status)(in.Status), Owner: in.Owner, Metadata: in.Metadata,
 	}
 	if p.AddBlocks, err = parseAll("addBlocks", in.AddBlocks); err != nil {
 		return p, err
@@ -71,11 +71,7 @@ type StatusChange struct {
 	To   string `json:"to"`
 }
 
-func (c Config) update(ctx context.Context, input json.RawMessage) (agent.Output, error) {
-	in, err := strict.Decode[updateInput](input)
-	if err != nil {
-		return agent.Output{}, err
-	}
+func (c Config) update(ctx context.Context, in updateInput) (agent.Output, error) {
 	out, err := c.updateOne(ctx, in)
 	if err != nil {
 		out.Structured = Updated{TaskID: in.TaskID, UpdatedFields: []string{}, Error: err.Error()}
@@ -111,8 +107,11 @@ func (c Config) remove(ctx context.Context, id todo.ID) (agent.Output, error) {
 		return agent.Output{}, err
 	}
 	return agent.Output{
-		Text:       fmt.Sprintf("Deleted to-do %s.", id),
-		Structured: Updated{Success: true, TaskID: wire(id), UpdatedFields: []string{deleted}, StatusChange: &StatusChange{string(was.Status), deleted}},
+		Text: fmt.Sprintf("Deleted to-do %s.", id),
+		Structured: Updated{
+			Success: true, TaskID: wire(id), UpdatedFields: []string{deleted},
+			StatusChange: &StatusChange{string(was.Status), deleted},
+		},
 	}, nil
 }
 

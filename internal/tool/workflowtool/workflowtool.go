@@ -7,15 +7,13 @@ package workflowtool
 import (
 	"context"
 	_ "embed"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
-	"github.com/drover-dev/drover/internal/tool/strict"
+	"github.com/drover-dev/drover/internal/tool/toolkit"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -25,11 +23,11 @@ const Name = "Workflow"
 //go:embed workflow.md
 var prompt string
 
-const schema = `{"type":"object","properties":{` +
-	`"file":{"type":"string","description":"Path of the workflow"},` +
-	`"params":{"type":"object","description":"Its parameters","additionalProperties":{"type":"string"}},` +
-	`"resume":{"type":"string","description":"Instead of file: ID of a workflow that has ended, to go on with it"}` +
-	`},"additionalProperties":false}`
+type input struct {
+	File   string            `json:"file,omitempty" jsonschema:"Path of the workflow"`
+	Params map[string]string `json:"params,omitempty" jsonschema:"Its parameters"`
+	Resume string            `json:"resume,omitempty" jsonschema:"Instead of file: ID of a workflow that has ended, to go on with it"`
+}
 
 // Workflows runs them. A [*Refusal] is told to the model; another error is a failure
 // of the runtime.
@@ -55,9 +53,7 @@ type Outcome struct {
 }
 
 // Refusal is an error whose text is for the model.
-type Refusal struct{ Text string }
-
-func (r *Refusal) Error() string { return r.Text }
+type Refusal = toolkit.Refusal
 
 // Config is what the tool is made of. Workflows and Root are required.
 type Config struct {
@@ -71,37 +67,21 @@ func New(c Config) agent.Tool {
 	if c.OutputLimit == 0 {
 		c.OutputLimit = excerpt.DefaultLimit
 	}
-	return &tool{c, agent.ToolSpec{Name: Name, Description: prompt, InputSchema: json.RawMessage(schema)}}
+	return toolkit.New(toolkit.Tool[input]{Name: Name, Description: prompt, Call: c.run})
 }
 
-type tool struct {
-	cfg  Config
-	spec agent.ToolSpec
-}
-
-func (t *tool) Spec() agent.ToolSpec { return t.spec }
-
-type input struct {
-	File   string            `json:"file"`
-	Params map[string]string `json:"params"`
-	Resume string            `json:"resume"`
-}
-
-func (t *tool) request(c agent.Call) (Request, error) {
-	in, err := strict.Decode[input](c.Input)
-	r := Request{File: in.File, Params: in.Params, Resume: in.Resume, ToolUseID: c.ID}
+func (c Config) request(in input) (Request, error) {
+	r := Request{File: in.File, Params: in.Params, Resume: in.Resume}
 	switch {
-	case err != nil:
-		return r, err
 	case (in.File == "") == (in.Resume == ""):
-		return r, errors.New(`give "file" or "resume"`)
+		return r, toolkit.Refusef(`give "file" or "resume"`)
 	case in.Resume != "" && len(in.Params) > 0:
-		return r, errors.New(`"params" stay what they were when a workflow is resumed; leave them out`)
+		return r, toolkit.Refusef(`"params" stay what they were when a workflow is resumed; leave them out`)
 	case strings.Contains(in.File, "\x00"):
-		return r, errors.New(`"file" holds a NUL byte`)
+		return r, toolkit.Refusef(`"file" holds a NUL byte`)
 	}
 	if in.File != "" && !filepath.IsAbs(in.File) {
-		r.File = filepath.Join(t.cfg.Root, in.File)
+		r.File = filepath.Join(c.Root, in.File)
 	}
 	return r, nil
 }
@@ -124,22 +104,20 @@ type Ended struct {
 	Error  string      `json:"error,omitempty"`
 }
 
-func (t *tool) Call(ctx context.Context, c agent.Call) (agent.Output, error) {
-	r, err := t.request(c)
+func (c Config) run(ctx context.Context, call agent.Call, in input) (agent.Output, error) {
+	r, err := c.request(in)
 	if err != nil {
-		return agent.Refuse(Name + ": " + err.Error()), nil
+		return agent.Output{}, err
 	}
-	out, err := t.cfg.Workflows.Start(ctx, r)
-	var refused *Refusal
+	r.ToolUseID = call.ID
+	out, err := c.Workflows.Start(ctx, r)
 	switch {
-	case errors.As(err, &refused):
-		return agent.Refuse(excerpt.Plain(refused.Text)), nil
 	case err != nil:
 		return agent.Output{}, fmt.Errorf("start workflow: %w", err)
 	case out.Backgrounded:
 		return launched(out.Task), nil
 	}
-	return ended(out, t.cfg.OutputLimit), nil
+	return ended(out, c.OutputLimit), nil
 }
 
 func launched(r task.Record) agent.Output {
