@@ -11,19 +11,18 @@ package anthropic
 import (
 	"context"
 	"errors"
-	"net"
 	"net/http"
 	"strings"
 	"time"
-
-	sdk "github.com/anthropics/anthropic-sdk-go"
-	"github.com/anthropics/anthropic-sdk-go/option"
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/model/modelinfo"
 	"github.com/drover-dev/drover/internal/model/ratelimit"
 	"github.com/drover-dev/drover/internal/model/wire"
 )
+
+// version is that of the Messages API, which is sent with every call.
+const version = "2023-06-01"
 
 // DefaultBaseURL is where calls go when the configuration does not say.
 const DefaultBaseURL = "https://api.anthropic.com"
@@ -47,8 +46,10 @@ type Config struct {
 
 // Model calls the provider. It may be used by many loops at the same time.
 type Model struct {
-	client    sdk.Client
 	endpoint  *wire.Endpoint
+	url       string
+	apiKey    string
+	authToken string
 	messages  wire.Translations // of those that are not sent as they are
 	aliases   map[string]string
 	maxTokens int
@@ -69,28 +70,16 @@ func New(c Config) (*Model, error) {
 			return nil, err
 		}
 	}
-	client := wire.Client(c.HTTPClient)
-	opts := []option.RequestOption{
-		option.WithoutEnvironmentDefaults(),
-		option.WithBaseURL(c.BaseURL),
-		option.WithHTTPClient(client),
-		option.WithMaxRetries(0), // retries belong to the shared limiter
-		option.WithHeader("Accept", "text/event-stream"),
-		option.WithHeader("Content-Type", "application/json"),
-	}
-	switch {
-	case c.APIKey == "" && c.AuthToken == "":
+	if c.APIKey == "" && c.AuthToken == "" {
 		return nil, errors.New("no key for the anthropic provider (set ANTHROPIC_API_KEY)")
-	case c.APIKey != "":
-		opts = append(opts, option.WithAPIKey(c.APIKey))
 	}
-	if c.AuthToken != "" {
-		opts = append(opts, option.WithAuthToken(c.AuthToken))
+	m := &Model{
+		url: base.JoinPath("v1/messages").String(), apiKey: c.APIKey, authToken: c.AuthToken,
+		aliases: c.Aliases, maxTokens: c.MaxTokens, endpoint: &wire.Endpoint{
+			Host: base.Host, Secret: c.APIKey + " " + c.AuthToken, KeyVar: "ANTHROPIC_API_KEY", URLVar: "ANTHROPIC_BASE_URL",
+			HTTP: wire.Client(c.HTTPClient), Limiter: c.Limiter, Calls: c.Calls, Idle: c.Idle, Backoff: c.Backoff,
+		},
 	}
-	m := &Model{client: sdk.NewClient(opts...), aliases: c.Aliases, maxTokens: c.MaxTokens, endpoint: &wire.Endpoint{
-		Host: base.Host, Secret: c.APIKey + " " + c.AuthToken, KeyVar: "ANTHROPIC_API_KEY", URLVar: "ANTHROPIC_BASE_URL",
-		HTTP: client, Limiter: c.Limiter, Calls: c.Calls, Idle: c.Idle, Backoff: c.Backoff,
-	}}
 	if c.Limiter == nil {
 		m.endpoint.Limiter = ratelimit.New(0)
 	}
@@ -127,30 +116,16 @@ func (m *Model) Reply(ctx context.Context, req *agent.Request, on func(agent.Par
 	if err != nil {
 		return nil, err
 	}
-	var opts []option.RequestOption
-	wire.Who(req, func(name, value string) { opts = append(opts, option.WithHeader(name, value)) })
+	header := wire.Header(req)
+	header.Set("Anthropic-Version", version)
+	if m.apiKey != "" {
+		header.Set("X-Api-Key", m.apiKey)
+	}
+	if m.authToken != "" {
+		header.Set("Authorization", "Bearer "+m.authToken)
+	}
 	return m.endpoint.Reply(ctx, &wire.Call{
-		Model:  model,
+		Model: model, URL: m.url, Header: header, Body: body,
 		Decode: func(on func(agent.Part)) wire.Decoder { return &stream{on: on, usedName: model} },
-		Send: func(ctx context.Context, check func(*http.Response) error) (*http.Response, error) {
-			return m.send(ctx, body, opts, check)
-		},
 	}, on)
-}
-
-// send makes one call. The check stands between the wire and the library, which
-// would read the body of a refused call without a limit.
-func (m *Model) send(ctx context.Context, body net.Buffers, opts []option.RequestOption, check func(*http.Response) error) (*http.Response, error) {
-	var res *http.Response
-	opts = append(opts[:len(opts):len(opts)], option.WithMiddleware(
-		func(r *http.Request, next option.MiddlewareNext) (*http.Response, error) {
-			wire.Attach(r, body)
-			res, err := next(r)
-			if err != nil {
-				return nil, err
-			}
-			return res, check(res)
-		}))
-	err := m.client.Post(ctx, "v1/messages", nil, &res, opts...)
-	return res, err
 }

@@ -2,15 +2,13 @@
 // completions and responses, as OpenAI, Ollama, llama.cpp, vLLM, OpenRouter and
 // many others speak them.
 //
-// It is a client of our own: the official one adds 19 MB to the binary, takes a
-// stream that was cut for a whole one, gathers it in quadratic time and encodes
-// the whole conversation anew in each turn (note 4 in docs/adr). The package owns
-// the form of requests and of the events of an answer; the life of a call is that
-// of package wire. It promises that a [agent.Reply] is returned only for an
-// answer with a reason for its end, that a call of a tool is whole only when the
-// wire says so, that a message is translated once, that a key goes to the
+// It owns the form of requests and of the events of an answer; the life of a call
+// is that of package wire. It promises that a [agent.Reply] is returned only for
+// an answer with a reason for its end, that a call of a tool is whole only when
+// the wire says so, that a message is translated once, that a key goes to the
 // configured host only, and that nothing is read from the environment. It does
-// not keep conversations, run tools, or know what a model costs.
+// not keep conversations, run tools, or know what a model costs. Why there is no
+// library below it: note 4 in docs/adr.
 package openai
 
 import (
@@ -134,32 +132,14 @@ func (m *Model) Reply(ctx context.Context, req *agent.Request, on func(agent.Par
 	if err != nil {
 		return nil, err
 	}
-	header := http.Header{"Content-Type": {"application/json"}, "Accept": {"text/event-stream"}}
+	header := wire.Header(req)
 	if m.key != "" {
 		header.Set("Authorization", "Bearer "+m.key)
 	}
-	wire.Who(req, header.Set)
 	return m.endpoint.Reply(ctx, &wire.Call{
-		Model:  model,
+		Model: model, URL: m.url, Header: header, Body: body,
 		Decode: func(on func(agent.Part)) wire.Decoder { return m.form.decode(model, on) },
-		Send: func(ctx context.Context, check func(*http.Response) error) (*http.Response, error) {
-			return m.send(ctx, body, header, check)
-		},
 	}, on)
-}
-
-func (m *Model) send(ctx context.Context, body net.Buffers, header http.Header, check func(*http.Response) error) (*http.Response, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, m.url, nil)
-	if err != nil {
-		return nil, fmt.Errorf("make a request to %s: %w", m.endpoint.Host, err)
-	}
-	r.Header = header.Clone()
-	wire.Attach(r, body)
-	res, err := m.endpoint.HTTP.Do(r)
-	if err != nil {
-		return nil, err
-	}
-	return res, check(res)
 }
 
 // body is the request in its wire form, in parts that share the bytes of the

@@ -2,10 +2,10 @@ package wire
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -70,30 +70,37 @@ func Encode(v any) ([]byte, error) {
 	return bytes.TrimRight(buf.Bytes(), "\n"), nil
 }
 
-// Attach makes parts the body of a request. Each sending lets go of its own
-// list of parts as it goes, so a call that waits for its answer holds no
-// request.
-func Attach(r *http.Request, parts net.Buffers) {
+// request makes the request of one attempt. Each lets go of its own list of parts
+// as it goes, so a call that waits for its answer holds no request.
+func (c *Call) request(ctx context.Context) (*http.Request, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.URL, nil)
+	if err != nil {
+		return nil, err
+	}
+	r.Header = c.Header.Clone()
 	r.GetBody = func() (io.ReadCloser, error) {
-		own := slices.Clone(parts)
+		own := slices.Clone(c.Body)
 		return io.NopCloser(&own), nil
 	}
-	r.ContentLength = 0
-	for _, p := range parts {
+	for _, p := range c.Body {
 		r.ContentLength += int64(len(p))
 	}
-	r.Body, _ = r.GetBody() // the function above has no error
+	r.Body, err = r.GetBody()
+	return r, err
 }
 
-// Who sets the headers that tell which agent calls.
-func Who(req *agent.Request, set func(name, value string)) {
-	for _, h := range [...]struct{ name, value string }{
+// Header is what every call of a model says: what it sends and wants to get, and
+// which agent calls.
+func Header(req *agent.Request) http.Header {
+	h := http.Header{"Content-Type": {"application/json"}, "Accept": {"text/event-stream"}}
+	for _, who := range [...]struct{ name, value string }{
 		{"Drover-Session-Id", req.SessionID}, {"Drover-Agent-Id", req.AgentID}, {"Drover-Agent", req.Agent},
 	} {
-		if h.value != "" {
-			set(h.name, printable(h.value))
+		if who.value != "" {
+			h.Set(who.name, printable(who.value))
 		}
 	}
+	return h
 }
 
 // printable makes text fit for a header: agent types are named by users.

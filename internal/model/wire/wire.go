@@ -17,6 +17,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"time"
 
@@ -49,10 +50,10 @@ type Endpoint struct {
 
 // Call is one request in the form of its provider.
 type Call struct {
-	Model string // as it is sent
-	// Send makes one attempt. It gives the response to check before anything
-	// reads it, and ends with the error of check as it is or wrapped.
-	Send func(ctx context.Context, check func(*http.Response) error) (*http.Response, error)
+	Model  string // as it is sent
+	URL    string // where it goes, by POST
+	Header http.Header
+	Body   net.Buffers // in parts that may be shared with other calls; they are not changed
 	// Decode begins an answer; it is called once for each attempt.
 	Decode func(on func(agent.Part)) Decoder
 }
@@ -224,19 +225,20 @@ func (e *Endpoint) once(ctx context.Context, c *Call, on func(agent.Part)) (*age
 	w := newWatch(idle, cancel)
 	defer w.stop()
 
-	var body *watched
-	res, err := c.Send(call, func(res *http.Response) error {
-		body = &watched{body: res.Body, watch: w}
-		res.Body = body
-		return e.refuse(res, c.Model)
-	})
+	r, err := c.request(call)
 	if err != nil {
-		if body != nil {
-			_ = body.Close() // refused: what it held is in err
-		}
+		return nil, fmt.Errorf("make a request to %s: %w", e.Host, err)
+	}
+	res, err := e.HTTP.Do(r)
+	if err != nil {
 		return nil, e.callError(ctx, call, c.Model, err)
 	}
-	defer func() { _ = res.Body.Close() }() // an error here changes nothing: the answer is read or given up
+	body := &watched{body: res.Body, watch: w}
+	res.Body = body
+	defer func() { _ = body.Close() }() // an error here changes nothing: the answer is read or given up
+	if err := e.refuse(res, c.Model); err != nil {
+		return nil, e.callError(ctx, call, c.Model, err)
+	}
 	d := c.Decode(on)
 	reply, err := read(call, d, body)
 	if err == nil {

@@ -2,7 +2,6 @@ package wire
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -116,20 +115,24 @@ func TestTranslations(t *testing.T) {
 	runtime.KeepAlive(kept)
 }
 
-// refusing is a call that is refused each time, without a network.
-func refusing(sent *int, status int, header http.Header) *Call {
-	return &Call{Model: "m", Send: func(_ context.Context, check func(*http.Response) error) (*http.Response, error) {
-		*sent++
-		res := &http.Response{StatusCode: status, Header: header, Body: io.NopCloser(strings.NewReader("{}"))}
-		return res, check(res)
-	}}
+// refusing is a client whose calls are refused each time, without a network.
+type refusing struct {
+	sent   int
+	status int
+	header http.Header
+}
+
+func (r *refusing) RoundTrip(*http.Request) (*http.Response, error) {
+	r.sent++
+	return &http.Response{StatusCode: r.status, Header: r.header, Body: io.NopCloser(strings.NewReader("{}"))}, nil
 }
 
 // Tries end after a time, also if it is others who are refused again and again.
 func TestPatience(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := &Endpoint{Host: "h", Limiter: ratelimit.New(0)}
-		begin, sent := time.Now(), 0
+		client := &refusing{status: 429, header: http.Header{"Retry-After": {"30"}}}
+		e := &Endpoint{Host: "h", HTTP: &http.Client{Transport: client}, Limiter: ratelimit.New(0)}
+		begin := time.Now()
 		stop := make(chan struct{})
 		var others sync.WaitGroup
 		others.Go(func() {
@@ -144,12 +147,12 @@ func TestPatience(t *testing.T) {
 				}
 			}
 		})
-		_, err := e.Reply(t.Context(), refusing(&sent, 429, http.Header{"Retry-After": {"30"}}), nil)
+		_, err := e.Reply(t.Context(), &Call{Model: "m", URL: "http://h"}, nil)
 		close(stop)
 		others.Wait()
 		var told *agent.ModelError
-		if !errors.As(err, &told) || told.Kind != "rate_limit" || sent != 1 {
-			t.Errorf("Reply = %v after %d calls", err, sent)
+		if !errors.As(err, &told) || told.Kind != "rate_limit" || client.sent != 1 {
+			t.Errorf("Reply = %v after %d calls", err, client.sent)
 		}
 		if took := time.Since(begin); took != patience {
 			t.Errorf("took %v, want %v", took, patience)
@@ -160,24 +163,24 @@ func TestPatience(t *testing.T) {
 // A refused key is tried again after a moment: it may have been mended.
 func TestShutOpens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := &Endpoint{Host: "h", Secret: "k", Limiter: ratelimit.New(0)}
-		sent := 0
+		client := &refusing{status: 401}
+		e := &Endpoint{Host: "h", Secret: "k", HTTP: &http.Client{Transport: client}, Limiter: ratelimit.New(0)}
 		ask := func() {
 			var told *agent.ModelError
-			if _, err := e.Reply(t.Context(), refusing(&sent, 401, nil), nil); !errors.As(err, &told) || told.Kind != "auth" {
+			if _, err := e.Reply(t.Context(), &Call{Model: "m", URL: "http://h"}, nil); !errors.As(err, &told) || told.Kind != "auth" {
 				t.Errorf("Reply = %v", err)
 			}
 		}
 		ask()
 		time.Sleep(shutFor - 1)
 		ask()
-		if sent != 1 {
-			t.Errorf("%d calls, want 1", sent)
+		if client.sent != 1 {
+			t.Errorf("%d calls, want 1", client.sent)
 		}
 		time.Sleep(time.Nanosecond)
 		ask()
-		if sent != 2 {
-			t.Errorf("%d calls, want 2", sent)
+		if client.sent != 2 {
+			t.Errorf("%d calls, want 2", client.sent)
 		}
 	})
 }
