@@ -102,7 +102,7 @@ func (l *loader) layer(source string, data []byte, of level) {
 	case untrusted:
 		tree = l.forbidding(source, tree)
 	case project:
-		l.leading(source, tree)
+		l.restrict(source, tree)
 	}
 	delete(tree, "hooks")
 	clean, err := json.Marshal(tree)
@@ -125,7 +125,7 @@ func (l *loader) layer(source string, data []byte, of level) {
 	next.Permissions.Deny = union(l.set.Permissions.Deny, next.Permissions.Deny)
 	before := l.set
 	l.set = next
-	l.bend(source, before)
+	l.within(source, before)
 }
 
 func (l *loader) fail(source string, err error) {
@@ -411,48 +411,12 @@ func (l *loader) forbidding(source string, tree map[string]any) map[string]any {
 	return kept
 }
 
-// leading takes out of a trusted project's settings what leads to another place
-// or asks for nothing: a repository must not decide that.
-func (l *loader) leading(source string, tree map[string]any) {
-	drop := func(at string) { l.note(source, "%s is ignored: the files of a project cannot set it", at) }
-	if _, there := tree["memory"]; there { // it spends money, and speaks to all later sessions
-		drop("memory")
-		delete(tree, "memory")
-	}
-	for _, name := range []string{"remote", "teleport"} { // what leaves this machine, and by whose command
-		if _, there := tree[name]; there {
-			drop(name)
-			delete(tree, name)
-		}
-	}
-	if providers, ok := tree["providers"].(map[string]any); ok {
-		for _, name := range keys(providers) {
-			one, _ := providers[name].(map[string]any)
-			for _, key := range []string{"baseUrl", "apiKeyEnv"} {
-				if _, there := one[key]; there {
-					drop("providers." + name + "." + key)
-					delete(one, key)
-				}
-			}
-		}
-	}
-	tasks, _ := tree["tasks"].(map[string]any)
-	for _, name := range []string{"userQuotaBytes", "minFreeBytes", "retention"} { // they are about all sessions of the user
-		if _, there := tasks[name]; there {
-			drop("tasks." + name)
-			delete(tasks, name)
-		}
-	}
-	if agents, ok := tree["agents"].(map[string]any); ok && agents["catalog"] != nil {
-		drop("agents.catalog")
-		delete(agents, "catalog")
-	}
-	if tree["plugins"] != nil {
-		drop("plugins")
-		delete(tree, "plugins")
-	}
+// restrict takes out of a trusted project's settings what a repository must not
+// decide.
+func (l *loader) restrict(source string, tree map[string]any) {
+	l.withoutOwn(source, "", tree, reflect.TypeFor[Settings]())
 	if rules, ok := tree["permissions"].(map[string]any); ok && rules["defaultMode"] == "bypassPermissions" {
-		drop("permissions.defaultMode bypassPermissions")
+		l.note(source, "permissions.defaultMode bypassPermissions is ignored: the files of a project cannot set it")
 		delete(rules, "defaultMode")
 	}
 }

@@ -2,39 +2,39 @@ package settings
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
 )
 
-// Settings is everything that can be set. The tags are the names in files and
-// the words of the schema.
+// Settings is everything that can be set, and the one declaration of it. The tag
+// json has the name in files, jsonschema the words for the schema and for
+// docs/settings.md, and set what [ruleOf] reads: default, bounds, words,
+// variables, and whether the files of a project may set it.
 type Settings struct {
-	Model       string      `json:"model,omitempty" jsonschema:"model of the main agent: an alias, a full name, or provider/name"`
+	Model       string      `json:"model,omitempty" jsonschema:"model of the main agent: an alias, a full name, or provider/name" set:"env=DROVER_MODEL"`
 	Permissions Permissions `json:"permissions,omitzero" jsonschema:"what tools may do"`
 	Limits      Limits      `json:"limits,omitzero" jsonschema:"how much may run"`
 	Agents      Agents      `json:"agents,omitzero" jsonschema:"how agents behave"`
-	Durability  string      `json:"durability,omitempty" jsonschema:"what nothing acknowledged is lost by: crash (kill -9, the default) or power (power loss too)"`
+	Durability  string      `json:"durability,omitempty" jsonschema:"what nothing acknowledged is lost by: crash (kill -9) or power (power loss too)" set:"default=crash,words=crash|power"`
 	Providers   Providers   `json:"providers,omitzero" jsonschema:"where models are reached"`
 	Tasks       Tasks       `json:"tasks,omitzero" jsonschema:"how tasks behave"`
 	Models      Models      `json:"models,omitzero" jsonschema:"which models there are, and what they cost"`
 	Context     Context     `json:"context,omitzero" jsonschema:"how conversations are kept short"`
 	Web         Web         `json:"web,omitzero" jsonschema:"how pages are fetched"`
 	MCP         MCP         `json:"mcp,omitzero" jsonschema:"how MCP servers are used"`
-	Memory      Memory      `json:"memory,omitzero" jsonschema:"what is remembered from session to session"`
-	Remote      Remote      `json:"remote,omitzero" jsonschema:"where work can be done elsewhere"`
+	Memory      Memory      `json:"memory,omitzero" jsonschema:"what is remembered from session to session" set:"own"`
+	Remote      Remote      `json:"remote,omitzero" jsonschema:"where work can be done elsewhere" set:"own"`
 	Monitors    Monitors    `json:"monitors,omitzero" jsonschema:"how things are watched"`
-	Teleport    Teleport    `json:"teleport,omitzero" jsonschema:"how sessions are carried to other machines"`
-	MaxBudget   float64     `json:"maxBudgetUsd,omitempty" jsonschema:"US dollars that a session may spend; not set: any"`
+	Teleport    Teleport    `json:"teleport,omitzero" jsonschema:"how sessions are carried to other machines" set:"own"`
+	MaxBudget   float64     `json:"maxBudgetUsd,omitempty" jsonschema:"US dollars that a session may spend; not set: any" set:"possible=0..1e9"`
 
-	Plugins []string `json:"plugins,omitempty" jsonschema:"folders of plugins, absolute, beside those in the plugins folder of the user's configuration"`
+	Plugins []string `json:"plugins,omitempty" jsonschema:"folders of plugins, absolute, beside those in the plugins folder of the user's configuration" set:"own"`
 
 	// Hooks are read by package hook, which knows their forms. Those of all
 	// sources that may run are here together; HookSources has each by itself.
-	Hooks       map[string]any `json:"hooks,omitempty" jsonschema:"commands to run when something happens: an object of event names"`
+	Hooks       map[string]any `json:"hooks,omitempty" jsonschema:"commands to run when something happens: an object of event names" set:"see=hooks.md"`
 	DisableHook bool           `json:"disableAllHooks,omitempty" jsonschema:"no hook runs"`
 
 	Trusted     bool       `json:"-"` // no setting: the project's folder is trusted
@@ -51,85 +51,67 @@ type HookFile struct {
 
 // Permissions are rules, and what happens where none speaks.
 type Permissions struct {
-	Allow       []string `json:"allow,omitempty" jsonschema:"calls that run without a question"`
+	Allow       []string `json:"allow,omitempty" jsonschema:"calls that run without a question, such as Bash(go test:*) or Edit(src/**)" set:"see=permissions.md"`
 	Ask         []string `json:"ask,omitempty" jsonschema:"calls that are always asked about"`
-	Deny        []string `json:"deny,omitempty" jsonschema:"calls that never run"`
-	DefaultMode string   `json:"defaultMode,omitempty" jsonschema:"default, acceptEdits, plan, dontAsk, bypassPermissions or auto"`
-	AskTimeout  string   `json:"askTimeout,omitempty" jsonschema:"how long a question waits for somebody before it is a denial, such as 10m, which holds if not set"`
+	Deny        []string `json:"deny,omitempty" jsonschema:"calls that never run, such as Read(./.env)"`
+	DefaultMode string   `json:"defaultMode,omitempty" jsonschema:"what happens to calls that no rule speaks of; auto is taken as default; projects cannot set bypassPermissions" set:"default=default,words=default|acceptEdits|plan|dontAsk|bypassPermissions|auto"`
+	AskTimeout  string   `json:"askTimeout,omitempty" jsonschema:"how long a question waits for somebody; then the call is denied and the model sees why" set:"default=10m,duration=0s"`
 
 	Foreign []string `json:"-"` // no setting: those of Ask and Deny that were written for another program
 }
 
 // Wait is AskTimeout as a duration.
-func (p Permissions) Wait() time.Duration { return duration(p.AskTimeout, 10*time.Minute) }
-
-func duration(text string, unset time.Duration) time.Duration {
-	d, err := time.ParseDuration(text)
-	if err != nil {
-		return unset
-	}
-	return d
-}
+func (p Permissions) Wait() time.Duration { return duration(p, "AskTimeout") }
 
 // Limits bound what agents may start.
 type Limits struct {
-	Depth   int `json:"depth,omitempty" jsonschema:"agents below agents, 1 to 16; 3 if not set"`
-	Live    int `json:"live,omitempty" jsonschema:"agents at work at the same time, 1 to 256; 10 if not set; more wait"`
-	PerRoot int `json:"perRoot,omitempty" jsonschema:"agents that one root may start in a session, 1 to 100000; 200 if not set"`
+	Depth   int `json:"depth,omitempty" jsonschema:"agents below agents" set:"default=3,clamp=1..16,env=DROVER_MAX_DEPTH|COPILOT_SUBAGENT_MAX_DEPTH"`
+	Live    int `json:"live,omitempty" jsonschema:"agents at work at the same time; more wait" set:"default=10,clamp=1..256,env=DROVER_MAX_LIVE|COPILOT_SUBAGENT_MAX_CONCURRENT"`
+	PerRoot int `json:"perRoot,omitempty" jsonschema:"agents that one root may start in a session: the main agent with all below it, or an agent that a client started" set:"default=200,clamp=1..100000"`
 
-	SpawnRate   int `json:"spawnRate,omitempty" jsonschema:"agents that one root may start within a minute, 1 to 10000; 60 if not set"`
-	MessageHops int `json:"messageHops,omitempty" jsonschema:"messages in a row by which agents may answer each other with nothing done in between, 1 to 1000; 20 if not set"`
-	Monitors    int `json:"monitors,omitempty" jsonschema:"monitors at work at the same time, 1 to 10000; 200 if not set; more wait"`
-	PerSession  int `json:"perSession,omitempty" jsonschema:"agents of all roots together in a session, 1 to 100000; 1000 if not set"`
+	SpawnRate   int `json:"spawnRate,omitempty" jsonschema:"agents that one root may start within a minute; a further start is refused, with how long to wait" set:"default=60,clamp=1..10000"`
+	MessageHops int `json:"messageHops,omitempty" jsonschema:"messages in a row by which agents may answer each other with nothing done in between" set:"default=20,clamp=1..1000"`
+	Monitors    int `json:"monitors,omitempty" jsonschema:"monitors at work at the same time; more wait" set:"default=200,clamp=1..10000,see=monitors.md"`
+	PerSession  int `json:"perSession,omitempty" jsonschema:"agents of all roots together in a session" set:"default=1000,clamp=1..100000"`
 }
 
 // Agents is how agents behave.
 type Agents struct {
-	Summaries        string `json:"summaries,omitempty" jsonschema:"how often the summary of a running agent is renewed, such as 30s, which holds if not set; off: never"`
+	Summaries        string `json:"summaries,omitempty" jsonschema:"how often the summary of a running agent is renewed; off: never" set:"default=30s,duration=1s,off"`
 	NestedBackground bool   `json:"nestedBackground,omitempty" jsonschema:"agents started by agents may run in the background"`
-	StallAfter       string `json:"stallAfter,omitempty" jsonschema:"how long nothing may be heard of an agent at work before its owner is told, such as 5m, which holds if not set; 0 or off: any time"`
-	MultiTurn        bool   `json:"multiTurn,omitempty" jsonschema:"agents in the background wait for a message after each answer"`
-	IdleTimeout      string `json:"idleTimeout,omitempty" jsonschema:"how long they wait, such as 10m, which holds if not set"`
+	StallAfter       string `json:"stallAfter,omitempty" jsonschema:"how long nothing may be heard of an agent at work before its owner is notified; 0 or off: any time" set:"default=5m,duration=100ms,off,see=usage.md#silent-agents"`
+	MultiTurn        bool   `json:"multiTurn,omitempty" jsonschema:"agents in the background wait for a message after each answer" set:"env=DROVER_MULTI_TURN|MULTI_TURN_AGENTS"`
+	IdleTimeout      string `json:"idleTimeout,omitempty" jsonschema:"how long they wait before they end" set:"default=10m,duration=1s"`
 
-	TeammateGrace string `json:"teammateGrace,omitempty" jsonschema:"how long a teammate that a model ends may take to finish, such as 30s, which holds if not set"`
+	TeammateGrace string `json:"teammateGrace,omitempty" jsonschema:"how long a teammate that a model ends may take to finish" set:"default=30s,duration=1s,see=teammates.md"`
 
-	Catalog AgentCatalog `json:"catalog,omitzero" jsonschema:"a server that has definitions of agents"`
+	Catalog AgentCatalog `json:"catalog,omitzero" jsonschema:"a server that has definitions of agents" set:"own"`
 
-	BudgetUSD    float64 `json:"budgetUsd,omitempty" jsonschema:"US dollars that an agent at the top may spend, with all agents below it; not set: any"`
-	BudgetTokens int64   `json:"budgetTokens,omitempty" jsonschema:"tokens that an agent at the top may use, with all agents below it, those from the cache included; not set: any"`
-	BudgetWall   string  `json:"budgetWall,omitempty" jsonschema:"how long a run of an agent at the top may work, such as 30m; not set: any time"`
-	BudgetOutput int64   `json:"budgetOutput,omitempty" jsonschema:"bytes of output files of an agent at the top and all below it; not set: any"`
+	BudgetUSD    float64 `json:"budgetUsd,omitempty" jsonschema:"US dollars that an agent at the top may spend, with all agents below it; not set: any" set:"possible=0..1e9,see=usage.md#budgets"`
+	BudgetTokens int64   `json:"budgetTokens,omitempty" jsonschema:"tokens that an agent at the top may use, with all agents below it, those from the cache included; not set: any" set:"possible=0.."`
+	BudgetWall   string  `json:"budgetWall,omitempty" jsonschema:"how long a run of an agent at the top may work, such as 30m; not set: any time" set:"duration=1ms"`
+	BudgetOutput int64   `json:"budgetOutput,omitempty" jsonschema:"bytes of output files of an agent at the top and all below it; not set: any" set:"possible=0.."`
 }
 
 // WallBudget is BudgetWall as a duration; 0: any.
-func (a Agents) WallBudget() time.Duration { return duration(a.BudgetWall, 0) }
+func (a Agents) WallBudget() time.Duration { return duration(a, "BudgetWall") }
+
+// IdleLimit is IdleTimeout as a duration.
+func (a Agents) IdleLimit() time.Duration { return duration(a, "IdleTimeout") }
+
+// Grace is TeammateGrace as a duration.
+func (a Agents) Grace() time.Duration { return duration(a, "TeammateGrace") }
+
+// SummaryEvery is Summaries as a duration; 0: never.
+func (a Agents) SummaryEvery() time.Duration { return duration(a, "Summaries") }
+
+// Stall is StallAfter as a duration; 0: never.
+func (a Agents) Stall() time.Duration { return duration(a, "StallAfter") }
 
 // AgentCatalog is a server that has definitions of agents.
 type AgentCatalog struct {
-	URL      string `json:"url,omitempty" jsonschema:"where it is: https, or http on this machine"`
+	URL      string `json:"url,omitempty" jsonschema:"where it is: https, or http on this machine" set:"env=DROVER_AGENT_CATALOG"`
 	TokenEnv string `json:"tokenEnv,omitempty" jsonschema:"name of the environment variable that holds what it wants as a bearer token"`
-}
-
-// IdleLimit is IdleTimeout as a duration.
-func (a Agents) IdleLimit() time.Duration { return duration(a.IdleTimeout, 10*time.Minute) }
-
-// Grace is TeammateGrace as a duration.
-func (a Agents) Grace() time.Duration { return duration(a.TeammateGrace, 30*time.Second) }
-
-// SummaryEvery is Summaries as a duration; 0: never.
-func (a Agents) SummaryEvery() time.Duration {
-	if a.Summaries == "off" {
-		return 0
-	}
-	return duration(a.Summaries, 30*time.Second)
-}
-
-// Stall is StallAfter as a duration; 0: never.
-func (a Agents) Stall() time.Duration {
-	if a.StallAfter == "off" {
-		return 0
-	}
-	return duration(a.StallAfter, 5*time.Minute)
 }
 
 // Providers is where models are reached.
@@ -140,19 +122,19 @@ type Providers struct {
 
 // Provider is one way to models.
 type Provider struct {
-	BaseURL   string `json:"baseUrl,omitempty" jsonschema:"where the API is; empty: the usual place"`
-	APIKeyEnv string `json:"apiKeyEnv,omitempty" jsonschema:"name of the environment variable that holds the key"`
-	API       string `json:"api,omitempty" jsonschema:"openai only: chat (chat completions, the default) or responses"`
-	Calls     int    `json:"calls,omitempty" jsonschema:"calls at the same time for each model; not set: any number"`
+	BaseURL   string `json:"baseUrl,omitempty" jsonschema:"where the API is; not set: the usual place" set:"own"`
+	APIKeyEnv string `json:"apiKeyEnv,omitempty" jsonschema:"name of the environment variable that holds the key" set:"own"`
+	API       string `json:"api,omitempty" jsonschema:"openai only: chat (chat completions, if not set) or responses" set:"words=chat|responses"`
+	Calls     int    `json:"calls,omitempty" jsonschema:"calls at the same time for each model; 0: any number" set:"clamp=0..10000"`
 }
 
 // Models is which models agents may be, and at what price.
 type Models struct {
-	Aliases       map[string]string  `json:"aliases,omitempty" jsonschema:"short names, beside sonnet, opus and haiku"`
+	Aliases       map[string]string  `json:"aliases,omitempty" jsonschema:"short names, beside sonnet, opus and haiku and the others that drover models lists"`
 	Available     []string           `json:"available,omitempty" jsonschema:"the models that may be used, by alias, name or a pattern such as claude-*; not set: all"`
-	Prices        map[string]Price   `json:"prices,omitempty" jsonschema:"prices by model name or pattern, over the built-in table"`
-	Windows       map[string]int64   `json:"windows,omitempty" jsonschema:"tokens that a model can read, by name or pattern"`
-	CostGuard     string             `json:"costGuard,omitempty" jsonschema:"on (the default) or off: a subagent whose model costs more than that of the session gets that of the session"`
+	Prices        map[string]Price   `json:"prices,omitempty" jsonschema:"US dollars per million tokens, by model name or pattern, over the built-in table"`
+	Windows       map[string]int64   `json:"windows,omitempty" jsonschema:"tokens that a model can read, by name or pattern, over the built-in table"`
+	CostGuard     string             `json:"costGuard,omitempty" jsonschema:"on: a subagent whose model costs more than that of the session gets that of the session" set:"default=on,words=on|off"`
 	Multipliers   map[string]float64 `json:"multipliers,omitempty" jsonschema:"what models cost relative to each other, for the cost guard; prices are used where none is set"`
 	Explore       string             `json:"explore,omitempty" jsonschema:"the model of agents of type explore that ask for none"`
 	Complementary map[string]string  `json:"complementary,omitempty" jsonschema:"the model of a second opinion, by the family of the asking model"`
@@ -168,205 +150,148 @@ type Price struct {
 
 // Context is how conversations are kept short.
 type Context struct {
-	AutoCompact string  `json:"autoCompact,omitempty" jsonschema:"on (the default) or off"`
-	Share       float64 `json:"share,omitempty" jsonschema:"of the model's window at which a conversation is summed up, 0.1 to 0.95; 0.8 if not set"`
+	AutoCompact string  `json:"autoCompact,omitempty" jsonschema:"on: a conversation that fills the window of its model is summed up" set:"default=on,words=on|off"`
+	Share       float64 `json:"share,omitempty" jsonschema:"of the model's window, at which that happens" set:"default=0.8,clamp=0.1..0.95"`
 }
 
 // Web is how pages are fetched.
 type Web struct {
-	MaxBytes int64  `json:"maxBytes,omitempty" jsonschema:"of one page, 1024 to 100000000; 5000000 if not set"`
-	CacheTTL string `json:"cacheTtl,omitempty" jsonschema:"how long a page is kept, such as 15m, which holds if not set"`
+	MaxBytes int64  `json:"maxBytes,omitempty" jsonschema:"of one fetched page" set:"default=5000000,clamp=1024..100000000"`
+	CacheTTL string `json:"cacheTtl,omitempty" jsonschema:"how long a fetched page is kept" set:"default=15m,duration=0s"`
 }
 
 // TTL is CacheTTL as a duration; 0: pages are not kept.
-func (w Web) TTL() time.Duration { return duration(w.CacheTTL, 15*time.Minute) }
+func (w Web) TTL() time.Duration { return duration(w, "CacheTTL") }
 
 // Tasks is how tasks behave.
 type Tasks struct {
-	OutputLimitBytes  int64  `json:"outputLimitBytes,omitempty" jsonschema:"size of an output file at which its task ends, in bytes, 4096 to 1000000000000; 5000000000 if not set"`
-	OutputLength      int    `json:"outputLength,omitempty" jsonschema:"characters of output that a model is shown, 100 to 160000; 32000 if not set"`
-	WaitCeiling       string `json:"waitCeiling,omitempty" jsonschema:"how long -p waits for shell tasks after the last answer, such as 10m, which holds if not set"`
-	StallAfter        string `json:"stallAfter,omitempty" jsonschema:"how long a background command may print nothing before the end of its output is looked at for a question, such as 45s, which holds if not set"`
-	DisableBackground bool   `json:"disableBackground,omitempty" jsonschema:"nothing runs in the background"`
+	OutputLimitBytes  int64  `json:"outputLimitBytes,omitempty" jsonschema:"size of an output file at which its task ends, in bytes" set:"default=5000000000,clamp=4096..1000000000000"`
+	OutputLength      int    `json:"outputLength,omitempty" jsonschema:"characters of output that a model is shown" set:"default=32000,clamp=100..160000,env=DROVER_MAX_OUTPUT_LENGTH|TASK_MAX_OUTPUT_LENGTH"`
+	WaitCeiling       string `json:"waitCeiling,omitempty" jsonschema:"how long -p waits for shell tasks after the last answer" set:"default=10m,duration=0s"`
+	StallAfter        string `json:"stallAfter,omitempty" jsonschema:"how long a background command may print nothing before the end of its output is looked at: does it end with a question, does a line editor have the line, or does a program that draws on the whole screen stand still without showing progress" set:"default=45s,duration=100ms"`
+	DisableBackground bool   `json:"disableBackground,omitempty" jsonschema:"nothing runs in the background" set:"env=DROVER_DISABLE_BACKGROUND|CLAUDE_CODE_DISABLE_BACKGROUND_TASKS"`
 
-	UserQuotaBytes int64     `json:"userQuotaBytes,omitempty" jsonschema:"bytes of the output files of all sessions together, 65536 to 1000000000000000; 50000000000 if not set; beyond it nothing starts and what still grows is ended"`
-	MaxProcesses   int       `json:"maxProcesses,omitempty" jsonschema:"processes that one command may have, up to 4194304; 4096 if not set; beyond it the command is ended; 0: any number"`
-	MinFreeBytes   int64     `json:"minFreeBytes" jsonschema:"bytes that must be free where sessions are kept, or nothing starts, up to 1000000000000; 200000000 if not set; 0: any"`
-	Retention      Retention `json:"retention,omitzero" jsonschema:"how long ended sessions are kept; not set: until somebody removes them"`
+	UserQuotaBytes int64     `json:"userQuotaBytes,omitempty" jsonschema:"bytes of the output files of all sessions together; beyond it nothing starts, and commands that still print are ended: failed, cause output_quota" set:"own,default=50000000000,clamp=65536..1000000000000000,see=usage.md#bounds"`
+	MaxProcesses   int       `json:"maxProcesses,omitempty" jsonschema:"processes that one command may have, with all that it has started; beyond it the command is ended: failed, cause process_limit; 0: any number; Linux only" set:"default=4096,clamp=0..4194304,see=usage.md#bounds"`
+	MinFreeBytes   int64     `json:"minFreeBytes" jsonschema:"bytes that must be free where sessions are kept, or nothing starts; what runs goes on, and things start again by themselves when there is space; 0: any" set:"own,default=200000000,clamp=0..1000000000000"`
+	Retention      Retention `json:"retention,omitzero" jsonschema:"how long ended sessions are kept; not set: until somebody removes them" set:"own"`
 }
 
 // Ceiling is WaitCeiling as a duration.
-func (t Tasks) Ceiling() time.Duration { return duration(t.WaitCeiling, 10*time.Minute) }
+func (t Tasks) Ceiling() time.Duration { return duration(t, "WaitCeiling") }
 
 // Stall is StallAfter as a duration.
-func (t Tasks) Stall() time.Duration { return duration(t.StallAfter, 45*time.Second) }
+func (t Tasks) Stall() time.Duration { return duration(t, "StallAfter") }
 
-// Note is something that was ignored or bent, for the user.
-type Note struct {
-	Source string // file, variable or flag
-	Text   string
+// Retention is how long ended sessions are kept. Both bounds hold; one that is
+// not set is none.
+type Retention struct {
+	Age   string `json:"age,omitempty" jsonschema:"how long ended sessions are kept, such as 30d or 12h, at least 1h; not set: until they are removed" set:"age=1h"`
+	Bytes int64  `json:"bytes,omitempty" jsonschema:"what all sessions together may take, 1000000 or more: beyond it those that ended first are removed" set:"possible=1000000.."`
 }
 
-func (n Note) String() string { return n.Source + ": " + n.Text }
-
-// Sources is where settings come from. Empty ones are passed over, and so are
-// files that do not exist, but for Flag.
-type Sources struct {
-	User    string // file of the user
-	Project string // file of the project, shared
-	Local   string // file of the project, of this checkout
-	Flag    string // a file, or JSON that begins with {
-	Env     func(string) string
-
-	// Settings of another program, of which hooks and what forbids are taken.
-	UserForeign    []string // the user's
-	ProjectForeign []string // the project's
-	HookDir        string   // a folder of the project with files of hooks in the form of Copilot
-
-	// Trusted says that the user trusts the folder of the project with the
-	// files as they are. Then they may set what they like, but for where models
-	// are reached and the mode that asks for nothing.
-	Trusted bool
+// Limit is Age as a duration; 0: any.
+func (r Retention) Limit() time.Duration {
+	d, err := ParseAge(r.Age)
+	if err != nil {
+		return 0
+	}
+	return d
 }
 
-// Find names the usual files for a folder.
-func Find(env func(string) string, folder, flag string) Sources {
-	s := Sources{Flag: flag, Env: env,
-		Project: filepath.Join(folder, ".drover", "settings.json"),
-		Local:   filepath.Join(folder, ".drover", "settings.local.json"),
-
-		ProjectForeign: []string{filepath.Join(folder, ".claude", "settings.json"), filepath.Join(folder, ".claude", "settings.local.json")},
-		HookDir:        filepath.Join(folder, ".github", "hooks"),
-	}
-	if dir := env("HOME"); filepath.IsAbs(dir) {
-		s.UserForeign = []string{filepath.Join(dir, ".claude", "settings.json")}
-	}
-	if dir := env("XDG_CONFIG_HOME"); filepath.IsAbs(dir) {
-		s.User = filepath.Join(dir, "drover", "settings.json")
-	} else if dir := env("HOME"); filepath.IsAbs(dir) {
-		s.User = filepath.Join(dir, ".config", "drover", "settings.json")
-	}
-	return s
-}
-
-// Load reads the sources. The flag wins over the environment, and that over the
-// files of a project that is trusted, and those over the file of the user, and
-// that over the defaults; rules and hooks of all add up. The files of a project
-// that is not trusted add rules to ask and to deny, and nothing else. All files
-// that cannot be read are named in the error; then the settings are not to be
-// used.
-func Load(src Sources) (Settings, []Note, error) {
-	l := loader{}
-	l.set.Trusted = src.Trusted
-	l.set.Limits = Limits{Depth: 3, Live: 10, PerRoot: 200, SpawnRate: 60, MessageHops: 20, PerSession: 1000}
-	l.set.Permissions.DefaultMode = "default"
-	l.set.Durability = "crash"
-	l.set.Tasks = Tasks{OutputLimitBytes: 5_000_000_000, OutputLength: 32_000, WaitCeiling: "10m", StallAfter: "45s",
-		UserQuotaBytes: 50_000_000_000, MinFreeBytes: 200_000_000, MaxProcesses: 4096}
-	l.set.Permissions.AskTimeout = "10m"
-	l.set.Agents.Summaries, l.set.Agents.IdleTimeout = "30s", "10m"
-	l.set.Agents.StallAfter = "5m"
-	l.set.Agents.TeammateGrace = "30s"
-	l.set.Providers.OpenAI.API = "chat"
-	l.set.Models.CostGuard = "on"
-	l.set.Context = Context{AutoCompact: "on", Share: 0.8}
-	l.set.Web = Web{MaxBytes: 5_000_000, CacheTTL: "15m"}
-	l.set.MCP = MCP{StartWait: "2s", IdleTimeout: "5m", CallTimeout: "10m", FrameBytes: 8 << 20, Tasks: "required"}
-	l.set.Memory = Memory{Enabled: "on", Dream: "off", IdleAfter: "5m", Every: "24h", Sessions: 5, ShutdownTurns: 3}
-
-	l.set.Monitors.Enabled, l.set.Limits.Monitors = true, 200
-	l.set.Teleport, l.set.Remote.Offline = Teleport{Enabled: true, CwdSync: true}, "10m"
-
-	of := untrusted
-	if src.Trusted {
-		of = project
-	}
-	for _, path := range src.UserForeign {
-		l.foreign(path, own)
-	}
-	l.file(src.User, own)
-	for _, path := range src.ProjectForeign {
-		l.foreign(path, of)
-	}
-	l.hookDir(src.HookDir, src.Trusted)
-	l.file(src.Project, of)
-	l.file(src.Local, of)
-	if src.Env != nil {
-		l.env(src.Env)
-	}
-	if inline := strings.TrimSpace(src.Flag); strings.HasPrefix(inline, "{") {
-		l.layer("--settings", []byte(inline), own)
-	} else if src.Flag != "" {
-		l.flagFile(src.Flag)
-	}
-	if len(l.errs) > 0 {
-		return Settings{}, l.notes, errors.Join(l.errs...)
-	}
-	return l.set, l.notes, nil
-}
-
-type loader struct {
-	set   Settings
-	notes []Note
-	errs  []error
-}
-
-func (l *loader) note(source, format string, args ...any) {
-	l.notes = append(l.notes, Note{source, fmt.Sprintf(format, args...)})
-}
-
-// env reads variables: our own name first, then names of others that people
-// have set already.
-func (l *loader) env(env func(string) string) {
-	first := func(names ...string) (string, string) {
-		for _, n := range names {
-			if v := env(n); v != "" {
-				return n, v
-			}
-		}
-		return "", ""
-	}
-	number := func(to *int, low, high int, names ...string) {
-		name, text := first(names...)
-		if name == "" {
-			return
-		}
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 0 {
-			l.note(name, "%.40q is not a number, and is ignored", text)
-			return
-		}
-		*to = l.clamp(name, "the value", n, low, high)
-	}
-	if _, v := first("DROVER_MODEL"); v != "" {
-		l.set.Model = v
-	}
-	if _, v := first("DROVER_AGENT_CATALOG"); v != "" {
-		l.set.Agents.Catalog.URL = v
-	}
-	number(&l.set.Limits.Live, 1, 256, "DROVER_MAX_LIVE", "COPILOT_SUBAGENT_MAX_CONCURRENT")
-	number(&l.set.Limits.Depth, 1, 16, "DROVER_MAX_DEPTH", "COPILOT_SUBAGENT_MAX_DEPTH")
-	number(&l.set.Tasks.OutputLength, 100, 160_000, "DROVER_MAX_OUTPUT_LENGTH", "TASK_MAX_OUTPUT_LENGTH")
-	word := func(to *bool, names ...string) {
-		switch name, v := first(names...); strings.ToLower(v) {
-		case "":
-		case "1", "true", "yes", "on":
-			*to = true
-		case "0", "false", "no", "off":
-			*to = false
-		default:
-			l.note(name, "%.40q is neither true nor false, and is ignored", v)
+// ParseAge reads a duration that may be in whole days, such as 30d.
+func ParseAge(text string) (time.Duration, error) {
+	if number, ok := strings.CutSuffix(text, "d"); ok {
+		days, err := strconv.ParseUint(number, 10, 16)
+		if err == nil {
+			return time.Duration(days) * 24 * time.Hour, nil
 		}
 	}
-	word(&l.set.Tasks.DisableBackground, "DROVER_DISABLE_BACKGROUND", "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS")
-	word(&l.set.Agents.MultiTurn, "DROVER_MULTI_TURN", "MULTI_TURN_AGENTS")
-	word(&l.set.Memory.ShutdownRun, "DROVER_SUBCONSCIOUS", "COPILOT_SUBCONSCIOUS")
+	d, err := time.ParseDuration(text)
+	if err != nil || d < 0 {
+		return 0, fmt.Errorf("%.40q is not an age such as 30d or 12h", text)
+	}
+	return d, nil
 }
 
-func (l *loader) clamp(source, what string, n, low, high int) int {
-	if c := min(max(n, low), high); c != n {
-		l.note(source, "%s %d is taken as %d (possible are %d to %d)", what, n, c, low, high)
-		return c
+// MCP is how MCP servers are used. Which there are stands in files of their own.
+type MCP struct {
+	StartWait   string `json:"startWait,omitempty" jsonschema:"how long the start of an agent waits for its MCP servers; tools of those that come later are for later agents" set:"default=2s,duration=0s,see=mcp.md"`
+	IdleTimeout string `json:"idleTimeout,omitempty" jsonschema:"how long a server goes on that nobody uses" set:"default=5m,duration=0s"`
+	CallTimeout string `json:"callTimeout,omitempty" jsonschema:"how long a call of a tool of a server may take" set:"default=10m,duration=1ms"`
+	FrameBytes  int    `json:"frameBytes,omitempty" jsonschema:"size of one message of a server, in bytes" set:"default=8388608,clamp=65536..1000000000"`
+	Tasks       string `json:"tasks,omitempty" jsonschema:"which tools of servers run as tasks: those that must, those that can, or none" set:"default=required,words=required|always|off,see=mcp-tasks.md"`
+}
+
+// Wait is StartWait as a duration.
+func (m MCP) Wait() time.Duration { return duration(m, "StartWait") }
+
+// Idle is IdleTimeout as a duration.
+func (m MCP) Idle() time.Duration { return duration(m, "IdleTimeout") }
+
+// Call is CallTimeout as a duration.
+func (m MCP) Call() time.Duration { return duration(m, "CallTimeout") }
+
+// Memory is what is remembered from session to session.
+type Memory struct {
+	Enabled       string `json:"enabled,omitempty" jsonschema:"on: new sessions begin with what is remembered of their folder; off: they do not, and nothing is remembered" set:"default=on,words=on|off,see=memory.md"`
+	Dream         string `json:"dream,omitempty" jsonschema:"auto: memory is consolidated by itself, which costs calls of a model" set:"default=off,words=off|auto"`
+	Model         string `json:"model,omitempty" jsonschema:"model that consolidates: an alias or a name; not set: haiku if possible, else that of the session"`
+	IdleAfter     string `json:"idleAfter,omitempty" jsonschema:"auto: how long a session must have been idle" set:"default=5m,duration=1s"`
+	Every         string `json:"every,omitempty" jsonschema:"auto: how long after the last consolidation" set:"default=24h,duration=0s"`
+	Sessions      int    `json:"sessions,omitempty" jsonschema:"auto: sessions that must have been at work since the last" set:"default=5,clamp=1..1000"`
+	ShutdownRun   bool   `json:"shutdownRun,omitempty" jsonschema:"a conversation that ends leaves an agent behind that brings what was learnt to the board" set:"env=DROVER_SUBCONSCIOUS|COPILOT_SUBCONSCIOUS"`
+	ShutdownTurns int    `json:"shutdownTurns,omitempty" jsonschema:"prompts that such a conversation must have had" set:"default=3,clamp=1..1000"`
+}
+
+// On reports whether new sessions are told what is remembered.
+func (m Memory) On() bool { return m.Enabled != "off" }
+
+// Auto reports whether memory is consolidated by itself.
+func (m Memory) Auto() bool { return m.On() && m.Dream == "auto" }
+
+// Idle is IdleAfter as a duration.
+func (m Memory) Idle() time.Duration { return duration(m, "IdleAfter") }
+
+// Period is Every as a duration.
+func (m Memory) Period() time.Duration { return duration(m, "Every") }
+
+// Monitors is how things are watched.
+type Monitors struct {
+	Enabled bool `json:"enabled" jsonschema:"agents have the tool Monitor, and drover monitor works" set:"default=true,see=monitors.md"`
+}
+
+// Remote is where work can be done elsewhere.
+type Remote struct {
+	Services map[string]RemoteService `json:"services,omitempty" jsonschema:"services of remote agents, by name" set:"see=remote-agents.md"`
+	Default  string                   `json:"default,omitempty" jsonschema:"name of the service that is meant where none is named; not set: the only one"`
+	Checkers map[string]string        `json:"checkers,omitempty" jsonschema:"shell commands that say when remote work of a type is done, by type"`
+	Offline  string                   `json:"offline,omitempty" jsonschema:"how long a service may give no answer before its work is given up" set:"default=10m,duration=1s"`
+}
+
+// RemoteService is one service.
+type RemoteService struct {
+	URL      string `json:"url" jsonschema:"https, or http on this machine"`
+	TokenEnv string `json:"tokenEnv,omitempty" jsonschema:"name of the environment variable that holds its token"`
+}
+
+// Usual is the name of the service that is meant where none is named, or empty.
+func (r Remote) Usual() string {
+	if r.Default != "" || len(r.Services) != 1 {
+		return r.Default
 	}
-	return n
+	for name := range r.Services {
+		return name
+	}
+	return ""
+}
+
+// OfflineLimit is Offline as a duration.
+func (r Remote) OfflineLimit() time.Duration { return duration(r, "Offline") }
+
+// Teleport is how sessions are carried to other machines.
+type Teleport struct {
+	Enabled bool `json:"enabled" jsonschema:"sessions can be exported and imported" set:"default=true,see=teleport.md"`
+	CwdSync bool `json:"cwdSync" jsonschema:"an exported session names its folder, and goes on there" set:"default=true"`
+	EnvSync bool `json:"envSync" jsonschema:"an exported session holds the variables that are named"`
 }

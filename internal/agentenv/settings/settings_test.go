@@ -3,6 +3,7 @@ package settings
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -159,8 +160,8 @@ func TestBounds(t *testing.T) {
 		{"session-low", `{"limits":{"perSession":-1}}`, func(s *Settings) { s.Limits.PerSession = 1 }, "limits.perSession -1 is taken as 1"},
 		{"agent-budget", `{"agents":{"budgetUsd":0.5,"budgetTokens":9000}}`, func(s *Settings) { s.Agents.BudgetUSD, s.Agents.BudgetTokens = 0.5, 9000 }, ""},
 		{"agent-budget-wrong", `{"agents":{"budgetUsd":-0.5}}`, func(*Settings) {}, "agents.budgetUsd -0.5 is not possible"},
-		{"agent-tokens-wrong", `{"agents":{"budgetTokens":-1}}`, func(*Settings) {}, "agents.budgetTokens -1 is below 0"},
-		{"budget-wrong", `{"maxBudgetUsd":-1}`, func(*Settings) {}, "maxBudgetUsd -1 is below 0"},
+		{"agent-tokens-wrong", `{"agents":{"budgetTokens":-1}}`, func(*Settings) {}, "agents.budgetTokens -1 is not possible"},
+		{"budget-wrong", `{"maxBudgetUsd":-1}`, func(*Settings) {}, "maxBudgetUsd -1 is not possible"},
 		{"price", `{"models":{"prices":{"a":{"input":1,"output":2},"b":{"input":-1,"output":2}}}}`, func(s *Settings) { s.Models.Prices = map[string]Price{"a": {Input: 1, Output: 2}} }, "models.prices.b"},
 		{"price-typo", `{"models":{"prices":{"a":{"inptu":1,"output":2}}}}`, func(s *Settings) { s.Models.Prices = map[string]Price{"a": {Output: 2}} }, `"models.prices.a.inptu" is not a setting`},
 		{"window", `{"models":{"windows":{"a":200000,"b":1}}}`, func(s *Settings) { s.Models.Windows = map[string]int64{"a": 200000} }, "models.windows.b"},
@@ -346,46 +347,153 @@ func FuzzLoad(f *testing.F) {
 	})
 }
 
-// The schema in the documents is the one of the struct. It is written anew
-// with UPDATE=1.
+// What a tag declares can be read, and is possible by its own rules.
+func TestDeclared(t *testing.T) {
+	keys := []string{"default", "clamp", "possible", "words", "duration", "age", "off", "env", "own", "see"}
+	var walk func(typ reflect.Type)
+	walk = func(typ reflect.Type) {
+		for i := range typ.NumField() {
+			f := typ.Field(i)
+			for part := range strings.SplitSeq(f.Tag.Get("set"), ",") {
+				if key, _, _ := strings.Cut(part, "="); part != "" && !slices.Contains(keys, key) {
+					t.Errorf("%s.%s: no rule is called %q", typ.Name(), f.Name, key)
+				}
+			}
+			if f.Type.Kind() == reflect.Struct {
+				walk(f.Type)
+			}
+		}
+	}
+	walk(reflect.TypeFor[Settings]())
+	for _, d := range declared(reflect.TypeFor[Settings](), "", nil, false) {
+		l := loader{}
+		v := d.value(&l.set)
+		if b := d.rule.clamp; d.about == "" || b != nil && !(b.low < b.high) {
+			t.Errorf("%s: about %q, bounds %v", d.name, d.about, b)
+		}
+		if d.rule.usual == "" {
+			continue
+		}
+		if !put(v, d.rule.usual) {
+			t.Errorf("%s: the default %q is no %s", d.name, d.rule.usual, v.Kind())
+		}
+		if l.bound("default", d.name, d.rule, v, v); len(l.notes) > 0 {
+			t.Errorf("%v", l.notes)
+		}
+	}
+}
+
+// page replaces what stands between two marks of docs/settings.md.
+func page(t *testing.T, doc []byte, name, text string) []byte {
+	t.Helper()
+	begin, end := []byte("<!-- "+name+", from the code -->\n"), []byte("<!-- end of "+name+" -->\n")
+	i, j := bytes.Index(doc, begin), bytes.Index(doc, end)
+	if i < 0 || j < i {
+		t.Fatalf("docs/settings.md has no place for %s", name)
+	}
+	return slices.Concat(doc[:i+len(begin)], []byte(text), doc[j:])
+}
+
+// tables are the settings and the variables as docs/settings.md shows them.
+func tables() (settings, variables string) {
+	var set, env strings.Builder
+	set.WriteString("| setting | default | meaning |\n|---|---|---|\n")
+	env.WriteString("| variable | also read, if the first is not set | sets |\n|---|---|---|\n")
+	for _, d := range declared(reflect.TypeFor[Settings](), "", nil, false) {
+		r, about := d.rule, d.about
+		usual := r.usual
+		if _, err := json.Marshal(json.RawMessage(usual)); err != nil && usual != "" {
+			usual = "`" + usual + "`"
+		}
+		switch {
+		case r.words != nil:
+			about += " (`" + strings.Join(r.words, "`, `") + "`)"
+		case r.clamp != nil:
+			about += " (" + plain(r.clamp.low) + " to " + plain(r.clamp.high) + ")"
+		}
+		if r.see != "" {
+			about += "; see [" + strings.TrimSuffix(strings.Split(r.see, "#")[0], ".md") + "](" + r.see + ")"
+		}
+		if r.own {
+			about += "; not for projects"
+		}
+		fmt.Fprintf(&set, "| `%s` | %s | %s |\n", d.name, usual, about)
+		if v := r.variables; v != nil {
+			others := ""
+			if len(v) > 1 {
+				others = "`" + strings.Join(v[1:], "`, `") + "`"
+			}
+			fmt.Fprintf(&env, "| `%s` | %s | `%s` |\n", v[0], others, d.name)
+		}
+	}
+	return set.String(), env.String()
+}
+
+// constrain puts the rules of settings into their schema.
+func constrain(s *jsonschema.Schema, typ reflect.Type) {
+	for i := range typ.NumField() {
+		f := typ.Field(i)
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		one := s.Properties[name]
+		if one == nil {
+			continue
+		}
+		r := ruleOf(f.Tag.Get("set"))
+		if r.clamp != nil {
+			one.Minimum, one.Maximum = &r.clamp.low, &r.clamp.high
+		}
+		if r.possible != nil {
+			one.Minimum = &r.possible.low
+		}
+		for _, word := range r.words {
+			one.Enum = append(one.Enum, word)
+		}
+		if r.usual != "" {
+			one.Default = json.RawMessage(r.usual)
+			if one.Type == "string" {
+				one.Default, _ = json.Marshal(r.usual)
+			}
+		}
+		if f.Type.Kind() == reflect.Struct {
+			constrain(one, f.Type)
+		}
+	}
+}
+
+// The schema and the tables in the documents are those of the declaration. They
+// are written anew with UPDATE=1.
 func TestSchema(t *testing.T) {
 	schema, err := jsonschema.For[Settings](nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+	constrain(schema, reflect.TypeFor[Settings]())
 	schema.Title = "Settings of Drover"
 	schema.Properties["$schema"] = &jsonschema.Schema{Type: "string"}
 	want, err := json.MarshalIndent(schema, "", "  ")
 	if err != nil {
 		t.Fatal(err)
 	}
-	want = append(want, '\n')
-	path := filepath.Join("..", "..", "..", "docs", "settings.schema.json")
+	fresh(t, "settings.schema.json", func([]byte) []byte { return append(want, '\n') })
+	fresh(t, "settings.md", func(doc []byte) []byte {
+		settings, variables := tables()
+		return page(t, page(t, doc, "settings", settings), "variables", variables)
+	})
+}
+
+func fresh(t *testing.T, name string, made func(old []byte) []byte) {
+	t.Helper()
+	path := filepath.Join("..", "..", "..", "docs", name)
+	old, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := made(old)
 	if os.Getenv("UPDATE") != "" {
 		if err := os.WriteFile(path, want, 0o644); err != nil {
 			t.Fatal(err)
 		}
+	} else if !bytes.Equal(old, want) {
+		t.Errorf("%s is stale (run: UPDATE=1 go test ./internal/agentenv/settings)", path)
 	}
-	if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, want) {
-		t.Errorf("%s is stale (run: UPDATE=1 go test ./internal/agentenv/settings), %v", path, err)
-	}
-	doc, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "settings.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var walk func(prefix string, typ reflect.Type)
-	walk = func(prefix string, typ reflect.Type) {
-		for i := range typ.NumField() {
-			name, _, _ := strings.Cut(typ.Field(i).Tag.Get("json"), ",")
-			if name == "-" {
-				continue // no setting
-			}
-			if typ.Field(i).Type.Kind() == reflect.Struct {
-				walk(prefix+name+".", typ.Field(i).Type)
-			} else if !bytes.Contains(doc, []byte("`"+prefix+name+"`")) {
-				t.Errorf("docs/settings.md says nothing about %s%s", prefix, name)
-			}
-		}
-	}
-	walk("", reflect.TypeFor[Settings]())
 }

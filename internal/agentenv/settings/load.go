@@ -1,0 +1,109 @@
+package settings
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"reflect"
+	"strings"
+)
+
+// Note is something that was ignored or brought into its bounds, for the user.
+type Note struct {
+	Source string // file, variable or flag
+	Text   string
+}
+
+func (n Note) String() string { return n.Source + ": " + n.Text }
+
+// Sources is where settings come from. Empty ones are passed over, and so are
+// files that do not exist, but for Flag.
+type Sources struct {
+	User    string // file of the user
+	Project string // file of the project, shared
+	Local   string // file of the project, of this checkout
+	Flag    string // a file, or JSON that begins with {
+	Env     func(string) string
+
+	// Settings of another program, of which hooks and what forbids are taken.
+	UserForeign    []string // the user's
+	ProjectForeign []string // the project's
+	HookDir        string   // a folder of the project with files of hooks in the form of Copilot
+
+	// Trusted says that the user trusts the folder of the project with the
+	// files as they are. Then they may set what they like, but for where models
+	// are reached and the mode that asks for nothing.
+	Trusted bool
+}
+
+// Find names the usual files for a folder.
+func Find(env func(string) string, folder, flag string) Sources {
+	s := Sources{Flag: flag, Env: env,
+		Project: filepath.Join(folder, ".drover", "settings.json"),
+		Local:   filepath.Join(folder, ".drover", "settings.local.json"),
+
+		ProjectForeign: []string{
+			filepath.Join(folder, ".claude", "settings.json"), filepath.Join(folder, ".claude", "settings.local.json"),
+		},
+		HookDir: filepath.Join(folder, ".github", "hooks"),
+	}
+	if dir := env("HOME"); filepath.IsAbs(dir) {
+		s.UserForeign = []string{filepath.Join(dir, ".claude", "settings.json")}
+	}
+	if dir := env("XDG_CONFIG_HOME"); filepath.IsAbs(dir) {
+		s.User = filepath.Join(dir, "drover", "settings.json")
+	} else if dir := env("HOME"); filepath.IsAbs(dir) {
+		s.User = filepath.Join(dir, ".config", "drover", "settings.json")
+	}
+	return s
+}
+
+// Load reads the sources. The flag wins over the environment, and that over the
+// files of a project that is trusted, and those over the file of the user, and
+// that over the defaults; rules and hooks of all add up. The files of a project
+// that is not trusted add rules to ask and to deny, and nothing else. All files
+// that cannot be read are named in the error; then the settings are not to be
+// used.
+func Load(src Sources) (Settings, []Note, error) {
+	l := loader{declared: declared(reflect.TypeFor[Settings](), "", nil, false)}
+	l.set.Trusted = src.Trusted
+	l.defaults()
+
+	of := untrusted
+	if src.Trusted {
+		of = project
+	}
+	for _, path := range src.UserForeign {
+		l.foreign(path, own)
+	}
+	l.file(src.User, own)
+	for _, path := range src.ProjectForeign {
+		l.foreign(path, of)
+	}
+	l.hookDir(src.HookDir, src.Trusted)
+	l.file(src.Project, of)
+	l.file(src.Local, of)
+	if src.Env != nil {
+		l.env(src.Env)
+	}
+	if inline := strings.TrimSpace(src.Flag); strings.HasPrefix(inline, "{") {
+		l.layer("--settings", []byte(inline), own)
+	} else if src.Flag != "" {
+		l.flagFile(src.Flag)
+	}
+	if len(l.errs) > 0 {
+		return Settings{}, l.notes, errors.Join(l.errs...)
+	}
+	return l.set, l.notes, nil
+}
+
+type loader struct {
+	declared []setting
+	set      Settings
+	notes    []Note
+	errs     []error
+}
+
+func (l *loader) note(source, format string, args ...any) {
+	l.notes = append(l.notes, Note{source, fmt.Sprintf(format, args...)})
+}
