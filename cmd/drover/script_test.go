@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/drover-dev/drover/internal/platform/waittest"
 )
 
 // TestScript runs the built program as users do. Every script has a state
@@ -190,19 +192,7 @@ func ofScript(ts *testscript.TestScript, text string) []proc {
 }
 
 // within asks until the answer is yes or the time is up.
-func within(d time.Duration, yes func() bool) bool {
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	end := time.Now().Add(d)
-	for {
-		if yes() {
-			return true
-		}
-		if now := <-tick.C; now.After(end) {
-			return false
-		}
-	}
-}
+func within(d time.Duration, yes func() bool) bool { return waittest.Until(d, yes) }
 
 func runDrover(ts *testscript.TestScript, neg bool, args []string) {
 	err := ts.Exec("drover", args...)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/model/modeltest"
+	"github.com/drover-dev/drover/internal/platform/waittest"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -132,7 +133,7 @@ func uuid() string {
 // noHost waits until the host of the conversation has gone by itself.
 func (c *trial) noHost() {
 	c.t.Helper()
-	if !within(patience, func() bool {
+	if !waittest.Until(patience, func() bool {
 		return !slices.ContainsFunc(c.procs(""), func(x proc) bool { return x.role() == "host" })
 	}) {
 		c.t.Fatal("the host of the conversation does not go")
@@ -146,7 +147,7 @@ func startPrompt(c *trial, n string) {
 	if err := f.ended(); err != nil || f.code() != 0 {
 		c.t.Fatalf("%v %s", err, f)
 	}
-	if !within(patience, func() bool { return c.model.knows(n) }) {
+	if !waittest.Until(patience, func() bool { return c.model.knows(n) }) {
 		c.t.Fatalf("the model was not told of its command %s", n)
 	}
 }
@@ -273,7 +274,7 @@ func holdAgent(c *trial, n string) {
 	c.serveModel()
 	c.settings(`{"permissions": {"defaultMode": "bypassPermissions"}}`)
 	c.good("agent", "run", "-d", "--name", n, "general-purpose", "hold "+n)
-	if !within(patience, func() bool {
+	if !waittest.Until(patience, func() bool {
 		return slices.ContainsFunc(c.ofTasks(), func(x proc) bool { return strings.Contains(x.line, "go."+n) })
 	}) {
 		c.t.Fatalf("agent %s runs no command: %s\n%s", n, c.state(), c.good("inspect", n))

@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/drover-dev/drover/internal/platform/waittest"
 )
 
 // patience bounds every wait; on an idle machine none comes near it.
@@ -76,7 +78,7 @@ func newPlace(t testing.TB, bin string, seed int64, points ...string) *place {
 func (p *place) end() {
 	p.faults.letGo()
 	p.quit()
-	if !within(patience, func() bool { return len(p.procs("")) == 0 }) {
+	if !waittest.Until(patience, func() bool { return len(p.procs("")) == 0 }) {
 		for _, x := range p.procs("") {
 			p.t.Errorf("left running: %s", x.line)
 			_ = syscall.Kill(x.pid, syscall.SIGKILL)
@@ -182,21 +184,6 @@ func alive(pid int) bool {
 	_, rest, _ := strings.Cut(string(data), ") ")
 	threads, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
 	return rest != "" && rest[0] != 'X' && (rest[0] != 'Z' || len(threads) > 1)
-}
-
-// within asks until the answer is yes or the time is up: of processes that are
-// not ours there is no event.
-func within(d time.Duration, yes func() bool) bool {
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for end := time.Now().Add(d); ; {
-		if yes() {
-			return true
-		}
-		if now := <-tick.C; now.After(end) {
-			return false
-		}
-	}
 }
 
 // face is a drover that somebody has called.

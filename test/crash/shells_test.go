@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/drover-dev/drover/internal/platform/waittest"
 )
 
 // way is how a step is come to, and what is looked at afterwards.
@@ -108,7 +110,7 @@ func recoverShells(c *trial) {
 		if s.ended() || !slices.Contains(c.asked, s.Name) {
 			continue
 		}
-		if !within(patience, func() bool { return c.tryFree(s.Name) || c.tasks()[s.ID].ended() }) {
+		if !waittest.Until(patience, func() bool { return c.tryFree(s.Name) || c.tasks()[s.ID].ended() }) {
 			c.t.Errorf("task %s is %s, and nobody waits at its pipe", s.Name, s)
 		}
 		if f := c.place.run("wait", s.ID); f.code() == 125 {
@@ -121,7 +123,7 @@ func recoverShells(c *trial) {
 // task that is said to run lives, and nothing else of a task does.
 func (c *trial) checkTrue() {
 	var last string
-	if !within(leaveLimit, func() bool { // a task may end between the two looks
+	if !waittest.Until(leaveLimit, func() bool { // a task may end between the two looks
 		last = c.untrue()
 		return last == ""
 	}) {

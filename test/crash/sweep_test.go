@@ -19,6 +19,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/drover-dev/drover/internal/platform/waittest"
 )
 
 // What a sweep is asked for. SWEEP=1: each call of each scene; N: those whose
@@ -263,7 +265,7 @@ func keepOne(c *sweep) {
 
 func endOne(c *sweep) {
 	f := c.face("wait", "t1")
-	if !within(patience, func() bool { return c.gone() || c.tryFree("t1") }) {
+	if !waittest.Until(patience, func() bool { return c.gone() || c.tryFree("t1") }) {
 		c.t.Error("nobody waits at the pipe of t1")
 	}
 	if err := f.ended(); err != nil {
@@ -283,7 +285,7 @@ func addOne(c *sweep) {
 
 func closeHost(c *sweep) {
 	_ = syscall.Kill(c.victim, syscall.SIGTERM) // it may have been killed
-	if !within(patience, func() bool { return !alive(c.victim) }) {
+	if !waittest.Until(patience, func() bool { return !alive(c.victim) }) {
 		c.t.Error("the host does not close")
 	}
 }
@@ -293,7 +295,7 @@ func closeHost(c *sweep) {
 func checkTasks(c *sweep) {
 	c.buried()
 	c.further = c.furtherHost()
-	if !within(leaveLimit, func() bool { return len(c.orphans()) == 0 }) {
+	if !waittest.Until(leaveLimit, func() bool { return len(c.orphans()) == 0 }) {
 		c.t.Errorf("left %s after the host: %v", leaveLimit, c.orphans())
 	}
 	recoverShells(c.trial)
@@ -336,7 +338,7 @@ func checkTasks(c *sweep) {
 // buried waits until a victim that was killed is gone with all its threads, which
 // hold its locks.
 func (c *sweep) buried() {
-	if c.victim != 0 && !within(patience, func() bool { return !alive(c.victim) }) {
+	if c.victim != 0 && !waittest.Until(patience, func() bool { return !alive(c.victim) }) {
 		c.t.Fatal("the victim does not die")
 	}
 }
@@ -438,7 +440,7 @@ func beginPrompt(c *sweep) []string {
 // freeing lets the command go on that the model may begin before a prompt is over.
 func (c *sweep) freeing(over <-chan struct{}) {
 	go func() {
-		within(patience, func() bool {
+		waittest.Until(patience, func() bool {
 			select {
 			case <-over:
 				return true
@@ -451,7 +453,7 @@ func (c *sweep) freeing(over <-chan struct{}) {
 
 func checkTurn(c *sweep) {
 	c.buried()
-	if !within(leaveLimit, func() bool { return len(c.ofTasks()) == 0 }) {
+	if !waittest.Until(leaveLimit, func() bool { return len(c.ofTasks()) == 0 }) {
 		c.t.Errorf("left %s after the prompt: %v", leaveLimit, c.ofTasks())
 	}
 	if len(glob(c.work, "state/projects/*/"+c.id+"/session.json")) == 0 { // it was killed before there was a session

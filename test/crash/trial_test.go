@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/drover-dev/drover/internal/platform/waittest"
 )
 
 // leaveLimit is how long what a dead host has left may stay. 2 s are promised; the
@@ -150,7 +152,7 @@ func (c *trial) await(t *trap, f *face) hit {
 // sees waits for the first output of a task.
 func (c *trial) sees(n string) hit {
 	c.t.Helper()
-	if !within(patience, func() bool {
+	if !waittest.Until(patience, func() bool {
 		for _, r := range c.records() {
 			if data, err := os.ReadFile(r.OutputFile); err == nil && r.Name == n && strings.HasPrefix(string(data), "before\n") {
 				return true
@@ -176,7 +178,7 @@ func (c *trial) sees(n string) hit {
 // passed waits until hosts have come to a place so often.
 func (c *trial) passed(point string, times int) {
 	c.t.Helper()
-	if !within(patience, func() bool { return c.faults.times(point, "host") >= times }) {
+	if !waittest.Until(patience, func() bool { return c.faults.times(point, "host") >= times }) {
 		c.t.Fatalf("%s was not come to %d times", point, times)
 	}
 }
@@ -259,7 +261,7 @@ func (c *trial) aftermath(victim string, h hit, f *face, n string) {
 		if c.cell.keep {
 			return
 		}
-		if !within(leaveLimit, func() bool { return len(c.ofTasks()) == 0 }) {
+		if !waittest.Until(leaveLimit, func() bool { return len(c.ofTasks()) == 0 }) {
 			c.t.Errorf("left %s after the %s: %v", leaveLimit, victim, c.ofTasks())
 		}
 		c.slow = max(c.slow, time.Since(dead))
@@ -273,7 +275,7 @@ func (c *trial) aftermath(victim string, h hit, f *face, n string) {
 // gone waits until a host has ended that has lost somebody, or its life.
 func (c *trial) gone(host int, victim string) {
 	c.t.Helper()
-	if !within(patience, func() bool { return !alive(host) }) {
+	if !waittest.Until(patience, func() bool { return !alive(host) }) {
 		c.t.Fatalf("the host lives on without its %s", victim)
 	}
 }
@@ -336,7 +338,7 @@ func (c *trial) fifo(n string) {
 // free lets the command of a name go on.
 func (c *trial) free(n string) {
 	c.t.Helper()
-	if !within(patience, func() bool { return c.tryFree(n) }) {
+	if !waittest.Until(patience, func() bool { return c.tryFree(n) }) {
 		c.t.Fatalf("nobody waits at go.%s: %s, %v", n, c.state(), c.ofTasks())
 	}
 }

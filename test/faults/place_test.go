@@ -28,6 +28,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drover-dev/drover/internal/platform/waittest"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -128,7 +129,7 @@ func (p *place) end() {
 			_ = syscall.Kill(x.pid, syscall.SIGTERM) // it may end by itself at this moment
 		}
 	}
-	if !within(15*time.Second, func() bool { return len(p.procs("")) == 0 }) {
+	if !waittest.Until(15*time.Second, func() bool { return len(p.procs("")) == 0 }) {
 		for _, x := range p.procs("") {
 			p.t.Errorf("left running: %d %s", x.pid, x.line)
 			_ = syscall.Kill(x.pid, syscall.SIGKILL)
@@ -221,25 +222,10 @@ func stateOf(pid int) string {
 	return rest[:1]
 }
 
-// within asks until the answer is yes or the time is up: of processes that are
-// not ours there is no event.
-func within(d time.Duration, yes func() bool) bool {
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for end := time.Now().Add(d); ; {
-		if yes() {
-			return true
-		}
-		if now := <-tick.C; now.After(end) {
-			return false
-		}
-	}
-}
-
 // until waits for what must come.
 func (p *place) until(what string, yes func() bool) {
 	p.t.Helper()
-	if !within(patience, yes) {
+	if !waittest.Until(patience, yes) {
 		p.t.Fatalf("it does not come: %s", what)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/drover-dev/drover/internal/engine/journal"
+	"github.com/drover-dev/drover/internal/platform/waittest"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -276,7 +277,7 @@ func cgroup(t *testing.T, controller string, values ...string) string {
 		t.Skipf("NOT TRIED: no %s cgroup can be made: %v", controller, err)
 	}
 	t.Cleanup(func() {
-		if !within(patience, func() bool { return os.Remove(dir) == nil }) {
+		if !waittest.Until(patience, func() bool { return os.Remove(dir) == nil }) {
 			t.Errorf("somebody is left in %s", dir)
 		}
 	})
@@ -452,7 +453,7 @@ func TestEveryEnd(t *testing.T) {
 		return fmt.Sprintf("ulimit -c 0; kill -%d $$; sleep 4711", signals[i-len(codes)])
 	}))
 	var left string
-	if !within(patience, func() bool {
+	if !waittest.Until(patience, func() bool {
 		left = ""
 		for _, s := range p.tasks() {
 			if !s.ended() {

@@ -17,6 +17,7 @@ import (
 	"github.com/drover-dev/drover/task"
 
 	drover "github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/platform/waittest"
 )
 
 // ofAgents are the failures of one conversation.
@@ -123,7 +124,7 @@ func permission(r *room) string {
 	answer := func(verb, what string, more ...string) {
 		r.t.Helper()
 		var list string
-		if !within(func() bool { list = r.good("approvals"); return strings.Contains(list, "command: "+what+"\n") }) {
+		if !waittest.Until(patience, func() bool { list = r.good("approvals"); return strings.Contains(list, "command: "+what+"\n") }) {
 			r.t.Fatalf("nobody asks for %s: %s", what, list)
 		}
 		if !slices.ContainsFunc(r.tasks(), func(x task.Record) bool { return x.AwaitingApproval }) {
@@ -231,7 +232,7 @@ func compaction(r *room) string {
 		using(9_000, calls("Bash", bash("echo old"))), using(9_000, says("IN SHORT")), using(500, says("after")), says("told"),
 	}})
 	f := r.start("-p", "the first prompt", "--model=sonnet", anything, `--settings={"models":{"windows":{"claude-sonnet-4-5-20250929":10000}}}`)
-	if !within(func() bool { return m.Count() >= 4 }) {
+	if !waittest.Until(patience, func() bool { return m.Count() >= 4 }) {
 		r.t.Fatal("nothing is summed up")
 	}
 	r.free("go")
@@ -313,7 +314,7 @@ func owner(r *room) string {
 		"leaver":          {calls("Bash", later("read x <go; echo over")), says("bye")},
 	})
 	f := r.start("-p", "go", anything)
-	if !within(func() bool { return requests(m, "main") >= 3 }) {
+	if !waittest.Until(patience, func() bool { return requests(m, "main") >= 3 }) {
 		r.t.Fatal("the agents do not end")
 	}
 	r.free("go")
@@ -339,14 +340,14 @@ func lostWork(r *room) string {
 		}}})
 	r.settings(object{"permissions": object{"defaultMode": "bypassPermissions"}})
 	id := r.good("agent", "run", "-d", "--isolation", "worktree", "general-purpose", "work")
-	if !within(asked.Load) {
+	if !waittest.Until(patience, asked.Load) {
 		r.t.Fatal("the agent writes nothing")
 	}
 	r.must(syscall.Kill(r.of("host")[0].pid, syscall.SIGKILL))
-	within(func() bool { return len(r.of("host")) == 0 })
+	waittest.Until(patience, func() bool { return len(r.of("host")) == 0 })
 	r.good("run", "-d", "--name", "next", "--", "true")
 	ref := "refs/drover/rescue/" + id
-	if !within(func() bool { return strings.Contains(r.git("for-each-ref"), ref) }) {
+	if !waittest.Until(patience, func() bool { return strings.Contains(r.git("for-each-ref"), ref) }) {
 		r.t.Fatalf("no %s: %s", ref, r.git("for-each-ref"))
 	}
 	r.want("the file", r.git("show", ref+":found.txt"), "hours of work")

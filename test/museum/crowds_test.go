@@ -15,6 +15,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/drover-dev/drover/internal/model/modeltest"
+	"github.com/drover-dev/drover/internal/platform/waittest"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -111,7 +112,7 @@ func memory(r *room) string {
 		return many(n, "Agent", func(int) object { return agent("general-purpose", "work", "run_in_background", true) })(c, q)
 	})
 	f := r.start("-p", "go", `--settings={"limits":{"live":256,"spawnRate":10000}}`)
-	if !within(func() bool { return there.Load() == n }) {
+	if !waittest.Until(patience, func() bool { return there.Load() == n }) {
 		r.t.Fatalf("%d agents are at work", there.Load())
 	}
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", f.cmd.Process.Pid))
@@ -190,7 +191,7 @@ func nested(r *room) string {
 	r.good("agent", "run", "-d", "--model=sonnet", "general-purpose", "go", "--name", "top")
 	r.some(1, "sleep 4481")
 	var tree string
-	if !within(func() bool {
+	if !waittest.Until(patience, func() bool {
 		tree = r.good("ps", "--tree")
 		return strings.Contains(tree, "sleep 4481") && strings.Contains(tree, "$0.0300 (tree $0.09")
 	}) {

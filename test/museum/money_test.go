@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/drover-dev/drover/internal/model/modeltest"
+	"github.com/drover-dev/drover/internal/platform/waittest"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -40,7 +41,7 @@ func turns(r *room) string {
 	})
 	f := r.start("-p", "go", anything)
 	r.some(1, "sleep 4491")
-	if !within(func() bool {
+	if !waittest.Until(patience, func() bool {
 		done := 0
 		for _, x := range r.tasks() {
 			if x.Status == task.Completed {
@@ -52,7 +53,7 @@ func turns(r *room) string {
 		r.t.Fatalf("the commands do not end: %v", r.tasks())
 	}
 	close(ended)
-	if !within(func() bool { return m.Count() >= 3 }) {
+	if !waittest.Until(patience, func() bool { return m.Count() >= 3 }) {
 		r.t.Fatal("nobody is told of an end")
 	}
 	r.good("stop", string(r.task("the one that runs", func(x task.Record) bool { return !x.Status.Terminal() }).ID))

@@ -15,6 +15,7 @@ import (
 	"syscall"
 
 	"github.com/drover-dev/drover/internal/model/modeltest"
+	"github.com/drover-dev/drover/internal/platform/waittest"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -154,10 +155,10 @@ func quota(r *room) string {
 		r.t.Errorf("beyond the quota: %s", f)
 	}
 	r.must(syscall.Kill(r.of("host")[0].pid, syscall.SIGTERM)) // a session that is open cannot be removed
-	if !within(func() bool { return r.start("sessions", "rm", string(x.Session)).code() == 0 }) {
+	if !waittest.Until(patience, func() bool { return r.start("sessions", "rm", string(x.Session)).code() == 0 }) {
 		r.t.Fatal("the session cannot be removed")
 	}
-	if !within(func() bool { return r.start("run", "--", "true").code() == 0 }) {
+	if !waittest.Until(patience, func() bool { return r.start("run", "--", "true").code() == 0 }) {
 		r.t.Error("nothing starts where there is room")
 	}
 	return how(x) + "; the next start was refused, and not after sessions rm"
@@ -175,7 +176,7 @@ func ownOutput(r *room) string {
 
 func typed(r *room) string {
 	r.good("run", "-d", "--tty", "--name", "asks", "--", "sh", "-c", `printf 'Password: ' >/dev/tty; read -r x </dev/tty; echo "got $x"`)
-	if !within(func() bool { return strings.Contains(r.good("logs", "asks"), "Password:") }) {
+	if !waittest.Until(patience, func() bool { return strings.Contains(r.good("logs", "asks"), "Password:") }) {
 		r.t.Fatal("it asks nothing")
 	}
 	r.good("send", "asks", "open sesame")
@@ -209,7 +210,7 @@ func undone(r *room) string {
 	r.good("agent", "run", "-d", "--name", "agent", "general-purpose", "work")
 	r.good("run", "-d", "--keep", "--name", "command", "--", "sh", "-c", "echo begun >>begun; exec sleep 4441")
 	r.some(1, "sleep 4441")
-	within(func() bool { return m.Count() == 1 })
+	waittest.Until(patience, func() bool { return m.Count() == 1 })
 	r.good("stop", "agent", "command")
 	was := how(r.named("agent")) + "; " + how(r.named("command"))
 	r.kill("host")
@@ -256,7 +257,7 @@ func receipt(r *room, id string) (out task.Receipt) {
 
 // begun waits until a task is known to run: until then the death of its host ends it.
 func (r *room) begun(name string) error {
-	if !within(func() bool { return r.named(name).Status == task.Running }) {
+	if !waittest.Until(patience, func() bool { return r.named(name).Status == task.Running }) {
 		return errors.New(name + " does not begin")
 	}
 	return nil

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/internal/model/modeltest"
+	"github.com/drover-dev/drover/internal/platform/waittest"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -65,7 +66,7 @@ func (r *room) close() {
 			_ = syscall.Kill(x.pid, syscall.SIGTERM) // it may end by itself at this moment
 		}
 	}
-	if !within(func() bool { return len(r.procs("")) == 0 }) {
+	if !waittest.Until(patience, func() bool { return len(r.procs("")) == 0 }) {
 		for _, x := range r.procs("") {
 			r.t.Errorf("left running: %s", x.line)
 			_ = syscall.Kill(x.pid, syscall.SIGKILL)
@@ -124,11 +125,11 @@ func (r *room) of(role string) []proc {
 func (r *room) kill(role string) {
 	r.t.Helper()
 	var all []proc
-	if !within(func() bool { all = r.of(role); return len(all) == 1 }) { // for a moment, what it starts looks like it
+	if !waittest.Until(patience, func() bool { all = r.of(role); return len(all) == 1 }) { // for a moment, what it starts looks like it
 		r.t.Fatalf("of %s there are %v", role, all)
 	}
 	r.must(syscall.Kill(all[0].pid, syscall.SIGKILL))
-	within(func() bool { return len(r.of(role)) == 0 })
+	waittest.Until(patience, func() bool { return len(r.of(role)) == 0 })
 }
 
 // stateOf is the letter for what a process does.
@@ -143,7 +144,7 @@ func (r *room) stateOf(pid int) string {
 func (r *room) none(text string) time.Duration {
 	r.t.Helper()
 	begin := time.Now()
-	if !within(func() bool { return len(r.procs(text)) == 0 }) {
+	if !waittest.Until(patience, func() bool { return len(r.procs(text)) == 0 }) {
 		r.t.Errorf("left: %v", r.procs(text))
 	}
 	return time.Since(begin)
@@ -152,23 +153,8 @@ func (r *room) none(text string) time.Duration {
 // some waits until so many run.
 func (r *room) some(n int, text string) {
 	r.t.Helper()
-	if !within(func() bool { return len(r.procs(text)) >= n }) {
+	if !waittest.Until(patience, func() bool { return len(r.procs(text)) >= n }) {
 		r.t.Fatalf("of %q there are %v", text, r.procs(""))
-	}
-}
-
-// within asks until the answer is yes, or patience is at its end: of processes
-// that are not ours there is no event.
-func within(yes func() bool) bool {
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for end := time.Now().Add(patience); ; {
-		if yes() {
-			return true
-		}
-		if now := <-tick.C; now.After(end) {
-			return false
-		}
 	}
 }
 
@@ -320,7 +306,7 @@ func (r *room) fifo(name string) string {
 // free lets the command go on that waits at a pipe.
 func (r *room) free(name string) {
 	r.t.Helper()
-	if !within(func() bool {
+	if !waittest.Until(patience, func() bool {
 		f, err := os.OpenFile(filepath.Join(r.dir, name), os.O_WRONLY|syscall.O_NONBLOCK, 0)
 		if err != nil {
 			return false

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/platform/waittest"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -114,7 +115,7 @@ func (s *soak) load(long time.Duration) {
 	}
 	each(ctx, &wg, time.Second, func(int) { s.sample() })
 	// A busy machine may not come to a summary by then, without which nothing was seen of one.
-	within(long+patience, func() bool { return time.Since(begun) >= long && s.tally.of("compactions") > 0 })
+	waittest.Until(long+patience, func() bool { return time.Since(begun) >= long && s.tally.of("compactions") > 0 })
 	cancel()
 	wg.Wait()
 	s.took = time.Since(begun)
@@ -381,7 +382,7 @@ func (s *soak) faces(h *hosted, n int) {
 func (s *soak) drain() {
 	s.model.over.Store(true)
 	for _, h := range []*hosted{s.work, s.talk} {
-		if !within(patience, func() bool {
+		if !waittest.Until(patience, func() bool {
 			page, err := h.client.List(s.t.Context(), control.ListRequest{})
 			if err != nil {
 				return h == s.talk && !alive(h.pid) // it ends by itself
@@ -397,11 +398,11 @@ func (s *soak) drain() {
 			s.tally.bad("the %s host has work left: %v", h.name, brief(page.Tasks))
 		}
 	}
-	if !within(patience, func() bool { return !alive(s.talk.pid) }) {
+	if !waittest.Until(patience, func() bool { return !alive(s.talk.pid) }) {
 		s.tally.bad("the host of a conversation that is over lives on")
 	}
 	s.goroutines()
-	if !within(patience, func() bool { return len(s.procs()) == 0 }) {
+	if !waittest.Until(patience, func() bool { return len(s.procs()) == 0 }) {
 		for _, x := range s.procs() {
 			s.tally.bad("left running: %s", x.line)
 		}
@@ -429,7 +430,7 @@ func (s *soak) goroutines() {
 		s.tally.bad("the idle host: %v", err)
 		return
 	}
-	if !within(patience, func() bool { return !alive(s.work.pid) }) {
+	if !waittest.Until(patience, func() bool { return !alive(s.work.pid) }) {
 		s.tally.bad("the idle host does not end")
 	}
 	logs, _ := filepath.Glob(filepath.Join(filepath.Dir(s.work.place), "host.log"))

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/platform/waittest"
 )
 
 // mark is in the environment of everything that is started here.
@@ -64,7 +65,7 @@ func (p *place) end() {
 			_ = syscall.Kill(x.pid, syscall.SIGTERM) // it may end by itself at this moment
 		}
 	}
-	if !within(20*time.Second, func() bool { return len(p.procs()) == 0 }) {
+	if !waittest.Until(20*time.Second, func() bool { return len(p.procs()) == 0 }) {
 		for _, x := range p.procs() {
 			p.t.Errorf("left running: %s", x.line)
 			_ = syscall.Kill(x.pid, syscall.SIGKILL)
@@ -124,20 +125,6 @@ func parentOf(dir string) int {
 		return n
 	}
 	return 0
-}
-
-// within asks until the answer is yes or the time is up.
-func within(d time.Duration, yes func() bool) bool {
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for end := time.Now().Add(d); ; {
-		if yes() {
-			return true
-		}
-		if now := <-tick.C; now.After(end) {
-			return false
-		}
-	}
 }
 
 // run calls drover in the project of a host.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/internal/engine/process"
+	"github.com/drover-dev/drover/internal/platform/waittest"
 )
 
 // With a first signal the group is asked by it as a terminal would, and by TERM when
@@ -37,7 +38,7 @@ func TestFirst(t *testing.T) {
 			t.Parallel()
 			g, _ := announced(t, 1, process.Command{Args: c.cmd})
 			report := g.End(c.ctx, process.Ending{Grace: c.wait, First: syscall.SIGINT})
-			if exit, err := g.Wait(within(t, time.Second)); err != nil || exit != c.exit {
+			if exit, err := g.Wait(waittest.Context(t, time.Second)); err != nil || exit != c.exit {
 				t.Errorf("ended as %+v, %v", exit, err)
 			}
 			if got := kinds(report); !slices.Equal(got, c.sent) || len(report.Left) > 0 {
@@ -70,7 +71,7 @@ func TestHangup(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g, _ := announced(t, 1, process.Command{Args: sh(c.line)})
 			report := g.End(t.Context(), process.Ending{Grace: time.Minute, Hangup: true})
-			if exit, err := g.Wait(within(t, time.Second)); err != nil || exit != c.exit {
+			if exit, err := g.Wait(waittest.Context(t, time.Second)); err != nil || exit != c.exit {
 				t.Errorf("ended as %+v, %v", exit, err)
 			}
 			if got := kinds(report); !slices.Equal(got, c.sent) || len(report.Left) > 0 {

@@ -16,14 +16,8 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/internal/engine/process"
+	"github.com/drover-dev/drover/internal/platform/waittest"
 )
-
-func within(t testing.TB, d time.Duration) context.Context {
-	t.Helper()
-	ctx, done := context.WithTimeout(context.Background(), d)
-	t.Cleanup(done)
-	return ctx
-}
 
 func start(t testing.TB, c process.Command) *process.Group {
 	t.Helper()
@@ -90,7 +84,7 @@ func TestExit(t *testing.T) {
 		t.Run(strconv.Itoa(code), func(t *testing.T) {
 			g := start(t, process.Command{Args: self("exit", strconv.Itoa(code))})
 			for range 2 { // it can be asked again until it is reaped
-				exit, err := g.Wait(within(t, 10*time.Second))
+				exit, err := g.Wait(waittest.Context(t, 10*time.Second))
 				if err != nil || exit != (process.Exit{Code: code}) {
 					t.Fatalf("Wait = %+v, %v", exit, err)
 				}
@@ -112,7 +106,7 @@ func TestSignalled(t *testing.T) {
 	for _, sig := range []int{1, 2, 3, 6, 9, 10, 11, 13, 14, 15, 31, 34, 40, 64} {
 		t.Run(process.SignalName(syscall.Signal(sig)), func(t *testing.T) {
 			g := start(t, process.Command{Args: []string{"sh", "-c", "ulimit -c 0; kill -" + strconv.Itoa(sig) + " $$"}, Dir: t.TempDir()})
-			exit, err := g.Wait(within(t, 10*time.Second))
+			exit, err := g.Wait(waittest.Context(t, 10*time.Second))
 			if err != nil || exit.Code != -1 || exit.Signal != syscall.Signal(sig) {
 				t.Fatalf("Wait = %+v, %v", exit, err)
 			}
@@ -190,11 +184,11 @@ func TestPath(t *testing.T) {
 		t.Fatal(err)
 	}
 	g := start(t, process.Command{Args: []string{"true"}, Env: []string{"PATH=" + dir}})
-	if exit, err := g.Wait(within(t, 10*time.Second)); err != nil || exit.Code != 7 {
+	if exit, err := g.Wait(waittest.Context(t, 10*time.Second)); err != nil || exit.Code != 7 {
 		t.Fatalf("Wait = %+v, %v", exit, err)
 	}
 	g = start(t, process.Command{Args: []string{"true"}, Dir: dir, Env: []string{"PATH=."}})
-	if exit, err := g.Wait(within(t, 10*time.Second)); err != nil || exit.Code != 7 {
+	if exit, err := g.Wait(waittest.Context(t, 10*time.Second)); err != nil || exit.Code != 7 {
 		t.Fatalf("relative PATH: Wait = %+v, %v", exit, err)
 	}
 }
@@ -208,7 +202,7 @@ func TestWaitCause(t *testing.T) {
 		t.Fatalf("Wait = %v, want the cause", err)
 	}
 	g.End(context.Background(), process.Ending{})
-	exit, err := g.Wait(within(t, 10*time.Second)) // an earlier wait left no trace
+	exit, err := g.Wait(waittest.Context(t, 10*time.Second)) // an earlier wait left no trace
 	if err != nil || exit.Signal != syscall.SIGKILL {
 		t.Fatalf("Wait = %+v, %v", exit, err)
 	}
@@ -276,7 +270,7 @@ func untilStopped(t *testing.T, pid int) {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	for late := within(t, 10*time.Second); ; {
+	for late := waittest.Context(t, 10*time.Second); ; {
 		data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		if err != nil || bytes.Contains(data, []byte(") T ")) {
 			return
@@ -308,7 +302,7 @@ func TestHurry(t *testing.T) {
 func TestLeaderless(t *testing.T) {
 	g, words := announced(t, 1, process.Command{Args: sh("sleep 1000 & echo $!")})
 	member := number(t, words[0])
-	if exit, err := g.Wait(within(t, 10*time.Second)); err != nil || exit.Code != 0 {
+	if exit, err := g.Wait(waittest.Context(t, 10*time.Second)); err != nil || exit.Code != 0 {
 		t.Fatalf("Wait = %+v, %v", exit, err)
 	}
 	if !g.Reap() {
@@ -350,13 +344,13 @@ func TestAdopt(t *testing.T) {
 	if r := a.End(context.Background(), process.Ending{Grace: 10 * time.Second}); len(r.Left) > 0 {
 		t.Fatalf("report %+v", r)
 	}
-	if _, err := a.Wait(within(t, 10*time.Second)); err != nil || process.Alive(id) {
+	if _, err := a.Wait(waittest.Context(t, 10*time.Second)); err != nil || process.Alive(id) {
 		t.Errorf("Wait: %v", err)
 	}
 	if _, err := process.Adopt(id); !errors.Is(err, process.ErrGone) {
 		t.Errorf("the dead were adopted: %v", err)
 	}
-	_, _ = g.Wait(within(t, 10*time.Second))
+	_, _ = g.Wait(waittest.Context(t, 10*time.Second))
 }
 
 func TestReboot(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/drover-dev/drover/internal/engine/process"
+	"github.com/drover-dev/drover/internal/platform/waittest"
 )
 
 // How a child ended is known also if somebody traces it, to whom the kernel shows
@@ -56,7 +57,7 @@ func TestTraced(t *testing.T) {
 		err error
 	}
 	ended := make(chan end, 1)
-	ctx := within(t, 30*time.Second)
+	ctx := waittest.Context(t, 30*time.Second)
 	go func() {
 		e, err := g.Wait(ctx)
 		ended <- end{e, err}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/frontend/mcpserver"
+	"github.com/drover-dev/drover/internal/platform/waittest"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -89,11 +90,7 @@ func (d *desk) leave() {
 	}
 }
 
-func (d *desk) within() context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-	d.t.Cleanup(cancel)
-	return ctx
-}
+func (d *desk) within() context.Context { return waittest.Context(d.t, 20*time.Second) }
 
 type args = map[string]any
 

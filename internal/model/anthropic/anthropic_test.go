@@ -15,9 +15,13 @@ import (
 	"github.com/drover-dev/drover/internal/model/modeltest"
 	"github.com/drover-dev/drover/internal/model/ratelimit"
 	"github.com/drover-dev/drover/internal/model/wire"
+	"github.com/drover-dev/drover/internal/platform/waittest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience is how long a test waits for a reply.
+const patience = 20 * time.Second
 
 func serve(t *testing.T, h modeltest.Handler) *modeltest.Server {
 	t.Helper()
@@ -58,13 +62,6 @@ func request(text string) *agent.Request {
 	}
 }
 
-func within(t *testing.T) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	t.Cleanup(cancel)
-	return ctx
-}
-
 // rich is an answer with every kind of block that a model makes.
 func rich() modeltest.Answer {
 	return modeltest.Answer{
@@ -91,11 +88,11 @@ func TestRequest(t *testing.T) {
 	}
 	req := request("hi")
 	req.Agent = "näme\n"
-	if _, err := m.Reply(within(t), req, nil); err != nil {
+	if _, err := m.Reply(waittest.Context(t, patience), req, nil); err != nil {
 		t.Fatal(err)
 	}
 	req.Messages = append(req.Messages, agent.NewMessage(agent.Assistant, agent.TextBlock("ok")), odd)
-	if _, err := m.Reply(within(t), req, nil); err != nil {
+	if _, err := m.Reply(waittest.Context(t, patience), req, nil); err != nil {
 		t.Fatal(err)
 	}
 	got := s.Requests()
@@ -178,7 +175,7 @@ func TestOdd(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s := answers(t, modeltest.Answer{Raw: []byte(c.body)})
 			m := connect(t, Config{BaseURL: s.URL})
-			reply, err := m.Reply(within(t), request("hi"), nil)
+			reply, err := m.Reply(waittest.Context(t, patience), request("hi"), nil)
 			var told *agent.ModelError
 			got := ""
 			switch {
@@ -268,7 +265,7 @@ func TestEnvironment(t *testing.T) {
 	}
 	s := answers(t, modeltest.Text("right"))
 	m := connect(t, Config{BaseURL: s.URL, AuthToken: "tok"})
-	if _, err := m.Reply(within(t), request("hi"), nil); err != nil {
+	if _, err := m.Reply(waittest.Context(t, patience), request("hi"), nil); err != nil {
 		t.Fatal(err)
 	}
 	h := s.Requests()[0].Header

@@ -16,9 +16,13 @@ import (
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/model/modeltest"
 	"github.com/drover-dev/drover/internal/model/wire"
+	"github.com/drover-dev/drover/internal/platform/waittest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience is how long a test waits for a reply.
+const patience = 20 * time.Second
 
 func connect(t *testing.T, c Config) *Model {
 	t.Helper()
@@ -29,13 +33,6 @@ func connect(t *testing.T, c Config) *Model {
 	}
 	t.Cleanup(m.Close)
 	return m
-}
-
-func within(t *testing.T) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	t.Cleanup(cancel)
-	return ctx
 }
 
 // answers serves one answer for ever.
@@ -78,7 +75,7 @@ func talk() *agent.Request {
 func TestChatRequest(t *testing.T) {
 	s := answers(t, modeltest.Text("ok"))
 	m := connect(t, Config{BaseURL: s.URL + "/v1/", APIKey: "k"})
-	if _, err := m.Reply(within(t), talk(), nil); err != nil {
+	if _, err := m.Reply(waittest.Context(t, patience), talk(), nil); err != nil {
 		t.Fatal(err)
 	}
 	want := `{"model":"meta/m","stream":true,"stream_options":{"include_usage":true},"max_tokens":7,` +
@@ -101,7 +98,7 @@ func TestChatRequest(t *testing.T) {
 func TestResponsesRequest(t *testing.T) {
 	s := answers(t, modeltest.Text("ok"))
 	m := connect(t, Config{BaseURL: s.URL, APIKey: "k", API: Responses})
-	if _, err := m.Reply(within(t), talk(), nil); err != nil {
+	if _, err := m.Reply(waittest.Context(t, patience), talk(), nil); err != nil {
 		t.Fatal(err)
 	}
 	want := `{"model":"meta/m","stream":true,"store":false,"max_output_tokens":7,"instructions":"be <brief>",` +
@@ -178,7 +175,7 @@ func runOdd(t *testing.T, api API, table []odd) {
 		t.Run(c.name, func(t *testing.T) {
 			s := answers(t, modeltest.Answer{Raw: []byte(c.body)})
 			m := connect(t, Config{BaseURL: s.URL, API: api})
-			reply, err := m.Reply(within(t), &agent.Request{Model: "m"}, nil)
+			reply, err := m.Reply(waittest.Context(t, patience), &agent.Request{Model: "m"}, nil)
 			if got := told(reply, err); got != c.want {
 				t.Errorf("got %.200q (%v), want %q", got, err, c.want)
 			}
@@ -311,7 +308,7 @@ func TestLineKeptOpen(t *testing.T) {
 	at += bytes.Index(stream[at:], []byte("\n\n")) + 2
 	s := answers(t, modeltest.Answer{Raw: stream, Hold: make(chan struct{}), HoldAt: at})
 	m := connect(t, Config{BaseURL: s.URL, Idle: 100 * time.Millisecond})
-	reply, err := m.Reply(within(t), &agent.Request{Model: "m"}, nil)
+	reply, err := m.Reply(waittest.Context(t, patience), &agent.Request{Model: "m"}, nil)
 	if got := told(reply, err); got != "hi end_turn" {
 		t.Errorf("got %q, %v", got, err)
 	}
@@ -328,7 +325,7 @@ func TestUsage(t *testing.T) {
 		`null`: {},
 	} {
 		s := answers(t, modeltest.Answer{Raw: []byte(events(`{"choices":[{"delta":{"content":"x"},"finish_reason":"stop"}],"usage":`+body+`}`, "[DONE]"))})
-		reply, err := connect(t, Config{BaseURL: s.URL}).Reply(within(t), &agent.Request{}, nil)
+		reply, err := connect(t, Config{BaseURL: s.URL}).Reply(waittest.Context(t, patience), &agent.Request{}, nil)
 		if err != nil || reply.Usage != want {
 			t.Errorf("%s: %+v, %v", body, reply, err)
 		}
@@ -400,7 +397,7 @@ func TestNoKey(t *testing.T) {
 	t.Setenv("OPENAI_API_KEY", "env-key")
 	t.Setenv("OPENAI_BASE_URL", "http://127.0.0.1:1")
 	s := answers(t, modeltest.Text("ok"))
-	reply, err := connect(t, Config{BaseURL: s.URL}).Reply(within(t), &agent.Request{Model: "m"}, nil)
+	reply, err := connect(t, Config{BaseURL: s.URL}).Reply(waittest.Context(t, patience), &agent.Request{Model: "m"}, nil)
 	if err != nil || reply.Blocks[0].Text != "ok" {
 		t.Fatalf("Reply = %+v, %v", reply, err)
 	}
@@ -422,7 +419,7 @@ func TestHangUp(t *testing.T) {
 		_ = buf.Flush()
 	}))
 	defer s.Close()
-	reply, err := connect(t, Config{BaseURL: s.URL}).Reply(within(t), &agent.Request{}, nil)
+	reply, err := connect(t, Config{BaseURL: s.URL}).Reply(waittest.Context(t, patience), &agent.Request{}, nil)
 	if got := told(reply, err); got != "hi end_turn" {
 		t.Errorf("got %q, %v", got, err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/model/modeltest"
+	"github.com/drover-dev/drover/internal/platform/waittest"
 )
 
 // ready is a model on a server that sends the same bytes each time.
@@ -47,7 +48,7 @@ func TestLinear(t *testing.T) {
 				m := d.ready(t, long(events, call).StreamOf(d.api, "m"))
 				var before, after runtime.MemStats
 				runtime.ReadMemStats(&before)
-				if _, err := m.Reply(within(t), request("hi"), nil); err != nil {
+				if _, err := m.Reply(waittest.Context(t, patience), request("hi"), nil); err != nil {
 					t.Fatal(err)
 				}
 				runtime.ReadMemStats(&after)
@@ -68,7 +69,7 @@ func TestTurnCost(t *testing.T) {
 		cost := func() uint64 {
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			if _, err := m.Reply(within(t), req, nil); err != nil {
+			if _, err := m.Reply(waittest.Context(t, patience), req, nil); err != nil {
 				t.Fatal(err)
 			}
 			runtime.ReadMemStats(&after)

@@ -25,6 +25,7 @@ import (
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/model/modeltest"
 	"github.com/drover-dev/drover/internal/model/ratelimit"
+	"github.com/drover-dev/drover/internal/platform/waittest"
 )
 
 func raw(status int, contentType, body string) modeltest.Answer {
@@ -80,7 +81,7 @@ func TestRefusals(t *testing.T) {
 		} {
 			t.Run(c.name, func(t *testing.T) {
 				m, s := d.asked(t, c.answer)
-				reply, err := m.Reply(within(t), request("hi"), func(p agent.Part) { t.Errorf("part %+v", p) })
+				reply, err := m.Reply(waittest.Context(t, patience), request("hi"), func(p agent.Part) { t.Errorf("part %+v", p) })
 				var told *agent.ModelError
 				if reply != nil || !errors.As(err, &told) || told.Kind != c.kind {
 					t.Fatalf("Reply = %v, %v; want kind %s", reply, err, c.kind)
@@ -104,7 +105,7 @@ func TestRetry(t *testing.T) {
 			modeltest.Error(500, "api_error", "oops"), modeltest.HTML(502, "<html>"), modeltest.Error(529, "overloaded_error", "Overloaded"),
 			modeltest.Answer{Raw: modeltest.ErrorEvent(d.api, "overloaded_error", "Overloaded")}, modeltest.Text("at last"))
 		var h heard
-		reply, err := m.Reply(within(t), request("hi"), h.on)
+		reply, err := m.Reply(waittest.Context(t, patience), request("hi"), h.on)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -128,7 +129,7 @@ func TestAbsurd(t *testing.T) {
 	each(t, func(t *testing.T, d dialect) {
 		for _, after := range []string{"99999999999999999999", "1e300", time.Now().Add(48 * time.Hour).UTC().Format(http.TimeFormat)} {
 			m, _ := d.asked(t, modeltest.RateLimit(after))
-			ctx, cancel := context.WithCancelCause(within(t))
+			ctx, cancel := context.WithCancelCause(waittest.Context(t, patience))
 			var wait time.Duration
 			_, err := m.Reply(ctx, request("hi"), func(p agent.Part) {
 				wait = p.Retry.After
@@ -145,7 +146,7 @@ func TestExhausted(t *testing.T) {
 	each(t, func(t *testing.T, d dialect) {
 		for status, kind := range map[int]string{500: "server_error", 502: "server_error", 503: "server_error", 529: "overloaded", 429: "rate_limit"} {
 			m, s := d.asked(t, modeltest.Error(status, "some_error", "not now"))
-			_, err := m.Reply(within(t), request("hi"), nil)
+			_, err := m.Reply(waittest.Context(t, patience), request("hi"), nil)
 			var told *agent.ModelError
 			if !errors.As(err, &told) || told.Kind != kind || told.Status != status || !strings.Contains(told.Text, "after 10 tries") {
 				t.Errorf("%d: Reply = %v", status, err)
@@ -176,7 +177,7 @@ func TestVoid(t *testing.T) {
 			t.Run(c.name, func(t *testing.T) {
 				m, s := d.asked(t, broken(c.kind), modeltest.Text("again"))
 				var h heard
-				reply, err := m.Reply(within(t), request("hi"), h.on)
+				reply, err := m.Reply(waittest.Context(t, patience), request("hi"), h.on)
 				if kindOf(err) != c.want || s.Count() != c.calls || len(h.retries) != c.calls-1 {
 					t.Errorf("Reply = %v, %v after %d calls, told of %d", reply, err, s.Count(), len(h.retries))
 				}
@@ -205,7 +206,7 @@ func TestShared(t *testing.T) {
 		refused := make(chan time.Time, 1)
 		var all sync.WaitGroup
 		all.Go(func() {
-			if _, err := a.Reply(within(t), request("a"), func(p agent.Part) {
+			if _, err := a.Reply(waittest.Context(t, patience), request("a"), func(p agent.Part) {
 				if p.Kind == agent.RetryPart {
 					refused <- time.Now()
 				}
@@ -217,7 +218,7 @@ func TestShared(t *testing.T) {
 		for range 5 {
 			all.Go(func() {
 				var h heard
-				if _, err := b.Reply(within(t), request("b"), h.on); err != nil {
+				if _, err := b.Reply(waittest.Context(t, patience), request("b"), h.on); err != nil {
 					t.Error(err)
 				}
 				if waited := time.Since(at); waited < park*9/10 {
@@ -230,7 +231,7 @@ func TestShared(t *testing.T) {
 		}
 		other := request("c")
 		other.Model = "n"
-		if _, err := a.Reply(within(t), other, nil); err != nil {
+		if _, err := a.Reply(waittest.Context(t, patience), other, nil); err != nil {
 			t.Fatal(err)
 		}
 		all.Wait()
@@ -262,7 +263,7 @@ func TestCalls(t *testing.T) {
 			m := d.connect(t, config{url: s.URL, limiter: &l, calls: 2})
 			for range 10 {
 				all.Go(func() {
-					if _, err := m.Reply(within(t), request("a"), nil); err != nil {
+					if _, err := m.Reply(waittest.Context(t, patience), request("a"), nil); err != nil {
 						t.Error(err)
 					}
 				})
@@ -305,7 +306,7 @@ func TestRefusedKey(t *testing.T) {
 					all.Go(func() {
 						req := request("a")
 						req.Model = fmt.Sprint("m", i%2)
-						if _, err := bad.Reply(within(t), req, nil); kindOf(err) != c.kind {
+						if _, err := bad.Reply(waittest.Context(t, patience), req, nil); kindOf(err) != c.kind {
 							t.Errorf("Reply = %v, want %s", err, c.kind)
 						}
 					})
@@ -315,7 +316,7 @@ func TestRefusedKey(t *testing.T) {
 				if n := s.Count(); n < c.models || n > 2 {
 					t.Errorf("%d calls with a refused key", n)
 				}
-				if _, err := good.Reply(within(t), request("b"), nil); err != nil {
+				if _, err := good.Reply(waittest.Context(t, patience), request("b"), nil); err != nil {
 					t.Errorf("another key: %v", err)
 				}
 			})
@@ -339,7 +340,7 @@ func TestStopped(t *testing.T) {
 		} {
 			t.Run(c.name, func(t *testing.T) {
 				m, _ := d.asked(t, c.answer)
-				ctx, cancel := context.WithCancelCause(within(t))
+				ctx, cancel := context.WithCancelCause(waittest.Context(t, patience))
 				defer cancel(nil)
 				_, err := m.Reply(ctx, request("hi"), func(p agent.Part) {
 					if p.Kind == c.kind {
@@ -365,7 +366,7 @@ func TestIdle(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				s := answers(t, a)
 				m := d.connect(t, config{url: s.URL, idle: 50 * time.Millisecond})
-				_, err := m.Reply(within(t), request("hi"), nil)
+				_, err := m.Reply(waittest.Context(t, patience), request("hi"), nil)
 				if kindOf(err) != "idle" || !strings.Contains(err.Error(), "nothing came for too long") {
 					t.Errorf("Reply = %v, want an end for silence", err)
 				}
@@ -387,7 +388,7 @@ func TestPings(t *testing.T) {
 		defer timer.Stop()
 		s := answers(t, modeltest.Answer{Blocks: []agent.Block{agent.TextBlock("slow")}, Hold: done, PingEach: idle / 20})
 		m := d.connect(t, config{url: s.URL, idle: idle})
-		reply, err := m.Reply(within(t), request("hi"), nil)
+		reply, err := m.Reply(waittest.Context(t, patience), request("hi"), nil)
 		if err != nil || reply.Blocks[0].Text != "slow" {
 			t.Errorf("Reply = %+v, %v", reply, err)
 		}
@@ -466,7 +467,7 @@ func TestUnreachable(t *testing.T) {
 				}
 				m := d.connect(t, cfg)
 				var h heard
-				_, err := m.Reply(within(t), request("hi"), h.on)
+				_, err := m.Reply(waittest.Context(t, patience), request("hi"), h.on)
 				if kindOf(err) != c.kind || strings.Contains(err.Error(), "key-1") {
 					t.Errorf("Reply = %v, want %s", err, c.kind)
 				}
@@ -503,7 +504,7 @@ func TestGreeting(t *testing.T) {
 		}
 		m := d.connect(t, config{url: "http://model.example", client: &http.Client{Transport: &http.Transport{DialContext: dial}}})
 		// The request is sent only after the client has read the greeting.
-		ctx := httptrace.WithClientTrace(within(t), &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { <-closed }})
+		ctx := httptrace.WithClientTrace(waittest.Context(t, patience), &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { <-closed }})
 		var h heard
 		_, err := m.Reply(ctx, request("hi"), h.on)
 		if kindOf(err) != "cut" || len(h.retries) != 9 {
@@ -529,7 +530,7 @@ func TestBroken(t *testing.T) {
 		} {
 			t.Run(name, func(t *testing.T) {
 				m, s := d.asked(t, a)
-				_, err := m.Reply(within(t), request("hi"), nil)
+				_, err := m.Reply(waittest.Context(t, patience), request("hi"), nil)
 				if kindOf(err) != "cut" || !strings.Contains(err.Error(), "after 10 tries") || s.Count() != 10 {
 					t.Errorf("Reply = %v after %d calls", err, s.Count())
 				}
@@ -558,7 +559,7 @@ func TestBomb(t *testing.T) {
 				m, s := d.asked(t, modeltest.Answer{Status: c.status, Raw: packed, Header: http.Header{"Content-Encoding": {"gzip"}}})
 				var before, after runtime.MemStats
 				runtime.ReadMemStats(&before)
-				if _, err := m.Reply(within(t), request("hi"), nil); err == nil || !strings.Contains(err.Error(), c.says) {
+				if _, err := m.Reply(waittest.Context(t, patience), request("hi"), nil); err == nil || !strings.Contains(err.Error(), c.says) {
 					t.Errorf("Reply = %v, want an error that says %q", err, c.says)
 				}
 				runtime.ReadMemStats(&after)
@@ -585,7 +586,7 @@ func TestReuse(t *testing.T) {
 		}}
 		m := d.connect(t, config{url: s.URL, client: &http.Client{Transport: tr}})
 		for range 20 {
-			if _, err := m.Reply(within(t), request("hi"), nil); err != nil {
+			if _, err := m.Reply(waittest.Context(t, patience), request("hi"), nil); err != nil {
 				t.Fatal(err)
 			}
 		}

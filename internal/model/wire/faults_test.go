@@ -10,6 +10,7 @@ import (
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/model/modeltest"
 	"github.com/drover-dev/drover/internal/model/ratelimit"
+	"github.com/drover-dev/drover/internal/platform/waittest"
 )
 
 // Each way in which a call goes wrong: a loop asks again where that may help and
@@ -35,7 +36,7 @@ func TestFaults(t *testing.T) {
 						told = append(told, e.Part.Retry)
 					}
 				})
-				res, err := loop.Turn(within(t), agent.TextBlock("go"))
+				res, err := loop.Turn(waittest.Context(t, patience), agent.TextBlock("go"))
 				switch {
 				case f.Again:
 					if err != nil || res.Text != "whole" || s.Count() != 2 || len(told) != 1 || told[0].Why.Kind != f.Kind || told[0].Most < 2 {
@@ -61,7 +62,7 @@ func TestFaults(t *testing.T) {
 						t.Errorf("the conversation holds %s", msg.Encoded())
 					}
 				}
-				if _, err := m.Reply(within(t), request("again"), nil); err != nil && !slices.Contains([]string{"auth", "account"}, f.Kind) {
+				if _, err := m.Reply(waittest.Context(t, patience), request("again"), nil); err != nil && !slices.Contains([]string{"auth", "account"}, f.Kind) {
 					t.Errorf("the next call: %v", err) // with one place, which is free again
 				}
 			})
@@ -76,10 +77,10 @@ func TestPanicFreesPlace(t *testing.T) {
 		m := d.connect(t, config{url: s.URL, calls: 1})
 		func() {
 			defer func() { _ = recover() }()
-			_, _ = m.Reply(within(t), request("a"), func(agent.Part) { panic("listener") })
+			_, _ = m.Reply(waittest.Context(t, patience), request("a"), func(agent.Part) { panic("listener") })
 			t.Error("it went on")
 		}()
-		if _, err := m.Reply(within(t), request("b"), nil); err != nil {
+		if _, err := m.Reply(waittest.Context(t, patience), request("b"), nil); err != nil {
 			t.Errorf("the next call: %v", err)
 		}
 	})

@@ -12,6 +12,7 @@ import (
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/model/modeltest"
+	"github.com/drover-dev/drover/internal/platform/waittest"
 )
 
 func quiet() *log.Logger { return log.New(io.Discard, "", 0) }
@@ -54,7 +55,7 @@ func TestLoopCut(t *testing.T) {
 			a.Break, a.Reset, a.CutAt = true, at%2 == 0, at
 			m, s := d.asked(t, a, modeltest.Text("whole"))
 			l, tool := loopOver(t, m)
-			res, err := l.Turn(within(t), agent.TextBlock("go"))
+			res, err := l.Turn(waittest.Context(t, patience), agent.TextBlock("go"))
 			if err != nil || res.Text != "whole" || tool.runs.Load() != 0 || s.Count() != 2 || len(l.Messages()) != 2 || res.Turns != 1 {
 				t.Fatalf("cut at %d: %+v, %v, %d runs, %d calls, %d messages", at, res, err, tool.runs.Load(), s.Count(), len(l.Messages()))
 			}
@@ -99,7 +100,7 @@ func TestLoopOdd(t *testing.T) {
 			t.Run(c.name, func(t *testing.T) {
 				m, s := d.asked(t, c.turns...)
 				l, tool := loopOver(t, m)
-				res, err := l.Turn(within(t), agent.TextBlock("go"))
+				res, err := l.Turn(waittest.Context(t, patience), agent.TextBlock("go"))
 				var stopped *agent.StopError
 				if errors.As(err, &stopped) && stopped.Reason == c.stop {
 					err = nil
@@ -160,7 +161,7 @@ func TestLoopEndless(t *testing.T) {
 	each(t, func(t *testing.T, d dialect) {
 		m, s := d.asked(t, modeltest.Call("Bash", map[string]any{"command": "true"}))
 		l, _ := loopOver(t, m)
-		_, err := l.Turn(within(t), agent.TextBlock("go"))
+		_, err := l.Turn(waittest.Context(t, patience), agent.TextBlock("go"))
 		var limited *agent.LimitError
 		if !errors.As(err, &limited) || s.Count() > 30 {
 			t.Errorf("%d calls, then %v", s.Count(), err)
@@ -176,7 +177,7 @@ func TestSwitch(t *testing.T) {
 			t.Run(from.name+"-"+to.name, func(t *testing.T) {
 				first, _ := from.asked(t, rich(), modeltest.Text("one"))
 				l, _ := loopOver(t, first)
-				if _, err := l.Turn(within(t), agent.TextBlock("go")); err != nil {
+				if _, err := l.Turn(waittest.Context(t, patience), agent.TextBlock("go")); err != nil {
 					t.Fatal(err)
 				}
 				second, s := to.asked(t, modeltest.Text("two"))
@@ -184,7 +185,7 @@ func TestSwitch(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if _, err := l.Turn(within(t), agent.TextBlock("again")); err != nil {
+				if _, err := l.Turn(waittest.Context(t, patience), agent.TextBlock("again")); err != nil {
 					t.Fatal(err)
 				}
 				sent := s.Requests()[0]

@@ -20,9 +20,13 @@ import (
 	"github.com/drover-dev/drover/internal/model/modeltest"
 	"github.com/drover-dev/drover/internal/model/openai"
 	"github.com/drover-dev/drover/internal/model/ratelimit"
+	"github.com/drover-dev/drover/internal/platform/waittest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience is how long a test waits for a reply.
+const patience = 60 * time.Second
 
 // dialect is one of the wires that are spoken. Every test here runs over all of
 // them, over real connections.
@@ -131,13 +135,6 @@ func request(text string) *agent.Request {
 	}
 }
 
-func within(t *testing.T) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
-	t.Cleanup(cancel)
-	return ctx
-}
-
 // rich is an answer with every kind of block that a model makes.
 func rich() modeltest.Answer {
 	return modeltest.Answer{
@@ -206,7 +203,7 @@ func TestReply(t *testing.T) {
 				a.Piece = piece // pieces of one byte split every character and every line
 				m, _ := d.asked(t, a)
 				var h heard
-				reply, err := m.Reply(within(t), request("hi"), h.on)
+				reply, err := m.Reply(waittest.Context(t, patience), request("hi"), h.on)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -232,7 +229,7 @@ func TestStopReasons(t *testing.T) {
 			a := modeltest.Text("so far")
 			a.StopReason = reason
 			m, _ := d.asked(t, a)
-			reply, err := m.Reply(within(t), request("hi"), nil)
+			reply, err := m.Reply(waittest.Context(t, patience), request("hi"), nil)
 			if err != nil || reply.StopReason != reason || reply.Blocks[0].Text != "so far" {
 				t.Errorf("%s: reply %+v, %v", reason, reply, err)
 			}
@@ -360,7 +357,7 @@ func TestFraming(t *testing.T) {
 		} {
 			t.Run(c.name, func(t *testing.T) {
 				m, s := d.asked(t, modeltest.Answer{Raw: []byte(c.body)})
-				reply, err := m.Reply(within(t), request("hi"), nil)
+				reply, err := m.Reply(waittest.Context(t, patience), request("hi"), nil)
 				got := kindOf(err)
 				if err == nil {
 					got = "reply " + reply.Blocks[0].Text
@@ -392,7 +389,7 @@ func TestPrefix(t *testing.T) {
 			req.Tools = append(req.Tools, agent.ToolSpec{Name: "T" + strings.Repeat("x", i), Description: strings.Repeat("does ", 50), InputSchema: json.RawMessage(`{"type":"object"}`)})
 		}
 		var same, all int
-		ctx := within(t)
+		ctx := waittest.Context(t, patience)
 		for turn := range 100 {
 			if _, err := m.Reply(ctx, req, nil); err != nil {
 				t.Fatal(err)
@@ -432,7 +429,7 @@ func TestRedirect(t *testing.T) {
 	each(t, func(t *testing.T, d dialect) {
 		other := answers(t, modeltest.Text("stolen"))
 		m, s := d.asked(t, modeltest.Answer{Status: http.StatusTemporaryRedirect, Raw: []byte{}, Header: http.Header{"Location": {other.URL + string(d.api)}}})
-		_, err := m.Reply(within(t), request("hi"), nil)
+		_, err := m.Reply(waittest.Context(t, patience), request("hi"), nil)
 		if kindOf(err) != "bad_answer" || !strings.Contains(err.Error(), d.urlVar) {
 			t.Errorf("Reply = %v, want bad_answer", err)
 		}
