@@ -62,13 +62,13 @@ func (a *app) agentCommand() *cobra.Command {
 	f.BoolVarP(&detach, "detach", "d", false, "run it in the detached host and print its ID")
 	f.StringVar(&name, "name", "", "a name for it")
 	f.StringVar(&req.Model, "model", "", "an alias, a full name, PROVIDER/NAME, or script:FILE")
-	_ = run.RegisterFlagCompletionFunc("model", a.completeModels) // there is such a flag
 	f.IntVar(&req.MaxTurns, "max-turns", 0, "model replies at most")
 	f.StringVar(&settings, "settings", "", "a settings file, or JSON")
 	f.StringVar(&req.PermissionMode, "permission-mode", "", "plan or dontAsk, to allow less than the settings")
 	f.StringArrayVar(&req.AllowedTools, "allowed-tools", nil, "calls that run without a question, such as 'Bash(go test:*),Edit'")
 	f.StringVar(&req.Isolation, "isolation", "", "worktree: it works in a checkout of its own")
 	f.StringVar(&req.Team, "team", "", "it is a teammate of this team, called by --name, and stays for messages; needs -d")
+	a.completePrompt(run)
 	cmd.AddCommand(run)
 	return cmd
 }

@@ -48,17 +48,17 @@ func (a *app) attach() *cobra.Command {
 		ValidArgsFunction: a.completeTasks(false),
 	}
 	f := cmd.Flags()
-	fresh := f.Bool("new", false, "begin a conversation")
+	fresh := f.Bool("new", false, "start a new conversation")
 	var c joining
-	f.StringVar(&c.Model, "model", "", "of a host that is started: the model")
-	_ = cmd.RegisterFlagCompletionFunc("model", a.completeModels) // there is such a flag
-	f.StringVar(&c.Agent, "agent", "", "of a host that is started: be this sort of agent")
-	f.StringVar(&c.Mode, "permission-mode", "", "of a host that is started: default, acceptEdits, plan, dontAsk or bypassPermissions")
+	f.StringVar(&c.Model, "model", "", "the model, if a host has to be started")
+	f.StringVar(&c.Agent, "agent", "", "the type of agent, if a host has to be started")
+	f.StringVar(&c.Mode, "permission-mode", "", "permission mode, if a host has to be started: default, acceptEdits, plan, dontAsk or bypassPermissions")
+	a.completePrompt(cmd)
 	all := everywhere(cmd)
 	cmd.RunE = func(cmd *cobra.Command, words []string) error {
 		ctx := cmd.Context()
 		if *fresh && len(words) > 0 {
-			return usage("--new begins a conversation, and a name means one that there is", "give one of them")
+			return usage("--new and SESSION are mutually exclusive", "give one of them")
 		}
 		if *fresh {
 			return a.converse(ctx, func(ctx context.Context) (Session, error) { return a.attachedTo(ctx, c) })

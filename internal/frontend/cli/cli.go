@@ -137,8 +137,11 @@ func (d Deps) filled() Deps {
 // with, or one of the commands of [New].
 func Command(d Deps, args []string) *cobra.Command {
 	a := &app{Deps: d.filled()}
+	completes := len(args) > 1 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd)
 	switch {
-	case isPrompt(args), len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) && isPrompt(args[1:]):
+	case namesNoSession(args):
+		return a.resumableCommand()
+	case isPrompt(args), completes && (isPrompt(args[1:]) || strings.HasPrefix(args[1], "-")):
 		return a.promptCommand()
 	case isResume(args):
 		return a.resumeCommand()
@@ -168,6 +171,8 @@ func New(d Deps) *cobra.Command {
 	root.AddCommand(a.run(), a.ps(), a.logs(), a.attach(), a.result(), a.inspect(), a.wait(), a.stop(), a.promote(), a.send(), a.pause(), a.resume(), a.approvals(),
 		a.sessions(), a.doctor(), a.version(), a.mcp(), a.agentCommand(), a.monitorCommand(), a.agentsCommand(), a.demo(), a.permissionsCommand(), a.statsCommand(),
 		a.trustCommand(), a.todoCommand(), a.remoteCommand(), a.teleportCommand(), a.memoryCommand(), a.workflowCommand(), a.modelsCommand())
+	root.CompletionOptions.DisableDefaultCmd = true
+	root.AddCommand(a.completion(root))
 	a.summary(root)
 	arrange(root)
 	return root

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -102,6 +103,56 @@ func isResume(args []string) bool {
 	return len(args) > 0 && strings.HasPrefix(args[0], "-") && flags.Parse(args) == nil && (p.Continue || p.Resume != "")
 }
 
+// asksToResume reports whether --resume stands at a place of the words without a value.
+func asksToResume(args []string, i int) bool {
+	return (args[i] == "--resume" || args[i] == "-r") && (i == len(args)-1 || strings.HasPrefix(args[i+1], "-"))
+}
+
+// namesNoSession reports whether --resume is among the flags without a session.
+func namesNoSession(args []string) bool {
+	return slices.ContainsFunc(leadingFlags(args), func(i int) bool { return asksToResume(args, i) })
+}
+
+func errNoSessionNamed() error {
+	return usage("--resume names no session", "give its ID, see `drover --resume`, or use --continue for the last one")
+}
+
+// resumableCommand is `drover --resume` without a session: it lists those that there
+// are.
+func (a *app) resumableCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:                "drover --resume",
+		DisableFlagParsing: true,
+		SilenceErrors:      true,
+		SilenceUsage:       true,
+		RunE: func(cmd *cobra.Command, words []string) error {
+			if isPrompt(words) {
+				return errNoSessionNamed()
+			}
+			infos, err := a.conversations(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if len(infos) == 0 {
+				return errNoConversation()
+			}
+			rows := [][]string{{"SESSION", "STATE", "AGE", "TITLE"}}
+			for _, i := range infos[:min(len(infos), mostNamed)] {
+				state := "ended"
+				if i.Live {
+					state = "live"
+				}
+				rows = append(rows, []string{cell(string(i.Session), 40), state, age(a.Now(), i.StartTime), cell(i.Title, 60)})
+			}
+			if err := a.table(rows, byState(rows, "STATE")); err != nil {
+				return err
+			}
+			a.note("go on with one by `drover --resume SESSION`, or with the last by `drover --continue`")
+			return nil
+		},
+	}
+}
+
 // resumeCommand is `drover --resume ID` and `drover --continue`: the conversation
 // with somebody at a terminal.
 func (a *app) resumeCommand() *cobra.Command {
@@ -135,5 +186,6 @@ func (a *app) resumeCommand() *cobra.Command {
 	}
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err.Error(), "see `drover -p --help`") })
 	p.add(cmd.Flags())
+	a.completePrompt(cmd)
 	return cmd
 }

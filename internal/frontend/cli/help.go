@@ -107,6 +107,7 @@ func examples() map[string][]string {
 		"doctor":       {"drover doctor", "drover doctor --json"},
 		"doctor stall": {"printf 'Overwrite? [y/N] ' | drover doctor stall"},
 		"version":      {"drover version --json"},
+		"completion":   {"source <(drover completion bash)", "drover completion zsh > \"${fpath[1]}/_drover\""},
 	}
 }
 

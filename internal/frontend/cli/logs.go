@@ -24,7 +24,7 @@ const (
 
 func (a *app) logs() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "logs [-f] [--tail N] [--since OFFSET] [--raw] [--messages] REF",
+		Use:   "logs [-f] [-n N] [--since OFFSET] [--raw] [--messages] REF",
 		Short: "Print the output of a task",
 		Long: "Print the output of a task. On a terminal, escape sequences are taken out and unseen characters are\n" +
 			"marked; --raw prints the bytes as they are, and so does a pipe. -f goes on until the task has ended;\n" +
@@ -34,7 +34,7 @@ func (a *app) logs() *cobra.Command {
 	}
 	f := cmd.Flags()
 	follow := f.BoolP("follow", "f", false, "go on until the task has ended")
-	tail := f.Int("tail", 0, "only the last `N` lines")
+	tail := f.IntP("tail", "n", 0, "only the last `N` lines")
 	since := f.Int64("since", 0, "from this byte `OFFSET` on")
 	raw := f.Bool("raw", false, "the bytes as they are, on a terminal too")
 	messages := f.Bool("messages", false, "the newest messages of an agent in place of its output")

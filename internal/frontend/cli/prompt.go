@@ -65,26 +65,35 @@ type Prompt struct {
 // promptFormats are the values of --output-format; the first is the default.
 func promptFormats() []string { return []string{"text", "json", "stream-json"} }
 
-// isPrompt reports whether the words ask for `drover -p`: that flag before the
-// first word that is neither a flag nor the value of one.
-func isPrompt(args []string) bool {
+// leadingFlags are the places of the flags before the first word that is neither a flag
+// nor the value of one.
+func leadingFlags(args []string) []int {
 	var p Prompt
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	p.add(flags)
+	var out []int
 	for i := 0; i < len(args); i++ {
-		a := args[i]
+		word := args[i]
+		if word == "--" || !strings.HasPrefix(word, "-") {
+			break
+		}
+		out = append(out, i)
 		switch {
-		case a == "-p" || a == "--print":
-			return true
-		case a == "--" || !strings.HasPrefix(a, "-"):
-			return false
-		case strings.HasPrefix(a, "--") && !strings.Contains(a, "="):
-			if f := flags.Lookup(a[2:]); f != nil && f.NoOptDefVal == "" {
+		case asksToResume(args, i):
+		case word == "-r":
+			i++
+		case strings.HasPrefix(word, "--") && !strings.Contains(word, "="):
+			if f := flags.Lookup(word[2:]); f != nil && f.NoOptDefVal == "" {
 				i++
 			}
 		}
 	}
-	return false
+	return out
+}
+
+// isPrompt reports whether the words ask for `drover -p`.
+func isPrompt(args []string) bool {
+	return slices.ContainsFunc(leadingFlags(args), func(i int) bool { return args[i] == "-p" || args[i] == "--print" })
 }
 
 // add declares the flags, whose names are also known in camel case.
@@ -112,7 +121,7 @@ func (p *Prompt) add(f *pflag.FlagSet) {
 	f.StringVar(&p.Session, "session-id", "", "the ID of the new session")
 	f.BoolVar(&p.Fork, "fork-session", false, "with --resume or --continue: go on in a new session, and leave the old one as it is")
 	f.Float64Var(&p.MaxBudget, "max-budget-usd", 0, "dollars that the session may spend")
-	f.DurationVar(&p.AskTimeout, "ask-timeout", 0, "how long questions wait for `drover approvals` (default: they are denied; with -d as the settings say)")
+	f.DurationVar(&p.AskTimeout, "ask-timeout", 0, "how long questions wait for \"drover approvals\" (default: they are denied; with -d the setting)")
 	f.BoolVar(&p.Trust, "trust", false, "trust this folder with the files it has now")
 	f.BoolVar(&p.Autopilot, "autopilot", false, "go on until the agent says that all is done, with 5 reminders at most")
 	f.BoolVar(&p.NoWait, "no-wait", false, "do not wait for background work")
@@ -137,8 +146,12 @@ func kebab(name string) string {
 func (a *app) promptCommand() *cobra.Command {
 	var p Prompt
 	cmd := &cobra.Command{
-		Use:           "drover -p [flags] [PROMPT]",
-		Short:         "Answer one prompt, wait for all background work, print the answer",
+		Use:   "drover -p [flags] [PROMPT | -]",
+		Short: "Answer one prompt, wait for all background work, print the answer",
+		Long: "Answer one prompt, wait for all background work, and print the answer. Piped input is put behind the prompt;\n" +
+			"the prompt - is what is read from stdin.",
+		Example: "  drover -p \"what changed since the last tag?\"\n  git diff | drover -p \"review this\"\n  drover -p - < prompt.md\n" +
+			"  drover -p --continue \"now add a test\"\n  drover -p -d \"run the nightly checks\"",
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		RunE: func(cmd *cobra.Command, words []string) error {
@@ -162,11 +175,17 @@ func (a *app) promptCommand() *cobra.Command {
 			return there.Answer(cmd.Context(), &p, id)
 		},
 	}
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err.Error(), "see `drover -p --help`") })
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		var missing *pflag.ValueRequiredError
+		if errors.As(err, &missing) && missing.GetFlag().Name == "resume" {
+			return errNoSessionNamed()
+		}
+		return usage(err.Error(), "see `drover -p --help`")
+	})
 	cmd.SetOut(a.Stdout)
 	cmd.SetErr(a.Stderr)
 	p.add(cmd.Flags())
-	_ = cmd.RegisterFlagCompletionFunc("model", a.completeModels) // there is such a flag
+	a.completePrompt(cmd)
 	return cmd
 }
 
@@ -234,7 +253,11 @@ func (a *app) check(ctx context.Context, p *Prompt, words []string) error {
 // readPrompt puts the prompt together from the words and from piped input.
 func (a *app) readPrompt(ctx context.Context, p *Prompt, words []string) error {
 	p.Prompt = strings.Join(words, " ")
-	if !a.readsTerminal() {
+	onStdin := p.Prompt == "-"
+	if onStdin {
+		p.Prompt = ""
+	}
+	if onStdin || !a.readsTerminal() {
 		piped, err := a.readStdin(ctx, p.Prompt == "")
 		if err != nil {
 			return err
@@ -245,7 +268,7 @@ func (a *app) readPrompt(ctx context.Context, p *Prompt, words []string) error {
 		p.Prompt += piped
 	}
 	if strings.TrimSpace(p.Prompt) == "" {
-		return usage("there is no prompt", "give it as an argument, as in `drover -p \"what changed?\"`, or on stdin")
+		return usage("there is no prompt", "give it as an argument, as in `drover -p \"what changed?\"`, or on stdin with `drover -p -`")
 	}
 	return nil
 }
@@ -331,9 +354,13 @@ func (a *app) pick(ctx context.Context, p *Prompt) (task.ID, error) {
 		return id, nil
 	}
 	if p.Continue {
-		return "", &control.Error{Code: control.NotFound, Message: "this folder has no session to go on with", Mend: "start one with `drover -p \"…\"`"}
+		return "", errNoConversation()
 	}
 	return "", &control.Error{Code: control.NotFound, Message: fmt.Sprintf("no session %s", p.Resume), Mend: "see `drover sessions`"}
+}
+
+func errNoConversation() error {
+	return &control.Error{Code: control.NotFound, Message: "this folder has no session to go on with", Mend: "start one with `drover -p \"…\"`"}
 }
 
 // SplitRules reads rules that are separated by commas or blanks outside

@@ -157,7 +157,26 @@ func (a *app) search(ctx context.Context, ref string, places []place) (found, er
 	if trouble != nil {
 		return found{}, trouble
 	}
+	if matches := a.begins(ctx, ref); len(matches) > 0 {
+		return found{}, severalMatches(ref, matches)
+	}
 	return found{}, &control.Error{Code: control.NotFound, Message: fmt.Sprintf("no task %q: unknown ID or name", ref), Mend: "see `drover ps -a`"}
+}
+
+// begins are the tasks of this project whose IDs begin with a single character, which
+// sessions do not take for an ID.
+func (a *app) begins(ctx context.Context, ref string) []string {
+	if len(ref) != 1 {
+		return nil
+	}
+	records, _, _ := a.list(ctx, true, false, tablePage) // what cannot be listed is no candidate
+	var out []string
+	for _, r := range records {
+		if strings.HasPrefix(string(r.ID), ref) {
+			out = append(out, string(r.ID))
+		}
+	}
+	return out
 }
 
 // pick finds the one task in the sessions that ref means; with ids, not by its name.
@@ -326,6 +345,10 @@ func (a *app) completeTasks(ended bool) cobra.CompletionFunc {
 
 // severalMatches says that a word is ambiguous, and what it could mean.
 func severalMatches(ref string, matches []string) error {
+	names := matches
+	if more := len(matches) - mostNamed; more > 0 {
+		names = append(slices.Clone(matches[:mostNamed]), fmt.Sprintf("%d more", more))
+	}
 	return &control.Error{Code: control.Ambiguous, Matches: matches,
-		Message: fmt.Sprintf("%q is ambiguous: it could be any of %s", ref, strings.Join(matches, ", ")), Mend: "give more of the ID"}
+		Message: fmt.Sprintf("%q is ambiguous: it could be any of %s", ref, strings.Join(names, ", ")), Mend: "give more of the ID"}
 }

@@ -53,7 +53,7 @@ The IDs are printed in order; with --json, one JSON object a line.`,
 	name := f.String("name", "", "a name that works wherever an ID does")
 	timeout := f.String("timeout", "", "stop it after this time, such as 90s or 10m")
 	keep := f.Bool("keep", false, "let it outlive its host (implies -d)")
-	terminal := f.Bool("tty", false, "give it a terminal, into which `drover send` types")
+	terminal := f.Bool("tty", false, "give it a terminal of its own; \"drover send\" types into it")
 	batch := f.String("batch", "", "read tasks from `FILE`, or - for stdin (implies -d)")
 	asJSON := f.Bool("json", false, "print the task as JSON")
 	cmd.RunE = func(cmd *cobra.Command, words []string) error {

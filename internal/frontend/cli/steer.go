@@ -26,7 +26,7 @@ func (a *app) send() *cobra.Command {
 		ValidArgsFunction: a.completeTasks(true),
 	}
 	raw := cmd.Flags().Bool("raw", false, "type no Enter behind the message")
-	named := cmd.Flags().StringSlice("key", nil, "type these keys behind the message, if there is one, such as `ctrl-c` or up,enter")
+	named := cmd.Flags().StringSlice("key", nil, "type these keys behind the message, if there is one, such as ctrl-c or up,enter")
 	var text *string
 	return a.steer(cmd, true, func(ctx context.Context, api control.API, ref string, words []string) (task.Record, error) {
 		if text == nil { // stdin can be read once

@@ -17,14 +17,15 @@ import (
 
 func (a *app) stop() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "stop [--grace D] [--json] REF…",
+		Use:   "stop [--grace D] [--json] (REF… | --all)",
 		Short: "Stop tasks with everything below them, and print a receipt",
 		Long: "Stop tasks with everything that they started, and print a receipt: how each ended, and which process is\n" +
 			"still there, if any is. Stopping what has ended changes nothing. The exit code is 1 when a process survived.",
-		Args:              takes(1, -1),
+		Args:              takes(0, -1),
 		ValidArgsFunction: a.completeTasks(false),
 	}
 	f := cmd.Flags()
+	every := f.Bool("all", false, "stop every task of this project's live sessions; with --all-sessions, of all projects")
 	grace := f.String("grace", "", "time between asking and killing, such as 500ms or 10s (default 2s)")
 	asJSON := f.Bool("json", false, "print the receipt as JSON")
 	all := everywhere(cmd)
@@ -38,9 +39,24 @@ func (a *app) stop() *cobra.Command {
 			req.Grace = &d
 		}
 		ctx := cmd.Context()
-		tasks, err := a.resolveAll(ctx, words, *all)
+		var tasks []found
+		var err error
+		switch {
+		case *every && len(words) > 0:
+			return usage("--all and REF are mutually exclusive", "give one of them")
+		case *every:
+			tasks, err = a.everyTask(ctx, *all)
+		case len(words) == 0:
+			return usage("no task is named", "usage: "+cmd.UseLine())
+		default:
+			tasks, err = a.resolveAll(ctx, words, *all)
+		}
 		if err != nil {
 			return err
+		}
+		if len(tasks) == 0 && !*asJSON {
+			a.note("nothing to stop: no task is running here")
+			return nil
 		}
 		hush := a.afterASecond("stopping")
 		receipt, err := stopAll(ctx, tasks, req)
@@ -56,6 +72,34 @@ func (a *app) stop() *cobra.Command {
 		return err
 	}
 	return cmd
+}
+
+// everyTask is all that runs in live sessions: those tasks whose parent is not among
+// them, since a stop takes what is below along.
+func (a *app) everyTask(ctx context.Context, all bool) ([]found, error) {
+	sessions, err := a.Known(ctx, true, all)
+	if err != nil {
+		return nil, fmt.Errorf("list sessions: %w", err)
+	}
+	pages, errs := each(ctx, sessions, func(ctx context.Context, api control.API) (control.Page, error) {
+		return api.List(ctx, control.ListRequest{})
+	})
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	var out []found
+	for i, page := range pages {
+		live := map[task.ID]bool{}
+		for _, r := range page.Tasks {
+			live[r.ID] = true
+		}
+		for _, r := range page.Tasks {
+			if !live[r.Parent] {
+				out = append(out, found{sessions[i], r})
+			}
+		}
+	}
+	return out, errors.Join(errs...)
 }
 
 // stopAll stops in every session and joins the receipts. What a dead session

@@ -53,6 +53,10 @@ func (a *app) todoCommand() *cobra.Command {
 			RunE: func(cmd *cobra.Command, words []string) error { return a.todoSet(cmd, f, words) },
 		},
 		&cobra.Command{
+			Use: "done ID…", Short: "Complete to-dos", Args: takes(1, -1), ValidArgsFunction: cobra.NoFileCompletions,
+			RunE: func(cmd *cobra.Command, words []string) error { return a.todoDone(cmd, f, words) },
+		},
+		&cobra.Command{
 			Use: "rm ID…", Short: "Delete to-dos", Args: takes(1, -1), ValidArgsFunction: cobra.NoFileCompletions,
 			RunE: func(cmd *cobra.Command, words []string) error { return a.todoRemove(cmd, f, words) },
 		},
@@ -276,6 +280,33 @@ func todoIDs(text string) ([]todo.ID, error) {
 		out = append(out, id)
 	}
 	return out, nil
+}
+
+// todoDone completes to-dos, up to the first that cannot be.
+func (a *app) todoDone(cmd *cobra.Command, f todoFlags, words []string) error {
+	ids, err := todoIDs(strings.Join(words, ","))
+	if err != nil {
+		return err
+	}
+	s, name, err := a.openTodos(f.list)
+	if err != nil {
+		return err
+	}
+	status := todo.Completed
+	done := []todo.Item{}
+	var gone []todo.ID
+	for _, id := range ids {
+		var change todo.Change
+		if change, err = s.Update(cmd.Context(), id, todo.Patch{Status: &status}); err != nil {
+			break
+		}
+		done, gone = append(done, change.After), append(gone, id)
+	}
+	if len(done) == 0 {
+		return todoError(err)
+	}
+	told := todoTell(cmd, f, done, "%s completed in list %s", todoNumbers(gone), name)
+	return errors.Join(todoError(err), told)
 }
 
 func (a *app) todoRemove(cmd *cobra.Command, f todoFlags, words []string) error {
