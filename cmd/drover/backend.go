@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/drover-dev/drover/internal/agentenv/settings"
@@ -42,16 +44,40 @@ func (w *world) Settings(flag string) (settings.Settings, error) {
 	src.Trusted = st.Trusted
 	set, notes, err := settings.Load(src)
 	for _, n := range notes {
-		w.note(n.String())
+		if !n.Untrusted || !st.Needed() { // of which there is one note
+			w.note(n.String())
+		}
 	}
-	if err == nil && st.Needed() {
+	if err == nil && st.Needed() && !w.trustNoted {
+		w.trustNoted = true
 		folder, trusts := "this folder", "drover trust"
 		if w.elsewhere {
 			folder, trusts = w.cwd, "drover trust "+w.cwd
 		}
-		w.note(fmt.Sprintf("the files of %s would execute or allow something, which has no effect until you trust it (see `%s`)", folder, trusts))
+		w.note(fmt.Sprintf("the files of %s would execute or allow something (%s), which has no effect until you trust it (see `%s`)", folder, filesOf(st), trusts))
 	}
 	return set, err
+}
+
+// filesOf names the first files that wait for trust.
+func filesOf(st trust.State) string {
+	const most = 4
+	var names []string
+	for _, item := range slices.Concat(st.Would, st.Blind) {
+		if !slices.Contains(names, item.File) {
+			names = append(names, item.File)
+		}
+	}
+	if more := len(names) - most; more > 0 {
+		names = append(names[:most], fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(names, ", ")
+}
+
+// opening is what all sessions of this process have in common.
+func (w *world) opening(role, title string, set settings.Settings) assemble.Config {
+	return assemble.Config{Root: w.root, Folder: w.cwd, Role: role, Title: title, Version: version, Env: w.env, Settings: set,
+		TrustNoted: w.trustNoted, Tell: func(_ task.ID, text string) { w.note(text) }}
 }
 
 // note tells the user something that is no error.
@@ -92,8 +118,9 @@ func (w *world) RunForeground(ctx context.Context, f cli.Foreground) (rec task.R
 	if title == "" && f.Request.Shell != nil {
 		title = f.Request.Shell.Line
 	}
-	open, err := assemble.Open(ctx, assemble.Config{Root: w.root, Folder: w.cwd, Role: session.RoleRun, Title: title, Version: version, Env: w.env,
-		Settings: set, Keeper: w.helper(), Tell: func(_ task.ID, text string) { w.note(text) }})
+	cfg := w.opening(session.RoleRun, title, set)
+	cfg.Keeper = w.helper()
+	open, err := assemble.Open(ctx, cfg)
 	if err != nil {
 		return rec, err
 	}
@@ -154,8 +181,8 @@ func (w *world) Here(ctx context.Context, o cli.Opening, do func(context.Context
 	if err != nil {
 		return err
 	}
-	cfg := assemble.Config{Root: w.root, Folder: w.cwd, Session: o.Session, Role: session.RoleRun, Title: o.Title, Version: version,
-		Env: w.env, Settings: set, Keeper: w.helper(), Tell: func(_ task.ID, text string) { w.note(text) }}
+	cfg := w.opening(session.RoleRun, o.Title, set)
+	cfg.Session, cfg.Keeper = o.Session, w.helper()
 	if o.Answerable && isTerminal(os.Stderr) { // somebody who watches can answer from another terminal
 		cfg.AskWait = set.Permissions.Wait()
 	}

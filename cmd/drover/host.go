@@ -102,13 +102,14 @@ func (w *world) host(ctx context.Context) error {
 
 // background opens the session of a project's detached host.
 func (w *world) background(ctx context.Context, place home.Session, set settings.Settings) (*assemble.Session, error) {
-	return w.open(ctx, assemble.Config{Root: w.root, Folder: w.cwd, Session: place.ID(), Role: session.RoleBackground, Copier: w.copier(), Title: "background tasks",
-		Version: version, Env: w.env, Settings: set, AskWait: set.Permissions.Wait(), Tell: func(_ task.ID, text string) { w.note(text) }})
+	cfg := w.opening(session.RoleBackground, "background tasks", set)
+	cfg.Session, cfg.Copier, cfg.AskWait = place.ID(), w.copier(), set.Permissions.Wait()
+	return w.open(ctx, cfg)
 }
 
-// opening is how often a session is opened that others have for a moment: who looks
+// openTries is how often a session is opened that others have for a moment: who looks
 // whether it is open, or who opens it at the same time.
-const opening = 3
+const openTries = 3
 
 // open opens a session when an earlier host has let go of it.
 func (w *world) open(ctx context.Context, cfg assemble.Config) (*assemble.Session, error) {
@@ -119,7 +120,7 @@ func (w *world) open(ctx context.Context, cfg assemble.Config) (*assemble.Sessio
 			}
 		}
 		s, err := assemble.Open(ctx, cfg)
-		if !errors.Is(err, home.ErrLocked) || tries == opening {
+		if !errors.Is(err, home.ErrLocked) || tries == openTries {
 			return s, err
 		}
 	}

@@ -123,6 +123,8 @@ type world struct {
 	elsewhere bool   // that is not where the user is
 	root      home.Root
 	stderr    io.Writer
+
+	trustNoted bool // the user has been told that files wait for trust
 }
 
 var _ cli.Backend = (*world)(nil)

@@ -183,7 +183,10 @@ func mcpServerCases() cases {
 			p.file(".mcp.json", string(raw))
 			m := p.model(map[string][]step{"main": {says("without"), greet(), says("with")}})
 			r := p.run("-p", "go", greeting)
-			holds(t, "stderr", r.stderr, "MCP servers of this folder wait for trust: g")
+			holds(t, "stderr", r.stderr, "the files of this folder would execute or allow something (.mcp.json)")
+			if n := strings.Count(r.stderr, "drover trust"); n != 1 {
+				t.Errorf("%d notes say how to trust: %s", n, r.stderr)
+			}
 			if got := serverTools(t, m.Requests()[0]); r.stdout() != "without" || len(got) != 0 || len(p.greeters()) != 0 {
 				t.Errorf("before trust: %q, tools %q, %d started", r.stdout(), got, len(p.greeters()))
 			}

@@ -69,9 +69,11 @@ func (w *world) promptSettings(ctx context.Context, p *cli.Prompt) (settings.Set
 
 // config is how the session of a prompt is opened.
 func (w *world) config(p *cli.Prompt, set settings.Settings, id task.ID) assemble.Config {
-	return assemble.Config{Root: w.root, Folder: w.cwd, Session: id, Role: session.RolePrompt, Copier: w.copier(), Title: cli.Title(p.Prompt), Version: version, Env: w.env, Settings: set,
-		Model: p.Model, Mode: permission.Mode(p.Mode), Allow: cli.SplitRules(p.Allowed), Deny: cli.SplitRules(p.Disallowed), Dirs: p.Dirs, Agents: []byte(p.Agents), MCP: p.MCP, AskWait: p.AskTimeout,
-		Tell: func(_ task.ID, text string) { w.note(text) }}
+	cfg := w.opening(session.RolePrompt, cli.Title(p.Prompt), set)
+	cfg.Session, cfg.Copier, cfg.AskWait = id, w.copier(), p.AskTimeout
+	cfg.Model, cfg.Mode, cfg.Allow, cfg.Deny = p.Model, permission.Mode(p.Mode), cli.SplitRules(p.Allowed), cli.SplitRules(p.Disallowed)
+	cfg.Dirs, cfg.Agents, cfg.MCP = p.Dirs, []byte(p.Agents), p.MCP
+	return cfg
 }
 
 func mainOf(p *cli.Prompt) session.MainConfig {

@@ -52,8 +52,9 @@ func (w *world) ServeRemote(ctx context.Context, listen, tokenEnv, token string)
 	if err != nil {
 		return err
 	}
-	s, err := assemble.Open(ctx, assemble.Config{Root: w.root, Folder: w.cwd, Session: id, Role: session.RoleRun, Title: "remote sessions", Version: version, Env: env,
-		Settings: set, Keeper: w.helper(), AskWait: set.Permissions.Wait(), Tell: func(_ task.ID, text string) { w.note(text) }})
+	cfg := w.opening(session.RoleRun, "remote sessions", set)
+	cfg.Session, cfg.Env, cfg.Keeper, cfg.AskWait = id, env, w.helper(), set.Permissions.Wait()
+	s, err := assemble.Open(ctx, cfg)
 	if err != nil {
 		return locked(err, id)
 	}

@@ -81,6 +81,10 @@ type Config struct {
 	AskWait time.Duration
 	On      func(from task.ID, e agent.Event)
 	Tell    func(from task.ID, text string) // see [session.Agents]
+
+	// TrustNoted says that the user has been told that files of the folder wait for
+	// trust, so that Tell need not say it of each.
+	TrustNoted bool
 }
 
 // Session is an open session that others can reach by its socket.

@@ -48,7 +48,7 @@ func (s *Session) servers(c Config, tell func(string, ...any)) (*session.MCP, er
 			tell("MCP server %s of %s: %v", e.Name, e.Path, e.Err)
 		}
 	}
-	if len(waiting) > 0 {
+	if len(waiting) > 0 && !c.TrustNoted {
 		tell("MCP servers of this folder wait for trust: %s (see `drover trust`)", strings.Join(waiting, ", "))
 	}
 	cfg := mcpclient.Config{Version: c.Version, Session: string(c.Session), Env: session.ServerEnv(c.Env), Cwd: c.Folder,

@@ -389,6 +389,7 @@ func (l *loader) forbidding(source string, tree map[string]any) map[string]any {
 	kept := map[string]any{}
 	drop := func(at string) {
 		l.note(source, "%s is ignored: the files of a project can only ask and deny until its folder is trusted", at)
+		l.notes[len(l.notes)-1].Untrusted = true
 	}
 	for _, key := range keys(tree) {
 		rules, ok := tree[key].(map[string]any)

@@ -10,8 +10,9 @@ import (
 
 // Note is something that was ignored or brought into its bounds, for the user.
 type Note struct {
-	Source string // file, variable or flag
-	Text   string
+	Source    string // file, variable or flag
+	Text      string
+	Untrusted bool // it was ignored since the folder is not trusted
 }
 
 func (n Note) String() string { return n.Source + ": " + n.Text }
@@ -105,5 +106,5 @@ type loader struct {
 }
 
 func (l *loader) note(source, format string, args ...any) {
-	l.notes = append(l.notes, Note{source, fmt.Sprintf(format, args...)})
+	l.notes = append(l.notes, Note{Source: source, Text: fmt.Sprintf(format, args...)})
 }
