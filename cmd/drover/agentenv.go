@@ -15,21 +15,21 @@ import (
 	"github.com/drover-dev/drover/internal/frontend/cli"
 	"github.com/drover-dev/drover/internal/model/provider"
 	"github.com/drover-dev/drover/internal/platform/home"
-	"github.com/drover-dev/drover/internal/session"
+	"github.com/drover-dev/drover/internal/session/environment"
 	"github.com/drover-dev/drover/internal/session/stall"
 )
 
 // Gate decides by these rules, or by those of a session in the folder.
 func (w *world) Gate(r permission.Rules, own bool) (*permission.Gate, []string, error) {
 	if !own {
-		return session.NewGate(r, nil)
+		return environment.NewGate(r, nil)
 	}
 	set, err := w.Settings("")
 	if err != nil {
 		return nil, nil, err
 	}
-	r = session.MainRules(assemble.Rules(assemble.Config{Root: w.root, Folder: r.Cwd, Env: w.env, Settings: set}), r.Cwd)
-	return session.NewGate(r, set.Permissions.Foreign)
+	r = environment.MainRules(assemble.Rules(assemble.Config{Root: w.root, Folder: r.Cwd, Env: w.env, Settings: set}), r.Cwd)
+	return environment.NewGate(r, set.Permissions.Foreign)
 }
 
 // AgentServer is the server of agents that the settings name.

@@ -8,7 +8,7 @@ import (
 	"github.com/drover-dev/drover/internal/agentenv/mcpconfig"
 	"github.com/drover-dev/drover/internal/agentenv/trust"
 	"github.com/drover-dev/drover/internal/platform/home"
-	"github.com/drover-dev/drover/internal/session"
+	"github.com/drover-dev/drover/internal/session/servers"
 	"github.com/drover-dev/drover/internal/tool/mcptool"
 )
 
@@ -28,7 +28,7 @@ func MCPServers(c Config) ([]mcpconfig.Entry, error) {
 
 // servers is what agents have of MCP servers. Of those that cannot be used the
 // user is told; those that were given must be there.
-func (s *Session) servers(c Config, tell func(string, ...any)) (*session.MCP, error) {
+func (s *Session) servers(c Config, tell func(string, ...any)) (*servers.Config, error) {
 	entries, err := MCPServers(c)
 	if err != nil && len(c.MCP) > 0 {
 		return nil, err
@@ -36,12 +36,12 @@ func (s *Session) servers(c Config, tell func(string, ...any)) (*session.MCP, er
 	if err != nil {
 		tell("%s", strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
-	m := &session.MCP{StartWait: c.Settings.MCP.Wait(), Tasks: c.Settings.MCP.Tasks, Pins: mcpconfig.PinsAt(mcpconfig.PinsFile(c.Root.Dir()))}
+	m := &servers.Config{StartWait: c.Settings.MCP.Wait(), Tasks: c.Settings.MCP.Tasks, Pins: mcpconfig.PinsAt(mcpconfig.PinsFile(c.Root.Dir()))}
 	var waiting []string
 	for _, e := range entries {
 		switch {
 		case e.Usable():
-			m.Servers = append(m.Servers, session.MCPServer{Name: e.Name, Server: e.Server, Shadows: e.Shadows})
+			m.Servers = append(m.Servers, servers.Server{Name: e.Name, Server: e.Server, Shadows: e.Shadows})
 		case e.Waits:
 			waiting = append(waiting, e.Name)
 		case e.Err != nil && !e.Disabled && !e.Hidden:
@@ -51,7 +51,7 @@ func (s *Session) servers(c Config, tell func(string, ...any)) (*session.MCP, er
 	if len(waiting) > 0 && !c.TrustNoted {
 		tell("MCP servers of this folder wait for trust: %s (see `drover trust`)", strings.Join(waiting, ", "))
 	}
-	cfg := mcpclient.Config{Version: c.Version, Session: string(c.Session), Env: session.ServerEnv(c.Env), Cwd: c.Folder,
+	cfg := mcpclient.Config{Version: c.Version, Session: string(c.Session), Env: servers.Env(c.Env), Cwd: c.Folder,
 		Idle: c.Settings.MCP.Idle(), Call: c.Settings.MCP.Call(), FrameBytes: c.Settings.MCP.FrameBytes,
 		Tell: func(server, text string) { tell("%s", fmt.Sprintf("MCP server %s: %s", server, text)) }}
 	if s.Keeper != nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/internal/session"
+	"github.com/drover-dev/drover/internal/session/servers"
 )
 
 // A session that closes ends its servers, also one that never said a word.
@@ -30,7 +31,7 @@ func TestServers(t *testing.T) {
 	if err != nil {
 		t.Fatal(errors.Join(err, s.Close()))
 	}
-	if got := m.Servers(); len(got) != 1 || got[0] != (session.MCPStatus{Name: "deaf", Status: "pending"}) {
+	if got := m.Servers(); len(got) != 1 || got[0] != (servers.Status{Name: "deaf", Status: "pending"}) {
 		t.Errorf("servers %+v", got)
 	}
 	number := 0

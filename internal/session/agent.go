@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/agentenv/permission"
@@ -16,6 +15,8 @@ import (
 	"github.com/drover-dev/drover/internal/platform/failpoint"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/platform/saferoot"
+	"github.com/drover-dev/drover/internal/session/environment"
+	"github.com/drover-dev/drover/internal/session/servers"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
 )
@@ -33,7 +34,7 @@ type self struct {
 	tools    []string // names of its tools; nil: all
 	spawns   []string // types of agents that it may start; nil: all
 	barred   []string // tools of MCP servers that it may not use; see pattern
-	own      []MCPServer
+	own      []servers.Server
 	maxTurns int
 	depth    int     // 0 for the main agent and for clients
 	parent   task.ID // of the agent that asked for it; empty: the main agent, or none
@@ -127,12 +128,12 @@ func (s *Session) child(in subagent.Input, me self) (*child, error) {
 		}
 	}
 	for _, mode := range []string{def.PermissionMode, in.PermissionMode} { // who asks cannot lift what the definition forbids
-		c.rules.Mode = narrower(c.rules.Mode, permission.Mode(mode))
+		c.rules.Mode = environment.Narrower(c.rules.Mode, permission.Mode(mode))
 	}
 	var spawns []string
-	def.Tools, spawns = spawnable(def.Tools)
-	c.tools, c.spawns = subset(me.tools, def.Tools, def.DisallowedTools, ownNames(s.cfg.Agents.Tools)...), subset(me.spawns, spawns, nil)
-	c.barred, c.own = bar(me.barred, def.DisallowedTools), s.ownServers(def, me)
+	def.Tools, spawns = environment.Spawnable(def.Tools)
+	c.tools, c.spawns = environment.Subset(me.tools, def.Tools, def.DisallowedTools, environment.ToolNames(s.cfg.Agents.Tools)...), environment.Subset(me.spawns, spawns, nil)
+	c.barred, c.own = environment.Bar(me.barred, def.DisallowedTools), s.ownServers(def, me)
 	return c, nil
 }
 
@@ -150,70 +151,6 @@ func (s *Session) choose(me self, in subagent.Input, def subagent.Definition) (c
 	}
 	s.mu.Unlock()
 	return p.Choose(choose.Request{Input: in.Model, Definition: def.Model, Parent: me.model, Session: top, AgentType: subagent.Normalize(def.Name)})
-}
-
-// narrower is the mode of a child: its own only where that allows no more.
-func narrower(parent, own permission.Mode) permission.Mode {
-	width := func(m permission.Mode) int {
-		return slices.Index([]permission.Mode{permission.Plan, permission.DontAsk, permission.Default, permission.AcceptEdits, permission.Bypass}, m)
-	}
-	if parent == "" || parent == permission.Auto {
-		parent = permission.Default
-	}
-	if own == permission.Auto {
-		own = permission.Default
-	}
-	if w := width(own); w >= 0 && w < width(parent) {
-		return own
-	}
-	return parent
-}
-
-// spawnable takes the types of agents that may be started out of a list of tools:
-// Agent(explore, plan) is the tool Agent for those two.
-func spawnable(tools []string) (names, types []string) {
-	for _, t := range tools {
-		name, args, ok := strings.Cut(t, "(")
-		if name != "Agent" && name != "Task" || !ok {
-			names = append(names, t)
-			continue
-		}
-		names = append(names, "Agent")
-		types = []string{}
-		for _, one := range strings.Split(strings.TrimSuffix(args, ")"), ",") {
-			types = append(types, subagent.Normalize(one))
-		}
-	}
-	if tools != nil && names == nil {
-		names = []string{}
-	}
-	return names, types
-}
-
-// subset is the tools of a child: those listed that its parent has (nil: all
-// that its parent has) without the forbidden. A nil result means all there are,
-// with those of the program.
-func subset(parent, listed, forbidden []string, own ...string) []string {
-	if listed == nil && len(forbidden) == 0 {
-		return parent
-	}
-	if listed == nil {
-		if listed = parent; listed == nil {
-			listed = append(append(allTools(), own...), "mcp__*")
-		}
-	}
-	names := []string{}
-	for _, n := range listed {
-		if !slices.Contains(forbidden, n) {
-			names = append(names, within(parent, n)...)
-		}
-	}
-	return names
-}
-
-func allTools() []string {
-	return []string{"Bash", "Read", "Write", "Edit", "Glob", "Grep", "WebFetch", "Agent", "TaskOutput", "TaskStop", "ListTasks", "SendMessage", "read_agent", "submit_plan", "Monitor", "Workflow", "Skill",
-		"TaskCreate", "TaskGet", "TaskList", "TaskUpdate", "AskUserQuestion", "report_intent"}
 }
 
 // assemble puts the subagent together when its run begins.
@@ -375,4 +312,9 @@ func linkTranscript(to, at string) error {
 		return fmt.Errorf("link to transcript: %w", err)
 	}
 	return nil
+}
+
+// ownServers are the MCP servers that a definition names, for an agent that me starts.
+func (s *Session) ownServers(def subagent.Definition, me self) []servers.Server {
+	return s.servers.Own(def, me.access(), me.env, func(text string) { s.say(me.id, text) })
 }

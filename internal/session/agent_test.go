@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/agentenv/permission"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/task"
 )
@@ -402,21 +401,6 @@ func TestOwedAfterReopen(t *testing.T) {
 	}
 	if n := r.owed(r.cfg.Info.Session); n != 0 {
 		t.Errorf("%d notices are owed after they were told", n)
-	}
-}
-
-func TestNarrower(t *testing.T) {
-	for _, c := range []struct{ parent, own, want string }{
-		{"default", "bypassPermissions", "default"}, {"default", "acceptEdits", "default"}, {"plan", "default", "plan"},
-		{"plan", "dontAsk", "plan"}, {"bypassPermissions", "plan", "plan"}, {"bypassPermissions", "default", "default"},
-		{"bypassPermissions", "", "bypassPermissions"}, {"acceptEdits", "bypassPermissions", "acceptEdits"}, {"default", "dontAsk", "dontAsk"},
-		{"dontAsk", "bypassPermissions", "dontAsk"}, {"dontAsk", "default", "dontAsk"},
-		{"acceptEdits", "default", "default"}, {"bypassPermissions", "acceptEdits", "acceptEdits"}, {"bypassPermissions", "auto", "default"},
-		{"acceptEdits", "nonsense", "acceptEdits"}, {"auto", "acceptEdits", "default"},
-	} {
-		if got := narrower(permission.Mode(c.parent), permission.Mode(c.own)); got != permission.Mode(c.want) {
-			t.Errorf("parent %s, own %q: %s, want %s", c.parent, c.own, got, c.want)
-		}
 	}
 }
 

@@ -122,7 +122,7 @@ func (s *Session) command(r control.StartRequest, spec task.Spec, client shell.C
 	spec.Input, spec.Pool, spec.TTY = w.Input, shellPool, r.Shell.TTY
 	spec.Command = r.Shell.Line
 	if spec.Command == "" {
-		spec.Command = quote(r.Shell.Args)
+		spec.Command = shell.Quote(r.Shell.Args...)
 	}
 	if spec.Description == "" {
 		spec.Description = task.Shortened(spec.Command, task.MaxDescription)

@@ -6,13 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
-	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/agentenv/hook"
 	"github.com/drover-dev/drover/internal/agentenv/usage"
 	"github.com/drover-dev/drover/internal/engine/supervise"
-	"github.com/drover-dev/drover/internal/tool/boardtool"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
 )
@@ -187,28 +184,4 @@ func program(f func(context.Context, hookPayload) any) func(context.Context, jso
 		}
 		return json.Marshal(f(ctx, p))
 	}
-}
-
-// ownNames are the names of a program's own tools.
-func ownNames(tools []agent.Tool) []string {
-	names := make([]string, len(tools))
-	for i, t := range tools {
-		names[i] = t.Spec().Name
-	}
-	return names
-}
-
-// checkTools refuses own tools that a model could not tell from others.
-func checkTools(tools []agent.Tool) error {
-	seen := append(allTools(), boardtool.Name)
-	for _, name := range ownNames(tools) {
-		switch {
-		case strings.TrimSpace(name) == "":
-			return errors.New("a tool of the program has no name")
-		case slices.ContainsFunc(seen, func(other string) bool { return strings.EqualFold(name, other) }):
-			return fmt.Errorf("tool %s of the program: there is a tool of this name", name)
-		}
-		seen = append(seen, name)
-	}
-	return nil
 }

@@ -18,11 +18,13 @@ import (
 	"github.com/drover-dev/drover/internal/agentenv/todo"
 	"github.com/drover-dev/drover/internal/agentenv/worktree"
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/driver/monitor"
 	"github.com/drover-dev/drover/internal/engine/spool"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/platform/failpoint"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/session/environment"
+	"github.com/drover-dev/drover/internal/session/servers"
 	"github.com/drover-dev/drover/internal/tool/asktool"
 	"github.com/drover-dev/drover/internal/tool/files"
 	"github.com/drover-dev/drover/internal/tool/intenttool"
@@ -51,7 +53,7 @@ type kit struct {
 	used      *skill.Ledger
 	reminders *environment.Reminders
 	turns     turnCount
-	served    []*mcpUse // servers that it uses
+	servers   *servers.Agent
 	cfg       agent.Config
 
 	resumed bool   // it goes on with an earlier conversation
@@ -66,13 +68,14 @@ func (s *Session) kit(me self, def subagent.Definition, transcript string) (_ *k
 	if err != nil {
 		return nil, err
 	}
-	tools := append(k.tools(), k.mcpTools()...)
+	k.servers = s.servers.Open(servers.AgentConfig{Access: me.access(), Ask: k.ask, Attended: s.cfg.Agents.AskWait > 0, Limit: s.cfg.Limits.OutputChars,
+		Report: func(text string) { s.say(me.id, text) }, ReportOnce: s.sayOnce, RunTask: k.mcpTask})
+	tools := append(k.tools(), k.servers.Tools()...)
 	defer func() {
 		if err != nil {
-			k.leaveServers()
+			k.servers.Close()
 		}
 	}()
-	k.noticeTools()
 	names := make([]string, len(tools))
 	for i, t := range tools {
 		names[i] = t.Spec().Name
@@ -83,7 +86,7 @@ func (s *Session) kit(me self, def subagent.Definition, transcript string) (_ *k
 	k.reminders = s.reminders(me, def.CriticalReminder, func(name string) bool { return slices.Contains(names, name) })
 	k.reminders.Add(environment.List{Name: limitList, Head: "Most of a limit of your work is used:", Items: k.limits,
 		Foot: "\n\nBring what matters to an end, and hand back what you have before it is reached."})
-	k.reminders.Add(environment.List{Name: mcpList, Head: "MCP servers:", Items: k.lateServers})
+	k.reminders.Add(environment.List{Name: "mcp", Head: "MCP servers:", Items: k.servers.Late})
 	k.runner = hook.NewRunner(me.hooks(def), k.base(tools, transcript))
 	s.mu.Lock()
 	s.runners[k.runner] = struct{}{}
@@ -123,7 +126,7 @@ func (s *Session) kit(me self, def subagent.Definition, transcript string) (_ *k
 
 func (k *kit) close() {
 	k.runner.Close()
-	k.leaveServers()
+	k.servers.Close()
 	s := k.me.s
 	s.edits.Close(k.me.id)
 	s.mu.Lock()
@@ -189,7 +192,7 @@ func (k *kit) rule() *permission.Gate {
 // gate makes one of rules, and tells the user what is wrong with those that were
 // written for another program.
 func (s *Session) gate(r permission.Rules) (*permission.Gate, error) {
-	gate, notes, err := NewGate(r, s.cfg.Agents.Foreign)
+	gate, notes, err := environment.NewGate(r, s.cfg.Agents.Foreign)
 	for _, note := range notes {
 		s.sayOnce(note)
 	}
@@ -460,3 +463,29 @@ func (k *kit) edited(e agent.Event) {
 		k.me.s.edits.Record(worktree.Editor{Task: k.me.id, Name: (&runtime{self: k.me}).name()}, path)
 	}
 }
+
+// access is which servers the agent may use.
+func (me self) access() servers.Access {
+	return servers.Access{Tools: me.tools, Barred: me.barred, Own: me.own}
+}
+
+// subscribe lets the agent watch resources of its own servers.
+func (k *kit) subscribe(_ context.Context, server, uri string) (monitor.Subscription, error) {
+	return subscription(k.servers.Subscribe(server, uri))
+}
+
+// subscribe lets a client watch resources of the session's servers.
+func (s *Session) subscribe(ctx context.Context, server, uri string) (monitor.Subscription, error) {
+	return subscription(s.servers.Subscribe(ctx, server, uri))
+}
+
+// subscription is a resource as a monitor takes it: not a nil one in an interface.
+func subscription(r *servers.Resource, err error) (monitor.Subscription, error) {
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// Servers are the MCP servers of the main agent, as they stand now.
+func (m *Main) Servers() []servers.Status { return m.kit.servers.Status() }

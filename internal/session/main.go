@@ -15,6 +15,7 @@ import (
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/engine/mailbox"
 	"github.com/drover-dev/drover/internal/engine/supervise"
+	"github.com/drover-dev/drover/internal/session/environment"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
 )
@@ -117,10 +118,10 @@ func (s *Session) OpenMain(ctx context.Context, cfg MainConfig) (*Main, error) {
 	if err != nil {
 		return nil, err
 	}
-	def.Tools, me.spawns = spawnable(def.Tools)
-	me.tools = subset(me.tools, def.Tools, def.DisallowedTools, ownNames(s.cfg.Agents.Tools)...)
-	me.barred, me.own = bar(nil, def.DisallowedTools), s.ownServers(def, me)
-	me.rules.Mode = narrower(me.rules.Mode, permission.Mode(def.PermissionMode))
+	def.Tools, me.spawns = environment.Spawnable(def.Tools)
+	me.tools = environment.Subset(me.tools, def.Tools, def.DisallowedTools, environment.ToolNames(s.cfg.Agents.Tools)...)
+	me.barred, me.own = environment.Bar(nil, def.DisallowedTools), s.ownServers(def, me)
+	me.rules.Mode = environment.Narrower(me.rules.Mode, permission.Mode(def.PermissionMode))
 	if me.maxTurns == 0 {
 		me.maxTurns = def.MaxTurns
 	}

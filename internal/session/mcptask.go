@@ -17,13 +17,6 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Which tools of MCP servers run as tasks.
-const (
-	MCPTasksRequired = "required" // those that run in no other way
-	MCPTasksAlways   = "always"   // those that can, too
-	MCPTasksOff      = "off"      // none: the call is made as usual
-)
-
 // mcpTasks are the servers that tasks were made at. Its zero value is ready.
 type mcpTasks struct {
 	mu   sync.Mutex
@@ -56,13 +49,12 @@ func (s *Session) useMCPTasks() {
 func (s *Session) openMCPTask(ctx context.Context, name, digest string) (mcptask.Dialect, func(), error) {
 	server, ok := s.mcpTasks.find(digest)
 	if !ok {
-		server, ok = s.configured(name)
+		server, ok = s.servers.Find(name)
 	}
 	if !ok {
 		return nil, nil, fmt.Errorf("%w: %s", mcptask.ErrNoServer, name)
 	}
-	pool := s.cfg.Agents.MCP.Pool
-	lease, err := pool.Use(ctx, name, server)
+	lease, err := s.servers.Dial(ctx, name, server)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -73,7 +65,7 @@ func (s *Session) openMCPTask(ctx context.Context, name, digest string) (mcptask
 	d := mcpclient.NewTasksV1(func(ctx context.Context) (*mcpclient.Conn, error) {
 		c, err := lease.Conn(ctx)
 		if errors.Is(err, mcpclient.ErrGivenUp) { // to use it anew gives it another chance: the task may be there still
-			if again, bad := pool.Use(ctx, name, server); bad == nil {
+			if again, bad := s.servers.Dial(ctx, name, server); bad == nil {
 				again.Release()
 			}
 		}
@@ -85,39 +77,10 @@ func (s *Session) openMCPTask(ctx context.Context, name, digest string) (mcptask
 	}, nil
 }
 
-// configured finds a server of the session.
-func (s *Session) configured(name string) (mcpclient.Server, bool) {
-	if s.cfg.Agents.MCP != nil {
-		for _, one := range s.cfg.Agents.MCP.Servers {
-			if one.Name == name {
-				return one.Server, true
-			}
-		}
-	}
-	return mcpclient.Server{}, false
-}
-
-// runsAsTask reports whether a call of a tool is to be made as a task. What the
-// server says now counts, and not what was read when the conversation began.
-func (s *Session) runsAsTask(c *mcpclient.Conn, tool string) bool {
-	can := support(c, tool)
-	switch cmp.Or(s.cfg.Agents.MCP.Tasks, MCPTasksRequired) {
-	case MCPTasksOff:
-		return false
-	case MCPTasksAlways:
-		return can != mcpclient.TaskForbidden && mcpclient.MakesTasks(c)
-	}
-	return can == mcpclient.TaskRequired && mcpclient.MakesTasks(c)
-}
-
-// mcpTask makes a call of a tool as a task, if it is to be one; else handled is
-// false, and nothing was done. The text is for the model: that the task was begun,
-// or, where nothing runs in the background, what it gave.
-func (k *kit) mcpTask(ctx context.Context, l *mcpclient.Lease, conn *mcpclient.Conn, tool string, c agent.Call, args json.RawMessage) (text string, handled bool, err error) {
+// mcpTask makes a call of a tool as a task. The text is for the model: that the task was
+// begun, or, where nothing runs in the background, what it gave.
+func (k *kit) mcpTask(ctx context.Context, l *mcpclient.Lease, tool string, c agent.Call, args json.RawMessage) (text string, err error) {
 	s := k.me.s
-	if !s.runsAsTask(conn, tool) {
-		return "", false, nil
-	}
 	rt := &runtime{self: k.me, learned: func(id task.ID) { k.reminders.Know(taskList, string(id)) }}
 	alone := s.cfg.Limits.NoBackground || rt.host != nil && !s.cfg.Limits.NestedBackground
 	s.mcpTasks.see(l.Key(), l.Server())
@@ -130,11 +93,10 @@ func (k *kit) mcpTask(ctx context.Context, l *mcpclient.Lease, conn *mcpclient.C
 	spec.Keep = !alone && l.Server().Kind() == mcpclient.HTTP // it does not live in this host
 	rec, err := s.sup.Start(ctx, w.Driver, spec)
 	if err != nil {
-		return "", true, &mcptool.Refusal{Text: err.Error()}
+		return "", &mcptool.Refusal{Text: err.Error()}
 	}
 	if alone {
-		text, err = rt.awaitMCPTask(ctx, rec)
-		return text, true, err
+		return rt.awaitMCPTask(ctx, rec)
 	}
 	select {
 	case immediate := <-made:
@@ -144,42 +106,15 @@ func (k *kit) mcpTask(ctx context.Context, l *mcpclient.Lease, conn *mcpclient.C
 			break
 		}
 		if err != nil {
-			return "", true, errors.Join(err, rt.interrupt(ctx, rec.ID))
+			return "", errors.Join(err, rt.interrupt(ctx, rec.ID))
 		}
 		rt.know(rec.ID)
-		return begunMCPTask(rec, immediate), true, nil
+		return begunMCPTask(rec, immediate), nil
 	case <-s.sup.Done(rec.ID):
 	case <-ctx.Done():
-		return "", true, cmp.Or(rt.interrupt(ctx, rec.ID), context.Cause(ctx))
+		return "", cmp.Or(rt.interrupt(ctx, rec.ID), context.Cause(ctx))
 	}
-	text, err = rt.awaitMCPTask(ctx, rec)
-	return text, true, err
-}
-
-// needsTask is the answer to a plain call, or what it means that the tool runs as a
-// task only.
-func needsTask(conn *mcpclient.Conn, tool string, raw json.RawMessage, err error) (json.RawMessage, string, error) {
-	if support(conn, tool) != mcpclient.TaskRequired || !mcpclient.NeedsTask(raw, err) {
-		return raw, "", err
-	}
-	var says string
-	if err != nil {
-		says = err.Error()
-	} else {
-		says, _ = mcptool.Render(raw)
-	}
-	return nil, "", &mcptool.Refusal{Text: fmt.Sprintf("%s runs as a task only, and no task is made of it here: the setting mcp.tasks is off, or the server makes none. It says: %s",
-		tool, excerpt.Line(says, 500))}
-}
-
-// support is how a tool may be called as a task, as the server says now.
-func support(c *mcpclient.Conn, tool string) string {
-	for _, t := range c.Tools() {
-		if t.Name == tool {
-			return t.TaskSupport
-		}
-	}
-	return mcpclient.TaskForbidden
+	return rt.awaitMCPTask(ctx, rec)
 }
 
 // begunMCPTask is what the model is told of a task that goes on.

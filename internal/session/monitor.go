@@ -74,7 +74,7 @@ func (s *Session) startMonitor(ctx context.Context, r control.StartRequest, spec
 	}
 	if spec.Cwd = w.Cwd; r.Monitor.Shell != nil {
 		if spec.Command = w.Line; spec.Command == "" {
-			spec.Command = quote(w.Args)
+			spec.Command = shell.Quote(w.Args...)
 		}
 		if spec.Description == "" {
 			spec.Description = task.Shortened(spec.Command, task.MaxDescription)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/agentenv/permission"
+	"github.com/drover-dev/drover/internal/session/environment"
 	"github.com/drover-dev/drover/internal/tool/webtool"
 )
 
@@ -21,7 +22,7 @@ func TestMainRules(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		gate, notes, err := NewGate(MainRules(rules, r.folder), nil)
+		gate, notes, err := environment.NewGate(environment.MainRules(rules, r.folder), nil)
 		if err != nil || len(notes) > 0 {
 			t.Fatal(err, notes)
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/drover-dev/drover/internal/engine/spool"
 	"github.com/drover-dev/drover/internal/engine/supervise"
 	"github.com/drover-dev/drover/internal/model/choose"
+	"github.com/drover-dev/drover/internal/session/environment"
 	"github.com/drover-dev/drover/internal/tool/shelltool"
 	"github.com/drover-dev/drover/internal/tool/tasktools"
 	"github.com/drover-dev/drover/subagent"
@@ -249,7 +250,7 @@ func (s *Session) relaunch(ctx context.Context, id task.ID, in subagent.Input, s
 	if err != nil {
 		return task.Record{}, nil, err
 	}
-	child.rules.Mode = narrower(child.rules.Mode, permission.Mode(old.Mode)) // as its first run, whoever asks
+	child.rules.Mode = environment.Narrower(child.rules.Mode, permission.Mode(old.Mode)) // as its first run, whoever asks
 	child.join(old.Team, me)
 	child.again = true
 	in.Type, in.Model, in.MaxTurns, in.Isolation = child.def.Name, child.model, child.maxTurns, child.isolation

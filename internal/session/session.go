@@ -45,6 +45,7 @@ import (
 	"github.com/drover-dev/drover/internal/session/diskspace"
 	"github.com/drover-dev/drover/internal/session/ended"
 	"github.com/drover-dev/drover/internal/session/environment"
+	"github.com/drover-dev/drover/internal/session/servers"
 	"github.com/drover-dev/drover/internal/session/snapshot"
 	"github.com/drover-dev/drover/internal/session/upkeep"
 	"github.com/drover-dev/drover/internal/tool/webtool"
@@ -164,7 +165,7 @@ type Agents struct {
 
 	Web   *webtool.Fetcher // nil: no pages are fetched
 	Tools []agent.Tool     // of the program that holds the session; shared by all agents
-	MCP   *MCP             // nil: no MCP servers
+	MCP   *servers.Config  // nil: no MCP servers
 
 	Window func(model string) (int64, bool) // tokens that a model can read; nil: never known
 	Share  float64                          // of the window at which a conversation is summed up
@@ -219,7 +220,7 @@ type Session struct {
 	space     *diskspace.Guard
 	snapshots *snapshot.Writer // of the log
 
-	subscriptions subscriptions // of monitors, at MCP servers
+	servers *servers.Servers // that speak MCP
 
 	swept chan struct{} // closed when what crashes left of worktrees was looked at
 
@@ -252,7 +253,7 @@ type Session struct {
 func Open(ctx context.Context, cfg Config) (_ *Session, err error) {
 	cfg.Limits = cfg.Limits.filled()
 	cfg.Info = carried(cfg.Place, cfg.Info)
-	if err := checkTools(cfg.Agents.Tools); err != nil {
+	if err := environment.CheckTools(cfg.Agents.Tools); err != nil {
 		return nil, fmt.Errorf("open session %s: %w", cfg.Info.Session, err)
 	}
 	s := &Session{cfg: cfg, started: time.Now().UTC(), mates: map[task.ID]*mate{}, boxes: map[task.ID]*mailbox.Box{}, leases: map[string]*lease{}, runners: map[*hook.Runner]struct{}{}, over: make(chan struct{}), changed: make(chan struct{}),
@@ -288,6 +289,7 @@ func Open(ctx context.Context, cfg Config) (_ *Session, err error) {
 	if cfg.Keeper != nil {
 		sc.Keeper = cfg.Keeper
 	}
+	s.servers = servers.New(s.life, cfg.Agents.MCP, cfg.Place)
 	s.kinds = builtin.New(sc)
 	s.useRemote()
 	s.useMCPTasks()
@@ -565,7 +567,7 @@ func (s *Session) Close() error {
 	if main != nil {
 		errs = append(errs, main.close())
 	}
-	s.shutServers()
+	s.servers.Close()
 	s.endProcesses()
 	if s.cfg.Keeper != nil {
 		errs = append(errs, s.cfg.Keeper.Close())

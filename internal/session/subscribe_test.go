@@ -13,6 +13,7 @@ import (
 
 	"github.com/drover-dev/drover/internal/agentenv/mcpclient"
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/session/servers"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -72,7 +73,7 @@ func TestMonitorResource(t *testing.T) {
 	b := newBoard(t)
 	pool := mcpclient.NewPool(mcpclient.Config{})
 	r := open(t, "", func(c *Config) {
-		c.Agents.MCP = &MCP{Pool: pool, Servers: []MCPServer{{Name: "board", Server: mcpclient.Server{URL: b.http.URL}}}}
+		c.Agents.MCP = &servers.Config{Pool: pool, Servers: []servers.Server{{Name: "board", Server: mcpclient.Server{URL: b.http.URL}}}}
 	})
 	start := func(uri string) task.Record {
 		return r.run("", watching(control.MonitorRequest{Server: "board", URI: uri}))

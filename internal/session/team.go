@@ -20,6 +20,7 @@ import (
 	"github.com/drover-dev/drover/internal/engine/mailbox"
 	"github.com/drover-dev/drover/internal/engine/supervise"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
+	"github.com/drover-dev/drover/internal/session/environment"
 	"github.com/drover-dev/drover/internal/tool/tasktools"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
@@ -129,11 +130,11 @@ func (c *child) join(t *task.Team, me self) {
 	if t == nil {
 		return
 	}
-	c.mate = &mate{team: *t, wide: narrower(narrower(me.mode(), permission.Mode(c.def.PermissionMode)), permission.AcceptEdits)}
+	c.mate = &mate{team: *t, wide: environment.Narrower(environment.Narrower(me.mode(), permission.Mode(c.def.PermissionMode)), permission.AcceptEdits)}
 	if c.tools == nil {
 		return
 	}
-	more := subset(me.tools, []string{"SendMessage"}, slices.Concat(c.def.DisallowedTools, c.tools))
+	more := environment.Subset(me.tools, []string{"SendMessage"}, slices.Concat(c.def.DisallowedTools, c.tools))
 	c.tools = slices.Concat(c.tools, more, []string{"submit_plan"})
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/drover-dev/drover/internal/agentenv/permission"
 	flow "github.com/drover-dev/drover/internal/agentenv/workflowfile"
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/driver/shell"
 	"github.com/drover-dev/drover/internal/engine/supervise"
 	"github.com/drover-dev/drover/internal/tool/tasktools"
 	"github.com/drover-dev/drover/internal/tool/workflowtool"
@@ -49,9 +50,9 @@ func each(p *flow.Plan, cwd, above string, f func(judged) error) error {
 // it. A value that is not known yet is one that the line does not know either.
 func (j judged) line() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "cd %s\n", quote([]string{j.cwd}))
+	fmt.Fprintf(&b, "cd %s\n", shell.Quote(j.cwd))
 	for _, v := range j.step.Env {
-		value := quote([]string{v.Text})
+		value := shell.Quote(v.Text)
 		if strings.Contains(v.Text, "${{") {
 			value = `"$DROVER_COMPUTED"`
 		}

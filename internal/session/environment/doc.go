@@ -1,8 +1,9 @@
 // Package environment has the parts of what surrounds an agent beside its model: what
-// it is reminded of, and who else edits the files that it edits.
+// it is reminded of, who else edits the files that it edits, which tools it may have,
+// and the gate of its rules.
 //
-// Each part owns its state and can be used by several goroutines. An agent reads
-// everything once.
+// A part with state owns it and can be used by several goroutines; the rest are pure
+// rules. An agent reads everything once, and a child never has more than its parent.
 //
 // It does not start agents; package session puts the parts together.
 package environment

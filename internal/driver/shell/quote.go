@@ -1,4 +1,4 @@
-package session
+package shell
 
 import (
 	"strings"
@@ -6,8 +6,8 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// quote shows arguments as a line that a shell would split the same way.
-func quote(args []string) string {
+// Quote shows arguments as a line that a shell would split the same way.
+func Quote(args ...string) string {
 	words := make([]string, len(args))
 	for i, a := range args {
 		q, err := syntax.Quote(a, syntax.LangBash)

@@ -1,4 +1,4 @@
-package session
+package servers
 
 import (
 	"context"
@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/internal/agentenv/mcpclient"
-	"github.com/drover-dev/drover/internal/driver/monitor"
 )
 
 // unsubscribeTime is how long a server may take to hear that nobody watches a
@@ -85,18 +84,18 @@ func (s *subscriptions) begin(ctx context.Context, conn *mcpclient.Conn, uri str
 	}, nil
 }
 
-// resource is what a monitor watches at a server. The protocol is that of
-// resources of MCP 2025-11-25.
-type resource struct {
-	s    *Session
+// Resource is what a monitor watches at a server. The protocol is that of resources of
+// MCP 2025-11-25.
+type Resource struct {
+	s    *Servers
 	name string
 	use  func() (*mcpclient.Lease, error)
 	uri  string
 }
 
-// Events implements [monitor.Subscription]. A server that has gone is connected to
+// Events yields the text of the resource, at once and after each change. A server that has gone is connected to
 // again, for as long as the pool has patience.
-func (r *resource) Events(ctx context.Context) iter.Seq2[string, error] {
+func (r *Resource) Events(ctx context.Context) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		lease, err := r.use()
 		if err != nil {
@@ -125,7 +124,7 @@ func (r *resource) Events(ctx context.Context) iter.Seq2[string, error] {
 var errEnough = errors.New("nobody reads")
 
 // watch yields until the connection is gone.
-func (r *resource) watch(ctx context.Context, conn *mcpclient.Conn, yield func(string, error) bool) error {
+func (r *Resource) watch(ctx context.Context, conn *mcpclient.Conn, yield func(string, error) bool) error {
 	var can struct {
 		Resources *struct {
 			Subscribe bool `json:"subscribe"`
@@ -197,13 +196,13 @@ func readResource(ctx context.Context, conn *mcpclient.Conn, uri string) (string
 	return strings.Join(texts, "\n"), nil
 }
 
-// subscribe lets the agent watch resources of its own servers.
-func (k *kit) subscribe(_ context.Context, server, uri string) (monitor.Subscription, error) {
+// Subscribe lets the agent watch resources of its own servers.
+func (a *Agent) Subscribe(server, uri string) (*Resource, error) {
 	var names []string
-	for _, one := range k.served {
+	for _, one := range a.served {
 		if one.Name == server {
-			return &resource{s: k.me.s, name: server, uri: uri, use: func() (*mcpclient.Lease, error) {
-				return k.me.s.cfg.Agents.MCP.Pool.Use(context.Background(), one.Name, one.Server)
+			return &Resource{s: a.s, name: server, uri: uri, use: func() (*mcpclient.Lease, error) {
+				return a.s.Dial(context.Background(), one.Name, one.Server.Server)
 			}}, nil
 		}
 		names = append(names, one.Name)
@@ -211,12 +210,12 @@ func (k *kit) subscribe(_ context.Context, server, uri string) (monitor.Subscrip
 	return nil, fmt.Errorf("there is no such server (%s): %w", strings.Join(names, ", "), fs.ErrNotExist)
 }
 
-// subscribe lets a client watch resources of the session's servers.
-func (s *Session) subscribe(ctx context.Context, server, uri string) (monitor.Subscription, error) {
-	lease, err := s.UseMCP(ctx, server) // to say at once that there is none
+// Subscribe lets a client watch resources of configured servers.
+func (s *Servers) Subscribe(ctx context.Context, server, uri string) (*Resource, error) {
+	lease, err := s.Use(ctx, server) // to say at once that there is none
 	if err != nil {
 		return nil, err
 	}
 	lease.Release()
-	return &resource{s: s, name: server, uri: uri, use: func() (*mcpclient.Lease, error) { return s.UseMCP(context.Background(), server) }}, nil
+	return &Resource{s: s, name: server, uri: uri, use: func() (*mcpclient.Lease, error) { return s.Use(context.Background(), server) }}, nil
 }

@@ -1,0 +1,160 @@
+package environment
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/agentenv/permission"
+	"github.com/drover-dev/drover/internal/tool/boardtool"
+	"github.com/drover-dev/drover/internal/tool/mcptool"
+	"github.com/drover-dev/drover/subagent"
+)
+
+// Narrower is the mode of a child: its own only where that allows no more.
+func Narrower(parent, own permission.Mode) permission.Mode {
+	width := func(m permission.Mode) int {
+		return slices.Index([]permission.Mode{permission.Plan, permission.DontAsk, permission.Default, permission.AcceptEdits, permission.Bypass}, m)
+	}
+	if parent == "" || parent == permission.Auto {
+		parent = permission.Default
+	}
+	if own == permission.Auto {
+		own = permission.Default
+	}
+	if w := width(own); w >= 0 && w < width(parent) {
+		return own
+	}
+	return parent
+}
+
+// Spawnable takes the types of agents that may be started out of a list of tools:
+// Agent(explore, plan) is the tool Agent for those two.
+func Spawnable(tools []string) (names, types []string) {
+	for _, t := range tools {
+		name, args, ok := strings.Cut(t, "(")
+		if name != "Agent" && name != "Task" || !ok {
+			names = append(names, t)
+			continue
+		}
+		names = append(names, "Agent")
+		types = []string{}
+		for _, one := range strings.Split(strings.TrimSuffix(args, ")"), ",") {
+			types = append(types, subagent.Normalize(one))
+		}
+	}
+	if tools != nil && names == nil {
+		names = []string{}
+	}
+	return names, types
+}
+
+// Subset is the tools of a child: those listed that its parent has (nil: all
+// that its parent has) without the forbidden. A nil result means all there are,
+// with those of the program.
+func Subset(parent, listed, forbidden []string, own ...string) []string {
+	if listed == nil && len(forbidden) == 0 {
+		return parent
+	}
+	if listed == nil {
+		if listed = parent; listed == nil {
+			listed = append(append(allTools(), own...), "mcp__*")
+		}
+	}
+	names := []string{}
+	for _, n := range listed {
+		if !slices.Contains(forbidden, n) {
+			names = append(names, within(parent, n)...)
+		}
+	}
+	return names
+}
+
+func allTools() []string {
+	return []string{"Bash", "Read", "Write", "Edit", "Glob", "Grep", "WebFetch", "Agent", "TaskOutput", "TaskStop", "ListTasks", "SendMessage", "read_agent", "submit_plan", "Monitor", "Workflow", "Skill",
+		"TaskCreate", "TaskGet", "TaskList", "TaskUpdate", "AskUserQuestion", "report_intent"}
+}
+
+// Tools of servers in lists of tools: mcp__server, mcp__server__* and mcp__* stand
+// for many, and so does server/* of foreign files.
+
+// Pattern is an entry of such a list; one that ends in __ or is mcp__ stands for
+// all that begin so.
+func Pattern(entry string) string {
+	if server, tool, ok := strings.Cut(entry, "/"); ok && !strings.HasPrefix(entry, mcptool.Prefix) {
+		if tool == "*" {
+			return mcptool.Prefix + mcptool.ServerName(server) + "__"
+		}
+		return mcptool.Name(server, tool)
+	}
+	rest, ok := strings.CutPrefix(entry, mcptool.Prefix)
+	switch {
+	case !ok:
+		return entry
+	case !strings.Contains(rest, "__") && rest != "*":
+		return entry + "__"
+	}
+	return strings.TrimSuffix(entry, "*")
+}
+
+// Covers reports whether an entry stands for another, or for a tool.
+func Covers(entry, other string) bool {
+	p, q := Pattern(entry), Pattern(other)
+	return p == q || strings.HasPrefix(p, mcptool.Prefix) && strings.HasSuffix(p, "__") && strings.HasPrefix(q, p)
+}
+
+func CoveredBy(list []string, name string) bool {
+	return slices.ContainsFunc(list, func(entry string) bool { return Covers(entry, name) })
+}
+
+// within is what is left of an entry of a child's list where its parent has a
+// list too; a nil one has all.
+func within(parent []string, entry string) []string {
+	if parent == nil || slices.Contains(parent, entry) || CoveredBy(parent, entry) {
+		return []string{entry}
+	}
+	var out []string
+	for _, p := range parent {
+		if Covers(entry, p) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// Bar adds what a definition forbids of servers.
+func Bar(barred, forbidden []string) []string {
+	out := slices.Clone(barred)
+	for _, f := range forbidden {
+		if strings.HasPrefix(Pattern(f), mcptool.Prefix) {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// ToolNames are the names of tools.
+func ToolNames(tools []agent.Tool) []string {
+	names := make([]string, len(tools))
+	for i, t := range tools {
+		names[i] = t.Spec().Name
+	}
+	return names
+}
+
+// CheckTools refuses own tools that a model could not tell from others.
+func CheckTools(tools []agent.Tool) error {
+	seen := append(allTools(), boardtool.Name)
+	for _, name := range ToolNames(tools) {
+		switch {
+		case strings.TrimSpace(name) == "":
+			return errors.New("a tool of the program has no name")
+		case slices.ContainsFunc(seen, func(other string) bool { return strings.EqualFold(name, other) }):
+			return fmt.Errorf("tool %s of the program: there is a tool of this name", name)
+		}
+		seen = append(seen, name)
+	}
+	return nil
+}

@@ -1,0 +1,541 @@
+// Package servers has the MCP servers that agents of a session use.
+//
+// [Servers] owns the connections that agents, clients and monitors of one session share,
+// and who watches which resource over them; [Agent] the servers of one agent, with its
+// tools as they were when its conversation began. It promises that the tools of a
+// conversation stay as they are, and that a tool which is not what it was when the user
+// first saw it is called only after somebody has allowed it.
+//
+// It does not read configuration, and does not know tasks of servers.
+package servers
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/agentenv/mcpclient"
+	"github.com/drover-dev/drover/internal/agentenv/mcpconfig"
+	"github.com/drover-dev/drover/internal/driver/shell"
+	"github.com/drover-dev/drover/internal/platform/excerpt"
+	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/internal/session/environment"
+	"github.com/drover-dev/drover/internal/tool/mcptool"
+	"github.com/drover-dev/drover/subagent"
+	"github.com/drover-dev/drover/task"
+)
+
+// Config is the servers that agents of a session may use.
+type Config struct {
+	Pool      *mcpclient.Pool // closed by [Servers.Close]
+	Servers   []Server        // of all agents whose definition names none
+	Pins      *mcpconfig.Pins // nil: changes of tools are not noticed
+	StartWait time.Duration   // that the start of an agent waits for its servers at most
+	Tasks     string          // which tools run as tasks; empty: [TasksRequired]
+}
+
+// Which tools of servers run as tasks.
+const (
+	TasksRequired = "required" // those that run in no other way
+	TasksAlways   = "always"   // those that can, too
+	TasksOff      = "off"      // none: the call is made as usual
+)
+
+// Server is one of them.
+type Server struct {
+	Name    string
+	Server  mcpclient.Server
+	Shadows string // where the user's server of this name is, whose place it takes; empty: there is none
+
+	added bool     // by a definition that has it in full: lists of tools of its parents do not speak of it
+	only  []string // of an added one: what its definition lists of it; empty: all
+}
+
+// Env is what commands of servers get of an environment.
+func Env(env []string) []string { return shell.ChildEnv(env) }
+
+// Servers are those of a session. Its methods may be called by several goroutines.
+type Servers struct {
+	cfg   Config
+	place home.Session
+	life  context.Context // of who waits for servers
+
+	subscriptions subscriptions
+}
+
+// New makes the servers of a session at a place. Nobody waits for a server any more
+// when life has ended. A nil cfg has no servers.
+func New(life context.Context, cfg *Config, place home.Session) *Servers {
+	s := &Servers{place: place, life: life}
+	if cfg != nil {
+		s.cfg = *cfg
+	}
+	return s
+}
+
+// Close ends all servers, when nobody is left who uses them.
+func (s *Servers) Close() {
+	if s.cfg.Pool != nil {
+		s.cfg.Pool.Close()
+	}
+}
+
+// Find is a configured server.
+func (s *Servers) Find(name string) (mcpclient.Server, bool) {
+	for _, one := range s.cfg.Servers {
+		if one.Name == name {
+			return one.Server, true
+		}
+	}
+	return mcpclient.Server{}, false
+}
+
+// Use uses a configured server. The caller releases it.
+func (s *Servers) Use(ctx context.Context, name string) (*mcpclient.Lease, error) {
+	server, ok := s.Find(name)
+	if s.cfg.Pool != nil && !ok {
+		return nil, fmt.Errorf("MCP server %s is not configured, or waits for trust (see `drover mcp list`): %w", name, fs.ErrNotExist)
+	}
+	return s.Dial(ctx, name, server)
+}
+
+// Dial uses a server that need not be configured. The caller releases it.
+func (s *Servers) Dial(ctx context.Context, name string, server mcpclient.Server) (*mcpclient.Lease, error) {
+	if s.cfg.Pool == nil {
+		return nil, fmt.Errorf("MCP server %s: %w", name, fs.ErrNotExist)
+	}
+	return s.cfg.Pool.Use(ctx, name, server)
+}
+
+// Access says which servers an agent may use, and which of their tools.
+type Access struct {
+	Tools  []string // names of the agent's tools, of all kinds; nil: all
+	Barred []string // tools of servers that it may not use, by names and patterns
+	Own    []Server // of its definition; nil: it has those of the session
+}
+
+// AgentConfig is what the servers of one agent need.
+type AgentConfig struct {
+	Access     Access
+	Ask        func(ctx context.Context, q task.Question) (task.Reply, error)
+	Attended   bool              // somebody can answer questions
+	Report     func(text string) // tells the user
+	ReportOnce func(text string) // that would be the same for other agents
+	Limit      int               // of a result, in characters
+	// RunTask makes a call of a tool that runs as a task, and returns what the model is told.
+	RunTask func(ctx context.Context, l *mcpclient.Lease, tool string, c agent.Call, args json.RawMessage) (text string, err error)
+}
+
+// Agent is the servers of one agent while its conversation is open.
+type Agent struct {
+	s      *Servers
+	cfg    AgentConfig
+	served []*use
+	tools  []agent.Tool
+}
+
+// use is a server as one agent uses it.
+type use struct {
+	Server
+	lease *mcpclient.Lease
+	late  bool // it was not there when the conversation began
+}
+
+// Tools are those of the servers that were there when the conversation began.
+func (a *Agent) Tools() []agent.Tool { return a.tools }
+
+// Open begins to use the servers of an agent, and makes tools of those that are there
+// within a short time. A server that comes later is told of, and is for the agents
+// after. The caller closes it.
+func (s *Servers) Open(cfg AgentConfig) *Agent {
+	a := &Agent{s: s, cfg: cfg}
+	if s.cfg.Pool == nil {
+		return a
+	}
+	for _, one := range cfg.Access.servers(s) {
+		if !cfg.Access.wants(one) {
+			continue
+		}
+		lease, err := s.cfg.Pool.Use(s.life, one.Name, one.Server)
+		if err != nil {
+			cfg.Report(err.Error())
+			continue
+		}
+		a.served = append(a.served, &use{Server: one, lease: lease})
+	}
+	wait, done := context.WithTimeout(s.life, s.cfg.StartWait)
+	defer done()
+	names := map[string]bool{}
+	for _, one := range a.served {
+		conn, err := one.lease.Conn(wait)
+		if one.late = err != nil; one.late {
+			continue
+		}
+		for _, t := range cfg.Access.shown(one, conn) {
+			tool := a.tool(one, t)
+			if name := tool.Spec().Name; !names[name] { // two servers may be called alike but for odd characters
+				names[name] = true
+				a.tools = append(a.tools, tool)
+			}
+		}
+	}
+	a.noticeTools()
+	return a
+}
+
+// Close lets go of all servers.
+func (a *Agent) Close() {
+	for _, one := range a.served {
+		one.lease.Release()
+	}
+}
+
+// servers are those that an agent may use.
+func (x Access) servers(s *Servers) []Server {
+	if x.Own != nil {
+		return x.Own
+	}
+	return s.cfg.Servers
+}
+
+// shown are the tools of a server that the agent has, by their names.
+func (x Access) shown(one *use, conn *mcpclient.Conn) []mcpclient.Tool {
+	var out []mcpclient.Tool
+	for _, t := range conn.Tools() {
+		name := mcptool.Name(one.Name, t.Name)
+		if one.Server.Server.Shows(t.Name) && x.lists(one.Server, name) && !environment.CoveredBy(x.Barred, name) {
+			out = append(out, t)
+		}
+	}
+	slices.SortFunc(out, func(a, b mcpclient.Tool) int { return cmp.Compare(a.Name, b.Name) })
+	return out
+}
+
+// lists reports whether the tools of the agent have one of a server among them.
+func (x Access) lists(one Server, name string) bool {
+	if one.added {
+		return len(one.only) == 0 || environment.CoveredBy(one.only, name)
+	}
+	return x.Tools == nil || environment.CoveredBy(x.Tools, name)
+}
+
+// wants reports whether the agent may have any tool of a server.
+func (x Access) wants(one Server) bool {
+	prefix := mcptool.Prefix + mcptool.ServerName(one.Name) + "__"
+	if environment.CoveredBy(x.Barred, prefix+"*") {
+		return false
+	}
+	return one.added || x.Tools == nil || slices.ContainsFunc(x.Tools, func(t string) bool {
+		return environment.Covers(t, prefix+"*") || strings.HasPrefix(environment.Pattern(t), prefix)
+	})
+}
+
+func (a *Agent) tool(one *use, t mcpclient.Tool) agent.Tool {
+	return mcptool.New(mcptool.Config{Server: one.Name, Tool: t, Limit: a.cfg.Limit, Spill: a.s.spill,
+		Call: func(ctx context.Context, c agent.Call) (json.RawMessage, string, error) {
+			return a.call(ctx, one, t, c)
+		}})
+}
+
+// call is one call of a tool of a server.
+func (a *Agent) call(ctx context.Context, one *use, t mcpclient.Tool, c agent.Call) (json.RawMessage, string, error) {
+	conn, err := one.lease.Conn(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	if err := a.unchanged(ctx, one, conn, t, c); err != nil {
+		return nil, "", err
+	}
+	args := c.Input
+	if len(args) == 0 {
+		args = json.RawMessage("{}")
+	}
+	if a.s.runsAsTask(conn, t.Name) {
+		text, err := a.cfg.RunTask(ctx, one.lease, t.Name, c, args)
+		return nil, text, err
+	}
+	defer conn.Serve("elicitation/create", a.elicited(one.Name))()
+	raw, err := conn.CallOpt(ctx, "tools/call", map[string]any{"name": t.Name, "arguments": args}, mcpclient.CallOptions{Timeout: one.Server.Server.Timeout()})
+	return needsTask(conn, t.Name, raw, err)
+}
+
+// unchanged asks whether a tool may be called that is not what it was when the
+// user first saw it.
+func (a *Agent) unchanged(ctx context.Context, one *use, conn *mcpclient.Conn, t mcpclient.Tool, c agent.Call) error {
+	pins := a.s.cfg.Pins
+	if pins == nil {
+		return nil
+	}
+	for _, now := range conn.Tools() {
+		if now.Name == t.Name {
+			t = now
+		}
+	}
+	distrust, key := "", one.Server.Server.Key("")
+	if one.Shadows != "" {
+		distrust = fmt.Sprintf("the server %s of this folder takes the place of yours in %s", one.Name, one.Shadows)
+	}
+	changed, err := pins.Note(key, one.Name, []mcpclient.Tool{t}, distrust)
+	if err != nil {
+		return err
+	}
+	why := changed[t.Name]
+	if why == "" {
+		return nil
+	}
+	name := mcptool.Name(one.Name, t.Name)
+	reply, err := a.cfg.Ask(ctx, task.Question{Kind: task.Permission, Tool: name, Input: c.Input, Reason: why + " (" + excerpt.Line(t.Description, environment.AboutChars) + ")"})
+	switch {
+	case err != nil:
+		return err
+	case !reply.Allow:
+		return &mcptool.Refusal{Text: fmt.Sprintf("%s was not called: %s, and that was not accepted: %s. The user can accept it with `drover mcp accept %s`.",
+			name, why, cmp.Or(reply.Reason, "permission was denied"), shell.Quote(one.Name))}
+	}
+	return pins.Accept(key, one.Name, t)
+}
+
+// noticeTools remembers the tools of a server as the agent was shown them.
+func (a *Agent) noticeTools() {
+	for _, one := range a.served {
+		conn, _ := one.lease.Peek()
+		if one.late || conn == nil || a.s.cfg.Pins == nil || one.Shadows != "" {
+			continue
+		}
+		changed, err := a.s.cfg.Pins.Note(one.Server.Server.Key(""), one.Name, conn.Tools(), "")
+		if err != nil {
+			a.cfg.ReportOnce(err.Error())
+		}
+		for tool, why := range changed {
+			a.cfg.ReportOnce(fmt.Sprintf("MCP server %s: tool %s is not as it was: %s; its calls are asked about (or run `drover mcp accept %s`)",
+				one.Name, excerpt.Line(tool, 80), why, shell.Quote(one.Name)))
+		}
+	}
+}
+
+// elicited answers a question of a server during a call. That of a task is not
+// for the call.
+func (a *Agent) elicited(server string) func(context.Context, json.RawMessage) (any, error) {
+	return func(ctx context.Context, params json.RawMessage) (any, error) {
+		var p struct {
+			Message string                     `json:"message"`
+			Schema  json.RawMessage            `json:"requestedSchema"`
+			Mode    string                     `json:"mode"`
+			Meta    map[string]json.RawMessage `json:"_meta"`
+		}
+		if err := json.Unmarshal(params, &p); err != nil || p.Mode != "" && p.Mode != "form" {
+			return nil, &mcpclient.RPCError{Code: mcpclient.CodeBadParams, Message: "only questions with a form are answered"}
+		}
+		if p.Meta["io.modelcontextprotocol/related-task"] != nil {
+			return nil, mcpclient.ErrNotMine
+		}
+		input, err := json.Marshal(map[string]any{"message": p.Message, "schema": p.Schema})
+		if err != nil {
+			return nil, err
+		}
+		reply, err := a.cfg.Ask(ctx, task.Question{Kind: task.Form, Tool: mcptool.Prefix + mcptool.ServerName(server), Input: input,
+			Reason: "the MCP server " + server + " asks: " + excerpt.Line(p.Message, environment.AboutChars)})
+		switch {
+		case err != nil || !reply.Allow && !a.cfg.Attended:
+			return map[string]string{"action": "cancel"}, nil
+		case !reply.Allow:
+			return map[string]string{"action": "decline"}, nil
+		}
+		return map[string]any{"action": "accept", "content": reply.Input}, nil
+	}
+}
+
+// Late are the servers whose tools the conversation lacks, once that is
+// known for good.
+func (a *Agent) Late() []environment.Item {
+	var items []environment.Item
+	for _, one := range a.served {
+		conn, err := one.lease.Peek()
+		switch name := excerpt.Line(one.Name, 80); {
+		case !one.late:
+		case conn != nil:
+			items = append(items, environment.Item{Key: "late " + one.Name, Line: fmt.Sprintf("- %s is connected now. Its tools came too late for this conversation: agents that are started from now on have them.", name)})
+		case err != nil:
+			items = append(items, environment.Item{Key: "lost " + one.Name, Line: fmt.Sprintf("- %s cannot be used: %s", name, excerpt.Line(err.Error(), environment.AboutChars))})
+		}
+	}
+	return items
+}
+
+// spill keeps a text that is too long for a model, and says where. The IDs of calls
+// are those of one conversation: another may have the same.
+func (s *Servers) spill(id, text string) (string, error) {
+	name := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-' {
+			return r
+		}
+		return '_'
+	}, id)
+	path := filepath.Join(s.place.Tasks(), "mcp-"+name[:min(len(name), 100)]+"-"+strings.ToLower(rand.Text()[:8])+".txt")
+	if err := s.place.Project().Root().WriteAtomic(path, []byte(text)); err != nil {
+		return "", err
+	}
+	return path, nil
+}
+
+// Own are those that a definition names: by the name of a configured one, or in full. A
+// nil list means that it names none, and its agents have what those have that start
+// them: from, in the environment env.
+func (s *Servers) Own(def subagent.Definition, from Access, env []string, report func(text string)) []Server {
+	if len(def.MCPServers) == 0 || s.cfg.Pool == nil {
+		return from.Own
+	}
+	own := []Server{}
+	lookup := home.Lookup(env)
+	for _, raw := range def.MCPServers {
+		found, err := namedServers(raw, from.servers(s), lookup)
+		if err != nil {
+			report(fmt.Sprintf("agent %s: %v", def.Name, err))
+		}
+		for _, one := range found {
+			prefix := mcptool.Prefix + mcptool.ServerName(one.Name) + "__"
+			for _, t := range def.Tools {
+				if one.added && strings.HasPrefix(environment.Pattern(t), prefix) {
+					one.only = append(one.only, t)
+				}
+			}
+			if one.added && s.ofProject(def) && s.taken(one) {
+				one.Shadows = "the configuration"
+			}
+			own = append(own, one)
+		}
+	}
+	return own
+}
+
+// ofProject reports whether a definition is from a file of the folder.
+func (s *Servers) ofProject(def subagent.Definition) bool {
+	rel, err := filepath.Rel(s.place.Project().Folder(), def.Source)
+	return def.Source != "" && (err != nil || filepath.IsLocal(rel))
+}
+
+// taken reports whether rules for a configured server would hold for another.
+func (s *Servers) taken(one Server) bool {
+	return slices.ContainsFunc(s.cfg.Servers, func(other Server) bool {
+		return mcptool.ServerName(other.Name) == mcptool.ServerName(one.Name) && other.Server.Key("") != one.Server.Key("")
+	})
+}
+
+// namedServers reads one element of mcpServers of a definition.
+func namedServers(raw any, known []Server, lookup func(string) string) ([]Server, error) {
+	find := func(name string, tools []string) ([]Server, error) {
+		for _, one := range known {
+			if one.Name == name {
+				if len(tools) > 0 {
+					shown := slices.DeleteFunc(slices.Clone(tools), func(t string) bool { return !one.Server.Shows(t) })
+					if len(shown) == 0 { // an empty list would be one of all
+						return nil, fmt.Errorf("MCP server %q shows none of the tools %q", name, tools)
+					}
+					one.Server.AllowedTools = shown
+				}
+				return []Server{one}, nil
+			}
+		}
+		return nil, fmt.Errorf("there is no MCP server %q (see drover mcp list)", name)
+	}
+	if name, ok := raw.(string); ok {
+		return find(name, nil)
+	}
+	data, err := json.Marshal(raw)
+	if err != nil {
+		return nil, fmt.Errorf("mcpServers: %w", err)
+	}
+	var part struct {
+		Name  string   `json:"serverName"`
+		Tools []string `json:"tools"`
+	}
+	if json.Unmarshal(data, &part) == nil && part.Name != "" {
+		return find(part.Name, part.Tools)
+	}
+	data, err = json.Marshal(map[string]json.RawMessage{"mcpServers": data})
+	if err != nil {
+		return nil, fmt.Errorf("mcpServers: %w", err)
+	}
+	entries, err := mcpconfig.Parse(data, lookup)
+	var out []Server
+	errs := []error{err}
+	for _, e := range entries {
+		if e.Err != nil {
+			errs = append(errs, fmt.Errorf("MCP server %s: %w", e.Name, e.Err))
+		} else if !e.Disabled {
+			out = append(out, Server{Name: e.Name, Server: e.Server, added: true})
+		}
+	}
+	return out, errors.Join(errs...)
+}
+
+// runsAsTask reports whether a call of a tool is to be made as a task. What the
+// server says now counts, and not what was read when the conversation began.
+func (s *Servers) runsAsTask(c *mcpclient.Conn, tool string) bool {
+	can := support(c, tool)
+	switch cmp.Or(s.cfg.Tasks, TasksRequired) {
+	case TasksOff:
+		return false
+	case TasksAlways:
+		return can != mcpclient.TaskForbidden && mcpclient.MakesTasks(c)
+	}
+	return can == mcpclient.TaskRequired && mcpclient.MakesTasks(c)
+}
+
+// needsTask is the answer to a plain call, or what it means that the tool runs as a
+// task only.
+func needsTask(conn *mcpclient.Conn, tool string, raw json.RawMessage, err error) (json.RawMessage, string, error) {
+	if support(conn, tool) != mcpclient.TaskRequired || !mcpclient.NeedsTask(raw, err) {
+		return raw, "", err
+	}
+	var says string
+	if err != nil {
+		says = err.Error()
+	} else {
+		says, _ = mcptool.Render(raw)
+	}
+	return nil, "", &mcptool.Refusal{Text: fmt.Sprintf("%s runs as a task only, and no task is made of it here: the setting mcp.tasks is off, or the server makes none. It says: %s",
+		tool, excerpt.Line(says, 500))}
+}
+
+// support is how a tool may be called as a task, as the server says now.
+func support(c *mcpclient.Conn, tool string) string {
+	for _, t := range c.Tools() {
+		if t.Name == tool {
+			return t.TaskSupport
+		}
+	}
+	return mcpclient.TaskForbidden
+}
+
+// Status is how a server stands for an agent.
+type Status struct {
+	Name   string
+	Status string // connected, pending or failed
+}
+
+// Status is how the servers of the agent stand now.
+func (a *Agent) Status() []Status {
+	var out []Status
+	for _, one := range a.served {
+		conn, err := one.lease.Peek()
+		status := "pending"
+		switch {
+		case conn != nil:
+			status = "connected"
+		case err != nil:
+			status = "failed"
+		}
+		out = append(out, Status{one.Name, status})
+	}
+	return out
+}
