@@ -15,6 +15,7 @@ import (
 	"github.com/drover-dev/drover/internal/platform/failpoint"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/platform/saferoot"
+	"github.com/drover-dev/drover/internal/session/budget"
 	"github.com/drover-dev/drover/internal/session/environment"
 	"github.com/drover-dev/drover/internal/session/servers"
 	"github.com/drover-dev/drover/subagent"
@@ -71,7 +72,7 @@ func (s *Session) launch(ctx context.Context, in subagent.Input, spec task.Spec,
 	if spec.Name == "" {
 		spec.Name = subagent.Normalize(in.Type)
 	}
-	held, err := s.reserve(&spec, "", me, child)
+	held, err := s.budgets.Reserve(&spec, child.budget("", me))
 	if err != nil {
 		return task.Record{}, nil, err
 	}
@@ -81,10 +82,10 @@ func (s *Session) launch(ctx context.Context, in subagent.Input, spec task.Spec,
 	s.say(me.id, child.notes...)
 	rec, begin, err := s.sup.Record(ctx, w.Driver, spec)
 	if err != nil {
-		held.release()
+		held.Release()
 		return rec, child.notes, err
 	}
-	held.give(rec.ID)
+	held.Give(rec.ID)
 	begin()
 	return s.sup.Placed(rec), child.notes, nil
 }
@@ -153,6 +154,11 @@ func (s *Session) choose(me self, in subagent.Input, def subagent.Definition) (c
 	return p.Choose(choose.Request{Input: in.Model, Definition: def.Model, Parent: me.model, Session: top, AgentType: subagent.Normalize(def.Name)})
 }
 
+// budget is the child as its budget is reserved. The ID is that of a further run.
+func (c *child) budget(id task.ID, asker self) budget.Agent {
+	return budget.Agent{ID: id, Asker: asker.id, Depth: c.depth, Model: c.model, Def: c.def}
+}
+
 // assemble puts the subagent together when its run begins.
 func (c *child) assemble(ctx context.Context, h task.Host, _ subagent.Input) (_ *subagent.Assembly, err error) {
 	rec := h.Record()
@@ -200,7 +206,7 @@ func (c *child) assemble(ctx context.Context, h task.Host, _ subagent.Input) (_ 
 	k.cfg.Transcript, k.cfg.Mail, k.resumed = t, &mail{s: c.s, box: box, mate: c.mate}, len(history.Messages) > 0
 	c.s.enter(rec.ID, c.mate)
 	activity.Follow(&k.cfg)
-	a := &subagent.Assembly{Config: k.cfg, History: history.Messages, Start: k.start, Turn: c.s.turnOf(rec.ID), Rest: c.rest(h, box), End: k.hooks.End, Cost: c.s.cost(rec.ID), Close: func() error {
+	a := &subagent.Assembly{Config: k.cfg, History: history.Messages, Start: k.start, Turn: c.s.turnOf(rec.ID), Rest: c.rest(h, box), End: k.hooks.End, Cost: c.s.budgets.Cost(rec.ID), Close: func() error {
 		c.s.activity.End(rec.ID)
 		c.s.dropBox(rec.ID)
 		c.s.enter(rec.ID, nil)

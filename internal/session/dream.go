@@ -18,11 +18,11 @@ import (
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/agentenv/memory"
 	"github.com/drover-dev/drover/internal/agentenv/permission"
-	"github.com/drover-dev/drover/internal/agentenv/usage"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/driver/dream"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/platform/saferoot"
+	"github.com/drover-dev/drover/internal/session/budget"
 	"github.com/drover-dev/drover/internal/session/environment"
 	"github.com/drover-dev/drover/internal/session/upkeep"
 	"github.com/drover-dev/drover/internal/tool/boardtool"
@@ -79,16 +79,16 @@ func (s *Session) startDream(ctx context.Context, trigger string, spec task.Spec
 	spec.Input, spec.Pool, spec.AgentType, spec.Model = w.Input, agentPool, dreamType, choice.Name
 	spec.Name, spec.Description = cmp.Or(spec.Name, dreamType), cmp.Or(spec.Description, "Consolidate memory")
 	spec.Cwd, spec.Backgrounded, spec.Silent, spec.Owner = store.Dir(), true, true, ""
-	held, err := s.reserve(&spec, "", me, &child{self: me, def: subagent.Definition{Name: dreamType}})
+	held, err := s.budgets.Reserve(&spec, budget.Agent{Depth: me.depth, Model: me.model, Def: subagent.Definition{Name: dreamType}})
 	if err != nil {
 		return task.Record{}, err
 	}
 	rec, begin, err := s.sup.Record(ctx, w.Driver, spec)
 	if err != nil {
-		held.release()
+		held.Release()
 		return rec, err
 	}
-	held.give(rec.ID)
+	held.Give(rec.ID)
 	begin()
 	return s.sup.Placed(rec), nil
 }
@@ -158,9 +158,7 @@ func (d *dreaming) assemble(_ context.Context, h task.Host, _ dream.Input, last 
 	if s.cfg.Agents.Window != nil {
 		cfg.Compaction.Window, _ = s.cfg.Agents.Window(choice.Name)
 	}
-	if p := s.cfg.Agents.Purse; p != nil {
-		cfg.Meter = p.For(usage.Node{ID: string(rec.ID), Type: dreamType})
-	}
+	cfg.Meter = s.budgets.Meter(rec.ID, "", dreamType, false)
 	return &dream.Assembly{Config: cfg, Prompt: dreamPrompt(d.store.Dir(), last, sources), Close: t.Close, Updated: s.remembered}, nil
 }
 

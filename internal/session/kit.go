@@ -23,6 +23,7 @@ import (
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/platform/failpoint"
 	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/internal/session/budget"
 	"github.com/drover-dev/drover/internal/session/environment"
 	"github.com/drover-dev/drover/internal/session/servers"
 	"github.com/drover-dev/drover/internal/tool/asktool"
@@ -52,7 +53,7 @@ type kit struct {
 	wide      *permission.Gate // of a teammate whose plan was approved; nil: there is none
 	used      *skill.Ledger
 	reminders *environment.Reminders
-	turns     turnCount
+	limits    *budget.Limits
 	servers   *servers.Agent
 	cfg       agent.Config
 
@@ -63,7 +64,7 @@ type kit struct {
 // kit makes that of an agent. transcript is where its conversation is kept.
 // The caller closes it.
 func (s *Session) kit(me self, def subagent.Definition, transcript string) (_ *kit, err error) {
-	k := &kit{me: me, def: def, used: &skill.Ledger{}}
+	k := &kit{me: me, def: def, used: &skill.Ledger{}, limits: s.budgets.Limits(me.id, me.maxTurns)}
 	choice, err := s.cfg.Agents.Models.Find(me.model, home.Lookup(me.env), me.origin())
 	if err != nil {
 		return nil, err
@@ -84,7 +85,7 @@ func (s *Session) kit(me self, def subagent.Definition, transcript string) (_ *k
 		return nil, err
 	}
 	k.reminders = s.reminders(me, def.CriticalReminder, func(name string) bool { return slices.Contains(names, name) })
-	k.reminders.Add(environment.List{Name: limitList, Head: "Most of a limit of your work is used:", Items: k.limits,
+	k.reminders.Add(environment.List{Name: "limits", Head: "Most of a limit of your work is used:", Items: k.limits.Due,
 		Foot: "\n\nBring what matters to an end, and hand back what you have before it is reached."})
 	k.reminders.Add(environment.List{Name: "mcp", Head: "MCP servers:", Items: k.servers.Late})
 	k.runner = hook.NewRunner(me.hooks(def), k.base(tools, transcript))
@@ -108,13 +109,11 @@ func (s *Session) kit(me self, def subagent.Definition, transcript string) (_ *k
 	if me.host != nil {
 		k.cfg.Hold = me.host.Hold
 	}
-	if p := s.cfg.Agents.Purse; p != nil {
-		k.cfg.Meter = p.For(k.node())
-	}
+	k.cfg.Meter = s.budgets.Meter(me.id, me.parent, def.Name, me.depth > 0)
 	k.cfg.On = func(e agent.Event) {
 		reached(e)
 		k.edited(e)
-		k.turns.on(e)
+		k.limits.On(e)
 		s.hops.on(me.id, e)
 		if s.cfg.Agents.On != nil {
 			s.cfg.Agents.On(me.id, e)

@@ -41,7 +41,7 @@ func (*mainTask) Check(json.RawMessage) error { return nil }
 
 func (d *mainTask) Run(ctx context.Context, h task.Host) (task.Result, error) {
 	w := subagent.NewWatcher(h)
-	w.Totals, w.Cost = d.main.Totals, d.main.s.cost(h.Record().ID)
+	w.Totals, w.Cost = d.main.Totals, d.main.s.budgets.Cost(h.Record().ID)
 	d.main.listen.Store(w)
 	defer d.main.listen.Store(nil)
 	start, before := time.Now(), d.main.Totals()

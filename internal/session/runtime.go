@@ -17,6 +17,7 @@ import (
 	"github.com/drover-dev/drover/internal/engine/spool"
 	"github.com/drover-dev/drover/internal/engine/supervise"
 	"github.com/drover-dev/drover/internal/model/choose"
+	"github.com/drover-dev/drover/internal/session/budget"
 	"github.com/drover-dev/drover/internal/session/environment"
 	"github.com/drover-dev/drover/internal/tool/shelltool"
 	"github.com/drover-dev/drover/internal/tool/tasktools"
@@ -256,17 +257,17 @@ func (s *Session) relaunch(ctx context.Context, id task.ID, in subagent.Input, s
 	in.Type, in.Model, in.MaxTurns, in.Isolation = child.def.Name, child.model, child.maxTurns, child.isolation
 	w := s.work(child, in)
 	spec.Input, spec.Pool, spec.Prompt = w.Input, agentPool, in.Prompt
-	held := reserved{}
+	held := budget.Reservation{}
 	if child.depth = old.Depth; old.Status.Terminal() {
-		if held, err = s.reserve(&spec, id, me, child); err != nil {
+		if held, err = s.budgets.Reserve(&spec, child.budget(id, me)); err != nil {
 			return task.Record{}, nil, err
 		}
 	}
-	held.give(id)
+	held.Give(id)
 	s.say(me.id, child.notes...)
 	rec, err := s.sup.Resume(ctx, id, w.Driver, spec)
 	if err != nil {
-		held.release()
+		held.Release()
 	}
 	return rec, child.notes, err
 }

@@ -42,6 +42,7 @@ import (
 	"github.com/drover-dev/drover/internal/platform/failpoint"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/session/activity"
+	"github.com/drover-dev/drover/internal/session/budget"
 	"github.com/drover-dev/drover/internal/session/diskspace"
 	"github.com/drover-dev/drover/internal/session/ended"
 	"github.com/drover-dev/drover/internal/session/environment"
@@ -220,6 +221,7 @@ type Session struct {
 	space     *diskspace.Guard
 	snapshots *snapshot.Writer // of the log
 
+	budgets *budget.Budgets  // of agents
 	servers *servers.Servers // that speak MCP
 
 	swept chan struct{} // closed when what crashes left of worktrees was looked at
@@ -314,6 +316,7 @@ func Open(ctx context.Context, cfg Config) (_ *Session, err error) {
 			remotePool:  {Size: remoteLive, Queue: 1000},
 		},
 	})
+	s.budgets = budget.New(budget.Config{Purse: cfg.Agents.Purse, Top: cfg.Agents.Budget, TopWall: cfg.Agents.BudgetWall, Tasks: s.sup, Place: cfg.Place})
 	chores := upkeep.Config{Place: cfg.Place, Tasks: s.sup, Report: report, Brief: cfg.Info.Role == RoleRun, Retention: cfg.Limits.Retention}
 	if cfg.Keeper != nil {
 		chores.KeeperLost = cfg.Keeper.Lost()
@@ -370,7 +373,7 @@ func (s *Session) takeIn(ctx context.Context) error {
 			old[i].Begun = &p
 		}
 	}
-	s.restore(left.States, left.Ended)
+	s.budgets.Restore(left.States, left.Ended)
 	s.sup.Remember(left.Ended)
 	if err := s.sup.Adopt(ctx, old, s.kinds.For); err != nil {
 		return err
@@ -427,7 +430,7 @@ func (s *Session) output(r task.Record, again bool) (supervise.OutputFile, error
 	if err != nil {
 		return nil, err
 	}
-	return s.meter(r, f), nil
+	return s.budgets.Output(r, f), nil
 }
 
 // ended is called by the supervisor after every durable end.

@@ -20,6 +20,7 @@ import (
 	"github.com/drover-dev/drover/internal/engine/spool"
 	"github.com/drover-dev/drover/internal/engine/supervise"
 	"github.com/drover-dev/drover/internal/platform/untrusted"
+	"github.com/drover-dev/drover/internal/session/budget"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
 )
@@ -103,7 +104,7 @@ func (f *flows) Again(ctx context.Context, _ task.Host, id task.ID, a workflow.A
 
 // limitOf is the time limit of a step that is a workflow: its own, or that of the
 // file if it is less.
-func limitOf(s flow.Step) time.Duration { return tighter(s.Timeout, s.Workflow.Plan.Timeout) }
+func limitOf(s flow.Step) time.Duration { return budget.Tighter(s.Timeout, s.Workflow.Plan.Timeout) }
 
 // Stop implements [workflow.Steps].
 func (f *flows) Stop(ctx context.Context, id task.ID, why string) error {

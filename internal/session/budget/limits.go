@@ -1,4 +1,4 @@
-package session
+package budget
 
 import (
 	"fmt"
@@ -11,56 +11,55 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// limitList is what an agent is told of its limits, each once when most of it is
-// used.
-const limitList = "limits"
+// Limits are those of one agent in a run, of which it is warned.
+type Limits struct {
+	budgets *Budgets
+	id      task.ID
+	replies int64 // that it may give in a turn
 
-// turnCount is how far an agent is in its turn.
-type turnCount struct {
-	turn    atomic.Int64 // which one of the run
-	replies atomic.Int64 // in it
+	turn atomic.Int64 // which one of the run
+	used atomic.Int64 // replies in it
 }
 
-func (c *turnCount) on(e agent.Event) {
+// Limits are those of an agent that may give a number of replies in a turn; 0: the usual.
+func (b *Budgets) Limits(id task.ID, maxTurns int) *Limits {
+	if maxTurns == 0 {
+		maxTurns = agent.DefaultMaxTurns
+	}
+	return &Limits{budgets: b, id: id, replies: int64(maxTurns)}
+}
+
+// On counts what happens in the conversation of the agent.
+func (l *Limits) On(e agent.Event) {
 	switch e.Kind {
 	case agent.TurnStartEvent:
-		c.turn.Add(1)
-		c.replies.Store(0)
+		l.turn.Add(1)
+		l.used.Store(0)
 	case agent.ReplyDoneEvent:
-		c.replies.Add(1)
+		l.used.Add(1)
 	}
 }
 
-// node is the agent as the purse knows it. Its budget was given to the purse when
-// it was started.
-func (k *kit) node() usage.Node {
-	return usage.Node{ID: string(k.me.id), Type: k.def.Name, Parent: string(k.me.s.spender(k.me.parent)), HandBack: k.me.depth > 0}
-}
-
-// limits are those of which most is used.
-func (k *kit) limits() []environment.Item {
+// Due are the limits of which most is used.
+func (l *Limits) Due() []environment.Item {
 	var due []environment.Item
-	most := int64(k.me.maxTurns)
-	if most == 0 {
-		most = agent.DefaultMaxTurns
+	if used, most := l.used.Load(), l.replies; nearly(used, most) {
+		due = append(due, environment.Item{Key: fmt.Sprint("turns ", l.turn.Load()), Line: fmt.Sprintf("- %d of the %d answers that you may give are used: %d left", used, most, most-used)})
 	}
-	if used := k.turns.replies.Load(); nearly(used, most) {
-		due = append(due, environment.Item{Key: fmt.Sprint("turns ", k.turns.turn.Load()), Line: fmt.Sprintf("- %d of the %d answers that you may give are used: %d left", used, most, most-used)})
-	}
-	if p := k.me.s.cfg.Agents.Purse; p != nil {
-		for _, share := range p.Shares(string(k.me.id)) {
-			due = append(due, k.spent(share)...)
+	if p := l.budgets.cfg.Purse; p != nil {
+		for _, share := range p.Shares(string(l.id)) {
+			due = append(due, l.spent(share)...)
 		}
 	}
-	return append(due, k.late()...)
+	return append(due, l.late()...)
 }
 
-func (k *kit) spent(share usage.Share) (due []environment.Item) {
+func (l *Limits) spent(share usage.Share) (due []environment.Item) {
 	whose := "your budget, of which the agents below you spend too"
 	switch share.Agent {
 	case "":
 		whose = "the budget of the session"
-	case string(k.me.id):
+	case string(l.id):
 	default:
 		whose = "the budget that you share with agent " + share.Agent
 	}
@@ -77,12 +76,12 @@ func (k *kit) spent(share usage.Share) (due []environment.Item) {
 }
 
 // late is the time limits of the agent and of those above it that are nearly up.
-func (k *kit) late() (due []environment.Item) {
+func (l *Limits) late() (due []environment.Item) {
 	whose := "you"
-	for id := k.me.id; id != ""; {
-		used, limit := k.me.s.sup.Clock(id)
+	for id := l.id; id != ""; {
+		used, limit := l.budgets.cfg.Tasks.Clock(id)
 		due = append(due, nearlyUp(id, whose, used, limit)...)
-		r, _ := k.me.s.sup.Get(id)
+		r, _ := l.budgets.cfg.Tasks.Get(id)
 		id = r.Parent
 		whose = fmt.Sprintf("agent %s, which ends you with it,", id)
 	}
