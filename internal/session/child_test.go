@@ -394,18 +394,6 @@ func TestChildEvents(t *testing.T) {
 	}
 }
 
-// Built-in agents ask for tools that exist. context_board is theirs alone.
-func TestBuiltinTools(t *testing.T) {
-	known := append(allTools(), "context_board")
-	for _, d := range subagent.Builtin().All() {
-		for _, tool := range d.Tools {
-			if !slices.Contains(known, tool) {
-				t.Errorf("%s asks for the tool %s, which does not exist", d.Name, tool)
-			}
-		}
-	}
-}
-
 // Without any setting a model that does not exist is refused, with those that do.
 func TestNoSuchModel(t *testing.T) {
 	r := open(t, "", func(c *Config) {
