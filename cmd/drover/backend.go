@@ -20,6 +20,7 @@ import (
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/session"
+	"github.com/drover-dev/drover/internal/session/conversation"
 	"github.com/drover-dev/drover/internal/session/ended"
 	"github.com/drover-dev/drover/task"
 )
@@ -141,7 +142,7 @@ func (w *world) RunForeground(ctx context.Context, f cli.Foreground) (rec task.R
 	unwatched := w.suspends(open)
 	rec, err = open.RunCommand(ctx, f.Request, client)
 	unwatched()
-	if errors.Is(err, session.ErrInterrupted) { // before it was started
+	if errors.Is(err, conversation.ErrInterrupted) { // before it was started
 		err = &cli.ExitError{Code: 128 + int(syscall.SIGINT)}
 	}
 	if closed := open.Close(); err == nil {
@@ -160,7 +161,7 @@ func interruptible(ctx context.Context) (first, hurry context.Context) {
 	hurry, rush := context.WithCancel(context.Background())
 	onInterrupt(ctx, func() {
 		context.AfterFunc(ctx, rush)
-		interrupt(session.ErrInterrupted)
+		interrupt(conversation.ErrInterrupted)
 	})
 	return first, hurry
 }

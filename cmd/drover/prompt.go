@@ -27,6 +27,7 @@ import (
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/session"
+	"github.com/drover-dev/drover/internal/session/conversation"
 	"github.com/drover-dev/drover/internal/session/upkeep"
 	"github.com/drover-dev/drover/task"
 )
@@ -108,7 +109,7 @@ func (w *world) Answer(ctx context.Context, p *cli.Prompt, id task.ID) error {
 	}
 	mine := mainOf(p)
 	var m *session.Main // set before its first turn
-	mine.Done = func(t session.Turn) { w.goesOn(p, m, t) }
+	mine.Done = func(t conversation.Turn) { w.goesOn(p, m, t) }
 	if m, err = s.OpenMain(ctx, mine); err != nil {
 		return errors.Join(err, s.Close())
 	}
@@ -149,7 +150,7 @@ func (w *world) answer(ctx context.Context, p *cli.Prompt, set settings.Settings
 			end(why)
 		}
 	})()
-	var conversation, printer sync.WaitGroup
+	var turns, printer sync.WaitGroup
 	printing, quiet := context.WithCancel(context.Background())
 	printer.Go(func() {
 		if err := out.Run(printing); err != nil && printing.Err() == nil {
@@ -159,13 +160,13 @@ func (w *world) answer(ctx context.Context, p *cli.Prompt, set settings.Settings
 	var interrupted atomic.Bool
 	onInterrupt(ctx, func() { interrupted.Store(true); m.Interrupt() })
 	err := m.Prompt(ctx, p.Prompt)
-	conversation.Go(func() { m.Run(work) }) // not before, or mail that waits has a turn of its own
+	turns.Go(func() { m.Run(work) }) // not before, or mail that waits has a turn of its own
 	var receipt task.Receipt
 	if err == nil {
 		receipt, err = m.Settle(work, ceiling(p, set))
 	}
 	end(task.ErrClosing)
-	conversation.Wait()
+	turns.Wait()
 	last := m.Last()
 	quiet()
 	printer.Wait()
@@ -185,7 +186,7 @@ func (w *world) answer(ctx context.Context, p *cli.Prompt, set settings.Settings
 		return printed
 	case interrupted.Load():
 		return &cli.ExitError{Code: 130}
-	case errors.Is(err, session.ErrCeiling):
+	case errors.Is(err, conversation.ErrCeiling):
 		for _, t := range receipt.Stopped {
 			fmt.Fprintf(w.stderr, "drover: stopped %s at the wait ceiling: %s\n", t.ID, t.Status)
 		}
@@ -204,8 +205,8 @@ func (w *world) answer(ctx context.Context, p *cli.Prompt, set settings.Settings
 }
 
 // goesOn tells that a failed turn does not end what runs in the background.
-func (w *world) goesOn(p *cli.Prompt, m *session.Main, t session.Turn) {
-	if t.Err == nil || !session.ModelFailed(t.Err) || p.NoWait {
+func (w *world) goesOn(p *cli.Prompt, m *session.Main, t conversation.Turn) {
+	if t.Err == nil || !conversation.ModelFailed(t.Err) || p.NoWait {
 		return
 	}
 	if n := len(m.Waited()); n > 0 {

@@ -16,6 +16,7 @@ import (
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/platform/saferoot"
 	"github.com/drover-dev/drover/internal/session/budget"
+	"github.com/drover-dev/drover/internal/session/conversation"
 	"github.com/drover-dev/drover/internal/session/environment"
 	"github.com/drover-dev/drover/internal/session/servers"
 	"github.com/drover-dev/drover/subagent"
@@ -233,7 +234,7 @@ func (m *mail) Take(ctx context.Context) ([]agent.Letter, error) {
 		if m.skip != nil && m.skip(x) {
 			continue
 		}
-		l := agent.Letter{Seq: int64(x.Seq), Urgent: x.Urgent, Origin: TaskOrigin}
+		l := agent.Letter{Seq: int64(x.Seq), Urgent: x.Urgent, Origin: conversation.TaskOrigin}
 		if x.Message != nil {
 			l.Text, l.Origin = mailbox.RenderMessage(*x.Message), subagent.MessageOrigin
 			m.mate.read(x.Message.Kind)

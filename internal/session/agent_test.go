@@ -10,6 +10,7 @@ import (
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/session/conversation"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -17,16 +18,16 @@ import (
 type talk struct {
 	*rig
 	main  *Main
-	turns chan Turn
+	turns chan conversation.Turn
 	stop  func() // ends Run, before the session is closed
 }
 
 // converse opens the main agent and lets it run until the test ends.
 func converse(r *rig) *talk {
 	r.t.Helper()
-	c := &talk{rig: r, turns: make(chan Turn, 100)}
+	c := &talk{rig: r, turns: make(chan conversation.Turn, 100)}
 	var err error
-	if c.main, err = r.OpenMain(r.ctx, MainConfig{Done: func(turn Turn) { c.turns <- turn }}); err != nil {
+	if c.main, err = r.OpenMain(r.ctx, MainConfig{Done: func(turn conversation.Turn) { c.turns <- turn }}); err != nil {
 		r.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(r.ctx)
@@ -45,14 +46,14 @@ func (c *talk) say(text string) {
 }
 
 // next is the next turn that ends.
-func (c *talk) next() Turn {
+func (c *talk) next() conversation.Turn {
 	c.t.Helper()
 	select {
 	case turn := <-c.turns:
 		return turn
 	case <-c.ctx.Done():
 		c.t.Fatal(context.Cause(c.ctx))
-		return Turn{}
+		return conversation.Turn{}
 	}
 }
 
@@ -102,7 +103,7 @@ func TestBackgroundAgent(t *testing.T) {
 	if first.Err != nil || first.Origin != "" || first.Result.Text != "started" {
 		t.Errorf("first turn %+v", first)
 	}
-	if second.Err != nil || second.Origin != TaskOrigin {
+	if second.Err != nil || second.Origin != conversation.TaskOrigin {
 		t.Errorf("second turn %+v", second)
 	}
 	for _, part := range []string{"<status>completed</status>", "<result>found it</result>", "<tool-use-id>"} {
@@ -208,7 +209,7 @@ func TestInterrupt(t *testing.T) {
 	}
 	c.ready(busy)
 	c.main.Interrupt()
-	if turn := c.next(); !errors.Is(turn.Err, ErrInterrupted) {
+	if turn := c.next(); !errors.Is(turn.Err, conversation.ErrInterrupted) {
 		t.Errorf("turn %+v", turn)
 	}
 	if got := c.wait(busy)[0]; got.Status != task.Killed || got.Cause.Actor != task.ByUser {
@@ -308,7 +309,7 @@ func TestSettle(t *testing.T) {
 		c := converse(open(t, script("100")))
 		c.say("go")
 		receipt, err := c.settle(50 * time.Millisecond)
-		if !errors.Is(err, ErrCeiling) || len(receipt.Stopped) != 1 || receipt.Stopped[0].Status != task.Killed {
+		if !errors.Is(err, conversation.ErrCeiling) || len(receipt.Stopped) != 1 || receipt.Stopped[0].Status != task.Killed {
 			t.Errorf("receipt %+v, %v", receipt, err)
 		}
 		if cause := receipt.Stopped[0].Cause; cause.Actor != task.ByRuntime || !strings.Contains(cause.Detail, "ceiling") {
@@ -323,7 +324,7 @@ func TestSettle(t *testing.T) {
 `))
 		c.say("go")
 		receipt, err := c.settle(50 * time.Millisecond)
-		if !errors.Is(err, ErrCeiling) || len(receipt.Stopped) != 1 {
+		if !errors.Is(err, conversation.ErrCeiling) || len(receipt.Stopped) != 1 {
 			t.Errorf("receipt %+v, %v", receipt, err)
 		}
 	})
@@ -375,8 +376,8 @@ func TestOwedAfterReopen(t *testing.T) {
     - {when: {last_contains: task-notification}, text: "{{last}}", repeat: -1}
     - text: started
 `)
-	done := make(chan Turn, 1)
-	m, err := r.OpenMain(r.ctx, MainConfig{Done: func(turn Turn) { done <- turn }})
+	done := make(chan conversation.Turn, 1)
+	m, err := r.OpenMain(r.ctx, MainConfig{Done: func(turn conversation.Turn) { done <- turn }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -396,7 +397,7 @@ func TestOwedAfterReopen(t *testing.T) {
 		t.Fatalf("%d notices are owed, want 1", n)
 	}
 	c := converse(r)
-	if turn := c.next(); turn.Origin != TaskOrigin || !strings.Contains(turn.Result.Text, "<status>killed</status>") || !strings.Contains(turn.Result.Text, "closing") {
+	if turn := c.next(); turn.Origin != conversation.TaskOrigin || !strings.Contains(turn.Result.Text, "<status>killed</status>") || !strings.Contains(turn.Result.Text, "closing") {
 		t.Errorf("told %+v", turn)
 	}
 	if n := r.owed(r.cfg.Info.Session); n != 0 {

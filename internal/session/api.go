@@ -19,6 +19,7 @@ import (
 	"github.com/drover-dev/drover/internal/engine/spool"
 	"github.com/drover-dev/drover/internal/engine/supervise"
 	"github.com/drover-dev/drover/internal/platform/failpoint"
+	"github.com/drover-dev/drover/internal/session/conversation"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
 )
@@ -185,7 +186,7 @@ func (s *Session) clientEnv(env []string) []string {
 func (s *Session) childEnv(env []string) []string { return shell.ChildEnv(s.clientEnv(env)) }
 
 // RunCommand runs a command in the foreground and returns when it has ended.
-// When ctx ends, the command is stopped; with [ErrInterrupted] as its cause, by INT
+// When ctx ends, the command is stopped; with [conversation.ErrInterrupted] as its cause, by INT
 // first.
 func (s *Session) RunCommand(ctx context.Context, r control.StartRequest, client shell.Client) (task.Record, error) {
 	client.Env = s.childEnv(r.Env)
@@ -198,7 +199,7 @@ func (s *Session) RunCommand(ctx context.Context, r control.StartRequest, client
 	}
 	if _, err := s.sup.Wait(ctx, []task.ID{rec.ID}, false); err != nil {
 		last, why := context.WithoutCancel(ctx), task.Cause{Actor: task.ByUser, Reason: task.ReasonStopped, Detail: context.Cause(ctx).Error()}
-		if errors.Is(context.Cause(ctx), ErrInterrupted) {
+		if errors.Is(context.Cause(ctx), conversation.ErrInterrupted) {
 			why.Reason, why.Detail = task.ReasonInterrupt, ""
 		}
 		if _, err := s.sup.Stop(last, []task.ID{rec.ID}, supervise.StopRequest{Cause: why}); err != nil {
@@ -457,10 +458,7 @@ func (s *Session) Prompt(ctx context.Context, req control.PromptRequest) error {
 	if m == nil {
 		return &control.Error{Code: control.Unavailable, Message: "this session has no main agent", Mend: "start one with `drover -p`"}
 	}
-	if m.hosted {
-		return s.promptHosted(ctx, m, req.Text)
-	}
-	return m.Prompt(ctx, req.Text)
+	return m.Submit(ctx, req.Text)
 }
 
 // refusal makes an error of the engine one that users are told of.

@@ -8,19 +8,14 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/internal/api/control"
-	"github.com/drover-dev/drover/task"
 )
 
 // guestWait is how long a host that was started for somebody who wants to attach
 // waits for that.
 const guestWait = 15 * time.Second
 
-var (
-	// errAttended breaks off what is done because nobody is attached.
-	errAttended = errors.New("somebody has attached")
-	// errRetired refuses whoever comes when the session has begun to end.
-	errRetired = errors.New("the session is closing")
-)
+// errRetired refuses whoever comes when the session has begun to end.
+var errRetired = errors.New("the session is closing")
 
 // audience counts who is attached to a session. While somebody is, its host stays.
 type audience struct {
@@ -132,11 +127,11 @@ func (s *Session) Watch(ctx context.Context, req control.WatchRequest) iter.Seq2
 			defer leave()
 		}
 		at := req.After
-		if !yield(control.Piece{N: s.feed.newest(), Kind: control.OpenPiece, At: time.Now().UTC()}, nil) {
+		if !yield(control.Piece{N: s.feed.Newest(), Kind: control.OpenPiece, At: time.Now().UTC()}, nil) {
 			return
 		}
 		for {
-			p, ok, grown := s.feed.next(at)
+			p, ok, grown := s.feed.Next(at)
 			if ok {
 				if at = p.Mark(); !yield(p, nil) {
 					return
@@ -158,151 +153,6 @@ func (s *Session) Watch(ctx context.Context, req control.WatchRequest) iter.Seq2
 	}
 }
 
-// HostMain makes the conversation of m one that goes on for as long as somebody is
-// attached, and for as long as there is something to answer: each prompt that comes
-// when nothing is under way begins a run of the task that stands for it; see
-// [Session.StartMain]. The ceiling is as for [Main.Settle], and counts from when the
-// last has gone.
-func (s *Session) HostMain(m *Main, ceiling time.Duration) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.hosted, m.ceiling, m.over = true, ceiling, true
-}
-
-// promptHosted gives a prompt to a conversation that is a task: to the run that is
-// under way, or to a new one.
-func (s *Session) promptHosted(ctx context.Context, m *Main, text string) error {
-	m.door.Lock() // a second prompt finds the run that the first has begun
-	defer m.door.Unlock()
-	id := s.cfg.Info.Session
-	if r, again := s.sup.Get(id); again && r.Status.Terminal() && m.under() { // it was stopped before it began to take prompts
-		m.drop()
-	}
-	if m.under() {
-		if err := m.Prompt(ctx, text); !control.Refused(err) || m.under() {
-			return err
-		}
-	}
-	if r, again := s.sup.Get(id); again && !r.Status.Terminal() { // it has answered, or was stopped, and is ending
-		if _, err := s.sup.Wait(ctx, []task.ID{id}, false); err != nil {
-			return err
-		}
-	}
-	m.reopen()
-	seq, err := m.post(ctx, text)
-	if err != nil {
-		m.drop()
-		return refusal(err)
-	}
-	if _, err = s.beginMain(ctx, m, text, &mainTask{main: m, ceiling: m.ceiling}); err != nil {
-		left := m.withdraw(ctx, seq)
-		m.drop()
-		if left != nil { // the next host may tell of it
-			return errors.Join(refusal(err), left)
-		}
-		return notStarted(err)
-	}
-	s.entitle()
-	return nil
-}
-
-// entitle shows the session under its first prompt, if it was opened without one.
-func (s *Session) entitle() {
-	s.mu.Lock() // Close writes the last word, after it has taken the lock
-	defer s.mu.Unlock()
-	if s.cfg.Info.Title == "" && !s.closed {
-		_ = s.writeInfo(nil) // Close writes it again
-	}
-}
-
-// unused reports whether somebody has opened a conversation and left it without a
-// word.
-func (m *Main) unused() bool {
-	return m != nil && m.hosted && !m.kit.resumed && m.standing().turned == 0 && m.s.log.Last() == 0
-}
-
-// under reports whether a run of the conversation takes prompts.
-func (m *Main) under() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return !m.over || m.ended
-}
-
-// drop ends the queue: what is left of it goes with the next prompt.
-func (m *Main) drop() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.stale, m.over = m.keepPrompts(), true
-}
-
-// settle is [Main.Settle] for a run that somebody may be attached to: while there
-// is, it rests when it has nothing to answer.
-func (d *mainTask) settle(ctx context.Context, h task.Host) error {
-	m := d.main
-	for {
-		attended, same := m.s.audience.now()
-		if !attended {
-			wait, cancel := context.WithCancelCause(ctx)
-			late := context.AfterFunc(same, func() { cancel(errAttended) })
-			_, err := m.Settle(wait, d.ceiling)
-			late()
-			cancel(nil)
-			if ctx.Err() != nil || !errors.Is(err, errAttended) {
-				return err
-			}
-			continue
-		}
-		m.stay()
-		if err := d.rest(ctx, h, same); err != nil {
-			return err
-		}
-	}
-}
-
-// rest waits until nothing is left to answer, and then until there is something,
-// but only for as long as the audience is the same.
-func (d *mainTask) rest(ctx context.Context, h task.Host, same context.Context) error {
-	err := d.until(ctx, same, func() bool { return !d.main.due() })
-	if err != nil || same.Err() != nil {
-		return err
-	}
-	return h.Rest(ctx, func(ctx context.Context) error { return d.until(ctx, same, d.main.due) })
-}
-
-// until waits for a condition of the conversation, or for another audience.
-func (d *mainTask) until(ctx, same context.Context, is func() bool) error {
-	for {
-		stirred, ended := d.main.s.pulse.next(), d.main.s.Changed()
-		if is() {
-			return nil
-		}
-		select {
-		case <-stirred:
-		case <-ended:
-		case <-same.Done():
-			return nil
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-}
-
-// due reports whether there is something to answer.
-func (m *Main) due() bool {
-	owed := m.owed()
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.working() || owed && !m.latched
-}
-
-// stay says that somebody was attached: what runs beside the conversation is then
-// waited for from now on, also when the last turn went wrong.
-func (m *Main) stay() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.attended = true
-}
-
 // abandoned is called when the last who was attached has gone.
 func (s *Session) abandoned() {
 	s.mu.Lock()
@@ -310,8 +160,6 @@ func (s *Session) abandoned() {
 	s.wake()
 	s.mu.Unlock()
 	if m != nil {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		m.rested = time.Now() // the ceiling counts from here
+		m.Detached()
 	}
 }

@@ -3,15 +3,14 @@ package session
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/session/conversation"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -76,6 +75,23 @@ func (r *rig) hosted(ceiling time.Duration) *Main {
 	return m
 }
 
+// start begins a run of a main agent with a prompt.
+func (r *rig) start(m *Main, prompt string, ceiling time.Duration) task.Record {
+	r.t.Helper()
+	if !m.Hosted() {
+		r.HostMain(m, ceiling)
+	}
+	r.prompt(prompt)
+	rec, _ := r.sup.Get(r.cfg.Info.Session)
+	return rec
+}
+
+// accepts reports whether a run of a main agent accepts prompts.
+func accepts(m *Main) bool {
+	at, _ := m.State()
+	return at.Phase == conversation.Idle || at.Phase == conversation.Busy
+}
+
 func (r *rig) prompt(text string) {
 	r.t.Helper()
 	if err := r.Prompt(r.ctx, control.PromptRequest{Text: text}); err != nil {
@@ -111,7 +127,7 @@ func TestHosted(t *testing.T) {
 `)
 	id := r.cfg.Info.Session
 	m := r.hosted(time.Nanosecond)
-	if m.under() {
+	if accepts(m) {
 		t.Error("a run is under way before the first prompt")
 	}
 	for _, want := range []string{"one", "two"} {
@@ -223,7 +239,7 @@ func TestHostedInterrupt(t *testing.T) {
 	if _, err := r.Interrupt(r.ctx, string(id)); err != nil {
 		t.Fatal(err)
 	}
-	for p := w.until(control.EndPiece, ""); !strings.Contains(p.Error, ErrInterrupted.Error()); {
+	for p := w.until(control.EndPiece, ""); !strings.Contains(p.Error, conversation.ErrInterrupted.Error()); {
 		t.Fatalf("ended with %q", p.Error)
 	}
 	r.comes(id, task.Rest)
@@ -269,8 +285,8 @@ func TestHostedPromptsWait(t *testing.T) {
 	}
 	r.prompt("fifth")
 	r.wait(string(r.cfg.Info.Session))
-	if got := m.Last().Result.Text; got != "fifth" || m.standing().turned != 2 {
-		t.Errorf("%d turns, the last was told %q", m.standing().turned, got)
+	if got := m.Last().Result.Text; got != "fifth" || turned(m) != 2 {
+		t.Errorf("%d turns, the last was told %q", turned(m), got)
 	}
 	if unread, err := r.log.Unread(r.ctx, r.cfg.Info.Session); err != nil || len(unread) != 0 {
 		t.Errorf("unread %+v, %v", unread, err)
@@ -287,7 +303,7 @@ func TestHostedNeverBegun(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.prompt("first")
-	if done := r.wait(string(id))[0]; done.Status != task.Failed || !m.under() {
+	if done := r.wait(string(id))[0]; done.Status != task.Failed || !accepts(m) {
 		t.Fatalf("it ran: %+v", done)
 	}
 	if err := os.Remove(out); err != nil {
@@ -378,115 +394,5 @@ func TestAudienceGuest(t *testing.T) {
 	case <-gone:
 	case <-time.After(patience):
 		t.Fatal("a guest who does not come is waited for")
-	}
-}
-
-// TestFeed has readers with marks of their own.
-func TestFeed(t *testing.T) {
-	read := func(f *feed, at control.Mark) (out []string, last control.Mark) {
-		for {
-			p, ok, _ := f.next(at)
-			if !ok {
-				return out, at
-			}
-			at = p.Mark()
-			out = append(out, fmt.Sprintf("%d+%d %s %s", p.N, p.From, p.Kind, p.Text))
-		}
-	}
-	is := func(what string, got []string, want ...string) {
-		t.Helper()
-		if strings.Join(got, "|") != strings.Join(want, "|") {
-			t.Errorf("%s: %q, want %q", what, got, want)
-		}
-	}
-	f := &feed{}
-	got, _ := read(f, control.Mark{})
-	is("empty", got)
-	f.begin([]agent.Block{agent.TextBlock("go")}, "")
-	f.write("Hé")
-	got, at := read(f, control.Mark{})
-	is("first", got, "1+0 begin go", "2+0 text Hé")
-	f.write("llo")
-	got, at = read(f, at)
-	is("grown", got, "2+3 text llo")
-	f.take(agent.Event{Kind: agent.ToolStartEvent, Call: agent.Call{Name: "Bash", ID: "c", Input: []byte(`{}`)}})
-	f.write("x\xffy")
-	f.end(agent.TurnResult{Text: "Hello"}, nil)
-	got, _ = read(f, at)
-	is("then", got, "3+0 call {}", "4+0 text x\uFFFDy", "5+0 end ")
-	got, _ = read(f, control.Mark{N: 99})
-	is("of another host", got, "1+0 begin go", "2+0 text Héllo", "3+0 call {}", "4+0 text x\uFFFDy", "5+0 end ")
-
-	for range feedPieces {
-		f.add(control.Piece{Kind: control.NotePiece, Text: "n"})
-	}
-	got, _ = read(f, at)
-	if len(got) != feedPieces+1 || got[0] != "5+0 gap " || got[1] != "6+0 note n" {
-		t.Errorf("a slow reader: %d pieces, %q", len(got), got[:2])
-	}
-	big := strings.Repeat("b", feedText)
-	for range 3 * feedBytes / feedText {
-		f.write(big)
-	}
-	if f.bytes > feedBytes {
-		t.Errorf("%d bytes are kept", f.bytes)
-	}
-	held := 0
-	for _, p := range f.pieces {
-		held += len(p.Text)
-	}
-	if held != f.bytes || int64(len(f.pieces)) > f.last {
-		t.Errorf("%d bytes are counted, and %d kept", f.bytes, held)
-	}
-	f.begin(nil, TaskOrigin)
-	f.end(agent.TurnResult{Text: "by no model"}, errors.New("broken"))
-	if n := len(f.pieces); f.pieces[n-2].Text != "by no model" || f.pieces[n-1].Error != "broken" {
-		t.Errorf("the end: %+v", f.pieces[n-2:])
-	}
-}
-
-// What came of a reply that failed is said to be void, and that it is asked for again.
-func TestFeedVoid(t *testing.T) {
-	f := &feed{}
-	part := func(p agent.Part) { f.take(agent.Event{Kind: agent.PartEvent, Part: p}) }
-	void := agent.Part{Kind: agent.VoidPart}
-	f.begin([]agent.Block{agent.TextBlock("go")}, "")
-	part(agent.Part{Kind: agent.TextPart, Text: "half a sent"})
-	part(void)
-	part(agent.Part{Kind: agent.RetryPart, Retry: agent.Retry{Attempt: 2, Most: 9, After: 4 * time.Second, Why: agent.ModelError{Text: "connection reset"}}})
-	part(void) // nothing had come of this one
-	part(agent.Part{Kind: agent.TextPart, Text: "whole"})
-	f.take(agent.Event{Kind: agent.ReplyDoneEvent})
-	part(void)
-	f.end(agent.TurnResult{}, nil)
-	var got []string
-	for _, p := range f.pieces {
-		got = append(got, string(p.Kind)+" "+p.Text)
-	}
-	want := "begin go|text half a sent\n|note the partial answer above is discarded|note model call failed: connection reset (retry 2 of 9 in 4s)|text whole|end "
-	if all := strings.Join(got, "|"); all != want {
-		t.Errorf("%q, want %q", all, want)
-	}
-}
-
-// What was said under an earlier host comes first, without what the program has
-// put in.
-func TestFeedSeed(t *testing.T) {
-	f := &feed{}
-	f.seed([]agent.Message{
-		agent.NewMessage(agent.User, agent.TextBlock("<system-reminder>x</system-reminder>"), agent.TextBlock("look")),
-		agent.NewMessage(agent.Assistant, agent.TextBlock("I look."), agent.Block{Type: "tool_use", ID: "c", Name: "Glob", Input: []byte(`{"pattern":"*"}`)}),
-		agent.NewMessage(agent.User, agent.ToolResultBlock("c", "a.txt", false)),
-		agent.NewMessage(agent.Assistant, agent.TextBlock("There it is.")),
-	})
-	var got []string
-	for _, p := range f.pieces {
-		got = append(got, fmt.Sprintf("%s %s%s", p.Kind, p.Tool, p.Text))
-	}
-	want := `begin look|text I look.
-|call Glob{"pattern":"*"}|result Globa.txt|text There it is.
-|end `
-	if all := strings.Join(got, "|"); all != want {
-		t.Errorf("seeded %q, want %q", all, want)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/drover-dev/drover/internal/agentenv/hook"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/model/modeltest"
+	"github.com/drover-dev/drover/internal/session/conversation"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -26,8 +27,8 @@ func drive(r *rig, change ...func(*MainConfig)) *talk {
 // converseAs is converse with another configuration.
 func converseAs(r *rig, change ...func(*MainConfig)) *talk {
 	r.t.Helper()
-	c := &talk{rig: r, turns: make(chan Turn, 100)}
-	cfg := MainConfig{Done: func(turn Turn) { c.turns <- turn }}
+	c := &talk{rig: r, turns: make(chan conversation.Turn, 100)}
+	cfg := MainConfig{Done: func(turn conversation.Turn) { c.turns <- turn }}
 	for _, f := range change {
 		f(&cfg)
 	}
@@ -56,7 +57,9 @@ const doneTool = `{name: task_complete, input: {summary: " did it "}}`
 
 // TestAutopilot is when it goes on and when it stops.
 func TestAutopilot(t *testing.T) {
-	reminders := func(n int) []string { return append([]string{""}, slices.Repeat([]string{AutopilotOrigin}, n)...) }
+	reminders := func(n int) []string {
+		return append([]string{""}, slices.Repeat([]string{conversation.AutopilotOrigin}, n)...)
+	}
 	for _, c := range []struct {
 		name, script string
 		change       func(*MainConfig)
@@ -107,7 +110,7 @@ func TestAutopilot(t *testing.T) {
     - tools: [` + doneTool + `]
   explore:
     - {text: found it, delay: 30ms}
-`, origins: []string{"", TaskOrigin, AutopilotOrigin}, text: "did it", complete: true},
+`, origins: []string{"", conversation.TaskOrigin, conversation.AutopilotOrigin}, text: "did it", complete: true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.change == nil {
@@ -156,7 +159,7 @@ func TestAutopilotAbort(t *testing.T) {
 	d.say("go")
 	<-begun
 	d.main.Interrupt()
-	if turn := d.next(); !errors.Is(turn.Err, ErrInterrupted) {
+	if turn := d.next(); !errors.Is(turn.Err, conversation.ErrInterrupted) {
 		t.Errorf("turn %+v", turn)
 	}
 	if _, err := d.settle(time.Minute); err != nil || len(d.turns) != 0 || len(begun) != 0 {
@@ -299,10 +302,10 @@ func TestReminderHidden(t *testing.T) {
 	if _, err := d.settle(time.Minute); err != nil {
 		t.Error(err)
 	}
-	if got := d.origins(); !slices.Equal(got, []string{"", AutopilotOrigin}) {
+	if got := d.origins(); !slices.Equal(got, []string{"", conversation.AutopilotOrigin}) {
 		t.Errorf("turns %q", got)
 	}
-	messages := d.main.loop.Messages()
+	messages := d.main.Messages()
 	blocks, err := messages[2].Blocks()
 	if err != nil || len(blocks) != 1 || !strings.HasPrefix(blocks[0].Text, "<system-reminder>\n") {
 		t.Errorf("%+v, %v", blocks, err)

@@ -67,7 +67,7 @@ func TestBlockedStart(t *testing.T) {
 		}
 	}
 	var said strings.Builder
-	for _, m := range c.main.loop.Messages() {
+	for _, m := range c.main.Messages() {
 		blocks, err := m.Blocks()
 		if err != nil {
 			t.Fatal(err)
@@ -139,14 +139,11 @@ func TestPromptAfterEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"one", "two"} {
-		rec, err := r.StartMain(r.ctx, m, "go", time.Second)
-		if err != nil {
-			t.Fatal(err)
-		}
+		rec := r.start(m, "go", time.Second)
 		if done := r.wait(string(rec.ID))[0]; done.Status != task.Completed || m.Last().Result.Text != want {
 			t.Errorf("%s: %s, %q", want, done.Status, m.Last().Result.Text)
 		}
-		if err := r.Prompt(r.ctx, control.PromptRequest{Text: "more"}); code(err) != control.Unavailable {
+		if err := m.Prompt(r.ctx, "more"); code(err) != control.Unavailable {
 			t.Errorf("a prompt after the end: %v", err)
 		}
 	}
@@ -165,10 +162,7 @@ func TestOpeningOfMain(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 2 {
-			rec, err := r.StartMain(r.ctx, m, prompt, time.Second)
-			if err != nil {
-				t.Fatal(err)
-			}
+			rec := r.start(m, prompt, time.Second)
 			r.wait(string(rec.ID))
 		}
 	}

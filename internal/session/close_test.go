@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drover-dev/drover/internal/session/conversation"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -54,14 +55,12 @@ func TestCloseTurn(t *testing.T) {
     - tools: [{name: Bash, input: {command: "echo ready; exec sleep 100"}}]
     - text: "x"
 `)
-	var turns []Turn
-	m, err := r.OpenMain(r.ctx, MainConfig{Done: func(turn Turn) { turns = append(turns, turn) }})
+	var turns []conversation.Turn
+	m, err := r.OpenMain(r.ctx, MainConfig{Done: func(turn conversation.Turn) { turns = append(turns, turn) }})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.StartMain(r.ctx, m, "go", time.Minute); err != nil {
-		t.Fatal(err)
-	}
+	r.start(m, "go", time.Minute)
 	for e, err := range r.Events(r.ctx, 0) {
 		if err != nil {
 			t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/model/modeltest"
+	"github.com/drover-dev/drover/internal/session/conversation"
 	"github.com/drover-dev/drover/internal/tool/tasktools"
 	"github.com/drover-dev/drover/task"
 )
@@ -34,9 +35,8 @@ func (r *rig) begun(kind task.Kind) task.Record {
 
 // turned is how many turns have ended.
 func turned(m *Main) int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.turned
+	at, _ := m.State()
+	return at.Turns
 }
 
 // An agent in the background does not hold its parent up: the call returns with
@@ -80,7 +80,7 @@ func TestDispatch(t *testing.T) {
 	}()
 	close(hold)
 	turn := c.next()
-	if turn.Origin != TaskOrigin || turn.Result.Text != "told" {
+	if turn.Origin != conversation.TaskOrigin || turn.Result.Text != "told" {
 		t.Errorf("turn %+v", turn)
 	}
 	last := of(server, "main")

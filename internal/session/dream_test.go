@@ -659,10 +659,7 @@ func TestPartInside(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rec, err := r.StartMain(r.ctx, m, "learn this", time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rec := r.start(m, "learn this", time.Minute)
 	r.wait(string(rec.ID))
 	rem := r.wait(string(r.only("rem-agent").ID))[0]
 	if rem.Status != task.Completed || rem.Mode != "dontAsk" || rem.Parent != "" {

@@ -10,6 +10,7 @@ import (
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/engine/mailbox"
+	"github.com/drover-dev/drover/internal/session/conversation"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -124,6 +125,6 @@ func (s *Session) Interrupt(_ context.Context, ref string) (task.Record, error) 
 		return r, &control.Error{Code: control.Conflict, Message: fmt.Sprintf("task %s is in no turn that could be interrupted", r.ID),
 			Mend: fmt.Sprintf("to end it use `drover stop %s`", r.ID)}
 	}
-	cancel(ErrInterrupted)
+	cancel(conversation.ErrInterrupted)
 	return r, nil
 }

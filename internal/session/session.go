@@ -43,6 +43,7 @@ import (
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/session/activity"
 	"github.com/drover-dev/drover/internal/session/budget"
+	"github.com/drover-dev/drover/internal/session/conversation"
 	"github.com/drover-dev/drover/internal/session/diskspace"
 	"github.com/drover-dev/drover/internal/session/ended"
 	"github.com/drover-dev/drover/internal/session/environment"
@@ -211,7 +212,7 @@ type Session struct {
 
 	activity *activity.Watch // of what runs
 	upkeep   *upkeep.Upkeep
-	feed     feed     // the conversation for those who watch it
+	feed     conversation.Feed
 	audience audience // who is attached
 
 	traffic traffic // of messages between agents
@@ -552,7 +553,7 @@ func (s *Session) Close() error {
 	s.mu.Unlock()
 	var errs []error
 	if main != nil {
-		main.end()
+		main.End()
 	}
 	s.end()
 	s.audience.close()

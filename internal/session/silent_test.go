@@ -102,10 +102,7 @@ func TestSilentMain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rec, err := r.StartMain(r.ctx, m, "go", time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rec := r.start(m, "go", time.Second)
 	next, stop := iter.Pull2(r.Events(r.ctx, 0)) // each in turn: what a record says while nobody looks is not missed
 	defer stop()
 	const silence = "Silent for 500ms: it waits for model"

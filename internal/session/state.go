@@ -9,6 +9,7 @@ import (
 
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/engine/supervise"
+	"github.com/drover-dev/drover/internal/session/conversation"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -154,13 +155,13 @@ func (s *Session) idle() (bool, mark) {
 	for {
 		// Work goes from a task by the mailbox to a turn, and is looked for in this
 		// order. A turn that came and went meanwhile may have started anything.
-		turned := m.standing().turned
+		before, _ := m.State()
 		working, ended := s.atWork()
-		owed := m.owed()
-		at := m.standing()
-		if at.turned == turned {
-			quiet := working == 0 && !at.working && (!owed || at.latched)
-			return quiet, mark{turns: turned, ended: ended}
+		mail := m.Mail()
+		at, _ := m.State()
+		if at.Turns == before.Turns {
+			quiet := working == 0 && !at.Working() && (!mail || at.Hold != conversation.NoHold)
+			return quiet, mark{turns: at.Turns, ended: ended}
 		}
 	}
 }
@@ -193,24 +194,4 @@ func (s *Session) atWork() (working int, ended time.Time) {
 		}
 	}
 	return working, ended
-}
-
-// standing is where a main agent stands.
-type standing struct {
-	working bool // a turn, a prompt, or a reminder that is due
-	latched bool // mail waits for the user
-	turned  int  // turns that have ended
-}
-
-func (m *Main) standing() standing {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return standing{working: m.working(), latched: m.latched, turned: m.turned}
-}
-
-// working reports whether there is something to answer beside mail. The caller
-// holds mu.
-func (m *Main) working() bool {
-	_, asked := m.next()
-	return m.busy || m.posting > 0 || asked || m.auto.due() && !m.latched
 }

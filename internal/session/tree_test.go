@@ -17,6 +17,7 @@ import (
 	"github.com/drover-dev/drover/internal/engine/mailbox"
 	"github.com/drover-dev/drover/internal/engine/supervise"
 	"github.com/drover-dev/drover/internal/model/modeltest"
+	"github.com/drover-dev/drover/internal/session/conversation"
 	"github.com/drover-dev/drover/internal/tool/tasktools"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
@@ -77,7 +78,7 @@ func TestLatch(t *testing.T) {
 	}
 	stop(two, task.ByClient) // the user has nothing to do with it
 	turn := c.next()
-	if turn.Origin != TaskOrigin || !strings.Contains(turn.Result.Text, string(one)) || !strings.Contains(turn.Result.Text, string(two)) {
+	if turn.Origin != conversation.TaskOrigin || !strings.Contains(turn.Result.Text, string(one)) || !strings.Contains(turn.Result.Text, string(two)) {
 		t.Errorf("a turn for another reason said %+v", turn)
 	}
 	stop(three, task.ByUser)

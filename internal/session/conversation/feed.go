@@ -1,4 +1,4 @@
-package session
+package conversation
 
 import (
 	"strings"
@@ -21,10 +21,10 @@ const (
 	feedSeed   = 50       // messages of an earlier host
 )
 
-// feed is the end of a conversation as people watch it. The main agent adds to it
-// and waits for nobody: each reader has a mark of its own, and one that is slow
-// finds a gap. The zero value is ready.
-type feed struct {
+// Feed is the end of a conversation as people watch it. The agent adds to it and
+// waits for nobody: each reader has a mark of its own, and one that is slow finds a
+// gap. The zero value is ready.
+type Feed struct {
 	mu     sync.Mutex      // guards what follows
 	pieces []control.Piece // the oldest first; their numbers are consecutive
 	bytes  int             // of their texts
@@ -36,14 +36,14 @@ type feed struct {
 }
 
 // add puts a piece behind the others.
-func (f *feed) add(p control.Piece) {
+func (f *Feed) add(p control.Piece) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.push(p)
 }
 
 // push is add. The caller holds mu.
-func (f *feed) push(p control.Piece) {
+func (f *Feed) push(p control.Piece) {
 	f.last++
 	p.N = f.last
 	if p.At.IsZero() {
@@ -56,7 +56,7 @@ func (f *feed) push(p control.Piece) {
 }
 
 // write adds to what the agent writes.
-func (f *feed) write(text string) {
+func (f *Feed) write(text string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	text = strings.ToValidUTF8(text, "\uFFFD")
@@ -76,7 +76,7 @@ func (f *feed) write(text string) {
 }
 
 // trim lets the oldest go, but never the newest. The caller holds mu.
-func (f *feed) trim() {
+func (f *Feed) trim() {
 	gone := 0
 	for gone < len(f.pieces)-1 && (len(f.pieces)-gone > feedPieces || f.bytes > feedBytes) {
 		f.bytes -= len(f.pieces[gone].Text)
@@ -87,23 +87,23 @@ func (f *feed) trim() {
 }
 
 // wake frees the readers that wait. The caller holds mu.
-func (f *feed) wake() {
+func (f *Feed) wake() {
 	if f.grown != nil {
 		close(f.grown)
 		f.grown = nil
 	}
 }
 
-// newest is the number of the newest piece.
-func (f *feed) newest() int64 {
+// Newest is the number of the newest piece.
+func (f *Feed) Newest() int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.last
 }
 
-// next is what comes behind a mark; without it, a channel that is closed when
-// there is more.
-func (f *feed) next(m control.Mark) (p control.Piece, ok bool, grown <-chan struct{}) {
+// Next is what comes behind a mark; without it, a channel that is closed when there
+// is more.
+func (f *Feed) Next(m control.Mark) (p control.Piece, ok bool, grown <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	oldest := f.last - int64(len(f.pieces)) + 1
@@ -129,7 +129,7 @@ func (f *feed) next(m control.Mark) (p control.Piece, ok bool, grown <-chan stru
 }
 
 // begin tells that a turn begins, and end that it has ended.
-func (f *feed) begin(prompt []agent.Block, origin string) {
+func (f *Feed) begin(prompt []agent.Block, origin string) {
 	p := control.Piece{Kind: control.BeginPiece, Origin: origin}
 	if len(prompt) > 0 {
 		p.Text, p.Cut = short(prompt[0].Text, feedText)
@@ -140,7 +140,7 @@ func (f *feed) begin(prompt []agent.Block, origin string) {
 	f.push(p)
 }
 
-func (f *feed) end(res agent.TurnResult, err error) {
+func (f *Feed) end(res agent.TurnResult, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if text, cut := short(res.Text, feedText); !f.said && text != "" { // it was no model that answered
@@ -154,7 +154,7 @@ func (f *feed) end(res agent.TurnResult, err error) {
 }
 
 // take takes an event of the conversation in.
-func (f *feed) take(e agent.Event) {
+func (f *Feed) take(e agent.Event) {
 	switch e.Kind {
 	case agent.TurnStartEvent:
 		f.coming = false
@@ -189,7 +189,7 @@ func (f *feed) take(e agent.Event) {
 
 // part takes in a piece of a reply. What was written of one that has failed is said
 // to be void: readers may have it already.
-func (f *feed) part(p agent.Part) {
+func (f *Feed) part(p agent.Part) {
 	switch p.Kind {
 	case agent.TextPart:
 		f.coming = f.coming || p.Text != ""
@@ -233,7 +233,7 @@ func short(text string, most int) (string, int) {
 
 // seed takes in the end of what was said under earlier hosts. What the program
 // has put into messages of the user is left out.
-func (f *feed) seed(messages []agent.Message) {
+func (f *Feed) seed(messages []agent.Message) {
 	tools := map[string]string{} // by the ID of the call
 	for _, m := range messages[max(0, len(messages)-feedSeed):] {
 		blocks, err := m.Blocks()

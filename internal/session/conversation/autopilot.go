@@ -1,0 +1,162 @@
+package conversation
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/tool/donetool"
+)
+
+// AutopilotOrigin is the origin of a turn that a reminder of the autopilot has
+// started.
+const AutopilotOrigin = "autopilot"
+
+// defaultReminders is how often the autopilot reminds for one prompt.
+const defaultReminders = 5
+
+// UnfinishedError says that the autopilot has given up.
+type UnfinishedError struct{ Reminders int }
+
+func (e *UnfinishedError) Error() string {
+	return fmt.Sprintf("the work was not marked as complete after %d reminders (go on with --continue)", e.Reminders)
+}
+
+//go:embed autopilot.md
+var autopilotReminder string
+
+// Autopilot is what drives an agent on until it calls task_complete. What the agent
+// says otherwise, and that it has nothing more to do, is never taken for the end of
+// the work. When a reminder is due says [State]. A nil Autopilot drives nobody.
+type Autopilot struct {
+	most int // reminders for one prompt
+	stop func(ctx context.Context, res agent.TurnResult, blocked int) (reason string)
+
+	mu      sync.Mutex // guards what follows, of one turn
+	held    []string   // calls that hooks held back
+	summary string     // of the call that ended the work
+	done    bool       // there was such a call
+}
+
+// NewAutopilot returns an autopilot that reminds so often for one prompt; 0: 5 times.
+// stop asks the hooks at the end of a turn whether the work may end.
+func NewAutopilot(most int, stop func(context.Context, agent.TurnResult, int) string) *Autopilot {
+	if most <= 0 {
+		most = defaultReminders
+	}
+	return &Autopilot{most: most, stop: stop}
+}
+
+// Tool is the tool that ends the work.
+func (a *Autopilot) Tool() agent.Tool { return donetool.New(donetool.Config{Veto: a.veto}) }
+
+// reminders is how often it reminds for one prompt.
+func (a *Autopilot) reminders() int {
+	if a == nil {
+		return 0
+	}
+	return a.most
+}
+
+// begin says that a turn begins.
+func (a *Autopilot) begin() {
+	if a == nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.held, a.summary, a.done = nil, "", false
+}
+
+// veto asks the hooks at the end of a turn whether the work may end.
+func (a *Autopilot) veto(ctx context.Context, c agent.Call, summary string) string {
+	a.mu.Lock()
+	blocked := len(a.held)
+	a.mu.Unlock()
+	reason := a.stop(ctx, agent.TurnResult{Text: summary, Reason: donetool.Name}, blocked)
+	if reason != "" {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.held = append(a.held, c.ID)
+	}
+	return reason
+}
+
+// takeIn looks for a call of task_complete that has been decided. One that a
+// hook held back is none, nor is one behind another that has ended the turn.
+func (a *Autopilot) takeIn(e agent.Event) (control.Completion, bool) {
+	if a == nil || e.Kind != agent.ToolDoneEvent || !strings.EqualFold(e.Call.Name, donetool.Name) {
+		return control.Completion{}, false
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.done || slices.Contains(a.held, e.Call.ID) {
+		return control.Completion{}, false
+	}
+	c := control.Completion{Success: !e.Output.IsError}
+	c.Summary, _ = donetool.Summary(e.Call.Input)
+	if c.Success {
+		a.done, a.summary = true, c.Summary
+	}
+	return c, true
+}
+
+// answered puts the summary in the place of an answer that the agent has not given.
+func (a *Autopilot) answered(res agent.TurnResult) agent.TurnResult {
+	if a == nil {
+		return res
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if strings.TrimSpace(res.Text) == "" {
+		res.Text = a.summary
+	}
+	return res
+}
+
+// failure says how a turn ended.
+func failure(ctx context.Context, err error) Failure {
+	switch {
+	case err == nil:
+		return NoFailure
+	case errors.Is(context.Cause(ctx), ErrInterrupted):
+		return Interruption
+	case ModelFailed(err) && ctx.Err() == nil && passing(err):
+		return PassingFailure
+	case ModelFailed(err):
+		return ModelFailure
+	}
+	return OtherFailure
+}
+
+// ModelFailed reports whether a turn ended because the model could not be asked, or
+// gave no whole answer: what it has started may still come to its end.
+func ModelFailed(err error) bool {
+	var failed *agent.ModelError
+	var cut *agent.CutError
+	var stopped *agent.StopError
+	return errors.As(err, &failed) || errors.As(err, &cut) || errors.As(err, &stopped)
+}
+
+// passing reports whether an error of the model may go by itself.
+func passing(err error) bool {
+	var fault *agent.ModelError
+	var cut *agent.CutError
+	var stopped *agent.StopError
+	switch {
+	case errors.As(err, &cut):
+		return true
+	case errors.As(err, &stopped):
+		return stopped.Reason != "refusal"
+	case !errors.As(err, &fault):
+		return false
+	}
+	return fault.Status == 408 || fault.Status == 429 || fault.Status >= 500 ||
+		slices.Contains([]string{"rate_limit", "overloaded", "server_error", "bad_answer", "unreachable", "cut", "idle"}, fault.Kind)
+}

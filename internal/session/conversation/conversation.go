@@ -1,0 +1,346 @@
+// Package conversation owns one conversation with a main agent.
+//
+// A [Conversation] accepts prompts and runs turns, one at a time: each prompt has a
+// turn of its own, in order, and mail begins one when no prompt waits. Where it stands
+// is a [State], which [Apply] alone changes; docs/conversation.md shows the table. It
+// promises that every prompt it has accepted begins one turn, or stays unread in the
+// mailbox and goes with the next prompt, or is refused and withdrawn; that behind an
+// interruption or a failure no turn begins by itself until the user speaks; and that
+// whoever waits for it is woken by every change.
+//
+// It does not keep tasks, listen to clients, or decide what its agent is made of: that
+// is the [Session].
+package conversation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/engine/mailbox"
+	"github.com/drover-dev/drover/subagent"
+	"github.com/drover-dev/drover/task"
+)
+
+// TaskOrigin is the origin of a turn that mail has started.
+const TaskOrigin = "task-notification"
+
+// Errors of a conversation.
+var (
+	// ErrInterrupted is the cause of a turn that the user broke off.
+	ErrInterrupted = errors.New("interrupted by the user")
+	// ErrCeiling is returned by [Conversation.Settle] when commands were still running
+	// at the wait ceiling, and were stopped.
+	ErrCeiling = errors.New("background commands were still running at the wait ceiling")
+)
+
+// BlockedError says that a hook did not let a prompt pass.
+type BlockedError struct{ Err error }
+
+func (e *BlockedError) Error() string { return "a hook blocked the prompt: " + e.Err.Error() }
+func (e *BlockedError) Unwrap() error { return e.Err }
+
+// Session is what a conversation needs of the session that it belongs to. Its methods
+// may be called by several goroutines.
+type Session interface {
+	// Post writes a message to the log and returns its number.
+	Post(ctx context.Context, m task.Message) (task.Seq, error)
+	// Get is a task as it is now.
+	Get(id task.ID) (task.Record, bool)
+	// Background is what runs beside the conversation and is waited for: commands,
+	// which the wait ceiling stops, and the number of other tasks at work.
+	Background() (commands []task.ID, others int)
+	// Alone reports whether nothing is at work whose end would begin a turn.
+	Alone() bool
+	// Stop stops commands.
+	Stop(ctx context.Context, ids []task.ID, cause task.Cause) (task.Receipt, error)
+	// Changed returns a channel that is closed when the next task ends, and Grown one
+	// that is closed at the next event of the log, which is a moment earlier.
+	Changed() <-chan struct{}
+	Grown() <-chan struct{}
+	// Moved is called after every change of the conversation, and Completed when the
+	// agent has marked its work as complete. They must not call the conversation.
+	Moved()
+	Completed(c control.Completion)
+}
+
+// Hooks take part in turns. They are called on the goroutine of Run.
+type Hooks interface {
+	// Start is called before the first turn; the model reads its text first.
+	Start(ctx context.Context) string
+	// Command answers a prompt that is meant for the program, or names the prompt to
+	// be answered instead. ok is false for every other prompt.
+	Command(prompt string) (answer, instead string, ok bool)
+	// Prompt may add to a prompt, or refuse it.
+	Prompt(ctx context.Context, prompt string) (added string, err error)
+	// Failed is called after a turn in which the model failed.
+	Failed(ctx context.Context, err error, answer string)
+}
+
+// Config is what a conversation is made of. All but Autopilot, Begin and Done is
+// required.
+type Config struct {
+	ID      task.ID // of the session
+	Agent   agent.Config
+	History []agent.Message
+	Box     *mailbox.Box
+	Mail    func(withheld func(mailbox.Mail) bool) agent.Mail // the box as the agent reads it
+	Session Session
+	Hooks   Hooks
+	Feed    *Feed
+
+	Autopilot *Autopilot
+
+	// Begin and Done are called at every turn, in order, on the goroutine of Run.
+	Begin func(origin string)
+	Done  func(Turn)
+}
+
+// Turn is one turn that has ended.
+type Turn struct {
+	Origin string // empty for a prompt, else [TaskOrigin] or [AutopilotOrigin]
+	Result agent.TurnResult
+	Err    error
+}
+
+// Conversation is one conversation. Run is called by one goroutine at a time; the
+// other methods by any.
+type Conversation struct {
+	cfg     Config
+	session Session
+	loop    *agent.Loop
+	watcher atomic.Pointer[subagent.Watcher] // of the task that stands for the conversation
+
+	started bool   // Hooks.Start was called; of the goroutine of Run
+	opening string // what it said, until a turn has it
+
+	order sync.Mutex // held while a prompt is written and accepted: they come in the order of their numbers
+	host  hosting
+
+	mu      sync.Mutex // guards what follows
+	state   State
+	cancel  context.CancelCauseFunc // of the turn that is running
+	last    Turn                    // that has ended
+	changed chan struct{}           // closed and replaced at every change
+}
+
+// Open opens a conversation where its history has ended. Prompts that no turn has
+// begun with under an earlier host go with the next prompt.
+func Open(cfg Config) (*Conversation, error) {
+	c := &Conversation{cfg: cfg, session: cfg.Session, changed: make(chan struct{})}
+	next := cfg.Agent.On
+	cfg.Agent.On = func(e agent.Event) { c.on(e, next) }
+	cfg.Agent.Mail = cfg.Mail(c.withheld)
+	var err error
+	if c.loop, err = agent.NewLoop(cfg.Agent, cfg.History); err != nil {
+		return nil, err
+	}
+	cfg.Feed.seed(cfg.History)
+	c.state = State{Phase: Idle, Most: cfg.Autopilot.reminders()}
+	for _, x := range cfg.Box.Mail() {
+		if isPrompt(x) {
+			c.state.Passed = x.Seq
+			c.kept(x.Message.Text)
+		}
+	}
+	return c, nil
+}
+
+// kept tells the user that a prompt goes with the next one.
+func (c *Conversation) kept(prompt string) {
+	text, _ := short(strings.Join(strings.Fields(prompt), " "), 200)
+	c.cfg.Feed.add(control.Piece{Kind: control.NotePiece, Text: "not answered yet, goes with the next prompt: " + text})
+}
+
+// apply takes in an event, and returns what the caller is to do about it.
+func (c *Conversation) apply(e Event) ([]Effect, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.step(e)
+}
+
+// step is apply, and does itself what blocks nobody. The caller holds mu.
+func (c *Conversation) step(e Event) ([]Effect, error) {
+	next, effects, err := Apply(c.state, e)
+	c.state = next
+	for _, one := range effects {
+		switch one := one.(type) {
+		case CancelTurn:
+			c.cancel(ErrInterrupted)
+		case Keep:
+			for _, p := range one.Prompts {
+				c.kept(p.Text)
+			}
+		case Wake:
+			close(c.changed)
+			c.changed = make(chan struct{})
+			c.session.Moved()
+		}
+	}
+	return effects, err
+}
+
+// must is apply for an event that every phase takes.
+func (c *Conversation) must(v Verb) { _, _ = c.apply(Event{Verb: v, At: time.Now()}) }
+
+// State is where the conversation stands, with a channel that is closed when that
+// changes.
+func (c *Conversation) State() (State, <-chan struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.state, c.changed
+}
+
+// Prompt queues a prompt, and returns when it is durable.
+func (c *Conversation) Prompt(ctx context.Context, text string) error {
+	_, err := c.post(ctx, text)
+	return err
+}
+
+// post is Prompt, and returns the number of the prompt.
+func (c *Conversation) post(ctx context.Context, text string) (task.Seq, error) {
+	switch {
+	case strings.TrimSpace(text) == "":
+		return 0, &control.Error{Code: control.Invalid, Message: "the prompt is empty"}
+	case len(text) > task.MaxPromptBytes:
+		return 0, &control.Error{Code: control.Invalid, Message: fmt.Sprintf("the prompt is longer than %d MiB", task.MaxPromptBytes>>20), Mend: "put it in a file and name that"}
+	}
+	if _, err := c.apply(Event{Verb: Offer}); err != nil {
+		return 0, c.refusal(err)
+	}
+	seq, effects, err := c.write(ctx, strings.ToValidUTF8(text, "\uFFFD"))
+	if errors.Is(err, task.ErrMailFull) {
+		err = &control.Error{Code: control.Unavailable, Message: err.Error(), Mend: "wait until some are answered"}
+	}
+	for _, one := range effects {
+		if gone, ok := one.(Withdraw); ok {
+			if err := c.withdraw(ctx, seq); err != nil { // it goes with the next prompt
+				return 0, err
+			}
+			return 0, c.refusal(gone.Why)
+		}
+	}
+	return seq, err
+}
+
+// write makes a prompt durable and puts it into the queue.
+func (c *Conversation) write(ctx context.Context, text string) (task.Seq, []Effect, error) {
+	c.order.Lock()
+	defer c.order.Unlock()
+	seq, err := c.session.Post(ctx, task.Message{To: c.cfg.ID, From: string(task.ByUser), Kind: task.Prompt, Text: text})
+	if err != nil {
+		c.must(GiveUp)
+		return 0, nil, err
+	}
+	effects, err := c.apply(Event{Verb: Accept, Prompt: Prompt{seq, text}})
+	return seq, effects, err
+}
+
+// refusal tells a client why a prompt is refused. Another run, or another host, may
+// accept it.
+func (c *Conversation) refusal(why error) error {
+	e := &control.Error{Code: control.Unavailable, Message: why.Error(), Untaken: true}
+	if errors.Is(why, ErrStopped) {
+		e.Mend = fmt.Sprintf("go on with `drover -p --resume %s \"…\"`", c.cfg.ID)
+	}
+	return e
+}
+
+// lastWords is how long a prompt may take to be withdrawn when nobody waits any more.
+const lastWords = 10 * time.Second
+
+// withdraw acknowledges a prompt that is not to be delivered.
+func (c *Conversation) withdraw(ctx context.Context, seq task.Seq) error {
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), lastWords, task.ErrClosing)
+	defer cancel()
+	return c.cfg.Box.Acknowledge(ctx, seq)
+}
+
+func isPrompt(x mailbox.Mail) bool { return x.Message != nil && x.Message.Kind == task.Prompt }
+
+// withheld reports whether the turn that is running does not read a piece of mail: a
+// prompt that has, or will have, a turn of its own.
+func (c *Conversation) withheld(x mailbox.Mail) bool {
+	s, _ := c.State()
+	return isPrompt(x) && !s.Delivers(x.Seq)
+}
+
+// Mail reports whether there is mail for which a turn is to begin.
+func (c *Conversation) Mail() bool { return slices.ContainsFunc(c.cfg.Box.Mail(), c.begins) }
+
+// begins reports whether a turn is to begin for a piece of mail. What the user has
+// brought about waits for the user: it comes with the next turn that begins for
+// another reason.
+func (c *Conversation) begins(x mailbox.Mail) bool {
+	if x.Message != nil {
+		return x.Message.Kind != task.AgentHalted && x.Message.Kind != task.Prompt
+	}
+	if x.Notice.ByUser {
+		return false
+	}
+	r, ok := c.session.Get(x.Notice.Task)
+	return !ok || r.Run != x.Notice.Run || !r.StoppedByUser() // an earlier run gave way to one that somebody wanted
+}
+
+// Interrupt breaks off the turn that is running, if there is one. Mail then waits for
+// the next prompt.
+func (c *Conversation) Interrupt() { c.must(Interrupt) }
+
+// Detached says that the last client has detached.
+func (c *Conversation) Detached() { c.must(Detach) }
+
+// End accepts no further prompt, since the session ends. What the turn still has to
+// say is written.
+func (c *Conversation) End() { c.must(Close) }
+
+// Last is the turn that ended last.
+func (c *Conversation) Last() Turn {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.last
+}
+
+// Totals is what the conversation has used so far.
+func (c *Conversation) Totals() agent.Totals { return c.loop.Totals() }
+
+// Messages are what was said so far.
+func (c *Conversation) Messages() []agent.Message { return c.loop.Messages() }
+
+// Mode is autopilot or interactive.
+func (c *Conversation) Mode() string {
+	if c.cfg.Autopilot != nil {
+		return AutopilotOrigin
+	}
+	return "interactive"
+}
+
+// on takes in what the agent does, in the order in which others hear of it: a call
+// that completes the work is told of as a call first.
+func (c *Conversation) on(e agent.Event, next func(agent.Event)) {
+	if e.Kind == agent.TurnDoneEvent && e.Result != nil && e.Err == nil {
+		res := c.cfg.Autopilot.answered(*e.Result)
+		e.Result = &res
+	}
+	if w := c.watcher.Load(); w != nil {
+		w.On(e)
+	}
+	if next != nil {
+		next(e)
+	}
+	c.cfg.Feed.take(e)
+	done, ok := c.cfg.Autopilot.takeIn(e)
+	if !ok {
+		return
+	}
+	if done.Success {
+		c.must(Complete)
+	}
+	c.session.Completed(done)
+}

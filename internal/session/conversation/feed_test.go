@@ -1,0 +1,122 @@
+package conversation
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/api/control"
+)
+
+// TestFeed has readers with marks of their own.
+func TestFeed(t *testing.T) {
+	read := func(f *Feed, at control.Mark) (out []string, last control.Mark) {
+		for {
+			p, ok, _ := f.Next(at)
+			if !ok {
+				return out, at
+			}
+			at = p.Mark()
+			out = append(out, fmt.Sprintf("%d+%d %s %s", p.N, p.From, p.Kind, p.Text))
+		}
+	}
+	is := func(what string, got []string, want ...string) {
+		t.Helper()
+		if strings.Join(got, "|") != strings.Join(want, "|") {
+			t.Errorf("%s: %q, want %q", what, got, want)
+		}
+	}
+	f := &Feed{}
+	got, _ := read(f, control.Mark{})
+	is("empty", got)
+	f.begin([]agent.Block{agent.TextBlock("go")}, "")
+	f.write("Hé")
+	got, at := read(f, control.Mark{})
+	is("first", got, "1+0 begin go", "2+0 text Hé")
+	f.write("llo")
+	got, at = read(f, at)
+	is("grown", got, "2+3 text llo")
+	f.take(agent.Event{Kind: agent.ToolStartEvent, Call: agent.Call{Name: "Bash", ID: "c", Input: []byte(`{}`)}})
+	f.write("x\xffy")
+	f.end(agent.TurnResult{Text: "Hello"}, nil)
+	got, _ = read(f, at)
+	is("then", got, "3+0 call {}", "4+0 text x\uFFFDy", "5+0 end ")
+	got, _ = read(f, control.Mark{N: 99})
+	is("of another host", got, "1+0 begin go", "2+0 text Héllo", "3+0 call {}", "4+0 text x\uFFFDy", "5+0 end ")
+
+	for range feedPieces {
+		f.add(control.Piece{Kind: control.NotePiece, Text: "n"})
+	}
+	got, _ = read(f, at)
+	if len(got) != feedPieces+1 || got[0] != "5+0 gap " || got[1] != "6+0 note n" {
+		t.Errorf("a slow reader: %d pieces, %q", len(got), got[:2])
+	}
+	big := strings.Repeat("b", feedText)
+	for range 3 * feedBytes / feedText {
+		f.write(big)
+	}
+	if f.bytes > feedBytes {
+		t.Errorf("%d bytes are kept", f.bytes)
+	}
+	held := 0
+	for _, p := range f.pieces {
+		held += len(p.Text)
+	}
+	if held != f.bytes || int64(len(f.pieces)) > f.last {
+		t.Errorf("%d bytes are counted, and %d kept", f.bytes, held)
+	}
+	f.begin(nil, TaskOrigin)
+	f.end(agent.TurnResult{Text: "by no model"}, errors.New("broken"))
+	if n := len(f.pieces); f.pieces[n-2].Text != "by no model" || f.pieces[n-1].Error != "broken" {
+		t.Errorf("the end: %+v", f.pieces[n-2:])
+	}
+}
+
+// What came of a reply that failed is said to be void, and that it is asked for again.
+func TestFeedVoid(t *testing.T) {
+	f := &Feed{}
+	part := func(p agent.Part) { f.take(agent.Event{Kind: agent.PartEvent, Part: p}) }
+	void := agent.Part{Kind: agent.VoidPart}
+	f.begin([]agent.Block{agent.TextBlock("go")}, "")
+	part(agent.Part{Kind: agent.TextPart, Text: "half a sent"})
+	part(void)
+	part(agent.Part{Kind: agent.RetryPart, Retry: agent.Retry{Attempt: 2, Most: 9, After: 4 * time.Second, Why: agent.ModelError{Text: "connection reset"}}})
+	part(void) // nothing had come of this one
+	part(agent.Part{Kind: agent.TextPart, Text: "whole"})
+	f.take(agent.Event{Kind: agent.ReplyDoneEvent})
+	part(void)
+	f.end(agent.TurnResult{}, nil)
+	var got []string
+	for _, p := range f.pieces {
+		got = append(got, string(p.Kind)+" "+p.Text)
+	}
+	want := "begin go|text half a sent\n|note the partial answer above is discarded|note model call failed: connection reset (retry 2 of 9 in 4s)|text whole|end "
+	if all := strings.Join(got, "|"); all != want {
+		t.Errorf("%q, want %q", all, want)
+	}
+}
+
+// What was said under an earlier host comes first, without what the program has
+// put in.
+func TestFeedSeed(t *testing.T) {
+	f := &Feed{}
+	f.seed([]agent.Message{
+		agent.NewMessage(agent.User, agent.TextBlock("<system-reminder>x</system-reminder>"), agent.TextBlock("look")),
+		agent.NewMessage(agent.Assistant, agent.TextBlock("I look."), agent.Block{Type: "tool_use", ID: "c", Name: "Glob", Input: []byte(`{"pattern":"*"}`)}),
+		agent.NewMessage(agent.User, agent.ToolResultBlock("c", "a.txt", false)),
+		agent.NewMessage(agent.Assistant, agent.TextBlock("There it is.")),
+	})
+	var got []string
+	for _, p := range f.pieces {
+		got = append(got, fmt.Sprintf("%s %s%s", p.Kind, p.Tool, p.Text))
+	}
+	want := `begin look|text I look.
+|call Glob{"pattern":"*"}|result Globa.txt|text There it is.
+|end `
+	if all := strings.Join(got, "|"); all != want {
+		t.Errorf("seeded %q, want %q", all, want)
+	}
+}

@@ -1,0 +1,150 @@
+package conversation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/drover-dev/drover/agent"
+)
+
+// Run answers prompts and mail until ctx ends.
+func (c *Conversation) Run(ctx context.Context) {
+	for ctx.Err() == nil {
+		turn, cancel := context.WithCancelCause(ctx)
+		s, changed := c.State()
+		ended, grown := c.others(s)
+		begun, ok := c.look(cancel)
+		if ok {
+			c.turn(turn, begun)
+		}
+		cancel(nil)
+		if ok {
+			continue
+		}
+		select {
+		case <-changed:
+		case <-c.cfg.Box.Added():
+		case <-ended:
+		case <-grown:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// others returns channels that are closed when a reminder that is due may have become
+// possible.
+func (c *Conversation) others(s State) (ended, grown <-chan struct{}) {
+	if !s.ReminderDue() {
+		return nil, nil
+	}
+	return c.session.Changed(), c.session.Grown()
+}
+
+// look begins a turn if there is something to answer.
+func (c *Conversation) look(cancel context.CancelCauseFunc) (Trigger, bool) {
+	s, _ := c.State()
+	found := Event{Verb: Look, Alone: s.ReminderDue() && c.session.Alone()}
+	found.Mail = c.Mail() // after Alone: the end of a task is in the mailbox before the task is gone
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	effects, err := c.step(found)
+	if err != nil {
+		return Trigger{}, false
+	}
+	c.cancel = cancel
+	c.cfg.Autopilot.begin()
+	for _, one := range effects {
+		if begun, ok := one.(BeginTurn); ok {
+			return begun.Trigger, true
+		}
+	}
+	return Trigger{}, false
+}
+
+func (c *Conversation) turn(ctx context.Context, t Trigger) {
+	if c.cfg.Begin != nil {
+		c.cfg.Begin(t.Origin)
+	}
+	prompt := texts(t.Prompt.Text)
+	if t.Origin == AutopilotOrigin {
+		prompt = texts("<system-reminder>\n" + strings.TrimSpace(autopilotReminder) + "\n</system-reminder>")
+	}
+	c.cfg.Feed.begin(prompt, t.Origin)
+	res, err := c.answer(ctx, prompt, t)
+	if err == nil {
+		res = c.cfg.Autopilot.answered(res)
+	}
+	c.cfg.Feed.end(res, err)
+	turn := Turn{Origin: t.Origin, Result: res, Err: err}
+	if c.cfg.Done != nil {
+		c.cfg.Done(turn)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.cancel, c.last = nil, turn
+	_, _ = c.step(Event{Verb: EndTurn, At: time.Now(), Failure: failure(ctx, err), Finished: res.Reason == "tool_end" || res.Reason == "gate_end"})
+}
+
+// answer lets hooks see a prompt before the model does.
+func (c *Conversation) answer(ctx context.Context, prompt []agent.Block, t Trigger) (agent.TurnResult, error) {
+	if !c.started {
+		c.started, c.opening = true, c.cfg.Hooks.Start(ctx)
+	}
+	added := ""
+	if t.Origin == "" {
+		if keep, ok := compactCommand(t.Prompt.Text); ok {
+			return c.aside(ctx, t, func() (agent.TurnResult, error) { return c.compact(ctx, keep) })
+		}
+		if answer, instead, ok := c.cfg.Hooks.Command(t.Prompt.Text); ok {
+			if instead == "" {
+				return c.aside(ctx, t, func() (agent.TurnResult, error) {
+					return agent.TurnResult{Reason: "end_turn", StopReason: "end_turn", Text: answer}, nil
+				})
+			}
+			prompt = texts(instead)
+		}
+		var err error
+		if added, err = c.cfg.Hooks.Prompt(ctx, prompt[0].Text); err != nil {
+			return c.aside(ctx, t, func() (agent.TurnResult, error) { return agent.TurnResult{Reason: "blocked"}, &BlockedError{err} })
+		}
+	}
+	before := append(texts(c.opening), texts(added)...)
+	c.opening = ""
+	res, err := c.loop.Answer(ctx, int64(t.Prompt.Seq), append(before, prompt...)...)
+	var limit *agent.LimitError
+	if err != nil && ctx.Err() == nil && !errors.As(err, &limit) {
+		c.cfg.Hooks.Failed(ctx, err, res.Text)
+	}
+	return res, err
+}
+
+// aside answers a prompt that the model does not read.
+func (c *Conversation) aside(ctx context.Context, t Trigger, answer func() (agent.TurnResult, error)) (agent.TurnResult, error) {
+	res, err := answer()
+	return res, errors.Join(err, c.withdraw(ctx, t.Prompt.Seq))
+}
+
+// compactCommand recognises the prompt that asks for a summary of the conversation,
+// with what it should keep.
+func compactCommand(prompt string) (instructions string, ok bool) {
+	word, rest, _ := strings.Cut(strings.TrimSpace(prompt), " ")
+	return strings.TrimSpace(rest), word == "/compact"
+}
+
+// compact makes the conversation shorter because the user wants it.
+func (c *Conversation) compact(ctx context.Context, instructions string) (agent.TurnResult, error) {
+	if err := c.loop.Compact(ctx, instructions); err != nil {
+		return agent.TurnResult{Reason: "error"}, fmt.Errorf("sum up the conversation: %w", err)
+	}
+	return agent.TurnResult{Reason: "end_turn", StopReason: "end_turn", Text: "The conversation was summed up."}, nil
+}
+
+func texts(text string) []agent.Block {
+	if text == "" {
+		return nil
+	}
+	return []agent.Block{agent.TextBlock(text)}
+}
