@@ -2,9 +2,9 @@ package assemble
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -14,6 +14,18 @@ import (
 	"github.com/drover-dev/drover/internal/session/servers"
 )
 
+// fifo makes a named pipe and opens it for what others write into it.
+func fifo(path string) (*os.File, error) {
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(path, os.O_RDWR|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	return f, f.SetReadDeadline(time.Now().Add(30 * time.Second))
+}
+
 // A session that closes ends its servers, also one that never said a word.
 func TestServers(t *testing.T) {
 	c := config(t)
@@ -21,6 +33,11 @@ func TestServers(t *testing.T) {
 	if err := os.WriteFile(script, []byte("version: 1\nagents: {main: [{text: x}]}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	server, err := fifo(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
 	c.Role, c.Model, c.Settings.MCP.StartWait = session.RolePrompt, "script:"+script, "1ms"
 	c.MCP = []string{`{"mcpServers": {"deaf": {"command": "bash", "args": ["-c", "trap '' TERM; echo $$ > ` + pid + `; exec sleep 300"]}}}`}
 	s, err := Open(t.Context(), c)
@@ -34,10 +51,9 @@ func TestServers(t *testing.T) {
 	if got := m.Servers(); len(got) != 1 || got[0] != (servers.Status{Name: "deaf", Status: "pending"}) {
 		t.Errorf("servers %+v", got)
 	}
-	number := 0
-	for end := time.Now().Add(30 * time.Second); number == 0 && time.Now().Before(end); time.Sleep(time.Millisecond) {
-		data, _ := os.ReadFile(pid)
-		number, _ = strconv.Atoi(strings.TrimSpace(string(data)))
+	var number int
+	if _, err := fmt.Fscan(server, &number); err != nil {
+		t.Error(err)
 	}
 	if err := s.Close(); err != nil {
 		t.Error(err)

@@ -250,7 +250,7 @@ func (h *Host) Again(input json.RawMessage) *Host {
 
 // newHost makes a host of a record.
 func newHost(t testing.TB, rec task.Record, input json.RawMessage, dir string) *Host {
-	h := &Host{t: t, input: input, path: filepath.Join(dir, string(rec.ID)+".output"), alive: make(chan struct{}), asked: make(chan asked), rec: rec, family: &family{}}
+	h := &Host{t: t, input: input, path: filepath.Join(dir, string(rec.ID)+".output"), alive: make(chan struct{}), asked: make(chan asked), wrote: make(chan struct{}), rec: rec, family: &family{}}
 	t.Cleanup(h.End)
 	return h
 }

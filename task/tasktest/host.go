@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -31,6 +32,8 @@ type Host struct {
 	fuse int         // calls until the host dies; below 1: never
 	dead bool        // nothing takes effect any more
 	die  func()
+
+	wrote chan struct{} // closed by the next Write
 }
 
 // NewHost makes a host for one run of a new task, which is running.
@@ -111,7 +114,30 @@ func (h *Host) Write(b []byte) (int, error) {
 	}
 	defer f.Close()
 	defer h.lives()
-	return f.Write(b)
+	n, err := f.Write(b)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	close(h.wrote)
+	h.wrote = make(chan struct{})
+	return n, err
+}
+
+// UntilPrinted returns once text stands so many times in what Write was given.
+func (h *Host) UntilPrinted(text string, times int) {
+	h.t.Helper()
+	for {
+		h.mu.Lock()
+		wrote := h.wrote
+		h.mu.Unlock()
+		if strings.Count(h.Printed(), text) >= times {
+			return
+		}
+		select {
+		case <-wrote:
+		case <-time.After(30 * time.Second):
+			h.t.Fatalf("%q is not printed: %s", text, h.Printed())
+		}
+	}
 }
 
 // File opens the output for append.

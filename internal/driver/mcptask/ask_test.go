@@ -1,6 +1,7 @@
 package mcptask_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"strings"
@@ -49,7 +50,9 @@ func TestUnanswered(t *testing.T) {
 	h := newHost(t, input(mcptest.Work{Ask: 1}))
 	r := start(t, overHTTP(t, mcptest.Options{}).driver(func(c *mcptask.Config) { c.AskWait = time.Millisecond }), h)
 	q := r.question()
-	time.Sleep(time.Until(q.Until)) // the runtime waits so long
+	late, cancel := context.WithDeadline(t.Context(), q.Until) // the runtime waits so long
+	defer cancel()
+	<-late.Done()
 	q.reply <- task.Reply{Reason: "nobody answered within 1ms"}
 	res, err := r.wait()
 	if err != nil || !strings.Contains(res.Text, "cancel") || !strings.Contains(h.Printed(), "nobody gave an answer") {

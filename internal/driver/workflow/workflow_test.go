@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	flow "github.com/drover-dev/drover/internal/agentenv/workflowfile"
 	"github.com/drover-dev/drover/task"
@@ -175,9 +174,7 @@ func TestCostOfStopped(t *testing.T) {
 	h := tasktest.NewHost(t, task.LocalWorkflow, input(t, plan(t, "steps:\n  - {id: a, shell: wait}\n  - {id: b, shell: wait}"), nil))
 	ended := make(chan went, 1)
 	go func() { ended <- w.on(t.Context(), h) }() // joined below
-	for strings.Count(h.Printed(), ": running") < 2 {
-		time.Sleep(time.Millisecond)
-	}
+	h.UntilPrinted(": running", 2)
 	h.StopChild(h.Children()[0].ID, task.Cause{Actor: task.ByUser, Reason: task.ReasonStopped})
 	if g := <-ended; g.res.Usage == nil || g.res.Usage.TotalTokens != 2 {
 		t.Errorf("%s: usage %+v", g.statuses(), g.res.Usage)
@@ -211,9 +208,7 @@ func TestStopTree(t *testing.T) {
 	h := tasktest.NewHost(t, task.LocalWorkflow, input(t, plan(t, "steps:\n  - {id: a, shell: say x}\n  - {id: b, needs: a, shell: wait}\n  - {id: c, needs: b, shell: say x}\n  - {id: d, if: always(), shell: say x}"), nil))
 	ended := make(chan went, 1)
 	go func() { ended <- w.on(ctx, h) }() // joined below
-	for !strings.Contains(h.Printed(), "b: running") {
-		time.Sleep(time.Millisecond)
-	}
+	h.UntilPrinted("b: running", 1)
 	stop := &task.StopError{Cause: task.Cause{Actor: task.ByUser, Reason: task.ReasonStopped}}
 	end(stop)
 	g := <-ended
@@ -231,9 +226,7 @@ func TestStopStep(t *testing.T) {
 	h := tasktest.NewHost(t, task.LocalWorkflow, input(t, plan(t, "steps:\n  - {id: a, shell: wait, retries: 3}\n  - {id: b, needs: a, shell: say x}"), nil))
 	ended := make(chan went, 1)
 	go func() { ended <- w.on(t.Context(), h) }() // joined below
-	for !strings.Contains(h.Printed(), "a: running") {
-		time.Sleep(time.Millisecond)
-	}
+	h.UntilPrinted("a: running", 1)
 	h.StopChild(h.Children()[0].ID, task.Cause{Actor: task.ByUser, Reason: task.ReasonStopped})
 	g := <-ended
 	if got := g.statuses(); got != "a:killed b:skipped" || g.err == nil || !strings.Contains(g.err.Error(), "step a: killed: it was stopped (by user: stopped)") {
