@@ -30,18 +30,18 @@ func surest() []string {
 // sure are open lines that can be nothing else.
 func sure() []string {
 	return []string{
-		`(?:password|passphrase|pass phrase|passcode|pin|otp|token|secret|api key|username|user name|login|(?:verification|security|authorization|one-time) code)\b.{0,80}: *$`,
+		`(?:password|passphrase|pass phrase|passcode|pin|otp|token|secret|api key|username|user name|login|` +
+			`(?:verification|security|authorization|one-time) code)\b.{0,80}: *$`,
 		`^--more--`, `^(?:\S{1,80} )?\(end\)$`, `^lines \d+-\d+`, `^[:*&?] ?$`, // pagers, ed, mail, a debugger
 		`^-{2,3}.*\b(?:more|continue|quit)\b.*-{2,3}$`,
-		`^(?:>>>|\.\.\.|>|\|) $`, // a further line is wanted
 	}
 }
 
 // tells are open lines that look like questions and are none.
 func tells() []string {
-	const work = `(?:await|wait|connect|load|install|process|download|upload|fetch|receiv|send|copy|read|writ|check|scann|search|look|compil|build|` +
-		`link|pack|unpack|extract|updat|upgrad|configur|resolv|retry|test|runn|start|stopp|generat|creat|delet|remov|import|` +
-		`export|synchroni[sz]|index|poll|sleep|listen|stream)ing`
+	const work = `(?:await|wait|connect|load|install|process|download|upload|fetch|receiv|send|copy|read|` +
+		`writ|check|scann|search|look|compil|build|link|pack|unpack|extract|updat|upgrad|configur|resolv|retry|test|` +
+		`runn|start|stopp|generat|creat|delet|remov|import|export|synchroni[sz]|index|poll|sleep|listen|stream)ing`
 	return append(gauges(),
 		`^\S+(?:::|#)\S`, `^\s*\* test\b`, // names of tests, which may be questions
 		`^\s*(?:[?*•-] |\S+ )?`+work+`\b[^.,;!?]*[?:)\]] *$`, // doing this or that, even if it ends like a question
@@ -76,7 +76,6 @@ func asks() []string {
 		`(?:[:>$#%»❯➜?*=)\]}]|^(?:[^\w\s]{1,4} )?[^\w\s]{1,4}) {1,3}$`, // a sign and a space behind it, where one types
 		`[\w"')\]>.…#] ?\?["')\]]* *:? *$`,                             // any question
 		`[)\]]:$`, `^[^<]{0,60}>$`,                                     // name [default]: and prompts without the space
-		`^\s*[\w.@:~/+()\[\]-]{0,60}[$#%»❯➜]$`, // those of shells
 		drawn,
 		`^\? \S`, // as many programs for setting up begin a question
 		`\? *(?:\.\.\.|[(\[][^()\[\]]*[)\]])$`,
@@ -93,7 +92,8 @@ func commands() []string {
 	const end = `to (?:continue|proceed|confirm|go (?:on|ahead))`
 	return []string{
 		`\b` + end + `,? (?:type|press|enter|hit)\b|^(?:please )?type \W?\w+\W? .{0,40}\b` + end + `\b`,
-		`^(?:please )?(?:enter|choose|select|specify|provide|confirm|paste|(?:type|insert) (?:in )?(?:the|an?|your|['"]))\b.{3,120}:$`,
+		`^(?:please )?(?:enter|choose|select|specify|provide|confirm|paste|` +
+			`(?:type|insert) (?:in )?(?:the|an?|your|['"]))\b.{3,120}:$`,
 		`(?:^\W*(?:please )?|[,;.] (?:then |and )?)(?:press|hit|push) \W?(?:return|enter|space|any key|a key)\b`,
 		`[\[(]y(?:es)?(?:\||, ?)no?[\])]$`, `^[\[(]\w{1,12}(?:[/|,] ?\w{1,12})+[\])] ?[?:]$`, // [s/i/l/p]?
 		`\? *[\[(][^\[\]()]*(?: = | \| | or |, |\bdefault: ?)[^\[\]()]*[\])]$`, // Really? [return = yes | esc = no]
@@ -132,29 +132,22 @@ func itemShapes() []string {
 
 // menuHeads are lines above a menu.
 func menuHeads() []string {
-	return []string{`^\? \S`, `\barrow[- ]?keys\b|\barrows to move\b|<space> to select|\btype to \w+\]`, `[\w"')\]] ?\? *(?:\([^()]*\))? *$`}
+	return []string{
+		`^\? \S`, `\barrow[- ]?keys\b|\barrows to move\b|<space> to select|\btype to \w+\]`,
+		`[\w"')\]] ?\? *(?:\([^()]*\))? *$`,
+	}
 }
 
 // words are those by which programs ask in other languages, or tell that they are at
-// work, each followed by what it is in English.
-func words() (pairs []string) {
-	for _, w := range []struct {
-		english string
-		others  []string
-	}{
-		{"password", []string{"passwort", "kennwort", "mot de passe", "contraseña", "senha", "пароля", "пароль", "hasło", "wachtwoord", "lösenord", "heslo"}},
-		{" password ", []string{"パスワード", "パスフレーズ", "密码", "密碼", "口令", "암호", "비밀번호"}},
-		{"press enter", []string{"pulse intro", "presione intro", "premere invio"}},
-		{"press", []string{"drücken sie", "appuyez sur", "pulse", "presione", "pressione", "premere", "нажмите"}},
-		{"enter", []string{"eingabetaste", "entrée"}},
-		{"any key", []string{"eine beliebige taste", "eine taste", "une touche", "cualquier tecla", "qualquer tecla", "un tasto", "любую клавишу"}},
-		{" press any key ", []string{"按任意键", "按任意鍵", "キーを押", "아무 키나"}},
-		{" working ", []string{"正在", "しています"}},
-		{"working", []string{"wird", "werden", "en cours", "téléchargement", "chargement", "загрузка", "установка"}},
-	} {
-		for _, word := range w.others {
-			pairs = append(pairs, word, w.english)
-		}
+// work, each followed by what it is in English. Here are those without which a
+// captured prompt is missed, or progress taken for one: most prompts of any language
+// are seen by the signs at their ends.
+func words() []string {
+	return []string{
+		"パスワード", " password ",
+		"appuyez sur", "press", "pulse", "press", "pressione", "press",
+		"entrée", "enter", "cualquier tecla", "any key", "キーを押", " press any key ",
+		"正在", " working ", "しています", " working ",
+		"wird", "working", "chargement", "working", "загрузка", "working",
 	}
-	return pairs
 }

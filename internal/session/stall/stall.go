@@ -27,9 +27,12 @@ type Rules struct {
 
 // New makes the rules.
 func New() *Rules {
-	return &Rules{patterns: compile(known()), surest: compile(surest()), certain: compile(sure()), progress: compile(tells()), prompts: compile(asks()),
-		orders: compile(commands()), quotes: compile(tellsOf()), logs: compile(logLines()), items: compile(itemShapes()),
-		menus: compile(menuHeads()), measures: compile(gauges()), words: strings.NewReplacer(words()...)}
+	return &Rules{
+		patterns: compile(known()), surest: compile(surest()), certain: compile(sure()), progress: compile(tells()),
+		prompts: compile(asks()), orders: compile(commands()), quotes: compile(tellsOf()), logs: compile(logLines()),
+		items: compile(itemShapes()), menus: compile(menuHeads()), measures: compile(gauges()),
+		words: strings.NewReplacer(words()...),
+	}
 }
 
 func compile(all []string) []*regexp.Regexp {
@@ -199,7 +202,8 @@ func headed(lines []string) bool {
 // One of several to choose from, without a cursor, is such a question without a frame.
 func framed(s screen) bool {
 	has := func(marks string) bool {
-		return slices.ContainsFunc(s.rows[max(0, len(s.rows)-longestMenu):], func(row string) bool { return strings.ContainsAny(row, marks) })
+		shown := s.rows[max(0, len(s.rows)-longestMenu):]
+		return slices.ContainsFunc(shown, func(row string) bool { return strings.ContainsAny(row, marks) })
 	}
 	return strings.TrimSpace(s.last) == "└" && has("◆▲●◻◼") || s.hidden && has("●") && has("○")
 }
