@@ -49,6 +49,10 @@ func (w *world) Settings(flag string) (settings.Settings, error) {
 			w.note(n.String())
 		}
 	}
+	if rules := set.Permissions; err == nil { // those of other programs may be about tools of theirs
+		foreign := func(rule string) bool { return slices.Contains(rules.Foreign, rule) }
+		err = cli.CheckToolNames("settings", slices.DeleteFunc(slices.Concat(rules.Allow, rules.Ask, rules.Deny), foreign))
+	}
 	if err == nil && st.Needed() && !w.trustNoted {
 		w.trustNoted = true
 		folder, trusts := "this folder", "drover trust"

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -8,6 +9,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/drover-dev/drover/internal/agentenv/catalog"
 )
 
 // Agents of a server, and of plugins, from outside.
@@ -81,5 +84,25 @@ func TestCatalogs(t *testing.T) {
 			t.Parallel()
 			test(t, newPlace(t, bin))
 		})
+	}
+}
+
+// Every tool that an agent has can be named by a permission rule.
+func TestToolNames(t *testing.T) {
+	p := newPlace(t, build(t))
+	p.file("s.yaml", "version: 1\nagents:\n  main:\n    - text: done\n")
+	// With --autopilot there is task_complete too, which nobody calls here.
+	out := p.run("-p", "--output-format", "stream-json", "--autopilot", "--model", "script:s.yaml", "hi").stdout()
+	first, _, _ := strings.Cut(out, "\n")
+	var init struct {
+		Tools []string `json:"tools"`
+	}
+	if err := json.Unmarshal([]byte(first), &init); err != nil || len(init.Tools) < 10 {
+		t.Fatalf("%v in %s", err, first)
+	}
+	for _, name := range init.Tools {
+		if !catalog.KnownTool(name) {
+			t.Errorf("no rule can be about %s", name)
+		}
 	}
 }

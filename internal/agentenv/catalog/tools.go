@@ -32,6 +32,22 @@ func own() []string {
 		"TaskCreate", "TaskGet", "TaskList", "TaskUpdate", "WebFetch", "WebSearch", "Skill", "AskUserQuestion", "report_intent"}
 }
 
+// ToolNames are the names of our tools.
+func ToolNames() []string {
+	return append(own(), "read_agent", "submit_plan", "context_board", "task_complete")
+}
+
+// KnownTool reports whether a permission rule can be about a tool of this name: one of
+// ours, by any name that it has elsewhere, one of an MCP server, or one that only other
+// programs have. Case does not count.
+func KnownTool(name string) bool {
+	if strings.HasPrefix(name, "mcp__") || named(name, Claude) != nil {
+		return true
+	}
+	others := []string{"NotebookEdit", "NotebookRead", "ExitPlanMode", "exit_plan_mode", "EnterPlanMode", "SlashCommand", "write_agent"}
+	return slices.ContainsFunc(append(ToolNames(), others...), func(s string) bool { return strings.EqualFold(s, name) })
+}
+
 // alias knows the names that our tools have had elsewhere.
 func alias(name string) []string {
 	switch name {

@@ -53,6 +53,16 @@ func lower(globs []string) []pattern {
 	return out
 }
 
+// ToolOf is the name of the tool that a rule is about, as it is written; empty: the rule
+// does not begin with one.
+func ToolOf(rule string) string {
+	name, _, _ := strings.Cut(rule, "(")
+	if name = strings.TrimSpace(name); strings.ContainsAny(name, " \t\n)*,") {
+		return ""
+	}
+	return name
+}
+
 // parseRule understands a rule. A rule that is wrong comes back as one for the
 // whole tool, which is what a ban must become.
 func (g *Gate) parseRule(text string, allow bool) (rule, error) {

@@ -106,7 +106,7 @@ func lock(ctx context.Context, folder *os.File) error {
 // withRule is the text of a settings file with one more rule in permissions.allow,
 // at the end of the list. A file that has it already stays as it is.
 func withRule(old []byte, rule string) ([]byte, error) {
-	tree, err := decode(old)
+	tree, _, err := decode(old)
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +152,7 @@ func withRule(old []byte, rule string) ([]byte, error) {
 	}
 	out = append(append(out, rest...), old[end:]...)
 	// What was written must be what was meant, whatever the file looks like.
-	now, err := decode(out)
+	now, _, err := decode(out)
 	if err != nil {
 		return nil, err
 	}

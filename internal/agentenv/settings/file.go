@@ -86,7 +86,7 @@ func read(path string) ([]byte, error) {
 // it may set, and brings them into their bounds.
 func (l *loader) layer(source string, data []byte, of level) {
 	fail := func(err error) { l.fail(source, err) }
-	tree, err := decode(data)
+	tree, lines, err := decode(data)
 	if err != nil {
 		fail(err)
 		return
@@ -115,7 +115,7 @@ func (l *loader) layer(source string, data []byte, of level) {
 	if err := json.Unmarshal(clean, &next); err != nil {
 		var wrong *json.UnmarshalTypeError
 		if errors.As(err, &wrong) {
-			err = fmt.Errorf("%s is a %s, and should be a %s", wrong.Field, wrong.Value, wrong.Type)
+			err = atLine(lines[wrong.Field], fmt.Errorf("%s is a %s, and should be a %s", wrong.Field, wrong.Value, wrong.Type))
 		}
 		fail(err)
 		return
@@ -129,7 +129,28 @@ func (l *loader) layer(source string, data []byte, of level) {
 }
 
 func (l *loader) fail(source string, err error) {
+	var at *lineError
+	if errors.As(err, &at) {
+		source, err = fmt.Sprintf("%s:%d", source, at.line), at.err
+	}
 	l.errs = append(l.errs, fmt.Errorf("settings in %s: %w (correct it, or move it away)", source, err))
+}
+
+// lineError is an error in a line of a file.
+type lineError struct {
+	line int // from 1
+	err  error
+}
+
+func (e *lineError) Error() string { return fmt.Sprintf("line %d: %v", e.line, e.err) }
+func (e *lineError) Unwrap() error { return e.err }
+
+// atLine says where an error is, if that is known.
+func atLine(line int, err error) error {
+	if line == 0 {
+		return err
+	}
+	return &lineError{line, err}
 }
 
 // clone shares nothing that reading another source would change.
@@ -150,7 +171,7 @@ func (l *loader) foreign(path string, of level) {
 	if !ok {
 		return
 	}
-	tree, err := decode(data)
+	tree, _, err := decode(data)
 	if err != nil {
 		l.fail(path, err)
 		return
@@ -270,72 +291,90 @@ func union(a, b []string) []string {
 }
 
 // decode reads one JSON object, strictly: two values for one key would let a
-// reader see one and Drover use the other.
-func decode(data []byte) (map[string]any, error) {
+// reader see one and Drover use the other. lines are those of its keys, by their paths.
+func decode(data []byte) (tree map[string]any, lines map[string]int, err error) {
 	switch {
 	case len(bytes.TrimSpace(data)) == 0:
-		return nil, errors.New("it is empty; no settings at all are written {}")
+		return nil, nil, errors.New("it is empty; no settings at all are written {}")
 	case bytes.HasPrefix(data, []byte("\xef\xbb\xbf")), bytes.HasPrefix(data, []byte("\xff\xfe")), bytes.HasPrefix(data, []byte("\xfe\xff")):
-		return nil, errors.New("it begins with a byte order mark; write it as plain UTF-8")
+		return nil, nil, errors.New("it begins with a byte order mark; write it as plain UTF-8")
 	case !utf8.Valid(data):
-		return nil, errors.New("it is not valid UTF-8")
+		return nil, nil, errors.New("it is not valid UTF-8")
 	}
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.UseNumber()
-	v, err := value(d, "", 0)
+	r := reader{d: json.NewDecoder(bytes.NewReader(data)), data: data, lines: map[string]int{}}
+	r.d.UseNumber()
+	v, err := r.value("", 0)
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return nil, errors.New("it ends in the middle")
+		return nil, nil, atLine(r.lineAt(int64(len(bytes.TrimSpace(data)))), errors.New("it ends in the middle"))
+	}
+	var syntax *json.SyntaxError
+	if errors.As(err, &syntax) {
+		return nil, nil, atLine(r.lineAt(syntax.Offset), err)
 	}
 	if err != nil {
-		return nil, err
+		return nil, nil, atLine(r.line(), err)
 	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("something stands after the end of the object")
+	if _, err := r.d.Token(); !errors.Is(err, io.EOF) {
+		return nil, nil, atLine(r.line(), errors.New("something stands after the end of the object"))
 	}
 	tree, ok := v.(map[string]any)
 	if !ok {
-		return nil, errors.New("it is not a JSON object")
+		return nil, nil, errors.New("it is not a JSON object")
 	}
-	return tree, nil
+	return tree, r.lines, nil
 }
 
-func value(d *json.Decoder, path string, depth int) (any, error) {
+// reader reads JSON and notes in which lines its keys stand.
+type reader struct {
+	d     *json.Decoder
+	data  []byte
+	lines map[string]int
+}
+
+func (r *reader) line() int { return r.lineAt(r.d.InputOffset()) }
+
+func (r *reader) lineAt(offset int64) int {
+	return 1 + bytes.Count(r.data[:min(offset, int64(len(r.data)))], []byte("\n"))
+}
+
+func (r *reader) value(path string, depth int) (any, error) {
 	if depth > 100 {
 		return nil, errors.New("it is nested more than 100 deep")
 	}
-	tok, err := d.Token()
+	tok, err := r.d.Token()
 	if err != nil {
 		return nil, err
 	}
 	switch tok {
 	case json.Delim('{'):
 		out := map[string]any{}
-		for d.More() {
-			tok, err := d.Token()
+		for r.d.More() {
+			tok, err := r.d.Token()
 			if err != nil {
 				return nil, err
 			}
 			key, _ := tok.(string)
 			at := strings.TrimPrefix(path+"."+key, ".")
+			r.lines[at] = r.line()
 			if _, twice := out[key]; twice {
 				return nil, fmt.Errorf("%.80q is set twice", at)
 			}
-			if out[key], err = value(d, at, depth+1); err != nil {
+			if out[key], err = r.value(at, depth+1); err != nil {
 				return nil, err
 			}
 		}
-		_, err = d.Token()
+		_, err = r.d.Token()
 		return out, err
 	case json.Delim('['):
 		out := []any{}
-		for d.More() {
-			v, err := value(d, path, depth+1)
+		for r.d.More() {
+			v, err := r.value(path, depth+1)
 			if err != nil {
 				return nil, err
 			}
 			out = append(out, v)
 		}
-		_, err = d.Token()
+		_, err = r.d.Token()
 		return out, err
 	}
 	return tok, nil

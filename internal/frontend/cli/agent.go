@@ -45,6 +45,9 @@ func (a *app) agentCommand() *cobra.Command {
 				}
 			}
 			req.AllowedTools = SplitRules(req.AllowedTools)
+			if err := CheckToolNames("--allowed-tools", req.AllowedTools); err != nil {
+				return err
+			}
 			start := control.StartRequest{Name: name, Agent: &req, Env: a.Env, Cwd: a.Cwd}
 			if req.Team != "" && (!detach || name == "") {
 				return usage("a teammate stays for messages and goes by a name", "add -d and --name")

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/drover-dev/drover/internal/agentenv/catalog"
 	"github.com/drover-dev/drover/internal/agentenv/permission"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/platform/home"
@@ -84,6 +85,11 @@ func (a *app) permissionsCheck() *cobra.Command {
 			if batch {
 				return a.permissionsBatch(cmd.InOrStdin(), cmd.OutOrStdout())
 			}
+			for flag, rules := range map[string][]string{"--allow": set.Allow, "--ask": set.Ask, "--deny": set.Deny} {
+				if err := CheckToolNames(flag, rules); err != nil {
+					return err
+				}
+			}
 			given := slices.ContainsFunc([]string{"allow", "ask", "deny", "mode", "read-only"}, cmd.Flags().Changed)
 			a, err := a.checkOne(set, given, args[0], args[1])
 			if err != nil {
@@ -102,6 +108,18 @@ func (a *app) permissionsCheck() *cobra.Command {
 	f.BoolVar(&batch, "batch", false, "answer JSON lines from stdin")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
+}
+
+// CheckToolNames refuses rules for tools that do not exist. where says where the rules
+// stand.
+func CheckToolNames(where string, lists ...[]string) error {
+	for _, rule := range slices.Concat(lists...) {
+		if tool := permission.ToolOf(rule); tool != "" && !catalog.KnownTool(tool) {
+			return usage(fmt.Sprintf("%s: permission rule %.80q: there is no tool %.40q", where, rule, tool),
+				"the tools are "+strings.Join(catalog.ToolNames(), ", ")+", and mcp__SERVER__TOOL")
+		}
+	}
+	return nil
 }
 
 // checkOne decides one call: by the flags, or, without any, as a session in the

@@ -201,6 +201,11 @@ func (a *app) check(ctx context.Context, p *Prompt, words []string) error {
 	if p.Mode != "" && !slices.Contains([]permission.Mode{permission.Default, permission.AcceptEdits, permission.Plan, permission.DontAsk, permission.Bypass}, permission.Mode(p.Mode)) {
 		return usage(fmt.Sprintf("permission mode %q is not known", p.Mode), "use default, acceptEdits, plan, dontAsk or bypassPermissions")
 	}
+	for flag, rules := range map[string][]string{"--allowed-tools": p.Allowed, "--disallowed-tools": p.Disallowed} {
+		if err := CheckToolNames(flag, SplitRules(rules)); err != nil {
+			return err
+		}
+	}
 	if p.MaxTurns < 0 {
 		return usage("--max-turns is negative", "give a number above 0")
 	}
