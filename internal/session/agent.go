@@ -10,6 +10,7 @@ import (
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/agentenv/permission"
+	"github.com/drover-dev/drover/internal/agentenv/worktree"
 	"github.com/drover-dev/drover/internal/engine/mailbox"
 	"github.com/drover-dev/drover/internal/model/choose"
 	"github.com/drover-dev/drover/internal/platform/failpoint"
@@ -110,7 +111,7 @@ func (s *Session) child(in subagent.Input, me self) (*child, error) {
 	if me.spawns != nil && !slices.Contains(me.spawns, subagent.Normalize(def.Name)) {
 		return nil, &subagent.UnknownTypeError{Type: in.Type, Known: me.spawns}
 	}
-	isolation, err := s.isolation(in, def)
+	isolation, err := s.checkouts.Isolation(in.Isolation, def.Isolation)
 	if err != nil {
 		return nil, err
 	}
@@ -172,14 +173,16 @@ func (c *child) assemble(ctx context.Context, h task.Host, _ subagent.Input) (_ 
 			c.s.activity.End(rec.ID)
 		}
 	}()
-	var own *checkout
+	var own *environment.Checkout
 	if c.isolation != "" {
-		if own, err = c.isolate(ctx, &me, h); err != nil {
+		if own, err = c.s.checkouts.Open(ctx, h, c.cwd, c.again); err != nil {
 			return nil, err
 		}
+		me.inside, me.rules = rec.ID, own.Rules(me.rules, me.cwd)
+		me.cwd, me.env = own.Dir(), worktree.Environ(me.env)
 		defer func() {
 			if err != nil {
-				own.undo(ctx)
+				own.Undo(ctx)
 			}
 		}()
 	}
@@ -215,7 +218,7 @@ func (c *child) assemble(ctx context.Context, h task.Host, _ subagent.Input) (_ 
 		return t.Close()
 	}}
 	if own != nil {
-		k.place, a.Leave = own.text, own.leave
+		k.place, a.Leave = own.Text, own.Leave
 	}
 	return a, nil
 }
@@ -324,4 +327,33 @@ func linkTranscript(to, at string) error {
 // ownServers are the MCP servers that a definition names, for an agent that me starts.
 func (s *Session) ownServers(def subagent.Definition, me self) []servers.Server {
 	return s.servers.Own(def, me.access(), me.env, func(text string) { s.say(me.id, text) })
+}
+
+// origin is the folder that relative names in the settings are about: of an
+// isolated agent not its own.
+func (me self) origin() string { return cmp.Or(me.rules.Base, me.cwd) }
+
+// home is the nearest agent above a task, or itself, that has a checkout of its
+// own; empty: it works where the session does.
+func (s *Session) home(id task.ID) task.ID {
+	for id != "" {
+		r, ok := s.sup.Get(id)
+		if !ok {
+			return ""
+		}
+		if environment.Isolated(r) {
+			return id
+		}
+		id = r.Parent
+	}
+	return ""
+}
+
+// within makes an absolute path without links of one that a file tool was given.
+func (me self) within(path string) (string, bool) {
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(me.cwd, path)
+	}
+	real, err := filepath.EvalSymlinks(path)
+	return real, err == nil
 }

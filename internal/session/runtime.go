@@ -201,7 +201,7 @@ func (rt *runtime) Agent(ctx context.Context, r tasktools.AgentRequest) (tasktoo
 	if out.Backgrounded = out.Task.Backgrounded; out.Backgrounded {
 		return out, nil
 	}
-	out.Note = strings.TrimPrefix(out.Note+"\n"+left(out.Task.Worktree), "\n")
+	out.Note = strings.TrimPrefix(out.Note+"\n"+environment.Left(out.Task.Worktree), "\n")
 	out.Text, err = s.log.AnswerExcerpt(ctx, out.Task.Run)
 	return out, err
 }
@@ -244,8 +244,8 @@ func (s *Session) relaunch(ctx context.Context, id task.ID, in subagent.Input, s
 		return old, nil, &control.Error{Code: control.Conflict, Message: fmt.Sprintf("agent %s worked in the worktree of agent %s", id, cmp.Or(above, "another")),
 			Mend: "resume that one, and let it go on with this"}
 	}
-	if s.isolated(old) {
-		in.Isolation = inWorktree
+	if environment.Isolated(old) {
+		in.Isolation = environment.InWorktree
 	}
 	child, err := s.child(in, me)
 	if err != nil {

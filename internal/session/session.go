@@ -207,25 +207,23 @@ type Session struct {
 	closes <-chan struct{} // of life
 	end    context.CancelFunc
 
-	watch sync.WaitGroup // sweeps worktrees; Close waits
-	pulse pulse          // how the session stands as a whole
+	pulse pulse // how the session stands as a whole
 
 	activity *activity.Watch // of what runs
 	upkeep   *upkeep.Upkeep
 	feed     conversation.Feed
 	audience audience // who is attached
 
-	traffic traffic // of messages between agents
-	hops    hops
-	edits   environment.Edits
+	traffic   traffic // of messages between agents
+	hops      hops
+	edits     environment.Edits
+	checkouts *environment.Checkouts // of isolated agents
 
 	space     *diskspace.Guard
 	snapshots *snapshot.Writer // of the log
 
 	budgets *budget.Budgets  // of agents
 	servers *servers.Servers // that speak MCP
-
-	swept chan struct{} // closed when what crashes left of worktrees was looked at
 
 	teams  sync.Mutex // held over the start of a teammate
 	spills sync.Mutex // held while a hook is given a file
@@ -259,8 +257,7 @@ func Open(ctx context.Context, cfg Config) (_ *Session, err error) {
 	if err := environment.CheckTools(cfg.Agents.Tools); err != nil {
 		return nil, fmt.Errorf("open session %s: %w", cfg.Info.Session, err)
 	}
-	s := &Session{cfg: cfg, started: time.Now().UTC(), mates: map[task.ID]*mate{}, boxes: map[task.ID]*mailbox.Box{}, leases: map[string]*lease{}, runners: map[*hook.Runner]struct{}{}, over: make(chan struct{}), changed: make(chan struct{}),
-		swept: make(chan struct{})}
+	s := &Session{cfg: cfg, started: time.Now().UTC(), mates: map[task.ID]*mate{}, boxes: map[task.ID]*mailbox.Box{}, leases: map[string]*lease{}, runners: map[*hook.Runner]struct{}{}, over: make(chan struct{}), changed: make(chan struct{})}
 	s.life, s.end = context.WithCancel(context.Background())
 	s.closes = s.life.Done()
 	s.audience.left = s.abandoned
@@ -292,6 +289,7 @@ func Open(ctx context.Context, cfg Config) (_ *Session, err error) {
 	if cfg.Keeper != nil {
 		sc.Keeper = cfg.Keeper
 	}
+	s.checkouts = environment.NewCheckouts(cfg.Agents.Worktrees, &s.edits, func(about task.ID, text string) { s.say(about, text) })
 	s.servers = servers.New(s.life, cfg.Agents.MCP, cfg.Place)
 	s.kinds = builtin.New(sc)
 	s.useRemote()
@@ -339,7 +337,10 @@ func Open(ctx context.Context, cfg Config) (_ *Session, err error) {
 		return nil, errors.Join(err, s.log.Close())
 	}
 	_ = failpoint.Hit("session/shown")
-	s.watch.Go(func() { s.sweepTrees(s.life) })
+	s.checkouts.Start(s.life, cfg.Info.Session, func(id task.ID) bool {
+		r, ok := s.sup.Get(id)
+		return ok && !r.Status.Terminal()
+	})
 	s.activity.Start(s.life)
 	s.snapshots.Start(s.life)
 	s.space.Start(s.life)
@@ -567,7 +568,7 @@ func (s *Session) Close() error {
 	_ = failpoint.Hit("close/ended")
 	s.activity.Close()
 	s.upkeep.Close()
-	s.watch.Wait()
+	s.checkouts.Close()
 	if main != nil {
 		errs = append(errs, main.close())
 	}

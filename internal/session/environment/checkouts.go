@@ -1,0 +1,188 @@
+package environment
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/drover-dev/drover/internal/agentenv/permission"
+	"github.com/drover-dev/drover/internal/agentenv/worktree"
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/task"
+)
+
+// InWorktree is the isolation that there is.
+const InWorktree = "worktree"
+
+// isolatedMark is the state of an isolated agent from before it gets its
+// checkout: a further run after a crash must not take place in the user's folder.
+const isolatedMark = `{"v":1,"isolation":"worktree"}`
+
+// undoTime is how long it may take to give up a checkout that nobody has used.
+const undoTime = time.Minute
+
+// Checkouts are the worktrees of the isolated agents of a session.
+type Checkouts struct {
+	store  *worktree.Store // nil: no agent can be isolated
+	edits  *Edits
+	report func(about task.ID, text string)
+
+	stop     context.CancelFunc
+	sweeping sync.WaitGroup // joined by Close
+	swept    chan struct{}  // closed when what crashes left was looked at
+}
+
+// NewCheckouts makes those of a session. report tells the user about a task.
+func NewCheckouts(store *worktree.Store, edits *Edits, report func(about task.ID, text string)) *Checkouts {
+	return &Checkouts{store: store, edits: edits, report: report, stop: func() {}, swept: make(chan struct{})}
+}
+
+// Start finishes what crashes have left of checkouts, but for those of live tasks, until
+// ctx ends or Close. What goes wrong is reported about session.
+func (c *Checkouts) Start(ctx context.Context, session task.ID, live func(task.ID) bool) {
+	ctx, c.stop = context.WithCancel(ctx)
+	c.sweeping.Go(func() {
+		defer close(c.swept)
+		if c.store == nil {
+			return
+		}
+		if _, err := c.store.Sweep(ctx, live); err != nil && ctx.Err() == nil {
+			c.report(session, err.Error())
+		}
+	})
+}
+
+// Swept is closed when what crashes left was looked at.
+func (c *Checkouts) Swept() <-chan struct{} { return c.swept }
+
+// Close ends what Start began.
+func (c *Checkouts) Close() {
+	c.stop()
+	c.sweeping.Wait()
+}
+
+// Isolation is that of an agent: what is asked for, else what its definition says.
+func (c *Checkouts) Isolation(asked, defined string) (string, error) {
+	wanted := cmp.Or(asked, defined)
+	switch {
+	case wanted == "":
+		return "", nil
+	case wanted != InWorktree:
+		return "", &control.Error{Code: control.Invalid, Message: fmt.Sprintf("isolation %.40q is not known", wanted), Mend: "use worktree, or leave it out"}
+	case c.store == nil:
+		return "", &control.Error{Code: control.Unavailable, Message: "this session has no place for worktrees, so no agent can be isolated", Mend: "leave the isolation out"}
+	}
+	return wanted, nil
+}
+
+// Checkout is the place of an isolated agent.
+type Checkout struct {
+	c    *Checkouts
+	tree *worktree.Tree
+	Text string // that its agent is told
+}
+
+// Open gives an agent, whose folder would be cwd, a checkout. again says that it has had a
+// run. The caller leaves the checkout.
+func (c *Checkouts) Open(ctx context.Context, h task.Host, cwd string, again bool) (*Checkout, error) {
+	if err := h.Checkpoint(ctx, []byte(isolatedMark)); err != nil {
+		return nil, err
+	}
+	t, fresh, err := c.tree(ctx, h.Record(), cwd, again)
+	if err != nil {
+		return nil, err
+	}
+	c.edits.AddCheckout(t)
+	o := &Checkout{c: c, tree: t, Text: fmt.Sprintf("You work in a git worktree of your own: %s, on the branch %s. Other agents do not see what you change there.", t.Path, t.Branch)}
+	switch n, top := t.Uncommitted, t.Repo; {
+	case !fresh || n == 0:
+	case n < 0:
+		o.Text += fmt.Sprintf(" Changes of %s that are not committed are not in it.", top)
+	case n == 1:
+		o.Text += fmt.Sprintf(" 1 uncommitted change of %s is not in it.", top)
+	default:
+		o.Text += fmt.Sprintf(" %d uncommitted changes of %s are not in it.", n, top)
+	}
+	return o, nil
+}
+
+// Dir is the folder in the checkout that the agent works in.
+func (o *Checkout) Dir() string { return o.tree.Dir }
+
+// Rules are those of an agent whose folder would be cwd, as they hold in the checkout.
+func (o *Checkout) Rules(r permission.Rules, cwd string) permission.Rules {
+	t := o.tree
+	dirs := []string{t.Path}
+	for _, dir := range r.Dirs {
+		if there, ok := t.Map(dir); ok {
+			dir = there
+		}
+		dirs = append(dirs, dir)
+	}
+	r.Dirs, r.Base = dirs, cmp.Or(r.Base, cwd)
+	r.Copies = append(slices.Clone(r.Copies), permission.Copy{Of: t.Repo, At: t.Path}, permission.Copy{Of: cwd, At: t.Dir})
+	return r
+}
+
+// tree is the checkout of the agent: for a further run the one that it had, if
+// that was not removed because nothing was in it.
+func (c *Checkouts) tree(ctx context.Context, rec task.Record, cwd string, again bool) (t *worktree.Tree, fresh bool, err error) {
+	if again {
+		select {
+		case <-c.swept: // it holds for a moment what it looks at
+		case <-ctx.Done():
+			return nil, false, context.Cause(ctx)
+		}
+		t, err := c.store.Resume(rec.ID)
+		switch w := rec.Worktree; {
+		case err == nil:
+			return t, false, nil
+		case errors.Is(err, worktree.ErrBusy):
+			return nil, false, fmt.Errorf("%w (wait until nobody works in it any more)", err)
+		case !errors.Is(err, worktree.ErrGone):
+			return nil, false, err
+		case w != nil && !w.Removed:
+			return nil, false, fmt.Errorf("%w, so the agent cannot go on with its work (start a new one)", err)
+		}
+	}
+	t, err = c.store.Create(ctx, worktree.Request{Folder: cwd, Task: rec.ID, Session: rec.Session, Name: rec.Name})
+	return t, true, err
+}
+
+// Leave gives the checkout up when nothing runs in it any more.
+func (o *Checkout) Leave(ctx context.Context) *task.Worktree {
+	o.c.edits.DropCheckout(o.tree)
+	got, err := o.c.store.Finish(ctx, o.tree)
+	w := &task.Worktree{Path: got.Path, Branch: got.Branch, Rescue: got.Rescue, Text: got.Text, Removed: got.Removed}
+	if err != nil && w.Text == "" {
+		w.Path, w.Branch, w.Text = o.tree.Path, o.tree.Branch, err.Error()
+	}
+	if Left(w) != "" {
+		o.c.report(o.tree.Task, w.Text)
+	}
+	return w
+}
+
+// Undo is Leave for an agent that has not begun.
+func (o *Checkout) Undo(ctx context.Context) {
+	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
+	defer done()
+	o.Leave(ctx)
+}
+
+// Left is what there is to say of a checkout: nothing, if nothing is left.
+func Left(w *task.Worktree) string {
+	if w == nil || w.Removed && w.Branch == "" && w.Rescue == "" {
+		return ""
+	}
+	return w.Text
+}
+
+// Isolated reports whether an agent has a checkout of its own.
+func Isolated(r task.Record) bool {
+	return r.Kind.IsAgent() && (r.Worktree != nil || string(r.Checkpoint) == isolatedMark)
+}
