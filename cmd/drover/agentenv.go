@@ -57,7 +57,7 @@ func (w *world) Waiting() func([]byte) bool {
 
 // MCPServers are the MCP servers of the folder and its user.
 func (w *world) MCPServers() ([]mcpconfig.Entry, error) {
-	return assemble.MCPServers(assemble.Config{Root: w.root, Folder: w.cwd, Env: w.env, Version: version})
+	return assemble.MCPServers(assemble.Config{Root: w.root, Folder: w.cwd, Env: w.env, Version: w.version})
 }
 
 // ReachMCP connects to the servers that can be used, side by side. They have a keeper
@@ -65,7 +65,7 @@ func (w *world) MCPServers() ([]mcpconfig.Entry, error) {
 func (w *world) ReachMCP(ctx context.Context, set settings.Settings, entries []mcpconfig.Entry) []cli.Reached {
 	link := keeper.Helper("mcp-list", w.helper())
 	defer func() { _ = link.Close() }()
-	pool := mcpclient.NewPool(mcpclient.Config{Version: version, Env: shell.ChildEnv(w.env), Cwd: w.cwd, Ready: link.Ready, FrameBytes: set.MCP.FrameBytes})
+	pool := mcpclient.NewPool(mcpclient.Config{Version: w.version, Env: shell.ChildEnv(w.env), Cwd: w.cwd, Ready: link.Ready, FrameBytes: set.MCP.FrameBytes})
 	defer pool.Close()
 	out := make([]cli.Reached, len(entries))
 	var all sync.WaitGroup

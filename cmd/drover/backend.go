@@ -81,7 +81,7 @@ func filesOf(st trust.State) string {
 
 // opening is what all sessions of this process have in common.
 func (w *world) opening(role, title string, set settings.Settings) assemble.Config {
-	return assemble.Config{Root: w.root, Folder: w.cwd, Role: role, Title: title, Version: version, Env: w.env, Settings: set,
+	return assemble.Config{Root: w.root, Folder: w.cwd, Role: role, Title: title, Version: w.version, Env: w.env, Settings: set,
 		TrustNoted: w.trustNoted, Tell: func(_ task.ID, text string) { w.note(text) }}
 }
 

@@ -24,8 +24,9 @@ import (
 	"github.com/drover-dev/drover/internal/platform/home"
 )
 
-// version is set by the linker.
-var version = "0.1.0-dev" //house:constant the linker can set variables only
+// version is set by the linker for a release. Otherwise it is that of the module or
+// the commit that the program was built from; see [versionOf].
+var version = "" //house:constant the linker can set variables only
 
 func main() { os.Exit(run()) }
 
@@ -118,6 +119,7 @@ func signals(parent context.Context) (context.Context, func()) {
 // world is what this process has around it: the backend of the command line.
 type world struct {
 	exe       string // this program
+	version   string
 	env       []string
 	cwd       string // the project's folder
 	elsewhere bool   // that is not where the user is
@@ -142,13 +144,13 @@ func newWorld() (*world, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &world{exe: exe, env: os.Environ(), cwd: cwd, root: root, stderr: os.Stderr}, nil
+	return &world{exe: exe, version: versionOf(), env: os.Environ(), cwd: cwd, root: root, stderr: os.Stderr}, nil
 }
 
 func (w *world) deps() cli.Deps {
 	return cli.Deps{
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
-		Env: w.env, Cwd: w.cwd, Version: version, Root: w.root, Backend: w,
+		Env: w.env, Cwd: w.cwd, Version: w.version, Root: w.root, Backend: w,
 		OnInterrupt: onInterrupt, IsTerminal: isTerminal, Columns: func() int { return columns(os.Stdout) },
 	}
 }

@@ -39,7 +39,7 @@ func (w *world) Fork(from task.ID) (task.ID, error) {
 	if err := fresh.Ensure(); err != nil {
 		return "", fmt.Errorf("fork session %s: %w", from, err)
 	}
-	meta := agent.Meta{Version: version, Cwd: w.cwd, AgentName: "main", SessionID: string(fresh.ID())}
+	meta := agent.Meta{Version: w.version, Cwd: w.cwd, AgentName: "main", SessionID: string(fresh.ID())}
 	if err := agent.ForkTranscript(old.Transcript(), fresh.Transcript(), meta); err != nil {
 		return "", fmt.Errorf("fork session %s: %w", from, err)
 	}
@@ -123,7 +123,7 @@ func (w *world) Answer(ctx context.Context, p *cli.Prompt, id task.ID) error {
 func (w *world) streamOptions(ctx context.Context, p *cli.Prompt, set settings.Settings, s *assemble.Session, m *session.Main) agentsdk.Options {
 	info, _ := s.Info(ctx) // of a session in this process there always is one
 	o := agentsdk.Options{Out: os.Stdout, Format: agentsdk.Format(p.Format), Partial: p.Partial, Session: info.Session, Cwd: w.cwd, Model: m.Model(),
-		PermissionMode: cmp.Or(p.Mode, set.Permissions.DefaultMode), Version: version, Tools: m.Tools(), MCPServers: mcpServers(m), Agents: cli.AgentNames(w.deps(), p.Agents),
+		PermissionMode: cmp.Or(p.Mode, set.Permissions.DefaultMode), Version: w.version, Tools: m.Tools(), MCPServers: mcpServers(m), Agents: cli.AgentNames(w.deps(), p.Agents),
 		Denied: w.stderr, Terminal: isTerminal(os.Stdout), Since: s.Since, Grown: s.Grown, Start: s.Newest()}
 	if page, err := s.List(ctx, control.ListRequest{}); err == nil {
 		o.Live = page.Tasks

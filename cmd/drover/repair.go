@@ -94,5 +94,5 @@ func (w *world) Repair(ctx context.Context, of control.Info, force bool) (out cl
 		return out, nil
 	}
 	out.Sound, out.Described = false, true
-	return out, ended.Session{Place: e.Place, Info: e.Info}.Describe(ctx, version)
+	return out, ended.Session{Place: e.Place, Info: e.Info}.Describe(ctx, w.version)
 }

@@ -27,12 +27,12 @@ import (
 func (w *world) ServeMCP(ctx context.Context) error {
 	d := w.directory()
 	connect := func(ctx context.Context) (control.API, func(), error) { return d.Background(ctx) }
-	return mcpserver.Serve(ctx, mcpserver.Config{Connect: connect, Cwd: w.cwd, Env: w.env, Version: version}, &mcp.StdioTransport{})
+	return mcpserver.Serve(ctx, mcpserver.Config{Connect: connect, Cwd: w.cwd, Env: w.env, Version: w.version}, &mcp.StdioTransport{})
 }
 
 // Demo gives the tour.
 func (w *world) Demo(ctx context.Context, out io.Writer, colour bool, width int) error {
-	return demo.Run(ctx, demo.Config{Out: out, Colour: colour, Width: width, Env: w.env, Folder: w.cwd, Keeper: w.helper(), Version: version})
+	return demo.Run(ctx, demo.Config{Out: out, Colour: colour, Width: width, Env: w.env, Folder: w.cwd, Keeper: w.helper(), Version: w.version})
 }
 
 // ServeRemote holds one session for all remote ones. It has the same ID each
