@@ -26,6 +26,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"net/url"
 	"os"
 	"runtime"
@@ -74,6 +75,8 @@ type Journal struct {
 	count  task.Seq      // newest number: of an event or a message
 	recent recent        // guarded by mu
 	grown  chan struct{} // closed and replaced at every commit
+	tray   tray          // guarded by mu
+	mailed chan struct{} // closed and replaced at every commit of mail
 	queue  []*request    // who waits to be written; guarded by mu
 	taken  bool          // somebody has the turn to write; guarded by mu
 	closed bool
@@ -95,7 +98,7 @@ type request struct {
 
 // Open opens the journal at path and makes it if there is none.
 func Open(path string, opts Options) (*Journal, error) {
-	j := &Journal{path: path, opts: opts, grown: make(chan struct{}), rested: make(chan struct{})}
+	j := &Journal{path: path, opts: opts, grown: make(chan struct{}), mailed: make(chan struct{}), rested: make(chan struct{})}
 	if opts.ReadOnly {
 		if _, err := os.Lstat(path); err != nil {
 			return nil, fmt.Errorf("open journal: %w", err)
@@ -216,7 +219,9 @@ func (j *Journal) openWriter() (err error) {
 	if version == 0 {
 		return nil // it is new, and empty
 	}
-	return conn.QueryRowContext(ctx, newestNumbers).Scan(&j.last, &j.count)
+	err = conn.QueryRowContext(ctx, newestNumbers).Scan(&j.last, &j.count)
+	j.tray.gone = j.count
+	return err
 }
 
 const newestNumbers = `SELECT e, max(e, (SELECT coalesce(max(seq), 0) FROM messages)) FROM (SELECT coalesce(max(seq), 0) AS e FROM events)`
@@ -237,6 +242,7 @@ func (j *Journal) load() error {
 	if err != nil {
 		return err
 	}
+	j.tray.gone = math.MaxInt64 // none of its mail is in memory
 	return db.QueryRow("SELECT coalesce(max(seq), 0) FROM events").Scan(&j.last)
 }
 
@@ -399,9 +405,11 @@ func (j *Journal) settle(batch []*request, last task.Seq) {
 // has its error already.
 func (j *Journal) publish(batch []*request, err error) {
 	j.mu.Lock()
+	mail := false
 	if err == nil {
 		for _, r := range batch {
 			j.count = max(j.count, r.seq)
+			mail = j.deliver(r) || mail
 			if r.entry == nil {
 				continue
 			}
@@ -411,6 +419,10 @@ func (j *Journal) publish(batch []*request, err error) {
 	}
 	close(j.grown)
 	j.grown = make(chan struct{})
+	if mail {
+		close(j.mailed)
+		j.mailed = make(chan struct{})
+	}
 	j.mu.Unlock()
 	for _, r := range batch {
 		r.err = cmp.Or(err, r.err)

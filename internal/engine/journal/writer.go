@@ -93,7 +93,7 @@ func (w *writer) rollback() error {
 // written of it: else each of a flood would cost its neighbours a commit of their own.
 func (w *writer) all(last task.Seq, batch []*request) error {
 	for _, r := range batch {
-		r.err = nil
+		r.seq, r.err = 0, nil
 		write := w.event
 		switch {
 		case r.letter != nil:

@@ -1,0 +1,184 @@
+package journal
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/drover-dev/drover/task"
+)
+
+// What is kept in memory of mail that nobody has acknowledged, for readers that keep up.
+const (
+	recentMail      = 256
+	recentMailBytes = 1 << 20
+)
+
+// piece is a notification or a message.
+type piece struct {
+	seq     task.Seq
+	owner   task.ID
+	notice  *task.Notice
+	message *task.Message
+}
+
+func (p piece) size() int {
+	if p.message == nil {
+		return 0
+	}
+	return len(p.message.Text)
+}
+
+// tray is the newest mail of all owners that nobody has acknowledged, in order.
+type tray struct {
+	pieces []piece
+	bytes  int
+	gone   task.Seq // mail up to this number may be in the file only
+}
+
+func (t *tray) add(p piece) {
+	t.pieces, t.bytes = append(t.pieces, p), t.bytes+p.size()
+	for len(t.pieces) > recentMail || t.bytes > recentMailBytes {
+		t.gone, t.bytes = t.pieces[0].seq, t.bytes-t.pieces[0].size()
+		t.pieces = slices.Delete(t.pieces, 0, 1)
+	}
+}
+
+func (t *tray) remove(seqs []task.Seq) {
+	t.pieces = slices.DeleteFunc(t.pieces, func(p piece) bool {
+		gone := slices.Contains(seqs, p.seq)
+		if gone {
+			t.bytes -= p.size()
+		}
+		return gone
+	})
+}
+
+// deliver takes in what a request has committed, and reports whether it is mail. The
+// caller holds mu.
+func (j *Journal) deliver(r *request) bool {
+	switch {
+	case r.ack != nil:
+		j.tray.remove(r.ack)
+	case r.seq == 0: // a message that was refused, or a summary
+	case r.letter != nil:
+		m := *r.letter
+		m.Seq = r.seq
+		j.tray.add(piece{seq: r.seq, owner: m.To, message: &m})
+		return true
+	case r.entry != nil && r.entry.Notice != nil && !r.entry.Notice.Acked && r.entry.Notice.Owner != "":
+		n := *r.entry.Notice
+		j.tray.add(piece{seq: r.seq, owner: n.Owner, notice: &n})
+		return true
+	}
+	return false
+}
+
+// Mail returns the notifications and messages after a number that an owner has not
+// acknowledged, each oldest first, and the number after which to read on. What was
+// committed before the call is in it.
+func (j *Journal) Mail(ctx context.Context, owner task.ID, after task.Seq) (notices []task.Notice, messages []task.Message, upto task.Seq, err error) {
+	j.mu.Lock()
+	upto = j.count
+	recent := after >= j.tray.gone
+	if recent {
+		for _, p := range j.tray.pieces {
+			switch {
+			case p.owner != owner || p.seq <= after:
+			case p.message != nil:
+				messages = append(messages, *p.message)
+			default:
+				notices = append(notices, *p.notice)
+			}
+		}
+	}
+	j.mu.Unlock()
+	if recent {
+		return notices, messages, upto, nil
+	}
+	if notices, err = j.notices(ctx, owed, string(owner), int64(after)); err != nil {
+		return nil, nil, after, err
+	}
+	if messages, err = j.messages(ctx, owner, after); err != nil {
+		return nil, nil, after, err
+	}
+	return notices, messages, upto, nil
+}
+
+// Mailed returns a channel that is closed when the next mail of anybody is durable.
+func (j *Journal) Mailed() <-chan struct{} {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.mailed
+}
+
+const owed = "WHERE owner = ? AND acked = 0 AND seq > ? ORDER BY seq"
+
+// Owed returns the notices that an owner has not acknowledged, oldest first.
+func (j *Journal) Owed(ctx context.Context, owner task.ID) ([]task.Notice, error) {
+	if j.blank() {
+		return nil, nil
+	}
+	return j.notices(ctx, owed, string(owner), 0)
+}
+
+// Notices returns all notices, oldest first.
+func (j *Journal) Notices(ctx context.Context) ([]task.Notice, error) {
+	return j.notices(ctx, "ORDER BY seq")
+}
+
+func (j *Journal) notices(ctx context.Context, where string, args ...any) (out []task.Notice, err error) {
+	db, err := j.reader()
+	if err != nil {
+		return nil, fmt.Errorf("read notices: %w", err)
+	}
+	rows, err := db.QueryContext(ctx, "SELECT seq, run_id, task_id, owner, priority, acked FROM notices "+where, args...)
+	if err != nil {
+		return nil, fmt.Errorf("read notices: %w", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var n task.Notice
+		if err := rows.Scan(&n.Seq, &n.Run, &n.Task, &n.Owner, &n.Priority, &n.Acked); err != nil {
+			return nil, fmt.Errorf("read notices: %w", err)
+		}
+		out = append(out, n)
+	}
+	return out, rows.Err()
+}
+
+// Unread returns the messages that an owner has not acknowledged, in the order
+// they were sent.
+func (j *Journal) Unread(ctx context.Context, owner task.ID) ([]task.Message, error) {
+	if j.blank() {
+		return nil, nil
+	}
+	return j.messages(ctx, owner, 0)
+}
+
+func (j *Journal) messages(ctx context.Context, owner task.ID, after task.Seq) (out []task.Message, err error) {
+	db, err := j.reader()
+	if err != nil {
+		return nil, fmt.Errorf("read messages: %w", err)
+	}
+	rows, err := db.QueryContext(ctx, unread, task.Prompt, task.MaxPromptBytes, task.MaxMessageBytes, string(owner), int64(after))
+	if err != nil {
+		return nil, fmt.Errorf("read messages of %s: %w", owner, err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var m task.Message
+		var at int64
+		if err := rows.Scan(&m.Seq, &m.To, &m.From, &m.Kind, &m.Text, &m.Priority, &at, &m.Hops); err != nil {
+			return nil, fmt.Errorf("read messages of %s: %w", owner, err)
+		}
+		m.At = time.Unix(0, at).UTC()
+		out = append(out, m)
+	}
+	return out, rows.Err()
+}
+
+// unread bounds what it reads whoever wrote it.
+const unread = `SELECT seq, owner, sender, kind, substr(CAST(text AS BLOB), 1, CASE kind WHEN ? THEN ? ELSE ? END), priority, CAST(at AS INTEGER), CAST(hops AS INTEGER) FROM messages
+	WHERE owner = ? AND acked = 0 AND seq > ? ORDER BY seq`
