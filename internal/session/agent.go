@@ -233,7 +233,11 @@ type mail struct {
 
 func (m *mail) Take(ctx context.Context) ([]agent.Letter, error) {
 	var letters []agent.Letter
-	for _, x := range m.box.Mail() {
+	mail, err := m.box.Mail(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, x := range mail {
 		if m.skip != nil && m.skip(x) {
 			continue
 		}
@@ -262,8 +266,12 @@ func (m *mail) Ack(ctx context.Context, letters []agent.Letter) error {
 		seqs[i] = task.Seq(l.Seq)
 	}
 	_ = failpoint.Hit("mail/told")
-	m.s.hops.read(m.box.Owner(), m.box.Mail(), seqs)
-	err := m.box.Acknowledge(ctx, seqs...)
+	mail, err := m.box.Mail(ctx)
+	if err != nil {
+		return err
+	}
+	m.s.hops.read(m.box.Owner(), mail, seqs)
+	err = m.box.Acknowledge(ctx, seqs...)
 	_ = failpoint.Hit("mail/acknowledged")
 	return err
 }

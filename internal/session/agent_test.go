@@ -10,6 +10,8 @@ import (
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/engine/journal"
+	"github.com/drover-dev/drover/internal/engine/mailbox"
 	"github.com/drover-dev/drover/internal/session/conversation"
 	"github.com/drover-dev/drover/task"
 )
@@ -405,15 +407,29 @@ func TestOwedAfterReopen(t *testing.T) {
 	}
 }
 
+// strayLog is a log with notices of which it has no event. Each is read once.
+type strayLog struct {
+	*journal.Journal
+	notices []task.Notice
+}
+
+func (p *strayLog) Mail(ctx context.Context, owner task.ID, after task.Seq) ([]task.Notice, []task.Message, task.Seq, error) {
+	notices, messages, upto, err := p.Journal.Mail(ctx, owner, after)
+	notices, p.notices = append(notices, p.notices...), nil
+	return notices, messages, upto, err
+}
+
 // An end whose record cannot be read is told all the same, and holds nothing else back.
 func TestUnreadableNotice(t *testing.T) {
 	r := open(t, "")
 	me := r.cfg.Info.Session
-	box, err := r.box(r.ctx, me)
+	log := &strayLog{Journal: r.log}
+	box, err := mailbox.Open(r.ctx, me, log)
 	if err != nil {
 		t.Fatal(err)
 	}
-	box.Add(task.Notice{Seq: 1 << 40, Run: "run_lost", Task: "a00000001", Owner: me}) // the log has no such event
+	lost := []task.Notice{{Seq: 1 << 40, Run: "run_lost", Task: "a00000001", Owner: me}}
+	log.notices = lost
 	if _, err := r.sup.Post(r.ctx, task.Message{To: me, From: "somebody", Kind: task.PlainMessage, Text: "read me"}); err != nil {
 		t.Fatal(err)
 	}
@@ -427,12 +443,15 @@ func TestUnreadableNotice(t *testing.T) {
 			t.Errorf("the notice lacks %q: %s", part, letters[1].Text)
 		}
 	}
-	if err := m.Ack(r.ctx, letters); err != nil || len(box.Mail()) > 0 {
-		t.Errorf("%d letters are left, %v", len(box.Mail()), err)
+	if err := m.Ack(r.ctx, letters); err != nil {
+		t.Error(err)
+	}
+	if left, err := box.Mail(r.ctx); err != nil || len(left) > 0 {
+		t.Errorf("%d letters are left, %v", len(left), err)
 	}
 	gone, cancel := context.WithCancel(r.ctx)
 	cancel()
-	box.Add(task.Notice{Seq: 1 << 40, Run: "run_lost", Task: "a00000001", Owner: me})
+	log.notices = lost
 	if letters, err := m.Take(gone); err == nil { // that nobody could look does not say what is in the log
 		t.Errorf("told while the turn was ended: %+v", letters)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"os"
 	"path/filepath"
-	goruntime "runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -110,8 +109,18 @@ func TestMonitorEvent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for !slices.ContainsFunc(box.Mail(), func(x mailbox.Mail) bool { return x.Message.Kind == task.MonitorEvent }) { // in the log it is a moment before
-		if goruntime.Gosched(); r.ctx.Err() != nil {
+	for {
+		mailed := box.Mailed()
+		mail, err := box.Mail(r.ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if slices.ContainsFunc(mail, func(x mailbox.Mail) bool { return x.Message.Kind == task.MonitorEvent }) {
+			break
+		}
+		select {
+		case <-mailed:
+		case <-r.ctx.Done():
 			t.Fatal("the event does not come")
 		}
 	}

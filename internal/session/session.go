@@ -3,8 +3,8 @@
 // A [Session] owns the session's folder while it is open: the log, the
 // supervisor, the mailboxes, and at most one main agent ([Main]). It is the
 // [control.API] of its own process. It promises that opening takes in what an
-// earlier host left, that a notice reaches the mailbox of its owner as soon as
-// it is durable, and that closing ends everything in order.
+// earlier host left, that whoever finds that nothing runs any more finds the
+// notification in the mailbox, and that closing ends everything in order.
 //
 // It does not listen on sockets, print, or read settings files.
 package session
@@ -299,8 +299,7 @@ func Open(ctx context.Context, cfg Config) (_ *Session, err error) {
 		Log:        s.log,
 		Output:     s.output,
 		OutputPath: cfg.Place.Output,
-		Owed:       s.owed,
-		Posted:     s.posted,
+		Recorded:   s.recorded,
 		Ended:      s.ended,
 		Room:       s.space.Admit,
 		Held:       cfg.Limits.HeldTasks,
@@ -443,25 +442,10 @@ func (s *Session) ended(task.Record, task.Notice) {
 	s.snapshots.TaskEnded()
 }
 
-// owed is called by the supervisor before an end can be seen: who finds that
-// nothing runs any more finds the notice in the mailbox.
-func (s *Session) owed(n task.Notice) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// recorded is called by the supervisor before an end can be seen.
+func (s *Session) recorded(n task.Notice) {
 	if p := s.cfg.Agents.Purse; p != nil {
 		p.Ended(string(n.Task))
-	}
-	if box := s.boxes[n.Owner]; box != nil {
-		box.Add(n)
-	}
-}
-
-// posted is called by the supervisor when a message is durable.
-func (s *Session) posted(m task.Message) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if box := s.boxes[m.To]; box != nil {
-		box.AddMessage(m)
 	}
 }
 
@@ -471,11 +455,9 @@ func (s *Session) wake() {
 	s.changed = make(chan struct{})
 }
 
-// box returns the mailbox of an agent, with what it is owed: also one that has
-// not begun may have mail, since it can wait long for a place.
+// box returns the mailbox of an agent: also one that has not begun may have mail, since
+// it can wait long for a place.
 func (s *Session) box(ctx context.Context, owner task.ID) (*mailbox.Box, error) {
-	// The lock is held over the read of the log: a notice that becomes durable
-	// meanwhile is put in by owed, which waits for the lock.
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if b := s.boxes[owner]; b != nil {

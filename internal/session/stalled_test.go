@@ -19,7 +19,11 @@ func (r *rig) stalls() []mailbox.Mail {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	return slices.DeleteFunc(box.Mail(), func(m mailbox.Mail) bool { return m.Message == nil || m.Message.Kind != task.Stalled })
+	mail, err := box.Mail(r.ctx)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return slices.DeleteFunc(mail, func(m mailbox.Mail) bool { return m.Message == nil || m.Message.Kind != task.Stalled })
 }
 
 // What was told of stands in the record, by which the next host knows it.

@@ -157,7 +157,7 @@ func (s *Session) idle() (bool, mark) {
 		// order. A turn that came and went meanwhile may have started anything.
 		before, _ := m.State()
 		working, ended := s.atWork()
-		mail := m.Mail()
+		mail, _ := m.Mail(context.Background()) // what cannot be read begins no turn
 		at, _ := m.State()
 		if at.Turns == before.Turns {
 			quiet := working == 0 && !at.Working() && (!mail || at.Hold != conversation.NoHold)

@@ -15,7 +15,6 @@ import (
 	"github.com/drover-dev/drover/internal/agentenv/permission"
 	"github.com/drover-dev/drover/internal/agentenv/todo"
 	"github.com/drover-dev/drover/internal/api/control"
-	"github.com/drover-dev/drover/internal/engine/mailbox"
 	"github.com/drover-dev/drover/internal/model/modeltest"
 	"github.com/drover-dev/drover/internal/tool/tasktools"
 	"github.com/drover-dev/drover/subagent"
@@ -617,16 +616,20 @@ func TestMessageTakenBack(t *testing.T) {
 // Who rests and has mail that it has not read is about to wake: nobody who waits for
 // the session to be quiet may overlook it.
 func TestRests(t *testing.T) {
-	s := &Session{boxes: map[task.ID]*mailbox.Box{}}
+	s := open(t, "")
 	r := task.Record{ID: "t00000001", Idle: true}
 	if !s.rests(r) {
 		t.Error("an agent without a mailbox is at work")
 	}
-	s.boxes[r.ID] = mailbox.New(r.ID, nil)
+	if _, err := s.box(s.ctx, r.ID); err != nil {
+		t.Fatal(err)
+	}
 	if !s.rests(r) {
 		t.Error("an agent without mail is at work")
 	}
-	s.boxes[r.ID].AddMessage(task.Message{Seq: 1, To: r.ID})
+	if _, err := s.log.Post(s.ctx, task.Message{To: r.ID, From: "x", Kind: task.PlainMessage, Text: "wake up"}); err != nil {
+		t.Fatal(err)
+	}
 	if s.rests(r) {
 		t.Error("an agent with mail rests")
 	}

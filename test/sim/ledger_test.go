@@ -177,14 +177,12 @@ func (c *line) Post(ctx context.Context, m task.Message) (task.Seq, error) {
 	return seq, err
 }
 
-// Owed, Unread and Acknowledge implement mailbox.Log.
-func (c *line) Owed(ctx context.Context, owner task.ID) ([]task.Notice, error) {
-	return c.j.Owed(ctx, owner)
+// Mail, Mailed and Acknowledge implement mailbox.Log.
+func (c *line) Mail(ctx context.Context, owner task.ID, after task.Seq) ([]task.Notice, []task.Message, task.Seq, error) {
+	return c.j.Mail(ctx, owner, after)
 }
 
-func (c *line) Unread(ctx context.Context, owner task.ID) ([]task.Message, error) {
-	return c.j.Unread(ctx, owner)
-}
+func (c *line) Mailed() <-chan struct{} { return c.j.Mailed() }
 
 func (c *line) Acknowledge(ctx context.Context, seqs ...task.Seq) error {
 	c.enter()

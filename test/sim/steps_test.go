@@ -663,7 +663,8 @@ func (w *world) turn(r *rand.Rand) {
 // deliver puts mail into the transcript of an owner, which takes each number once, and
 // acknowledges it, unless the program dies in between.
 func (w *world) deliver(owner task.ID, most int, dies bool, r *rand.Rand) {
-	mail := w.open(owner).Mail()
+	mail, err := w.open(owner).Mail(context.Background())
+	must(err)
 	if len(mail) == 0 {
 		wrong("%s is owed mail and is given none", w.name(owner))
 	}

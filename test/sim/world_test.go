@@ -125,7 +125,7 @@ func (w *world) up(whole bool) {
 	w.mu.Lock()
 	w.boxes = map[task.ID]*mailbox.Box{}
 	w.mu.Unlock()
-	cfg := supervise.Config{Session: session, Log: w.line, Owed: w.owed, Posted: w.posted, Recall: j.Newest}
+	cfg := supervise.Config{Session: session, Log: w.line, Recall: j.Newest}
 	if w.seed%2 == 0 { // ended tasks leave the memory as soon as they may
 		cfg.Held, cfg.Grace = 8, 1
 	}
@@ -143,25 +143,9 @@ func (w *world) up(whole bool) {
 	w.reconcile()
 }
 
-func (w *world) owed(n task.Notice) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if b := w.boxes[n.Owner]; b != nil {
-		b.Add(n)
-	}
-}
-
-func (w *world) posted(m task.Message) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if b := w.boxes[m.To]; b != nil {
-		b.AddMessage(m)
-	}
-}
-
 // open is the box of an owner in this life.
 func (w *world) open(owner task.ID) *mailbox.Box {
-	w.mu.Lock() // over both: what ends between the look at the log and the box would be in neither
+	w.mu.Lock()
 	defer w.mu.Unlock()
 	if b := w.boxes[owner]; b != nil {
 		return b

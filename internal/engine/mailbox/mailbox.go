@@ -1,11 +1,12 @@
 // Package mailbox keeps what an agent has not been told yet.
 //
-// A [Box] belongs to one owner and holds the notices that the log says are owed
-// to it, and the messages that others have sent. It promises that both stay until
-// they are acknowledged, that the same mail always has the same number, and that
-// a waiting owner is woken at once. What a notice says is made by [Render], from
-// the record of a run that has ended and can no longer change; a message says
-// what [RenderMessage] makes of it.
+// A [Box] belongs to one owner and reads on in the log, from where it has read last: the
+// notifications that the log holds for that owner, and the messages of others. It
+// promises that every look at it shows what was durable before, that mail stays until it
+// is acknowledged, that the same mail always has the same number, and that a waiting
+// owner is woken at once. A wake-up carries nothing and may be merged with others. What a
+// notification says is made by [Render], from the record of a run that has ended and can
+// no longer change; a message says what [RenderMessage] makes of it.
 //
 // It does not decide when mail is read, and writes nothing but acknowledgements.
 package mailbox
@@ -20,10 +21,13 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Log is where mail is owed and acknowledged.
+// Log is where mail is written and acknowledged.
 type Log interface {
-	Owed(ctx context.Context, owner task.ID) ([]task.Notice, error)
-	Unread(ctx context.Context, owner task.ID) ([]task.Message, error)
+	// Mail returns what an owner has not acknowledged after a number, and the number
+	// after which to read on. What was durable before the call is in it.
+	Mail(ctx context.Context, owner task.ID, after task.Seq) (notices []task.Notice, messages []task.Message, upto task.Seq, err error)
+	// Mailed returns a channel that is closed when the next mail of anybody is durable.
+	Mailed() <-chan struct{}
 	Acknowledge(ctx context.Context, seqs ...task.Seq) error
 }
 
@@ -32,9 +36,9 @@ type Box struct {
 	owner task.ID
 	log   Log
 
-	mu    sync.Mutex
-	mail  []Mail        // not acknowledged, in the order of delivery
-	added chan struct{} // capacity 1: something was added
+	mu   sync.Mutex // guards what follows, and is held while the log is read
+	read task.Seq   // the log was read up to here
+	mail []Mail     // not acknowledged, in the order of delivery
 }
 
 // Mail is one thing that its owner has not been told: a notice or a message.
@@ -45,68 +49,34 @@ type Mail struct {
 	Message *task.Message // nil: it is the notice
 }
 
-func ofNotice(n task.Notice) Mail {
-	return Mail{Seq: n.Seq, Urgent: n.Priority == task.Next, Notice: n}
-}
-
-func ofMessage(m task.Message) Mail {
-	return Mail{Seq: m.Seq, Urgent: m.Priority == task.Next, Message: &m}
-}
-
-// Open returns the box of an owner with what the log owes it.
+// Open returns the box of an owner with what the log has for it.
 func Open(ctx context.Context, owner task.ID, log Log) (*Box, error) {
-	owed, err := log.Owed(ctx, owner)
+	b := &Box{owner: owner, log: log}
+	_, err := b.Mail(ctx)
+	return b, err
+}
+
+// readOn takes in what has come since. The caller holds mu.
+func (b *Box) readOn(ctx context.Context) error {
+	notices, messages, upto, err := b.log.Mail(ctx, b.owner, b.read)
 	if err != nil {
-		return nil, fmt.Errorf("open mailbox of %s: %w", owner, err)
+		return fmt.Errorf("read mailbox of %s: %w", b.owner, err)
 	}
-	unread, err := log.Unread(ctx, owner)
-	if err != nil {
-		return nil, fmt.Errorf("open mailbox of %s: %w", owner, err)
+	b.read = upto
+	for _, n := range notices {
+		b.put(Mail{Seq: n.Seq, Urgent: n.Priority == task.Next, Notice: n})
 	}
-	b := New(owner, log)
-	for _, n := range owed {
-		b.Add(n)
+	for _, m := range messages {
+		b.put(Mail{Seq: m.Seq, Urgent: m.Priority == task.Next, Message: &m})
 	}
-	for _, m := range unread {
-		b.AddMessage(m)
-	}
-	return b, nil
+	return nil
 }
 
-// New returns the box of an owner to whom nothing is owed yet.
-func New(owner task.ID, log Log) *Box {
-	return &Box{owner: owner, log: log, added: make(chan struct{}, 1)}
-}
-
-// Add puts in a notice that is durably owed. One that is there already, or is
-// acknowledged, or somebody else's, changes nothing.
-func (b *Box) Add(n task.Notice) {
-	if n.Acked || n.Owner != b.owner {
-		return
-	}
-	b.put(ofNotice(n))
-}
-
-// AddMessage puts in a message that is durable. One that is there already, or
-// somebody else's, changes nothing.
-func (b *Box) AddMessage(m task.Message) {
-	if m.To != b.owner {
-		return
-	}
-	b.put(ofMessage(m))
-}
-
+// put puts a piece of mail in its place. One that is there already changes nothing.
 func (b *Box) put(m Mail) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	at, there := slices.BinarySearchFunc(b.mail, m, compare)
-	if there {
-		return
-	}
-	b.mail = slices.Insert(b.mail, at, m)
-	select {
-	case b.added <- struct{}{}:
-	default:
+	if !there {
+		b.mail = slices.Insert(b.mail, at, m)
 	}
 }
 
@@ -123,11 +93,13 @@ func rank(m Mail) int {
 	return 1
 }
 
-// Mail returns what has not been acknowledged, most urgent first.
-func (b *Box) Mail() []Mail {
+// Mail returns what has not been acknowledged, most urgent first. With an error it is
+// what was read before.
+func (b *Box) Mail(ctx context.Context) ([]Mail, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return slices.Clone(b.mail)
+	err := b.readOn(ctx)
+	return slices.Clone(b.mail), err
 }
 
 // Owner is whose box it is.
@@ -136,29 +108,33 @@ func (b *Box) Owner() task.ID { return b.owner }
 // Wait returns when there is mail, or with the cause of ctx.
 func (b *Box) Wait(ctx context.Context) error {
 	for {
-		b.mu.Lock()
-		n := len(b.mail)
-		b.mu.Unlock()
-		if n > 0 {
+		mailed := b.Mailed()
+		mail, err := b.Mail(ctx)
+		switch {
+		case len(mail) > 0:
 			return nil
+		case err != nil && ctx.Err() == nil:
+			return err
 		}
 		select {
-		case <-b.added:
+		case <-mailed:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
 }
 
-// Added returns a channel that receives after something was added. Wake-ups may
-// merge: look at [Box.Mail] after each.
-func (b *Box) Added() <-chan struct{} { return b.added }
+// Mailed returns a channel that is closed when there may be more mail.
+func (b *Box) Mailed() <-chan struct{} { return b.log.Mailed() }
 
 // Acknowledge takes mail out for good. It is out of the box only when the log
 // says so.
 func (b *Box) Acknowledge(ctx context.Context, seqs ...task.Seq) error {
 	if len(seqs) == 0 {
 		return nil
+	}
+	if _, err := b.Mail(ctx); err != nil { // what is acknowledged is not read again
+		return err
 	}
 	if err := b.log.Acknowledge(ctx, seqs...); err != nil {
 		return fmt.Errorf("mailbox of %s: %w", b.owner, err)

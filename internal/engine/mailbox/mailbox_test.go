@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 
@@ -15,21 +16,63 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// memLog is a log in memory.
 type memLog struct {
+	mu     sync.Mutex
 	owed   []task.Notice
 	unread []task.Message
+	after  []task.Seq // of each read
+	mailed chan struct{}
 	err    error
 }
 
-func (l *memLog) Unread(_ context.Context, owner task.ID) ([]task.Message, error) {
-	return slices.DeleteFunc(slices.Clone(l.unread), func(m task.Message) bool { return m.To != owner }), l.err
+func (l *memLog) Mail(_ context.Context, owner task.ID, after task.Seq) (notices []task.Notice, messages []task.Message, upto task.Seq, _ error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	upto, l.after = after, append(l.after, after)
+	for _, n := range l.owed {
+		if upto = max(upto, n.Seq); n.Owner == owner && n.Seq > after && !n.Acked {
+			notices = append(notices, n)
+		}
+	}
+	for _, m := range l.unread {
+		if upto = max(upto, m.Seq); m.To == owner && m.Seq > after {
+			messages = append(messages, m)
+		}
+	}
+	return notices, messages, upto, l.err
 }
 
-func (l *memLog) Owed(_ context.Context, owner task.ID) ([]task.Notice, error) {
-	return slices.DeleteFunc(slices.Clone(l.owed), func(n task.Notice) bool { return n.Owner != owner }), l.err
+func (l *memLog) Mailed() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.mailed == nil {
+		l.mailed = make(chan struct{})
+	}
+	return l.mailed
+}
+
+// write adds mail, and wakes who waits.
+func (l *memLog) write(mail ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, m := range mail {
+		switch m := m.(type) {
+		case task.Notice:
+			l.owed = append(l.owed, m)
+		case task.Message:
+			l.unread = append(l.unread, m)
+		}
+	}
+	if l.mailed != nil {
+		close(l.mailed)
+		l.mailed = nil
+	}
 }
 
 func (l *memLog) Acknowledge(_ context.Context, seqs ...task.Seq) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if l.err != nil {
 		return l.err
 	}
@@ -38,52 +81,66 @@ func (l *memLog) Acknowledge(_ context.Context, seqs ...task.Seq) error {
 	return nil
 }
 
-func seqs(b *Box) (out []task.Seq) {
-	for _, m := range b.Mail() {
+func open(t *testing.T, owner task.ID, log Log) *Box {
+	t.Helper()
+	b, err := Open(t.Context(), owner, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func look(t *testing.T, b *Box) []Mail {
+	t.Helper()
+	mail, err := b.Mail(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return mail
+}
+
+func seqs(t *testing.T, b *Box) (out []task.Seq) {
+	t.Helper()
+	for _, m := range look(t, b) {
 		out = append(out, m.Seq)
 	}
 	return out
 }
 
+// Every look shows what was durable before it, though nobody was woken, and reads on
+// where the last has ended.
 func TestOrder(t *testing.T) {
 	log := &memLog{owed: []task.Notice{{Seq: 4, Owner: "s1"}, {Seq: 2, Owner: "s1", Priority: task.Later}, {Seq: 9, Owner: "s2"}}}
-	b, err := Open(t.Context(), "s1", log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.Add(task.Notice{Seq: 7, Owner: "s1", Priority: task.Next})
-	b.Add(task.Notice{Seq: 2, Owner: "s1"})              // again
-	b.Add(task.Notice{Seq: 8, Owner: "s1", Acked: true}) // known
-	b.Add(task.Notice{Seq: 9, Owner: "s2"})              // somebody else's
-	if got := seqs(b); !slices.Equal(got, []task.Seq{7, 2, 4}) {
+	b := open(t, "s1", log)
+	log.write(task.Notice{Seq: 17, Owner: "s1", Priority: task.Next},
+		task.Notice{Seq: 18, Owner: "s1", Acked: true}, // known
+		task.Notice{Seq: 19, Owner: "s2"})              // somebody else's
+	if got := seqs(t, b); !slices.Equal(got, []task.Seq{17, 2, 4}) {
 		t.Fatalf("owed %v", got)
 	}
-	if err := b.Acknowledge(t.Context(), 7, 4); err != nil {
+	if err := b.Acknowledge(t.Context(), 17, 4); err != nil {
 		t.Fatal(err)
 	}
-	if got := seqs(b); !slices.Equal(got, []task.Seq{2}) {
+	if got := seqs(t, b); !slices.Equal(got, []task.Seq{2}) {
 		t.Errorf("owed after the acknowledgement %v", got)
 	}
-	again, err := Open(t.Context(), "s1", log)
-	if err != nil || !slices.Equal(seqs(again), []task.Seq{2}) {
-		t.Errorf("opened again: %v, %v", seqs(again), err)
+	if want := []task.Seq{0, 9, 19, 19}; !slices.Equal(log.after, want) {
+		t.Errorf("read after %v, want %v", log.after, want)
+	}
+	if got := seqs(t, open(t, "s1", log)); !slices.Equal(got, []task.Seq{2}) {
+		t.Errorf("opened again: %v", got)
 	}
 }
 
 // Notices and messages come in one order, urgent ones first, and go the same way.
 func TestMessages(t *testing.T) {
 	log := &memLog{owed: []task.Notice{{Seq: 4, Owner: "s1"}}, unread: []task.Message{{Seq: 3, To: "s1", Text: "x"}, {Seq: 5, To: "s2"}}}
-	b, err := Open(t.Context(), "s1", log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := open(t, "s1", log)
 	late := task.Message{Seq: 8, To: "s1", Priority: task.Next, Text: "now"}
-	b.AddMessage(late)
-	b.AddMessage(late)                           // again
-	b.AddMessage(task.Message{Seq: 9, To: "s2"}) // somebody else's
-	b.Add(task.Notice{Seq: 6, Owner: "s1", Priority: task.Next})
+	log.write(late, task.Message{Seq: 9, To: "s2"}, // somebody else's
+		task.Notice{Seq: 6, Owner: "s1", Priority: task.Next})
 	order := func() (out []task.Seq) {
-		for _, m := range b.Mail() {
+		for _, m := range look(t, b) {
 			if out = append(out, m.Seq); m.Message != nil && m.Message.Seq != m.Seq || m.Message == nil && m.Notice.Seq != m.Seq {
 				t.Errorf("mail %d is %+v", m.Seq, m)
 			}
@@ -99,20 +156,34 @@ func TestMessages(t *testing.T) {
 	if got := order(); !slices.Equal(got, []task.Seq{6, 3}) {
 		t.Errorf("after the acknowledgement %v", got)
 	}
-	again, err := Open(t.Context(), "s1", log)
-	if err != nil || len(again.Mail()) != 1 || again.Mail()[0].Message.Text != "x" {
-		t.Errorf("opened again: %+v, %v", again.Mail(), err)
+	again := look(t, open(t, "s1", log))
+	if len(again) != 2 || again[1].Message.Text != "x" {
+		t.Errorf("opened again: %+v", again)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		b := New("s1", &memLog{})
+		log := &memLog{}
+		b := open(t, "s1", log)
 		woken := make(chan error)
 		go func() { woken <- b.Wait(t.Context()) }()
 		synctest.Wait()
-		b.AddMessage(late)
+		log.write(late)
 		if err := <-woken; err != nil {
 			t.Error(err)
 		}
 	})
+}
+
+// What is acknowledged before the box has read it does not come.
+func TestAcknowledgedUnread(t *testing.T) {
+	log := &memLog{}
+	b := open(t, "s1", log)
+	log.write(task.Message{Seq: 1, To: "s1"}, task.Message{Seq: 2, To: "s1"})
+	if err := b.Acknowledge(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	if got := seqs(t, b); !slices.Equal(got, []task.Seq{2}) {
+		t.Errorf("unread %v", got)
+	}
 }
 
 // A message cannot end its element, pass for a notice, or move a cursor.
@@ -130,38 +201,41 @@ func TestRenderMessage(t *testing.T) {
 // A notice whose acknowledgement could not be written comes again.
 func TestFault(t *testing.T) {
 	log := &memLog{owed: []task.Notice{{Seq: 1, Owner: "s1"}}}
-	b, err := Open(t.Context(), "s1", log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := open(t, "s1", log)
 	log.err = errors.New("disk full")
 	if err := b.Acknowledge(t.Context(), 1); !errors.Is(err, log.err) {
 		t.Errorf("acknowledge: %v", err)
 	}
-	if len(b.Mail()) != 1 {
-		t.Error("the notice is gone although the log still owes it")
+	if mail, err := b.Mail(t.Context()); len(mail) != 1 || !errors.Is(err, log.err) {
+		t.Errorf("the notice is gone although the log still owes it: %v, %v", mail, err)
+	}
+	if _, err := Open(t.Context(), "s1", log); !errors.Is(err, log.err) {
+		t.Errorf("opened: %v", err)
 	}
 }
 
 func TestWake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := New("s1", &memLog{})
+		log := &memLog{}
+		b := open(t, "s1", log)
 		woken := make(chan error)
 		go func() { woken <- b.Wait(t.Context()) }()
+		synctest.Wait()
+		log.write(task.Notice{Seq: 1, Owner: "s2"})
 		synctest.Wait()
 		select {
 		case <-woken:
 			t.Fatal("woken by nothing")
 		default:
 		}
-		b.Add(task.Notice{Seq: 1, Owner: "s1"})
+		log.write(task.Notice{Seq: 2, Owner: "s1"})
 		if err := <-woken; err != nil {
 			t.Error(err)
 		}
 		why := errors.New("enough")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(why)
-		if err := New("s2", &memLog{}).Wait(ctx); !errors.Is(err, why) {
+		if err := open(t, "s3", &memLog{}).Wait(ctx); !errors.Is(err, why) {
 			t.Errorf("wait ended with %v", err)
 		}
 	})

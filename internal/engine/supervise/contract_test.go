@@ -111,7 +111,7 @@ func TestSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &memLog{}
 		var owed []task.Notice
-		s := New(Config{Session: "s00000000", Log: log, Owed: func(n task.Notice) { owed = append(owed, n) }})
+		s := New(Config{Session: "s00000000", Log: log, Recorded: func(n task.Notice) { owed = append(owed, n) }})
 		defer s.Close()
 		rec := start(t, s, work(func(ctx context.Context, h task.Host) (task.Result, error) {
 			return task.Result{}, h.Tell(ctx, task.MonitorEvent, "a line", task.Next)

@@ -219,13 +219,7 @@ func (w *world) up(t *rapid.T) {
 	w.j, err = journal.Open(w.path, journal.Options{})
 	must(err)
 	w.dead.Store(false)
-	w.s = supervise.New(supervise.Config{Session: owner, Log: w, Ended: func(_ task.Record, n task.Notice) {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		if w.box != nil {
-			w.box.Add(n)
-		}
-	}})
+	w.s = supervise.New(supervise.Config{Session: owner, Log: w})
 	states, err := w.j.Tasks(t.Context())
 	must(err)
 	old := make([]supervise.Old, len(states))
@@ -235,9 +229,7 @@ func (w *world) up(t *rapid.T) {
 	must(w.s.Adopt(t.Context(), old, func(task.Kind) task.Driver { return actor{w} }))
 	box, err := mailbox.Open(t.Context(), owner, w.j)
 	must(err)
-	w.mu.Lock()
 	w.box = box
-	w.mu.Unlock()
 }
 
 // down ends the program, in order or not.
@@ -483,7 +475,10 @@ func (w *world) deliver(t *rapid.T) {
 
 func (w *world) read1(t *rapid.T, most int, lost bool) {
 	var seqs []task.Seq
-	owed := w.box.Mail() // nobody writes messages here
+	owed, err := w.box.Mail(t.Context()) // nobody writes messages here
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, m := range owed[:min(most, len(owed))] {
 		n := m.Notice
 		seqs = append(seqs, n.Seq)
@@ -581,8 +576,8 @@ func (w *world) whole(t *rapid.T) {
 	if !maps.Equal(got, want) {
 		t.Errorf("told of %v, want %v", got, want)
 	}
-	if owed := w.box.Mail(); len(owed) > 0 {
-		t.Errorf("still owed: %v", owed)
+	if owed, err := w.box.Mail(t.Context()); len(owed) > 0 || err != nil {
+		t.Errorf("still owed: %v, %v", owed, err)
 	}
 }
 

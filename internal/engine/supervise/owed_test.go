@@ -34,7 +34,7 @@ func (nothing) Run(context.Context, task.Host) (task.Result, error) {
 func TestOwedFirst(t *testing.T) {
 	owed := make(chan task.Status, 1)
 	var s *Supervisor
-	s = New(Config{Log: &numbers{}, Owed: func(n task.Notice) {
+	s = New(Config{Log: &numbers{}, Recorded: func(n task.Notice) {
 		r, _ := s.Get(n.Task)
 		owed <- r.Status
 	}})

@@ -28,9 +28,6 @@ func (s *Supervisor) Post(ctx context.Context, m task.Message) (task.Seq, error)
 		return 0, err
 	}
 	_ = failpoint.Hit("message/posted")
-	if s.cfg.Posted != nil {
-		s.cfg.Posted(m)
-	}
 	return m.Seq, nil
 }
 

@@ -67,11 +67,9 @@ type Config struct {
 	// OutputPath is where that file is. Nil: tasks have no output.
 	OutputPath func(task.ID) string
 	Pools      map[string]Pool
-	// Owed is called with the notice of every end once it is durable, and before
-	// anybody can see that the task has ended.
-	Owed func(task.Notice)
-	// Posted is called with every message once it is durable.
-	Posted func(task.Message)
+	// Recorded is called with the notification of every end once it is durable, and
+	// before anybody can see that the task has ended.
+	Recorded func(task.Notice)
 	// Held is how many ended tasks stay in memory, and HeldBytes how much their records
 	// and inputs may take (0: 32 MiB). Those beyond it leave it when they have been
 	// ended for Grace (0: 30 s; a sixteenth of that where they take too much), and are
@@ -601,8 +599,8 @@ func (s *Supervisor) apply(ctx context.Context, e *entry, c task.Change, n *task
 		s.reporter.giveBack(e, told)
 		return cur, err
 	}
-	if next.Status.Terminal() && s.cfg.Owed != nil {
-		s.cfg.Owed(*n)
+	if next.Status.Terminal() && s.cfg.Recorded != nil {
+		s.cfg.Recorded(*n)
 	}
 	e.rec.Store(&next)
 	return next, nil

@@ -138,13 +138,16 @@ func Open(cfg Config) (*Conversation, error) {
 	next := cfg.Agent.On
 	cfg.Agent.On = func(e agent.Event) { c.on(e, next) }
 	cfg.Agent.Mail = cfg.Mail(c.withheld)
-	var err error
+	mail, err := cfg.Box.Mail(context.Background())
+	if err != nil {
+		return nil, err
+	}
 	if c.loop, err = agent.NewLoop(cfg.Agent, cfg.History); err != nil {
 		return nil, err
 	}
 	cfg.Feed.seed(cfg.History)
 	c.state = State{Phase: Idle, Most: cfg.Autopilot.reminders()}
-	for _, x := range cfg.Box.Mail() {
+	for _, x := range mail {
 		if isPrompt(x) {
 			c.state.Passed = x.Seq
 			c.kept(x.Message.Text)
@@ -273,7 +276,10 @@ func (c *Conversation) withheld(x mailbox.Mail) bool {
 }
 
 // Mail reports whether there is mail for which a turn is to begin.
-func (c *Conversation) Mail() bool { return slices.ContainsFunc(c.cfg.Box.Mail(), c.begins) }
+func (c *Conversation) Mail(ctx context.Context) (bool, error) {
+	mail, err := c.cfg.Box.Mail(ctx)
+	return slices.ContainsFunc(mail, c.begins), err
+}
 
 // begins reports whether a turn is to begin for a piece of mail. What the user has
 // brought about waits for the user: it comes with the next turn that begins for

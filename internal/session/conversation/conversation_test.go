@@ -34,6 +34,7 @@ type place struct {
 	mu       sync.Mutex // guards what follows
 	last     task.Seq
 	unread   []task.Message
+	mailed   chan struct{} // closed and replaced at each
 	writing  chan struct{} // a prompt is written when it is closed; nil: at once
 	replies  chan error    // of the model
 	paused   chan struct{} // closed when the agent may go on; nil: it may
@@ -47,17 +48,26 @@ type place struct {
 }
 
 func newPlace() *place {
-	p := &place{replies: make(chan error), changed: make(chan struct{})}
-	p.box = mailbox.New(session, p)
+	p := &place{replies: make(chan error), changed: make(chan struct{}), mailed: make(chan struct{})}
+	p.box, _ = mailbox.Open(context.Background(), session, p)
 	return p
 }
 
-func (p *place) Owed(context.Context, task.ID) ([]task.Notice, error) { return nil, nil }
-
-func (p *place) Unread(context.Context, task.ID) ([]task.Message, error) {
+func (p *place) Mail(_ context.Context, _ task.ID, after task.Seq) (_ []task.Notice, messages []task.Message, upto task.Seq, _ error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return slices.Clone(p.unread), nil
+	for _, m := range p.unread {
+		if m.Seq > after {
+			messages = append(messages, m)
+		}
+	}
+	return nil, messages, p.last, nil
+}
+
+func (p *place) Mailed() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.mailed
 }
 
 func (p *place) Acknowledge(_ context.Context, seqs ...task.Seq) error {
@@ -78,8 +88,9 @@ func (p *place) Post(_ context.Context, m task.Message) (task.Seq, error) {
 	p.last++
 	m.Seq = p.last
 	p.unread = append(p.unread, m)
+	close(p.mailed)
+	p.mailed = make(chan struct{})
 	p.mu.Unlock()
-	p.box.AddMessage(m)
 	return m.Seq, nil
 }
 
@@ -151,13 +162,12 @@ func (p *place) attach(here bool) {
 	}
 }
 
-func (p *place) Cost() func() (float64, bool)                           { return nil }
-func (p *place) Parting(context.Context)                                {}
-func (p *place) Start(context.Context) string                           { return "" }
-func (p *place) Command(string) (string, string, bool)                  { return "", "", false }
-func (p *place) Prompt(context.Context, string) (string, error)         { return "", nil }
-func (p *place) Failed(context.Context, error, string)                  {}
-func (p *place) Take(context.Context) (letters []agent.Letter, _ error) { return nil, nil }
+func (p *place) Cost() func() (float64, bool)                   { return nil }
+func (p *place) Parting(context.Context)                        {}
+func (p *place) Start(context.Context) string                   { return "" }
+func (p *place) Command(string) (string, string, bool)          { return "", "", false }
+func (p *place) Prompt(context.Context, string) (string, error) { return "", nil }
+func (p *place) Failed(context.Context, error, string)          {}
 
 // reply waits until the test lets the model answer or fail.
 func (p *place) reply(ctx context.Context, _ *agent.Request, _ func(agent.Part)) (*agent.Reply, error) {
@@ -204,12 +214,13 @@ type reader struct {
 }
 
 func (r reader) Take(context.Context) (letters []agent.Letter, _ error) {
-	for _, x := range r.box.Mail() {
+	mail, err := r.box.Mail(context.Background())
+	for _, x := range mail {
 		if !r.withheld(x) {
 			letters = append(letters, agent.Letter{Seq: int64(x.Seq), Text: mailbox.RenderMessage(*x.Message)})
 		}
 	}
-	return letters, nil
+	return letters, err
 }
 
 func (r reader) Ack(ctx context.Context, letters []agent.Letter) error {
@@ -252,6 +263,12 @@ func (p *place) close(c *Conversation) {
 	}
 	p.runs.Wait()
 	p.attach(false) // lets go of the context
+}
+
+// waits reports whether there is mail for which a turn is to begin.
+func waits(c *Conversation) bool {
+	mail, err := c.Mail(context.Background())
+	return mail && err == nil
 }
 
 // told is how often the agent has read a text.
@@ -309,7 +326,7 @@ func interleave(t *testing.T, ops []string) (wrong error) {
 		switch {
 		case op == "interrupt" && was != "none" && turns() == before:
 			wrong = errors.New("the turn goes on after the interrupt")
-		case s.Phase == Idle && (len(s.Waiting) > 0 || !held && c.Mail()):
+		case s.Phase == Idle && (len(s.Waiting) > 0 || !held && waits(c)):
 			wrong = fmt.Errorf("%s: nobody was woken to answer: %+v", op, s)
 		case s.Phase == Idle && !p.here:
 			wrong = fmt.Errorf("%s: nobody was woken to end the run: %+v", op, s)

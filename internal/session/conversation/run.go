@@ -189,7 +189,7 @@ func (c run) until(ctx, same context.Context, is func() bool) error {
 
 // due reports whether there is something to answer.
 func (c *Conversation) due() bool {
-	mail := c.Mail()
+	mail, _ := c.Mail(context.Background()) // what cannot be read begins no turn
 	s, _ := c.State()
 	return s.Working() || mail && s.Hold == NoHold
 }

@@ -21,7 +21,10 @@ func (c *Conversation) Settle(ctx context.Context, ceiling time.Duration) (task.
 		// this order, so that it cannot slip through between two looks.
 		ends := c.session.Changed()
 		commands, others := c.session.Background()
-		mail := c.Mail()
+		mail, err := c.Mail(ctx)
+		if err != nil && ctx.Err() == nil {
+			return task.Receipt{}, err
+		}
 		s, changed := c.State()
 		if s.Turns != seen { // a turn that ended meanwhile may have started anything
 			seen = s.Turns

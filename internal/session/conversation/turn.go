@@ -15,8 +15,9 @@ func (c *Conversation) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		turn, cancel := context.WithCancelCause(ctx)
 		s, changed := c.State()
+		mailed := c.cfg.Box.Mailed()
 		ended, grown := c.others(s)
-		begun, ok := c.look(cancel)
+		begun, ok := c.look(ctx, cancel)
 		if ok {
 			c.turn(turn, begun)
 		}
@@ -26,7 +27,7 @@ func (c *Conversation) Run(ctx context.Context) {
 		}
 		select {
 		case <-changed:
-		case <-c.cfg.Box.Added():
+		case <-mailed:
 		case <-ended:
 		case <-grown:
 		case <-ctx.Done():
@@ -44,10 +45,10 @@ func (c *Conversation) others(s State) (ended, grown <-chan struct{}) {
 }
 
 // look begins a turn if there is something to answer.
-func (c *Conversation) look(cancel context.CancelCauseFunc) (Trigger, bool) {
+func (c *Conversation) look(ctx context.Context, cancel context.CancelCauseFunc) (Trigger, bool) {
 	s, _ := c.State()
 	found := Event{Verb: Look, Alone: s.ReminderDue() && c.session.Alone()}
-	found.Mail = c.Mail() // after Alone: the end of a task is in the mailbox before the task is gone
+	found.Mail, _ = c.Mail(ctx) // after Alone: the end of a task is in the mailbox before the task is gone
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	effects, err := c.step(found)
