@@ -21,16 +21,16 @@ import (
 
 // ended makes a session with ended tasks and no host, and returns its log.
 func (p *place) ended() string {
-	p.t.Helper()
+	p.Helper()
 	for i := range 8 { // more than a page of the log
-		p.good("run", "-d", "--name", fmt.Sprintf("t%d", i), "--", "sh", "-c", "exit 3 #"+strings.Repeat("x", 900))
+		p.Good("run", "-d", "--name", fmt.Sprintf("t%d", i), "--", "sh", "-c", "exit 3 #"+strings.Repeat("x", 900))
 	}
 	for i := range 8 {
-		p.run("wait", fmt.Sprintf("t%d", i))
+		p.Run("wait", fmt.Sprintf("t%d", i))
 	}
 	host := p.one("host")
 	_ = syscall.Kill(host, syscall.SIGTERM)
-	p.until("the host has gone", func() bool { return len(p.procs("")) == 0 })
+	p.Until("the host has gone", func() bool { return len(p.Procs("")) == 0 })
 	return p.db()
 }
 
@@ -45,12 +45,12 @@ func TestDamagedLog(t *testing.T) {
 	}
 	before := map[string]string{}
 	for _, args := range looks() {
-		before[strings.Join(args, " ")] = p.run(args...).stdout
+		before[strings.Join(args, " ")] = p.Run(args...).Stdout()
 	}
 	for _, c := range damages(whole) {
 		t.Run(c.name, func(t *testing.T) {
 			p := *p
-			p.t = t
+			p.TB = t
 			for _, name := range []string{db + "-wal", db + "-shm"} {
 				_ = os.Remove(name)
 			}
@@ -64,9 +64,9 @@ func TestDamagedLog(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, args := range looks() {
-				s := p.run(args...)
+				s := p.Run(args...)
 				p.told(s)
-				if s.code == 0 && s.err == "" && s.stdout != before[strings.Join(args, " ")] {
+				if s.Code() == 0 && s.Stderr() == "" && s.Stdout() != before[strings.Join(args, " ")] {
 					t.Errorf("it is silent: %s", s)
 				}
 			}
@@ -82,12 +82,12 @@ func TestDamagedHost(t *testing.T) {
 	if err := os.WriteFile(db, []byte("no database"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p.good("run", "-d", "--name", "after", "--", "sh", "-c", "exit 4")
-	if s := p.run("wait", "after"); s.code != 4 {
+	p.Good("run", "-d", "--name", "after", "--", "sh", "-c", "exit 4")
+	if s := p.Run("wait", "after"); s.Code() != 4 {
 		t.Errorf("it does not go on: %s", s)
 	}
-	s := p.run("ps", "-a")
-	if !strings.Contains(s.stdout, "after") || !strings.Contains(s.err, "not a database") || !strings.Contains(s.err, "drover sessions repair "+filepath.Base(filepath.Dir(db))) {
+	s := p.Run("ps", "-a")
+	if !strings.Contains(s.Stdout(), "after") || !strings.Contains(s.Stderr(), "not a database") || !strings.Contains(s.Stderr(), "drover sessions repair "+filepath.Base(filepath.Dir(db))) {
 		t.Errorf("the damage is not told: %s", s)
 	}
 	if data, err := os.ReadFile(db); err != nil || string(data) != "no database" {
@@ -169,17 +169,17 @@ func TestLostLog(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, name := range []string{"first", "second"} { // the first must leave nothing that misleads the second
-				p.good("run", "-d", "--name", name, "--", "true") // in another session
-				p.good("wait", name)
-				if s := p.run("ps", "-a", "--json"); !strings.Contains(s.err, "put session.db back, or run `drover sessions repair "+filepath.Base(filepath.Dir(db))+"`") {
+				p.Good("run", "-d", "--name", name, "--", "true") // in another session
+				p.Good("wait", name)
+				if s := p.Run("ps", "-a", "--json"); !strings.Contains(s.Stderr(), "put session.db back, or run `drover sessions repair "+filepath.Base(filepath.Dir(db))+"`") {
 					t.Errorf("it is silent: %s", s)
 				}
 			}
-			p.good("run", "--name", "front", "--", "true") // it has a session of its own
-			if err := os.Rename(filepath.Dir(db), filepath.Join(p.work, "aside")); err != nil {
+			p.Good("run", "--name", "front", "--", "true") // it has a session of its own
+			if err := os.Rename(filepath.Dir(db), filepath.Join(p.Work, "aside")); err != nil {
 				t.Fatal(err)
 			}
-			if s := p.run("ps", "-a", "--json"); s.code != 0 || s.err != "" || !strings.Contains(s.stdout, "second") {
+			if s := p.Run("ps", "-a", "--json"); s.Code() != 0 || s.Stderr() != "" || !strings.Contains(s.Stdout(), "second") {
 				t.Errorf("it is told of what is not there: %s", s)
 			}
 		})
@@ -196,9 +196,9 @@ func text(b []byte, n int) bool {
 func TestLogBusy(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	p.good("run", "-d", "--name", "old", "--", "sh", "-c", "read x <go")
-	p.fifo("go")
-	p.until("it runs", func() bool { return p.task("old").Status != "pending" })
+	p.Good("run", "-d", "--name", "old", "--", "sh", "-c", "read x <go")
+	p.Fifo("go")
+	p.Until("it runs", func() bool { return p.task("old").Status != "pending" })
 	db, err := sql.Open("sqlite", p.db())
 	if err != nil {
 		t.Fatal(err)
@@ -208,12 +208,12 @@ func TestLogBusy(t *testing.T) {
 	if _, err := db.Exec("BEGIN IMMEDIATE"); err != nil {
 		t.Fatal(err)
 	}
-	p.refused(p.run("run", "-d", "--name", "new", "--", "sh", "-c", "echo >>ran"), "busy", "locked")
+	p.refused(p.Run("run", "-d", "--name", "new", "--", "sh", "-c", "echo >>ran"), "busy", "locked")
 	if _, err := db.Exec("ROLLBACK"); err != nil {
 		t.Fatal(err)
 	}
-	p.good("run", "-d", "--name", "later", "--", "true")
-	p.good("wait", "later")
+	p.Good("run", "-d", "--name", "later", "--", "true")
+	p.Good("wait", "later")
 	if p.read("ran") != "" {
 		t.Error("what was refused has run")
 	}
@@ -224,25 +224,25 @@ func TestLogBusy(t *testing.T) {
 func TestOldState(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	p.good("run", "-d", "--keep", "--name", "x", "--", "sh", "-c", "echo $$ >>pid; exec sleep 4711")
-	p.until("it runs", func() bool { return p.read("pid") != "" && p.task("x").Status == "running" })
+	p.Good("run", "-d", "--keep", "--name", "x", "--", "sh", "-c", "echo $$ >>pid; exec sleep 4711")
+	p.Until("it runs", func() bool { return p.read("pid") != "" && p.task("x").Status == "running" })
 	p.killHost()
-	if out, err := exec.Command("cp", "-a", p.state(), p.state()+".old").CombinedOutput(); err != nil {
+	if out, err := exec.Command("cp", "-a", p.State(), p.State()+".old").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	p.good("run", "-d", "--name", "y", "--", "true")
-	p.good("stop", "x")
+	p.Good("run", "-d", "--name", "y", "--", "true")
+	p.Good("stop", "x")
 	seen := p.tasks()
 	_ = syscall.Kill(p.one("host"), syscall.SIGTERM)
-	p.until("the host has gone", func() bool { return len(p.procs("")) == 0 })
-	if err := os.RemoveAll(p.state()); err != nil {
+	p.Until("the host has gone", func() bool { return len(p.Procs("")) == 0 })
+	if err := os.RemoveAll(p.State()); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Rename(p.state()+".old", p.state()); err != nil {
+	if err := os.Rename(p.State()+".old", p.State()); err != nil {
 		t.Fatal(err)
 	}
-	id := p.good("run", "-d", "--name", "z", "--", "true")
-	p.good("wait", "z")
+	id := p.Good("run", "-d", "--name", "z", "--", "true")
+	p.Good("wait", "z")
 	if _, twice := seen[id]; twice {
 		t.Errorf("the ID %s is used twice", id)
 	}
@@ -256,12 +256,12 @@ func TestOldState(t *testing.T) {
 // in its middle, goes on, and nothing else of it is lost: S9, S10.
 func TestTornConversation(t *testing.T) {
 	p := newPlace(t)
-	p.file("script.json", `{"version": 1, "agents": {"main": [{"text": "an answer", "repeat": -1}]}}`, 0o600)
-	said := p.run("-p", "--model", "script:script.json", "--output-format", "json", "one")
+	p.File("script.json", `{"version": 1, "agents": {"main": [{"text": "an answer", "repeat": -1}]}}`, 0o600)
+	said := p.Run("-p", "--model", "script:script.json", "--output-format", "json", "one")
 	var first struct {
 		Session string `json:"session_id"`
 	}
-	if err := json.Unmarshal([]byte(said.stdout), &first); err != nil || said.code != 0 {
+	if err := json.Unmarshal([]byte(said.Stdout()), &first); err != nil || said.Code() != 0 {
 		t.Fatalf("%v %s", err, said)
 	}
 	file := p.glob("projects/*/" + first.Session + "/transcript.jsonl")
@@ -281,26 +281,26 @@ func TestTornConversation(t *testing.T) {
 
 // resumes goes on with a conversation whose file is damaged.
 func (p *place) resumes(file, session string, content []byte) {
-	p.t.Helper()
+	p.Helper()
 	if err := os.WriteFile(file, content, 0o600); err != nil {
-		p.t.Fatal(err)
+		p.Fatal(err)
 	}
-	s := p.run("-p", "--model", "script:script.json", "--resume", session, "again")
+	s := p.Run("-p", "--model", "script:script.json", "--resume", session, "again")
 	p.told(s)
-	if s.code != 0 || !strings.Contains(s.stdout, "answer") {
-		p.t.Errorf("%d bytes: %s", len(content), s)
+	if s.Code() != 0 || !strings.Contains(s.Stdout(), "answer") {
+		p.Errorf("%d bytes: %s", len(content), s)
 	}
 	data, err := os.ReadFile(file)
 	if err != nil {
-		p.t.Fatal(err)
+		p.Fatal(err)
 	}
 	whole := content[:bytes.LastIndexByte(content, '\n')+1]
 	if !bytes.HasPrefix(data, whole) || !bytes.Contains(data[len(whole):], []byte("again")) {
-		p.t.Errorf("of %d bytes something is lost", len(content))
+		p.Errorf("of %d bytes something is lost", len(content))
 	}
 	for line := range bytes.Lines(data[len(whole):]) {
 		if !json.Valid(line) {
-			p.t.Errorf("a line that was added is none: %.100q", line)
+			p.Errorf("a line that was added is none: %.100q", line)
 		}
 	}
 }
@@ -308,14 +308,14 @@ func (p *place) resumes(file, session string, content []byte) {
 // A line of 100 MB is kept whole, shown in part, and held in no memory: O2.
 func TestLongLine(t *testing.T) {
 	p, size := newPlace(t), pick(20, 100)*1_000_000
-	p.good("run", "-d", "--name", "x", "--", "sh", "-c", fmt.Sprintf(`head -c %d /dev/zero | tr '\0' x`, size))
-	p.good("wait", "x")
+	p.Good("run", "-d", "--name", "x", "--", "sh", "-c", fmt.Sprintf(`head -c %d /dev/zero | tr '\0' x`, size))
+	p.Good("wait", "x")
 	if info, err := os.Stat(p.task("x").OutputFile); err != nil || info.Size() != int64(size) {
 		t.Errorf("%v, %v", info.Size(), err)
 	}
 	for _, args := range [][]string{{"logs", "--tail", "5", "x"}, {"result", "x"}} {
-		if s := p.run(args...); len(s.stdout) > 2_000_000 {
-			t.Errorf("%v: %d bytes", args, len(s.stdout))
+		if s := p.Run(args...); len(s.Stdout()) > 2_000_000 {
+			t.Errorf("%v: %d bytes", args, len(s.Stdout()))
 		}
 	}
 	if peak := p.peak(p.one("host")); peak > 100_000 {
@@ -327,7 +327,7 @@ func TestLongLine(t *testing.T) {
 func (p *place) peak(pid int) (kb int) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
-		p.t.Fatal(err)
+		p.Fatal(err)
 	}
 	_, rest, _ := strings.Cut(string(data), "VmHWM:")
 	_, _ = fmt.Sscan(rest, &kb)
@@ -341,27 +341,27 @@ func TestBytes(t *testing.T) {
 	for i := range 1024 {
 		all = append(all, byte(i), byte(i/4))
 	}
-	p.file("bytes", string(all), 0o600)
+	p.File("bytes", string(all), 0o600)
 	name := "n\xff\x1b[2J\u202e"
-	s := p.run("run", "-d", "--name", "x", "--description", name, "--", "sh", "-c", "cat bytes; exit 1 # \xfe\x1b]0;t\a")
-	if s.code == 2 {
-		s = p.run("run", "-d", "--name", "x", "--", "sh", "-c", "cat bytes; exit 1 # \xfe\x1b]0;t\a")
+	s := p.Run("run", "-d", "--name", "x", "--description", name, "--", "sh", "-c", "cat bytes; exit 1 # \xfe\x1b]0;t\a")
+	if s.Code() == 2 {
+		s = p.Run("run", "-d", "--name", "x", "--", "sh", "-c", "cat bytes; exit 1 # \xfe\x1b]0;t\a")
 	}
-	if s.code != 0 {
+	if s.Code() != 0 {
 		t.Fatal(s)
 	}
-	p.run("wait", "x")
-	if s := p.run("logs", "--raw", "x"); s.stdout != string(all) {
-		t.Errorf("%d bytes of %d", len(s.stdout), len(all))
+	p.Run("wait", "x")
+	if s := p.Run("logs", "--raw", "x"); s.Stdout() != string(all) {
+		t.Errorf("%d bytes of %d", len(s.Stdout()), len(all))
 	}
 	for _, args := range [][]string{{"inspect", "x"}, {"ps", "-a", "--json"}, {"wait", "--json", "x"}} {
-		if s := p.run(args...); !json.Valid([]byte(s.stdout)) {
+		if s := p.Run(args...); !json.Valid([]byte(s.Stdout())) {
 			t.Errorf("no JSON: %s", s)
 		}
 	}
 	for _, args := range [][]string{{"ps", "-a"}, {"ps", "--tree", "-a"}, {"stop", "x"}} {
-		if s := p.run(args...); strings.ContainsAny(s.stdout+s.err, "\x1b\x07\x00\u202e") {
-			t.Errorf("live bytes: %q", s.stdout)
+		if s := p.Run(args...); strings.ContainsAny(s.Stdout()+s.Stderr(), "\x1b\x07\x00\u202e") {
+			t.Errorf("live bytes: %q", s.Stdout())
 		}
 	}
 }
@@ -369,8 +369,8 @@ func TestBytes(t *testing.T) {
 // A reader that stands still, or dies, holds up no writer: O12.
 func TestReaderStandsStill(t *testing.T) {
 	p := newPlace(t)
-	p.fifo("go")
-	p.good("run", "-d", "--name", "x", "--", "sh", "-c", "echo first; read x <go; head -c 3000000 /dev/zero; exit 3")
+	p.Fifo("go")
+	p.Good("run", "-d", "--name", "x", "--", "sh", "-c", "echo first; read x <go; head -c 3000000 /dev/zero; exit 3")
 	cmd := p.command(nil, "logs", "-f", "x")
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -385,8 +385,8 @@ func TestReaderStandsStill(t *testing.T) {
 	if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	p.free("go")
-	if s := p.run("wait", "x"); s.code != 3 {
+	p.Free("go")
+	if s := p.Run("wait", "x"); s.Code() != 3 {
 		t.Error(s)
 	}
 	_ = cmd.Process.Kill()

@@ -19,47 +19,48 @@ import (
 	"github.com/drover-dev/drover/internal/engine/journal"
 	"github.com/drover-dev/drover/internal/platform/waittest"
 	"github.com/drover-dev/drover/task"
+	"github.com/drover-dev/drover/test/harness"
 )
 
 // held makes a pipe at which any number of commands wait until it is let go.
 func (p *place) held(name string) (letGo func()) {
-	p.t.Helper()
-	p.fifo(name)
-	f, err := os.OpenFile(filepath.Join(p.dir, name), os.O_RDWR, 0)
+	p.Helper()
+	p.Fifo(name)
+	f, err := os.OpenFile(filepath.Join(p.Dir, name), os.O_RDWR, 0)
 	if err != nil {
-		p.t.Fatal(err)
+		p.Fatal(err)
 	}
 	letGo = func() { _ = f.Close() }
-	p.t.Cleanup(letGo)
+	p.Cleanup(letGo)
 	return letGo
 }
 
 // batch is a file of so many commands.
 func (p *place) batch(n int, line func(i int) string) string {
-	p.t.Helper()
+	p.Helper()
 	var out strings.Builder
 	for i := range n {
 		text, err := json.Marshal(map[string]any{"name": fmt.Sprintf("t%d", i), "args": []string{"sh", "-c", line(i)}})
 		if err != nil {
-			p.t.Fatal(err)
+			p.Fatal(err)
 		}
 		fmt.Fprintf(&out, "%s\n", text)
 	}
-	return p.file("batch", out.String(), 0o600)
+	return p.File("batch", out.String(), 0o600)
 }
 
 // lives says how often each run has ended in the log, whose numbers only grow.
 func (p *place) lives() map[task.ID]int {
-	p.t.Helper()
+	p.Helper()
 	log, err := journal.Open(p.db(), journal.Options{ReadOnly: true})
 	if err != nil {
-		p.t.Fatal(err)
+		p.Fatal(err)
 	}
 	defer log.Close()
 	ends, last := map[task.ID]int{}, task.Seq(0)
 	for e, err := range log.Events(context.Background(), 0) {
 		if err != nil || e.Seq <= last {
-			p.t.Fatalf("event %d behind %d, %v", e.Seq, last, err)
+			p.Fatalf("event %d behind %d, %v", e.Seq, last, err)
 		}
 		last = e.Seq
 		if e.Task.Status.Terminal() {
@@ -75,10 +76,10 @@ func TestManyKept(t *testing.T) {
 	p, n := newPlace(t), pick(12, 500)
 	letGo := p.held("go")
 	file := p.batch(n, func(int) string { return "echo $DROVER_TASK_ID >>ran; seq 1 100; read x <go; seq 101 200; exit 9" })
-	p.good("run", "--keep", "--batch", file)
-	p.until("all of them wait", func() bool { return strings.Count(p.read("ran"), "\n") == n })
+	p.Good("run", "--keep", "--batch", file)
+	p.Until("all of them wait", func() bool { return strings.Count(p.read("ran"), "\n") == n })
 	p.killHost()
-	p.good("run", "-d", "--name", "probe", "--", "true")
+	p.Good("run", "-d", "--name", "probe", "--", "true")
 	for _, s := range p.tasks() {
 		if s.Name != "probe" && s.Status != "running" {
 			t.Errorf("%s is %s", s.Name, s)
@@ -93,7 +94,7 @@ func TestManyKept(t *testing.T) {
 	for id := range p.tasks() {
 		ids = append(ids, id)
 	}
-	p.run(ids...)
+	p.Run(ids...)
 	for _, s := range p.tasks() {
 		if s.Name == "probe" {
 			continue
@@ -116,11 +117,11 @@ func TestManyKept(t *testing.T) {
 func TestAllEndAtOnce(t *testing.T) {
 	p, n := newPlace(t), pick(40, 1000)
 	letGo := p.held("go")
-	p.good("run", "--batch", p.batch(n, func(i int) string { return fmt.Sprintf("echo >>ran; read x <go; exit %d", i%7) }))
-	p.until("all of them wait", func() bool { return strings.Count(p.read("ran"), "\n") == n })
+	p.Good("run", "--batch", p.batch(n, func(i int) string { return fmt.Sprintf("echo >>ran; read x <go; exit %d", i%7) }))
+	p.Until("all of them wait", func() bool { return strings.Count(p.read("ran"), "\n") == n })
 	letGo()
-	p.until("all of them end", func() bool { return len(p.procs("read x")) == 0 })
-	p.until("all ends are shown", func() bool {
+	p.Until("all of them end", func() bool { return len(p.Procs("read x")) == 0 })
+	p.Until("all ends are shown", func() bool {
 		for _, s := range p.tasks() {
 			if !s.ended() {
 				return false
@@ -150,19 +151,19 @@ func TestAllEndAtOnce(t *testing.T) {
 func TestRestartOfMachine(t *testing.T) {
 	p := newPlace(t)
 	// Without the marks of Drover: no process of another program has them.
-	p.good("run", "-d", "--keep", "--name", "k", "--", "sh", "-c", "echo $$ >pid; exec env -i sleep 4711")
-	p.until("it runs", func() bool { return strings.HasSuffix(p.read("pid"), "\n") && p.task("k").Status == "running" })
+	p.Good("run", "-d", "--keep", "--name", "k", "--", "sh", "-c", "echo $$ >pid; exec env -i sleep 4711")
+	p.Until("it runs", func() bool { return strings.HasSuffix(p.read("pid"), "\n") && p.task("k").Status == "running" })
 	pid, _ := strconv.Atoi(strings.TrimSpace(p.read("pid")))
 	p.killHost()
-	p.env = append(p.env, "TEST_BOOT_ID=another")
-	p.good("run", "-d", "--name", "probe", "--", "true")
-	p.good("wait", "probe")
+	p.Env = append(p.Env, "TEST_BOOT_ID=another")
+	p.Good("run", "-d", "--name", "probe", "--", "true")
+	p.Good("wait", "probe")
 	p.is("k", "killed:reboot")
 	if s := p.task("k"); s.ExitCode != nil && *s.ExitCode >= 0 {
 		t.Errorf("an exit code that nobody knows: %d", *s.ExitCode)
 	}
-	p.run("stop", "k")
-	if !alive(pid) {
+	p.Run("stop", "k")
+	if !harness.Alive(pid) {
 		t.Error("a process of another life of the machine was signalled")
 	}
 	_ = syscall.Kill(pid, syscall.SIGKILL)
@@ -175,7 +176,7 @@ func TestNumberGivenAway(t *testing.T) {
 	in := []string{"-pf", "--mount-proc", "--kill-child"}
 	needs(t, append([]string{"unshare"}, append(in, "sh", "-c", "echo 100 >/proc/sys/kernel/ns_last_pid")...)...)
 	p := newPlace(t)
-	script := p.file("script", `
+	script := p.File("script", `
 drover run -d --keep --name k -- sh -c 'echo $$ >pid.new; mv pid.new pid; exec sleep 4711' >&2 || exit 1
 until test -e pid && drover ps --json | grep -q running; do sleep 0.01; done
 pid=$(cat pid)
@@ -225,12 +226,12 @@ func TestLeftBehind(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := newPlace(t)
-			p.good(append(c.args, "--", "sh", "-c", c.line)...)
+			p.Good(append(c.args, "--", "sh", "-c", c.line)...)
 			if c.args[1] == "-d" {
-				p.good("wait", "x")
+				p.Good("wait", "x")
 			}
 			p.is("x", "completed:done")
-			p.until("nothing is left", func() bool { return len(p.procs("sleep")) == 0 })
+			p.Until("nothing is left", func() bool { return len(p.Procs("sleep")) == 0 })
 		})
 	}
 }
@@ -239,20 +240,20 @@ func TestLeftBehind(t *testing.T) {
 // and the receipt says how: P8, P10, P11, P20.
 func TestStubborn(t *testing.T) {
 	p := newPlace(t)
-	p.good("run", "-d", "--name", "x", "--", "sh", "-c", `trap "" TERM INT HUP; setsid -f sleep 4711; echo $$ >pid; kill -STOP $$; sleep 4712`)
-	p.until("it stops", func() bool {
+	p.Good("run", "-d", "--name", "x", "--", "sh", "-c", `trap "" TERM INT HUP; setsid -f sleep 4711; echo $$ >pid; kill -STOP $$; sleep 4712`)
+	p.Until("it stops", func() bool {
 		pid, err := strconv.Atoi(strings.TrimSpace(p.read("pid")))
-		return err == nil && stateOf(pid) == "T"
+		return err == nil && harness.StateOf(pid) == "T"
 	})
 	var both sync.WaitGroup
-	var got [2]said
+	var got [2]*harness.Call
 	for i := range got {
-		both.Go(func() { got[i] = p.run("stop", "--grace", "200ms", "--json", "x") })
+		both.Go(func() { got[i] = p.Run("stop", "--grace", "200ms", "--json", "x") })
 	}
 	both.Wait()
 	for _, s := range got {
 		var receipt task.Receipt
-		if err := json.Unmarshal([]byte(s.stdout), &receipt); err != nil || s.code != 0 || len(receipt.Stopped) != 1 || len(receipt.Survivors) != 0 {
+		if err := json.Unmarshal([]byte(s.Stdout()), &receipt); err != nil || s.Code() != 0 || len(receipt.Stopped) != 1 || len(receipt.Survivors) != 0 {
 			t.Fatalf("%v %s", err, s)
 		}
 		line := receipt.Stopped[0]
@@ -264,7 +265,7 @@ func TestStubborn(t *testing.T) {
 			t.Errorf("%s by %v", line.Status, signals)
 		}
 	}
-	if left := p.procs("sleep"); len(left) > 0 {
+	if left := p.Procs("sleep"); len(left) > 0 {
 		t.Errorf("left: %v", left)
 	}
 }
@@ -277,7 +278,7 @@ func cgroup(t *testing.T, controller string, values ...string) string {
 		t.Skipf("NOT TRIED: no %s cgroup can be made: %v", controller, err)
 	}
 	t.Cleanup(func() {
-		if !waittest.Until(patience, func() bool { return os.Remove(dir) == nil }) {
+		if !waittest.Until(harness.Patience, func() bool { return os.Remove(dir) == nil }) {
 			t.Errorf("somebody is left in %s", dir)
 		}
 	})
@@ -295,18 +296,18 @@ func TestUnkillable(t *testing.T) {
 	t.Parallel()
 	dir := cgroup(t, "freezer")
 	p := newPlace(t)
-	p.good("run", "-d", "--name", "x", "--", "sh", "-c", fmt.Sprintf("echo $$ >%s/cgroup.procs; echo $$ >pid; exec sleep 4711", dir))
-	p.until("it is in the group", func() bool { return strings.HasSuffix(p.read("pid"), "\n") && p.task("x").Status == "running" })
+	p.Good("run", "-d", "--name", "x", "--", "sh", "-c", fmt.Sprintf("echo $$ >%s/cgroup.procs; echo $$ >pid; exec sleep 4711", dir))
+	p.Until("it is in the group", func() bool { return strings.HasSuffix(p.read("pid"), "\n") && p.task("x").Status == "running" })
 	pid, _ := strconv.Atoi(strings.TrimSpace(p.read("pid")))
 	if err := os.WriteFile(filepath.Join(dir, "freezer.state"), []byte("FROZEN"), 0); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.WriteFile(filepath.Join(dir, "freezer.state"), []byte("THAWED"), 0) })
-	p.until("it is frozen", func() bool { return stateOf(pid) == "D" })
+	p.Until("it is frozen", func() bool { return harness.StateOf(pid) == "D" })
 	survives := func() {
-		s := p.run("stop", "--grace", "100ms", "--json", "x")
+		s := p.Run("stop", "--grace", "100ms", "--json", "x")
 		var receipt task.Receipt
-		if err := json.Unmarshal([]byte(s.stdout), &receipt); err != nil || s.code != 1 || len(receipt.Survivors) != 1 ||
+		if err := json.Unmarshal([]byte(s.Stdout()), &receipt); err != nil || s.Code() != 1 || len(receipt.Survivors) != 1 ||
 			receipt.Survivors[0].PID != pid || !strings.Contains(receipt.Survivors[0].Why, "uninterruptible") {
 			t.Errorf("%v %s", err, s)
 		}
@@ -316,14 +317,14 @@ func TestUnkillable(t *testing.T) {
 	}
 	survives()
 	survives() // a second stop of the ended task tries again
-	p.good("run", "-d", "--name", "y", "--", "true")
-	p.good("wait", "y")
+	p.Good("run", "-d", "--name", "y", "--", "true")
+	p.Good("wait", "y")
 	p.is("x", "killed:stopped")
 	if err := os.WriteFile(filepath.Join(dir, "freezer.state"), []byte("THAWED"), 0); err != nil {
 		t.Fatal(err)
 	}
-	p.until("it goes when it thaws", func() bool { return !alive(pid) })
-	p.good("stop", "x")
+	p.Until("it goes when it thaws", func() bool { return !harness.Alive(pid) })
+	p.Good("stop", "x")
 }
 
 // A fork bomb hits a limit that it has set itself; the host answers, and a stop ends it: P13.
@@ -333,16 +334,16 @@ func TestForkBomb(t *testing.T) {
 	}
 	dir := cgroup(t, "pids", "pids.max", "64")
 	p := newPlace(t)
-	p.good("run", "-d", "--name", "x", "--", "bash", "-c", fmt.Sprintf("echo $$ >%s/cgroup.procs; b() { b | b & wait; }; echo >>ran; while :; do b; done 2>/dev/null", dir))
-	p.until("it is at its limit", func() bool {
+	p.Good("run", "-d", "--name", "x", "--", "bash", "-c", fmt.Sprintf("echo $$ >%s/cgroup.procs; b() { b | b & wait; }; echo >>ran; while :; do b; done 2>/dev/null", dir))
+	p.Until("it is at its limit", func() bool {
 		n, _ := os.ReadFile(filepath.Join(dir, "pids.current"))
 		return strings.TrimSpace(string(n)) == "64"
 	})
-	p.good("run", "-d", "--name", "y", "--", "true")
-	p.good("wait", "y")
-	p.good("stop", "x")
+	p.Good("run", "-d", "--name", "y", "--", "true")
+	p.Good("wait", "y")
+	p.Good("stop", "x")
 	p.is("x", "killed:stopped")
-	if left := p.procs("bash"); len(left) > 0 {
+	if left := p.Procs("bash"); len(left) > 0 {
 		t.Errorf("left: %v", left)
 	}
 }
@@ -360,28 +361,28 @@ func TestProcessLimit(t *testing.T) {
 	for name, bomb := range bombs {
 		t.Run(name, func(t *testing.T) {
 			p := newPlace(t)
-			p.settings(`{"tasks": {"maxProcesses": 64}}`)
-			p.file("again", "#!/bin/bash\ntrap '' TERM\nwhile :; do setsid -f ./again; done\n", 0o700)
+			p.Settings(`{"tasks": {"maxProcesses": 64}}`)
+			p.File("again", "#!/bin/bash\ntrap '' TERM\nwhile :; do setsid -f ./again; done\n", 0o700)
 			if name != "many" {
 				dir := cgroup(t, "pids", "pids.max", "300")
 				bomb = fmt.Sprintf("echo $$ >%s/cgroup.procs; ", dir) + bomb
 			}
-			p.good("run", "-d", "--name", "before", "--", "sleep", "4711")
-			p.good("run", "-d", "--name", "x", "--", "bash", "-c", bomb)
-			p.good("run", "-d", "--name", "y", "--", "true")
-			p.good("wait", "y")
-			if s := p.run("wait", "x"); s.code != 128+9 {
+			p.Good("run", "-d", "--name", "before", "--", "sleep", "4711")
+			p.Good("run", "-d", "--name", "x", "--", "bash", "-c", bomb)
+			p.Good("run", "-d", "--name", "y", "--", "true")
+			p.Good("wait", "y")
+			if s := p.Run("wait", "x"); s.Code() != 128+9 {
 				t.Error(s)
 			}
 			x := p.task("x")
 			if x.String() != "failed:process_limit" || x.Cause.Actor != "runtime" || !strings.Contains(x.Cause.Detail, "tasks.maxProcesses, 64") {
 				t.Errorf("%s %+v", x, x.Cause)
 			}
-			if left := slices.DeleteFunc(p.procs(""), func(l proc) bool { return l.task != x.ID }); len(left) > 0 {
+			if left := slices.DeleteFunc(p.Procs(""), func(l harness.Proc) bool { return l.Task != x.ID }); len(left) > 0 {
 				t.Errorf("left: %v", left)
 			}
 			p.is("before", "running")
-			p.good("stop", "before")
+			p.Good("stop", "before")
 		})
 	}
 }
@@ -398,9 +399,9 @@ func TestChildOutOfMemory(t *testing.T) {
 			dir := cgroup(t, "memory", "memory.limit_in_bytes", "33554432")
 			p := newPlace(t)
 			line := strings.NewReplacer("GROUP", dir, "EATS", "x=$(head -c 300000000 /dev/zero | tr '\\0' x)").Replace(c.line)
-			p.good("run", "-d", "--name", "detached", "--", "bash", "-c", line)
-			for x, s := range map[string]said{"shown": p.run("run", "--name", "shown", "--", "bash", "-c", line), "detached": p.run("wait", "detached")} {
-				if s.code != 128+9 || x == "shown" && !strings.Contains(s.err, c.says) {
+			p.Good("run", "-d", "--name", "detached", "--", "bash", "-c", line)
+			for x, s := range map[string]*harness.Call{"shown": p.Run("run", "--name", "shown", "--", "bash", "-c", line), "detached": p.Run("wait", "detached")} {
+				if s.Code() != 128+9 || x == "shown" && !strings.Contains(s.Stderr(), c.says) {
 					t.Error(s)
 				}
 				p.is(x, c.want)
@@ -417,14 +418,14 @@ func TestChildOutOfMemory(t *testing.T) {
 func TestKillsByName(t *testing.T) {
 	needs(t, "pkill", "--version")
 	p := newPlace(t)
-	p.good("run", "-d", "--name", "first", "--", "true")
+	p.Good("run", "-d", "--name", "first", "--", "true")
 	host, keeper := p.one("host"), p.one("keeper")
 	word := "fault-word-" + strconv.Itoa(os.Getpid())
-	p.good("run", "-d", "--name", "x", "--", "sh", "-c", "pkill -KILL -f "+word)
-	if s := p.run("wait", "x"); s.code != 128+9 {
+	p.Good("run", "-d", "--name", "x", "--", "sh", "-c", "pkill -KILL -f "+word)
+	if s := p.Run("wait", "x"); s.Code() != 128+9 {
 		t.Error(s)
 	}
-	if !alive(host) || !alive(keeper) {
+	if !harness.Alive(host) || !harness.Alive(keeper) {
 		t.Error("it has killed a host or a keeper")
 	}
 }
@@ -446,14 +447,14 @@ func TestEveryEnd(t *testing.T) {
 			}
 		}
 	}
-	p.good("run", "--batch", p.batch(len(codes)+len(signals), func(i int) string {
+	p.Good("run", "--batch", p.batch(len(codes)+len(signals), func(i int) string {
 		if i < len(codes) {
 			return fmt.Sprintf("exit %d", codes[i])
 		}
 		return fmt.Sprintf("ulimit -c 0; kill -%d $$; sleep 4711", signals[i-len(codes)])
 	}))
 	var left string
-	if !waittest.Until(patience, func() bool {
+	if !waittest.Until(harness.Patience, func() bool {
 		left = ""
 		for _, s := range p.tasks() {
 			if !s.ended() {
@@ -478,9 +479,9 @@ func TestEveryEnd(t *testing.T) {
 // What cannot be started is told once and clearly, and not tried again: P16.
 func TestCannotStart(t *testing.T) {
 	p := newPlace(t)
-	p.file("garbage", "\x01\x02", 0o700)
-	p.file("interpreter", "#!/nowhere/sh\n", 0o700)
-	p.file("plain", "#!/bin/sh\n", 0o600)
+	p.File("garbage", "\x01\x02", 0o700)
+	p.File("interpreter", "#!/nowhere/sh\n", 0o700)
+	p.File("plain", "#!/bin/sh\n", 0o600)
 	for name, c := range map[string]struct{ line, says string }{
 		"format":      {`{"args": ["./garbage"]}`, "exec format error"},
 		"interpreter": {`{"args": ["./interpreter"]}`, "no such file"},
@@ -491,16 +492,16 @@ func TestCannotStart(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := *p
-			p.t = t
-			s := p.run("run", "--batch", p.file("batch-"+name, c.line+"\n", 0o600))
-			id := strings.TrimSpace(s.stdout)
-			if s.code != 0 || id == "" { // refused before it was a task
-				if !strings.Contains(s.err, c.says) {
+			p.TB = t
+			s := p.Run("run", "--batch", p.File("batch-"+name, c.line+"\n", 0o600))
+			id := strings.TrimSpace(s.Stdout())
+			if s.Code() != 0 || id == "" { // refused before it was a task
+				if !strings.Contains(s.Stderr(), c.says) {
 					t.Error(s)
 				}
 				return
 			}
-			p.run("wait", id)
+			p.Run("wait", id)
 			got := p.task(id)
 			if got.String() != "failed:start" || !strings.Contains(got.Error, c.says) {
 				t.Errorf("%s: %q", got, got.Error)
@@ -512,11 +513,11 @@ func TestCannotStart(t *testing.T) {
 // All of Drover is held up for a while, as by a machine that sleeps, and goes on: T2.
 func TestSuspended(t *testing.T) {
 	p := newPlace(t)
-	p.fifo("go")
-	p.good("run", "-d", "--keep", "--name", "x", "--", "sh", "-c", "read x <go; exit 3")
-	all := p.procs("")
+	p.Fifo("go")
+	p.Good("run", "-d", "--keep", "--name", "x", "--", "sh", "-c", "read x <go; exit 3")
+	all := p.Procs("")
 	for _, x := range all {
-		if err := syscall.Kill(x.pid, syscall.SIGSTOP); err != nil {
+		if err := syscall.Kill(x.PID, syscall.SIGSTOP); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -525,14 +526,14 @@ func TestSuspended(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, x := range all {
-		p.until("it stops", func() bool { return stateOf(x.pid) == "T" })
-		if err := syscall.Kill(x.pid, syscall.SIGCONT); err != nil {
+		p.Until("it stops", func() bool { return harness.StateOf(x.PID) == "T" })
+		if err := syscall.Kill(x.PID, syscall.SIGCONT); err != nil {
 			t.Fatal(err)
 		}
 	}
-	p.free("go")
+	p.Free("go")
 	_ = waiting.Wait()
-	if code := exitCode(waiting.ProcessState); code != 3 {
+	if code := harness.ExitCode(waiting.ProcessState); code != 3 {
 		t.Errorf("wait: %d", code)
 	}
 }

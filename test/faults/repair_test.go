@@ -24,7 +24,7 @@ func TestRepaired(t *testing.T) {
 	for _, c := range damages(whole) {
 		t.Run(c.name, func(t *testing.T) {
 			p := *p
-			p.t = t
+			p.TB = t
 			names, err := filepath.Glob(db + "*")
 			for _, name := range names {
 				err = errors.Join(err, os.RemoveAll(name))
@@ -33,20 +33,20 @@ func TestRepaired(t *testing.T) {
 				t.Fatal(err)
 			}
 			damaged, readable := os.ReadFile(db)
-			s := p.run("sessions", "repair", session)
+			s := p.Run("sessions", "repair", session)
 			switch {
 			case c.name == "directory":
 				p.refused(s, "not a regular file")
 				return
-			case strings.Contains(s.err, "newer drover"):
+			case strings.Contains(s.Stderr(), "newer drover"):
 				p.refused(s, "--force")
-				s = p.run("sessions", "repair", "--force", session)
+				s = p.Run("sessions", "repair", "--force", session)
 			}
-			if s.code != 0 || s.err != "" {
+			if s.Code() != 0 || s.Stderr() != "" {
 				t.Fatal(s)
 			}
-			made := strings.Contains(s.stdout, "made anew")
-			if !made && !strings.Contains(s.stdout, "nothing is wrong") {
+			made := strings.Contains(s.Stdout(), "made anew")
+			if !made && !strings.Contains(s.Stdout(), "nothing is wrong") {
 				t.Errorf("it does not say what it did: %s", s)
 			}
 			kept, _ := filepath.Glob(db + ".damaged-*Z")
@@ -64,7 +64,7 @@ func TestRepaired(t *testing.T) {
 				if !there || is.Status != was.Status && is.Status != "killed" {
 					t.Errorf("%s was %s, and is %s", id, was, is)
 				}
-				if logs := p.run("logs", id); logs.code != 0 {
+				if logs := p.Run("logs", id); logs.Code() != 0 {
 					t.Error(logs)
 				}
 			}
@@ -73,8 +73,8 @@ func TestRepaired(t *testing.T) {
 			}
 		})
 	}
-	p.good("run", "-d", "--name", "after", "--", "true")
-	p.good("wait", "after")
+	p.Good("run", "-d", "--name", "after", "--", "true")
+	p.Good("wait", "after")
 	if p.task("after").Session != session {
 		t.Error("the detached host does not go on in the session that was repaired")
 	}

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/drover-dev/drover/test/harness"
 )
 
 // While the log cannot be written nothing is said to be started, what runs goes
@@ -24,25 +26,25 @@ func TestLogFails(t *testing.T) {
 			t.Parallel()
 			p := newPlace(t)
 			if name == "fsync" {
-				p.settings(`{"durability": "power"}`)
+				p.Settings(`{"durability": "power"}`)
 			}
-			p.fifo("go")
-			old := p.good("run", "-d", "--name", "old", "--", "sh", "-c", "read x <go; echo done; exit 3")
-			p.until("it runs", func() bool { return p.task(old).Status == "running" })
+			p.Fifo("go")
+			old := p.Good("run", "-d", "--name", "old", "--", "sh", "-c", "read x <go; echo done; exit 3")
+			p.Until("it runs", func() bool { return p.task(old).Status == "running" })
 			heal := p.inject(p.one("host"), p.db()+c.file, c.what)
-			s := p.run("run", "-d", "--name", "new", "--", "sh", "-c", "echo $$ >>ran")
+			s := p.Run("run", "-d", "--name", "new", "--", "sh", "-c", "echo $$ >>ran")
 			p.refused(s, c.says)
-			p.free("go")
-			p.until("the old command ends", func() bool { return len(p.procs("read x")) == 0 })
+			p.Free("go")
+			p.Until("the old command ends", func() bool { return len(p.Procs("read x")) == 0 })
 			if got := p.task(old); got.ended() {
 				t.Errorf("an end is shown that is not durable: %s", got)
 			}
 			heal()
-			if s := p.run("wait", old); s.code != 3 {
-				t.Errorf("the end that came meanwhile: %s\n%s", s, p.good("inspect", old))
+			if s := p.Run("wait", old); s.Code() != 3 {
+				t.Errorf("the end that came meanwhile: %s\n%s", s, p.Good("inspect", old))
 			}
-			p.good("run", "-d", "--name", "later", "--", "true")
-			p.good("wait", "later")
+			p.Good("run", "-d", "--name", "later", "--", "true")
+			p.Good("wait", "later")
 			for _, s := range p.tasks() {
 				if s.Name == "new" {
 					t.Errorf("what was refused is there: %s", s)
@@ -60,9 +62,9 @@ func TestLogFails(t *testing.T) {
 func TestNoDescriptors(t *testing.T) {
 	needs(t, "prlimit", "--version")
 	p := newPlace(t)
-	p.fifo("go")
-	p.good("run", "-d", "--name", "old", "--", "sh", "-c", "read x <go; exit 3")
-	p.until("it runs", func() bool { return p.task("old").Status == "running" })
+	p.Fifo("go")
+	p.Good("run", "-d", "--name", "old", "--", "sh", "-c", "read x <go; exit 3")
+	p.Until("it runs", func() bool { return p.task("old").Status == "running" })
 	host := p.one("host")
 	fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", host))
 	if err != nil {
@@ -70,16 +72,16 @@ func TestNoDescriptors(t *testing.T) {
 	}
 	p.nofile(host, len(fds)+3)
 	for n := range 12 { // each asks for some, and some may be had
-		s := p.run("run", "-d", "--name", fmt.Sprintf("new%d", n), "--", "true")
+		s := p.Run("run", "-d", "--name", fmt.Sprintf("new%d", n), "--", "true")
 		p.told(s)
 	}
 	p.nofile(host, 4096)
-	p.free("go")
-	if s := p.run("wait", "old"); s.code != 3 {
+	p.Free("go")
+	if s := p.Run("wait", "old"); s.Code() != 3 {
 		t.Errorf("the old one: %s", s)
 	}
-	p.good("run", "-d", "--name", "later", "--", "true")
-	p.good("wait", "later")
+	p.Good("run", "-d", "--name", "later", "--", "true")
+	p.Good("wait", "later")
 	for _, s := range p.tasks() {
 		if !s.ended() {
 			t.Errorf("%s is %s for ever", s.Name, s)
@@ -97,15 +99,15 @@ func TestRenameFails(t *testing.T) {
 		t.Run(errno, func(t *testing.T) {
 			t.Parallel()
 			p := newPlace(t)
-			p.good("todo", "add", "first")
-			before := p.good("todo", "list", "--json")
+			p.Good("todo", "add", "first")
+			before := p.Good("todo", "list", "--json")
 			s := p.behind([]string{"strace", "-f", "-q", "-o", "/dev/null", "-e", "trace=rename,renameat,renameat2",
 				"-e", "inject=rename,renameat,renameat2:error=" + errno}, "todo", "add", "second")
 			p.refused(s, "cross-device", "not permitted", "read-only")
-			if after := p.good("todo", "list", "--json"); after != before {
+			if after := p.Good("todo", "list", "--json"); after != before {
 				t.Errorf("the list was %s\nand is %s", before, after)
 			}
-			p.good("todo", "add", "third")
+			p.Good("todo", "add", "third")
 		})
 	}
 }
@@ -124,10 +126,10 @@ func TestDisks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := newPlace(t)
-			if err := os.Mkdir(p.state(), 0o700); err != nil {
+			if err := os.Mkdir(p.State(), 0o700); err != nil {
 				t.Fatal(err)
 			}
-			prefix := []string{"unshare", "-rm", "sh", "-c", fmt.Sprintf("mount -t tmpfs -o mode=700,%s tmpfs %q && exec \"$@\"", c.option, p.state()), "sh"}
+			prefix := []string{"unshare", "-rm", "sh", "-c", fmt.Sprintf("mount -t tmpfs -o mode=700,%s tmpfs %q && exec \"$@\"", c.option, p.State()), "sh"}
 			for _, args := range [][]string{{"run", "--", "sh", "-c", "echo >>ran"}, {"run", "-d", "--", "sh", "-c", "echo >>ran"}} {
 				s := p.behind(prefix, args...)
 				p.refused(s, c.words...)
@@ -139,8 +141,8 @@ func TestDisks(t *testing.T) {
 // The reader of stdout goes away: quietly, and the tasks do not mind: S7.
 func TestPipeGone(t *testing.T) {
 	p := newPlace(t)
-	p.fifo("go")
-	p.good("run", "-d", "--name", "old", "--", "sh", "-c", "read x <go; exit 3")
+	p.Fifo("go")
+	p.Good("run", "-d", "--name", "old", "--", "sh", "-c", "read x <go; exit 3")
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -151,13 +153,13 @@ func TestPipeGone(t *testing.T) {
 		var errs strings.Builder
 		cmd.Stdout, cmd.Stderr = w, &errs
 		_ = cmd.Run()
-		if code := exitCode(cmd.ProcessState); errs.String() != "" || code != 0 && code != 128+int(syscall.SIGPIPE) {
+		if code := harness.ExitCode(cmd.ProcessState); errs.String() != "" || code != 0 && code != 128+int(syscall.SIGPIPE) {
 			t.Errorf("%v: exit code %d, %s", args, code, errs.String())
 		}
 	}
 	_ = w.Close()
-	p.free("go")
-	if s := p.run("wait", "old"); s.code != 3 {
+	p.Free("go")
+	if s := p.Run("wait", "old"); s.Code() != 3 {
 		t.Error(s)
 	}
 }
@@ -165,21 +167,21 @@ func TestPipeGone(t *testing.T) {
 // A state folder that somebody else may write to is refused: S18.
 func TestForeignState(t *testing.T) {
 	for name, plant := range map[string]func(p *place) error{
-		"open": func(p *place) error { return os.Chmod(p.state(), 0o777) },
+		"open": func(p *place) error { return os.Chmod(p.State(), 0o777) },
 		"link": func(p *place) error {
-			return os.Symlink(p.dir, filepath.Join(p.state(), "projects")) // the root itself may be a link
+			return os.Symlink(p.Dir, filepath.Join(p.State(), "projects")) // the root itself may be a link
 		},
-		"owner": func(p *place) error { return os.Chown(p.state(), 4242, 4242) },
+		"owner": func(p *place) error { return os.Chown(p.State(), 4242, 4242) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPlace(t)
-			if err := os.Mkdir(p.state(), 0o700); err != nil {
+			if err := os.Mkdir(p.State(), 0o700); err != nil {
 				t.Fatal(err)
 			}
 			if err := plant(p); err != nil {
 				t.Skipf("NOT TRIED: %v", err)
 			}
-			p.refused(p.run("run", "-d", "--", "sh", "-c", "echo >>ran"), "others", "link", "another user")
+			p.refused(p.Run("run", "-d", "--", "sh", "-c", "echo >>ran"), "others", "link", "another user")
 			if p.read("ran") != "" {
 				t.Error("it has run all the same")
 			}
@@ -190,8 +192,8 @@ func TestForeignState(t *testing.T) {
 // Leftovers of a crash are never read and never in the way: S16, P6.
 func TestLeftovers(t *testing.T) {
 	p := newPlace(t)
-	p.good("run", "-d", "--name", "a", "--", "true")
-	p.good("wait", "a")
+	p.Good("run", "-d", "--name", "a", "--", "true")
+	p.Good("wait", "a")
 	session := filepath.Dir(p.db())
 	p.killHost()
 	for _, name := range []string{".session.json.tmp-1", ".session.json.tmp-2", "tasks/.x.tmp-3"} {
@@ -203,8 +205,8 @@ func TestLeftovers(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(session, "lock"), fmt.Append(nil, os.Getpid()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p.good("run", "-d", "--name", "b", "--", "true")
-	p.good("wait", "b")
+	p.Good("run", "-d", "--name", "b", "--", "true")
+	p.Good("wait", "b")
 	if n := len(p.tasks()); n != 2 {
 		t.Errorf("%d tasks", n)
 	}
