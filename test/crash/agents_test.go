@@ -21,6 +21,7 @@ import (
 	"github.com/drover-dev/drover/internal/model/modeltest"
 	"github.com/drover-dev/drover/internal/platform/waittest"
 	"github.com/drover-dev/drover/task"
+	"github.com/drover-dev/drover/test/harness"
 )
 
 // agentSteps are the steps that only a conversation has, the removal of a session,
@@ -29,10 +30,10 @@ func agentSteps() []*step {
 	host := []string{"host"}
 	conversation := way{lead: startPrompt, ask: afterCommand, restart: goOn, recover: recoverPrompt, check: checkPrompt}
 	calling := way{ask: callPrompt, restart: goOn, recover: recoverPrompt, check: checkPrompt}
-	sending := way{lead: holdAgent, ask: func(c *trial, n string) *face { return c.face("send", n, "hello "+n) }, restart: probe, recover: recoverAgents, check: checkAgents}
-	flow := way{lead: writeFlow, ask: func(c *trial, n string) *face { return c.face("workflow", "run", "-d", "--name", n, n+".yaml") },
+	sending := way{lead: holdAgent, ask: func(c *trial, n string) *harness.Call { return c.face("send", n, "hello "+n) }, restart: probe, recover: recoverAgents, check: checkAgents}
+	flow := way{lead: writeFlow, ask: func(c *trial, n string) *harness.Call { return c.face("workflow", "run", "-d", "--name", n, n+".yaml") },
 		restart: probe, recover: recoverFlows, check: checkFlows}
-	elsewhere := way{lead: serveElsewhere, ask: func(c *trial, n string) *face { return c.face("remote", "run", "-d", "--name", n, "do it") },
+	elsewhere := way{lead: serveElsewhere, ask: func(c *trial, n string) *harness.Call { return c.face("remote", "run", "-d", "--name", n, "do it") },
 		restart: probe, recover: recoverElsewhere, check: checkElsewhere}
 	removing := way{lead: endedSession, ask: removeSession, recover: func(*trial) {}, check: checkRemoved}
 	gone := map[string]string{"child": childGone}
@@ -71,10 +72,10 @@ func (c *trial) serveModel() {
 	m := &model{rests: map[string]bool{}}
 	var err error
 	if m.Server, err = modeltest.New(m.answer); err != nil {
-		c.t.Fatal(err)
+		c.Fatal(err)
 	}
-	c.t.Cleanup(m.Close)
-	c.env = append(c.env, "ANTHROPIC_BASE_URL="+m.URL, "ANTHROPIC_API_KEY=sk-test")
+	c.Cleanup(m.Close)
+	c.Env = append(c.Env, "ANTHROPIC_BASE_URL="+m.URL, "ANTHROPIC_API_KEY=sk-test")
 	c.model = m
 }
 
@@ -114,12 +115,12 @@ func (m *model) knows(n string) bool {
 
 // prompt asks a host of its own. The first one makes the session, whose ID is
 // chosen here: the answer may be lost with the host.
-func (c *trial) prompt(text string) *face {
+func (c *trial) prompt(text string) *harness.Call {
 	which := "--resume"
 	if c.id == "" {
 		c.id, which = uuid(), "--session-id"
 	}
-	return c.start("-p", "-d", "--permission-mode", "bypassPermissions", which, c.id, text)
+	return c.Start("-p", "-d", "--permission-mode", "bypassPermissions", which, c.id, text)
 }
 
 // uuid is unlike that of any other place: a host ends what carries the mark of its
@@ -132,11 +133,11 @@ func uuid() string {
 
 // noHost waits until the host of the conversation has gone by itself.
 func (c *trial) noHost() {
-	c.t.Helper()
-	if !waittest.Until(patience, func() bool {
-		return !slices.ContainsFunc(c.procs(""), func(x proc) bool { return x.role() == "host" })
+	c.Helper()
+	if !waittest.Until(harness.Patience, func() bool {
+		return !slices.ContainsFunc(c.procs(""), func(x harness.Proc) bool { return x.Role() == "host" })
 	}) {
-		c.t.Fatal("the host of the conversation does not go")
+		c.Fatal("the host of the conversation does not go")
 	}
 }
 
@@ -144,56 +145,56 @@ func startPrompt(c *trial, n string) {
 	c.serveModel()
 	c.noHost()
 	f := c.prompt("start " + n)
-	if err := f.ended(); err != nil || f.code() != 0 {
-		c.t.Fatalf("%v %s", err, f)
+	if err := f.Wait(); err != nil || f.Code() != 0 {
+		c.Fatalf("%v %s", err, f)
 	}
-	if !waittest.Until(patience, func() bool { return c.model.knows(n) }) {
-		c.t.Fatalf("the model was not told of its command %s", n)
+	if !waittest.Until(harness.Patience, func() bool { return c.model.knows(n) }) {
+		c.Fatalf("the model was not told of its command %s", n)
 	}
 }
 
 // afterCommand lets the command end of which the conversation waits to hear.
-func afterCommand(c *trial, n string) *face {
+func afterCommand(c *trial, n string) *harness.Call {
 	f := c.waits(c.id)
 	c.free(n)
 	return f
 }
 
-func callPrompt(c *trial, n string) *face {
+func callPrompt(c *trial, n string) *harness.Call {
 	c.serveModel()
 	c.noHost()
 	return c.prompt("call " + n)
 }
 
-func goOn(c *trial) *face {
+func goOn(c *trial) *harness.Call {
 	c.noHost()
 	return c.prompt("go on")
 }
 
 func recoverPrompt(c *trial) {
 	f := goOn(c)
-	if err := f.ended(); err != nil || f.code() != 0 {
-		c.t.Fatalf("%v %s", err, f)
+	if err := f.Wait(); err != nil || f.Code() != 0 {
+		c.Fatalf("%v %s", err, f)
 	}
-	if f := c.place.run("wait", c.id); f.code() != 0 {
-		c.t.Errorf("the conversation does not end well: %s", f)
+	if f := c.place.Run("wait", c.id); f.Code() != 0 {
+		c.Errorf("the conversation does not end well: %s", f)
 	}
 }
 
 // conversationOf is the newest request of an agent: all that it knows.
 func (c *trial) conversationOf(agentID string) []agent.Message {
-	c.t.Helper()
+	c.Helper()
 	for _, r := range slices.Backward(c.model.Requests()) {
 		if r.AgentID() != agentID {
 			continue
 		}
 		p, err := r.Params()
 		if err != nil {
-			c.t.Fatal(err)
+			c.Fatal(err)
 		}
 		return p.Messages
 	}
-	c.t.Fatalf("agent %q has asked for nothing", agentID)
+	c.Fatalf("agent %q has asked for nothing", agentID)
 	return nil
 }
 
@@ -202,7 +203,7 @@ func (c *trial) told(messages []agent.Message, text string) (n int) {
 	for _, m := range messages {
 		blocks, err := m.Blocks()
 		if err != nil {
-			c.t.Fatal(err)
+			c.Fatal(err)
 		}
 		for _, b := range blocks {
 			n += strings.Count(b.Text, text)
@@ -217,7 +218,7 @@ func (c *trial) checkCalls(messages []agent.Message) {
 	for _, m := range messages {
 		blocks, err := m.Blocks()
 		if err != nil {
-			c.t.Fatal(err)
+			c.Fatal(err)
 		}
 		for _, b := range blocks {
 			switch b.Type {
@@ -230,7 +231,7 @@ func (c *trial) checkCalls(messages []agent.Message) {
 	}
 	for id, n := range open {
 		if n != 0 {
-			c.t.Errorf("call %s has %d results", id, 1-n)
+			c.Errorf("call %s has %d results", id, 1-n)
 		}
 	}
 }
@@ -244,28 +245,28 @@ func checkPrompt(c *trial) {
 			continue
 		}
 		if n := c.told(said, "<task-id>"+string(r.ID)+"</task-id>"); n != 1 {
-			c.t.Errorf("the model was told %d times of the end of %s", n, r.ID)
+			c.Errorf("the model was told %d times of the end of %s", n, r.ID)
 		}
 	}
 	c.checkCalls(said)
 	for what, n := range c.ran() {
 		if n > 1 {
-			c.t.Errorf("%s was begun %d times", what, n)
+			c.Errorf("%s was begun %d times", what, n)
 		}
 	}
 	if left := c.ofTasks(); len(left) > 0 {
-		c.t.Errorf("left: %v", left)
+		c.Errorf("left: %v", left)
 	}
 }
 
 // settings writes those of the user.
 func (c *trial) settings(text string) {
-	dir := filepath.Join(c.work, "config", "drover")
+	dir := filepath.Join(c.Work, "config", "drover")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		c.t.Fatal(err)
+		c.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "settings.json"), []byte(text), 0o600); err != nil {
-		c.t.Fatal(err)
+		c.Fatal(err)
 	}
 }
 
@@ -273,19 +274,19 @@ func (c *trial) settings(text string) {
 func holdAgent(c *trial, n string) {
 	c.serveModel()
 	c.settings(`{"permissions": {"defaultMode": "bypassPermissions"}}`)
-	c.good("agent", "run", "-d", "--name", n, "general-purpose", "hold "+n)
-	if !waittest.Until(patience, func() bool {
-		return slices.ContainsFunc(c.ofTasks(), func(x proc) bool { return strings.Contains(x.line, "go."+n) })
+	c.Good("agent", "run", "-d", "--name", n, "general-purpose", "hold "+n)
+	if !waittest.Until(harness.Patience, func() bool {
+		return slices.ContainsFunc(c.ofTasks(), func(x harness.Proc) bool { return strings.Contains(x.Line, "go."+n) })
 	}) {
-		c.t.Fatalf("agent %s runs no command: %s\n%s", n, c.state(), c.good("inspect", n))
+		c.Fatalf("agent %s runs no command: %s\n%s", n, c.state(), c.Good("inspect", n))
 	}
 }
 
 func recoverAgents(c *trial) {
 	recoverShells(c)
 	for _, n := range c.asked {
-		c.good("resume", n, "go on")
-		c.good("wait", n)
+		c.Good("resume", n, "go on")
+		c.Good("wait", n)
 	}
 }
 
@@ -296,7 +297,7 @@ func checkAgents(c *trial) {
 		}
 		said := c.conversationOf(s.ID)
 		if n := c.told(said, "hello "+s.Name); n != 1 {
-			c.t.Errorf("agent %s was told %d times what was sent to it", s.Name, n)
+			c.Errorf("agent %s was told %d times what was sent to it", s.Name, n)
 		}
 		c.checkCalls(said)
 	}
@@ -305,15 +306,15 @@ func checkAgents(c *trial) {
 func writeFlow(c *trial, n string) {
 	text := "steps:\n  - {id: first, shell: echo first.N >>ran}\n  - {id: second, needs: first, shell: echo second.N >>ran}\n"
 	if err := os.WriteFile(c.path(n+".yaml"), []byte(strings.ReplaceAll(text, "N", n)), 0o600); err != nil {
-		c.t.Fatal(err)
+		c.Fatal(err)
 	}
 }
 
 func recoverFlows(c *trial) {
 	recoverShells(c)
 	for _, n := range c.asked {
-		c.good("resume", n)
-		c.good("wait", n)
+		c.Good("resume", n)
+		c.Good("wait", n)
 	}
 }
 
@@ -322,7 +323,7 @@ func checkFlows(c *trial) {
 	for _, n := range c.asked {
 		for _, step := range []string{"first.", "second."} {
 			if times := ran[step+n]; times != 1 {
-				c.t.Errorf("step %s was done %d times", step+n, times)
+				c.Errorf("step %s was done %d times", step+n, times)
 			}
 		}
 	}
@@ -355,14 +356,14 @@ func serveElsewhere(c *trial, _ string) {
 	}
 	c.cloud = &cloud{sessions: map[string]string{}}
 	far := httptest.NewServer(c.cloud)
-	c.t.Cleanup(far.Close)
+	c.Cleanup(far.Close)
 	c.settings(fmt.Sprintf(`{"remote": {"services": {"cloud": {"url": %q}}}}`, far.URL))
 }
 
 func recoverElsewhere(c *trial) {
-	c.good("run", "-d", "--name", "last", "--", "true")
+	c.Good("run", "-d", "--name", "last", "--", "true")
 	for _, n := range c.asked {
-		c.good("wait", n)
+		c.Good("wait", n)
 	}
 }
 
@@ -370,7 +371,7 @@ func checkElsewhere(c *trial) {
 	c.cloud.mu.Lock()
 	defer c.cloud.mu.Unlock()
 	if len(c.cloud.sessions) != len(c.asked) {
-		c.t.Errorf("%d sessions were made elsewhere for %d tasks", len(c.cloud.sessions), len(c.asked))
+		c.Errorf("%d sessions were made elsewhere for %d tasks", len(c.cloud.sessions), len(c.asked))
 	}
 }
 
@@ -384,30 +385,30 @@ func (c *trial) sessionOf(n string) string {
 	return ""
 }
 
-func endedSession(c *trial, n string) { c.good("run", "--name", n, "--", "echo", n) }
+func endedSession(c *trial, n string) { c.Good("run", "--name", n, "--", "echo", n) }
 
-func removeSession(c *trial, n string) *face { return c.face("sessions", "rm", c.sessionOf(n)) }
+func removeSession(c *trial, n string) *harness.Call { return c.face("sessions", "rm", c.sessionOf(n)) }
 
 // checkRemoved looks whether each session is there as a whole or not at all, and
 // can be removed if it is there.
 func checkRemoved(c *trial) {
 	for _, n := range c.asked {
 		session := c.sessionOf(n)
-		there := session != "" && strings.Contains(c.good("sessions", "--json"), session)
-		if half := glob(c.work, "state/projects/*/"+cmp.Or(session, "none")); !there && len(half) > 0 {
-			c.t.Errorf("half of a session is left: %v", half)
+		there := session != "" && strings.Contains(c.Good("sessions", "--json"), session)
+		if half := glob(c.Work, "state/projects/*/"+cmp.Or(session, "none")); !there && len(half) > 0 {
+			c.Errorf("half of a session is left: %v", half)
 		}
 		if there {
-			if got := c.good("logs", n); got != n {
-				c.t.Errorf("the output of %s is %q", n, got)
+			if got := c.Good("logs", n); got != n {
+				c.Errorf("the output of %s is %q", n, got)
 			}
-			c.good("sessions", "rm", session)
+			c.Good("sessions", "rm", session)
 		}
-		if f := c.place.run("inspect", n); f.code() != 3 {
-			c.t.Errorf("a session that was removed: %s", f)
+		if f := c.place.Run("inspect", n); f.Code() != 3 {
+			c.Errorf("a session that was removed: %s", f)
 		}
 	}
 	if tasks := c.tasks(); len(tasks) > 0 {
-		c.t.Errorf("left: %v", tasks)
+		c.Errorf("left: %v", tasks)
 	}
 }

@@ -15,18 +15,18 @@ import (
 
 // logs opens the log of every session.
 func (p *place) logs(look func(session string, log *journal.Journal)) {
-	p.t.Helper()
-	for _, file := range glob(p.work, "state/projects/*/*/session.db") {
+	p.Helper()
+	for _, file := range glob(p.Work, "state/projects/*/*/session.db") {
 		log, err := journal.Open(file, journal.Options{ReadOnly: true})
 		if errors.Is(err, journal.ErrDamaged) {
-			p.t.Errorf("a crash has damaged a log: %v", err)
+			p.Errorf("a crash has damaged a log: %v", err)
 		}
 		if err != nil {
 			continue // its host was killed while it made it
 		}
 		look(filepath.Base(filepath.Dir(file)), log)
 		if err := log.Close(); err != nil {
-			p.t.Error(err)
+			p.Error(err)
 		}
 	}
 }
@@ -36,7 +36,7 @@ func (p *place) records() (all []task.Record) {
 	p.logs(func(_ string, log *journal.Journal) {
 		states, err := log.Tasks(context.Background())
 		if err != nil {
-			p.t.Errorf("read log: %v", err)
+			p.Errorf("read log: %v", err)
 		}
 		for _, s := range states {
 			all = append(all, s.Task)
@@ -78,21 +78,21 @@ func (p *place) state() string {
 // checkLogs holds each log to the rules of a life: numbers only grow, and a run
 // ends once, with nothing behind it.
 func (p *place) checkLogs() {
-	p.t.Helper()
+	p.Helper()
 	p.logs(func(session string, log *journal.Journal) {
 		var last task.Seq
 		ended := map[task.RunID]task.Verb{}
 		for e, err := range log.Events(context.Background(), 0) {
 			if err != nil {
-				p.t.Errorf("read log of %s: %v", session, err)
+				p.Errorf("read log of %s: %v", session, err)
 				return
 			}
 			if e.Seq <= last {
-				p.t.Errorf("event %d of %s comes after %d", e.Seq, session, last)
+				p.Errorf("event %d of %s comes after %d", e.Seq, session, last)
 			}
 			last = e.Seq
 			if was, over := ended[e.Task.Run]; over {
-				p.t.Errorf("task %s: %s after its end by %s", e.Task.ID, e.Verb, was)
+				p.Errorf("task %s: %s after its end by %s", e.Task.ID, e.Verb, was)
 			}
 			if e.Task.Status.Terminal() {
 				ended[e.Task.Run] = e.Verb

@@ -12,7 +12,6 @@ package crash
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -21,6 +20,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/drover-dev/drover/test/harness"
 )
 
 // What a run is asked for. CRASH=all: every cell; CELL: those that the pattern
@@ -36,10 +37,8 @@ const (
 func build(t testing.TB, tags string) string {
 	t.Helper()
 	bin := filepath.Join(t.TempDir(), "drover")
-	cmd := exec.Command("go", "build", "-tags", tags, "-o", bin, "../../cmd/drover")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("build the program: %v\n%s", err, out)
+	if err := harness.Build(bin, "-tags", tags); err != nil {
+		t.Fatal(err)
 	}
 	return bin
 }

@@ -10,14 +10,15 @@ import (
 	"strings"
 
 	"github.com/drover-dev/drover/internal/platform/waittest"
+	"github.com/drover-dev/drover/test/harness"
 )
 
 // way is how a step is come to, and what is looked at afterwards.
 type way struct {
-	lead    func(c *trial, n string)       // until the step is next; nil: nothing is to be done
-	ask     func(c *trial, n string) *face // what leads into it
-	restart func(c *trial) *face           // begins a next host
-	recover func(c *trial)                 // has a next host do all that is left to do
+	lead    func(c *trial, n string)               // until the step is next; nil: nothing is to be done
+	ask     func(c *trial, n string) *harness.Call // what leads into it
+	restart func(c *trial) *harness.Call           // begins a next host
+	recover func(c *trial)                         // has a next host do all that is left to do
 	check   func(c *trial)
 }
 
@@ -27,13 +28,13 @@ const (
 	deaf  = `trap "" TERM; ` + plain
 )
 
-func shellWay(lead func(*trial, string), ask func(*trial, string) *face) way {
+func shellWay(lead func(*trial, string), ask func(*trial, string) *harness.Call) way {
 	return way{lead: lead, ask: ask, restart: probe, recover: recoverShells, check: checkShells}
 }
 
 // begin asks for a task, in the background or in the foreground.
-func begin(line string) func(c *trial, n string) *face {
-	return func(c *trial, n string) *face {
+func begin(line string) func(c *trial, n string) *harness.Call {
+	return func(c *trial, n string) *harness.Call {
 		args := []string{"run", "-d", "--name", n}
 		switch {
 		case c.cell.front:
@@ -50,21 +51,21 @@ func running(line string) func(*trial, string) {
 	return func(c *trial, n string) {
 		f := begin(line)(c, n)
 		if !c.cell.front {
-			if err := f.ended(); err != nil || f.code() != 0 {
-				c.t.Fatalf("%v %s", err, f)
+			if err := f.Wait(); err != nil || f.Code() != 0 {
+				c.Fatalf("%v %s", err, f)
 			}
 		}
 		c.sees(n)
 	}
 }
 
-func calls(words ...string) func(*trial, string) *face {
-	return func(c *trial, n string) *face { return c.face(append(slices.Clone(words), n)...) }
+func calls(words ...string) func(*trial, string) *harness.Call {
+	return func(c *trial, n string) *harness.Call { return c.face(append(slices.Clone(words), n)...) }
 }
 
 // naturally lets a command end while somebody waits for it.
-func naturally(c *trial, n string) *face {
-	var f *face
+func naturally(c *trial, n string) *harness.Call {
+	var f *harness.Call
 	if c.cell.front {
 		f = c.faces[len(c.faces)-1]
 	} else {
@@ -76,18 +77,18 @@ func naturally(c *trial, n string) *face {
 
 // started asks for a task. Where the asker has his answer by then, somebody waits
 // for the task, who can be killed in his place.
-func started(c *trial, n string) *face {
+func started(c *trial, n string) *harness.Call {
 	f := begin(plain)(c, n)
 	if c.cell.front || c.cell.victim != "face" {
 		return f
 	}
-	if err := f.ended(); err != nil {
-		c.t.Fatal(err)
+	if err := f.Wait(); err != nil {
+		c.Fatal(err)
 	}
 	return c.waits(n)
 }
 
-func probe(c *trial) *face { return c.start("run", "-d", "--name", "probe", "--", "true") }
+func probe(c *trial) *harness.Call { return c.Start("run", "-d", "--name", "probe", "--", "true") }
 
 // recoverShells reads what the crash has left, begins a next host, and looks
 // whether that says the same. Then everything that lives is let go on to its end.
@@ -95,14 +96,14 @@ func recoverShells(c *trial) {
 	was := c.tasks()
 	c.checkTrue()
 	for _, args := range [][]string{{"run", "-d", "--name", "last", "--", "true"}, {"wait", "last"}} {
-		c.good(args...)
+		c.Good(args...)
 	}
 	now := c.tasks()
 	for id, old := range was {
 		if got, there := now[id]; !there {
-			c.t.Errorf("task %s (%s) was %s and is gone", id, old.Name, old)
+			c.Errorf("task %s (%s) was %s and is gone", id, old.Name, old)
 		} else if old.ended() && got.String() != old.String() {
-			c.t.Errorf("task %s (%s) was shown as %s and is %s", id, old.Name, old, got)
+			c.Errorf("task %s (%s) was shown as %s and is %s", id, old.Name, old, got)
 		}
 	}
 	c.checkTrue()
@@ -110,11 +111,11 @@ func recoverShells(c *trial) {
 		if s.ended() || !slices.Contains(c.asked, s.Name) {
 			continue
 		}
-		if !waittest.Until(patience, func() bool { return c.tryFree(s.Name) || c.tasks()[s.ID].ended() }) {
-			c.t.Errorf("task %s is %s, and nobody waits at its pipe", s.Name, s)
+		if !waittest.Until(harness.Patience, func() bool { return c.tryFree(s.Name) || c.tasks()[s.ID].ended() }) {
+			c.Errorf("task %s is %s, and nobody waits at its pipe", s.Name, s)
 		}
-		if f := c.place.run("wait", s.ID); f.code() == 125 {
-			c.t.Errorf("wait: %s", f)
+		if f := c.place.Run("wait", s.ID); f.Code() == 125 {
+			c.Errorf("wait: %s", f)
 		}
 	}
 }
@@ -127,7 +128,7 @@ func (c *trial) checkTrue() {
 		last = c.untrue()
 		return last == ""
 	}) {
-		c.t.Error(last)
+		c.Error(last)
 	}
 }
 
@@ -138,13 +139,13 @@ func (c *trial) untrue() string {
 			continue
 		}
 		runs[string(r.ID)] = true
-		if !alive(r.Process.PID) {
+		if !harness.Alive(r.Process.PID) {
 			return fmt.Sprintf("task %s is said to run, and process %d has ended", r.Name, r.Process.PID)
 		}
 	}
 	for _, x := range c.ofTasks() {
-		if !runs[x.task] {
-			return fmt.Sprintf("process %d of task %s lives, and the task is not said to run: %s", x.pid, x.task, x.line)
+		if !runs[x.Task] {
+			return fmt.Sprintf("process %d of task %s lives, and the task is not said to run: %s", x.PID, x.Task, x.Line)
 		}
 	}
 	return ""
@@ -164,23 +165,23 @@ func checkShells(c *trial) {
 		}
 		want := wanted(c.cell)
 		if !slices.Contains(want, got) {
-			c.t.Errorf("task %s is %s, want %s", n, got, strings.Join(want, " or "))
+			c.Errorf("task %s is %s, want %s", n, got, strings.Join(want, " or "))
 		}
 	}
 	ran := c.ran()
 	for id, times := range ran {
 		if times > 1 {
-			c.t.Errorf("task %s was begun %d times", id, times)
+			c.Errorf("task %s was begun %d times", id, times)
 		}
 		if _, known := now[id]; !known && !c.cell.front {
-			c.t.Errorf("task %s has run, and nobody knows it", id)
+			c.Errorf("task %s has run, and nobody knows it", id)
 		}
 	}
 	for _, f := range c.faces {
 		c.checkFace(f, now)
 	}
 	if left := c.ofTasks(); len(left) > 0 {
-		c.t.Errorf("left: %v", left)
+		c.Errorf("left: %v", left)
 	}
 }
 
@@ -190,40 +191,40 @@ func (c *trial) checkOutput(n string, s shown) {
 	if s.String() != normal {
 		return
 	}
-	for _, file := range glob(c.work, "state/projects/*/*/tasks/"+s.ID+".output") {
+	for _, file := range glob(c.Work, "state/projects/*/*/tasks/"+s.ID+".output") {
 		if data, err := os.ReadFile(file); err != nil || string(data) != want {
-			c.t.Errorf("output of %s: %q, %v", n, data, err)
+			c.Errorf("output of %s: %q, %v", n, data, err)
 		}
 	}
 }
 
 // checkFace holds what somebody was told to what is there.
-func (c *trial) checkFace(f *face, now map[string]shown) {
-	if err := f.ended(); err != nil {
-		c.t.Error(err)
+func (c *trial) checkFace(f *harness.Call, now map[string]shown) {
+	if err := f.Wait(); err != nil {
+		c.Error(err)
 		return
 	}
-	if c.doomed[f] || f.args[0] == "logs" {
+	if c.doomed[f] || f.Args[0] == "logs" {
 		return
 	}
-	detached := f.args[0] == "run" && slices.Contains(f.args, "-d")
-	if detached && f.code() == 0 {
-		if _, there := now[f.text()]; !there {
-			c.t.Errorf("task %q was said to be started, and is not there", f.text())
+	detached := f.Args[0] == "run" && slices.Contains(f.Args, "-d")
+	if detached && f.Code() == 0 {
+		if _, there := now[f.Text()]; !there {
+			c.Errorf("task %q was said to be started, and is not there", f.Text())
 		}
 	}
-	if n := f.args[len(f.args)-1]; f.args[0] == "stop" && f.code() == 0 {
+	if n := f.Args[len(f.Args)-1]; f.Args[0] == "stop" && f.Code() == 0 {
 		for _, s := range now {
 			if s.Name == n && !s.ended() {
-				c.t.Errorf("task %s was said to be stopped, and is %s", n, s)
+				c.Errorf("task %s was said to be stopped, and is %s", n, s)
 			}
 		}
 	}
-	if f.code() != 0 && strings.Count(f.err.String(), "\n") > 1 {
-		c.t.Errorf("more than a line on stderr: %s", f)
+	if f.Code() != 0 && strings.Count(f.Stderr(), "\n") > 1 {
+		c.Errorf("more than a line on stderr: %s", f)
 	}
-	if strings.Contains(f.err.String(), "panic") {
-		c.t.Errorf("it panics: %s", f)
+	if strings.Contains(f.Stderr(), "panic") {
+		c.Errorf("it panics: %s", f)
 	}
 }
 
@@ -299,4 +300,4 @@ func ofHost(x cell, n int, early, stop bool) []string {
 }
 
 // path is a file of the project.
-func (c *trial) path(name string) string { return filepath.Join(c.dir, name) }
+func (c *trial) path(name string) string { return filepath.Join(c.Dir, name) }

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/internal/platform/waittest"
+	"github.com/drover-dev/drover/test/harness"
 )
 
 // What a sweep is asked for. SWEEP=1: each call of each scene; N: those whose
@@ -117,7 +118,7 @@ type sweep struct {
 
 func (c *sweep) run(t *testing.T, bin string, n int) {
 	p := newPlace(t, bin, 0)
-	c.trial = &trial{place: p, cell: cell{step: &step{}}, doomed: map[*face]bool{}}
+	c.trial = &trial{place: p, cell: cell{step: &step{}}, doomed: map[*harness.Call]bool{}}
 	defer func() { c.failed = t.Failed() }()
 	c.heard, c.ready, c.dead = make(chan struct{}), make(chan struct{}), make(chan struct{}) // what begins may wait for them
 	c.trace(n, c.scene.begin(c))
@@ -138,7 +139,7 @@ func (c *sweep) run(t *testing.T, bin string, n int) {
 	}
 	c.scene.check(c)
 	for _, f := range c.faces {
-		if err := f.ended(); err != nil {
+		if err := f.Wait(); err != nil {
 			t.Error(err)
 		}
 	}
@@ -147,24 +148,24 @@ func (c *sweep) run(t *testing.T, bin string, n int) {
 
 // trace starts the program under the tracer.
 func (c *sweep) trace(n int, args []string) {
-	c.startOut, c.startErr = filepath.Join(c.work, "started.out"), filepath.Join(c.work, "started.err")
-	order, err := json.Marshal(tracing{Args: append([]string{c.bin}, args...), Env: c.env, Dir: c.dir,
+	c.startOut, c.startErr = filepath.Join(c.Work, "started.out"), filepath.Join(c.Work, "started.err")
+	order, err := json.Marshal(tracing{Args: append([]string{c.Bin}, args...), Env: c.Env, Dir: c.Dir,
 		Stdout: c.startOut, Stderr: c.startErr, Role: c.scene.victim, Nth: n})
 	if err != nil {
-		c.t.Fatal(err)
+		c.Fatal(err)
 	}
 	self, err := os.Executable()
 	if err != nil {
-		c.t.Fatal(err)
+		c.Fatal(err)
 	}
 	c.tracer = exec.Command(self)
 	c.tracer.Env = append(os.Environ(), traceVariable+"="+string(order))
 	lines, err := c.tracer.StdoutPipe()
 	if err != nil {
-		c.t.Fatal(err)
+		c.Fatal(err)
 	}
 	if err := c.tracer.Start(); err != nil {
-		c.t.Fatal(err)
+		c.Fatal(err)
 	}
 	go func() { // ends with the tracer, which goes when all that it follows has gone
 		defer close(c.heard)
@@ -172,13 +173,13 @@ func (c *sweep) trace(n int, args []string) {
 			c.hear(s.Bytes())
 		}
 	}()
-	c.t.Cleanup(func() { // before that of the place, which cannot end what a tracer holds
+	c.Cleanup(func() { // before that of the place, which cannot end what a tracer holds
 		select {
 		case <-c.ready:
 		default:
 			_ = c.tracer.Process.Kill()
 		}
-		c.place.quit()
+		c.place.Quit()
 		<-c.heard
 		_ = c.tracer.Wait() // what it could not do it has said
 	})
@@ -193,7 +194,7 @@ func (c *sweep) hear(line []byte) {
 	defer c.mu.Unlock()
 	switch {
 	case what.Error != "" && c.victim != 0: // it was traced, and is no longer
-		c.t.Errorf("the tracer: %s", what.Error)
+		c.Errorf("the tracer: %s", what.Error)
 	case what.Error != "":
 		c.refused = what.Error
 		close(c.ready)
@@ -211,7 +212,7 @@ func (c *sweep) hear(line []byte) {
 
 // over waits for what must come.
 func (c *sweep) over(what <-chan struct{}) bool {
-	late := time.NewTimer(patience)
+	late := time.NewTimer(harness.Patience)
 	defer late.Stop()
 	select {
 	case <-what:
@@ -232,10 +233,10 @@ func (c *sweep) gone() bool {
 }
 
 // call calls drover, and waits for its end.
-func (c *sweep) call(args ...string) *face {
+func (c *sweep) call(args ...string) *harness.Call {
 	f := c.face(args...)
-	if err := f.ended(); err != nil {
-		c.t.Error(err)
+	if err := f.Wait(); err != nil {
+		c.Error(err)
 	}
 	return f
 }
@@ -265,11 +266,11 @@ func keepOne(c *sweep) {
 
 func endOne(c *sweep) {
 	f := c.face("wait", "t1")
-	if !waittest.Until(patience, func() bool { return c.gone() || c.tryFree("t1") }) {
-		c.t.Error("nobody waits at the pipe of t1")
+	if !waittest.Until(harness.Patience, func() bool { return c.gone() || c.tryFree("t1") }) {
+		c.Error("nobody waits at the pipe of t1")
 	}
-	if err := f.ended(); err != nil {
-		c.t.Error(err)
+	if err := f.Wait(); err != nil {
+		c.Error(err)
 	}
 }
 
@@ -285,8 +286,8 @@ func addOne(c *sweep) {
 
 func closeHost(c *sweep) {
 	_ = syscall.Kill(c.victim, syscall.SIGTERM) // it may have been killed
-	if !waittest.Until(patience, func() bool { return !alive(c.victim) }) {
-		c.t.Error("the host does not close")
+	if !waittest.Until(harness.Patience, func() bool { return !harness.Alive(c.victim) }) {
+		c.Error("the host does not close")
 	}
 }
 
@@ -296,7 +297,7 @@ func checkTasks(c *sweep) {
 	c.buried()
 	c.further = c.furtherHost()
 	if !waittest.Until(leaveLimit, func() bool { return len(c.orphans()) == 0 }) {
-		c.t.Errorf("left %s after the host: %v", leaveLimit, c.orphans())
+		c.Errorf("left %s after the host: %v", leaveLimit, c.orphans())
 	}
 	recoverShells(c.trial)
 	now := c.tasks()
@@ -309,37 +310,37 @@ func checkTasks(c *sweep) {
 			}
 		}
 		if want := c.mayBe(n); !slices.Contains(want, got) {
-			c.t.Errorf("task %s is %s, want %s\n%s", n, got, strings.Join(want, " or "), c.place.run("inspect", n))
+			c.Errorf("task %s is %s, want %s\n%s", n, got, strings.Join(want, " or "), c.place.Run("inspect", n))
 		}
 		if n == "t2" && got == "killed:host_lost" && c.hasRun(n, now) {
-			c.t.Errorf("a kept command has begun, and is %s", got)
+			c.Errorf("a kept command has begun, and is %s", got)
 		}
 	}
 	c.checkStart(now)
 	for id, times := range c.ran() {
 		if times > 1 {
-			c.t.Errorf("task %s was begun %d times", id, times)
+			c.Errorf("task %s was begun %d times", id, times)
 		}
 		if _, known := now[id]; !known {
-			c.t.Errorf("task %s has run, and nobody knows it", id)
+			c.Errorf("task %s has run, and nobody knows it", id)
 		}
 	}
 	for _, f := range c.faces {
 		c.checkFace(f, now)
-		if f.args[0] == "wait" && f.args[1] == "t1" && f.code() == 7 {
+		if f.Args[0] == "wait" && f.Args[1] == "t1" && f.Code() == 7 {
 			c.same(now, "t1", normal)
 		}
 	}
 	if left := c.ofTasks(); len(left) > 0 {
-		c.t.Errorf("left: %v", left)
+		c.Errorf("left: %v", left)
 	}
 }
 
 // buried waits until a victim that was killed is gone with all its threads, which
 // hold its locks.
 func (c *sweep) buried() {
-	if c.victim != 0 && !waittest.Until(patience, func() bool { return !alive(c.victim) }) {
-		c.t.Fatal("the victim does not die")
+	if c.victim != 0 && !waittest.Until(harness.Patience, func() bool { return !harness.Alive(c.victim) }) {
+		c.Fatal("the victim does not die")
 	}
 }
 
@@ -347,8 +348,8 @@ func (c *sweep) buried() {
 // before it had taken anything, or 0.
 func (c *sweep) furtherHost() int {
 	for _, x := range c.procs("") {
-		if x.role() == "host" && x.pid != c.victim {
-			return x.pid
+		if x.Role() == "host" && x.PID != c.victim {
+			return x.PID
 		}
 	}
 	return 0
@@ -356,21 +357,21 @@ func (c *sweep) furtherHost() int {
 
 // orphans are the processes of tasks that live neither by being kept nor with a
 // further host.
-func (c *sweep) orphans() (out []proc) {
+func (c *sweep) orphans() (out []harness.Proc) {
 	var ofFurther []int // processes that a task may hang from
 	if c.further != 0 {
 		ofFurther = []int{c.further, c.keeperOf(c.further)}
 	}
 	parents := map[int]int{}
 	for _, x := range c.procs("") {
-		parents[x.pid] = x.parent
+		parents[x.PID] = x.Parent
 	}
 	for _, x := range c.ofTasks() {
-		at := x.pid
+		at := x.PID
 		for at > 1 && !slices.Contains(ofFurther, at) {
 			at = parents[at]
 		}
-		if at <= 1 && !strings.HasSuffix(x.line, " t2") {
+		if at <= 1 && !strings.HasSuffix(x.Line, " t2") {
 			out = append(out, x)
 		}
 	}
@@ -409,7 +410,7 @@ func (c *sweep) hasRun(n string, now map[string]shown) bool {
 func (c *sweep) same(now map[string]shown, n, told string) {
 	for _, s := range now {
 		if s.Name == n && s.String() != told {
-			c.t.Errorf("task %s was said to be %s, and is %s", n, told, s)
+			c.Errorf("task %s was said to be %s, and is %s", n, told, s)
 		}
 	}
 }
@@ -420,11 +421,11 @@ func (c *sweep) checkStart(now map[string]shown) {
 	says, _ := os.ReadFile(c.startErr)
 	if id := strings.TrimSpace(string(out)); *c.code == 0 {
 		if _, there := now[id]; !there {
-			c.t.Errorf("task %q was said to be started, and is not there", id)
+			c.Errorf("task %q was said to be started, and is not there", id)
 		}
 	}
 	if strings.Contains(string(says), "panic") || strings.Count(string(says), "\n") > 1 {
-		c.t.Errorf("the start ends with %d: %s", *c.code, says)
+		c.Errorf("the start ends with %d: %s", *c.code, says)
 	}
 }
 
@@ -440,7 +441,7 @@ func beginPrompt(c *sweep) []string {
 // freeing lets the command go on that the model may begin before a prompt is over.
 func (c *sweep) freeing(over <-chan struct{}) {
 	go func() {
-		waittest.Until(patience, func() bool {
+		waittest.Until(harness.Patience, func() bool {
 			select {
 			case <-over:
 				return true
@@ -454,10 +455,10 @@ func (c *sweep) freeing(over <-chan struct{}) {
 func checkTurn(c *sweep) {
 	c.buried()
 	if !waittest.Until(leaveLimit, func() bool { return len(c.ofTasks()) == 0 }) {
-		c.t.Errorf("left %s after the prompt: %v", leaveLimit, c.ofTasks())
+		c.Errorf("left %s after the prompt: %v", leaveLimit, c.ofTasks())
 	}
-	if len(glob(c.work, "state/projects/*/"+c.id+"/session.json")) == 0 { // it was killed before there was a session
-		c.good("sessions")
+	if len(glob(c.Work, "state/projects/*/"+c.id+"/session.json")) == 0 { // it was killed before there was a session
+		c.Good("sessions")
 		return
 	}
 	over := make(chan struct{})

@@ -4,7 +4,6 @@ package crash
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/internal/platform/waittest"
+	"github.com/drover-dev/drover/test/harness"
 )
 
 // leaveLimit is how long what a dead host has left may stay. 2 s are promised; the
@@ -26,18 +26,18 @@ type trial struct {
 	model *model // nil: the cell has no agent
 	cloud *cloud // nil: it has no work elsewhere
 
-	hit    string         // which place was reached, and by whom
-	asked  []string       // names of the tasks that were asked for
-	faces  []*face        // that were called
-	doomed map[*face]bool // those that were
-	before string         // what the logs said when the last victim was dead
-	slow   time.Duration  // how long the slowest dead host has left something
-	id     string         // of the session of a prompt
+	hit    string                 // which place was reached, and by whom
+	asked  []string               // names of the tasks that were asked for
+	faces  []*harness.Call        // that were called
+	doomed map[*harness.Call]bool // those that were
+	before string                 // what the logs said when the last victim was dead
+	slow   time.Duration          // how long the slowest dead host has left something
+	id     string                 // of the session of a prompt
 }
 
 // run goes through the cell.
 func (c *trial) run() {
-	c.doomed = map[*face]bool{}
+	c.doomed = map[*harness.Call]bool{}
 	first := c.cell.victim
 	if c.cell.when == "recovery" {
 		first = "host"
@@ -53,8 +53,8 @@ func (c *trial) run() {
 	c.cell.step.way.recover(c)
 	c.cell.step.way.check(c)
 	for _, f := range c.faces {
-		if err := f.ended(); err != nil {
-			c.t.Error(err)
+		if err := f.Wait(); err != nil {
+			c.Error(err)
 		}
 	}
 	c.checkLogs()
@@ -116,21 +116,21 @@ func (c *trial) round(n, victim string, again bool) {
 // next host by themselves.
 func (c *trial) silence() {
 	for _, f := range c.faces {
-		if f.args[0] != "wait" && f.args[0] != "logs" {
+		if f.Args[0] != "wait" && f.Args[0] != "logs" {
 			continue
 		}
 		c.doomed[f] = true
-		_ = f.cmd.Process.Kill() // it may have ended
-		if err := f.ended(); err != nil {
-			c.t.Fatal(err)
+		_ = f.Cmd.Process.Kill() // it may have ended
+		if err := f.Wait(); err != nil {
+			c.Fatal(err)
 		}
 	}
 }
 
 // await waits for a process to walk into a trap.
-func (c *trial) await(t *trap, f *face) hit {
-	c.t.Helper()
-	late := time.NewTimer(patience)
+func (c *trial) await(t *trap, f *harness.Call) hit {
+	c.Helper()
+	late := time.NewTimer(harness.Patience)
 	defer late.Stop()
 	select {
 	case h := <-t.hit:
@@ -140,19 +140,19 @@ func (c *trial) await(t *trap, f *face) hit {
 	}
 	says := "it is still at work"
 	select {
-	case <-f.done:
+	case <-f.Ended():
 		says = f.String()
 	default:
-		_ = f.cmd.Process.Kill()
+		_ = f.Cmd.Process.Kill()
 	}
-	c.t.Fatalf("nobody came to %q; drover %s: %s\nlogs: %s", t.names, strings.Join(f.args, " "), says, c.state())
+	c.Fatalf("nobody came to %q; drover %s: %s\nlogs: %s", t.names, strings.Join(f.Args, " "), says, c.state())
 	return hit{}
 }
 
 // sees waits for the first output of a task.
 func (c *trial) sees(n string) hit {
-	c.t.Helper()
-	if !waittest.Until(patience, func() bool {
+	c.Helper()
+	if !waittest.Until(harness.Patience, func() bool {
 		for _, r := range c.records() {
 			if data, err := os.ReadFile(r.OutputFile); err == nil && r.Name == n && strings.HasPrefix(string(data), "before\n") {
 				return true
@@ -160,7 +160,7 @@ func (c *trial) sees(n string) hit {
 		}
 		return false
 	}) {
-		c.t.Fatalf("task %s prints nothing", n)
+		c.Fatalf("task %s prints nothing", n)
 	}
 	if c.cell.keep { // until the keeper is told, the step is L6
 		c.passed("command/watched", len(c.asked))
@@ -168,8 +168,8 @@ func (c *trial) sees(n string) hit {
 	c.hit = "its output, seen in the file"
 	h := hit{Role: "host"}
 	for _, x := range c.procs("") {
-		if x.role() == "host" || c.cell.front && strings.Contains(x.line, "drover run --name "+n) {
-			h.PID = x.pid
+		if x.Role() == "host" || c.cell.front && strings.Contains(x.Line, "drover run --name "+n) {
+			h.PID = x.PID
 		}
 	}
 	return h
@@ -177,14 +177,14 @@ func (c *trial) sees(n string) hit {
 
 // passed waits until hosts have come to a place so often.
 func (c *trial) passed(point string, times int) {
-	c.t.Helper()
-	if !waittest.Until(patience, func() bool { return c.faults.times(point, "host") >= times }) {
-		c.t.Fatalf("%s was not come to %d times", point, times)
+	c.Helper()
+	if !waittest.Until(harness.Patience, func() bool { return c.faults.times(point, "host") >= times }) {
+		c.Fatalf("%s was not come to %d times", point, times)
 	}
 }
 
 // waits calls drover wait, and returns when the host has heard of it.
-func (c *trial) waits(ref string) *face {
+func (c *trial) waits(ref string) *harness.Call {
 	t := c.faults.arm("asked", "host", 0, "wait/read")
 	f := c.face("wait", ref)
 	h := c.await(t, f)
@@ -201,59 +201,59 @@ func glob(dir, pattern string) []string {
 }
 
 // face calls drover and remembers it.
-func (c *trial) face(args ...string) *face {
-	f := c.start(args...)
+func (c *trial) face(args ...string) *harness.Call {
+	f := c.Start(args...)
 	c.faces = append(c.faces, f)
 	return f
 }
 
 // kill ends the victim by KILL.
-func (c *trial) kill(victim string, h hit, f *face, n string) {
-	c.t.Helper()
+func (c *trial) kill(victim string, h hit, f *harness.Call, n string) {
+	c.Helper()
 	pid := 0
 	switch victim {
 	case "host":
 		pid = h.PID
 	case "face":
-		pid = f.cmd.Process.Pid
+		pid = f.Cmd.Process.Pid
 		c.spared(f)
 	case "keeper":
 		pid = c.keeperOf(h.PID)
 	case "child":
 		for _, x := range c.ofTasks() {
-			if strings.HasSuffix(x.line, " "+n) {
-				pid = x.pid
+			if strings.HasSuffix(x.Line, " "+n) {
+				pid = x.PID
 			}
 		}
 	}
 	if pid == 0 {
-		c.t.Fatalf("there is no %s to kill: %v", victim, c.procs(""))
+		c.Fatalf("there is no %s to kill: %v", victim, c.procs(""))
 	}
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-		c.t.Fatalf("kill the %s: %v", victim, err)
+		c.Fatalf("kill the %s: %v", victim, err)
 	}
 	if victim == "face" { // whoever stands at the place is to find it gone
-		if err := f.ended(); err != nil {
-			c.t.Fatal(err)
+		if err := f.Wait(); err != nil {
+			c.Fatal(err)
 		}
 	}
 }
 
 // spared takes a face that is killed off the list of those that must end well.
-func (c *trial) spared(f *face) { c.doomed[f] = true }
+func (c *trial) spared(f *harness.Call) { c.doomed[f] = true }
 
 func (c *trial) keeperOf(host int) int {
 	for _, x := range c.procs("") {
-		if x.role() == "keeper" && (x.parent == host || x.pid == parentOf(fmt.Sprintf("/proc/%d", host))) {
-			return x.pid
+		if x.Role() == "keeper" && (x.Parent == host || x.PID == harness.ParentOf(host)) {
+			return x.PID
 		}
 	}
 	return 0
 }
 
 // aftermath waits until what a death brings about by itself is done.
-func (c *trial) aftermath(victim string, h hit, f *face, n string) {
-	c.t.Helper()
+func (c *trial) aftermath(victim string, h hit, f *harness.Call, n string) {
+	c.Helper()
 	dead := time.Now()
 	switch victim {
 	case "host", "keeper":
@@ -262,21 +262,21 @@ func (c *trial) aftermath(victim string, h hit, f *face, n string) {
 			return
 		}
 		if !waittest.Until(leaveLimit, func() bool { return len(c.ofTasks()) == 0 }) {
-			c.t.Errorf("left %s after the %s: %v", leaveLimit, victim, c.ofTasks())
+			c.Errorf("left %s after the %s: %v", leaveLimit, victim, c.ofTasks())
 		}
 		c.slow = max(c.slow, time.Since(dead))
 	case "child":
-		if f := c.place.run("wait", n); f.code() == 0 {
-			c.t.Errorf("a task whose process was killed ends well: %s", f)
+		if f := c.place.Run("wait", n); f.Code() == 0 {
+			c.Errorf("a task whose process was killed ends well: %s", f)
 		}
 	}
 }
 
 // gone waits until a host has ended that has lost somebody, or its life.
 func (c *trial) gone(host int, victim string) {
-	c.t.Helper()
-	if !waittest.Until(patience, func() bool { return !alive(host) }) {
-		c.t.Fatalf("the host lives on without its %s", victim)
+	c.Helper()
+	if !waittest.Until(harness.Patience, func() bool { return !harness.Alive(host) }) {
+		c.Fatalf("the host lives on without its %s", victim)
 	}
 }
 
@@ -303,16 +303,16 @@ func (c *trial) recovering() {
 			c.gone(h.PID, "starter") // nobody has heard that it is there
 			continue
 		case "child":
-			if f := c.place.run("wait", n); f.code() == 0 {
-				c.t.Errorf("a task whose process was killed ends well: %s", f)
+			if f := c.place.Run("wait", n); f.Code() == 0 {
+				c.Errorf("a task whose process was killed ends well: %s", f)
 			}
 			continue
 		}
 		c.aftermath(c.cell.victim, h, f, n)
-		if err := f.ended(); err != nil {
-			c.t.Fatal(err)
+		if err := f.Wait(); err != nil {
+			c.Fatal(err)
 		}
-		if slices.ContainsFunc(c.procs(""), func(x proc) bool { return x.role() == "host" }) {
+		if slices.ContainsFunc(c.procs(""), func(x harness.Proc) bool { return x.Role() == "host" }) {
 			return // who asked has gone on with a further host, which has taken all up
 		}
 	}
@@ -330,21 +330,21 @@ func (c *trial) live() bool {
 
 // fifo makes the pipe on which the command of a name waits.
 func (c *trial) fifo(n string) {
-	if err := syscall.Mkfifo(filepath.Join(c.dir, "go."+n), 0o600); err != nil {
-		c.t.Fatal(err)
+	if err := syscall.Mkfifo(filepath.Join(c.Dir, "go."+n), 0o600); err != nil {
+		c.Fatal(err)
 	}
 }
 
 // free lets the command of a name go on.
 func (c *trial) free(n string) {
-	c.t.Helper()
-	if !waittest.Until(patience, func() bool { return c.tryFree(n) }) {
-		c.t.Fatalf("nobody waits at go.%s: %s, %v", n, c.state(), c.ofTasks())
+	c.Helper()
+	if !waittest.Until(harness.Patience, func() bool { return c.tryFree(n) }) {
+		c.Fatalf("nobody waits at go.%s: %s, %v", n, c.state(), c.ofTasks())
 	}
 }
 
 func (c *trial) tryFree(n string) bool {
-	f, err := os.OpenFile(filepath.Join(c.dir, "go."+n), os.O_WRONLY|syscall.O_NONBLOCK, 0)
+	f, err := os.OpenFile(filepath.Join(c.Dir, "go."+n), os.O_WRONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return false
 	}
@@ -354,9 +354,9 @@ func (c *trial) tryFree(n string) bool {
 
 // ran is how often each task began its command, by its ID.
 func (c *trial) ran() map[string]int {
-	data, err := os.ReadFile(filepath.Join(c.dir, "ran"))
+	data, err := os.ReadFile(filepath.Join(c.Dir, "ran"))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		c.t.Fatal(err)
+		c.Fatal(err)
 	}
 	out := map[string]int{}
 	for id := range strings.FieldsSeq(string(data)) {

@@ -17,7 +17,7 @@ import (
 // Call is the program while it runs and when it has ended.
 type Call struct {
 	Cmd   *exec.Cmd
-	args  []string
+	Args  []string // behind the name of the program
 	out   bytes.Buffer
 	errs  bytes.Buffer
 	ended chan struct{} // closed when it has ended
@@ -33,7 +33,7 @@ func (p *Place) Start(args ...string) *Call { p.Helper(); return p.Behind(nil, a
 func (p *Place) Behind(prefix []string, args ...string) *Call {
 	p.Helper()
 	all := slices.Concat(prefix, []string{p.Bin}, args)
-	c := &Call{args: args, Cmd: exec.CommandContext(context.Background(), all[0], all[1:]...), ended: make(chan struct{})}
+	c := &Call{Args: args, Cmd: exec.CommandContext(context.Background(), all[0], all[1:]...), ended: make(chan struct{})}
 	c.Cmd.Dir, c.Cmd.Env, c.Cmd.Stdout, c.Cmd.Stderr, c.Cmd.WaitDelay = p.Dir, p.Env, &c.out, &c.errs, Patience
 	p.Must(c.Cmd.Start())
 	go func() { // ends with the process, for which whoever started it waits
@@ -77,7 +77,7 @@ func (c *Call) Wait() error {
 	case <-late.C:
 		_ = c.Cmd.Process.Signal(syscall.SIGQUIT) // it says what it is doing
 		<-c.ended
-		return fmt.Errorf("drover %s %w\n%s", strings.Join(c.args, " "), ErrHangs, c.Stderr())
+		return fmt.Errorf("drover %s %w\n%s", strings.Join(c.Args, " "), ErrHangs, c.Stderr())
 	}
 }
 
@@ -106,5 +106,5 @@ func (c *Call) Stderr() string { return c.errs.String() }
 
 // String is the call and how it ended.
 func (c *Call) String() string {
-	return fmt.Sprintf("drover %s: exit code %d\nstdout: %.600s\nstderr: %.2000s", strings.Join(c.args, " "), c.Code(), c.Stdout(), c.Stderr())
+	return fmt.Sprintf("drover %s: exit code %d\nstdout: %.600s\nstderr: %.2000s", strings.Join(c.Args, " "), c.Code(), c.Stdout(), c.Stderr())
 }
