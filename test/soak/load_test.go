@@ -18,6 +18,7 @@ import (
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/platform/waittest"
 	"github.com/drover-dev/drover/task"
+	"github.com/drover-dev/drover/test/harness"
 )
 
 // floodBytes is the size at which an output ends its task here.
@@ -48,23 +49,23 @@ const everything = "--permission-mode=bypassPermissions"
 
 // begin begins both hosts.
 func (s *soak) begin() {
-	s.t.Helper()
+	s.Helper()
 	var err error
 	if s.model, err = newModel(&s.tally); err != nil {
-		s.t.Fatal(err)
+		s.Fatal(err)
 	}
-	s.t.Cleanup(s.model.Close)
-	s.env = append(s.env, "ANTHROPIC_BASE_URL="+s.model.URL, "ANTHROPIC_API_KEY=sk-test")
+	s.Cleanup(s.model.Close)
+	s.Env = append(s.Env, "ANTHROPIC_BASE_URL="+s.model.URL, "ANTHROPIC_API_KEY=sk-test")
 	raw, err := json.Marshal(s.settings())
 	if err != nil {
-		s.t.Fatal(err)
+		s.Fatal(err)
 	}
-	work, talk := filepath.Join(s.root, "work"), filepath.Join(s.root, "talk")
-	for name, text := range map[string]string{filepath.Join(s.root, "config", "drover", "settings.json"): string(raw),
+	work, talk := filepath.Join(s.Work, "work"), filepath.Join(s.Work, "talk")
+	for name, text := range map[string]string{filepath.Join(s.Work, "config", "drover", "settings.json"): string(raw),
 		filepath.Join(work, "flow.yaml"): flow, filepath.Join(talk, "flow.yaml"): flow} {
 		err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o700), os.WriteFile(name, []byte(text), 0o600))
 		if err != nil {
-			s.t.Fatal(err)
+			s.Fatal(err)
 		}
 	}
 	s.good(work, "run", "-d", "--", "true")
@@ -93,7 +94,7 @@ func each(ctx context.Context, wg *sync.WaitGroup, every time.Duration, do func(
 // load has both hosts work for so long.
 func (s *soak) load(long time.Duration) {
 	begun := time.Now()
-	ctx, cancel := context.WithCancel(s.t.Context())
+	ctx, cancel := context.WithCancel(s.Context())
 	defer cancel()
 	for _, h := range []*hosted{s.work, s.talk} {
 		s.events[h] = s.follow(h)
@@ -130,21 +131,21 @@ func (s *soak) fill() {
 		}
 		recs, err := s.start(s.work, reqs...)
 		if err != nil {
-			s.t.Fatal(err)
+			s.Fatal(err)
 		}
 		refs := make([]string, len(recs))
 		for i, r := range recs {
 			refs[i] = string(r.ID)
 		}
-		if _, err := s.work.client.Wait(s.t.Context(), control.WaitRequest{Refs: refs, Timeout: patience}); err != nil {
-			s.t.Fatal(err)
+		if _, err := s.work.client.Wait(s.Context(), control.WaitRequest{Refs: refs, Timeout: patience}); err != nil {
+			s.Fatal(err)
 		}
 	}
 }
 
 // sample counts what both hosts have.
 func (s *soak) sample() {
-	all := s.procs()
+	all := s.Procs("")
 	for _, h := range []*hosted{s.work, s.talk} {
 		one, ok := look(h.pid)
 		if !ok {
@@ -153,11 +154,11 @@ func (s *soak) sample() {
 		}
 		keeper := h.keeperOf()
 		for _, x := range all {
-			if x.parent == h.pid || x.parent == keeper && x.pid != h.pid {
+			if x.Parent == h.pid || x.Parent == keeper && x.PID != h.pid {
 				one.processes++
 			}
 		}
-		info, err := h.client.Info(s.t.Context())
+		info, err := h.client.Info(s.Context())
 		if err != nil {
 			s.tally.bad("info of the %s host: %v", h.name, err)
 			continue
@@ -169,12 +170,12 @@ func (s *soak) sample() {
 }
 
 func (s *soak) shell(h *hosted, line string) control.StartRequest {
-	return control.StartRequest{Shell: &control.ShellRequest{Line: line}, Cwd: h.dir, Env: s.env}
+	return control.StartRequest{Shell: &control.ShellRequest{Line: line}, Cwd: h.dir, Env: s.Env}
 }
 
 // start starts tasks of a client.
 func (s *soak) start(h *hosted, reqs ...control.StartRequest) ([]task.Record, error) {
-	started, err := h.client.Start(s.t.Context(), reqs)
+	started, err := h.client.Start(s.Context(), reqs)
 	if err != nil {
 		return nil, fmt.Errorf("start on the %s host: %w", h.name, err)
 	}
@@ -195,7 +196,7 @@ func (s *soak) one(h *hosted, req control.StartRequest) (task.Record, bool) {
 		s.tally.bad("%v", err)
 		return task.Record{}, false
 	}
-	reply, err := h.client.Wait(s.t.Context(), control.WaitRequest{Refs: []string{string(recs[0].ID)}, Timeout: patience})
+	reply, err := h.client.Wait(s.Context(), control.WaitRequest{Refs: []string{string(recs[0].ID)}, Timeout: patience})
 	if err != nil || reply.TimedOut || len(reply.Tasks) != 1 {
 		s.tally.bad("wait for %s: %+v, %v", recs[0].ID, reply, err)
 		return task.Record{}, false
@@ -214,7 +215,7 @@ func (s *soak) command(h *hosted, n int) {
 		s.tally.bad("a command that ends with %d: %s, %v", code, r.Status, r.Cause)
 		return
 	}
-	out, err := h.client.Output(s.t.Context(), control.OutputRequest{Ref: string(r.ID)})
+	out, err := h.client.Output(s.Context(), control.OutputRequest{Ref: string(r.ID)})
 	if err != nil || string(out.Data) != fmt.Sprintf("line %d\n", n) || !out.Ended {
 		s.tally.bad("its output: %q, ended %v, %v", out.Data, out.Ended, err)
 	}
@@ -230,17 +231,17 @@ func (s *soak) long(h *hosted, n int) {
 	}
 	ref := string(recs[0].ID)
 	if n%4 == 0 {
-		if _, err := h.client.Pause(s.t.Context(), []string{ref}); err != nil {
+		if _, err := h.client.Pause(s.Context(), []string{ref}); err != nil {
 			s.tally.bad("pause: %v", err)
 		}
 		s.tally.add("commands paused")
 		if n%8 == 0 {
-			if _, err := h.client.Resume(s.t.Context(), control.ResumeRequest{Ref: ref}); err != nil {
+			if _, err := h.client.Resume(s.Context(), control.ResumeRequest{Ref: ref}); err != nil {
 				s.tally.bad("thaw: %v", err)
 			}
 		}
 	}
-	receipt, err := h.client.Stop(s.t.Context(), control.StopRequest{Refs: []string{ref}})
+	receipt, err := h.client.Stop(s.Context(), control.StopRequest{Refs: []string{ref}})
 	if err != nil || len(receipt.Survivors) > 0 || len(receipt.Stopped) != 1 || receipt.Stopped[0].Status != task.Killed {
 		s.tally.bad("stop: %+v, %v", receipt, err)
 	}
@@ -262,7 +263,7 @@ func (s *soak) flood(h *hosted) {
 
 // agent is one that ends by itself, or one that is stopped while it thinks.
 func (s *soak) agent(h *hosted, n int) {
-	req := control.StartRequest{Cwd: h.dir, Env: s.env, Agent: &control.AgentRequest{Type: "general-purpose", Prompt: fmt.Sprintf("part %d", n), PermissionMode: "bypassPermissions"}}
+	req := control.StartRequest{Cwd: h.dir, Env: s.Env, Agent: &control.AgentRequest{Type: "general-purpose", Prompt: fmt.Sprintf("part %d", n), PermissionMode: "bypassPermissions"}}
 	if n%4 == 0 {
 		req.Agent.Prompt = "wait for ever"
 		recs, err := s.start(h, req)
@@ -270,7 +271,7 @@ func (s *soak) agent(h *hosted, n int) {
 			s.tally.bad("%v", err)
 			return
 		}
-		receipt, err := h.client.Stop(s.t.Context(), control.StopRequest{Refs: []string{string(recs[0].ID)}})
+		receipt, err := h.client.Stop(s.Context(), control.StopRequest{Refs: []string{string(recs[0].ID)}})
 		if err != nil || len(receipt.Survivors) > 0 {
 			s.tally.bad("stop of an agent: %+v, %v", receipt, err)
 		}
@@ -289,7 +290,7 @@ func (s *soak) agent(h *hosted, n int) {
 
 // monitor watches a command that ends.
 func (s *soak) monitor(h *hosted, n int) {
-	r, ok := s.one(h, control.StartRequest{Cwd: h.dir, Env: s.env, Monitor: &control.MonitorRequest{Shell: &control.ShellRequest{Line: fmt.Sprintf("echo ERR %d; echo fine", n)}, Match: "^ERR"}})
+	r, ok := s.one(h, control.StartRequest{Cwd: h.dir, Env: s.Env, Monitor: &control.MonitorRequest{Shell: &control.ShellRequest{Line: fmt.Sprintf("echo ERR %d; echo fine", n)}, Match: "^ERR"}})
 	if !ok {
 		return
 	}
@@ -300,7 +301,7 @@ func (s *soak) monitor(h *hosted, n int) {
 }
 
 func (s *soak) workflow(h *hosted, n int) {
-	r, ok := s.one(h, control.StartRequest{Cwd: h.dir, Env: s.env, Workflow: &control.WorkflowRequest{File: filepath.Join(h.dir, "flow.yaml"), Params: map[string]string{"n": fmt.Sprint(n)}}})
+	r, ok := s.one(h, control.StartRequest{Cwd: h.dir, Env: s.Env, Workflow: &control.WorkflowRequest{File: filepath.Join(h.dir, "flow.yaml"), Params: map[string]string{"n": fmt.Sprint(n)}}})
 	if !ok {
 		return
 	}
@@ -312,7 +313,7 @@ func (s *soak) workflow(h *hosted, n int) {
 
 // stopOf stops what runs too long in a conversation, as a program does: its model is told.
 func (s *soak) stopOf(h *hosted) {
-	page, err := h.client.List(s.t.Context(), control.ListRequest{})
+	page, err := h.client.List(s.Context(), control.ListRequest{})
 	if err != nil {
 		s.tally.bad("list: %v", err)
 		return
@@ -321,7 +322,7 @@ func (s *soak) stopOf(h *hosted) {
 		if !strings.HasPrefix(r.Description, "long ") {
 			continue
 		}
-		receipt, err := h.client.Stop(s.t.Context(), control.StopRequest{Refs: []string{string(r.ID)}, Actor: task.ByClient})
+		receipt, err := h.client.Stop(s.Context(), control.StopRequest{Refs: []string{string(r.ID)}, Actor: task.ByClient})
 		if err != nil || len(receipt.Survivors) > 0 {
 			s.tally.bad("stop of %s: %+v, %v", r.ID, receipt, err)
 		}
@@ -331,9 +332,9 @@ func (s *soak) stopOf(h *hosted) {
 
 // reader reads along for a moment and goes, in the midst of what it waits for.
 func (s *soak) reader(h *hosted, n int) {
-	ctx, cancel := context.WithTimeout(s.t.Context(), 300*time.Millisecond)
+	ctx, cancel := context.WithTimeout(s.Context(), 300*time.Millisecond)
 	defer cancel()
-	page, err := h.client.List(s.t.Context(), control.ListRequest{All: true, Limit: 20})
+	page, err := h.client.List(s.Context(), control.ListRequest{All: true, Limit: 20})
 	if err != nil || len(page.Tasks) == 0 {
 		s.tally.bad("list: %d tasks, %v", len(page.Tasks), err)
 		return
@@ -341,7 +342,7 @@ func (s *soak) reader(h *hosted, n int) {
 	ref := string(page.Tasks[n%len(page.Tasks)].ID)
 	switch n % 3 {
 	case 0:
-		if _, err := h.client.Output(s.t.Context(), control.OutputRequest{Ref: ref, Tail: 10}); err != nil {
+		if _, err := h.client.Output(s.Context(), control.OutputRequest{Ref: ref, Tail: 10}); err != nil {
 			s.tally.bad("output of %s: %v", ref, err)
 		}
 		s.tally.add("outputs read")
@@ -358,7 +359,7 @@ func (s *soak) reader(h *hosted, n int) {
 
 // faces are programs that are called, of which some are killed.
 func (s *soak) faces(h *hosted, n int) {
-	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(s.Context(), patience)
 	defer cancel()
 	s.tally.add("faces")
 	if n%3 != 0 {
@@ -383,9 +384,9 @@ func (s *soak) drain() {
 	s.model.over.Store(true)
 	for _, h := range []*hosted{s.work, s.talk} {
 		if !waittest.Until(patience, func() bool {
-			page, err := h.client.List(s.t.Context(), control.ListRequest{})
+			page, err := h.client.List(s.Context(), control.ListRequest{})
 			if err != nil {
-				return h == s.talk && !alive(h.pid) // it ends by itself
+				return h == s.talk && !harness.Alive(h.pid) // it ends by itself
 			}
 			for _, r := range page.Tasks {
 				if strings.HasPrefix(r.Description, "long ") {
@@ -394,17 +395,17 @@ func (s *soak) drain() {
 			}
 			return len(page.Tasks) == 0
 		}) {
-			page, _ := h.client.List(s.t.Context(), control.ListRequest{})
+			page, _ := h.client.List(s.Context(), control.ListRequest{})
 			s.tally.bad("the %s host has work left: %v", h.name, brief(page.Tasks))
 		}
 	}
-	if !waittest.Until(patience, func() bool { return !alive(s.talk.pid) }) {
+	if !waittest.Until(patience, func() bool { return !harness.Alive(s.talk.pid) }) {
 		s.tally.bad("the host of a conversation that is over lives on")
 	}
 	s.goroutines()
-	if !waittest.Until(patience, func() bool { return len(s.procs()) == 0 }) {
-		for _, x := range s.procs() {
-			s.tally.bad("left running: %s", x.line)
+	if !waittest.Until(patience, func() bool { return len(s.Procs("")) == 0 }) {
+		for _, x := range s.Procs("") {
+			s.tally.bad("left running: %s", x.Line)
 		}
 	}
 	for _, h := range []*hosted{s.work, s.talk} {
@@ -421,8 +422,6 @@ func brief(all []task.Record) (out []string) {
 	return out
 }
 
-func alive(pid int) bool { return syscall.Kill(pid, 0) == nil }
-
 // goroutines ends the idle host by a signal on which it writes down what each goroutine
 // does, and counts them.
 func (s *soak) goroutines() {
@@ -430,7 +429,7 @@ func (s *soak) goroutines() {
 		s.tally.bad("the idle host: %v", err)
 		return
 	}
-	if !waittest.Until(patience, func() bool { return !alive(s.work.pid) }) {
+	if !waittest.Until(patience, func() bool { return !harness.Alive(s.work.pid) }) {
 		s.tally.bad("the idle host does not end")
 	}
 	logs, _ := filepath.Glob(filepath.Join(filepath.Dir(s.work.place), "host.log"))

@@ -100,27 +100,27 @@ func (c *tally) bad(format string, args ...any) {
 // judge prints the table and fails the test for what must not be.
 func (s *soak) judge() {
 	for _, text := range s.tally.wrong {
-		s.t.Error(text)
+		s.Error(text)
 	}
 	if n := s.tally.of("wrong"); n > len(s.tally.wrong) {
-		s.t.Errorf("%d things went wrong", n)
+		s.Errorf("%d things went wrong", n)
 	}
-	s.t.Log("\n" + s.table())
+	s.Log("\n" + s.table())
 	for _, h := range []*hosted{s.work, s.talk} {
 		for _, g := range h.growths() {
 			if !g.fine() {
-				s.t.Errorf("%s of the %s host grew by %s in %s, allowed are %s; the most was %s, allowed are %s", g.what, h.name,
+				s.Errorf("%s of the %s host grew by %s in %s, allowed are %s; the most was %s, allowed are %s", g.what, h.name,
 					g.say(g.grew), g.over.Round(time.Second), g.say(g.allowed), g.say(g.most), g.say(g.ceiling))
 			}
 		}
 	}
 	for _, what := range s.kinds() {
 		if s.tally.of(what) == 0 {
-			s.t.Errorf("there were no %s", what)
+			s.Errorf("there were no %s", what)
 		}
 	}
 	if limit := maxGoroutines; s.stacks == 0 || s.stacks > limit {
-		s.t.Errorf("the idle host has %d goroutines, allowed are 1 to %d", s.stacks, limit)
+		s.Errorf("the idle host has %d goroutines, allowed are 1 to %d", s.stacks, limit)
 	}
 }
 

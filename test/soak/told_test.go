@@ -13,6 +13,7 @@ import (
 
 	"github.com/drover-dev/drover/internal/engine/journal"
 	"github.com/drover-dev/drover/task"
+	"github.com/drover-dev/drover/test/harness"
 )
 
 // following reads every event of a host, over one stream after the other.
@@ -25,10 +26,10 @@ type following struct {
 }
 
 func (s *soak) follow(h *hosted) *following {
-	ctx, cancel := context.WithCancel(s.t.Context())
+	ctx, cancel := context.WithCancel(s.Context())
 	f := &following{cancel: cancel}
 	f.wg.Go(func() {
-		for after := task.Seq(0); ctx.Err() == nil && alive(h.pid); {
+		for after := task.Seq(0); ctx.Err() == nil && harness.Alive(h.pid); {
 			n := 0
 			for e, err := range h.client.Events(ctx, after) {
 				if err != nil || n == 500 { // it comes again where it was
