@@ -14,6 +14,7 @@ import (
 	"github.com/drover-dev/drover/internal/engine/supervise"
 	"github.com/drover-dev/drover/internal/model/modeltest"
 	"github.com/drover-dev/drover/internal/tool/tasktools"
+	"github.com/drover-dev/drover/internal/tool/toolkit"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
 )
@@ -402,7 +403,7 @@ func TestNoSuchModel(t *testing.T) {
 	})
 	_, err := r.asMain().Agent(r.ctx, tasktools.AgentRequest{Description: "d", Prompt: "p", Type: "explore", Model: "sonet"})
 	want := `model "sonet" is not available (did you mean "sonnet"? available: PROVIDER/NAME, haiku, opus, script:FILE, sonnet)`
-	var refused *tasktools.Refusal
+	var refused *toolkit.Refusal
 	if !errors.As(err, &refused) || refused.Text != want {
 		t.Errorf("%v\nwant %s", err, want)
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/engine/mailbox"
-	"github.com/drover-dev/drover/internal/tool/tasktools"
+	"github.com/drover-dev/drover/internal/tool/toolkit"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -28,7 +28,7 @@ func (h *hops) next(id task.ID, most int) (int, error) {
 	if n := h.heard[id] + 1; n <= most {
 		return n, nil
 	}
-	return 0, &tasktools.Refusal{Text: fmt.Sprintf("agents have answered each other by %d messages in a row with nothing done in between, which is all that they may: "+
+	return 0, &toolkit.Refusal{Text: fmt.Sprintf("agents have answered each other by %d messages in a row with nothing done in between, which is all that they may: "+
 		"do some of the work, or end with a report", most)}
 }
 

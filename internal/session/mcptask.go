@@ -13,7 +13,7 @@ import (
 	"github.com/drover-dev/drover/internal/agentenv/mcpclient"
 	"github.com/drover-dev/drover/internal/driver/mcptask"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
-	"github.com/drover-dev/drover/internal/tool/mcptool"
+	"github.com/drover-dev/drover/internal/tool/toolkit"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -93,7 +93,7 @@ func (k *kit) mcpTask(ctx context.Context, l *mcpclient.Lease, tool string, c ag
 	spec.Keep = !alone && l.Server().Kind() == mcpclient.HTTP // it does not live in this host
 	rec, err := s.sup.Start(ctx, w.Driver, spec)
 	if err != nil {
-		return "", &mcptool.Refusal{Text: err.Error()}
+		return "", &toolkit.Refusal{Text: err.Error()}
 	}
 	if alone {
 		return rt.awaitMCPTask(ctx, rec)
@@ -156,5 +156,5 @@ func (rt *runtime) awaitMCPTask(ctx context.Context, rec task.Record) (string, e
 	if c := got.Cause; got.Error == "" && c != nil {
 		why = strings.TrimSuffix(fmt.Sprintf("it was stopped by %s (%s): %s", c.Actor, c.Reason, c.Detail), ": ")
 	}
-	return "", &mcptool.Refusal{Text: strings.TrimSpace(fmt.Sprintf("The MCP task %s did not complete: %s\n\n%s", got.ID, excerpt.Line(why, 500), text))}
+	return "", &toolkit.Refusal{Text: strings.TrimSpace(fmt.Sprintf("The MCP task %s did not complete: %s\n\n%s", got.ID, excerpt.Line(why, 500), text))}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/drover-dev/drover/internal/driver/shell"
 	"github.com/drover-dev/drover/internal/engine/supervise"
 	"github.com/drover-dev/drover/internal/tool/monitortool"
+	"github.com/drover-dev/drover/internal/tool/toolkit"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -48,7 +49,7 @@ func (m *monitors) Monitor(ctx context.Context, r monitortool.Request) (task.Rec
 	rec, err := s.sup.Start(ctx, w.Driver, spec)
 	var limit *supervise.LimitError
 	if errors.As(err, &limit) || errors.Is(err, supervise.ErrFrozen) || errors.Is(err, supervise.ErrClosing) {
-		return rec, &monitortool.Refusal{Text: err.Error()}
+		return rec, &toolkit.Refusal{Text: err.Error()}
 	}
 	if err == nil {
 		m.rt.know(rec.ID)

@@ -15,6 +15,7 @@ import (
 	"github.com/drover-dev/drover/internal/driver/shell"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/tool/tasktools"
+	"github.com/drover-dev/drover/internal/tool/toolkit"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -179,9 +180,9 @@ func (rt *runtime) remote(ctx context.Context, r tasktools.AgentRequest) (taskto
 	out := tasktools.AgentOutcome{Backgrounded: !s.cfg.Limits.NoBackground && (rt.host == nil || s.cfg.Limits.NestedBackground)}
 	switch {
 	case r.Resume != "":
-		return out, &tasktools.Refusal{Text: "a remote agent cannot be resumed: start another with what it needs to know"}
+		return out, &toolkit.Refusal{Text: "a remote agent cannot be resumed: start another with what it needs to know"}
 	case r.Team != "":
-		return out, &tasktools.Refusal{Text: "a teammate cannot be remote"}
+		return out, &toolkit.Refusal{Text: "a teammate cannot be remote"}
 	}
 	spec := rt.spec(r.ToolUseID, out.Backgrounded)
 	spec.Name, spec.Description = r.Name, r.Description

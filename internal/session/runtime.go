@@ -21,6 +21,7 @@ import (
 	"github.com/drover-dev/drover/internal/session/environment"
 	"github.com/drover-dev/drover/internal/tool/shelltool"
 	"github.com/drover-dev/drover/internal/tool/tasktools"
+	"github.com/drover-dev/drover/internal/tool/toolkit"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
 )
@@ -146,7 +147,7 @@ func (rt *runtime) interrupt(ctx context.Context, id task.ID) error {
 func shellRefusal(err error) error {
 	var limit *supervise.LimitError
 	if errors.As(err, &limit) || errors.Is(err, supervise.ErrFrozen) || errors.Is(err, supervise.ErrClosing) {
-		return &shelltool.Refusal{Text: err.Error()}
+		return &toolkit.Refusal{Text: err.Error()}
 	}
 	return err
 }
@@ -209,7 +210,7 @@ func (rt *runtime) Agent(ctx context.Context, r tasktools.AgentRequest) (tasktoo
 // peopleOnly refuses a type of agents that no model may start.
 func (rt *runtime) peopleOnly(agentType string) error {
 	if def, err := rt.catalog().Find(agentType); err == nil && def.NoModel {
-		return &tasktools.Refusal{Text: fmt.Sprintf("agents of type %s are started by people only", def.Name)}
+		return &toolkit.Refusal{Text: fmt.Sprintf("agents of type %s are started by people only", def.Name)}
 	}
 	return nil
 }
@@ -226,7 +227,7 @@ func (rt *runtime) startOrResume(ctx context.Context, in subagent.Input, spec ta
 		return old, nil, err
 	}
 	if !old.Kind.IsAgent() {
-		return old, nil, &tasktools.Refusal{Text: fmt.Sprintf("task %s is no agent and cannot be resumed", old.ID)}
+		return old, nil, &toolkit.Refusal{Text: fmt.Sprintf("task %s is no agent and cannot be resumed", old.ID)}
 	}
 	if in.Type == "" {
 		in.Type = old.AgentType
@@ -282,16 +283,16 @@ func agentRefusal(err error) error {
 	case errors.Is(err, tasktools.ErrUnknown):
 		return err
 	case errors.As(err, &move) && move.Verb == task.Resume:
-		return &tasktools.Refusal{Text: fmt.Sprintf("agent %s is %s: only an agent that has ended can be resumed", move.ID, move.From)}
+		return &toolkit.Refusal{Text: fmt.Sprintf("agent %s is %s: only an agent that has ended can be resumed", move.ID, move.From)}
 	case errors.As(err, &limit), errors.As(err, &kind), errors.As(err, &move), errors.As(err, &shown), errors.As(err, &model),
 		errors.Is(err, supervise.ErrFrozen), errors.Is(err, supervise.ErrClosing):
-		return &tasktools.Refusal{Text: err.Error()}
+		return &toolkit.Refusal{Text: err.Error()}
 	}
-	var refusal *tasktools.Refusal
+	var refusal *toolkit.Refusal
 	if errors.As(err, &refusal) {
 		return err
 	}
-	return &tasktools.Refusal{Text: "the agent could not be started: " + err.Error()}
+	return &toolkit.Refusal{Text: "the agent could not be started: " + err.Error()}
 }
 
 // Find returns a task that the agent may see: a subagent sees its own subtree.
@@ -299,7 +300,7 @@ func (rt *runtime) Find(_ context.Context, ref string) (task.Record, error) {
 	r, err := rt.s.near(ref, rt.name())
 	var several *supervise.AmbiguousError
 	if errors.As(err, &several) {
-		return r, &tasktools.Refusal{Text: err.Error() + ": give the whole ID"}
+		return r, &toolkit.Refusal{Text: err.Error() + ": give the whole ID"}
 	}
 	if err != nil || rt.host != nil && (r.ID == rt.id || !rt.s.under(r, rt.id)) {
 		return task.Record{}, tasktools.ErrUnknown

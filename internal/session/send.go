@@ -14,6 +14,7 @@ import (
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/engine/supervise"
 	"github.com/drover-dev/drover/internal/tool/tasktools"
+	"github.com/drover-dev/drover/internal/tool/toolkit"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -45,9 +46,9 @@ func (t *traffic) pass(from, to task.ID, now time.Time) error {
 	recent := slices.DeleteFunc(t.sent[pair], func(at time.Time) bool { return now.Sub(at) >= pairWindow })
 	switch {
 	case t.total >= sessionMessages:
-		return &tasktools.Refusal{Text: fmt.Sprintf("the agents of this session have sent %d messages, which is all that they may: go on without", sessionMessages)}
+		return &toolkit.Refusal{Text: fmt.Sprintf("the agents of this session have sent %d messages, which is all that they may: go on without", sessionMessages)}
 	case len(recent) >= pairMessages:
-		return &tasktools.Refusal{Text: fmt.Sprintf("you have sent %d messages to this agent within %s, which is all that you may: "+
+		return &toolkit.Refusal{Text: fmt.Sprintf("you have sent %d messages to this agent within %s, which is all that you may: "+
 			"do the work, or end with a report", pairMessages, pairWindow)}
 	}
 	if t.sent == nil {
@@ -69,7 +70,7 @@ func (rt *runtime) Send(ctx context.Context, m tasktools.SendRequest) (tasktools
 	}
 	id := cmp.Or(to.ID, rt.s.cfg.Info.Session)
 	if to.Status.Terminal() && !(rt.host == nil || rt.s.under(to, rt.id)) {
-		return tasktools.Sent{}, &tasktools.Refusal{Text: fmt.Sprintf("agent %s has ended (%s), and only the agent that started it can let it go on", to.ID, to.Status)}
+		return tasktools.Sent{}, &toolkit.Refusal{Text: fmt.Sprintf("agent %s has ended (%s), and only the agent that started it can let it go on", to.ID, to.Status)}
 	}
 	hops, err := rt.s.hops.next(rt.id, rt.s.cfg.Limits.MessageHops)
 	if err != nil {
@@ -104,7 +105,7 @@ func (rt *runtime) Send(ctx context.Context, m tasktools.SendRequest) (tasktools
 // mailRefusal tells a model of a full mailbox.
 func mailRefusal(err error) error {
 	if errors.Is(err, task.ErrMailFull) {
-		return &tasktools.Refusal{Text: "this agent has too much mail that it has not read yet: wait until it has read some"}
+		return &toolkit.Refusal{Text: "this agent has too much mail that it has not read yet: wait until it has read some"}
 	}
 	return err
 }
@@ -119,13 +120,13 @@ func (rt *runtime) receiver(ref string) (task.Record, error) {
 	var several *supervise.AmbiguousError
 	switch {
 	case errors.As(err, &several):
-		return r, &tasktools.Refusal{Text: err.Error() + ": give the whole ID"}
+		return r, &toolkit.Refusal{Text: err.Error() + ": give the whole ID"}
 	case err == nil && rt.reaches(r):
 		return r, nil
 	case err == nil && !r.Kind.IsAgent() && (rt.host == nil || rt.s.under(r, rt.id)):
-		return r, &tasktools.Refusal{Text: deaf(r)}
+		return r, &toolkit.Refusal{Text: deaf(r)}
 	}
-	return task.Record{}, &tasktools.Refusal{Text: fmt.Sprintf("unknown agent: %.80q; %s", ref, rt.reachable())}
+	return task.Record{}, &toolkit.Refusal{Text: fmt.Sprintf("unknown agent: %.80q; %s", ref, rt.reachable())}
 }
 
 // underMain reports whether the agent was started by a main agent, which reads
@@ -187,7 +188,7 @@ func (rt *runtime) Responses(ctx context.Context, ref string, since int, wait ti
 		return tasktools.Responses{}, err
 	}
 	if !first.Kind.IsAgent() || first.ID == rt.s.cfg.Info.Session {
-		return tasktools.Responses{}, &tasktools.Refusal{Text: fmt.Sprintf("task %s is no agent; use TaskOutput", first.ID)}
+		return tasktools.Responses{}, &toolkit.Refusal{Text: fmt.Sprintf("task %s is no agent; use TaskOutput", first.ID)}
 	}
 	limit, cancel := context.WithTimeoutCause(ctx, max(wait, 0), supervise.ErrTimeout)
 	defer cancel()

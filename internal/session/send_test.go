@@ -15,6 +15,7 @@ import (
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/model/modeltest"
 	"github.com/drover-dev/drover/internal/tool/tasktools"
+	"github.com/drover-dev/drover/internal/tool/toolkit"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -273,7 +274,7 @@ func TestSendReach(t *testing.T) {
 		{"to a command", main, string(shell.ID), "is a command without a terminal"},
 	} {
 		_, err := tt.from.Send(r.ctx, tasktools.SendRequest{To: tt.to, Text: "x"})
-		var refused *tasktools.Refusal
+		var refused *toolkit.Refusal
 		switch {
 		case tt.want == "" && err != nil:
 			t.Errorf("%s: %v", tt.name, err)
@@ -301,7 +302,7 @@ func TestTraffic(t *testing.T) {
 			t.Fatalf("message %d: %v", i, err)
 		}
 	}
-	var refused *tasktools.Refusal
+	var refused *toolkit.Refusal
 	if err := tr.pass("a1", "a2", now.Add(pairWindow-1)); !errors.As(err, &refused) || !strings.Contains(refused.Text, "30 messages") {
 		t.Errorf("one too many: %v", err)
 	}

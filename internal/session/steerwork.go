@@ -8,6 +8,7 @@ import (
 
 	"github.com/drover-dev/drover/internal/engine/supervise"
 	"github.com/drover-dev/drover/internal/tool/tasktools"
+	"github.com/drover-dev/drover/internal/tool/toolkit"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -40,7 +41,7 @@ func (rt *runtime) steerWork(ctx context.Context, m tasktools.SendRequest) (_ ta
 	case errors.Is(err, supervise.ErrNotSteerable):
 		return tasktools.Sent{}, false, nil
 	case err != nil && ctx.Err() == nil:
-		return tasktools.Sent{}, true, &tasktools.Refusal{Text: err.Error()}
+		return tasktools.Sent{}, true, &toolkit.Refusal{Text: err.Error()}
 	case err != nil:
 		return tasktools.Sent{}, true, context.Cause(ctx)
 	}

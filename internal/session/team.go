@@ -22,6 +22,7 @@ import (
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/session/environment"
 	"github.com/drover-dev/drover/internal/tool/tasktools"
+	"github.com/drover-dev/drover/internal/tool/toolkit"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
 )
@@ -234,7 +235,7 @@ func (s *Session) noTeam() error {
 	if s.cfg.Limits.NoBackground {
 		why = "background work is turned off, and a teammate works in the background"
 	}
-	return &tasktools.Refusal{Text: why}
+	return &toolkit.Refusal{Text: why}
 }
 
 // shutdownText is what a teammate reads that is to end.
@@ -289,9 +290,9 @@ func (p planner) Propose(ctx context.Context, plan string) (tasktools.Proposed, 
 	me := p.me
 	switch {
 	case me.mode() != permission.Plan:
-		return tasktools.Proposed{}, &tasktools.Refusal{Text: "you are not in plan mode: no approval is needed"}
+		return tasktools.Proposed{}, &toolkit.Refusal{Text: "you are not in plan mode: no approval is needed"}
 	case !me.widens():
-		return tasktools.Proposed{}, &tasktools.Refusal{Text: "nobody here can let you leave plan mode: give the plan in your answer"}
+		return tasktools.Proposed{}, &toolkit.Refusal{Text: "nobody here can let you leave plan mode: give the plan in your answer"}
 	}
 	r := me.host.Record()
 	hops, err := me.s.hops.next(me.id, me.s.cfg.Limits.MessageHops)
@@ -317,7 +318,7 @@ func (p planner) Propose(ctx context.Context, plan string) (tasktools.Proposed, 
 		m.swap(id, before)
 	}
 	if errors.Is(err, task.ErrMailFull) {
-		err = &tasktools.Refusal{Text: "your leader has too much mail that it has not read yet: end your turn, and submit the plan later"}
+		err = &toolkit.Refusal{Text: "your leader has too much mail that it has not read yet: end your turn, and submit the plan later"}
 	}
 	return tasktools.Proposed{ID: id}, err
 }
@@ -347,9 +348,9 @@ func (rt *runtime) answerPlan(ctx context.Context, to task.Record, a tasktools.P
 	none := fmt.Sprintf("no plan %.40q of %s waits for an answer", a.RequestID, cmp.Or(to.Name, "this agent"))
 	switch {
 	case to.Team != nil && to.Owner != rt.id:
-		return &tasktools.Refusal{Text: fmt.Sprintf("only the agent that leads %s can answer its plans", to.Name)}
+		return &toolkit.Refusal{Text: fmt.Sprintf("only the agent that leads %s can answer its plans", to.Name)}
 	case m == nil || !m.swap(a.RequestID, ""):
-		return &tasktools.Refusal{Text: none}
+		return &toolkit.Refusal{Text: none}
 	}
 	kind, text := task.PlanRejected, fmt.Sprintf("Plan %s is not approved: you stay in plan mode. Mend the plan and submit it again.", a.RequestID)
 	if a.Approve {

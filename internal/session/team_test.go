@@ -17,6 +17,7 @@ import (
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/model/modeltest"
 	"github.com/drover-dev/drover/internal/tool/tasktools"
+	"github.com/drover-dev/drover/internal/tool/toolkit"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
 )
@@ -163,7 +164,7 @@ func TestTeammateRefusals(t *testing.T) {
 		"other case": {"eve", strings.Repeat("x", 41), "the name of a team"},
 	} {
 		_, err := r.asMain().Agent(r.ctx, tasktools.AgentRequest{Description: "d", Prompt: "p", Type: "plan", Name: tt.name, Team: tt.team})
-		var refusal *tasktools.Refusal
+		var refusal *toolkit.Refusal
 		if !errors.As(err, &refusal) || !strings.Contains(refusal.Text, tt.want) {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/driver/shell"
 	"github.com/drover-dev/drover/internal/tool/tasktools"
+	"github.com/drover-dev/drover/internal/tool/toolkit"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -70,13 +71,13 @@ func (rt *runtime) typeInto(ctx context.Context, r task.Record, text string) (ta
 		return tasktools.Sent{}, true, err
 	}
 	if r = rt.s.begun(ctx, r); r.Status != task.Running {
-		return tasktools.Sent{}, true, &tasktools.Refusal{Text: deaf(r)}
+		return tasktools.Sent{}, true, &toolkit.Refusal{Text: deaf(r)}
 	}
 	err := rt.s.sup.Steer(ctx, r.ID, keys(text))
 	var mute *shell.SteerError
 	switch {
 	case errors.As(err, &mute):
-		return tasktools.Sent{}, true, &tasktools.Refusal{Text: mute.Why}
+		return tasktools.Sent{}, true, &toolkit.Refusal{Text: mute.Why}
 	case err != nil:
 		return tasktools.Sent{}, true, err
 	}
@@ -99,7 +100,7 @@ func (rt *runtime) unbanned(text string) error {
 			return fmt.Errorf("permissions: %w", err)
 		}
 		if v := gate.Decide(agent.Call{Name: "Bash", Input: input}); v.Decision == permission.Deny && v.Rule != "" {
-			return &tasktools.Refusal{Text: fmt.Sprintf("the rule %s denies this as a command, and so it is not typed: %s", v.Rule, v.Reason)}
+			return &toolkit.Refusal{Text: fmt.Sprintf("the rule %s denies this as a command, and so it is not typed: %s", v.Rule, v.Reason)}
 		}
 	}
 	return nil

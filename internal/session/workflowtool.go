@@ -16,6 +16,7 @@ import (
 	"github.com/drover-dev/drover/internal/driver/shell"
 	"github.com/drover-dev/drover/internal/engine/supervise"
 	"github.com/drover-dev/drover/internal/tool/tasktools"
+	"github.com/drover-dev/drover/internal/tool/toolkit"
 	"github.com/drover-dev/drover/internal/tool/workflowtool"
 	"github.com/drover-dev/drover/task"
 )
@@ -152,7 +153,7 @@ func (w *workflows) begin(ctx context.Context, f *flows, r workflowtool.Request,
 	case err != nil:
 		return old, err
 	case old.Traits().Work != task.BySteps:
-		return old, &workflowtool.Refusal{Text: fmt.Sprintf("task %s is no workflow and cannot be resumed by this tool", old.ID)}
+		return old, &toolkit.Refusal{Text: fmt.Sprintf("task %s is no workflow and cannot be resumed by this tool", old.ID)}
 	}
 	plan, err := resumable(s, old)
 	if err != nil {
@@ -185,7 +186,7 @@ func (w *workflows) judge(ctx context.Context, p *flow.Plan, cwd, toolUse string
 			return nil
 		}
 		refuse := func(why string) error {
-			return &workflowtool.Refusal{Text: fmt.Sprintf("step %s was not allowed, and nothing was started: %s", j.where, why)}
+			return &toolkit.Refusal{Text: fmt.Sprintf("step %s was not allowed, and nothing was started: %s", j.where, why)}
 		}
 		tools, only := w.k.me.tools, error(nil)
 		if j.step.Agent != nil {
@@ -216,17 +217,17 @@ func (w *workflows) judge(ctx context.Context, p *flow.Plan, cwd, toolUse string
 
 // workflowRefusal tells a model what it may mend.
 func workflowRefusal(err error) error {
-	var refused *workflowtool.Refusal
-	var other *tasktools.Refusal
+	var refused *toolkit.Refusal
 	var shown *control.Error
 	var move *task.MoveError
 	switch {
 	case errors.As(err, &refused):
 		return err
 	case errors.Is(err, tasktools.ErrUnknown):
-		return &workflowtool.Refusal{Text: "unknown task_id"}
-	case errors.As(err, &other), errors.As(err, &shown), errors.As(err, &move), errors.Is(err, supervise.ErrFrozen), errors.Is(err, supervise.ErrClosing), errors.Is(err, task.ErrLost):
-		return &workflowtool.Refusal{Text: err.Error()}
+		return &toolkit.Refusal{Text: "unknown task_id"}
+	case errors.As(err, &shown), errors.As(err, &move), errors.Is(err, supervise.ErrFrozen),
+		errors.Is(err, supervise.ErrClosing), errors.Is(err, task.ErrLost):
+		return &toolkit.Refusal{Text: err.Error()}
 	}
 	return err
 }

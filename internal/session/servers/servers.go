@@ -30,6 +30,7 @@ import (
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/session/environment"
 	"github.com/drover-dev/drover/internal/tool/mcptool"
+	"github.com/drover-dev/drover/internal/tool/toolkit"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
 )
@@ -298,7 +299,7 @@ func (a *Agent) unchanged(ctx context.Context, one *use, conn *mcpclient.Conn, t
 	case err != nil:
 		return err
 	case !reply.Allow:
-		return &mcptool.Refusal{Text: fmt.Sprintf("%s was not called: %s, and that was not accepted: %s. The user can accept it with `drover mcp accept %s`.",
+		return &toolkit.Refusal{Text: fmt.Sprintf("%s was not called: %s, and that was not accepted: %s. The user can accept it with `drover mcp accept %s`.",
 			name, why, cmp.Or(reply.Reason, "permission was denied"), shell.Quote(one.Name))}
 	}
 	return pins.Accept(key, one.Name, t)
@@ -503,7 +504,7 @@ func needsTask(conn *mcpclient.Conn, tool string, raw json.RawMessage, err error
 	} else {
 		says, _ = mcptool.Render(raw)
 	}
-	return nil, "", &mcptool.Refusal{Text: fmt.Sprintf("%s runs as a task only, and no task is made of it here: the setting mcp.tasks is off, or the server makes none. It says: %s",
+	return nil, "", &toolkit.Refusal{Text: fmt.Sprintf("%s runs as a task only, and no task is made of it here: the setting mcp.tasks is off, or the server makes none. It says: %s",
 		tool, excerpt.Line(says, 500))}
 }
 

@@ -132,9 +132,6 @@ type Config struct {
 	Spill func(callID, text string) (path string, err error)
 }
 
-// Refusal is an error whose text the model is shown as it is.
-type Refusal = toolkit.Refusal
-
 type tool struct {
 	spec     agent.ToolSpec
 	parallel bool
@@ -160,7 +157,7 @@ func (t *tool) Parallel() bool { return t.parallel }
 // model.
 func (t *tool) Call(ctx context.Context, c agent.Call) (agent.Output, error) {
 	raw, text, err := t.cfg.Call(ctx, c)
-	var refusal *Refusal
+	var refusal *toolkit.Refusal
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return agent.Output{}, context.Cause(ctx)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/agentenv/mcpclient"
+	"github.com/drover-dev/drover/internal/tool/toolkit"
 )
 
 func TestName(t *testing.T) {
@@ -136,7 +137,7 @@ func TestCall(t *testing.T) {
 	}{
 		{t.Context(), "", errors.New("MCP server s: the server has gone: it ended with exit code 1"),
 			agent.Refuse("The call failed: MCP server s: the server has gone: it ended with exit code 1"), nil},
-		{t.Context(), "", fmt.Errorf("x: %w", &Refusal{Text: "not accepted"}), agent.Refuse("not accepted"), nil},
+		{t.Context(), "", fmt.Errorf("x: %w", &toolkit.Refusal{Text: "not accepted"}), agent.Refuse("not accepted"), nil},
 		{t.Context(), "a task was started", nil, agent.Output{Text: "a task was started"}, nil},
 		{over, "", errors.New("whatever"), agent.Output{}, gone},
 	} {

@@ -30,7 +30,7 @@ const (
 
 // Monitors starts monitors.
 type Monitors interface {
-	// Monitor starts one and returns when it is durably recorded. A [*Refusal] is
+	// Monitor starts one and returns when it is durably recorded. A [toolkit.Refusal] is
 	// told to the model; another error is a failure of the runtime.
 	Monitor(ctx context.Context, r Request) (task.Record, error)
 }
@@ -46,9 +46,6 @@ type Request struct {
 	ToolUseID   string
 	Timeout     time.Duration // 0: none
 }
-
-// Refusal is an error whose text is for the model.
-type Refusal = toolkit.Refusal
 
 // Config is what the tool needs. Monitors and Root are required.
 type Config struct {

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/tool/toolkit"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -97,7 +98,7 @@ func TestRefused(t *testing.T) {
 }
 
 func TestErrors(t *testing.T) {
-	a := &asked{err: &Refusal{Text: "too many monitors"}}
+	a := &asked{err: &toolkit.Refusal{Text: "too many monitors"}}
 	if out := call(t, Config{Monitors: a, Root: "/", Commands: true}, `{"description":"d","command":"make"}`); !out.IsError || out.Text != "Monitor: too many monitors" {
 		t.Errorf("told %q", out.Text)
 	}

@@ -33,7 +33,7 @@ const maxLineBytes = 100_000
 type Shells interface {
 	// Run runs a command as a task. In the foreground it returns at the end, or
 	// when the task was moved to the background. In the background it returns
-	// once the task is durably recorded. A [*Refusal] is told to the model;
+	// once the task is durably recorded. A [toolkit.Refusal] is told to the model;
 	// another error is a failure of the runtime.
 	Run(ctx context.Context, c Command) (Outcome, error)
 }
@@ -58,9 +58,6 @@ type Outcome struct {
 	ByUser       bool   // a person moved it there
 	TimedOut     bool   // the timeout passed: the task was moved or ended
 }
-
-// Refusal is an error whose text is for the model.
-type Refusal = toolkit.Refusal
 
 // Config is what the tool needs. Shells and Root are required.
 type Config struct {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/tool/toolkit"
 	"github.com/drover-dev/drover/task"
 	"go.uber.org/goleak"
 )
@@ -262,7 +263,7 @@ func TestInput(t *testing.T) {
 }
 
 func TestErrors(t *testing.T) {
-	refused := call(t, New(Config{Shells: &fixed{err: &Refusal{Text: "no place"}}, Root: t.TempDir()}), line("x"))
+	refused := call(t, New(Config{Shells: &fixed{err: &toolkit.Refusal{Text: "no place"}}, Root: t.TempDir()}), line("x"))
 	if !refused.IsError || refused.Text != "Bash: no place" {
 		t.Errorf("refusal: %+v", refused)
 	}

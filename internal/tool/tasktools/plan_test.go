@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/tool/toolkit"
 )
 
 // desk keeps the last plan, and answers with what it was given.
@@ -34,7 +35,7 @@ func TestPlan(t *testing.T) {
 		{"waits", `{"plan":"do it"}`, Proposed{ID: "plan-1"}, nil, "do it", "Plan plan-1 was submitted", false, true},
 		{"approved", `{"plan":"do it"}`, Proposed{Decided: true, Approved: true, Reason: "mind the tests"}, nil, "do it", "carry it out.\nmind the tests", false, false},
 		{"denied", `{"plan":"do it"}`, Proposed{Decided: true, Reason: "too much"}, nil, "do it", "you stay in plan mode.\ntoo much", true, false},
-		{"refused", `{"plan":"do it"}`, Proposed{}, &Refusal{Text: "not in plan mode"}, "do it", "not in plan mode", true, false},
+		{"refused", `{"plan":"do it"}`, Proposed{}, &toolkit.Refusal{Text: "not in plan mode"}, "do it", "not in plan mode", true, false},
 		{"empty", `{"plan":" "}`, Proposed{}, nil, "", `field "plan" is empty`, true, false},
 		{"long", `{"plan":"` + strings.Repeat("x", MaxPlanBytes+1) + `"}`, Proposed{}, nil, "", "longer than 60 KiB", true, false},
 	} {

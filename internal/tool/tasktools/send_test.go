@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/tool/toolkit"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -46,7 +47,7 @@ func TestSend(t *testing.T) {
 		{"approval without an answer", `{"to":"ada","plan_approval":{"request_id":"plan-1"}}`, Sent{}, nil, "", `field "plan_approval": field "approve" is missing`, ""},
 		{"approval of nothing", `{"to":"ada","plan_approval":{"approve":true}}`, Sent{}, nil, "", `field "plan_approval": field "request_id" is missing`, ""},
 		{"approval that is none", `{"to":"ada","plan_approval":"yes"}`, Sent{}, nil, "", `field "plan_approval"`, ""},
-		{"refused", `{"to":"ada","message":"x"}`, Sent{}, &Refusal{Text: "live agents: bob"}, "ada", "live agents: bob", ""},
+		{"refused", `{"to":"ada","message":"x"}`, Sent{}, &toolkit.Refusal{Text: "live agents: bob"}, "ada", "live agents: bob", ""},
 		{"both", `{"to":"ada","agent_id":"bob","message":"x"}`, Sent{}, nil, "", "contradict", ""},
 		{"nobody", `{"message":"x"}`, Sent{}, nil, "", `field "to" is missing`, ""},
 		{"empty", `{"to":"ada","message":" "}`, Sent{}, nil, "", `field "message" is empty`, ""},

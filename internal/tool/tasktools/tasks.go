@@ -16,7 +16,7 @@ import (
 
 // Tasks is what the tools can do with tasks. A ref is an ID, a prefix of an ID
 // that is unique in the session, or a name. A method that knows no task by a
-// ref returns [ErrUnknown]. A [*Refusal] is told to the model; another error is
+// ref returns [ErrUnknown]. A [toolkit.Refusal] is told to the model; another error is
 // a failure of the runtime. All methods may be called by several goroutines.
 type Tasks interface {
 	// Agent starts an agent. In the foreground it returns at the end, or when
@@ -62,9 +62,6 @@ type AgentOutcome struct {
 // ErrUnknown is returned for a ref that names no task.
 var ErrUnknown = errors.New("unknown task_id")
 
-// Refusal is an error whose text is for the model.
-type Refusal = toolkit.Refusal
-
 // Config is what the tools need. Tasks is required.
 type Config struct {
 	Tasks       Tasks
@@ -84,7 +81,7 @@ func New(c Config) []agent.Tool {
 // failed sorts an error: what the model may correct becomes a result, without
 // the name of the tool before it.
 func failed(tool, ref string, err error) (agent.Output, error) {
-	var refused *Refusal
+	var refused *toolkit.Refusal
 	switch {
 	case errors.Is(err, ErrUnknown):
 		return agent.Refuse("unknown task_id: " + excerpt.Line(excerpt.Visible(ref), 80)), nil

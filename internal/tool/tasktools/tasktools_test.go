@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/tool/toolkit"
 	"github.com/drover-dev/drover/task"
 	"go.uber.org/goleak"
 )
@@ -214,7 +215,7 @@ func TestReported(t *testing.T) {
 }
 
 func TestRefusals(t *testing.T) {
-	m := &memory{err: &Refusal{Text: "unknown subagent_type: x; there are explore, plan"}}
+	m := &memory{err: &toolkit.Refusal{Text: "unknown subagent_type: x; there are explore, plan"}}
 	if out := call(t, m, "Agent", `{"description":"d","prompt":"p"}`); !out.IsError || out.Text != "unknown subagent_type: x; there are explore, plan" {
 		t.Errorf("refusal %+v", out)
 	}

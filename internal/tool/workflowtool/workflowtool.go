@@ -29,7 +29,7 @@ type input struct {
 	Resume string            `json:"resume,omitempty" jsonschema:"Instead of file: ID of a workflow that has ended, to go on with it"`
 }
 
-// Workflows runs them. A [*Refusal] is told to the model; another error is a failure
+// Workflows runs them. A [toolkit.Refusal] is told to the model; another error is a failure
 // of the runtime.
 type Workflows interface {
 	// Start returns when the workflow is durably recorded, or, where nothing may run
@@ -51,9 +51,6 @@ type Outcome struct {
 	Backgrounded bool   // it goes on
 	Text         string // the result of one that has ended
 }
-
-// Refusal is an error whose text is for the model.
-type Refusal = toolkit.Refusal
 
 // Config is what the tool is made of. Workflows and Root are required.
 type Config struct {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/tool/toolkit"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -59,7 +60,7 @@ func TestCall(t *testing.T) {
 		"resume":    {`{"resume":"w1"}`, Outcome{Task: rec, Backgrounded: true}, nil, "Task ID", false, ""},
 		"completed": {`{"file":"a"}`, Outcome{Task: ended(task.Completed, ""), Text: "all\x1b well"}, nil, "w00000001 is completed.\n\nall", false, "/root/a"},
 		"failed":    {`{"file":"a"}`, Outcome{Task: ended(task.Failed, "step x: failed"), Text: "x: failed"}, nil, "did not complete: step x: failed. To go on with it", true, "/root/a"},
-		"refused":   {`{"file":"a"}`, Outcome{}, &Refusal{Text: "step x was not allowed"}, "step x was not allowed", true, "/root/a"},
+		"refused":   {`{"file":"a"}`, Outcome{}, &toolkit.Refusal{Text: "step x was not allowed"}, "step x was not allowed", true, "/root/a"},
 		"neither":   {`{}`, Outcome{}, nil, `give "file" or "resume"`, true, ""},
 		"both":      {`{"file":"a","resume":"w1"}`, Outcome{}, nil, `give "file" or "resume"`, true, ""},
 		"params":    {`{"resume":"w1","params":{"x":"1"}}`, Outcome{}, nil, "leave them out", true, ""},
