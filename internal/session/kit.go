@@ -26,14 +26,13 @@ import (
 	"github.com/drover-dev/drover/internal/session/budget"
 	"github.com/drover-dev/drover/internal/session/environment"
 	"github.com/drover-dev/drover/internal/session/servers"
-	"github.com/drover-dev/drover/internal/tool/asktool"
 	"github.com/drover-dev/drover/internal/tool/files"
-	"github.com/drover-dev/drover/internal/tool/intenttool"
 	"github.com/drover-dev/drover/internal/tool/search"
 	"github.com/drover-dev/drover/internal/tool/shelltool"
 	"github.com/drover-dev/drover/internal/tool/skilltool"
 	"github.com/drover-dev/drover/internal/tool/tasktools"
 	"github.com/drover-dev/drover/internal/tool/todotools"
+	"github.com/drover-dev/drover/internal/tool/usertools"
 	"github.com/drover-dev/drover/internal/tool/webtool"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
@@ -240,7 +239,7 @@ func (k *kit) tools() []agent.Tool {
 	all = append(all, search.New(search.Config{Root: me.cwd, Dirs: dirs, MayRead: may})...)
 	all = append(all, tasktools.New(tasktools.Config{Tasks: rt, OutputLimit: s.cfg.Limits.OutputChars, Remote: s.cfg.Agents.Remote.Usual != ""})...)
 	all = append(all, tasktools.NewList(rt), tasktools.NewSend(rt), tasktools.NewRead(rt, s.cfg.Limits.OutputChars))
-	all = append(all, intenttool.New())
+	all = append(all, usertools.NewIntent())
 	all = append(all, k.monitorTool(rt, all)...)
 	if me.mate != nil && me.rules.Mode == permission.Plan {
 		all = append(all, tasktools.NewPlan(planner{k}))
@@ -255,7 +254,7 @@ func (k *kit) tools() []agent.Tool {
 		all = append(all, webtool.New(s.cfg.Agents.Web))
 	}
 	if me.depth == 0 && s.cfg.Agents.AskWait > 0 {
-		all = append(all, asktool.New(k.ask))
+		all = append(all, usertools.NewAsk(k.ask))
 	}
 	all = append(all, s.cfg.Agents.Tools...)
 	all = append(all, k.board()...)

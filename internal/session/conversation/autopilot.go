@@ -11,7 +11,7 @@ import (
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/api/control"
-	"github.com/drover-dev/drover/internal/tool/donetool"
+	"github.com/drover-dev/drover/internal/tool/usertools"
 )
 
 // AutopilotOrigin is the origin of a turn that a reminder of the autopilot has
@@ -54,7 +54,7 @@ func NewAutopilot(most int, stop func(context.Context, agent.TurnResult, int) st
 }
 
 // Tool is the tool that ends the work.
-func (a *Autopilot) Tool() agent.Tool { return donetool.New(donetool.Config{Veto: a.veto}) }
+func (a *Autopilot) Tool() agent.Tool { return usertools.NewDone(a.veto) }
 
 // reminders is how often it reminds for one prompt.
 func (a *Autopilot) reminders() int {
@@ -79,7 +79,7 @@ func (a *Autopilot) veto(ctx context.Context, c agent.Call, summary string) stri
 	a.mu.Lock()
 	blocked := len(a.held)
 	a.mu.Unlock()
-	reason := a.stop(ctx, agent.TurnResult{Text: summary, Reason: donetool.Name}, blocked)
+	reason := a.stop(ctx, agent.TurnResult{Text: summary, Reason: usertools.DoneName}, blocked)
 	if reason != "" {
 		a.mu.Lock()
 		defer a.mu.Unlock()
@@ -91,7 +91,7 @@ func (a *Autopilot) veto(ctx context.Context, c agent.Call, summary string) stri
 // takeIn looks for a call of task_complete that has been decided. One that a
 // hook held back is none, nor is one behind another that has ended the turn.
 func (a *Autopilot) takeIn(e agent.Event) (control.Completion, bool) {
-	if a == nil || e.Kind != agent.ToolDoneEvent || !strings.EqualFold(e.Call.Name, donetool.Name) {
+	if a == nil || e.Kind != agent.ToolDoneEvent || !strings.EqualFold(e.Call.Name, usertools.DoneName) {
 		return control.Completion{}, false
 	}
 	a.mu.Lock()
@@ -100,7 +100,7 @@ func (a *Autopilot) takeIn(e agent.Event) (control.Completion, bool) {
 		return control.Completion{}, false
 	}
 	c := control.Completion{Success: !e.Output.IsError}
-	c.Summary, _ = donetool.Summary(e.Call.Input)
+	c.Summary, _ = usertools.Summary(e.Call.Input)
 	if c.Success {
 		a.done, a.summary = true, c.Summary
 	}

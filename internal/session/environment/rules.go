@@ -7,14 +7,13 @@ import (
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/agentenv/permission"
-	"github.com/drover-dev/drover/internal/tool/asktool"
 	"github.com/drover-dev/drover/internal/tool/files"
-	"github.com/drover-dev/drover/internal/tool/intenttool"
 	"github.com/drover-dev/drover/internal/tool/search"
 	"github.com/drover-dev/drover/internal/tool/shelltool"
 	"github.com/drover-dev/drover/internal/tool/skilltool"
 	"github.com/drover-dev/drover/internal/tool/tasktools"
 	"github.com/drover-dev/drover/internal/tool/todotools"
+	"github.com/drover-dev/drover/internal/tool/usertools"
 	"github.com/drover-dev/drover/internal/tool/webtool"
 )
 
@@ -51,7 +50,7 @@ func usualTools(folder string) []agent.Tool {
 	all = append(all, files.New(files.Config{Root: folder})...)
 	all = append(all, search.New(search.Config{Root: folder})...)
 	all = append(all, tasktools.New(tasktools.Config{})...)
-	all = append(all, tasktools.NewList(nil), tasktools.NewSend(nil), tasktools.NewRead(nil, 0), intenttool.New())
-	all = append(all, skilltool.New(skilltool.Config{}), webtool.New(webtool.NewFetcher(webtool.Config{})), asktool.New(nil))
+	all = append(all, tasktools.NewList(nil), tasktools.NewSend(nil), tasktools.NewRead(nil, 0), usertools.NewIntent())
+	all = append(all, skilltool.New(skilltool.Config{}), webtool.New(webtool.NewFetcher(webtool.Config{})), usertools.NewAsk(nil))
 	return append(all, todotools.New(todotools.Config{})...)
 }

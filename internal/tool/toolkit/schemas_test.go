@@ -8,17 +8,15 @@ import (
 	"testing"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/tool/asktool"
 	"github.com/drover-dev/drover/internal/tool/boardtool"
-	"github.com/drover-dev/drover/internal/tool/donetool"
 	"github.com/drover-dev/drover/internal/tool/files"
-	"github.com/drover-dev/drover/internal/tool/intenttool"
 	"github.com/drover-dev/drover/internal/tool/monitortool"
 	"github.com/drover-dev/drover/internal/tool/search"
 	"github.com/drover-dev/drover/internal/tool/shelltool"
 	"github.com/drover-dev/drover/internal/tool/skilltool"
 	"github.com/drover-dev/drover/internal/tool/tasktools"
 	"github.com/drover-dev/drover/internal/tool/todotools"
+	"github.com/drover-dev/drover/internal/tool/usertools"
 	"github.com/drover-dev/drover/internal/tool/webtool"
 	"github.com/drover-dev/drover/internal/tool/workflowtool"
 )
@@ -29,7 +27,7 @@ var update = flag.Bool("update", false, "write testdata/schemas.json anew")
 // all is every tool that a model of ours can call, in one form each.
 func all() map[string]agent.Tool {
 	list := []agent.Tool{
-		asktool.New(nil), boardtool.New(boardtool.Config{}), donetool.New(donetool.Config{}), intenttool.New(),
+		usertools.NewAsk(nil), boardtool.New(boardtool.Config{}), usertools.NewDone(nil), usertools.NewIntent(),
 		monitortool.New(monitortool.Config{}), shelltool.New(shelltool.Config{}), skilltool.New(skilltool.Config{}),
 		tasktools.NewList(nil), tasktools.NewSend(nil), tasktools.NewRead(nil, 0), tasktools.NewPlan(nil),
 		webtool.New(nil), workflowtool.New(workflowtool.Config{}),

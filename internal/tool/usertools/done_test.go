@@ -1,4 +1,4 @@
-package donetool
+package usertools
 
 import (
 	"context"
@@ -9,8 +9,8 @@ import (
 	"github.com/drover-dev/drover/agent"
 )
 
-func TestSpec(t *testing.T) {
-	s := New(Config{}).Spec()
+func TestDoneSpec(t *testing.T) {
+	s := NewDone(nil).Spec()
 	var schema struct {
 		Properties map[string]struct{ Type string }
 		Required   []string
@@ -27,7 +27,7 @@ func TestSpec(t *testing.T) {
 	}
 }
 
-func TestCall(t *testing.T) {
+func TestDone(t *testing.T) {
 	asked := 0
 	veto := func(_ context.Context, _ agent.Call, summary string) string {
 		asked++
@@ -51,11 +51,11 @@ func TestCall(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			asked = 0
-			out, err := New(Config{Veto: veto}).Call(t.Context(), agent.Call{Input: json.RawMessage(c.input)})
+			out, err := NewDone(veto).Call(t.Context(), agent.Call{Input: json.RawMessage(c.input)})
 			if err != nil || out.EndTurn != c.end || out.IsError == c.end || !strings.Contains(out.Text, c.text) || asked != c.asked {
 				t.Errorf("%+v, %v, asked %d times", out, err, asked)
 			}
-			if res, ok := out.Structured.(Result); ok != c.end || ok && res.Summary != "did it" {
+			if res, ok := out.Structured.(Done); ok != c.end || ok && res.Summary != "did it" {
 				t.Errorf("structured %+v", out.Structured)
 			}
 		})

@@ -1,11 +1,4 @@
-// Package asktool is the tool AskUserQuestion, by which a model lets the user
-// choose.
-//
-// It promises that a question is well formed before anybody sees it, and that
-// a model whose question nobody answers is told to decide by itself. It does
-// not know who answers, and how long that may take: that is the function it is
-// given.
-package asktool
+package usertools
 
 import (
 	"context"
@@ -28,15 +21,15 @@ const (
 )
 
 //go:embed ask.md
-var prompt string
+var askPrompt string
 
 // Ask puts a question to somebody and waits for the answer. The question has
 // the kind [task.Choice] and the input of the call; the choice comes back as
 // the text of the reply. A reply that does not allow is no answer.
 type Ask func(context.Context, task.Question) (task.Reply, error)
 
-// input is the questions of a call.
-type input struct {
+// askInput is the questions of a call.
+type askInput struct {
 	Questions []question `json:"questions" jsonschema:"What to ask" input:"minItems=1,maxItems=4"`
 }
 
@@ -52,16 +45,16 @@ type option struct {
 	Description string `json:"description" jsonschema:"What it means, and what follows from it"`
 }
 
-// New makes the tool AskUserQuestion. With nil nobody is there to answer.
-func New(ask Ask) agent.Tool {
-	return toolkit.New(toolkit.Tool[input]{
-		Name: "AskUserQuestion", Description: prompt,
+// NewAsk makes the tool AskUserQuestion. With nil nobody is there to answer.
+func NewAsk(ask Ask) agent.Tool {
+	return toolkit.New(toolkit.Tool[askInput]{
+		Name: "AskUserQuestion", Description: askPrompt,
 		ReadOnly: true, // it is called without a question about the question
 		Call:     ask.call,
 	})
 }
 
-func (ask Ask) call(ctx context.Context, c agent.Call, in input) (agent.Output, error) {
+func (ask Ask) call(ctx context.Context, c agent.Call, in askInput) (agent.Output, error) {
 	if err := in.check(); err != nil {
 		return agent.Output{}, err
 	}
@@ -94,7 +87,7 @@ func nobody(why string) (agent.Output, error) {
 }
 
 // check refuses options that cannot be told apart, and texts that are too long.
-func (in input) check() error {
+func (in askInput) check() error {
 	for i, q := range in.Questions {
 		one := fmt.Sprintf("question %d", i+1)
 		seen := map[string]bool{}

@@ -1,4 +1,4 @@
-package intenttool
+package usertools
 
 import (
 	"encoding/json"
@@ -9,7 +9,7 @@ import (
 )
 
 func TestIntent(t *testing.T) {
-	tool := New()
+	tool := NewIntent()
 	if p, ok := tool.(agent.Parallel); !ok || !p.Parallel() {
 		t.Error("it holds other calls up")
 	}
@@ -21,7 +21,7 @@ func TestIntent(t *testing.T) {
 		`{"intent":"` + strings.Repeat("x", 200) + `"}`: strings.Repeat("x", MaxIntent-1) + "…",
 	} {
 		out, err := tool.Call(t.Context(), agent.Call{Input: json.RawMessage(input)})
-		if res, ok := out.Structured.(Result); err != nil || out.IsError || !ok || res.Intent != want {
+		if res, ok := out.Structured.(Intent); err != nil || out.IsError || !ok || res.Intent != want {
 			t.Errorf("%+v, %v", out, err)
 		}
 	}

@@ -1,4 +1,4 @@
-package asktool
+package usertools
 
 import (
 	"context"
@@ -29,7 +29,7 @@ func TestAsk(t *testing.T) {
 		{"empty", task.Reply{Allow: true, Text: " "}, "there was no answer", true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			tool := New(func(_ context.Context, q task.Question) (task.Reply, error) { asked = q; return c.reply, nil })
+			tool := NewAsk(func(_ context.Context, q task.Question) (task.Reply, error) { asked = q; return c.reply, nil })
 			out, err := tool.Call(t.Context(), agent.Call{Input: json.RawMessage(good)})
 			if err != nil || out.IsError != c.fails || !strings.Contains(out.Text, c.want) || !c.fails && out.Text != c.want {
 				t.Errorf("%.300q, %v, %v", out.Text, out.IsError, err)
@@ -42,12 +42,12 @@ func TestAsk(t *testing.T) {
 }
 
 func TestNobody(t *testing.T) {
-	out, err := New(nil).Call(t.Context(), agent.Call{Input: json.RawMessage(good)})
+	out, err := NewAsk(nil).Call(t.Context(), agent.Call{Input: json.RawMessage(good)})
 	if err != nil || !out.IsError || !strings.Contains(out.Text, "nobody is there to answer. Decide by yourself") || !strings.Contains(out.Text, "say in your answer what you decided") {
 		t.Errorf("%q, %v", out.Text, err)
 	}
 	broken := errors.New("no log")
-	if _, err := New(func(context.Context, task.Question) (task.Reply, error) { return task.Reply{}, broken }).Call(t.Context(), agent.Call{Input: json.RawMessage(good)}); !errors.Is(err, broken) {
+	if _, err := NewAsk(func(context.Context, task.Question) (task.Reply, error) { return task.Reply{}, broken }).Call(t.Context(), agent.Call{Input: json.RawMessage(good)}); !errors.Is(err, broken) {
 		t.Errorf("error %v", err)
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -56,12 +56,12 @@ func TestNobody(t *testing.T) {
 		cancel(gone)
 		return task.Reply{Allow: true, Text: "late"}, nil
 	}
-	if _, err := New(ask).Call(ctx, agent.Call{Input: json.RawMessage(good)}); !errors.Is(err, gone) {
+	if _, err := NewAsk(ask).Call(ctx, agent.Call{Input: json.RawMessage(good)}); !errors.Is(err, gone) {
 		t.Errorf("error %v", err)
 	}
 }
 
-func TestStrict(t *testing.T) {
+func TestAskStrict(t *testing.T) {
 	option := `{"label":"a","description":"x"},{"label":"b","description":""}`
 	ask := func(context.Context, task.Question) (task.Reply, error) {
 		t.Error("a question that is wrong was asked")
@@ -85,20 +85,20 @@ func TestStrict(t *testing.T) {
 		one(fmt.Sprintf(`{"label":%q,"description":"x"},{"label":"b","description":""}`, strings.Repeat("l", 81))):    `field "label" has 81 characters`,
 		fmt.Sprintf(`{"questions":[{"question":%q,"header":"h","options":[%s]}]}`, strings.Repeat("q", 2001), option): `field "question" has 2001 characters`,
 	} {
-		out, err := New(ask).Call(t.Context(), agent.Call{Input: json.RawMessage(input)})
+		out, err := NewAsk(ask).Call(t.Context(), agent.Call{Input: json.RawMessage(input)})
 		if err != nil || !out.IsError || !strings.Contains(out.Text, want) {
 			t.Errorf("%.100s: %q, %v", input, out.Text, err)
 		}
 	}
-	out, _ := New(nil).Call(t.Context(), agent.Call{Input: json.RawMessage(one(option))})
+	out, _ := NewAsk(nil).Call(t.Context(), agent.Call{Input: json.RawMessage(one(option))})
 	if !strings.Contains(out.Text, "nobody is there") {
 		t.Errorf("the least that is allowed: %q", out.Text)
 	}
 }
 
 // Every object of the schema is closed.
-func TestSpec(t *testing.T) {
-	s := string(New(nil).Spec().InputSchema)
+func TestAskSpec(t *testing.T) {
+	s := string(NewAsk(nil).Spec().InputSchema)
 	if !json.Valid([]byte(s)) || strings.Count(s, `"type":"object"`) != 3 || strings.Count(s, `"additionalProperties":false`) != 3 {
 		t.Errorf("schema %s", s)
 	}
