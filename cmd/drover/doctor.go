@@ -46,9 +46,9 @@ func (w *world) disk() cli.Finding {
 	switch {
 	case err != nil:
 	case room.Bytes < least:
-		f.Level, f.Detail, f.Mend = cli.Warn, f.Detail+fmt.Sprintf(", fewer than tasks.minFreeBytes, %d bytes: nothing starts", least), mend
+		f.Level, f.Detail, f.Fix = cli.Warn, f.Detail+fmt.Sprintf(", fewer than tasks.minFreeBytes, %d bytes: nothing starts", least), mend
 	case least > 0 && room.NoFiles():
-		f.Level, f.Detail, f.Mend = cli.Warn, f.Detail+", but no more files: nothing starts", mend
+		f.Level, f.Detail, f.Fix = cli.Warn, f.Detail+", but no more files: nothing starts", mend
 	}
 	return f
 }
@@ -88,10 +88,10 @@ func (w *world) Model() cli.Finding {
 	switch {
 	case errors.As(err, &missing) && len(ready) == 0:
 		f.Level, f.Detail = cli.Warn, "no key is set"
-		f.Mend = "set ANTHROPIC_API_KEY; or OPENAI_API_KEY or OPENAI_BASE_URL, for --model openai/NAME; or use --model script:FILE"
+		f.Fix = "set ANTHROPIC_API_KEY; or OPENAI_API_KEY or OPENAI_BASE_URL, for --model openai/NAME; or use --model script:FILE"
 	case errors.As(err, &missing): // others may be named
 		f.Detail += fmt.Sprintf("; the usual model, %s, is of another provider", cmp.Or(set.Model, provider.Default))
-		f.Mend = "set `model` in your settings, or name one with --model PROVIDER/NAME"
+		f.Fix = "set `model` in your settings, or name one with --model PROVIDER/NAME"
 	case err != nil:
 		f.Level, f.Detail = cli.Warn, err.Error()
 	case len(ready) == 0:
@@ -103,7 +103,7 @@ func (w *world) Model() cli.Finding {
 func shellFound() cli.Finding {
 	path, err := exec.LookPath("bash")
 	if err != nil {
-		return cli.Finding{Check: "bash", Level: cli.Bad, Detail: "not on the PATH", Mend: "install it"}
+		return cli.Finding{Check: "bash", Level: cli.Bad, Detail: "not on the PATH", Fix: "install it"}
 	}
 	return cli.Finding{Check: "bash", Level: cli.Good, Detail: path}
 }

@@ -133,7 +133,7 @@ func TestMonitors(t *testing.T) {
 				t.Errorf("logs says %q, %q", got.stdout(), got.stderr)
 			}
 			p.fails(2, []string{"monitor"}, "not clear")
-			p.fails(2, []string{"monitor", "--persistent", "--timeout=5s", "true"}, "both")
+			p.fails(2, []string{"monitor", "--persistent", "--timeout=5s", "true"}, "mutually exclusive")
 			p.fails(2, []string{"monitor", "--match", "(", "--", "true"}, "regexp")
 			p.fails(2, []string{"monitor", "--file", "x", "--", "true"}, "not clear")
 		},

@@ -158,13 +158,13 @@ func promptOptions() cases {
 				args []string
 				say  string
 			}{
-				{2, []string{"-p"}, "no prompt"},
+				{2, []string{"-p"}, "prompt is missing"},
 				{2, []string{"-p", "x", "--output-format", "xml"}, "xml"},
 				{2, []string{"-p", "x", "--nosuchflag"}, "nosuchflag"},
 				{2, []string{"-p", "x", "--max-turns", "-1"}, "max-turns"},
 				{2, []string{"-p", "x", "--permission-mode", "wild"}, "wild"},
 				{2, []string{"-p", "x", "--agent", "nobody"}, "nobody"},
-				{2, []string{"-p", "x", "--continue", "--resume", "y"}, "exclude"},
+				{2, []string{"-p", "x", "--continue", "--resume", "y"}, "mutually exclusive"},
 				{2, []string{"-p", "x", "--session-id", "no id"}, "no id"},
 				{2, []string{"-p", "x", "--wait-ceiling", "soon"}, "soon"},
 				{2, []string{"-p", "x", "--add-dir", "nowhere"}, "nowhere"},

@@ -165,7 +165,7 @@ func teammates() cases {
 			if got := p.good("logs", "--messages", "--tail=1", "ada@crew").stdout(); has(got, "hello") || !has(got, "ada hands back") {
 				t.Errorf("the last message: %s", got)
 			}
-			p.fails(2, []string{"logs", "--messages", "-f", ids["ada"]}, "--messages goes with --tail only")
+			p.fails(2, []string{"logs", "--messages", "-f", ids["ada"]}, "--messages is mutually exclusive with")
 		},
 		"plan": func(t *testing.T, p *place) {
 			write := map[string]any{"file_path": filepath.Join(p.dir, "out.txt"), "content": "x"}

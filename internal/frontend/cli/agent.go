@@ -23,10 +23,10 @@ func (a *app) agentCommand() *cobra.Command {
 	run := &cobra.Command{
 		Use:   "run TYPE PROMPT",
 		Short: "Run one agent and print its answer",
-		Long:  "Run one agent and print its answer. The prompt - is read from stdin. The sorts of agents that are always there (`drover agents` lists all):\n\n" + agentTypes(),
+		Long:  "Run one agent and print its answer. The prompt - is read from stdin. The built-in types of agents (`drover agents` lists all):\n\n" + agentTypes(),
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) < 2 {
-				return usage("a sort of agent and a prompt are needed", "as in `drover agent run explore \"where is the parser?\"`")
+				return usage("TYPE and PROMPT are required", "as in `drover agent run explore \"where is the parser?\"`")
 			}
 			return nil
 		},
@@ -50,7 +50,7 @@ func (a *app) agentCommand() *cobra.Command {
 			}
 			start := control.StartRequest{Name: name, Agent: &req, Env: a.Env, Cwd: a.Cwd}
 			if req.Team != "" && (!detach || name == "") {
-				return usage("a teammate stays for messages and goes by a name", "add -d and --name")
+				return usage("--team needs -d and --name", "add both: a teammate runs in the detached host and is addressed by its name")
 			}
 			if detach && settings != "" {
 				return usage("--settings and --detach are mutually exclusive", "the detached host has the settings of the user and the folder")
@@ -63,14 +63,14 @@ func (a *app) agentCommand() *cobra.Command {
 	}
 	f := run.Flags()
 	f.BoolVarP(&detach, "detach", "d", false, "run it in the detached host and print its ID")
-	f.StringVar(&name, "name", "", "a name for it")
+	f.StringVar(&name, "name", "", "a name that can be used wherever an ID can")
 	f.StringVar(&req.Model, "model", "", "an alias, a full name, PROVIDER/NAME, or script:FILE")
-	f.IntVar(&req.MaxTurns, "max-turns", 0, "model replies at most")
+	f.IntVar(&req.MaxTurns, "max-turns", 0, "maximum number of model replies")
 	f.StringVar(&settings, "settings", "", "a settings file, or JSON")
 	f.StringVar(&req.PermissionMode, "permission-mode", "", "plan or dontAsk, to allow less than the settings")
-	f.StringArrayVar(&req.AllowedTools, "allowed-tools", nil, "calls that run without a question, such as 'Bash(go test:*),Edit'")
-	f.StringVar(&req.Isolation, "isolation", "", "worktree: it works in a checkout of its own")
-	f.StringVar(&req.Team, "team", "", "it is a teammate of this team, called by --name, and stays for messages; needs -d")
+	f.StringArrayVar(&req.AllowedTools, "allowed-tools", nil, "calls that run without asking, such as 'Bash(go test:*),Edit'")
+	f.StringVar(&req.Isolation, "isolation", "", "worktree: give the agent a checkout of its own")
+	f.StringVar(&req.Team, "team", "", "run a teammate of this team, addressed by --name; needs -d")
 	a.completePrompt(run)
 	cmd.AddCommand(run)
 	return cmd

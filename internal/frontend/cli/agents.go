@@ -27,7 +27,7 @@ func (a *app) agentsCommand() *cobra.Command {
 	list := func(cmd *cobra.Command, _ []string) error { return a.agentsList(cmd.OutOrStdout(), asJSON) }
 	cmd := &cobra.Command{
 		Use:   "agents",
-		Short: "Which agents there are, where they are from, and what is wrong with them",
+		Short: "List the agents that can be started, with their sources and faults",
 		Long: "Tell which agents can be started here: the built-in ones, and those of files in .drover/agents,\n" +
 			".claude/agents and .github/agents of the folder and of its repository, and in ~/.config/drover/agents\n" +
 			"and ~/.claude/agents.",
@@ -37,7 +37,7 @@ func (a *app) agentsCommand() *cobra.Command {
 	cmd.AddCommand(
 		&cobra.Command{Use: "list", Short: "List the agents", Args: takes(0, 0), ValidArgsFunction: cobra.NoFileCompletions, RunE: list},
 		&cobra.Command{
-			Use: "show NAME", Short: "Show one agent whole",
+			Use: "show NAME", Short: "Show the whole definition of an agent",
 			Long: "Show one agent whole: what its definition says, where it is from, what it hides, what is wrong with it,\n" +
 				"and what it would be started with.",
 			Args: takes(1, 1),
@@ -52,7 +52,7 @@ func (a *app) agentsCommand() *cobra.Command {
 			},
 		},
 		&cobra.Command{
-			Use: "check [PATH…]", Short: "Tell what is wrong with definitions",
+			Use: "check [PATH…]", Short: "Check definitions of agents",
 			Long: "Tell what is wrong with the definitions of all places, or with the files and folders named, a line each:\n" +
 				"FILE:LINE: SEVERITY: what (how to mend it). An error is a definition that cannot be used as it is, and\n" +
 				"makes the exit code 1; a warning is something that is not as its author meant; a note is good to know.",

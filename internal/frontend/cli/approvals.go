@@ -39,7 +39,7 @@ func opened(q task.Question, s Session) openQuestion {
 func (a *app) approvals() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "approvals [--watch] [--all-sessions] [--json]",
-		Short: "Questions of agents that wait for an answer: list, show, allow, deny",
+		Short: "List, show and answer the questions of agents",
 		Long: "List what agents of this project's live sessions ask and wait for: whether a call may run, or what you\n" +
 			"want. What would run is shown decoded, with everything visible. Answer with allow, deny or answer; IDs may be shortened while unique. A\n" +
 			"question that nobody answers in time is denied, and its agent is told so.",
@@ -48,7 +48,7 @@ func (a *app) approvals() *cobra.Command {
 	}
 	all := cmd.PersistentFlags().Bool("all-sessions", false, "look in the sessions of all projects too")
 	asJSON := cmd.Flags().Bool("json", false, "a JSON array; with --watch an object a line")
-	watch := cmd.Flags().Bool("watch", false, "go on and print each question when it is asked, until Ctrl-C")
+	watch := cmd.Flags().Bool("watch", false, "keep running and print each question when it is asked, until Ctrl-C")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		ctx := cmd.Context()
 		if *watch {
@@ -105,7 +105,7 @@ func (a *app) deny(all *bool) *cobra.Command {
 		Short: "Deny a call that waits for permission",
 		Args:  takes(1, 1),
 	}
-	reason := cmd.Flags().String("reason", "", "what the agent is told")
+	reason := cmd.Flags().String("reason", "", "the reason that the agent sees")
 	digest := digestFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, words []string) error {
 		return a.decide(cmd.Context(), words[0], *all, "denied", verdict{task.Reply{Reason: *reason}, *digest, false})
@@ -117,7 +117,7 @@ func (a *app) deny(all *bool) *cobra.Command {
 func (a *app) answer(all *bool) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "answer [--digest D] ID TEXT|JSON",
-		Short: "Answer an agent that asks what you want, or a form of an MCP server by a JSON object",
+		Short: "Answer a question of an agent, or a form of an MCP server",
 		Args:  takes(2, 2),
 	}
 	digest := digestFlag(cmd)
@@ -132,7 +132,7 @@ func (a *app) answer(all *bool) *cobra.Command {
 func (a *app) showQuestion(all *bool) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show [--json] ID",
-		Short: "Show one question with the whole input, however long",
+		Short: "Show one question with its whole input",
 		Args:  takes(1, 1),
 	}
 	asJSON := cmd.Flags().Bool("json", false, "a JSON object")
@@ -220,7 +220,7 @@ func (a *app) decide(ctx context.Context, ref string, all bool, done string, v v
 	req := control.DecideRequest{ID: q.ID, Digest: q.Digest, Actor: task.ByUser}
 	if v.always {
 		if req.Always = q.Suggest; q.Suggest == "" {
-			return usage(fmt.Sprintf("question %s: no rule would allow this call for good", q.ID), "allow it without --always")
+			return usage(fmt.Sprintf("question %s: no rule can allow this call permanently", q.ID), "allow it without --always")
 		}
 		if _, err := fmt.Fprintf(a.Stdout, "%s: %s\n", cell(q.ID, 40), written(q.Suggest)); err != nil {
 			return err

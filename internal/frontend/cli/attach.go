@@ -35,7 +35,7 @@ type joining struct {
 func (a *app) attach() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "attach [SESSION|REF] [--new]",
-		Short: "Take part in a conversation, or watch a task and talk to it",
+		Short: "Join a conversation, or watch a task and send to it",
 		Long: "Take part in the conversation of a session, from any terminal and as many as you like. It shows the end of\n" +
 			"what was said, then what the agent writes, tasks that begin and end, and questions. What you type is a prompt;\n" +
 			"/help lists commands. Ctrl-C breaks off the turn; twice, or when there is none, it leaves, as do Ctrl-D and\n" +
@@ -652,7 +652,7 @@ func (t *attachment) read(ctx context.Context) {
 		}
 	}
 	if err := in.Err(); errors.Is(err, bufio.ErrTooLong) {
-		t.tell(ctx, heard{over: usage(fmt.Sprintf("a line of more than %d MiB was typed", attachLine>>20), "put it into a file and name that")})
+		t.tell(ctx, heard{over: usage(fmt.Sprintf("the line is longer than %d MiB", attachLine>>20), "write it to a file and name the file")})
 		return
 	}
 	t.tell(ctx, heard{eof: true})

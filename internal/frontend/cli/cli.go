@@ -71,7 +71,7 @@ type Finding struct {
 	Check  string `json:"check"`
 	Level  Level  `json:"level"`
 	Detail string `json:"detail"`
-	Mend   string `json:"mend,omitempty"`
+	Fix    string `json:"fix,omitempty"` // how to fix it
 }
 
 // Level says how bad a [Finding] is.

@@ -7,7 +7,7 @@ import (
 func (a *app) demo() *cobra.Command {
 	return &cobra.Command{
 		Use:   "demo",
-		Short: "A tour without any key",
+		Short: "Show what Drover does, without an API key",
 		Long: "A tour without any key, in any folder: a scripted main agent has work of all eight kinds at once, and real\n" +
 			"agents search and read this folder. It changes nothing here, talks to nobody but itself, and leaves nothing behind.",
 		Args:              takes(0, 0),

@@ -159,15 +159,15 @@ func (a *app) resumeCommand() *cobra.Command {
 	p := Prompt{Attach: true}
 	cmd := &cobra.Command{
 		Use:           "drover (--resume ID | --continue) [flags]",
-		Short:         "Go on with a conversation",
+		Short:         "Resume a conversation",
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		RunE: func(cmd *cobra.Command, words []string) error {
 			switch {
 			case len(words) > 0:
-				return usage("a prompt without -p", "use `drover -p --resume ID \"…\"`")
+				return usage("a prompt needs -p", "use `drover -p --resume ID \"…\"`")
 			case !a.readsTerminal() || !a.IsTerminal(a.Stdout):
-				return usage("there is no terminal", "give a prompt with -p, or use `drover attach`")
+				return usage("stdin or stdout is not a terminal", "give a prompt with -p, or use `drover attach`")
 			}
 			ctx := cmd.Context()
 			there, err := a.of(ctx, &p)

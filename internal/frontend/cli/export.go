@@ -30,7 +30,7 @@ const (
 func (a *app) sessionsExport() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export [--format md|jsonl|json] [-o FILE] [--all-sessions] SESSION",
-		Short: "Write the conversation of a session: Markdown for people, JSON for programs",
+		Short: "Export the conversation of a session as Markdown or JSON",
 		Long: "Write the conversation of a session's main agent, also of one that lives. Markdown shortens what\n" +
 			"tools were given and said; jsonl is the whole transcript as it is kept (see docs/transcript.md).\n" +
 			"A file that exists is never written over.",
@@ -52,7 +52,7 @@ func (a *app) sessionsExport() *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, words []string) error {
 		form := Form(*format)
 		if !slices.Contains([]Form{Markdown, JSONL, JSON}, form) {
-			return usage(fmt.Sprintf("--format %q is not known", *format), "use md, jsonl or json")
+			return usage(fmt.Sprintf("--format %q: unknown format", *format), "use md, jsonl or json")
 		}
 		infos, err := a.known(cmd.Context(), *all)
 		if err != nil {

@@ -80,7 +80,7 @@ func TestShowQuestion(t *testing.T) {
 		code  int
 		says  string
 	}{
-		{[]string{"allow", "qbbbb", "--always"}, 2, "no rule would allow this call for good"},
+		{[]string{"allow", "qbbbb", "--always"}, 2, "no rule can allow this call permanently"},
 		{[]string{"allow", "qaaaa1", "--digest", "another0"}, 1, "it is not the one that was shown"},
 		{[]string{"deny", "qaaaa1", "--digest", "d1"}, 1, "8 characters or more"},
 	} {

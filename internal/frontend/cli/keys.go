@@ -35,7 +35,7 @@ func keys(names []string) (string, error) {
 	for _, name := range names {
 		sends, ok := keyNamed(strings.ToLower(strings.TrimSpace(name)))
 		if !ok {
-			return "", usage(fmt.Sprintf("no key is called %.40q", name), "use "+keyNames()+" or ctrl-a to ctrl-z")
+			return "", usage(fmt.Sprintf("unknown key %.40q", name), "use "+keyNames()+" or ctrl-a to ctrl-z")
 		}
 		out.WriteString(sends)
 	}

@@ -33,22 +33,22 @@ func (a *app) logs() *cobra.Command {
 		ValidArgsFunction: a.completeTasks(true),
 	}
 	f := cmd.Flags()
-	follow := f.BoolP("follow", "f", false, "go on until the task has ended")
+	follow := f.BoolP("follow", "f", false, "follow the output until the task has ended")
 	tail := f.IntP("tail", "n", 0, "only the last `N` lines")
-	since := f.Int64("since", 0, "from this byte `OFFSET` on")
-	raw := f.Bool("raw", false, "the bytes as they are, on a terminal too")
-	messages := f.Bool("messages", false, "the newest messages of an agent in place of its output")
+	since := f.Int64("since", 0, "start at this byte `OFFSET`")
+	raw := f.Bool("raw", false, "print the bytes unchanged, on a terminal too")
+	messages := f.Bool("messages", false, "print the newest messages of an agent instead of its output")
 	all := everywhere(cmd)
 	cmd.RunE = func(cmd *cobra.Command, words []string) error {
 		switch {
 		case *messages && (*follow || *raw || f.Changed("since")):
-			return usage("--messages goes with --tail only", "leave the others out")
+			return usage("--messages is mutually exclusive with --follow, --raw and --since", "leave those out")
 		case f.Changed("tail") && *tail < 1:
 			return usage(fmt.Sprintf("--tail %d: out of range", *tail), "from 1 on")
 		case *since < 0:
 			return usage(fmt.Sprintf("--since %d: out of range", *since), "from 0 on")
 		case f.Changed("tail") && f.Changed("since"):
-			return usage("both --tail and --since", "give one of them")
+			return usage("--tail and --since are mutually exclusive", "give one of them")
 		}
 		ctx := cmd.Context()
 		found, err := a.resolve(ctx, words[0], *all)

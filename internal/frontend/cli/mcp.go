@@ -27,13 +27,13 @@ import (
 func (a *app) mcp() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "mcp",
-		Short: "Drover as a server of the Model Context Protocol, and the servers that agents use",
+		Short: "Serve tasks over MCP, and manage the MCP servers that agents use",
 		Args:  takes(0, 0),
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(&cobra.Command{
 		Use:   "serve",
-		Short: "Serve tasks to one client on stdin and stdout",
+		Short: "Serve tasks to one MCP client on stdin and stdout",
 		Long: "Serve tasks to one MCP client on stdin and stdout. The tasks live in the detached\nhost of the folder it is started in, are seen by `drover ps` in any terminal, and\n" +
 			"are stopped when the client goes, unless it asked to keep them.",
 		Args: takes(0, 0),
@@ -65,19 +65,19 @@ func (a *app) mcpAddCommand() *cobra.Command {
 	var r mcpAdd
 	cmd := &cobra.Command{
 		Use:   "add [flags] NAME -- COMMAND [ARG…] | NAME --url URL",
-		Short: "Let agents use an MCP server",
+		Short: "Add an MCP server",
 		Long: "Put an MCP server into the file of the user, or with --scope project into .mcp.json of this folder,\nwhere everybody who works on the project has it once they trust the folder.\n\n" +
 			"${VAR} and ${VAR:-DEFAULT} in what is given are replaced when the server is started.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usage("a server needs a name", "usage: "+cmd.UseLine())
+				return usage("NAME is required", "usage: "+cmd.UseLine())
 			}
 			r.name, r.cmd = args[0], args[1:]
 			return a.mcpAdd(r, a.Stdout)
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&r.scope, "scope", "user", "whose it is: user or project")
+	f.StringVar(&r.scope, "scope", "user", "user or project")
 	f.StringArrayVarP(&r.env, "env", "e", nil, "KEY=VALUE for the command")
 	f.StringVar(&r.url, "url", "", "where it is, for one over streamable HTTP")
 	f.StringArrayVar(&r.headers, "header", nil, "'Name: value' for each call of it")
@@ -114,7 +114,7 @@ func (a *app) mcpAdd(r mcpAdd, out io.Writer) error {
 		return usage("server "+r.name+": "+err.Error(), "see `drover mcp add --help`")
 	}
 	if s.URL == "" && len(s.Headers) > 0 || s.URL != "" && len(s.Env) > 0 {
-		return usage("--header is for a server with --url, and --env for one with a command", "leave it out")
+		return usage("--header needs --url, and --env needs a command", "remove the flag that does not fit")
 	}
 	path, err := a.mcpPath(r.scope)
 	if err != nil {
@@ -163,7 +163,7 @@ func (a *app) mcpPath(scope string) (string, error) {
 	case "project":
 		return filepath.Join(a.Cwd, mcpconfig.ProjectFile), nil
 	}
-	return "", usage(fmt.Sprintf("scope %q is not known", scope), "use user or project")
+	return "", usage(fmt.Sprintf("--scope %q: unknown scope", scope), "use user or project")
 }
 
 func (a *app) mcpRemoveCommand() *cobra.Command {
@@ -171,11 +171,11 @@ func (a *app) mcpRemoveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "rm [--scope user|project] NAME",
 		Aliases: []string{"remove"},
-		Short:   "Take an MCP server out of a file",
+		Short:   "Remove an MCP server",
 		Args:    takes(1, 1),
 		RunE:    func(_ *cobra.Command, args []string) error { return a.mcpRemove(args[0], scope, a.Stdout) },
 	}
-	cmd.Flags().StringVar(&scope, "scope", "", "whose it is: user or project (default: the one that has it)")
+	cmd.Flags().StringVar(&scope, "scope", "", "user or project (default: the one that has it)")
 	return cmd
 }
 
@@ -216,7 +216,7 @@ func (a *app) mcpRemove(name, scope string, out io.Writer) error {
 func (a *app) mcpAcceptCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "accept NAME",
-		Short: "Take the tools of an MCP server as they are now",
+		Short: "Accept the changed tools of an MCP server",
 		Long:  "Drover remembers what a tool said of itself when it was used first, and asks about its calls once that\nhas changed. This forgets what was remembered of one server: its tools are taken as they are next time.",
 		Args:  takes(1, 1),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -265,14 +265,14 @@ func (a *app) mcpListCommand() *cobra.Command {
 	var asJSON, quick bool
 	cmd := &cobra.Command{
 		Use:   "list [--json] [--no-connect]",
-		Short: "Show the MCP servers, whether they can be reached, and their tools",
+		Short: "List the MCP servers, their status and their tools",
 		Args:  takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.mcpList(cmd.Context(), asJSON, quick, a.Stdout)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	cmd.Flags().BoolVar(&quick, "no-connect", false, "start nothing, and reach for nothing")
+	cmd.Flags().BoolVar(&quick, "no-connect", false, "do not start or connect to the servers")
 	return cmd
 }
 

@@ -29,22 +29,22 @@ func (a *app) memoryCommand() *cobra.Command {
 		cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 		return cmd
 	}
-	cmd := shows("memory", "What is remembered of this folder from session to session", a.memoryShow)
+	cmd := shows("memory", "Show and change the memory of this project", a.memoryShow)
 	cmd.Long = "Show and change what is remembered of this folder: files of which MEMORY.md is the index, and the context board.\n" +
 		"New sessions begin with the index and the newest notes of the board. See docs/memory.md."
 	var tags []string
-	add := sub("add TEXT", "Put a note on the board, and print its ID", 1, -1, func(cmd *cobra.Command, words []string) error {
+	add := sub("add TEXT", "Add a note to the board and print its ID", 1, -1, func(cmd *cobra.Command, words []string) error {
 		return a.boardAdd(cmd.Context(), cmd.OutOrStdout(), strings.Join(words, " "), tags)
 	})
 	add.Flags().StringArrayVar(&tags, "tag", nil, "a word to find it by; may be given several times")
-	board := shows("board", "The context board: short notes that new sessions begin with", a.boardList)
+	board := shows("board", "Show and change the context board: short notes for new sessions", a.boardList)
 	board.AddCommand(shows("list", "Show all notes, newest first", a.boardList), add,
-		sub("prune ID…", "Take notes off the board", 1, -1, func(cmd *cobra.Command, ids []string) error {
+		sub("prune ID…", "Remove notes from the board", 1, -1, func(cmd *cobra.Command, ids []string) error {
 			return a.boardPrune(cmd.Context(), cmd.OutOrStdout(), ids)
 		}),
 	)
 	cmd.AddCommand(
-		shows("show", "Show what new sessions begin with, and when it was consolidated", a.memoryShow),
+		shows("show", "Show the memory that new sessions begin with", a.memoryShow),
 		shows("list", "List the files of memory", a.memoryList),
 		sub("path", "Print the folder of memory", 0, 0, func(cmd *cobra.Command, _ []string) error {
 			_, err := fmt.Fprintln(cmd.OutOrStdout(), a.memory().Dir())

@@ -42,7 +42,7 @@ func (a *app) modelsCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "models [--json]",
-		Short: "List the models: short names, full names, windows, prices, and whether a key is set",
+		Short: "List models: names, context windows, prices, and whether a key is set",
 		Long: "List the short names of models, those of your settings included, and the models whose window and price are\n" +
 			"models. Any other name can be given to --model too, as PROVIDER/NAME. Prices are US dollars for a million tokens,\n" +
 			"from a table that has its date, or from models.prices of your settings.",

@@ -46,12 +46,12 @@ is up, or by ` + "`drover stop`" + `. It does not outlive its host.`,
 	f := cmd.Flags()
 	f.SetInterspersed(false) // what follows the command is the command's
 	f.StringVar(&m.match, "match", "", "count only lines that match this regular expression (RE2)")
-	f.DurationVar(&m.timeout, "timeout", monitorUsual, "watch so long")
+	f.DurationVar(&m.timeout, "timeout", monitorUsual, "stop watching after this time")
 	f.BoolVar(&m.persistent, "persistent", false, "watch until it is stopped")
-	f.StringVar(&m.file, "file", "", "watch what is added to this file")
+	f.StringVar(&m.file, "file", "", "watch the lines that are added to this file")
 	f.StringVar(&m.server, "server", "", "the MCP server that has the resource")
 	f.StringVar(&m.uri, "uri", "", "watch this resource")
-	f.StringVar(&m.name, "name", "", "a name that works wherever an ID does")
+	f.StringVar(&m.name, "name", "", "a name that can be used wherever an ID can")
 	f.StringVar(&m.description, "description", "", "what is watched for")
 	f.BoolVarP(&m.detach, "detach", "d", true, "run it in the detached host, as it always is")
 	return cmd
@@ -69,11 +69,11 @@ func (m *monitorFlags) request(a *app, words []string) (control.StartRequest, er
 	}
 	switch {
 	case sources != 1 || len(words) > 0 && words[0] == "":
-		return r, usage("what is to be watched is not clear", "give one of -- CMD, --file F, and --server S with --uri U")
+		return r, usage("exactly one of a command, --file, and --server with --uri is required", "give one of -- CMD, --file F, and --server S with --uri U")
 	case m.persistent && m.timed:
-		return r, usage("both --timeout and --persistent", "give one of them")
+		return r, usage("--timeout and --persistent are mutually exclusive", "give one of them")
 	case m.timeout <= 0:
-		return r, usage(fmt.Sprintf("--timeout %s is not above 0", m.timeout), "write it as 90s or 10m; --persistent is without one")
+		return r, usage(fmt.Sprintf("--timeout %s: must be greater than 0", m.timeout), "write it as 90s or 10m, or use --persistent")
 	case !m.detach:
 		return r, usage("a monitor always runs in the detached host", "follow it with `drover logs -f ID`")
 	}

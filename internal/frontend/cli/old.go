@@ -27,7 +27,7 @@ func (a *app) removeOld(cmd *cobra.Command, age string, words []string, all bool
 		age, words = words[0], nil
 	}
 	if len(words) > 0 {
-		return usage("give either --old or sessions, not both", "see `drover sessions rm --help`")
+		return usage("--old and SESSION are mutually exclusive", "see `drover sessions rm --help`")
 	}
 	gone, err := a.RemoveOld(cmd.Context(), age, all)
 	for _, r := range gone {

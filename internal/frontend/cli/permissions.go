@@ -29,7 +29,7 @@ const (
 func (a *app) permissionsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "permissions",
-		Short: "What agents may do, by the rules",
+		Short: "Check permission rules",
 		Args:  takes(0, 0),
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -66,7 +66,7 @@ func (a *app) permissionsCheck() *cobra.Command {
 	var batch, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "check [flags] TOOL INPUT",
-		Short: "What the rules say of one call, and why",
+		Short: "Show what the permission rules decide for a call, and why",
 		Long: "Print what the rules say of a call of a tool: allow, ask or deny, the reason, and the rule\n" +
 			"if there is one. INPUT is the JSON object that the tool is given; for Bash it may be the\n" +
 			"command line itself, for file tools the path. Nothing is run and nobody is asked.\n\n" +

@@ -103,27 +103,27 @@ func (p *Prompt) add(f *pflag.FlagSet) {
 	f.BoolVarP(&p.Detach, "detach", "d", false, "answer in a detached host and print its session")
 	f.StringVar(&p.Format, "output-format", "text", "text, json or stream-json")
 	f.BoolVar(&p.Partial, "include-partial-messages", false, "stream-json: show replies as they come in")
-	f.BoolVar(&p.Verbose, "verbose", false, "tell about tasks on stderr")
+	f.BoolVar(&p.Verbose, "verbose", false, "report tasks on stderr")
 	f.StringVar(&p.Model, "model", "", "an alias, a full name, PROVIDER/NAME, or script:FILE")
-	f.StringVar(&p.Agent, "agent", "", "be this sort of agent")
+	f.StringVar(&p.Agent, "agent", "", "run the main agent as this type")
 	f.StringVar(&p.Agents, "agents", "", "definitions of agents as JSON: an object from names to definitions")
 	f.StringArrayVar(&p.MCP, "mcp-config", nil, "a file of MCP servers, or JSON, beside those of the folder and the user")
-	f.IntVar(&p.MaxTurns, "max-turns", 0, "model replies at most (default 50)")
-	f.StringVar(&p.System, "system-prompt", "", "instead of the usual system prompt")
-	f.StringVar(&p.AppendSystem, "append-system-prompt", "", "behind the system prompt")
+	f.IntVar(&p.MaxTurns, "max-turns", 0, "maximum number of model replies (default 50)")
+	f.StringVar(&p.System, "system-prompt", "", "replace the system prompt")
+	f.StringVar(&p.AppendSystem, "append-system-prompt", "", "append to the system prompt")
 	f.StringVar(&p.Mode, "permission-mode", "", "default, acceptEdits, plan, dontAsk or bypassPermissions")
-	f.StringArrayVar(&p.Allowed, "allowed-tools", nil, "calls that run without a question, such as 'Bash(go test:*),Edit'")
-	f.StringArrayVar(&p.Disallowed, "disallowed-tools", nil, "calls that never run")
+	f.StringArrayVar(&p.Allowed, "allowed-tools", nil, "calls that run without asking, such as 'Bash(go test:*),Edit'")
+	f.StringArrayVar(&p.Disallowed, "disallowed-tools", nil, "calls that are always denied")
 	f.StringVar(&p.Settings, "settings", "", "a settings file, or JSON")
 	f.StringArrayVar(&p.Dirs, "add-dir", nil, "a further folder that tools may use")
-	f.StringVarP(&p.Resume, "resume", "r", "", "go on with this session")
-	f.BoolVarP(&p.Continue, "continue", "c", false, "go on with the last session of this folder")
+	f.StringVarP(&p.Resume, "resume", "r", "", "resume this session; without a value: list the sessions")
+	f.BoolVarP(&p.Continue, "continue", "c", false, "resume the last session of this folder")
 	f.StringVar(&p.Session, "session-id", "", "the ID of the new session")
-	f.BoolVar(&p.Fork, "fork-session", false, "with --resume or --continue: go on in a new session, and leave the old one as it is")
-	f.Float64Var(&p.MaxBudget, "max-budget-usd", 0, "dollars that the session may spend")
+	f.BoolVar(&p.Fork, "fork-session", false, "with --resume or --continue: continue in a copy of the session")
+	f.Float64Var(&p.MaxBudget, "max-budget-usd", 0, "budget of the session in US dollars")
 	f.DurationVar(&p.AskTimeout, "ask-timeout", 0, "how long questions wait for \"drover approvals\" (default: they are denied; with -d the setting)")
-	f.BoolVar(&p.Trust, "trust", false, "trust this folder with the files it has now")
-	f.BoolVar(&p.Autopilot, "autopilot", false, "go on until the agent says that all is done, with 5 reminders at most")
+	f.BoolVar(&p.Trust, "trust", false, "trust the files that this folder has now")
+	f.BoolVar(&p.Autopilot, "autopilot", false, "continue until the agent marks the work as complete, with at most 5 reminders")
 	f.BoolVar(&p.NoWait, "no-wait", false, "do not wait for background work")
 	f.StringVar(&p.waitCeilingText, "wait-ceiling", "", "how long commands are waited for after the last answer (default 10m)")
 }
@@ -147,7 +147,7 @@ func (a *app) promptCommand() *cobra.Command {
 	var p Prompt
 	cmd := &cobra.Command{
 		Use:   "drover -p [flags] [PROMPT | -]",
-		Short: "Answer one prompt, wait for all background work, print the answer",
+		Short: "Answer one prompt, wait for background work, and print the answer",
 		Long: "Answer one prompt, wait for all background work, and print the answer. Piped input is put behind the prompt;\n" +
 			"the prompt - is what is read from stdin.",
 		Example: "  drover -p \"what changed since the last tag?\"\n  git diff | drover -p \"review this\"\n  drover -p - < prompt.md\n" +
@@ -156,7 +156,7 @@ func (a *app) promptCommand() *cobra.Command {
 		SilenceUsage:  true,
 		RunE: func(cmd *cobra.Command, words []string) error {
 			if cmd.Flags().Changed("max-budget-usd") && !(p.MaxBudget > 0) {
-				return usage("--max-budget-usd is not above 0", "give an amount such as 0.50")
+				return usage("--max-budget-usd must be greater than 0", "give an amount such as 0.50")
 			}
 			there, err := a.of(cmd.Context(), &p)
 			if err != nil {
@@ -192,14 +192,14 @@ func (a *app) promptCommand() *cobra.Command {
 // check completes the flags and refuses what cannot work.
 func (a *app) check(ctx context.Context, p *Prompt, words []string) error {
 	if !slices.Contains(promptFormats(), p.Format) {
-		return usage(fmt.Sprintf("output format %q is not known", p.Format), "use text, json or stream-json")
+		return usage(fmt.Sprintf("--output-format %q: unknown format", p.Format), "use text, json or stream-json")
 	}
 	if p.Mode == "auto" {
 		fmt.Fprintln(a.Stderr, "drover: note: permission mode auto is taken as default")
 		p.Mode = ""
 	}
 	if p.Mode != "" && !slices.Contains([]permission.Mode{permission.Default, permission.AcceptEdits, permission.Plan, permission.DontAsk, permission.Bypass}, permission.Mode(p.Mode)) {
-		return usage(fmt.Sprintf("permission mode %q is not known", p.Mode), "use default, acceptEdits, plan, dontAsk or bypassPermissions")
+		return usage(fmt.Sprintf("--permission-mode %q: unknown mode", p.Mode), "use default, acceptEdits, plan, dontAsk or bypassPermissions")
 	}
 	for flag, rules := range map[string][]string{"--allowed-tools": p.Allowed, "--disallowed-tools": p.Disallowed} {
 		if err := CheckToolNames(flag, SplitRules(rules)); err != nil {
@@ -207,30 +207,30 @@ func (a *app) check(ctx context.Context, p *Prompt, words []string) error {
 		}
 	}
 	if p.MaxTurns < 0 {
-		return usage("--max-turns is negative", "give a number above 0")
+		return usage("--max-turns must not be negative", "give a number above 0")
 	}
 	if p.Fork && !p.Continue && p.Resume == "" {
-		return usage("--fork-session needs a session to go on from", "give --resume ID or --continue with it")
+		return usage("--fork-session needs --resume or --continue", "add one of them")
 	}
 	if p.waitCeilingText != "" {
 		d, err := time.ParseDuration(p.waitCeilingText)
 		if err != nil || d <= 0 {
-			return usage(fmt.Sprintf("--wait-ceiling %q is no duration above 0", p.waitCeilingText), "write it as 90s or 10m; see also --no-wait")
+			return usage(fmt.Sprintf("--wait-ceiling %q: not a duration greater than 0", p.waitCeilingText), "write it as 90s or 10m; see also --no-wait")
 		}
 		p.WaitCeiling = d
 	}
 	if p.Continue && p.Resume != "" || p.Session != "" && (p.Continue || p.Resume != "") {
-		return usage("--continue, --resume and --session-id exclude each other", "give one of them")
+		return usage("--continue, --resume and --session-id are mutually exclusive", "give one of them")
 	}
 	if p.Session != "" && !home.SessionID(p.Session) {
-		return usage(fmt.Sprintf("--session-id %q is no session ID", p.Session), "use a UUID in lower case, or leave it out")
+		return usage(fmt.Sprintf("--session-id %q: not a session ID", p.Session), "use a UUID in lower case, or leave it out")
 	}
 	for i, dir := range p.Dirs {
 		if !filepath.IsAbs(dir) {
 			p.Dirs[i] = filepath.Join(a.here(), dir)
 		}
 		if info, err := os.Stat(p.Dirs[i]); err != nil || !info.IsDir() {
-			return usage(fmt.Sprintf("--add-dir %s is no folder", dir), "give one that exists")
+			return usage(fmt.Sprintf("--add-dir %s: not a folder", dir), "name a folder that exists")
 		}
 	}
 	if file := strings.TrimSpace(p.Settings); file != "" && !strings.HasPrefix(file, "{") && !filepath.IsAbs(file) {
@@ -273,7 +273,7 @@ func (a *app) readPrompt(ctx context.Context, p *Prompt, words []string) error {
 		p.Prompt += piped
 	}
 	if strings.TrimSpace(p.Prompt) == "" {
-		return usage("there is no prompt", "give it as an argument, as in `drover -p \"what changed?\"`, or on stdin with `drover -p -`")
+		return usage("the prompt is missing", "give it as an argument, as in `drover -p \"what changed?\"`, or on stdin with `drover -p -`")
 	}
 	return nil
 }
@@ -318,7 +318,7 @@ func (a *app) readStdin(ctx context.Context, needed bool) (string, error) {
 			return "", fmt.Errorf("read stdin: %w", r.err)
 		}
 		if len(r.data) > maxStdin {
-			return "", usage(fmt.Sprintf("stdin holds more than %d MiB", maxStdin>>20), "put it into a file and name that in the prompt")
+			return "", usage(fmt.Sprintf("stdin holds more than %d MiB", maxStdin>>20), "write it to a file and name the file in the prompt")
 		}
 		return strings.ToValidUTF8(string(r.data), "\uFFFD"), nil
 	case <-ctx.Done():

@@ -19,7 +19,7 @@ const tablePage = 200
 func (a *app) ps() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ps [-a] [--tree] [--all-sessions] [--json] [-q]",
-		Short: "List tasks: what runs, where, since when, at what cost",
+		Short: "List tasks: status, age, time, tokens",
 		Long: "List the live tasks of this project's sessions, newest first. With -a, ended tasks too, also those\n" +
 			"that sessions of the past left. A table shows 200 tasks unless --limit says otherwise.",
 		Args:              takes(0, 0),

@@ -16,7 +16,7 @@ import (
 
 // remoteCommand has work done elsewhere, and does that of others.
 func (a *app) remoteCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "remote", Short: "Have work done by a service elsewhere, or be one", Args: takes(0, 0),
+	cmd := &cobra.Command{Use: "remote", Short: "Run agents on a remote service, or serve them", Args: takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
 	cmd.AddCommand(a.remoteRun(), a.remoteServe())
 	return cmd
@@ -28,12 +28,12 @@ func (a *app) remoteRun() *cobra.Command {
 	var detach bool
 	cmd := &cobra.Command{
 		Use:   "run [-d] [--service NAME|URL] [--type T] PROMPT",
-		Short: "Run one agent elsewhere and print its answer",
+		Short: "Run one agent on a remote service and print its answer",
 		Long: "Run one agent in a session of a service elsewhere and print its answer. Services are set in remote.services of your\n" +
 			"settings. The session goes on when this machine does not; `drover ps` shows it, and `drover stop` ends it.",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usage("there is no prompt", "as in `drover remote run \"fix the build\"`")
+				return usage("PROMPT is required", "as in `drover remote run \"fix the build\"`")
 			}
 			return nil
 		},
@@ -42,7 +42,7 @@ func (a *app) remoteRun() *cobra.Command {
 			req.Prompt = strings.Join(args, " ")
 			if metadata != "" {
 				if req.Metadata = json.RawMessage(metadata); !json.Valid(req.Metadata) {
-					return usage("--metadata is no JSON", "give an object such as '{\"pr\":7}'")
+					return usage("--metadata: not JSON", "give an object such as '{\"pr\":7}'")
 				}
 			}
 			start := control.StartRequest{Name: name, Remote: &req, Env: a.Env, Cwd: a.Cwd}
@@ -57,8 +57,8 @@ func (a *app) remoteRun() *cobra.Command {
 	f.StringVar(&name, "name", "", "a name for it")
 	f.StringVar(&req.Service, "service", "", "a name of the settings, or an address")
 	f.StringVar(&req.Type, "type", "", "remote-agent (default), ultraplan, ultrareview, autofix-pr or background-pr")
-	f.StringVar(&req.AgentType, "agent-type", "", "the sort of agent, as the service knows it")
-	f.StringVar(&req.Model, "model", "", "the model, as the service knows it")
+	f.StringVar(&req.AgentType, "agent-type", "", "the type of agent, as the service calls it")
+	f.StringVar(&req.Model, "model", "", "the model, as the service calls it")
 	f.StringVar(&metadata, "metadata", "", "a JSON object for the service and for what checks the end")
 	return cmd
 }
@@ -103,7 +103,7 @@ func (a *app) remoteServe() *cobra.Command {
 	var open bool
 	cmd := &cobra.Command{
 		Use:   "serve [--listen 127.0.0.1:0] [--token-env NAME] [--open]",
-		Short: "Serve remote sessions: each is an agent in this folder",
+		Short: "Serve remote sessions; each is an agent in this folder",
 		Long: "Serve the session API of docs/remote-agents.md on this machine: each session is an agent that works in this folder,\n" +
 			"under this folder's settings and rules. Whoever has the token can have commands run here. To be reached from\n" +
 			"elsewhere it needs something in front that speaks TLS. The address is printed when it listens.",
@@ -113,9 +113,9 @@ func (a *app) remoteServe() *cobra.Command {
 			token := home.Lookup(a.Env)(tokenEnv)
 			switch {
 			case open && token != "":
-				return usage("--open, and "+tokenEnv+" is set", "give one of them")
+				return usage("--open and the token in "+tokenEnv+" are mutually exclusive", "unset the variable, or leave --open out")
 			case !open && token == "":
-				return usage("no token is set in "+tokenEnv, "set one that nobody can guess, or let every user of this machine in with --open")
+				return usage("no token: "+tokenEnv+" is not set", "set it to a random value, or give every user of this machine access with --open")
 			}
 			return a.ServeRemote(cmd.Context(), listen, tokenEnv, token)
 		},

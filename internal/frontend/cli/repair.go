@@ -46,7 +46,7 @@ type Rebuilt struct {
 func (a *app) sessionsRepair() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "repair [--json] [--force] SESSION",
-		Short: "Make the damaged log of an ended session anew from what can be read",
+		Short: "Rebuild the damaged log of an ended session",
 		Long: "Make the damaged log of a session that has no host anew, from every record that can be read and, of\n" +
 			"tasks without one, from their files. The damaged files are kept beside it. What could not be read is\n" +
 			"named. A log in which nothing is wrong is left as it is.",
@@ -54,7 +54,7 @@ func (a *app) sessionsRepair() *cobra.Command {
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	asJSON := cmd.Flags().Bool("json", false, "as JSON")
-	force := cmd.Flags().Bool("force", false, "take a format that is not known for damage")
+	force := cmd.Flags().Bool("force", false, "treat an unknown format as damage")
 	cmd.RunE = func(cmd *cobra.Command, words []string) error {
 		infos, err := a.known(cmd.Context(), true)
 		if err != nil {

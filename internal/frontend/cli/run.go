@@ -50,7 +50,7 @@ The IDs are printed in order; with --json, one JSON object a line.`,
 	f := cmd.Flags()
 	f.SetInterspersed(false) // what follows the command is the command's
 	detach := f.BoolP("detach", "d", false, "run in the background and print the ID")
-	name := f.String("name", "", "a name that works wherever an ID does")
+	name := f.String("name", "", "a name that can be used wherever an ID can")
 	timeout := f.String("timeout", "", "stop it after this time, such as 90s or 10m")
 	keep := f.Bool("keep", false, "let it outlive its host (implies -d)")
 	terminal := f.Bool("tty", false, "give it a terminal of its own; \"drover send\" types into it")
@@ -67,15 +67,15 @@ The IDs are printed in order; with --json, one JSON object a line.`,
 		ctx := cmd.Context()
 		switch {
 		case f.Changed("batch") && len(words) > 0:
-			return usage("both --batch and a command", "give one of them")
+			return usage("--batch and a command are mutually exclusive", "give one of them")
 		case f.Changed("batch") && *name != "":
-			return usage("--name with --batch", "give names in the JSON objects of the batch")
+			return usage("--name and --batch are mutually exclusive", "give names in the JSON objects of the batch")
 		case f.Changed("batch") && *terminal:
-			return usage("--tty with --batch", "say it in the JSON objects of the batch")
+			return usage("--tty and --batch are mutually exclusive", "set tty in the JSON objects of the batch")
 		case f.Changed("batch"):
 			return a.runBatch(ctx, *batch, model, *asJSON)
 		case len(words) == 0 || words[0] == "":
-			return usage("no command given", "usage: drover run -- CMD")
+			return usage("CMD is required", "usage: drover run -- CMD")
 		}
 		model.Shell = shell(words)
 		model.Shell.TTY = *terminal

@@ -116,7 +116,7 @@ func (a *app) promote() *cobra.Command {
 func (a *app) sessions() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "sessions [--json] [--all-sessions]",
-		Short:             "List sessions and their size, export a conversation, repair a damaged log, or remove what ended ones left",
+		Short:             "List, export, repair and remove sessions",
 		Args:              takes(0, 0),
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
@@ -196,7 +196,7 @@ func (a *app) recount(ctx context.Context, all bool) ([]control.Info, error) {
 func (a *app) sessionsRemove() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rm [--all-sessions] [--force] SESSION… | --old [AGE]",
-		Short: "Delete what ended sessions left: records, output, transcripts",
+		Short: "Remove ended sessions: records, output, transcripts",
 		Long: "Delete what ended sessions left. With --old, of all that ended longer ago than AGE, such as 30d or 12h, or\n" +
 			"that the setting tasks.retention does not keep. What lives or is still at work is never deleted, nor is one\n" +
 			"with a damaged log (see `drover sessions repair`) but with --force, which says what it could not look at.",
@@ -221,7 +221,7 @@ func (a *app) sessionsRemove() *cobra.Command {
 			return a.removeOld(cmd, *old, words, *all)
 		}
 		if len(words) == 0 {
-			return usage("no session is named", "see `drover sessions`")
+			return usage("SESSION is required", "see `drover sessions`")
 		}
 		infos, err := a.known(cmd.Context(), *all)
 		if err != nil {
@@ -296,7 +296,7 @@ func (a *app) elsewhere(ctx context.Context, word string, err error) error {
 func (a *app) doctor() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "doctor [--json]",
-		Short:             "Look for what is wrong with this machine's setup",
+		Short:             "Check the setup of this machine",
 		Args:              takes(0, 0),
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
@@ -305,12 +305,12 @@ func (a *app) doctor() *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		findings := a.Doctor(cmd.Context())
 		bad := 0
-		rows := [][]string{{"CHECK", "STATE", "DETAIL", "MEND"}}
+		rows := [][]string{{"CHECK", "STATE", "DETAIL", "FIX"}}
 		for _, f := range findings {
 			if f.Level == Bad {
 				bad++
 			}
-			rows = append(rows, []string{cell(f.Check, 40), string(f.Level), cell(f.Detail, 200), cell(f.Mend, 200)})
+			rows = append(rows, []string{cell(f.Check, 40), string(f.Level), cell(f.Detail, 200), cell(f.Fix, 200)})
 		}
 		var err error
 		if *asJSON {

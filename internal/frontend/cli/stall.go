@@ -15,7 +15,7 @@ import (
 func (a *app) stall() *cobra.Command {
 	var batch bool
 	one := &cobra.Command{
-		Use: "stall", Short: "Whether output that ends so waits for an answer",
+		Use: "stall", Short: "Tell whether an output waits for input",
 		Long: "Read the end of a command's output from stdin and print `waiting` or `progress`: what the watchdog of\n" +
 			"background commands would make of it. With --batch each line is one such end, in which \\\\ \\n \\r \\t and\n" +
 			"\\xHH stand for bytes; what follows a tab is ignored.",

@@ -36,7 +36,7 @@ func (a *app) statsCommand() *cobra.Command {
 	var all, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "stats [--by agent|day|project|model|session] [--since D] [--all-projects] [--json]",
-		Short: "Tell what models have cost: tokens, money, time",
+		Short: "Show the use of models: tokens, money, time",
 		Long: "Add up the calls of models in this project's sessions, also in those that run: tokens, money, and the\n" +
 			"time that models took to answer. INPUT is all that was read, CACHED the part of it that came from the\n" +
 			"provider's cache.",
@@ -92,7 +92,7 @@ func sinceTime(text string, now time.Time) (time.Time, error) {
 			return at, nil
 		}
 	}
-	return time.Time{}, usage(fmt.Sprintf("--since %q is no time", text), "give one ago such as 36h or 7d, or a day such as 2026-11-01")
+	return time.Time{}, usage(fmt.Sprintf("--since %q: not a time", text), "give one ago such as 36h or 7d, or a day such as 2026-11-01")
 }
 
 // longAgo reads a duration above zero; days and weeks stand alone.

@@ -15,9 +15,9 @@ import (
 func (a *app) send() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "send [--json] REF MESSAGE | send --key KEY,… REF | send [--raw] REF -",
-		Short: "Tell an agent something, or type into a command with a terminal",
-		Long: "Tell an agent something. One that is at work, or waits for a place, reads it before its next step; one that\n" +
-			"has ended gets a new run with the message as its prompt. The ID of a session means its main agent.\n\n" +
+		Short: "Send a message to an agent, or type into a command with a terminal",
+		Long: "Send a message to an agent. A running or queued agent reads it before its next step; an agent that has\n" +
+			"ended gets a new run with the message as its prompt. The ID of a session means its main agent.\n\n" +
 			"Into the terminal of a command that was started with `drover run --tty` the message is typed, and Enter\n" +
 			"behind it unless --raw is given. --key types single keys: " + keyNames() + ",\n" +
 			"ctrl-a to ctrl-z. The message - is read from stdin, for what no list of processes or history of a shell\n" +
@@ -25,8 +25,8 @@ func (a *app) send() *cobra.Command {
 		Args:              takes(1, 2),
 		ValidArgsFunction: a.completeTasks(true),
 	}
-	raw := cmd.Flags().Bool("raw", false, "type no Enter behind the message")
-	named := cmd.Flags().StringSlice("key", nil, "type these keys behind the message, if there is one, such as ctrl-c or up,enter")
+	raw := cmd.Flags().Bool("raw", false, "do not type Enter after the message")
+	named := cmd.Flags().StringSlice("key", nil, "type these keys after the message, if any, such as ctrl-c or up,enter")
 	var text *string
 	return a.steer(cmd, true, func(ctx context.Context, api control.API, ref string, words []string) (task.Record, error) {
 		if text == nil { // stdin can be read once
@@ -43,7 +43,7 @@ func (a *app) send() *cobra.Command {
 func (a *app) resume() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "resume [--json] REF [PROMPT]",
-		Short: "Let a paused task go on, or give an agent that has ended a new run",
+		Short: "Resume a paused task, or start a new run of an ended agent",
 		Long: "Let a paused task and everything below it go on. An agent that has ended gets a new run, which knows all that\n" +
 			"was said before, with PROMPT or the words \"Go on.\" A workflow goes on behind the steps that are done.",
 		Args:              takes(1, 2),
@@ -136,7 +136,7 @@ func (a *app) host(ctx context.Context, word string, all bool) (s Session, err e
 func (a *app) pause() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pause [--json] REF…",
-		Short: "Hold tasks with everything below them; `drover resume` lets them go on",
+		Short: "Pause tasks and everything below them",
 		Long: "Hold tasks with everything below them. An agent finishes the reply and the calls that it is in, begins nothing\n" +
 			"new, and keeps all its work; commands stand still. `drover resume` lets them go on.",
 		Args:              takes(1, -1),

@@ -18,7 +18,7 @@ import (
 func (a *app) stop() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "stop [--grace D] [--json] (REF… | --all)",
-		Short: "Stop tasks with everything below them, and print a receipt",
+		Short: "Stop tasks and everything below them, and print a receipt",
 		Long: "Stop tasks with everything that they started, and print a receipt: how each ended, and which process is\n" +
 			"still there, if any is. Stopping what has ended changes nothing. The exit code is 1 when a process survived.",
 		Args:              takes(0, -1),
@@ -47,7 +47,7 @@ func (a *app) stop() *cobra.Command {
 		case *every:
 			tasks, err = a.everyTask(ctx, *all)
 		case len(words) == 0:
-			return usage("no task is named", "usage: "+cmd.UseLine())
+			return usage("REF or --all is required", "usage: "+cmd.UseLine())
 		default:
 			tasks, err = a.resolveAll(ctx, words, *all)
 		}

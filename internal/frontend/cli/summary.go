@@ -57,7 +57,7 @@ Next
   drover demo              a tour without any key
 `)
 	if f := a.Model(); f.Level != Good {
-		fmt.Fprintf(out, "\nNo model for prompts: %s\n", excerpt.Line(f.Detail+": "+cmp.Or(f.Mend, "see `drover doctor`"), 300))
+		fmt.Fprintf(out, "\nNo model for prompts: %s\n", excerpt.Line(f.Detail+": "+cmp.Or(f.Fix, "see `drover doctor`"), 300))
 	}
 	return nil
 }

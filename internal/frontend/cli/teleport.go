@@ -24,7 +24,7 @@ import (
 
 // teleportCommand carries sessions to other folders and machines.
 func (a *app) teleportCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "teleport", Short: "Carry a session to another folder or machine", Args: takes(0, 0),
+	cmd := &cobra.Command{Use: "teleport", Short: "Move a session to another folder or machine", Args: takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
 	cmd.AddCommand(a.teleportExport(), a.teleportImport())
 	return cmd
@@ -58,13 +58,13 @@ func (a *app) teleportExport() *cobra.Command {
 	var names []string
 	cmd := &cobra.Command{
 		Use:   "export SESSION [-o FILE] [--cwd-sync=false] [--env-sync --env NAME …]",
-		Short: "Write an ended session into one archive",
-		Long: "Write an ended session into one archive: its conversation, those of its agents, what its tasks printed, its to-dos\n" +
+		Short: "Write an ended session to an archive",
+		Long: "Write an ended session to an archive: its conversation, those of its agents, what its tasks printed, its to-dos\n" +
 			"and the definitions of its agents. Values of variables such as ANTHROPIC_API_KEY are left out wherever they stand.\n" +
 			"A file that exists is never written over; - is stdout.",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return usage("name one session", "see `drover sessions`")
+				return usage("exactly one SESSION is required", "see `drover sessions`")
 			}
 			return nil
 		},
@@ -84,7 +84,7 @@ func (a *app) teleportExport() *cobra.Command {
 				env = set.Teleport.EnvSync
 			}
 			if len(names) > 0 && !env {
-				return usage("--env without --env-sync", "variables travel only if you say so: add --env-sync")
+				return usage("--env needs --env-sync", "add --env-sync")
 			}
 			opt, err := a.teleportOptions(set, cwd, names)
 			if err != nil {
@@ -111,11 +111,11 @@ func (a *app) teleportOptions(set settings.Settings, cwd bool, names []string) (
 	opt := teleport.Options{Program: a.Version, Cwd: cwd, Secrets: teleport.Secrets(a.Env, more...)}
 	for _, name := range names {
 		if teleport.IsSecret(name) || slices.Contains(more, name) {
-			return opt, usage(fmt.Sprintf("the variable %s holds a secret, and cannot travel", name), "set it on the other machine")
+			return opt, usage(fmt.Sprintf("--env %s: the variable holds a secret and is never exported", name), "set it on the other machine")
 		}
 		i := slices.IndexFunc(a.Env, func(kv string) bool { return strings.HasPrefix(kv, name+"=") })
 		if i < 0 {
-			return opt, usage(fmt.Sprintf("the variable %s is not set", name), "leave it out")
+			return opt, usage(fmt.Sprintf("--env %s: the variable is not set", name), "leave it out")
 		}
 		if opt.Env == nil {
 			opt.Env = map[string]string{}
@@ -199,7 +199,7 @@ func (a *app) exportSession(ctx context.Context, ref, file string, opt teleport.
 func (a *app) newArchive(file string, id task.ID) (io.Writer, func(error) error, error) {
 	if file == "-" {
 		if a.IsTerminal(a.Stdout) {
-			return nil, nil, usage("an archive is nothing for a terminal", "name a file with -o")
+			return nil, nil, usage("stdout is a terminal, and the archive is binary", "name a file with -o")
 		}
 		return a.Stdout, func(err error) error { return err }, nil
 	}
@@ -230,12 +230,12 @@ func (a *app) teleportImport() *cobra.Command {
 	var into string
 	cmd := &cobra.Command{
 		Use:   "import FILE [--into DIR]",
-		Short: "Make a new session of an archive, and print its ID",
+		Short: "Import an archive as a new session and print its ID",
 		Long: "Make a new session of an archive, and print its ID. It goes on in the folder in which it was, or in the one that --into\n" +
 			"names; both must exist. `drover -p --resume ID` goes on with it there, by the new ID or by the old one.",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return usage("name one archive", "one that `drover teleport export` wrote")
+				return usage("exactly one FILE is required", "one that `drover teleport export` wrote")
 			}
 			return nil
 		},
@@ -264,7 +264,7 @@ func (a *app) importSession(ctx context.Context, set settings.Settings, file, in
 	}
 	defer f.Close()
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return usage(file+" is no regular file", "copy it into one")
+		return usage(file+": not a regular file", "copy it into one")
 	}
 	m, err := teleport.Check(f)
 	if err != nil {

@@ -32,7 +32,7 @@ func (a *app) todoCommand() *cobra.Command {
 	show := func(cmd *cobra.Command, _ []string) error { return a.todoShow(cmd, f) }
 	cmd := &cobra.Command{
 		Use:   "todo",
-		Short: "The list of what is to be done",
+		Short: "Show and change the to-do list",
 		Long: "Show and change the list of what is to be done. Each session has a list of its own, and so has each\n" +
 			"folder. Without --list and DROVER_TODO_LIST it is the one of this folder and its sessions that was\n" +
 			"changed last.",
@@ -61,7 +61,7 @@ func (a *app) todoCommand() *cobra.Command {
 			RunE: func(cmd *cobra.Command, words []string) error { return a.todoRemove(cmd, f, words) },
 		},
 		&cobra.Command{
-			Use: "graph", Short: "Show what waits for what", Args: takes(0, 0), ValidArgsFunction: cobra.NoFileCompletions,
+			Use: "graph", Short: "Show the to-dos as a graph of what blocks what", Args: takes(0, 0), ValidArgsFunction: cobra.NoFileCompletions,
 			RunE: func(cmd *cobra.Command, _ []string) error { return a.todoGraph(cmd, f) },
 		},
 	)
@@ -207,7 +207,7 @@ func (a *app) todoAdd(f *todoFlags) *cobra.Command {
 func (a *app) todoSet(cmd *cobra.Command, f todoFlags, words []string) error {
 	ids, err := todoIDs(words[0])
 	if err != nil || len(ids) != 1 {
-		return usage(fmt.Sprintf("%.40q is not the number of a to-do", words[0]), "see `drover todo`")
+		return usage(fmt.Sprintf("%.40q: not the number of a to-do", words[0]), "see `drover todo`")
 	}
 	p, err := todoPatch(words[1:])
 	if err != nil {
@@ -235,7 +235,7 @@ func todoPatch(words []string) (todo.Patch, error) {
 	for _, word := range words {
 		name, value, ok := strings.Cut(word, "=")
 		if !ok {
-			return p, usage(fmt.Sprintf("%.40q has no =", word), "write it as FIELD=VALUE")
+			return p, usage(fmt.Sprintf("%.40q: not a FIELD=VALUE", word), "write it as FIELD=VALUE")
 		}
 		key, meta := strings.CutPrefix(name, "metadata.")
 		switch at := texts[name]; {
@@ -244,7 +244,7 @@ func todoPatch(words []string) (todo.Patch, error) {
 		case meta && key != "":
 			p.Metadata[key] = todoValue(value)
 		case name == "status" && value == "deleted":
-			return p, usage("deleted is no status", "use `drover todo rm`")
+			return p, usage("status=deleted: unknown status", "use `drover todo rm`")
 		case name == "status":
 			p.Status = (*todo.Status)(&value)
 		case name == "blocked_by":
@@ -254,7 +254,7 @@ func todoPatch(words []string) (todo.Patch, error) {
 			}
 			p.BlockedBy = &ids
 		default:
-			return p, usage(fmt.Sprintf("%.40q is no field of a to-do", name), "see `drover todo set --help`")
+			return p, usage(fmt.Sprintf("%.40q: not a field of a to-do", name), "see `drover todo set --help`")
 		}
 	}
 	return p, nil

@@ -28,12 +28,12 @@ func (a *app) trustCommand() *cobra.Command {
 	r := trustRequest{folder: a.Cwd}
 	cmd := &cobra.Command{
 		Use:   "trust [FOLDER]",
-		Short: "Show what a folder's files would execute, and trust it",
+		Short: "Show what the files of a folder would execute, and trust them",
 		Long: "Show what the files of a folder would make Drover execute or allow: hooks, MCP servers,\nand the rules of skills and settings. They have no effect until the folder is trusted.\n\n" +
 			"Trust holds for this folder and these files: when one of them changes, it has to be given\nagain, and a repository or worktree below has to be trusted for itself.",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return usage("one folder is trusted at a time", "name one, or none for this one")
+				return usage("one FOLDER at most", "without one it is this folder")
 			}
 			return nil
 		},
@@ -45,18 +45,18 @@ func (a *app) trustCommand() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.BoolVarP(&r.yes, "yes", "y", false, "trust it without a question")
-	f.BoolVar(&r.revoke, "revoke", false, "take the trust back")
+	f.BoolVarP(&r.yes, "yes", "y", false, "trust without asking")
+	f.BoolVar(&r.revoke, "revoke", false, "revoke the trust")
 	f.BoolVar(&r.json, "json", false, "print what is known as JSON, and ask nothing")
 	return cmd
 }
 
 func (a *app) trust(ctx context.Context, r trustRequest, out io.Writer) error {
 	if r.yes && r.revoke {
-		return usage("--yes and --revoke contradict each other", "give one of them")
+		return usage("--yes and --revoke are mutually exclusive", "give one of them")
 	}
 	if info, err := os.Stat(r.folder); err != nil || !info.IsDir() {
-		return usage(fmt.Sprintf("%q is not a folder", r.folder), "name one that is there")
+		return usage(fmt.Sprintf("%q: not a folder", r.folder), "name a folder that exists")
 	}
 	if err := a.Root.Ensure(); err != nil {
 		return err
@@ -167,7 +167,7 @@ func (a *app) grantTrust(ctx context.Context, store trust.Store, st trust.State,
 // Ctrl-C is not waited for.
 func (a *app) confirmTrust(ctx context.Context, out io.Writer) error {
 	if !a.readsTerminal() {
-		return usage("nobody can be asked here", "look at the list, and give --yes")
+		return usage("stdin is not a terminal, so the question cannot be asked", "look at the list, and give --yes")
 	}
 	fmt.Fprint(out, "Trust this folder? [y/N] ")
 	said := make(chan string, 1)

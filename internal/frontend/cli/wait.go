@@ -17,7 +17,7 @@ import (
 func (a *app) wait() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "wait [--any] [--timeout D] [--json] REF…",
-		Short: "Wait for tasks; the exit code is theirs",
+		Short: "Wait for tasks and exit with their code",
 		Long: "Wait until tasks have ended. The exit code is the command's own, 128+n for a signal, 4 for work that was\n" +
 			"stopped; of several tasks the first that is not 0, with --any that of the first to end; 124 when the time\n" +
 			"is up. Ctrl-C leaves the tasks alone.",

@@ -18,7 +18,7 @@ import (
 
 // workflowCommand runs files of steps.
 func (a *app) workflowCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "workflow", Short: "Run, check and draw files of steps", Args: takes(0, 0), RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
+	cmd := &cobra.Command{Use: "workflow", Short: "Run, check and draw workflows", Args: takes(0, 0), RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
 	cmd.AddCommand(a.workflowRun(), a.workflowCheck(), a.workflowGraph())
 	return cmd
 }
@@ -49,15 +49,15 @@ steps that are done stay done. Its file is not read again.`,
 		Args: func(_ *cobra.Command, words []string) error {
 			switch {
 			case (len(words) == 0) == (f.resume == ""):
-				return usage("a file is needed, or --resume with an ID", "as in `drover workflow run FILE`")
+				return usage("FILE or --resume ID is required", "as in `drover workflow run FILE`")
 			case len(words) > 1:
-				return usage(fmt.Sprintf("%.80q: no such word here", words[1]), "give one file, and parameters by -p NAME=VALUE")
+				return usage(fmt.Sprintf("unexpected argument %.80q", words[1]), "give one file, and parameters by -p NAME=VALUE")
 			case f.resume != "" && len(f.params) > 0:
-				return usage("--resume with -p", "the parameters stay what they were")
+				return usage("--resume and -p are mutually exclusive", "a resumed workflow keeps its parameters")
 			case f.resume != "" && f.timeout != 0:
-				return usage("--resume with --timeout", "its time limit is that of the file")
+				return usage("--resume and --timeout are mutually exclusive", "a resumed workflow keeps the limit of its file")
 			case f.resume != "" && f.name != "":
-				return usage("--resume with --name", "its name stays what it was")
+				return usage("--resume and --name are mutually exclusive", "a resumed workflow keeps its name")
 			}
 			return nil
 		},
@@ -78,7 +78,7 @@ steps that are done stay done. Its file is not read again.`,
 	p := cmd.Flags()
 	p.StringArrayVarP(&f.params, "param", "p", nil, "a parameter, as `NAME=VALUE`")
 	p.BoolVarP(&f.detach, "detach", "d", false, "run it in the detached host and print its ID")
-	p.StringVar(&f.name, "name", "", "a name that works wherever an ID does")
+	p.StringVar(&f.name, "name", "", "a name that can be used wherever an ID can")
 	p.DurationVar(&f.timeout, "timeout", 0, "stop it after this time; instead of the file's")
 	p.StringVar(&f.resume, "resume", "", "go on with the workflow of this `ID`")
 	p.BoolVar(&f.json, "json", false, "print the task with its result as JSON at the end, and the steps on stderr")
@@ -107,7 +107,7 @@ func (a *app) flowRequest(file string, f workflowFlags) (control.StartRequest, e
 	for _, kv := range f.params {
 		name, value, ok := strings.Cut(kv, "=")
 		if _, twice := r.Workflow.Params[name]; !ok || twice {
-			return r, usage(fmt.Sprintf("-p %.80s is not one value for one name", kv), "write -p NAME=VALUE")
+			return r, usage(fmt.Sprintf("-p %.80s: not one value for one name", kv), "write -p NAME=VALUE")
 		}
 		r.Workflow.Params[name] = value
 	}
@@ -176,7 +176,7 @@ func (a *app) resumeFlow(ctx context.Context, f workflowFlags) error {
 	case info.Role == "background":
 		api, release, err = a.Background(ctx)
 	case info.Role == "run" && f.detach:
-		return usage("--resume with -d", "it goes on in the foreground, as it was started")
+		return usage("--resume and -d are mutually exclusive for a workflow that ran in the foreground", "leave -d out")
 	case info.Role == "run":
 		return a.flowHere(ctx, info.Session, info.Title, f, again)
 	default:
@@ -293,7 +293,7 @@ func (a *app) printIndented(v any) error {
 // oneFile takes one word, the file of a workflow.
 func oneFile(_ *cobra.Command, words []string) error {
 	if len(words) != 1 {
-		return usage("one file is needed", "as in `drover workflow check FILE`")
+		return usage("exactly one FILE is required", "as in `drover workflow check FILE`")
 	}
 	return nil
 }
@@ -302,7 +302,7 @@ func (a *app) workflowCheck() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "check [--json] FILE",
-		Short: "Name every fault of a workflow; exit code 1 if there is one",
+		Short: "Check a workflow; the exit code is 1 if it has faults",
 		Args:  oneFile,
 		RunE: func(_ *cobra.Command, words []string) error {
 			p, faults := a.compileFlow(words[0])
@@ -343,11 +343,11 @@ func (a *app) workflowGraph() *cobra.Command {
 	var dot, mermaid bool
 	cmd := &cobra.Command{
 		Use:   "graph [--dot | --mermaid] FILE",
-		Short: "Draw which step waits for which",
+		Short: "Draw the graph of the steps of a workflow",
 		Args:  oneFile,
 		RunE: func(_ *cobra.Command, words []string) error {
 			if dot && mermaid {
-				return usage("both --dot and --mermaid", "give one of them")
+				return usage("--dot and --mermaid are mutually exclusive", "give one of them")
 			}
 			p, faults := a.compileFlow(words[0])
 			if len(faults) > 0 {
