@@ -329,65 +329,6 @@ func TestDreamArea(t *testing.T) {
 	}
 }
 
-// Of the project's state a dream reads the conversations and nothing else.
-func TestDreamMayRead(t *testing.T) {
-	r, _, _ := remembering(t, nil)
-	d := &dreaming{self: self{s: r.Session}, store: r.store()}
-	rules, err := r.gate(d.dreamRules(nil))
-	if err != nil {
-		t.Fatal(err)
-	}
-	project, place := r.cfg.Place.Project().Dir(), r.cfg.Place
-	area := &dreamArea{store: r.store(), project: resolved(project), rules: rules}
-	for path, want := range map[string]bool{
-		filepath.Join(place.Project().Memory(), "a.md"):        true,
-		filepath.Join(place.Project().Memory(), "board.jsonl"): false,
-		place.Transcript():                                  true,
-		place.AgentTranscript("a00000000"):                  true,
-		place.OutputLink("a00000000"):                       false,
-		place.DB():                                          false,
-		filepath.Join(place.Dir(), "usage.jsonl"):           false,
-		filepath.Join(project, "other", "transcript.jsonl"): false,
-		filepath.Join(project, "transcript.jsonl"):          false,
-		filepath.Join(project, "..", "x", string(place.ID()), "transcript.jsonl"): false,
-		"/etc/passwd": false,
-	} {
-		if got := area.mayRead(path); got != want {
-			t.Errorf("%s: %v", path, got)
-		}
-	}
-}
-
-// What a call would make of a file is bounded, also where it replaces many things,
-// and a file that is nearly full can be put right.
-func TestDreamMayWrite(t *testing.T) {
-	r, _, _ := remembering(t, nil)
-	full := filepath.Join(r.store().Dir(), "full.md")
-	write(t, full, strings.Repeat("0123456789abcdef", memory.MaxFile/16))
-	area := &dreamArea{store: r.store()}
-	for name, c := range map[string]struct {
-		input map[string]any
-		good  bool
-	}{
-		"write":  {map[string]any{"file_path": "new.md", "content": "x"}, true},
-		"same":   {map[string]any{"file_path": "full.md", "old_string": "abcdef", "new_string": "ABCDEF"}, true},
-		"less":   {map[string]any{"file_path": full, "old_string": "abcdef", "new_string": "A", "replace_all": true}, true},
-		"more":   {map[string]any{"file_path": "full.md", "old_string": "abcdef", "new_string": "1234567"}, false},
-		"each":   {map[string]any{"file_path": "full.md", "old_string": "a", "new_string": "bb", "replace_all": true}, false},
-		"gone":   {map[string]any{"file_path": "full.md", "old_string": "absent", "new_string": strings.Repeat("x", 100)}, true}, // the tool says so
-		"create": {map[string]any{"file_path": "new.md", "old_string": "", "new_string": strings.Repeat("x", memory.MaxFile+1)}, false},
-		"broken": {map[string]any{"file_path": 7}, false},
-	} {
-		input, err := json.Marshal(c.input)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := area.mayWrite(input); (err == nil) != c.good {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
 // Of two hosts that dream at once one does, and the other says why not.
 func TestDreamTwoHosts(t *testing.T) {
 	goOn := make(chan struct{})
@@ -414,7 +355,7 @@ func TestDreamTwoHosts(t *testing.T) {
 	var both sync.WaitGroup
 	for _, s := range []*Session{r.Session, other} {
 		both.Go(func() {
-			rec, err := s.startDream(r.ctx, dream.Manual, task.Spec{})
+			rec, err := s.dreams.Start(r.ctx, dream.Manual, task.Spec{})
 			if err == nil {
 				_, err = s.Wait(r.ctx, control.WaitRequest{Refs: []string{string(rec.ID)}})
 				rec, _ = s.sup.Get(rec.ID)

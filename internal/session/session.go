@@ -45,6 +45,7 @@ import (
 	"github.com/drover-dev/drover/internal/session/budget"
 	"github.com/drover-dev/drover/internal/session/conversation"
 	"github.com/drover-dev/drover/internal/session/diskspace"
+	"github.com/drover-dev/drover/internal/session/dreams"
 	"github.com/drover-dev/drover/internal/session/ended"
 	"github.com/drover-dev/drover/internal/session/environment"
 	"github.com/drover-dev/drover/internal/session/servers"
@@ -222,7 +223,8 @@ type Session struct {
 	space     *diskspace.Guard
 	snapshots *snapshot.Writer // of the log
 
-	budgets *budget.Budgets  // of agents
+	budgets *budget.Budgets // of agents
+	dreams  *dreams.Dreams
 	servers *servers.Servers // that speak MCP
 
 	teams  sync.Mutex // held over the start of a teammate
@@ -315,6 +317,7 @@ func Open(ctx context.Context, cfg Config) (_ *Session, err error) {
 		},
 	})
 	s.budgets = budget.New(budget.Config{Purse: cfg.Agents.Purse, Top: cfg.Agents.Budget, TopWall: cfg.Agents.BudgetWall, Tasks: s.sup, Place: cfg.Place})
+	s.dreams = s.newDreams()
 	chores := upkeep.Config{Place: cfg.Place, Tasks: s.sup, Report: report, Brief: cfg.Info.Role == RoleRun, Retention: cfg.Limits.Retention}
 	if cfg.Keeper != nil {
 		chores.KeeperLost = cfg.Keeper.Lost()

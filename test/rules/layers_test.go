@@ -99,7 +99,7 @@ var rules = []struct {
 		slices.Concat(drivers, engine, []string{".", "internal/api/archive", "internal/assemble*", "internal/driver/builtin", "internal/api/host", "internal/session*"}), nil},
 	{"conversation", "only the stream of -p shows what an agent does while it does it", faces, []string{"agent"}, []string{"internal/frontend/agentsdk"}},
 	{"face", "no face knows another", faces, faces, nil},
-	{"picking", "only cmd/drover picks a face", []string{".", "*"}, faces, []string{"cmd/drover"}},
+	{"picking", "only cmd/drover chooses a frontend", []string{".", "*"}, faces, []string{"cmd/drover", "internal/frontend/cli/manual"}},
 	{"wiring", "nothing imports the wiring", []string{"*"}, []string{".", "cmd/*", "internal/assemble*"}, []string{"cmd/drover", "internal/assemble/demo"}},
 	{"tools", "tools and models know the agent, not the session", []string{"internal/tool/*", "internal/model/*"},
 		slices.Concat(engine, []string{"internal/session*", "internal/api/control", "internal/agentenv/permission"}), nil},

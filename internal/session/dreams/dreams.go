@@ -1,0 +1,330 @@
+// Package dreams puts together the agent that consolidates what a project remembers.
+//
+// It promises that a dream changes files of memory and nothing else, and reads beside
+// them only conversations of the project, whatever the rules allow.
+//
+// When a session dreams by itself is decided by package upkeep; that only one process
+// dreams, by the lock of package memory.
+package dreams
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/agentenv/memory"
+	"github.com/drover-dev/drover/internal/agentenv/permission"
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/driver/dream"
+	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/internal/platform/saferoot"
+	"github.com/drover-dev/drover/internal/session/budget"
+	"github.com/drover-dev/drover/internal/session/environment"
+	"github.com/drover-dev/drover/internal/tool/boardtool"
+	"github.com/drover-dev/drover/internal/tool/files"
+	"github.com/drover-dev/drover/internal/tool/search"
+	"github.com/drover-dev/drover/subagent"
+	"github.com/drover-dev/drover/task"
+)
+
+// Type is what a dream is called where agents have types.
+const Type = "dream"
+
+// Tasks is what dreams need of the supervisor.
+type Tasks interface {
+	Record(ctx context.Context, d task.Driver, spec task.Spec) (rec task.Record, begin func(), err error)
+	Placed(rec task.Record) task.Record
+}
+
+// Config is what dreams need.
+type Config struct {
+	Store   *memory.Store // nil: nothing is remembered
+	Tasks   Tasks
+	Driver  func(dream.Config, dream.Input) (task.Driver, json.RawMessage)
+	Pool    string
+	Budgets *budget.Budgets
+	Place   home.Session
+	Rules   permission.Rules // of the session
+	Gate    func(permission.Rules) (*permission.Gate, error)
+	Updated func(changed []string) // files, at the end of a dream
+
+	Wish   string // for a model; empty: a cheap one
+	Choose func(wish, cheap string) (model string, err error)
+	Model  func(name string) (m agent.Model, modelName string, err error)
+	Window func(modelName string) (int64, bool) // nil: never known
+	Share  float64                              // of the window at which a conversation is summed up
+
+	Version string
+	Sync    bool // transcripts survive a power cut
+}
+
+// Dreams starts dreams.
+type Dreams struct{ cfg Config }
+
+// New makes the dreams of a session.
+func New(cfg Config) *Dreams { return &Dreams{cfg} }
+
+// Bounds of a dream.
+const (
+	maxTurns   = 30 // replies
+	maxSources = 20 // transcripts that it is told of, the newest
+)
+
+// Start starts a consolidation of memory. Whether another one is under way is looked at
+// here for a good answer, and decided by the lock when it begins.
+func (d *Dreams) Start(ctx context.Context, trigger string, spec task.Spec) (task.Record, error) {
+	store := d.cfg.Store
+	if store == nil {
+		return task.Record{}, &control.Error{Code: control.Unavailable, Message: "nothing is remembered here", Mend: "set memory.enabled to on"}
+	}
+	state, err := store.State()
+	if err != nil {
+		return task.Record{}, err
+	}
+	if state.PID != 0 {
+		return task.Record{}, &control.Error{Code: control.Conflict, Message: (&memory.HeldError{PID: state.PID}).Error(), Mend: "see `drover ps --all-sessions`"}
+	}
+	model, err := d.cfg.Choose(d.cfg.Wish, cheapModel(d.cfg.Wish))
+	if err != nil {
+		return task.Record{}, err
+	}
+	driver, input := d.cfg.Driver(dream.Config{Acquire: d.acquire, Held: func(err error) bool { return errors.Is(err, memory.ErrHeld) },
+		Assemble: func(_ context.Context, h task.Host, _ dream.Input, last time.Time) (*dream.Assembly, error) {
+			return d.assemble(h, model, last)
+		}},
+		dream.Input{Trigger: trigger})
+	spec.Input, spec.Pool, spec.AgentType, spec.Model = input, d.cfg.Pool, Type, model
+	spec.Name, spec.Description = cmp.Or(spec.Name, Type), cmp.Or(spec.Description, "Consolidate memory")
+	spec.Cwd, spec.Backgrounded, spec.Silent, spec.Owner = store.Dir(), true, true, ""
+	held, err := d.cfg.Budgets.Reserve(&spec, budget.Agent{Depth: 1, Model: model, Def: subagent.Definition{Name: Type}})
+	if err != nil {
+		return task.Record{}, err
+	}
+	rec, begin, err := d.cfg.Tasks.Record(ctx, driver, spec)
+	if err != nil {
+		held.Release()
+		return rec, err
+	}
+	held.Give(rec.ID)
+	begin()
+	return d.cfg.Tasks.Placed(rec), nil
+}
+
+// Worked is how many conversations of the project were at work after a time.
+func (d *Dreams) Worked(since time.Time) (int, error) {
+	found, err := transcripts(d.cfg.Place.Project(), since)
+	return len(found), err
+}
+
+// cheapModel is a wish, which is met where it can be: consolidation wants diligence
+// rather than wit.
+func cheapModel(set string) string {
+	if set != "" {
+		return ""
+	}
+	return "haiku"
+}
+
+func (d *Dreams) acquire() (dream.Lock, error) {
+	l, err := d.cfg.Store.Acquire()
+	if err != nil {
+		return nil, err // not a nil lock in an interface
+	}
+	return l, nil
+}
+
+// assemble puts the agent together: it can read memory and transcripts, change
+// memory, and nothing else.
+func (d *Dreams) assemble(h task.Host, model string, last time.Time) (*dream.Assembly, error) {
+	rec, store, project := h.Record(), d.cfg.Store, d.cfg.Place.Project()
+	m, modelName, err := d.cfg.Model(model)
+	if err != nil {
+		return nil, err
+	}
+	a := &area{store: store, project: resolved(project.Dir())}
+	tools := files.New(files.Config{Root: store.Dir(), ReadDirs: []string{project.Dir()}, MayRead: a.mayRead,
+		MayOpen: func(f *os.File, change bool) bool { return a.rules.MayOpen(f, change) }})
+	tools = append(tools, search.New(search.Config{Root: store.Dir(), Dirs: []string{project.Dir()}, MayRead: a.mayRead})...)
+	tools = append(tools, boardtool.New(boardtool.Config{Store: store, By: Type}))
+	if a.rules, err = d.cfg.Gate(d.rules(tools)); err != nil {
+		return nil, err
+	}
+	sources, err := transcripts(project, last)
+	if err != nil {
+		return nil, err
+	}
+	t, _, err := agent.OpenTranscript(d.cfg.Place.AgentTranscript(rec.ID), agent.Meta{ParentTask: string(rec.Session), Version: d.cfg.Version,
+		Cwd: store.Dir(), IsSidechain: true, AgentName: Type, AgentID: string(rec.ID), SessionID: string(rec.Session), Sync: d.cfg.Sync})
+	if err != nil {
+		return nil, err
+	}
+	cfg := agent.Config{Model: m, ModelName: modelName, Tools: tools, Gate: a, Transcript: t, MaxTurns: maxTurns, Hold: h.Hold,
+		Agent: Type, AgentID: string(rec.ID), SessionID: string(d.cfg.Place.ID()), Compaction: &agent.Compaction{Share: d.cfg.Share}}
+	if d.cfg.Window != nil {
+		cfg.Compaction.Window, _ = d.cfg.Window(modelName)
+	}
+	cfg.Meter = d.cfg.Budgets.Meter(rec.ID, "", Type, false)
+	return &dream.Assembly{Config: cfg, Prompt: prompt(store.Dir(), last, sources), Close: t.Close, Updated: d.cfg.Updated}, nil
+}
+
+// rules are those of the user where they forbid; by themselves they allow the tools of a
+// dream in its own folder. Bans on relative paths speak of the project.
+func (d *Dreams) rules(tools []agent.Tool) permission.Rules {
+	r, project := d.cfg.Rules, d.cfg.Place.Project()
+	r.Mode, r.Cwd, r.Base, r.Dirs = permission.AcceptEdits, d.cfg.Store.Dir(), project.Folder(), []string{project.Dir()}
+	r.Allow, r.More, r.Bash, r.Answer, r.Headless, r.Tools = []string{boardtool.Name}, nil, nil, nil, true, tools
+	return r
+}
+
+// area is what a dream may touch, whatever the rules allow besides.
+type area struct {
+	store   *memory.Store
+	project string // without links
+	rules   *permission.Gate
+}
+
+// mayRead lets through files of memory, and the transcripts of the project's
+// sessions with those of their agents.
+func (a *area) mayRead(path string) bool {
+	if filepath.Dir(path) == resolved(a.store.Dir()) {
+		return filepath.Ext(path) == ".md" && a.rules.MayRead(path)
+	}
+	rel, err := filepath.Rel(a.project, path)
+	if err != nil || !filepath.IsLocal(rel) || filepath.Ext(rel) != ".jsonl" {
+		return false
+	}
+	parts := strings.Split(rel, string(filepath.Separator))
+	main := len(parts) == 2 && parts[1] == "transcript.jsonl"
+	sub := len(parts) == 3 && parts[1] == "subagents"
+	return (main || sub) && home.SessionID(parts[0]) && a.rules.MayRead(path)
+}
+
+// Check implements [agent.Gate].
+func (a *area) Check(ctx context.Context, c agent.Call) (agent.Decision, error) {
+	if environment.Writes(c.Name) {
+		if err := a.mayWrite(c.Input); err != nil {
+			return agent.Decision{Reason: err.Error()}, nil
+		}
+	}
+	return a.rules.Check(ctx, c)
+}
+
+// mayWrite looks at a call of Write or Edit before it is made.
+func (a *area) mayWrite(input json.RawMessage) error {
+	var in change
+	if err := json.Unmarshal(input, &in); err != nil {
+		return fmt.Errorf("the input cannot be read: %w", err)
+	}
+	if !filepath.IsAbs(in.Path) {
+		in.Path = filepath.Join(a.store.Dir(), in.Path)
+	}
+	return a.store.MayWrite(in.Path, in.size())
+}
+
+// change is the input of Write or Edit.
+type change struct {
+	Path    string `json:"file_path"`
+	Content string `json:"content"`
+	Old     string `json:"old_string"`
+	New     string `json:"new_string"`
+	All     bool   `json:"replace_all"`
+}
+
+// size is how many bytes the file would have. Of a file that is too large already
+// it is what that has: only a smaller one in its place will do.
+func (c change) size() int64 {
+	if c.Old == "" {
+		return int64(len(c.Content) + len(c.New))
+	}
+	f, err := saferoot.Dir(filepath.Dir(c.Path)).Open(c.Path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return int64(len(c.Content) + len(c.New))
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		return int64(len(c.Content) + len(c.New))
+	}
+	if info.Size() > memory.MaxFile {
+		return info.Size()
+	}
+	data, err := io.ReadAll(io.LimitReader(f, memory.MaxFile))
+	if err != nil {
+		return info.Size() // the tool says what is wrong
+	}
+	n := bytes.Count(data, []byte(c.Old))
+	if !c.All {
+		n = min(n, 1)
+	}
+	return int64(len(data) + n*(len(c.New)-len(c.Old)))
+}
+
+// resolved is a path without links, or as it is where nothing is.
+func resolved(path string) string {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real
+	}
+	return path
+}
+
+// source is a conversation that a dream is told of.
+type source struct {
+	path  string
+	at    time.Time // of its last change
+	bytes int64
+}
+
+// transcripts are the conversations that were at work after a time, newest first.
+func transcripts(p home.Project, after time.Time) ([]source, error) {
+	sessions, err := p.Sessions()
+	if err != nil {
+		return nil, err
+	}
+	var out []source
+	for _, one := range sessions {
+		info, err := one.Below().Lstat(one.Transcript())
+		if err != nil || !info.Mode().IsRegular() || !info.ModTime().After(after) {
+			continue // it has no main agent, or nothing new
+		}
+		out = append(out, source{one.Transcript(), info.ModTime(), info.Size()})
+	}
+	slices.SortFunc(out, func(a, b source) int { return b.at.Compare(a.at) })
+	return out, nil
+}
+
+// prompt is what this dream is about.
+func prompt(dir string, last time.Time, sources []source) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "The memory folder is %s.\n", dir)
+	when := "Memory has never been consolidated."
+	if !last.IsZero() {
+		when = "Memory was consolidated last at " + last.UTC().Format(time.RFC3339) + "."
+	}
+	b.WriteString(when)
+	if len(sources) == 0 {
+		b.WriteString(" No conversation has been at work since then: look after what is there.\n")
+		return b.String()
+	}
+	fmt.Fprintf(&b, " Since then %d conversations have been at work", len(sources))
+	if n := len(sources) - maxSources; n > 0 {
+		fmt.Fprintf(&b, ", of which these are the newest %d", maxSources)
+		sources = sources[:maxSources]
+	}
+	b.WriteString(":\n")
+	for _, one := range sources {
+		fmt.Fprintf(&b, "- %s (%d bytes, %s)\n", one.path, one.bytes, one.at.UTC().Format(time.RFC3339))
+	}
+	b.WriteString("\nGo through the four stages now: orient, gather, consolidate, prune.\n")
+	return b.String()
+}
