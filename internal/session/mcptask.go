@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/agentenv/mcpclient"
@@ -17,64 +16,9 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// mcpTasks are the servers that tasks were made at. Its zero value is ready.
-type mcpTasks struct {
-	mu   sync.Mutex
-	seen map[string]mcpclient.Server // by key; guarded by mu
-}
-
-func (m *mcpTasks) see(key string, s mcpclient.Server) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.seen == nil {
-		m.seen = map[string]mcpclient.Server{}
-	}
-	m.seen[key] = s
-}
-
-func (m *mcpTasks) find(key string) (mcpclient.Server, bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	s, ok := m.seen[key]
-	return s, ok
-}
-
 // useMCPTasks lets tasks of MCP servers be followed, those of an earlier host too.
 func (s *Session) useMCPTasks() {
-	s.kinds.UseMCPTasks(mcptask.Config{Open: s.openMCPTask, AskWait: s.cfg.Agents.AskWait})
-}
-
-// openMCPTask reaches the server of a task: one that an agent of this host has used,
-// or that is configured now as it was then.
-func (s *Session) openMCPTask(ctx context.Context, name, digest string) (mcptask.Dialect, func(), error) {
-	server, ok := s.mcpTasks.find(digest)
-	if !ok {
-		server, ok = s.servers.Find(name)
-	}
-	if !ok {
-		return nil, nil, fmt.Errorf("%w: %s", mcptask.ErrNoServer, name)
-	}
-	lease, err := s.servers.Dial(ctx, name, server)
-	if err != nil {
-		return nil, nil, err
-	}
-	if lease.Key() != digest {
-		lease.Release()
-		return nil, nil, fmt.Errorf("%w: %s is configured in another way than when the task was made", mcptask.ErrNoServer, name)
-	}
-	d := mcpclient.NewTasksV1(func(ctx context.Context) (*mcpclient.Conn, error) {
-		c, err := lease.Conn(ctx)
-		if errors.Is(err, mcpclient.ErrGivenUp) { // to use it anew gives it another chance: the task may be there still
-			if again, bad := s.servers.Dial(ctx, name, server); bad == nil {
-				again.Release()
-			}
-		}
-		return c, err
-	})
-	return d, func() {
-		d.Close()
-		lease.Release()
-	}, nil
+	s.kinds.UseMCPTasks(mcptask.Config{Open: s.servers.OpenTask, AskWait: s.cfg.Agents.AskWait})
 }
 
 // mcpTask makes a call of a tool as a task. The text is for the model: that the task was
@@ -83,7 +27,6 @@ func (k *kit) mcpTask(ctx context.Context, l *mcpclient.Lease, tool string, c ag
 	s := k.me.s
 	rt := &runtime{self: k.me, learned: func(id task.ID) { k.reminders.Know(taskList, string(id)) }}
 	alone := s.cfg.Limits.NoBackground || rt.host != nil && !s.cfg.Limits.NestedBackground
-	s.mcpTasks.see(l.Key(), l.Server())
 	made := make(chan string, 1)
 	w := s.kinds.MCPTask(func(immediate string) { made <- immediate },
 		mcptask.Call{Server: l.Name(), Digest: l.Key(), Tool: tool, Args: args, Alone: alone})

@@ -232,8 +232,6 @@ type Session struct {
 
 	services *services // of remote work
 
-	mcpTasks mcpTasks
-
 	hurried atomic.Bool
 	hurry   sync.WaitGroup // ends hooks; Close waits
 	over    chan struct{}  // closed when Close ends

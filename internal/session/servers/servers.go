@@ -6,7 +6,7 @@
 // conversation stay as they are, and that a tool which is not what it was when the user
 // first saw it is called only after somebody has allowed it.
 //
-// It does not read configuration, and does not know tasks of servers.
+// It does not read configuration, and does not follow tasks of servers; the driver does.
 package servers
 
 import (
@@ -20,6 +20,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/drover-dev/drover/agent"
@@ -71,12 +72,15 @@ type Servers struct {
 	life  context.Context // of who waits for servers
 
 	subscriptions subscriptions
+
+	mu    sync.Mutex
+	tasks map[string]mcpclient.Server // guarded by mu: at which tasks were made, by key
 }
 
 // New makes the servers of a session at a place. Nobody waits for a server any more
 // when life has ended. A nil cfg has no servers.
 func New(life context.Context, cfg *Config, place home.Session) *Servers {
-	s := &Servers{place: place, life: life}
+	s := &Servers{place: place, life: life, tasks: map[string]mcpclient.Server{}}
 	if cfg != nil {
 		s.cfg = *cfg
 	}
@@ -261,6 +265,7 @@ func (a *Agent) call(ctx context.Context, one *use, t mcpclient.Tool, c agent.Ca
 		args = json.RawMessage("{}")
 	}
 	if a.s.runsAsTask(conn, t.Name) {
+		a.s.madeTask(one.lease)
 		text, err := a.cfg.RunTask(ctx, one.lease, t.Name, c, args)
 		return nil, text, err
 	}
@@ -477,45 +482,6 @@ func namedServers(raw any, known []Server, lookup func(string) string) ([]Server
 		}
 	}
 	return out, errors.Join(errs...)
-}
-
-// runsAsTask reports whether a call of a tool is to be made as a task. What the
-// server says now counts, and not what was read when the conversation began.
-func (s *Servers) runsAsTask(c *mcpclient.Conn, tool string) bool {
-	can := support(c, tool)
-	switch cmp.Or(s.cfg.Tasks, TasksRequired) {
-	case TasksOff:
-		return false
-	case TasksAlways:
-		return can != mcpclient.TaskForbidden && mcpclient.MakesTasks(c)
-	}
-	return can == mcpclient.TaskRequired && mcpclient.MakesTasks(c)
-}
-
-// needsTask is the answer to a plain call, or what it means that the tool runs as a
-// task only.
-func needsTask(conn *mcpclient.Conn, tool string, raw json.RawMessage, err error) (json.RawMessage, string, error) {
-	if support(conn, tool) != mcpclient.TaskRequired || !mcpclient.NeedsTask(raw, err) {
-		return raw, "", err
-	}
-	var says string
-	if err != nil {
-		says = err.Error()
-	} else {
-		says, _ = mcptool.Render(raw)
-	}
-	return nil, "", &toolkit.Refusal{Text: fmt.Sprintf("%s runs as a task only, and no task is made of it here: the setting mcp.tasks is off, or the server makes none. It says: %s",
-		tool, excerpt.Line(says, 500))}
-}
-
-// support is how a tool may be called as a task, as the server says now.
-func support(c *mcpclient.Conn, tool string) string {
-	for _, t := range c.Tools() {
-		if t.Name == tool {
-			return t.TaskSupport
-		}
-	}
-	return mcpclient.TaskForbidden
 }
 
 // Status is how a server stands for an agent.

@@ -1,0 +1,96 @@
+package servers
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/drover-dev/drover/internal/agentenv/mcpclient"
+	"github.com/drover-dev/drover/internal/driver/mcptask"
+	"github.com/drover-dev/drover/internal/platform/excerpt"
+	"github.com/drover-dev/drover/internal/tool/mcptool"
+	"github.com/drover-dev/drover/internal/tool/toolkit"
+)
+
+// madeTask remembers the server that a task is made at.
+func (s *Servers) madeTask(l *mcpclient.Lease) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tasks[l.Key()] = l.Server()
+}
+
+// OpenTask reaches the server of a task: one at which an agent of this host has made a
+// task, or that is configured now as it was then.
+func (s *Servers) OpenTask(ctx context.Context, name, digest string) (mcptask.Dialect, func(), error) {
+	s.mu.Lock()
+	server, ok := s.tasks[digest]
+	s.mu.Unlock()
+	if !ok {
+		server, ok = s.Find(name)
+	}
+	if !ok {
+		return nil, nil, fmt.Errorf("%w: %s", mcptask.ErrNoServer, name)
+	}
+	lease, err := s.Dial(ctx, name, server)
+	if err != nil {
+		return nil, nil, err
+	}
+	if lease.Key() != digest {
+		lease.Release()
+		return nil, nil, fmt.Errorf("%w: %s is configured in another way than when the task was made", mcptask.ErrNoServer, name)
+	}
+	d := mcpclient.NewTasksV1(func(ctx context.Context) (*mcpclient.Conn, error) {
+		c, err := lease.Conn(ctx)
+		if errors.Is(err, mcpclient.ErrGivenUp) { // to use it anew gives it another chance: the task may be there still
+			if again, bad := s.Dial(ctx, name, server); bad == nil {
+				again.Release()
+			}
+		}
+		return c, err
+	})
+	return d, func() {
+		d.Close()
+		lease.Release()
+	}, nil
+}
+
+// runsAsTask reports whether a call of a tool is to be made as a task. What the
+// server says now counts, and not what was read when the conversation began.
+func (s *Servers) runsAsTask(c *mcpclient.Conn, tool string) bool {
+	can := support(c, tool)
+	switch cmp.Or(s.cfg.Tasks, TasksRequired) {
+	case TasksOff:
+		return false
+	case TasksAlways:
+		return can != mcpclient.TaskForbidden && mcpclient.MakesTasks(c)
+	}
+	return can == mcpclient.TaskRequired && mcpclient.MakesTasks(c)
+}
+
+// needsTask is the answer to a plain call, or what it means that the tool runs as a
+// task only.
+func needsTask(conn *mcpclient.Conn, tool string, raw json.RawMessage, err error) (json.RawMessage, string, error) {
+	if support(conn, tool) != mcpclient.TaskRequired || !mcpclient.NeedsTask(raw, err) {
+		return raw, "", err
+	}
+	var says string
+	if err != nil {
+		says = err.Error()
+	} else {
+		says, _ = mcptool.Render(raw)
+	}
+	return nil, "", &toolkit.Refusal{Text: fmt.Sprintf("%s runs as a task only, and no task is made of it here: the setting mcp.tasks is off, or the server makes none. It says: %s",
+		tool, excerpt.Line(says, 500))}
+}
+
+// support is how a tool may be called as a task, as the server says now.
+func support(c *mcpclient.Conn, tool string) string {
+	for _, t := range c.Tools() {
+		if t.Name == tool {
+			return t.TaskSupport
+		}
+	}
+	return mcpclient.TaskForbidden
+}
