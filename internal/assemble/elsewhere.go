@@ -7,19 +7,19 @@ import (
 	"github.com/drover-dev/drover/internal/agentenv/settings"
 	"github.com/drover-dev/drover/internal/api/remoteapi"
 	"github.com/drover-dev/drover/internal/platform/home"
-	"github.com/drover-dev/drover/internal/session"
+	"github.com/drover-dev/drover/internal/session/services"
 )
 
 // elsewhere is what the settings say of remote work.
-func elsewhere(c Config, tell func(string, ...any)) session.Remote {
+func elsewhere(c Config, tell func(string, ...any)) services.Config {
 	set := c.Settings.Remote
-	r := session.Remote{Services: map[string]session.RemoteService{}, Usual: set.Usual(), Checkers: map[remoteapi.Type]string{}, Offline: set.OfflineLimit(), Token: home.Lookup(c.Env)}
+	r := services.Config{Services: map[string]services.Service{}, Usual: set.Usual(), Checkers: map[remoteapi.Type]string{}, Offline: set.OfflineLimit(), Token: home.Lookup(c.Env)}
 	for name, one := range set.Services {
 		if _, err := remoteapi.CheckURL(one.URL); err != nil {
 			tell("remote service %s: %v", name, err)
 			continue
 		}
-		r.Services[name] = session.RemoteService{URL: one.URL, TokenEnv: one.TokenEnv}
+		r.Services[name] = services.Service{URL: one.URL, TokenEnv: one.TokenEnv}
 	}
 	if _, ok := r.Services[r.Usual]; !ok {
 		r.Usual = ""

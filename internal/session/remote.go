@@ -3,17 +3,12 @@ package session
 import (
 	"context"
 	"errors"
-	"fmt"
-	"path/filepath"
-	"strings"
-	"sync"
-	"time"
 
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/api/remoteapi"
 	driver "github.com/drover-dev/drover/internal/driver/remote"
 	"github.com/drover-dev/drover/internal/driver/shell"
-	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/internal/session/services"
 	"github.com/drover-dev/drover/internal/tool/tasktools"
 	"github.com/drover-dev/drover/internal/tool/toolkit"
 	"github.com/drover-dev/drover/task"
@@ -28,89 +23,19 @@ const (
 // elsewhere is the isolation of an agent that works at a service.
 const elsewhere = "remote"
 
-// Remote is where work can be done elsewhere.
-type Remote struct {
-	Services map[string]RemoteService
-	Usual    string                    // the service that is meant where none is named; empty: none
-	Checkers map[remoteapi.Type]string // commands of the user that say when work is done
-	Offline  time.Duration             // see [driver.Config]
-
-	// Token finds the token of a service by the name of its variable. nil: there
-	// is none.
-	Token func(name string) string
-}
-
-// RemoteService is one service.
-type RemoteService struct{ URL, TokenEnv string }
-
-// services are the connections of a session to services, each made at first use.
-type services struct {
-	cfg Remote
-
-	mu   sync.Mutex
-	open map[remoteapi.Service]*remoteapi.Client // guarded by mu
-}
-
 // useRemote makes the driver of remote work.
 func (s *Session) useRemote() {
-	s.services = &services{cfg: s.cfg.Agents.Remote, open: map[remoteapi.Service]*remoteapi.Client{}}
+	cfg := s.cfg.Agents.Remote
+	s.services = services.New(cfg)
 	checkers := &remoteapi.Checkers{}
-	for t, line := range s.cfg.Agents.Remote.Checkers {
+	for t, line := range cfg.Checkers {
 		cmd := &remoteapi.Command{Line: line, Dir: s.cfg.Info.Project, Env: shell.ChildEnv(s.cfg.Agents.Env)}
 		if s.cfg.Keeper != nil {
 			cmd.Ready = s.cfg.Keeper.Ready
 		}
 		checkers.Register(t, cmd)
 	}
-	s.kinds.UseRemote(driver.Config{Open: s.services.find(nil), Sidecar: s.cfg.Place.RemoteFile, Checkers: checkers,
-		Offline: s.cfg.Agents.Remote.Offline})
-}
-
-// find makes a function that finds a service by its name in the settings, or by
-// its address. env is that of a client, which may hold tokens that the session
-// was started without.
-func (v *services) find(env []string) func(name string) (driver.Service, error) {
-	return func(name string) (driver.Service, error) {
-		one, known := v.cfg.Services[name]
-		if !known {
-			if !strings.Contains(name, "://") {
-				return nil, fmt.Errorf("remote service %.80q is not in the settings (see remote.services)", name)
-			}
-			one = RemoteService{URL: name}
-		}
-		to := remoteapi.Service{URL: one.URL}
-		if one.TokenEnv != "" {
-			if to.Token = home.Lookup(env)(one.TokenEnv); to.Token == "" && v.cfg.Token != nil {
-				to.Token = v.cfg.Token(one.TokenEnv)
-			}
-			if to.Token == "" {
-				return nil, fmt.Errorf("remote service %.80q: the variable %s with its token is not set", name, one.TokenEnv)
-			}
-		}
-		return v.dial(to)
-	}
-}
-
-func (v *services) dial(to remoteapi.Service) (*remoteapi.Client, error) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if c := v.open[to]; c != nil {
-		return c, nil
-	}
-	c, err := remoteapi.Dial(to)
-	if err == nil {
-		v.open[to] = c
-	}
-	return c, err
-}
-
-// close lets go of all connections. Nothing uses them any more.
-func (v *services) close() {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	for _, c := range v.open {
-		_ = c.Close() // idle ones only
-	}
+	s.kinds.UseRemote(driver.Config{Open: s.services.Open(nil), Sidecar: s.cfg.Place.RemoteFile, Checkers: checkers, Offline: cfg.Offline})
 }
 
 // goesOn reports whether the work of a task is not that of its host, so that the
@@ -119,40 +44,13 @@ func (s *Session) goesOn(r task.Record) bool {
 	return r.Traits().Elsewhere == task.AlwaysAway && r.Status == task.Running && r.Away()
 }
 
-// sweepSidecars removes sidecars of remote work that has ended: a host may die
-// between the two.
-func (s *Session) sweepSidecars() {
-	dir := filepath.Dir(s.cfg.Place.RemoteFile("r00000000"))
-	files, err := s.cfg.Place.Below().Names(dir)
-	if err != nil {
-		return // there are none
-	}
-	for _, name := range files {
-		id, ok := strings.CutSuffix(name, ".json")
-		if r, known := s.sup.Get(task.ID(id)); ok && known && r.Status.Terminal() {
-			_ = remoteapi.RemoveSidecar(filepath.Join(dir, name)) // the log goes before it
-		}
-	}
-}
-
 // remoteWork is remote work that is going to be.
 func (s *Session) remoteWork(r control.RemoteRequest, spec task.Spec, env []string) (task.Driver, task.Spec, error) {
-	name := r.Service
-	if name == "" {
-		name = s.cfg.Agents.Remote.Usual
-	}
-	if name == "" {
-		return nil, spec, &control.Error{Code: control.Invalid, Message: "no remote service is named", Mend: "name one with --service, or set remote.services in your settings"}
-	}
-	t, err := remoteapi.ParseType(r.Type)
-	open := s.services.find(env)
-	if err == nil {
-		_, err = open(name)
-	}
+	job, open, err := s.services.Job(r, env)
 	if err != nil {
-		return nil, spec, &control.Error{Code: control.Invalid, Message: err.Error(), Mend: "see docs/remote-agents.md"}
+		return nil, spec, err
 	}
-	w := s.kinds.Remote(open, driver.Job{Service: name, Type: t, Prompt: r.Prompt, Metadata: r.Metadata})
+	w := s.kinds.Remote(open, job)
 	spec.Input, spec.Pool = w.Input, remotePool
 	spec.AgentType, spec.Model, spec.Prompt = r.AgentType, r.Model, r.Prompt
 	if spec.Description == "" {

@@ -17,6 +17,7 @@ import (
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/api/remoteapi"
 	"github.com/drover-dev/drover/internal/model/modeltest"
+	"github.com/drover-dev/drover/internal/session/services"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -125,7 +126,7 @@ func (f *far) all() (out []farSession) {
 
 // used makes a session know the service, whose token the host has.
 func (f *far) used(c *Config) {
-	c.Agents.Remote = Remote{Services: map[string]RemoteService{"cloud": {URL: f.URL, TokenEnv: "FAR_TOKEN"}}, Usual: "cloud", Token: func(name string) string {
+	c.Agents.Remote = services.Config{Services: map[string]services.Service{"cloud": {URL: f.URL, TokenEnv: "FAR_TOKEN"}}, Usual: "cloud", Token: func(name string) string {
 		return map[string]string{"FAR_TOKEN": farToken}[name]
 	}}
 }

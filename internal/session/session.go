@@ -49,6 +49,7 @@ import (
 	"github.com/drover-dev/drover/internal/session/ended"
 	"github.com/drover-dev/drover/internal/session/environment"
 	"github.com/drover-dev/drover/internal/session/servers"
+	"github.com/drover-dev/drover/internal/session/services"
 	"github.com/drover-dev/drover/internal/session/snapshot"
 	"github.com/drover-dev/drover/internal/session/upkeep"
 	"github.com/drover-dev/drover/internal/tool/webtool"
@@ -160,7 +161,7 @@ type Agents struct {
 	Skills func() skill.Catalog // as they are now; nil: none
 	Todos  *todo.Store          // nil: no list
 
-	Remote Remote // where work can be done elsewhere
+	Remote services.Config // where work can be done elsewhere
 
 	Worktrees *worktree.Store // of isolated agents; nil: no agent can be one
 
@@ -230,7 +231,7 @@ type Session struct {
 	teams  sync.Mutex // held over the start of a teammate
 	spills sync.Mutex // held while a hook is given a file
 
-	services *services // of remote work
+	services *services.Services // of remote work
 
 	hurried atomic.Bool
 	hurry   sync.WaitGroup // ends hooks; Close waits
@@ -381,7 +382,10 @@ func (s *Session) takeIn(ctx context.Context) error {
 		return err
 	}
 	_ = failpoint.Hit("session/adopted")
-	s.sweepSidecars()
+	services.RemoveSidecars(s.cfg.Place, func(id task.ID) bool {
+		r, known := s.sup.Get(id)
+		return known && r.Status.Terminal()
+	})
 	if err := s.settleLost(ctx, left.States); err != nil {
 		return err
 	}
@@ -547,7 +551,7 @@ func (s *Session) Close() error {
 	}()
 	_ = failpoint.Hit("close/begun")
 	s.sup.Close()
-	s.services.close()
+	s.services.Close()
 	_ = failpoint.Hit("close/ended")
 	s.activity.Close()
 	s.upkeep.Close()
