@@ -29,7 +29,8 @@ func (w *world) Gate(r permission.Rules, own bool) (*permission.Gate, []string, 
 	if err != nil {
 		return nil, nil, err
 	}
-	r = environment.MainRules(assemble.Rules(assemble.Config{Root: w.root, Folder: r.Cwd, Env: w.env, Settings: set}), r.Cwd)
+	r = environment.MainRules(assemble.Rules(assemble.Config{Root: w.root, Folder: r.Cwd, Env: w.env, Settings: set}),
+		r.Cwd)
 	return environment.NewGate(r, set.Permissions.Foreign)
 }
 
@@ -65,7 +66,8 @@ func (w *world) MCPServers() ([]mcpconfig.Entry, error) {
 func (w *world) ReachMCP(ctx context.Context, set settings.Settings, entries []mcpconfig.Entry) []cli.Reached {
 	link := keeper.Helper("mcp-list", w.helper())
 	defer func() { _ = link.Close() }()
-	pool := mcpclient.NewPool(mcpclient.Config{Version: w.version, Env: shell.ChildEnv(w.env), Cwd: w.cwd, Ready: link.Ready, FrameBytes: set.MCP.FrameBytes})
+	pool := mcpclient.NewPool(mcpclient.Config{Version: w.version, Env: shell.ChildEnv(w.env), Cwd: w.cwd, Ready: link.Ready,
+		FrameBytes: set.MCP.FrameBytes})
 	defer pool.Close()
 	out := make([]cli.Reached, len(entries))
 	var all sync.WaitGroup

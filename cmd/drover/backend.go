@@ -81,7 +81,8 @@ func filesOf(st trust.State) string {
 
 // opening is what all sessions of this process have in common.
 func (w *world) opening(role, title string, set settings.Settings) assemble.Config {
-	return assemble.Config{Root: w.root, Folder: w.cwd, Role: role, Title: title, Version: w.version, Env: w.env, Settings: set,
+	return assemble.Config{Root: w.root, Folder: w.cwd, Role: role, Title: title, Version: w.version, Env: w.env,
+		Settings:   set,
 		TrustNoted: w.trustNoted, Tell: func(_ task.ID, text string) { w.note(text) }}
 }
 
@@ -224,8 +225,9 @@ func (w *world) At(s cli.Session) (cli.Backend, string, []string, error) {
 		why = "which is a link to another one now"
 	}
 	if why != "" {
-		return nil, "", nil, &control.Error{Code: control.Conflict, Message: fmt.Sprintf("session %s belongs to the folder %s, %s", e.Place.ID(), p.Folder(), why),
-			Mend: "put it back, or carry the session to another folder, see `drover teleport --help`"}
+		return nil, "", nil, &control.Error{Code: control.Conflict,
+			Message: fmt.Sprintf("session %s belongs to the folder %s, %s", e.Place.ID(), p.Folder(), why),
+			Mend:    "put it back, or carry the session to another folder, see `drover teleport --help`"}
 	}
 	there := *w
 	there.cwd, there.elsewhere, there.env = p.Folder(), true, host.EnvAt(w.env, p.Folder())

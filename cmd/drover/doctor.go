@@ -21,7 +21,8 @@ import (
 
 // Doctor looks at what Drover needs.
 func (w *world) Doctor(ctx context.Context) []cli.Finding {
-	return []cli.Finding{w.state(), w.disk(), w.socket(), w.readable(), w.Model(), shellFound(), system(), w.detachedHost(ctx)}
+	return []cli.Finding{w.state(), w.disk(), w.socket(), w.readable(), w.Model(), shellFound(), system(),
+		w.detachedHost(ctx)}
 }
 
 func (w *world) state() cli.Finding {
@@ -46,7 +47,8 @@ func (w *world) disk() cli.Finding {
 	switch {
 	case err != nil:
 	case room.Bytes < least:
-		f.Level, f.Detail, f.Fix = cli.Warn, f.Detail+fmt.Sprintf(", fewer than tasks.minFreeBytes, %d bytes: nothing starts", least), mend
+		f.Level, f.Detail, f.Fix = cli.Warn, f.Detail+fmt.Sprintf(", fewer than tasks.minFreeBytes, %d bytes: nothing starts",
+			least), mend
 	case least > 0 && room.NoFiles():
 		f.Level, f.Detail, f.Fix = cli.Warn, f.Detail+", but no more files: nothing starts", mend
 	}
@@ -117,7 +119,8 @@ func system() cli.Finding {
 }
 
 func (w *world) detachedHost(ctx context.Context) cli.Finding {
-	f := cli.Finding{Check: "detached host", Level: cli.Good, Detail: "not running; it starts with the next `drover run -d`"}
+	f := cli.Finding{Check: "detached host", Level: cli.Good,
+		Detail: "not running; it starts with the next `drover run -d`"}
 	entries, err := w.Known(ctx, true, false)
 	if err != nil {
 		return cli.Finding{Check: "detached host", Level: cli.Bad, Detail: err.Error()}

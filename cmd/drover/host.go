@@ -45,7 +45,8 @@ func keep(args []string) int {
 	default:
 		var exe string
 		if exe, err = program(); err == nil {
-			_, err = keeper.RunParent(ctx, keeper.Config{Args: []string{exe, "host"}, Dir: "/", Stdout: os.Stdout, Stderr: os.Stderr})
+			_, err = keeper.RunParent(ctx, keeper.Config{Args: []string{exe, "host"}, Dir: "/", Stdout: os.Stdout,
+				Stderr: os.Stderr})
 		}
 	}
 	if err != nil {
@@ -248,7 +249,8 @@ func (w *world) Conversation(ctx context.Context, p cli.Prompt, id task.ID) (s c
 	p.Session, p.WaitCeiling = string(id), ceiling(&p, set)
 	e, started, err := d.Conversation(ctx, id, func() ([]string, func() bool, error) {
 		file, err := w.handOver(&p)
-		return []string{host.PromptVariable + "=" + file}, func() bool { return w.root.Below().Remove(file) == nil }, err // whoever removes it has the prompt
+		// whoever removes it has the prompt
+		return []string{host.PromptVariable + "=" + file}, func() bool { return w.root.Below().Remove(file) == nil }, err
 	})
 	return known{e, w}, started, err
 }

@@ -72,13 +72,15 @@ func (w *world) promptSettings(ctx context.Context, p *cli.Prompt) (settings.Set
 func (w *world) config(p *cli.Prompt, set settings.Settings, id task.ID) assemble.Config {
 	cfg := w.opening(session.RolePrompt, cli.Title(p.Prompt), set)
 	cfg.Session, cfg.Copier, cfg.AskWait = id, w.copier(), p.AskTimeout
-	cfg.Model, cfg.Mode, cfg.Allow, cfg.Deny = p.Model, permission.Mode(p.Mode), cli.SplitRules(p.Allowed), cli.SplitRules(p.Disallowed)
+	cfg.Model, cfg.Mode, cfg.Allow, cfg.Deny = p.Model, permission.Mode(p.Mode), cli.SplitRules(p.Allowed),
+		cli.SplitRules(p.Disallowed)
 	cfg.Dirs, cfg.Agents, cfg.MCP = p.Dirs, []byte(p.Agents), p.MCP
 	return cfg
 }
 
 func mainOf(p *cli.Prompt) session.MainConfig {
-	return session.MainConfig{Agent: p.Agent, Model: p.Model, System: p.System, AppendSystem: p.AppendSystem, MaxTurns: p.MaxTurns, Autopilot: p.Autopilot}
+	return session.MainConfig{Agent: p.Agent, Model: p.Model, System: p.System, AppendSystem: p.AppendSystem,
+		MaxTurns: p.MaxTurns, Autopilot: p.Autopilot}
 }
 
 // ceiling is how long commands are waited for.
@@ -120,10 +122,13 @@ func (w *world) Answer(ctx context.Context, p *cli.Prompt, id task.ID) error {
 	return w.answer(ctx, p, set, s, m, out)
 }
 
-func (w *world) streamOptions(ctx context.Context, p *cli.Prompt, set settings.Settings, s *assemble.Session, m *session.Main) agentsdk.Options {
+func (w *world) streamOptions(ctx context.Context, p *cli.Prompt, set settings.Settings, s *assemble.Session,
+	m *session.Main) agentsdk.Options {
 	info, _ := s.Info(ctx) // of a session in this process there always is one
-	o := agentsdk.Options{Out: os.Stdout, Format: agentsdk.Format(p.Format), Partial: p.Partial, Session: info.Session, Cwd: w.cwd, Model: m.Model(),
-		PermissionMode: cmp.Or(p.Mode, set.Permissions.DefaultMode), Version: w.version, Tools: m.Tools(), MCPServers: mcpServers(m), Agents: cli.AgentNames(w.deps(), p.Agents),
+	o := agentsdk.Options{Out: os.Stdout, Format: agentsdk.Format(p.Format), Partial: p.Partial, Session: info.Session,
+		Cwd: w.cwd, Model: m.Model(),
+		PermissionMode: cmp.Or(p.Mode, set.Permissions.DefaultMode), Version: w.version, Tools: m.Tools(),
+		MCPServers: mcpServers(m), Agents: cli.AgentNames(w.deps(), p.Agents),
 		Denied: w.stderr, Terminal: isTerminal(os.Stdout), Since: s.Since, Grown: s.Grown, Start: s.Newest()}
 	if page, err := s.List(ctx, control.ListRequest{}); err == nil {
 		o.Live = page.Tasks
@@ -142,7 +147,8 @@ func (w *world) streamOptions(ctx context.Context, p *cli.Prompt, set settings.S
 
 // answer holds the conversation to the point where nothing is left to wait for,
 // closes the session, and prints what is left to print.
-func (w *world) answer(ctx context.Context, p *cli.Prompt, set settings.Settings, s *assemble.Session, m *session.Main, out *agentsdk.Stream) error {
+func (w *world) answer(ctx context.Context, p *cli.Prompt, set settings.Settings, s *assemble.Session, m *session.Main,
+	out *agentsdk.Stream) error {
 	defer context.AfterFunc(ctx, s.Hurry)()
 	work, end := context.WithCancelCause(ctx)
 	defer context.AfterFunc(s.Alone(), func() {
@@ -173,7 +179,8 @@ func (w *world) answer(ctx context.Context, p *cli.Prompt, set settings.Settings
 	w.endMonitors(ctx, s)
 	if ctx.Err() == nil && last.Err != nil && agentsdk.Format(p.Format) != agentsdk.StreamJSON { // whose lines tell it
 		for _, t := range m.Waited() {
-			fmt.Fprintf(w.stderr, "drover: stopping %s (%s), since the turn has failed\n", t.ID, excerpt.Line(cmp.Or(t.Description, t.Command, t.Name), 60))
+			fmt.Fprintf(w.stderr, "drover: stopping %s (%s), since the turn has failed\n", t.ID,
+				excerpt.Line(cmp.Or(t.Description, t.Command, t.Name), 60))
 		}
 	}
 	closed := s.Close() // what it ends is told by Finish
@@ -210,7 +217,8 @@ func (w *world) goesOn(p *cli.Prompt, m *session.Main, t conversation.Turn) {
 		return
 	}
 	if n := len(m.Waited()); n > 0 {
-		fmt.Fprintf(w.stderr, "drover: the turn has failed: %s; background work is waited for, %s (Ctrl-C stops it)\n", excerpt.Line(t.Err.Error(), 600), cli.Plural(n, "task"))
+		fmt.Fprintf(w.stderr, "drover: the turn has failed: %s; background work is waited for, %s (Ctrl-C stops it)\n",
+			excerpt.Line(t.Err.Error(), 600), cli.Plural(n, "task"))
 	}
 }
 
@@ -285,7 +293,8 @@ func (w *world) leave(p session.Parting, settings string) error {
 		return fmt.Errorf("start the agent: %w", err)
 	}
 	defer log.Close()
-	args := []string{"agent", "run", "rem-agent", "--name", "rem-consolidate", "--permission-mode", "dontAsk", "--model", p.Model}
+	args := []string{"agent", "run", "rem-agent", "--name", "rem-consolidate", "--permission-mode", "dontAsk", "--model",
+		p.Model}
 	if settings != "" {
 		args = append(args, "--settings", settings)
 	}

@@ -32,22 +32,26 @@ func (w *world) ended(ctx context.Context, of control.Info) (e host.Entry, err e
 		unlock()
 		return e, nil
 	}
-	return e, &control.Error{Code: control.NotFound, Message: fmt.Sprintf("no session %s", of.Session), Mend: "see `drover sessions`"}
+	return e, &control.Error{Code: control.NotFound, Message: fmt.Sprintf("no session %s", of.Session),
+		Mend: "see `drover sessions`"}
 }
 
 func isOpen(id task.ID) error {
-	return &control.Error{Code: control.Conflict, Message: fmt.Sprintf("session %s is open", id), Mend: "stop its tasks first"}
+	return &control.Error{Code: control.Conflict, Message: fmt.Sprintf("session %s is open", id),
+		Mend: "stop its tasks first"}
 }
 
 // remove removes what an ended session left, in the given way.
-func (w *world) remove(ctx context.Context, of control.Info, how func(ended.Session) (ended.Removed, error)) (r ended.Removed, err error) {
+func (w *world) remove(ctx context.Context, of control.Info,
+	how func(ended.Session) (ended.Removed, error)) (r ended.Removed, err error) {
 	e, err := w.ended(ctx, of)
 	if err != nil {
 		return r, err
 	}
 	r, err = how(ended.Session{Place: e.Place, Info: e.Info})
 	if err == nil && r.Kept != "" {
-		return r, &control.Error{Code: control.Conflict, Message: "remove session: " + r.Kept, Mend: "stop its tasks first, see `drover ps --all-sessions`"}
+		return r, &control.Error{Code: control.Conflict, Message: "remove session: " + r.Kept,
+			Mend: "stop its tasks first, see `drover ps --all-sessions`"}
 	}
 	return r, err
 }
@@ -78,12 +82,15 @@ func (w *world) Repair(ctx context.Context, of control.Info, force bool) (out cl
 	case errors.Is(err, home.ErrLocked):
 		return out, isOpen(of.Session)
 	case errors.Is(err, journal.ErrNewer):
-		return out, &control.Error{Code: control.Conflict, Message: err.Error(), Mend: "use that one; if there never was one this is damage, too, and --force repairs it"}
+		return out, &control.Error{Code: control.Conflict, Message: err.Error(),
+			Mend: "use that one; if there never was one this is damage, too, and --force repairs it"}
 	case err != nil:
 		return out, err
 	}
-	out = cli.Repair{Session: of.Session, Sound: r.Sound, Damage: r.Damage, Tasks: r.Kept.Tasks, Events: r.Kept.Events, Notices: r.Kept.Notices,
-		Messages: r.Kept.Messages, Answers: r.Kept.Answers, MissingTasks: r.Kept.MissingTasks, Untold: r.Kept.Untold, BadPages: r.Kept.BadPages, Aside: r.Aside}
+	out = cli.Repair{Session: of.Session, Sound: r.Sound, Damage: r.Damage, Tasks: r.Kept.Tasks, Events: r.Kept.Events,
+		Notices:  r.Kept.Notices,
+		Messages: r.Kept.Messages, Answers: r.Kept.Answers, MissingTasks: r.Kept.MissingTasks, Untold: r.Kept.Untold,
+		BadPages: r.Kept.BadPages, Aside: r.Aside}
 	for _, s := range r.Kept.Missing {
 		out.Missing = append(out.Missing, s)
 	}

@@ -27,18 +27,21 @@ import (
 func (w *world) ServeMCP(ctx context.Context) error {
 	d := w.directory()
 	connect := func(ctx context.Context) (control.API, func(), error) { return d.Background(ctx) }
-	return mcpserver.Serve(ctx, mcpserver.Config{Connect: connect, Cwd: w.cwd, Env: w.env, Version: w.version}, &mcp.StdioTransport{})
+	return mcpserver.Serve(ctx, mcpserver.Config{Connect: connect, Cwd: w.cwd, Env: w.env, Version: w.version},
+		&mcp.StdioTransport{})
 }
 
 // Demo gives the tour.
 func (w *world) Demo(ctx context.Context, out io.Writer, colour bool, width int) error {
-	return demo.Run(ctx, demo.Config{Out: out, Colour: colour, Width: width, Env: w.env, Folder: w.cwd, Keeper: w.helper(), Version: w.version})
+	return demo.Run(ctx, demo.Config{Out: out, Colour: colour, Width: width, Env: w.env, Folder: w.cwd, Keeper: w.helper(),
+		Version: w.version})
 }
 
 // ServeRemote holds one session for all remote ones. It has the same ID each
 // time, so that a server finds what the one before it left.
 func (w *world) ServeRemote(ctx context.Context, listen, tokenEnv, token string) (err error) {
-	env := slices.DeleteFunc(slices.Clone(w.env), func(kv string) bool { return strings.HasPrefix(kv, tokenEnv+"=") }) // agents must not have it
+	// agents must not have it
+	env := slices.DeleteFunc(slices.Clone(w.env), func(kv string) bool { return strings.HasPrefix(kv, tokenEnv+"=") })
 	l, err := remoteserver.Listen(listen)
 	if err != nil {
 		return &control.Error{Code: control.Invalid, Message: err.Error()}

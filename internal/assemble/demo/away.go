@@ -53,7 +53,8 @@ func openAway(ctx context.Context, dir string, cfg assemble.Config) (_ *away, er
 	if err := os.Mkdir(files, 0o700); err != nil {
 		return nil, fmt.Errorf("make a folder for the tour: %w", err)
 	}
-	srv, err := remoteserver.Open(ctx, remoteserver.Config{Host: a.session, Dir: files, Token: a.token, Cwd: cfg.Folder, Env: cfg.Env})
+	srv, err := remoteserver.Open(ctx, remoteserver.Config{Host: a.session, Dir: files, Token: a.token, Cwd: cfg.Folder,
+		Env: cfg.Env})
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +105,8 @@ func (a *away) close() error {
 
 // reach makes both known to the session of the tour.
 func (a *away) reach(cfg *assemble.Config) error {
-	servers, err := json.Marshal(map[string]any{"mcpServers": map[string]any{"tour": map[string]any{"type": "http", "url": a.mcp}}})
+	servers, err := json.Marshal(map[string]any{"mcpServers": map[string]any{"tour": map[string]any{"type": "http",
+		"url": a.mcp}}})
 	if err != nil {
 		return fmt.Errorf("write down the server of the tour: %w", err)
 	}

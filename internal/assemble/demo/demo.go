@@ -54,7 +54,8 @@ const (
 
 // allowed are the commands of the script, and no others.
 func allowed() []string {
-	return []string{"Bash(echo:*)", "Bash(sleep 0.8)", "Bash(sleep 1.2)", "Bash(sleep 1.5)", "Bash(sleep 2)", "Bash(sleep 600)", "Bash(exit 3)", "mcp__tour__fold"}
+	return []string{"Bash(echo:*)", "Bash(sleep 0.8)", "Bash(sleep 1.2)", "Bash(sleep 1.5)", "Bash(sleep 2)",
+		"Bash(sleep 600)", "Bash(exit 3)", "mcp__tour__fold"}
 }
 
 // Config is what the tour is given.
@@ -148,7 +149,8 @@ func (c Config) session(dir string) (cfg assemble.Config, err error) {
 	}
 	// The socket and what is found of MCP servers lie in the folder of the tour too.
 	env := append(slices.Clip(c.Env), "XDG_RUNTIME_DIR="+dir, "XDG_CONFIG_HOME="+filepath.Join(dir, "config"))
-	return assemble.Config{Root: home.At(filepath.Join(dir, "state")), Folder: c.Folder, Role: session.RolePrompt, Title: "demo", Version: c.Version,
+	return assemble.Config{Root: home.At(filepath.Join(dir, "state")), Folder: c.Folder, Role: session.RolePrompt,
+		Title: "demo", Version: c.Version,
 		Env: env, Settings: set, Keeper: c.Keeper, Model: "script:" + filepath.Join(dir, "script.yaml"),
 		Mode: c.mode(), Allow: allowed(), Dirs: []string{filepath.Join(dir, "plans")}}, nil
 }
@@ -184,8 +186,10 @@ func (c Config) mode() permission.Mode {
 }
 
 // giveTour holds the conversation, and returns its last answer and what ran.
-func giveTour(ctx context.Context, s *assemble.Session, m *session.Main, t *tour) (answer string, records []task.Record, err error) {
-	limit, done := context.WithTimeoutCause(ctx, tourLimit, fmt.Errorf("the tour took longer than %s (try it in a smaller folder)", tourLimit))
+func giveTour(ctx context.Context, s *assemble.Session, m *session.Main, t *tour) (answer string, records []task.Record,
+	err error) {
+	limit, done := context.WithTimeoutCause(ctx, tourLimit,
+		fmt.Errorf("the tour took longer than %s (try it in a smaller folder)", tourLimit))
 	defer done()
 	work, end := context.WithCancelCause(limit)
 	var running sync.WaitGroup
@@ -269,7 +273,8 @@ func stopSearch(ctx context.Context, s *assemble.Session) {
 	}
 	if len(refs) > 0 {
 		// What a stop did is seen in the events; if it did nothing, the limit of the tour holds.
-		_, _ = s.Stop(ctx, control.StopRequest{Refs: refs, Actor: task.ByRuntime, Detail: "the tour searches no longer than " + searchLimit.String()})
+		_, _ = s.Stop(ctx, control.StopRequest{Refs: refs, Actor: task.ByRuntime,
+			Detail: "the tour searches no longer than " + searchLimit.String()})
 	}
 }
 
@@ -292,7 +297,8 @@ func row(out io.Writer, all []task.Record, r task.Record, indent string) {
 	if r.Usage != nil && r.Usage.TotalTokens > 0 {
 		tokens = fmt.Sprint(r.Usage.TotalTokens)
 	}
-	fmt.Fprintf(out, "%s%s\t%s\t%s\t%s\t%.1fs\t%s\t%s\n", indent, r.ID, r.Kind, r.Status, cause(r), r.Duration(time.Now()).Seconds(), tokens,
+	fmt.Fprintf(out, "%s%s\t%s\t%s\t%s\t%.1fs\t%s\t%s\n", indent, r.ID, r.Kind, r.Status, cause(r),
+		r.Duration(time.Now()).Seconds(), tokens,
 		excerpt.Line(cmp.Or(r.Description, r.Command), 40))
 	for _, child := range slices.Backward(all) {
 		if child.Parent == r.ID {

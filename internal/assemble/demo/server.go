@@ -69,13 +69,16 @@ func (b *boats) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (b *boats) answer(r *http.Request, m boatMessage) (map[string]any, error) {
 	switch m.Method {
 	case "initialize":
-		return map[string]any{"protocolVersion": "2025-11-25", "serverInfo": map[string]any{"name": "tour", "version": b.version},
-			"capabilities": map[string]any{"tools": struct{}{}, "tasks": map[string]any{"cancel": struct{}{}, "requests": map[string]any{"tools": map[string]any{"call": struct{}{}}}}}}, nil
+		return map[string]any{"protocolVersion": "2025-11-25",
+			"serverInfo": map[string]any{"name": "tour", "version": b.version},
+			"capabilities": map[string]any{"tools": struct{}{},
+				"tasks": map[string]any{"cancel": struct{}{}, "requests": map[string]any{"tools": map[string]any{"call": struct{}{}}}}}}, nil
 	case "ping":
 		return map[string]any{}, nil
 	case "tools/list":
-		return map[string]any{"tools": []any{map[string]any{"name": "fold", "description": "Folds a paper boat.", "inputSchema": map[string]any{"type": "object"},
-			"execution": map[string]any{"taskSupport": "required"}}}}, nil
+		return map[string]any{"tools": []any{map[string]any{"name": "fold", "description": "Folds a paper boat.",
+			"inputSchema": map[string]any{"type": "object"},
+			"execution":   map[string]any{"taskSupport": "required"}}}}, nil
 	case "tools/call":
 		return map[string]any{"task": b.begin()}, nil
 	}

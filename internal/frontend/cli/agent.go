@@ -16,7 +16,8 @@ import (
 
 // agentCommand runs agents without a conversation around them.
 func (a *app) agentCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "agent", Short: "Run one agent", Args: takes(0, 0), RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
+	cmd := &cobra.Command{Use: "agent", Short: "Run one agent", Args: takes(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
 	var req control.AgentRequest
 	var name, settings string
 	var detach bool
@@ -53,7 +54,8 @@ func (a *app) agentCommand() *cobra.Command {
 				return usage("--team needs -d and --name", "add both: a teammate runs in the detached host and is addressed by its name")
 			}
 			if detach && settings != "" {
-				return usage("--settings and --detach are mutually exclusive", "the detached host has the settings of the user and the folder")
+				return usage("--settings and --detach are mutually exclusive",
+					"the detached host has the settings of the user and the folder")
 			}
 			if detach {
 				return a.agentDetached(cmd.Context(), start)
@@ -68,7 +70,8 @@ func (a *app) agentCommand() *cobra.Command {
 	f.IntVar(&req.MaxTurns, "max-turns", 0, "maximum number of model replies")
 	f.StringVar(&settings, "settings", "", "a settings file, or JSON")
 	f.StringVar(&req.PermissionMode, "permission-mode", "", "plan or dontAsk, to allow less than the settings")
-	f.StringArrayVar(&req.AllowedTools, "allowed-tools", nil, "calls that run without asking, such as 'Bash(go test:*),Edit'")
+	f.StringArrayVar(&req.AllowedTools, "allowed-tools", nil,
+		"calls that run without asking, such as 'Bash(go test:*),Edit'")
 	f.StringVar(&req.Isolation, "isolation", "", "worktree: give the agent a checkout of its own")
 	f.StringVar(&req.Team, "team", "", "run a teammate of this team, addressed by --name; needs -d")
 	a.completePrompt(run)

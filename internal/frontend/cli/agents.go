@@ -28,14 +28,15 @@ func (a *app) agentsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "agents",
 		Short: "List the agents that can be started, with their sources and faults",
-		Long: "Tell which agents can be started here: the built-in ones, and those of files in .drover/agents,\n" +
+		Long: "List the agents that can be started here: the built-in ones, and those of files in .drover/agents,\n" +
 			".claude/agents and .github/agents of the folder and of its repository, and in ~/.config/drover/agents\n" +
 			"and ~/.claude/agents.",
 		Args: takes(0, 0), ValidArgsFunction: cobra.NoFileCompletions, RunE: list,
 	}
 	cmd.PersistentFlags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.AddCommand(
-		&cobra.Command{Use: "list", Short: "List the agents", Args: takes(0, 0), ValidArgsFunction: cobra.NoFileCompletions, RunE: list},
+		&cobra.Command{Use: "list", Short: "List the agents", Args: takes(0, 0), ValidArgsFunction: cobra.NoFileCompletions,
+			RunE: list},
 		&cobra.Command{
 			Use: "show NAME", Short: "Show the whole definition of an agent",
 			Long: "Show one agent whole: what its definition says, where it is from, what it hides, what is wrong with it,\n" +
@@ -93,7 +94,8 @@ func (a *app) agentCatalog(given string, fresh bool) *catalog.Files {
 		c.Remote = got.Data
 		for _, wrong := range []error{err, got.Stale} {
 			if wrong != nil {
-				c.Told = append(c.Told, catalog.Problem{File: "remote catalog", Severity: catalog.Warning, What: wrong.Error(), Mend: "see the setting agents.catalog"})
+				c.Told = append(c.Told, catalog.Problem{File: "remote catalog", Severity: catalog.Warning, What: wrong.Error(),
+					Mend: "see the setting agents.catalog"})
 			}
 		}
 	}
@@ -132,7 +134,8 @@ func (a *app) agentsList(out io.Writer, asJSON bool) error {
 	}
 	rows := [][]string{{"NAME", "SOURCE", "MODEL", "TOOLS", "DESCRIPTION"}}
 	for _, e := range entries {
-		rows = append(rows, []string{excerpt.Line(e.Name, 40), excerpt.Line(a.sourceOf(e), 50), cmp.Or(excerpt.Line(e.Model, 24), "inherits"),
+		rows = append(rows, []string{excerpt.Line(e.Name, 40), excerpt.Line(a.sourceOf(e), 50),
+			cmp.Or(excerpt.Line(e.Model, 24), "inherits"),
 			excerpt.Line(toolsOf(e.Tools), 32), excerpt.Line(e.Description, 60)})
 	}
 	return a.table(rows, headed)
@@ -220,10 +223,13 @@ func (a *app) agentsShow(out io.Writer, name string, asJSON bool) error {
 }
 
 func viewOf(e catalog.Entry) agentView {
-	return agentView{agentLine: lineOf(e), DisallowedTools: e.DisallowedTools, Spawns: e.Spawns, MaxTurns: e.MaxTurns, PermissionMode: e.PermissionMode,
-		Effort: e.Effort, Background: e.Background, Isolation: e.Isolation, OnEnd: e.OnEnd, Skills: e.Skills, Hooks: e.Hooks, MCPServers: e.MCPServers,
-		NoModel: e.NoModel, NoUser: e.NoUser, InitialPrompt: e.InitialPrompt, CriticalReminder: e.CriticalReminder, WaitsForTrust: e.Waits,
-		KeysWithout: e.Rest, Prompt: e.Prompt}
+	return agentView{agentLine: lineOf(e), DisallowedTools: e.DisallowedTools, Spawns: e.Spawns, MaxTurns: e.MaxTurns,
+		PermissionMode: e.PermissionMode,
+		Effort:         e.Effort, Background: e.Background, Isolation: e.Isolation, OnEnd: e.OnEnd, Skills: e.Skills, Hooks: e.Hooks,
+		MCPServers: e.MCPServers,
+		NoModel:    e.NoModel, NoUser: e.NoUser, InitialPrompt: e.InitialPrompt, CriticalReminder: e.CriticalReminder,
+		WaitsForTrust: e.Waits,
+		KeysWithout:   e.Rest, Prompt: e.Prompt}
 }
 
 // printAgent shows what is said and what a start by the main agent would come to.
@@ -263,7 +269,8 @@ func (a *app) printAgent(out io.Writer, v agentView) error {
 		p.File = a.brief(p.File)
 		line("", p.String())
 	}
-	for _, part := range []struct{ head, text string }{{"initial prompt", v.InitialPrompt}, {"said again at every turn", v.CriticalReminder}, {"prompt", v.Prompt}} {
+	for _, part := range []struct{ head, text string }{{"initial prompt", v.InitialPrompt},
+		{"said again at every turn", v.CriticalReminder}, {"prompt", v.Prompt}} {
 		if part.text != "" {
 			fmt.Fprintf(&b, "\n%s:\n\n%s\n", part.head, excerpt.Visible(part.text))
 		}
@@ -360,7 +367,8 @@ func (a *app) agentsCheck(out io.Writer, paths []string, asJSON bool) error {
 		}
 		places, err := catalog.PlacesIn(path)
 		if err != nil {
-			return &control.Error{Code: control.NotFound, Message: fmt.Sprintf("%q cannot be looked at: %v", path, err), Mend: "name a file or a folder"}
+			return &control.Error{Code: control.NotFound, Message: fmt.Sprintf("%q cannot be looked at: %v", path, err),
+				Mend: "name a file or a folder"}
 		}
 		r.add(catalog.New(catalog.Config{Places: places}))
 	}

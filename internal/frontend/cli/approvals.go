@@ -40,9 +40,9 @@ func (a *app) approvals() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "approvals [--watch] [--all-sessions] [--json]",
 		Short: "List, show and answer the questions of agents",
-		Long: "List what agents of this project's live sessions ask and wait for: whether a call may run, or what you\n" +
-			"want. What would run is shown decoded, with everything visible. Answer with allow, deny or answer; IDs may be shortened while unique. A\n" +
-			"question that nobody answers in time is denied, and its agent is told so.",
+		Long: "List the open questions of agents in the live sessions of this project: whether a call may run, or what you\n" +
+			"want. The input of a call is shown decoded, with every character visible. Answer with allow, deny or answer;\n" +
+			"IDs may be shortened while unique. A question that nobody answers in time is denied, and the agent sees that.",
 		Args:              takes(0, 0),
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
@@ -82,7 +82,8 @@ func (a *app) allow(all *bool) *cobra.Command {
 		Args:  takes(1, 1),
 	}
 	input := cmd.Flags().String("input", "", "run it with this input instead, a JSON object; it is judged again")
-	always := cmd.Flags().Bool("always", false, "also write the rule that the question suggests to .drover/settings.local.json; it holds at once")
+	always := cmd.Flags().Bool("always", false,
+		"also add the suggested rule to .drover/settings.local.json; it takes effect at once")
 	digest := digestFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, words []string) error {
 		reply := task.Reply{Allow: true}
@@ -122,7 +123,8 @@ func (a *app) answer(all *bool) *cobra.Command {
 	}
 	digest := digestFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, words []string) error {
-		return a.decide(cmd.Context(), words[0], *all, "answered", verdict{task.Reply{Allow: true, Text: words[1]}, *digest, false})
+		return a.decide(cmd.Context(), words[0], *all, "answered",
+			verdict{task.Reply{Allow: true, Text: words[1]}, *digest, false})
 	}
 	cmd.ValidArgsFunction = a.completeQuestions(all)
 	return cmd
@@ -299,7 +301,8 @@ func advice(q task.Question) string {
 func (a *app) printQuestion(q openQuestion) error {
 	now := a.Now()
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "%s  %s  asked %s ago by %s in session %s", cell(q.ID, 40), exactCell(q.Tool, 60), age(now, q.At), asker(q.Question), cell(string(q.Session), 40))
+	fmt.Fprintf(&b, "%s  %s  asked %s ago by %s in session %s", cell(q.ID, 40), exactCell(q.Tool, 60), age(now, q.At),
+		asker(q.Question), cell(string(q.Session), 40))
 	b.WriteString(questionBody(q.Question, now))
 	fmt.Fprintf(&b, "  %s\n", advice(q.Question))
 	if q.Suggest != "" {
@@ -330,7 +333,8 @@ func questionBody(q task.Question, now time.Time) string {
 	}
 	fmt.Fprintf(&b, "\n%s", indented(excerpt.Call(q.Input, q.Hidden)))
 	if q.Hidden > 0 {
-		fmt.Fprintf(&b, "  (%d bytes of the input are hidden: `drover approvals show %s` shows all of it)\n", q.Hidden, cell(q.ID, 40))
+		fmt.Fprintf(&b, "  (%d bytes of the input are hidden: `drover approvals show %s` shows all of it)\n", q.Hidden,
+			cell(q.ID, 40))
 	}
 	if q.Digest != "" {
 		fmt.Fprintf(&b, "  digest: %.16s\n", cell(q.Digest, 100))

@@ -36,14 +36,16 @@ func (a *app) attach() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "attach [SESSION|REF] [--new]",
 		Short: "Join a conversation, or watch a task and send to it",
-		Long: "Take part in the conversation of a session, from any terminal and as many as you like. It shows the end of\n" +
-			"what was said, then what the agent writes, tasks that begin and end, and questions. What you type is a prompt;\n" +
-			"/help lists commands. Ctrl-C breaks off the turn; twice, or when there is none, it leaves, as do Ctrl-D and\n" +
-			"/detach. A session without a host gets a detached one. Without a name: the one live conversation of this folder,\n" +
-			"else the last. The host goes on without you until its work is done.\n\n" +
-			"The ID of a task shows its output and what becomes of it, until it ends; what you type is sent to it. The exit\n" +
-			"code is that of the task.\n\n" +
-			"Piped input is a prompt for each line; then it follows until nothing is left to answer, and leaves.",
+		Long: "Join the conversation of a session, from any number of terminals. Attach shows the end of the conversation,\n" +
+			"then what the agent writes, tasks that start and end, and questions. What you type is a prompt; /help lists\n" +
+			"commands. Ctrl-C interrupts the turn; pressed twice, or between turns, it leaves, as do Ctrl-D and /detach.\n" +
+			"A session without a host gets a detached one. Without a name, attach takes the only live conversation of this\n" +
+			"folder, or the last one. The host keeps running without you until its work is done.\n" +
+			"\n" +
+			"With the ID of a task, attach shows its output and status until it ends, and sends it what you type. The exit\n" +
+			"code is that of the task.\n" +
+			"\n" +
+			"Each line of piped input is a prompt; attach leaves when nothing is left to answer.",
 		Args:              takes(0, 1),
 		ValidArgsFunction: a.completeTasks(false),
 	}
@@ -52,7 +54,8 @@ func (a *app) attach() *cobra.Command {
 	var c joining
 	f.StringVar(&c.Model, "model", "", "the model, if a host has to be started")
 	f.StringVar(&c.Agent, "agent", "", "the type of agent, if a host has to be started")
-	f.StringVar(&c.Mode, "permission-mode", "", "permission mode, if a host has to be started: default, acceptEdits, plan, dontAsk or bypassPermissions")
+	f.StringVar(&c.Mode, "permission-mode", "",
+		"permission mode, if a host has to be started: "+strings.Join(permissionModes(), ", "))
 	a.completePrompt(cmd)
 	all := everywhere(cmd)
 	cmd.RunE = func(cmd *cobra.Command, words []string) error {
@@ -80,7 +83,9 @@ func (a *app) attach() *cobra.Command {
 				return s, nil
 			}
 			if c.Session = s.Info().Session; s.Info().Role != conversing {
-				return nil, &control.Error{Code: control.Conflict, Message: fmt.Sprintf("session %s has no conversation", c.Session), Mend: "attach to one of its tasks, see `drover ps -a`"}
+				return nil, &control.Error{Code: control.Conflict,
+					Message: fmt.Sprintf("session %s has no conversation", c.Session),
+					Mend:    "attach to one of its tasks, see `drover ps -a`"}
 			}
 			return a.attachedTo(ctx, c)
 		})
@@ -130,7 +135,8 @@ func (a *app) newest(ctx context.Context, all bool) (Session, error) {
 	case len(known) > 0:
 		return known[0], nil
 	}
-	return nil, &control.Error{Code: control.NotFound, Message: "this folder has no conversation", Mend: "begin one with `drover attach --new`"}
+	return nil, &control.Error{Code: control.NotFound, Message: "this folder has no conversation",
+		Mend: "begin one with `drover attach --new`"}
 }
 
 func ambiguous(sessions []Session) error {
@@ -360,7 +366,8 @@ func (t *attachment) hear(ctx context.Context, h heard) error {
 	if !errors.As(h.over, &end) {
 		return h.over
 	}
-	verb := map[task.Status]task.Verb{task.Completed: task.Complete, task.Failed: task.Fail, task.Killed: task.Stop}[end.record.Status]
+	verb := map[task.Status]task.Verb{task.Completed: task.Complete, task.Failed: task.Fail,
+		task.Killed: task.Stop}[end.record.Status]
 	if err := t.canvas.draw(shown{kind: showTask, task: end.record, verb: verb}); err != nil {
 		return err
 	}
@@ -559,7 +566,8 @@ func (t *attachment) same(ctx context.Context) bool {
 
 // gone says that there is nothing to be attached to any more.
 func (t *attachment) gone() error {
-	return &ExitError{Code: codeFailed, Err: fmt.Errorf("the host of session %s has ended (`drover attach %s` goes on)", t.info.Session, t.ref())}
+	return &ExitError{Code: codeFailed, Err: fmt.Errorf("the host of session %s has ended (`drover attach %s` goes on)",
+		t.info.Session, t.ref())}
 }
 
 // events follows the tasks, from now on.
@@ -652,7 +660,8 @@ func (t *attachment) read(ctx context.Context) {
 		}
 	}
 	if err := in.Err(); errors.Is(err, bufio.ErrTooLong) {
-		t.tell(ctx, heard{over: usage(fmt.Sprintf("the line is longer than %d MiB", attachLine>>20), "write it to a file and name the file")})
+		t.tell(ctx, heard{over: usage(fmt.Sprintf("the line is longer than %d MiB", attachLine>>20),
+			"write it to a file and name the file")})
 		return
 	}
 	t.tell(ctx, heard{eof: true})

@@ -135,7 +135,8 @@ func questionLines(q task.Question, now time.Time) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "? %s  %s asks for %s", cell(q.ID, 40), asker(q), exactCell(q.Tool, 60))
 	b.WriteString(questionBody(q, now))
-	how := map[task.QuestionKind]string{task.Choice: "/answer " + q.ID + " TEXT", task.Form: "/answer " + q.ID + " JSON"}[q.Kind]
+	how := map[task.QuestionKind]string{task.Choice: "/answer " + q.ID + " TEXT",
+		task.Form: "/answer " + q.ID + " JSON"}[q.Kind]
 	if how == "" {
 		how = "/allow " + q.ID
 	}

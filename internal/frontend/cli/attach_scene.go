@@ -136,7 +136,8 @@ func (s *scene) present(p control.Piece) []shown {
 		}
 		return []shown{{kind: showNote, text: "mail: " + p.Text}}
 	case control.GapPiece:
-		return []shown{{kind: showNote, text: fmt.Sprintf("a part is left out here: see `drover logs --messages %s`", s.session)}}
+		return []shown{{kind: showNote, text: fmt.Sprintf("a part is left out here: see `drover logs --messages %s`",
+			s.session)}}
 	case control.EndPiece:
 		if p.Error != "" {
 			return []shown{{kind: showNote, text: "the turn has ended: " + p.Error}}
@@ -289,7 +290,8 @@ const always = "always"
 // answers reads an answer to the question that is meant.
 func (s *scene) answers(word, rest string) deed {
 	id, behind, _ := strings.Cut(rest, " ")
-	named := slices.DeleteFunc(slices.Clone(s.questions), func(q task.Question) bool { return id == "" || !strings.HasPrefix(q.ID, id) })
+	named := slices.DeleteFunc(slices.Clone(s.questions),
+		func(q task.Question) bool { return id == "" || !strings.HasPrefix(q.ID, id) })
 	switch {
 	case len(s.questions) == 0:
 		return deed{why: "nothing waits for an answer"}
@@ -305,7 +307,8 @@ func (s *scene) answers(word, rest string) deed {
 	case word == "/deny":
 		d.reply.Reason = rest
 	case word == "/allow" && rest == always && q.Suggest == "":
-		return deed{why: fmt.Sprintf("question %s: no rule would allow this call for good: allow it without %s", q.ID, always)}
+		return deed{why: fmt.Sprintf("question %s: no rule would allow this call for good: allow it without %s", q.ID,
+			always)}
 	case word == "/allow" && rest == always:
 		d.reply.Allow, d.always = true, true
 	case word == "/allow" && rest != "":

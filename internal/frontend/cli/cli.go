@@ -168,9 +168,12 @@ func New(d Deps) *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usage(err.Error(), "see `"+cmd.CommandPath()+" --help`")
 	})
-	root.AddCommand(a.run(), a.ps(), a.logs(), a.attach(), a.result(), a.inspect(), a.wait(), a.stop(), a.promote(), a.send(), a.pause(), a.resume(), a.approvals(),
-		a.sessions(), a.doctor(), a.version(), a.mcp(), a.agentCommand(), a.monitorCommand(), a.agentsCommand(), a.demo(), a.permissionsCommand(), a.statsCommand(),
-		a.trustCommand(), a.todoCommand(), a.remoteCommand(), a.teleportCommand(), a.memoryCommand(), a.workflowCommand(), a.modelsCommand())
+	root.AddCommand(a.run(), a.ps(), a.logs(), a.attach(), a.result(), a.inspect(), a.wait(), a.stop(), a.promote(),
+		a.send(), a.pause(), a.resume(), a.approvals(),
+		a.sessions(), a.doctor(), a.version(), a.mcp(), a.agentCommand(), a.monitorCommand(), a.agentsCommand(), a.demo(),
+		a.permissionsCommand(), a.statsCommand(),
+		a.trustCommand(), a.todoCommand(), a.remoteCommand(), a.teleportCommand(), a.memoryCommand(), a.workflowCommand(),
+		a.modelsCommand())
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.AddCommand(a.completion(root))
 	a.summary(root)
@@ -245,7 +248,8 @@ func takes(least, most int) cobra.PositionalArgs {
 		case len(words) < least:
 			return usage("an argument is missing", "usage: "+cmd.UseLine())
 		case most >= 0 && len(words) > most && cmd.HasSubCommands():
-			return usage(fmt.Sprintf("unknown command %q for %q", words[most], cmd.CommandPath()), "see `"+cmd.CommandPath()+" --help`")
+			return usage(fmt.Sprintf("unknown command %q for %q", words[most], cmd.CommandPath()),
+				"see `"+cmd.CommandPath()+" --help`")
 		case most >= 0 && len(words) > most:
 			return usage(fmt.Sprintf("unexpected argument %q", words[most]), "usage: "+cmd.UseLine())
 		}
@@ -276,7 +280,8 @@ func duration(flag, text string, least time.Duration) (time.Duration, error) {
 		return 0, usage(fmt.Sprintf("%s %q: not a duration", flag, text), "write it as 90s, 10m or 1h30m")
 	}
 	if d < least || d > maxTimeout {
-		return 0, usage(fmt.Sprintf("%s %s: out of range", flag, text), fmt.Sprintf("from %s to %s", least, strings.TrimSuffix(maxTimeout.String(), "0m0s")))
+		return 0, usage(fmt.Sprintf("%s %s: out of range", flag, text),
+			fmt.Sprintf("from %s to %s", least, strings.TrimSuffix(maxTimeout.String(), "0m0s")))
 	}
 	return d, nil
 }

@@ -24,9 +24,10 @@ func (a *app) completePrompt(cmd *cobra.Command) {
 		return cobra.FixedCompletions(list, cobra.ShellCompDirectiveNoFileComp)
 	}
 	for flag, complete := range map[string]cobra.CompletionFunc{
-		"model": a.completeModels, "agent": a.completeAgents, "permission-mode": words(permissionModes()), "output-format": words(promptFormats()),
-		"resume":  a.completeConversations,
-		"add-dir": cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs),
+		"model": a.completeModels, "agent": a.completeAgents, "permission-mode": words(permissionModes()),
+		"output-format": words(promptFormats()),
+		"resume":        a.completeConversations,
+		"add-dir":       cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs),
 	} {
 		if cmd.Flags().Lookup(flag) != nil {
 			_ = cmd.RegisterFlagCompletionFunc(flag, complete) // there is such a flag
@@ -35,7 +36,8 @@ func (a *app) completePrompt(cmd *cobra.Command) {
 }
 
 // completeAgents offers the names of agents.
-func (a *app) completeAgents(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+func (a *app) completeAgents(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion,
+	cobra.ShellCompDirective) {
 	var out []cobra.Completion
 	for _, name := range a.agentFiles("").Current().Names() {
 		if strings.HasPrefix(name, typed) {
@@ -46,7 +48,8 @@ func (a *app) completeAgents(_ *cobra.Command, _ []string, typed string) ([]cobr
 }
 
 // completeConversations offers the sessions that a prompt can go on with.
-func (a *app) completeConversations(cmd *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+func (a *app) completeConversations(cmd *cobra.Command, _ []string, typed string) ([]cobra.Completion,
+	cobra.ShellCompDirective) {
 	infos, _ := a.conversations(cmd.Context()) // nothing to offer then
 	var out []cobra.Completion
 	for _, i := range infos {

@@ -61,7 +61,8 @@ func (a *app) giveDetached(ctx context.Context, p *Prompt, id task.ID) (again bo
 
 // hasHost says where a session lives that cannot be gone on with here.
 func hasHost(info control.Info) error {
-	return &control.Error{Code: control.Conflict, Message: fmt.Sprintf("session %s runs in process %d", info.Session, info.PID),
+	return &control.Error{Code: control.Conflict, Message: fmt.Sprintf("session %s runs in process %d", info.Session,
+		info.PID),
 		Mend: fmt.Sprintf("use `drover attach %s`, stop it with `drover stop`, or add --fork-session", info.Session)}
 }
 

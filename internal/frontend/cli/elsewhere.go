@@ -39,7 +39,8 @@ func (a *app) of(ctx context.Context, p *Prompt) (*app, error) {
 	}
 	there, err := a.at(s)
 	if err == nil && there != a && p.Trust {
-		return nil, usage(fmt.Sprintf("--trust is for this folder, and session %s belongs to %s", s.Info().Session, there.Cwd),
+		return nil, usage(fmt.Sprintf("--trust is for this folder, and session %s belongs to %s", s.Info().Session,
+			there.Cwd),
 			"look at `drover trust "+there.Cwd+"`, and leave it out")
 	}
 	return there, err
@@ -63,5 +64,6 @@ func (a *app) entry(ctx context.Context, ref string) (Session, error) {
 			return nil, severalSessions(ref, hits)
 		}
 	}
-	return nil, &control.Error{Code: control.NotFound, Message: fmt.Sprintf("no session %s", ref), Mend: "see `drover sessions --all-sessions`"}
+	return nil, &control.Error{Code: control.NotFound, Message: fmt.Sprintf("no session %s", ref),
+		Mend: "see `drover sessions --all-sessions`"}
 }

@@ -36,7 +36,8 @@ func (a *app) sessionsExport() *cobra.Command {
 			"A file that exists is never written over.",
 		Args: takes(1, 1),
 	}
-	cmd.ValidArgsFunction = func(cmd *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	cmd.ValidArgsFunction = func(cmd *cobra.Command, _ []string, typed string) ([]cobra.Completion,
+		cobra.ShellCompDirective) {
 		infos, _ := a.known(cmd.Context(), false)
 		var out []cobra.Completion
 		for _, i := range infos {
@@ -65,7 +66,8 @@ func (a *app) sessionsExport() *cobra.Command {
 		write := func(w io.Writer) error {
 			err := a.Export(cmd.Context(), w, info, form)
 			if errors.Is(err, fs.ErrNotExist) {
-				return &control.Error{Code: control.NotFound, Message: fmt.Sprintf("session %s has no conversation", info.Session), Mend: "see `drover ps -a` for its tasks"}
+				return &control.Error{Code: control.NotFound, Message: fmt.Sprintf("session %s has no conversation", info.Session),
+					Mend: "see `drover ps -a` for its tasks"}
 			}
 			return err
 		}
@@ -110,7 +112,8 @@ func (q *quiet) flush() error {
 func newFile(path string, write func(io.Writer) error) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
-		return &control.Error{Code: control.Conflict, Message: fmt.Sprintf("write %s: it is there already", path), Mend: "remove it, or choose another name"}
+		return &control.Error{Code: control.Conflict, Message: fmt.Sprintf("write %s: it is there already", path),
+			Mend: "remove it, or choose another name"}
 	}
 	if err != nil {
 		return fmt.Errorf("export: %w", err)

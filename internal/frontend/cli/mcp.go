@@ -34,8 +34,8 @@ func (a *app) mcp() *cobra.Command {
 	cmd.AddCommand(&cobra.Command{
 		Use:   "serve",
 		Short: "Serve tasks to one MCP client on stdin and stdout",
-		Long: "Serve tasks to one MCP client on stdin and stdout. The tasks live in the detached\nhost of the folder it is started in, are seen by `drover ps` in any terminal, and\n" +
-			"are stopped when the client goes, unless it asked to keep them.",
+		Long: "Serve tasks to one MCP client on stdin and stdout. The tasks run in the detached host of this folder, are\n" +
+			"listed by `drover ps` in any terminal, and are stopped when the client disconnects, unless it asked to keep them.",
 		Args: takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.ServeMCP(cmd.Context()) },
 	})
@@ -66,8 +66,10 @@ func (a *app) mcpAddCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "add [flags] NAME -- COMMAND [ARG…] | NAME --url URL",
 		Short: "Add an MCP server",
-		Long: "Put an MCP server into the file of the user, or with --scope project into .mcp.json of this folder,\nwhere everybody who works on the project has it once they trust the folder.\n\n" +
-			"${VAR} and ${VAR:-DEFAULT} in what is given are replaced when the server is started.",
+		Long: "Add an MCP server to the file of the user, or with --scope project to .mcp.json of this folder, which everybody\n" +
+			"who works on the project has, and which takes effect once the folder is trusted.\n" +
+			"\n" +
+			"${VAR} and ${VAR:-DEFAULT} are replaced when the server is started.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return usage("NAME is required", "usage: "+cmd.UseLine())
@@ -92,7 +94,8 @@ func (a *app) mcpAdd(r mcpAdd, out io.Writer) error {
 	if err := mcpconfig.CheckName(r.name); err != nil {
 		return usage(err.Error(), "give it another name")
 	}
-	s := mcpclient.Server{URL: r.url, Cwd: r.cwd, TimeoutMS: r.timeout.Milliseconds(), AllowedTools: r.allowed, DisabledTools: r.disabled}
+	s := mcpclient.Server{URL: r.url, Cwd: r.cwd, TimeoutMS: r.timeout.Milliseconds(), AllowedTools: r.allowed,
+		DisabledTools: r.disabled}
 	if len(r.cmd) > 0 {
 		s.Command, s.Args = r.cmd[0], r.cmd[1:]
 	}
@@ -122,7 +125,8 @@ func (a *app) mcpAdd(r mcpAdd, out io.Writer) error {
 	}
 	if err := mcpconfig.Add(path, r.name, s); err != nil {
 		if errors.Is(err, mcpconfig.ErrExists) {
-			return &control.Error{Code: control.Conflict, Message: fmt.Sprintf("%s has a server %s", path, r.name), Mend: "remove it with `drover mcp rm`, or take another name"}
+			return &control.Error{Code: control.Conflict, Message: fmt.Sprintf("%s has a server %s", path, r.name),
+				Mend: "remove it with `drover mcp rm`, or take another name"}
 		}
 		return err
 	}
@@ -180,7 +184,8 @@ func (a *app) mcpRemoveCommand() *cobra.Command {
 }
 
 func (a *app) mcpRemove(name, scope string, out io.Writer) error {
-	paths := []string{filepath.Join(a.Cwd, mcpconfig.OwnProjectFile), filepath.Join(a.Cwd, mcpconfig.ProjectFile), mcpconfig.UserFile(home.Lookup(a.Env))}
+	paths := []string{filepath.Join(a.Cwd, mcpconfig.OwnProjectFile), filepath.Join(a.Cwd, mcpconfig.ProjectFile),
+		mcpconfig.UserFile(home.Lookup(a.Env))}
 	if scope != "" {
 		path, err := a.mcpPath(scope)
 		if err != nil {
@@ -204,7 +209,8 @@ func (a *app) mcpRemove(name, scope string, out io.Writer) error {
 		return &control.Error{Code: control.NotFound, Message: "no MCP server " + name, Mend: "see `drover mcp list`"}
 	case 1:
 	default:
-		return &control.Error{Code: control.Conflict, Message: fmt.Sprintf("%s is in %s", name, strings.Join(has, " and ")), Mend: "say which with --scope"}
+		return &control.Error{Code: control.Conflict, Message: fmt.Sprintf("%s is in %s", name, strings.Join(has, " and ")),
+			Mend: "say which with --scope"}
 	}
 	if _, err := mcpconfig.Remove(has[0], name); err != nil {
 		return err
@@ -217,8 +223,9 @@ func (a *app) mcpAcceptCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "accept NAME",
 		Short: "Accept the changed tools of an MCP server",
-		Long:  "Drover remembers what a tool said of itself when it was used first, and asks about its calls once that\nhas changed. This forgets what was remembered of one server: its tools are taken as they are next time.",
-		Args:  takes(1, 1),
+		Long: "Drover records the description of each tool when it is first used, and asks before calls of a tool whose\n" +
+			"description has changed. Accept removes the record of one server, so that its tools are taken as they are now.",
+		Args: takes(1, 1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			entries, err := a.MCPServers()
 			if err != nil {
@@ -341,7 +348,8 @@ func (a *app) showServers(out io.Writer, rows []mcpRow) error {
 		if r.Status == "connected" {
 			tools = fmt.Sprint(len(r.Tools))
 		}
-		lines = append(lines, []string{excerpt.Line(r.Name, 40), r.Scope, cmp.Or(r.Status, "-"), tools, excerpt.Line(cmp.Or(r.URL, strings.Join(r.Command, " ")), 80)})
+		lines = append(lines, []string{excerpt.Line(r.Name, 40), r.Scope, cmp.Or(r.Status, "-"), tools,
+			excerpt.Line(cmp.Or(r.URL, strings.Join(r.Command, " ")), 80)})
 	}
 	if err := a.table(lines, byState(lines, "STATUS")); err != nil {
 		return err
@@ -351,7 +359,8 @@ func (a *app) showServers(out io.Writer, rows []mcpRow) error {
 			fmt.Fprintf(out, "%s: %s\n", excerpt.Line(r.Name, 40), excerpt.Line(r.Error, 500))
 		}
 		if r.Shadows != "" && r.Status != "waits for trust" {
-			fmt.Fprintf(out, "%s takes the place of yours in %s: calls of its tools are asked about\n", excerpt.Line(r.Name, 40), r.Shadows)
+			fmt.Fprintf(out, "%s takes the place of yours in %s: calls of its tools are asked about\n", excerpt.Line(r.Name, 40),
+				r.Shadows)
 		}
 	}
 	return nil

@@ -20,7 +20,8 @@ import (
 // memoryCommand shows and changes what is remembered of this folder.
 func (a *app) memoryCommand() *cobra.Command {
 	sub := func(use, short string, least, most int, run func(cmd *cobra.Command, words []string) error) *cobra.Command {
-		return &cobra.Command{Use: use, Short: short, Args: takes(least, most), ValidArgsFunction: cobra.NoFileCompletions, RunE: run}
+		return &cobra.Command{Use: use, Short: short, Args: takes(least, most), ValidArgsFunction: cobra.NoFileCompletions,
+			RunE: run}
 	}
 	// shows makes a command that prints a table, or JSON.
 	shows := func(use, short string, run func(out io.Writer, asJSON bool) error) *cobra.Command {
@@ -30,12 +31,13 @@ func (a *app) memoryCommand() *cobra.Command {
 		return cmd
 	}
 	cmd := shows("memory", "Show and change the memory of this project", a.memoryShow)
-	cmd.Long = "Show and change what is remembered of this folder: files of which MEMORY.md is the index, and the context board.\n" +
+	cmd.Long = "Show and change the memory of this project: files, of which MEMORY.md is the index, and the context board.\n" +
 		"New sessions begin with the index and the newest notes of the board. See docs/memory.md."
 	var tags []string
-	add := sub("add TEXT", "Add a note to the board and print its ID", 1, -1, func(cmd *cobra.Command, words []string) error {
-		return a.boardAdd(cmd.Context(), cmd.OutOrStdout(), strings.Join(words, " "), tags)
-	})
+	add := sub("add TEXT", "Add a note to the board and print its ID", 1, -1,
+		func(cmd *cobra.Command, words []string) error {
+			return a.boardAdd(cmd.Context(), cmd.OutOrStdout(), strings.Join(words, " "), tags)
+		})
 	add.Flags().StringArrayVar(&tags, "tag", nil, "a word to find it by; may be given several times")
 	board := shows("board", "Show and change the context board: short notes for new sessions", a.boardList)
 	board.AddCommand(shows("list", "Show all notes, newest first", a.boardList), add,
@@ -86,7 +88,8 @@ func (a *app) memoryShow(out io.Writer, asJSON bool) error {
 		a.hint(n)
 	}
 	if asJSON {
-		v := shownMemory{Dir: s.Dir(), PID: state.PID, Files: append([]memory.File{}, files...), Entries: len(b.Entries), Told: text}
+		v := shownMemory{Dir: s.Dir(), PID: state.PID, Files: append([]memory.File{}, files...), Entries: len(b.Entries),
+			Told: text}
 		if !state.Last.IsZero() {
 			v.Last = &state.Last
 		}
@@ -99,7 +102,8 @@ func (a *app) memoryShow(out io.Writer, asJSON bool) error {
 	if state.PID != 0 {
 		last += fmt.Sprintf("; under way in process %d", state.PID)
 	}
-	_, err = fmt.Fprintf(out, "folder         %s\nconsolidated   %s\nfiles          %d\nboard          %d notes\n\n%s\n", s.Dir(), last, len(files), len(b.Entries),
+	_, err = fmt.Fprintf(out, "folder         %s\nconsolidated   %s\nfiles          %d\nboard          %d notes\n\n%s\n",
+		s.Dir(), last, len(files), len(b.Entries),
 		cmp.Or(excerpt.Visible(text), "Nothing is remembered yet."))
 	return err
 }
@@ -141,7 +145,8 @@ func (a *app) boardList(out io.Writer, asJSON bool) error {
 	}
 	rows := [][]string{{"ID", "BY", "NOTE"}}
 	for _, e := range slices.Backward(b.Entries) {
-		rows = append(rows, []string{excerpt.Line(e.ID, 40), cmp.Or(excerpt.Line(e.By, 24), "-"), excerpt.Line(e.Line(), 100)})
+		rows = append(rows, []string{excerpt.Line(e.ID, 40), cmp.Or(excerpt.Line(e.By, 24), "-"),
+			excerpt.Line(e.Line(), 100)})
 	}
 	return a.table(rows, headed)
 }
@@ -176,8 +181,9 @@ func (a *app) dreamCommand() *cobra.Command {
 	var detach bool
 	cmd := &cobra.Command{
 		Use: "dream", Short: "Consolidate memory now",
-		Long: "Let an agent go over the conversations since the last time, and bring what was learnt into memory. It can read\n" +
-			"transcripts and change memory, and nothing else. There is one at a time; `drover ps` shows it, `drover stop` ends it.",
+		Long: "Run an agent that reads the conversations since the last consolidation and updates memory. It can read\n" +
+			"transcripts and change memory, and nothing else. Only one runs at a time; `drover ps` lists it and\n" +
+			"`drover stop` ends it.",
 		Args: takes(0, 0), ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			r := control.StartRequest{Dream: &control.DreamRequest{}, Env: a.Env, Cwd: a.Cwd}

@@ -43,9 +43,9 @@ func (a *app) modelsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "models [--json]",
 		Short: "List models: names, context windows, prices, and whether a key is set",
-		Long: "List the short names of models, those of your settings included, and the models whose window and price are\n" +
-			"models. Any other name can be given to --model too, as PROVIDER/NAME. Prices are US dollars for a million tokens,\n" +
-			"from a table that has its date, or from models.prices of your settings.",
+		Long: "List the short names of models, including those of your settings, and the models whose context window and\n" +
+			"price are known. Any other name can be given to --model as PROVIDER/NAME. Prices are US dollars for a million\n" +
+			"tokens, from a dated table or from models.prices of your settings.",
 		Args:              takes(0, 0),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -85,7 +85,8 @@ func (a *app) models(set settings.Settings) ([]modelRow, []string) {
 		if !has {
 			of, bare = "anthropic", name
 		}
-		r := modelRow{Alias: alias, Name: name, Provider: of, Ready: slices.Contains(ready, of), Output: models.MostOutput(bare)}
+		r := modelRow{Alias: alias, Name: name, Provider: of, Ready: slices.Contains(ready, of),
+			Output: models.MostOutput(bare)}
 		r.Window, _ = table.Window(name)
 		if p, ok := table.Price(name, 0); ok {
 			r.Price = &modelPrice{p.Input, p.Output, p.CacheRead, p.CacheWrite}
@@ -154,7 +155,8 @@ func (a *app) printModels(rows []modelRow) error {
 		if r.Default {
 			usual = "default"
 		}
-		lines = append(lines, []string{cmp.Or(excerpt.Line(r.Alias, 30), "-"), excerpt.Line(r.Name, 60), excerpt.Line(r.Provider, 20),
+		lines = append(lines, []string{cmp.Or(excerpt.Line(r.Alias, 30), "-"), excerpt.Line(r.Name, 60),
+			excerpt.Line(r.Provider, 20),
 			number(r.Window), number(r.Output), in, written, key, usual})
 	}
 	text := a.layOut(lines, headed)
@@ -164,7 +166,8 @@ func (a *app) printModels(rows []modelRow) error {
 
 // completeModels offers the short names, and full names once something of one is
 // typed.
-func (a *app) completeModels(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+func (a *app) completeModels(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion,
+	cobra.ShellCompDirective) {
 	set, _, _ := settings.Load(settings.Find(home.Lookup(a.Env), a.Cwd, "")) // the names that there are without it
 	rows, _ := a.models(set)
 	var out []cobra.Completion

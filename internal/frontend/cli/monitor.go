@@ -30,10 +30,11 @@ func (a *app) monitorCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "monitor [--match RE] [--timeout D | --persistent] [--name N] (-- CMD [ARG…] | --file F | --server S --uri U)",
 		Short: "Watch a command, a file or an MCP resource",
-		Long: `Watch the lines of a command, the new lines of a file, or a resource of an MCP server, in the detached host of this folder, and print the ID.
-
-A line that matches is an event; ` + "`drover ps`" + ` counts them, ` + "`drover logs -f`" + ` shows all lines as they come. A monitor ends with what it watches, when its time
-is up, or by ` + "`drover stop`" + `. It does not outlive its host.`,
+		Long: "Watch the lines of a command, the new lines of a file, or a resource of an MCP server, in the detached host of\n" +
+			"this folder, and print the ID.\n" +
+			"\n" +
+			"A line that matches is an event: `drover ps` counts events, and `drover logs -f` prints all lines. A monitor\n" +
+			"ends with what it watches, after its timeout, or by `drover stop`. It does not outlive its host.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			m.timed = cmd.Flags().Changed("timeout")
 			r, err := m.request(a, args)
@@ -69,11 +70,13 @@ func (m *monitorFlags) request(a *app, words []string) (control.StartRequest, er
 	}
 	switch {
 	case sources != 1 || len(words) > 0 && words[0] == "":
-		return r, usage("exactly one of a command, --file, and --server with --uri is required", "give one of -- CMD, --file F, and --server S with --uri U")
+		return r, usage("exactly one of a command, --file, and --server with --uri is required",
+			"give one of -- CMD, --file F, and --server S with --uri U")
 	case m.persistent && m.timed:
 		return r, usage("--timeout and --persistent are mutually exclusive", "give one of them")
 	case m.timeout <= 0:
-		return r, usage(fmt.Sprintf("--timeout %s: must be greater than 0", m.timeout), "write it as 90s or 10m, or use --persistent")
+		return r, usage(fmt.Sprintf("--timeout %s: must be greater than 0", m.timeout),
+			"write it as 90s or 10m, or use --persistent")
 	case !m.detach:
 		return r, usage("a monitor always runs in the detached host", "follow it with `drover logs -f ID`")
 	}

@@ -142,7 +142,8 @@ func (a *app) ruleSet(set ruleSet) permission.Rules {
 		dir = filepath.Join(a.Cwd, dir)
 	}
 	get := home.Lookup(a.Env)
-	return permission.Rules{Mode: permission.Mode(set.Mode), Allow: set.Allow, Ask: set.Ask, Deny: set.Deny, Cwd: filepath.Clean(dir),
+	return permission.Rules{Mode: permission.Mode(set.Mode), Allow: set.Allow, Ask: set.Ask, Deny: set.Deny,
+		Cwd:  filepath.Clean(dir),
 		Home: get("HOME"), Path: get("PATH"), ReadOnlyAuto: set.ReadOnly, Filtered: true, Headless: true}
 }
 

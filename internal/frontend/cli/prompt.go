@@ -111,7 +111,7 @@ func (p *Prompt) add(f *pflag.FlagSet) {
 	f.IntVar(&p.MaxTurns, "max-turns", 0, "maximum number of model replies (default 50)")
 	f.StringVar(&p.System, "system-prompt", "", "replace the system prompt")
 	f.StringVar(&p.AppendSystem, "append-system-prompt", "", "append to the system prompt")
-	f.StringVar(&p.Mode, "permission-mode", "", "default, acceptEdits, plan, dontAsk or bypassPermissions")
+	f.StringVar(&p.Mode, "permission-mode", "", strings.Join(permissionModes(), ", "))
 	f.StringArrayVar(&p.Allowed, "allowed-tools", nil, "calls that run without asking, such as 'Bash(go test:*),Edit'")
 	f.StringArrayVar(&p.Disallowed, "disallowed-tools", nil, "calls that are always denied")
 	f.StringVar(&p.Settings, "settings", "", "a settings file, or JSON")
@@ -121,11 +121,14 @@ func (p *Prompt) add(f *pflag.FlagSet) {
 	f.StringVar(&p.Session, "session-id", "", "the ID of the new session")
 	f.BoolVar(&p.Fork, "fork-session", false, "with --resume or --continue: continue in a copy of the session")
 	f.Float64Var(&p.MaxBudget, "max-budget-usd", 0, "budget of the session in US dollars")
-	f.DurationVar(&p.AskTimeout, "ask-timeout", 0, "how long questions wait for \"drover approvals\" (default: they are denied; with -d the setting)")
+	f.DurationVar(&p.AskTimeout, "ask-timeout", 0,
+		"how long questions wait for \"drover approvals\" (default: denied at once; with -d as set)")
 	f.BoolVar(&p.Trust, "trust", false, "trust the files that this folder has now")
-	f.BoolVar(&p.Autopilot, "autopilot", false, "continue until the agent marks the work as complete, with at most 5 reminders")
+	f.BoolVar(&p.Autopilot, "autopilot", false,
+		"continue until the agent marks the work as complete, with at most 5 reminders")
 	f.BoolVar(&p.NoWait, "no-wait", false, "do not wait for background work")
-	f.StringVar(&p.waitCeilingText, "wait-ceiling", "", "how long commands are waited for after the last answer (default 10m)")
+	f.StringVar(&p.waitCeilingText, "wait-ceiling", "",
+		"how long commands are waited for after the last answer (default 10m)")
 }
 
 // kebab turns the camel case of foreign programs into our spelling.
@@ -198,8 +201,10 @@ func (a *app) check(ctx context.Context, p *Prompt, words []string) error {
 		fmt.Fprintln(a.Stderr, "drover: note: permission mode auto is taken as default")
 		p.Mode = ""
 	}
-	if p.Mode != "" && !slices.Contains([]permission.Mode{permission.Default, permission.AcceptEdits, permission.Plan, permission.DontAsk, permission.Bypass}, permission.Mode(p.Mode)) {
-		return usage(fmt.Sprintf("--permission-mode %q: unknown mode", p.Mode), "use default, acceptEdits, plan, dontAsk or bypassPermissions")
+	if p.Mode != "" && !slices.Contains([]permission.Mode{permission.Default, permission.AcceptEdits, permission.Plan,
+		permission.DontAsk, permission.Bypass}, permission.Mode(p.Mode)) {
+		return usage(fmt.Sprintf("--permission-mode %q: unknown mode", p.Mode),
+			"use default, acceptEdits, plan, dontAsk or bypassPermissions")
 	}
 	for flag, rules := range map[string][]string{"--allowed-tools": p.Allowed, "--disallowed-tools": p.Disallowed} {
 		if err := CheckToolNames(flag, SplitRules(rules)); err != nil {
@@ -215,7 +220,8 @@ func (a *app) check(ctx context.Context, p *Prompt, words []string) error {
 	if p.waitCeilingText != "" {
 		d, err := time.ParseDuration(p.waitCeilingText)
 		if err != nil || d <= 0 {
-			return usage(fmt.Sprintf("--wait-ceiling %q: not a duration greater than 0", p.waitCeilingText), "write it as 90s or 10m; see also --no-wait")
+			return usage(fmt.Sprintf("--wait-ceiling %q: not a duration greater than 0", p.waitCeilingText),
+				"write it as 90s or 10m; see also --no-wait")
 		}
 		p.WaitCeiling = d
 	}
@@ -318,7 +324,8 @@ func (a *app) readStdin(ctx context.Context, needed bool) (string, error) {
 			return "", fmt.Errorf("read stdin: %w", r.err)
 		}
 		if len(r.data) > maxStdin {
-			return "", usage(fmt.Sprintf("stdin holds more than %d MiB", maxStdin>>20), "write it to a file and name the file in the prompt")
+			return "", usage(fmt.Sprintf("stdin holds more than %d MiB", maxStdin>>20),
+				"write it to a file and name the file in the prompt")
 		}
 		return strings.ToValidUTF8(string(r.data), "\uFFFD"), nil
 	case <-ctx.Done():
@@ -348,10 +355,13 @@ func (a *app) pick(ctx context.Context, p *Prompt) (task.ID, error) {
 			return "", hasHost(info)
 		}
 		if info.Damaged {
-			return "", &control.Error{Code: control.Conflict, Message: fmt.Sprintf("the session.json of session %s cannot be read", id), Mend: fmt.Sprintf("run `drover sessions repair %s`", id)}
+			return "", &control.Error{Code: control.Conflict,
+				Message: fmt.Sprintf("the session.json of session %s cannot be read", id),
+				Mend:    fmt.Sprintf("run `drover sessions repair %s`", id)}
 		}
 		if info.Role != conversing {
-			return "", &control.Error{Code: control.Conflict, Message: fmt.Sprintf("session %s has no main agent to go on with", id), Mend: "see `drover sessions`"}
+			return "", &control.Error{Code: control.Conflict,
+				Message: fmt.Sprintf("session %s has no main agent to go on with", id), Mend: "see `drover sessions`"}
 		}
 		if p.Fork {
 			return a.Fork(id)
@@ -361,11 +371,13 @@ func (a *app) pick(ctx context.Context, p *Prompt) (task.ID, error) {
 	if p.Continue {
 		return "", errNoConversation()
 	}
-	return "", &control.Error{Code: control.NotFound, Message: fmt.Sprintf("no session %s", p.Resume), Mend: "see `drover sessions`"}
+	return "", &control.Error{Code: control.NotFound, Message: fmt.Sprintf("no session %s", p.Resume),
+		Mend: "see `drover sessions`"}
 }
 
 func errNoConversation() error {
-	return &control.Error{Code: control.NotFound, Message: "this folder has no session to go on with", Mend: "start one with `drover -p \"…\"`"}
+	return &control.Error{Code: control.NotFound, Message: "this folder has no session to go on with",
+		Mend: "start one with `drover -p \"…\"`"}
 }
 
 // SplitRules reads rules that are separated by commas or blanks outside

@@ -102,7 +102,8 @@ func (a *app) taskRows(records []task.Record, depth []int, session bool) [][]str
 	rows := [][]string{{"ID", "NAME", "KIND", "STATUS", "AGE", "TIME", "TOKENS", "EXIT", "COMMAND"}}
 	for i, r := range records {
 		rows = append(rows, []string{
-			strings.Repeat("  ", depth[i]) + cell(string(r.ID), 40), cell(r.Name, nameChars), cell(string(r.Kind), 30), status(now, r),
+			strings.Repeat("  ", depth[i]) + cell(string(r.ID), 40), cell(r.Name, nameChars), cell(string(r.Kind), 30),
+			status(now, r),
 			age(now, r.CreateTime), span(r.Duration(now)), tokens(r), ending(r), doing(r),
 		})
 	}
@@ -157,7 +158,8 @@ func (a *app) list(ctx context.Context, ended, all bool, limit int) (records []t
 				a.note("%v", errs[i])
 			}
 			if block[i].Info().Stopped {
-				a.note("the host of session %s stands still, as after Ctrl-Z: its log is shown (`fg` in its terminal continues it)", block[i].Info().Session)
+				a.note("the host of session %s stands still, as after Ctrl-Z: its log is shown (`fg` in its terminal continues it)",
+					block[i].Info().Session)
 			}
 			if page.Trouble != "" {
 				a.note("session %s: %s", block[i].Info().Session, page.Trouble)
@@ -174,7 +176,8 @@ func (a *app) list(ctx context.Context, ended, all bool, limit int) (records []t
 }
 
 // left asks for a listing of a session anew.
-func (a *app) left(ctx context.Context, s Session, all bool, ask func(context.Context, control.API) (control.Page, error)) (control.Page, error) {
+func (a *app) left(ctx context.Context, s Session, all bool,
+	ask func(context.Context, control.API) (control.Page, error)) (control.Page, error) {
 	known, err := a.Known(ctx, false, all)
 	if err != nil {
 		return control.Page{}, fmt.Errorf("list sessions: %w", err)

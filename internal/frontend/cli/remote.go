@@ -29,8 +29,8 @@ func (a *app) remoteRun() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run [-d] [--service NAME|URL] [--type T] PROMPT",
 		Short: "Run one agent on a remote service and print its answer",
-		Long: "Run one agent in a session of a service elsewhere and print its answer. Services are set in remote.services of your\n" +
-			"settings. The session goes on when this machine does not; `drover ps` shows it, and `drover stop` ends it.",
+		Long: "Run one agent in a session of a remote service and print its answer. Services are set in remote.services of\n" +
+			"your settings. The session continues when this machine goes down; `drover ps` lists it and `drover stop` ends it.",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return usage("PROMPT is required", "as in `drover remote run \"fix the build\"`")
@@ -104,18 +104,20 @@ func (a *app) remoteServe() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve [--listen 127.0.0.1:0] [--token-env NAME] [--open]",
 		Short: "Serve remote sessions; each is an agent in this folder",
-		Long: "Serve the session API of docs/remote-agents.md on this machine: each session is an agent that works in this folder,\n" +
-			"under this folder's settings and rules. Whoever has the token can have commands run here. To be reached from\n" +
-			"elsewhere it needs something in front that speaks TLS. The address is printed when it listens.",
+		Long: "Serve the session API of docs/remote-agents.md: each session is an agent that works in this folder, under the\n" +
+			"settings and rules of this folder. Whoever has the token can run commands here. To be reached from other\n" +
+			"machines it needs a proxy that speaks TLS. The address is printed when the server listens.",
 		Args:              takes(0, 0),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			token := home.Lookup(a.Env)(tokenEnv)
 			switch {
 			case open && token != "":
-				return usage("--open and the token in "+tokenEnv+" are mutually exclusive", "unset the variable, or leave --open out")
+				return usage("--open and the token in "+tokenEnv+" are mutually exclusive",
+					"unset the variable, or leave --open out")
 			case !open && token == "":
-				return usage("no token: "+tokenEnv+" is not set", "set it to a random value, or give every user of this machine access with --open")
+				return usage("no token: "+tokenEnv+" is not set",
+					"set it to a random value, or give every user of this machine access with --open")
 			}
 			return a.ServeRemote(cmd.Context(), listen, tokenEnv, token)
 		},

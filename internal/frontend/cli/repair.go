@@ -79,7 +79,8 @@ func (a *app) sessionsRepair() *cobra.Command {
 
 // filled has lists where there are none.
 func (r Repair) filled() Repair {
-	r.Missing, r.MissingTasks, r.Untold = append([][2]task.Seq{}, r.Missing...), append([]task.ID{}, r.MissingTasks...), append([]task.ID{}, r.Untold...)
+	r.Missing, r.MissingTasks, r.Untold = append([][2]task.Seq{}, r.Missing...), append([]task.ID{}, r.MissingTasks...),
+		append([]task.ID{}, r.Untold...)
 	r.Rebuilt, r.Aside = append([]Rebuilt{}, r.Rebuilt...), append([]string{}, r.Aside...)
 	return r
 }
@@ -98,7 +99,8 @@ func (r Repair) text() string {
 	var b strings.Builder
 	line := func(format string, v ...any) { fmt.Fprintf(&b, format+"\n", v...) }
 	line("session %s: its log was made anew (%s)", id, cell(r.Damage, 300))
-	line("kept: %d tasks, %d events, %d notices, %d messages, %d answers", r.Tasks, r.Events, r.Notices, r.Messages, r.Answers)
+	line("kept: %d tasks, %d events, %d notices, %d messages, %d answers", r.Tasks, r.Events, r.Notices, r.Messages,
+		r.Answers)
 	for i, t := range r.Rebuilt {
 		if i == mostNamed {
 			line("and %d more", len(r.Rebuilt)-i)

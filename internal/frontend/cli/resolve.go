@@ -61,7 +61,8 @@ func taken(ctx context.Context, ask func() (Session, error)) error {
 
 // each asks sessions side by side and returns the answers in their order. A
 // session that does not answer in time gives an error, and only for itself.
-func each[T any](ctx context.Context, sessions []Session, ask func(context.Context, control.API) (T, error)) ([]T, []error) {
+func each[T any](ctx context.Context, sessions []Session, ask func(context.Context, control.API) (T, error)) ([]T,
+	[]error) {
 	answers, errs := make([]T, len(sessions)), make([]error, len(sessions))
 	var group sync.WaitGroup
 	slots := make(chan struct{}, asked)
@@ -126,7 +127,10 @@ func (a *app) search(ctx context.Context, ref string, places []place) (found, er
 		}
 		sessions = slices.DeleteFunc(slices.Clone(sessions), func(s Session) bool { return seen[s.Info().Session] })
 		if ended != nil { // what ended before it began has nothing newer
-			sessions = slices.DeleteFunc(sessions, func(s Session) bool { return before(s.Info().EndTime, ended.record.CreateTime) })
+			sessions = slices.DeleteFunc(sessions, func(s Session) bool {
+				return before(s.Info().EndTime,
+					ended.record.CreateTime)
+			})
 		}
 		f, err := pick(ctx, sessions, ref, p.ids)
 		switch {
@@ -160,7 +164,8 @@ func (a *app) search(ctx context.Context, ref string, places []place) (found, er
 	if matches := a.begins(ctx, ref); len(matches) > 0 {
 		return found{}, severalMatches(ref, matches)
 	}
-	return found{}, &control.Error{Code: control.NotFound, Message: fmt.Sprintf("no task %q: unknown ID or name", ref), Mend: "see `drover ps -a`"}
+	return found{}, &control.Error{Code: control.NotFound, Message: fmt.Sprintf("no task %q: unknown ID or name", ref),
+		Mend: "see `drover ps -a`"}
 }
 
 // begins are the tasks of this project whose IDs begin with a single character, which
@@ -254,7 +259,8 @@ func sessionOf(known []Session, word string) (Session, error) {
 	}
 	switch len(hits) {
 	case 0:
-		return nil, &control.Error{Code: control.NotFound, Message: fmt.Sprintf("no session %q", word), Mend: "see `drover sessions --all-sessions`"}
+		return nil, &control.Error{Code: control.NotFound, Message: fmt.Sprintf("no session %q", word),
+			Mend: "see `drover sessions --all-sessions`"}
 	case 1:
 		return hits[0], nil
 	}
@@ -350,5 +356,6 @@ func severalMatches(ref string, matches []string) error {
 		names = append(slices.Clone(matches[:mostNamed]), fmt.Sprintf("%d more", more))
 	}
 	return &control.Error{Code: control.Ambiguous, Matches: matches,
-		Message: fmt.Sprintf("%q is ambiguous: it could be any of %s", ref, strings.Join(names, ", ")), Mend: "give more of the ID"}
+		Message: fmt.Sprintf("%q is ambiguous: it could be any of %s", ref, strings.Join(names, ", ")),
+		Mend:    "give more of the ID"}
 }

@@ -17,7 +17,8 @@ import (
 )
 
 // onTask builds a command for one task.
-func (a *app) onTask(cmd *cobra.Command, ended bool, do func(context.Context, control.API, found) error) *cobra.Command {
+func (a *app) onTask(cmd *cobra.Command, ended bool,
+	do func(context.Context, control.API, found) error) *cobra.Command {
 	cmd.Args = takes(1, 1)
 	cmd.ValidArgsFunction = a.completeTasks(ended)
 	all := everywhere(cmd)
@@ -187,7 +188,8 @@ func (a *app) recount(ctx context.Context, all bool) ([]control.Info, error) {
 	now, errs := each(ctx, open, func(ctx context.Context, api control.API) (control.Info, error) { return api.Info(ctx) })
 	for i, at := range places {
 		if errs[i] == nil {
-			infos[at].Live, infos[at].PID, infos[at].Tasks, infos[at].DiskBytes = now[i].Live, now[i].PID, now[i].Tasks, now[i].DiskBytes
+			infos[at].Live, infos[at].PID, infos[at].Tasks, infos[at].DiskBytes = now[i].Live, now[i].PID, now[i].Tasks,
+				now[i].DiskBytes
 		}
 	}
 	return infos, nil
@@ -204,7 +206,8 @@ func (a *app) sessionsRemove() *cobra.Command {
 	}
 	old := cmd.Flags().String("old", "", "all that ended longer ago, such as 30d; without AGE what tasks.retention says")
 	cmd.Flags().Lookup("old").NoOptDefVal = noAge
-	cmd.ValidArgsFunction = func(cmd *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	cmd.ValidArgsFunction = func(cmd *cobra.Command, _ []string, typed string) ([]cobra.Completion,
+		cobra.ShellCompDirective) {
 		infos, _ := a.known(cmd.Context(), false)
 		var out []cobra.Completion
 		for _, i := range infos {
@@ -234,7 +237,8 @@ func (a *app) sessionsRemove() *cobra.Command {
 				return a.elsewhere(cmd.Context(), word, err)
 			}
 			if i.Live {
-				return &control.Error{Code: control.Conflict, Message: fmt.Sprintf("remove session %s: it lives", i.Session), Mend: "stop its tasks first, see `drover ps`"}
+				return &control.Error{Code: control.Conflict, Message: fmt.Sprintf("remove session %s: it lives", i.Session),
+					Mend: "stop its tasks first, see `drover ps`"}
 			}
 			if !slices.ContainsFunc(chosen, func(c control.Info) bool { return c.Session == i.Session }) {
 				chosen = append(chosen, i)
@@ -267,12 +271,14 @@ func pickSession(infos []control.Info, word string) (control.Info, error) {
 	}
 	switch {
 	case len(same) > 1: // whoever chose the ID chose it twice
-		return control.Info{}, &control.Error{Code: control.Ambiguous, Message: fmt.Sprintf("%s is a session of %s and of %s", word, same[0].Project, same[1].Project),
-			Mend: "go to the folder, and leave out --all-sessions"}
+		return control.Info{}, &control.Error{Code: control.Ambiguous,
+			Message: fmt.Sprintf("%s is a session of %s and of %s", word, same[0].Project, same[1].Project),
+			Mend:    "go to the folder, and leave out --all-sessions"}
 	case len(same) == 1:
 		return same[0], nil
 	case len(hits) == 0:
-		return control.Info{}, &control.Error{Code: control.NotFound, Message: fmt.Sprintf("no session %q", word), Mend: "see `drover sessions`"}
+		return control.Info{}, &control.Error{Code: control.NotFound, Message: fmt.Sprintf("no session %q", word),
+			Mend: "see `drover sessions`"}
 	case len(hits) == 1:
 		return hits[0], nil
 	}
@@ -290,7 +296,8 @@ func (a *app) elsewhere(ctx context.Context, word string, err error) error {
 	if other != nil {
 		return err
 	}
-	return &control.Error{Code: control.NotFound, Message: fmt.Sprintf("session %s belongs to the folder %s", i.Session, i.Project), Mend: "add --all-sessions"}
+	return &control.Error{Code: control.NotFound, Message: fmt.Sprintf("session %s belongs to the folder %s", i.Session,
+		i.Project), Mend: "add --all-sessions"}
 }
 
 func (a *app) doctor() *cobra.Command {

@@ -78,7 +78,8 @@ func (a *app) statsCommand() *cobra.Command {
 	f.StringVar(&since, "since", "", "a time ago such as 36h or 7d, or a day such as 2026-11-01")
 	f.BoolVar(&all, "all-projects", false, "the sessions of all projects")
 	f.BoolVar(&asJSON, "json", false, "one JSON object")
-	_ = cmd.RegisterFlagCompletionFunc("by", cobra.FixedCompletions([]string{"agent", "day", "project", "model", "session"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("by", cobra.FixedCompletions([]string{"agent", "day", "project", "model",
+		"session"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
@@ -92,7 +93,8 @@ func sinceTime(text string, now time.Time) (time.Time, error) {
 			return at, nil
 		}
 	}
-	return time.Time{}, usage(fmt.Sprintf("--since %q: not a time", text), "give one ago such as 36h or 7d, or a day such as 2026-11-01")
+	return time.Time{}, usage(fmt.Sprintf("--since %q: not a time", text),
+		"give one ago such as 36h or 7d, or a day such as 2026-11-01")
 }
 
 // longAgo reads a duration above zero; days and weeks stand alone.

@@ -44,12 +44,13 @@ func (a *app) resume() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "resume [--json] REF [PROMPT]",
 		Short: "Resume a paused task, or start a new run of an ended agent",
-		Long: "Let a paused task and everything below it go on. An agent that has ended gets a new run, which knows all that\n" +
-			"was said before, with PROMPT or the words \"Go on.\" A workflow goes on behind the steps that are done.",
+		Long: "Resume a paused task and everything below it. An agent that has ended gets a new run with the whole\n" +
+			"conversation, and PROMPT or the words \"Go on.\" as its prompt. A workflow continues after the steps that are done.",
 		Args:              takes(1, 2),
 		ValidArgsFunction: a.completeTasks(true),
 	}
-	return a.steer(cmd, false, func(ctx context.Context, api control.API, ref string, words []string) (task.Record, error) {
+	return a.steer(cmd, false, func(ctx context.Context, api control.API, ref string, words []string) (task.Record,
+		error) {
 		req := control.ResumeRequest{Ref: ref, Env: a.Env}
 		if len(words) > 1 {
 			req.Prompt = words[1]
@@ -86,7 +87,8 @@ func (a *app) steer(cmd *cobra.Command, sessions bool, do steering) *cobra.Comma
 }
 
 // steerOne finds what is meant, and does it.
-func (a *app) steerOne(ctx context.Context, verb string, words []string, sessions, all bool, do steering) (s Session, rec task.Record, err error) {
+func (a *app) steerOne(ctx context.Context, verb string, words []string, sessions, all bool, do steering) (s Session,
+	rec task.Record, err error) {
 	f, err := a.resolve(ctx, words[0], all)
 	ref := string(f.record.ID)
 	if sessions && notFound(err) {
@@ -123,9 +125,11 @@ func (a *app) host(ctx context.Context, word string, all bool) (s Session, err e
 		}
 		if err == nil && !s.Info().Live {
 			id := s.Info().Session
-			err = &control.Error{Code: control.Conflict, Message: fmt.Sprintf("session %s has no host", id), Mend: "see `drover ps -a` for its tasks"}
+			err = &control.Error{Code: control.Conflict, Message: fmt.Sprintf("session %s has no host", id),
+				Mend: "see `drover ps -a` for its tasks"}
 			if s.Info().Role == conversing {
-				err = &control.Error{Code: control.Conflict, Message: fmt.Sprintf("session %s has no host", id), Mend: fmt.Sprintf("go on with it by `drover attach %s`", id)}
+				err = &control.Error{Code: control.Conflict, Message: fmt.Sprintf("session %s has no host", id),
+					Mend: fmt.Sprintf("go on with it by `drover attach %s`", id)}
 			}
 		}
 		return s, err
@@ -137,8 +141,8 @@ func (a *app) pause() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pause [--json] REF…",
 		Short: "Pause tasks and everything below them",
-		Long: "Hold tasks with everything below them. An agent finishes the reply and the calls that it is in, begins nothing\n" +
-			"new, and keeps all its work; commands stand still. `drover resume` lets them go on.",
+		Long: "Pause tasks and everything below them. An agent finishes its current reply and calls, starts nothing new, and\n" +
+			"keeps all its work; commands are suspended. `drover resume` continues them.",
 		Args:              takes(1, -1),
 		ValidArgsFunction: a.completeTasks(false),
 	}

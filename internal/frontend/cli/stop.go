@@ -161,7 +161,8 @@ func (a *app) printReceipt(r task.Receipt, asJSON bool) error {
 	for _, s := range r.Stopped {
 		var signals []string
 		for _, sent := range s.Signals {
-			signals = append(signals, fmt.Sprintf("%s@%s", cell(sent.Signal, 20), span(time.Duration(sent.AfterMS)*time.Millisecond)))
+			signals = append(signals, fmt.Sprintf("%s@%s", cell(sent.Signal, 20),
+				span(time.Duration(sent.AfterMS)*time.Millisecond)))
 		}
 		rows = append(rows, []string{
 			cell(string(s.ID), 40), cell(string(s.Status), 20), cause(s.Cause), cell(strings.Join(signals, " "), 100),
@@ -171,7 +172,8 @@ func (a *app) printReceipt(r task.Receipt, asJSON bool) error {
 	if len(r.Survivors) > 0 {
 		rows = append(rows, []string{"SURVIVED", "TASK", "WHY", "COMMAND"})
 		for _, s := range r.Survivors {
-			rows = append(rows, []string{fmt.Sprint("pid ", s.PID), cell(string(s.Task), 40), cell(s.Why, 60), cell(s.Command, 60)})
+			rows = append(rows, []string{fmt.Sprint("pid ", s.PID), cell(string(s.Task), 40), cell(s.Why, 60),
+				cell(s.Command, 60)})
 		}
 	}
 	return a.table(rows, byState(rows, "STATUS"))

@@ -15,7 +15,10 @@ import (
 // summary is `drover` by itself: what there is, and what to type next. Without
 // words it also lists the flags of prompts, which stand before all commands.
 func (a *app) summary(root *cobra.Command) {
-	root.Long = "Drover runs, watches and steers the background work of coding agents.\n\n  drover -p \"PROMPT\"    answers a prompt; see `drover -p --help`"
+	root.Long = "Drover runs, watches and steers the background work of coding agents.\n" +
+		"\n" +
+		"  drover -p \"PROMPT\"          answers a prompt; see `drover -p --help`\n" +
+		"  drover --continue           resumes the last conversation; --resume ID another one"
 	root.RunE = func(cmd *cobra.Command, _ []string) error { return a.printSummary(cmd.Context(), cmd) }
 }
 
@@ -41,7 +44,8 @@ func (a *app) printSummary(ctx context.Context, cmd *cobra.Command) error {
 			fmt.Fprintf(cmd.ErrOrStderr(), "drover: session %s: %s\n", k.Info().Session, err)
 			continue
 		}
-		fmt.Fprintf(out, "session %s  %s%s\n", k.Info().Session, excerpt.Line(excerpt.Plain(k.Info().Title), 60), teams(task.Teams(page.Tasks)))
+		fmt.Fprintf(out, "session %s  %s%s\n", k.Info().Session, excerpt.Line(excerpt.Plain(k.Info().Title), 60),
+			teams(task.Teams(page.Tasks)))
 		if pill := Pill(page.Tasks); pill != "" {
 			fmt.Fprintf(out, "  %s\n", pill)
 		}
@@ -57,7 +61,8 @@ Next
   drover demo              a tour without any key
 `)
 	if f := a.Model(); f.Level != Good {
-		fmt.Fprintf(out, "\nNo model for prompts: %s\n", excerpt.Line(f.Detail+": "+cmp.Or(f.Fix, "see `drover doctor`"), 300))
+		fmt.Fprintf(out, "\nNo model for prompts: %s\n",
+			excerpt.Line(f.Detail+": "+cmp.Or(f.Fix, "see `drover doctor`"), 300))
 	}
 	return nil
 }

@@ -45,5 +45,6 @@ func colorCode(r task.Record) string {
 	if r.Team == nil {
 		return ""
 	}
-	return map[string]string{"red": "31", "green": "32", "yellow": "33", "blue": "34", "magenta": "35", "cyan": "36"}[r.Team.Color]
+	return map[string]string{"red": "31", "green": "32", "yellow": "33", "blue": "34", "magenta": "35",
+		"cyan": "36"}[r.Team.Color]
 }

@@ -49,7 +49,8 @@ func calledBy(sessions []Session, ref string) []Session {
 }
 
 func errTeleportOff() error {
-	return &control.Error{Code: control.Unavailable, Message: "teleport is turned off", Mend: "set teleport.enabled in your settings"}
+	return &control.Error{Code: control.Unavailable, Message: "teleport is turned off",
+		Mend: "set teleport.enabled in your settings"}
 }
 
 func (a *app) teleportExport() *cobra.Command {
@@ -59,9 +60,9 @@ func (a *app) teleportExport() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export SESSION [-o FILE] [--cwd-sync=false] [--env-sync --env NAME …]",
 		Short: "Write an ended session to an archive",
-		Long: "Write an ended session to an archive: its conversation, those of its agents, what its tasks printed, its to-dos\n" +
-			"and the definitions of its agents. Values of variables such as ANTHROPIC_API_KEY are left out wherever they stand.\n" +
-			"A file that exists is never written over; - is stdout.",
+		Long: "Write an ended session to an archive: its conversation, those of its agents, the output of its tasks, its\n" +
+			"to-dos and the definitions of its agents. The values of secret variables such as ANTHROPIC_API_KEY are removed\n" +
+			"everywhere. An existing file is never overwritten; - is stdout.",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return usage("exactly one SESSION is required", "see `drover sessions`")
@@ -111,7 +112,8 @@ func (a *app) teleportOptions(set settings.Settings, cwd bool, names []string) (
 	opt := teleport.Options{Program: a.Version, Cwd: cwd, Secrets: teleport.Secrets(a.Env, more...)}
 	for _, name := range names {
 		if teleport.IsSecret(name) || slices.Contains(more, name) {
-			return opt, usage(fmt.Sprintf("--env %s: the variable holds a secret and is never exported", name), "set it on the other machine")
+			return opt, usage(fmt.Sprintf("--env %s: the variable holds a secret and is never exported", name),
+				"set it on the other machine")
 		}
 		i := slices.IndexFunc(a.Env, func(kv string) bool { return strings.HasPrefix(kv, name+"=") })
 		if i < 0 {
@@ -134,15 +136,18 @@ func (a *app) exported(ctx context.Context, ref string) (control.Info, error) {
 	found := calledBy(all, ref)
 	switch {
 	case len(found) == 0:
-		return control.Info{}, &control.Error{Code: control.NotFound, Message: "no session " + ref, Mend: "see `drover sessions --all-sessions`"}
+		return control.Info{}, &control.Error{Code: control.NotFound, Message: "no session " + ref,
+			Mend: "see `drover sessions --all-sessions`"}
 	case len(found) > 1:
 		return control.Info{}, severalSessions(ref, found)
 	}
 	switch info := found[0].Info(); {
 	case info.Live:
-		return info, &control.Error{Code: control.Conflict, Message: fmt.Sprintf("session %s is at work", ref), Mend: "wait for it, or stop it with `drover stop`"}
+		return info, &control.Error{Code: control.Conflict, Message: fmt.Sprintf("session %s is at work", ref),
+			Mend: "wait for it, or stop it with `drover stop`"}
 	case info.Role != conversing:
-		return info, &control.Error{Code: control.Conflict, Message: fmt.Sprintf("session %s has no conversation that could go on", ref), Mend: "see `drover sessions`"}
+		return info, &control.Error{Code: control.Conflict,
+			Message: fmt.Sprintf("session %s has no conversation that could go on", ref), Mend: "see `drover sessions`"}
 	default:
 		return info, nil
 	}
@@ -170,13 +175,14 @@ func (a *app) exportSession(ctx context.Context, ref, file string, opt teleport.
 	there := *a
 	there.Cwd = info.Project // whose definitions count
 	agents := there.agentFiles("").Current()
-	src := teleport.Source{Place: a.place(info), Info: info, Todos: a.Root.Todos(string(info.Session)), Definition: func(kind string) string {
-		def, err := agents.Find(kind)
-		if err != nil {
-			return ""
-		}
-		return def.Source
-	}}
+	src := teleport.Source{Place: a.place(info), Info: info, Todos: a.Root.Todos(string(info.Session)),
+		Definition: func(kind string) string {
+			def, err := agents.Find(kind)
+			if err != nil {
+				return ""
+			}
+			return def.Source
+		}}
 	out, done, err := a.newArchive(file, info.Session)
 	if err != nil {
 		return err
@@ -184,7 +190,8 @@ func (a *app) exportSession(ctx context.Context, ref, file string, opt teleport.
 	m, err := teleport.Export(ctx, out, src, opt)
 	if err = done(err); err != nil {
 		if errors.Is(err, teleport.ErrRunning) {
-			return &control.Error{Code: control.Conflict, Message: err.Error(), Mend: "wait for it, or stop it with `drover stop`"}
+			return &control.Error{Code: control.Conflict, Message: err.Error(),
+				Mend: "wait for it, or stop it with `drover stop`"}
 		}
 		return err
 	}
@@ -231,8 +238,8 @@ func (a *app) teleportImport() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "import FILE [--into DIR]",
 		Short: "Import an archive as a new session and print its ID",
-		Long: "Make a new session of an archive, and print its ID. It goes on in the folder in which it was, or in the one that --into\n" +
-			"names; both must exist. `drover -p --resume ID` goes on with it there, by the new ID or by the old one.",
+		Long: "Import an archive as a new session and print its ID. The session continues in the folder that it had, or in\n" +
+			"the one that --into names; the folder must exist. `drover -p --resume ID` resumes it by its new ID or its old one.",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return usage("exactly one FILE is required", "one that `drover teleport export` wrote")
@@ -278,11 +285,13 @@ func (a *app) importSession(ctx context.Context, set settings.Settings, file, in
 		return err
 	}
 	id := task.NewSessionID()
-	to := teleport.Target{Project: a.Root.Project(folder), ID: id, Alias: "teleport_" + newUUID(), Role: conversing, Program: a.Version, Todos: a.Root.Todos(string(id))}
+	to := teleport.Target{Project: a.Root.Project(folder), ID: id, Alias: "teleport_" + newUUID(), Role: conversing,
+		Program: a.Version, Todos: a.Root.Todos(string(id))}
 	if _, err = teleport.Import(ctx, f, to); err != nil {
 		return err
 	}
-	a.hint(fmt.Sprintf("session %s, which was %s, is in %s; its other name is %s", id, m.Source, to.Project.Folder(), to.Alias))
+	a.hint(fmt.Sprintf("session %s, which was %s, is in %s; its other name is %s", id, m.Source, to.Project.Folder(),
+		to.Alias))
 	for _, name := range slices.Sorted(maps.Keys(m.Env)) {
 		a.hint(fmt.Sprintf("it was used with %s=%s, which you have to set yourself", name, m.Env[name]))
 	}

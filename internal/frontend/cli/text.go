@@ -99,7 +99,8 @@ func status(now time.Time, r task.Record) string {
 		on   bool
 		word string
 	}{
-		{r.HostStopped, "host stands still"}, {r.Stopping, "stopping"}, {r.Paused, "paused"}, {r.AwaitingApproval, "awaiting approval"}, {r.Idle, "idle"},
+		{r.HostStopped, "host stands still"}, {r.Stopping, "stopping"}, {r.Paused, "paused"},
+		{r.AwaitingApproval, "awaiting approval"}, {r.Idle, "idle"},
 		{!r.Status.Terminal() && !r.Backgrounded, "foreground"},
 	} {
 		if f.on {
@@ -109,7 +110,8 @@ func status(now time.Time, r task.Record) string {
 	if r.Status == task.Pending && r.Progress != nil && r.Progress.Message != "" {
 		facts = append(facts, excerpt.Line(r.Progress.Message, 30)) // its place in the queue
 	}
-	if at := r.LastHeard; at != nil && now.Sub(*at) >= silence && !r.AwaitingApproval && !r.Paused { // else it says itself what it waits for
+	// else it says itself what it waits for
+	if at := r.LastHeard; at != nil && now.Sub(*at) >= silence && !r.AwaitingApproval && !r.Paused {
 		facts = append(facts, "silent "+age(now, *at))
 	}
 	if len(facts) == 0 {

@@ -42,7 +42,8 @@ func (a *app) todoCommand() *cobra.Command {
 	p.StringVar(&f.list, "list", "", "name of the list: that of a session is its ID")
 	p.BoolVar(&f.json, "json", false, "print JSON")
 	cmd.AddCommand(
-		&cobra.Command{Use: "list", Short: "Show all to-dos", Args: takes(0, 0), ValidArgsFunction: cobra.NoFileCompletions, RunE: show},
+		&cobra.Command{Use: "list", Short: "Show all to-dos", Args: takes(0, 0), ValidArgsFunction: cobra.NoFileCompletions,
+			RunE: show},
 		a.todoAdd(&f),
 		&cobra.Command{
 			Use: "set ID FIELD=VALUE…", Short: "Change a to-do",
@@ -61,8 +62,9 @@ func (a *app) todoCommand() *cobra.Command {
 			RunE: func(cmd *cobra.Command, words []string) error { return a.todoRemove(cmd, f, words) },
 		},
 		&cobra.Command{
-			Use: "graph", Short: "Show the to-dos as a graph of what blocks what", Args: takes(0, 0), ValidArgsFunction: cobra.NoFileCompletions,
-			RunE: func(cmd *cobra.Command, _ []string) error { return a.todoGraph(cmd, f) },
+			Use: "graph", Short: "Show the to-dos as a graph of what blocks what", Args: takes(0, 0),
+			ValidArgsFunction: cobra.NoFileCompletions,
+			RunE:              func(cmd *cobra.Command, _ []string) error { return a.todoGraph(cmd, f) },
 		},
 	)
 	return cmd
@@ -231,7 +233,8 @@ func (a *app) todoSet(cmd *cobra.Command, f todoFlags, words []string) error {
 // todoPatch reads words such as status=completed.
 func todoPatch(words []string) (todo.Patch, error) {
 	p := todo.Patch{Metadata: map[string]json.RawMessage{}}
-	texts := map[string]**string{"subject": &p.Subject, "description": &p.Description, "active_form": &p.ActiveForm, "owner": &p.Owner}
+	texts := map[string]**string{"subject": &p.Subject, "description": &p.Description, "active_form": &p.ActiveForm,
+		"owner": &p.Owner}
 	for _, word := range words {
 		name, value, ok := strings.Cut(word, "=")
 		if !ok {

@@ -29,8 +29,11 @@ func (a *app) trustCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "trust [FOLDER]",
 		Short: "Show what the files of a folder would execute, and trust them",
-		Long: "Show what the files of a folder would make Drover execute or allow: hooks, MCP servers,\nand the rules of skills and settings. They have no effect until the folder is trusted.\n\n" +
-			"Trust holds for this folder and these files: when one of them changes, it has to be given\nagain, and a repository or worktree below has to be trusted for itself.",
+		Long: "Show what the files of a folder would make Drover execute or allow: hooks, MCP servers, and the rules of\n" +
+			"skills and settings. They have no effect until the folder is trusted.\n" +
+			"\n" +
+			"Trust is given to this folder with exactly these files: when one of them changes, trust it again. A\n" +
+			"repository or worktree below it is trusted separately.",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
 				return usage("one FOLDER at most", "without one it is this folder")

@@ -52,7 +52,8 @@ func (a *app) wait() *cobra.Command {
 			return err
 		}
 		if reply.TimedOut {
-			return &ExitError{Code: codeTimedOut, Err: fmt.Errorf("still running after %s: %d of %d tasks", limit, count(reply.Tasks), len(reply.Tasks))}
+			return &ExitError{Code: codeTimedOut, Err: fmt.Errorf("still running after %s: %d of %d tasks", limit,
+				count(reply.Tasks), len(reply.Tasks))}
 		}
 		for _, r := range reply.Tasks {
 			if *first && !r.Status.Terminal() {
@@ -248,7 +249,8 @@ func hostGone(err error) bool {
 
 // waitHeeding waits in one session, and says meanwhile what keeps it from starting
 // tasks or from recording how they end.
-func (a *app) waitHeeding(ctx context.Context, tasks []found, first bool, limit time.Duration) (control.WaitReply, error) {
+func (a *app) waitHeeding(ctx context.Context, tasks []found, first bool, limit time.Duration) (control.WaitReply,
+	error) {
 	api, done, err := tasks[0].reach(ctx)
 	if err != nil {
 		return control.WaitReply{}, err

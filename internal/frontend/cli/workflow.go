@@ -18,7 +18,8 @@ import (
 
 // workflowCommand runs files of steps.
 func (a *app) workflowCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "workflow", Short: "Run, check and draw workflows", Args: takes(0, 0), RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
+	cmd := &cobra.Command{Use: "workflow", Short: "Run, check and draw workflows", Args: takes(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
 	cmd.AddCommand(a.workflowRun(), a.workflowCheck(), a.workflowGraph())
 	return cmd
 }
@@ -72,7 +73,8 @@ steps that are done stay done. Its file is not read again.`,
 			if f.detach {
 				return a.flowDetached(cmd.Context(), r, f.json)
 			}
-			return a.flowHere(cmd.Context(), "", filepath.Base(words[0]), f, func(ctx context.Context, s control.API) (task.Record, error) { return a.startOne(ctx, s, r) })
+			return a.flowHere(cmd.Context(), "", filepath.Base(words[0]), f,
+				func(ctx context.Context, s control.API) (task.Record, error) { return a.startOne(ctx, s, r) })
 		},
 	}
 	p := cmd.Flags()
@@ -103,7 +105,8 @@ func (a *app) compileFlow(file string) (*workflowfile.Plan, []workflowfile.Fault
 }
 
 func (a *app) flowRequest(file string, f workflowFlags) (control.StartRequest, error) {
-	r := control.StartRequest{Name: f.name, Timeout: f.timeout, Env: a.Env, Cwd: a.Cwd, Workflow: &control.WorkflowRequest{Params: map[string]string{}}}
+	r := control.StartRequest{Name: f.name, Timeout: f.timeout, Env: a.Env, Cwd: a.Cwd,
+		Workflow: &control.WorkflowRequest{Params: map[string]string{}}}
 	for _, kv := range f.params {
 		name, value, ok := strings.Cut(kv, "=")
 		if _, twice := r.Workflow.Params[name]; !ok || twice {
@@ -138,18 +141,20 @@ func (a *app) flowDetached(ctx context.Context, r control.StartRequest, asJSON b
 
 // flowHere runs a workflow in a session in this process: a new one, or that of an ID
 // whose host has gone.
-func (a *app) flowHere(ctx context.Context, id task.ID, title string, f workflowFlags, begin func(context.Context, control.API) (task.Record, error)) error {
-	return a.Here(ctx, Opening{Session: id, Title: title, Answerable: true}, func(ctx context.Context, s control.API) error {
-		rec, err := begin(ctx, s)
-		if err != nil {
+func (a *app) flowHere(ctx context.Context, id task.ID, title string, f workflowFlags,
+	begin func(context.Context, control.API) (task.Record, error)) error {
+	return a.Here(ctx, Opening{Session: id, Title: title, Answerable: true},
+		func(ctx context.Context, s control.API) error {
+			rec, err := begin(ctx, s)
+			if err != nil {
+				return err
+			}
+			err = a.followFlow(ctx, s, rec, f.json)
+			if ctx.Err() != nil {
+				a.hint(fmt.Sprintf("workflow %s is stopped, and goes on with `drover workflow run --resume %s`", rec.ID, rec.ID))
+			}
 			return err
-		}
-		err = a.followFlow(ctx, s, rec, f.json)
-		if ctx.Err() != nil {
-			a.hint(fmt.Sprintf("workflow %s is stopped, and goes on with `drover workflow run --resume %s`", rec.ID, rec.ID))
-		}
-		return err
-	})
+		})
 }
 
 // resumeFlow goes on with a workflow where it was: in a session that lives, in the
@@ -180,8 +185,9 @@ func (a *app) resumeFlow(ctx context.Context, f workflowFlags) error {
 	case info.Role == "run":
 		return a.flowHere(ctx, info.Session, info.Title, f, again)
 	default:
-		return &control.Error{Code: control.Unavailable, Message: fmt.Sprintf("workflow %s belongs to the conversation %s, which has no host", rec.ID, info.Session),
-			Mend: fmt.Sprintf("go on with that by `drover -p --resume %s \"…\"`", info.Session)}
+		return &control.Error{Code: control.Unavailable,
+			Message: fmt.Sprintf("workflow %s belongs to the conversation %s, which has no host", rec.ID, info.Session),
+			Mend:    fmt.Sprintf("go on with that by `drover -p --resume %s \"…\"`", info.Session)}
 	}
 	if err != nil {
 		return err
@@ -230,7 +236,8 @@ func (a *app) flowAmong(ctx context.Context, ref string, all bool) (found, error
 	}
 	switch len(matches) {
 	case 0:
-		return found{}, &control.Error{Code: control.NotFound, Message: fmt.Sprintf("no workflow %.80q in this folder", ref), Mend: "see `drover ps -a`"}
+		return found{}, &control.Error{Code: control.NotFound, Message: fmt.Sprintf("no workflow %.80q in this folder", ref),
+			Mend: "see `drover ps -a`"}
 	case 1:
 		return hit, nil
 	}
