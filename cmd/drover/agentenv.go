@@ -21,34 +21,34 @@ import (
 )
 
 // Gate decides by these rules, or by those of a session in the folder.
-func (w *world) Gate(r permission.Rules, own bool) (*permission.Gate, []string, error) {
+func (b *backend) Gate(r permission.Rules, own bool) (*permission.Gate, []string, error) {
 	if !own {
 		return environment.NewGate(r, nil)
 	}
-	set, err := w.Settings("")
+	set, err := b.Settings("")
 	if err != nil {
 		return nil, nil, err
 	}
-	r = environment.MainRules(assemble.Rules(assemble.Config{Root: w.root, Folder: r.Cwd, Env: w.env, Settings: set}),
+	r = environment.MainRules(assemble.Rules(assemble.Config{Root: b.root, Folder: r.Cwd, Env: b.env, Settings: set}),
 		r.Cwd)
 	return environment.NewGate(r, set.Permissions.Foreign)
 }
 
 // AgentServer is the server of agents that the settings name.
-func (w *world) AgentServer(set settings.Settings) catalog.Server {
-	return assemble.AgentServer(assemble.Config{Root: w.root, Env: w.env, Settings: set})
+func (b *backend) AgentServer(set settings.Settings) catalog.Server {
+	return assemble.AgentServer(assemble.Config{Root: b.root, Env: b.env, Settings: set})
 }
 
 // Ready are the providers of models that can be asked.
-func (w *world) Ready(set settings.Settings) []string {
-	return provider.Ready(home.Lookup(assemble.Environ(w.env, set)))
+func (b *backend) Ready(set settings.Settings) []string {
+	return provider.Ready(home.Lookup(assemble.Environ(b.env, set)))
 }
 
 // ReadWorkflow reads a file of a workflow.
-func (w *world) ReadWorkflow(path string) ([]byte, error) { return session.WorkflowFile(path) }
+func (b *backend) ReadWorkflow(path string) ([]byte, error) { return session.WorkflowFile(path) }
 
 // Waiting returns what judges whether the end of an output waits for an answer.
-func (w *world) Waiting() func([]byte) bool {
+func (b *backend) Waiting() func([]byte) bool {
 	rules := stall.New()
 	return func(tail []byte) bool {
 		_, waiting := rules.Waiting(tail)
@@ -57,16 +57,16 @@ func (w *world) Waiting() func([]byte) bool {
 }
 
 // MCPServers are the MCP servers of the folder and its user.
-func (w *world) MCPServers() ([]mcpconfig.Entry, error) {
-	return assemble.MCPServers(assemble.Config{Root: w.root, Folder: w.cwd, Env: w.env, Version: w.version})
+func (b *backend) MCPServers() ([]mcpconfig.Entry, error) {
+	return assemble.MCPServers(assemble.Config{Root: b.root, Folder: b.cwd, Env: b.env, Version: b.version})
 }
 
 // ReachMCP connects to the servers that can be used, side by side. They have a keeper
 // as in a session: nothing of them outlives this process.
-func (w *world) ReachMCP(ctx context.Context, set settings.Settings, entries []mcpconfig.Entry) []cli.Reached {
-	link := keeper.Helper("mcp-list", w.helper())
+func (b *backend) ReachMCP(ctx context.Context, set settings.Settings, entries []mcpconfig.Entry) []cli.Reached {
+	link := keeper.Helper("mcp-list", b.helper())
 	defer func() { _ = link.Close() }()
-	pool := mcpclient.NewPool(mcpclient.Config{Version: w.version, Env: shell.ChildEnv(w.env), Cwd: w.cwd, Ready: link.Ready,
+	pool := mcpclient.NewPool(mcpclient.Config{Version: b.version, Env: shell.ChildEnv(b.env), Cwd: b.cwd, Ready: link.Ready,
 		FrameBytes: set.MCP.FrameBytes})
 	defer pool.Close()
 	out := make([]cli.Reached, len(entries))

@@ -25,20 +25,20 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-func (w *world) directory() *host.Directory {
-	return &host.Directory{Root: w.root, Folder: w.cwd, Env: w.env, Program: []string{w.exe, "keeper"}, EndLost: w.endLost}
+func (b *backend) directory() *host.Directory {
+	return &host.Directory{Root: b.root, Folder: b.cwd, Env: b.env, Program: []string{b.exe, "keeper"}, EndLost: b.endLost}
 }
 
-func (w *world) endLost(ctx context.Context, died []task.ID) {
-	if err := ended.EndLost(ctx, w.root, died...); err != nil && ctx.Err() == nil {
-		w.note(err.Error())
+func (b *backend) endLost(ctx context.Context, died []task.ID) {
+	if err := ended.EndLost(ctx, b.root, died...); err != nil && ctx.Err() == nil {
+		b.note(err.Error())
 	}
 }
 
 // Settings are those of the folder, with what was passed over told on stderr.
-func (w *world) Settings(flag string) (settings.Settings, error) {
-	src := settings.Find(home.Lookup(w.env), w.cwd, flag)
-	st, err := trust.At(w.root.TrustFile()).Check(w.cwd)
+func (b *backend) Settings(flag string) (settings.Settings, error) {
+	src := settings.Find(home.Lookup(b.env), b.cwd, flag)
+	st, err := trust.At(b.root.TrustFile()).Check(b.cwd)
 	if err != nil {
 		return settings.Settings{}, err
 	}
@@ -46,20 +46,20 @@ func (w *world) Settings(flag string) (settings.Settings, error) {
 	set, notes, err := settings.Load(src)
 	for _, n := range notes {
 		if !n.Untrusted || !st.Needed() { // of which there is one note
-			w.note(n.String())
+			b.note(n.String())
 		}
 	}
 	if rules := set.Permissions; err == nil { // those of other programs may be about tools of theirs
 		foreign := func(rule string) bool { return slices.Contains(rules.Foreign, rule) }
 		err = cli.CheckToolNames("settings", slices.DeleteFunc(slices.Concat(rules.Allow, rules.Ask, rules.Deny), foreign))
 	}
-	if err == nil && st.Needed() && !w.trustNoted {
-		w.trustNoted = true
+	if err == nil && st.Needed() && !b.trustNoted {
+		b.trustNoted = true
 		folder, trusts := "this folder", "drover trust"
-		if w.elsewhere {
-			folder, trusts = w.cwd, "drover trust "+w.cwd
+		if b.elsewhere {
+			folder, trusts = b.cwd, "drover trust "+b.cwd
 		}
-		w.note(fmt.Sprintf("the files of %s would execute or allow something (%s), which has no effect until you trust it (see `%s`)", folder, filesOf(st), trusts))
+		b.note(fmt.Sprintf("the files of %s would execute or allow something (%s), which has no effect until you trust it (see `%s`)", folder, filesOf(st), trusts))
 	}
 	return set, err
 }
@@ -80,43 +80,43 @@ func filesOf(st trust.State) string {
 }
 
 // opening is what all sessions of this process have in common.
-func (w *world) opening(role, title string, set settings.Settings) assemble.Config {
-	return assemble.Config{Root: w.root, Folder: w.cwd, Role: role, Title: title, Version: w.version, Env: w.env,
+func (b *backend) opening(role, title string, set settings.Settings) assemble.Config {
+	return assemble.Config{Root: b.root, Folder: b.cwd, Role: role, Title: title, Version: b.version, Env: b.env,
 		Settings:   set,
-		TrustNoted: w.trustNoted, Tell: func(_ task.ID, text string) { w.note(text) }}
+		TrustNoted: b.trustNoted, Tell: func(_ task.ID, text string) { b.note(text) }}
 }
 
 // note tells the user something that is no error.
-func (w *world) note(text string) {
-	fmt.Fprintf(w.stderr, "drover: note: %s\n", excerpt.Line(text, 1000))
+func (b *backend) note(text string) {
+	fmt.Fprintf(b.stderr, "drover: note: %s\n", excerpt.Line(text, 1000))
 }
 
-func (w *world) Background(ctx context.Context) (control.API, func(), error) {
-	return w.directory().Background(ctx)
+func (b *backend) Background(ctx context.Context) (control.API, func(), error) {
+	return b.directory().Background(ctx)
 }
 
-func (w *world) Known(ctx context.Context, live, all bool) ([]cli.Session, error) {
-	entries, err := w.directory().Sessions(ctx, live, all)
+func (b *backend) Known(ctx context.Context, live, all bool) ([]cli.Session, error) {
+	entries, err := b.directory().Sessions(ctx, live, all)
 	if err != nil {
 		return nil, err
 	}
 	out := make([]cli.Session, len(entries))
 	for i, e := range entries {
-		out[i] = known{e, w}
+		out[i] = known{e, b}
 	}
 	return out, nil
 }
 
 type known struct {
 	host.Entry
-	w *world
+	b *backend
 }
 
 func (k known) Info() control.Info { return k.Entry.Info }
 
 // RunForeground runs a command in a session of its own, in this process.
-func (w *world) RunForeground(ctx context.Context, f cli.Foreground) (rec task.Record, err error) {
-	set, err := w.Settings("")
+func (b *backend) RunForeground(ctx context.Context, f cli.Foreground) (rec task.Record, err error) {
+	set, err := b.Settings("")
 	if err != nil {
 		return rec, err
 	}
@@ -124,8 +124,8 @@ func (w *world) RunForeground(ctx context.Context, f cli.Foreground) (rec task.R
 	if title == "" && f.Request.Shell != nil {
 		title = f.Request.Shell.Line
 	}
-	cfg := w.opening(session.RoleRun, title, set)
-	cfg.Keeper = w.helper()
+	cfg := b.opening(session.RoleRun, title, set)
+	cfg.Keeper = b.helper()
 	open, err := assemble.Open(ctx, cfg)
 	if err != nil {
 		return rec, err
@@ -144,7 +144,7 @@ func (w *world) RunForeground(ctx context.Context, f cli.Foreground) (rec task.R
 		}
 		defer restore()
 	}
-	unwatched := w.suspends(open)
+	unwatched := b.suspends(open)
 	rec, err = open.RunCommand(ctx, f.Request, client)
 	unwatched()
 	if errors.Is(err, conversation.ErrInterrupted) { // before it was started
@@ -172,23 +172,23 @@ func interruptible(ctx context.Context) (first, hurry context.Context) {
 }
 
 // Remove deletes what an ended session left.
-func (w *world) Remove(ctx context.Context, of control.Info) error {
-	_, err := w.remove(ctx, of, func(p ended.Session) (ended.Removed, error) { return p.Remove(ctx, true) })
+func (b *backend) Remove(ctx context.Context, of control.Info) error {
+	_, err := b.remove(ctx, of, func(p ended.Session) (ended.Removed, error) { return p.Remove(ctx, true) })
 	return byForce(of.Session, err)
 }
 
 // helper is the command of the process that ends what this one leaves.
-func (w *world) helper() []string { return []string{w.exe, "keeper", "--helper"} }
+func (b *backend) helper() []string { return []string{b.exe, "keeper", "--helper"} }
 
 // Here opens a session in this process, gives its API to do, and closes it.
-func (w *world) Here(ctx context.Context, o cli.Opening, do func(context.Context, control.API) error) (err error) {
-	defer func() { w.keepFailure(err) }()
-	set, err := w.Settings(o.Settings)
+func (b *backend) Here(ctx context.Context, o cli.Opening, do func(context.Context, control.API) error) (err error) {
+	defer func() { b.keepFailure(err) }()
+	set, err := b.Settings(o.Settings)
 	if err != nil {
 		return err
 	}
-	cfg := w.opening(session.RoleRun, o.Title, set)
-	cfg.Session, cfg.Keeper = o.Session, w.helper()
+	cfg := b.opening(session.RoleRun, o.Title, set)
+	cfg.Session, cfg.Keeper = o.Session, b.helper()
 	if o.Answerable && isTerminal(os.Stderr) { // somebody who watches can answer from another terminal
 		cfg.AskWait = set.Permissions.Wait()
 	}
@@ -198,7 +198,7 @@ func (w *world) Here(ctx context.Context, o cli.Opening, do func(context.Context
 	}
 	s.Serve()
 	if o.Answerable {
-		defer w.suspends(s)()
+		defer b.suspends(s)()
 	}
 	err = do(ctx, s)
 	if closed := s.Close(); err == nil {
@@ -208,11 +208,11 @@ func (w *world) Here(ctx context.Context, o cli.Opening, do func(context.Context
 }
 
 // At is the backend of the folder of a session.
-func (w *world) At(s cli.Session) (cli.Backend, string, []string, error) {
+func (b *backend) At(s cli.Session) (cli.Backend, string, []string, error) {
 	e := s.(known).Entry
 	p := e.Place.Project()
-	if p.Dir() == w.root.Project(w.cwd).Dir() {
-		return w, w.cwd, w.env, nil
+	if p.Dir() == b.root.Project(b.cwd).Dir() {
+		return b, b.cwd, b.env, nil
 	}
 	info, err := os.Stat(p.Folder())
 	why := ""
@@ -221,7 +221,7 @@ func (w *world) At(s cli.Session) (cli.Backend, string, []string, error) {
 		why = "which is gone"
 	case err != nil:
 		why = "which cannot be opened: " + err.Error()
-	case w.root.Project(p.Folder()).Dir() != p.Dir():
+	case b.root.Project(p.Folder()).Dir() != p.Dir():
 		why = "which is a link to another one now"
 	}
 	if why != "" {
@@ -229,14 +229,14 @@ func (w *world) At(s cli.Session) (cli.Backend, string, []string, error) {
 			Message: fmt.Sprintf("session %s belongs to the folder %s, %s", e.Place.ID(), p.Folder(), why),
 			Mend:    "put it back, or carry the session to another folder, see `drover teleport --help`"}
 	}
-	there := *w
-	there.cwd, there.elsewhere, there.env = p.Folder(), true, host.EnvAt(w.env, p.Folder())
+	there := *b
+	there.cwd, there.elsewhere, there.env = p.Folder(), true, host.EnvAt(b.env, p.Folder())
 	return &there, there.cwd, there.env, nil
 }
 
 // Revive connects to the detached host of the session's own project.
 func (k known) Revive(ctx context.Context) (control.API, func(), error) {
-	there, _, _, err := k.w.At(k)
+	there, _, _, err := k.b.At(k)
 	if err != nil {
 		return nil, nil, err
 	}

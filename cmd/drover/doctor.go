@@ -20,29 +20,29 @@ import (
 )
 
 // Doctor looks at what Drover needs.
-func (w *world) Doctor(ctx context.Context) []cli.Finding {
-	return []cli.Finding{w.state(), w.disk(), w.socket(), w.readable(), w.Model(), shellFound(), system(),
-		w.detachedHost(ctx)}
+func (b *backend) Doctor(ctx context.Context) []cli.Finding {
+	return []cli.Finding{b.state(), b.disk(), b.socket(), b.readable(), b.Model(), shellFound(), system(),
+		b.detachedHost(ctx)}
 }
 
-func (w *world) state() cli.Finding {
-	f := cli.Finding{Check: "state folder", Level: cli.Good, Detail: w.root.Dir()}
-	if err := w.root.Ensure(); err != nil {
+func (b *backend) state() cli.Finding {
+	f := cli.Finding{Check: "state folder", Level: cli.Good, Detail: b.root.Dir()}
+	if err := b.root.Ensure(); err != nil {
 		f.Level, f.Detail = cli.Bad, err.Error()
 	}
 	return f
 }
 
 // disk looks for what tasks.minFreeBytes wants.
-func (w *world) disk() cli.Finding {
+func (b *backend) disk() cli.Finding {
 	f := cli.Finding{Check: "disk", Level: cli.Good}
-	room, err := w.root.Room()
+	room, err := b.root.Room()
 	if err != nil {
 		f.Level, f.Detail = cli.Warn, err.Error()
 		return f
 	}
 	f.Detail = fmt.Sprintf("%d MB are free for sessions", room.Bytes/1_000_000)
-	set, _, err := settings.Load(settings.Find(home.Lookup(w.env), w.cwd, ""))
+	set, _, err := settings.Load(settings.Find(home.Lookup(b.env), b.cwd, ""))
 	least, mend := set.Tasks.MinFreeBytes, "free some space, see `drover sessions rm --old`"
 	switch {
 	case err != nil:
@@ -55,16 +55,16 @@ func (w *world) disk() cli.Finding {
 	return f
 }
 
-func (w *world) socket() cli.Finding {
-	path, err := w.root.Project(w.cwd).Session("s00000000").SocketPath(home.Lookup(w.env))
+func (b *backend) socket() cli.Finding {
+	path, err := b.root.Project(b.cwd).Session("s00000000").SocketPath(home.Lookup(b.env))
 	if err != nil {
 		return cli.Finding{Check: "sockets", Level: cli.Bad, Detail: err.Error()}
 	}
 	return cli.Finding{Check: "sockets", Level: cli.Good, Detail: filepath.Dir(path) + "/"}
 }
 
-func (w *world) readable() cli.Finding {
-	_, notes, err := settings.Load(settings.Find(home.Lookup(w.env), w.cwd, ""))
+func (b *backend) readable() cli.Finding {
+	_, notes, err := settings.Load(settings.Find(home.Lookup(b.env), b.cwd, ""))
 	switch {
 	case err != nil:
 		return cli.Finding{Check: "settings", Level: cli.Bad, Detail: err.Error()}
@@ -76,16 +76,16 @@ func (w *world) readable() cli.Finding {
 
 // Model looks for a provider that can be asked, and whether that of the usual model is
 // one. What is wrong with settings is found elsewhere.
-func (w *world) Model() cli.Finding {
-	src := settings.Find(home.Lookup(w.env), w.cwd, "")
-	if st, err := trust.At(w.root.TrustFile()).Check(w.cwd); err == nil {
+func (b *backend) Model() cli.Finding {
+	src := settings.Find(home.Lookup(b.env), b.cwd, "")
+	if st, err := trust.At(b.root.TrustFile()).Check(b.cwd); err == nil {
 		src.Trusted = st.Trusted
 	}
 	set, _, _ := settings.Load(src)
-	get := home.Lookup(assemble.Environ(w.env, set))
+	get := home.Lookup(assemble.Environ(b.env, set))
 	ready := provider.Ready(get)
 	f := cli.Finding{Check: "model", Level: cli.Good, Detail: "set up: " + strings.Join(ready, ", ")}
-	_, err := new(provider.Finder).Find(set.Model, get, w.cwd)
+	_, err := new(provider.Finder).Find(set.Model, get, b.cwd)
 	var missing *provider.MissingError
 	switch {
 	case errors.As(err, &missing) && len(ready) == 0:
@@ -118,10 +118,10 @@ func system() cli.Finding {
 	return f
 }
 
-func (w *world) detachedHost(ctx context.Context) cli.Finding {
+func (b *backend) detachedHost(ctx context.Context) cli.Finding {
 	f := cli.Finding{Check: "detached host", Level: cli.Good,
 		Detail: "not running; it starts with the next `drover run -d`"}
-	entries, err := w.Known(ctx, true, false)
+	entries, err := b.Known(ctx, true, false)
 	if err != nil {
 		return cli.Finding{Check: "detached host", Level: cli.Bad, Detail: err.Error()}
 	}

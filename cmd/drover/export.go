@@ -16,8 +16,8 @@ import (
 
 // Export writes the conversation of a session. Of one that lives it is what was
 // said until now.
-func (w *world) Export(_ context.Context, out io.Writer, info control.Info, form cli.Form) error {
-	path := w.root.Project(info.Project).Session(info.Session).Transcript()
+func (b *backend) Export(_ context.Context, out io.Writer, info control.Info, form cli.Form) error {
+	path := b.root.Project(info.Project).Session(info.Session).Transcript()
 	if form == cli.Markdown {
 		return agent.WriteMarkdown(out, path)
 	}

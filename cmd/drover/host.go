@@ -57,7 +57,7 @@ func keep(args []string) int {
 }
 
 // hostCommand is the detached host of a project.
-func (w *world) hostCommand() *cobra.Command {
+func (b *backend) hostCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "host",
 		Short: "The detached host of a project (started on demand)",
@@ -66,20 +66,20 @@ func (w *world) hostCommand() *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if w.cwd = home.Lookup(w.env)(host.ProjectVariable); w.cwd == "" {
+			if b.cwd = home.Lookup(b.env)(host.ProjectVariable); b.cwd == "" {
 				return errors.New("this command is started by others: use `drover run -d`")
 			}
-			if file := home.Lookup(w.env)(host.PromptVariable); file != "" {
-				return w.hostPrompt(cmd.Context(), file)
+			if file := home.Lookup(b.env)(host.PromptVariable); file != "" {
+				return b.hostPrompt(cmd.Context(), file)
 			}
-			return w.host(cmd.Context())
+			return b.host(cmd.Context())
 		},
 	}
 }
 
-func (w *world) host(ctx context.Context) error {
-	d := w.directory()
-	set, err := w.Settings("")
+func (b *backend) host(ctx context.Context) error {
+	d := b.directory()
+	set, err := b.Settings("")
 	if err != nil {
 		return err
 	}
@@ -87,25 +87,25 @@ func (w *world) host(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s, err := w.background(ctx, place, set)
+	s, err := b.background(ctx, place, set)
 	if journal.Damaged(err) { // it is kept as it is, and named by every listing
-		w.note(err.Error())
+		b.note(err.Error())
 		if place, err = d.NewBackgroundSession(); err != nil {
 			return err
 		}
-		s, err = w.background(ctx, place, set)
+		s, err = b.background(ctx, place, set)
 	}
 	if err != nil {
 		return err
 	}
-	return w.serve(ctx, s, host.Idle)
+	return b.serve(ctx, s, host.Idle)
 }
 
 // background opens the session of a project's detached host.
-func (w *world) background(ctx context.Context, place home.Session, set settings.Settings) (*assemble.Session, error) {
-	cfg := w.opening(session.RoleBackground, "background tasks", set)
-	cfg.Session, cfg.Copier, cfg.AskWait = place.ID(), w.copier(), set.Permissions.Wait()
-	return w.open(ctx, cfg)
+func (b *backend) background(ctx context.Context, place home.Session, set settings.Settings) (*assemble.Session, error) {
+	cfg := b.opening(session.RoleBackground, "background tasks", set)
+	cfg.Session, cfg.Copier, cfg.AskWait = place.ID(), b.copier(), set.Permissions.Wait()
+	return b.open(ctx, cfg)
 }
 
 // openTries is how often a session is opened that others have for a moment: who looks
@@ -113,10 +113,10 @@ func (w *world) background(ctx context.Context, place home.Session, set settings
 const openTries = 3
 
 // open opens a session when an earlier host has let go of it.
-func (w *world) open(ctx context.Context, cfg assemble.Config) (*assemble.Session, error) {
+func (b *backend) open(ctx context.Context, cfg assemble.Config) (*assemble.Session, error) {
 	for tries := 1; ; tries++ {
 		if cfg.Session != "" {
-			if err := released(ctx, w.root.Project(cfg.Folder).Session(cfg.Session)); err != nil {
+			if err := released(ctx, b.root.Project(cfg.Folder).Session(cfg.Session)); err != nil {
 				return nil, err
 			}
 		}
@@ -159,7 +159,7 @@ func released(ctx context.Context, place home.Session) error {
 
 // serve answers for a detached session until it has nothing left to do, then
 // closes it.
-func (w *world) serve(ctx context.Context, s *assemble.Session, idle time.Duration) error {
+func (b *backend) serve(ctx context.Context, s *assemble.Session, idle time.Duration) error {
 	if err := ready(); err != nil {
 		return errors.Join(err, s.Close())
 	}
@@ -176,8 +176,8 @@ const maxPrompt = 64 << 20
 
 // hostPrompt is the detached host of one conversation: of a prompt, or of whoever
 // wants to attach to it.
-func (w *world) hostPrompt(ctx context.Context, file string) error {
-	raw, err := w.root.ReadFile(file, maxPrompt)
+func (b *backend) hostPrompt(ctx context.Context, file string) error {
+	raw, err := b.root.ReadFile(file, maxPrompt)
 	if err != nil {
 		return fmt.Errorf("read the prompt: %w", err)
 	}
@@ -185,7 +185,7 @@ func (w *world) hostPrompt(ctx context.Context, file string) error {
 	if err := json.Unmarshal(raw, &p); err != nil {
 		return fmt.Errorf("read the prompt: %w", err)
 	}
-	set, err := w.promptSettings(ctx, &p)
+	set, err := b.promptSettings(ctx, &p)
 	if err != nil {
 		return err
 	}
@@ -193,26 +193,26 @@ func (w *world) hostPrompt(ctx context.Context, file string) error {
 		p.AskTimeout = set.Permissions.Wait()
 	}
 	id := task.ID(p.Session)
-	cfg := w.config(&p, set, id)
+	cfg := b.config(&p, set, id)
 	cfg.Detached = true
-	s, err := w.open(ctx, cfg)
+	s, err := b.open(ctx, cfg)
 	if err != nil {
 		return locked(err, id)
 	}
 	m, err := s.OpenMain(ctx, mainOf(&p))
 	if err == nil {
-		err = w.converse(ctx, s, m, &p, file)
+		err = b.converse(ctx, s, m, &p, file)
 	}
 	if err != nil {
 		return errors.Join(err, s.Close())
 	}
-	return w.serve(ctx, s, host.PromptIdle)
+	return b.serve(ctx, s, host.PromptIdle)
 }
 
 // converse begins what the host is for, unless whoever started it has waited for too
 // long and taken that back.
-func (w *world) converse(ctx context.Context, s *assemble.Session, m *session.Main, p *cli.Prompt, file string) error {
-	if err := w.root.Below().Remove(file); err != nil {
+func (b *backend) converse(ctx context.Context, s *assemble.Session, m *session.Main, p *cli.Prompt, file string) error {
+	if err := b.root.Below().Remove(file); err != nil {
 		return fmt.Errorf("take the prompt: %w", err)
 	}
 	s.HostMain(m, p.WaitCeiling)
@@ -240,29 +240,29 @@ func ready() error {
 
 // Conversation finds the live host of a conversation, or starts a detached one with what p
 // says; started says which. The prompt of p is only given to a host that is started.
-func (w *world) Conversation(ctx context.Context, p cli.Prompt, id task.ID) (s cli.Session, started bool, err error) {
-	d := w.directory()
-	set, err := w.promptSettings(ctx, &p)
+func (b *backend) Conversation(ctx context.Context, p cli.Prompt, id task.ID) (s cli.Session, started bool, err error) {
+	d := b.directory()
+	set, err := b.promptSettings(ctx, &p)
 	if err != nil {
 		return nil, false, err
 	}
 	p.Session, p.WaitCeiling = string(id), ceiling(&p, set)
 	e, started, err := d.Conversation(ctx, id, func() ([]string, func() bool, error) {
-		file, err := w.handOver(&p)
+		file, err := b.handOver(&p)
 		// whoever removes it has the prompt
-		return []string{host.PromptVariable + "=" + file}, func() bool { return w.root.Below().Remove(file) == nil }, err
+		return []string{host.PromptVariable + "=" + file}, func() bool { return b.root.Below().Remove(file) == nil }, err
 	})
-	return known{e, w}, started, err
+	return known{e, b}, started, err
 }
 
 // handOver writes down for a host what it is to do. Each host has a file of its
 // own, which is swept if nobody came to read it.
-func (w *world) handOver(p *cli.Prompt) (file string, err error) {
+func (b *backend) handOver(p *cli.Prompt) (file string, err error) {
 	raw, err := json.Marshal(p)
 	if err != nil {
 		return "", fmt.Errorf("write the prompt down: %w", err)
 	}
-	dir, err := w.root.Below().Folder(w.root.Project(w.cwd).Dir())
+	dir, err := b.root.Below().Folder(b.root.Project(b.cwd).Dir())
 	if err != nil {
 		return "", fmt.Errorf("write the prompt down: %w", err)
 	}

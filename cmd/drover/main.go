@@ -38,7 +38,7 @@ func run() int {
 	log.SetOutput(io.Discard) // net/http writes there what a server sends against the rules, as it is
 	ctx, stop := signals(context.Background())
 	defer stop()
-	w, err := newWorld()
+	b, err := newBackend()
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "drover: %s\n", err)
 		return 1
@@ -48,9 +48,9 @@ func run() int {
 	}
 	var cmd *cobra.Command
 	if len(args) > 0 && args[0] == "host" {
-		cmd, args = w.hostCommand(), args[1:]
+		cmd, args = b.hostCommand(), args[1:]
 	} else {
-		cmd = cli.Command(w.deps(), args)
+		cmd = cli.Command(b.deps(), args)
 	}
 	cmd.SetArgs(args)
 	return cli.Execute(ctx, cmd, os.Stderr)
@@ -116,8 +116,8 @@ func signals(parent context.Context) (context.Context, func()) {
 	}
 }
 
-// world is what this process has around it: the backend of the command line.
-type world struct {
+// backend is what this process has around it: the backend of the command line.
+type backend struct {
 	exe       string // this program
 	version   string
 	env       []string
@@ -129,9 +129,9 @@ type world struct {
 	trustNoted bool // the user has been told that files wait for trust
 }
 
-var _ cli.Backend = (*world)(nil)
+var _ cli.Backend = (*backend)(nil)
 
-func newWorld() (*world, error) {
+func newBackend() (*backend, error) {
 	exe, err := program()
 	if err != nil {
 		return nil, err
@@ -144,13 +144,13 @@ func newWorld() (*world, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &world{exe: exe, version: versionOf(), env: os.Environ(), cwd: cwd, root: root, stderr: os.Stderr}, nil
+	return &backend{exe: exe, version: versionOf(), env: os.Environ(), cwd: cwd, root: root, stderr: os.Stderr}, nil
 }
 
-func (w *world) deps() cli.Deps {
+func (b *backend) deps() cli.Deps {
 	return cli.Deps{
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
-		Env: w.env, Cwd: w.cwd, Version: w.version, Root: w.root, Backend: w,
+		Env: b.env, Cwd: b.cwd, Version: b.version, Root: b.root, Backend: b,
 		OnInterrupt: onInterrupt, IsTerminal: isTerminal, Columns: func() int { return columns(os.Stdout) },
 	}
 }

@@ -12,16 +12,16 @@ import (
 
 // RemoveOld removes sessions that are not to be kept. One that cannot be removed hinders
 // no other; the first such error is returned at the end.
-func (w *world) RemoveOld(ctx context.Context, age string, all bool) (out []cli.Removal, err error) {
-	keep, err := w.keep(age)
+func (b *backend) RemoveOld(ctx context.Context, age string, all bool) (out []cli.Removal, err error) {
+	keep, err := b.keep(age)
 	if err != nil {
 		return nil, err
 	}
-	folder := w.cwd
+	folder := b.cwd
 	if all {
 		folder = ""
 	}
-	over, err := ended.Overdue(w.root, folder, keep, time.Now())
+	over, err := ended.Overdue(b.root, folder, keep, time.Now())
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +42,7 @@ func (w *world) RemoveOld(ctx context.Context, age string, all bool) (out []cli.
 }
 
 // keep is what is kept: an age that was given, else what the settings say.
-func (w *world) keep(age string) (ended.Retention, error) {
+func (b *backend) keep(age string) (ended.Retention, error) {
 	if age != "" {
 		d, err := settings.ParseAge(age)
 		if err != nil {
@@ -50,7 +50,7 @@ func (w *world) keep(age string) (ended.Retention, error) {
 		}
 		return ended.Retention{Age: max(d, 1)}, nil
 	}
-	set, err := w.Settings("")
+	set, err := b.Settings("")
 	if err != nil {
 		return ended.Retention{}, err
 	}

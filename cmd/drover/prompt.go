@@ -33,13 +33,13 @@ import (
 )
 
 // Fork makes a new session with the conversation of another one so far.
-func (w *world) Fork(from task.ID) (task.ID, error) {
-	project := w.root.Project(w.cwd)
+func (b *backend) Fork(from task.ID) (task.ID, error) {
+	project := b.root.Project(b.cwd)
 	old, fresh := project.Session(from), project.Session(task.NewSessionID())
 	if err := fresh.Ensure(); err != nil {
 		return "", fmt.Errorf("fork session %s: %w", from, err)
 	}
-	meta := agent.Meta{Version: w.version, Cwd: w.cwd, AgentName: "main", SessionID: string(fresh.ID())}
+	meta := agent.Meta{Version: b.version, Cwd: b.cwd, AgentName: "main", SessionID: string(fresh.ID())}
 	if err := agent.ForkTranscript(old.Transcript(), fresh.Transcript(), meta); err != nil {
 		return "", fmt.Errorf("fork session %s: %w", from, err)
 	}
@@ -47,13 +47,13 @@ func (w *world) Fork(from task.ID) (task.ID, error) {
 }
 
 // promptSettings are those for a prompt, and trusts the folder if that is asked.
-func (w *world) promptSettings(ctx context.Context, p *cli.Prompt) (settings.Settings, error) {
+func (b *backend) promptSettings(ctx context.Context, p *cli.Prompt) (settings.Settings, error) {
 	if p.Trust {
-		if err := w.root.Ensure(); err != nil { // the first session of this user
+		if err := b.root.Ensure(); err != nil { // the first session of this user
 			return settings.Settings{}, err
 		}
-		store := trust.At(w.root.TrustFile())
-		st, err := store.Check(w.cwd)
+		store := trust.At(b.root.TrustFile())
+		st, err := store.Check(b.cwd)
 		if err == nil && st.Needed() {
 			err = store.Grant(ctx, st)
 		}
@@ -61,7 +61,7 @@ func (w *world) promptSettings(ctx context.Context, p *cli.Prompt) (settings.Set
 			return settings.Settings{}, err
 		}
 	}
-	set, err := w.Settings(p.Settings)
+	set, err := b.Settings(p.Settings)
 	if p.MaxBudget > 0 {
 		set.MaxBudget = p.MaxBudget
 	}
@@ -69,9 +69,9 @@ func (w *world) promptSettings(ctx context.Context, p *cli.Prompt) (settings.Set
 }
 
 // config is how the session of a prompt is opened.
-func (w *world) config(p *cli.Prompt, set settings.Settings, id task.ID) assemble.Config {
-	cfg := w.opening(session.RolePrompt, cli.Title(p.Prompt), set)
-	cfg.Session, cfg.Copier, cfg.AskWait = id, w.copier(), p.AskTimeout
+func (b *backend) config(p *cli.Prompt, set settings.Settings, id task.ID) assemble.Config {
+	cfg := b.opening(session.RolePrompt, cli.Title(p.Prompt), set)
+	cfg.Session, cfg.Copier, cfg.AskWait = id, b.copier(), p.AskTimeout
 	cfg.Model, cfg.Mode, cfg.Allow, cfg.Deny = p.Model, permission.Mode(p.Mode), cli.SplitRules(p.Allowed),
 		cli.SplitRules(p.Disallowed)
 	cfg.Dirs, cfg.Agents, cfg.MCP = p.Dirs, []byte(p.Agents), p.MCP
@@ -95,48 +95,48 @@ func ceiling(p *cli.Prompt, set settings.Settings) time.Duration {
 }
 
 // Answer answers a prompt in this process.
-func (w *world) Answer(ctx context.Context, p *cli.Prompt, id task.ID) error {
-	set, err := w.promptSettings(ctx, p)
+func (b *backend) Answer(ctx context.Context, p *cli.Prompt, id task.ID) error {
+	set, err := b.promptSettings(ctx, p)
 	if err != nil {
 		return err
 	}
-	cfg := w.config(p, set, id)
+	cfg := b.config(p, set, id)
 	cfg.Brief = true
-	cfg.Keeper = w.helper()
+	cfg.Keeper = b.helper()
 	var out *agentsdk.Stream // set before the first conversation begins
 	cfg.On = func(from task.ID, e agent.Event) { out.Agent(from, e) }
-	s, err := w.open(ctx, cfg)
+	s, err := b.open(ctx, cfg)
 	if err != nil {
 		return locked(err, id)
 	}
 	mine := mainOf(p)
 	var m *session.Main // set before its first turn
-	mine.Done = func(t conversation.Turn) { w.goesOn(p, m, t) }
+	mine.Done = func(t conversation.Turn) { b.goesOn(p, m, t) }
 	if m, err = s.OpenMain(ctx, mine); err != nil {
 		return errors.Join(err, s.Close())
 	}
-	w.sayFailure()
-	out = agentsdk.New(w.streamOptions(ctx, p, set, s, m))
+	b.sayFailure()
+	out = agentsdk.New(b.streamOptions(ctx, p, set, s, m))
 	s.Serve()
-	defer w.suspends(s)()
-	return w.answer(ctx, p, set, s, m, out)
+	defer b.suspends(s)()
+	return b.answer(ctx, p, set, s, m, out)
 }
 
-func (w *world) streamOptions(ctx context.Context, p *cli.Prompt, set settings.Settings, s *assemble.Session,
+func (b *backend) streamOptions(ctx context.Context, p *cli.Prompt, set settings.Settings, s *assemble.Session,
 	m *session.Main) agentsdk.Options {
 	info, _ := s.Info(ctx) // of a session in this process there always is one
 	o := agentsdk.Options{Out: os.Stdout, Format: agentsdk.Format(p.Format), Partial: p.Partial, Session: info.Session,
-		Cwd: w.cwd, Model: m.Model(),
-		PermissionMode: cmp.Or(p.Mode, set.Permissions.DefaultMode), Version: w.version, Tools: m.Tools(),
-		MCPServers: mcpServers(m), Agents: cli.AgentNames(w.deps(), p.Agents),
-		Denied: w.stderr, Terminal: isTerminal(os.Stdout), Since: s.Since, Grown: s.Grown, Start: s.Newest()}
+		Cwd: b.cwd, Model: m.Model(),
+		PermissionMode: cmp.Or(p.Mode, set.Permissions.DefaultMode), Version: b.version, Tools: m.Tools(),
+		MCPServers: mcpServers(m), Agents: cli.AgentNames(b.deps(), p.Agents),
+		Denied: b.stderr, Terminal: isTerminal(os.Stdout), Since: s.Since, Grown: s.Grown, Start: s.Newest()}
 	if page, err := s.List(ctx, control.ListRequest{}); err == nil {
 		o.Live = page.Tasks
 	}
 	o.Cost = s.Cost
-	o.Warn = w.stderr
+	o.Warn = b.stderr
 	if p.Verbose && o.Format != agentsdk.StreamJSON {
-		o.Err = w.stderr
+		o.Err = b.stderr
 	}
 	o.Answer = func(ctx context.Context, r task.Record) string {
 		text, _ := s.Answer(ctx, r) // what cannot be read is shown as none
@@ -147,7 +147,7 @@ func (w *world) streamOptions(ctx context.Context, p *cli.Prompt, set settings.S
 
 // answer holds the conversation to the point where nothing is left to wait for,
 // closes the session, and prints what is left to print.
-func (w *world) answer(ctx context.Context, p *cli.Prompt, set settings.Settings, s *assemble.Session, m *session.Main,
+func (b *backend) answer(ctx context.Context, p *cli.Prompt, set settings.Settings, s *assemble.Session, m *session.Main,
 	out *agentsdk.Stream) error {
 	defer context.AfterFunc(ctx, s.Hurry)()
 	work, end := context.WithCancelCause(ctx)
@@ -176,15 +176,15 @@ func (w *world) answer(ctx context.Context, p *cli.Prompt, set settings.Settings
 	last := m.Last()
 	quiet()
 	printer.Wait()
-	w.endMonitors(ctx, s)
+	b.endMonitors(ctx, s)
 	if ctx.Err() == nil && last.Err != nil && agentsdk.Format(p.Format) != agentsdk.StreamJSON { // whose lines tell it
 		for _, t := range m.Waited() {
-			fmt.Fprintf(w.stderr, "drover: stopping %s (%s), since the turn has failed\n", t.ID,
+			fmt.Fprintf(b.stderr, "drover: stopping %s (%s), since the turn has failed\n", t.ID,
 				excerpt.Line(cmp.Or(t.Description, t.Command, t.Name), 60))
 		}
 	}
 	closed := s.Close() // what it ends is told by Finish
-	w.part(m, p.Settings)
+	b.part(m, p.Settings)
 	printed := out.Finish()
 	switch {
 	case ctx.Err() != nil:
@@ -195,7 +195,7 @@ func (w *world) answer(ctx context.Context, p *cli.Prompt, set settings.Settings
 		return &cli.ExitError{Code: 130}
 	case errors.Is(err, conversation.ErrCeiling):
 		for _, t := range receipt.Stopped {
-			fmt.Fprintf(w.stderr, "drover: stopped %s at the wait ceiling: %s\n", t.ID, t.Status)
+			fmt.Fprintf(b.stderr, "drover: stopped %s at the wait ceiling: %s\n", t.ID, t.Status)
 		}
 		if last.Err != nil {
 			return last.Err
@@ -206,18 +206,18 @@ func (w *world) answer(ctx context.Context, p *cli.Prompt, set settings.Settings
 	case last.Err != nil:
 		return last.Err
 	case agentsdk.Format(p.Format) == agentsdk.Text && !p.Verbose && strings.TrimSpace(last.Result.Text) == "":
-		fmt.Fprintln(w.stderr, "drover: note: the answer is empty")
+		fmt.Fprintln(b.stderr, "drover: note: the answer is empty")
 	}
 	return closed
 }
 
 // goesOn tells that a failed turn does not end what runs in the background.
-func (w *world) goesOn(p *cli.Prompt, m *session.Main, t conversation.Turn) {
+func (b *backend) goesOn(p *cli.Prompt, m *session.Main, t conversation.Turn) {
 	if t.Err == nil || !conversation.ModelFailed(t.Err) || p.NoWait {
 		return
 	}
 	if n := len(m.Waited()); n > 0 {
-		fmt.Fprintf(w.stderr, "drover: the turn has failed: %s; background work is waited for, %s (Ctrl-C stops it)\n",
+		fmt.Fprintf(b.stderr, "drover: the turn has failed: %s; background work is waited for, %s (Ctrl-C stops it)\n",
 			excerpt.Line(t.Err.Error(), 600), cli.Plural(n, "task"))
 	}
 }
@@ -240,7 +240,7 @@ func mcpServers(m *session.Main) []agentsdk.MCPServer {
 }
 
 // endMonitors stops the monitors of a conversation that is over, and says so.
-func (w *world) endMonitors(ctx context.Context, s *assemble.Session) {
+func (b *backend) endMonitors(ctx context.Context, s *assemble.Session) {
 	if ctx.Err() != nil { // closing ends them, and nobody reads what is said
 		return
 	}
@@ -249,27 +249,27 @@ func (w *world) endMonitors(ctx context.Context, s *assemble.Session) {
 		fmt.Fprintf(os.Stderr, "drover: stopped monitor %s at the end: %s\n", r.ID, excerpt.Line(r.Description, 60))
 	}
 	if err != nil {
-		w.note(err.Error())
+		b.note(err.Error())
 	}
 }
 
 // part leaves an agent behind that brings what a conversation has taught to the
 // board, if that is wanted. That it cannot be left is told, and hinders nothing.
-func (w *world) part(m *session.Main, settings string) {
-	p, ok := m.Parting(home.Lookup(w.env))
+func (b *backend) part(m *session.Main, settings string) {
+	p, ok := m.Parting(home.Lookup(b.env))
 	if !ok {
 		return
 	}
-	if err := w.leave(p, settings); err != nil {
-		w.note(fmt.Sprintf("what this conversation has taught is not consolidated: %v", err))
+	if err := b.leave(p, settings); err != nil {
+		b.note(fmt.Sprintf("what this conversation has taught is not consolidated: %v", err))
 	}
 }
 
 // leave starts a process that runs the agent and outlives this one. The conversation
 // is on its stdin, where nobody can read it from a list of processes.
-func (w *world) leave(p session.Parting, settings string) error {
-	project := w.root.Project(w.cwd)
-	dir, err := w.root.Below().Folder(project.Dir())
+func (b *backend) leave(p session.Parting, settings string) error {
+	project := b.root.Project(b.cwd)
+	dir, err := b.root.Below().Folder(project.Dir())
 	if err != nil {
 		return fmt.Errorf("write the conversation down: %w", err)
 	}
@@ -298,9 +298,9 @@ func (w *world) leave(p session.Parting, settings string) error {
 	if settings != "" {
 		args = append(args, "--settings", settings)
 	}
-	cmd := exec.Command(w.exe, append(args, "-")...)
-	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = w.cwd, in, log, log
-	cmd.Env = append(host.HostEnv(w.env), session.ParentVariable+"="+string(p.Session), parentTranscript+"="+p.Transcript)
+	cmd := exec.Command(b.exe, append(args, "-")...)
+	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = b.cwd, in, log, log
+	cmd.Env = append(host.HostEnv(b.env), session.ParentVariable+"="+string(p.Session), parentTranscript+"="+p.Transcript)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start the agent: %w", err)
@@ -317,13 +317,13 @@ const partingFailure = "rem.failed"
 
 // keepFailure writes down why a process has failed that was left behind. There is
 // nobody to whom it could say it.
-func (w *world) keepFailure(err error) {
-	if err == nil || home.Lookup(w.env)(session.ParentVariable) == "" {
+func (b *backend) keepFailure(err error) {
+	if err == nil || home.Lookup(b.env)(session.ParentVariable) == "" {
 		return
 	}
-	dir, err2 := w.root.Below().Folder(w.root.Project(w.cwd).Dir())
+	dir, err2 := b.root.Below().Folder(b.root.Project(b.cwd).Dir())
 	if err2 != nil {
-		w.note(err2.Error())
+		b.note(err2.Error())
 		return
 	}
 	defer dir.Close()
@@ -333,19 +333,19 @@ func (w *world) keepFailure(err error) {
 		err2 = errors.Join(err2, f.Close())
 	}
 	if err2 != nil {
-		w.note(err2.Error())
+		b.note(err2.Error())
 	}
 }
 
 // sayFailure says once why what an earlier conversation has taught is not consolidated.
-func (w *world) sayFailure() {
-	project := w.root.Project(w.cwd).Dir()
-	text, err := w.root.ReadFile(filepath.Join(project, partingFailure), 4096)
+func (b *backend) sayFailure() {
+	project := b.root.Project(b.cwd).Dir()
+	text, err := b.root.ReadFile(filepath.Join(project, partingFailure), 4096)
 	if err != nil {
 		return // there is none, nearly always
 	}
-	w.note("what an earlier conversation has taught is not consolidated: " + string(text))
-	if dir, err := w.root.Below().Folder(project); err == nil {
+	b.note("what an earlier conversation has taught is not consolidated: " + string(text))
+	if dir, err := b.root.Below().Folder(project); err == nil {
 		_ = dir.Remove(partingFailure) // else it is said again
 		dir.Close()
 	}

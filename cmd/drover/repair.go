@@ -16,8 +16,8 @@ import (
 )
 
 // ended finds a session that no host has, by its folder.
-func (w *world) ended(ctx context.Context, of control.Info) (e host.Entry, err error) {
-	entries, err := w.directory().Sessions(ctx, false, true)
+func (b *backend) ended(ctx context.Context, of control.Info) (e host.Entry, err error) {
+	entries, err := b.directory().Sessions(ctx, false, true)
 	if err != nil {
 		return e, err
 	}
@@ -42,9 +42,9 @@ func isOpen(id task.ID) error {
 }
 
 // remove removes what an ended session left, in the given way.
-func (w *world) remove(ctx context.Context, of control.Info,
+func (b *backend) remove(ctx context.Context, of control.Info,
 	how func(ended.Session) (ended.Removed, error)) (r ended.Removed, err error) {
-	e, err := w.ended(ctx, of)
+	e, err := b.ended(ctx, of)
 	if err != nil {
 		return r, err
 	}
@@ -66,14 +66,14 @@ func byForce(id task.ID, err error) error {
 
 // Discard removes a session whose log may be damaged, and returns what could not be
 // looked at.
-func (w *world) Discard(ctx context.Context, of control.Info) (unseen string, err error) {
-	r, err := w.remove(ctx, of, func(p ended.Session) (ended.Removed, error) { return p.Discard(ctx) })
+func (b *backend) Discard(ctx context.Context, of control.Info) (unseen string, err error) {
+	r, err := b.remove(ctx, of, func(p ended.Session) (ended.Removed, error) { return p.Discard(ctx) })
 	return r.Unseen, err
 }
 
 // Repair makes the damaged log of a session anew.
-func (w *world) Repair(ctx context.Context, of control.Info, force bool) (out cli.Repair, err error) {
-	e, err := w.ended(ctx, of)
+func (b *backend) Repair(ctx context.Context, of control.Info, force bool) (out cli.Repair, err error) {
+	e, err := b.ended(ctx, of)
 	if err != nil {
 		return out, err
 	}
@@ -94,12 +94,12 @@ func (w *world) Repair(ctx context.Context, of control.Info, force bool) (out cl
 	for _, s := range r.Kept.Missing {
 		out.Missing = append(out.Missing, s)
 	}
-	for _, b := range r.Rebuilt {
-		out.Rebuilt = append(out.Rebuilt, cli.Rebuilt{ID: b.ID, Kind: b.Kind, From: b.From, Lives: b.Lives})
+	for _, made := range r.Rebuilt {
+		out.Rebuilt = append(out.Rebuilt, cli.Rebuilt{ID: made.ID, Kind: made.Kind, From: made.From, Lives: made.Lives})
 	}
 	if !e.Info.Damaged {
 		return out, nil
 	}
 	out.Sound, out.Described = false, true
-	return out, ended.Session{Place: e.Place, Info: e.Info}.Describe(ctx, w.version)
+	return out, ended.Session{Place: e.Place, Info: e.Info}.Describe(ctx, b.version)
 }

@@ -24,39 +24,39 @@ import (
 )
 
 // ServeMCP serves tasks to one MCP client on stdin and stdout.
-func (w *world) ServeMCP(ctx context.Context) error {
-	d := w.directory()
+func (b *backend) ServeMCP(ctx context.Context) error {
+	d := b.directory()
 	connect := func(ctx context.Context) (control.API, func(), error) { return d.Background(ctx) }
-	return mcpserver.Serve(ctx, mcpserver.Config{Connect: connect, Cwd: w.cwd, Env: w.env, Version: w.version},
+	return mcpserver.Serve(ctx, mcpserver.Config{Connect: connect, Cwd: b.cwd, Env: b.env, Version: b.version},
 		&mcp.StdioTransport{})
 }
 
 // Demo gives the tour.
-func (w *world) Demo(ctx context.Context, out io.Writer, colour bool, width int) error {
-	return demo.Run(ctx, demo.Config{Out: out, Colour: colour, Width: width, Env: w.env, Folder: w.cwd, Keeper: w.helper(),
-		Version: w.version})
+func (b *backend) Demo(ctx context.Context, out io.Writer, colour bool, width int) error {
+	return demo.Run(ctx, demo.Config{Out: out, Colour: colour, Width: width, Env: b.env, Folder: b.cwd, Keeper: b.helper(),
+		Version: b.version})
 }
 
 // ServeRemote holds one session for all remote ones. It has the same ID each
 // time, so that a server finds what the one before it left.
-func (w *world) ServeRemote(ctx context.Context, listen, tokenEnv, token string) (err error) {
+func (b *backend) ServeRemote(ctx context.Context, listen, tokenEnv, token string) (err error) {
 	// agents must not have it
-	env := slices.DeleteFunc(slices.Clone(w.env), func(kv string) bool { return strings.HasPrefix(kv, tokenEnv+"=") })
+	env := slices.DeleteFunc(slices.Clone(b.env), func(kv string) bool { return strings.HasPrefix(kv, tokenEnv+"=") })
 	l, err := remoteserver.Listen(listen)
 	if err != nil {
 		return &control.Error{Code: control.Invalid, Message: err.Error()}
 	}
 	defer l.Close()
-	id, err := w.servedSession()
+	id, err := b.servedSession()
 	if err != nil {
 		return err
 	}
-	set, err := w.Settings("")
+	set, err := b.Settings("")
 	if err != nil {
 		return err
 	}
-	cfg := w.opening(session.RoleRun, "remote sessions", set)
-	cfg.Session, cfg.Env, cfg.Keeper, cfg.AskWait = id, env, w.helper(), set.Permissions.Wait()
+	cfg := b.opening(session.RoleRun, "remote sessions", set)
+	cfg.Session, cfg.Env, cfg.Keeper, cfg.AskWait = id, env, b.helper(), set.Permissions.Wait()
 	s, err := assemble.Open(ctx, cfg)
 	if err != nil {
 		return locked(err, id)
@@ -64,10 +64,10 @@ func (w *world) ServeRemote(ctx context.Context, listen, tokenEnv, token string)
 	defer func() { err = errors.Join(err, s.Close()) }()
 	s.Serve()
 	dir := filepath.Join(s.Place.Dir(), "served")
-	if err := w.root.Below().Mkdir(dir); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := b.root.Below().Mkdir(dir); err != nil && !errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("open the folder of served sessions: %w", err)
 	}
-	srv, err := remoteserver.Open(ctx, remoteserver.Config{Host: s, Dir: dir, Token: token, Cwd: w.cwd, Env: env})
+	srv, err := remoteserver.Open(ctx, remoteserver.Config{Host: s, Dir: dir, Token: token, Cwd: b.cwd, Env: env})
 	if err != nil {
 		return err
 	}
@@ -84,16 +84,16 @@ func (w *world) ServeRemote(ctx context.Context, listen, tokenEnv, token string)
 const maxServed = 4 << 10
 
 // servedSession is the session of this folder's servers.
-func (w *world) servedSession() (task.ID, error) {
-	p := w.root.Project(w.cwd)
+func (b *backend) servedSession() (task.ID, error) {
+	p := b.root.Project(b.cwd)
 	if err := p.Ensure(); err != nil {
 		return "", err
 	}
 	file := filepath.Join(p.Dir(), "served")
-	data, err := w.root.ReadFile(file, maxServed)
+	data, err := b.root.ReadFile(file, maxServed)
 	if id := strings.TrimSpace(string(data)); err == nil && home.SessionID(id) {
 		return task.ID(id), nil
 	}
 	id := task.NewSessionID()
-	return id, w.root.WriteAtomic(file, []byte(string(id)+"\n"))
+	return id, b.root.WriteAtomic(file, []byte(string(id)+"\n"))
 }

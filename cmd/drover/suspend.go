@@ -13,7 +13,7 @@ import (
 // suspends makes Ctrl-Z hold the commands of a session before this process stands
 // still, and lets them go on with it, until done is called: they have groups of their
 // own, which the terminal does not know.
-func (w *world) suspends(s *assemble.Session) (done func()) {
+func (b *backend) suspends(s *assemble.Session) (done func()) {
 	if signal.Ignored(syscall.SIGTSTP) { // nobody would continue it
 		return func() {}
 	}
@@ -23,7 +23,7 @@ func (w *world) suspends(s *assemble.Session) (done func()) {
 		defer close(over)
 		for range keys {
 			if process.HasShell() {
-				w.suspend(s)
+				b.suspend(s)
 			}
 		}
 	}()
@@ -34,14 +34,14 @@ func (w *world) suspends(s *assemble.Session) (done func()) {
 	}
 }
 
-func (w *world) suspend(s *assemble.Session) {
+func (b *backend) suspend(s *assemble.Session) {
 	ctx := context.Background()
 	goOn, err := s.Suspend(ctx)
 	if err != nil { // what cannot be held goes on
-		w.note(err.Error())
+		b.note(err.Error())
 	}
 	standStill()
 	if err := goOn(ctx); err != nil {
-		w.note(err.Error())
+		b.note(err.Error())
 	}
 }
