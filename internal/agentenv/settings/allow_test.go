@@ -11,10 +11,14 @@ import (
 func TestWithRule(t *testing.T) {
 	for _, c := range []struct{ name, in, want string }{
 		{"empty", "{}\n", "{\n  \"permissions\": {\n    \"allow\": [\n      \"Bash(a<b:*)\"\n    ]\n  }\n}\n"},
-		{"other", "{\n  \"model\": \"opus\"\n}\n", "{\n  \"model\": \"opus\",\n  \"permissions\": {\n    \"allow\": [\n      \"Bash(a<b:*)\"\n    ]\n  }\n}\n"},
-		{"no list", `{"permissions": {"deny": ["X"]}, "model": "a"}`, "{\"permissions\": {\"deny\": [\"X\"],\n    \"allow\": [\n      \"Bash(a<b:*)\"\n    ]\n  }, \"model\": \"a\"}"},
-		{"list", "{\"permissions\": {\n    \"allow\": [\n      \"Edit\"\n    ],\n \"ask\":[]}}", "{\"permissions\": {\n    \"allow\": [\n      \"Edit\",\n      \"Bash(a<b:*)\"\n    ],\n \"ask\":[]}}"},
-		{"short list", `{"permissions":{"allow":["Edit"]}}`, "{\"permissions\":{\"allow\":[\"Edit\",\n      \"Bash(a<b:*)\"\n    ]}}"},
+		{"other", "{\n  \"model\": \"opus\"\n}\n",
+			"{\n  \"model\": \"opus\",\n  \"permissions\": {\n    \"allow\": [\n      \"Bash(a<b:*)\"\n    ]\n  }\n}\n"},
+		{"no list", `{"permissions": {"deny": ["X"]}, "model": "a"}`,
+			"{\"permissions\": {\"deny\": [\"X\"],\n    \"allow\": [\n      \"Bash(a<b:*)\"\n    ]\n  }, \"model\": \"a\"}"},
+		{"list", "{\"permissions\": {\n    \"allow\": [\n      \"Edit\"\n    ],\n \"ask\":[]}}",
+			"{\"permissions\": {\n    \"allow\": [\n      \"Edit\",\n      \"Bash(a<b:*)\"\n    ],\n \"ask\":[]}}"},
+		{"short list", `{"permissions":{"allow":["Edit"]}}`,
+			"{\"permissions\":{\"allow\":[\"Edit\",\n      \"Bash(a<b:*)\"\n    ]}}"},
 		{"there", `{"permissions":{"allow":["Bash(a<b:*)"]}}`, `{"permissions":{"allow":["Bash(a<b:*)"]}}`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -24,7 +28,8 @@ func TestWithRule(t *testing.T) {
 			}
 		})
 	}
-	for _, bad := range []string{"", "[]", `{"permissions":1}`, `{"permissions":{"allow":{}}}`, `{"a":1,"a":2}`, "// x\n{}", `{"permissions":null}`, `{"permissions":{"allow":null}}`} {
+	for _, bad := range []string{"", "[]", `{"permissions":1}`, `{"permissions":{"allow":{}}}`, `{"a":1,"a":2}`,
+		"// x\n{}", `{"permissions":null}`, `{"permissions":{"allow":null}}`} {
 		if got, err := withRule([]byte(bad), "Edit"); err == nil {
 			t.Errorf("%s became %s", bad, got)
 		}

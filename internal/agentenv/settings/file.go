@@ -202,7 +202,8 @@ func (l *loader) foreign(path string, of level) {
 		l.fail(path, errors.New("permissions.deny or permissions.ask is not a list of texts"))
 		return
 	}
-	l.set.Permissions.Ask, l.set.Permissions.Deny = union(l.set.Permissions.Ask, p.Ask), union(l.set.Permissions.Deny, p.Deny)
+	l.set.Permissions.Ask = union(l.set.Permissions.Ask, p.Ask)
+	l.set.Permissions.Deny = union(l.set.Permissions.Deny, p.Deny)
 	l.set.Permissions.Foreign = union(l.set.Permissions.Foreign, slices.Concat(p.Ask, p.Deny))
 }
 
@@ -259,7 +260,9 @@ func (l *loader) hooks(source string, v any, of level) error {
 	if err != nil {
 		return err
 	}
-	l.set.HookSources = append(slices.Clip(l.set.HookSources), HookFile{Path: source, Data: data, Trusted: of != untrusted, User: of == own})
+	l.set.HookSources = append(slices.Clip(l.set.HookSources), HookFile{
+		Path: source, Data: data, Trusted: of != untrusted, User: of == own,
+	})
 	if of == untrusted {
 		return nil
 	}
@@ -296,7 +299,8 @@ func decode(data []byte) (tree map[string]any, lines map[string]int, err error) 
 	switch {
 	case len(bytes.TrimSpace(data)) == 0:
 		return nil, nil, errors.New("it is empty; no settings at all are written {}")
-	case bytes.HasPrefix(data, []byte("\xef\xbb\xbf")), bytes.HasPrefix(data, []byte("\xff\xfe")), bytes.HasPrefix(data, []byte("\xfe\xff")):
+	case bytes.HasPrefix(data, []byte("\xef\xbb\xbf")), bytes.HasPrefix(data, []byte("\xff\xfe")),
+		bytes.HasPrefix(data, []byte("\xfe\xff")):
 		return nil, nil, errors.New("it begins with a byte order mark; write it as plain UTF-8")
 	case !utf8.Valid(data):
 		return nil, nil, errors.New("it is not valid UTF-8")

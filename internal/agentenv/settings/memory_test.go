@@ -14,7 +14,8 @@ func TestMemory(t *testing.T) {
 		t.Fatal(err, notes)
 	}
 	m := s.Memory
-	if !m.On() || m.Auto() || m.ShutdownRun || m.Idle() != 5*time.Minute || m.Period() != 24*time.Hour || m.Sessions != 5 || m.ShutdownTurns != 3 {
+	if !m.On() || m.Auto() || m.ShutdownRun || m.Idle() != 5*time.Minute || m.Period() != 24*time.Hour ||
+		m.Sessions != 5 || m.ShutdownTurns != 3 {
 		t.Errorf("the defaults are %+v", m)
 	}
 	s, notes, err = Load(Sources{Flag: `{"memory":{"dream":"always","idleAfter":"1ms","sessions":0,"enabled":"on"}}`})
@@ -40,7 +41,8 @@ func TestMemoryOfProject(t *testing.T) {
 	}
 	for _, trusted := range []bool{false, true} {
 		s, notes, err := Load(Sources{Project: path, Trusted: trusted})
-		if err != nil || s.Memory.Auto() || s.Memory.ShutdownRun || len(notes) != 1 || !strings.Contains(notes[0].String(), "memory is ignored") {
+		if err != nil || s.Memory.Auto() || s.Memory.ShutdownRun || len(notes) != 1 ||
+			!strings.Contains(notes[0].String(), "memory is ignored") {
 			t.Errorf("trusted %v: %v, %v, %+v", trusted, err, notes, s.Memory)
 		}
 	}

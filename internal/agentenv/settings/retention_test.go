@@ -18,7 +18,9 @@ func TestRetention(t *testing.T) {
 		return set, notes
 	}
 	for text, want := range map[string]time.Duration{"30d": 720 * time.Hour, "12h": 12 * time.Hour, "1h": time.Hour} {
-		if set, notes := own(`{"tasks":{"retention":{"age":"` + text + `","bytes":1000000}}}`); set.Tasks.Retention.Limit() != want || set.Tasks.Retention.Bytes != 1_000_000 || len(notes) > 0 {
+		if set, notes := own(`{"tasks":{"retention":{"age":"` + text +
+			`","bytes":1000000}}}`); set.Tasks.Retention.Limit() != want || set.Tasks.Retention.Bytes != 1_000_000 ||
+			len(notes) > 0 {
 			t.Errorf("%s: %+v, %v", text, set.Tasks.Retention, notes)
 		}
 	}
@@ -34,7 +36,8 @@ func TestRetention(t *testing.T) {
 	for _, n := range notes {
 		said += n.String() + "\n"
 	}
-	if err != nil || set.Tasks.Retention != (Retention{}) || set.Tasks.UserQuotaBytes != 50_000_000_000 || set.Tasks.MinFreeBytes != 200_000_000 ||
+	if err != nil || set.Tasks.Retention != (Retention{}) || set.Tasks.UserQuotaBytes != 50_000_000_000 ||
+		set.Tasks.MinFreeBytes != 200_000_000 ||
 		set.Tasks.OutputLength != 500 || strings.Count(said, "cannot set it") != 3 {
 		t.Errorf("of a project: %+v, %v\n%s", set.Tasks, err, said)
 	}

@@ -197,7 +197,8 @@ func (l *loader) bound(source, what string, r rule, v, before reflect.Value) {
 		if n := number(v); !r.clamp.has(n) {
 			said := v.Interface()
 			v.Set(reflect.ValueOf(min(max(n, r.clamp.low), r.clamp.high)).Convert(v.Type()))
-			l.note(source, "%s %v is taken as %v (possible are %s to %s)", what, said, v.Interface(), plain(r.clamp.low), plain(r.clamp.high))
+			l.note(source, "%s %v is taken as %v (possible are %s to %s)", what, said, v.Interface(), plain(r.clamp.low),
+				plain(r.clamp.high))
 		}
 	case r.possible != nil:
 		if !v.IsZero() && !r.possible.has(number(v)) {
@@ -215,7 +216,8 @@ func (l *loader) bound(source, what string, r rule, v, before reflect.Value) {
 			return
 		}
 		if d, err := r.parse(text); err != nil || d < r.least && !(r.off && d == 0) {
-			l.note(source, "%s %.40q is not a duration such as %s, and is ignored", what, text, cmp.Or(before.String(), r.usual, "30m"))
+			l.note(source, "%s %.40q is not a duration such as %s, and is ignored", what, text,
+				cmp.Or(before.String(), r.usual, "30m"))
 			v.Set(before)
 		}
 	}

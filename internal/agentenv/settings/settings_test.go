@@ -46,28 +46,38 @@ func TestDefaults(t *testing.T) {
 	if err != nil || len(notes) != 0 {
 		t.Fatalf("%v, %v", notes, err)
 	}
-	if s.Limits != (Limits{Depth: 3, Live: 10, PerRoot: 200, SpawnRate: 60, MessageHops: 20, Monitors: 200, PerSession: 1000}) || s.Durability != "crash" || s.Permissions.DefaultMode != "default" ||
-		s.Permissions.Wait() != 10*time.Minute || s.Agents.SummaryEvery() != 30*time.Second || s.Web != (Web{5_000_000, "15m"}) || s.Web.TTL() != 15*time.Minute ||
-		s.Context != (Context{"on", 0.8}) || s.Models.CostGuard != "on" || s.Providers.OpenAI.API != "chat" || s.MaxBudget != 0 ||
-		s.Tasks.OutputLimitBytes != 5e9 || s.Tasks.OutputLength != 32000 || s.Tasks.MaxProcesses != 4096 || s.Tasks.Ceiling().Minutes() != 10 || s.Permissions.Allow != nil {
+	if s.Limits != (Limits{Depth: 3, Live: 10, PerRoot: 200, SpawnRate: 60, MessageHops: 20, Monitors: 200,
+		PerSession: 1000}) || s.Durability != "crash" || s.Permissions.DefaultMode != "default" ||
+		s.Permissions.Wait() != 10*time.Minute || s.Agents.SummaryEvery() != 30*time.Second ||
+		s.Web != (Web{5_000_000, "15m"}) || s.Web.TTL() != 15*time.Minute ||
+		s.Context != (Context{"on", 0.8}) || s.Models.CostGuard != "on" || s.Providers.OpenAI.API != "chat" ||
+		s.MaxBudget != 0 ||
+		s.Tasks.OutputLimitBytes != 5e9 || s.Tasks.OutputLength != 32000 || s.Tasks.MaxProcesses != 4096 ||
+		s.Tasks.Ceiling().Minutes() != 10 || s.Permissions.Allow != nil {
 		t.Errorf("%+v", s)
 	}
 }
 
 func TestPrecedence(t *testing.T) {
-	user := write(t, `{"model":"user","durability":"power","limits":{"live":20,"depth":2},"permissions":{"allow":["A"],"deny":["D1"]},"providers":{"anthropic":{"baseUrl":"https://u"}}}`)
+	user := write(t, `{"model":"user","durability":"power","limits":{"live":20,"depth":2},"permissions":{"allow":["A"],`+
+		`"deny":["D1"]},"providers":{"anthropic":{"baseUrl":"https://u"}}}`)
 	flag := `{"model":"flag","permissions":{"allow":["B"],"deny":["D1","D4"],"defaultMode":"plan"}}`
-	all := Sources{User: user, Project: write(t, `{"permissions":{"deny":["D2"],"ask":["Q"]}}`), Local: write(t, `{"permissions":{"deny":["D3"]}}`),
-		Flag: flag, Env: env("DROVER_MODEL", "env", "COPILOT_SUBAGENT_MAX_CONCURRENT", "30", "COPILOT_SUBAGENT_MAX_DEPTH", "6", "TASK_MAX_OUTPUT_LENGTH", "500000", "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS", "true")}
+	all := Sources{User: user, Project: write(t, `{"permissions":{"deny":["D2"],"ask":["Q"]}}`),
+		Local: write(t, `{"permissions":{"deny":["D3"]}}`),
+		Flag:  flag, Env: env("DROVER_MODEL", "env", "COPILOT_SUBAGENT_MAX_CONCURRENT", "30", "COPILOT_SUBAGENT_MAX_DEPTH",
+			"6", "TASK_MAX_OUTPUT_LENGTH", "500000", "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS", "true")}
 	s, notes, err := Load(all)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Permissions{Allow: []string{"A", "B"}, Ask: []string{"Q"}, Deny: []string{"D1", "D2", "D3", "D4"}, DefaultMode: "plan", AskTimeout: "10m"}
+	want := Permissions{Allow: []string{"A", "B"}, Ask: []string{"Q"}, Deny: []string{"D1", "D2", "D3", "D4"},
+		DefaultMode: "plan", AskTimeout: "10m"}
 	if !reflect.DeepEqual(s.Permissions, want) {
 		t.Errorf("permissions %+v", s.Permissions)
 	}
-	if s.Model != "flag" || s.Durability != "power" || s.Limits != (Limits{Depth: 6, Live: 30, PerRoot: 200, SpawnRate: 60, MessageHops: 20, Monitors: 200, PerSession: 1000}) || s.Tasks.OutputLength != 160000 || !s.Tasks.DisableBackground || s.Providers.Anthropic.BaseURL != "https://u" {
+	if s.Model != "flag" || s.Durability != "power" || s.Limits != (Limits{Depth: 6, Live: 30, PerRoot: 200, SpawnRate: 60,
+		MessageHops: 20, Monitors: 200, PerSession: 1000}) || s.Tasks.OutputLength != 160000 || !s.Tasks.DisableBackground ||
+		s.Providers.Anthropic.BaseURL != "https://u" {
 		t.Errorf("%+v", s)
 	}
 	if len(notes) != 1 || !noted(notes, "TASK_MAX_OUTPUT_LENGTH", "160000") {
@@ -77,9 +87,11 @@ func TestPrecedence(t *testing.T) {
 	if s, _, _ := Load(all); s.Model != "env" {
 		t.Errorf("environment over user: %q", s.Model)
 	}
-	all.Env = env("DROVER_MAX_LIVE", "40", "COPILOT_SUBAGENT_MAX_CONCURRENT", "30", "TASK_MAX_OUTPUT_LENGTH", "abc", "DROVER_MAX_DEPTH", "-1")
+	all.Env = env("DROVER_MAX_LIVE", "40", "COPILOT_SUBAGENT_MAX_CONCURRENT", "30", "TASK_MAX_OUTPUT_LENGTH", "abc",
+		"DROVER_MAX_DEPTH", "-1")
 	s, notes, _ = Load(all)
-	if s.Model != "user" || s.Limits.Live != 40 || s.Limits.Depth != 2 || s.Tasks.OutputLength != 32000 || len(notes) != 2 {
+	if s.Model != "user" || s.Limits.Live != 40 || s.Limits.Depth != 2 || s.Tasks.OutputLength != 32000 ||
+		len(notes) != 2 {
 		t.Errorf("%+v, %v", s, notes)
 	}
 	all.Flag = write(t, `{"model":"file"}`)
@@ -99,7 +111,8 @@ func TestProject(t *testing.T) {
 		if err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%+v, %v", got, err)
 		}
-		for _, key := range []string{"model", "durability", "limits", "tasks", "providers", "permissions.allow", "permissions.defaultMode", "hooks"} {
+		for _, key := range []string{"model", "durability", "limits", "tasks", "providers", "permissions.allow",
+			"permissions.defaultMode", "hooks"} {
 			if !noted(notes, path, key+" is ignored: ") {
 				t.Errorf("nothing is said about %s: %v", key, notes)
 			}
@@ -113,12 +126,16 @@ func TestProject(t *testing.T) {
 }
 
 func TestBent(t *testing.T) {
-	path := write(t, `{"$schema":"x","limits":{"live":1000,"depth":0,"perRoot":-5},"durability":"none","tasks":{"waitCeiling":"soon","outputLimitBytes":1},"permissions":{"defaultMode":"yolo"}}`)
+	path := write(t, `{"$schema":"x","limits":{"live":1000,"depth":0,"perRoot":-5},"durability":"none","tasks":{`+
+		`"waitCeiling":"soon","outputLimitBytes":1},"permissions":{"defaultMode":"yolo"}}`)
 	s, notes, err := Load(Sources{User: path})
-	if err != nil || s.Limits != (Limits{Depth: 1, Live: 256, PerRoot: 1, SpawnRate: 60, MessageHops: 20, Monitors: 200, PerSession: 1000}) || s.Durability != "crash" || s.Tasks.WaitCeiling != "10m" || s.Tasks.OutputLimitBytes != 4096 || s.Permissions.DefaultMode != "default" {
+	if err != nil || s.Limits != (Limits{Depth: 1, Live: 256, PerRoot: 1, SpawnRate: 60, MessageHops: 20, Monitors: 200,
+		PerSession: 1000}) || s.Durability != "crash" || s.Tasks.WaitCeiling != "10m" || s.Tasks.OutputLimitBytes != 4096 ||
+		s.Permissions.DefaultMode != "default" {
 		t.Errorf("%+v, %v", s, err)
 	}
-	kept, _, _ := Load(Sources{User: write(t, `{"permissions":{"defaultMode":"plan"}}`), Flag: `{"permissions":{"defaultMode":"Plan"}}`})
+	kept, _, _ := Load(Sources{User: write(t, `{"permissions":{"defaultMode":"plan"}}`),
+		Flag: `{"permissions":{"defaultMode":"Plan"}}`})
 	if kept.Permissions.DefaultMode != "plan" {
 		t.Errorf("a word that means nothing widened the mode to %q", kept.Permissions.DefaultMode)
 	}
@@ -135,41 +152,62 @@ func TestBounds(t *testing.T) {
 		note       string // empty: none
 	}{
 		{"wait", `{"permissions":{"askTimeout":"90s"}}`, func(s *Settings) { s.Permissions.AskTimeout = "90s" }, ""},
-		{"wait-wrong", `{"permissions":{"askTimeout":"soon"}}`, func(*Settings) {}, `permissions.askTimeout "soon" is not a duration`},
+		{"wait-wrong", `{"permissions":{"askTimeout":"soon"}}`, func(*Settings) {},
+			`permissions.askTimeout "soon" is not a duration`},
 		{"wait-negative", `{"permissions":{"askTimeout":"-1s"}}`, func(*Settings) {}, `permissions.askTimeout "-1s"`},
 		{"summaries", `{"agents":{"summaries":"off"}}`, func(s *Settings) { s.Agents.Summaries = "off" }, ""},
 		{"summaries-fast", `{"agents":{"summaries":"10ms"}}`, func(*Settings) {}, `agents.summaries "10ms"`},
 		{"stall", `{"agents":{"stallAfter":"90s"}}`, func(s *Settings) { s.Agents.StallAfter = "90s" }, ""},
 		{"stall-off", `{"agents":{"stallAfter":"0"}}`, func(s *Settings) { s.Agents.StallAfter = "0" }, ""},
-		{"stall-fast", `{"agents":{"stallAfter":"10ms"}}`, func(*Settings) {}, `agents.stallAfter "10ms" is not a duration such as 5m`},
+		{"stall-fast", `{"agents":{"stallAfter":"10ms"}}`, func(*Settings) {},
+			`agents.stallAfter "10ms" is not a duration such as 5m`},
 		{"ttl-off", `{"web":{"cacheTtl":"off"}}`, func(*Settings) {}, `web.cacheTtl "off"`},
 		{"ttl", `{"web":{"cacheTtl":"0s"}}`, func(s *Settings) { s.Web.CacheTTL = "0s" }, ""},
 		{"page", `{"web":{"maxBytes":1}}`, func(s *Settings) { s.Web.MaxBytes = 1024 }, "web.maxBytes 1 is taken as 1024"},
-		{"share", `{"context":{"share":2,"autoCompact":"off"}}`, func(s *Settings) { s.Context = Context{"off", 0.95} }, "context.share 2 is taken as 0.95"},
-		{"compact", `{"context":{"autoCompact":"never"}}`, func(*Settings) {}, `context.autoCompact "never" is not one of on, off; on holds`},
-		{"api", `{"providers":{"openai":{"api":"responses","calls":3}}}`, func(s *Settings) { s.Providers.OpenAI = Provider{API: "responses", Calls: 3} }, ""},
+		{"share", `{"context":{"share":2,"autoCompact":"off"}}`, func(s *Settings) { s.Context = Context{"off", 0.95} },
+			"context.share 2 is taken as 0.95"},
+		{"compact", `{"context":{"autoCompact":"never"}}`, func(*Settings) {},
+			`context.autoCompact "never" is not one of on, off; on holds`},
+		{"api", `{"providers":{"openai":{"api":"responses","calls":3}}}`,
+			func(s *Settings) { s.Providers.OpenAI = Provider{API: "responses", Calls: 3} }, ""},
 		{"api-wrong", `{"providers":{"openai":{"api":"grpc"}}}`, func(*Settings) {}, `providers.openai.api "grpc"`},
 		{"processes-any", `{"tasks":{"maxProcesses":0}}`, func(s *Settings) { s.Tasks.MaxProcesses = 0 }, ""},
-		{"processes-low", `{"tasks":{"maxProcesses":-1}}`, func(s *Settings) { s.Tasks.MaxProcesses = 0 }, "tasks.maxProcesses -1 is taken as 0"},
-		{"processes-high", `{"tasks":{"maxProcesses":9000000}}`, func(s *Settings) { s.Tasks.MaxProcesses = 4_194_304 }, "tasks.maxProcesses 9000000 is taken as 4194304"},
-		{"calls", `{"providers":{"anthropic":{"calls":-1}}}`, func(*Settings) {}, "providers.anthropic.calls -1 is taken as 0"},
+		{"processes-low", `{"tasks":{"maxProcesses":-1}}`, func(s *Settings) { s.Tasks.MaxProcesses = 0 },
+			"tasks.maxProcesses -1 is taken as 0"},
+		{"processes-high", `{"tasks":{"maxProcesses":9000000}}`, func(s *Settings) { s.Tasks.MaxProcesses = 4_194_304 },
+			"tasks.maxProcesses 9000000 is taken as 4194304"},
+		{"calls", `{"providers":{"anthropic":{"calls":-1}}}`, func(*Settings) {},
+			"providers.anthropic.calls -1 is taken as 0"},
 		{"guard", `{"models":{"costGuard":"maybe"}}`, func(*Settings) {}, `models.costGuard "maybe"`},
 		{"budget", `{"maxBudgetUsd":2.5}`, func(s *Settings) { s.MaxBudget = 2.5 }, ""},
-		{"rate", `{"limits":{"spawnRate":1,"perSession":100000}}`, func(s *Settings) { s.Limits.SpawnRate, s.Limits.PerSession = 1, 100_000 }, ""},
-		{"rate-high", `{"limits":{"spawnRate":10001}}`, func(s *Settings) { s.Limits.SpawnRate = 10_000 }, "limits.spawnRate 10001 is taken as 10000"},
-		{"session-low", `{"limits":{"perSession":-1}}`, func(s *Settings) { s.Limits.PerSession = 1 }, "limits.perSession -1 is taken as 1"},
-		{"agent-budget", `{"agents":{"budgetUsd":0.5,"budgetTokens":9000}}`, func(s *Settings) { s.Agents.BudgetUSD, s.Agents.BudgetTokens = 0.5, 9000 }, ""},
+		{"rate", `{"limits":{"spawnRate":1,"perSession":100000}}`,
+			func(s *Settings) { s.Limits.SpawnRate, s.Limits.PerSession = 1, 100_000 }, ""},
+		{"rate-high", `{"limits":{"spawnRate":10001}}`, func(s *Settings) { s.Limits.SpawnRate = 10_000 },
+			"limits.spawnRate 10001 is taken as 10000"},
+		{"session-low", `{"limits":{"perSession":-1}}`, func(s *Settings) { s.Limits.PerSession = 1 },
+			"limits.perSession -1 is taken as 1"},
+		{"agent-budget", `{"agents":{"budgetUsd":0.5,"budgetTokens":9000}}`,
+			func(s *Settings) { s.Agents.BudgetUSD, s.Agents.BudgetTokens = 0.5, 9000 }, ""},
 		{"agent-budget-wrong", `{"agents":{"budgetUsd":-0.5}}`, func(*Settings) {}, "agents.budgetUsd -0.5 is not possible"},
-		{"agent-tokens-wrong", `{"agents":{"budgetTokens":-1}}`, func(*Settings) {}, "agents.budgetTokens -1 is not possible"},
+		{"agent-tokens-wrong", `{"agents":{"budgetTokens":-1}}`, func(*Settings) {},
+			"agents.budgetTokens -1 is not possible"},
 		{"budget-wrong", `{"maxBudgetUsd":-1}`, func(*Settings) {}, "maxBudgetUsd -1 is not possible"},
-		{"price", `{"models":{"prices":{"a":{"input":1,"output":2},"b":{"input":-1,"output":2}}}}`, func(s *Settings) { s.Models.Prices = map[string]Price{"a": {Input: 1, Output: 2}} }, "models.prices.b"},
-		{"price-typo", `{"models":{"prices":{"a":{"inptu":1,"output":2}}}}`, func(s *Settings) { s.Models.Prices = map[string]Price{"a": {Output: 2}} }, `"models.prices.a.inptu" is not a setting`},
-		{"window", `{"models":{"windows":{"a":200000,"b":1}}}`, func(s *Settings) { s.Models.Windows = map[string]int64{"a": 200000} }, "models.windows.b"},
-		{"factor", `{"models":{"multipliers":{"a":0.33,"b":-1}}}`, func(s *Settings) { s.Models.Multipliers = map[string]float64{"a": 0.33} }, "models.multipliers.b"},
-		{"alias", `{"models":{"aliases":{"fast":"haiku","x":""},"available":["claude-*"],"explore":"haiku"}}`, func(s *Settings) {
-			s.Models.Aliases, s.Models.Available, s.Models.Explore = map[string]string{"fast": "haiku"}, []string{"claude-*"}, "haiku"
-		}, "models.aliases.x"},
-		{"second", `{"models":{"complementary":{"claude":"gpt"}}}`, func(s *Settings) { s.Models.Complementary = map[string]string{"claude": "gpt"} }, ""},
+		{"price", `{"models":{"prices":{"a":{"input":1,"output":2},"b":{"input":-1,"output":2}}}}`,
+			func(s *Settings) { s.Models.Prices = map[string]Price{"a": {Input: 1, Output: 2}} }, "models.prices.b"},
+		{"price-typo", `{"models":{"prices":{"a":{"inptu":1,"output":2}}}}`,
+			func(s *Settings) { s.Models.Prices = map[string]Price{"a": {Output: 2}} },
+			`"models.prices.a.inptu" is not a setting`},
+		{"window", `{"models":{"windows":{"a":200000,"b":1}}}`,
+			func(s *Settings) { s.Models.Windows = map[string]int64{"a": 200000} }, "models.windows.b"},
+		{"factor", `{"models":{"multipliers":{"a":0.33,"b":-1}}}`,
+			func(s *Settings) { s.Models.Multipliers = map[string]float64{"a": 0.33} }, "models.multipliers.b"},
+		{"alias", `{"models":{"aliases":{"fast":"haiku","x":""},"available":["claude-*"],"explore":"haiku"}}`,
+			func(s *Settings) {
+				s.Models.Aliases, s.Models.Available, s.Models.Explore = map[string]string{"fast": "haiku"}, []string{"claude-*"},
+					"haiku"
+			}, "models.aliases.x"},
+		{"second", `{"models":{"complementary":{"claude":"gpt"}}}`,
+			func(s *Settings) { s.Models.Complementary = map[string]string{"claude": "gpt"} }, ""},
 		{"hooks-off", `{"disableAllHooks":true}`, func(s *Settings) { s.DisableHook = true }, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -190,9 +228,12 @@ func TestBounds(t *testing.T) {
 // Maps of several sources join by key, and what one source gets wrong does not
 // take away what another got right.
 func TestMaps(t *testing.T) {
-	user := write(t, `{"models":{"aliases":{"a":"1","b":"2"},"prices":{"m":{"input":1,"output":2}},"available":["x","y"]}}`)
-	s, notes, err := Load(Sources{User: user, Flag: `{"models":{"aliases":{"b":"3"},"prices":{"m":{"input":-1,"output":2}},"available":["z"]}}`})
-	if err != nil || !reflect.DeepEqual(s.Models.Aliases, map[string]string{"a": "1", "b": "3"}) || !reflect.DeepEqual(s.Models.Prices, map[string]Price{"m": {Input: 1, Output: 2}}) ||
+	user := write(t, `{"models":{"aliases":{"a":"1","b":"2"},"prices":{"m":{"input":1,"output":2}},`+
+		`"available":["x","y"]}}`)
+	s, notes, err := Load(Sources{User: user,
+		Flag: `{"models":{"aliases":{"b":"3"},"prices":{"m":{"input":-1,"output":2}},"available":["z"]}}`})
+	if err != nil || !reflect.DeepEqual(s.Models.Aliases, map[string]string{"a": "1", "b": "3"}) ||
+		!reflect.DeepEqual(s.Models.Prices, map[string]Price{"m": {Input: 1, Output: 2}}) ||
 		!slices.Equal(s.Models.Available, []string{"z"}) || !noted(notes, "--settings", "models.prices.m") {
 		t.Errorf("%+v, %v, %v", s.Models, notes, err)
 	}
@@ -203,13 +244,17 @@ func TestMaps(t *testing.T) {
 func TestTrusted(t *testing.T) {
 	path := write(t, `{"model":"p","limits":{"live":5},"providers":{"anthropic":{"baseUrl":"https://evil.invalid","apiKeyEnv":"X","calls":2},"openai":{"baseUrl":"https://evil.invalid"}},
 		"permissions":{"allow":["Bash(make)"],"defaultMode":"bypassPermissions","deny":["D"]},"env":{"DROVER_HOME":"/evil"},"hooks":{"Stop":[{"hooks":[]}]}}`)
-	src := Sources{User: write(t, `{"model":"user","permissions":{"defaultMode":"plan","allow":["A"]}}`), Project: path, Trusted: true}
+	src := Sources{User: write(t, `{"model":"user","permissions":{"defaultMode":"plan","allow":["A"]}}`), Project: path,
+		Trusted: true}
 	s, notes, err := Load(src)
-	if err != nil || s.Model != "p" || s.Limits.Live != 5 || s.Providers.Anthropic != (Provider{Calls: 2}) || s.Providers.OpenAI != (Provider{API: "chat"}) ||
-		s.Permissions.DefaultMode != "plan" || !slices.Equal(s.Permissions.Allow, []string{"A", "Bash(make)"}) || !slices.Equal(s.Permissions.Deny, []string{"D"}) || len(s.Hooks) != 1 {
+	if err != nil || s.Model != "p" || s.Limits.Live != 5 || s.Providers.Anthropic != (Provider{Calls: 2}) ||
+		s.Providers.OpenAI != (Provider{API: "chat"}) ||
+		s.Permissions.DefaultMode != "plan" || !slices.Equal(s.Permissions.Allow, []string{"A", "Bash(make)"}) ||
+		!slices.Equal(s.Permissions.Deny, []string{"D"}) || len(s.Hooks) != 1 {
 		t.Errorf("%+v, %v", s, err)
 	}
-	for _, what := range []string{"providers.anthropic.baseUrl is ignored", "providers.anthropic.apiKeyEnv is ignored", "providers.openai.baseUrl is ignored",
+	for _, what := range []string{"providers.anthropic.baseUrl is ignored", "providers.anthropic.apiKeyEnv is ignored",
+		"providers.openai.baseUrl is ignored",
 		"permissions.defaultMode bypassPermissions is ignored", `"env" is not a setting`} {
 		if !noted(notes, path, what) {
 			t.Errorf("%q is not said: %v", what, notes)
@@ -236,9 +281,11 @@ func TestHooks(t *testing.T) {
 		return path
 	}
 	paths := []string{
-		put(filepath.Join(home, ".claude", "settings.json"), `{"hooks":{"Stop":[{"n":1}]},"model":"theirs","permissions":{"allow":["Bash"],"deny":["D1"]},"env":{"A":"b"}}`),
+		put(filepath.Join(home, ".claude", "settings.json"),
+			`{"hooks":{"Stop":[{"n":1}]},"model":"theirs","permissions":{"allow":["Bash"],"deny":["D1"]},"env":{"A":"b"}}`),
 		put(filepath.Join(home, ".config", "drover", "settings.json"), `{"hooks":{"Stop":[{"n":2}],"odd":{}}}`),
-		put(filepath.Join(folder, ".claude", "settings.json"), `{"hooks":{"Stop":[{"n":3}]},"permissions":{"ask":["Q"],"defaultMode":"bypassPermissions"}}`),
+		put(filepath.Join(folder, ".claude", "settings.json"),
+			`{"hooks":{"Stop":[{"n":3}]},"permissions":{"ask":["Q"],"defaultMode":"bypassPermissions"}}`),
 		put(filepath.Join(folder, ".claude", "settings.local.json"), `{"Stop":[{"n":4}],"list":[{}],"Words":["x"]}`),
 		put(filepath.Join(folder, ".github", "hooks", "a.json"), `{"version":1,"hooks":{"sessionStart":[]}}`),
 		put(filepath.Join(folder, ".drover", "settings.json"), `{"hooks":{"Stop":[{"n":5}]}}`),
@@ -268,11 +315,13 @@ func TestHooks(t *testing.T) {
 				t.Errorf("trusted %v: %+v", trusted, h)
 			}
 		}
-		if !slices.Equal(got, paths) || string(s.HookSources[3].Data) != `{"Stop":[{"n":4}]}` || !strings.Contains(string(s.HookSources[4].Data), "version") {
+		if !slices.Equal(got, paths) || string(s.HookSources[3].Data) != `{"Stop":[{"n":4}]}` ||
+			!strings.Contains(string(s.HookSources[4].Data), "version") {
 			t.Errorf("sources %q, %s", got, s.HookSources[3].Data)
 		}
 		p := s.Permissions
-		if s.Model != "" || p.Allow != nil || !slices.Equal(p.Deny, []string{"D1"}) || !slices.Equal(p.Ask, []string{"Q"}) || p.DefaultMode != "default" || !slices.Equal(p.Foreign, []string{"D1", "Q"}) {
+		if s.Model != "" || p.Allow != nil || !slices.Equal(p.Deny, []string{"D1"}) || !slices.Equal(p.Ask, []string{"Q"}) ||
+			p.DefaultMode != "default" || !slices.Equal(p.Foreign, []string{"D1", "Q"}) {
 			t.Errorf("%+v", s)
 		}
 		if !noted(notes, paths[1], "hooks.odd is not a list") {
@@ -289,10 +338,13 @@ func TestHooks(t *testing.T) {
 
 func TestDamaged(t *testing.T) {
 	for name, text := range map[string]string{
-		"empty": "", "blank": " \n", "half": `{"permissions":{"deny":["Bash`, "bom": "\xef\xbb\xbf{}", "utf16": "\xff\xfe{\x00}\x00", "binary": "{\"model\":\"\xff\"}",
-		"twice": `{"model":"a","model":"b"}`, "twice-deep": `{"permissions":{"deny":["a"],"deny":[]}}`, "list": `[]`, "null": `null`, "after": `{} {}`,
-		"wrong-type": `{"permissions":{"deny":"Bash"}}`, "wrong-kind": `{"permissions":[]}`, "large": `{"model":"` + strings.Repeat("x", maxFile) + `"}`,
-		"deep": strings.Repeat(`{"a":`, 200) + "1" + strings.Repeat("}", 200),
+		"empty": "", "blank": " \n", "half": `{"permissions":{"deny":["Bash`, "bom": "\xef\xbb\xbf{}",
+		"utf16": "\xff\xfe{\x00}\x00", "binary": "{\"model\":\"\xff\"}",
+		"twice": `{"model":"a","model":"b"}`, "twice-deep": `{"permissions":{"deny":["a"],"deny":[]}}`, "list": `[]`,
+		"null": `null`, "after": `{} {}`,
+		"wrong-type": `{"permissions":{"deny":"Bash"}}`, "wrong-kind": `{"permissions":[]}`,
+		"large": `{"model":"` + strings.Repeat("x", maxFile) + `"}`,
+		"deep":  strings.Repeat(`{"a":`, 200) + "1" + strings.Repeat("}", 200),
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := write(t, text)

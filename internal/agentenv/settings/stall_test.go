@@ -20,8 +20,10 @@ func TestStallAfter(t *testing.T) {
 			t.Errorf("%s: %s, %v", file, got, err)
 		}
 	}
-	for set, want := range map[string]time.Duration{`{}`: 5 * time.Minute, `{"agents":{"stallAfter":"soon"}}`: 5 * time.Minute,
-		`{"agents":{"stallAfter":"90s"}}`: 90 * time.Second, `{"agents":{"stallAfter":"0"}}`: 0, `{"agents":{"stallAfter":"off"}}`: 0} {
+	for set, want := range map[string]time.Duration{`{}`: 5 * time.Minute,
+		`{"agents":{"stallAfter":"soon"}}`: 5 * time.Minute,
+		`{"agents":{"stallAfter":"90s"}}`:  90 * time.Second, `{"agents":{"stallAfter":"0"}}`: 0,
+		`{"agents":{"stallAfter":"off"}}`: 0} {
 		s, _, err := Load(Sources{User: write(t, set)})
 		if got := s.Agents.Stall(); err != nil || got != want {
 			t.Errorf("%s: %s, %v", set, got, err)

@@ -78,7 +78,8 @@ func openPipe(path string, how int) (*os.File, error) {
 		return nil, fmt.Errorf("open the pipe %s for typing: %w", path, err)
 	}
 	var st unix.Stat_t
-	if err = unix.Fstat(fd, &st); err == nil && (st.Mode&unix.S_IFMT != unix.S_IFIFO || int(st.Uid) != os.Geteuid() || st.Mode&0o077 != 0) {
+	err = unix.Fstat(fd, &st)
+	if err == nil && (st.Mode&unix.S_IFMT != unix.S_IFIFO || int(st.Uid) != os.Geteuid() || st.Mode&0o077 != 0) {
 		err = errors.New("it is no pipe of ours")
 	}
 	if err != nil {

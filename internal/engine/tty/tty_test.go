@@ -40,7 +40,8 @@ func printed(t *testing.T, line, typed string) string {
 		t.Fatal(err)
 	}
 	defer pen.Close()
-	g, err := process.StartGroup(process.Command{Args: []string{"sh", "-c", line}, Env: os.Environ(), Stdin: slave, Stdout: slave, Stderr: slave, Session: true, Terminal: true})
+	g, err := process.StartGroup(process.Command{Args: []string{"sh", "-c", line}, Env: os.Environ(), Stdin: slave,
+		Stdout: slave, Stderr: slave, Session: true, Terminal: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +97,9 @@ func TestPlanted(t *testing.T) {
 	if err := os.WriteFile(at("file"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(unix.Mkfifo(at("fifo"), 0o600), unix.Mkfifo(at("open"), 0o600), os.Chmod(at("open"), 0o666), os.Mkdir(at("dir"), 0o700), os.Symlink(at("fifo"), at("link")), os.Symlink(at("nowhere"), at("dangling"))); err != nil {
+	if err := errors.Join(unix.Mkfifo(at("fifo"), 0o600), unix.Mkfifo(at("open"), 0o600), os.Chmod(at("open"), 0o666),
+		os.Mkdir(at("dir"), 0o700), os.Symlink(at("fifo"), at("link")), os.Symlink(at("nowhere"),
+			at("dangling"))); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"file", "fifo", "open", "dir", "link", "dangling"} {
@@ -208,7 +211,8 @@ func TestPump(t *testing.T) {
 		}
 		_ = w.Close()
 		var got []byte
-		if err := Pump(t.Context(), r, func(b []byte) error { got = append(got, b...); return nil }); err != nil || string(got) != want {
+		if err := Pump(t.Context(), r, func(b []byte) error { got = append(got, b...); return nil }); err != nil ||
+			string(got) != want {
 			t.Errorf("%q: %q, %v", in, got, err)
 		}
 		_ = r.Close()

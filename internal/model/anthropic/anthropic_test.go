@@ -107,7 +107,8 @@ func TestRequest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p.Model != "claude-haiku-4-5-20251001" || p.MaxTokens != 7 || !p.Stream || len(p.Messages) != 3 || len(p.Tools) != 1 {
+	if p.Model != "claude-haiku-4-5-20251001" || p.MaxTokens != 7 || !p.Stream || len(p.Messages) != 3 ||
+		len(p.Tools) != 1 {
 		t.Errorf("params %+v", p)
 	}
 	if string(p.System) != `[{"type":"text","text":"be <brief>","cache_control":{"type":"ephemeral"}}]` {
@@ -139,8 +140,9 @@ func TestOdd(t *testing.T) {
 		end   = `{"type":"content_block_stop","index":0}`
 		why   = `{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":5}}`
 		stop  = `{"type":"message_stop"}`
-		tool  = `{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"t","name":"Bash","input":{}}}`
-		part  = `{"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":"[1"}}`
+		tool  = `{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"t","name":"Bash",` +
+			`"input":{}}}`
+		part = `{"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":"[1"}}`
 	)
 	good := sse(start, block, delta, end, why, stop)
 	huge := strings.Repeat("x", 2<<20)
@@ -148,13 +150,16 @@ func TestOdd(t *testing.T) {
 		{"nameless", good, "reply hi"},
 		{"crlf", strings.ReplaceAll(good, "\n", "\r\n"), "reply hi"},
 		{"comments", ": hello\n\n" + good, "reply hi"},
-		{"unknown", sse(start, `{"type":"later_idea","x":[1]}`, block, `{"type":"content_block_delta","index":0,"delta":{"type":"citations_delta"}}`, delta, end, why, stop), "reply hi"},
-		{"unknown-block", sse(start, `{"type":"content_block_start","index":9,"content_block":{"type":"server_tool_use","id":"x"}}`, `{"type":"content_block_stop","index":9}`, block, delta, end, why, stop), "reply hi"},
+		{"unknown", sse(start, `{"type":"later_idea","x":[1]}`, block,
+			`{"type":"content_block_delta","index":0,"delta":{"type":"citations_delta"}}`, delta, end, why, stop), "reply hi"},
+		{"unknown-block", sse(start, `{"type":"content_block_start","index":9,"content_block":{"type":"server_tool_use",`+
+			`"id":"x"}}`, `{"type":"content_block_stop","index":9}`, block, delta, end, why, stop), "reply hi"},
 		{"stop-twice", sse(start, block, delta, end, end, why, stop, stop), "reply hi"},
 		{"huge", sse(start, block, strings.Replace(delta, "hi", huge, 1), end, why, stop), "reply " + huge},
 		{"bare-ping", "event: ping\n\n" + good, "reply hi"},
 		{"no-data", "event: message_stop\n\n", "cut"},
-		{"negative-usage", strings.Replace(good, `"output_tokens":5`, `"output_tokens":5,"cache_read_input_tokens":-9`, 1), "reply hi"},
+		{"negative-usage", strings.Replace(good, `"output_tokens":5`, `"output_tokens":5,"cache_read_input_tokens":-9`, 1),
+			"reply hi"},
 		{"input-no-object", sse(start, tool, part, end, why, stop), `reply {"invalid_input":"[1"}`},
 		{"input-none", sse(start, tool, end, why, stop), `reply {}`},
 		{"begin-twice", sse(start, start), "cut"},
@@ -165,11 +170,13 @@ func TestOdd(t *testing.T) {
 		{"no-json-late", sse(start, block, delta, "{oops"), "cut"},
 		{"no-reason", sse(start, block, delta, end, stop), "cut"},
 		{"no-block-end", sse(start, block, delta, why, stop), "cut"},
-		{"length-no-block-end", sse(start, block, delta, strings.Replace(why, "end_turn", "max_tokens", 1), stop), "reply hi"},
+		{"length-no-block-end", sse(start, block, delta, strings.Replace(why, "end_turn", "max_tokens", 1), stop),
+			"reply hi"},
 		{"no-stop", sse(start, block, delta, end, why), "cut"},
 		{"only-stop", sse(stop), "bad_answer"},
 		{"empty", "", "bad_answer"},
-		{"error-late", sse(start, block, delta, `{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}`), "overloaded"},
+		{"error-late", sse(start, block, delta,
+			`{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}`), "overloaded"},
 		{"error-odd", sse(start, `{"type":"error"}`), "cut"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -229,7 +236,8 @@ func TestAliases(t *testing.T) {
 	m := connect(t, Config{Aliases: map[string]string{"opus": "mine", "own": "full"}})
 	for name, want := range map[string]string{
 		"sonnet": "claude-sonnet-4-5-20250929", "": "claude-sonnet-4-5-20250929", "opus": "mine", "own": "full",
-		"haiku": "claude-haiku-4-5-20251001", "claude-x": "claude-x", "anthropic/claude-x": "claude-x", "anthropic/opus": "mine",
+		"haiku": "claude-haiku-4-5-20251001", "claude-x": "claude-x", "anthropic/claude-x": "claude-x",
+		"anthropic/opus": "mine",
 	} {
 		if got := m.Resolve(name); got != want {
 			t.Errorf("Resolve(%q) = %q, want %q", name, got, want)
@@ -242,7 +250,8 @@ func TestAliases(t *testing.T) {
 
 func TestConfig(t *testing.T) {
 	for name, c := range map[string]Config{
-		"no-key": {}, "no-http": {APIKey: "k", BaseURL: "ftp://x"}, "no-host": {APIKey: "k", BaseURL: "nonsense"}, "line-break": {APIKey: "k\n"},
+		"no-key": {}, "no-http": {APIKey: "k", BaseURL: "ftp://x"}, "no-host": {APIKey: "k", BaseURL: "nonsense"},
+		"line-break": {APIKey: "k\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := New(c); err == nil || !strings.Contains(err.Error(), "(set ANTHROPIC_") {

@@ -51,7 +51,8 @@ func TestMarks(t *testing.T) {
 		if n := strings.Count(body, mark); n != c.marks {
 			t.Errorf("%d calls: %d marks, want %d", c.calls, n, c.marks)
 		}
-		if !strings.Contains(body, `"name":"Last","description":"","input_schema":{},`+mark) || !strings.Contains(body, `"text":"be <brief>",`+mark) {
+		if !strings.Contains(body, `"name":"Last","description":"","input_schema":{},`+mark) ||
+			!strings.Contains(body, `"text":"be <brief>",`+mark) {
 			t.Errorf("marks in %s", body)
 		}
 		if c.marks == 4 && !strings.Contains(body, `"tool_use_id":"toolu_0","content":"ok",`+mark+`}]},{"role":"assistant"`) {
@@ -66,12 +67,15 @@ func TestMarks(t *testing.T) {
 
 // A message in a form that is not ours is left alone by the fourth mark.
 func TestMarkOdd(t *testing.T) {
-	for _, raw := range []string{`{"role":"user","content":"text"}`, `{ "role":"user","content":[{"type":"text","text":"x"}]}`, `{"content":[{"type":"text","text":"}]}"}],"role":"user"}`} {
+	for _, raw := range []string{`{"role":"user","content":"text"}`,
+		`{ "role":"user","content":[{"type":"text","text":"x"}]}`,
+		`{"content":[{"type":"text","text":"}]}"}],"role":"user"}`} {
 		var odd agent.Message
 		if err := odd.UnmarshalJSON([]byte(raw)); err != nil {
 			t.Fatal(err)
 		}
-		if body := sent(t, &agent.Request{Messages: append([]agent.Message{odd}, step(20)...)}); !strings.Contains(body, raw) {
+		if body := sent(t, &agent.Request{Messages: append([]agent.Message{odd}, step(20)...)}); !strings.Contains(body,
+			raw) {
 			t.Errorf("%s was changed: %s", raw, body)
 		}
 	}
@@ -80,8 +84,10 @@ func TestMarkOdd(t *testing.T) {
 // Thoughts without a signature are another provider's and stay here; all else,
 // signed thoughts too, goes as it is, in the same bytes each time.
 func TestForeignThoughts(t *testing.T) {
-	own := agent.NewMessage(agent.Assistant, agent.Block{Type: "thinking", Thinking: "own", Signature: "sig"}, agent.TextBlock("a"))
-	foreign := agent.NewMessage(agent.Assistant, agent.Block{Type: "thinking", Thinking: "foreign"}, agent.TextBlock("b <&>"), agent.Block{Type: "tool_use", ID: "t", Name: "Bash", Input: json.RawMessage(`{"c":"<"}`)})
+	own := agent.NewMessage(agent.Assistant, agent.Block{Type: "thinking", Thinking: "own", Signature: "sig"},
+		agent.TextBlock("a"))
+	foreign := agent.NewMessage(agent.Assistant, agent.Block{Type: "thinking", Thinking: "foreign"},
+		agent.TextBlock("b <&>"), agent.Block{Type: "tool_use", ID: "t", Name: "Bash", Input: json.RawMessage(`{"c":"<"}`)})
 	only := agent.NewMessage(agent.Assistant, agent.Block{Type: "thinking", Thinking: "foreign"})
 	talk := agent.NewMessage(agent.User, agent.TextBlock(`is "thinking" a word?`))
 	req := &agent.Request{Messages: []agent.Message{own, talk, foreign, only}}
@@ -94,7 +100,8 @@ func TestForeignThoughts(t *testing.T) {
 		}
 		body := bytes.Join(parts, nil)
 		want := string(own.Encoded()) + "," + string(talk.Encoded()) +
-			`,{"role":"assistant","content":[{"type":"text","text":"b <&>"},{"type":"tool_use","id":"t","name":"Bash","input":{"c":"<"}}]}` +
+			`,{"role":"assistant","content":[{"type":"text","text":"b ` +
+			`<&>"},{"type":"tool_use","id":"t","name":"Bash","input":{"c":"<"}}]}` +
 			`,{"role":"assistant","content":[{"type":"text","text":"(no answer)"}]}]}`
 		if got := string(body[bytes.Index(body, []byte(`"messages":[`))+len(`"messages":[`):]); got != want {
 			t.Errorf("sent\n%s\nwant\n%s", got, want)

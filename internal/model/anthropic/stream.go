@@ -75,7 +75,8 @@ func (u usage) into(to *agent.Usage) {
 	for _, f := range [...]struct {
 		from *int64
 		to   *int64
-	}{{u.Input, &to.InputTokens}, {u.Output, &to.OutputTokens}, {u.CacheRead, &to.CacheReadTokens}, {u.CacheWrite, &to.CacheWriteTokens}} {
+	}{{u.Input, &to.InputTokens}, {u.Output, &to.OutputTokens}, {u.CacheRead, &to.CacheReadTokens},
+		{u.CacheWrite, &to.CacheWriteTokens}} {
 		if f.from != nil {
 			*f.to = max(0, *f.from)
 		}

@@ -112,7 +112,8 @@ func (p Policy) prefer(wishes []string, parent string) (string, []string) {
 	if len(wishes) == 0 {
 		return parent, nil
 	}
-	return parent, []string{fmt.Sprintf("the agent prefers %s, which is not available here; it uses %s", strings.Join(quoted(wishes), " or "), parent)}
+	return parent, []string{fmt.Sprintf("the agent prefers %s, which is not available here; it uses %s",
+		strings.Join(quoted(wishes), " or "), parent)}
 }
 
 // implied is the model that a type of agent gets where nobody named one.
@@ -184,9 +185,11 @@ func (p Policy) guard(c Choice, session string) Choice {
 	dearer, known := p.dearer(c.Name, limit)
 	switch {
 	case !known:
-		c.Notes = append(c.Notes, fmt.Sprintf("the cost guard lets %s pass: it cannot be compared with %s of the session (set models.prices or models.multipliers)", c.Name, limit))
+		c.Notes = append(c.Notes, fmt.Sprintf("the cost guard lets %s pass: it cannot be compared with %s of the session "+
+			"(set models.prices or models.multipliers)", c.Name, limit))
 	case dearer:
-		c.Notes = append(c.Notes, fmt.Sprintf("the cost guard replaced %s: it costs more than %s of the session, which is used (setting models.costGuard)", c.Name, limit))
+		c.Notes = append(c.Notes, fmt.Sprintf("the cost guard replaced %s: it costs more than %s of the session, which is "+
+			"used (setting models.costGuard)", c.Name, limit))
 		c.Name, c.From = limit, c.Name
 	}
 	return c

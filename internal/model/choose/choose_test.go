@@ -54,10 +54,12 @@ func TestPrecedence(t *testing.T) {
 }
 
 func TestAliases(t *testing.T) {
-	p := Policy{Aliases: map[string]string{"opus": "claude-opus-5", "fast": "haiku", "round": "about", "about": "round", "own": "openai/gpt-5", "self": "self"}}
+	p := Policy{Aliases: map[string]string{"opus": "claude-opus-5", "fast": "haiku", "round": "about", "about": "round",
+		"own": "openai/gpt-5", "self": "self"}}
 	for asked, want := range map[string]string{
 		"sonnet": sonnet, "Haiku": haiku, "opus": "claude-opus-5", "fast": haiku, "own": "openai/gpt-5", "self": "self",
-		"claude-3-opus-20240229": "claude-3-opus-20240229", "gpt-5": "gpt-5", "openai/GPT-5": "openai/GPT-5", "anthropic/sonnet": "anthropic/sonnet",
+		"claude-3-opus-20240229": "claude-3-opus-20240229", "gpt-5": "gpt-5", "openai/GPT-5": "openai/GPT-5",
+		"anthropic/sonnet":         "anthropic/sonnet",
 		"script:My File, 1|2.yaml": "script:My File, 1|2.yaml", "replay:x.jsonl": "replay:x.jsonl",
 	} {
 		if got, err := p.Choose(Request{Input: asked}); err != nil || got.Name != want {
@@ -77,9 +79,11 @@ func TestAliases(t *testing.T) {
 func TestDisplayed(t *testing.T) {
 	for shown, want := range map[string]string{
 		"Claude Sonnet 4.5 (copilot)": sonnet, "Claude Sonnet 4.5": sonnet, "Claude Haiku 4.5 (Preview)": haiku,
-		"Claude Sonnet 4": "claude-sonnet-4-0", "Claude Opus 4.5": "claude-opus-4-5", "Claude Sonnet 4.6": "claude-sonnet-4-6",
-		"claude-opus-4.7": "claude-opus-4-7", "claude-3.5-sonnet": "claude-3-5-sonnet-latest",
-		"GPT-4.1": "openai/gpt-4.1", "GPT-5": "openai/gpt-5", "GPT-5.4 mini (copilot)": "openai/gpt-5.4-mini", "gpt-4.1": "gpt-4.1",
+		"Claude Sonnet 4": "claude-sonnet-4-0", "Claude Opus 4.5": "claude-opus-4-5",
+		"Claude Sonnet 4.6": "claude-sonnet-4-6",
+		"claude-opus-4.7":   "claude-opus-4-7", "claude-3.5-sonnet": "claude-3-5-sonnet-latest",
+		"GPT-4.1": "openai/gpt-4.1", "GPT-5": "openai/gpt-5", "GPT-5.4 mini (copilot)": "openai/gpt-5.4-mini",
+		"gpt-4.1": "gpt-4.1",
 	} {
 		got, err := Policy{}.Choose(Request{Definition: shown, Parent: "opus"})
 		if err != nil || got.Name != want {
@@ -145,7 +149,8 @@ func TestUnavailable(t *testing.T) {
 	}
 	none := func(string) error { return fmt.Errorf("asked: %w", ErrUnknown) }
 	_, err = Policy{Aliases: map[string]string{"fast": "haiku"}, Reachable: none}.Choose(Request{Input: "fats"})
-	if want := `model "fats" is not available (did you mean "fast"? available: PROVIDER/NAME, fast, haiku, opus, script:FILE, sonnet)`; err == nil || err.Error() != want {
+	if want := `model "fats" is not available (did you mean "fast"? available: PROVIDER/NAME, fast, haiku, opus, ` +
+		`script:FILE, sonnet)`; err == nil || err.Error() != want {
 		t.Errorf("err = %v\nwant %s", err, want)
 	}
 	got, err := p.Choose(Request{Parent: "opus", Session: "opus"})
@@ -189,7 +194,8 @@ func TestPreference(t *testing.T) {
 }
 
 func TestImplied(t *testing.T) {
-	on := Policy{Explore: "haiku", Complementary: map[string]string{"claude": "openai/gpt-5.4", "gpt": "opus", "claude-haiku-*": "sonnet"}}
+	on := Policy{Explore: "haiku", Complementary: map[string]string{"claude": "openai/gpt-5.4", "gpt": "opus",
+		"claude-haiku-*": "sonnet"}}
 	for _, c := range []struct {
 		name string
 		p    Policy
@@ -220,7 +226,8 @@ func TestImplied(t *testing.T) {
 		})
 	}
 	on.Available = []string{"sonnet"}
-	if got, err := on.Choose(Request{AgentType: "explore", Parent: "sonnet"}); err != nil || got.Name != sonnet || len(got.Notes) != 1 {
+	if got, err := on.Choose(Request{AgentType: "explore", Parent: "sonnet"}); err != nil || got.Name != sonnet ||
+		len(got.Notes) != 1 {
 		t.Errorf("a model of the settings that is not available: %+v, %v", got, err)
 	}
 }
@@ -242,10 +249,14 @@ func TestCostGuard(t *testing.T) {
 		{"free-child", "script:x.yaml", "sonnet", Policy{Rate: prices}, "script:x.yaml", ""},
 		{"free-child-of-unknown", "script:x.yaml", "openai/llama", Policy{}, "script:x.yaml", ""},
 		{"unknown", "openai/llama", "sonnet", Policy{Rate: prices}, "openai/llama", "cannot be compared"},
-		{"multipliers-first", "haiku", "sonnet", Policy{Rate: prices, Multipliers: map[string]float64{"haiku": 3, "claude-*": 2}}, sonnet, "it costs more"},
-		{"multipliers-alias", "opus", "sonnet", Policy{Rate: prices, Multipliers: map[string]float64{"opus": 1, "sonnet": 1}}, opus, ""},
-		{"one-multiplier", "opus", "haiku", Policy{Rate: prices, Multipliers: map[string]float64{"opus": 0.1}}, haiku, "it costs more"},
-		{"nonsense-multiplier", "opus", "haiku", Policy{Rate: prices, Multipliers: map[string]float64{"opus": -1, "haiku": 1}}, haiku, "it costs more"},
+		{"multipliers-first", "haiku", "sonnet", Policy{Rate: prices, Multipliers: map[string]float64{"haiku": 3,
+			"claude-*": 2}}, sonnet, "it costs more"},
+		{"multipliers-alias", "opus", "sonnet", Policy{Rate: prices, Multipliers: map[string]float64{"opus": 1, "sonnet": 1}},
+			opus, ""},
+		{"one-multiplier", "opus", "haiku", Policy{Rate: prices, Multipliers: map[string]float64{"opus": 0.1}}, haiku,
+			"it costs more"},
+		{"nonsense-multiplier", "opus", "haiku", Policy{Rate: prices, Multipliers: map[string]float64{"opus": -1,
+			"haiku": 1}}, haiku, "it costs more"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := c.p.Choose(Request{Input: c.input, Parent: "sonnet", Session: c.session})
@@ -286,9 +297,12 @@ func TestMatch(t *testing.T) {
 		pattern, name string
 		want          bool
 	}{
-		{"a", "a", true}, {"a", "A", true}, {"a", "ab", false}, {"", "", true}, {"", "a", false}, {"*", "", true}, {"*", "a/b", true},
-		{"a*", "a", true}, {"a*", "ba", false}, {"*a", "ba", true}, {"a*a", "a", false}, {"a*a", "aa", true}, {"a**b", "axb", true},
-		{"a*b*c", "a-b-b-c", true}, {"a*b*c", "a-c-b", false}, {"a*bc*c", "abc", false}, {"[a]", "a", false}, {"?", "a", false},
+		{"a", "a", true}, {"a", "A", true}, {"a", "ab", false}, {"", "", true}, {"", "a", false}, {"*", "", true},
+		{"*", "a/b", true},
+		{"a*", "a", true}, {"a*", "ba", false}, {"*a", "ba", true}, {"a*a", "a", false}, {"a*a", "aa", true},
+		{"a**b", "axb", true},
+		{"a*b*c", "a-b-b-c", true}, {"a*b*c", "a-c-b", false}, {"a*bc*c", "abc", false}, {"[a]", "a", false},
+		{"?", "a", false},
 	} {
 		if got := Match(c.pattern, c.name); got != c.want {
 			t.Errorf("Match(%q, %q) = %v", c.pattern, c.name, got)
@@ -297,8 +311,10 @@ func TestMatch(t *testing.T) {
 }
 
 func TestBest(t *testing.T) {
-	values := map[string]int{"*": 1, "claude-*": 2, "claude-opus-*": 3, "claude-opus-5": 4, "claude-opus-5*": 5, "openai/*": 6}
-	for name, want := range map[string]int{"x": 1, "claude-x": 2, "claude-opus-4": 3, "claude-opus-5": 4, "claude-opus-5-5": 5, "openai/x": 6} {
+	values := map[string]int{"*": 1, "claude-*": 2, "claude-opus-*": 3, "claude-opus-5": 4, "claude-opus-5*": 5,
+		"openai/*": 6}
+	for name, want := range map[string]int{"x": 1, "claude-x": 2, "claude-opus-4": 3, "claude-opus-5": 4,
+		"claude-opus-5-5": 5, "openai/x": 6} {
 		if got, ok := Best(values, name); !ok || got != want {
 			t.Errorf("%s: %d, %v; want %d", name, got, ok, want)
 		}
@@ -311,10 +327,13 @@ func TestBest(t *testing.T) {
 // Whatever stands in files and settings, a choice never is outside of what may
 // be used, save for what the parent or the session has.
 func TestNeverOutside(t *testing.T) {
-	name := rapid.SampledFrom([]string{"", "inherit", "sonnet", "opus", "haiku", "GPT-5", "openai/x", "a | b", "x y", "round", "*", "fast"})
+	name := rapid.SampledFrom([]string{"", "inherit", "sonnet", "opus", "haiku", "GPT-5", "openai/x", "a | b", "x y",
+		"round", "*", "fast"})
 	rapid.Check(t, func(t *rapid.T) {
-		p := Policy{Available: []string{"haiku", "openai/gpt-*"}, Aliases: map[string]string{"fast": "haiku", "round": "round"}, Rate: prices, Explore: name.Draw(t, "explore")}
-		r := Request{Input: name.Draw(t, "input"), Definition: name.Draw(t, "definition"), Parent: "sonnet", Session: "sonnet",
+		p := Policy{Available: []string{"haiku", "openai/gpt-*"}, Aliases: map[string]string{"fast": "haiku",
+			"round": "round"}, Rate: prices, Explore: name.Draw(t, "explore")}
+		r := Request{Input: name.Draw(t, "input"), Definition: name.Draw(t, "definition"), Parent: "sonnet",
+			Session:   "sonnet",
 			AgentType: rapid.SampledFrom([]string{"explore", "rubber-duck", "plan"}).Draw(t, "type")}
 		c, err := p.Choose(r)
 		if err == nil && !slices.Contains([]string{sonnet, haiku, "openai/gpt-5"}, c.Name) {

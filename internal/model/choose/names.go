@@ -46,7 +46,10 @@ func (p Policy) expand(name string) (string, bool) {
 	if f := displayed(name); f != "" {
 		return f, true
 	}
-	return name, name != "" && !strings.ContainsFunc(name, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) })
+	return name, name != "" && !strings.ContainsFunc(name, func(r rune) bool {
+		return unicode.IsSpace(r) ||
+			unicode.IsControl(r)
+	})
 }
 
 // displayed is the full name for one as editors show it, such as "Claude

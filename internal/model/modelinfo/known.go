@@ -81,7 +81,8 @@ func Models() []Model {
 			continue
 		}
 		at[name] = len(out)
-		out = append(out, Model{Name: name, Provider: provider(name), Price: p, Window: int64(figure(words[5])), Output: int64(figure(words[6]))})
+		out = append(out, Model{Name: name, Provider: provider(name), Price: p, Window: int64(figure(words[5])),
+			Output: int64(figure(words[6]))})
 	}
 	return out
 }

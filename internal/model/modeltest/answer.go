@@ -29,12 +29,13 @@ type Answer struct {
 
 	failure *failure // an error, told as the API that is called tells it
 
-	Cut      bool // only the first CutAt bytes of the body are sent, and the body ends in order
-	Break    bool // the same, but the connection is torn
-	CutAt    int
-	NoHead   bool            // the connection ends before the answer begins
-	Reset    bool            // a connection that is torn, or ends before the answer, is reset (RST)
-	Wire     []byte          // the answer with its status line and headers, as it goes over the connection, which then ends
+	Cut    bool // only the first CutAt bytes of the body are sent, and the body ends in order
+	Break  bool // the same, but the connection is torn
+	CutAt  int
+	NoHead bool // the connection ends before the answer begins
+	Reset  bool // a connection that is torn, or ends before the answer, is reset (RST)
+	// the answer with its status line and headers, as it goes over the connection, which then ends
+	Wire     []byte
 	Piece    int             // bytes per write; 0: as much as there is
 	Wait     <-chan struct{} // the answer does not begin before it is closed
 	Hold     <-chan struct{} // after HoldAt bytes of the body, waits until it is closed

@@ -73,14 +73,16 @@ func (a Answer) chatStream(model string) []byte {
 				fields["index"] = calls
 				delta(map[string]any{"tool_calls": []any{fields}}, nil)
 			}
-			call(map[string]any{"id": a.callID(b, i), "type": "function", "function": map[string]any{"name": b.Name, "arguments": ""}})
+			call(map[string]any{"id": a.callID(b, i), "type": "function", "function": map[string]any{"name": b.Name,
+				"arguments": ""}})
 			for _, p := range pieces(string(b.Input)) {
 				call(map[string]any{"function": map[string]any{"arguments": p}})
 			}
 			calls++
 		}
 	}
-	reason := map[string]string{"tool_use": "tool_calls", "max_tokens": "length", "refusal": "content_filter"}[a.stopReason()]
+	reason := map[string]string{"tool_use": "tool_calls", "max_tokens": "length",
+		"refusal": "content_filter"}[a.stopReason()]
 	if reason == "" {
 		reason = "stop"
 	}
@@ -104,7 +106,8 @@ func (a Answer) responsesStream(model string) []byte {
 		fmt.Fprintf(&out, "event: %s\ndata: %s\n\n", name, mustJSON(fields))
 	}
 	response := func(status string) map[string]any {
-		return map[string]any{"id": a.ID, "object": "response", "status": status, "model": model, "error": nil, "incomplete_details": nil}
+		return map[string]any{"id": a.ID, "object": "response", "status": status, "model": model, "error": nil,
+			"incomplete_details": nil}
 	}
 	event("response.created", map[string]any{"response": response("in_progress")})
 	event("response.in_progress", map[string]any{"response": response("in_progress")})
@@ -147,7 +150,8 @@ func (a Answer) responsesStream(model string) []byte {
 		at++
 	}
 	name, last := "response.completed", response("completed")
-	if why := map[string]string{"max_tokens": "max_output_tokens", "refusal": "content_filter"}[a.stopReason()]; why != "" {
+	if why := map[string]string{"max_tokens": "max_output_tokens",
+		"refusal": "content_filter"}[a.stopReason()]; why != "" {
 		name, last = "response.incomplete", response("incomplete")
 		last["incomplete_details"] = map[string]any{"reason": why}
 	}
@@ -242,7 +246,8 @@ func chatParams(body []byte) (p Params, err error) {
 	}
 	p = Params{Model: in.Model, MaxTokens: max(in.Max, in.MaxNew), Stream: in.Stream}
 	for _, t := range in.Tools {
-		p.Tools = append(p.Tools, agent.ToolSpec{Name: t.Function.Name, Description: t.Function.Description, InputSchema: t.Function.Parameters})
+		p.Tools = append(p.Tools, agent.ToolSpec{Name: t.Function.Name, Description: t.Function.Description,
+			InputSchema: t.Function.Parameters})
 	}
 	var all messages
 	for _, m := range in.Messages {

@@ -46,11 +46,14 @@ func TestDialects(t *testing.T) {
 		body string
 		says []string
 	}{
-		{modeltest.Chat, chat, []string{`"content":"hi"`, `"reasoning_content":"hm"`, `"name":"Bash"`, `"arguments":"{\"a\":1}"`, `"finish_reason":"tool_calls"`, `"prompt_tokens":5`, "data: [DONE]\n\n"}},
-		{modeltest.Responses, responses, []string{"event: response.created\n", `"delta":"hi"`, `"delta":"hm"`, `"delta":"{\"a\":1}"`, `"name":"Bash"`, `"input_tokens":5`, "event: response.completed\n"}},
+		{modeltest.Chat, chat, []string{`"content":"hi"`, `"reasoning_content":"hm"`, `"name":"Bash"`,
+			`"arguments":"{\"a\":1}"`, `"finish_reason":"tool_calls"`, `"prompt_tokens":5`, "data: [DONE]\n\n"}},
+		{modeltest.Responses, responses, []string{"event: response.created\n", `"delta":"hi"`, `"delta":"hm"`,
+			`"delta":"{\"a\":1}"`, `"name":"Bash"`, `"input_tokens":5`, "event: response.completed\n"}},
 	} {
 		s := serve(t, modeltest.Turns(map[string][]modeltest.Answer{"": {
-			{Blocks: []agent.Block{{Type: "thinking", Thinking: "hm"}, agent.TextBlock("hi"), modeltest.ToolUse("", "Bash", map[string]int{"a": 1})}, Usage: agent.Usage{InputTokens: 2, CacheReadTokens: 3}},
+			{Blocks: []agent.Block{{Type: "thinking", Thinking: "hm"}, agent.TextBlock("hi"),
+				modeltest.ToolUse("", "Bash", map[string]int{"a": 1})}, Usage: agent.Usage{InputTokens: 2, CacheReadTokens: 3}},
 			modeltest.Error(400, "bad_kind", "bad words"),
 		}}))
 		status, got := postTo(t, s.URL+string(c.api), c.body)
@@ -59,14 +62,16 @@ func TestDialects(t *testing.T) {
 				t.Errorf("%s: %d, no %s in %s", c.api, status, want, got)
 			}
 		}
-		if status, got := postTo(t, s.URL+string(c.api), c.body); status != 400 || !strings.HasPrefix(got, `{"error":{`) || !strings.Contains(got, "bad words") {
+		if status, got := postTo(t, s.URL+string(c.api), c.body); status != 400 || !strings.HasPrefix(got, `{"error":{`) ||
+			!strings.Contains(got, "bad words") {
 			t.Errorf("%s: error %d %s", c.api, status, got)
 		}
 		p, err := s.Requests()[0].Params()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if p.Model != "m" || p.MaxTokens != 7 || !p.Stream || string(p.System) != `"sys"` || len(p.Tools) != 1 || p.Tools[0].Name != "F" {
+		if p.Model != "m" || p.MaxTokens != 7 || !p.Stream || string(p.System) != `"sys"` || len(p.Tools) != 1 ||
+			p.Tools[0].Name != "F" {
 			t.Errorf("%s: params %+v", c.api, p)
 		}
 		var kinds []string
@@ -79,7 +84,8 @@ func TestDialects(t *testing.T) {
 				kinds = append(kinds, string(m.Role())+" "+b.Type)
 			}
 		}
-		if got, want := strings.Join(kinds, ", "), "user text, assistant text, assistant tool_use, user tool_result, user text, user image"; got != want {
+		if got, want := strings.Join(kinds, ", "),
+			"user text, assistant text, assistant tool_use, user tool_result, user text, user image"; got != want {
 			t.Errorf("%s: %s, want %s", c.api, got, want)
 		}
 		if got := s.Requests()[0].LastText(); got != "out\nmore" {

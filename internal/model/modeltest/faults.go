@@ -48,7 +48,8 @@ func (f *faults) final(name, kind string, a Answer) {
 func (f *faults) connections() {
 	f.again("end-before-head", "cut", Answer{NoHead: true})
 	f.again("reset-before-head", "cut", Answer{NoHead: true, Reset: true})
-	f.final("half-status-line", "bad_answer", Answer{Wire: []byte("HTTP/1.1 20")}) // as of a server that speaks something else
+	// as of a server that speaks something else
+	f.final("half-status-line", "bad_answer", Answer{Wire: []byte("HTTP/1.1 20")})
 	f.again("half-headers", "cut", Answer{Wire: []byte("HTTP/1.1 200 OK\r\nContent-Type: text/event")})
 	f.again("end-after-head", "cut", Answer{Raw: []byte{}, Break: true})
 	f.again("reset-after-head", "cut", Answer{Raw: []byte{}, Break: true, Reset: true})
@@ -81,7 +82,8 @@ func (f *faults) cuts() {
 
 // wire is an answer with headers of its own.
 func wire(headers string, body []byte) Answer {
-	return Answer{Wire: append([]byte("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"+headers+"\r\n\r\n"), body...)}
+	return Answer{Wire: append([]byte("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"+headers+"\r\n\r\n"),
+		body...)}
 }
 
 // bodies are packed or framed wrongly.
@@ -90,7 +92,8 @@ func (f *faults) bodies() {
 	f.again("length-too-long", "cut", wire(fmt.Sprintf("Content-Length: %d", len(f.body)+99), f.half))
 	f.again("length-too-short", "cut", wire(fmt.Sprintf("Content-Length: %d", len(f.half)), f.body))
 	f.again("chunk-of-no-size", "cut", wire("Transfer-Encoding: chunked", append(bytes.Clone(chunk), "zzz\r\n"...)))
-	f.again("chunk-too-long", "cut", wire("Transfer-Encoding: chunked", append(bytes.Clone(chunk), "ffffffffffffffffff\r\n"...)))
+	f.again("chunk-too-long", "cut", wire("Transfer-Encoding: chunked", append(bytes.Clone(chunk),
+		"ffffffffffffffffff\r\n"...)))
 	f.again("chunk-cut", "cut", wire("Transfer-Encoding: chunked", chunk[:len(chunk)-20]))
 
 	var packed bytes.Buffer
@@ -114,13 +117,15 @@ func (f *faults) bodies() {
 	f.final("page", "bad_answer", HTML(http.StatusOK, "<html>Sign in</html>"))
 	f.final("no-stream", "bad_answer", Answer{ContentType: "application/json", Raw: []byte(`{"id":"m"}`)})
 	f.final("empty", "bad_answer", Answer{Raw: []byte{}})
-	f.final("redirect", "bad_answer", Answer{Status: http.StatusTemporaryRedirect, Raw: []byte{}, Header: http.Header{"Location": {"https://elsewhere.example/"}}})
+	f.final("redirect", "bad_answer", Answer{Status: http.StatusTemporaryRedirect, Raw: []byte{},
+		Header: http.Header{"Location": {"https://elsewhere.example/"}}})
 	f.final("no-http", "bad_answer", Answer{Wire: []byte("220 mail.example ESMTP\r\n")})
 	f.final("too-large", "bad_answer", Answer{Raw: append(bytes.Clone(f.half), "data: "+strings.Repeat("z", 17<<20)...)})
 }
 
 func (f *faults) statuses() {
-	for status, kind := range map[int]string{408: "server_error", 409: "server_error", 425: "server_error", 429: "rate_limit", 500: "server_error",
+	for status, kind := range map[int]string{408: "server_error", 409: "server_error", 425: "server_error",
+		429: "rate_limit", 500: "server_error",
 		503: "server_error", 504: "server_error", 529: "overloaded"} {
 		f.again(fmt.Sprintf("status-%d", status), kind, Error(status, "some_error", "not now"))
 	}
@@ -128,7 +133,8 @@ func (f *faults) statuses() {
 	soon := RateLimit("")
 	soon.Header = http.Header{"Retry-After-Ms": {"20"}}
 	f.again("status-429-when", "rate_limit", soon)
-	for status, kind := range map[int]string{400: "bad_request", 401: "auth", 402: "account", 403: "auth", 404: "unknown_model", 422: "bad_request"} {
+	for status, kind := range map[int]string{400: "bad_request", 401: "auth", 402: "account", 403: "auth",
+		404: "unknown_model", 422: "bad_request"} {
 		f.final(fmt.Sprintf("status-%d", status), kind, Error(status, "some_error", "no"))
 	}
 }
@@ -139,12 +145,14 @@ func (f *faults) errors() {
 		cut := bytes.LastIndex(f.half, []byte("\n\n")) + 2
 		return Answer{Raw: append(bytes.Clone(f.half[:cut]), ErrorEvent(f.api, kind, "Sorry")...)}
 	}
-	for kind, ours := range map[string]string{"overloaded_error": "overloaded", "api_error": "server_error", "rate_limit_error": "rate_limit",
-		"timeout_error": "server_error", "later_error": "server_error"} {
+	for kind, ours := range map[string]string{"overloaded_error": "overloaded", "api_error": "server_error",
+		"rate_limit_error": "rate_limit",
+		"timeout_error":    "server_error", "later_error": "server_error"} {
 		f.again("event-"+kind, ours, event(kind))
 	}
-	for kind, ours := range map[string]string{"invalid_request_error": "bad_request", "authentication_error": "auth", "permission_error": "auth",
-		"not_found_error": "unknown_model", "billing_error": "account"} {
+	for kind, ours := range map[string]string{"invalid_request_error": "bad_request", "authentication_error": "auth",
+		"permission_error": "auth",
+		"not_found_error":  "unknown_model", "billing_error": "account"} {
 		f.final("event-"+kind, ours, event(kind))
 	}
 }
@@ -153,7 +161,8 @@ func (f *faults) errors() {
 func ErrorEvent(api API, kind, message string) []byte {
 	switch api {
 	case Messages:
-		return fmt.Appendf(nil, "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":%q,\"message\":%q}}\n\n", kind, message)
+		return fmt.Appendf(nil, "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":%q,\"message\":%q}}\n\n", kind,
+			message)
 	case Chat:
 		return fmt.Appendf(nil, "data: {\"error\":{\"type\":%q,\"message\":%q}}\n\n", kind, message)
 	}
@@ -173,8 +182,10 @@ func (f *faults) streams() {
 	f.final("no-json-at-all", "bad_answer", Answer{Raw: []byte("data: hello\n\n")})
 	if f.api == Messages {
 		f.again("two-heads", "cut", with(middle, events[0]))
-		f.again("no-stop-reason", "cut", Answer{Raw: bytes.ReplaceAll(f.body, []byte(`"stop_reason":"tool_use"`), []byte(`"stop_reason":null`))})
-		f.again("delta-of-nothing", "cut", with(middle, "data: {\"type\":\"content_block_delta\",\"index\":77,\"delta\":{\"type\":\"text_delta\",\"text\":\"x\"}}\n\n"))
+		f.again("no-stop-reason", "cut", Answer{Raw: bytes.ReplaceAll(f.body, []byte(`"stop_reason":"tool_use"`),
+			[]byte(`"stop_reason":null`))})
+		f.again("delta-of-nothing", "cut",
+			with(middle, "data: {\"type\":\"content_block_delta\",\"index\":77,\"delta\":{\"type\":\"text_delta\",\"text\":\"x\"}}\n\n"))
 	}
 	f.final("bytes", "", Answer{Raw: f.body, Piece: 1})
 	f.final("crlf", "", Answer{Raw: bytes.ReplaceAll(f.body, []byte("\n"), []byte("\r\n"))})

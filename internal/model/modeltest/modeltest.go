@@ -179,7 +179,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 	api := API(r.URL.Path)
 	if r.Method != http.MethodPost || (api != Messages && api != Chat && api != Responses) {
-		Error(http.StatusNotFound, "not_found_error", "no such path: "+r.Method+" "+r.URL.Path).write(w, r, Messages, false, "")
+		why := "no such path: " + r.Method + " " + r.URL.Path
+		Error(http.StatusNotFound, "not_found_error", why).write(w, r, Messages, false, "")
 		return
 	}
 	var buf bytes.Buffer

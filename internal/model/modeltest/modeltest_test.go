@@ -46,15 +46,18 @@ func post(t *testing.T, s *modeltest.Server, label, body string) (int, http.Head
 	return res.StatusCode, res.Header, string(got)
 }
 
-const ask = `{"model":"m","stream":%,"messages":[{"role":"user","content":"hello"},{"role":"user","content":[{"type":"tool_result","tool_use_id":"t","content":"42"}]}]}`
+const ask = `{"model":"m","stream":%,"messages":[{"role":"user","content":"hello"},{"role":"user","content":[{` +
+	`"type":"tool_result","tool_use_id":"t","content":"42"}]}]}`
 
 // The order of events is that of the true provider.
 func TestStream(t *testing.T) {
 	s := serve(t, func(context.Context, *modeltest.Request) modeltest.Answer {
-		return modeltest.Answer{Blocks: []agent.Block{agent.TextBlock("hi"), modeltest.ToolUse("", "Bash", map[string]string{"command": "true"})}}
+		return modeltest.Answer{Blocks: []agent.Block{agent.TextBlock("hi"),
+			modeltest.ToolUse("", "Bash", map[string]string{"command": "true"})}}
 	})
 	status, header, body := post(t, s, "", strings.Replace(ask, "%", "true", 1))
-	if status != 200 || !strings.HasPrefix(header.Get("Content-Type"), "text/event-stream") || header.Get("Request-Id") == "" {
+	if status != 200 || !strings.HasPrefix(header.Get("Content-Type"), "text/event-stream") ||
+		header.Get("Request-Id") == "" {
 		t.Errorf("status %d, header %v", status, header)
 	}
 	var names []string
@@ -88,7 +91,8 @@ func TestWhole(t *testing.T) {
 	if err := json.Unmarshal([]byte(body), &got); err != nil {
 		t.Fatal(err)
 	}
-	if got.Type != "message" || got.Role != "assistant" || got.Model != "m" || got.StopReason != "end_turn" || got.Content[0].Text != "hi" {
+	if got.Type != "message" || got.Role != "assistant" || got.Model != "m" || got.StopReason != "end_turn" ||
+		got.Content[0].Text != "hi" {
 		t.Errorf("message %s", body)
 	}
 }
@@ -103,7 +107,8 @@ func TestTurns(t *testing.T) {
 		label  string
 		status int
 		says   string
-	}{{"a", 429, "rate_limit_error"}, {"b", 200, "other"}, {"a", 200, "second"}, {"a", 400, "no turn 3"}, {"b", 400, "no turn 2"}} {
+	}{{"a", 429, "rate_limit_error"}, {"b", 200, "other"}, {"a", 200, "second"}, {"a", 400, "no turn 3"},
+		{"b", 400, "no turn 2"}} {
 		status, header, got := post(t, s, c.label, body)
 		if status != c.status || !strings.Contains(got, c.says) {
 			t.Errorf("agent %s: %d %s, want %d and %q", c.label, status, got, c.status, c.says)

@@ -80,7 +80,8 @@ type form struct {
 // to set.
 func New(c Config) (*Model, error) {
 	if c.APIKey == "" && c.BaseURL == "" {
-		return nil, errors.New("no key for the openai provider (set OPENAI_API_KEY, or OPENAI_BASE_URL to a server that needs none)")
+		return nil, errors.New("no key for the openai provider (set OPENAI_API_KEY, or OPENAI_BASE_URL to a server that " +
+			"needs none)")
 	}
 	if c.BaseURL == "" {
 		c.BaseURL = DefaultBaseURL

@@ -64,7 +64,8 @@ func talk() *agent.Request {
 			agent.NewMessage(agent.User, agent.ToolResultBlock("c1", "out", false),
 				result(long, `[{"type":"text","text":"no"},{"type":"image","source":{"type":"url","url":"http://x/y.png"}}]`, true),
 				agent.TextBlock("<task-notification>")),
-			agent.NewMessage(agent.Assistant, agent.Block{Type: "tool_use", ID: "c2", Name: "Bash", Input: json.RawMessage(`{}`)}),
+			agent.NewMessage(agent.Assistant, agent.Block{Type: "tool_use", ID: "c2", Name: "Bash",
+				Input: json.RawMessage(`{}`)}),
 			agent.NewMessage(agent.User, agent.Block{Type: "tool_result", ToolUseID: "c2"}),
 			agent.NewMessage(agent.Assistant, agent.Block{Type: "thinking", Thinking: "only this"}),
 			agent.NewMessage(agent.User, agent.Block{Type: "image", Source: picture}, agent.Block{Type: "document"}),
@@ -79,15 +80,18 @@ func TestChatRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := `{"model":"meta/m","stream":true,"stream_options":{"include_usage":true},"max_tokens":7,` +
-		`"tools":[{"type":"function","function":{"name":"Bash","description":"runs","parameters":{"type":"object"}}}],"messages":[` +
+		`"tools":[{"type":"function","function":{"name":"Bash","description":"runs","parameters":{"type":"object"}}}],` +
+		`"messages":[` +
 		`{"role":"system","content":"be <brief>"},` +
 		`{"role":"user","content":"one\n\ntwo"},` +
 		`{"role":"assistant","content":"I look","tool_calls":[{"id":"c1","type":"function","function":{"name":"Bash","arguments":"{\"command\":\"a && b\"}"}},` +
 		`{"id":"SHORT","type":"function","function":{"name":"Bash","arguments":"{}"}}]},` +
 		`{"role":"tool","content":"out","tool_call_id":"c1"},` +
 		`{"role":"tool","content":"[error] no\n[the picture follows]","tool_call_id":"SHORT"},` +
-		`{"role":"user","content":[{"type":"text","text":"<task-notification>"},{"type":"image_url","image_url":{"url":"http://x/y.png"}}]},` +
-		`{"role":"assistant","content":null,"tool_calls":[{"id":"c2","type":"function","function":{"name":"Bash","arguments":"{}"}}]},` +
+		`{"role":"user","content":[{"type":"text","text":"<task-notification>"},{"type":"image_url","image_url":{` +
+		`"url":"http://x/y.png"}}]},` +
+		`{"role":"assistant","content":null,"tool_calls":[{"id":"c2","type":"function","function":{"name":"Bash",` +
+		`"arguments":"{}"}}]},` +
 		`{"role":"tool","content":"","tool_call_id":"c2"},` +
 		`{"role":"assistant","content":""},` +
 		`{"role":"user","content":[{"type":"text","text":"[document left out: this provider does not take it]"},` +
@@ -102,17 +106,21 @@ func TestResponsesRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := `{"model":"meta/m","stream":true,"store":false,"max_output_tokens":7,"instructions":"be <brief>",` +
-		`"tools":[{"type":"function","name":"Bash","description":"runs","parameters":{"type":"object"},"strict":false}],"input":[` +
-		`{"type":"message","role":"user","content":[{"type":"input_text","text":"one"},{"type":"input_text","text":"two"}]},` +
+		`"tools":[{"type":"function","name":"Bash","description":"runs","parameters":{"type":"object"},"strict":false}],` +
+		`"input":[` +
+		`{"type":"message","role":"user","content":[{"type":"input_text","text":"one"},{"type":"input_text",` +
+		`"text":"two"}]},` +
 		`{"type":"message","role":"assistant","content":[{"type":"output_text","text":"I look"}]},` +
 		`{"type":"function_call","call_id":"c1","name":"Bash","arguments":"{\"command\":\"a && b\"}"},` +
 		`{"type":"function_call","call_id":"SHORT","name":"Bash","arguments":"{}"},` +
 		`{"type":"function_call_output","call_id":"c1","output":"out"},` +
 		`{"type":"function_call_output","call_id":"SHORT","output":"[error] no\n[the picture follows]"},` +
-		`{"type":"message","role":"user","content":[{"type":"input_text","text":"<task-notification>"},{"type":"input_image","image_url":"http://x/y.png"}]},` +
+		`{"type":"message","role":"user","content":[{"type":"input_text","text":"<task-notification>"},{` +
+		`"type":"input_image","image_url":"http://x/y.png"}]},` +
 		`{"type":"function_call","call_id":"c2","name":"Bash","arguments":"{}"},` +
 		`{"type":"function_call_output","call_id":"c2","output":""},` +
-		`{"type":"message","role":"user","content":[{"type":"input_text","text":"[document left out: this provider does not take it]"},` +
+		`{"type":"message","role":"user","content":[{"type":"input_text","text":"[document left out: this provider does ` +
+		`not take it]"},` +
 		`{"type":"input_image","image_url":"data:image/png;base64,AAAA"}]}]}`
 	same(t, s.Requests()[0], want)
 }
@@ -210,40 +218,63 @@ func TestChatOdd(t *testing.T) {
 		{"other-reason", events(hi, finish("eos"), done), "hi end_turn"},
 		{"strange-reason", events(hi, finish("later_idea"), done), "hi end_turn"},
 		{"strange-reason-call", events(call(`"index":0,"id":"a",`+fn("F", `"{}"`)), finish("abort"), done), "bad_answer"},
-		{"refusal", events(delta(`"refusal":"I will "`), delta(`"refusal":"not"`), finish("stop"), done), "I will not refusal"},
-		{"null-fields", events(delta(`"content":null,"tool_calls":null,"refusal":null,"function_call":null`), hi, `{"choices":null,"error":null,"usage":null}`, finish("stop")), "hi end_turn"},
-		{"second-choice", events(hi, `{"choices":[{"index":1,"delta":{"content":"no"},"finish_reason":"stop"}]}`, finish("length")), "hi max_tokens"},
-		{"reasoning", events(delta(`"reasoning_content":"hm"`), delta(`"reasoning_content":"m"`), hi, finish("stop")), "(hmm)|hi end_turn"},
+		{"refusal", events(delta(`"refusal":"I will "`), delta(`"refusal":"not"`), finish("stop"), done),
+			"I will not refusal"},
+		{"null-fields", events(delta(`"content":null,"tool_calls":null,"refusal":null,"function_call":null`), hi,
+			`{"choices":null,"error":null,"usage":null}`, finish("stop")), "hi end_turn"},
+		{"second-choice", events(hi, `{"choices":[{"index":1,"delta":{"content":"no"},"finish_reason":"stop"}]}`,
+			finish("length")), "hi max_tokens"},
+		{"reasoning", events(delta(`"reasoning_content":"hm"`), delta(`"reasoning_content":"m"`), hi, finish("stop")),
+			"(hmm)|hi end_turn"},
 		{"reasoning-other-name", events(delta(`"reasoning":"hm","content":""`), hi, finish("stop")), "(hm)|hi end_turn"},
-		{"reasoning-twice", events(delta(`"reasoning":"hm","reasoning_content":"hm"`), hi, finish("stop")), "(hm)|hi end_turn"},
+		{"reasoning-twice", events(delta(`"reasoning":"hm","reasoning_content":"hm"`), hi, finish("stop")),
+			"(hm)|hi end_turn"},
 		{"cut-after-thoughts", events(delta(`"reasoning_content":"hm"`), hi), "cut"},
-		{"call", events(call(`"index":0,"id":"a",`+fn("F", `""`)), call(`"index":0,`+fn("", `"{\"x\""`)), call(`"index":0,`+fn("", `":1}"`)), finish("tool_calls")), `a F{"x":1} tool_use`},
+		{"call", events(call(`"index":0,"id":"a",`+fn("F", `""`)), call(`"index":0,`+fn("", `"{\"x\""`)),
+			call(`"index":0,`+fn("", `":1}"`)), finish("tool_calls")), `a F{"x":1} tool_use`},
 		{"call-says-stop", events(call(`"index":0,"id":"a",`+fn("F", `"{}"`)), finish("stop")), `a F{} tool_use`},
-		{"call-function_call", events(delta(`"function_call":{"name":"F","arguments":"{\"x\""}`), delta(`"function_call":{"arguments":":1}"}`), finish("function_call")), ` F{"x":1} tool_use`},
-		{"call-length", events(call(`"index":0,"id":"a",`+fn("F", `"{\"x\":"`)), finish("length")), `a F{"invalid_input":"{\"x\":"} max_tokens`},
+		{"call-function_call", events(delta(`"function_call":{"name":"F","arguments":"{\"x\""}`),
+			delta(`"function_call":{"arguments":":1}"}`), finish("function_call")), ` F{"x":1} tool_use`},
+		{"call-length", events(call(`"index":0,"id":"a",`+fn("F", `"{\"x\":"`)), finish("length")),
+			`a F{"invalid_input":"{\"x\":"} max_tokens`},
 		{"reason-without-call", events(hi, finish("tool_calls")), `hi end_turn`},
-		{"text-then-call", events(hi, call(`"index":0,"id":"a",`+fn("F", `"{}"`)), finish("tool_calls")), `hi|a F{} tool_use`},
-		{"two-mixed", events(call(`"index":0,"id":"a",`+fn("F", `"{"`)), call(`"index":1,"id":"b",`+fn("G", `"{"`)), call(`"index":0,`+fn("", `"}"`)), call(`"index":1,`+fn("", `"}"`)), finish("tool_calls")), `a F{}|b G{} tool_use`},
-		{"two-one-number", events(call(`"index":0,"id":"a",`+fn("F", `"{}"`)), call(`"index":0,"id":"b",`+fn("F", `"{}"`)), finish("tool_calls")), `a F{}|b F{} tool_use`},
-		{"two-no-number", events(call(`"id":"a",`+fn("F", `"{}"`)), call(`"id":"b",`+fn("F", `"{}"`)), finish("tool_calls")), `a F{}|b F{} tool_use`},
-		{"two-no-number-no-id", events(call(fn("F", `"{}"`)), call(fn("F", `"{}"`)), finish("tool_calls")), ` F{}| F{} tool_use`},
-		{"two-one-id", events(call(`"index":0,"id":"a",`+fn("F", `"{}"`)), call(`"index":1,"id":"a",`+fn("F", `"{}"`)), finish("tool_calls")), `a F{}|a F{} tool_use`},
-		{"id-each-time", events(call(`"index":0,"id":"a",`+fn("F", `"{"`)), call(`"index":0,"id":"a",`+fn("F", `"}"`)), finish("tool_calls")), `a F{} tool_use`},
-		{"name-each-time", events(call(`"index":0,`+fn("F", `"{"`)), call(`"index":0,`+fn("F", `"}"`)), finish("tool_calls")), ` F{} tool_use`},
-		{"late-name-and-id", events(call(`"index":0,`+fn("", `"{"`)), call(`"index":0,"id":"a",`+fn("F", `"}"`)), finish("tool_calls")), `a F{} tool_use`},
+		{"text-then-call", events(hi, call(`"index":0,"id":"a",`+fn("F", `"{}"`)), finish("tool_calls")),
+			`hi|a F{} tool_use`},
+		{"two-mixed", events(call(`"index":0,"id":"a",`+fn("F", `"{"`)), call(`"index":1,"id":"b",`+fn("G", `"{"`)),
+			call(`"index":0,`+fn("", `"}"`)), call(`"index":1,`+fn("", `"}"`)), finish("tool_calls")), `a F{}|b G{} tool_use`},
+		{"two-one-number", events(call(`"index":0,"id":"a",`+fn("F", `"{}"`)), call(`"index":0,"id":"b",`+fn("F", `"{}"`)),
+			finish("tool_calls")), `a F{}|b F{} tool_use`},
+		{"two-no-number", events(call(`"id":"a",`+fn("F", `"{}"`)), call(`"id":"b",`+fn("F", `"{}"`)), finish("tool_calls")),
+			`a F{}|b F{} tool_use`},
+		{"two-no-number-no-id", events(call(fn("F", `"{}"`)), call(fn("F", `"{}"`)), finish("tool_calls")),
+			` F{}| F{} tool_use`},
+		{"two-one-id", events(call(`"index":0,"id":"a",`+fn("F", `"{}"`)), call(`"index":1,"id":"a",`+fn("F", `"{}"`)),
+			finish("tool_calls")), `a F{}|a F{} tool_use`},
+		{"id-each-time", events(call(`"index":0,"id":"a",`+fn("F", `"{"`)), call(`"index":0,"id":"a",`+fn("F", `"}"`)),
+			finish("tool_calls")), `a F{} tool_use`},
+		{"name-each-time", events(call(`"index":0,`+fn("F", `"{"`)), call(`"index":0,`+fn("F", `"}"`)), finish("tool_calls")),
+			` F{} tool_use`},
+		{"late-name-and-id", events(call(`"index":0,`+fn("", `"{"`)), call(`"index":0,"id":"a",`+fn("F", `"}"`)),
+			finish("tool_calls")), `a F{} tool_use`},
 		{"no-name", events(call(`"index":0,"id":"a",`+fn("", `"{}"`)), finish("tool_calls")), `a{} tool_use`},
 		{"no-arguments", events(call(`"index":0,"id":"a","function":{"name":"F"}`), finish("tool_calls")), `a F{} tool_use`},
-		{"object-arguments", events(call(`"index":0,"id":"a",`+fn("F", `{"x":1}`)), finish("tool_calls")), `a F{"x":1} tool_use`},
-		{"list-arguments", events(call(`"index":0,"id":"a",`+fn("F", `"[1]"`)), finish("tool_calls")), `a F{"invalid_input":"[1]"} tool_use`},
+		{"object-arguments", events(call(`"index":0,"id":"a",`+fn("F", `{"x":1}`)), finish("tool_calls")),
+			`a F{"x":1} tool_use`},
+		{"list-arguments", events(call(`"index":0,"id":"a",`+fn("F", `"[1]"`)), finish("tool_calls")),
+			`a F{"invalid_input":"[1]"} tool_use`},
 		{"cut-in-call", events(hi, call(`"index":0,"id":"a",`+fn("F", `"{}"`))), "cut"},
-		{"cut-between-calls", events(call(`"index":0,"id":"a",`+fn("F", `"{}"`)), call(`"index":1,"id":"b",`+fn("F", `"{}"`))), "cut"},
-		{"too-many-calls", events(strings.Split(strings.Repeat(call(fn("F", `"{}"`))+"\n", 300)+finish("tool_calls"), "\n")...), "bad_answer"},
+		{"cut-between-calls", events(call(`"index":0,"id":"a",`+fn("F", `"{}"`)),
+			call(`"index":1,"id":"b",`+fn("F", `"{}"`))), "cut"},
+		{"too-many-calls", events(strings.Split(strings.Repeat(call(fn("F", `"{}"`))+"\n", 300)+finish("tool_calls"),
+			"\n")...), "bad_answer"},
 		{"error-first", events(`{"error":{"message":"no","code":400}}`), "bad_request"},
 		{"error-text", events(`{"error":"no"}`), "server_error"},
 		{"error-empty", events(`{"error":{}}`), "bad_answer"},
-		{"error-late", events(hi, `{"error":{"message":"gone","code":502},"choices":[{"index":0,"finish_reason":"error"}]}`), "server_error"},
+		{"error-late", events(hi, `{"error":{"message":"gone","code":502},"choices":[{"index":0,"finish_reason":"error"}]}`),
+			"server_error"},
 		{"error-status", events(`{"error":{"message":"no key","code":401}}`), "auth"},
-		{"error-overflow", events(`{"error":{"message":"the request exceeds the available context size"}}`), "context_overflow"},
+		{"error-overflow", events(`{"error":{"message":"the request exceeds the available context size"}}`),
+			"context_overflow"},
 		{"error-reason", events(hi, finish("error")), "server_error"},
 		{"content-list", events(delta(`"content":[{"type":"text"}]`), finish("stop")), "bad_answer"},
 	})
@@ -254,11 +285,14 @@ func TestResponsesOdd(t *testing.T) {
 		created = `{"type":"response.created","response":{"id":"r","model":"m"}}`
 		message = `{"type":"response.output_item.added","output_index":0,"item":{"type":"message"}}`
 		hi      = `{"type":"response.output_text.delta","output_index":0,"delta":"hi"}`
-		done    = `{"type":"response.output_item.done","output_index":0,"item":{"type":"message","content":[{"type":"output_text","text":"hi"}]}}`
-		end     = `{"type":"response.completed","response":{"id":"r","usage":{"input_tokens":3,"output_tokens":5}}}`
-		call    = `{"type":"response.output_item.added","output_index":1,"item":{"type":"function_call","call_id":"a","name":"F","arguments":""}}`
-		part    = `{"type":"response.function_call_arguments.delta","output_index":1,"delta":"{\"x\":1}"}`
-		called  = `{"type":"response.output_item.done","output_index":1,"item":{"type":"function_call","call_id":"a","name":"F","arguments":"{\"x\":1}"}}`
+		done    = `{"type":"response.output_item.done","output_index":0,"item":{"type":"message","content":[{` +
+			`"type":"output_text","text":"hi"}]}}`
+		end  = `{"type":"response.completed","response":{"id":"r","usage":{"input_tokens":3,"output_tokens":5}}}`
+		call = `{"type":"response.output_item.added","output_index":1,"item":{"type":"function_call","call_id":"a",` +
+			`"name":"F","arguments":""}}`
+		part   = `{"type":"response.function_call_arguments.delta","output_index":1,"delta":"{\"x\":1}"}`
+		called = `{"type":"response.output_item.done","output_index":1,"item":{"type":"function_call","call_id":"a",` +
+			`"name":"F","arguments":"{\"x\":1}"}}`
 		think   = `{"type":"response.output_item.added","output_index":0,"item":{"type":"reasoning"}}`
 		thought = `{"type":"response.reasoning_summary_text.delta","output_index":0,"delta":"hm"}`
 		next    = `{"type":"response.reasoning_summary_part.added","output_index":0}`
@@ -276,27 +310,38 @@ func TestResponsesOdd(t *testing.T) {
 		{"item-done-only", events(created, called, done, end), `a F{"x":1}|hi tool_use`},
 		{"no-item-done", events(created, message, hi, call, part, end), `hi|a F{"x":1} tool_use`},
 		{"thoughts", events(created, think, next, thought, next, thought, ended, end), "(hm\n\nhm) end_turn"},
-		{"thoughts-in-text", events(created, think, `{"type":"response.reasoning_text.delta","output_index":0,"delta":"raw"}`, ended, end), "(raw) end_turn"},
-		{"refusal", events(created, message, `{"type":"response.refusal.delta","output_index":0,"delta":"no"}`, end), "no refusal"},
-		{"refusal-whole", events(created, `{"type":"response.output_item.done","output_index":0,"item":{"type":"message","content":[{"type":"refusal","refusal":"no"}]}}`, end), "no refusal"},
+		{"thoughts-in-text", events(created, think, `{"type":"response.reasoning_text.delta","output_index":0,"delta":"raw"}`,
+			ended, end), "(raw) end_turn"},
+		{"refusal", events(created, message, `{"type":"response.refusal.delta","output_index":0,"delta":"no"}`, end),
+			"no refusal"},
+		{"refusal-whole", events(created,
+			`{"type":"response.output_item.done","output_index":0,"item":{"type":"message","content":[{"type":"refusal",`+
+				`"refusal":"no"}]}}`, end), "no refusal"},
 		{"length", events(created, message, hi, call, part, incomplete("max_output_tokens")), `hi|a F{"x":1} max_tokens`},
 		{"filter", events(created, message, hi, incomplete("content_filter")), "hi refusal"},
 		{"strange-reason", events(created, message, hi, incomplete("later")), "bad_answer"},
-		{"other-item", events(created, `{"type":"response.output_item.added","output_index":4,"item":{"type":"web_search_call"}}`,
-			`{"type":"response.web_search_call.searching","output_index":4}`, `{"type":"response.output_item.done","output_index":4,"item":{"type":"web_search_call"}}`, message, hi, done, end), "hi end_turn"},
+		{"other-item", events(created, `{"type":"response.output_item.added","output_index":4,"item":{`+
+			`"type":"web_search_call"}}`,
+			`{"type":"response.web_search_call.searching","output_index":4}`,
+			`{"type":"response.output_item.done","output_index":4,"item":{"type":"web_search_call"}}`, message, hi, done, end),
+			"hi end_turn"},
 		{"done-twice", events(created, message, hi, done, done, end), "hi end_turn"},
 		{"keepalive", events(created, `{"type":"keepalive"}`, message, hi, done, end), "hi end_turn"},
 		{"cut", events(created, message, hi, done, call, part), "cut"},
 		{"cut-after-call", events(created, call, part, called), "cut"},
-		{"failed", events(created, `{"type":"response.failed","response":{"error":{"code":"context_length_exceeded","message":"long"}}}`), "context_overflow"},
-		{"failed-late", events(created, message, hi, `{"type":"response.failed","response":{"error":{"code":"server_error","message":"oops"}}}`), "server_error"},
-		{"cancelled", events(created, message, hi, `{"type":"response.cancelled","response":{"error":null}}`), "server_error"},
+		{"failed", events(created, `{"type":"response.failed","response":{"error":{"code":"context_length_exceeded",`+
+			`"message":"long"}}}`), "context_overflow"},
+		{"failed-late", events(created, message, hi,
+			`{"type":"response.failed","response":{"error":{"code":"server_error","message":"oops"}}}`), "server_error"},
+		{"cancelled", events(created, message, hi, `{"type":"response.cancelled","response":{"error":null}}`),
+			"server_error"},
 		{"error", events(`{"type":"error","code":"invalid_prompt","message":"no","param":null}`), "bad_request"},
 		{"error-nested", events(`{"type":"error","error":{"type":"invalid_request_error","message":"no"}}`), "bad_request"},
 		{"begin-twice", events(created, message, message), "cut"},
 		{"part-first", events(created, hi), "cut"},
 		{"part-of-another", events(created, call, strings.Replace(hi, `"output_index":0`, `"output_index":1`, 1)), "cut"},
-		{"part-no-text", events(created, message, `{"type":"response.output_text.delta","output_index":0,"delta":{}}`), "cut"},
+		{"part-no-text", events(created, message, `{"type":"response.output_text.delta","output_index":0,"delta":{}}`),
+			"cut"},
 		{"item-missing", events(created, `{"type":"response.output_item.done","output_index":0}`), "cut"},
 	})
 }
@@ -317,14 +362,17 @@ func TestLineKeptOpen(t *testing.T) {
 // Numbers that servers do not send, or that cannot be, are no usage.
 func TestUsage(t *testing.T) {
 	for body, want := range map[string]agent.Usage{
-		`{"prompt_tokens":10,"completion_tokens":2,"prompt_tokens_details":{"cached_tokens":4}}`: {InputTokens: 6, CacheReadTokens: 4, OutputTokens: 2},
-		`{"prompt_tokens":10,"completion_tokens":2,"prompt_cache_hit_tokens":4}`:                 {InputTokens: 6, CacheReadTokens: 4, OutputTokens: 2},
-		`{"prompt_tokens":-1,"completion_tokens":-2}`:                                            {},
-		`{"prompt_tokens":3,"prompt_tokens_details":{"cached_tokens":9}}`:                        {CacheReadTokens: 3},
-		`{"prompt_tokens":3,"prompt_tokens_details":null}`:                                       {InputTokens: 3},
+		`{"prompt_tokens":10,"completion_tokens":2,"prompt_tokens_details":{"cached_tokens":4}}`: {InputTokens: 6,
+			CacheReadTokens: 4, OutputTokens: 2},
+		`{"prompt_tokens":10,"completion_tokens":2,"prompt_cache_hit_tokens":4}`: {InputTokens: 6,
+			CacheReadTokens: 4, OutputTokens: 2},
+		`{"prompt_tokens":-1,"completion_tokens":-2}`:                     {},
+		`{"prompt_tokens":3,"prompt_tokens_details":{"cached_tokens":9}}`: {CacheReadTokens: 3},
+		`{"prompt_tokens":3,"prompt_tokens_details":null}`:                {InputTokens: 3},
 		`null`: {},
 	} {
-		s := answers(t, modeltest.Answer{Raw: []byte(events(`{"choices":[{"delta":{"content":"x"},"finish_reason":"stop"}],"usage":`+body+`}`, "[DONE]"))})
+		s := answers(t, modeltest.Answer{Raw: []byte(events(`{"choices":[{"delta":{"content":"x"},"finish_reason":"stop"}],`+
+			`"usage":`+body+`}`, "[DONE]"))})
 		reply, err := connect(t, Config{BaseURL: s.URL}).Reply(waittest.Context(t, patience), &agent.Request{}, nil)
 		if err != nil || reply.Usage != want {
 			t.Errorf("%s: %+v, %v", body, reply, err)
@@ -333,7 +381,8 @@ func TestUsage(t *testing.T) {
 }
 
 func FuzzStream(f *testing.F) {
-	a := modeltest.Answer{Blocks: []agent.Block{{Type: "thinking", Thinking: "hm"}, agent.TextBlock("hi"), modeltest.ToolUse("a", "F", map[string]any{"x": 1})}}
+	a := modeltest.Answer{Blocks: []agent.Block{{Type: "thinking", Thinking: "hm"}, agent.TextBlock("hi"),
+		modeltest.ToolUse("a", "F", map[string]any{"x": 1})}}
 	f.Add(a.StreamOf(modeltest.Chat, "m"))
 	f.Add(a.StreamOf(modeltest.Responses, "m"))
 	f.Fuzz(func(t *testing.T, body []byte) {
@@ -365,17 +414,21 @@ func FuzzStream(f *testing.F) {
 
 func TestConfig(t *testing.T) {
 	for name, c := range map[string]Config{
-		"nothing": {}, "no-http": {BaseURL: "ftp://x"}, "no-host": {BaseURL: "nonsense"}, "line-break": {APIKey: "k\n"}, "api": {APIKey: "k", API: "other"},
+		"nothing": {}, "no-http": {BaseURL: "ftp://x"}, "no-host": {BaseURL: "nonsense"}, "line-break": {APIKey: "k\n"},
+		"api": {APIKey: "k", API: "other"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := New(c); err == nil || !strings.Contains(err.Error(), "(set ") || !strings.Contains(err.Error(), "OPENAI_") {
+			if _, err := New(c); err == nil || !strings.Contains(err.Error(), "(set ") ||
+				!strings.Contains(err.Error(), "OPENAI_") {
 				t.Errorf("New = %v, want an error that says what to set", err)
 			}
 		})
 	}
 	for base, want := range map[string]string{
-		"": "https://api.openai.com/v1/chat/completions", "http://h:1": "http://h:1/v1/chat/completions", "http://h/": "http://h/v1/chat/completions",
-		"https://openrouter.ai/api/v1": "https://openrouter.ai/api/v1/chat/completions", "http://h/v1/?a=b": "http://h/v1/chat/completions?a=b",
+		"": "https://api.openai.com/v1/chat/completions", "http://h:1": "http://h:1/v1/chat/completions",
+		"http://h/":                    "http://h/v1/chat/completions",
+		"https://openrouter.ai/api/v1": "https://openrouter.ai/api/v1/chat/completions",
+		"http://h/v1/?a=b":             "http://h/v1/chat/completions?a=b",
 	} {
 		m := connect(t, Config{BaseURL: base, APIKey: "k"})
 		if m.url != want {
@@ -415,7 +468,8 @@ func TestHangUp(t *testing.T) {
 			return
 		}
 		defer conn.Close()
-		_, _ = buf.WriteString("HTTP/1.0 200 OK\r\nContent-Type: text/event-stream\r\n\r\n" + strings.TrimSuffix(string(stream), "data: [DONE]\n\n"))
+		_, _ = buf.WriteString("HTTP/1.0 200 OK\r\nContent-Type: text/event-stream\r\n\r\n" +
+			strings.TrimSuffix(string(stream), "data: [DONE]\n\n"))
 		_ = buf.Flush()
 	}))
 	defer s.Close()

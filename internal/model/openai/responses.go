@@ -218,13 +218,15 @@ func (r *responses) end(in *progress) (wire.State, error) {
 		case "content_filter":
 			r.stop = "refusal"
 		default:
-			return wire.More, &wire.Useless{Text: fmt.Sprintf("it ended for a reason that is not known: %.40q", in.Response.Details.Reason)}
+			return wire.More, &wire.Useless{Text: fmt.Sprintf("it ended for a reason that is not known: %.40q",
+				in.Response.Details.Reason)}
 		}
 		for _, i := range slices.Sorted(maps.Keys(r.items)) {
 			r.settle(i) // half a call too: the stop reason says that it is not to be run
 		}
 	case "response.failed", "response.cancelled":
-		if told, ok := wire.ParseRefusal([]byte(`{"error":` + string(in.Response.Error) + `}`)); ok && len(in.Response.Error) > 0 {
+		if told, ok := wire.ParseRefusal([]byte(`{"error":` + string(in.Response.Error) + `}`)); ok &&
+			len(in.Response.Error) > 0 {
 			return wire.More, told
 		}
 		return wire.More, &wire.Refusal{Type: "server_error", Message: "the answer ended with " + in.Type}

@@ -109,7 +109,8 @@ func possible(name, full string, env func(string) string) error {
 	if near := modelinfo.Nearest(name); near != "" {
 		mend = fmt.Sprintf("did you mean %q? %s", near, mend)
 	}
-	return &MissingError{Text: fmt.Sprintf("model %.80q: there is no such model or alias", name), Mend: mend, Err: choose.ErrUnknown}
+	return &MissingError{Text: fmt.Sprintf("model %.80q: there is no such model or alias", name), Mend: mend,
+		Err: choose.ErrUnknown}
 }
 
 // Ready names the providers that have what they need to be asked: a key, or the address
@@ -141,10 +142,12 @@ func (f *Finder) script(file string) (agent.Model, error) {
 }
 
 func (f *Finder) anthropic(env func(string) string) (*anthropic.Model, error) {
-	cfg := anthropic.Config{BaseURL: env("ANTHROPIC_BASE_URL"), APIKey: env("ANTHROPIC_API_KEY"), AuthToken: env("ANTHROPIC_AUTH_TOKEN")}
+	cfg := anthropic.Config{BaseURL: env("ANTHROPIC_BASE_URL"), APIKey: env("ANTHROPIC_API_KEY"),
+		AuthToken: env("ANTHROPIC_AUTH_TOKEN")}
 	if cfg.APIKey == "" && cfg.AuthToken == "" {
 		missing := &MissingError{Text: "no model can be reached: neither ANTHROPIC_API_KEY nor OPENAI_API_KEY is set",
-			Mend: "set one of them, with --model openai/NAME for the second; or take --model script:FILE, or try `drover demo`, which needs no key"}
+			Mend: "set one of them, with --model openai/NAME for the second; or take --model script:FILE, or try `drover " +
+				"demo`, which needs no key"}
 		if env("OPENAI_API_KEY") != "" || env("OPENAI_BASE_URL") != "" {
 			missing = &MissingError{Text: "this model is of the anthropic provider, and ANTHROPIC_API_KEY is not set",
 				Mend: "set it, or name a model of the openai provider, which is set up: --model openai/NAME"}
@@ -164,7 +167,8 @@ func (f *Finder) anthropic(env func(string) string) (*anthropic.Model, error) {
 }
 
 func (f *Finder) openai(env func(string) string) (*openai.Model, error) {
-	cfg := openai.Config{BaseURL: env("OPENAI_BASE_URL"), APIKey: env("OPENAI_API_KEY"), API: openai.API(env("DROVER_OPENAI_API"))}
+	cfg := openai.Config{BaseURL: env("OPENAI_BASE_URL"), APIKey: env("OPENAI_API_KEY"),
+		API: openai.API(env("DROVER_OPENAI_API"))}
 	if cfg.APIKey == "" && cfg.BaseURL == "" {
 		return nil, &MissingError{Text: "no model of the openai provider can be reached: OPENAI_API_KEY is not set",
 			Mend: "set it, or OPENAI_BASE_URL to a server that needs no key, such as http://localhost:11434/v1 for Ollama"}

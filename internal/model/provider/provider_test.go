@@ -42,7 +42,8 @@ func TestFind(t *testing.T) {
 		{"openai/meta/llama-3:free", "meta/llama-3:free", "openai", env("OPENAI_API_KEY", "o")},
 		{"openai/openai/gpt-5", "openai/gpt-5", "openai", both},
 		{"openai/qwen3", "qwen3", "openai", env("OPENAI_BASE_URL", "http://localhost:11434/v1")},
-		{"openai/gpt-5", "gpt-5", "openai", env("OPENAI_API_KEY", "o", "DROVER_OPENAI_API", "responses", "DROVER_OPENAI_CALLS", "4")},
+		{"openai/gpt-5", "gpt-5", "openai", env("OPENAI_API_KEY", "o", "DROVER_OPENAI_API", "responses",
+			"DROVER_OPENAI_CALLS", "4")},
 	} {
 		var f provider.Finder
 		got, err := f.Find(c.name, c.env, "/")
@@ -66,8 +67,10 @@ func TestRefused(t *testing.T) {
 		{"openai/gpt-5", env("ANTHROPIC_API_KEY", "a"), true, []string{"OPENAI_API_KEY", "OPENAI_BASE_URL"}},
 		{"other/x", openaiOnly, false, []string{`"other"`, "anthropic", "openai", "script:FILE"}},
 		{"openai/", openaiOnly, false, []string{"no name"}},
-		{"openai/x", env("OPENAI_API_KEY", "o", "DROVER_OPENAI_API", "grpc"), false, []string{"DROVER_OPENAI_API", "chat or responses"}},
-		{"openai/x", env("OPENAI_API_KEY", "o", "DROVER_OPENAI_CALLS", "many"), false, []string{"DROVER_OPENAI_CALLS", `"many"`}},
+		{"openai/x", env("OPENAI_API_KEY", "o", "DROVER_OPENAI_API", "grpc"), false,
+			[]string{"DROVER_OPENAI_API", "chat or responses"}},
+		{"openai/x", env("OPENAI_API_KEY", "o", "DROVER_OPENAI_CALLS", "many"), false,
+			[]string{"DROVER_OPENAI_CALLS", `"many"`}},
 		{"sonnet", env("ANTHROPIC_API_KEY", "a", "DROVER_ANTHROPIC_CALLS", "-1"), false, []string{"DROVER_ANTHROPIC_CALLS"}},
 		{"openai/x", env("OPENAI_API_KEY", "o", "OPENAI_BASE_URL", "nonsense"), false, []string{"OPENAI_BASE_URL"}},
 		{"script:none.json", env(), false, []string{"none.json"}},
@@ -98,7 +101,8 @@ func reply(t *testing.T, f *provider.Finder, name string, get func(string) strin
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	_, err = c.Model.Reply(ctx, &agent.Request{Model: c.Name, Messages: []agent.Message{agent.NewMessage(agent.User, agent.TextBlock("hi"))}}, nil)
+	_, err = c.Model.Reply(ctx, &agent.Request{Model: c.Name, Messages: []agent.Message{agent.NewMessage(agent.User,
+		agent.TextBlock("hi"))}}, nil)
 	return err
 }
 

@@ -108,7 +108,8 @@ func (m *Model) Reply(ctx context.Context, req *agent.Request, on func(agent.Par
 			return nil, &why
 		}
 		retries++
-		on(agent.Part{Kind: agent.RetryPart, Retry: agent.Retry{Attempt: retries, Most: retries, After: time.Duration(t.Error.RetryAfter), Why: why}})
+		on(agent.Part{Kind: agent.RetryPart, Retry: agent.Retry{Attempt: retries, Most: retries,
+			After: time.Duration(t.Error.RetryAfter), Why: why}})
 		if err := pause(ctx, time.Duration(t.Error.RetryAfter)); err != nil {
 			return nil, err
 		}
@@ -160,7 +161,8 @@ func (s *state) next(turns []turn, messages []agent.Message) (n, answers int, er
 		return 0, 0, err
 	}
 	if n == len(turns) {
-		return 0, 0, fmt.Errorf("it has no turn %d for answer %d, or none whose condition holds; add a turn, or repeat: -1 to the last one", n, s.answers)
+		return 0, 0, fmt.Errorf("it has no turn %d for answer %d, or none whose condition holds; add a turn, or repeat: -1 "+
+			"to the last one", n, s.answers)
 	}
 	if turns[n].fails() {
 		s.use(turns, n)
@@ -327,7 +329,8 @@ func (a *answer) model() string {
 // usage is what the turn says, or a guess of four bytes a token.
 func (a *answer) usage() agent.Usage {
 	if u := a.turn.Usage; u != nil {
-		return agent.Usage{InputTokens: u.Input, OutputTokens: u.Output, CacheReadTokens: u.CacheRead, CacheWriteTokens: u.CacheWrite}
+		return agent.Usage{InputTokens: u.Input, OutputTokens: u.Output, CacheReadTokens: u.CacheRead,
+			CacheWriteTokens: u.CacheWrite}
 	}
 	in := len(a.req.System)
 	for _, m := range a.messages {

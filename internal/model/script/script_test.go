@@ -47,7 +47,8 @@ func (echo) Call(_ context.Context, c agent.Call) (agent.Output, error) {
 
 func loop(t testing.TB, m agent.Model, label string, history ...agent.Message) *agent.Loop {
 	t.Helper()
-	l, err := agent.NewLoop(agent.Config{Model: m, Agent: label, AgentID: label, Tools: []agent.Tool{echo{}}, MaxTurns: 1000}, history)
+	l, err := agent.NewLoop(agent.Config{Model: m, Agent: label, AgentID: label, Tools: []agent.Tool{echo{}},
+		MaxTurns: 1000}, history)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +82,8 @@ agents:
 	}
 	_, err := l.Turn(context.Background(), agent.TextBlock("more"))
 	fault := &agent.ModelError{}
-	if !errors.As(err, &fault) || !strings.Contains(fault.Text, "s.yaml") || !strings.Contains(fault.Text, `agent "main"`) || !strings.Contains(fault.Text, "no turn 3") {
+	if !errors.As(err, &fault) || !strings.Contains(fault.Text, "s.yaml") ||
+		!strings.Contains(fault.Text, `agent "main"`) || !strings.Contains(fault.Text, "no turn 3") {
 		t.Errorf("past the end: %v", err)
 	}
 }
@@ -165,14 +167,16 @@ agents:
 	}
 	answered := func(texts ...string) {
 		for _, s := range texts {
-			req.Messages = append(req.Messages, agent.NewMessage(agent.Assistant, agent.TextBlock(s)), agent.NewMessage(agent.User, agent.TextBlock("x")))
+			req.Messages = append(req.Messages, agent.NewMessage(agent.Assistant, agent.TextBlock(s)),
+				agent.NewMessage(agent.User, agent.TextBlock("x")))
 		}
 	}
 	if r, err := m.Reply(ctx, req, nil); err != nil || r.Blocks[0].Text != "fine" || r.StopReason != "end_turn" {
 		t.Errorf("third: %+v, %v", r, err)
 	}
 	answered("fine")
-	if _, err := m.Reply(ctx, req, nil); !errors.As(err, &fault) || !strings.Contains(fault.Text, "turn 4") || !strings.Contains(fault.Text, "0 tool results") {
+	if _, err := m.Reply(ctx, req, nil); !errors.As(err, &fault) || !strings.Contains(fault.Text, "turn 4") ||
+		!strings.Contains(fault.Text, "0 tool results") {
 		t.Errorf("fourth: %v", err)
 	}
 }
@@ -213,11 +217,12 @@ func TestFaultsAreNamed(t *testing.T) {
 		"type":     {"s.yaml", "version: 1\nagents: {main: [{text: a}, {text: [a]}]}", `turn 1`},
 		"time":     {"s.yaml", "version: 1\nagents: {main: [{delay: 5}]}", `"50ms"`},
 		"template": {"s.yaml", "version: 1\nagents: {main: [{text: '{{nope}}'}]}", `"nope" not defined`},
-		"input":    {"s.yaml", "version: 1\nagents: {main: [{tools: [{name: T, input: {a: ['{{']}}]}]}", `tools[0] (T): input: a: [0]`},
-		"noname":   {"s.yaml", "version: 1\nagents: {main: [{tools: [{input: {}}]}]}", `no name`},
-		"mixed":    {"s.yaml", "version: 1\nagents: {main: [{text: a, error: {message: b}}]}", `turn of its own`},
-		"repeat":   {"s.yaml", "version: 1\nagents: {main: [{text: a, repeat: 0}]}", `repeat is from 1`},
-		"two":      {"s.yaml", "version: 1\nagents: {a: [{x: 1}], b: [{y: 1}]}", `agent "b"`},
+		"input": {"s.yaml", "version: 1\nagents: {main: [{tools: [{name: T, input: {a: ['{{']}}]}]}",
+			`tools[0] (T): input: a: [0]`},
+		"noname": {"s.yaml", "version: 1\nagents: {main: [{tools: [{input: {}}]}]}", `no name`},
+		"mixed":  {"s.yaml", "version: 1\nagents: {main: [{text: a, error: {message: b}}]}", `turn of its own`},
+		"repeat": {"s.yaml", "version: 1\nagents: {main: [{text: a, repeat: 0}]}", `repeat is from 1`},
+		"two":    {"s.yaml", "version: 1\nagents: {a: [{x: 1}], b: [{y: 1}]}", `agent "b"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, err := load(t, c.file, c.text)
@@ -264,13 +269,15 @@ func FuzzParse(f *testing.F) {
 }
 
 func TestManyAgentsAtOnce(t *testing.T) {
-	m := must(t, "version: 1\nagents:\n  '*':\n    - {tools: [{name: Echo, input: {a: '{{turn}}'}}], repeat: 9}\n    - {text: 'end of {{agent}}'}\n")
+	m := must(t, "version: 1\nagents:\n  '*':\n    - {tools: [{name: Echo, input: {a: '{{turn}}'}}], repeat: 9}\n    - "+
+		"{text: 'end of {{agent}}'}\n")
 	var all sync.WaitGroup
 	for i := range 50 {
 		name := fmt.Sprintf("a%d", i)
 		l := loop(t, m, name)
 		all.Go(func() {
-			if res, err := l.Turn(context.Background(), agent.TextBlock("go")); err != nil || res.Text != "end of "+name || res.Turns != 10 {
+			if res, err := l.Turn(context.Background(), agent.TextBlock("go")); err != nil || res.Text != "end of "+name ||
+				res.Turns != 10 {
 				t.Errorf("%s: %+v, %v", name, res, err)
 			}
 		})
@@ -281,7 +288,8 @@ func TestManyAgentsAtOnce(t *testing.T) {
 // One iteration is a turn of each of 300 agents, 100 of them in a row.
 func BenchmarkAgents(b *testing.B) {
 	words := strings.Repeat("w", 1000)
-	m := must(b, "version: 1\nagents:\n  '*':\n    - {tools: [{name: Echo, input: {a: "+words+", n: '{{turn}}'}}], repeat: 99}\n    - {text: end}\n")
+	m := must(b, "version: 1\nagents:\n  '*':\n    - {tools: [{name: Echo, input: {a: "+words+", n: '{{turn}}'}}], "+
+		"repeat: 99}\n    - {text: end}\n")
 	turns := 0
 	for b.Loop() {
 		var all sync.WaitGroup
@@ -315,7 +323,8 @@ agents:
 			t.Errorf("%s: %s, want %s", prompt, got, want)
 		}
 	}
-	if _, err := load(t, "s.yaml", "version: 1\nagents: {main: [{when: {}, text: a}]}"); err == nil || !strings.Contains(err.Error(), "prompt_contains") {
+	if _, err := load(t, "s.yaml", "version: 1\nagents: {main: [{when: {}, text: a}]}"); err == nil ||
+		!strings.Contains(err.Error(), "prompt_contains") {
 		t.Errorf("an empty when: %v", err)
 	}
 }

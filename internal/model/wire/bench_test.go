@@ -16,7 +16,10 @@ import (
 // ready is a model on a server that sends the same bytes each time.
 func (d dialect) ready(t testing.TB, body []byte) model {
 	t.Helper()
-	s, err := modeltest.New(func(context.Context, *modeltest.Request) modeltest.Answer { return modeltest.Answer{Raw: body} })
+	s, err := modeltest.New(func(context.Context,
+		*modeltest.Request) modeltest.Answer {
+		return modeltest.Answer{Raw: body}
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -153,7 +153,8 @@ func (e *Refusal) kind(status int) string {
 		return false
 	}
 	switch {
-	case status == http.StatusPaymentRequired, is("billing_error", "insufficient_quota", "billing_hard_limit_reached", "billing_not_active"),
+	case status == http.StatusPaymentRequired, is("billing_error", "insufficient_quota", "billing_hard_limit_reached",
+		"billing_not_active"),
 		says("credit balance", "insufficient credits", "exceeded your current quota"):
 		return "account"
 	case status == http.StatusUnauthorized, is("authentication_error", "invalid_api_key"):
@@ -162,8 +163,10 @@ func (e *Refusal) kind(status int) string {
 		return "auth"
 	case status == http.StatusTooManyRequests, is("rate_limit_error", "rate_limit_exceeded"):
 		return "rate_limit"
-	case status == http.StatusRequestEntityTooLarge, is("request_too_large", "context_length_exceeded", "exceed_context_size_error"),
-		says("prompt is too long", "exceed context limit", "maximum context length", "context window", "context size", "context length",
+	case status == http.StatusRequestEntityTooLarge, is("request_too_large", "context_length_exceeded",
+		"exceed_context_size_error"),
+		says("prompt is too long", "exceed context limit", "maximum context length", "context window", "context size",
+			"context length",
 			"maximum prompt length", "input is too long"):
 		return "context_overflow"
 	case status == http.StatusNotFound, is("not_found_error", "model_not_found"):
@@ -172,7 +175,8 @@ func (e *Refusal) kind(status int) string {
 		return "overloaded"
 	case is("invalid_prompt"):
 		return "bad_request"
-	case status >= 500, status == http.StatusRequestTimeout, status == http.StatusConflict, status == http.StatusTooEarly, is("api_error", "timeout_error", "server_error", "internal_error"):
+	case status >= 500, status == http.StatusRequestTimeout, status == http.StatusConflict, status == http.StatusTooEarly,
+		is("api_error", "timeout_error", "server_error", "internal_error"):
 		return "server_error"
 	}
 	if status < 400 && !is("invalid_request_error", "invalid_request", "BadRequestError", "bad_request") {
@@ -199,7 +203,8 @@ func (e *Endpoint) refuse(res *http.Response, model string) error {
 			where = "to " + u.Host
 		}
 		return &agent.ModelError{Status: res.StatusCode, Kind: "bad_answer",
-			Text: fmt.Sprintf("%s redirects %s, where the key is not sent (set %s to the right address)", e.Host, where, e.URLVar)}
+			Text: fmt.Sprintf("%s redirects %s, where the key is not sent (set %s to the right address)", e.Host, where,
+				e.URLVar)}
 	case res.StatusCode < 300:
 		return e.badAnswer(res, len(body), "no event stream")
 	case !ok:
@@ -275,7 +280,8 @@ func (e *Endpoint) callError(ctx, call context.Context, model string, err error)
 	text := oneLine(err.Error())
 	switch told.Kind = notReached(err); told.Kind {
 	case "tls":
-		told.Text = fmt.Sprintf("the certificate or the encryption of %s cannot be used: %s (check %s and the clock; name your own authority in SSL_CERT_FILE)", e.Host, text, e.URLVar)
+		told.Text = fmt.Sprintf("the certificate or the encryption of %s cannot be used: %s (check %s and the clock; name "+
+			"your own authority in SSL_CERT_FILE)", e.Host, text, e.URLVar)
 	case "bad_answer":
 		told.Text = fmt.Sprintf("%s does not answer as a model provider: %s (check %s)", e.Host, text, e.URLVar)
 	case "unreachable":
@@ -304,7 +310,8 @@ func notReached(err error) (kind string) {
 		return "tls"
 	case strings.Contains(text, "malformed HTTP"), strings.Contains(text, "unsupported protocol scheme"):
 		return "bad_answer" // net/http has no types for these
-	case errors.As(err, &op) && (op.Op == "dial" || op.Op == "proxyconnect"), strings.Contains(text, "TLS handshake timeout"):
+	case errors.As(err, &op) && (op.Op == "dial" || op.Op == "proxyconnect"),
+		strings.Contains(text, "TLS handshake timeout"):
 		return "unreachable" // nothing was sent
 	case strings.HasPrefix(text, "Proxy "):
 		return "proxy"
@@ -329,7 +336,8 @@ func (e *Endpoint) broken(err error) error {
 	case errors.As(err, &system):
 		told.Text = fmt.Sprintf("the connection to %s was broken: %s", e.Host, system.Error())
 	case strings.Contains(err.Error(), "readLoopPeekFailLocked: %!w(<nil>)"): // net/http has no error of its own for it
-		told.Text = fmt.Sprintf("the connection to %s was broken: the server sent something that is no HTTP response to a request (check %s)", e.Host, e.URLVar)
+		told.Text = fmt.Sprintf("the connection to %s was broken: the server sent something that is no HTTP response to a "+
+			"request (check %s)", e.Host, e.URLVar)
 	default:
 		told.Text = fmt.Sprintf("the answer of %s was cut off or damaged: %s", e.Host, oneLine(err.Error()))
 	}
@@ -341,7 +349,8 @@ func (e *Endpoint) badAnswer(res *http.Response, size int, why string) error {
 		why = "empty"
 	}
 	return &agent.ModelError{Status: res.StatusCode, Kind: "bad_answer",
-		Text: fmt.Sprintf("%s gave no model's answer: %s of %s: %s (check %s)", e.Host, typeOf(res), sizeText(size), oneLine(why), e.URLVar)}
+		Text: fmt.Sprintf("%s gave no model's answer: %s of %s: %s (check %s)", e.Host, typeOf(res), sizeText(size),
+			oneLine(why), e.URLVar)}
 }
 
 func typeOf(res *http.Response) string {

@@ -60,14 +60,16 @@ func TestRefusals(t *testing.T) {
 			{"long-limit", modeltest.Error(400, "invalid_request_error", long2), "context_overflow", "too long"},
 			{"long-maximum", modeltest.Error(400, "invalid_request_error", long3), "context_overflow", "too long"},
 			{"long-code", modeltest.Error(400, "context_length_exceeded", "no"), "context_overflow", "too long"},
-			{"long-llama", raw(400, js, `{"error":{"code":400,"message":"`+long4+`","type":"exceed_context_size_error"}}`), "context_overflow", "too long"},
+			{"long-llama", raw(400, js, `{"error":{"code":400,"message":"`+long4+`","type":"exceed_context_size_error"}}`),
+				"context_overflow", "too long"},
 			{"long-500", raw(500, js, `{"error":"`+long4+`"}`), "context_overflow", "too long"},
 			{"long-window", modeltest.Error(400, "invalid_request_error", long5), "context_overflow", "too long"},
 			{"large", modeltest.Error(413, "request_too_large", "over 32 MB"), "context_overflow", "too long"},
 			{"request", modeltest.Error(400, "invalid_request_error", "messages.3: bad"), "bad_request", "messages.3: bad"},
 			{"text-error", raw(400, js, `{"error":"model is loading wrong"}`), "bad_request", "model is loading wrong"},
 			{"detail", raw(422, js, `{"detail":"no such field"}`), "bad_request", "no such field"},
-			{"flat", raw(400, js, `{"object":"error","message":"flat words","type":"BadRequestError","code":400}`), "bad_request", "flat words"},
+			{"flat", raw(400, js, `{"object":"error","message":"flat words","type":"BadRequestError","code":400}`),
+				"bad_request", "flat words"},
 			{"list", raw(400, js, `[{"error":{"code":400,"message":"in a list"}}]`), "bad_request", "in a list"},
 			{"html", modeltest.HTML(200, "<html>welcome</html>"), "bad_answer", "text/html of 20 bytes"},
 			{"html-error", modeltest.HTML(403, "<html>blocked</html>"), "auth", "text/html of 20 bytes"},
@@ -76,7 +78,8 @@ func TestRefusals(t *testing.T) {
 			{"plain", raw(200, "text/plain", "data: {}\n\n"), "bad_answer", "text/plain of 10 bytes"},
 			{"odd-type", raw(200, ";;;", "data: {}\n\n"), "bad_answer", "without a content type of 10 bytes"},
 			{"nothing", raw(200, "", ""), "bad_answer", "empty"},
-			{"no-retry", modeltest.Answer{Status: 503, Raw: []byte("x"), Header: http.Header{"X-Should-Retry": {"false"}}}, "server_error", "503"},
+			{"no-retry", modeltest.Answer{Status: 503, Raw: []byte("x"), Header: http.Header{"X-Should-Retry": {"false"}}},
+				"server_error", "503"},
 			{"proxy", modeltest.HTML(407, "who are you"), "proxy", "HTTPS_PROXY"},
 		} {
 			t.Run(c.name, func(t *testing.T) {
@@ -102,7 +105,8 @@ func TestRetry(t *testing.T) {
 		past := modeltest.RateLimit(time.Now().Add(-time.Hour).UTC().Format(http.TimeFormat))
 		m, s := d.asked(t,
 			modeltest.RateLimit("0.05"), modeltest.RateLimit(""), modeltest.RateLimit("soon"), modeltest.RateLimit("-7"), past,
-			modeltest.Error(500, "api_error", "oops"), modeltest.HTML(502, "<html>"), modeltest.Error(529, "overloaded_error", "Overloaded"),
+			modeltest.Error(500, "api_error", "oops"), modeltest.HTML(502, "<html>"),
+			modeltest.Error(529, "overloaded_error", "Overloaded"),
 			modeltest.Answer{Raw: modeltest.ErrorEvent(d.api, "overloaded_error", "Overloaded")}, modeltest.Text("at last"))
 		var h heard
 		reply, err := m.Reply(waittest.Context(t, patience), request("hi"), h.on)
@@ -112,7 +116,8 @@ func TestRetry(t *testing.T) {
 		if reply.Blocks[0].Text != "at last" || s.Count() != 10 {
 			t.Errorf("reply %+v after %d calls", reply, s.Count())
 		}
-		if len(h.retries) != 9 || h.retries[0].Retry.After != 50*time.Millisecond || h.retries[8].Retry.Attempt != 9 || h.retries[8].Retry.Most != 9 {
+		if len(h.retries) != 9 || h.retries[0].Retry.After != 50*time.Millisecond || h.retries[8].Retry.Attempt != 9 ||
+			h.retries[8].Retry.Most != 9 {
 			t.Errorf("told %+v", h.retries)
 		}
 		sent := s.Requests()
@@ -127,7 +132,8 @@ func TestRetry(t *testing.T) {
 // However long the provider wants us to wait, it is no more than a minute.
 func TestAbsurd(t *testing.T) {
 	each(t, func(t *testing.T, d dialect) {
-		for _, after := range []string{"99999999999999999999", "1e300", time.Now().Add(48 * time.Hour).UTC().Format(http.TimeFormat)} {
+		for _, after := range []string{"99999999999999999999", "1e300",
+			time.Now().Add(48 * time.Hour).UTC().Format(http.TimeFormat)} {
 			m, _ := d.asked(t, modeltest.RateLimit(after))
 			ctx, cancel := context.WithCancelCause(waittest.Context(t, patience))
 			var wait time.Duration
@@ -144,11 +150,13 @@ func TestAbsurd(t *testing.T) {
 
 func TestExhausted(t *testing.T) {
 	each(t, func(t *testing.T, d dialect) {
-		for status, kind := range map[int]string{500: "server_error", 502: "server_error", 503: "server_error", 529: "overloaded", 429: "rate_limit"} {
+		for status, kind := range map[int]string{500: "server_error", 502: "server_error", 503: "server_error",
+			529: "overloaded", 429: "rate_limit"} {
 			m, s := d.asked(t, modeltest.Error(status, "some_error", "not now"))
 			_, err := m.Reply(waittest.Context(t, patience), request("hi"), nil)
 			var told *agent.ModelError
-			if !errors.As(err, &told) || told.Kind != kind || told.Status != status || !strings.Contains(told.Text, "after 10 tries") {
+			if !errors.As(err, &told) || told.Kind != kind || told.Status != status ||
+				!strings.Contains(told.Text, "after 10 tries") {
 				t.Errorf("%d: Reply = %v", status, err)
 			}
 			if s.Count() != 10 {
@@ -164,7 +172,8 @@ func TestVoid(t *testing.T) {
 	each(t, func(t *testing.T, d dialect) {
 		whole := modeltest.Text("hello").StreamOf(d.api, "m")
 		broken := func(kind string) modeltest.Answer {
-			return modeltest.Answer{Raw: append(bytes.Clone(whole[:after(whole, "hello")]), modeltest.ErrorEvent(d.api, kind, "Sorry")...)}
+			return modeltest.Answer{Raw: append(bytes.Clone(whole[:after(whole, "hello")]),
+				modeltest.ErrorEvent(d.api, kind, "Sorry")...)}
 		}
 		for _, c := range []struct {
 			name, kind, want string
@@ -411,7 +420,10 @@ func TestUnreachable(t *testing.T) {
 	secure := httptest.NewTLSServer(http.NotFoundHandler())
 	secure.Config.ErrorLog = quiet()
 	defer secure.Close()
-	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusProxyAuthRequired) }))
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter,
+		r *http.Request) {
+		w.WriteHeader(http.StatusProxyAuthRequired)
+	}))
 	defer proxy.Close()
 	proxyURL, err := url.Parse(proxy.URL)
 	if err != nil {
@@ -453,10 +465,13 @@ func TestUnreachable(t *testing.T) {
 			tries     int
 		}{
 			{"refused", "http://" + addr, nil, "unreachable", []string{"refused", d.urlVar}, 3},
-			{"name", "http://nowhere.example", &http.Transport{DialContext: (&net.Dialer{Resolver: nobody}).DialContext}, "unreachable", []string{"lookup nowhere.example", d.urlVar}, 3},
+			{"name", "http://nowhere.example", &http.Transport{DialContext: (&net.Dialer{Resolver: nobody}).DialContext},
+				"unreachable", []string{"lookup nowhere.example", d.urlVar}, 3},
 			{"certificate", secure.URL, nil, "tls", []string{"certificate", "SSL_CERT_FILE"}, 1},
-			{"proxy", "https://model.example", &http.Transport{Proxy: http.ProxyURL(proxyURL)}, "proxy", []string{"Proxy Authentication Required", "HTTPS_PROXY"}, 1},
-			{"version", secure.URL, &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS10}}, "tls", []string{"tls", d.urlVar}, 1},
+			{"proxy", "https://model.example", &http.Transport{Proxy: http.ProxyURL(proxyURL)}, "proxy",
+				[]string{"Proxy Authentication Required", "HTTPS_PROXY"}, 1},
+			{"version", secure.URL, &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true,
+				MaxVersion: tls.VersionTLS10}}, "tls", []string{"tls", d.urlVar}, 1},
 			{"plain", strings.Replace(plain.URL, "http:", "https:", 1), nil, "tls", []string{d.urlVar}, 1},
 			{"no-http", "http://" + other.Addr().String(), nil, "bad_answer", []string{d.urlVar}, 1},
 		} {
@@ -502,15 +517,18 @@ func TestGreeting(t *testing.T) {
 			})
 			return client, nil
 		}
-		m := d.connect(t, config{url: "http://model.example", client: &http.Client{Transport: &http.Transport{DialContext: dial}}})
+		m := d.connect(t, config{url: "http://model.example",
+			client: &http.Client{Transport: &http.Transport{DialContext: dial}}})
 		// The request is sent only after the client has read the greeting.
-		ctx := httptrace.WithClientTrace(waittest.Context(t, patience), &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { <-closed }})
+		ctx := httptrace.WithClientTrace(waittest.Context(t, patience),
+			&httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { <-closed }})
 		var h heard
 		_, err := m.Reply(ctx, request("hi"), h.on)
 		if kindOf(err) != "cut" || len(h.retries) != 9 {
 			t.Fatalf("Reply = %v after %d more tries", err, len(h.retries))
 		}
-		want := "the connection to model.example was broken: the server sent something that is no HTTP response to a request " +
+		want := "the connection to model.example was broken: the server sent something that is no HTTP response to a " +
+			"request " +
 			"(check " + d.urlVar + "), after 10 tries (check the network, and go on when it holds)"
 		if err.Error() != want {
 			t.Errorf("Reply = %v, want %s", err, want)
@@ -556,10 +574,12 @@ func TestBomb(t *testing.T) {
 			says   string
 		}{"stream": {200, "larger than 64 MiB"}, "error": {400, "64 KiB or more"}} {
 			t.Run(name, func(t *testing.T) {
-				m, s := d.asked(t, modeltest.Answer{Status: c.status, Raw: packed, Header: http.Header{"Content-Encoding": {"gzip"}}})
+				m, s := d.asked(t, modeltest.Answer{Status: c.status, Raw: packed,
+					Header: http.Header{"Content-Encoding": {"gzip"}}})
 				var before, after runtime.MemStats
 				runtime.ReadMemStats(&before)
-				if _, err := m.Reply(waittest.Context(t, patience), request("hi"), nil); err == nil || !strings.Contains(err.Error(), c.says) {
+				if _, err := m.Reply(waittest.Context(t, patience), request("hi"), nil); err == nil ||
+					!strings.Contains(err.Error(), c.says) {
 					t.Errorf("Reply = %v, want an error that says %q", err, c.says)
 				}
 				runtime.ReadMemStats(&after)

@@ -20,7 +20,8 @@ func TestFaults(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	each(t, func(t *testing.T, d dialect) {
 		half := modeltest.Answer{Blocks: []agent.Block{agent.TextBlock("a secret half"),
-			modeltest.ToolUse("toolu_1", "Bash", map[string]any{"command": "one"}), modeltest.ToolUse("toolu_2", "Bash", map[string]any{"command": "two"})}}
+			modeltest.ToolUse("toolu_1", "Bash", map[string]any{"command": "one"}),
+			modeltest.ToolUse("toolu_2", "Bash", map[string]any{"command": "two"})}}
 		table := modeltest.Faults(d.api, half)
 		if len(table) < 40 {
 			t.Errorf("%d faults", len(table))
@@ -39,7 +40,8 @@ func TestFaults(t *testing.T) {
 				res, err := loop.Turn(waittest.Context(t, patience), agent.TextBlock("go"))
 				switch {
 				case f.Again:
-					if err != nil || res.Text != "whole" || s.Count() != 2 || len(told) != 1 || told[0].Why.Kind != f.Kind || told[0].Most < 2 {
+					if err != nil || res.Text != "whole" || s.Count() != 2 || len(told) != 1 || told[0].Why.Kind != f.Kind ||
+						told[0].Most < 2 {
 						t.Errorf("%+v, %v after %d calls, told %+v", res, err, s.Count(), told)
 					}
 				case f.Kind == "":
@@ -62,7 +64,8 @@ func TestFaults(t *testing.T) {
 						t.Errorf("the conversation holds %s", msg.Encoded())
 					}
 				}
-				if _, err := m.Reply(waittest.Context(t, patience), request("again"), nil); err != nil && !slices.Contains([]string{"auth", "account"}, f.Kind) {
+				if _, err := m.Reply(waittest.Context(t, patience), request("again"), nil); err != nil &&
+					!slices.Contains([]string{"auth", "account"}, f.Kind) {
 					t.Errorf("the next call: %v", err) // with one place, which is free again
 				}
 			})

@@ -19,7 +19,8 @@ import (
 func ParseBase(provider, raw, variable, usual string) (*url.URL, error) {
 	base, err := url.Parse(raw)
 	if err != nil || (base.Scheme != "http" && base.Scheme != "https") || base.Host == "" {
-		return nil, fmt.Errorf("base URL %q of the %s provider is no http address (set %s to one such as %s)", raw, provider, variable, usual)
+		return nil, fmt.Errorf("base URL %q of the %s provider is no http address (set %s to one such as %s)", raw, provider,
+			variable, usual)
 	}
 	return base, nil
 }
@@ -27,7 +28,8 @@ func ParseBase(provider, raw, variable, usual string) (*url.URL, error) {
 // CheckSecret refuses a key that cannot stand in a header.
 func CheckSecret(provider, secret, variable string) error {
 	if strings.ContainsFunc(secret, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
-		return fmt.Errorf("the key of the %s provider has blanks or line breaks in it, or letters that no key has (set %s again)", provider, variable)
+		return fmt.Errorf("the key of the %s provider has blanks or line breaks in it, or letters that no key has (set "+
+			"%s again)", provider, variable)
 	}
 	return nil
 }

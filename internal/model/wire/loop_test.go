@@ -56,10 +56,13 @@ func TestLoopCut(t *testing.T) {
 			m, s := d.asked(t, a, modeltest.Text("whole"))
 			l, tool := loopOver(t, m)
 			res, err := l.Turn(waittest.Context(t, patience), agent.TextBlock("go"))
-			if err != nil || res.Text != "whole" || tool.runs.Load() != 0 || s.Count() != 2 || len(l.Messages()) != 2 || res.Turns != 1 {
-				t.Fatalf("cut at %d: %+v, %v, %d runs, %d calls, %d messages", at, res, err, tool.runs.Load(), s.Count(), len(l.Messages()))
+			if err != nil || res.Text != "whole" || tool.runs.Load() != 0 || s.Count() != 2 || len(l.Messages()) != 2 ||
+				res.Turns != 1 {
+				t.Fatalf("cut at %d: %+v, %v, %d runs, %d calls, %d messages", at, res, err, tool.runs.Load(), s.Count(),
+					len(l.Messages()))
 			}
-			if told := d.api == modeltest.Messages && at > after(body, "message_start"); told && res.Usage.InputTokens != full.Usage.InputTokens {
+			if told := d.api == modeltest.Messages && at > after(body, "message_start"); told &&
+				res.Usage.InputTokens != full.Usage.InputTokens {
 				t.Fatalf("cut at %d: usage %+v", at, res.Usage)
 			}
 			m.Close()
@@ -85,17 +88,24 @@ func TestLoopOdd(t *testing.T) {
 			stop  string
 			calls int
 		}{
-			{"call", []modeltest.Answer{blocks(modeltest.ToolUse("toolu_1", "Bash", ok)), text("done")}, 1, `ran {"a":1}`, "end_turn", 2},
-			{"same-id", []modeltest.Answer{blocks(modeltest.ToolUse("x", "Bash", ok), modeltest.ToolUse("x", "Bash", map[string]any{"b": 2})), text("done")}, 2, `ran {"b":2}`, "end_turn", 2},
-			{"id-again", []modeltest.Answer{blocks(modeltest.ToolUse("x", "Bash", ok)), blocks(modeltest.ToolUse("x", "Bash", ok)), text("done")}, 2, `ran {"a":1}`, "end_turn", 3},
-			{"unknown", []modeltest.Answer{blocks(modeltest.ToolUse("x", "constructor", ok)), text("done")}, 0, "there is no tool", "end_turn", 2},
-			{"letter-case", []modeltest.Answer{blocks(modeltest.ToolUse("x", "bASH", ok)), text("done")}, 1, "ran", "end_turn", 2},
+			{"call", []modeltest.Answer{blocks(modeltest.ToolUse("toolu_1", "Bash", ok)), text("done")}, 1, `ran {"a":1}`,
+				"end_turn", 2},
+			{"same-id", []modeltest.Answer{blocks(modeltest.ToolUse("x", "Bash", ok),
+				modeltest.ToolUse("x", "Bash", map[string]any{"b": 2})), text("done")}, 2, `ran {"b":2}`, "end_turn", 2},
+			{"id-again", []modeltest.Answer{blocks(modeltest.ToolUse("x", "Bash", ok)),
+				blocks(modeltest.ToolUse("x", "Bash", ok)), text("done")}, 2, `ran {"a":1}`, "end_turn", 3},
+			{"unknown", []modeltest.Answer{blocks(modeltest.ToolUse("x", "constructor", ok)), text("done")}, 0,
+				"there is no tool", "end_turn", 2},
+			{"letter-case", []modeltest.Answer{blocks(modeltest.ToolUse("x", "bASH", ok)), text("done")}, 1, "ran", "end_turn",
+				2},
 			{"no-json", []modeltest.Answer{blocks(odd), text("done")}, 1, "invalid_input", "end_turn", 2},
 			{"large", []modeltest.Answer{blocks(large), text("done")}, 0, "at most 1 MiB", "end_turn", 2},
 			{"refusal", []modeltest.Answer{ended("refusal", text("I will not"))}, 0, "", "refusal", 1},
-			{"length-with-call", []modeltest.Answer{ended("max_tokens", blocks(agent.TextBlock("so"), modeltest.ToolUse("x", "Bash", ok))), text("done")}, 0, "", "end_turn", 2},
+			{"length-with-call", []modeltest.Answer{ended("max_tokens", blocks(agent.TextBlock("so"),
+				modeltest.ToolUse("x", "Bash", ok))), text("done")}, 0, "", "end_turn", 2},
 			{"empty", []modeltest.Answer{{}, text("done")}, 0, "", "end_turn", 2},
-			{"thoughts-only", []modeltest.Answer{blocks(agent.Block{Type: "thinking", Thinking: "hm", Signature: "s"}), text("done")}, 0, "", "end_turn", 2},
+			{"thoughts-only", []modeltest.Answer{blocks(agent.Block{Type: "thinking", Thinking: "hm", Signature: "s"}),
+				text("done")}, 0, "", "end_turn", 2},
 		} {
 			t.Run(c.name, func(t *testing.T) {
 				m, s := d.asked(t, c.turns...)
@@ -106,7 +116,8 @@ func TestLoopOdd(t *testing.T) {
 					err = nil
 				}
 				if err != nil || res.StopReason != c.stop || tool.runs.Load() != c.runs || s.Count() != c.calls {
-					t.Fatalf("stop %q, %d runs, %d calls, %v; want %q, %d, %d", res.StopReason, tool.runs.Load(), s.Count(), err, c.stop, c.runs, c.calls)
+					t.Fatalf("stop %q, %d runs, %d calls, %v; want %q, %d, %d", res.StopReason, tool.runs.Load(), s.Count(), err,
+						c.stop, c.runs, c.calls)
 				}
 				for _, r := range s.Requests() {
 					paired(t, r)
@@ -191,7 +202,8 @@ func TestSwitch(t *testing.T) {
 				sent := s.Requests()[0]
 				paired(t, sent)
 				body := string(sent.Body)
-				if signed := from.signs && to.signs; strings.Contains(body, "hm hm") != signed || strings.Contains(body, `"blob"`) != signed {
+				if signed := from.signs && to.signs; strings.Contains(body, "hm hm") != signed ||
+					strings.Contains(body, `"blob"`) != signed {
 					t.Errorf("thoughts in %s", body)
 				}
 				for _, want := range []string{"世界", "toolu_1", "echo ✓", "ran {", "one", "again"} {

@@ -49,7 +49,8 @@ func TestRuleOf(t *testing.T) {
 		}
 		seen[r.kind] = true
 	}
-	if ruleOf("overloaded").tries != maxTries || ruleOf("unreachable").tries != maxDials || ruleOf("auth").tries != 1 || ruleOf("later").tries != 1 {
+	if ruleOf("overloaded").tries != maxTries || ruleOf("unreachable").tries != maxDials || ruleOf("auth").tries != 1 ||
+		ruleOf("later").tries != 1 {
 		t.Error("the rules are not found by their kinds")
 	}
 }

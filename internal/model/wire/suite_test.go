@@ -57,16 +57,20 @@ func soon(int) time.Duration { return time.Millisecond }
 func dialects() []dialect {
 	open := func(api openai.API) func(config) (model, error) {
 		return func(c config) (model, error) {
-			return openai.New(openai.Config{BaseURL: c.url, APIKey: c.key, API: api, Limiter: c.limiter, Calls: c.calls, Idle: c.idle, HTTPClient: c.client, Backoff: soon})
+			return openai.New(openai.Config{BaseURL: c.url, APIKey: c.key, API: api, Limiter: c.limiter, Calls: c.calls,
+				Idle: c.idle, HTTPClient: c.client, Backoff: soon})
 		}
 	}
 	return []dialect{
 		{name: "messages", api: modeltest.Messages, keyVar: "ANTHROPIC_API_KEY", urlVar: "ANTHROPIC_BASE_URL", signs: true,
 			make: func(c config) (model, error) {
-				return anthropic.New(anthropic.Config{BaseURL: c.url, APIKey: c.key, Limiter: c.limiter, Calls: c.calls, Idle: c.idle, HTTPClient: c.client, Backoff: soon})
+				return anthropic.New(anthropic.Config{BaseURL: c.url, APIKey: c.key, Limiter: c.limiter, Calls: c.calls,
+					Idle: c.idle, HTTPClient: c.client, Backoff: soon})
 			}},
-		{name: "chat", api: modeltest.Chat, keyVar: "OPENAI_API_KEY", urlVar: "OPENAI_BASE_URL", lateCalls: true, make: open(openai.Chat)},
-		{name: "responses", api: modeltest.Responses, keyVar: "OPENAI_API_KEY", urlVar: "OPENAI_BASE_URL", make: open(openai.Responses)},
+		{name: "chat", api: modeltest.Chat, keyVar: "OPENAI_API_KEY", urlVar: "OPENAI_BASE_URL", lateCalls: true,
+			make: open(openai.Chat)},
+		{name: "responses", api: modeltest.Responses, keyVar: "OPENAI_API_KEY", urlVar: "OPENAI_BASE_URL",
+			make: open(openai.Responses)},
 	}
 }
 
@@ -215,7 +219,8 @@ func TestReply(t *testing.T) {
 				if !reflect.DeepEqual(h.whole, blocks) {
 					t.Errorf("block parts %+v", h.whole)
 				}
-				if h.text != a.Blocks[2].Text || h.inputs["toolu_1"] != string(a.Blocks[3].Input) || h.inputs["toolu_2"] != string(a.Blocks[4].Input) {
+				if h.text != a.Blocks[2].Text || h.inputs["toolu_1"] != string(a.Blocks[3].Input) ||
+					h.inputs["toolu_2"] != string(a.Blocks[4].Input) {
 					t.Errorf("parts gave text %q and inputs %q", h.text, h.inputs)
 				}
 			})
@@ -277,7 +282,8 @@ func TestCut(t *testing.T) {
 				}
 				continue
 			}
-			if err != nil || !reflect.DeepEqual(reply.Blocks, blocks) || reply.StopReason != "tool_use" || !reflect.DeepEqual(h.whole, blocks) || h.text != full.Blocks[2].Text {
+			if err != nil || !reflect.DeepEqual(reply.Blocks, blocks) || reply.StopReason != "tool_use" ||
+				!reflect.DeepEqual(h.whole, blocks) || h.text != full.Blocks[2].Text {
 				t.Fatalf("cut at %d of %d, broken %v: %v, reply %+v, heard %+v", at, len(body), broke, err, reply, h)
 			}
 			if again := len(h.retries) == 1; again == (at >= ended) {
@@ -342,7 +348,8 @@ func TestFraming(t *testing.T) {
 			{"mark", "\ufeff" + good, "reply hi"},
 			{"fields", "retry: 5\nid: 7\nnonsense\n\n" + good, "reply hi"},
 			{"empty-data", "data:\n\ndata: \n\n" + good, "reply hi"},
-			{"unknown", strings.Replace(good, "\n\n", "\n\nevent: later\ndata: {\"type\":\"later\",\"x\":[1]}\n\n", 1), "reply hi"},
+			{"unknown", strings.Replace(good, "\n\n", "\n\nevent: later\ndata: {\"type\":\"later\",\"x\":[1]}\n\n", 1),
+				"reply hi"},
 			{"broken-character", strings.Replace(good, "hi", "h\xff", 1), "reply h\ufffd"},
 			{"half-pair", strings.Replace(good, "hi", `h\ud83d`, 1), "reply h\ufffd"},
 			{"large", huge(2 << 20), "reply " + strings.Repeat("x", 2<<20)},
@@ -386,7 +393,8 @@ func TestPrefix(t *testing.T) {
 		req := request("begin")
 		req.System = strings.Repeat("You are careful. ", 200)
 		for i := range 10 {
-			req.Tools = append(req.Tools, agent.ToolSpec{Name: "T" + strings.Repeat("x", i), Description: strings.Repeat("does ", 50), InputSchema: json.RawMessage(`{"type":"object"}`)})
+			req.Tools = append(req.Tools, agent.ToolSpec{Name: "T" + strings.Repeat("x", i),
+				Description: strings.Repeat("does ", 50), InputSchema: json.RawMessage(`{"type":"object"}`)})
 		}
 		var same, all int
 		ctx := waittest.Context(t, patience)
@@ -404,7 +412,8 @@ func TestPrefix(t *testing.T) {
 				results = append(results, agent.TextBlock("<task-notification>done</task-notification>"))
 			}
 			req.Messages = append(req.Messages,
-				agent.NewMessage(agent.Assistant, agent.Block{Type: "thinking", Thinking: "hm"}, agent.TextBlock("now"), modeltest.ToolUse(id, "Bash", map[string]any{"n": turn})),
+				agent.NewMessage(agent.Assistant, agent.Block{Type: "thinking", Thinking: "hm"}, agent.TextBlock("now"),
+					modeltest.ToolUse(id, "Bash", map[string]any{"n": turn})),
 				agent.NewMessage(agent.User, results...))
 		}
 		share := float64(same) / float64(all)
@@ -428,7 +437,8 @@ func common(a, b []byte) int {
 func TestRedirect(t *testing.T) {
 	each(t, func(t *testing.T, d dialect) {
 		other := answers(t, modeltest.Text("stolen"))
-		m, s := d.asked(t, modeltest.Answer{Status: http.StatusTemporaryRedirect, Raw: []byte{}, Header: http.Header{"Location": {other.URL + string(d.api)}}})
+		m, s := d.asked(t, modeltest.Answer{Status: http.StatusTemporaryRedirect, Raw: []byte{},
+			Header: http.Header{"Location": {other.URL + string(d.api)}}})
 		_, err := m.Reply(waittest.Context(t, patience), request("hi"), nil)
 		if kindOf(err) != "bad_answer" || !strings.Contains(err.Error(), d.urlVar) {
 			t.Errorf("Reply = %v, want bad_answer", err)
@@ -437,10 +447,12 @@ func TestRedirect(t *testing.T) {
 			t.Error("the key went to another host")
 		}
 		sent := s.Requests()[0].Header
-		if !slices.Contains([]string{sent.Get("X-Api-Key"), strings.TrimPrefix(sent.Get("Authorization"), "Bearer ")}, "key-1") {
+		if !slices.Contains([]string{sent.Get("X-Api-Key"), strings.TrimPrefix(sent.Get("Authorization"), "Bearer ")},
+			"key-1") {
 			t.Errorf("headers %v", sent)
 		}
-		for header, want := range map[string]string{"Drover-Agent": "explore", "Drover-Agent-Id": "a12345678", "Drover-Session-Id": "s12345678"} {
+		for header, want := range map[string]string{"Drover-Agent": "explore", "Drover-Agent-Id": "a12345678",
+			"Drover-Session-Id": "s12345678"} {
 			if sent.Get(header) != want {
 				t.Errorf("header %s = %q, want %q", header, sent.Get(header), want)
 			}

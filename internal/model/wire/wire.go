@@ -138,7 +138,9 @@ func (e *Endpoint) Reply(ctx context.Context, c *Call, on func(agent.Part)) (*ag
 
 // try makes one attempt once there is a place for it, and gives the place back on
 // every path, also where on panics.
-func (e *Endpoint) try(ctx context.Context, key string, c *Call, end time.Time, on func(agent.Part)) (*agent.Reply, error) {
+func (e *Endpoint) try(
+	ctx context.Context, key string, c *Call, end time.Time, on func(agent.Part),
+) (*agent.Reply, error) {
 	release, err := e.enter(ctx, key, c.Model, end)
 	if err != nil {
 		return nil, err
@@ -279,7 +281,9 @@ func read(call context.Context, d Decoder, body *watched) (*agent.Reply, error) 
 
 // fail says how an answer that did not come to its end is told, and takes back what
 // was handed on of it. What had come when the user broke it off is the caller's.
-func (e *Endpoint) fail(ctx context.Context, model string, d Decoder, res *http.Response, body *watched, err error, on func(agent.Part)) error {
+func (e *Endpoint) fail(
+	ctx context.Context, model string, d Decoder, res *http.Response, body *watched, err error, on func(agent.Part),
+) error {
 	p := d.Partial()
 	if ctx.Err() != nil {
 		why := fmt.Errorf("ask model %s: %w", model, context.Cause(ctx))
@@ -298,7 +302,8 @@ func (e *Endpoint) fail(ctx context.Context, model string, d Decoder, res *http.
 	case errors.As(err, &refused):
 		return e.failure(refused.status(res.StatusCode), refused, res.Header, model)
 	case errors.As(err, &useless) && body.read > 0:
-		return &agent.ModelError{Status: res.StatusCode, Kind: "bad_answer", Text: fmt.Sprintf("the answer of %s cannot be used: %s", e.Host, useless.Text)}
+		return &agent.ModelError{Status: res.StatusCode, Kind: "bad_answer",
+			Text: fmt.Sprintf("the answer of %s cannot be used: %s", e.Host, useless.Text)}
 	case errors.As(err, &useless), errors.As(err, &bad) && !p.Begun:
 		return e.badAnswer(res, body.read, err.Error())
 	}

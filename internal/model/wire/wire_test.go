@@ -109,7 +109,10 @@ func TestTranslations(t *testing.T) {
 	if of(kept); made != 301 {
 		t.Error("the message that is kept was translated again")
 	}
-	if _, err := tr.Of(agent.NewMessage(agent.User), func(agent.Message) ([]byte, error) { return nil, io.ErrNoProgress }); !errors.Is(err, io.ErrNoProgress) {
+	if _, err := tr.Of(agent.NewMessage(agent.User), func(agent.Message) ([]byte, error) {
+		return nil,
+			io.ErrNoProgress
+	}); !errors.Is(err, io.ErrNoProgress) {
 		t.Errorf("Of = %v", err)
 	}
 	runtime.KeepAlive(kept)
@@ -167,7 +170,8 @@ func TestShutOpens(t *testing.T) {
 		e := &Endpoint{Host: "h", Secret: "k", HTTP: &http.Client{Transport: client}, Limiter: ratelimit.New(0)}
 		ask := func() {
 			var told *agent.ModelError
-			if _, err := e.Reply(t.Context(), &Call{Model: "m", URL: "http://h"}, nil); !errors.As(err, &told) || told.Kind != "auth" {
+			if _, err := e.Reply(t.Context(), &Call{Model: "m", URL: "http://h"}, nil); !errors.As(err, &told) ||
+				told.Kind != "auth" {
 				t.Errorf("Reply = %v", err)
 			}
 		}

@@ -23,21 +23,25 @@ func call(t *testing.T, tool agent.Tool, input string) (agent.Output, Result) {
 func TestBoard(t *testing.T) {
 	s := memory.At(t.TempDir() + "/memory")
 	tool := New(Config{Store: s, By: "rem-consolidate"})
-	if out, res := call(t, tool, `{"action":"list"}`); out.IsError || res.Entries == nil || !strings.HasPrefix(out.Text, "0 of 200 notes") {
+	if out, res := call(t, tool, `{"action":"list"}`); out.IsError || res.Entries == nil ||
+		!strings.HasPrefix(out.Text, "0 of 200 notes") {
 		t.Errorf("an empty board: %+v", out)
 	}
 	out, res := call(t, tool, `{"action":"add","text":"builds with make","tags":["build"]}`)
-	if out.IsError || len(res.Entries) != 1 || res.Entries[0].By != "rem-consolidate" || !strings.Contains(out.Text, res.Entries[0].ID) {
+	if out.IsError || len(res.Entries) != 1 || res.Entries[0].By != "rem-consolidate" ||
+		!strings.Contains(out.Text, res.Entries[0].ID) {
 		t.Fatalf("added %+v", out)
 	}
 	id := res.Entries[0].ID
 	if b, err := s.Board(); err != nil || len(b.Entries) != 1 || b.Entries[0].ID != id {
 		t.Errorf("on disk: %+v, %v", b, err)
 	}
-	if out, _ := call(t, tool, `{"action":"list"}`); !strings.Contains(out.Text, id+": ") || !strings.Contains(out.Text, "builds with make [build]") {
+	if out, _ := call(t, tool, `{"action":"list"}`); !strings.Contains(out.Text, id+": ") ||
+		!strings.Contains(out.Text, "builds with make [build]") {
 		t.Errorf("listed %q", out.Text)
 	}
-	if out, _ := call(t, tool, `{"action":"prune","ids":["`+id+`","nobody"]}`); !out.IsError || !strings.Contains(out.Text, "nobody") {
+	if out, _ := call(t, tool, `{"action":"prune","ids":["`+id+`","nobody"]}`); !out.IsError ||
+		!strings.Contains(out.Text, "nobody") {
 		t.Errorf("an unknown ID: %+v", out)
 	}
 	if out, res := call(t, tool, `{"action":"prune","ids":["`+id+`"]}`); out.IsError || len(res.Entries) != 1 {
@@ -63,7 +67,8 @@ func TestRefuses(t *testing.T) {
 		`{"action":"list","more":1}`:                                  `"more"`,
 		`{"action":"add","text":"` + strings.Repeat("x", 2001) + `"}`: "say it shorter",
 	} {
-		if out, _ := call(t, tool, input); !out.IsError || !strings.Contains(out.Text, says) || strings.Contains(out.Text, "\n") {
+		if out, _ := call(t, tool, input); !out.IsError || !strings.Contains(out.Text, says) ||
+			strings.Contains(out.Text, "\n") {
 			t.Errorf("%.60s: %+v", input, out)
 		}
 	}
@@ -72,7 +77,8 @@ func TestRefuses(t *testing.T) {
 func TestSpec(t *testing.T) {
 	spec := New(Config{}).Spec()
 	var schema map[string]any
-	if err := json.Unmarshal(spec.InputSchema, &schema); err != nil || spec.Name != "context_board" || schema["additionalProperties"] != false {
+	if err := json.Unmarshal(spec.InputSchema, &schema); err != nil || spec.Name != "context_board" ||
+		schema["additionalProperties"] != false {
 		t.Errorf("%v: %+v", err, schema)
 	}
 	for _, word := range []string{"prune", "secrets", "full"} {

@@ -23,7 +23,8 @@ func TestFind(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for link, to := range map[string]string{"in": root + "/sub", "other": extra, "evil": out, "up": "../rootout", "loop": "loop"} {
+	for link, to := range map[string]string{"in": root + "/sub", "other": extra, "evil": out, "up": "../rootout",
+		"loop": "loop"} {
 		if err := os.Symlink(to, filepath.Join(root, link)); err != nil {
 			t.Fatal(err)
 		}
@@ -79,7 +80,8 @@ func TestOpenFile(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := errors.Join(os.Link(secret, filepath.Join(root, "hard")), os.Symlink("secret", filepath.Join(root, "soft"))); err != nil {
+	if err := errors.Join(os.Link(secret, filepath.Join(root, "hard")), os.Symlink("secret",
+		filepath.Join(root, "soft"))); err != nil {
 		t.Fatal(err)
 	}
 	a := Area{Root: root, May: func(f *os.File, _ bool) bool {
@@ -122,7 +124,8 @@ func TestSwap(t *testing.T) {
 	}
 	root, out := filepath.Join(base, "root"), filepath.Join(base, "out")
 	for dir, text := range map[string]string{filepath.Join(root, "d"): "inside", out: "outside"} {
-		if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, "x"), []byte(text), 0o600)); err != nil {
+		if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, "x"), []byte(text),
+			0o600)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -103,16 +103,22 @@ func TestPaging(t *testing.T) {
 		fmt.Fprintf(&all, "line %d\n", i+1)
 	}
 	b.put("f", all.String())
-	if out := b.read("f"); !strings.HasSuffix(out.Text, "  2000\tline 2000\n(lines 1 to 2000 of 2500; go on with offset 2001)\n") {
+	if out := b.read("f"); !strings.HasSuffix(out.Text,
+		"  2000\tline 2000\n(lines 1 to 2000 of 2500; go on with offset 2001)\n") {
 		t.Errorf("first page ends %q", out.Text[len(out.Text)-80:])
 	}
-	if out := b.call(0, map[string]any{"file_path": "f", "offset": 2499, "limit": 5}); out.Text != "  2499\tline 2499\n  2500\tline 2500\n" {
+	if out := b.call(0, map[string]any{"file_path": "f", "offset": 2499,
+		"limit": 5}); out.Text != "  2499\tline 2499\n  2500\tline 2500\n" {
 		t.Errorf("last page %q", out.Text)
 	}
-	b.refused(b.call(0, map[string]any{"file_path": "f", "offset": 2501}), "offset 2501 is past the end: the file has 2500 lines")
-	b.refused(b.call(0, map[string]any{"file_path": "f", "offset": 0, "limit": 1}), `field "offset" must be from 1 on, not 0`)
-	b.refused(b.call(0, map[string]any{"file_path": "f", "offset": 1, "limit": 0}), `field "limit" must be from 1 on, not 0`)
-	if out := b.call(0, map[string]any{"file_path": "f", "offset": 2500, "limit": math.MaxInt}); out.Text != "  2500\tline 2500\n" {
+	b.refused(b.call(0, map[string]any{"file_path": "f", "offset": 2501}),
+		"offset 2501 is past the end: the file has 2500 lines")
+	b.refused(b.call(0, map[string]any{"file_path": "f", "offset": 0, "limit": 1}),
+		`field "offset" must be from 1 on, not 0`)
+	b.refused(b.call(0, map[string]any{"file_path": "f", "offset": 1, "limit": 0}),
+		`field "limit" must be from 1 on, not 0`)
+	if out := b.call(0, map[string]any{"file_path": "f", "offset": 2500,
+		"limit": math.MaxInt}); out.Text != "  2500\tline 2500\n" {
 		t.Errorf("the largest limit gives %q", out.Text)
 	}
 
@@ -133,12 +139,15 @@ func TestUnreadable(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]string{
-		".": "it is a folder; use Glob to list files", "gone": "Read: gone: there is no such file", "pipe": "it is a named pipe",
-		"bin": "it is a binary file of 5 bytes", "/etc/passwd": "outside the folders", "link": "outside the folders", "bin/x": "not a directory",
+		".": "it is a folder; use Glob to list files", "gone": "Read: gone: there is no such file",
+		"pipe": "it is a named pipe",
+		"bin":  "it is a binary file of 5 bytes", "/etc/passwd": "outside the folders", "link": "outside the folders",
+		"bin/x": "not a directory",
 	} {
 		b.refused(b.read(path), want)
 	}
-	b.refused(b.call(0, map[string]any{"path": "f"}), `Read: unknown field "path"; the fields are file_path, limit, offset`)
+	b.refused(b.call(0, map[string]any{"path": "f"}),
+		`Read: unknown field "path"; the fields are file_path, limit, offset`)
 	everywhere := New(Config{Root: b.root, Anywhere: true})[0]
 	out, err := everywhere.Call(t.Context(), agent.Call{Input: json.RawMessage(`{"file_path":"/dev/zero"}`)})
 	if err != nil {
@@ -154,7 +163,8 @@ func TestWrite(t *testing.T) {
 	}
 	b.has("a/b/new", "one\n")
 	out := b.write("a/b/new", "two\n") // what it wrote itself it knows
-	if res := out.Structured.(WriteResult); out.IsError || res.Type != "update" || !strings.Contains(res.Diff, "-one\n+two\n") {
+	if res := out.Structured.(WriteResult); out.IsError || res.Type != "update" ||
+		!strings.Contains(res.Diff, "-one\n+two\n") {
 		t.Errorf("second write %+v", out)
 	}
 
@@ -232,7 +242,8 @@ func TestStale(t *testing.T) {
 	b.refused(b.edit("f", "x", "y", false), "you have not read this file")
 	b.read("f")
 	other := New(Config{Root: b.root})
-	out, err := other[2].Call(t.Context(), agent.Call{Input: json.RawMessage(`{"file_path":"f","old_string":"x","new_string":"y"}`)})
+	out, err := other[2].Call(t.Context(),
+		agent.Call{Input: json.RawMessage(`{"file_path":"f","old_string":"x","new_string":"y"}`)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -264,7 +275,8 @@ func TestLinks(t *testing.T) {
 	if err := os.WriteFile(outside+"/f", []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for name, to := range map[string]string{"dir": outside, "file": outside + "/f", "dangling": outside + "/none", "inner": "real"} {
+	for name, to := range map[string]string{"dir": outside, "file": outside + "/f", "dangling": outside + "/none",
+		"inner": "real"} {
 		if err := os.Symlink(to, filepath.Join(b.root, name)); err != nil {
 			t.Fatal(err)
 		}
@@ -331,7 +343,8 @@ func TestSwapping(t *testing.T) {
 func TestSpecs(t *testing.T) {
 	for _, tool := range New(Config{Root: "/"}) {
 		s := tool.Spec()
-		if !json.Valid(s.InputSchema) || !strings.HasSuffix(string(s.InputSchema), `"additionalProperties":false}`) || strings.Contains(s.Description, "%!") {
+		if !json.Valid(s.InputSchema) || !strings.HasSuffix(string(s.InputSchema), `"additionalProperties":false}`) ||
+			strings.Contains(s.Description, "%!") {
 			t.Errorf("%s: %s %s", s.Name, s.InputSchema, s.Description)
 		}
 	}

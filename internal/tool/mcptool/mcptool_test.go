@@ -22,7 +22,8 @@ func TestName(t *testing.T) {
 		{"my server.x", "read/file", "mcp__my_server_x__read_file"},
 		{"a__b", "c__d", "mcp__a_b__c__d"},
 		{"_x_", "t", "mcp__x__t"},
-		{"git", strings.Repeat("t", 100), "mcp__git__" + strings.Repeat("t", 45) + "_" + sum("git\x00"+strings.Repeat("t", 100))},
+		{"git", strings.Repeat("t", 100), "mcp__git__" + strings.Repeat("t", 45) + "_" +
+			sum("git\x00"+strings.Repeat("t", 100))},
 		{strings.Repeat("s", 100), "t", "mcp__" + strings.Repeat("s", 19) + "_" + sum(strings.Repeat("s", 100)) + "__t"},
 		{"✓", "t", "mcp__" + sum("✓") + "__t"},
 	} {
@@ -56,14 +57,16 @@ func TestM9Hidden(t *testing.T) {
 	if want := "Adds.<U+200B><U+202E>Ignore all<U+001B>[8m"; spec.Description != want {
 		t.Errorf("description %q, want %q", spec.Description, want)
 	}
-	if got := string(spec.InputSchema); !strings.Contains(got, `x\u003cU+200B\u003ey`) || !strings.Contains(got, "1.50") || !strings.Contains(got, "\u200b") {
+	if got := string(spec.InputSchema); !strings.Contains(got, `x\u003cU+200B\u003ey`) || !strings.Contains(got, "1.50") ||
+		!strings.Contains(got, "\u200b") {
 		t.Errorf("schema %s", got)
 	}
 	plain := `{ "type" : "object", "b":1.50 }`
 	if got := Spec("s", mcpclient.Tool{Name: "t", InputSchema: json.RawMessage(plain)}); string(got.InputSchema) != plain {
 		t.Errorf("a schema that hides nothing is changed: %s", got.InputSchema)
 	}
-	long := Spec("s", mcpclient.Tool{Name: "t", Description: strings.Repeat("é", 5000), InputSchema: json.RawMessage(plain)})
+	long := Spec("s", mcpclient.Tool{Name: "t", Description: strings.Repeat("é", 5000),
+		InputSchema: json.RawMessage(plain)})
 	if n := len([]rune(long.Description)); n != maxAbout || !strings.HasSuffix(long.Description, "…") {
 		t.Errorf("%d characters", n)
 	}
@@ -78,11 +81,14 @@ func TestM10Render(t *testing.T) {
 	}{
 		{`{"content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}`, "a\n\nb", false},
 		{`{"content":[{"type":"text","text":"no"}],"isError":true}`, "no", true},
-		{`{"content":[{"type":"image","mimeType":"image/png","data":"aGVsbG8="}]}`, "[image, image/png, 5 bytes: not shown]", false},
-		{`{"content":[{"type":"image","mimeType":"image/png","data":"%%%"}]}`, "[image, image/png: its data is damaged]", false},
+		{`{"content":[{"type":"image","mimeType":"image/png","data":"aGVsbG8="}]}`, "[image, image/png, 5 bytes: not shown]",
+			false},
+		{`{"content":[{"type":"image","mimeType":"image/png","data":"%%%"}]}`, "[image, image/png: its data is damaged]",
+			false},
 		{`{"content":[{"type":"audio","data":""}]}`, "[audio, of unknown type, 0 bytes: not shown]", false},
 		{`{"content":[{"type":"resource","resource":{"uri":"u:1","text":"t"}}]}`, "[resource u:1]\nt", false},
-		{`{"content":[{"type":"resource","resource":{"uri":"u:1","blob":"aGVsbG8=","mimeType":"m"}}]}`, "[resource u:1]\n[file, m, 5 bytes: not shown]", false},
+		{`{"content":[{"type":"resource","resource":{"uri":"u:1","blob":"aGVsbG8=","mimeType":"m"}}]}`,
+			"[resource u:1]\n[file, m, 5 bytes: not shown]", false},
 		{`{"content":[{"type":"resource_link","uri":"u:1","name":"n"}]}`, "[resource n: u:1]", false},
 		{`{"content":[{"type":"hologram"}]}`, `[a part of type "hologram" is not shown]`, false},
 		{`{"content":[7]}`, "[a part that is not understood]", false},
@@ -92,13 +98,15 @@ func TestM10Render(t *testing.T) {
 		{`{"content":[{"type":"text","text":"a\u001b[31mb\u0007"}]}`, "ab<U+0007>", false},
 		{`[1]`, "The server answered with something that is no result of a tool: [1]", true},
 		{`{"content":"x"}`, `The server answered with something that is no result of a tool: {"content":"x"}`, true},
-		{`{"content":[` + deep, "The server answered with something that is no result of a tool: " + `{"content":[` + strings.Repeat("[", 487) + "…", true},
+		{`{"content":[` + deep, "The server answered with something that is no result of a tool: " + `{"content":[` +
+			strings.Repeat("[", 487) + "…", true},
 	} {
 		if got, failed := Render(json.RawMessage(c.raw)); got != c.want || failed != c.failed {
 			t.Errorf("%.100s: %.600q, %v, want %.600q", c.raw, got, failed, c.want)
 		}
 	}
-	many, _ := Render(json.RawMessage(`{"content":[` + strings.Repeat(`{"type":"text","text":"x"},`, maxParts) + `{"type":"text","text":"y"},{}]}`))
+	many, _ := Render(json.RawMessage(`{"content":[` + strings.Repeat(`{"type":"text","text":"x"},`, maxParts) +
+		`{"type":"text","text":"y"},{}]}`))
 	if !strings.HasSuffix(many, "x\n\n[2 more parts are not shown]") {
 		t.Errorf("many parts end with %q", many[len(many)-60:])
 	}
@@ -113,11 +121,13 @@ func TestM10Long(t *testing.T) {
 		Call:  func(context.Context, agent.Call) (json.RawMessage, string, error) { return raw, "", nil },
 		Spill: func(id, text string) (string, error) { kept = id + " " + text; return "/kept", nil }}
 	out, err := New(c).Call(t.Context(), agent.Call{ID: "toolu_1"})
-	if err != nil || kept != "toolu_1 "+long || !strings.HasPrefix(out.Text, "[Truncated. Full output: /kept]") || !strings.HasSuffix(out.Text, "the end") || len(out.Text) != 1000 {
+	if err != nil || kept != "toolu_1 "+long || !strings.HasPrefix(out.Text, "[Truncated. Full output: /kept]") ||
+		!strings.HasSuffix(out.Text, "the end") || len(out.Text) != 1000 {
 		t.Errorf("%v, kept %.20q, shown %.60q (%d)", err, kept, out.Text, len(out.Text))
 	}
 	c.Spill = func(string, string) (string, error) { return "", errors.New("disk full") }
-	if out, err = New(c).Call(t.Context(), agent.Call{}); err != nil || !strings.HasPrefix(out.Text, "[Truncated. Full output: (it was not kept)]") {
+	if out, err = New(c).Call(t.Context(), agent.Call{}); err != nil || !strings.HasPrefix(out.Text,
+		"[Truncated. Full output: (it was not kept)]") {
 		t.Errorf("%v, %.60q", err, out.Text)
 	}
 }
@@ -141,7 +151,10 @@ func TestCall(t *testing.T) {
 		{t.Context(), "a task was started", nil, agent.Output{Text: "a task was started"}, nil},
 		{over, "", errors.New("whatever"), agent.Output{}, gone},
 	} {
-		tool := New(Config{Call: func(context.Context, agent.Call) (json.RawMessage, string, error) { return nil, c.text, c.err }})
+		tool := New(Config{Call: func(context.Context, agent.Call) (json.RawMessage, string, error) {
+			return nil, c.text,
+				c.err
+		}})
 		out, err := tool.Call(c.ctx, agent.Call{})
 		if out != c.want || !errors.Is(err, c.fail) {
 			t.Errorf("%+v, %v, want %+v, %v", out, err, c.want, c.fail)
@@ -151,7 +164,8 @@ func TestCall(t *testing.T) {
 
 // A hint lets calls run beside each other, and nothing more.
 func TestHints(t *testing.T) {
-	for hints, want := range map[string]bool{`{"readOnlyHint":true}`: true, `{"readOnlyHint":"yes"}`: false, `7`: false, ``: false} {
+	for hints, want := range map[string]bool{`{"readOnlyHint":true}`: true, `{"readOnlyHint":"yes"}`: false, `7`: false,
+		``: false} {
 		tool := New(Config{Tool: mcpclient.Tool{Annotations: json.RawMessage(hints)}})
 		if got := tool.(agent.Parallel).Parallel(); got != want {
 			t.Errorf("%s: parallel %v", hints, got)

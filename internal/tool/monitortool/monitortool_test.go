@@ -48,11 +48,15 @@ func TestSources(t *testing.T) {
 		t.Fatal(err)
 	}
 	for input, want := range map[string]Request{
-		`{"description":"d","command":"make"}`:                            {Line: "make", Cwd: "/elsewhere", Timeout: 5 * time.Minute},
-		`{"description":"d","command":"make","persistent":true}`:          {Line: "make", Cwd: "/elsewhere"},
-		`{"description":"d","file":"a.log","match":"E","timeout_ms":9}`:   {File: filepath.Join(root, "a.log"), Match: "E", Timeout: 9 * time.Millisecond},
-		`{"description":"d","file":"current.log","timeout_ms":1800000}`:   {File: filepath.Join(root, "current.log"), Timeout: 30 * time.Minute},
-		`{"description":"d","server":"s","uri":"log:x","timeout_ms":900}`: {Server: "s", URI: "log:x", Timeout: 900 * time.Millisecond},
+		`{"description":"d","command":"make"}`: {Line: "make", Cwd: "/elsewhere",
+			Timeout: 5 * time.Minute},
+		`{"description":"d","command":"make","persistent":true}`: {Line: "make", Cwd: "/elsewhere"},
+		`{"description":"d","file":"a.log","match":"E","timeout_ms":9}`: {File: filepath.Join(root, "a.log"), Match: "E",
+			Timeout: 9 * time.Millisecond},
+		`{"description":"d","file":"current.log","timeout_ms":1800000}`: {File: filepath.Join(root, "current.log"),
+			Timeout: 30 * time.Minute},
+		`{"description":"d","server":"s","uri":"log:x","timeout_ms":900}`: {Server: "s", URI: "log:x",
+			Timeout: 900 * time.Millisecond},
 	} {
 		a := &asked{}
 		out := call(t, Config{Monitors: a, Root: root, Cwd: func() string { return "/elsewhere" }, Commands: true}, input)
@@ -60,7 +64,8 @@ func TestSources(t *testing.T) {
 		if out.IsError || len(a.got) != 1 || a.got[0] != want {
 			t.Errorf("%s: %q, asked for %+v, want %+v", input, out.Text, a.got, want)
 		}
-		res := Result{TaskID: "m00000001", TimeoutMS: want.Timeout.Milliseconds(), Persistent: want.Timeout == 0, OutputFile: "/o/m00000001.output"}
+		res := Result{TaskID: "m00000001", TimeoutMS: want.Timeout.Milliseconds(), Persistent: want.Timeout == 0,
+			OutputFile: "/o/m00000001.output"}
 		if out.Structured != res || !strings.Contains(out.Text, "Task ID: m00000001") {
 			t.Errorf("%s: %+v, %q", input, out.Structured, out.Text)
 		}
@@ -92,18 +97,21 @@ func TestRefused(t *testing.T) {
 		}
 	}
 	a := &asked{}
-	if out := call(t, Config{Monitors: a, Root: t.TempDir()}, `{"description":"d","command":"make"}`); !out.IsError || len(a.got) > 0 {
+	if out := call(t, Config{Monitors: a, Root: t.TempDir()}, `{"description":"d","command":"make"}`); !out.IsError ||
+		len(a.got) > 0 {
 		t.Errorf("an agent without Bash watches a command: %q", out.Text)
 	}
 }
 
 func TestErrors(t *testing.T) {
 	a := &asked{err: &toolkit.Refusal{Text: "too many monitors"}}
-	if out := call(t, Config{Monitors: a, Root: "/", Commands: true}, `{"description":"d","command":"make"}`); !out.IsError || out.Text != "Monitor: too many monitors" {
+	if out := call(t, Config{Monitors: a, Root: "/", Commands: true},
+		`{"description":"d","command":"make"}`); !out.IsError || out.Text != "Monitor: too many monitors" {
 		t.Errorf("told %q", out.Text)
 	}
 	a.err = errors.New("disk full")
-	_, err := New(Config{Monitors: a, Root: "/", Commands: true}).Call(t.Context(), agent.Call{Input: json.RawMessage(`{"description":"d","command":"make"}`)})
+	_, err := New(Config{Monitors: a, Root: "/", Commands: true}).Call(t.Context(),
+		agent.Call{Input: json.RawMessage(`{"description":"d","command":"make"}`)})
 	if !errors.Is(err, a.err) {
 		t.Errorf("err = %v", err)
 	}

@@ -92,7 +92,8 @@ func split(p confine.Place) (dir, name string, err error) {
 }
 
 func arguments(q query, name string) []string {
-	args := []string{"--json", "--no-config", "--no-messages", "--hidden", "--sort=path", "--crlf", "--max-filesize=" + strconv.Itoa(maxFile)}
+	args := []string{"--json", "--no-config", "--no-messages", "--hidden", "--sort=path", "--crlf",
+		"--max-filesize=" + strconv.Itoa(maxFile)}
 	if q.glob != "" {
 		args = append(args, "--glob="+q.glob)
 	}
@@ -106,7 +107,8 @@ func arguments(q query, name string) []string {
 	if q.hitsPer > 0 {
 		args = append(args, "--max-count="+strconv.Itoa(q.hitsPer))
 	}
-	return append(args, "--before-context="+strconv.Itoa(q.before), "--after-context="+strconv.Itoa(q.after), "--regexp="+q.pattern, "--", name)
+	return append(args, "--before-context="+strconv.Itoa(q.before), "--after-context="+strconv.Itoa(q.after),
+		"--regexp="+q.pattern, "--", name)
 }
 
 // event is one line of rg --json.

@@ -58,7 +58,8 @@ func call(t *testing.T, tool agent.Tool, in map[string]any) agent.Output {
 type args = map[string]any
 
 func TestGlob(t *testing.T) {
-	root := tree(t, map[string]string{"a.go": "", "sub/b.go": "", "sub/deep/c.ts": "", ".hidden/d.go": "", ".git/x.go": "", "out.log": ""})
+	root := tree(t, map[string]string{"a.go": "", "sub/b.go": "", "sub/deep/c.ts": "", ".hidden/d.go": "", ".git/x.go": "",
+		"out.log": ""})
 	now := time.Now()
 	for i, name := range []string{"sub/b.go", "a.go", ".hidden/d.go", "sub/deep/c.ts"} {
 		at := now.Add(-time.Duration(i) * time.Hour)
@@ -79,7 +80,8 @@ func TestGlob(t *testing.T) {
 		{"exact", args{"pattern": "sub/b.go"}, "sub/b.go\n"},
 		{"none", args{"pattern": "*.rs"}, "No files match. Files that git ignores are not looked at.\n"},
 		{"nofolder", args{"pattern": "*", "path": "gone"}, "Glob: gone: there is no such file or folder"},
-		{"outside", args{"pattern": "../**"}, "Glob: " + filepath.Dir(root) + " is outside the folders that may be used: " + root},
+		{"outside", args{"pattern": "../**"}, "Glob: " + filepath.Dir(root) + " is outside the folders that may be used: " +
+			root},
 		{"broken", args{"pattern": "a{b"}, `Glob: field "pattern" is not a glob: a bracket or brace is not closed`},
 		{"unknown", args{"pattern": "*", "cwd": "x"}, `Glob: unknown field "cwd"; the fields are path, pattern`},
 	} {
@@ -99,7 +101,8 @@ func TestMany(t *testing.T) {
 	}
 	tools := New(Config{Root: tree(t, many), NoRipgrep: true})
 	out := call(t, tools[0], args{"pattern": "*"})
-	if strings.Count(out.Text, "\n") != MaxFiles+1 || !strings.HasSuffix(out.Text, "(the newest 1000 of 1005 files; use a narrower pattern)\n") {
+	if strings.Count(out.Text, "\n") != MaxFiles+1 || !strings.HasSuffix(out.Text,
+		"(the newest 1000 of 1005 files; use a narrower pattern)\n") {
 		t.Errorf("%d lines, the end %q", strings.Count(out.Text, "\n"), out.Text[len(out.Text)-80:])
 	}
 	out = call(t, tools[1], args{"pattern": "x"})
@@ -109,7 +112,8 @@ func TestMany(t *testing.T) {
 }
 
 func TestIgnored(t *testing.T) {
-	root := tree(t, map[string]string{".gitignore": "dist/\n*.log\n", "a.txt": "needle\n", "dist/b.txt": "needle\n", "c.log": "needle\n", "new/d.txt": "needle\n"})
+	root := tree(t, map[string]string{".gitignore": "dist/\n*.log\n", "a.txt": "needle\n", "dist/b.txt": "needle\n",
+		"c.log": "needle\n", "new/d.txt": "needle\n"})
 	git(t, root, "init", "-q")
 	git(t, root, "add", "a.txt")
 	for name, tools := range engines(t, root) {
@@ -122,7 +126,8 @@ func TestIgnored(t *testing.T) {
 			}
 		})
 	}
-	if out := call(t, New(Config{Root: root})[0], args{"pattern": "**/*.{txt,log}"}); strings.Contains(out.Text, "dist") || strings.Contains(out.Text, "c.log") || !strings.Contains(out.Text, "new/d.txt") {
+	if out := call(t, New(Config{Root: root})[0], args{"pattern": "**/*.{txt,log}"}); strings.Contains(out.Text, "dist") ||
+		strings.Contains(out.Text, "c.log") || !strings.Contains(out.Text, "new/d.txt") {
 		t.Errorf("Glob %q", out.Text)
 	}
 }
@@ -176,19 +181,25 @@ func TestGrep(t *testing.T) {
 			{"bare", args{"pattern": `func Two`, "output_mode": "content", "-n": false}, "a.go:func Two() {}\n"},
 			{"count", args{"pattern": `^func`, "output_mode": "count"}, "a.go:3\nsub/b.go:1\n"},
 			{"nocase", args{"pattern": `^func s`, "-i": true}, "sub/c.txt\n"},
-			{"around", args{"pattern": `func (One|Three)`, "output_mode": "content", "-C": 1}, "a.go-2-\na.go:3:func One() {}\na.go-4-// two\n--\na.go-8-\na.go:9:func Three() {}\n"},
-			{"after", args{"pattern": `func`, "output_mode": "content", "-A": 1, "path": "a.go"}, "a.go:3:func One() {}\na.go-4-// two\na.go:5:func Two() {}\na.go-6-\n--\na.go:9:func Three() {}\n"},
+			{"around", args{"pattern": `func (One|Three)`, "output_mode": "content", "-C": 1},
+				"a.go-2-\na.go:3:func One() {}\na.go-4-// two\n--\na.go-8-\na.go:9:func Three() {}\n"},
+			{"after", args{"pattern": `func`, "output_mode": "content", "-A": 1, "path": "a.go"},
+				"a.go:3:func One() {}\na.go-4-// two\na.go:5:func Two() {}\na.go-6-\n--\na.go:9:func Three() {}\n"},
 			{"before", args{"pattern": `func Two`, "output_mode": "content", "-B": 1}, "a.go-4-// two\na.go:5:func Two() {}\n"},
 			{"lineend", args{"pattern": `Bee\(\) \{\}$`, "output_mode": "content"}, "sub/b.go:2:func Bee() {}\n"},
 			{"glob", args{"pattern": `func`, "-i": true, "glob": "*.txt"}, "sub/c.txt\n"},
 			{"notglob", args{"pattern": `func`, "-i": true, "glob": "!*.go"}, "sub/c.txt\n"},
 			{"pathglob", args{"pattern": `func`, "glob": "sub/*.go"}, "sub/b.go\n"},
 			{"path", args{"pattern": `func`, "path": "sub"}, "sub/b.go\n"},
-			{"multiline", args{"pattern": `One.*?Two`, "multiline": true, "output_mode": "content"}, "a.go:3:func One() {}\na.go:4:// two\na.go:5:func Two() {}\n"},
+			{"multiline", args{"pattern": `One.*?Two`, "multiline": true, "output_mode": "content"},
+				"a.go:3:func One() {}\na.go:4:// two\na.go:5:func Two() {}\n"},
 			{"oneline", args{"pattern": `One.*?Two`}, "No matches. Binary files and files that git ignores are not searched.\n"},
-			{"limit", args{"pattern": `func`, "output_mode": "content", "head_limit": 2}, "a.go:3:func One() {}\na.go:5:func Two() {}\n(only the first 2 lines of the answer; narrow the search, or raise head_limit)\n"},
+			{"limit", args{"pattern": `func`, "output_mode": "content", "head_limit": 2},
+				"a.go:3:func One() {}\na.go:5:func Two() {}\n(only the first 2 lines of the answer; narrow the search, or raise " +
+					"head_limit)\n"},
 			{"exactly", args{"pattern": `func`, "head_limit": 2}, "a.go\nsub/b.go\n"},
-			{"long", args{"pattern": `needle`, "output_mode": "content"}, "long.txt:1:needle" + strings.Repeat("x", 494) + "… (106 more characters)\n"},
+			{"long", args{"pattern": `needle`, "output_mode": "content"}, "long.txt:1:needle" + strings.Repeat("x", 494) +
+				"… (106 more characters)\n"},
 			{"escapes", args{"pattern": `esc`, "output_mode": "content"}, "esc.txt:1:esc<U+001B>[2J\n"},
 			{"dash", args{"pattern": `-- nothing`}, "No matches. Binary files and files that git ignores are not searched.\n"},
 			{"nofile", args{"pattern": `x`, "path": "gone"}, "Grep: gone: there is no such file or folder"},
@@ -199,7 +210,8 @@ func TestGrep(t *testing.T) {
 				}
 			})
 		}
-		if out := call(t, tools[1], args{"pattern": "("}); !out.IsError || strings.Contains(out.Text, "\n") || !strings.Contains(out.Text, "regex") && !strings.Contains(out.Text, "regular expression") {
+		if out := call(t, tools[1], args{"pattern": "("}); !out.IsError || strings.Contains(out.Text, "\n") ||
+			!strings.Contains(out.Text, "regex") && !strings.Contains(out.Text, "regular expression") {
 			t.Errorf("%s: bad pattern: %q", name, out.Text)
 		}
 	}
@@ -215,8 +227,10 @@ func TestGrepInput(t *testing.T) {
 		in   args
 		want string
 	}{
-		{"mode", args{"pattern": "x", "output_mode": "lines"}, `Grep: field "output_mode" must be content, files_with_matches or count, not "lines"`},
-		{"context", args{"pattern": "x", "output_mode": "content", "-C": 101}, `Grep: field "-C" must be from 0 to 100, not 101`},
+		{"mode", args{"pattern": "x", "output_mode": "lines"},
+			`Grep: field "output_mode" must be content, files_with_matches or count, not "lines"`},
+		{"context", args{"pattern": "x", "output_mode": "content", "-C": 101},
+			`Grep: field "-C" must be from 0 to 100, not 101`},
 		{"limit", args{"pattern": "x", "head_limit": 0}, `Grep: field "head_limit" must be from 1 to 10000, not 0`},
 		{"glob", args{"pattern": "x", "glob": "[a"}, `Grep: field "glob" is not a glob: a bracket or brace is not closed`},
 		{"unknown", args{"pattern": "x", "-z": true}, `Grep: unknown field "-z"`},
@@ -261,7 +275,8 @@ X
 			t.Errorf("arguments %q lack %q", given, want)
 		}
 	}
-	if out := call(t, tool, args{"pattern": "x", "output_mode": "content", "head_limit": 1}); !strings.HasSuffix(out.Text, "raise head_limit)\n") {
+	if out := call(t, tool, args{"pattern": "x", "output_mode": "content", "head_limit": 1}); !strings.HasSuffix(out.Text,
+		"raise head_limit)\n") {
 		t.Errorf("limited: %q", out.Text)
 	}
 }
@@ -282,7 +297,8 @@ func TestEnded(t *testing.T) {
 func TestSpecs(t *testing.T) {
 	for _, tool := range New(Config{Root: "/"}) {
 		s := tool.Spec()
-		if !json.Valid(s.InputSchema) || !strings.HasSuffix(string(s.InputSchema), `"additionalProperties":false}`) || strings.Contains(s.Description, "%!") {
+		if !json.Valid(s.InputSchema) || !strings.HasSuffix(string(s.InputSchema), `"additionalProperties":false}`) ||
+			strings.Contains(s.Description, "%!") {
 			t.Errorf("%s: %s %s", s.Name, s.InputSchema, s.Description)
 		}
 		if p, ok := tool.(agent.Parallel); !ok || !p.Parallel() {
@@ -310,7 +326,8 @@ func TestMayRead(t *testing.T) {
 			{1, args{"pattern": "needle", "output_mode": "content", "head_limit": 1}, "b.txt:1:needle\n" + leftOut},
 			{1, args{"pattern": "needle", "output_mode": "count"}, "b.txt:1\n" + leftOut},
 			{1, args{"pattern": "needle"}, "b.txt\n" + leftOut},
-			{1, args{"pattern": "needle", "path": "a"}, "No matches. Binary files and files that git ignores are not searched.\n" + leftOut},
+			{1, args{"pattern": "needle", "path": "a"},
+				"No matches. Binary files and files that git ignores are not searched.\n" + leftOut},
 			{1, args{"pattern": "needle", "glob": "*.txt"}, "b.txt\n"},
 		} {
 			if out := call(t, tools[c.tool], c.in); out.Text != c.want || out.IsError {

@@ -75,7 +75,8 @@ func started(out Outcome, cmd Command, text string) string {
 	var b strings.Builder
 	switch {
 	case out.TimedOut:
-		fmt.Fprintf(&b, "The command did not end within %s and was moved to the background, where it goes on.\n", period(cmd.Timeout))
+		fmt.Fprintf(&b, "The command did not end within %s and was moved to the background, where it goes on.\n",
+			period(cmd.Timeout))
 	case out.ByUser:
 		b.WriteString("The user moved the command to the background, where it goes on.\n")
 	case !cmd.Background:

@@ -182,8 +182,8 @@ func (in input) check() error {
 		return toolkit.Refusef(`field "command" has %d bytes, more than %d: write it to a file and run that`,
 			len(in.Command), maxLineBytes)
 	case !in.Background && in.Timeout > MaxTimeoutMS:
-		return toolkit.Refusef(`field "timeout" must be from 0 to %d, not %d in the foreground; use run_in_background for more`,
-			MaxTimeoutMS, in.Timeout)
+		return toolkit.Refusef(`field "timeout" must be from 0 to %d, not %d in the foreground; `+
+			`use run_in_background for more`, MaxTimeoutMS, in.Timeout)
 	}
 	return nil
 }

@@ -32,7 +32,8 @@ func (r *real) Run(ctx context.Context, c Command) (Outcome, error) {
 		return Outcome{}, err
 	}
 	code := cmd.ProcessState.ExitCode()
-	rec := task.Record{ID: "b00000001", Status: task.Completed, ExitCode: &code, OutputFile: "/o/b00000001.output", OutputBytes: int64(len(out))}
+	rec := task.Record{ID: "b00000001", Status: task.Completed, ExitCode: &code, OutputFile: "/o/b00000001.output",
+		OutputBytes: int64(len(out))}
 	if code != 0 {
 		rec.Status = task.Failed
 		rec.Cause = &task.Cause{Actor: task.ByItself, Reason: task.ReasonExit}
@@ -96,7 +97,8 @@ func TestDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	out := call(t, tool, line("pwd"))
-	if !strings.HasPrefix(out.Text, "Note: the working directory "+sub+" is gone") || !strings.Contains(out.Text, "\n"+root) {
+	if !strings.HasPrefix(out.Text, "Note: the working directory "+sub+" is gone") ||
+		!strings.Contains(out.Text, "\n"+root) {
 		t.Fatalf("gone directory: %q", out.Text)
 	}
 	if left, _ := os.ReadDir(temp); len(left) != 0 {
@@ -136,19 +138,23 @@ func TestScript(t *testing.T) {
 }
 
 func TestBackground(t *testing.T) {
-	shells := &fixed{out: Outcome{Backgrounded: true, Task: task.Record{ID: "b12345678", Status: task.Running, OutputFile: "/o/b12345678.output", TimeoutMS: 5000}}}
+	shells := &fixed{out: Outcome{Backgrounded: true, Task: task.Record{ID: "b12345678", Status: task.Running,
+		OutputFile: "/o/b12345678.output", TimeoutMS: 5000}}}
 	tool := New(Config{Shells: shells, Root: t.TempDir(), TempDir: t.TempDir()})
 	out := call(t, tool, `{"command":"make","run_in_background":true,"timeout":5000,"description":"Build"}`)
-	want := "Background task started.\nTask ID: b12345678\nOutput file: /o/b12345678.output\nIt will be stopped after 5 s in all.\n" +
+	want := "Background task started.\nTask ID: b12345678\nOutput file: /o/b12345678.output\nIt will be stopped after 5 " +
+		"s in all.\n" +
 		"You will be told when it ends. Read the output file to see how far it is; TaskStop ends it."
 	if out.Text != want || out.IsError {
 		t.Errorf("text %q", out.Text)
 	}
 	got, _ := json.Marshal(out.Structured)
-	if want := `{"stdout":"","stderr":"","interrupted":false,"isImage":false,"code":0,"taskId":"b12345678","backgroundTaskId":"b12345678","outputFile":"/o/b12345678.output"}`; string(got) != want {
+	if want := `{"stdout":"","stderr":"","interrupted":false,"isImage":false,"code":0,"taskId":"b12345678",` +
+		`"backgroundTaskId":"b12345678","outputFile":"/o/b12345678.output"}`; string(got) != want {
 		t.Errorf("structured %s", got)
 	}
-	if c := shells.last; !c.Background || c.Timeout != 5*time.Second || c.Description != "Build" || c.ToolUseID != "toolu_1" || strings.Join(c.Args, " ") != "bash -c make" {
+	if c := shells.last; !c.Background || c.Timeout != 5*time.Second || c.Description != "Build" ||
+		c.ToolUseID != "toolu_1" || strings.Join(c.Args, " ") != "bash -c make" {
 		t.Errorf("command %+v", c)
 	}
 }
@@ -161,8 +167,10 @@ func TestPromoted(t *testing.T) {
 		first string
 		json  string
 	}{
-		{"user", Outcome{Task: rec, Output: "abc\n", Backgrounded: true, ByUser: true}, "The user moved the command to the background", `"backgroundTaskId":"b12345678","backgroundedByUser":true`},
-		{"timeout", Outcome{Task: rec, Output: "abc\n", Backgrounded: true, TimedOut: true}, "The command did not end within 120 s and was moved", `"timedOutAfterMs":120000`},
+		{"user", Outcome{Task: rec, Output: "abc\n", Backgrounded: true, ByUser: true},
+			"The user moved the command to the background", `"backgroundTaskId":"b12345678","backgroundedByUser":true`},
+		{"timeout", Outcome{Task: rec, Output: "abc\n", Backgrounded: true, TimedOut: true},
+			"The command did not end within 120 s and was moved", `"timedOutAfterMs":120000`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			temp := t.TempDir()
@@ -170,7 +178,8 @@ func TestPromoted(t *testing.T) {
 			if !strings.HasPrefix(out.Text, c.first) || !strings.HasSuffix(out.Text, "Output so far:\nabc\n") || out.IsError {
 				t.Errorf("text %q", out.Text)
 			}
-			if got, _ := json.Marshal(out.Structured); !strings.Contains(string(got), c.json) || !strings.Contains(string(got), `"code":0,`) {
+			if got, _ := json.Marshal(out.Structured); !strings.Contains(string(got), c.json) ||
+				!strings.Contains(string(got), `"code":0,`) {
 				t.Errorf("structured %s", got)
 			}
 			if left, _ := os.ReadDir(temp); len(left) != 0 {
@@ -187,12 +196,20 @@ func TestEnding(t *testing.T) {
 		out  Outcome
 		want string
 	}{
-		{"signal", Outcome{Task: task.Record{Status: task.Failed, ExitCode: &none, Cause: &task.Cause{Actor: task.ByItself, Reason: task.ReasonSignal, Signal: "SIGSEGV"}, Error: "signal"}}, "Ended by signal SIGSEGV"},
-		{"memory", Outcome{Task: task.Record{Status: task.Failed, ExitCode: &none, Cause: &task.Cause{Actor: task.ByItself, Reason: task.ReasonOutOfMemory, Signal: "SIGKILL", Detail: "for want of memory"}, Error: "x"}}, "Ended by signal SIGKILL\nReason: for want of memory"},
-		{"stopped", Outcome{Task: task.Record{Status: task.Killed, Cause: &task.Cause{Actor: task.ByUser, Reason: task.ReasonStopped}}}, "Stopped by user (stopped)"},
-		{"timeout", Outcome{TimedOut: true, Task: task.Record{Status: task.Failed, ExitCode: &none, Cause: &task.Cause{Actor: task.ByRuntime, Reason: task.ReasonTimeout}}}, "Stopped: it did not end within 120 s."},
-		{"start", Outcome{Task: task.Record{Status: task.Failed, Error: "start bash: no\nsuch file", Cause: &task.Cause{Reason: task.ReasonStart}}}, "Error: start bash: no such file"},
-		{"cap", Outcome{Task: task.Record{Status: task.Failed, ExitCode: &three, Error: "output limit", Cause: &task.Cause{Reason: task.ReasonOutputLimit}}}, "Exit code 3\nError: output limit"},
+		{"signal", Outcome{Task: task.Record{Status: task.Failed, ExitCode: &none,
+			Cause: &task.Cause{Actor: task.ByItself, Reason: task.ReasonSignal, Signal: "SIGSEGV"}, Error: "signal"}},
+			"Ended by signal SIGSEGV"},
+		{"memory", Outcome{Task: task.Record{Status: task.Failed, ExitCode: &none,
+			Cause: &task.Cause{Actor: task.ByItself, Reason: task.ReasonOutOfMemory, Signal: "SIGKILL",
+				Detail: "for want of memory"}, Error: "x"}}, "Ended by signal SIGKILL\nReason: for want of memory"},
+		{"stopped", Outcome{Task: task.Record{Status: task.Killed, Cause: &task.Cause{Actor: task.ByUser,
+			Reason: task.ReasonStopped}}}, "Stopped by user (stopped)"},
+		{"timeout", Outcome{TimedOut: true, Task: task.Record{Status: task.Failed, ExitCode: &none,
+			Cause: &task.Cause{Actor: task.ByRuntime, Reason: task.ReasonTimeout}}}, "Stopped: it did not end within 120 s."},
+		{"start", Outcome{Task: task.Record{Status: task.Failed, Error: "start bash: no\nsuch file",
+			Cause: &task.Cause{Reason: task.ReasonStart}}}, "Error: start bash: no such file"},
+		{"cap", Outcome{Task: task.Record{Status: task.Failed, ExitCode: &three, Error: "output limit",
+			Cause: &task.Cause{Reason: task.ReasonOutputLimit}}}, "Exit code 3\nError: output limit"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			out := call(t, New(Config{Shells: &fixed{out: c.out}, Root: t.TempDir()}), line("x"))
@@ -220,8 +237,10 @@ func TestTruncated(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			rec := task.Record{Status: task.Completed, ExitCode: &zero, OutputFile: "/o/b1.output", OutputBytes: c.bytes}
-			out := call(t, New(Config{Shells: &fixed{out: Outcome{Task: rec, Output: c.output}}, Root: t.TempDir(), OutputLimit: 100}), line("x"))
-			if !strings.HasPrefix(out.Text, "[Truncated. Full output: /o/b1.output]\n\n") || !strings.HasSuffix(out.Text, c.end) || len([]rune(out.Text)) > 100 {
+			out := call(t, New(Config{Shells: &fixed{out: Outcome{Task: rec, Output: c.output}}, Root: t.TempDir(),
+				OutputLimit: 100}), line("x"))
+			if !strings.HasPrefix(out.Text, "[Truncated. Full output: /o/b1.output]\n\n") ||
+				!strings.HasSuffix(out.Text, c.end) || len([]rune(out.Text)) > 100 {
 				t.Errorf("text %q", out.Text)
 			}
 			if res := out.Structured.(Result); res.PersistedOutputPath != "/o/b1.output" || res.PersistedOutputSize != c.bytes {
@@ -239,9 +258,12 @@ func TestInput(t *testing.T) {
 		{"blank", `{"command":" "}`, `Bash: field "command" is empty`},
 		{"nul", `{"command":"a\u0000b"}`, `Bash: field "command" contains a NUL character`},
 		{"below", `{"command":"x","timeout":-1}`, `Bash: field "timeout" must be from 0 to 7200000, not -1`},
-		{"above", `{"command":"x","timeout":600001}`, `Bash: field "timeout" must be from 0 to 600000, not 600001 in the foreground; use run_in_background for more`},
-		{"bgabove", `{"command":"x","timeout":7200001,"run_in_background":true}`, `Bash: field "timeout" must be from 0 to 7200000, not 7200001`},
-		{"unknown", `{"command":"x","cwd":"/"}`, `Bash: unknown field "cwd"; the fields are command, description, run_in_background, timeout, tty`},
+		{"above", `{"command":"x","timeout":600001}`,
+			`Bash: field "timeout" must be from 0 to 600000, not 600001 in the foreground; use run_in_background for more`},
+		{"bgabove", `{"command":"x","timeout":7200001,"run_in_background":true}`,
+			`Bash: field "timeout" must be from 0 to 7200000, not 7200001`},
+		{"unknown", `{"command":"x","cwd":"/"}`,
+			`Bash: unknown field "cwd"; the fields are command, description, run_in_background, timeout, tty`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if out := call(t, tool, c.in); !out.IsError || out.Text != c.want {
@@ -267,7 +289,8 @@ func TestErrors(t *testing.T) {
 	if !refused.IsError || refused.Text != "Bash: no place" {
 		t.Errorf("refusal: %+v", refused)
 	}
-	_, err := New(Config{Shells: &fixed{err: context.Canceled}, Root: t.TempDir()}).Call(t.Context(), agent.Call{Input: json.RawMessage(line("x"))})
+	_, err := New(Config{Shells: &fixed{err: context.Canceled}, Root: t.TempDir()}).Call(t.Context(),
+		agent.Call{Input: json.RawMessage(line("x"))})
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v", err)
 	}
@@ -282,7 +305,8 @@ func TestSpec(t *testing.T) {
 		Additional *bool                      `json:"additionalProperties"`
 		Properties map[string]json.RawMessage `json:"properties"`
 	}
-	if err := json.Unmarshal(a.InputSchema, &s); err != nil || s.Additional == nil || *s.Additional || len(s.Properties) != 5 {
+	if err := json.Unmarshal(a.InputSchema, &s); err != nil || s.Additional == nil || *s.Additional ||
+		len(s.Properties) != 5 {
 		t.Errorf("schema %s: %v", a.InputSchema, err)
 	}
 	for _, n := range []string{"120000", "600000", "7200000"} {

@@ -96,5 +96,6 @@ func render(s skill.Skill, args string) string {
 	if body == "" {
 		body = "(the skill has no text)"
 	}
-	return fmt.Sprintf("Skill %s. Its folder, in which relative paths begin: %s\n\n%s\n", s.Name, excerpt.Line(s.Dir, 1000), body)
+	return fmt.Sprintf("Skill %s. Its folder, in which relative paths begin: %s\n\n%s\n", s.Name,
+		excerpt.Line(s.Dir, 1000), body)
 }

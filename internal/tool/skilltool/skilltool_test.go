@@ -30,7 +30,10 @@ func open(t *testing.T, files map[string]string) *bench {
 			t.Fatal(err)
 		}
 	}
-	b.tool = New(Config{Skills: func() skill.Catalog { return skill.Find([]skill.Place{{Root: b.dir, Dir: ".", Trusted: true}}) }, Used: &b.used})
+	b.tool = New(Config{Skills: func() skill.Catalog {
+		return skill.Find([]skill.Place{{Root: b.dir, Dir: ".",
+			Trusted: true}})
+	}, Used: &b.used})
 	return b
 }
 
@@ -45,23 +48,29 @@ func (b *bench) call(input string) agent.Output {
 
 func TestSkill(t *testing.T) {
 	b := open(t, map[string]string{
-		"commit": "---\nname: commit\ndescription: x\nallowed-tools: Bash(git commit:*)\n---\nCommit $ARGUMENTS now: $ARGUMENTS\n",
-		"plain":  "---\nname: plain\ndescription: x\n---\nDo it.\u202e\n",
-		"large":  "---\nname: large\ndescription: x\n---\n" + strings.Repeat("ü", maxText+5),
+		"commit": "---\nname: commit\ndescription: x\nallowed-tools: Bash(git commit:*)\n---\nCommit $ARGUMENTS now: " +
+			"$ARGUMENTS\n",
+		"plain": "---\nname: plain\ndescription: x\n---\nDo it.\u202e\n",
+		"large": "---\nname: large\ndescription: x\n---\n" + strings.Repeat("ü", maxText+5),
 	})
 	for input, want := range map[string]string{
-		`{"skill":"commit","args":"a < b"}`: "Skill commit. Its folder, in which relative paths begin: " + b.dir + "/commit\n\nCommit a < b now: a < b\n",
-		`{"skill":"Commit"}`:                "Skill commit. Its folder, in which relative paths begin: " + b.dir + "/commit\n\nCommit  now: \n",
-		`{"skill":"plain","args":"seven"}`:  "Skill plain. Its folder, in which relative paths begin: " + b.dir + "/plain\n\nDo it.<U+202E>\n\nArguments: seven\n",
+		`{"skill":"commit","args":"a < b"}`: "Skill commit. Its folder, in which relative paths begin: " + b.dir +
+			"/commit\n\nCommit a < b now: a < b\n",
+		`{"skill":"Commit"}`: "Skill commit. Its folder, in which relative paths begin: " + b.dir +
+			"/commit\n\nCommit  now: \n",
+		`{"skill":"plain","args":"seven"}`: "Skill plain. Its folder, in which relative paths begin: " + b.dir +
+			"/plain\n\nDo it.<U+202E>\n\nArguments: seven\n",
 	} {
 		if out := b.call(input); out.IsError || out.Text != want {
 			t.Errorf("%s: %q", input, out.Text)
 		}
 	}
-	if out := b.call(`{"skill":"large"}`); !strings.Contains(out.Text, "\n(5 more characters: read the rest in "+b.dir+"/large/SKILL.md)") {
+	if out := b.call(`{"skill":"large"}`); !strings.Contains(out.Text,
+		"\n(5 more characters: read the rest in "+b.dir+"/large/SKILL.md)") {
 		t.Errorf("large: %q", out.Text[len(out.Text)-200:])
 	}
-	if got := b.call(`{"skill":"commit"}`).Structured; !reflect.DeepEqual(got, Result{Skill: "commit", Path: b.dir + "/commit/SKILL.md", AllowedTools: []string{"Bash(git commit:*)"}}) {
+	if got := b.call(`{"skill":"commit"}`).Structured; !reflect.DeepEqual(got,
+		Result{Skill: "commit", Path: b.dir + "/commit/SKILL.md", AllowedTools: []string{"Bash(git commit:*)"}}) {
 		t.Errorf("%+v", got)
 	}
 	if used := b.used.All(); len(used) != 3 || used[0].Name != "commit" || used[0].LastInvoked.IsZero() {
@@ -100,14 +109,16 @@ func TestSpec(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(b.dir, "new"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(b.dir, "new", "SKILL.md"), []byte("---\nname: new\ndescription: brand-new\n---\nx"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(b.dir, "new", "SKILL.md"),
+		[]byte("---\nname: new\ndescription: brand-new\n---\nx"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if out := b.call(`{"skill":"new"}`); out.IsError {
 		t.Errorf("a new skill is not found: %q", out.Text)
 	}
 	after := b.tool.Spec()
-	if !reflect.DeepEqual(before, after) || strings.Contains(after.Description, "brand-new") || !strings.HasSuffix(string(after.InputSchema), `"additionalProperties":false}`) || !json.Valid(after.InputSchema) {
+	if !reflect.DeepEqual(before, after) || strings.Contains(after.Description, "brand-new") ||
+		!strings.HasSuffix(string(after.InputSchema), `"additionalProperties":false}`) || !json.Valid(after.InputSchema) {
 		t.Errorf("%+v", after)
 	}
 }

@@ -33,16 +33,21 @@ func TestPlan(t *testing.T) {
 		bad, yields bool
 	}{
 		{"waits", `{"plan":"do it"}`, Proposed{ID: "plan-1"}, nil, "do it", "Plan plan-1 was submitted", false, true},
-		{"approved", `{"plan":"do it"}`, Proposed{Decided: true, Approved: true, Reason: "mind the tests"}, nil, "do it", "carry it out.\nmind the tests", false, false},
-		{"denied", `{"plan":"do it"}`, Proposed{Decided: true, Reason: "too much"}, nil, "do it", "you stay in plan mode.\ntoo much", true, false},
-		{"refused", `{"plan":"do it"}`, Proposed{}, &toolkit.Refusal{Text: "not in plan mode"}, "do it", "not in plan mode", true, false},
+		{"approved", `{"plan":"do it"}`, Proposed{Decided: true, Approved: true, Reason: "mind the tests"}, nil, "do it",
+			"carry it out.\nmind the tests", false, false},
+		{"denied", `{"plan":"do it"}`, Proposed{Decided: true, Reason: "too much"}, nil, "do it",
+			"you stay in plan mode.\ntoo much", true, false},
+		{"refused", `{"plan":"do it"}`, Proposed{}, &toolkit.Refusal{Text: "not in plan mode"}, "do it", "not in plan mode",
+			true, false},
 		{"empty", `{"plan":" "}`, Proposed{}, nil, "", `field "plan" is empty`, true, false},
-		{"long", `{"plan":"` + strings.Repeat("x", MaxPlanBytes+1) + `"}`, Proposed{}, nil, "", "longer than 60 KiB", true, false},
+		{"long", `{"plan":"` + strings.Repeat("x", MaxPlanBytes+1) + `"}`, Proposed{}, nil, "", "longer than 60 KiB", true,
+			false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			d := &desk{made: tt.made, err: tt.err}
 			out, err := NewPlan(d).Call(t.Context(), agent.Call{Name: "submit_plan", Input: json.RawMessage(tt.in)})
-			if err != nil || out.IsError != tt.bad || out.EndTurn != tt.yields || !strings.Contains(out.Text, tt.want) || d.plan != tt.plan {
+			if err != nil || out.IsError != tt.bad || out.EndTurn != tt.yields || !strings.Contains(out.Text, tt.want) ||
+				d.plan != tt.plan {
 				t.Errorf("got %+v, %v; proposed %q", out, err, d.plan)
 			}
 		})
@@ -53,8 +58,10 @@ func TestPlan(t *testing.T) {
 func TestPlanAnswer(t *testing.T) {
 	p := &post{}
 	_, err := NewSend(p).Call(t.Context(), agent.Call{Name: "SendMessage",
-		Input: json.RawMessage(`{"to":"ada@crew","message":"and the docs","plan_approval":{"request_id":"plan-1","approve":false,"feedback":"mind the tests"}}`)})
-	if err != nil || p.asked.Plan == nil || *p.asked.Plan != (PlanAnswer{RequestID: "plan-1", Feedback: "mind the tests\nand the docs"}) || p.asked.To != "ada@crew" {
+		Input: json.RawMessage(`{"to":"ada@crew","message":"and the ` +
+			`docs","plan_approval":{"request_id":"plan-1","approve":false,"feedback":"mind the tests"}}`)})
+	if err != nil || p.asked.Plan == nil || *p.asked.Plan != (PlanAnswer{RequestID: "plan-1",
+		Feedback: "mind the tests\nand the docs"}) || p.asked.To != "ada@crew" {
 		t.Errorf("asked %+v with %+v, %v", p.asked, p.asked.Plan, err)
 	}
 }

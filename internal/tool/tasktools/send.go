@@ -127,7 +127,8 @@ func delivered(to string, sent Sent) agent.Output {
 		res.Message = fmt.Sprintf("Sent to %s, which reads it before its next step.", who)
 	case sent.To.Status.Terminal():
 		res.ResumedAgentID = sent.To.ID
-		res.Message = fmt.Sprintf("Agent %s had ended, went on with your message, and has ended again: %s.", who, sent.To.Status)
+		res.Message = fmt.Sprintf("Agent %s had ended, went on with your message, and has ended again: %s.", who,
+			sent.To.Status)
 	default:
 		res.ResumedAgentID = sent.To.ID
 		res.Message = fmt.Sprintf("Agent %s had ended and goes on with your message. You will be told when it ends.", who)

@@ -53,7 +53,9 @@ func New(c Config) []agent.Tool {
 
 // answer makes a result of what a hook or the list refused. Only the end of the
 // turn is an error.
-func answer[In any](do func(context.Context, In) (agent.Output, error)) func(context.Context, agent.Call, In) (agent.Output, error) {
+func answer[In any](
+	do func(context.Context, In) (agent.Output, error),
+) func(context.Context, agent.Call, In) (agent.Output, error) {
 	return func(ctx context.Context, _ agent.Call, in In) (agent.Output, error) {
 		out, err := do(ctx, in)
 		return out, toolkit.RefuseIn(ctx, err)

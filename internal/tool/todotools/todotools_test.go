@@ -71,7 +71,8 @@ func ok(t *testing.T, c Config, name, input string) (string, string) {
 
 func refused(t *testing.T, c Config, name, input, want string) {
 	t.Helper()
-	if out := call(t, c, name, input); !out.IsError || !strings.Contains(out.Text, want) || !strings.HasPrefix(out.Text, name+": ") {
+	if out := call(t, c, name, input); !out.IsError || !strings.Contains(out.Text, want) ||
+		!strings.HasPrefix(out.Text, name+": ") {
 		t.Errorf("%s(%s) = %v %q, want %q", name, input, out.IsError, out.Text, want)
 	}
 }
@@ -94,18 +95,23 @@ func TestWire(t *testing.T) {
 			`{"task":{"id":"1","subject":"A","description":"do a"}}`},
 		{"TaskCreate", `{"subject":"B","description":""}`, `{"task":{"id":"2","subject":"B","description":""}}`},
 		{"TaskUpdate", `{"taskId":"1","status":"in_progress","addBlocks":["2"],"metadata":{"k":null,"l":2}}`,
-			`{"success":true,"taskId":"1","updatedFields":["status","owner","metadata","blocks"],"statusChange":{"from":"pending","to":"in_progress"}}`},
+			`{"success":true,"taskId":"1","updatedFields":["status","owner","metadata","blocks"],"statusChange":{` +
+				`"from":"pending","to":"in_progress"}}`},
 		{"TaskUpdate", `{"taskId":"#1","status":"in_progress"}`, `{"success":true,"taskId":"1","updatedFields":[]}`},
 		{"TaskGet", `{"taskId":"1"}`,
 			`{"task":{"id":"1","subject":"A","description":"do a","status":"in_progress","blocks":["2"],"blockedBy":[]}}`},
-		{"TaskGet", `{"taskId":"2"}`, `{"task":{"id":"2","subject":"B","description":"","status":"pending","blocks":[],"blockedBy":["1"]}}`},
+		{"TaskGet", `{"taskId":"2"}`, `{"task":{"id":"2","subject":"B","description":"","status":"pending","blocks":[],` +
+			`"blockedBy":["1"]}}`},
 		{"TaskGet", `{"taskId":"3"}`, `{"task":null}`},
 		{"TaskList", `{}`,
-			`{"tasks":[{"id":"1","subject":"A","status":"in_progress","owner":"main","blockedBy":[]},{"id":"2","subject":"B","status":"pending","blockedBy":["1"]}]}`},
+			`{"tasks":[{"id":"1","subject":"A","status":"in_progress","owner":"main","blockedBy":[]},{"id":"2","subject":"B",` +
+				`"status":"pending","blockedBy":["1"]}]}`},
 		{"TaskUpdate", `{"taskId":"1","status":"completed","activeForm":"x"}`,
-			`{"success":true,"taskId":"1","updatedFields":["activeForm","status"],"statusChange":{"from":"in_progress","to":"completed"}}`},
+			`{"success":true,"taskId":"1","updatedFields":["activeForm","status"],"statusChange":{"from":"in_progress",` +
+				`"to":"completed"}}`},
 		{"TaskList", `{}`,
-			`{"tasks":[{"id":"1","subject":"A","status":"completed","owner":"main","blockedBy":[]},{"id":"2","subject":"B","status":"pending","blockedBy":[]}]}`},
+			`{"tasks":[{"id":"1","subject":"A","status":"completed","owner":"main","blockedBy":[]},{"id":"2","subject":"B",` +
+				`"status":"pending","blockedBy":[]}]}`},
 		{"TaskUpdate", `{"taskId":"2","status":"deleted","subject":"ignored"}`,
 			`{"success":true,"taskId":"2","updatedFields":["deleted"],"statusChange":{"from":"pending","to":"deleted"}}`},
 		{"TaskCreate", `{"subject":"C","description":"c"}`, `{"task":{"id":"3","subject":"C","description":"c"}}`},
@@ -117,7 +123,8 @@ func TestWire(t *testing.T) {
 		}
 	}
 	out := call(t, c, "TaskUpdate", `{"taskId":"9","status":"completed"}`)
-	if got, _ := json.Marshal(out.Structured); !out.IsError || string(got) != `{"success":false,"taskId":"9","updatedFields":[],"error":"update to-do: to-do #9: no such to-do"}` {
+	if got, _ := json.Marshal(out.Structured); !out.IsError ||
+		string(got) != `{"success":false,"taskId":"9","updatedFields":[],"error":"update to-do: to-do #9: no such to-do"}` {
 		t.Errorf("an unknown one: %v %s", out.IsError, got)
 	}
 }
@@ -137,7 +144,8 @@ func TestRefused(t *testing.T) {
 		{"TaskGet", `{"taskId":"../1"}`, `field "taskId": "../1" is not the number of a to-do`},
 		{"TaskList", `{"all":true}`, `unknown field "all"`},
 		{"TaskUpdate", `{"taskId":1}`, `field "taskId" must be a string`},
-		{"TaskUpdate", `{"taskId":"1","status":"done"}`, `field "status" must be pending, in_progress, completed or deleted, not "done"`},
+		{"TaskUpdate", `{"taskId":"1","status":"done"}`,
+			`field "status" must be pending, in_progress, completed or deleted, not "done"`},
 		{"TaskUpdate", `{"taskId":"1","addBlocks":["x"]}`, `field "addBlocks": "x" is not the number of a to-do`},
 		{"TaskUpdate", `{"taskId":"1","addBlocks":["9"]}`, `to-do #9: no such to-do`},
 		{"TaskUpdate", `{"taskId":"1","addBlockedBy":["1"]}`, `circle: #1 waits for #1`},
@@ -163,7 +171,8 @@ func TestMarks(t *testing.T) {
 			Properties map[string]any
 			Additional *bool `json:"additionalProperties"`
 		}
-		if err := json.Unmarshal(spec.InputSchema, &schema); err != nil || schema.Additional == nil || *schema.Additional || spec.Description == "" {
+		if err := json.Unmarshal(spec.InputSchema, &schema); err != nil || schema.Additional == nil || *schema.Additional ||
+			spec.Description == "" {
 			t.Errorf("%s: schema %s, %v", spec.Name, spec.InputSchema, err)
 		}
 		for name := range schema.Properties { // what is declared is known
@@ -300,7 +309,8 @@ func TestAssign(t *testing.T) {
 		t.Errorf("told %q, want %q", got, want)
 	}
 	fail = errors.New("no such agent")
-	if text, _ := ok(t, c, "TaskUpdate", `{"taskId":"1","owner":"eve"}`); !strings.Contains(text, "eve could not be told: no such agent") {
+	if text, _ := ok(t, c, "TaskUpdate", `{"taskId":"1","owner":"eve"}`); !strings.Contains(text,
+		"eve could not be told: no such agent") {
 		t.Errorf("text %q", text)
 	}
 }
@@ -342,7 +352,8 @@ func TestTexts(t *testing.T) {
 		t.Errorf("list %q", list)
 	}
 	get, _ := ok(t, c, "TaskGet", `{"taskId":"1"}`)
-	if !strings.Contains(get, "Blocks: #2") || !strings.Contains(get, "first\nline") || strings.ContainsAny(get+list, "\x1b\u202e") {
+	if !strings.Contains(get, "Blocks: #2") || !strings.Contains(get, "first\nline") ||
+		strings.ContainsAny(get+list, "\x1b\u202e") {
 		t.Errorf("get %q", get)
 	}
 }
@@ -372,7 +383,8 @@ func TestPage(t *testing.T) {
 		items[i].Status = todo.Completed
 	}
 	shown, hidden := page(items)
-	if len(shown) != maxListed || hidden != 10 || shown[0].ID != 2 || shown[4].ID != 8 || shown[maxListed-1].ID != todo.ID(maxListed+3) {
+	if len(shown) != maxListed || hidden != 10 || shown[0].ID != 2 || shown[4].ID != 8 ||
+		shown[maxListed-1].ID != todo.ID(maxListed+3) {
 		t.Errorf("%d shown from %s to %s, %d hidden", len(shown), shown[0].ID, shown[len(shown)-1].ID, hidden)
 	}
 	if shown, hidden := page(items[:3]); len(shown) != 3 || hidden != 0 {

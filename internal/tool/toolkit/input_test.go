@@ -93,7 +93,8 @@ func TestRules(t *testing.T) {
 		{"nested", `"parts":[{"label":"x"},{"label":" "}]`, `part 2: field "label" is empty`},
 		{"noobject", `"parts":["x"]`, `part 1: the input is not a JSON object`},
 		{"inner", `"part":{"label":"x","more":1}`, `field "part": unknown field "more"; the fields are label`},
-		{"fits", `"mode":"fast","since":-1,"most":9,"tags":["x"],"params":{"a":"b"},"parts":[{"label":"x"}],"part":{"label":"y"}`, ``},
+		{"fits", `"mode":"fast","since":-1,"most":9,"tags":["x"],"params":{"a":"b"},"parts":[{"label":"x"}],"part":{` +
+			`"label":"y"}`, ``},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			in := c.in
@@ -104,7 +105,8 @@ func TestRules(t *testing.T) {
 			if (err == nil) != (c.want == "") || err != nil && err.Error() != c.want {
 				t.Errorf("error %v, want %q", err, c.want)
 			}
-			if c.name == "fits" && (got.Part.Label != "y" || got.Parts[0].Label != "x" || got.Tags[0] != "x" || got.Params["a"] != "b") {
+			if c.name == "fits" && (got.Part.Label != "y" || got.Parts[0].Label != "x" || got.Tags[0] != "x" ||
+				got.Params["a"] != "b") {
 				t.Errorf("%+v", got)
 			}
 		})
@@ -114,7 +116,8 @@ func TestRules(t *testing.T) {
 func TestBounds(t *testing.T) {
 	for n, ok := range map[int]bool{-1: false, 0: true, 600_000: true, 600_001: false} {
 		_, err := Decode[input](fmt.Appendf(nil, `{"path":"p","body":"","count":%d}`, n))
-		if (err == nil) != ok || err != nil && err.Error() != fmt.Sprintf(`field "count" must be from 0 to 600000, not %d`, n) {
+		if (err == nil) != ok || err != nil && err.Error() != fmt.Sprintf(`field "count" must be from 0 to 600000, not %d`,
+			n) {
 			t.Errorf("%d: %v", n, err)
 		}
 	}
@@ -143,24 +146,28 @@ func TestCall(t *testing.T) {
 	}{
 		{"done", `{"path":"p","body":""}`, "done", nil, nil},
 		{"input", `{"body":""}`, `T: field "path" is missing`, nil, nil},
-		{"refused", `{"path":"p","body":""}`, "T: not here <U+200B>", fmt.Errorf("deep: %w", Refusef("not here %s", "\u200b")), nil},
+		{"refused", `{"path":"p","body":""}`, "T: not here <U+200B>", fmt.Errorf("deep: %w",
+			Refusef("not here %s", "\u200b")), nil},
 		{"broken", `{"path":"p","body":""}`, "", broken, broken},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			tool := New(Tool[input]{Name: "T", Aliases: []string{"t"}, Parallel: true, Call: func(_ context.Context, call agent.Call, in input) (agent.Output, error) {
-				if call.ID != "toolu_1" || in.Path != "p" {
-					t.Errorf("%+v, %+v", call, in)
-				}
-				return agent.Output{Text: "done", Structured: 7}, c.err
-			}})
+			tool := New(Tool[input]{Name: "T", Aliases: []string{"t"}, Parallel: true,
+				Call: func(_ context.Context, call agent.Call, in input) (agent.Output, error) {
+					if call.ID != "toolu_1" || in.Path != "p" {
+						t.Errorf("%+v, %+v", call, in)
+					}
+					return agent.Output{Text: "done", Structured: 7}, c.err
+				}})
 			out, err := tool.Call(t.Context(), agent.Call{ID: "toolu_1", Input: json.RawMessage(c.in)})
 			if !errors.Is(err, c.ends) {
 				t.Fatalf("error %v", err)
 			}
-			if err == nil && (out.Text != c.text || out.IsError != (c.name != "done")) || c.name == "refused" && out.Structured != 7 {
+			if err == nil && (out.Text != c.text || out.IsError != (c.name != "done")) || c.name == "refused" &&
+				out.Structured != 7 {
 				t.Errorf("%+v", out)
 			}
-			if !tool.(agent.Parallel).Parallel() || tool.(agent.ReadOnly).ReadOnly() || len(tool.(agent.Aliased).Aliases()) != 1 {
+			if !tool.(agent.Parallel).Parallel() || tool.(agent.ReadOnly).ReadOnly() ||
+				len(tool.(agent.Aliased).Aliases()) != 1 {
 				t.Error("the traits are not those that were declared")
 			}
 		})

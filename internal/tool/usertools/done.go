@@ -32,7 +32,8 @@ type Done struct {
 // NewDone makes the tool task_complete, a call of which ends the turn. With nil
 // nobody holds it back.
 func NewDone(veto Veto) agent.Tool {
-	return toolkit.New(toolkit.Tool[doneInput]{Name: DoneName, Description: donePrompt, ReadOnly: true, Call: veto.complete})
+	return toolkit.New(toolkit.Tool[doneInput]{Name: DoneName, Description: donePrompt, ReadOnly: true,
+		Call: veto.complete})
 }
 
 // Summary is the summary that a call of task_complete gives, or why the tool refuses it.

@@ -16,7 +16,8 @@ func TestDoneSpec(t *testing.T) {
 		Required   []string
 		Additional bool `json:"additionalProperties"`
 	}
-	if err := json.Unmarshal(s.InputSchema, &schema); err != nil || s.Name != "task_complete" || len(schema.Properties) != 1 ||
+	if err := json.Unmarshal(s.InputSchema, &schema); err != nil || s.Name != "task_complete" ||
+		len(schema.Properties) != 1 ||
 		schema.Properties["summary"].Type != "string" || len(schema.Required) != 1 || schema.Additional {
 		t.Errorf("%v: %s %s", err, s.Name, s.InputSchema)
 	}
@@ -52,7 +53,8 @@ func TestDone(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			asked = 0
 			out, err := NewDone(veto).Call(t.Context(), agent.Call{Input: json.RawMessage(c.input)})
-			if err != nil || out.EndTurn != c.end || out.IsError == c.end || !strings.Contains(out.Text, c.text) || asked != c.asked {
+			if err != nil || out.EndTurn != c.end || out.IsError == c.end || !strings.Contains(out.Text, c.text) ||
+				asked != c.asked {
 				t.Errorf("%+v, %v, asked %d times", out, err, asked)
 			}
 			if res, ok := out.Structured.(Done); ok != c.end || ok && res.Summary != "did it" {

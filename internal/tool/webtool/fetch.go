@@ -69,7 +69,8 @@ func NewFetcher(c Config) *Fetcher {
 		dialer.Control = func(network, address string, _ syscall.RawConn) error { return public(network, address) }
 	}
 	f.client = &http.Client{
-		Transport: &http.Transport{DialContext: dialer.DialContext, DisableKeepAlives: true, TLSHandshakeTimeout: 10 * time.Second,
+		Transport: &http.Transport{DialContext: dialer.DialContext, DisableKeepAlives: true,
+			TLSHandshakeTimeout:   10 * time.Second,
 			ResponseHeaderTimeout: c.Timeout, MaxResponseHeaderBytes: 64 << 10},
 		CheckRedirect: follow,
 	}
@@ -94,7 +95,8 @@ func open(a netip.Addr) bool {
 	}
 	for _, net := range []string{
 		"0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.88.99.0/24", "198.18.0.0/15", "240.0.0.0/4",
-		"::/96", "64:ff9b::/96", "64:ff9b:1::/48", "100::/64", "2001::/23", "2002::/16", "fec0::/10", // some hold an address of the other family
+		// some hold an address of the other family
+		"::/96", "64:ff9b::/96", "64:ff9b:1::/48", "100::/64", "2001::/23", "2002::/16", "fec0::/10",
 	} {
 		if netip.MustParsePrefix(net).Contains(a) {
 			return false
@@ -118,7 +120,8 @@ func follow(next *http.Request, via []*http.Request) error {
 	if _, err := address(to.String()); err != nil {
 		return errors.New("it redirects to what is no address of a page")
 	}
-	safe := to.Scheme == from.Scheme && port(to) == port(from) || from.Scheme == "http" && to.Scheme == "https" && port(from) == "80" && port(to) == "443"
+	safe := to.Scheme == from.Scheme && port(to) == port(from) ||
+		from.Scheme == "http" && to.Scheme == "https" && port(from) == "80" && port(to) == "443"
 	if !strings.EqualFold(to.Hostname(), from.Hostname()) || !safe {
 		return &movedError{to.String()}
 	}
@@ -193,11 +196,13 @@ func (f *Fetcher) read(resp *http.Response) (page, error) {
 }
 
 func readable(kind string) bool {
-	if strings.HasPrefix(kind, "text/") || strings.HasSuffix(kind, "+json") || strings.HasSuffix(kind, "+xml") && kind != "image/svg+xml" {
+	if strings.HasPrefix(kind, "text/") || strings.HasSuffix(kind, "+json") ||
+		strings.HasSuffix(kind, "+xml") && kind != "image/svg+xml" {
 		return true
 	}
 	switch kind {
-	case "application/json", "application/xml", "application/javascript", "application/x-javascript", "application/x-ndjson",
+	case "application/json", "application/xml", "application/javascript", "application/x-javascript",
+		"application/x-ndjson",
 		"application/yaml", "application/x-yaml", "application/toml", "application/x-sh":
 		return true
 	}

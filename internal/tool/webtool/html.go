@@ -55,7 +55,8 @@ func (w *writer) String() string { return w.b.String() }
 
 func silent(a atom.Atom) bool {
 	switch a {
-	case atom.Script, atom.Style, atom.Noscript, atom.Template, atom.Svg, atom.Iframe, atom.Object, atom.Select, atom.Button, atom.Canvas, atom.Math:
+	case atom.Script, atom.Style, atom.Noscript, atom.Template, atom.Svg, atom.Iframe, atom.Object, atom.Select,
+		atom.Button, atom.Canvas, atom.Math:
 		return true
 	}
 	return false
@@ -64,10 +65,13 @@ func silent(a atom.Atom) bool {
 // breaks is how many lines end before and after an element.
 func breaks(a atom.Atom) int {
 	switch a {
-	case atom.P, atom.H1, atom.H2, atom.H3, atom.H4, atom.H5, atom.H6, atom.Pre, atom.Table, atom.Blockquote, atom.Ul, atom.Ol, atom.Dl,
-		atom.Section, atom.Article, atom.Header, atom.Footer, atom.Main, atom.Nav, atom.Aside, atom.Figure, atom.Form, atom.Title, atom.Hr:
+	case atom.P, atom.H1, atom.H2, atom.H3, atom.H4, atom.H5, atom.H6, atom.Pre, atom.Table, atom.Blockquote, atom.Ul,
+		atom.Ol, atom.Dl,
+		atom.Section, atom.Article, atom.Header, atom.Footer, atom.Main, atom.Nav, atom.Aside, atom.Figure, atom.Form,
+		atom.Title, atom.Hr:
 		return 2
-	case atom.Div, atom.Li, atom.Tr, atom.Dt, atom.Dd, atom.Br, atom.Option, atom.Figcaption, atom.Summary, atom.Details, atom.Caption:
+	case atom.Div, atom.Li, atom.Tr, atom.Dt, atom.Dd, atom.Br, atom.Option, atom.Figcaption, atom.Summary, atom.Details,
+		atom.Caption:
 		return 1
 	}
 	return 0
@@ -169,7 +173,8 @@ func attribute(t html.Token, name string) string {
 
 func (w *writer) absolute(ref string) string {
 	u, err := w.base.Parse(strings.TrimSpace(ref))
-	if ref == "" || err != nil || len(ref) > 2000 || u.Scheme != "http" && u.Scheme != "https" || strings.HasPrefix(ref, "#") {
+	if ref == "" || err != nil || len(ref) > 2000 || u.Scheme != "http" && u.Scheme != "https" ||
+		strings.HasPrefix(ref, "#") {
 		return ""
 	}
 	return u.String()

@@ -62,7 +62,8 @@ func TestKinds(t *testing.T) {
 		want             string // of the text, set in by two blanks; empty: refused
 		refused          string
 	}{
-		{"html", "text/html; charset=utf-8", "<title>T</title><p>a &amp;lt; <a href='/x'>b</a></p>", "  T\n  \n  a &lt; [b](BASE/x)\n", ""},
+		{"html", "text/html; charset=utf-8", "<title>T</title><p>a &amp;lt; <a href='/x'>b</a></p>",
+			"  T\n  \n  a &lt; [b](BASE/x)\n", ""},
 		{"json", "application/json", "{\"a\":\n 1}", "  {\"a\":\n   1}\n", ""},
 		{"problem", "application/problem+json", "{}", "  {}\n", ""},
 		{"xml", "application/atom+xml", "<a>1</a>", "  <a>1</a>\n", ""},
@@ -92,7 +93,8 @@ func TestKinds(t *testing.T) {
 				return
 			}
 			head, body, _ := strings.Cut(out.Text, "\n\n")
-			if out.IsError || body != strings.ReplaceAll(c.want, "BASE", s.URL) || !strings.HasPrefix(head, "Content of "+s.URL+"/p (") || !strings.Contains(head, "untrusted") {
+			if out.IsError || body != strings.ReplaceAll(c.want, "BASE", s.URL) ||
+				!strings.HasPrefix(head, "Content of "+s.URL+"/p (") || !strings.Contains(head, "untrusted") {
 				t.Errorf("%q\n%q", head, body)
 			}
 		})
@@ -101,7 +103,8 @@ func TestKinds(t *testing.T) {
 
 func TestRequest(t *testing.T) {
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodGet || r.Header.Get("Cookie") != "" || r.Header.Get("Authorization") != "" || r.UserAgent() != "drover" {
+		if r.Method != http.MethodGet || r.Header.Get("Cookie") != "" || r.Header.Get("Authorization") != "" ||
+			r.UserAgent() != "drover" {
 			t.Errorf("%s %v", r.Method, r.Header)
 		}
 		http.SetCookie(w, &http.Cookie{Name: "a", Value: "b"})
@@ -135,8 +138,10 @@ func TestRefused(t *testing.T) {
 			t.Errorf("%.60s: %q", in, out.Text)
 		}
 	}
-	for in, want := range map[string]string{`{}`: `"url" is missing`, `{"url":"http://x","method":"POST"}`: `unknown field "method"`} {
-		if out, err := New(f).Call(t.Context(), agent.Call{Input: json.RawMessage(in)}); err != nil || !out.IsError || !strings.Contains(out.Text, want) {
+	for in, want := range map[string]string{`{}`: `"url" is missing`,
+		`{"url":"http://x","method":"POST"}`: `unknown field "method"`} {
+		if out, err := New(f).Call(t.Context(), agent.Call{Input: json.RawMessage(in)}); err != nil || !out.IsError ||
+			!strings.Contains(out.Text, want) {
 			t.Errorf("%s: %q", in, out.Text)
 		}
 	}
@@ -155,7 +160,8 @@ func TestPrivate(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := NewFetcher(Config{})
-	for _, host := range []string{"127.0.0.1", "localhost", "2130706433", "0", "0.0.0.0", "[::]", "[::ffff:127.0.0.1]", "127.1"} {
+	for _, host := range []string{"127.0.0.1", "localhost", "2130706433", "0", "0.0.0.0", "[::]", "[::ffff:127.0.0.1]",
+		"127.1"} {
 		out := fetch(t, f, "http://"+host+":"+port+"/")
 		if !out.IsError {
 			t.Errorf("%s: %q", host, out.Text)
@@ -167,8 +173,10 @@ func TestPrivate(t *testing.T) {
 	if s.hits.Load() != 0 {
 		t.Errorf("%d requests came through", s.hits.Load())
 	}
-	for _, a := range []string{"10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1", "0.1.2.3", "224.0.0.1", "255.255.255.255", "198.18.0.1",
-		"::1", "::", "fe80::1", "fc00::1", "ff02::1", "::ffff:10.0.0.1", "::ffff:100.64.0.1", "::ffff:0.1.2.3", "64:ff9b::a00:1", "2002:a00:1::", "::10.0.0.1", "fec0::1"} {
+	for _, a := range []string{"10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1", "0.1.2.3",
+		"224.0.0.1", "255.255.255.255", "198.18.0.1",
+		"::1", "::", "fe80::1", "fc00::1", "ff02::1", "::ffff:10.0.0.1", "::ffff:100.64.0.1", "::ffff:0.1.2.3",
+		"64:ff9b::a00:1", "2002:a00:1::", "::10.0.0.1", "fec0::1"} {
 		if open(netip.MustParseAddr(a)) {
 			t.Errorf("%s is taken for public", a)
 		}
@@ -178,7 +186,8 @@ func TestPrivate(t *testing.T) {
 			t.Errorf("%s is taken for private", a)
 		}
 	}
-	if public("unix", "/run/x.sock") == nil || public("tcp4", "not an address") == nil || public("tcp4", "1.1.1.1:80") != nil {
+	if public("unix", "/run/x.sock") == nil || public("tcp4", "not an address") == nil ||
+		public("tcp4", "1.1.1.1:80") != nil {
 		t.Error("networks are told apart wrongly")
 	}
 }
@@ -215,7 +224,8 @@ func TestRedirects(t *testing.T) {
 		"/file": {"it redirects to what is no address of a page", true},
 		"/user": {"it redirects to what is no address of a page", true},
 	} {
-		if out := fetch(t, f, s.URL+path); out.IsError != c.fails || !strings.Contains(out.Text, c.want) || strings.Contains(out.Text, "\u202e") {
+		if out := fetch(t, f, s.URL+path); out.IsError != c.fails || !strings.Contains(out.Text, c.want) ||
+			strings.Contains(out.Text, "\u202e") {
 			t.Errorf("%s: %q", path, out.Text)
 		}
 	}
@@ -226,7 +236,8 @@ func TestRedirects(t *testing.T) {
 		from, to string
 		ok       bool
 	}{
-		{"http://a/", "https://A/x", true}, {"https://a/", "http://a/", false}, {"http://a:8080/", "https://a/", false}, {"https://a/", "https://a:443/", true},
+		{"http://a/", "https://A/x", true}, {"https://a/", "http://a/", false}, {"http://a:8080/", "https://a/", false},
+		{"https://a/", "https://a:443/", true},
 		{"https://a/", "https://b.a/", false}, {"https://a/", "https://a:444/", false},
 	} {
 		from, _ := url.Parse(c.from)
@@ -257,13 +268,16 @@ func TestBounds(t *testing.T) {
 		}
 	})
 	out := fetch(t, private(Config{MaxBytes: 2001}), s.URL+"/large")
-	if res := out.Structured.(Result); !res.Truncated || res.Bytes != 2001 || !strings.HasSuffix(out.Text, "ü\ufffd\n\n(the end of the page was cut off)\n") {
+	if res := out.Structured.(Result); !res.Truncated || res.Bytes != 2001 ||
+		!strings.HasSuffix(out.Text, "ü\ufffd\n\n(the end of the page was cut off)\n") {
 		t.Errorf("%+v %q", res, out.Text[len(out.Text)-100:])
 	}
-	if out := fetch(t, private(Config{}), s.URL+"/long"); !out.Structured.(Result).Truncated || len(out.Text) > maxShown+1000 {
+	if out := fetch(t, private(Config{}), s.URL+"/long"); !out.Structured.(Result).Truncated ||
+		len(out.Text) > maxShown+1000 {
 		t.Errorf("%d bytes", len(out.Text))
 	}
-	if out := fetch(t, private(Config{MaxBytes: 4096}), s.URL+"/bomb"); !out.IsError || !strings.Contains(out.Text, "binary") {
+	if out := fetch(t, private(Config{MaxBytes: 4096}), s.URL+"/bomb"); !out.IsError ||
+		!strings.Contains(out.Text, "binary") {
 		t.Errorf("%.200q", out.Text)
 	}
 }
@@ -278,13 +292,15 @@ func TestTimeout(t *testing.T) {
 		}
 	})
 	defer close(release)
-	if out := fetch(t, private(Config{Timeout: 20 * time.Millisecond}), s.URL); !out.IsError || !strings.HasSuffix(out.Text, "there was no answer in time") {
+	if out := fetch(t, private(Config{Timeout: 20 * time.Millisecond}), s.URL); !out.IsError ||
+		!strings.HasSuffix(out.Text, "there was no answer in time") {
 		t.Errorf("%q", out.Text)
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	gone := errors.New("turn interrupted")
 	cancel(gone)
-	if _, err := New(private(Config{})).Call(ctx, agent.Call{Input: json.RawMessage(`{"url":"` + s.URL + `"}`)}); !errors.Is(err, gone) {
+	if _, err := New(private(Config{})).Call(ctx, agent.Call{Input: json.RawMessage(`{"url":"` + s.URL +
+		`"}`)}); !errors.Is(err, gone) {
 		t.Errorf("error %v", err)
 	}
 }
@@ -345,7 +361,8 @@ func TestHTML(t *testing.T) {
 		{"blocks", "<h1>One</h1><p>two\n  three</p><div>four</div>five", "# One\n\ntwo three\n\nfour\nfive\n"},
 		{"inline", "a<b>b</b> <i>c</i>\nd <!-- e -->f", "ab c d f\n"},
 		{"list", "<ul><li>a<ul><li>b</li></ul></li><li>c</ul>", "- a\n\n  - b\n\n- c\n"},
-		{"links", `<a href="b?x=1&amp;y=2">one <b>two</b></a>, <a href="javascript:x">js</a> <a href="#p">part</a> <a href="/"></a>`, "[one two](https://x.invalid/a/b?x=1&y=2), js part\n"},
+		{"links", `<a href="b?x=1&amp;y=2">one <b>two</b></a>, <a href="javascript:x">js</a> <a href="#p">part</a> <a ` +
+			`href="/"></a>`, "[one two](https://x.invalid/a/b?x=1&y=2), js part\n"},
 		{"self", `<a href="https://y.invalid/">https://y.invalid/</a>`, "https://y.invalid/\n"},
 		{"pre", "<pre>  a\n    b &lt;</pre>c", "```\n  a\n    b <\n```\n\nc\n"},
 		{"table", "<table><tr><th>a</th><th>b</th></tr><tr><td>1</td><td>2</td></tr></table>", "a | b\n1 | 2\n"},
@@ -376,7 +393,8 @@ func FuzzHTML(f *testing.F) {
 
 func TestSpec(t *testing.T) {
 	tool := New(NewFetcher(Config{}))
-	if s := tool.Spec(); !json.Valid(s.InputSchema) || !strings.HasSuffix(string(s.InputSchema), `"additionalProperties":false}`) {
+	if s := tool.Spec(); !json.Valid(s.InputSchema) || !strings.HasSuffix(string(s.InputSchema),
+		`"additionalProperties":false}`) {
 		t.Errorf("schema %s", s.InputSchema)
 	}
 	if p, ok := tool.(agent.Parallel); !ok || !p.Parallel() {

@@ -118,8 +118,10 @@ func (c Config) run(ctx context.Context, call agent.Call, in input) (agent.Outpu
 }
 
 func launched(r task.Record) agent.Output {
-	text := fmt.Sprintf("Workflow started.\nTask ID: %s\nOutput file: %s\nYou will be told when it ends; go on with other work. To see how far it is, read the file.", r.ID, r.OutputFile)
-	return agent.Output{Text: text, Structured: Launched{Status: "async_launched", TaskID: r.ID, RunID: r.Run, ScriptPath: r.Command, OutputFile: r.OutputFile}}
+	text := fmt.Sprintf("Workflow started.\nTask ID: %s\nOutput file: %s\nYou will be told when it ends; go on with "+
+		"other work. To see how far it is, read the file.", r.ID, r.OutputFile)
+	return agent.Output{Text: text, Structured: Launched{Status: "async_launched", TaskID: r.ID, RunID: r.Run,
+		ScriptPath: r.Command, OutputFile: r.OutputFile}}
 }
 
 func ended(out Outcome, limit int) agent.Output {
@@ -131,7 +133,8 @@ func ended(out Outcome, limit int) agent.Output {
 		if res.Error == "" && r.Cause != nil {
 			res.Error = fmt.Sprintf("stopped by %s (%s)", r.Cause.Actor, r.Cause.Reason)
 		}
-		head = fmt.Sprintf("Workflow %s did not complete: %s. To go on with it, give its ID as resume.", r.ID, excerpt.Line(res.Error, 500))
+		head = fmt.Sprintf("Workflow %s did not complete: %s. To go on with it, give its ID as resume.", r.ID,
+			excerpt.Line(res.Error, 500))
 	}
 	return agent.Output{Text: head + "\n\n" + text, IsError: r.Status != task.Completed, Structured: res}
 }

@@ -30,7 +30,8 @@ func TestSpec(t *testing.T) {
 		Properties map[string]struct{ Type string }
 		Additional bool `json:"additionalProperties"`
 	}
-	if err := json.Unmarshal(s.InputSchema, &schema); err != nil || s.Name != "Workflow" || len(schema.Properties) != 3 || schema.Additional {
+	if err := json.Unmarshal(s.InputSchema, &schema); err != nil || s.Name != "Workflow" || len(schema.Properties) != 3 ||
+		schema.Additional {
 		t.Errorf("%v: %s %s", err, s.Name, s.InputSchema)
 	}
 	for _, word := range []string{"background", "resume", "judged", "workflow check"} {
@@ -55,26 +56,34 @@ func TestCall(t *testing.T) {
 		bad   bool
 		file  string // that was asked for
 	}{
-		"file":      {`{"file":"sub/a.yaml","params":{"x":"1"}}`, Outcome{Task: rec, Backgrounded: true}, nil, "Task ID: w00000001", false, "/root/sub/a.yaml"},
-		"absolute":  {`{"file":"/p/a.yaml"}`, Outcome{Task: rec, Backgrounded: true}, nil, "You will be told", false, "/p/a.yaml"},
-		"resume":    {`{"resume":"w1"}`, Outcome{Task: rec, Backgrounded: true}, nil, "Task ID", false, ""},
-		"completed": {`{"file":"a"}`, Outcome{Task: ended(task.Completed, ""), Text: "all\x1b well"}, nil, "w00000001 is completed.\n\nall", false, "/root/a"},
-		"failed":    {`{"file":"a"}`, Outcome{Task: ended(task.Failed, "step x: failed"), Text: "x: failed"}, nil, "did not complete: step x: failed. To go on with it", true, "/root/a"},
-		"refused":   {`{"file":"a"}`, Outcome{}, &toolkit.Refusal{Text: "step x was not allowed"}, "step x was not allowed", true, "/root/a"},
-		"neither":   {`{}`, Outcome{}, nil, `give "file" or "resume"`, true, ""},
-		"both":      {`{"file":"a","resume":"w1"}`, Outcome{}, nil, `give "file" or "resume"`, true, ""},
-		"params":    {`{"resume":"w1","params":{"x":"1"}}`, Outcome{}, nil, "leave them out", true, ""},
-		"number":    {`{"file":"a","params":{"x":1}}`, Outcome{}, nil, `"params"`, true, ""},
-		"unknown":   {`{"script":"a"}`, Outcome{}, nil, `unknown field "script"`, true, ""},
+		"file": {`{"file":"sub/a.yaml","params":{"x":"1"}}`, Outcome{Task: rec, Backgrounded: true}, nil,
+			"Task ID: w00000001", false, "/root/sub/a.yaml"},
+		"absolute": {`{"file":"/p/a.yaml"}`, Outcome{Task: rec, Backgrounded: true}, nil, "You will be told", false,
+			"/p/a.yaml"},
+		"resume": {`{"resume":"w1"}`, Outcome{Task: rec, Backgrounded: true}, nil, "Task ID", false, ""},
+		"completed": {`{"file":"a"}`, Outcome{Task: ended(task.Completed, ""), Text: "all\x1b well"}, nil,
+			"w00000001 is completed.\n\nall", false, "/root/a"},
+		"failed": {`{"file":"a"}`, Outcome{Task: ended(task.Failed, "step x: failed"), Text: "x: failed"}, nil,
+			"did not complete: step x: failed. To go on with it", true, "/root/a"},
+		"refused": {`{"file":"a"}`, Outcome{}, &toolkit.Refusal{Text: "step x was not allowed"}, "step x was not allowed",
+			true, "/root/a"},
+		"neither": {`{}`, Outcome{}, nil, `give "file" or "resume"`, true, ""},
+		"both":    {`{"file":"a","resume":"w1"}`, Outcome{}, nil, `give "file" or "resume"`, true, ""},
+		"params":  {`{"resume":"w1","params":{"x":"1"}}`, Outcome{}, nil, "leave them out", true, ""},
+		"number":  {`{"file":"a","params":{"x":1}}`, Outcome{}, nil, `"params"`, true, ""},
+		"unknown": {`{"script":"a"}`, Outcome{}, nil, `unknown field "script"`, true, ""},
 	} {
 		k := &known{out: c.out, err: c.err}
-		out, err := New(Config{Workflows: k, Root: "/root"}).Call(t.Context(), agent.Call{ID: "c", Name: Name, Input: json.RawMessage(c.input)})
-		if err != nil || out.IsError != c.bad || !strings.Contains(out.Text, c.want) || strings.Contains(out.Text, "\x1b") || k.got.File != c.file {
+		out, err := New(Config{Workflows: k, Root: "/root"}).Call(t.Context(),
+			agent.Call{ID: "c", Name: Name, Input: json.RawMessage(c.input)})
+		if err != nil || out.IsError != c.bad || !strings.Contains(out.Text, c.want) || strings.Contains(out.Text, "\x1b") ||
+			k.got.File != c.file {
 			t.Errorf("%s: %v %+v, asked for %q", name, err, out, k.got.File)
 		}
 	}
 	k := &known{err: errors.New("the disk is full")}
-	if _, err := New(Config{Workflows: k, Root: "/"}).Call(t.Context(), agent.Call{Input: json.RawMessage(`{"file":"a"}`)}); err == nil {
+	if _, err := New(Config{Workflows: k, Root: "/"}).Call(t.Context(),
+		agent.Call{Input: json.RawMessage(`{"file":"a"}`)}); err == nil {
 		t.Error("a failure of the runtime passes for an answer")
 	}
 }
