@@ -97,6 +97,13 @@ func TestChatRequest(t *testing.T) {
 		`{"role":"user","content":[{"type":"text","text":"[document left out: this provider does not take it]"},` +
 		`{"type":"image_url","image_url":{"url":"data:image/png;base64,AAAA"}}]}]}`
 	same(t, s.Requests()[0], want)
+	for header, want := range map[string]string{
+		"Authorization": "Bearer k", "Content-Type": "application/json", "Accept": "text/event-stream",
+	} {
+		if got := s.Requests()[0].Header.Get(header); got != want {
+			t.Errorf("header %s = %q, want %q", header, got, want)
+		}
+	}
 }
 
 func TestResponsesRequest(t *testing.T) {
