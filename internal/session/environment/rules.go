@@ -51,6 +51,7 @@ func usualTools(folder string) []agent.Tool {
 	all = append(all, search.New(search.Config{Root: folder})...)
 	all = append(all, tasktools.New(tasktools.Config{})...)
 	all = append(all, tasktools.NewList(nil), tasktools.NewSend(nil), tasktools.NewRead(nil, 0), usertools.NewIntent())
-	all = append(all, skilltool.New(skilltool.Config{}), webtool.New(webtool.NewFetcher(webtool.Config{})), usertools.NewAsk(nil))
+	all = append(all, usertools.NewAsk(nil), skilltool.New(skilltool.Config{}))
+	all = append(all, webtool.New(webtool.NewFetcher(webtool.Config{})))
 	return append(all, todotools.New(todotools.Config{})...)
 }
