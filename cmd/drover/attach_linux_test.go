@@ -373,7 +373,7 @@ func attachments() cases {
 			if got := p.session("prompt"); got != id {
 				t.Errorf("sessions %s and %s", id, got)
 			}
-			p.fails(2, []string{"--continue"}, "no terminal", "drover attach")
+			p.fails(2, []string{"--continue"}, "not a terminal", "drover attach")
 			p.leaves(patience, "drover host")
 		},
 		"waiting": func(t *testing.T, p *place) {

@@ -132,10 +132,10 @@ func TestMonitors(t *testing.T) {
 			if got := follow.wait(); got.code != 0 || got.stdout() != "fine\nERR one\nERR two" {
 				t.Errorf("logs says %q, %q", got.stdout(), got.stderr)
 			}
-			p.fails(2, []string{"monitor"}, "not clear")
+			p.fails(2, []string{"monitor"}, "exactly one of")
 			p.fails(2, []string{"monitor", "--persistent", "--timeout=5s", "true"}, "mutually exclusive")
 			p.fails(2, []string{"monitor", "--match", "(", "--", "true"}, "regexp")
-			p.fails(2, []string{"monitor", "--file", "x", "--", "true"}, "not clear")
+			p.fails(2, []string{"monitor", "--file", "x", "--", "true"}, "exactly one of")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
