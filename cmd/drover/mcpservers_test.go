@@ -103,7 +103,7 @@ func mcpServerCases() cases {
 			path := filepath.Join(p.work, "greeter")
 			p.good("mcp", "add", "g", "-e", "WORD=you", "--", "bash", path)
 			p.good("mcp", "add", "--scope", "project", "away", "--url", "http://127.0.0.1:1/mcp", "--header", "A: b")
-			p.fails(1, []string{"mcp", "add", "g", "--", "bash"}, "has a server g", "drover mcp rm")
+			p.fails(1, []string{"mcp", "add", "g", "--", "bash"}, "add MCP server g", "drover mcp rm")
 			p.fails(2, []string{"mcp", "add", "x"}, "neither a command nor a url")
 			p.fails(2, []string{"mcp", "add", "--scope", "moon", "x", "--", "y"}, `--scope "moon": unknown scope`)
 			list := func(args ...string) map[string]object {

@@ -146,7 +146,7 @@ func TestTeleport(t *testing.T) {
 			}) {
 				t.Fatal("no session")
 			}
-			p.fails(1, []string{"teleport", "export", id}, "is at work")
+			p.fails(1, []string{"teleport", "export", id}, "it is live")
 			close(free)
 			r.wait()
 			p.good("teleport", "export", id, "-o", "a.tgz")

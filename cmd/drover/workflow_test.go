@@ -74,7 +74,7 @@ func TestWorkflowTool(t *testing.T) {
 			if res := r.wait(); res.code != 130 {
 				t.Errorf("exit code %d", res.code)
 			} else {
-				holds(t, "what is said", res.stderr, "is stopped, and goes on with `drover workflow run --resume w")
+				holds(t, "what is said", res.stderr, "was stopped (resume it with `drover workflow run --resume w")
 			}
 		},
 		"people only": func(t *testing.T, p *place) {

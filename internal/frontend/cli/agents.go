@@ -367,7 +367,7 @@ func (a *app) agentsCheck(out io.Writer, paths []string, asJSON bool) error {
 		}
 		places, err := catalog.PlacesIn(path)
 		if err != nil {
-			return &control.Error{Code: control.NotFound, Message: fmt.Sprintf("%q cannot be looked at: %v", path, err),
+			return &control.Error{Code: control.NotFound, Message: fmt.Sprintf("check %q: %v", path, err),
 				Mend: "name a file or a folder"}
 		}
 		r.add(catalog.New(catalog.Config{Places: places}))

@@ -84,7 +84,7 @@ func TestDecide(t *testing.T) {
 		"elsewhere":  {[]string{"deny", "qc", "--all-sessions"}, 0, "denied qcccc1111", &control.DecideRequest{ID: "qcccc1111", Digest: "d4"}},
 		"other":      {[]string{"deny", "qccc"}, 0, "denied qcccc1111", &control.DecideRequest{ID: "qcccc1111", Digest: "d4"}},
 		"slip":       {[]string{"deny", "qcc"}, 3, "no question", nil},
-		"unknown":    {[]string{"allow", "q9"}, 3, "answered, or its time was up", nil},
+		"unknown":    {[]string{"allow", "q9"}, 3, "answered or has expired", nil},
 		"empty":      {[]string{"allow", ""}, 3, "no question", nil},
 		"ambiguous":  {[]string{"allow", "qaaaa"}, 2, "qaaaa1111", nil},
 		"allow-text": {[]string{"allow", "qaaaa2222"}, 2, "answer qaaaa2222 TEXT", nil},

@@ -3,8 +3,8 @@
 //
 // It promises the exit codes of [Execute], stdout for results and nothing else,
 // and that no byte of a task reaches a terminal alive unless --raw asks for it.
-// It knows no engine: which sessions there are, and how a foreground command
-// runs, it asks of [Sessions].
+// It knows no engine: sessions are found and opened by [Backend]. All commands are
+// here; help.go has their groups, their examples and the words of other programs.
 package cli
 
 import (

@@ -619,7 +619,7 @@ func TestShow(t *testing.T) {
 		"promote review":     {0, "a11111111\n", ""},
 		"promote bad":        {1, "", "drover: promote b44444444: it has ended\n"},
 		"sessions rm sd":     {0, "sdead0000\n", ""},
-		"sessions rm sl":     {1, "", "drover: remove session slive0000: it lives (stop its tasks first, see `drover ps`)\n"},
+		"sessions rm sl":     {1, "", "drover: remove session slive0000: it is live (stop its tasks first, see `drover ps`)\n"},
 		"sessions rm sx":     {3, "", "drover: no session \"sx\" (see `drover sessions`)\n"},
 		"sessions rm s":      {2, "", "drover: \"s\" is ambiguous: it could be any of slive0000, sdead0000 (give more of the ID)\n"},
 		"doctor":             {1, "CHECK  STATE  DETAIL  FIX\nstate  ok     /x      -\ndisk   error  full    make room\n", "drover: 1 of 2 checks found an error\n"},

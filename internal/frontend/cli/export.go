@@ -112,7 +112,7 @@ func (q *quiet) flush() error {
 func newFile(path string, write func(io.Writer) error) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
-		return &control.Error{Code: control.Conflict, Message: fmt.Sprintf("write %s: it is there already", path),
+		return &control.Error{Code: control.Conflict, Message: fmt.Sprintf("write %s: the file exists", path),
 			Mend: "remove it, or choose another name"}
 	}
 	if err != nil {

@@ -49,7 +49,7 @@ func TestExport(t *testing.T) {
 		{name: "lines", words: []string{"--format=jsonl", "slive0000"}, out: "jsonl of slive0000 \u202e\nsecond"},
 		{name: "terminal", words: []string{"--format", "jsonl", "slive0000"}, terminal: true, out: "jsonl of slive0000 \\u202e\nsecond"},
 		{name: "file", words: []string{"-o", fresh, "slive0000"}},
-		{name: "exists", words: []string{"-o", there, "slive0000"}, code: 1, err: "it is there already"},
+		{name: "exists", words: []string{"-o", there, "slive0000"}, code: 1, err: "the file exists"},
 		{name: "half", words: []string{"--format=json", "-o", half, "slive0000"}, code: 1, err: "the disk is gone"},
 		{name: "no-folder", words: []string{"-o", filepath.Join(dir, "no", "file"), "slive0000"}, code: 1, err: "no such file"},
 		{name: "no-conversation", words: []string{"sdead0000"}, code: 3, err: "session sdead0000 has no conversation"},

@@ -81,7 +81,7 @@ func TestShowQuestion(t *testing.T) {
 		says  string
 	}{
 		{[]string{"allow", "qbbbb", "--always"}, 2, "no rule can allow this call permanently"},
-		{[]string{"allow", "qaaaa1", "--digest", "another0"}, 1, "it is not the one that was shown"},
+		{[]string{"allow", "qaaaa1", "--digest", "another0"}, 1, "digest mismatch"},
 		{[]string{"deny", "qaaaa1", "--digest", "d1"}, 1, "8 characters or more"},
 	} {
 		got := asking().do(t, append([]string{"approvals"}, c.words...)...)

@@ -158,7 +158,7 @@ func (a *app) list(ctx context.Context, ended, all bool, limit int) (records []t
 				a.note("%v", errs[i])
 			}
 			if block[i].Info().Stopped {
-				a.note("the host of session %s stands still, as after Ctrl-Z: its log is shown (`fg` in its terminal continues it)",
+				a.note("the host of session %s is suspended, as by Ctrl-Z: its log is shown (`fg` in its terminal continues it)",
 					block[i].Info().Session)
 			}
 			if page.Trouble != "" {

@@ -237,7 +237,7 @@ func (a *app) sessionsRemove() *cobra.Command {
 				return a.elsewhere(cmd.Context(), word, err)
 			}
 			if i.Live {
-				return &control.Error{Code: control.Conflict, Message: fmt.Sprintf("remove session %s: it lives", i.Session),
+				return &control.Error{Code: control.Conflict, Message: fmt.Sprintf("remove session %s: it is live", i.Session),
 					Mend: "stop its tasks first, see `drover ps`"}
 			}
 			if !slices.ContainsFunc(chosen, func(c control.Info) bool { return c.Session == i.Session }) {

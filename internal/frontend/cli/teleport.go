@@ -143,11 +143,11 @@ func (a *app) exported(ctx context.Context, ref string) (control.Info, error) {
 	}
 	switch info := found[0].Info(); {
 	case info.Live:
-		return info, &control.Error{Code: control.Conflict, Message: fmt.Sprintf("session %s is at work", ref),
+		return info, &control.Error{Code: control.Conflict, Message: fmt.Sprintf("export session %s: it is live", ref),
 			Mend: "wait for it, or stop it with `drover stop`"}
 	case info.Role != conversing:
 		return info, &control.Error{Code: control.Conflict,
-			Message: fmt.Sprintf("session %s has no conversation that could go on", ref), Mend: "see `drover sessions`"}
+			Message: fmt.Sprintf("export session %s: it has no conversation", ref), Mend: "see `drover sessions`"}
 	default:
 		return info, nil
 	}
@@ -290,10 +290,10 @@ func (a *app) importSession(ctx context.Context, set settings.Settings, file, in
 	if _, err = teleport.Import(ctx, f, to); err != nil {
 		return err
 	}
-	a.hint(fmt.Sprintf("session %s, which was %s, is in %s; its other name is %s", id, m.Source, to.Project.Folder(),
+	a.hint(fmt.Sprintf("imported session %s, formerly %s, into %s; it is also called %s", id, m.Source, to.Project.Folder(),
 		to.Alias))
 	for _, name := range slices.Sorted(maps.Keys(m.Env)) {
-		a.hint(fmt.Sprintf("it was used with %s=%s, which you have to set yourself", name, m.Env[name]))
+		a.hint(fmt.Sprintf("it was used with %s=%s, which is not set here", name, m.Env[name]))
 	}
 	_, err = fmt.Fprintln(a.Stdout, id)
 	return err

@@ -267,7 +267,7 @@ func (a *app) waitHeeding(ctx context.Context, tasks []found, first bool, limit 
 			return reply, err
 		}
 		if told = *reply.Trouble; told == "" {
-			a.note("there is space again")
+			a.note("there is disk space again")
 		} else {
 			a.note("%s", told)
 		}

@@ -151,7 +151,7 @@ func (a *app) flowHere(ctx context.Context, id task.ID, title string, f workflow
 			}
 			err = a.followFlow(ctx, s, rec, f.json)
 			if ctx.Err() != nil {
-				a.hint(fmt.Sprintf("workflow %s is stopped, and goes on with `drover workflow run --resume %s`", rec.ID, rec.ID))
+				a.hint(fmt.Sprintf("workflow %s was stopped (resume it with `drover workflow run --resume %s`)", rec.ID, rec.ID))
 			}
 			return err
 		})
