@@ -170,7 +170,7 @@ func promptEnds() cases {
 			if got := p.good("agent", "run", "explore", "where", "is", "it?").stdout(); got != "found a.txt" {
 				t.Errorf("printed %q", got)
 			}
-			p.fails(2, []string{"agent", "run", "explore"}, "prompt")
+			p.fails(2, []string{"agent", "run", "explore"}, "PROMPT")
 			p.fails(1, []string{"agent", "run", "plan", "it"}, "no step")
 		},
 	}

@@ -102,9 +102,7 @@ func promptOptions() cases {
 			p.file(".drover/settings.json", `{"permissions":{"allow":["Bash"],"deny":["Bash(cat:*)"]}}`)
 			p.file("s.yaml", "version: 1\nagents:\n  main:\n    - tools:\n        - {name: Bash, input: {command: touch it}}\n        - {name: Bash, input: {command: cat s.yaml}}\n    - text: done\n")
 			r := p.denied([]string{"-p", "go", "--output-format=json", "--model=script:s.yaml"},
-				"note: "+filepath.Join(p.dir, ".drover", "settings.json")+
-					": permissions.allow is ignored: the files of a project can only ask and deny until its folder is trusted",
-				"note: the files of this folder would execute or allow something, which has no effect until you trust it (see `drover trust`)",
+				"note: the files of this folder would execute or allow something (.drover/settings.json), which has no effect until you trust it (see `drover trust`)",
 				touchDenied,
 				"Bash call denied by the rule Bash(cat:*); only removing that rule allows it")
 			if denials, _ := r.objects(t)[0]["permission_denials"].([]any); len(denials) != 2 {

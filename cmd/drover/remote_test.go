@@ -166,8 +166,8 @@ func TestRemote(t *testing.T) {
 			p.fails(2, []string{"remote", "run", "--service", "nowhere", "do it"}, "nowhere", "not in the settings")
 			p.fails(2, []string{"remote", "run", "--service", "http://example.com", "do it"}, "neither https nor on this machine")
 			p.fails(2, []string{"remote", "run", "--type", "cloud", "--service", "http://127.0.0.1:1", "do it"}, "cloud", "not known")
-			p.fails(2, []string{"remote", "run"}, "no prompt")
-			there.fails(2, []string{"remote", "serve"}, "no token is set")
+			p.fails(2, []string{"remote", "run"}, "PROMPT is required")
+			there.fails(2, []string{"remote", "serve"}, "no token")
 			there.fails(2, []string{"remote", "serve", "--open", "--listen", "0.0.0.0:0"}, "0.0.0.0")
 		},
 		"denied": func(t *testing.T, p, there *place) {

@@ -294,7 +294,7 @@ func teammates() cases {
 					return modeltest.Text("ada has written")
 				},
 			})
-			p.fails(2, []string{"agent", "run", "general-purpose", "x", "--team=crew"}, "a teammate stays for messages", "add -d and --name")
+			p.fails(2, []string{"agent", "run", "general-purpose", "x", "--team=crew"}, "needs -d and --name")
 			id := p.good("agent", "run", "general-purpose", "write the file", "-d", "--name=ada", "--team=crew", "--permission-mode=plan").stdout()
 			q := p.asked("submit_plan")
 			if p.there("out.txt") {

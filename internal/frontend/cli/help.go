@@ -188,7 +188,10 @@ func noSuchCommand(cmd *cobra.Command, args []string) error {
 		fix = "edit .drover/settings.json of the folder or ~/.config/drover/settings.json; `drover doctor` checks them"
 	case other != "":
 		fix = "use `drover " + other + "`"
-	case len(word) > 3:
+	default:
+		if len(word) <= 3 {
+			cmd.SuggestionsMinimumDistance = 1
+		}
 		if s := cmd.SuggestionsFor(word); len(s) > 0 {
 			fix = "did you mean `drover " + s[0] + "`?"
 		}
