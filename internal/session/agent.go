@@ -24,9 +24,9 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// self is an agent as it asks for things: the main agent, a subagent, or a
-// client that is none. What it starts gets no more than it has.
-type self struct {
+// caller is who asks for something: the main agent, a subagent, or a client that is
+// no agent. What it starts gets no more than it has.
+type caller struct {
 	s        *Session
 	id       task.ID   // of its task; of the session for the main agent; empty for a client
 	host     task.Host // of a subagent
@@ -48,7 +48,7 @@ type self struct {
 
 // launch starts a subagent for me, which is checked and resolved first. The notes
 // say where it got something else than was asked for.
-func (s *Session) launch(ctx context.Context, in subagent.Input, spec task.Spec, me self) (_ task.Record, notes []string, err error) {
+func (s *Session) launch(ctx context.Context, in subagent.Input, spec task.Spec, me caller) (_ task.Record, notes []string, err error) {
 	if spec.Team != nil {
 		s.teams.Lock()
 		defer s.teams.Unlock()
@@ -94,7 +94,7 @@ func (s *Session) launch(ctx context.Context, in subagent.Input, spec task.Spec,
 
 // child is a subagent that is going to be.
 type child struct {
-	self
+	caller
 	def   subagent.Definition
 	notes []string // about what it gets, for the user and for who asked
 
@@ -103,7 +103,7 @@ type child struct {
 }
 
 // child resolves what a subagent gets: never more than the one who asks has.
-func (s *Session) child(in subagent.Input, me self) (*child, error) {
+func (s *Session) child(in subagent.Input, me caller) (*child, error) {
 	def, err := me.catalog().Find(in.Type)
 	if err != nil {
 		return nil, err
@@ -115,7 +115,7 @@ func (s *Session) child(in subagent.Input, me self) (*child, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &child{self: me, def: def, isolation: isolation}
+	c := &child{caller: me, def: def, isolation: isolation}
 	c.parent = me.id
 	c.host, c.mate, c.rules.Mode = nil, nil, me.mode()
 	c.depth = me.depth + 1
@@ -141,7 +141,7 @@ func (s *Session) child(in subagent.Input, me self) (*child, error) {
 }
 
 // choose finds the model of an agent, and makes sure that it can be reached.
-func (s *Session) choose(me self, in subagent.Input, def subagent.Definition) (choose.Choice, error) {
+func (s *Session) choose(me caller, in subagent.Input, def subagent.Definition) (choose.Choice, error) {
 	p := s.cfg.Agents.Policy
 	p.Reachable = func(name string) error {
 		_, err := s.cfg.Agents.Models.Find(name, home.Lookup(me.env), me.origin())
@@ -157,14 +157,14 @@ func (s *Session) choose(me self, in subagent.Input, def subagent.Definition) (c
 }
 
 // budget is the child as its budget is reserved. The ID is that of a further run.
-func (c *child) budget(id task.ID, asker self) budget.Agent {
+func (c *child) budget(id task.ID, asker caller) budget.Agent {
 	return budget.Agent{ID: id, Asker: asker.id, Depth: c.depth, Model: c.model, Def: c.def}
 }
 
 // assemble puts the subagent together when its run begins.
 func (c *child) assemble(ctx context.Context, h task.Host, _ subagent.Input) (_ *subagent.Assembly, err error) {
 	rec := h.Record()
-	me := c.self
+	me := c.caller
 	me.id, me.host, me.depth = rec.ID, h, rec.Depth
 	place := c.s.cfg.Place
 	activity := c.s.activity.Begin(rec.ID, rec.Parent, true)
@@ -186,7 +186,7 @@ func (c *child) assemble(ctx context.Context, h task.Host, _ subagent.Input) (_ 
 			}
 		}()
 	}
-	k, err := c.s.kit(me, c.def, place.AgentTranscript(rec.ID))
+	k, err := c.s.newEnvironment(me, c.def, place.AgentTranscript(rec.ID))
 	if err != nil {
 		return nil, err
 	}
@@ -333,13 +333,13 @@ func linkTranscript(to, at string) error {
 }
 
 // ownServers are the MCP servers that a definition names, for an agent that me starts.
-func (s *Session) ownServers(def subagent.Definition, me self) []servers.Server {
+func (s *Session) ownServers(def subagent.Definition, me caller) []servers.Server {
 	return s.servers.Own(def, me.access(), me.env, func(text string) { s.say(me.id, text) })
 }
 
 // origin is the folder that relative names in the settings are about: of an
 // isolated agent not its own.
-func (me self) origin() string { return cmp.Or(me.rules.Base, me.cwd) }
+func (me caller) origin() string { return cmp.Or(me.rules.Base, me.cwd) }
 
 // home is the nearest agent above a task, or itself, that has a checkout of its
 // own; empty: it works where the session does.
@@ -358,7 +358,7 @@ func (s *Session) home(id task.ID) task.ID {
 }
 
 // within makes an absolute path without links of one that a file tool was given.
-func (me self) within(path string) (string, bool) {
+func (me caller) within(path string) (string, bool) {
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(me.cwd, path)
 	}

@@ -168,10 +168,10 @@ func (s *Session) startAgent(ctx context.Context, r control.StartRequest, spec t
 }
 
 // outside stands for a client that starts an agent without being one.
-func (s *Session) outside(r control.StartRequest) self {
+func (s *Session) outside(r control.StartRequest) caller {
 	rules := s.cfg.Agents.Rules
 	rules.Allow = append(slices.Clone(rules.Allow), r.Agent.AllowedTools...)
-	return self{s: s, cwd: r.Cwd, env: s.clientEnv(r.Env), model: s.cfg.Agents.Model, rules: rules}
+	return caller{s: s, cwd: r.Cwd, env: s.clientEnv(r.Env), model: s.cfg.Agents.Model, rules: rules}
 }
 
 // clientEnv is the environment of a client as agents get it.

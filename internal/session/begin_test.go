@@ -90,7 +90,7 @@ func TestModeOfDefinition(t *testing.T) {
 `, func(c *Config) {
 		c.Agents.Catalog = fixed(subagent.Definition{Name: "planner", Prompt: "x", PermissionMode: "plan"})
 	})
-	me := self{s: r.Session, cwd: r.folder, env: r.cfg.Agents.Env, model: r.cfg.Agents.Model, rules: permission.Rules{Mode: permission.AcceptEdits}}
+	me := caller{s: r.Session, cwd: r.folder, env: r.cfg.Agents.Env, model: r.cfg.Agents.Model, rules: permission.Rules{Mode: permission.AcceptEdits}}
 	for _, asked := range []string{"", "default", "acceptEdits", "dontAsk"} {
 		c, err := r.child(subagent.Input{Type: "planner", Prompt: "x", PermissionMode: asked}, me)
 		if err != nil || c.rules.Mode != permission.Plan {
@@ -98,8 +98,8 @@ func TestModeOfDefinition(t *testing.T) {
 		}
 	}
 	m, err := r.OpenMain(r.ctx, MainConfig{Agent: "planner"})
-	if err != nil || m.kit.me.rules.Mode != permission.Plan {
-		t.Errorf("as the main agent: %v, %v", m.kit.me.rules.Mode, err)
+	if err != nil || m.environment.me.rules.Mode != permission.Plan {
+		t.Errorf("as the main agent: %v, %v", m.environment.me.rules.Mode, err)
 	}
 }
 

@@ -189,7 +189,7 @@ func TestLaunchOrder(t *testing.T) {
 		return modeltest.Answer{Blocks: []agent.Block{agent.TextBlock("x")}, Wait: hold}
 	}, func(c *Config) { c.Limits.Depth = 1 })
 	defer close(hold)
-	me := self{s: r.Session, cwd: r.folder, env: r.cfg.Agents.Env, model: "sonnet", rules: r.cfg.Agents.Rules}
+	me := caller{s: r.Session, cwd: r.folder, env: r.cfg.Agents.Env, model: "sonnet", rules: r.cfg.Agents.Rules}
 	top, _, err := r.launch(r.ctx, subagent.Input{Prompt: "x"}, task.Spec{}, me)
 	if err != nil {
 		t.Fatal(err)
@@ -229,7 +229,7 @@ func TestChildResolution(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			r.Session.cfg.Agents.Catalog = fixed(subagent.Definition{Name: "x", Prompt: "x", MaxTurns: tt.def, Model: tt.defM})
 			c, err := r.child(subagent.Input{Type: "x", Prompt: "x", MaxTurns: tt.in, Model: tt.inM},
-				self{s: r.Session, cwd: r.folder, env: r.cfg.Agents.Env, model: tt.parentM, maxTurns: tt.parent})
+				caller{s: r.Session, cwd: r.folder, env: r.cfg.Agents.Env, model: tt.parentM, maxTurns: tt.parent})
 			if err != nil || c.maxTurns != tt.want || c.model != tt.wntM {
 				t.Errorf("%d turns, model %q, %v; want %d, %q", c.maxTurns, c.model, err, tt.want, tt.wntM)
 			}
@@ -339,13 +339,13 @@ func TestSpawns(t *testing.T) {
 		subagent.Definition{Name: "lead", Prompt: "x", Tools: []string{"Read", "Agent(Helper, other)"}},
 		subagent.Definition{Name: "helper", Prompt: "x", Tools: []string{"Agent(other,stranger)", "Read"}},
 		subagent.Definition{Name: "other", Prompt: "x"}, subagent.Definition{Name: "stranger", Prompt: "x"})
-	me := self{s: r.Session, cwd: r.folder, env: r.cfg.Agents.Env}
-	start := func(who self, kind string) (self, error) {
+	me := caller{s: r.Session, cwd: r.folder, env: r.cfg.Agents.Env}
+	start := func(who caller, kind string) (caller, error) {
 		c, err := r.child(subagent.Input{Type: kind, Prompt: "x"}, who)
 		if err != nil {
-			return self{}, err
+			return caller{}, err
 		}
-		return c.self, nil
+		return c.caller, nil
 	}
 	lead, err := start(me, "lead")
 	if err != nil || !slices.Equal(lead.tools, []string{"Read", "Agent"}) {

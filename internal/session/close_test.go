@@ -35,7 +35,7 @@ func TestOtherOwner(t *testing.T) {
 			break
 		}
 	}
-	rt := &runtime{self: self{s: c.Session, id: c.cfg.Info.Session, cwd: "/"}}
+	rt := &runtime{caller: caller{s: c.Session, id: c.cfg.Info.Session, cwd: "/"}}
 	r, _, err := rt.Stop(context.Background(), string(id))
 	if err != nil {
 		t.Fatal(err)

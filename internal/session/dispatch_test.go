@@ -241,7 +241,7 @@ func TestBackgroundCommand(t *testing.T) {
 		rec.Process.PID <= 0 || rec.ToolUseID != "toolu_bash" || rec.Owner != c.cfg.Info.Session || rec.OutputFile != c.cfg.Place.Output(rec.ID) {
 		t.Errorf("record %+v, %v", rec, err)
 	}
-	rt := &runtime{self: self{s: c.Session, id: c.cfg.Info.Session}}
+	rt := &runtime{caller: caller{s: c.Session, id: c.cfg.Info.Session}}
 	// A wait that is over gives what there is so far.
 	if got, late, err := rt.Wait(c.ctx, id, time.Millisecond); err != nil || !late || got.Status != task.Running {
 		t.Errorf("wait: %+v, %v, %v", got, late, err)
@@ -299,7 +299,7 @@ func TestLongOutput(t *testing.T) {
 	r := open(t, "", func(c *Config) { c.Limits.OutputChars = 200 })
 	rec := r.run("seq 1 1000")
 	r.wait(string(rec.ID))
-	rt := &runtime{self: self{s: r.Session, id: r.cfg.Info.Session}}
+	rt := &runtime{caller: caller{s: r.Session, id: r.cfg.Info.Session}}
 	out, err := tasktools.New(tasktools.Config{Tasks: rt, OutputLimit: 200})[1].Call(r.ctx, agent.Call{ID: "x", Name: "TaskOutput", Input: []byte(fmt.Sprintf(`{"task_id":%q}`, rec.ID))})
 	if err != nil || !strings.Contains(out.Text, "[Truncated. Full output: "+rec.OutputFile+"]") || !strings.Contains(out.Text, "1000") ||
 		strings.Contains(out.Text, "\n500\n") {

@@ -31,7 +31,7 @@ type engine struct {
 func (e *engine) Launch(ctx context.Context, l subagent.Launch) (task.Record, error) {
 	rules := e.s.cfg.Agents.Rules
 	rules.Allow = slices.Concat(rules.Allow, l.Input.AllowedTools)
-	me := self{s: e.s, id: l.Parent, cwd: e.cwd, env: e.s.clientEnv(e.env), model: e.s.cfg.Agents.Model, rules: rules, given: &given{l.Agents, programHooks(l.Hooks)}}
+	me := caller{s: e.s, id: l.Parent, cwd: e.cwd, env: e.s.clientEnv(e.env), model: e.s.cfg.Agents.Model, rules: rules, given: &given{l.Agents, programHooks(l.Hooks)}}
 	spec := task.Spec{Name: l.Name, Description: l.Description, Parent: l.Parent, Backgrounded: l.Background, Cwd: e.cwd}
 	var rec task.Record
 	var err error
@@ -86,7 +86,7 @@ func (e *engine) Done(id task.ID) <-chan struct{} { return e.s.sup.Done(id) }
 
 // Text implements [subagent.Engine].
 func (e *engine) Text(ctx context.Context, r task.Record) (string, error) {
-	return (&runtime{self: self{s: e.s}}).Text(ctx, r)
+	return (&runtime{caller: caller{s: e.s}}).Text(ctx, r)
 }
 
 // Stop implements [subagent.Engine].
@@ -117,7 +117,7 @@ type given struct {
 }
 
 // catalog is the types of agents that somebody may start.
-func (me self) catalog() subagent.Catalog {
+func (me caller) catalog() subagent.Catalog {
 	if me.given != nil {
 		return me.given.agents
 	}
@@ -125,7 +125,7 @@ func (me self) catalog() subagent.Catalog {
 }
 
 // hooks are those of the session, of the definition, and of the program.
-func (me self) hooks(def subagent.Definition) *hook.Set {
+func (me caller) hooks(def subagent.Definition) *hook.Set {
 	set := me.s.hooksOf(def)
 	if me.given != nil {
 		set = set.Join(me.given.hooks)

@@ -18,7 +18,7 @@ const (
 )
 
 // reminders makes those of an agent that has tools by these names.
-func (s *Session) reminders(me self, critical string, has func(tool string) bool) *environment.Reminders {
+func (s *Session) reminders(me caller, critical string, has func(tool string) bool) *environment.Reminders {
 	r := environment.NewReminders(critical, func() []string { return s.edits.Take(me.id) })
 	if has("TaskOutput") {
 		r.Add(environment.List{Name: taskList, Head: "Background tasks:", Volatile: true,
@@ -36,7 +36,7 @@ func (s *Session) reminders(me self, critical string, has func(tool string) bool
 
 // backgroundOf is what runs or waits in the background for an agent, oldest
 // first.
-func (s *Session) backgroundOf(me self) []task.Record {
+func (s *Session) backgroundOf(me caller) []task.Record {
 	var live []task.Record
 	for _, r := range s.sup.List(0) {
 		mine := r.Owner == me.id || r.Owner == "" && me.depth == 0
@@ -50,7 +50,7 @@ func (s *Session) backgroundOf(me self) []task.Record {
 	return live
 }
 
-func (s *Session) agentItems(me self) []environment.Item {
+func (s *Session) agentItems(me caller) []environment.Item {
 	var items []environment.Item
 	for _, d := range me.catalog().All() {
 		if d.NoModel || me.spawns != nil && !slices.Contains(me.spawns, subagent.Normalize(d.Name)) {

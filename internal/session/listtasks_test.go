@@ -15,7 +15,7 @@ func TestListTasks(t *testing.T) {
 	r := open(t, "")
 	sleep := func(id task.ID) task.ID {
 		t.Helper()
-		rt := &runtime{self: self{s: r.Session, id: id, cwd: r.folder, env: r.cfg.Agents.Env}}
+		rt := &runtime{caller: caller{s: r.Session, id: id, cwd: r.folder, env: r.cfg.Agents.Env}}
 		out, err := rt.Run(r.ctx, shelltool.Command{Args: []string{"sleep", "100"}, Line: "sleep 100", Cwd: r.folder, Background: true})
 		if err != nil {
 			t.Fatal(err)
@@ -26,14 +26,14 @@ func TestListTasks(t *testing.T) {
 	other := sleep(r.cfg.Info.Session)
 	below := sleep(top)
 	for _, c := range []struct {
-		me   self
+		me   caller
 		want []task.ID
 	}{
-		{self{s: r.Session, id: r.cfg.Info.Session}, []task.ID{below, other, top}},
-		{self{s: r.Session, id: top, host: tasktest.NewHost(t, task.LocalAgent, nil)}, []task.ID{below}},
-		{self{s: r.Session, id: below, host: tasktest.NewHost(t, task.LocalAgent, nil)}, nil},
+		{caller{s: r.Session, id: r.cfg.Info.Session}, []task.ID{below, other, top}},
+		{caller{s: r.Session, id: top, host: tasktest.NewHost(t, task.LocalAgent, nil)}, []task.ID{below}},
+		{caller{s: r.Session, id: below, host: tasktest.NewHost(t, task.LocalAgent, nil)}, nil},
 	} {
-		recs, err := (&runtime{self: c.me}).List(r.ctx)
+		recs, err := (&runtime{caller: c.me}).List(r.ctx)
 		var got []task.ID
 		for _, rec := range recs {
 			got = append(got, rec.ID)

@@ -46,9 +46,9 @@ type MainConfig struct {
 // Main is the main agent of a session: its conversation, and what the agent is made of.
 type Main struct {
 	*conversation.Conversation
-	s    *Session
-	kit  *kit
-	shut func() error // closes the transcript
+	s           *Session
+	environment *agentEnvironment
+	shut        func() error // closes the transcript
 
 	wanted string   // the model, as a finder takes it
 	model  string   // as the user is shown it
@@ -61,7 +61,7 @@ type Main struct {
 // OpenMain puts the main agent together, with the conversation that the session
 // has had so far. There is one per session.
 func (s *Session) OpenMain(ctx context.Context, cfg MainConfig) (*Main, error) {
-	me := self{s: s, id: s.cfg.Info.Session, cwd: s.cfg.Info.Project, env: s.cfg.Agents.Env, rules: s.cfg.Agents.Rules,
+	me := caller{s: s, id: s.cfg.Info.Session, cwd: s.cfg.Info.Project, env: s.cfg.Agents.Env, rules: s.cfg.Agents.Rules,
 		tools: cfg.Tools, maxTurns: cfg.MaxTurns}
 	def, err := s.mainDefinition(cfg)
 	if err != nil {
@@ -81,11 +81,11 @@ func (s *Session) OpenMain(ctx context.Context, cfg MainConfig) (*Main, error) {
 	}
 	s.say(me.id, choice.Notes...)
 	me.model = choice.Name
-	k, err := s.kit(me, def, s.cfg.Place.Transcript())
+	k, err := s.newEnvironment(me, def, s.cfg.Place.Transcript())
 	if err != nil {
 		return nil, err
 	}
-	m := &Main{s: s, kit: k, wanted: choice.Name, model: k.cfg.ModelName}
+	m := &Main{s: s, environment: k, wanted: choice.Name, model: k.cfg.ModelName}
 	m.atEnd.Store(s.cfg.Agents.Memory.AtEnd)
 	if err := m.open(ctx, cfg); err != nil {
 		k.close()
@@ -100,7 +100,7 @@ func (s *Session) OpenMain(ctx context.Context, cfg MainConfig) (*Main, error) {
 
 // open opens the conversation.
 func (m *Main) open(ctx context.Context, cfg MainConfig) error {
-	s, k := m.s, m.kit
+	s, k := m.s, m.environment
 	var auto *conversation.Autopilot
 	if cfg.Autopilot {
 		auto = conversation.NewAutopilot(cfg.Reminders, k.hooks.Stop)
@@ -190,15 +190,15 @@ const lastHooks = 10 * time.Second
 func (m *Main) close() error {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), lastHooks, task.ErrClosing)
 	defer cancel()
-	m.kit.runner.SessionEnd(ctx, "other")
-	m.kit.close()
+	m.environment.runner.SessionEnd(ctx, "other")
+	m.environment.close()
 	return m.shut()
 }
 
 // unused reports whether somebody has opened a conversation and left it without a
 // word.
 func (m *Main) unused() bool {
-	if m == nil || !m.Hosted() || m.kit.resumed {
+	if m == nil || !m.Hosted() || m.environment.resumed {
 		return false
 	}
 	at, _ := m.State()
@@ -252,10 +252,10 @@ type mainHooks struct{ *Main }
 
 func (h mainHooks) Start(ctx context.Context) string {
 	source := "startup"
-	if h.kit.resumed {
+	if h.environment.resumed {
 		source = "resume"
 	}
-	return join([]string{h.kit.runner.SessionStart(ctx, source), h.kit.opening()})
+	return join([]string{h.environment.runner.SessionStart(ctx, source), h.environment.opening()})
 }
 
 func (h mainHooks) Command(prompt string) (answer, instead string, ok bool) {
@@ -268,12 +268,12 @@ func (h mainHooks) Command(prompt string) (answer, instead string, ok bool) {
 
 func (h mainHooks) Prompt(ctx context.Context, prompt string) (string, error) {
 	h.prompted.Add(1)
-	h.s.hops.worked(h.kit.me.id)
-	return h.kit.runner.UserPromptSubmit(ctx, prompt)
+	h.s.hops.worked(h.environment.me.id)
+	return h.environment.runner.UserPromptSubmit(ctx, prompt)
 }
 
 func (h mainHooks) Failed(ctx context.Context, err error, answer string) {
-	h.kit.runner.StopFailure(ctx, err, answer)
+	h.environment.runner.StopFailure(ctx, err, answer)
 }
 
 // HostMain makes a task of the conversation; see [conversation.Conversation.HostBy].
@@ -309,7 +309,7 @@ func (h mainHost) Attached() (bool, context.Context) { return h.s.audience.now()
 func (h mainHost) Cost() func() (float64, bool) { return h.s.budgets.Cost(h.s.cfg.Info.Session) }
 
 func (h mainHost) Parting(ctx context.Context) {
-	p, ok := h.Main.Parting(home.Lookup(h.kit.me.env))
+	p, ok := h.Main.Parting(home.Lookup(h.environment.me.env))
 	if ok && ctx.Err() == nil {
 		h.s.partInside(ctx, p)
 	}

@@ -23,9 +23,9 @@ func (s *Session) useMCPTasks() {
 
 // mcpTask makes a call of a tool as a task. The text is for the model: that the task was
 // begun, or, where nothing runs in the background, what it gave.
-func (k *kit) mcpTask(ctx context.Context, l *mcpclient.Lease, tool string, c agent.Call, args json.RawMessage) (text string, err error) {
+func (k *agentEnvironment) mcpTask(ctx context.Context, l *mcpclient.Lease, tool string, c agent.Call, args json.RawMessage) (text string, err error) {
 	s := k.me.s
-	rt := &runtime{self: k.me, learned: func(id task.ID) { k.reminders.Know(taskList, string(id)) }}
+	rt := &runtime{caller: k.me, learned: func(id task.ID) { k.reminders.Know(taskList, string(id)) }}
 	alone := s.cfg.Limits.NoBackground || rt.host != nil && !s.cfg.Limits.NestedBackground
 	made := make(chan string, 1)
 	w := s.kinds.MCPTask(func(immediate string) { made <- immediate },

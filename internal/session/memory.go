@@ -36,7 +36,7 @@ type Memory struct {
 // newDreams makes the dreams of the session.
 func (s *Session) newDreams() *dreams.Dreams {
 	a := s.cfg.Agents
-	me := self{s: s, cwd: s.cfg.Info.Project, env: a.Env, model: a.Model}
+	me := caller{s: s, cwd: s.cfg.Info.Project, env: a.Env, model: a.Model}
 	return dreams.New(dreams.Config{Store: a.Memory.Store, Tasks: s.sup, Pool: agentPool, Budgets: s.budgets, Place: s.cfg.Place, Rules: a.Rules,
 		Gate: s.gate, Updated: s.remembered, Wish: a.Memory.Model, Window: a.Window, Share: a.Share, Version: s.cfg.Info.Version, Sync: s.cfg.Power,
 		Driver: func(c dream.Config, in dream.Input) (task.Driver, json.RawMessage) {
@@ -75,7 +75,7 @@ func (s *Session) remembered(changed []string) {
 	m := s.main
 	s.mu.Unlock()
 	if m != nil {
-		if err := m.kit.cfg.Transcript.Append(agent.Record{Note: text}); err != nil {
+		if err := m.environment.cfg.Transcript.Append(agent.Record{Note: text}); err != nil {
 			text += fmt.Sprintf(" (the transcript does not hold this: %v)", err)
 		}
 	}
@@ -112,10 +112,10 @@ func (m Memory) dirs() []string {
 
 // board is the tool of an agent that looks after the board: one whose definition
 // names it.
-func (k *kit) board() []agent.Tool {
+func (k *agentEnvironment) board() []agent.Tool {
 	store := k.me.s.cfg.Agents.Memory.Store
 	if store == nil || !slices.Contains(k.me.tools, boardtool.Name) {
 		return nil
 	}
-	return []agent.Tool{boardtool.New(boardtool.Config{Store: store, By: (&runtime{self: k.me}).name()})}
+	return []agent.Tool{boardtool.New(boardtool.Config{Store: store, By: (&runtime{caller: k.me}).name()})}
 }

@@ -21,7 +21,7 @@ import (
 const monitorPool = "monitors"
 
 // monitorTool is the tool Monitor of the agent, which has the others already.
-func (k *kit) monitorTool(rt *runtime, tools []agent.Tool) []agent.Tool {
+func (k *agentEnvironment) monitorTool(rt *runtime, tools []agent.Tool) []agent.Tool {
 	me, s := k.me, k.me.s
 	if s.cfg.Limits.NoMonitors || s.cfg.Limits.NoBackground {
 		return nil
@@ -33,7 +33,7 @@ func (k *kit) monitorTool(rt *runtime, tools []agent.Tool) []agent.Tool {
 // monitors are those of an agent.
 type monitors struct {
 	rt *runtime
-	k  *kit
+	k  *agentEnvironment
 }
 
 var _ monitortool.Monitors = (*monitors)(nil)

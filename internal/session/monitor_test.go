@@ -98,8 +98,8 @@ func TestMonitorEvent(t *testing.T) {
 	})
 	c := converse(r)
 	c.say("first")
-	rt := &runtime{self: self{s: r.Session, id: r.cfg.Info.Session, cwd: r.folder, env: os.Environ()}}
-	m := &monitors{rt, r.main.kit}
+	rt := &runtime{caller: caller{s: r.Session, id: r.cfg.Info.Session, cwd: r.folder, env: os.Environ()}}
+	m := &monitors{rt, r.main.environment}
 	rec, err := m.Monitor(r.ctx, monitortool.Request{Description: "watch it", Line: "echo '<b>event</b>'; exec sleep 641", Cwd: r.folder})
 	if err != nil {
 		t.Fatal(err)

@@ -27,7 +27,7 @@ func TestManyEnds(t *testing.T) {
 	c := converse(r)
 	c.say("first")
 	<-begun
-	rt := &runtime{self: self{s: r.Session, id: r.cfg.Info.Session, cwd: r.folder, env: r.cfg.Agents.Env}}
+	rt := &runtime{caller: caller{s: r.Session, id: r.cfg.Info.Session, cwd: r.folder, env: r.cfg.Agents.Env}}
 	var refs []string
 	for range 50 {
 		out, err := rt.Run(r.ctx, shelltool.Command{Line: "true", Args: []string{"true"}, Cwd: r.folder, Background: true})

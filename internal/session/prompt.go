@@ -19,7 +19,7 @@ var mainPrompt string
 // has written down for agents, behind its instructions. It has the same bytes
 // over the whole session: what comes before the conversation must stay
 // a cacheable prefix.
-func systemPrompt(def subagent.Definition, me self, notes string, started time.Time) string {
+func systemPrompt(def subagent.Definition, me caller, notes string, started time.Time) string {
 	git := "no"
 	if _, err := os.Stat(filepath.Join(me.cwd, ".git")); err == nil {
 		git = "yes"

@@ -38,7 +38,7 @@ const (
 
 // runtime lets the tools of one agent do what they are for.
 type runtime struct {
-	self
+	caller
 	learned func(task.ID) // the agent knows of a task, by the result of its call; nil: nobody listens
 }
 
@@ -220,7 +220,7 @@ func (rt *runtime) startOrResume(ctx context.Context, in subagent.Input, spec ta
 		if err := rt.peopleOnly(in.Type); err != nil {
 			return task.Record{}, nil, err
 		}
-		return rt.s.launch(ctx, in, spec, rt.self)
+		return rt.s.launch(ctx, in, spec, rt.caller)
 	}
 	old, err := rt.Find(ctx, ref)
 	if err != nil {
@@ -235,11 +235,11 @@ func (rt *runtime) startOrResume(ctx context.Context, in subagent.Input, spec ta
 	if in.Model == "" {
 		in.Model = old.Model
 	}
-	return rt.s.relaunch(ctx, old.ID, in, spec, rt.self)
+	return rt.s.relaunch(ctx, old.ID, in, spec, rt.caller)
 }
 
 // relaunch gives an ended agent a new run that goes on from its transcript.
-func (s *Session) relaunch(ctx context.Context, id task.ID, in subagent.Input, spec task.Spec, me self) (_ task.Record, notes []string, err error) {
+func (s *Session) relaunch(ctx context.Context, id task.ID, in subagent.Input, spec task.Spec, me caller) (_ task.Record, notes []string, err error) {
 	old, _ := s.sup.Get(id)
 	if above := s.home(old.Parent); above != me.inside {
 		return old, nil, &control.Error{Code: control.Conflict, Message: fmt.Sprintf("agent %s worked in the worktree of agent %s", id, cmp.Or(above, "another")),

@@ -21,7 +21,7 @@ import (
 
 // asMain is the tools' view of the main agent.
 func (r *rig) asMain() *runtime {
-	return &runtime{self: self{s: r.Session, id: r.cfg.Info.Session, cwd: r.folder, env: r.cfg.Agents.Env, model: r.cfg.Agents.Model, rules: r.cfg.Agents.Rules}}
+	return &runtime{caller: caller{s: r.Session, id: r.cfg.Info.Session, cwd: r.folder, env: r.cfg.Agents.Env, model: r.cfg.Agents.Model, rules: r.cfg.Agents.Rules}}
 }
 
 // A message reaches an agent at its next step, its own message reaches the main
@@ -252,7 +252,7 @@ func TestSendReach(t *testing.T) {
 	a, b := launch("ada", "general-purpose", "outer"), launch("bob", "plan", "beside")
 	as := func(id task.ID) *runtime {
 		rec, _ := r.sup.Get(id)
-		return &runtime{self: self{s: r.Session, id: id, host: &still{rec: rec}}}
+		return &runtime{caller: caller{s: r.Session, id: id, host: &still{rec: rec}}}
 	}
 	below := r.only("explore").ID
 	shell := r.run("exec sleep 100")

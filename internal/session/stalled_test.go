@@ -29,7 +29,7 @@ func (r *rig) stalls() []mailbox.Mail {
 // What was told of stands in the record, by which the next host knows it.
 func TestStallTold(t *testing.T) {
 	r := open(t, "", func(c *Config) { c.Limits.StallAfter = 100 * time.Millisecond })
-	rt := &runtime{self: self{s: r.Session, id: r.cfg.Info.Session, cwd: r.folder, env: os.Environ()}}
+	rt := &runtime{caller: caller{s: r.Session, id: r.cfg.Info.Session, cwd: r.folder, env: os.Environ()}}
 	const line = "printf 'Continue? [y/N] '; exec sleep 643"
 	out, err := rt.Run(r.ctx, shelltool.Command{Line: line, Args: []string{"bash", "-c", line}, Cwd: r.folder, Background: true})
 	if err != nil {

@@ -191,7 +191,7 @@ func asked(raw json.RawMessage) (in subagent.Input, err error) {
 
 // above stands for who has started an agent, so that a further run gets no more
 // than the first: the main agent or a client, and then each agent down to it.
-func (s *Session) above(r task.Record, env []string) (self, error) {
+func (s *Session) above(r task.Record, env []string) (caller, error) {
 	if p, ok := s.sup.Get(r.Parent); ok && r.Parent != s.cfg.Info.Session {
 		me, err := s.above(p, env)
 		if err != nil || p.Traits().Work == task.BySteps {
@@ -202,16 +202,16 @@ func (s *Session) above(r task.Record, env []string) (self, error) {
 			return me, err
 		}
 		c.id, c.depth, c.cwd = p.ID, p.Depth, cmp.Or(p.Cwd, c.cwd)
-		return c.self, nil
+		return c.caller, nil
 	}
 	s.mu.Lock()
 	m := s.main
 	s.mu.Unlock()
 	if m != nil && r.Owner == s.cfg.Info.Session {
-		return m.kit.me, nil
+		return m.environment.me, nil
 	}
 	if len(env) == 0 {
 		env = s.cfg.Agents.Env
 	}
-	return self{s: s, cwd: cmp.Or(r.Cwd, s.cfg.Info.Project), env: s.clientEnv(env), model: s.cfg.Agents.Model, rules: s.cfg.Agents.Rules}, nil
+	return caller{s: s, cwd: cmp.Or(r.Cwd, s.cfg.Info.Project), env: s.clientEnv(env), model: s.cfg.Agents.Model, rules: s.cfg.Agents.Rules}, nil
 }

@@ -98,7 +98,7 @@ func (m *Main) Parting(env func(string) string) (Parting, bool) {
 func (s *Session) partInside(ctx context.Context, p Parting) {
 	rules := s.cfg.Agents.Rules
 	rules.Mode = permission.DontAsk
-	me := self{s: s, cwd: s.cfg.Info.Project, env: s.cfg.Agents.Env, model: p.Model, rules: rules}
+	me := caller{s: s, cwd: s.cfg.Info.Project, env: s.cfg.Agents.Env, model: p.Model, rules: rules}
 	spec := task.Spec{Name: "rem-consolidate", Description: "Consolidate session learnings", Backgrounded: true}
 	if _, _, err := s.launch(ctx, subagent.Input{Type: "rem-agent", Prompt: p.Prompt}, spec, me); err != nil {
 		s.say(s.cfg.Info.Session, fmt.Sprintf("what this conversation has taught is not consolidated: %v", err))

@@ -81,7 +81,7 @@ func (m *mate) swap(from, to string) bool {
 }
 
 // mode is the permission mode that somebody works in now.
-func (me self) mode() permission.Mode {
+func (me caller) mode() permission.Mode {
 	if me.widens() && me.mate.approved.Load() {
 		return me.mate.wide
 	}
@@ -89,7 +89,7 @@ func (me self) mode() permission.Mode {
 }
 
 // widens reports whether an approved plan would give it another mode.
-func (me self) widens() bool {
+func (me caller) widens() bool {
 	return me.mate != nil && me.rules.Mode == permission.Plan && me.mate.wide != permission.Plan
 }
 
@@ -127,7 +127,7 @@ func (s *Session) enlist(spec task.Spec) (task.Spec, error) {
 // join makes a child the teammate that a record or a spec names, which nil does
 // not. Whatever its definition lists, it can write to its team, as far as who asks
 // for it can write to anybody, and hand in a plan.
-func (c *child) join(t *task.Team, me self) {
+func (c *child) join(t *task.Team, me caller) {
 	if t == nil {
 		return
 	}
@@ -152,7 +152,7 @@ func (m *mate) brief(leader string) string {
 }
 
 // leader is how a teammate addresses who leads it; empty: a person does.
-func (me self) leader() string {
+func (me caller) leader() string {
 	if me.mate == nil || me.host == nil {
 		return ""
 	}
@@ -281,7 +281,7 @@ func (s *Session) lastWord(ctx context.Context, r task.Record, answer string) (t
 }
 
 // planner is a teammate that hands in plans.
-type planner struct{ *kit }
+type planner struct{ *agentEnvironment }
 
 var _ tasktools.Planner = planner{}
 

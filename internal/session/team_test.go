@@ -491,7 +491,7 @@ func TestPlanForbidden(t *testing.T) {
 	if got := r.mailed(task.AgentIdle); len(got) != 1 || !strings.Contains(got[0].Text, "nobody here can let you leave plan mode") || len(r.mailed(task.PlanRequest)) != 0 {
 		t.Errorf("the leader was told %+v", got)
 	}
-	other := &runtime{self: self{s: r.Session, id: "a00000000"}}
+	other := &runtime{caller: caller{s: r.Session, id: "a00000000"}}
 	if err := other.answerPlan(r.ctx, ada, tasktools.PlanAnswer{RequestID: "plan-1", Approve: true}, 1); err == nil || !strings.Contains(err.Error(), "only the agent that leads ada@crew") {
 		t.Errorf("answered by another: %v", err)
 	}

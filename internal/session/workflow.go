@@ -37,7 +37,7 @@ const (
 // more than me has, and its commands the environment of me.
 type flows struct {
 	s        *Session
-	me       self
+	me       caller
 	patience time.Duration
 }
 
@@ -225,7 +225,7 @@ func (s *Session) startWorkflow(ctx context.Context, r control.StartRequest, spe
 			return rec, nil, err
 		}
 	}
-	f := &flows{s: s, me: self{s: s, cwd: r.Cwd, env: s.clientEnv(r.Env), model: s.cfg.Agents.Model, rules: s.cfg.Agents.Rules}, patience: approvalWait}
+	f := &flows{s: s, me: caller{s: s, cwd: r.Cwd, env: s.clientEnv(r.Env), model: s.cfg.Agents.Model, rules: s.cfg.Agents.Rules}, patience: approvalWait}
 	w, err := s.newWorkflow(f, plan, r.Workflow.Params, r.Cwd, spec)
 	if err != nil {
 		return rec, nil, err

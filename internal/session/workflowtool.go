@@ -89,13 +89,13 @@ func (j judged) call(id string) (c agent.Call, ok bool) {
 // workflows are those that an agent starts.
 type workflows struct {
 	rt *runtime
-	k  *kit
+	k  *agentEnvironment
 }
 
 var _ workflowtool.Workflows = (*workflows)(nil)
 
 // workflowTool is the tool Workflow of the agent.
-func (k *kit) workflowTool(rt *runtime) agent.Tool {
+func (k *agentEnvironment) workflowTool(rt *runtime) agent.Tool {
 	return workflowtool.New(workflowtool.Config{Workflows: &workflows{rt, k}, Root: k.me.cwd, OutputLimit: k.me.s.cfg.Limits.OutputChars})
 }
 
@@ -104,7 +104,7 @@ func (w *workflows) Start(ctx context.Context, r workflowtool.Request) (workflow
 	s, rt := w.rt.s, w.rt
 	background := !s.cfg.Limits.NoBackground && (rt.host == nil || s.cfg.Limits.NestedBackground)
 	spec := rt.spec(r.ToolUseID, background)
-	f := &flows{s: s, me: rt.self, patience: approvalWait}
+	f := &flows{s: s, me: rt.caller, patience: approvalWait}
 	if s.cfg.Agents.AskWait <= 0 {
 		f.patience = 0
 	}

@@ -41,10 +41,10 @@ import (
 // mainName is how the main agent is called where agents have names.
 const mainName = "main"
 
-// kit is what one agent has of its own while its conversation is open: its
+// agentEnvironment is what one agent has of its own while its conversation is open: its
 // tools with their state, its gate, its hooks, what it has been told.
-type kit struct {
-	me        self
+type agentEnvironment struct {
+	me        caller
 	def       subagent.Definition // of the main agent: its name only
 	runner    *hook.Runner
 	hooks     *hook.Loop
@@ -60,10 +60,10 @@ type kit struct {
 	place   string // what an isolated agent is told of where it works
 }
 
-// kit makes that of an agent. transcript is where its conversation is kept.
+// newEnvironment makes that of an agent. transcript is where its conversation is kept.
 // The caller closes it.
-func (s *Session) kit(me self, def subagent.Definition, transcript string) (_ *kit, err error) {
-	k := &kit{me: me, def: def, used: &skill.Ledger{}, limits: s.budgets.Limits(me.id, me.maxTurns)}
+func (s *Session) newEnvironment(me caller, def subagent.Definition, transcript string) (_ *agentEnvironment, err error) {
+	k := &agentEnvironment{me: me, def: def, used: &skill.Ledger{}, limits: s.budgets.Limits(me.id, me.maxTurns)}
 	choice, err := s.cfg.Agents.Models.Find(me.model, home.Lookup(me.env), me.origin())
 	if err != nil {
 		return nil, err
@@ -122,7 +122,7 @@ func (s *Session) kit(me self, def subagent.Definition, transcript string) (_ *k
 	return k, nil
 }
 
-func (k *kit) close() {
+func (k *agentEnvironment) close() {
 	k.runner.Close()
 	k.servers.Close()
 	s := k.me.s
@@ -134,13 +134,13 @@ func (k *kit) close() {
 
 // start is told to hooks, and gives what a subagent reads before its prompt: what
 // they say, where it works, and its opening.
-func (k *kit) start(ctx context.Context) string {
+func (k *agentEnvironment) start(ctx context.Context) string {
 	return join([]string{k.hooks.Start(ctx), k.place, k.opening()})
 }
 
 // opening is what an agent reads first: the skills of its definition, and how it
 // is to begin. One that goes on has read it.
-func (k *kit) opening() string {
+func (k *agentEnvironment) opening() string {
 	if k.resumed {
 		return ""
 	}
@@ -165,7 +165,7 @@ func join(parts []string) string {
 }
 
 // rules makes the gate, with the rules of skills that the agent has used.
-func (k *kit) rules(tools []agent.Tool) error {
+func (k *agentEnvironment) rules(tools []agent.Tool) error {
 	r := k.me.rules
 	r.Cwd, r.Tools, r.Bash, r.More = k.me.cwd, tools, bashCwd(tools), func() []string { return slices.Concat(k.used.Rules(), k.me.s.always.all()) }
 	r.Headless = k.me.s.cfg.Agents.AskWait <= 0
@@ -180,7 +180,7 @@ func (k *kit) rules(tools []agent.Tool) error {
 }
 
 // rule is the gate as it is now.
-func (k *kit) rule() *permission.Gate {
+func (k *agentEnvironment) rule() *permission.Gate {
 	if k.wide != nil && k.me.mate.approved.Load() {
 		return k.wide
 	}
@@ -212,7 +212,7 @@ func (s *Session) sayOnce(note string) {
 }
 
 // ask puts a question of the agent to whoever can answer.
-func (k *kit) ask(ctx context.Context, q task.Question) (task.Reply, error) {
+func (k *agentEnvironment) ask(ctx context.Context, q task.Question) (task.Reply, error) {
 	s := k.me.s
 	if s.cfg.Agents.AskWait <= 0 {
 		return task.Reply{Reason: "nobody is there to answer"}, nil
@@ -228,9 +228,9 @@ func (k *kit) ask(ctx context.Context, q task.Question) (task.Reply, error) {
 }
 
 // tools makes the tools of the agent, with a state of their own.
-func (k *kit) tools() []agent.Tool {
+func (k *agentEnvironment) tools() []agent.Tool {
 	me, s := k.me, k.me.s
-	rt := &runtime{self: me, learned: func(id task.ID) { k.reminders.Know(taskList, string(id)) }}
+	rt := &runtime{caller: me, learned: func(id task.ID) { k.reminders.Know(taskList, string(id)) }}
 	dirs := slices.Clone(me.rules.Dirs)
 	may := func(path string) bool { return k.rule().MayRead(path) }
 	all := []agent.Tool{shelltool.New(shelltool.Config{Shells: rt, Root: me.cwd, TempDir: s.cfg.Place.Tasks(), OutputLimit: s.cfg.Limits.OutputChars})}
@@ -278,7 +278,7 @@ func bashCwd(tools []agent.Tool) func() string {
 }
 
 // base is what hooks of the agent are told.
-func (k *kit) base(tools []agent.Tool, transcript string) hook.Base {
+func (k *agentEnvironment) base(tools []agent.Tool, transcript string) hook.Base {
 	me, s := k.me, k.me.s
 	b := hook.Base{SessionID: string(s.cfg.Info.Session), TranscriptPath: s.cfg.Place.Transcript(), Cwd: me.cwd, Project: s.cfg.Info.Project,
 		PermissionMode: func() string { return string(cmp.Or(me.mode(), permission.Default)) }, Effort: k.def.Effort, Model: me.model, Env: me.env, Tools: tools, Spill: s.spillHook}
@@ -328,7 +328,7 @@ func (s *Session) hooksOf(def subagent.Definition) *hook.Set {
 }
 
 // background is what a stop hook is told of the tasks that run.
-func (k *kit) background() []hook.Background {
+func (k *agentEnvironment) background() []hook.Background {
 	words := map[task.Work]string{task.ByCommand: "shell", task.ByEvents: "monitor", task.BySteps: "workflow"}
 	var out []hook.Background
 	for _, r := range k.me.s.backgroundOf(k.me) {
@@ -339,7 +339,7 @@ func (k *kit) background() []hook.Background {
 }
 
 // compaction is how the agent's conversation is kept short.
-func (k *kit) compaction(model string) *agent.Compaction {
+func (k *agentEnvironment) compaction(model string) *agent.Compaction {
 	a := k.me.s.cfg.Agents
 	c := &agent.Compaction{Share: a.Share, Restore: k.restore, Before: k.runner.PreCompact, After: k.runner.PostCompact}
 	if a.Window != nil {
@@ -349,12 +349,12 @@ func (k *kit) compaction(model string) *agent.Compaction {
 }
 
 // restore is what the agent must not lose with its conversation.
-func (k *kit) restore(ctx context.Context) string {
+func (k *agentEnvironment) restore(ctx context.Context) string {
 	return join([]string{environment.RunningTasks(k.me.s.backgroundOf(k.me)), k.todos(ctx), k.used.Restore()})
 }
 
 // todos is what is still to be done.
-func (k *kit) todos(ctx context.Context) string {
+func (k *agentEnvironment) todos(ctx context.Context) string {
 	store := k.me.s.cfg.Agents.Todos
 	if store == nil {
 		return ""
@@ -377,7 +377,7 @@ func (k *kit) todos(ctx context.Context) string {
 }
 
 // judge is the rules as hooks see them.
-type judge struct{ *kit }
+type judge struct{ *agentEnvironment }
 
 // Judge implements [hook.Rules].
 func (j judge) Judge(c agent.Call, word hook.Word) hook.Ruling {
@@ -398,7 +398,7 @@ func (j judge) Question(ctx context.Context, c agent.Call, r hook.Ruling) (agent
 }
 
 // todoHooks lets hooks refuse what happens to to-dos.
-type todoHooks struct{ *kit }
+type todoHooks struct{ *agentEnvironment }
 
 func (h todoHooks) Created(ctx context.Context, it todo.Item) error {
 	return h.runner.TaskCreated(ctx, h.todo(it))
@@ -447,7 +447,7 @@ func (rt *runtime) name() string {
 }
 
 // edited is told of a call that has ended.
-func (k *kit) edited(e agent.Event) {
+func (k *agentEnvironment) edited(e agent.Event) {
 	if e.Kind != agent.ToolDoneEvent || e.Output.IsError || !environment.Writes(e.Call.Name) {
 		return
 	}
@@ -458,17 +458,17 @@ func (k *kit) edited(e agent.Event) {
 		return
 	}
 	if path, ok := k.me.within(in.Path); ok {
-		k.me.s.edits.Record(worktree.Editor{Task: k.me.id, Name: (&runtime{self: k.me}).name()}, path)
+		k.me.s.edits.Record(worktree.Editor{Task: k.me.id, Name: (&runtime{caller: k.me}).name()}, path)
 	}
 }
 
 // access is which servers the agent may use.
-func (me self) access() servers.Access {
+func (me caller) access() servers.Access {
 	return servers.Access{Tools: me.tools, Barred: me.barred, Own: me.own}
 }
 
 // subscribe lets the agent watch resources of its own servers.
-func (k *kit) subscribe(_ context.Context, server, uri string) (monitor.Subscription, error) {
+func (k *agentEnvironment) subscribe(_ context.Context, server, uri string) (monitor.Subscription, error) {
 	return subscription(k.servers.Subscribe(server, uri))
 }
 
@@ -486,4 +486,4 @@ func subscription(r *servers.Resource, err error) (monitor.Subscription, error) 
 }
 
 // Servers are the MCP servers of the main agent, as they stand now.
-func (m *Main) Servers() []servers.Status { return m.kit.servers.Status() }
+func (m *Main) Servers() []servers.Status { return m.environment.servers.Status() }
