@@ -15,9 +15,9 @@ import (
 	"github.com/drover-dev/drover/internal/frontend/cli"
 	"github.com/drover-dev/drover/internal/model/provider"
 	"github.com/drover-dev/drover/internal/platform/home"
-	"github.com/drover-dev/drover/internal/session"
 	"github.com/drover-dev/drover/internal/session/environment"
 	"github.com/drover-dev/drover/internal/session/stall"
+	"github.com/drover-dev/drover/internal/session/steps"
 )
 
 // Gate decides by these rules, or by those of a session in the folder.
@@ -45,7 +45,7 @@ func (b *backend) Ready(set settings.Settings) []string {
 }
 
 // ReadWorkflow reads a file of a workflow.
-func (b *backend) ReadWorkflow(path string) ([]byte, error) { return session.WorkflowFile(path) }
+func (b *backend) ReadWorkflow(path string) ([]byte, error) { return steps.Read(path) }
 
 // Waiting returns what judges whether the end of an output waits for an answer.
 func (b *backend) Waiting() func([]byte) bool {

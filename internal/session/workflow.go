@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -19,8 +18,8 @@ import (
 	"github.com/drover-dev/drover/internal/driver/workflow"
 	"github.com/drover-dev/drover/internal/engine/spool"
 	"github.com/drover-dev/drover/internal/engine/supervise"
-	"github.com/drover-dev/drover/internal/platform/untrusted"
 	"github.com/drover-dev/drover/internal/session/budget"
+	"github.com/drover-dev/drover/internal/session/steps"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
 )
@@ -136,42 +135,6 @@ func (f *flows) Barred(err error) bool {
 // Patience implements [workflow.Steps].
 func (f *flows) Patience() time.Duration { return f.patience }
 
-// WorkflowFile reads a file of a workflow, with its links followed.
-func WorkflowFile(path string) ([]byte, error) {
-	real, err := filepath.EvalSymlinks(path)
-	if err != nil {
-		return nil, plainError(err)
-	}
-	root, err := os.OpenRoot(filepath.Dir(real))
-	if err != nil {
-		return nil, plainError(err)
-	}
-	defer root.Close()
-	return untrusted.Read(root, filepath.Base(real), flow.MaxBytes)
-}
-
-// plainError takes the names of system calls and of files out of an error.
-func plainError(err error) error {
-	var path *fs.PathError
-	if errors.As(err, &path) {
-		return path.Err
-	}
-	return err
-}
-
-// compile reads a workflow. Of many faults the first is told.
-func compile(file string, read func(string) ([]byte, error)) (*flow.Plan, error) {
-	plan, faults := flow.Compile(file, read)
-	if len(faults) == 0 {
-		return plan, nil
-	}
-	text := faults[0].Error()
-	if n := len(faults) - 1; n > 0 {
-		text += fmt.Sprintf(", and %d more faults", n)
-	}
-	return nil, &control.Error{Code: control.Invalid, Message: text, Mend: "see `drover workflow check`"}
-}
-
 // newWorkflow is a workflow that is going to be.
 func (s *Session) newWorkflow(f *flows, plan *flow.Plan, params map[string]string, cwd string, spec task.Spec) (supervise.Starting, error) {
 	all, err := plan.Values(params)
@@ -211,15 +174,15 @@ func (s *Session) startWorkflow(ctx context.Context, r control.StartRequest, spe
 	if file := r.Workflow.File; !filepath.IsAbs(file) || !filepath.IsAbs(r.Cwd) {
 		return rec, nil, &control.Error{Code: control.Invalid, Message: fmt.Sprintf("the paths %.200q and %.200q are not both absolute", file, r.Cwd)}
 	}
-	plan, err := compile(r.Workflow.File, WorkflowFile)
+	plan, err := steps.Compile(r.Workflow.File, steps.Read)
 	if err != nil {
 		return rec, nil, err
 	}
 	if r.Guarded {
-		err = each(plan, r.Cwd, "", func(a judged) error {
+		err = steps.Each(plan, r.Cwd, func(step steps.Step) error {
 			guarded := r
-			guarded.Cwd = a.cwd
-			return s.banned(guarded, a.line())
+			guarded.Cwd = step.Dir
+			return s.banned(guarded, step.Line())
 		})
 		if err != nil {
 			return rec, nil, err

@@ -5,86 +5,19 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/agentenv/permission"
 	flow "github.com/drover-dev/drover/internal/agentenv/workflowfile"
 	"github.com/drover-dev/drover/internal/api/control"
-	"github.com/drover-dev/drover/internal/driver/shell"
 	"github.com/drover-dev/drover/internal/engine/supervise"
+	"github.com/drover-dev/drover/internal/session/steps"
 	"github.com/drover-dev/drover/internal/tool/tasktools"
 	"github.com/drover-dev/drover/internal/tool/toolkit"
 	"github.com/drover-dev/drover/internal/tool/workflowtool"
 	"github.com/drover-dev/drover/task"
 )
-
-// judged is a step of a workflow as rules see it.
-type judged struct {
-	step  flow.Step
-	where string // the step, for people: outermost first
-	cwd   string // absolute
-}
-
-// each calls f for every step of a workflow and of those within it.
-func each(p *flow.Plan, cwd, above string, f func(judged) error) error {
-	for _, s := range p.Steps {
-		j := judged{s, above + s.ID, s.Cwd}
-		if !filepath.IsAbs(s.Cwd) {
-			j.cwd = filepath.Join(cwd, s.Cwd)
-		}
-		if err := f(j); err != nil {
-			return err
-		}
-		if s.Workflow != nil {
-			if err := each(s.Workflow.Plan, j.cwd, j.where+"/", f); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// line is what a shell step comes to: where it runs and what it sets are a part of
-// it. A value that is not known yet is one that the line does not know either.
-func (j judged) line() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "cd %s\n", shell.Quote(j.cwd))
-	for _, v := range j.step.Env {
-		value := shell.Quote(v.Text)
-		if strings.Contains(v.Text, "${{") {
-			value = `"$DROVER_COMPUTED"`
-		}
-		fmt.Fprintf(&b, "export %s=%s\n", v.Name, value)
-	}
-	b.WriteString(j.step.Shell)
-	return b.String()
-}
-
-// call is the call that does the same as the step; ok is false for a step that does
-// nothing by itself.
-func (j judged) call(id string) (c agent.Call, ok bool) {
-	in := map[string]any{"description": "step " + j.where}
-	switch g := j.step.Agent; {
-	case j.step.Shell != "":
-		c.Name, in["command"] = "Bash", j.line()
-	case g != nil:
-		c.Name, in["subagent_type"], in["prompt"] = "Agent", g.Type, g.Prompt
-		if g.Isolation != "" {
-			in["isolation"] = g.Isolation
-		}
-	default:
-		return c, false
-	}
-	raw, err := json.Marshal(in)
-	if err != nil {
-		panic(err) // texts only
-	}
-	c.ID, c.Input = id, raw
-	return c, true
-}
 
 // workflows are those that an agent starts.
 type workflows struct {
@@ -135,7 +68,7 @@ func (w *workflows) Start(ctx context.Context, r workflowtool.Request) (workflow
 func (w *workflows) begin(ctx context.Context, f *flows, r workflowtool.Request, spec task.Spec) (task.Record, error) {
 	s := w.rt.s
 	if r.Resume == "" {
-		plan, err := compile(r.File, w.read)
+		plan, err := steps.Compile(r.File, w.read)
 		if err != nil {
 			return task.Record{}, err
 		}
@@ -174,28 +107,28 @@ func (w *workflows) read(path string) ([]byte, error) {
 	if v := w.k.rule().Decide(agent.Call{Name: "Read", Input: raw}); v.Decision != permission.Allow {
 		return nil, fmt.Errorf("it may not be read here: %s", v.Reason)
 	}
-	return WorkflowFile(path)
+	return steps.Read(path)
 }
 
 // judge asks of every step what would be asked if the agent did it by a call of its
 // own: it is refused, allowed, or a question, before any of them begins.
 func (w *workflows) judge(ctx context.Context, p *flow.Plan, cwd, toolUse string) error {
-	return each(p, cwd, "", func(j judged) error {
-		c, ok := j.call(toolUse)
+	return steps.Each(p, cwd, func(j steps.Step) error {
+		c, ok := j.Call(toolUse)
 		if !ok {
 			return nil
 		}
 		refuse := func(why string) error {
-			return &toolkit.Refusal{Text: fmt.Sprintf("step %s was not allowed, and nothing was started: %s", j.where, why)}
+			return &toolkit.Refusal{Text: fmt.Sprintf("step %s was not allowed, and nothing was started: %s", j.Where, why)}
 		}
 		tools, only := w.k.me.tools, error(nil)
-		if j.step.Agent != nil {
-			only = w.rt.peopleOnly(j.step.Agent.Type)
+		if j.Agent != nil {
+			only = w.rt.peopleOnly(j.Agent.Type)
 		}
 		switch {
 		case tools != nil && !slices.Contains(tools, c.Name):
 			return refuse("you have no tool " + c.Name)
-		case c.Name == "Agent" && j.cwd != w.rt.cwd: // its folder is what it may work in
+		case c.Name == "Agent" && j.Dir != w.rt.cwd: // its folder is what it may work in
 			return refuse("an agent cannot work in another folder than you")
 		case c.Name == "Agent" && w.k.me.depth >= w.rt.s.cfg.Limits.Depth:
 			return refuse("no agent can be started from here")

@@ -1,0 +1,126 @@
+// Package steps reads workflows, and shows their steps as rules see them.
+//
+// It promises that a step is judged as the call that does the same: with the folder in
+// which it runs and the variables that it sets.
+//
+// It runs nothing; the driver of workflows does.
+package steps
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/drover-dev/drover/agent"
+	flow "github.com/drover-dev/drover/internal/agentenv/workflowfile"
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/driver/shell"
+	"github.com/drover-dev/drover/internal/platform/untrusted"
+)
+
+// Step is a step of a workflow as rules see it.
+type Step struct {
+	flow.Step
+	Where string // the step, for people: outermost first
+	Dir   string // its folder, absolute
+}
+
+// Each calls f for every step of a workflow and of those within it.
+func Each(p *flow.Plan, cwd string, f func(Step) error) error { return each(p, cwd, "", f) }
+
+func each(p *flow.Plan, cwd, above string, f func(Step) error) error {
+	for _, s := range p.Steps {
+		j := Step{s, above + s.ID, s.Cwd}
+		if !filepath.IsAbs(s.Cwd) {
+			j.Dir = filepath.Join(cwd, s.Cwd)
+		}
+		if err := f(j); err != nil {
+			return err
+		}
+		if s.Workflow != nil {
+			if err := each(s.Workflow.Plan, j.Dir, j.Where+"/", f); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Line is what a shell step comes to: where it runs and what it sets are a part of
+// it. A value that is not known yet is one that the line does not know either.
+func (j Step) Line() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "cd %s\n", shell.Quote(j.Dir))
+	for _, v := range j.Env {
+		value := shell.Quote(v.Text)
+		if strings.Contains(v.Text, "${{") {
+			value = `"$DROVER_COMPUTED"`
+		}
+		fmt.Fprintf(&b, "export %s=%s\n", v.Name, value)
+	}
+	b.WriteString(j.Shell)
+	return b.String()
+}
+
+// Call is the call that does the same as the step; ok is false for a step that does
+// nothing by itself.
+func (j Step) Call(id string) (c agent.Call, ok bool) {
+	in := map[string]any{"description": "step " + j.Where}
+	switch g := j.Agent; {
+	case j.Shell != "":
+		c.Name, in["command"] = "Bash", j.Line()
+	case g != nil:
+		c.Name, in["subagent_type"], in["prompt"] = "Agent", g.Type, g.Prompt
+		if g.Isolation != "" {
+			in["isolation"] = g.Isolation
+		}
+	default:
+		return c, false
+	}
+	raw, err := json.Marshal(in)
+	if err != nil {
+		panic(err) // texts only
+	}
+	c.ID, c.Input = id, raw
+	return c, true
+}
+
+// Read reads a file of a workflow, with its links followed.
+func Read(path string) ([]byte, error) {
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return nil, plainError(err)
+	}
+	root, err := os.OpenRoot(filepath.Dir(real))
+	if err != nil {
+		return nil, plainError(err)
+	}
+	defer root.Close()
+	return untrusted.Read(root, filepath.Base(real), flow.MaxBytes)
+}
+
+// plainError takes the names of system calls and of files out of an error.
+func plainError(err error) error {
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		return path.Err
+	}
+	return err
+}
+
+// Compile reads a workflow. Of many faults the first is told.
+func Compile(file string, read func(string) ([]byte, error)) (*flow.Plan, error) {
+	plan, faults := flow.Compile(file, read)
+	if len(faults) == 0 {
+		return plan, nil
+	}
+	text := faults[0].Error()
+	if n := len(faults) - 1; n > 0 {
+		text += fmt.Sprintf(", and %d more faults", n)
+	}
+	return nil, &control.Error{Code: control.Invalid, Message: text, Mend: "see `drover workflow check`"}
+}
