@@ -192,7 +192,11 @@ func TestWriter(t *testing.T) {
 		}
 	}
 	w.TaskEnded()
-	<-asked
+	select {
+	case <-asked:
+	case <-time.After(30 * time.Second):
+		t.Fatal("no summary is written")
+	}
 	w.Close()
 	if upTo, _, err := log.Summary(t.Context()); err != nil || upTo != fewEvents {
 		t.Errorf("the summary is up to %d, %v", upTo, err)
