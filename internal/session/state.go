@@ -169,13 +169,22 @@ func (s *Session) idle() (bool, mark) {
 // recently is how many events are read again to see which agents rest.
 const recently = 256
 
+// recent are the newest events. What cannot be read is in the records soon.
+func (s *Session) recent() (events []task.Event) {
+	for after := max(0, s.log.Last()-recently); ; after = events[len(events)-1].Seq {
+		page, err := s.log.Since(context.Background(), after)
+		if events = append(events, page...); err != nil || len(page) == 0 {
+			return events
+		}
+	}
+}
+
 // atWork is how many tasks hold the session from being idle, and when the last
 // such task ended. That an agent rests can be seen in the log a moment before it
 // can be seen in its record.
 func (s *Session) atWork() (working int, ended time.Time) {
 	resting := map[task.RunID]bool{}
-	events, _ := s.log.Since(context.Background(), max(0, s.log.Last()-recently)) // what cannot be read is in the records soon
-	for _, e := range events {
+	for _, e := range s.recent() {
 		resting[e.Task.Run] = e.Task.Idle
 	}
 	for _, r := range s.sup.List(0) {

@@ -381,8 +381,7 @@ func (s *Session) enter(id task.ID, m *mate) {
 // record shows it: who has been woken by the log and looks at the record only may
 // wait for a further event that does not come.
 func (s *Session) latest(id task.ID) task.Record {
-	events, _ := s.log.Since(context.Background(), max(0, s.log.Last()-recently)) // what cannot be read is in the record soon
-	for _, e := range slices.Backward(events) {
+	for _, e := range slices.Backward(s.recent()) {
 		if e.Task.ID == id {
 			return e.Task
 		}

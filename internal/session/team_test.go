@@ -671,3 +671,20 @@ func TestMessages(t *testing.T) {
 		t.Errorf("of a main agent that is not there: %+v, %v", none, err)
 	}
 }
+
+// The newest event of a task is found behind more events than the log gives at once.
+func TestLatest(t *testing.T) {
+	r := open(t, "")
+	id := r.run("exec sleep 100").ID
+	var refs []string
+	for range 50 {
+		refs = append(refs, string(r.run("true").ID))
+	}
+	r.wait(refs...)
+	if _, err := r.Stop(r.ctx, control.StopRequest{Refs: []string{string(id)}, Actor: task.ByUser}); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.latest(id); got.Status != task.Killed || r.log.Last() > recently {
+		t.Errorf("%s after %d events", got.Status, r.log.Last())
+	}
+}
