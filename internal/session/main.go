@@ -124,7 +124,7 @@ func (m *Main) open(ctx context.Context, cfg MainConfig) error {
 	m.shut, k.cfg.Transcript, k.resumed = t.Close, t, len(history.Messages) > 0
 	s.activity.Begin(k.me.id, "", false).Follow(&k.cfg)
 	m.Conversation, err = conversation.Open(conversation.Config{
-		ID: k.me.id, Agent: k.cfg, History: history.Messages, Box: box, Session: conversationSession{s}, Hooks: mainHooks{m}, Feed: &s.feed,
+		ID: k.me.id, Agent: k.cfg, History: history.Messages, Box: box, Post: s.sup.Post, Session: conversationSession{s}, Hooks: mainHooks{m}, Feed: &s.feed,
 		Mail:      func(withheld func(mailbox.Mail) bool) agent.Mail { return &mail{s: s, box: box, skip: withheld} },
 		Autopilot: auto, Begin: cfg.Begin, Done: cfg.Done,
 	})
@@ -212,10 +212,6 @@ func (s *Session) Definition(name string) (subagent.Definition, error) {
 
 // conversationSession is the session as the conversation sees it.
 type conversationSession struct{ s *Session }
-
-func (c conversationSession) Post(ctx context.Context, m task.Message) (task.Seq, error) {
-	return c.s.sup.Post(ctx, m)
-}
 
 func (c conversationSession) Get(id task.ID) (task.Record, bool) { return c.s.sup.Get(id) }
 

@@ -50,8 +50,6 @@ func (e *BlockedError) Unwrap() error { return e.Err }
 // Session is what a conversation needs of the session that it belongs to. Its methods
 // may be called by several goroutines.
 type Session interface {
-	// Post writes a message to the log and returns its number.
-	Post(ctx context.Context, m task.Message) (task.Seq, error)
 	// Get is a task as it is now.
 	Get(id task.ID) (task.Record, bool)
 	// Background is what runs beside the conversation and is waited for: commands,
@@ -91,7 +89,8 @@ type Config struct {
 	Agent   agent.Config
 	History []agent.Message
 	Box     *mailbox.Box
-	Mail    func(withheld func(mailbox.Mail) bool) agent.Mail // the box as the agent reads it
+	Mail    func(withheld func(mailbox.Mail) bool) agent.Mail     // the box as the agent reads it
+	Post    func(context.Context, task.Message) (task.Seq, error) // writes a message to the log
 	Session Session
 	Hooks   Hooks
 	Feed    *Feed
@@ -237,7 +236,7 @@ func (c *Conversation) post(ctx context.Context, text string) (task.Seq, error) 
 func (c *Conversation) write(ctx context.Context, text string) (task.Seq, []Effect, error) {
 	c.order.Lock()
 	defer c.order.Unlock()
-	seq, err := c.session.Post(ctx, task.Message{To: c.cfg.ID, From: string(task.ByUser), Kind: task.Prompt, Text: text})
+	seq, err := c.cfg.Post(ctx, task.Message{To: c.cfg.ID, From: string(task.ByUser), Kind: task.Prompt, Text: text})
 	if err != nil {
 		c.must(GiveUp)
 		return 0, nil, err
