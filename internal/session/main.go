@@ -112,8 +112,8 @@ func (m *Main) open(ctx context.Context, cfg MainConfig) error {
 	for _, tool := range k.cfg.Tools {
 		m.tools = append(m.tools, tool.Spec().Name)
 	}
-	t, history, err := agent.OpenTranscript(s.cfg.Place.Transcript(), agent.Meta{Version: s.cfg.Info.Version, Cwd: k.me.cwd, AgentName: mainName,
-		SessionID: string(s.cfg.Info.Session), Sync: s.cfg.Power})
+	t, history, err := agent.OpenTranscript(s.cfg.Place.Transcript(), agent.Meta{Version: s.cfg.Info.Version,
+		Cwd: k.me.cwd, AgentName: mainName, SessionID: string(s.cfg.Info.Session), Sync: s.cfg.Power})
 	if err != nil {
 		return err
 	}
@@ -124,7 +124,8 @@ func (m *Main) open(ctx context.Context, cfg MainConfig) error {
 	m.shut, k.cfg.Transcript, k.resumed = t.Close, t, len(history.Messages) > 0
 	s.activity.Begin(k.me.id, "", false).Follow(&k.cfg)
 	m.Conversation, err = conversation.Open(conversation.Config{
-		ID: k.me.id, Agent: k.cfg, History: history.Messages, Box: box, Post: s.sup.Post, Session: conversationSession{s}, Hooks: mainHooks{m}, Feed: &s.feed,
+		ID: k.me.id, Agent: k.cfg, History: history.Messages, Box: box, Post: s.sup.Post,
+		Session: conversationSession{s}, Hooks: mainHooks{m}, Feed: &s.feed,
 		Mail:      func(withheld func(mailbox.Mail) bool) agent.Mail { return &mail{s: s, box: box, skip: withheld} },
 		Autopilot: auto, Begin: cfg.Begin, Done: cfg.Done,
 	})
@@ -280,8 +281,8 @@ type mainHost struct{ *Main }
 
 func (h mainHost) Begin(ctx context.Context, prompt string, d task.Driver) error {
 	s := h.s
-	spec := task.Spec{ID: s.cfg.Info.Session, AgentType: task.MainSession, Model: h.model, Description: firstLine(prompt, 60),
-		Prompt: prompt, Cwd: s.cfg.Info.Project, Backgrounded: true}
+	spec := task.Spec{ID: s.cfg.Info.Session, AgentType: task.MainSession, Model: h.model,
+		Description: firstLine(prompt, 60), Prompt: prompt, Cwd: s.cfg.Info.Project, Backgrounded: true}
 	var err error
 	if _, again := s.sup.Get(spec.ID); again {
 		_, err = s.sup.Resume(ctx, spec.ID, d, spec)

@@ -78,7 +78,9 @@ func (j *Journal) deliver(r *request) bool {
 // Mail returns the notifications and messages after a number that an owner has not
 // acknowledged, each oldest first, and the number after which to read on. What was
 // committed before the call is in it.
-func (j *Journal) Mail(ctx context.Context, owner task.ID, after task.Seq) (notices []task.Notice, messages []task.Message, upto task.Seq, err error) {
+func (j *Journal) Mail(ctx context.Context, owner task.ID, after task.Seq) (
+	notices []task.Notice, messages []task.Message, upto task.Seq, err error,
+) {
 	j.mu.Lock()
 	upto = j.count
 	recent := after >= j.tray.gone
@@ -162,7 +164,8 @@ func (j *Journal) messages(ctx context.Context, owner task.ID, after task.Seq) (
 	if err != nil {
 		return nil, fmt.Errorf("read messages: %w", err)
 	}
-	rows, err := db.QueryContext(ctx, unread, task.Prompt, task.MaxPromptBytes, task.MaxMessageBytes, string(owner), int64(after))
+	rows, err := db.QueryContext(ctx, unread, task.Prompt, task.MaxPromptBytes, task.MaxMessageBytes,
+		string(owner), int64(after))
 	if err != nil {
 		return nil, fmt.Errorf("read messages of %s: %w", owner, err)
 	}
@@ -180,5 +183,6 @@ func (j *Journal) messages(ctx context.Context, owner task.ID, after task.Seq) (
 }
 
 // unread bounds what it reads whoever wrote it.
-const unread = `SELECT seq, owner, sender, kind, substr(CAST(text AS BLOB), 1, CASE kind WHEN ? THEN ? ELSE ? END), priority, CAST(at AS INTEGER), CAST(hops AS INTEGER) FROM messages
+const unread = `SELECT seq, owner, sender, kind, substr(CAST(text AS BLOB), 1, CASE kind WHEN ? THEN ? ELSE ? END),
+	priority, CAST(at AS INTEGER), CAST(hops AS INTEGER) FROM messages
 	WHERE owner = ? AND acked = 0 AND seq > ? ORDER BY seq`

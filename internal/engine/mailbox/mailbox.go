@@ -25,7 +25,8 @@ import (
 type Log interface {
 	// Mail returns what an owner has not acknowledged after a number, and the number
 	// after which to read on. What was durable before the call is in it.
-	Mail(ctx context.Context, owner task.ID, after task.Seq) (notices []task.Notice, messages []task.Message, upto task.Seq, err error)
+	Mail(ctx context.Context, owner task.ID, after task.Seq) (
+		notices []task.Notice, messages []task.Message, upto task.Seq, err error)
 	// Mailed returns a channel that is closed when the next mail of anybody is durable.
 	Mailed() <-chan struct{}
 	Acknowledge(ctx context.Context, seqs ...task.Seq) error

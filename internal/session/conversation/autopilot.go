@@ -157,6 +157,9 @@ func passing(err error) bool {
 	case !errors.As(err, &fault):
 		return false
 	}
-	return fault.Status == 408 || fault.Status == 429 || fault.Status >= 500 ||
-		slices.Contains([]string{"rate_limit", "overloaded", "server_error", "bad_answer", "unreachable", "cut", "idle"}, fault.Kind)
+	switch fault.Kind {
+	case "rate_limit", "overloaded", "server_error", "bad_answer", "unreachable", "cut", "idle":
+		return true
+	}
+	return fault.Status == 408 || fault.Status == 429 || fault.Status >= 500
 }

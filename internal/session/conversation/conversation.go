@@ -212,7 +212,8 @@ func (c *Conversation) post(ctx context.Context, text string) (task.Seq, error) 
 	case strings.TrimSpace(text) == "":
 		return 0, &control.Error{Code: control.Invalid, Message: "the prompt is empty"}
 	case len(text) > task.MaxPromptBytes:
-		return 0, &control.Error{Code: control.Invalid, Message: fmt.Sprintf("the prompt is longer than %d MiB", task.MaxPromptBytes>>20), Mend: "put it in a file and name that"}
+		text := fmt.Sprintf("the prompt is longer than %d MiB", task.MaxPromptBytes>>20)
+		return 0, &control.Error{Code: control.Invalid, Message: text, Mend: "put it in a file and name that"}
 	}
 	if _, err := c.apply(Event{Verb: Offer}); err != nil {
 		return 0, c.refusal(err)

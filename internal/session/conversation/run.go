@@ -71,7 +71,7 @@ func (c *Conversation) Submit(ctx context.Context, text string) error {
 			return err
 		}
 	}
-	if r, again = c.session.Get(c.cfg.ID); again && !r.Status.Terminal() { // it has answered, or was stopped, and is ending
+	if r, again = c.session.Get(c.cfg.ID); again && !r.Status.Terminal() { // it has answered, or was stopped
 		if err := c.host.Wait(ctx); err != nil {
 			return err
 		}

@@ -72,6 +72,7 @@ func oneOf(ctx context.Context, a, b <-chan struct{}, late *time.Timer) error {
 // turn that began now would be cut off, and would take the place of the answer.
 func (c *Conversation) stop(ctx context.Context, commands []task.ID) (task.Receipt, error) {
 	c.must(Ceiling)
-	receipt, err := c.session.Stop(ctx, commands, task.Cause{Actor: task.ByRuntime, Reason: task.ReasonClosing, Detail: "the wait ceiling was reached"})
+	cause := task.Cause{Actor: task.ByRuntime, Reason: task.ReasonClosing, Detail: "the wait ceiling was reached"}
+	receipt, err := c.session.Stop(ctx, commands, cause)
 	return receipt, errors.Join(err, ErrCeiling)
 }

@@ -142,7 +142,8 @@ const (
 
 // Verbs returns all verbs that [Apply] accepts.
 func Verbs() []Verb {
-	return []Verb{Offer, Accept, GiveUp, TakeBack, Look, EndTurn, Complete, Interrupt, Attach, Detach, Ceiling, BeginRun, Retire, EndRun, Close}
+	return []Verb{Offer, Accept, GiveUp, TakeBack, Look, EndTurn, Complete, Interrupt, Attach, Detach, Ceiling,
+		BeginRun, Retire, EndRun, Close}
 }
 
 // Event is a verb and what goes with it.

@@ -86,7 +86,8 @@ func (c *Conversation) turn(ctx context.Context, t Trigger) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.cancel, c.last = nil, turn
-	_, _ = c.step(Event{Verb: EndTurn, At: time.Now(), Failure: failure(ctx, err), Finished: res.Reason == "tool_end" || res.Reason == "gate_end"})
+	finished := res.Reason == "tool_end" || res.Reason == "gate_end"
+	_, _ = c.step(Event{Verb: EndTurn, At: time.Now(), Failure: failure(ctx, err), Finished: finished})
 }
 
 // answer lets hooks see a prompt before the model does.
@@ -97,19 +98,18 @@ func (c *Conversation) answer(ctx context.Context, prompt []agent.Block, t Trigg
 	added := ""
 	if t.Origin == "" {
 		if keep, ok := compactCommand(t.Prompt.Text); ok {
-			return c.aside(ctx, t, func() (agent.TurnResult, error) { return c.compact(ctx, keep) })
+			res, err := c.compact(ctx, keep)
+			return c.aside(ctx, t, res, err)
 		}
 		if answer, instead, ok := c.cfg.Hooks.Command(t.Prompt.Text); ok {
 			if instead == "" {
-				return c.aside(ctx, t, func() (agent.TurnResult, error) {
-					return agent.TurnResult{Reason: "end_turn", StopReason: "end_turn", Text: answer}, nil
-				})
+				return c.aside(ctx, t, agent.TurnResult{Reason: "end_turn", StopReason: "end_turn", Text: answer}, nil)
 			}
 			prompt = texts(instead)
 		}
 		var err error
 		if added, err = c.cfg.Hooks.Prompt(ctx, prompt[0].Text); err != nil {
-			return c.aside(ctx, t, func() (agent.TurnResult, error) { return agent.TurnResult{Reason: "blocked"}, &BlockedError{err} })
+			return c.aside(ctx, t, agent.TurnResult{Reason: "blocked"}, &BlockedError{err})
 		}
 	}
 	before := append(texts(c.opening), texts(added)...)
@@ -122,9 +122,10 @@ func (c *Conversation) answer(ctx context.Context, prompt []agent.Block, t Trigg
 	return res, err
 }
 
-// aside answers a prompt that the model does not read.
-func (c *Conversation) aside(ctx context.Context, t Trigger, answer func() (agent.TurnResult, error)) (agent.TurnResult, error) {
-	res, err := answer()
+// aside is the answer to a prompt that the model does not read.
+func (c *Conversation) aside(
+	ctx context.Context, t Trigger, res agent.TurnResult, err error,
+) (agent.TurnResult, error) {
 	return res, errors.Join(err, c.withdraw(ctx, t.Prompt.Seq))
 }
 
