@@ -35,8 +35,9 @@ func Build(bin string, flags ...string) error {
 	return nil
 }
 
-// mark is in the environment of everything that is started in a place.
-const mark = "DROVER_TEST_PLACE"
+// mark is in the environment of everything that is started in a place. Drover keeps
+// variables of its own name from commands, so it must have another.
+const mark = "TEST_PLACE"
 
 // Place is a folder with a state of its own, and everything that runs there.
 type Place struct {
