@@ -83,9 +83,9 @@ else
 endif
 
 # Failures of such tools, and what becomes of them here; see docs/reliability.md.
-.PHONY: museum
-museum: ## known failures, tried on the built program: make museum [EXHIBIT=orphans]
-	@cd test/museum && MUSEUM=1 EXHIBIT='$(EXHIBIT)' go test -run TestMuseum -count 1 -timeout 10m
+.PHONY: known-failures
+known-failures: ## failures of such tools, tried on the built program: make known-failures [FAILURE=orphans]
+	@cd test/knownfailures && KNOWN_FAILURES=1 FAILURE='$(FAILURE)' go test -run TestKnownFailures -count 1 -timeout 10m
 
 # Histories with crashes, and hosts at work for a long time; see docs/reliability.md.
 .PHONY: sim

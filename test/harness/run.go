@@ -85,7 +85,10 @@ func (c *Call) Wait() error {
 func (c *Call) Ended() <-chan struct{} { return c.ended }
 
 // Code waits for the end, and returns the exit code, or 128 and the signal.
-func (c *Call) Code() int { <-c.ended; return ExitCode(c.Cmd.ProcessState) }
+func (c *Call) Code() int {
+	_ = c.Wait() // one that hangs has been ended, and says so
+	return ExitCode(c.Cmd.ProcessState)
+}
 
 // ExitCode is that of a process that has ended, or 128 and the signal that ended it.
 func ExitCode(s *os.ProcessState) int {

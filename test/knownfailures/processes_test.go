@@ -1,6 +1,6 @@
 //go:build linux
 
-package museum
+package knownfailures
 
 import (
 	"context"
@@ -17,11 +17,12 @@ import (
 	"github.com/drover-dev/drover/internal/model/modeltest"
 	"github.com/drover-dev/drover/internal/platform/waittest"
 	"github.com/drover-dev/drover/task"
+	"github.com/drover-dev/drover/test/harness"
 )
 
 // ofProcesses are the failures of commands and of what they leave.
-func ofProcesses() []exhibit {
-	return []exhibit{
+func ofProcesses() []failure {
+	return []failure{
 		{row: 4, name: "orphans", pain: "orphans after a crash", promise: "nothing remains, unless it was started with --keep, and then its exit code is known",
 			try: "kill -9 of a host with a command of three processes in two sessions, and a kept one", run: orphans},
 		{row: 4, name: "number", pain: "a stop hits a stranger who has got the number of an ended process", promise: "only what we started gets a signal",
@@ -47,24 +48,24 @@ func ofProcesses() []exhibit {
 	}
 }
 
-func orphans(r *room) string {
-	r.good("run", "-d", "--name", "plain", "--", "sh", "-c", "sleep 4401 & setsid sleep 4402 & exec sleep 4403")
-	r.fifo("go")
-	r.good("run", "-d", "--keep", "--name", "kept", "--", "sh", "-c", "echo before; read x <go; echo after; exit 7")
+func orphans(r *place) string {
+	r.Good("run", "-d", "--name", "plain", "--", "sh", "-c", "sleep 4401 & setsid sleep 4402 & exec sleep 4403")
+	r.Fifo("go")
+	r.Good("run", "-d", "--keep", "--name", "kept", "--", "sh", "-c", "echo before; read x <go; echo after; exit 7")
 	r.some(3, "sleep 440")
-	r.must(r.begun("kept"))
+	r.Must(r.begun("kept"))
 	r.kill("host")
 	took := r.none("sleep 440")
 	r.want("plain", how(r.named("plain")), "killed, host_lost by keeper")
-	r.free("go")
+	r.Free("go")
 	r.ends(7, "wait", "kept")
 	r.want("kept", how(r.named("kept")), "failed, exit by self, exit code 7")
-	r.want("its output", r.good("logs", "kept"), "before\nafter")
+	r.want("its output", r.Good("logs", "kept"), "before\nafter")
 	return fmt.Sprintf("3 processes in two sessions gone after %.1f s, of which 2 are promised; the kept one went on and ended with 7", took.Seconds())
 }
 
 // reusedNumber works in a namespace, where the next number can be chosen.
-func reusedNumber(r *room) string {
+func reusedNumber(r *place) string {
 	const line = `set -e
 drover run -d --keep --name lost -- sleep 4411 >/dev/null
 until pid=$(pgrep -f '^sleep 4411'); do :; done
@@ -84,23 +85,23 @@ kill -0 $stranger && echo the stranger lives
 		return "not here: no namespace of numbers"
 	}
 	cmd := exec.Command("unshare", "-rpf", "--mount-proc", "sh", "-c", line)
-	cmd.Dir, cmd.Env = r.dir, r.env
+	cmd.Dir, cmd.Env = r.Dir, r.Env
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		r.t.Fatalf("%v\n%s", err, out)
+		r.Fatalf("%v\n%s", err, out)
 	}
 	numbers := strings.Fields(string(out))
 	if numbers[0] != numbers[1] {
-		r.t.Fatalf("the stranger has another number: %s", out)
+		r.Fatalf("the stranger has another number: %s", out)
 	}
 	r.says("the namespace", string(out), "the stranger lives", `"status": "killed"`)
 	return "the stranger with number " + numbers[1] + " lives; the task is killed, " + matched(`"reason": "(\w+)"`, string(out))
 }
 
-func reasons(r *room) string {
+func reasons(r *place) string {
 	want := map[string]string{}
 	run := func(name, end string, more ...string) {
-		r.good(append([]string{"run", "-d", "--name", name}, more...)...)
+		r.Good(append([]string{"run", "-d", "--name", name}, more...)...)
 		want[name] = end
 	}
 	run("exits", "failed exit", "--", "sh", "-c", "exit 7")
@@ -108,10 +109,10 @@ func reasons(r *room) string {
 	run("hit", "failed signal", "--", "sleep", "4422")
 	run("unwanted", "killed stopped", "--", "sleep", "4423")
 	r.some(1, "sleep 4422")
-	r.must(syscall.Kill(r.procs("sleep 4422")[0].pid, syscall.SIGKILL))
-	r.good("stop", "unwanted")
+	r.Must(syscall.Kill(r.Procs("sleep 4422")[0].PID, syscall.SIGKILL))
+	r.Good("stop", "unwanted")
 	for name := range want {
-		r.start("wait", name).code()
+		r.Start("wait", name).Code()
 	}
 	run("orphan", "killed host_lost", "--", "sleep", "4424")
 	r.some(1, "sleep 4424")
@@ -121,7 +122,7 @@ func reasons(r *room) string {
 	for name, end := range want {
 		x := r.named(name)
 		if x.Cause == nil || x.Cause.Actor == "" {
-			r.t.Fatalf("%s has no actor", name)
+			r.Fatalf("%s has no actor", name)
 		}
 		r.want(name, string(x.Status)+" "+string(x.Cause.Reason), end)
 		said = append(said, how(x))
@@ -130,68 +131,68 @@ func reasons(r *room) string {
 	return strings.Join(said, "; ")
 }
 
-func flood(r *room) string {
+func flood(r *place) string {
 	r.settings(object{"tasks": object{"outputLimitBytes": 1_000_000}})
-	r.good("run", "-d", "--name", "flood", "--", "sh", "-c", "while :; do head -c 100000 /dev/zero; sleep 0.01; done")
-	r.start("wait", "flood").code()
+	r.Good("run", "-d", "--name", "flood", "--", "sh", "-c", "while :; do head -c 100000 /dev/zero; sleep 0.01; done")
+	r.Start("wait", "flood").Code()
 	x := r.named("flood")
 	r.want("flood", string(x.Status)+" "+string(x.Cause.Reason), "failed output_limit")
 	r.none("head -c")
 	if x.OutputBytes < 1_000_000 || x.OutputBytes > 100_000_000 { // it prints 10 MB in a second, after which it is looked at
-		r.t.Errorf("%d bytes were printed", x.OutputBytes)
+		r.Errorf("%d bytes were printed", x.OutputBytes)
 	}
 	return fmt.Sprintf("failed, output_limit; %d kB are in the file", x.OutputBytes/1000)
 }
 
-func quota(r *room) string {
+func quota(r *place) string {
 	r.settings(object{"tasks": object{"userQuotaBytes": 2_000_000}})
-	r.good("run", "-d", "--name", "greedy", "--", "sh", "-c", "while :; do head -c 100000 /dev/zero; sleep 0.01; done")
-	r.start("wait", "greedy").code()
+	r.Good("run", "-d", "--name", "greedy", "--", "sh", "-c", "while :; do head -c 100000 /dev/zero; sleep 0.01; done")
+	r.Start("wait", "greedy").Code()
 	x := r.named("greedy")
 	r.want("greedy", string(x.Status)+" "+string(x.Cause.Reason), "failed output_quota")
 	r.none("head -c")
-	f := r.start("run", "-d", "--", "true")
-	if f.code() == 0 || !strings.Contains(f.err.String(), "userQuotaBytes") {
-		r.t.Errorf("beyond the quota: %s", f)
+	f := r.Start("run", "-d", "--", "true")
+	if f.Code() == 0 || !strings.Contains(f.Stderr(), "userQuotaBytes") {
+		r.Errorf("beyond the quota: %s", f)
 	}
-	r.must(syscall.Kill(r.of("host")[0].pid, syscall.SIGTERM)) // a session that is open cannot be removed
-	if !waittest.Until(patience, func() bool { return r.start("sessions", "rm", string(x.Session)).code() == 0 }) {
-		r.t.Fatal("the session cannot be removed")
+	r.Must(syscall.Kill(r.Of("host")[0].PID, syscall.SIGTERM)) // a session that is open cannot be removed
+	if !waittest.Until(harness.Patience, func() bool { return r.Start("sessions", "rm", string(x.Session)).Code() == 0 }) {
+		r.Fatal("the session cannot be removed")
 	}
-	if !waittest.Until(patience, func() bool { return r.start("run", "--", "true").code() == 0 }) {
-		r.t.Error("nothing starts where there is room")
+	if !waittest.Until(harness.Patience, func() bool { return r.Start("run", "--", "true").Code() == 0 }) {
+		r.Error("nothing starts where there is room")
 	}
 	return how(x) + "; the next start was refused, and not after sessions rm"
 }
 
-func ownOutput(r *room) string {
-	line := `echo seed; tail -c +1 -f ` + r.work + `/state/projects/*/*/tasks/$DROVER_TASK_ID.output`
-	r.good("run", "-d", "--name", "ouroboros", "--", "sh", "-c", line)
-	r.start("wait", "ouroboros").code()
+func ownOutput(r *place) string {
+	line := `echo seed; tail -c +1 -f ` + r.Work + `/state/projects/*/*/tasks/$DROVER_TASK_ID.output`
+	r.Good("run", "-d", "--name", "ouroboros", "--", "sh", "-c", line)
+	r.Start("wait", "ouroboros").Code()
 	x := r.named("ouroboros")
 	r.want("ouroboros", string(x.Status)+" "+string(x.Cause.Reason), "failed output_loop")
 	r.none("tail -c")
 	return fmt.Sprintf("%s, at %d kB", how(x), x.OutputBytes/1000)
 }
 
-func typed(r *room) string {
-	r.good("run", "-d", "--tty", "--name", "asks", "--", "sh", "-c", `printf 'Password: ' >/dev/tty; read -r x </dev/tty; echo "got $x"`)
-	if !waittest.Until(patience, func() bool { return strings.Contains(r.good("logs", "asks"), "Password:") }) {
-		r.t.Fatal("it asks nothing")
+func typed(r *place) string {
+	r.Good("run", "-d", "--tty", "--name", "asks", "--", "sh", "-c", `printf 'Password: ' >/dev/tty; read -r x </dev/tty; echo "got $x"`)
+	if !waittest.Until(harness.Patience, func() bool { return strings.Contains(r.Good("logs", "asks"), "Password:") }) {
+		r.Fatal("it asks nothing")
 	}
-	r.good("send", "asks", "open sesame")
-	r.good("wait", "asks")
-	r.says("its output", r.good("logs", "asks"), "got open sesame")
+	r.Good("send", "asks", "open sesame")
+	r.Good("wait", "asks")
+	r.says("its output", r.Good("logs", "asks"), "got open sesame")
 	return "it was typed from elsewhere, and the command went on"
 }
 
-func credentials(r *room) string {
-	r.good("run", "-d", "--name", "reads", "--", "sh", "-c", "printf 'Password: '; read -r x; echo got=$x rc=$?")
-	r.start("wait", "reads").code()
-	r.says("read", r.good("logs", "reads"), "Password: got= rc=1")
-	r.good("run", "-d", "--name", "tty", "--", "sh", "-c", "read -r x </dev/tty || echo no terminal")
-	r.start("wait", "tty").code()
-	r.says("/dev/tty", r.good("logs", "tty"), "no terminal")
+func credentials(r *place) string {
+	r.Good("run", "-d", "--name", "reads", "--", "sh", "-c", "printf 'Password: '; read -r x; echo got=$x rc=$?")
+	r.Start("wait", "reads").Code()
+	r.says("read", r.Good("logs", "reads"), "Password: got= rc=1")
+	r.Good("run", "-d", "--name", "tty", "--", "sh", "-c", "read -r x </dev/tty || echo no terminal")
+	r.Start("wait", "tty").Code()
+	r.says("/dev/tty", r.Good("logs", "tty"), "no terminal")
 	m := r.script(map[string][]step{"main": {
 		calls("Bash", later(`mkfifo f; printf 'Password for https://example.invalid: '; cat f`)),
 		says("started"),
@@ -200,38 +201,38 @@ func credentials(r *room) string {
 		},
 		says("stopped"),
 	}})
-	r.want("answer", r.good("-p", "go", anything, `--settings={"tasks":{"stallAfter":"300ms"}}`), "stopped")
+	r.want("answer", r.Good("-p", "go", anything, `--settings={"tasks":{"stallAfter":"300ms"}}`), "stopped")
 	r.says("the model", r.heard(m, "main"), "seems to wait for an answer", "Password for https")
 	return "both read nothing and end; the model is told of the one that waits, and stops it"
 }
 
-func undone(r *room) string {
+func undone(r *place) string {
 	m := r.script(map[string][]step{"general-purpose": {never}})
-	r.good("agent", "run", "-d", "--name", "agent", "general-purpose", "work")
-	r.good("run", "-d", "--keep", "--name", "command", "--", "sh", "-c", "echo begun >>begun; exec sleep 4441")
+	r.Good("agent", "run", "-d", "--name", "agent", "general-purpose", "work")
+	r.Good("run", "-d", "--keep", "--name", "command", "--", "sh", "-c", "echo begun >>begun; exec sleep 4441")
 	r.some(1, "sleep 4441")
-	waittest.Until(patience, func() bool { return m.Count() == 1 })
-	r.good("stop", "agent", "command")
+	waittest.Until(harness.Patience, func() bool { return m.Count() == 1 })
+	r.Good("stop", "agent", "command")
 	was := how(r.named("agent")) + "; " + how(r.named("command"))
 	r.kill("host")
-	r.good("run", "-d", "--name", "next", "--", "true")
-	r.good("wait", "next")
+	r.Good("run", "-d", "--name", "next", "--", "true")
+	r.Good("wait", "next")
 	r.want("ends", how(r.named("agent"))+"; "+how(r.named("command")), was)
 	r.none("sleep 4441")
-	begun, err := os.ReadFile(filepath.Join(r.dir, "begun"))
-	r.must(err)
+	begun, err := os.ReadFile(filepath.Join(r.Dir, "begun"))
+	r.Must(err)
 	r.want("starts", string(begun), "begun\n")
 	r.want("requests", m.Count(), 1)
 	return "both stay killed by user; 1 start, 1 request"
 }
 
-func noRetry(r *room) string {
+func noRetry(r *place) string {
 	r.file("plain", "\x7fnot a program")
 	r.file("lost", "#!/no/such/interpreter\n")
 	for name, args := range map[string][]string{"plain": {"./plain"}, "lost": {"./lost"}} {
-		f := r.start(append([]string{"run", "--name", name, "--"}, args...)...)
-		if f.code() == 0 || strings.Count(f.err.String(), "\n") != 1 {
-			r.t.Errorf("%s: %s", name, f)
+		f := r.Start(append([]string{"run", "--name", name, "--"}, args...)...)
+		if f.Code() == 0 || strings.Count(f.Stderr(), "\n") != 1 {
+			r.Errorf("%s: %s", name, f)
 		}
 		r.want(name, string(r.named(name).Status)+" "+string(r.named(name).Cause.Reason), "failed start")
 	}
@@ -239,9 +240,9 @@ func noRetry(r *room) string {
 	return "failed, start, one line each; 1 run each"
 }
 
-func heldPipe(r *room) string {
+func heldPipe(r *place) string {
 	f := r.ends(0, "run", "--name", "short", "--", "sh", "-c", "sleep 4451 & echo done")
-	r.want("output", f.text(), "done")
+	r.want("output", f.Text(), "done")
 	r.none("sleep 4451")
 	x := r.named("short")
 	r.want("short", how(x), "completed, done by self")
@@ -249,15 +250,15 @@ func heldPipe(r *room) string {
 }
 
 // receipt is what a stop prints.
-func receipt(r *room, id string) (out task.Receipt) {
-	r.t.Helper()
-	r.must(json.Unmarshal([]byte(r.good("stop", id, "--json")), &out))
+func receipt(r *place, id string) (out task.Receipt) {
+	r.Helper()
+	r.Must(json.Unmarshal([]byte(r.Good("stop", id, "--json")), &out))
 	return out
 }
 
 // begun waits until a task is known to run: until then the death of its host ends it.
-func (r *room) begun(name string) error {
-	if !waittest.Until(patience, func() bool { return r.named(name).Status == task.Running }) {
+func (r *place) begun(name string) error {
+	if !waittest.Until(harness.Patience, func() bool { return r.named(name).Status == task.Running }) {
 		return errors.New(name + " does not begin")
 	}
 	return nil

@@ -1,6 +1,6 @@
 //go:build linux
 
-package museum
+package knownfailures
 
 import (
 	"context"
@@ -11,11 +11,12 @@ import (
 	"github.com/drover-dev/drover/internal/model/modeltest"
 	"github.com/drover-dev/drover/internal/platform/waittest"
 	"github.com/drover-dev/drover/task"
+	"github.com/drover-dev/drover/test/harness"
 )
 
 // ofMoney are the failures that cost.
-func ofMoney() []exhibit {
-	return []exhibit{
+func ofMoney() []failure {
+	return []failure{
 		{row: 22, name: "turns", pain: "a paid turn for each notice", promise: "notices of one moment come together; what you stop yourself begins no turn",
 			try: "20 commands end while the model thinks; one more is stopped by the user", run: turns},
 		{row: 23, name: "spend", pain: "nobody sees what is spent, and the limit misses agents in the background", promise: "a ledger for each node, a cap on a tree, a last answer at the limit",
@@ -23,9 +24,9 @@ func ofMoney() []exhibit {
 	}
 }
 
-func turns(r *room) string {
+func turns(r *place) string {
 	const n = 20
-	r.fifo("go")
+	r.Fifo("go")
 	ended := make(chan struct{})
 	m := r.serve(func(c context.Context, q *modeltest.Request) modeltest.Answer {
 		switch requestsOf(q) {
@@ -39,9 +40,9 @@ func turns(r *room) string {
 		a.Blocks = append(a.Blocks, modeltest.ToolUse("", "Bash", later("exec sleep 4491")))
 		return a
 	})
-	f := r.start("-p", "go", anything)
+	f := r.Start("-p", "go", anything)
 	r.some(1, "sleep 4491")
-	if !waittest.Until(patience, func() bool {
+	if !waittest.Until(harness.Patience, func() bool {
 		done := 0
 		for _, x := range r.tasks() {
 			if x.Status == task.Completed {
@@ -50,21 +51,21 @@ func turns(r *room) string {
 		}
 		return done == n
 	}) {
-		r.t.Fatalf("the commands do not end: %v", r.tasks())
+		r.Fatalf("the commands do not end: %v", r.tasks())
 	}
 	close(ended)
-	if !waittest.Until(patience, func() bool { return m.Count() >= 3 }) {
-		r.t.Fatal("nobody is told of an end")
+	if !waittest.Until(harness.Patience, func() bool { return m.Count() >= 3 }) {
+		r.Fatal("nobody is told of an end")
 	}
-	r.good("stop", string(r.task("the one that runs", func(x task.Record) bool { return !x.Status.Terminal() }).ID))
-	r.want("exit code", f.code(), 0)
+	r.Good("stop", string(r.task("the one that runs", func(x task.Record) bool { return !x.Status.Terminal() }).ID))
+	r.want("exit code", f.Code(), 0)
 	r.want("requests", m.Count(), 3)
 	said := r.heard(m, "main")
 	r.want("ends that were told", strings.Count(said, "<status>completed</status>"), n)
 	return fmt.Sprintf("%d notices in 1 turn, none for the stop", n)
 }
 
-func spend(r *room) string {
+func spend(r *place) string {
 	var asked atomic.Int64
 	m := r.serve(func(c context.Context, q *modeltest.Request) modeltest.Answer {
 		a := modeltest.Text("done")
@@ -81,13 +82,13 @@ func spend(r *room) string {
 		}
 		return a
 	})
-	r.good("-p", "go", "--model=sonnet", anything, `--settings={"agents":{"budgetTokens":10000}}`)
+	r.Good("-p", "go", "--model=sonnet", anything, `--settings={"agents":{"budgetTokens":10000}}`)
 	x := r.named("scout")
 	r.want("reason", x.Cause.Reason, "max_budget_tokens")
 	if x.Usage == nil || x.Usage.CostUSD == nil || *x.Usage.CostUSD <= 0 || asked.Load() > 4 {
-		r.t.Errorf("%d calls; its ledger has %+v", asked.Load(), x.Usage)
+		r.Errorf("%d calls; its ledger has %+v", asked.Load(), x.Usage)
 	}
-	r.says("ps", r.good("ps", "-a", "--tree"), "$0.0")
+	r.says("ps", r.Good("ps", "-a", "--tree"), "$0.0")
 	r.says("the parent", r.heard(m, "main"), "what I have")
 	return fmt.Sprintf("%s after %d calls of 3,000 tokens, the last to hand back; $%.3f", how(x), asked.Load(), *x.Usage.CostUSD)
 }

@@ -1,6 +1,6 @@
 //go:build linux
 
-package museum
+package knownfailures
 
 import (
 	"context"
@@ -13,16 +13,16 @@ import (
 	"sync/atomic"
 	"syscall"
 
-	"github.com/drover-dev/drover/internal/model/modeltest"
-	"github.com/drover-dev/drover/task"
-
 	drover "github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/model/modeltest"
 	"github.com/drover-dev/drover/internal/platform/waittest"
+	"github.com/drover-dev/drover/task"
+	"github.com/drover-dev/drover/test/harness"
 )
 
 // ofAgents are the failures of one conversation.
-func ofAgents() []exhibit {
-	return []exhibit{
+func ofAgents() []failure {
+	return []failure{
 		{row: 1, name: "notices", pain: "completion notices are lost (31 of 188) or repeated", promise: "each end is told once, also over a crash",
 			try: "188 commands in the background; kill -9 after the first notices; resume", run: lostNotices},
 		{row: 7, name: "context", pain: "reading a task floods the context with raw JSON lines", promise: "text, capped; the answer alone is a read of its own",
@@ -50,9 +50,9 @@ func ofAgents() []exhibit {
 
 // lostNotices lets half of the commands end by themselves and the others with
 // their host.
-func lostNotices(r *room) string {
+func lostNotices(r *place) string {
 	const n = 188
-	r.fifo("never")
+	r.Fifo("never")
 	some := make(chan struct{})
 	var once sync.Once
 	m := r.serve(func(ctx context.Context, q *modeltest.Request) modeltest.Answer {
@@ -67,22 +67,22 @@ func lostNotices(r *room) string {
 		}
 		return many(n, "Bash", func(i int) object { return later([]string{"true", "read x <never"}[i%2]) })(ctx, q)
 	})
-	f := r.start("-p", "go", anything)
+	f := r.Start("-p", "go", anything)
 	select {
 	case <-some:
-	case <-f.done:
-		r.t.Fatalf("nobody was told of an end: %s", f)
+	case <-f.Ended():
+		r.Fatalf("nobody was told of an end: %s", f)
 	}
-	r.must(f.cmd.Process.Kill())
-	f.code()
+	r.Must(f.Cmd.Process.Kill())
+	f.Code()
 	r.none("never")
 	session := string(r.tasks()[0].Session)
-	r.good("-p", "go on", "--resume", session, anything)
+	r.Good("-p", "go on", "--resume", session, anything)
 	said := r.heard(m, "main")
 	ends := map[string]int{}
 	for _, x := range r.tasks() {
 		if got := notices(said, x.ID); got != 1 {
-			r.t.Errorf("of %s, %s, the model was told %d times", x.ID, how(x), got)
+			r.Errorf("of %s, %s, the model was told %d times", x.ID, how(x), got)
 		}
 		ends[string(x.Cause.Reason)]++
 	}
@@ -90,28 +90,28 @@ func lostNotices(r *room) string {
 	return fmt.Sprintf("%d of %d told once: %d done, %d host_lost", n, n, ends["done"], ends["host_lost"])
 }
 
-func floodedContext(r *room) string {
+func floodedContext(r *place) string {
 	r.file("big", strings.Repeat(`{"type":"assistant","message":{"role":"assistant","content":"so it goes"}}`+"\n", 70_000))
 	m := r.script(map[string][]step{
 		"main":            {calls("Bash", bash("cat big")), calls("Agent", agent("general-purpose", "work", "name", "worker")), says("done")},
 		"general-purpose": {calls("Bash", bash("cat big")), says("the answer")},
 	})
-	r.good("-p", "go", anything)
+	r.Good("-p", "go", anything)
 	most := 0
 	for _, q := range m.Requests() {
 		most = max(most, len(q.LastText()))
 	}
 	if most > 40_000 {
-		r.t.Errorf("a model was shown %d characters", most)
+		r.Errorf("a model was shown %d characters", most)
 	}
-	r.want("result", r.good("result", "worker"), "the answer")
-	if log := r.good("logs", "--raw", "worker"); len(log) > 200_000 || strings.Contains(log, `"entry_type"`) {
-		r.t.Errorf("its log has %d bytes: %.300s", len(log), log)
+	r.want("result", r.Good("result", "worker"), "the answer")
+	if log := r.Good("logs", "--raw", "worker"); len(log) > 200_000 || strings.Contains(log, `"entry_type"`) {
+		r.Errorf("its log has %d bytes: %.300s", len(log), log)
 	}
 	return fmt.Sprintf("5 MB are shown as %d characters; the result is 10", most)
 }
 
-func permission(r *room) string {
+func permission(r *place) string {
 	m := r.script(map[string][]step{
 		"main": {many(2, "Agent", func(i int) object {
 			return agent("general-purpose", "touch "+[]string{"first", "second"}[i], "run_in_background", true)
@@ -120,58 +120,58 @@ func permission(r *room) string {
 			return modeltest.Call("Bash", bash(matched(`(touch (?:first|second))`, r.conversation(q))))
 		}, says("done")},
 	})
-	session := r.good("-p", "-d", "go")
+	session := r.Good("-p", "-d", "go")
 	answer := func(verb, what string, more ...string) {
-		r.t.Helper()
+		r.Helper()
 		var list string
-		if !waittest.Until(patience, func() bool { list = r.good("approvals"); return strings.Contains(list, "command: "+what+"\n") }) {
-			r.t.Fatalf("nobody asks for %s: %s", what, list)
+		if !waittest.Until(harness.Patience, func() bool { list = r.Good("approvals"); return strings.Contains(list, "command: "+what+"\n") }) {
+			r.Fatalf("nobody asks for %s: %s", what, list)
 		}
 		if !slices.ContainsFunc(r.tasks(), func(x task.Record) bool { return x.AwaitingApproval }) {
-			r.t.Error("no task awaits approval")
+			r.Error("no task awaits approval")
 		}
-		r.good(append([]string{"approvals", verb, matched(`(?s)command: `+what+`\n.*?approvals allow (\w+)`, list)}, more...)...)
+		r.Good(append([]string{"approvals", verb, matched(`(?s)command: `+what+`\n.*?approvals allow (\w+)`, list)}, more...)...)
 	}
 	answer("allow", "touch first")
 	answer("deny", "touch second", "--reason", "not today")
-	r.good("wait", session)
+	r.Good("wait", session)
 	r.want("requests of agents", requests(m, "general-purpose"), 4)
 	if !slices.ContainsFunc(m.Requests(), func(q *modeltest.Request) bool {
 		said := r.conversation(q)
 		return q.Agent() == "general-purpose" && strings.Contains(said, "touch second") && strings.Contains(said, "not today")
 	}) {
-		r.t.Error("the one that was denied does not know why")
+		r.Error("the one that was denied does not know why")
 	}
 	for name, want := range map[string]bool{"first": true, "second": false} {
-		if _, err := os.Stat(filepath.Join(r.dir, name)); (err == nil) != want {
-			r.t.Errorf("%s: %v", name, err)
+		if _, err := os.Stat(filepath.Join(r.Dir, name)); (err == nil) != want {
+			r.Errorf("%s: %v", name, err)
 		}
 	}
 	return "both waited and were answered elsewhere; the model knows why it may not"
 }
 
-func pause(r *room) string {
-	r.fifo("go")
+func pause(r *place) string {
+	r.Fifo("go")
 	m := r.script(map[string][]step{"general-purpose": {calls("Bash", bash("read x <go; echo the work is kept")), says("done")}})
 	r.settings(object{"permissions": object{"defaultMode": "bypassPermissions"}})
-	r.good("agent", "run", "-d", "--name", "agent", "general-purpose", "work")
+	r.Good("agent", "run", "-d", "--name", "agent", "general-purpose", "work")
 	r.some(1, "read x")
-	r.good("pause", "agent")
-	for _, x := range r.procs("read x") {
-		if state := r.stateOf(x.pid); state != "T" {
-			r.t.Errorf("%s is in state %s", x.line, state)
+	r.Good("pause", "agent")
+	for _, x := range r.Procs("read x") {
+		if state := harness.StateOf(x.PID); state != "T" {
+			r.Errorf("%s is in state %s", x.Line, state)
 		}
 	}
 	r.want("paused", r.named("agent").Paused, true)
 	r.want("requests of a paused agent", m.Count(), 1)
-	r.good("resume", "agent")
-	r.free("go")
-	r.good("wait", "agent")
+	r.Good("resume", "agent")
+	r.Free("go")
+	r.Good("wait", "agent")
 	r.says("the agent", r.heard(m, "general-purpose"), "the work is kept")
 	return "its command was frozen, and nothing asked; afterwards it went on, with its result"
 }
 
-func falseEnds(r *room) string {
+func falseEnds(r *place) string {
 	r.file(".claude/agents/brief.md", "---\nname: brief\ndescription: Brief.\nmaxTurns: 1\ntools: Bash\n---\nWork.\n")
 	claim := many(1, "Glob", func(int) object { return object{"pattern": "*"} })
 	m := r.script(map[string][]step{
@@ -186,7 +186,7 @@ func falseEnds(r *room) string {
 		"plan":  {says("")},
 		"brief": {calls("Bash", bash("echo SUCCESS: completed"))},
 	})
-	r.good("-p", "go", anything)
+	r.Good("-p", "go", anything)
 	r.want("liar", r.named("liar").Status, task.Failed)
 	r.want("cut", string(r.named("cut").Status)+" "+string(r.named("cut").Cause.Reason), "failed max_turns")
 	said := r.heard(m, "main")
@@ -196,28 +196,28 @@ func falseEnds(r *room) string {
 	return fmt.Sprintf("liar: %s; cut: %s; silent: %s, and its parent reads that there is no report", how(r.named("liar")), how(r.named("cut")), how(silent))
 }
 
-func bigResume(r *room) string {
+func bigResume(r *place) string {
 	m := r.script(map[string][]step{
 		"main":    {calls("Agent", agent("explore", "look", "name", "scout")), says("one"), calls("Agent", agent("explore", "and now?", "resume", "scout")), says("two")},
 		"explore": {says("found it"), says("still there")},
 	})
-	r.good("-p", "first", anything)
+	r.Good("-p", "first", anything)
 	scout := r.named("scout")
-	files, err := filepath.Glob(filepath.Join(r.work, "state", "projects", "*", string(scout.Session), "transcript.jsonl"))
-	r.must(err)
+	files, err := filepath.Glob(filepath.Join(r.Work, "state", "projects", "*", string(scout.Session), "transcript.jsonl"))
+	r.Must(err)
 	tr, _, err := drover.OpenTranscript(files[0], drover.Meta{})
-	r.must(err)
+	r.Must(err)
 	const n = 20_000
 	for i := range n / 2 {
-		r.must(tr.Append(
+		r.Must(tr.Append(
 			drover.Record{Message: drover.NewMessage(drover.User, drover.TextBlock(fmt.Sprintf("question %d", i)))},
 			drover.Record{Message: drover.NewMessage(drover.Assistant, drover.TextBlock("answer"))}))
 	}
-	r.must(tr.Close())
+	r.Must(tr.Close())
 	data, err := os.ReadFile(files[0])
-	r.must(err)
-	r.must(os.WriteFile(files[0], data[:len(data)-20], 0o600)) // as a crash leaves it
-	r.want("answer", r.good("-p", "second", "--resume", string(scout.Session), anything, `--settings={"context":{"autoCompact":"off"}}`), "two")
+	r.Must(err)
+	r.Must(os.WriteFile(files[0], data[:len(data)-20], 0o600)) // as a crash leaves it
+	r.want("answer", r.Good("-p", "second", "--resume", string(scout.Session), anything, `--settings={"context":{"autoCompact":"off"}}`), "two")
 	again := r.named("scout")
 	r.want("the agent's ID", again.ID, scout.ID)
 	r.says("the agent", r.heard(m, "explore"), "found it", "and now?")
@@ -225,28 +225,28 @@ func bigResume(r *room) string {
 	return fmt.Sprintf("all %d messages but the torn one are there; %s goes on under its ID", n, scout.ID)
 }
 
-func compaction(r *room) string {
-	r.fifo("go")
+func compaction(r *place) string {
+	r.Fifo("go")
 	m := r.script(map[string][]step{"main": {
 		calls("Bash", object{"command": "read x <go", "description": "wait for the pipe", "run_in_background": true}),
 		using(9_000, calls("Bash", bash("echo old"))), using(9_000, says("IN SHORT")), using(500, says("after")), says("told"),
 	}})
-	f := r.start("-p", "the first prompt", "--model=sonnet", anything, `--settings={"models":{"windows":{"claude-sonnet-4-5-20250929":10000}}}`)
-	if !waittest.Until(patience, func() bool { return m.Count() >= 4 }) {
-		r.t.Fatal("nothing is summed up")
+	f := r.Start("-p", "the first prompt", "--model=sonnet", anything, `--settings={"models":{"windows":{"claude-sonnet-4-5-20250929":10000}}}`)
+	if !waittest.Until(harness.Patience, func() bool { return m.Count() >= 4 }) {
+		r.Fatal("nothing is summed up")
 	}
-	r.free("go")
-	r.want("exit code", f.code(), 0)
+	r.Free("go")
+	r.want("exit code", f.Code(), 0)
 	said := r.conversation(m.Requests()[3])
 	id := r.task("in the background", func(x task.Record) bool { return x.Backgrounded }).ID
 	if r.says("behind the summary", said, "IN SHORT", string(id), "wait for the pipe"); strings.Contains(said, "the first prompt") {
-		r.t.Error("nothing was left out")
+		r.Error("nothing was left out")
 	}
 	r.want("notices", notices(r.heard(m, "main"), id), 1)
 	return fmt.Sprintf("behind the summary the model knows %s, and hears of its end", id)
 }
 
-func stuck(r *room) string {
+func stuck(r *place) string {
 	m := r.script(map[string][]step{"main": {calls("Agent", agent("explore", "look", "name", "scout")), says("done")}, "explore": {
 		func(c context.Context, q *modeltest.Request) modeltest.Answer {
 			if strings.Contains(q.LastText(), "Hand back what you have") { // on a busy machine the time may be up before it asks
@@ -254,17 +254,17 @@ func stuck(r *room) string {
 			}
 			return never(c, q)
 		}}})
-	r.good("-p", "go", anything, `--settings={"agents":{"budgetWall":"300ms"}}`)
+	r.Good("-p", "go", anything, `--settings={"agents":{"budgetWall":"300ms"}}`)
 	x := r.named("scout")
 	if x.Status == task.Completed || x.Cause.Reason != task.ReasonTimeout {
-		r.t.Errorf("it ends as %s", how(x))
+		r.Errorf("it ends as %s", how(x))
 	}
 	r.says("the parent", r.heard(m, "main"), "as far as I came")
 	return how(x) + "; it was asked once more, and its parent has that answer"
 }
 
-func hooks(r *room) string {
-	log := filepath.Join(r.work, "log")
+func hooks(r *place) string {
+	log := filepath.Join(r.Work, "log")
 	line := []any{object{"hooks": []any{object{"type": "command", "command": "cat >>" + log + "; echo >>" + log}}}}
 	r.settings(object{"hooks": object{"SubagentStart": line, "SubagentStop": line}})
 	r.file(".claude/agents/brief.md", "---\nname: brief\ndescription: Brief.\nmaxTurns: 1\ntools: Bash\n---\nWork.\n")
@@ -281,9 +281,9 @@ func hooks(r *room) string {
 			return never(c, q)
 		}},
 	})
-	r.good("-p", "go", anything)
+	r.Good("-p", "go", anything)
 	raw, err := os.ReadFile(log)
-	r.must(err)
+	r.Must(err)
 	told := string(raw)
 	var ends []string
 	for _, kind := range kinds {
@@ -300,25 +300,25 @@ func hooks(r *room) string {
 		ends = append(ends, string(x.Cause.Reason))
 	}
 	if m.Count() == 0 {
-		r.t.Error("nobody has asked")
+		r.Error("nobody has asked")
 	}
 	return "4 starts, 4 stops: " + strings.Join(ends, ", ")
 }
 
-func owner(r *room) string {
+func owner(r *place) string {
 	r.file(".claude/agents/leaver.md", "---\nname: leaver\ndescription: Leaves.\nonEnd: reparent\n---\nWork.\n")
-	r.fifo("go")
+	r.Fifo("go")
 	m := r.script(map[string][]step{
 		"main":            {calls("Agent", agent("general-purpose", "work")), calls("Agent", agent("leaver", "work")), says("done")},
 		"general-purpose": {calls("Bash", later("exec sleep 4461")), says("bye")},
 		"leaver":          {calls("Bash", later("read x <go; echo over")), says("bye")},
 	})
-	f := r.start("-p", "go", anything)
-	if !waittest.Until(patience, func() bool { return requests(m, "main") >= 3 }) {
-		r.t.Fatal("the agents do not end")
+	f := r.Start("-p", "go", anything)
+	if !waittest.Until(harness.Patience, func() bool { return requests(m, "main") >= 3 }) {
+		r.Fatal("the agents do not end")
 	}
-	r.free("go")
-	r.want("exit code", f.code(), 0)
+	r.Free("go")
+	r.want("exit code", f.Code(), 0)
 	r.none("sleep 4461")
 	stopped := r.task("the command that was stopped", func(x task.Record) bool { return strings.Contains(x.Command, "4461") })
 	left := r.task("the command that was left", func(x task.Record) bool { return strings.Contains(x.Command, "<go") })
@@ -328,7 +328,7 @@ func owner(r *room) string {
 	return "one: " + how(stopped) + "; the other went to the main agent, which heard of its end"
 }
 
-func lostWork(r *room) string {
+func lostWork(r *place) string {
 	for _, args := range [][]string{{"init", "-q", "-b", "main"}, {"commit", "-q", "--allow-empty", "-m", "first"}} {
 		r.git(args...)
 	}
@@ -339,16 +339,16 @@ func lostWork(r *room) string {
 			return never(c, q)
 		}}})
 	r.settings(object{"permissions": object{"defaultMode": "bypassPermissions"}})
-	id := r.good("agent", "run", "-d", "--isolation", "worktree", "general-purpose", "work")
-	if !waittest.Until(patience, asked.Load) {
-		r.t.Fatal("the agent writes nothing")
+	id := r.Good("agent", "run", "-d", "--isolation", "worktree", "general-purpose", "work")
+	if !waittest.Until(harness.Patience, asked.Load) {
+		r.Fatal("the agent writes nothing")
 	}
-	r.must(syscall.Kill(r.of("host")[0].pid, syscall.SIGKILL))
-	waittest.Until(patience, func() bool { return len(r.of("host")) == 0 })
-	r.good("run", "-d", "--name", "next", "--", "true")
+	r.Must(syscall.Kill(r.Of("host")[0].PID, syscall.SIGKILL))
+	waittest.Until(harness.Patience, func() bool { return len(r.Of("host")) == 0 })
+	r.Good("run", "-d", "--name", "next", "--", "true")
 	ref := "refs/drover/rescue/" + id
-	if !waittest.Until(patience, func() bool { return strings.Contains(r.git("for-each-ref"), ref) }) {
-		r.t.Fatalf("no %s: %s", ref, r.git("for-each-ref"))
+	if !waittest.Until(harness.Patience, func() bool { return strings.Contains(r.git("for-each-ref"), ref) }) {
+		r.Fatalf("no %s: %s", ref, r.git("for-each-ref"))
 	}
 	r.want("the file", r.git("show", ref+":found.txt"), "hours of work")
 	return "the file is at " + ref

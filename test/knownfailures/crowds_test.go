@@ -1,6 +1,6 @@
 //go:build linux
 
-package museum
+package knownfailures
 
 import (
 	"context"
@@ -17,11 +17,12 @@ import (
 	"github.com/drover-dev/drover/internal/model/modeltest"
 	"github.com/drover-dev/drover/internal/platform/waittest"
 	"github.com/drover-dev/drover/task"
+	"github.com/drover-dev/drover/test/harness"
 )
 
 // ofCrowds are the failures of many agents.
-func ofCrowds() []exhibit {
-	return []exhibit{
+func ofCrowds() []failure {
+	return []failure{
 		{row: 2, name: "runaway", pain: "spawning runs away (361 agents from 5 planned)", promise: "caps on depth, on all, on those at work; a refusal says why",
 			try: "every agent wants five more", run: runaway},
 		{row: 3, name: "children", pain: "stopping the parent leaves children at work for 30 minutes", promise: "the subtree is frozen, ended from the leaves, and listed in a receipt",
@@ -39,7 +40,7 @@ func ofCrowds() []exhibit {
 	}
 }
 
-func runaway(r *room) string {
+func runaway(r *place) string {
 	var mu sync.Mutex
 	turns, refusals := map[string]int{}, 0
 	r.serve(func(c context.Context, q *modeltest.Request) modeltest.Answer {
@@ -52,7 +53,7 @@ func runaway(r *room) string {
 		refusals += strings.Count(q.LastText(), "this session may start 20 of these")
 		return modeltest.Text("handed back")
 	})
-	r.good("-p", "go", `--settings={"limits":{"perRoot":20,"spawnRate":10000}}`)
+	r.Good("-p", "go", `--settings={"limits":{"perRoot":20,"spawnRate":10000}}`)
 	all, deepest := r.tasks(), 0
 	for _, x := range all {
 		deepest = max(deepest, x.Depth)
@@ -60,12 +61,12 @@ func runaway(r *room) string {
 	}
 	r.want("agents", len(all), 20)
 	if refusals == 0 || deepest > 3 {
-		r.t.Errorf("%d refusals, depth %d", refusals, deepest)
+		r.Errorf("%d refusals, depth %d", refusals, deepest)
 	}
 	return fmt.Sprintf("20 ran, %d deep; %d starts were refused with the reason; all came to an end", deepest, refusals)
 }
 
-func children(r *room) string {
+func children(r *place) string {
 	m := r.serve(func(c context.Context, q *modeltest.Request) modeltest.Answer {
 		if q.Agent() == "general-purpose" {
 			return many(3, "Agent", func(int) object { return agent("task", "commands") })(c, q)
@@ -73,7 +74,7 @@ func children(r *room) string {
 		return modeltest.Call("Bash", later(`trap "" TERM; setsid sleep 4471 & sleep 4471 & wait; wait`)) // and so on
 	})
 	r.settings(object{"permissions": object{"defaultMode": "bypassPermissions"}})
-	top := r.good("agent", "run", "-d", "general-purpose", "go")
+	top := r.Good("agent", "run", "-d", "general-purpose", "go")
 	r.some(8, "sleep 4471")
 	got := receipt(r, top)
 	asked := m.Count()
@@ -84,18 +85,18 @@ func children(r *room) string {
 	}
 	for _, x := range r.tasks() {
 		if !listed[x.ID] || !x.Status.Terminal() {
-			r.t.Errorf("%s is %s, and in the receipt: %v", x.ID, how(x), listed[x.ID])
+			r.Errorf("%s is %s, and in the receipt: %v", x.ID, how(x), listed[x.ID])
 		}
 	}
-	r.good("run", "-d", "--name", "next", "--", "true")
-	r.good("wait", "next")
+	r.Good("run", "-d", "--name", "next", "--", "true")
+	r.Good("wait", "next")
 	r.want("requests after the stop", m.Count(), asked)
 	r.want("survivors", len(got.Survivors), 0)
 	r.want("the last", got.Stopped[len(got.Stopped)-1].ID, top)
 	return fmt.Sprintf("%d ended and named, the parent last; no survivor, no request afterwards", len(got.Stopped))
 }
 
-func memory(r *room) string {
+func memory(r *place) string {
 	const n, most = 100, 400 << 10 // agents; KiB of all together, a fifth of the 20 MB each
 	full := make(chan struct{})
 	var there atomic.Int64
@@ -111,26 +112,26 @@ func memory(r *room) string {
 		}
 		return many(n, "Agent", func(int) object { return agent("general-purpose", "work", "run_in_background", true) })(c, q)
 	})
-	f := r.start("-p", "go", `--settings={"limits":{"live":256,"spawnRate":10000}}`)
-	if !waittest.Until(patience, func() bool { return there.Load() == n }) {
-		r.t.Fatalf("%d agents are at work", there.Load())
+	f := r.Start("-p", "go", `--settings={"limits":{"live":256,"spawnRate":10000}}`)
+	if !waittest.Until(harness.Patience, func() bool { return there.Load() == n }) {
+		r.Fatalf("%d agents are at work", there.Load())
 	}
-	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", f.cmd.Process.Pid))
-	r.must(err)
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", f.Cmd.Process.Pid))
+	r.Must(err)
 	var kib int
 	_, err = fmt.Sscan(matched(`VmHWM:\s+(\d+) kB`, string(raw)), &kib)
-	r.must(err)
+	r.Must(err)
 	if kib > most {
-		r.t.Errorf("%d agents take %d KiB", n, kib)
+		r.Errorf("%d agents take %d KiB", n, kib)
 	}
-	r.must(f.cmd.Process.Signal(os.Interrupt))
-	f.code()
+	r.Must(f.Cmd.Process.Signal(os.Interrupt))
+	f.Code()
 	return fmt.Sprintf("%d MiB at most for %d agents and the program", kib>>10, n)
 }
 
 // serverVariable makes the test binary an MCP server; it names the file in which it
 // notes its start.
-const serverVariable = "MUSEUM_SERVER"
+const serverVariable = "KNOWN_FAILURES_SERVER"
 
 func serveTools() int {
 	f, err := os.OpenFile(os.Getenv(serverVariable), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -138,7 +139,7 @@ func serveTools() int {
 		return 1
 	}
 	fmt.Fprintln(f, os.Getpid())
-	s := mcp.NewServer(&mcp.Implementation{Name: "museum", Version: "1"}, nil)
+	s := mcp.NewServer(&mcp.Implementation{Name: "failures", Version: "1"}, nil)
 	mcp.AddTool(s, &mcp.Tool{Name: "greet", Description: "Greets."}, func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
 		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "hello from the server"}}}, nil, nil
 	})
@@ -148,15 +149,15 @@ func serveTools() int {
 	return 0
 }
 
-func servers(r *room) string {
+func servers(r *place) string {
 	self, err := os.Executable()
-	r.must(err)
-	starts := filepath.Join(r.work, "starts")
+	r.Must(err)
+	starts := filepath.Join(r.Work, "starts")
 	m := r.script(map[string][]step{
 		"main":            {calls("mcp__one__greet", object{}), many(8, "Agent", func(int) object { return agent("general-purpose", "greet") }), says("done")},
 		"general-purpose": {calls("mcp__one__greet", object{}), says("greeted")},
 	})
-	r.good("-p", "go", anything, "--mcp-config", r.file("mcp.json", fmt.Sprintf(`{"mcpServers":{"one":{"command":%q,"env":{%q:%q}}}}`, self, serverVariable, starts)),
+	r.Good("-p", "go", anything, "--mcp-config", r.file("mcp.json", fmt.Sprintf(`{"mcpServers":{"one":{"command":%q,"env":{%q:%q}}}}`, self, serverVariable, starts)),
 		`--settings={"mcp":{"startWait":"60s"}}`)
 	greeted := 0
 	for _, q := range m.Requests() {
@@ -164,13 +165,13 @@ func servers(r *room) string {
 	}
 	r.want("greetings", greeted, 9)
 	raw, err := os.ReadFile(starts)
-	r.must(err)
+	r.Must(err)
 	r.want("starts", strings.Count(string(raw), "\n"), 1)
 	r.none(self)
 	return "9 agents, 1 process, gone with the session"
 }
 
-func nested(r *room) string {
+func nested(r *place) string {
 	r.settings(object{"permissions": object{"defaultMode": "bypassPermissions"}})
 	var mu sync.Mutex
 	depth := map[string]int{}
@@ -188,28 +189,28 @@ func nested(r *room) string {
 		a.Usage.InputTokens = 10_000
 		return a
 	})
-	r.good("agent", "run", "-d", "--model=sonnet", "general-purpose", "go", "--name", "top")
+	r.Good("agent", "run", "-d", "--model=sonnet", "general-purpose", "go", "--name", "top")
 	r.some(1, "sleep 4481")
 	var tree string
-	if !waittest.Until(patience, func() bool {
-		tree = r.good("ps", "--tree")
+	if !waittest.Until(harness.Patience, func() bool {
+		tree = r.Good("ps", "--tree")
 		return strings.Contains(tree, "sleep 4481") && strings.Contains(tree, "$0.0300 (tree $0.09")
 	}) {
-		r.t.Errorf("the deepest command, or what all have cost, is not shown: %s", tree)
+		r.Errorf("the deepest command, or what all have cost, is not shown: %s", tree)
 	}
 	deepest := 0
 	for _, x := range r.tasks() {
 		deepest = max(deepest, x.Depth)
 		if !strings.Contains(tree, string(x.ID)) {
-			r.t.Errorf("%s is not shown: %s", x.ID, tree)
+			r.Errorf("%s is not shown: %s", x.ID, tree)
 		}
 	}
 	r.want("levels", deepest, 4)
-	r.good("stop", "top")
+	r.Good("stop", "top")
 	return fmt.Sprintf("%d tasks on %d levels, with what each and its tree have cost", len(r.tasks()), deepest)
 }
 
-func rateLimit(r *room) string {
+func rateLimit(r *place) string {
 	var n atomic.Int64
 	r.serve(func(c context.Context, q *modeltest.Request) modeltest.Answer {
 		switch {
@@ -220,7 +221,7 @@ func rateLimit(r *room) string {
 		}
 		return many(20, "Agent", func(int) object { return agent("explore", "look") })(c, q)
 	})
-	r.good("-p", "go", `--settings={"limits":{"live":20}}`)
+	r.Good("-p", "go", `--settings={"limits":{"live":20}}`)
 	all := r.tasks()
 	for _, x := range all {
 		r.want(string(x.ID), x.Status, task.Completed)
@@ -229,7 +230,7 @@ func rateLimit(r *room) string {
 	return fmt.Sprintf("20 of 20 completed; %d calls in all", n.Load())
 }
 
-func slots(r *room) string {
+func slots(r *place) string {
 	r.file(".claude/agents/brief.md", "---\nname: brief\ndescription: Brief.\nmaxTurns: 1\ntools: Bash\n---\nWork.\n")
 	kinds := []string{"explore", "plan", "brief"}
 	m := r.script(map[string][]step{
@@ -238,7 +239,7 @@ func slots(r *room) string {
 		"plan":    {refused},
 		"brief":   {calls("Bash", bash("true"))},
 	})
-	r.good("-p", "go", anything, `--settings={"limits":{"live":2,"spawnRate":10000}}`)
+	r.Good("-p", "go", anything, `--settings={"limits":{"live":2,"spawnRate":10000}}`)
 	ends := map[string]int{}
 	for _, x := range r.tasks() {
 		if x.Kind == task.LocalAgent {
@@ -253,19 +254,19 @@ func slots(r *room) string {
 		}
 	}
 	if places < 10 {
-		r.t.Errorf("%d say their place", places)
+		r.Errorf("%d say their place", places)
 	}
 	return fmt.Sprintf("24 of 24 came to an end, %d said their place", places)
 }
 
 // git runs the user's git in the project.
-func (r *room) git(args ...string) string {
-	r.t.Helper()
+func (r *place) git(args ...string) string {
+	r.Helper()
 	cmd := exec.Command("git", append([]string{"-c", "user.name=u", "-c", "user.email=u@localhost"}, args...)...)
-	cmd.Dir, cmd.Env = r.dir, r.env
+	cmd.Dir, cmd.Env = r.Dir, r.Env
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		r.t.Fatalf("git %q: %v\n%s", args, err, out)
+		r.Fatalf("git %q: %v\n%s", args, err, out)
 	}
 	return strings.TrimSpace(string(out))
 }

@@ -1,48 +1,49 @@
 //go:build linux
 
-// Package museum shows failures that have hit users of tools of this kind, each
+// Package knownfailures shows failures that have hit users of tools of this kind, each
 // reproduced with real processes on the built program, and what becomes of them
 // here.
 //
-// An exhibit is a short scenario with a promise: it fails when the promise is
-// broken. What is tried in depth elsewhere is only shown. `make museum` prints the
-// table; `go test ./museum` checks the same exhibits. docs/reliability.md has a
+// A failure is a short scenario with a promise: it fails when the promise is
+// broken. What is tried in depth elsewhere is only shown. `make known-failures` prints the
+// table; `go test ./test/knownfailures` checks the same failures. docs/reliability.md has a
 // section on it.
-package museum
+package knownfailures
 
 import (
 	"cmp"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"sync"
 	"testing"
+
+	"github.com/drover-dev/drover/test/harness"
 )
 
-// What a visit is asked for. MUSEUM=1: the table is printed; EXHIBIT: those whose
+// What a run is asked for. KNOWN_FAILURES=1: the table is printed; FAILURE: those whose
 // name the pattern fits.
 const (
-	tableVariable   = "MUSEUM"
-	exhibitVariable = "EXHIBIT"
+	tableVariable   = "KNOWN_FAILURES"
+	failureVariable = "FAILURE"
 )
 
-// exhibit is one failure.
-type exhibit struct {
+// failure is one failure.
+type failure struct {
 	row     int // of the pains; 0: a pain beside them
 	name    string
 	pain    string
 	promise string
 	try     string // what is attempted
-	run     func(r *room) (result string)
+	run     func(r *place) (result string)
 	reason  string // why it cannot be had here; then there is no run
 }
 
-func exhibits() []exhibit {
+func failures() []failure {
 	all := slices.Concat(ofProcesses(), ofAgents(), ofCrowds(), ofMoney())
-	slices.SortStableFunc(all, func(a, b exhibit) int {
+	slices.SortStableFunc(all, func(a, b failure) int {
 		const last = 1000
 		return cmp.Compare(cmp.Or(a.row, last), cmp.Or(b.row, last))
 	})
@@ -56,31 +57,29 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestMuseum runs every exhibit.
-func TestMuseum(t *testing.T) {
+// TestKnownFailures runs every failure.
+func TestKnownFailures(t *testing.T) {
 	bin := filepath.Join(t.TempDir(), "drover")
-	cmd := exec.Command("go", "build", "-o", bin, "../../cmd/drover")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("build the program: %v\n%s", err, out)
+	if err := harness.Build(bin); err != nil {
+		t.Fatal(err)
 	}
-	pick := regexp.MustCompile("^(" + cmp.Or(os.Getenv(exhibitVariable), ".*") + ")$")
+	pick := regexp.MustCompile("^(" + cmp.Or(os.Getenv(failureVariable), ".*") + ")$")
 	var mu sync.Mutex
 	results := map[string]string{} // by name; guarded by mu
-	t.Run("exhibits", func(t *testing.T) {
-		for _, e := range exhibits() {
+	t.Run("failures", func(t *testing.T) {
+		for _, e := range failures() {
 			if e.run == nil || !pick.MatchString(e.name) {
 				continue
 			}
 			t.Run(e.name, func(t *testing.T) {
 				t.Parallel()
-				result := "BROKEN: make museum EXHIBIT=" + e.name
+				result := "BROKEN: make known-failures FAILURE=" + e.name
 				defer func() {
 					mu.Lock()
 					defer mu.Unlock()
 					results[e.name] = result
 				}()
-				got := e.run(newRoom(t, bin))
+				got := e.run(newPlace(t, bin))
 				if !t.Failed() {
 					result = got
 				}
@@ -88,17 +87,17 @@ func TestMuseum(t *testing.T) {
 		}
 	})
 	if len(results) == 0 {
-		t.Error("no exhibit was asked for that there is")
+		t.Error("no failure was asked for that there is")
 	}
 	if os.Getenv(tableVariable) != "" {
 		table(results)
 	}
 }
 
-// table prints what became of the exhibits.
+// table prints what became of the failures.
 func table(results map[string]string) {
-	fmt.Println("| row | exhibit | pain | promise | what is tried | result |\n|---|---|---|---|---|---|")
-	for _, e := range exhibits() {
+	fmt.Println("| row | failure | pain | promise | what is tried | result |\n|---|---|---|---|---|---|")
+	for _, e := range failures() {
 		result, ran := results[e.name]
 		if e.reason != "" {
 			result, ran = "not here: "+e.reason, true
@@ -114,20 +113,20 @@ func table(results map[string]string) {
 	}
 }
 
-// TestRows looks whether each row of the pains has an exhibit, or a reason.
+// TestRows looks whether each row of the pains has a failure, or a reason.
 func TestRows(t *testing.T) {
 	seen := map[int]bool{}
 	names := map[string]bool{}
-	for _, e := range exhibits() {
+	for _, e := range failures() {
 		seen[e.row] = true
 		if names[e.name] || (e.run == nil) == (e.reason == "") || e.pain == "" || e.promise == "" {
-			t.Errorf("exhibit %q: twice, without words, or with neither a run nor a reason", e.name)
+			t.Errorf("failure %q: twice, without words, or with neither a run nor a reason", e.name)
 		}
 		names[e.name] = true
 	}
 	for row := 1; row <= 24; row++ {
 		if beside := row == 19 || row == 20; !seen[row] && !beside { // these two are of other products
-			t.Errorf("row %d has no exhibit", row)
+			t.Errorf("row %d has no failure", row)
 		}
 	}
 }
