@@ -26,7 +26,7 @@ import (
 
 // version is set by the linker for a release. Otherwise it is that of the module or
 // the commit that the program was built from; see [versionOf].
-var version = "" //house:constant the linker can set variables only
+var version = "" //rules:constant the linker can set variables only
 
 func main() { os.Exit(run()) }
 

@@ -256,7 +256,7 @@ func (t *bench) agents() {
 	}
 }
 
-var outputFile = regexp.MustCompile(`/[^\s<>"]+\.output`) //house:constant never written
+var outputFile = regexp.MustCompile(`/[^\s<>"]+\.output`) //rules:constant never written
 
 // stamp reads when a command has ended, which it printed as its last act.
 func stamp(path string) (time.Time, bool) {

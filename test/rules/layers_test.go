@@ -72,7 +72,7 @@ func fullName(short string) string {
 	}
 }
 
-var openPackages = sync.OnceValues(readPackages) //house:constant a memoised function
+var openPackages = sync.OnceValues(readPackages) //rules:constant a memoised function
 
 func packageTable(t *testing.T) map[string][]string {
 	t.Helper()
@@ -131,7 +131,7 @@ func matches(patterns []string, name string) bool {
 }
 
 func TestLayers(t *testing.T) {
-	h, packages := theHouse(t), packageTable(t)
+	h, packages := theTree(t), packageTable(t)
 	for name, p := range h.folders {
 		if len(p.prod) == 0 {
 			continue
@@ -157,7 +157,7 @@ func TestLayers(t *testing.T) {
 
 // A row for a package that is not there would allow imports that nobody meant.
 func TestPackageTable(t *testing.T) {
-	h, packages := theHouse(t), packageTable(t)
+	h, packages := theTree(t), packageTable(t)
 	for name, allowed := range packages {
 		if p := h.folders[name]; p == nil || len(p.prod) == 0 {
 			t.Errorf("ARCHITECTURE.md has a row for %s, and there is no such package", name)
@@ -191,7 +191,7 @@ func TestRules(t *testing.T) {
 
 // The words are usable from anywhere only while they drag nothing along.
 func TestTaskStandardOnly(t *testing.T) {
-	p := theHouse(t).folders["task"]
+	p := theTree(t).folders["task"]
 	for _, s := range p.prod {
 		for _, path := range imports(s.file) {
 			if first, _, _ := strings.Cut(path, "/"); strings.Contains(first, ".") {
@@ -205,7 +205,7 @@ func TestTaskStandardOnly(t *testing.T) {
 func kindNames(t *testing.T) []string {
 	t.Helper()
 	var out []string
-	for _, s := range theHouse(t).folders["task"].prod {
+	for _, s := range theTree(t).folders["task"].prod {
 		for _, d := range s.file.Decls {
 			g, ok := d.(*ast.GenDecl)
 			if !ok {
@@ -238,7 +238,7 @@ var namesKinds = []string{"task", "task/tasktest", "subagent", "internal/driver/
 // Who decides by a kind must be found and changed for every further one. Everybody else
 // decides by [task.Traits].
 func TestKindsAreData(t *testing.T) {
-	h := theHouse(t)
+	h := theTree(t)
 	kinds := kindNames(t)
 	for name, p := range h.folders {
 		if matches(namesKinds, name) {
@@ -265,7 +265,7 @@ func TestKindsAreData(t *testing.T) {
 // Names that say nothing gather what has no place.
 func TestPackageNames(t *testing.T) {
 	vague := []string{"util", "utils", "common", "helper", "helpers", "manager", "base", "shared", "types", "interfaces", "misc", "core"}
-	for name := range theHouse(t).folders {
+	for name := range theTree(t).folders {
 		if slices.Contains(vague, path.Base(name)) {
 			t.Errorf("package %s is not named for what it gives", name)
 		}

@@ -12,14 +12,14 @@ import (
 
 // excuse on the line above a variable says why it is no state, with a reason:
 //
-//	//house:constant made once, never written
-const excuse = "//house:constant "
+//	//rules:constant made once, never written
+const excuse = "//rules:constant "
 
 // TestNoState keeps the promise that two sessions in one process share nothing.
 // It is a heuristic by syntax: package variables that can be changed in place,
 // that are assigned somewhere, or whose making it cannot judge are reported.
 func TestNoState(t *testing.T) {
-	h := theHouse(t)
+	h := theTree(t)
 	for _, p := range h.folders {
 		for _, f := range stateOf(p.prod) {
 			t.Errorf("%s: %s", h.where(f.pos), f.text)
@@ -287,8 +287,8 @@ func TestNoStateHeuristic(t *testing.T) {
 		{"field", "var x = T{}\nfunc f() { x.n = 2 }", 1},
 		{"lent", "var x = T{}\nfunc f() { g(&x) }", 1},
 		{"init", "func init() {}", 1},
-		{"empty-excuse", "//house:constant\nvar x = []int{}", 1},
-		{"excuse-of-the-group", "//house:constant all of them\nvar (\n\tx = []int{}\n)", 1},
+		{"empty-excuse", "//rules:constant\nvar x = []int{}", 1},
+		{"excuse-of-the-group", "//rules:constant all of them\nvar (\n\tx = []int{}\n)", 1},
 
 		{"sentinel", `var x = errors.New("a")`, 0},
 		{"regexp", `var x = regexp.MustCompile("a")`, 0},
@@ -297,9 +297,9 @@ func TestNoStateHeuristic(t *testing.T) {
 		{"assertion", `var _ I = (*T)(nil)`, 0},
 		{"literal", `var x = "a"`, 0},
 		{"struct", `var x = T{n: 1}`, 0},
-		{"excused", "//house:constant never written\nvar x = []int{}", 0},
-		{"excused-beside", "var x = []int{} //house:constant never written", 0},
-		{"excused-in-group", "var (\n\t//house:constant never written\n\tx = []int{}\n)", 0},
+		{"excused", "//rules:constant never written\nvar x = []int{}", 0},
+		{"excused-beside", "var x = []int{} //rules:constant never written", 0},
+		{"excused-in-group", "var (\n\t//rules:constant never written\n\tx = []int{}\n)", 0},
 		{"hidden", "var x = 1\nfunc f() { x := 2; x = 3; _ = x }", 0},
 		{"hidden-parameter", "var x = 1\nfunc f(x int) { x = 3 }", 0},
 		{"method-init", "func (T) init() {}", 0},

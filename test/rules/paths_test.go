@@ -42,7 +42,7 @@ var bareCalls = map[string][]string{
 // A folder that is swapped for a link between a check and a call must not lead out
 // of where it was.
 func TestBarePaths(t *testing.T) {
-	h := theHouse(t)
+	h := theTree(t)
 	used := map[string]bool{}
 	for _, p := range h.folders {
 		for _, s := range p.prod {

@@ -9,7 +9,7 @@ import (
 // Every package says once what it owns, promises and does not do. `go doc`
 // shows a second comment behind the first, in the order of file names.
 func TestPackageComments(t *testing.T) {
-	for name, p := range theHouse(t).folders {
+	for name, p := range theTree(t).folders {
 		if len(p.prod) == 0 {
 			continue
 		}

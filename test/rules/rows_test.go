@@ -109,7 +109,7 @@ func testsOf(p *folder) []string {
 
 // checkTest says what is wrong with the place that is said to prove a row:
 // folder:TestName, or the path of a script of the command line.
-func checkTest(h *house, ref string) error {
+func checkTest(h *tree, ref string) error {
 	if path.Ext(ref) == ".txtar" {
 		_, err := os.Stat(filepath.Join(root, ref))
 		return err
@@ -128,7 +128,7 @@ func checkTest(h *house, ref string) error {
 	return nil
 }
 
-func checkLine(h *house, l rowLine) error {
+func checkLine(h *tree, l rowLine) error {
 	if err := checkRow(l.row); err != nil {
 		return err
 	}
@@ -169,7 +169,7 @@ func allRows() []string {
 }
 
 // checkRows says what is wrong with the lines of a list of rows.
-func checkRows(h *house, lines []rowLine) []error {
+func checkRows(h *tree, lines []rowLine) []error {
 	var out []error
 	seen := map[string]string{}
 	for _, l := range lines {
@@ -196,14 +196,14 @@ func TestRows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := theHouse(t)
+	h := theTree(t)
 	for _, err := range checkRows(h, lines) {
 		t.Error(err)
 	}
 }
 
 func TestRowsMissing(t *testing.T) {
-	h := theHouse(t)
+	h := theTree(t)
 	var all []rowLine
 	for _, row := range allRows() {
 		all = append(all, rowLine{row: row, state: "not built", test: "–", note: "x"})
@@ -219,7 +219,7 @@ func TestRowsMissing(t *testing.T) {
 }
 
 func TestRowsChecker(t *testing.T) {
-	h := theHouse(t)
+	h := theTree(t)
 	for _, c := range []struct {
 		name string
 		line rowLine

@@ -14,7 +14,7 @@ import (
 	"github.com/drover-dev/drover/agent"
 )
 
-//house:constant a flag of the test binary
+//rules:constant a flag of the test binary
 var update = flag.Bool("update", false, "write the golden files")
 
 // TestPayloads keeps what hooks of either form read, event by event.

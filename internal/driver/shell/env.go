@@ -8,7 +8,7 @@ import (
 // providerKeys are the credentials of model providers. A command that needs one
 // must be given it by its own means: a model could otherwise print it.
 //
-//house:constant never changed after this line
+//rules:constant never changed after this line
 var providerKeys = []string{
 	"ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN",
 	"OPENAI_API_KEY", "AZURE_OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY",

@@ -56,7 +56,7 @@ func Boot() string {
 
 // The boot ID cannot change while this process lives.
 //
-//house:constant read once, and the same as long as the machine runs
+//rules:constant read once, and the same as long as the machine runs
 var bootID = sync.OnceValue(readBootID)
 
 // Identify reads the identity of a process. An ended child that was not reaped

@@ -16,7 +16,7 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-//house:constant a flag of the test binary
+//rules:constant a flag of the test binary
 var update = flag.Bool("update", false, "write the golden files and the example of docs/stream-json.md anew")
 
 // stories are sessions as they happen, and the lines that they print.

@@ -21,7 +21,7 @@ import (
 	"github.com/drover-dev/drover/internal/tool/workflowtool"
 )
 
-//house:constant a flag of the test binary
+//rules:constant a flag of the test binary
 var update = flag.Bool("update", false, "write testdata/schemas.json anew")
 
 // all is every tool that a model of ours can call, in one form each.

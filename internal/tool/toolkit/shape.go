@@ -20,7 +20,7 @@ type shape struct {
 // shapes has the shape of each type of input that was needed: a schema takes up
 // to 80 µs to derive, and every agent has some thirty tools.
 //
-//house:constant a memoised function
+//rules:constant a memoised function
 var shapes sync.Map
 
 func shapeOf[In any]() *shape {

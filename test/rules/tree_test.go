@@ -15,14 +15,14 @@ import (
 // module is the path that our own imports begin with.
 const module = "github.com/drover-dev/drover"
 
-// source is one Go file of the house, parsed whatever its build constraints
+// source is one Go file of the tree, parsed whatever its build constraints
 // are: a rule that holds on Linux only is no rule.
 type source struct {
 	path string // relative to the root
 	file *ast.File
 }
 
-// folder is one package of the house. Its name is its path below the root,
+// folder is one package of the tree. Its name is its path below the root,
 // or "." for the root.
 type folder struct {
 	name  string
@@ -30,27 +30,27 @@ type folder struct {
 	tests []source
 }
 
-type house struct {
+type tree struct {
 	fset    *token.FileSet
 	folders map[string]*folder
 }
 
-// openHouse parses the tree once for all house tests.
+// openTree parses the tree once for all rules.
 //
-//house:constant a memoised function
-var openHouse = sync.OnceValues(func() (*house, error) { return readHouse(root) })
+//rules:constant a memoised function
+var openTree = sync.OnceValues(func() (*tree, error) { return readTree(root) })
 
-func theHouse(t *testing.T) *house {
+func theTree(t *testing.T) *tree {
 	t.Helper()
-	h, err := openHouse()
+	h, err := openTree()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return h
 }
 
-func readHouse(root string) (*house, error) {
-	h := &house{fset: token.NewFileSet(), folders: map[string]*folder{}}
+func readTree(root string) (*tree, error) {
+	h := &tree{fset: token.NewFileSet(), folders: map[string]*folder{}}
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -79,7 +79,7 @@ func foreign(path, name string) bool {
 	return err == nil
 }
 
-func (h *house) add(root, path string) error {
+func (h *tree) add(root, path string) error {
 	f, err := parser.ParseFile(h.fset, path, nil, parser.ParseComments|parser.SkipObjectResolution)
 	if err != nil {
 		return err
@@ -112,7 +112,7 @@ func imports(f *ast.File) []string {
 	return out
 }
 
-// ours turns an import path into the name of a folder of the house.
+// ours turns an import path into the name of a folder of the tree.
 func ours(path string) (string, bool) {
 	if path == module {
 		return ".", true
@@ -121,7 +121,7 @@ func ours(path string) (string, bool) {
 }
 
 // where names a place as editors understand it.
-func (h *house) where(p token.Pos) string {
+func (h *tree) where(p token.Pos) string {
 	at := h.fset.Position(p)
 	at.Column = 0
 	return at.String()
