@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/drover-dev/drover/test/harness"
 )
 
 // TestDemo gives the tour in folders of all sorts. Whatever the folder, it ends
@@ -194,7 +196,7 @@ func (p *demoPlace) git(args ...string) {
 func (p *demoPlace) command() *exec.Cmd {
 	cmd := exec.Command(p.program, "demo")
 	cmd.Dir = p.dir
-	cmd.Env = []string{"PATH=" + p.path, "HOME=" + p.work, "TMPDIR=" + p.temp, "XDG_RUNTIME_DIR=" + p.temp, mark + "=" + p.work}
+	cmd.Env = []string{"PATH=" + p.path, "HOME=" + p.work, "TMPDIR=" + p.temp, "XDG_RUNTIME_DIR=" + p.temp, harness.Mark + "=" + p.work}
 	return cmd
 }
 

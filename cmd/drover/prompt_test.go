@@ -19,6 +19,7 @@ import (
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/model/modeltest"
+	"github.com/drover-dev/drover/test/harness"
 )
 
 // patience bounds every wait of these tests; none comes near it.
@@ -52,25 +53,13 @@ type place struct {
 // newPlace makes a place. All that was started in it must be gone at the end.
 func newPlace(t *testing.T, bin string) *place {
 	t.Helper()
-	p := &place{t: t, work: t.TempDir()}
-	p.dir = filepath.Join(p.work, "project")
-	sockets, err := os.MkdirTemp("/tmp", "dr") // the path of a socket must be short
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, dir := range []string{p.dir, filepath.Join(p.work, "user")} {
-		if err := os.Mkdir(dir, 0o700); err != nil {
-			t.Fatal(err)
-		}
-	}
-	p.env = []string{"PATH=" + bin + string(os.PathListSeparator) + os.Getenv("PATH"), "HOME=" + filepath.Join(p.work, "user"),
-		"DROVER_HOME=" + filepath.Join(p.work, "state"), "XDG_CONFIG_HOME=" + filepath.Join(p.work, "config"), "XDG_RUNTIME_DIR=" + sockets,
-		"TMPDIR=" + p.work, mark + "=" + p.work}
+	h := harness.New(t, filepath.Join(bin, "drover"))
+	p := &place{t: t, work: h.Work, dir: h.Dir, env: h.Env}
 	t.Cleanup(func() {
 		if left := finish(p.work); len(left) > 0 {
 			t.Errorf("left running: %q", left)
 		}
-		if err := os.RemoveAll(sockets); err != nil {
+		if err := os.RemoveAll(h.Sockets); err != nil {
 			t.Error(err)
 		}
 	})

@@ -19,6 +19,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/drover-dev/drover/internal/platform/waittest"
+	"github.com/drover-dev/drover/test/harness"
 )
 
 // TestScript runs the built program as users do. Every script has a state
@@ -90,20 +91,13 @@ func build(t *testing.T) string {
 		if built.dir, built.err = os.MkdirTemp("", "drover-test"); built.err != nil {
 			return
 		}
-		cmd := exec.Command("go", "build", "-o", filepath.Join(built.dir, "drover"), ".")
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			built.err = fmt.Errorf("build the program: %w\n%s", err, out)
-		}
+		built.err = harness.Build(filepath.Join(built.dir, "drover"))
 	})
 	if built.err != nil {
 		t.Fatal(built.err)
 	}
 	return built.dir
 }
-
-// mark is in the environment of everything that a script starts.
-const mark = "SCRIPT_MARK"
 
 func setup(env *testscript.Env, bin string) error {
 	sockets, err := os.MkdirTemp("/tmp", "dr") // the path of a socket must be short
@@ -119,7 +113,7 @@ func setup(env *testscript.Env, bin string) error {
 	env.Cd = at("project")
 	for _, kv := range [][2]string{
 		{"PATH", bin + string(os.PathListSeparator) + os.Getenv("PATH")}, {"HOME", at("user")}, {"DROVER_HOME", at("state")},
-		{"XDG_CONFIG_HOME", at("config")}, {"XDG_RUNTIME_DIR", sockets}, {mark, env.WorkDir},
+		{"XDG_CONFIG_HOME", at("config")}, {"XDG_RUNTIME_DIR", sockets}, {harness.Mark, env.WorkDir},
 	} {
 		env.Setenv(kv[0], kv[1])
 	}
@@ -155,24 +149,9 @@ func finish(work string) []string {
 }
 
 // marked lists the processes of a script.
-func marked(work string) []proc {
-	names, err := filepath.Glob("/proc/[0-9]*/environ")
-	if err != nil {
-		panic(err) // the pattern is wrong
-	}
-	var out []proc
-	for _, name := range names {
-		env, err := os.ReadFile(name)
-		if err != nil || !slices.Contains(strings.Split(string(env), "\x00"), mark+"="+work) {
-			continue // it ended, or is not ours
-		}
-		dir := filepath.Dir(name)
-		line, err := os.ReadFile(filepath.Join(dir, "cmdline"))
-		pid, notNumber := strconv.Atoi(filepath.Base(dir))
-		if err != nil || notNumber != nil || len(line) == 0 {
-			continue
-		}
-		out = append(out, proc{pid, strings.TrimSpace(strings.ReplaceAll(string(line), "\x00", " "))})
+func marked(work string) (out []proc) {
+	for _, x := range harness.Marked(work) {
+		out = append(out, proc{x.PID, x.Line})
 	}
 	return out
 }

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/drover-dev/drover/test/harness"
 )
 
 // buildAs builds the program under a version.
@@ -26,10 +28,8 @@ func buildAs(t *testing.T, version string) string {
 func buildWith(t *testing.T, flags ...string) string {
 	t.Helper()
 	dir := t.TempDir()
-	cmd := exec.Command("go", slices.Concat([]string{"build"}, flags, []string{"-o", filepath.Join(dir, "drover"), "."})...)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("build the program: %v\n%s", err, out)
+	if err := harness.Build(filepath.Join(dir, "drover"), flags...); err != nil {
+		t.Fatal(err)
 	}
 	return dir
 }

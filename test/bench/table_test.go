@@ -21,6 +21,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/drover-dev/drover/test/harness"
 )
 
 func TestMain(m *testing.M) {
@@ -203,11 +205,7 @@ func (t *bench) place() {
 
 func (t *bench) build() {
 	t.bin = filepath.Join(t.dir, "drover")
-	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", t.bin, "../../cmd/drover")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("build the program: %v\n%s", err, out)
-	}
+	t.must(harness.Build(t.bin, "-trimpath", "-ldflags", "-s -w"))
 	t.cfl = filepath.Join(t.dir, "floor")
 	if out, err := exec.Command("gcc", "-O2", "-o", t.cfl, "testdata/floor.c").CombinedOutput(); err != nil {
 		t.Fatalf("build the floors, which needs gcc and libc6-dev: %v\n%s", err, out)

@@ -35,9 +35,9 @@ func Build(bin string, flags ...string) error {
 	return nil
 }
 
-// mark is in the environment of everything that is started in a place. Drover keeps
+// Mark is in the environment of everything that is started in a place. Drover keeps
 // variables of its own name from commands, so it must have another.
-const mark = "TEST_PLACE"
+const Mark = "TEST_PLACE"
 
 // Place is a folder with a state of its own, and everything that runs there.
 type Place struct {
@@ -61,7 +61,7 @@ func New(t testing.TB, bin string) *Place {
 		p.Must(os.MkdirAll(dir, 0o700))
 	}
 	p.Env = []string{"PATH=" + filepath.Dir(bin) + string(os.PathListSeparator) + os.Getenv("PATH"), "HOME=" + filepath.Join(p.Work, "user"), "DROVER_HOME=" + p.State(),
-		"XDG_CONFIG_HOME=" + filepath.Join(p.Work, "config"), "XDG_RUNTIME_DIR=" + sockets, "TMPDIR=" + p.Work, mark + "=" + p.Work}
+		"XDG_CONFIG_HOME=" + filepath.Join(p.Work, "config"), "XDG_RUNTIME_DIR=" + sockets, "TMPDIR=" + p.Work, Mark + "=" + p.Work}
 	return p
 }
 
@@ -126,9 +126,13 @@ func (x Proc) Role() string {
 	return ""
 }
 
-// Procs are the live processes of the place with a text in their command line. Zombies
-// are not among them.
-func (p *Place) Procs(text string) (out []Proc) {
+// Procs are the live processes of the place with a text in their command line.
+func (p *Place) Procs(text string) []Proc {
+	return slices.DeleteFunc(Marked(p.Work), func(x Proc) bool { return !strings.Contains(x.Line, text) })
+}
+
+// Marked are the live processes with a value of [Mark]. Zombies are not among them.
+func Marked(value string) (out []Proc) {
 	names, err := filepath.Glob("/proc/[0-9]*/environ")
 	if err != nil {
 		panic(err) // the pattern is wrong
@@ -137,7 +141,7 @@ func (p *Place) Procs(text string) (out []Proc) {
 		data, err := os.ReadFile(name)
 		env, dir := strings.Split(string(data), "\x00"), filepath.Dir(name)
 		pid, notNumber := strconv.Atoi(filepath.Base(dir))
-		if err != nil || notNumber != nil || !slices.Contains(env, mark+"="+p.Work) {
+		if err != nil || notNumber != nil || !slices.Contains(env, Mark+"="+value) {
 			continue // it has ended, or belongs to another place
 		}
 		line, err := os.ReadFile(filepath.Join(dir, "cmdline"))
@@ -150,9 +154,7 @@ func (p *Place) Procs(text string) (out []Proc) {
 				x.Task = id
 			}
 		}
-		if strings.Contains(x.Line, text) {
-			out = append(out, x)
-		}
+		out = append(out, x)
 	}
 	return out
 }
