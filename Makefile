@@ -111,6 +111,29 @@ attack: ## run what the rules approve: make attack [N=500000] [SEED=1] [RESUME=D
 	@cd test/attack && ATTACK='$(N)' SEED='$(SEED)' RESUME='$(if $(RESUME),$(abspath $(RESUME)))' WIDE='$(WIDE)' AT='$(AT)' LINES='$(if $(LINES),$(abspath $(LINES)))' \
 	  go test -run TestAttack -count 1 -v -timeout 24h
 
+# What a release has; see .goreleaser.yaml.
+RELEASER := bin/goreleaser
+SBOM := bin/sbom
+VULN := bin/govulncheck
+
+$(RELEASER) $(SBOM) $(VULN): tools/release/go.mod tools/release/go.sum tools/release/sbom/main.go
+	cd tools/release && go build -buildvcs=false -o ../../$(RELEASER) github.com/goreleaser/goreleaser/v2
+	cd tools/release && go build -buildvcs=false -o ../../$(SBOM) ./sbom
+	cd tools/release && go build -buildvcs=false -o ../../$(VULN) golang.org/x/vuln/cmd/govulncheck
+	@touch $(RELEASER) $(SBOM) $(VULN)
+
+.PHONY: snapshot
+snapshot: $(RELEASER) $(SBOM) ## everything that a release has, in dist/, without publishing it
+	$(RELEASER) release --snapshot --clean --skip=publish,announce
+
+.PHONY: release
+release: $(RELEASER) $(SBOM) ## publish the release of the tag that is checked out
+	$(RELEASER) release --clean
+
+.PHONY: vuln
+vuln: $(VULN) ## known vulnerabilities of what the binary contains; needs https://vuln.go.dev
+	$(VULN) ./...
+
 .PHONY: mutants
 mutants: ## deliberate faults, each of which a test must see: make mutants [MUTANT=torn-line]
 	@cd test/mutants && MUTANTS=all MUTANT='$(MUTANT)' go test -run 'TestFit|TestMutants' -count 1 -parallel 2 -timeout 2h
