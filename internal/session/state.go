@@ -169,12 +169,18 @@ func (s *Session) idle() (bool, mark) {
 // recently is how many events are read again to see which agents rest.
 const recently = 256
 
-// recent are the newest events. What cannot be read is in the records soon.
-func (s *Session) recent() (events []task.Event) {
-	for after := max(0, s.log.Last()-recently); ; after = events[len(events)-1].Seq {
+// recent yields the newest events, a page in memory at a time. What cannot be read is
+// in the records soon.
+func (s *Session) recent(yield func(task.Event) bool) {
+	for after := max(0, s.log.Last()-recently); ; {
 		page, err := s.log.Since(context.Background(), after)
-		if events = append(events, page...); err != nil || len(page) == 0 {
-			return events
+		if err != nil || len(page) == 0 {
+			return
+		}
+		for _, e := range page {
+			if after = e.Seq; !yield(e) {
+				return
+			}
 		}
 	}
 }
@@ -184,8 +190,13 @@ func (s *Session) recent() (events []task.Event) {
 // can be seen in its record.
 func (s *Session) atWork() (working int, ended time.Time) {
 	resting := map[task.RunID]bool{}
-	for _, e := range s.recent() {
-		resting[e.Task.Run] = e.Task.Idle
+	for _, r := range s.sup.List(0) {
+		if s.works(r) && !r.Status.Terminal() { // else nobody can rest, and the log is left alone
+			for e := range s.recent {
+				resting[e.Task.Run] = e.Task.Idle
+			}
+			break
+		}
 	}
 	for _, r := range s.sup.List(0) {
 		if !s.works(r) {

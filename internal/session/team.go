@@ -381,13 +381,16 @@ func (s *Session) enter(id task.ID, m *mate) {
 // record shows it: who has been woken by the log and looks at the record only may
 // wait for a further event that does not come.
 func (s *Session) latest(id task.ID) task.Record {
-	for _, e := range slices.Backward(s.recent()) {
+	var newest task.Record
+	for e := range s.recent {
 		if e.Task.ID == id {
-			return e.Task
+			newest = e.Task
 		}
 	}
-	r, _ := s.sup.Get(id)
-	return r
+	if newest.ID == "" {
+		newest, _ = s.sup.Get(id)
+	}
+	return newest
 }
 
 // rests reports whether an agent waits for mail that has not come.
