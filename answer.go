@@ -44,7 +44,11 @@ func (rt *Runtime) answer(f func(context.Context, task.Question) (task.Reply, er
 	})
 }
 
-func (rt *Runtime) answerOne(ctx context.Context, q task.Question, f func(context.Context, task.Question) (task.Reply, error)) {
+func (rt *Runtime) answerOne(
+	ctx context.Context,
+	q task.Question,
+	f func(context.Context, task.Question) (task.Reply, error),
+) {
 	if q.Hidden > 0 { // who answers sees the whole request
 		whole, err := rt.s.Approvals(ctx, control.ApprovalsRequest{ID: q.ID})
 		if err != nil || len(whole.Questions) == 0 {

@@ -185,9 +185,21 @@ func (rt *Runtime) open(ctx context.Context, c Config) (err error) {
 		log.Warn(n.String())
 	}
 	c.Limits.over(&set.Limits)
-	cfg := assemble.Config{Root: root, Folder: rt.dir, Role: session.RoleRun, Title: c.Title, Version: "library", Env: c.Env, Settings: set,
-		Keeper: c.Keeper, Model: c.ModelName, Allow: c.Allow, Tools: c.Tools, Isolated: c.Isolated,
-		Tell: func(from task.ID, text string) { log.Info(text, "task", string(from)) }}
+	cfg := assemble.Config{
+		Root:     root,
+		Folder:   rt.dir,
+		Role:     session.RoleRun,
+		Title:    c.Title,
+		Version:  "library",
+		Env:      c.Env,
+		Settings: set,
+		Keeper:   c.Keeper,
+		Model:    c.ModelName,
+		Allow:    c.Allow,
+		Tools:    c.Tools,
+		Isolated: c.Isolated,
+		Tell:     func(from task.ID, text string) { log.Info(text, "task", string(from)) },
+	}
 	if c.Model != nil {
 		cfg.Model = cmp.Or(c.ModelName, "program")
 		cfg.Own = map[string]agent.Model{cfg.Model: c.Model}

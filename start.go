@@ -27,7 +27,16 @@ func (rt *Runtime) Shell(ctx context.Context, c Shell) (task.Record, error) {
 	if err != nil {
 		return task.Record{}, err
 	}
-	return rt.start(ctx, control.StartRequest{Name: c.Name, Timeout: c.Timeout, Cwd: dir, Env: rt.env, Shell: &control.ShellRequest{Line: c.Line, Args: c.Args}})
+	return rt.start(
+		ctx,
+		control.StartRequest{
+			Name:    c.Name,
+			Timeout: c.Timeout,
+			Cwd:     dir,
+			Env:     rt.env,
+			Shell:   &control.ShellRequest{Line: c.Line, Args: c.Args},
+		},
+	)
 }
 
 // Agent is one agent with its prompt.
@@ -94,4 +103,3 @@ func (rt *Runtime) start(ctx context.Context, r control.StartRequest) (task.Reco
 	}
 	return *started[0].Task, nil
 }
-

@@ -28,7 +28,15 @@ func (rt *Runtime) Workflow(ctx context.Context, w Workflow) (task.Record, error
 	if !filepath.IsAbs(w.File) {
 		w.File = filepath.Join(rt.dir, w.File)
 	}
-	return rt.start(ctx, control.StartRequest{Name: w.Name, Cwd: dir, Env: rt.env, Workflow: &control.WorkflowRequest{File: w.File, Params: w.Params}})
+	return rt.start(
+		ctx,
+		control.StartRequest{
+			Name:     w.Name,
+			Cwd:      dir,
+			Env:      rt.env,
+			Workflow: &control.WorkflowRequest{File: w.File, Params: w.Params},
+		},
+	)
 }
 
 // ResumeWorkflow goes on with a workflow that has failed or was stopped, behind the

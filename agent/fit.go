@@ -60,7 +60,9 @@ func newest(all []Message, n, whole int) []Message {
 	if i := slices.IndexFunc(kept, func(m Message) bool { return m.role == User }); i > 0 {
 		kept = kept[i:]
 	}
-	blocks := []Block{TextBlock(fmt.Sprintf("[%d earlier messages left out: the conversation is too long]", whole-len(kept)))}
+	blocks := []Block{
+		TextBlock(fmt.Sprintf("[%d earlier messages left out: the conversation is too long]", whole-len(kept))),
+	}
 	if kept[0].role == User {
 		if first, err := kept[0].Blocks(); err == nil {
 			blocks = append(blocks, asked(first)...) // the calls of its results are gone

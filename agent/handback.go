@@ -47,7 +47,12 @@ func (t *turn) lastWords(ctx context.Context, why string) error {
 	if ctx.Err() != nil {
 		return interrupted(ctx)
 	}
-	if err := t.record(ctx, nil, texts(strings.TrimSpace(strings.ReplaceAll(handBackPrompt, "{{why}}", why))), nil); err != nil {
+	if err := t.record(
+		ctx,
+		nil,
+		texts(strings.TrimSpace(strings.ReplaceAll(handBackPrompt, "{{why}}", why))),
+		nil,
+	); err != nil {
 		return err
 	}
 	t.last = true

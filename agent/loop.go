@@ -325,10 +325,17 @@ func (t *turn) block(ctx context.Context) (bool, error) {
 	case strings.TrimSpace(reason) == "" || ctx.Err() != nil:
 		return false, nil
 	case t.blocked == maxBlocks:
-		t.warn(fmt.Sprintf("the turn ended although a hook wanted it to go on: it had blocked the end %d times in a row", maxBlocks))
+		t.warn(
+			fmt.Sprintf(
+				"the turn ended although a hook wanted it to go on: it had blocked the end %d times in a row",
+				maxBlocks,
+			),
+		)
 		return false, nil
 	case t.res.Turns >= t.cfg.MaxTurns:
-		t.warn(fmt.Sprintf("the turn ended although a hook wanted it to go on: the limit of %d turns was reached", t.cfg.MaxTurns))
+		t.warn(
+			fmt.Sprintf("the turn ended although a hook wanted it to go on: the limit of %d turns was reached", t.cfg.MaxTurns),
+		)
 		return false, nil
 	}
 	t.blocked++

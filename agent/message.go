@@ -80,7 +80,8 @@ const (
 // longText says whether a block is a long text and nothing else.
 func longText(b Block) bool {
 	return b.Type == "text" && len(b.Text) > longTextBytes && b.Thinking == "" && b.Signature == "" && b.Data == "" && b.ID == "" && b.Name == "" &&
-		b.Input == nil && b.ToolUseID == "" && b.Content == nil && !b.IsError && b.Source == nil
+		b.Input == nil && b.ToolUseID == "" && b.Content == nil && !b.IsError &&
+		b.Source == nil
 }
 
 // encodeLong is the same form as that of a message without long texts.

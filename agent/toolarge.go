@@ -23,8 +23,15 @@ func (t *turn) userMessage(blocks, prompt []Block) Message {
 		return m
 	}
 	short, cut := fitting(blocks, maxMessageBytes-len(NewMessage(User, prompt...).raw))
-	t.warn(fmt.Sprintf("a message to the model would have had %d bytes, and may have %d: %d of its %d parts were cut, and say so",
-		len(m.raw), maxMessageBytes, cut, len(blocks)))
+	t.warn(
+		fmt.Sprintf(
+			"a message to the model would have had %d bytes, and may have %d: %d of its %d parts were cut, and say so",
+			len(m.raw),
+			maxMessageBytes,
+			cut,
+			len(blocks),
+		),
+	)
 	return NewMessage(User, slices.Concat(short, prompt)...)
 }
 
@@ -54,8 +61,12 @@ func fitting(blocks []Block, limit int) (short []Block, cut int) {
 func replaced(b Block) Block {
 	switch b.Type {
 	case "tool_result":
-		return ToolResultBlock(b.ToolUseID, fmt.Sprintf("[left out: this result has %d bytes, and the results of one answer may have %d together; "+
-			"the call was carried out: ask for less, or in several answers]", len(b.Content), maxMessageBytes), true)
+		return ToolResultBlock(
+			b.ToolUseID,
+			fmt.Sprintf("[left out: this result has %d bytes, and the results of one answer may have %d together; "+
+				"the call was carried out: ask for less, or in several answers]", len(b.Content), maxMessageBytes),
+			true,
+		)
 	case "text":
 		return TextBlock(excerpt(b.Text, shortBytes))
 	}

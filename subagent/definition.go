@@ -58,23 +58,68 @@ var prompts embed.FS
 // Builtin returns the agents that are always there.
 func Builtin() Catalog {
 	return NewCatalog(
-		Definition{Name: DefaultType, Description: "Any delegated work of several steps, with all the tools of the agent that asks.", Prompt: prompt("general-purpose")},
-		Definition{Name: "explore", Description: "Finds and reads things in a code base quickly and changes nothing. Good to send several side by side.", Prompt: prompt("explore"),
-			Tools: []string{"Read", "Glob", "Grep"}, MaxTurns: 30},
-		Definition{Name: "plan", Description: "Thinks a change through from the facts in its prompt and returns a plan. It has no tools.", Prompt: prompt("plan"),
-			Tools: []string{}, MaxTurns: 10},
-		Definition{Name: "task", Description: "Runs commands such as tests, builds and linters, and reports what matters of their output.", Prompt: prompt("task"),
-			Tools: []string{"Bash", "Read", "Glob", "Grep", "TaskOutput", "TaskStop"}, MaxTurns: 30},
-		Definition{Name: "rubber-duck", Description: "An independent critique of a plan, a design or a change, before it is carried out. It changes nothing.", Prompt: prompt("rubber-duck"),
-			Tools: reading(), MaxTurns: 20},
-		Definition{Name: "code-review", Description: "Reviews a change and reports only what matters: faults, risks, missing tests. It changes nothing.", Prompt: prompt("code-review"),
-			Tools: commanding(), MaxTurns: 40},
-		Definition{Name: "research", Description: "Answers a question from many sources, here and on the web, with a citation for each claim.", Prompt: prompt("research"),
-			Tools: append(reading(), "WebFetch", "Agent", "TaskOutput", "TaskStop"), MaxTurns: 60},
-		Definition{Name: "verification", Description: "Checks, independently of whoever did the work, that it does what was asked. Runs things, changes nothing, gives a verdict.", Prompt: prompt("verification"),
-			Tools: commanding(), MaxTurns: 40},
-		Definition{Name: "rem-agent", Description: "Brings what a session has taught to the context board, from which later sessions begin, and prunes it. Its prompt must say what was learnt.",
-			Prompt: prompt("rem-agent"), Tools: []string{"context_board"}, MaxTurns: 20, OmitNotes: true},
+		Definition{
+			Name:        DefaultType,
+			Description: "Any delegated work of several steps, with all the tools of the agent that asks.",
+			Prompt:      prompt("general-purpose"),
+		},
+		Definition{
+			Name:        "explore",
+			Description: "Finds and reads things in a code base quickly and changes nothing. Good to send several side by side.",
+			Prompt:      prompt("explore"),
+			Tools:       []string{"Read", "Glob", "Grep"},
+			MaxTurns:    30,
+		},
+		Definition{
+			Name:        "plan",
+			Description: "Thinks a change through from the facts in its prompt and returns a plan. It has no tools.",
+			Prompt:      prompt("plan"),
+			Tools:       []string{},
+			MaxTurns:    10,
+		},
+		Definition{
+			Name:        "task",
+			Description: "Runs commands such as tests, builds and linters, and reports what matters of their output.",
+			Prompt:      prompt("task"),
+			Tools:       []string{"Bash", "Read", "Glob", "Grep", "TaskOutput", "TaskStop"},
+			MaxTurns:    30,
+		},
+		Definition{
+			Name:        "rubber-duck",
+			Description: "An independent critique of a plan, a design or a change, before it is carried out. It changes nothing.",
+			Prompt:      prompt("rubber-duck"),
+			Tools:       reading(),
+			MaxTurns:    20,
+		},
+		Definition{
+			Name:        "code-review",
+			Description: "Reviews a change and reports only what matters: faults, risks, missing tests. It changes nothing.",
+			Prompt:      prompt("code-review"),
+			Tools:       commanding(),
+			MaxTurns:    40,
+		},
+		Definition{
+			Name:        "research",
+			Description: "Answers a question from many sources, here and on the web, with a citation for each claim.",
+			Prompt:      prompt("research"),
+			Tools:       append(reading(), "WebFetch", "Agent", "TaskOutput", "TaskStop"),
+			MaxTurns:    60,
+		},
+		Definition{
+			Name:        "verification",
+			Description: "Checks, independently of whoever did the work, that it does what was asked. Runs things, changes nothing, gives a verdict.",
+			Prompt:      prompt("verification"),
+			Tools:       commanding(),
+			MaxTurns:    40,
+		},
+		Definition{
+			Name:        "rem-agent",
+			Description: "Brings what a session has taught to the context board, from which later sessions begin, and prunes it. Its prompt must say what was learnt.",
+			Prompt:      prompt("rem-agent"),
+			Tools:       []string{"context_board"},
+			MaxTurns:    20,
+			OmitNotes:   true,
+		},
 	)
 }
 
@@ -103,7 +148,10 @@ func NewCatalog(defs ...Definition) Catalog {
 
 // Normalize makes lower-case kebab of a name, so that spelling does not matter.
 func Normalize(name string) string {
-	return strings.Join(strings.FieldsFunc(strings.ToLower(name), func(r rune) bool { return r == ' ' || r == '_' || r == '-' }), "-")
+	return strings.Join(
+		strings.FieldsFunc(strings.ToLower(name), func(r rune) bool { return r == ' ' || r == '_' || r == '-' }),
+		"-",
+	)
 }
 
 // Find returns the definition of a type; the empty type is [DefaultType].

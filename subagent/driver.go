@@ -221,9 +221,16 @@ func Ending(ctx context.Context, err error) error {
 // before it, so the size of its input is that of the whole conversation.
 func Usage(before, now agent.Totals, took time.Duration) *task.Usage {
 	out := now.Usage.OutputTokens - before.Usage.OutputTokens
-	return &task.Usage{TotalTokens: now.Context + out, InputTokens: now.Usage.InputTokens - before.Usage.InputTokens, OutputTokens: out,
-		CacheRead: now.Usage.CacheReadTokens - before.Usage.CacheReadTokens, CacheWrite: now.Usage.CacheWriteTokens - before.Usage.CacheWriteTokens,
-		ToolUses: now.ToolUses - before.ToolUses, Turns: now.Turns - before.Turns, DurationMS: took.Milliseconds()}
+	return &task.Usage{
+		TotalTokens:  now.Context + out,
+		InputTokens:  now.Usage.InputTokens - before.Usage.InputTokens,
+		OutputTokens: out,
+		CacheRead:    now.Usage.CacheReadTokens - before.Usage.CacheReadTokens,
+		CacheWrite:   now.Usage.CacheWriteTokens - before.Usage.CacheWriteTokens,
+		ToolUses:     now.ToolUses - before.ToolUses,
+		Turns:        now.Turns - before.Turns,
+		DurationMS:   took.Milliseconds(),
+	}
 }
 
 // Watcher turns the events of a conversation into the output and the progress of

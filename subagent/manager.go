@@ -159,8 +159,14 @@ func NewManager(e Engine, agents Catalog, hooks Hooks) *Manager {
 // In a tool that was called with ctx, or a context made from it, the agent is
 // below the agent that called the tool: it counts as nested, and is stopped with it.
 func (m *Manager) Spawn(ctx context.Context, in AgentInput) (id string, err error) {
-	l := Launch{Name: in.Name, Description: in.Description, Background: in.RunInBackground, Agents: m.agents, Hooks: m.hooks,
-		Input: Input{Type: in.Type, Prompt: in.Prompt, Model: in.Model, MaxTurns: in.MaxTurns, PermissionMode: in.Mode}}
+	l := Launch{
+		Name:        in.Name,
+		Description: in.Description,
+		Background:  in.RunInBackground,
+		Agents:      m.agents,
+		Hooks:       m.hooks,
+		Input:       Input{Type: in.Type, Prompt: in.Prompt, Model: in.Model, MaxTurns: in.MaxTurns, PermissionMode: in.Mode},
+	}
 	if in.Resume != "" {
 		old, err := m.find(in.Resume)
 		if err != nil {
@@ -273,8 +279,15 @@ func (m *Manager) List() []AgentStatus {
 }
 
 func (m *Manager) status(r task.Record) AgentStatus {
-	s := AgentStatus{ID: string(r.ID), Type: r.AgentType, Name: r.Name, Definition: Definition{Name: r.AgentType}, State: r.Status,
-		Done: m.engine.Done(r.ID), Record: r}
+	s := AgentStatus{
+		ID:         string(r.ID),
+		Type:       r.AgentType,
+		Name:       r.Name,
+		Definition: Definition{Name: r.AgentType},
+		State:      r.Status,
+		Done:       m.engine.Done(r.ID),
+		Record:     r,
+	}
 	if d, err := m.agents.Find(r.AgentType); err == nil {
 		s.Definition = d
 	}

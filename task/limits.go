@@ -71,8 +71,30 @@ func (r Record) Short() Record {
 
 // Weight is about how much memory the texts of a record take.
 func (r *Record) Weight() int {
-	n := len(r.Name) + len(r.Description) + len(r.Prompt) + len(r.Command) + len(r.Cwd) + len(r.Error) + len(r.Checkpoint) + len(r.OutputFile) +
-		len(r.Key) + len(r.ToolUseID) + len(r.Model)
+	n := len(
+		r.Name,
+	) + len(
+		r.Description,
+	) + len(
+		r.Prompt,
+	) + len(
+		r.Command,
+	) + len(
+		r.Cwd,
+	) + len(
+		r.Error,
+	) + len(
+		r.Checkpoint,
+	) + len(
+		r.OutputFile,
+	) +
+		len(
+			r.Key,
+		) + len(
+		r.ToolUseID,
+	) + len(
+		r.Model,
+	)
 	if r.Cause != nil {
 		n += len(r.Cause.Detail)
 	}
@@ -96,7 +118,16 @@ const stepWeight = 128
 
 // short is the progress with texts of bounded length.
 func (p Progress) short() Progress {
-	p.Message, p.Summary, p.Phase = Shortened(p.Message, MaxRecordText), Shortened(p.Summary, MaxRecordText), Shortened(p.Phase, MaxRecordText)
+	p.Message, p.Summary, p.Phase = Shortened(
+		p.Message,
+		MaxRecordText,
+	), Shortened(
+		p.Summary,
+		MaxRecordText,
+	), Shortened(
+		p.Phase,
+		MaxRecordText,
+	)
 	if m := p.MCPTask; m != nil && len(m.Message) > MaxRecordText {
 		state := *m
 		state.Message = Shortened(m.Message, MaxRecordText)

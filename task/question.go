@@ -50,7 +50,16 @@ func (q Question) shown(limit int) Question {
 	}
 	sum := sha256.Sum256([]byte(string(q.Kind) + "\x00" + q.Tool + "\x00" + string(q.Input)))
 	q.Digest = hex.EncodeToString(sum[:])
-	q.Agent, q.Tool, q.Reason = beginning(q.Agent, maxQuestionText), beginning(q.Tool, maxQuestionText), beginning(q.Reason, maxQuestionText)
+	q.Agent, q.Tool, q.Reason = beginning(
+		q.Agent,
+		maxQuestionText,
+	), beginning(
+		q.Tool,
+		maxQuestionText,
+	), beginning(
+		q.Reason,
+		maxQuestionText,
+	)
 	if text := beginning(string(q.Input), limit); len(text) < len(q.Input) || text != "" && !json.Valid(q.Input) {
 		q.Hidden = len(q.Input) - len(text)
 		if q.Hidden > 0 {

@@ -210,7 +210,8 @@ func (r Record) WorksIn(session string) bool {
 
 // StoppedByUser reports whether a person has ended the run.
 func (r Record) StoppedByUser() bool {
-	return r.Cause != nil && r.Cause.Actor == ByUser && (r.Cause.Reason == ReasonStopped || r.Cause.Reason == ReasonInterrupt)
+	return r.Cause != nil && r.Cause.Actor == ByUser &&
+		(r.Cause.Reason == ReasonStopped || r.Cause.Reason == ReasonInterrupt)
 }
 
 // Duration is how long the run has worked, up to now for one that still does.

@@ -18,7 +18,12 @@ type Spend struct {
 
 // Add returns the sum of both.
 func (s Spend) Add(o Spend) Spend {
-	return Spend{Tasks: s.Tasks + o.Tasks, Tokens: s.Tokens + o.Tokens, CostUSD: dollars(s.CostUSD, o.CostUSD), OutputBytes: s.OutputBytes + o.OutputBytes}
+	return Spend{
+		Tasks:       s.Tasks + o.Tasks,
+		Tokens:      s.Tokens + o.Tokens,
+		CostUSD:     dollars(s.CostUSD, o.CostUSD),
+		OutputBytes: s.OutputBytes + o.OutputBytes,
+	}
 }
 
 // Spent is what the task itself has used, without those below it. The usage of
@@ -53,9 +58,17 @@ func (u *Usage) And(o *Usage) *Usage {
 		}
 		return u
 	}
-	return &Usage{TotalTokens: u.TotalTokens + o.TotalTokens, InputTokens: u.InputTokens + o.InputTokens, OutputTokens: u.OutputTokens + o.OutputTokens,
-		CacheRead: u.CacheRead + o.CacheRead, CacheWrite: u.CacheWrite + o.CacheWrite, ToolUses: u.ToolUses + o.ToolUses, Turns: u.Turns + o.Turns,
-		DurationMS: u.DurationMS + o.DurationMS, CostUSD: dollars(u.CostUSD, o.CostUSD)}
+	return &Usage{
+		TotalTokens:  u.TotalTokens + o.TotalTokens,
+		InputTokens:  u.InputTokens + o.InputTokens,
+		OutputTokens: u.OutputTokens + o.OutputTokens,
+		CacheRead:    u.CacheRead + o.CacheRead,
+		CacheWrite:   u.CacheWrite + o.CacheWrite,
+		ToolUses:     u.ToolUses + o.ToolUses,
+		Turns:        u.Turns + o.Turns,
+		DurationMS:   u.DurationMS + o.DurationMS,
+		CostUSD:      dollars(u.CostUSD, o.CostUSD),
+	}
 }
 
 func dollars(a, b *float64) *float64 {

@@ -36,7 +36,24 @@ const (
 
 // Verbs returns all verbs that [Apply] accepts, in the order of a life.
 func Verbs() []Verb {
-	return []Verb{Begin, Report, Save, Rest, Wake, Ask, Answer, Pause, Thaw, Background, Reparent, RequestStop, Complete, Fail, Stop, Resume}
+	return []Verb{
+		Begin,
+		Report,
+		Save,
+		Rest,
+		Wake,
+		Ask,
+		Answer,
+		Pause,
+		Thaw,
+		Background,
+		Reparent,
+		RequestStop,
+		Complete,
+		Fail,
+		Stop,
+		Resume,
+	}
 }
 
 // Change is a request to move a run: a verb and what goes with it.

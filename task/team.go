@@ -13,7 +13,12 @@ const maxTeamWord = 40
 func NewTeam(name, team string, nth int) (Team, error) {
 	for _, word := range []struct{ what, text string }{{"teammate", name}, {"team", team}} {
 		if !teamWord(word.text) {
-			return Team{}, fmt.Errorf("the name of a %s is 1 to %d letters, digits and -_. and begins with a letter or digit, not %.60q", word.what, maxTeamWord, word.text)
+			return Team{}, fmt.Errorf(
+				"the name of a %s is 1 to %d letters, digits and -_. and begins with a letter or digit, not %.60q",
+				word.what,
+				maxTeamWord,
+				word.text,
+			)
 		}
 	}
 	colors := TeamColors()
@@ -22,7 +27,8 @@ func NewTeam(name, team string, nth int) (Team, error) {
 
 func teamWord(s string) bool {
 	const first = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-	return s != "" && len(s) <= maxTeamWord && strings.Contains(first, s[:1]) && strings.Trim(s, first+"-_.") == "" && !strings.Contains(s, "..")
+	return s != "" && len(s) <= maxTeamWord && strings.Contains(first, s[:1]) && strings.Trim(s, first+"-_.") == "" &&
+		!strings.Contains(s, "..")
 }
 
 // SplitTeam takes name@team apart.

@@ -66,8 +66,10 @@ func (b *backend) MCPServers() ([]mcpconfig.Entry, error) {
 func (b *backend) ReachMCP(ctx context.Context, set settings.Settings, entries []mcpconfig.Entry) []cli.Reached {
 	link := keeper.Helper("mcp-list", b.helper())
 	defer func() { _ = link.Close() }()
-	pool := mcpclient.NewPool(mcpclient.Config{Version: b.version, Env: shell.ChildEnv(b.env), Cwd: b.cwd, Ready: link.Ready,
-		FrameBytes: set.MCP.FrameBytes})
+	pool := mcpclient.NewPool(
+		mcpclient.Config{Version: b.version, Env: shell.ChildEnv(b.env), Cwd: b.cwd, Ready: link.Ready,
+			FrameBytes: set.MCP.FrameBytes},
+	)
 	defer pool.Close()
 	out := make([]cli.Reached, len(entries))
 	var all sync.WaitGroup

@@ -59,7 +59,14 @@ func (b *backend) Settings(flag string) (settings.Settings, error) {
 		if b.elsewhere {
 			folder, trusts = b.cwd, "drover trust "+b.cwd
 		}
-		b.note(fmt.Sprintf("the files of %s would execute or allow something (%s), which has no effect until you trust it (see `%s`)", folder, filesOf(st), trusts))
+		b.note(
+			fmt.Sprintf(
+				"the files of %s would execute or allow something (%s), which has no effect until you trust it (see `%s`)",
+				folder,
+				filesOf(st),
+				trusts,
+			),
+		)
 	}
 	return set, err
 }

@@ -102,7 +102,11 @@ func (b *backend) host(ctx context.Context) error {
 }
 
 // background opens the session of a project's detached host.
-func (b *backend) background(ctx context.Context, place home.Session, set settings.Settings) (*assemble.Session, error) {
+func (b *backend) background(
+	ctx context.Context,
+	place home.Session,
+	set settings.Settings,
+) (*assemble.Session, error) {
 	cfg := b.opening(session.RoleBackground, "background tasks", set)
 	cfg.Session, cfg.Copier, cfg.AskWait = place.ID(), b.copier(), set.Permissions.Wait()
 	return b.open(ctx, cfg)
@@ -211,7 +215,13 @@ func (b *backend) hostPrompt(ctx context.Context, file string) error {
 
 // converse begins what the host is for, unless whoever started it has waited for too
 // long and taken that back.
-func (b *backend) converse(ctx context.Context, s *assemble.Session, m *session.Main, p *cli.Prompt, file string) error {
+func (b *backend) converse(
+	ctx context.Context,
+	s *assemble.Session,
+	m *session.Main,
+	p *cli.Prompt,
+	file string,
+) error {
 	if err := b.root.Below().Remove(file); err != nil {
 		return fmt.Errorf("take the prompt: %w", err)
 	}

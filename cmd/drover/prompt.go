@@ -147,8 +147,14 @@ func (b *backend) streamOptions(ctx context.Context, p *cli.Prompt, set settings
 
 // answer holds the conversation to the point where nothing is left to wait for,
 // closes the session, and prints what is left to print.
-func (b *backend) answer(ctx context.Context, p *cli.Prompt, set settings.Settings, s *assemble.Session, m *session.Main,
-	out *agentsdk.Stream) error {
+func (b *backend) answer(
+	ctx context.Context,
+	p *cli.Prompt,
+	set settings.Settings,
+	s *assemble.Session,
+	m *session.Main,
+	out *agentsdk.Stream,
+) error {
 	defer context.AfterFunc(ctx, s.Hurry)()
 	work, end := context.WithCancelCause(ctx)
 	defer context.AfterFunc(s.Alone(), func() {

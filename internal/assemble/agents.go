@@ -22,9 +22,20 @@ import (
 // agents is what the agents of the session are made of, by settings and files.
 func (s *Session) agents(c Config, model string, env []string) (session.Agents, error) {
 	set, get := c.Settings, home.Lookup(c.Env)
-	a := session.Agents{Models: s.models, Model: model, Rules: Rules(c), Env: env, On: c.On, Tell: c.Tell, AskWait: c.AskWait, Tools: c.Tools,
-		Summaries: set.Agents.SummaryEvery(), StallAfter: set.Agents.Stall(), Share: set.Context.Share,
-		Web: webtool.NewFetcher(webtool.Config{MaxBytes: set.Web.MaxBytes, TTL: set.Web.TTL()})}
+	a := session.Agents{
+		Models:     s.models,
+		Model:      model,
+		Rules:      Rules(c),
+		Env:        env,
+		On:         c.On,
+		Tell:       c.Tell,
+		AskWait:    c.AskWait,
+		Tools:      c.Tools,
+		Summaries:  set.Agents.SummaryEvery(),
+		StallAfter: set.Agents.Stall(),
+		Share:      set.Context.Share,
+		Web:        webtool.NewFetcher(webtool.Config{MaxBytes: set.Web.MaxBytes, TTL: set.Web.TTL()}),
+	}
 	a.Foreign = set.Permissions.Foreign
 	a.Client = func(env []string) []string { return withoutTokens(withProviders(env, set.Providers), set.Remote) }
 	tell := func(format string, args ...any) {
@@ -46,12 +57,18 @@ func (s *Session) agents(c Config, model string, env []string) (session.Agents, 
 	var err error
 	// The background session of a project never ends: a budget of all that it ever
 	// spent would be used up one day for good.
-	s.purse, err = usage.Open(usage.Config{Table: table, Budget: usage.Budget{USD: set.MaxBudget}, Fresh: c.Role == session.RoleBackground,
-		Path: filepath.Join(s.Place.Dir(), usage.FileName), Note: func(text string) { tell("%s", text) }})
+	s.purse, err = usage.Open(
+		usage.Config{Table: table, Budget: usage.Budget{USD: set.MaxBudget}, Fresh: c.Role == session.RoleBackground,
+			Path: filepath.Join(s.Place.Dir(), usage.FileName), Note: func(text string) { tell("%s", text) }},
+	)
 	if err != nil {
 		return a, err
 	}
-	a.Purse, a.Budget = s.purse, usage.Budget{USD: set.Agents.BudgetUSD, Tokens: set.Agents.BudgetTokens, Output: set.Agents.BudgetOutput}
+	a.Purse, a.Budget = s.purse, usage.Budget{
+		USD:    set.Agents.BudgetUSD,
+		Tokens: set.Agents.BudgetTokens,
+		Output: set.Agents.BudgetOutput,
+	}
 	a.BudgetWall = set.Agents.WallBudget()
 	if set.Context.AutoCompact != "off" {
 		a.Window = table.Window
@@ -81,11 +98,18 @@ func (s *Session) agents(c Config, model string, env []string) (session.Agents, 
 func (s *Session) found(a *session.Agents, c Config, tell func(string, ...any)) {
 	set, get := c.Settings, home.Lookup(c.Env)
 	plugins, wrongPlugins := catalog.Plugins(get, set.Plugins)
-	files := catalog.New(catalog.Config{Places: catalog.Places(get, c.Folder, set.Trusted, plugins), Also: []string{c.Root.TrustFile()}, Given: c.Agents, Told: wrongPlugins,
-		Trusted: func(folder string) bool {
-			st, err := trust.At(c.Root.TrustFile()).Check(folder)
-			return err == nil && st.Trusted
-		}})
+	files := catalog.New(
+		catalog.Config{
+			Places: catalog.Places(get, c.Folder, set.Trusted, plugins),
+			Also:   []string{c.Root.TrustFile()},
+			Given:  c.Agents,
+			Told:   wrongPlugins,
+			Trusted: func(folder string) bool {
+				st, err := trust.At(c.Root.TrustFile()).Check(folder)
+				return err == nil && st.Trusted
+			},
+		},
+	)
 	for _, p := range wrongPlugins {
 		tell("%s", p)
 	}
@@ -119,7 +143,11 @@ func keepRule(ctx context.Context, c Config, rule string, tell func(string, ...a
 	}
 	trusted, err := store.Keep(ctx, before, settings.LocalFile, data)
 	if err == nil && !trusted {
-		tell("the rule %s holds in this session; later sessions take it from %s once you trust the folder (see `drover trust`)", rule, settings.LocalFile)
+		tell(
+			"the rule %s holds in this session; later sessions take it from %s once you trust the folder (see `drover trust`)",
+			rule,
+			settings.LocalFile,
+		)
 	}
 	return err
 }

@@ -135,14 +135,37 @@ func Open(ctx context.Context, c Config) (_ *Session, err error) {
 	set := c.Settings
 	cfg := session.Config{
 		Place: s.Place,
-		Info:  control.Info{Session: c.Session, Project: project.Folder(), Title: c.Title, Role: c.Role, Version: c.Version, Socket: socket, Detached: c.Detached},
-		Limits: session.Limits{Depth: set.Limits.Depth, LiveAgents: set.Limits.Live, PerRoot: set.Limits.PerRoot,
-			PerSession: set.Limits.PerSession, SpawnRate: set.Limits.SpawnRate, MessageHops: set.Limits.MessageHops, OutputBytes: set.Tasks.OutputLimitBytes,
-			OutputChars: set.Tasks.OutputLength, NestedBackground: set.Agents.NestedBackground, NoBackground: set.Tasks.DisableBackground,
-			LiveMonitors: set.Limits.Monitors, NoMonitors: !set.Monitors.Enabled,
-			StallAfter: set.Tasks.Stall(), MultiTurn: set.Agents.MultiTurn, IdleTimeout: set.Agents.IdleLimit(),
-			TeammateGrace: set.Agents.Grace(), UserQuota: set.Tasks.UserQuotaBytes, MinFree: set.Tasks.MinFreeBytes, Processes: set.Tasks.MaxProcesses,
-			Retention: ended.Retention{Age: set.Tasks.Retention.Limit(), Bytes: set.Tasks.Retention.Bytes}},
+		Info: control.Info{
+			Session:  c.Session,
+			Project:  project.Folder(),
+			Title:    c.Title,
+			Role:     c.Role,
+			Version:  c.Version,
+			Socket:   socket,
+			Detached: c.Detached,
+		},
+		Limits: session.Limits{
+			Depth:            set.Limits.Depth,
+			LiveAgents:       set.Limits.Live,
+			PerRoot:          set.Limits.PerRoot,
+			PerSession:       set.Limits.PerSession,
+			SpawnRate:        set.Limits.SpawnRate,
+			MessageHops:      set.Limits.MessageHops,
+			OutputBytes:      set.Tasks.OutputLimitBytes,
+			OutputChars:      set.Tasks.OutputLength,
+			NestedBackground: set.Agents.NestedBackground,
+			NoBackground:     set.Tasks.DisableBackground,
+			LiveMonitors:     set.Limits.Monitors,
+			NoMonitors:       !set.Monitors.Enabled,
+			StallAfter:       set.Tasks.Stall(),
+			MultiTurn:        set.Agents.MultiTurn,
+			IdleTimeout:      set.Agents.IdleLimit(),
+			TeammateGrace:    set.Agents.Grace(),
+			UserQuota:        set.Tasks.UserQuotaBytes,
+			MinFree:          set.Tasks.MinFreeBytes,
+			Processes:        set.Tasks.MaxProcesses,
+			Retention:        ended.Retention{Age: set.Tasks.Retention.Limit(), Bytes: set.Tasks.Retention.Bytes},
+		},
 		Power:  set.Durability == "power",
 		Keeper: s.Keeper,
 		Copier: c.Copier,
@@ -244,9 +267,18 @@ func (s *Session) Close() error {
 // by its tools to its own tasks needs no rule.
 func Rules(c Config) permission.Rules {
 	p := c.Settings.Permissions
-	r := permission.Rules{Mode: permission.Mode(p.DefaultMode), Allow: slices.Concat(p.Allow, c.Allow, own()),
-		Ask: p.Ask, Deny: slices.Concat(p.Deny, c.Deny), Dirs: c.Dirs, Home: home.Lookup(c.Env)("HOME"), Path: home.Lookup(c.Env)("PATH"),
-		ReadOnlyAuto: true, Filtered: true, Memory: permission.NewMemory()}
+	r := permission.Rules{
+		Mode:         permission.Mode(p.DefaultMode),
+		Allow:        slices.Concat(p.Allow, c.Allow, own()),
+		Ask:          p.Ask,
+		Deny:         slices.Concat(p.Deny, c.Deny),
+		Dirs:         c.Dirs,
+		Home:         home.Lookup(c.Env)("HOME"),
+		Path:         home.Lookup(c.Env)("PATH"),
+		ReadOnlyAuto: true,
+		Filtered:     true,
+		Memory:       permission.NewMemory(),
+	}
 	if c.Mode != "" {
 		r.Mode = c.Mode
 	}
@@ -281,7 +313,23 @@ func policy(set settings.Settings) choose.Policy {
 // own are the tools by which an agent works on its own tasks and lists: they need
 // no permission.
 func own() []string {
-	return []string{"Agent", "TaskStop", "TaskOutput", "ListTasks", "SendMessage", "read_agent", "TaskCreate", "TaskUpdate", "TaskGet", "TaskList", "Skill", "AskUserQuestion", "report_intent", "context_board", "Workflow"}
+	return []string{
+		"Agent",
+		"TaskStop",
+		"TaskOutput",
+		"ListTasks",
+		"SendMessage",
+		"read_agent",
+		"TaskCreate",
+		"TaskUpdate",
+		"TaskGet",
+		"TaskList",
+		"Skill",
+		"AskUserQuestion",
+		"report_intent",
+		"context_board",
+		"Workflow",
+	}
 }
 
 // Environ is the environment of a client as its agents look for models in it.

@@ -13,7 +13,13 @@ import (
 // elsewhere is what the settings say of remote work.
 func elsewhere(c Config, tell func(string, ...any)) services.Config {
 	set := c.Settings.Remote
-	r := services.Config{Services: map[string]services.Service{}, Usual: set.Usual(), Checkers: map[remoteapi.Type]string{}, Offline: set.OfflineLimit(), Token: home.Lookup(c.Env)}
+	r := services.Config{
+		Services: map[string]services.Service{},
+		Usual:    set.Usual(),
+		Checkers: map[remoteapi.Type]string{},
+		Offline:  set.OfflineLimit(),
+		Token:    home.Lookup(c.Env),
+	}
 	for name, one := range set.Services {
 		if _, err := remoteapi.CheckURL(one.URL); err != nil {
 			tell("remote service %s: %v", name, err)

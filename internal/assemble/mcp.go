@@ -20,10 +20,19 @@ func MCPServers(c Config) ([]mcpconfig.Entry, error) {
 	if c.Isolated {
 		files = nil
 	}
-	return mcpconfig.Read(mcpconfig.Input{Given: c.MCP, Cwd: c.Folder, Files: files, Env: get, Called: mcptool.ServerName, Trusted: func() bool {
-		st, err := trust.At(c.Root.TrustFile()).Check(c.Folder)
-		return err == nil && st.Trusted
-	}})
+	return mcpconfig.Read(
+		mcpconfig.Input{
+			Given:  c.MCP,
+			Cwd:    c.Folder,
+			Files:  files,
+			Env:    get,
+			Called: mcptool.ServerName,
+			Trusted: func() bool {
+				st, err := trust.At(c.Root.TrustFile()).Check(c.Folder)
+				return err == nil && st.Trusted
+			},
+		},
+	)
 }
 
 // servers is what agents have of MCP servers. Of those that cannot be used the
@@ -36,7 +45,11 @@ func (s *Session) servers(c Config, tell func(string, ...any)) (*servers.Config,
 	if err != nil {
 		tell("%s", strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
-	m := &servers.Config{StartWait: c.Settings.MCP.Wait(), Tasks: c.Settings.MCP.Tasks, Pins: mcpconfig.PinsAt(mcpconfig.PinsFile(c.Root.Dir()))}
+	m := &servers.Config{
+		StartWait: c.Settings.MCP.Wait(),
+		Tasks:     c.Settings.MCP.Tasks,
+		Pins:      mcpconfig.PinsAt(mcpconfig.PinsFile(c.Root.Dir())),
+	}
 	var waiting []string
 	for _, e := range entries {
 		switch {

@@ -26,6 +26,13 @@ func remember(a *session.Agents, c Config, project home.Project, tell func(strin
 	if dir := store.Dir(); !strings.ContainsAny(dir, `\*?[]{}(),`) { // else agents are asked about it
 		a.Rules.Allow = append(a.Rules.Allow, "Read("+dir+"/**)")
 	}
-	a.Memory = session.Memory{Store: store, Model: set.Model, Auto: set.Auto() && !c.Brief && c.Role != session.RoleRun, Idle: set.Idle(),
-		Rule: memory.Rule{Every: set.Period(), Sessions: set.Sessions}, AtEnd: set.ShutdownRun, MinTurns: set.ShutdownTurns}
+	a.Memory = session.Memory{
+		Store:    store,
+		Model:    set.Model,
+		Auto:     set.Auto() && !c.Brief && c.Role != session.RoleRun,
+		Idle:     set.Idle(),
+		Rule:     memory.Rule{Every: set.Period(), Sessions: set.Sessions},
+		AtEnd:    set.ShutdownRun,
+		MinTurns: set.ShutdownTurns,
+	}
 }

@@ -48,7 +48,12 @@ type caller struct {
 
 // launch starts a subagent for me, which is checked and resolved first. The notes
 // say where it got something else than was asked for.
-func (s *Session) launch(ctx context.Context, in subagent.Input, spec task.Spec, me caller) (_ task.Record, notes []string, err error) {
+func (s *Session) launch(
+	ctx context.Context,
+	in subagent.Input,
+	spec task.Spec,
+	me caller,
+) (_ task.Record, notes []string, err error) {
 	if spec.Team != nil {
 		s.teams.Lock()
 		defer s.teams.Unlock()
@@ -135,7 +140,15 @@ func (s *Session) child(in subagent.Input, me caller) (*child, error) {
 	}
 	var spawns []string
 	def.Tools, spawns = environment.Spawnable(def.Tools)
-	c.tools, c.spawns = environment.Subset(me.tools, def.Tools, def.DisallowedTools, environment.ToolNames(s.cfg.Agents.Tools)...), environment.Subset(me.spawns, spawns, nil)
+	c.tools, c.spawns = environment.Subset(
+		me.tools,
+		def.Tools,
+		def.DisallowedTools,
+		environment.ToolNames(s.cfg.Agents.Tools)...), environment.Subset(
+		me.spawns,
+		spawns,
+		nil,
+	)
 	c.barred, c.own = environment.Bar(me.barred, def.DisallowedTools), s.ownServers(def, me)
 	return c, nil
 }
@@ -153,7 +166,15 @@ func (s *Session) choose(me caller, in subagent.Input, def subagent.Definition) 
 		top = s.main.wanted
 	}
 	s.mu.Unlock()
-	return p.Choose(choose.Request{Input: in.Model, Definition: def.Model, Parent: me.model, Session: top, AgentType: subagent.Normalize(def.Name)})
+	return p.Choose(
+		choose.Request{
+			Input:      in.Model,
+			Definition: def.Model,
+			Parent:     me.model,
+			Session:    top,
+			AgentType:  subagent.Normalize(def.Name),
+		},
+	)
 }
 
 // budget is the child as its budget is reserved. The ID is that of a further run.
@@ -195,8 +216,19 @@ func (c *child) assemble(ctx context.Context, h task.Host, _ subagent.Input) (_ 
 			k.close()
 		}
 	}()
-	t, history, err := agent.OpenTranscript(place.AgentTranscript(rec.ID), agent.Meta{ParentTask: string(cmp.Or(rec.Parent, rec.Session)), Version: c.s.cfg.Info.Version,
-		Cwd: me.cwd, IsSidechain: true, AgentName: c.def.Name, AgentID: string(rec.ID), SessionID: string(rec.Session), Sync: c.s.cfg.Power})
+	t, history, err := agent.OpenTranscript(
+		place.AgentTranscript(rec.ID),
+		agent.Meta{
+			ParentTask:  string(cmp.Or(rec.Parent, rec.Session)),
+			Version:     c.s.cfg.Info.Version,
+			Cwd:         me.cwd,
+			IsSidechain: true,
+			AgentName:   c.def.Name,
+			AgentID:     string(rec.ID),
+			SessionID:   string(rec.Session),
+			Sync:        c.s.cfg.Power,
+		},
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -210,13 +242,22 @@ func (c *child) assemble(ctx context.Context, h task.Host, _ subagent.Input) (_ 
 	k.cfg.Transcript, k.cfg.Mail, k.resumed = t, &mail{s: c.s, box: box, mate: c.mate}, len(history.Messages) > 0
 	c.s.enter(rec.ID, c.mate)
 	activity.Follow(&k.cfg)
-	a := &subagent.Assembly{Config: k.cfg, History: history.Messages, Start: k.start, Turn: c.s.turnOf(rec.ID), Rest: c.rest(h, box), End: k.hooks.End, Cost: c.s.budgets.Cost(rec.ID), Close: func() error {
-		c.s.activity.End(rec.ID)
-		c.s.dropBox(rec.ID)
-		c.s.enter(rec.ID, nil)
-		k.close()
-		return t.Close()
-	}}
+	a := &subagent.Assembly{
+		Config:  k.cfg,
+		History: history.Messages,
+		Start:   k.start,
+		Turn:    c.s.turnOf(rec.ID),
+		Rest:    c.rest(h, box),
+		End:     k.hooks.End,
+		Cost:    c.s.budgets.Cost(rec.ID),
+		Close: func() error {
+			c.s.activity.End(rec.ID)
+			c.s.dropBox(rec.ID)
+			c.s.enter(rec.ID, nil)
+			k.close()
+			return t.Close()
+		},
+	}
 	if own != nil {
 		k.place, a.Leave = own.Text, own.Leave
 	}

@@ -62,14 +62,27 @@ type agentEnvironment struct {
 
 // newEnvironment makes that of an agent. transcript is where its conversation is kept.
 // The caller closes it.
-func (s *Session) newEnvironment(me caller, def subagent.Definition, transcript string) (_ *agentEnvironment, err error) {
+func (s *Session) newEnvironment(
+	me caller,
+	def subagent.Definition,
+	transcript string,
+) (_ *agentEnvironment, err error) {
 	k := &agentEnvironment{me: me, def: def, used: &skill.Ledger{}, limits: s.budgets.Limits(me.id, me.maxTurns)}
 	choice, err := s.cfg.Agents.Models.Find(me.model, home.Lookup(me.env), me.origin())
 	if err != nil {
 		return nil, err
 	}
-	k.servers = s.servers.Open(servers.AgentConfig{Access: me.access(), Ask: k.ask, Attended: s.cfg.Agents.AskWait > 0, Limit: s.cfg.Limits.OutputChars,
-		Report: func(text string) { s.say(me.id, text) }, ReportOnce: s.sayOnce, RunTask: k.mcpTask})
+	k.servers = s.servers.Open(
+		servers.AgentConfig{
+			Access:     me.access(),
+			Ask:        k.ask,
+			Attended:   s.cfg.Agents.AskWait > 0,
+			Limit:      s.cfg.Limits.OutputChars,
+			Report:     func(text string) { s.say(me.id, text) },
+			ReportOnce: s.sayOnce,
+			RunTask:    k.mcpTask,
+		},
+	)
 	tools := append(k.tools(), k.servers.Tools()...)
 	defer func() {
 		if err != nil {
@@ -96,9 +109,23 @@ func (s *Session) newEnvironment(me caller, def subagent.Definition, transcript 
 		k.hooks.Teammate(m.team.Name, m.team.Team, m.ends)
 	}
 	k.cfg = agent.Config{
-		Model: choice.Model, ModelName: choice.Name, Tools: tools, MaxTurns: me.maxTurns,
-		System: systemPrompt(def, me, s.cfg.Agents.Notes, s.started), Gate: hook.NewGate(k.runner, judge{k}), Hooks: k.hooks, Reminders: k.reminders,
-		Compaction: k.compaction(choice.Name), Agent: def.Name, AgentID: string(me.id), SessionID: string(s.cfg.Info.Session),
+		Model:     choice.Model,
+		ModelName: choice.Name,
+		Tools:     tools,
+		MaxTurns:  me.maxTurns,
+		System: systemPrompt(
+			def,
+			me,
+			s.cfg.Agents.Notes,
+			s.started,
+		),
+		Gate:       hook.NewGate(k.runner, judge{k}),
+		Hooks:      k.hooks,
+		Reminders:  k.reminders,
+		Compaction: k.compaction(choice.Name),
+		Agent:      def.Name,
+		AgentID:    string(me.id),
+		SessionID:  string(s.cfg.Info.Session),
 	}
 	k.cfg.HandBack = me.depth > 0
 	if me.depth == 0 {
@@ -167,7 +194,9 @@ func join(parts []string) string {
 // rules makes the gate, with the rules of skills that the agent has used.
 func (k *agentEnvironment) rules(tools []agent.Tool) error {
 	r := k.me.rules
-	r.Cwd, r.Tools, r.Bash, r.More = k.me.cwd, tools, bashCwd(tools), func() []string { return slices.Concat(k.used.Rules(), k.me.s.always.all()) }
+	r.Cwd, r.Tools, r.Bash, r.More = k.me.cwd, tools, bashCwd(
+		tools,
+	), func() []string { return slices.Concat(k.used.Rules(), k.me.s.always.all()) }
 	r.Headless = k.me.s.cfg.Agents.AskWait <= 0
 	r.Answer = k.ask
 	gate, err := k.me.s.gate(r)
@@ -233,11 +262,28 @@ func (k *agentEnvironment) tools() []agent.Tool {
 	rt := &runtime{caller: me, learned: func(id task.ID) { k.reminders.Know(taskList, string(id)) }}
 	dirs := slices.Clone(me.rules.Dirs)
 	may := func(path string) bool { return k.rule().MayRead(path) }
-	all := []agent.Tool{shelltool.New(shelltool.Config{Shells: rt, Root: me.cwd, TempDir: s.cfg.Place.Tasks(), OutputLimit: s.cfg.Limits.OutputChars})}
-	all = append(all, files.New(files.Config{Root: me.cwd, Dirs: dirs, ReadDirs: append([]string{s.cfg.Place.Tasks(), s.cfg.Place.HookOutputs()}, s.cfg.Agents.Memory.dirs()...), MayRead: may,
-		MayOpen: func(f *os.File, change bool) bool { return k.rule().MayOpen(f, change) }})...)
+	all := []agent.Tool{
+		shelltool.New(
+			shelltool.Config{Shells: rt, Root: me.cwd, TempDir: s.cfg.Place.Tasks(), OutputLimit: s.cfg.Limits.OutputChars},
+		),
+	}
+	all = append(
+		all,
+		files.New(
+			files.Config{
+				Root:     me.cwd,
+				Dirs:     dirs,
+				ReadDirs: append([]string{s.cfg.Place.Tasks(), s.cfg.Place.HookOutputs()}, s.cfg.Agents.Memory.dirs()...),
+				MayRead:  may,
+				MayOpen:  func(f *os.File, change bool) bool { return k.rule().MayOpen(f, change) },
+			},
+		)...)
 	all = append(all, search.New(search.Config{Root: me.cwd, Dirs: dirs, MayRead: may})...)
-	all = append(all, tasktools.New(tasktools.Config{Tasks: rt, OutputLimit: s.cfg.Limits.OutputChars, Remote: s.cfg.Agents.Remote.Usual != ""})...)
+	all = append(
+		all,
+		tasktools.New(
+			tasktools.Config{Tasks: rt, OutputLimit: s.cfg.Limits.OutputChars, Remote: s.cfg.Agents.Remote.Usual != ""},
+		)...)
 	all = append(all, tasktools.NewList(rt), tasktools.NewSend(rt), tasktools.NewRead(rt, s.cfg.Limits.OutputChars))
 	all = append(all, usertools.NewIntent())
 	all = append(all, k.monitorTool(rt, all)...)
@@ -248,7 +294,17 @@ func (k *agentEnvironment) tools() []agent.Tool {
 		all = append(all, skilltool.New(skilltool.Config{Skills: s.cfg.Agents.Skills, Used: k.used}))
 	}
 	if s.cfg.Agents.Todos != nil {
-		all = append(all, todotools.New(todotools.Config{Store: s.cfg.Agents.Todos, Caller: rt.name(), Main: me.depth == 0, Hooks: todoHooks{k}, Assign: s.assign})...)
+		all = append(
+			all,
+			todotools.New(
+				todotools.Config{
+					Store:  s.cfg.Agents.Todos,
+					Caller: rt.name(),
+					Main:   me.depth == 0,
+					Hooks:  todoHooks{k},
+					Assign: s.assign,
+				},
+			)...)
 	}
 	if s.cfg.Agents.Web != nil {
 		all = append(all, webtool.New(s.cfg.Agents.Web))
@@ -280,8 +336,18 @@ func bashCwd(tools []agent.Tool) func() string {
 // base is what hooks of the agent are told.
 func (k *agentEnvironment) base(tools []agent.Tool, transcript string) hook.Base {
 	me, s := k.me, k.me.s
-	b := hook.Base{SessionID: string(s.cfg.Info.Session), TranscriptPath: s.cfg.Place.Transcript(), Cwd: me.cwd, Project: s.cfg.Info.Project,
-		PermissionMode: func() string { return string(cmp.Or(me.mode(), permission.Default)) }, Effort: k.def.Effort, Model: me.model, Env: me.env, Tools: tools, Spill: s.spillHook}
+	b := hook.Base{
+		SessionID:      string(s.cfg.Info.Session),
+		TranscriptPath: s.cfg.Place.Transcript(),
+		Cwd:            me.cwd,
+		Project:        s.cfg.Info.Project,
+		PermissionMode: func() string { return string(cmp.Or(me.mode(), permission.Default)) },
+		Effort:         k.def.Effort,
+		Model:          me.model,
+		Env:            me.env,
+		Tools:          tools,
+		Spill:          s.spillHook,
+	}
 	if me.depth > 0 {
 		b.AgentID, b.AgentType, b.AgentTranscript = string(me.id), k.def.Name, transcript
 		b.DisplayName, b.Description = cmp.Or(k.def.DisplayName, k.def.Name), k.def.Description
@@ -332,8 +398,18 @@ func (k *agentEnvironment) background() []hook.Background {
 	words := map[task.Work]string{task.ByCommand: "shell", task.ByEvents: "monitor", task.BySteps: "workflow"}
 	var out []hook.Background
 	for _, r := range k.me.s.backgroundOf(k.me) {
-		out = append(out, hook.Background{ID: string(r.ID), Type: cmp.Or(words[r.Traits().Work], "subagent"), Status: string(r.Status), Description: r.Description,
-			Command: r.Command, AgentType: r.AgentType, Name: r.Name})
+		out = append(
+			out,
+			hook.Background{
+				ID:          string(r.ID),
+				Type:        cmp.Or(words[r.Traits().Work], "subagent"),
+				Status:      string(r.Status),
+				Description: r.Description,
+				Command:     r.Command,
+				AgentType:   r.AgentType,
+				Name:        r.Name,
+			},
+		)
 	}
 	return out
 }
@@ -433,7 +509,10 @@ func (s *Session) assign(ctx context.Context, owner string, it todo.Item, by str
 	}
 	_, err := s.sup.Post(ctx, task.Message{To: to, From: by, Kind: task.TaskAssignment, Text: text})
 	if errors.Is(err, task.ErrMailFull) {
-		return &control.Error{Code: control.Unavailable, Message: fmt.Sprintf("%s has too much unread mail to be told", owner)}
+		return &control.Error{
+			Code:    control.Unavailable,
+			Message: fmt.Sprintf("%s has too much unread mail to be told", owner),
+		}
 	}
 	return err
 }

@@ -42,8 +42,18 @@ func (s *Session) Start(ctx context.Context, reqs []control.StartRequest) ([]con
 	var places []int
 	for i, r := range reqs {
 		if r.Check() == nil && r.Shell != nil && r.Lease == "" { // commands become durable together
-			w, err := s.command(r, task.Spec{Name: r.Name, Description: r.Description, Backgrounded: true, Keep: r.Keep, Timeout: r.Timeout, Cwd: r.Cwd},
-				shell.Client{Env: s.childEnv(r.Env)})
+			w, err := s.command(
+				r,
+				task.Spec{
+					Name:         r.Name,
+					Description:  r.Description,
+					Backgrounded: true,
+					Keep:         r.Keep,
+					Timeout:      r.Timeout,
+					Cwd:          r.Cwd,
+				},
+				shell.Client{Env: s.childEnv(r.Env)},
+			)
 			if err != nil {
 				out[i].Error = refusal(err)
 				continue
@@ -76,11 +86,23 @@ func (s *Session) Start(ctx context.Context, reqs []control.StartRequest) ([]con
 
 // start records a task, which waits for begin. An agent or a dream has begun
 // already: then begin is nil, as it is after an error.
-func (s *Session) start(ctx context.Context, r control.StartRequest, client shell.Client, background bool) (rec task.Record, begin func(), err error) {
+func (s *Session) start(
+	ctx context.Context,
+	r control.StartRequest,
+	client shell.Client,
+	background bool,
+) (rec task.Record, begin func(), err error) {
 	if err := r.Check(); err != nil {
 		return task.Record{}, nil, err
 	}
-	spec := task.Spec{Name: r.Name, Description: r.Description, Backgrounded: background, Keep: r.Keep, Timeout: r.Timeout, Cwd: r.Cwd}
+	spec := task.Spec{
+		Name:         r.Name,
+		Description:  r.Description,
+		Backgrounded: background,
+		Keep:         r.Keep,
+		Timeout:      r.Timeout,
+		Cwd:          r.Cwd,
+	}
 	lease, err := s.lease(r.Lease)
 	if err != nil {
 		return task.Record{}, nil, err
@@ -104,12 +126,20 @@ func (s *Session) start(ctx context.Context, r control.StartRequest, client shel
 			begin() // what has not begun cannot be waited for
 			begin = nil
 		}
-		_, _ = s.Stop(context.WithoutCancel(ctx), control.StopRequest{Refs: []string{string(rec.ID)}, Actor: task.ByClient, Detail: clientGone})
+		_, _ = s.Stop(
+			context.WithoutCancel(ctx),
+			control.StopRequest{Refs: []string{string(rec.ID)}, Actor: task.ByClient, Detail: clientGone},
+		)
 	}
 	return rec, begin, err
 }
 
-func (s *Session) startShell(ctx context.Context, r control.StartRequest, spec task.Spec, client shell.Client) (rec task.Record, begin func(), err error) {
+func (s *Session) startShell(
+	ctx context.Context,
+	r control.StartRequest,
+	spec task.Spec,
+	client shell.Client,
+) (rec task.Record, begin func(), err error) {
 	w, err := s.command(r, spec, client)
 	if err != nil {
 		return task.Record{}, nil, err
@@ -149,14 +179,21 @@ func (s *Session) banned(r control.StartRequest, line string) error {
 		return fmt.Errorf("permissions: %w", err)
 	}
 	if v := gate.Decide(agent.Call{Name: "Bash", Input: input}); v.Decision == permission.Deny && v.Rule != "" {
-		return &control.Error{Code: control.Invalid, Message: fmt.Sprintf("the rule %s denies this command: %s", v.Rule, v.Reason)}
+		return &control.Error{
+			Code:    control.Invalid,
+			Message: fmt.Sprintf("the rule %s denies this command: %s", v.Rule, v.Reason),
+		}
 	}
 	return nil
 }
 
 func (s *Session) startAgent(ctx context.Context, r control.StartRequest, spec task.Spec) (task.Record, error) {
 	if r.Keep {
-		return task.Record{}, &control.Error{Code: control.Invalid, Message: "an agent cannot be kept past its host", Mend: "resume it instead"}
+		return task.Record{}, &control.Error{
+			Code:    control.Invalid,
+			Message: "an agent cannot be kept past its host",
+			Mend:    "resume it instead",
+		}
 	}
 	in := subagent.Input{Type: r.Agent.Type, Prompt: r.Agent.Prompt, Model: r.Agent.Model, MaxTurns: r.Agent.MaxTurns,
 		PermissionMode: r.Agent.PermissionMode, AllowedTools: r.Agent.AllowedTools, Isolation: r.Agent.Isolation}
@@ -198,7 +235,13 @@ func (s *Session) RunCommand(ctx context.Context, r control.StartRequest, client
 		return rec, refusal(err)
 	}
 	if _, err := s.sup.Wait(ctx, []task.ID{rec.ID}, false); err != nil {
-		last, why := context.WithoutCancel(ctx), task.Cause{Actor: task.ByUser, Reason: task.ReasonStopped, Detail: context.Cause(ctx).Error()}
+		last, why := context.WithoutCancel(
+			ctx,
+		), task.Cause{
+			Actor:  task.ByUser,
+			Reason: task.ReasonStopped,
+			Detail: context.Cause(ctx).Error(),
+		}
 		if errors.Is(context.Cause(ctx), conversation.ErrInterrupted) {
 			why.Reason, why.Detail = task.ReasonInterrupt, ""
 		}
@@ -305,7 +348,11 @@ var errTold = errors.New("the trouble is another")
 
 // waitHeeding waits for tasks, or until the trouble is another than the client
 // knows of.
-func (s *Session) waitHeeding(ctx context.Context, ids []task.ID, req control.WaitRequest) ([]task.Record, *string, error) {
+func (s *Session) waitHeeding(
+	ctx context.Context,
+	ids []task.ID,
+	req control.WaitRequest,
+) ([]task.Record, *string, error) {
 	if req.Told == nil {
 		recs, err := s.sup.Wait(ctx, ids, req.Any)
 		return recs, nil, err
@@ -350,12 +397,22 @@ func (s *Session) Stop(ctx context.Context, req control.StopRequest) (task.Recei
 		return task.Receipt{}, err
 	}
 	if req.Grace != nil && *req.Grace < 0 {
-		return task.Receipt{}, &control.Error{Code: control.Invalid, Message: fmt.Sprintf("the grace %s is negative", *req.Grace)}
+		return task.Receipt{}, &control.Error{
+			Code:    control.Invalid,
+			Message: fmt.Sprintf("the grace %s is negative", *req.Grace),
+		}
 	}
 	if req.Actor == "" {
 		req.Actor = task.ByUser
 	}
-	receipt, err := s.sup.Stop(ctx, ids, supervise.StopRequest{Grace: req.Grace, Cause: task.Cause{Actor: req.Actor, Reason: task.ReasonStopped, Detail: req.Detail}})
+	receipt, err := s.sup.Stop(
+		ctx,
+		ids,
+		supervise.StopRequest{
+			Grace: req.Grace,
+			Cause: task.Cause{Actor: req.Actor, Reason: task.ReasonStopped, Detail: req.Detail},
+		},
+	)
 	if receipt.Survivors == nil {
 		receipt.Survivors = []task.Survivor{}
 	}
@@ -377,13 +434,20 @@ func (s *Session) Promote(ctx context.Context, ref string) (task.Record, error) 
 		return r, refusal(err)
 	}
 	if s.cfg.Info.Role == RoleRun && r.Parent == "" {
-		return r, &control.Error{Code: control.Unavailable, Message: "a foreground `drover run` belongs to its terminal", Mend: "start it with `drover run -d`"}
+		return r, &control.Error{
+			Code:    control.Unavailable,
+			Message: "a foreground `drover run` belongs to its terminal",
+			Mend:    "start it with `drover run -d`",
+		}
 	}
 	if s.cfg.Limits.NoBackground {
 		return r, &control.Error{Code: control.Unavailable, Message: "background work is turned off"}
 	}
 	if p, ok := s.sup.Get(r.Parent); ok && p.Traits().Work == task.BySteps {
-		return r, &control.Error{Code: control.Conflict, Message: fmt.Sprintf("task %s is a step of workflow %s, which waits for it", r.ID, p.ID)}
+		return r, &control.Error{
+			Code:    control.Conflict,
+			Message: fmt.Sprintf("task %s is a step of workflow %s, which waits for it", r.ID, p.ID),
+		}
 	}
 	r, err = s.sup.Promote(ctx, r.ID)
 	if err != nil {
@@ -414,7 +478,12 @@ func (s *Session) awaitOutput(ctx context.Context, r task.Record, offset int64) 
 	for {
 		grown := s.log.Grown()
 		got := s.latest(r.ID)
-		err := spool.Follow(ctx, r.OutputFile, offset, func() bool { now, _ := s.sup.Get(r.ID); return now.Status.Terminal() })
+		err := spool.Follow(
+			ctx,
+			r.OutputFile,
+			offset,
+			func() bool { now, _ := s.sup.Get(r.ID); return now.Status.Terminal() },
+		)
 		switch {
 		case !errors.Is(err, fs.ErrNotExist):
 			return err
@@ -456,7 +525,11 @@ func (s *Session) Prompt(ctx context.Context, req control.PromptRequest) error {
 	m := s.main
 	s.mu.Unlock()
 	if m == nil {
-		return &control.Error{Code: control.Unavailable, Message: "this session has no main agent", Mend: "start one with `drover -p`"}
+		return &control.Error{
+			Code:    control.Unavailable,
+			Message: "this session has no main agent",
+			Mend:    "start one with `drover -p`",
+		}
 	}
 	return m.Submit(ctx, req.Text)
 }
@@ -480,7 +553,10 @@ func refusal(err error) *control.Error {
 			e.Matches = append(e.Matches, string(r.ID))
 		}
 		return e
-	case errors.As(err, &limit), errors.As(err, &spent), errors.Is(err, supervise.ErrClosing), errors.Is(err, supervise.ErrFrozen):
+	case errors.As(err, &limit),
+		errors.As(err, &spent),
+		errors.Is(err, supervise.ErrClosing),
+		errors.Is(err, supervise.ErrFrozen):
 		return &control.Error{Code: control.Unavailable, Message: err.Error()}
 	case errors.As(err, &kind):
 		return &control.Error{Code: control.Invalid, Message: err.Error()}

@@ -121,7 +121,15 @@ func (s *Session) Watch(ctx context.Context, req control.WatchRequest) iter.Seq2
 		if !req.Still {
 			leave, err := s.audience.come()
 			if err != nil {
-				yield(control.Piece{}, &control.Error{Code: control.Unavailable, Message: err.Error(), Mend: "attach again: it goes on under a new host", Untaken: true})
+				yield(
+					control.Piece{},
+					&control.Error{
+						Code:    control.Unavailable,
+						Message: err.Error(),
+						Mend:    "attach again: it goes on under a new host",
+						Untaken: true,
+					},
+				)
 				return
 			}
 			defer leave()

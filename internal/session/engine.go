@@ -31,7 +31,15 @@ type engine struct {
 func (e *engine) Launch(ctx context.Context, l subagent.Launch) (task.Record, error) {
 	rules := e.s.cfg.Agents.Rules
 	rules.Allow = slices.Concat(rules.Allow, l.Input.AllowedTools)
-	me := caller{s: e.s, id: l.Parent, cwd: e.cwd, env: e.s.clientEnv(e.env), model: e.s.cfg.Agents.Model, rules: rules, given: &given{l.Agents, programHooks(l.Hooks)}}
+	me := caller{
+		s:     e.s,
+		id:    l.Parent,
+		cwd:   e.cwd,
+		env:   e.s.clientEnv(e.env),
+		model: e.s.cfg.Agents.Model,
+		rules: rules,
+		given: &given{l.Agents, programHooks(l.Hooks)},
+	}
 	spec := task.Spec{Name: l.Name, Description: l.Description, Parent: l.Parent, Backgrounded: l.Background, Cwd: e.cwd}
 	var rec task.Record
 	var err error
@@ -91,7 +99,11 @@ func (e *engine) Text(ctx context.Context, r task.Record) (string, error) {
 
 // Stop implements [subagent.Engine].
 func (e *engine) Stop(ctx context.Context, id task.ID) (task.Receipt, error) {
-	return e.s.sup.Stop(ctx, []task.ID{id}, supervise.StopRequest{Cause: task.Cause{Actor: task.ByClient, Reason: task.ReasonStopped}})
+	return e.s.sup.Stop(
+		ctx,
+		[]task.ID{id},
+		supervise.StopRequest{Cause: task.Cause{Actor: task.ByClient, Reason: task.ReasonStopped}},
+	)
 }
 
 // StartOwn starts work of a program by a driver of its own, and returns when it
@@ -142,7 +154,10 @@ func programHooks(h subagent.Hooks) *hook.Set {
 	}
 	set, _ = set.With( // both events are known
 		hook.Callback{Event: string(hook.SubagentStart), Call: program(func(ctx context.Context, p hookPayload) any {
-			own := map[string]string{"hookEventName": string(hook.SubagentStart), "additionalContext": h.SubagentStart(ctx, p.agent())}
+			own := map[string]string{
+				"hookEventName":     string(hook.SubagentStart),
+				"additionalContext": h.SubagentStart(ctx, p.agent()),
+			}
 			return map[string]any{"hookSpecificOutput": own}
 		})},
 		hook.Callback{Event: string(hook.SubagentStop), Call: program(func(ctx context.Context, p hookPayload) any {

@@ -28,8 +28,13 @@ func (h *hops) next(id task.ID, most int) (int, error) {
 	if n := h.heard[id] + 1; n <= most {
 		return n, nil
 	}
-	return 0, &toolkit.Refusal{Text: fmt.Sprintf("agents have answered each other by %d messages in a row with nothing done in between, which is all that they may: "+
-		"do some of the work, or end with a report", most)}
+	return 0, &toolkit.Refusal{
+		Text: fmt.Sprintf(
+			"agents have answered each other by %d messages in a row with nothing done in between, which is all that they may: "+
+				"do some of the work, or end with a report",
+			most,
+		),
+	}
 }
 
 // answer is the length of the chain with what an agent says to its owner by ending
@@ -69,7 +74,16 @@ func (h *hops) on(id task.ID, e agent.Event) {
 
 // chatter is the tools by which nothing gets done.
 func chatter() []string {
-	return []string{"SendMessage", "write_agent", "read_agent", "ListTasks", "TaskOutput", "report_intent", "TaskGet", "TaskList"}
+	return []string{
+		"SendMessage",
+		"write_agent",
+		"read_agent",
+		"ListTasks",
+		"TaskOutput",
+		"report_intent",
+		"TaskGet",
+		"TaskList",
+	}
 }
 
 // read takes in what an agent reads of its mail. What is no agent's message ends

@@ -108,6 +108,10 @@ func (s *Session) release(ctx context.Context, l *lease) error {
 	if len(tasks) == 0 {
 		return nil
 	}
-	_, err := s.sup.Stop(ctx, tasks, supervise.StopRequest{Cause: task.Cause{Actor: task.ByClient, Reason: task.ReasonStopped, Detail: clientGone}})
+	_, err := s.sup.Stop(
+		ctx,
+		tasks,
+		supervise.StopRequest{Cause: task.Cause{Actor: task.ByClient, Reason: task.ReasonStopped, Detail: clientGone}},
+	)
 	return err
 }

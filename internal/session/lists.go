@@ -26,10 +26,19 @@ func (s *Session) reminders(me caller, critical string, has func(tool string) bo
 			Items: func() []environment.Item { return environment.TaskItems(s.backgroundOf(me)) }})
 	}
 	if has("Skill") {
-		r.Add(environment.List{Name: skillList, Files: true, Head: "Skills that the Skill tool can load:", Items: s.skillItems})
+		r.Add(
+			environment.List{Name: skillList, Files: true, Head: "Skills that the Skill tool can load:", Items: s.skillItems},
+		)
 	}
 	if has("Agent") {
-		r.Add(environment.List{Name: agentList, Files: true, Head: "Kinds of agents that the Agent tool can start (subagent_type):", Items: func() []environment.Item { return s.agentItems(me) }})
+		r.Add(
+			environment.List{
+				Name:  agentList,
+				Files: true,
+				Head:  "Kinds of agents that the Agent tool can start (subagent_type):",
+				Items: func() []environment.Item { return s.agentItems(me) },
+			},
+		)
 	}
 	return r
 }
@@ -56,7 +65,13 @@ func (s *Session) agentItems(me caller) []environment.Item {
 		if d.NoModel || me.spawns != nil && !slices.Contains(me.spawns, subagent.Normalize(d.Name)) {
 			continue
 		}
-		items = append(items, environment.Item{Key: d.Name, Line: fmt.Sprintf("- %s: %s", excerpt.Line(d.Name, 80), excerpt.Line(d.Description, environment.AboutChars))})
+		items = append(
+			items,
+			environment.Item{
+				Key:  d.Name,
+				Line: fmt.Sprintf("- %s: %s", excerpt.Line(d.Name, 80), excerpt.Line(d.Description, environment.AboutChars)),
+			},
+		)
 	}
 	return items
 }
@@ -64,7 +79,13 @@ func (s *Session) agentItems(me caller) []environment.Item {
 func (s *Session) skillItems() []environment.Item {
 	var items []environment.Item
 	for _, k := range s.cfg.Agents.Skills().All() {
-		items = append(items, environment.Item{Key: k.Name, Line: fmt.Sprintf("- %s: %s", k.Name, excerpt.Line(k.Description, environment.AboutChars))})
+		items = append(
+			items,
+			environment.Item{
+				Key:  k.Name,
+				Line: fmt.Sprintf("- %s: %s", k.Name, excerpt.Line(k.Description, environment.AboutChars)),
+			},
+		)
 	}
 	return items
 }

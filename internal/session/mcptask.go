@@ -23,7 +23,13 @@ func (s *Session) useMCPTasks() {
 
 // mcpTask makes a call of a tool as a task. The text is for the model: that the task was
 // begun, or, where nothing runs in the background, what it gave.
-func (k *agentEnvironment) mcpTask(ctx context.Context, l *mcpclient.Lease, tool string, c agent.Call, args json.RawMessage) (text string, err error) {
+func (k *agentEnvironment) mcpTask(
+	ctx context.Context,
+	l *mcpclient.Lease,
+	tool string,
+	c agent.Call,
+	args json.RawMessage,
+) (text string, err error) {
 	s := k.me.s
 	rt := &runtime{caller: k.me, learned: func(id task.ID) { k.reminders.Know(taskList, string(id)) }}
 	alone := s.cfg.Limits.NoBackground || rt.host != nil && !s.cfg.Limits.NestedBackground
@@ -67,7 +73,11 @@ func begunMCPTask(rec task.Record, immediate string) string {
 	if immediate != "" {
 		fmt.Fprintf(&b, "The server says: %s\n", excerpt.Line(immediate, 2000))
 	}
-	fmt.Fprintf(&b, "You will be told when %s ends, and if the server asks something; go on with other work. TaskOutput shows how far it is, TaskStop cancels it.", rec.ID)
+	fmt.Fprintf(
+		&b,
+		"You will be told when %s ends, and if the server asks something; go on with other work. TaskOutput shows how far it is, TaskStop cancels it.",
+		rec.ID,
+	)
 	return b.String()
 }
 
@@ -99,5 +109,9 @@ func (rt *runtime) awaitMCPTask(ctx context.Context, rec task.Record) (string, e
 	if c := got.Cause; got.Error == "" && c != nil {
 		why = strings.TrimSuffix(fmt.Sprintf("it was stopped by %s (%s): %s", c.Actor, c.Reason, c.Detail), ": ")
 	}
-	return "", &toolkit.Refusal{Text: strings.TrimSpace(fmt.Sprintf("The MCP task %s did not complete: %s\n\n%s", got.ID, excerpt.Line(why, 500), text))}
+	return "", &toolkit.Refusal{
+		Text: strings.TrimSpace(
+			fmt.Sprintf("The MCP task %s did not complete: %s\n\n%s", got.ID, excerpt.Line(why, 500), text),
+		),
+	}
 }

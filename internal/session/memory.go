@@ -37,31 +37,57 @@ type Memory struct {
 func (s *Session) newDreams() *dreams.Dreams {
 	a := s.cfg.Agents
 	me := caller{s: s, cwd: s.cfg.Info.Project, env: a.Env, model: a.Model}
-	return dreams.New(dreams.Config{Store: a.Memory.Store, Tasks: s.sup, Pool: agentPool, Budgets: s.budgets, Place: s.cfg.Place, Rules: a.Rules,
-		Gate: s.gate, Updated: s.remembered, Wish: a.Memory.Model, Window: a.Window, Share: a.Share, Version: s.cfg.Info.Version, Sync: s.cfg.Power,
-		Driver: func(c dream.Config, in dream.Input) (task.Driver, json.RawMessage) {
-			w := s.kinds.Dream(c, in)
-			return w.Driver, w.Input
+	return dreams.New(
+		dreams.Config{
+			Store:   a.Memory.Store,
+			Tasks:   s.sup,
+			Pool:    agentPool,
+			Budgets: s.budgets,
+			Place:   s.cfg.Place,
+			Rules:   a.Rules,
+			Gate:    s.gate,
+			Updated: s.remembered,
+			Wish:    a.Memory.Model,
+			Window:  a.Window,
+			Share:   a.Share,
+			Version: s.cfg.Info.Version,
+			Sync:    s.cfg.Power,
+			Driver: func(c dream.Config, in dream.Input) (task.Driver, json.RawMessage) {
+				w := s.kinds.Dream(c, in)
+				return w.Driver, w.Input
+			},
+			Choose: func(wish, cheap string) (string, error) {
+				choice, err := s.choose(me, subagent.Input{Model: wish}, subagent.Definition{Name: dreams.Type, Model: cheap})
+				return choice.Name, err
+			},
+			Model: func(name string) (agent.Model, string, error) {
+				choice, err := a.Models.Find(name, home.Lookup(me.env), me.origin())
+				return choice.Model, choice.Name, err
+			},
 		},
-		Choose: func(wish, cheap string) (string, error) {
-			choice, err := s.choose(me, subagent.Input{Model: wish}, subagent.Definition{Name: dreams.Type, Model: cheap})
-			return choice.Name, err
-		},
-		Model: func(name string) (agent.Model, string, error) {
-			choice, err := a.Models.Find(name, home.Lookup(me.env), me.origin())
-			return choice.Model, choice.Name, err
-		}})
+	)
 }
 
 // requestDream starts one for a client.
 func (s *Session) requestDream(ctx context.Context, r control.StartRequest, spec task.Spec) (task.Record, error) {
 	switch {
 	case r.Keep:
-		return task.Record{}, &control.Error{Code: control.Invalid, Message: "a dream cannot be kept past its host", Mend: "start another one later"}
+		return task.Record{}, &control.Error{
+			Code:    control.Invalid,
+			Message: "a dream cannot be kept past its host",
+			Mend:    "start another one later",
+		}
 	case r.Lease != "":
-		return task.Record{}, &control.Error{Code: control.Invalid, Message: "a dream belongs to no client, and takes no lease"}
+		return task.Record{}, &control.Error{
+			Code:    control.Invalid,
+			Message: "a dream belongs to no client, and takes no lease",
+		}
 	}
-	return s.dreams.Start(ctx, dream.Manual, task.Spec{Name: spec.Name, Description: spec.Description, Timeout: spec.Timeout})
+	return s.dreams.Start(
+		ctx,
+		dream.Manual,
+		task.Spec{Name: spec.Name, Description: spec.Description, Timeout: spec.Timeout},
+	)
 }
 
 // remembered tells the user what a dream has done, in the transcript of the main

@@ -26,8 +26,17 @@ func (k *agentEnvironment) monitorTool(rt *runtime, tools []agent.Tool) []agent.
 	if s.cfg.Limits.NoMonitors || s.cfg.Limits.NoBackground {
 		return nil
 	}
-	return []agent.Tool{monitortool.New(monitortool.Config{Monitors: &monitors{rt, k}, Root: me.cwd, Dirs: append(slices.Clone(me.rules.Dirs), s.cfg.Place.Tasks()),
-		Cwd: bashCwd(tools), Commands: me.tools == nil || slices.Contains(me.tools, "Bash")})}
+	return []agent.Tool{
+		monitortool.New(
+			monitortool.Config{
+				Monitors: &monitors{rt, k},
+				Root:     me.cwd,
+				Dirs:     append(slices.Clone(me.rules.Dirs), s.cfg.Place.Tasks()),
+				Cwd:      bashCwd(tools),
+				Commands: me.tools == nil || slices.Contains(me.tools, "Bash"),
+			},
+		),
+	}
 }
 
 // monitors are those of an agent.
@@ -68,7 +77,11 @@ func (s *Session) monitor(spec *task.Spec, c monitor.Client, w monitor.Watch) bu
 }
 
 // startMonitor records a monitor for a client, which waits for begin.
-func (s *Session) startMonitor(ctx context.Context, r control.StartRequest, spec task.Spec) (rec task.Record, begin func(), err error) {
+func (s *Session) startMonitor(
+	ctx context.Context,
+	r control.StartRequest,
+	spec task.Spec,
+) (rec task.Record, begin func(), err error) {
 	w, err := s.watched(r)
 	if err != nil {
 		return rec, nil, err
@@ -126,6 +139,12 @@ func (s *Session) EndMonitors(ctx context.Context) ([]task.Record, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	_, err := s.sup.Stop(ctx, ids, supervise.StopRequest{Cause: task.Cause{Actor: task.ByRuntime, Reason: task.ReasonClosing, Detail: "the conversation is over"}})
+	_, err := s.sup.Stop(
+		ctx,
+		ids,
+		supervise.StopRequest{
+			Cause: task.Cause{Actor: task.ByRuntime, Reason: task.ReasonClosing, Detail: "the conversation is over"},
+		},
+	)
 	return live, err
 }

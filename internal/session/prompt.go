@@ -24,8 +24,14 @@ func systemPrompt(def subagent.Definition, me caller, notes string, started time
 	if _, err := os.Stat(filepath.Join(me.cwd, ".git")); err == nil {
 		git = "yes"
 	}
-	text := fmt.Sprintf("%s\n\n<environment>\nWorking folder: %s\nGit repository: %s\nSystem: %s\nDate: %s\n</environment>",
-		strings.TrimSpace(def.Prompt), me.cwd, git, goruntime.GOOS, started.Format(time.DateOnly))
+	text := fmt.Sprintf(
+		"%s\n\n<environment>\nWorking folder: %s\nGit repository: %s\nSystem: %s\nDate: %s\n</environment>",
+		strings.TrimSpace(def.Prompt),
+		me.cwd,
+		git,
+		goruntime.GOOS,
+		started.Format(time.DateOnly),
+	)
 	text += me.mate.brief(me.leader())
 	if notes != "" && !def.OmitNotes {
 		text += "\n\n" + notes

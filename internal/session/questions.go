@@ -93,7 +93,11 @@ func (s *Session) allowAlways(ctx context.Context, req control.DecideRequest) er
 	case !open || q.Digest != req.Digest:
 		return nil // the answer is refused with the reason
 	case q.Suggest == "" || q.Suggest != req.Always:
-		return refuse(control.Conflict, fmt.Sprintf("it does not suggest the rule %.200q", req.Always), "see `drover approvals`")
+		return refuse(
+			control.Conflict,
+			fmt.Sprintf("it does not suggest the rule %.200q", req.Always),
+			"see `drover approvals`",
+		)
 	case s.cfg.Agents.KeepRule == nil:
 		return refuse(control.Conflict, "this session keeps no rules", "allow it without the rule")
 	}

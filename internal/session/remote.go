@@ -35,7 +35,9 @@ func (s *Session) useRemote() {
 		}
 		checkers.Register(t, cmd)
 	}
-	s.kinds.UseRemote(driver.Config{Open: s.services.Open(nil), Sidecar: s.cfg.Place.RemoteFile, Checkers: checkers, Offline: cfg.Offline})
+	s.kinds.UseRemote(
+		driver.Config{Open: s.services.Open(nil), Sidecar: s.cfg.Place.RemoteFile, Checkers: checkers, Offline: cfg.Offline},
+	)
 }
 
 // goesOn reports whether the work of a task is not that of its host, so that the
@@ -60,9 +62,17 @@ func (s *Session) remoteWork(r control.RemoteRequest, spec task.Spec, env []stri
 }
 
 // startRemote starts remote work for a client.
-func (s *Session) startRemote(ctx context.Context, r control.StartRequest, spec task.Spec) (task.Record, func(), error) {
+func (s *Session) startRemote(
+	ctx context.Context,
+	r control.StartRequest,
+	spec task.Spec,
+) (task.Record, func(), error) {
 	if r.Keep {
-		return task.Record{}, nil, &control.Error{Code: control.Invalid, Message: "remote work goes on without its host anyway", Mend: "leave --keep out"}
+		return task.Record{}, nil, &control.Error{
+			Code:    control.Invalid,
+			Message: "remote work goes on without its host anyway",
+			Mend:    "leave --keep out",
+		}
 	}
 	d, spec, err := s.remoteWork(*r.Remote, spec, r.Env)
 	if err != nil {
@@ -75,7 +85,9 @@ func (s *Session) startRemote(ctx context.Context, r control.StartRequest, spec 
 // unless nothing that this agent starts may.
 func (rt *runtime) remote(ctx context.Context, r tasktools.AgentRequest) (tasktools.AgentOutcome, error) {
 	s := rt.s
-	out := tasktools.AgentOutcome{Backgrounded: !s.cfg.Limits.NoBackground && (rt.host == nil || s.cfg.Limits.NestedBackground)}
+	out := tasktools.AgentOutcome{
+		Backgrounded: !s.cfg.Limits.NoBackground && (rt.host == nil || s.cfg.Limits.NestedBackground),
+	}
 	switch {
 	case r.Resume != "":
 		return out, &toolkit.Refusal{Text: "a remote agent cannot be resumed: start another with what it needs to know"}

@@ -50,7 +50,10 @@ func (c *child) rest(h task.Host, box *mailbox.Box) func(context.Context, agent.
 		case err == nil:
 			return true, nil
 		case broken && errors.Is(err, errRested):
-			return false, &task.FailError{Reason: "interrupted", Err: errors.New("it was interrupted, and nobody has told it since how to go on")}
+			return false, &task.FailError{
+				Reason: "interrupted",
+				Err:    errors.New("it was interrupted, and nobody has told it since how to go on"),
+			}
 		case broken:
 			return false, err
 		case errors.Is(err, errRested), errors.Is(err, task.ErrClosing),
@@ -81,7 +84,10 @@ func (s *Session) tellIdle(ctx context.Context, r task.Record, turn agent.TurnRe
 		what = "Teammate"
 	}
 	text := fmt.Sprintf(what+" %s has %s and waits for a message.\n\n%s", r.ID, has, answer)
-	_, err := s.sup.Post(ctx, task.Message{To: r.Owner, From: cmp.Or(r.Name, string(r.ID)), Kind: kind, Text: text, Hops: s.hops.answer(r.ID)})
+	_, err := s.sup.Post(
+		ctx,
+		task.Message{To: r.Owner, From: cmp.Or(r.Name, string(r.ID)), Kind: kind, Text: text, Hops: s.hops.answer(r.ID)},
+	)
 	if errors.Is(err, task.ErrMailFull) {
 		return nil
 	}
@@ -122,8 +128,11 @@ func (s *Session) Interrupt(_ context.Context, ref string) (task.Record, error) 
 	case err != nil:
 		return r, refusal(err)
 	case cancel == nil:
-		return r, &control.Error{Code: control.Conflict, Message: fmt.Sprintf("task %s is in no turn that could be interrupted", r.ID),
-			Mend: fmt.Sprintf("to end it use `drover stop %s`", r.ID)}
+		return r, &control.Error{
+			Code:    control.Conflict,
+			Message: fmt.Sprintf("task %s is in no turn that could be interrupted", r.ID),
+			Mend:    fmt.Sprintf("to end it use `drover stop %s`", r.ID),
+		}
 	}
 	cancel(conversation.ErrInterrupted)
 	return r, nil

@@ -134,7 +134,11 @@ func (rt *runtime) foreground(ctx context.Context, rec task.Record, patience tim
 
 // interrupt stops what a foreground call waited for when its turn ends early.
 func (rt *runtime) interrupt(ctx context.Context, id task.ID) error {
-	cause := task.Cause{Actor: task.ByUser, Reason: task.ReasonStopped, Detail: "the turn that waited for it was interrupted"}
+	cause := task.Cause{
+		Actor:  task.ByUser,
+		Reason: task.ReasonStopped,
+		Detail: "the turn that waited for it was interrupted",
+	}
 	var stop *task.StopError
 	if errors.As(context.Cause(ctx), &stop) {
 		cause = stop.Cause
@@ -175,7 +179,14 @@ func (rt *runtime) Agent(ctx context.Context, r tasktools.AgentRequest) (tasktoo
 	if r.Team != "" {
 		spec.Team = &task.Team{Name: r.Name, Team: r.Team}
 	}
-	in := subagent.Input{Type: r.Type, Prompt: r.Prompt, Model: r.Model, MaxTurns: r.MaxTurns, PermissionMode: r.PermissionMode, Isolation: r.Isolation}
+	in := subagent.Input{
+		Type:           r.Type,
+		Prompt:         r.Prompt,
+		Model:          r.Model,
+		MaxTurns:       r.MaxTurns,
+		PermissionMode: r.PermissionMode,
+		Isolation:      r.Isolation,
+	}
 	rec, notes, err := rt.startOrResume(ctx, in, spec, r.Resume)
 	if err != nil {
 		return out, agentRefusal(err)
@@ -184,7 +195,10 @@ func (rt *runtime) Agent(ctx context.Context, r tasktools.AgentRequest) (tasktoo
 	if out.Backgrounded = background; background && rec.Progress != nil {
 		notes = append(notes, rec.Progress.Message)
 	}
-	out.Note = strings.Join(slices.DeleteFunc(append([]string{out.Note}, notes...), func(n string) bool { return n == "" }), "\n")
+	out.Note = strings.Join(
+		slices.DeleteFunc(append([]string{out.Note}, notes...), func(n string) bool { return n == "" }),
+		"\n",
+	)
 	if background {
 		rt.know(rec.ID)
 		return out, nil
@@ -215,7 +229,12 @@ func (rt *runtime) peopleOnly(agentType string) error {
 	return nil
 }
 
-func (rt *runtime) startOrResume(ctx context.Context, in subagent.Input, spec task.Spec, ref string) (task.Record, []string, error) {
+func (rt *runtime) startOrResume(
+	ctx context.Context,
+	in subagent.Input,
+	spec task.Spec,
+	ref string,
+) (task.Record, []string, error) {
 	if ref == "" {
 		if err := rt.peopleOnly(in.Type); err != nil {
 			return task.Record{}, nil, err
@@ -239,11 +258,20 @@ func (rt *runtime) startOrResume(ctx context.Context, in subagent.Input, spec ta
 }
 
 // relaunch gives an ended agent a new run that goes on from its transcript.
-func (s *Session) relaunch(ctx context.Context, id task.ID, in subagent.Input, spec task.Spec, me caller) (_ task.Record, notes []string, err error) {
+func (s *Session) relaunch(
+	ctx context.Context,
+	id task.ID,
+	in subagent.Input,
+	spec task.Spec,
+	me caller,
+) (_ task.Record, notes []string, err error) {
 	old, _ := s.sup.Get(id)
 	if above := s.home(old.Parent); above != me.inside {
-		return old, nil, &control.Error{Code: control.Conflict, Message: fmt.Sprintf("agent %s worked in the worktree of agent %s", id, cmp.Or(above, "another")),
-			Mend: "resume that one, and let it go on with this"}
+		return old, nil, &control.Error{
+			Code:    control.Conflict,
+			Message: fmt.Sprintf("agent %s worked in the worktree of agent %s", id, cmp.Or(above, "another")),
+			Mend:    "resume that one, and let it go on with this",
+		}
 	}
 	if environment.Isolated(old) {
 		in.Isolation = environment.InWorktree
@@ -283,9 +311,16 @@ func agentRefusal(err error) error {
 	case errors.Is(err, tasktools.ErrUnknown):
 		return err
 	case errors.As(err, &move) && move.Verb == task.Resume:
-		return &toolkit.Refusal{Text: fmt.Sprintf("agent %s is %s: only an agent that has ended can be resumed", move.ID, move.From)}
-	case errors.As(err, &limit), errors.As(err, &kind), errors.As(err, &move), errors.As(err, &shown), errors.As(err, &model),
-		errors.Is(err, supervise.ErrFrozen), errors.Is(err, supervise.ErrClosing):
+		return &toolkit.Refusal{
+			Text: fmt.Sprintf("agent %s is %s: only an agent that has ended can be resumed", move.ID, move.From),
+		}
+	case errors.As(err, &limit),
+		errors.As(err, &kind),
+		errors.As(err, &move),
+		errors.As(err, &shown),
+		errors.As(err, &model),
+		errors.Is(err, supervise.ErrFrozen),
+		errors.Is(err, supervise.ErrClosing):
 		return &toolkit.Refusal{Text: err.Error()}
 	}
 	var refusal *toolkit.Refusal
@@ -364,7 +399,11 @@ func (rt *runtime) Stop(ctx context.Context, ref string) (task.Record, task.Rece
 		actor = task.ByParent
 	}
 	rt.s.dismiss(ctx, r, rt.name())
-	receipt, err := rt.s.sup.Stop(ctx, []task.ID{r.ID}, supervise.StopRequest{Cause: task.Cause{Actor: actor, Reason: task.ReasonStopped}})
+	receipt, err := rt.s.sup.Stop(
+		ctx,
+		[]task.ID{r.ID},
+		supervise.StopRequest{Cause: task.Cause{Actor: actor, Reason: task.ReasonStopped}},
+	)
 	r, _ = rt.s.sup.Get(r.ID)
 	return r, receipt, err
 }

@@ -46,10 +46,17 @@ func (t *traffic) pass(from, to task.ID, now time.Time) error {
 	recent := slices.DeleteFunc(t.sent[pair], func(at time.Time) bool { return now.Sub(at) >= pairWindow })
 	switch {
 	case t.total >= sessionMessages:
-		return &toolkit.Refusal{Text: fmt.Sprintf("the agents of this session have sent %d messages, which is all that they may: go on without", sessionMessages)}
+		return &toolkit.Refusal{
+			Text: fmt.Sprintf(
+				"the agents of this session have sent %d messages, which is all that they may: go on without",
+				sessionMessages,
+			),
+		}
 	case len(recent) >= pairMessages:
-		return &toolkit.Refusal{Text: fmt.Sprintf("you have sent %d messages to this agent within %s, which is all that you may: "+
-			"do the work, or end with a report", pairMessages, pairWindow)}
+		return &toolkit.Refusal{
+			Text: fmt.Sprintf("you have sent %d messages to this agent within %s, which is all that you may: "+
+				"do the work, or end with a report", pairMessages, pairWindow),
+		}
 	}
 	if t.sent == nil {
 		t.sent = map[[2]task.ID][]time.Time{}
@@ -70,7 +77,9 @@ func (rt *runtime) Send(ctx context.Context, m tasktools.SendRequest) (tasktools
 	}
 	id := cmp.Or(to.ID, rt.s.cfg.Info.Session)
 	if to.Status.Terminal() && !(rt.host == nil || rt.s.under(to, rt.id)) {
-		return tasktools.Sent{}, &toolkit.Refusal{Text: fmt.Sprintf("agent %s has ended (%s), and only the agent that started it can let it go on", to.ID, to.Status)}
+		return tasktools.Sent{}, &toolkit.Refusal{
+			Text: fmt.Sprintf("agent %s has ended (%s), and only the agent that started it can let it go on", to.ID, to.Status),
+		}
 	}
 	hops, err := rt.s.hops.next(rt.id, rt.s.cfg.Limits.MessageHops)
 	if err != nil {
@@ -86,14 +95,20 @@ func (rt *runtime) Send(ctx context.Context, m tasktools.SendRequest) (tasktools
 	ended := to.Status.Terminal()
 	var seq task.Seq
 	if !ended || to.Team != nil {
-		seq, err = rt.s.sup.Post(ctx, task.Message{To: id, From: cmp.Or(rt.name(), string(rt.id)), Kind: task.PlainMessage, Text: m.Text, Hops: hops})
+		seq, err = rt.s.sup.Post(
+			ctx,
+			task.Message{To: id, From: cmp.Or(rt.name(), string(rt.id)), Kind: task.PlainMessage, Text: m.Text, Hops: hops},
+		)
 		if err != nil || !ended {
 			return tasktools.Sent{To: to}, mailRefusal(err)
 		}
 		m.Text = goOn // a teammate has its mail, which is not lost with a run that ends early
 	}
 	rt.s.hops.hear(to.ID, hops)
-	out, err := rt.Agent(ctx, tasktools.AgentRequest{Prompt: m.Text, Resume: string(to.ID), Background: true, ToolUseID: m.ToolUseID})
+	out, err := rt.Agent(
+		ctx,
+		tasktools.AgentRequest{Prompt: m.Text, Resume: string(to.ID), Background: true, ToolUseID: m.ToolUseID},
+	)
 	if refused := err; seq != 0 && refused != nil {
 		if err = rt.s.takeBack(ctx, to.ID, seq, refused); err == nil { // somebody else let it go on
 			out.Task, _ = rt.s.sup.Get(to.ID)
@@ -182,7 +197,12 @@ func (rt *runtime) reachable() string {
 }
 
 // Responses is what an agent has answered after one of its responses.
-func (rt *runtime) Responses(ctx context.Context, ref string, since int, wait time.Duration) (tasktools.Responses, error) {
+func (rt *runtime) Responses(
+	ctx context.Context,
+	ref string,
+	since int,
+	wait time.Duration,
+) (tasktools.Responses, error) {
 	first, err := rt.Find(ctx, ref)
 	if err != nil {
 		return tasktools.Responses{}, err

@@ -258,7 +258,16 @@ func Open(ctx context.Context, cfg Config) (_ *Session, err error) {
 	if err := environment.CheckTools(cfg.Agents.Tools); err != nil {
 		return nil, fmt.Errorf("open session %s: %w", cfg.Info.Session, err)
 	}
-	s := &Session{cfg: cfg, started: time.Now().UTC(), mates: map[task.ID]*mate{}, boxes: map[task.ID]*mailbox.Box{}, leases: map[string]*lease{}, runners: map[*hook.Runner]struct{}{}, over: make(chan struct{}), changed: make(chan struct{})}
+	s := &Session{
+		cfg:     cfg,
+		started: time.Now().UTC(),
+		mates:   map[task.ID]*mate{},
+		boxes:   map[task.ID]*mailbox.Box{},
+		leases:  map[string]*lease{},
+		runners: map[*hook.Runner]struct{}{},
+		over:    make(chan struct{}),
+		changed: make(chan struct{}),
+	}
 	s.life, s.end = context.WithCancel(context.Background())
 	s.closes = s.life.Done()
 	s.audience.left = s.abandoned
@@ -284,13 +293,24 @@ func Open(ctx context.Context, cfg Config) (_ *Session, err error) {
 		return nil, fmt.Errorf("open session %s: %w", cfg.Info.Session, err)
 	}
 	report := func(text string) { s.say(cfg.Info.Session, text) }
-	s.space = diskspace.New(diskspace.Config{Place: cfg.Place, QuotaBytes: cfg.Limits.UserQuota, MinFreeBytes: cfg.Limits.MinFree, Report: report})
+	s.space = diskspace.New(
+		diskspace.Config{
+			Place:        cfg.Place,
+			QuotaBytes:   cfg.Limits.UserQuota,
+			MinFreeBytes: cfg.Limits.MinFree,
+			Report:       report,
+		},
+	)
 	sc := shell.Config{ExitFile: cfg.Place.ExitFile, Copier: cfg.Copier, Keys: cfg.Place.KeysFile, Grown: s.space.Grown,
 		MaxProcesses: cfg.Limits.Processes}
 	if cfg.Keeper != nil {
 		sc.Keeper = cfg.Keeper
 	}
-	s.checkouts = environment.NewCheckouts(cfg.Agents.Worktrees, &s.edits, func(about task.ID, text string) { s.say(about, text) })
+	s.checkouts = environment.NewCheckouts(
+		cfg.Agents.Worktrees,
+		&s.edits,
+		func(about task.ID, text string) { s.say(about, text) },
+	)
 	s.servers = servers.New(s.life, cfg.Agents.MCP, cfg.Place)
 	s.kinds = builtin.New(sc)
 	s.useRemote()
@@ -315,9 +335,23 @@ func Open(ctx context.Context, cfg Config) (_ *Session, err error) {
 			remotePool:  {Size: remoteLive, Queue: 1000},
 		},
 	})
-	s.budgets = budget.New(budget.Config{Purse: cfg.Agents.Purse, Top: cfg.Agents.Budget, TopWall: cfg.Agents.BudgetWall, Tasks: s.sup, Place: cfg.Place})
+	s.budgets = budget.New(
+		budget.Config{
+			Purse:   cfg.Agents.Purse,
+			Top:     cfg.Agents.Budget,
+			TopWall: cfg.Agents.BudgetWall,
+			Tasks:   s.sup,
+			Place:   cfg.Place,
+		},
+	)
 	s.dreams = s.newDreams()
-	chores := upkeep.Config{Place: cfg.Place, Tasks: s.sup, Report: report, Brief: cfg.Info.Role == RoleRun, Retention: cfg.Limits.Retention}
+	chores := upkeep.Config{
+		Place:     cfg.Place,
+		Tasks:     s.sup,
+		Report:    report,
+		Brief:     cfg.Info.Role == RoleRun,
+		Retention: cfg.Limits.Retention,
+	}
 	if cfg.Keeper != nil {
 		chores.KeeperLost = cfg.Keeper.Lost()
 	}

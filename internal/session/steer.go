@@ -53,7 +53,11 @@ func (s *Session) Send(ctx context.Context, req control.SendRequest) (task.Recor
 	}
 	seq, err := s.sup.Post(ctx, m)
 	if errors.Is(err, task.ErrMailFull) {
-		return r, &control.Error{Code: control.Unavailable, Message: fmt.Sprintf("agent %s has too much mail that it has not read", r.ID), Mend: "wait until it has read some"}
+		return r, &control.Error{
+			Code:    control.Unavailable,
+			Message: fmt.Sprintf("agent %s has too much mail that it has not read", r.ID),
+			Mend:    "wait until it has read some",
+		}
 	} else if err != nil {
 		return r, refusal(err)
 	}
@@ -98,7 +102,10 @@ func noReader(r task.Record) error {
 	e := &control.Error{Code: control.Conflict, Message: fmt.Sprintf("task %s (%s) reads no messages", r.ID, r.Noun())}
 	if r.Traits().Work == task.ByCommand {
 		e.Message = fmt.Sprintf("task %s is a command, which reads its input from /dev/null", r.ID)
-		e.Mend = fmt.Sprintf("give the input when it is started, or start it with a terminal: `drover run -d --tty`; `drover stop %s` ends this one", r.ID)
+		e.Mend = fmt.Sprintf(
+			"give the input when it is started, or start it with a terminal: `drover run -d --tty`; `drover stop %s` ends this one",
+			r.ID,
+		)
 	}
 	return e
 }
@@ -137,8 +144,11 @@ func (s *Session) Resume(ctx context.Context, req control.ResumeRequest) (task.R
 	}
 	switch {
 	case r.Paused && req.Prompt != "":
-		return r, &control.Error{Code: control.Conflict, Message: fmt.Sprintf("task %s is paused and goes on with what it did", r.ID),
-			Mend: fmt.Sprintf("resume it without a prompt, and tell it the rest by `drover send %s`", r.ID)}
+		return r, &control.Error{
+			Code:    control.Conflict,
+			Message: fmt.Sprintf("task %s is paused and goes on with what it did", r.ID),
+			Mend:    fmt.Sprintf("resume it without a prompt, and tell it the rest by `drover send %s`", r.ID),
+		}
 	case r.Paused:
 		if _, err := s.sup.Thaw(ctx, r.ID); err != nil {
 			return r, refusal(err)
@@ -154,8 +164,11 @@ func (s *Session) Resume(ctx context.Context, req control.ResumeRequest) (task.R
 	case r.Traits().Work == task.BySteps:
 		return s.resumeWorkflow(ctx, r, req)
 	case !r.Kind.IsAgent():
-		return r, &control.Error{Code: control.Conflict, Message: fmt.Sprintf("task %s (%s) has ended (%s) and cannot go on", r.ID, r.Noun(), r.Status),
-			Mend: "start it anew"}
+		return r, &control.Error{
+			Code:    control.Conflict,
+			Message: fmt.Sprintf("task %s (%s) has ended (%s) and cannot go on", r.ID, r.Noun(), r.Status),
+			Mend:    "start it anew",
+		}
 	}
 	return s.again(ctx, r, cmp.Or(req.Prompt, goOn), req.Env)
 }
@@ -213,5 +226,11 @@ func (s *Session) above(r task.Record, env []string) (caller, error) {
 	if len(env) == 0 {
 		env = s.cfg.Agents.Env
 	}
-	return caller{s: s, cwd: cmp.Or(r.Cwd, s.cfg.Info.Project), env: s.clientEnv(env), model: s.cfg.Agents.Model, rules: s.cfg.Agents.Rules}, nil
+	return caller{
+		s:     s,
+		cwd:   cmp.Or(r.Cwd, s.cfg.Info.Project),
+		env:   s.clientEnv(env),
+		model: s.cfg.Agents.Model,
+		rules: s.cfg.Agents.Rules,
+	}, nil
 }

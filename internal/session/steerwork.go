@@ -31,7 +31,8 @@ func (rt *runtime) steerWork(ctx context.Context, m tasktools.SendRequest) (_ ta
 	if err == nil && r.TTY && !r.Status.Terminal() && m.Plan == nil {
 		return rt.typeInto(ctx, r, m.Text)
 	}
-	if err != nil || r.Kind.IsAgent() || r.Traits().Work == task.ByCommand || r.Status != task.Running || m.Plan != nil || strings.TrimSpace(m.Text) == "" {
+	if err != nil || r.Kind.IsAgent() || r.Traits().Work == task.ByCommand || r.Status != task.Running || m.Plan != nil ||
+		strings.TrimSpace(m.Text) == "" {
 		return tasktools.Sent{}, false, nil
 	}
 	if err := rt.s.traffic.pass(rt.id, r.ID, time.Now()); err != nil {

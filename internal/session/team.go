@@ -103,7 +103,11 @@ func (s *Session) enlist(spec task.Spec) (task.Spec, error) {
 			continue
 		}
 		if members++; r.Owner != spec.Owner && !r.Status.Terminal() {
-			return spec, &control.Error{Code: control.Conflict, Message: fmt.Sprintf("the team %s is led by another", r.Team.Team), Mend: "give the team another name"}
+			return spec, &control.Error{
+				Code:    control.Conflict,
+				Message: fmt.Sprintf("the team %s is led by another", r.Team.Team),
+				Mend:    "give the team another name",
+			}
 		}
 	}
 	t, err := task.NewTeam(spec.Team.Name, spec.Team.Team, members)
@@ -111,10 +115,18 @@ func (s *Session) enlist(spec task.Spec) (task.Spec, error) {
 		return spec, &control.Error{Code: control.Invalid, Message: err.Error()}
 	}
 	if t.Name == mainName {
-		return spec, &control.Error{Code: control.Invalid, Message: fmt.Sprintf("%s is how the main agent is called", mainName), Mend: "give the teammate another name"}
+		return spec, &control.Error{
+			Code:    control.Invalid,
+			Message: fmt.Sprintf("%s is how the main agent is called", mainName),
+			Mend:    "give the teammate another name",
+		}
 	}
 	if r, err := s.sup.Find(t.AgentID); err == nil {
-		e := &control.Error{Code: control.Conflict, Message: fmt.Sprintf("%s is there already: task %s is %s", t.AgentID, r.ID, r.Status), Mend: "send it a message"}
+		e := &control.Error{
+			Code:    control.Conflict,
+			Message: fmt.Sprintf("%s is there already: task %s is %s", t.AgentID, r.ID, r.Status),
+			Mend:    "send it a message",
+		}
 		if r.Team == nil {
 			e.Mend = "give the teammate another name"
 		}
@@ -131,7 +143,13 @@ func (c *child) join(t *task.Team, me caller) {
 	if t == nil {
 		return
 	}
-	c.mate = &mate{team: *t, wide: environment.Narrower(environment.Narrower(me.mode(), permission.Mode(c.def.PermissionMode)), permission.AcceptEdits)}
+	c.mate = &mate{
+		team: *t,
+		wide: environment.Narrower(
+			environment.Narrower(me.mode(), permission.Mode(c.def.PermissionMode)),
+			permission.AcceptEdits,
+		),
+	}
 	if c.tools == nil {
 		return
 	}
@@ -148,7 +166,16 @@ func (m *mate) brief(leader string) string {
 	if leader != "" {
 		who = fmt.Sprintf("You are led by the agent %s.", leader)
 	}
-	return "\n\n" + strings.NewReplacer("{agent}", m.team.AgentID, "{team}", m.team.Team, "{leader}", who).Replace(strings.TrimSpace(teamPrompt))
+	return "\n\n" + strings.NewReplacer(
+		"{agent}",
+		m.team.AgentID,
+		"{team}",
+		m.team.Team,
+		"{leader}",
+		who,
+	).Replace(
+		strings.TrimSpace(teamPrompt),
+	)
 }
 
 // leader is how a teammate addresses who leads it; empty: a person does.
@@ -248,7 +275,16 @@ func (s *Session) dismiss(ctx context.Context, r task.Record, from string) {
 		return
 	}
 	grace := s.cfg.Limits.TeammateGrace
-	_, err := s.sup.Post(ctx, task.Message{To: r.ID, From: from, Kind: task.ShutdownRequest, Priority: task.Next, Text: fmt.Sprintf(shutdownText, grace)})
+	_, err := s.sup.Post(
+		ctx,
+		task.Message{
+			To:       r.ID,
+			From:     from,
+			Kind:     task.ShutdownRequest,
+			Priority: task.Next,
+			Text:     fmt.Sprintf(shutdownText, grace),
+		},
+	)
 	if err != nil {
 		return // its mailbox is full, or nothing can be written: it is stopped all the same
 	}
@@ -275,7 +311,10 @@ func (s *Session) lastWord(ctx context.Context, r task.Record, answer string) (t
 		return task.Message{}, err
 	}
 	if n := len(unread); n > 0 {
-		text += fmt.Sprintf("\n\n[Messages to it that it has not read: %d. It reads them if it goes on, by a message of yours.]", n)
+		text += fmt.Sprintf(
+			"\n\n[Messages to it that it has not read: %d. It reads them if it goes on, by a message of yours.]",
+			n,
+		)
 	}
 	return task.Message{From: cmp.Or(r.Name, string(r.ID)), Kind: task.TeammateEnd, Text: text}, nil
 }
@@ -292,7 +331,9 @@ func (p planner) Propose(ctx context.Context, plan string) (tasktools.Proposed, 
 	case me.mode() != permission.Plan:
 		return tasktools.Proposed{}, &toolkit.Refusal{Text: "you are not in plan mode: no approval is needed"}
 	case !me.widens():
-		return tasktools.Proposed{}, &toolkit.Refusal{Text: "nobody here can let you leave plan mode: give the plan in your answer"}
+		return tasktools.Proposed{}, &toolkit.Refusal{
+			Text: "nobody here can let you leave plan mode: give the plan in your answer",
+		}
 	}
 	r := me.host.Record()
 	hops, err := me.s.hops.next(me.id, me.s.cfg.Limits.MessageHops)
@@ -318,7 +359,9 @@ func (p planner) Propose(ctx context.Context, plan string) (tasktools.Proposed, 
 		m.swap(id, before)
 	}
 	if errors.Is(err, task.ErrMailFull) {
-		err = &toolkit.Refusal{Text: "your leader has too much mail that it has not read yet: end your turn, and submit the plan later"}
+		err = &toolkit.Refusal{
+			Text: "your leader has too much mail that it has not read yet: end your turn, and submit the plan later",
+		}
 	}
 	return tasktools.Proposed{ID: id}, err
 }
@@ -329,7 +372,15 @@ func (p planner) askPerson(ctx context.Context, id, name, plan string) (tasktool
 	if err != nil {
 		return tasktools.Proposed{}, err
 	}
-	reply, err := p.ask(ctx, task.Question{Kind: task.Permission, Tool: "submit_plan", Input: input, Reason: fmt.Sprintf("%s wants to carry out a plan", name)})
+	reply, err := p.ask(
+		ctx,
+		task.Question{
+			Kind:   task.Permission,
+			Tool:   "submit_plan",
+			Input:  input,
+			Reason: fmt.Sprintf("%s wants to carry out a plan", name),
+		},
+	)
 	if err != nil {
 		return tasktools.Proposed{}, fmt.Errorf("ask for approval of a plan: %w", err)
 	}
@@ -352,9 +403,16 @@ func (rt *runtime) answerPlan(ctx context.Context, to task.Record, a tasktools.P
 	case m == nil || !m.swap(a.RequestID, ""):
 		return &toolkit.Refusal{Text: none}
 	}
-	kind, text := task.PlanRejected, fmt.Sprintf("Plan %s is not approved: you stay in plan mode. Mend the plan and submit it again.", a.RequestID)
+	kind, text := task.PlanRejected, fmt.Sprintf(
+		"Plan %s is not approved: you stay in plan mode. Mend the plan and submit it again.",
+		a.RequestID,
+	)
 	if a.Approve {
-		kind, text = task.PlanApproved, fmt.Sprintf("Plan %s is approved: carry it out. You work in permission mode %s from here on.", a.RequestID, m.wide)
+		kind, text = task.PlanApproved, fmt.Sprintf(
+			"Plan %s is approved: carry it out. You work in permission mode %s from here on.",
+			a.RequestID,
+			m.wide,
+		)
 	}
 	if a.Feedback != "" {
 		text += "\n\n" + a.Feedback

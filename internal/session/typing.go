@@ -49,7 +49,10 @@ func (s *Session) begun(ctx context.Context, r task.Record) task.Record {
 func (s *Session) typeInto(ctx context.Context, r task.Record, req control.SendRequest) error {
 	r = s.begun(ctx, r)
 	if r.Status != task.Running {
-		return &control.Error{Code: control.Conflict, Message: fmt.Sprintf("task %s is %s: nobody reads what is typed", r.ID, r.Status)}
+		return &control.Error{
+			Code:    control.Conflict,
+			Message: fmt.Sprintf("task %s is %s: nobody reads what is typed", r.ID, r.Status),
+		}
 	}
 	text := req.Text
 	if !req.Raw {
@@ -100,7 +103,9 @@ func (rt *runtime) unbanned(text string) error {
 			return fmt.Errorf("permissions: %w", err)
 		}
 		if v := gate.Decide(agent.Call{Name: "Bash", Input: input}); v.Decision == permission.Deny && v.Rule != "" {
-			return &toolkit.Refusal{Text: fmt.Sprintf("the rule %s denies this as a command, and so it is not typed: %s", v.Rule, v.Reason)}
+			return &toolkit.Refusal{
+				Text: fmt.Sprintf("the rule %s denies this as a command, and so it is not typed: %s", v.Rule, v.Reason),
+			}
 		}
 	}
 	return nil
@@ -129,7 +134,10 @@ func deaf(r task.Record) string {
 	case r.TTY:
 		return fmt.Sprintf("task %s is %s: nobody reads what is typed", r.ID, r.Status)
 	case r.Traits().Work == task.ByCommand:
-		return fmt.Sprintf("task %s is a command without a terminal, which reads its input from /dev/null: stop it and start it with tty", r.ID)
+		return fmt.Sprintf(
+			"task %s is a command without a terminal, which reads its input from /dev/null: stop it and start it with tty",
+			r.ID,
+		)
 	}
 	return fmt.Sprintf("task %s (%s) reads no messages", r.ID, r.Noun())
 }

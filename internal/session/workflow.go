@@ -54,12 +54,22 @@ func (f *flows) Start(ctx context.Context, h task.Host, a workflow.Attempt) (tas
 			return r, nil
 		}
 	}
-	spec := task.Spec{Key: a.Key, Cwd: a.Cwd, Timeout: a.Step.Timeout, Description: fmt.Sprintf("step %s of %s", a.Step.ID, a.Workflow)}
+	spec := task.Spec{
+		Key:         a.Key,
+		Cwd:         a.Cwd,
+		Timeout:     a.Step.Timeout,
+		Description: fmt.Sprintf("step %s of %s", a.Step.ID, a.Workflow),
+	}
 	if g := a.Step.Agent; g != nil {
 		spec.Parent = parent
 		me := f.me
 		me.cwd = a.Cwd
-		rec, _, err := f.s.launch(ctx, subagent.Input{Type: g.Type, Prompt: a.Text, Model: g.Model, MaxTurns: g.MaxTurns, Isolation: g.Isolation}, spec, me)
+		rec, _, err := f.s.launch(
+			ctx,
+			subagent.Input{Type: g.Type, Prompt: a.Text, Model: g.Model, MaxTurns: g.MaxTurns, Isolation: g.Isolation},
+			spec,
+			me,
+		)
 		return rec, err
 	}
 	var w builtin.Work
@@ -67,7 +77,10 @@ func (f *flows) Start(ctx context.Context, h task.Host, a workflow.Attempt) (tas
 		w = f.s.kinds.Workflow(f, a.Input())
 		spec.Command, spec.Timeout = a.Step.Workflow.Plan.File, limitOf(a.Step)
 	} else {
-		w = f.s.kinds.Command(shell.Client{Env: without(f.me.env, a.Vars), Own: a.Vars}, shell.Command{Line: a.Step.Shell, Cwd: a.Cwd})
+		w = f.s.kinds.Command(
+			shell.Client{Env: without(f.me.env, a.Vars), Own: a.Vars},
+			shell.Command{Line: a.Step.Shell, Cwd: a.Cwd},
+		)
 		spec.Command, spec.Pool = a.Step.Shell, shellPool
 	}
 	spec.Input = w.Input
@@ -107,7 +120,11 @@ func limitOf(s flow.Step) time.Duration { return budget.Tighter(s.Timeout, s.Wor
 
 // Stop implements [workflow.Steps].
 func (f *flows) Stop(ctx context.Context, id task.ID, why string) error {
-	_, err := f.s.sup.Stop(ctx, []task.ID{id}, supervise.StopRequest{Cause: task.Cause{Actor: task.ByParent, Reason: task.ReasonStopped, Detail: why}})
+	_, err := f.s.sup.Stop(
+		ctx,
+		[]task.ID{id},
+		supervise.StopRequest{Cause: task.Cause{Actor: task.ByParent, Reason: task.ReasonStopped, Detail: why}},
+	)
 	return err
 }
 
@@ -136,10 +153,20 @@ func (f *flows) Barred(err error) bool {
 func (f *flows) Patience() time.Duration { return f.patience }
 
 // newWorkflow is a workflow that is going to be.
-func (s *Session) newWorkflow(f *flows, plan *flow.Plan, params map[string]string, cwd string, spec task.Spec) (supervise.Starting, error) {
+func (s *Session) newWorkflow(
+	f *flows,
+	plan *flow.Plan,
+	params map[string]string,
+	cwd string,
+	spec task.Spec,
+) (supervise.Starting, error) {
 	all, err := plan.Values(params)
 	if err != nil {
-		return supervise.Starting{}, &control.Error{Code: control.Invalid, Message: err.Error(), Mend: "see `drover workflow check`"}
+		return supervise.Starting{}, &control.Error{
+			Code:    control.Invalid,
+			Message: err.Error(),
+			Mend:    "see `drover workflow check`",
+		}
 	}
 	if err := s.fewWorkflows(); err != nil {
 		return supervise.Starting{}, err
@@ -163,16 +190,31 @@ func (s *Session) fewWorkflows() error {
 	if live < liveWorkflows {
 		return nil
 	}
-	return &control.Error{Code: control.Unavailable, Message: fmt.Sprintf("%d workflows are at work, which is the most that may be", live), Mend: "wait for some of them"}
+	return &control.Error{
+		Code:    control.Unavailable,
+		Message: fmt.Sprintf("%d workflows are at work, which is the most that may be", live),
+		Mend:    "wait for some of them",
+	}
 }
 
 // startWorkflow records a workflow for a client, which waits for begin.
-func (s *Session) startWorkflow(ctx context.Context, r control.StartRequest, spec task.Spec) (rec task.Record, begin func(), err error) {
+func (s *Session) startWorkflow(
+	ctx context.Context,
+	r control.StartRequest,
+	spec task.Spec,
+) (rec task.Record, begin func(), err error) {
 	if r.Keep {
-		return rec, nil, &control.Error{Code: control.Invalid, Message: "a workflow cannot be kept past its host", Mend: "resume it instead"}
+		return rec, nil, &control.Error{
+			Code:    control.Invalid,
+			Message: "a workflow cannot be kept past its host",
+			Mend:    "resume it instead",
+		}
 	}
 	if file := r.Workflow.File; !filepath.IsAbs(file) || !filepath.IsAbs(r.Cwd) {
-		return rec, nil, &control.Error{Code: control.Invalid, Message: fmt.Sprintf("the paths %.200q and %.200q are not both absolute", file, r.Cwd)}
+		return rec, nil, &control.Error{
+			Code:    control.Invalid,
+			Message: fmt.Sprintf("the paths %.200q and %.200q are not both absolute", file, r.Cwd),
+		}
 	}
 	plan, err := steps.Compile(r.Workflow.File, steps.Read)
 	if err != nil {
@@ -188,7 +230,11 @@ func (s *Session) startWorkflow(ctx context.Context, r control.StartRequest, spe
 			return rec, nil, err
 		}
 	}
-	f := &flows{s: s, me: caller{s: s, cwd: r.Cwd, env: s.clientEnv(r.Env), model: s.cfg.Agents.Model, rules: s.cfg.Agents.Rules}, patience: approvalWait}
+	f := &flows{
+		s:        s,
+		me:       caller{s: s, cwd: r.Cwd, env: s.clientEnv(r.Env), model: s.cfg.Agents.Model, rules: s.cfg.Agents.Rules},
+		patience: approvalWait,
+	}
 	w, err := s.newWorkflow(f, plan, r.Workflow.Params, r.Cwd, spec)
 	if err != nil {
 		return rec, nil, err
@@ -199,13 +245,22 @@ func (s *Session) startWorkflow(ctx context.Context, r control.StartRequest, spe
 // resumeWorkflow gives a workflow that has ended a further run, for somebody outside.
 func (s *Session) resumeWorkflow(ctx context.Context, r task.Record, req control.ResumeRequest) (task.Record, error) {
 	if req.Prompt != "" {
-		return r, &control.Error{Code: control.Conflict, Message: fmt.Sprintf("task %s is a workflow, which reads no prompt", r.ID), Mend: "resume it without one"}
+		return r, &control.Error{
+			Code:    control.Conflict,
+			Message: fmt.Sprintf("task %s is a workflow, which reads no prompt", r.ID),
+			Mend:    "resume it without one",
+		}
 	}
 	me, err := s.above(r, req.Env)
 	if err != nil {
 		return r, refusal(err)
 	}
-	rec, err := s.relaunchWorkflow(ctx, &flows{s: s, me: me, patience: approvalWait}, r, task.Spec{Backgrounded: true, Owner: r.Owner})
+	rec, err := s.relaunchWorkflow(
+		ctx,
+		&flows{s: s, me: me, patience: approvalWait},
+		r,
+		task.Spec{Backgrounded: true, Owner: r.Owner},
+	)
 	if err != nil {
 		return r, refusal(err)
 	}

@@ -29,7 +29,9 @@ var _ workflowtool.Workflows = (*workflows)(nil)
 
 // workflowTool is the tool Workflow of the agent.
 func (k *agentEnvironment) workflowTool(rt *runtime) agent.Tool {
-	return workflowtool.New(workflowtool.Config{Workflows: &workflows{rt, k}, Root: k.me.cwd, OutputLimit: k.me.s.cfg.Limits.OutputChars})
+	return workflowtool.New(
+		workflowtool.Config{Workflows: &workflows{rt, k}, Root: k.me.cwd, OutputLimit: k.me.s.cfg.Limits.OutputChars},
+	)
 }
 
 // Start implements [workflowtool.Workflows].

@@ -58,8 +58,22 @@ func (h *Host) Spawn(ctx context.Context, d task.Driver, s task.Spec) (task.Reco
 		return task.Record{}, ErrOver
 	}
 	parent := h.Record()
-	rec := task.Record{ID: task.NewID(d.Kind()), Run: task.NewRunID(), Kind: d.Kind(), Status: task.Pending, Session: parent.Session, Parent: parent.ID,
-		Name: s.Name, Description: s.Description, Command: s.Command, Cwd: s.Cwd, Key: s.Key, Backgrounded: s.Backgrounded, Depth: parent.Depth + 1, CreateTime: time.Now().UTC()}
+	rec := task.Record{
+		ID:           task.NewID(d.Kind()),
+		Run:          task.NewRunID(),
+		Kind:         d.Kind(),
+		Status:       task.Pending,
+		Session:      parent.Session,
+		Parent:       parent.ID,
+		Name:         s.Name,
+		Description:  s.Description,
+		Command:      s.Command,
+		Cwd:          s.Cwd,
+		Key:          s.Key,
+		Backgrounded: s.Backgrounded,
+		Depth:        parent.Depth + 1,
+		CreateTime:   time.Now().UTC(),
+	}
 	c := &child{host: newHost(h.t, rec, s.Input, filepath.Dir(h.path))}
 	h.family.children = append(h.family.children, c)
 	return c.begin(h.family, d, s.Timeout), nil
@@ -220,7 +234,10 @@ func (f *family) lose() {
 	f.over = true
 	for _, c := range f.children {
 		c.host.change(func(r *task.Record) {
-			if next, err := task.Apply(*r, task.Change{Verb: task.Stop, At: time.Now().UTC(), Cause: task.Lost(*r, "")}); err == nil {
+			if next, err := task.Apply(
+				*r,
+				task.Change{Verb: task.Stop, At: time.Now().UTC(), Cause: task.Lost(*r, "")},
+			); err == nil {
 				*r = next
 			}
 		})
@@ -250,7 +267,16 @@ func (h *Host) Again(input json.RawMessage) *Host {
 
 // newHost makes a host of a record.
 func newHost(t testing.TB, rec task.Record, input json.RawMessage, dir string) *Host {
-	h := &Host{t: t, input: input, path: filepath.Join(dir, string(rec.ID)+".output"), alive: make(chan struct{}), asked: make(chan asked), wrote: make(chan struct{}), rec: rec, family: &family{}}
+	h := &Host{
+		t:      t,
+		input:  input,
+		path:   filepath.Join(dir, string(rec.ID)+".output"),
+		alive:  make(chan struct{}),
+		asked:  make(chan asked),
+		wrote:  make(chan struct{}),
+		rec:    rec,
+		family: &family{},
+	}
 	t.Cleanup(h.End)
 	return h
 }

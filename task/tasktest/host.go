@@ -41,7 +41,21 @@ func NewHost(t testing.TB, kind task.Kind, input json.RawMessage) *Host {
 	t.Helper()
 	dir, now := t.TempDir(), time.Now().UTC()
 	id := task.NewID(kind)
-	return newHost(t, task.Record{ID: id, Run: task.NewRunID(), Kind: kind, Status: task.Running, Session: "s00000000", Cwd: dir, StartTime: &now, Depth: 1}, input, dir)
+	return newHost(
+		t,
+		task.Record{
+			ID:        id,
+			Run:       task.NewRunID(),
+			Kind:      kind,
+			Status:    task.Running,
+			Session:   "s00000000",
+			Cwd:       dir,
+			StartTime: &now,
+			Depth:     1,
+		},
+		input,
+		dir,
+	)
 }
 
 func (h *Host) lives() { h.once.Do(func() { close(h.alive) }) }

@@ -136,7 +136,10 @@ func stop(t *testing.T, c Config) {
 	w := begin(t, d, input)
 	w.alive(t, 30*time.Second)
 	grace := c.Grace / 2
-	cause := &task.StopError{Cause: task.Cause{Actor: task.ByUser, Reason: task.ReasonStopped, Detail: "enough"}, Grace: &grace}
+	cause := &task.StopError{
+		Cause: task.Cause{Actor: task.ByUser, Reason: task.ReasonStopped, Detail: "enough"},
+		Grace: &grace,
+	}
 	w.end(cause)
 	o := w.wait(t, c.Grace)
 	change, ends := task.Ending(cause, o.res, o.err)

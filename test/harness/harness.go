@@ -60,8 +60,18 @@ func New(t testing.TB, bin string) *Place {
 	for _, dir := range []string{p.Dir, filepath.Join(p.Work, "user"), filepath.Join(p.Work, "config", "drover")} {
 		p.Must(os.MkdirAll(dir, 0o700))
 	}
-	p.Env = []string{"PATH=" + filepath.Dir(bin) + string(os.PathListSeparator) + os.Getenv("PATH"), "HOME=" + filepath.Join(p.Work, "user"), "DROVER_HOME=" + p.State(),
-		"XDG_CONFIG_HOME=" + filepath.Join(p.Work, "config"), "XDG_RUNTIME_DIR=" + sockets, "TMPDIR=" + p.Work, Mark + "=" + p.Work}
+	p.Env = []string{
+		"PATH=" + filepath.Dir(bin) + string(os.PathListSeparator) + os.Getenv("PATH"),
+		"HOME=" + filepath.Join(p.Work, "user"),
+		"DROVER_HOME=" + p.State(),
+		"XDG_CONFIG_HOME=" + filepath.Join(
+			p.Work,
+			"config",
+		),
+		"XDG_RUNTIME_DIR=" + sockets,
+		"TMPDIR=" + p.Work,
+		Mark + "=" + p.Work,
+	}
 	return p
 }
 

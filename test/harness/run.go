@@ -109,5 +109,11 @@ func (c *Call) Stderr() string { return c.errs.String() }
 
 // String is the call and how it ended.
 func (c *Call) String() string {
-	return fmt.Sprintf("drover %s: exit code %d\nstdout: %.600s\nstderr: %.2000s", strings.Join(c.Args, " "), c.Code(), c.Stdout(), c.Stderr())
+	return fmt.Sprintf(
+		"drover %s: exit code %d\nstdout: %.600s\nstderr: %.2000s",
+		strings.Join(c.Args, " "),
+		c.Code(),
+		c.Stdout(),
+		c.Stderr(),
+	)
 }

@@ -72,24 +72,24 @@ func mutants() []mutant {
 			name: "any-file", says: "an output file may be there already, and be a link",
 			edits: []edit{
 				{"internal/engine/spool/file.go", "unix.O_WRONLY|unix.O_APPEND|unix.O_CREAT|unix.O_EXCL", "unix.O_WRONLY|unix.O_APPEND|unix.O_CREAT"},
-				{"internal/platform/saferoot/open_linux.go", "Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS}", "Resolve: 0}"},
+				{"internal/platform/saferoot/open_linux.go", "Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS,", "Resolve: 0,"},
 			},
 			tests: []string{"internal/engine/spool:TestPlanted"},
 		},
 		{
 			name: "shown-early", says: "a change is shown before the log has it",
-			edits: []edit{{"internal/engine/supervise/supervisor.go", "\tif _, err := s.cfg.Log.Append(ctx, task.Entry{", "\te.rec.Store(&next)\n\tif _, err := s.cfg.Log.Append(ctx, task.Entry{"}},
-			tests: []string{"internal/engine/supervise:TestFaults", "faults:TestLogFails"},
+			edits: []edit{{"internal/engine/supervise/supervisor.go", "\tif _, err := s.cfg.Log.Append(ctx, entry)", "\te.rec.Store(&next)\n\tif _, err := s.cfg.Log.Append(ctx, entry)"}},
+			tests: []string{"internal/engine/supervise:TestFaults", "test/faults:TestLogFails"},
 		},
 		{
 			name: "one-try", says: "an end that cannot be recorded is not tried again",
 			edits: []edit{{"internal/engine/supervise/run.go", "if err == nil || errors.As(err, &move) {", "if err == nil || err != move {"}},
-			tests: []string{"internal/engine/supervise:TestFaults", "faults:TestLogFails"},
+			tests: []string{"internal/engine/supervise:TestFaults", "test/faults:TestLogFails"},
 		},
 		{
 			name: "no-mark", says: "a stop does not look for who has left the group",
 			edits: []edit{{"internal/engine/process/end.go", `return e.Mark != "" && p.Carries(MarkTask, e.Mark)`, "return false"}},
-			tests: []string{"internal/engine/process:TestEnd", "faults:TestStubborn"},
+			tests: []string{"internal/engine/process:TestEnd", "test/faults:TestStubborn"},
 		},
 		{
 			name: "any-boot", says: "a process of an earlier life of the machine is taken for ours",
@@ -112,12 +112,12 @@ func mutants() []mutant {
 		{
 			name: "no-sum", says: "a record of the log that has changed on the disk is believed",
 			edits: []edit{{"internal/engine/journal/sum.go", "\t\treturn ErrDamaged\n", "\t\t_ = ErrDamaged\n"}},
-			tests: []string{"internal/engine/journal:TestDamagedRecord", "faults:TestDamagedLog"},
+			tests: []string{"internal/engine/journal:TestDamagedRecord", "test/faults:TestDamagedLog"},
 		},
 		{
 			name: "deaf-to-pipes", says: "commands inherit that broken pipes are ignored",
 			edits: []edit{{"cmd/drover/main.go", "\tsignal.Notify(passed, syscall.SIGPIPE)\n", "\tsignal.Notify(passed, syscall.SIGPIPE)\n\tsignal.Ignore(syscall.SIGPIPE)\n"}},
-			tests: []string{"faults:TestEveryEnd"},
+			tests: []string{"test/faults:TestEveryEnd"},
 		},
 	}
 }

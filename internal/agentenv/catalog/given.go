@@ -26,7 +26,10 @@ func ParseJSON(from string, data []byte) ([]Entry, []Problem, error) {
 	}
 	d := json.NewDecoder(bytes.NewReader(bytes.TrimPrefix(data, []byte("\ufeff"))))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return nil, nil, fmt.Errorf(`%s: it is not a JSON object of agents, as in {"name": {"description": …, "prompt": …}}`, from)
+		return nil, nil, fmt.Errorf(
+			`%s: it is not a JSON object of agents, as in {"name": {"description": …, "prompt": …}}`,
+			from,
+		)
 	}
 	var entries []Entry
 	var problems []Problem
@@ -38,11 +41,22 @@ func ParseJSON(from string, data []byte) ([]Entry, []Problem, error) {
 		}
 		e, told, ok := agent(from, name, body)
 		if ok && seen[e.Name] {
-			told, ok = append(told, Problem{File: from, Severity: Warning, What: fmt.Sprintf("agent %q: the name comes twice; the first counts", e.Name), Mend: "rename one"}), false
+			told, ok = append(
+				told,
+				Problem{
+					File:     from,
+					Severity: Warning,
+					What:     fmt.Sprintf("agent %q: the name comes twice; the first counts", e.Name),
+					Mend:     "rename one",
+				},
+			), false
 		}
 		problems = append(problems, told...)
 		if ok && len(entries) >= MaxFiles {
-			problems = append(problems, Problem{File: from, Severity: Warning, What: fmt.Sprintf("only the first %d agents are loaded", MaxFiles)})
+			problems = append(
+				problems,
+				Problem{File: from, Severity: Warning, What: fmt.Sprintf("only the first %d agents are loaded", MaxFiles)},
+			)
 			break
 		}
 		if ok {
@@ -82,7 +96,9 @@ func closed(d *json.Decoder) error {
 func agent(from, name string, body json.RawMessage) (Entry, []Problem, bool) {
 	r := &reader{file: from, dialect: Claude, given: true}
 	fail := func(what, mend string) (Entry, []Problem, bool) {
-		return Entry{}, []Problem{{File: from, Severity: Error, What: fmt.Sprintf("agent %.120q: %s", name, what), Mend: mend}}, false
+		return Entry{}, []Problem{
+			{File: from, Severity: Error, What: fmt.Sprintf("agent %.120q: %s", name, what), Mend: mend},
+		}, false
 	}
 	if len(body) > maxText {
 		return fail(fmt.Sprintf("%d bytes, more than %d", len(body), maxText), "make it shorter")

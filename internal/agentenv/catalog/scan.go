@@ -62,7 +62,13 @@ func (s *scan) current() bool {
 
 // look looks at all places.
 func look(c Config, before scan, now time.Time) scan {
-	l := &looker{cfg: c, now: now, first: !before.done, before: map[string]*file{}, scan: scan{done: true, settled: true, trust: map[string]bool{}}}
+	l := &looker{
+		cfg:    c,
+		now:    now,
+		first:  !before.done,
+		before: map[string]*file{},
+		scan:   scan{done: true, settled: true, trust: map[string]bool{}},
+	}
 	for _, f := range before.files {
 		l.before[f.path] = f
 	}
@@ -119,7 +125,12 @@ func (l *looker) folder(root *os.Root, p Place, dir string, depth int) {
 		return
 	}
 	if len(entries) > maxEntries {
-		l.say(path, Warning, fmt.Sprintf("only %d entries of this folder are looked at", maxEntries), "put other files elsewhere")
+		l.say(
+			path,
+			Warning,
+			fmt.Sprintf("only %d entries of this folder are looked at", maxEntries),
+			"put other files elsewhere",
+		)
 		entries = entries[:maxEntries]
 	}
 	for _, e := range entries {
@@ -175,7 +186,12 @@ func (l *looker) file(root *os.Root, p Place, name string) {
 		return // two places are one
 	case len(l.files) >= MaxFiles:
 		l.full = true
-		l.say(path, Warning, fmt.Sprintf("only %d files are read, and not this one and those after it", MaxFiles), "put other files elsewhere")
+		l.say(
+			path,
+			Warning,
+			fmt.Sprintf("only %d files are read, and not this one and those after it", MaxFiles),
+			"put other files elsewhere",
+		)
 		return
 	}
 	f := &file{path: path, place: p, stamp: l.mark(path)}
@@ -216,7 +232,9 @@ func (l *looker) parse(root *os.Root, f *file, name string) (Entry, []Problem, b
 		}
 	}
 	if err != nil {
-		return Entry{}, []Problem{{File: f.path, Severity: Error, What: "the file cannot be read: " + plain(err), Mend: mendFile(err)}}, false
+		return Entry{}, []Problem{
+			{File: f.path, Severity: Error, What: "the file cannot be read: " + plain(err), Mend: mendFile(err)},
+		}, false
 	}
 	e, problems, ok := Parse(f.path, data, dialectOf(f.path, f.place.Dialect))
 	e.Level = f.place.Level
@@ -278,6 +296,8 @@ func (f *file) waiting() []Problem {
 	if len(f.entry.Waits) == 0 {
 		return nil
 	}
-	return []Problem{{File: f.path, Severity: Note, What: strings.Join(f.entry.Waits, " and ") + " without effect: waits for trust",
-		Mend: fmt.Sprintf("see `drover trust %s`", f.place.Root)}}
+	return []Problem{
+		{File: f.path, Severity: Note, What: strings.Join(f.entry.Waits, " and ") + " without effect: waits for trust",
+			Mend: fmt.Sprintf("see `drover trust %s`", f.place.Root)},
+	}
 }

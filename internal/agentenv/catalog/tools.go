@@ -28,8 +28,30 @@ func named(name string, d Dialect) []string {
 }
 
 func own() []string {
-	return []string{"Bash", "Read", "Write", "Edit", "Glob", "Grep", "Agent", "TaskOutput", "TaskStop", "ListTasks", "SendMessage", "Monitor", "Workflow",
-		"TaskCreate", "TaskGet", "TaskList", "TaskUpdate", "WebFetch", "WebSearch", "Skill", "AskUserQuestion", "report_intent"}
+	return []string{
+		"Bash",
+		"Read",
+		"Write",
+		"Edit",
+		"Glob",
+		"Grep",
+		"Agent",
+		"TaskOutput",
+		"TaskStop",
+		"ListTasks",
+		"SendMessage",
+		"Monitor",
+		"Workflow",
+		"TaskCreate",
+		"TaskGet",
+		"TaskList",
+		"TaskUpdate",
+		"WebFetch",
+		"WebSearch",
+		"Skill",
+		"AskUserQuestion",
+		"report_intent",
+	}
 }
 
 // ToolNames are the names of our tools.
@@ -44,7 +66,15 @@ func KnownTool(name string) bool {
 	if strings.HasPrefix(name, "mcp__") || named(name, Claude) != nil {
 		return true
 	}
-	others := []string{"NotebookEdit", "NotebookRead", "ExitPlanMode", "exit_plan_mode", "EnterPlanMode", "SlashCommand", "write_agent"}
+	others := []string{
+		"NotebookEdit",
+		"NotebookRead",
+		"ExitPlanMode",
+		"exit_plan_mode",
+		"EnterPlanMode",
+		"SlashCommand",
+		"write_agent",
+	}
 	return slices.ContainsFunc(append(ToolNames(), others...), func(s string) bool { return strings.EqualFold(s, name) })
 }
 
@@ -103,7 +133,16 @@ func copilot(name string) []string {
 	switch name {
 	case "execute":
 		return []string{"Bash", "TaskOutput", "TaskStop"}
-	case "shell", "bash", "powershell", "runcommands", "runinterminal", "terminalcommand", "runtests", "runtasks", "runtask", "createandruntask":
+	case "shell",
+		"bash",
+		"powershell",
+		"runcommands",
+		"runinterminal",
+		"terminalcommand",
+		"runtests",
+		"runtasks",
+		"runtask",
+		"createandruntask":
 		return []string{"Bash"}
 	case "getterminaloutput", "awaitterminal", "gettaskoutput":
 		return []string{"TaskOutput"}
@@ -135,8 +174,23 @@ func copilot(name string) []string {
 // and Drover does not: its author made no mistake.
 func elsewhere(name string) bool {
 	switch strings.ToLower(name) {
-	case "notebookedit", "notebookread", "exitplanmode", "enterplanmode", "enterworktree", "exitworktree", "croncreate", "crondelete", "cronlist",
-		"schedulewakeup", "toolsearch", "reportfindings", "listmcpresourcestool", "readmcpresourcetool", "structuredoutput", "powershell", "lsp":
+	case "notebookedit",
+		"notebookread",
+		"exitplanmode",
+		"enterplanmode",
+		"enterworktree",
+		"exitworktree",
+		"croncreate",
+		"crondelete",
+		"cronlist",
+		"schedulewakeup",
+		"toolsearch",
+		"reportfindings",
+		"listmcpresourcestool",
+		"readmcpresourcetool",
+		"structuredoutput",
+		"powershell",
+		"lsp":
 		return true
 	}
 	return false

@@ -84,7 +84,9 @@ func heard(h hook, r result) Outcome {
 		// Whatever was printed cannot take this back.
 		out = refusal(h, cmp.Or(r.stderr, said.reason(), fmt.Sprintf("%s gave no reason (exit code %d)", h.label(), r.code)))
 	default:
-		out.UserNotes = []string{fmt.Sprintf("%s ended with exit code %d: %s", h.label(), r.code, cmp.Or(tidy(r.stderr), "it gave no reason"))}
+		out.UserNotes = []string{
+			fmt.Sprintf("%s ended with exit code %d: %s", h.label(), r.code, cmp.Or(tidy(r.stderr), "it gave no reason")),
+		}
 	}
 	if bad != "" {
 		out.UserNotes = append(out.UserNotes, fmt.Sprintf("%s: its output is not used: %s", h.label(), bad))
@@ -194,7 +196,13 @@ func read(r result) (said reply, plain, bad string) {
 }
 
 func (a reply) reason() string {
-	return cmp.Or(a.Inner.PermissionDecisionReason, a.PermissionDecisionReason, a.Inner.Decision.Message, a.Message, a.Reason)
+	return cmp.Or(
+		a.Inner.PermissionDecisionReason,
+		a.PermissionDecisionReason,
+		a.Inner.Decision.Message,
+		a.Message,
+		a.Reason,
+	)
 }
 
 // outcome is what the reply of a hook that ended well means.
@@ -205,7 +213,10 @@ func (a reply) outcome(h hook) Outcome {
 	}
 	word, known := a.word()
 	if !known {
-		out.UserNotes = append(out.UserNotes, fmt.Sprintf("%s: its decision is not known, and is taken for a doubt", h.label()))
+		out.UserNotes = append(
+			out.UserNotes,
+			fmt.Sprintf("%s: its decision is not known, and is taken for a doubt", h.label()),
+		)
 	}
 	reason := tidy(cmp.Or(a.reason(), h.label()+" gave no reason"))
 	switch {
@@ -214,7 +225,9 @@ func (a reply) outcome(h hook) Outcome {
 		if word != Nothing {
 			out.DecisionReason = reason
 		}
-		out.UpdatedInput = unwrap(first(a.Inner.UpdatedInput, a.Inner.Decision.Input, a.UpdatedInput, a.Inner.ModifiedArgs, a.ModifiedArgs))
+		out.UpdatedInput = unwrap(
+			first(a.Inner.UpdatedInput, a.Inner.Decision.Input, a.UpdatedInput, a.Inner.ModifiedArgs, a.ModifiedArgs),
+		)
 	case h.fact.is(guards):
 		out.Block = word == Deny || !known
 	case h.fact.is(blocks):

@@ -152,7 +152,15 @@ func (h hook) entry() Entry {
 	if h.copilot {
 		dialect = "copilot"
 	}
-	return Entry{Path: h.source, Event: h.name, Matcher: h.matcher.text, Command: h.command, Dialect: dialect, Timeout: h.timeout, Runs: h.runs}
+	return Entry{
+		Path:    h.source,
+		Event:   h.name,
+		Matcher: h.matcher.text,
+		Command: h.command,
+		Dialect: dialect,
+		Timeout: h.timeout,
+		Runs:    h.runs,
+	}
 }
 
 // loader reads one source.
@@ -186,7 +194,11 @@ func (l *loader) file() {
 	}
 	switch {
 	case version != nil && string(version) != "1":
-		l.problem("", "its version is "+short(version)+", and 1 is what is known; it is read as if it were that", "write \"version\": 1")
+		l.problem(
+			"",
+			"its version is "+short(version)+", and 1 is what is known; it is read as if it were that",
+			"write \"version\": 1",
+		)
 		fallthrough
 	case version != nil:
 		l.copilot = true
@@ -309,7 +321,11 @@ func (l *loader) hook(f fact, name, match string) hook {
 	m, err := newMatcher(match)
 	switch {
 	case err != nil && f.is(guards):
-		l.problem(name, fmt.Sprintf("its matcher %.80q cannot be read (%v): it runs for everything", match, err), "correct it")
+		l.problem(
+			name,
+			fmt.Sprintf("its matcher %.80q cannot be read (%v): it runs for everything", match, err),
+			"correct it",
+		)
 	case err != nil:
 		l.problem(name, fmt.Sprintf("its matcher %.80q cannot be read (%v): it never runs", match, err), "correct it")
 		m.never = true
@@ -317,7 +333,11 @@ func (l *loader) hook(f fact, name, match string) hook {
 		l.problem(name, "there is nothing to match here: it always runs", "remove its matcher")
 		m = matcher{text: match}
 	case slices.Equal(f.about, []string{"tool_name"}) && ruleLike(match):
-		l.problem(name, fmt.Sprintf("its matcher %.80q looks like a permission rule, and is compared with names of tools", match), "name the tool only")
+		l.problem(
+			name,
+			fmt.Sprintf("its matcher %.80q looks like a permission rule, and is compared with names of tools", match),
+			"name the tool only",
+		)
 	}
 	_, camel, _ := named(name)
 	says := name
@@ -327,13 +347,23 @@ func (l *loader) hook(f fact, name, match string) hook {
 			says = lowerFirst(says)
 		}
 	}
-	return hook{fact: f, name: name, says: says, camel: camel, copilot: l.copilot, matcher: m, source: l.src.Path, runs: l.src.Trusted || l.src.User}
+	return hook{
+		fact:    f,
+		name:    name,
+		says:    says,
+		camel:   camel,
+		copilot: l.copilot,
+		matcher: m,
+		source:  l.src.Path,
+		runs:    l.src.Trusted || l.src.User,
+	}
 }
 
 // ruleLike reports whether a matcher is a rule such as Bash(git *).
 func ruleLike(match string) bool {
 	i := strings.IndexByte(match, '(')
-	return i > 0 && strings.HasSuffix(match, ")") && strings.Trim(match[:i], "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_") == ""
+	return i > 0 && strings.HasSuffix(match, ")") &&
+		strings.Trim(match[:i], "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_") == ""
 }
 
 func (l *loader) timeout(name string, o object) time.Duration {
@@ -368,7 +398,8 @@ func (l *loader) env(name string, o object) []string {
 	}
 	var out []string
 	for key, value := range vars {
-		if key == "" || strings.HasPrefix(key, "DROVER_") || strings.ContainsAny(key, "=\x00") || strings.ContainsRune(value, 0) {
+		if key == "" || strings.HasPrefix(key, "DROVER_") || strings.ContainsAny(key, "=\x00") ||
+			strings.ContainsRune(value, 0) {
 			l.problem(name, fmt.Sprintf("the variable %.60q of its env cannot be set", key), "use another name")
 			continue
 		}

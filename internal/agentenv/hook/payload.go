@@ -71,8 +71,15 @@ func copilotResult(kind string, out any) map[string]any {
 // fields are those of every event.
 func (b Base) fields() map[string]any {
 	out := map[string]any{"session_id": b.SessionID, "transcript_path": b.TranscriptPath, "cwd": b.Cwd}
-	optional := map[string]string{"agent_id": b.AgentID, "agent_type": b.AgentType, "agent_name": b.AgentType, "agent_display_name": b.DisplayName,
-		"agent_description": b.Description, "agent_transcript_path": b.AgentTranscript, "model": b.Model}
+	optional := map[string]string{
+		"agent_id":              b.AgentID,
+		"agent_type":            b.AgentType,
+		"agent_name":            b.AgentType,
+		"agent_display_name":    b.DisplayName,
+		"agent_description":     b.Description,
+		"agent_transcript_path": b.AgentTranscript,
+		"model":                 b.Model,
+	}
 	if b.PermissionMode != nil {
 		optional["permission_mode"] = b.PermissionMode()
 	}
@@ -147,5 +154,8 @@ func (r *Runner) canonical(name string) string {
 // names in the form of Copilot, and elsewhere case counts.
 func (r *Runner) aliases(name string, copilot bool) []string {
 	t, _ := r.find(name)
-	return slices.DeleteFunc(slices.Clone(t.aliases), func(a string) bool { return !copilot && strings.EqualFold(a, name) })
+	return slices.DeleteFunc(
+		slices.Clone(t.aliases),
+		func(a string) bool { return !copilot && strings.EqualFold(a, name) },
+	)
 }

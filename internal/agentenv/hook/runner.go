@@ -104,8 +104,13 @@ func NewRunner(set *Set, base Base) *Runner {
 		r.tools = append(r.tools, n)
 	}
 	project := cmp.Or(base.Project, base.Cwd)
-	r.env = append(shell.ChildEnv(base.Env), "CLAUDE_PROJECT_DIR="+project, "DROVER_PROJECT_DIR="+project, Depth+"="+strconv.Itoa(r.depth+1),
-		process.MarkSession+"="+base.SessionID)
+	r.env = append(
+		shell.ChildEnv(base.Env),
+		"CLAUDE_PROJECT_DIR="+project,
+		"DROVER_PROJECT_DIR="+project,
+		Depth+"="+strconv.Itoa(r.depth+1),
+		process.MarkSession+"="+base.SessionID,
+	)
 	return r
 }
 
@@ -185,13 +190,21 @@ func (r *Runner) chosen(e Event, fields map[string]any) []hook {
 
 // same reports whether two hooks would do the same.
 func (h hook) same(o hook) bool {
-	return h.call == nil && o.call == nil && h.command == o.command && h.says == o.says && h.copilot == o.copilot && h.dir == o.dir && slices.Equal(h.env, o.env)
+	return h.call == nil && o.call == nil && h.command == o.command && h.says == o.says && h.copilot == o.copilot &&
+		h.dir == o.dir &&
+		slices.Equal(h.env, o.env)
 }
 
 // one runs a hook.
 func (r *Runner) one(ctx context.Context, h hook, fields map[string]any) result {
 	if r.depth >= maxDepth {
-		return result{err: fmt.Errorf("was not run: it is %d hooks deep, and %d is the limit (a hook must not start what starts it again)", r.depth, maxDepth)}
+		return result{
+			err: fmt.Errorf(
+				"was not run: it is %d hooks deep, and %d is the limit (a hook must not start what starts it again)",
+				r.depth,
+				maxDepth,
+			),
+		}
 	}
 	payload, err := r.payload(h, fields, r.now())
 	if err != nil {

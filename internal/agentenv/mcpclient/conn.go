@@ -214,10 +214,12 @@ func (c *Conn) CallOpt(ctx context.Context, method string, params any, o CallOpt
 	}
 	defer stop()
 	res, err := c.await(ctx, p, o)
-	if err != nil && (ctx.Err() != nil || errors.Is(err, ErrNoAnswer)) && !o.NoCancel && method != "initialize" && !strings.HasPrefix(method, "tasks/") {
+	if err != nil && (ctx.Err() != nil || errors.Is(err, ErrNoAnswer)) && !o.NoCancel && method != "initialize" &&
+		!strings.HasPrefix(method, "tasks/") {
 		c.cancelled(id, err)
 	}
-	if _, plain := err.(*RPCError); err != nil && ctx.Err() == nil && !plain && !errors.Is(err, ErrGone) { //nolint:errorlint // one in another has its own words
+	_, plain := err.(*RPCError) //nolint:errorlint // one in another has its own words
+	if err != nil && ctx.Err() == nil && !plain && !errors.Is(err, ErrGone) {
 		err = fmt.Errorf("%s to MCP server %s: %w", method, c.name, err)
 	}
 	return res, err
@@ -305,7 +307,9 @@ const sendLimit = 10 * time.Second
 // either.
 func (c *Conn) cancelled(id int64, why error) {
 	params := map[string]any{"requestId": id, "reason": why.Error()}
-	c.spawn(func() { _ = c.Notify(c.life, "notifications/cancelled", params) }) // a server that cannot be told is about to go
+	c.spawn(
+		func() { _ = c.Notify(c.life, "notifications/cancelled", params) },
+	) // a server that cannot be told is about to go
 }
 
 // Notify sends a notification.

@@ -41,9 +41,18 @@ type web struct {
 func newWeb(c *Conn, s Server) *web {
 	t := http.DefaultTransport.(*http.Transport).Clone() // a connection of its own can be closed
 	t.MaxIdleConnsPerHost = 4
-	return &web{c: c, url: s.URL, headers: s.Headers, meter: meter{most: int64(c.cfg.budget)}, ready: make(chan struct{}),
+	return &web{
+		c:       c,
+		url:     s.URL,
+		headers: s.Headers,
+		meter:   meter{most: int64(c.cfg.budget)},
+		ready:   make(chan struct{}),
 		// A redirection would take the headers, and so their secrets, elsewhere.
-		client: &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+		client: &http.Client{
+			Transport:     t,
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+	}
 }
 
 func (w *web) said() string { return "" }

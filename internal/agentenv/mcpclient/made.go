@@ -133,8 +133,14 @@ func (t *made) show() map[string]any {
 	if t.over() {
 		status, updated = t.status, t.updated
 	}
-	return map[string]any{"taskId": t.id, "status": status, "createdAt": t.created.Format(time.RFC3339Nano), "lastUpdatedAt": updated.Format(time.RFC3339Nano),
-		"ttl": madeTTL.Milliseconds(), "pollInterval": madePoll.Milliseconds()}
+	return map[string]any{
+		"taskId":        t.id,
+		"status":        status,
+		"createdAt":     t.created.Format(time.RFC3339Nano),
+		"lastUpdatedAt": updated.Format(time.RFC3339Nano),
+		"ttl":           madeTTL.Milliseconds(),
+		"pollInterval":  madePoll.Milliseconds(),
+	}
 }
 
 // answer is that of one of the methods about a task.

@@ -28,8 +28,15 @@ const (
 
 // newConn makes a connection that has not said hello yet.
 func newConn(ctx context.Context, name string, l limits) *Conn {
-	c := &Conn{name: name, cfg: l, relist: make(chan struct{}, 1), waiting: map[int64]*call{}, hear: map[string][]*listener{},
-		serve: map[string][]*server{}, incoming: map[string]context.CancelFunc{}}
+	c := &Conn{
+		name:     name,
+		cfg:      l,
+		relist:   make(chan struct{}, 1),
+		waiting:  map[int64]*call{},
+		hear:     map[string][]*listener{},
+		serve:    map[string][]*server{},
+		incoming: map[string]context.CancelFunc{},
+	}
 	c.life, c.end = context.WithCancelCause(ctx)
 	return c
 }
@@ -68,7 +75,11 @@ func (c *Conn) hello(ctx context.Context, version string) error {
 	if !slices.Contains(revisions(), res.Revision) {
 		return fmt.Errorf("it speaks revision %.40q of the protocol, and %q is spoken here", res.Revision, revisions())
 	}
-	c.revision, c.capabilities, c.about = res.Revision, res.Capabilities, fmt.Sprintf("%.100s %.40s", res.Info.Name, res.Info.Version)
+	c.revision, c.capabilities, c.about = res.Revision, res.Capabilities, fmt.Sprintf(
+		"%.100s %.40s",
+		res.Info.Name,
+		res.Info.Version,
+	)
 	c.wire.agreed(c.revision)
 	if err := c.Notify(ctx, "notifications/initialized", nil); err != nil {
 		return err
@@ -93,7 +104,11 @@ func clientCapabilities() map[string]any {
 	none := struct{}{}
 	return map[string]any{
 		"elicitation": map[string]any{"form": none},
-		"tasks":       map[string]any{"list": none, "cancel": none, "requests": map[string]any{"elicitation": map[string]any{"create": none}}},
+		"tasks": map[string]any{
+			"list":     none,
+			"cancel":   none,
+			"requests": map[string]any{"elicitation": map[string]any{"create": none}},
+		},
 	}
 }
 
@@ -129,7 +144,11 @@ func (c *Conn) follow() {
 
 // list reads all pages of the list of tools.
 func (c *Conn) list(ctx context.Context) ([]Tool, error) {
-	ctx, done := context.WithTimeoutCause(ctx, c.cfg.list, fmt.Errorf("%w: tools/list took more than %v", ErrNoAnswer, c.cfg.list))
+	ctx, done := context.WithTimeoutCause(
+		ctx,
+		c.cfg.list,
+		fmt.Errorf("%w: tools/list took more than %v", ErrNoAnswer, c.cfg.list),
+	)
 	defer done()
 	var tools []Tool
 	size, cursor := 0, ""

@@ -164,7 +164,13 @@ func (c *Conn) asked(m message) {
 		c.mu.Unlock()
 		cancel()
 		if !twice { // else it would be taken for the answer to the first
-			c.reply(encodeAnswer(m.ID, nil, &RPCError{Code: CodeInternal, Message: fmt.Sprintf("too many requests: %d are at work", inFlight)}))
+			c.reply(
+				encodeAnswer(
+					m.ID,
+					nil,
+					&RPCError{Code: CodeInternal, Message: fmt.Sprintf("too many requests: %d are at work", inFlight)},
+				),
+			)
 		}
 		return
 	}

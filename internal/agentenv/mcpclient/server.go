@@ -54,7 +54,9 @@ func (s Server) Check() error {
 	switch s.Type {
 	case "", Stdio, "local", HTTP, "streamable-http", "streamableHttp":
 	case "sse":
-		return errors.New("type sse is the transport of 2024, which is not spoken here (use the server's streamable HTTP address with type http)")
+		return errors.New(
+			"type sse is the transport of 2024, which is not spoken here (use the server's streamable HTTP address with type http)",
+		)
 	default:
 		return fmt.Errorf("type %q is not known (use stdio or http)", s.Type)
 	}
@@ -63,7 +65,8 @@ func (s Server) Check() error {
 		return errors.New("it has neither a command nor a url")
 	case s.Command != "" && s.URL != "":
 		return errors.New("it has a command and a url (remove one)")
-	case s.URL != "" && (s.Type == Stdio || s.Type == "local"), s.Command != "" && s.Type != "" && s.Type != Stdio && s.Type != "local":
+	case s.URL != "" && (s.Type == Stdio || s.Type == "local"),
+		s.Command != "" && s.Type != "" && s.Type != Stdio && s.Type != "local":
 		return fmt.Errorf("type %s does not go with what it has", s.Type)
 	case s.TimeoutMS < 0:
 		return errors.New("timeout is below 0")

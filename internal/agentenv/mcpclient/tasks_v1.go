@@ -101,10 +101,24 @@ type taskV1 struct {
 }
 
 func (w taskV1) state() TaskState {
-	phases := map[string]TaskPhase{"working": TaskWorking, "input_required": TaskAsking, "completed": TaskCompleted, "failed": TaskFailed,
-		"cancelled": TaskCancelled, "canceled": TaskCancelled}
-	return TaskState{ID: w.TaskID, Phase: phases[w.Status], Word: w.Status, Message: w.Message, Created: instant(w.Created), Updated: instant(w.Updated),
-		TTL: milliseconds(w.TTL), Poll: milliseconds(w.Poll)}
+	phases := map[string]TaskPhase{
+		"working":        TaskWorking,
+		"input_required": TaskAsking,
+		"completed":      TaskCompleted,
+		"failed":         TaskFailed,
+		"cancelled":      TaskCancelled,
+		"canceled":       TaskCancelled,
+	}
+	return TaskState{
+		ID:      w.TaskID,
+		Phase:   phases[w.Status],
+		Word:    w.Status,
+		Message: w.Message,
+		Created: instant(w.Created),
+		Updated: instant(w.Updated),
+		TTL:     milliseconds(w.TTL),
+		Poll:    milliseconds(w.Poll),
+	}
 }
 
 // milliseconds is a span as servers give it.
@@ -143,7 +157,12 @@ func has(c *Conn, path ...string) bool {
 }
 
 // Create calls a tool as a task.
-func (t *TasksV1) Create(ctx context.Context, tool string, args json.RawMessage, ttl time.Duration) (TaskState, string, error) {
+func (t *TasksV1) Create(
+	ctx context.Context,
+	tool string,
+	args json.RawMessage,
+	ttl time.Duration,
+) (TaskState, string, error) {
 	c, err := t.live(ctx)
 	if err != nil {
 		return TaskState{}, "", err
@@ -155,7 +174,12 @@ func (t *TasksV1) Create(ctx context.Context, tool string, args json.RawMessage,
 	if ttl > 0 {
 		wish["ttl"] = ttl.Milliseconds()
 	}
-	raw, err := c.CallOpt(ctx, "tools/call", map[string]any{"name": tool, "arguments": args, "task": wish}, CallOptions{Token: t.token, Timeout: createTimeout})
+	raw, err := c.CallOpt(
+		ctx,
+		"tools/call",
+		map[string]any{"name": tool, "arguments": args, "task": wish},
+		CallOptions{Token: t.token, Timeout: createTimeout},
+	)
 	if err != nil {
 		return TaskState{}, "", refused(err)
 	}
@@ -248,7 +272,11 @@ func (t *TasksV1) Steer(ctx context.Context, id, text string) error {
 	if !has(c, "tasks", "steer") {
 		return ErrNoSteer
 	}
-	params := map[string]any{"taskId": id, "message": text, "_meta": map[string]any{relatedTask: map[string]any{"taskId": id}}}
+	params := map[string]any{
+		"taskId":  id,
+		"message": text,
+		"_meta":   map[string]any{relatedTask: map[string]any{"taskId": id}},
+	}
 	_, err = c.CallOpt(ctx, "tasks/steer", params, CallOptions{Timeout: lookTimeout})
 	return refused(err)
 }
@@ -345,7 +373,10 @@ func (t *TasksV1) asked(ctx context.Context, params json.RawMessage) (any, error
 		<-ctx.Done() // any answer would be that of the task's owner
 		return nil, context.Cause(ctx)
 	}
-	res := map[string]any{"action": a.Action, "_meta": map[string]any{relatedTask: map[string]any{"taskId": p.Meta.Task.ID}}}
+	res := map[string]any{
+		"action": a.Action,
+		"_meta":  map[string]any{relatedTask: map[string]any{"taskId": p.Meta.Task.ID}},
+	}
 	if a.Action == FormAccepted {
 		res["content"] = json.RawMessage(cmp.Or(string(a.Values), "{}"))
 	}

@@ -159,7 +159,8 @@ func settle(entries []Entry, trusted func() bool, called func(string) string) {
 	}
 	for i := range entries {
 		for _, other := range entries {
-			if e := &entries[i]; e.Scope == Project && other.Scope == User && called(e.Name) == called(other.Name) && e.Server.Key("") != other.Server.Key("") {
+			if e := &entries[i]; e.Scope == Project && other.Scope == User && called(e.Name) == called(other.Name) &&
+				e.Server.Key("") != other.Server.Key("") {
 				e.Shadows = other.Path
 			}
 		}

@@ -87,7 +87,12 @@ func readBoard(root *os.Root) (Board, error) {
 		return Board{}, nil
 	}
 	if err == nil && info.Size() > maxBoardFile {
-		err = fmt.Errorf("%s has %d bytes, and %d are read at most (take lines out of it)", boardName, info.Size(), maxBoardFile)
+		err = fmt.Errorf(
+			"%s has %d bytes, and %d are read at most (take lines out of it)",
+			boardName,
+			info.Size(),
+			maxBoardFile,
+		)
 	}
 	if err != nil {
 		return Board{}, err
@@ -112,10 +117,16 @@ func parseBoard(data []byte) Board {
 			b.lines = append(b.lines, line{raw, e.ID})
 		case !ended:
 			b.torn = raw
-			b.Problems = append(b.Problems, fmt.Sprintf("%s: line %d was cut off; the next change sets it aside in %s", boardName, n, tornName))
+			b.Problems = append(
+				b.Problems,
+				fmt.Sprintf("%s: line %d was cut off; the next change sets it aside in %s", boardName, n, tornName),
+			)
 		default:
 			b.lines = append(b.lines, line{raw: raw})
-			b.Problems = append(b.Problems, fmt.Sprintf("%s: line %d cannot be read: %v (correct it, or take it out)", boardName, n, err))
+			b.Problems = append(
+				b.Problems,
+				fmt.Sprintf("%s: line %d cannot be read: %v (correct it, or take it out)", boardName, n, err),
+			)
 		}
 	}
 	return b
@@ -156,7 +167,12 @@ func (s *Store) Add(ctx context.Context, by, text string, tags ...string) (Entry
 }
 
 func newEntry(by, text string, tags []string) (Entry, error) {
-	e := Entry{ID: newID(), At: time.Now().UTC().Round(time.Second), By: strings.TrimSpace(by), Text: strings.TrimSpace(text)}
+	e := Entry{
+		ID:   newID(),
+		At:   time.Now().UTC().Round(time.Second),
+		By:   strings.TrimSpace(by),
+		Text: strings.TrimSpace(text),
+	}
 	for _, t := range tags {
 		if t = strings.ToLower(strings.TrimSpace(t)); !slices.Contains(e.Tags, t) {
 			e.Tags = append(e.Tags, t)
@@ -202,8 +218,14 @@ func (b *Board) add(e Entry) error {
 	}
 	size := len(b.encoded()) + len(raw) + 1
 	if len(b.lines) >= MaxEntries || size > MaxBoard {
-		return fmt.Errorf("the board is full: with this it would have %d entries (%d are possible) and %d bytes (%d are possible); prune what is out of date first, such as the oldest: %s",
-			len(b.lines)+1, MaxEntries, size, MaxBoard, strings.Join(b.oldest(), ", "))
+		return fmt.Errorf(
+			"the board is full: with this it would have %d entries (%d are possible) and %d bytes (%d are possible); prune what is out of date first, such as the oldest: %s",
+			len(b.lines)+1,
+			MaxEntries,
+			size,
+			MaxBoard,
+			strings.Join(b.oldest(), ", "),
+		)
 	}
 	b.lines = append(b.lines, line{raw, e.ID})
 	return nil

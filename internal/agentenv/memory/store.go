@@ -238,7 +238,8 @@ func names(root *os.Root) ([]string, error) {
 
 // fileName reports whether a file of memory can have the name.
 func fileName(name string) bool {
-	return filepath.Ext(name) == ".md" && !strings.HasPrefix(name, ".") && len(name) <= 100 && !strings.ContainsAny(name, "/\\\x00\n")
+	return filepath.Ext(name) == ".md" && !strings.HasPrefix(name, ".") && len(name) <= 100 &&
+		!strings.ContainsAny(name, "/\\\x00\n")
 }
 
 // MayWrite says why a file with this absolute path may not be given so many bytes,
@@ -252,7 +253,11 @@ func (s *Store) MayWrite(path string, bytes int64) error {
 	case !fileName(name):
 		return errors.New("a file of memory has a short name that ends in .md")
 	case bytes > MaxFile:
-		return fmt.Errorf("a file of memory has %d bytes at most, and this would have %d: put it into several, or leave things out", MaxFile, bytes)
+		return fmt.Errorf(
+			"a file of memory has %d bytes at most, and this would have %d: put it into several, or leave things out",
+			MaxFile,
+			bytes,
+		)
 	}
 	root, err := s.open(false)
 	if err != nil {

@@ -225,7 +225,8 @@ func (m *matcher) words(ws []word, anywhere bool) (string, bool) {
 // A program is also known by its path. A ban on an exact line holds for a longer
 // one only if it says so.
 func follows(rule []string, ws []word, prefix bool) bool {
-	if len(ws) < len(rule) || !prefix && len(ws) != len(rule) || !like(rule[0], ws[0].text) && !like(rule[0], filepath.Base(ws[0].text)) {
+	if len(ws) < len(rule) || !prefix && len(ws) != len(rule) ||
+		!like(rule[0], ws[0].text) && !like(rule[0], filepath.Base(ws[0].text)) {
 		return false
 	}
 	for i, want := range rule[1:] {
@@ -264,7 +265,10 @@ func match(pattern, text string, many, one byte) bool {
 
 // paths looks for a file that a ban on reading, or on writing, speaks of.
 func (m *matcher) paths(ws []word, dirs []string, write bool) (string, bool) {
-	if !slices.ContainsFunc(m.rules, func(r rule) bool { return len(r.globs) > 0 && (write || kindOf(r.tool) != editTool) }) {
+	if !slices.ContainsFunc(
+		m.rules,
+		func(r rule) bool { return len(r.globs) > 0 && (write || kindOf(r.tool) != editTool) },
+	) {
 		return "", false
 	}
 	for _, w := range ws {
@@ -344,7 +348,22 @@ func (g *Gate) inert(name string) bool {
 		return false
 	}
 	switch name {
-	case "rg", "ag", "fd", "fdfind", "bat", "batcat", "man", "less", "more", "diff3", "nm", "awk", "gawk", "mawk", "nawk", "help":
+	case "rg",
+		"ag",
+		"fd",
+		"fdfind",
+		"bat",
+		"batcat",
+		"man",
+		"less",
+		"more",
+		"diff3",
+		"nm",
+		"awk",
+		"gawk",
+		"mawk",
+		"nawk",
+		"help":
 		return false
 	}
 	for _, o := range p.options {
@@ -383,13 +402,38 @@ func ownWords(c []word) bool {
 	}
 	switch filepath.Base(c[0].text) {
 	case "git":
-		return !has("bisect", "submodule", "rebase", "filter-branch", "difftool", "mergetool", "-c", "--exec-path", "--config-env", "-x", "--exec",
-			"--upload-pack", "--receive-pack")
+		return !has(
+			"bisect",
+			"submodule",
+			"rebase",
+			"filter-branch",
+			"difftool",
+			"mergetool",
+			"-c",
+			"--exec-path",
+			"--config-env",
+			"-x",
+			"--exec",
+			"--upload-pack",
+			"--receive-pack",
+		)
 	case "npm", "pnpm", "yarn", "bun":
 		return !has("exec", "x", "dlx", "-c", "--call")
 	case "go":
 		return !has("-exec", "--exec", "-toolexec", "--toolexec", "-vettool", "--vettool")
-	case "docker", "podman", "kubectl", "gh", "pip", "pip3", "cargo", "brew", "apt", "apt-get", "systemctl", "helm", "terraform":
+	case "docker",
+		"podman",
+		"kubectl",
+		"gh",
+		"pip",
+		"pip3",
+		"cargo",
+		"brew",
+		"apt",
+		"apt-get",
+		"systemctl",
+		"helm",
+		"terraform":
 		return true
 	}
 	return false
@@ -399,7 +443,22 @@ func ownWords(c []word) bool {
 // then every text in the line may be a command.
 func feeds(name string) bool {
 	switch name {
-	case "sh", "bash", "dash", "zsh", "ksh", "fish", "busybox", "eval", "source", ".", "xargs", "parallel", "ssh", "at", "batch", "trap":
+	case "sh",
+		"bash",
+		"dash",
+		"zsh",
+		"ksh",
+		"fish",
+		"busybox",
+		"eval",
+		"source",
+		".",
+		"xargs",
+		"parallel",
+		"ssh",
+		"at",
+		"batch",
+		"trap":
 		return true
 	}
 	return false

@@ -94,8 +94,9 @@ func (j *judge) builtin(ws []word, s scope) (good, bad scope, ok bool) {
 		return j.cd(args, s)
 	case "set":
 		for _, w := range args {
-			if !w.known || !slices.Contains([]string{"-e", "-u", "-x", "-eu", "-ex", "-eux", "-euo", "-euxo", "-eo", "-o", "+e", "+u", "+x",
-				"pipefail", "errexit", "nounset", "xtrace"}, w.text) {
+			if !w.known ||
+				!slices.Contains([]string{"-e", "-u", "-x", "-eu", "-ex", "-eux", "-euo", "-euxo", "-eo", "-o", "+e", "+u", "+x",
+					"pipefail", "errexit", "nounset", "xtrace"}, w.text) {
 				return s, s, false
 			}
 		}
@@ -122,7 +123,8 @@ func (j *judge) cd(args []word, s scope) (good, bad scope, ok bool) {
 	if len(args) > 1 && args[0].text == "--" {
 		args = args[1:]
 	}
-	if len(args) != 1 || !args[0].known || !args[0].plain || args[0].glob || args[0].text == "" || strings.HasPrefix(args[0].text, "-") {
+	if len(args) != 1 || !args[0].known || !args[0].plain || args[0].glob || args[0].text == "" ||
+		strings.HasPrefix(args[0].text, "-") {
 		j.doubt("cd to a folder that is known only when it runs")
 		return s, s, true
 	}
@@ -384,11 +386,65 @@ func versionOnly(ws []word) bool {
 		return false
 	}
 	switch ws[0].text {
-	case "node", "npm", "python", "python3", "pip", "pip3", "ruby", "perl", "php", "java", "javac", "gcc", "g++", "cc", "clang", "make",
-		"cmake", "docker", "curl", "wget", "bash", "sh", "zsh", "env",
-		"xargs", "tar", "find", "git", "go", "rustc", "cargo", "lua", "deno", "bun", "kubectl", "gh", "ssh", "openssl", "sqlite3", "psql",
-		"redis-cli", "jq", "rsync", "sudo", "strace", "gdb", "vim", "tee", "dd", "zip",
-		"mkdir", "touch", "cp", "mv", "rm", "ln", "chmod", "split", "truncate":
+	case "node",
+		"npm",
+		"python",
+		"python3",
+		"pip",
+		"pip3",
+		"ruby",
+		"perl",
+		"php",
+		"java",
+		"javac",
+		"gcc",
+		"g++",
+		"cc",
+		"clang",
+		"make",
+		"cmake",
+		"docker",
+		"curl",
+		"wget",
+		"bash",
+		"sh",
+		"zsh",
+		"env",
+		"xargs",
+		"tar",
+		"find",
+		"git",
+		"go",
+		"rustc",
+		"cargo",
+		"lua",
+		"deno",
+		"bun",
+		"kubectl",
+		"gh",
+		"ssh",
+		"openssl",
+		"sqlite3",
+		"psql",
+		"redis-cli",
+		"jq",
+		"rsync",
+		"sudo",
+		"strace",
+		"gdb",
+		"vim",
+		"tee",
+		"dd",
+		"zip",
+		"mkdir",
+		"touch",
+		"cp",
+		"mv",
+		"rm",
+		"ln",
+		"chmod",
+		"split",
+		"truncate":
 	default:
 		return false
 	}
@@ -451,12 +507,68 @@ func (j *judge) opaque(ws []word) bool {
 		return true
 	}
 	switch name {
-	case "env", "sudo", "doas", "su", "runuser", "setsid", "watch", "nohup", "stdbuf", "nice", "timeout", "ionice", "chrt", "taskset",
-		"chroot", "unshare", "nsenter", "flock", "script", "strace", "ltrace", "gdb", "expect", "entr", "parallel", "setarch", "linux32",
-		"linux64", "prlimit", "systemd-run",
-		"exec", "command", "builtin", "alias", "unalias", "enable", "hash", "bind", "shopt", "set", "unset", "complete",
-		"compgen", "coproc", "read", "readarray", "mapfile", "let", "fc", "history", "pushd", "popd", "dirs", "ulimit", "umask", "getopts",
-		"export", "declare", "typeset", "local", "readonly", "nameref":
+	case "env",
+		"sudo",
+		"doas",
+		"su",
+		"runuser",
+		"setsid",
+		"watch",
+		"nohup",
+		"stdbuf",
+		"nice",
+		"timeout",
+		"ionice",
+		"chrt",
+		"taskset",
+		"chroot",
+		"unshare",
+		"nsenter",
+		"flock",
+		"script",
+		"strace",
+		"ltrace",
+		"gdb",
+		"expect",
+		"entr",
+		"parallel",
+		"setarch",
+		"linux32",
+		"linux64",
+		"prlimit",
+		"systemd-run",
+		"exec",
+		"command",
+		"builtin",
+		"alias",
+		"unalias",
+		"enable",
+		"hash",
+		"bind",
+		"shopt",
+		"set",
+		"unset",
+		"complete",
+		"compgen",
+		"coproc",
+		"read",
+		"readarray",
+		"mapfile",
+		"let",
+		"fc",
+		"history",
+		"pushd",
+		"popd",
+		"dirs",
+		"ulimit",
+		"umask",
+		"getopts",
+		"export",
+		"declare",
+		"typeset",
+		"local",
+		"readonly",
+		"nameref":
 		return true
 	}
 	return false

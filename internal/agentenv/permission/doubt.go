@@ -87,10 +87,26 @@ func (g *Gate) uses(c []string) []use {
 	operands, options := split(args)
 	passes, only := passedOver(args)
 	recursive := slices.ContainsFunc(options, func(o string) bool {
-		return o == "--recursive" || o == "--archive" || o == "--dereference-recursive" || len(o) > 1 && o[1] != '-' && strings.ContainsAny(o, "rRa")
+		return o == "--recursive" || o == "--archive" || o == "--dereference-recursive" ||
+			len(o) > 1 && o[1] != '-' && strings.ContainsAny(o, "rRa")
 	})
 	switch name {
-	case "ls", "dir", "vdir", "stat", "du", "realpath", "readlink", "tree", "find", "fd", "fdfind", "lsblk", "file", "namei", "lsattr", "which":
+	case "ls",
+		"dir",
+		"vdir",
+		"stat",
+		"du",
+		"realpath",
+		"readlink",
+		"tree",
+		"find",
+		"fd",
+		"fdfind",
+		"lsblk",
+		"file",
+		"namei",
+		"lsattr",
+		"which":
 		return nil
 	case "cp", "install", "rsync", "scp", "ln", "mv":
 		// A folder that is moved or linked can be read at its new place.
@@ -101,7 +117,9 @@ func (g *Gate) uses(c []string) []use {
 			sources = operands[:len(operands)-1]
 			add(use{writes: true}, operands[len(operands)-1])
 		}
-		add(use{reads: true, writes: name == "mv", deep: recursive || name == "mv" || name == "ln", passes: passes}, sources...)
+		add(
+			use{reads: true, writes: name == "mv", deep: recursive || name == "mv" || name == "ln", passes: passes},
+			sources...)
 	case "tar", "bsdtar":
 		if len(args) > 0 && (strings.Contains(strings.TrimLeft(args[0], "-"), "c") && !strings.HasPrefix(args[0], "--") ||
 			slices.Contains(args, "--create")) {
@@ -111,7 +129,20 @@ func (g *Gate) uses(c []string) []use {
 		}
 	case "zip", "7z", "7za":
 		add(use{reads: true, deep: recursive || name != "zip", passes: passes}, operands...)
-	case "tee", "touch", "truncate", "rm", "rmdir", "unlink", "shred", "chmod", "chown", "chgrp", "patch", "ed", "ex", "sponge":
+	case "tee",
+		"touch",
+		"truncate",
+		"rm",
+		"rmdir",
+		"unlink",
+		"shred",
+		"chmod",
+		"chown",
+		"chgrp",
+		"patch",
+		"ed",
+		"ex",
+		"sponge":
 		add(use{writes: true, deep: recursive && name == "rm"}, operands...)
 	case "git":
 		add(use{reads: slices.Contains(args, "--no-index")}, args...)
@@ -129,7 +160,24 @@ func (g *Gate) uses(c []string) []use {
 				add(use{reads: true}, file)
 			}
 		}
-	case "source", ".", "gzip", "gunzip", "bzip2", "xz", "zstd", "iconv", "split", "csplit", "openssl", "gpg", "yq", "zgrep", "zless", "nano", "vi", "vim":
+	case "source",
+		".",
+		"gzip",
+		"gunzip",
+		"bzip2",
+		"xz",
+		"zstd",
+		"iconv",
+		"split",
+		"csplit",
+		"openssl",
+		"gpg",
+		"yq",
+		"zgrep",
+		"zless",
+		"nano",
+		"vi",
+		"vim":
 		add(use{reads: true}, operands...)
 	default:
 		files := operands
@@ -164,7 +212,24 @@ func (g *Gate) uses(c []string) []use {
 // silent commands are given text, not files.
 func silent(name string) bool {
 	switch name {
-	case "echo", "printf", "test", "[", "cd", "pushd", "popd", "export", "mkdir", "kill", "let", "exit", "return", "type", "local", "read", "alias", "xargs":
+	case "echo",
+		"printf",
+		"test",
+		"[",
+		"cd",
+		"pushd",
+		"popd",
+		"export",
+		"mkdir",
+		"kill",
+		"let",
+		"exit",
+		"return",
+		"type",
+		"local",
+		"read",
+		"alias",
+		"xargs":
 		return true
 	}
 	return false
@@ -228,7 +293,10 @@ func passedOver(args []string) (out, only []string) {
 		}
 		if name == "--include" {
 			_, pattern := unescape(value)
-			only = append(only, strings.ToLower(strings.NewReplacer("\x01", "\x04", "\x02", "\x04", "\x03", "\x04").Replace(pattern)))
+			only = append(
+				only,
+				strings.ToLower(strings.NewReplacer("\x01", "\x04", "\x02", "\x04", "\x03", "\x04").Replace(pattern)),
+			)
 		} else if value = strings.Trim(value, "/"); value != "" && !marked(value) {
 			out = append(out, strings.ToLower(strings.TrimPrefix(value, "./")))
 		}
@@ -243,7 +311,8 @@ func (g *Gate) couldBe(rules []rule, p use, dirs []string) (string, bool) {
 	var paths []string
 	for _, r := range rules {
 		edits := kindOf(r.tool) == editTool
-		if len(r.globs) == 0 || edits && p.reads && !p.writes || !edits && p.writes && !p.reads && !p.deep && !marked(p.text) {
+		if len(r.globs) == 0 || edits && p.reads && !p.writes ||
+			!edits && p.writes && !p.reads && !p.deep && !marked(p.text) {
 			continue
 		}
 		if paths == nil {
@@ -261,7 +330,8 @@ func (g *Gate) couldBe(rules []rule, p use, dirs []string) (string, bool) {
 			}
 		}
 		for _, b := range r.bans {
-			if !sure && open(p.text) && !tells(p.text, b.text) || p.shown && strings.Contains(b.text, "/.") || passed(b.text, p.passes) {
+			if !sure && open(p.text) && !tells(p.text, b.text) || p.shown && strings.Contains(b.text, "/.") ||
+				passed(b.text, p.passes) {
 				continue
 			}
 			for _, path := range paths {

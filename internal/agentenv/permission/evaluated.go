@@ -77,10 +77,15 @@ func evaluates(n syntax.Node) bool {
 	case *syntax.ParamExp:
 		return n.Index != nil || n.Slice != nil || n.Excl || n.Exp != nil && n.Exp.Op == syntax.OtherParamOps
 	case *syntax.Assign:
-		return n.Index != nil || n.Array != nil || n.Name != nil && (strings.HasPrefix(n.Name.Value, "PS") || n.Name.Value == "PROMPT_COMMAND")
+		return n.Index != nil || n.Array != nil ||
+			n.Name != nil && (strings.HasPrefix(n.Name.Value, "PS") || n.Name.Value == "PROMPT_COMMAND")
 	case *syntax.CallExpr:
-		return len(n.Args) > 0 && slices.Contains([]string{"test", "[", "printf", "read", "unset", "let", "mapfile", "readarray", "wait", "getopts", "export",
-			"local", "declare", "typeset", "readonly", "command", "builtin"}, evaluate(n.Args[0])[0].text)
+		return len(n.Args) > 0 &&
+			slices.Contains(
+				[]string{"test", "[", "printf", "read", "unset", "let", "mapfile", "readarray", "wait", "getopts", "export",
+					"local", "declare", "typeset", "readonly", "command", "builtin"},
+				evaluate(n.Args[0])[0].text,
+			)
 	}
 	return false
 }

@@ -380,8 +380,9 @@ func (g *Gate) mayHold(dir string) bool {
 					fixed = glob[:strings.LastIndexByte(glob[:i], '/')+1]
 				}
 				fixed = strings.TrimSuffix(fixed, "/")
-				if dir == "/" || fixed == dir || strings.HasPrefix(fixed, dir+"/") || fixed != glob && (fixed == "" || strings.HasPrefix(dir,
-					fixed+"/")) {
+				if dir == "/" || fixed == dir || strings.HasPrefix(fixed, dir+"/") ||
+					fixed != glob && (fixed == "" || strings.HasPrefix(dir,
+						fixed+"/")) {
 					return true
 				}
 			}
@@ -406,7 +407,28 @@ func (j *judge) testFacts(name string, args []word, s scope) facts {
 			if !(w.text == "-o" && i > 0 && i < len(args)-1) {
 				return danger(runs, "it may evaluate an expression")
 			}
-		case "-a", "-e", "-f", "-d", "-r", "-w", "-x", "-s", "-L", "-h", "-b", "-c", "-p", "-S", "-k", "-g", "-u", "-G", "-O", "-nt", "-ot", "-ef":
+		case "-a",
+			"-e",
+			"-f",
+			"-d",
+			"-r",
+			"-w",
+			"-x",
+			"-s",
+			"-L",
+			"-h",
+			"-b",
+			"-c",
+			"-p",
+			"-S",
+			"-k",
+			"-g",
+			"-u",
+			"-G",
+			"-O",
+			"-nt",
+			"-ot",
+			"-ef":
 			if i+1 < len(args) {
 				if f.outside = j.operand(name, args[i+1], s); f.outside != "" {
 					return f
@@ -446,7 +468,21 @@ func printfFacts(args []word) facts {
 // wherever it stands.
 func responds(name string) bool {
 	switch name {
-	case "nm", "size", "strings", "readelf", "objdump", "objcopy", "strip", "ar", "ranlib", "addr2line", "c++filt", "as", "ld", "gprof", "elfedit":
+	case "nm",
+		"size",
+		"strings",
+		"readelf",
+		"objdump",
+		"objcopy",
+		"strip",
+		"ar",
+		"ranlib",
+		"addr2line",
+		"c++filt",
+		"as",
+		"ld",
+		"gprof",
+		"elfedit":
 		return true
 	}
 	return false
@@ -462,13 +498,76 @@ func (j *judge) findFacts(args []word, s scope) facts {
 			return danger(runs, "names of files that could be taken for actions")
 		}
 		switch a.text {
-		case "-P", "-print", "-print0", "-ls", "-prune", "-o", "-a", "-or", "-and", "-not", "!", "(", ")", ",", "-empty", "-true", "-false",
-			"-xdev", "-mount", "-depth", "-d", "-quit", "-daystart", "-readable", "-writable",
-			"-executable", "-nouser", "-nogroup", "-noleaf", "-ignore_readdir_race", "-noignore_readdir_race", "-warn", "-nowarn", "-help",
-			"--help", "-version", "--version":
-		case "-name", "-iname", "-path", "-ipath", "-wholename", "-iwholename", "-regex", "-iregex", "-regextype", "-type", "-xtype",
-			"-maxdepth", "-mindepth", "-size", "-mtime", "-mmin", "-ctime", "-cmin", "-atime", "-amin",
-			"-printf", "-perm", "-user", "-group", "-uid", "-gid", "-links", "-inum", "-lname", "-ilname", "-used", "-fstype", "-context",
+		case "-P",
+			"-print",
+			"-print0",
+			"-ls",
+			"-prune",
+			"-o",
+			"-a",
+			"-or",
+			"-and",
+			"-not",
+			"!",
+			"(",
+			")",
+			",",
+			"-empty",
+			"-true",
+			"-false",
+			"-xdev",
+			"-mount",
+			"-depth",
+			"-d",
+			"-quit",
+			"-daystart",
+			"-readable",
+			"-writable",
+			"-executable",
+			"-nouser",
+			"-nogroup",
+			"-noleaf",
+			"-ignore_readdir_race",
+			"-noignore_readdir_race",
+			"-warn",
+			"-nowarn",
+			"-help",
+			"--help",
+			"-version",
+			"--version":
+		case "-name",
+			"-iname",
+			"-path",
+			"-ipath",
+			"-wholename",
+			"-iwholename",
+			"-regex",
+			"-iregex",
+			"-regextype",
+			"-type",
+			"-xtype",
+			"-maxdepth",
+			"-mindepth",
+			"-size",
+			"-mtime",
+			"-mmin",
+			"-ctime",
+			"-cmin",
+			"-atime",
+			"-amin",
+			"-printf",
+			"-perm",
+			"-user",
+			"-group",
+			"-uid",
+			"-gid",
+			"-links",
+			"-inum",
+			"-lname",
+			"-ilname",
+			"-used",
+			"-fstype",
+			"-context",
 			"-newermt":
 			i++
 			if i < len(args) && args[i].glob {
@@ -513,10 +612,18 @@ func (j *judge) dateFacts(args []word, s scope) facts {
 	for i := 0; i < len(args); i++ {
 		a := args[i].text
 		switch {
-		case strings.HasPrefix(a, "+"), slices.Contains([]string{"-u", "--utc", "--universal", "-R", "--rfc-email", "--rfc-2822", "-I",
-			"--iso-8601", "--debug", "--help", "--version"}, a),
-			strings.HasPrefix(a, "-I"), strings.HasPrefix(a, "--iso-8601="), strings.HasPrefix(a, "--rfc-3339="), strings.HasPrefix(a,
-				"--date="), strings.HasPrefix(a, "-d") && len(a) > 2:
+		case strings.HasPrefix(a, "+"),
+			slices.Contains([]string{"-u", "--utc", "--universal", "-R", "--rfc-email", "--rfc-2822", "-I",
+				"--iso-8601", "--debug", "--help", "--version"}, a),
+			strings.HasPrefix(
+				a,
+				"-I",
+			),
+			strings.HasPrefix(a, "--iso-8601="),
+			strings.HasPrefix(a, "--rfc-3339="),
+			strings.HasPrefix(a,
+				"--date="),
+			strings.HasPrefix(a, "-d") && len(a) > 2:
 		case a == "-d" || a == "--date":
 			i++
 		case a == "-r" || a == "--reference":
@@ -553,8 +660,11 @@ func (j *judge) tarFacts(args []word, s scope) facts {
 			}
 			f.outside = j.archive(value, s)
 		case strings.HasPrefix(a, "--"):
-			if !slices.Contains([]string{"--list", "--verbose", "--gzip", "--bzip2", "--xz", "--zstd", "--auto-compress", "--utc",
-				"--full-time", "--numeric-owner", "--version", "--help"}, a) {
+			if !slices.Contains(
+				[]string{"--list", "--verbose", "--gzip", "--bzip2", "--xz", "--zstd", "--auto-compress", "--utc",
+					"--full-time", "--numeric-owner", "--version", "--help"},
+				a,
+			) {
 				return danger(runs, a)
 			}
 			list = list || a == "--list" || a == "--version" || a == "--help"
@@ -605,14 +715,41 @@ func tarOrdinary(args []word) bool {
 				return false // an archive on another machine
 			}
 		case strings.HasPrefix(a, "--"):
-			if !slices.Contains([]string{"--extract", "--get", "--create", "--list", "--append", "--update", "--verbose", "--gzip", "--bzip2", "--xz",
-				"--zstd", "--auto-compress", "--keep-old-files", "--no-same-owner", "--no-same-permissions", "--preserve-permissions",
-				"--overwrite", "--totals", "--wildcards", "--exclude-vcs", "--one-file-system", "--numeric-owner", "--version", "--help"}, a) {
+			if !slices.Contains(
+				[]string{
+					"--extract",
+					"--get",
+					"--create",
+					"--list",
+					"--append",
+					"--update",
+					"--verbose",
+					"--gzip",
+					"--bzip2",
+					"--xz",
+					"--zstd",
+					"--auto-compress",
+					"--keep-old-files",
+					"--no-same-owner",
+					"--no-same-permissions",
+					"--preserve-permissions",
+					"--overwrite",
+					"--totals",
+					"--wildcards",
+					"--exclude-vcs",
+					"--one-file-system",
+					"--numeric-owner",
+					"--version",
+					"--help",
+				},
+				a,
+			) {
 				return false
 			}
 		case i == 0 && !strings.HasPrefix(a, "-"), strings.HasPrefix(a, "-"):
 			letters := strings.TrimPrefix(a, "-")
-			if strings.Trim(letters, "xctruvzjJakpmhWwoSfC") != "" || strings.ContainsAny(letters[:max(0, len(letters)-1)], "fC") {
+			if strings.Trim(letters, "xctruvzjJakpmhWwoSfC") != "" ||
+				strings.ContainsAny(letters[:max(0, len(letters)-1)], "fC") {
 				return false
 			}
 			if strings.HasSuffix(letters, "f") || strings.HasSuffix(letters, "C") {
@@ -649,14 +786,70 @@ func goFacts(args []word) facts {
 		}
 		name, _, joined := strings.Cut(strings.TrimPrefix(name, "-"), "=")
 		switch name {
-		case "v", "race", "short", "failfast", "cover", "json", "benchmem", "x", "n", "a", "msan", "asan", "fullpath", "trimpath", "m", "u",
-			"deps", "test", "e", "find", "compiled", "all", "src", "diff", "l", "d", "s", "i":
-		case "run", "count", "timeout", "bench", "benchtime", "parallel", "p", "tags", "skip", "cpu", "shuffle", "fuzz", "fuzztime", "f",
-			"list", "covermode", "coverpkg", "vet", "buildvcs", "compat":
+		case "v",
+			"race",
+			"short",
+			"failfast",
+			"cover",
+			"json",
+			"benchmem",
+			"x",
+			"n",
+			"a",
+			"msan",
+			"asan",
+			"fullpath",
+			"trimpath",
+			"m",
+			"u",
+			"deps",
+			"test",
+			"e",
+			"find",
+			"compiled",
+			"all",
+			"src",
+			"diff",
+			"l",
+			"d",
+			"s",
+			"i":
+		case "run",
+			"count",
+			"timeout",
+			"bench",
+			"benchtime",
+			"parallel",
+			"p",
+			"tags",
+			"skip",
+			"cpu",
+			"shuffle",
+			"fuzz",
+			"fuzztime",
+			"f",
+			"list",
+			"covermode",
+			"coverpkg",
+			"vet",
+			"buildvcs",
+			"compat":
 			if !joined {
 				i++
 			}
-		case "o", "c", "coverprofile", "cpuprofile", "memprofile", "blockprofile", "mutexprofile", "trace", "outputdir", "w", "work", "mod", "C":
+		case "o",
+			"c",
+			"coverprofile",
+			"cpuprofile",
+			"memprofile",
+			"blockprofile",
+			"mutexprofile",
+			"trace",
+			"outputdir",
+			"w",
+			"work",
+			"mod",
+			"C":
 			return danger(writes, args[i].text)
 		default:
 			return danger(runs, args[i].text)

@@ -130,7 +130,10 @@ func New(r Rules) (*Gate, []error) {
 		g.rules.Mode = Default
 	case Default, AcceptEdits, Plan, DontAsk, Bypass:
 	default:
-		errs = append(errs, fmt.Errorf("permission mode %q is not known (use default, acceptEdits, plan, dontAsk or bypassPermissions)", r.Mode))
+		errs = append(
+			errs,
+			fmt.Errorf("permission mode %q is not known (use default, acceptEdits, plan, dontAsk or bypassPermissions)", r.Mode),
+		)
 		g.rules.Mode = Default
 	}
 	if !filepath.IsAbs(r.Cwd) {
@@ -148,7 +151,10 @@ func New(r Rules) (*Gate, []error) {
 			}
 		}
 	}
-	g.ownPath = slices.ContainsFunc(filepath.SplitList(g.rules.Path), func(dir string) bool { return !filepath.IsAbs(dir) })
+	g.ownPath = slices.ContainsFunc(
+		filepath.SplitList(g.rules.Path),
+		func(dir string) bool { return !filepath.IsAbs(dir) },
+	)
 	g.rootKey = strings.Join(g.roots, "\x00") + "\x00\x00" + r.Home + "\x00\x00"
 	g.pathKey = g.rules.Path + "\x00\x00" + g.rootKey
 	for _, t := range r.Tools {
@@ -169,7 +175,10 @@ func New(r Rules) (*Gate, []error) {
 		allow bool
 	}{{r.Allow, &g.allow, true}, {r.Ask, &g.ask, false}, {r.Deny, &g.deny, false}} {
 		if len(list.texts) > maxRules {
-			errs = append(errs, fmt.Errorf("a list of permission rules has %d: at most %d are looked at (remove some)", len(list.texts), maxRules))
+			errs = append(
+				errs,
+				fmt.Errorf("a list of permission rules has %d: at most %d are looked at (remove some)", len(list.texts), maxRules),
+			)
 			if list.texts = list.texts[:maxRules]; !list.allow {
 				*list.to = append(*list.to, rule{text: "more rules than are looked at", all: true})
 			}
@@ -187,7 +196,8 @@ func New(r Rules) (*Gate, []error) {
 	}
 	for _, list := range [][]rule{g.deny, g.ask} {
 		g.paths = g.paths || slices.ContainsFunc(list, func(r rule) bool { return len(r.globs) > 0 })
-		g.bans = g.bans || slices.ContainsFunc(list, func(r rule) bool { return len(r.globs) > 0 && kindOf(r.tool) != editTool })
+		g.bans = g.bans ||
+			slices.ContainsFunc(list, func(r rule) bool { return len(r.globs) > 0 && kindOf(r.tool) != editTool })
 	}
 	return g, errs
 }
@@ -220,7 +230,12 @@ func (g *Gate) Ask(ctx context.Context, c agent.Call, v Verdict) (agent.Decision
 	}
 	sum := sha256.Sum256([]byte(string(task.Permission) + "\x00" + c.Name + "\x00" + string(c.Input)))
 	reply, err := g.rules.Answer(ctx, task.Question{
-		Kind: task.Permission, Tool: c.Name, Input: c.Input, Reason: reason, Suggest: v.Suggest, Digest: hex.EncodeToString(sum[:]),
+		Kind:    task.Permission,
+		Tool:    c.Name,
+		Input:   c.Input,
+		Reason:  reason,
+		Suggest: v.Suggest,
+		Digest:  hex.EncodeToString(sum[:]),
 	})
 	switch {
 	case err != nil:
@@ -310,7 +325,10 @@ func (g *Gate) request(c agent.Call) request {
 			r.path = g.rules.Cwd
 		}
 		// A pattern can lead out of the directory it begins in.
-		if p := text("pattern"); r.tool == "Glob" && (strings.HasPrefix(p, "/") || strings.HasPrefix(p, "~") || strings.Contains(p, "..")) {
+		if p := text(
+			"pattern",
+		); r.tool == "Glob" &&
+			(strings.HasPrefix(p, "/") || strings.HasPrefix(p, "~") || strings.Contains(p, "..")) {
 			r.bad = "the pattern leads out of its directory"
 		}
 	case webTool:
@@ -362,7 +380,8 @@ func kindOf(tool string) toolKind {
 // taken for a path or a device.
 func taskName(id string) bool {
 	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.@"
-	if id == "" || len(id) > 128 || strings.Trim(id, letters) != "" || strings.Trim(id, ".") == "" || strings.HasPrefix(id, ".") {
+	if id == "" || len(id) > 128 || strings.Trim(id, letters) != "" || strings.Trim(id, ".") == "" ||
+		strings.HasPrefix(id, ".") {
 		return false
 	}
 	base, _, _ := strings.Cut(strings.ToUpper(id), ".")
@@ -417,7 +436,12 @@ func (g *Gate) decide(c agent.Call) (Verdict, request) {
 func (g *Gate) rule(r request) Verdict {
 	deny := func(why string) Verdict { return Verdict{Decision: Deny, Reason: why, Firm: true} }
 	if hit, ok := g.match(g.deny, r); ok {
-		return Verdict{Decision: Deny, Reason: "denied by the rule " + hit + "; only removing that rule allows it", Rule: hit, Firm: true}
+		return Verdict{
+			Decision: Deny,
+			Reason:   "denied by the rule " + hit + "; only removing that rule allows it",
+			Rule:     hit,
+			Firm:     true,
+		}
 	}
 	kind := kindOf(r.tool)
 	if r.bad != "" && kind != otherTool {
@@ -452,8 +476,12 @@ func (g *Gate) rule(r request) Verdict {
 // is plainly banned: what may be banned, and writing of protected files.
 func (g *Gate) above(kind toolKind, r request) (Verdict, bool) {
 	protected := func(path, candidate string) (Verdict, bool) {
-		return Verdict{Decision: Ask, Reason: "it writes the protected file " + path + ", which other programs run or obey", Firm: true,
-			candidate: candidate}, true
+		return Verdict{
+			Decision:  Ask,
+			Reason:    "it writes the protected file " + path + ", which other programs run or obey",
+			Firm:      true,
+			candidate: candidate,
+		}, true
 	}
 	switch kind {
 	case editTool:
@@ -470,7 +498,12 @@ func (g *Gate) above(kind toolKind, r request) (Verdict, bool) {
 			verb  string
 		}{{g.deny, "denies"}, {g.ask, "asks about"}} {
 			if hit, why := g.doubt(list.rules, s); hit != "" {
-				return Verdict{Decision: Ask, Reason: "it may be what the rule " + hit + " " + list.verb + ": " + why, Rule: hit, Firm: true}, true
+				return Verdict{
+					Decision: Ask,
+					Reason:   "it may be what the rule " + hit + " " + list.verb + ": " + why,
+					Rule:     hit,
+					Firm:     true,
+				}, true
 			}
 		}
 		if path, rule := g.protected(s); path != "" && g.rules.Mode != Plan && !g.literally(r.line.text) {
@@ -483,7 +516,8 @@ func (g *Gate) above(kind toolKind, r request) (Verdict, bool) {
 // literally reports whether an allow rule is this line.
 func (g *Gate) literally(text string) bool {
 	text = strings.TrimSpace(text)
-	return g.rules.Mode != Plan && slices.ContainsFunc(g.allow, func(r rule) bool { return r.literal == text && r.covers("Bash") })
+	return g.rules.Mode != Plan &&
+		slices.ContainsFunc(g.allow, func(r rule) bool { return r.literal == text && r.covers("Bash") })
 }
 
 // settle makes a denial of a question in a mode that asks none.
@@ -500,7 +534,11 @@ func (g *Gate) approve(kind toolKind, r request) Verdict {
 	switch kind {
 	case shellTool:
 		if r.tty && !(g.bare() && !plan) {
-			return Verdict{Decision: Ask, Reason: "the command gets a terminal, and what is typed there is not looked at by the rules that allow", Firm: true}
+			return Verdict{
+				Decision: Ask,
+				Reason:   "the command gets a terminal, and what is typed there is not looked at by the rules that allow",
+				Firm:     true,
+			}
 		}
 		return g.approveShell(r.line)
 	case readTool, listTool:

@@ -108,7 +108,10 @@ func (j *judge) gitPlaces(ws []word, s scope) string {
 		}
 		top = r.top
 		// Which commands git itself has, and no alias hides, depends on its version.
-		if slices.ContainsFunc(r.aliases, func(a string) bool { return strings.EqualFold(a, c.sub) || strings.EqualFold(a, c.sub+".command") }) {
+		if slices.ContainsFunc(
+			r.aliases,
+			func(a string) bool { return strings.EqualFold(a, c.sub) || strings.EqualFold(a, c.sub+".command") },
+		) {
 			return "the git repository has an alias " + c.sub
 		}
 	}
@@ -210,7 +213,8 @@ func (j *judge) gitFiles(p *program, d parsed, s scope) string {
 			for _, dir := range s.dirs {
 				full := filepath.Clean(j.g.expand(text, dir))
 				real, err := resolve(full)
-				if err != nil || !j.g.inside(real) && full != "/dev/null" && j.g.approvePath("Read", full, false).Decision != Allow {
+				if err != nil ||
+					!j.g.inside(real) && full != "/dev/null" && j.g.approvePath("Read", full, false).Decision != Allow {
 					return "git would read " + text + ", which is outside the working directories"
 				}
 			}
@@ -254,8 +258,20 @@ func gitDanger(sub string, rest []word) string {
 		first = rest[0].text
 	}
 	switch sub {
-	case "filter-branch", "difftool", "mergetool", "instaweb", "daemon", "shell", "remote-ext", "upload-pack", "receive-pack", "credential",
-		"send-email", "imap-send", "web--browse", "help":
+	case "filter-branch",
+		"difftool",
+		"mergetool",
+		"instaweb",
+		"daemon",
+		"shell",
+		"remote-ext",
+		"upload-pack",
+		"receive-pack",
+		"credential",
+		"send-email",
+		"imap-send",
+		"web--browse",
+		"help":
 		return "git " + sub + " runs other programs"
 	case "submodule":
 		if first == "foreach" {

@@ -514,5 +514,6 @@ func (m *Memory) gitHarmless(key, value string) bool {
 	if first == last {
 		return harmless[key[:first]+".*"]
 	}
-	return harmless[key[:first]+".*"+key[last:]] || harmless[key[:first]+".*.*"] || slices.Contains([]string{"alias", "pager"}, key[:first])
+	return harmless[key[:first]+".*"+key[last:]] || harmless[key[:first]+".*.*"] ||
+		slices.Contains([]string{"alias", "pager"}, key[:first])
 }

@@ -123,15 +123,27 @@ func (j *judge) dashes(s scope) bool {
 
 // public reports whether printenv is asked for variables that everybody may see only.
 func public(args []word) bool {
-	return len(args) > 0 && !slices.ContainsFunc(args, func(w word) bool { return !w.known || !w.plain || w.glob || !shown(w.text) })
+	return len(args) > 0 &&
+		!slices.ContainsFunc(args, func(w word) bool { return !w.known || !w.plain || w.glob || !shown(w.text) })
 }
 
 // systemFile reports files of the system that everybody may read, and in which nobody
 // keeps a secret. Only root has written them.
 func systemFile(real string) bool {
 	switch real {
-	case "/etc/os-release", "/etc/debian_version", "/etc/lsb-release", "/etc/hosts", "/etc/timezone", "/etc/shells", "/etc/services",
-		"/etc/protocols", "/proc/cpuinfo", "/proc/meminfo", "/proc/version", "/proc/loadavg", "/proc/uptime":
+	case "/etc/os-release",
+		"/etc/debian_version",
+		"/etc/lsb-release",
+		"/etc/hosts",
+		"/etc/timezone",
+		"/etc/shells",
+		"/etc/services",
+		"/etc/protocols",
+		"/proc/cpuinfo",
+		"/proc/meminfo",
+		"/proc/version",
+		"/proc/loadavg",
+		"/proc/uptime":
 	default:
 		if real != "/usr" && !strings.HasPrefix(real, "/usr/") {
 			return false
@@ -147,5 +159,6 @@ func systemFile(real string) bool {
 		return false
 	}
 	st, ok := info.Sys().(*syscall.Stat_t)
-	return ok && st.Uid == 0 && info.Mode().Perm()&0o004 != 0 && (info.Mode().IsRegular() || info.IsDir()) && filepath.IsAbs(real)
+	return ok && st.Uid == 0 && info.Mode().Perm()&0o004 != 0 && (info.Mode().IsRegular() || info.IsDir()) &&
+		filepath.IsAbs(real)
 }

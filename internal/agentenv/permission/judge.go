@@ -477,7 +477,11 @@ func quotedText(p *syntax.CmdSubst) (string, bool) {
 	}
 	call, ok := p.Stmts[0].Cmd.(*syntax.CallExpr)
 	r := p.Stmts[0].Redirs[0]
-	if !ok || len(call.Args) != 1 || len(call.Assigns) > 0 || call.Args[0].Lit() != "cat" || r.Op != syntax.Hdoc || r.N != nil || r.Hdoc == nil || !quotedDelimiter(r.Word) || len(r.Hdoc.Parts) != 1 {
+	if !ok || len(call.Args) != 1 || len(call.Assigns) > 0 || call.Args[0].Lit() != "cat" || r.Op != syntax.Hdoc ||
+		r.N != nil ||
+		r.Hdoc == nil ||
+		!quotedDelimiter(r.Word) ||
+		len(r.Hdoc.Parts) != 1 {
 		return "", false
 	}
 	lit, ok := r.Hdoc.Parts[0].(*syntax.Lit)
@@ -489,7 +493,11 @@ func quotedText(p *syntax.CmdSubst) (string, bool) {
 
 func (j *judge) parameter(p *syntax.ParamExp, s scope) part {
 	if p.Flags != nil || p.Excl || p.Width || p.IsSet || p.NestedParam != nil || p.Index != nil || p.Slice != nil || p.Repl != nil || p.Names != 0 ||
-		len(p.Modifiers) > 0 || p.Param == nil || p.Split != 0 || p.GlobSubst != 0 || p.RcExpand != 0 {
+		len(p.Modifiers) > 0 ||
+		p.Param == nil ||
+		p.Split != 0 ||
+		p.GlobSubst != 0 ||
+		p.RcExpand != 0 {
 		j.doubt("an expansion that may run or set something")
 		return part{}
 	}
@@ -530,8 +538,24 @@ func numeric(x syntax.ArithmExpr) bool {
 		return x.Op != syntax.Inc && x.Op != syntax.Dec && numeric(x.X)
 	case *syntax.BinaryArithm:
 		switch x.Op {
-		case syntax.Add, syntax.Sub, syntax.Mul, syntax.Quo, syntax.Rem, syntax.Eql, syntax.Gtr, syntax.Lss, syntax.Neq, syntax.Leq, syntax.Geq,
-			syntax.And, syntax.Or, syntax.Xor, syntax.AndArit, syntax.OrArit, syntax.TernQuest, syntax.TernColon:
+		case syntax.Add,
+			syntax.Sub,
+			syntax.Mul,
+			syntax.Quo,
+			syntax.Rem,
+			syntax.Eql,
+			syntax.Gtr,
+			syntax.Lss,
+			syntax.Neq,
+			syntax.Leq,
+			syntax.Geq,
+			syntax.And,
+			syntax.Or,
+			syntax.Xor,
+			syntax.AndArit,
+			syntax.OrArit,
+			syntax.TernQuest,
+			syntax.TernColon:
 			return numeric(x.X) && numeric(x.Y)
 		}
 	}
@@ -605,7 +629,8 @@ func (j *judge) number(x syntax.TestExpr, s scope) {
 // assign judges settings of variables for the rest of the line.
 func (j *judge) assign(assigns []*syntax.Assign, s scope) scope {
 	for _, a := range assigns {
-		if a.Append || a.Naked || a.Index != nil || a.Array != nil || a.Name == nil || !localName(a.Name.Value) && !harmlessVariable(a.Name.Value) {
+		if a.Append || a.Naked || a.Index != nil || a.Array != nil || a.Name == nil ||
+			!localName(a.Name.Value) && !harmlessVariable(a.Name.Value) {
 			j.doubt("it sets a variable that may change what runs")
 			return s
 		}
@@ -678,7 +703,8 @@ func (j *judge) declare(c *syntax.DeclClause, s scope) (good, bad scope) {
 		return s, s
 	}
 	for _, a := range c.Args {
-		if a.Naked || a.Append || a.Index != nil || a.Array != nil || a.Name == nil || !ordinary(a.Name.Value, j.value(a.Value, s)) {
+		if a.Naked || a.Append || a.Index != nil || a.Array != nil || a.Name == nil ||
+			!ordinary(a.Name.Value, j.value(a.Value, s)) {
 			j.doubt("it sets a variable that may change what runs")
 			return s, s
 		}

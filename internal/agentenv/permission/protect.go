@@ -157,7 +157,8 @@ func written(c []string) []string {
 	case "tee", "touch", "truncate", "rm", "rmdir", "unlink", "shred", "ed", "ex", "sponge", "patch", "mkfifo", "mknod":
 		return operands
 	case "chmod", "chown", "chgrp", "chattr", "setfacl":
-		if len(operands) > 0 && !slices.ContainsFunc(options, func(o string) bool { return strings.HasPrefix(o, "--reference") }) {
+		if len(operands) > 0 &&
+			!slices.ContainsFunc(options, func(o string) bool { return strings.HasPrefix(o, "--reference") }) {
 			return operands[1:]
 		}
 		return operands
@@ -169,7 +170,8 @@ func written(c []string) []string {
 		out := slices.Clone(dest)
 		for _, d := range dest {
 			for _, src := range operands {
-				if base := src[strings.LastIndexByte(strings.TrimRight(src, "/"), '/')+1:]; base != "" && !open(base) && strings.Trim(base, "./") != "" {
+				if base := src[strings.LastIndexByte(strings.TrimRight(src, "/"), '/')+1:]; base != "" && !open(base) &&
+					strings.Trim(base, "./") != "" {
 					out = append(out, d+"/"+base)
 				}
 			}
@@ -266,7 +268,8 @@ func gitConfig(args []string) []string {
 			reading = true
 		}
 	}
-	if writing || !reading && len(operands) > 1 || slices.ContainsFunc(operands, func(w string) bool { return strings.ContainsRune(w, openWords) }) {
+	if writing || !reading && len(operands) > 1 ||
+		slices.ContainsFunc(operands, func(w string) bool { return strings.ContainsRune(w, openWords) }) {
 		return []string{file}
 	}
 	return nil

@@ -487,7 +487,9 @@ func (s *speller) parameter(p *syntax.ParamExp, whole, joined bool) []string {
 	if whole {
 		unknown = []string{string(rune(openText))}
 	}
-	if p.Param == nil || p.Excl || p.Slice != nil || p.Repl != nil || p.Names != 0 || p.NestedParam != nil || p.Flags != nil || len(p.Modifiers) > 0 {
+	if p.Param == nil || p.Excl || p.Slice != nil || p.Repl != nil || p.Names != 0 || p.NestedParam != nil ||
+		p.Flags != nil ||
+		len(p.Modifiers) > 0 {
 		return unknown
 	}
 	name := p.Param.Value
@@ -521,7 +523,11 @@ func (s *speller) parameter(p *syntax.ParamExp, whole, joined bool) []string {
 	}
 	if p.Exp != nil {
 		switch p.Exp.Op {
-		case syntax.DefaultUnset, syntax.DefaultUnsetOrNull, syntax.AssignUnset, syntax.AssignUnsetOrNull, syntax.AlternateUnset,
+		case syntax.DefaultUnset,
+			syntax.DefaultUnsetOrNull,
+			syntax.AssignUnset,
+			syntax.AssignUnsetOrNull,
+			syntax.AlternateUnset,
 			syntax.AlternateUnsetOrNull:
 			for _, v := range s.joined(p.Exp.Word) {
 				if !slices.Contains(values, v) {
@@ -619,8 +625,24 @@ func prints(p *syntax.CmdSubst) bool {
 		syntax.Walk(st, func(n syntax.Node) bool {
 			if c, ok := n.(*syntax.CallExpr); ok && len(c.Args) > 0 {
 				switch filepath.Base(c.Args[0].Lit()) {
-				case "echo", "printf", "cat", "sed", "awk", "gawk", "mawk", "tr", "rev", "base64", "xxd", "cut", "head", "tail", "perl", "python",
-					"python3", ".":
+				case "echo",
+					"printf",
+					"cat",
+					"sed",
+					"awk",
+					"gawk",
+					"mawk",
+					"tr",
+					"rev",
+					"base64",
+					"xxd",
+					"cut",
+					"head",
+					"tail",
+					"perl",
+					"python",
+					"python3",
+					".":
 					found = true
 				}
 			}

@@ -82,16 +82,70 @@ func subcommands(name string, args []word) int {
 		}
 		return 1
 	case "docker", "podman":
-		if len(args) > 0 && slices.Contains([]string{"compose", "image", "container", "volume", "network", "system", "buildx"}, args[0].text) {
+		if len(args) > 0 &&
+			slices.Contains([]string{"compose", "image", "container", "volume", "network", "system", "buildx"}, args[0].text) {
 			return 2
 		}
 		return 1
 	case "gh", "glab", "aws", "gcloud", "az", "kubeadm", "argocd", "flux":
 		return 2
-	case "git", "go", "cargo", "rustup", "pip", "pip3", "pipx", "conda", "kubectl", "helm", "terraform", "tofu", "dotnet", "swift", "mix",
-		"bundle", "gem", "rails", "rake", "flutter", "dart", "brew", "apt", "apt-get", "dnf", "systemctl", "journalctl", "nix", "bazel",
-		"buck2", "stack", "cabal", "opam", "dune", "zig", "just", "task", "turbo", "nx", "ng", "firebase", "vercel", "heroku", "fly",
-		"snap", "vagrant", "ansible", "pre-commit", "jj", "hg", "svn", "pulumi", "minikube", "kind", "skaffold", "buf", "svelte-kit":
+	case "git",
+		"go",
+		"cargo",
+		"rustup",
+		"pip",
+		"pip3",
+		"pipx",
+		"conda",
+		"kubectl",
+		"helm",
+		"terraform",
+		"tofu",
+		"dotnet",
+		"swift",
+		"mix",
+		"bundle",
+		"gem",
+		"rails",
+		"rake",
+		"flutter",
+		"dart",
+		"brew",
+		"apt",
+		"apt-get",
+		"dnf",
+		"systemctl",
+		"journalctl",
+		"nix",
+		"bazel",
+		"buck2",
+		"stack",
+		"cabal",
+		"opam",
+		"dune",
+		"zig",
+		"just",
+		"task",
+		"turbo",
+		"nx",
+		"ng",
+		"firebase",
+		"vercel",
+		"heroku",
+		"fly",
+		"snap",
+		"vagrant",
+		"ansible",
+		"pre-commit",
+		"jj",
+		"hg",
+		"svn",
+		"pulumi",
+		"minikube",
+		"kind",
+		"skaffold",
+		"buf",
+		"svelte-kit":
 		return 1
 	}
 	return 0

@@ -246,7 +246,11 @@ func (d *parsed) take(o option, name string, values []word) {
 	if o.risk > d.risk {
 		d.risk, d.why = o.risk, name
 	}
-	d.deep, d.shallow, d.lists, d.given = d.deep || o.deep, d.shallow || o.shallow, d.lists || o.lists, d.given || o.pattern
+	d.deep, d.shallow, d.lists, d.given = d.deep ||
+		o.deep, d.shallow ||
+		o.shallow, d.lists ||
+		o.lists, d.given ||
+		o.pattern
 	d.values = append(d.values, values...)
 	if len(values) == 0 {
 		return
@@ -310,7 +314,8 @@ func (p *program) parseLong(d *parsed, a word, rest []word) int {
 // abbreviated is the only option that begins so.
 func (p *program) abbreviated(begin string) (string, option, bool) {
 	i, _ := slices.BinarySearch(p.long, begin)
-	if i == len(p.long) || !strings.HasPrefix(p.long[i], begin) || i+1 < len(p.long) && strings.HasPrefix(p.long[i+1], begin) {
+	if i == len(p.long) || !strings.HasPrefix(p.long[i], begin) ||
+		i+1 < len(p.long) && strings.HasPrefix(p.long[i+1], begin) {
 		return begin, option{}, false
 	}
 	return p.long[i], p.options[p.long[i]], true

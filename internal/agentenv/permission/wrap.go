@@ -28,8 +28,20 @@ func wrapperOf(name string) (wrapper, bool) {
 		return wrapper{values: "-u -g -h -p -C -r -t -T -U -D -R --user --group --host --prompt --chdir", sets: true}, true
 	case "doas", "runuser":
 		return wrapper{values: "-u -C -g"}, true
-	case "nohup", "setsid", "command", "builtin", "busybox", "toybox", "fakeroot", "unbuffer", "unshare", "dbus-run-session", "rlwrap",
-		"catchsegv", "gdb", "valgrind":
+	case "nohup",
+		"setsid",
+		"command",
+		"builtin",
+		"busybox",
+		"toybox",
+		"fakeroot",
+		"unbuffer",
+		"unshare",
+		"dbus-run-session",
+		"rlwrap",
+		"catchsegv",
+		"gdb",
+		"valgrind":
 		return wrapper{}, true
 	case "exec":
 		return wrapper{values: "-a"}, true
@@ -52,7 +64,10 @@ func wrapperOf(name string) (wrapper, bool) {
 	case "nsenter", "prlimit", "systemd-run", "xvfb-run", "caffeinate", "cpulimit":
 		return wrapper{values: "-t -u -p -w -s -n -l --target --unit --property"}, true
 	case "xargs":
-		return wrapper{values: "-I -n -L -P -d -E -s -a --replace --max-args --max-lines --max-procs --delimiter --arg-file --max-chars", more: true}, true
+		return wrapper{
+			values: "-I -n -L -P -d -E -s -a --replace --max-args --max-lines --max-procs --delimiter --arg-file --max-chars",
+			more:   true,
+		}, true
 	case "parallel":
 		return wrapper{values: "-j -I -n -N -L --jobs --colsep --delay --joblog --results", more: true}, true
 	case "watch":
@@ -326,7 +341,8 @@ func (s *speller) findRuns(args []string, depth, level int) {
 		starts = []string{"."}
 	}
 	for _, start := range starts {
-		if len(names) == 0 || slices.Contains(args, "-o") && len(names) == 1 || slices.Contains(args, "!") || slices.Contains(args, "-not") {
+		if len(names) == 0 || slices.Contains(args, "-o") && len(names) == 1 || slices.Contains(args, "!") ||
+			slices.Contains(args, "-not") {
 			found = append(found, start+"/\x04")
 			continue
 		}

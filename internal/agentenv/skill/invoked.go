@@ -78,7 +78,9 @@ func (l *Ledger) Restore() string {
 		return ""
 	}
 	var b strings.Builder
-	b.WriteString("Skills used in this session, the latest first. Each is shown by its beginning; read its file for the rest.\n")
+	b.WriteString(
+		"Skills used in this session, the latest first. Each is shown by its beginning; read its file for the rest.\n",
+	)
 	for i, u := range used {
 		text := fmt.Sprintf("\n## %s\nPath: %s\n\n%s\n", u.Name, escape(excerpt.Line(u.Path, 1000)), escape(u.Preview))
 		if b.Len()+len(text) > maxRestore {

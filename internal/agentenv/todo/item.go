@@ -107,9 +107,21 @@ type field struct {
 // fields are those of the file, in its order.
 func (it *Item) fields() []field {
 	return []field{
-		{"v", &it.version}, {"id", &it.ID}, {"subject", &it.Subject}, {"description", &it.Description}, {"active_form", &it.ActiveForm},
-		{"status", &it.Status}, {"owner", &it.Owner}, {"blocked_by", &it.BlockedBy}, {"metadata", &it.Metadata},
-		{"revision", &it.Revision}, {"create_time", &it.CreateTime}, {"update_time", &it.UpdateTime},
+		{
+			"v",
+			&it.version,
+		},
+		{"id", &it.ID},
+		{"subject", &it.Subject},
+		{"description", &it.Description},
+		{"active_form", &it.ActiveForm},
+		{"status", &it.Status},
+		{"owner", &it.Owner},
+		{"blocked_by", &it.BlockedBy},
+		{"metadata", &it.Metadata},
+		{"revision", &it.Revision},
+		{"create_time", &it.CreateTime},
+		{"update_time", &it.UpdateTime},
 	}
 }
 
@@ -190,7 +202,11 @@ func (it Item) check() error {
 	case strings.TrimSpace(it.Subject) == "":
 		return errors.New("the subject is empty")
 	case len(it.Description) > MaxDescription:
-		return fmt.Errorf("the description has %d bytes, more than the %d that are allowed", len(it.Description), MaxDescription)
+		return fmt.Errorf(
+			"the description has %d bytes, more than the %d that are allowed",
+			len(it.Description),
+			MaxDescription,
+		)
 	case !utf8.ValidString(it.Description):
 		return errors.New("the description is not valid UTF-8")
 	case !it.Status.known():

@@ -18,7 +18,8 @@ var nudgeText string
 // open to-do, three or more are completed, and none was about verification; else
 // it is empty.
 func Nudge(c Change, after List) string {
-	if c.Before.Status == Completed || c.After.Status != Completed || len(after.Items) < nudgeFrom || len(after.Problems) > 0 {
+	if c.Before.Status == Completed || c.After.Status != Completed || len(after.Items) < nudgeFrom ||
+		len(after.Problems) > 0 {
 		return ""
 	}
 	for _, it := range after.Items {

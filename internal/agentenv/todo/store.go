@@ -94,8 +94,19 @@ func (s *Store) Create(ctx context.Context, d Draft) (it Item, err error) {
 func (s *Store) create(f *folder, d Draft) (Item, error) {
 	now := s.now().UTC().Round(0)
 	it := Item{
-		Subject: d.Subject, Description: d.Description, ActiveForm: d.ActiveForm, Owner: d.Owner, Status: Pending,
-		BlockedBy: sorted(d.BlockedBy), Metadata: map[string]json.RawMessage{}, Revision: 1, CreateTime: now, UpdateTime: now, version: version,
+		Subject:     d.Subject,
+		Description: d.Description,
+		ActiveForm:  d.ActiveForm,
+		Owner:       d.Owner,
+		Status:      Pending,
+		BlockedBy: sorted(
+			d.BlockedBy,
+		),
+		Metadata:   map[string]json.RawMessage{},
+		Revision:   1,
+		CreateTime: now,
+		UpdateTime: now,
+		version:    version,
 	}
 	if err := it.merge(d.Metadata); err != nil {
 		return it, err

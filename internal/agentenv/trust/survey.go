@@ -286,7 +286,8 @@ func events(tree map[string]any) map[string]any {
 	out := map[string]any{}
 	for key, v := range tree {
 		list, ok := v.([]any)
-		if ok && len(list) > 0 && !slices.ContainsFunc(list, func(item any) bool { _, object := item.(map[string]any); return !object }) {
+		if ok && len(list) > 0 &&
+			!slices.ContainsFunc(list, func(item any) bool { _, object := item.(map[string]any); return !object }) {
 			out[key] = v
 		}
 	}

@@ -74,7 +74,14 @@ func (s Store) Check(folder string) (State, error) {
 	if err != nil {
 		return State{}, err
 	}
-	st := State{Folder: folder, Changed: []Change{}, Would: append([]Item{}, found.items...), Blind: append([]Item{}, found.blind...), digest: found.digest(), sums: found.sums}
+	st := State{
+		Folder:  folder,
+		Changed: []Change{},
+		Would:   append([]Item{}, found.items...),
+		Blind:   append([]Item{}, found.blind...),
+		digest:  found.digest(),
+		sums:    found.sums,
+	}
 	c, err := s.read()
 	if err != nil {
 		return st, err
@@ -176,10 +183,18 @@ func (s Store) read() (content, error) {
 	}
 	c := content{}
 	if err := json.Unmarshal(data, &c); err != nil {
-		return empty, fmt.Errorf("read trusted folders: %s is damaged: %w (move it away, and trust your folders again)", s.path, err)
+		return empty, fmt.Errorf(
+			"read trusted folders: %s is damaged: %w (move it away, and trust your folders again)",
+			s.path,
+			err,
+		)
 	}
 	if c.Version != 1 {
-		return empty, fmt.Errorf("read trusted folders: %s has version %d, which this Drover does not know (use a newer one)", s.path, c.Version)
+		return empty, fmt.Errorf(
+			"read trusted folders: %s has version %d, which this Drover does not know (use a newer one)",
+			s.path,
+			c.Version,
+		)
 	}
 	if c.Folders == nil {
 		c.Folders = empty.Folders

@@ -80,10 +80,22 @@ func (e *BudgetError) Error() string {
 	}
 	of, spent, nearly := e.number(e.Budget)+e.unit(), e.number(e.Spent), e.Spent.below(e.Budget, e.Limit)
 	if e.Needs != (Budget{}) {
-		return fmt.Sprintf("the budget%s of %s has no room for this: %s is spent, %s is set aside for what runs, and a start needs %s", whose, of, spent, e.number(e.Held), e.number(e.Needs))
+		return fmt.Sprintf(
+			"the budget%s of %s has no room for this: %s is spent, %s is set aside for what runs, and a start needs %s",
+			whose,
+			of,
+			spent,
+			e.number(e.Held),
+			e.number(e.Needs),
+		)
 	}
 	if nearly {
-		return fmt.Sprintf("the budget%s of %s is nearly spent (%s), and the rest is kept for a last answer", whose, of, spent)
+		return fmt.Sprintf(
+			"the budget%s of %s is nearly spent (%s), and the rest is kept for a last answer",
+			whose,
+			of,
+			spent,
+		)
 	}
 	return fmt.Sprintf("the budget%s of %s is spent (%s)", whose, of, spent)
 }
@@ -195,7 +207,11 @@ func nanos(usd float64) int64 {
 // Open makes a purse, and counts what its file holds. The caller closes it.
 func Open(cfg Config) (*Purse, error) {
 	if !cfg.Budget.possible() {
-		return nil, fmt.Errorf("a budget of %v dollars and %d tokens cannot be (give amounts above 0)", cfg.Budget.USD, cfg.Budget.Tokens)
+		return nil, fmt.Errorf(
+			"a budget of %v dollars and %d tokens cannot be (give amounts above 0)",
+			cfg.Budget.USD,
+			cfg.Budget.Tokens,
+		)
 	}
 	p := &Purse{table: cfg.Table, note: cfg.Note, now: cfg.Now,
 		root:  &node{limit: cfg.Budget.amount()},
@@ -382,7 +398,12 @@ func (m *meter) ReserveLast(ctx context.Context, model string, maxTokens int) (f
 	})
 }
 
-func (m *meter) reserve(ctx context.Context, model string, maxTokens int, try func(string, int) (*reservation, <-chan struct{}, error)) (func(), error) {
+func (m *meter) reserve(
+	ctx context.Context,
+	model string,
+	maxTokens int,
+	try func(string, int) (*reservation, <-chan struct{}, error),
+) (func(), error) {
 	for {
 		r, wait, err := try(model, maxTokens)
 		if err != nil {
@@ -438,7 +459,12 @@ func (m *meter) take(r *reservation) *reservation {
 // expect is what a call will likely cost: it reads what the latest did, and
 // writes as much as the longest answer of the model so far.
 func (p *Purse) expect(n *node, model string, maxTokens int) *reservation {
-	likely, worst := agent.Usage{InputTokens: n.context, OutputTokens: p.longest[model]}, agent.Usage{OutputTokens: int64(maxTokens)}
+	likely, worst := agent.Usage{
+		InputTokens:  n.context,
+		OutputTokens: p.longest[model],
+	}, agent.Usage{
+		OutputTokens: int64(maxTokens),
+	}
 	if likely.InputTokens == 0 {
 		likely.InputTokens = firstContext
 	}
@@ -452,7 +478,12 @@ func (p *Purse) expect(n *node, model string, maxTokens int) *reservation {
 	}
 	worst.InputTokens = likely.InputTokens
 	usd, _ := p.table.Cost(model, likely) // without a price only tokens are reserved
-	return &reservation{model: model, amount: amount{nanos: nanos(usd), tokens: likely.InputTokens + likely.OutputTokens}, worst: worst, start: p.now()}
+	return &reservation{
+		model:  model,
+		amount: amount{nanos: nanos(usd), tokens: likely.InputTokens + likely.OutputTokens},
+		worst:  worst,
+		start:  p.now(),
+	}
 }
 
 // spentUp is an error if nothing is left but what is to be kept.
@@ -506,7 +537,12 @@ func (m *meter) Spent(model string, u agent.Usage) {
 	_ = p.write() // said by the next Reserve, which tries again
 	p.mu.Unlock()
 	if ask && p.note != nil {
-		p.note(fmt.Sprintf("the price of model %s is not known: its calls count as tokens and not against the budget in dollars (set models.prices)", c.Model))
+		p.note(
+			fmt.Sprintf(
+				"the price of model %s is not known: its calls count as tokens and not against the budget in dollars (set models.prices)",
+				c.Model,
+			),
+		)
 	}
 }
 

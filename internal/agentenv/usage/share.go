@@ -259,7 +259,9 @@ func (n *node) room() (room amount, tightest [3]*node) {
 // dimensions are the parts of an amount.
 func dimensions() [3]func(*amount) *int64 {
 	return [...]func(*amount) *int64{
-		func(a *amount) *int64 { return &a.nanos }, func(a *amount) *int64 { return &a.tokens }, func(a *amount) *int64 { return &a.bytes },
+		func(a *amount) *int64 { return &a.nanos },
+		func(a *amount) *int64 { return &a.tokens },
+		func(a *amount) *int64 { return &a.bytes },
 	}
 }
 
@@ -267,8 +269,14 @@ func dimensions() [3]func(*amount) *int64 {
 func short(tightest [3]*node, room, least amount) error {
 	for i, d := range dimensions() {
 		if n := tightest[i]; n != nil && *d(&room) < max(1, *d(&least)) {
-			return &BudgetError{Limit: [...]string{LimitUSD, LimitTokens, LimitOutput}[i], Agent: n.ID, Budget: n.limit.budget(), Spent: n.spent.budget(),
-				Held: n.promised().budget(), Needs: least.budget()}
+			return &BudgetError{
+				Limit:  [...]string{LimitUSD, LimitTokens, LimitOutput}[i],
+				Agent:  n.ID,
+				Budget: n.limit.budget(),
+				Spent:  n.spent.budget(),
+				Held:   n.promised().budget(),
+				Needs:  least.budget(),
+			}
 		}
 	}
 	return nil

@@ -46,8 +46,18 @@ func (s *Store) create(ctx context.Context, q Request) (*Tree, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := receipt{V: version, State: making, Task: q.Task, Session: q.Session, Name: excerpt.Line(q.Name, 100), Repo: from.top, Common: from.common,
-		Prefix: from.prefix, Branch: branchOf(q.Task), Created: time.Now().UTC()}
+	r := receipt{
+		V:       version,
+		State:   making,
+		Task:    q.Task,
+		Session: q.Session,
+		Name:    excerpt.Line(q.Name, 100),
+		Repo:    from.top,
+		Common:  from.common,
+		Prefix:  from.prefix,
+		Branch:  branchOf(q.Task),
+		Created: time.Now().UTC(),
+	}
 	if r.Base, err = from.start(ctx, q.Base); err != nil {
 		return nil, err
 	}
@@ -149,7 +159,10 @@ func find(ctx context.Context, folder string) (o origin, err error) {
 	var refused *Error
 	switch {
 	case errors.As(err, &refused) && strings.Contains(refused.Text, "not a git repository"):
-		return o, fmt.Errorf("%s is not in a git repository, and only one can have worktrees (run git init, or leave the isolation out)", folder)
+		return o, fmt.Errorf(
+			"%s is not in a git repository, and only one can have worktrees (run git init, or leave the isolation out)",
+			folder,
+		)
 	case err != nil:
 		return o, err
 	case strings.HasPrefix(kind, "true"):
@@ -209,7 +222,15 @@ func (o origin) free(ctx context.Context, branch string) error {
 
 // changes counts what is not committed; -1: that could not be told.
 func (o origin) changes(ctx context.Context) int {
-	list, err := o.git.fields(ctx, "status", "--porcelain", "-z", "--no-renames", "--untracked-files=normal", "--ignore-submodules=dirty")
+	list, err := o.git.fields(
+		ctx,
+		"status",
+		"--porcelain",
+		"-z",
+		"--no-renames",
+		"--untracked-files=normal",
+		"--ignore-submodules=dirty",
+	)
 	if err != nil {
 		return -1
 	}

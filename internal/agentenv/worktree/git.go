@@ -47,9 +47,24 @@ func (e *Error) Error() string { return fmt.Sprintf("git %s: %s", e.Command, e.T
 
 // settings are set for every call: they win over all files.
 func settings() []string {
-	return []string{"core.hooksPath=/dev/null", "core.fsmonitor=false", "diff.external=", "gpg.program=/bin/false", "core.pager=cat", "core.editor=:",
-		"gc.auto=0", "maintenance.auto=false", "submodule.recurse=false", "diff.ignoreSubmodules=dirty", "status.submoduleSummary=false",
-		"core.safecrlf=false", "core.quotePath=false", "advice.detachedHead=false", "protocol.allow=never", "core.untrackedCache=keep"}
+	return []string{
+		"core.hooksPath=/dev/null",
+		"core.fsmonitor=false",
+		"diff.external=",
+		"gpg.program=/bin/false",
+		"core.pager=cat",
+		"core.editor=:",
+		"gc.auto=0",
+		"maintenance.auto=false",
+		"submodule.recurse=false",
+		"diff.ignoreSubmodules=dirty",
+		"status.submoduleSummary=false",
+		"core.safecrlf=false",
+		"core.quotePath=false",
+		"advice.detachedHead=false",
+		"protocol.allow=never",
+		"core.untrackedCache=keep",
+	}
 }
 
 // Environ is an environment without the variables that would take git from the
@@ -57,8 +72,11 @@ func settings() []string {
 func Environ(env []string) []string {
 	return slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")
-		return slices.Contains([]string{"GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_NAMESPACE",
-			"GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES"}, name)
+		return slices.Contains(
+			[]string{"GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_NAMESPACE",
+				"GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES"},
+			name,
+		)
 	})
 }
 
@@ -71,9 +89,22 @@ func (g git) env() []string {
 		return strings.HasPrefix(name, "GIT_") && !slices.Contains(kept, name) || name == "LC_ALL" || name == "LANGUAGE"
 	})
 	const who, mail = "Drover", "drover@localhost"
-	env = append(env, "LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0", "GIT_ALLOW_PROTOCOL=none", "GIT_NO_LAZY_FETCH=1", "GIT_PAGER=cat",
-		"GIT_EDITOR=:", "GIT_NO_REPLACE_OBJECTS=1", "GIT_GRAFT_FILE=/dev/null",
-		"GIT_AUTHOR_NAME="+who, "GIT_AUTHOR_EMAIL="+mail, "GIT_COMMITTER_NAME="+who, "GIT_COMMITTER_EMAIL="+mail)
+	env = append(
+		env,
+		"LC_ALL=C",
+		"GIT_TERMINAL_PROMPT=0",
+		"GIT_OPTIONAL_LOCKS=0",
+		"GIT_ALLOW_PROTOCOL=none",
+		"GIT_NO_LAZY_FETCH=1",
+		"GIT_PAGER=cat",
+		"GIT_EDITOR=:",
+		"GIT_NO_REPLACE_OBJECTS=1",
+		"GIT_GRAFT_FILE=/dev/null",
+		"GIT_AUTHOR_NAME="+who,
+		"GIT_AUTHOR_EMAIL="+mail,
+		"GIT_COMMITTER_NAME="+who,
+		"GIT_COMMITTER_EMAIL="+mail,
+	)
 	if g.admin != "" {
 		env = append(env, "GIT_DIR="+g.admin, "GIT_WORK_TREE="+g.tree)
 	}
@@ -216,8 +247,10 @@ func (g git) harmless(ctx context.Context) error {
 	for i := 0; i+1 < len(list); i += 2 {
 		key, _, _ := strings.Cut(list[i+1], "\n")
 		if scope := list[i]; (scope == "local" || scope == "worktree") && runs(key) {
-			return fmt.Errorf("the repository's configuration sets %s, a program that git would run (move the setting to ~/.gitconfig if you trust it)",
-				excerpt.Line(key, 100))
+			return fmt.Errorf(
+				"the repository's configuration sets %s, a program that git would run (move the setting to ~/.gitconfig if you trust it)",
+				excerpt.Line(key, 100),
+			)
 		}
 	}
 	return nil
@@ -228,7 +261,8 @@ func (g git) harmless(ctx context.Context) error {
 func runs(key string) bool {
 	section, rest, _ := strings.Cut(strings.ToLower(key), ".")
 	last := rest[strings.LastIndexByte(rest, '.')+1:]
-	return section == "filter" && slices.Contains([]string{"clean", "smudge", "process"}, last) || section == "hook" && last == "command"
+	return section == "filter" && slices.Contains([]string{"clean", "smudge", "process"}, last) ||
+		section == "hook" && last == "command"
 }
 
 // stream keeps what fits, and tells once when something did not.

@@ -120,7 +120,15 @@ func (r receipt) only(ctx context.Context, g git, tips []string) (int, error) {
 // their configuration is whatever was written there.
 func (r receipt) files(ctx context.Context, lock *os.File, st *state) error {
 	g := r.checkout(lock)
-	list, err := g.fields(ctx, "status", "--porcelain", "-z", "--no-renames", "--untracked-files=all", "--ignore-submodules=dirty")
+	list, err := g.fields(
+		ctx,
+		"status",
+		"--porcelain",
+		"-z",
+		"--no-renames",
+		"--untracked-files=all",
+		"--ignore-submodules=dirty",
+	)
 	if err != nil {
 		return err
 	}

@@ -149,8 +149,17 @@ func (r receipt) repository(held *os.File) git {
 func (r receipt) checkout(held *os.File) git { return git{admin: r.admin(), tree: r.Path, held: held} }
 
 func (s *Store) tree(r receipt, lock *os.File) *Tree {
-	return &Tree{Task: r.Task, Path: r.Path, Dir: filepath.Join(r.Path, r.Prefix), Branch: r.Branch, Base: r.Base, Repo: r.Repo, Common: r.Common,
-		receipt: r, lock: lock}
+	return &Tree{
+		Task:    r.Task,
+		Path:    r.Path,
+		Dir:     filepath.Join(r.Path, r.Prefix),
+		Branch:  r.Branch,
+		Base:    r.Base,
+		Repo:    r.Repo,
+		Common:  r.Common,
+		receipt: r,
+		lock:    lock,
+	}
 }
 
 // check refuses a receipt that names anything but what its place says.

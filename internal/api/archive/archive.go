@@ -295,7 +295,11 @@ func (a *Archive) find(ctx context.Context, ref string) (task.Record, error) {
 	case 1:
 		return matches[0], nil
 	}
-	e := &control.Error{Code: control.Ambiguous, Message: fmt.Sprintf("%q fits %d tasks", ref, len(matches)), Mend: "give more of the ID"}
+	e := &control.Error{
+		Code:    control.Ambiguous,
+		Message: fmt.Sprintf("%q fits %d tasks", ref, len(matches)),
+		Mend:    "give more of the ID",
+	}
 	for _, m := range matches {
 		e.Matches = append(e.Matches, string(m.ID))
 	}
@@ -334,7 +338,10 @@ func (a *Archive) Stop(ctx context.Context, req control.StopRequest) (task.Recei
 		if !r.Status.Terminal() {
 			return receipt, a.refuse("stop " + ref)
 		}
-		receipt.Stopped = append(receipt.Stopped, task.Stopped{ID: r.ID, Status: r.Status, Cause: r.Cause, Signals: []task.SignalSent{}})
+		receipt.Stopped = append(
+			receipt.Stopped,
+			task.Stopped{ID: r.ID, Status: r.Status, Cause: r.Cause, Signals: []task.SignalSent{}},
+		)
 		EndSurvivors(ctx, r, req.Grace, &receipt)
 	}
 	return receipt, nil
@@ -415,7 +422,10 @@ func (a *Archive) goOn(what string) error {
 	if a.info.Stopped {
 		return a.refuse(what)
 	}
-	e := &control.Error{Code: control.Unavailable, Message: fmt.Sprintf("cannot %s: session %s has ended", what, a.info.Session)}
+	e := &control.Error{
+		Code:    control.Unavailable,
+		Message: fmt.Sprintf("cannot %s: session %s has ended", what, a.info.Session),
+	}
 	e.Mend = fmt.Sprintf("go on with it by `drover -p --resume %s \"…\"`, and ask for the agent there", a.info.Session)
 	if a.info.Role == "background" { // nobody talks there
 		e.Mend = "`drover resume` and `drover send` start a host for it"
@@ -438,15 +448,26 @@ func (a *Archive) Hold(context.Context, string) error { return a.refuse("hold") 
 
 func (a *Archive) refuse(what string) error {
 	if a.info.Stopped {
-		return &control.Error{Code: control.Conflict, Message: fmt.Sprintf("cannot %s: the host of session %s stands still, as after Ctrl-Z", what, a.info.Session),
-			Mend: fmt.Sprintf("continue it by `fg` in its terminal, or by `kill -CONT %d`", a.info.PID)}
+		return &control.Error{
+			Code:    control.Conflict,
+			Message: fmt.Sprintf("cannot %s: the host of session %s stands still, as after Ctrl-Z", what, a.info.Session),
+			Mend:    fmt.Sprintf("continue it by `fg` in its terminal, or by `kill -CONT %d`", a.info.PID),
+		}
 	}
 	if a.Kept() {
 		mend := fmt.Sprintf("`drover attach %s` starts one", a.info.Session)
 		if a.info.Role == "background" {
 			mend = fmt.Sprintf("`drover run -d true` in %s starts one", a.info.Project)
 		}
-		return &control.Error{Code: control.Unavailable, Message: fmt.Sprintf("cannot %s: session %s has no host", what, a.info.Session), Mend: mend + ", or says why it cannot"}
+		return &control.Error{
+			Code:    control.Unavailable,
+			Message: fmt.Sprintf("cannot %s: session %s has no host", what, a.info.Session),
+			Mend:    mend + ", or says why it cannot",
+		}
 	}
-	return &control.Error{Code: control.Unavailable, Message: fmt.Sprintf("cannot %s: session %s has ended", what, a.info.Session), Mend: "start something new with `drover run -d` or `drover -p`"}
+	return &control.Error{
+		Code:    control.Unavailable,
+		Message: fmt.Sprintf("cannot %s: session %s has ended", what, a.info.Session),
+		Mend:    "start something new with `drover run -d` or `drover -p`",
+	}
 }

@@ -76,7 +76,11 @@ func Output(r task.Record, req control.OutputRequest) (control.Chunk, error) {
 		return c, nil // it has never begun, or could not
 	}
 	if errors.Is(err, spool.ErrTruncated) {
-		return c, &control.Error{Code: control.Invalid, Message: fmt.Sprintf("offset %d is beyond the end of the output of %s", req.Offset, r.ID), Mend: "read from 0 on"}
+		return c, &control.Error{
+			Code:    control.Invalid,
+			Message: fmt.Sprintf("offset %d is beyond the end of the output of %s", req.Offset, r.ID),
+			Mend:    "read from 0 on",
+		}
 	}
 	if err != nil {
 		return c, err // it names the file
@@ -94,11 +98,19 @@ const resultPart = 1 << 20
 
 // Answer is a part of the answer of a task: of a command of the end of its output, of others
 // of the text that the log holds.
-func Answer(ctx context.Context, log *journal.Journal, r task.Record, req control.ResultRequest) (a control.Answer, err error) {
+func Answer(
+	ctx context.Context,
+	log *journal.Journal,
+	r task.Record,
+	req control.ResultRequest,
+) (a control.Answer, err error) {
 	switch {
 	case !r.Status.Terminal():
-		return a, &control.Error{Code: control.Conflict, Message: fmt.Sprintf("task %s has not ended: it is %s", r.ID, r.Status),
-			Mend: fmt.Sprintf("see `drover wait %s` or `drover logs %s`", r.ID, r.ID)}
+		return a, &control.Error{
+			Code:    control.Conflict,
+			Message: fmt.Sprintf("task %s has not ended: it is %s", r.ID, r.Status),
+			Mend:    fmt.Sprintf("see `drover wait %s` or `drover logs %s`", r.ID, r.ID),
+		}
 	case req.Offset < 0 || req.Max < 0:
 		return a, &control.Error{Code: control.Invalid, Message: "the offset or the length of a part is negative"}
 	}
@@ -117,7 +129,15 @@ func Answer(ctx context.Context, log *journal.Journal, r task.Record, req contro
 		return a, err
 	}
 	if req.Offset > a.Size {
-		return a, &control.Error{Code: control.Invalid, Message: fmt.Sprintf("offset %d is beyond the end of the answer of %s, which has %d bytes", req.Offset, r.ID, a.Size)}
+		return a, &control.Error{
+			Code: control.Invalid,
+			Message: fmt.Sprintf(
+				"offset %d is beyond the end of the answer of %s, which has %d bytes",
+				req.Offset,
+				r.ID,
+				a.Size,
+			),
+		}
 	}
 	most := min(cmp.Or(req.Max, resultPart), maxRead)
 	var text []byte

@@ -180,11 +180,22 @@ func (r StartRequest) Check() error {
 	}
 	switch {
 	case n != 1:
-		return &Error{Code: Invalid, Message: "a start request names exactly one thing to start: a command, an agent, a monitor, a workflow, remote work or a dream"}
+		return &Error{
+			Code:    Invalid,
+			Message: "a start request names exactly one thing to start: a command, an agent, a monitor, a workflow, remote work or a dream",
+		}
 	case len(r.Lease) > task.MaxName:
-		return &Error{Code: Invalid, Message: fmt.Sprintf("the lease has %d bytes, more than the limit of %d", len(r.Lease), task.MaxName), Mend: "give a shorter one"}
+		return &Error{
+			Code:    Invalid,
+			Message: fmt.Sprintf("the lease has %d bytes, more than the limit of %d", len(r.Lease), task.MaxName),
+			Mend:    "give a shorter one",
+		}
 	case envBytes(r.Env) > maxEnv:
-		return &Error{Code: Invalid, Message: fmt.Sprintf("the environment has %d bytes, more than the limit of %d", envBytes(r.Env), maxEnv), Mend: "leave out what the task does not need"}
+		return &Error{
+			Code:    Invalid,
+			Message: fmt.Sprintf("the environment has %d bytes, more than the limit of %d", envBytes(r.Env), maxEnv),
+			Mend:    "leave out what the task does not need",
+		}
 	case r.Timeout < 0:
 		return &Error{Code: Invalid, Message: fmt.Sprintf("the time limit %s is negative", r.Timeout)}
 	}

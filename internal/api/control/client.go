@@ -257,7 +257,12 @@ func (c *Client) Events(ctx context.Context, after task.Seq) iter.Seq2[task.Even
 	return func(yield func(task.Event, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel() // breaks the connection when the reader has enough
-		body, err := c.do(ctx, http.MethodGet, "/v1/events?names="+ownNames+"&after="+strconv.FormatInt(int64(after), 10), nil)
+		body, err := c.do(
+			ctx,
+			http.MethodGet,
+			"/v1/events?names="+ownNames+"&after="+strconv.FormatInt(int64(after), 10),
+			nil,
+		)
 		if err != nil {
 			yield(task.Event{}, err)
 			return
@@ -393,9 +398,21 @@ func (c *Client) broken(ctx context.Context, err error) error {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
-		return &Error{Code: Unavailable, Message: "no session listens at " + socket, Mend: "see `drover sessions`", Untaken: true}
-	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+		return &Error{
+			Code:    Unavailable,
+			Message: "no session listens at " + socket,
+			Mend:    "see `drover sessions`",
+			Untaken: true,
+		}
+	case errors.Is(err, io.ErrUnexpectedEOF),
+		errors.Is(err, io.EOF),
+		errors.Is(err, syscall.ECONNRESET),
+		errors.Is(err, syscall.EPIPE):
 		return &Error{Code: Unavailable, Message: "the connection to the session broke", Mend: "see `drover sessions`"}
 	}
-	return &Error{Code: Unavailable, Message: fmt.Sprintf("ask session at %s: %v", socket, err), Mend: "see `drover sessions`"}
+	return &Error{
+		Code:    Unavailable,
+		Message: fmt.Sprintf("ask session at %s: %v", socket, err),
+		Mend:    "see `drover sessions`",
+	}
 }

@@ -86,8 +86,20 @@ func derive(e task.Event) []derived {
 
 func about(e task.Event) agentData {
 	r := e.Task
-	d := agentData{Status: dialect(r), AgentID: r.ID, AgentType: r.AgentType, Name: r.Name, Description: r.Description, RunID: r.Run,
-		SessionID: r.Session, ParentID: r.Parent, ToolCallID: r.ToolUseID, Model: r.Model, Error: r.Error, At: e.At}
+	d := agentData{
+		Status:      dialect(r),
+		AgentID:     r.ID,
+		AgentType:   r.AgentType,
+		Name:        r.Name,
+		Description: r.Description,
+		RunID:       r.Run,
+		SessionID:   r.Session,
+		ParentID:    r.Parent,
+		ToolCallID:  r.ToolUseID,
+		Model:       r.Model,
+		Error:       r.Error,
+		At:          e.At,
+	}
 	if r.Cause != nil {
 		d.Reason = string(r.Cause.Reason)
 	}

@@ -130,7 +130,11 @@ func (s *Server) handler() http.Handler {
 	route("GET /v1/events", s.events)
 	route("GET /v1/watch", s.watch)
 	route("/", func(_ http.ResponseWriter, r *http.Request) error {
-		return &Error{Code: Invalid, Message: fmt.Sprintf("no such request: %.20s %.100s", r.Method, r.URL.Path), Mend: "see docs/control-api.md"}
+		return &Error{
+			Code:    Invalid,
+			Message: fmt.Sprintf("no such request: %.20s %.100s", r.Method, r.URL.Path),
+			Mend:    "see docs/control-api.md",
+		}
 	})
 
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
@@ -203,7 +207,12 @@ func answerError(w http.ResponseWriter, r *http.Request, err error) {
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.Is(context.Cause(r.Context()), errClosing):
-		e = &Error{Code: Unavailable, Message: errClosing.Error(), Mend: "see `drover sessions`", Untaken: e.Untaken || r.Method == http.MethodGet}
+		e = &Error{
+			Code:    Unavailable,
+			Message: errClosing.Error(),
+			Mend:    "see `drover sessions`",
+			Untaken: e.Untaken || r.Method == http.MethodGet,
+		}
 	case errors.As(err, &tooLarge):
 		e = tooLong(tooLarge.Limit)
 	}
@@ -211,7 +220,11 @@ func answerError(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 func tooLong(limit int64) *Error {
-	return &Error{Code: TooLarge, Message: fmt.Sprintf("the request has more than the limit of %d bytes", limit), Mend: "send it in parts, or give the names of files"}
+	return &Error{
+		Code:    TooLarge,
+		Message: fmt.Sprintf("the request has more than the limit of %d bytes", limit),
+		Mend:    "send it in parts, or give the names of files",
+	}
 }
 
 func answerJSON(w http.ResponseWriter, status int, v any) error {

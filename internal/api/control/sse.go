@@ -89,7 +89,11 @@ func afterOf(r *http.Request) (task.Seq, error) {
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 0 {
-		return 0, &Error{Code: Invalid, Message: fmt.Sprintf("after %.40q: not a sequence number", text), Mend: "give the id of the last event you have, or 0"}
+		return 0, &Error{
+			Code:    Invalid,
+			Message: fmt.Sprintf("after %.40q: not a sequence number", text),
+			Mend:    "give the id of the last event you have, or 0",
+		}
 	}
 	return task.Seq(n), nil
 }
@@ -149,7 +153,11 @@ type stream struct {
 const streamBuffer = 16 << 10
 
 func newStream(w http.ResponseWriter) *stream {
-	return &stream{w: bufio.NewWriterSize(w, streamBuffer), rc: http.NewResponseController(w), dirty: make(chan struct{}, 1)}
+	return &stream{
+		w:     bufio.NewWriterSize(w, streamBuffer),
+		rc:    http.NewResponseController(w),
+		dirty: make(chan struct{}, 1),
+	}
 }
 
 // task writes an event, and behind it those that follow from it.

@@ -84,7 +84,11 @@ func (e Entry) Gone(ctx context.Context) bool {
 // detached one with the further environment that prepare gives; started says which.
 // Two callers at the same time get the same host, and only one has started it. undo
 // takes back what was prepared; false says that the host has it already.
-func (d *Directory) Conversation(ctx context.Context, id task.ID, prepare func() (env []string, undo func() bool, err error)) (e Entry, started bool, err error) {
+func (d *Directory) Conversation(
+	ctx context.Context,
+	id task.ID,
+	prepare func() (env []string, undo func() bool, err error),
+) (e Entry, started bool, err error) {
 	if err := d.Project().Ensure(); err != nil {
 		return Entry{}, false, err
 	}
@@ -105,7 +109,11 @@ func (d *Directory) Conversation(ctx context.Context, id task.ID, prepare func()
 	started = failed == nil || !undo()
 	info, live := look(place)
 	if !live && failed == nil {
-		failed = &control.Error{Code: control.Unavailable, Message: "the detached host started and went away again", Mend: "see " + d.logFile()}
+		failed = &control.Error{
+			Code:    control.Unavailable,
+			Message: "the detached host started and went away again",
+			Mend:    "see " + d.logFile(),
+		}
 	}
 	if !live {
 		return Entry{}, false, failed

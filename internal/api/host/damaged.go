@@ -25,5 +25,11 @@ func undescribed(place home.Session) (info control.Info, err error) {
 	if _, err := place.Below().Lstat(place.Transcript()); err != nil && archive.Void(place) {
 		return info, err
 	}
-	return control.Info{Session: place.ID(), Project: place.Project().Folder(), Dir: place.Dir(), StartTime: log.ModTime().UTC(), Damaged: true}, nil
+	return control.Info{
+		Session:   place.ID(),
+		Project:   place.Project().Folder(),
+		Dir:       place.Dir(),
+		StartTime: log.ModTime().UTC(),
+		Damaged:   true,
+	}, nil
 }

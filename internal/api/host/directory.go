@@ -249,7 +249,11 @@ func (d *Directory) detached(ctx context.Context, was Entry) (Entry, error) {
 	}
 	defer unlock()
 	if was.Info.PID != 0 && !was.Gone(ctx) {
-		return Entry{}, &control.Error{Code: control.Unavailable, Message: fmt.Sprintf("the detached host has been ending for %s", goneWait), Mend: "see " + d.logFile()}
+		return Entry{}, &control.Error{
+			Code:    control.Unavailable,
+			Message: fmt.Sprintf("the detached host has been ending for %s", goneWait),
+			Mend:    "see " + d.logFile(),
+		}
 	}
 	if now, live := d.lives(was); live { // somebody else has started it meanwhile
 		return now, nil
@@ -264,7 +268,11 @@ func (d *Directory) detached(ctx context.Context, was Entry) (Entry, error) {
 	case failed != nil:
 		return Entry{}, failed
 	}
-	return Entry{}, &control.Error{Code: control.Unavailable, Message: "the detached host started and went away again", Mend: "see " + d.logFile()}
+	return Entry{}, &control.Error{
+		Code:    control.Unavailable,
+		Message: "the detached host started and went away again",
+		Mend:    "see " + d.logFile(),
+	}
 }
 
 // lives is the project's detached host, if one answers that is another than was.
@@ -280,7 +288,11 @@ func (d *Directory) lives(was Entry) (Entry, bool) {
 
 // lock waits for its turn to start a host.
 func (d *Directory) lock(ctx context.Context) (func(), error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, startWait, fmt.Errorf("another process has been starting one for %s", startWait))
+	ctx, cancel := context.WithTimeoutCause(
+		ctx,
+		startWait,
+		fmt.Errorf("another process has been starting one for %s", startWait),
+	)
 	defer cancel()
 	unlock, err := home.Await(ctx, d.Project().Lock)
 	if err != nil {
@@ -329,7 +341,11 @@ func (d *Directory) Start(ctx context.Context, env ...string) error {
 	}
 	why, _ := d.Root.ReadFile(d.logFile(), maxInfo)
 	why = why[min(int(before), len(why)):]
-	return &control.Error{Code: control.Unavailable, Message: "the detached host did not start: " + lastLine(string(why)), Mend: "see " + d.logFile()}
+	return &control.Error{
+		Code:    control.Unavailable,
+		Message: "the detached host did not start: " + lastLine(string(why)),
+		Mend:    "see " + d.logFile(),
+	}
 }
 
 // maxLog is the size at which the log of hosts is begun anew.
@@ -338,7 +354,11 @@ const maxLog = 1 << 20
 // openLog opens the log of the project's hosts, to which those that are alive may be
 // writing, and returns its size.
 func (d *Directory) openLog() (log *os.File, size int64, err error) {
-	log, err = d.Root.Below().Open(d.logFile(), os.O_CREATE|os.O_RDWR|os.O_APPEND|syscall.O_NONBLOCK, 0o600) // to open a pipe for writing alone is refused without a word of it
+	log, err = d.Root.Below().Open(
+		d.logFile(),
+		os.O_CREATE|os.O_RDWR|os.O_APPEND|syscall.O_NONBLOCK,
+		0o600,
+	) // to open a pipe for writing alone is refused without a word of it
 	if err != nil {
 		return nil, 0, err
 	}
@@ -372,7 +392,13 @@ func HostEnv(env []string) []string {
 	return slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
 		key, _, _ := strings.Cut(kv, "=")
 		switch key {
-		case "DROVER_TASK_ID", "DROVER_SESSION", "DROVER_HOST", "DROVER_KEEPER", "DROVER_KEEPER_FD", ProjectVariable, PromptVariable:
+		case "DROVER_TASK_ID",
+			"DROVER_SESSION",
+			"DROVER_HOST",
+			"DROVER_KEEPER",
+			"DROVER_KEEPER_FD",
+			ProjectVariable,
+			PromptVariable:
 			return true
 		}
 		return false

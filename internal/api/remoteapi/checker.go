@@ -159,8 +159,10 @@ func (c *Command) start(stdin, stdout *os.File) (*process.Group, string, error) 
 		return nil, "", err
 	}
 	mark := "checker_" + rand.Text()
-	g, err := process.StartGroup(process.Command{Args: []string{"bash", "-c", c.Line}, Dir: c.Dir, Session: true, Stdin: stdin, Stdout: stdout,
-		Env: append([]string{process.MarkTask + "=" + mark, process.MarkHost + "=" + self.Mark()}, c.Env...)})
+	g, err := process.StartGroup(
+		process.Command{Args: []string{"bash", "-c", c.Line}, Dir: c.Dir, Session: true, Stdin: stdin, Stdout: stdout,
+			Env: append([]string{process.MarkTask + "=" + mark, process.MarkHost + "=" + self.Mark()}, c.Env...)},
+	)
 	return g, mark, err
 }
 

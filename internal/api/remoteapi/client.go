@@ -49,7 +49,9 @@ func CheckURL(text string) (*url.URL, error) {
 	case err != nil:
 		return nil, fmt.Errorf("the address of the service cannot be read: %.200q", text)
 	case u.User != nil:
-		return nil, errors.New("the address of the service holds a name or password (name a variable with the token in the setting tokenEnv)")
+		return nil, errors.New(
+			"the address of the service holds a name or password (name a variable with the token in the setting tokenEnv)",
+		)
 	case u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.Opaque != "":
 		return nil, fmt.Errorf("%.200q is no address of a service (such as https://example.com/drover)", text)
 	case u.Scheme == "https", u.Scheme == "http" && local(u.Hostname()):
@@ -73,8 +75,15 @@ func Dial(s Service) (*Client, error) {
 		return nil, errors.New("the token of the service holds blanks, or characters that no token has")
 	}
 	d := &net.Dialer{Timeout: 10 * time.Second}
-	t := &http.Transport{DialContext: d.DialContext, TLSHandshakeTimeout: 10 * time.Second, MaxResponseHeaderBytes: 64 << 10,
-		IdleConnTimeout: 30 * time.Second, MaxIdleConnsPerHost: 64, ForceAttemptHTTP2: true, Proxy: http.ProxyFromEnvironment}
+	t := &http.Transport{
+		DialContext:            d.DialContext,
+		TLSHandshakeTimeout:    10 * time.Second,
+		MaxResponseHeaderBytes: 64 << 10,
+		IdleConnTimeout:        30 * time.Second,
+		MaxIdleConnsPerHost:    64,
+		ForceAttemptHTTP2:      true,
+		Proxy:                  http.ProxyFromEnvironment,
+	}
 	if u.Scheme == "http" {
 		// A name of this machine may be made to mean another.
 		t.Proxy, d.Control = nil, onlyLocal

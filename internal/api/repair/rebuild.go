@@ -175,9 +175,23 @@ func (r *repair) entry(l left) task.Entry {
 	}
 	start, end := l.first.UTC(), l.last.UTC()
 	rec := task.Record{
-		ID: l.id, Run: task.NewRunID(), Kind: kind, Status: task.Killed, Session: r.place.ID(), Depth: 1, Backgrounded: true, Notified: true,
-		Description: "(its record was lost)", Cwd: r.place.Project().Folder(), OutputFile: r.place.Output(l.id), OutputBytes: l.bytes,
-		Cause: &task.Cause{Actor: task.ByUnknown, Reason: task.ReasonLost, Detail: "its record was lost with a damaged log"},
+		ID:           l.id,
+		Run:          task.NewRunID(),
+		Kind:         kind,
+		Status:       task.Killed,
+		Session:      r.place.ID(),
+		Depth:        1,
+		Backgrounded: true,
+		Notified:     true,
+		Description:  "(its record was lost)",
+		Cwd:          r.place.Project().Folder(),
+		OutputFile:   r.place.Output(l.id),
+		OutputBytes:  l.bytes,
+		Cause: &task.Cause{
+			Actor:  task.ByUnknown,
+			Reason: task.ReasonLost,
+			Detail: "its record was lost with a damaged log",
+		},
 	}
 	switch {
 	case l.id == r.place.ID():

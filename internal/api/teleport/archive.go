@@ -157,7 +157,9 @@ func write(w io.Writer, m Manifest, dir string) (Manifest, error) {
 	z := gzip.NewWriter(w)
 	t := tar.NewWriter(z)
 	entry := func(name string, size int64, from io.Reader) error {
-		if err := t.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Size: size, Mode: 0o600, ModTime: m.Created, Format: tar.FormatPAX}); err != nil {
+		if err := t.WriteHeader(
+			&tar.Header{Typeflag: tar.TypeReg, Name: name, Size: size, Mode: 0o600, ModTime: m.Created, Format: tar.FormatPAX},
+		); err != nil {
 			return err
 		}
 		_, err := io.CopyN(t, from, size)

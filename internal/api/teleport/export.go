@@ -81,8 +81,17 @@ func export(ctx context.Context, w io.Writer, src Source, opt Options) (m Manife
 			return m, fmt.Errorf("the variable %s holds a secret, and cannot travel", name)
 		}
 	}
-	m = Manifest{Format: format, Program: opt.Program, Created: time.Now().UTC().Truncate(time.Second), Source: string(src.Place.ID()), Agent: "main",
-		Title: string(e.red.text([]byte(src.Info.Title))), Env: opt.Env, Transcript: transcriptName, Secrets: e.red.n}
+	m = Manifest{
+		Format:     format,
+		Program:    opt.Program,
+		Created:    time.Now().UTC().Truncate(time.Second),
+		Source:     string(src.Place.ID()),
+		Agent:      "main",
+		Title:      string(e.red.text([]byte(src.Info.Title))),
+		Env:        opt.Env,
+		Transcript: transcriptName,
+		Secrets:    e.red.n,
+	}
 	if opt.Cwd {
 		m.Cwd = src.Info.Project
 	}

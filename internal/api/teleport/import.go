@@ -139,7 +139,10 @@ func (i *importer) lines() ([]line, error) {
 			return nil, fmt.Errorf("%s, line %d: %w", tasksName, len(out)+1, err)
 		}
 		if err := i.adopt(&l.Task); err != nil || seen[l.Task.ID] || l.Task.Run == "" || runs[l.Task.Run] {
-			return nil, errors.Join(fmt.Errorf("%s, line %d is no task that has ended, or is there twice", tasksName, len(out)+1), err)
+			return nil, errors.Join(
+				fmt.Errorf("%s, line %d is no task that has ended, or is there twice", tasksName, len(out)+1),
+				err,
+			)
 		}
 		seen[l.Task.ID], runs[l.Task.Run] = true, true
 		out = append(out, l)
@@ -164,7 +167,8 @@ func (i *importer) adopt(r *task.Record) error {
 			return err
 		}
 	}
-	if kind, ok := r.ID.Kind(); !r.Status.Terminal() || !r.Kind.BuiltIn() && r.OwnTraits == nil || r.ID != i.to.ID && (!ok || kind != r.Kind && r.Kind.BuiltIn()) {
+	if kind, ok := r.ID.Kind(); !r.Status.Terminal() || !r.Kind.BuiltIn() && r.OwnTraits == nil ||
+		r.ID != i.to.ID && (!ok || kind != r.Kind && r.Kind.BuiltIn()) {
 		return fmt.Errorf("task %s is %s", r.ID, r.Status)
 	}
 	r.Session, r.OutputFile, r.TeleportedFrom = i.to.ID, i.place.Output(r.ID), old
@@ -178,7 +182,13 @@ func (i *importer) adopt(r *task.Record) error {
 
 // transcripts makes the conversations those of the new session.
 func (i *importer) transcripts(lines []line) error {
-	meta := agent.Meta{Version: i.to.Program, Cwd: i.to.Project.Folder(), AgentName: "main", SessionID: string(i.to.ID), ForkedFrom: i.m.Source}
+	meta := agent.Meta{
+		Version:    i.to.Program,
+		Cwd:        i.to.Project.Folder(),
+		AgentName:  "main",
+		SessionID:  string(i.to.ID),
+		ForkedFrom: i.m.Source,
+	}
 	if err := fork(filepath.Join(i.dir, transcriptName), i.place.Transcript(), meta); err != nil {
 		return err
 	}
@@ -281,8 +291,19 @@ func (i *importer) list() error {
 
 func (i *importer) describe(tasks int) error {
 	now := time.Now().UTC()
-	info := control.Info{Session: i.to.ID, Project: i.to.Project.Folder(), Title: i.m.Title, Role: i.to.Role, Version: i.to.Program, Dir: i.place.Dir(),
-		StartTime: now, EndTime: &now, Tasks: control.Counts{Total: tasks}, Aliases: []string{i.to.Alias, i.m.Source}, TeleportedFrom: i.m.Source}
+	info := control.Info{
+		Session:        i.to.ID,
+		Project:        i.to.Project.Folder(),
+		Title:          i.m.Title,
+		Role:           i.to.Role,
+		Version:        i.to.Program,
+		Dir:            i.place.Dir(),
+		StartTime:      now,
+		EndTime:        &now,
+		Tasks:          control.Counts{Total: tasks},
+		Aliases:        []string{i.to.Alias, i.m.Source},
+		TeleportedFrom: i.m.Source,
+	}
 	raw, err := json.MarshalIndent(info, "", "  ")
 	if err != nil {
 		return err

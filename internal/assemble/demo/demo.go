@@ -97,7 +97,10 @@ func Run(ctx context.Context, c Config) (err error) {
 	if err != nil {
 		return err
 	}
-	t.printf("A tour of Drover in %s\nThe model reads its words from a script; commands, agents, files and notices are real.\n\n", excerpt.Line(c.Folder, 200))
+	t.printf(
+		"A tour of Drover in %s\nThe model reads its words from a script; commands, agents, files and notices are real.\n\n",
+		excerpt.Line(c.Folder, 200),
+	)
 	answer, records, err := giveTour(ctx, s, m, t)
 	closed := errors.Join(s.Close(), there.close())
 	if err == nil {
@@ -110,8 +113,11 @@ func Run(ctx context.Context, c Config) (err error) {
 	if err := os.RemoveAll(dir); err != nil {
 		return fmt.Errorf("remove the folder of the tour: %w", err)
 	}
-	t.printf("\nTokens are a guess of the script; nobody was paid. Every process has ended, and the tour's folder\n%s is removed: nothing is left behind.\n\n"+
-		"Next: `drover run -d -- CMD` runs a command in the background, `drover ps -a` lists, and\n`drover -p \"PROMPT\"` asks a real model (set ANTHROPIC_API_KEY).\n", dir)
+	t.printf(
+		"\nTokens are a guess of the script; nobody was paid. Every process has ended, and the tour's folder\n%s is removed: nothing is left behind.\n\n"+
+			"Next: `drover run -d -- CMD` runs a command in the background, `drover ps -a` lists, and\n`drover -p \"PROMPT\"` asks a real model (set ANTHROPIC_API_KEY).\n",
+		dir,
+	)
 	return t.err
 }
 

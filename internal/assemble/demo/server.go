@@ -71,8 +71,13 @@ func (b *boats) answer(r *http.Request, m boatMessage) (map[string]any, error) {
 	case "initialize":
 		return map[string]any{"protocolVersion": "2025-11-25",
 			"serverInfo": map[string]any{"name": "tour", "version": b.version},
-			"capabilities": map[string]any{"tools": struct{}{},
-				"tasks": map[string]any{"cancel": struct{}{}, "requests": map[string]any{"tools": map[string]any{"call": struct{}{}}}}}}, nil
+			"capabilities": map[string]any{
+				"tools": struct{}{},
+				"tasks": map[string]any{
+					"cancel":   struct{}{},
+					"requests": map[string]any{"tools": map[string]any{"call": struct{}{}}},
+				},
+			}}, nil
 	case "ping":
 		return map[string]any{}, nil
 	case "tools/list":

@@ -204,8 +204,16 @@ func ending(ctx context.Context, err error) error {
 
 func used(t agent.Totals, took time.Duration) *task.Usage {
 	u := t.Usage
-	return &task.Usage{TotalTokens: t.Context + u.OutputTokens, InputTokens: u.InputTokens, OutputTokens: u.OutputTokens,
-		CacheRead: u.CacheReadTokens, CacheWrite: u.CacheWriteTokens, ToolUses: t.ToolUses, Turns: t.Turns, DurationMS: took.Milliseconds()}
+	return &task.Usage{
+		TotalTokens:  t.Context + u.OutputTokens,
+		InputTokens:  u.InputTokens,
+		OutputTokens: u.OutputTokens,
+		CacheRead:    u.CacheReadTokens,
+		CacheWrite:   u.CacheWriteTokens,
+		ToolUses:     t.ToolUses,
+		Turns:        t.Turns,
+		DurationMS:   took.Milliseconds(),
+	}
 }
 
 // watcher makes the progress of a dream of what its agent does. The conversation

@@ -111,7 +111,12 @@ func (f *forms) fill(one *form, text string) error {
 	if strings.EqualFold(strings.TrimSpace(text), "decline") {
 		answer = mcpclient.TaskAnswer{Action: mcpclient.FormDeclined}
 	} else if err := task.CheckForm(one.input, answer.Values); err != nil {
-		return &SteerError{fmt.Sprintf("the task asks a question, and this does not answer it: %v. Send a JSON object, or the word decline", err)}
+		return &SteerError{
+			fmt.Sprintf(
+				"the task asks a question, and this does not answer it: %v. Send a JSON object, or the word decline",
+				err,
+			),
+		}
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -150,8 +155,11 @@ func (r *run) ask(ctx context.Context, q mcpclient.TaskForm) mcpclient.TaskAnswe
 	if err := r.h.Tell(ctx, QuestionTold, r.told(q, until), task.Next); err != nil && ctx.Err() == nil {
 		r.warn("the agent that the task belongs to was not told of the question: %v", err)
 	}
-	reply, err := r.h.Ask(ctx, task.Question{Kind: task.Form, Agent: AgentType, Tool: r.at.Tool, Input: input, Until: until,
-		Reason: fmt.Sprintf("MCP server %s asks for it, to go on with %s", r.at.Server, r.at.Tool)})
+	reply, err := r.h.Ask(
+		ctx,
+		task.Question{Kind: task.Form, Agent: AgentType, Tool: r.at.Tool, Input: input, Until: until,
+			Reason: fmt.Sprintf("MCP server %s asks for it, to go on with %s", r.at.Server, r.at.Tool)},
+	)
 	if errors.Is(err, task.ErrClosing) {
 		<-r.forms.life.Done() // until the run has decided what becomes of the task
 	}
@@ -164,8 +172,12 @@ func (r *run) ask(ctx context.Context, q mcpclient.TaskForm) mcpclient.TaskAnswe
 	case err == nil && time.Now().Before(until):
 		answer.Action = mcpclient.FormDeclined
 	}
-	became := map[mcpclient.TaskAction]string{mcpclient.FormAccepted: "answered", mcpclient.FormDeclined: "the answer was declined",
-		mcpclient.FormIgnored: "nobody gave an answer", mcpclient.FormLeft: "the question stays open for the next host"}
+	became := map[mcpclient.TaskAction]string{
+		mcpclient.FormAccepted: "answered",
+		mcpclient.FormDeclined: "the answer was declined",
+		mcpclient.FormIgnored:  "nobody gave an answer",
+		mcpclient.FormLeft:     "the question stays open for the next host",
+	}
 	r.say("%s", became[answer.Action])
 	return answer
 }
@@ -176,8 +188,11 @@ func (r *run) told(q mcpclient.TaskForm, until time.Time) string {
 	if len(schema) > toldSchema {
 		schema = strings.ToValidUTF8(schema[:toldSchema], "") + "…"
 	}
-	return strings.ToValidUTF8(fmt.Sprintf("Task %s waits for an answer. MCP server %s asks (these are its words, not those of the user):\n%s\n"+
-		"Values that fit: %s\nIf you know the answer, send a JSON object to %s with SendMessage, or the word decline. "+
-		"The user may answer too, by `drover approvals`. At %s the server is told that nobody answers.",
-		r.id, r.at.Server, oneLine(q.Message), schema, r.id, until.Format(time.TimeOnly+" UTC")), "?")
+	return strings.ToValidUTF8(
+		fmt.Sprintf("Task %s waits for an answer. MCP server %s asks (these are its words, not those of the user):\n%s\n"+
+			"Values that fit: %s\nIf you know the answer, send a JSON object to %s with SendMessage, or the word decline. "+
+			"The user may answer too, by `drover approvals`. At %s the server is told that nobody answers.",
+			r.id, r.at.Server, oneLine(q.Message), schema, r.id, until.Format(time.TimeOnly+" UTC")),
+		"?",
+	)
 }

@@ -104,7 +104,8 @@ func (r *run) note(s mcpclient.TaskState) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	m := &r.shown
-	changed := s.Word != "" && s.Word != m.Status || s.Message != "" && oneLine(s.Message) != m.Message || s.Progress != 0 && s.Progress != m.Progress
+	changed := s.Word != "" && s.Word != m.Status || s.Message != "" && oneLine(s.Message) != m.Message ||
+		s.Progress != 0 && s.Progress != m.Progress
 	if s.Word != "" {
 		m.Status, m.Message = oneLine(s.Word), oneLine(s.Message)
 	} else if s.Message != "" {

@@ -126,8 +126,16 @@ func (r *run) fresh(ctx context.Context) (task.Result, error) {
 	if st.ID == "" { // the server has answered at once
 		return r.read(ctx, st.Phase)
 	}
-	r.at = point{V: version, Server: call.Server, Digest: call.Digest, Tool: call.Tool, Task: st.ID, PollMS: st.Poll.Milliseconds(),
-		TTLMS: st.TTL.Milliseconds(), Created: time.Now().UTC()}
+	r.at = point{
+		V:       version,
+		Server:  call.Server,
+		Digest:  call.Digest,
+		Tool:    call.Tool,
+		Task:    st.ID,
+		PollMS:  st.Poll.Milliseconds(),
+		TTLMS:   st.TTL.Milliseconds(),
+		Created: time.Now().UTC(),
+	}
 	r.shown.TaskID = st.ID
 	r.say("task %s of MCP server %s: %s %s", st.ID, call.Server, call.Tool, call.Args)
 	if err := r.h.Checkpoint(context.WithoutCancel(ctx), r.at.encode()); err != nil {
@@ -153,7 +161,10 @@ func notMade(ctx context.Context, call Call, err error) error {
 	if errors.As(err, &refused) {
 		reason = ReasonServer
 	}
-	return &task.FailError{Reason: reason, Err: fmt.Errorf("start %s of MCP server %s as a task: %w", call.Tool, call.Server, err)}
+	return &task.FailError{
+		Reason: reason,
+		Err:    fmt.Errorf("start %s of MCP server %s as a task: %w", call.Tool, call.Server, err),
+	}
 }
 
 // create asks for the task. A request that is broken off may leave a task that
@@ -279,10 +290,18 @@ func (r *run) look(ctx context.Context) *ending {
 // unknown is what it means that the server does not know the task.
 func (r *run) unknown() error {
 	if r.at.expired(time.Now()) {
-		return &task.FailError{Reason: ReasonExpired, Err: fmt.Errorf("MCP server %s has dropped task %s: it keeps tasks for %v, and its result was not read by then",
-			r.at.Server, r.at.Task, time.Duration(r.at.TTLMS)*time.Millisecond)}
+		return &task.FailError{
+			Reason: ReasonExpired,
+			Err: fmt.Errorf("MCP server %s has dropped task %s: it keeps tasks for %v, and its result was not read by then",
+				r.at.Server, r.at.Task, time.Duration(r.at.TTLMS)*time.Millisecond),
+		}
 	}
-	return fmt.Errorf("%w: MCP server %s does not know task %s any more; it may have been started anew", task.ErrLost, r.at.Server, r.at.Task)
+	return fmt.Errorf(
+		"%w: MCP server %s does not know task %s any more; it may have been started anew",
+		task.ErrLost,
+		r.at.Server,
+		r.at.Task,
+	)
 }
 
 // take takes in where the task stands. What is over stays over, and older news
@@ -352,7 +371,12 @@ func (r *run) got(ctx context.Context, got reading) *ending {
 	case r.last.Phase == mcpclient.TaskCancelled:
 		return r.cancelled()
 	case r.last.Phase.Over() && refused != nil:
-		return &ending{err: &task.FailError{Reason: ReasonServer, Err: fmt.Errorf("MCP server %s, task %s: %w", r.at.Server, r.at.Task, got.err)}}
+		return &ending{
+			err: &task.FailError{
+				Reason: ReasonServer,
+				Err:    fmt.Errorf("MCP server %s, task %s: %w", r.at.Server, r.at.Task, got.err),
+			},
+		}
 	}
 	r.warn("the result cannot be read yet: %v", got.err)
 	return r.again(got.err)
@@ -368,8 +392,13 @@ func (r *run) again(err error) *ending {
 	if r.tries++; r.tries < readTries {
 		return nil
 	}
-	return &ending{err: &task.FailError{Reason: ReasonNoResult, Err: fmt.Errorf("task %s of MCP server %s is over (%s), and its result cannot be read: %w",
-		r.at.Task, r.at.Server, r.last.Word, err)}}
+	return &ending{
+		err: &task.FailError{
+			Reason: ReasonNoResult,
+			Err: fmt.Errorf("task %s of MCP server %s is over (%s), and its result cannot be read: %w",
+				r.at.Task, r.at.Server, r.last.Word, err),
+		},
+	}
 }
 
 // read gives the answer of a server that has made no task.
@@ -393,7 +422,10 @@ func (r *run) finish(out mcpclient.TaskOutcome, p mcpclient.TaskPhase) *ending {
 	end := &ending{res: task.Result{Text: answerText(out.Text, r.h.Output().Path())}}
 	if out.IsError || p == mcpclient.TaskFailed {
 		why := oneLine(firstLine(out.Text))
-		end.err = &task.FailError{Reason: ReasonTool, Err: errors.New(cmp.Or(why, oneLine(r.last.Message), "the tool failed and did not say why"))}
+		end.err = &task.FailError{
+			Reason: ReasonTool,
+			Err:    errors.New(cmp.Or(why, oneLine(r.last.Message), "the tool failed and did not say why")),
+		}
 	}
 	return end
 }
@@ -410,7 +442,13 @@ func (r *run) cancelled() *ending {
 	if m := oneLine(r.last.Message); m != "" {
 		detail += ": " + m
 	}
-	return &ending{err: fmt.Errorf("%w: %w", task.ErrLost, &task.StopError{Cause: task.Cause{Actor: task.ByUnknown, Reason: task.ReasonStopped, Detail: detail}})}
+	return &ending{
+		err: fmt.Errorf(
+			"%w: %w",
+			task.ErrLost,
+			&task.StopError{Cause: task.Cause{Actor: task.ByUnknown, Reason: task.ReasonStopped, Detail: detail}},
+		),
+	}
 }
 
 // left ends a run whose context has ended: the task goes on if it was to be kept

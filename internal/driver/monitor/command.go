@@ -126,10 +126,16 @@ func (c *running) end(ctx context.Context, grace time.Duration) {
 
 func note(res *task.Result, id task.ID, report process.Report) {
 	for _, s := range report.Sent {
-		res.Signals = append(res.Signals, task.SignalSent{Signal: process.SignalName(s.Signal), AfterMS: s.After.Milliseconds()})
+		res.Signals = append(
+			res.Signals,
+			task.SignalSent{Signal: process.SignalName(s.Signal), AfterMS: s.After.Milliseconds()},
+		)
 	}
 	for _, l := range report.Left {
-		res.Left = append(res.Left, task.Survivor{Task: id, PID: l.PID, Start: l.Start, Boot: l.Boot, Command: l.Command, Why: l.Why})
+		res.Left = append(
+			res.Left,
+			task.Survivor{Task: id, PID: l.PID, Start: l.Start, Boot: l.Boot, Command: l.Command, Why: l.Why},
+		)
 	}
 }
 

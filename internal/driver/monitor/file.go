@@ -35,7 +35,15 @@ func (d *Driver) follow(ctx context.Context, h task.Host, w Watch, r *report) (s
 	}
 	defer root.Close()
 	wake := make(chan struct{}, 1)
-	f := &follower{root: root, dir: dir, name: filepath.Base(w.File), may: d.client.MayOpen, buf: make([]byte, 16<<10), target: dir, leave: func() {}}
+	f := &follower{
+		root:   root,
+		dir:    dir,
+		name:   filepath.Base(w.File),
+		may:    d.client.MayOpen,
+		buf:    make([]byte, 16<<10),
+		target: dir,
+		leave:  func() {},
+	}
 	f.join = func(dir string) (func(), error) { return d.folders.join(&ear{dir: dir, wake: wake}) }
 	f.cut.each = r.line
 	f.feed = func(b []byte) {

@@ -33,7 +33,14 @@ type report struct {
 }
 
 func newReport(ctx context.Context, h task.Host, match *regexp.Regexp) *report {
-	return &report{ctx: ctx, h: h, match: match, owned: h.Record().Owner != "", over: make(chan struct{}), wake: make(chan struct{}, 1)}
+	return &report{
+		ctx:   ctx,
+		h:     h,
+		match: match,
+		owned: h.Record().Owner != "",
+		over:  make(chan struct{}),
+		wake:  make(chan struct{}, 1),
+	}
 }
 
 // line takes a line in. A blank one is never an event.

@@ -20,7 +20,10 @@ func (d *Driver) subscribe(ctx context.Context, h task.Host, w Watch, r *report)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		return &task.FailError{Reason: task.ReasonStart, Err: fmt.Errorf("watch %s of MCP server %s: %w", w.URI, w.Server, err)}
+		return &task.FailError{
+			Reason: task.ReasonStart,
+			Err:    fmt.Errorf("watch %s of MCP server %s: %w", w.URI, w.Server, err),
+		}
 	}
 	if d.client.Subscribe == nil {
 		return "", refuse(errors.New("there are no MCP servers"))

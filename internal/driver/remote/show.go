@@ -14,10 +14,18 @@ func brief(text string) string { return excerpt.Line(text, 500) }
 
 // show tells how far the session has come.
 func (w *work) show(message string) {
-	p := task.Progress{ToolUseCount: w.fold.Tools, TokenCount: w.fold.Tokens, Phase: excerpt.Line(w.fold.Phase, 40), Message: brief(message),
-		Remote: &task.RemoteSession{ID: w.state.Session, Type: string(w.state.Type), Host: w.service.Host()}}
+	p := task.Progress{
+		ToolUseCount: w.fold.Tools,
+		TokenCount:   w.fold.Tokens,
+		Phase:        excerpt.Line(w.fold.Phase, 40),
+		Message:      brief(message),
+		Remote:       &task.RemoteSession{ID: w.state.Session, Type: string(w.state.Type), Host: w.service.Host()},
+	}
 	for _, e := range w.fold.Recent {
-		p.RecentActivities = append(p.RecentActivities, task.Activity{ToolName: excerpt.Line(e.Tool, 80), Input: e.Input}.Short())
+		p.RecentActivities = append(
+			p.RecentActivities,
+			task.Activity{ToolName: excerpt.Line(e.Tool, 80), Input: e.Input}.Short(),
+		)
 	}
 	if n := len(p.RecentActivities); n > 0 {
 		p.LastActivity = &p.RecentActivities[n-1]

@@ -56,7 +56,12 @@ func (w *work) begin(ctx context.Context, open func(string) (Service, error)) (e
 		if err != nil {
 			return errors.Join(task.ErrLost, err)
 		}
-		w.job = Job{Service: w.state.Service, Type: w.state.Type, Prompt: cmp.Or(w.state.Prompt, w.rec.Prompt), Metadata: w.state.Metadata}
+		w.job = Job{
+			Service:  w.state.Service,
+			Type:     w.state.Type,
+			Prompt:   cmp.Or(w.state.Prompt, w.rec.Prompt),
+			Metadata: w.state.Metadata,
+		}
 		if p := w.rec.Progress; p != nil {
 			w.phase = p.Phase
 		}
@@ -71,7 +76,14 @@ func (w *work) begin(ctx context.Context, open func(string) (Service, error)) (e
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	w.state = state{V: stateVersion, Stage: creating, Service: w.job.Service, Type: w.job.Type, Prompt: w.job.Prompt, Metadata: w.job.Metadata}
+	w.state = state{
+		V:        stateVersion,
+		Stage:    creating,
+		Service:  w.job.Service,
+		Type:     w.job.Type,
+		Prompt:   w.job.Prompt,
+		Metadata: w.job.Metadata,
+	}
 	return w.save(ctx)
 }
 
@@ -140,7 +152,10 @@ func (w *work) note() error {
 	if w.d.Sidecar == nil {
 		return nil
 	}
-	return remoteapi.WriteSidecar(w.d.Sidecar(w.rec.ID), remoteapi.Sidecar{Task: string(w.rec.ID), Session: w.state.Session, Type: w.state.Type, Metadata: w.state.Metadata})
+	return remoteapi.WriteSidecar(
+		w.d.Sidecar(w.rec.ID),
+		remoteapi.Sidecar{Task: string(w.rec.ID), Session: w.state.Session, Type: w.state.Type, Metadata: w.state.Metadata},
+	)
 }
 
 // trouble waits after a failure, or says why there is no use in it.
@@ -293,7 +308,9 @@ func (w *work) copy(ctx context.Context, p remoteapi.Page) (grown bool, err erro
 	out := w.h.Output()
 	for out.Size() < p.OutputBytes {
 		if limit := out.Limit(); limit > 0 && out.Size() >= limit {
-			return grown, &endError{&task.FailError{Reason: task.ReasonOutputLimit, Err: fmt.Errorf("its output is larger than %d bytes", limit)}}
+			return grown, &endError{
+				&task.FailError{Reason: task.ReasonOutputLimit, Err: fmt.Errorf("its output is larger than %d bytes", limit)},
+			}
 		}
 		data, err := w.service.Output(ctx, w.state.Session, out.Size())
 		if err != nil {
@@ -301,7 +318,9 @@ func (w *work) copy(ctx context.Context, p remoteapi.Page) (grown bool, err erro
 		}
 		if len(data) == 0 {
 			if p.Status.Done() {
-				return grown, &remoteapi.FormError{Err: fmt.Errorf("%d bytes of output are said to be there, and only %d come", p.OutputBytes, out.Size())}
+				return grown, &remoteapi.FormError{
+					Err: fmt.Errorf("%d bytes of output are said to be there, and only %d come", p.OutputBytes, out.Size()),
+				}
 			}
 			return grown, nil
 		}
@@ -329,7 +348,11 @@ func (w *work) verdict(ctx context.Context, p remoteapi.Page) (*string, error) {
 		}
 		return nil, &endError{&task.FailError{Reason: reasonRemote, Err: errors.New(brief(why))}}
 	case remoteapi.Archived:
-		cause := task.Cause{Actor: task.ByUnknown, Reason: reasonArchived, Detail: "its session was archived at " + w.service.Host()}
+		cause := task.Cause{
+			Actor:  task.ByUnknown,
+			Reason: reasonArchived,
+			Detail: "its session was archived at " + w.service.Host(),
+		}
 		return nil, &endError{errors.Join(task.ErrLost, &task.StopError{Cause: cause})}
 	}
 	if c := w.d.Checkers.For(w.state.Type); c != nil {

@@ -137,7 +137,10 @@ func (c *caps) judge(x *capped, more int64, over error, table func() []process.P
 		return nil
 	}
 	if limit := x.out.Limit(); x.size >= limit {
-		return &task.FailError{Reason: task.ReasonOutputLimit, Err: fmt.Errorf("the output reached its limit of %d bytes", limit)}
+		return &task.FailError{
+			Reason: task.ReasonOutputLimit,
+			Err:    fmt.Errorf("the output reached its limit of %d bytes", limit),
+		}
 	}
 	if more > 0 && over != nil {
 		return &task.FailError{Reason: task.ReasonOutputQuota, Err: over}
@@ -153,8 +156,13 @@ func (c *caps) judge(x *capped, more int64, over error, table func() []process.P
 	if x.loops++; x.loops < loopLooks {
 		return nil
 	}
-	return &task.FailError{Reason: task.ReasonOutputLoop,
-		Err: fmt.Errorf("process %d of the command reads the output that the command writes, which would grow without end (write to another file, or read one)", reader.PID)}
+	return &task.FailError{
+		Reason: task.ReasonOutputLoop,
+		Err: fmt.Errorf(
+			"process %d of the command reads the output that the command writes, which would grow without end (write to another file, or read one)",
+			reader.PID,
+		),
+	}
 }
 
 // reader is a process of the command that has its output open for reading. Who

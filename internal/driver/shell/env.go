@@ -32,7 +32,8 @@ func ChildEnv(env []string) []string {
 	out := make([]string, 0, len(env))
 	for _, kv := range env {
 		key, _, ok := strings.Cut(kv, "=")
-		if !ok || strings.HasPrefix(key, "DROVER_") && key != hookDepth && key != stateHome || slices.Contains(providerKeys, key) {
+		if !ok || strings.HasPrefix(key, "DROVER_") && key != hookDepth && key != stateHome ||
+			slices.Contains(providerKeys, key) {
 			continue
 		}
 		out = append(out, kv)

@@ -69,7 +69,12 @@ func (c Command) check() error {
 	case c.Cwd != "" && !filepath.IsAbs(c.Cwd):
 		return fmt.Errorf("the working folder %.200q is not absolute", c.Cwd)
 	case longest(c.argv()) > maxArgument:
-		return &task.SizeError{What: "longest argument", Bytes: longest(c.argv()), Limit: maxArgument, Mend: "write it to a file, and name or run that"}
+		return &task.SizeError{
+			What:  "longest argument",
+			Bytes: longest(c.argv()),
+			Limit: maxArgument,
+			Mend:  "write it to a file, and name or run that",
+		}
 	case hasNUL(c.Line) || hasNUL(c.Cwd) || slices.ContainsFunc(c.Args, hasNUL):
 		return errors.New("it holds a NUL byte")
 	}
@@ -306,7 +311,10 @@ func (d *Driver) begin(ctx context.Context, h task.Host, rec task.Record, c Comm
 		Env: slices.Concat(marks, d.client.environ(c.TTY), d.client.Own),
 	})
 	if errors.Is(err, syscall.E2BIG) {
-		err = fmt.Errorf("%w: its arguments and its environment together, or one variable, are longer than the system takes (write them to a file)", err)
+		err = fmt.Errorf(
+			"%w: its arguments and its environment together, or one variable, are longer than the system takes (write them to a file)",
+			err,
+		)
 	}
 	if err != nil {
 		return nil, &task.FailError{Reason: task.ReasonStart, Err: err}
@@ -431,10 +439,16 @@ func (r *run) ending(ctx context.Context, e process.Ending) {
 
 func note(res *task.Result, id task.ID, report process.Report) {
 	for _, s := range report.Sent {
-		res.Signals = append(res.Signals, task.SignalSent{Signal: process.SignalName(s.Signal), AfterMS: s.After.Milliseconds()})
+		res.Signals = append(
+			res.Signals,
+			task.SignalSent{Signal: process.SignalName(s.Signal), AfterMS: s.After.Milliseconds()},
+		)
 	}
 	for _, l := range report.Left {
-		res.Left = append(res.Left, task.Survivor{Task: id, PID: l.PID, Start: l.Start, Boot: l.Boot, Command: l.Command, Why: l.Why})
+		res.Left = append(
+			res.Left,
+			task.Survivor{Task: id, PID: l.PID, Start: l.Start, Boot: l.Boot, Command: l.Command, Why: l.Why},
+		)
 	}
 }
 

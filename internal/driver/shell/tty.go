@@ -96,7 +96,9 @@ type terminal struct {
 func (d *Driver) openTerminal(h task.Host, rec task.Record) (_ *output, err error) {
 	alone := d.client.Tee == nil && len(d.Copier) > 0 && d.Keys != nil
 	if rec.Keep && !alone && d.client.Tee == nil {
-		return nil, errors.New("a command with a terminal cannot be kept here: there is no program that would hold the terminal")
+		return nil, errors.New(
+			"a command with a terminal cannot be kept here: there is no program that would hold the terminal",
+		)
 	}
 	t := &terminal{d: d.shared, id: rec.ID, client: d.client}
 	size := tty.Usual()
@@ -150,8 +152,14 @@ func (t *terminal) attend(leader process.Identity, marks []string) error {
 		return nil
 	}
 	g, err := process.StartGroup(process.Command{
-		Args: append(append([]string{}, t.d.Copier...), tty.Args(leader)...), Dir: "/", Env: append(marks, ChildEnv(os.Environ())...),
-		Stdout: t.out, Extra: tty.Files(t.master, t.slave, t.paper), Session: true,
+		Args: append(
+			append([]string{}, t.d.Copier...),
+			tty.Args(leader)...),
+		Dir:     "/",
+		Env:     append(marks, ChildEnv(os.Environ())...),
+		Stdout:  t.out,
+		Extra:   tty.Files(t.master, t.slave, t.paper),
+		Session: true,
 	})
 	if err != nil {
 		return fmt.Errorf("hold the terminal: %w", err)
@@ -211,7 +219,10 @@ func (t *terminal) guard(cancel context.CancelCauseFunc) (stop func()) {
 }
 
 func lostTerminal() error {
-	return &task.FailError{Reason: task.ReasonTerminalLost, Err: errors.New("its terminal is gone: the process that held it was ended")}
+	return &task.FailError{
+		Reason: task.ReasonTerminalLost,
+		Err:    errors.New("its terminal is gone: the process that held it was ended"),
+	}
 }
 
 // verdict is that of [verdict], but for a command that its terminal took along: it

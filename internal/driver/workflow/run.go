@@ -214,7 +214,9 @@ func (r *run) end(ctx context.Context, st *state, d done, usage *task.Usage) {
 			r.halt()
 		}
 	}
-	if bad := d.Status == task.StepFailed || d.Status == task.StepKilled; bad && !st.Continue && r.failed == nil && ctx.Err() == nil {
+	if bad := d.Status == task.StepFailed ||
+		d.Status == task.StepKilled; bad && !st.Continue && r.failed == nil &&
+		ctx.Err() == nil {
 		r.failed = st
 		r.halt()
 	}
@@ -235,7 +237,15 @@ func (r *run) report(format string, args ...any) {
 	over := 0
 	for i, st := range r.order {
 		d := st.done
-		list[i] = task.Step{ID: d.ID, Status: d.Status, Task: d.Task, Attempt: d.Attempt, Error: d.Error, Start: d.Start, End: d.End}
+		list[i] = task.Step{
+			ID:      d.ID,
+			Status:  d.Status,
+			Task:    d.Task,
+			Attempt: d.Attempt,
+			Error:   d.Error,
+			Start:   d.Start,
+			End:     d.End,
+		}
 		if ended(d.Status) {
 			over++
 		}

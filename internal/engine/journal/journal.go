@@ -98,7 +98,13 @@ type request struct {
 
 // Open opens the journal at path and makes it if there is none.
 func Open(path string, opts Options) (*Journal, error) {
-	j := &Journal{path: path, opts: opts, grown: make(chan struct{}), mailed: make(chan struct{}), rested: make(chan struct{})}
+	j := &Journal{
+		path:   path,
+		opts:   opts,
+		grown:  make(chan struct{}),
+		mailed: make(chan struct{}),
+		rested: make(chan struct{}),
+	}
 	if opts.ReadOnly {
 		if _, err := os.Lstat(path); err != nil {
 			return nil, fmt.Errorf("open journal: %w", err)
@@ -212,7 +218,10 @@ func (j *Journal) openWriter() (err error) {
 	}
 	if steps := schemas(); version < schemaVersion {
 		all := strings.Join(steps[max(0, version):], "\n")
-		if _, err = conn.ExecContext(ctx, fmt.Sprintf("BEGIN; %s PRAGMA user_version = %d; COMMIT", all, schemaVersion)); err != nil {
+		if _, err = conn.ExecContext(
+			ctx,
+			fmt.Sprintf("BEGIN; %s PRAGMA user_version = %d; COMMIT", all, schemaVersion),
+		); err != nil {
 			return err
 		}
 	}

@@ -32,7 +32,10 @@ func (j *Journal) Some(ctx context.Context, ids []task.ID) (states []State, err 
 		for i, id := range part {
 			args[i] = string(id)
 		}
-		some, err := j.states(ctx, newestOf+strings.Repeat(", ?", len(part)-1)+") GROUP BY task_id) n ON e.seq = n.seq", args...)
+		some, err := j.states(
+			ctx,
+			newestOf+strings.Repeat(", ?", len(part)-1)+") GROUP BY task_id) n ON e.seq = n.seq",
+			args...)
 		if err != nil {
 			return nil, err
 		}

@@ -249,7 +249,9 @@ func (j *Journal) Whole(ctx context.Context, r task.Record) (task.Record, error)
 	if err != nil {
 		return r, fmt.Errorf("read command of %s: %w", r.ID, err)
 	}
-	first, _, err := scanEvent(db.QueryRowContext(ctx, eventsOf+"WHERE task_id = ? ORDER BY seq LIMIT 1", string(r.ID)).Scan)
+	first, _, err := scanEvent(
+		db.QueryRowContext(ctx, eventsOf+"WHERE task_id = ? ORDER BY seq LIMIT 1", string(r.ID)).Scan,
+	)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return r, nil

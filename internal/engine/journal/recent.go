@@ -39,7 +39,11 @@ func (r *recent) since(after task.Seq) (page []task.Event, ok bool) {
 	if len(r.events) == 0 || after < r.events[0].Seq-1 {
 		return nil, false
 	}
-	from, _ := slices.BinarySearchFunc(r.events, after+1, func(e task.Event, seq task.Seq) int { return cmp.Compare(e.Seq, seq) })
+	from, _ := slices.BinarySearchFunc(
+		r.events,
+		after+1,
+		func(e task.Event, seq task.Seq) int { return cmp.Compare(e.Seq, seq) },
+	)
 	to, bytes := from, 0
 	for to < min(len(r.events), from+pageEvents) && (to == from || bytes+r.sizes[to] <= eventBytes) {
 		bytes += r.sizes[to]

@@ -247,7 +247,8 @@ type event struct {
 func (s *salvage) event(r row) error {
 	e := event{number: r.number, verb: string(r.cols[2].text), at: r.cols[3].num, record: r.cols[4].text}
 	id, verb := string(r.cols[1].text), task.Verb(e.verb)
-	if unseal(e.record, &e.task) != nil || string(e.task.ID) != id || verb != task.Create && !slices.Contains(task.Verbs(), verb) {
+	if unseal(e.record, &e.task) != nil || string(e.task.ID) != id ||
+		verb != task.Create && !slices.Contains(task.Verbs(), verb) {
 		return s.see(r.number, id, false)
 	}
 	var says string
@@ -275,10 +276,19 @@ func (s *salvage) event(r row) error {
 // two are decided together; nil: there is none.
 func (s *salvage) twin(e event) (*event, error) {
 	old := event{number: e.number}
-	if err := s.ask(keptRecord, &old.record, e.number); err != nil || old.record == nil || bytes.Equal(old.record, e.record) || len(s.doubtful) >= mostDoubtful {
+	if err := s.ask(
+		keptRecord,
+		&old.record,
+		e.number,
+	); err != nil || old.record == nil || bytes.Equal(old.record, e.record) ||
+		len(s.doubtful) >= mostDoubtful {
 		return nil, err
 	}
-	err := errors.Join(s.ask(keptVerb, &old.verb, e.number), s.ask(keptTime, &old.at, e.number), unseal(old.record, &old.task))
+	err := errors.Join(
+		s.ask(keptVerb, &old.verb, e.number),
+		s.ask(keptTime, &old.at, e.number),
+		unseal(old.record, &old.task),
+	)
 	return &old, errors.Join(err, s.w.exec(dropEvent, e.number), s.w.exec(dropEnd, e.number))
 }
 
@@ -364,8 +374,18 @@ func (s *salvage) each(ctx context.Context, query string, do func(*sql.Rows) err
 // mark writes above all numbers a message that nobody has to read: from there on the
 // log goes on.
 func (s *salvage) mark() error {
-	err := s.w.exec(keepMessage, s.top+1, "drover", "drover", string(task.PlainMessage), "the log was damaged, and was made anew from here down", "",
-		time.Now().UnixNano(), 1, 0)
+	err := s.w.exec(
+		keepMessage,
+		s.top+1,
+		"drover",
+		"drover",
+		string(task.PlainMessage),
+		"the log was damaged, and was made anew from here down",
+		"",
+		time.Now().UnixNano(),
+		1,
+		0,
+	)
 	return errors.Join(err, s.run("COMMIT"))
 }
 

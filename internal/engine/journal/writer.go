@@ -144,7 +144,17 @@ func (w *writer) message(seq task.Seq, r *request) error {
 		return fmt.Errorf("%w: %d messages are unread", task.ErrMailFull, unread)
 	}
 	r.seq = seq
-	return w.exec(insertMessage, int64(seq), string(m.To), m.From, string(m.Kind), m.Text, string(m.Priority), m.At.UnixNano(), m.Hops)
+	return w.exec(
+		insertMessage,
+		int64(seq),
+		string(m.To),
+		m.From,
+		string(m.Kind),
+		m.Text,
+		string(m.Priority),
+		m.At.UnixNano(),
+		m.Hops,
+	)
 }
 
 func (w *writer) event(seq task.Seq, r *request) error {
@@ -158,7 +168,15 @@ func (w *writer) event(seq task.Seq, r *request) error {
 		return nil
 	}
 	n.Seq = seq
-	if err := w.exec(insertNotice, int64(seq), string(e.Task.Run), string(e.Task.ID), string(n.Owner), string(n.Priority), n.Acked); err != nil {
+	if err := w.exec(
+		insertNotice,
+		int64(seq),
+		string(e.Task.Run),
+		string(e.Task.ID),
+		string(n.Owner),
+		string(n.Priority),
+		n.Acked,
+	); err != nil {
 		return err
 	}
 	return w.answer(e.Task.Run, e.Answer)

@@ -197,7 +197,12 @@ func waitAny() (ended, error) {
 		case ws.Exited():
 			return ended{pid: pid, start: start, exit: process.Exit{Code: ws.ExitStatus()}, at: time.Now()}, nil
 		case ws.Signaled():
-			return ended{pid: pid, start: start, exit: process.Exit{Code: -1, Signal: ws.Signal(), Core: ws.CoreDump()}, at: time.Now()}, nil
+			return ended{
+				pid:   pid,
+				start: start,
+				exit:  process.Exit{Code: -1, Signal: ws.Signal(), Core: ws.CoreDump()},
+				at:    time.Now(),
+			}, nil
 		}
 	}
 }

@@ -49,8 +49,13 @@ func Render(l Letter) string {
 		element(&b, "output-tail", text)
 	}
 	if u := r.Usage; u != nil && r.Traits().Work != task.ByCommand {
-		fmt.Fprintf(&b, "<usage><total_tokens>%d</total_tokens><tool_uses>%d</tool_uses><duration_ms>%d</duration_ms></usage>\n",
-			u.TotalTokens, u.ToolUses, u.DurationMS)
+		fmt.Fprintf(
+			&b,
+			"<usage><total_tokens>%d</total_tokens><tool_uses>%d</tool_uses><duration_ms>%d</duration_ms></usage>\n",
+			u.TotalTokens,
+			u.ToolUses,
+			u.DurationMS,
+		)
 	}
 	if w := r.Worktree; w != nil && !w.Removed {
 		b.WriteString("<worktree>" + place(*w) + "</worktree>\n")
@@ -68,7 +73,11 @@ func RenderUnreadable(n task.Notice, why error) string {
 	var b strings.Builder
 	b.WriteString("<task-notification>\n")
 	element(&b, "task-id", string(n.Task))
-	element(&b, "summary", fmt.Sprintf("Run %s has ended, and its record could not be read: %s", n.Run, oneLine(why.Error(), 300)))
+	element(
+		&b,
+		"summary",
+		fmt.Sprintf("Run %s has ended, and its record could not be read: %s", n.Run, oneLine(why.Error(), 300)),
+	)
 	b.WriteString("</task-notification>")
 	return b.String()
 }
@@ -89,13 +98,26 @@ func place(w task.Worktree) string {
 func RenderMessage(m task.Message) string {
 	switch m.Kind { // notices without a status: the task goes on
 	case task.Stalled:
-		return fmt.Sprintf("<task-notification>\n<task-id>%s</task-id>\n<summary>%s</summary>\n</task-notification>", attribute(m.From), escape(m.Text))
+		return fmt.Sprintf(
+			"<task-notification>\n<task-id>%s</task-id>\n<summary>%s</summary>\n</task-notification>",
+			attribute(m.From),
+			escape(m.Text),
+		)
 	case task.Prompt:
 		return "<waiting-prompt>\n" + escape(m.Text) + "\n</waiting-prompt>\n" + waited
 	case task.MonitorEvent:
-		return fmt.Sprintf("<task-notification>\n<task-id>%s</task-id>\n<event>%s</event>\n</task-notification>", attribute(m.From), escape(m.Text))
+		return fmt.Sprintf(
+			"<task-notification>\n<task-id>%s</task-id>\n<event>%s</event>\n</task-notification>",
+			attribute(m.From),
+			escape(m.Text),
+		)
 	}
-	return fmt.Sprintf("<agent-message from=\"%s\" kind=\"%s\">\n%s\n</agent-message>", attribute(m.From), attribute(string(m.Kind)), escape(m.Text))
+	return fmt.Sprintf(
+		"<agent-message from=\"%s\" kind=\"%s\">\n%s\n</agent-message>",
+		attribute(m.From),
+		attribute(string(m.Kind)),
+		escape(m.Text),
+	)
 }
 
 // waited is for prompts that come as mail.

@@ -99,7 +99,12 @@ func ReadDeparture(path string, id Identity) (Departure, error) {
 		return Departure{}, fmt.Errorf("read exit of process %d: %w", id.PID, err)
 	}
 	if id != (Identity{}) && (d.PID != id.PID || d.Start != 0 && d.Start != id.Start) {
-		return Departure{}, fmt.Errorf("read exit of process %d: the file tells of process %d: %w", id.PID, d.PID, os.ErrNotExist)
+		return Departure{}, fmt.Errorf(
+			"read exit of process %d: the file tells of process %d: %w",
+			id.PID,
+			d.PID,
+			os.ErrNotExist,
+		)
 	}
 	return d, nil
 }

@@ -83,7 +83,15 @@ func (h *handle) waitid(options int) (Exit, error) {
 	// The first fields of siginfo: signo, errno, code, pid, uid, status.
 	var info [sizeInfo / 4]int32
 	for {
-		_, _, errno := syscall.Syscall6(sysWait, idPID, uintptr(h.pid), uintptr(unsafe.Pointer(&info)), uintptr(options), 0, 0)
+		_, _, errno := syscall.Syscall6(
+			sysWait,
+			idPID,
+			uintptr(h.pid),
+			uintptr(unsafe.Pointer(&info)),
+			uintptr(options),
+			0,
+			0,
+		)
 		if errno == syscall.EINTR {
 			continue
 		}

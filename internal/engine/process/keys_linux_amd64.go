@@ -5,7 +5,13 @@ import "golang.org/x/sys/unix"
 // waits are the calls of this machine that wait for input.
 func waits() map[int]call {
 	return map[int]call{
-		unix.SYS_READ: readCall, unix.SYS_READV: readCall, unix.SYS_POLL: pollCall, unix.SYS_PPOLL: ppollCall,
-		unix.SYS_SELECT: selectCall, unix.SYS_PSELECT6: selectCall, unix.SYS_EPOLL_WAIT: epollCall, unix.SYS_EPOLL_PWAIT: epollCall,
+		unix.SYS_READ:        readCall,
+		unix.SYS_READV:       readCall,
+		unix.SYS_POLL:        pollCall,
+		unix.SYS_PPOLL:       ppollCall,
+		unix.SYS_SELECT:      selectCall,
+		unix.SYS_PSELECT6:    selectCall,
+		unix.SYS_EPOLL_WAIT:  epollCall,
+		unix.SYS_EPOLL_PWAIT: epollCall,
 	}
 }

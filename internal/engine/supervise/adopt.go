@@ -79,8 +79,22 @@ func (s *Supervisor) remember(old Old) {
 // retain is remember for a caller who holds mu.
 func (s *Supervisor) retain(old Old) {
 	rec := old.Task.Short()
-	e := &entry{id: rec.ID, root: rec.ID, born: old.Born, again: true, live: make(chan struct{}), promoted: make(chan struct{})}
-	e.spec = task.Spec{Name: rec.Name, Parent: rec.Parent, Owner: rec.Owner, Keep: rec.Keep, Backgrounded: rec.Backgrounded, Key: rec.Key}
+	e := &entry{
+		id:       rec.ID,
+		root:     rec.ID,
+		born:     old.Born,
+		again:    true,
+		live:     make(chan struct{}),
+		promoted: make(chan struct{}),
+	}
+	e.spec = task.Spec{
+		Name:         rec.Name,
+		Parent:       rec.Parent,
+		Owner:        rec.Owner,
+		Keep:         rec.Keep,
+		Backgrounded: rec.Backgrounded,
+		Key:          rec.Key,
+	}
 	if rec.Owner != "" {
 		e.root = rec.Owner
 	}
@@ -154,8 +168,17 @@ func (s *Supervisor) Resume(ctx context.Context, id task.ID, d task.Driver, spec
 		return task.Record{}, err
 	}
 	defer s.unpin(e)
-	rec, err := s.apply(ctx, e, task.Change{Verb: task.Resume, Run: task.NewRunID(), Background: spec.Backgrounded,
-		ToolUseID: spec.ToolUseID, Owner: spec.Owner, Prompt: spec.Prompt, Priority: spec.Priority, Pool: spec.Pool, Budget: spec.Budget}, nil, "")
+	rec, err := s.apply(ctx, e, task.Change{
+		Verb:       task.Resume,
+		Run:        task.NewRunID(),
+		Background: spec.Backgrounded,
+		ToolUseID:  spec.ToolUseID,
+		Owner:      spec.Owner,
+		Prompt:     spec.Prompt,
+		Priority:   spec.Priority,
+		Pool:       spec.Pool,
+		Budget:     spec.Budget,
+	}, nil, "")
 	if err != nil {
 		if p := s.pools[spec.Pool]; p != nil {
 			p.uncount(e.root)

@@ -107,7 +107,12 @@ func (s *Supervisor) ask(ctx, life context.Context, e *entry, q task.Question) (
 // expire makes a denial of a question that nobody has answered.
 func (s *Supervisor) expire(ctx context.Context, o *question) (task.Reply, error) {
 	r := task.Reply{Reason: fmt.Sprintf("nobody answered within %s", o.Until.Sub(o.At).Round(time.Millisecond))}
-	err := s.settle(context.WithoutCancel(ctx), o, r, task.Cause{Actor: task.ByRuntime, Reason: task.ReasonUnanswered, Detail: r.Reason})
+	err := s.settle(
+		context.WithoutCancel(ctx),
+		o,
+		r,
+		task.Cause{Actor: task.ByRuntime, Reason: task.ReasonUnanswered, Detail: r.Reason},
+	)
 	select {
 	case r := <-o.reply: // this one, or that of somebody who was a moment faster
 		return r, nil
@@ -149,7 +154,15 @@ func (s *Supervisor) settle(ctx context.Context, o *question, r task.Reply, by t
 	}
 	if o.e != nil {
 		now := time.Now().UTC()
-		a := &task.Answered{ID: o.ID, Tool: o.Tool, Digest: o.Digest, Allow: r.Allow, Changed: len(r.Input) > 0, Cause: by, At: now}
+		a := &task.Answered{
+			ID:      o.ID,
+			Tool:    o.Tool,
+			Digest:  o.Digest,
+			Allow:   r.Allow,
+			Changed: len(r.Input) > 0,
+			Cause:   by,
+			At:      now,
+		}
 		if _, err := s.apply(ctx, o.e, task.Change{Verb: task.Answer, At: now, Answered: a}, nil, ""); err != nil {
 			return err
 		}

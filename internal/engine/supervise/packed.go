@@ -32,8 +32,20 @@ type Ended struct {
 
 // NewEnded is what is kept of a task that was started in the tree of root.
 func NewEnded(born task.Seq, root task.ID, r *task.Record) Ended {
-	return Ended{ID: r.ID, Born: born, Name: r.Name, Parent: r.Parent, Key: r.Key, Root: root, Pool: r.Pool, Runs: 1 + r.Resumes,
-		Kind: r.Kind, AgentType: r.AgentType, Budget: r.Budget, OutputBytes: r.OutputBytes}
+	return Ended{
+		ID:          r.ID,
+		Born:        born,
+		Name:        r.Name,
+		Parent:      r.Parent,
+		Key:         r.Key,
+		Root:        root,
+		Pool:        r.Pool,
+		Runs:        1 + r.Resumes,
+		Kind:        r.Kind,
+		AgentType:   r.AgentType,
+		Budget:      r.Budget,
+		OutputBytes: r.OutputBytes,
+	}
 }
 
 // Append adds e to b, in some 50 bytes, for [ReadEnded].
@@ -66,7 +78,11 @@ func ReadEnded(b []byte) (e Ended, rest []byte, ok bool) {
 	e.Root, e.Pool, e.Kind, e.AgentType = task.ID(r.word()), string(r.word()), task.Kind(r.word()), string(r.word())
 	e.Root = cmp.Or(e.Root, e.ID)
 	e.Runs, e.OutputBytes = int(r.number()), int64(r.number())
-	e.Budget = task.Budget{USD: math.Float64frombits(r.number()), Tokens: int64(r.number()), OutputBytes: int64(r.number())}
+	e.Budget = task.Budget{
+		USD:         math.Float64frombits(r.number()),
+		Tokens:      int64(r.number()),
+		OutputBytes: int64(r.number()),
+	}
 	return e, r.b, !r.bad
 }
 
@@ -110,7 +126,12 @@ type packed struct {
 }
 
 func newPacked() packed {
-	return packed{seed: maphash.MakeSeed(), ids: index{from: 0, to: 1}, names: index{from: 1, to: 2}, keys: index{from: 2, to: 4}}
+	return packed{
+		seed:  maphash.MakeSeed(),
+		ids:   index{from: 0, to: 1},
+		names: index{from: 1, to: 2},
+		keys:  index{from: 2, to: 4},
+	}
 }
 
 // add takes a task in. What was there of it stands as before, and is found no more. The place

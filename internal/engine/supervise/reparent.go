@@ -61,7 +61,10 @@ func (s *Supervisor) move(from, c *entry) {
 	s.rise(ctx, c, rec.Depth)
 	s.inherit(ctx, c)
 	if rec.Owner != "" { // a full mailbox will have its end
-		_, _ = s.Post(ctx, task.Message{To: rec.Owner, From: cmp.Or(old.Name, string(old.ID)), Kind: task.TaskLeft, Text: left(old, rec)})
+		_, _ = s.Post(
+			ctx,
+			task.Message{To: rec.Owner, From: cmp.Or(old.Name, string(old.ID)), Kind: task.TaskLeft, Text: left(old, rec)},
+		)
 	}
 }
 
@@ -72,15 +75,27 @@ func (s *Supervisor) rise(ctx context.Context, e *entry, depth int) {
 	e.mu.Unlock()
 	for _, c := range children {
 		r := c.rec.Load()
-		_, _ = s.apply(ctx, c, task.Change{Verb: task.Reparent, Parent: r.Parent, Owner: r.Owner, Depth: depth + 1}, nil, "") // it bounds what is started below, and no more
+		_, _ = s.apply(
+			ctx,
+			c,
+			task.Change{Verb: task.Reparent, Parent: r.Parent, Owner: r.Owner, Depth: depth + 1},
+			nil,
+			"",
+		) // it bounds what is started below, and no more
 		s.rise(ctx, c, depth+1)
 	}
 }
 
 // left tells a new owner what it has been left.
 func left(from, r task.Record) string {
-	return fmt.Sprintf("Agent %s has ended and leaves task %s (%s) to you, which is %s: %s", from.ID, r.ID, r.Kind, r.Status,
-		cmp.Or(r.Description, r.Command, r.Name))
+	return fmt.Sprintf(
+		"Agent %s has ended and leaves task %s (%s) to you, which is %s: %s",
+		from.ID,
+		r.ID,
+		r.Kind,
+		r.Status,
+		cmp.Or(r.Description, r.Command, r.Name),
+	)
 }
 
 // tick stops or starts the clock of the run.

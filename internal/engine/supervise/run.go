@@ -78,7 +78,13 @@ func (s *Supervisor) run(ctx context.Context, e *entry, d task.Driver, q *queued
 		out, err := s.cfg.Output(*e.rec.Load(), again)
 		s.opening.Unlock()
 		if err != nil {
-			s.conclude(ctx, e, h, task.Result{}, &task.FailError{Reason: task.ReasonStart, Err: fmt.Errorf("open output: %w", err)})
+			s.conclude(
+				ctx,
+				e,
+				h,
+				task.Result{},
+				&task.FailError{Reason: task.ReasonStart, Err: fmt.Errorf("open output: %w", err)},
+			)
 			return
 		}
 		h.out = out
@@ -299,7 +305,12 @@ func (h *host) Progress(p task.Progress) { h.s.reporter.put(h.e, p) }
 
 func (h *host) Checkpoint(ctx context.Context, state []byte) error {
 	if len(state) > task.MaxCheckpoint {
-		return fmt.Errorf("checkpoint of %s: it has %d bytes, more than the limit of %d", h.e.id, len(state), task.MaxCheckpoint)
+		return fmt.Errorf(
+			"checkpoint of %s: it has %d bytes, more than the limit of %d",
+			h.e.id,
+			len(state),
+			task.MaxCheckpoint,
+		)
 	}
 	if _, err := h.s.apply(ctx, h.e, task.Change{Verb: task.Save, Checkpoint: state}, nil, ""); err != nil {
 		return fmt.Errorf("checkpoint of %s: %w", h.e.id, err)

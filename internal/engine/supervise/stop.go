@@ -134,7 +134,10 @@ func (st *stopping) one(ctx context.Context, e *entry) {
 	was := *e.rec.Load()
 	if was.Status.Terminal() && st.live[e].IsZero() && e.over() {
 		e.thaw()
-		st.receipt.Stopped = append(st.receipt.Stopped, task.Stopped{ID: e.id, Status: was.Status, Cause: was.Cause, Signals: []task.SignalSent{}})
+		st.receipt.Stopped = append(
+			st.receipt.Stopped,
+			task.Stopped{ID: e.id, Status: was.Status, Cause: was.Cause, Signals: []task.SignalSent{}},
+		)
 		return
 	}
 	st.cancel(e)
@@ -148,7 +151,13 @@ func (st *stopping) one(ctx context.Context, e *entry) {
 	if rec.EndTime != nil { // others were waited for since
 		took = max(0, rec.EndTime.Sub(st.asked))
 	}
-	line := task.Stopped{ID: e.id, Status: rec.Status, Cause: rec.Cause, Signals: []task.SignalSent{}, EndedAfterMS: took.Milliseconds()}
+	line := task.Stopped{
+		ID:           e.id,
+		Status:       rec.Status,
+		Cause:        rec.Cause,
+		Signals:      []task.SignalSent{},
+		EndedAfterMS: took.Milliseconds(),
+	}
 	e.mu.Lock()
 	if e.result.Signals != nil {
 		line.Signals = e.result.Signals
@@ -220,7 +229,11 @@ func (e *entry) thaw() {
 
 // stopChildren ends what a task has left running at its own end.
 func (s *Supervisor) stopChildren(e *entry, end task.Change) {
-	cause := task.Cause{Actor: task.ByParent, Reason: task.ReasonParentEnded, Detail: "its parent " + string(e.id) + " has ended"}
+	cause := task.Cause{
+		Actor:  task.ByParent,
+		Reason: task.ReasonParentEnded,
+		Detail: "its parent " + string(e.id) + " has ended",
+	}
 	if end.Verb == task.Stop && end.Cause != nil && end.Cause.Reason == task.ReasonClosing {
 		cause = *end.Cause
 	}

@@ -200,8 +200,16 @@ type entry struct {
 
 // New makes a supervisor. It does no I/O.
 func New(cfg Config) *Supervisor {
-	s := &Supervisor{cfg: cfg, tasks: map[task.ID]*entry{}, names: map[string][]*entry{}, keys: map[childKey]*entry{},
-		pools: map[string]*pool{}, ended: make(chan struct{}), past: past{packed: newPacked()}, desk: desk{changed: make(chan struct{})}}
+	s := &Supervisor{
+		cfg:   cfg,
+		tasks: map[task.ID]*entry{},
+		names: map[string][]*entry{},
+		keys:  map[childKey]*entry{},
+		pools: map[string]*pool{},
+		ended: make(chan struct{}),
+		past:  past{packed: newPacked()},
+		desk:  desk{changed: make(chan struct{})},
+	}
 	for name, p := range cfg.Pools {
 		s.pools[name] = newPool(p)
 	}
@@ -240,7 +248,11 @@ func (s *Supervisor) placed(rec task.Record) task.Record {
 // Record is the first half of Start: the task is durably pending, and waits for
 // begin, which the caller calls once and soon. Who starts many tasks records
 // them all before any of them competes for the machine.
-func (s *Supervisor) Record(ctx context.Context, d task.Driver, spec task.Spec) (rec task.Record, begin func(), err error) {
+func (s *Supervisor) Record(
+	ctx context.Context,
+	d task.Driver,
+	spec task.Spec,
+) (rec task.Record, begin func(), err error) {
 	r := s.RecordAll(ctx, []Starting{{d, spec}})[0]
 	return r.Task, r.Begin, r.Err
 }
@@ -393,11 +405,39 @@ func (s *Supervisor) admit(d task.Driver, spec task.Spec) (e *entry, found bool,
 		asked = spec.Name
 	}
 	now := time.Now().UTC()
-	rec := task.Record{ID: e.id, Run: task.NewRunID(), Kind: d.Kind(), OwnTraits: own, Status: task.Pending, Backgrounded: spec.Backgrounded, Keep: spec.Keep, TTY: spec.TTY,
-		Name: name, AskedName: asked, Description: spec.Description, Session: s.cfg.Session, Parent: spec.Parent, Owner: spec.Owner, Depth: depth, ToolUseID: spec.ToolUseID,
-		AgentType: spec.AgentType, Mode: spec.Mode, Model: spec.Model, Prompt: task.ShortPrompt(spec.Prompt), Command: spec.Command, Cwd: spec.Cwd, CreateTime: now,
-		TimeoutMS: spec.Timeout.Milliseconds(), Priority: spec.Priority, Pool: spec.Pool, Key: spec.Key, Silent: spec.Silent, Team: spec.Team,
-		Budget: spec.Budget, OnEnd: spec.OnEnd}.Short()
+	rec := task.Record{
+		ID:           e.id,
+		Run:          task.NewRunID(),
+		Kind:         d.Kind(),
+		OwnTraits:    own,
+		Status:       task.Pending,
+		Backgrounded: spec.Backgrounded,
+		Keep:         spec.Keep,
+		TTY:          spec.TTY,
+		Name:         name,
+		AskedName:    asked,
+		Description:  spec.Description,
+		Session:      s.cfg.Session,
+		Parent:       spec.Parent,
+		Owner:        spec.Owner,
+		Depth:        depth,
+		ToolUseID:    spec.ToolUseID,
+		AgentType:    spec.AgentType,
+		Mode:         spec.Mode,
+		Model:        spec.Model,
+		Prompt:       task.ShortPrompt(spec.Prompt),
+		Command:      spec.Command,
+		Cwd:          spec.Cwd,
+		CreateTime:   now,
+		TimeoutMS:    spec.Timeout.Milliseconds(),
+		Priority:     spec.Priority,
+		Pool:         spec.Pool,
+		Key:          spec.Key,
+		Silent:       spec.Silent,
+		Team:         spec.Team,
+		Budget:       spec.Budget,
+		OnEnd:        spec.OnEnd,
+	}.Short()
 	if s.cfg.OutputPath != nil {
 		rec.OutputFile = s.cfg.OutputPath(e.id)
 	}
@@ -553,7 +593,13 @@ func (s *Supervisor) forget(e *entry) {
 
 // apply is the one door: the only place where a task changes after its first
 // event.
-func (s *Supervisor) apply(ctx context.Context, e *entry, c task.Change, n *task.Notice, answer string) (_ task.Record, err error) {
+func (s *Supervisor) apply(
+	ctx context.Context,
+	e *entry,
+	c task.Change,
+	n *task.Notice,
+	answer string,
+) (_ task.Record, err error) {
 	e.door.Lock()
 	defer e.door.Unlock()
 	cur := *e.rec.Load()
@@ -576,7 +622,10 @@ func (s *Supervisor) apply(ctx context.Context, e *entry, c task.Change, n *task
 	}
 	var told *task.Progress // and not written
 	switch c.Verb {
-	case task.Report, task.Complete, task.Fail, task.Stop: // here and not before: what a run has told is in one event, and in one of its own
+	case task.Report,
+		task.Complete,
+		task.Fail,
+		task.Stop: // here and not before: what a run has told is in one event, and in one of its own
 		if told = s.reporter.take(e); c.Progress == nil {
 			c.Progress = told
 		}
@@ -595,7 +644,8 @@ func (s *Supervisor) apply(ctx context.Context, e *entry, c task.Change, n *task
 		n.Run, n.Task, n.Priority = next.Run, next.ID, next.Priority
 		n.Owner, n.Acked, n.ByUser = next.Owner, known(next), next.StoppedByUser()
 	}
-	if _, err := s.cfg.Log.Append(ctx, task.Entry{Verb: c.Verb, At: c.At, Task: next, Notice: n, Answer: answer}); err != nil {
+	entry := task.Entry{Verb: c.Verb, At: c.At, Task: next, Notice: n, Answer: answer}
+	if _, err := s.cfg.Log.Append(ctx, entry); err != nil {
 		s.reporter.giveBack(e, told)
 		return cur, err
 	}

@@ -26,7 +26,14 @@ func (r *reply) take(model string, p agent.Part) []map[string]any {
 	}
 	delta := func(kind, field string) {
 		if p.Text != "" {
-			out = append(out, map[string]any{"type": "content_block_delta", "index": p.Index, "delta": map[string]any{"type": kind, field: p.Text}})
+			out = append(
+				out,
+				map[string]any{
+					"type":  "content_block_delta",
+					"index": p.Index,
+					"delta": map[string]any{"type": kind, field: p.Text},
+				},
+			)
 		}
 	}
 	switch p.Kind {
@@ -69,7 +76,11 @@ func (r *reply) done(whole *agent.Reply) []map[string]any {
 		return nil
 	}
 	return []map[string]any{
-		{"type": "message_delta", "delta": map[string]any{"stop_reason": whole.StopReason, "stop_sequence": nil}, "usage": whole.Usage},
+		{
+			"type":  "message_delta",
+			"delta": map[string]any{"stop_reason": whole.StopReason, "stop_sequence": nil},
+			"usage": whole.Usage,
+		},
 		{"type": "message_stop"},
 	}
 }

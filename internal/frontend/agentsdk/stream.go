@@ -104,7 +104,10 @@ func New(o Options) *Stream {
 		stats: stats{Killed: map[task.Reason]int{}, ByType: map[string]int{}},
 		usage: map[string]*modelUsage{}, denied: map[string]bool{},
 	}
-	live := slices.SortedStableFunc(slices.Values(o.Live), func(a, b task.Record) int { return a.CreateTime.Compare(b.CreateTime) })
+	live := slices.SortedStableFunc(
+		slices.Values(o.Live),
+		func(a, b task.Record) int { return a.CreateTime.Compare(b.CreateTime) },
+	)
 	for i, r := range live {
 		if !s.hidden(r) && !r.Status.Terminal() {
 			s.tasks[r.ID] = &entry{rec: r, order: task.Seq(i - len(live)), told: true, voice: speaker(r)}
@@ -295,7 +298,12 @@ func refusal(d agent.Denial) string {
 	if !strings.HasPrefix(why, "denied ") { // as in "denied by the rule"
 		why = "denied: " + why
 	}
-	return fmt.Sprintf("drover: %s call %s%s", excerpt.Line(excerpt.Exact(d.Name), 100), excerpt.Line(excerpt.Exact(why), 500), excerpt.ExactLine(how))
+	return fmt.Sprintf(
+		"drover: %s call %s%s",
+		excerpt.Line(excerpt.Exact(d.Name), 100),
+		excerpt.Line(excerpt.Exact(why), 500),
+		excerpt.ExactLine(how),
+	)
 }
 
 // quoted is a word for a shell.

@@ -79,9 +79,20 @@ func (s *Stream) started(t *entry) {
 		s.background()
 	}
 	s.line(startedLine{
-		Type: "system", Subtype: "task_started",
-		Task: r.ID, Run: r.Run, ToolUseID: r.ToolUseID, Kind: r.Kind, SubagentType: r.AgentType, Description: describe(r),
-		Backgrounded: r.Backgrounded, Depth: r.Depth, Parent: s.parent(r), Prompt: r.Prompt, Workflow: workflowName(r), stamp: s.stamp(),
+		Type:         "system",
+		Subtype:      "task_started",
+		Task:         r.ID,
+		Run:          r.Run,
+		ToolUseID:    r.ToolUseID,
+		Kind:         r.Kind,
+		SubagentType: r.AgentType,
+		Description:  describe(r),
+		Backgrounded: r.Backgrounded,
+		Depth:        r.Depth,
+		Parent:       s.parent(r),
+		Prompt:       r.Prompt,
+		Workflow:     workflowName(r),
+		stamp:        s.stamp(),
 	})
 	s.note("task %s started: %s", r.ID, excerpt.Line(describe(r), 120))
 }
@@ -167,7 +178,14 @@ func (s *Stream) background() {
 	list := make([]backgroundTask, len(live))
 	for i, t := range live {
 		r := t.rec
-		list[i] = backgroundTask{Task: r.ID, Run: r.Run, Kind: r.Kind, SubagentType: r.AgentType, Description: describe(r), Parent: s.parent(r)}
+		list[i] = backgroundTask{
+			Task:         r.ID,
+			Run:          r.Run,
+			Kind:         r.Kind,
+			SubagentType: r.AgentType,
+			Description:  describe(r),
+			Parent:       s.parent(r),
+		}
 	}
 	s.line(backgroundLine{Type: "system", Subtype: "background_tasks_changed", Tasks: list, stamp: s.stamp()})
 }
@@ -180,10 +198,21 @@ func (s *Stream) progress(t *entry, tool string) {
 		return
 	}
 	s.line(progressLine{
-		Type: "system", Subtype: "task_progress",
-		Task: r.ID, Run: r.Run, ToolUseID: r.ToolUseID, SubagentType: r.AgentType, Description: describe(r),
-		Usage:    taskUsage{Tokens: t.context + t.output, ToolUses: t.calls, DurationMS: r.Duration(time.Now()).Milliseconds()},
-		LastTool: tool, Summary: summary(r), stamp: s.stamp(),
+		Type:         "system",
+		Subtype:      "task_progress",
+		Task:         r.ID,
+		Run:          r.Run,
+		ToolUseID:    r.ToolUseID,
+		SubagentType: r.AgentType,
+		Description:  describe(r),
+		Usage: taskUsage{
+			Tokens:     t.context + t.output,
+			ToolUses:   t.calls,
+			DurationMS: r.Duration(time.Now()).Milliseconds(),
+		},
+		LastTool: tool,
+		Summary:  summary(r),
+		stamp:    s.stamp(),
 	})
 }
 

@@ -249,9 +249,22 @@ func (s *Stream) spent(model string, used agent.Usage) {
 
 func (s *Stream) init() {
 	s.line(initLine{
-		Type: "system", Subtype: "init", Cwd: s.o.Cwd, Tools: list(s.o.Tools), MCPServers: append([]MCPServer{}, s.o.MCPServers...), Model: s.o.Model,
-		PermissionMode: s.o.PermissionMode, SlashCommands: []string{}, Agents: list(s.o.Agents), Skills: []string{}, Plugins: []any{},
-		OutputStyle: "default", WireVersion: s.o.Version, Version: s.o.Version, Capabilities: []string{}, stamp: s.stamp(),
+		Type:           "system",
+		Subtype:        "init",
+		Cwd:            s.o.Cwd,
+		Tools:          list(s.o.Tools),
+		MCPServers:     append([]MCPServer{}, s.o.MCPServers...),
+		Model:          s.o.Model,
+		PermissionMode: s.o.PermissionMode,
+		SlashCommands:  []string{},
+		Agents:         list(s.o.Agents),
+		Skills:         []string{},
+		Plugins:        []any{},
+		OutputStyle:    "default",
+		WireVersion:    s.o.Version,
+		Version:        s.o.Version,
+		Capabilities:   []string{},
+		stamp:          s.stamp(),
 	})
 	if s.turns == 0 && len(s.o.Live) > 0 {
 		s.background() // a reader who comes now has not seen them begin

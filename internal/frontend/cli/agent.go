@@ -51,7 +51,10 @@ func (a *app) agentCommand() *cobra.Command {
 			}
 			start := control.StartRequest{Name: name, Agent: &req, Env: a.Env, Cwd: a.Cwd}
 			if req.Team != "" && (!detach || name == "") {
-				return usage("--team needs -d and --name", "add both: a teammate runs in the detached host and is addressed by its name")
+				return usage(
+					"--team needs -d and --name",
+					"add both: a teammate runs in the detached host and is addressed by its name",
+				)
 			}
 			if detach && settings != "" {
 				return usage("--settings and --detach are mutually exclusive",

@@ -223,13 +223,27 @@ func (a *app) agentsShow(out io.Writer, name string, asJSON bool) error {
 }
 
 func viewOf(e catalog.Entry) agentView {
-	return agentView{agentLine: lineOf(e), DisallowedTools: e.DisallowedTools, Spawns: e.Spawns, MaxTurns: e.MaxTurns,
-		PermissionMode: e.PermissionMode,
-		Effort:         e.Effort, Background: e.Background, Isolation: e.Isolation, OnEnd: e.OnEnd, Skills: e.Skills, Hooks: e.Hooks,
-		MCPServers: e.MCPServers,
-		NoModel:    e.NoModel, NoUser: e.NoUser, InitialPrompt: e.InitialPrompt, CriticalReminder: e.CriticalReminder,
-		WaitsForTrust: e.Waits,
-		KeysWithout:   e.Rest, Prompt: e.Prompt}
+	return agentView{
+		agentLine:        lineOf(e),
+		DisallowedTools:  e.DisallowedTools,
+		Spawns:           e.Spawns,
+		MaxTurns:         e.MaxTurns,
+		PermissionMode:   e.PermissionMode,
+		Effort:           e.Effort,
+		Background:       e.Background,
+		Isolation:        e.Isolation,
+		OnEnd:            e.OnEnd,
+		Skills:           e.Skills,
+		Hooks:            e.Hooks,
+		MCPServers:       e.MCPServers,
+		NoModel:          e.NoModel,
+		NoUser:           e.NoUser,
+		InitialPrompt:    e.InitialPrompt,
+		CriticalReminder: e.CriticalReminder,
+		WaitsForTrust:    e.Waits,
+		KeysWithout:      e.Rest,
+		Prompt:           e.Prompt,
+	}
 }
 
 // printAgent shows what is said and what a start by the main agent would come to.

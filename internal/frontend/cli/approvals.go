@@ -216,8 +216,16 @@ func (a *app) decide(ctx context.Context, ref string, all bool, done string, v v
 	}
 	reply := v.reply
 	if v.digest != "" && (len(v.digest) < minDigest || !strings.HasPrefix(q.Digest, v.digest)) {
-		return &control.Error{Code: control.Conflict, Message: fmt.Sprintf("answer question %s: digest mismatch: it is %.16s, not %.64s, so the question is not the one that was shown", q.ID, q.Digest, v.digest),
-			Mend: fmt.Sprintf("look at it with `drover approvals show %s`, and give %d characters or more", q.ID, minDigest)}
+		return &control.Error{
+			Code: control.Conflict,
+			Message: fmt.Sprintf(
+				"answer question %s: digest mismatch: it is %.16s, not %.64s, so the question is not the one that was shown",
+				q.ID,
+				q.Digest,
+				v.digest,
+			),
+			Mend: fmt.Sprintf("look at it with `drover approvals show %s`, and give %d characters or more", q.ID, minDigest),
+		}
 	}
 	req := control.DecideRequest{ID: q.ID, Digest: q.Digest, Actor: task.ByUser}
 	if v.always {
@@ -282,8 +290,11 @@ func pickQuestion(open []openQuestion, ref string) (openQuestion, error) {
 }
 
 func notOpen(ref string) error {
-	return &control.Error{Code: control.NotFound, Message: fmt.Sprintf("no question %q is open: it has been answered or has expired", ref),
-		Mend: "see `drover approvals --all-sessions`"}
+	return &control.Error{
+		Code:    control.NotFound,
+		Message: fmt.Sprintf("no question %q is open: it has been answered or has expired", ref),
+		Mend:    "see `drover approvals --all-sessions`",
+	}
 }
 
 // advice says how a question is answered.

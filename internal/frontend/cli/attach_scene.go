@@ -103,7 +103,13 @@ func (s *scene) past() []shown {
 	}
 	var out []shown
 	if from > 0 {
-		out = append(out, shown{kind: showNote, text: fmt.Sprintf("what was said before is left out here: see `drover logs --messages %s`", s.session)})
+		out = append(
+			out,
+			shown{
+				kind: showNote,
+				text: fmt.Sprintf("what was said before is left out here: see `drover logs --messages %s`", s.session),
+			},
+		)
 	}
 	for _, p := range list[from:] {
 		out = append(out, s.present(p)...)

@@ -125,8 +125,11 @@ func (a *app) mcpAdd(r mcpAdd, out io.Writer) error {
 	}
 	if err := mcpconfig.Add(path, r.name, s); err != nil {
 		if errors.Is(err, mcpconfig.ErrExists) {
-			return &control.Error{Code: control.Conflict, Message: fmt.Sprintf("add MCP server %s: %s has one of this name", r.name, path),
-				Mend: "remove it with `drover mcp rm`, or take another name"}
+			return &control.Error{
+				Code:    control.Conflict,
+				Message: fmt.Sprintf("add MCP server %s: %s has one of this name", r.name, path),
+				Mend:    "remove it with `drover mcp rm`, or take another name",
+			}
 		}
 		return err
 	}
@@ -209,8 +212,11 @@ func (a *app) mcpRemove(name, scope string, out io.Writer) error {
 		return &control.Error{Code: control.NotFound, Message: "no MCP server " + name, Mend: "see `drover mcp list`"}
 	case 1:
 	default:
-		return &control.Error{Code: control.Conflict, Message: fmt.Sprintf("remove MCP server %s: it is in %s", name, strings.Join(has, " and ")),
-			Mend: "say which with --scope"}
+		return &control.Error{
+			Code:    control.Conflict,
+			Message: fmt.Sprintf("remove MCP server %s: it is in %s", name, strings.Join(has, " and ")),
+			Mend:    "say which with --scope",
+		}
 	}
 	if _, err := mcpconfig.Remove(has[0], name); err != nil {
 		return err

@@ -79,7 +79,10 @@ func (a *app) permissionsCheck() *cobra.Command {
 			if batch && len(args) == 0 || !batch && len(args) == 2 {
 				return nil
 			}
-			return &ExitError{Code: 2, Err: errors.New("give a tool and its input, or --batch (see `drover permissions check --help`)")}
+			return &ExitError{
+				Code: 2,
+				Err:  errors.New("give a tool and its input, or --batch (see `drover permissions check --help`)"),
+			}
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if batch {

@@ -98,7 +98,9 @@ func isPrompt(args []string) bool {
 
 // add declares the flags, whose names are also known in camel case.
 func (p *Prompt) add(f *pflag.FlagSet) {
-	f.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName { return pflag.NormalizedName(kebab(name)) })
+	f.SetNormalizeFunc(
+		func(_ *pflag.FlagSet, name string) pflag.NormalizedName { return pflag.NormalizedName(kebab(name)) },
+	)
 	f.BoolVarP(&p.Print, "print", "p", false, "answer one prompt and print the answer")
 	f.BoolVarP(&p.Detach, "detach", "d", false, "answer in a detached host and print its session")
 	f.StringVar(&p.Format, "output-format", "text", "text, json or stream-json")
@@ -279,7 +281,10 @@ func (a *app) readPrompt(ctx context.Context, p *Prompt, words []string) error {
 		p.Prompt += piped
 	}
 	if strings.TrimSpace(p.Prompt) == "" {
-		return usage("the prompt is missing", "give it as an argument, as in `drover -p \"what changed?\"`, or on stdin with `drover -p -`")
+		return usage(
+			"the prompt is missing",
+			"give it as an argument, as in `drover -p \"what changed?\"`, or on stdin with `drover -p -`",
+		)
 	}
 	return nil
 }

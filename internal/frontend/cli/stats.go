@@ -183,11 +183,20 @@ func priceTable(m settings.Models) (ledger.Table, []string) {
 // tellGaps says on stderr what the figures do not hold.
 func (a *app) tellGaps(s *stats) {
 	if s.Total.Unpriced > 0 {
-		fmt.Fprintf(a.Stderr, "drover: note: the price of %d of %d calls is not known: %s (set models.prices in the settings)\n",
-			s.Total.Unpriced, s.Total.Calls, excerpt.Line(strings.Join(s.unpriced, ", "), 300))
+		fmt.Fprintf(
+			a.Stderr,
+			"drover: note: the price of %d of %d calls is not known: %s (set models.prices in the settings)\n",
+			s.Total.Unpriced,
+			s.Total.Calls,
+			excerpt.Line(strings.Join(s.unpriced, ", "), 300),
+		)
 	}
 	if s.Total.Estimated > 0 {
-		fmt.Fprintf(a.Stderr, "drover: note: of %d calls the provider told no figures that can be true; the most that they may have used is counted\n", s.Total.Estimated)
+		fmt.Fprintf(
+			a.Stderr,
+			"drover: note: of %d calls the provider told no figures that can be true; the most that they may have used is counted\n",
+			s.Total.Estimated,
+		)
 	}
 	if s.Skipped > 0 {
 		fmt.Fprintf(a.Stderr, "drover: note: %d lines could not be read and are not counted\n", s.Skipped)

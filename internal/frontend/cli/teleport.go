@@ -290,8 +290,10 @@ func (a *app) importSession(ctx context.Context, set settings.Settings, file, in
 	if _, err = teleport.Import(ctx, f, to); err != nil {
 		return err
 	}
-	a.hint(fmt.Sprintf("imported session %s, formerly %s, into %s; it is also called %s", id, m.Source, to.Project.Folder(),
-		to.Alias))
+	a.hint(
+		fmt.Sprintf("imported session %s, formerly %s, into %s; it is also called %s", id, m.Source, to.Project.Folder(),
+			to.Alias),
+	)
 	for _, name := range slices.Sorted(maps.Keys(m.Env)) {
 		a.hint(fmt.Sprintf("it was used with %s=%s, which is not set here", name, m.Env[name]))
 	}

@@ -286,7 +286,15 @@ func (a *app) followFlow(ctx context.Context, api control.API, rec task.Record, 
 	case task.Killed:
 		return &ExitError{Code: 4, Err: fmt.Errorf("workflow %s was stopped", ref)}
 	case task.Failed:
-		return &ExitError{Code: 1, Err: fmt.Errorf("workflow %s has failed: %s (go on behind what is done with `drover workflow run --resume %s`)", ref, answer.Task.Error, ref)}
+		return &ExitError{
+			Code: 1,
+			Err: fmt.Errorf(
+				"workflow %s has failed: %s (go on behind what is done with `drover workflow run --resume %s`)",
+				ref,
+				answer.Task.Error,
+				ref,
+			),
+		}
 	}
 	return nil
 }

@@ -93,7 +93,8 @@ func left(err error) bool {
 // send for none. The library would fill defaults into it and panic.
 func filled(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
-		if call, ok := req.(*mcp.CallToolRequest); ok && call.Params != nil && string(bytes.TrimSpace(call.Params.Arguments)) == "null" {
+		if call, ok := req.(*mcp.CallToolRequest); ok && call.Params != nil &&
+			string(bytes.TrimSpace(call.Params.Arguments)) == "null" {
 			call.Params.Arguments = []byte("{}")
 		}
 		return next(ctx, method, req)
@@ -102,7 +103,12 @@ func filled(next mcp.MethodHandler) mcp.MethodHandler {
 
 // add puts one tool up. The context of a call also ends with the connection:
 // the protocol library waits for its calls, but does not end them.
-func add[In, Out any](s *server, m *mcp.Server, t *mcp.Tool, h func(context.Context, *mcp.CallToolRequest, In) (string, Out, error)) {
+func add[In, Out any](
+	s *server,
+	m *mcp.Server,
+	t *mcp.Tool,
+	h func(context.Context, *mcp.CallToolRequest, In) (string, Out, error),
+) {
 	mcp.AddTool(m, t, func(ctx context.Context, req *mcp.CallToolRequest, in In) (*mcp.CallToolResult, Out, error) {
 		ctx, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)

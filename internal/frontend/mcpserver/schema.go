@@ -54,18 +54,39 @@ func (s *server) addTools(m *mcp.Server) {
 	works := &mcp.ToolAnnotations{DestructiveHint: new(true), OpenWorldHint: new(true)}
 	stops := &mcp.ToolAnnotations{DestructiveHint: new(true), IdempotentHint: true, OpenWorldHint: new(false)}
 	tool := func(name, title, schema string, hints *mcp.ToolAnnotations, description string) *mcp.Tool {
-		return &mcp.Tool{Name: name, Title: title, Description: description, InputSchema: json.RawMessage(schema), Annotations: hints}
+		return &mcp.Tool{
+			Name:        name,
+			Title:       title,
+			Description: description,
+			InputSchema: json.RawMessage(schema),
+			Annotations: hints,
+		}
 	}
-	add(s, m, tool("task_run", "Run a command", runSchema, works,
-		"Run a shell command as a task. It gets no input and no terminal. Its output goes to a file that task_output reads."), s.run)
-	add(s, m, tool("agent_run", "Run an agent", agentSchema, works,
-		"Run an agent as a task: a model that works on the prompt with tools of its own and gives one answer at the end."), s.agent)
+	add(s, m, tool(
+		"task_run",
+		"Run a command",
+		runSchema,
+		works,
+		"Run a shell command as a task. It gets no input and no terminal. Its output goes to a file that task_output reads.",
+	), s.run)
+	add(s, m, tool(
+		"agent_run",
+		"Run an agent",
+		agentSchema,
+		works,
+		"Run an agent as a task: a model that works on the prompt with tools of its own and gives one answer at the end.",
+	), s.agent)
 	add(s, m, tool("task_list", "List tasks", listSchema, reads,
 		"List the tasks of this session, newest first: those that are alive, or all."), s.list)
 	add(s, m, tool("task_output", "Read output", outputSchema, reads,
 		"Read what a task has printed so far: its end, or from an offset."), s.output)
 	add(s, m, tool("task_wait", "Wait for tasks", waitSchema, reads,
 		"Wait until tasks have ended and tell how. Cancelling this call stops no task."), s.await)
-	add(s, m, tool("task_stop", "Stop tasks", stopSchema, stops,
-		"Stop tasks with everything they have started, and tell what was done. Stopping what has ended changes nothing."), s.stop)
+	add(s, m, tool(
+		"task_stop",
+		"Stop tasks",
+		stopSchema,
+		stops,
+		"Stop tasks with everything they have started, and tell what was done. Stopping what has ended changes nothing.",
+	), s.stop)
 }

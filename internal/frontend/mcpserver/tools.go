@@ -90,7 +90,13 @@ func (s *server) agent(ctx context.Context, req *mcp.CallToolRequest, in agentIn
 
 // start starts one task and waits for its end if it is to: without limit in
 // the foreground, else for the time given.
-func (s *server) start(ctx context.Context, req *mcp.CallToolRequest, start control.StartRequest, foreground bool, wait time.Duration) (string, started, error) {
+func (s *server) start(
+	ctx context.Context,
+	req *mcp.CallToolRequest,
+	start control.StartRequest,
+	foreground bool,
+	wait time.Duration,
+) (string, started, error) {
 	keep := start.Keep
 	if !keep {
 		start.Lease = s.link.lease
@@ -171,7 +177,10 @@ func (s *server) answer(ctx context.Context, rec task.Record) (string, error) {
 		a, err := ask(ctx, s.link, func(api control.API) (control.Answer, error) {
 			a, err := api.Result(ctx, control.ResultRequest{Ref: string(rec.ID)})
 			if err == nil && a.Next < a.Size { // its end is shown
-				a, err = api.Result(ctx, control.ResultRequest{Ref: string(rec.ID), Offset: max(0, a.Size-utf8.UTFMax*maxText), Max: utf8.UTFMax * maxText})
+				a, err = api.Result(
+					ctx,
+					control.ResultRequest{Ref: string(rec.ID), Offset: max(0, a.Size-utf8.UTFMax*maxText), Max: utf8.UTFMax * maxText},
+				)
 				a.Text = strings.ToValidUTF8(a.Text, "")
 			}
 			return a, err
@@ -258,7 +267,12 @@ func (s *server) output(ctx context.Context, _ *mcp.CallToolRequest, in outputIn
 	}
 	text, _ := excerpt.Tail(excerpt.Plain(string(data)), maxText, "task_output with offset")
 	out := output{
-		TaskID: in.TaskID, Text: text, Offset: chunk.Offset, NextOffset: chunk.Next, SizeBytes: chunk.Size, Ended: chunk.Ended,
+		TaskID:     in.TaskID,
+		Text:       text,
+		Offset:     chunk.Offset,
+		NextOffset: chunk.Next,
+		SizeBytes:  chunk.Size,
+		Ended:      chunk.Ended,
 	}
 	if text == "" {
 		text = "no output"

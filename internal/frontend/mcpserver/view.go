@@ -62,7 +62,16 @@ func questions(r task.Record) []question {
 		if hidden > 0 {
 			text += fmt.Sprintf("\n(%d bytes are hidden: the user sees all of it by `drover approvals show %s`)", hidden, q.ID)
 		}
-		out = append(out, question{ID: q.ID, Tool: field(excerpt.Exact(q.Tool)), Reason: field(excerpt.Exact(q.Reason)), Display: text, Suggest: excerpt.ExactLine(q.Suggest)})
+		out = append(
+			out,
+			question{
+				ID:      q.ID,
+				Tool:    field(excerpt.Exact(q.Tool)),
+				Reason:  field(excerpt.Exact(q.Reason)),
+				Display: text,
+				Suggest: excerpt.ExactLine(q.Suggest),
+			},
+		)
 	}
 	return out
 }
@@ -76,12 +85,28 @@ type cause struct {
 
 func view(r task.Record) taskView {
 	return taskView{
-		ID: string(r.ID), Kind: string(r.Kind), Status: string(r.Status),
-		AwaitingApproval: r.AwaitingApproval, Idle: r.Idle,
-		Name: field(r.Name), AskedName: field(r.AskedName), Description: field(r.Description), AgentType: field(r.AgentType), Model: field(r.Model),
-		Command: field(r.Command), Cwd: field(r.Cwd), StartTime: r.StartTime, EndTime: r.EndTime,
-		ExitCode: r.ExitCode, Cause: viewCause(r.Cause), Error: field(r.Error),
-		OutputFile: r.OutputFile, OutputBytes: r.OutputBytes, Questions: questions(r),
+		ID:               string(r.ID),
+		Kind:             string(r.Kind),
+		Status:           string(r.Status),
+		AwaitingApproval: r.AwaitingApproval,
+		Idle:             r.Idle,
+		Name: field(
+			r.Name,
+		),
+		AskedName:   field(r.AskedName),
+		Description: field(r.Description),
+		AgentType:   field(r.AgentType),
+		Model:       field(r.Model),
+		Command:     field(r.Command),
+		Cwd:         field(r.Cwd),
+		StartTime:   r.StartTime,
+		EndTime:     r.EndTime,
+		ExitCode:    r.ExitCode,
+		Cause:       viewCause(r.Cause),
+		Error:       field(r.Error),
+		OutputFile:  r.OutputFile,
+		OutputBytes: r.OutputBytes,
+		Questions:   questions(r),
 	}
 }
 

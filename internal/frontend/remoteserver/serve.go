@@ -23,7 +23,10 @@ func Listen(address string) (net.Listener, error) {
 		return nil, fmt.Errorf("listen at %.100q: %w", address, err)
 	}
 	if ip := net.ParseIP(host); ip == nil || !ip.IsLoopback() {
-		return nil, fmt.Errorf("listen at %.100q: it is no address of this machine only (use 127.0.0.1, behind a proxy with TLS)", address)
+		return nil, fmt.Errorf(
+			"listen at %.100q: it is no address of this machine only (use 127.0.0.1, behind a proxy with TLS)",
+			address,
+		)
 	}
 	l, err := net.Listen("tcp", address)
 	if err != nil {
@@ -36,8 +39,15 @@ func Listen(address string) (net.Listener, error) {
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	requests, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
-	srv := &http.Server{Handler: s.Handler(), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
-		BaseContext: func(net.Listener) context.Context { return requests }, ErrorLog: log.New(io.Discard, "", 0)} // what a client is told is in its answer
+	srv := &http.Server{
+		Handler:           s.Handler(),
+		ReadHeaderTimeout: 10 * time.Second,
+		ReadTimeout:       time.Minute,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+		BaseContext:       func(net.Listener) context.Context { return requests },
+		ErrorLog:          log.New(io.Discard, "", 0),
+	} // what a client is told is in its answer
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(l) }() // ends with Close or Shutdown below
 	select {

@@ -236,7 +236,10 @@ func (s *Server) create(w http.ResponseWriter, r *http.Request) error {
 	}
 	q.Type, q.Key = t, r.Header.Get("Idempotency-Key")
 	if q.Prompt == "" || q.Key == "" || len(q.Key) > maxKey {
-		return &httpError{http.StatusBadRequest, "a session needs a prompt, and a header Idempotency-Key of up to 200 characters"}
+		return &httpError{
+			http.StatusBadRequest,
+			"a session needs a prompt, and a header Idempotency-Key of up to 200 characters",
+		}
 	}
 	one, err := s.store.create(q)
 	if err != nil {
@@ -415,7 +418,10 @@ func told(e task.Event) []remoteapi.Event {
 		out = append(out, remoteapi.Event{Type: remoteapi.UsageEvent, Tokens: p.TokenCount, At: e.At})
 	}
 	if p.LastActivity != nil {
-		out = append(out, remoteapi.Event{Type: remoteapi.ToolEvent, Tool: p.LastActivity.ToolName, Input: p.LastActivity.Input, At: e.At})
+		out = append(
+			out,
+			remoteapi.Event{Type: remoteapi.ToolEvent, Tool: p.LastActivity.ToolName, Input: p.LastActivity.Input, At: e.At},
+		)
 	}
 	return out
 }
@@ -510,7 +516,10 @@ func (s *Server) archive(w http.ResponseWriter, r *http.Request) error {
 
 // stop ends the agent of a session that was archived.
 func (s *Server) stop(ctx context.Context, id task.ID) error {
-	receipt, err := s.cfg.Host.Stop(ctx, control.StopRequest{Refs: []string{string(id)}, Actor: task.ByClient, Detail: "its session was archived"})
+	receipt, err := s.cfg.Host.Stop(
+		ctx,
+		control.StopRequest{Refs: []string{string(id)}, Actor: task.ByClient, Detail: "its session was archived"},
+	)
 	if err != nil {
 		return err
 	}

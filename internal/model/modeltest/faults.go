@@ -166,7 +166,12 @@ func ErrorEvent(api API, kind, message string) []byte {
 	case Chat:
 		return fmt.Appendf(nil, "data: {\"error\":{\"type\":%q,\"message\":%q}}\n\n", kind, message)
 	}
-	return fmt.Appendf(nil, "event: response.failed\ndata: {\"type\":\"response.failed\",\"response\":{\"error\":{\"code\":%q,\"message\":%q}}}\n\n", kind, message)
+	return fmt.Appendf(
+		nil,
+		"event: response.failed\ndata: {\"type\":\"response.failed\",\"response\":{\"error\":{\"code\":%q,\"message\":%q}}}\n\n",
+		kind,
+		message,
+	)
 }
 
 // streams break the rules of events, or come in an unusual form.
@@ -184,8 +189,14 @@ func (f *faults) streams() {
 		f.again("two-heads", "cut", with(middle, events[0]))
 		f.again("no-stop-reason", "cut", Answer{Raw: bytes.ReplaceAll(f.body, []byte(`"stop_reason":"tool_use"`),
 			[]byte(`"stop_reason":null`))})
-		f.again("delta-of-nothing", "cut",
-			with(middle, "data: {\"type\":\"content_block_delta\",\"index\":77,\"delta\":{\"type\":\"text_delta\",\"text\":\"x\"}}\n\n"))
+		f.again(
+			"delta-of-nothing",
+			"cut",
+			with(
+				middle,
+				"data: {\"type\":\"content_block_delta\",\"index\":77,\"delta\":{\"type\":\"text_delta\",\"text\":\"x\"}}\n\n",
+			),
+		)
 	}
 	f.final("bytes", "", Answer{Raw: f.body, Piece: 1})
 	f.final("crlf", "", Answer{Raw: bytes.ReplaceAll(f.body, []byte("\n"), []byte("\r\n"))})

@@ -24,7 +24,8 @@ func Exact(s string) string {
 		switch {
 		case r == utf8.RuneError && size == 1:
 			out = fmt.Appendf(out, "<0x%02X>", s[i])
-		case r == '<' && (strings.HasPrefix(s[i:], "<U+") || strings.HasPrefix(s[i:], "<0x")), r != '\n' && r != '\t' && opaque(r):
+		case r == '<' && (strings.HasPrefix(s[i:], "<U+") || strings.HasPrefix(s[i:], "<0x")),
+			r != '\n' && r != '\t' && opaque(r):
 			out = fmt.Appendf(out, "<U+%04X>", r)
 		default:
 			out = append(out, s[i:i+size]...)

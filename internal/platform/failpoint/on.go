@@ -26,7 +26,11 @@ type Reached struct {
 // harness that is gone let it pass, "kill" ends the process as kill -9 does,
 // "err ENOSPC" is that failure there.
 func Hit(name string) error {
-	if asked := strings.Split(os.Getenv("DROVER_FAULT"), ","); !slices.Contains(asked, name) && !slices.Contains(asked, "*") {
+	if asked := strings.Split(
+		os.Getenv("DROVER_FAULT"),
+		",",
+	); !slices.Contains(asked, name) &&
+		!slices.Contains(asked, "*") {
 		return nil
 	}
 	c, err := net.Dial("unix", os.Getenv("DROVER_FAULT_SOCKET"))

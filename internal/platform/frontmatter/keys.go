@@ -5,14 +5,56 @@ package frontmatter
 // in it: what is trusted must be what is used.
 func AgentKeys() []string {
 	return []string{
-		"name", "description", "tools", "disallowedTools", "model", "mcpServers", "skills", "initialPrompt", "maxTurns", "autoCompactWindow",
-		"background", "omitClaudeMd", "memory", "effort", "permissionMode", "observer", "observerMessage", "hooks", "isolation", "color",
-		"target", "disable-model-invocation", "user-invocable", "user-invokable", "infer", "mcp-servers", "metadata", "argument-hint", "agents",
-		"handoffs", "mode", "hidden", "onEnd", "budget", "criticalSystemReminder_EXPERIMENTAL", "github",
+		"name",
+		"description",
+		"tools",
+		"disallowedTools",
+		"model",
+		"mcpServers",
+		"skills",
+		"initialPrompt",
+		"maxTurns",
+		"autoCompactWindow",
+		"background",
+		"omitClaudeMd",
+		"memory",
+		"effort",
+		"permissionMode",
+		"observer",
+		"observerMessage",
+		"hooks",
+		"isolation",
+		"color",
+		"target",
+		"disable-model-invocation",
+		"user-invocable",
+		"user-invokable",
+		"infer",
+		"mcp-servers",
+		"metadata",
+		"argument-hint",
+		"agents",
+		"handoffs",
+		"mode",
+		"hidden",
+		"onEnd",
+		"budget",
+		"criticalSystemReminder_EXPERIMENTAL",
+		"github",
 	}
 }
 
 // SkillKeys are the same for SKILL.md.
 func SkillKeys() []string {
-	return []string{"name", "description", "license", "compatibility", "metadata", "allowed-tools", "version", "argument-hint", "user-invocable"}
+	return []string{
+		"name",
+		"description",
+		"license",
+		"compatibility",
+		"metadata",
+		"allowed-tools",
+		"version",
+		"argument-hint",
+		"user-invocable",
+	}
 }

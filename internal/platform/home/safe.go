@@ -219,7 +219,12 @@ func (s Session) SocketPath(env func(string) string) (string, error) {
 	dir := filepath.Join(temp, fmt.Sprintf("drover-%d", os.Geteuid()))
 	path := filepath.Join(dir, name+".sock")
 	if len(path) > maxSocket {
-		return "", fmt.Errorf("path of the socket has %d bytes, %d are possible: %s (set TMPDIR to a shorter directory)", len(path), maxSocket, path)
+		return "", fmt.Errorf(
+			"path of the socket has %d bytes, %d are possible: %s (set TMPDIR to a shorter directory)",
+			len(path),
+			maxSocket,
+			path,
+		)
 	}
 	return inSocketDir(dir, path)
 }

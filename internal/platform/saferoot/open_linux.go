@@ -9,7 +9,10 @@ import (
 
 // descend opens what is at a relative path below an open folder.
 func descend(at int, rel string, flags int, perm uint32) (int, error) {
-	how := unix.OpenHow{Flags: uint64(flags | unix.O_CLOEXEC | unix.O_LARGEFILE), Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS}
+	how := unix.OpenHow{
+		Flags:   uint64(flags | unix.O_CLOEXEC | unix.O_LARGEFILE),
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS,
+	}
 	if flags&unix.O_CREAT != 0 {
 		how.Mode = uint64(perm) // openat2 takes none else
 	}

@@ -29,7 +29,8 @@ func (w *Watch) renewSummaries(closes <-chan struct{}) {
 			}
 			p := *r.Progress
 			now[r.Run] = p
-			if last, ok := seen[r.Run]; ok && last.ToolUseCount == p.ToolUseCount && last.TokenCount == p.TokenCount && last.Message == p.Message {
+			if last, ok := seen[r.Run]; ok && last.ToolUseCount == p.ToolUseCount && last.TokenCount == p.TokenCount &&
+				last.Message == p.Message {
 				continue
 			}
 			w.summarize(r.ID, summary(p))

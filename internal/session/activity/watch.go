@@ -182,7 +182,10 @@ func (w *Watch) summarize(id task.ID, text string) {
 // post tells the owner of a task about it. An owner with a full mailbox has enough to
 // read.
 func (w *Watch) post(owner, about task.ID, text string) {
-	_, _ = w.cfg.Tasks.Post(context.Background(), task.Message{To: owner, From: string(about), Kind: task.Stalled, Text: text, Priority: task.Next})
+	_, _ = w.cfg.Tasks.Post(
+		context.Background(),
+		task.Message{To: owner, From: string(about), Kind: task.Stalled, Text: text, Priority: task.Next},
+	)
 }
 
 // stallable says whose output is watched: nobody sees what a command in the
@@ -216,7 +219,9 @@ func (w *Watch) lookAtOutput(r task.Record, output *stall.Watch, rules *stall.Ru
 	}
 	quiet := output.Quiet(time.Now(), info.Size(), w.cfg.CommandQuiet)
 	if r.TTY && r.Process != nil {
-		output.Saw(process.AwaitsKeys(table, process.Identity{PID: r.Process.PID, Start: r.Process.Start, Boot: r.Process.Boot}))
+		output.Saw(
+			process.AwaitsKeys(table, process.Identity{PID: r.Process.PID, Start: r.Process.Start, Boot: r.Process.Boot}),
+		)
 	}
 	if !quiet {
 		return
@@ -253,7 +258,10 @@ func (w *Watch) reportStall(r task.Record, line string, asks, reads bool) {
 	}
 	mend := "It goes on waiting. Stop it and start it so that it does not ask, or with its answer on stdin."
 	if r.TTY {
-		mend = fmt.Sprintf("It goes on waiting. Answer it by SendMessage to %s, which types your text and Enter, or stop it.", r.ID)
+		mend = fmt.Sprintf(
+			"It goes on waiting. Answer it by SendMessage to %s, which types your text and Enter, or stop it.",
+			r.ID,
+		)
 	}
 	text := fmt.Sprintf("Background command %q %s, which nobody gives it: its output has not grown for %s%s\n%s",
 		excerpt.Line(r.Description, 60), does, w.cfg.CommandQuiet, ends, mend)

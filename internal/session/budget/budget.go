@@ -61,7 +61,16 @@ func (b *Budgets) of(a Agent) task.Budget {
 	got := a.Def.Budget
 	if a.Depth == 1 {
 		top := b.cfg.Top
-		got.USD, got.Tokens, got.OutputBytes = Tighter(got.USD, top.USD), Tighter(got.Tokens, top.Tokens), Tighter(got.OutputBytes, top.Output)
+		got.USD, got.Tokens, got.OutputBytes = Tighter(
+			got.USD,
+			top.USD,
+		), Tighter(
+			got.Tokens,
+			top.Tokens,
+		), Tighter(
+			got.OutputBytes,
+			top.Output,
+		)
 		got.WallMS = Tighter(got.WallMS, b.cfg.TopWall.Milliseconds())
 	}
 	return got
@@ -81,7 +90,9 @@ func Tighter[N int64 | float64 | time.Duration](a, b N) N {
 func (b *Budgets) Reserve(spec *task.Spec, a Agent) (Reservation, error) {
 	spec.Budget = b.of(a)
 	if spec.Budget.WallMS > 0 {
-		spec.Timeout = time.Duration(Tighter(spec.Timeout.Milliseconds(), b.timeLeft(a.Asker, spec.Budget.WallMS))) * time.Millisecond
+		spec.Timeout = time.Duration(
+			Tighter(spec.Timeout.Milliseconds(), b.timeLeft(a.Asker, spec.Budget.WallMS)),
+		) * time.Millisecond
 		spec.Budget.WallMS = spec.Timeout.Milliseconds()
 	}
 	p := b.cfg.Purse
@@ -260,5 +271,7 @@ func (b *Budgets) Meter(id, parent task.ID, agentType string, handBack bool) age
 	if b.cfg.Purse == nil {
 		return nil
 	}
-	return b.cfg.Purse.For(usage.Node{ID: string(id), Type: agentType, Parent: string(b.spender(parent)), HandBack: handBack})
+	return b.cfg.Purse.For(
+		usage.Node{ID: string(id), Type: agentType, Parent: string(b.spender(parent)), HandBack: handBack},
+	)
 }

@@ -68,7 +68,13 @@ type Guard struct {
 
 // New makes a guard. It looks at nothing before it is asked.
 func New(cfg Config) *Guard {
-	g := &Guard{cfg: cfg, root: cfg.Place.Project().Root(), stop: func() {}, want: make(chan struct{}, 1), unsaved: map[task.RunID]error{}}
+	g := &Guard{
+		cfg:     cfg,
+		root:    cfg.Place.Project().Root(),
+		stop:    func() {},
+		want:    make(chan struct{}, 1),
+		unsaved: map[task.RunID]error{},
+	}
 	g.changed, g.change = context.WithCancel(context.Background())
 	return g
 }
@@ -250,7 +256,11 @@ func (g *Guard) lookAtDisk() string {
 		switch {
 		case err != nil: // whatever needs the folder will say so
 		case room.Bytes < g.cfg.MinFreeBytes:
-			short = fmt.Sprintf("the disk of %s has less than tasks.minFreeBytes, %d bytes, free", g.root.Dir(), g.cfg.MinFreeBytes)
+			short = fmt.Sprintf(
+				"the disk of %s has less than tasks.minFreeBytes, %d bytes, free",
+				g.root.Dir(),
+				g.cfg.MinFreeBytes,
+			)
 		case room.NoFiles():
 			short = fmt.Sprintf("the disk of %s can hold no more files", g.root.Dir())
 		}

@@ -86,24 +86,34 @@ const (
 func (d *Dreams) Start(ctx context.Context, trigger string, spec task.Spec) (task.Record, error) {
 	store := d.cfg.Store
 	if store == nil {
-		return task.Record{}, &control.Error{Code: control.Unavailable, Message: "nothing is remembered here", Mend: "set memory.enabled to on"}
+		return task.Record{}, &control.Error{
+			Code:    control.Unavailable,
+			Message: "nothing is remembered here",
+			Mend:    "set memory.enabled to on",
+		}
 	}
 	state, err := store.State()
 	if err != nil {
 		return task.Record{}, err
 	}
 	if state.PID != 0 {
-		return task.Record{}, &control.Error{Code: control.Conflict, Message: (&memory.HeldError{PID: state.PID}).Error(), Mend: "see `drover ps --all-sessions`"}
+		return task.Record{}, &control.Error{
+			Code:    control.Conflict,
+			Message: (&memory.HeldError{PID: state.PID}).Error(),
+			Mend:    "see `drover ps --all-sessions`",
+		}
 	}
 	model, err := d.cfg.Choose(d.cfg.Wish, cheapModel(d.cfg.Wish))
 	if err != nil {
 		return task.Record{}, err
 	}
-	driver, input := d.cfg.Driver(dream.Config{Acquire: d.acquire, Held: func(err error) bool { return errors.Is(err, memory.ErrHeld) },
-		Assemble: func(_ context.Context, h task.Host, _ dream.Input, last time.Time) (*dream.Assembly, error) {
-			return d.assemble(h, model, last)
-		}},
-		dream.Input{Trigger: trigger})
+	driver, input := d.cfg.Driver(
+		dream.Config{Acquire: d.acquire, Held: func(err error) bool { return errors.Is(err, memory.ErrHeld) },
+			Assemble: func(_ context.Context, h task.Host, _ dream.Input, last time.Time) (*dream.Assembly, error) {
+				return d.assemble(h, model, last)
+			}},
+		dream.Input{Trigger: trigger},
+	)
 	spec.Input, spec.Pool, spec.AgentType, spec.Model = input, d.cfg.Pool, Type, model
 	spec.Name, spec.Description = cmp.Or(spec.Name, Type), cmp.Or(spec.Description, "Consolidate memory")
 	spec.Cwd, spec.Backgrounded, spec.Silent, spec.Owner = store.Dir(), true, true, ""
@@ -155,7 +165,9 @@ func (d *Dreams) assemble(h task.Host, model string, last time.Time) (*dream.Ass
 	a := &area{store: store, project: resolved(project.Dir())}
 	tools := files.New(files.Config{Root: store.Dir(), ReadDirs: []string{project.Dir()}, MayRead: a.mayRead,
 		MayOpen: func(f *os.File, change bool) bool { return a.rules.MayOpen(f, change) }})
-	tools = append(tools, search.New(search.Config{Root: store.Dir(), Dirs: []string{project.Dir()}, MayRead: a.mayRead})...)
+	tools = append(
+		tools,
+		search.New(search.Config{Root: store.Dir(), Dirs: []string{project.Dir()}, MayRead: a.mayRead})...)
 	tools = append(tools, boardtool.New(boardtool.Config{Store: store, By: Type}))
 	if a.rules, err = d.cfg.Gate(d.rules(tools)); err != nil {
 		return nil, err
@@ -164,18 +176,45 @@ func (d *Dreams) assemble(h task.Host, model string, last time.Time) (*dream.Ass
 	if err != nil {
 		return nil, err
 	}
-	t, _, err := agent.OpenTranscript(d.cfg.Place.AgentTranscript(rec.ID), agent.Meta{ParentTask: string(rec.Session), Version: d.cfg.Version,
-		Cwd: store.Dir(), IsSidechain: true, AgentName: Type, AgentID: string(rec.ID), SessionID: string(rec.Session), Sync: d.cfg.Sync})
+	t, _, err := agent.OpenTranscript(
+		d.cfg.Place.AgentTranscript(rec.ID),
+		agent.Meta{
+			ParentTask:  string(rec.Session),
+			Version:     d.cfg.Version,
+			Cwd:         store.Dir(),
+			IsSidechain: true,
+			AgentName:   Type,
+			AgentID:     string(rec.ID),
+			SessionID:   string(rec.Session),
+			Sync:        d.cfg.Sync,
+		},
+	)
 	if err != nil {
 		return nil, err
 	}
-	cfg := agent.Config{Model: m, ModelName: modelName, Tools: tools, Gate: a, Transcript: t, MaxTurns: maxTurns, Hold: h.Hold,
-		Agent: Type, AgentID: string(rec.ID), SessionID: string(d.cfg.Place.ID()), Compaction: &agent.Compaction{Share: d.cfg.Share}}
+	cfg := agent.Config{
+		Model:      m,
+		ModelName:  modelName,
+		Tools:      tools,
+		Gate:       a,
+		Transcript: t,
+		MaxTurns:   maxTurns,
+		Hold:       h.Hold,
+		Agent:      Type,
+		AgentID:    string(rec.ID),
+		SessionID:  string(d.cfg.Place.ID()),
+		Compaction: &agent.Compaction{Share: d.cfg.Share},
+	}
 	if d.cfg.Window != nil {
 		cfg.Compaction.Window, _ = d.cfg.Window(modelName)
 	}
 	cfg.Meter = d.cfg.Budgets.Meter(rec.ID, "", Type, false)
-	return &dream.Assembly{Config: cfg, Prompt: prompt(store.Dir(), last, sources), Close: t.Close, Updated: d.cfg.Updated}, nil
+	return &dream.Assembly{
+		Config:  cfg,
+		Prompt:  prompt(store.Dir(), last, sources),
+		Close:   t.Close,
+		Updated: d.cfg.Updated,
+	}, nil
 }
 
 // rules are those of the user where they forbid; by themselves they allow the tools of a

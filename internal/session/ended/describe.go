@@ -59,7 +59,11 @@ func (p Session) describe(ctx context.Context, version string) (err error) {
 // roleOf is the role of a session, as far as its folder and its project tell.
 func roleOf(place home.Session) string {
 	project := place.Project()
-	if id, err := project.Root().ReadFile(project.BackgroundFile(), 1<<10); err == nil && strings.TrimSpace(string(id)) == string(place.ID()) {
+	if id, err := project.Root().ReadFile(
+		project.BackgroundFile(),
+		1<<10,
+	); err == nil &&
+		strings.TrimSpace(string(id)) == string(place.ID()) {
 		return control.RoleBackground
 	}
 	if _, err := place.Below().Lstat(place.Transcript()); err == nil {

@@ -72,9 +72,17 @@ func (c *Checkouts) Isolation(asked, defined string) (string, error) {
 	case wanted == "":
 		return "", nil
 	case wanted != InWorktree:
-		return "", &control.Error{Code: control.Invalid, Message: fmt.Sprintf("isolation %.40q is not known", wanted), Mend: "use worktree, or leave it out"}
+		return "", &control.Error{
+			Code:    control.Invalid,
+			Message: fmt.Sprintf("isolation %.40q is not known", wanted),
+			Mend:    "use worktree, or leave it out",
+		}
 	case c.store == nil:
-		return "", &control.Error{Code: control.Unavailable, Message: "this session has no place for worktrees, so no agent can be isolated", Mend: "leave the isolation out"}
+		return "", &control.Error{
+			Code:    control.Unavailable,
+			Message: "this session has no place for worktrees, so no agent can be isolated",
+			Mend:    "leave the isolation out",
+		}
 	}
 	return wanted, nil
 }
@@ -97,7 +105,15 @@ func (c *Checkouts) Open(ctx context.Context, h task.Host, cwd string, again boo
 		return nil, err
 	}
 	c.edits.AddCheckout(t)
-	o := &Checkout{c: c, tree: t, Text: fmt.Sprintf("You work in a git worktree of your own: %s, on the branch %s. Other agents do not see what you change there.", t.Path, t.Branch)}
+	o := &Checkout{
+		c:    c,
+		tree: t,
+		Text: fmt.Sprintf(
+			"You work in a git worktree of your own: %s, on the branch %s. Other agents do not see what you change there.",
+			t.Path,
+			t.Branch,
+		),
+	}
 	switch n, top := t.Uncommitted, t.Repo; {
 	case !fresh || n == 0:
 	case n < 0:
@@ -130,7 +146,12 @@ func (o *Checkout) Rules(r permission.Rules, cwd string) permission.Rules {
 
 // tree is the checkout of the agent: for a further run the one that it had, if
 // that was not removed because nothing was in it.
-func (c *Checkouts) tree(ctx context.Context, rec task.Record, cwd string, again bool) (t *worktree.Tree, fresh bool, err error) {
+func (c *Checkouts) tree(
+	ctx context.Context,
+	rec task.Record,
+	cwd string,
+	again bool,
+) (t *worktree.Tree, fresh bool, err error) {
 	if again {
 		select {
 		case <-c.swept: // it holds for a moment what it looks at

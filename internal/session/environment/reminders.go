@@ -116,7 +116,10 @@ func Reminder(text string) string {
 func TaskItems(live []task.Record) []Item {
 	items := make([]Item, len(live))
 	for i, r := range live {
-		items[i] = Item{string(r.ID), fmt.Sprintf("- [%s] %s (%s): %s", r.ID, r.Kind, r.Status, excerpt.Line(r.Description, AboutChars))}
+		items[i] = Item{
+			string(r.ID),
+			fmt.Sprintf("- [%s] %s (%s): %s", r.ID, r.Kind, r.Status, excerpt.Line(r.Description, AboutChars)),
+		}
 	}
 	return items
 }

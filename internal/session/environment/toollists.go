@@ -16,7 +16,16 @@ import (
 // Narrower is the mode of a child: its own only where that allows no more.
 func Narrower(parent, own permission.Mode) permission.Mode {
 	width := func(m permission.Mode) int {
-		return slices.Index([]permission.Mode{permission.Plan, permission.DontAsk, permission.Default, permission.AcceptEdits, permission.Bypass}, m)
+		return slices.Index(
+			[]permission.Mode{
+				permission.Plan,
+				permission.DontAsk,
+				permission.Default,
+				permission.AcceptEdits,
+				permission.Bypass,
+			},
+			m,
+		)
 	}
 	if parent == "" || parent == permission.Auto {
 		parent = permission.Default
@@ -73,8 +82,31 @@ func Subset(parent, listed, forbidden []string, own ...string) []string {
 }
 
 func allTools() []string {
-	return []string{"Bash", "Read", "Write", "Edit", "Glob", "Grep", "WebFetch", "Agent", "TaskOutput", "TaskStop", "ListTasks", "SendMessage", "read_agent", "submit_plan", "Monitor", "Workflow", "Skill",
-		"TaskCreate", "TaskGet", "TaskList", "TaskUpdate", "AskUserQuestion", "report_intent"}
+	return []string{
+		"Bash",
+		"Read",
+		"Write",
+		"Edit",
+		"Glob",
+		"Grep",
+		"WebFetch",
+		"Agent",
+		"TaskOutput",
+		"TaskStop",
+		"ListTasks",
+		"SendMessage",
+		"read_agent",
+		"submit_plan",
+		"Monitor",
+		"Workflow",
+		"Skill",
+		"TaskCreate",
+		"TaskGet",
+		"TaskList",
+		"TaskUpdate",
+		"AskUserQuestion",
+		"report_intent",
+	}
 }
 
 // Tools of servers in lists of tools: mcp__server, mcp__server__* and mcp__* stand

@@ -108,7 +108,11 @@ func (s *Servers) Find(name string) (mcpclient.Server, bool) {
 func (s *Servers) Use(ctx context.Context, name string) (*mcpclient.Lease, error) {
 	server, ok := s.Find(name)
 	if s.cfg.Pool != nil && !ok {
-		return nil, fmt.Errorf("MCP server %s is not configured, or waits for trust (see `drover mcp list`): %w", name, fs.ErrNotExist)
+		return nil, fmt.Errorf(
+			"MCP server %s is not configured, or waits for trust (see `drover mcp list`): %w",
+			name,
+			fs.ErrNotExist,
+		)
 	}
 	return s.Dial(ctx, name, server)
 }
@@ -270,7 +274,12 @@ func (a *Agent) call(ctx context.Context, one *use, t mcpclient.Tool, c agent.Ca
 		return nil, text, err
 	}
 	defer conn.Serve("elicitation/create", a.elicited(one.Name))()
-	raw, err := conn.CallOpt(ctx, "tools/call", map[string]any{"name": t.Name, "arguments": args}, mcpclient.CallOptions{Timeout: one.Server.Server.Timeout()})
+	raw, err := conn.CallOpt(
+		ctx,
+		"tools/call",
+		map[string]any{"name": t.Name, "arguments": args},
+		mcpclient.CallOptions{Timeout: one.Server.Server.Timeout()},
+	)
 	return needsTask(conn, t.Name, raw, err)
 }
 
@@ -299,13 +308,28 @@ func (a *Agent) unchanged(ctx context.Context, one *use, conn *mcpclient.Conn, t
 		return nil
 	}
 	name := mcptool.Name(one.Name, t.Name)
-	reply, err := a.cfg.Ask(ctx, task.Question{Kind: task.Permission, Tool: name, Input: c.Input, Reason: why + " (" + excerpt.Line(t.Description, environment.AboutChars) + ")"})
+	reply, err := a.cfg.Ask(
+		ctx,
+		task.Question{
+			Kind:   task.Permission,
+			Tool:   name,
+			Input:  c.Input,
+			Reason: why + " (" + excerpt.Line(t.Description, environment.AboutChars) + ")",
+		},
+	)
 	switch {
 	case err != nil:
 		return err
 	case !reply.Allow:
-		return &toolkit.Refusal{Text: fmt.Sprintf("%s was not called: %s, and that was not accepted: %s. The user can accept it with `drover mcp accept %s`.",
-			name, why, cmp.Or(reply.Reason, "permission was denied"), shell.Quote(one.Name))}
+		return &toolkit.Refusal{
+			Text: fmt.Sprintf(
+				"%s was not called: %s, and that was not accepted: %s. The user can accept it with `drover mcp accept %s`.",
+				name,
+				why,
+				cmp.Or(reply.Reason, "permission was denied"),
+				shell.Quote(one.Name),
+			),
+		}
 	}
 	return pins.Accept(key, one.Name, t)
 }
@@ -322,8 +346,15 @@ func (a *Agent) noticeTools() {
 			a.cfg.ReportOnce(err.Error())
 		}
 		for tool, why := range changed {
-			a.cfg.ReportOnce(fmt.Sprintf("MCP server %s: tool %s is not as it was: %s; its calls are asked about (or run `drover mcp accept %s`)",
-				one.Name, excerpt.Line(tool, 80), why, shell.Quote(one.Name)))
+			a.cfg.ReportOnce(
+				fmt.Sprintf(
+					"MCP server %s: tool %s is not as it was: %s; its calls are asked about (or run `drover mcp accept %s`)",
+					one.Name,
+					excerpt.Line(tool, 80),
+					why,
+					shell.Quote(one.Name),
+				),
+			)
 		}
 	}
 }
@@ -348,8 +379,11 @@ func (a *Agent) elicited(server string) func(context.Context, json.RawMessage) (
 		if err != nil {
 			return nil, err
 		}
-		reply, err := a.cfg.Ask(ctx, task.Question{Kind: task.Form, Tool: mcptool.Prefix + mcptool.ServerName(server), Input: input,
-			Reason: "the MCP server " + server + " asks: " + excerpt.Line(p.Message, environment.AboutChars)})
+		reply, err := a.cfg.Ask(
+			ctx,
+			task.Question{Kind: task.Form, Tool: mcptool.Prefix + mcptool.ServerName(server), Input: input,
+				Reason: "the MCP server " + server + " asks: " + excerpt.Line(p.Message, environment.AboutChars)},
+		)
 		switch {
 		case err != nil || !reply.Allow && !a.cfg.Attended:
 			return map[string]string{"action": "cancel"}, nil
@@ -369,9 +403,24 @@ func (a *Agent) Late() []environment.Item {
 		switch name := excerpt.Line(one.Name, 80); {
 		case !one.late:
 		case conn != nil:
-			items = append(items, environment.Item{Key: "late " + one.Name, Line: fmt.Sprintf("- %s is connected now. Its tools came too late for this conversation: agents that are started from now on have them.", name)})
+			items = append(
+				items,
+				environment.Item{
+					Key: "late " + one.Name,
+					Line: fmt.Sprintf(
+						"- %s is connected now. Its tools came too late for this conversation: agents that are started from now on have them.",
+						name,
+					),
+				},
+			)
 		case err != nil:
-			items = append(items, environment.Item{Key: "lost " + one.Name, Line: fmt.Sprintf("- %s cannot be used: %s", name, excerpt.Line(err.Error(), environment.AboutChars))})
+			items = append(
+				items,
+				environment.Item{
+					Key:  "lost " + one.Name,
+					Line: fmt.Sprintf("- %s cannot be used: %s", name, excerpt.Line(err.Error(), environment.AboutChars)),
+				},
+			)
 		}
 	}
 	return items

@@ -80,7 +80,11 @@ func (s *subscriptions) begin(ctx context.Context, conn *mcpclient.Conn, uri str
 		}
 		last, done := context.WithTimeout(context.WithoutCancel(ctx), unsubscribeTime)
 		defer done()
-		_, _ = conn.Call(last, "resources/unsubscribe", map[string]string{"uri": uri}) // one that does not hear it tells of what nobody listens to
+		_, _ = conn.Call(
+			last,
+			"resources/unsubscribe",
+			map[string]string{"uri": uri},
+		) // one that does not hear it tells of what nobody listens to
 	}, nil
 }
 
@@ -217,5 +221,10 @@ func (s *Servers) Subscribe(ctx context.Context, server, uri string) (*Resource,
 		return nil, err
 	}
 	lease.Release()
-	return &Resource{s: s, name: server, uri: uri, use: func() (*mcpclient.Lease, error) { return s.Use(context.Background(), server) }}, nil
+	return &Resource{
+		s:    s,
+		name: server,
+		uri:  uri,
+		use:  func() (*mcpclient.Lease, error) { return s.Use(context.Background(), server) },
+	}, nil
 }

@@ -39,7 +39,11 @@ func (s *Servers) OpenTask(ctx context.Context, name, digest string) (mcptask.Di
 	}
 	if lease.Key() != digest {
 		lease.Release()
-		return nil, nil, fmt.Errorf("%w: %s is configured in another way than when the task was made", mcptask.ErrNoServer, name)
+		return nil, nil, fmt.Errorf(
+			"%w: %s is configured in another way than when the task was made",
+			mcptask.ErrNoServer,
+			name,
+		)
 	}
 	d := mcpclient.NewTasksV1(func(ctx context.Context) (*mcpclient.Conn, error) {
 		c, err := lease.Conn(ctx)
@@ -81,8 +85,13 @@ func needsTask(conn *mcpclient.Conn, tool string, raw json.RawMessage, err error
 	} else {
 		says, _ = mcptool.Render(raw)
 	}
-	return nil, "", &toolkit.Refusal{Text: fmt.Sprintf("%s runs as a task only, and no task is made of it here: the setting mcp.tasks is off, or the server makes none. It says: %s",
-		tool, excerpt.Line(says, 500))}
+	return nil, "", &toolkit.Refusal{
+		Text: fmt.Sprintf(
+			"%s runs as a task only, and no task is made of it here: the setting mcp.tasks is off, or the server makes none. It says: %s",
+			tool,
+			excerpt.Line(says, 500),
+		),
+	}
 }
 
 // support is how a tool may be called as a task, as the server says now.

@@ -97,13 +97,20 @@ func (s *Services) Close() {
 }
 
 // Job is what a request asks for, and how its service is found.
-func (s *Services) Job(r control.RemoteRequest, env []string) (remote.Job, func(string) (remote.Service, error), error) {
+func (s *Services) Job(
+	r control.RemoteRequest,
+	env []string,
+) (remote.Job, func(string) (remote.Service, error), error) {
 	name := r.Service
 	if name == "" {
 		name = s.cfg.Usual
 	}
 	if name == "" {
-		return remote.Job{}, nil, &control.Error{Code: control.Invalid, Message: "no remote service is named", Mend: "name one with --service, or set remote.services in your settings"}
+		return remote.Job{}, nil, &control.Error{
+			Code:    control.Invalid,
+			Message: "no remote service is named",
+			Mend:    "name one with --service, or set remote.services in your settings",
+		}
 	}
 	t, err := remoteapi.ParseType(r.Type)
 	open := s.Open(env)
@@ -111,7 +118,11 @@ func (s *Services) Job(r control.RemoteRequest, env []string) (remote.Job, func(
 		_, err = open(name)
 	}
 	if err != nil {
-		return remote.Job{}, nil, &control.Error{Code: control.Invalid, Message: err.Error(), Mend: "see docs/remote-agents.md"}
+		return remote.Job{}, nil, &control.Error{
+			Code:    control.Invalid,
+			Message: err.Error(),
+			Mend:    "see docs/remote-agents.md",
+		}
 	}
 	return remote.Job{Service: name, Type: t, Prompt: r.Prompt, Metadata: r.Metadata}, open, nil
 }

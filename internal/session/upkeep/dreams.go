@@ -31,7 +31,11 @@ func (d *Dreams) run(ctx context.Context, report func(text string)) {
 	for err == nil && ctx.Err() == nil {
 		if state.Idle {
 			before := state.Version
-			if state, err = d.State(ctx, control.StateRequest{After: before, Wait: d.Idle}); err != nil || state.Version != before {
+			if state, err = d.State(
+				ctx,
+				control.StateRequest{After: before, Wait: d.Idle},
+			); err != nil ||
+				state.Version != before {
 				continue
 			}
 			var failed error

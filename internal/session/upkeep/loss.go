@@ -38,7 +38,11 @@ func (u *Upkeep) stopAll(reason task.Reason, detail string, affected func(task.R
 		}
 	}
 	cause := task.Cause{Actor: task.ByRuntime, Reason: reason, Detail: detail}
-	receipt, _ := u.cfg.Tasks.Stop(context.Background(), ids, supervise.StopRequest{Cause: cause}) // it names every task, and they are there
+	receipt, _ := u.cfg.Tasks.Stop(
+		context.Background(),
+		ids,
+		supervise.StopRequest{Cause: cause},
+	) // it names every task, and they are there
 	return receipt
 }
 

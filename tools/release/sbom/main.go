@@ -31,13 +31,29 @@ func run(args []string) error {
 	bom := cyclonedx.NewBOM()
 	bom.Metadata = &cyclonedx.Metadata{Component: &cyclonedx.Component{Type: cyclonedx.ComponentTypeApplication,
 		Name: filepath.Base(args[0]), PackageURL: "pkg:golang/" + info.Main.Path}}
-	parts := []cyclonedx.Component{{Type: cyclonedx.ComponentTypeLibrary, Name: "stdlib", Version: info.GoVersion, PackageURL: "pkg:golang/std@" + info.GoVersion}}
+	parts := []cyclonedx.Component{
+		{
+			Type:       cyclonedx.ComponentTypeLibrary,
+			Name:       "stdlib",
+			Version:    info.GoVersion,
+			PackageURL: "pkg:golang/std@" + info.GoVersion,
+		},
+	}
 	for _, d := range info.Deps {
 		if d.Replace != nil {
 			d = d.Replace
 		}
 		purl := "pkg:golang/" + d.Path + "@" + d.Version
-		parts = append(parts, cyclonedx.Component{BOMRef: purl, Type: cyclonedx.ComponentTypeLibrary, Name: d.Path, Version: d.Version, PackageURL: purl})
+		parts = append(
+			parts,
+			cyclonedx.Component{
+				BOMRef:     purl,
+				Type:       cyclonedx.ComponentTypeLibrary,
+				Name:       d.Path,
+				Version:    d.Version,
+				PackageURL: purl,
+			},
+		)
 	}
 	bom.Components = &parts
 	f, err := os.Create(args[1])

@@ -85,8 +85,16 @@ type Server struct {
 
 // New makes a server. The caller closes it.
 func New(o Options) *Server {
-	return &Server{o: o, arrived: make(chan struct{}), tasks: map[string]*job{}, peers: map[*peer]struct{}{}, asked: map[string]chan json.RawMessage{},
-		sessions: map[string]*peer{}, free: make(chan struct{}), quit: make(chan struct{})}
+	return &Server{
+		o:        o,
+		arrived:  make(chan struct{}),
+		tasks:    map[string]*job{},
+		peers:    map[*peer]struct{}{},
+		asked:    map[string]chan json.RawMessage{},
+		sessions: map[string]*peer{},
+		free:     make(chan struct{}),
+		quit:     make(chan struct{}),
+	}
 }
 
 // Close ends all tasks, and waits for them.
@@ -257,7 +265,12 @@ func (s *Server) answer(ctx context.Context, m message, push func([]byte)) (any,
 			support = "required"
 		}
 		return map[string]any{"tools": []any{
-			map[string]any{"name": Tool, "description": "Works for long.", "inputSchema": map[string]any{"type": "object"}, "execution": map[string]any{"taskSupport": support}},
+			map[string]any{
+				"name":        Tool,
+				"description": "Works for long.",
+				"inputSchema": map[string]any{"type": "object"},
+				"execution":   map[string]any{"taskSupport": support},
+			},
 			map[string]any{"name": "echo", "description": "Answers at once.", "inputSchema": map[string]any{"type": "object"}},
 		}}, nil
 	case "tools/call":
@@ -285,7 +298,11 @@ func (s *Server) answer(ctx context.Context, m message, push func([]byte)) (any,
 }
 
 func (s *Server) hello() any {
-	tasks := map[string]any{"list": struct{}{}, "cancel": struct{}{}, "requests": map[string]any{"tools": map[string]any{"call": struct{}{}}}}
+	tasks := map[string]any{
+		"list":     struct{}{},
+		"cancel":   struct{}{},
+		"requests": map[string]any{"tools": map[string]any{"call": struct{}{}}},
+	}
 	if s.o.Steers {
 		tasks["steer"] = struct{}{}
 	}
@@ -293,7 +310,11 @@ func (s *Server) hello() any {
 	if s.o.NoTasks {
 		delete(capabilities, "tasks")
 	}
-	return map[string]any{"protocolVersion": "2025-11-25", "capabilities": capabilities, "serverInfo": map[string]any{"name": "mcptest", "version": "1"}}
+	return map[string]any{
+		"protocolVersion": "2025-11-25",
+		"capabilities":    capabilities,
+		"serverInfo":      map[string]any{"name": "mcptest", "version": "1"},
+	}
 }
 
 func content(text string, isError bool) map[string]any {
@@ -367,7 +388,17 @@ func (s *Server) leave(p *peer) {
 
 func (s *Server) begin(w Work, token any) *job {
 	now := time.Now().UTC()
-	j := &job{s: s, id: rand.Text(), w: w, token: token, status: "working", created: now, updated: now, questions: make(chan question, 8), done: make(chan struct{})}
+	j := &job{
+		s:         s,
+		id:        rand.Text(),
+		w:         w,
+		token:     token,
+		status:    "working",
+		created:   now,
+		updated:   now,
+		questions: make(chan question, 8),
+		done:      make(chan struct{}),
+	}
 	if w.Word != "" {
 		j.status = w.Word
 	}
