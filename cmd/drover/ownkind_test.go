@@ -62,7 +62,11 @@ func TestOwnKind(t *testing.T) {
 	if err := rt.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if got := p.inspected(string(rec.ID)); got.Status != task.Killed || got.Traits().Noun != "tide watch" {
+	var got task.Record
+	if err := json.Unmarshal([]byte(p.good("inspect", string(rec.ID)).stdout()), &got); err != nil {
+		t.Fatal(err)
+	}
+	if got.Status != task.Killed || got.Traits().Noun != "tide watch" {
 		t.Errorf("afterwards it is %+v", got)
 	}
 	if got := p.good("ps", "-a").stdout(); !strings.Contains(got, "watch the tide") {
