@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"syscall"
 	"time"
 	"unicode/utf8"
 
@@ -60,8 +61,13 @@ func (a *app) logs() *cobra.Command {
 		}
 		p := printer{w: a.Stdout, plain: !*raw && a.IsTerminal(a.Stdout)}
 		req := control.OutputRequest{Ref: string(found.record.ID), Offset: *since, Tail: *tail, Max: logPiece}
+		ctx, stop := whileRead(ctx, a.Stdout)
+		defer stop()
 		for losses := 0; ; losses++ {
 			err := a.copyOutput(ctx, found, &req, &p, *follow)
+			if errors.Is(context.Cause(ctx), syscall.EPIPE) {
+				return nil
+			}
 			if !*follow || !found.live() || !hostGone(err) || losses == hostLosses {
 				return errors.Join(err, p.flush())
 			}
