@@ -21,7 +21,7 @@ const root = "../.."
 
 // readPackages reads the tables of ARCHITECTURE.md, "Packages": for each package the
 // packages of ours that it may import. A pattern that ends in * stands for every
-// package saferoot it.
+// package below it.
 func readPackages() (map[string][]string, error) {
 	page, err := os.ReadFile(root + "/ARCHITECTURE.md")
 	if err != nil {
