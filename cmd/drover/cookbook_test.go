@@ -1,11 +1,13 @@
 package main
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // recipes are the blocks of commands of a page, by the heading above.
@@ -54,8 +56,10 @@ func TestCookbook(t *testing.T) {
 				t.Fatal(err)
 			}
 			p.model(map[string][]step{"main": {says("the answer")}, "explore": {says("the answer"), says("the answer")}})
-			cmd := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", commands)
-			cmd.Dir, cmd.Env = p.dir, p.env
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", commands)
+			cmd.Dir, cmd.Env, cmd.WaitDelay = p.dir, p.env, time.Second
 			out, err := cmd.CombinedOutput()
 			if err != nil || !strings.Contains(string(out), want[heading]) {
 				t.Errorf("%v, want %q in:\n%s", err, want[heading], out)
