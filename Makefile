@@ -116,11 +116,17 @@ RELEASER := bin/goreleaser
 SBOM := bin/sbom
 VULN := bin/govulncheck
 
-$(RELEASER) $(SBOM) $(VULN): tools/release/go.mod tools/release/go.sum tools/release/sbom/main.go
-	cd tools/release && go build -buildvcs=false -o ../../$(RELEASER) github.com/goreleaser/goreleaser/v2
-	cd tools/release && go build -buildvcs=false -o ../../$(SBOM) ./sbom
-	cd tools/release && go build -buildvcs=false -o ../../$(VULN) golang.org/x/vuln/cmd/govulncheck
-	@touch $(RELEASER) $(SBOM) $(VULN)
+$(RELEASER): tools/release/go.mod tools/release/go.sum
+	cd tools/release && go build -buildvcs=false -o ../../$@ github.com/goreleaser/goreleaser/v2
+	@touch $@
+
+$(SBOM): tools/release/go.mod tools/release/go.sum tools/release/sbom/main.go
+	cd tools/release && go build -buildvcs=false -o ../../$@ ./sbom
+	@touch $@
+
+$(VULN): tools/release/go.mod tools/release/go.sum
+	cd tools/release && go build -buildvcs=false -o ../../$@ golang.org/x/vuln/cmd/govulncheck
+	@touch $@
 
 .PHONY: snapshot
 snapshot: $(RELEASER) $(SBOM) ## everything that a release has, in dist/, without publishing it

@@ -24,9 +24,9 @@ func (rt *Runtime) answer(f func(context.Context, task.Question) (task.Reply, er
 				return
 			}
 			version = open.Version
-			still := map[string]bool{}
+			isOpen := map[string]bool{}
 			for _, q := range open.Questions {
-				still[q.ID] = true
+				isOpen[q.ID] = true
 				if given[q.ID] != nil {
 					continue
 				}
@@ -35,7 +35,7 @@ func (rt *Runtime) answer(f func(context.Context, task.Question) (task.Reply, er
 				rt.answers.Go(func() { rt.answerOne(one, q, f) })
 			}
 			for id, end := range given {
-				if !still[id] {
+				if !isOpen[id] {
 					end()
 					delete(given, id)
 				}

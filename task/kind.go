@@ -42,6 +42,8 @@ const OwnLetter = 'x'
 // the edges of protocols decides by traits and never by a kind. The zero value is
 // right for work of which nothing is special.
 type Traits struct {
+	letter byte // begins task IDs; 0: [OwnLetter]
+
 	Noun    string `json:"noun,omitempty"`    // names one in a sentence: "command"
 	Subject string `json:"subject,omitempty"` // begins the summary of a notification: "Background command"
 	Pill    Pill   `json:"pill,omitzero"`     // names several in the summary of background work
@@ -108,28 +110,28 @@ type Traited interface {
 func (k Kind) Traits() Traits {
 	switch k {
 	case LocalBash:
-		return Traits{Noun: "command", Subject: "Background command", Pill: Pill{Noun: "shell", Apart: true},
+		return Traits{letter: 'b', Noun: "command", Subject: "Background command", Pill: Pill{Noun: "shell", Apart: true},
 			Work: ByCommand, Uncounted: true}
 	case LocalAgent:
-		return Traits{Noun: "agent", Subject: "Agent", Pill: Pill{Noun: "local agent"},
+		return Traits{letter: 'a', Noun: "agent", Subject: "Agent", Pill: Pill{Noun: "local agent"},
 			Work: ByAgent, Report: true, Resumable: true, Boundary: true}
 	case RemoteAgent:
-		return Traits{Noun: "remote agent", Subject: "Remote agent", Pill: Pill{Noun: "cloud session", Mark: "◇ "},
+		return Traits{letter: 'r', Noun: "remote agent", Subject: "Remote agent", Pill: Pill{Noun: "cloud session", Mark: "◇ "},
 			Report: true, Elsewhere: AlwaysAway}
 	case InProcessTeammate:
-		return Traits{Noun: "teammate", Subject: "Agent", Pill: Pill{Noun: "team", Teams: true},
+		return Traits{letter: 't', Noun: "teammate", Subject: "Agent", Pill: Pill{Noun: "team", Teams: true},
 			Work: ByAgent, Report: true, Resumable: true, Boundary: true}
 	case LocalWorkflow:
-		return Traits{Noun: "workflow", Subject: "Workflow", Pill: Pill{Noun: "background workflow"},
+		return Traits{letter: 'w', Noun: "workflow", Subject: "Workflow", Pill: Pill{Noun: "background workflow"},
 			Work: BySteps, Resumable: true}
 	case MonitorMCP:
-		return Traits{Noun: "monitor", Subject: "Monitor", Pill: Pill{Noun: "monitor", Apart: true},
+		return Traits{letter: 'm', Noun: "monitor", Subject: "Monitor", Pill: Pill{Noun: "monitor", Apart: true},
 			Work: ByEvents, Wait: WaitNever}
 	case MCPTask:
-		return Traits{Noun: "MCP task", Subject: "MCP task",
+		return Traits{letter: 'c', Noun: "MCP task", Subject: "MCP task",
 			Report: true, Uncounted: true, Wait: WaitAlways, Elsewhere: IfKept, Boundary: true}
 	case Dream:
-		return Traits{Noun: "dream", Subject: "Agent", Pill: Pill{Whole: "dreaming"}}
+		return Traits{letter: 'd', Noun: "dream", Subject: "Agent", Pill: Pill{Whole: "dreaming"}}
 	}
 	return Traits{}
 }
@@ -170,23 +172,8 @@ func (r Record) Noun() string {
 
 // Letter is the first letter of the IDs of a kind.
 func (k Kind) Letter() byte {
-	switch k {
-	case LocalBash:
-		return 'b'
-	case LocalAgent:
-		return 'a'
-	case RemoteAgent:
-		return 'r'
-	case InProcessTeammate:
-		return 't'
-	case LocalWorkflow:
-		return 'w'
-	case MonitorMCP:
-		return 'm'
-	case MCPTask:
-		return 'c'
-	case Dream:
-		return 'd'
+	if letter := k.Traits().letter; letter != 0 {
+		return letter
 	}
 	return OwnLetter
 }

@@ -39,7 +39,9 @@ func everything(t *testing.T, v reflect.Value) {
 			return
 		}
 		for i := range v.NumField() {
-			everything(t, v.Field(i))
+			if v.Type().Field(i).IsExported() {
+				everything(t, v.Field(i))
+			}
 		}
 	case reflect.Slice:
 		if v.Type() == reflect.TypeFor[json.RawMessage]() {

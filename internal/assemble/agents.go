@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 
 	"github.com/drover-dev/drover/internal/agentenv/catalog"
 	"github.com/drover-dev/drover/internal/agentenv/hook"
@@ -76,6 +77,11 @@ func (s *Session) agents(c Config, model string, env []string) (session.Agents, 
 	a.Policy = policy(set)
 	a.Policy.Rate = table.Rate
 
+	for name := range c.Own { // the program has chosen them
+		if len(a.Policy.Available) > 0 {
+			a.Policy.Available = append(slices.Clip(a.Policy.Available), name)
+		}
+	}
 	a.Catalog = catalog.New(catalog.Config{Given: c.Agents}).Current
 	if !c.Isolated {
 		s.found(&a, c, tell)
