@@ -10,6 +10,11 @@ type Entry struct {
 	Task   Record
 	Notice *Notice // exactly one with every terminal event, none otherwise
 	Answer string  // of a terminal event: the final answer, if there is one
+
+	// Committed is called with the number of the event when it is durable, before any
+	// reader of the log sees it. The log calls it from one goroutine at a time; it must
+	// not write to the log.
+	Committed func(Seq)
 }
 
 // Notice is what the owner of a task is owed for the end of a run.

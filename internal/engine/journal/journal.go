@@ -411,30 +411,45 @@ func (j *Journal) settle(batch []*request, last task.Seq) {
 }
 
 // publish makes a committed batch visible, and notes how it went. What was refused alone
-// has its error already.
+// has its error already. The order is a promise: who sees that a task has ended finds its
+// notification, and who sees an event finds the record that it has made.
 func (j *Journal) publish(batch []*request, err error) {
-	j.mu.Lock()
-	mail := false
-	if err == nil {
+	if err != nil {
 		for _, r := range batch {
-			j.count = max(j.count, r.seq)
-			mail = j.deliver(r) || mail
-			if r.entry == nil {
-				continue
-			}
+			r.err = err
+		}
+		return
+	}
+	j.deliver(batch)
+	for _, r := range batch {
+		if r.err == nil && r.entry != nil && r.entry.Committed != nil {
+			r.entry.Committed(r.seq)
+		}
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, r := range batch {
+		if r.entry != nil {
 			j.last = r.seq
 			j.recent.add(task.Event{Seq: r.seq, Verb: r.entry.Verb, At: r.entry.At, Task: r.entry.Task}, len(r.record))
 		}
 	}
 	close(j.grown)
 	j.grown = make(chan struct{})
+}
+
+// deliver puts the mail of a committed batch where its owners read it.
+func (j *Journal) deliver(batch []*request) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	mail := false
+	for _, r := range batch {
+		j.count = max(j.count, r.seq)
+		mail = j.accept(r) || mail
+	}
 	if mail {
 		close(j.mailed)
 		j.mailed = make(chan struct{})
-	}
-	j.mu.Unlock()
-	for _, r := range batch {
-		r.err = cmp.Or(err, r.err)
 	}
 }
 

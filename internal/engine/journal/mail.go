@@ -55,9 +55,9 @@ func (t *tray) remove(seqs []task.Seq) {
 	})
 }
 
-// deliver takes in what a request has committed, and reports whether it is mail. The
+// accept takes in what a request has committed, and reports whether it is mail. The
 // caller holds mu.
-func (j *Journal) deliver(r *request) bool {
+func (j *Journal) accept(r *request) bool {
 	switch {
 	case r.ack != nil:
 		j.tray.remove(r.ack)

@@ -18,9 +18,16 @@ type bornLog struct {
 }
 
 func (l *bornLog) AppendAll(ctx context.Context, entries []task.Entry) ([]task.Seq, []error) {
-	seqs, errs := each(ctx, entries, l.Append)
-	if err := l.seen(entries); err != nil {
-		errs[0] = err
+	silent := slices.Clone(entries)
+	for i := range silent {
+		silent[i].Committed = nil
+	}
+	seqs, errs := each(ctx, silent, l.Append)
+	errs[0] = l.seen(entries)
+	for i, e := range entries {
+		if errs[i] == nil {
+			e.Committed(seqs[i])
+		}
 	}
 	return seqs, errs
 }

@@ -11,8 +11,10 @@ import (
 
 type numbers struct{ n atomic.Int64 }
 
-func (l *numbers) Append(context.Context, task.Entry) (task.Seq, error) {
-	return task.Seq(l.n.Add(1)), nil
+func (l *numbers) Append(_ context.Context, e task.Entry) (task.Seq, error) {
+	seq := task.Seq(l.n.Add(1))
+	e.Committed(seq)
+	return seq, nil
 }
 
 func (l *numbers) AppendAll(ctx context.Context, entries []task.Entry) ([]task.Seq, []error) {

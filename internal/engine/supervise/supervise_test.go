@@ -49,15 +49,20 @@ func (l *memLog) Post(_ context.Context, m task.Message) (task.Seq, error) {
 
 func (l *memLog) Append(_ context.Context, e task.Entry) (task.Seq, error) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	l.appends++
 	if l.fail != nil {
 		if err := l.fail(l.appends); err != nil {
+			l.mu.Unlock()
 			return 0, err
 		}
 	}
 	l.entries = append(l.entries, e)
-	return task.Seq(len(l.entries)), nil
+	seq := task.Seq(len(l.entries))
+	l.mu.Unlock()
+	if e.Committed != nil {
+		e.Committed(seq)
+	}
+	return seq, nil
 }
 
 func (l *memLog) notices(run task.RunID) (n int) {

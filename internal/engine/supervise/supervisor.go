@@ -30,8 +30,8 @@ import (
 
 // Log is where events become durable.
 type Log interface {
-	// Append returns when the entry is durable. An error means that nothing of
-	// it was written.
+	// Append returns when the entry is durable, and calls its Committed before a reader
+	// sees it. An error means that nothing of it was written.
 	Append(ctx context.Context, e task.Entry) (task.Seq, error)
 	// AppendAll is Append for many entries, with an answer to each.
 	AppendAll(ctx context.Context, entries []task.Entry) ([]task.Seq, []error)
@@ -68,7 +68,7 @@ type Config struct {
 	OutputPath func(task.ID) string
 	Pools      map[string]Pool
 	// Recorded is called with the notification of every end once it is durable, and
-	// before anybody can see that the task has ended.
+	// before anybody can see that the task has ended. It must not write to the log.
 	Recorded func(task.Notice)
 	// Held is how many ended tasks stay in memory, and HeldBytes how much their records
 	// and inputs may take (0: 32 MiB). Those beyond it leave it when they have been
@@ -541,20 +541,20 @@ func (s *Supervisor) create(ctx context.Context, fresh []*entry) map[*entry]erro
 		defer e.door.Unlock()
 		rec := *e.rec.Load()
 		rec.Command, rec.CommandBytes = e.spec.Command, 0 // whole in this event only
-		first[i] = task.Entry{Verb: task.Create, At: rec.CreateTime, Task: rec}
+		first[i] = task.Entry{Verb: task.Create, At: rec.CreateTime, Task: rec, Committed: func(seq task.Seq) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			e.born = seq
+			s.insert(e)
+		}}
 		e.spec.Command, e.spec.Prompt = "", "" // nobody else needs them
 	}
-	seqs, errs := s.cfg.Log.AppendAll(ctx, first)
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	_, errs := s.cfg.Log.AppendAll(ctx, first)
 	failed := map[*entry]error{}
 	for i, e := range fresh {
 		if errs[i] != nil {
 			failed[e] = errs[i]
-			continue
 		}
-		e.born = seqs[i]
-		s.insert(e)
 	}
 	return failed
 }
@@ -645,14 +645,16 @@ func (s *Supervisor) apply(
 		n.Owner, n.Acked, n.ByUser = next.Owner, known(next), next.StoppedByUser()
 	}
 	entry := task.Entry{Verb: c.Verb, At: c.At, Task: next, Notice: n, Answer: answer}
+	entry.Committed = func(task.Seq) {
+		if next.Status.Terminal() && s.cfg.Recorded != nil {
+			s.cfg.Recorded(*n)
+		}
+		e.rec.Store(&next)
+	}
 	if _, err := s.cfg.Log.Append(ctx, entry); err != nil {
 		s.reporter.giveBack(e, told)
 		return cur, err
 	}
-	if next.Status.Terminal() && s.cfg.Recorded != nil {
-		s.cfg.Recorded(*n)
-	}
-	e.rec.Store(&next)
 	return next, nil
 }
 
