@@ -30,7 +30,7 @@ type Step struct {
 type MonitorCount struct {
 	Lines   int64 `json:"lines"`   // read
 	Events  int64 `json:"events"`  // of them, that matched
-	Told    int64 `json:"told"`    // of them, that its owner was told of
+	Notified    int64 `json:"notified"`    // of them, that its owner was told of
 	Dropped int64 `json:"dropped"` // of them, that came too fast
 }
 

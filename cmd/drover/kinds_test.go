@@ -254,7 +254,7 @@ func (k *killing) owe() {
 		add(k.t, filepath.Join(k.dir, "app.log"), "fine\nERR one\n")
 		k.until("the event is told", func() bool {
 			p := pick(k.list(), task.MonitorMCP).Progress
-			return p != nil && p.Monitor != nil && p.Monitor.Told == 1
+			return p != nil && p.Monitor != nil && p.Monitor.Notified == 1
 		})
 	}
 }

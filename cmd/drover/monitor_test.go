@@ -66,7 +66,7 @@ func TestMonitors(t *testing.T) {
 				says("stopped"),
 			}})
 			r := p.start("-p", "go", anything, "--output-format=stream-json")
-			p.counted(`"told":1`)
+			p.counted(`"notified":1`)
 			close(told)
 			res := r.wait()
 			all := res.objects(t)

@@ -231,7 +231,7 @@ func (b *backend) goesOn(p *cli.Prompt, m *session.Main, t conversation.Turn) {
 func locked(err error, id task.ID) error {
 	if errors.Is(err, home.ErrLocked) {
 		return &control.Error{Code: control.Conflict, Message: fmt.Sprintf("session %s is open in another process", id),
-			Mend: fmt.Sprintf("use `drover attach %s`, stop it with `drover stop`, or add --fork-session", id)}
+			Fix: fmt.Sprintf("use `drover attach %s`, stop it with `drover stop`, or add --fork-session", id)}
 	}
 	return err
 }

@@ -33,12 +33,12 @@ func (b *backend) ended(ctx context.Context, of control.Info) (e host.Entry, err
 		return e, nil
 	}
 	return e, &control.Error{Code: control.NotFound, Message: fmt.Sprintf("no session %s", of.Session),
-		Mend: "see `drover sessions`"}
+		Fix: "see `drover sessions`"}
 }
 
 func isOpen(id task.ID) error {
 	return &control.Error{Code: control.Conflict, Message: fmt.Sprintf("session %s is open", id),
-		Mend: "stop its tasks first"}
+		Fix: "stop its tasks first"}
 }
 
 // remove removes what an ended session left, in the given way.
@@ -51,7 +51,7 @@ func (b *backend) remove(ctx context.Context, of control.Info,
 	r, err = how(ended.Session{Place: e.Place, Info: e.Info})
 	if err == nil && r.Kept != "" {
 		return r, &control.Error{Code: control.Conflict, Message: "remove session: " + r.Kept,
-			Mend: "stop its tasks first, see `drover ps --all-sessions`"}
+			Fix: "stop its tasks first, see `drover ps --all-sessions`"}
 	}
 	return r, err
 }
@@ -83,7 +83,7 @@ func (b *backend) Repair(ctx context.Context, of control.Info, force bool) (out 
 		return out, isOpen(of.Session)
 	case errors.Is(err, journal.ErrNewer):
 		return out, &control.Error{Code: control.Conflict, Message: err.Error(),
-			Mend: "use that one; if there never was one this is damage, too, and --force repairs it"}
+			Fix: "use that one; if there never was one this is damage, too, and --force repairs it"}
 	case err != nil:
 		return out, err
 	}

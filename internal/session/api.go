@@ -30,7 +30,7 @@ var _ control.API = (*Session)(nil)
 func (s *Session) Info(context.Context) (control.Info, error) {
 	info := s.info()
 	info.DiskBytes = s.space.Size()
-	info.Trouble, _ = s.space.Trouble()
+	info.Problem, _ = s.space.Trouble()
 	return info, nil
 }
 
@@ -165,7 +165,7 @@ func (s *Session) command(r control.StartRequest, spec task.Spec, client shell.C
 
 // banned refuses the command of a guarded request that a rule denies.
 func (s *Session) banned(r control.StartRequest, line string) error {
-	if !r.Guarded {
+	if !r.ByModel {
 		return nil
 	}
 	rules := s.cfg.Agents.Rules
@@ -192,7 +192,7 @@ func (s *Session) startAgent(ctx context.Context, r control.StartRequest, spec t
 		return task.Record{}, &control.Error{
 			Code:    control.Invalid,
 			Message: "an agent cannot be kept past its host",
-			Mend:    "resume it instead",
+			Fix:    "resume it instead",
 		}
 	}
 	in := subagent.Input{Type: r.Agent.Type, Prompt: r.Agent.Prompt, Model: r.Agent.Model, MaxTurns: r.Agent.MaxTurns,
@@ -256,7 +256,7 @@ func (s *Session) RunCommand(ctx context.Context, r control.StartRequest, client
 // List returns tasks, newest first.
 func (s *Session) List(ctx context.Context, req control.ListRequest) (control.Page, error) {
 	page := control.Page{Tasks: []task.Record{}}
-	page.Trouble, _ = s.space.Trouble()
+	page.Problem, _ = s.space.Trouble()
 	root := s.sup.Born(req.Under)
 	take := func(born task.Seq, r task.Record) bool {
 		if req.Under != "" && born < root {
@@ -333,7 +333,7 @@ func (s *Session) Wait(ctx context.Context, req control.WaitRequest) (control.Wa
 	}
 	defer cancel()
 	recs, trouble, err := s.waitHeeding(wait, ids, req)
-	reply := control.WaitReply{Tasks: recs, TimedOut: errors.Is(err, supervise.ErrTimeout), Trouble: trouble}
+	reply := control.WaitReply{Tasks: recs, TimedOut: errors.Is(err, supervise.ErrTimeout), Problem: trouble}
 	if err != nil && !reply.TimedOut {
 		return reply, err
 	}
@@ -353,14 +353,14 @@ func (s *Session) waitHeeding(
 	ids []task.ID,
 	req control.WaitRequest,
 ) ([]task.Record, *string, error) {
-	if req.Told == nil {
+	if req.KnownProblem == nil {
 		recs, err := s.sup.Wait(ctx, ids, req.Any)
 		return recs, nil, err
 	}
 	for {
 		now, changed := s.space.Trouble()
 		heeding, stop := context.WithCancelCause(ctx)
-		if now != *req.Told {
+		if now != *req.KnownProblem {
 			stop(errTold)
 		}
 		deaf := context.AfterFunc(changed, func() { stop(errTold) })
@@ -370,7 +370,7 @@ func (s *Session) waitHeeding(
 		if !errors.Is(err, errTold) {
 			return recs, nil, err
 		}
-		if now, _ = s.space.Trouble(); now != *req.Told {
+		if now, _ = s.space.Trouble(); now != *req.KnownProblem {
 			return recs, &now, nil
 		}
 	}
@@ -437,7 +437,7 @@ func (s *Session) Promote(ctx context.Context, ref string) (task.Record, error) 
 		return r, &control.Error{
 			Code:    control.Unavailable,
 			Message: "a foreground `drover run` belongs to its terminal",
-			Mend:    "start it with `drover run -d`",
+			Fix:    "start it with `drover run -d`",
 		}
 	}
 	if s.cfg.Limits.NoBackground {
@@ -528,7 +528,7 @@ func (s *Session) Prompt(ctx context.Context, req control.PromptRequest) error {
 		return &control.Error{
 			Code:    control.Unavailable,
 			Message: "this session has no main agent",
-			Mend:    "start one with `drover -p`",
+			Fix:    "start one with `drover -p`",
 		}
 	}
 	return m.Submit(ctx, req.Text)
@@ -548,7 +548,7 @@ func refusal(err error) *control.Error {
 		e.Message = err.Error()
 		return e
 	case errors.As(err, &several):
-		e := &control.Error{Code: control.Ambiguous, Message: err.Error(), Mend: "give more of the ID"}
+		e := &control.Error{Code: control.Ambiguous, Message: err.Error(), Fix: "give more of the ID"}
 		for _, r := range several.Matches {
 			e.Matches = append(e.Matches, string(r.ID))
 		}

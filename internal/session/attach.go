@@ -118,7 +118,7 @@ func (s *Session) Expect() { s.audience.expect(guestWait) }
 // Watch yields what happens in the conversation of the main agent.
 func (s *Session) Watch(ctx context.Context, req control.WatchRequest) iter.Seq2[control.Piece, error] {
 	return func(yield func(control.Piece, error) bool) {
-		if !req.Still {
+		if !req.Snapshot {
 			leave, err := s.audience.come()
 			if err != nil {
 				yield(
@@ -126,8 +126,8 @@ func (s *Session) Watch(ctx context.Context, req control.WatchRequest) iter.Seq2
 					&control.Error{
 						Code:    control.Unavailable,
 						Message: err.Error(),
-						Mend:    "attach again: it goes on under a new host",
-						Untaken: true,
+						Fix:    "attach again: it goes on under a new host",
+						NotAccepted: true,
 					},
 				)
 				return
@@ -146,7 +146,7 @@ func (s *Session) Watch(ctx context.Context, req control.WatchRequest) iter.Seq2
 				}
 				continue
 			}
-			if req.Still {
+			if req.Snapshot {
 				return
 			}
 			select {

@@ -132,8 +132,8 @@ func TestDiskLimits(t *testing.T) {
 	if err := command(full); code(err) != control.Unavailable || !strings.Contains(err.Error(), "tasks.minFreeBytes") {
 		t.Errorf("on a full disk: %v", err)
 	}
-	if info, err := full.Info(full.ctx); err != nil || !strings.Contains(info.Trouble, "tasks.minFreeBytes") {
-		t.Errorf("info: %q, %v", info.Trouble, err)
+	if info, err := full.Info(full.ctx); err != nil || !strings.Contains(info.Problem, "tasks.minFreeBytes") {
+		t.Errorf("info: %q, %v", info.Problem, err)
 	}
 	r := open(t, "", func(c *Config) { c.Limits.UserQuota = 1 << 20 })
 	if got := r.space.Take(100); got != 100 {

@@ -13,7 +13,7 @@ import (
 // spelling; what the user types is not.
 func TestGuarded(t *testing.T) {
 	r := open(t, "", func(c *Config) { c.Agents.Rules.Deny = []string{"Bash(touch:*)"} })
-	guarded := func(q *control.StartRequest) { q.Guarded = true }
+	guarded := func(q *control.StartRequest) { q.ByModel = true }
 	for _, line := range []string{"touch x", "true && touch x", `t"ouch" x`, "timeout 5 touch x"} {
 		if got := r.ask(line, guarded); got.Error == nil || got.Error.Code != control.Invalid {
 			t.Errorf("%s: %+v", line, got)
@@ -66,7 +66,7 @@ func TestForeignRules(t *testing.T) {
 	if done := c.wait(string(started[0].Task.ID)); done[0].Status != task.Completed {
 		t.Errorf("agent: %+v", done[0])
 	}
-	if got := c.ask("true", func(q *control.StartRequest) { q.Guarded = true }); got.Error != nil {
+	if got := c.ask("true", func(q *control.StartRequest) { q.ByModel = true }); got.Error != nil {
 		t.Errorf("a command of a client: %v", got.Error)
 	}
 	mu.Lock()

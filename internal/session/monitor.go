@@ -115,7 +115,7 @@ func (s *Session) watched(r control.StartRequest) (monitor.Watch, error) {
 		w.File = filepath.Clean(w.File)
 	}
 	refuse := func(code control.Code, why, mend string) (monitor.Watch, error) {
-		return w, &control.Error{Code: code, Message: why, Mend: mend}
+		return w, &control.Error{Code: code, Message: why, Fix: mend}
 	}
 	switch {
 	case s.cfg.Limits.NoMonitors:

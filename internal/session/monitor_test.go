@@ -27,7 +27,7 @@ func TestMonitorStart(t *testing.T) {
 	if rec.Kind != task.MonitorMCP || rec.Status != task.Completed || rec.Name != "eye" || rec.Priority != task.Next || rec.Pool != monitorPool || !rec.Backgrounded {
 		t.Errorf("%+v", rec)
 	}
-	if m := rec.Progress.Monitor; m == nil || m.Lines != 3 || m.Events < 2 || m.Told != 0 {
+	if m := rec.Progress.Monitor; m == nil || m.Lines != 3 || m.Events < 2 || m.Notified != 0 {
 		t.Errorf("counted %+v", m)
 	}
 	c, err := r.Output(r.ctx, control.OutputRequest{Ref: "eye"})

@@ -51,9 +51,9 @@ func (s *Session) Decide(ctx context.Context, req control.DecideRequest) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, supervise.ErrNoQuestion):
-		return &control.Error{Code: control.NotFound, Message: err.Error(), Mend: "see `drover approvals`"}
+		return &control.Error{Code: control.NotFound, Message: err.Error(), Fix: "see `drover approvals`"}
 	case errors.As(err, &stale):
-		return &control.Error{Code: control.Conflict, Message: err.Error(), Mend: "see `drover approvals`"}
+		return &control.Error{Code: control.Conflict, Message: err.Error(), Fix: "see `drover approvals`"}
 	case errors.As(err, &wrong):
 		return &control.Error{Code: control.Invalid, Message: err.Error()}
 	}
@@ -85,7 +85,7 @@ func (a *always) all() []string {
 func (s *Session) allowAlways(ctx context.Context, req control.DecideRequest) error {
 	q, open := s.sup.Question(req.ID)
 	refuse := func(code control.Code, why, mend string) error {
-		return &control.Error{Code: code, Message: fmt.Sprintf("question %.40q: %s", req.ID, why), Mend: mend}
+		return &control.Error{Code: code, Message: fmt.Sprintf("question %.40q: %s", req.ID, why), Fix: mend}
 	}
 	switch {
 	case !req.Reply.Allow || len(req.Reply.Input) > 0:

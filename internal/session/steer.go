@@ -56,7 +56,7 @@ func (s *Session) Send(ctx context.Context, req control.SendRequest) (task.Recor
 		return r, &control.Error{
 			Code:    control.Unavailable,
 			Message: fmt.Sprintf("agent %s has too much mail that it has not read", r.ID),
-			Mend:    "wait until it has read some",
+			Fix:    "wait until it has read some",
 		}
 	} else if err != nil {
 		return r, refusal(err)
@@ -102,7 +102,7 @@ func noReader(r task.Record) error {
 	e := &control.Error{Code: control.Conflict, Message: fmt.Sprintf("task %s (%s) reads no messages", r.ID, r.Noun())}
 	if r.Traits().Work == task.ByCommand {
 		e.Message = fmt.Sprintf("task %s is a command, which reads its input from /dev/null", r.ID)
-		e.Mend = fmt.Sprintf(
+		e.Fix = fmt.Sprintf(
 			"give the input when it is started, or start it with a terminal: `drover run -d --tty`; `drover stop %s` ends this one",
 			r.ID,
 		)
@@ -147,7 +147,7 @@ func (s *Session) Resume(ctx context.Context, req control.ResumeRequest) (task.R
 		return r, &control.Error{
 			Code:    control.Conflict,
 			Message: fmt.Sprintf("task %s is paused and goes on with what it did", r.ID),
-			Mend:    fmt.Sprintf("resume it without a prompt, and tell it the rest by `drover send %s`", r.ID),
+			Fix:    fmt.Sprintf("resume it without a prompt, and tell it the rest by `drover send %s`", r.ID),
 		}
 	case r.Paused:
 		if _, err := s.sup.Thaw(ctx, r.ID); err != nil {
@@ -157,17 +157,17 @@ func (s *Session) Resume(ctx context.Context, req control.ResumeRequest) (task.R
 		return r, nil
 	case !r.Status.Terminal():
 		return r, &control.Error{Code: control.Conflict, Message: fmt.Sprintf("task %s is %s and not paused", r.ID, r.Status),
-			Mend: fmt.Sprintf("to tell it something use `drover send %s`", r.ID)}
+			Fix: fmt.Sprintf("to tell it something use `drover send %s`", r.ID)}
 	case r.ID == s.cfg.Info.Session:
 		return r, &control.Error{Code: control.Conflict, Message: "this conversation has ended",
-			Mend: fmt.Sprintf("go on with `drover -p --resume %s \"…\"`", r.ID)}
+			Fix: fmt.Sprintf("go on with `drover -p --resume %s \"…\"`", r.ID)}
 	case r.Traits().Work == task.BySteps:
 		return s.resumeWorkflow(ctx, r, req)
 	case !r.Kind.IsAgent():
 		return r, &control.Error{
 			Code:    control.Conflict,
 			Message: fmt.Sprintf("task %s (%s) has ended (%s) and cannot go on", r.ID, r.Noun(), r.Status),
-			Mend:    "start it anew",
+			Fix:    "start it anew",
 		}
 	}
 	return s.again(ctx, r, cmp.Or(req.Prompt, goOn), req.Env)

@@ -165,7 +165,7 @@ func (s *Session) newWorkflow(
 		return supervise.Starting{}, &control.Error{
 			Code:    control.Invalid,
 			Message: err.Error(),
-			Mend:    "see `drover workflow check`",
+			Fix:    "see `drover workflow check`",
 		}
 	}
 	if err := s.fewWorkflows(); err != nil {
@@ -193,7 +193,7 @@ func (s *Session) fewWorkflows() error {
 	return &control.Error{
 		Code:    control.Unavailable,
 		Message: fmt.Sprintf("%d workflows are at work, which is the most that may be", live),
-		Mend:    "wait for some of them",
+		Fix:    "wait for some of them",
 	}
 }
 
@@ -207,7 +207,7 @@ func (s *Session) startWorkflow(
 		return rec, nil, &control.Error{
 			Code:    control.Invalid,
 			Message: "a workflow cannot be kept past its host",
-			Mend:    "resume it instead",
+			Fix:    "resume it instead",
 		}
 	}
 	if file := r.Workflow.File; !filepath.IsAbs(file) || !filepath.IsAbs(r.Cwd) {
@@ -220,7 +220,7 @@ func (s *Session) startWorkflow(
 	if err != nil {
 		return rec, nil, err
 	}
-	if r.Guarded {
+	if r.ByModel {
 		err = steps.Each(plan, r.Cwd, func(step steps.Step) error {
 			guarded := r
 			guarded.Cwd = step.Dir
@@ -248,7 +248,7 @@ func (s *Session) resumeWorkflow(ctx context.Context, r task.Record, req control
 		return r, &control.Error{
 			Code:    control.Conflict,
 			Message: fmt.Sprintf("task %s is a workflow, which reads no prompt", r.ID),
-			Mend:    "resume it without one",
+			Fix:    "resume it without one",
 		}
 	}
 	me, err := s.above(r, req.Env)
@@ -284,7 +284,7 @@ func (s *Session) relaunchWorkflow(ctx context.Context, f *flows, r task.Record,
 // resumable is the plan of a workflow that can go on.
 func resumable(s *Session, r task.Record) (*flow.Plan, error) {
 	refuse := func(why, mend string) (*flow.Plan, error) {
-		return nil, &control.Error{Code: control.Conflict, Message: fmt.Sprintf("workflow %s %s", r.ID, why), Mend: mend}
+		return nil, &control.Error{Code: control.Conflict, Message: fmt.Sprintf("workflow %s %s", r.ID, why), Fix: mend}
 	}
 	p, nested := s.sup.Get(r.Parent)
 	plan, _, _, err := workflow.Saved(r.Checkpoint)

@@ -47,7 +47,7 @@ func ParseJSON(from string, data []byte) ([]Entry, []Problem, error) {
 					File:     from,
 					Severity: Warning,
 					What:     fmt.Sprintf("agent %q: the name comes twice; the first counts", e.Name),
-					Mend:     "rename one",
+					Fix:     "rename one",
 				},
 			), false
 		}
@@ -97,7 +97,7 @@ func agent(from, name string, body json.RawMessage) (Entry, []Problem, bool) {
 	r := &reader{file: from, dialect: Claude, given: true}
 	fail := func(what, mend string) (Entry, []Problem, bool) {
 		return Entry{}, []Problem{
-			{File: from, Severity: Error, What: fmt.Sprintf("agent %.120q: %s", name, what), Mend: mend},
+			{File: from, Severity: Error, What: fmt.Sprintf("agent %.120q: %s", name, what), Fix: mend},
 		}, false
 	}
 	if len(body) > maxText {

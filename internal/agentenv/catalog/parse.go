@@ -83,7 +83,7 @@ func Parse(path string, data []byte, d Dialect) (Entry, []Problem, bool) {
 	}
 	if !doc.Found {
 		return Entry{}, []Problem{{File: path, Severity: Warning, What: "it has no front matter, so it is not an agent",
-			Mend: "begin it with name and description between two lines of ---, or move it elsewhere"}}, false
+			Fix: "begin it with name and description between two lines of ---, or move it elsewhere"}}, false
 	}
 	for _, w := range doc.Warnings {
 		r.problems = append(r.problems, bent(path, w))
@@ -113,7 +113,7 @@ type reader struct {
 }
 
 func (r *reader) say(s Severity, key, what, mend string) {
-	p := Problem{File: r.file, Severity: s, What: what, Mend: mend}
+	p := Problem{File: r.file, Severity: s, What: what, Fix: mend}
 	if i := slices.IndexFunc(r.fields, func(f field) bool { return f.Name == key }); i >= 0 {
 		p.Line = r.fields[i].Line
 	}

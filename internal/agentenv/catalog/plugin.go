@@ -26,7 +26,7 @@ const manifest = ".claude-plugin/plugin.json"
 // nothing here may come from a project.
 func Plugins(env func(string) string, named []string) (dirs []string, told []Problem) {
 	say := func(path, what, mend string) {
-		told = append(told, Problem{File: path, Severity: Error, What: what, Mend: mend})
+		told = append(told, Problem{File: path, Severity: Error, What: what, Fix: mend})
 	}
 	all := installed(env, say)
 	for _, dir := range named {

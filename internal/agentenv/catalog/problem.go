@@ -25,7 +25,7 @@ type Problem struct {
 	Line     int      `json:"line,omitempty"` // from 1; 0: none
 	Severity Severity `json:"severity"`
 	What     string   `json:"what"`
-	Mend     string   `json:"mend,omitempty"` // how to mend it
+	Fix     string   `json:"fix,omitempty"` // how to fix it
 }
 
 // String is one line in the form of compilers. What comes from files is in it as
@@ -36,15 +36,15 @@ func (p Problem) String() string {
 		at += ":" + strconv.Itoa(p.Line)
 	}
 	s := fmt.Sprintf("%s: %s: %s", at, p.Severity, p.What)
-	if p.Mend != "" {
-		s += " (" + p.Mend + ")"
+	if p.Fix != "" {
+		s += " (" + p.Fix + ")"
 	}
 	return s
 }
 
 // bent is what a reader of front matter had to do.
 func bent(file string, w frontmatter.Warning) Problem {
-	return Problem{File: file, Line: w.Line, Severity: Warning, What: w.Text, Mend: mendOf(w.Text)}
+	return Problem{File: file, Line: w.Line, Severity: Warning, What: w.Text, Fix: mendOf(w.Text)}
 }
 
 func mendOf(text string) string {
@@ -72,10 +72,10 @@ func refused(file string, err error) Problem {
 		}
 	}
 	if what, mend, ok := strings.Cut(strings.TrimSuffix(p.What, ")"), " (write "); ok {
-		p.What, p.Mend = what, "write "+mend
+		p.What, p.Fix = what, "write "+mend
 	}
 	if errors.Is(err, frontmatter.ErrTooLarge) {
-		p.Mend = "make it shorter"
+		p.Fix = "make it shorter"
 	}
 	return p
 }

@@ -98,7 +98,7 @@ func (l *looker) mark(path string) stamp {
 }
 
 func (l *looker) say(path string, s Severity, what, mend string) {
-	l.problems = append(l.problems, Problem{File: path, Severity: s, What: what, Mend: mend})
+	l.problems = append(l.problems, Problem{File: path, Severity: s, What: what, Fix: mend})
 }
 
 func (l *looker) place(p Place) {
@@ -233,7 +233,7 @@ func (l *looker) parse(root *os.Root, f *file, name string) (Entry, []Problem, b
 	}
 	if err != nil {
 		return Entry{}, []Problem{
-			{File: f.path, Severity: Error, What: "the file cannot be read: " + plain(err), Mend: mendFile(err)},
+			{File: f.path, Severity: Error, What: "the file cannot be read: " + plain(err), Fix: mendFile(err)},
 		}, false
 	}
 	e, problems, ok := Parse(f.path, data, dialectOf(f.path, f.place.Dialect))
@@ -298,6 +298,6 @@ func (f *file) waiting() []Problem {
 	}
 	return []Problem{
 		{File: f.path, Severity: Note, What: strings.Join(f.entry.Waits, " and ") + " without effect: waits for trust",
-			Mend: fmt.Sprintf("see `drover trust %s`", f.place.Root)},
+			Fix: fmt.Sprintf("see `drover trust %s`", f.place.Root)},
 	}
 }

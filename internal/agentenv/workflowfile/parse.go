@@ -23,7 +23,7 @@ type reader struct {
 }
 
 func (r *reader) fault(line int, mend, format string, args ...any) {
-	r.faults = append(r.faults, Fault{File: r.file, Line: line, Text: fmt.Sprintf(format, args...), Mend: mend})
+	r.faults = append(r.faults, Fault{File: r.file, Line: line, Text: fmt.Sprintf(format, args...), Fix: mend})
 }
 
 // parse reads one file. The plan is of use only without faults; what the steps mean

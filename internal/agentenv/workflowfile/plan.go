@@ -114,13 +114,13 @@ type Fault struct {
 	File string `json:"file,omitempty"`
 	Line int    `json:"line,omitempty"` // from 1; 0: none
 	Text string `json:"text"`
-	Mend string `json:"mend,omitempty"`
+	Fix string `json:"fix,omitempty"`
 }
 
 func (f Fault) Error() string {
 	text := f.Text
-	if f.Mend != "" {
-		text += " (" + f.Mend + ")"
+	if f.Fix != "" {
+		text += " (" + f.Fix + ")"
 	}
 	switch {
 	case f.Line > 0:

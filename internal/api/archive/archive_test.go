@@ -465,7 +465,7 @@ func TestRefusals(t *testing.T) {
 	_, resume := a.Resume(ctx, control.ResumeRequest{Ref: "b00000001"})
 	for name, err := range map[string]error{"start": start, "promote": promote, "send": send, "interrupt": interrupt, "pause": pause, "resume": resume, "prompt": a.Prompt(ctx, control.PromptRequest{Text: "x"}), "hold": a.Hold(ctx, "x")} {
 		var e *control.Error
-		if !errors.As(err, &e) || e.Code != control.Unavailable || e.Mend == "" {
+		if !errors.As(err, &e) || e.Code != control.Unavailable || e.Fix == "" {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -132,7 +132,7 @@ type Info struct {
 	DiskBytes int64      `json:"disk_bytes,omitempty"`
 
 	OutputBytes int64  `json:"output_bytes,omitempty"` // of the output files; of a session that has ended
-	Trouble     string `json:"trouble,omitempty"`      // why nothing starts or is saved now; empty: all is well
+	Problem     string `json:"problem,omitempty"`      // why nothing starts or is saved now; empty: all is well
 	Damaged     bool   `json:"damaged,omitempty"`      // its session.json cannot be read: this is what else is known of it
 
 	// Of a session that was carried here: further names, and what it was there.
@@ -164,7 +164,7 @@ type StartRequest struct {
 
 	// Guarded says that the command was thought of by a model, so that what the
 	// user's rules deny is refused.
-	Guarded bool `json:"guarded,omitempty"`
+	ByModel bool `json:"by_model,omitempty"`
 	// Env is the environment of the asking client. It is used and not kept.
 	Env []string `json:"env,omitempty"`
 	Cwd string   `json:"cwd"` // absolute
@@ -188,13 +188,13 @@ func (r StartRequest) Check() error {
 		return &Error{
 			Code:    Invalid,
 			Message: fmt.Sprintf("the lease has %d bytes, more than the limit of %d", len(r.Lease), task.MaxName),
-			Mend:    "give a shorter one",
+			Fix:    "give a shorter one",
 		}
 	case envBytes(r.Env) > maxEnv:
 		return &Error{
 			Code:    Invalid,
 			Message: fmt.Sprintf("the environment has %d bytes, more than the limit of %d", envBytes(r.Env), maxEnv),
-			Mend:    "leave out what the task does not need",
+			Fix:    "leave out what the task does not need",
 		}
 	case r.Timeout < 0:
 		return &Error{Code: Invalid, Message: fmt.Sprintf("the time limit %s is negative", r.Timeout)}
@@ -250,7 +250,7 @@ type Page struct {
 	Tasks []task.Record `json:"tasks"`
 	Next  task.Seq      `json:"next,omitempty"` // 0: this was the last page
 
-	Trouble string `json:"trouble,omitempty"` // of the session, see [Info]
+	Problem string `json:"problem,omitempty"` // of the session, see [Info]
 }
 
 // WaitRequest waits for tasks.
@@ -261,7 +261,7 @@ type WaitRequest struct {
 
 	// Told is the trouble that the client knows of, see [Info]. When it becomes
 	// another the wait returns early. Nil: it does not.
-	Told *string `json:"told,omitempty"`
+	KnownProblem *string `json:"known_problem,omitempty"`
 }
 
 // WaitReply holds the tasks as they are now, in the order asked for; with Any
@@ -272,7 +272,7 @@ type WaitReply struct {
 
 	// Trouble says that the wait is not over, only what keeps the session has
 	// become another; empty: nothing does any more.
-	Trouble *string `json:"trouble,omitempty"`
+	Problem *string `json:"problem,omitempty"`
 }
 
 // StopRequest stops subtrees. A nil Grace is the usual one of 2 s.
@@ -447,13 +447,13 @@ const (
 	Internal    Code = "internal"
 )
 
-// Error is a failure that the user is told of: what failed, why, how to mend it.
+// Error is a failure that the user is told of: what failed, why, how to fix it.
 type Error struct {
 	Code    Code     `json:"code"`
 	Message string   `json:"message"`
-	Mend    string   `json:"mend,omitempty"`
+	Fix    string   `json:"fix,omitempty"`
 	Matches []string `json:"matches,omitempty"` // of an ambiguous ref
-	Untaken bool     `json:"untaken,omitempty"` // the session is ending, and nothing was done: the next host may be asked
+	NotAccepted bool     `json:"not_accepted,omitempty"` // the session is ending, and nothing was done: the next host may be asked
 
 	err error // that it was made of, in the process that made it
 }
@@ -461,15 +461,15 @@ type Error struct {
 func (e *Error) Unwrap() error { return e.err }
 
 func (e *Error) Error() string {
-	if e.Mend != "" {
-		return e.Message + " (" + e.Mend + ")"
+	if e.Fix != "" {
+		return e.Message + " (" + e.Fix + ")"
 	}
 	return e.Message
 }
 
 // NotFoundError says that no task is known by ref.
 func NotFoundError(ref string) *Error {
-	return &Error{Code: NotFound, Message: fmt.Sprintf("unknown task_id: %s", ref), Mend: "see `drover ps -a`"}
+	return &Error{Code: NotFound, Message: fmt.Sprintf("unknown task_id: %s", ref), Fix: "see `drover ps -a`"}
 }
 
 // AsError makes an [*Error] of any error.
@@ -483,7 +483,7 @@ func AsError(err error) *Error {
 	case errors.As(err, &e):
 		return e
 	case errors.As(err, &size):
-		return &Error{Code: Invalid, Message: strings.TrimSuffix(err.Error(), " ("+size.Mend+")"), Mend: size.Mend, err: err}
+		return &Error{Code: Invalid, Message: strings.TrimSuffix(err.Error(), " ("+size.Mend+")"), Fix: size.Mend, err: err}
 	case errors.As(err, &move):
 		return &Error{Code: Conflict, Message: err.Error(), err: err}
 	}

@@ -125,7 +125,7 @@ func (c *Client) List(ctx context.Context, req ListRequest) (Page, error) {
 		if err != nil {
 			return Page{}, err
 		}
-		all.Tasks, all.Trouble = append(all.Tasks, page.Tasks...), page.Trouble
+		all.Tasks, all.Problem = append(all.Tasks, page.Tasks...), page.Problem
 		if page.Next == 0 {
 			return all, nil
 		}
@@ -364,7 +364,7 @@ func (c *Client) ask(ctx context.Context, at *target, method, path string, data 
 		var e *Error
 		// To read changes nothing; what has no body may have been done.
 		if (method == http.MethodGet || data != nil && send.revoke()) && errors.As(err, &e) {
-			e.Untaken = true
+			e.NotAccepted = true
 		}
 		return nil, err
 	}
@@ -388,7 +388,7 @@ func (c *Client) ask(ctx context.Context, at *target, method, path string, data 
 // may be asked.
 func Refused(err error) bool {
 	var e *Error
-	return errors.As(err, &e) && e.Untaken
+	return errors.As(err, &e) && e.NotAccepted
 }
 
 // broken says why there is no answer.
@@ -401,18 +401,18 @@ func (c *Client) broken(ctx context.Context, err error) error {
 		return &Error{
 			Code:    Unavailable,
 			Message: "no session listens at " + socket,
-			Mend:    "see `drover sessions`",
-			Untaken: true,
+			Fix:    "see `drover sessions`",
+			NotAccepted: true,
 		}
 	case errors.Is(err, io.ErrUnexpectedEOF),
 		errors.Is(err, io.EOF),
 		errors.Is(err, syscall.ECONNRESET),
 		errors.Is(err, syscall.EPIPE):
-		return &Error{Code: Unavailable, Message: "the connection to the session broke", Mend: "see `drover sessions`"}
+		return &Error{Code: Unavailable, Message: "the connection to the session broke", Fix: "see `drover sessions`"}
 	}
 	return &Error{
 		Code:    Unavailable,
 		Message: fmt.Sprintf("ask session at %s: %v", socket, err),
-		Mend:    "see `drover sessions`",
+		Fix:    "see `drover sessions`",
 	}
 }

@@ -251,7 +251,7 @@ func TestSame(t *testing.T) {
 // bare is an error without what only its own process knows of it.
 func bare(err error) error {
 	if e, ok := err.(*Error); ok {
-		return &Error{Code: e.Code, Message: e.Message, Mend: e.Mend, Matches: e.Matches}
+		return &Error{Code: e.Code, Message: e.Message, Fix: e.Fix, Matches: e.Matches}
 	}
 	return err
 }
@@ -377,7 +377,7 @@ func TestOther(t *testing.T) {
 			defer c.Close()
 			_, err = c.Info(t.Context())
 			var e *Error
-			if !errors.As(err, &e) || e.Code != Unavailable || e.Mend == "" {
+			if !errors.As(err, &e) || e.Code != Unavailable || e.Fix == "" {
 				t.Errorf("got %v", err)
 			}
 		})

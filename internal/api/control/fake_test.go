@@ -94,7 +94,7 @@ func (f *fake) find(ref string) (task.Record, error) {
 	case 1:
 		return found[0], nil
 	}
-	e := &Error{Code: Ambiguous, Message: ref + " fits several tasks", Mend: "give more of the ID"}
+	e := &Error{Code: Ambiguous, Message: ref + " fits several tasks", Fix: "give more of the ID"}
 	for _, r := range found {
 		e.Matches = append(e.Matches, string(r.ID))
 	}
@@ -109,7 +109,7 @@ func (f *fake) Start(_ context.Context, reqs []StartRequest) ([]Started, error) 
 	out := make([]Started, 0, len(reqs))
 	for _, r := range reqs {
 		if r.Shell == nil {
-			out = append(out, Started{Error: &Error{Code: Invalid, Message: "nothing to start", Mend: "give a command"}})
+			out = append(out, Started{Error: &Error{Code: Invalid, Message: "nothing to start", Fix: "give a command"}})
 			continue
 		}
 		rec := task.Record{ID: task.ID("b" + r.Name), Name: r.Name, Kind: task.LocalBash, Status: task.Running, CreateTime: at(1), Cwd: r.Cwd}
@@ -256,7 +256,7 @@ func (f *fake) Messages(_ context.Context, req MessagesRequest) (Messages, error
 func (f *fake) Result(_ context.Context, req ResultRequest) (Answer, error) {
 	r, err := f.find(req.Ref)
 	if err == nil && !r.Status.Terminal() {
-		err = &Error{Code: Conflict, Message: "task " + string(r.ID) + " is still running", Mend: "wait for it"}
+		err = &Error{Code: Conflict, Message: "task " + string(r.ID) + " is still running", Fix: "wait for it"}
 	}
 	if err != nil {
 		return Answer{}, err
@@ -394,7 +394,7 @@ func (f *fake) Watch(ctx context.Context, req WatchRequest) iter.Seq2[Piece, err
 				return
 			}
 		}
-		if req.Still {
+		if req.Snapshot {
 			return
 		}
 		select {

@@ -114,7 +114,7 @@ func untaken(started []Started) error {
 		switch {
 		case s.Task != nil:
 			return nil
-		case s.Error != nil && s.Error.Untaken:
+		case s.Error != nil && s.Error.NotAccepted:
 			late = s.Error
 		}
 	}

@@ -142,7 +142,7 @@ func TestFollow(t *testing.T) {
 
 // TestUntakenBatch answers for a batch as a whole if nothing of it was started.
 func TestUntakenBatch(t *testing.T) {
-	late := Started{Error: &Error{Code: Unavailable, Message: "the session is closing", Untaken: true}}
+	late := Started{Error: &Error{Code: Unavailable, Message: "the session is closing", NotAccepted: true}}
 	wrong := Started{Error: &Error{Code: Invalid, Message: "no command"}}
 	begun := Started{Task: &task.Record{ID: "b1"}}
 	for name, c := range map[string]struct {

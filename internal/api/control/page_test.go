@@ -21,7 +21,7 @@ func TestPage(t *testing.T) {
 			page.Tasks = append(page.Tasks, task.Record{ID: task.ID(fmt.Sprintf("b%08d", i)), Prompt: "a\nb <c>" + strings.Repeat("x", i*40<<10)})
 		}
 		if n > 1 {
-			page.Next, page.Trouble = 7, `a "full" disk`
+			page.Next, page.Problem = 7, `a "full" disk`
 		}
 		var ours, wide bytes.Buffer
 		if err := encodePage(&ours, page, func(r task.Record) task.Record { return r }); err != nil {

@@ -133,7 +133,7 @@ func (s *Server) handler() http.Handler {
 		return &Error{
 			Code:    Invalid,
 			Message: fmt.Sprintf("no such request: %.20s %.100s", r.Method, r.URL.Path),
-			Mend:    "see docs/control-api.md",
+			Fix:    "see docs/control-api.md",
 		}
 	})
 
@@ -149,7 +149,7 @@ func (s *Server) handler() http.Handler {
 			return
 		}
 		if errors.Is(context.Cause(r.Context()), errClosing) {
-			answerError(w, r, &Error{Code: Unavailable, Message: errClosing.Error(), Untaken: true})
+			answerError(w, r, &Error{Code: Unavailable, Message: errClosing.Error(), NotAccepted: true})
 			return
 		}
 		mux.ServeHTTP(w, r)
@@ -198,7 +198,7 @@ func mismatch(theirs, ours string) *Error {
 	return &Error{
 		Code:    Unavailable,
 		Message: fmt.Sprintf("the other side speaks protocol %.20q, this drover speaks %q", theirs, ours),
-		Mend:    "use the drover that started the session, or let the session end",
+		Fix:    "use the drover that started the session, or let the session end",
 	}
 }
 
@@ -210,8 +210,8 @@ func answerError(w http.ResponseWriter, r *http.Request, err error) {
 		e = &Error{
 			Code:    Unavailable,
 			Message: errClosing.Error(),
-			Mend:    "see `drover sessions`",
-			Untaken: e.Untaken || r.Method == http.MethodGet,
+			Fix:    "see `drover sessions`",
+			NotAccepted: e.NotAccepted || r.Method == http.MethodGet,
 		}
 	case errors.As(err, &tooLarge):
 		e = tooLong(tooLarge.Limit)
@@ -223,7 +223,7 @@ func tooLong(limit int64) *Error {
 	return &Error{
 		Code:    TooLarge,
 		Message: fmt.Sprintf("the request has more than the limit of %d bytes", limit),
-		Mend:    "send it in parts, or give the names of files",
+		Fix:    "send it in parts, or give the names of files",
 	}
 }
 
@@ -267,7 +267,7 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request, into any) error {
 		return err
 	}
 	if err != nil {
-		return &Error{Code: Invalid, Message: "read request: " + err.Error(), Mend: "see docs/control-api.md"}
+		return &Error{Code: Invalid, Message: "read request: " + err.Error(), Fix: "see docs/control-api.md"}
 	}
 	return nil
 }
@@ -457,7 +457,7 @@ func (s *Server) decide(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if req.ID == "" || req.Digest == "" {
-		return &Error{Code: Invalid, Message: "an answer names the question and its digest", Mend: "see GET /v1/approvals"}
+		return &Error{Code: Invalid, Message: "an answer names the question and its digest", Fix: "see GET /v1/approvals"}
 	}
 	return reply(w, struct{}{}, s.api.Decide(r.Context(), req))
 }

@@ -16,7 +16,7 @@ import (
 type WatchRequest struct {
 	After Mark `json:"after"` // what is known already; the zero mark: all that is kept
 	// Still asks for what is there and no more. Whoever asks so is not attached.
-	Still bool `json:"still,omitempty"`
+	Snapshot bool `json:"snapshot,omitempty"`
 }
 
 // Mark is a place in a conversation as one host shows it: a piece, and how many
@@ -41,7 +41,7 @@ func ParseMark(text string) (Mark, error) {
 		return Mark{}, &Error{
 			Code:    Invalid,
 			Message: fmt.Sprintf("after %.40q: not a mark such as 12.40", text),
-			Mend:    "give the id of the last piece you have, or leave it out",
+			Fix:    "give the id of the last piece you have, or leave it out",
 		}
 	}
 	return Mark{N: n, Len: int(l)}, nil
@@ -89,7 +89,7 @@ const pieceEvent = "piece"
 func (s *Server) watch(w http.ResponseWriter, r *http.Request) error {
 	q := query{Values: r.URL.Query()}
 	after, err := ParseMark(q.Get("after"))
-	req := WatchRequest{After: after, Still: q.boolean("still")}
+	req := WatchRequest{After: after, Snapshot: q.boolean("snapshot")}
 	if err == nil {
 		err = q.err
 	}
@@ -148,8 +148,8 @@ func (c *Client) Watch(ctx context.Context, req WatchRequest) iter.Seq2[Piece, e
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel() // breaks the connection when the reader has enough
 		path := "/v1/watch?after=" + req.After.String()
-		if req.Still {
-			path += "&still=true"
+		if req.Snapshot {
+			path += "&snapshot=true"
 		}
 		body, err := c.do(ctx, http.MethodGet, path, nil)
 		if err != nil {

@@ -28,7 +28,7 @@ func TestWatch(t *testing.T) {
 			f := seed()
 			api := c.api(t, f)
 			var got []Piece
-			for p, err := range api.Watch(t.Context(), WatchRequest{After: Mark{N: 1, Len: 2}, Still: true}) {
+			for p, err := range api.Watch(t.Context(), WatchRequest{After: Mark{N: 1, Len: 2}, Snapshot: true}) {
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -68,7 +68,7 @@ func TestWatch(t *testing.T) {
 				t.Errorf("ended with %v", last)
 			}
 			f.mu.Lock()
-			f.refused = &Error{Code: Unavailable, Message: "the session is closing", Untaken: true}
+			f.refused = &Error{Code: Unavailable, Message: "the session is closing", NotAccepted: true}
 			f.mu.Unlock()
 			for p, err := range api.Watch(t.Context(), WatchRequest{}) {
 				if !Refused(err) || !strings.Contains(err.Error(), "closing") {

@@ -157,8 +157,8 @@ func encodePage(w io.Writer, p Page, as func(task.Record) task.Record) error {
 			return err
 		}
 	}
-	if p.Trouble != "" {
-		text, err := json.Marshal(p.Trouble)
+	if p.Problem != "" {
+		text, err := json.Marshal(p.Problem)
 		if err != nil {
 			return err
 		}
@@ -248,7 +248,7 @@ func decodeAny(r io.Reader) (Page, error) {
 		case "next":
 			err = dec.Decode(&p.Next)
 		case "trouble":
-			err = dec.Decode(&p.Trouble)
+			err = dec.Decode(&p.Problem)
 		default: // of a newer server
 			var skip json.RawMessage
 			err = dec.Decode(&skip)

@@ -392,7 +392,7 @@ func TestBackground(t *testing.T) {
 				t.Errorf("what another host has written is gone: %q, %v", log, err)
 			}
 			var e *control.Error
-			if !errors.As(err, &e) || e.Code != control.Unavailable || !strings.HasSuffix(e.Message, c.says) || !strings.Contains(e.Mend, "host.log") {
+			if !errors.As(err, &e) || e.Code != control.Unavailable || !strings.HasSuffix(e.Message, c.says) || !strings.Contains(e.Fix, "host.log") {
 				t.Errorf("error %v, want %q", err, c.says)
 			}
 			if _, err := syscall.Wait4(-1, nil, 0, nil); err != nil {

@@ -147,7 +147,7 @@ func (l *ledger) take(now time.Time) (notice, bool) {
 
 // sent counts a notice that was.
 func (l *ledger) sent(n notice, now time.Time) {
-	l.count.Told += int64(len(n.lines))
+	l.count.Notified += int64(len(n.lines))
 	l.count.Dropped += n.more
 	l.dirty = true
 	l.paid = latest(now, l.paid).Add(noticeEvery)

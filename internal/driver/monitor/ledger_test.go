@@ -95,7 +95,7 @@ func TestLedger(t *testing.T) {
 				}
 			}
 			waiting := int64(len(l.next.lines)) + l.next.more
-			if c := l.count; c.Told+c.Dropped+waiting != c.Events || c.Events > c.Lines {
+			if c := l.count; c.Notified+c.Dropped+waiting != c.Events || c.Events > c.Lines {
 				t.Fatalf("counted %+v, and %d wait", c, waiting)
 			}
 			if most := noticeBurst + int(now.Sub(start)/noticeEvery); sent > most {
@@ -106,7 +106,7 @@ func TestLedger(t *testing.T) {
 			}
 		}
 		l.lose()
-		if c := l.count; c.Told+c.Dropped != c.Events {
+		if c := l.count; c.Notified+c.Dropped != c.Events {
 			t.Fatalf("counted %+v in the end", c)
 		}
 	})
@@ -167,7 +167,7 @@ func TestWindow(t *testing.T) {
 		if n := len(h.said); n < len(want)+7 || n > len(want)+8 { // one a second from there on
 			t.Errorf("%d notices: %q", n, h.said)
 		}
-		if want := (task.MonitorCount{Lines: 102, Events: 102, Told: 102}); h.count != want {
+		if want := (task.MonitorCount{Lines: 102, Events: 102, Notified: 102}); h.count != want {
 			t.Errorf("counted %+v", h.count)
 		}
 	})

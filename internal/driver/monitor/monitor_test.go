@@ -193,7 +193,7 @@ func TestCommand(t *testing.T) {
 	if want := "3 events in 5 lines."; o.res.Text != want {
 		t.Errorf("it says %q, want %q", o.res.Text, want)
 	}
-	if got := (task.MonitorCount{Lines: 5, Events: 3, Told: 3}); x.count() != got {
+	if got := (task.MonitorCount{Lines: 5, Events: 3, Notified: 3}); x.count() != got {
 		t.Errorf("counted %+v, want %+v", x.count(), got)
 	}
 	if p := x.Printed(); !strings.Contains(p, "to stderr") || !strings.Contains(p, "fine") || !strings.Contains(p, "\x1b[31m") {
@@ -254,7 +254,7 @@ func TestFlood(t *testing.T) {
 		t.Errorf("it holds %d bytes", grown)
 	}
 	c := x.count()
-	if c.Lines != 1_000_000 || c.Events != c.Lines || c.Told+c.Dropped != c.Events || c.Told == 0 || c.Dropped == 0 {
+	if c.Lines != 1_000_000 || c.Events != c.Lines || c.Notified+c.Dropped != c.Events || c.Notified == 0 || c.Dropped == 0 {
 		t.Errorf("counted %+v", c)
 	}
 	if n := len(x.told); n > most {

@@ -95,7 +95,7 @@ func (a *app) agentCatalog(given string, fresh bool) *catalog.Files {
 		for _, wrong := range []error{err, got.Stale} {
 			if wrong != nil {
 				c.Told = append(c.Told, catalog.Problem{File: "remote catalog", Severity: catalog.Warning, What: wrong.Error(),
-					Mend: "see the setting agents.catalog"})
+					Fix: "see the setting agents.catalog"})
 			}
 		}
 	}
@@ -199,7 +199,7 @@ func (a *app) agentsShow(out io.Writer, name string, asJSON bool) error {
 	files := a.agentFiles("")
 	def, err := files.Current().Find(name)
 	if err != nil {
-		return &control.Error{Code: control.NotFound, Message: err.Error(), Mend: "see `drover agents`"}
+		return &control.Error{Code: control.NotFound, Message: err.Error(), Fix: "see `drover agents`"}
 	}
 	v := agentView{}
 	for _, e := range files.Entries() {
@@ -382,7 +382,7 @@ func (a *app) agentsCheck(out io.Writer, paths []string, asJSON bool) error {
 		places, err := catalog.PlacesIn(path)
 		if err != nil {
 			return &control.Error{Code: control.NotFound, Message: fmt.Sprintf("check %q: %v", path, err),
-				Mend: "name a file or a folder"}
+				Fix: "name a file or a folder"}
 		}
 		r.add(catalog.New(catalog.Config{Places: places}))
 	}
@@ -426,7 +426,7 @@ func hookProblems(e catalog.Entry) []catalog.Problem {
 		if p.Event != "" {
 			what = p.Event + ": " + what
 		}
-		out = append(out, catalog.Problem{File: e.Source, Severity: catalog.Warning, What: "hooks: " + what, Mend: p.Mend})
+		out = append(out, catalog.Problem{File: e.Source, Severity: catalog.Warning, What: "hooks: " + what, Fix: p.Mend})
 	}
 	return out
 }

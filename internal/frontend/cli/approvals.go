@@ -224,7 +224,7 @@ func (a *app) decide(ctx context.Context, ref string, all bool, done string, v v
 				q.Digest,
 				v.digest,
 			),
-			Mend: fmt.Sprintf("look at it with `drover approvals show %s`, and give %d characters or more", q.ID, minDigest),
+			Fix: fmt.Sprintf("look at it with `drover approvals show %s`, and give %d characters or more", q.ID, minDigest),
 		}
 	}
 	req := control.DecideRequest{ID: q.ID, Digest: q.Digest, Actor: task.ByUser}
@@ -293,7 +293,7 @@ func notOpen(ref string) error {
 	return &control.Error{
 		Code:    control.NotFound,
 		Message: fmt.Sprintf("no question %q is open: it has been answered or has expired", ref),
-		Mend:    "see `drover approvals --all-sessions`",
+		Fix:    "see `drover approvals --all-sessions`",
 	}
 }
 

@@ -85,7 +85,7 @@ func (a *app) attach() *cobra.Command {
 			if c.Session = s.Info().Session; s.Info().Role != conversing {
 				return nil, &control.Error{Code: control.Conflict,
 					Message: fmt.Sprintf("session %s has no conversation", c.Session),
-					Mend:    "attach to one of its tasks, see `drover ps -a`"}
+					Fix:    "attach to one of its tasks, see `drover ps -a`"}
 			}
 			return a.attachedTo(ctx, c)
 		})
@@ -136,11 +136,11 @@ func (a *app) newest(ctx context.Context, all bool) (Session, error) {
 		return known[0], nil
 	}
 	return nil, &control.Error{Code: control.NotFound, Message: "this folder has no conversation",
-		Mend: "begin one with `drover attach --new`"}
+		Fix: "begin one with `drover attach --new`"}
 }
 
 func ambiguous(sessions []Session) error {
-	e := &control.Error{Code: control.Ambiguous, Mend: "name one"}
+	e := &control.Error{Code: control.Ambiguous, Fix: "name one"}
 	for _, s := range sessions {
 		e.Matches = append(e.Matches, string(s.Info().Session))
 	}
@@ -505,7 +505,7 @@ func (t *attachment) printed(print func(*app) error) error {
 
 // leave shows what is left to be shown, and leaves.
 func (t *attachment) leave(ctx context.Context) error {
-	for p, err := range t.api.Watch(ctx, control.WatchRequest{After: t.scene.mark, Still: true}) {
+	for p, err := range t.api.Watch(ctx, control.WatchRequest{After: t.scene.mark, Snapshot: true}) {
 		if err == nil {
 			err = t.canvas.draw(t.scene.piece(p)...)
 		}

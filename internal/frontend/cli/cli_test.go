@@ -713,7 +713,7 @@ func TestEscapes(t *testing.T) {
 		s.output["b00000000"] = []byte("line " + bad + "\n" + bad)
 		s.receipt = &task.Receipt{Stopped: []task.Stopped{{ID: task.ID(bad), Status: task.Status("s"), Cause: r.Cause, Signals: []task.SignalSent{{Signal: bad}}}}, Survivors: []task.Survivor{{Command: bad, Why: bad, Task: task.ID(bad)}}}
 		broken := newSession("sbroken00", true)
-		broken.openErr = &control.Error{Code: control.Internal, Message: bad, Mend: bad}
+		broken.openErr = &control.Error{Code: control.Internal, Message: bad, Fix: bad}
 		w.mine = []*session{s, broken}
 		w.foreground = func(Foreground) (task.Record, error) { return r, nil }
 		for _, words := range [][]string{

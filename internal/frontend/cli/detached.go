@@ -63,7 +63,7 @@ func (a *app) giveDetached(ctx context.Context, p *Prompt, id task.ID) (again bo
 func hasHost(info control.Info) error {
 	return &control.Error{Code: control.Conflict, Message: fmt.Sprintf("session %s runs in process %d", info.Session,
 		info.PID),
-		Mend: fmt.Sprintf("use `drover attach %s`, stop it with `drover stop`, or add --fork-session", info.Session)}
+		Fix: fmt.Sprintf("use `drover attach %s`, stop it with `drover stop`, or add --fork-session", info.Session)}
 }
 
 // conversation finds the live host of a conversation that somebody attaches to, or

@@ -65,5 +65,5 @@ func (a *app) entry(ctx context.Context, ref string) (Session, error) {
 		}
 	}
 	return nil, &control.Error{Code: control.NotFound, Message: fmt.Sprintf("no session %s", ref),
-		Mend: "see `drover sessions --all-sessions`"}
+		Fix: "see `drover sessions --all-sessions`"}
 }

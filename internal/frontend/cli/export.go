@@ -67,7 +67,7 @@ func (a *app) sessionsExport() *cobra.Command {
 			err := a.Export(cmd.Context(), w, info, form)
 			if errors.Is(err, fs.ErrNotExist) {
 				return &control.Error{Code: control.NotFound, Message: fmt.Sprintf("session %s has no conversation", info.Session),
-					Mend: "see `drover ps -a` for its tasks"}
+					Fix: "see `drover ps -a` for its tasks"}
 			}
 			return err
 		}
@@ -113,7 +113,7 @@ func newFile(path string, write func(io.Writer) error) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
 		return &control.Error{Code: control.Conflict, Message: fmt.Sprintf("write %s: the file exists", path),
-			Mend: "remove it, or choose another name"}
+			Fix: "remove it, or choose another name"}
 	}
 	if err != nil {
 		return fmt.Errorf("export: %w", err)

@@ -128,7 +128,7 @@ func (a *app) mcpAdd(r mcpAdd, out io.Writer) error {
 			return &control.Error{
 				Code:    control.Conflict,
 				Message: fmt.Sprintf("add MCP server %s: %s has one of this name", r.name, path),
-				Mend:    "remove it with `drover mcp rm`, or take another name",
+				Fix:    "remove it with `drover mcp rm`, or take another name",
 			}
 		}
 		return err
@@ -209,13 +209,13 @@ func (a *app) mcpRemove(name, scope string, out io.Writer) error {
 	}
 	switch len(has) {
 	case 0:
-		return &control.Error{Code: control.NotFound, Message: "no MCP server " + name, Mend: "see `drover mcp list`"}
+		return &control.Error{Code: control.NotFound, Message: "no MCP server " + name, Fix: "see `drover mcp list`"}
 	case 1:
 	default:
 		return &control.Error{
 			Code:    control.Conflict,
 			Message: fmt.Sprintf("remove MCP server %s: it is in %s", name, strings.Join(has, " and ")),
-			Mend:    "say which with --scope",
+			Fix:    "say which with --scope",
 		}
 	}
 	if _, err := mcpconfig.Remove(has[0], name); err != nil {
@@ -244,7 +244,7 @@ func (a *app) mcpAcceptCommand() *cobra.Command {
 				}
 			}
 			if len(keys) == 0 {
-				return &control.Error{Code: control.NotFound, Message: "no MCP server " + args[0], Mend: "see `drover mcp list`"}
+				return &control.Error{Code: control.NotFound, Message: "no MCP server " + args[0], Fix: "see `drover mcp list`"}
 			}
 			if err := a.Root.Ensure(); err != nil {
 				return err

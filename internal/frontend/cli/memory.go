@@ -66,7 +66,7 @@ type shownMemory struct {
 	PID     int           `json:"consolidated_by_pid,omitempty"`
 	Files   []memory.File `json:"files"`
 	Entries int           `json:"board_entries"`
-	Told    string        `json:"told"` // to new sessions
+	PromptText    string        `json:"prompt_text"` // added to the prompt of new sessions
 }
 
 func (a *app) memoryShow(out io.Writer, asJSON bool) error {
@@ -89,7 +89,7 @@ func (a *app) memoryShow(out io.Writer, asJSON bool) error {
 	}
 	if asJSON {
 		v := shownMemory{Dir: s.Dir(), PID: state.PID, Files: append([]memory.File{}, files...), Entries: len(b.Entries),
-			Told: text}
+			PromptText: text}
 		if !state.Last.IsZero() {
 			v.Last = &state.Last
 		}
@@ -166,7 +166,7 @@ func (a *app) boardAdd(ctx context.Context, out io.Writer, text string, tags []s
 func (a *app) boardPrune(ctx context.Context, out io.Writer, ids []string) error {
 	gone, err := a.memory().Prune(ctx, ids...)
 	if errors.Is(err, memory.ErrNoEntry) {
-		return &control.Error{Code: control.NotFound, Message: err.Error(), Mend: "see `drover memory board`"}
+		return &control.Error{Code: control.NotFound, Message: err.Error(), Fix: "see `drover memory board`"}
 	}
 	if err != nil {
 		return err

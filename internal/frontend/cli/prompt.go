@@ -362,11 +362,11 @@ func (a *app) pick(ctx context.Context, p *Prompt) (task.ID, error) {
 		if info.Damaged {
 			return "", &control.Error{Code: control.Conflict,
 				Message: fmt.Sprintf("the session.json of session %s cannot be read", id),
-				Mend:    fmt.Sprintf("run `drover sessions repair %s`", id)}
+				Fix:    fmt.Sprintf("run `drover sessions repair %s`", id)}
 		}
 		if info.Role != conversing {
 			return "", &control.Error{Code: control.Conflict,
-				Message: fmt.Sprintf("session %s has no main agent to go on with", id), Mend: "see `drover sessions`"}
+				Message: fmt.Sprintf("session %s has no main agent to go on with", id), Fix: "see `drover sessions`"}
 		}
 		if p.Fork {
 			return a.Fork(id)
@@ -377,12 +377,12 @@ func (a *app) pick(ctx context.Context, p *Prompt) (task.ID, error) {
 		return "", errNoConversation()
 	}
 	return "", &control.Error{Code: control.NotFound, Message: fmt.Sprintf("no session %s", p.Resume),
-		Mend: "see `drover sessions`"}
+		Fix: "see `drover sessions`"}
 }
 
 func errNoConversation() error {
 	return &control.Error{Code: control.NotFound, Message: "this folder has no session to go on with",
-		Mend: "start one with `drover -p \"…\"`"}
+		Fix: "start one with `drover -p \"…\"`"}
 }
 
 // SplitRules reads rules that are separated by commas or blanks outside

@@ -161,8 +161,8 @@ func (a *app) list(ctx context.Context, ended, all bool, limit int) (records []t
 				a.note("the host of session %s is suspended, as by Ctrl-Z: its log is shown (`fg` in its terminal continues it)",
 					block[i].Info().Session)
 			}
-			if page.Trouble != "" {
-				a.note("session %s: %s", block[i].Info().Session, page.Trouble)
+			if page.Problem != "" {
+				a.note("session %s: %s", block[i].Info().Session, page.Problem)
 			}
 			more = more || page.Next != 0
 			records = append(records, page.Tasks...)

@@ -165,7 +165,7 @@ func (a *app) search(ctx context.Context, ref string, places []place) (found, er
 		return found{}, severalMatches(ref, matches)
 	}
 	return found{}, &control.Error{Code: control.NotFound, Message: fmt.Sprintf("no task %q: unknown ID or name", ref),
-		Mend: "see `drover ps -a`"}
+		Fix: "see `drover ps -a`"}
 }
 
 // begins are the tasks of this project whose IDs begin with a single character, which
@@ -260,7 +260,7 @@ func sessionOf(known []Session, word string) (Session, error) {
 	switch len(hits) {
 	case 0:
 		return nil, &control.Error{Code: control.NotFound, Message: fmt.Sprintf("no session %q", word),
-			Mend: "see `drover sessions --all-sessions`"}
+			Fix: "see `drover sessions --all-sessions`"}
 	case 1:
 		return hits[0], nil
 	}
@@ -357,5 +357,5 @@ func severalMatches(ref string, matches []string) error {
 	}
 	return &control.Error{Code: control.Ambiguous, Matches: matches,
 		Message: fmt.Sprintf("%q is ambiguous: it could be any of %s", ref, strings.Join(names, ", ")),
-		Mend:    "give more of the ID"}
+		Fix:    "give more of the ID"}
 }

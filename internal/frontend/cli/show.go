@@ -238,7 +238,7 @@ func (a *app) sessionsRemove() *cobra.Command {
 			}
 			if i.Live {
 				return &control.Error{Code: control.Conflict, Message: fmt.Sprintf("remove session %s: it is live", i.Session),
-					Mend: "stop its tasks first, see `drover ps`"}
+					Fix: "stop its tasks first, see `drover ps`"}
 			}
 			if !slices.ContainsFunc(chosen, func(c control.Info) bool { return c.Session == i.Session }) {
 				chosen = append(chosen, i)
@@ -273,12 +273,12 @@ func pickSession(infos []control.Info, word string) (control.Info, error) {
 	case len(same) > 1: // whoever chose the ID chose it twice
 		return control.Info{}, &control.Error{Code: control.Ambiguous,
 			Message: fmt.Sprintf("%s is a session of %s and of %s", word, same[0].Project, same[1].Project),
-			Mend:    "go to the folder, and leave out --all-sessions"}
+			Fix:    "go to the folder, and leave out --all-sessions"}
 	case len(same) == 1:
 		return same[0], nil
 	case len(hits) == 0:
 		return control.Info{}, &control.Error{Code: control.NotFound, Message: fmt.Sprintf("no session %q", word),
-			Mend: "see `drover sessions`"}
+			Fix: "see `drover sessions`"}
 	case len(hits) == 1:
 		return hits[0], nil
 	}
@@ -297,7 +297,7 @@ func (a *app) elsewhere(ctx context.Context, word string, err error) error {
 		return err
 	}
 	return &control.Error{Code: control.NotFound, Message: fmt.Sprintf("session %s belongs to the folder %s", i.Session,
-		i.Project), Mend: "add --all-sessions"}
+		i.Project), Fix: "add --all-sessions"}
 }
 
 func (a *app) doctor() *cobra.Command {

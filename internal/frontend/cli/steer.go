@@ -126,10 +126,10 @@ func (a *app) host(ctx context.Context, word string, all bool) (s Session, err e
 		if err == nil && !s.Info().Live {
 			id := s.Info().Session
 			err = &control.Error{Code: control.Conflict, Message: fmt.Sprintf("session %s has no host", id),
-				Mend: "see `drover ps -a` for its tasks"}
+				Fix: "see `drover ps -a` for its tasks"}
 			if s.Info().Role == conversing {
 				err = &control.Error{Code: control.Conflict, Message: fmt.Sprintf("session %s has no host", id),
-					Mend: fmt.Sprintf("go on with it by `drover attach %s`", id)}
+					Fix: fmt.Sprintf("go on with it by `drover attach %s`", id)}
 			}
 		}
 		return s, err

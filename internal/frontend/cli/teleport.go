@@ -50,7 +50,7 @@ func calledBy(sessions []Session, ref string) []Session {
 
 func errTeleportOff() error {
 	return &control.Error{Code: control.Unavailable, Message: "teleport is turned off",
-		Mend: "set teleport.enabled in your settings"}
+		Fix: "set teleport.enabled in your settings"}
 }
 
 func (a *app) teleportExport() *cobra.Command {
@@ -137,17 +137,17 @@ func (a *app) exported(ctx context.Context, ref string) (control.Info, error) {
 	switch {
 	case len(found) == 0:
 		return control.Info{}, &control.Error{Code: control.NotFound, Message: "no session " + ref,
-			Mend: "see `drover sessions --all-sessions`"}
+			Fix: "see `drover sessions --all-sessions`"}
 	case len(found) > 1:
 		return control.Info{}, severalSessions(ref, found)
 	}
 	switch info := found[0].Info(); {
 	case info.Live:
 		return info, &control.Error{Code: control.Conflict, Message: fmt.Sprintf("export session %s: it is live", ref),
-			Mend: "wait for it, or stop it with `drover stop`"}
+			Fix: "wait for it, or stop it with `drover stop`"}
 	case info.Role != conversing:
 		return info, &control.Error{Code: control.Conflict,
-			Message: fmt.Sprintf("export session %s: it has no conversation", ref), Mend: "see `drover sessions`"}
+			Message: fmt.Sprintf("export session %s: it has no conversation", ref), Fix: "see `drover sessions`"}
 	default:
 		return info, nil
 	}
@@ -191,7 +191,7 @@ func (a *app) exportSession(ctx context.Context, ref, file string, opt teleport.
 	if err = done(err); err != nil {
 		if errors.Is(err, teleport.ErrRunning) {
 			return &control.Error{Code: control.Conflict, Message: err.Error(),
-				Mend: "wait for it, or stop it with `drover stop`"}
+				Fix: "wait for it, or stop it with `drover stop`"}
 		}
 		return err
 	}

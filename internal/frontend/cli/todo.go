@@ -396,7 +396,7 @@ func todoJSON(out io.Writer, v any) error {
 // todoError gives what is not there the exit code of that.
 func todoError(err error) error {
 	if errors.Is(err, todo.ErrNotFound) {
-		return &control.Error{Code: control.NotFound, Message: err.Error(), Mend: "see `drover todo`"}
+		return &control.Error{Code: control.NotFound, Message: err.Error(), Fix: "see `drover todo`"}
 	}
 	return err
 }

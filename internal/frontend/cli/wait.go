@@ -258,15 +258,15 @@ func (a *app) waitHeeding(ctx context.Context, tasks []found, first bool, limit 
 	defer done()
 	began, told := time.Now(), ""
 	for {
-		req := control.WaitRequest{Refs: refs(tasks), Any: first, Timeout: limit, Told: &told}
+		req := control.WaitRequest{Refs: refs(tasks), Any: first, Timeout: limit, KnownProblem: &told}
 		if limit > 0 {
 			req.Timeout = max(time.Millisecond, limit-time.Since(began))
 		}
 		reply, err := api.Wait(ctx, req)
-		if err != nil || reply.Trouble == nil {
+		if err != nil || reply.Problem == nil {
 			return reply, err
 		}
-		if told = *reply.Trouble; told == "" {
+		if told = *reply.Problem; told == "" {
 			a.note("there is disk space again")
 		} else {
 			a.note("%s", told)

@@ -187,7 +187,7 @@ func (a *app) resumeFlow(ctx context.Context, f workflowFlags) error {
 	default:
 		return &control.Error{Code: control.Unavailable,
 			Message: fmt.Sprintf("workflow %s belongs to the conversation %s, which has no host", rec.ID, info.Session),
-			Mend:    fmt.Sprintf("go on with that by `drover -p --resume %s \"…\"`", info.Session)}
+			Fix:    fmt.Sprintf("go on with that by `drover -p --resume %s \"…\"`", info.Session)}
 	}
 	if err != nil {
 		return err
@@ -237,7 +237,7 @@ func (a *app) flowAmong(ctx context.Context, ref string, all bool) (found, error
 	switch len(matches) {
 	case 0:
 		return found{}, &control.Error{Code: control.NotFound, Message: fmt.Sprintf("no workflow %.80q in this folder", ref),
-			Mend: "see `drover ps -a`"}
+			Fix: "see `drover ps -a`"}
 	case 1:
 		return hit, nil
 	}

@@ -38,7 +38,7 @@ func newSession() *session {
 	}
 }
 
-var errClosed = &control.Error{Code: control.Unavailable, Message: "no session listens", Mend: "see `drover sessions`"}
+var errClosed = &control.Error{Code: control.Unavailable, Message: "no session listens", Fix: "see `drover sessions`"}
 
 // do runs f and wakes everybody who waits.
 func (s *session) do(f func()) {

@@ -186,7 +186,7 @@ func TestRun(t *testing.T) {
 		t.Errorf("%d starts, want 2", len(s.starts))
 	}
 	s.do(func() {
-		s.refuse = &control.Error{Code: control.Invalid, Message: "name is taken", Mend: "see `drover ps`"}
+		s.refuse = &control.Error{Code: control.Invalid, Message: "name is taken", Fix: "see `drover ps`"}
 	})
 	if text, isError := d.call("task_run", args{"command": "a"}, nil); !isError || text != "name is taken" {
 		t.Errorf("refused start: %v %q", isError, text)

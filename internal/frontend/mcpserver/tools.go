@@ -102,7 +102,7 @@ func (s *server) start(
 		start.Lease = s.link.lease
 	}
 	start.Keep = keep && start.Shell != nil // an agent lives no longer than its host
-	start.Guarded = true                    // the client has approved the call; bans of the user's hold all the same
+	start.ByModel = true                    // the client has approved the call; bans of the user's hold all the same
 	// A start is sent once: a second one could run the command twice.
 	c, err := s.link.reach(ctx)
 	if err != nil {

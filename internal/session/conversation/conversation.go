@@ -213,14 +213,14 @@ func (c *Conversation) post(ctx context.Context, text string) (task.Seq, error) 
 		return 0, &control.Error{Code: control.Invalid, Message: "the prompt is empty"}
 	case len(text) > task.MaxPromptBytes:
 		text := fmt.Sprintf("the prompt is longer than %d MiB", task.MaxPromptBytes>>20)
-		return 0, &control.Error{Code: control.Invalid, Message: text, Mend: "put it in a file and name that"}
+		return 0, &control.Error{Code: control.Invalid, Message: text, Fix: "put it in a file and name that"}
 	}
 	if _, err := c.apply(Event{Verb: Offer}); err != nil {
 		return 0, c.refusal(err)
 	}
 	seq, effects, err := c.write(ctx, strings.ToValidUTF8(text, "\uFFFD"))
 	if errors.Is(err, task.ErrMailFull) {
-		err = &control.Error{Code: control.Unavailable, Message: err.Error(), Mend: "wait until some are answered"}
+		err = &control.Error{Code: control.Unavailable, Message: err.Error(), Fix: "wait until some are answered"}
 	}
 	for _, one := range effects {
 		if gone, ok := one.(Withdraw); ok {
@@ -249,9 +249,9 @@ func (c *Conversation) write(ctx context.Context, text string) (task.Seq, []Effe
 // refusal tells a client why a prompt is refused. Another run, or another host, may
 // accept it.
 func (c *Conversation) refusal(why error) error {
-	e := &control.Error{Code: control.Unavailable, Message: why.Error(), Untaken: true}
+	e := &control.Error{Code: control.Unavailable, Message: why.Error(), NotAccepted: true}
 	if errors.Is(why, ErrStopped) {
-		e.Mend = fmt.Sprintf("go on with `drover -p --resume %s \"…\"`", c.cfg.ID)
+		e.Fix = fmt.Sprintf("go on with `drover -p --resume %s \"…\"`", c.cfg.ID)
 	}
 	return e
 }

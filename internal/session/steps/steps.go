@@ -122,5 +122,5 @@ func Compile(file string, read func(string) ([]byte, error)) (*flow.Plan, error)
 	if n := len(faults) - 1; n > 0 {
 		text += fmt.Sprintf(", and %d more faults", n)
 	}
-	return nil, &control.Error{Code: control.Invalid, Message: text, Mend: "see `drover workflow check`"}
+	return nil, &control.Error{Code: control.Invalid, Message: text, Fix: "see `drover workflow check`"}
 }

@@ -12,7 +12,7 @@ import (
 func notStarted(err error) *control.Error {
 	e := refusal(err)
 	if errors.Is(err, supervise.ErrClosing) {
-		e.Untaken = true
+		e.NotAccepted = true
 	}
 	return e
 }
