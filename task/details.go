@@ -28,10 +28,10 @@ type Step struct {
 
 // MonitorCount is what a monitor has seen.
 type MonitorCount struct {
-	Lines   int64 `json:"lines"`   // read
-	Events  int64 `json:"events"`  // of them, that matched
-	Notified    int64 `json:"notified"`    // of them, that its owner was told of
-	Dropped int64 `json:"dropped"` // of them, that came too fast
+	Lines    int64 `json:"lines"`    // read
+	Events   int64 `json:"events"`   // of them, that matched
+	Notified int64 `json:"notified"` // of them, that its owner was told of
+	Dropped  int64 `json:"dropped"`  // of them, that came too fast
 }
 
 // MCPState is a task of an MCP server as it was told of last.

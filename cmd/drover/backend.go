@@ -234,7 +234,7 @@ func (b *backend) At(s cli.Session) (cli.Backend, string, []string, error) {
 	if why != "" {
 		return nil, "", nil, &control.Error{Code: control.Conflict,
 			Message: fmt.Sprintf("session %s belongs to the folder %s, %s", e.Place.ID(), p.Folder(), why),
-			Fix:    "put it back, or carry the session to another folder, see `drover teleport --help`"}
+			Fix:     "put it back, or carry the session to another folder, see `drover teleport --help`"}
 	}
 	there := *b
 	there.cwd, there.elsewhere, there.env = p.Folder(), true, host.EnvAt(b.env, p.Folder())

@@ -59,7 +59,7 @@ func (b *backend) keep(age string) (ended.Retention, error) {
 		return ended.Retention{}, &control.Error{
 			Code:    control.Invalid,
 			Message: "--old has no age, and tasks.retention is not set",
-			Fix:    "give an age, as in --old=30d, or set tasks.retention",
+			Fix:     "give an age, as in --old=30d, or set tasks.retention",
 		}
 	}
 	return ended.Retention{Age: r.Limit(), Bytes: r.Bytes}, nil

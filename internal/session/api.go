@@ -192,7 +192,7 @@ func (s *Session) startAgent(ctx context.Context, r control.StartRequest, spec t
 		return task.Record{}, &control.Error{
 			Code:    control.Invalid,
 			Message: "an agent cannot be kept past its host",
-			Fix:    "resume it instead",
+			Fix:     "resume it instead",
 		}
 	}
 	in := subagent.Input{Type: r.Agent.Type, Prompt: r.Agent.Prompt, Model: r.Agent.Model, MaxTurns: r.Agent.MaxTurns,
@@ -437,7 +437,7 @@ func (s *Session) Promote(ctx context.Context, ref string) (task.Record, error) 
 		return r, &control.Error{
 			Code:    control.Unavailable,
 			Message: "a foreground `drover run` belongs to its terminal",
-			Fix:    "start it with `drover run -d`",
+			Fix:     "start it with `drover run -d`",
 		}
 	}
 	if s.cfg.Limits.NoBackground {
@@ -528,7 +528,7 @@ func (s *Session) Prompt(ctx context.Context, req control.PromptRequest) error {
 		return &control.Error{
 			Code:    control.Unavailable,
 			Message: "this session has no main agent",
-			Fix:    "start one with `drover -p`",
+			Fix:     "start one with `drover -p`",
 		}
 	}
 	return m.Submit(ctx, req.Text)

@@ -124,9 +124,9 @@ func (s *Session) Watch(ctx context.Context, req control.WatchRequest) iter.Seq2
 				yield(
 					control.Piece{},
 					&control.Error{
-						Code:    control.Unavailable,
-						Message: err.Error(),
-						Fix:    "attach again: it goes on under a new host",
+						Code:        control.Unavailable,
+						Message:     err.Error(),
+						Fix:         "attach again: it goes on under a new host",
 						NotAccepted: true,
 					},
 				)

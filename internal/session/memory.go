@@ -75,7 +75,7 @@ func (s *Session) requestDream(ctx context.Context, r control.StartRequest, spec
 		return task.Record{}, &control.Error{
 			Code:    control.Invalid,
 			Message: "a dream cannot be kept past its host",
-			Fix:    "start another one later",
+			Fix:     "start another one later",
 		}
 	case r.Lease != "":
 		return task.Record{}, &control.Error{

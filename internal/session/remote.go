@@ -71,7 +71,7 @@ func (s *Session) startRemote(
 		return task.Record{}, nil, &control.Error{
 			Code:    control.Invalid,
 			Message: "remote work goes on without its host anyway",
-			Fix:    "leave --keep out",
+			Fix:     "leave --keep out",
 		}
 	}
 	d, spec, err := s.remoteWork(*r.Remote, spec, r.Env)

@@ -131,7 +131,7 @@ func (s *Session) Interrupt(_ context.Context, ref string) (task.Record, error) 
 		return r, &control.Error{
 			Code:    control.Conflict,
 			Message: fmt.Sprintf("task %s is in no turn that could be interrupted", r.ID),
-			Fix:    fmt.Sprintf("to end it use `drover stop %s`", r.ID),
+			Fix:     fmt.Sprintf("to end it use `drover stop %s`", r.ID),
 		}
 	}
 	cancel(conversation.ErrInterrupted)

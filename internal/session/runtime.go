@@ -270,7 +270,7 @@ func (s *Session) relaunch(
 		return old, nil, &control.Error{
 			Code:    control.Conflict,
 			Message: fmt.Sprintf("agent %s worked in the worktree of agent %s", id, cmp.Or(above, "another")),
-			Fix:    "resume that one, and let it go on with this",
+			Fix:     "resume that one, and let it go on with this",
 		}
 	}
 	if environment.Isolated(old) {

@@ -56,7 +56,7 @@ func (s *Session) Send(ctx context.Context, req control.SendRequest) (task.Recor
 		return r, &control.Error{
 			Code:    control.Unavailable,
 			Message: fmt.Sprintf("agent %s has too much mail that it has not read", r.ID),
-			Fix:    "wait until it has read some",
+			Fix:     "wait until it has read some",
 		}
 	} else if err != nil {
 		return r, refusal(err)
@@ -147,7 +147,7 @@ func (s *Session) Resume(ctx context.Context, req control.ResumeRequest) (task.R
 		return r, &control.Error{
 			Code:    control.Conflict,
 			Message: fmt.Sprintf("task %s is paused and goes on with what it did", r.ID),
-			Fix:    fmt.Sprintf("resume it without a prompt, and tell it the rest by `drover send %s`", r.ID),
+			Fix:     fmt.Sprintf("resume it without a prompt, and tell it the rest by `drover send %s`", r.ID),
 		}
 	case r.Paused:
 		if _, err := s.sup.Thaw(ctx, r.ID); err != nil {
@@ -167,7 +167,7 @@ func (s *Session) Resume(ctx context.Context, req control.ResumeRequest) (task.R
 		return r, &control.Error{
 			Code:    control.Conflict,
 			Message: fmt.Sprintf("task %s (%s) has ended (%s) and cannot go on", r.ID, r.Noun(), r.Status),
-			Fix:    "start it anew",
+			Fix:     "start it anew",
 		}
 	}
 	return s.again(ctx, r, cmp.Or(req.Prompt, goOn), req.Env)

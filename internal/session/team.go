@@ -106,7 +106,7 @@ func (s *Session) enlist(spec task.Spec) (task.Spec, error) {
 			return spec, &control.Error{
 				Code:    control.Conflict,
 				Message: fmt.Sprintf("the team %s is led by another", r.Team.Team),
-				Fix:    "give the team another name",
+				Fix:     "give the team another name",
 			}
 		}
 	}
@@ -118,14 +118,14 @@ func (s *Session) enlist(spec task.Spec) (task.Spec, error) {
 		return spec, &control.Error{
 			Code:    control.Invalid,
 			Message: fmt.Sprintf("%s is how the main agent is called", mainName),
-			Fix:    "give the teammate another name",
+			Fix:     "give the teammate another name",
 		}
 	}
 	if r, err := s.sup.Find(t.AgentID); err == nil {
 		e := &control.Error{
 			Code:    control.Conflict,
 			Message: fmt.Sprintf("%s is there already: task %s is %s", t.AgentID, r.ID, r.Status),
-			Fix:    "send it a message",
+			Fix:     "send it a message",
 		}
 		if r.Team == nil {
 			e.Fix = "give the teammate another name"

@@ -165,7 +165,7 @@ func (s *Session) newWorkflow(
 		return supervise.Starting{}, &control.Error{
 			Code:    control.Invalid,
 			Message: err.Error(),
-			Fix:    "see `drover workflow check`",
+			Fix:     "see `drover workflow check`",
 		}
 	}
 	if err := s.fewWorkflows(); err != nil {
@@ -193,7 +193,7 @@ func (s *Session) fewWorkflows() error {
 	return &control.Error{
 		Code:    control.Unavailable,
 		Message: fmt.Sprintf("%d workflows are at work, which is the most that may be", live),
-		Fix:    "wait for some of them",
+		Fix:     "wait for some of them",
 	}
 }
 
@@ -207,7 +207,7 @@ func (s *Session) startWorkflow(
 		return rec, nil, &control.Error{
 			Code:    control.Invalid,
 			Message: "a workflow cannot be kept past its host",
-			Fix:    "resume it instead",
+			Fix:     "resume it instead",
 		}
 	}
 	if file := r.Workflow.File; !filepath.IsAbs(file) || !filepath.IsAbs(r.Cwd) {
@@ -248,7 +248,7 @@ func (s *Session) resumeWorkflow(ctx context.Context, r task.Record, req control
 		return r, &control.Error{
 			Code:    control.Conflict,
 			Message: fmt.Sprintf("task %s is a workflow, which reads no prompt", r.ID),
-			Fix:    "resume it without one",
+			Fix:     "resume it without one",
 		}
 	}
 	me, err := s.above(r, req.Env)

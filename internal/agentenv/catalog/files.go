@@ -127,7 +127,7 @@ func (f *Files) decide() {
 					File:     e.Source,
 					Severity: Note,
 					What:     fmt.Sprintf("agent %q is hidden by that in %s", e.Name, winner.Source),
-					Fix:     "rename one of them if both are wanted",
+					Fix:      "rename one of them if both are wanted",
 				},
 			)
 		}

@@ -47,7 +47,7 @@ func ParseJSON(from string, data []byte) ([]Entry, []Problem, error) {
 					File:     from,
 					Severity: Warning,
 					What:     fmt.Sprintf("agent %q: the name comes twice; the first counts", e.Name),
-					Fix:     "rename one",
+					Fix:      "rename one",
 				},
 			), false
 		}

@@ -25,7 +25,7 @@ type Problem struct {
 	Line     int      `json:"line,omitempty"` // from 1; 0: none
 	Severity Severity `json:"severity"`
 	What     string   `json:"what"`
-	Fix     string   `json:"fix,omitempty"` // how to fix it
+	Fix      string   `json:"fix,omitempty"` // how to fix it
 }
 
 // String is one line in the form of compilers. What comes from files is in it as

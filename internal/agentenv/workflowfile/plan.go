@@ -114,7 +114,7 @@ type Fault struct {
 	File string `json:"file,omitempty"`
 	Line int    `json:"line,omitempty"` // from 1; 0: none
 	Text string `json:"text"`
-	Fix string `json:"fix,omitempty"`
+	Fix  string `json:"fix,omitempty"`
 }
 
 func (f Fault) Error() string {

@@ -298,7 +298,7 @@ func (a *Archive) find(ctx context.Context, ref string) (task.Record, error) {
 	e := &control.Error{
 		Code:    control.Ambiguous,
 		Message: fmt.Sprintf("%q fits %d tasks", ref, len(matches)),
-		Fix:    "give more of the ID",
+		Fix:     "give more of the ID",
 	}
 	for _, m := range matches {
 		e.Matches = append(e.Matches, string(m.ID))
@@ -451,7 +451,7 @@ func (a *Archive) refuse(what string) error {
 		return &control.Error{
 			Code:    control.Conflict,
 			Message: fmt.Sprintf("cannot %s: the host of session %s stands still, as after Ctrl-Z", what, a.info.Session),
-			Fix:    fmt.Sprintf("continue it by `fg` in its terminal, or by `kill -CONT %d`", a.info.PID),
+			Fix:     fmt.Sprintf("continue it by `fg` in its terminal, or by `kill -CONT %d`", a.info.PID),
 		}
 	}
 	if a.Kept() {
@@ -462,12 +462,12 @@ func (a *Archive) refuse(what string) error {
 		return &control.Error{
 			Code:    control.Unavailable,
 			Message: fmt.Sprintf("cannot %s: session %s has no host", what, a.info.Session),
-			Fix:    mend + ", or says why it cannot",
+			Fix:     mend + ", or says why it cannot",
 		}
 	}
 	return &control.Error{
 		Code:    control.Unavailable,
 		Message: fmt.Sprintf("cannot %s: session %s has ended", what, a.info.Session),
-		Fix:    "start something new with `drover run -d` or `drover -p`",
+		Fix:     "start something new with `drover run -d` or `drover -p`",
 	}
 }

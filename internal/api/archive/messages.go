@@ -37,7 +37,7 @@ func Messages(place home.Session, r task.Record, limit int) (control.Messages, e
 		return out, &control.Error{
 			Code:    control.Conflict,
 			Message: fmt.Sprintf("task %s is a %s, which has no messages", r.ID, r.Kind),
-			Fix:    fmt.Sprintf("see `drover logs %s`", r.ID),
+			Fix:     fmt.Sprintf("see `drover logs %s`", r.ID),
 		}
 	}
 	if limit <= 0 || limit > control.MaxMessages {

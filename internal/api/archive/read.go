@@ -79,7 +79,7 @@ func Output(r task.Record, req control.OutputRequest) (control.Chunk, error) {
 		return c, &control.Error{
 			Code:    control.Invalid,
 			Message: fmt.Sprintf("offset %d is beyond the end of the output of %s", req.Offset, r.ID),
-			Fix:    "read from 0 on",
+			Fix:     "read from 0 on",
 		}
 	}
 	if err != nil {
@@ -109,7 +109,7 @@ func Answer(
 		return a, &control.Error{
 			Code:    control.Conflict,
 			Message: fmt.Sprintf("task %s has not ended: it is %s", r.ID, r.Status),
-			Fix:    fmt.Sprintf("see `drover wait %s` or `drover logs %s`", r.ID, r.ID),
+			Fix:     fmt.Sprintf("see `drover wait %s` or `drover logs %s`", r.ID, r.ID),
 		}
 	case req.Offset < 0 || req.Max < 0:
 		return a, &control.Error{Code: control.Invalid, Message: "the offset or the length of a part is negative"}

@@ -188,13 +188,13 @@ func (r StartRequest) Check() error {
 		return &Error{
 			Code:    Invalid,
 			Message: fmt.Sprintf("the lease has %d bytes, more than the limit of %d", len(r.Lease), task.MaxName),
-			Fix:    "give a shorter one",
+			Fix:     "give a shorter one",
 		}
 	case envBytes(r.Env) > maxEnv:
 		return &Error{
 			Code:    Invalid,
 			Message: fmt.Sprintf("the environment has %d bytes, more than the limit of %d", envBytes(r.Env), maxEnv),
-			Fix:    "leave out what the task does not need",
+			Fix:     "leave out what the task does not need",
 		}
 	case r.Timeout < 0:
 		return &Error{Code: Invalid, Message: fmt.Sprintf("the time limit %s is negative", r.Timeout)}
@@ -449,10 +449,10 @@ const (
 
 // Error is a failure that the user is told of: what failed, why, how to fix it.
 type Error struct {
-	Code    Code     `json:"code"`
-	Message string   `json:"message"`
-	Fix    string   `json:"fix,omitempty"`
-	Matches []string `json:"matches,omitempty"` // of an ambiguous ref
+	Code        Code     `json:"code"`
+	Message     string   `json:"message"`
+	Fix         string   `json:"fix,omitempty"`
+	Matches     []string `json:"matches,omitempty"`      // of an ambiguous ref
 	NotAccepted bool     `json:"not_accepted,omitempty"` // the session is ending, and nothing was done: the next host may be asked
 
 	err error // that it was made of, in the process that made it

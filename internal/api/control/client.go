@@ -399,9 +399,9 @@ func (c *Client) broken(ctx context.Context, err error) error {
 		return context.Cause(ctx)
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
 		return &Error{
-			Code:    Unavailable,
-			Message: "no session listens at " + socket,
-			Fix:    "see `drover sessions`",
+			Code:        Unavailable,
+			Message:     "no session listens at " + socket,
+			Fix:         "see `drover sessions`",
 			NotAccepted: true,
 		}
 	case errors.Is(err, io.ErrUnexpectedEOF),
@@ -413,6 +413,6 @@ func (c *Client) broken(ctx context.Context, err error) error {
 	return &Error{
 		Code:    Unavailable,
 		Message: fmt.Sprintf("ask session at %s: %v", socket, err),
-		Fix:    "see `drover sessions`",
+		Fix:     "see `drover sessions`",
 	}
 }

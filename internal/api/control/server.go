@@ -133,7 +133,7 @@ func (s *Server) handler() http.Handler {
 		return &Error{
 			Code:    Invalid,
 			Message: fmt.Sprintf("no such request: %.20s %.100s", r.Method, r.URL.Path),
-			Fix:    "see docs/control-api.md",
+			Fix:     "see docs/control-api.md",
 		}
 	})
 
@@ -198,7 +198,7 @@ func mismatch(theirs, ours string) *Error {
 	return &Error{
 		Code:    Unavailable,
 		Message: fmt.Sprintf("the other side speaks protocol %.20q, this drover speaks %q", theirs, ours),
-		Fix:    "use the drover that started the session, or let the session end",
+		Fix:     "use the drover that started the session, or let the session end",
 	}
 }
 
@@ -208,9 +208,9 @@ func answerError(w http.ResponseWriter, r *http.Request, err error) {
 	switch {
 	case errors.Is(context.Cause(r.Context()), errClosing):
 		e = &Error{
-			Code:    Unavailable,
-			Message: errClosing.Error(),
-			Fix:    "see `drover sessions`",
+			Code:        Unavailable,
+			Message:     errClosing.Error(),
+			Fix:         "see `drover sessions`",
 			NotAccepted: e.NotAccepted || r.Method == http.MethodGet,
 		}
 	case errors.As(err, &tooLarge):
@@ -223,7 +223,7 @@ func tooLong(limit int64) *Error {
 	return &Error{
 		Code:    TooLarge,
 		Message: fmt.Sprintf("the request has more than the limit of %d bytes", limit),
-		Fix:    "send it in parts, or give the names of files",
+		Fix:     "send it in parts, or give the names of files",
 	}
 }
 

@@ -92,7 +92,7 @@ func afterOf(r *http.Request) (task.Seq, error) {
 		return 0, &Error{
 			Code:    Invalid,
 			Message: fmt.Sprintf("after %.40q: not a sequence number", text),
-			Fix:    "give the id of the last event you have, or 0",
+			Fix:     "give the id of the last event you have, or 0",
 		}
 	}
 	return task.Seq(n), nil

@@ -41,7 +41,7 @@ func ParseMark(text string) (Mark, error) {
 		return Mark{}, &Error{
 			Code:    Invalid,
 			Message: fmt.Sprintf("after %.40q: not a mark such as 12.40", text),
-			Fix:    "give the id of the last piece you have, or leave it out",
+			Fix:     "give the id of the last piece you have, or leave it out",
 		}
 	}
 	return Mark{N: n, Len: int(l)}, nil

@@ -112,7 +112,7 @@ func (d *Directory) Conversation(
 		failed = &control.Error{
 			Code:    control.Unavailable,
 			Message: "the detached host started and went away again",
-			Fix:    "see " + d.logFile(),
+			Fix:     "see " + d.logFile(),
 		}
 	}
 	if !live {

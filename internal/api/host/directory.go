@@ -252,7 +252,7 @@ func (d *Directory) detached(ctx context.Context, was Entry) (Entry, error) {
 		return Entry{}, &control.Error{
 			Code:    control.Unavailable,
 			Message: fmt.Sprintf("the detached host has been ending for %s", goneWait),
-			Fix:    "see " + d.logFile(),
+			Fix:     "see " + d.logFile(),
 		}
 	}
 	if now, live := d.lives(was); live { // somebody else has started it meanwhile
@@ -271,7 +271,7 @@ func (d *Directory) detached(ctx context.Context, was Entry) (Entry, error) {
 	return Entry{}, &control.Error{
 		Code:    control.Unavailable,
 		Message: "the detached host started and went away again",
-		Fix:    "see " + d.logFile(),
+		Fix:     "see " + d.logFile(),
 	}
 }
 
@@ -344,7 +344,7 @@ func (d *Directory) Start(ctx context.Context, env ...string) error {
 	return &control.Error{
 		Code:    control.Unavailable,
 		Message: "the detached host did not start: " + lastLine(string(why)),
-		Fix:    "see " + d.logFile(),
+		Fix:     "see " + d.logFile(),
 	}
 }
 

@@ -293,7 +293,7 @@ func notOpen(ref string) error {
 	return &control.Error{
 		Code:    control.NotFound,
 		Message: fmt.Sprintf("no question %q is open: it has been answered or has expired", ref),
-		Fix:    "see `drover approvals --all-sessions`",
+		Fix:     "see `drover approvals --all-sessions`",
 	}
 }
 

@@ -85,7 +85,7 @@ func (a *app) attach() *cobra.Command {
 			if c.Session = s.Info().Session; s.Info().Role != conversing {
 				return nil, &control.Error{Code: control.Conflict,
 					Message: fmt.Sprintf("session %s has no conversation", c.Session),
-					Fix:    "attach to one of its tasks, see `drover ps -a`"}
+					Fix:     "attach to one of its tasks, see `drover ps -a`"}
 			}
 			return a.attachedTo(ctx, c)
 		})

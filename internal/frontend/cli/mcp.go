@@ -128,7 +128,7 @@ func (a *app) mcpAdd(r mcpAdd, out io.Writer) error {
 			return &control.Error{
 				Code:    control.Conflict,
 				Message: fmt.Sprintf("add MCP server %s: %s has one of this name", r.name, path),
-				Fix:    "remove it with `drover mcp rm`, or take another name",
+				Fix:     "remove it with `drover mcp rm`, or take another name",
 			}
 		}
 		return err
@@ -215,7 +215,7 @@ func (a *app) mcpRemove(name, scope string, out io.Writer) error {
 		return &control.Error{
 			Code:    control.Conflict,
 			Message: fmt.Sprintf("remove MCP server %s: it is in %s", name, strings.Join(has, " and ")),
-			Fix:    "say which with --scope",
+			Fix:     "say which with --scope",
 		}
 	}
 	if _, err := mcpconfig.Remove(has[0], name); err != nil {

@@ -61,12 +61,12 @@ func (a *app) memory() *memory.Store { return memory.At(a.Root.Project(a.Cwd).Me
 
 // shownMemory is memory as programs see it.
 type shownMemory struct {
-	Dir     string        `json:"dir"`
-	Last    *time.Time    `json:"last_consolidation"` // null: never
-	PID     int           `json:"consolidated_by_pid,omitempty"`
-	Files   []memory.File `json:"files"`
-	Entries int           `json:"board_entries"`
-	PromptText    string        `json:"prompt_text"` // added to the prompt of new sessions
+	Dir        string        `json:"dir"`
+	Last       *time.Time    `json:"last_consolidation"` // null: never
+	PID        int           `json:"consolidated_by_pid,omitempty"`
+	Files      []memory.File `json:"files"`
+	Entries    int           `json:"board_entries"`
+	PromptText string        `json:"prompt_text"` // added to the prompt of new sessions
 }
 
 func (a *app) memoryShow(out io.Writer, asJSON bool) error {

@@ -362,7 +362,7 @@ func (a *app) pick(ctx context.Context, p *Prompt) (task.ID, error) {
 		if info.Damaged {
 			return "", &control.Error{Code: control.Conflict,
 				Message: fmt.Sprintf("the session.json of session %s cannot be read", id),
-				Fix:    fmt.Sprintf("run `drover sessions repair %s`", id)}
+				Fix:     fmt.Sprintf("run `drover sessions repair %s`", id)}
 		}
 		if info.Role != conversing {
 			return "", &control.Error{Code: control.Conflict,

@@ -357,5 +357,5 @@ func severalMatches(ref string, matches []string) error {
 	}
 	return &control.Error{Code: control.Ambiguous, Matches: matches,
 		Message: fmt.Sprintf("%q is ambiguous: it could be any of %s", ref, strings.Join(names, ", ")),
-		Fix:    "give more of the ID"}
+		Fix:     "give more of the ID"}
 }

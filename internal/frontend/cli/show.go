@@ -273,7 +273,7 @@ func pickSession(infos []control.Info, word string) (control.Info, error) {
 	case len(same) > 1: // whoever chose the ID chose it twice
 		return control.Info{}, &control.Error{Code: control.Ambiguous,
 			Message: fmt.Sprintf("%s is a session of %s and of %s", word, same[0].Project, same[1].Project),
-			Fix:    "go to the folder, and leave out --all-sessions"}
+			Fix:     "go to the folder, and leave out --all-sessions"}
 	case len(same) == 1:
 		return same[0], nil
 	case len(hits) == 0:

@@ -187,7 +187,7 @@ func (a *app) resumeFlow(ctx context.Context, f workflowFlags) error {
 	default:
 		return &control.Error{Code: control.Unavailable,
 			Message: fmt.Sprintf("workflow %s belongs to the conversation %s, which has no host", rec.ID, info.Session),
-			Fix:    fmt.Sprintf("go on with that by `drover -p --resume %s \"…\"`", info.Session)}
+			Fix:     fmt.Sprintf("go on with that by `drover -p --resume %s \"…\"`", info.Session)}
 	}
 	if err != nil {
 		return err

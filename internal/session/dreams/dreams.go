@@ -89,7 +89,7 @@ func (d *Dreams) Start(ctx context.Context, trigger string, spec task.Spec) (tas
 		return task.Record{}, &control.Error{
 			Code:    control.Unavailable,
 			Message: "nothing is remembered here",
-			Fix:    "set memory.enabled to on",
+			Fix:     "set memory.enabled to on",
 		}
 	}
 	state, err := store.State()
@@ -100,7 +100,7 @@ func (d *Dreams) Start(ctx context.Context, trigger string, spec task.Spec) (tas
 		return task.Record{}, &control.Error{
 			Code:    control.Conflict,
 			Message: (&memory.HeldError{PID: state.PID}).Error(),
-			Fix:    "see `drover ps --all-sessions`",
+			Fix:     "see `drover ps --all-sessions`",
 		}
 	}
 	model, err := d.cfg.Choose(d.cfg.Wish, cheapModel(d.cfg.Wish))

@@ -75,13 +75,13 @@ func (c *Checkouts) Isolation(asked, defined string) (string, error) {
 		return "", &control.Error{
 			Code:    control.Invalid,
 			Message: fmt.Sprintf("isolation %.40q is not known", wanted),
-			Fix:    "use worktree, or leave it out",
+			Fix:     "use worktree, or leave it out",
 		}
 	case c.store == nil:
 		return "", &control.Error{
 			Code:    control.Unavailable,
 			Message: "this session has no place for worktrees, so no agent can be isolated",
-			Fix:    "leave the isolation out",
+			Fix:     "leave the isolation out",
 		}
 	}
 	return wanted, nil

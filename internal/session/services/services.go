@@ -109,7 +109,7 @@ func (s *Services) Job(
 		return remote.Job{}, nil, &control.Error{
 			Code:    control.Invalid,
 			Message: "no remote service is named",
-			Fix:    "name one with --service, or set remote.services in your settings",
+			Fix:     "name one with --service, or set remote.services in your settings",
 		}
 	}
 	t, err := remoteapi.ParseType(r.Type)
@@ -121,7 +121,7 @@ func (s *Services) Job(
 		return remote.Job{}, nil, &control.Error{
 			Code:    control.Invalid,
 			Message: err.Error(),
-			Fix:    "see docs/remote-agents.md",
+			Fix:     "see docs/remote-agents.md",
 		}
 	}
 	return remote.Job{Service: name, Type: t, Prompt: r.Prompt, Metadata: r.Metadata}, open, nil
