@@ -50,7 +50,7 @@ type Traits struct {
 
 	Work      Work      `json:"work,omitempty"`      // what does the work
 	Report    bool      `json:"report,omitempty"`    // its answer is a text of its own; that of others is their output
-	Uncounted bool      `json:"uncounted,omitempty"` // it has no count of tokens and tools
+	NoUsage   bool      `json:"no_usage,omitempty"`  // it has no count of tokens and tools
 	Wait      Wait      `json:"wait,omitempty"`      // whether the end of a conversation waits for it
 	Elsewhere Elsewhere `json:"elsewhere,omitempty"` // whether its work goes on without its host
 	Resumable bool      `json:"resumable,omitempty"` // a further run can go on with what an ended one has done
@@ -59,11 +59,11 @@ type Traits struct {
 
 // Pill is how the summary of background work names tasks of a kind.
 type Pill struct {
-	Noun  string `json:"noun,omitempty"`  // "shell"; an s makes it several
-	Mark  string `json:"mark,omitempty"`  // stands before the number
-	Whole string `json:"whole,omitempty"` // stands in place of number and noun
-	Apart bool   `json:"apart,omitempty"` // counted by itself beside other kinds of which this holds
-	Teams bool   `json:"teams,omitempty"` // teams are counted, not tasks
+	Noun     string `json:"noun,omitempty"`     // "shell"; an s makes it several
+	Mark     string `json:"mark,omitempty"`     // stands before the number
+	Label    string `json:"label,omitempty"`    // stands in place of number and noun
+	Separate bool   `json:"separate,omitempty"` // counted by itself beside other kinds of which this holds
+	Teams    bool   `json:"teams,omitempty"`    // teams are counted, not tasks
 }
 
 // Work says what does the work of a kind.
@@ -110,8 +110,8 @@ type Traited interface {
 func (k Kind) Traits() Traits {
 	switch k {
 	case LocalBash:
-		return Traits{letter: 'b', Noun: "command", Subject: "Background command", Pill: Pill{Noun: "shell", Apart: true},
-			Work: ByCommand, Uncounted: true}
+		return Traits{letter: 'b', Noun: "command", Subject: "Background command", Pill: Pill{Noun: "shell", Separate: true},
+			Work: ByCommand, NoUsage: true}
 	case LocalAgent:
 		return Traits{letter: 'a', Noun: "agent", Subject: "Agent", Pill: Pill{Noun: "local agent"},
 			Work: ByAgent, Report: true, Resumable: true, Boundary: true}
@@ -125,13 +125,13 @@ func (k Kind) Traits() Traits {
 		return Traits{letter: 'w', Noun: "workflow", Subject: "Workflow", Pill: Pill{Noun: "background workflow"},
 			Work: BySteps, Resumable: true}
 	case MonitorMCP:
-		return Traits{letter: 'm', Noun: "monitor", Subject: "Monitor", Pill: Pill{Noun: "monitor", Apart: true},
+		return Traits{letter: 'm', Noun: "monitor", Subject: "Monitor", Pill: Pill{Noun: "monitor", Separate: true},
 			Work: ByEvents, Wait: WaitNever}
 	case MCPTask:
 		return Traits{letter: 'c', Noun: "MCP task", Subject: "MCP task",
-			Report: true, Uncounted: true, Wait: WaitAlways, Elsewhere: IfKept, Boundary: true}
+			Report: true, NoUsage: true, Wait: WaitAlways, Elsewhere: IfKept, Boundary: true}
 	case Dream:
-		return Traits{letter: 'd', Noun: "dream", Subject: "Agent", Pill: Pill{Whole: "dreaming"}}
+		return Traits{letter: 'd', Noun: "dream", Subject: "Agent", Pill: Pill{Label: "dreaming"}}
 	}
 	return Traits{}
 }
@@ -204,7 +204,7 @@ func CheckOwn(k Kind, t Traits) error {
 		return fmt.Errorf("kind %s: traits: only built-in kinds are resumable", k)
 	case t.Elsewhere != InHost || t.Wait == WaitAlways:
 		return fmt.Errorf("kind %s: traits: its work ends with its host", k)
-	case len(t.Noun)+len(t.Subject)+len(t.Pill.Noun)+len(t.Pill.Mark)+len(t.Pill.Whole) > maxTraits:
+	case len(t.Noun)+len(t.Subject)+len(t.Pill.Noun)+len(t.Pill.Mark)+len(t.Pill.Label) > maxTraits:
 		return fmt.Errorf("kind %s: traits: the texts are longer than %d bytes", k, maxTraits)
 	}
 	return nil

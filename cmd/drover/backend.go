@@ -75,7 +75,7 @@ func (b *backend) Settings(flag string) (settings.Settings, error) {
 func filesOf(st trust.State) string {
 	const most = 4
 	var names []string
-	for _, item := range slices.Concat(st.Would, st.Blind) {
+	for _, item := range slices.Concat(st.Effects, st.Unreadable) {
 		if !slices.Contains(names, item.File) {
 			names = append(names, item.File)
 		}

@@ -87,19 +87,19 @@ func (b *backend) Repair(ctx context.Context, of control.Info, force bool) (out 
 	case err != nil:
 		return out, err
 	}
-	out = cli.Repair{Session: of.Session, Sound: r.Sound, Damage: r.Damage, Tasks: r.Kept.Tasks, Events: r.Kept.Events,
-		Notices:  r.Kept.Notices,
-		Messages: r.Kept.Messages, Answers: r.Kept.Answers, MissingTasks: r.Kept.MissingTasks, Untold: r.Kept.Untold,
-		BadPages: r.Kept.BadPages, Aside: r.Aside}
+	out = cli.Repair{Session: of.Session, Intact: r.Sound, Damage: r.Damage, Tasks: r.Kept.Tasks, Events: r.Kept.Events,
+		Notifications: r.Kept.Notices,
+		Messages:      r.Kept.Messages, Answers: r.Kept.Answers, MissingTasks: r.Kept.MissingTasks, NotificationsLost: r.Kept.Untold,
+		UnreadablePages: r.Kept.BadPages, Aside: r.Aside}
 	for _, s := range r.Kept.Missing {
 		out.Missing = append(out.Missing, s)
 	}
 	for _, made := range r.Rebuilt {
-		out.Rebuilt = append(out.Rebuilt, cli.Rebuilt{ID: made.ID, Kind: made.Kind, From: made.From, Lives: made.Lives})
+		out.Rebuilt = append(out.Rebuilt, cli.Rebuilt{ID: made.ID, Kind: made.Kind, From: made.From, Running: made.Lives})
 	}
 	if !e.Info.Damaged {
 		return out, nil
 	}
-	out.Sound, out.Described = false, true
+	out.Intact, out.DescriptionRebuilt = false, true
 	return out, ended.Session{Place: e.Place, Info: e.Info}.Describe(ctx, b.version)
 }

@@ -13,7 +13,7 @@ func TestMCPTaskHoldsIdle(t *testing.T) {
 	_, h := r.hold(task.MCPTask)
 	r.until("work", busy)
 	close(h.end)
-	if s := r.until("last rest", idle); s.Rests != 2 {
+	if s := r.until("last rest", idle); s.IdleCount != 2 {
 		t.Errorf("at last %+v", s)
 	}
 }

@@ -77,7 +77,7 @@ func (p *pulse) see(idle bool, m mark, seq task.Seq) control.State {
 		p.state.Idle = idle
 	}
 	if rested {
-		p.state.Rests++
+		p.state.IdleCount++
 		p.mark = m
 	}
 	p.state.Seq = seq

@@ -71,12 +71,12 @@ func (r *rig) hold(kind task.Kind) (task.Record, holder) {
 // commands nor monitors nor agents that rest.
 func TestIdle(t *testing.T) {
 	r := open(t, "")
-	if s := r.until("rest", idle); s.Rests != 1 || s.Completed != nil || s.Version == 0 {
+	if s := r.until("rest", idle); s.IdleCount != 1 || s.Completed != nil || s.Version == 0 {
 		t.Errorf("at first %+v", s)
 	}
 	r.run("exec sleep 100")
 	r.hold(task.MonitorMCP)
-	if s := r.until("rest", idle); s.Rests != 1 {
+	if s := r.until("rest", idle); s.IdleCount != 1 {
 		t.Errorf("beside a command and a monitor: %+v", s)
 	}
 	first, h1 := r.hold(task.LocalAgent)
@@ -93,7 +93,7 @@ func TestIdle(t *testing.T) {
 	if _, err := r.log.Append(r.ctx, task.Entry{Verb: task.Rest, At: time.Now(), Task: first}); err != nil {
 		t.Fatal(err)
 	}
-	if s := r.until("rest of the agent", idle); s.Rests != 2 {
+	if s := r.until("rest of the agent", idle); s.IdleCount != 2 {
 		t.Errorf("while the agent rests: %+v", s)
 	}
 	first.Idle = false
@@ -103,7 +103,7 @@ func TestIdle(t *testing.T) {
 	r.until("work again", busy)
 	close(h1.end)
 	s := r.until("last rest", idle)
-	if s.Rests != 3 {
+	if s.IdleCount != 3 {
 		t.Errorf("at last %+v", s)
 	}
 	for e, err := range r.log.Events(r.ctx, 0) { // the state has taken in the end that made it so
@@ -154,13 +154,13 @@ func TestIdleBehindMail(t *testing.T) {
 	}
 	close(see)
 	c.next()
-	if s := r.until("rest", idle); s.Rests != before.Rests+1 {
+	if s := r.until("rest", idle); s.IdleCount != before.IdleCount+1 {
 		t.Errorf("before %+v, now %+v", before, s)
 	}
 	// A turn that nobody saw begin is a rest of its own.
 	c.say("again")
 	c.next()
-	if s := r.until("next rest", idle); s.Rests != before.Rests+2 || s.Completed != nil {
+	if s := r.until("next rest", idle); s.IdleCount != before.IdleCount+2 || s.Completed != nil {
 		t.Errorf("now %+v", s)
 	}
 }

@@ -27,7 +27,7 @@ func TestAbove(t *testing.T) {
 					t.Errorf("line %d: %s under %s: %q: %s", r.line, got.Decision, key, r.command, got.Reason)
 				case r.want == "ask" && got.Decision == Allow:
 					t.Errorf("line %d: APPROVED under %s: %q: %s", r.line, key, r.command, got.Reason)
-				case got.Decision == Ask && !got.Firm:
+				case got.Decision == Ask && !got.UserOnly:
 					t.Errorf("line %d: a hook could allow %q under %s: %s", r.line, r.command, key, got.Reason)
 				}
 			}

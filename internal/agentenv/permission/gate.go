@@ -84,7 +84,7 @@ type Verdict struct {
 
 	// Firm says that only an answer of the user changes the decision: it is a
 	// denial, a question that a rule wants, or a shape that is dangerous.
-	Firm bool `json:"firm,omitempty"`
+	UserOnly bool `json:"user_only,omitempty"`
 
 	// Suggest is the narrowest useful rule that would allow the call; empty: no
 	// rule would. The reason ends with it.
@@ -260,7 +260,7 @@ func (g *Gate) Ask(ctx context.Context, c agent.Call, v Verdict) (agent.Decision
 func (g *Gate) Grant(c agent.Call) Verdict {
 	g = g.with()
 	v, r := g.decide(c)
-	if v.Decision == Ask && !v.Firm {
+	if v.Decision == Ask && !v.UserOnly {
 		return Verdict{Decision: Allow, Reason: "allowed by a hook"}
 	}
 	return g.settle(g.explain(r, v))
@@ -434,19 +434,19 @@ func (g *Gate) decide(c agent.Call) (Verdict, request) {
 }
 
 func (g *Gate) rule(r request) Verdict {
-	deny := func(why string) Verdict { return Verdict{Decision: Deny, Reason: why, Firm: true} }
+	deny := func(why string) Verdict { return Verdict{Decision: Deny, Reason: why, UserOnly: true} }
 	if hit, ok := g.match(g.deny, r); ok {
 		return Verdict{
 			Decision: Deny,
 			Reason:   "denied by the rule " + hit + "; only removing that rule allows it",
 			Rule:     hit,
-			Firm:     true,
+			UserOnly: true,
 		}
 	}
 	kind := kindOf(r.tool)
 	if r.bad != "" && kind != otherTool {
 		if kind == listTool {
-			return Verdict{Decision: Ask, Reason: r.bad, Firm: true}
+			return Verdict{Decision: Ask, Reason: r.bad, UserOnly: true}
 		}
 		return deny(r.bad)
 	}
@@ -454,7 +454,7 @@ func (g *Gate) rule(r request) Verdict {
 		return deny("a path that stands for another place")
 	}
 	if hit, ok := g.match(g.ask, r); ok {
-		return Verdict{Decision: Ask, Reason: "to be asked by the rule " + hit, Rule: hit, Firm: true}
+		return Verdict{Decision: Ask, Reason: "to be asked by the rule " + hit, Rule: hit, UserOnly: true}
 	}
 	if v, ok := g.above(kind, r); ok {
 		return v
@@ -467,7 +467,7 @@ func (g *Gate) rule(r request) Verdict {
 		return deny("plan mode: only reading is allowed (" + v.Reason + ")")
 	}
 	if v.Decision == Deny {
-		v.Firm = true
+		v.UserOnly = true
 	}
 	return v
 }
@@ -479,7 +479,7 @@ func (g *Gate) above(kind toolKind, r request) (Verdict, bool) {
 		return Verdict{
 			Decision:  Ask,
 			Reason:    "it writes the protected file " + path + ", which other programs run or obey",
-			Firm:      true,
+			UserOnly:  true,
 			candidate: candidate,
 		}, true
 	}
@@ -502,7 +502,7 @@ func (g *Gate) above(kind toolKind, r request) (Verdict, bool) {
 					Decision: Ask,
 					Reason:   "it may be what the rule " + hit + " " + list.verb + ": " + why,
 					Rule:     hit,
-					Firm:     true,
+					UserOnly: true,
 				}, true
 			}
 		}
@@ -523,7 +523,7 @@ func (g *Gate) literally(text string) bool {
 // settle makes a denial of a question in a mode that asks none.
 func (g *Gate) settle(v Verdict) Verdict {
 	if v.Decision == Ask && g.rules.Mode == DontAsk {
-		v.Decision, v.Reason, v.Firm = Deny, "mode dontAsk denies what is not allowed: "+v.Reason, true
+		v.Decision, v.Reason, v.UserOnly = Deny, "mode dontAsk denies what is not allowed: "+v.Reason, true
 	}
 	return v
 }
@@ -537,7 +537,7 @@ func (g *Gate) approve(kind toolKind, r request) Verdict {
 			return Verdict{
 				Decision: Ask,
 				Reason:   "the command gets a terminal, and what is typed there is not looked at by the rules that allow",
-				Firm:     true,
+				UserOnly: true,
 			}
 		}
 		return g.approveShell(r.line)

@@ -31,7 +31,7 @@ func (g *Gate) approveShell(l line) Verdict {
 		why = "there is no command"
 	}
 	if why != "" {
-		return Verdict{Decision: Ask, Reason: why, Firm: true}
+		return Verdict{Decision: Ask, Reason: why, UserOnly: true}
 	}
 	if g.rules.Mode != Plan {
 		for _, r := range g.allow {
@@ -44,7 +44,7 @@ func (g *Gate) approveShell(l line) Verdict {
 	j.all(l.file.Stmts, scope{dirs: []string{g.shellDir()}})
 	switch {
 	case j.firm != "":
-		return Verdict{Decision: Ask, Reason: j.firm, Firm: true, candidate: j.candidate}
+		return Verdict{Decision: Ask, Reason: j.firm, UserOnly: true, candidate: j.candidate}
 	case j.why != "":
 		return Verdict{Decision: Ask, Reason: j.why, candidate: j.candidate}
 	case j.rule != "":
@@ -397,7 +397,7 @@ func (j *judge) file(path string, s scope, write, made bool) {
 		v := j.g.approvePath(tool, j.g.expand(path, dir), write)
 		switch {
 		case v.Decision == Allow:
-		case v.Firm || write || !v.outside:
+		case v.UserOnly || write || !v.outside:
 			j.doubt(reason(write) + v.Reason)
 		default:
 			j.unknown(reason(write) + v.Reason)

@@ -213,7 +213,7 @@ func (g *Gate) approvePath(tool, path string, edit bool) Verdict {
 		return Verdict{Decision: Ask, Reason: why, candidate: g.pathRule(tool, real)}
 	}
 	firm := func(why string) Verdict {
-		return Verdict{Decision: Ask, Reason: why, Firm: true, candidate: g.pathRule(tool, real)}
+		return Verdict{Decision: Ask, Reason: why, UserOnly: true, candidate: g.pathRule(tool, real)}
 	}
 	if why := strange(path); why != "" {
 		return firm("the path needs a look: " + why)
@@ -280,7 +280,7 @@ func (g *Gate) special(real string, edit bool, v Verdict) Verdict {
 	case v.Decision == Allow && edit && kind == syscall.S_IFREG && st.Mode&0o222 == 0:
 		return Verdict{Decision: Ask, Reason: "the file may not be written, by its mode"}
 	case v.Decision == Allow && v.Rule == "" && !slices.Contains(g.devices, uint64(st.Dev)): //nolint:unconvert // not on every system
-		return Verdict{Decision: Ask, Reason: "the file is on another file system than the working directories", Firm: true}
+		return Verdict{Decision: Ask, Reason: "the file is on another file system than the working directories", UserOnly: true}
 	}
 	return v
 }

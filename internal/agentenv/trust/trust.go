@@ -35,18 +35,18 @@ type Change struct {
 
 // State is what is known of a folder.
 type State struct {
-	Folder  string   `json:"folder"`  // absolute, links resolved
-	Trusted bool     `json:"trusted"` // exactly these files
-	Changed []Change `json:"changed"` // since it was trusted; empty if it never was
-	Would   []Item   `json:"would"`   // what its files would have done
-	Blind   []Item   `json:"blind"`   // files that cannot be looked at: while there are some it cannot be trusted
+	Folder     string   `json:"folder"`     // absolute, links resolved
+	Trusted    bool     `json:"trusted"`    // exactly these files
+	Changed    []Change `json:"changed"`    // since it was trusted; empty if it never was
+	Effects    []Item   `json:"effects"`    // what its files would have done
+	Unreadable []Item   `json:"unreadable"` // files that cannot be looked at: while there are some it cannot be trusted
 
 	digest string
 	sums   map[string]string
 }
 
 // Needed reports whether there is anything that waits for trust.
-func (s State) Needed() bool { return !s.Trusted && len(s.Would)+len(s.Blind) > 0 }
+func (s State) Needed() bool { return !s.Trusted && len(s.Effects)+len(s.Unreadable) > 0 }
 
 // content is the file.
 type content struct {
@@ -75,12 +75,12 @@ func (s Store) Check(folder string) (State, error) {
 		return State{}, err
 	}
 	st := State{
-		Folder:  folder,
-		Changed: []Change{},
-		Would:   append([]Item{}, found.items...),
-		Blind:   append([]Item{}, found.blind...),
-		digest:  found.digest(),
-		sums:    found.sums,
+		Folder:     folder,
+		Changed:    []Change{},
+		Effects:    append([]Item{}, found.items...),
+		Unreadable: append([]Item{}, found.blind...),
+		digest:     found.digest(),
+		sums:       found.sums,
 	}
 	c, err := s.read()
 	if err != nil {
@@ -90,7 +90,7 @@ func (s Store) Check(folder string) (State, error) {
 	if !ok {
 		return st, nil
 	}
-	st.Trusted = e.Digest == st.digest && len(st.Blind) == 0
+	st.Trusted = e.Digest == st.digest && len(st.Unreadable) == 0
 	st.Changed = changes(e.Files, st.sums)
 	return st, nil
 }
@@ -117,8 +117,8 @@ func changes(was, is map[string]string) []Change {
 // Grant trusts a folder with the files that Check found, and no others: if they
 // have changed since, it is not trusted.
 func (s Store) Grant(ctx context.Context, st State) error {
-	if len(st.Blind) > 0 {
-		return fmt.Errorf("trust %s: %w: %s %s", st.Folder, ErrBlind, st.Blind[0].File, st.Blind[0].What)
+	if len(st.Unreadable) > 0 {
+		return fmt.Errorf("trust %s: %w: %s %s", st.Folder, ErrBlind, st.Unreadable[0].File, st.Unreadable[0].What)
 	}
 	return s.change(ctx, func(c *content) {
 		c.Folders[st.Folder] = entry{Digest: st.digest, Files: st.sums, At: time.Now().UTC().Truncate(time.Second)}
@@ -135,7 +135,7 @@ func (s Store) Keep(ctx context.Context, before State, file string, data []byte)
 	}
 	ours := func(c Change) bool { return c.File == file && now.sums[file] == sum(data) }
 	alone := !slices.ContainsFunc(changes(before.sums, now.sums), func(c Change) bool { return !ours(c) })
-	if before.Needed() || len(before.Blind) > 0 || !alone {
+	if before.Needed() || len(before.Unreadable) > 0 || !alone {
 		return false, nil
 	}
 	err = s.Grant(ctx, now)

@@ -120,10 +120,10 @@ func TestSurvey(t *testing.T) {
 		`.mcp.json has the MCP server odd: {}`,
 		`.mcp.json starts the MCP server fs: npx -y server-fs`,
 	}
-	if got := lines(st.Would); !slices.Equal(got, want) {
+	if got := lines(st.Effects); !slices.Equal(got, want) {
 		t.Errorf("would\n%s", strings.Join(got, "\n"))
 	}
-	if st.Trusted || !st.Needed() || len(st.Blind) != 0 || len(st.Changed) != 0 {
+	if st.Trusted || !st.Needed() || len(st.Unreadable) != 0 || len(st.Changed) != 0 {
 		t.Errorf("%+v", st)
 	}
 	if st := open(t, map[string]string{"README.md": "x"}).check("."); st.Trusted || st.Needed() {
@@ -159,7 +159,7 @@ func TestChanged(t *testing.T) {
 				b.put(c.file, c.text)
 			}
 			st := b.check(".")
-			if !reflect.DeepEqual(st.Changed, c.want) || st.Trusted != (len(c.want) == 0) || len(st.Would) == 0 {
+			if !reflect.DeepEqual(st.Changed, c.want) || st.Trusted != (len(c.want) == 0) || len(st.Effects) == 0 {
 				t.Errorf("trusted %v, changed %v", st.Trusted, st.Changed)
 			}
 		})
@@ -237,7 +237,7 @@ func TestBlind(t *testing.T) {
 				t.Fatal(err)
 			}
 			st := b.check(".")
-			if st.Trusted || !st.Needed() || len(st.Blind) != 1 || st.Blind[0].File != name || !strings.Contains(st.Blind[0].What, "cannot be looked at: ") {
+			if st.Trusted || !st.Needed() || len(st.Unreadable) != 1 || st.Unreadable[0].File != name || !strings.Contains(st.Unreadable[0].What, "cannot be looked at: ") {
 				t.Fatalf("%+v", st)
 			}
 			if err := b.store.Grant(t.Context(), st); !errors.Is(err, ErrBlind) || !strings.Contains(err.Error(), name) {

@@ -386,7 +386,7 @@ func (a *Archive) Approvals(context.Context, control.ApprovalsRequest) (control.
 
 // State is that of a session in which nothing is left to do.
 func (a *Archive) State(context.Context, control.StateRequest) (control.State, error) {
-	return control.State{Idle: true, Rests: 1, Version: 1, Seq: a.log.Last()}, nil
+	return control.State{Idle: true, IdleCount: 1, Version: 1, Seq: a.log.Last()}, nil
 }
 
 // Decide is refused.

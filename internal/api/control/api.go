@@ -392,7 +392,7 @@ type State struct {
 	// agents may rest.
 	Idle bool `json:"idle"`
 	// Rests is how often the session has become idle, as far as anybody looked.
-	Rests int64 `json:"rests"`
+	IdleCount int64 `json:"idle_count"`
 	// Completed is the last word of the main agent on whether all is done; only
 	// a session with autopilot has one.
 	Completed *Completion `json:"completed,omitempty"`

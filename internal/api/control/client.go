@@ -246,7 +246,7 @@ func (c *Client) Interrupt(ctx context.Context, ref string) (task.Record, error)
 // Hold implements [API]. The lease is the connection: it ends with the process
 // of the client at the latest.
 func (c *Client) Hold(ctx context.Context, lease string) error {
-	_, err := call[struct{}](ctx, c, http.MethodPost, "/v1/hold", holdBody{lease})
+	_, err := call[struct{}](ctx, c, http.MethodPost, "/v1/lease", leaseBody{lease})
 	return err
 }
 

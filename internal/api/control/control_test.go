@@ -110,7 +110,7 @@ func TestSame(t *testing.T) {
 			{ID: "q1", Kind: task.Permission, Task: "baaaaaaaa", Agent: "a<b>", Tool: "Bash", Input: json.RawMessage(`{"command":"<&\u2028"}`), Digest: "d1", At: at(1), Until: at(9)},
 			{ID: "q2", Kind: task.Choice, Task: "baaaaaaaa", Tool: "AskUser", Hidden: 7, Digest: "d2", At: at(2)},
 		}
-		f.state = State{Idle: true, Rests: 2, Completed: &Completion{N: 1, Summary: "a<b>&\u2028", Success: true}, Version: 3, Seq: 4}
+		f.state = State{Idle: true, IdleCount: 2, Completed: &Completion{N: 1, Summary: "a<b>&\u2028", Success: true}, Version: 3, Seq: 4}
 		return f
 	}
 	grace := time.Duration(0)
@@ -421,7 +421,7 @@ func TestHold(t *testing.T) {
 	}
 	recv(t, f.released, "release")
 
-	c := w.raw(t, "POST /v1/hold HTTP/1.1\r\nHost: d\r\nContent-Length: 14\r\n\r\n{\"lease\":\"L2\"}")
+	c := w.raw(t, "POST /v1/lease HTTP/1.1\r\nHost: d\r\nContent-Length: 14\r\n\r\n{\"lease\":\"L2\"}")
 	recv(t, f.held, "second lease")
 	_ = c.Close()
 	if got := recv(t, f.released, "release by a broken connection"); got != "L2" {
@@ -678,11 +678,11 @@ func TestDocs(t *testing.T) {
 		cmd.Env = append(os.Environ(), "CURL="+curl, "SOCKET="+w.socket, "HEADERS="+headers)
 		out, err := cmd.CombinedOutput()
 		var exit *exec.ExitError
-		long := strings.Contains(line, "/events") || strings.Contains(line, "/watch") || strings.Contains(line, "/hold")
+		long := strings.Contains(line, "/events") || strings.Contains(line, "/watch") || strings.Contains(line, "/lease")
 		if late := errors.As(err, &exit) && exit.ExitCode() == 28; long != late || err != nil && !late {
 			t.Errorf("%s: %v\n%s", line, err, out)
 		}
-		if head, _ := os.ReadFile(headers); !strings.Contains(line, "/hold") && !strings.Contains(string(head), "Drover-Protocol: 1") {
+		if head, _ := os.ReadFile(headers); !strings.Contains(line, "/lease") && !strings.Contains(string(head), "Drover-Protocol: 1") {
 			t.Errorf("%s: headers %s", line, head)
 		}
 	}

@@ -163,7 +163,7 @@ func (w *wire) sse(t *testing.T, path string) (next func() frame) {
 // reader gets that takes it up again.
 func TestNames(t *testing.T) {
 	f := agentLife()
-	f.turn(State{Idle: true, Rests: 3, Seq: 4, Completed: &Completion{N: 2, Summary: "did it", Success: true}})
+	f.turn(State{Idle: true, IdleCount: 3, Seq: 4, Completed: &Completion{N: 2, Summary: "did it", Success: true}})
 	w := serve(t, NewServer(f))
 	all := []string{"1 create", "2 begin", " subagent_session_boundary", "3 create", "4 complete", " subagent_session_boundary", " agent_completed",
 		" session.task_complete", " session.idle"}
@@ -181,7 +181,7 @@ func TestNames(t *testing.T) {
 			t.Errorf("own: got %s %s, want %s", got.id, got.event, want)
 		}
 	}
-	f.turn(State{Idle: true, Rests: 4, Seq: 4})
+	f.turn(State{Idle: true, IdleCount: 4, Seq: 4})
 	f.add(task.Record{ID: "b2"})
 	if got := next(); got.event != "create" {
 		t.Errorf("own: got %s", got.event)
@@ -202,7 +202,7 @@ func TestStateStream(t *testing.T) {
 		for recv(t, f.known, "look at the state") != f.state.Version {
 		}
 	}
-	turn(State{Idle: true, Rests: 1, Seq: 2, Completed: &Completion{N: 1, Summary: "all done", Success: true}})
+	turn(State{Idle: true, IdleCount: 1, Seq: 2, Completed: &Completion{N: 1, Summary: "all done", Success: true}})
 	f.add(task.Record{ID: "b1"})
 	f.add(task.Record{ID: "b2"})
 	for _, want := range []string{"create", "create", taskCompleteEvent, idleEvent} {
@@ -214,9 +214,9 @@ func TestStateStream(t *testing.T) {
 			t.Errorf("%s: %s", want, got.data)
 		}
 	}
-	turn(State{Idle: true, Rests: 1, Seq: 2, Completed: &Completion{N: 1}}) // nothing that is new
-	turn(State{Rests: 1, Seq: 2})                                           // at work
-	turn(State{Idle: true, Rests: 2, Seq: 2})
+	turn(State{Idle: true, IdleCount: 1, Seq: 2, Completed: &Completion{N: 1}}) // nothing that is new
+	turn(State{IdleCount: 1, Seq: 2})                                           // at work
+	turn(State{Idle: true, IdleCount: 2, Seq: 2})
 	if got := next(); got.event != idleEvent || string(got.data) != `{"n":2}` {
 		t.Errorf("got %s %s", got.event, got.data)
 	}
@@ -225,7 +225,7 @@ func TestStateStream(t *testing.T) {
 // TestForeign has a client meet names that are not ours: it passes over them.
 func TestForeign(t *testing.T) {
 	f := agentLife()
-	f.turn(State{Idle: true, Rests: 1, Seq: 1})
+	f.turn(State{Idle: true, IdleCount: 1, Seq: 1})
 	w := serve(t, NewServer(f))
 	for e, err := range w.client.Events(t.Context(), 0) {
 		if err != nil || e.Seq == 0 {

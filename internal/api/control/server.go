@@ -126,7 +126,7 @@ func (s *Server) handler() http.Handler {
 	route("POST /v1/send", s.send)
 	route("POST /v1/pause", s.pause)
 	route("POST /v1/resume", s.resume)
-	route("POST /v1/hold", s.hold)
+	route("POST /v1/lease", s.hold)
 	route("GET /v1/events", s.events)
 	route("GET /v1/watch", s.watch)
 	route("/", func(_ http.ResponseWriter, r *http.Request) error {
@@ -510,7 +510,7 @@ func (s *Server) resume(w http.ResponseWriter, r *http.Request) error {
 
 // hold lasts as long as the client's connection: that is the lease.
 func (s *Server) hold(w http.ResponseWriter, r *http.Request) error {
-	var req holdBody
+	var req leaseBody
 	if err := s.read(w, r, &req); err != nil {
 		return err
 	}

@@ -199,9 +199,9 @@ func (st *stream) tell() error {
 			return err
 		}
 	}
-	if now.Idle && now.Rests > st.rested {
-		st.rested = now.Rests
-		return st.event("", idleEvent, idleData{now.Rests})
+	if now.Idle && now.IdleCount > st.rested {
+		st.rested = now.IdleCount
+		return st.event("", idleEvent, idleData{now.IdleCount})
 	}
 	return nil
 }

@@ -70,7 +70,7 @@ type pauseBody struct {
 }
 
 // holdBody asks for a lease.
-type holdBody struct {
+type leaseBody struct {
 	Lease string `json:"lease"`
 }
 

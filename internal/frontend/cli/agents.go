@@ -190,7 +190,7 @@ type agentView struct {
 	CriticalReminder string            `json:"critical_reminder,omitempty"`
 	WaitsForTrust    []string          `json:"waits_for_trust,omitempty"`
 	KeysWithout      []catalog.Key     `json:"keys_without_effect,omitempty"`
-	Hides            []string          `json:"hides,omitempty"`
+	Hides            []string          `json:"shadows,omitempty"`
 	Problems         []catalog.Problem `json:"problems,omitempty"`
 	Prompt           string            `json:"prompt"`
 }

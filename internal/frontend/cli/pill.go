@@ -30,7 +30,7 @@ func Pill(records []task.Record) string {
 			c.teams[r.Team.Team] = true
 		}
 		all++
-		apart = apart && c.pill.Apart
+		apart = apart && c.pill.Separate
 	}
 	if len(kinds) > 1 && !apart {
 		return several(all, "background task")
@@ -57,8 +57,8 @@ type pillCount struct {
 func (c pillCount) String() string {
 	n := c.tasks
 	switch {
-	case c.pill.Whole != "":
-		return c.pill.Whole
+	case c.pill.Label != "":
+		return c.pill.Label
 	case c.pill.Teams:
 		n = max(1, len(c.teams))
 	}

@@ -15,21 +15,21 @@ import (
 // Repair is what was done about the damaged log of a session.
 type Repair struct {
 	Session task.ID `json:"session_id"`
-	Sound   bool    `json:"sound"`            // nothing was wrong, and nothing was changed
+	Intact  bool    `json:"intact"`           // nothing was wrong, and nothing was changed
 	Damage  string  `json:"damage,omitempty"` // of the log
 
-	Described bool `json:"described,omitempty"` // session.json was made anew
+	DescriptionRebuilt bool `json:"description_rebuilt,omitempty"` // session.json was made anew
 
-	Tasks    int `json:"tasks"` // that were kept, and what is known of them
-	Events   int `json:"events"`
-	Notices  int `json:"notices"`
-	Messages int `json:"messages"`
-	Answers  int `json:"answers"`
+	Tasks         int `json:"tasks"` // that were kept, and what is known of them
+	Events        int `json:"events"`
+	Notifications int `json:"notifications"`
+	Messages      int `json:"messages"`
+	Answers       int `json:"answers"`
 
-	Missing      [][2]task.Seq `json:"missing"`       // numbers that could not be read, from and to
-	MissingTasks []task.ID     `json:"missing_tasks"` // that they were of, as far as known
-	Untold       []task.ID     `json:"untold"`        // whose ends count as told, since their notices could not be read
-	BadPages     int           `json:"bad_pages"`     // that the disk did not give
+	Missing           [][2]task.Seq `json:"missing"`            // numbers that could not be read, from and to
+	MissingTasks      []task.ID     `json:"missing_tasks"`      // that they were of, as far as known
+	NotificationsLost []task.ID     `json:"notifications_lost"` // whose ends count as told, since their notices could not be read
+	UnreadablePages   int           `json:"unreadable_pages"`   // that the disk did not give
 
 	Rebuilt []Rebuilt `json:"rebuilt"`
 	Aside   []string  `json:"set_aside"` // the damaged files
@@ -37,10 +37,10 @@ type Repair struct {
 
 // Rebuilt is a task whose record was made of its files.
 type Rebuilt struct {
-	ID    task.ID   `json:"task_id"`
-	Kind  task.Kind `json:"task_type"`
-	From  []string  `json:"from"`
-	Lives bool      `json:"lives,omitempty"` // a kept command that the next host takes up
+	ID      task.ID   `json:"task_id"`
+	Kind    task.Kind `json:"task_type"`
+	From    []string  `json:"from"`
+	Running bool      `json:"running,omitempty"` // a kept command that the next host takes up
 }
 
 func (a *app) sessionsRepair() *cobra.Command {
@@ -79,8 +79,8 @@ func (a *app) sessionsRepair() *cobra.Command {
 
 // filled has lists where there are none.
 func (r Repair) filled() Repair {
-	r.Missing, r.MissingTasks, r.Untold = append([][2]task.Seq{}, r.Missing...), append([]task.ID{}, r.MissingTasks...),
-		append([]task.ID{}, r.Untold...)
+	r.Missing, r.MissingTasks, r.NotificationsLost = append([][2]task.Seq{}, r.Missing...), append([]task.ID{}, r.MissingTasks...),
+		append([]task.ID{}, r.NotificationsLost...)
 	r.Rebuilt, r.Aside = append([]Rebuilt{}, r.Rebuilt...), append([]string{}, r.Aside...)
 	return r
 }
@@ -90,16 +90,16 @@ const mostNamed = 20
 
 func (r Repair) text() string {
 	id := cell(string(r.Session), 40)
-	if r.Sound {
+	if r.Intact {
 		return fmt.Sprintf("session %s: nothing is wrong with its log; nothing was changed\n", id)
 	}
-	if r.Described && r.Damage == "" {
+	if r.DescriptionRebuilt && r.Damage == "" {
 		return fmt.Sprintf("session %s: its session.json was made anew; nothing is wrong with its log\n", id)
 	}
 	var b strings.Builder
 	line := func(format string, v ...any) { fmt.Fprintf(&b, format+"\n", v...) }
 	line("session %s: its log was made anew (%s)", id, cell(r.Damage, 300))
-	line("kept: %d tasks, %d events, %d notices, %d messages, %d answers", r.Tasks, r.Events, r.Notices, r.Messages,
+	line("kept: %d tasks, %d events, %d notices, %d messages, %d answers", r.Tasks, r.Events, r.Notifications, r.Messages,
 		r.Answers)
 	for i, t := range r.Rebuilt {
 		if i == mostNamed {
@@ -107,7 +107,7 @@ func (r Repair) text() string {
 			break
 		}
 		what := "killed, cause lost"
-		if t.Lives {
+		if t.Running {
 			what = "a kept command, which the next host takes up"
 		}
 		line("made from its files: %s, %s (%s)", cell(string(t.ID), 40), what, cell(strings.Join(t.From, ", "), 200))
@@ -126,16 +126,16 @@ func (r Repair) text() string {
 	if len(r.MissingTasks) > 0 {
 		line("some of that was of: %s", firstOf(r.MissingTasks))
 	}
-	if len(r.Untold) > 0 {
-		line("their ends count as told, since no notice could be read: %s", firstOf(r.Untold))
+	if len(r.NotificationsLost) > 0 {
+		line("their ends count as told, since no notice could be read: %s", firstOf(r.NotificationsLost))
 	}
-	if r.BadPages > 0 {
-		line("the disk did not give %d pages", r.BadPages)
+	if r.UnreadablePages > 0 {
+		line("the disk did not give %d pages", r.UnreadablePages)
 	}
 	for _, path := range r.Aside {
 		line("set aside: %s", cell(path, 1000))
 	}
-	if r.Described {
+	if r.DescriptionRebuilt {
 		line("its session.json was made anew, too")
 	}
 	return b.String()

@@ -122,13 +122,13 @@ func showTrust(out io.Writer, st trust.State) {
 			fmt.Fprintf(out, "  %-8s %s\n", c.How, whole(c.File))
 		}
 	}
-	if len(st.Would) == 0 && len(st.Blind) == 0 {
+	if len(st.Effects) == 0 && len(st.Unreadable) == 0 {
 		fmt.Fprintf(out, "The files of %s execute nothing and allow nothing.\n", name)
 		return
 	}
 	fmt.Fprintf(out, "The files of %s:\n", name)
 	file := ""
-	for _, item := range append(append([]trust.Item{}, st.Would...), st.Blind...) {
+	for _, item := range append(append([]trust.Item{}, st.Effects...), st.Unreadable...) {
 		if item.File != file {
 			file = item.File
 			fmt.Fprintf(out, "  %s\n", whole(file))

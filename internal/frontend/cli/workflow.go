@@ -323,7 +323,7 @@ func (a *app) workflowCheck() *cobra.Command {
 			p, faults := a.compileFlow(words[0])
 			if asJSON {
 				answer := struct {
-					Good   bool                 `json:"good"`
+					Good   bool                 `json:"valid"`
 					Name   string               `json:"name,omitempty"`
 					Digest string               `json:"digest,omitempty"`
 					Steps  int                  `json:"steps"`

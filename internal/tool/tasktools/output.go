@@ -152,7 +152,7 @@ func alive(rec task.Record) string {
 	switch traits := rec.Traits(); {
 	case traits.Work == task.ByCommand:
 		return "Status: Running"
-	case traits.Uncounted:
+	case traits.NoUsage:
 		return "Status: Running\n" + excerpt.Line(p.Message, 500)
 	}
 	recent := make([]string, len(p.RecentActivities))
