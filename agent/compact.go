@@ -104,8 +104,8 @@ func (t *turn) full() bool {
 	if share <= 0 {
 		share = defaultShare
 	}
-	now := t.Totals().Context
-	return c.Window > 0 && float64(now) >= share*float64(c.Window) && now-t.base >= c.Window/10
+	now, window := t.Totals().Context, t.ModelSettings().Window
+	return window > 0 && float64(now) >= share*float64(window) && now-t.base >= window/10
 }
 
 // overflown says whether a request was more than the model can read.

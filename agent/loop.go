@@ -34,8 +34,9 @@ var (
 // Config is what a [Loop] is made of. Model is required; the zero values of all
 // others work.
 type Config struct {
-	Model      Model
+	Model      Model // the first one; see [Loop.SetModel]
 	ModelName  string
+	Thinking   Thinking
 	System     string
 	Tools      []Tool
 	Gate       Gate        // nil: every call is allowed
@@ -85,9 +86,10 @@ type Loop struct {
 	base  int64 // Context of the first reply after it
 
 	mu       sync.Mutex
-	messages []Message // guarded by mu; only ever appended to, or replaced by a summary
-	size     int       // guarded by mu; bytes of them
-	totals   Totals    // guarded by mu
+	messages []Message     // guarded by mu; only ever appended to, or replaced by a summary
+	size     int           // guarded by mu; bytes of them
+	model    ModelSettings // guarded by mu
+	totals   Totals        // guarded by mu
 }
 
 // TurnResult is what came of a turn, also of one that ended with an error.
@@ -159,6 +161,10 @@ func NewLoop(cfg Config, history []Message) (*Loop, error) {
 	l := &Loop{
 		cfg: cfg, tools: tools, seed: maphash.MakeSeed(),
 		ids: ids, told: map[int64]struct{}{}, messages: slices.Clip(messages),
+		model: ModelSettings{Model: cfg.Model, Name: cfg.ModelName, Thinking: cfg.Thinking},
+	}
+	if cfg.Compaction != nil {
+		l.model.Window = cfg.Compaction.Window
 	}
 	l.size = bytesOf(l.messages)
 	// Results for the last message's calls wait for the next turn, which writes
@@ -464,7 +470,8 @@ func (t *turn) ask(ctx context.Context, messages []Message, purpose string, on f
 	if err := t.hold(ctx); err != nil {
 		return nil, &refusedError{err}
 	}
-	free, err := t.reserve(ctx)
+	m := t.ModelSettings() // of the whole call, also when it is changed meanwhile
+	free, err := t.reserve(ctx, m.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -474,20 +481,20 @@ func (t *turn) ask(ctx context.Context, messages []Message, purpose string, on f
 	var unkept, refused error
 	hear := func(p Part) {
 		if p.Kind == VoidPart && p.Usage != (Usage{}) {
-			t.spent(p.Usage)
+			t.spent(m.Name, p.Usage)
 			unkept = errors.Join(unkept, t.keep(Record{Usage: &p.Usage, Aside: true}))
 		}
 		on(p)
 		if p.Kind == RetryPart && p.Retry.Attempt > 0 { // it costs as much as a call of its own
 			free()
-			if free, refused = t.reserve(ctx); refused != nil {
+			if free, refused = t.reserve(ctx, m.Name); refused != nil {
 				giveUp(refused)
 			}
 		}
 	}
-	reply, err := t.cfg.Model.Reply(call, &Request{
+	reply, err := m.Model.Reply(call, &Request{
 		Agent: t.cfg.Agent, AgentID: t.cfg.AgentID, SessionID: t.cfg.SessionID, Purpose: purpose,
-		Model: t.cfg.ModelName, System: t.cfg.System, MaxTokens: t.cfg.MaxTokens,
+		Model: m.Name, Thinking: m.Thinking, System: t.cfg.System, MaxTokens: t.cfg.MaxTokens,
 		Tools: t.tools.specs, Messages: messages,
 	}, hear)
 	if refused != nil {
@@ -503,15 +510,15 @@ func (t *turn) ask(ctx context.Context, messages []Message, purpose string, on f
 	if cut := (*CutError)(nil); errors.As(err, &cut) && ctx.Err() == nil {
 		hear(Part{Kind: VoidPart, Usage: cut.Usage})
 	}
-	t.spent(cost(ctx, reply, err))
+	t.spent(m.Name, cost(ctx, reply, err))
 	if unkept != nil {
 		return nil, errors.Join(err, unkept)
 	}
 	return reply, err
 }
 
-// reserve asks the meter for a call. free may be called in any case.
-func (t *turn) reserve(ctx context.Context) (free func(), err error) {
+// reserve asks the meter for a call of a model. free may be called in any case.
+func (t *turn) reserve(ctx context.Context, model string) (free func(), err error) {
 	if t.cfg.Meter == nil {
 		return func() {}, nil
 	}
@@ -519,7 +526,7 @@ func (t *turn) reserve(ctx context.Context) (free func(), err error) {
 	if m, ok := t.cfg.Meter.(LastMeter); ok && t.last {
 		reserve = m.ReserveLast
 	}
-	free, err = reserve(ctx, t.cfg.ModelName, t.cfg.MaxTokens)
+	free, err = reserve(ctx, model, t.cfg.MaxTokens)
 	if err != nil && ctx.Err() != nil {
 		err = interrupted(ctx)
 	}
@@ -532,9 +539,9 @@ func (t *turn) reserve(ctx context.Context) (free func(), err error) {
 	return free, err
 }
 
-func (t *turn) spent(u Usage) {
+func (t *turn) spent(model string, u Usage) {
 	if t.cfg.Meter != nil && u != (Usage{}) {
-		t.cfg.Meter.Spent(t.cfg.ModelName, u)
+		t.cfg.Meter.Spent(model, u)
 	}
 }
 
@@ -775,4 +782,23 @@ func (l *Loop) emit(e Event) {
 
 func interrupted(ctx context.Context) error {
 	return fmt.Errorf("turn interrupted: %w", context.Cause(ctx))
+}
+
+// ModelSettings are those of the next call of the model. It may be called by any goroutine.
+func (l *Loop) ModelSettings() ModelSettings {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.model
+}
+
+// SetModel changes what the next call of the model is made with; a call that is under way
+// ends with what it has begun with. It may be called by any goroutine.
+func (l *Loop) SetModel(s ModelSettings) error {
+	if s.Model == nil {
+		return errors.New("set the model of a loop: no model")
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.model = s
+	return nil
 }

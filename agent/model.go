@@ -28,6 +28,44 @@ type Request struct {
 	Tools     []ToolSpec
 	Messages  []Message
 	MaxTokens int // 0: the model's usual
+	Thinking  Thinking
+}
+
+// Thinking is how much a model is asked to think before it answers. The zero value leaves
+// it to the provider. A model that cannot be asked is not.
+type Thinking struct {
+	// Effort is low, medium, high, xhigh or max; empty: the provider's default.
+	Effort string `json:"effort,omitempty"`
+	// Tokens is the most that one reply may spend on thinking; 0: no such limit is sent;
+	// negative: no thinking.
+	Tokens int `json:"tokens,omitempty"`
+}
+
+// Nearest is the effort that comes nearest to the limit of tokens, for models that are
+// asked by effort only. Without a limit it is the effort itself.
+func (t Thinking) Nearest() string {
+	switch {
+	case t.Effort != "" || t.Tokens == 0:
+		return t.Effort
+	case t.Tokens < 0:
+		return ""
+	case t.Tokens <= 4096:
+		return "low"
+	case t.Tokens <= 16_000:
+		return "medium"
+	}
+	return "high"
+}
+
+// Efforts are the values of [Thinking.Effort], the least first.
+func Efforts() []string { return []string{"low", "medium", "high", "xhigh", "max"} }
+
+// ModelSettings says which model a [Loop] calls, and how.
+type ModelSettings struct {
+	Model    Model
+	Name     string
+	Window   int64 // tokens that the model can read; 0: not known
+	Thinking Thinking
 }
 
 // ToolSpec is what a model is told about a tool.

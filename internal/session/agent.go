@@ -44,6 +44,7 @@ type caller struct {
 	inside   task.ID // the isolated agent in whose checkout it works; empty: where the session does
 	given    *given  // by the program that started the agent at the top; nil: nothing
 	mate     *mate   // nil: it is no teammate
+	live     *live   // of the main agent
 }
 
 // launch starts a subagent for me, which is checked and resolved first. The notes
@@ -122,7 +123,7 @@ func (s *Session) child(in subagent.Input, me caller) (*child, error) {
 	}
 	c := &child{caller: me, def: def, isolation: isolation}
 	c.parent = me.id
-	c.host, c.mate, c.rules.Mode = nil, nil, me.mode()
+	c.host, c.mate, c.live, c.rules.Mode = nil, nil, nil, me.mode()
 	c.depth = me.depth + 1
 	choice, err := s.choose(me, in, def)
 	if err != nil {
@@ -163,14 +164,14 @@ func (s *Session) choose(me caller, in subagent.Input, def subagent.Definition) 
 	top := s.cfg.Agents.Model
 	s.mu.Lock()
 	if s.main != nil {
-		top = s.main.wanted
+		top, _, _ = s.main.environment.me.live.get()
 	}
 	s.mu.Unlock()
 	return p.Choose(
 		choose.Request{
 			Input:      in.Model,
 			Definition: def.Model,
-			Parent:     me.model,
+			Parent:     me.modelName(),
 			Session:    top,
 			AgentType:  subagent.Normalize(def.Name),
 		},
@@ -380,6 +381,15 @@ func (s *Session) ownServers(def subagent.Definition, me caller) []servers.Serve
 
 // origin is the folder that relative names in the settings are about: of an
 // isolated agent not its own.
+// modelName is the model that the agent calls now.
+func (me caller) modelName() string {
+	if me.live != nil {
+		name, _, _ := me.live.get()
+		return name
+	}
+	return me.model
+}
+
 func (me caller) origin() string { return cmp.Or(me.rules.Base, me.cwd) }
 
 // home is the nearest agent above a task, or itself, that has a checkout of its

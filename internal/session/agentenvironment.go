@@ -50,6 +50,7 @@ type agentEnvironment struct {
 	hooks     *hook.Loop
 	gate      *permission.Gate
 	wide      *permission.Gate // of a teammate whose plan was approved; nil: there is none
+	newGate   func(permission.Mode) (*permission.Gate, error)
 	used      *skill.Ledger
 	reminders *environment.Reminders
 	limits    *budget.Limits
@@ -193,25 +194,38 @@ func join(parts []string) string {
 
 // rules makes the gate, with the rules of skills that the agent has used.
 func (k *agentEnvironment) rules(tools []agent.Tool) error {
+	k.newGate = func(mode permission.Mode) (*permission.Gate, error) {
+		r := k.rulesFor(tools)
+		r.Mode = mode
+		return k.me.s.gate(r)
+	}
+	var err error
+	if k.gate, err = k.newGate(k.me.rules.Mode); err != nil || !k.me.widens() {
+		return err
+	}
+	k.wide, err = k.newGate(k.me.mate.wide)
+	return err
+}
+
+func (k *agentEnvironment) rulesFor(tools []agent.Tool) permission.Rules {
 	r := k.me.rules
 	r.Cwd, r.Tools, r.Bash, r.More = k.me.cwd, tools, bashCwd(
 		tools,
 	), func() []string { return slices.Concat(k.used.Rules(), k.me.s.always.all()) }
 	r.Headless = k.me.s.cfg.Agents.AskWait <= 0
 	r.Answer = k.ask
-	gate, err := k.me.s.gate(r)
-	if k.gate = gate; err != nil || !k.me.widens() {
-		return err
-	}
-	r.Mode = k.me.mate.wide
-	k.wide, err = k.me.s.gate(r)
-	return err
+	return r
 }
 
 // rule is the gate as it is now.
 func (k *agentEnvironment) rule() *permission.Gate {
 	if k.wide != nil && k.me.mate.approved.Load() {
 		return k.wide
+	}
+	if k.me.live != nil {
+		if _, _, gate := k.me.live.get(); gate != nil {
+			return gate
+		}
 	}
 	return k.gate
 }

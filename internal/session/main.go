@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -50,9 +51,10 @@ type Main struct {
 	environment *agentEnvironment
 	shut        func() error // closes the transcript
 
-	wanted string   // the model, as a finder takes it
-	model  string   // as the user is shown it
-	tools  []string // names
+	model string   // that it began with, as the user is shown it
+	tools []string // names
+
+	configuring sync.Mutex // held while its settings change
 
 	prompted atomic.Int64 // prompts of the user that were given to the model
 	atEnd    atomic.Bool  // what the conversation teaches is consolidated at its end
@@ -81,11 +83,12 @@ func (s *Session) OpenMain(ctx context.Context, cfg MainConfig) (*Main, error) {
 	}
 	s.say(me.id, choice.Notes...)
 	me.model = choice.Name
+	me.live = &live{model: choice.Name, mode: me.rules.Mode}
 	k, err := s.newEnvironment(me, def, s.cfg.Place.Transcript())
 	if err != nil {
 		return nil, err
 	}
-	m := &Main{s: s, environment: k, wanted: choice.Name, model: k.cfg.ModelName}
+	m := &Main{s: s, environment: k, model: k.cfg.ModelName}
 	m.atEnd.Store(s.cfg.Agents.Memory.AtEnd)
 	if err := m.open(ctx, cfg); err != nil {
 		k.close()
@@ -94,7 +97,7 @@ func (s *Session) OpenMain(ctx context.Context, cfg MainConfig) (*Main, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.main = m
-	s.pulse.moved()
+	s.pulse.configured(m.settings())
 	return m, nil
 }
 

@@ -66,6 +66,16 @@ func (p *pulse) complete(c control.Completion) {
 	p.wake()
 }
 
+// configured takes in the settings of the main agent.
+func (p *pulse) configured(now control.Settings) control.Settings {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.state.Settings = &now
+	p.state.Version++
+	p.wake()
+	return now
+}
+
 // see takes in how the session stands, and returns its state.
 func (p *pulse) see(idle bool, m mark, seq task.Seq) control.State {
 	p.mu.Lock()

@@ -103,7 +103,7 @@ func (m *Main) Parting(env func(string) string) (Parting, bool) {
 	return Parting{
 		Session:    m.s.cfg.Info.Session,
 		Transcript: m.s.cfg.Place.Transcript(),
-		Model:      m.wanted,
+		Model:      m.environment.me.modelName(),
 		Prompt:     text,
 	}, true
 }

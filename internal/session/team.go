@@ -82,6 +82,10 @@ func (m *mate) swap(from, to string) bool {
 
 // mode is the permission mode that somebody works in now.
 func (me caller) mode() permission.Mode {
+	if me.live != nil {
+		_, mode, _ := me.live.get()
+		return mode
+	}
 	if me.widens() && me.mate.approved.Load() {
 		return me.mate.wide
 	}

@@ -389,6 +389,11 @@ func (a *Archive) State(context.Context, control.StateRequest) (control.State, e
 	return control.State{Idle: true, IdleCount: 1, Version: 1, Seq: a.log.Last()}, nil
 }
 
+// Configure is refused.
+func (a *Archive) Configure(context.Context, control.ConfigureRequest) (control.Settings, error) {
+	return control.Settings{}, a.refuse("change the settings")
+}
+
 // Decide is refused.
 func (a *Archive) Decide(_ context.Context, req control.DecideRequest) error {
 	return a.refuse("answer question " + req.ID)

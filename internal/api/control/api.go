@@ -77,6 +77,11 @@ type API interface {
 	// the state is another than that of version After, or when the time is up.
 	State(ctx context.Context, req StateRequest) (State, error)
 
+	// Configure changes what the main agent works with, from the next call of its model
+	// and of a tool on, and returns the settings as they are then. An empty request
+	// changes nothing. A session without a main agent is [Unavailable].
+	Configure(ctx context.Context, req ConfigureRequest) (Settings, error)
+
 	// Prompt gives the main agent something to do. It returns when the prompt
 	// is queued.
 	Prompt(ctx context.Context, req PromptRequest) error
@@ -398,6 +403,31 @@ type State struct {
 	Completed *Completion `json:"completed,omitempty"`
 	Version   int64       `json:"version"`
 	Seq       task.Seq    `json:"seq"` // of the newest event that it takes in
+	// Settings are those of the main agent; nil: there is none.
+	Settings *Settings `json:"settings,omitempty"`
+}
+
+// ConfigureRequest changes the settings of the main agent. What is nil stays as it is.
+// Agents that it starts later begin with the new settings; those at work keep theirs.
+type ConfigureRequest struct {
+	Model    *string   `json:"model,omitempty"`           // a name or an alias
+	Mode     *string   `json:"permission_mode,omitempty"` // default, acceptEdits, plan, dontAsk or bypassPermissions
+	Thinking *Thinking `json:"thinking,omitempty"`
+}
+
+// Thinking is how much the model is asked to think; the zero value leaves it to the
+// provider.
+type Thinking struct {
+	Effort string `json:"effort,omitempty"` // low, medium, high, xhigh or max
+	Tokens int    `json:"tokens,omitempty"` // at most; negative: no thinking
+}
+
+// Settings are what the main agent works with.
+type Settings struct {
+	Model    string   `json:"model"` // the full name
+	Mode     string   `json:"permission_mode"`
+	Thinking Thinking `json:"thinking"`
+	Window   int64    `json:"context_window,omitempty"` // tokens that the model can read; 0: not known
 }
 
 // Completion is a call of task_complete that was not held back by a hook.

@@ -217,6 +217,11 @@ func (c *Client) State(ctx context.Context, req StateRequest) (State, error) {
 	return call[State](ctx, c, http.MethodGet, "/v1/state?"+q.Encode(), nil)
 }
 
+// Configure implements [API].
+func (c *Client) Configure(ctx context.Context, req ConfigureRequest) (Settings, error) {
+	return call[Settings](ctx, c, http.MethodPatch, "/v1/settings", req)
+}
+
 // Prompt implements [API].
 func (c *Client) Prompt(ctx context.Context, req PromptRequest) error {
 	_, err := call[struct{}](ctx, c, http.MethodPost, "/v1/prompt", req)

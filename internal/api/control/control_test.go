@@ -201,6 +201,15 @@ func TestSame(t *testing.T) {
 		{"state-other", func(ctx context.Context, a API) (any, error) {
 			return a.State(ctx, StateRequest{After: 2, Wait: time.Minute}) // answers at once
 		}},
+		{"configure", func(ctx context.Context, a API) (any, error) {
+			model, mode := "opus", "plan"
+			return a.Configure(ctx, ConfigureRequest{Model: &model, Mode: &mode, Thinking: &Thinking{Effort: "high", Tokens: -1}})
+		}},
+		{"configure-nothing", func(ctx context.Context, a API) (any, error) { return a.Configure(ctx, ConfigureRequest{}) }},
+		{"configure-refused", func(ctx context.Context, a API) (any, error) {
+			none := "none"
+			return a.Configure(ctx, ConfigureRequest{Model: &none})
+		}},
 		{"prompt", func(ctx context.Context, a API) (any, error) { return nil, a.Prompt(ctx, PromptRequest{Text: "hi"}) }},
 		{"prompt-refused", func(ctx context.Context, a API) (any, error) { return nil, a.Prompt(ctx, PromptRequest{}) }},
 		{"events", func(ctx context.Context, a API) (any, error) {

@@ -328,6 +328,23 @@ func (f *fake) Approvals(ctx context.Context, req ApprovalsRequest) (Approvals, 
 	}
 }
 
+// Configure answers with what it was asked for, and refuses the model "none".
+func (f *fake) Configure(_ context.Context, req ConfigureRequest) (now Settings, _ error) {
+	if req.Model != nil {
+		now.Model = *req.Model
+	}
+	if now.Model == "none" {
+		return Settings{}, &Error{Code: Invalid, Message: "change the model: unknown", Fix: "see `drover models`"}
+	}
+	if req.Mode != nil {
+		now.Mode = *req.Mode
+	}
+	if req.Thinking != nil {
+		now.Thinking = *req.Thinking
+	}
+	return now, nil
+}
+
 func (f *fake) State(ctx context.Context, req StateRequest) (State, error) {
 	f.mu.Lock()
 	now, more := f.state, f.more

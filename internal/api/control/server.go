@@ -122,6 +122,7 @@ func (s *Server) handler() http.Handler {
 	route("GET /v1/approvals", s.approvals)
 	route("POST /v1/approvals", s.decide)
 	route("GET /v1/state", s.state)
+	route("PATCH /v1/settings", s.configure)
 	route("POST /v1/prompt", s.prompt)
 	route("POST /v1/send", s.send)
 	route("POST /v1/pause", s.pause)
@@ -478,6 +479,15 @@ func (s *Server) prompt(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	return reply(w, struct{}{}, s.api.Prompt(r.Context(), req))
+}
+
+func (s *Server) configure(w http.ResponseWriter, r *http.Request) error {
+	var req ConfigureRequest
+	if err := s.read(w, r, &req); err != nil {
+		return err
+	}
+	v, err := s.api.Configure(r.Context(), req)
+	return reply(w, v, err)
 }
 
 func (s *Server) send(w http.ResponseWriter, r *http.Request) error {

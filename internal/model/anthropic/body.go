@@ -38,17 +38,27 @@ func (m *Model) body(req *agent.Request, model string) (net.Buffers, error) {
 	}
 	ephemeral := marked{"ephemeral"}
 	head := struct {
-		Model     string  `json:"model"`
-		MaxTokens int     `json:"max_tokens"`
-		Stream    bool    `json:"stream"`
-		Cache     marked  `json:"cache_control"`
-		System    []block `json:"system,omitempty"`
-		Tools     []tool  `json:"tools,omitempty"`
+		Model     string        `json:"model"`
+		MaxTokens int           `json:"max_tokens"`
+		Stream    bool          `json:"stream"`
+		Cache     marked        `json:"cache_control"`
+		Thinking  *thinking     `json:"thinking,omitempty"`
+		Output    *outputConfig `json:"output_config,omitempty"`
+		System    []block       `json:"system,omitempty"`
+		Tools     []tool        `json:"tools,omitempty"`
 	}{Model: model, MaxTokens: req.MaxTokens, Stream: true, Cache: ephemeral}
 	if head.MaxTokens == 0 {
 		head.MaxTokens = m.maxTokens
 		if most := modelinfo.MostOutput(model); most > 0 {
 			head.MaxTokens = min(head.MaxTokens, int(most))
+		}
+	}
+	head.Thinking, head.Output = think(req.Thinking, model)
+	if t := head.Thinking; t != nil && t.Budget >= head.MaxTokens { // the limit holds for both
+		head.MaxTokens = t.Budget + answerTokens
+		if most := int(modelinfo.MostOutput(model)); most > 0 && head.MaxTokens > most {
+			head.MaxTokens = most
+			t.Budget = min(t.Budget, max(most-answerTokens, minThinking))
 		}
 	}
 	if req.System != "" {

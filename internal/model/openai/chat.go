@@ -48,8 +48,9 @@ func chatHead(r *agent.Request, model string, maxTokens int, own bool) any {
 		Options   options    `json:"stream_options"`
 		MaxTokens int        `json:"max_tokens,omitempty"`
 		MaxNew    int        `json:"max_completion_tokens,omitempty"` // the name that OpenAI itself wants
+		Effort    string     `json:"reasoning_effort,omitempty"`
 		Tools     []chatTool `json:"tools,omitempty"`
-	}{Model: model, Stream: true, Options: options{true}}
+	}{Model: model, Stream: true, Options: options{true}, Effort: effort(r.Thinking)}
 	if own {
 		head.MaxNew = maxTokens
 	} else {

@@ -32,13 +32,17 @@ func responsesHead(r *agent.Request, model string, maxTokens int, _ bool) any {
 		Strict bool `json:"strict"` // true would refuse schemas with optional fields
 	}
 	head := struct {
-		Model     string `json:"model"`
-		Stream    bool   `json:"stream"`
-		Store     bool   `json:"store"`
-		MaxTokens int    `json:"max_output_tokens,omitempty"`
-		System    string `json:"instructions,omitempty"`
-		Tools     []tool `json:"tools,omitempty"`
+		Model     string     `json:"model"`
+		Stream    bool       `json:"stream"`
+		Store     bool       `json:"store"`
+		MaxTokens int        `json:"max_output_tokens,omitempty"`
+		System    string     `json:"instructions,omitempty"`
+		Reasoning *reasoning `json:"reasoning,omitempty"`
+		Tools     []tool     `json:"tools,omitempty"`
 	}{Model: model, Stream: true, MaxTokens: maxTokens, System: r.System}
+	if e := effort(r.Thinking); e != "" {
+		head.Reasoning = &reasoning{e}
+	}
 	for _, t := range r.Tools {
 		head.Tools = append(head.Tools, tool{Type: "function", function: function{t.Name, t.Description, t.InputSchema}})
 	}

@@ -316,6 +316,12 @@ func (c *Conversation) Last() Turn {
 // Totals is what the conversation has used so far.
 func (c *Conversation) Totals() agent.Totals { return c.loop.Totals() }
 
+// ModelSettings are those of the next call of the model.
+func (c *Conversation) ModelSettings() agent.ModelSettings { return c.loop.ModelSettings() }
+
+// SetModel changes them.
+func (c *Conversation) SetModel(s agent.ModelSettings) error { return c.loop.SetModel(s) }
+
 // Messages are what was said so far.
 func (c *Conversation) Messages() []agent.Message { return c.loop.Messages() }
 
