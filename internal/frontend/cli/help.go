@@ -19,7 +19,7 @@ func groups() []group {
 	return []group{
 		{"run", "Run:", []string{"run", "agent", "workflow", "monitor", "remote", "demo"}},
 		{"watch", "Watch:", []string{"ps", "logs", "result", "inspect", "wait", "attach"}},
-		{"steer", "Steer:", []string{"stop", "send", "pause", "resume", "promote", "approvals"}},
+		{"steer", "Steer:", []string{"stop", "send", "pause", "resume", "promote", "approvals", "configure"}},
 		{"agents", "Agents:", []string{"agents", "models", "permissions", "mcp"}},
 		{"project", "Project:", []string{"sessions", "todo", "memory", "stats", "teleport", "trust"}},
 		{"setup", "Setup:", []string{"doctor", "completion", "help", "version"}},
@@ -61,6 +61,9 @@ func examples() map[string][]string {
 		"pause":   {"drover pause a1b2c3d4e"},
 		"resume":  {"drover resume a1b2c3d4e", `drover resume a1b2c3d4e "and now the tests"`},
 		"promote": {"drover promote b1a2b3c4d"},
+
+		"configure": {"drover configure", "drover configure --model opus --effort high s1b2c3d4e",
+			"drover configure --permission-mode plan"},
 
 		"approvals":       {"drover approvals", "drover approvals --watch", "drover approvals allow q1b2c3d4e"},
 		"approvals allow": {"drover approvals allow q1b2c3d4e", "drover approvals allow --always q1b2c3d4e"},
@@ -185,7 +188,7 @@ func noSuchCommand(cmd *cobra.Command, args []string) error {
 	word, fix := args[0], "see `drover --help`"
 	switch other := otherWords()[word]; {
 	case word == "config" || word == "settings" || word == "set":
-		fix = "edit .drover/settings.json of the folder or ~/.config/drover/settings.json; `drover doctor` checks them"
+		fix = "of a live session use `drover configure`; else edit .drover/settings.json of the folder or ~/.config/drover/settings.json; `drover doctor` checks them"
 	case other != "":
 		fix = "use `drover " + other + "`"
 	default:
