@@ -392,22 +392,6 @@ func (me caller) modelName() string {
 
 func (me caller) origin() string { return cmp.Or(me.rules.Base, me.cwd) }
 
-// home is the nearest agent above a task, or itself, that has a checkout of its
-// own; empty: it works where the session does.
-func (s *Session) home(id task.ID) task.ID {
-	for id != "" {
-		r, ok := s.sup.Get(id)
-		if !ok {
-			return ""
-		}
-		if environment.Isolated(r) {
-			return id
-		}
-		id = r.Parent
-	}
-	return ""
-}
-
 // within makes an absolute path without links of one that a file tool was given.
 func (me caller) within(path string) (string, bool) {
 	if !filepath.IsAbs(path) {

@@ -411,7 +411,7 @@ func (s *Session) hooksOf(def subagent.Definition) *hook.Set {
 func (k *agentEnvironment) background() []hook.Background {
 	words := map[task.Work]string{task.ByCommand: "shell", task.ByEvents: "monitor", task.BySteps: "workflow"}
 	var out []hook.Background
-	for _, r := range k.me.s.backgroundOf(k.me) {
+	for _, r := range k.me.s.tree.Background(k.me.id, k.me.depth == 0) {
 		out = append(
 			out,
 			hook.Background{
@@ -440,7 +440,7 @@ func (k *agentEnvironment) compaction(model string) *agent.Compaction {
 
 // restore is what the agent must not lose with its conversation.
 func (k *agentEnvironment) restore(ctx context.Context) string {
-	return join([]string{environment.RunningTasks(k.me.s.backgroundOf(k.me)), k.todos(ctx), k.used.Restore()})
+	return join([]string{environment.RunningTasks(k.me.s.tree.Background(k.me.id, k.me.depth == 0)), k.todos(ctx), k.used.Restore()})
 }
 
 // todos is what is still to be done.
@@ -511,7 +511,7 @@ func (h todoHooks) todo(it todo.Item) hook.Todo {
 func (s *Session) assign(ctx context.Context, owner string, it todo.Item, by string) error {
 	to := s.cfg.Info.Session
 	if owner != mainName {
-		r, err := s.near(owner, by)
+		r, err := s.tree.FindNear(owner, by)
 		if err != nil || !r.Kind.IsAgent() {
 			return nil
 		}

@@ -262,7 +262,7 @@ func (s *Session) List(ctx context.Context, req control.ListRequest) (control.Pa
 		if req.Under != "" && born < root {
 			return false // what is below a task was started after it
 		}
-		if !req.All && r.Status.Terminal() || req.Under != "" && !s.under(r, req.Under) {
+		if !req.All && r.Status.Terminal() || req.Under != "" && !s.tree.Below(r, req.Under) {
 			return true
 		}
 		if req.Limit > 0 && len(page.Tasks) == req.Limit {
@@ -279,24 +279,9 @@ func (s *Session) List(ctx context.Context, req control.ListRequest) (control.Pa
 	return page, nil
 }
 
-// under reports whether r is root or below it.
-func (s *Session) under(r task.Record, root task.ID) bool {
-	for r.ID != root {
-		if r.Parent == "" {
-			return false
-		}
-		p, ok := s.sup.Get(r.Parent)
-		if !ok {
-			return false
-		}
-		r = p
-	}
-	return true
-}
-
 // Get returns one task, with the whole of its command.
 func (s *Session) Get(ctx context.Context, ref string) (task.Record, error) {
-	r, err := s.named(ref)
+	r, err := s.tree.Find(ref)
 	if err == nil {
 		r, err = s.log.Whole(ctx, r)
 	}
@@ -312,7 +297,7 @@ func (s *Session) find(refs []string) ([]task.ID, error) {
 	}
 	ids := make([]task.ID, len(refs))
 	for i, ref := range refs {
-		r, err := s.named(ref)
+		r, err := s.tree.Find(ref)
 		if err != nil {
 			return nil, refusal(err)
 		}
@@ -429,7 +414,7 @@ func (s *Session) Stop(ctx context.Context, req control.StopRequest) (task.Recei
 
 // Promote moves a foreground task to the background.
 func (s *Session) Promote(ctx context.Context, ref string) (task.Record, error) {
-	r, err := s.named(ref)
+	r, err := s.tree.Find(ref)
 	if err != nil {
 		return r, refusal(err)
 	}
@@ -458,7 +443,7 @@ func (s *Session) Promote(ctx context.Context, ref string) (task.Record, error) 
 
 // Output reads the output of a task.
 func (s *Session) Output(ctx context.Context, req control.OutputRequest) (control.Chunk, error) {
-	r, err := s.named(req.Ref)
+	r, err := s.tree.Find(req.Ref)
 	if err != nil {
 		return control.Chunk{}, refusal(err)
 	}
@@ -477,7 +462,7 @@ func (s *Session) Output(ctx context.Context, req control.OutputRequest) (contro
 func (s *Session) awaitOutput(ctx context.Context, r task.Record, offset int64) error {
 	for {
 		grown := s.log.Grown()
-		got := s.latest(r.ID)
+		got := s.tree.Latest(r.ID)
 		err := spool.Follow(
 			ctx,
 			r.OutputFile,
@@ -500,7 +485,7 @@ func (s *Session) awaitOutput(ctx context.Context, r task.Record, offset int64) 
 
 // Result is a part of the final answer of a task that has ended.
 func (s *Session) Result(ctx context.Context, req control.ResultRequest) (control.Answer, error) {
-	r, err := s.named(req.Ref)
+	r, err := s.tree.Find(req.Ref)
 	if err != nil {
 		return control.Answer{}, refusal(err)
 	}

@@ -7,7 +7,6 @@ import (
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/session/environment"
 	"github.com/drover-dev/drover/subagent"
-	"github.com/drover-dev/drover/task"
 )
 
 // The lists that agents are reminded of.
@@ -23,7 +22,7 @@ func (s *Session) reminders(me caller, critical string, has func(tool string) bo
 	if has("TaskOutput") {
 		r.Add(environment.List{Name: taskList, Head: "Background tasks:", Volatile: true,
 			Foot:  "\n\nTaskOutput reads the result of a task, TaskStop ends one.",
-			Items: func() []environment.Item { return environment.TaskItems(s.backgroundOf(me)) }})
+			Items: func() []environment.Item { return environment.TaskItems(s.tree.Background(me.id, me.depth == 0)) }})
 	}
 	if has("Skill") {
 		r.Add(
@@ -41,22 +40,6 @@ func (s *Session) reminders(me caller, critical string, has func(tool string) bo
 		)
 	}
 	return r
-}
-
-// backgroundOf is what runs or waits in the background for an agent, oldest
-// first.
-func (s *Session) backgroundOf(me caller) []task.Record {
-	var live []task.Record
-	for _, r := range s.sup.List(0) {
-		mine := r.Owner == me.id || r.Owner == "" && me.depth == 0
-		if mine && r.Background() && r.ID != s.cfg.Info.Session {
-			live = append(live, r)
-		}
-	}
-	for i, j := 0, len(live)-1; i < j; i, j = i+1, j-1 {
-		live[i], live[j] = live[j], live[i]
-	}
-	return live
 }
 
 func (s *Session) agentItems(me caller) []environment.Item {

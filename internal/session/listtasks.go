@@ -14,7 +14,7 @@ var _ tasktools.Lister = (*runtime)(nil)
 func (rt *runtime) List(context.Context) ([]task.Record, error) {
 	var out []task.Record
 	for _, r := range rt.s.sup.List(0) {
-		if r.ID == rt.id || rt.host != nil && !rt.s.under(r, rt.id) {
+		if r.ID == rt.id || rt.host != nil && !rt.s.tree.Below(r, rt.id) {
 			continue
 		}
 		out = append(out, r)

@@ -10,7 +10,7 @@ import (
 
 // Messages are the newest messages of an agent.
 func (s *Session) Messages(_ context.Context, req control.MessagesRequest) (control.Messages, error) {
-	r, err := s.named(req.Ref)
+	r, err := s.tree.Find(req.Ref)
 	if own := s.cfg.Info.Session; err != nil && req.Ref == string(own) {
 		r, err = task.Record{ID: own, Session: own, Kind: task.MainKind}, nil
 	}

@@ -116,7 +116,7 @@ func (s *Session) turnOf(id task.ID) func(context.Context) (context.Context, fun
 // Interrupt breaks off the turn of an agent, which then waits for a message.
 func (s *Session) Interrupt(_ context.Context, ref string) (task.Record, error) {
 	own := s.cfg.Info.Session
-	r, err := s.named(ref)
+	r, err := s.tree.Find(ref)
 	s.mu.Lock()
 	main, cancel := s.main, s.turns[r.ID]
 	s.mu.Unlock()

@@ -21,7 +21,7 @@ func (r *rig) idle(id task.ID) task.Record {
 	r.t.Helper()
 	for {
 		grown := r.Grown()
-		rec := r.latest(id)
+		rec := r.tree.Latest(id)
 		if rec.Idle || rec.Status.Terminal() {
 			return rec
 		}

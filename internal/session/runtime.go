@@ -266,7 +266,7 @@ func (s *Session) relaunch(
 	me caller,
 ) (_ task.Record, notes []string, err error) {
 	old, _ := s.sup.Get(id)
-	if above := s.home(old.Parent); above != me.inside {
+	if above := s.tree.Isolated(old.Parent); above != me.inside {
 		return old, nil, &control.Error{
 			Code:    control.Conflict,
 			Message: fmt.Sprintf("agent %s worked in the worktree of agent %s", id, cmp.Or(above, "another")),
@@ -332,12 +332,12 @@ func agentRefusal(err error) error {
 
 // Find returns a task that the agent may see: a subagent sees its own subtree.
 func (rt *runtime) Find(_ context.Context, ref string) (task.Record, error) {
-	r, err := rt.s.near(ref, rt.name())
+	r, err := rt.s.tree.FindNear(ref, rt.name())
 	var several *supervise.AmbiguousError
 	if errors.As(err, &several) {
 		return r, &toolkit.Refusal{Text: err.Error() + ": give the whole ID"}
 	}
-	if err != nil || rt.host != nil && (r.ID == rt.id || !rt.s.under(r, rt.id)) {
+	if err != nil || rt.host != nil && (r.ID == rt.id || !rt.s.tree.Below(r, rt.id)) {
 		return task.Record{}, tasktools.ErrUnknown
 	}
 	return r, nil
@@ -359,7 +359,7 @@ func (rt *runtime) Wait(ctx context.Context, ref string, timeout time.Duration) 
 			return r, false, nil
 		default:
 		}
-		if r = rt.s.latest(r.ID); r.Idle { // it would not end by itself for long
+		if r = rt.s.tree.Latest(r.ID); r.Idle { // it would not end by itself for long
 			return r, false, nil
 		}
 		select {

@@ -76,7 +76,7 @@ func (rt *runtime) Send(ctx context.Context, m tasktools.SendRequest) (tasktools
 		return tasktools.Sent{}, err
 	}
 	id := cmp.Or(to.ID, rt.s.cfg.Info.Session)
-	if to.Status.Terminal() && !(rt.host == nil || rt.s.under(to, rt.id)) {
+	if to.Status.Terminal() && !(rt.host == nil || rt.s.tree.Below(to, rt.id)) {
 		return tasktools.Sent{}, &toolkit.Refusal{
 			Text: fmt.Sprintf("agent %s has ended (%s), and only the agent that started it can let it go on", to.ID, to.Status),
 		}
@@ -131,14 +131,14 @@ func (rt *runtime) receiver(ref string) (task.Record, error) {
 	if ref == mainName && rt.underMain() {
 		return task.Record{}, nil
 	}
-	r, err := rt.s.near(ref, rt.name())
+	r, err := rt.s.tree.FindNear(ref, rt.name())
 	var several *supervise.AmbiguousError
 	switch {
 	case errors.As(err, &several):
 		return r, &toolkit.Refusal{Text: err.Error() + ": give the whole ID"}
 	case err == nil && rt.reaches(r):
 		return r, nil
-	case err == nil && !r.Kind.IsAgent() && (rt.host == nil || rt.s.under(r, rt.id)):
+	case err == nil && !r.Kind.IsAgent() && (rt.host == nil || rt.s.tree.Below(r, rt.id)):
 		return r, &toolkit.Refusal{Text: deaf(r)}
 	}
 	return task.Record{}, &toolkit.Refusal{Text: fmt.Sprintf("unknown agent: %.80q; %s", ref, rt.reachable())}
@@ -164,7 +164,7 @@ func (rt *runtime) reaches(r task.Record) bool {
 	me := rt.host.Record()
 	beside := r.Parent == me.Parent && r.Owner == me.Owner && (me.Parent != "" || me.Owner != "")
 	mates := r.Team != nil && me.Team != nil && r.Team.Team == me.Team.Team
-	return rt.s.under(r, rt.id) || r.ID == me.Parent || beside || mates
+	return rt.s.tree.Below(r, rt.id) || r.ID == me.Parent || beside || mates
 }
 
 // maxNamed bounds the agents that an error names.
@@ -215,7 +215,7 @@ func (rt *runtime) Responses(
 	said := answers{from: agent.Reading{Path: rt.s.cfg.Place.AgentTranscript(first.ID)}, since: since}
 	for {
 		grown := rt.s.log.Grown()
-		now := rt.s.latest(first.ID)
+		now := rt.s.tree.Latest(first.ID)
 		list, err := said.next()
 		got := tasktools.Responses{Task: now, List: list}
 		turned := now.Idle || now.Backgrounded != first.Backgrounded || now.Run != first.Run

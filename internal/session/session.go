@@ -51,6 +51,7 @@ import (
 	"github.com/drover-dev/drover/internal/session/servers"
 	"github.com/drover-dev/drover/internal/session/services"
 	"github.com/drover-dev/drover/internal/session/snapshot"
+	"github.com/drover-dev/drover/internal/session/tree"
 	"github.com/drover-dev/drover/internal/session/upkeep"
 	"github.com/drover-dev/drover/internal/tool/webtool"
 	"github.com/drover-dev/drover/subagent"
@@ -201,6 +202,7 @@ type Session struct {
 	cfg     Config
 	log     *journal.Journal
 	sup     *supervise.Supervisor
+	tree    *tree.Tree
 	kinds   *builtin.Kinds
 	unlock  func()
 	started time.Time
@@ -335,6 +337,7 @@ func Open(ctx context.Context, cfg Config) (_ *Session, err error) {
 			remotePool:  {Size: remoteLive, Queue: 1000},
 		},
 	})
+	s.tree = tree.New(cfg.Info.Session, s.sup, s.log)
 	s.budgets = budget.New(
 		budget.Config{
 			Purse:   cfg.Agents.Purse,

@@ -176,25 +176,6 @@ func (s *Session) idle() (bool, mark) {
 	}
 }
 
-// recently is how many events are read again to see which agents rest.
-const recently = 256
-
-// recent yields the newest events, a page in memory at a time. What cannot be read is
-// in the records soon.
-func (s *Session) recent(yield func(task.Event) bool) {
-	for after := max(0, s.log.Last()-recently); ; {
-		page, err := s.log.Since(context.Background(), after)
-		if err != nil || len(page) == 0 {
-			return
-		}
-		for _, e := range page {
-			if after = e.Seq; !yield(e) {
-				return
-			}
-		}
-	}
-}
-
 // atWork is how many tasks hold the session from being idle, and when the last
 // such task ended. That an agent rests can be seen in the log a moment before it
 // can be seen in its record.
@@ -202,7 +183,7 @@ func (s *Session) atWork() (working int, ended time.Time) {
 	resting := map[task.RunID]bool{}
 	for _, r := range s.sup.List(0) {
 		if s.works(r) && !r.Status.Terminal() { // else nobody can rest, and the log is left alone
-			for e := range s.recent {
+			for e := range s.tree.Recent {
 				resting[e.Task.Run] = e.Task.Idle
 			}
 			break

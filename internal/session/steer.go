@@ -30,7 +30,7 @@ func (s *Session) Send(ctx context.Context, req control.SendRequest) (task.Recor
 		rec.ID, rec.Session = own, own
 		return rec, s.sendMain(ctx, req)
 	}
-	r, err := s.named(req.Ref)
+	r, err := s.tree.Find(req.Ref)
 	switch {
 	case err != nil:
 		return r, refusal(err)
@@ -138,7 +138,7 @@ func (s *Session) Suspend(ctx context.Context) (goOn func(context.Context) error
 
 // Resume lets a paused subtree go on, or gives an ended agent a new run.
 func (s *Session) Resume(ctx context.Context, req control.ResumeRequest) (task.Record, error) {
-	r, err := s.named(req.Ref)
+	r, err := s.tree.Find(req.Ref)
 	if err != nil {
 		return r, refusal(err)
 	}

@@ -18,7 +18,6 @@ import (
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/driver/builtin"
 	"github.com/drover-dev/drover/internal/engine/mailbox"
-	"github.com/drover-dev/drover/internal/engine/supervise"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/session/environment"
 	"github.com/drover-dev/drover/internal/tool/tasktools"
@@ -198,65 +197,12 @@ func (me caller) leader() string {
 	}
 }
 
-// named returns the task that ref means: beside its ID, a prefix of it and its
-// name, a teammate goes by its own name, without the team, where only one has it,
-// and a remote agent by its session elsewhere, which goes last: its service has
-// chosen that, and must not get at what is said of another task.
-func (s *Session) named(ref string) (task.Record, error) {
-	r, err := s.sup.Find(ref)
-	if err == nil && (string(r.ID) == ref || r.Name == ref) {
-		return r, nil
-	}
-	mates := map[string][]task.Record{} // by their whole names
-	var elsewhere []task.Record
-	look := func(_ task.Seq, m task.Record) bool {
-		if m.Team != nil && m.Team.Name == ref {
-			mates[m.Name] = append(mates[m.Name], m)
-		}
-		if m.WorksIn(ref) {
-			elsewhere = append(elsewhere, m)
-		}
-		return true
-	}
-	s.sup.List(0)(look)
-	if len(mates)+len(elsewhere) == 0 && errors.Is(err, supervise.ErrUnknown) { // it may have left the memory
-		if err := s.sup.Listing(context.Background(), 0, look); err != nil {
-			return r, err
-		}
-	}
-	var hits []task.Record
-	for _, of := range mates {
-		hits = append(hits, task.Meant(of))
-	}
-	if len(hits) == 0 && errors.Is(err, supervise.ErrUnknown) {
-		hits = elsewhere
-	}
-	switch len(hits) {
-	case 0:
-		return r, err
-	case 1:
-		return hits[0], nil
-	}
-	return task.Record{}, &supervise.AmbiguousError{Ref: ref, Matches: hits}
-}
-
-// near is named for somebody whose name in messages is known: a teammate means its
-// own team first.
-func (s *Session) near(ref, who string) (task.Record, error) {
-	if _, team, ok := task.SplitTeam(who); ok {
-		if r, err := s.sup.Find(ref + "@" + team); err == nil && r.Team != nil {
-			return r, nil
-		}
-	}
-	return s.named(ref)
-}
-
 // stays reports whether a call is for a teammate: a new one, or one that goes on.
 func (rt *runtime) stays(r tasktools.AgentRequest) bool {
 	if r.Resume == "" {
 		return r.Team != ""
 	}
-	old, err := rt.s.named(r.Resume)
+	old, err := rt.s.tree.Find(r.Resume)
 	return err == nil && old.Team != nil
 }
 
@@ -437,22 +383,6 @@ func (s *Session) enter(id task.ID, m *mate) {
 		return
 	}
 	s.mates[id] = m
-}
-
-// latest is a task as the log has it. The log tells of a change a moment before the
-// record shows it: who has been woken by the log and looks at the record only may
-// wait for a further event that does not come.
-func (s *Session) latest(id task.ID) task.Record {
-	var newest task.Record
-	for e := range s.recent {
-		if e.Task.ID == id {
-			newest = e.Task
-		}
-	}
-	if newest.ID == "" {
-		newest, _ = s.sup.Get(id)
-	}
-	return newest
 }
 
 // rests reports whether an agent waits for mail that has not come.

@@ -107,7 +107,7 @@ func TestTeamHistory(t *testing.T) {
 			grown := r.Grown()
 			busy := false
 			for _, id := range ids {
-				busy = busy || !r.rests(r.latest(id))
+				busy = busy || !r.rests(r.tree.Latest(id))
 			}
 			if !busy {
 				break

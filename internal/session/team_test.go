@@ -53,7 +53,7 @@ func (r *rig) answered(id task.ID, n int) task.Record {
 		if err != nil {
 			r.t.Fatal(err)
 		}
-		rec := r.latest(id)
+		rec := r.tree.Latest(id)
 		rests := 0
 		for _, e := range events {
 			if e.Task.ID == id && e.Task.Run == rec.Run && e.Verb == task.Rest {
@@ -684,7 +684,7 @@ func TestLatest(t *testing.T) {
 	if _, err := r.Stop(r.ctx, control.StopRequest{Refs: []string{string(id)}, Actor: task.ByUser}); err != nil {
 		t.Fatal(err)
 	}
-	if got := r.latest(id); got.Status != task.Killed || r.log.Last() > recently {
+	if got := r.tree.Latest(id); got.Status != task.Killed || r.log.Last() > 256 {
 		t.Errorf("%s after %d events", got.Status, r.log.Last())
 	}
 }

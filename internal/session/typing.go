@@ -32,7 +32,7 @@ func (s *Session) begun(ctx context.Context, r task.Record) task.Record {
 	defer cancel()
 	for {
 		grown := s.log.Grown()
-		r = s.latest(r.ID)
+		r = s.tree.Latest(r.ID)
 		if r.Status != task.Pending {
 			return r
 		}

@@ -46,7 +46,7 @@ var _ workflow.Steps = (*flows)(nil)
 func (f *flows) Start(ctx context.Context, h task.Host, a workflow.Attempt) (task.Record, error) {
 	parent := h.Record().ID
 	if a.Resumed {
-		r, ok, err := f.s.childOf(ctx, parent, a.Key)
+		r, ok, err := f.s.tree.Child(ctx, parent, a.Key)
 		if err != nil {
 			return task.Record{}, err
 		}
@@ -93,19 +93,6 @@ func without(env, own []string) []string {
 		name, _, _ := strings.Cut(kv, "=")
 		return slices.ContainsFunc(own, func(o string) bool { return strings.HasPrefix(o, name+"=") })
 	})
-}
-
-// childOf finds a child by its key. It looks at all tasks, which only the further run
-// of a workflow needs: of a new one the key is taken with the start.
-func (s *Session) childOf(ctx context.Context, parent task.ID, key string) (child task.Record, found bool, err error) {
-	born := s.sup.Born(parent)
-	err = s.sup.Listing(ctx, 0, func(at task.Seq, r task.Record) bool {
-		if r.Parent == parent && r.Key == key {
-			child, found = r, true
-		}
-		return !found && at > born
-	})
-	return child, found, err
 }
 
 // Again implements [workflow.Steps].
