@@ -23,7 +23,7 @@ func (a *app) configure() *cobra.Command {
 		ValidArgsFunction: a.completeConversations,
 	}
 	f := cmd.Flags()
-	model := f.String("model", "", "name or alias of a model; see `drover models`")
+	model := f.String("model", "", "name or alias of a model, as listed by drover models")
 	mode := f.String("permission-mode", "", "default, acceptEdits, plan, dontAsk or bypassPermissions")
 	effort := f.String("effort", "", "how much the model thinks: low, medium, high, xhigh or max; default: as the provider does")
 	tokens := f.Int("max-thinking-tokens", 0, "most tokens of thinking in a reply; 0: no limit, -1: no thinking")
