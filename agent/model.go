@@ -57,9 +57,6 @@ func (t Thinking) Nearest() string {
 	return "high"
 }
 
-// Efforts are the values of [Thinking.Effort], the least first.
-func Efforts() []string { return []string{"low", "medium", "high", "xhigh", "max"} }
-
 // ModelSettings says which model a [Loop] calls, and how.
 type ModelSettings struct {
 	Model    Model

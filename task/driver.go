@@ -208,14 +208,16 @@ const (
 
 // Question is something that only somebody outside can decide.
 type Question struct {
-	ID     string          `json:"id"`   // made by the runtime; unique in a session
-	Kind   QuestionKind    `json:"kind"` // empty: permission
-	Task   ID              `json:"task_id"`
-	Agent  string          `json:"agent,omitempty"` // who asks, for people
-	Tool   string          `json:"tool"`
-	Input  json.RawMessage `json:"input,omitempty"`        // text instead, if it was cut or is no JSON
-	Hidden int             `json:"hidden_bytes,omitempty"` // of the input, that Input does not show
-	Reason string          `json:"reason"`
+	ID    string       `json:"id"`   // made by the runtime; unique in a session
+	Kind  QuestionKind `json:"kind"` // empty: permission
+	Task  ID           `json:"task_id"`
+	Agent string       `json:"agent,omitempty"` // who asks, for people
+	Tool  string       `json:"tool"`
+	// ToolUseID is that of the model's call; empty: the question is of no call.
+	ToolUseID string          `json:"tool_use_id,omitempty"`
+	Input     json.RawMessage `json:"input,omitempty"`        // text instead, if it was cut or is no JSON
+	Hidden    int             `json:"hidden_bytes,omitempty"` // of the input, that Input does not show
+	Reason    string          `json:"reason"`
 	// Suggest is the rule that would have allowed the call; empty: none would.
 	Suggest string `json:"suggest,omitempty"`
 

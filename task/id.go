@@ -4,6 +4,9 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
+	"time"
 )
 
 // ID names a task: the letter of its kind and eight characters of [0-9a-z]
@@ -28,8 +31,12 @@ func NewID(k Kind) ID { return ID(string(k.Letter()) + randomBody()) }
 // NewSessionID makes an ID for a main session.
 func NewSessionID() ID { return ID(string(MainSessionLetter) + randomBody()) }
 
-// NewRunID makes an ID for one run. It sorts in no particular order.
-func NewRunID() RunID { return RunID("run_" + randomBody() + randomBody()) }
+// NewRunID makes an ID for one run. The IDs of the runs of a task sort in the order in
+// which the runs began, as the readers of stream-json expect.
+func NewRunID() RunID {
+	at := strconv.FormatInt(time.Now().UnixMilli(), 36)
+	return RunID("run_" + strings.Repeat("0", max(0, idBody-len(at))) + at + randomBody())
+}
 
 // randomBody draws without bias: bytes of 252 and above are thrown away,
 // because 252 is the largest multiple of 36 in a byte.

@@ -50,6 +50,7 @@ func run() int {
 	if len(args) > 0 && args[0] == "host" {
 		cmd, args = b.hostCommand(), args[1:]
 	} else {
+		args = cli.KnownFlags(args, os.Stderr)
 		cmd = cli.Command(b.deps(), args)
 	}
 	cmd.SetArgs(args)

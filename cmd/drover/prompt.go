@@ -32,10 +32,15 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Fork makes a new session with the conversation of another one so far.
-func (b *backend) Fork(from task.ID) (task.ID, error) {
+// Fork makes a new session with the conversation of another one so far. An empty ID is
+// made up.
+func (b *backend) Fork(from, to task.ID) (task.ID, error) {
 	project := b.root.Project(b.cwd)
-	old, fresh := project.Session(from), project.Session(task.NewSessionID())
+	old, fresh := project.Session(from), project.Session(cmp.Or(to, task.NewSessionID()))
+	if _, err := os.Stat(fresh.Dir()); err == nil {
+		return "", &control.Error{Code: control.Conflict, Message: fmt.Sprintf("fork session %s: session %s exists already", from, to),
+			Fix: "give --session-id another ID"}
+	}
 	if err := fresh.Ensure(); err != nil {
 		return "", fmt.Errorf("fork session %s: %w", from, err)
 	}
@@ -80,7 +85,8 @@ func (b *backend) config(p *cli.Prompt, set settings.Settings, id task.ID) assem
 
 func mainOf(p *cli.Prompt) session.MainConfig {
 	return session.MainConfig{Agent: p.Agent, Model: p.Model, System: p.System, AppendSystem: p.AppendSystem,
-		MaxTurns: p.MaxTurns, Autopilot: p.Autopilot}
+		MaxTurns: p.MaxTurns, Autopilot: p.Autopilot, Tools: p.Tools,
+		Thinking: agent.Thinking{Effort: p.Effort, Tokens: p.ThinkingTokens}}
 }
 
 // ceiling is how long commands are waited for.
@@ -100,7 +106,10 @@ func (b *backend) Answer(ctx context.Context, p *cli.Prompt, id task.ID) error {
 	if err != nil {
 		return err
 	}
-	cfg := b.config(p, set, id)
+	d, cfg, err := b.driven(ctx, p, func() assemble.Config { return b.config(p, set, id) })
+	if err != nil {
+		return err
+	}
 	cfg.Brief = true
 	cfg.Keeper = b.helper()
 	var out *agentsdk.Stream // set before the first conversation begins
@@ -116,10 +125,12 @@ func (b *backend) Answer(ctx context.Context, p *cli.Prompt, id task.ID) error {
 		return errors.Join(err, s.Close())
 	}
 	b.sayFailure()
-	out = agentsdk.New(b.streamOptions(ctx, p, set, s, m))
+	o := b.streamOptions(ctx, p, set, s, m)
+	o.Out, o.States = d.out(), d != nil && b.readsState()
+	out = agentsdk.New(o)
 	s.Serve()
 	defer b.suspends(s)()
-	return b.answer(ctx, p, set, s, m, out)
+	return b.answer(ctx, d, p, set, s, m, out)
 }
 
 func (b *backend) streamOptions(ctx context.Context, p *cli.Prompt, set settings.Settings, s *assemble.Session,
@@ -149,6 +160,7 @@ func (b *backend) streamOptions(ctx context.Context, p *cli.Prompt, set settings
 // closes the session, and prints what is left to print.
 func (b *backend) answer(
 	ctx context.Context,
+	d *driver,
 	p *cli.Prompt,
 	set settings.Settings,
 	s *assemble.Session,
@@ -171,8 +183,14 @@ func (b *backend) answer(
 	})
 	var interrupted atomic.Bool
 	onInterrupt(ctx, func() { interrupted.Store(true); m.Interrupt() })
-	err := m.Prompt(ctx, p.Prompt)
+	var err error
+	if d == nil {
+		err = m.Prompt(ctx, p.Prompt)
+	}
 	turns.Go(func() { m.Run(work) }) // not before, or mail that waits has a turn of its own
+	if d != nil {
+		err = b.drive(work, d, p, set, s, m, out, &turns)
+	}
 	var receipt task.Receipt
 	if err == nil {
 		receipt, err = m.Settle(work, ceiling(p, set))

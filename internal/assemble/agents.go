@@ -1,6 +1,7 @@
 package assemble
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
@@ -85,6 +86,15 @@ func (s *Session) agents(c Config, model string, env []string) (session.Agents, 
 	a.Catalog = catalog.New(catalog.Config{Given: c.Agents}).Current
 	if !c.Isolated {
 		s.found(&a, c, tell)
+	}
+	if len(c.Callbacks) > 0 {
+		set := cmp.Or(a.Hooks, &hook.Set{})
+		var problems []hook.Problem
+		if a.Hooks, problems = set.With(c.Callbacks...); len(problems) > 0 {
+			for _, p := range problems {
+				tell("%s", p)
+			}
+		}
 	}
 	list, err := todo.ListName(get, string(c.Session))
 	if err != nil {

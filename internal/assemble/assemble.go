@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/agentenv/hook"
 	"github.com/drover-dev/drover/internal/agentenv/mcpclient"
 	"github.com/drover-dev/drover/internal/agentenv/permission"
 	"github.com/drover-dev/drover/internal/agentenv/settings"
@@ -65,7 +66,9 @@ type Config struct {
 	Agents []byte // definitions of agents before those of all files, as JSON; see [catalog.ParseJSON]
 
 	Tools []agent.Tool // of the program itself, for all agents
-	MCP   []string     // files of MCP servers, or JSON, before those of the folder and the user
+	// Callbacks are hooks of the program itself, which run behind those of files.
+	Callbacks []hook.Callback
+	MCP       []string // files of MCP servers, or JSON, before those of the folder and the user
 
 	// Isolated says that nothing is read of what the user and the folder have for
 	// agents (definitions, skills, instructions, hooks, MCP servers, memory), and that no

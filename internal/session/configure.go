@@ -72,11 +72,11 @@ func (m *Main) configure(req control.ConfigureRequest) error {
 		}
 	}
 	if t := req.Thinking; t != nil {
-		if t.Effort != "" && !slices.Contains(agent.Efforts(), t.Effort) {
+		if t.Effort != "" && !slices.Contains(control.Efforts(), t.Effort) {
 			return &control.Error{
 				Code:    control.Invalid,
 				Message: fmt.Sprintf("change the thinking: effort %q is not known", t.Effort),
-				Fix:     "use one of " + strings.Join(agent.Efforts(), ", "),
+				Fix:     "use one of " + strings.Join(control.Efforts(), ", "),
 			}
 		}
 		next.Thinking = agent.Thinking(*t)

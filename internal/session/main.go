@@ -35,8 +35,9 @@ type MainConfig struct {
 	AppendSystem string   // behind it
 	MaxTurns     int      // model replies for one prompt; 0: 50
 	Tools        []string // names; nil: all
-	Autopilot    bool     // it is reminded to go on until it calls task_complete
-	Reminders    int      // of the autopilot, for one prompt; 0: 5
+	Thinking     agent.Thinking
+	Autopilot    bool // it is reminded to go on until it calls task_complete
+	Reminders    int  // of the autopilot, for one prompt; 0: 5
 
 	// Begin and Done are told of every turn, in order, on the main agent's
 	// goroutine.
@@ -88,6 +89,7 @@ func (s *Session) OpenMain(ctx context.Context, cfg MainConfig) (*Main, error) {
 	if err != nil {
 		return nil, err
 	}
+	k.cfg.Thinking = cfg.Thinking
 	m := &Main{s: s, environment: k, model: k.cfg.ModelName}
 	m.atEnd.Store(s.cfg.Agents.Memory.AtEnd)
 	if err := m.open(ctx, cfg); err != nil {

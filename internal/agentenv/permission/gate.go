@@ -230,12 +230,13 @@ func (g *Gate) Ask(ctx context.Context, c agent.Call, v Verdict) (agent.Decision
 	}
 	sum := sha256.Sum256([]byte(string(task.Permission) + "\x00" + c.Name + "\x00" + string(c.Input)))
 	reply, err := g.rules.Answer(ctx, task.Question{
-		Kind:    task.Permission,
-		Tool:    c.Name,
-		Input:   c.Input,
-		Reason:  reason,
-		Suggest: v.Suggest,
-		Digest:  hex.EncodeToString(sum[:]),
+		Kind:      task.Permission,
+		Tool:      c.Name,
+		ToolUseID: c.ID,
+		Input:     c.Input,
+		Reason:    reason,
+		Suggest:   v.Suggest,
+		Digest:    hex.EncodeToString(sum[:]),
 	})
 	switch {
 	case err != nil:
@@ -335,6 +336,8 @@ func (g *Gate) request(c agent.Call) request {
 		r.text = text("url")
 	case agentTool:
 		r.text = text("subagent_type", "agent_type")
+	case skillTool:
+		r.text = text("skill")
 	case taskTool:
 		if id := text("task_id", "shell_id", "bash_id"); !taskName(id) {
 			r.bad = "the ID of the task is not one"
@@ -353,6 +356,7 @@ const (
 	editTool
 	webTool
 	agentTool
+	skillTool
 	taskTool // names a task
 )
 
@@ -370,6 +374,8 @@ func kindOf(tool string) toolKind {
 		return webTool
 	case "Agent", "Task":
 		return agentTool
+	case "Skill":
+		return skillTool
 	case "TaskOutput", "TaskStop", "AgentOutputTool", "BashOutputTool", "BashOutput", "KillShell":
 		return taskTool
 	}

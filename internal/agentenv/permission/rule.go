@@ -139,7 +139,7 @@ func (g *Gate) parseArgument(r *rule, arg string, allow bool) error {
 		if r.exact = hostName(domain); !ok || r.exact == "" {
 			return errors.New("it is not of the form domain:example.org")
 		}
-	case agentTool:
+	case agentTool, skillTool:
 		r.exact = arg
 	default:
 		return fmt.Errorf("%s takes no argument here", r.tool)
@@ -227,7 +227,7 @@ func (g *Gate) match(rules []rule, r request) (string, bool) {
 			if hostIn(r.text, rl.exact) {
 				return rl.text, true
 			}
-		case agentTool:
+		case agentTool, skillTool:
 			if r.text == rl.exact {
 				return rl.text, true
 			}

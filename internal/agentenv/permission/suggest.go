@@ -184,7 +184,7 @@ func toolRule(kind toolKind, r request) string {
 		if r.tool == "WebFetch" {
 			return hostRule(r.tool, r.text)
 		}
-	case agentTool:
+	case agentTool, skillTool:
 		if r.text != "" {
 			return r.tool + "(" + r.text + ")"
 		}

@@ -422,6 +422,9 @@ type Thinking struct {
 	Tokens int    `json:"tokens,omitempty"` // at most; negative: no thinking
 }
 
+// Efforts are the values of [Thinking.Effort], the least first.
+func Efforts() []string { return []string{"low", "medium", "high", "xhigh", "max"} }
+
 // Settings are what the main agent works with.
 type Settings struct {
 	Model    string   `json:"model"` // the full name

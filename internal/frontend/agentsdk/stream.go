@@ -51,6 +51,9 @@ type Options struct {
 	Agents         []string
 	MCPServers     []MCPServer
 
+	// States says that lines tell when the main agent begins to work and when it rests.
+	States bool
+
 	// Since returns durable task events after a number, oldest first, as many
 	// as it likes at once, and none if there are none. It does not wait for
 	// more, and must not call the Stream.
@@ -88,6 +91,8 @@ type Stream struct {
 	usage map[string]*modelUsage
 
 	denied map[string]bool // lines about refusals that were printed
+
+	queued, begun []string // prompts of the program that drives the session, by its names
 }
 
 // New makes a stream. It does no I/O.

@@ -129,7 +129,7 @@ func (s *Stream) ended(ctx context.Context, t *entry, wasBackground bool) {
 	if !t.told {
 		return
 	}
-	s.updated(r, patch{Status: patchStatus(r), EndTime: r.EndTime, Error: r.Error})
+	s.updated(r, patch{Status: patchStatus(r), EndTime: endTime(r), Error: r.Error})
 	n := notificationLine{
 		Type: "system", Subtype: "task_notification",
 		Task: r.ID, Run: r.Run, ToolUseID: r.ToolUseID,

@@ -58,6 +58,7 @@ func (s *Stream) onMain(e agent.Event) {
 			return
 		}
 		s.turn.told = true
+		s.state("running")
 		s.init()
 	}
 	switch e.Kind {
@@ -70,6 +71,7 @@ func (s *Stream) onMain(e agent.Event) {
 		}
 	case agent.PromptEvent:
 		s.turn.origin = ""
+		s.began()
 	case agent.BlockEvent:
 		s.turn.replied = true
 	case agent.ReplyDoneEvent:
@@ -95,6 +97,8 @@ func (s *Stream) onMain(e agent.Event) {
 	case e.Kind == agent.TurnDoneEvent && e.Result != nil:
 		s.refusals(e.Result.Denials)
 		s.result(*e.Result, e.Err)
+		s.answered()
+		s.state("idle")
 	}
 }
 

@@ -173,10 +173,10 @@ type updatedLine struct {
 }
 
 type patch struct {
-	Status       string     `json:"status,omitempty"`
-	EndTime      *time.Time `json:"end_time,omitempty"`
-	Error        string     `json:"error,omitempty"`
-	Backgrounded bool       `json:"is_backgrounded,omitempty"`
+	Status       string `json:"status,omitempty"`
+	EndTime      *int64 `json:"end_time,omitempty"` // milliseconds since 1970
+	Error        string `json:"error,omitempty"`
+	Backgrounded bool   `json:"is_backgrounded,omitempty"`
 }
 
 type notificationLine struct {

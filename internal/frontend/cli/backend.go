@@ -55,7 +55,7 @@ type sessions interface {
 	// [fs.ErrNotExist] says that there is none.
 	Export(ctx context.Context, w io.Writer, of control.Info, form Form) error
 	// Fork makes a new session with the conversation of another one so far.
-	Fork(from task.ID) (task.ID, error)
+	Fork(from, to task.ID) (task.ID, error)
 }
 
 // opener opens sessions.

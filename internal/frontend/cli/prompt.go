@@ -59,8 +59,17 @@ type Prompt struct {
 	Fork            bool          `json:"-"`
 	MCP             []string      `json:"mcp,omitempty"`
 	Prompt          string        `json:"prompt"`
+	Effort          string        `json:"effort,omitempty"`
+	ThinkingTokens  int           `json:"thinking_tokens,omitempty"` // as in [control.Thinking]
+	Tools           []string      `json:"tools,omitempty"`           // names; nil: all
+	Input           string        `json:"-"`                         // text or stream-json
+	Decider         string        `json:"-"`                         // stdio: the program on stdin answers questions
+	foreign         foreignFlags
 	waitCeilingText string
 }
+
+// streamJSON is the format of the Agent SDK, in both directions.
+const streamJSON = "stream-json"
 
 // promptFormats are the values of --output-format; the first is the default.
 func promptFormats() []string { return []string{"text", "json", "stream-json"} }
@@ -93,6 +102,9 @@ func leadingFlags(args []string) []int {
 
 // isPrompt reports whether the words ask for `drover -p`.
 func isPrompt(args []string) bool {
+	if len(args) > 0 && strings.HasPrefix(args[0], "-") && drivenBySDK(args) {
+		return true
+	}
 	return slices.ContainsFunc(leadingFlags(args), func(i int) bool { return args[i] == "-p" || args[i] == "--print" })
 }
 
@@ -104,6 +116,12 @@ func (p *Prompt) add(f *pflag.FlagSet) {
 	f.BoolVarP(&p.Print, "print", "p", false, "answer one prompt and print the answer")
 	f.BoolVarP(&p.Detach, "detach", "d", false, "answer in a detached host and print its session")
 	f.StringVar(&p.Format, "output-format", "text", "text, json or stream-json")
+	f.StringVar(&p.Input, "input-format", "text", "text, or stream-json: prompts and control requests of the Agent SDK")
+	f.StringVar(&p.Effort, "effort", "", "how much the model thinks: low, medium, high, xhigh or max")
+	f.IntVar(&p.ThinkingTokens, "max-thinking-tokens", 0, "most tokens of thinking in a reply; -1: no thinking")
+	f.StringSliceVar(&p.Tools, "tools", nil, "the only tools that the main agent has, such as Bash,Read")
+	f.StringVar(&p.Decider, "permission-prompt-tool", "", "stdio: with --input-format stream-json the program on stdin decides")
+	p.foreign.add(f)
 	f.BoolVar(&p.Partial, "include-partial-messages", false, "stream-json: show replies as they come in")
 	f.BoolVar(&p.Verbose, "verbose", false, "report tasks on stderr")
 	f.StringVar(&p.Model, "model", "", "an alias, a full name, PROVIDER/NAME, or script:FILE")
@@ -199,6 +217,9 @@ func (a *app) check(ctx context.Context, p *Prompt, words []string) error {
 	if !slices.Contains(promptFormats(), p.Format) {
 		return usage(fmt.Sprintf("--output-format %q: unknown format", p.Format), "use text, json or stream-json")
 	}
+	if err := p.checkInput(a.Stderr); err != nil {
+		return err
+	}
 	if p.Mode == "auto" {
 		fmt.Fprintln(a.Stderr, "drover: note: permission mode auto is taken as default")
 		p.Mode = ""
@@ -227,7 +248,7 @@ func (a *app) check(ctx context.Context, p *Prompt, words []string) error {
 		}
 		p.WaitCeiling = d
 	}
-	if p.Continue && p.Resume != "" || p.Session != "" && (p.Continue || p.Resume != "") {
+	if p.Continue && p.Resume != "" || p.Session != "" && (p.Continue || p.Resume != "") && !p.Fork {
 		return usage("--continue, --resume and --session-id are mutually exclusive", "give one of them")
 	}
 	if p.Session != "" && !home.SessionID(p.Session) {
@@ -257,7 +278,7 @@ func (a *app) check(ctx context.Context, p *Prompt, words []string) error {
 			return usage(err.Error(), "see `drover agents`")
 		}
 	}
-	if p.Attach {
+	if p.Attach || p.Input == streamJSON {
 		return nil
 	}
 	return a.readPrompt(ctx, p, words)
@@ -369,7 +390,7 @@ func (a *app) pick(ctx context.Context, p *Prompt) (task.ID, error) {
 				Message: fmt.Sprintf("session %s has no main agent to go on with", id), Fix: "see `drover sessions`"}
 		}
 		if p.Fork {
-			return a.Fork(id)
+			return a.Fork(id, task.ID(p.Session))
 		}
 		return id, nil
 	}

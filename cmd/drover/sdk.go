@@ -1,0 +1,155 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+
+	"github.com/drover-dev/drover/internal/agentenv/settings"
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/assemble"
+	"github.com/drover-dev/drover/internal/frontend/agentsdk"
+	"github.com/drover-dev/drover/internal/frontend/cli"
+	"github.com/drover-dev/drover/internal/frontend/sdkcontrol"
+	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/internal/session"
+)
+
+// wholeLines makes each Write whole beside those of others.
+type wholeLines struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (l *wholeLines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.w.Write(p)
+}
+
+// driver is the program that drives a session by the Agent SDK; nil: nobody does.
+type driver struct {
+	conn  *sdkcontrol.Conn
+	in    *sdkcontrol.Initialize
+	lines *wholeLines
+	asks  bool // it decides about permissions
+}
+
+// driven waits for what the program on stdin says of the session, and changes the prompt
+// and the configuration so.
+func (b *backend) driven(ctx context.Context, p *cli.Prompt, cfg func() assemble.Config) (*driver, assemble.Config, error) {
+	if p.Input != string(agentsdk.StreamJSON) {
+		return nil, cfg(), nil
+	}
+	d := &driver{lines: &wholeLines{w: os.Stdout}, asks: p.Decider != ""}
+	d.conn = sdkcontrol.New(sdkcontrol.Config{In: os.Stdin, Out: d.lines, Warn: b.stderr})
+	in, err := d.conn.Initialize(ctx)
+	if err != nil {
+		return nil, assemble.Config{}, err
+	}
+	d.in = in
+	if err := given(p, in); err != nil {
+		d.conn.Refuse(in, err)
+		return nil, assemble.Config{}, err
+	}
+	if p.AskTimeout == 0 && d.asks {
+		p.AskTimeout = sdkcontrol.AskWait
+	}
+	c := cfg()
+	c.Callbacks = in.Callbacks(d.conn)
+	if c.Tools, err = in.Tools(ctx, d.conn); err != nil {
+		d.conn.Refuse(in, err)
+		return nil, assemble.Config{}, err
+	}
+	return d, c, nil
+}
+
+// given is the prompt with what the program says beside its flags.
+func given(p *cli.Prompt, in *sdkcontrol.Initialize) error {
+	if len(in.JSONSchema) > 0 {
+		return &control.Error{Code: control.Invalid, Message: "initialize: structured output by jsonSchema is not supported",
+			Fix: "ask for JSON in the prompt"}
+	}
+	p.System = cmp.Or(in.Prompt(), p.System)
+	p.AppendSystem = cmp.Or(in.AppendSystem, p.AppendSystem)
+	if len(in.Agents) > 0 && string(in.Agents) != "null" {
+		p.Agents = string(in.Agents)
+	}
+	if len(in.MCPServers) > 0 {
+		text, err := json.Marshal(map[string]any{"mcpServers": in.MCPServers})
+		if err != nil {
+			return fmt.Errorf("initialize: mcpServers: %w", err)
+		}
+		p.MCP = append(p.MCP, string(text))
+	}
+	return nil
+}
+
+// drive does what the program asks for until it closes stdin. asking is begun beside it
+// and ends with ctx: the program decides about permissions there.
+func (b *backend) drive(
+	ctx context.Context,
+	d *driver,
+	p *cli.Prompt,
+	set settings.Settings,
+	s *assemble.Session,
+	m *session.Main,
+	out *agentsdk.Stream,
+	asking *sync.WaitGroup,
+) error {
+	info, err := s.Info(ctx)
+	if err != nil {
+		return err
+	}
+	mode := cmp.Or(p.Mode, set.Permissions.DefaultMode)
+	offer := sdkcontrol.Offer{Version: b.version, PID: os.Getpid(), Mode: mode}
+	for _, name := range cli.AgentNames(b.deps(), p.Agents) {
+		offer.Agents = append(offer.Agents, sdkcontrol.Agent{Name: name})
+	}
+	offer.Models = append(offer.Models, sdkcontrol.Model{Value: m.Model(), Name: m.Model(), Description: "the model of this session"})
+	d.conn.Answered(d.in, offer)
+	driven := sdkcontrol.Session{
+		API: s, ID: info.Session, Version: b.version,
+		Prompt: func(ctx context.Context, text, uuid string) error {
+			out.Queued(uuid)
+			return m.Prompt(ctx, text)
+		},
+		Configure: func(ctx context.Context, req control.ConfigureRequest) (control.Settings, error) {
+			now, err := s.Configure(ctx, req)
+			if err == nil {
+				out.UseModel(now.Model, now.Mode)
+			}
+			return now, err
+		},
+		Told: out.Flush, Line: out.Line,
+		Servers: func() (all []sdkcontrol.Server) {
+			for _, one := range mcpServers(m) {
+				all = append(all, sdkcontrol.Server(one))
+			}
+			return all
+		},
+		Context: func() (used, window int64) { return m.Totals().Context, m.ModelSettings().Window },
+		Cost:    func() float64 { usd, _ := s.Cost(); return usd },
+	}
+	if d.asks {
+		asking.Go(func() { d.conn.Permissions(ctx, driven) })
+	}
+	return d.conn.Serve(ctx, driven)
+}
+
+// readsState reports whether the program wants to be told when the main agent works.
+func (b *backend) readsState() bool {
+	return home.Lookup(b.env)("CLAUDE_CODE_SDK_READS_SESSION_STATE") == "1"
+}
+
+// out is where the lines of a session go.
+func (d *driver) out() io.Writer {
+	if d == nil {
+		return os.Stdout
+	}
+	return d.lines
+}

@@ -1,0 +1,98 @@
+package agentsdk
+
+import (
+	"maps"
+
+	"github.com/drover-dev/drover/task"
+)
+
+// lifecycleLine tells the program that drives the session where a prompt of its own is.
+type lifecycleLine struct {
+	Type  string `json:"type"`
+	UUID  string `json:"command_uuid"`
+	State string `json:"state"` // queued, started or completed
+	stamp
+}
+
+// stateLine tells whether the main agent is at work.
+type stateLine struct {
+	Type     string `json:"type"`
+	Subtype  string `json:"subtype"`
+	State    string `json:"state"` // running, requires_action or idle
+	HostOnly bool   `json:"sdk_host_only"`
+	stamp
+}
+
+// Queued says that a prompt of the program that drives the session is queued, in the
+// order in which the prompts will be answered. The UUID is the program's name of it;
+// empty: it has none.
+func (s *Stream) Queued(uuid string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.queued = append(s.queued, uuid)
+	s.lifecycle("queued", uuid)
+}
+
+// Line prints a line with its stamp.
+func (s *Stream) Line(fields map[string]any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	fields = maps.Clone(fields)
+	fields["uuid"], fields["session_id"] = newUUID(), s.o.Session
+	s.line(fields)
+}
+
+// Flush prints all task events there are.
+func (s *Stream) Flush() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pull()
+}
+
+// UseModel says that the main agent calls another model, and UseMode that it has another
+// permission mode: the next system/init tells so.
+func (s *Stream) UseModel(name, mode string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.o.Model, s.main.model, s.o.PermissionMode = name, name, mode
+}
+
+func (s *Stream) lifecycle(state string, uuids ...string) {
+	for _, id := range uuids {
+		if id != "" {
+			s.line(lifecycleLine{Type: "command_lifecycle", UUID: id, State: state, stamp: s.stamp()})
+		}
+	}
+}
+
+// state tells the program that drives the session where the main agent stands.
+func (s *Stream) state(now string) {
+	if s.o.States {
+		s.line(stateLine{Type: "system", Subtype: "session_state_changed", State: now, HostOnly: true, stamp: s.stamp()})
+	}
+}
+
+// began takes the next prompt that was queued.
+func (s *Stream) began() {
+	if len(s.queued) == 0 {
+		return
+	}
+	s.begun, s.queued = append(s.begun, s.queued[0]), s.queued[1:]
+	s.lifecycle("started", s.begun[len(s.begun)-1])
+}
+
+// answered completes the prompts of a turn.
+func (s *Stream) answered() {
+	s.lifecycle("completed", s.begun...)
+	s.begun = nil
+}
+
+// endTime is a time of a task as the wire has it, in milliseconds since 1970; nil: it has
+// not ended.
+func endTime(r task.Record) *int64 {
+	if r.EndTime == nil {
+		return nil
+	}
+	ms := r.EndTime.UnixMilli()
+	return &ms
+}

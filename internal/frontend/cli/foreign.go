@@ -1,0 +1,164 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/drover-dev/drover/internal/api/control"
+)
+
+// foreignFlags are those that programs which use the Agent SDK give, and that are no
+// flags of ours under another name.
+type foreignFlags struct {
+	thinking       string
+	skip           bool // ask for nothing
+	schema         string
+	noPersistence  bool
+	withoutEffects []string // names of those that were given and do nothing
+}
+
+// add declares them; help does not list them.
+func (x *foreignFlags) add(f *pflag.FlagSet) {
+	f.StringVar(&x.thinking, "thinking", "", "adaptive, enabled or disabled")
+	f.BoolVar(&x.skip, "dangerously-skip-permissions", false, "permission mode bypassPermissions")
+	f.StringVar(&x.schema, "json-schema", "", "")
+	f.BoolVar(&x.noPersistence, "no-session-persistence", false, "")
+	idle := map[string]string{ // what each would do
+		"allow-dangerously-skip-permissions": "", // the mode can be asked for later: it always can
+		"include-hook-events":                "hooks are not shown on the stream",
+		"strict-mcp-config":                  "the MCP servers of the folder and the user count too",
+		"await-initialize":                   "", // it always is awaited
+		"debug":                              "there is no debug log",
+		"bare":                               "settings of the folder and the user count",
+		"replay-user-messages":               "prompts are not repeated on the stream",
+	}
+	for name, lacks := range idle {
+		v := &idleFlag{name: name, lacks: lacks, of: x}
+		f.Var(v, name, "")
+		f.Lookup(name).NoOptDefVal = "true"
+	}
+	for name, lacks := range map[string]string{
+		"setting-sources": "settings of the folder and the user count as ever", "fallback-model": "a failing model is not replaced",
+		"permission-prompts": "", "debug-file": "there is no debug log",
+		"plugin-dir": "no plugins are loaded from there", "betas": "no beta headers are sent",
+	} {
+		f.Var(&idleFlag{name: name, lacks: lacks, of: x}, name, "")
+	}
+	for _, name := range []string{"thinking", "dangerously-skip-permissions", "json-schema", "no-session-persistence",
+		"allow-dangerously-skip-permissions", "include-hook-events", "strict-mcp-config", "await-initialize", "debug", "bare",
+		"replay-user-messages", "setting-sources", "fallback-model", "permission-prompts",
+		"debug-file", "plugin-dir", "betas"} {
+		f.Lookup(name).Hidden = true
+	}
+}
+
+// idleFlag is one that is taken and does nothing.
+type idleFlag struct {
+	name, lacks, value string
+	of                 *foreignFlags
+}
+
+func (v *idleFlag) String() string { return v.value }
+func (v *idleFlag) Type() string   { return "string" }
+
+func (v *idleFlag) Set(text string) error {
+	v.value = text
+	if v.lacks != "" && text != "false" {
+		v.of.withoutEffects = append(v.of.withoutEffects, "--"+v.name+" has no effect: "+v.lacks)
+	}
+	return nil
+}
+
+// checkInput completes the flags about what comes on stdin and how the model thinks.
+func (p *Prompt) checkInput(stderr io.Writer) error {
+	switch p.Input {
+	case "text":
+		if p.Decider != "" {
+			return usage("--permission-prompt-tool needs --input-format stream-json", "add it, or answer with `drover approvals`")
+		}
+	case streamJSON:
+		if p.Format != streamJSON {
+			return usage("--input-format stream-json needs --output-format stream-json", "add it")
+		}
+		if p.Detach {
+			return usage("--input-format stream-json and --detach are mutually exclusive", "give one of them")
+		}
+	default:
+		return usage(fmt.Sprintf("--input-format %q: unknown format", p.Input), "use text or stream-json")
+	}
+	if p.Decider != "" && p.Decider != "stdio" {
+		return usage(fmt.Sprintf("--permission-prompt-tool %q: only stdio is supported", p.Decider), "use stdio")
+	}
+	if p.Effort != "" && !slices.Contains(control.Efforts(), p.Effort) {
+		return usage(fmt.Sprintf("--effort %q: unknown level", p.Effort), "use "+strings.Join(control.Efforts(), ", "))
+	}
+	if p.foreign.schema != "" {
+		return usage("--json-schema: structured output is not supported", "ask for JSON in the prompt")
+	}
+	if p.foreign.noPersistence {
+		p.foreign.withoutEffects = append(p.foreign.withoutEffects,
+			"--no-session-persistence has no effect: the session is kept, see `drover sessions rm`")
+	}
+	switch p.foreign.thinking {
+	case "", "adaptive", "enabled":
+	case "disabled":
+		p.ThinkingTokens = -1
+	default:
+		return usage(fmt.Sprintf("--thinking %q: unknown", p.foreign.thinking), "use adaptive, enabled or disabled")
+	}
+	if p.Mode == "manual" {
+		p.Mode = "default"
+	}
+	if p.foreign.skip {
+		p.Mode = "bypassPermissions"
+	}
+	slices.Sort(p.foreign.withoutEffects)
+	for _, text := range p.foreign.withoutEffects {
+		fmt.Fprintln(stderr, "drover: note: "+text)
+	}
+	return nil
+}
+
+// KnownFlags leaves out of args the leading flags that a program of the Agent SDK gives and
+// that Drover does not know, with their values, and says so.
+func KnownFlags(args []string, stderr io.Writer) []string {
+	if !drivenBySDK(args) {
+		return args
+	}
+	var p Prompt
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	p.add(flags)
+	var out []string
+	for i := 0; i < len(args); i++ {
+		word := args[i]
+		name, _, hasValue := strings.Cut(strings.TrimPrefix(word, "--"), "=")
+		if !strings.HasPrefix(word, "--") || word == "--" || flags.Lookup(kebab(name)) != nil {
+			out = append(out, word)
+			if f := flags.Lookup(kebab(name)); f != nil && !hasValue && f.NoOptDefVal == "" && i+1 < len(args) {
+				i++
+				out = append(out, args[i])
+			}
+			continue
+		}
+		fmt.Fprintf(stderr, "drover: note: the flag --%s is not known and has no effect\n", name)
+		if !hasValue && i+1 < len(args) && !strings.HasPrefix(args[i+1], "-") {
+			i++
+		}
+	}
+	return out
+}
+
+// drivenBySDK reports whether the words are those with which the Agent SDK starts its
+// executable.
+func drivenBySDK(args []string) bool {
+	for i, word := range args {
+		if word == "--input-format=stream-json" || word == "--input-format" && i+1 < len(args) && args[i+1] == streamJSON {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,206 @@
+package sdkcontrol
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/agentenv/hook"
+)
+
+// Initialize is what the program says of the session before it begins. The zero value is
+// that of a program that says nothing.
+type Initialize struct {
+	requestID string
+
+	System       []string                   `json:"systemPrompt"` // an empty text: the usual one
+	AppendSystem string                     `json:"appendSystemPrompt"`
+	Agents       json.RawMessage            `json:"agents"` // an object from names to definitions
+	Title        string                     `json:"title"`
+	JSONSchema   json.RawMessage            `json:"jsonSchema"`
+	Hooks        map[string][]hookMatcher   `json:"hooks"`
+	Servers      []string                   `json:"sdkMcpServers"`
+	Manifests    map[string]manifest        `json:"sdkMcpServerManifests"`
+	MCPServers   map[string]json.RawMessage `json:"mcpServers"`
+}
+
+type hookMatcher struct {
+	Matcher string   `json:"matcher"`
+	IDs     []string `json:"hookCallbackIds"`
+	Timeout float64  `json:"timeout"` // seconds
+}
+
+// manifest is what the program says of one of its MCP servers, so that nobody has to ask.
+type manifest struct {
+	Tools *toolList `json:"toolsListResult"`
+}
+
+// Initialize waits for the first line of the program, and returns what it says there. A
+// program may begin with a prompt instead, which is kept for [Conn.Serve].
+func (c *Conn) Initialize(ctx context.Context) (*Initialize, error) {
+	select {
+	case l, more := <-c.lines:
+		if !more {
+			return &Initialize{}, nil
+		}
+		in := &Initialize{}
+		if l.Type != "control_request" || subtype(l.Request) != "initialize" {
+			c.mu.Lock()
+			c.early = append(c.early, l)
+			c.mu.Unlock()
+			return in, nil
+		}
+		if err := json.Unmarshal(l.Request, in); err != nil {
+			err = fmt.Errorf("initialize: %w", err)
+			c.answer(l.RequestID, nil, err)
+			return nil, err
+		}
+		in.requestID = l.RequestID
+		return in, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+func subtype(request json.RawMessage) string {
+	var r struct {
+		Subtype string `json:"subtype"`
+	}
+	_ = json.Unmarshal(request, &r) // an odd one has no subtype that is known
+	return r.Subtype
+}
+
+// Prompt is the system prompt that the program wants; empty: the usual one.
+func (in *Initialize) Prompt() string {
+	return strings.Join(slices.DeleteFunc(slices.Clone(in.System), func(s string) bool { return s == "" }), "\n\n")
+}
+
+// Callbacks are the hooks of the program.
+func (in *Initialize) Callbacks(c *Conn) []hook.Callback {
+	var out []hook.Callback
+	events := make([]string, 0, len(in.Hooks))
+	for event := range in.Hooks {
+		events = append(events, event)
+	}
+	slices.Sort(events)
+	for _, event := range events {
+		for _, m := range in.Hooks[event] {
+			for _, id := range m.IDs {
+				out = append(out, hook.Callback{
+					Event: event, Matcher: m.Matcher, Timeout: time.Duration(m.Timeout * float64(time.Second)),
+					Call: func(ctx context.Context, payload json.RawMessage) (json.RawMessage, error) {
+						return c.callHook(ctx, id, payload)
+					},
+				})
+			}
+		}
+	}
+	return out
+}
+
+func (c *Conn) callHook(ctx context.Context, id string, payload json.RawMessage) (json.RawMessage, error) {
+	var call struct {
+		ToolUseID string `json:"tool_use_id"`
+	}
+	_ = json.Unmarshal(payload, &call) // hooks of other events have none
+	return c.ask(ctx, struct {
+		Subtype   string          `json:"subtype"`
+		Callback  string          `json:"callback_id"`
+		Input     json.RawMessage `json:"input"`
+		ToolUseID string          `json:"tool_use_id,omitempty"`
+	}{"hook_callback", id, payload, call.ToolUseID})
+}
+
+// Tools are those of the program's own MCP servers, which are asked for where it has not
+// named them.
+func (in *Initialize) Tools(ctx context.Context, c *Conn) ([]agent.Tool, error) {
+	var out []agent.Tool
+	for _, name := range in.Servers {
+		list := in.Manifests[name].Tools
+		if list == nil {
+			var err error
+			if list, err = c.listTools(ctx, name); err != nil {
+				return nil, fmt.Errorf("ask MCP server %s of the program for its tools: %w", name, err)
+			}
+		}
+		for _, t := range list.Tools {
+			out = append(out, &tool{c: c, server: name, def: t})
+		}
+	}
+	return out, nil
+}
+
+// Answered completes the initialization of the program: what it may choose from.
+func (c *Conn) Answered(in *Initialize, with Offer) {
+	if in.requestID == "" {
+		return
+	}
+	answer := map[string]any{
+		"commands": list(with.Commands), "agents": list(with.Agents), "models": list(with.Models),
+		"account": map[string]any{}, "output_style": "default", "available_output_styles": []string{"default"},
+		"claude_code_version": with.Version, "drover_version": with.Version, "pid": with.PID,
+		"current_permission_mode": cmp.Or(with.Mode, "default"), "session_state": "idle",
+		"capabilities": []string{}, "hook_on_failure_supported": true,
+	}
+	if len(in.Hooks) > 0 {
+		answer["hooks_applied"] = true
+	}
+	err := c.write(map[string]any{"type": "control_response", "response": map[string]any{
+		"subtype": "success", "request_id": in.requestID, "response": answer,
+		"pending_permission_requests": []any{}, "pending_user_dialog_requests": []any{},
+	}})
+	if err != nil {
+		c.warning("%v", err)
+	}
+}
+
+// list is never null on the wire.
+func list[T any](of []T) []T {
+	if of == nil {
+		return []T{}
+	}
+	return of
+}
+
+// Offer is what a session offers to the program.
+type Offer struct {
+	Version  string
+	PID      int
+	Mode     string // of permissions
+	Commands []Command
+	Agents   []Agent
+	Models   []Model
+}
+
+// Command is a prompt by name.
+type Command struct {
+	Name        string `json:"name"`
+	Description string `json:"description"`
+	Argument    string `json:"argumentHint"`
+}
+
+// Agent is a type of agent.
+type Agent struct {
+	Name        string `json:"name"`
+	Description string `json:"description"`
+	Model       string `json:"model,omitempty"`
+}
+
+// Model is one that the program can choose.
+type Model struct {
+	Value       string `json:"value"`
+	Name        string `json:"displayName"`
+	Description string `json:"description"`
+}
+
+// Refuse tells the program why the session does not begin.
+func (c *Conn) Refuse(in *Initialize, why error) {
+	if in.requestID != "" {
+		c.answer(in.requestID, nil, why)
+	}
+}

@@ -1,0 +1,222 @@
+package sdkcontrol
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/platform/excerpt"
+	"github.com/drover-dev/drover/task"
+)
+
+// tailBytes is how much of an output get_task_output answers with.
+const tailBytes = 8 << 10
+
+// request does one control request and returns its answer; nil: the answer is empty.
+func (c *Conn) request(ctx context.Context, s Session, name string, l line) (any, error) {
+	var in struct {
+		Mode     string          `json:"mode"`
+		Model    *string         `json:"model"`
+		Tokens   *int            `json:"max_thinking_tokens"`
+		Settings json.RawMessage `json:"settings"`
+		Task     string          `json:"task_id"`
+		ToolUse  string          `json:"tool_use_id"`
+	}
+	if err := json.Unmarshal(l.Request, &in); err != nil {
+		return nil, fmt.Errorf("read the request %s: %w", name, err)
+	}
+	switch name {
+	case "initialize":
+		return nil, errors.New("initialize must be the first line: the session has begun")
+	case "interrupt":
+		c.answer(l.RequestID, map[string]any{"still_queued": []any{}}, nil)
+		_, err := s.API.Interrupt(ctx, string(s.ID))
+		if code(err) == control.Conflict { // there is no turn to break off
+			err = nil
+		}
+		if err != nil {
+			c.warning("interrupt: %v", err) // the answer is given
+		}
+		return nil, nil
+	case "set_permission_mode":
+		mode := Mode(in.Mode)
+		if _, err := s.Configure(ctx, control.ConfigureRequest{Mode: &mode}); err != nil {
+			return nil, err
+		}
+		s.Line(map[string]any{"type": "system", "subtype": "status", "status": nil, "permissionMode": in.Mode})
+		return map[string]any{"mode": in.Mode}, nil
+	case "set_model":
+		if in.Model == nil {
+			return nil, errors.New("set_model: name a model: Drover keeps no default to go back to")
+		}
+		now, err := s.Configure(ctx, control.ConfigureRequest{Model: in.Model})
+		return map[string]any{"model": now.Model}, err
+	case "set_max_thinking_tokens":
+		_, err := s.Configure(ctx, control.ConfigureRequest{Thinking: thinking(in.Tokens)})
+		return nil, err
+	case "apply_flag_settings":
+		return nil, applySettings(ctx, s, in.Settings)
+	case "mcp_status":
+		return map[string]any{"mcpServers": list(s.Servers())}, nil
+	case "get_context_usage":
+		return contextUsage(ctx, s)
+	case "get_session_cost":
+		return map[string]any{"total_cost_usd": s.Cost()}, nil
+	case "get_binary_version":
+		return map[string]any{"version": s.Version}, nil
+	case "stop_task":
+		return stopTask(ctx, s, in.Task)
+	case "background_tasks":
+		return toBackground(ctx, s, in.ToolUse)
+	case "get_task_output":
+		return output(ctx, s, in.Task)
+	}
+	return nil, fmt.Errorf("the request %s is not supported", excerpt.Line(quoted(name), 80))
+}
+
+// Mode is our word for a permission mode of the SDK.
+func Mode(word string) string {
+	if word == "manual" || word == "auto" || word == "" {
+		return "default"
+	}
+	return word
+}
+
+func code(err error) control.Code {
+	if e := (*control.Error)(nil); errors.As(err, &e) {
+		return e.Code
+	}
+	return ""
+}
+
+// thinking is what a number of tokens of the SDK means: null leaves it to the provider,
+// and 0 is none.
+func thinking(tokens *int) *control.Thinking {
+	switch {
+	case tokens == nil:
+		return &control.Thinking{}
+	case *tokens <= 0:
+		return &control.Thinking{Tokens: -1}
+	}
+	return &control.Thinking{Tokens: *tokens}
+}
+
+// applySettings changes what can be changed while a session runs, and refuses the rest by
+// name: nothing is changed then.
+func applySettings(ctx context.Context, s Session, raw json.RawMessage) error {
+	var all map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &all); err != nil {
+		return fmt.Errorf("read the settings: %w", err)
+	}
+	var req control.ConfigureRequest
+	var unknown []string
+	for key, value := range all {
+		var err error
+		switch key {
+		case "model":
+			err = json.Unmarshal(value, &req.Model)
+		case "effortLevel":
+			var effort *string
+			if err = json.Unmarshal(value, &effort); effort != nil {
+				req.Thinking = &control.Thinking{Effort: *effort}
+			}
+		case "permissions":
+			var p map[string]json.RawMessage
+			if err = json.Unmarshal(value, &p); err == nil {
+				for k := range p {
+					if k != "defaultMode" {
+						unknown = append(unknown, "permissions."+k)
+						continue
+					}
+					err = json.Unmarshal(p[k], &req.Mode)
+				}
+			}
+		default:
+			unknown = append(unknown, key)
+		}
+		if err != nil {
+			return fmt.Errorf("read the setting %s: %w", key, err)
+		}
+	}
+	if len(unknown) > 0 {
+		slices.Sort(unknown)
+		return fmt.Errorf("these settings cannot be changed while a session runs: %s", strings.Join(unknown, ", "))
+	}
+	_, err := s.Configure(ctx, req)
+	return err
+}
+
+func contextUsage(ctx context.Context, s Session) (any, error) {
+	now, err := s.Configure(ctx, control.ConfigureRequest{})
+	if err != nil {
+		return nil, err
+	}
+	used, window := s.Context()
+	percent := 0.0
+	if window > 0 {
+		percent = 100 * float64(used) / float64(window)
+	}
+	return map[string]any{
+		"categories":  []any{map[string]any{"name": "Conversation", "tokens": used, "color": "promptBorder"}},
+		"totalTokens": used, "maxTokens": window, "rawMaxTokens": window, "percentage": percent, "gridRows": []any{},
+		"model": now.Model, "memoryFiles": []any{}, "mcpTools": []any{}, "agents": []any{}, "isAutoCompactEnabled": window > 0,
+		"apiUsage": nil,
+	}, nil
+}
+
+// stopTask stops a task. Its lines stand before the answer.
+func stopTask(ctx context.Context, s Session, id string) (any, error) {
+	if id == "" {
+		return nil, errors.New("stop_task: task_id is missing")
+	}
+	_, err := s.API.Stop(ctx, control.StopRequest{Refs: []string{id}, Actor: task.ByUser, Detail: "stop_task of the Agent SDK"})
+	s.Told()
+	return map[string]any{}, err
+}
+
+// toBackground moves what a call of a tool has started to the background; without a call
+// all that runs in the foreground.
+func toBackground(ctx context.Context, s Session, toolUse string) (any, error) {
+	page, err := s.API.List(ctx, control.ListRequest{})
+	if err != nil {
+		return nil, err
+	}
+	found := false
+	for _, r := range page.Tasks {
+		if r.Backgrounded || r.ID == s.ID || toolUse != "" && r.ToolUseID != toolUse {
+			continue
+		}
+		found = true
+		if _, err := s.API.Promote(ctx, string(r.ID)); err != nil && code(err) != control.Conflict {
+			return nil, err
+		}
+	}
+	if !found && toolUse != "" {
+		return nil, fmt.Errorf("background_tasks: the call %s runs nothing in the foreground", excerpt.Line(quoted(toolUse), 80))
+	}
+	s.Told()
+	return map[string]any{}, nil
+}
+
+// output is the end of what a task has printed.
+func output(ctx context.Context, s Session, id string) (any, error) {
+	if id == "" {
+		return nil, errors.New("get_task_output: task_id is missing")
+	}
+	first, err := s.API.Output(ctx, control.OutputRequest{Ref: id, Max: 1}) // for the size
+	if err != nil {
+		return nil, err
+	}
+	chunk, err := s.API.Output(ctx, control.OutputRequest{Ref: id, Offset: max(0, first.Size-tailBytes), Max: tailBytes})
+	if err != nil {
+		return nil, err
+	}
+	return map[string]any{
+		"output": strings.ToValidUTF8(string(chunk.Data), "\uFFFD"), "total_bytes": chunk.Size,
+		"truncated": chunk.Size > int64(len(chunk.Data)),
+	}, nil
+}

@@ -1,0 +1,410 @@
+package sdkcontrol
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/task"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// program is one that drives a session: it writes lines and reads those of Drover.
+type program struct {
+	t    *testing.T
+	in   *io.PipeWriter
+	out  *bufio.Reader
+	warn *notes
+	conn *Conn
+}
+
+// notes is a writer that may be read meanwhile.
+type notes struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (n *notes) Write(p []byte) (int, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.buf.Write(p)
+}
+
+func (n *notes) String() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.buf.String()
+}
+
+func start(t *testing.T) *program {
+	t.Helper()
+	inR, inW := io.Pipe()
+	outR, outW := io.Pipe()
+	p := &program{t: t, in: inW, out: bufio.NewReader(outR), warn: &notes{}}
+	p.conn = New(Config{In: inR, Out: outW, Warn: p.warn})
+	t.Cleanup(func() { inW.Close(); outR.Close(); <-p.conn.ended })
+	return p
+}
+
+func (p *program) says(lines ...string) {
+	p.t.Helper()
+	for _, l := range lines {
+		if _, err := io.WriteString(p.in, l+"\n"); err != nil {
+			p.t.Fatal(err)
+		}
+	}
+}
+
+// next is the next line of Drover.
+func (p *program) next() (v struct {
+	Type      string         `json:"type"`
+	RequestID string         `json:"request_id"`
+	Request   map[string]any `json:"request"`
+	Response  struct {
+		Subtype   string         `json:"subtype"`
+		RequestID string         `json:"request_id"`
+		Response  map[string]any `json:"response"`
+		Error     string         `json:"error"`
+	} `json:"response"`
+	Subtype string `json:"subtype"`
+	State   string `json:"state"`
+}) {
+	p.t.Helper()
+	text, err := p.out.ReadBytes('\n')
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, &v); err != nil {
+		p.t.Fatalf("%s: %v", text, err)
+	}
+	return v
+}
+
+// session is what is driven.
+type session struct {
+	control.API
+	mu        sync.Mutex
+	questions chan control.Approvals
+	decided   chan control.DecideRequest
+	settings  control.Settings
+	tasks     []task.Record
+	promoted  []string
+}
+
+func (s *session) Approvals(ctx context.Context, _ control.ApprovalsRequest) (control.Approvals, error) {
+	select {
+	case a := <-s.questions:
+		return a, nil
+	case <-ctx.Done():
+		return control.Approvals{}, context.Cause(ctx)
+	}
+}
+
+func (s *session) Decide(_ context.Context, req control.DecideRequest) error {
+	s.decided <- req
+	return nil
+}
+
+func (s *session) Configure(_ context.Context, req control.ConfigureRequest) (control.Settings, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if req.Mode != nil && *req.Mode == "wild" {
+		return control.Settings{}, &control.Error{Code: control.Invalid, Message: "the mode is not known"}
+	}
+	if req.Mode != nil {
+		s.settings.Mode = *req.Mode
+	}
+	if req.Model != nil {
+		s.settings.Model = *req.Model
+	}
+	if req.Thinking != nil {
+		s.settings.Thinking = *req.Thinking
+	}
+	return s.settings, nil
+}
+
+func (s *session) Interrupt(context.Context, string) (task.Record, error) {
+	return task.Record{}, &control.Error{Code: control.Conflict, Message: "there is no turn"}
+}
+
+func (s *session) List(context.Context, control.ListRequest) (control.Page, error) {
+	return control.Page{Tasks: s.tasks}, nil
+}
+
+func (s *session) Promote(_ context.Context, ref string) (task.Record, error) {
+	s.promoted = append(s.promoted, ref)
+	return task.Record{}, nil
+}
+
+// serve lets the program drive a session; done gets what Serve returned.
+func (p *program) serve(s *session, decides bool) (prompts chan string, done chan error) {
+	prompts, done = make(chan string, 10), make(chan error, 1)
+	s.questions, s.decided = make(chan control.Approvals, 4), make(chan control.DecideRequest, 4)
+	ctx, cancel := context.WithCancel(p.t.Context())
+	p.t.Cleanup(cancel)
+	driven := Session{
+		API: s, ID: "s00000001", Version: "v", Configure: s.Configure,
+		Prompt: func(_ context.Context, text, uuid string) error { prompts <- uuid + ":" + text; return nil },
+		Told:   func() {}, Line: func(fields map[string]any) { _ = p.conn.write(fields) },
+		Servers: func() []Server { return []Server{{"a", "connected"}} },
+		Context: func() (int64, int64) { return 50, 200 }, Cost: func() float64 { return 0.5 },
+	}
+	var work sync.WaitGroup
+	if decides {
+		work.Go(func() { p.conn.Permissions(ctx, driven) })
+	}
+	work.Go(func() { done <- p.conn.Serve(ctx, driven) })
+	p.t.Cleanup(func() { cancel(); work.Wait() })
+	return prompts, done
+}
+
+// Every request has one answer, an error where Drover does not have what is asked for.
+func TestRequests(t *testing.T) {
+	p := start(t)
+	s := &session{tasks: []task.Record{{ID: "b1", ToolUseID: "t1"}, {ID: "b2", ToolUseID: "t2", Backgrounded: true}}}
+	_, done := p.serve(s, false)
+	for _, c := range []struct{ request, want, refused string }{
+		{`{"subtype":"set_permission_mode","mode":"plan"}`, `{"mode":"plan"}`, ""},
+		{`{"subtype":"set_permission_mode","mode":"wild"}`, "", "not known"},
+		{`{"subtype":"set_model","model":"opus"}`, `{"model":"opus"}`, ""},
+		{`{"subtype":"set_model"}`, "", "name a model"},
+		{`{"subtype":"set_max_thinking_tokens","max_thinking_tokens":0}`, "null", ""},
+		{`{"subtype":"apply_flag_settings","settings":{"model":"haiku","permissions":{"defaultMode":"acceptEdits"}}}`, "null", ""},
+		{`{"subtype":"apply_flag_settings","settings":{"outputStyle":"x","permissions":{"allow":[]}}}`, "", "outputStyle, permissions.allow"},
+		{`{"subtype":"mcp_status"}`, `{"mcpServers":[{"name":"a","status":"connected"}]}`, ""},
+		{`{"subtype":"get_session_cost"}`, `{"total_cost_usd":0.5}`, ""},
+		{`{"subtype":"interrupt"}`, `{"still_queued":[]}`, ""},
+		{`{"subtype":"background_tasks","tool_use_id":"t1"}`, `{}`, ""},
+		{`{"subtype":"background_tasks","tool_use_id":"t2"}`, "", "runs nothing in the foreground"},
+		{`{"subtype":"stop_task"}`, "", "task_id is missing"},
+		{`{"subtype":"rewind_files"}`, "", `"rewind_files" is not supported`},
+		{`{"subtype":"initialize"}`, "", "must be the first line"},
+		{`{}`, "", "not supported"},
+		{`7`, "", "read the request"},
+	} {
+		p.says(`{"type":"control_request","request_id":"r","request":` + c.request + `}`)
+		l := p.next()
+		for l.Type == "system" {
+			l = p.next()
+		}
+		got, _ := json.Marshal(l.Response.Response)
+		if l.Type != "control_response" || l.Response.RequestID != "r" || (l.Response.Subtype == "error") != (c.refused != "") ||
+			!strings.Contains(l.Response.Error, c.refused) || c.refused == "" && string(got) != c.want {
+			t.Errorf("%s: %+v", c.request, l)
+		}
+	}
+	if s.settings != (control.Settings{Model: "haiku", Mode: "acceptEdits", Thinking: control.Thinking{Tokens: -1}}) {
+		t.Errorf("settings %+v", s.settings)
+	}
+	if strings.Join(s.promoted, " ") != "b1" {
+		t.Errorf("promoted %q", s.promoted)
+	}
+	p.in.Close()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// What cannot be read is told and passed over, and what stands around it is done.
+func TestGarbage(t *testing.T) {
+	p := start(t)
+	prompts, done := p.serve(&session{}, false)
+	p.says("", "not json", `["no object"]`, `{"type":"wat"}`, `{"type":"control_response","response":{"request_id":"nobody"}}`,
+		`{"type":"user","message":{"content":"   "}}`, `{"type":"user","message":{"content":{}}}`,
+		`{"type":"user","uuid":"u1","message":{"content":[{"type":"text","text":"see"},{"type":"image"}]}}`,
+		`{"type":"user","message":{"content":"`+strings.Repeat("x", 1<<20)+`"}}`)
+	if got := <-prompts; got != "u1:see\n\n[image left out]" {
+		t.Errorf("%.80q", got)
+	}
+	if got := <-prompts; len(got) != 1<<20+1 {
+		t.Errorf("%d bytes", len(got))
+	}
+	if _, err := io.WriteString(p.in, `{"type":"user","message":{"content":"no line end"}}`); err != nil {
+		t.Fatal(err)
+	}
+	p.in.Close()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if got := <-prompts; got != ":no line end" {
+		t.Errorf("%q", got)
+	}
+	for _, want := range []string{"no JSON object", `type "wat"`, "answers no open request: nobody", "it is empty", "read its content", `type "image"`} {
+		if !strings.Contains(p.warn.String(), want) {
+			t.Errorf("nobody was told %q:\n%s", want, p.warn)
+		}
+	}
+}
+
+func TestLongLine(t *testing.T) {
+	in := io.MultiReader(strings.NewReader(`{"type":"user","message":{"content":"`), io.LimitReader(endless{}, 1<<20),
+		strings.NewReader("\"}}\nnext\n"))
+	r := bufio.NewReaderSize(in, 64<<10)
+	if text, err := readLine(r, 1<<20); !errors.Is(err, errLong) || text != nil {
+		t.Errorf("%d bytes, %v", len(text), err)
+	}
+	if text, err := readLine(r, 1<<20); err != nil || string(text) != "next\n" {
+		t.Errorf("%q, %v", text, err)
+	}
+}
+
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = 'x'
+	}
+	return len(p), nil
+}
+
+// A hook of the program is asked while the session is opened, although a prompt came first.
+func TestHooksAndTools(t *testing.T) {
+	p := start(t)
+	p.says(`{"type":"control_request","request_id":"i","request":{"subtype":"initialize","systemPrompt":["","be short"],`+
+		`"hooks":{"PreToolUse":[{"matcher":"Bash","hookCallbackIds":["hook_0"],"timeout":2}]},"sdkMcpServers":["calc"],`+
+		`"sdkMcpServerManifests":{"calc":{"toolsListResult":{"tools":[{"name":"add","description":"adds","inputSchema":{"type":"object"}}]}}}}}`,
+		`{"type":"user","message":{"content":"at once"}}`)
+	in, err := p.conn.Initialize(t.Context())
+	if err != nil || in.Prompt() != "be short" {
+		t.Fatalf("%+v, %v", in, err)
+	}
+	hooks := in.Callbacks(p.conn)
+	if len(hooks) != 1 || hooks[0].Event != "PreToolUse" || hooks[0].Matcher != "Bash" || hooks[0].Timeout != 2*time.Second {
+		t.Fatalf("%+v", hooks)
+	}
+	answer := make(chan string, 1)
+	go func() {
+		raw, err := hooks[0].Call(t.Context(), json.RawMessage(`{"tool_use_id":"t1"}`))
+		if err != nil {
+			raw = json.RawMessage(err.Error())
+		}
+		answer <- string(raw)
+	}()
+	ask := p.next()
+	if ask.Request["subtype"] != "hook_callback" || ask.Request["callback_id"] != "hook_0" || ask.Request["tool_use_id"] != "t1" {
+		t.Errorf("%+v", ask)
+	}
+	p.says(`{"type":"control_response","response":{"subtype":"success","request_id":"` + ask.RequestID + `","response":{"continue":true}}}`)
+	if got := <-answer; got != `{"continue":true}` {
+		t.Error(got)
+	}
+	tools, err := in.Tools(t.Context(), p.conn)
+	if err != nil || len(tools) != 1 || tools[0].Spec().Name != "mcp__calc__add" {
+		t.Fatalf("%v, %v", tools, err)
+	}
+	for _, c := range []struct{ response, want string }{
+		{`{"mcp_response":{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"3"}]}}}`, "3 false"},
+		{`{"mcp_response":{"jsonrpc":"2.0","id":1,"result":{"isError":true,"content":[{"type":"image"}]}}}`, "[image is not shown] true"},
+		{`{"mcp_response":{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"bad"}}}`,
+			"call tool add of the program's server calc: bad (code -32602) true"},
+		{`7`, "call tool add of the program's server calc: read the answer of MCP server calc"},
+	} {
+		go func() {
+			out, err := tools[0].Call(t.Context(), agent.Call{ID: "t2", Input: json.RawMessage(`{"a":1}`)})
+			text := out.Text + map[bool]string{true: " true", false: " false"}[out.IsError]
+			if err != nil {
+				text = err.Error()
+			}
+			answer <- text
+		}()
+		ask := p.next()
+		if message := ask.Request["message"].(map[string]any); message["method"] != "tools/call" {
+			t.Errorf("%+v", ask)
+		}
+		p.says(`{"type":"control_response","response":{"subtype":"success","request_id":"` + ask.RequestID + `","response":` + c.response + `}}`)
+		if got := <-answer; !strings.HasPrefix(got, c.want) {
+			t.Errorf("got %q, want %q", got, c.want)
+		}
+	}
+}
+
+// A question of the session is one to the program; what it answers decides, and its end
+// is a denial.
+func TestPermissions(t *testing.T) {
+	p := start(t)
+	s := &session{}
+	_, done := p.serve(s, true)
+	q := task.Question{ID: "q1", Digest: "d1", Task: "a1", Tool: "Bash", ToolUseID: "t1", Reason: "no rule",
+		Input: json.RawMessage(`{"command":"make"}`), Suggest: "Bash(make:*)"}
+	for i, c := range []struct {
+		answer string
+		want   control.DecideRequest
+	}{
+		{`{"behavior":"allow","updatedInput":{"command":"make"}}`, control.DecideRequest{Reply: task.Reply{Allow: true}}},
+		{`{"behavior":"allow","updatedInput":{"command":"ls"}}`,
+			control.DecideRequest{Reply: task.Reply{Allow: true, Input: json.RawMessage(`{"command":"ls"}`)}}},
+		{`{"behavior":"allow","updatedPermissions":[{"type":"addRules","rules":[{"toolName":"Bash","ruleContent":"make:*"}],` +
+			`"behavior":"allow","destination":"localSettings"}]}`,
+			control.DecideRequest{Reply: task.Reply{Allow: true}, Always: "Bash(make:*)"}},
+		{`{"behavior":"allow","updatedPermissions":[{"type":"addRules","rules":[{"toolName":"Bash"}],"behavior":"allow",` +
+			`"destination":"localSettings"}]}`, control.DecideRequest{Reply: task.Reply{Allow: true}}},
+		{`{"behavior":"deny","message":"no way"}`, control.DecideRequest{Reply: task.Reply{Reason: "no way"}}},
+		{`{"behavior":"perhaps"}`, control.DecideRequest{Reply: task.Reply{Reason: "the program's decision is neither allow nor deny"}}},
+	} {
+		q.ID = "q" + string(rune('1'+i))
+		s.questions <- control.Approvals{Version: int64(i + 1), Questions: []task.Question{q}}
+		ask := p.next()
+		for ask.Type == "system" {
+			ask = p.next()
+		}
+		if ask.Request["subtype"] != "can_use_tool" || ask.Request["tool_use_id"] != "t1" || ask.Request["agent_id"] != "a1" {
+			t.Errorf("%+v", ask)
+		}
+		p.says(`{"type":"control_response","response":{"subtype":"success","request_id":"` + ask.RequestID + `","response":` + c.answer + `}}`)
+		if l := p.next(); l.State != "running" {
+			t.Errorf("%+v", l)
+		}
+		got := <-s.decided
+		if got.ID != q.ID || got.Digest != "d1" || got.Always != c.want.Always || got.Reply.Allow != c.want.Reply.Allow ||
+			got.Reply.Reason != c.want.Reply.Reason || string(got.Reply.Input) != string(c.want.Reply.Input) {
+			t.Errorf("%s: %+v", c.answer, got)
+		}
+	}
+	// Somebody else is faster: the program is told that nobody waits any more.
+	q.ID = "q8"
+	s.questions <- control.Approvals{Version: 8, Questions: []task.Question{q}}
+	if l := p.next(); l.State != "requires_action" {
+		t.Errorf("%+v", l)
+	}
+	ask := p.next()
+	s.questions <- control.Approvals{Version: 9}
+	if l := p.next(); l.Type != "control_cancel_request" || l.RequestID != ask.RequestID {
+		t.Errorf("%+v", l)
+	}
+	if l := p.next(); l.State != "running" {
+		t.Errorf("%+v", l)
+	}
+	// A program that goes away decides nothing, neither then nor later.
+	q.ID = "q9"
+	s.questions <- control.Approvals{Version: 10, Questions: []task.Question{q}}
+	p.next()
+	p.next()
+	p.in.Close()
+	p.next()
+	for i := range 2 {
+		if got := <-s.decided; got.Reply.Allow || !strings.Contains(got.Reply.Reason, ErrEnded.Error()) {
+			t.Errorf("%+v", got)
+		}
+		if i == 0 {
+			q.ID = "qa"
+			s.questions <- control.Approvals{Version: 11, Questions: []task.Question{q}}
+			p.next()
+			p.next()
+		}
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,136 @@
+package sdkcontrol
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/platform/excerpt"
+	"github.com/drover-dev/drover/task"
+)
+
+// Session is what the program drives. All fields are required.
+type Session struct {
+	API     control.API
+	ID      task.ID
+	Version string
+	// Prompt queues a prompt of the user. The UUID is the program's name of it, and may
+	// be empty.
+	Prompt func(ctx context.Context, text, uuid string) error
+	// Configure changes the settings of the main agent, as the method of the API does.
+	Configure func(context.Context, control.ConfigureRequest) (control.Settings, error)
+	// Told returns when the lines of all that has happened so far are printed.
+	Told func()
+	// Line prints a line of stream-json with its stamp, such as a status.
+	Line func(fields map[string]any)
+	// Servers are the MCP servers of the main agent.
+	Servers func() []Server
+	// Context is how much of the model's window the conversation takes, in tokens.
+	Context func() (used, window int64)
+	// Cost is what the session has cost so far in US dollars.
+	Cost func() float64
+}
+
+// Server is an MCP server and how it is.
+type Server struct {
+	Name   string `json:"name"`
+	Status string `json:"status"`
+}
+
+// Serve does what the program asks for until it closes stdin, then returns nil. What it
+// has begun goes on until it is done or ctx ends, and is waited for.
+func (c *Conn) Serve(ctx context.Context, s Session) error {
+	var work sync.WaitGroup
+	defer work.Wait()
+	c.mu.Lock()
+	early := c.early
+	c.early = nil
+	c.mu.Unlock()
+	slots := make(chan struct{}, 16) // requests that take their time
+	one := func(l line) {
+		switch l.Type {
+		case "user":
+			if err := c.prompt(ctx, s, l); err != nil {
+				c.warning("a prompt was not taken: %v", err)
+			}
+		case "control_request":
+			name := subtype(l.Request)
+			if !slow(name) { // in order with the prompts around them
+				v, err := c.request(ctx, s, name, l)
+				c.answer(l.RequestID, v, err)
+				return
+			}
+			slots <- struct{}{}
+			work.Go(func() {
+				defer func() { <-slots }()
+				if v, err := c.request(ctx, s, name, l); err != nil || name != "interrupt" {
+					c.answer(l.RequestID, v, err)
+				}
+			})
+		case "control_cancel_request", "keep_alive", "update_environment_variables":
+		default:
+			c.warning("a line of type %s was passed over: it is not known", excerpt.Line(quoted(l.Type), 80))
+		}
+	}
+	for _, l := range early {
+		one(l)
+	}
+	for {
+		select {
+		case l, more := <-c.lines:
+			if !more {
+				return nil
+			}
+			one(l)
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func quoted(s string) string { return fmt.Sprintf("%q", s) }
+
+// prompt queues what a user line holds.
+func (c *Conn) prompt(ctx context.Context, s Session, l line) error {
+	var m struct {
+		Content json.RawMessage `json:"content"`
+	}
+	if err := json.Unmarshal(l.Message, &m); err != nil {
+		return fmt.Errorf("read its message: %w", err)
+	}
+	var text string
+	if json.Unmarshal(m.Content, &text) != nil {
+		var blocks []agent.Block
+		if err := json.Unmarshal(m.Content, &blocks); err != nil {
+			return fmt.Errorf("read its content: %w", err)
+		}
+		var parts []string
+		for _, b := range blocks {
+			if b.Type != "text" {
+				c.warning("a block of type %s of a prompt was left out: only text is taken", excerpt.Line(quoted(b.Type), 40))
+				parts = append(parts, "["+b.Type+" left out]")
+				continue
+			}
+			parts = append(parts, b.Text)
+		}
+		text = strings.Join(parts, "\n\n")
+	}
+	if strings.TrimSpace(text) == "" {
+		return errors.New("it is empty")
+	}
+	return s.Prompt(ctx, text, l.UUID)
+}
+
+// slow reports whether a request waits for tasks.
+func slow(subtype string) bool {
+	switch subtype {
+	case "interrupt", "stop_task", "background_tasks", "get_task_output":
+		return true
+	}
+	return false
+}

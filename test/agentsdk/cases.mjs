@@ -1,0 +1,164 @@
+// Each case drives the built binary by the official Agent SDK and prints one line of JSON
+// per fact; sdk_test.go says what the facts must be.
+// node cases.mjs CASE DROVER SCRIPT FOLDER
+import { createSdkMcpServer, query, tool } from '@anthropic-ai/claude-agent-sdk';
+import { appendFileSync } from 'node:fs';
+import { z } from 'zod';
+
+const [name, drover, script, folder] = process.argv.slice(2);
+const fact = (what, value) => console.log(JSON.stringify({ what, value }));
+
+function options(more = {}) {
+  return {
+    pathToClaudeCodeExecutable: drover, cwd: folder, model: `script:${script}`, env: { ...process.env },
+    stderr: (text) => appendFileSync(`${folder}/stderr`, text), ...more,
+  };
+}
+
+// prompts is a stream of prompts that ends when it is told to.
+function prompts(first) {
+  const queue = [first];
+  let wake;
+  let over = false;
+  const feed = {
+    say(text) { queue.push(text); wake?.(); },
+    end() { over = true; wake?.(); },
+    async *[Symbol.asyncIterator]() {
+      for (;;) {
+        while (queue.length > 0) {
+          const one = queue.shift();
+          yield typeof one === 'string'
+            ? { type: 'user', message: { role: 'user', content: one }, parent_tool_use_id: null, session_id: '' } : one;
+        }
+        if (over) return;
+        await new Promise((done) => { wake = done; });
+      }
+    },
+  };
+  return feed;
+}
+
+async function all(q, on = () => {}) {
+  for await (const m of q) {
+    appendFileSync(`${folder}/lines.ndjson`, JSON.stringify(m) + '\n');
+    if (m.type === 'result') fact('result', m.subtype + ': ' + (m.result ?? m.errors));
+    await on(m);
+  }
+  fact('end', true);
+}
+
+const tried = (p) => p.then((v) => v ?? 'ok', (e) => 'error: ' + e.message);
+
+const cases = {
+  async simple() { await all(query({ prompt: 'one', options: options() })); },
+
+  async permissions() {
+    const canUseTool = async (tool, input, o) => {
+      fact('asked', [tool, input.command, o.toolUseID, o.suggestions]);
+      return input.command.startsWith('touch')
+        ? { behavior: 'allow', updatedInput: { ...input, command: input.command + ' changed' } }
+        : { behavior: 'deny', message: 'no way' };
+    };
+    await all(query({ prompt: 'one', options: options({ canUseTool }) }));
+  },
+
+  async hooks() {
+    const PreToolUse = [{ matcher: 'Bash', hooks: [async (input, id) => {
+      fact('hook', [input.hook_event_name, input.tool_name, id]);
+      return { hookSpecificOutput: { hookEventName: 'PreToolUse', permissionDecision: 'deny', permissionDecisionReason: 'by the hook' } };
+    }] }];
+    await all(query({ prompt: 'one', options: options({ hooks: { PreToolUse }, permissionMode: 'bypassPermissions', allowDangerouslySkipPermissions: true }) }));
+  },
+
+  async mcp() {
+    const calc = createSdkMcpServer({ name: 'calc', version: '1', tools: [
+      tool('add', 'adds two numbers', { a: z.number(), b: z.number() }, async (x) => ({ content: [{ type: 'text', text: String(x.a + x.b) }] })),
+    ] });
+    await all(query({ prompt: 'one', options: options({ mcpServers: { calc }, allowedTools: ['mcp__calc__add'] }) }));
+  },
+
+  async agents() {
+    const agents = { greeter: { description: 'greets', prompt: 'greet', tools: ['Read'] } };
+    const q = query({ prompt: 'one', options: options({ agents, permissionMode: 'bypassPermissions', allowDangerouslySkipPermissions: true }) });
+    fact('offered', (await q.supportedAgents()).some((a) => a.name === 'greeter'));
+    await all(q, (m) => { if (m.subtype === 'task_notification') fact('told', [m.status, m.summary]); });
+  },
+
+  async live() {
+    const feed = prompts({ type: 'user', uuid: '11111111-1111-4111-8111-111111111111', message: { role: 'user', content: 'one' },
+      parent_tool_use_id: null, session_id: '' });
+    const q = query({ prompt: feed, options: options({ permissionMode: 'plan' }) });
+    let n = 0;
+    await all(q, async (m) => {
+      if (m.type === 'command_lifecycle') fact('lifecycle', [m.command_uuid, m.state]);
+      if (m.type !== 'result' || n++ > 0) { if (n > 1) feed.end(); return; }
+      fact('mode', await tried(q.setPermissionMode('bypassPermissions')));
+      fact('wrong mode', await tried(q.setPermissionMode('wild')));
+      fact('model', await tried(q.setModel(`script:${script.replace(".yaml", "-second.yaml")}`)));
+      fact('thinking', await tried(q.setMaxThinkingTokens(2000)));
+      fact('context', (await q.getContextUsage()).totalTokens > 0);
+      fact('servers', await tried(q.mcpServerStatus()));
+      fact('rewind', await tried(q.rewindFiles('11111111-1111-4111-8111-111111111111')));
+      feed.say('two');
+    });
+  },
+
+  async interrupt() {
+    const feed = prompts('one');
+    const q = query({ prompt: feed, options: options({ permissionMode: 'bypassPermissions', allowDangerouslySkipPermissions: true }) });
+    let n = 0;
+    await all(q, async (m) => {
+      if (m.subtype === 'task_started') { fact('interrupted', await tried(q.interrupt())); }
+      if (m.type === 'result' && n++ === 0) feed.say('two');
+      else if (m.type === 'result') feed.end();
+    });
+  },
+
+  async background() {
+    const feed = prompts('one');
+    const q = query({ prompt: feed, options: options({ permissionMode: 'bypassPermissions', allowDangerouslySkipPermissions: true }) });
+    await all(q, async (m) => {
+      if (m.subtype === 'task_started' && !m.is_backgrounded) fact('moved', await tried(q.backgroundTasks(m.tool_use_id)));
+      if (m.subtype === 'task_updated' && m.patch.is_backgrounded) fact('backgrounded', true);
+      if (m.type === 'result' && !m.origin) {
+        fact('stopped', await tried(q.stopTask(JSON.parse(JSON.stringify(q.lastTask ?? globalThis.task)))));
+        feed.end();
+      }
+      if (m.subtype === 'task_started') globalThis.task = m.task_id;
+      if (m.subtype === 'task_notification') fact('told', m.status);
+    });
+  },
+
+  async resume() {
+    let id;
+    await all(query({ prompt: 'one', options: options() }), (m) => { id = m.session_id; });
+    const own = '22222222-2222-4222-8222-222222222222';
+    let fork;
+    await all(query({ prompt: 'two', options: options({ resume: id, forkSession: true, sessionId: own }) }), (m) => { fork = m.session_id; });
+    fact('fork', fork === own);
+    let again;
+    await all(query({ prompt: 'three', options: options({ resume: own }) }), (m) => { again = m.session_id; });
+    fact('same', again === own);
+  },
+
+  async options() {
+    await all(query({ prompt: 'one', options: options({
+      settingSources: [], fallbackModel: 'haiku', effort: 'high', includeHookEvents: true, strictMcpConfig: true, maxTurns: 5,
+      maxBudgetUsd: 1, disallowedTools: ['WebFetch'], allowedTools: ['Skill(pdf)', 'Read'], additionalDirectories: [folder],
+      systemPrompt: { type: 'preset', preset: 'claude_code', append: 'be kind' }, includePartialMessages: true,
+      extraArgs: { 'replay-user-messages': null, 'from-the-future': 'x' },
+    }) }));
+  },
+
+  async abort() {
+    const abortController = new AbortController();
+    const q = query({ prompt: 'one', options: options({ abortController, permissionMode: 'bypassPermissions', allowDangerouslySkipPermissions: true }) });
+    try {
+      await all(q, (m) => { if (m.subtype === 'task_started') abortController.abort(); });
+    } catch (e) {
+      fact('aborted', e.name);
+    }
+  },
+};
+
+await cases[name]();

@@ -1,0 +1,302 @@
+// Package agentsdk runs programs that use the official Agent SDK against the built
+// binary: what they are told, and that nothing is left running.
+package agentsdk
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// patience is how long one case may take.
+const patience = 2 * time.Minute
+
+// sdk installs the SDK and builds the binary, once.
+var sdk = sync.OnceValues(func() (dir string, err error) {
+	dir, err = os.MkdirTemp("", "drover-agentsdk-")
+	if err != nil {
+		return "", err
+	}
+	for _, name := range []string{"package.json", "package-lock.json", ".npmrc", "cases.mjs"} {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			return dir, err
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			return dir, err
+		}
+	}
+	for _, words := range [][]string{{"npm", "ci"}, {"go", "build", "-o", filepath.Join(dir, "drover"), "../../cmd/drover"}} {
+		cmd := exec.Command(words[0], words[1:]...)
+		if words[0] == "npm" {
+			cmd.Dir = dir
+		}
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return dir, fmt.Errorf("%s: %w\n%s", strings.Join(words, " "), err, out)
+		}
+	}
+	return dir, nil
+})
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if dir, _ := sdk(); dir != "" && os.Getenv("AGENTSDK_USED") != "" {
+		os.RemoveAll(dir)
+	}
+	os.Exit(code)
+}
+
+// run runs one case with scripts of the model, and returns its facts and the folder in
+// which it worked.
+func run(t *testing.T, name string, scripts ...string) (facts []string, folder string) {
+	t.Helper()
+	if _, err := exec.LookPath("npm"); err != nil {
+		t.Skip("SKIPPED LOUDLY: npm is not installed, so the official Agent SDK was not tried")
+	}
+	dir, err := sdk()
+	if err != nil {
+		if strings.Contains(err.Error(), "npm ci") {
+			t.Skipf("SKIPPED LOUDLY: the official Agent SDK could not be installed: %v", err)
+		}
+		t.Fatal(err)
+	}
+	os.Setenv("AGENTSDK_USED", "1")
+	home, folder := t.TempDir(), t.TempDir()
+	file := filepath.Join(folder, "turns.yaml")
+	for i, text := range scripts {
+		path := file
+		if i == 1 {
+			path = strings.TrimSuffix(file, ".yaml") + "-second.yaml"
+		}
+		if err := os.WriteFile(path, []byte("version: 1\nagents:\n"+text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "node", "cases.mjs", name, filepath.Join(dir, "drover"), file, folder)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "HOME="+home, "XDG_CONFIG_HOME="+home, "XDG_STATE_HOME="+home, "XDG_RUNTIME_DIR="+home)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil {
+		stderr, _ := os.ReadFile(filepath.Join(folder, "stderr"))
+		t.Fatalf("%v\n%s\n%s\n%s", err, out.Bytes(), short(errs.String()), stderr)
+	}
+	for line := range strings.Lines(out.String()) {
+		var f struct {
+			What  string          `json:"what"`
+			Value json.RawMessage `json:"value"`
+		}
+		if err := json.Unmarshal([]byte(line), &f); err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		facts = append(facts, f.What+" "+string(f.Value))
+	}
+	return facts, folder
+}
+
+// want compares the facts of a case.
+func want(t *testing.T, got []string, facts ...string) {
+	t.Helper()
+	if !slices.Equal(got, facts) {
+		t.Errorf("the program saw\n\t%s\nwant\n\t%s", strings.Join(got, "\n\t"), strings.Join(facts, "\n\t"))
+	}
+}
+
+const echo = `
+  main:
+    - tools: [{name: Bash, input: {command: "touch made", description: make}}]
+    - {text: "then: {{last}}"}
+    - {text: "later"}
+    - {text: "at last"}
+`
+
+func TestSimple(t *testing.T) {
+	t.Parallel()
+	facts, _ := run(t, "simple", "\n  main:\n    - {text: hello}\n")
+	want(t, facts, `result "success: hello"`, "end true")
+}
+
+func TestPermissions(t *testing.T) {
+	t.Parallel()
+	facts, folder := run(t, "permissions", `
+  main:
+    - tools: [{name: Bash, id: t1, input: {command: touch made, description: make}}]
+    - tools: [{name: Bash, id: t2, input: {command: curl x, description: fetch}}]
+    - {text: "then: {{last}}"}
+`)
+	want(t, facts,
+		`asked ["Bash","touch made","t1",[{"type":"addRules","rules":[{"toolName":"Bash","ruleContent":"touch:*"}],"behavior":"allow","destination":"localSettings"}]]`,
+		`asked ["Bash","curl x","t2",[{"type":"addRules","rules":[{"toolName":"Bash","ruleContent":"curl:*"}],"behavior":"allow","destination":"localSettings"}]]`,
+		`result "success: then: no way"`, "end true")
+	if _, err := os.Stat(filepath.Join(folder, "changed")); err != nil {
+		t.Errorf("the changed input was not used: %v", err)
+	}
+}
+
+func TestHooks(t *testing.T) {
+	t.Parallel()
+	facts, folder := run(t, "hooks", echo)
+	if len(facts) != 3 || facts[0] != `hook ["PreToolUse","Bash","toolu_main_0_0"]` || !strings.Contains(facts[1], "by the hook") {
+		t.Errorf("facts %q", facts)
+	}
+	if _, err := os.Stat(filepath.Join(folder, "made")); err == nil {
+		t.Error("the call that the hook denied was made")
+	}
+}
+
+func TestMCP(t *testing.T) {
+	t.Parallel()
+	facts, _ := run(t, "mcp", `
+  main:
+    - tools: [{name: mcp__calc__add, input: {a: 1, b: 2}}]
+    - {text: "sum: {{last}}"}
+`)
+	want(t, facts, `result "success: sum: 3"`, "end true")
+}
+
+func TestAgents(t *testing.T) {
+	t.Parallel()
+	facts, _ := run(t, "agents", `
+  main:
+    - tools: [{name: Agent, input: {description: greet, prompt: hi, subagent_type: greeter, run_in_background: true}}]
+    - {text: started}
+    - {text: thanks}
+  greeter:
+    - {text: good day, delay: 1s}
+`)
+	for _, f := range []string{"offered true", `told ["completed","good day"]`, `result "success: thanks"`} {
+		if !slices.Contains(facts, f) {
+			t.Errorf("%s is missing in %q", f, facts)
+		}
+	}
+}
+
+func TestLive(t *testing.T) {
+	t.Parallel()
+	facts, folder := run(t, "live", "\n  main:\n    - {text: first}\n", `
+  main:
+    - {text: not asked}
+    - tools: [{name: Bash, input: {command: touch made, description: make}}]
+    - {text: second}
+`)
+	uuid := `"11111111-1111-4111-8111-111111111111"`
+	for _, f := range []string{"lifecycle [" + uuid + `,"queued"]`, "lifecycle [" + uuid + `,"started"]`, "lifecycle [" + uuid + `,"completed"]`,
+		`result "success: first"`, `thinking "ok"`, "context true", "servers []", `result "success: second"`, "end true"} {
+		if !slices.Contains(facts, f) {
+			t.Errorf("%s is missing in %q", f, facts)
+		}
+	}
+	for what, text := range map[string]string{"wrong mode": "not known", "rewind": "not supported"} {
+		if !slices.ContainsFunc(facts, func(f string) bool { return strings.HasPrefix(f, what+` "error`) && strings.Contains(f, text) }) {
+			t.Errorf("%s: %q", what, facts)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(folder, "made")); err != nil {
+		t.Errorf("the mode did not change: %v", err)
+	}
+}
+
+func TestInterrupt(t *testing.T) {
+	t.Parallel()
+	facts, _ := run(t, "interrupt", `
+  main:
+    - tools: [{name: Bash, input: {command: exec sleep 471, description: sleep}}]
+    - {text: again}
+    - {text: again}
+`)
+	if len(facts) != 4 || !strings.HasPrefix(facts[0], "interrupted") || !strings.HasPrefix(facts[1], `result "error_during_execution`) ||
+		facts[2] != `result "success: again"` {
+		t.Errorf("facts %q", facts)
+	}
+}
+
+func TestBackground(t *testing.T) {
+	t.Parallel()
+	facts, _ := run(t, "background", `
+  main:
+    - tools: [{name: Bash, input: {command: exec sleep 472, description: sleep}}]
+    - {text: going on}
+    - {text: it was stopped}
+`)
+	for _, f := range []string{"backgrounded true", `result "success: going on"`, `told "stopped"`} {
+		if !slices.Contains(facts, f) {
+			t.Errorf("%s is missing in %q", f, facts)
+		}
+	}
+}
+
+func TestResume(t *testing.T) {
+	t.Parallel()
+	facts, _ := run(t, "resume", "\n  main:\n    - {text: first}\n    - {text: second}\n    - {text: third}\n")
+	want(t, facts, `result "success: first"`, "end true", `result "success: second"`, "end true", "fork true",
+		`result "success: third"`, "end true", "same true")
+}
+
+// All options of the SDK are taken; what has no effect is said on stderr.
+func TestOptions(t *testing.T) {
+	t.Parallel()
+	facts, folder := run(t, "options", "\n  main:\n    - {text: hello}\n")
+	want(t, facts, `result "success: hello"`, "end true")
+	said, err := os.ReadFile(filepath.Join(folder, "stderr"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{"--setting-sources", "--fallback-model", "--include-hook-events", "--from-the-future is not known"} {
+		if !strings.Contains(string(said), text) {
+			t.Errorf("nobody was told of %s:\n%s", text, said)
+		}
+	}
+}
+
+// A program that aborts leaves no process.
+func TestAbort(t *testing.T) {
+	t.Parallel()
+	facts, _ := run(t, "abort", "\n  main:\n    - tools: [{name: Bash, input: {command: exec sleep 473, description: sleep}}]\n    - {text: x}\n")
+	if len(facts) != 1 || !strings.HasPrefix(facts[0], "aborted") && facts[0] != "end true" {
+		t.Errorf("facts %q", facts)
+	}
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) { // another program's end makes no event here
+		if left := processes(t, "sleep\x00473"); len(left) == 0 {
+			return
+		} else if time.Now().After(end) {
+			t.Fatalf("left running: %q", left)
+		}
+	}
+}
+
+// processes are those whose command line holds a text.
+func processes(t *testing.T, text string) (out []string) {
+	t.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		if line, err := os.ReadFile(f); err == nil && bytes.HasPrefix(line, []byte(text)) {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// short leaves out lines of a program's source that a stack trace shows.
+func short(text string) string {
+	var out strings.Builder
+	for line := range strings.Lines(text) {
+		if len(line) < 400 {
+			out.WriteString(line)
+		}
+	}
+	return out.String()
+}
