@@ -63,7 +63,7 @@ darwin: ## build and vet for macOS
 
 .PHONY: docs
 docs: ## write the generated pages anew
-	go test ./task -run TestStatesPage -update
+	go test ./internal/engine/lifecycle -run TestStatesPage -update
 	go test ./internal/frontend/cli/manual -update
 	go test ./internal/session/conversation -run TestPage -update
 

@@ -1,8 +1,9 @@
-// Package task holds the words of Drover: what a task is, how it is named,
-// which states it passes through, and what a driver must do to run one.
+// Package task defines what a task is ([Record]), how it is named ([ID], [Kind]), which
+// changes of it are reported ([Event]), and what a driver does to run one ([Driver],
+// [Host], [Spec], [Result]).
 //
-// It promises that every rule about state is a pure function ([Apply], [Ending])
-// and that the JSON of a [Record] is the one form in which a task is shown
-// anywhere. It starts no goroutine and does no I/O; everything may import it,
-// and it imports the standard library only.
+// The JSON form of a [Record] is the same wherever a task is shown: by the library, the
+// drover command and its protocols. Values of this package are plain data and are safe
+// for concurrent reading. The package starts no goroutine and does no I/O, and it imports
+// the standard library only.
 package task

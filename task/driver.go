@@ -20,8 +20,9 @@ type Driver interface {
 
 	// Run does the work and returns when nothing that it started is left
 	// running. The cause of ctx says why it ended: [ErrStopRequested],
-	// [ErrClosing], [ErrTimeout], or a parent's end. How the run is recorded
-	// is decided by [Ending] from that cause and the returned error. A driver
+	// [ErrClosing], [ErrTimeout], or a parent's end. The runtime records the run as
+	// Completed after nil; after an error as Killed if ctx was ended by a stop or by
+	// closing, and otherwise as Failed, with the reason of a [*FailError]. A driver
 	// that has acted on a stop returns an error even if the work then ends well.
 	Run(ctx context.Context, h Host) (Result, error)
 }
@@ -251,6 +252,15 @@ var (
 	// what became of it.
 	ErrLost = errors.New("cannot say what became of earlier work")
 )
+
+// Lost is why a task ended whose host went without closing; boot is of the
+// machine as it runs now, and empty if that is not known.
+func Lost(r Record, boot string) *Cause {
+	if p := r.Process; p != nil && boot != "" && p.Boot != boot {
+		return &Cause{Actor: ByUnknown, Reason: ReasonReboot, Detail: "interrupted by a restart of the machine"}
+	}
+	return &Cause{Actor: ByKeeper, Reason: ReasonHostLost, Detail: "its host ended without closing"}
+}
 
 // StopError is the cause of a stopped context: who asked, and why.
 type StopError struct {

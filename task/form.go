@@ -31,11 +31,11 @@ type choiceOf struct {
 	Const string `json:"const"`
 }
 
-// CheckForm refuses values that do not answer a question of kind [Form], whose
+// checkForm refuses values that do not answer a question of kind [Form], whose
 // input is given: a JSON object that has what is required, with values of the
 // types, lengths and choices that the schema names. A word of the schema that is
 // not known here forbids nothing, nor does a schema that was cut.
-func CheckForm(input, values json.RawMessage) error {
+func checkForm(input, values json.RawMessage) error {
 	var got map[string]json.RawMessage
 	if err := json.Unmarshal(values, &got); err != nil || got == nil {
 		return errors.New("it is no JSON object")

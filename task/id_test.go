@@ -105,34 +105,6 @@ func TestIDKind(t *testing.T) {
 	}
 }
 
-func TestOwnKind(t *testing.T) {
-	for _, k := range []task.Kind{"local_cook", "nightly_report"} {
-		id := task.NewID(k)
-		if k.BuiltIn() || id[0] != task.OwnLetter {
-			t.Errorf("%q is taken for a built-in kind: its ID is %s", k, id)
-		}
-		if got, err := task.ParseID(string(id)); err != nil || got != id {
-			t.Errorf("ParseID(%q) = %q, %v", id, got, err)
-		}
-		if err := task.CheckOwn(k, task.Traits{Noun: "report", Work: task.ByEvents, Wait: task.WaitNever}); err != nil {
-			t.Errorf("kind %s is refused: %v", k, err)
-		}
-	}
-	for _, k := range []task.Kind{"", "x", "LOCAL_BASH", "9lives", "a b", "a<b", task.Kind(strings.Repeat("x", 41))} {
-		if err := task.CheckOwn(k, task.Traits{}); !errors.Is(err, task.ErrBadKind) {
-			t.Errorf("kind %q: %v", k, err)
-		}
-	}
-	for name, traits := range map[string]task.Traits{
-		"agent": {Work: task.ByAgent}, "steps": {Work: task.BySteps}, "resumable": {Resumable: true}, "away": {Elsewhere: task.IfKept},
-		"waits": {Wait: task.WaitAlways}, "long": {Noun: strings.Repeat("x", 201)},
-	} {
-		if err := task.CheckOwn("own_kind", traits); err == nil {
-			t.Errorf("traits %s are taken", name)
-		}
-	}
-}
-
 func TestParseID(t *testing.T) {
 	for _, k := range task.Kinds() {
 		id := task.NewID(k)
@@ -174,5 +146,17 @@ func TestRunID(t *testing.T) {
 	a, b := task.NewRunID(), task.NewRunID()
 	if !form.MatchString(string(a)) || a == b {
 		t.Errorf("run IDs %q and %q", a, b)
+	}
+}
+
+func TestOwnKind(t *testing.T) {
+	for _, k := range []task.Kind{"local_cook", "nightly_report"} {
+		id := task.NewID(k)
+		if k.BuiltIn() || id[0] != task.OwnLetter {
+			t.Errorf("%q is taken for a built-in kind: its ID is %s", k, id)
+		}
+		if got, err := task.ParseID(string(id)); err != nil || got != id {
+			t.Errorf("ParseID(%q) = %q, %v", id, got, err)
+		}
 	}
 }

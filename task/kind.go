@@ -1,10 +1,6 @@
 package task
 
-import (
-	"errors"
-	"fmt"
-	"strings"
-)
+import "strings"
 
 // Kind says what sort of work a task is. It is a word on the wire. Eight kinds are
 // built in; a program that embeds Drover may have kinds of its own, see [Traited].
@@ -184,43 +180,3 @@ func (k Kind) BuiltIn() bool { return k.Letter() != OwnLetter }
 // IsAgent reports whether a task of the kind is an agent that works in the host's
 // process, with a transcript and a mailbox.
 func (k Kind) IsAgent() bool { return k.Traits().Work == ByAgent }
-
-// maxKind is the most bytes of the name of a kind.
-const maxKind = 40
-
-// ErrBadKind is returned for text that cannot name a kind.
-var ErrBadKind = errors.New("a kind is named by 2 to 40 of a-z, 0-9 and _, a letter first")
-
-// CheckOwn says what is wrong with a kind that a driver of a program brings along. Such work
-// ends with its host, since no other host has its driver.
-func CheckOwn(k Kind, t Traits) error {
-	if err := k.check(); err != nil {
-		return err
-	}
-	switch {
-	case t.Work == ByAgent || t.Work == BySteps:
-		return fmt.Errorf("kind %s: traits: work by %s is for built-in kinds only", k, t.Work)
-	case t.Resumable:
-		return fmt.Errorf("kind %s: traits: only built-in kinds are resumable", k)
-	case t.Elsewhere != InHost || t.Wait == WaitAlways:
-		return fmt.Errorf("kind %s: traits: its work ends with its host", k)
-	case len(t.Noun)+len(t.Subject)+len(t.Pill.Noun)+len(t.Pill.Mark)+len(t.Pill.Label) > maxTraits:
-		return fmt.Errorf("kind %s: traits: the texts are longer than %d bytes", k, maxTraits)
-	}
-	return nil
-}
-
-// maxTraits is the most bytes of the texts of traits, which stand in every record.
-const maxTraits = 200
-
-func (k Kind) check() error {
-	if len(k) < 2 || len(k) > maxKind || k[0] < 'a' || k[0] > 'z' {
-		return fmt.Errorf("%w: %.60q", ErrBadKind, string(k))
-	}
-	for i := range len(k) {
-		if c := k[i]; (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '_' {
-			return fmt.Errorf("%w: %.60q", ErrBadKind, string(k))
-		}
-	}
-	return nil
-}

@@ -16,15 +16,6 @@ const (
 	MaxPath        = 4096    // the longest path that Linux takes
 )
 
-// Bounds of a record. It is in memory, in listings and in every event of its task, so that
-// what is long in it is shortened.
-const (
-	MaxRecordText  = 4 << 10  // of a prompt, a command, and each text about progress
-	MaxRecordError = 16 << 10 // of an error
-
-	MaxRecordSurvivors = 64 // processes; the receipt of the stop names all
-)
-
 // SizeError is a part of a [Spec] that is too long.
 type SizeError struct {
 	What  string
@@ -57,91 +48,4 @@ func (s Spec) Check() error {
 		}
 	}
 	return nil
-}
-
-// Short is the record as it is kept in memory and repeated in events: with the beginning
-// of a long prompt and command, and of a long description of an older build.
-func (r Record) Short() Record {
-	r.Prompt, r.Description = ShortPrompt(r.Prompt), Shortened(r.Description, MaxDescription)
-	if n := len(r.Command); n > MaxRecordText {
-		r.Command, r.CommandBytes = Shortened(r.Command, MaxRecordText), n
-	}
-	return r
-}
-
-// Weight is about how much memory the texts of a record take.
-func (r *Record) Weight() int {
-	n := len(
-		r.Name,
-	) + len(
-		r.Description,
-	) + len(
-		r.Prompt,
-	) + len(
-		r.Command,
-	) + len(
-		r.Cwd,
-	) + len(
-		r.Error,
-	) + len(
-		r.Checkpoint,
-	) + len(
-		r.OutputFile,
-	) +
-		len(
-			r.Key,
-		) + len(
-		r.ToolUseID,
-	) + len(
-		r.Model,
-	)
-	if r.Cause != nil {
-		n += len(r.Cause.Detail)
-	}
-	if p := r.Progress; p != nil {
-		n += len(p.Message) + len(p.Summary)
-		for _, a := range p.RecentActivities {
-			n += len(a.ToolName) + len(a.Input)
-		}
-		for _, s := range p.Steps {
-			n += len(s.ID) + len(s.Error) + stepWeight
-		}
-	}
-	if w := r.Worktree; w != nil {
-		n += len(w.Path) + len(w.Text)
-	}
-	return n
-}
-
-// stepWeight is about what a [Step] takes beside its texts.
-const stepWeight = 128
-
-// short is the progress with texts of bounded length.
-func (p Progress) short() Progress {
-	p.Message, p.Summary, p.Phase = Shortened(
-		p.Message,
-		MaxRecordText,
-	), Shortened(
-		p.Summary,
-		MaxRecordText,
-	), Shortened(
-		p.Phase,
-		MaxRecordText,
-	)
-	if m := p.MCPTask; m != nil && len(m.Message) > MaxRecordText {
-		state := *m
-		state.Message = Shortened(m.Message, MaxRecordText)
-		p.MCPTask = &state
-	}
-	return p
-}
-
-// short is the cause with a detail of bounded length.
-func (c *Cause) short() *Cause {
-	if c == nil || len(c.Detail) <= MaxRecordText {
-		return c
-	}
-	why := *c
-	why.Detail = Shortened(c.Detail, MaxRecordText)
-	return &why
 }

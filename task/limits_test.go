@@ -40,36 +40,3 @@ func TestSpecCheck(t *testing.T) {
 		})
 	}
 }
-
-// A record stays short whatever a task was started with, and whatever it reports.
-func TestRecordStaysShort(t *testing.T) {
-	const most = 64 << 10
-	huge := strings.Repeat("é", 1<<20)
-	r := task.Record{ID: "b00000001", Status: task.Pending, Command: huge, Prompt: huge, Description: huge}.Short()
-	if r.CommandBytes != len(huge) || !strings.HasPrefix(huge, r.Command[:100]) || !strings.Contains(r.Command, "bytes more]") {
-		t.Errorf("command: %d bytes of %d", len(r.Command), r.CommandBytes)
-	}
-	if again := r.Short(); again.Command != r.Command || again.CommandBytes != r.CommandBytes {
-		t.Error("what is short was shortened again")
-	}
-	state := &task.MCPState{Message: huge}
-	for _, c := range []task.Change{
-		{Verb: task.Begin},
-		{Verb: task.Report, Progress: &task.Progress{Message: huge, Phase: huge, MCPTask: state}, Summary: huge},
-		{Verb: task.Fail, Error: huge, Cause: &task.Cause{Detail: huge}},
-	} {
-		var err error
-		if r, err = task.Apply(r, c); err != nil {
-			t.Fatal(err)
-		}
-		if n := r.Weight(); n > most || len(r.Error) > task.MaxRecordError {
-			t.Errorf("after %s the record weighs %d", c.Verb, n)
-		}
-	}
-	if state.Message != huge {
-		t.Error("what was reported was changed")
-	}
-	if m := r.Progress.MCPTask.Message; len(m) > task.MaxRecordText {
-		t.Errorf("a message of an MCP server has %d bytes", len(m))
-	}
-}

@@ -9,52 +9,6 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// A question is bound to the whole request, also where it does not show all of
-// it, and can always be written to the log.
-func TestShown(t *testing.T) {
-	long := `{"command":"` + strings.Repeat("é", task.MaxQuestionBytes) + `"}`
-	for name, tt := range map[string]struct {
-		input  string
-		hidden bool
-		want   string // empty: not compared
-	}{
-		"none":    {"", false, ""},
-		"small":   {`{"command":"ls"}`, false, `{"command":"ls"}`},
-		"no-json": {`rm -rf`, false, `"rm -rf"`},
-		"large":   {long, true, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			q := task.Question{Tool: "Bash", Input: json.RawMessage(tt.input), Reason: strings.Repeat("x", 1<<20)}.Shown()
-			data, err := json.Marshal(q)
-			if err != nil || len(data) > 2*task.MaxQuestionBytes {
-				t.Fatalf("%d bytes, %v", len(data), err)
-			}
-			if q.Kind != task.Permission || len(q.Digest) != 64 || tt.want != "" && string(q.Input) != tt.want {
-				t.Errorf("shown as %+v", q)
-			}
-			if (q.Hidden > 0) != tt.hidden {
-				t.Errorf("%d bytes are hidden", q.Hidden)
-			}
-			if tt.hidden && (!strings.Contains(string(q.Input), "bytes more]") || q.Hidden < len(tt.input)-task.MaxQuestionBytes) {
-				t.Errorf("%d of %d bytes are hidden: …%s", q.Hidden, len(tt.input), q.Input[len(q.Input)-60:])
-			}
-		})
-	}
-	digest := func(q task.Question) string { return q.Shown().Digest }
-	base := task.Question{Tool: "Bash", Input: json.RawMessage(long)}
-	tail := base
-	tail.Input = json.RawMessage(strings.Replace(long, `"}`, `x"}`, 1))
-	choice := base
-	choice.Kind = task.Choice
-	other := base
-	other.Tool = "Write"
-	for _, q := range []task.Question{tail, choice, other} {
-		if digest(q) == digest(base) {
-			t.Errorf("another request has the same digest: %s %s", q.Kind, q.Tool)
-		}
-	}
-}
-
 func TestReply(t *testing.T) {
 	permission, choice := task.Question{Kind: task.Permission}, task.Question{Kind: task.Choice}
 	object := json.RawMessage(`{"command":"ls"}`)

@@ -271,17 +271,6 @@ type Receipt struct {
 	Survivors []Survivor `json:"survivors"`
 }
 
-// Meant is which of several tasks a name means that all of them go by, newest first: the
-// newest that lives, else the newest. There must be one.
-func Meant(named []Record) Record {
-	for _, r := range named {
-		if !r.Status.Terminal() {
-			return r
-		}
-	}
-	return named[0]
-}
-
 // Renamed says, for people and models, that a task has not got the name that was asked
 // for; empty: it has.
 func (r Record) Renamed() string {
@@ -289,4 +278,19 @@ func (r Record) Renamed() string {
 		return ""
 	}
 	return fmt.Sprintf("another task that is alive is called %q: this one is called %q", r.AskedName, r.Name)
+}
+
+// Activity says in a few words what an agent is about: idle, what it says that it
+// does, the tool that it called last, or working.
+func (r Record) Activity() string {
+	p := r.Progress
+	switch {
+	case r.Idle:
+		return "idle"
+	case p != nil && p.Message != "":
+		return p.Message
+	case p != nil && p.LastActivity != nil && p.LastActivity.ToolName != "":
+		return p.LastActivity.ToolName
+	}
+	return "working"
 }

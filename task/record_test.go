@@ -223,3 +223,36 @@ func TestDuration(t *testing.T) {
 		t.Errorf("a clock that went back gives %v", d)
 	}
 }
+
+func TestActivity(t *testing.T) {
+	at := func(p *task.Progress) task.Record { return task.Record{Progress: p} }
+	for want, r := range map[string]task.Record{
+		"idle":              {Idle: true, Progress: &task.Progress{Message: "x"}},
+		"working":           at(nil),
+		"Reading the tests": at(&task.Progress{Message: "Reading the tests", LastActivity: &task.Activity{ToolName: "Read"}}),
+		"Read":              at(&task.Progress{LastActivity: &task.Activity{ToolName: "Read"}}),
+	} {
+		if got := r.Activity(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+var (
+	created = time.Date(2026, 5, 4, 10, 0, 0, 0, time.UTC)
+	begun   = created.Add(time.Second)
+	ended   = created.Add(time.Minute)
+)
+
+// record is a task that was created, began and ended at these times, as far as the
+// status says.
+func record(_ testing.TB, s task.Status) task.Record {
+	r := task.Record{ID: "b00000001", Run: "run_1", Kind: task.LocalBash, Status: s, CreateTime: created}
+	if s != task.Pending {
+		r.StartTime = &begun
+	}
+	if s.Terminal() {
+		r.EndTime = &ended
+	}
+	return r
+}

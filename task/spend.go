@@ -33,7 +33,7 @@ func (r Record) Spent() Spend {
 	if r.Traits().Work == BySteps {
 		return s
 	}
-	for _, u := range []*Usage{r.Earlier, r.used()} {
+	for _, u := range []*Usage{r.Earlier, r.Used()} {
 		if u != nil {
 			s = s.Add(Spend{Tokens: u.TotalTokens, CostUSD: u.CostUSD})
 		}
@@ -41,9 +41,9 @@ func (r Record) Spent() Spend {
 	return s
 }
 
-// used is what the present run has used: also one that has not ended, or that
+// Used is what the present run has used: also one that has not ended, or that
 // died with its host and could not say it.
-func (r Record) used() *Usage {
+func (r Record) Used() *Usage {
 	if r.Usage != nil || r.Progress == nil {
 		return r.Usage
 	}

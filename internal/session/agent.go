@@ -11,6 +11,7 @@ import (
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/agentenv/permission"
 	"github.com/drover-dev/drover/internal/agentenv/worktree"
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/internal/engine/mailbox"
 	"github.com/drover-dev/drover/internal/model/choose"
 	"github.com/drover-dev/drover/internal/platform/failpoint"
@@ -320,7 +321,7 @@ func (m *mail) Ack(ctx context.Context, letters []agent.Letter) error {
 
 // render makes the text of a notice from the event that it belongs to: the task
 // may have a further run by now.
-func (s *Session) render(ctx context.Context, n task.Notice) (string, error) {
+func (s *Session) render(ctx context.Context, n lifecycle.Notice) (string, error) {
 	r, ok := s.sup.Get(n.Task)
 	if !ok || r.Run != n.Run || !r.Status.Terminal() { // the last for the moment before its end is to be seen
 		e, err := s.log.Event(ctx, n.Seq)

@@ -11,6 +11,7 @@ import (
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/engine/journal"
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/internal/engine/mailbox"
 	"github.com/drover-dev/drover/internal/session/conversation"
 	"github.com/drover-dev/drover/task"
@@ -410,10 +411,10 @@ func TestOwedAfterReopen(t *testing.T) {
 // strayLog is a log with notices of which it has no event. Each is read once.
 type strayLog struct {
 	*journal.Journal
-	notices []task.Notice
+	notices []lifecycle.Notice
 }
 
-func (p *strayLog) Mail(ctx context.Context, owner task.ID, after task.Seq) ([]task.Notice, []task.Message, task.Seq, error) {
+func (p *strayLog) Mail(ctx context.Context, owner task.ID, after task.Seq) ([]lifecycle.Notice, []task.Message, task.Seq, error) {
 	notices, messages, upto, err := p.Journal.Mail(ctx, owner, after)
 	notices, p.notices = append(notices, p.notices...), nil
 	return notices, messages, upto, err
@@ -428,7 +429,7 @@ func TestUnreadableNotice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lost := []task.Notice{{Seq: 1 << 40, Run: "run_lost", Task: "a00000001", Owner: me}}
+	lost := []lifecycle.Notice{{Seq: 1 << 40, Run: "run_lost", Task: "a00000001", Owner: me}}
 	log.notices = lost
 	if _, err := r.sup.Post(r.ctx, task.Message{To: me, From: "somebody", Kind: task.PlainMessage, Text: "read me"}); err != nil {
 		t.Fatal(err)
@@ -485,7 +486,7 @@ func TestLongPromptInTheLog(t *testing.T) {
 		t.Fatalf("%d events, %v", len(events), err)
 	}
 	for _, e := range events {
-		if len(e.Task.Prompt) > task.MaxRecordPrompt {
+		if len(e.Task.Prompt) > lifecycle.MaxRecordPrompt {
 			t.Errorf("%s of %s has %d bytes of the prompt", e.Verb, e.Task.ID, len(e.Task.Prompt))
 		}
 	}

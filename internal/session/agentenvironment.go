@@ -19,6 +19,7 @@ import (
 	"github.com/drover-dev/drover/internal/agentenv/worktree"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/driver/monitor"
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/internal/engine/spool"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/platform/failpoint"
@@ -500,7 +501,7 @@ func (h todoHooks) Completed(ctx context.Context, it todo.Item) error {
 
 func (h todoHooks) todo(it todo.Item) hook.Todo {
 	t := hook.Todo{ID: fmt.Sprint(int(it.ID)), Subject: it.Subject, Description: it.Description, Teammate: it.Owner}
-	if name, team, ok := task.SplitTeam(it.Owner); ok {
+	if name, team, ok := lifecycle.SplitTeam(it.Owner); ok {
 		t.Teammate, t.Team = name, team
 	}
 	return t

@@ -16,6 +16,7 @@ import (
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/driver/mcptask"
 	"github.com/drover-dev/drover/internal/driver/shell"
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/internal/engine/spool"
 	"github.com/drover-dev/drover/internal/engine/supervise"
 	"github.com/drover-dev/drover/internal/platform/failpoint"
@@ -156,7 +157,7 @@ func (s *Session) command(r control.StartRequest, spec task.Spec, client shell.C
 		spec.Command = shell.Quote(r.Shell.Args...)
 	}
 	if spec.Description == "" {
-		spec.Description = task.Shortened(spec.Command, task.MaxDescription)
+		spec.Description = lifecycle.Shortened(spec.Command, task.MaxDescription)
 	}
 	err := s.banned(r, spec.Command)
 	_ = failpoint.Hit("start/judged")

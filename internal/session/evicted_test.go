@@ -12,6 +12,7 @@ import (
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/driver/shell"
 	"github.com/drover-dev/drover/internal/engine/journal"
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -99,7 +100,7 @@ func TestEvictedNames(t *testing.T) {
 			case 1:
 				rec.Progress = &task.Progress{Remote: &task.RemoteSession{ID: "cse_elsewhere"}}
 			}
-			if _, err := log.Append(t.Context(), task.Entry{Verb: task.Complete, At: end, Task: rec, Notice: &task.Notice{Run: rec.Run, Task: rec.ID, Acked: true}}); err != nil {
+			if _, err := log.Append(t.Context(), lifecycle.Entry{Verb: task.Complete, At: end, Task: rec, Notice: &lifecycle.Notice{Run: rec.Run, Task: rec.ID, Acked: true}}); err != nil {
 				t.Fatal(err)
 			}
 		}

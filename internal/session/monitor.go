@@ -12,6 +12,7 @@ import (
 	"github.com/drover-dev/drover/internal/driver/builtin"
 	"github.com/drover-dev/drover/internal/driver/monitor"
 	"github.com/drover-dev/drover/internal/driver/shell"
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/internal/engine/supervise"
 	"github.com/drover-dev/drover/internal/tool/monitortool"
 	"github.com/drover-dev/drover/internal/tool/toolkit"
@@ -91,7 +92,7 @@ func (s *Session) startMonitor(
 			spec.Command = shell.Quote(w.Args...)
 		}
 		if spec.Description == "" {
-			spec.Description = task.Shortened(spec.Command, task.MaxDescription)
+			spec.Description = lifecycle.Shortened(spec.Command, task.MaxDescription)
 		}
 		if err := s.banned(r, spec.Command); err != nil {
 			return rec, nil, err

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/internal/model/modeltest"
 	"github.com/drover-dev/drover/internal/tool/shelltool"
 	"github.com/drover-dev/drover/task"
@@ -38,7 +39,7 @@ func TestManyEnds(t *testing.T) {
 	}
 	r.wait(refs...)
 	notices, err := r.log.Owed(r.ctx, r.cfg.Info.Session)
-	if err != nil || len(notices) != 50 || slices.ContainsFunc(notices, func(n task.Notice) bool { return n.Priority == task.Next }) {
+	if err != nil || len(notices) != 50 || slices.ContainsFunc(notices, func(n lifecycle.Notice) bool { return n.Priority == task.Next }) {
 		t.Errorf("%d notices, %v", len(notices), err)
 	}
 	c.say("second")

@@ -10,6 +10,7 @@ import (
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/driver/shell"
 	"github.com/drover-dev/drover/internal/engine/journal"
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/internal/session/snapshot"
 	"github.com/drover-dev/drover/task"
 )
@@ -33,9 +34,9 @@ func TestManyEnded(t *testing.T) {
 		rec := task.Record{ID: task.ID(fmt.Sprintf("b%08d", n)), Run: task.NewRunID(), Kind: task.LocalBash, Status: task.Pending, Name: fmt.Sprint("n", n),
 			Session: r.cfg.Info.Session, CreateTime: now, Command: "true", Cwd: r.folder, OutputFile: filepath.Join(r.cfg.Place.Tasks(), fmt.Sprintf("b%08d.output", n))}
 		ids = append(ids, rec.ID)
-		_, err := log.Append(t.Context(), task.Entry{Verb: task.Create, At: now, Task: rec})
+		_, err := log.Append(t.Context(), lifecycle.Entry{Verb: task.Create, At: now, Task: rec})
 		if rec.Status, rec.EndTime = task.Completed, &now; err == nil {
-			_, err = log.Append(t.Context(), task.Entry{Verb: task.Complete, At: now, Task: rec})
+			_, err = log.Append(t.Context(), lifecycle.Entry{Verb: task.Complete, At: now, Task: rec})
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -33,6 +33,7 @@ import (
 	"github.com/drover-dev/drover/internal/driver/shell"
 	"github.com/drover-dev/drover/internal/engine/journal"
 	"github.com/drover-dev/drover/internal/engine/keeper"
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/internal/engine/mailbox"
 	"github.com/drover-dev/drover/internal/engine/process"
 	"github.com/drover-dev/drover/internal/engine/spool"
@@ -477,7 +478,7 @@ func (s *Session) output(r task.Record, again bool) (supervise.OutputFile, error
 }
 
 // ended is called by the supervisor after every durable end.
-func (s *Session) ended(task.Record, task.Notice) {
+func (s *Session) ended(task.Record, lifecycle.Notice) {
 	s.mu.Lock()
 	s.wake()
 	s.mu.Unlock()
@@ -485,7 +486,7 @@ func (s *Session) ended(task.Record, task.Notice) {
 }
 
 // recorded is called by the supervisor before an end can be seen.
-func (s *Session) recorded(n task.Notice) {
+func (s *Session) recorded(n lifecycle.Notice) {
 	if p := s.cfg.Agents.Purse; p != nil {
 		p.Ended(string(n.Task))
 	}

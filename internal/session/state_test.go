@@ -9,6 +9,7 @@ import (
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/internal/model/modeltest"
 	"github.com/drover-dev/drover/task"
 )
@@ -90,14 +91,14 @@ func TestIdle(t *testing.T) {
 
 	// The agent rests, which the log tells first, and goes on.
 	first.Idle = true
-	if _, err := r.log.Append(r.ctx, task.Entry{Verb: task.Rest, At: time.Now(), Task: first}); err != nil {
+	if _, err := r.log.Append(r.ctx, lifecycle.Entry{Verb: task.Rest, At: time.Now(), Task: first}); err != nil {
 		t.Fatal(err)
 	}
 	if s := r.until("rest of the agent", idle); s.IdleCount != 2 {
 		t.Errorf("while the agent rests: %+v", s)
 	}
 	first.Idle = false
-	if _, err := r.log.Append(r.ctx, task.Entry{Verb: task.Wake, At: time.Now(), Task: first}); err != nil {
+	if _, err := r.log.Append(r.ctx, lifecycle.Entry{Verb: task.Wake, At: time.Now(), Task: first}); err != nil {
 		t.Fatal(err)
 	}
 	r.until("work again", busy)

@@ -17,6 +17,7 @@ import (
 	"github.com/drover-dev/drover/internal/agentenv/permission"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/driver/builtin"
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/internal/engine/mailbox"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/session/environment"
@@ -113,7 +114,7 @@ func (s *Session) enlist(spec task.Spec) (task.Spec, error) {
 			}
 		}
 	}
-	t, err := task.NewTeam(spec.Team.Name, spec.Team.Team, members)
+	t, err := lifecycle.NewTeam(spec.Team.Name, spec.Team.Team, members)
 	if err != nil {
 		return spec, &control.Error{Code: control.Invalid, Message: err.Error()}
 	}

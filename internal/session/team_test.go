@@ -15,6 +15,7 @@ import (
 	"github.com/drover-dev/drover/internal/agentenv/permission"
 	"github.com/drover-dev/drover/internal/agentenv/todo"
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/internal/model/modeltest"
 	"github.com/drover-dev/drover/internal/tool/tasktools"
 	"github.com/drover-dev/drover/internal/tool/toolkit"
@@ -100,7 +101,7 @@ func TestTeammate(t *testing.T) {
 	if kind, _ := ada.ID.Kind(); ada.Kind != task.InProcessTeammate || kind != ada.Kind || ada.ID[0] != 't' || ada.Owner != r.cfg.Info.Session {
 		t.Errorf("ada is %+v", ada)
 	}
-	if want := (task.Team{AgentID: "ada@crew", Name: "ada", Team: "crew", Color: task.TeamColors()[0]}); ada.Team == nil || *ada.Team != want || ada.Name != "ada@crew" {
+	if want := (task.Team{AgentID: "ada@crew", Name: "ada", Team: "crew", Color: lifecycle.TeamColors()[0]}); ada.Team == nil || *ada.Team != want || ada.Name != "ada@crew" {
 		t.Errorf("ada is known as %q, %+v", ada.Name, ada.Team)
 	}
 	if bob.Team.Color == ada.Team.Color {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/drover-dev/drover/internal/agentenv/usage"
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/internal/engine/mailbox"
 	"github.com/drover-dev/drover/internal/engine/supervise"
 	"github.com/drover-dev/drover/internal/model/modeltest"
@@ -212,7 +213,7 @@ func TestHops(t *testing.T) {
 	if _, err := h.next("a1", 3); err == nil {
 		t.Error("one message too many")
 	}
-	mail := []mailbox.Mail{{Seq: 1, Message: &task.Message{Hops: 3}}, {Seq: 2, Message: &task.Message{Hops: 1}}, {Seq: 3, Message: &task.Message{}}, {Seq: 4, Notice: task.Notice{Task: "a2"}}}
+	mail := []mailbox.Mail{{Seq: 1, Message: &task.Message{Hops: 3}}, {Seq: 2, Message: &task.Message{Hops: 1}}, {Seq: 3, Message: &task.Message{}}, {Seq: 4, Notice: lifecycle.Notice{Task: "a2"}}}
 	h.hear("a2", 2)
 	for _, c := range []struct {
 		read []task.Seq

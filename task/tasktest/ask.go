@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -17,8 +18,8 @@ type asked struct {
 
 // Ask opens the question until the test answers it, its time is up, or ctx ends.
 func (h *Host) Ask(ctx context.Context, q task.Question) (task.Reply, error) {
-	q = q.Shown()
-	q.ID, q.Task, q.At = task.NewQuestionID(), h.Record().ID, time.Now().UTC()
+	q = lifecycle.Shown(q)
+	q.ID, q.Task, q.At = lifecycle.NewQuestionID(), h.Record().ID, time.Now().UTC()
 	a := asked{q, make(chan task.Reply, 1)}
 	var late <-chan time.Time
 	if !q.Until.IsZero() {
@@ -89,7 +90,7 @@ func stopAsking(t *testing.T, c Config) {
 	cause := &task.StopError{Cause: task.Cause{Actor: task.ByUser, Reason: task.ReasonStopped}}
 	w.end(cause)
 	o := w.wait(t, c.Grace)
-	if change, _ := task.Ending(cause, o.res, o.err); change.Verb != task.Stop {
+	if change, _ := lifecycle.Ending(cause, o.res, o.err); change.Verb != task.Stop {
 		t.Errorf("a stop at a question is recorded as %+v: Run returned %v", change, o.err)
 	}
 	if strings.Contains(w.h.Printed(), c.Prints) {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -95,7 +96,7 @@ func (c *child) begin(f *family, d task.Driver, limit time.Duration) task.Record
 		defer end(nil)
 		now := time.Now().UTC()
 		host.change(func(r *task.Record) {
-			if next, err := task.Apply(*r, task.Change{Verb: task.Begin, At: now}); err == nil { // it may be lost already
+			if next, err := lifecycle.Apply(*r, lifecycle.Change{Verb: task.Begin, At: now}); err == nil { // it may be lost already
 				*r = next
 			}
 		})
@@ -103,10 +104,10 @@ func (c *child) begin(f *family, d task.Driver, limit time.Duration) task.Record
 		if late != nil {
 			late.Stop()
 		}
-		change, ends := task.Ending(context.Cause(ctx), res, err)
+		change, ends := lifecycle.Ending(context.Cause(ctx), res, err)
 		host.End()
 		host.change(func(r *task.Record) {
-			if next, err := task.Apply(*r, change); ends && err == nil { // one that was lost has ended already
+			if next, err := lifecycle.Apply(*r, change); ends && err == nil { // one that was lost has ended already
 				*r = next
 			}
 		})
@@ -234,9 +235,9 @@ func (f *family) lose() {
 	f.over = true
 	for _, c := range f.children {
 		c.host.change(func(r *task.Record) {
-			if next, err := task.Apply(
+			if next, err := lifecycle.Apply(
 				*r,
-				task.Change{Verb: task.Stop, At: time.Now().UTC(), Cause: task.Lost(*r, "")},
+				lifecycle.Change{Verb: task.Stop, At: time.Now().UTC(), Cause: task.Lost(*r, "")},
 			); err == nil {
 				*r = next
 			}

@@ -16,6 +16,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -142,7 +143,7 @@ func stop(t *testing.T, c Config) {
 	}
 	w.end(cause)
 	o := w.wait(t, c.Grace)
-	change, ends := task.Ending(cause, o.res, o.err)
+	change, ends := lifecycle.Ending(cause, o.res, o.err)
 	if !ends || change.Verb != task.Stop || change.Cause.Actor != task.ByUser || change.Cause.Detail != "enough" {
 		t.Errorf("a stop is recorded as %+v (ends: %v): Run returned %v", change, ends, o.err)
 	}
@@ -157,7 +158,7 @@ func closing(t *testing.T, c Config) {
 	w.alive(t, 30*time.Second)
 	w.end(task.ErrClosing)
 	o := w.wait(t, c.Grace)
-	change, ends := task.Ending(task.ErrClosing, o.res, o.err)
+	change, ends := lifecycle.Ending(task.ErrClosing, o.res, o.err)
 	if ends && (change.Verb != task.Stop || change.Cause.Reason != task.ReasonClosing) {
 		t.Errorf("closing is recorded as %+v: Run returned %v", change, o.err)
 	}
@@ -180,7 +181,7 @@ func ended(t *testing.T, c Config) {
 		done <- outcome{res, err}
 	}()
 	o := (&work{done: done}).wait(t, c.Grace)
-	if change, _ := task.Ending(cause, o.res, o.err); change.Verb != task.Stop {
+	if change, _ := lifecycle.Ending(cause, o.res, o.err); change.Verb != task.Stop {
 		t.Errorf("recorded as %+v: Run returned %v", change, o.err)
 	}
 	if p := h.Record().Process; p != nil {

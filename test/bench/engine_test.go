@@ -20,6 +20,7 @@ import (
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/assemble"
 	"github.com/drover-dev/drover/internal/engine/journal"
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/session"
 	"github.com/drover-dev/drover/task"
@@ -271,15 +272,15 @@ func (t *bench) past(dir string, n int) task.ID {
 		r := task.Record{ID: task.NewID(task.LocalBash), Run: task.NewRunID(), Kind: task.LocalBash, Status: task.Pending, Backgrounded: true, Session: id,
 			Description: "make check of something", Command: "make check PKG=./something", Cwd: dir, CreateTime: now}
 		r.OutputFile = place.Output(r.ID)
-		t.append(j, task.Entry{Verb: task.Create, At: now, Task: r})
+		t.append(j, lifecycle.Entry{Verb: task.Create, At: now, Task: r})
 		code := 0
-		for _, c := range []task.Change{{Verb: task.Begin, At: now, Process: &task.Process{PID: 4_000_000, Start: 1, Boot: "none"}},
+		for _, c := range []lifecycle.Change{{Verb: task.Begin, At: now, Process: &task.Process{PID: 4_000_000, Start: 1, Boot: "none"}},
 			{Verb: task.Complete, At: now, ExitCode: &code}} {
-			next, err := task.Apply(r, c)
+			next, err := lifecycle.Apply(r, c)
 			t.must(err)
-			e := task.Entry{Verb: c.Verb, At: now, Task: next}
+			e := lifecycle.Entry{Verb: c.Verb, At: now, Task: next}
 			if next.Status.Terminal() {
-				e.Notice = &task.Notice{Run: r.Run, Task: r.ID, Acked: true}
+				e.Notice = &lifecycle.Notice{Run: r.Run, Task: r.ID, Acked: true}
 			}
 			t.append(j, e)
 			r = next
@@ -293,7 +294,7 @@ func (t *bench) past(dir string, n int) task.ID {
 	return id
 }
 
-func (t *bench) append(j *journal.Journal, e task.Entry) {
+func (t *bench) append(j *journal.Journal, e lifecycle.Entry) {
 	_, err := j.Append(context.Background(), e)
 	t.must(err)
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/drover-dev/drover/internal/agentenv/permission"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/engine/journal"
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/internal/engine/spool"
 	"github.com/drover-dev/drover/internal/engine/supervise"
 	"github.com/drover-dev/drover/task"
@@ -57,7 +58,7 @@ func (t *bench) journal() {
 	line, err := json.Marshal(rec)
 	t.must(err)
 	n := t.size(10_000, 2_000)
-	entry := task.Entry{Verb: task.Begin, At: time.Now(), Task: rec}
+	entry := lifecycle.Entry{Verb: task.Begin, At: time.Now(), Task: rec}
 	write := func() float64 { return each(n, func(int) { _, err := f.Write(line); t.must(err) }) }
 	peer, closePeer := t.sqlite()
 	defer closePeer()
@@ -92,13 +93,13 @@ func (t *bench) sqlite() (insert func(i int, record []byte), done func()) {
 // counted is a log that is not there.
 type counted struct{ n atomic.Int64 }
 
-func (c *counted) Append(_ context.Context, e task.Entry) (task.Seq, error) {
+func (c *counted) Append(_ context.Context, e lifecycle.Entry) (task.Seq, error) {
 	seq := task.Seq(c.n.Add(1))
 	e.Committed(seq)
 	return seq, nil
 }
 
-func (c *counted) AppendAll(ctx context.Context, entries []task.Entry) ([]task.Seq, []error) {
+func (c *counted) AppendAll(ctx context.Context, entries []lifecycle.Entry) ([]task.Seq, []error) {
 	seqs := make([]task.Seq, len(entries))
 	for i, e := range entries {
 		seqs[i], _ = c.Append(ctx, e)
@@ -203,7 +204,7 @@ func (t *bench) subscriber() {
 
 	j, err := journal.Open(filepath.Join(dir, "j.db"), journal.Options{})
 	t.must(err)
-	entry := task.Entry{Verb: task.Begin, At: time.Now(), Task: sample(1)}
+	entry := lifecycle.Entry{Verb: task.Begin, At: time.Now(), Task: sample(1)}
 	// A writer that pauses between two changes, as writers do: the others then
 	// have the time to read.
 	paced := func() float64 {

@@ -51,10 +51,10 @@ func mutants() []mutant {
 		{
 			name: "second-end", says: "an end can be changed by a later event",
 			edits: []edit{
-				{"task/state.go", "return Failed, !from.Terminal()", "return Failed, true"},
-				{"task/state.go", "return Killed, !from.Terminal()", "return Killed, true"},
+				{"internal/engine/lifecycle/state.go", "return task.Failed, !from.Terminal()", "return task.Failed, true"},
+				{"internal/engine/lifecycle/state.go", "return task.Killed, !from.Terminal()", "return task.Killed, true"},
 			},
-			tests: []string{"task:TestApplyTable", "task:FuzzApply"},
+			tests: []string{"internal/engine/lifecycle:TestApplyTable", "internal/engine/lifecycle:FuzzApply"},
 		},
 		{
 			name: "lock-content", says: "a lock is the number that stands in a file",

@@ -108,7 +108,10 @@ var rules = []struct {
 }
 
 var (
-	engine  = []string{"internal/engine/supervise", "internal/engine/journal", "internal/engine/spool", "internal/engine/mailbox", "internal/engine/keeper"}
+	engine = []string{
+		"internal/engine/lifecycle", "internal/engine/supervise", "internal/engine/journal", "internal/engine/spool", "internal/engine/mailbox",
+		"internal/engine/keeper",
+	}
 	drivers = []string{"internal/driver/*", "subagent"}
 	faces   = []string{"internal/frontend/cli", "internal/frontend/mcpserver", "internal/frontend/agentsdk"}
 

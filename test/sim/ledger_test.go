@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	"github.com/drover-dev/drover/internal/engine/journal"
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -24,7 +25,7 @@ type ledger struct {
 	acks    map[task.Seq]int   // mail that was acknowledged, and the mark of that
 	doubt   map[sum]bool       // may be there, once
 	unsure  map[task.Seq]bool  // acknowledgements that may be there
-	ends    map[task.RunID]*task.Notice
+	ends    map[task.RunID]*lifecycle.Notice
 	marking *wal   // nil: no crash is near, and nobody asks how far the files have come
 	wrong   string // what went wrong where nobody could say so; empty: nothing
 }
@@ -35,7 +36,7 @@ type fact struct {
 	letter *task.Message // nil: it is an event
 	verb   task.Verb
 	rec    task.Record // without its bulk
-	notice *task.Notice
+	notice *lifecycle.Notice
 	answer string
 	mark   int // frames of the write-ahead log when it was acknowledged
 }
@@ -60,7 +61,7 @@ func sumOfLetter(m task.Message) sum {
 }
 
 func newLedger() *ledger {
-	return &ledger{facts: map[task.Seq]*fact{}, acks: map[task.Seq]int{}, doubt: map[sum]bool{}, unsure: map[task.Seq]bool{}, ends: map[task.RunID]*task.Notice{}}
+	return &ledger{facts: map[task.Seq]*fact{}, acks: map[task.Seq]int{}, doubt: map[sum]bool{}, unsure: map[task.Seq]bool{}, ends: map[task.RunID]*lifecycle.Notice{}}
 }
 
 // written is how many events and messages were acknowledged.
@@ -128,13 +129,13 @@ func (c *line) enter() {
 }
 
 // Append implements supervise.Log.
-func (c *line) Append(ctx context.Context, e task.Entry) (task.Seq, error) {
-	seqs, errs := c.AppendAll(ctx, []task.Entry{e})
+func (c *line) Append(ctx context.Context, e lifecycle.Entry) (task.Seq, error) {
+	seqs, errs := c.AppendAll(ctx, []lifecycle.Entry{e})
 	return seqs[0], errs[0]
 }
 
 // AppendAll implements supervise.Log.
-func (c *line) AppendAll(ctx context.Context, entries []task.Entry) ([]task.Seq, []error) {
+func (c *line) AppendAll(ctx context.Context, entries []lifecycle.Entry) ([]task.Seq, []error) {
 	c.enter()
 	defer c.gate.RUnlock()
 	facts := make([]*fact, len(entries))
@@ -178,7 +179,7 @@ func (c *line) Post(ctx context.Context, m task.Message) (task.Seq, error) {
 }
 
 // Mail, Mailed and Acknowledge implement mailbox.Log.
-func (c *line) Mail(ctx context.Context, owner task.ID, after task.Seq) ([]task.Notice, []task.Message, task.Seq, error) {
+func (c *line) Mail(ctx context.Context, owner task.ID, after task.Seq) ([]lifecycle.Notice, []task.Message, task.Seq, error) {
 	return c.j.Mail(ctx, owner, after)
 }
 
@@ -245,7 +246,7 @@ func (l *ledger) cut(n int) {
 func (l *ledger) compare(j *journal.Journal, dir string, from task.Seq) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	notices := map[task.Seq]task.Notice{}
+	notices := map[task.Seq]lifecycle.Notice{}
 	all, err := j.Notices(context.Background())
 	must(err)
 	for _, n := range all {
@@ -330,7 +331,7 @@ func (l *ledger) known(seq task.Seq, s sum, made func() *fact) *fact {
 }
 
 // owes looks at the notice of an end, and at its answer. The caller holds mu.
-func (l *ledger) owes(j *journal.Journal, seq task.Seq, r task.Record, f *fact, n task.Notice, there bool) {
+func (l *ledger) owes(j *journal.Journal, seq task.Seq, r task.Record, f *fact, n lifecycle.Notice, there bool) {
 	if there != r.Status.Terminal() {
 		panic(failure(fmt.Sprintf("event %d, %s of %s, has a notice: %v", seq, r.Status, r.ID, there)))
 	}

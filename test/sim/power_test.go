@@ -19,6 +19,7 @@ import (
 	"testing"
 
 	"github.com/drover-dev/drover/internal/engine/journal"
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -139,7 +140,7 @@ func powerChild(dir string) {
 	write := func(n int) {
 		r := task.Record{ID: task.ID(fmt.Sprintf("b%08d", n)), Run: task.RunID(fmt.Sprintf("run_%d", n)), Kind: task.LocalBash, Status: task.Running,
 			Owner: session, CreateTime: unix(int64(n)), Command: strings.Repeat("x", 40*(n%60))}
-		e := task.Entry{Verb: task.Create, At: unix(int64(n)), Task: r}
+		e := lifecycle.Entry{Verb: task.Create, At: unix(int64(n)), Task: r}
 		seq, err := j.Append(ctx, e)
 		must(err)
 		told(seq, sumOfEvent(e.Verb, e.At.UnixNano(), e.Task))
@@ -152,7 +153,7 @@ func powerChild(dir string) {
 		}
 		now := unix(int64(n) + 1)
 		r.Status, r.EndTime, r.Notified, r.Cause = task.Completed, &now, true, &task.Cause{Actor: task.ByItself, Reason: task.ReasonDone}
-		e = task.Entry{Verb: task.Complete, At: now, Task: r, Notice: &task.Notice{Run: r.Run, Task: r.ID, Owner: session}}
+		e = lifecycle.Entry{Verb: task.Complete, At: now, Task: r, Notice: &lifecycle.Notice{Run: r.Run, Task: r.ID, Owner: session}}
 		seq, err = j.Append(ctx, e)
 		must(err)
 		told(seq, sumOfEvent(e.Verb, e.At.UnixNano(), e.Task))

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/internal/engine/journal"
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/internal/engine/mailbox"
 	"github.com/drover-dev/drover/internal/engine/supervise"
 	"github.com/drover-dev/drover/task"
@@ -356,7 +357,7 @@ func (w *world) called() {
 		return true
 	}))
 	for name, all := range named {
-		want := task.Meant(all).ID
+		want := lifecycle.Meant(all).ID
 		if got, err := w.s.Find(name); err != nil || got.ID != want {
 			wrong("%s means %s (%v), want %s", name, w.name(got.ID), err, w.name(want))
 		}

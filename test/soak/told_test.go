@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/internal/engine/journal"
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/task"
 	"github.com/drover-dev/drover/test/harness"
 )
@@ -127,7 +128,7 @@ func unawaited(r task.Record, over time.Time) bool {
 }
 
 // noticesOf is how much of what was told are notices.
-func noticesOf(all []task.Notice, owner task.ID, told map[task.Seq]int) (n int) {
+func noticesOf(all []lifecycle.Notice, owner task.ID, told map[task.Seq]int) (n int) {
 	for _, one := range all {
 		if one.Owner == owner && told[one.Seq] > 0 {
 			n++

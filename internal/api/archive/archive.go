@@ -22,6 +22,7 @@ import (
 
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/engine/journal"
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/internal/engine/process"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/task"
@@ -79,7 +80,7 @@ func (a *Archive) correct(states []journal.State) {
 	begun := Begun(states, a.place.ExitFile)
 	for i, s := range states {
 		if p, ok := begun[s.Task.ID]; ok {
-			if next, err := task.Apply(s.Task, task.Change{Verb: task.Begin, At: time.Now().UTC(), Process: &p}); err == nil {
+			if next, err := lifecycle.Apply(s.Task, lifecycle.Change{Verb: task.Begin, At: time.Now().UTC(), Process: &p}); err == nil {
 				s.Task = next
 			}
 		}
@@ -111,7 +112,7 @@ func truth(r task.Record, exitFile string, until time.Time) task.Record {
 	if r.Status.Terminal() {
 		return r
 	}
-	c := task.Change{Verb: task.Stop, At: time.Now().UTC(), Cause: task.Lost(r, process.Boot())}
+	c := lifecycle.Change{Verb: task.Stop, At: time.Now().UTC(), Cause: task.Lost(r, process.Boot())}
 	if r.Away() {
 		r.Questions, r.AwaitingApproval = nil, false
 		return r // its work is elsewhere, and the next host takes it up
@@ -126,7 +127,7 @@ func truth(r task.Record, exitFile string, until time.Time) task.Record {
 			if d, err := note(exitFile, id, until); err == nil {
 				c = departed(d)
 				if r.Stopping && c.Verb != task.Complete { // as the next host will see it
-					why := task.Unfinished()
+					why := lifecycle.Unfinished()
 					why.Signal = d.Signal
 					c.Verb, c.Cause, c.Error = task.Stop, &why, ""
 				}
@@ -135,7 +136,7 @@ func truth(r task.Record, exitFile string, until time.Time) task.Record {
 			}
 		}
 	}
-	next, err := task.Apply(r, c)
+	next, err := lifecycle.Apply(r, c)
 	if err != nil {
 		return r
 	}
@@ -143,8 +144,8 @@ func truth(r task.Record, exitFile string, until time.Time) task.Record {
 }
 
 // departed is the end that the parent of a kept command wrote down.
-func departed(d process.Departure) task.Change {
-	c := task.Change{At: d.At.UTC(), ExitCode: &d.ExitCode, Verb: task.Complete}
+func departed(d process.Departure) lifecycle.Change {
+	c := lifecycle.Change{At: d.At.UTC(), ExitCode: &d.ExitCode, Verb: task.Complete}
 	switch {
 	case d.Signal != "":
 		c.Verb, c.Cause = task.Fail, &task.Cause{Actor: task.ByItself, Reason: task.ReasonSignal, Signal: d.Signal}
@@ -284,7 +285,7 @@ func (a *Archive) find(ctx context.Context, ref string) (task.Record, error) {
 		}
 	}
 	if len(named) > 0 {
-		return task.Meant(named), nil
+		return lifecycle.Meant(named), nil
 	}
 	if len(matches) == 0 {
 		matches = elsewhere

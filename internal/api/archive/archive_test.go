@@ -15,6 +15,7 @@ import (
 
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/engine/journal"
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/internal/engine/process"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/task"
@@ -47,7 +48,7 @@ func leave(t *testing.T) *left {
 }
 
 // task adds a task by its moves.
-func (l *left) task(r task.Record, answer string, moves ...task.Change) task.Record {
+func (l *left) task(r task.Record, answer string, moves ...lifecycle.Change) task.Record {
 	l.t.Helper()
 	r.Session, r.Run, r.Kind, r.Status = l.place.ID(), task.RunID("run_"+r.ID), task.LocalBash, task.Pending
 	if r.ID[0] == 'a' {
@@ -57,19 +58,19 @@ func (l *left) task(r task.Record, answer string, moves ...task.Change) task.Rec
 		r.Kind = task.MCPTask
 	}
 	r.CreateTime, r.OutputFile = time.Unix(100, 0).UTC(), l.place.Output(r.ID)
-	if _, err := l.log.Append(l.t.Context(), task.Entry{Verb: task.Create, Task: r}); err != nil {
+	if _, err := l.log.Append(l.t.Context(), lifecycle.Entry{Verb: task.Create, Task: r}); err != nil {
 		l.t.Fatal(err)
 	}
 	for _, c := range moves {
 		c.At = time.Unix(200, 0).UTC()
-		next, err := task.Apply(r, c)
+		next, err := lifecycle.Apply(r, c)
 		if err != nil {
 			l.t.Fatal(err)
 		}
 		r = next
-		e := task.Entry{Verb: c.Verb, Task: r}
+		e := lifecycle.Entry{Verb: c.Verb, Task: r}
 		if r.Status.Terminal() {
-			e.Notice, e.Answer = &task.Notice{Run: r.Run, Task: r.ID}, answer
+			e.Notice, e.Answer = &lifecycle.Notice{Run: r.Run, Task: r.ID}, answer
 		}
 		if _, err := l.log.Append(l.t.Context(), e); err != nil {
 			l.t.Fatal(err)
@@ -92,9 +93,9 @@ func (l *left) open() *Archive {
 }
 
 // begun is the life of a command up to its process, and what came after.
-func begun(id process.Identity, more ...task.Change) []task.Change {
+func begun(id process.Identity, more ...lifecycle.Change) []lifecycle.Change {
 	p := &task.Process{PID: id.PID, Start: id.Start, Boot: id.Boot}
-	return append([]task.Change{{Verb: task.Begin, Process: p}}, more...)
+	return append([]lifecycle.Change{{Verb: task.Begin, Process: p}}, more...)
 }
 
 // sleeper starts a process, and departed one that is gone.
@@ -140,16 +141,16 @@ func TestTruth(t *testing.T) {
 	l.task(task.Record{ID: "b0gone000"}, "", begun(gone)...)
 	l.task(task.Record{ID: "b0noted00", Keep: true}, "", begun(gone)...)
 	l.task(task.Record{ID: "b0signal0", Keep: true}, "", begun(gone)...)
-	l.task(task.Record{ID: "b0stopped", Keep: true}, "", begun(gone, task.Change{Verb: task.RequestStop})...)
+	l.task(task.Record{ID: "b0stopped", Keep: true}, "", begun(gone, lifecycle.Change{Verb: task.RequestStop})...)
 	l.task(task.Record{ID: "b0well000", Keep: true}, "", begun(gone)...)
 	l.task(task.Record{ID: "b0unnoted", Keep: true}, "", begun(gone)...)
 	l.task(task.Record{ID: "b0foreign", Keep: true}, "", begun(gone)...)
 	l.task(task.Record{ID: "b0pending"}, "")
-	l.task(task.Record{ID: "a0agent00"}, "", task.Change{Verb: task.Begin})
+	l.task(task.Record{ID: "a0agent00"}, "", lifecycle.Change{Verb: task.Begin})
 	before := gone
 	before.Boot = "of another day"
 	l.task(task.Record{ID: "b0reboot0", Keep: true}, "", begun(before)...)
-	l.task(task.Record{ID: "b0ended00"}, "", begun(gone, task.Change{Verb: task.Complete})...)
+	l.task(task.Record{ID: "b0ended00"}, "", begun(gone, lifecycle.Change{Verb: task.Complete})...)
 	reused := sleeper(t)
 	reused.Start++ // the number belongs to another process by now
 	l.task(task.Record{ID: "b0reused0", Keep: true}, "", begun(reused)...)
@@ -371,9 +372,9 @@ func TestGet(t *testing.T) {
 func TestOutput(t *testing.T) {
 	l := leave(t)
 	const text = "one\ntwo\nthree\n"
-	r := l.task(task.Record{ID: "b00000001", OutputBytes: int64(len(text))}, "", begun(dead(t), task.Change{Verb: task.Complete})...)
+	r := l.task(task.Record{ID: "b00000001", OutputBytes: int64(len(text))}, "", begun(dead(t), lifecycle.Change{Verb: task.Complete})...)
 	l.task(task.Record{ID: "b00000002"}, "")
-	l.task(task.Record{ID: "a00000003"}, "the answer", task.Change{Verb: task.Begin}, task.Change{Verb: task.Complete})
+	l.task(task.Record{ID: "a00000003"}, "the answer", lifecycle.Change{Verb: task.Begin}, lifecycle.Change{Verb: task.Complete})
 	if err := os.WriteFile(r.OutputFile, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -421,7 +422,7 @@ func TestOutput(t *testing.T) {
 // A session that has ended is at rest, whatever it left.
 func TestState(t *testing.T) {
 	l := leave(t)
-	l.task(task.Record{ID: "a11111111", Kind: task.LocalAgent}, "", task.Change{Verb: task.Begin})
+	l.task(task.Record{ID: "a11111111", Kind: task.LocalAgent}, "", lifecycle.Change{Verb: task.Begin})
 	a := l.open()
 	s, err := a.State(t.Context(), control.StateRequest{})
 	if err != nil || !s.Idle || s.Completed != nil || s.Version == 0 || s.Seq != 2 {
@@ -434,8 +435,8 @@ func TestState(t *testing.T) {
 
 func TestApprovals(t *testing.T) {
 	l := leave(t)
-	ask := task.Change{Verb: task.Ask, Question: &task.Question{ID: "q00000001", Digest: "d", Tool: "Bash"}}
-	l.task(task.Record{ID: "a0asked00"}, "", task.Change{Verb: task.Begin}, ask)
+	ask := lifecycle.Change{Verb: task.Ask, Question: &task.Question{ID: "q00000001", Digest: "d", Tool: "Bash"}}
+	l.task(task.Record{ID: "a0asked00"}, "", lifecycle.Change{Verb: task.Begin}, ask)
 	l.task(task.Record{ID: "b0alive00", Keep: true}, "", begun(sleeper(t), ask)...)
 	a := l.open()
 	for _, id := range []string{"a0asked00", "b0alive00"} {

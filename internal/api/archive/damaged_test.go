@@ -8,6 +8,7 @@ import (
 
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/engine/journal"
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -16,7 +17,7 @@ import (
 func TestDamaged(t *testing.T) {
 	l := leave(t)
 	for _, id := range []task.ID{"b00000001", "b00000002"} {
-		l.task(task.Record{ID: id, Command: "true"}, "", begun(dead(t), task.Change{Verb: task.Complete})...)
+		l.task(task.Record{ID: id, Command: "true"}, "", begun(dead(t), lifecycle.Change{Verb: task.Complete})...)
 	}
 	a := l.open()
 	db, err := sql.Open("sqlite", l.place.DB())

@@ -3,6 +3,7 @@ package archive
 import (
 	"testing"
 
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -12,10 +13,10 @@ func TestTruthOfMCPTasks(t *testing.T) {
 	l := leave(t)
 	point := []byte(`{"v":1}`)
 	question := &task.Question{ID: "q1", Kind: task.Form}
-	l.task(task.Record{ID: "c0kept000", Kind: task.MCPTask, Keep: true}, "", task.Change{Verb: task.Begin}, task.Change{Verb: task.Save, Checkpoint: point},
-		task.Change{Verb: task.Ask, Question: question})
-	l.task(task.Record{ID: "c0local00", Kind: task.MCPTask}, "", task.Change{Verb: task.Begin}, task.Change{Verb: task.Save, Checkpoint: point})
-	l.task(task.Record{ID: "c0unmade0", Kind: task.MCPTask, Keep: true}, "", task.Change{Verb: task.Begin})
+	l.task(task.Record{ID: "c0kept000", Kind: task.MCPTask, Keep: true}, "", lifecycle.Change{Verb: task.Begin}, lifecycle.Change{Verb: task.Save, Checkpoint: point},
+		lifecycle.Change{Verb: task.Ask, Question: question})
+	l.task(task.Record{ID: "c0local00", Kind: task.MCPTask}, "", lifecycle.Change{Verb: task.Begin}, lifecycle.Change{Verb: task.Save, Checkpoint: point})
+	l.task(task.Record{ID: "c0unmade0", Kind: task.MCPTask, Keep: true}, "", lifecycle.Change{Verb: task.Begin})
 	a := l.open()
 	for id, want := range map[string]task.Status{"c0kept000": task.Running, "c0local00": task.Killed, "c0unmade0": task.Killed} {
 		r, err := a.Get(t.Context(), id)

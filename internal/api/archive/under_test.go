@@ -6,6 +6,7 @@ import (
 
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/engine/journal"
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -16,7 +17,7 @@ func TestUnder(t *testing.T) {
 		{ID: "a0000root"}, {ID: "a0000kind", Parent: "a0000root"}, {ID: "b000grand", Parent: "a0000kind"}, {ID: "b0foreign", Parent: "a0unknown"},
 		{ID: "a0000self", Parent: "a0000self"}, {ID: "a000round", Parent: "a00000and"}, {ID: "a00000and", Parent: "a000round"}, {ID: "b0beneath", Parent: "a000round"},
 	} {
-		l.task(r, "", task.Change{Verb: task.Begin}, task.Change{Verb: task.Complete})
+		l.task(r, "", lifecycle.Change{Verb: task.Begin}, lifecycle.Change{Verb: task.Complete})
 	}
 	a := l.open()
 	for root, want := range map[task.ID]string{

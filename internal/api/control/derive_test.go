@@ -15,6 +15,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -87,8 +88,8 @@ func TestBoundaries(t *testing.T) {
 		r := task.Record{ID: "a11111111", Run: "run_1", Kind: task.LocalAgent, Status: task.Pending}
 		open, runs, completed := false, 1, 0
 		for _, v := range rapid.SliceOfN(rapid.SampledFrom(task.Verbs()), 0, 60).Draw(t, "verbs") {
-			change := task.Change{Verb: v, At: at(1), Run: task.RunID(fmt.Sprint("run_", runs+1)), Question: &task.Question{ID: "q"}, Answered: &task.Answered{}}
-			next, err := task.Apply(r, change)
+			change := lifecycle.Change{Verb: v, At: at(1), Run: task.RunID(fmt.Sprint("run_", runs+1)), Question: &task.Question{ID: "q"}, Answered: &task.Answered{}}
+			next, err := lifecycle.Apply(r, change)
 			if err != nil {
 				continue
 			}

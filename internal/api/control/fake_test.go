@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -66,7 +67,7 @@ func (f *fake) end(name string, verb task.Verb) {
 	defer f.mu.Unlock()
 	for i, r := range f.tasks {
 		if r.Name == name {
-			next, err := task.Apply(r, task.Change{Verb: verb, At: at(99)})
+			next, err := lifecycle.Apply(r, lifecycle.Change{Verb: verb, At: at(99)})
 			if err != nil {
 				panic(err)
 			}
@@ -197,7 +198,7 @@ func (f *fake) Promote(_ context.Context, ref string) (task.Record, error) {
 	if err != nil {
 		return r, err
 	}
-	next, err := task.Apply(r, task.Change{Verb: task.Background})
+	next, err := lifecycle.Apply(r, lifecycle.Change{Verb: task.Background})
 	if err != nil {
 		return task.Record{}, AsError(err)
 	}
@@ -219,7 +220,7 @@ func (f *fake) Pause(_ context.Context, refs []string) ([]task.Record, error) {
 	for _, ref := range refs {
 		r, err := f.find(ref)
 		if err == nil {
-			r, err = task.Apply(r, task.Change{Verb: task.Pause})
+			r, err = lifecycle.Apply(r, lifecycle.Change{Verb: task.Pause})
 		}
 		if err != nil {
 			return nil, AsError(err)

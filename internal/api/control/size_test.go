@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -26,7 +27,7 @@ type large struct {
 func (l *large) List(ctx context.Context, req ListRequest) (Page, error) {
 	page, err := l.fake.List(ctx, req)
 	for i := range page.Tasks {
-		page.Tasks[i] = page.Tasks[i].Short()
+		page.Tasks[i] = lifecycle.Short(page.Tasks[i])
 	}
 	return page, err
 }

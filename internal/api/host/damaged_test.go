@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/drover-dev/drover/internal/engine/journal"
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/task"
 )
@@ -17,7 +18,7 @@ func TestUndescribed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := j.Append(t.Context(), task.Entry{Verb: task.Create, Task: task.Record{ID: "b00000001", Session: place.ID()}}); err != nil {
+		if _, err := j.Append(t.Context(), lifecycle.Entry{Verb: task.Create, Task: task.Record{ID: "b00000001", Session: place.ID()}}); err != nil {
 			t.Fatal(err)
 		}
 		if err := j.Close(); err != nil {

@@ -20,6 +20,7 @@ import (
 	"github.com/drover-dev/drover/internal/agentenv/permission"
 	"github.com/drover-dev/drover/internal/api/remoteapi"
 	"github.com/drover-dev/drover/internal/engine/journal"
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/internal/engine/process"
 	"github.com/drover-dev/drover/task"
 )
@@ -117,7 +118,7 @@ func (r *repair) rebuild(ctx context.Context, files []left) (out []Rebuilt, err 
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, j.Close()) }()
-	var entries []task.Entry
+	var entries []lifecycle.Entry
 	var table process.Table
 	for some := range slices.Chunk(files, 500) {
 		ids := make([]task.ID, len(some))
@@ -159,16 +160,16 @@ func (r *repair) lives(id task.ID, kind task.Kind, table *process.Table) bool {
 
 // unknown is the record of a kept command that may have begun: the next host finds
 // it by its mark, or by the word that it left.
-func unknown(e task.Entry) task.Entry {
+func unknown(e lifecycle.Entry) lifecycle.Entry {
 	r := &e.Task
 	r.Status, r.Keep, r.Notified = task.Pending, true, false
 	r.StartTime, r.EndTime, r.Cause = nil, nil, nil
-	return task.Entry{Verb: task.Create, At: e.At, Task: e.Task}
+	return lifecycle.Entry{Verb: task.Create, At: e.At, Task: e.Task}
 }
 
 // entry is the end of a task of which no more is known than what it has left. Nobody
 // is told of it.
-func (r *repair) entry(l left) task.Entry {
+func (r *repair) entry(l left) lifecycle.Entry {
 	kind, _ := l.id.Kind()
 	if l.id == r.place.ID() {
 		kind = task.MainKind
@@ -209,7 +210,7 @@ func (r *repair) entry(l left) task.Entry {
 		}
 	}
 	rec.CreateTime, rec.StartTime, rec.EndTime = start, &start, &end
-	return task.Entry{Verb: task.Stop, At: end, Task: rec, Notice: &task.Notice{Run: rec.Run, Task: rec.ID, Acked: true}}
+	return lifecycle.Entry{Verb: task.Stop, At: end, Task: rec, Notice: &lifecycle.Notice{Run: rec.Run, Task: rec.ID, Acked: true}}
 }
 
 // firstLine reads whose a transcript is and when it began.

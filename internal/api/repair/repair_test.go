@@ -20,6 +20,7 @@ import (
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/api/remoteapi"
 	"github.com/drover-dev/drover/internal/engine/journal"
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/internal/engine/process"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/task"
@@ -81,15 +82,15 @@ func written(t testing.TB, place home.Session) log {
 		r := task.Record{ID: task.NewID(task.LocalBash), Run: task.NewRunID(), Kind: task.LocalBash, Status: task.Pending, Session: place.ID(),
 			Command: strings.Repeat("x", i*20), CreateTime: at}
 		r.OutputFile = place.Output(r.ID)
-		add := func(verb task.Verb, to task.Status, n *task.Notice) {
+		add := func(verb task.Verb, to task.Status, n *lifecycle.Notice) {
 			r.Status = to
-			if l.last, err = j.Append(t.Context(), task.Entry{Verb: verb, At: at, Task: r, Notice: n}); err != nil {
+			if l.last, err = j.Append(t.Context(), lifecycle.Entry{Verb: verb, At: at, Task: r, Notice: n}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		add(task.Create, task.Pending, nil)
 		add(task.Begin, task.Running, nil)
-		add(task.Complete, task.Completed, &task.Notice{Run: r.Run, Task: r.ID})
+		add(task.Complete, task.Completed, &lifecycle.Notice{Run: r.Run, Task: r.ID})
 		l.records[r.ID] = r
 		write(t, r.OutputFile, []byte("out of "+string(r.ID)))
 	}
@@ -150,7 +151,7 @@ func next(t testing.TB, place home.Session) task.Seq {
 		t.Fatal(err)
 	}
 	defer j.Close()
-	seq, err := j.Append(t.Context(), task.Entry{Verb: task.Create, At: time.Now(), Task: task.Record{ID: "b00000new", Run: "run_new"}})
+	seq, err := j.Append(t.Context(), lifecycle.Entry{Verb: task.Create, At: time.Now(), Task: task.Record{ID: "b00000new", Run: "run_new"}})
 	if err != nil {
 		t.Fatal(err)
 	}

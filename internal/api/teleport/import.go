@@ -15,6 +15,7 @@ import (
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/engine/journal"
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/platform/saferoot"
 	"github.com/drover-dev/drover/task"
@@ -243,15 +244,15 @@ func (i *importer) log(ctx context.Context, lines []line) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, j.Close()) }()
-	var entries []task.Entry
+	var entries []lifecycle.Entry
 	for _, l := range lines {
 		r := l.Task
 		at := r.CreateTime
 		if r.EndTime != nil {
 			at = *r.EndTime
 		}
-		entries = append(entries, task.Entry{Verb: verb(r.Status), At: at, Task: r, Answer: l.Answer,
-			Notice: &task.Notice{Run: r.Run, Task: r.ID, Owner: r.Owner, Priority: r.Priority, Acked: true}})
+		entries = append(entries, lifecycle.Entry{Verb: verb(r.Status), At: at, Task: r, Answer: l.Answer,
+			Notice: &lifecycle.Notice{Run: r.Run, Task: r.ID, Owner: r.Owner, Priority: r.Priority, Acked: true}})
 	}
 	_, errs := j.AppendAll(ctx, entries)
 	return errors.Join(errs...)

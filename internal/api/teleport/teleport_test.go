@@ -23,6 +23,7 @@ import (
 	"github.com/drover-dev/drover/internal/api/archive"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/engine/journal"
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/platform/saferoot"
 	"github.com/drover-dev/drover/task"
@@ -93,9 +94,9 @@ func past(t *testing.T, change ...func(*task.Record)) made {
 		for _, f := range change {
 			f(&r)
 		}
-		e := task.Entry{Verb: task.Complete, At: end, Task: r, Answer: "the answer"}
+		e := lifecycle.Entry{Verb: task.Complete, At: end, Task: r, Answer: "the answer"}
 		if r.Status.Terminal() {
-			e.Notice = &task.Notice{Run: r.Run, Task: r.ID, Owner: r.Owner}
+			e.Notice = &lifecycle.Notice{Run: r.Run, Task: r.ID, Owner: r.Owner}
 		}
 		if _, err := j.Append(t.Context(), e); err != nil {
 			t.Fatal(err)

@@ -18,6 +18,7 @@ import (
 	"github.com/drover-dev/drover/agent/agenttest"
 	"github.com/drover-dev/drover/internal/agentenv/memory"
 	"github.com/drover-dev/drover/internal/driver/dream"
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/task"
 	"github.com/drover-dev/drover/task/tasktest"
 )
@@ -229,7 +230,7 @@ func TestRollback(t *testing.T) {
 			defer end(nil)
 			h := tasktest.NewHost(t, task.Dream, json.RawMessage(input))
 			res, err := of(s, c.assemble(end)).Run(ctx, h)
-			change, _ := task.Ending(context.Cause(ctx), res, err)
+			change, _ := lifecycle.Ending(context.Cause(ctx), res, err)
 			if change.Verb != c.verb {
 				t.Errorf("recorded as %+v: %v", change, err)
 			}

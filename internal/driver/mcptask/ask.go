@@ -110,12 +110,10 @@ func (f *forms) fill(one *form, text string) error {
 	answer := mcpclient.TaskAnswer{Action: mcpclient.FormAccepted, Values: json.RawMessage(strings.TrimSpace(text))}
 	if strings.EqualFold(strings.TrimSpace(text), "decline") {
 		answer = mcpclient.TaskAnswer{Action: mcpclient.FormDeclined}
-	} else if err := task.CheckForm(one.input, answer.Values); err != nil {
-		return &SteerError{
-			fmt.Sprintf(
-				"the task asks a question, and this does not answer it: %v. Send a JSON object, or the word decline",
-				err,
-			),
+	} else {
+		question := task.Question{Kind: task.Form, Input: one.input}
+		if err := question.Check(task.Reply{Allow: true, Input: answer.Values}); err != nil {
+			return &SteerError{fmt.Sprintf("the task asks a question: %v. Send a JSON object, or the word decline", err)}
 		}
 	}
 	f.mu.Lock()

@@ -103,7 +103,7 @@ func TestSteerAnswers(t *testing.T) {
 	d := overHTTP(t, mcptest.Options{}).driver()
 	r := start(t, d, h)
 	first := r.question()
-	for text, says := range map[string]string{"Ahab": "no JSON object", `{}`: `"name" is missing`, `{"name":"A"}`: "at least 2", `{"name":7}`: "must be a text"} {
+	for text, says := range map[string]string{"Ahab": "by a JSON object", `{}`: `"name" is missing`, `{"name":"A"}`: "at least 2", `{"name":7}`: "must be a text"} {
 		var refused *mcptask.SteerError
 		if err := d.Steer(t.Context(), h.Record().ID, text); !errors.As(err, &refused) || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v", text, err)

@@ -15,6 +15,7 @@ import (
 	"github.com/drover-dev/drover/internal/agentenv/mcpclient"
 	"github.com/drover-dev/drover/internal/agentenv/mcpclient/mcptest"
 	"github.com/drover-dev/drover/internal/driver/mcptask"
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/task"
 	"github.com/drover-dev/drover/task/tasktest"
 )
@@ -134,7 +135,7 @@ func (h *host) Tell(_ context.Context, _ task.MessageKind, text string, _ task.P
 }
 
 func (h *host) Ask(ctx context.Context, q task.Question) (task.Reply, error) {
-	a := asked{q.Shown(), make(chan task.Reply, 1)}
+	a := asked{lifecycle.Shown(q), make(chan task.Reply, 1)}
 	h.asked <- a
 	select {
 	case r := <-a.reply:
@@ -222,9 +223,9 @@ func (r *running) until(what string, is func() bool) {
 	}
 }
 
-func change(t *testing.T, cause error, res task.Result, err error) task.Change {
+func change(t *testing.T, cause error, res task.Result, err error) lifecycle.Change {
 	t.Helper()
-	c, ends := task.Ending(cause, res, err)
+	c, ends := lifecycle.Ending(cause, res, err)
 	if !ends {
 		t.Fatalf("nothing is recorded of %v", err)
 	}

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/drover-dev/drover/internal/driver/monitor"
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/internal/engine/process"
 	"github.com/drover-dev/drover/task"
 	"github.com/drover-dev/drover/task/tasktest"
@@ -209,7 +210,7 @@ func TestStop(t *testing.T) {
 	cause := &task.StopError{Cause: task.Cause{Actor: task.ByModel, Reason: task.ReasonStopped}, Grace: &grace}
 	x.end(cause)
 	o := x.wait()
-	if c, ends := task.Ending(cause, o.res, o.err); !ends || c.Verb != task.Stop || len(o.res.Signals) < 2 || len(o.res.Left) > 0 {
+	if c, ends := lifecycle.Ending(cause, o.res, o.err); !ends || c.Verb != task.Stop || len(o.res.Signals) < 2 || len(o.res.Left) > 0 {
 		t.Errorf("recorded as %+v, %+v", c, o.res)
 	}
 	if left := new(process.Table).Marked(process.MarkTask, string(x.Record().ID)); len(left) > 0 {
@@ -230,7 +231,7 @@ func TestTimeUp(t *testing.T) {
 			}
 			x.end(task.ErrTimeout)
 			o := x.wait()
-			if c, _ := task.Ending(task.ErrTimeout, o.res, o.err); c.Verb != task.Complete || c.ExitCode != nil || !strings.HasPrefix(o.res.Text, "Its time is up. ") {
+			if c, _ := lifecycle.Ending(task.ErrTimeout, o.res, o.err); c.Verb != task.Complete || c.ExitCode != nil || !strings.HasPrefix(o.res.Text, "Its time is up. ") {
 				t.Errorf("recorded as %+v, %q, %v", c, o.res.Text, o.err)
 			}
 		})
@@ -366,7 +367,7 @@ func TestLost(t *testing.T) {
 		t.Error("what has a process is to be adopted, and nothing else")
 	}
 	res, err := d.Run(t.Context(), h)
-	if c, ok := task.Ending(nil, res, err); !ok || c.Verb != task.Stop || c.Cause.Reason != task.ReasonHostLost {
+	if c, ok := lifecycle.Ending(nil, res, err); !ok || c.Verb != task.Stop || c.Cause.Reason != task.ReasonHostLost {
 		t.Errorf("recorded as %+v, %v", c, err)
 	}
 	g.Reap()

@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/drover-dev/drover/internal/api/remoteapi"
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/task"
 	"github.com/drover-dev/drover/task/tasktest"
 )
@@ -201,8 +202,8 @@ func TestEnds(t *testing.T) {
 			d, dir := p.driver(t)
 			h := tasktest.NewHost(t, task.RemoteAgent, job(t))
 			res, err := d.Run(t.Context(), h)
-			change, ends := task.Ending(nil, res, err)
-			if got, _ := task.Apply(task.Record{Status: task.Running}, change); !ends || got.Status != c.want || got.Cause.Reason != c.reason || !strings.Contains(got.Error, c.says) {
+			change, ends := lifecycle.Ending(nil, res, err)
+			if got, _ := lifecycle.Apply(task.Record{Status: task.Running}, change); !ends || got.Status != c.want || got.Cause.Reason != c.reason || !strings.Contains(got.Error, c.says) {
 				t.Errorf("recorded as %+v", got)
 			}
 			if c.text != "" && res.Text != c.text {
@@ -316,7 +317,7 @@ func TestCrash(t *testing.T) {
 			if len(rec.Checkpoint) > 1000 != (at == 2) {
 				t.Errorf("the checkpoint has %d bytes", len(rec.Checkpoint))
 			}
-			rec.Prompt = task.ShortPrompt(prompt)
+			rec.Prompt = lifecycle.ShortPrompt(prompt)
 			res, err := next.Run(t.Context(), old{h.Host, rec})
 			if err != nil || res.Text != "done" || len(p.keys) != 1 {
 				t.Errorf("%q, %v, %d sessions", res.Text, err, len(p.keys))

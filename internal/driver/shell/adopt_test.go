@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/internal/driver/shell"
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/internal/engine/process"
 	"github.com/drover-dev/drover/task"
 )
@@ -240,7 +241,7 @@ func TestLost(t *testing.T) {
 			if !errors.Is(err, task.ErrLost) || res.ExitCode != nil {
 				t.Fatalf("%+v, %v", res, err)
 			}
-			change, ok := task.Ending(nil, res, err)
+			change, ok := lifecycle.Ending(nil, res, err)
 			if !ok || change.Verb != task.Stop || change.Cause.Actor != c.actor || change.Cause.Reason != c.reason {
 				t.Errorf("recorded as %+v %+v", change, change.Cause)
 			}

@@ -20,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/drover-dev/drover/internal/driver/shell"
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/internal/engine/process"
 	"github.com/drover-dev/drover/internal/engine/tty"
 	"github.com/drover-dev/drover/task"
@@ -367,7 +368,7 @@ func TestLimit(t *testing.T) {
 	if reason(err) != task.ReasonOutputLimit || len(res.Signals) == 0 {
 		t.Errorf("result %+v, %v", res, err)
 	}
-	if c, ok := task.Ending(nil, res, err); !ok || c.Verb != task.Fail || c.Cause.Reason != task.ReasonOutputLimit {
+	if c, ok := lifecycle.Ending(nil, res, err); !ok || c.Verb != task.Fail || c.Cause.Reason != task.ReasonOutputLimit {
 		t.Errorf("recorded as %+v", c)
 	}
 	alone(t, h)

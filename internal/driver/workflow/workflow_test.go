@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	flow "github.com/drover-dev/drover/internal/agentenv/workflowfile"
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/task"
 	"github.com/drover-dev/drover/task/tasktest"
 )
@@ -102,7 +103,7 @@ func TestRun(t *testing.T) {
 			if got := g.statuses(); got != c.statuses {
 				t.Errorf("the steps stand at %s, want %s", got, c.statuses)
 			}
-			change, _ := task.Ending(nil, g.res, g.err)
+			change, _ := lifecycle.Ending(nil, g.res, g.err)
 			switch {
 			case c.failure == "" && change.Verb != task.Complete:
 				t.Errorf("it ended with %v", g.err)
@@ -212,7 +213,7 @@ func TestStopTree(t *testing.T) {
 	stop := &task.StopError{Cause: task.Cause{Actor: task.ByUser, Reason: task.ReasonStopped}}
 	end(stop)
 	g := <-ended
-	if change, _ := task.Ending(stop, g.res, g.err); change.Verb != task.Stop {
+	if change, _ := lifecycle.Ending(stop, g.res, g.err); change.Verb != task.Stop {
 		t.Errorf("recorded as %+v", change)
 	}
 	if got := g.statuses(); got != "a:completed b:killed c:pending d:pending" {

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -15,9 +16,9 @@ func TestAppendAll(t *testing.T) {
 	ctx := context.Background()
 	path := filepath.Join(t.TempDir(), "s.db")
 	j := open(t, path, Options{})
-	end := func(n int) task.Entry {
+	end := func(n int) lifecycle.Entry {
 		r := record(n)
-		return task.Entry{Verb: task.Complete, Task: r, Notice: &task.Notice{Run: r.Run}}
+		return lifecycle.Entry{Verb: task.Complete, Task: r, Notice: &lifecycle.Notice{Run: r.Run}}
 	}
 	add(t, j, end(700))
 	const size = 3*maxBatch + 10
@@ -25,13 +26,13 @@ func TestAppendAll(t *testing.T) {
 	for w := range 4 {
 		others.Go(func() {
 			for i := range 50 {
-				if _, err := j.Append(ctx, task.Entry{Verb: task.Create, Task: record(5000 + 100*w + i)}); err != nil {
+				if _, err := j.Append(ctx, lifecycle.Entry{Verb: task.Create, Task: record(5000 + 100*w + i)}); err != nil {
 					t.Error(err)
 				}
 			}
 		})
 	}
-	batch := make([]task.Entry, size)
+	batch := make([]lifecycle.Entry, size)
 	for i := range batch {
 		batch[i] = end(i) // the one with number 700 has ended already
 	}
@@ -70,10 +71,10 @@ func BenchmarkBatch(b *testing.B) {
 	j := open(b, filepath.Join(b.TempDir(), "s.db"), Options{})
 	n := 0
 	for b.Loop() {
-		batch := make([]task.Entry, 2000)
+		batch := make([]lifecycle.Entry, 2000)
 		for i := range batch {
 			n++
-			batch[i] = task.Entry{Verb: task.Create, Task: record(n)}
+			batch[i] = lifecycle.Entry{Verb: task.Create, Task: record(n)}
 		}
 		for _, err := range second(j.AppendAll(context.Background(), batch)) {
 			if err != nil {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -13,12 +14,12 @@ import (
 func TestCommittedOrder(t *testing.T) {
 	j := open(t, t.TempDir()+"/session.db", Options{})
 	r := record(1)
-	add(t, j, task.Entry{Verb: task.Create, At: time.Unix(1, 0), Task: r})
+	add(t, j, lifecycle.Entry{Verb: task.Create, At: time.Unix(1, 0), Task: r})
 	before := j.Last()
 	grown := j.Grown()
 	var told task.Seq
-	seq := add(t, j, task.Entry{Verb: task.Complete, At: time.Unix(2, 0), Task: r,
-		Notice: &task.Notice{Run: r.Run, Task: r.ID, Owner: "s00000000"},
+	seq := add(t, j, lifecycle.Entry{Verb: task.Complete, At: time.Unix(2, 0), Task: r,
+		Notice: &lifecycle.Notice{Run: r.Run, Task: r.ID, Owner: "s00000000"},
 		Committed: func(seq task.Seq) {
 			told = seq
 			if j.Last() != before {
@@ -45,7 +46,7 @@ func TestCommittedRefused(t *testing.T) {
 	if err := j.Close(); err != nil {
 		t.Fatal(err)
 	}
-	_, err := j.Append(t.Context(), task.Entry{Verb: task.Create, Task: record(1), Committed: func(task.Seq) { t.Error("told") }})
+	_, err := j.Append(t.Context(), lifecycle.Entry{Verb: task.Create, Task: record(1), Committed: func(task.Seq) { t.Error("told") }})
 	if !errors.Is(err, ErrClosed) {
 		t.Error(err)
 	}

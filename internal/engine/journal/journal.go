@@ -36,6 +36,7 @@ import (
 
 	_ "modernc.org/sqlite" // the database driver
 
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/internal/platform/failpoint"
 	"github.com/drover-dev/drover/task"
 )
@@ -85,7 +86,7 @@ type Journal struct {
 
 // request is one caller who wants something written.
 type request struct {
-	entry   *task.Entry // one of these four is set
+	entry   *lifecycle.Entry // one of these four is set
 	letter  *task.Message
 	ack     []task.Seq // notices and messages to acknowledge
 	summary *summaryPart
@@ -268,7 +269,7 @@ func (j *Journal) reader() (*sql.DB, error) {
 // Append writes an event and returns its number when it is durable. An error
 // means that nothing of the entry was written. A ctx that has ended refuses the
 // event; once it is on its way it is waited for.
-func (j *Journal) Append(ctx context.Context, e task.Entry) (task.Seq, error) {
+func (j *Journal) Append(ctx context.Context, e lifecycle.Entry) (task.Seq, error) {
 	record, err := encode(&e.Task)
 	if err != nil {
 		return 0, fmt.Errorf("append event of task %s: %w", e.Task.ID, err)
@@ -283,7 +284,7 @@ func (j *Journal) Append(ctx context.Context, e task.Entry) (task.Seq, error) {
 
 // AppendAll writes many events as [Journal.Append] does, with as few commits as
 // it can. The answers are in the order of the entries; each stands for its own.
-func (j *Journal) AppendAll(ctx context.Context, entries []task.Entry) ([]task.Seq, []error) {
+func (j *Journal) AppendAll(ctx context.Context, entries []lifecycle.Entry) ([]task.Seq, []error) {
 	all, good := make([]*request, len(entries)), make([]*request, 0, len(entries))
 	for i := range entries {
 		r := &request{entry: &entries[i], turn: make(chan bool, 1)}

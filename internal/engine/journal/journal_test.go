@@ -13,6 +13,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -43,7 +44,7 @@ func record(n int) task.Record {
 		Name: "n", Description: "a <b> & c", CreateTime: time.Unix(1, 0).UTC(), Command: "true", Cwd: "/tmp"}
 }
 
-func add(t testing.TB, j *Journal, e task.Entry) task.Seq {
+func add(t testing.TB, j *Journal, e lifecycle.Entry) task.Seq {
 	t.Helper()
 	seq, err := j.Append(context.Background(), e)
 	if err != nil {
@@ -60,13 +61,13 @@ func TestReopen(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := record(1)
-	add(t, j, task.Entry{Verb: task.Create, Task: r})
+	add(t, j, lifecycle.Entry{Verb: task.Create, Task: r})
 	r.Status = task.Completed
-	seq := add(t, j, task.Entry{Verb: task.Complete, Task: r, Notice: &task.Notice{Run: r.Run, Owner: "s00000000", Priority: task.Later}, Answer: "42"})
+	seq := add(t, j, lifecycle.Entry{Verb: task.Complete, Task: r, Notice: &lifecycle.Notice{Run: r.Run, Owner: "s00000000", Priority: task.Later}, Answer: "42"})
 	if err := j.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := j.Append(ctx, task.Entry{Verb: task.Create, Task: r}); !errors.Is(err, ErrClosed) {
+	if _, err := j.Append(ctx, lifecycle.Entry{Verb: task.Create, Task: r}); !errors.Is(err, ErrClosed) {
 		t.Fatalf("append to a closed journal: %v", err)
 	}
 	for _, opts := range []Options{{ReadOnly: true}, {}} {
@@ -107,7 +108,7 @@ func TestSecondEnd(t *testing.T) {
 	j := open(t, filepath.Join(t.TempDir(), "s.db"), Options{})
 	end := func(n int) error {
 		r := record(n)
-		_, err := j.Append(context.Background(), task.Entry{Verb: task.Complete, Task: r, Notice: &task.Notice{Run: r.Run}})
+		_, err := j.Append(context.Background(), lifecycle.Entry{Verb: task.Complete, Task: r, Notice: &lifecycle.Notice{Run: r.Run}})
 		return err
 	}
 	if err := end(0); err != nil {
@@ -159,7 +160,7 @@ func TestCursors(t *testing.T) {
 	for w := range writers {
 		wg.Go(func() {
 			for i := range each {
-				if _, err := j.Append(ctx, task.Entry{Verb: task.Create, Task: record(w*each + i)}); err != nil {
+				if _, err := j.Append(ctx, lifecycle.Entry{Verb: task.Create, Task: record(w*each + i)}); err != nil {
 					t.Error(err)
 				}
 			}
@@ -196,7 +197,7 @@ func TestEventsEnd(t *testing.T) {
 		}
 		done <- n
 	}()
-	add(t, j, task.Entry{Verb: task.Create, Task: record(1)})
+	add(t, j, lifecycle.Entry{Verb: task.Create, Task: record(1)})
 	_ = j.Close()
 	if n := <-done; n > 1 {
 		t.Errorf("reader saw %d events", n)
@@ -267,7 +268,7 @@ func child(path string) {
 		os.Exit(1)
 	}
 	for i := 0; ; i++ {
-		seq, err := j.Append(context.Background(), task.Entry{Verb: task.Create, Task: record(i)})
+		seq, err := j.Append(context.Background(), lifecycle.Entry{Verb: task.Create, Task: record(i)})
 		if err != nil {
 			os.Exit(1)
 		}
@@ -281,7 +282,7 @@ func TestEventAmongDamaged(t *testing.T) {
 	j := open(t, filepath.Join(t.TempDir(), "session.db"), Options{})
 	var seqs []task.Seq
 	for i := range 3 {
-		seqs = append(seqs, add(t, j, task.Entry{Verb: task.Create, Task: record(i)}))
+		seqs = append(seqs, add(t, j, lifecycle.Entry{Verb: task.Create, Task: record(i)}))
 	}
 	if _, err := j.w.conn.ExecContext(ctx, "UPDATE events SET record = x'ff' WHERE seq = ?", int64(seqs[1])); err != nil {
 		t.Fatal(err)
@@ -311,7 +312,7 @@ func BenchmarkAppend(b *testing.B) {
 			for w := range writers {
 				wg.Go(func() {
 					for i := w; i < b.N; i += writers {
-						if _, err := j.Append(context.Background(), task.Entry{Verb: task.Begin, Task: record(i)}); err != nil {
+						if _, err := j.Append(context.Background(), lifecycle.Entry{Verb: task.Begin, Task: record(i)}); err != nil {
 							b.Error(err)
 							return
 						}

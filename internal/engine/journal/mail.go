@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -19,7 +20,7 @@ const (
 type piece struct {
 	seq     task.Seq
 	owner   task.ID
-	notice  *task.Notice
+	notice  *lifecycle.Notice
 	message *task.Message
 }
 
@@ -79,7 +80,7 @@ func (j *Journal) accept(r *request) bool {
 // acknowledged, each oldest first, and the number after which to read on. What was
 // committed before the call is in it.
 func (j *Journal) Mail(ctx context.Context, owner task.ID, after task.Seq) (
-	notices []task.Notice, messages []task.Message, upto task.Seq, err error,
+	notices []lifecycle.Notice, messages []task.Message, upto task.Seq, err error,
 ) {
 	j.mu.Lock()
 	upto = j.count
@@ -118,7 +119,7 @@ func (j *Journal) Mailed() <-chan struct{} {
 const owed = "WHERE owner = ? AND acked = 0 AND seq > ? ORDER BY seq"
 
 // Owed returns the notices that an owner has not acknowledged, oldest first.
-func (j *Journal) Owed(ctx context.Context, owner task.ID) ([]task.Notice, error) {
+func (j *Journal) Owed(ctx context.Context, owner task.ID) ([]lifecycle.Notice, error) {
 	if j.blank() {
 		return nil, nil
 	}
@@ -126,11 +127,11 @@ func (j *Journal) Owed(ctx context.Context, owner task.ID) ([]task.Notice, error
 }
 
 // Notices returns all notices, oldest first.
-func (j *Journal) Notices(ctx context.Context) ([]task.Notice, error) {
+func (j *Journal) Notices(ctx context.Context) ([]lifecycle.Notice, error) {
 	return j.notices(ctx, "ORDER BY seq")
 }
 
-func (j *Journal) notices(ctx context.Context, where string, args ...any) (out []task.Notice, err error) {
+func (j *Journal) notices(ctx context.Context, where string, args ...any) (out []lifecycle.Notice, err error) {
 	db, err := j.reader()
 	if err != nil {
 		return nil, fmt.Errorf("read notices: %w", err)
@@ -141,7 +142,7 @@ func (j *Journal) notices(ctx context.Context, where string, args ...any) (out [
 	}
 	defer rows.Close()
 	for rows.Next() {
-		var n task.Notice
+		var n lifecycle.Notice
 		if err := rows.Scan(&n.Seq, &n.Run, &n.Task, &n.Owner, &n.Priority, &n.Acked); err != nil {
 			return nil, fmt.Errorf("read notices: %w", err)
 		}

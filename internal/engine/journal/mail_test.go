@@ -12,6 +12,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -100,7 +101,7 @@ func (m *mailing) post(t *rapid.T) {
 // many writes more notifications than are kept in memory.
 func (m *mailing) many(t *rapid.T) {
 	owner := rapid.SampledFrom(mailOwners()).Draw(t, "owner")
-	entries := make([]task.Entry, recentMail+10)
+	entries := make([]lifecycle.Entry, recentMail+10)
 	for i := range entries {
 		entries[i] = m.entry(owner, false)
 	}
@@ -109,11 +110,11 @@ func (m *mailing) many(t *rapid.T) {
 	}
 }
 
-func (m *mailing) entry(owner task.ID, acked bool) task.Entry {
+func (m *mailing) entry(owner task.ID, acked bool) lifecycle.Entry {
 	m.ends++
 	r := record(1)
 	r.Run = task.RunID(fmt.Sprintf("run_%d_%d", m.ends, time.Now().UnixNano()))
-	return task.Entry{Verb: task.Complete, Task: r, Notice: &task.Notice{Run: r.Run, Task: r.ID, Owner: owner, Acked: acked}}
+	return lifecycle.Entry{Verb: task.Complete, Task: r, Notice: &lifecycle.Notice{Run: r.Run, Task: r.ID, Owner: owner, Acked: acked}}
 }
 
 func (m *mailing) notice(t *rapid.T) {

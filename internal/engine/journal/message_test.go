@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -38,14 +39,14 @@ func TestMessages(t *testing.T) {
 	if j.Last() != 0 {
 		t.Errorf("a message is counted as an event: last %d", j.Last())
 	}
-	if seq := add(t, j, task.Entry{Verb: task.Create, Task: record(1)}); seq != 2 {
+	if seq := add(t, j, lifecycle.Entry{Verb: task.Create, Task: record(1)}); seq != 2 {
 		t.Errorf("event has number %d", seq)
 	}
 	urgent := letter("a00000001", "two\x00<b>\n")
 	urgent.Priority = task.Next
 	post(urgent, 3)
 	post(letter("s00000000", "other"), 4)
-	if seq := add(t, j, task.Entry{Verb: task.Begin, Task: record(1)}); seq != 5 {
+	if seq := add(t, j, lifecycle.Entry{Verb: task.Begin, Task: record(1)}); seq != 5 {
 		t.Errorf("event has number %d", seq)
 	}
 	post(letter("a00000001", "three"), 6)
@@ -109,7 +110,7 @@ func TestMailFullAlone(t *testing.T) {
 			}
 			r := &request{letter: &m, turn: make(chan bool, 1)}
 			if i == 1 {
-				e := task.Entry{Verb: task.Create, Task: record(int(j.count))}
+				e := lifecycle.Entry{Verb: task.Create, Task: record(int(j.count))}
 				data, err := encode(&e.Task)
 				if err != nil {
 					t.Fatal(err)
@@ -158,7 +159,7 @@ func TestMailFull(t *testing.T) {
 				if err != nil && !errors.Is(err, task.ErrMailFull) {
 					t.Error(err)
 				}
-				if _, other := j.Append(ctx, task.Entry{Verb: task.Create, Task: record(100*s + i)}); other != nil {
+				if _, other := j.Append(ctx, lifecycle.Entry{Verb: task.Create, Task: record(100*s + i)}); other != nil {
 					t.Errorf("an event beside it: %v", other)
 				}
 				mu.Lock()
@@ -295,7 +296,7 @@ func TestRollback(t *testing.T) {
 	if err := j.w.rollback(); err != nil {
 		t.Errorf("a transaction was open: %v", err)
 	}
-	add(t, j, task.Entry{Verb: task.Create, Task: record(1)})
+	add(t, j, lifecycle.Entry{Verb: task.Create, Task: record(1)})
 	if err := j.w.conn.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -70,7 +71,7 @@ func scanEvent(scan func(...any) error) (e task.Event, size int, err error) {
 		return e, 0, fmt.Errorf("event %d: %w", e.Seq, err)
 	}
 	if e.Verb != task.Create {
-		e.Task = e.Task.Short()
+		e.Task = lifecycle.Short(e.Task)
 	}
 	e.At = time.Unix(0, at).UTC()
 	return e, len(record), nil
@@ -219,7 +220,7 @@ func decode(states []State, records [][]byte) error {
 			if err := unseal(records[i], &states[i].Task); err != nil {
 				return fmt.Errorf("read task of event %d: %w", states[i].Seq, err)
 			}
-			states[i].Task = states[i].Task.Short()
+			states[i].Task = lifecycle.Short(states[i].Task)
 		}
 		return nil
 	}

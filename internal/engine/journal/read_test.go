@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -14,16 +15,16 @@ func TestOrder(t *testing.T) {
 	const tasks = 2*walkPiece + 1
 	j := open(t, filepath.Join(t.TempDir(), "s.db"), Options{})
 	var made []task.ID
-	all := make([]task.Entry, 0, 2*tasks)
+	all := make([]lifecycle.Entry, 0, 2*tasks)
 	for n := range tasks {
 		r := record((n*7919 + 5) % tasks) // 7919 is a prime: each comes once
 		made = append(made, r.ID)
-		all = append(all, task.Entry{Verb: task.Create, Task: r})
+		all = append(all, lifecycle.Entry{Verb: task.Create, Task: r})
 	}
 	for n := range tasks {
 		r := record(n)
 		r.Status = task.Running
-		all = append(all, task.Entry{Verb: task.Begin, Task: r})
+		all = append(all, lifecycle.Entry{Verb: task.Begin, Task: r})
 	}
 	if _, errs := j.AppendAll(t.Context(), all); slices.ContainsFunc(errs, func(err error) bool { return err != nil }) {
 		t.Fatal(errs)

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -92,13 +93,13 @@ func written(t testing.TB, tasks int) (db, wal []byte) {
 		if i%9 == 0 {
 			rec.Prompt = random(r, 3000+r.IntN(20_000))
 		}
-		entries := []task.Entry{{Verb: task.Create, At: later(), Task: rec}}
+		entries := []lifecycle.Entry{{Verb: task.Create, At: later(), Task: rec}}
 		rec.Status = task.Running
-		entries = append(entries, task.Entry{Verb: task.Begin, At: later(), Task: rec})
+		entries = append(entries, lifecycle.Entry{Verb: task.Begin, At: later(), Task: rec})
 		if i%5 > 0 {
 			rec.Status = task.Completed
-			entries = append(entries, task.Entry{Verb: task.Complete, At: later(), Task: rec, Answer: random(r, r.IntN(300)),
-				Notice: &task.Notice{Run: rec.Run, Task: rec.ID, Owner: rec.Owner}})
+			entries = append(entries, lifecycle.Entry{Verb: task.Complete, At: later(), Task: rec, Answer: random(r, r.IntN(300)),
+				Notice: &lifecycle.Notice{Run: rec.Run, Task: rec.ID, Owner: rec.Owner}})
 		}
 		seqs, errs := j.AppendAll(t.Context(), entries)
 		if err := errors.Join(errs...); err != nil {

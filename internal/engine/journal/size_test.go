@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -17,9 +18,9 @@ import (
 func end(t testing.TB, j *Journal, n int, answer string) task.RunID {
 	t.Helper()
 	r := record(n)
-	add(t, j, task.Entry{Verb: task.Create, Task: r})
+	add(t, j, lifecycle.Entry{Verb: task.Create, Task: r})
 	r.Status = task.Completed
-	add(t, j, task.Entry{Verb: task.Complete, Task: r, Notice: &task.Notice{Run: r.Run, Owner: "s00000000"}, Answer: answer})
+	add(t, j, lifecycle.Entry{Verb: task.Complete, Task: r, Notice: &lifecycle.Notice{Run: r.Run, Owner: "s00000000"}, Answer: answer})
 	return r.Run
 }
 
@@ -125,7 +126,7 @@ func TestPageBytes(t *testing.T) {
 	for n := range events {
 		r := record(n)
 		r.Error = strings.Repeat("e", each)
-		add(t, j, task.Entry{Verb: task.Create, Task: r})
+		add(t, j, lifecycle.Entry{Verb: task.Create, Task: r})
 	}
 	for name, since := range map[string]func(context.Context, task.Seq) ([]task.Event, error){"memory": j.Since, "file": j.since} {
 		t.Run(name, func(t *testing.T) {
@@ -153,11 +154,11 @@ func TestWhole(t *testing.T) {
 	ctx := t.Context()
 	r := record(1)
 	r.Command = strings.Repeat("c", 100_000)
-	add(t, j, task.Entry{Verb: task.Create, Task: r})
+	add(t, j, lifecycle.Entry{Verb: task.Create, Task: r})
 	r.Status = task.Running
-	add(t, j, task.Entry{Verb: task.Begin, Task: r})
+	add(t, j, lifecycle.Entry{Verb: task.Begin, Task: r})
 	states, err := j.Tasks(ctx)
-	if err != nil || len(states) != 1 || len(states[0].Task.Command) > task.MaxRecordText || states[0].Task.CommandBytes != len(r.Command) {
+	if err != nil || len(states) != 1 || len(states[0].Task.Command) > lifecycle.MaxRecordText || states[0].Task.CommandBytes != len(r.Command) {
 		t.Fatalf("%d tasks, %v", len(states), err)
 	}
 	events, err := j.since(ctx, 0)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -42,7 +43,7 @@ func TestSummary(t *testing.T) {
 	}
 	expect(j, 0, "")
 	for n := range 3 {
-		add(t, j, task.Entry{Verb: task.Create, Task: record(n)})
+		add(t, j, lifecycle.Entry{Verb: task.Create, Task: record(n)})
 	}
 	for _, s := range []struct {
 		upTo task.Seq
@@ -56,7 +57,7 @@ func TestSummary(t *testing.T) {
 	if events, err := j.since(ctx, 0); err != nil || len(events) != 3 || j.Last() != 3 {
 		t.Errorf("%d events up to %d, %v", len(events), j.Last(), err)
 	}
-	if seq := add(t, j, task.Entry{Verb: task.Create, Task: record(3)}); seq != 4 {
+	if seq := add(t, j, lifecycle.Entry{Verb: task.Create, Task: record(3)}); seq != 4 {
 		t.Errorf("the next event is %d", seq)
 	}
 	reader, err := Open(path, Options{ReadOnly: true})
@@ -96,7 +97,7 @@ func TestSummaryHalf(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "session.db")
 	j := open(t, path, Options{})
 	for n := range 2 {
-		add(t, j, task.Entry{Verb: task.Create, Task: record(n)})
+		add(t, j, lifecycle.Entry{Verb: task.Create, Task: record(n)})
 	}
 	whole := func(upTo task.Seq, text string) {
 		t.Helper()
@@ -142,13 +143,13 @@ func TestSummaryHalf(t *testing.T) {
 func TestChanged(t *testing.T) {
 	j := open(t, filepath.Join(t.TempDir(), "session.db"), Options{})
 	for n := range 2 * mostAsked {
-		add(t, j, task.Entry{Verb: task.Create, Task: record(n)})
+		add(t, j, lifecycle.Entry{Verb: task.Create, Task: record(n)})
 	}
 	after := j.Last()
 	for _, n := range []int{3, 7, 3, 2 * mostAsked} {
 		r := record(n)
 		r.Status = task.Running
-		add(t, j, task.Entry{Verb: task.Begin, Task: r})
+		add(t, j, lifecycle.Entry{Verb: task.Begin, Task: r})
 	}
 	all, err := j.Tasks(t.Context())
 	if err != nil {

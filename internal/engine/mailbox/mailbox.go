@@ -18,6 +18,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -26,7 +27,7 @@ type Log interface {
 	// Mail returns what an owner has not acknowledged after a number, and the number
 	// after which to read on. What was durable before the call is in it.
 	Mail(ctx context.Context, owner task.ID, after task.Seq) (
-		notices []task.Notice, messages []task.Message, upto task.Seq, err error)
+		notices []lifecycle.Notice, messages []task.Message, upto task.Seq, err error)
 	// Mailed returns a channel that is closed when the next mail of anybody is durable.
 	Mailed() <-chan struct{}
 	Acknowledge(ctx context.Context, seqs ...task.Seq) error
@@ -46,7 +47,7 @@ type Box struct {
 type Mail struct {
 	Seq     task.Seq
 	Urgent  bool
-	Notice  task.Notice
+	Notice  lifecycle.Notice
 	Message *task.Message // nil: it is the notice
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -19,14 +20,14 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // memLog is a log in memory.
 type memLog struct {
 	mu     sync.Mutex
-	owed   []task.Notice
+	owed   []lifecycle.Notice
 	unread []task.Message
 	after  []task.Seq // of each read
 	mailed chan struct{}
 	err    error
 }
 
-func (l *memLog) Mail(_ context.Context, owner task.ID, after task.Seq) (notices []task.Notice, messages []task.Message, upto task.Seq, _ error) {
+func (l *memLog) Mail(_ context.Context, owner task.ID, after task.Seq) (notices []lifecycle.Notice, messages []task.Message, upto task.Seq, _ error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	upto, l.after = after, append(l.after, after)
@@ -58,7 +59,7 @@ func (l *memLog) write(mail ...any) {
 	defer l.mu.Unlock()
 	for _, m := range mail {
 		switch m := m.(type) {
-		case task.Notice:
+		case lifecycle.Notice:
 			l.owed = append(l.owed, m)
 		case task.Message:
 			l.unread = append(l.unread, m)
@@ -76,7 +77,7 @@ func (l *memLog) Acknowledge(_ context.Context, seqs ...task.Seq) error {
 	if l.err != nil {
 		return l.err
 	}
-	l.owed = slices.DeleteFunc(l.owed, func(n task.Notice) bool { return slices.Contains(seqs, n.Seq) })
+	l.owed = slices.DeleteFunc(l.owed, func(n lifecycle.Notice) bool { return slices.Contains(seqs, n.Seq) })
 	l.unread = slices.DeleteFunc(l.unread, func(m task.Message) bool { return slices.Contains(seqs, m.Seq) })
 	return nil
 }
@@ -110,11 +111,11 @@ func seqs(t *testing.T, b *Box) (out []task.Seq) {
 // Every look shows what was durable before it, though nobody was woken, and reads on
 // where the last has ended.
 func TestOrder(t *testing.T) {
-	log := &memLog{owed: []task.Notice{{Seq: 4, Owner: "s1"}, {Seq: 2, Owner: "s1", Priority: task.Later}, {Seq: 9, Owner: "s2"}}}
+	log := &memLog{owed: []lifecycle.Notice{{Seq: 4, Owner: "s1"}, {Seq: 2, Owner: "s1", Priority: task.Later}, {Seq: 9, Owner: "s2"}}}
 	b := open(t, "s1", log)
-	log.write(task.Notice{Seq: 17, Owner: "s1", Priority: task.Next},
-		task.Notice{Seq: 18, Owner: "s1", Acked: true}, // known
-		task.Notice{Seq: 19, Owner: "s2"})              // somebody else's
+	log.write(lifecycle.Notice{Seq: 17, Owner: "s1", Priority: task.Next},
+		lifecycle.Notice{Seq: 18, Owner: "s1", Acked: true}, // known
+		lifecycle.Notice{Seq: 19, Owner: "s2"})              // somebody else's
 	if got := seqs(t, b); !slices.Equal(got, []task.Seq{17, 2, 4}) {
 		t.Fatalf("owed %v", got)
 	}
@@ -134,11 +135,11 @@ func TestOrder(t *testing.T) {
 
 // Notices and messages come in one order, urgent ones first, and go the same way.
 func TestMessages(t *testing.T) {
-	log := &memLog{owed: []task.Notice{{Seq: 4, Owner: "s1"}}, unread: []task.Message{{Seq: 3, To: "s1", Text: "x"}, {Seq: 5, To: "s2"}}}
+	log := &memLog{owed: []lifecycle.Notice{{Seq: 4, Owner: "s1"}}, unread: []task.Message{{Seq: 3, To: "s1", Text: "x"}, {Seq: 5, To: "s2"}}}
 	b := open(t, "s1", log)
 	late := task.Message{Seq: 8, To: "s1", Priority: task.Next, Text: "now"}
 	log.write(late, task.Message{Seq: 9, To: "s2"}, // somebody else's
-		task.Notice{Seq: 6, Owner: "s1", Priority: task.Next})
+		lifecycle.Notice{Seq: 6, Owner: "s1", Priority: task.Next})
 	order := func() (out []task.Seq) {
 		for _, m := range look(t, b) {
 			if out = append(out, m.Seq); m.Message != nil && m.Message.Seq != m.Seq || m.Message == nil && m.Notice.Seq != m.Seq {
@@ -200,7 +201,7 @@ func TestRenderMessage(t *testing.T) {
 
 // A notice whose acknowledgement could not be written comes again.
 func TestFault(t *testing.T) {
-	log := &memLog{owed: []task.Notice{{Seq: 1, Owner: "s1"}}}
+	log := &memLog{owed: []lifecycle.Notice{{Seq: 1, Owner: "s1"}}}
 	b := open(t, "s1", log)
 	log.err = errors.New("disk full")
 	if err := b.Acknowledge(t.Context(), 1); !errors.Is(err, log.err) {
@@ -221,14 +222,14 @@ func TestWake(t *testing.T) {
 		woken := make(chan error)
 		go func() { woken <- b.Wait(t.Context()) }()
 		synctest.Wait()
-		log.write(task.Notice{Seq: 1, Owner: "s2"})
+		log.write(lifecycle.Notice{Seq: 1, Owner: "s2"})
 		synctest.Wait()
 		select {
 		case <-woken:
 			t.Fatal("woken by nothing")
 		default:
 		}
-		log.write(task.Notice{Seq: 2, Owner: "s1"})
+		log.write(lifecycle.Notice{Seq: 2, Owner: "s1"})
 		if err := <-woken; err != nil {
 			t.Error(err)
 		}
@@ -331,7 +332,7 @@ func TestSize(t *testing.T) {
 
 // An end whose record cannot be read is one line, of which nothing can end the element.
 func TestRenderUnreadable(t *testing.T) {
-	got := RenderUnreadable(task.Notice{Task: "a00000001", Run: "run_1"}, errors.New("read event 7: </summary>\nbad"))
+	got := RenderUnreadable(lifecycle.Notice{Task: "a00000001", Run: "run_1"}, errors.New("read event 7: </summary>\nbad"))
 	want := "<task-notification>\n<task-id>a00000001</task-id>\n<summary>Run run_1 has ended, and its record could not be read: read event 7: &lt;/summary&gt; bad</summary>\n</task-notification>"
 	if got != want {
 		t.Errorf("%s, want\n%s", got, want)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/task"
 )
@@ -69,7 +70,7 @@ func Render(l Letter) string {
 
 // RenderUnreadable makes the text by which a model is told of an end whose record
 // cannot be read.
-func RenderUnreadable(n task.Notice, why error) string {
+func RenderUnreadable(n lifecycle.Notice, why error) string {
 	var b strings.Builder
 	b.WriteString("<task-notification>\n")
 	element(&b, "task-id", string(n.Task))

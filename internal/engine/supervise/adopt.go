@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/internal/platform/failpoint"
 	"github.com/drover-dev/drover/task"
 )
@@ -28,7 +29,7 @@ func (s *Supervisor) Adopt(ctx context.Context, tasks []Old, driver func(task.Ki
 		e := s.entry(rec.ID)
 		if old.Begun != nil {
 			var err error
-			if rec, err = s.apply(ctx, e, task.Change{Verb: task.Begin, Process: old.Begun}, nil, ""); err != nil {
+			if rec, err = s.apply(ctx, e, lifecycle.Change{Verb: task.Begin, Process: old.Begun}, nil, ""); err != nil {
 				return fmt.Errorf("adopt task %s: %w", old.Task.ID, err)
 			}
 		}
@@ -37,14 +38,14 @@ func (s *Supervisor) Adopt(ctx context.Context, tasks []Old, driver func(task.Ki
 				return fmt.Errorf("adopt task %s: %w", rec.ID, err)
 			}
 			if rec.Stopping { // what was asked of the earlier host is done by this one
-				e.freeze(&task.StopError{Cause: task.Unfinished()})
+				e.freeze(&task.StopError{Cause: lifecycle.Unfinished()})
 			}
 			s.runs.Add(1) // launch takes it
 			s.launch(e, d, true)
 			continue
 		}
-		lost := task.Change{Verb: task.Stop, Cause: task.Lost(rec, "")}
-		var notice task.Notice
+		lost := lifecycle.Change{Verb: task.Stop, Cause: task.Lost(rec, "")}
+		var notice lifecycle.Notice
 		rec, err := s.apply(ctx, e, lost, &notice, "")
 		if err != nil {
 			return fmt.Errorf("adopt task %s: %w", rec.ID, err)
@@ -78,7 +79,7 @@ func (s *Supervisor) remember(old Old) {
 
 // retain is remember for a caller who holds mu.
 func (s *Supervisor) retain(old Old) {
-	rec := old.Task.Short()
+	rec := lifecycle.Short(old.Task)
 	e := &entry{
 		id:       rec.ID,
 		root:     rec.ID,
@@ -168,7 +169,7 @@ func (s *Supervisor) Resume(ctx context.Context, id task.ID, d task.Driver, spec
 		return task.Record{}, err
 	}
 	defer s.unpin(e)
-	rec, err := s.apply(ctx, e, task.Change{
+	rec, err := s.apply(ctx, e, lifecycle.Change{
 		Verb:       task.Resume,
 		Run:        task.NewRunID(),
 		Background: spec.Backgrounded,

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/internal/platform/failpoint"
 	"github.com/drover-dev/drover/task"
 )
@@ -75,14 +76,14 @@ func (s *Supervisor) ask(ctx, life context.Context, e *entry, q task.Question) (
 	if e != nil {
 		q.Task = e.id
 	}
-	o := &question{Question: q.Shown(), whole: q, e: e, reply: make(chan task.Reply, 1)}
-	o.ID = task.NewQuestionID()
+	o := &question{Question: lifecycle.Shown(q), whole: q, e: e, reply: make(chan task.Reply, 1)}
+	o.ID = lifecycle.NewQuestionID()
 	if err := s.desk.enter(ctx, o); err != nil {
 		return task.Reply{}, err
 	}
 	defer s.desk.leave(o, "is not asked any more: whoever asked has ended or was stopped")
 	if e != nil {
-		if _, err := s.apply(ctx, e, task.Change{Verb: task.Ask, At: o.At, Question: &o.Question}, nil, ""); err != nil {
+		if _, err := s.apply(ctx, e, lifecycle.Change{Verb: task.Ask, At: o.At, Question: &o.Question}, nil, ""); err != nil {
 			return task.Reply{}, fmt.Errorf("ask: %w", err)
 		}
 		_ = failpoint.Hit("task/asked")
@@ -142,7 +143,7 @@ func (s *Supervisor) withdraw(ctx context.Context, o *question) (task.Reply, err
 // gone reports that a question was closed by something else than an answer.
 func gone(err error) bool {
 	var move *task.MoveError
-	return errors.Is(err, task.ErrNotAsked) || errors.As(err, &move)
+	return errors.Is(err, lifecycle.ErrNotAsked) || errors.As(err, &move)
 }
 
 // settle closes a question, once: the record of its task decides who was first.
@@ -150,7 +151,7 @@ func (s *Supervisor) settle(ctx context.Context, o *question, r task.Reply, by t
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.settled {
-		return task.ErrNotAsked
+		return lifecycle.ErrNotAsked
 	}
 	if o.e != nil {
 		now := time.Now().UTC()
@@ -163,7 +164,7 @@ func (s *Supervisor) settle(ctx context.Context, o *question, r task.Reply, by t
 			Cause:   by,
 			At:      now,
 		}
-		if _, err := s.apply(ctx, o.e, task.Change{Verb: task.Answer, At: now, Answered: a}, nil, ""); err != nil {
+		if _, err := s.apply(ctx, o.e, lifecycle.Change{Verb: task.Answer, At: now, Answered: a}, nil, ""); err != nil {
 			return err
 		}
 	}
@@ -206,7 +207,7 @@ func (s *Supervisor) Question(id string) (task.Question, bool) {
 	if o == nil || o.e != nil && !o.e.rec.Load().Asks(o.ID) {
 		return task.Question{}, false
 	}
-	q, all := o.Question, o.whole.Whole()
+	q, all := o.Question, lifecycle.Whole(o.whole)
 	q.Input, q.Hidden = all.Input, all.Hidden
 	return q, true
 }
@@ -268,7 +269,7 @@ func (s *Supervisor) unask(ctx context.Context, e *entry) error {
 		now := time.Now().UTC()
 		a := &task.Answered{ID: q.ID, Tool: q.Tool, Digest: q.Digest, At: now,
 			Cause: task.Cause{Actor: task.ByRuntime, Reason: task.ReasonWithdrawn, Detail: "its host ended without closing"}}
-		if _, err := s.apply(ctx, e, task.Change{Verb: task.Answer, At: now, Answered: a}, nil, ""); err != nil {
+		if _, err := s.apply(ctx, e, lifecycle.Change{Verb: task.Answer, At: now, Answered: a}, nil, ""); err != nil {
 			return err
 		}
 	}

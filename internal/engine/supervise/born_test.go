@@ -8,16 +8,17 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/task"
 )
 
 // bornLog has first events of tasks looked at before anybody hears that they are durable.
 type bornLog struct {
 	memLog
-	seen func([]task.Entry) error
+	seen func([]lifecycle.Entry) error
 }
 
-func (l *bornLog) AppendAll(ctx context.Context, entries []task.Entry) ([]task.Seq, []error) {
+func (l *bornLog) AppendAll(ctx context.Context, entries []lifecycle.Entry) ([]task.Seq, []error) {
 	silent := slices.Clone(entries)
 	for i := range silent {
 		silent[i].Committed = nil
@@ -38,7 +39,7 @@ func TestEndedNamesTheNewborn(t *testing.T) {
 	log := &bornLog{}
 	s := New(Config{Session: "s00000000", Log: log})
 	defer s.Close()
-	log.seen = func(entries []task.Entry) error {
+	log.seen = func(entries []lifecycle.Entry) error {
 		if _, live := s.Ended(); !slices.Contains(live, entries[0].Task.ID) {
 			t.Errorf("%s is in the log, and not among those that live: %v", entries[0].Task.ID, live)
 		}
@@ -56,7 +57,7 @@ func TestSecondStartByKey(t *testing.T) {
 	for name, fault := range map[string]error{"durable": nil, "refused": full} {
 		t.Run(name, func(t *testing.T) {
 			at, met, gate := make(chan struct{}), make(chan struct{}), make(chan struct{})
-			log := &bornLog{seen: func(entries []task.Entry) error {
+			log := &bornLog{seen: func(entries []lifecycle.Entry) error {
 				switch entries[0].Task.Name {
 				case "first":
 					close(at)
@@ -111,7 +112,7 @@ func TestSecondStartByKey(t *testing.T) {
 func TestSameKeyInABatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var fault error
-		s := New(Config{Session: "s00000000", Log: &bornLog{seen: func([]task.Entry) error { return fault }}})
+		s := New(Config{Session: "s00000000", Log: &bornLog{seen: func([]lifecycle.Entry) error { return fault }}})
 		defer s.Close()
 		root := start(t, s, work(until), task.Spec{})
 		batch := []Starting{{work(until), task.Spec{Parent: root.ID, Key: "k"}}, {work(until), task.Spec{Parent: root.ID, Key: "k"}}}

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -110,8 +111,8 @@ func TestKeysKept(t *testing.T) {
 func TestSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &memLog{}
-		var owed []task.Notice
-		s := New(Config{Session: "s00000000", Log: log, Recorded: func(n task.Notice) { owed = append(owed, n) }})
+		var owed []lifecycle.Notice
+		s := New(Config{Session: "s00000000", Log: log, Recorded: func(n lifecycle.Notice) { owed = append(owed, n) }})
 		defer s.Close()
 		rec := start(t, s, work(func(ctx context.Context, h task.Host) (task.Result, error) {
 			return task.Result{}, h.Tell(ctx, task.MonitorEvent, "a line", task.Next)

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -129,7 +130,7 @@ func TestLongPrompt(t *testing.T) {
 			t.Errorf("the prompts begin with %.20q and %.20q", r.Prompt, now.Prompt)
 		}
 		for _, e := range log.entries {
-			if len(e.Task.Prompt) > task.MaxRecordPrompt {
+			if len(e.Task.Prompt) > lifecycle.MaxRecordPrompt {
 				t.Errorf("%s has %d bytes of the prompt", e.Verb, len(e.Task.Prompt))
 			}
 		}

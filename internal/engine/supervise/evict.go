@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -58,7 +59,7 @@ func (s *Supervisor) queueEnded(e *entry) {
 func (e *entry) weigh() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return entryWeight + e.rec.Load().Weight() + len(e.spec.Input)
+	return entryWeight + lifecycle.Weight(e.rec.Load()) + len(e.spec.Input)
 }
 
 // evict takes out of the memory what ended first, when more ended tasks are held

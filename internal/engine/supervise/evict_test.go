@@ -11,6 +11,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -267,7 +268,7 @@ func TestEvictAdopted(t *testing.T) {
 		if n > 0 && n%10 == 0 {
 			r.Parent = old[n-1].Task.ID
 		}
-		seq, err := log.Append(t.Context(), task.Entry{Verb: task.Complete, Task: r})
+		seq, err := log.Append(t.Context(), lifecycle.Entry{Verb: task.Complete, Task: r})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -67,7 +68,7 @@ func TestLongCommand(t *testing.T) {
 		command := strings.Repeat("x", 100_000)
 		r := start(t, s, work(instant), task.Spec{Command: command})
 		synctest.Wait()
-		if len(r.Command) > task.MaxRecordText || r.CommandBytes != len(command) {
+		if len(r.Command) > lifecycle.MaxRecordText || r.CommandBytes != len(command) {
 			t.Errorf("the record has %d bytes of %d", len(r.Command), r.CommandBytes)
 		}
 		log.mu.Lock()

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -124,7 +125,7 @@ type slowLog struct {
 	enter, leave chan struct{}
 }
 
-func (l *slowLog) Append(ctx context.Context, e task.Entry) (task.Seq, error) {
+func (l *slowLog) Append(ctx context.Context, e lifecycle.Entry) (task.Seq, error) {
 	if e.Verb == task.Resume {
 		close(l.enter)
 		<-l.leave

@@ -20,6 +20,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/drover-dev/drover/internal/engine/journal"
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/internal/engine/mailbox"
 	"github.com/drover-dev/drover/internal/engine/supervise"
 	"github.com/drover-dev/drover/task"
@@ -121,7 +122,7 @@ type world struct {
 // Append is the log until the crash. Who writes after it is gone; what was
 // under way may still become durable, but at most once for each task: nobody
 // who is dead can go on from there.
-func (w *world) Append(ctx context.Context, e task.Entry) (task.Seq, error) {
+func (w *world) Append(ctx context.Context, e lifecycle.Entry) (task.Seq, error) {
 	if !w.dead.Load() {
 		return w.j.Append(ctx, e)
 	}
@@ -137,7 +138,7 @@ func (w *world) Append(ctx context.Context, e task.Entry) (task.Seq, error) {
 }
 
 // AppendAll is Append: the history starts one task at a time.
-func (w *world) AppendAll(ctx context.Context, entries []task.Entry) ([]task.Seq, []error) {
+func (w *world) AppendAll(ctx context.Context, entries []lifecycle.Entry) ([]task.Seq, []error) {
 	seq, err := w.Append(ctx, entries[0])
 	return []task.Seq{seq}, []error{err}
 }
@@ -498,7 +499,7 @@ func (w *world) read1(t *rapid.T, most int, lost bool) {
 
 // check compares the log with the model after every action.
 func (w *world) check(t *rapid.T) {
-	ends, notices := map[task.RunID]task.Record{}, map[task.RunID]task.Notice{}
+	ends, notices := map[task.RunID]task.Record{}, map[task.RunID]lifecycle.Notice{}
 	var after task.Seq
 	for {
 		events, err := w.j.Since(t.Context(), after)

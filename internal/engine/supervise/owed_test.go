@@ -6,18 +6,19 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/task"
 )
 
 type numbers struct{ n atomic.Int64 }
 
-func (l *numbers) Append(_ context.Context, e task.Entry) (task.Seq, error) {
+func (l *numbers) Append(_ context.Context, e lifecycle.Entry) (task.Seq, error) {
 	seq := task.Seq(l.n.Add(1))
 	e.Committed(seq)
 	return seq, nil
 }
 
-func (l *numbers) AppendAll(ctx context.Context, entries []task.Entry) ([]task.Seq, []error) {
+func (l *numbers) AppendAll(ctx context.Context, entries []lifecycle.Entry) ([]task.Seq, []error) {
 	return each(ctx, entries, l.Append)
 }
 
@@ -36,7 +37,7 @@ func (nothing) Run(context.Context, task.Host) (task.Result, error) {
 func TestOwedFirst(t *testing.T) {
 	owed := make(chan task.Status, 1)
 	var s *Supervisor
-	s = New(Config{Log: &numbers{}, Recorded: func(n task.Notice) {
+	s = New(Config{Log: &numbers{}, Recorded: func(n lifecycle.Notice) {
 		r, _ := s.Get(n.Task)
 		owed <- r.Status
 	}})

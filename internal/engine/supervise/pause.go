@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -88,7 +89,7 @@ func (s *Supervisor) Suspend(ctx context.Context) (goOn func(context.Context) er
 
 // set changes one task. The caller holds cold.
 func (s *Supervisor) set(ctx context.Context, e *entry, verb task.Verb) (task.Record, error) {
-	rec, err := s.apply(ctx, e, task.Change{Verb: verb}, nil, "")
+	rec, err := s.apply(ctx, e, lifecycle.Change{Verb: verb}, nil, "")
 	if err != nil {
 		return rec, err
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -22,7 +23,7 @@ type gateLog struct {
 	gate chan error
 }
 
-func (l *gateLog) Append(ctx context.Context, e task.Entry) (task.Seq, error) {
+func (l *gateLog) Append(ctx context.Context, e lifecycle.Entry) (task.Seq, error) {
 	if e.Verb == task.Create && e.Task.Depth == 2 {
 		l.at <- e.Task.ID
 		if err := <-l.gate; err != nil {
@@ -32,7 +33,7 @@ func (l *gateLog) Append(ctx context.Context, e task.Entry) (task.Seq, error) {
 	return l.memLog.Append(ctx, e)
 }
 
-func (l *gateLog) AppendAll(ctx context.Context, entries []task.Entry) ([]task.Seq, []error) {
+func (l *gateLog) AppendAll(ctx context.Context, entries []lifecycle.Entry) ([]task.Seq, []error) {
 	return each(ctx, entries, l.Append)
 }
 
@@ -337,7 +338,7 @@ func TestConcurrent(t *testing.T) {
 // What is asked of a task that is not there changes nothing and tells nobody.
 func TestUnknown(t *testing.T) {
 	log := &memLog{}
-	s := New(Config{Log: log, Ended: func(task.Record, task.Notice) { t.Error("somebody was told of an end") }})
+	s := New(Config{Log: log, Ended: func(task.Record, lifecycle.Notice) { t.Error("somebody was told of an end") }})
 	defer s.Close()
 	const id = "a00000000"
 	_, stop := s.Stop(t.Context(), []task.ID{id}, byUser)

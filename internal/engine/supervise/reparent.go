@@ -5,13 +5,14 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/task"
 )
 
 // handOver gives what a task has left running to its own parent, if it is to and
 // ends by itself, before its end is recorded: who dies in between has lost
 // nothing. What cannot be given is left to be stopped.
-func (s *Supervisor) handOver(e *entry, end task.Change) {
+func (s *Supervisor) handOver(e *entry, end lifecycle.Change) {
 	if e.rec.Load().OnEnd != task.Reparents || end.Verb == task.Stop {
 		return
 	}
@@ -38,7 +39,7 @@ func (s *Supervisor) move(from, c *entry) {
 	if to != nil && !to.take(c) {
 		return // it is being stopped
 	}
-	change := task.Change{Verb: task.Reparent, Parent: old.Parent, Owner: c.rec.Load().Owner, Depth: old.Depth}
+	change := lifecycle.Change{Verb: task.Reparent, Parent: old.Parent, Owner: c.rec.Load().Owner, Depth: old.Depth}
 	if change.Owner == from.id {
 		change.Owner = old.Owner
 	}
@@ -78,7 +79,7 @@ func (s *Supervisor) rise(ctx context.Context, e *entry, depth int) {
 		_, _ = s.apply(
 			ctx,
 			c,
-			task.Change{Verb: task.Reparent, Parent: r.Parent, Owner: r.Owner, Depth: depth + 1},
+			lifecycle.Change{Verb: task.Reparent, Parent: r.Parent, Owner: r.Owner, Depth: depth + 1},
 			nil,
 			"",
 		) // it bounds what is started below, and no more

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -72,7 +73,7 @@ func (r *reporter) run(life context.Context, s *Supervisor) {
 		batch := slices.Collect(maps.Keys(r.newest))
 		r.mu.Unlock()
 		for _, e := range batch {
-			_, _ = s.apply(life, e, task.Change{Verb: task.Report}, nil, "") // what a full disk refuses is for the next event
+			_, _ = s.apply(life, e, lifecycle.Change{Verb: task.Report}, nil, "") // what a full disk refuses is for the next event
 		}
 		pause := time.NewTimer(reportEvery)
 		select {
@@ -94,6 +95,6 @@ func (s *Supervisor) Summarize(ctx context.Context, id task.ID, text string) err
 	if text == "" {
 		return nil
 	}
-	_, err := s.apply(ctx, e, task.Change{Verb: task.Report, Summary: text}, nil, "")
+	_, err := s.apply(ctx, e, lifecycle.Change{Verb: task.Report, Summary: text}, nil, "")
 	return err
 }

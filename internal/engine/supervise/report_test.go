@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -19,7 +20,7 @@ type reportLog struct {
 	gate  chan struct{}
 }
 
-func (l *reportLog) Append(ctx context.Context, e task.Entry) (task.Seq, error) {
+func (l *reportLog) Append(ctx context.Context, e lifecycle.Entry) (task.Seq, error) {
 	if e.Verb == task.Report && l.armed.CompareAndSwap(true, false) {
 		l.at <- e.Task.ID
 		<-l.gate

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/internal/platform/failpoint"
 	"github.com/drover-dev/drover/task"
 )
@@ -65,7 +66,7 @@ func (s *Supervisor) run(ctx context.Context, e *entry, d task.Driver, q *queued
 		h.pool, h.held = q.pool, true
 	}
 	if _, launches := d.(task.Launcher); !adopted && !launches {
-		if _, err := s.apply(ctx, e, task.Change{Verb: task.Begin}, nil, ""); err != nil {
+		if _, err := s.apply(ctx, e, lifecycle.Change{Verb: task.Begin}, nil, ""); err != nil {
 			s.conclude(ctx, e, h, task.Result{}, &task.FailError{Reason: task.ReasonStart, Err: fmt.Errorf("begin: %w", err)})
 			return
 		}
@@ -124,7 +125,7 @@ func (e *entry) queued() *task.Progress {
 // queue waits for a place and shows which.
 func (s *Supervisor) queue(ctx context.Context, e *entry, q *queued) error {
 	if q.turn != nil {
-		_, _ = s.apply(ctx, e, task.Change{Verb: task.Report, Progress: e.queued()}, nil, "")
+		_, _ = s.apply(ctx, e, lifecycle.Change{Verb: task.Report, Progress: e.queued()}, nil, "")
 	}
 	return q.pool.wait(ctx, q.turn)
 }
@@ -133,7 +134,7 @@ func (s *Supervisor) queue(ctx context.Context, e *entry, q *queued) error {
 // then whatever waited for it.
 func (s *Supervisor) conclude(ctx context.Context, e *entry, h *host, res task.Result, err error) {
 	cause := context.Cause(ctx)
-	change, ends := task.Ending(cause, res, err)
+	change, ends := lifecycle.Ending(cause, res, err)
 	if !ends {
 		h.close()
 		s.finish(e, res)
@@ -188,13 +189,13 @@ const (
 
 // record makes the end durable. A full disk must not lose it: it is tried again
 // until it is written or the supervisor has closed.
-func (s *Supervisor) record(e *entry, change task.Change, answer string) (task.Record, task.Notice, bool) {
+func (s *Supervisor) record(e *entry, change lifecycle.Change, answer string) (task.Record, lifecycle.Notice, bool) {
 	wait, closing, tried := firstWait, s.life.Done(), false
 	if s.life.Err() != nil {
 		closing = nil
 	}
 	for {
-		var notice task.Notice
+		var notice lifecycle.Notice
 		rec, err := s.apply(context.WithoutCancel(s.life), e, change, &notice, answer)
 		var move *task.MoveError
 		if err == nil || errors.As(err, &move) {
@@ -292,7 +293,7 @@ func (h *host) Output() task.Output {
 }
 
 func (h *host) Begun(p task.Process) error {
-	_, err := h.s.apply(context.WithoutCancel(h.s.life), h.e, task.Change{Verb: task.Begin, Process: &p}, nil, "")
+	_, err := h.s.apply(context.WithoutCancel(h.s.life), h.e, lifecycle.Change{Verb: task.Begin, Process: &p}, nil, "")
 	if err != nil {
 		return fmt.Errorf("record process of %s: %w", h.e.id, err)
 	}
@@ -312,7 +313,7 @@ func (h *host) Checkpoint(ctx context.Context, state []byte) error {
 			task.MaxCheckpoint,
 		)
 	}
-	if _, err := h.s.apply(ctx, h.e, task.Change{Verb: task.Save, Checkpoint: state}, nil, ""); err != nil {
+	if _, err := h.s.apply(ctx, h.e, lifecycle.Change{Verb: task.Save, Checkpoint: state}, nil, ""); err != nil {
 		return fmt.Errorf("checkpoint of %s: %w", h.e.id, err)
 	}
 	_ = failpoint.Hit("task/saved")
@@ -394,14 +395,14 @@ func (h *host) back(ctx context.Context) error {
 
 // Rest gives the place away while the task waits for mail.
 func (h *host) Rest(ctx context.Context, wait func(context.Context) error) error {
-	if _, err := h.s.apply(ctx, h.e, task.Change{Verb: task.Rest}, nil, ""); err != nil {
+	if _, err := h.s.apply(ctx, h.e, lifecycle.Change{Verb: task.Rest}, nil, ""); err != nil {
 		return fmt.Errorf("rest of %s: %w", h.e.id, err)
 	}
 	h.leave()
 	if err := wait(ctx); err != nil {
 		return err
 	}
-	if _, err := h.s.apply(ctx, h.e, task.Change{Verb: task.Wake}, nil, ""); err != nil {
+	if _, err := h.s.apply(ctx, h.e, lifecycle.Change{Verb: task.Wake}, nil, ""); err != nil {
 		return fmt.Errorf("wake %s: %w", h.e.id, err)
 	}
 	return h.back(ctx)

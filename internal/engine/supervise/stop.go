@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/internal/platform/failpoint"
 	"github.com/drover-dev/drover/task"
 )
@@ -116,7 +117,7 @@ func (st *stopping) cancel(e *entry) {
 	if st.live[e].IsZero() {
 		st.live[e] = time.Now()
 	}
-	_, _ = st.s.apply(context.WithoutCancel(st.s.life), e, task.Change{Verb: task.RequestStop}, nil, "")
+	_, _ = st.s.apply(context.WithoutCancel(st.s.life), e, lifecycle.Change{Verb: task.RequestStop}, nil, "")
 	e.mu.Lock()
 	cancel := e.cancel
 	e.mu.Unlock()
@@ -228,7 +229,7 @@ func (e *entry) thaw() {
 }
 
 // stopChildren ends what a task has left running at its own end.
-func (s *Supervisor) stopChildren(e *entry, end task.Change) {
+func (s *Supervisor) stopChildren(e *entry, end lifecycle.Change) {
 	cause := task.Cause{
 		Actor:  task.ByParent,
 		Reason: task.ReasonParentEnded,

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -18,7 +19,7 @@ type heldLog struct {
 
 func newHeldLog() *heldLog { return &heldLog{at: make(chan struct{}), gate: make(chan struct{})} }
 
-func (l *heldLog) Append(ctx context.Context, e task.Entry) (task.Seq, error) {
+func (l *heldLog) Append(ctx context.Context, e lifecycle.Entry) (task.Seq, error) {
 	if e.Verb == task.Resume {
 		close(l.at)
 		<-l.gate

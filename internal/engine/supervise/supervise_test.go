@@ -13,6 +13,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -21,18 +22,18 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // memLog is a log in memory whose n-th append can fail.
 type memLog struct {
 	mu      sync.Mutex
-	entries []task.Entry
+	entries []lifecycle.Entry
 	letters []task.Message
 	fail    func(n int) error // nil: never
 	appends int
 }
 
-func (l *memLog) AppendAll(ctx context.Context, entries []task.Entry) ([]task.Seq, []error) {
+func (l *memLog) AppendAll(ctx context.Context, entries []lifecycle.Entry) ([]task.Seq, []error) {
 	return each(ctx, entries, l.Append)
 }
 
 // each is a log's AppendAll by its Append.
-func each(ctx context.Context, entries []task.Entry, one func(context.Context, task.Entry) (task.Seq, error)) ([]task.Seq, []error) {
+func each(ctx context.Context, entries []lifecycle.Entry, one func(context.Context, lifecycle.Entry) (task.Seq, error)) ([]task.Seq, []error) {
 	seqs, errs := make([]task.Seq, len(entries)), make([]error, len(entries))
 	for i, e := range entries {
 		seqs[i], errs[i] = one(ctx, e)
@@ -47,7 +48,7 @@ func (l *memLog) Post(_ context.Context, m task.Message) (task.Seq, error) {
 	return task.Seq(len(l.entries) + len(l.letters)), nil
 }
 
-func (l *memLog) Append(_ context.Context, e task.Entry) (task.Seq, error) {
+func (l *memLog) Append(_ context.Context, e lifecycle.Entry) (task.Seq, error) {
 	l.mu.Lock()
 	l.appends++
 	if l.fail != nil {
@@ -106,7 +107,7 @@ func TestLife(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &memLog{}
 		var ended []task.Record
-		s := New(Config{Session: "s00000000", Log: log, Ended: func(r task.Record, _ task.Notice) { ended = append(ended, r) }})
+		s := New(Config{Session: "s00000000", Log: log, Ended: func(r task.Record, _ lifecycle.Notice) { ended = append(ended, r) }})
 		defer s.Close()
 		settled := false
 		rec := start(t, s, work(func(_ context.Context, h task.Host) (task.Result, error) {

@@ -3,7 +3,7 @@
 // It owns a goroutine per task, the tree of tasks, the places that limited
 // work waits for, the questions that wait for an answer, and the one door
 // through which a task changes: every change
-// is a [task.Change], applied by [task.Apply], made durable in the log, and only
+// is a [lifecycle.Change], applied by [lifecycle.Apply], made durable in the log, and only
 // then seen by anybody. It promises that every task that was started reaches
 // exactly one end, that the notice of the end is part of the same durable fact,
 // that a stopped tree starts nothing more, and that [Supervisor.Close] returns
@@ -24,6 +24,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/internal/platform/failpoint"
 	"github.com/drover-dev/drover/task"
 )
@@ -32,9 +33,9 @@ import (
 type Log interface {
 	// Append returns when the entry is durable, and calls its Committed before a reader
 	// sees it. An error means that nothing of it was written.
-	Append(ctx context.Context, e task.Entry) (task.Seq, error)
+	Append(ctx context.Context, e lifecycle.Entry) (task.Seq, error)
 	// AppendAll is Append for many entries, with an answer to each.
-	AppendAll(ctx context.Context, entries []task.Entry) ([]task.Seq, []error)
+	AppendAll(ctx context.Context, entries []lifecycle.Entry) ([]task.Seq, []error)
 	// Post returns when the message is durable. An error means that it was not
 	// written; one that wraps [task.ErrMailFull], that nobody reads the others.
 	Post(ctx context.Context, m task.Message) (task.Seq, error)
@@ -69,7 +70,7 @@ type Config struct {
 	Pools      map[string]Pool
 	// Recorded is called with the notification of every end once it is durable, and
 	// before anybody can see that the task has ended. It must not write to the log.
-	Recorded func(task.Notice)
+	Recorded func(lifecycle.Notice)
 	// Held is how many ended tasks stay in memory, and HeldBytes how much their records
 	// and inputs may take (0: 32 MiB). Those beyond it leave it when they have been
 	// ended for Grace (0: 30 s; a sixteenth of that where they take too much), and are
@@ -85,7 +86,7 @@ type Config struct {
 	// nil once it is. Nil: nobody is told.
 	Unsaved func(task.RunID, error)
 	// Ended is called after every end is durable, on the task's goroutine.
-	Ended func(task.Record, task.Notice)
+	Ended func(task.Record, lifecycle.Notice)
 }
 
 // Errors that callers decide by.
@@ -344,7 +345,7 @@ func ownTraits(d task.Driver) (*task.Traits, error) {
 	if d, ok := d.(task.Traited); ok {
 		traits = d.Traits()
 	}
-	return &traits, task.CheckOwn(k, traits)
+	return &traits, lifecycle.CheckOwn(k, traits)
 }
 
 // admit checks every limit and takes the task in under one lock, so that two
@@ -405,7 +406,7 @@ func (s *Supervisor) admit(d task.Driver, spec task.Spec) (e *entry, found bool,
 		asked = spec.Name
 	}
 	now := time.Now().UTC()
-	rec := task.Record{
+	rec := lifecycle.Short(task.Record{
 		ID:           e.id,
 		Run:          task.NewRunID(),
 		Kind:         d.Kind(),
@@ -425,7 +426,7 @@ func (s *Supervisor) admit(d task.Driver, spec task.Spec) (e *entry, found bool,
 		AgentType:    spec.AgentType,
 		Mode:         spec.Mode,
 		Model:        spec.Model,
-		Prompt:       task.ShortPrompt(spec.Prompt),
+		Prompt:       lifecycle.ShortPrompt(spec.Prompt),
 		Command:      spec.Command,
 		Cwd:          spec.Cwd,
 		CreateTime:   now,
@@ -437,7 +438,7 @@ func (s *Supervisor) admit(d task.Driver, spec task.Spec) (e *entry, found bool,
 		Team:         spec.Team,
 		Budget:       spec.Budget,
 		OnEnd:        spec.OnEnd,
-	}.Short()
+	})
 	if s.cfg.OutputPath != nil {
 		rec.OutputFile = s.cfg.OutputPath(e.id)
 	}
@@ -536,12 +537,12 @@ func (s *Supervisor) create(ctx context.Context, fresh []*entry) map[*entry]erro
 	if len(fresh) == 0 {
 		return nil
 	}
-	first := make([]task.Entry, len(fresh))
+	first := make([]lifecycle.Entry, len(fresh))
 	for i, e := range fresh {
 		defer e.door.Unlock()
 		rec := *e.rec.Load()
 		rec.Command, rec.CommandBytes = e.spec.Command, 0 // whole in this event only
-		first[i] = task.Entry{Verb: task.Create, At: rec.CreateTime, Task: rec, Committed: func(seq task.Seq) {
+		first[i] = lifecycle.Entry{Verb: task.Create, At: rec.CreateTime, Task: rec, Committed: func(seq task.Seq) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			e.born = seq
@@ -596,8 +597,8 @@ func (s *Supervisor) forget(e *entry) {
 func (s *Supervisor) apply(
 	ctx context.Context,
 	e *entry,
-	c task.Change,
-	n *task.Notice,
+	c lifecycle.Change,
+	n *lifecycle.Notice,
 	answer string,
 ) (_ task.Record, err error) {
 	e.door.Lock()
@@ -633,8 +634,8 @@ func (s *Supervisor) apply(
 	if c.Verb == task.Report && c.Progress == nil && c.Summary == "" { // another event has it
 		return cur, nil
 	}
-	next, err := task.Apply(cur, c)
-	if errors.Is(err, task.ErrNoChange) {
+	next, err := lifecycle.Apply(cur, c)
+	if errors.Is(err, lifecycle.ErrNoChange) {
 		return cur, nil
 	}
 	if err != nil {
@@ -644,7 +645,7 @@ func (s *Supervisor) apply(
 		n.Run, n.Task, n.Priority = next.Run, next.ID, next.Priority
 		n.Owner, n.Acked, n.ByUser = next.Owner, known(next), next.StoppedByUser()
 	}
-	entry := task.Entry{Verb: c.Verb, At: c.At, Task: next, Notice: n, Answer: answer}
+	entry := lifecycle.Entry{Verb: c.Verb, At: c.At, Task: next, Notice: n, Answer: answer}
 	entry.Committed = func(task.Seq) {
 		if next.Status.Terminal() && s.cfg.Recorded != nil {
 			s.cfg.Recorded(*n)

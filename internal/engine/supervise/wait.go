@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -80,7 +81,7 @@ func (s *Supervisor) Promote(ctx context.Context, id task.ID) (task.Record, erro
 	if e == nil {
 		return task.Record{}, fmt.Errorf("%w: %s", ErrUnknown, id)
 	}
-	rec, err := s.apply(ctx, e, task.Change{Verb: task.Background}, nil, "")
+	rec, err := s.apply(ctx, e, lifecycle.Change{Verb: task.Background}, nil, "")
 	if err != nil {
 		return rec, err
 	}

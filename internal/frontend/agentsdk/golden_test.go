@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -183,7 +184,7 @@ func stopStory(w *world) {
 	w.start("start and stop")
 	launchShell(w, "b11111111")
 	w.reply(session, "msg_2", use("toolu_2", "TaskStop", `{"task_id":"b11111111"}`))
-	w.do("b11111111", task.Change{Verb: task.RequestStop})
+	w.do("b11111111", lifecycle.Change{Verb: task.RequestStop})
 	time.Sleep(100 * time.Millisecond)
 	code := -1
 	w.end("b11111111", stopped, task.Result{ExitCode: &code, Signal: "SIGTERM"}, errors.New("signal: terminated"))
@@ -202,7 +203,7 @@ func promotionStory(w *world) {
 	w.start("build it")
 	foreground(w, "b11111111")
 	time.Sleep(3 * time.Second)
-	w.do("b11111111", task.Change{Verb: task.Background})
+	w.do("b11111111", lifecycle.Change{Verb: task.Background})
 	w.tool(session, "toolu_1", "Bash", agent.Output{Text: "moved to the background"})
 	w.reply(session, "msg_2", agent.TextBlock("It goes on."))
 	w.done(result(2, "It goes on."), nil)
@@ -271,7 +272,7 @@ func compactionStory(w *world) {
 	w.create(task.Record{ID: "a11111111", Kind: task.LocalAgent, Description: "helper", AgentType: "general-purpose", ToolUseID: "toolu_2"})
 	w.begin("a11111111")
 	compact("a11111111", agent.Compacted{Trigger: "auto", Before: 150_000, Summary: "of its own"}, nil)
-	w.do("a11111111", task.Change{Verb: task.Report, Progress: &task.Progress{Message: "reads on", Summary: ""}})
+	w.do("a11111111", lifecycle.Change{Verb: task.Report, Progress: &task.Progress{Message: "reads on", Summary: ""}})
 	w.tool("a11111111", "toolu_a1", "Read", agent.Output{Text: "x"})
 	w.summarize("a11111111", "has read half of it")
 	w.tool("a11111111", "toolu_a2", "Read", agent.Output{Text: "y"})
@@ -304,11 +305,11 @@ func resumeStory(w *world) {
 	w.start("and once more")
 	w.create(task.Record{ID: "a11111111", Kind: task.LocalAgent, Description: "look", AgentType: "general-purpose", ToolUseID: "toolu_1", Backgrounded: true})
 	w.begin("a11111111")
-	w.do("a11111111", task.Change{Verb: task.Pause})
-	w.do("a11111111", task.Change{Verb: task.Thaw})
+	w.do("a11111111", lifecycle.Change{Verb: task.Pause})
+	w.do("a11111111", lifecycle.Change{Verb: task.Thaw})
 	lost := &task.StopError{Cause: task.Cause{Actor: task.ByKeeper, Reason: task.ReasonHostLost}}
 	w.end("a11111111", nil, used(10, 0), errors.Join(task.ErrLost, lost))
-	w.do("a11111111", task.Change{Verb: task.Resume, Run: "run_2_a11111111", Background: true, ToolUseID: "toolu_1"})
+	w.do("a11111111", lifecycle.Change{Verb: task.Resume, Run: "run_2_a11111111", Background: true, ToolUseID: "toolu_1"})
 	w.begin("a11111111")
 	w.tool("a11111111", "toolu_a1", "Read", agent.Output{Text: "ok"})
 	w.end("a11111111", nil, used(20, 1), nil)

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -204,11 +205,11 @@ func (w *world) play(s step, tools map[runKey]int) {
 		w.tool(id, "toolu_1", "Read", agent.Output{Text: "ok"})
 		tools[runKey{id, r.Run}]++
 	case s.what == "promote" && alive && !r.Backgrounded:
-		w.do(id, task.Change{Verb: task.Background})
+		w.do(id, lifecycle.Change{Verb: task.Background})
 	case s.what == "pause" && alive && !r.Paused:
-		w.do(id, task.Change{Verb: task.Pause})
+		w.do(id, lifecycle.Change{Verb: task.Pause})
 	case s.what == "thaw" && alive && r.Paused:
-		w.do(id, task.Change{Verb: task.Thaw})
+		w.do(id, lifecycle.Change{Verb: task.Thaw})
 	case s.what == "complete" && running:
 		w.end(id, nil, task.Result{}, nil)
 	case s.what == "fail" && alive:
@@ -216,7 +217,7 @@ func (w *world) play(s step, tools map[runKey]int) {
 	case s.what == "stop" && alive:
 		w.end(id, stopped, task.Result{}, errExit)
 	case s.what == "resume" && id != "" && !alive:
-		w.do(id, task.Change{Verb: task.Resume, Run: r.Run + "x", Background: s.ms > 1000})
+		w.do(id, lifecycle.Change{Verb: task.Resume, Run: r.Run + "x", Background: s.ms > 1000})
 	}
 }
 

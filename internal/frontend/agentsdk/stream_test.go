@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -297,7 +298,7 @@ func TestLive(t *testing.T) {
 	w.run(func() {
 		w.start("go")
 		w.end("b11111111", nil, exit(0), nil)
-		w.do(session, task.Change{Verb: task.Rest})
+		w.do(session, lifecycle.Change{Verb: task.Rest})
 		w.done(result(1, "done"), nil)
 	})
 	want := []string{"init", "background_tasks_changed", "task_updated b11111111", "task_notification b11111111", "background_tasks_changed", "result"}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -17,7 +18,7 @@ func TestWorkflowSteps(t *testing.T) {
 	at := func(a, b task.StepStatus, child task.ID) *task.Progress {
 		return &task.Progress{Steps: []task.Step{{ID: "a", Status: a, Task: child, Attempt: 1}, {ID: "b", Status: b}}}
 	}
-	report := func(p *task.Progress) { w.do(id, task.Change{Verb: task.Report, Progress: p}) }
+	report := func(p *task.Progress) { w.do(id, lifecycle.Change{Verb: task.Report, Progress: p}) }
 	w.run(func() {
 		w.create(task.Record{ID: id, Kind: task.LocalWorkflow, Name: "release", Description: "ship it", Backgrounded: true})
 		w.begin(id)
@@ -26,7 +27,7 @@ func TestWorkflowSteps(t *testing.T) {
 		other := at(task.StepRunning, task.StepPending, "b00000002")
 		other.Message = "a is at work"
 		report(other) // no step has moved
-		w.do(id, task.Change{Verb: task.Complete, Progress: at(task.StepCompleted, task.StepSkipped, "b00000002")})
+		w.do(id, lifecycle.Change{Verb: task.Complete, Progress: at(task.StepCompleted, task.StepSkipped, "b00000002")})
 	})
 	var told []string
 	for line := range strings.Lines(w.out.String()) {

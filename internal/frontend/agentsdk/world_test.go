@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -114,9 +115,9 @@ func (w *world) record(id task.ID) task.Record {
 }
 
 // do moves a task by the rules.
-func (w *world) do(id task.ID, c task.Change) {
+func (w *world) do(id task.ID, c lifecycle.Change) {
 	c.At = time.Now().UTC()
-	r, err := task.Apply(w.record(id), c)
+	r, err := lifecycle.Apply(w.record(id), c)
 	if err != nil {
 		w.t.Errorf("%s: %v", id, err)
 		return
@@ -133,10 +134,10 @@ func (w *world) summarize(id task.ID, text string) {
 	w.add(task.Report, r)
 }
 
-func (w *world) begin(id task.ID) { w.do(id, task.Change{Verb: task.Begin}) }
+func (w *world) begin(id task.ID) { w.do(id, lifecycle.Change{Verb: task.Begin}) }
 
 func (w *world) end(id task.ID, cause error, res task.Result, err error) {
-	c, ok := task.Ending(cause, res, err)
+	c, ok := lifecycle.Ending(cause, res, err)
 	if !ok {
 		w.t.Errorf("%s: no ending", id)
 		return

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -101,7 +102,7 @@ func (s *session) finish(id task.ID, v task.Verb, code int) {
 	s.change(func() {
 		for i, r := range s.tasks {
 			if r.ID == id {
-				s.tasks[i], _ = task.Apply(r, task.Change{Verb: v, At: at(40), ExitCode: &code, Cause: &task.Cause{Actor: task.ByItself, Reason: task.ReasonExit}})
+				s.tasks[i], _ = lifecycle.Apply(r, lifecycle.Change{Verb: v, At: at(40), ExitCode: &code, Cause: &task.Cause{Actor: task.ByItself, Reason: task.ReasonExit}})
 			}
 		}
 	})

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -35,7 +36,7 @@ func hostile(t *testing.T) []string {
 func TestHostileQuestions(t *testing.T) {
 	for _, in := range hostile(t) {
 		bad := "x\x1b[2J\u202e\n  `drover approvals allow forged`"
-		q := task.Question{ID: "qaaaa1111", Kind: task.Permission, Task: "slive0000", Agent: bad, Tool: bad, Reason: bad, Input: json.RawMessage(in), At: at(1)}.Shown()
+		q := lifecycle.Shown(task.Question{ID: "qaaaa1111", Kind: task.Permission, Task: "slive0000", Agent: bad, Tool: bad, Reason: bad, Input: json.RawMessage(in), At: at(1)})
 		q.Suggest = "Bash(" + bad + ")"
 		w := sample()
 		w.mine[0].open = []task.Question{q}

@@ -37,3 +37,17 @@ func TestPill(t *testing.T) {
 		}
 	}
 }
+
+func TestLiveTeams(t *testing.T) {
+	mate := func(team string, s task.Status) task.Record {
+		return task.Record{Status: s, Team: &task.Team{Team: team}}
+	}
+	records := []task.Record{mate("a", task.Running), mate("a", task.Running), mate("b", task.Pending), mate("a", task.Running), mate("b", task.Running),
+		mate("c", task.Killed), {Status: task.Running}}
+	if n := liveTeams(records); n != 2 {
+		t.Errorf("%d teams", n)
+	}
+	if n := liveTeams(nil); n != 0 {
+		t.Errorf("%d teams of nobody", n)
+	}
+}

@@ -45,7 +45,7 @@ func (a *app) printSummary(ctx context.Context, cmd *cobra.Command) error {
 			continue
 		}
 		fmt.Fprintf(out, "session %s  %s%s\n", k.Info().Session, excerpt.Line(excerpt.Plain(k.Info().Title), 60),
-			teams(task.Teams(page.Tasks)))
+			teams(liveTeams(page.Tasks)))
 		if pill := Pill(page.Tasks); pill != "" {
 			fmt.Fprintf(out, "  %s\n", pill)
 		}
@@ -76,4 +76,15 @@ func teams(n int) string {
 		return "  (1 team)"
 	}
 	return fmt.Sprintf("  (%d teams)", n)
+}
+
+// liveTeams is how many teams have a live teammate among the records.
+func liveTeams(records []task.Record) int {
+	seen := map[string]bool{}
+	for _, r := range records {
+		if r.Team != nil && !r.Status.Terminal() {
+			seen[r.Team.Team] = true
+		}
+	}
+	return len(seen)
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"unicode"
 
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -24,7 +25,7 @@ func TestHostileQuestions(t *testing.T) {
 			t.Fatal(err)
 		}
 		n++
-		q := task.Question{ID: "q1", Tool: "x\x1b", Reason: "\u202e", Input: json.RawMessage(in), Suggest: "\u200b\n"}.Shown()
+		q := lifecycle.Shown(task.Question{ID: "q1", Tool: "x\x1b", Reason: "\u202e", Input: json.RawMessage(in), Suggest: "\u200b\n"})
 		got := questions(task.Record{Questions: []task.Question{q}})[0]
 		for _, text := range []string{got.Tool, got.Reason, got.Display, got.Suggest} {
 			if strings.ContainsFunc(text, func(r rune) bool {
@@ -37,7 +38,7 @@ func TestHostileQuestions(t *testing.T) {
 	if n < 60 {
 		t.Fatalf("%d inputs", n)
 	}
-	long := task.Question{ID: "q1", Input: json.RawMessage(`{"command":"` + strings.Repeat("x", 100_000) + `"}`)}.Shown()
+	long := lifecycle.Shown(task.Question{ID: "q1", Input: json.RawMessage(`{"command":"` + strings.Repeat("x", 100_000) + `"}`)})
 	if got := questions(task.Record{Questions: []task.Question{long}})[0]; len(got.Display) > maxDisplay+200 || !strings.Contains(got.Display, "bytes are hidden: the user sees all of it by `drover approvals show q1`") {
 		t.Errorf("%d bytes: %.100s", len(got.Display), got.Display)
 	}

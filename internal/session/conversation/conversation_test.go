@@ -18,6 +18,7 @@ import (
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/agent/agenttest"
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/internal/engine/mailbox"
 	"github.com/drover-dev/drover/task"
 )
@@ -53,7 +54,7 @@ func newPlace() *place {
 	return p
 }
 
-func (p *place) Mail(_ context.Context, _ task.ID, after task.Seq) (_ []task.Notice, messages []task.Message, upto task.Seq, _ error) {
+func (p *place) Mail(_ context.Context, _ task.ID, after task.Seq) (_ []lifecycle.Notice, messages []task.Message, upto task.Seq, _ error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, m := range p.unread {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/engine/journal"
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/task"
 )
@@ -23,7 +24,7 @@ func crashed(t *testing.T, info control.Info, r task.Record) home.Session {
 	if err == nil {
 		var log *journal.Journal
 		if log, err = journal.Open(place.DB(), journal.Options{}); err == nil {
-			_, err = log.Append(t.Context(), task.Entry{Verb: task.Create, At: time.Now(), Task: r})
+			_, err = log.Append(t.Context(), lifecycle.Entry{Verb: task.Create, At: time.Now(), Task: r})
 			err = errors.Join(err, log.Close())
 		}
 	}

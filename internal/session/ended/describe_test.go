@@ -9,6 +9,7 @@ import (
 	"github.com/drover-dev/drover/internal/api/archive"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/engine/journal"
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/task"
 )
@@ -39,7 +40,7 @@ func TestDescribe(t *testing.T) {
 			}
 			for _, id := range []task.ID{"b00000001", place.ID()} {
 				r := task.Record{ID: id, Run: task.RunID(id), Kind: task.LocalBash, Status: task.Completed, Description: "of " + string(id), CreateTime: began, EndTime: &ended}
-				if _, err := j.Append(t.Context(), task.Entry{Verb: task.Complete, Task: r}); err != nil {
+				if _, err := j.Append(t.Context(), lifecycle.Entry{Verb: task.Complete, Task: r}); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/engine/journal"
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/task"
 )
@@ -62,8 +63,8 @@ func TestRemovePast(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := task.Record{ID: task.NewID(task.LocalBash), Run: task.NewRunID(), Kind: task.LocalBash, Status: task.Completed, Session: place.ID(), Owner: place.ID()}
-	notice := &task.Notice{Run: r.Run, Task: r.ID, Owner: r.Owner}
-	if _, err := log.Append(t.Context(), task.Entry{Verb: task.Complete, At: time.Now(), Task: r, Notice: notice}); err != nil {
+	notice := &lifecycle.Notice{Run: r.Run, Task: r.ID, Owner: r.Owner}
+	if _, err := log.Append(t.Context(), lifecycle.Entry{Verb: task.Complete, At: time.Now(), Task: r, Notice: notice}); err != nil {
 		t.Fatal(err)
 	}
 	if err := log.Close(); err != nil {

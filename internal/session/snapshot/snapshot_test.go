@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/drover-dev/drover/internal/engine/journal"
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/internal/engine/supervise"
 	"github.com/drover-dev/drover/task"
 )
@@ -138,7 +139,7 @@ func TestDrawUp(t *testing.T) {
 		all = append(all, rec)
 	}
 	for _, rec := range all {
-		seq, err := log.Append(t.Context(), task.Entry{Verb: task.Create, At: now, Task: rec})
+		seq, err := log.Append(t.Context(), lifecycle.Entry{Verb: task.Create, At: now, Task: rec})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -187,7 +188,7 @@ func TestWriter(t *testing.T) {
 	w.TaskEnded() // too early
 	for n := range fewEvents {
 		r := task.Record{ID: task.ID(fmt.Sprintf("b%08d", n)), Run: task.NewRunID(), Kind: task.LocalBash, Status: task.Pending}
-		if _, err := log.Append(t.Context(), task.Entry{Verb: task.Create, At: time.Now(), Task: r}); err != nil {
+		if _, err := log.Append(t.Context(), lifecycle.Entry{Verb: task.Create, At: time.Now(), Task: r}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"github.com/drover-dev/drover/internal/engine/journal"
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/internal/engine/supervise"
 	"github.com/drover-dev/drover/internal/session/environment"
 	"github.com/drover-dev/drover/task"
@@ -56,7 +57,7 @@ func (t *Tree) Find(ref string) (task.Record, error) {
 	}
 	var hits []task.Record
 	for _, of := range teammates {
-		hits = append(hits, task.Meant(of))
+		hits = append(hits, lifecycle.Meant(of))
 	}
 	if len(hits) == 0 && errors.Is(err, supervise.ErrUnknown) {
 		hits = elsewhere
@@ -73,7 +74,7 @@ func (t *Tree) Find(ref string) (task.Record, error) {
 // FindNear is Find for somebody whose name in messages is known: a teammate means its
 // own team first.
 func (t *Tree) FindNear(ref, who string) (task.Record, error) {
-	if _, team, ok := task.SplitTeam(who); ok {
+	if _, team, ok := lifecycle.SplitTeam(who); ok {
 		if r, err := t.tasks.Find(ref + "@" + team); err == nil && r.Team != nil {
 			return r, nil
 		}

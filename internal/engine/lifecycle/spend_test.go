@@ -1,8 +1,9 @@
-package task_test
+package lifecycle_test
 
 import (
 	"testing"
 
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -11,20 +12,20 @@ import (
 func TestSpentOverRuns(t *testing.T) {
 	cents := func(n float64) *float64 { return new(n / 100) }
 	r := record(t, task.Running)
-	r = apply(t, r, task.Change{Verb: task.Complete, At: ended, OutputBytes: 7, Usage: &task.Usage{TotalTokens: 10, Turns: 2, CostUSD: cents(25)}})
-	r = apply(t, r, task.Change{Verb: task.Resume, At: ended, Run: "run_2", Budget: task.Budget{Tokens: 5}})
+	r = apply(t, r, lifecycle.Change{Verb: task.Complete, At: ended, OutputBytes: 7, Usage: &task.Usage{TotalTokens: 10, Turns: 2, CostUSD: cents(25)}})
+	r = apply(t, r, lifecycle.Change{Verb: task.Resume, At: ended, Run: "run_2", Budget: task.Budget{Tokens: 5}})
 	if r.Resumes != 1 || r.Earlier.Turns != 2 || r.Budget.Tokens != 5 {
 		t.Errorf("resumed as %+v", r)
 	}
-	r = apply(t, r, task.Change{Verb: task.Begin, At: ended})
-	r = apply(t, r, task.Change{Verb: task.Report, Progress: &task.Progress{TokenCount: 5, CostUSD: cents(50)}})
+	r = apply(t, r, lifecycle.Change{Verb: task.Begin, At: ended})
+	r = apply(t, r, lifecycle.Change{Verb: task.Report, Progress: &task.Progress{TokenCount: 5, CostUSD: cents(50)}})
 	if s := r.Spent(); s.Tokens != 15 || *s.CostUSD != 0.75 || s.OutputBytes != 7 || s.Tasks != 1 {
 		t.Errorf("while it runs: %+v", s)
 	}
-	r = apply(t, r, task.Change{Verb: task.Stop, At: ended}) // its host has died
-	r = apply(t, r, task.Change{Verb: task.Resume, At: ended, Run: "run_3"})
-	r = apply(t, r, task.Change{Verb: task.Begin, At: ended})
-	r = apply(t, r, task.Change{Verb: task.Complete, At: ended, Usage: &task.Usage{TotalTokens: 100}}) // of no known price
+	r = apply(t, r, lifecycle.Change{Verb: task.Stop, At: ended}) // its host has died
+	r = apply(t, r, lifecycle.Change{Verb: task.Resume, At: ended, Run: "run_3"})
+	r = apply(t, r, lifecycle.Change{Verb: task.Begin, At: ended})
+	r = apply(t, r, lifecycle.Change{Verb: task.Complete, At: ended, Usage: &task.Usage{TotalTokens: 100}}) // of no known price
 	if s := r.Spent(); s.Tokens != 115 || *s.CostUSD != 0.75 || r.Resumes != 2 {
 		t.Errorf("at the end: %+v", s)
 	}
@@ -37,7 +38,7 @@ func TestSpentOverRuns(t *testing.T) {
 func TestSpentByWorkflow(t *testing.T) {
 	r := record(t, task.Running)
 	r.Kind = task.LocalWorkflow
-	r = apply(t, r, task.Change{Verb: task.Complete, At: ended, OutputBytes: 7, Usage: &task.Usage{TotalTokens: 10}})
+	r = apply(t, r, lifecycle.Change{Verb: task.Complete, At: ended, OutputBytes: 7, Usage: &task.Usage{TotalTokens: 10}})
 	if s := r.Spent(); s.Tokens != 0 || s.OutputBytes != 7 || s.Tasks != 1 {
 		t.Errorf("beside its steps: %+v", s)
 	}
@@ -47,11 +48,11 @@ func TestSpentByWorkflow(t *testing.T) {
 func TestApplyReparent(t *testing.T) {
 	r := record(t, task.Running)
 	r.Depth, r.Owner = 3, r.Parent
-	got := apply(t, r, task.Change{Verb: task.Reparent, Parent: "a00000009", Owner: "s00000001", Depth: 2})
+	got := apply(t, r, lifecycle.Change{Verb: task.Reparent, Parent: "a00000009", Owner: "s00000001", Depth: 2})
 	if got.Parent != "a00000009" || got.Owner != "s00000001" || got.Depth != 2 || !got.Backgrounded || got.Status != task.Running {
 		t.Errorf("left to another: %+v", got)
 	}
-	below := apply(t, r, task.Change{Verb: task.Reparent, Parent: r.Parent, Depth: 2})
+	below := apply(t, r, lifecycle.Change{Verb: task.Reparent, Parent: r.Parent, Depth: 2})
 	if below.Parent != r.Parent || below.Owner != r.Owner || below.Backgrounded || below.Depth != 2 {
 		t.Errorf("below one that was left: %+v", below)
 	}

@@ -1,8 +1,10 @@
-package task
+package lifecycle
 
 import (
 	"fmt"
 	"strings"
+
+	"github.com/drover-dev/drover/task"
 )
 
 // maxTeamWord is the number of characters of the name of a teammate, and of a team.
@@ -10,10 +12,10 @@ const maxTeamWord = 40
 
 // NewTeam says who a teammate is; nth is how many its team has had before, which
 // chooses its color.
-func NewTeam(name, team string, nth int) (Team, error) {
+func NewTeam(name, team string, nth int) (task.Team, error) {
 	for _, word := range []struct{ what, text string }{{"teammate", name}, {"team", team}} {
 		if !teamWord(word.text) {
-			return Team{}, fmt.Errorf(
+			return task.Team{}, fmt.Errorf(
 				"the name of a %s is 1 to %d letters, digits and -_. and begins with a letter or digit, not %.60q",
 				word.what,
 				maxTeamWord,
@@ -22,7 +24,7 @@ func NewTeam(name, team string, nth int) (Team, error) {
 		}
 	}
 	colors := TeamColors()
-	return Team{AgentID: name + "@" + team, Name: name, Team: team, Color: colors[nth%len(colors)]}, nil
+	return task.Team{AgentID: name + "@" + team, Name: name, Team: team, Color: colors[nth%len(colors)]}, nil
 }
 
 func teamWord(s string) bool {
@@ -39,29 +41,3 @@ func SplitTeam(agentID string) (name, team string, ok bool) {
 
 // TeamColors are the colors of teammates, in the order in which a team gets them.
 func TeamColors() []string { return []string{"blue", "green", "yellow", "magenta", "cyan", "red"} }
-
-// Teams is how many teams have a live teammate among the records.
-func Teams(records []Record) int {
-	seen := map[string]bool{}
-	for _, r := range records {
-		if r.Team != nil && !r.Status.Terminal() {
-			seen[r.Team.Team] = true
-		}
-	}
-	return len(seen)
-}
-
-// Activity says in a few words what an agent is about: idle, what it says that it
-// does, the tool that it called last, or working.
-func (r Record) Activity() string {
-	p := r.Progress
-	switch {
-	case r.Idle:
-		return "idle"
-	case p != nil && p.Message != "":
-		return p.Message
-	case p != nil && p.LastActivity != nil && p.LastActivity.ToolName != "":
-		return p.LastActivity.ToolName
-	}
-	return "working"
-}

@@ -1,4 +1,4 @@
-package task_test
+package lifecycle_test
 
 import (
 	"encoding/json"
@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -50,9 +51,9 @@ func record(t testing.TB, s task.Status) task.Record {
 		return r
 	}
 	verbs := map[task.Status]task.Verb{task.Completed: task.Complete, task.Failed: task.Fail, task.Killed: task.Stop}
-	r = apply(t, r, task.Change{Verb: task.Begin, At: begun})
+	r = apply(t, r, lifecycle.Change{Verb: task.Begin, At: begun})
 	if v, ok := verbs[s]; ok {
-		r = apply(t, r, task.Change{Verb: v, At: ended})
+		r = apply(t, r, lifecycle.Change{Verb: v, At: ended})
 	}
 	if r.Status != s {
 		t.Fatalf("record is %s, want %s", r.Status, s)
@@ -60,9 +61,9 @@ func record(t testing.TB, s task.Status) task.Record {
 	return r
 }
 
-func apply(t testing.TB, r task.Record, c task.Change) task.Record {
+func apply(t testing.TB, r task.Record, c lifecycle.Change) task.Record {
 	t.Helper()
-	next, err := task.Apply(r, c)
+	next, err := lifecycle.Apply(r, c)
 	if err != nil {
 		t.Fatalf("%s: %v", c.Verb, err)
 	}
@@ -70,8 +71,8 @@ func apply(t testing.TB, r task.Record, c task.Change) task.Record {
 }
 
 // full is a change of the verb with everything that the verb needs.
-func full(v task.Verb) task.Change {
-	c := task.Change{Verb: v, At: ended}
+func full(v task.Verb) lifecycle.Change {
+	c := lifecycle.Change{Verb: v, At: ended}
 	switch v {
 	case task.Begin:
 		c.Process = &task.Process{PID: 7, Start: 99, Boot: "boot"}
@@ -118,7 +119,7 @@ func TestApplyTable(t *testing.T) {
 		for i, from := range task.Statuses() {
 			t.Run(string(v)+"-"+string(from), func(t *testing.T) {
 				r := raised(record(t, from), v)
-				got, err := task.Apply(r, full(v))
+				got, err := lifecycle.Apply(r, full(v))
 				if row[i] == "" {
 					wantRefused(t, r, got, err, v)
 					return
@@ -152,14 +153,14 @@ func TestApplyUnknownVerb(t *testing.T) {
 	for _, v := range []task.Verb{task.Create, "", "explode"} {
 		for _, from := range task.Statuses() {
 			r := record(t, from)
-			got, err := task.Apply(r, task.Change{Verb: v})
+			got, err := lifecycle.Apply(r, lifecycle.Change{Verb: v})
 			wantRefused(t, r, got, err, v)
 		}
 	}
 }
 
 func TestMoveErrorText(t *testing.T) {
-	_, err := task.Apply(record(t, task.Killed), task.Change{Verb: task.Complete})
+	_, err := lifecycle.Apply(record(t, task.Killed), lifecycle.Change{Verb: task.Complete})
 	if got, want := err.Error(), "task b00000001: cannot complete while killed"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -180,7 +181,7 @@ func TestApplyFacts(t *testing.T) {
 	for _, f := range facts {
 		t.Run(string(f.set), func(t *testing.T) {
 			r := record(t, task.Running)
-			on := apply(t, r, task.Change{Verb: f.set, At: ended})
+			on := apply(t, r, lifecycle.Change{Verb: f.set, At: ended})
 			if !f.get(on) || f.get(r) {
 				t.Fatalf("%s: before %v, after %v", f.set, f.get(r), f.get(on))
 			}
@@ -188,7 +189,7 @@ func TestApplyFacts(t *testing.T) {
 			if f.clear == "" {
 				return
 			}
-			off := apply(t, on, task.Change{Verb: f.clear, At: ended})
+			off := apply(t, on, lifecycle.Change{Verb: f.clear, At: ended})
 			if !reflect.DeepEqual(off, r) {
 				t.Errorf("%s after %s is not where it began: %+v", f.clear, f.set, off)
 			}
@@ -199,8 +200,8 @@ func TestApplyFacts(t *testing.T) {
 
 func wantNoChange(t *testing.T, r task.Record, v task.Verb) {
 	t.Helper()
-	got, err := task.Apply(r, task.Change{Verb: v, At: ended})
-	if !errors.Is(err, task.ErrNoChange) {
+	got, err := lifecycle.Apply(r, lifecycle.Change{Verb: v, At: ended})
+	if !errors.Is(err, lifecycle.ErrNoChange) {
 		t.Errorf("second %s: got %v, want ErrNoChange", v, err)
 	}
 	if !reflect.DeepEqual(got, r) {
@@ -211,16 +212,18 @@ func wantNoChange(t *testing.T, r task.Record, v task.Verb) {
 // The fact falls with the last question, and an answer closes its own only.
 func TestApplyQuestions(t *testing.T) {
 	r := record(t, task.Running)
-	ask := func(id string) task.Change { return task.Change{Verb: task.Ask, Question: &task.Question{ID: id}} }
-	answer := func(id string) task.Change {
-		return task.Change{Verb: task.Answer, At: ended, Answered: &task.Answered{ID: id, Allow: true, Cause: task.Cause{Actor: task.ByUser}}}
+	ask := func(id string) lifecycle.Change {
+		return lifecycle.Change{Verb: task.Ask, Question: &task.Question{ID: id}}
+	}
+	answer := func(id string) lifecycle.Change {
+		return lifecycle.Change{Verb: task.Answer, At: ended, Answered: &task.Answered{ID: id, Allow: true, Cause: task.Cause{Actor: task.ByUser}}}
 	}
 	two := apply(t, apply(t, r, ask("q1")), ask("q2"))
 	if !two.AwaitingApproval || len(two.Questions) != 2 || len(r.Questions) != 0 {
 		t.Fatalf("after two questions: %+v", two)
 	}
-	for _, again := range []task.Change{ask("q1"), ask(""), {Verb: task.Ask}} {
-		if got, err := task.Apply(two, again); !errors.Is(err, task.ErrNoChange) || !reflect.DeepEqual(got, two) {
+	for _, again := range []lifecycle.Change{ask("q1"), ask(""), {Verb: task.Ask}} {
+		if got, err := lifecycle.Apply(two, again); !errors.Is(err, lifecycle.ErrNoChange) || !reflect.DeepEqual(got, two) {
 			t.Errorf("asked again: %v", err)
 		}
 	}
@@ -228,8 +231,8 @@ func TestApplyQuestions(t *testing.T) {
 	if !one.AwaitingApproval || len(one.Questions) != 1 || one.Questions[0].ID != "q2" || len(two.Questions) != 2 || two.Questions[0].ID != "q1" {
 		t.Fatalf("after the first answer: %+v, and before it: %+v", one.Questions, two.Questions)
 	}
-	for _, stale := range []task.Change{answer("q1"), answer(""), {Verb: task.Answer}} {
-		if got, err := task.Apply(one, stale); !errors.Is(err, task.ErrNotAsked) || !reflect.DeepEqual(got, one) {
+	for _, stale := range []lifecycle.Change{answer("q1"), answer(""), {Verb: task.Answer}} {
+		if got, err := lifecycle.Apply(one, stale); !errors.Is(err, lifecycle.ErrNotAsked) || !reflect.DeepEqual(got, one) {
 			t.Errorf("stale answer: %v", err)
 		}
 	}
@@ -237,10 +240,10 @@ func TestApplyQuestions(t *testing.T) {
 	if none.AwaitingApproval || none.Questions != nil || none.LastAnswer.ID != "q2" || !none.LastAnswer.Allow {
 		t.Errorf("after both: %+v", none)
 	}
-	for _, c := range []task.Change{{Verb: task.RequestStop}, {Verb: task.Complete}, {Verb: task.Fail}, {Verb: task.Stop}} {
+	for _, c := range []lifecycle.Change{{Verb: task.RequestStop}, {Verb: task.Complete}, {Verb: task.Fail}, {Verb: task.Stop}} {
 		if got := apply(t, two, c); got.AwaitingApproval || got.Questions != nil {
 			t.Errorf("%s leaves %+v open", c.Verb, got.Questions)
-		} else if _, err := task.Apply(got, answer("q1")); err == nil {
+		} else if _, err := lifecycle.Apply(got, answer("q1")); err == nil {
 			t.Errorf("an answer after %s is taken", c.Verb)
 		}
 	}
@@ -248,7 +251,7 @@ func TestApplyQuestions(t *testing.T) {
 
 func TestApplyBegin(t *testing.T) {
 	r := record(t, task.Pending)
-	got := apply(t, r, task.Change{Verb: task.Begin, At: begun})
+	got := apply(t, r, lifecycle.Change{Verb: task.Begin, At: begun})
 	if got.StartTime == nil || !got.StartTime.Equal(begun) {
 		t.Errorf("start time is %v, want %v", got.StartTime, begun)
 	}
@@ -261,12 +264,12 @@ func TestApplyKeepsSummary(t *testing.T) {
 	r := record(t, task.Running)
 	r.Progress = &task.Progress{Summary: "half way", TokenCount: 1}
 	r.OutputBytes = 100
-	got := apply(t, r, task.Change{Verb: task.Report, OutputBytes: 50,
+	got := apply(t, r, lifecycle.Change{Verb: task.Report, OutputBytes: 50,
 		Progress: &task.Progress{Summary: "forged", TokenCount: 9}})
 	if got.Progress.Summary != "half way" || got.Progress.TokenCount != 9 {
 		t.Errorf("progress is %+v, want new counts and the old summary", got.Progress)
 	}
-	if got := apply(t, r, task.Change{Verb: task.Report, OutputBytes: 300}); got.OutputBytes != 300 || got.Progress.TokenCount != 1 {
+	if got := apply(t, r, lifecycle.Change{Verb: task.Report, OutputBytes: 300}); got.OutputBytes != 300 || got.Progress.TokenCount != 1 {
 		t.Errorf("output alone was reported, and the progress is %+v", got.Progress)
 	}
 	if got.OutputBytes != 100 {
@@ -286,7 +289,7 @@ func TestApplyEnd(t *testing.T) {
 			r.Idle, r.AwaitingApproval, r.Paused, r.Stopping, r.Backgrounded = true, true, true, true, true
 			r.OutputBytes = 100
 			code := 3
-			got := apply(t, r, task.Change{Verb: v, At: ended, ExitCode: &code, Error: "why", OutputBytes: 120,
+			got := apply(t, r, lifecycle.Change{Verb: v, At: ended, ExitCode: &code, Error: "why", OutputBytes: 120,
 				Usage: &task.Usage{Turns: 2}, Progress: &task.Progress{ToolUseCount: 8}, Survivors: []task.Survivor{{PID: 7}}})
 			if got.EndTime == nil || !got.EndTime.Equal(ended) {
 				t.Errorf("end time is %v, want %v", got.EndTime, ended)
@@ -304,7 +307,7 @@ func TestApplyEnd(t *testing.T) {
 				got.Progress.ToolUseCount != 8 || len(got.Survivors) != 1 {
 				t.Errorf("what came with the end is lost: %+v", got)
 			}
-			again := apply(t, got, task.Change{Verb: task.Resume, At: ended})
+			again := apply(t, got, lifecycle.Change{Verb: task.Resume, At: ended})
 			if len(again.Survivors) > 0 {
 				t.Errorf("a new run has survivors: %+v", again.Survivors)
 			}
@@ -317,7 +320,7 @@ func TestApplyResume(t *testing.T) {
 	code := -1
 	r.ExitCode, r.Error, r.Checkpoint = &code, "gone", []byte(`{"v":1}`)
 	r.Process = &task.Process{PID: 7}
-	got := apply(t, r, task.Change{Verb: task.Resume, At: ended, Run: "run_2"})
+	got := apply(t, r, lifecycle.Change{Verb: task.Resume, At: ended, Run: "run_2"})
 	if got.ID != r.ID || got.Name != r.Name || got.Parent != r.Parent || got.Run != "run_2" {
 		t.Errorf("resume changed who the task is: %+v", got)
 	}
@@ -357,7 +360,7 @@ func play(t *testing.T, script []byte) task.Record {
 		c.At = created.Add(time.Duration(i+1) * time.Second)
 		c.OutputBytes = int64(b) * 3
 		before := encode(t, r)
-		next, err := task.Apply(r, c)
+		next, err := lifecycle.Apply(r, c)
 		if after := encode(t, r); after != before {
 			t.Fatalf("%s altered the record that was given:\n%s\n%s", c.Verb, before, after)
 		}
@@ -367,11 +370,11 @@ func play(t *testing.T, script []byte) task.Record {
 	return r
 }
 
-func checkStep(t *testing.T, r, next task.Record, c task.Change, err error) {
+func checkStep(t *testing.T, r, next task.Record, c lifecycle.Change, err error) {
 	t.Helper()
 	if err != nil {
 		var move *task.MoveError
-		if !errors.As(err, &move) && !errors.Is(err, task.ErrNoChange) && !errors.Is(err, task.ErrNotAsked) {
+		if !errors.As(err, &move) && !errors.Is(err, lifecycle.ErrNoChange) && !errors.Is(err, lifecycle.ErrNotAsked) {
 			t.Fatalf("%s: error of an unknown kind: %v", c.Verb, err)
 		}
 		if !reflect.DeepEqual(r, next) {

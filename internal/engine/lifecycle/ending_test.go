@@ -1,4 +1,4 @@
-package task_test
+package lifecycle_test
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -80,7 +81,7 @@ func TestEnding(t *testing.T) {
 			res := task.Result{ExitCode: &code, Usage: &task.Usage{Turns: 4}}
 			// Drivers wrap what they return; the wrapping must not matter.
 			for _, err := range []error{e.err, wrap(e.err)} {
-				c, ok := task.Ending(e.cause, res, err)
+				c, ok := lifecycle.Ending(e.cause, res, err)
 				if ok != (e.status != "") {
 					t.Fatalf("recorded: %v", ok)
 				}
@@ -113,7 +114,7 @@ func wrap(err error) error {
 // A task that never began can end only badly, and then too it has a cause.
 func TestEndingPending(t *testing.T) {
 	start := &task.FailError{Reason: task.ReasonStart, Err: errors.New("no such program")}
-	c, ok := task.Ending(nil, task.Result{}, start)
+	c, ok := lifecycle.Ending(nil, task.Result{}, start)
 	if !ok {
 		t.Fatal("not recorded")
 	}
@@ -126,7 +127,7 @@ func TestEndingPending(t *testing.T) {
 func TestEndingSignal(t *testing.T) {
 	res := task.Result{Signal: "SIGKILL"}
 	for _, cause := range []error{userStop, task.ErrClosing, task.ErrTimeout, nil} {
-		c, ok := task.Ending(cause, res, exitError)
+		c, ok := lifecycle.Ending(cause, res, exitError)
 		if !ok || c.Cause.Signal != "SIGKILL" {
 			t.Errorf("%v: the signal is lost: %+v", cause, c.Cause)
 		}
@@ -137,18 +138,18 @@ func TestEndingSignal(t *testing.T) {
 }
 
 func TestEndingTexts(t *testing.T) {
-	c, _ := task.Ending(nil, task.Result{}, panicked)
+	c, _ := lifecycle.Ending(nil, task.Result{}, panicked)
 	if !strings.Contains(c.Error, "index out of range") {
 		t.Errorf("the value of the panic is lost: %q", c.Error)
 	}
-	c, _ = task.Ending(userStop, task.Result{}, errPlain)
+	c, _ = lifecycle.Ending(userStop, task.Result{}, errPlain)
 	if c.Cause.Detail != "enough" {
 		t.Errorf("why it was stopped is lost: %+v", c.Cause)
 	}
-	if c, _ = task.Ending(nil, task.Result{}, wrap(starved)); c.Cause.Detail != "for want of memory" {
+	if c, _ = lifecycle.Ending(nil, task.Result{}, wrap(starved)); c.Cause.Detail != "for want of memory" {
 		t.Errorf("what the driver knows of it is lost: %+v", c.Cause)
 	}
-	c, _ = task.Ending(nil, task.Result{}, fmt.Errorf("adopt: %w", task.ErrLost))
+	c, _ = lifecycle.Ending(nil, task.Result{}, fmt.Errorf("adopt: %w", task.ErrLost))
 	if !strings.HasPrefix(c.Cause.Detail, "adopt: ") {
 		t.Errorf("what was lost is not told: %+v", c.Cause)
 	}

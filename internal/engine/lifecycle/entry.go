@@ -1,29 +1,33 @@
-package task
+package lifecycle
 
-import "time"
+import (
+	"time"
+
+	"github.com/drover-dev/drover/task"
+)
 
 // Entry is one event to be written to the log, with what belongs to the same
 // fact: the notice that a terminal event owes, and the answer of the run.
 type Entry struct {
-	Verb   Verb
+	Verb   task.Verb
 	At     time.Time
-	Task   Record
+	Task   task.Record
 	Notice *Notice // exactly one with every terminal event, none otherwise
 	Answer string  // of a terminal event: the final answer, if there is one
 
 	// Committed is called with the number of the event when it is durable, before any
 	// reader of the log sees it. The log calls it from one goroutine at a time; it must
 	// not write to the log.
-	Committed func(Seq)
+	Committed func(task.Seq)
 }
 
 // Notice is what the owner of a task is owed for the end of a run.
 type Notice struct {
-	Seq      Seq // of the terminal event; set by the log
-	Run      RunID
-	Task     ID
-	Owner    ID // empty: nobody is told
-	Priority Priority
+	Seq      task.Seq // of the terminal event; set by the log
+	Run      task.RunID
+	Task     task.ID
+	Owner    task.ID // empty: nobody is told
+	Priority task.Priority
 	Acked    bool // the owner has it, or had the answer already
 	ByUser   bool // the user has ended the run; the log does not keep it, since the record says so
 }

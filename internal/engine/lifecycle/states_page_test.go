@@ -1,4 +1,4 @@
-package task_test
+package lifecycle_test
 
 import (
 	"bytes"
@@ -8,12 +8,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/task"
 )
 
 var update = flag.Bool("update", false, "write the generated pages anew")
 
-const statesPage = "../docs/states.md"
+const statesPage = "../../../docs/states.md"
 
 // The page is made from Apply and Ending alone, so it cannot say what the code
 // does not do.
@@ -37,7 +38,7 @@ func renderStates(t *testing.T) []byte {
 	var b bytes.Buffer
 	fmt.Fprint(&b, `# States
 
-Made from `+"`task.Apply` and `task.Ending`"+` by a test of package task; do not edit.
+Made from `+"`lifecycle.Apply` and `lifecycle.Ending`"+` by a test of that package; do not edit.
 Write it anew with `+"`make docs`"+`.
 
 A run is moved by verbs. The table says where a verb leads from each status;
@@ -54,7 +55,7 @@ final: an ended task goes on only by a new run.
 	for _, v := range task.Verbs() {
 		fmt.Fprintf(&b, "| %s |", v)
 		for _, s := range task.Statuses() {
-			next, err := task.Apply(raised(record(t, s), v), full(v))
+			next, err := lifecycle.Apply(raised(record(t, s), v), full(v))
 			switch {
 			case err != nil:
 				fmt.Fprint(&b, " – |")
@@ -74,7 +75,7 @@ returned, and from nothing else.
 |---|---|---|---|---|
 `)
 	for _, e := range endings {
-		c, ok := task.Ending(e.cause, task.Result{}, e.err)
+		c, ok := lifecycle.Ending(e.cause, task.Result{}, e.err)
 		if !ok {
 			fmt.Fprintf(&b, "| %s | %s | nothing: the task stays running | | |\n", spoken(e.cause, "–"), spoken(e.err, "no error"))
 			continue
@@ -91,7 +92,7 @@ returned, and from nothing else.
 func factsOf(t *testing.T, v task.Verb) string {
 	for _, s := range []task.Status{task.Running, task.Pending, task.Completed} {
 		r := raised(record(t, s), v)
-		next, err := task.Apply(r, full(v))
+		next, err := lifecycle.Apply(r, full(v))
 		if err != nil {
 			continue
 		}
