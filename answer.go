@@ -57,7 +57,14 @@ func (rt *Runtime) answerOne(
 		q = whole.Questions[0]
 	}
 	reply, err := f(ctx, q)
-	if err != nil || ctx.Err() != nil {
+	if ctx.Err() != nil {
+		return
+	}
+	if err == nil {
+		err = q.Check(reply)
+	}
+	if err != nil {
+		rt.log.Warn("question "+q.ID+" was not answered: "+err.Error(), "task", string(q.Task))
 		return
 	}
 	// An answer that somebody else has given meanwhile stands.

@@ -72,9 +72,11 @@ type Config struct {
 	// ModelName names.
 	Model agent.Model
 
-	// ModelName is an alias, a full name, or script:FILE. With Model it is what Model is
-	// called in records and definitions; default: "program". Without Model the default is
-	// that of the user's settings.
+	// ModelName is an alias, a full name, or script:FILE; default: the model of the user's
+	// settings. With Model it is what Model is called in records and definitions; default:
+	// "program". The program decides about its own model: the name means Model even if it is
+	// also that of a model or an alias, and models.available in the settings need not list
+	// it. That setting still holds for every other model that an agent names.
 	ModelName string
 
 	// Env is given to commands, without the keys of model providers, which
@@ -95,10 +97,13 @@ type Config struct {
 	// "Bash(go test:*)".
 	Allow []string
 
-	// Answer is called for each question of an agent: a call that no rule decides, or a
-	// choice that it asks for. Several may be open at once, each with a goroutine of its
-	// own. ctx ends with the question or the runtime. With an error the question stays open,
-	// for the drover command in a terminal. Default: what no rule allows is denied.
+	// Answer is called for each question: an agent's call that no rule decides, or what a
+	// driver asks by [task.Host.Ask]. Several questions may be open at once; Answer is then
+	// called by several goroutines. ctx ends when the question is closed, by somebody else
+	// or by permissions.askTimeout of the settings (10 minutes by default), which denies it,
+	// and when the runtime closes; Close waits for Answer to return. After an error, or a
+	// reply that [task.Question.Check] refuses, Logger has a warning and the question stays
+	// open for the drover command in a terminal. Default: what no rule allows is denied.
 	Answer func(ctx context.Context, q task.Question) (task.Reply, error)
 
 	// Limits take the place of those of the user's settings where they are not 0.
@@ -135,6 +140,7 @@ type Runtime struct {
 	s   *assemble.Session
 	env []string
 	dir string
+	log *slog.Logger
 
 	unanswer context.CancelCauseFunc // ends the goroutines of answers
 	answers  sync.WaitGroup
@@ -173,6 +179,7 @@ func (rt *Runtime) open(ctx context.Context, c Config) (err error) {
 	if c.Logger != nil {
 		log = c.Logger
 	}
+	rt.log = log
 	sources := settings.Sources{}
 	if !c.Isolated {
 		sources = settings.Find(os.Getenv, rt.dir, "")

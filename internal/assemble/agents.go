@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 
@@ -78,11 +79,8 @@ func (s *Session) agents(c Config, model string, env []string) (session.Agents, 
 	a.Policy = policy(set)
 	a.Policy.Rate = table.Rate
 
-	for name := range c.Own { // the program has chosen them
-		if len(a.Policy.Available) > 0 {
-			a.Policy.Available = append(slices.Clip(a.Policy.Available), name)
-		}
-	}
+	a.Policy.Own = slices.Sorted(maps.Keys(c.Own)) // the program has chosen them
+
 	a.Catalog = catalog.New(catalog.Config{Given: c.Agents}).Current
 	if !c.Isolated {
 		s.found(&a, c, tell)

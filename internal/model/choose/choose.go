@@ -23,6 +23,10 @@ type Policy struct {
 	Aliases   map[string]string // short names, over sonnet, opus and haiku
 	Available []string          // aliases, names, PROVIDER/NAME and patterns; empty: all
 
+	// Own are the exact names of models that the program brings. They are available
+	// whatever Available holds, and none of them is an alias of another model.
+	Own []string
+
 	// Reachable says why a name cannot be used here, for example for lack of a
 	// key; the error is [ErrUnknown] for a name that no provider has. It is asked
 	// last. nil: every name can.
@@ -151,7 +155,7 @@ func (p Policy) usable(name string) (string, error) {
 }
 
 func (p Policy) available(asked, full string) bool {
-	if len(p.Available) == 0 || Free(full) {
+	if len(p.Available) == 0 || Free(full) || slices.Contains(p.Own, full) {
 		return true
 	}
 	names := append(p.names(full), asked)
@@ -162,8 +166,8 @@ func (p Policy) available(asked, full string) bool {
 
 // list is what the user may choose from, for an error.
 func (p Policy) list() []string {
-	names := slices.Clone(p.Available)
-	if len(names) == 0 {
+	names := slices.Concat(p.Available, p.Own)
+	if len(p.Available) == 0 {
 		names = append(slices.Collect(maps.Keys(p.Aliases)), "PROVIDER/NAME", "script:FILE")
 		for _, a := range modelinfo.Aliases() {
 			names = append(names, a.Short)

@@ -30,6 +30,9 @@ func (p Policy) full(name string) string {
 // cannot be the name of a model.
 func (p Policy) expand(name string) (string, bool) {
 	name = strings.TrimSpace(name)
+	if slices.Contains(p.Own, name) {
+		return name, true
+	}
 	for range len(p.Aliases) { // who leads in a circle stays where it is
 		to := p.Aliases[name]
 		if to == "" || to == name {
