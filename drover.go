@@ -25,7 +25,7 @@
 // [Runtime.List], [Runtime.Get] and [Runtime.Stats] show what there is, [Runtime.Events]
 // yields every change in order. [Runtime.Wait] waits for an end, [Runtime.Result] reads the
 // answer. [Runtime.Send] writes to an agent, [Runtime.Interrupt] ends its turn,
-// [Runtime.Pause] and [Runtime.Resume] hold whole trees and let them go on,
+// [Runtime.Pause] and [Runtime.Resume] pause and continue a task with all below it,
 // [Runtime.Stop] ends a tree and says what became of each task.
 //
 // # Bring your own

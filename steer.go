@@ -23,7 +23,7 @@ func (rt *Runtime) Stop(ctx context.Context, id task.ID) (task.Receipt, error) {
 	return rt.s.Stop(ctx, control.StopRequest{Refs: []string{string(id)}, Actor: task.ByClient})
 }
 
-// Pause holds a task with all below it, and returns their records, the task first, when
+// Pause pauses a task with all below it, and returns their records, the task first, when
 // that is durable. An agent that is paused begins no call of its model or of a tool and
 // keeps its work; commands stand still.
 func (rt *Runtime) Pause(ctx context.Context, id task.ID) ([]task.Record, error) {

@@ -54,13 +54,13 @@ func TestCompactionByShare(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "t.jsonl")
 	tr, _ := open(t, path)
 	mail := &agenttest.Mail{}
-	mail.Send(agent.Letter{Seq: 3, Text: "letter three"})
+	mail.Send(agent.MailMessage{Seq: 3, Text: "letter three"})
 	model := &talker{summary: summed("the sum of it"), reply: func(n int, _ *agent.Request) (*agent.Reply, error) {
 		switch n {
 		case 0:
 			return uses("a", 500), nil
 		case 1:
-			mail.Send(agent.Letter{Seq: 5, Text: "letter five"})
+			mail.Send(agent.MailMessage{Seq: 5, Text: "letter five"})
 			return uses("b", 800), nil // 0.8 of 1000
 		}
 		return saying("done", 100, 5), nil
@@ -130,8 +130,8 @@ func TestCompactionByShare(t *testing.T) {
 	_ = tr.Close()
 	tr, h := open(t, path)
 	same(t, h.Messages, want)
-	if h.Totals != totals || !slices.Equal(h.Letters, []int64{3, 5}) || !tr.Holds(3) || !tr.Holds(5) || h.Meta.AgentName != "scout" {
-		t.Errorf("reopened: %+v, letters %v", h.Totals, h.Letters)
+	if h.Totals != totals || !slices.Equal(h.Mail, []int64{3, 5}) || !tr.Holds(3) || !tr.Holds(5) || h.Meta.AgentName != "scout" {
+		t.Errorf("reopened: %+v, letters %v", h.Totals, h.Mail)
 	}
 	data, _ := os.ReadFile(path)
 	for _, text := range []string{`"the prompt"`, `"subtype":"compact_boundary","trigger":"auto","tokens_before":800`} {

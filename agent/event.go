@@ -24,7 +24,7 @@ type EventKind int
 // [Loop.Compact] tells CompactStart and Compact alone.
 const (
 	TurnStartEvent    EventKind = iota
-	MailEvent                   // Letters
+	MailEvent                   // Mail
 	PromptEvent                 // Prompt
 	PartEvent                   // Part
 	BlockEvent                  // Block, and of its reply ReplyID, Model, Usage
@@ -41,7 +41,7 @@ const (
 // Kind. What it points to must not be changed.
 type Event struct {
 	Kind     EventKind
-	Letters  []Letter
+	Mail     []MailMessage
 	Prompt   []Block
 	Part     Part
 	Block    Block

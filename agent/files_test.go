@@ -28,13 +28,13 @@ func long(t testing.TB, path string, n, boundary int) {
 			role = agent.Assistant
 		}
 		r := say(role, fmt.Sprintf("m%d %s", i, strings.Repeat(body, i%4)))
-		r.Letters = []int64{int64(i)}
+		r.Mail = []int64{int64(i)}
 		if role == agent.Assistant {
 			r.Usage = &agent.Usage{InputTokens: int64(i), OutputTokens: 1}
 		}
 		if boundary > 0 && i == boundary {
 			r = agent.Record{Message: agent.NewMessage(agent.User, agent.TextBlock(fmt.Sprintf("m%d sum", i))), Usage: &agent.Usage{OutputTokens: 1},
-				Letters: []int64{int64(i)}, Boundary: &agent.Boundary{Trigger: "auto", Before: 77}}
+				Mail: []int64{int64(i)}, Boundary: &agent.Boundary{Trigger: "auto", Before: 77}}
 		}
 		records = append(records, r)
 	}
@@ -58,8 +58,8 @@ func TestOpenFromTheLastSummary(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "t.jsonl")
 			long(t, path, c.n, c.boundary)
 			tr, h := open(t, path)
-			if len(h.Messages) != c.n-c.boundary || h.Skipped != 0 || len(h.Letters) != c.n || h.Meta.AgentName != "scout" {
-				t.Fatalf("%d messages, %d letters, skipped %d, meta %+v", len(h.Messages), len(h.Letters), h.Skipped, h.Meta)
+			if len(h.Messages) != c.n-c.boundary || h.Skipped != 0 || len(h.Mail) != c.n || h.Meta.AgentName != "scout" {
+				t.Fatalf("%d messages, %d letters, skipped %d, meta %+v", len(h.Messages), len(h.Mail), h.Skipped, h.Meta)
 			}
 			for i, m := range h.Messages {
 				if want := fmt.Sprint("m", c.boundary+i); first(t, m) != want {
@@ -112,7 +112,7 @@ func TestTail(t *testing.T) {
 		}
 		for i, r := range got {
 			at := 300 - want + i
-			if first(t, r.Message) != fmt.Sprint("m", at) || r.At.IsZero() || !slices.Contains(r.Letters, int64(at)) {
+			if first(t, r.Message) != fmt.Sprint("m", at) || r.At.IsZero() || !slices.Contains(r.Mail, int64(at)) {
 				t.Fatalf("record %d of %d is %s", i, n, first(t, r.Message))
 			}
 			if (r.Boundary != nil) != (at == 290) || r.Boundary != nil && *r.Boundary != (agent.Boundary{Trigger: "auto", Before: 77}) {
@@ -197,8 +197,8 @@ func TestFork(t *testing.T) {
 			}
 			tr, h := open(t, to)
 			same(t, h.Messages, was.Messages)
-			if h.Totals != was.Totals || len(was.Letters) == 0 || len(h.Letters) != 0 || tr.Holds(7) || h.Skipped != 0 {
-				t.Errorf("%+v, %d letters, skipped %d", h.Totals, len(h.Letters), h.Skipped)
+			if h.Totals != was.Totals || len(was.Mail) == 0 || len(h.Mail) != 0 || tr.Holds(7) || h.Skipped != 0 {
+				t.Errorf("%+v, %d letters, skipped %d", h.Totals, len(h.Mail), h.Skipped)
 			}
 			if h.Meta.SessionID != "s2" || h.Meta.AgentName != "twin" || h.Meta.ForkedFrom != from {
 				t.Errorf("meta %+v", h.Meta)

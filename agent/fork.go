@@ -12,7 +12,7 @@ import (
 // ForkTranscript makes a new transcript that goes on from where the one at from
 // stands now: a copy of its conversation, from the last compaction on, under the
 // identity of meta. The copy knows its origin and has the same totals. It holds no
-// letters as told: their numbers are those of the old session's mail, and the new
+// mail messages as told: their numbers are those of the old session's mail, and the new
 // session's mail has the same numbers. The old file is only read, and may be in use; a line
 // that is being written is left out, as are lines that cannot be read and fields
 // that this program does not know.
@@ -96,7 +96,7 @@ func copyConversation(out io.Writer, in *os.File, meta Meta) error {
 		me := meta.newLine(l.EntryType)
 		l.UUID, l.ParentUUID, last = me.UUID, last, me.UUID
 		l.IsSidechain, l.AgentName, l.AgentID, l.SessionID = me.IsSidechain, me.AgentName, me.AgentID, me.SessionID
-		l.Letters = nil
+		l.Mail = nil
 		return writeAll(w, encodeLine(l, m.raw))
 	})
 	return errors.Join(err, w.Flush())

@@ -52,7 +52,7 @@ func readHistory(f *os.File) (*loaded, error) {
 	h.Messages = make([]Message, 0, n)
 	for _, p := range slices.Backward(parts) {
 		h.Messages = append(h.Messages, p.messages...)
-		h.Letters = append(h.Letters, p.letters...)
+		h.Mail = append(h.Mail, p.letters...)
 		h.Totals.join(p.totals)
 		h.Skipped += p.skipped
 		if p.last != "" {
@@ -176,13 +176,13 @@ func (p *part) add(l line, m Message) {
 	p.last = l.UUID
 	if l.Subtype == boundarySubtype && l.Totals != nil && m.raw != nil {
 		p.boundary = true
-		p.messages, p.letters, p.totals = append(p.messages[:0], m), l.Letters, *l.Totals
+		p.messages, p.letters, p.totals = append(p.messages[:0], m), l.Mail, *l.Totals
 		return
 	}
 	if m.raw != nil {
 		p.messages = append(p.messages, m)
 	}
-	p.letters = append(p.letters, l.Letters...)
+	p.letters = append(p.letters, l.Mail...)
 	p.totals.count(Record{Usage: l.Usage, ToolUses: l.ToolUses, Aside: l.Aside})
 }
 
@@ -292,7 +292,7 @@ func (l *line) field(key string, v []byte) bool {
 		}
 		return true
 	case "letters":
-		return json.Unmarshal(v, &l.Letters) == nil
+		return json.Unmarshal(v, &l.Mail) == nil
 	case "usage":
 		return json.Unmarshal(v, &l.Usage) == nil
 	case "tool_uses":

@@ -79,7 +79,7 @@ type Loop struct {
 
 	// Guarded by busy.
 	ids  map[string]struct{} // of all calls in messages
-	told map[int64]struct{}  // letters in messages, without a transcript
+	told map[int64]struct{}  // mail messages in messages, without a transcript
 	owed []Block             // results, and what stands behind them, that are not recorded yet; the next message begins with them
 
 	fresh bool  // no reply has come since a compaction
@@ -138,8 +138,9 @@ func (e *LimitError) Error() string {
 	return fmt.Sprintf("the limit of %d turns was reached", e.N)
 }
 
-// NewLoop makes a loop that goes on from history, which is repaired as by
-// [Repair]. It does no I/O. Its totals begin with those of the transcript.
+// NewLoop makes a loop that goes on from history. A history that no model would accept is
+// repaired: a call without a result gets one that says so, a result without a call goes,
+// and IDs are made unique. It does no I/O. Its totals begin with those of the transcript.
 func NewLoop(cfg Config, history []Message) (*Loop, error) {
 	if cfg.Model == nil {
 		return nil, errors.New("new loop: no model")
@@ -212,8 +213,8 @@ func (l *Loop) Turn(ctx context.Context, prompt ...Block) (TurnResult, error) {
 }
 
 // Answer is [Loop.Turn] for a prompt that came by mail: the transcript keeps the
-// number of its letter with it, and it is acknowledged like other mail. Mail must
-// not yield it meanwhile. The number 0 is that of no letter.
+// number of its mail message with it, and it is acknowledged like other mail. Mail must
+// not yield it meanwhile. The number 0 means that it did not come by mail.
 func (l *Loop) Answer(ctx context.Context, letter int64, prompt ...Block) (TurnResult, error) {
 	if !l.busy.TryLock() {
 		return TurnResult{}, ErrBusy
@@ -633,7 +634,7 @@ func (t *turn) act(ctx context.Context, reply *Reply, calls []pending) (done boo
 	done = end || err != nil
 	// Mail goes in only where the model reads on at once: it would be
 	// acknowledged, and nobody would wake the model for it.
-	var letters []Letter
+	var letters []MailMessage
 	if !done {
 		letters, err = t.takeMail(ctx)
 		done = err != nil
@@ -645,9 +646,9 @@ func (t *turn) act(ctx context.Context, reply *Reply, calls []pending) (done boo
 	return done, err
 }
 
-// takeMail returns the letters that the conversation does not hold yet. Those
+// takeMail returns the mail messages that the conversation does not hold yet. Those
 // that it holds came again because their acknowledgement was lost.
-func (t *turn) takeMail(ctx context.Context) ([]Letter, error) {
+func (t *turn) takeMail(ctx context.Context) ([]MailMessage, error) {
 	if t.cfg.Mail == nil {
 		return nil, nil
 	}
@@ -658,7 +659,7 @@ func (t *turn) takeMail(ctx context.Context) ([]Letter, error) {
 		}
 		return nil, fmt.Errorf("take mail: %w", err)
 	}
-	var fresh, again []Letter
+	var fresh, again []MailMessage
 	now := map[int64]struct{}{}
 	for _, l := range letters {
 		_, twice := now[l.Seq]
@@ -676,10 +677,10 @@ func (t *turn) takeMail(ctx context.Context) ([]Letter, error) {
 	return atOnce(fresh, t.cfg.Compaction.window()), nil
 }
 
-// atOnce is how many letters go into one message, at least one: a quarter of the
+// atOnce is how many mail messages go into one message, at least one: a quarter of the
 // window. The rest is owed still. Mail that came in a long call could be more than
 // the model can read, and no summary makes the last message shorter.
-func atOnce(letters []Letter, window int64) []Letter {
+func atOnce(letters []MailMessage, window int64) []MailMessage {
 	size := 0
 	for i, l := range letters {
 		if size += len(l.Text); i > 0 && int64(size) > window/4*bytesPerToken {
@@ -697,7 +698,7 @@ func (l *Loop) holds(seq int64) bool {
 	return ok
 }
 
-func (l *Loop) ack(ctx context.Context, letters []Letter) error {
+func (l *Loop) ack(ctx context.Context, letters []MailMessage) error {
 	if len(letters) == 0 {
 		return nil
 	}
@@ -711,7 +712,7 @@ func (l *Loop) ack(ctx context.Context, letters []Letter) error {
 
 // record adds a user message: results that are owed, then the text before mail,
 // mail, and the prompt. What it holds stays owed if it cannot be kept.
-func (t *turn) record(ctx context.Context, letters []Letter, before, prompt []Block) error {
+func (t *turn) record(ctx context.Context, letters []MailMessage, before, prompt []Block) error {
 	blocks := slices.Concat(t.owed, before)
 	var seqs []int64
 	for _, l := range letters {
@@ -722,10 +723,10 @@ func (t *turn) record(ctx context.Context, letters []Letter, before, prompt []Bl
 	}
 	told := letters
 	if len(prompt) > 0 && t.letter != 0 {
-		told, seqs = append(slices.Clone(letters), Letter{Seq: t.letter}), append(seqs, t.letter)
+		told, seqs = append(slices.Clone(letters), MailMessage{Seq: t.letter}), append(seqs, t.letter)
 	}
 	if len(blocks)+len(prompt) > 0 {
-		if err := t.keep(Record{Message: t.userMessage(blocks, prompt), Letters: seqs}); err != nil {
+		if err := t.keep(Record{Message: t.userMessage(blocks, prompt), Mail: seqs}); err != nil {
 			return err
 		}
 		t.owed = nil
@@ -734,7 +735,7 @@ func (t *turn) record(ctx context.Context, letters []Letter, before, prompt []Bl
 		t.told[seq] = struct{}{}
 	}
 	if len(letters) > 0 {
-		t.emit(Event{Kind: MailEvent, Letters: letters})
+		t.emit(Event{Kind: MailEvent, Mail: letters})
 	}
 	if len(prompt) > 0 {
 		t.emit(Event{Kind: PromptEvent, Prompt: prompt})

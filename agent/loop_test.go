@@ -511,16 +511,16 @@ func TestToolFailureEndsTheTurnWithAValidHistory(t *testing.T) {
 
 func TestMailGoesInAtSafePoints(t *testing.T) {
 	mail := &agenttest.Mail{}
-	mail.Send(agent.Letter{Seq: 1, Text: "early"})
+	mail.Send(agent.MailMessage{Seq: 1, Text: "early"})
 	model := agenttest.Steps(
 		agenttest.Use(agenttest.ToolUse("a", "T", `{}`)),
 		func(ctx context.Context, r *agent.Request) (*agent.Reply, error) {
-			mail.Send(agent.Letter{Seq: 3, Text: "late"})
+			mail.Send(agent.MailMessage{Seq: 3, Text: "late"})
 			return agenttest.Say("end")(ctx, r)
 		},
 		agenttest.Say("read it"))
 	l := newLoop(t, agent.Config{Model: model, Mail: mail, Tools: []agent.Tool{tool{name: "T", call: func(context.Context, agent.Call) (agent.Output, error) {
-		mail.Send(agent.Letter{Seq: 2, Text: "during"})
+		mail.Send(agent.MailMessage{Seq: 2, Text: "during"})
 		return agent.Output{Text: "result"}, nil
 	}}}})
 	if _, err := ask(l, "prompt"); err != nil {
@@ -553,7 +553,7 @@ func TestMailGoesInAtSafePoints(t *testing.T) {
 
 func TestLetterIsToldOnceAndAcknowledgedAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "t.jsonl")
-	letter := agent.Letter{Seq: 7, Text: "only once"}
+	letter := agent.MailMessage{Seq: 7, Text: "only once"}
 	for range 2 { // the second time as after a crash before the acknowledgement
 		mail := &agenttest.Mail{}
 		mail.Send(letter)
@@ -580,7 +580,7 @@ func TestLetterIsToldOnceAndAcknowledgedAgain(t *testing.T) {
 func TestMailComesInPortions(t *testing.T) {
 	mail := &agenttest.Mail{}
 	for seq := range int64(40) {
-		mail.Send(agent.Letter{Seq: seq + 1, Text: strings.Repeat("m", 30_000)})
+		mail.Send(agent.MailMessage{Seq: seq + 1, Text: strings.Repeat("m", 30_000)})
 	}
 	l := newLoop(t, agent.Config{Model: agenttest.Steps(agenttest.Use(agenttest.ToolUse("a", "T", `{}`)), agenttest.Say("ok"), agenttest.Say("more")), Mail: mail,
 		Tools: []agent.Tool{tool{name: "T", call: func(context.Context, agent.Call) (agent.Output, error) { return agent.Output{Text: "result"}, nil }}}})
@@ -614,7 +614,7 @@ func TestPromptIsALetter(t *testing.T) {
 		if prompt != "" {
 			_, err = l.Answer(t.Context(), 7, agent.TextBlock(prompt))
 		} else {
-			mail.Send(agent.Letter{Seq: 7, Text: "only once"}) // as the mailbox has it by then
+			mail.Send(agent.MailMessage{Seq: 7, Text: "only once"}) // as the mailbox has it by then
 			_, err = l.Turn(t.Context(), agent.TextBlock("more"))
 		}
 		if err != nil {
@@ -640,7 +640,7 @@ func TestUnrecordedMailIsNotAcknowledged(t *testing.T) {
 	l := newLoop(t, agent.Config{
 		Model: agenttest.Steps(agenttest.Use(agenttest.ToolUse("a", "T", `{}`))), Mail: mail, Transcript: tr,
 		Tools: []agent.Tool{tool{name: "T", call: func(context.Context, agent.Call) (agent.Output, error) {
-			mail.Send(agent.Letter{Seq: 1, Text: "lost?"})
+			mail.Send(agent.MailMessage{Seq: 1, Text: "lost?"})
 			return agent.Output{Text: "x"}, tr.Close() // nothing can be recorded from here on
 		}}},
 	})
@@ -765,7 +765,7 @@ func TestEventOrder(t *testing.T) {
 		agent.BlockEvent: "block", agent.ReplyDoneEvent: "reply", agent.ToolStartEvent: "tool", agent.ToolDoneEvent: "result", agent.TurnDoneEvent: "done",
 	}
 	mail := &agenttest.Mail{}
-	mail.Send(agent.Letter{Seq: 1, Text: "m"})
+	mail.Send(agent.MailMessage{Seq: 1, Text: "m"})
 	var got []string
 	l := newLoop(t, agent.Config{
 		Model: agenttest.Steps(agenttest.Use(agenttest.ToolUse("a", "T", `{}`), agenttest.ToolUse("b", "None", `{}`)), agenttest.Say("end")),

@@ -137,7 +137,7 @@ type Usage struct {
 type ModelError struct {
 	Status int    // HTTP status, 0 without one
 	Kind   string // such as rate_limit, auth, overloaded, context_overflow, bad_answer, unreachable, cut
-	Text   string // one line: what happened and how to mend it
+	Text   string // one line: what happened and how to fix it
 	Err    error
 }
 

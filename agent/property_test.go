@@ -190,7 +190,7 @@ func (w *world) run() {
 
 func (w *world) send() {
 	w.sent++
-	w.mail.Send(agent.Letter{Seq: w.sent, Text: fmt.Sprintf("letter %d.", w.sent)})
+	w.mail.Send(agent.MailMessage{Seq: w.sent, Text: fmt.Sprintf("letter %d.", w.sent)})
 }
 
 func (w *world) Due(_ context.Context, start bool) []string {
@@ -245,7 +245,7 @@ func (w *world) letters() {
 			continue // it lists those that were told before
 		}
 		all := strings.Join(contents(w.t, rec.Message), " ")
-		for _, seq := range rec.Letters {
+		for _, seq := range rec.Mail {
 			told[seq]++
 			if !strings.Contains(all, fmt.Sprintf("letter %d.", seq)) {
 				w.r.Fatalf("letter %d is not in the message that should hold it", seq)
@@ -255,7 +255,7 @@ func (w *world) letters() {
 	acked := w.mail.Acked()
 	owed, _ := w.mail.Take(context.Background())
 	for seq := int64(1); seq <= w.sent; seq++ {
-		isOwed := slices.ContainsFunc(owed, func(l agent.Letter) bool { return l.Seq == seq })
+		isOwed := slices.ContainsFunc(owed, func(l agent.MailMessage) bool { return l.Seq == seq })
 		if slices.Contains(acked, seq) == isOwed || told[seq] > 1 || told[seq] == 0 && !isOwed {
 			w.r.Fatalf("letter %d: told %d times, owed %v", seq, told[seq], isOwed)
 		}

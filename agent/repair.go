@@ -17,21 +17,16 @@ var notName = regexp.MustCompile(`[^a-zA-Z0-9_-]+`)
 // unrolled 128 times at the start of every program.
 func goodName(s string) bool { return s != "" && len(s) <= 128 && !notName.MatchString(s) }
 
-// Repair makes a history valid for a model: every call of an assistant message
+// repair makes a history valid for a model: every call of an assistant message
 // gets exactly one result in the message that follows, results without a call
 // go, and IDs are unique. A call whose result is missing gets one that says
 // so; it is not run again. Added holds the messages that are in repaired and
-// were not in history. A valid history is returned as it is.
-func Repair(history []Message) (repaired, added []Message, err error) {
-	repaired, added, _, err = repair(history)
-	return repaired, added, err
-}
-
-// repair also returns the IDs of all calls.
-func repair(history []Message) (out, added []Message, ids map[string]struct{}, err error) {
+// were not in history. A valid history is returned as it is. ids are those of
+// all calls.
+func repair(history []Message) (repaired, added []Message, ids map[string]struct{}, err error) {
 	ids = map[string]struct{}{}
 	put := func(m Message, isNew bool) {
-		out = append(out, m)
+		repaired = append(repaired, m)
 		if isNew {
 			added = append(added, m)
 		}
@@ -97,7 +92,7 @@ func repair(history []Message) (out, added []Message, ids map[string]struct{}, e
 		put(m, changed)
 	}
 	pay()
-	return out, added, ids, nil
+	return repaired, added, ids, nil
 }
 
 // unique replaces an ID that is missing, malformed or taken, and says if it did.

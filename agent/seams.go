@@ -34,7 +34,7 @@ type Done struct {
 	Output Output
 }
 
-// Meter holds the purse. Its methods may be called by several goroutines, and
+// Meter limits what a conversation may spend. Its methods may be called by several goroutines, and
 // one Meter may serve many loops.
 type Meter interface {
 	// Reserve is asked before every call of a model, those for summaries and

@@ -77,7 +77,7 @@ func TestWhatGoesBehindResults(t *testing.T) {
 		Mail: mail,
 		Tools: []agent.Tool{tool{name: "P", parallel: true, call: func(_ context.Context, c agent.Call) (agent.Output, error) {
 			if c.ID == "a" {
-				mail.Send(agent.Letter{Seq: 1, Text: "letter"})
+				mail.Send(agent.MailMessage{Seq: 1, Text: "letter"})
 			}
 			return agent.Output{Text: "ran " + c.ID + string(c.Input)}, nil
 		}}},
@@ -286,13 +286,13 @@ func TestReminderIsNotLostWithAMessage(t *testing.T) {
 // brokenMail fails once, after so many times.
 type brokenMail struct{ after int }
 
-func (m *brokenMail) Take(context.Context) ([]agent.Letter, error) {
+func (m *brokenMail) Take(context.Context) ([]agent.MailMessage, error) {
 	if m.after--; m.after == -1 {
 		return nil, errors.New("no mail")
 	}
 	return nil, nil
 }
-func (m *brokenMail) Ack(context.Context, []agent.Letter) error { return nil }
+func (m *brokenMail) Ack(context.Context, []agent.MailMessage) error { return nil }
 
 // meter counts what is reserved, given back and spent.
 type meter struct {

@@ -120,7 +120,7 @@ func backward(text []byte) iter.Seq[[]byte] {
 
 func (l *line) record(m Message) Record {
 	r := Record{
-		Message: m, Letters: l.Letters, Usage: l.Usage, ToolUses: l.ToolUses, ReplyID: l.ReplyID, Model: l.Model,
+		Message: m, Mail: l.Mail, Usage: l.Usage, ToolUses: l.ToolUses, ReplyID: l.ReplyID, Model: l.Model,
 		StopReason: l.StopReason, Cut: l.Cut, Aside: l.Aside, At: time.UnixMilli(l.Timestamp),
 	}
 	if l.Subtype == boundarySubtype {

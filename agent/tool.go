@@ -68,14 +68,14 @@ type Decision struct {
 type Mail interface {
 	// Take returns what is owed now, most urgent first, and does not wait. What
 	// was taken and not acknowledged is owed still.
-	Take(ctx context.Context) ([]Letter, error)
-	// Ack is called once the transcript holds the letters durably.
-	Ack(ctx context.Context, letters []Letter) error
+	Take(ctx context.Context) ([]MailMessage, error)
+	// Ack is called once the transcript holds the mail messages durably.
+	Ack(ctx context.Context, letters []MailMessage) error
 }
 
-// Letter is one piece of mail.
-type Letter struct {
-	Seq    int64  // the same letter has the same number, also after a crash
+// MailMessage is one piece of mail.
+type MailMessage struct {
+	Seq    int64  // the same mail message has the same number, also after a crash
 	Text   string // as the model reads it
 	Urgent bool   // goes before waiting prompts
 	Origin string // such as task-notification

@@ -8,7 +8,7 @@ import (
 
 const (
 	// maxMessageBytes is what a message may have, encoded: it stands in one line of
-	// the transcript, with the numbers of its letters.
+	// the transcript, with the numbers of its mail messages.
 	maxMessageBytes = maxLineBytes - 1<<20
 	// maxPromptBytes leaves room for what a message holds beside a prompt.
 	maxPromptBytes = maxMessageBytes / 2

@@ -20,7 +20,7 @@ func heavy(bytes int) string { return strings.Repeat(`"`, bytes) }
 func TestMailThatIsTooLarge(t *testing.T) {
 	tr, _ := open(t, filepath.Join(t.TempDir(), "t.jsonl"))
 	mail := &agenttest.Mail{}
-	mail.Send(agent.Letter{Seq: 7, Text: heavy(33 << 20)})
+	mail.Send(agent.MailMessage{Seq: 7, Text: heavy(33 << 20)})
 	l := newLoop(t, agent.Config{Model: agenttest.Steps(agenttest.Say("done"), agenttest.Say("still here")), Transcript: tr, Mail: mail})
 	prompt := strings.Repeat("go ", 1000)
 	res, err := ask(l, prompt)
@@ -43,7 +43,7 @@ func TestMailThatIsTooLarge(t *testing.T) {
 func TestPromptThatIsTooLarge(t *testing.T) {
 	tr, _ := open(t, filepath.Join(t.TempDir(), "t.jsonl"))
 	mail := &agenttest.Mail{}
-	mail.Send(agent.Letter{Seq: 7, Text: "a letter"})
+	mail.Send(agent.MailMessage{Seq: 7, Text: "a letter"})
 	l := newLoop(t, agent.Config{Model: agenttest.Steps(agenttest.Say("done")), Transcript: tr, Mail: mail})
 	if _, err := ask(l, heavy(17<<20)); err == nil || !strings.Contains(err.Error(), "send less at once") {
 		t.Fatalf("%v", err)

@@ -46,7 +46,7 @@ type Meta struct {
 // only what a lost reply has cost.
 type Record struct {
 	Message    Message
-	Letters    []int64 // the mail that the message holds
+	Mail       []int64 // the mail that the message holds
 	Usage      *Usage  // of the reply that the message is
 	ToolUses   int     // calls in the reply
 	ReplyID    string
@@ -82,7 +82,7 @@ type line struct {
 	AgentID     string  `json:"agent_id,omitempty"`
 	SessionID   string  `json:"session_id"`
 	Timestamp   int64   `json:"timestamp"` // ms since 1970
-	Letters     []int64 `json:"letters,omitempty"`
+	Mail        []int64 `json:"letters,omitempty"`
 	Usage       *Usage  `json:"usage,omitempty"`
 	ToolUses    int     `json:"tool_uses,omitempty"`
 	ReplyID     string  `json:"reply_id,omitempty"`
@@ -92,7 +92,7 @@ type line struct {
 	Aside       bool    `json:"aside,omitempty"`
 	Note        string  `json:"note,omitempty"`
 
-	// Boundaries only. One holds the numbers of all letters told so far, and
+	// Boundaries only. One holds the numbers of all mail messages told so far, and
 	// the totals with its own usage: nobody has to read what is before it.
 	Subtype string  `json:"subtype,omitempty"`
 	Trigger string  `json:"trigger,omitempty"`
@@ -130,7 +130,7 @@ type Transcript struct {
 type History struct {
 	Meta     Meta      // of the first line; Sync is that of the opening
 	Messages []Message // since the last compaction
-	Letters  []int64   // sequence numbers of all mail told so far
+	Mail     []int64   // sequence numbers of all mail told so far
 	Totals   Totals    // of all runs
 	Skipped  int       // lines since then that could not be read; they are left in the file
 	Torn     int64     // bytes of an unfinished last line, moved to PATH.torn
@@ -160,7 +160,7 @@ func (t *Transcript) load() (*History, error) {
 	}
 	h.Meta.Sync = t.meta.Sync
 	t.size, t.last, t.totals = h.size, h.last, h.Totals
-	for _, seq := range h.Letters {
+	for _, seq := range h.Mail {
 		t.told[seq] = struct{}{}
 	}
 	if h.Torn > 0 {
@@ -217,13 +217,13 @@ func (t *Transcript) Append(records ...Record) error {
 	var letters []int64
 	last, totals := t.last, t.totals
 	for _, r := range records {
-		letters = append(letters, r.Letters...)
+		letters = append(letters, r.Mail...)
 		l := t.meta.newLine("system")
 		l.ParentUUID = last
 		if r.Message.raw != nil {
 			l.EntryType = string(r.Message.role)
 		}
-		l.Letters, l.Usage, l.ToolUses = r.Letters, r.Usage, r.ToolUses
+		l.Mail, l.Usage, l.ToolUses = r.Mail, r.Usage, r.ToolUses
 		l.ReplyID, l.Model, l.StopReason, l.Cut, l.Aside = r.ReplyID, r.Model, r.StopReason, r.Cut, r.Aside
 		l.Note = r.Note
 		totals.count(r)
@@ -254,12 +254,12 @@ func (t *Transcript) Append(records ...Record) error {
 }
 
 // bound makes the line a boundary. The totals are those after it, told all
-// letters.
+// mail messages.
 func (l *line) bound(b Boundary, totals Totals, told []int64) {
 	l.EntryType, l.Subtype, l.Trigger, l.Before = "system", boundarySubtype, b.Trigger, b.Before
 	l.Totals = &totals
 	slices.Sort(told)
-	l.Letters = slices.Compact(told)
+	l.Mail = slices.Compact(told)
 }
 
 // joinedBytes is up to where lines are joined for one write(2).
@@ -353,7 +353,7 @@ func (t *Transcript) Totals() Totals {
 	return t.totals
 }
 
-// Holds says whether the file holds the letter.
+// Holds says whether the file holds the mail message.
 func (t *Transcript) Holds(seq int64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -44,7 +44,7 @@ func TestTranscriptGolden(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "t.jsonl")
 	tr, _ := open(t, path)
 	mail := &agenttest.Mail{}
-	mail.Send(agent.Letter{Seq: 4, Text: "a letter"})
+	mail.Send(agent.MailMessage{Seq: 4, Text: "a letter"})
 	l := newLoop(t, agent.Config{
 		Model: agenttest.Steps(agenttest.Use(agenttest.ToolUse("a", "T", `{"q":"<&>"}`)), agenttest.Say("done")),
 		Tools: []agent.Tool{tool{name: "T"}}, Mail: mail, Transcript: tr,
@@ -61,11 +61,11 @@ func TestTranscriptGolden(t *testing.T) {
 func TestTranscriptGoesOnAfterReopening(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "t.jsonl")
 	tr, _ := open(t, path)
-	add(t, tr, agent.Record{Message: agent.NewMessage(agent.User, agent.TextBlock("one")), Letters: []int64{3, 9}})
+	add(t, tr, agent.Record{Message: agent.NewMessage(agent.User, agent.TextBlock("one")), Mail: []int64{3, 9}})
 	add(t, tr, agent.Record{Message: agent.NewMessage(agent.Assistant, agent.TextBlock("two")), Usage: &agent.Usage{InputTokens: 4, CacheReadTokens: 2, OutputTokens: 3}, ToolUses: 2})
 	_ = tr.Close()
 	tr, h := open(t, path)
-	if len(h.Messages) != 2 || !slices.Equal(h.Letters, []int64{3, 9}) || h.Skipped != 0 || h.Meta.ParentTask != "a12345678" || h.Meta.AgentName != "scout" {
+	if len(h.Messages) != 2 || !slices.Equal(h.Mail, []int64{3, 9}) || h.Skipped != 0 || h.Meta.ParentTask != "a12345678" || h.Meta.AgentName != "scout" {
 		t.Errorf("history %+v", h)
 	}
 	if got := tr.Totals(); got != h.Totals || got.Tokens() != 9 || got.ToolUses != 2 || got.Turns != 1 {

@@ -192,10 +192,10 @@ func wanted(ctx context.Context, m agent.Mail) bool {
 		return false
 	}
 	letters, err := m.Take(ctx) // what cannot be read stays owed
-	return err == nil && slices.ContainsFunc(letters, func(l agent.Letter) bool { return l.Origin == MessageOrigin })
+	return err == nil && slices.ContainsFunc(letters, func(l agent.MailMessage) bool { return l.Origin == MessageOrigin })
 }
 
-// MessageOrigin is the origin of letters that somebody has written.
+// MessageOrigin is the origin of mail messages that somebody has written.
 const MessageOrigin = "message"
 
 // Ending classes the error of a turn for the record of a task. Only a turn that came to its end is

@@ -152,7 +152,7 @@ func NewManager(e Engine, agents Catalog, hooks Hooks) *Manager {
 }
 
 // Spawn starts an agent and returns its ID: in the background as soon as it is
-// durably recorded, else when it has ended, by whatever way; [Manager.GetOutput]
+// durably recorded, else when it has ended, well or not; [Manager.GetOutput]
 // tells how. ctx bounds the start and the waiting, not the agent: with the cause
 // of a ctx that ended too early comes the ID of an agent that goes on.
 //

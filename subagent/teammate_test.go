@@ -55,11 +55,11 @@ func TestTeammateContract(t *testing.T) {
 
 // box is mail in memory.
 type box struct {
-	letters []agent.Letter
-	wake    chan agent.Letter
+	letters []agent.MailMessage
+	wake    chan agent.MailMessage
 }
 
-func (b *box) Take(context.Context) ([]agent.Letter, error) { return b.letters, nil }
+func (b *box) Take(context.Context) ([]agent.MailMessage, error) { return b.letters, nil }
 
 func (b *box) Wait(ctx context.Context) error {
 	select {
@@ -71,7 +71,7 @@ func (b *box) Wait(ctx context.Context) error {
 	}
 }
 
-func (b *box) Ack(context.Context, []agent.Letter) error {
+func (b *box) Ack(context.Context, []agent.MailMessage) error {
 	b.letters = nil
 	return nil
 }
@@ -79,7 +79,7 @@ func (b *box) Ack(context.Context, []agent.Letter) error {
 // A teammate calls its model for each message and not in between.
 func TestTeammateWakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := &box{wake: make(chan agent.Letter)}
+		b := &box{wake: make(chan agent.MailMessage)}
 		asked, rests := 0, 0
 		model := agenttest.ModelFunc(func(ctx context.Context, q *agent.Request, on func(agent.Part)) (*agent.Reply, error) {
 			asked++
@@ -104,7 +104,7 @@ func TestTeammateWakes(t *testing.T) {
 				t.Errorf("after %d messages the model was asked %d times, and it rested %d times", n-1, asked, rests)
 			}
 			if n < 3 {
-				b.wake <- agent.Letter{Seq: int64(n), Text: "more", Origin: subagent.MessageOrigin}
+				b.wake <- agent.MailMessage{Seq: int64(n), Text: "more", Origin: subagent.MessageOrigin}
 			}
 		}
 		end(task.ErrStopRequested)

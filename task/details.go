@@ -30,11 +30,11 @@ type Step struct {
 type MonitorCount struct {
 	Lines    int64 `json:"lines"`    // read
 	Events   int64 `json:"events"`   // of them, that matched
-	Notified int64 `json:"notified"` // of them, that its owner was told of
+	Notified int64 `json:"notified"` // of them, those that its owner was notified of
 	Dropped  int64 `json:"dropped"`  // of them, that came too fast
 }
 
-// MCPState is a task of an MCP server as it was told of last.
+// MCPState is a task of an MCP server as the server last reported it.
 type MCPState struct {
 	Server   string    `json:"server"`
 	Tool     string    `json:"tool"`

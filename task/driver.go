@@ -83,8 +83,8 @@ type Result struct {
 	Settle func()
 }
 
-// Host is the door of a running task to the runtime. Its methods may be called
-// from several goroutines.
+// Host is what the runtime offers to a running task. Its methods may be called by
+// several goroutines. Those that take a context return its cause when it ends.
 type Host interface {
 	// Record is the task as it is now.
 	Record() Record
@@ -110,25 +110,25 @@ type Host interface {
 	Ask(ctx context.Context, q Question) (Reply, error)
 
 	// Tell sends a message to the owner of the task and returns when it is durable.
-	// It is how a task that goes on is heard of; its end is told by itself. Of a
-	// task without an owner nobody is told. An error that wraps [ErrMailFull] says
-	// that the owner has too many unread.
+	// Use it for news while the task runs: the runtime notifies the owner of the end.
+	// Without an owner it does nothing. It returns an error that wraps [ErrMailFull]
+	// if the owner has too many unread messages.
 	Tell(ctx context.Context, kind MessageKind, text string, p Priority) error
 
 	// Rest makes the task idle while wait waits, which is given ctx; its place is
 	// free for another meanwhile. After nil the task is at work again and has its
 	// place; after an error of wait, which is returned, the run has to end.
 	Rest(ctx context.Context, wait func(context.Context) error) error
-	// Hold returns when the task is not paused, or with the cause of ctx. Its
-	// place is free for another meanwhile. A driver that makes its work in steps
-	// asks before each; others are paused from outside, see [Freezer].
+	// Hold waits while the task is paused, or until ctx ends, whose cause it returns.
+	// Its place is free for another task meanwhile. A driver that works in steps calls
+	// it before each; others are paused from outside, see [Freezer].
 	Hold(ctx context.Context) error
 
 	Spawner
 }
 
-// Overtimer is a [Host] that gives a run whose time is up a moment for its last
-// words.
+// Overtimer is a [Host] that gives a run whose deadline has passed some time to report what
+// it has.
 type Overtimer interface {
 	Host
 	// Overtime is a context that goes on after the deadline of the task, and ends
@@ -179,7 +179,7 @@ type Spec struct {
 	TTY          bool   // a command with a terminal
 	Pool         string // takes one of this pool's limited places while it runs; empty: unlimited
 	Priority     Priority
-	Silent       bool          // its end is told by other means, or to nobody: the notice is born acknowledged
+	Silent       bool          // its owner gets no notification of its end
 	Team         *Team         // of a teammate
 	Timeout      time.Duration // 0: none
 	Budget       Budget        // of the task and all below it; its wall time is not looked at, see Timeout

@@ -16,16 +16,16 @@ const (
 	MaxPath        = 4096    // the longest path that Linux takes
 )
 
-// SizeError is a part of a [Spec] that is too long.
+// SizeError says that a part of a [Spec] is longer than its limit, in bytes, and how to fix it.
 type SizeError struct {
 	What  string
 	Bytes int
 	Limit int
-	Mend  string
+	Fix  string
 }
 
 func (e *SizeError) Error() string {
-	return fmt.Sprintf("the %s has %d bytes, more than the limit of %d (%s)", e.What, e.Bytes, e.Limit, e.Mend)
+	return fmt.Sprintf("the %s has %d bytes, more than the limit of %d (%s)", e.What, e.Bytes, e.Limit, e.Fix)
 }
 
 // Check refuses what is too long, with a [*SizeError].

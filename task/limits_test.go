@@ -33,8 +33,8 @@ func TestSpecCheck(t *testing.T) {
 			c.set(&s, long(c.limit+1))
 			err := s.Check()
 			var size *task.SizeError
-			if !errors.As(err, &size) || size.Limit != c.limit || size.Bytes != c.limit+1 || size.Mend == "" ||
-				!strings.Contains(err.Error(), fmt.Sprint(c.limit)) || !strings.Contains(err.Error(), size.Mend) {
+			if !errors.As(err, &size) || size.Limit != c.limit || size.Bytes != c.limit+1 || size.Fix == "" ||
+				!strings.Contains(err.Error(), fmt.Sprint(c.limit)) || !strings.Contains(err.Error(), size.Fix) {
 				t.Errorf("above the limit: %v", err)
 			}
 		})

@@ -13,7 +13,7 @@ const (
 	MaxPromptBytes  = 4 << 20  // of one of kind [Prompt]
 	MaxUnread       = 100      // messages of one owner that are not acknowledged
 	MaxUnreadEvents = 50       // at which none of kind [MonitorEvent] is added: the rest is for others
-	MaxUnreadUser   = 200      // at which none of kind [Prompt] is added: mail of others does not shut the user out
+	MaxUnreadUser   = 200      // at which none of kind [Prompt] is added: messages of others do not keep the user's out
 	maxMessageName  = 200      // bytes of From
 	maxMessageKind  = 40       // bytes of Kind
 )
@@ -41,7 +41,7 @@ const (
 
 // Message is mail to an agent that is not the end of a task.
 type Message struct {
-	Seq      Seq         `json:"seq"` // set by the log; of one numbering with events and notices
+	Seq      Seq         `json:"seq"` // set by the log; events, notifications and messages are numbered together
 	To       ID          `json:"to"`  // an agent's task, or the session for its main agent
 	From     string      `json:"from"`
 	Kind     MessageKind `json:"kind"`

@@ -29,7 +29,7 @@ type Actor string
 // The actors.
 const (
 	ByItself  Actor = "self"    // the work ended
-	ByUser    Actor = "user"    // a person, by whatever face
+	ByUser    Actor = "user"    // a person, by any frontend
 	ByModel   Actor = "model"   // an agent, by a tool
 	ByParent  Actor = "parent"  // the task that owns it
 	ByClient  Actor = "client"  // a foreign program, by MCP or the API
@@ -167,12 +167,12 @@ type Record struct {
 	Checkpoint       []byte     `json:"checkpoint,omitempty"` // the driver's own; nobody else looks in
 	Questions        []Question `json:"questions,omitempty"`  // open ones, oldest first: those it is awaiting approval for
 	LastAnswer       *Answered  `json:"last_answer,omitempty"`
-	Priority         Priority   `json:"priority,omitempty"`  // of its notice
+	Priority         Priority   `json:"priority,omitempty"`  // of its notification
 	Pool             string     `json:"pool,omitempty"`      // whose places it takes
 	Worktree         *Worktree  `json:"worktree,omitempty"`  // of an isolated agent, since its last end
 	Survivors        []Survivor `json:"survivors,omitempty"` // of an ended run: what could not be ended then
 	Key              string     `json:"key,omitempty"`       // that its parent knows it by
-	Silent           bool       `json:"silent,omitempty"`    // nobody is owed word of its end
+	Silent           bool       `json:"silent,omitempty"`    // its owner gets no notification of its end
 	Team             *Team      `json:"team,omitempty"`      // of a teammate
 	// LastHeard is when something was last heard of an agent at work. Only its host
 	// knows: it stands in answers of the host, and never in the log.

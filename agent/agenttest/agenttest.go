@@ -99,26 +99,26 @@ func (m *Model) Requests() [][]agent.Message {
 // Mail is [agent.Mail] in memory. The zero value is empty and ready.
 type Mail struct {
 	mu    sync.Mutex
-	owed  []agent.Letter
+	owed  []agent.MailMessage
 	acked []int64
 }
 
-// Send owes a letter.
-func (m *Mail) Send(letters ...agent.Letter) {
+// Send adds mail messages.
+func (m *Mail) Send(letters ...agent.MailMessage) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.owed = append(m.owed, letters...)
 }
 
-// Take returns what is owed.
-func (m *Mail) Take(context.Context) ([]agent.Letter, error) {
+// Take returns the messages that are not acknowledged.
+func (m *Mail) Take(context.Context) ([]agent.MailMessage, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return append([]agent.Letter(nil), m.owed...), nil
+	return append([]agent.MailMessage(nil), m.owed...), nil
 }
 
-// Ack strikes letters off.
-func (m *Mail) Ack(_ context.Context, letters []agent.Letter) error {
+// Ack removes mail messages.
+func (m *Mail) Ack(_ context.Context, letters []agent.MailMessage) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, l := range letters {
@@ -133,7 +133,7 @@ func (m *Mail) Ack(_ context.Context, letters []agent.Letter) error {
 	return nil
 }
 
-// Acked is the numbers of all letters acknowledged so far, in order.
+// Acked is the numbers of all mail messages acknowledged so far, in order.
 func (m *Mail) Acked() []int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()

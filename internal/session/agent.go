@@ -274,8 +274,8 @@ type mail struct {
 	skip func(mailbox.Mail) bool // what is told otherwise; nil: nothing is
 }
 
-func (m *mail) Take(ctx context.Context) ([]agent.Letter, error) {
-	var letters []agent.Letter
+func (m *mail) Take(ctx context.Context) ([]agent.MailMessage, error) {
+	var letters []agent.MailMessage
 	mail, err := m.box.Mail(ctx)
 	if err != nil {
 		return nil, err
@@ -284,7 +284,7 @@ func (m *mail) Take(ctx context.Context) ([]agent.Letter, error) {
 		if m.skip != nil && m.skip(x) {
 			continue
 		}
-		l := agent.Letter{Seq: int64(x.Seq), Urgent: x.Urgent, Origin: conversation.TaskOrigin}
+		l := agent.MailMessage{Seq: int64(x.Seq), Urgent: x.Urgent, Origin: conversation.TaskOrigin}
 		if x.Message != nil {
 			l.Text, l.Origin = mailbox.RenderMessage(*x.Message), subagent.MessageOrigin
 			m.mate.read(x.Message.Kind)
@@ -303,7 +303,7 @@ func (m *mail) Take(ctx context.Context) ([]agent.Letter, error) {
 	return letters, nil
 }
 
-func (m *mail) Ack(ctx context.Context, letters []agent.Letter) error {
+func (m *mail) Ack(ctx context.Context, letters []agent.MailMessage) error {
 	seqs := make([]task.Seq, len(letters))
 	for i, l := range letters {
 		seqs[i] = task.Seq(l.Seq)

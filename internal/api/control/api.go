@@ -516,7 +516,7 @@ func AsError(err error) *Error {
 	case errors.As(err, &e):
 		return e
 	case errors.As(err, &size):
-		return &Error{Code: Invalid, Message: strings.TrimSuffix(err.Error(), " ("+size.Mend+")"), Fix: size.Mend, err: err}
+		return &Error{Code: Invalid, Message: strings.TrimSuffix(err.Error(), " ("+size.Fix+")"), Fix: size.Fix, err: err}
 	case errors.As(err, &move):
 		return &Error{Code: Conflict, Message: err.Error(), err: err}
 	}

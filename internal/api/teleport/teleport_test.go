@@ -73,7 +73,7 @@ func past(t *testing.T, change ...func(*task.Record)) made {
 		}
 	}
 	told := message(agent.User, "the agent has ended")
-	told.Letters = []int64{40}
+	told.Mail = []int64{40}
 	transcript(m.place.Transcript(), message(agent.User, "my key is "+secret), message(agent.Assistant, "I see"), told, message(agent.Assistant, "good"))
 	transcript(m.place.AgentTranscript("a0000000a"), message(agent.User, "look"), message(agent.Assistant, "found"))
 	put(t, m.place.Output("b0000000b"), strings.Repeat("line\n", 10)+secret+"\n")
@@ -194,8 +194,8 @@ func TestRoundTrip(t *testing.T) {
 	}
 
 	// Later mail has low numbers again, of which none may count as told.
-	if tr.Holds(40) || len(h.Letters) > 0 {
-		t.Errorf("the conversation knows mail of the old session: %v", h.Letters)
+	if tr.Holds(40) || len(h.Mail) > 0 {
+		t.Errorf("the conversation knows mail of the old session: %v", h.Mail)
 	}
 	j, err := journal.Open(place.DB(), journal.Options{})
 	if err != nil {

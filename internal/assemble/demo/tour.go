@@ -207,7 +207,7 @@ func (t *tour) agent(from task.ID, e agent.Event) {
 	case main && e.Kind == agent.PromptEvent:
 		t.line(cyan, "you", "%s", e.Prompt[0].Text)
 	case main && e.Kind == agent.MailEvent:
-		for _, l := range e.Letters {
+		for _, l := range e.Mail {
 			t.notice(l.Text)
 		}
 	case main && e.Kind == agent.BlockEvent && e.Block.Type == "text" && !t.quiet:

@@ -73,7 +73,7 @@ func (c Command) check() error {
 			What:  "longest argument",
 			Bytes: longest(c.argv()),
 			Limit: maxArgument,
-			Mend:  "write it to a file, and name or run that",
+			Fix:   "write it to a file, and name or run that",
 		}
 	case hasNUL(c.Line) || hasNUL(c.Cwd) || slices.ContainsFunc(c.Args, hasNUL):
 		return errors.New("it holds a NUL byte")

@@ -143,7 +143,7 @@ func shellStory(w *world) {
 	w.done(result(2, "The tests run."), nil)
 	time.Sleep(30 * time.Second)
 	w.end("b11111111", nil, exit(3), errExit)
-	w.start("", agent.Letter{Seq: 3, Text: "<task-notification>…</task-notification>", Origin: "task-notification"})
+	w.start("", agent.MailMessage{Seq: 3, Text: "<task-notification>…</task-notification>", Origin: "task-notification"})
 	w.reply(session, "msg_3", agent.TextBlock("The tests failed."))
 	w.done(result(1, "The tests failed."), nil)
 }
@@ -164,7 +164,7 @@ func agentStory(w *world) {
 	w.done(result(2, "I wait."), nil)
 	w.answer["run_1_a11111111"] = "All is well."
 	w.end("a11111111", nil, used(330, 2), nil)
-	w.start("", agent.Letter{Seq: 3, Text: "note"})
+	w.start("", agent.MailMessage{Seq: 3, Text: "note"})
 	w.reply(session, "msg_3", agent.TextBlock("All is well, says the agent."))
 	w.done(result(1, "All is well, says the agent."), nil)
 }

@@ -289,7 +289,7 @@ func TestLateWake(t *testing.T) {
 	w.create(task.Record{ID: "b11111111", Kind: task.LocalBash, Command: "make", Backgrounded: true})
 	w.begin("b11111111")
 	w.end("b11111111", nil, exit(0), nil)
-	w.start("", agent.Letter{Seq: 3, Text: "note"})
+	w.start("", agent.MailMessage{Seq: 3, Text: "note"})
 	got := w.kinds()
 	want := []string{
 		"background_tasks_changed", "task_started b11111111", "task_updated b11111111", "task_notification b11111111",

@@ -251,20 +251,20 @@ func TestNoTurn(t *testing.T) {
 
 // Mail that comes with a prompt, or between tool calls, starts no turn.
 func TestOrigin(t *testing.T) {
-	note := agent.Letter{Seq: 1, Text: "note", Origin: "message"}
+	note := agent.MailMessage{Seq: 1, Text: "note", Origin: "message"}
 	for _, c := range []struct {
 		name string
 		play func(w *world)
 		want string
 	}{
 		{"mail", func(w *world) { w.start("", note) }, "message"},
-		{"unnamed", func(w *world) { w.start("", agent.Letter{Text: "x"}) }, "task-notification"},
+		{"unnamed", func(w *world) { w.start("", agent.MailMessage{Text: "x"}) }, "task-notification"},
 		{"prompt", func(w *world) { w.start("go") }, ""},
 		{"both", func(w *world) { w.start("go", note) }, ""},
 		{"between", func(w *world) {
 			w.start("go")
 			w.reply(session, "msg_1", use("toolu_1", "Read", `{}`))
-			w.s.Agent(session, agent.Event{Kind: agent.MailEvent, Letters: []agent.Letter{note}})
+			w.s.Agent(session, agent.Event{Kind: agent.MailEvent, Mail: []agent.MailMessage{note}})
 		}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -63,8 +63,8 @@ func (s *Stream) onMain(e agent.Event) {
 	}
 	switch e.Kind {
 	case agent.MailEvent:
-		if !s.turn.replied && len(e.Letters) > 0 {
-			s.turn.origin = e.Letters[0].Origin
+		if !s.turn.replied && len(e.Mail) > 0 {
+			s.turn.origin = e.Mail[0].Origin
 			if s.turn.origin == "" {
 				s.turn.origin = mailKind
 			}
@@ -146,7 +146,7 @@ func (s *Stream) onSubagent(t *entry, e agent.Event) {
 func (s *Stream) say(v *voice, e agent.Event) {
 	switch e.Kind {
 	case agent.MailEvent:
-		for _, l := range e.Letters {
+		for _, l := range e.Mail {
 			s.user(v, agent.TextBlock(l.Text), nil, true)
 		}
 	case agent.PartEvent:

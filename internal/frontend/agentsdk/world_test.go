@@ -165,10 +165,10 @@ func (w *world) run(f func()) {
 }
 
 // start begins a turn of the main agent.
-func (w *world) start(prompt string, mail ...agent.Letter) {
+func (w *world) start(prompt string, mail ...agent.MailMessage) {
 	w.s.Agent(session, agent.Event{Kind: agent.TurnStartEvent})
 	if len(mail) > 0 {
-		w.s.Agent(session, agent.Event{Kind: agent.MailEvent, Letters: mail})
+		w.s.Agent(session, agent.Event{Kind: agent.MailEvent, Mail: mail})
 	}
 	if prompt != "" {
 		w.s.Agent(session, agent.Event{Kind: agent.PromptEvent, Prompt: []agent.Block{agent.TextBlock(prompt)}})

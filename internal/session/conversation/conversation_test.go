@@ -214,17 +214,17 @@ type reader struct {
 	withheld func(mailbox.Mail) bool
 }
 
-func (r reader) Take(context.Context) (letters []agent.Letter, _ error) {
+func (r reader) Take(context.Context) (letters []agent.MailMessage, _ error) {
 	mail, err := r.box.Mail(context.Background())
 	for _, x := range mail {
 		if !r.withheld(x) {
-			letters = append(letters, agent.Letter{Seq: int64(x.Seq), Text: mailbox.RenderMessage(*x.Message)})
+			letters = append(letters, agent.MailMessage{Seq: int64(x.Seq), Text: mailbox.RenderMessage(*x.Message)})
 		}
 	}
 	return letters, err
 }
 
-func (r reader) Ack(ctx context.Context, letters []agent.Letter) error {
+func (r reader) Ack(ctx context.Context, letters []agent.MailMessage) error {
 	for _, l := range letters {
 		if err := r.box.Acknowledge(ctx, task.Seq(l.Seq)); err != nil {
 			return err

@@ -167,7 +167,7 @@ func (f *Feed) take(e agent.Event) {
 			f.write("\n")
 		}
 	case agent.MailEvent:
-		for _, l := range e.Letters {
+		for _, l := range e.Mail {
 			p := control.Piece{Kind: control.MailPiece, Origin: l.Origin}
 			p.Text, p.Cut = short(l.Text, feedPart)
 			f.add(p)
