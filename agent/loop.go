@@ -213,15 +213,15 @@ func (l *Loop) Turn(ctx context.Context, prompt ...Block) (TurnResult, error) {
 }
 
 // Answer is [Loop.Turn] for a prompt that came by mail: the transcript keeps the
-// number of its mail message with it, and it is acknowledged like other mail. Mail must
-// not yield it meanwhile. The number 0 means that it did not come by mail.
-func (l *Loop) Answer(ctx context.Context, letter int64, prompt ...Block) (TurnResult, error) {
+// number seq of its message with it, and acknowledges it like other mail. [Mail.Take] must
+// not return it meanwhile. The number 0 means that the prompt did not come by mail.
+func (l *Loop) Answer(ctx context.Context, seq int64, prompt ...Block) (TurnResult, error) {
 	if !l.busy.TryLock() {
 		return TurnResult{}, ErrBusy
 	}
 	defer l.busy.Unlock()
 	return l.turn(ctx, func(t *turn) error {
-		t.letter = letter
+		t.letter = seq
 		err := t.run(ctx, prompt)
 		if l.cfg.HandBack && handsBack(err) {
 			t.handBack(ctx, err.Error())

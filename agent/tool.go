@@ -64,18 +64,19 @@ type Decision struct {
 	EndTurn bool // the turn ends after the calls of this reply
 }
 
-// Mail is what the loop must tell its model without being asked.
+// Mail is a mailbox: messages that a [Loop] gives to its model at the next safe point,
+// between replies. It is used by one goroutine at a time.
 type Mail interface {
-	// Take returns what is owed now, most urgent first, and does not wait. What
-	// was taken and not acknowledged is owed still.
+	// Take returns the messages that are not acknowledged, most urgent first, and does
+	// not wait for more. The loop passes over those that the transcript holds already.
 	Take(ctx context.Context) ([]MailMessage, error)
 	// Ack is called once the transcript holds the mail messages durably.
-	Ack(ctx context.Context, letters []MailMessage) error
+	Ack(ctx context.Context, messages []MailMessage) error
 }
 
-// MailMessage is one piece of mail.
+// MailMessage is a message or a notification to an agent.
 type MailMessage struct {
-	Seq    int64  // the same mail message has the same number, also after a crash
+	Seq    int64  // identifies the message, also after a crash
 	Text   string // as the model reads it
 	Urgent bool   // goes before waiting prompts
 	Origin string // such as task-notification

@@ -195,7 +195,7 @@ func wanted(ctx context.Context, m agent.Mail) bool {
 	return err == nil && slices.ContainsFunc(letters, func(l agent.MailMessage) bool { return l.Origin == MessageOrigin })
 }
 
-// MessageOrigin is the origin of mail messages that somebody has written.
+// MessageOrigin is the [agent.MailMessage] origin of what a person or an agent wrote.
 const MessageOrigin = "message"
 
 // Ending classes the error of a turn for the record of a task. Only a turn that came to its end is

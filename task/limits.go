@@ -21,7 +21,7 @@ type SizeError struct {
 	What  string
 	Bytes int
 	Limit int
-	Fix  string
+	Fix   string
 }
 
 func (e *SizeError) Error() string {
