@@ -28,7 +28,7 @@ func (a *app) agentsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "agents",
 		Short: "List the agents that can be started, with their sources and faults",
-		Long: "List the agents that can be started here: the built-in ones, and those of files in .drover/agents,\n" +
+		Long: "List the agents that can be started here: the built-in ones, and definitions in .drover/agents,\n" +
 			".claude/agents and .github/agents of the folder and of its repository, and in ~/.config/drover/agents\n" +
 			"and ~/.claude/agents.",
 		Args: takes(0, 0), ValidArgsFunction: cobra.NoFileCompletions, RunE: list,
@@ -39,8 +39,8 @@ func (a *app) agentsCommand() *cobra.Command {
 			RunE: list},
 		&cobra.Command{
 			Use: "show NAME", Short: "Show the whole definition of an agent",
-			Long: "Show one agent whole: what its definition says, where it is from, what it hides, what is wrong with it,\n" +
-				"and what it would be started with.",
+			Long: "Show the whole definition of one agent: its source, the definitions that it overrides, its problems, and the\n" +
+				"tools, model and rules that it would start with.",
 			Args: takes(1, 1),
 			ValidArgsFunction: func(_ *cobra.Command, words []string, _ string) ([]string, cobra.ShellCompDirective) {
 				if len(words) > 0 {
@@ -54,9 +54,9 @@ func (a *app) agentsCommand() *cobra.Command {
 		},
 		&cobra.Command{
 			Use: "check [PATH…]", Short: "Check definitions of agents",
-			Long: "Tell what is wrong with the definitions of all places, or with the files and folders named, a line each:\n" +
-				"FILE:LINE: SEVERITY: what (how to mend it). An error is a definition that cannot be used as it is, and\n" +
-				"makes the exit code 1; a warning is something that is not as its author meant; a note is good to know.",
+			Long: "Report the problems of all definitions, or of the files and folders named, one per line:\n" +
+				"FILE:LINE: SEVERITY: what (how to fix it). An error is a definition that cannot be used, and makes the\n" +
+				"exit code 1; a warning is a definition that works differently than written; a note is information.",
 			RunE: func(cmd *cobra.Command, paths []string) error { return a.agentsCheck(cmd.OutOrStdout(), paths, asJSON) },
 		},
 	)

@@ -31,9 +31,9 @@ func (a *app) sessionsExport() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export [--format md|jsonl|json] [-o FILE] [--all-sessions] SESSION",
 		Short: "Export the conversation of a session as Markdown or JSON",
-		Long: "Write the conversation of a session's main agent, also of one that lives. Markdown shortens what\n" +
-			"tools were given and said; jsonl is the whole transcript as it is kept (see docs/transcript.md).\n" +
-			"A file that exists is never written over.",
+		Long: "Write the conversation of a session's main agent. The session may be live. Markdown shortens the input and\n" +
+			"output of tools; jsonl is the whole transcript as stored (see docs/transcript.md).\n" +
+			"An existing file is never overwritten.",
 		Args: takes(1, 1),
 	}
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, _ []string, typed string) ([]cobra.Completion,

@@ -27,9 +27,9 @@ func (a *app) logs() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "logs [-f] [-n N] [--since OFFSET] [--raw] [--messages] REF",
 		Short: "Print the output of a task",
-		Long: "Print the output of a task. On a terminal, escape sequences are taken out and unseen characters are\n" +
-			"marked; --raw prints the bytes as they are, and so does a pipe. -f goes on until the task has ended;\n" +
-			"Ctrl-C leaves the task alone. With --messages the newest messages of an agent, 50 at most, or --tail of them.",
+		Long: "Print the output of a task. On a terminal, escape sequences are removed and invisible characters are\n" +
+			"marked; to a pipe, or with --raw, the bytes are printed unchanged. -f follows the output until the task has\n" +
+			"ended; Ctrl-C leaves the task running. --messages prints the newest messages of an agent, 50 or --tail of them.",
 		Args:              takes(1, 1),
 		ValidArgsFunction: a.completeTasks(true),
 	}

@@ -66,8 +66,8 @@ func (a *app) mcpAddCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "add [flags] NAME -- COMMAND [ARG…] | NAME --url URL",
 		Short: "Add an MCP server",
-		Long: "Add an MCP server to the file of the user, or with --scope project to .mcp.json of this folder, which everybody\n" +
-			"who works on the project has, and which takes effect once the folder is trusted.\n" +
+		Long: "Add an MCP server to your configuration, or with --scope project to .mcp.json of this folder, which is shared\n" +
+			"with the project and takes effect once the folder is trusted.\n" +
 			"\n" +
 			"${VAR} and ${VAR:-DEFAULT} are replaced when the server is started.",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -81,12 +81,12 @@ func (a *app) mcpAddCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&r.scope, "scope", "user", "user or project")
 	f.StringArrayVarP(&r.env, "env", "e", nil, "KEY=VALUE for the command")
-	f.StringVar(&r.url, "url", "", "where it is, for one over streamable HTTP")
+	f.StringVar(&r.url, "url", "", "address of a server over streamable HTTP")
 	f.StringArrayVar(&r.headers, "header", nil, "'Name: value' for each call of it")
-	f.StringVar(&r.cwd, "cwd", "", "folder in which the command begins (default: that of the session)")
-	f.DurationVar(&r.timeout, "timeout", 0, "how long a call may take (default: as the settings say)")
-	f.StringArrayVar(&r.allowed, "allow-tool", nil, "a tool that is shown; all if not given")
-	f.StringArrayVar(&r.disabled, "disable-tool", nil, "a tool that is not shown")
+	f.StringVar(&r.cwd, "cwd", "", "working folder of the command (default: that of the session)")
+	f.DurationVar(&r.timeout, "timeout", 0, "time limit of a call (default: from the settings)")
+	f.StringArrayVar(&r.allowed, "allow-tool", nil, "a tool that agents see (default: all)")
+	f.StringArrayVar(&r.disabled, "disable-tool", nil, "a tool that agents do not see")
 	return cmd
 }
 
@@ -230,7 +230,7 @@ func (a *app) mcpAcceptCommand() *cobra.Command {
 		Use:   "accept NAME",
 		Short: "Accept the changed tools of an MCP server",
 		Long: "Drover records the description of each tool when it is first used, and asks before calls of a tool whose\n" +
-			"description has changed. Accept removes the record of one server, so that its tools are taken as they are now.",
+			"description has changed. Accept removes the record of one server, so that its current tools are recorded as accepted.",
 		Args: takes(1, 1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			entries, err := a.MCPServers()

@@ -53,7 +53,7 @@ func (a *app) monitorCommand() *cobra.Command {
 	f.StringVar(&m.server, "server", "", "the MCP server that has the resource")
 	f.StringVar(&m.uri, "uri", "", "watch this resource")
 	f.StringVar(&m.name, "name", "", "a name that can be used wherever an ID can")
-	f.StringVar(&m.description, "description", "", "what is watched for")
+	f.StringVar(&m.description, "description", "", "a description of the monitor")
 	f.BoolVarP(&m.detach, "detach", "d", true, "run it in the detached host, as it always is")
 	return cmd
 }

@@ -67,11 +67,11 @@ func (a *app) permissionsCheck() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check [flags] TOOL INPUT",
 		Short: "Show what the permission rules decide for a call, and why",
-		Long: "Print what the rules say of a call of a tool: allow, ask or deny, the reason, and the rule\n" +
-			"if there is one. INPUT is the JSON object that the tool is given; for Bash it may be the\n" +
-			"command line itself, for file tools the path. Nothing is run and nobody is asked.\n\n" +
-			"Without --allow, --ask, --deny, --mode and --read-only the rules are those of your settings.\n" +
-			"With one of them they are only what the flags say.\n\n" +
+		Long: "Print the decision of the rules for a tool call: allow, ask or deny, the reason, and the rule\n" +
+			"that matched. INPUT is the tool's input as a JSON object; for Bash it may be the\n" +
+			"command line, for file tools the path. Nothing is run and nobody is asked.\n\n" +
+			"--allow, --ask, --deny, --mode and --read-only replace the rules of your settings. Without\n" +
+			"these flags the settings decide.\n\n" +
 			"--batch reads JSON lines {allow, ask, deny, readOnly, mode, cwd, tool, input} on stdin and\n" +
 			"writes {decision, reason, rule, suggest} for each line, in order. A line that cannot be read is denied.\n\n" +
 			"The exit status is 0 for every answer, and 2 for wrong usage.",

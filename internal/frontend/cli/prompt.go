@@ -127,7 +127,7 @@ func (p *Prompt) add(f *pflag.FlagSet) {
 	f.StringVar(&p.Model, "model", "", "an alias, a full name, PROVIDER/NAME, or script:FILE")
 	f.StringVar(&p.Agent, "agent", "", "run the main agent as this type")
 	f.StringVar(&p.Agents, "agents", "", "definitions of agents as JSON: an object from names to definitions")
-	f.StringArrayVar(&p.MCP, "mcp-config", nil, "a file of MCP servers, or JSON, beside those of the folder and the user")
+	f.StringArrayVar(&p.MCP, "mcp-config", nil, "a file of MCP servers, or JSON, in addition to those of the folder and the user")
 	f.IntVar(&p.MaxTurns, "max-turns", 0, "maximum number of model replies (default 50)")
 	f.StringVar(&p.System, "system-prompt", "", "replace the system prompt")
 	f.StringVar(&p.AppendSystem, "append-system-prompt", "", "append to the system prompt")
@@ -171,8 +171,8 @@ func (a *app) promptCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "drover -p [flags] [PROMPT | -]",
 		Short: "Answer one prompt, wait for background work, and print the answer",
-		Long: "Answer one prompt, wait for all background work, and print the answer. Piped input is put behind the prompt;\n" +
-			"the prompt - is what is read from stdin.",
+		Long: "Answer one prompt, wait for all background work, and print the answer. Piped input is appended to the\n" +
+			"prompt; the prompt - is read from stdin.",
 		Example: "  drover -p \"what changed since the last tag?\"\n  git diff | drover -p \"review this\"\n  drover -p - < prompt.md\n" +
 			"  drover -p --continue \"now add a test\"\n  drover -p -d \"run the nightly checks\"",
 		SilenceErrors: true,

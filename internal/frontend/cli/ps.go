@@ -20,17 +20,17 @@ func (a *app) ps() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ps [-a] [--tree] [--all-sessions] [--json] [-q]",
 		Short: "List tasks: status, age, time, tokens",
-		Long: "List the live tasks of this project's sessions, newest first. With -a, ended tasks too, also those\n" +
-			"that sessions of the past left. A table shows 200 tasks unless --limit says otherwise.",
+		Long: "List the live tasks of this project's sessions, newest first. -a also lists ended tasks, including those\n" +
+			"of ended sessions. A table has at most 200 tasks; --limit changes that.",
 		Args:              takes(0, 0),
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	f := cmd.Flags()
-	ended := f.BoolP("all", "a", false, "ended tasks too")
-	tree := f.Bool("tree", false, "children below the task that started them")
+	ended := f.BoolP("all", "a", false, "list ended tasks too")
+	tree := f.Bool("tree", false, "list children below the task that started them")
 	asJSON := f.Bool("json", false, "a JSON array")
-	quiet := f.BoolP("quiet", "q", false, "IDs only")
-	limit := f.Int("limit", -1, "at most so many tasks; 0 for all (default 200 in a table, all otherwise)")
+	quiet := f.BoolP("quiet", "q", false, "print only IDs")
+	limit := f.Int("limit", -1, "maximum number of tasks; 0 for all (default 200 in a table, all otherwise)")
 	all := everywhere(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		switch {

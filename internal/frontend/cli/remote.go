@@ -59,7 +59,7 @@ func (a *app) remoteRun() *cobra.Command {
 	f.StringVar(&req.Type, "type", "", "remote-agent (default), ultraplan, ultrareview, autofix-pr or background-pr")
 	f.StringVar(&req.AgentType, "agent-type", "", "the type of agent, as the service calls it")
 	f.StringVar(&req.Model, "model", "", "the model, as the service calls it")
-	f.StringVar(&metadata, "metadata", "", "a JSON object for the service and for what checks the end")
+	f.StringVar(&metadata, "metadata", "", "a JSON object for the service and the completion checker")
 	return cmd
 }
 
@@ -125,6 +125,6 @@ func (a *app) remoteServe() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&listen, "listen", "127.0.0.1:0", "address and port; 0 for any port")
 	f.StringVar(&tokenEnv, "token-env", remoteTokenVariable, "name of the variable that holds the token")
-	f.BoolVar(&open, "open", false, "let every user and program of this machine in, without a token")
+	f.BoolVar(&open, "open", false, "require no token: every user and program of this machine can connect")
 	return cmd
 }

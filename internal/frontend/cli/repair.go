@@ -47,13 +47,13 @@ func (a *app) sessionsRepair() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "repair [--json] [--force] SESSION",
 		Short: "Rebuild the damaged log of an ended session",
-		Long: "Make the damaged log of a session that has no host anew, from every record that can be read and, of\n" +
-			"tasks without one, from their files. The damaged files are kept beside it. What could not be read is\n" +
-			"named. A log in which nothing is wrong is left as it is.",
+		Long: "Rebuild the damaged log of a session that has no host from its readable records and, for tasks without a\n" +
+			"readable record, from their files. The damaged files are kept beside the new log. Records that could not\n" +
+			"be read are listed. An undamaged log is left unchanged.",
 		Args:              takes(1, 1),
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	asJSON := cmd.Flags().Bool("json", false, "as JSON")
+	asJSON := cmd.Flags().Bool("json", false, "print JSON")
 	force := cmd.Flags().Bool("force", false, "treat an unknown format as damage")
 	cmd.RunE = func(cmd *cobra.Command, words []string) error {
 		infos, err := a.known(cmd.Context(), true)

@@ -31,19 +31,19 @@ func (a *app) run() *cobra.Command {
 		Short: "Run a command as a task",
 		Long: `Run a command as a task, in the foreground or, with -d, in the background.
 
-A single argument with blanks in it is a line for bash; otherwise the first
+A single argument that contains blanks is run by bash; otherwise the first
 argument is the program. In the foreground the exit code is the command's own,
-128+n for a signal, 124 for a time-out, 125 when Drover itself fails. Ctrl-C
-gives it SIGINT, and TERM and KILL if it stays; a second Ctrl-C means KILL. With -d
-the ID is printed and nothing else.
+128+n for a signal, 124 for a timeout, 125 when Drover itself fails. Ctrl-C
+sends SIGINT, then TERM and KILL if the command keeps running; a second Ctrl-C
+sends KILL. With -d only the ID is printed.
 
-With --tty the command gets a terminal of its own. In the foreground your keys go
-there, and what comes on stdin if that is no terminal; in the background "drover send"
-types into it.
+With --tty the command gets its own terminal. In the foreground it receives your
+keys, or stdin if that is not a terminal; in the background "drover send" types
+into it.
 
---batch reads one task a line, from a file or - for stdin: a line for bash, or a
+--batch reads one task per line from a file, or from stdin with -: a line for bash, or a
 JSON object {"name", "description", "command" | "args", "cwd", "timeout", "keep", "tty"}.
-The IDs are printed in order; with --json, one JSON object a line.`,
+The IDs are printed in order; with --json, one JSON object per line.`,
 		Args:              takes(0, -1),
 		ValidArgsFunction: cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault),
 	}
@@ -51,9 +51,9 @@ The IDs are printed in order; with --json, one JSON object a line.`,
 	f.SetInterspersed(false) // what follows the command is the command's
 	detach := f.BoolP("detach", "d", false, "run in the background and print the ID")
 	name := f.String("name", "", "a name that can be used wherever an ID can")
-	timeout := f.String("timeout", "", "stop it after this time, such as 90s or 10m")
-	keep := f.Bool("keep", false, "let it outlive its host (implies -d)")
-	terminal := f.Bool("tty", false, "give it a terminal of its own; \"drover send\" types into it")
+	timeout := f.String("timeout", "", "stop the command after this time, such as 90s or 10m")
+	keep := f.Bool("keep", false, "let the command outlive its host (implies -d)")
+	terminal := f.Bool("tty", false, "give the command its own terminal; \"drover send\" types into it")
 	batch := f.String("batch", "", "read tasks from `FILE`, or - for stdin (implies -d)")
 	asJSON := f.Bool("json", false, "print the task as JSON")
 	cmd.RunE = func(cmd *cobra.Command, words []string) error {

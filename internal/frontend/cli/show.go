@@ -86,7 +86,7 @@ func (a *app) result() *cobra.Command {
 func (a *app) inspect() *cobra.Command {
 	cmd := &cobra.Command{Use: "inspect REF", Short: "Print the whole record of a task as JSON"}
 	// Everything here is JSON; the flag is taken because every command has it.
-	cmd.Flags().Bool("json", true, "JSON, as always")
+	cmd.Flags().Bool("json", true, "print JSON (the default)")
 	return a.onTask(cmd, true, func(ctx context.Context, api control.API, f found) error {
 		page, err := api.List(ctx, control.ListRequest{All: true, Under: f.record.ID})
 		if err != nil {
@@ -199,12 +199,12 @@ func (a *app) sessionsRemove() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rm [--all-sessions] [--force] SESSION… | --old [AGE]",
 		Short: "Remove ended sessions: records, output, transcripts",
-		Long: "Delete what ended sessions left. With --old, of all that ended longer ago than AGE, such as 30d or 12h, or\n" +
-			"that the setting tasks.retention does not keep. What lives or is still at work is never deleted, nor is one\n" +
-			"with a damaged log (see `drover sessions repair`) but with --force, which says what it could not look at.",
+		Long: "Delete the files of ended sessions. --old deletes all that ended longer than AGE ago, such as 30d or 12h, or\n" +
+			"that exceed the setting tasks.retention. Live sessions are never deleted. A session with a damaged log (see\n" +
+			"`drover sessions repair`) needs --force, which reports the parts that it could not check.",
 		Args: takes(0, -1),
 	}
-	old := cmd.Flags().String("old", "", "all that ended longer ago, such as 30d; without AGE what tasks.retention says")
+	old := cmd.Flags().String("old", "", "all that ended longer than AGE ago, such as 30d; without AGE as tasks.retention")
 	cmd.Flags().Lookup("old").NoOptDefVal = noAge
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, _ []string, typed string) ([]cobra.Completion,
 		cobra.ShellCompDirective) {
@@ -218,7 +218,7 @@ func (a *app) sessionsRemove() *cobra.Command {
 		return out, cobra.ShellCompDirectiveNoFileComp
 	}
 	all := everywhere(cmd)
-	force := cmd.Flags().Bool("force", false, "also with a damaged log, if none of its processes is found")
+	force := cmd.Flags().Bool("force", false, "also delete a session with a damaged log, if it has no live process")
 	cmd.RunE = func(cmd *cobra.Command, words []string) error {
 		if cmd.Flags().Changed("old") {
 			return a.removeOld(cmd, *old, words, *all)
@@ -340,7 +340,7 @@ func (a *app) version() *cobra.Command {
 		Args:              takes(0, 0),
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	asJSON := cmd.Flags().Bool("json", false, "as JSON")
+	asJSON := cmd.Flags().Bool("json", false, "print JSON")
 	cmd.RunE = func(*cobra.Command, []string) error {
 		v := struct {
 			Version  string `json:"version"`

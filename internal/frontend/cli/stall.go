@@ -15,10 +15,10 @@ import (
 func (a *app) stall() *cobra.Command {
 	var batch bool
 	one := &cobra.Command{
-		Use: "stall", Short: "Tell whether an output waits for input",
-		Long: "Read the end of a command's output from stdin and print `waiting` or `progress`: what the watchdog of\n" +
-			"background commands would make of it. With --batch each line is one such end, in which \\\\ \\n \\r \\t and\n" +
-			"\\xHH stand for bytes; what follows a tab is ignored.",
+		Use: "stall", Short: "Test whether an output looks like a wait for input",
+		Long: "Read the end of a command's output from stdin and print `waiting` or `progress`, as the stall detection of\n" +
+			"background commands decides. With --batch each line is one such output, in which \\\\ \\n \\r \\t and\n" +
+			"\\xHH stand for bytes; text after a tab is ignored.",
 		Args: takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if batch {

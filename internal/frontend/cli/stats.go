@@ -36,10 +36,9 @@ func (a *app) statsCommand() *cobra.Command {
 	var all, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "stats [--by agent|day|project|model|session] [--since D] [--all-projects] [--json]",
-		Short: "Show the use of models: tokens, money, time",
-		Long: "Add up the calls of models in this project's sessions, also in those that run: tokens, money, and the\n" +
-			"time that models took to answer. INPUT is all that was read, CACHED the part of it that came from the\n" +
-			"provider's cache.",
+		Short: "Show the use of models: tokens, cost, time",
+		Long: "Sum the model calls of this project's sessions, live ones included: tokens, cost, and the time that models\n" +
+			"took to answer. INPUT is all input tokens, CACHED the part of them that came from the provider's cache.",
 		Args: func(cmd *cobra.Command, words []string) error {
 			if len(words) > 0 {
 				return usage(fmt.Sprintf("unexpected %q", words[0]), "usage: "+cmd.UseLine())
@@ -74,10 +73,10 @@ func (a *app) statsCommand() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&by, "by", "agent", "agent (its type), day, project (of all projects), model or session")
-	f.StringVar(&since, "since", "", "a time ago such as 36h or 7d, or a day such as 2026-11-01")
-	f.BoolVar(&all, "all-projects", false, "the sessions of all projects")
-	f.BoolVar(&asJSON, "json", false, "one JSON object")
+	f.StringVar(&by, "by", "agent", "group by agent (type), day, project (of all projects), model or session")
+	f.StringVar(&since, "since", "", "calls since a duration ago, such as 36h or 7d, or since a day, such as 2026-11-01")
+	f.BoolVar(&all, "all-projects", false, "include the sessions of all projects")
+	f.BoolVar(&asJSON, "json", false, "print one JSON object")
 	_ = cmd.RegisterFlagCompletionFunc("by", cobra.FixedCompletions([]string{"agent", "day", "project", "model",
 		"session"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd

@@ -18,10 +18,10 @@ func (a *app) send() *cobra.Command {
 		Short: "Send a message to an agent, or type into a command with a terminal",
 		Long: "Send a message to an agent. A running or queued agent reads it before its next step; an agent that has\n" +
 			"ended gets a new run with the message as its prompt. The ID of a session means its main agent.\n\n" +
-			"Into the terminal of a command that was started with `drover run --tty` the message is typed, and Enter\n" +
-			"behind it unless --raw is given. --key types single keys: " + keyNames() + ",\n" +
-			"ctrl-a to ctrl-z. The message - is read from stdin, for what no list of processes or history of a shell\n" +
-			"should show. What is typed is kept nowhere; the terminal shows it if its command lets it.",
+			"For a command started with `drover run --tty`, send types the message into its terminal, followed by Enter\n" +
+			"unless --raw is given. --key types single keys: " + keyNames() + ",\n" +
+			"ctrl-a to ctrl-z. The message - is read from stdin; use it for passwords, which process lists and shell\n" +
+			"history would show. Drover does not store typed text; the terminal echoes it unless the command turns echo off.",
 		Args:              takes(1, 2),
 		ValidArgsFunction: a.completeTasks(true),
 	}
@@ -45,7 +45,7 @@ func (a *app) resume() *cobra.Command {
 		Use:   "resume [--json] REF [PROMPT]",
 		Short: "Resume a paused task, or start a new run of an ended agent",
 		Long: "Resume a paused task and everything below it. An agent that has ended gets a new run with the whole\n" +
-			"conversation, and PROMPT or the words \"Go on.\" as its prompt. A workflow continues after the steps that are done.",
+			"conversation, and PROMPT or \"Go on.\" as its prompt. A workflow skips its completed steps.",
 		Args:              takes(1, 2),
 		ValidArgsFunction: a.completeTasks(true),
 	}
@@ -146,7 +146,7 @@ func (a *app) pause() *cobra.Command {
 		Args:              takes(1, -1),
 		ValidArgsFunction: a.completeTasks(false),
 	}
-	asJSON := cmd.Flags().Bool("json", false, "a JSON array of the tasks that are held")
+	asJSON := cmd.Flags().Bool("json", false, "print a JSON array of the paused tasks")
 	all := everywhere(cmd)
 	cmd.RunE = func(cmd *cobra.Command, words []string) error {
 		ctx := cmd.Context()

@@ -19,14 +19,14 @@ func (a *app) stop() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "stop [--grace D] [--json] (REF… | --all)",
 		Short: "Stop tasks and everything below them, and print a receipt",
-		Long: "Stop tasks with everything that they started, and print a receipt: how each ended, and which process is\n" +
-			"still there, if any is. Stopping what has ended changes nothing. The exit code is 1 when a process survived.",
+		Long: "Stop tasks with everything that they started, and print a receipt: how each task ended, and every process\n" +
+			"that survived. Stopping an ended task changes nothing. The exit code is 1 if a process survived.",
 		Args:              takes(0, -1),
 		ValidArgsFunction: a.completeTasks(false),
 	}
 	f := cmd.Flags()
 	every := f.Bool("all", false, "stop every task of this project's live sessions; with --all-sessions, of all projects")
-	grace := f.String("grace", "", "time between asking and killing, such as 500ms or 10s (default 2s)")
+	grace := f.String("grace", "", "time between TERM and KILL, such as 500ms or 10s (default 2s)")
 	asJSON := f.Bool("json", false, "print the receipt as JSON")
 	all := everywhere(cmd)
 	cmd.RunE = func(cmd *cobra.Command, words []string) error {

@@ -96,9 +96,9 @@ func (a *app) teleportExport() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVarP(&file, "output", "o", "", "a new file (default SESSION.drover.tar.gz), or - for stdout")
-	f.BoolVar(&cwd, "cwd-sync", true, "name the folder, so that the session goes on in the same one")
-	f.BoolVar(&env, "env-sync", false, "take the variables along that --env names")
-	f.StringArrayVar(&names, "env", nil, "name of a variable to take along")
+	f.BoolVar(&cwd, "cwd-sync", true, "record the folder, so that the imported session continues in it")
+	f.BoolVar(&env, "env-sync", false, "include the variables that --env names")
+	f.StringArrayVar(&names, "env", nil, "name of a variable to include")
 	return cmd
 }
 
@@ -257,7 +257,7 @@ func (a *app) teleportImport() *cobra.Command {
 			return a.importSession(cmd.Context(), set, args[0], into)
 		},
 	}
-	cmd.Flags().StringVar(&into, "into", "", "the folder in which it goes on")
+	cmd.Flags().StringVar(&into, "into", "", "the folder in which the session continues")
 	return cmd
 }
 

@@ -33,13 +33,12 @@ func (a *app) todoCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "todo",
 		Short: "Show and change the to-do list",
-		Long: "Show and change the list of what is to be done. Each session has a list of its own, and so has each\n" +
-			"folder. Without --list and DROVER_TODO_LIST it is the one of this folder and its sessions that was\n" +
-			"changed last.",
+		Long: "Show and change a to-do list. Each session and each folder has its own list. Without --list and\n" +
+			"DROVER_TODO_LIST the command uses the list of this folder and its sessions that was changed last.",
 		Args: takes(0, 0), ValidArgsFunction: cobra.NoFileCompletions, RunE: show,
 	}
 	p := cmd.PersistentFlags()
-	p.StringVar(&f.list, "list", "", "name of the list: that of a session is its ID")
+	p.StringVar(&f.list, "list", "", "name of the list; a session's list is named by its ID")
 	p.BoolVar(&f.json, "json", false, "print JSON")
 	cmd.AddCommand(
 		&cobra.Command{Use: "list", Short: "Show all to-dos", Args: takes(0, 0), ValidArgsFunction: cobra.NoFileCompletions,
@@ -48,8 +47,8 @@ func (a *app) todoCommand() *cobra.Command {
 		&cobra.Command{
 			Use: "set ID FIELD=VALUE…", Short: "Change a to-do",
 			Long: "Change a to-do. The fields are subject, description, active_form, owner, status (pending, in_progress or\n" +
-				"completed), blocked_by (numbers, as in 1,2; nothing after = for none), and metadata.KEY (JSON, or text;\n" +
-				"null takes it away).",
+				"completed), blocked_by (numbers, such as 1,2; empty for none), and metadata.KEY (JSON or text;\n" +
+				"null removes it).",
 			Args: takes(2, -1), ValidArgsFunction: cobra.NoFileCompletions,
 			RunE: func(cmd *cobra.Command, words []string) error { return a.todoSet(cmd, f, words) },
 		},
@@ -200,7 +199,7 @@ func (a *app) todoAdd(f *todoFlags) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVarP(&d.Description, "description", "d", "", "what must be done")
-	flags.StringVar(&d.ActiveForm, "active-form", "", "the subject in the -ing form")
+	flags.StringVar(&d.ActiveForm, "active-form", "", "the subject in its -ing form, such as 'Writing tests'")
 	flags.StringVar(&d.Owner, "owner", "", "who is to do it")
 	flags.StringVar(&after, "blocked-by", "", "what it waits for, as in 1,2")
 	return cmd

@@ -18,14 +18,14 @@ func (a *app) wait() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "wait [--any] [--timeout D] [--json] REF…",
 		Short: "Wait for tasks and exit with their code",
-		Long: "Wait until tasks have ended. The exit code is the command's own, 128+n for a signal, 4 for work that was\n" +
-			"stopped; of several tasks the first that is not 0, with --any that of the first to end; 124 when the time\n" +
-			"is up. Ctrl-C leaves the tasks alone.",
+		Long: "Wait until tasks have ended. The exit code is the command's own, 128+n for a signal, 4 for a stopped task,\n" +
+			"124 for a timeout. For several tasks it is the first code that is not 0; with --any, the code of the first\n" +
+			"task to end. Ctrl-C leaves the tasks running.",
 		Args:              takes(1, -1),
 		ValidArgsFunction: a.completeTasks(false),
 	}
 	f := cmd.Flags()
-	first := f.Bool("any", false, "until the first of them has ended")
+	first := f.Bool("any", false, "return when the first task has ended")
 	timeout := f.String("timeout", "", "give up after this time, such as 90s or 10m")
 	asJSON := f.Bool("json", false, "print the tasks as JSON")
 	all := everywhere(cmd)

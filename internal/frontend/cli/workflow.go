@@ -39,14 +39,14 @@ func (a *app) workflowRun() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run [-d] [-p NAME=VALUE]… [--json] FILE | --resume ID",
 		Short: "Run a workflow",
-		Long: `Run the steps of a file, in the order of what they need, and print how they go. Its
-shell steps run as what they are: commands of yours. The exit code is 0 when it went
-well, 1 when a step has failed, 4 when it was stopped. With -d it runs in the detached
-host, and its ID is printed. Steps that wait for an answer are listed and answered by
+		Long: `Run the steps of a workflow file in the order of their dependencies and print their
+progress. Shell steps run as your own commands, without permission rules. The exit code
+is 0 if the workflow completed, 1 if a step failed, 4 if it was stopped. With -d it runs
+in the detached host and its ID is printed. List and answer steps that wait for approval with
 ` + "`drover approvals`" + ` in another terminal.
 
---resume goes on with a workflow that has failed, was stopped, or died with its host:
-steps that are done stay done. Its file is not read again.`,
+--resume continues a workflow that failed, was stopped, or died with its host. Completed
+steps are skipped, and the file is not read again.`,
 		Args: func(_ *cobra.Command, words []string) error {
 			switch {
 			case (len(words) == 0) == (f.resume == ""):
