@@ -39,8 +39,8 @@ func (a *app) agentsCommand() *cobra.Command {
 			RunE: list},
 		&cobra.Command{
 			Use: "show NAME", Short: "Show the whole definition of an agent",
-			Long: "Show the whole definition of one agent: its source, the definitions that it overrides, its problems, and the\n" +
-				"tools, model and rules that it would start with.",
+			Long: "Show the whole definition of one agent: its source, the definitions that it overrides, its problems,\n" +
+				"and the tools, model and rules that it would start with.",
 			Args: takes(1, 1),
 			ValidArgsFunction: func(_ *cobra.Command, words []string, _ string) ([]string, cobra.ShellCompDirective) {
 				if len(words) > 0 {

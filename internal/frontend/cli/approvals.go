@@ -40,9 +40,9 @@ func (a *app) approvals() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "approvals [--watch] [--all-sessions] [--json]",
 		Short: "List, show and answer the questions of agents",
-		Long: "List the open questions of agents in the live sessions of this project: calls that need approval, and\n" +
-			"questions to you. The input of a call is shown decoded, with every character visible. Answer with allow, deny or answer;\n" +
-			"IDs may be shortened while unique. A question that times out is denied, and the agent sees the reason.",
+		Long: "List the open questions of agents in the live sessions of this project: calls that need approval,\n" +
+			"and questions to you. The input of a call is shown decoded, with every character visible. Answer with allow,\n" +
+			"deny or answer; IDs may be shortened while unique. A question that times out is denied, and the agent sees the reason.",
 		Args:              takes(0, 0),
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
@@ -81,7 +81,8 @@ func (a *app) allow(all *bool) *cobra.Command {
 		Short: "Allow a call that waits for permission",
 		Args:  takes(1, 1),
 	}
-	input := cmd.Flags().String("input", "", "run the call with this input instead, a JSON object; the rules are checked again")
+	input := cmd.Flags().String("input", "",
+		"run the call with this input instead, a JSON object; the rules are checked again")
 	always := cmd.Flags().Bool("always", false,
 		"also add the suggested rule to .drover/settings.local.json; it takes effect at once")
 	digest := digestFlag(cmd)

@@ -66,8 +66,8 @@ func (a *app) mcpAddCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "add [flags] NAME -- COMMAND [ARG…] | NAME --url URL",
 		Short: "Add an MCP server",
-		Long: "Add an MCP server to your configuration, or with --scope project to .mcp.json of this folder, which is shared\n" +
-			"with the project and takes effect once the folder is trusted.\n" +
+		Long: "Add an MCP server to your configuration, or with --scope project to .mcp.json of this folder, which is\n" +
+			"shared with the project and takes effect once the folder is trusted.\n" +
 			"\n" +
 			"${VAR} and ${VAR:-DEFAULT} are replaced when the server is started.",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -230,7 +230,7 @@ func (a *app) mcpAcceptCommand() *cobra.Command {
 		Use:   "accept NAME",
 		Short: "Accept the changed tools of an MCP server",
 		Long: "Drover records the description of each tool when it is first used, and asks before calls of a tool whose\n" +
-			"description has changed. Accept removes the record of one server, so that its current tools are recorded as accepted.",
+			"description has changed. Accept removes the record of one server, so that its current tools are accepted.",
 		Args: takes(1, 1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			entries, err := a.MCPServers()

@@ -127,7 +127,8 @@ func (p *Prompt) add(f *pflag.FlagSet) {
 	f.StringVar(&p.Model, "model", "", "an alias, a full name, PROVIDER/NAME, or script:FILE")
 	f.StringVar(&p.Agent, "agent", "", "run the main agent as this type")
 	f.StringVar(&p.Agents, "agents", "", "definitions of agents as JSON: an object from names to definitions")
-	f.StringArrayVar(&p.MCP, "mcp-config", nil, "a file of MCP servers, or JSON, in addition to those of the folder and the user")
+	f.StringArrayVar(&p.MCP, "mcp-config", nil,
+		"a file of MCP servers, or JSON, in addition to those of the folder and the user")
 	f.IntVar(&p.MaxTurns, "max-turns", 0, "maximum number of model replies (default 50)")
 	f.StringVar(&p.System, "system-prompt", "", "replace the system prompt")
 	f.StringVar(&p.AppendSystem, "append-system-prompt", "", "append to the system prompt")

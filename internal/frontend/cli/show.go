@@ -199,8 +199,8 @@ func (a *app) sessionsRemove() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rm [--all-sessions] [--force] SESSION… | --old [AGE]",
 		Short: "Remove ended sessions: records, output, transcripts",
-		Long: "Delete the files of ended sessions. --old deletes all that ended longer than AGE ago, such as 30d or 12h, or\n" +
-			"that exceed the setting tasks.retention. Live sessions are never deleted. A session with a damaged log (see\n" +
+		Long: "Delete the files of ended sessions. --old deletes all that ended longer than AGE ago, such as 30d or 12h,\n" +
+			"or that exceed the setting tasks.retention. Live sessions are never deleted. A session with a damaged log (see\n" +
 			"`drover sessions repair`) needs --force, which reports the parts that it could not check.",
 		Args: takes(0, -1),
 	}
