@@ -1,20 +1,22 @@
-// Package journal is the event log of one session, kept in one SQLite file.
+// Package journal stores the event log of one session in one SQLite file.
 //
-// An event is one change of a task and holds the whole record as it was after
-// it, so the newest event of a task is its state and nothing is ever replayed.
-// The notice that a terminal event owes somebody, and the answer of the run,
-// are written in the transaction of that event. Messages between agents stand
-// beside the events, in the same numbering.
+// An event is one change of a task with the whole record after the change, so the
+// newest event of a task is its state and recovery replays nothing. The notification
+// of a terminal event, and the answer of the run, are written in the same
+// transaction. Messages between agents are stored beside the events, in the same
+// numbering.
 //
-// It promises that what [Journal.Append] or [Journal.Post] returned for survives
-// kill -9 (and a power cut, with [Options.Power]), that events and messages are
-// numbered without gaps in the order in which they became durable, and that a
-// reader who asks by number
-// misses none and sees none twice, however slow it is. One caller writes at a
-// time, for itself and for all who came meanwhile.
+// After [Journal.Append] or [Journal.Post] has returned, the data survives kill -9
+// (and a power failure, with [Options.Power]). Events and messages are numbered
+// without gaps in the order in which they became durable. A reader that reads by
+// number misses none and sees none twice, however slow it is.
 //
-// It does not know what an event means, and one process at a time may write a
-// file: the session's lock is somebody else's.
+// Writes are group-committed: the first caller becomes the writer. It commits its
+// own entry and all that queued behind it, then passes the role to the next in the
+// queue.
+//
+// The package does not interpret events. Only one process at a time may write a
+// file; the caller holds the lock of the session.
 package journal
 
 import (

@@ -1,14 +1,13 @@
-// Package mailbox keeps what an agent has not been told yet.
+// Package mailbox has the undelivered notifications and messages of an agent.
 //
-// A [Box] belongs to one owner and reads on in the log, from where it has read last: the
-// notifications that the log holds for that owner, and the messages of others. It
-// promises that every look at it shows what was durable before, that mail stays until it
-// is acknowledged, that the same mail always has the same number, and that a waiting
-// owner is woken at once. A wake-up carries nothing and may be merged with others. What a
-// notification says is made by [Render], from the record of a run that has ended and can
-// no longer change; a message says what [RenderMessage] makes of it.
+// A [Box] belongs to one owner and reads the log from its cursor: the notifications
+// for that owner, and messages of others. Every read shows all that was durable
+// before. An entry stays until it is acknowledged and keeps its number. A waiting
+// owner is woken at once; a wake-up carries no data and may be merged with others.
+// [Render] makes the text of a notification from the record of an ended run, which
+// can no longer change; [RenderMessage] makes the text of a message.
 //
-// It does not decide when mail is read, and writes nothing but acknowledgements.
+// The package does not decide when mail is read, and writes only acknowledgements.
 package mailbox
 
 import (

@@ -1,9 +1,9 @@
-// Package process starts programs in groups of their own, waits for them, and
-// ends everything that they started.
+// Package process starts programs in their own process groups, waits for them, and
+// ends all processes that they started.
 //
-// It owns the rules about process numbers: a process is named by an [Identity]
-// that outlives the reuse of its number, and a signal goes only to what was
-// proven to be ours, by a descriptor where the kernel has one. Waiting costs no
-// thread. It keeps no list of what it started, reads no output, and does not
-// know what a task is beyond the marks that children carry in their environment.
+// It owns the rules about process IDs. An [Identity] names a process even if its
+// process ID is reused, and signals are sent only to processes that were verified as
+// ours, through a pidfd where the kernel has one. Waiting occupies no thread. The
+// package keeps no list of processes, reads no output, and knows tasks only by the
+// marks in the environment of children.
 package process

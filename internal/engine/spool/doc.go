@@ -1,13 +1,13 @@
-// Package spool keeps what tasks print.
+// Package spool stores the output of tasks.
 //
-// A spool is a file that grows at one end and is read from any offset. Writers
-// are never blocked by readers. What Drover itself writes ends at a limit:
-// beyond it output is dropped, counted, and said once; a child that owns the
-// descriptor is ended by others when it reaches the limit. Reads are bounded
-// by what was asked for, never by the size of the file.
+// A spool is a file that grows at its end and is read from any offset. Readers
+// never block writers. Output that Drover writes stops at a limit: the rest is
+// dropped and counted, and the file says so once. A child that writes to the file
+// directly is ended by the caller at the limit. A read is bounded by its request,
+// never by the size of the file.
 //
-// It promises that no open follows a link at the path or in its directory, nor
-// takes a device, a pipe, a file with a second name or one of another user. A
-// file that is not there is an error ([fs.ErrNotExist]), never empty output. It
-// does not know what a task is, and makes nothing harmless for a terminal.
+// Opening follows no link at the path or in its directory, and refuses devices,
+// pipes, files with a second name and files of another user. A missing file is
+// [fs.ErrNotExist], never empty output. The package does not know tasks, and does
+// not escape output for a terminal.
 package spool

@@ -1,15 +1,13 @@
 // Package supervise runs the tasks of one session.
 //
-// It owns a goroutine per task, the tree of tasks, the places that limited
-// work waits for, the questions that wait for an answer, and the one door
-// through which a task changes: every change
-// is a [lifecycle.Change], applied by [lifecycle.Apply], made durable in the log, and only
-// then seen by anybody. It promises that every task that was started reaches
-// exactly one end, that the notice of the end is part of the same durable fact,
-// that a stopped tree starts nothing more, and that [Supervisor.Close] returns
-// only when no goroutine of a task is left.
+// It owns a goroutine per task, the tree of tasks, the pools that limit concurrent
+// work, the open questions, and the one function through which a task changes.
+// [lifecycle.Apply] validates a [lifecycle.Change], the journal makes it durable, and only then
+// is it visible. Every started task ends exactly once, and the notification of the
+// end is part of the same transaction. A stopped tree starts no further task.
+// [Supervisor.Close] returns when no goroutine of a task is left.
 //
-// It knows neither the kinds of tasks nor what they do.
+// The package names no kind of task and does no task's work.
 package supervise
 
 import (

@@ -1,9 +1,9 @@
-// Package tty gives a command a terminal that nobody sits at.
+// Package tty gives a command a terminal.
 //
-// It owns the two ends of a pseudo-terminal, the process at the end where a
-// person would sit ([Run]), which writes what the command prints to a file and
-// types for others, and the pipe through which these others type ([Pen]). What is
-// typed is kept nowhere: the terminal's own echo is all that is seen of it.
+// It owns both ends of a pseudo-terminal, the process that holds the controlling end
+// ([Run]), which writes the command's output to a file and types for other processes,
+// and the input pipe through which they type ([Pen]). Typed text is not stored; only
+// the terminal's echo shows it.
 //
-// It does not know what a task is, starts no process, and draws nothing.
+// The package does not know tasks, starts no process, and renders nothing.
 package tty
