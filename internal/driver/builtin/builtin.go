@@ -1,7 +1,7 @@
-// Package builtin is the only list of all kinds of tasks.
+// Package builtin has the list of all kinds of tasks.
 //
-// It makes the drivers of one session and their inputs, so that nobody else
-// names a driver. It starts nothing.
+// It creates the drivers of a session and their inputs; no other package names a
+// driver. It starts nothing.
 package builtin
 
 import (

@@ -1,14 +1,13 @@
-// Package dream is the driver of the kind dream: an agent that goes over earlier
-// conversations and brings what was learnt into the memory of the project.
+// Package dream is the driver of the kind dream: an agent that reads earlier
+// conversations and writes what they teach into the memory of the project.
 //
-// It owns the order in which that happens: take the consolidation lock, hold one
-// conversation, and mark the lock as done, or roll it back on every other path. It
-// promises that at most one of them changes memory at a time, that a dream which
-// came to nothing leaves the next free to begin, and that its phase only goes
-// forward. It prints nothing: what it has to say is in the memory itself.
+// A run takes the consolidation lock, holds one conversation, and marks the lock as
+// done, or rolls it back on every other path. At most one run at a time changes
+// memory, a failed run leaves the lock free for the next, and its phase only moves
+// forward. It prints nothing; its result is the memory itself.
 //
-// It knows neither the memory nor the tools of the agent: whoever makes the
-// [Driver] gives it both. When a dream is due is not its affair.
+// The caller supplies the memory and the tools of the agent, and decides when a
+// dream is due.
 package dream
 
 import (

@@ -1,10 +1,9 @@
-// Package remote runs work in a session of a service elsewhere, as tasks of kind
-// remote_agent: it makes the session, asks how it goes until it has ended, and
-// writes down here what it prints.
+// Package remote runs work in a session of a remote service, as tasks of kind
+// remote_agent. It creates the session, polls it until it has ended, and writes its
+// output to the local output file.
 //
-// It promises one session for a run, however often this host dies; output in the
-// local file without gaps and without doubles; that a stop ends the session or
-// names it in the receipt; and that the work goes on when this host closes, and
-// is taken up by the next. What the work does, and whether a service does a thing
-// twice, it does not know.
+// A run creates exactly one session, however often the host dies. Local output has no
+// gaps and no duplicates. A stop ends the session, or the receipt names it. The
+// session continues when this host closes, and the next host adopts it. The package
+// does not know what the session does, nor whether the service repeats a request.
 package remote

@@ -1,11 +1,10 @@
 // Package shell runs commands: the kind local_bash.
 //
-// A command is started in a group of its own and prints straight into the
-// task's output file; this process copies nothing unless it is asked to show
-// the output at the same time. Run returns when the command and all that it
-// started are gone or named. A kept command goes on without its host, and the
-// next host takes it up again with its true exit.
+// A command runs in its own process group and writes directly to the task's output
+// file; this process copies output only to show it at the same time. Run returns when
+// the command and all that it started have ended, or are listed as survivors. A kept
+// command continues without its host, and the next host adopts it with its exit code.
 //
-// Environments never reach the journal: they belong to a driver value and not
-// to the input of a task. What a command may do is not decided here.
+// Environments never reach the journal: they belong to the driver value, not to the
+// input of a task. The package does not check permissions.
 package shell

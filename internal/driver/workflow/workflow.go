@@ -1,15 +1,13 @@
 // Package workflow runs workflows: the kind local_workflow.
 //
-// A run goes through the graph of a [flow.Plan]: a step begins when what it needs has
-// ended, each try of a step is a child of the task with a key of its own, and the
-// first failure stops what is under way. What has ended is kept in the checkpoint
-// with the plan itself, so that a further run, after a crash too, goes on behind it.
-// It promises that a step that is recorded as completed is not done again, and that
-// it returns when no step is waited for any more.
+// A run executes the graph of a [flow.Plan]: a step begins when the steps that it
+// needs have ended, each attempt is a child task with its own key, and the first
+// failure stops the steps in progress. The checkpoint holds the plan and the ended
+// steps, so a further run continues after them, also after a crash. A step that is
+// recorded as completed is not run again. Run returns when no step is pending.
 //
-// It does not know how a step is done: its [Steps] start each child. A
-// step with effects outside is done at least once: a host that dies in the middle of
-// it leaves them half done.
+// The [Steps] start each child. A step with external effects runs at least once: a
+// host that dies during the step leaves them incomplete.
 package workflow
 
 import (
