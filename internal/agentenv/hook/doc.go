@@ -1,16 +1,14 @@
-// Package hook runs commands of the user when something happens to an agent, and
-// hears what they say to it.
+// Package hook runs the user's commands on events of an agent, and applies their
+// answers.
 //
-// It owns both forms of hook files, which hook an event is for, what a hook is
-// told and what its answer means. It promises that a hook of a source that is not
-// trusted never runs; that a hook which may deny never lets something pass because
-// it hung, crashed or could not be started; that no hook can lift a denial;
-// that of a hook nothing is left running; and that what it prints is bounded, in
-// memory and in the files of [Base.Spill]. Hooks of one event run side by side, and
-// their answers are taken in the order in which they were written.
+// It owns both formats of hook files, which hooks match an event, the input of a hook
+// and the meaning of its answer. A hook of an untrusted source never runs. A hook that
+// may deny never allows a call by hanging, crashing or failing to start. No hook
+// overrides a denial. All processes of a hook are ended, and its output is bounded in
+// memory and in the files of [Base.Spill]. Hooks of one event run in parallel, and
+// their answers are applied in the order of the file.
 //
-// It does not find files, does not know who is trusted, and decides no permission:
-// it asks [Rules]. The form of events and answers is that of Claude Code and of
-// GitHub Copilot, by the file that a hook comes from; docs/hooks.md says where
-// Drover differs.
+// The caller finds the files and decides which are trusted; [Rules] decides
+// permissions. The format of events and answers is that of Claude Code or of GitHub
+// Copilot, depending on the file; docs/hooks.md lists the differences.
 package hook

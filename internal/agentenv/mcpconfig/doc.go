@@ -1,7 +1,7 @@
-// Package mcpconfig knows the files that name MCP servers, and what was seen of
-// the tools of servers before.
+// Package mcpconfig reads and changes the files that name MCP servers, and stores the
+// tool descriptions that were seen before.
 //
-// It reads such files in their order, says of each server where it is from and
-// whether it may be used, and changes a file without losing what others have
-// put into it. It starts nothing; whether a folder is trusted it is told.
+// It reads the files in order, reports for each server its source and whether it may
+// be used, and changes a file without losing other content. It starts nothing. The
+// caller says whether a folder is trusted.
 package mcpconfig

@@ -1,18 +1,17 @@
-// Package permission decides whether a call of a tool may run: allow, ask or deny.
+// Package permission decides whether a tool call may run: allow, ask or deny.
 //
-// The order is deny, ask, allow; what no rule and no mode speaks of is asked;
-// where nobody can answer, a question is a denial that the model is told of. A
-// mode lifts neither a denial nor a question that a rule wants. It promises that
-// what it does not understand is not approved: a shell line is parsed by one
-// parser for bash, every simple command in it is judged, and only words that are
-// known beforehand count. The same call gets the same answer, as long as the files
-// that it speaks of stay the same.
+// Deny rules come first, then ask, then allow. A call that no rule and no mode
+// decides needs approval; where nobody can answer, it is denied and the model sees
+// the reason. A mode overrides neither a deny rule nor an ask rule. A call that the
+// package does not understand is not approved: it parses a shell line with one bash
+// parser and checks every simple command in it, and only literal words count. The
+// same call gets the same decision while the files that it names stay the same.
 //
-// What is known of programs stands in programs.txt, git.txt and gitkeys.txt.
-// git reads without a question where the repository sets nothing that names a
-// program; its pager runs only for a terminal, which commands of agents have not.
+// The tables of programs are programs.txt, git.txt and gitkeys.txt. Reading with git
+// needs no approval if the repository's configuration names no program; the pager
+// runs only on a terminal, which commands of agents do not have.
 //
-// It is no boundary. A program that was approved does what it likes, and a path
-// is judged before it is opened: tools that open files ask [Gate.MayOpen] about
-// what they have opened, and follow no links out of their folders.
+// This is not a security boundary. An approved program is not restricted, and a path
+// is checked before it is opened: tools that open files call [Gate.MayOpen] on the
+// open file, and follow no links out of their folders.
 package permission

@@ -1,8 +1,7 @@
-// Package settings reads what the user has set: from files, the environment
-// and flags, in one fixed order.
+// Package settings reads the user's settings from files, the environment and flags,
+// in one fixed order.
 //
-// It promises that a file it cannot read whole is named in one error and never
-// taken for an empty one, that the files of a project can only forbid, and that
-// whatever was ignored or brought into its bounds is said in a [Note]. It does not
-// judge permission rules.
+// A file that cannot be read completely is one error that names it, never an empty
+// file. The files of an untrusted project can only forbid. A [Note] reports every value that was
+// ignored or clamped. The package does not evaluate permission rules.
 package settings

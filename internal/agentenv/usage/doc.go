@@ -1,16 +1,13 @@
-// Package usage counts what models cost, and keeps sessions within what they may
-// spend.
+// Package usage counts the cost of model calls and enforces budgets.
 //
-// A [Table] knows prices and windows of models: those of the settings over a
-// dated table of its own. A [Purse] belongs to one session and gives each agent
-// an [agent.Meter]: it reserves before a call and counts after it, so that
-// agents side by side overshoot a budget by at most the one call that each has
-// under way. Every call is a line in a file of the session; [Read] and [Ledger]
-// add such lines up.
+// A [Table] has prices and windows of models: those of the settings over a built-in,
+// dated table. A [Purse] is the budget of one session and gives each agent an
+// [agent.Meter], which reserves before a call and counts after it, so parallel agents
+// exceed a budget by at most the one call that each has in progress. Every call is a
+// line in a file of the session; [Read] and [Ledger] sum them.
 //
-// It promises that a price it does not know is said and never taken for zero,
-// that figures of a provider that cannot be true are counted as the most that
-// the call may have cost, and that a call which could not be written down stops
-// the next one. It does not choose models and sends nothing. The file is not
-// synced: it survives kill -9, not a power cut.
+// An unknown price is reported and never counted as zero. Impossible figures of a
+// provider are counted as the most that the call may have cost. If a call cannot be
+// written to the file, the next call fails. The package does not choose models and
+// sends nothing. The file is not synced: it survives kill -9, not a power failure.
 package usage
