@@ -1,9 +1,7 @@
-// Package modelinfo is the one table of the models that the program knows without
-// being told: short names, prices, windows.
+// Package modelinfo has the built-in table of models: short names, prices, windows.
 //
-// It promises that every short name stands for a model of the table, and that the
-// table has the day on which it was made. It does no I/O and knows no settings,
-// which go before it everywhere.
+// Every short name maps to a model of the table, and the table has its date. The
+// package does no I/O. Settings take precedence over it everywhere.
 package modelinfo
 
 import (

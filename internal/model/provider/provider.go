@@ -1,9 +1,9 @@
-// Package provider finds the model that a name means.
+// Package provider finds the model for a name.
 //
-// A [Finder] keeps one client per provider, address and key, and one limiter
-// for all of them, so that every agent of a process shares what the provider
-// allows. It promises that a name that cannot work is refused with the way to
-// mend it, before anything is sent. It does not choose between models.
+// A [Finder] keeps one client per provider, address and key, and one rate limiter for
+// all of them, so that all agents of a process share the provider's limits. A name
+// that cannot work is refused with an error that says how to fix it, before anything
+// is sent. The package does not choose between models.
 package provider
 
 import (

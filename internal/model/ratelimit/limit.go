@@ -1,11 +1,10 @@
-// Package ratelimit makes all callers of one model wait as one.
+// Package ratelimit makes all callers of one model wait together.
 //
-// When a provider tells one call to come back later, every call to the same
-// model parks until then, instead of each of them learning it for itself.
-// Places for calls at the same time may be limited too, and are given in the
-// order of asking. What was refused for good is remembered for a moment, so that
-// the agents of a fan-out do not learn it one by one. The package counts time
-// only: it knows no wire, sends nothing, and starts no goroutine.
+// When a provider tells one call to retry later, every call to the same model waits
+// until then. The number of concurrent calls may be limited too; places are given in
+// the order of requests. A permanent refusal is remembered briefly, so that agents of
+// a fan-out do not each repeat it. The package only counts time: it sends nothing and
+// starts no goroutine.
 package ratelimit
 
 import (

@@ -1,9 +1,7 @@
-// Package script is a model that follows a file: it lets users try their
-// agents, tools and permissions without a provider, and gives tests a model
-// that answers at once.
+// Package script is a model that replies from a file. Users test agents, tools and
+// permissions with it without a provider, and tests get a model that answers at once.
 //
-// It owns the form of the file (docs/script.md). It promises that every fault
-// of a file is found by [Load] and told with file, agent and turn, and that a
-// conversation goes on at the right turn after a resume. It does not read the
-// conversation for meaning, and knows no network.
+// It owns the format of the file (docs/script.md). [Load] reports every error of a
+// file with file, agent and turn. A resumed conversation continues at the right turn.
+// The package does not interpret the conversation and does no network I/O.
 package script

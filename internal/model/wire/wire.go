@@ -1,13 +1,12 @@
-// Package wire is what all models over HTTP have in common.
+// Package wire has the parts that all model providers over HTTP share.
 //
-// It owns the life of one call: the place in the limiter, the sending, the
-// limit on silence, the event stream, the decision to try again, and the words
-// in which a failure is told. It promises that a reply is returned only when
-// its decoder says that it is whole, that what was handed on of an answer that
-// failed is told as void before the call is made again or given up, that tries are
-// bounded in number and in time, that what is read is bounded in bytes, and that a
-// redirect is never followed. Which failures are worth another try is a table
-// (rules.go). It knows no provider's messages: those are of the packages beside it.
+// It owns one call from start to end: the concurrency limit, the request, the stream
+// idle timeout, the event stream, retries, and the error text. A reply is returned
+// only when its decoder reports it as complete. If an answer fails after parts of it
+// were delivered, they are reported as void before the retry or the error. Retries
+// are bounded in number and time, and reads in bytes. Redirects are never followed.
+// The table in rules.go says which failures are retried. The messages of a provider
+// are encoded and decoded in the provider's package.
 package wire
 
 import (
