@@ -1,11 +1,10 @@
-// Package archive is a session that has no host: the read-only [control.API]
-// over what it left in its folder. Of one whose host stands still it shows what that
-// has recorded.
+// Package archive is the read-only [control.API] over the files of a session without
+// a host, or whose host is suspended.
 //
-// It promises true states: a task that the log shows as running is shown as
-// running only if its process lives now, and otherwise as the next host will
-// record it. It writes nothing, and everything that would start or change
-// something is refused with the way to do it.
+// States are accurate: a task that the log shows as running is shown as running only
+// if its process is alive now, and otherwise as the next host will record it. The
+// package writes nothing. Calls that would start or change something are refused
+// with an error that says how to do it.
 package archive
 
 import (

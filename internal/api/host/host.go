@@ -1,11 +1,10 @@
-// Package host is the process that a session lives in, seen from inside and
-// from outside: the socket that a session listens on ([Listen], [Serve]), the
-// sessions that there are ([Directory]), and the detached host of a project,
-// which is started on demand and ends by itself.
+// Package host is the process that runs a session: the socket that it listens on
+// ([Listen], [Serve]), the list of sessions ([Directory]), and the detached host of a
+// project, which starts on demand and exits by itself.
 //
-// It promises that a socket is removed only by the process that made it, that
-// two clients that need a host at the same time get the same one, and that a
-// session is called live only if something answers on its socket.
+// Only the process that created a socket removes it. Clients that need a host at the
+// same time get the same host. A session is live only if a process answers on its
+// socket.
 package host
 
 import (

@@ -1,11 +1,11 @@
-// Package remoteapi is the session API by which work is done elsewhere: its words,
-// its client over HTTP, and the rules that need no network: how fast to ask, what
-// events add up to, when work of a sort is done.
+// Package remoteapi is the session API of remote services: its messages, its HTTP
+// client, and the rules that need no network: the poll interval, the state after a
+// list of events, and when work of a type is done.
 //
-// It promises that no token goes to a place that was not named, that an answer of
-// any size or form costs bounded memory, and that what may pass by is told from
-// what will not. It keeps no session and polls nothing: that is the driver's. The
-// paths and fields are in docs/remote-agents.md.
+// A token is sent only to the configured address. A response of any size or form uses
+// bounded memory. Transient failures are distinguished from permanent ones. The
+// package stores no session and does not poll; the driver does. The paths and fields
+// are in docs/remote-agents.md.
 package remoteapi
 
 import (

@@ -1,12 +1,12 @@
-// Package repair makes the log of a session anew of what is left of it.
+// Package repair rebuilds the damaged log of a session.
 //
-// It owns the order in which that is done. It promises that a session has, at every
-// moment, either its damaged log as it was or the whole new one; that nothing of the
-// damaged one is deleted; and that a log in which nothing is wrong is left alone.
+// At every moment the session has either its damaged log unchanged or the complete
+// new one. Nothing of the damaged log is deleted, and an undamaged log is left
+// unchanged.
 //
-// How a log is read page by page is known by internal/engine/journal. What has become of a
-// task that its newest readable record shows as alive is found out by the next host,
-// as after a crash.
+// Package journal reads the log page by page. If the newest readable record of a task
+// shows it as running, the next host finds out what happened to it, as after a
+// crash.
 package repair
 
 import (

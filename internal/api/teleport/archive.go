@@ -1,13 +1,13 @@
-// Package teleport carries an ended session to another folder or machine: one
-// archive with its conversation, the conversations of its agents, what its tasks
-// printed, its to-dos and the definitions of its agents.
+// Package teleport moves an ended session to another folder or machine: one archive
+// with its conversation, the conversations of its agents, the output of its tasks,
+// its to-dos and the definitions of its agents.
 //
-// It promises that an archive is checked as a whole, by name, size and digest,
-// before anything of it is written; that no name in it leads outside; that reading
-// one costs bounded memory and disk whatever stands in it; and that values of
-// known secrets are replaced by a mark. It changes nothing of the session that is
-// exported, runs nothing, and sets no variable: what an archive says of those is
-// for people. The form is in docs/teleport.md.
+// An archive is checked completely, by name, size and digest, before anything of it
+// is written. No name in it leads out of the session's folder. Reading one uses
+// bounded memory and disk. Values of known secrets are replaced by a mark. The
+// package changes nothing of the exported session, runs nothing, and sets no
+// variable; variables in an archive are only shown. The format is in
+// docs/teleport.md.
 package teleport
 
 import (
