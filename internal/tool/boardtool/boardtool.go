@@ -1,8 +1,8 @@
-// Package boardtool is the tool context_board, by which an agent that looks after
-// memory reads, adds to and prunes the board of the project.
+// Package boardtool is the tool context_board, with which an agent that maintains
+// memory lists, adds and prunes notes of the project's board.
 //
-// It owns the words for the model; what a board can hold and how it is kept is
-// known to package memory. Which agents have the tool is decided outside.
+// It owns the texts for the model. Package memory stores the board. The caller
+// decides which agents have the tool.
 package boardtool
 
 import (

@@ -1,10 +1,9 @@
-// Package confine says which files a tool may touch.
+// Package confine says which files a tool may access.
 //
-// An [Area] is a few folders. It promises that a [Place] lies in one of them
-// when it is found, and that what is opened through its root lies there when it
-// is opened, also if somebody swaps a folder for a link between the two; and that
-// a file is given to nobody before May has seen it open. It knows no rules, and
-// not what is done with a file.
+// An [Area] is a list of folders. A [Place] lies in one of them when it is found, and
+// a file that is opened through its root lies there when it is opened, also if a
+// folder is replaced by a link in between. A file is returned only after May has
+// approved the open file. The package knows no rules.
 package confine
 
 import (

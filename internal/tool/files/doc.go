@@ -1,8 +1,7 @@
-// Package files holds the tools Read, Write and Edit.
+// Package files has the tools Read, Write and Edit.
 //
-// A set of tools belongs to one agent and remembers what that agent has seen of
-// each file. It promises that no file is changed that the agent has not seen as
-// it is, that nothing is written outside the folders it was given whatever
-// links say, and that a file is replaced whole or not at all. It does not ask
-// for permission; that is a gate's work.
+// A set of tools belongs to one agent and remembers which version of each file that
+// agent has read. A file is changed only if the agent has read its current version.
+// Nothing is written outside the given folders, whatever links say, and a file is
+// replaced completely or not at all. A gate checks permissions.
 package files

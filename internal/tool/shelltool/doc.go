@@ -1,8 +1,8 @@
-// Package shelltool is the Bash tool: it turns a model's call into a shell task
-// and the task's end into text that a model can use.
+// Package shelltool is the Bash tool: it turns a call of the model into a shell task
+// and the end of the task into text for the model.
 //
-// It owns the working directory that carries over between the foreground calls
-// of one agent, so every agent needs a tool value of its own. It promises that
-// the model gets at most the output limit, cut at the front, with nothing live
-// in it. How commands are run, ended and recorded is the work of [Shells].
+// It owns the working directory that is kept between the foreground calls of one
+// agent, so every agent needs its own tool value. The model gets at most the output
+// limit, cut at the front, without escape sequences. [Shells] runs, ends and records
+// commands.
 package shelltool

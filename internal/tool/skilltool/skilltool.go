@@ -1,8 +1,8 @@
-// Package skilltool is the tool Skill, by which a model loads a skill.
+// Package skilltool is the tool Skill, with which a model loads a skill.
 //
-// It promises that what the model is told of the tool is the same whatever
-// skills there are, and that a skill is recorded as used when its text was
-// handed out and not otherwise. It finds no skills and runs none.
+// The description of the tool does not depend on the skills that exist. A skill is
+// recorded as used only when its text was returned. The package finds no skills and
+// runs none.
 package skilltool
 
 import (

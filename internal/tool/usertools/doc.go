@@ -1,9 +1,8 @@
-// Package usertools are the tools by which a model speaks to the user who started
-// it: AskUserQuestion puts questions to whoever is there, report_intent says what
-// the model is about to do, and task_complete says that all of its work is done.
+// Package usertools has the tools with which a model addresses the user:
+// AskUserQuestion asks questions, report_intent announces the next step, and
+// task_complete reports that all work is done.
 //
-// It owns the words of these tools. It promises that a question is well formed
-// before anybody sees it, and that a model whose question nobody answers is asked
-// to decide by itself. It does not know who answers or who shows an intent, and it
-// believes the model that its work is complete.
+// It owns the texts of these tools. A question is validated before it is shown. If
+// nobody answers, the model is told to decide by itself. The package does not know
+// who answers, and does not verify that work is complete.
 package usertools

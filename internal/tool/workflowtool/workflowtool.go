@@ -1,7 +1,7 @@
-// Package workflowtool is the tool Workflow, by which a model runs a file of steps.
+// Package workflowtool is the tool Workflow, with which a model runs a workflow file.
 //
-// It owns the words: what the model gives and what it is told. Who reads the file,
-// what of it is allowed and how it runs is told from outside.
+// It owns the input and the texts of the tool. The caller supplies the functions that
+// read the file, check its permissions and run it.
 package workflowtool
 
 import (
