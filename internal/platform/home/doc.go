@@ -1,9 +1,8 @@
-// Package home says where things are kept: the state directory, the folders of
-// projects and sessions in it, and the sockets.
+// Package home has the paths of the state directory, of the folders of projects and
+// sessions in it, and of the sockets.
 //
-// Its path methods are pure: they name a place and touch nothing. It promises
-// that what it creates belongs to this user alone, that it refuses a place that
-// somebody else could write to, and that no ID leads out of the state
-// directory. What it has written or created survives a power cut. It does not know
-// what stands in the files it names.
+// Path methods are pure: they return a path and do no I/O. Files and folders that the
+// package creates belong to this user alone and survive a power failure. A place that
+// another user could write to is refused, and no ID leads out of the state directory.
+// The package does not interpret the files.
 package home

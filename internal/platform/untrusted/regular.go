@@ -1,8 +1,8 @@
-// Package untrusted reads files that somebody else has made.
+// Package untrusted reads files that someone else may have created.
 //
-// It promises to read regular files only, to wait for no pipe, to open no
-// device, to follow no link out of a folder that was opened as a root, and to
-// stop at a size. What the bytes mean is not its business.
+// It reads regular files only, never blocks on a pipe, opens no device, follows no
+// link out of a folder that was opened as a root, and stops at a size limit. It does
+// not interpret the content.
 package untrusted
 
 import (

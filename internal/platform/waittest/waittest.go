@@ -1,9 +1,8 @@
-// Package waittest is how tests wait.
+// Package waittest helps tests to wait.
 //
-// A test waits for an event where there is one, and [Context] bounds that. Of
-// processes, files and sessions that are not the test's own there is none:
-// [Until] asks again and again. It promises an end, and does not say what a
-// test should do about it. Production code does not import it.
+// A test waits for an event if there is one; [Context] bounds that. [Until] polls for
+// conditions of other processes, files and sessions, which send no event. Both end
+// within a time limit. Production code does not import the package.
 package waittest
 
 import (
