@@ -26,8 +26,8 @@ var text string
 type input struct {
 	Action string   `json:"action" jsonschema:"What to do" input:"enum=list|add|prune"`
 	Text   string   `json:"text,omitempty" jsonschema:"add: the note, at most 2000 bytes"`
-	Tags   []string `json:"tags,omitempty" jsonschema:"add: up to 8 short words to find it by"`
-	IDs    []string `json:"ids,omitempty" jsonschema:"prune: the IDs of the notes to take off"`
+	Tags   []string `json:"tags,omitempty" jsonschema:"add: up to 8 short tags"`
+	IDs    []string `json:"ids,omitempty" jsonschema:"prune: the IDs of the notes to remove"`
 }
 
 // Config is what the tool needs. Store is required.

@@ -12,8 +12,8 @@ import (
 type editInput struct {
 	FilePath   string `json:"file_path" jsonschema:"The file" input:"filled"`
 	OldString  string `json:"old_string" jsonschema:"The text to replace, exactly as it is in the file"`
-	NewString  string `json:"new_string" jsonschema:"The text to put there"`
-	ReplaceAll bool   `json:"replace_all,omitempty" jsonschema:"Replace it everywhere in the file" input:"default=false"`
+	NewString  string `json:"new_string" jsonschema:"The replacement text"`
+	ReplaceAll bool   `json:"replace_all,omitempty" jsonschema:"Replace every occurrence" input:"default=false"`
 }
 
 func (s *set) editFile(_ context.Context, _ agent.Call, in editInput) (agent.Output, error) {

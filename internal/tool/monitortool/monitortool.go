@@ -68,7 +68,7 @@ type Result struct {
 var prompt string
 
 type input struct {
-	Description string `json:"description" jsonschema:"What is watched for, in five to ten words" input:"filled"`
+	Description string `json:"description" jsonschema:"What you watch for, in five to ten words" input:"filled"`
 	Command     string `json:"command,omitempty" jsonschema:"Command line for bash whose lines are events"`
 	File        string `json:"file,omitempty" jsonschema:"File whose new lines are events"`
 	Server      string `json:"server,omitempty" jsonschema:"MCP server that has the resource"`

@@ -93,8 +93,8 @@ type input struct {
 	Command     string `json:"command" jsonschema:"The command line for bash" input:"filled"`
 	Timeout     int    `json:"timeout,omitempty" jsonschema:"Time limit in milliseconds. Foreground: default 120000, at most 600000. Background: default 0, which is none, at most 7200000" input:"minimum=0,maximum=7200000"`
 	Description string `json:"description,omitempty" jsonschema:"What the command does, in five to ten words"`
-	Background  bool   `json:"run_in_background,omitempty" jsonschema:"Return at once and tell when the command ends"`
-	TTY         bool   `json:"tty,omitempty" jsonschema:"Give it a terminal, into which SendMessage types"`
+	Background  bool   `json:"run_in_background,omitempty" jsonschema:"Return at once; you are notified when the command ends"`
+	TTY         bool   `json:"tty,omitempty" jsonschema:"Give the command a terminal; SendMessage types into it"`
 }
 
 // New makes the Bash tool of one agent.

@@ -31,17 +31,17 @@ var agentPrompt string
 type agentInput struct {
 	Description    string `json:"description" jsonschema:"The work in three to five words; the user sees it" input:"filled"`
 	Prompt         string `json:"prompt" jsonschema:"The whole task for the agent" input:"filled"`
-	SubagentType   string `json:"subagent_type,omitempty" jsonschema:"The kind of agent; default general-purpose"`
-	Background     *bool  `json:"run_in_background,omitempty" jsonschema:"Return at once; you are told when the agent ends"`
+	SubagentType   string `json:"subagent_type,omitempty" jsonschema:"The type of agent; default general-purpose"`
+	Background     *bool  `json:"run_in_background,omitempty" jsonschema:"Return at once; you are notified when the agent ends"`
 	Name           string `json:"name,omitempty" jsonschema:"A short name by which the agent can be addressed"`
 	Model          string `json:"model,omitempty" jsonschema:"Another model than the agent's own"`
-	Resume         string `json:"resume,omitempty" jsonschema:"ID of an agent that has ended, to go on with its conversation"`
+	Resume         string `json:"resume,omitempty" jsonschema:"ID of an ended agent whose conversation to continue"`
 	MaxTurns       int    `json:"max_turns,omitempty" jsonschema:"How many turns the agent may take" input:"minimum=1,maximum=1000"`
 	PermissionMode string `json:"permission_mode,omitempty" jsonschema:"How the agent's permissions are decided; never wider than yours" input:"enum=default|acceptEdits|plan|dontAsk|bypassPermissions|auto"`
 	Isolation      string `json:"isolation,omitempty" jsonschema:"worktree: the agent works on its own copy of the repository" input:"enum=worktree"`
 	AgentType      string `json:"agent_type,omitempty" jsonschema:"Same as subagent_type"`
 	Mode           string `json:"mode,omitempty" jsonschema:"sync or background, same as run_in_background; or a permission mode"`
-	TeamName       string `json:"team_name,omitempty" jsonschema:"With name: the agent is a teammate of this team, and stays for messages"`
+	TeamName       string `json:"team_name,omitempty" jsonschema:"With name: the agent is a teammate of this team and waits for messages"`
 }
 
 // request normalises both dialects into one request.

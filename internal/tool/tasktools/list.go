@@ -48,7 +48,7 @@ func newList(l Lister, now func() time.Time) agent.Tool {
 
 type listInput struct {
 	Status string `json:"status,omitempty" jsonschema:"Only tasks of this status" input:"enum=pending|running|completed|failed|killed"`
-	All    bool   `json:"all,omitempty" jsonschema:"Every task, those that have ended included" input:"default=false"`
+	All    bool   `json:"all,omitempty" jsonschema:"Every task, ended ones included" input:"default=false"`
 }
 
 // Listed is the structured result.

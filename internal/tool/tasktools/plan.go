@@ -37,9 +37,9 @@ type Proposed struct {
 
 // PlanAnswer is what a leader says to a plan.
 type PlanAnswer struct {
-	RequestID string `json:"request_id" jsonschema:"That of the request" input:"filled"`
+	RequestID string `json:"request_id" jsonschema:"request_id of the plan" input:"filled"`
 	Approve   bool   `json:"approve" jsonschema:"Whether it may carry the plan out"`
-	Feedback  string `json:"feedback,omitempty" jsonschema:"What it is to mind or to change"`
+	Feedback  string `json:"feedback,omitempty" jsonschema:"What to observe or to change"`
 }
 
 // NewPlan makes the tool submit_plan, which keeps no state.

@@ -18,7 +18,7 @@ var sendPrompt string
 
 type sendInput struct {
 	To      string      `json:"to,omitempty" jsonschema:"ID or name of the agent; main for the main agent"`
-	Message string      `json:"message,omitempty" jsonschema:"What the agent is to read"`
+	Message string      `json:"message,omitempty" jsonschema:"The text for the agent"`
 	Summary string      `json:"summary,omitempty" jsonschema:"The message in a few words; the user sees it"`
 	AgentID string      `json:"agent_id,omitempty" jsonschema:"Same as to"`
 	Plan    *PlanAnswer `json:"plan_approval,omitempty" jsonschema:"Answer to the plan of a teammate that you lead"`

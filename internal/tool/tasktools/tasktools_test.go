@@ -443,7 +443,7 @@ func TestSpecs(t *testing.T) {
 		t.Error("TaskOutput needs permission")
 	}
 	for i, parts := range map[int][]string{
-		0: {"Put everything into `prompt`", "Use it only for work that really runs beside yours",
+		0: {"Put everything into `prompt`", "Use it only for work that runs in parallel to yours",
 			"Do not start an agent in the background and then wait", "need the report for your next step"},
 		1: {"running or finished background task", "30000", "600000"},
 		2: {"kills a running background shell", "ID", "task_id", "returns", "Use it when", "ListTasks"},

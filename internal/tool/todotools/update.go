@@ -29,7 +29,7 @@ type updateInput struct {
 	AddBlocks    []string                   `json:"addBlocks,omitempty" jsonschema:"Numbers of to-dos that wait for this one"`
 	AddBlockedBy []string                   `json:"addBlockedBy,omitempty" jsonschema:"Numbers of to-dos that this one waits for"`
 	Owner        *string                    `json:"owner,omitempty" jsonschema:"Name of the agent that does it; empty: nobody"`
-	Metadata     map[string]json.RawMessage `json:"metadata,omitempty" jsonschema:"Keys to set; null takes a key away"`
+	Metadata     map[string]json.RawMessage `json:"metadata,omitempty" jsonschema:"Keys to set; null removes a key"`
 }
 
 func (in updateInput) patch() (p todo.Patch, err error) {

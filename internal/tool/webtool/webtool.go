@@ -22,7 +22,7 @@ var prompt string
 
 type input struct {
 	URL    string `json:"url" jsonschema:"Address of the page, with http or https" input:"filled"`
-	Prompt string `json:"prompt,omitempty" jsonschema:"What you want to know of it"`
+	Prompt string `json:"prompt,omitempty" jsonschema:"What you want to know from the page"`
 }
 
 // New makes the tool WebFetch. Many tools may share a fetcher.

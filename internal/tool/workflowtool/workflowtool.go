@@ -26,7 +26,7 @@ var prompt string
 type input struct {
 	File   string            `json:"file,omitempty" jsonschema:"Path of the workflow"`
 	Params map[string]string `json:"params,omitempty" jsonschema:"Its parameters"`
-	Resume string            `json:"resume,omitempty" jsonschema:"Instead of file: ID of a workflow that has ended, to go on with it"`
+	Resume string            `json:"resume,omitempty" jsonschema:"Instead of file: ID of an ended workflow to continue"`
 }
 
 // Workflows runs them. A [toolkit.Refusal] is told to the model; another error is a failure

@@ -34,7 +34,7 @@ func TestSpec(t *testing.T) {
 		schema.Additional {
 		t.Errorf("%v: %s %s", err, s.Name, s.InputSchema)
 	}
-	for _, word := range []string{"background", "resume", "judged", "workflow check"} {
+	for _, word := range []string{"background", "resume", "Permission rules are checked", "workflow check"} {
 		if !strings.Contains(s.Description, word) {
 			t.Errorf("the model is not told of %q", word)
 		}
