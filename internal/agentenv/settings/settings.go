@@ -171,8 +171,8 @@ type Tasks struct {
 	StallAfter        string `json:"stallAfter,omitempty" jsonschema:"how long a background command may print nothing before the end of its output is looked at: does it end with a question, does a line editor have the line, or does a program that draws on the whole screen stand still without showing progress" set:"default=45s,duration=100ms"`
 	DisableBackground bool   `json:"disableBackground,omitempty" jsonschema:"nothing runs in the background" set:"env=DROVER_DISABLE_BACKGROUND|CLAUDE_CODE_DISABLE_BACKGROUND_TASKS"`
 
-	UserQuotaBytes int64     `json:"userQuotaBytes,omitempty" jsonschema:"bytes of the output files of all sessions together; beyond it nothing starts, and commands that still print are ended: failed, cause output_quota" set:"own,default=50000000000,clamp=65536..1000000000000000,see=usage.md#bounds"`
-	MaxProcesses   int       `json:"maxProcesses,omitempty" jsonschema:"processes that one command may have, with all that it has started; beyond it the command is ended: failed, cause process_limit; 0: any number; Linux only" set:"default=4096,clamp=0..4194304,see=usage.md#bounds"`
+	UserQuotaBytes int64     `json:"userQuotaBytes,omitempty" jsonschema:"bytes of the output files of all sessions together; beyond it nothing starts, and commands that still print are ended: failed, cause output_quota" set:"own,default=50000000000,clamp=65536..1000000000000000,see=usage.md#limits"`
+	MaxProcesses   int       `json:"maxProcesses,omitempty" jsonschema:"processes that one command may have, with all that it has started; beyond it the command is ended: failed, cause process_limit; 0: any number; Linux only" set:"default=4096,clamp=0..4194304,see=usage.md#limits"`
 	MinFreeBytes   int64     `json:"minFreeBytes" jsonschema:"bytes that must be free where sessions are kept, or nothing starts; what runs goes on, and things start again by themselves when there is space; 0: any" set:"own,default=200000000,clamp=0..1000000000000"`
 	Retention      Retention `json:"retention,omitzero" jsonschema:"how long ended sessions are kept; not set: until somebody removes them" set:"own"`
 }
