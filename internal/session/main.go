@@ -177,7 +177,7 @@ func (m *Main) Tools() []string { return m.tools }
 
 // Waited are the tasks that [conversation.Conversation.Settle] waits for now.
 func (m *Main) Waited() (tasks []task.Record) {
-	for _, r := range m.s.sup.List(0) {
+	for _, r := range m.s.sup.Living() {
 		if m.s.isWaitedFor(r) {
 			tasks = append(tasks, r)
 		}
@@ -223,7 +223,7 @@ func (c conversationSession) Get(id task.ID) (task.Record, bool) { return c.s.su
 
 // Background counts no agent that rests: it has done what it was asked.
 func (c conversationSession) Background() (commands []task.ID, others int) {
-	for _, r := range c.s.sup.List(0) {
+	for _, r := range c.s.sup.Living() {
 		switch {
 		case !c.s.isWaitedFor(r):
 		case r.Traits().Work == task.ByCommand:

@@ -132,8 +132,8 @@ func (s *Session) watched(r control.StartRequest) (monitor.Watch, error) {
 func (s *Session) EndMonitors(ctx context.Context) ([]task.Record, error) {
 	var live []task.Record
 	var ids []task.ID
-	for _, r := range s.sup.List(0) {
-		if r.Traits().Work == task.ByEvents && !r.Status.Terminal() {
+	for _, r := range s.sup.Living() {
+		if r.Traits().Work == task.ByEvents {
 			live, ids = append(live, r), append(ids, r.ID)
 		}
 	}

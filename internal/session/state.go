@@ -181,8 +181,8 @@ func (s *Session) idle() (bool, mark) {
 // can be seen in its record.
 func (s *Session) atWork() (working int, ended time.Time) {
 	resting := map[task.RunID]bool{}
-	for _, r := range s.sup.List(0) {
-		if s.works(r) && !r.Status.Terminal() { // else nobody can rest, and the log is left alone
+	for _, r := range s.sup.Living() {
+		if s.works(r) { // else nobody can rest, and the log is left alone
 			for e := range s.tree.Recent {
 				resting[e.Task.Run] = e.Task.Idle
 			}

@@ -169,8 +169,8 @@ func (s *Session) newWorkflow(
 // fewWorkflows refuses one more where too many are at work.
 func (s *Session) fewWorkflows() error {
 	live := 0
-	for _, r := range s.sup.List(0) {
-		if r.Traits().Work == task.BySteps && !r.Status.Terminal() {
+	for _, r := range s.sup.Living() {
+		if r.Traits().Work == task.BySteps {
 			live++
 		}
 	}

@@ -1,6 +1,7 @@
 package supervise
 
 import (
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -84,5 +85,33 @@ func TestNamesAdopted(t *testing.T) {
 		if got := s.uniqueName("web"); got != "web-2" {
 			t.Errorf("the name %q is given", got)
 		}
+	})
+}
+
+// What lives is listed newest first, and a task again once it is resumed.
+func TestLiving(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(Config{Session: "s00000000", Log: &memLog{}})
+		defer s.Close()
+		first := start(t, s, work(until), task.Spec{})
+		ended := start(t, s, work(instant), task.Spec{})
+		last := start(t, s, work(until), task.Spec{})
+		synctest.Wait()
+		want := func(ids ...task.ID) {
+			t.Helper()
+			var got []task.ID
+			for _, r := range s.Living() {
+				got = append(got, r.ID)
+			}
+			if !slices.Equal(got, ids) {
+				t.Errorf("alive are %v, want %v", got, ids)
+			}
+		}
+		want(last.ID, first.ID)
+		if _, err := s.Resume(t.Context(), ended.ID, work(until), task.Spec{}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		want(last.ID, ended.ID, first.ID)
 	})
 }

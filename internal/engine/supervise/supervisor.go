@@ -791,6 +791,21 @@ func (s *Supervisor) List(before task.Seq) func(yield func(task.Seq, task.Record
 	}
 }
 
+// Living is [Supervisor.List] of the tasks that have not ended. It copies no record of another: agents ask
+// before each turn, and a session keeps thousands that have ended.
+func (s *Supervisor) Living() func(yield func(task.Seq, task.Record) bool) {
+	s.mu.RLock()
+	order := s.order[:len(s.order):len(s.order)]
+	s.mu.RUnlock()
+	return func(yield func(task.Seq, task.Record) bool) {
+		for _, e := range slices.Backward(order) {
+			if r := e.rec.Load(); !r.Status.Terminal() && !yield(e.born, *r) {
+				return
+			}
+		}
+	}
+}
+
 // Live is the number of tasks that have not ended, and Total of all.
 func (s *Supervisor) Live() (live, total int) {
 	s.mu.RLock()

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -127,8 +126,12 @@ func examples() map[string][]string {
 
 // arrange groups the commands below root and gives each its examples.
 func arrange(root *cobra.Command) {
+	groupOf := map[string]string{}
 	for _, g := range groups() {
 		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
+		for _, command := range g.commands {
+			groupOf[command] = g.id
+		}
 	}
 	root.SetHelpCommandGroupID("setup")
 	root.SetCompletionCommandGroupID("setup")
@@ -140,21 +143,12 @@ func arrange(root *cobra.Command) {
 		}
 		for _, sub := range cmd.Commands() {
 			if cmd == root {
-				sub.GroupID = groupOf(sub.Name())
+				sub.GroupID = groupOf[sub.Name()]
 			}
 			each(sub, strings.TrimSpace(path+" "+sub.Name()))
 		}
 	}
 	each(root, "")
-}
-
-func groupOf(command string) string {
-	for _, g := range groups() {
-		if slices.Contains(g.commands, command) {
-			return g.id
-		}
-	}
-	return ""
 }
 
 // otherWords are what people know from other programs, and what it is called here.

@@ -77,6 +77,9 @@ func promptFormats() []string { return []string{"text", "json", "stream-json"} }
 // leadingFlags are the places of the flags before the first word that is neither a flag
 // nor the value of one.
 func leadingFlags(args []string) []int {
+	if len(args) == 0 || !strings.HasPrefix(args[0], "-") { // every command asks, and most have none
+		return nil
+	}
 	var p Prompt
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	p.add(flags)

@@ -21,7 +21,7 @@ type tasks struct {
 	posted []task.Message
 }
 
-func (*tasks) List(task.Seq) func(func(task.Seq, task.Record) bool) {
+func (*tasks) Living() func(func(task.Seq, task.Record) bool) {
 	return func(func(task.Seq, task.Record) bool) {}
 }
 func (*tasks) Get(task.ID) (task.Record, bool)                  { return task.Record{}, false }

@@ -23,7 +23,7 @@ func (w *Watch) renewSummaries(closes <-chan struct{}) {
 			return
 		}
 		now := map[task.RunID]task.Progress{}
-		for _, r := range w.cfg.Tasks.List(0) {
+		for _, r := range w.cfg.Tasks.Living() {
 			if r.Status != task.Running || !r.Kind.IsAgent() || r.Progress == nil {
 				continue
 			}

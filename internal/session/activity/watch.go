@@ -29,7 +29,7 @@ const looks = 9
 
 // Tasks is what a watch needs of the supervisor.
 type Tasks interface {
-	List(before task.Seq) func(yield func(task.Seq, task.Record) bool)
+	Living() func(yield func(task.Seq, task.Record) bool)
 	Get(id task.ID) (task.Record, bool)
 	Summarize(ctx context.Context, id task.ID, text string) error
 	Post(ctx context.Context, m task.Message) (task.Seq, error)
@@ -144,7 +144,7 @@ func (w *Watch) lookForStalls(closes <-chan struct{}) {
 	for {
 		grown := w.cfg.Grown()
 		now, heard := map[task.RunID]*stall.Watch{}, map[task.RunID]*look{}
-		for _, r := range w.cfg.Tasks.List(0) {
+		for _, r := range w.cfg.Tasks.Living() {
 			output, due := follow(watched[r.Run], r)
 			if output != nil {
 				now[r.Run] = output

@@ -130,7 +130,7 @@ func (t *Tree) Child(ctx context.Context, parent task.ID, key string) (child tas
 // one at the top that is what nobody owns, too.
 func (t *Tree) Background(agent task.ID, top bool) []task.Record {
 	var live []task.Record
-	for _, r := range t.tasks.List(0) {
+	for _, r := range t.tasks.Living() {
 		mine := r.Owner == agent || r.Owner == "" && top
 		if mine && r.Background() && r.ID != t.session {
 			live = append(live, r)
