@@ -50,6 +50,7 @@ type Model struct {
 	url       string
 	apiKey    string
 	authToken string
+	heads     wire.Heads
 	messages  wire.Translations // of those that are not sent as they are
 	aliases   map[string]string
 	maxTokens int

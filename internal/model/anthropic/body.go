@@ -27,6 +27,33 @@ type marked struct {
 // tools come first and are the same bytes in every call of an agent, which is
 // what the provider's cache needs.
 func (m *Model) body(req *agent.Request, model string) (net.Buffers, error) {
+	begin, err := m.heads.Of(req, func() ([]byte, error) { return m.head(req, model) })
+	if err != nil {
+		return nil, err
+	}
+	parts := make(net.Buffers, 0, 2*len(req.Messages)+5)
+	parts = append(parts, begin, []byte(`,"messages":[`))
+	step := longStep(req.Messages)
+	comma := []byte(",")
+	for i, msg := range req.Messages {
+		if i > 0 {
+			parts = append(parts, comma)
+		}
+		raw, err := m.sendable(msg)
+		if err != nil {
+			return nil, err
+		}
+		if i == step {
+			parts = append(parts, withMark(raw)...)
+			continue
+		}
+		parts = append(parts, raw)
+	}
+	return append(parts, []byte("]}")), nil
+}
+
+// head is the request up to its messages.
+func (m *Model) head(req *agent.Request, model string) ([]byte, error) {
 	type block struct {
 		Type  string `json:"type"`
 		Text  string `json:"text"`
@@ -70,30 +97,7 @@ func (m *Model) body(req *agent.Request, model string) (net.Buffers, error) {
 	if n := len(head.Tools); n > 0 {
 		head.Tools[n-1].Cache = &ephemeral
 	}
-	begin, err := wire.Head(head)
-	if err != nil {
-		return nil, err
-	}
-
-	parts := make(net.Buffers, 0, 2*len(req.Messages)+4)
-	parts = append(parts, append(begin, `,"messages":[`...))
-	step := longStep(req.Messages)
-	comma := []byte(",")
-	for i, msg := range req.Messages {
-		if i > 0 {
-			parts = append(parts, comma)
-		}
-		raw, err := m.sendable(msg)
-		if err != nil {
-			return nil, err
-		}
-		if i == step {
-			parts = append(parts, withMark(raw)...)
-			continue
-		}
-		parts = append(parts, raw)
-	}
-	return append(parts, []byte("]}")), nil
+	return wire.Head(head)
 }
 
 // longStep is the message that the request before this one ended with, if so
