@@ -63,6 +63,7 @@ type Model struct {
 	key       string
 	own       bool // OpenAI itself, where the limit of a reply has another name
 	maxTokens int
+	heads     wire.Heads
 	messages  wire.Translations
 }
 
@@ -151,12 +152,13 @@ func (m *Model) body(req *agent.Request, model string) (net.Buffers, error) {
 	if most == 0 {
 		most = m.maxTokens
 	}
-	begin, err := wire.Head(m.form.head(req, model, most, m.own))
+	begin, err := m.heads.Of(req, func() ([]byte, error) { return wire.Head(m.form.head(req, model, most, m.own)) })
 	if err != nil {
 		return nil, err
 	}
-	begin = append(begin, `,"`+m.form.list+`":[`...)
-	parts := make(net.Buffers, 0, 2*len(req.Messages)+4)
+	parts := make(net.Buffers, 0, 2*len(req.Messages)+5)
+	parts = append(parts, begin)
+	begin = []byte(`,"` + m.form.list + `":[`)
 	comma := []byte(nil) // before the first there is none
 	if req.System != "" && m.form.system != nil {
 		system, err := wire.Encode(m.form.system(req.System))

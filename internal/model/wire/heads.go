@@ -2,7 +2,6 @@ package wire
 
 import (
 	"bytes"
-	"encoding/binary"
 	"hash/maphash"
 	"slices"
 	"sync"
@@ -67,18 +66,14 @@ func (h *Heads) Of(req *agent.Request, make func() ([]byte, error)) ([]byte, err
 	return out, nil
 }
 
-func (h *Heads) sum(tools []agent.ToolSpec) uint64 {
-	var sum maphash.Hash
-	sum.SetSeed(h.seed)
-	var size [8]byte
+// sum is of the content: a list in the same place may have been changed.
+func (h *Heads) sum(tools []agent.ToolSpec) (sum uint64) {
 	for _, t := range tools {
-		_, _ = sum.WriteString(t.Name)
-		_, _ = sum.WriteString(t.Description)
-		_, _ = sum.Write(t.InputSchema)
-		binary.LittleEndian.PutUint64(size[:], uint64(len(t.Name)+len(t.Description)))
-		_, _ = sum.Write(size[:])
+		sum = 31*sum + maphash.String(h.seed, t.Name)
+		sum = 31*sum + maphash.String(h.seed, t.Description)
+		sum = 31*sum + maphash.Bytes(h.seed, t.InputSchema)
 	}
-	return sum.Sum64()
+	return sum
 }
 
 func sameTool(a, b agent.ToolSpec) bool {

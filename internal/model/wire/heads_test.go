@@ -20,7 +20,8 @@ func TestHeads(t *testing.T) {
 		return string(out)
 	}
 	schema := []byte(`{"type":"object"}`)
-	base := agent.Request{Model: "m", System: "s", Tools: []agent.ToolSpec{{Name: "Bash", Description: "d", InputSchema: schema}}}
+	tool := agent.ToolSpec{Name: "Bash", Description: "d", InputSchema: schema}
+	base := agent.Request{Model: "m", System: "s", Tools: []agent.ToolSpec{tool}}
 	first := head(base)
 	again := base
 	again.Tools = []agent.ToolSpec{{Name: "Bash", Description: "d", InputSchema: []byte(`{"type":"object"}`)}}

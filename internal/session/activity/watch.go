@@ -135,7 +135,8 @@ func (w *Watch) Mark(r task.Record) task.Record {
 // lookForStalls looks at what runs until the watch closes. While nothing does it waits
 // for an event.
 func (w *Watch) lookForStalls(closes <-chan struct{}) {
-	rules, table := stall.New(), &process.Table{}
+	rules := sync.OnceValue(stall.New) // many patterns, which most sessions never need
+	table := &process.Table{}
 	watched, seen := map[task.RunID]*stall.Watch{}, map[task.RunID]*look{}
 	every := w.cfg.CommandQuiet
 	if after := w.cfg.AgentSilent; after > 0 {
@@ -212,7 +213,7 @@ func follow(w *stall.Watch, r task.Record) (*stall.Watch, bool) {
 	return w, stallable(r)
 }
 
-func (w *Watch) lookAtOutput(r task.Record, output *stall.Watch, rules *stall.Rules, table *process.Table) {
+func (w *Watch) lookAtOutput(r task.Record, output *stall.Watch, rules func() *stall.Rules, table *process.Table) {
 	info, err := w.cfg.Place.Below().For(r.OutputFile).Lstat(r.OutputFile)
 	if err != nil || output.Told() {
 		return
@@ -230,7 +231,7 @@ func (w *Watch) lookAtOutput(r task.Record, output *stall.Watch, rules *stall.Ru
 	if err != nil {
 		return
 	}
-	line, asks := rules.Waiting(tail)
+	line, asks := rules().Waiting(tail)
 	if !asks && !output.Reads() {
 		return
 	}

@@ -56,7 +56,7 @@ func TestStallLook(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	output, rules, table := &stall.Watch{}, stall.New(), &process.Table{}
+	output, rules, table := &stall.Watch{}, stall.New, &process.Table{}
 	look := func(what, grows string, told int) {
 		t.Helper()
 		if _, err := f.WriteString(grows); err != nil {
