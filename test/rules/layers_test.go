@@ -119,7 +119,7 @@ var (
 	everywhere = []string{"internal/platform/failpoint", "internal/platform/saferoot"}
 
 	// For tests, ours and other people's; production code does without.
-	forTests = []string{"agent/agenttest", "internal/model/modeltest", "internal/agentenv/mcpclient/mcptest", "internal/platform/waittest", "test/harness"}
+	forTests = []string{"agent/agenttest", "internal/model/modeltest", "internal/agentenv/mcpclient/mcptest", "internal/platform/racetest", "internal/platform/waittest", "test/harness"}
 )
 
 // matches reports whether the patterns cover a folder. "*" covers every folder

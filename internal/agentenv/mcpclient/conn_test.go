@@ -278,7 +278,7 @@ func TestM6Progress(t *testing.T) {
 			t.Fatalf("%s, %v", raw, err)
 		}
 		most := int(time.Since(begun)/progressEvery) + 2
-		if len(got) == 0 || len(got) > most || got[0].Total != 100_000 || !slices.IsSortedFunc(got, func(a, b Progress) int { return int(a.Done - b.Done) }) {
+		if len(got) == 0 || len(got) > most || got[0].Total != 20_000 || !slices.IsSortedFunc(got, func(a, b Progress) int { return int(a.Done - b.Done) }) {
 			t.Errorf("told %d times, want 1 to %d", len(got), most)
 		}
 	})

@@ -162,8 +162,8 @@ func (f *fake) call(name string, id, token, args json.RawMessage, text func(stri
 		fmt.Fprintln(os.Stderr, "\nthe end")
 		text("done")
 	case "progress":
-		for i := range 100_000 {
-			f.say(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d,"total":100000,"message":"m"}}`, token, i+1)
+		for i := range 20_000 {
+			f.say(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d,"total":20000,"message":"m"}}`, token, i+1)
 		}
 		text("done")
 	case "ids":

@@ -18,6 +18,8 @@ import (
 
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
+
+	"github.com/drover-dev/drover/internal/platform/racetest"
 )
 
 // TestMain also plays another process: one that counts, one that changes a list
@@ -73,14 +75,12 @@ func update(t *testing.T, s *Store, id ID, p Patch) Change {
 	return c
 }
 
-const (
-	writers = 16
-	changes = 1000
-)
+const writers = 16
 
 // Of each hundred changes of a writer, ten add a to-do, two raise a number of #1
 // by compare and swap, and the others set a key of #1 that is the writer's own.
-const (
+var (
+	changes  = racetest.Rounds(1000)
 	hundreds = changes / 100
 	adds     = 10 * hundreds
 	swaps    = 2 * hundreds
@@ -186,7 +186,7 @@ func TestProcesses(t *testing.T) {
 			t.Errorf("writer %d: %v: %s", i, err, &out[i])
 		}
 	}
-	t.Logf("%d changes by %d processes: %s each", writers*changes, writers, time.Since(began)/(writers*changes))
+	t.Logf("%d changes by %d processes: %s each", writers*changes, writers, time.Since(began)/time.Duration(writers*changes))
 	counted(t, s)
 }
 
@@ -202,7 +202,7 @@ func TestGoroutines(t *testing.T) {
 		})
 	}
 	all.Wait()
-	t.Logf("%d changes by %d goroutines: %s each", writers*changes, writers, time.Since(began)/(writers*changes))
+	t.Logf("%d changes by %d goroutines: %s each", writers*changes, writers, time.Since(began)/time.Duration(writers*changes))
 	counted(t, s)
 }
 

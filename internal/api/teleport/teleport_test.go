@@ -473,7 +473,7 @@ func TestHostile(t *testing.T) {
 }
 
 func TestBomb(t *testing.T) {
-	zeros := strings.Repeat("\x00", 200<<20)
+	zeros := strings.Repeat("\x00", 100<<20)
 	data := pack(t, manifest(file(transcriptName, zeros)), entry{name: transcriptName, data: zeros})
 	if _, err := Check(bytes.NewReader(data)); !errors.Is(err, errBomb) {
 		t.Errorf("%d bytes became %d: %v", len(data), len(zeros), err)

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/drover-dev/drover/internal/platform/racetest"
 )
 
 // While a folder and a link to another are swapped for each other all the time,
@@ -41,10 +43,7 @@ func TestSwapped(t *testing.T) {
 			}
 		}
 	})
-	tries := 50_000
-	if testing.Short() {
-		tries = 5000
-	}
+	tries := racetest.Rounds(50_000)
 	made, refused := 0, 0
 	for n := range tries {
 		f, err := Open(filepath.Join(tasks, fmt.Sprintf("b%d.output", n)), Options{})
