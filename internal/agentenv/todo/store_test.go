@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/drover-dev/drover/internal/platform/racetest"
 )
 
 func fresh(t *testing.T) *Store {
@@ -449,7 +451,7 @@ func TestDependencies(t *testing.T) {
 }
 
 func TestCircles(t *testing.T) {
-	for _, n := range []int{1, 2, 3, 10_000} {
+	for _, n := range []int{1, 2, 3, racetest.Rounds(10_000)} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			s := fresh(t)
 			for i := 1; i <= n; i++ { // each waits for the one before

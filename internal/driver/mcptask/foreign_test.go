@@ -1,6 +1,7 @@
 package mcptask_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -144,6 +145,8 @@ func serveForeign(t *testing.T, node, script string) string {
 	}
 	cmd := exec.Command(node, "--require", guard, script, "streamableHttp")
 	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, "PORT=") }), fmt.Sprint("PORT=", port))
+	listening := &sign{text: "listening on port", seen: make(chan struct{})}
+	cmd.Stderr = listening
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -153,12 +156,33 @@ func serveForeign(t *testing.T, node, script string) string {
 	})
 	url := fmt.Sprintf("http://127.0.0.1:%d/mcp", port)
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	for late := time.Now().Add(patience); time.Now().Before(late); time.Sleep(20 * time.Millisecond) {
-		if res, err := client.Get(url); err == nil {
-			_ = res.Body.Close()
-			return url
+	select {
+	case <-listening.seen:
+	case <-time.After(patience):
+		t.Fatal("the foreign server does not listen")
+	}
+	res, err := client.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = res.Body.Close()
+	return url
+}
+
+// sign is written to until a text has come.
+type sign struct {
+	text string
+	got  []byte
+	seen chan struct{} // closed then
+}
+
+func (s *sign) Write(b []byte) (int, error) {
+	select {
+	case <-s.seen:
+	default:
+		if s.got = append(s.got, b...); bytes.Contains(s.got, []byte(s.text)) {
+			close(s.seen)
 		}
 	}
-	t.Fatal("the foreign server does not answer")
-	return ""
+	return len(b), nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/drover-dev/drover/internal/driver/shell"
 	"github.com/drover-dev/drover/internal/engine/process"
 	"github.com/drover-dev/drover/internal/engine/tty"
+	"github.com/drover-dev/drover/internal/platform/waittest"
 	"github.com/drover-dev/drover/task"
 	"github.com/drover-dev/drover/task/tasktest"
 )
@@ -173,13 +174,12 @@ func TestTerminalKept(t *testing.T) {
 	press := func(text string) {
 		t.Helper()
 		var err error
-		for range 1000 { // until it is taken up
-			if err = next.Steer(t.Context(), h.rec.ID, text); err == nil {
-				return
-			}
-			time.Sleep(5 * time.Millisecond)
+		if !waittest.Until(20*time.Second, func() bool { // until it is taken up
+			err = next.Steer(t.Context(), h.rec.ID, text)
+			return err == nil
+		}) {
+			t.Fatal(err)
 		}
-		t.Fatal(err)
 	}
 	press("a\r")
 	h.says("two? ")

@@ -375,12 +375,14 @@ func TestIdle(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				s := answers(t, a)
 				m := d.connect(t, config{url: s.URL, idle: 50 * time.Millisecond})
-				_, err := m.Reply(waittest.Context(t, patience), request("hi"), nil)
+				var h heard
+				_, err := m.Reply(waittest.Context(t, patience), request("hi"), h.on)
 				if kindOf(err) != "idle" || !strings.Contains(err.Error(), "nothing came for too long") {
 					t.Errorf("Reply = %v, want an end for silence", err)
 				}
-				if s.Count() != 10 {
-					t.Errorf("%d calls", s.Count())
+				// A call may be given up before the server has read it.
+				if len(h.retries) != 9 || s.Count() > 10 {
+					t.Errorf("told of %d more tries, %d calls", len(h.retries), s.Count())
 				}
 			})
 		}

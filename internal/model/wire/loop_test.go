@@ -78,7 +78,7 @@ func TestLoopOdd(t *testing.T) {
 	ended := func(reason string, a modeltest.Answer) modeltest.Answer { a.StopReason = reason; return a }
 	ok := map[string]any{"a": 1}
 	odd := agent.Block{Type: "tool_use", ID: "toolu_1", Name: "Bash", Input: json.RawMessage(`[1`)}
-	large := modeltest.ToolUse("toolu_1", "Bash", map[string]any{"a": strings.Repeat("x", 2<<20)})
+	large := modeltest.ToolUse("toolu_1", "Bash", map[string]any{"a": strings.Repeat("x", 1<<20)})
 	each(t, func(t *testing.T, d dialect) {
 		for _, c := range []struct {
 			name  string
