@@ -52,6 +52,10 @@ type Rules struct {
 	// More gives allow rules that hold beside the others at the moment of a call,
 	// such as those of skills in use. A wrong one allows nothing. nil: none.
 	More func() []string
+	// Only gives rules of which one covers every call that may be made at the moment of
+	// a call, such as those of a command whose prompt is worked on. They allow nothing,
+	// and no mode or hook allows what none of them covers. nil, and a nil list: none.
+	Only func() []string
 
 	ReadOnlyAuto bool         // shell lines that only read need no rule
 	Tools        []agent.Tool // for aliases, and for what is read-only
@@ -99,6 +103,7 @@ type Verdict struct {
 type Gate struct {
 	rules            Rules
 	allow, ask, deny []rule
+	only             []rule   // nil: every call may be made
 	roots            []string // resolved
 	devices          []uint64 // file systems of the roots
 	tools            map[string]toolInfo
@@ -413,25 +418,66 @@ func (g *Gate) Judge(tool string, input json.RawMessage) Verdict {
 
 // with is the gate with the rules that hold beside its own just now.
 func (g *Gate) with() *Gate {
-	if g.rules.More == nil {
+	var more, only []string
+	if g.rules.More != nil {
+		more = g.rules.More()
+	}
+	if g.rules.Only != nil {
+		only = g.rules.Only()
+	}
+	if len(more) == 0 && only == nil {
 		return g
 	}
-	more := g.rules.More()
-	if len(more) == 0 {
-		return g
+	now := *g
+	now.allow = append(slices.Clone(g.allow), g.further(more)...)
+	if only != nil {
+		now.only = append([]rule{}, g.further(only)...)
 	}
-	wider := *g
-	wider.allow = slices.Clone(g.allow)
-	for _, text := range more {
+	return &now
+}
+
+// further reads allow rules and leaves out wrong ones.
+func (g *Gate) further(texts []string) (out []rule) {
+	for _, text := range texts {
 		if rl, err := g.parseRule(text, true); err == nil {
-			wider.allow = append(wider.allow, rl)
+			out = append(out, rl)
 		}
 	}
-	return &wider
+	return out
+}
+
+// barred reports whether no rule of those that calls are restricted to covers this one.
+func (g *Gate) barred(r request) bool {
+	switch kindOf(r.tool) {
+	case readTool, listTool, editTool:
+		narrow := *g
+		narrow.allow, narrow.roots = g.only, nil
+		v := narrow.approvePath(r.tool, r.path, kindOf(r.tool) == editTool)
+		return r.bad != "" || v.Decision != Allow || v.Rule == ""
+	case shellTool:
+		return !slices.ContainsFunc(g.only, func(rl rule) bool { return rl.all && rl.covers(r.tool) })
+	}
+	_, covered := g.match(g.only, r)
+	return !covered
+}
+
+// onlyReason tells a model what it may call.
+func (g *Gate) onlyReason(tool string) string {
+	texts := make([]string, len(g.only))
+	for i, rl := range g.only {
+		texts[i] = rl.text
+	}
+	return fmt.Sprintf("%s is not allowed while this prompt is worked on: it is restricted to %s", tool,
+		strings.Join(texts, ", "))
 }
 
 // decide is the verdict of a call, and the request that it is about.
 func (g *Gate) decide(c agent.Call) (Verdict, request) {
+	if g.only != nil {
+		if r := g.request(c); g.barred(r) {
+			return Verdict{Decision: Deny, Reason: g.onlyReason(r.tool), UserOnly: true}, r
+		}
+	}
 	if v, r, is := g.monitor(c); is {
 		return v, r
 	}
