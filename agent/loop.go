@@ -80,7 +80,8 @@ type Loop struct {
 	// Guarded by busy.
 	ids  map[string]struct{} // of all calls in messages
 	told map[int64]struct{}  // mail messages in messages, without a transcript
-	owed []Block             // results, and what stands behind them, that are not recorded yet; the next message begins with them
+	// results, and what stands behind them, that are not recorded yet; the next message begins with them
+	owed []Block
 
 	fresh bool  // no reply has come since a compaction
 	base  int64 // Context of the first reply after it

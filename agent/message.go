@@ -79,7 +79,8 @@ const (
 
 // longText says whether a block is a long text and nothing else.
 func longText(b Block) bool {
-	return b.Type == "text" && len(b.Text) > longTextBytes && b.Thinking == "" && b.Signature == "" && b.Data == "" && b.ID == "" && b.Name == "" &&
+	return b.Type == "text" && len(b.Text) > longTextBytes && b.Thinking == "" && b.Signature == "" &&
+		b.Data == "" && b.ID == "" && b.Name == "" &&
 		b.Input == nil && b.ToolUseID == "" && b.Content == nil && !b.IsError &&
 		b.Source == nil
 }

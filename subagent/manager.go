@@ -85,7 +85,8 @@ var (
 
 // LimitError is a start that a limit forbids.
 type LimitError struct {
-	Limit string // depth, per_root, per_session, rate, queue for agents at work and waiting, max_budget_usd, or max_budget_tokens
+	// depth, per_root, per_session, rate, queue for agents at work and waiting, max_budget_usd, or max_budget_tokens
+	Limit string
 	N     int
 	Wait  time.Duration // of rate: until the next may be started
 	Err   error         // with the text

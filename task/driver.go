@@ -204,7 +204,7 @@ type QuestionKind string
 const (
 	Permission QuestionKind = "permission" // whether a call may run
 	Choice     QuestionKind = "choice"     // what the user wants; Input holds the questions of the tool
-	Form       QuestionKind = "form"       // values for the JSON schema in Input, {"message","schema"}; Reply.Input holds them
+	Form       QuestionKind = "form"       // {"message","schema"} in Input asks for values; Reply.Input holds them
 )
 
 // Question is something that only somebody outside can decide.

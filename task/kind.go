@@ -112,7 +112,8 @@ func (k Kind) Traits() Traits {
 		return Traits{letter: 'a', Noun: "agent", Subject: "Agent", Pill: Pill{Noun: "local agent"},
 			Work: ByAgent, Report: true, Resumable: true, Boundary: true}
 	case RemoteAgent:
-		return Traits{letter: 'r', Noun: "remote agent", Subject: "Remote agent", Pill: Pill{Noun: "cloud session", Mark: "◇ "},
+		return Traits{letter: 'r', Noun: "remote agent", Subject: "Remote agent", Pill: Pill{Noun: "cloud session",
+			Mark: "◇ "},
 			Report: true, Elsewhere: AlwaysAway}
 	case InProcessTeammate:
 		return Traits{letter: 't', Noun: "teammate", Subject: "Agent", Pill: Pill{Noun: "team", Teams: true},

@@ -30,10 +30,10 @@ const (
 	AgentHalted    MessageKind = "agent_halted"  // the user has broken off the turn of an agent, which waits for a message
 	TaskLeft       MessageKind = "task_left"     // an agent has ended, and a task that it has left is the receiver's now
 	MonitorEvent   MessageKind = "monitor_event" // a running task has seen something; From is its ID
-	Stalled        MessageKind = "stalled"       // a running task seems to wait for an answer, or is silent; From is its ID
+	Stalled        MessageKind = "stalled"       // a running task seems to wait for an answer, or is silent; From: its ID
 
 	TeammateEnd     MessageKind = "teammate_end"          // a run of a teammate has ended
-	ShutdownRequest MessageKind = "shutdown_request"      // a teammate is to finish, and ends with the turn in which it reads this
+	ShutdownRequest MessageKind = "shutdown_request"      // a teammate is to finish: it ends with the turn that reads this
 	PlanRequest     MessageKind = "plan_approval_request" // a teammate wants a plan approved
 	PlanApproved    MessageKind = "plan_approved"         // it has been, and the teammate may carry it out from here on
 	PlanRejected    MessageKind = "plan_rejected"

@@ -40,7 +40,8 @@ func (q Question) Check(r Reply) error {
 		wrong bool
 		why   string
 	}{
-		{len(r.Reason) > MaxReplyBytes || len(r.Text) > MaxReplyBytes, fmt.Sprintf("the answer is longer than %d KiB", MaxReplyBytes>>10)},
+		{len(r.Reason) > MaxReplyBytes || len(r.Text) > MaxReplyBytes,
+			fmt.Sprintf("the answer is longer than %d KiB", MaxReplyBytes>>10)},
 		{len(r.Input) > MaxReplyInput, fmt.Sprintf("the new input is larger than %d MiB", MaxReplyInput>>20)},
 		{form && (r.Text != "" || r.Allow && !isObject(r.Input)), "this question is answered by a JSON object"},
 		{len(r.Input) > 0 && !isObject(r.Input), "the new input is not a JSON object"},

@@ -89,8 +89,9 @@ func (b *backend) Repair(ctx context.Context, of control.Info, force bool) (out 
 	}
 	out = cli.Repair{Session: of.Session, Intact: r.Sound, Damage: r.Damage, Tasks: r.Kept.Tasks, Events: r.Kept.Events,
 		Notifications: r.Kept.Notices,
-		Messages:      r.Kept.Messages, Answers: r.Kept.Answers, MissingTasks: r.Kept.MissingTasks, NotificationsLost: r.Kept.Untold,
-		UnreadablePages: r.Kept.BadPages, Aside: r.Aside}
+		Messages:      r.Kept.Messages, Answers: r.Kept.Answers, MissingTasks: r.Kept.MissingTasks,
+		NotificationsLost: r.Kept.Untold,
+		UnreadablePages:   r.Kept.BadPages, Aside: r.Aside}
 	for _, s := range r.Kept.Missing {
 		out.Missing = append(out.Missing, s)
 	}

@@ -137,7 +137,8 @@ func (s *Session) child(in subagent.Input, me caller) (*child, error) {
 			break
 		}
 	}
-	for _, mode := range []string{def.PermissionMode, in.PermissionMode} { // who asks cannot lift what the definition forbids
+	// who asks cannot lift what the definition forbids
+	for _, mode := range []string{def.PermissionMode, in.PermissionMode} {
 		c.rules.Mode = environment.Narrower(c.rules.Mode, permission.Mode(mode))
 	}
 	var spawns []string

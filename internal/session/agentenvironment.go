@@ -441,7 +441,8 @@ func (k *agentEnvironment) compaction(model string) *agent.Compaction {
 
 // restore is what the agent must not lose with its conversation.
 func (k *agentEnvironment) restore(ctx context.Context) string {
-	return join([]string{environment.RunningTasks(k.me.s.tree.Background(k.me.id, k.me.depth == 0)), k.todos(ctx), k.used.Restore()})
+	return join([]string{environment.RunningTasks(k.me.s.tree.Background(k.me.id, k.me.depth == 0)), k.todos(ctx),
+		k.used.Restore()})
 }
 
 // todos is what is still to be done.

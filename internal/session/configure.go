@@ -59,7 +59,8 @@ func (m *Main) configure(req control.ConfigureRequest) error {
 	if req.Model != nil {
 		choice, window, err := m.s.newModel(me, *req.Model)
 		if err != nil {
-			return &control.Error{Code: control.Invalid, Message: fmt.Sprintf("change the model: %v", err), Fix: "see `drover models`"}
+			return &control.Error{Code: control.Invalid, Message: fmt.Sprintf("change the model: %v", err),
+				Fix: "see `drover models`"}
 		}
 		model = choice.Name
 		next.Model, next.Name, next.Window = choice.Model, choice.Full, window

@@ -62,7 +62,8 @@ func asks(t *testing.T, c Config) {
 	if c.Asks == nil {
 		t.Skip("the driver asks nothing")
 	}
-	for name, test := range map[string]func(*testing.T, Config){"answer": answered, "stop": stopAsking, "timeout": nobody, "two": twice} {
+	for name, test := range map[string]func(*testing.T, Config){"answer": answered, "stop": stopAsking,
+		"timeout": nobody, "two": twice} {
 		t.Run(name, func(t *testing.T) { test(t, c) })
 	}
 }

@@ -47,7 +47,8 @@ func Run(t *testing.T, c Config) {
 		c.Grace = 5 * time.Second
 	}
 	for name, test := range map[string]func(*testing.T, Config){
-		"check": checks, "output": output, "stop": stop, "closing": closing, "ended": ended, "shared": shared, "checkpoint": checkpoint, "asks": asks,
+		"check": checks, "output": output, "stop": stop, "closing": closing, "ended": ended, "shared": shared,
+		"checkpoint": checkpoint, "asks": asks,
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := goleak.IgnoreCurrent()

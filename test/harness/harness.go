@@ -27,7 +27,8 @@ const Patience = 60 * time.Second
 // Build builds the program of a module into a file; flags are those of go build. It runs
 // in a folder two below the root of the module, where tests that build it are.
 func Build(bin string, flags ...string) error {
-	cmd := exec.Command("go", slices.Concat([]string{"build", "-trimpath"}, flags, []string{"-o", bin, "../../cmd/drover"})...)
+	cmd := exec.Command("go", slices.Concat([]string{"build", "-trimpath"}, flags, []string{"-o", bin,
+		"../../cmd/drover"})...)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build the program: %w\n%s", err, out)

@@ -78,8 +78,10 @@ func facts() []fact {
 		{PostCompact, "", []string{"trigger"}, 0},
 	}
 	for _, name := range []Event{
-		"UserPromptExpansion", "PreModelSwitch", "PostModelSwitch", "Setup", "Elicitation", "ElicitationResult", "ConfigChange",
-		"WorktreeCreate", "WorktreeRemove", "InstructionsLoaded", "CwdChanged", "FileChanged", "DirectoryAdded", "MessageDisplay",
+		"UserPromptExpansion", "PreModelSwitch", "PostModelSwitch", "Setup", "Elicitation", "ElicitationResult",
+		"ConfigChange",
+		"WorktreeCreate", "WorktreeRemove", "InstructionsLoaded", "CwdChanged", "FileChanged", "DirectoryAdded",
+		"MessageDisplay",
 	} {
 		all = append(all, fact{event: name, traits: silent})
 	}

@@ -88,7 +88,8 @@ func (r *Runner) TaskCompleted(ctx context.Context, t Todo) error {
 
 func (r *Runner) todo(ctx context.Context, e Event, t Todo) error {
 	fields := map[string]any{"task_id": t.ID, "task_subject": t.Subject}
-	for key, value := range map[string]string{"task_description": t.Description, "teammate_name": t.Teammate, "team_name": t.Team} {
+	for key, value := range map[string]string{"task_description": t.Description, "teammate_name": t.Teammate,
+		"team_name": t.Team} {
 		if value != "" {
 			fields[key] = value
 		}

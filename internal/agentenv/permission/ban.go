@@ -382,7 +382,8 @@ func gitCommand(n int, at func(int) string) int {
 	}
 	for i := 1; i < n; i++ {
 		switch w := at(i); {
-		case slices.Contains([]string{"-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--config-env", "--super-prefix"}, w):
+		case slices.Contains([]string{"-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path",
+			"--config-env", "--super-prefix"}, w):
 			i++
 		case !strings.HasPrefix(w, "-"):
 			return i

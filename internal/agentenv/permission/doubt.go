@@ -382,7 +382,8 @@ func (g *Gate) thereIs(r rule, text string, dirs []string) bool {
 
 // tells reports whether some text of a spelling stands in the ban.
 func tells(text, ban string) bool {
-	for _, piece := range strings.FieldsFunc(strings.ToLower(text), func(c rune) bool { return c <= wordBreak || c == '/' }) {
+	parts := func(c rune) bool { return c <= wordBreak || c == '/' }
+	for _, piece := range strings.FieldsFunc(strings.ToLower(text), parts) {
 		if piece = strings.Trim(piece, "."); len(piece) > 1 && strings.Contains(ban, piece) {
 			return true
 		}

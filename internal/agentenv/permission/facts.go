@@ -702,7 +702,8 @@ func tarOrdinary(args []word) bool {
 			return false
 		case a == "--":
 			return true
-		case slices.Contains([]string{"--file", "--directory", "--strip-components", "--exclude", "--exclude-from", "--files-from", "--transform"}, name):
+		case slices.Contains([]string{"--file", "--directory", "--strip-components", "--exclude", "--exclude-from",
+			"--files-from", "--transform"}, name):
 			if name == "--transform" || name == "--files-from" {
 				return false // its words may be a program, or options
 			}

@@ -400,7 +400,8 @@ func taskName(id string) bool {
 	case "CON", "PRN", "AUX", "NUL":
 		return false
 	}
-	return !(len(base) == 4 && (strings.HasPrefix(base, "COM") || strings.HasPrefix(base, "LPT")) && base[3] >= '0' && base[3] <= '9')
+	return !(len(base) == 4 && (strings.HasPrefix(base, "COM") || strings.HasPrefix(base, "LPT")) &&
+		base[3] >= '0' && base[3] <= '9')
 }
 
 // Decide is what the rules say of a call. It asks nobody; it looks at links in

@@ -292,7 +292,8 @@ func gitDanger(sub string, rest []word) string {
 		}
 		if long, ok := strings.CutPrefix(a, "--"); ok {
 			long, _, _ = strings.Cut(long, "=")
-			for _, bad := range []string{"output", "ext-diff", "textconv", "show-signature", "open-files-in-pager", "upload-pack",
+			for _, bad := range []string{"output", "ext-diff", "textconv", "show-signature", "open-files-in-pager",
+				"upload-pack",
 				"receive-pack", "exec", "config",
 				"config-env", "template", "reference", "no-index", "output-directory", "separate-git-dir", "extcmd", "strategy",
 				"edit-description"} {

@@ -367,7 +367,8 @@ func gitSettings(text string) ([]setting, bool) {
 			section, i = name, i+n
 		default:
 			end := i
-			for end < len(text) && (text[end] == '-' || text[end] >= '0' && text[end] <= '9' || text[end]|0x20 >= 'a' && text[end]|0x20 <= 'z') {
+			for end < len(text) && (text[end] == '-' || text[end] >= '0' && text[end] <= '9' ||
+				text[end]|0x20 >= 'a' && text[end]|0x20 <= 'z') {
 				end++
 			}
 			if end == i || section == "" {

@@ -492,7 +492,8 @@ func quotedText(p *syntax.CmdSubst) (string, bool) {
 }
 
 func (j *judge) parameter(p *syntax.ParamExp, s scope) part {
-	if p.Flags != nil || p.Excl || p.Width || p.IsSet || p.NestedParam != nil || p.Index != nil || p.Slice != nil || p.Repl != nil || p.Names != 0 ||
+	if p.Flags != nil || p.Excl || p.Width || p.IsSet || p.NestedParam != nil || p.Index != nil || p.Slice != nil ||
+		p.Repl != nil || p.Names != 0 ||
 		len(p.Modifiers) > 0 ||
 		p.Param == nil ||
 		p.Split != 0 ||

@@ -253,7 +253,8 @@ func gitConfig(args []string) []string {
 			i++
 		case strings.HasPrefix(a, "--get"), a == "--list", a == "-l":
 			reading = true
-		case slices.Contains([]string{"--add", "--unset", "--unset-all", "--replace-all", "--rename-section", "--remove-section", "--edit", "-e"}, a):
+		case slices.Contains([]string{"--add", "--unset", "--unset-all", "--replace-all", "--rename-section",
+			"--remove-section", "--edit", "-e"}, a):
 			writing = true
 		case strings.HasPrefix(a, "-"):
 		default:

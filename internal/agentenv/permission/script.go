@@ -240,7 +240,8 @@ func awkScript(s string) string {
 			value = false
 		case c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '_':
 			end := i
-			for end < len(s) && (s[end] >= 'a' && s[end] <= 'z' || s[end] >= 'A' && s[end] <= 'Z' || s[end] == '_' || s[end] >= '0' && s[end] <= '9') {
+			for end < len(s) && (s[end] >= 'a' && s[end] <= 'z' || s[end] >= 'A' && s[end] <= 'Z' || s[end] == '_' ||
+				s[end] >= '0' && s[end] <= '9') {
 				end++
 			}
 			if why := awkName(s[i:end], strings.HasPrefix(strings.TrimLeft(s[end:], " \t"), "(")); why != "" {

@@ -282,7 +282,8 @@ func code(s string) (text string, used int) {
 func crude(text string) []word {
 	text = strings.NewReplacer("\\\n", "", "'", "", `"`, "", `\`, "").Replace(text)
 	var out []word
-	for _, f := range strings.FieldsFunc(text, func(c rune) bool { return strings.ContainsRune(" \t\r\n;|&()<>`${},=\x00", c) }) {
+	ends := func(c rune) bool { return strings.ContainsRune(" \t\r\n;|&()<>`${},=\x00", c) }
+	for _, f := range strings.FieldsFunc(text, ends) {
 		out = append(out, word{text: f, known: true})
 	}
 	return out

@@ -68,21 +68,32 @@ func ordinaryVariable(name, value string) bool {
 		return true
 	}
 	name = strings.ToUpper(name)
-	for _, begin := range []string{"LD_", "DYLD_", "GIT", "PYTHON", "NODE", "NPM", "YARN", "PNPM", "BUN", "DENO", "COREPACK", "BASH", "PERL", "RUBY",
-		"GEM", "BUNDLE", "LUA", "PHP", "JAVA", "JDK", "MAVEN", "GRADLE", "GO", "CGO", "CARGO", "RUST", "MAKE", "CC", "CXX", "CPP", "CMAKE", "AR",
-		"AS", "LDF", "DOCKER", "KUBE", "HELM", "SSH", "GPG", "GNUPG", "LESS", "MAN", "XDG", "HTTP", "FTP", "ALL_", "NO_PRO", "CURL", "SSL",
-		"OPENSSL", "AWS", "GCP", "AZURE", "PG", "TAR", "GREP", "GLIBC", "MALLOC", "GCONV", "NLS", "LOC", "HOSTALIASES", "RES_", "PROMPT", "PS",
-		"DROVER", "CLAUDE", "ANTHROPIC", "OPENAI", "STRACE", "VIM", "EMACS", "TERMINFO", "TMUX", "SCREEN", "SUDO", "DEBUGINFOD", "JQ", "RIPGREP",
-		"POSIX", "SHELL", "ENV", "IFS", "HIST", "INPUTRC", "FPATH", "ZDOTDIR", "GLOBIGNORE", "AUTO_RESUME", "SVN", "HG", "DOTNET", "COMPLUS",
-		"CORECLR", "COR_", "NUGET", "QT_", "GTK", "VK_", "LIBGL", "MESA", "CUDA", "OMP_", "MPI", "PIP", "UV_", "POETRY", "CONDA", "VIRTUAL",
-		"TOX", "PYTEST", "JEST", "VITE", "WEBPACK", "BABEL", "TS_", "ESLINT", "TERRAFORM", "TF_", "ANSIBLE", "VAGRANT", "PACKER", "NIX"} {
+	for _, begin := range []string{"LD_", "DYLD_", "GIT", "PYTHON", "NODE", "NPM", "YARN", "PNPM", "BUN", "DENO",
+		"COREPACK", "BASH", "PERL", "RUBY",
+		"GEM", "BUNDLE", "LUA", "PHP", "JAVA", "JDK", "MAVEN", "GRADLE", "GO", "CGO", "CARGO", "RUST", "MAKE", "CC",
+		"CXX", "CPP", "CMAKE", "AR",
+		"AS", "LDF", "DOCKER", "KUBE", "HELM", "SSH", "GPG", "GNUPG", "LESS", "MAN", "XDG", "HTTP", "FTP", "ALL_",
+		"NO_PRO", "CURL", "SSL",
+		"OPENSSL", "AWS", "GCP", "AZURE", "PG", "TAR", "GREP", "GLIBC", "MALLOC", "GCONV", "NLS", "LOC", "HOSTALIASES",
+		"RES_", "PROMPT", "PS",
+		"DROVER", "CLAUDE", "ANTHROPIC", "OPENAI", "STRACE", "VIM", "EMACS", "TERMINFO", "TMUX", "SCREEN", "SUDO",
+		"DEBUGINFOD", "JQ", "RIPGREP",
+		"POSIX", "SHELL", "ENV", "IFS", "HIST", "INPUTRC", "FPATH", "ZDOTDIR", "GLOBIGNORE", "AUTO_RESUME", "SVN",
+		"HG", "DOTNET", "COMPLUS",
+		"CORECLR", "COR_", "NUGET", "QT_", "GTK", "VK_", "LIBGL", "MESA", "CUDA", "OMP_", "MPI", "PIP", "UV_",
+		"POETRY", "CONDA", "VIRTUAL",
+		"TOX", "PYTEST", "JEST", "VITE", "WEBPACK", "BABEL", "TS_", "ESLINT", "TERRAFORM", "TF_", "ANSIBLE", "VAGRANT",
+		"PACKER", "NIX"} {
 		if strings.HasPrefix(name, begin) {
 			return false
 		}
 	}
-	for _, part := range []string{"PATH", "PRELOAD", "PAGER", "EDITOR", "VISUAL", "BROWSER", "OPTIONS", "OPTS", "FLAGS", "ARGS", "CONFIG", "CONF",
-		"CMD", "COMMAND", "EXEC", "PROGRAM", "SCRIPT", "STARTUP", "LIBRARY", "LOADER", "PLUGIN", "WRAPPER", "LAUNCHER", "HOOK", "PROXY", "HOME",
-		"DIR", "FILE", "_BIN", "ASKPASS", "TOKEN", "INIT", "RC", "MODULE", "INTERPRETER", "COMPILER", "LINKER", "LOG", "TRACE", "PROFILE", "OUTPUT"} {
+	for _, part := range []string{"PATH", "PRELOAD", "PAGER", "EDITOR", "VISUAL", "BROWSER", "OPTIONS", "OPTS",
+		"FLAGS", "ARGS", "CONFIG", "CONF",
+		"CMD", "COMMAND", "EXEC", "PROGRAM", "SCRIPT", "STARTUP", "LIBRARY", "LOADER", "PLUGIN", "WRAPPER", "LAUNCHER",
+		"HOOK", "PROXY", "HOME",
+		"DIR", "FILE", "_BIN", "ASKPASS", "TOKEN", "INIT", "RC", "MODULE", "INTERPRETER", "COMPILER", "LINKER", "LOG",
+		"TRACE", "PROFILE", "OUTPUT"} {
 		if strings.Contains(name, part) {
 			return false
 		}

@@ -193,7 +193,8 @@ func (it Item) check() error {
 	if it.version < 1 {
 		return errors.New("it has no version")
 	}
-	for _, f := range []struct{ name, text string }{{"subject", it.Subject}, {"active form", it.ActiveForm}, {"owner", it.Owner}} {
+	for _, f := range []struct{ name, text string }{{"subject", it.Subject}, {"active form", it.ActiveForm},
+		{"owner", it.Owner}} {
 		if err := checkLine(f.name, f.text); err != nil {
 			return err
 		}

@@ -52,8 +52,10 @@ func differences(a, b Item) []string {
 		name string
 		same bool
 	}{
-		{"subject", a.Subject == b.Subject}, {"description", a.Description == b.Description}, {"active_form", a.ActiveForm == b.ActiveForm},
-		{"status", a.Status == b.Status}, {"owner", a.Owner == b.Owner}, {"blocked_by", slices.Equal(a.BlockedBy, b.BlockedBy)},
+		{"subject", a.Subject == b.Subject}, {"description", a.Description == b.Description},
+		{"active_form", a.ActiveForm == b.ActiveForm},
+		{"status", a.Status == b.Status}, {"owner", a.Owner == b.Owner},
+		{"blocked_by", slices.Equal(a.BlockedBy, b.BlockedBy)},
 		{"metadata", maps.EqualFunc(a.Metadata, b.Metadata, func(x, y json.RawMessage) bool { return bytes.Equal(x, y) })},
 	} {
 		if !f.same {

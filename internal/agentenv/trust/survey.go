@@ -194,8 +194,10 @@ func sum(data []byte) string {
 // is to change the command. A file that it reaches in another way, as make
 // reaches its Makefile, is not known.
 func (s *survey) named(command string) {
-	for _, word := range strings.FieldsFunc(command, func(r rune) bool { return strings.ContainsRune(" \t\n'\"`;|&<>()=", r) }) {
-		for _, v := range []string{"$CLAUDE_PROJECT_DIR/", "${CLAUDE_PROJECT_DIR}/", "$DROVER_PROJECT_DIR/", "${DROVER_PROJECT_DIR}/"} {
+	ends := func(r rune) bool { return strings.ContainsRune(" \t\n'\"`;|&<>()=", r) }
+	for _, word := range strings.FieldsFunc(command, ends) {
+		for _, v := range []string{"$CLAUDE_PROJECT_DIR/", "${CLAUDE_PROJECT_DIR}/", "$DROVER_PROJECT_DIR/",
+			"${DROVER_PROJECT_DIR}/"} {
 			word = strings.TrimPrefix(word, v)
 		}
 		name := path.Clean(word)

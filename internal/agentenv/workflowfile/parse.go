@@ -375,7 +375,8 @@ func (r *reader) action(s Step, given map[string]int) {
 		r.fault(s.Line, "give one of shell, agent, approval and workflow", "step %s does %s", s.ID, what)
 		return
 	}
-	for _, key := range []struct{ name, of string }{{"with", "workflow"}, {"env", "shell"}, {"cwd", "shell agent workflow"}, {"retries", "shell agent workflow"}} {
+	for _, key := range []struct{ name, of string }{{"with", "workflow"}, {"env", "shell"},
+		{"cwd", "shell agent workflow"}, {"retries", "shell agent workflow"}} {
 		if line := given[key.name]; line > 0 && !slices.Contains(strings.Fields(key.of), does[0]) {
 			r.fault(line, "take it away", "%s has no meaning for a step with %s", key.name, does[0])
 		}

@@ -178,7 +178,8 @@ type StartRequest struct {
 // Check refuses a request that does not say what to start, as an [*Error].
 func (r StartRequest) Check() error {
 	n := 0
-	for _, set := range []bool{r.Shell != nil, r.Agent != nil, r.Dream != nil, r.Monitor != nil, r.Workflow != nil, r.Remote != nil} {
+	for _, set := range []bool{r.Shell != nil, r.Agent != nil, r.Dream != nil, r.Monitor != nil, r.Workflow != nil,
+		r.Remote != nil} {
 		if set {
 			n++
 		}

@@ -168,7 +168,8 @@ func (e *exporter) tasks(ctx context.Context, a *archive.Archive, tasks []task.R
 		if err := enc.Encode(l); err != nil {
 			return err
 		}
-		for name, path := range map[string]string{agentName(r.ID): e.src.Place.AgentTranscript(r.ID), outputName(r.ID): e.src.Place.Output(r.ID)} {
+		for name, path := range map[string]string{agentName(r.ID): e.src.Place.AgentTranscript(r.ID),
+			outputName(r.ID): e.src.Place.Output(r.ID)} {
 			if CheckName(name) != nil || name == agentName(r.ID) && r.ID == e.src.Place.ID() {
 				continue // of the task that stands for the main agent
 			}

@@ -53,4 +53,5 @@ func (j *Journal) Changed(ctx context.Context, after task.Seq) ([]State, error) 
 }
 
 const changed = `SELECT n.born, e.seq, e.record FROM events e
-	JOIN (SELECT min(seq) AS born, max(seq) AS seq FROM events WHERE task_id IN (SELECT task_id FROM events WHERE seq > ?) GROUP BY task_id) n ON e.seq = n.seq`
+	JOIN (SELECT min(seq) AS born, max(seq) AS seq FROM events
+		WHERE task_id IN (SELECT task_id FROM events WHERE seq > ?) GROUP BY task_id) n ON e.seq = n.seq`

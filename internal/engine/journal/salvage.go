@@ -122,7 +122,8 @@ const (
 	agree = `
 		DELETE FROM ends WHERE NOT EXISTS (SELECT 1 FROM events e WHERE e.seq = ends.seq AND e.task_id = ends.task_id);
 		DELETE FROM messages WHERE seq IN (SELECT seq FROM events);
-		DELETE FROM notices WHERE NOT EXISTS (SELECT 1 FROM ends e WHERE e.seq = notices.seq AND e.task_id = notices.task_id AND e.run_id = notices.run_id);
+		DELETE FROM notices WHERE NOT EXISTS (SELECT 1 FROM ends e
+			WHERE e.seq = notices.seq AND e.task_id = notices.task_id AND e.run_id = notices.run_id);
 		DELETE FROM answers WHERE substr(run_id, 1, instr(run_id || '/', '/') - 1) NOT IN (SELECT run_id FROM ends)`
 	untold = ` FROM ends WHERE seq NOT IN (SELECT seq FROM notices)`
 	told   = `INSERT OR IGNORE INTO notices (seq, run_id, task_id, owner, priority, acked) SELECT seq, run_id, task_id, owner, priority, 1` + untold
@@ -337,8 +338,10 @@ func (s *salvage) count(ctx context.Context) (out Salvaged, err error) {
 		return out, err
 	}
 	for query, to := range map[string]*int{
-		`SELECT count(DISTINCT task_id) FROM events`: &out.Tasks, `SELECT count(*) FROM events`: &out.Events, `SELECT count(*) FROM notices`: &out.Notices,
-		`SELECT count(*) FROM messages`: &out.Messages, `SELECT count(*) FROM answers WHERE instr(run_id, '/') = 0`: &out.Answers,
+		`SELECT count(DISTINCT task_id) FROM events`: &out.Tasks,
+		`SELECT count(*) FROM events`:                &out.Events, `SELECT count(*) FROM notices`: &out.Notices,
+		`SELECT count(*) FROM messages`:                             &out.Messages,
+		`SELECT count(*) FROM answers WHERE instr(run_id, '/') = 0`: &out.Answers,
 	} {
 		if err := s.ask(query, to); err != nil {
 			return out, err

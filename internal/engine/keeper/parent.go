@@ -42,8 +42,8 @@ type Config struct {
 // started inside a task, may be days later. When ctx ends, the
 // host is asked to end by TERM. Exit is that of the host.
 //
-// The caller turns INT and TERM into the end of ctx; HUP is passed over. It makes the whole calling process the reaper of orphans and reaps every
-// child, so nothing else may start processes there.
+// The caller turns INT and TERM into the end of ctx; HUP is passed over. It makes the whole calling process
+// the reaper of orphans and reaps every child, so nothing else may start processes there.
 func RunParent(ctx context.Context, c Config) (process.Exit, error) {
 	if err := adoptOrphans(); err != nil {
 		return process.Exit{}, err

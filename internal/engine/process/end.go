@@ -68,8 +68,8 @@ type Choice struct {
 
 // End ends the group, what has left it but carries the mark, and all their
 // descendants: TERM and CONT, which [Ending] may put others before and beside, then
-// KILL to what is left after the grace or when ctx ends. It returns when nothing is left, or within 5 s after KILL with the
-// survivors named, or 10 s if they go on to multiply: then they are stopped, until
+// KILL to what is left after the grace or when ctx ends. It returns when nothing is left, or within 5 s after
+// KILL with the survivors named, or 10 s if they go on to multiply: then they are stopped, until
 // no new one is found, before they are killed. It may be called before or after
 // [Group.Reap].
 func (g *Group) End(ctx context.Context, e Ending) Report {

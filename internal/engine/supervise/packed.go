@@ -56,7 +56,8 @@ func (e *Ended) Append(b []byte) []byte {
 	}
 	b = binary.AppendUvarint(b, uint64(e.Born))
 	b = appendWords(b, string(e.ID), e.Name, string(e.Parent), e.Key, root, e.Pool, string(e.Kind), e.AgentType)
-	for _, n := range [...]uint64{uint64(e.Runs), uint64(e.OutputBytes), math.Float64bits(e.Budget.USD), uint64(e.Budget.Tokens), uint64(e.Budget.OutputBytes)} {
+	for _, n := range [...]uint64{uint64(e.Runs), uint64(e.OutputBytes), math.Float64bits(e.Budget.USD),
+		uint64(e.Budget.Tokens), uint64(e.Budget.OutputBytes)} {
 		b = binary.AppendUvarint(b, n)
 	}
 	return b

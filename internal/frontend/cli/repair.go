@@ -79,7 +79,8 @@ func (a *app) sessionsRepair() *cobra.Command {
 
 // filled has lists where there are none.
 func (r Repair) filled() Repair {
-	r.Missing, r.MissingTasks, r.NotificationsLost = append([][2]task.Seq{}, r.Missing...), append([]task.ID{}, r.MissingTasks...),
+	r.Missing, r.MissingTasks, r.NotificationsLost = append([][2]task.Seq{}, r.Missing...),
+		append([]task.ID{}, r.MissingTasks...),
 		append([]task.ID{}, r.NotificationsLost...)
 	r.Rebuilt, r.Aside = append([]Rebuilt{}, r.Rebuilt...), append([]string{}, r.Aside...)
 	return r

@@ -195,7 +195,8 @@ func refuse(w http.ResponseWriter, err error) {
 	case errors.As(err, &own):
 		code = own.code
 	case errors.As(err, &e):
-		code = map[control.Code]int{control.NotFound: http.StatusNotFound, control.Invalid: http.StatusBadRequest, control.Conflict: http.StatusConflict,
+		code = map[control.Code]int{control.NotFound: http.StatusNotFound, control.Invalid: http.StatusBadRequest,
+			control.Conflict:  http.StatusConflict,
 			control.Ambiguous: http.StatusConflict, control.Unavailable: http.StatusServiceUnavailable}[e.Code]
 		if code == 0 {
 			code = http.StatusInternalServerError
@@ -437,8 +438,9 @@ func (one *entry) status(r task.Record) remoteapi.Status {
 	case interrupted(r): // it goes on in a moment, or with the next server
 		return remoteapi.Running
 	}
-	return map[task.Status]remoteapi.Status{task.Pending: remoteapi.Queued, task.Running: remoteapi.Running, task.Completed: remoteapi.Completed,
-		task.Failed: remoteapi.Failed, task.Killed: remoteapi.Archived}[r.Status]
+	return map[task.Status]remoteapi.Status{task.Pending: remoteapi.Queued, task.Running: remoteapi.Running,
+		task.Completed: remoteapi.Completed,
+		task.Failed:    remoteapi.Failed, task.Killed: remoteapi.Archived}[r.Status]
 }
 
 // printed reads output. An agent has begun a moment before its file is there.

@@ -224,7 +224,8 @@ func (w *Watch) reportSilence(r task.Record, in string) {
 	after := w.cfg.AgentSilent
 	w.summarize(r.ID, fmt.Sprintf("Silent for %s: it %s", after, in))
 	top := r
-	for above, ok := w.cfg.Tasks.Get(top.Parent); ok && above.Traits().Work == task.BySteps; above, ok = w.cfg.Tasks.Get(top.Parent) {
+	parent := func() (task.Record, bool) { return w.cfg.Tasks.Get(top.Parent) }
+	for above, ok := parent(); ok && above.Traits().Work == task.BySteps; above, ok = parent() {
 		top = above
 	}
 	if top.Owner == "" || !top.Backgrounded {

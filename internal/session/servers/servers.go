@@ -141,7 +141,8 @@ type AgentConfig struct {
 	ReportOnce func(text string) // that would be the same for other agents
 	Limit      int               // of a result, in characters
 	// RunTask makes a call of a tool that runs as a task, and returns what the model is told.
-	RunTask func(ctx context.Context, l *mcpclient.Lease, tool string, c agent.Call, args json.RawMessage) (text string, err error)
+	RunTask func(ctx context.Context, l *mcpclient.Lease, tool string, c agent.Call,
+		args json.RawMessage) (text string, err error)
 }
 
 // Agent is the servers of one agent while its conversation is open.
