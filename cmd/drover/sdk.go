@@ -41,7 +41,8 @@ type driver struct {
 
 // driven waits for what the program on stdin says of the session, and changes the prompt
 // and the configuration so.
-func (b *backend) driven(ctx context.Context, p *cli.Prompt, cfg func() assemble.Config) (*driver, assemble.Config, error) {
+func (b *backend) driven(ctx context.Context, p *cli.Prompt, cfg func() assemble.Config) (*driver,
+	assemble.Config, error) {
 	if p.Input != string(agentsdk.StreamJSON) {
 		return nil, cfg(), nil
 	}
@@ -110,7 +111,8 @@ func (b *backend) drive(
 	for _, name := range cli.AgentNames(b.deps(), p.Agents) {
 		offer.Agents = append(offer.Agents, sdkcontrol.Agent{Name: name})
 	}
-	offer.Models = append(offer.Models, sdkcontrol.Model{Value: m.Model(), Name: m.Model(), Description: "the model of this session"})
+	offer.Models = append(offer.Models, sdkcontrol.Model{Value: m.Model(), Name: m.Model(),
+		Description: "the model of this session"})
 	d.conn.Answered(d.in, offer)
 	driven := sdkcontrol.Session{
 		API: s, ID: info.Session, Version: b.version,

@@ -96,7 +96,8 @@ func (c *child) begin(f *family, d task.Driver, limit time.Duration) task.Record
 		defer end(nil)
 		now := time.Now().UTC()
 		host.change(func(r *task.Record) {
-			if next, err := lifecycle.Apply(*r, lifecycle.Change{Verb: task.Begin, At: now}); err == nil { // it may be lost already
+			// it may be lost already
+			if next, err := lifecycle.Apply(*r, lifecycle.Change{Verb: task.Begin, At: now}); err == nil {
 				*r = next
 			}
 		})

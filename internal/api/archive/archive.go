@@ -79,7 +79,8 @@ func (a *Archive) correct(states []journal.State) {
 	begun := Begun(states, a.place.ExitFile)
 	for i, s := range states {
 		if p, ok := begun[s.Task.ID]; ok {
-			if next, err := lifecycle.Apply(s.Task, lifecycle.Change{Verb: task.Begin, At: time.Now().UTC(), Process: &p}); err == nil {
+			if next, err := lifecycle.Apply(s.Task, lifecycle.Change{Verb: task.Begin, At: time.Now().UTC(),
+				Process: &p}); err == nil {
 				s.Task = next
 			}
 		}

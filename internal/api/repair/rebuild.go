@@ -210,7 +210,8 @@ func (r *repair) entry(l left) lifecycle.Entry {
 		}
 	}
 	rec.CreateTime, rec.StartTime, rec.EndTime = start, &start, &end
-	return lifecycle.Entry{Verb: task.Stop, At: end, Task: rec, Notice: &lifecycle.Notice{Run: rec.Run, Task: rec.ID, Acked: true}}
+	return lifecycle.Entry{Verb: task.Stop, At: end, Task: rec, Notice: &lifecycle.Notice{Run: rec.Run,
+		Task: rec.ID, Acked: true}}
 }
 
 // firstLine reads whose a transcript is and when it began.

@@ -199,7 +199,8 @@ func end(r task.Record, c Change) task.Record {
 // Unfinished is the cause of a stop that an earlier host was asked for and did not
 // live to finish. Who had asked is not known any more.
 func Unfinished() task.Cause {
-	return task.Cause{Actor: task.ByUnknown, Reason: task.ReasonStopped, Detail: "the stop was asked for under an earlier host"}
+	return task.Cause{Actor: task.ByUnknown, Reason: task.ReasonStopped,
+		Detail: "the stop was asked for under an earlier host"}
 }
 
 // Ending decides how a run is recorded, from two things only: the cause of its
@@ -219,7 +220,8 @@ func Ending(cause error, res task.Result, err error) (c Change, ok bool) {
 		return Change{}, false
 	case errors.Is(err, task.ErrLost):
 		c.Verb = task.Stop
-		c.Cause = &task.Cause{Actor: task.ByUnknown, Reason: task.ReasonLost, Detail: strings.ReplaceAll(err.Error(), "\n", ": ")}
+		c.Cause = &task.Cause{Actor: task.ByUnknown, Reason: task.ReasonLost, Detail: strings.ReplaceAll(err.Error(),
+			"\n", ": ")}
 		errors.As(err, &stop)
 		if stop != nil { // the driver knows what was lost: host, keeper, reboot
 			c.Cause = &stop.Cause

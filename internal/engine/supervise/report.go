@@ -73,7 +73,8 @@ func (r *reporter) run(life context.Context, s *Supervisor) {
 		batch := slices.Collect(maps.Keys(r.newest))
 		r.mu.Unlock()
 		for _, e := range batch {
-			_, _ = s.apply(life, e, lifecycle.Change{Verb: task.Report}, nil, "") // what a full disk refuses is for the next event
+			// what a full disk refuses is for the next event
+			_, _ = s.apply(life, e, lifecycle.Change{Verb: task.Report}, nil, "")
 		}
 		pause := time.NewTimer(reportEvery)
 		select {

@@ -42,7 +42,8 @@ func (x *foreignFlags) add(f *pflag.FlagSet) {
 		f.Lookup(name).NoOptDefVal = "true"
 	}
 	for name, lacks := range map[string]string{
-		"setting-sources": "settings of the folder and the user count as ever", "fallback-model": "a failing model is not replaced",
+		"setting-sources":    "settings of the folder and the user count as ever",
+		"fallback-model":     "a failing model is not replaced",
 		"permission-prompts": "", "debug-file": "there is no debug log",
 		"plugin-dir": "no plugins are loaded from there", "betas": "no beta headers are sent",
 	} {
@@ -78,7 +79,8 @@ func (p *Prompt) checkInput(stderr io.Writer) error {
 	switch p.Input {
 	case "text":
 		if p.Decider != "" {
-			return usage("--permission-prompt-tool needs --input-format stream-json", "add it, or answer with `drover approvals`")
+			return usage("--permission-prompt-tool needs --input-format stream-json",
+				"add it, or answer with `drover approvals`")
 		}
 	case streamJSON:
 		if p.Format != streamJSON {

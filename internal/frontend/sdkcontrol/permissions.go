@@ -121,7 +121,8 @@ func (c *Conn) permission(ctx context.Context, s Session, q task.Question) (repl
 	if q.Task != s.ID && q.Task != "" {
 		request["agent_id"] = q.Task
 	}
-	s.Line(map[string]any{"type": "system", "subtype": "session_state_changed", "state": "requires_action", "sdk_host_only": true})
+	s.Line(map[string]any{"type": "system", "subtype": "session_state_changed", "state": "requires_action",
+		"sdk_host_only": true})
 	raw, err := c.ask(ctx, request)
 	s.Line(map[string]any{"type": "system", "subtype": "session_state_changed", "state": "running", "sdk_host_only": true})
 	if err != nil {

@@ -163,8 +163,9 @@ func contextUsage(ctx context.Context, s Session) (any, error) {
 	return map[string]any{
 		"categories":  []any{map[string]any{"name": "Conversation", "tokens": used, "color": "promptBorder"}},
 		"totalTokens": used, "maxTokens": window, "rawMaxTokens": window, "percentage": percent, "gridRows": []any{},
-		"model": now.Model, "memoryFiles": []any{}, "mcpTools": []any{}, "agents": []any{}, "isAutoCompactEnabled": window > 0,
-		"apiUsage": nil,
+		"model": now.Model, "memoryFiles": []any{}, "mcpTools": []any{}, "agents": []any{},
+		"isAutoCompactEnabled": window > 0,
+		"apiUsage":             nil,
 	}, nil
 }
 
@@ -173,7 +174,8 @@ func stopTask(ctx context.Context, s Session, id string) (any, error) {
 	if id == "" {
 		return nil, errors.New("stop_task: task_id is missing")
 	}
-	_, err := s.API.Stop(ctx, control.StopRequest{Refs: []string{id}, Actor: task.ByUser, Detail: "stop_task of the Agent SDK"})
+	_, err := s.API.Stop(ctx, control.StopRequest{Refs: []string{id}, Actor: task.ByUser,
+		Detail: "stop_task of the Agent SDK"})
 	s.Told()
 	return map[string]any{}, err
 }

@@ -36,7 +36,8 @@ func (t *tool) Spec() agent.ToolSpec {
 	if len(schema) == 0 {
 		schema = json.RawMessage(`{"type":"object"}`)
 	}
-	return agent.ToolSpec{Name: "mcp__" + t.server + "__" + t.def.Name, Description: t.def.Description, InputSchema: schema}
+	return agent.ToolSpec{Name: "mcp__" + t.server + "__" + t.def.Name, Description: t.def.Description,
+		InputSchema: schema}
 }
 
 func (t *tool) ReadOnly() bool { return t.def.Annotations.ReadOnly }
@@ -52,7 +53,8 @@ func (t *tool) Call(ctx context.Context, call agent.Call) (agent.Output, error) 
 		if ctx.Err() != nil {
 			return agent.Output{}, err
 		}
-		return agent.Output{Text: fmt.Sprintf("call tool %s of the program's server %s: %v", t.def.Name, t.server, err), IsError: true}, nil
+		return agent.Output{Text: fmt.Sprintf("call tool %s of the program's server %s: %v", t.def.Name, t.server,
+			err), IsError: true}, nil
 	}
 	var r struct {
 		Content []struct {
@@ -63,7 +65,8 @@ func (t *tool) Call(ctx context.Context, call agent.Call) (agent.Output, error) 
 		IsError    bool            `json:"isError"`
 	}
 	if err := json.Unmarshal(result, &r); err != nil {
-		return agent.Output{Text: fmt.Sprintf("the answer of tool %s is no result of MCP: %v", t.def.Name, err), IsError: true}, nil
+		return agent.Output{Text: fmt.Sprintf("the answer of tool %s is no result of MCP: %v", t.def.Name, err),
+			IsError: true}, nil
 	}
 	var parts []string
 	for _, c := range r.Content {
@@ -82,7 +85,8 @@ func (t *tool) Call(ctx context.Context, call agent.Call) (agent.Output, error) 
 // listTools asks a server of the program for its tools.
 func (c *Conn) listTools(ctx context.Context, server string) (*toolList, error) {
 	_, err := c.mcp(ctx, server, "initialize", map[string]any{
-		"protocolVersion": "2025-11-25", "capabilities": map[string]any{}, "clientInfo": map[string]any{"name": "drover", "version": "1"},
+		"protocolVersion": "2025-11-25", "capabilities": map[string]any{},
+		"clientInfo": map[string]any{"name": "drover", "version": "1"},
 	})
 	if err != nil {
 		return nil, err
