@@ -141,6 +141,16 @@ func (b *backend) streamOptions(ctx context.Context, p *cli.Prompt, set settings
 		PermissionMode: cmp.Or(p.Mode, set.Permissions.DefaultMode), Version: b.version, Tools: m.Tools(),
 		MCPServers: mcpServers(m), Agents: cli.AgentNames(b.deps(), p.Agents),
 		Denied: b.stderr, Terminal: isTerminal(os.Stdout), Since: s.Since, Grown: s.Grown, Start: s.Newest()}
+	if all, err := s.Commands(ctx); err == nil {
+		for _, one := range all.Commands {
+			if one.ShadowedBy == "" && !one.NotForPeople {
+				o.Commands = append(o.Commands, one.Name)
+			}
+			if one.ShadowedBy == "" && one.Kind == "skill" {
+				o.Skills = append(o.Skills, one.Name)
+			}
+		}
+	}
 	if page, err := s.List(ctx, control.ListRequest{}); err == nil {
 		o.Live = page.Tasks
 	}

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/drover-dev/drover/internal/agentenv/catalog"
+	"github.com/drover-dev/drover/internal/agentenv/command"
 	"github.com/drover-dev/drover/internal/agentenv/hook"
 	"github.com/drover-dev/drover/internal/agentenv/instructions"
 	"github.com/drover-dev/drover/internal/agentenv/settings"
@@ -134,6 +135,9 @@ func (s *Session) found(a *session.Agents, c Config, tell func(string, ...any)) 
 		tell("%s", w)
 	}
 	a.Skills = func() skill.Catalog { return skills }
+	a.Commands = func() command.Catalog {
+		return command.Current(get, c.Folder, plugins, skills, func() bool { return set.Trusted && isTrusted(c) })
+	}
 	text, warnings := instructions.Read(instructions.Config{Folder: c.Folder, Env: get, Trusted: set.Trusted})
 	for _, w := range warnings {
 		tell("%s", w)
@@ -141,6 +145,12 @@ func (s *Session) found(a *session.Agents, c Config, tell func(string, ...any)) 
 	a.Notes = text
 	remember(a, c, s.Place.Project(), tell)
 	a.Hooks = hooks(set, tell)
+}
+
+// isTrusted reports whether the user trusts the folder as it is now.
+func isTrusted(c Config) bool {
+	st, err := trust.At(c.Root.TrustFile()).Check(c.Folder)
+	return err == nil && st.Trusted
 }
 
 // keepRule writes a rule of the user to the settings of the folder. A folder that

@@ -53,6 +53,7 @@ type agentEnvironment struct {
 	wide      *permission.Gate // of a teammate whose plan was approved; nil: there is none
 	newGate   func(permission.Mode) (*permission.Gate, error)
 	used      *skill.Ledger
+	granted   granted // by the command whose prompt is worked on; of the main agent
 	reminders *environment.Reminders
 	limits    *budget.Limits
 	servers   *servers.Agent
@@ -212,7 +213,8 @@ func (k *agentEnvironment) rulesFor(tools []agent.Tool) permission.Rules {
 	r := k.me.rules
 	r.Cwd, r.Tools, r.Bash, r.More = k.me.cwd, tools, bashCwd(
 		tools,
-	), func() []string { return slices.Concat(k.used.Rules(), k.me.s.always.all()) }
+	), func() []string { return slices.Concat(k.used.Rules(), k.granted.allowed(), k.me.s.always.all()) }
+	r.Only = k.granted.restricted
 	r.Headless = k.me.s.cfg.Agents.AskWait <= 0
 	r.Answer = k.ask
 	return r
@@ -276,6 +278,10 @@ func (k *agentEnvironment) tools() []agent.Tool {
 	me, s := k.me, k.me.s
 	rt := &runtime{caller: me, learned: func(id task.ID) { k.reminders.Know(taskList, string(id)) }}
 	dirs := slices.Clone(me.rules.Dirs)
+	written := dirs
+	if me.depth == 0 {
+		written = append(slices.Clip(dirs), s.cfg.Place.Reports())
+	}
 	may := func(path string) bool { return k.rule().MayRead(path) }
 	all := []agent.Tool{
 		shelltool.New(
@@ -287,7 +293,7 @@ func (k *agentEnvironment) tools() []agent.Tool {
 		files.New(
 			files.Config{
 				Root:     me.cwd,
-				Dirs:     dirs,
+				Dirs:     written,
 				ReadDirs: append([]string{s.cfg.Place.Tasks(), s.cfg.Place.HookOutputs()}, s.cfg.Agents.Memory.dirs()...),
 				MayRead:  may,
 				MayOpen:  func(f *os.File, change bool) bool { return k.rule().MayOpen(f, change) },

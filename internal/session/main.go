@@ -260,14 +260,6 @@ func (h mainHooks) Start(ctx context.Context) string {
 	return join([]string{h.environment.runner.SessionStart(ctx, source), h.environment.opening()})
 }
 
-func (h mainHooks) Command(prompt string) (answer, instead string, ok bool) {
-	word, ok := subconsciousCommand(prompt)
-	if ok {
-		answer, instead = h.subconscious(word)
-	}
-	return answer, instead, ok
-}
-
 func (h mainHooks) Prompt(ctx context.Context, prompt string) (string, error) {
 	h.prompted.Add(1)
 	h.s.hops.worked(h.environment.me.id)

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/agentenv/command"
 	"github.com/drover-dev/drover/internal/agentenv/hook"
 	"github.com/drover-dev/drover/internal/agentenv/permission"
 	"github.com/drover-dev/drover/internal/agentenv/skill"
@@ -162,6 +163,8 @@ type Agents struct {
 	Budget usage.Budget         // of each agent at the top with all below it; needs Purse
 	Skills func() skill.Catalog // as they are now; nil: none
 	Todos  *todo.Store          // nil: no list
+
+	Commands func() command.Catalog // as they are now; nil: those of the program
 
 	Remote services.Config // where work can be done elsewhere
 

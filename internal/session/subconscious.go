@@ -17,13 +17,7 @@ import (
 //go:embed subconscious.md
 var subconsciousPrompt string
 
-// subconsciousCommand recognises the prompt that is about memory.
-func subconsciousCommand(prompt string) (word string, ok bool) {
-	first, rest, _ := strings.Cut(strings.TrimSpace(prompt), " ")
-	return strings.TrimSpace(rest), first == "/subconscious"
-}
-
-// subconscious answers such a prompt itself, or gives the prompt that the agent
+// subconscious answers a prompt about memory itself, or gives the prompt that the agent
 // answers instead.
 func (m *Main) subconscious(word string) (answer, prompt string) {
 	mem := m.s.cfg.Agents.Memory

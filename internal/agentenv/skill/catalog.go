@@ -17,11 +17,15 @@ const (
 // Catalog is the skills that were found. It never changes.
 type Catalog struct {
 	skills []Skill // by name
+	hidden []Skill // others of the same names, in the order of their places
 	notes  []Note
 }
 
 // All returns the skills in the order of their names.
 func (c Catalog) All() []Skill { return slices.Clone(c.skills) }
+
+// Hidden returns the skills whose names others have.
+func (c Catalog) Hidden() []Skill { return slices.Clone(c.hidden) }
 
 // Warnings tell what is wrong with files, those that were not loaded included.
 func (c Catalog) Warnings() []Note { return slices.Clone(c.notes) }

@@ -73,6 +73,9 @@ type Skill struct {
 	Display      string   // as its author writes it
 	Description  string   // whole; for whoever chooses a skill
 	AllowedTools []string // permission rules that it asks for; nil: none
+	Hint         string   // which arguments it takes
+	NoUser       bool     // no prompt can call it by /name
+	NoModel      bool     // its author wants it called by users only
 	Body         string
 	Path         string // of SKILL.md, absolute
 	Dir          string // its folder, absolute
@@ -152,6 +155,7 @@ func (c *Catalog) add(root *os.Root, p Place, dir, name string) {
 	s.Path, s.Dir, s.Level, s.Trusted = path, dir, p.Level, p.Trusted
 	if first, taken := c.Find(s.Name); taken {
 		c.note(path, "the skill is hidden by that in %s", first.Dir)
+		c.hidden = append(c.hidden, s)
 		return
 	}
 	c.skills = append(c.skills, s)
@@ -168,6 +172,12 @@ func parse(folder string, data []byte) (Skill, error) {
 	}
 	s := Skill{Name: Normalize(folder), Display: d.Text("name"), Description: strings.TrimSpace(d.Text("description")),
 		AllowedTools: d.List("allowed-tools"), Body: strings.TrimSpace(d.Body), Warnings: d.Warnings}
+	s.Hint = strings.TrimSpace(d.Text("argument-hint"))
+	if words := d.List("argument-hint"); s.Hint == "" && len(words) > 0 {
+		s.Hint = "[" + strings.Join(words, ", ") + "]"
+	}
+	s.NoUser = strings.EqualFold(d.Text("user-invocable"), "false") || strings.EqualFold(d.Text("user-invokable"), "false")
+	s.NoModel = strings.EqualFold(d.Text("disable-model-invocation"), "true")
 	if s.Name == "" {
 		return Skill{}, errors.New("the name of its folder has no letters and no digits")
 	}

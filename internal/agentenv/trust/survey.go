@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/drover-dev/drover/internal/agentenv/command"
 	"github.com/drover-dev/drover/internal/platform/frontmatter"
 	"github.com/drover-dev/drover/internal/platform/untrusted"
 )
@@ -66,6 +67,13 @@ func look(folder string) (survey, error) {
 	} {
 		for _, name := range s.below(f.dir, f.end) {
 			s.file(name, f.read)
+		}
+	}
+	for _, f := range []struct{ dir, end string }{
+		{".drover/commands", ".md"}, {".claude/commands", ".md"}, {".github/prompts", ".prompt.md"},
+	} {
+		for _, name := range s.below(f.dir, f.end) {
+			s.file(name, prompt)
 		}
 	}
 	for _, dir := range []string{".drover/skills", ".claude/skills", ".github/skills"} {
@@ -415,7 +423,18 @@ func agent(data []byte) (what, commands []string, err error) {
 	return what, commands, nil
 }
 
-// allowed reads a SKILL.md: only the rules that it asks for count.
+// prompt reads a command: what it runs and includes when it is called, and the rules
+// that it asks for. One that cannot be read is called by nobody.
+func prompt(data []byte) (what, commands []string, err error) {
+	c, err := command.Read(data)
+	if err != nil {
+		return nil, nil, nil
+	}
+	return command.Effects(c), c.Template.ShellLines(), nil
+}
+
+// allowed reads a SKILL.md: the rules that it asks for count, and what a user who calls
+// it by its name has it run.
 func allowed(data []byte) (what, commands []string, err error) {
 	d, err := frontmatter.Parse(data, frontmatter.SkillKeys())
 	if err != nil {
@@ -424,7 +443,8 @@ func allowed(data []byte) (what, commands []string, err error) {
 	for _, rule := range d.List("allowed-tools") {
 		what = append(what, fmt.Sprintf("allows %s without a question, once the skill is used", rule))
 	}
-	return what, nil, nil
+	c := command.Command{Template: command.Parse(d.Body)}
+	return append(what, command.Effects(c)...), c.Template.ShellLines(), nil
 }
 
 func text(v any) string {

@@ -406,6 +406,11 @@ func (a *Archive) Promote(_ context.Context, ref string) (task.Record, error) {
 }
 
 // Prompt is refused.
+// Commands implements [control.API].
+func (a *Archive) Commands(context.Context) (control.Commands, error) {
+	return control.Commands{}, a.refuse("list commands")
+}
+
 func (a *Archive) Prompt(context.Context, control.PromptRequest) error { return a.refuse("prompt") }
 
 // Send is refused: a host would have to take the session up first.

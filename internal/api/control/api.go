@@ -82,6 +82,9 @@ type API interface {
 	// changes nothing. A session without a main agent is [Unavailable].
 	Configure(ctx context.Context, req ConfigureRequest) (Settings, error)
 
+	// Commands are what a prompt to the main agent may begin with, as they are now.
+	Commands(ctx context.Context) (Commands, error)
+
 	// Prompt gives the main agent something to do. It returns when the prompt
 	// is queued.
 	Prompt(ctx context.Context, req PromptRequest) error

@@ -222,6 +222,11 @@ func (c *Client) Configure(ctx context.Context, req ConfigureRequest) (Settings,
 	return call[Settings](ctx, c, http.MethodPatch, "/v1/settings", req)
 }
 
+// Commands implements [API].
+func (c *Client) Commands(ctx context.Context) (Commands, error) {
+	return call[Commands](ctx, c, http.MethodGet, "/v1/commands", nil)
+}
+
 // Prompt implements [API].
 func (c *Client) Prompt(ctx context.Context, req PromptRequest) error {
 	_, err := call[struct{}](ctx, c, http.MethodPost, "/v1/prompt", req)

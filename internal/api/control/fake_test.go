@@ -296,6 +296,10 @@ func (f *fake) Events(ctx context.Context, after task.Seq) iter.Seq2[task.Event,
 	}
 }
 
+func (f *fake) Commands(context.Context) (Commands, error) {
+	return Commands{Commands: []Command{{Name: "review", Kind: "prompt", Level: "built-in"}}, Problems: []string{}}, nil
+}
+
 func (f *fake) Prompt(_ context.Context, req PromptRequest) error {
 	switch req.Text {
 	case "":

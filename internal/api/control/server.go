@@ -123,6 +123,7 @@ func (s *Server) handler() http.Handler {
 	route("POST /v1/approvals", s.decide)
 	route("GET /v1/state", s.state)
 	route("PATCH /v1/settings", s.configure)
+	route("GET /v1/commands", s.commands)
 	route("POST /v1/prompt", s.prompt)
 	route("POST /v1/send", s.send)
 	route("POST /v1/pause", s.pause)
@@ -470,6 +471,11 @@ func (s *Server) state(w http.ResponseWriter, r *http.Request) error {
 		return q.err
 	}
 	v, err := s.api.State(r.Context(), req)
+	return reply(w, v, err)
+}
+
+func (s *Server) commands(w http.ResponseWriter, r *http.Request) error {
+	v, err := s.api.Commands(r.Context())
 	return reply(w, v, err)
 }
 

@@ -49,6 +49,8 @@ type Options struct {
 	Version        string
 	Tools          []string
 	Agents         []string
+	Commands       []string // that a prompt may begin with, without the slash
+	Skills         []string
 	MCPServers     []MCPServer
 
 	// States says that lines tell when the main agent begins to work and when it rests.

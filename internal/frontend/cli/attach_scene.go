@@ -249,7 +249,7 @@ const attachHelp = `A line is a prompt; one that ends in \ goes on in the next. 
   /answer [ID] TEXT       answer a question, a form by a JSON object
   /interrupt              break off the turn, as Ctrl-C does
   /detach                 leave; the work goes on, as after Ctrl-D
-  /compact, /subconscious go to the agent; // at the beginning sends a line that begins with /
+  /NAME …                 any other is a command of the agent, such as /review or /compact: see drover commands
 Without ID the only open question is meant.
 `
 
@@ -276,13 +276,6 @@ func (s *scene) typed(line string) deed {
 		return deed{do: doDetach}
 	case "/help", "/?":
 		return deed{do: doHelp}
-	case "/compact", "/subconscious":
-	default:
-		if strings.HasPrefix(word, "//") {
-			text = text[1:]
-		} else if strings.HasPrefix(word, "/") {
-			return deed{why: fmt.Sprintf("there is no command %s: see /help, or begin the line with // to send it", word)}
-		}
 	}
 	if s.echoed && s.only == "" {
 		s.sent = append(s.sent, text)

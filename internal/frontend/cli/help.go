@@ -19,7 +19,7 @@ func groups() []group {
 		{"run", "Run:", []string{"run", "agent", "workflow", "monitor", "remote", "demo"}},
 		{"watch", "Watch:", []string{"ps", "logs", "result", "inspect", "wait", "attach"}},
 		{"steer", "Steer:", []string{"stop", "send", "pause", "resume", "promote", "approvals", "configure"}},
-		{"agents", "Agents:", []string{"agents", "models", "permissions", "mcp"}},
+		{"agents", "Agents:", []string{"agents", "commands", "skills", "models", "permissions", "mcp"}},
 		{"project", "Project:", []string{"sessions", "todo", "memory", "stats", "teleport", "trust"}},
 		{"setup", "Setup:", []string{"doctor", "completion", "help", "version"}},
 	}
@@ -75,6 +75,8 @@ func examples() map[string][]string {
 		"agents list":  {"drover agents list --json"},
 		"agents show":  {"drover agents show explore"},
 		"agents check": {"drover agents check", "drover agents check .claude/agents/reviewer.md"},
+		"commands":     {"drover commands", "drover commands --json | jq -r '.commands[].name'"},
+		"skills":       {"drover skills", "drover skills --json"},
 		"models":       {"drover models"},
 		"permissions":  {"drover permissions check Bash 'git log -1'"},
 		"permissions check": {"drover permissions check Bash 'git log -1'",

@@ -176,11 +176,14 @@ func (a *app) promptCommand() *cobra.Command {
 		Use:   "drover -p [flags] [PROMPT | -]",
 		Short: "Answer one prompt, wait for background work, and print the answer",
 		Long: "Answer one prompt, wait for all background work, and print the answer. Piped input is appended to the\n" +
-			"prompt; the prompt - is read from stdin.",
+			"prompt; the prompt - is read from stdin. A prompt that begins with /NAME calls a command\n" +
+			"(see drover commands).",
 		Example: "  drover -p \"what changed since the last tag?\"\n  git diff | drover -p \"review this\"\n  drover -p - < prompt.md\n" +
-			"  drover -p --continue \"now add a test\"\n  drover -p -d \"run the nightly checks\"",
+			"  drover -p \"/review the last commit\"\n  drover -p --continue \"now add a test\"\n  drover -p -d \"run the nightly checks\"",
 		SilenceErrors: true,
 		SilenceUsage:  true,
+
+		ValidArgsFunction: a.completeCommands,
 		RunE: func(cmd *cobra.Command, words []string) error {
 			if cmd.Flags().Changed("max-budget-usd") && !(p.MaxBudget > 0) {
 				return usage("--max-budget-usd must be greater than 0", "give an amount such as 0.50")

@@ -56,5 +56,36 @@ func SkillKeys() []string {
 		"version",
 		"argument-hint",
 		"user-invocable",
+		"user-invokable",
+		"disable-model-invocation",
+		"context",
+		"agent",
+		"model",
+	}
+}
+
+// CommandKeys are the same for commands and prompt files.
+func CommandKeys() []string {
+	return []string{
+		"name",
+		"description",
+		"argument-hint",
+		"allowed-tools",
+		"model",
+		"agent",
+		"mode",
+		"tools",
+		"context",
+		"disable-model-invocation",
+		"hide-from-slash-command-tool",
+		"user-invocable",
+		"user-invokable",
+		"version",
+		"category",
+		"tags",
+		"title",
+		"author",
+		"license",
+		"metadata",
 	}
 }

@@ -74,8 +74,10 @@ type Hooks interface {
 	// Start is called before the first turn; the model reads its text first.
 	Start(ctx context.Context) string
 	// Command answers a prompt that is meant for the program, or names the prompt to
-	// be answered instead. ok is false for every other prompt.
-	Command(prompt string) (answer, instead string, ok bool)
+	// be answered instead, such as the expanded one of a command. ok is false for every
+	// other prompt; an error refuses the prompt. It is called for every prompt of the
+	// user, when its turn has begun.
+	Command(ctx context.Context, prompt string) (answer, instead string, ok bool, err error)
 	// Prompt may add to a prompt, or refuse it.
 	Prompt(ctx context.Context, prompt string) (added string, err error)
 	// Failed is called after a turn in which the model failed.

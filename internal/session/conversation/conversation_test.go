@@ -163,10 +163,12 @@ func (p *place) attach(here bool) {
 	}
 }
 
-func (p *place) Cost() func() (float64, bool)                   { return nil }
-func (p *place) Parting(context.Context)                        {}
-func (p *place) Start(context.Context) string                   { return "" }
-func (p *place) Command(string) (string, string, bool)          { return "", "", false }
+func (p *place) Cost() func() (float64, bool) { return nil }
+func (p *place) Parting(context.Context)      {}
+func (p *place) Start(context.Context) string { return "" }
+func (p *place) Command(context.Context, string) (string, string, bool, error) {
+	return "", "", false, nil
+}
 func (p *place) Prompt(context.Context, string) (string, error) { return "", nil }
 func (p *place) Failed(context.Context, error, string)          {}
 

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/drover-dev/drover/agent"
 )
@@ -101,13 +103,16 @@ func (c *Conversation) answer(ctx context.Context, prompt []agent.Block, t Trigg
 			res, err := c.compact(ctx, keep)
 			return c.aside(ctx, t, res, err)
 		}
-		if answer, instead, ok := c.cfg.Hooks.Command(t.Prompt.Text); ok {
+		answer, instead, ok, err := c.cfg.Hooks.Command(ctx, t.Prompt.Text)
+		if err != nil {
+			return c.aside(ctx, t, agent.TurnResult{Reason: "refused"}, err)
+		}
+		if ok {
 			if instead == "" {
 				return c.aside(ctx, t, agent.TurnResult{Reason: "end_turn", StopReason: "end_turn", Text: answer}, nil)
 			}
 			prompt = texts(instead)
 		}
-		var err error
 		if added, err = c.cfg.Hooks.Prompt(ctx, prompt[0].Text); err != nil {
 			return c.aside(ctx, t, agent.TurnResult{Reason: "blocked"}, &BlockedError{err})
 		}
@@ -132,8 +137,11 @@ func (c *Conversation) aside(
 // compactCommand recognises the prompt that asks for a summary of the conversation,
 // with what it should keep.
 func compactCommand(prompt string) (instructions string, ok bool) {
-	word, rest, _ := strings.Cut(strings.TrimSpace(prompt), " ")
-	return strings.TrimSpace(rest), word == "/compact"
+	rest, ok := strings.CutPrefix(strings.TrimSpace(prompt), "/compact")
+	if r, _ := utf8.DecodeRuneInString(rest); !ok || rest != "" && !unicode.IsSpace(r) {
+		return "", false
+	}
+	return strings.TrimSpace(rest), true
 }
 
 // compact makes the conversation shorter because the user wants it.

@@ -1,0 +1,207 @@
+package session
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/drover-dev/drover/internal/agentenv/command"
+	"github.com/drover-dev/drover/internal/agentenv/skill"
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/internal/session/expansion"
+)
+
+// granted is what the command of the newest prompt allows and restricts. It holds until
+// the next prompt of the user: for turns that mail or a reminder begins, too. The zero
+// value is ready; its methods may be called by several goroutines.
+type granted struct {
+	mu          sync.Mutex
+	allow, only []string // guarded by mu
+}
+
+func (g *granted) set(allow, only []string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.allow, g.only = allow, only
+}
+
+func (g *granted) allowed() []string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.allow
+}
+
+func (g *granted) restricted() []string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.only
+}
+
+// commands are the commands as they are now.
+func (s *Session) commands() command.Catalog {
+	if s.cfg.Agents.Commands == nil {
+		return command.Find(nil, skill.Catalog{})
+	}
+	return s.cfg.Agents.Commands()
+}
+
+// Commands are the commands that a prompt to the main agent may begin with.
+func (s *Session) Commands(context.Context) (control.Commands, error) {
+	list := s.commands()
+	out := control.Commands{Commands: []control.Command{}, Problems: []string{}}
+	for _, one := range list.All() {
+		out.Commands = append(out.Commands, control.Command(one.Line()))
+	}
+	for _, n := range list.Warnings() {
+		out.Problems = append(out.Problems, n.String())
+	}
+	return out, nil
+}
+
+// Command implements [conversation.Hooks]: it expands a prompt that begins with the
+// name of a command.
+func (h mainHooks) Command(ctx context.Context, prompt string) (answer, instead string, ok bool, err error) {
+	h.environment.granted.set(nil, nil)
+	name, args, ok := command.Split(prompt)
+	if !ok {
+		return "", "", false, nil
+	}
+	c, err := h.s.commands().Find(name)
+	var unknown *command.UnknownError
+	switch {
+	case errors.As(err, &unknown) && isFile("/"+name):
+		return "", "", false, nil
+	case err != nil:
+		return "", "", false, &control.Error{Code: control.Invalid, Message: err.Error()}
+	case c.Sort == command.Program:
+		answer, instead, err = h.program(c.Name, args)
+	default:
+		instead, err = h.expand(ctx, c, args)
+	}
+	return answer, instead, err == nil, err
+}
+
+// isFile reports whether a path of one element is that of a file or folder.
+func isFile(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+// program answers a command of the program, or gives the prompt for it.
+func (h mainHooks) program(name, args string) (answer, instead string, err error) {
+	switch name {
+	case command.SubconsciousName:
+		answer, instead = h.subconscious(args)
+		return answer, instead, nil
+	}
+	return "", "", fmt.Errorf("/%s is not known to this session", name)
+}
+
+// expand makes the prompt of a command, and lets it have its way with the rules.
+func (h mainHooks) expand(ctx context.Context, c command.Command, args string) (string, error) {
+	k := h.environment
+	values, report, err := h.values(c, args)
+	if err != nil {
+		return "", err
+	}
+	fill := h.filler(values)
+	if c.Trusted {
+		k.granted.set(fill(c.Allow), nil)
+	}
+	who := expansion.Agent{Gate: k.cfg.Gate, Tools: k.cfg.Tools, Folder: k.me.cwd, Home: home.Lookup(k.me.env)("HOME")}
+	included, err := expansion.Include(ctx, who, c, values)
+	if err != nil {
+		k.granted.set(nil, nil)
+		return "", err
+	}
+	text, err := c.Template.Expand(values, included)
+	if err != nil {
+		k.granted.set(nil, nil)
+		return "", fmt.Errorf("/%s was not sent: %w", c.Name, err)
+	}
+	if c.Trusted {
+		k.granted.set(fill(c.Allow), fill(c.Only))
+	}
+	if report != "" {
+		h.s.say(k.me.id, fmt.Sprintf("the report of /%s is written to %s", c.Name, report))
+	}
+	return h.handedOn(c, text), nil
+}
+
+// values are what the command is filled with, and the report that it is to write.
+func (h mainHooks) values(c command.Command, args string) (v command.Values, report string, err error) {
+	k := h.environment
+	v = command.Values{Args: args, Variables: map[string]string{"CLAUDE_PROJECT_DIR": k.me.cwd,
+		"DROVER_PROJECT_DIR": k.me.cwd, "workspaceFolder": k.me.cwd}}
+	if c.Dir != "" {
+		v.Variables["CLAUDE_SKILL_DIR"] = c.Dir
+	}
+	if c.Root != "" {
+		v.Variables["CLAUDE_PLUGIN_ROOT"] = c.Root
+	}
+	if c.Level == command.BuiltIn && c.Name == command.ResearchName {
+		if strings.TrimSpace(args) == "" {
+			return v, "", &control.Error{Code: control.Invalid, Message: "/research needs a question",
+				Fix: "write it behind the command: /research QUESTION"}
+		}
+		if report, err = h.s.cfg.Place.NewReport(args); err != nil {
+			return v, "", err
+		}
+		v.Variables["DROVER_REPORT"] = report
+	}
+	return v, report, nil
+}
+
+// filler puts paths into rules.
+func (h mainHooks) filler(v command.Values) func(rules []string) []string {
+	quote := strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `{`, `\{`).Replace
+	r := strings.NewReplacer("${DROVER_REPORT}", quote(v.Variables["DROVER_REPORT"]),
+		"${DROVER_TASKS}", quote(filepath.Clean(h.s.cfg.Place.Tasks())))
+	return func(rules []string) []string {
+		if rules == nil {
+			return nil
+		}
+		out := make([]string, len(rules))
+		for i, rule := range rules {
+			out[i] = r.Replace(rule)
+		}
+		return out
+	}
+}
+
+// handedOn makes the prompt one for another agent, if the command wants that. What it
+// wants and cannot have is told.
+func (h mainHooks) handedOn(c command.Command, text string) string {
+	tell := func(format string, args ...any) { h.s.say(h.environment.me.id, fmt.Sprintf(format, args...)) }
+	if c.Agent != "" {
+		_, err := h.s.Definition(c.Agent)
+		able := slices.Contains(h.tools, "Agent")
+		if err == nil && able {
+			return toAgent(c, text)
+		}
+		tell("/%s wants the agent %q: %v; the main agent does its work", c.Name, c.Agent,
+			cmp.Or(err, errors.New("the main agent may start none")))
+	}
+	if c.Model != "" {
+		tell("/%s wants the model %q; the conversation goes on with %s", c.Name, c.Model, h.model)
+	}
+	return text
+}
+
+// toAgent is the prompt by which the main agent has another one do the work.
+func toAgent(c command.Command, text string) string {
+	model := ""
+	if c.Model != "" {
+		model = fmt.Sprintf(" and model %q", c.Model)
+	}
+	return fmt.Sprintf("Call the Agent tool exactly once, with subagent_type %q%s, and with the text of the element "+
+		"below as its prompt, unchanged. Then answer with what it reports.\n\n<prompt>\n%s\n</prompt>", c.Agent, model,
+		strings.ReplaceAll(text, "</prompt", "&lt;/prompt"))
+}
