@@ -773,6 +773,20 @@ func (t *turn) keep(r Record) error {
 	return nil
 }
 
+// SetTools changes the tools from the next turn on. It is [ErrBusy] while a turn runs.
+func (l *Loop) SetTools(tools []Tool) error {
+	box, err := newToolbox(tools)
+	if err != nil {
+		return fmt.Errorf("set the tools of a loop: %w", err)
+	}
+	if !l.busy.TryLock() {
+		return ErrBusy
+	}
+	defer l.busy.Unlock()
+	l.tools = box
+	return nil
+}
+
 func (l *Loop) emit(e Event) {
 	if l.cfg.On == nil {
 		return

@@ -15,6 +15,7 @@ import (
 	"github.com/drover-dev/drover/internal/agentenv/skill"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/internal/session/conversation"
 	"github.com/drover-dev/drover/internal/session/expansion"
 )
 
@@ -100,8 +101,30 @@ func (h mainHooks) program(name, args string) (answer, instead string, err error
 	case command.SubconsciousName:
 		answer, instead = h.subconscious(args)
 		return answer, instead, nil
+	case command.AutopilotName:
+		answer, err = h.autopilot(args)
+		return answer, "", err
 	}
 	return "", "", fmt.Errorf("/%s is not known to this session", name)
+}
+
+// autopilot changes the mode of the session.
+func (h mainHooks) autopilot(word string) (answer string, err error) {
+	mode := map[string]string{"on": conversation.AutopilotMode, "off": conversation.InteractiveMode}[word]
+	switch {
+	case word == "" && h.Mode() == conversation.AutopilotMode:
+		mode = conversation.InteractiveMode
+	case word == "":
+		mode = conversation.AutopilotMode
+	case mode == "":
+		return "", &control.Error{Code: control.Invalid, Message: fmt.Sprintf("/autopilot %.40q is not known", word),
+			Fix: "use on or off"}
+	}
+	if err := h.configure(control.ConfigureRequest{SessionMode: &mode}); err != nil {
+		return "", err
+	}
+	h.s.pulse.configured(h.settings())
+	return "The session mode is " + mode + " now.", nil
 }
 
 // expand makes the prompt of a command, and lets it have its way with the rules.

@@ -82,6 +82,13 @@ func (m *Main) configure(req control.ConfigureRequest) error {
 		}
 		next.Thinking = agent.Thinking(*t)
 	}
+	if req.SessionMode != nil && !m.SetMode(*req.SessionMode) {
+		return &control.Error{
+			Code:    control.Invalid,
+			Message: fmt.Sprintf("change the session mode: mode %.40q is not known", *req.SessionMode),
+			Fix:     "use interactive or autopilot",
+		}
+	}
 	if err := m.SetModel(next); err != nil {
 		return fmt.Errorf("change the settings of the main agent: %w", err)
 	}
@@ -99,7 +106,9 @@ func (m *Main) settings() control.Settings {
 		Model:    now.Name,
 		Mode:     string(mode),
 		Thinking: control.Thinking(now.Thinking),
-		Window:   now.Window,
+
+		SessionMode: m.Conversation.Mode(),
+		Window:      now.Window,
 	}
 }
 

@@ -54,6 +54,7 @@ type Main struct {
 
 	model string   // that it began with, as the user is shown it
 	tools []string // names
+	done  string   // name of the tool that ends the work on autopilot
 
 	configuring sync.Mutex // held while its settings change
 
@@ -106,13 +107,10 @@ func (s *Session) OpenMain(ctx context.Context, cfg MainConfig) (*Main, error) {
 // open opens the conversation.
 func (m *Main) open(ctx context.Context, cfg MainConfig) error {
 	s, k := m.s, m.environment
-	var auto *conversation.Autopilot
-	if cfg.Autopilot {
-		auto = conversation.NewAutopilot(cfg.Reminders, k.hooks.Stop)
-		k.cfg.Tools = append(slices.Clone(k.cfg.Tools), auto.Tool())
-		if err := k.rules(k.cfg.Tools); err != nil {
-			return err
-		}
+	auto := conversation.NewAutopilot(cfg.Reminders, k.hooks.Stop)
+	m.done = auto.Tool().Spec().Name
+	if err := k.rules(append(slices.Clone(k.cfg.Tools), auto.Tool())); err != nil { // it may be offered later
+		return err
 	}
 	for _, tool := range k.cfg.Tools {
 		m.tools = append(m.tools, tool.Spec().Name)
@@ -132,7 +130,7 @@ func (m *Main) open(ctx context.Context, cfg MainConfig) error {
 		ID: k.me.id, Agent: k.cfg, History: history.Messages, Box: box, Post: s.sup.Post,
 		Session: conversationSession{s}, Hooks: mainHooks{m}, Feed: &s.feed,
 		Mail:      func(withheld func(mailbox.Mail) bool) agent.Mail { return &mail{s: s, box: box, skip: withheld} },
-		Autopilot: auto, Begin: cfg.Begin, Done: cfg.Done,
+		Autopilot: auto, Driven: cfg.Autopilot, Begin: cfg.Begin, Done: cfg.Done,
 	})
 	if err != nil {
 		return errors.Join(err, t.Close())
@@ -173,7 +171,12 @@ func (s *Session) say(from task.ID, notes ...string) {
 func (m *Main) Model() string { return m.model }
 
 // Tools are the names of the agent's tools.
-func (m *Main) Tools() []string { return m.tools }
+func (m *Main) Tools() []string {
+	if m.Mode() != conversation.AutopilotMode {
+		return m.tools
+	}
+	return append(slices.Clip(m.tools), m.done)
+}
 
 // Waited are the tasks that [conversation.Conversation.Settle] waits for now.
 func (m *Main) Waited() (tasks []task.Record) {

@@ -417,6 +417,8 @@ type ConfigureRequest struct {
 	Model    *string   `json:"model,omitempty"`           // a name or an alias
 	Mode     *string   `json:"permission_mode,omitempty"` // default, acceptEdits, plan, dontAsk or bypassPermissions
 	Thinking *Thinking `json:"thinking,omitempty"`
+
+	SessionMode *string `json:"session_mode,omitempty"` // interactive or autopilot, from the next prompt on
 }
 
 // Thinking is how much the model is asked to think; the zero value leaves it to the
@@ -434,7 +436,9 @@ type Settings struct {
 	Model    string   `json:"model"` // the full name
 	Mode     string   `json:"permission_mode"`
 	Thinking Thinking `json:"thinking"`
-	Window   int64    `json:"context_window,omitempty"` // tokens that the model can read; 0: not known
+
+	SessionMode string `json:"session_mode"`             // interactive or autopilot
+	Window      int64  `json:"context_window,omitempty"` // tokens that the model can read; 0: not known
 }
 
 // Completion is a call of task_complete that was not held back by a hook.

@@ -13,8 +13,9 @@ import (
 
 func (a *app) configure() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "configure [--json] [--model MODEL] [--permission-mode MODE] [--effort LEVEL] [--max-thinking-tokens N] [SESSION]",
-		Short: "Show or change the model, permission mode and thinking of a live session",
+		Use: "configure [--json] [--model MODEL] [--permission-mode MODE] [--effort LEVEL] [--max-thinking-tokens N] " +
+			"[--mode MODE] [SESSION]",
+		Short: "Show or change the model, modes and thinking of a live session",
 		Long: "Change the settings of the main agent of a live session, by default the only one of this folder, and print\n" +
 			"them. A change applies from the next call of the model on. Agents that the session starts later begin with\n" +
 			"the new settings; agents at work keep theirs. A new host of the session begins with its own flags again.\n" +
@@ -27,6 +28,7 @@ func (a *app) configure() *cobra.Command {
 	mode := f.String("permission-mode", "", "default, acceptEdits, plan, dontAsk or bypassPermissions")
 	effort := f.String("effort", "", "how much the model thinks: low, medium, high, xhigh or max; default: as the provider does")
 	tokens := f.Int("max-thinking-tokens", 0, "most tokens of thinking in a reply; 0: no limit, -1: no thinking")
+	session := f.String("mode", "", "session mode: interactive, or autopilot, which reminds until the work is marked as complete")
 	asJSON := f.Bool("json", false, "print the settings as JSON")
 	all := everywhere(cmd)
 	cmd.RunE = func(cmd *cobra.Command, words []string) error {
@@ -36,6 +38,9 @@ func (a *app) configure() *cobra.Command {
 		}
 		if f.Changed("permission-mode") {
 			req.Mode = mode
+		}
+		if f.Changed("mode") {
+			req.SessionMode = session
 		}
 		if f.Changed("effort") || f.Changed("max-thinking-tokens") {
 			req.Thinking = &control.Thinking{Effort: *effort, Tokens: *tokens}
@@ -47,8 +52,8 @@ func (a *app) configure() *cobra.Command {
 		if *asJSON {
 			return printJSON(a.Stdout, now)
 		}
-		_, err = fmt.Fprintf(a.Stdout, "model: %s\npermission mode: %s\nthinking: %s\n",
-			cell(now.Model, 80), cell(now.Mode, 40), thinkingText(now.Thinking))
+		_, err = fmt.Fprintf(a.Stdout, "model: %s\npermission mode: %s\nthinking: %s\nsession mode: %s\n",
+			cell(now.Model, 80), cell(now.Mode, 40), thinkingText(now.Thinking), cell(now.SessionMode, 40))
 		return err
 	}
 	return cmd

@@ -56,9 +56,9 @@ func NewAutopilot(most int, stop func(context.Context, agent.TurnResult, int) st
 // Tool is the tool that ends the work.
 func (a *Autopilot) Tool() agent.Tool { return usertools.NewDone(a.veto) }
 
-// reminders is how often it reminds for one prompt.
-func (a *Autopilot) reminders() int {
-	if a == nil {
+// reminders is how often it reminds for one prompt, if it is on.
+func (a *Autopilot) reminders(on bool) int {
+	if a == nil || !on {
 		return 0
 	}
 	return a.most

@@ -84,8 +84,8 @@ type Hooks interface {
 	Failed(ctx context.Context, err error, answer string)
 }
 
-// Config is what a conversation is made of. All but Autopilot, Begin and Done is
-// required.
+// Config is what a conversation is made of. All but Autopilot, Driven, Begin and
+// Done is required.
 type Config struct {
 	ID      task.ID // of the session
 	Agent   agent.Config
@@ -97,7 +97,8 @@ type Config struct {
 	Hooks   Hooks
 	Feed    *Feed
 
-	Autopilot *Autopilot
+	Autopilot *Autopilot // nil: there can be none
+	Driven    bool       // the conversation begins on autopilot
 
 	// Begin and Done are called at every turn, in order, on the goroutine of Run.
 	Begin func(origin string)
@@ -121,6 +122,8 @@ type Conversation struct {
 
 	started bool   // Hooks.Start was called; of the goroutine of Run
 	opening string // what it said, until a turn has it
+	offered bool   // the agent has the tool that ends the work
+	beside  bool   // the turn was answered without the agent: no work is left of it
 
 	order sync.Mutex // held while a prompt is written and accepted: they come in the order of their numbers
 	host  hosting
@@ -129,6 +132,7 @@ type Conversation struct {
 	state   State
 	cancel  context.CancelCauseFunc // of the turn that is running
 	last    Turn                    // that has ended
+	driver  *Autopilot              // of the turn that is running; nil: it is not on autopilot
 	changed chan struct{}           // closed and replaced at every change
 }
 
@@ -147,7 +151,7 @@ func Open(cfg Config) (*Conversation, error) {
 		return nil, err
 	}
 	cfg.Feed.seed(cfg.History)
-	c.state = State{Phase: Idle, Most: cfg.Autopilot.reminders()}
+	c.state = State{Phase: Idle, Most: cfg.Autopilot.reminders(cfg.Driven)}
 	for _, x := range mail {
 		if isPrompt(x) {
 			c.state.Passed = x.Seq
@@ -327,19 +331,43 @@ func (c *Conversation) SetModel(s agent.ModelSettings) error { return c.loop.Set
 // Messages are what was said so far.
 func (c *Conversation) Messages() []agent.Message { return c.loop.Messages() }
 
-// Mode is autopilot or interactive.
+// The modes of a conversation.
+const (
+	AutopilotMode   = "autopilot"
+	InteractiveMode = "interactive"
+)
+
+// Mode is the mode of the conversation.
 func (c *Conversation) Mode() string {
-	if c.cfg.Autopilot != nil {
-		return AutopilotOrigin
+	if s, _ := c.State(); s.Most > 0 {
+		return AutopilotMode
 	}
-	return "interactive"
+	return InteractiveMode
+}
+
+// SetMode changes it from the next prompt on; reminders that are due are not sent any
+// more. It reports whether there is such a mode.
+func (c *Conversation) SetMode(mode string) bool {
+	if mode != InteractiveMode && (mode != AutopilotMode || c.cfg.Autopilot == nil) {
+		return false
+	}
+	_, _ = c.apply(Event{Verb: SetMode, Most: c.cfg.Autopilot.reminders(mode == AutopilotMode)}) // every phase takes it
+	return true
+}
+
+// driving is the autopilot of the turn that is running; nil: there is none.
+func (c *Conversation) driving() *Autopilot {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.driver
 }
 
 // on takes in what the agent does, in the order in which others hear of it: a call
 // that completes the work is told of as a call first.
 func (c *Conversation) on(e agent.Event, next func(agent.Event)) {
+	driver := c.driving()
 	if e.Kind == agent.TurnDoneEvent && e.Result != nil && e.Err == nil {
-		res := c.cfg.Autopilot.answered(*e.Result)
+		res := driver.answered(*e.Result)
 		e.Result = &res
 	}
 	if w := c.watcher.Load(); w != nil {
@@ -349,7 +377,7 @@ func (c *Conversation) on(e agent.Event, next func(agent.Event)) {
 		next(e)
 	}
 	c.cfg.Feed.take(e)
-	done, ok := c.cfg.Autopilot.takeIn(e)
+	done, ok := driver.takeIn(e)
 	if !ok {
 		return
 	}

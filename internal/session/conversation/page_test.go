@@ -48,6 +48,8 @@ var rows = []struct {
 	{name: "`end_turn`: the model failed", event: Event{Verb: EndTurn, Failure: ModelFailure}},
 	{name: "`end_turn`: it failed otherwise", event: Event{Verb: EndTurn, Failure: OtherFailure}},
 	{name: "`complete`: on autopilot, the work is marked as complete", driven: true, event: Event{Verb: Complete}},
+	{name: "`set_mode`: the user ends the autopilot", driven: true, event: Event{Verb: SetMode}},
+	{name: "`set_mode`: the user begins it", event: Event{Verb: SetMode, Most: 1}},
 	{name: "`interrupt`: by the user", event: Event{Verb: Interrupt}},
 	{name: "`attach`: a client is attached", event: Event{Verb: Attach}},
 	{name: "`detach`: the last client has detached", event: Event{Verb: Detach}},

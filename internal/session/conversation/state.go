@@ -130,6 +130,7 @@ const (
 	Look      Verb = "look"      // the runner looks for what begins a turn
 	EndTurn   Verb = "end_turn"  // the turn has ended
 	Complete  Verb = "complete"  // on autopilot: the agent has marked its work as complete
+	SetMode   Verb = "set_mode"  // of the session, by the user
 	Interrupt Verb = "interrupt" // by the user
 	Attach    Verb = "attach"    // a client is attached
 	Detach    Verb = "detach"    // the last client has detached
@@ -142,7 +143,7 @@ const (
 
 // Verbs returns all verbs that [Apply] accepts.
 func Verbs() []Verb {
-	return []Verb{Offer, Accept, GiveUp, TakeBack, Look, EndTurn, Complete, Interrupt, Attach, Detach, Ceiling,
+	return []Verb{Offer, Accept, GiveUp, TakeBack, Look, EndTurn, Complete, SetMode, Interrupt, Attach, Detach, Ceiling,
 		BeginRun, Retire, EndRun, Close}
 }
 
@@ -155,6 +156,7 @@ type Event struct {
 	Alone    bool      // Look: nothing is at work whose end would begin a turn
 	Failure  Failure   // EndTurn
 	Finished bool      // EndTurn: a tool or a hook ended the turn, and with it the work
+	Most     int       // SetMode: reminders for one prompt from the next one on; 0: no autopilot
 }
 
 // Effect is what is to be done about an event.
@@ -251,6 +253,9 @@ func apply(s State, e Event) (State, []Effect, error) {
 		s = s.endTurn(e)
 	case Complete:
 		s.Unfinished = false
+	case SetMode:
+		s.Most = e.Most
+		s.Unfinished = s.Unfinished && e.Most > 0
 	case Interrupt:
 		s.Hold, s.Unfinished = InterruptHold, false
 		if s.Phase.running() {

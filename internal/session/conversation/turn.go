@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -58,7 +59,11 @@ func (c *Conversation) look(ctx context.Context, cancel context.CancelCauseFunc)
 		return Trigger{}, false
 	}
 	c.cancel = cancel
-	c.cfg.Autopilot.begin()
+	c.driver = nil
+	if c.state.Most > 0 {
+		c.driver = c.cfg.Autopilot
+	}
+	c.driver.begin()
 	for _, one := range effects {
 		if begun, ok := one.(BeginTurn); ok {
 			return begun.Trigger, true
@@ -75,10 +80,11 @@ func (c *Conversation) turn(ctx context.Context, t Trigger) {
 	if t.Origin == AutopilotOrigin {
 		prompt = texts("<system-reminder>\n" + strings.TrimSpace(autopilotReminder) + "\n</system-reminder>")
 	}
+	c.beside = false
 	c.cfg.Feed.begin(prompt, t.Origin)
 	res, err := c.answer(ctx, prompt, t)
 	if err == nil {
-		res = c.cfg.Autopilot.answered(res)
+		res = c.driving().answered(res)
 	}
 	c.cfg.Feed.end(res, err)
 	turn := Turn{Origin: t.Origin, Result: res, Err: err}
@@ -88,7 +94,7 @@ func (c *Conversation) turn(ctx context.Context, t Trigger) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.cancel, c.last = nil, turn
-	finished := res.Reason == "tool_end" || res.Reason == "gate_end"
+	finished := c.beside || res.Reason == "tool_end" || res.Reason == "gate_end"
 	_, _ = c.step(Event{Verb: EndTurn, At: time.Now(), Failure: failure(ctx, err), Finished: finished})
 }
 
@@ -119,6 +125,9 @@ func (c *Conversation) answer(ctx context.Context, prompt []agent.Block, t Trigg
 	}
 	before := append(texts(c.opening), texts(added)...)
 	c.opening = ""
+	if err := c.offer(); err != nil {
+		return agent.TurnResult{Reason: "error"}, err
+	}
 	res, err := c.loop.Answer(ctx, int64(t.Prompt.Seq), append(before, prompt...)...)
 	var limit *agent.LimitError
 	if err != nil && ctx.Err() == nil && !errors.As(err, &limit) {
@@ -127,10 +136,28 @@ func (c *Conversation) answer(ctx context.Context, prompt []agent.Block, t Trigg
 	return res, err
 }
 
+// offer gives the agent the tool that ends the work in turns on autopilot, and only then.
+func (c *Conversation) offer() error {
+	driver := c.driving()
+	if c.cfg.Autopilot == nil || c.offered == (driver != nil) {
+		return nil
+	}
+	tools := c.cfg.Agent.Tools
+	if driver != nil {
+		tools = append(slices.Clip(tools), driver.Tool())
+	}
+	if err := c.loop.SetTools(tools); err != nil {
+		return err
+	}
+	c.offered = driver != nil
+	return nil
+}
+
 // aside is the answer to a prompt that the model does not read.
 func (c *Conversation) aside(
 	ctx context.Context, t Trigger, res agent.TurnResult, err error,
 ) (agent.TurnResult, error) {
+	c.beside = true
 	return res, errors.Join(err, c.withdraw(ctx, t.Prompt.Seq))
 }
 
