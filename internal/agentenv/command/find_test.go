@@ -156,7 +156,7 @@ func TestFindUntrusted(t *testing.T) {
 
 func TestFindUnknown(t *testing.T) {
 	c, _ := world(t, true)
-	for name, near := range map[string]string{"reveiw": "review", "rev": "review", "reserch": "research", "new-pag": "web:new-page"} {
+	for name, near := range map[string]string{"revieww": "review", "rev": "review", "reserch": "research", "new-pag": "web:new-page"} {
 		_, err := c.Find(name)
 		var unknown *UnknownError
 		if !errors.As(err, &unknown) || !slices.Contains(unknown.Near, near) || !strings.Contains(err.Error(), "did you mean /") {
@@ -207,5 +207,19 @@ func TestEffects(t *testing.T) {
 		"allows Read without a question, while its prompt is worked on", "wants the model big"}
 	if got := Effects(c); !slices.Equal(got, want) {
 		t.Errorf("effects %q", got)
+	}
+}
+
+// A folder that loses its trust while its commands are read is not trusted.
+func TestCurrent(t *testing.T) {
+	project := plant(t, map[string]string{".claude/commands/ship.md": "Ship: !`make`"})
+	env := func(string) string { return "" }
+	asked := 0
+	swapped := func() bool { asked++; return asked == 1 }
+	if one := find(t, Current(env, project, nil, skill.Catalog{}, swapped), "ship"); one.Trusted || len(one.Waits) != 1 {
+		t.Errorf("ship %+v", one)
+	}
+	if one := find(t, Current(env, project, nil, skill.Catalog{}, func() bool { return true }), "ship"); !one.Trusted {
+		t.Errorf("ship %+v", one)
 	}
 }
