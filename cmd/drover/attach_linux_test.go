@@ -223,14 +223,14 @@ func panes(t *testing.T, p *place) {
 			t.Fatalf("pane %s does not show %q:\n%s", pane, text, last)
 		}
 	}
-	tmux("new-session", "-d", "-x", "120", "-y", "40", "drover attach --new", ";", "set-option", "-g", "remain-on-exit", "on")
+	tmux("new-session", "-d", "-x", "120", "-y", "40", "drover attach --new --plain", ";", "set-option", "-g", "remain-on-exit", "on")
 	t.Cleanup(func() {
 		_ = exec.Command("tmux", "-S", filepath.Join(p.sockets(), "t"), "kill-server").Run() // it may have gone with its last pane
 	})
 	tmux("send-keys", "-t", "0.0", "good day", "Enter")
 	shows("0.0", "first words")
 	id := p.session("prompt")
-	tmux("split-window", "-t", "0", "drover attach "+id)
+	tmux("split-window", "-t", "0", "drover attach --plain "+id)
 	shows("0.1", "> good day")
 	tmux("send-keys", "-t", "0.1", "touch it, please", "Enter")
 	shows("0.0", "> touch it, please")

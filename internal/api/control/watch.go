@@ -52,15 +52,17 @@ type PieceKind string
 
 // The kinds of pieces.
 const (
-	OpenPiece   PieceKind = "open"   // the first of a stream: N is the newest piece that there is
-	GapPiece    PieceKind = "gap"    // what was here is kept no more
-	BeginPiece  PieceKind = "begin"  // a turn begins: Origin, and its prompt as Text
-	MailPiece   PieceKind = "mail"   // the agent was given a letter: Origin, Text
-	TextPiece   PieceKind = "text"   // what the agent writes, as it comes
-	CallPiece   PieceKind = "call"   // it calls a tool: Tool, Call, and the input as Text
-	ResultPiece PieceKind = "result" // what the tool has answered: Tool, Call, Text
-	NotePiece   PieceKind = "note"   // about the conversation, such as that it was summed up
-	EndPiece    PieceKind = "end"    // the turn has ended: Error if it went wrong
+	OpenPiece  PieceKind = "open"  // the first of a stream: N is the newest piece that there is
+	GapPiece   PieceKind = "gap"   // what was here is kept no more
+	BeginPiece PieceKind = "begin" // a turn begins: Origin, and its prompt as Text
+	MailPiece  PieceKind = "mail"  // the agent was given a letter: Origin, Text
+	TextPiece  PieceKind = "text"  // what the agent writes, as it comes
+	// ThinkingPiece is what the agent thinks, as it comes.
+	ThinkingPiece PieceKind = "thinking"
+	CallPiece     PieceKind = "call"   // it calls a tool: Tool, Call, and the input as Text
+	ResultPiece   PieceKind = "result" // what the tool has answered: Tool, Call, Text
+	NotePiece     PieceKind = "note"   // about the conversation, such as that it was summed up
+	EndPiece      PieceKind = "end"    // the turn has ended: Error if it went wrong
 )
 
 // Piece is a part of a conversation. The text of a piece may grow while it is the

@@ -36,8 +36,9 @@ func (a *app) attach() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "attach [SESSION|REF] [--new]",
 		Short: "Join a conversation, or watch a task and send to it",
-		Long: "Join the conversation of a session, from any number of terminals. Attach shows the end of the conversation,\n" +
-			"then what the agent writes, tasks that start and end, and questions. What you type is a prompt; /help lists\n" +
+		Long: "Join the conversation of a session in the terminal UI, from any number of terminals; see docs/terminal.md.\n" +
+			"With --plain, and where the terminal cannot be drawn on, attach shows the end of the conversation as lines, then\n" +
+			"what the agent writes, tasks that start and end, and questions. What you type is a prompt; /help lists\n" +
 			"commands. Ctrl-C interrupts the turn; pressed twice, or between turns, it leaves, as do Ctrl-D and /detach.\n" +
 			"A session without a host gets a detached one. Without a name, attach takes the only live conversation of this\n" +
 			"folder, or the last one. The host keeps running without you until its work is done.\n" +
@@ -56,12 +57,16 @@ func (a *app) attach() *cobra.Command {
 	f.StringVar(&c.Agent, "agent", "", "the type of agent, if a host has to be started")
 	f.StringVar(&c.Mode, "permission-mode", "",
 		"permission mode, if a host has to be started: "+strings.Join(permissionModes(), ", "))
+	plain := plainFlag(cmd)
 	a.completePrompt(cmd)
 	all := everywhere(cmd)
 	cmd.RunE = func(cmd *cobra.Command, words []string) error {
 		ctx := cmd.Context()
 		if *fresh && len(words) > 0 {
 			return usage("--new and SESSION are mutually exclusive", "give one of them")
+		}
+		if *fresh && a.screened(*plain) {
+			return a.show(ctx, Screen{Connect: a.connection(c)})
 		}
 		if *fresh {
 			return a.converse(ctx, func(ctx context.Context) (Session, error) { return a.attachedTo(ctx, c) })
@@ -77,7 +82,7 @@ func (a *app) attach() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return a.converse(ctx, func(ctx context.Context) (Session, error) {
+		connect := func(ctx context.Context) (Session, error) {
 			if c.Session == "" && s.Info().Live {
 				c.Session = s.Info().Session // the next time it has ended
 				return s, nil
@@ -88,7 +93,11 @@ func (a *app) attach() *cobra.Command {
 					Fix:     "attach to one of its tasks, see `drover ps -a`"}
 			}
 			return a.attachedTo(ctx, c)
-		})
+		}
+		if a.screened(*plain) {
+			return a.show(ctx, Screen{Connect: connect})
+		}
+		return a.converse(ctx, connect)
 	}
 	return cmd
 }

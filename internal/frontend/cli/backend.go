@@ -72,6 +72,8 @@ type opener interface {
 	// with what p says; started says which. The prompt of p is only given to a host
 	// that is started.
 	Conversation(ctx context.Context, p Prompt, id task.ID) (s Session, started bool, err error)
+	// Screen shows the terminal UI until the user leaves it.
+	Screen(ctx context.Context, s Screen) (Left, error)
 }
 
 // surroundings is what agents of the folder are given, as a session would read it.

@@ -168,7 +168,7 @@ func New(d Deps) *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usage(err.Error(), "see `"+cmd.CommandPath()+" --help`")
 	})
-	root.AddCommand(a.run(), a.ps(), a.logs(), a.attach(), a.result(), a.inspect(), a.wait(), a.stop(), a.promote(),
+	root.AddCommand(a.run(), a.ps(), a.logs(), a.attach(), a.top(), a.result(), a.inspect(), a.wait(), a.stop(), a.promote(),
 		a.send(), a.pause(), a.resume(), a.approvals(), a.configure(),
 		a.sessions(), a.doctor(), a.version(), a.mcp(), a.agentCommand(), a.monitorCommand(), a.agentsCommand(), a.demo(),
 		a.commandsCommand(), a.skillsCommand(),
@@ -177,7 +177,7 @@ func New(d Deps) *cobra.Command {
 		a.modelsCommand())
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.AddCommand(a.completion(root))
-	a.summary(root)
+	a.root(root)
 	arrange(root)
 	return root
 }

@@ -100,6 +100,7 @@ func isResume(args []string) bool {
 	var p Prompt
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	p.add(flags)
+	flags.Bool("plain", false, "")
 	flags.Usage = func() {} // --help is for somebody else
 	return len(args) > 0 && strings.HasPrefix(args[0], "-") && flags.Parse(args) == nil && (p.Continue || p.Resume != "")
 }
@@ -158,6 +159,7 @@ func (a *app) resumableCommand() *cobra.Command {
 // with somebody at a terminal.
 func (a *app) resumeCommand() *cobra.Command {
 	p := Prompt{Attach: true}
+	var plain *bool
 	cmd := &cobra.Command{
 		Use:           "drover (--resume ID | --continue) [flags]",
 		Short:         "Resume a conversation",
@@ -182,11 +184,16 @@ func (a *app) resumeCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return there.converse(ctx, func(ctx context.Context) (Session, error) { return there.conversation(ctx, p, id) })
+			connect := func(ctx context.Context) (Session, error) { return there.conversation(ctx, p, id) }
+			if there.screened(*plain) {
+				return there.show(ctx, Screen{Connect: connect})
+			}
+			return there.converse(ctx, connect)
 		},
 	}
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err.Error(), "see `drover -p --help`") })
 	p.add(cmd.Flags())
+	plain = plainFlag(cmd)
 	a.completePrompt(cmd)
 	return cmd
 }

@@ -17,7 +17,7 @@ type group struct {
 func groups() []group {
 	return []group{
 		{"run", "Run:", []string{"run", "agent", "workflow", "monitor", "remote", "demo"}},
-		{"watch", "Watch:", []string{"ps", "logs", "result", "inspect", "wait", "attach"}},
+		{"watch", "Watch:", []string{"ps", "logs", "result", "inspect", "wait", "attach", "top"}},
 		{"steer", "Steer:", []string{"stop", "send", "pause", "resume", "promote", "approvals", "configure"}},
 		{"agents", "Agents:", []string{"agents", "commands", "skills", "models", "permissions", "mcp"}},
 		{"project", "Project:", []string{"sessions", "todo", "memory", "stats", "teleport", "trust"}},
@@ -53,6 +53,7 @@ func examples() map[string][]string {
 		"inspect": {"drover inspect b1a2b3c4d | jq .status"},
 		"wait":    {"drover wait b1a2b3c4d", "drover wait --any --timeout 10m unit lint"},
 		"attach":  {"drover attach", "drover attach --new --model opus", "drover attach b1a2b3c4d"},
+		"top":     {"drover top", "drover top --all-sessions s1b2c3d4e"},
 
 		"stop": {"drover stop server", "drover stop --grace 10s b1a2b3c4d", "drover stop --all"},
 		"send": {`drover send a1b2c3d4e "leave the tests alone"`, "drover send --key ctrl-c python",
@@ -161,7 +162,7 @@ func otherWords() map[string]string {
 		"clean": "sessions rm --old",
 		"show":  "inspect", "get": "inspect", "describe": "inspect", "info": "inspect",
 		"watch": "logs -f", "tail": "logs -f", "follow": "logs -f", "log": "logs", "output": "logs", "cat": "logs",
-		"ls": "ps", "list": "ps", "tasks": "ps", "task": "ps", "jobs": "ps", "status": "ps", "top": "ps", "history": "ps -a",
+		"ls": "ps", "list": "ps", "tasks": "ps", "task": "ps", "jobs": "ps", "status": "ps", "history": "ps -a",
 		"start": "run -d", "exec": "run", "spawn": "run -d", "bg": "promote", "fg": "attach", "detach": "run -d",
 		"open": "attach",
 		"tell": "send", "message": "send", "write": "send", "type": "send", "continue": "resume", "unpause": "resume",

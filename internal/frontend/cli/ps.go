@@ -77,7 +77,7 @@ func (a *app) ps() *cobra.Command {
 			spendColumns(rows, records, used)
 		}
 		text := a.layOut(rows, ofTasks(rows, records))
-		if line := awaySessions(records); line != "" {
+		if line := task.CloudSessions(records); line != "" {
 			text = append(text, line+"\n"...)
 		}
 		if _, err := a.Stdout.Write(text); err != nil {

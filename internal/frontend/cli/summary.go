@@ -12,16 +12,8 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// summary is `drover` by itself: what there is, and what to type next. Without
-// words it also lists the flags of prompts, which stand before all commands.
-func (a *app) summary(root *cobra.Command) {
-	root.Long = "Drover runs, watches and steers the background work of coding agents.\n" +
-		"\n" +
-		"  drover -p \"PROMPT\"          answers a prompt; see `drover -p --help`\n" +
-		"  drover --continue           resumes the last conversation; --resume ID another one"
-	root.RunE = func(cmd *cobra.Command, _ []string) error { return a.printSummary(cmd.Context(), cmd) }
-}
-
+// printSummary is `drover` by itself without a terminal: what there is, and what to type
+// next.
 func (a *app) printSummary(ctx context.Context, cmd *cobra.Command) error {
 	known, err := a.Known(ctx, true, false)
 	if err != nil {
@@ -46,7 +38,7 @@ func (a *app) printSummary(ctx context.Context, cmd *cobra.Command) error {
 		}
 		fmt.Fprintf(out, "session %s  %s%s\n", k.Info().Session, excerpt.Line(excerpt.Plain(k.Info().Title), 60),
 			teams(liveTeams(page.Tasks)))
-		if pill := Pill(page.Tasks); pill != "" {
+		if pill := task.PillLabel(page.Tasks); pill != "" {
 			fmt.Fprintf(out, "  %s\n", pill)
 		}
 		for _, r := range page.Tasks[:min(10, len(page.Tasks))] {

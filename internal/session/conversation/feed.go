@@ -17,7 +17,8 @@ const (
 	feedPieces = 2000
 	feedBytes  = 1 << 20
 	feedText   = 64 << 10 // of one piece of what the agent writes
-	feedPart   = 2 << 10  // of an input, a result or a letter
+	feedPart   = 2 << 10  // of a result or a letter
+	feedInput  = 16 << 10 // of an input: an edit is shown as a diff
 	feedSeed   = 50       // messages of an earlier host
 )
 
@@ -64,9 +65,23 @@ func (f *Feed) write(text string) {
 		return
 	}
 	f.said = true
+	f.grow(control.TextPiece, text)
+}
+
+// think adds to what the agent thinks.
+func (f *Feed) think(text string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if text = strings.ToValidUTF8(text, "\uFFFD"); text != "" {
+		f.grow(control.ThinkingPiece, text)
+	}
+}
+
+// grow adds to the newest piece if it is of the kind. The caller holds mu.
+func (f *Feed) grow(kind control.PieceKind, text string) {
 	n := len(f.pieces)
-	if n == 0 || f.pieces[n-1].Kind != control.TextPiece || len(f.pieces[n-1].Text)+len(text) > feedText {
-		f.push(control.Piece{Kind: control.TextPiece, Text: text})
+	if n == 0 || f.pieces[n-1].Kind != kind || len(f.pieces[n-1].Text)+len(text) > feedText {
+		f.push(control.Piece{Kind: kind, Text: text})
 		return
 	}
 	f.pieces[n-1].Text += text
@@ -194,6 +209,8 @@ func (f *Feed) part(p agent.Part) {
 	case agent.TextPart:
 		f.coming = f.coming || p.Text != ""
 		f.write(p.Text)
+	case agent.ThinkingPart:
+		f.think(p.Text)
 	case agent.VoidPart:
 		if f.coming {
 			f.coming = false
@@ -208,7 +225,7 @@ func (f *Feed) part(p agent.Part) {
 
 func call(tool, id, input string) control.Piece {
 	p := control.Piece{Kind: control.CallPiece, Tool: tool, Call: id}
-	p.Text, p.Cut = short(input, feedPart)
+	p.Text, p.Cut = short(input, feedInput)
 	return p
 }
 

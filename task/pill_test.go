@@ -1,4 +1,4 @@
-package cli
+package task_test
 
 import (
 	"testing"
@@ -32,22 +32,32 @@ func TestPill(t *testing.T) {
 		"2 local agents": some(2, task.LocalAgent), "1 background workflow": some(1, task.LocalWorkflow), "4 background tasks": some(1, task.LocalBash, 1, task.MonitorMCP, 2, task.LocalAgent),
 		"3 background tasks": some(3, task.MCPTask),
 	} {
-		if got := Pill(records); got != want {
+		if got := task.PillLabel(records); got != want {
 			t.Errorf("%+v: %q, want %q", records, got, want)
 		}
 	}
 }
 
-func TestLiveTeams(t *testing.T) {
-	mate := func(team string, s task.Status) task.Record {
-		return task.Record{Status: s, Team: &task.Team{Team: team}}
+// A remote plan that is the only background task says that it waits, and asks to be
+// looked at.
+func TestPillPlan(t *testing.T) {
+	plan := func(phase string) task.Record {
+		return task.Record{Kind: task.RemoteAgent, Status: task.Running, Backgrounded: true,
+			Progress: &task.Progress{Phase: phase, Remote: &task.RemoteSession{Type: "ultraplan"}}}
 	}
-	records := []task.Record{mate("a", task.Running), mate("a", task.Running), mate("b", task.Pending), mate("a", task.Running), mate("b", task.Running),
-		mate("c", task.Killed), {Status: task.Running}}
-	if n := liveTeams(records); n != 2 {
-		t.Errorf("%d teams", n)
-	}
-	if n := liveTeams(nil); n != 0 {
-		t.Errorf("%d teams of nobody", n)
+	other := task.Record{Kind: task.LocalBash, Status: task.Running, Backgrounded: true}
+	for _, c := range []struct {
+		records []task.Record
+		label   string
+		view    bool
+	}{
+		{[]task.Record{plan("needs_input")}, "◇ ultraplan needs your input", true},
+		{[]task.Record{plan("plan_ready")}, "◆ ultraplan ready", true},
+		{[]task.Record{plan("")}, "◇ 1 cloud session", false},
+		{[]task.Record{plan("plan_ready"), other}, "2 background tasks", false},
+	} {
+		if label, view := task.PillLabel(c.records), task.PillNeedsView(c.records); label != c.label || view != c.view {
+			t.Errorf("%q, %t; want %q, %t", label, view, c.label, c.view)
+		}
 	}
 }

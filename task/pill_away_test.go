@@ -1,4 +1,4 @@
-package cli
+package task_test
 
 import (
 	"testing"
@@ -11,7 +11,7 @@ func TestCloudSessions(t *testing.T) {
 	ended := task.Record{Kind: task.RemoteAgent, Status: task.Completed}
 	near := task.Record{Kind: task.LocalAgent, Status: task.Running}
 	for want, tasks := range map[string][]task.Record{"": {near, ended}, "◇ 1 cloud session": {far, near}, "◇ 2 cloud sessions": {far, ended, far}} {
-		if got := awaySessions(tasks); got != want {
+		if got := task.CloudSessions(tasks); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}

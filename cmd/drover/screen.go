@@ -1,0 +1,202 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/drover-dev/drover/internal/agentenv/todo"
+	"github.com/drover-dev/drover/internal/frontend/cli"
+	"github.com/drover-dev/drover/internal/frontend/tui"
+	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/task"
+)
+
+// Screen shows the terminal UI.
+func (b *backend) Screen(ctx context.Context, s cli.Screen) (cli.Left, error) {
+	stops, continued := make(chan os.Signal, 1), make(chan os.Signal, 1)
+	signal.Notify(continued, syscall.SIGCONT)
+	defer signal.Stop(continued)
+	o := tui.Options{
+		In: os.Stdin, Out: os.Stdout, Env: b.env, Version: b.version, Folder: b.cwd,
+		Connect: connection(s.Connect), Later: s.Later, Sessions: s.Conversations,
+		Switch: func(ctx context.Context, id task.ID) (tui.Connection, error) {
+			return connection(func(ctx context.Context) (cli.Session, error) { return s.Switch(ctx, id) })(ctx)
+		},
+		History: b.prompts(), Record: b.keepPrompt, Files: b.projectFiles, Todos: b.todos,
+		Suspends: stops, Continued: continued, TasksOnly: s.TasksOnly,
+	}
+	if !signal.Ignored(syscall.SIGTSTP) { // else nobody would continue it
+		signal.Notify(stops, syscall.SIGTSTP)
+		defer signal.Stop(stops)
+		o.Suspend = standStill
+	}
+	left, err := tui.Run(ctx, o)
+	return cli.Left{Session: left.Session, Note: left.Note}, err
+}
+
+// connection connects the terminal UI to the session that find finds.
+func connection(find func(context.Context) (cli.Session, error)) func(context.Context) (tui.Connection, error) {
+	return func(ctx context.Context) (tui.Connection, error) {
+		s, err := find(ctx)
+		if err != nil {
+			return tui.Connection{}, err
+		}
+		api, release, err := s.Open(ctx)
+		if err != nil {
+			return tui.Connection{}, fmt.Errorf("open session %s: %w", s.Info().Session, err)
+		}
+		info, err := api.Info(ctx)
+		if err != nil {
+			release()
+			return tui.Connection{}, err
+		}
+		return tui.Connection{API: api, Info: info, Release: release}, nil
+	}
+}
+
+// Bounds of the history of prompts of a project.
+const (
+	mostPrompts     = 1000
+	mostPromptBytes = 64 << 10 // of one that is kept
+	mostHistory     = 8 << 20  // bytes of the file that are read
+)
+
+func (b *backend) promptsFile() string {
+	return filepath.Join(b.root.Project(b.cwd).Dir(), "prompts.jsonl")
+}
+
+// prompts are those of before, oldest first. What cannot be read is passed over.
+func (b *backend) prompts() []string {
+	data, err := b.root.ReadFile(b.promptsFile(), mostHistory)
+	if err != nil {
+		return nil
+	}
+	var list []string
+	for line := range bytes.Lines(data) {
+		var text string
+		if json.Unmarshal(line, &text) == nil {
+			list = append(list, text)
+		}
+	}
+	return list[max(0, len(list)-mostPrompts):]
+}
+
+// keepPrompt adds a prompt to the history. A long file is cut to what is read of it.
+func (b *backend) keepPrompt(text string) error {
+	if len(text) > mostPromptBytes {
+		return nil
+	}
+	line, err := json.Marshal(text)
+	if err != nil {
+		return fmt.Errorf("encode a prompt for the history: %w", err)
+	}
+	line = append(line, '\n')
+	if info, err := b.root.Below().Lstat(b.promptsFile()); err == nil && info.Size() > mostHistory/2 {
+		var all []byte
+		for _, old := range b.prompts() {
+			if one, err := json.Marshal(old); err == nil {
+				all = append(append(all, one...), '\n')
+			}
+		}
+		return b.root.WriteAtomic(b.promptsFile(), append(all[max(0, len(all)-mostHistory/4):], line...))
+	}
+	f, err := b.root.Below().Open(b.promptsFile(), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	if err != nil {
+		return fmt.Errorf("open the history of prompts: %w", err)
+	}
+	_, err = f.Write(line)
+	return errors.Join(err, f.Close())
+}
+
+// Bounds of the list of files of a project.
+const (
+	mostFiles     = 20_000
+	mostFileBytes = 4 << 20
+)
+
+// projectFiles lists the files of the folder: those that git knows or would, else those
+// that are there.
+func (b *backend) projectFiles(ctx context.Context) ([]string, error) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	cmd := exec.CommandContext(ctx, "git", "ls-files", "-co", "--exclude-standard", "-z")
+	cmd.Dir, cmd.Env = b.cwd, b.env
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err == nil {
+		var list []string
+		r := bufio.NewScanner(io.LimitReader(out, mostFileBytes))
+		r.Split(splitNUL)
+		for len(list) < mostFiles && r.Scan() {
+			list = append(list, r.Text())
+		}
+		stop() // if there are more
+		if err = cmd.Wait(); err == nil || len(list) > 0 {
+			return list, nil
+		}
+	}
+	var list []string
+	err = filepath.WalkDir(b.cwd, func(path string, d fs.DirEntry, err error) error {
+		name := d.Name()
+		switch {
+		case err != nil:
+			return nil //nolint:nilerr // what cannot be read is not offered
+		case len(list) >= mostFiles:
+			return fs.SkipAll
+		case d.IsDir() && path != b.cwd && (strings.HasPrefix(name, ".") || name == "node_modules"):
+			return fs.SkipDir
+		case d.Type().IsRegular():
+			if rel, err := filepath.Rel(b.cwd, path); err == nil {
+				list = append(list, rel)
+			}
+		}
+		return nil
+	})
+	return list, err
+}
+
+// splitNUL splits at zero bytes.
+func splitNUL(data []byte, atEOF bool) (int, []byte, error) {
+	if i := bytes.IndexByte(data, 0); i >= 0 {
+		return i + 1, data[:i], nil
+	}
+	if atEOF {
+		return len(data), nil, nil // a name that was cut is none
+	}
+	return 0, nil, nil
+}
+
+// todos reads the to-dos of a session.
+func (b *backend) todos(ctx context.Context, id task.ID) ([]tui.Todo, error) {
+	name, err := todo.ListName(home.Lookup(b.env), string(id))
+	if err != nil || name == "" {
+		return nil, err
+	}
+	list, err := todo.At(b.root.Todos(name), false).List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]tui.Todo, 0, len(list.Items))
+	for _, it := range list.Items {
+		d := tui.Todo{ID: it.ID.String(), Text: it.Title(), Status: string(it.Status), Owner: it.Owner}
+		for _, w := range list.Waits(it) {
+			d.Blocked = append(d.Blocked, w.String())
+		}
+		out = append(out, d)
+	}
+	return out, nil
+}

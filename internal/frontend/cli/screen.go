@@ -1,0 +1,175 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/platform/excerpt"
+	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/task"
+)
+
+// Screen is what the terminal UI is opened on.
+type Screen struct {
+	// Connect finds the live host of the conversation, or starts one. It is called again
+	// when a host has gone.
+	Connect func(context.Context) (Session, error)
+	// Later says that nothing is started before the first prompt.
+	Later bool
+	// Conversations are those of the folder, and Switch finds the host of one of them; of
+	// a new one, if the ID is empty.
+	Conversations func(context.Context) ([]control.Info, error)
+	Switch        func(context.Context, task.ID) (Session, error)
+
+	TasksOnly bool // the list of tasks alone
+}
+
+// Left is how the user has left the terminal UI.
+type Left struct {
+	Session task.ID // empty: nothing was started
+	Note    string  // for people
+}
+
+// screened reports whether the terminal UI is shown: somebody looks, the terminal can be
+// drawn on, and nobody wants lines.
+func (a *app) screened(plain bool) bool {
+	term := home.Lookup(a.Env)("TERM")
+	return !plain && a.readsTerminal() && a.IsTerminal(a.Stdout) && term != "" && term != "dumb"
+}
+
+// plainFlag is the flag for the conversation in lines.
+func plainFlag(cmd *cobra.Command) *bool {
+	return cmd.Flags().Bool("plain", false, "show the conversation as lines, without the terminal UI")
+}
+
+// show opens the terminal UI on a conversation.
+func (a *app) show(ctx context.Context, s Screen) error {
+	s.Conversations = a.conversations
+	s.Switch = func(ctx context.Context, id task.ID) (Session, error) { return a.attachedTo(ctx, joining{Session: id}) }
+	left, err := a.Screen(ctx, s)
+	if left.Note != "" {
+		fmt.Fprintf(a.Stderr, "%s\n", excerpt.Plain(left.Note))
+	}
+	if err == nil && left.Session != "" && !s.TasksOnly {
+		a.note("left %s; `drover attach %s` comes back", left.Session, left.Session)
+	}
+	return err
+}
+
+// open is `drover` by itself at a terminal: the one live conversation of the folder, or
+// a new one.
+func (a *app) open(ctx context.Context, c joining, plain bool) error {
+	known, err := a.Known(ctx, true, false)
+	if err != nil {
+		return fmt.Errorf("list sessions: %w", err)
+	}
+	var live []Session
+	for _, s := range known {
+		if s.Info().Role == conversing && s.Info().Live {
+			live = append(live, s)
+		}
+	}
+	if len(live) == 1 {
+		c.Session = live[0].Info().Session
+	}
+	connect := a.connection(c)
+	if !a.screened(plain) {
+		return a.converse(ctx, connect)
+	}
+	return a.show(ctx, Screen{Connect: connect, Later: c.Session == ""})
+}
+
+// connection finds the host of one conversation, each time that it is called. A new
+// conversation is the same at every call.
+func (a *app) connection(c joining) func(context.Context) (Session, error) {
+	id := cmp.Or(c.Session, task.NewSessionID())
+	begun := c.Session != ""
+	return func(ctx context.Context) (Session, error) {
+		if begun {
+			c.Session = id
+			return a.attachedTo(ctx, c)
+		}
+		s, err := a.begin(ctx, c, id)
+		begun = err == nil
+		return s, err
+	}
+}
+
+// begin starts the host of a new conversation.
+func (a *app) begin(ctx context.Context, c joining, id task.ID) (Session, error) {
+	p := Prompt{Format: promptFormats()[0], Model: c.Model, Agent: c.Agent, Mode: c.Mode, Attach: true}
+	if err := a.check(ctx, &p, nil); err != nil {
+		return nil, err
+	}
+	return a.conversation(ctx, p, id)
+}
+
+// top is the list of tasks alone.
+func (a *app) top() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "top [SESSION]",
+		Short: "Watch and steer the tasks of a session in a list",
+		Long: "Show the tasks of a live session as a tree, with their states, what they cost and what they print, and steer\n" +
+			"them: stop, pause, send, open their conversations. Without SESSION, the only live session of this folder.",
+		Args:              takes(0, 1),
+		ValidArgsFunction: a.completeTasks(false),
+	}
+	all := everywhere(cmd)
+	cmd.RunE = func(cmd *cobra.Command, words []string) error {
+		ctx := cmd.Context()
+		if !a.screened(false) {
+			return usage("stdin or stdout is not a terminal that can be drawn on", "use `drover ps`")
+		}
+		known, err := a.Known(ctx, true, *all)
+		if err != nil {
+			return fmt.Errorf("list sessions: %w", err)
+		}
+		var s Session
+		switch {
+		case len(words) > 0:
+			if s, err = sessionOf(known, words[0]); err != nil {
+				return err
+			}
+		case len(known) == 1:
+			s = known[0]
+		case len(known) > 1:
+			return ambiguous(known)
+		default:
+			return &control.Error{Code: control.NotFound, Message: "this folder has no live session",
+				Fix: "start a task with `drover run -d`, or use --all-sessions"}
+		}
+		return a.show(ctx, Screen{TasksOnly: true, Connect: func(context.Context) (Session, error) { return s, nil }})
+	}
+	return cmd
+}
+
+// root is `drover` without a command.
+func (a *app) root(root *cobra.Command) {
+	var c joining
+	plain := plainFlag(root)
+	f := root.Flags()
+	f.StringVar(&c.Model, "model", "", "the model of a new conversation")
+	f.StringVar(&c.Agent, "agent", "", "the type of agent of a new conversation")
+	f.StringVar(&c.Mode, "permission-mode", "", "permission mode of a new conversation: "+strings.Join(permissionModes(), ", "))
+	root.Long = "Drover runs, watches and steers the background work of coding agents.\n" +
+		"\n" +
+		"  drover                      on a terminal, opens a conversation; see docs/terminal.md\n" +
+		"  drover -p \"PROMPT\"          answers a prompt; see `drover -p --help`\n" +
+		"  drover --continue           resumes the last conversation; --resume ID another one"
+	root.RunE = func(cmd *cobra.Command, _ []string) error {
+		w, terminal := a.Stdin.(io.Writer)
+		if !terminal || !a.IsTerminal(w) || !a.IsTerminal(a.Stdout) {
+			return a.printSummary(cmd.Context(), cmd)
+		}
+		if c.Model == "" && a.Model().Level != Good {
+			return a.printSummary(cmd.Context(), cmd)
+		}
+		return a.open(cmd.Context(), c, *plain)
+	}
+}

@@ -1,0 +1,617 @@
+package tui
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/frontend/tui/input"
+	"github.com/drover-dev/drover/internal/frontend/tui/panel"
+	"github.com/drover-dev/drover/internal/frontend/tui/transcript"
+	"github.com/drover-dev/drover/task"
+)
+
+// leaveTwice is how soon ctrl+c must be pressed again to leave.
+const leaveTwice = 2 * time.Second
+
+// key takes in a key.
+func (m *Model) key(msg tea.KeyPressMsg) tea.Cmd {
+	key := msg.String()
+	if key == "ctrl+l" {
+		return tea.ClearScreen
+	}
+	if key == "ctrl+z" {
+		return m.suspend()
+	}
+	switch m.screen {
+	case panelScreen:
+		return m.panelKey(msg)
+	case zoomScreen:
+		return m.zoomKey(msg)
+	case helpScreen:
+		m.screen = chatScreen
+		return nil
+	case leaveScreen:
+		return m.leaveKey(key)
+	case pickerScreen:
+		return m.pickerKey(msg)
+	}
+	if m.search != nil {
+		m.searchKey(msg)
+		return nil
+	}
+	if m.ask != nil && m.ask.armed(m.now) {
+		if cmd, taken := m.questionKey(msg); taken {
+			return cmd
+		}
+	}
+	if m.completionKey(key) {
+		return nil
+	}
+	return m.chatKey(msg)
+}
+
+// chatKey takes in a key of the conversation.
+func (m *Model) chatKey(msg tea.KeyPressMsg) tea.Cmd {
+	key := msg.String()
+	if key == "?" && !m.editor.Empty() {
+		return m.edit(msg)
+	}
+	width, height := m.width, m.talkHeight()
+	switch actionOf(m.bindings, key) {
+	case actSubmit:
+		return m.submit()
+	case actNewline:
+		m.editor = m.editor.Insert("\n")
+	case actInterrupt:
+		return m.escape()
+	case actClear:
+		return m.clear()
+	case actLeave:
+		if !m.editor.Empty() {
+			m.editor = m.editor.Delete()
+			return nil
+		}
+		return m.leave()
+	case actBackground:
+		return m.background()
+	case actTasks:
+		return m.openPanel()
+	case actTodos:
+		m.showTodos = !m.showTodos
+	case actOpen:
+		m.openBlock()
+	case actOpenAll:
+		m.talk.OpenAll()
+	case actQuestion:
+		m.later = map[string]bool{}
+		m.questions(m.open)
+	case actSearch:
+		m.search = &input.Search{}
+	case actComplete:
+		return m.startCompletion()
+	case actHelp:
+		m.screen = helpScreen
+	case actPageUp:
+		m.window.Scroll(m.talk, m.drawer, width, height, -max(1, height-2))
+	case actPageDown:
+		m.window.Scroll(m.talk, m.drawer, width, height, max(1, height-2))
+	case actLineUp:
+		m.window.Scroll(m.talk, m.drawer, width, height, -1)
+	case actLineDown:
+		m.window.Scroll(m.talk, m.drawer, width, height, 1)
+	case actBegin:
+		m.window.Begin(m.talk)
+	case actFollow:
+		m.window.Follow()
+	case actPrevious:
+		m.window.Select(m.talk, m.drawer, width, height, -1)
+	case actNext:
+		m.window.Select(m.talk, m.drawer, width, height, 1)
+	case actUp:
+		m.up()
+	case actDown:
+		m.down()
+	default:
+		return m.edit(msg)
+	}
+	return nil
+}
+
+// up moves up, to a prompt that waits, or to one of before.
+func (m *Model) up() {
+	if e, ok := m.editor.Up(m.editorWidth()); ok {
+		m.editor = e
+		return
+	}
+	if n := len(m.queue); n > 0 && m.editor.Empty() {
+		m.editor = m.editor.Set(m.queue[n-1])
+		m.queue = m.queue[:n-1]
+		return
+	}
+	m.editor, _ = m.editor.Older()
+}
+
+func (m *Model) down() {
+	e, ok := m.editor.Down(m.editorWidth())
+	if !ok {
+		e, _ = m.editor.Newer()
+	}
+	m.editor = e
+}
+
+// edit takes in a key of the editor.
+func (m *Model) edit(msg tea.KeyPressMsg) tea.Cmd {
+	m.editor = edited(m.editor, msg)
+	m.leaving = time.Time{}
+	return m.completions()
+}
+
+// edited is an editor after a key.
+func edited(e input.Editor, msg tea.KeyPressMsg) input.Editor {
+	switch msg.String() {
+	case "left":
+		return e.Left()
+	case "right", "ctrl+f":
+		return e.Right()
+	case "alt+b", "ctrl+left", "alt+left":
+		return e.WordLeft()
+	case "alt+f", "ctrl+right", "alt+right":
+		return e.WordRight()
+	case "home", "ctrl+a":
+		return e.Home()
+	case "end", "ctrl+e":
+		return e.End()
+	case "backspace", "ctrl+h", "shift+backspace":
+		return e.Backspace()
+	case "delete":
+		return e.Delete()
+	case "ctrl+w", "alt+backspace":
+		return e.DeleteWord()
+	case "alt+d":
+		return e.DeleteWordRight()
+	case "ctrl+u":
+		return e.DeleteToHome()
+	case "ctrl+k":
+		return e.DeleteToEnd()
+	case "ctrl+y":
+		return e.Yank()
+	case "ctrl+_", "ctrl+/":
+		return e.Undo()
+	}
+	if msg.Text != "" {
+		return e.Insert(msg.Text)
+	}
+	return e
+}
+
+// paste takes in what was pasted.
+func (m *Model) paste(text string) tea.Cmd {
+	switch {
+	case m.send != nil:
+		m.send.editor = m.send.editor.Paste(text)
+	case m.screen == zoomScreen:
+		m.zoom.editor = m.zoom.editor.Paste(text)
+	case m.screen == pickerScreen:
+		m.picker.query += strings.Join(strings.Fields(text), " ")
+	case m.screen != chatScreen:
+	case m.ask != nil && m.ask.typing:
+		m.ask.editor = m.ask.editor.Paste(text)
+	default:
+		m.editor = m.editor.Paste(text)
+		return m.completions()
+	}
+	return nil
+}
+
+// wheel scrolls.
+func (m *Model) wheel(msg tea.MouseWheelMsg) {
+	n := 3
+	if msg.Button == tea.MouseWheelUp {
+		n = -3
+	}
+	if m.screen == chatScreen {
+		m.window.Scroll(m.talk, m.drawer, m.width, m.talkHeight(), n)
+	}
+}
+
+// searchKey takes in a key of the search in the history.
+func (m *Model) searchKey(msg tea.KeyPressMsg) {
+	s := *m.search
+	switch key := msg.String(); key {
+	case "esc", "ctrl+c", "ctrl+g":
+		m.search = nil
+		return
+	case "enter", "tab", "right", "left":
+		if text, ok := s.Found(); ok {
+			m.editor = m.editor.Set(text)
+		}
+		m.search = nil
+		return
+	case "ctrl+r", "up":
+		s = m.editor.Find(s, s.Query, true)
+	case "backspace", "ctrl+h":
+		if r := []rune(s.Query); len(r) > 0 {
+			s = m.editor.Find(input.Search{}, string(r[:len(r)-1]), false)
+		}
+	default:
+		if msg.Text != "" {
+			s = m.editor.Find(s, s.Query+msg.Text, false)
+		}
+	}
+	m.search = &s
+}
+
+// openBlock opens what is chosen, or the last that can be.
+func (m *Model) openBlock() {
+	id := m.window.Selected
+	for i := len(m.talk.Blocks) - 1; id == 0 && i >= 0; i-- {
+		if m.talk.Blocks[i].Folded() {
+			id = m.talk.Blocks[i].ID
+		}
+	}
+	m.talk.Toggle(id)
+}
+
+// escape gives up what is under way: a choice, the turn.
+func (m *Model) escape() tea.Cmd {
+	switch {
+	case m.window.Selected != 0:
+		m.window.Selected = 0
+		m.window.Follow()
+	case m.busy():
+		return m.interrupt()
+	case m.window.Scrolled:
+		m.window.Follow()
+	}
+	return nil
+}
+
+// clear is ctrl+c.
+func (m *Model) clear() tea.Cmd {
+	again := !m.leaving.IsZero() && m.now.Sub(m.leaving) < leaveTwice
+	m.leaving = m.now
+	switch {
+	case !m.editor.Empty():
+		m.editor = m.editor.Clear()
+		m.complete = m.complete.none()
+		m.leaving = time.Time{}
+	case again:
+		return m.leave()
+	case m.busy():
+		m.say("interrupted; ctrl+c again leaves")
+		return m.interrupt()
+	default:
+		m.say("ctrl+c again leaves")
+	}
+	return nil
+}
+
+// suspend makes the program stand still.
+func (m *Model) suspend() tea.Cmd {
+	if m.o.Suspend == nil {
+		return nil
+	}
+	select {
+	case m.l.suspend <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// submit sends what is typed.
+func (m *Model) submit() tea.Cmd {
+	if m.editor.Before() != "" && m.editor.Behind() == "" && strings.HasSuffix(m.editor.Before(), "\\") {
+		m.editor = m.editor.Backspace().Insert("\n")
+		return nil
+	}
+	text := strings.TrimSpace(m.editor.Value())
+	if text == "" {
+		return nil
+	}
+	m.complete = m.complete.none()
+	word, rest, _ := strings.Cut(text, " ")
+	if strings.HasPrefix(word, "/") && !strings.HasPrefix(word, "//") && !strings.Contains(word[1:], "/") {
+		return m.command(text, strings.TrimPrefix(word, "/"), strings.TrimSpace(rest))
+	}
+	if strings.HasPrefix(text, "//") {
+		text = text[1:]
+	}
+	m.editor = m.editor.Sent()
+	return m.give(text)
+}
+
+// give sends a prompt, or has it wait for the end of the turn.
+func (m *Model) give(text string) tea.Cmd {
+	m.window.Follow()
+	if m.busy() {
+		m.queue = append(m.queue, text)
+		return nil
+	}
+	return m.prompt(text)
+}
+
+// command does what a /command says.
+func (m *Model) command(text, name, rest string) tea.Cmd {
+	for _, c := range commands() {
+		if c.name == name && c.agent {
+			m.editor = m.editor.Sent()
+			return m.give(text)
+		}
+	}
+	switch name {
+	case "help":
+		m.screen = helpScreen
+	case "tasks":
+		m.editor = m.editor.Sent()
+		return m.openPanel()
+	case "todos":
+		m.showTodos = !m.showTodos
+	case "stop":
+		if rest == "" {
+			m.say("which task? /stop ID; the tasks are behind shift+down")
+			return nil
+		}
+		m.editor = m.editor.Sent()
+		return m.stop(false, rest)
+	case "interrupt":
+		m.editor = m.editor.Sent()
+		return m.interrupt()
+	case "resume":
+		m.editor = m.editor.Sent()
+		return m.openPicker()
+	case "new":
+		m.editor = m.editor.Sent()
+		if m.o.Switch == nil {
+			m.say("no new conversation can be begun from here")
+			return nil
+		}
+		return m.switchTo("")
+	case "detach":
+		m.farewell = ""
+		return tea.Quit
+	case "quit", "exit":
+		m.editor = m.editor.Sent()
+		return m.leave()
+	default:
+		m.say(fmt.Sprintf("there is no command /%s: see /help, or begin with // to send it", name))
+		return nil
+	}
+	m.editor = m.editor.Sent()
+	return nil
+}
+
+// openPanel shows the tasks.
+func (m *Model) openPanel() tea.Cmd {
+	m.screen, m.follows = panelScreen, ""
+	return tea.Batch(m.list(), m.followChosen())
+}
+
+// panelKey takes in a key of the panel.
+func (m *Model) panelKey(msg tea.KeyPressMsg) tea.Cmd {
+	if m.send != nil {
+		return m.sendKey(msg)
+	}
+	key := msg.String()
+	if key == "ctrl+c" || key == "ctrl+d" {
+		key = "esc"
+	}
+	a := m.tasks.Key(key, m.now)
+	r := a.Task
+	id := string(r.ID)
+	switch a.Do {
+	case panel.Leave:
+		if m.o.TasksOnly {
+			return tea.Quit
+		}
+		m.tasks.Close(m.now)
+		m.screen, m.follows = chatScreen, ""
+	case panel.Stop:
+		return m.stop(false, id)
+	case panel.Pause:
+		return m.act("pause", r, func(ctx context.Context, api control.API) error {
+			_, err := api.Pause(ctx, []string{id})
+			return err
+		})
+	case panel.Resume:
+		return m.act("let go on", r, func(ctx context.Context, api control.API) error {
+			_, err := api.Resume(ctx, control.ResumeRequest{Ref: id})
+			return err
+		})
+	case panel.Retry:
+		env := m.o.Env
+		return m.act("run again", r, func(ctx context.Context, api control.API) error {
+			_, err := api.Resume(ctx, control.ResumeRequest{Ref: id, Env: env})
+			return err
+		})
+	case panel.Background:
+		return m.promote(r)
+	case panel.Send:
+		m.send = &sending{to: r, editor: input.New(nil)}
+	case panel.Open:
+		return m.openZoom(r)
+	case panel.Follow:
+		return m.followChosen()
+	}
+	return nil
+}
+
+// sendKey takes in a key of a message for a task.
+func (m *Model) sendKey(msg tea.KeyPressMsg) tea.Cmd {
+	switch msg.String() {
+	case "esc", "ctrl+c":
+		m.send = nil
+	case "enter":
+		text, to := strings.TrimSpace(m.send.editor.Value()), m.send.to
+		m.send = nil
+		if text != "" {
+			return m.message(to, text)
+		}
+	default:
+		m.send.editor = edited(m.send.editor, msg)
+	}
+	return nil
+}
+
+// zoomed is one task that is looked at.
+type zoomed struct {
+	record task.Record
+	talk   *transcript.State
+	drawer *transcript.Drawer
+	window transcript.Window
+	editor input.Editor
+	asked  time.Time // when the messages were asked for
+	err    string
+}
+
+// zoomMessagesMost is how many messages of a task are shown.
+const zoomMessagesMost = 50
+
+// openZoom shows the conversation of an agent, or the output of other work.
+func (m *Model) openZoom(r task.Record) tea.Cmd {
+	m.screen, m.follows = zoomScreen, ""
+	m.tasks.Hold(r.ID, m.now)
+	m.zoom = zoomed{record: r, talk: &transcript.State{}, drawer: transcript.NewDrawer(m.theme), editor: input.New(nil)}
+	if r.Traits().Work == task.ByAgent {
+		return m.readZoom()
+	}
+	return m.read(r.ID, control.OutputRequest{Ref: string(r.ID), Tail: 1000, Max: 1 << 20}, true, zoomScreen)
+}
+
+// zoomPace is how often the messages of an agent are read.
+const zoomPace = 300 * time.Millisecond
+
+func (m *Model) readZoom() tea.Cmd {
+	r := m.zoom.record
+	if r.Traits().Work != task.ByAgent || m.now.Sub(m.zoom.asked) < zoomPace && !r.Status.Terminal() {
+		return nil
+	}
+	m.zoom.asked = m.now
+	return m.do(func(ctx context.Context, api control.API) tea.Msg {
+		list, err := api.Messages(ctx, control.MessagesRequest{Ref: string(r.ID), Limit: zoomMessagesMost})
+		return messages{r.ID, list, err}
+	})
+}
+
+func (m *Model) zoomMessages(msg messages) {
+	if m.screen != zoomScreen || m.zoom.record.ID != msg.id {
+		return
+	}
+	if m.zoom.err = errorText(msg.err); msg.err != nil {
+		return
+	}
+	next := transcript.Messages(msg.list.List)
+	next.Keep(m.zoom.talk)
+	m.zoom.talk = next
+	m.zoom.drawer.Reset()
+	if msg.list.Task.Status != "" {
+		m.zoom.record = msg.list.Task
+	}
+}
+
+// zoomKey takes in a key of one task.
+func (m *Model) zoomKey(msg tea.KeyPressMsg) tea.Cmd {
+	z := &m.zoom
+	height := m.zoomHeight()
+	switch msg.String() {
+	case "esc", "ctrl+c":
+		m.tasks.Hold("", m.now)
+		m.screen, m.follows = panelScreen, ""
+		return m.followChosen()
+	case "enter":
+		text := strings.TrimSpace(z.editor.Value())
+		if text == "" {
+			return nil
+		}
+		if !m.zoomTakes() {
+			m.say("this task takes no messages")
+			return nil
+		}
+		z.editor = input.New(nil)
+		return m.message(z.record, text)
+	case "pgup":
+		z.window.Scroll(z.talk, z.drawer, m.width, height, -max(1, height-2))
+	case "pgdown":
+		z.window.Scroll(z.talk, z.drawer, m.width, height, max(1, height-2))
+	case "ctrl+up", "shift+up", "up":
+		z.window.Scroll(z.talk, z.drawer, m.width, height, -1)
+	case "ctrl+down", "shift+down", "down":
+		z.window.Scroll(z.talk, z.drawer, m.width, height, 1)
+	case "ctrl+home":
+		z.window.Begin(z.talk)
+	case "ctrl+end":
+		z.window.Follow()
+	case "ctrl+o":
+		for i := len(z.talk.Blocks) - 1; i >= 0; i-- {
+			if z.talk.Blocks[i].Folded() {
+				z.talk.Toggle(z.talk.Blocks[i].ID)
+				break
+			}
+		}
+	case "alt+o":
+		z.talk.OpenAll()
+	default:
+		z.editor = edited(z.editor, msg)
+	}
+	return nil
+}
+
+// zoomTakes reports whether a message can be sent to the task.
+func (m *Model) zoomTakes() bool {
+	r := m.zoom.record
+	return r.Kind.IsAgent() || r.TTY && !r.Status.Terminal()
+}
+
+// leave ends the UI, or asks what becomes of what runs.
+func (m *Model) leave() tea.Cmd {
+	if !m.connected() || len(m.tasks.Summary().Live) == 0 && !m.busy() && len(m.queue) == 0 {
+		return tea.Quit
+	}
+	m.screen, m.choice = leaveScreen, 0
+	return nil
+}
+
+// leaveKey takes in a key of the dialog of leaving.
+func (m *Model) leaveKey(key string) tea.Cmd {
+	switch key {
+	case "up", "shift+tab", "ctrl+p":
+		m.choice = (m.choice + 2) % 3
+		return nil
+	case "down", "tab", "ctrl+n":
+		m.choice = (m.choice + 1) % 3
+		return nil
+	case "1", "2", "3":
+		m.choice = int(key[0] - '1')
+	case "enter":
+	case "esc", "q":
+		m.choice = 2
+	case "ctrl+c", "ctrl+d":
+		m.choice = 0
+	default:
+		return nil
+	}
+	m.screen = chatScreen
+	switch m.choice {
+	case 0:
+		return tea.Quit
+	case 1:
+		m.discards = true
+		var refs []string
+		for _, r := range m.tasks.Summary().Live {
+			refs = append(refs, string(r.ID))
+		}
+		if m.main.ID != "" && !m.main.Status.Terminal() {
+			refs = append(refs, string(m.main.ID))
+		}
+		if len(refs) == 0 {
+			return tea.Sequence(m.interrupt(), tea.Quit)
+		}
+		m.say("stopping …")
+		return m.stop(true, refs...)
+	}
+	return nil
+}

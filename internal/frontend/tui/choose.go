@@ -1,0 +1,220 @@
+package tui
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/frontend/tui/input"
+	"github.com/drover-dev/drover/task"
+)
+
+// completion is what is offered to complete what is typed.
+type completion struct {
+	sort    input.Sort
+	typed   string
+	options []string
+	at      int
+
+	files   []string
+	reading bool
+	readAt  time.Time
+}
+
+const (
+	mostOptions = 8
+	filesFor    = 10 * time.Second // before the files are read again
+)
+
+// none offers nothing; what was read of files stays.
+func (c completion) none() completion {
+	return completion{files: c.files, reading: c.reading, readAt: c.readAt}
+}
+
+// completions offers what fits to what is typed.
+func (m *Model) completions() tea.Cmd {
+	sort, typed := m.editor.Completing()
+	c := m.complete
+	if sort == input.NoCompletion {
+		m.complete = c.none()
+		return nil
+	}
+	var candidates []string
+	var cmd tea.Cmd
+	switch sort {
+	case input.Command:
+		for _, k := range commands() {
+			candidates = append(candidates, k.name)
+		}
+	case input.File:
+		candidates = c.files
+		cmd = m.readFiles()
+		c = m.complete
+	}
+	c.options = input.Rank(candidates, typed, mostOptions)
+	if sort != c.sort || typed != c.typed {
+		c.at = 0
+	}
+	c.sort, c.typed = sort, typed
+	c.at = min(c.at, max(0, len(c.options)-1))
+	m.complete = c
+	return cmd
+}
+
+func (m *Model) readFiles() tea.Cmd {
+	if m.o.Files == nil || m.complete.reading || m.complete.files != nil && m.now.Sub(m.complete.readAt) < filesFor {
+		return nil
+	}
+	m.complete.reading = true
+	l, files := m.l, m.o.Files
+	return func() tea.Msg {
+		if !l.enter() {
+			return nil
+		}
+		defer l.group.Done()
+		list, err := files(l.ctx)
+		return filesRead{list, err}
+	}
+}
+
+// startCompletion completes at once if only one thing fits.
+func (m *Model) startCompletion() tea.Cmd {
+	cmd := m.completions()
+	if len(m.complete.options) == 1 {
+		m.takeCompletion()
+	}
+	return cmd
+}
+
+// completionKey takes in a key while something is offered.
+func (m *Model) completionKey(key string) bool {
+	c := &m.complete
+	n := len(c.options)
+	if c.sort == input.NoCompletion || n == 0 {
+		return false
+	}
+	switch key {
+	case "up":
+		c.at = (c.at + n - 1) % n
+	case "down":
+		c.at = (c.at + 1) % n
+	case "tab":
+		m.takeCompletion()
+	case "enter":
+		if c.sort == input.Command && c.options[c.at] == c.typed {
+			return false // it is complete: it is done
+		}
+		m.takeCompletion()
+	case "esc":
+		m.complete = c.none()
+	default:
+		return false
+	}
+	return true
+}
+
+func (m *Model) takeCompletion() {
+	c := m.complete
+	text := c.options[c.at]
+	if !strings.HasSuffix(text, "/") {
+		text += " "
+	}
+	m.editor = m.editor.ReplaceBefore(len(c.typed), text)
+	m.complete = c.none()
+	if strings.HasSuffix(text, "/") {
+		m.completions()
+	}
+}
+
+// picking is the choice of another conversation.
+type picking struct {
+	list    []control.Info
+	query   string
+	at      int
+	err     string
+	loading bool
+}
+
+// openPicker shows the conversations of the folder.
+func (m *Model) openPicker() tea.Cmd {
+	if m.o.Sessions == nil || m.o.Switch == nil {
+		m.say("no other conversation can be opened from here")
+		return nil
+	}
+	m.screen, m.picker = pickerScreen, picking{loading: true}
+	l, sessions := m.l, m.o.Sessions
+	return func() tea.Msg {
+		if !l.enter() {
+			return nil
+		}
+		defer l.group.Done()
+		list, err := sessions(l.ctx)
+		return sessionsRead{list, err}
+	}
+}
+
+// found are the conversations that fit what is typed.
+func (p picking) found() []control.Info {
+	var out []control.Info
+	for _, i := range p.list {
+		if strings.Contains(strings.ToLower(i.Title+" "+string(i.Session)), strings.ToLower(p.query)) {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// pickerKey takes in a key of the choice.
+func (m *Model) pickerKey(msg tea.KeyPressMsg) tea.Cmd {
+	p := &m.picker
+	found := p.found()
+	switch key := msg.String(); key {
+	case "esc", "ctrl+c":
+		m.screen = chatScreen
+	case "up", "ctrl+p":
+		p.at = max(0, p.at-1)
+	case "down", "ctrl+n":
+		p.at = min(max(0, len(found)-1), p.at+1)
+	case "backspace", "ctrl+h":
+		if r := []rune(p.query); len(r) > 0 {
+			p.query, p.at = string(r[:len(r)-1]), 0
+		}
+	case "enter":
+		if p.at >= len(found) {
+			return nil
+		}
+		m.screen = chatScreen
+		id := found[p.at].Session
+		if id == m.info.Session {
+			return nil
+		}
+		if len(m.queue) > 0 {
+			m.say("prompts still wait for this conversation: send or clear them first")
+			return nil
+		}
+		return m.switchTo(id)
+	default:
+		if msg.Text != "" {
+			p.query, p.at = p.query+msg.Text, 0
+		}
+	}
+	return nil
+}
+
+// switchTo goes over to another conversation; to a new one, if the ID is empty.
+func (m *Model) switchTo(id task.ID) tea.Cmd {
+	m.unplug()
+	m.joining, m.lost, m.talk.Busy, m.sent, m.ask = true, "", false, "", nil
+	next := m.o.Switch
+	m.o.Connect = func(ctx context.Context) (Connection, error) {
+		c, err := next(ctx, id)
+		if err == nil {
+			id = c.Info.Session // a new one is the same from then on
+		}
+		return c, err
+	}
+	return m.connect(m.o.Connect)
+}

@@ -1,0 +1,162 @@
+package tui
+
+import "slices"
+
+// action is what a key does.
+type action string
+
+// The actions of keys, by their names in the table of [Bindings].
+const (
+	actSubmit     action = "submit"
+	actNewline    action = "newline"
+	actInterrupt  action = "interrupt"
+	actClear      action = "clear"
+	actLeave      action = "leave"
+	actBackground action = "background"
+	actTasks      action = "tasks"
+	actTodos      action = "todos"
+	actOpen       action = "open"
+	actOpenAll    action = "open all"
+	actQuestion   action = "question"
+	actSearch     action = "search"
+	actComplete   action = "complete"
+	actSuspend    action = "suspend"
+	actRedraw     action = "redraw"
+	actHelp       action = "help"
+	actPageUp     action = "page up"
+	actPageDown   action = "page down"
+	actLineUp     action = "line up"
+	actLineDown   action = "line down"
+	actBegin      action = "begin"
+	actFollow     action = "follow"
+	actPrevious   action = "previous block"
+	actNext       action = "next block"
+	actUp         action = "up"
+	actDown       action = "down"
+)
+
+// Binding is what some keys do in a part of the UI.
+type Binding struct {
+	Where string   // the part
+	Keys  []string // by their names in bubbletea
+	Does  string   // for people
+	do    action
+}
+
+// The parts of the UI that have keys.
+const (
+	inChat     = "Conversation"
+	inEditor   = "Writing a prompt"
+	inSearch   = "Search in the history"
+	inQuestion = "A question"
+	inPanel    = "Tasks"
+	inZoom     = "One task"
+	inLeave    = "Leaving"
+	inPicker   = "Resuming"
+)
+
+// Bindings is every key. docs/terminal.md has the same table.
+func Bindings() []Binding {
+	return []Binding{
+		{inChat, []string{"enter"}, "send the prompt; while the agent works it waits in the queue", actSubmit},
+		{inChat, []string{"shift+enter", "alt+enter", "ctrl+j"}, "a new line; so does enter behind a `\\`", actNewline},
+		{inChat, []string{"esc"}, "interrupt the turn, and nothing else", actInterrupt},
+		{inChat, []string{"ctrl+c"}, "clear what is typed; else interrupt the turn; else leave", actClear},
+		{inChat, []string{"ctrl+d"}, "leave, if nothing is typed", actLeave},
+		{inChat, []string{"ctrl+b"}, "move what the agent waits for to the background (twice in tmux)", actBackground},
+		{inChat, []string{"shift+down", "ctrl+t"}, "the tasks", actTasks},
+		{inChat, []string{"alt+t"}, "show or hide the to-dos", actTodos},
+		{inChat, []string{"ctrl+o"}, "open the chosen block, or the last one; again folds it", actOpen},
+		{inChat, []string{"alt+o"}, "open all blocks, or fold them", actOpenAll},
+		{inChat, []string{"ctrl+g"}, "go to the question that waits", actQuestion},
+		{inChat, []string{"ctrl+r"}, "search in the history", actSearch},
+		{inChat, []string{"tab"}, "complete a `/command` or an `@file`", actComplete},
+		{inChat, []string{"up"}, "a row up; in the first row the prompt before, or one that waits", actUp},
+		{inChat, []string{"down"}, "a row down; in the last row the prompt after", actDown},
+		{inChat, []string{"pgup"}, "a page up", actPageUp},
+		{inChat, []string{"pgdown"}, "a page down", actPageDown},
+		{inChat, []string{"shift+up", "ctrl+up"}, "a line up", actLineUp},
+		{inChat, []string{"ctrl+down"}, "a line down", actLineDown},
+		{inChat, []string{"ctrl+home"}, "to the begin of the conversation", actBegin},
+		{inChat, []string{"ctrl+end"}, "to its end, and follow it", actFollow},
+		{inChat, []string{"alt+up"}, "choose the block before that can be opened", actPrevious},
+		{inChat, []string{"alt+down"}, "choose the block after", actNext},
+		{inChat, []string{"ctrl+z"}, "stand still, as every program; `fg` comes back", actSuspend},
+		{inChat, []string{"ctrl+l"}, "draw the screen anew", actRedraw},
+		{inChat, []string{"?", "f1"}, "all keys; `?` if nothing is typed", actHelp},
+
+		{Where: inEditor, Keys: []string{"left", "right", "ctrl+f"}, Does: "move a character"},
+		{Where: inEditor, Keys: []string{"alt+b", "alt+f", "ctrl+left", "ctrl+right", "alt+left", "alt+right"}, Does: "move a word"},
+		{Where: inEditor, Keys: []string{"home", "end", "ctrl+a", "ctrl+e"}, Does: "move to the begin or the end of the line"},
+		{Where: inEditor, Keys: []string{"backspace", "ctrl+h", "delete"}, Does: "delete a character"},
+		{Where: inEditor, Keys: []string{"ctrl+w", "alt+backspace", "alt+d"}, Does: "delete a word"},
+		{Where: inEditor, Keys: []string{"ctrl+u", "ctrl+k"}, Does: "delete to the begin or the end of the line"},
+		{Where: inEditor, Keys: []string{"ctrl+y"}, Does: "insert what was deleted last"},
+		{Where: inEditor, Keys: []string{"ctrl+_", "ctrl+/"}, Does: "undo"},
+
+		{Where: inSearch, Keys: []string{"ctrl+r"}, Does: "the next older prompt that fits"},
+		{Where: inSearch, Keys: []string{"enter", "tab"}, Does: "take it, for editing"},
+		{Where: inSearch, Keys: []string{"esc", "ctrl+c", "ctrl+g"}, Does: "give up"},
+
+		{Where: inQuestion, Keys: []string{"up", "down"}, Does: "choose an answer"},
+		{Where: inQuestion, Keys: []string{"enter"}, Does: "give it"},
+		{Where: inQuestion, Keys: []string{"1", "2", "3", "4", "5", "6"}, Does: "give the answer with this number"},
+		{Where: inQuestion, Keys: []string{"space"}, Does: "mark an option, where several may be chosen"},
+		{Where: inQuestion, Keys: []string{"pgup", "pgdown"}, Does: "see the rest of a long call"},
+		{Where: inQuestion, Keys: []string{"esc"}, Does: "answer later; ctrl+g comes back"},
+
+		{Where: inPanel, Keys: []string{"up", "down", "pgup", "pgdown", "home", "end", "j", "k", "g", "G"}, Does: "choose a task"},
+		{Where: inPanel, Keys: []string{"enter", "right"}, Does: "open its conversation, or its output"},
+		{Where: inPanel, Keys: []string{"x"}, Does: "twice: stop it with everything below it, and show the receipt"},
+		{Where: inPanel, Keys: []string{"p"}, Does: "pause it, or let it go on"},
+		{Where: inPanel, Keys: []string{"b"}, Does: "move it to the background"},
+		{Where: inPanel, Keys: []string{"s"}, Does: "send it a message"},
+		{Where: inPanel, Keys: []string{"r"}, Does: "run it again, if it has ended and can go on"},
+		{Where: inPanel, Keys: []string{"a"}, Does: "show all tasks that have ended, or only those of the last 30 s"},
+		{Where: inPanel, Keys: []string{"esc", "q", "shift+down", "ctrl+t"}, Does: "back to the conversation"},
+
+		{Where: inZoom, Keys: []string{"enter"}, Does: "send what is typed to the task"},
+		{Where: inZoom, Keys: []string{"pgup", "pgdown", "ctrl+up", "ctrl+down", "ctrl+home", "ctrl+end"}, Does: "scroll"},
+		{Where: inZoom, Keys: []string{"ctrl+o", "alt+o"}, Does: "open the last block, or all"},
+		{Where: inZoom, Keys: []string{"esc"}, Does: "back to the tasks"},
+
+		{Where: inLeave, Keys: []string{"up", "down", "enter", "1", "2", "3"}, Does: "leave it running, stop it with a receipt, or stay"},
+		{Where: inLeave, Keys: []string{"esc"}, Does: "stay"},
+
+		{Where: inPicker, Keys: []string{"up", "down", "enter"}, Does: "choose a conversation; what is typed searches"},
+		{Where: inPicker, Keys: []string{"esc"}, Does: "stay in this one"},
+	}
+}
+
+// actionOf is what a key does in the conversation.
+func actionOf(bindings []Binding, key string) action {
+	for _, b := range bindings {
+		if b.Where == inChat && slices.Contains(b.Keys, key) {
+			return b.do
+		}
+	}
+	return ""
+}
+
+// slash is a command of the UI, or one that goes to the agent.
+type slash struct {
+	name, does string
+	agent      bool // it is sent as a prompt
+}
+
+// commands are those that can be typed.
+func commands() []slash {
+	return []slash{
+		{"help", "all keys and commands", false},
+		{"tasks", "the tasks", false},
+		{"todos", "show or hide the to-dos", false},
+		{"stop", "stop a task: /stop ID", false},
+		{"interrupt", "interrupt the turn", false},
+		{"resume", "go on with another conversation", false},
+		{"new", "begin another conversation; this one goes on", false},
+		{"compact", "sum the conversation up, to make room", true},
+		{"subconscious", "consolidate what was learned: /subconscious run", true},
+		{"detach", "leave; the work goes on", false},
+		{"quit", "leave, and say what becomes of what runs", false},
+	}
+}

@@ -1,0 +1,319 @@
+package tui
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/frontend/tui/input"
+	"github.com/drover-dev/drover/internal/frontend/tui/panel"
+	"github.com/drover-dev/drover/internal/frontend/tui/theme"
+	"github.com/drover-dev/drover/internal/frontend/tui/transcript"
+	"github.com/drover-dev/drover/task"
+)
+
+// screen says what has the keys.
+type screen int
+
+const (
+	chatScreen screen = iota
+	panelScreen
+	zoomScreen
+	helpScreen
+	leaveScreen
+	pickerScreen
+)
+
+// Model is all that the UI knows. Only [Model.Update] changes it, on one goroutine.
+type Model struct {
+	o        Options
+	l        *listener
+	theme    theme.Theme
+	bindings []Binding
+
+	width, height int
+	now           time.Time // of the last message
+
+	conn    Connection
+	epoch   int // of the connection; news of an earlier one is passed over
+	deaf    context.CancelFunc
+	info    control.Info
+	joining bool   // a connection is being made
+	lost    string // why there is none; empty: there is
+	losses  int    // hosts that went away before they told anything
+	onJoin  string // a prompt that waits for the connection
+
+	talk   *transcript.State
+	drawer *transcript.Drawer
+	window transcript.Window
+	main   task.Record // of the main agent, if it is a task
+	state  control.State
+	told   int64 // completions that were shown
+
+	editor   input.Editor
+	search   *input.Search // nil: none
+	complete completion
+	queue    []string // prompts that wait for the end of the turn
+	sent     string   // a prompt that was sent, while no turn has begun; empty: none
+	sentAt   time.Time
+	breaks   bool // the turn that it begins is to be interrupted
+	halted   bool // the turn was interrupted here: what waits goes back to the editor
+	notice   string
+	noticeAt time.Time
+	leaving  time.Time // when ctrl+c was pressed last for nothing
+
+	ask   *asking // the question that is shown; nil: none
+	open  []task.Question
+	later map[string]bool // by ID: put off
+
+	tasks  *panel.State
+	zoom   zoomed
+	screen screen
+	send   *sending // a message for a task is typed
+	choice int      // in the dialog of leaving
+	picker picking
+
+	todos     []Todo
+	showTodos bool
+
+	frame    int  // of the spinner
+	ticking  bool // a tick is on its way
+	follows  task.ID
+	farewell string
+	discards bool // what waits is not to be sent
+}
+
+// sending is a message for a task that is being typed.
+type sending struct {
+	to     task.Record
+	editor input.Editor
+}
+
+func newModel(o Options, l *listener) *Model {
+	m := &Model{
+		o: o, l: l, theme: theme.New(), bindings: Bindings(), now: o.Now(), width: 80, height: 24,
+		talk: &transcript.State{}, tasks: panel.New(), editor: input.New(o.History), later: map[string]bool{},
+		showTodos: true,
+	}
+	m.drawer = transcript.NewDrawer(m.theme)
+	if o.TasksOnly {
+		m.screen = panelScreen
+	}
+	return m
+}
+
+// Init implements [tea.Model].
+func (m *Model) Init() tea.Cmd {
+	if m.o.Later {
+		return nil
+	}
+	m.joining = true
+	return m.connect(m.o.Connect)
+}
+
+// tick moves the spinner and the clocks.
+type tick struct{}
+
+// noticeFor is how long a notice stays.
+const noticeFor = 6 * time.Second
+
+// say shows a notice above the editor.
+func (m *Model) say(text string) { m.notice, m.noticeAt = text, m.now }
+
+// Update implements [tea.Model].
+func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+	m.now = m.o.Now()
+	var cmd tea.Cmd
+	switch msg := msg.(type) {
+	case tea.WindowSizeMsg:
+		m.width, m.height = msg.Width, msg.Height
+	case tea.KeyPressMsg:
+		cmd = m.key(msg)
+	case tea.PasteMsg:
+		cmd = m.paste(msg.Content)
+	case tea.MouseWheelMsg:
+		m.wheel(msg)
+	case tick:
+		m.ticking = false
+		m.frame++
+		cmd = m.beat()
+	case news:
+		cmd = m.hear(msg)
+	default:
+		cmd = m.done(msg)
+	}
+	if m.notice != "" && m.now.Sub(m.noticeAt) > noticeFor {
+		m.notice = ""
+	}
+	return m, tea.Batch(cmd, m.clock())
+}
+
+// clock asks for a tick if what is shown changes by time: fast for a spinner, slow for
+// clocks, and not at all if nothing does.
+func (m *Model) clock() tea.Cmd {
+	var every time.Duration
+	switch {
+	case m.ticking:
+		return nil
+	case m.busy() && m.screen == chatScreen || m.joining:
+		every = 150 * time.Millisecond
+	case m.ask != nil && m.screen == chatScreen, m.notice != "", m.screen == panelScreen && m.tasks.Ticks(m.now),
+		m.screen == zoomScreen, m.busy():
+		every = time.Second
+	default:
+		return nil
+	}
+	m.ticking = true
+	return tea.Tick(every, func(time.Time) tea.Msg { return tick{} })
+}
+
+// beat is what is done at a tick: listings have what events have not, such as when
+// something was last heard of an agent.
+func (m *Model) beat() tea.Cmd {
+	if m.screen == panelScreen && m.frame%2 == 0 && m.connected() {
+		return m.list()
+	}
+	return nil
+}
+
+// busy reports whether the agent is at work, or about to be.
+func (m *Model) busy() bool { return m.talk.Busy || m.sent != "" }
+
+func (m *Model) connected() bool { return m.conn.API != nil && m.lost == "" }
+
+// hear takes in what the session has told.
+func (m *Model) hear(n news) tea.Cmd {
+	if n.epoch != m.epoch {
+		return nil
+	}
+	var cmds []tea.Cmd
+	for _, p := range n.pieces {
+		before := m.talk.Turns
+		m.talk.Apply(p)
+		if m.talk.Turns != before {
+			m.sent = ""
+			if m.breaks {
+				m.breaks = false
+				cmds = append(cmds, m.interruptTurn())
+			}
+		}
+		if p.Kind == control.EndPiece && p.N > m.talk.Until {
+			cmds = append(cmds, m.turnEnded())
+		}
+		if p.Kind == control.ResultPiece && strings.HasPrefix(p.Tool, "Task") {
+			cmds = append(cmds, m.readTodos())
+		}
+	}
+	for _, e := range n.events {
+		cmds = append(cmds, m.happened(e))
+	}
+	if n.questions != nil {
+		m.questions(n.questions.Questions)
+	}
+	if n.state != nil {
+		m.state = *n.state
+		if c := m.state.Completed; c != nil && c.N > m.told {
+			m.told = c.N
+			m.talk.Completed(*c, m.now)
+		}
+	}
+	if n.lost != nil {
+		cmds = append(cmds, m.hostGone(n.lost))
+	}
+	return tea.Batch(cmds...)
+}
+
+// happened takes in what has happened to a task. An event without a verb tells how a task
+// was before.
+func (m *Model) happened(e task.Event) tea.Cmd {
+	if e.Task.AgentType == task.MainSession {
+		m.main = e.Task
+		return nil
+	}
+	m.tasks.Event(e, m.now)
+	if e.Verb != "" {
+		m.talk.Event(e)
+	}
+	var cmds []tea.Cmd
+	if m.screen == zoomScreen && m.zoom.record.ID == e.Task.ID {
+		m.zoom.record = e.Task
+		cmds = append(cmds, m.readZoom())
+	}
+	if m.screen == panelScreen {
+		cmds = append(cmds, m.followChosen())
+	}
+	return tea.Batch(cmds...)
+}
+
+// turnEnded sends the prompt that waits, unless the user has interrupted the turn.
+func (m *Model) turnEnded() tea.Cmd {
+	if m.halted {
+		m.halted = false
+		if len(m.queue) > 0 && m.editor.Empty() {
+			m.editor = m.editor.Set(strings.Join(m.queue, "\n"))
+			m.queue = nil
+			m.say("interrupted; what waited is here for you to edit")
+		}
+		return nil
+	}
+	if len(m.queue) == 0 || m.sent != "" {
+		return nil
+	}
+	text := m.queue[0]
+	m.queue = m.queue[1:]
+	return m.prompt(text)
+}
+
+// hostGone takes in that there is nobody to listen to any more.
+func (m *Model) hostGone(err error) tea.Cmd {
+	m.unplug()
+	if !m.talk.Opened && control.Refused(err) && m.losses < tries {
+		m.losses++
+		m.joining = true
+		return m.connect(m.o.Connect)
+	}
+	m.lost = errorText(err)
+	m.talk.Busy, m.sent, m.ask, m.open = false, "", nil, nil
+	return nil
+}
+
+// unplug lets go of the connection.
+func (m *Model) unplug() {
+	if m.deaf != nil {
+		m.deaf()
+		m.deaf = nil
+	}
+	m.release()
+	m.conn = Connection{}
+	m.epoch++
+}
+
+// joined takes in a connection.
+func (m *Model) joined(j joined) tea.Cmd {
+	m.joining = false
+	if j.err != nil {
+		m.lost = errorText(j.err)
+		if m.onJoin != "" {
+			m.editor, m.onJoin = m.editor.Set(m.onJoin), ""
+		}
+		return nil
+	}
+	if m.deaf != nil {
+		m.unplug()
+	}
+	m.conn, m.info, m.lost = j.c, j.c.Info, ""
+	m.epoch++
+	m.talk, m.window, m.told = &transcript.State{}, transcript.Window{}, 0
+	m.main, m.tasks, m.open, m.ask = task.Record{}, panel.New(), nil, nil
+	m.drawer.Reset()
+	m.deaf = m.l.attach(m.conn, m.epoch)
+	cmds := []tea.Cmd{m.readTodos()}
+	if text := m.onJoin; text != "" {
+		m.onJoin = ""
+		cmds = append(cmds, m.prompt(text))
+	}
+	return tea.Batch(cmds...)
+}

@@ -1,0 +1,162 @@
+package panel
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/drover-dev/drover/task"
+)
+
+// Do says what is to be done.
+type Do int
+
+// The actions.
+const (
+	Nothing Do = iota
+	Leave      // the panel is closed
+	Stop       // the task with everything below it
+	Pause      // it, or let it go on
+	Resume
+	Background // move it there
+	Send       // a message: the user is asked for it
+	Open       // its conversation, or its output
+	Retry      // a further run
+	Follow     // what it prints: another task was chosen
+)
+
+// Action is what is to be done to a task.
+type Action struct {
+	Do   Do
+	Task task.Record
+}
+
+// armedFor is how soon the key that stops must be pressed again.
+const armedFor = 3 * time.Second
+
+// Note tells the user something in the panel, such as what a stop did.
+func (s *State) Note(text string) { s.note = text }
+
+// Key takes in a key.
+func (s *State) Key(key string, now time.Time) Action {
+	rows := s.Rows(now)
+	r, ok := s.Chosen(now)
+	armed := s.armed
+	if key != "x" {
+		s.armed = ""
+	}
+	switch key {
+	case "esc", "q", "shift+down", "ctrl+t":
+		return Action{Do: Leave}
+	case "up", "k", "ctrl+p":
+		return s.move(rows, -1, now)
+	case "down", "j", "ctrl+n":
+		return s.move(rows, 1, now)
+	case "pgup":
+		return s.move(rows, -10, now)
+	case "pgdown":
+		return s.move(rows, 10, now)
+	case "home", "g":
+		return s.move(rows, -len(rows), now)
+	case "end", "G":
+		return s.move(rows, len(rows), now)
+	case "a":
+		s.All, s.stale = !s.All, true
+		return Action{}
+	}
+	if !ok {
+		return Action{}
+	}
+	live := !r.Status.Terminal()
+	switch key {
+	case "x":
+		switch {
+		case !live:
+			s.note = fmt.Sprintf("%s has ended", r.ID)
+		case armed == r.ID && now.Before(s.armedX):
+			s.armed, s.note = "", fmt.Sprintf("stopping %s …", r.ID)
+			return Action{Stop, r}
+		default:
+			s.armed, s.armedX, s.note = r.ID, now.Add(armedFor), ""
+		}
+	case "p":
+		switch {
+		case !live:
+			s.note = fmt.Sprintf("%s has ended", r.ID)
+		case r.Paused:
+			return Action{Resume, r}
+		default:
+			return Action{Pause, r}
+		}
+	case "b":
+		if live && !r.Backgrounded {
+			return Action{Background, r}
+		}
+		s.note = fmt.Sprintf("%s is in the background already, or has ended", r.ID)
+	case "s":
+		if r.Kind.IsAgent() || r.TTY && live || r.Traits().Work == task.ByAgent {
+			return Action{Send, r}
+		}
+		s.note = fmt.Sprintf("%s takes no messages: it is a %s without a terminal", r.ID, r.Traits().Noun)
+	case "r":
+		if !live && r.Traits().Resumable {
+			return Action{Retry, r}
+		}
+		s.note = fmt.Sprintf("%s cannot be run again from here", r.ID)
+	case "enter", "right", "l", "o":
+		return Action{Open, r}
+	}
+	return Action{}
+}
+
+// move chooses another row.
+func (s *State) move(rows []Row, step int, now time.Time) Action {
+	if len(rows) == 0 {
+		return Action{}
+	}
+	i := 0
+	for k, r := range rows {
+		if r.Record.ID == s.chosen {
+			i = k
+		}
+	}
+	i = min(max(0, i+step), len(rows)-1)
+	s.choose(rows[i].Record.ID, now)
+	s.note = ""
+	return Action{Follow, rows[i].Record}
+}
+
+// Tail is the end of what a task prints.
+type Tail struct {
+	Task  task.ID
+	Lines []string // printable
+	Bytes int64
+	open  bool // the last line has not ended
+}
+
+// maxTail bounds the lines that are kept.
+const maxTail = 400
+
+// Output takes in more of what a task prints, made printable. With from 0, the text is
+// all that is known of it.
+func (s *State) Output(id task.ID, text string, fresh bool, size int64) {
+	if fresh || s.tail.Task != id {
+		s.tail = Tail{Task: id}
+	}
+	s.tail.Bytes = size
+	if text == "" {
+		return
+	}
+	lines := strings.Split(text, "\n")
+	if s.tail.open && len(s.tail.Lines) > 0 {
+		s.tail.Lines[len(s.tail.Lines)-1] += lines[0]
+		lines = lines[1:]
+	}
+	s.tail.Lines = append(s.tail.Lines, lines...)
+	if s.tail.open = !strings.HasSuffix(text, "\n"); !s.tail.open && len(s.tail.Lines) > 0 {
+		s.tail.Lines = s.tail.Lines[:len(s.tail.Lines)-1]
+	}
+	if n := len(s.tail.Lines) - maxTail; n > 0 {
+		s.tail.Lines = append([]string(nil), s.tail.Lines[n:]...)
+	}
+}

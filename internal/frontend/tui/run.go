@@ -1,0 +1,156 @@
+package tui
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/task"
+)
+
+// Connection is a session that is reached.
+type Connection struct {
+	API     control.API
+	Info    control.Info
+	Release func() // lets go of it
+}
+
+// Options are what the UI works with. In, Out and Connect are required.
+type Options struct {
+	In  io.Reader
+	Out io.Writer
+	Env []string         // of the terminal
+	Now func() time.Time // nil: time.Now
+
+	Version string
+	Folder  string // the project
+
+	// Connect reaches the session, or its next host after one has gone.
+	Connect func(context.Context) (Connection, error)
+	// Later says that it is reached with the first prompt only.
+	Later bool
+	// Sessions lists the conversations of the folder, and Switch reaches another one: what
+	// Connect does from then on. Nil: there are no others.
+	Sessions func(context.Context) ([]control.Info, error)
+	Switch   func(context.Context, task.ID) (Connection, error)
+
+	History []string           // prompts of before, oldest first
+	Record  func(string) error // keeps a prompt for the next time; nil: nobody does
+	// Files lists the files of the project by their paths in it; nil: none are known.
+	Files func(context.Context) ([]string, error)
+	// Todos reads the to-dos of the session; nil: none are known.
+	Todos func(context.Context, task.ID) ([]Todo, error)
+
+	// Suspend makes the process stand still until somebody continues it; nil: it cannot.
+	Suspend func()
+	// Suspends and Continued tell that somebody asks this process to stand still, and that
+	// it was continued; nil: nobody does.
+	Suspends, Continued <-chan os.Signal
+
+	TasksOnly bool // the panel alone
+}
+
+// Todo is an item of the list of to-dos.
+type Todo struct {
+	ID      string
+	Text    string // what is shown: in progress, what is being done
+	Status  string // pending, in_progress or completed
+	Owner   string
+	Blocked []string // by those that are open
+}
+
+// Result is how the user has left.
+type Result struct {
+	Session task.ID
+	Note    string // for people: what became of the work
+}
+
+// lastWords is how long what waits may take to be sent when the terminal has gone.
+const lastWords = 2 * time.Second
+
+// Run shows the UI until the user leaves or ctx ends.
+func Run(ctx context.Context, o Options) (Result, error) {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	l := &listener{ctx: ctx, suspend: make(chan struct{}, 1)}
+	m := newModel(o, l)
+	p := tea.NewProgram(m, tea.WithContext(ctx), tea.WithInput(o.In), tea.WithOutput(o.Out),
+		tea.WithEnvironment(o.Env), tea.WithoutSignalHandler())
+	l.send = p.Send
+	stop := make(chan struct{})
+	var signals sync.WaitGroup
+	signals.Go(func() { suspensions(p, o, l.suspend, stop) })
+	_, err := p.Run()
+	close(stop)
+	cause := context.Cause(ctx)
+	cancel(errLeft)
+	l.close()
+	signals.Wait()
+	if cause != nil && errors.Is(err, tea.ErrProgramKilled) {
+		err = cause
+	}
+	if unsent := m.flush(); unsent != nil && err == nil {
+		err = unsent
+	}
+	m.release()
+	return Result{Session: m.info.Session, Note: m.farewell}, err
+}
+
+// errLeft ends what listens to a session when the user leaves.
+var errLeft = errors.New("the terminal UI is closed")
+
+// suspensions lets the process stand still with the terminal as it was before, and takes
+// the terminal again when it was continued.
+func suspensions(p *tea.Program, o Options, wanted <-chan struct{}, stop <-chan struct{}) {
+	for {
+		still := true
+		select {
+		case <-stop:
+			return
+		case <-wanted:
+		case <-o.Suspends:
+		case <-o.Continued:
+			still = false
+		}
+		if still && o.Suspend == nil || p.ReleaseTerminal() != nil {
+			continue
+		}
+		if still {
+			o.Suspend()
+		}
+		if err := p.RestoreTerminal(); err != nil {
+			p.Quit()
+		}
+	}
+}
+
+// flush gives the host the prompts that wait here, when the user has left.
+func (m *Model) flush() error {
+	if m.conn.API == nil || len(m.queue) == 0 || m.discards {
+		return nil
+	}
+	ctx, done := context.WithTimeout(context.Background(), lastWords)
+	defer done()
+	for _, text := range m.queue {
+		if err := m.conn.API.Prompt(ctx, control.PromptRequest{Text: text}); err != nil {
+			return fmt.Errorf("send the prompt %.60q that waited: %w", text, err)
+		}
+	}
+	return nil
+}
+
+func (m *Model) release() {
+	if m.conn.Release != nil {
+		m.conn.Release()
+		m.conn.Release = nil
+	}
+}

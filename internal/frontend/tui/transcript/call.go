@@ -1,0 +1,242 @@
+package transcript
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/aymanbagabas/go-udiff"
+	"github.com/charmbracelet/x/ansi"
+
+	"github.com/drover-dev/drover/internal/frontend/tui/printable"
+	"github.com/drover-dev/drover/internal/platform/excerpt"
+)
+
+// How much of a call is shown before it is opened.
+const (
+	diffLines   = 14
+	resultLines = 3
+	openLines   = 400 // also of one that is open
+)
+
+// call draws a call of a tool: a line, what it changes as a diff, and how it went.
+func (d *Drawer) call(b *Block, width int) []string {
+	t := d.theme
+	mark := t.Accent.Render("◌ ")
+	if b.Done {
+		mark = t.Good.Render("● ")
+	}
+	name := printable.Line(b.Tool, 60)
+	fields := arguments(b.Text)
+	head := mark + t.Bold.Render(name)
+	if what := summary(fields, b.Text); what != "" {
+		head += " " + fit(what, width-ansi.StringWidth(name)-1)
+	}
+	lines := []string{head}
+	before, after, isEdit := edit(fields)
+	switch {
+	case isEdit:
+		lines = append(lines, d.diff(before, after, width, b.Open)...)
+	case b.Open:
+		lines = append(lines, d.input(b, width)...)
+	}
+	return append(lines, d.result(b, width, isEdit)...)
+}
+
+// input shows all arguments of a call.
+func (d *Drawer) input(b *Block, width int) []string {
+	raw := json.RawMessage(b.Text)
+	if b.Cut > 0 || !json.Valid(raw) {
+		raw, _ = json.Marshal(b.Text)
+	}
+	text := strings.TrimRight(excerpt.Call(raw, b.Cut), "\n")
+	return limited(indent(wrap(printable.Tabs(text), width-2, d.theme.Dim)), openLines)
+}
+
+// result shows what a tool has answered.
+func (d *Drawer) result(b *Block, width int, short bool) []string {
+	t := d.theme
+	if !b.Done {
+		return nil
+	}
+	text := strings.TrimSpace(printable.Block(b.Result))
+	if text == "" {
+		return []string{t.Dim.Render("  └ (no output)")}
+	}
+	all := strings.Split(text, "\n")
+	if b.Open {
+		lines := wrap(text, width-2, t.Plain)
+		if b.ResultCut > 0 {
+			lines = append(lines, t.Dim.Render(fmt.Sprintf("… %d more bytes", b.ResultCut)))
+		}
+		return limited(framed(lines, t.Dim.Render("└ ")), openLines)
+	}
+	shown := all[:min(len(all), resultLines)]
+	if short {
+		shown = all[:1]
+	}
+	var lines []string
+	for _, line := range shown {
+		lines = append(lines, t.Dim.Render(fit(line, width-2)))
+	}
+	if n := len(all) - len(shown); n > 0 && !short {
+		lines = append(lines, t.Dim.Render(fmt.Sprintf("… %s (ctrl+o)", several(n, "more line"))))
+	} else if b.ResultCut > 0 && !short {
+		lines = append(lines, t.Dim.Render(fmt.Sprintf("… %d more bytes", b.ResultCut)))
+	}
+	return framed(lines, t.Dim.Render("└ "))
+}
+
+func framed(lines []string, mark string) []string {
+	out := make([]string, len(lines))
+	for i, line := range lines {
+		if out[i] = "    " + line; i == 0 {
+			out[i] = "  " + mark + line
+		}
+	}
+	return out
+}
+
+func indent(lines []string) []string {
+	out := make([]string, len(lines))
+	for i, line := range lines {
+		out[i] = "    " + line
+	}
+	return out
+}
+
+// limited bounds the lines of a block.
+func limited(lines []string, most int) []string {
+	if len(lines) <= most {
+		return lines
+	}
+	return append(lines[:most:most], fmt.Sprintf("    … %s", several(len(lines)-most, "more line")))
+}
+
+func several(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// arguments are the fields of the input of a call; nil if it is no object.
+func arguments(input string) map[string]any {
+	var fields map[string]any
+	dec := json.NewDecoder(strings.NewReader(input))
+	dec.UseNumber()
+	if dec.Decode(&fields) != nil {
+		return nil
+	}
+	return fields
+}
+
+// summary is what a call is about, on one line.
+func summary(fields map[string]any, input string) string {
+	if fields == nil {
+		return printable.Line(input, 300)
+	}
+	for _, name := range []string{"command", "file_path", "notebook_path", "path", "pattern", "url", "query", "description",
+		"subject", "question", "prompt", "task_id", "name", "skill", "to", "message", "intent"} {
+		if text, ok := fields[name].(string); ok && strings.TrimSpace(text) != "" {
+			return printable.Line(text, 300)
+		}
+	}
+	if len(fields) == 0 {
+		return ""
+	}
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if e.Encode(fields) != nil {
+		return ""
+	}
+	return printable.Line(b.String(), 300)
+}
+
+// edit finds what a call replaces in a file, or writes into one, by the names of its
+// arguments.
+func edit(fields map[string]any) (before, after string, ok bool) {
+	file, named := fields["file_path"].(string)
+	if !named || file == "" {
+		return "", "", false
+	}
+	from, replaces := fields["old_string"].(string)
+	to, by := fields["new_string"].(string)
+	if replaces && by {
+		return from, to, true
+	}
+	content, writes := fields["content"].(string)
+	return "", content, writes
+}
+
+// diff shows the lines that go and come, and those around them.
+func (d *Drawer) diff(before, after string, width int, open bool) []string {
+	most := diffLines
+	if open {
+		most = openLines
+	}
+	var lines []string
+	hidden := 0
+	for _, line := range difference(before, after) {
+		if len(lines) == most {
+			hidden++
+			continue
+		}
+		text := fit(line.mark+" "+printable.Exact(line.text), width-2)
+		switch line.mark {
+		case "+":
+			text = d.theme.Added.Render(text)
+		case "-":
+			text = d.theme.Removed.Render(text)
+		case "~":
+			text = d.theme.Hunk.Render("⋯")
+		default:
+			text = d.theme.Dim.Render(text)
+		}
+		lines = append(lines, text)
+	}
+	if hidden > 0 {
+		lines = append(lines, d.theme.Dim.Render(fmt.Sprintf("… %s (ctrl+o)", several(hidden, "more line"))))
+	}
+	return indent(lines)
+}
+
+type diffLine struct {
+	mark string // + - or a blank; ~ stands between two places
+	text string
+}
+
+// difference are the lines of a diff with those around what has changed.
+func difference(before, after string) []diffLine {
+	if before == "" {
+		var out []diffLine
+		for line := range strings.SplitSeq(strings.TrimSuffix(after, "\n"), "\n") {
+			out = append(out, diffLine{"+", line})
+		}
+		return out
+	}
+	end := func(s string) string {
+		if s != "" && !strings.HasSuffix(s, "\n") {
+			return s + "\n"
+		}
+		return s
+	}
+	before, after = end(before), end(after)
+	unified, err := udiff.ToUnifiedDiff("a", "b", before, udiff.Strings(before, after), udiff.DefaultContextLines)
+	if err != nil {
+		return []diffLine{{"~", ""}}
+	}
+	var out []diffLine
+	for i, hunk := range unified.Hunks {
+		if i > 0 {
+			out = append(out, diffLine{"~", ""})
+		}
+		for _, line := range hunk.Lines {
+			mark := map[udiff.OpKind]string{udiff.Insert: "+", udiff.Delete: "-", udiff.Equal: " "}[line.Kind]
+			out = append(out, diffLine{mark, strings.TrimSuffix(line.Content, "\n")})
+		}
+	}
+	return out
+}

@@ -1,0 +1,339 @@
+// Package transcript is a conversation as it is shown: what happens is folded into a
+// list of blocks, and blocks are drawn as lines.
+//
+// [State.Apply] is the only function that makes blocks of what a session tells; it does
+// no I/O. A [Drawer] draws a block once for each revision and width. A [Window] shows a
+// part of the list and looks at no block outside of it, so that its cost does not grow
+// with the conversation.
+package transcript
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/task"
+)
+
+// Kind says what a [Block] is.
+type Kind int
+
+// The kinds of blocks.
+const (
+	Prompt   Kind = iota // what somebody has asked
+	Answer               // what the agent writes
+	Thinking             // what it thinks
+	Call                 // a call of a tool, with its result
+	Note                 // about the conversation
+	Mail                 // a message that the agent was given
+	Task                 // that a task has begun, ended or been moved
+	Failure              // that a turn went wrong
+	Complete             // that the agent says that all is done
+	Output               // what a command prints
+)
+
+// Block is a part of the conversation. Its texts are as they came: drawing makes them
+// harmless.
+type Block struct {
+	ID   int64 // 1 for the first; never changes
+	Rev  int   // another for every change
+	Kind Kind
+	At   time.Time
+
+	Text string
+	Cut  int // bytes that are missing at its end
+
+	Tool, CallID string
+	Done         bool // the call has a result
+	Result       string
+	ResultCut    int
+	EndAt        time.Time // when the result came
+
+	Verb   task.Verb   // of a task
+	Record task.Record // as it was then
+
+	Open bool // the user wants to see all of it
+}
+
+// Folded reports whether there is more to the block than it shows when it is not open.
+func (b Block) Folded() bool {
+	switch b.Kind {
+	case Call, Thinking, Mail:
+		return true
+	}
+	return false
+}
+
+// longAnswer is how long an answer grows in one block, so that drawing what is added
+// stays cheap.
+const longAnswer = 48 << 10
+
+// maxBlocks bounds what is kept. The transcript of the session has the rest.
+const maxBlocks = 20_000
+
+// State is one conversation. The zero value is an empty one.
+type State struct {
+	Blocks []Block // oldest first; their IDs are consecutive
+
+	Opened bool         // the stream has said how far back it goes
+	Until  int64        // the last piece of what was there before
+	Mark   control.Mark // of the last piece that was taken in
+
+	Busy  bool      // the agent is in a turn
+	Since time.Time // when it began
+	Turns int       // that were begun since the stream was opened
+
+	last int64
+}
+
+// Apply takes in a piece of the conversation.
+func (s *State) Apply(p control.Piece) {
+	if p.Kind == control.OpenPiece {
+		if !s.Opened { // else the stream is taken up again
+			s.Opened, s.Until = true, p.N
+		}
+		return
+	}
+	s.Mark = p.Mark()
+	switch p.Kind {
+	case control.BeginPiece:
+		s.Busy, s.Since = true, p.At
+		if p.N > s.Until {
+			s.Turns++
+		}
+		if p.Text != "" {
+			s.add(Block{Kind: Prompt, Text: p.Text, Cut: p.Cut, At: p.At})
+		}
+	case control.EndPiece:
+		s.Busy = false
+		s.settle(p.At)
+		if p.Error != "" {
+			s.add(Block{Kind: Failure, Text: p.Error, At: p.At})
+		}
+	case control.TextPiece:
+		if n := len(s.Blocks); n > 0 && s.Blocks[n-1].Kind == Answer && (p.From > 0 || len(s.Blocks[n-1].Text) < longAnswer) {
+			b := &s.Blocks[n-1]
+			b.Text += p.Text
+			b.Cut = p.Cut
+			b.Rev++
+		} else if strings.TrimSpace(p.Text) != "" {
+			s.add(Block{Kind: Answer, Text: strings.TrimLeft(p.Text, "\n"), Cut: p.Cut, At: p.At})
+		}
+	case control.ThinkingPiece:
+		if n := len(s.Blocks); n > 0 && s.Blocks[n-1].Kind == Thinking {
+			s.Blocks[n-1].Text += p.Text
+			s.Blocks[n-1].Rev++
+		} else {
+			s.add(Block{Kind: Thinking, Text: p.Text, At: p.At})
+		}
+	case control.CallPiece:
+		if p.Tool != completionTool {
+			s.add(Block{Kind: Call, Tool: p.Tool, CallID: p.Call, Text: p.Text, Cut: p.Cut, At: p.At})
+		}
+	case control.ResultPiece:
+		s.result(p)
+	case control.NotePiece:
+		s.add(Block{Kind: Note, Text: p.Text, At: p.At})
+	case control.GapPiece:
+		s.add(Block{Kind: Note, Text: "what was said before is left out here", At: p.At})
+	case control.MailPiece:
+		if !strings.HasPrefix(strings.TrimSpace(p.Text), notification) { // shown as the end of the task
+			s.add(Block{Kind: Mail, Text: p.Text, Cut: p.Cut, At: p.At})
+		}
+	}
+}
+
+// completionTool is the call by which an agent says that all is done, which is shown as
+// what it says.
+const completionTool = "task_complete"
+
+// notification is how a message begins that tells of the end of a task.
+const notification = "<task-notification"
+
+// add puts a block behind the others.
+func (s *State) add(b Block) *Block {
+	s.last++
+	b.ID = s.last
+	if len(s.Blocks) >= maxBlocks+maxBlocks/10 {
+		s.Blocks = slices.Clone(s.Blocks[len(s.Blocks)-maxBlocks:])
+	}
+	s.Blocks = append(s.Blocks, b)
+	return &s.Blocks[len(s.Blocks)-1]
+}
+
+// result gives a call its result.
+func (s *State) result(p control.Piece) {
+	for i := len(s.Blocks) - 1; i >= 0; i-- {
+		b := &s.Blocks[i]
+		if b.Kind == Call && !b.Done && b.CallID == p.Call && b.Tool == p.Tool {
+			b.Done, b.Result, b.ResultCut, b.EndAt = true, p.Text, p.Cut, p.At
+			b.Rev++
+			return
+		}
+		if b.Kind == Prompt {
+			break
+		}
+	}
+	if p.Tool != completionTool {
+		s.add(Block{Kind: Call, Tool: p.Tool, CallID: p.Call, Done: true, Result: p.Text, ResultCut: p.Cut, At: p.At})
+	}
+}
+
+// settle marks the calls of a turn that has ended without their results.
+func (s *State) settle(at time.Time) {
+	for i := len(s.Blocks) - 1; i >= 0 && s.Blocks[i].Kind != Prompt; i-- {
+		if b := &s.Blocks[i]; b.Kind == Call && !b.Done {
+			b.Done, b.Result, b.EndAt = true, "interrupted", at
+			b.Rev++
+		}
+	}
+}
+
+// Event takes in what happens to a task: that it begins, ends or is moved. Commands that
+// the agent waits for are shown as calls.
+func (s *State) Event(e task.Event) {
+	r := e.Task
+	if r.AgentType == task.MainSession || r.Traits().Work == task.ByCommand && !r.Backgrounded {
+		return
+	}
+	switch e.Verb {
+	case task.Create, task.Resume, task.Background, task.Pause, task.Thaw, task.Complete, task.Fail, task.Stop:
+		s.add(Block{Kind: Task, Verb: e.Verb, Record: r, At: e.At})
+	}
+}
+
+// Completed takes in that the agent says that all is done.
+func (s *State) Completed(c control.Completion, at time.Time) {
+	if c.Success {
+		s.add(Block{Kind: Complete, Text: c.Summary, At: at})
+	}
+}
+
+// Tell adds a note of the UI itself.
+func (s *State) Tell(text string, at time.Time) { s.add(Block{Kind: Note, Text: text, At: at}) }
+
+// outputLines bounds the lines of a block of output, so that drawing what is added stays
+// cheap.
+const outputLines = 64
+
+// Print adds what a command prints.
+func (s *State) Print(text string, at time.Time) {
+	for text != "" {
+		if n := len(s.Blocks); n == 0 || s.Blocks[n-1].Kind != Output ||
+			strings.Count(s.Blocks[n-1].Text, "\n") >= outputLines && strings.HasSuffix(s.Blocks[n-1].Text, "\n") {
+			s.add(Block{Kind: Output, At: at})
+		}
+		b := &s.Blocks[len(s.Blocks)-1]
+		end, room := 0, outputLines-strings.Count(b.Text, "\n")
+		for room = max(1, room); room > 0 && end < len(text); room-- {
+			next := strings.IndexByte(text[end:], '\n')
+			if next < 0 {
+				end = len(text)
+				break
+			}
+			end += next + 1
+		}
+		b.Text += text[:end]
+		b.Rev++
+		text = text[end:]
+	}
+}
+
+// Messages is a conversation from what was said in it.
+func Messages(list []control.Message) *State {
+	s := &State{Opened: true}
+	for _, m := range list {
+		for _, p := range m.Parts {
+			b := Block{Text: p.Text, Cut: p.Cut, At: m.At}
+			switch {
+			case p.Type == "text" && m.Role == "assistant":
+				b.Kind = Answer
+			case p.Type == "text":
+				b.Kind = Prompt
+			case p.Type == "thinking":
+				b.Kind = Thinking
+			case p.Type == "tool_use":
+				b.Kind, b.Tool = Call, p.Tool
+			case p.Type == "tool_result":
+				if s.answer(p.Text, p.Cut) {
+					continue
+				}
+				b.Kind = Note
+			default:
+				b.Kind, b.Text = Note, p.Type
+			}
+			if strings.TrimSpace(b.Text) != "" || b.Kind == Call {
+				s.add(b)
+			}
+		}
+	}
+	return s
+}
+
+// answer gives the oldest call without a result one.
+func (s *State) answer(text string, cut int) bool {
+	for i := range s.Blocks {
+		if b := &s.Blocks[i]; b.Kind == Call && !b.Done {
+			b.Done, b.Result, b.ResultCut = true, text, cut
+			b.Rev++
+			return true
+		}
+	}
+	return false
+}
+
+// Keep takes over which blocks are open from an earlier state of the same conversation.
+func (s *State) Keep(from *State) {
+	for i := range s.Blocks {
+		if i < len(from.Blocks) && from.Blocks[i].Kind == s.Blocks[i].Kind && from.Blocks[i].Open {
+			s.Blocks[i].Open = true
+			s.Blocks[i].Rev++
+		}
+	}
+}
+
+// Toggle opens a block or folds it again.
+func (s *State) Toggle(id int64) {
+	if b := s.block(id); b != nil && b.Folded() {
+		b.Open = !b.Open
+		b.Rev++
+	}
+}
+
+// OpenAll opens every block, or folds them if all are open.
+func (s *State) OpenAll() {
+	want := slices.ContainsFunc(s.Blocks, func(b Block) bool { return b.Folded() && !b.Open })
+	for i := range s.Blocks {
+		if b := &s.Blocks[i]; b.Folded() && b.Open != want {
+			b.Open = want
+			b.Rev++
+		}
+	}
+}
+
+func (s *State) block(id int64) *Block {
+	if i := s.index(id); i >= 0 {
+		return &s.Blocks[i]
+	}
+	return nil
+}
+
+// index is the place of a block, or -1.
+func (s *State) index(id int64) int {
+	if len(s.Blocks) == 0 || id < s.Blocks[0].ID || id > s.last {
+		return -1
+	}
+	return int(id - s.Blocks[0].ID)
+}
+
+// Prompts are the texts of the prompts, oldest first.
+func (s *State) Prompts() []string {
+	var list []string
+	for _, b := range s.Blocks {
+		if b.Kind == Prompt {
+			list = append(list, b.Text)
+		}
+	}
+	return list
+}

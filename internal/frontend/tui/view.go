@@ -1,0 +1,714 @@
+package tui
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
+
+	"github.com/drover-dev/drover/internal/frontend/tui/input"
+	"github.com/drover-dev/drover/internal/frontend/tui/panel"
+	"github.com/drover-dev/drover/internal/frontend/tui/printable"
+	"github.com/drover-dev/drover/internal/frontend/tui/transcript"
+)
+
+// The least terminal that is drawn for. On a smaller one the UI says so.
+const (
+	leastWidth  = 30
+	leastHeight = 8
+)
+
+// hintAfter is when the key is shown that moves a command to the background.
+const hintAfter = 2 * time.Second
+
+// frame is a screen as it is put together: lines, and the cursor.
+type frame struct {
+	lines  []string
+	cursor *tea.Cursor
+}
+
+// View implements [tea.Model].
+func (m *Model) View() tea.View {
+	f := m.screenFrame()
+	for i, line := range f.lines {
+		f.lines[i] = printable.Guard(line)
+	}
+	v := tea.NewView(strings.Join(f.lines, "\n"))
+	v.AltScreen = true
+	v.Cursor = f.cursor
+	v.WindowTitle = m.title()
+	return v
+}
+
+// title is that of the window.
+func (m *Model) title() string {
+	name := cmp.Or(printable.Line(m.info.Title, 40), "drover")
+	switch {
+	case m.ask != nil:
+		return "? " + name
+	case m.busy():
+		return "● " + name
+	}
+	return name
+}
+
+func (m *Model) screenFrame() frame {
+	if m.width < leastWidth || m.height < leastHeight {
+		return frame{lines: []string{ansi.Truncate("make it larger", max(1, m.width), "")}}
+	}
+	switch m.screen {
+	case panelScreen:
+		return m.panelFrame()
+	case zoomScreen:
+		return m.zoomFrame()
+	case helpScreen:
+		return frame{lines: m.help()}
+	case pickerScreen:
+		return m.pickerFrame()
+	}
+	return m.chatFrame()
+}
+
+// editorWidth is how wide the text of the editor is.
+func (m *Model) editorWidth() int { return m.width - 3 }
+
+// chatFrame is the conversation above what is typed.
+func (m *Model) chatFrame() frame {
+	bottom, cursor := m.bottom()
+	room := max(0, m.height-len(bottom))
+	lines := m.talkLines(room)
+	if cursor != nil {
+		cursor.Y += len(lines)
+	}
+	return frame{append(lines, bottom...), cursor}
+}
+
+// talkHeight is how many lines of the conversation are shown.
+func (m *Model) talkHeight() int {
+	bottom, _ := m.bottom()
+	return max(1, m.height-len(bottom))
+}
+
+// talkLines are the conversation in exactly room lines.
+func (m *Model) talkLines(room int) []string {
+	rows := m.window.Rows(m.talk, m.drawer, m.width, room)
+	lines := make([]string, 0, m.height)
+	if len(m.talk.Blocks) == 0 && room > 0 {
+		lines = append(lines, m.welcome(room)...)
+	}
+	for _, r := range rows {
+		line := r.Text
+		if r.Block != 0 && r.Block == m.window.Selected {
+			line = m.theme.Accent.Render("▌") + ansi.TruncateLeft(line, 1, "")
+		}
+		lines = append(lines, line)
+	}
+	for len(lines) < room {
+		lines = append(lines, "")
+	}
+	if m.window.Scrolled && room > 2 {
+		note := " more below · ctrl+end follows "
+		lines[room-1] = m.theme.Selected.Render(ansi.Truncate(note, m.width, ""))
+	}
+	return lines[:room]
+}
+
+// welcome is what stands where nothing was said yet.
+func (m *Model) welcome(room int) []string {
+	t := m.theme
+	where := printable.Line(m.o.Folder, m.width-4)
+	lines := []string{
+		"", t.Bold.Render("  Drover") + t.Dim.Render(" "+printable.Line(m.o.Version, 30)), t.Dim.Render("  " + where), "",
+	}
+	switch {
+	case m.joining:
+		lines = append(lines, t.Dim.Render("  starting the session …"))
+	case m.lost != "":
+	default:
+		for _, hint := range []string{
+			"Say what is to be done. The agent delegates, and tells you what comes of it.",
+			"@file names a file · /help lists commands · ? lists keys",
+			"Leaving ends nothing: drover attach comes back to it.",
+		} {
+			for line := range strings.SplitSeq(ansi.Wrap(hint, m.width-4, ""), "\n") {
+				lines = append(lines, t.Dim.Render("  "+line))
+			}
+		}
+	}
+	return lines[:min(len(lines), room)]
+}
+
+// bottom is what stands below the conversation. The cursor is relative to it.
+func (m *Model) bottom() ([]string, *tea.Cursor) {
+	t := m.theme
+	var lines []string
+	if list := m.todoLines(); len(list) > 0 {
+		lines = append(lines, list...)
+	}
+	lines = append(lines, m.activity()...)
+	for i, text := range m.queue {
+		if i == 3 && len(m.queue) > 4 {
+			lines = append(lines, t.Dim.Render(fmt.Sprintf("  … %d more wait", len(m.queue)-i)))
+			break
+		}
+		lines = append(lines, t.Dim.Render(ansi.Truncate("  waits: "+printable.Line(text, 300), m.width, "…")))
+	}
+	if m.lost != "" {
+		for line := range strings.SplitSeq(ansi.Wrap("✗ "+m.lost, m.width-1, ""), "\n") {
+			lines = append(lines, t.Bad.Render(line))
+		}
+		lines = append(lines, t.Dim.Render("  your next prompt starts it again; ctrl+d leaves"))
+	}
+	if m.notice != "" {
+		for line := range strings.SplitSeq(ansi.Wrap(printable.Block(m.notice), m.width-1, ""), "\n") {
+			lines = append(lines, t.Warning.Render(line))
+		}
+	}
+	switch {
+	case m.screen == leaveScreen:
+		return append(lines, m.leaveLines()...), nil
+	case m.ask != nil:
+		more, cursor := m.askLines(len(lines))
+		if cursor != nil {
+			cursor.Y += len(lines)
+		}
+		return append(lines, more...), cursor
+	}
+	lines = append(lines, t.Rule.Render(strings.Repeat("─", m.width)))
+	most := max(1, min(m.height/3, 12))
+	if m.search != nil {
+		found, ok := m.search.Found()
+		mark := "search: "
+		if !ok && m.search.Query != "" {
+			mark = "no such prompt: "
+		}
+		head := mark + printable.Line(m.search.Query, 100)
+		lines = append(lines, t.Prompt.Render(ansi.Truncate(head, m.width, "…")))
+		cursor := tea.NewCursor(min(m.width-1, ansi.StringWidth(head)), len(lines)-1)
+		for line := range strings.SplitSeq(printable.Block(printable.Typed(found)), "\n") {
+			if len(lines) > most+4 {
+				break
+			}
+			lines = append(lines, "  "+ansi.Truncate(line, m.width-3, "…"))
+		}
+		return append(lines, m.status()), cursor
+	}
+	text, y, x := m.editor.View(m.editorWidth(), most, t.Plain)
+	cursor := tea.NewCursor(x+2, len(lines)+y)
+	for i, line := range text {
+		mark := "  "
+		if i == 0 {
+			mark = t.Prompt.Render("> ")
+		}
+		if m.editor.Empty() {
+			line = t.Dim.Render(m.placeholder())
+		}
+		lines = append(lines, mark+line)
+	}
+	lines = append(lines, t.Rule.Render(strings.Repeat("─", m.width)))
+	lines = append(lines, m.completionLines()...)
+	return append(lines, m.status()), cursor
+}
+
+func (m *Model) placeholder() string {
+	switch {
+	case m.busy():
+		return ansi.Truncate("type what is next: it waits until the agent is done", m.width-3, "…")
+	case len(m.talk.Blocks) == 0:
+		return ansi.Truncate("what is to be done?", m.width-3, "…")
+	}
+	return ""
+}
+
+// spinner are the frames of what moves.
+const spinner = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+
+func (m *Model) spin() string {
+	frames := []rune(spinner)
+	return string(frames[m.frame%len(frames)])
+}
+
+// activity is what the agent and its team do now.
+func (m *Model) activity() []string {
+	t := m.theme
+	var lines []string
+	if m.busy() {
+		since := m.talk.Since
+		if m.sent != "" {
+			since = m.sentAt
+		}
+		text := m.spin() + " " + m.doing() + " · " + transcript.Span(m.now.Sub(since)) + " · esc interrupts"
+		if r := m.tasks.Summary().Foreground; r.ID != "" && m.now.Sub(r.CreateTime) >= hintAfter {
+			text += " · ctrl+b: to the background"
+		}
+		lines = append(lines, t.Accent.Render(ansi.Truncate(text, m.width, "…")))
+	}
+	return append(lines, m.team()...)
+}
+
+// doing is what the main agent does, in a few words.
+func (m *Model) doing() string {
+	if m.sent != "" {
+		return "sending"
+	}
+	for _, d := range m.todos {
+		if d.Status == "in_progress" && (d.Owner == "" || d.Owner == "main") {
+			return printable.Line(d.Text, 60)
+		}
+	}
+	if n := len(m.talk.Blocks); n > 0 {
+		switch b := m.talk.Blocks[n-1]; {
+		case b.Kind == transcript.Call && !b.Done:
+			return printable.Line(b.Tool, 40) + " runs"
+		case b.Kind == transcript.Answer:
+			return "writing"
+		case b.Kind == transcript.Thinking:
+			return "thinking"
+		}
+	}
+	return "working"
+}
+
+// mostMates bounds the rows of teammates below the spinner.
+const mostMates = 6
+
+// team is a row for each teammate, in a colour of its own.
+func (m *Model) team() []string {
+	var lines []string
+	mates := m.tasks.Summary().Mates
+	for i, r := range mates {
+		if i == mostMates {
+			lines = append(lines, m.theme.Dim.Render(fmt.Sprintf("  … %d more", len(mates)-i)))
+			break
+		}
+		mark, what := "●", "working"
+		if r.Idle {
+			mark, what = "○", "idle"
+		}
+		if p := r.Progress; p != nil && !r.Idle {
+			switch {
+			case p.Message != "":
+				what = p.Message
+			case p.LastActivity != nil:
+				what = p.LastActivity.ToolName
+			}
+		}
+		tree := map[bool]string{true: "└ ", false: "├ "}[i == len(mates)-1]
+		name := printable.Line(cmp.Or(r.Name, string(r.ID)), 30)
+		line := m.theme.Rule.Render(tree) + m.theme.Member(i).Render(mark+" "+name) + " " +
+			m.theme.Dim.Render(printable.Line(what, 100))
+		lines = append(lines, ansi.Truncate(line, m.width, "…"))
+	}
+	return lines
+}
+
+// status is the line at the bottom: what the agent is on the left, what runs on the right.
+func (m *Model) status() string {
+	t := m.theme
+	var left []string
+	if m.main.Model != "" {
+		left = append(left, printable.Line(m.main.Model, 40))
+	}
+	if m.main.Mode != "" {
+		left = append(left, printable.Line(m.main.Mode, 20))
+	}
+	if p := m.main.Progress; p != nil && p.TokenCount > 0 {
+		left = append(left, panel.Count(p.TokenCount)+" tokens")
+	} else if u := m.main.Usage; u != nil && u.TotalTokens > 0 {
+		left = append(left, panel.Count(u.TotalTokens)+" tokens")
+	}
+	if c := panel.Cost(m.main); c != "" {
+		left = append(left, c)
+	}
+	if len(left) == 0 {
+		left = append(left, printable.Line(m.session(), 30))
+	}
+	var right []string
+	if n := len(m.open); n > 0 && m.ask == nil {
+		right = append(right, t.Warning.Render(fmt.Sprintf("? %d waits · ctrl+g", n)))
+	}
+	if pill := m.pill(); pill != "" {
+		right = append(right, t.Accent.Render(pill))
+	} else {
+		right = append(right, t.Dim.Render("? keys"))
+	}
+	end := strings.Join(right, "  ")
+	room := m.width - ansi.StringWidth(end) - 1
+	start := ansi.Truncate(strings.Join(left, " · "), max(0, room), "…")
+	return t.Dim.Render(start) + strings.Repeat(" ", max(1, m.width-ansi.StringWidth(start)-ansi.StringWidth(end))) + end
+}
+
+// pill is what runs in the background, and the key that shows it. Nothing is counted that
+// the tree of the team shows already.
+func (m *Model) pill() string {
+	sum := m.tasks.Summary()
+	switch {
+	case sum.Pill == "" || sum.TeamOnly:
+		return ""
+	case sum.Needs:
+		return sum.Pill + " · ↓ to view"
+	}
+	return sum.Pill + " · Shift+Down"
+}
+
+// todoLines are the to-dos that are open.
+func (m *Model) todoLines() []string {
+	if !m.showTodos || len(m.todos) == 0 {
+		return nil
+	}
+	open, done := 0, 0
+	for _, d := range m.todos {
+		if d.Status == "completed" {
+			done++
+		} else {
+			open++
+		}
+	}
+	if open == 0 {
+		return nil
+	}
+	t := m.theme
+	lines := []string{t.Bold.Render(fmt.Sprintf("To-dos · %d of %d done", done, open+done))}
+	most := max(2, m.height/6)
+	for _, d := range m.todos {
+		if d.Status == "completed" {
+			continue
+		}
+		if len(lines) > most {
+			lines = append(lines, t.Dim.Render(fmt.Sprintf("  … %d more (alt+t hides them)", open-most)))
+			break
+		}
+		mark, style := "☐ ", t.Plain
+		if d.Status == "in_progress" {
+			mark, style = "▶ ", t.Accent
+		}
+		line := mark + printable.Line(d.Text, 200)
+		if d.Owner != "" {
+			line += " (" + printable.Line(d.Owner, 30) + ")"
+		}
+		if len(d.Blocked) > 0 {
+			line, style = line+" behind "+printable.Line(strings.Join(d.Blocked, ", "), 60), t.Dim
+		}
+		lines = append(lines, style.Render(ansi.Truncate("  "+line, m.width, "…")))
+	}
+	return lines
+}
+
+// completionLines are what is offered.
+func (m *Model) completionLines() []string {
+	c := m.complete
+	if c.sort == input.NoCompletion {
+		return nil
+	}
+	if len(c.options) == 0 {
+		if c.reading {
+			return []string{m.theme.Dim.Render("  reading the files …")}
+		}
+		return nil
+	}
+	about := map[string]string{}
+	mark := "@"
+	if c.sort == input.Command {
+		mark = "/"
+		for _, k := range commands() {
+			about[k.name] = k.does
+		}
+	}
+	var lines []string
+	for i, o := range c.options {
+		line := "  " + mark + printable.Line(o, 200)
+		if a := about[o]; a != "" {
+			line = fmt.Sprintf("%-16s %s", line, a)
+		}
+		line = ansi.Truncate(line, m.width-1, "…")
+		if i == c.at {
+			line = m.theme.Selected.Render(line)
+		} else {
+			line = m.theme.Dim.Render(line)
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// askLines draw the question. above is how many lines stand above it.
+func (m *Model) askLines(above int) ([]string, *tea.Cursor) {
+	a, t := m.ask, m.theme
+	q := a.question
+	who := cmp.Or(q.Agent, string(q.Task))
+	head := printable.Line(who, 60) + " asks for " + printable.Line(printable.Exact(q.Tool), 60)
+	if len(a.parts) > 0 {
+		head = printable.Line(who, 60) + " asks: " + printable.Line(a.parts[a.part].Header, 60)
+		if len(a.parts) > 1 {
+			head += fmt.Sprintf(" (%d of %d)", a.part+1, len(a.parts))
+		}
+	}
+	if !q.Until.IsZero() {
+		head += ", denied in " + transcript.Span(q.Until.Sub(m.now).Truncate(time.Second))
+	}
+	if n := len(m.open); n > 1 {
+		head += fmt.Sprintf(" · %d wait", n)
+	}
+	lines := []string{
+		t.Warning.Render(strings.Repeat("─", m.width)),
+		t.Warning.Bold(true).Render(ansi.Truncate("? "+head, m.width, "…")),
+	}
+	if q.Reason != "" && len(a.parts) == 0 {
+		lines = append(lines, wrapped("why: "+printable.Exact(q.Reason), m.width-2, t.Dim.Render)...)
+	}
+	var foot []string
+	var cursor *tea.Cursor
+	for i, c := range a.options {
+		mark := "  "
+		if a.several() && i < len(a.marked) {
+			mark = map[bool]string{true: "[x] ", false: "[ ] "}[a.marked[i]]
+		}
+		line := fmt.Sprintf("%d. %s%s", i+1, strings.TrimLeft(mark, " "), c.label)
+		style, lead := t.Plain, "  "
+		if i == a.at {
+			style, lead = t.Accent, "❯ "
+		}
+		if c.about != "" {
+			line += " · " + printable.Line(c.about, 600)
+		}
+		for k, part := range strings.Split(ansi.Wrap(line, m.width-5, ""), "\n") {
+			if k > 0 {
+				lead = "     "
+			}
+			foot = append(foot, style.Render(lead+part))
+		}
+	}
+	if a.problem != "" {
+		foot = append(foot, wrapped(a.problem, m.width-1, t.Bad.Render)...)
+	}
+	keys := "enter answers · esc later"
+	switch {
+	case a.waiting:
+		keys = "…"
+	case a.typing:
+		keys = "enter sends · esc back"
+		text, y, x := a.editor.View(m.editorWidth(), 4, t.Plain)
+		cursor = tea.NewCursor(x+2, len(foot)+y)
+		for i, line := range text {
+			foot = append(foot, map[bool]string{true: t.Prompt.Render("> "), false: "  "}[i == 0]+line)
+		}
+	case a.several():
+		keys = "space marks · " + keys
+	}
+	body := strings.Split(ansi.Hardwrap(strings.TrimRight(printable.Tabs(a.body), "\n"), max(8, m.width-3), true), "\n")
+	room := max(1, m.height-above-len(lines)-len(foot)-2)
+	if n := len(body) - room; n > 0 {
+		from := min(a.scroll, n)
+		keys = fmt.Sprintf("lines %d to %d of %d, pgup and pgdown · ", from+1, from+room, len(body)) + keys
+		body = body[from : from+room]
+	}
+	for _, line := range body {
+		lines = append(lines, m.callLine(line))
+	}
+	if cursor != nil {
+		cursor.Y += len(lines)
+	}
+	lines = append(lines, foot...)
+	return append(lines, t.Dim.Render(ansi.Truncate(keys, m.width, "…"))), cursor
+}
+
+// callLine colours a line of a call: what goes and comes of an edit.
+func (m *Model) callLine(line string) string {
+	line = "  " + line
+	switch {
+	case strings.HasPrefix(line, "  +"):
+		return m.theme.Added.Render(line)
+	case strings.HasPrefix(line, "  -"):
+		return m.theme.Removed.Render(line)
+	}
+	return line
+}
+
+func wrapped(text string, width int, render func(...string) string) []string {
+	var out []string
+	for line := range strings.SplitSeq(ansi.Wrap(text, max(8, width), ""), "\n") {
+		out = append(out, render("  "+line))
+	}
+	return out
+}
+
+// leaveLines are the dialog of leaving.
+func (m *Model) leaveLines() []string {
+	t := m.theme
+	live := m.tasks.Summary().Live
+	lines := []string{t.Warning.Render(strings.Repeat("─", m.width)), t.Bold.Render("Leave? This still runs:")}
+	if m.busy() {
+		lines = append(lines, "  the agent is in a turn")
+	}
+	if n := len(m.queue); n > 0 {
+		lines = append(lines, fmt.Sprintf("  %d prompts wait: they go to the agent if it is left running", n))
+	}
+	for i, r := range live {
+		if i == 5 {
+			lines = append(lines, t.Dim.Render(fmt.Sprintf("  … %d more", len(live)-i)))
+			break
+		}
+		lines = append(lines, ansi.Truncate("  "+printable.Line(transcript.Title(r), 200)+
+			t.Dim.Render("  "+string(r.ID)), m.width, "…"))
+	}
+	for i, o := range []string{"Leave it running; drover attach comes back", "Stop it, and show the receipt", "Stay"} {
+		line := fmt.Sprintf("%d. %s", i+1, o)
+		if i == m.choice {
+			line = t.Accent.Render("❯ " + line)
+		} else {
+			line = "  " + line
+		}
+		lines = append(lines, ansi.Truncate(line, m.width, "…"))
+	}
+	return append(lines, t.Dim.Render("enter chooses · esc stays"))
+}
+
+// panelFrame are the tasks.
+func (m *Model) panelFrame() frame {
+	room := m.height
+	var foot []string
+	var cursor *tea.Cursor
+	if m.send != nil {
+		text, y, x := m.send.editor.View(m.editorWidth(), 3, m.theme.Plain)
+		foot = append(foot, m.theme.Bold.Render("Send to "+printable.Line(transcript.Title(m.send.to), m.width-10)))
+		cursor = tea.NewCursor(x+2, 1+y)
+		for i, line := range text {
+			foot = append(foot, map[bool]string{true: m.theme.Prompt.Render("> "), false: "  "}[i == 0]+line)
+		}
+		foot = append(foot, m.theme.Dim.Render("enter sends · esc back"))
+	}
+	if m.lost != "" {
+		foot = append(foot, m.theme.Bad.Render(ansi.Truncate("✗ "+m.lost, m.width, "…")))
+	}
+	lines := m.tasks.View(m.theme, m.width, room-len(foot), m.now)
+	for len(lines) < room-len(foot) {
+		lines = append(lines, "")
+	}
+	lines = lines[:max(0, room-len(foot))]
+	if cursor != nil {
+		cursor.Y += len(lines)
+	}
+	return frame{append(lines, foot...), cursor}
+}
+
+// zoomHeight is how many lines of a task are shown.
+func (m *Model) zoomHeight() int { return max(1, m.height-5) }
+
+// zoomFrame is one task.
+func (m *Model) zoomFrame() frame {
+	t, z := m.theme, &m.zoom
+	r := z.record
+	head := fmt.Sprintf("%s · %s · %s", printable.Line(transcript.Title(r), 200), r.Status, transcript.Span(r.Duration(m.now)))
+	if r.AgentType != "" {
+		head = printable.Line(r.AgentType, 30) + " · " + head
+	}
+	lines := []string{t.Bold.Render(ansi.Truncate(printable.Line(head, 400), m.width, "…"))}
+	room := m.zoomHeight()
+	for _, row := range z.window.Rows(z.talk, z.drawer, m.width, room) {
+		lines = append(lines, row.Text)
+	}
+	if len(z.talk.Blocks) == 0 {
+		lines = append(lines, t.Dim.Render(cmp.Or(z.err, "nothing yet")))
+	}
+	for len(lines) < room+1 {
+		lines = append(lines, "")
+	}
+	note := "pgup and pgdown scroll · ctrl+o opens · esc back"
+	if m.notice != "" {
+		note = printable.Line(m.notice, 300)
+	}
+	if !m.zoomTakes() {
+		return frame{lines: append(lines, t.Rule.Render(strings.Repeat("─", m.width)), t.Dim.Render(ansi.Truncate(note, m.width, "…")))}
+	}
+	text, y, x := z.editor.View(m.editorWidth(), 1, t.Plain)
+	lines = append(lines, t.Rule.Render(strings.Repeat("─", m.width)))
+	cursor := tea.NewCursor(x+2, len(lines)+y)
+	lines = append(lines, t.Prompt.Render("> ")+strings.Join(text, ""))
+	return frame{append(lines, t.Dim.Render(ansi.Truncate("enter sends to this task · "+note, m.width, "…"))), cursor}
+}
+
+// help are all keys and commands.
+func (m *Model) help() []string {
+	t := m.theme
+	var list []string
+	for _, b := range m.bindings {
+		if b.Where == inChat || b.Where == inPanel {
+			list = append(list, fmt.Sprintf("%-26s %s", strings.Join(b.Keys, " "), b.Does))
+		}
+	}
+	var words []string
+	for _, c := range commands() {
+		words = append(words, fmt.Sprintf("%-26s %s", "/"+c.name, c.does))
+	}
+	head := "Keys and commands · any key goes back · docs/terminal.md has all"
+	lines := []string{t.Bold.Render(ansi.Truncate(head, m.width, "…"))}
+	all := append(words, list...)
+	room := m.height - 1
+	if len(all) <= room || m.width < 130 {
+		for _, line := range all[:min(len(all), room)] {
+			lines = append(lines, ansi.Truncate(line, m.width, "…"))
+		}
+		return lines
+	}
+	half := (len(all) + 1) / 2
+	for i := range min(half, room) {
+		line := fmt.Sprintf("%-*s", m.width/2, ansi.Truncate(all[i], m.width/2-2, "…"))
+		if i+half < len(all) {
+			line += ansi.Truncate(all[i+half], m.width/2-1, "…")
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// pickerFrame are the conversations of the folder.
+func (m *Model) pickerFrame() frame {
+	t, p := m.theme, m.picker
+	head := "Go on with: " + printable.Line(p.query, 100)
+	lines := []string{t.Bold.Render(ansi.Truncate(head, m.width, "…")), ""}
+	found := p.found()
+	if len(found) == 0 {
+		lines = append(lines, t.Dim.Render(map[bool]string{true: "reading …", false: cmp.Or(p.err, "no such conversation")}[p.loading]))
+	}
+	room := m.height - 4
+	from := max(0, min(p.at-room/2, len(found)-room))
+	for i := from; i < min(len(found), from+room); i++ {
+		s := found[i]
+		state := "ended"
+		if s.Live {
+			state = fmt.Sprintf("live, %d tasks", s.Tasks.Live)
+		}
+		end := fmt.Sprintf("%s  %s ago  %s", state, ago(m.now.Sub(s.StartTime)), printable.Line(string(s.Session), 20))
+		title := cmp.Or(printable.Line(s.Title, 200), "(no title)")
+		left := max(8, m.width-ansi.StringWidth(end)-4)
+		title = ansi.Truncate(title, left, "…")
+		line := title + strings.Repeat(" ", max(0, left-ansi.StringWidth(title))) + "  " + t.Dim.Render(end)
+		if i == p.at {
+			line = t.Accent.Render("❯ ") + line
+		} else {
+			line = "  " + line
+		}
+		lines = append(lines, ansi.Truncate(line, m.width, "…"))
+	}
+	for len(lines) < m.height-1 {
+		lines = append(lines, "")
+	}
+	lines = append(lines, t.Dim.Render(ansi.Truncate("type to search · enter goes on with it · esc stays", m.width, "…")))
+	return frame{lines, tea.NewCursor(min(m.width-1, ansi.StringWidth(head)), 0)}
+}
+
+// ago is an age in one unit.
+func ago(d time.Duration) string {
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh", int(d.Hours()))
+	}
+	return fmt.Sprintf("%dd", int(d.Hours())/24)
+}

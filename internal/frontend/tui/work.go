@@ -1,0 +1,392 @@
+package tui
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/frontend/tui/printable"
+	"github.com/drover-dev/drover/internal/frontend/tui/transcript"
+	"github.com/drover-dev/drover/task"
+)
+
+// do makes a command of work at the session. The context ends with the UI.
+func (m *Model) do(work func(context.Context, control.API) tea.Msg) tea.Cmd {
+	api, l := m.conn.API, m.l
+	if api == nil {
+		return nil
+	}
+	return func() tea.Msg {
+		if !l.enter() {
+			return nil
+		}
+		defer l.group.Done()
+		return work(l.ctx, api)
+	}
+}
+
+// What commands answer with.
+type (
+	joined struct {
+		c   Connection
+		err error
+	}
+	// failed says what was not done. A prompt goes back to the editor.
+	failed struct {
+		what   string
+		err    error
+		prompt string
+	}
+	noted   struct{ text string }
+	listed  struct{ list []task.Record }
+	printed struct {
+		id    task.ID
+		chunk control.Chunk
+		fresh bool
+		err   error
+		to    screen
+	}
+	messages struct {
+		id   task.ID
+		list control.Messages
+		err  error
+	}
+	stopped struct {
+		receipt task.Receipt
+		err     error
+		quits   bool
+	}
+	wholeQuestion struct {
+		id   string
+		list control.Approvals
+		err  error
+	}
+	decided struct {
+		id  string
+		err error
+	}
+	filesRead struct {
+		list []string
+		err  error
+	}
+	todosRead struct {
+		list []Todo
+		err  error
+	}
+	sessionsRead struct {
+		list []control.Info
+		err  error
+	}
+)
+
+// done takes in what a command has answered.
+func (m *Model) done(msg tea.Msg) tea.Cmd {
+	switch msg := msg.(type) {
+	case joined:
+		return m.joined(msg)
+	case failed:
+		if msg.prompt != "" {
+			m.sent = ""
+			if m.editor.Empty() {
+				m.editor = m.editor.Set(msg.prompt)
+			} else {
+				m.queue = append([]string{msg.prompt}, m.queue...)
+			}
+		}
+		m.tell(fmt.Sprintf("%s: %s", msg.what, errorText(msg.err)))
+	case noted:
+		m.tell(msg.text)
+	case listed:
+		m.tasks.Load(msg.list, m.now)
+		return m.followChosen()
+	case printed:
+		return m.output(msg)
+	case readOn:
+		return msg.read
+	case messages:
+		m.zoomMessages(msg)
+	case stopped:
+		return m.receipt(msg)
+	case wholeQuestion:
+		m.whole(msg)
+	case decided:
+		m.answered(msg)
+	case filesRead:
+		m.complete.files, m.complete.reading, m.complete.readAt = msg.list, false, m.now
+		m.completions()
+	case todosRead:
+		if msg.err == nil {
+			m.todos = msg.list
+		}
+	case sessionsRead:
+		m.picker.list, m.picker.err, m.picker.loading = msg.list, errorText(msg.err), false
+	}
+	return nil
+}
+
+// tell tells the user something where they look.
+func (m *Model) tell(text string) {
+	if m.screen == panelScreen {
+		m.tasks.Note(text)
+		return
+	}
+	m.say(text)
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return printable.Line(err.Error(), 500)
+}
+
+// connect reaches a session.
+func (m *Model) connect(how func(context.Context) (Connection, error)) tea.Cmd {
+	l := m.l
+	return func() tea.Msg {
+		if !l.enter() {
+			return nil
+		}
+		defer l.group.Done()
+		c, err := how(l.ctx)
+		if err == nil && l.ctx.Err() != nil { // nobody will let go of it
+			c.Release()
+			return nil
+		}
+		return joined{c, err}
+	}
+}
+
+// prompt gives the agent something to do.
+func (m *Model) prompt(text string) tea.Cmd {
+	if !m.connected() {
+		m.onJoin = text
+		if !m.joining {
+			m.joining = true
+			return m.connect(m.o.Connect)
+		}
+		return nil
+	}
+	m.sent, m.sentAt = text, m.now
+	m.window.Follow()
+	record := m.o.Record
+	return m.do(func(ctx context.Context, api control.API) tea.Msg {
+		if record != nil {
+			_ = record(text) // a history that cannot be kept stops nobody
+		}
+		if err := api.Prompt(ctx, control.PromptRequest{Text: text}); err != nil {
+			return failed{"the prompt was not taken", err, text}
+		}
+		return nil
+	})
+}
+
+// interrupt breaks off the turn, or the one that is about to begin.
+func (m *Model) interrupt() tea.Cmd {
+	m.halted = true
+	if !m.talk.Busy {
+		m.breaks = true
+		return nil
+	}
+	return m.interruptTurn()
+}
+
+func (m *Model) interruptTurn() tea.Cmd {
+	m.halted = true
+	id := string(m.info.Session)
+	return m.do(func(ctx context.Context, api control.API) tea.Msg {
+		if _, err := api.Interrupt(ctx, id); err != nil {
+			return failed{"the turn was not interrupted", err, ""}
+		}
+		return nil
+	})
+}
+
+// background moves what the agent waits for to the background.
+func (m *Model) background() tea.Cmd {
+	r := m.tasks.Summary().Foreground
+	if r.ID == "" {
+		m.say("nothing to move to the background: the agent waits for no command and no agent")
+		return nil
+	}
+	return m.promote(r)
+}
+
+func (m *Model) promote(r task.Record) tea.Cmd {
+	return m.do(func(ctx context.Context, api control.API) tea.Msg {
+		if _, err := api.Promote(ctx, string(r.ID)); err != nil {
+			return failed{fmt.Sprintf("%s was not moved to the background", r.ID), err, ""}
+		}
+		return noted{fmt.Sprintf("%s runs in the background now", r.ID)}
+	})
+}
+
+// stop stops tasks with everything below them.
+func (m *Model) stop(quits bool, refs ...string) tea.Cmd {
+	return m.do(func(ctx context.Context, api control.API) tea.Msg {
+		receipt, err := api.Stop(ctx, control.StopRequest{Refs: refs, Actor: task.ByUser})
+		return stopped{receipt, err, quits}
+	})
+}
+
+// receipt shows what a stop did.
+func (m *Model) receipt(msg stopped) tea.Cmd {
+	if msg.err != nil {
+		m.farewell = ""
+		m.tell("stop: " + errorText(msg.err))
+		if msg.quits {
+			m.screen = chatScreen
+		}
+		return nil
+	}
+	text := receiptText(msg.receipt)
+	if msg.quits {
+		m.farewell = text
+		return tea.Quit
+	}
+	m.tell(text)
+	return nil
+}
+
+// receiptText is a receipt for people.
+func receiptText(r task.Receipt) string {
+	var lines []string
+	for _, s := range r.Stopped {
+		line := fmt.Sprintf("%s %s after %s", s.ID, s.Status, transcript.Span(time.Duration(s.EndedAfterMS)*time.Millisecond))
+		for _, g := range s.Signals {
+			line += ", " + g.Signal
+		}
+		lines = append(lines, line)
+	}
+	for _, s := range r.Survivors {
+		lines = append(lines, fmt.Sprintf("still there: process %d, %s: %s", s.PID, printable.Line(s.Command, 60), s.Why))
+	}
+	if len(lines) == 0 {
+		return "nothing was running"
+	}
+	if len(r.Survivors) == 0 {
+		lines[len(lines)-1] += "; nothing of it is left"
+	}
+	return strings.Join(lines, "\n")
+}
+
+// list reads all tasks that live.
+func (m *Model) list() tea.Cmd {
+	return m.do(func(ctx context.Context, api control.API) tea.Msg {
+		page, err := api.List(ctx, control.ListRequest{Limit: mostNews})
+		if err != nil {
+			return nil // whoever watches the conversation is told
+		}
+		return listed{page.Tasks}
+	})
+}
+
+// act does what the user wants in the panel: pause, resume, retry.
+func (m *Model) act(what string, r task.Record, f func(context.Context, control.API) error) tea.Cmd {
+	return m.do(func(ctx context.Context, api control.API) tea.Msg {
+		if err := f(ctx, api); err != nil {
+			return failed{fmt.Sprintf("%s %s", what, r.ID), err, ""}
+		}
+		return noted{fmt.Sprintf("%s %s: done", what, r.ID)}
+	})
+}
+
+// message sends a text to a task.
+func (m *Model) message(to task.Record, text string) tea.Cmd {
+	env := m.o.Env
+	return m.act("send to", to, func(ctx context.Context, api control.API) error {
+		_, err := api.Send(ctx, control.SendRequest{Ref: string(to.ID), Text: text, Env: env})
+		return err
+	})
+}
+
+// outputBytes is how much of an output is read at once.
+const outputBytes = 64 << 10
+
+// followChosen reads what the chosen task prints, if it does not already.
+func (m *Model) followChosen() tea.Cmd {
+	r, ok := m.tasks.Chosen(m.now)
+	if !ok || m.screen != panelScreen || m.follows == r.ID {
+		return nil
+	}
+	m.follows = r.ID
+	return m.read(r.ID, control.OutputRequest{Ref: string(r.ID), Tail: 100, Max: outputBytes}, true, panelScreen)
+}
+
+// read reads output; what comes then is asked for when this is shown.
+func (m *Model) read(id task.ID, req control.OutputRequest, fresh bool, to screen) tea.Cmd {
+	return m.do(func(ctx context.Context, api control.API) tea.Msg {
+		chunk, err := api.Output(ctx, req)
+		return printed{id, chunk, fresh, err, to}
+	})
+}
+
+// output takes in what a task has printed.
+func (m *Model) output(p printed) tea.Cmd {
+	var e *control.Error
+	if p.err != nil && (!errors.As(p.err, &e) || !p.fresh) {
+		if m.follows == p.id {
+			m.follows = ""
+		}
+		return nil
+	}
+	text := printable.Tabs(printableOutput(string(p.chunk.Data)))
+	switch {
+	case p.to == zoomScreen && m.screen == zoomScreen && m.zoom.record.ID == p.id:
+		m.zoom.talk.Print(text, m.now)
+	case p.to == panelScreen && m.screen == panelScreen && m.follows == p.id:
+		m.tasks.Output(p.id, text, p.fresh, p.chunk.Size)
+	default:
+		return nil // nobody looks any more
+	}
+	if p.chunk.Ended || p.err != nil {
+		return nil
+	}
+	req, fresh := control.OutputRequest{Ref: string(p.id), Offset: p.chunk.Next, Max: outputBytes, Wait: watchWait}, false
+	if p.to == panelScreen && p.chunk.Size-p.chunk.Next > farBehind { // it floods: only the end counts
+		req, fresh = control.OutputRequest{Ref: string(p.id), Tail: 100, Max: outputBytes}, true
+	}
+	next := readOn{m.read(p.id, req, fresh, p.to)}
+	return tea.Tick(readPace, func(time.Time) tea.Msg { return next })
+}
+
+const (
+	farBehind = 256 << 10
+	readPace  = 50 * time.Millisecond
+)
+
+// readOn reads what has come since.
+type readOn struct{ read tea.Cmd }
+
+// printableOutput makes output fit, and keeps whether its last line has ended.
+func printableOutput(text string) string {
+	out := printable.Block(text)
+	if strings.HasSuffix(text, "\n") && out != "" {
+		out += "\n"
+	}
+	return out
+}
+
+func (m *Model) readTodos() tea.Cmd {
+	l, read, id := m.l, m.o.Todos, m.info.Session
+	if read == nil {
+		return nil
+	}
+	return func() tea.Msg {
+		if !l.enter() {
+			return nil
+		}
+		defer l.group.Done()
+		list, err := read(l.ctx, id)
+		return todosRead{list, err}
+	}
+}
+
+// session is what is attached to, for people.
+func (m *Model) session() string { return cmp.Or(string(m.info.Session), "the session") }
