@@ -12,7 +12,7 @@ import (
 	"github.com/drover-dev/drover/internal/api/host"
 	"github.com/drover-dev/drover/internal/model/modeltest"
 	"github.com/drover-dev/drover/internal/platform/home"
-	"github.com/drover-dev/drover/internal/session"
+	"github.com/drover-dev/drover/internal/session/dreams"
 )
 
 // TestMemory shows from outside what is remembered from session to session.
@@ -333,7 +333,7 @@ func TestLeave(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := &backend{exe: fake, env: []string{"PATH=" + os.Getenv("PATH"), "DROVER_TASK_ID=b00000000", "DROVER_SESSION=s00000001", host.ProjectVariable + "=/x"}, cwd: dir, root: root, stderr: os.Stderr}
-	if err := w.leave(session.Parting{Session: "s00000000", Transcript: "/t.jsonl", Model: "openai/x", Prompt: "what was said"}, `{"model":"y"}`); err != nil {
+	if err := w.leave(dreams.Parting{Session: "s00000000", Transcript: "/t.jsonl", Model: "openai/x", Prompt: "what was said"}, `{"model":"y"}`); err != nil {
 		t.Fatal(err)
 	}
 	if !within(patience, func() bool { _, err := os.Stat(out); return err == nil }) {

@@ -28,6 +28,7 @@ import (
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/session"
 	"github.com/drover-dev/drover/internal/session/conversation"
+	"github.com/drover-dev/drover/internal/session/dreams"
 	"github.com/drover-dev/drover/internal/session/upkeep"
 	"github.com/drover-dev/drover/task"
 )
@@ -301,7 +302,7 @@ func (b *backend) part(m *session.Main, settings string) {
 
 // leave starts a process that runs the agent and outlives this one. The conversation
 // is on its stdin, where nobody can read it from a list of processes.
-func (b *backend) leave(p session.Parting, settings string) error {
+func (b *backend) leave(p dreams.Parting, settings string) error {
 	project := b.root.Project(b.cwd)
 	dir, err := b.root.Below().Folder(project.Dir())
 	if err != nil {
@@ -334,7 +335,7 @@ func (b *backend) leave(p session.Parting, settings string) error {
 	}
 	cmd := exec.Command(b.exe, append(args, "-")...)
 	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = b.cwd, in, log, log
-	cmd.Env = append(host.HostEnv(b.env), session.ParentVariable+"="+string(p.Session), parentTranscript+"="+p.Transcript)
+	cmd.Env = append(host.HostEnv(b.env), dreams.ParentVariable+"="+string(p.Session), parentTranscript+"="+p.Transcript)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start the agent: %w", err)
@@ -352,7 +353,7 @@ const partingFailure = "rem.failed"
 // keepFailure writes down why a process has failed that was left behind. There is
 // nobody to whom it could say it.
 func (b *backend) keepFailure(err error) {
-	if err == nil || home.Lookup(b.env)(session.ParentVariable) == "" {
+	if err == nil || home.Lookup(b.env)(dreams.ParentVariable) == "" {
 		return
 	}
 	dir, err2 := b.root.Below().Folder(b.root.Project(b.cwd).Dir())

@@ -17,18 +17,18 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// talk is a main agent at work.
-type talk struct {
-	*rig
+// converser is a main agent at work.
+type converser struct {
+	*testSession
 	main  *Main
 	turns chan conversation.Turn
 	stop  func() // ends Run, before the session is closed
 }
 
 // converse opens the main agent and lets it run until the test ends.
-func converse(r *rig) *talk {
+func converse(r *testSession) *converser {
 	r.t.Helper()
-	c := &talk{rig: r, turns: make(chan conversation.Turn, 100)}
+	c := &converser{testSession: r, turns: make(chan conversation.Turn, 100)}
 	var err error
 	if c.main, err = r.OpenMain(r.ctx, MainConfig{Done: func(turn conversation.Turn) { c.turns <- turn }}); err != nil {
 		r.t.Fatal(err)
@@ -41,7 +41,7 @@ func converse(r *rig) *talk {
 	return c
 }
 
-func (c *talk) say(text string) {
+func (c *converser) say(text string) {
 	c.t.Helper()
 	if err := c.main.Prompt(c.ctx, text); err != nil {
 		c.t.Fatal(err)
@@ -49,7 +49,7 @@ func (c *talk) say(text string) {
 }
 
 // next is the next turn that ends.
-func (c *talk) next() conversation.Turn {
+func (c *converser) next() conversation.Turn {
 	c.t.Helper()
 	select {
 	case turn := <-c.turns:
@@ -61,12 +61,12 @@ func (c *talk) next() conversation.Turn {
 }
 
 // settle waits until nothing is left to do.
-func (c *talk) settle(ceiling time.Duration) (task.Receipt, error) {
+func (c *converser) settle(ceiling time.Duration) (task.Receipt, error) {
 	return c.main.Settle(c.ctx, ceiling)
 }
 
 // owed is how many notices the log still holds for an owner.
-func (r *rig) owed(owner task.ID) int {
+func (r *testSession) owed(owner task.ID) int {
 	r.t.Helper()
 	notices, err := r.log.Owed(r.ctx, owner)
 	if err != nil {
@@ -76,7 +76,7 @@ func (r *rig) owed(owner task.ID) int {
 }
 
 // only is the one task of that type.
-func (r *rig) only(agentType string) task.Record {
+func (r *testSession) only(agentType string) task.Record {
 	r.t.Helper()
 	var found []task.Record
 	for _, rec := range r.sup.List(0) {
@@ -434,7 +434,7 @@ func TestUnreadableNotice(t *testing.T) {
 	if _, err := r.sup.Post(r.ctx, task.Message{To: me, From: "somebody", Kind: task.PlainMessage, Text: "read me"}); err != nil {
 		t.Fatal(err)
 	}
-	m := &mail{s: r.Session, box: box}
+	m := r.mail.Reader(box, nil, nil)
 	letters, err := m.Take(r.ctx)
 	if err != nil || len(letters) != 2 || !strings.Contains(letters[0].Text, "read me") {
 		t.Fatalf("%+v, %v", letters, err)

@@ -16,14 +16,14 @@ import (
 
 // watched is somebody who is attached.
 type watched struct {
-	r      *rig
+	r      *testSession
 	pieces chan control.Piece
 	leave  context.CancelFunc
 	over   chan error
 }
 
 // watch attaches to the session, and returns when that is known.
-func (r *rig) watch() *watched {
+func (r *testSession) watch() *watched {
 	r.t.Helper()
 	ctx, cancel := context.WithCancel(r.ctx)
 	w := &watched{r: r, pieces: make(chan control.Piece, 1000), leave: cancel, over: make(chan error, 1)}
@@ -65,7 +65,7 @@ func (w *watched) gone() {
 }
 
 // hosted opens a conversation that somebody may attach to.
-func (r *rig) hosted(ceiling time.Duration) *Main {
+func (r *testSession) hosted(ceiling time.Duration) *Main {
 	r.t.Helper()
 	m, err := r.OpenMain(r.ctx, MainConfig{})
 	if err != nil {
@@ -76,7 +76,7 @@ func (r *rig) hosted(ceiling time.Duration) *Main {
 }
 
 // start begins a run of a main agent with a prompt.
-func (r *rig) start(m *Main, prompt string, ceiling time.Duration) task.Record {
+func (r *testSession) start(m *Main, prompt string, ceiling time.Duration) task.Record {
 	r.t.Helper()
 	if !m.Hosted() {
 		r.HostMain(m, ceiling)
@@ -92,7 +92,7 @@ func accepts(m *Main) bool {
 	return at.Phase == conversation.Idle || at.Phase == conversation.Busy
 }
 
-func (r *rig) prompt(text string) {
+func (r *testSession) prompt(text string) {
 	r.t.Helper()
 	if err := r.Prompt(r.ctx, control.PromptRequest{Text: text}); err != nil {
 		r.t.Fatal(err)
@@ -100,7 +100,7 @@ func (r *rig) prompt(text string) {
 }
 
 // comes waits for an event of a task.
-func (r *rig) comes(id task.ID, verb task.Verb) task.Event {
+func (r *testSession) comes(id task.ID, verb task.Verb) task.Event {
 	r.t.Helper()
 	for e, err := range r.Events(r.ctx, 0) {
 		if err != nil {
@@ -346,53 +346,5 @@ func TestHostedUnused(t *testing.T) {
 	r.reopen() // its folder is gone, so this is a new one
 	if r.log.Last() != 0 {
 		t.Error("something is left of it")
-	}
-}
-
-func TestAudience(t *testing.T) {
-	left := 0
-	a := &audience{left: func() { left++ }}
-	ready := func() bool { return true }
-	a.expect(time.Hour)
-	if a.retire(ready) {
-		t.Error("retired before the guest came")
-	}
-	first, err := a.come()
-	second, worse := a.come()
-	if err != nil || worse != nil {
-		t.Fatal(err, worse)
-	}
-	here, same := a.now()
-	first()
-	first() // once is enough
-	if !here || same.Err() != nil || left != 0 || a.retire(ready) {
-		t.Errorf("one of two has gone: here %v, %d told", here, left)
-	}
-	second()
-	if same.Err() == nil || left != 1 {
-		t.Errorf("the last has gone: %d told", left)
-	}
-	if here, _ := a.now(); here {
-		t.Error("somebody is left: the guest was counted twice")
-	}
-	if a.retire(func() bool { return false }) {
-		t.Error("retired although something is left to do")
-	}
-	if !a.retire(ready) {
-		t.Error("does not retire")
-	}
-	if _, err := a.come(); !errors.Is(err, errRetired) {
-		t.Errorf("somebody came late: %v", err)
-	}
-}
-
-func TestAudienceGuest(t *testing.T) {
-	gone := make(chan struct{})
-	a := &audience{left: func() { close(gone) }}
-	a.expect(time.Nanosecond)
-	select {
-	case <-gone:
-	case <-time.After(patience):
-		t.Fatal("a guest who does not come is waited for")
 	}
 }

@@ -19,15 +19,15 @@ import (
 )
 
 // drive opens a main agent that is on autopilot, and lets it run.
-func drive(r *rig, change ...func(*MainConfig)) *talk {
+func drive(r *testSession, change ...func(*MainConfig)) *converser {
 	r.t.Helper()
 	return converseAs(r, append([]func(*MainConfig){func(c *MainConfig) { c.Autopilot = true }}, change...)...)
 }
 
 // converseAs is converse with another configuration.
-func converseAs(r *rig, change ...func(*MainConfig)) *talk {
+func converseAs(r *testSession, change ...func(*MainConfig)) *converser {
 	r.t.Helper()
-	c := &talk{rig: r, turns: make(chan conversation.Turn, 100)}
+	c := &converser{testSession: r, turns: make(chan conversation.Turn, 100)}
 	cfg := MainConfig{Done: func(turn conversation.Turn) { c.turns <- turn }}
 	for _, f := range change {
 		f(&cfg)
@@ -45,7 +45,7 @@ func converseAs(r *rig, change ...func(*MainConfig)) *talk {
 }
 
 // origins are those of all turns so far.
-func (c *talk) origins() (origins []string) {
+func (c *converser) origins() (origins []string) {
 	for range len(c.turns) {
 		turn := <-c.turns
 		origins = append(origins, turn.Origin)
@@ -135,7 +135,7 @@ func TestAutopilot(t *testing.T) {
 			if got := d.origins(); !slices.Equal(got, c.origins) {
 				t.Errorf("turns %q, want %q", got, c.origins)
 			}
-			s := d.until("rest", idle)
+			s := d.until("rest", isIdle)
 			if complete := s.Completed != nil && s.Completed.Success; complete != c.complete || complete && s.Completed.Summary != "did it" {
 				t.Errorf("state %+v", s)
 			}
@@ -202,7 +202,7 @@ func TestNoAutopilot(t *testing.T) {
 	if len(asked) != 1 || slices.Contains(toolNames(params(t, asked[0])), "task_complete") {
 		t.Errorf("%d requests", len(asked))
 	}
-	if s := c.until("rest", idle); s.Completed != nil {
+	if s := c.until("rest", isIdle); s.Completed != nil {
 		t.Errorf("state %+v", s)
 	}
 }
@@ -221,7 +221,7 @@ func (h *told) hear(what string) {
 
 // listen notes the ends of calls and, beside each, what the state says of the
 // work by then.
-func (h *told) listen(r **rig) func(*Config) {
+func (h *told) listen(r **testSession) func(*Config) {
 	return func(c *Config) {
 		c.Agents.On = func(_ task.ID, e agent.Event) {
 			if e.Kind != agent.ToolDoneEvent && e.Kind != agent.TurnDoneEvent {
@@ -247,7 +247,7 @@ func (h *told) listen(r **rig) func(*Config) {
 // what a call without a summary counts for.
 func TestCompletionOrder(t *testing.T) {
 	var h told
-	var r *rig
+	var r *testSession
 	r = open(t, `
   main:
     - tools: [{name: task_complete}]
@@ -267,7 +267,7 @@ func TestCompletionOrder(t *testing.T) {
 // TestCompletionVeto has a hook at the end of a turn hold the completion back.
 func TestCompletionVeto(t *testing.T) {
 	var h told
-	var r *rig
+	var r *testSession
 	r = open(t, `
   main:
     - tools: [`+doneTool+`]

@@ -11,6 +11,7 @@ import (
 	"github.com/drover-dev/drover/internal/agentenv/permission"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/model/modeltest"
+	"github.com/drover-dev/drover/internal/session/agents"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
 )
@@ -90,16 +91,16 @@ func TestModeOfDefinition(t *testing.T) {
 `, func(c *Config) {
 		c.Agents.Catalog = fixed(subagent.Definition{Name: "planner", Prompt: "x", PermissionMode: "plan"})
 	})
-	me := caller{s: r.Session, cwd: r.folder, env: r.cfg.Agents.Env, model: r.cfg.Agents.Model, rules: permission.Rules{Mode: permission.AcceptEdits}}
+	me := agents.Caller{Cwd: r.folder, Env: r.cfg.Agents.Env, Model: r.cfg.Agents.Model, Rules: permission.Rules{Mode: permission.AcceptEdits}}
 	for _, asked := range []string{"", "default", "acceptEdits", "dontAsk"} {
-		c, err := r.child(subagent.Input{Type: "planner", Prompt: "x", PermissionMode: asked}, me)
-		if err != nil || c.rules.Mode != permission.Plan {
-			t.Errorf("asked for %q: %v, %v", asked, c.rules.Mode, err)
+		c, err := r.agents.Resolve(subagent.Input{Type: "planner", Prompt: "x", PermissionMode: asked}, me)
+		if err != nil || c.Rules.Mode != permission.Plan {
+			t.Errorf("asked for %q: %v, %v", asked, c.Rules.Mode, err)
 		}
 	}
 	m, err := r.OpenMain(r.ctx, MainConfig{Agent: "planner"})
-	if err != nil || m.environment.me.rules.Mode != permission.Plan {
-		t.Errorf("as the main agent: %v, %v", m.environment.me.rules.Mode, err)
+	if err != nil || m.environment.Me.Rules.Mode != permission.Plan {
+		t.Errorf("as the main agent: %v, %v", m.environment.Me.Rules.Mode, err)
 	}
 }
 
@@ -181,16 +182,16 @@ func TestOpeningOfMain(t *testing.T) {
 // be taken for the last conversation. What has happened in one is kept.
 func TestVoid(t *testing.T) {
 	for name, c := range map[string]struct {
-		use  func(r *rig)
+		use  func(r *testSession)
 		gone bool
 	}{
-		"nothing": {func(r *rig) {
+		"nothing": {func(r *testSession) {
 			if _, err := r.OpenMain(r.ctx, MainConfig{Agent: "nobody"}); err == nil {
 				t.Error("an unknown agent was opened")
 			}
 		}, true},
-		"task": {func(r *rig) { r.wait(string(r.run("true").ID)) }, false},
-		"main": {func(r *rig) {
+		"task": {func(r *testSession) { r.wait(string(r.run("true").ID)) }, false},
+		"main": {func(r *testSession) {
 			if _, err := r.OpenMain(r.ctx, MainConfig{}); err != nil {
 				t.Error(err)
 			}

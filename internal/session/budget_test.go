@@ -12,6 +12,8 @@ import (
 	"github.com/drover-dev/drover/internal/agentenv/usage"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/model/modeltest"
+	"github.com/drover-dev/drover/internal/session/agents"
+	"github.com/drover-dev/drover/internal/session/requests"
 	"github.com/drover-dev/drover/internal/tool/tasktools"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
@@ -32,7 +34,7 @@ func intends(what string) modeltest.Answer {
 }
 
 // agentOf is the one agent of a name, once it has ended.
-func agentOf(r *rig, name string) task.Record {
+func agentOf(r *testSession, name string) task.Record {
 	r.t.Helper()
 	rec, err := r.sup.Find(name)
 	if err != nil {
@@ -139,12 +141,12 @@ func TestBudgetOfTree(t *testing.T) {
 		t.Errorf("the start was not refused by the budget: %s", body)
 	}
 	ada := agentOf(r, "ada")
-	err := refused(r.cfg.Agents.Purse.Afford(string(ada.ID)))
+	err := agents.ProgramError(r.cfg.Agents.Purse.Afford(string(ada.ID)))
 	var limit *subagent.LimitError
 	if !errors.As(err, &limit) || limit.Limit != usage.LimitTokens || !strings.Contains(err.Error(), "the budget of "+string(ada.ID)) {
 		t.Errorf("a start below it: %v", err)
 	}
-	if e := refusal(r.cfg.Agents.Purse.Afford(string(ada.ID))); e.Code != "unavailable" {
+	if e := requests.Refusal(r.cfg.Agents.Purse.Afford(string(ada.ID))); e.Code != "unavailable" {
 		t.Errorf("for users: %+v", e)
 	}
 }

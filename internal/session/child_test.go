@@ -13,6 +13,7 @@ import (
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/engine/supervise"
 	"github.com/drover-dev/drover/internal/model/modeltest"
+	"github.com/drover-dev/drover/internal/session/agents"
 	"github.com/drover-dev/drover/internal/tool/tasktools"
 	"github.com/drover-dev/drover/internal/tool/toolkit"
 	"github.com/drover-dev/drover/subagent"
@@ -20,7 +21,7 @@ import (
 )
 
 // served opens a session whose models are a server of the test.
-func served(t *testing.T, handle modeltest.Handler, change ...func(*Config)) (*rig, *modeltest.Server) {
+func served(t *testing.T, handle modeltest.Handler, change ...func(*Config)) (*testSession, *modeltest.Server) {
 	t.Helper()
 	server, err := modeltest.New(handle)
 	if err != nil {
@@ -119,7 +120,7 @@ func TestChildRequest(t *testing.T) {
 		if len(got) != 1 || got[0].Text != want.prompt {
 			t.Errorf("%s was sent the messages %s", want.label, requests[0].Body)
 		}
-		def, _ := c.Definition(want.label)
+		def, _ := c.Catalog().Find(want.label)
 		first, _, _ := strings.Cut(def.Prompt, "\n")
 		if sys := string(p.System); !strings.Contains(sys, strings.ReplaceAll(first, `"`, `\"`)) || !strings.Contains(sys, "Working folder: "+c.folder) {
 			t.Errorf("%s has the instructions %s", want.label, sys)
@@ -189,21 +190,21 @@ func TestLaunchOrder(t *testing.T) {
 		return modeltest.Answer{Blocks: []agent.Block{agent.TextBlock("x")}, Wait: hold}
 	}, func(c *Config) { c.Limits.Depth = 1 })
 	defer close(hold)
-	me := caller{s: r.Session, cwd: r.folder, env: r.cfg.Agents.Env, model: "sonnet", rules: r.cfg.Agents.Rules}
-	top, _, err := r.launch(r.ctx, subagent.Input{Prompt: "x"}, task.Spec{}, me)
+	me := agents.Caller{Cwd: r.folder, Env: r.cfg.Agents.Env, Model: "sonnet", Rules: r.cfg.Agents.Rules}
+	top, _, err := r.agents.Launch(r.ctx, subagent.Input{Prompt: "x"}, task.Spec{}, me)
 	if err != nil {
 		t.Fatal(err)
 	}
 	under := task.Spec{Parent: top.ID}
 	var kind *subagent.UnknownTypeError
-	if _, _, err := r.launch(r.ctx, subagent.Input{Prompt: "x", Type: "nobody", Model: "no/such"}, under, me); !errors.As(err, &kind) {
+	if _, _, err := r.agents.Launch(r.ctx, subagent.Input{Prompt: "x", Type: "nobody", Model: "no/such"}, under, me); !errors.As(err, &kind) {
 		t.Errorf("type, model and depth are wrong: %v", err)
 	}
-	if _, _, err := r.launch(r.ctx, subagent.Input{Prompt: "x", Model: "no/such"}, under, me); err == nil || !strings.Contains(err.Error(), "unknown provider") {
+	if _, _, err := r.agents.Launch(r.ctx, subagent.Input{Prompt: "x", Model: "no/such"}, under, me); err == nil || !strings.Contains(err.Error(), "unknown provider") {
 		t.Errorf("model and depth are wrong: %v", err)
 	}
 	var limit *supervise.LimitError
-	if _, _, err := r.launch(r.ctx, subagent.Input{Prompt: "x"}, under, me); !errors.As(err, &limit) || limit.Limit != "depth" {
+	if _, _, err := r.agents.Launch(r.ctx, subagent.Input{Prompt: "x"}, under, me); !errors.As(err, &limit) || limit.Limit != "depth" {
 		t.Errorf("the depth is wrong: %v", err)
 	}
 	if _, total := r.sup.Live(); total != 1 {
@@ -214,7 +215,8 @@ func TestLaunchOrder(t *testing.T) {
 // The call decides before the definition, and that before the one who asks;
 // inherit means the last, whoever says it.
 func TestChildResolution(t *testing.T) {
-	r, _ := served(t, modeltest.Turns(nil))
+	var known subagent.Catalog
+	r, _ := served(t, modeltest.Turns(nil), func(c *Config) { c.Agents.Catalog = func() subagent.Catalog { return known } })
 	for _, tt := range []struct {
 		name                     string
 		in, def, parent, want    int
@@ -227,11 +229,11 @@ func TestChildResolution(t *testing.T) {
 		{"inherit", 1, 0, 3, 1, "inherit", "haiku", "opus", "claude-opus-4-5-20251101"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r.Session.cfg.Agents.Catalog = fixed(subagent.Definition{Name: "x", Prompt: "x", MaxTurns: tt.def, Model: tt.defM})
-			c, err := r.child(subagent.Input{Type: "x", Prompt: "x", MaxTurns: tt.in, Model: tt.inM},
-				caller{s: r.Session, cwd: r.folder, env: r.cfg.Agents.Env, model: tt.parentM, maxTurns: tt.parent})
-			if err != nil || c.maxTurns != tt.want || c.model != tt.wntM {
-				t.Errorf("%d turns, model %q, %v; want %d, %q", c.maxTurns, c.model, err, tt.want, tt.wntM)
+			known = subagent.NewCatalog(subagent.Definition{Name: "x", Prompt: "x", MaxTurns: tt.def, Model: tt.defM})
+			c, err := r.agents.Resolve(subagent.Input{Type: "x", Prompt: "x", MaxTurns: tt.in, Model: tt.inM},
+				agents.Caller{Cwd: r.folder, Env: r.cfg.Agents.Env, Model: tt.parentM, MaxTurns: tt.parent})
+			if err != nil || c.MaxTurns != tt.want || c.Model != tt.wntM {
+				t.Errorf("%d turns, model %q, %v; want %d, %q", c.MaxTurns, c.Model, err, tt.want, tt.wntM)
 			}
 		})
 	}
@@ -266,65 +268,6 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-func TestLinkTranscript(t *testing.T) {
-	dir := t.TempDir()
-	to, at := filepath.Join(dir, "subagents", "t.jsonl"), filepath.Join(dir, "tasks", "a.jsonl")
-	for _, d := range []string{filepath.Dir(to), filepath.Dir(at)} {
-		if err := os.Mkdir(d, 0o700); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := linkTranscript(to, at); err != nil { // the transcript may come later
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(to, []byte("one\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	read := func() string { data, _ := os.ReadFile(at); return string(data) }
-	if read() != "one\n" {
-		t.Errorf("through the link: %q", read())
-	}
-	// It is made anew under the eyes of readers, who never miss it.
-	stop, missed := make(chan struct{}), make(chan error, 1)
-	go func() {
-		for {
-			select {
-			case <-stop:
-				missed <- nil
-				return
-			default:
-				if _, err := os.Lstat(at); err != nil {
-					missed <- err
-					return
-				}
-			}
-		}
-	}()
-	for range 200 {
-		if err := linkTranscript(to, at); err != nil {
-			t.Error(err)
-		}
-	}
-	close(stop)
-	if err := <-missed; err != nil {
-		t.Errorf("a reader missed the link: %v", err)
-	}
-	// What is in the way is replaced, and what it pointed to is left alone.
-	secret := filepath.Join(dir, "secret")
-	if err := errors.Join(os.WriteFile(secret, []byte("secret"), 0o600), os.Remove(at), os.Symlink(secret, at)); err != nil {
-		t.Fatal(err)
-	}
-	if err := linkTranscript(to, at); err != nil || read() != "one\n" {
-		t.Errorf("over a planted link: %q, %v", read(), err)
-	}
-	if data, _ := os.ReadFile(secret); string(data) != "secret" {
-		t.Errorf("the planted link's target holds %q", data)
-	}
-	if err := linkTranscript(to, filepath.Join(dir, "nowhere", "a.jsonl")); err == nil {
-		t.Error("a link in a folder that is not there")
-	}
-}
-
 // fixed is a catalog that never changes.
 func fixed(defs ...subagent.Definition) func() subagent.Catalog {
 	c := subagent.NewCatalog(defs...)
@@ -334,22 +277,22 @@ func fixed(defs ...subagent.Definition) func() subagent.Catalog {
 // Agent(x, y) in a list of tools is the tool Agent for x and y only, and a child
 // of such an agent may start no more than it.
 func TestSpawns(t *testing.T) {
-	r, _ := served(t, modeltest.Turns(nil))
-	r.Session.cfg.Agents.Catalog = fixed(
+	catalog := fixed(
 		subagent.Definition{Name: "lead", Prompt: "x", Tools: []string{"Read", "Agent(Helper, other)"}},
 		subagent.Definition{Name: "helper", Prompt: "x", Tools: []string{"Agent(other,stranger)", "Read"}},
 		subagent.Definition{Name: "other", Prompt: "x"}, subagent.Definition{Name: "stranger", Prompt: "x"})
-	me := caller{s: r.Session, cwd: r.folder, env: r.cfg.Agents.Env}
-	start := func(who caller, kind string) (caller, error) {
-		c, err := r.child(subagent.Input{Type: kind, Prompt: "x"}, who)
+	r, _ := served(t, modeltest.Turns(nil), func(c *Config) { c.Agents.Catalog = catalog })
+	me := agents.Caller{Cwd: r.folder, Env: r.cfg.Agents.Env}
+	start := func(who agents.Caller, kind string) (agents.Caller, error) {
+		c, err := r.agents.Resolve(subagent.Input{Type: kind, Prompt: "x"}, who)
 		if err != nil {
-			return caller{}, err
+			return agents.Caller{}, err
 		}
-		return c.caller, nil
+		return c.Caller, nil
 	}
 	lead, err := start(me, "lead")
-	if err != nil || !slices.Equal(lead.tools, []string{"Read", "Agent"}) {
-		t.Fatalf("%q, %v", lead.tools, err)
+	if err != nil || !slices.Equal(lead.Tools, []string{"Read", "Agent"}) {
+		t.Fatalf("%q, %v", lead.Tools, err)
 	}
 	var unknown *subagent.UnknownTypeError
 	if _, err := start(lead, "stranger"); !errors.As(err, &unknown) || !slices.Equal(unknown.Known, []string{"helper", "other"}) {
@@ -363,8 +306,8 @@ func TestSpawns(t *testing.T) {
 		t.Errorf("a child may start what its parent may not: %v", err)
 	}
 	other, err := start(helper, "other")
-	if err != nil || !slices.Equal(other.tools, []string{"Agent", "Read"}) || !slices.Equal(other.spawns, []string{"other"}) {
-		t.Errorf("%q, %q, %v", other.tools, other.spawns, err)
+	if err != nil || !slices.Equal(other.Tools, []string{"Agent", "Read"}) || !slices.Equal(other.Spawns, []string{"other"}) {
+		t.Errorf("%q, %q, %v", other.Tools, other.Spawns, err)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drover-dev/drover/internal/session/agents"
 	"github.com/drover-dev/drover/internal/session/conversation"
 	"github.com/drover-dev/drover/task"
 )
@@ -35,7 +36,7 @@ func TestOtherOwner(t *testing.T) {
 			break
 		}
 	}
-	rt := &runtime{caller: caller{s: c.Session, id: c.cfg.Info.Session, cwd: "/"}}
+	rt := c.agents.Runtime(agents.Caller{ID: c.cfg.Info.Session, Cwd: "/"})
 	r, _, err := rt.Stop(context.Background(), string(id))
 	if err != nil {
 		t.Fatal(err)
@@ -43,7 +44,7 @@ func TestOtherOwner(t *testing.T) {
 	ns, _ := c.log.Notices(c.ctx)
 	for _, n := range ns {
 		if n.Task == id && n.Acked {
-			t.Errorf("owner %s, stopped by %s: its notice was born acknowledged (%+v)", n.Owner, rt.id, r.Cause)
+			t.Errorf("owner %s, stopped by %s: its notice was born acknowledged (%+v)", n.Owner, rt.ID, r.Cause)
 		}
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/drover-dev/drover/internal/agentenv/command"
 	"github.com/drover-dev/drover/internal/agentenv/skill"
@@ -18,32 +17,6 @@ import (
 	"github.com/drover-dev/drover/internal/session/conversation"
 	"github.com/drover-dev/drover/internal/session/expansion"
 )
-
-// granted is what the command of the newest prompt allows and restricts. It holds until
-// the next prompt of the user: for turns that mail or a reminder begins, too. The zero
-// value is ready; its methods may be called by several goroutines.
-type granted struct {
-	mu          sync.Mutex
-	allow, only []string // guarded by mu
-}
-
-func (g *granted) set(allow, only []string) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.allow, g.only = allow, only
-}
-
-func (g *granted) allowed() []string {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.allow
-}
-
-func (g *granted) restricted() []string {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.only
-}
 
 // commands are the commands as they are now.
 func (s *Session) commands() command.Catalog {
@@ -69,7 +42,7 @@ func (s *Session) Commands(context.Context) (control.Commands, error) {
 // Command implements [conversation.Hooks]: it expands a prompt that begins with the
 // name of a command.
 func (h mainHooks) Command(ctx context.Context, prompt string) (answer, instead string, ok bool, err error) {
-	h.environment.granted.set(nil, nil)
+	h.environment.Granted.Set(nil, nil)
 	name, args, ok := command.Split(prompt)
 	if !ok {
 		return "", "", false, nil
@@ -99,7 +72,7 @@ func isFile(path string) bool {
 func (h mainHooks) program(name, args string) (answer, instead string, err error) {
 	switch name {
 	case command.SubconsciousName:
-		answer, instead = h.subconscious(args)
+		answer, instead = h.learnings.Command(args)
 		return answer, instead, nil
 	case command.AutopilotName:
 		answer, err = h.autopilot(args)
@@ -120,10 +93,10 @@ func (h mainHooks) autopilot(word string) (answer string, err error) {
 		return "", &control.Error{Code: control.Invalid, Message: fmt.Sprintf("/autopilot %.40q is not known", word),
 			Fix: "use on or off"}
 	}
-	if err := h.configure(control.ConfigureRequest{SessionMode: &mode}); err != nil {
+	if err := h.environment.Configure(h.Conversation, control.ConfigureRequest{SessionMode: &mode}); err != nil {
 		return "", err
 	}
-	h.s.pulse.configured(h.settings())
+	h.s.idle.Configured(h.environment.Settings(h.Conversation))
 	return "The session mode is " + mode + " now.", nil
 }
 
@@ -136,24 +109,24 @@ func (h mainHooks) expand(ctx context.Context, c command.Command, args string) (
 	}
 	fill := h.filler(values)
 	if c.Trusted {
-		k.granted.set(fill(c.Allow), nil)
+		k.Granted.Set(fill(c.Allow), nil)
 	}
-	who := expansion.Agent{Gate: k.cfg.Gate, Tools: k.cfg.Tools, Folder: k.me.cwd, Home: home.Lookup(k.me.env)("HOME")}
+	who := expansion.Agent{Gate: k.Config.Gate, Tools: k.Config.Tools, Folder: k.Me.Cwd, Home: home.Lookup(k.Me.Env)("HOME")}
 	included, err := expansion.Include(ctx, who, c, values)
 	if err != nil {
-		k.granted.set(nil, nil)
+		k.Granted.Set(nil, nil)
 		return "", err
 	}
 	text, err := c.Template.Expand(values, included)
 	if err != nil {
-		k.granted.set(nil, nil)
+		k.Granted.Set(nil, nil)
 		return "", fmt.Errorf("/%s was not sent: %w", c.Name, err)
 	}
 	if c.Trusted {
-		k.granted.set(fill(c.Allow), fill(c.Only))
+		k.Granted.Set(fill(c.Allow), fill(c.Only))
 	}
 	if report != "" {
-		h.s.say(k.me.id, fmt.Sprintf("the report of /%s is written to %s", c.Name, report))
+		h.s.report.Say(k.Me.ID, fmt.Sprintf("the report of /%s is written to %s", c.Name, report))
 	}
 	return h.handedOn(c, text), nil
 }
@@ -161,8 +134,8 @@ func (h mainHooks) expand(ctx context.Context, c command.Command, args string) (
 // values are what the command is filled with, and the report that it is to write.
 func (h mainHooks) values(c command.Command, args string) (v command.Values, report string, err error) {
 	k := h.environment
-	v = command.Values{Args: args, Variables: map[string]string{"CLAUDE_PROJECT_DIR": k.me.cwd,
-		"DROVER_PROJECT_DIR": k.me.cwd, "workspaceFolder": k.me.cwd}}
+	v = command.Values{Args: args, Variables: map[string]string{"CLAUDE_PROJECT_DIR": k.Me.Cwd,
+		"DROVER_PROJECT_DIR": k.Me.Cwd, "workspaceFolder": k.Me.Cwd}}
 	if c.Dir != "" {
 		v.Variables["CLAUDE_SKILL_DIR"] = c.Dir
 	}
@@ -202,9 +175,9 @@ func (h mainHooks) filler(v command.Values) func(rules []string) []string {
 // handedOn makes the prompt one for another agent, if the command wants that. What it
 // wants and cannot have is told.
 func (h mainHooks) handedOn(c command.Command, text string) string {
-	tell := func(format string, args ...any) { h.s.say(h.environment.me.id, fmt.Sprintf(format, args...)) }
+	tell := func(format string, args ...any) { h.s.report.Say(h.environment.Me.ID, fmt.Sprintf(format, args...)) }
 	if c.Agent != "" {
-		_, err := h.s.Definition(c.Agent)
+		_, err := h.s.Catalog().Find(c.Agent)
 		able := slices.Contains(h.tools, "Agent")
 		if err == nil && able {
 			return toAgent(c, text)

@@ -18,7 +18,7 @@ import (
 
 // withCommands is a session in a folder with files of commands.
 func withCommands(t *testing.T, trusted bool, files map[string]string, lists map[string][]modeltest.Answer,
-	change ...func(*Config)) (*rig, *modeltest.Server, *sayings) {
+	change ...func(*Config)) (*testSession, *modeltest.Server, *sayings) {
 	t.Helper()
 	heard := &sayings{}
 	r, server := served(t, modeltest.Turns(lists), append([]func(*Config){func(c *Config) {
@@ -176,7 +176,7 @@ func TestCommandAgent(t *testing.T) {
 // /research has its agents do the work: every other tool is refused, whatever the mode
 // is, and the report is where it says.
 func TestResearch(t *testing.T) {
-	var r *rig
+	var r *testSession
 	report := func() string { return filepath.Join(r.cfg.Place.Reports(), "how-does-the-lock-work.md") }
 	lists := map[string][]modeltest.Answer{"research": {modeltest.Text("found it")}}
 	heard := &sayings{}

@@ -13,13 +13,14 @@ import (
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/model/modeltest"
+	"github.com/drover-dev/drover/internal/session/agents"
 	"github.com/drover-dev/drover/internal/session/conversation"
 	"github.com/drover-dev/drover/internal/tool/tasktools"
 	"github.com/drover-dev/drover/task"
 )
 
 // begun is the first task of a kind to begin.
-func (r *rig) begun(kind task.Kind) task.Record {
+func (r *testSession) begun(kind task.Kind) task.Record {
 	r.t.Helper()
 	for e, err := range r.Events(r.ctx, 0) {
 		if err != nil {
@@ -241,7 +242,7 @@ func TestBackgroundCommand(t *testing.T) {
 		rec.Process.PID <= 0 || rec.ToolUseID != "toolu_bash" || rec.Owner != c.cfg.Info.Session || rec.OutputFile != c.cfg.Place.Output(rec.ID) {
 		t.Errorf("record %+v, %v", rec, err)
 	}
-	rt := &runtime{caller: caller{s: c.Session, id: c.cfg.Info.Session}}
+	rt := c.agents.Runtime(agents.Caller{ID: c.cfg.Info.Session})
 	// A wait that is over gives what there is so far.
 	if got, late, err := rt.Wait(c.ctx, id, time.Millisecond); err != nil || !late || got.Status != task.Running {
 		t.Errorf("wait: %+v, %v, %v", got, late, err)
@@ -299,7 +300,7 @@ func TestLongOutput(t *testing.T) {
 	r := open(t, "", func(c *Config) { c.Limits.OutputChars = 200 })
 	rec := r.run("seq 1 1000")
 	r.wait(string(rec.ID))
-	rt := &runtime{caller: caller{s: r.Session, id: r.cfg.Info.Session}}
+	rt := r.agents.Runtime(agents.Caller{ID: r.cfg.Info.Session})
 	out, err := tasktools.New(tasktools.Config{Tasks: rt, OutputLimit: 200})[1].Call(r.ctx, agent.Call{ID: "x", Name: "TaskOutput", Input: []byte(fmt.Sprintf(`{"task_id":%q}`, rec.ID))})
 	if err != nil || !strings.Contains(out.Text, "[Truncated. Full output: "+rec.OutputFile+"]") || !strings.Contains(out.Text, "1000") ||
 		strings.Contains(out.Text, "\n500\n") {

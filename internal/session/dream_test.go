@@ -2,7 +2,6 @@ package session
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
@@ -18,6 +17,7 @@ import (
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/driver/dream"
 	"github.com/drover-dev/drover/internal/model/modeltest"
+	"github.com/drover-dev/drover/internal/session/dreams"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
 )
@@ -40,7 +40,7 @@ func (s *sayings) tell(_ task.ID, text string) {
 }
 
 // until waits until the user was told something that holds a text.
-func (s *sayings) until(r *rig, piece string) {
+func (s *sayings) until(r *testSession, piece string) {
 	r.t.Helper()
 	for {
 		s.mu.Lock()
@@ -61,12 +61,12 @@ func (s *sayings) until(r *rig, piece string) {
 }
 
 // remembering is a session with a memory, whose agents walk through lists.
-func remembering(t *testing.T, lists map[string][]modeltest.Answer, change ...func(*Config)) (*rig, *modeltest.Server, *sayings) {
+func remembering(t *testing.T, lists map[string][]modeltest.Answer, change ...func(*Config)) (*testSession, *modeltest.Server, *sayings) {
 	t.Helper()
 	return rememberingBy(t, modeltest.Turns(lists), change...)
 }
 
-func rememberingBy(t *testing.T, handle modeltest.Handler, change ...func(*Config)) (*rig, *modeltest.Server, *sayings) {
+func rememberingBy(t *testing.T, handle modeltest.Handler, change ...func(*Config)) (*testSession, *modeltest.Server, *sayings) {
 	t.Helper()
 	heard := &sayings{}
 	r, server := served(t, handle, append([]func(*Config){func(c *Config) {
@@ -76,10 +76,10 @@ func rememberingBy(t *testing.T, handle modeltest.Handler, change ...func(*Confi
 	return r, server, heard
 }
 
-func (r *rig) store() *memory.Store { return r.cfg.Agents.Memory.Store }
+func (r *testSession) store() *memory.Store { return r.cfg.Agents.Memory.Store }
 
 // stamp sets or reads the time of the last consolidation, as the file has it.
-func (r *rig) stamp(set ...time.Time) time.Time {
+func (r *testSession) stamp(set ...time.Time) time.Time {
 	r.t.Helper()
 	path := filepath.Join(r.store().Dir(), "consolidation")
 	for _, at := range set {
@@ -95,7 +95,7 @@ func (r *rig) stamp(set ...time.Time) time.Time {
 	return info.ModTime()
 }
 
-func (r *rig) dream() control.Started {
+func (r *testSession) dream() control.Started {
 	r.t.Helper()
 	started, err := r.Start(r.ctx, []control.StartRequest{{Dream: &control.DreamRequest{}, Cwd: r.folder}})
 	if err != nil || len(started) != 1 {
@@ -104,7 +104,7 @@ func (r *rig) dream() control.Started {
 	return started[0]
 }
 
-func (r *rig) dreams() task.Record {
+func (r *testSession) dreams() task.Record {
 	r.t.Helper()
 	s := r.dream()
 	if s.Error != nil {
@@ -249,7 +249,7 @@ func TestDreamCrash(t *testing.T) {
 // A dream reads memory and transcripts, and changes memory, whatever it tries and
 // whatever mode the session is in.
 func TestDreamArea(t *testing.T) {
-	var r *rig
+	var r *testSession
 	secret := filepath.Join(t.TempDir(), "secret.md")
 	write(t, secret, "top secret")
 	read := func(path string) agent.Block { return modeltest.ToolUse("", "Read", map[string]any{"file_path": path}) }
@@ -580,7 +580,7 @@ func TestParting(t *testing.T) {
 	if !strings.Contains(p.Prompt, "User: question 0\n\nAgent: an answer") || !strings.Contains(p.Prompt, "question 2") || strings.Count(p.Prompt, "</conversation>") != 1 {
 		t.Errorf("prompt %q", p.Prompt)
 	}
-	if _, ok := c.main.Parting(func(name string) string { return map[string]string{ParentVariable: "s12345678"}[name] }); ok {
+	if _, ok := c.main.Parting(func(name string) string { return map[string]string{dreams.ParentVariable: "s12345678"}[name] }); ok {
 		t.Error("a process that was left behind leaves another behind")
 	}
 	c.say("/subconscious off")
@@ -611,22 +611,6 @@ func TestPartInside(t *testing.T) {
 	}
 	if text := of(server, "rem-agent")[0].LastText(); !strings.Contains(text, "User: learn this") {
 		t.Errorf("it is told %q", text)
-	}
-}
-
-func TestSaid(t *testing.T) {
-	long := strings.Repeat("é", 40)
-	messages := []agent.Message{
-		agent.NewMessage(agent.User, agent.TextBlock("first "+long)),
-		agent.NewMessage(agent.Assistant, agent.TextBlock("I look"), agent.Block{Type: "tool_use", ID: "1", Name: "Read", Input: json.RawMessage(`{}`)}),
-		agent.NewMessage(agent.User, agent.ToolResultBlock("1", "a result", false), agent.TextBlock("<system-reminder>\nno\n</system-reminder>")),
-		agent.NewMessage(agent.Assistant, agent.TextBlock("found <it>")),
-	}
-	if got := said(messages, 1000); got != "User: first "+long+"\n\nAgent: I look\n\nAgent: found <it>" {
-		t.Errorf("said %q", got)
-	}
-	if got := said(messages, 30); len(got) > 40 || !strings.HasSuffix(got, "found <it>") || strings.Contains(got, "\uFFFD") {
-		t.Errorf("cut to %q", got)
 	}
 }
 

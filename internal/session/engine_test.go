@@ -12,6 +12,7 @@ import (
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/engine/supervise"
 	"github.com/drover-dev/drover/internal/model/modeltest"
+	"github.com/drover-dev/drover/internal/session/agents"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
 )
@@ -124,19 +125,19 @@ func TestStartOwn(t *testing.T) {
 // ER-04: a program decides by types that it can see.
 func TestRefused(t *testing.T) {
 	var limit *subagent.LimitError
-	if err := refused(fmt.Errorf("start: %w", &supervise.LimitError{Limit: "queue", N: 10})); !errors.As(err, &limit) || limit.Limit != "queue" || limit.N != 10 ||
+	if err := agents.ProgramError(fmt.Errorf("start: %w", &supervise.LimitError{Limit: "queue", N: 10})); !errors.As(err, &limit) || limit.Limit != "queue" || limit.N != 10 ||
 		!strings.HasSuffix(err.Error(), "max concurrent agents reached (10)") {
 		t.Errorf("a limit: %v", err)
 	}
 	for _, err := range []error{supervise.ErrClosing, supervise.ErrFrozen} {
-		if got := refused(err); !errors.Is(got, subagent.ErrClosed) || !strings.HasSuffix(got.Error(), err.Error()) {
+		if got := agents.ProgramError(err); !errors.Is(got, subagent.ErrClosed) || !strings.HasSuffix(got.Error(), err.Error()) {
 			t.Errorf("%v is told as %v", err, got)
 		}
 	}
-	if err := refused(context.Canceled); err != context.Canceled {
+	if err := agents.ProgramError(context.Canceled); err != context.Canceled {
 		t.Errorf("another error: %v", err)
 	}
-	if refused(nil) != nil {
+	if agents.ProgramError(nil) != nil {
 		t.Error("no error is one")
 	}
 }

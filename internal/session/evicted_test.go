@@ -125,7 +125,7 @@ func TestEvictedNames(t *testing.T) {
 // What the disk does not allow is not started, and says so to whoever asks; what has
 // grown is left to the next session.
 func TestDiskLimits(t *testing.T) {
-	command := func(r *rig) error {
+	command := func(r *testSession) error {
 		_, err := r.RunCommand(r.ctx, control.StartRequest{Cwd: r.folder, Shell: &control.ShellRequest{Line: "echo something"}}, shell.Client{})
 		return err
 	}

@@ -13,7 +13,7 @@ import (
 // outputs of all sessions are too much.
 func TestHookOutputCounts(t *testing.T) {
 	r := open(t, "", func(c *Config) { c.Limits.UserQuota = 1000 })
-	f, err := r.spillHook(2000)
+	f, err := r.agents.HookOutput(2000)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func TestHookOutputsAtOnce(t *testing.T) {
 	var group sync.WaitGroup
 	for range 80 {
 		group.Go(func() {
-			f, err := r.spillHook(1000)
+			f, err := r.agents.HookOutput(1000)
 			if err != nil {
 				t.Error(err)
 				return

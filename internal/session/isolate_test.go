@@ -30,7 +30,7 @@ func gitIn(t *testing.T, dir string, args ...string) string {
 
 // planted opens a session in a folder of a repository with one commit and one
 // further file. The text may name the folder.
-func planted(t *testing.T, script string, change ...func(*Config)) (*rig, *worktree.Store) {
+func planted(t *testing.T, script string, change ...func(*Config)) (*testSession, *worktree.Store) {
 	t.Helper()
 	t.Setenv("GIT_CONFIG_GLOBAL", "/dev/null")
 	t.Setenv("GIT_CONFIG_NOSYSTEM", "1")
@@ -61,12 +61,12 @@ func write(t *testing.T, path, text string) {
 }
 
 // isolated starts an agent with a checkout, and waits for its end.
-func (r *rig) isolated(change ...func(*control.StartRequest)) task.Record {
+func (r *testSession) isolated(change ...func(*control.StartRequest)) task.Record {
 	r.t.Helper()
 	return r.wait(string(r.begin(change...).ID))[0]
 }
 
-func (r *rig) begin(change ...func(*control.StartRequest)) task.Record {
+func (r *testSession) begin(change ...func(*control.StartRequest)) task.Record {
 	r.t.Helper()
 	started := r.ask("", append([]func(*control.StartRequest){func(q *control.StartRequest) {
 		q.Shell, q.Agent = nil, &control.AgentRequest{Type: "general-purpose", Prompt: "work", Isolation: "worktree"}
@@ -77,7 +77,7 @@ func (r *rig) begin(change ...func(*control.StartRequest)) task.Record {
 	return *started.Task
 }
 
-func (r *rig) answer(rec task.Record) string {
+func (r *testSession) answer(rec task.Record) string {
 	r.t.Helper()
 	a, err := control.WholeResult(r.ctx, r, string(rec.ID))
 	if err != nil {
@@ -177,7 +177,7 @@ func TestIsolatedRules(t *testing.T) {
 	}
 }
 
-func transcript(t *testing.T, r *rig, rec task.Record) string {
+func transcript(t *testing.T, r *testSession, rec task.Record) string {
 	t.Helper()
 	data, err := os.ReadFile(r.cfg.Place.AgentTranscript(rec.ID))
 	if err != nil {

@@ -2,23 +2,28 @@ package session
 
 import (
 	"context"
+	_ "embed"
 	"errors"
+	"fmt"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/agentenv/permission"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/engine/mailbox"
-	"github.com/drover-dev/drover/internal/engine/supervise"
 	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/internal/session/agents"
 	"github.com/drover-dev/drover/internal/session/conversation"
-	"github.com/drover-dev/drover/internal/session/environment"
+	"github.com/drover-dev/drover/internal/session/dreams"
+	"github.com/drover-dev/drover/internal/session/requests"
+	"github.com/drover-dev/drover/internal/session/servers"
+	"github.com/drover-dev/drover/internal/session/work"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
 )
+
+//go:embed main.md
+var mainPrompt string
 
 // What a session is for; see [control.Info].
 const (
@@ -49,87 +54,70 @@ type MainConfig struct {
 type Main struct {
 	*conversation.Conversation
 	s           *Session
-	environment *agentEnvironment
+	environment *agents.Environment
 	shut        func() error // closes the transcript
 
-	model string   // that it began with, as the user is shown it
+	model string   // as the user is shown it
 	tools []string // names
 	done  string   // name of the tool that ends the work on autopilot
 
-	configuring sync.Mutex // held while its settings change
-
-	prompted atomic.Int64 // prompts of the user that were given to the model
-	atEnd    atomic.Bool  // what the conversation teaches is consolidated at its end
+	learnings *dreams.Learnings
 }
 
 // OpenMain puts the main agent together, with the conversation that the session
 // has had so far. There is one per session.
 func (s *Session) OpenMain(ctx context.Context, cfg MainConfig) (*Main, error) {
-	me := caller{s: s, id: s.cfg.Info.Session, cwd: s.cfg.Info.Project, env: s.cfg.Agents.Env, rules: s.cfg.Agents.Rules,
-		tools: cfg.Tools, maxTurns: cfg.MaxTurns}
 	def, err := s.mainDefinition(cfg)
 	if err != nil {
 		return nil, err
 	}
-	def.Tools, me.spawns = environment.Spawnable(def.Tools)
-	me.tools = environment.Subset(me.tools, def.Tools, def.DisallowedTools, environment.ToolNames(s.cfg.Agents.Tools)...)
-	me.barred, me.own = environment.Bar(nil, def.DisallowedTools), s.ownServers(def, me)
-	me.rules.Mode = environment.Narrower(me.rules.Mode, permission.Mode(def.PermissionMode))
-	if me.maxTurns == 0 {
-		me.maxTurns = def.MaxTurns
-	}
-	me.model = s.cfg.Agents.Model
-	choice, err := s.choose(me, subagent.Input{Model: cfg.Model}, def)
+	k, err := s.agents.OpenMain(def, cfg.Tools, cfg.Model, cfg.MaxTurns)
 	if err != nil {
 		return nil, err
 	}
-	s.say(me.id, choice.Notes...)
-	me.model = choice.Name
-	me.live = &live{model: choice.Name, mode: me.rules.Mode}
-	k, err := s.newEnvironment(me, def, s.cfg.Place.Transcript())
-	if err != nil {
-		return nil, err
-	}
-	k.cfg.Thinking = cfg.Thinking
-	m := &Main{s: s, environment: k, model: k.cfg.ModelName}
-	m.atEnd.Store(s.cfg.Agents.Memory.AtEnd)
+	m := &Main{s: s, environment: k, model: k.Config.ModelName}
+	mem := s.cfg.Agents.Memory
+	m.learnings = dreams.NewLearnings(mem.Store, mem.AtEnd, mem.MinTurns)
 	if err := m.open(ctx, cfg); err != nil {
-		k.close()
+		k.Close()
 		return nil, err
 	}
+	s.agents.SetMain(k)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.main = m
-	s.pulse.configured(m.settings())
+	s.idle.Follow(m.Conversation)
+	s.idle.Configured(k.Settings(m.Conversation))
 	return m, nil
 }
 
 // open opens the conversation.
 func (m *Main) open(ctx context.Context, cfg MainConfig) error {
 	s, k := m.s, m.environment
-	auto := conversation.NewAutopilot(cfg.Reminders, k.hooks.Stop)
+	auto := conversation.NewAutopilot(cfg.Reminders, k.Hooks.Stop)
 	m.done = auto.Tool().Spec().Name
-	if err := k.rules(append(slices.Clone(k.cfg.Tools), auto.Tool())); err != nil { // it may be offered later
+	if err := k.MakeGate(append(slices.Clone(k.Config.Tools), auto.Tool())); err != nil { // it may be offered later
 		return err
 	}
-	for _, tool := range k.cfg.Tools {
+	k.Config.Thinking = cfg.Thinking
+	for _, tool := range k.Config.Tools {
 		m.tools = append(m.tools, tool.Spec().Name)
 	}
 	t, history, err := agent.OpenTranscript(s.cfg.Place.Transcript(), agent.Meta{Version: s.cfg.Info.Version,
-		Cwd: k.me.cwd, AgentName: mainName, SessionID: string(s.cfg.Info.Session), Sync: s.cfg.Power})
+		Cwd: k.Me.Cwd, AgentName: agents.MainName, SessionID: string(s.cfg.Info.Session), Sync: s.cfg.Power})
 	if err != nil {
 		return err
 	}
-	box, err := s.box(ctx, k.me.id)
+	box, err := s.mail.Open(ctx, k.Me.ID)
 	if err != nil {
 		return errors.Join(err, t.Close())
 	}
-	m.shut, k.cfg.Transcript, k.resumed = t.Close, t, len(history.Messages) > 0
-	s.activity.Begin(k.me.id, "", false).Follow(&k.cfg)
+	m.shut, k.Config.Transcript, k.Resumed = t.Close, t, len(history.Messages) > 0
+	s.activity.Begin(k.Me.ID, "", false).Follow(&k.Config)
 	m.Conversation, err = conversation.Open(conversation.Config{
-		ID: k.me.id, Agent: k.cfg, History: history.Messages, Box: box, Post: s.sup.Post,
-		Session: conversationSession{s}, Hooks: mainHooks{m}, Feed: &s.feed,
-		Mail:      func(withheld func(mailbox.Mail) bool) agent.Mail { return &mail{s: s, box: box, skip: withheld} },
+		ID: k.Me.ID, Agent: k.Config, History: history.Messages, Box: box, Post: s.sup.Post,
+		Session: s.idle, Hooks: mainHooks{m}, Feed: &s.audience.Feed,
+		Mail:      func(withheld func(mailbox.Mail) bool) agent.Mail { return s.mail.Reader(box, withheld, nil) },
 		Autopilot: auto, Driven: cfg.Autopilot, Begin: cfg.Begin, Done: cfg.Done,
 	})
 	if err != nil {
@@ -140,13 +128,13 @@ func (m *Main) open(ctx context.Context, cfg MainConfig) error {
 
 // mainDefinition is the main agent, or a sort of agent in its place.
 func (s *Session) mainDefinition(cfg MainConfig) (subagent.Definition, error) {
-	def := subagent.Definition{Name: mainName, Prompt: mainPrompt}
+	def := subagent.Definition{Name: agents.MainName, Prompt: mainPrompt}
 	if cfg.Agent != "" {
 		named, err := s.cfg.Agents.Catalog().Find(cfg.Agent)
 		if err != nil {
 			return def, err
 		}
-		named.Name = mainName
+		named.Name = agents.MainName
 		def = named
 	}
 	if cfg.System != "" {
@@ -156,15 +144,6 @@ func (s *Session) mainDefinition(cfg MainConfig) (subagent.Definition, error) {
 		def.Prompt += "\n\n" + cfg.AppendSystem
 	}
 	return def, nil
-}
-
-// say tells the user something about an agent.
-func (s *Session) say(from task.ID, notes ...string) {
-	for _, n := range notes {
-		if s.cfg.Agents.Tell != nil {
-			s.cfg.Agents.Tell(from, n)
-		}
-	}
 }
 
 // Model is the full name of the agent's model.
@@ -179,18 +158,7 @@ func (m *Main) Tools() []string {
 }
 
 // Waited are the tasks that [conversation.Conversation.Settle] waits for now.
-func (m *Main) Waited() (tasks []task.Record) {
-	for _, r := range m.s.sup.Living() {
-		if m.s.isWaitedFor(r) {
-			tasks = append(tasks, r)
-		}
-	}
-	return tasks
-}
-
-func (s *Session) isWaitedFor(r task.Record) bool {
-	return r.WaitedFor() && !s.rests(r) && r.ID != s.cfg.Info.Session
-}
+func (m *Main) Waited() []task.Record { return m.s.idle.WaitedFor() }
 
 // lastHooks is how long hooks that hear of the session's end may take.
 const lastHooks = 10 * time.Second
@@ -199,78 +167,39 @@ const lastHooks = 10 * time.Second
 func (m *Main) close() error {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), lastHooks, task.ErrClosing)
 	defer cancel()
-	m.environment.runner.SessionEnd(ctx, "other")
-	m.environment.close()
+	m.environment.Runner.SessionEnd(ctx, "other")
+	m.environment.Close()
 	return m.shut()
 }
 
 // unused reports whether somebody has opened a conversation and left it without a
 // word.
 func (m *Main) unused() bool {
-	if m == nil || !m.Hosted() || m.environment.resumed {
+	if m == nil || !m.Hosted() || m.environment.Resumed {
 		return false
 	}
 	at, _ := m.State()
 	return at.Turns == 0 && m.s.log.Last() == 0
 }
 
-// Definition returns the sort of agent that a name means.
-func (s *Session) Definition(name string) (subagent.Definition, error) {
-	return s.cfg.Agents.Catalog().Find(name)
-}
-
-// conversationSession is the session as the conversation sees it.
-type conversationSession struct{ s *Session }
-
-func (c conversationSession) Get(id task.ID) (task.Record, bool) { return c.s.sup.Get(id) }
-
-// Background counts no agent that rests: it has done what it was asked.
-func (c conversationSession) Background() (commands []task.ID, others int) {
-	for _, r := range c.s.sup.Living() {
-		switch {
-		case !c.s.isWaitedFor(r):
-		case r.Traits().Work == task.ByCommand:
-			commands = append(commands, r.ID)
-		default:
-			others++
-		}
-	}
-	return commands, others
-}
-
-func (c conversationSession) Alone() bool {
-	working, _ := c.s.atWork()
-	return working == 0
-}
-
-func (c conversationSession) Stop(ctx context.Context, ids []task.ID, cause task.Cause) (task.Receipt, error) {
-	return c.s.sup.Stop(ctx, ids, supervise.StopRequest{Cause: cause})
-}
-
-func (c conversationSession) Changed() <-chan struct{}          { return c.s.Changed() }
-func (c conversationSession) Grown() <-chan struct{}            { return c.s.Grown() }
-func (c conversationSession) Moved()                            { c.s.pulse.moved() }
-func (c conversationSession) Completed(done control.Completion) { c.s.pulse.complete(done) }
+// Servers are the MCP servers of the main agent, as they stand now.
+func (m *Main) Servers() []servers.Status { return m.environment.Servers() }
 
 // mainHooks are the hooks of the main agent, and its commands.
 type mainHooks struct{ *Main }
 
 func (h mainHooks) Start(ctx context.Context) string {
-	source := "startup"
-	if h.environment.resumed {
-		source = "resume"
-	}
-	return join([]string{h.environment.runner.SessionStart(ctx, source), h.environment.opening()})
+	return h.environment.StartMain(ctx)
 }
 
 func (h mainHooks) Prompt(ctx context.Context, prompt string) (string, error) {
-	h.prompted.Add(1)
-	h.s.hops.worked(h.environment.me.id)
-	return h.environment.runner.UserPromptSubmit(ctx, prompt)
+	h.learnings.Prompted()
+	h.s.mail.Worked(h.environment.Me.ID)
+	return h.environment.Runner.UserPromptSubmit(ctx, prompt)
 }
 
 func (h mainHooks) Failed(ctx context.Context, err error, answer string) {
-	h.environment.runner.StopFailure(ctx, err, answer)
+	h.environment.Runner.StopFailure(ctx, err, answer)
 }
 
 // HostMain makes a task of the conversation; see [conversation.Conversation.HostBy].
@@ -282,7 +211,7 @@ type mainHost struct{ *Main }
 func (h mainHost) Begin(ctx context.Context, prompt string, d task.Driver) error {
 	s := h.s
 	spec := task.Spec{ID: s.cfg.Info.Session, AgentType: task.MainSession, Model: h.model,
-		Description: firstLine(prompt, 60), Prompt: prompt, Cwd: s.cfg.Info.Project, Backgrounded: true}
+		Description: work.FirstLine(prompt, 60), Prompt: prompt, Cwd: s.cfg.Info.Project, Backgrounded: true}
 	var err error
 	if _, again := s.sup.Get(spec.ID); again {
 		_, err = s.sup.Resume(ctx, spec.ID, d, spec)
@@ -290,7 +219,7 @@ func (h mainHost) Begin(ctx context.Context, prompt string, d task.Driver) error
 		_, err = s.sup.Start(ctx, d, spec)
 	}
 	if err != nil {
-		return notStarted(err)
+		return requests.NotStarted(err)
 	}
 	s.entitle()
 	return nil
@@ -301,14 +230,18 @@ func (h mainHost) Wait(ctx context.Context) error {
 	return err
 }
 
-func (h mainHost) Attached() (bool, context.Context) { return h.s.audience.now() }
+func (h mainHost) Attached() (bool, context.Context) { return h.s.audience.Now() }
 
 func (h mainHost) Cost() func() (float64, bool) { return h.s.budgets.Cost(h.s.cfg.Info.Session) }
 
 func (h mainHost) Parting(ctx context.Context) {
-	p, ok := h.Main.Parting(home.Lookup(h.environment.me.env))
-	if ok && ctx.Err() == nil {
-		h.s.partInside(ctx, p)
+	p, ok := h.Main.Parting(home.Lookup(h.environment.Me.Env))
+	if !ok || ctx.Err() != nil {
+		return
+	}
+	// The host goes when nothing is left to do, so nobody has to outlive it.
+	if err := h.s.agents.Consolidate(ctx, p.Prompt, p.Model); err != nil {
+		h.s.report.Say(p.Session, fmt.Sprintf("what this conversation has taught is not consolidated: %v", err))
 	}
 }
 
@@ -319,4 +252,11 @@ func (s *Session) entitle() {
 	if s.cfg.Info.Title == "" && !s.closed {
 		_ = s.writeInfo(nil) // Close writes it again
 	}
+}
+
+// Parting returns what the conversation hands on to the agent that consolidates what it
+// has taught, if that is wanted. It is asked when the conversation has ended.
+func (m *Main) Parting(env func(string) string) (dreams.Parting, bool) {
+	who := dreams.Parting{Session: m.s.cfg.Info.Session, Transcript: m.s.cfg.Place.Transcript(), Model: m.environment.Me.ModelName()}
+	return m.learnings.Parting(who, m.Messages(), env)
 }

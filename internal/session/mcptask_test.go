@@ -9,11 +9,11 @@ import (
 // A task of an MCP server holds the session from being idle, as an agent does.
 func TestMCPTaskHoldsIdle(t *testing.T) {
 	r := open(t, "")
-	r.until("rest", idle)
+	r.until("rest", isIdle)
 	_, h := r.hold(task.MCPTask)
 	r.until("work", busy)
 	close(h.end)
-	if s := r.until("last rest", idle); s.IdleCount != 2 {
+	if s := r.until("last rest", isIdle); s.IdleCount != 2 {
 		t.Errorf("at last %+v", s)
 	}
 }

@@ -1,22 +1,21 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/agentenv/memory"
-	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/driver/dream"
 	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/internal/session/agents"
 	"github.com/drover-dev/drover/internal/session/dreams"
+	"github.com/drover-dev/drover/internal/session/environment"
 	"github.com/drover-dev/drover/internal/session/upkeep"
-	"github.com/drover-dev/drover/internal/tool/boardtool"
-	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -29,23 +28,22 @@ type Memory struct {
 	Idle time.Duration // for so long
 	Rule memory.Rule   // and this says that it is due
 
-	AtEnd    bool // a conversation that ends has its learnings consolidated; see [Session.Parting]
+	AtEnd    bool // a conversation that ends has its learnings consolidated; see [Main.Parting]
 	MinTurns int  // prompts that it must have had for that
 }
 
 // newDreams makes the dreams of the session.
 func (s *Session) newDreams() *dreams.Dreams {
 	a := s.cfg.Agents
-	me := caller{s: s, cwd: s.cfg.Info.Project, env: a.Env, model: a.Model}
 	return dreams.New(
 		dreams.Config{
 			Store:   a.Memory.Store,
 			Tasks:   s.sup,
-			Pool:    agentPool,
+			Pool:    agents.Pool,
 			Budgets: s.budgets,
 			Place:   s.cfg.Place,
 			Rules:   a.Rules,
-			Gate:    s.gate,
+			Gate:    environment.Gates{Foreign: a.Foreign, Report: s.report}.New,
 			Updated: s.remembered,
 			Wish:    a.Memory.Model,
 			Window:  a.Window,
@@ -57,36 +55,14 @@ func (s *Session) newDreams() *dreams.Dreams {
 				return w.Driver, w.Input
 			},
 			Choose: func(wish, cheap string) (string, error) {
-				choice, err := s.choose(me, subagent.Input{Model: wish}, subagent.Definition{Name: dreams.Type, Model: cheap})
+				choice, err := s.agents.ChooseModel(dreams.Type, wish, cheap)
 				return choice.Name, err
 			},
 			Model: func(name string) (agent.Model, string, error) {
-				choice, err := a.Models.Find(name, home.Lookup(me.env), me.origin())
+				choice, err := a.Models.Find(name, home.Lookup(a.Env), cmp.Or(a.Rules.Base, s.cfg.Info.Project))
 				return choice.Model, choice.Name, err
 			},
 		},
-	)
-}
-
-// requestDream starts one for a client.
-func (s *Session) requestDream(ctx context.Context, r control.StartRequest, spec task.Spec) (task.Record, error) {
-	switch {
-	case r.Keep:
-		return task.Record{}, &control.Error{
-			Code:    control.Invalid,
-			Message: "a dream cannot be kept past its host",
-			Fix:     "start another one later",
-		}
-	case r.Lease != "":
-		return task.Record{}, &control.Error{
-			Code:    control.Invalid,
-			Message: "a dream belongs to no client, and takes no lease",
-		}
-	}
-	return s.dreams.Start(
-		ctx,
-		dream.Manual,
-		task.Spec{Name: spec.Name, Description: spec.Description, Timeout: spec.Timeout},
 	)
 }
 
@@ -101,20 +77,11 @@ func (s *Session) remembered(changed []string) {
 	m := s.main
 	s.mu.Unlock()
 	if m != nil {
-		if err := m.environment.cfg.Transcript.Append(agent.Record{Note: text}); err != nil {
+		if err := m.environment.Config.Transcript.Append(agent.Record{Note: text}); err != nil {
 			text += fmt.Sprintf(" (the transcript does not hold this: %v)", err)
 		}
 	}
-	s.say(s.cfg.Info.Session, text)
-}
-
-// recoverMemory puts right what a host that died within a dream has left.
-func (s *Session) recoverMemory() {
-	if store := s.cfg.Agents.Memory.Store; store != nil {
-		if err := store.Recover(); err != nil {
-			s.say(s.cfg.Info.Session, err.Error())
-		}
-	}
+	s.report.Say(s.cfg.Info.Session, text)
 }
 
 // dreamTimer begins dreams in idle time.
@@ -126,22 +93,4 @@ func (s *Session) dreamTimer() *upkeep.Dreams {
 			_, err := s.dreams.Start(ctx, dream.Idle, task.Spec{})
 			return err
 		}}
-}
-
-// dirs are folders that agents may read because memory is in them.
-func (m Memory) dirs() []string {
-	if m.Store == nil {
-		return nil
-	}
-	return []string{m.Store.Dir()}
-}
-
-// board is the tool of an agent that looks after the board: one whose definition
-// names it.
-func (k *agentEnvironment) board() []agent.Tool {
-	store := k.me.s.cfg.Agents.Memory.Store
-	if store == nil || !slices.Contains(k.me.tools, boardtool.Name) {
-		return nil
-	}
-	return []agent.Tool{boardtool.New(boardtool.Config{Store: store, By: (&runtime{caller: k.me}).name()})}
 }

@@ -2,7 +2,6 @@ package session
 
 import (
 	"context"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/engine/mailbox"
 	"github.com/drover-dev/drover/internal/model/modeltest"
+	"github.com/drover-dev/drover/internal/session/work"
 	"github.com/drover-dev/drover/internal/tool/monitortool"
 	"github.com/drover-dev/drover/task"
 )
@@ -24,7 +24,7 @@ func TestMonitorStart(t *testing.T) {
 	r := open(t, "")
 	line := control.MonitorRequest{Shell: &control.ShellRequest{Line: "echo one; echo two; pwd"}, Match: "o"}
 	rec := r.wait(string(r.run("", watching(line), named("eye")).ID))[0]
-	if rec.Kind != task.MonitorMCP || rec.Status != task.Completed || rec.Name != "eye" || rec.Priority != task.Next || rec.Pool != monitorPool || !rec.Backgrounded {
+	if rec.Kind != task.MonitorMCP || rec.Status != task.Completed || rec.Name != "eye" || rec.Priority != task.Next || rec.Pool != work.MonitorPool || !rec.Backgrounded {
 		t.Errorf("%+v", rec)
 	}
 	if m := rec.Progress.Monitor; m == nil || m.Lines != 3 || m.Events < 2 || m.Notified != 0 {
@@ -98,14 +98,13 @@ func TestMonitorEvent(t *testing.T) {
 	})
 	c := converse(r)
 	c.say("first")
-	rt := &runtime{caller: caller{s: r.Session, id: r.cfg.Info.Session, cwd: r.folder, env: os.Environ()}}
-	m := &monitors{rt, r.main.environment}
+	m := r.main.environment.Monitors()
 	rec, err := m.Monitor(r.ctx, monitortool.Request{Description: "watch it", Line: "echo '<b>event</b>'; exec sleep 641", Cwd: r.folder})
 	if err != nil {
 		t.Fatal(err)
 	}
 	c.say("second")
-	box, err := r.box(r.ctx, r.cfg.Info.Session)
+	box, err := r.mail.Open(r.ctx, r.cfg.Info.Session)
 	if err != nil {
 		t.Fatal(err)
 	}

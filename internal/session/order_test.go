@@ -8,6 +8,7 @@ import (
 
 	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/internal/model/modeltest"
+	"github.com/drover-dev/drover/internal/session/agents"
 	"github.com/drover-dev/drover/internal/tool/shelltool"
 	"github.com/drover-dev/drover/task"
 )
@@ -28,7 +29,7 @@ func TestManyEnds(t *testing.T) {
 	c := converse(r)
 	c.say("first")
 	<-begun
-	rt := &runtime{caller: caller{s: r.Session, id: r.cfg.Info.Session, cwd: r.folder, env: r.cfg.Agents.Env}}
+	rt := r.agents.Runtime(agents.Caller{ID: r.cfg.Info.Session, Cwd: r.folder, Env: r.cfg.Agents.Env})
 	var refs []string
 	for range 50 {
 		out, err := rt.Run(r.ctx, shelltool.Command{Line: "true", Args: []string{"true"}, Cwd: r.folder, Background: true})

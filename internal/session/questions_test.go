@@ -99,10 +99,11 @@ func TestQuestions(t *testing.T) {
 // A rule is kept only if it is the one that the question suggests, and only with
 // an answer to that question.
 func TestAllowAlways(t *testing.T) {
-	r := open(t, "")
 	var kept []string
 	fails := errors.New("the file is on fire")
-	r.Session.cfg.Agents.KeepRule = func(_ context.Context, rule string) error { kept = append(kept, rule); return fails }
+	r := open(t, "", func(c *Config) {
+		c.Agents.KeepRule = func(_ context.Context, rule string) error { kept = append(kept, rule); return fails }
+	})
 	got := make(chan error, 1)
 	go func() {
 		reply, err := r.sup.Ask(r.ctx, r.cfg.Info.Session, task.Question{Tool: "Bash", Input: json.RawMessage(`{"command":"make"}`), Suggest: "Bash(make:*)"})
@@ -132,15 +133,15 @@ func TestAllowAlways(t *testing.T) {
 		}
 	}
 	req := control.DecideRequest{ID: q.ID, Digest: q.Digest, Reply: yes, Always: q.Suggest}
-	if err := r.Decide(r.ctx, req); err == nil || !strings.Contains(err.Error(), "on fire") || len(r.always.all()) > 0 {
-		t.Errorf("a rule that cannot be written: %v, %q", err, r.always.all())
+	if err := r.Decide(r.ctx, req); err == nil || !strings.Contains(err.Error(), "on fire") || len(r.approvals.Rules()) > 0 {
+		t.Errorf("a rule that cannot be written: %v, %q", err, r.approvals.Rules())
 	}
 	fails = nil
 	if err := r.Decide(r.ctx, req); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-got; err != nil || len(r.always.all()) != 1 || r.always.all()[0] != "Bash(make:*)" {
-		t.Errorf("%v, %q", err, r.always.all())
+	if err := <-got; err != nil || len(r.approvals.Rules()) != 1 || r.approvals.Rules()[0] != "Bash(make:*)" {
+		t.Errorf("%v, %q", err, r.approvals.Rules())
 	}
 	if _, open := r.sup.Question(q.ID); open {
 		t.Error("it is open still")

@@ -131,13 +131,13 @@ func (f *far) used(c *Config) {
 	}}
 }
 
-func (r *rig) goFar(req control.RemoteRequest, change ...func(*control.StartRequest)) control.Started {
+func (r *testSession) goFar(req control.RemoteRequest, change ...func(*control.StartRequest)) control.Started {
 	r.t.Helper()
 	return r.ask("", append([]func(*control.StartRequest){func(q *control.StartRequest) { q.Shell, q.Remote = nil, &req }}, change...)...)
 }
 
 // working waits until a remote task has its session, and returns that.
-func (r *rig) working(id task.ID) string {
+func (r *testSession) working(id task.ID) string {
 	r.t.Helper()
 	for e, err := range r.Events(r.ctx, 0) {
 		if err != nil {

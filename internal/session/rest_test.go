@@ -17,7 +17,7 @@ func manyTurns(limit time.Duration) func(*Config) {
 }
 
 // idle waits until an agent rests.
-func (r *rig) idle(id task.ID) task.Record {
+func (r *testSession) idle(id task.ID) task.Record {
 	r.t.Helper()
 	for {
 		grown := r.Grown()
@@ -163,7 +163,8 @@ func TestInterruptAgent(t *testing.T) {
 		t.Errorf("answer %+v, %v", a, err)
 	}
 
-	r.Session.cfg.Limits.IdleTimeout = time.Millisecond
+	r.cfg.Limits.IdleTimeout = time.Millisecond
+	r.reopen()
 	if out, err = r.asMain().Agent(r.ctx, tasktools.AgentRequest{Description: "d", Prompt: "second", Type: "explore", Name: "bob", Background: true}); err != nil {
 		t.Fatal(err)
 	}

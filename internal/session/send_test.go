@@ -5,23 +5,22 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/model/modeltest"
+	"github.com/drover-dev/drover/internal/session/agents"
 	"github.com/drover-dev/drover/internal/tool/tasktools"
 	"github.com/drover-dev/drover/internal/tool/toolkit"
 	"github.com/drover-dev/drover/task"
 )
 
 // asMain is the tools' view of the main agent.
-func (r *rig) asMain() *runtime {
-	return &runtime{caller: caller{s: r.Session, id: r.cfg.Info.Session, cwd: r.folder, env: r.cfg.Agents.Env, model: r.cfg.Agents.Model, rules: r.cfg.Agents.Rules}}
+func (r *testSession) asMain() *agents.Runtime {
+	return r.agents.Runtime(agents.Caller{ID: r.cfg.Info.Session, Cwd: r.folder, Env: r.cfg.Agents.Env, Model: r.cfg.Agents.Model, Rules: r.cfg.Agents.Rules})
 }
 
 // A message reaches an agent at its next step, its own message reaches the main
@@ -189,44 +188,6 @@ func (b *bounded) Done() <-chan struct{} {
 	return b.Context.Done()
 }
 
-// Who waits for the responses of an agent reads each once, and counts on.
-func TestAnswersAreReadOnce(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "t.jsonl")
-	a := answers{from: agent.Reading{Path: path}, since: 0}
-	next := func(want ...int) {
-		t.Helper()
-		list, err := a.next()
-		var turns []int
-		for _, one := range list {
-			turns = append(turns, one.Turn)
-		}
-		if err != nil || !slices.Equal(turns, want) {
-			t.Errorf("responses %v, %v, want %v", turns, err, want)
-		}
-	}
-	next() // it has not begun
-	tr, _, err := agent.OpenTranscript(path, agent.Meta{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tr.Close()
-	say := func(role agent.Role, aside bool) {
-		if err := tr.Append(agent.Record{Message: agent.NewMessage(role, agent.TextBlock("m")), Aside: aside}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	say(agent.User, false)
-	say(agent.Assistant, false)
-	next()
-	say(agent.Assistant, true)
-	say(agent.Assistant, false)
-	next(1)
-	next()
-	say(agent.Assistant, false)
-	say(agent.Assistant, false)
-	next(2, 3)
-}
-
 // Who may write to whom, and what an agent is told that writes to somebody else.
 func TestSendReach(t *testing.T) {
 	hold, asked := make(chan struct{}), make(chan string, 10)
@@ -250,15 +211,15 @@ func TestSendReach(t *testing.T) {
 		return out.Task
 	}
 	a, b := launch("ada", "general-purpose", "outer"), launch("bob", "plan", "beside")
-	as := func(id task.ID) *runtime {
+	as := func(id task.ID) *agents.Runtime {
 		rec, _ := r.sup.Get(id)
-		return &runtime{caller: caller{s: r.Session, id: id, host: &still{rec: rec}}}
+		return r.agents.Runtime(agents.Caller{ID: id, Host: &still{rec: rec}})
 	}
 	below := r.only("explore").ID
 	shell := r.run("exec sleep 100")
 	for _, tt := range []struct {
 		name string
-		from *runtime
+		from *agents.Runtime
 		to   string
 		want string // of the refusal; empty: it goes through
 	}{
@@ -291,36 +252,6 @@ type still struct {
 }
 
 func (s *still) Record() task.Record { return s.rec }
-
-// Two agents cannot write to each other for ever, and others are not held up by
-// them; nor can all of them together.
-func TestTraffic(t *testing.T) {
-	var tr traffic
-	now := time.Now()
-	for i := range pairMessages {
-		if err := tr.pass("a1", "a2", now.Add(time.Duration(i))); err != nil {
-			t.Fatalf("message %d: %v", i, err)
-		}
-	}
-	var refused *toolkit.Refusal
-	if err := tr.pass("a1", "a2", now.Add(pairWindow-1)); !errors.As(err, &refused) || !strings.Contains(refused.Text, "30 messages") {
-		t.Errorf("one too many: %v", err)
-	}
-	if err := tr.pass("a2", "a1", now); err != nil {
-		t.Errorf("the other way: %v", err)
-	}
-	if err := tr.pass("a1", "a2", now.Add(pairWindow)); err != nil {
-		t.Errorf("after a while: %v", err)
-	}
-	for i := tr.total; i < sessionMessages; i++ {
-		if err := tr.pass("a1", "a3", now.Add(time.Duration(i)*pairWindow)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := tr.pass("a4", "a5", now); !errors.As(err, &refused) {
-		t.Errorf("beyond the bound of the session: %v", err)
-	}
-}
 
 // A further run of an agent may do no more than its first one, whoever asks for
 // it and by whatever way.

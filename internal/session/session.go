@@ -13,9 +13,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,11 +29,11 @@ import (
 	"github.com/drover-dev/drover/internal/api/archive"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/driver/builtin"
+	"github.com/drover-dev/drover/internal/driver/mcptask"
 	"github.com/drover-dev/drover/internal/driver/shell"
 	"github.com/drover-dev/drover/internal/engine/journal"
 	"github.com/drover-dev/drover/internal/engine/keeper"
 	"github.com/drover-dev/drover/internal/engine/lifecycle"
-	"github.com/drover-dev/drover/internal/engine/mailbox"
 	"github.com/drover-dev/drover/internal/engine/process"
 	"github.com/drover-dev/drover/internal/engine/spool"
 	"github.com/drover-dev/drover/internal/engine/supervise"
@@ -44,27 +42,31 @@ import (
 	"github.com/drover-dev/drover/internal/platform/failpoint"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/session/activity"
+	"github.com/drover-dev/drover/internal/session/agents"
+	"github.com/drover-dev/drover/internal/session/approvals"
 	"github.com/drover-dev/drover/internal/session/budget"
 	"github.com/drover-dev/drover/internal/session/conversation"
 	"github.com/drover-dev/drover/internal/session/diskspace"
 	"github.com/drover-dev/drover/internal/session/dreams"
 	"github.com/drover-dev/drover/internal/session/ended"
 	"github.com/drover-dev/drover/internal/session/environment"
+	"github.com/drover-dev/drover/internal/session/idle"
+	"github.com/drover-dev/drover/internal/session/lease"
+	"github.com/drover-dev/drover/internal/session/messages"
+	"github.com/drover-dev/drover/internal/session/requests"
 	"github.com/drover-dev/drover/internal/session/servers"
 	"github.com/drover-dev/drover/internal/session/services"
 	"github.com/drover-dev/drover/internal/session/snapshot"
 	"github.com/drover-dev/drover/internal/session/tree"
 	"github.com/drover-dev/drover/internal/session/upkeep"
+	"github.com/drover-dev/drover/internal/session/work"
 	"github.com/drover-dev/drover/internal/tool/webtool"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
 )
 
-// The pools of places.
-const (
-	agentPool = "agents"
-	shellPool = "shells"
-)
+// remoteLive is how much remote work is followed at the same time.
+const remoteLive = 200
 
 // Limits of one session. The zero value means the defaults.
 type Limits struct {
@@ -203,6 +205,8 @@ type Agents struct {
 
 // Session is an open session. Its methods may be called by several goroutines.
 type Session struct {
+	*requests.Tasks // what clients ask of tasks
+
 	cfg     Config
 	log     *journal.Journal
 	sup     *supervise.Supervisor
@@ -211,21 +215,18 @@ type Session struct {
 	unlock  func()
 	started time.Time
 
-	life   context.Context // ends when Close begins
-	closes <-chan struct{} // of life
-	end    context.CancelFunc
+	life context.Context // ends when Close begins
+	end  context.CancelFunc
 
-	pulse pulse // how the session stands as a whole
+	idle *idle.Watch // whether anything is left to do
 
 	activity *activity.Watch // of what runs
 	upkeep   *upkeep.Upkeep
-	feed     conversation.Feed
-	audience audience // who is attached
+	audience *conversation.Audience // who is attached
 
-	traffic   traffic // of messages between agents
-	hops      hops
-	edits     environment.Edits
+	mail      *messages.Mailboxes
 	checkouts *environment.Checkouts // of isolated agents
+	report    *environment.Reporter
 
 	space     *diskspace.Guard
 	snapshots *snapshot.Writer // of the log
@@ -234,26 +235,19 @@ type Session struct {
 	dreams  *dreams.Dreams
 	servers *servers.Servers // that speak MCP
 
-	teams  sync.Mutex // held over the start of a teammate
-	spills sync.Mutex // held while a hook is given a file
-
-	services *services.Services // of remote work
+	agents    *agents.Set
+	work      *work.Work
+	services  *services.Services // of remote work
+	leases    *lease.Leases
+	approvals *approvals.Approvals
 
 	hurried atomic.Bool
 	hurry   sync.WaitGroup // ends hooks; Close waits
 	over    chan struct{}  // closed when Close ends
 
-	mu      sync.Mutex // guards what follows
-	runners map[*hook.Runner]struct{}
-	boxes   map[task.ID]*mailbox.Box
-	leases  map[string]*lease
-	changed chan struct{} // closed and replaced at every end
-	main    *Main
-	closed  bool
-	noted   map[string]bool                     // what the user was told once
-	always  always                              // rules that the user has allowed for good
-	turns   map[task.ID]context.CancelCauseFunc // of subagents
-	mates   map[task.ID]*mate                   // teammates at work
+	mu     sync.Mutex // guards what follows
+	main   *Main
+	closed bool
 }
 
 // Open opens the session, and creates it if it is new. An error that wraps
@@ -267,16 +261,10 @@ func Open(ctx context.Context, cfg Config) (_ *Session, err error) {
 	s := &Session{
 		cfg:     cfg,
 		started: time.Now().UTC(),
-		mates:   map[task.ID]*mate{},
-		boxes:   map[task.ID]*mailbox.Box{},
-		leases:  map[string]*lease{},
-		runners: map[*hook.Runner]struct{}{},
 		over:    make(chan struct{}),
-		changed: make(chan struct{}),
 	}
 	s.life, s.end = context.WithCancel(context.Background())
-	s.closes = s.life.Done()
-	s.audience.left = s.abandoned
+	s.audience = conversation.NewAudience(s.abandoned)
 	if err := cfg.Place.Ensure(); err != nil {
 		return nil, fmt.Errorf("open session %s: %w", cfg.Info.Session, err)
 	}
@@ -298,7 +286,8 @@ func Open(ctx context.Context, cfg Config) (_ *Session, err error) {
 		_ = s.log.Close()
 		return nil, fmt.Errorf("open session %s: %w", cfg.Info.Session, err)
 	}
-	report := func(text string) { s.say(cfg.Info.Session, text) }
+	s.report = environment.NewReporter(cfg.Info.Session, cfg.Agents.Tell)
+	report := func(text string) { s.report.Say(cfg.Info.Session, text) }
 	s.space = diskspace.New(
 		diskspace.Config{
 			Place:        cfg.Place,
@@ -312,21 +301,22 @@ func Open(ctx context.Context, cfg Config) (_ *Session, err error) {
 	if cfg.Keeper != nil {
 		sc.Keeper = cfg.Keeper
 	}
+	edits := &environment.Edits{}
 	s.checkouts = environment.NewCheckouts(
 		cfg.Agents.Worktrees,
-		&s.edits,
-		func(about task.ID, text string) { s.say(about, text) },
+		edits,
+		func(about task.ID, text string) { s.report.Say(about, text) },
 	)
 	s.servers = servers.New(s.life, cfg.Agents.MCP, cfg.Place)
 	s.kinds = builtin.New(sc)
 	s.useRemote()
-	s.useMCPTasks()
+	s.kinds.UseMCPTasks(mcptask.Config{Open: s.servers.OpenTask, AskWait: cfg.Agents.AskWait})
 	s.sup = supervise.New(supervise.Config{
 		Session:    cfg.Info.Session,
 		Log:        s.log,
 		Output:     s.output,
 		OutputPath: cfg.Place.Output,
-		Recorded:   s.recorded,
+		Recorded:   func(n lifecycle.Notice) { s.budgets.Ended(n.Task) },
 		Ended:      s.ended,
 		Room:       s.space.Admit,
 		Held:       cfg.Limits.HeldTasks,
@@ -334,14 +324,19 @@ func Open(ctx context.Context, cfg Config) (_ *Session, err error) {
 		Recall:     s.log.Newest,
 		Unsaved:    s.space.Saved,
 		Pools: map[string]supervise.Pool{
-			agentPool: {Size: cfg.Limits.LiveAgents, Queue: 1000, Depth: cfg.Limits.Depth, PerRoot: cfg.Limits.PerRoot,
+			agents.Pool: {Size: cfg.Limits.LiveAgents, Queue: 1000, Depth: cfg.Limits.Depth, PerRoot: cfg.Limits.PerRoot,
 				PerSession: cfg.Limits.PerSession, Rate: cfg.Limits.SpawnRate},
-			shellPool:   {Size: cfg.Limits.LiveShells},
-			monitorPool: {Size: cfg.Limits.LiveMonitors, Queue: 1000},
-			remotePool:  {Size: remoteLive, Queue: 1000},
+			work.ShellPool:   {Size: cfg.Limits.LiveShells},
+			work.MonitorPool: {Size: cfg.Limits.LiveMonitors, Queue: 1000},
+			work.RemotePool:  {Size: remoteLive, Queue: 1000},
 		},
 	})
 	s.tree = tree.New(cfg.Info.Session, s.sup, s.log)
+	s.mail = messages.New(messages.Config{Tasks: s.sup, Log: s.log, Place: cfg.Place,
+		OutputChars: cfg.Limits.OutputChars, Hops: cfg.Limits.MessageHops})
+	s.idle = idle.New(idle.Config{Session: cfg.Info.Session, Tasks: s.sup, Log: s.log, Tree: s.tree, Mailboxes: s.mail})
+	s.leases = lease.New(s.sup)
+	s.approvals = approvals.New(s.sup, cfg.Agents.KeepRule)
 	s.budgets = budget.New(
 		budget.Config{
 			Purse:   cfg.Agents.Purse,
@@ -369,6 +364,7 @@ func Open(ctx context.Context, cfg Config) (_ *Session, err error) {
 	s.activity = activity.New(activity.Config{Tasks: s.sup, Grown: s.log.Grown, Place: cfg.Place,
 		CommandQuiet: cfg.Limits.StallAfter, AgentSilent: cfg.Agents.StallAfter, Summaries: cfg.Agents.Summaries})
 	s.snapshots = snapshot.New(s.log, s.sup.Ended)
+	s.openAgents(edits)
 	_ = failpoint.Hit("session/opened")
 	if err := s.takeIn(ctx); err != nil {
 		s.sup.Close()
@@ -386,9 +382,44 @@ func Open(ctx context.Context, cfg Config) (_ *Session, err error) {
 	s.activity.Start(s.life)
 	s.snapshots.Start(s.life)
 	s.space.Start(s.life)
-	s.recoverMemory()
+	if store := cfg.Agents.Memory.Store; store != nil { // a host may have died within a dream
+		if err := store.Recover(); err != nil {
+			report(err.Error())
+		}
+	}
 	s.upkeep.Start(s.life)
 	return s, nil
+}
+
+// openAgents makes what the session needs to start agents and other work.
+func (s *Session) openAgents(edits *environment.Edits) {
+	a, l := s.cfg.Agents, s.cfg.Limits
+	gates := environment.Gates{Foreign: a.Foreign, Report: s.report}
+	s.work = work.New(work.Config{Kinds: s.kinds, Gates: gates, Rules: a.Rules, Servers: s.servers, Services: s.services,
+		NoMonitors: l.NoMonitors, Client: a.Client})
+	cfg := agents.Config{
+		Session: s.cfg.Info.Session, Project: s.cfg.Info.Project, Version: s.cfg.Info.Version, Started: s.started,
+		Place: s.cfg.Place, Sync: s.cfg.Power,
+		Limits: agents.Limits{Depth: l.Depth, OutputChars: l.OutputChars, NestedBackground: l.NestedBackground,
+			NoBackground: l.NoBackground, NoMonitors: l.NoMonitors, MultiTurn: l.MultiTurn, IdleTimeout: l.IdleTimeout,
+			TeammateGrace: l.TeammateGrace},
+		Models: a.Models, Model: a.Model, Policy: a.Policy, Catalog: a.Catalog, Rules: a.Rules, Env: a.Env, Notes: a.Notes,
+		Hooks: a.Hooks, Skills: a.Skills, Todos: a.Todos, Memory: a.Memory.Store, Web: a.Web, Tools: a.Tools,
+		Remote: a.Remote.Usual != "", Window: a.Window, Share: a.Share, AskWait: a.AskWait, On: a.On,
+	}
+	if s.cfg.Keeper != nil {
+		cfg.Ready = s.cfg.Keeper.Ready
+	}
+	s.agents = agents.New(cfg, agents.Parts{
+		Tasks: s.sup, Log: s.log, Kinds: s.kinds, Tree: s.tree, Mailboxes: s.mail, Idle: s.idle, Budgets: s.budgets,
+		Servers: s.servers, Activity: s.activity, Checkouts: s.checkouts, Edits: edits, Approvals: s.approvals,
+		Report: s.report, Gates: gates, Work: s.work, Space: s.space,
+	})
+	s.Tasks = requests.New(requests.Config{
+		Session: s.cfg.Info.Session, Role: s.cfg.Info.Role, Place: s.cfg.Place, NoBackground: l.NoBackground,
+		Supervisor: s.sup, Log: s.log, Tree: s.tree, Mailboxes: s.mail, Idle: s.idle, Activity: s.activity,
+		Space: s.space, Agents: s.agents, Work: s.work, Leases: s.leases, Dreams: s.dreams,
+	})
 }
 
 // Alone ends when the session has lost its keeper, and has stopped its commands for
@@ -398,7 +429,7 @@ func (s *Session) Alone() context.Context { return s.upkeep.Lost() }
 
 // Retire refuses every further start and everybody who would attach, if nothing is
 // alive now and nobody is attached; it reports whether that was so.
-func (s *Session) Retire() bool { return s.audience.retire(s.sup.Retire) }
+func (s *Session) Retire() bool { return s.audience.Retire(s.sup.Retire) }
 
 // takeIn gives the supervisor what earlier hosts left.
 func (s *Session) takeIn(ctx context.Context) error {
@@ -443,7 +474,7 @@ const lostWait = 5 * time.Second
 func (s *Session) settleLost(ctx context.Context, states []journal.State) error {
 	var dead []task.ID
 	for _, st := range states {
-		if !st.Task.Status.Terminal() && (!st.Task.Keep || departed(st.Task)) && !s.goesOn(st.Task) {
+		if !st.Task.Status.Terminal() && (!st.Task.Keep || departed(st.Task)) && !goesOn(st.Task) {
 			dead = append(dead, st.Task.ID)
 		}
 	}
@@ -482,53 +513,12 @@ func (s *Session) output(r task.Record, again bool) (supervise.OutputFile, error
 
 // ended is called by the supervisor after every durable end.
 func (s *Session) ended(task.Record, lifecycle.Notice) {
-	s.mu.Lock()
-	s.wake()
-	s.mu.Unlock()
+	s.idle.Change()
 	s.snapshots.TaskEnded()
 }
 
-// recorded is called by the supervisor before an end can be seen.
-func (s *Session) recorded(n lifecycle.Notice) {
-	if p := s.cfg.Agents.Purse; p != nil {
-		p.Ended(string(n.Task))
-	}
-}
-
-// wake frees those who wait for anything to change. The caller holds mu.
-func (s *Session) wake() {
-	close(s.changed)
-	s.changed = make(chan struct{})
-}
-
-// box returns the mailbox of an agent: also one that has not begun may have mail, since
-// it can wait long for a place.
-func (s *Session) box(ctx context.Context, owner task.ID) (*mailbox.Box, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if b := s.boxes[owner]; b != nil {
-		return b, nil
-	}
-	b, err := mailbox.Open(ctx, owner, s.log)
-	if err != nil {
-		return nil, err
-	}
-	s.boxes[owner] = b
-	return b, nil
-}
-
-func (s *Session) dropBox(owner task.ID) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.boxes, owner)
-}
-
 // Changed returns a channel that is closed when the next task ends.
-func (s *Session) Changed() <-chan struct{} {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.changed
-}
+func (s *Session) Changed() <-chan struct{} { return s.idle.Changed() }
 
 // Grown returns a channel that is closed at the next event.
 func (s *Session) Grown() <-chan struct{} { return s.log.Grown() }
@@ -575,17 +565,14 @@ func (s *Session) Close() error {
 		return nil
 	}
 	s.closed = true
-	for _, l := range s.leases {
-		l.ended = true
-		l.late.Stop()
-	}
 	s.mu.Unlock()
+	s.leases.Close()
 	var errs []error
 	if main != nil {
 		main.End()
 	}
 	s.end()
-	s.audience.close()
+	s.audience.Close()
 	defer func() {
 		close(s.over)
 		s.hurry.Wait()
@@ -645,10 +632,7 @@ func (s *Session) Hurry() {
 		case <-s.over:
 			return
 		}
-		s.mu.Lock()
-		open := slices.Collect(maps.Keys(s.runners))
-		s.mu.Unlock()
-		for _, r := range open {
+		for r := range s.agents.Runners() {
 			r.Close()
 		}
 	})

@@ -17,6 +17,7 @@ import (
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/model/provider"
 	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/internal/session/lease"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
 )
@@ -26,8 +27,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // patience bounds every wait of these tests; none comes near it.
 const patience = 30 * time.Second
 
-// rig is an open session in a folder of its own, and what a test asks of it.
-type rig struct {
+// testSession is an open session in a folder of its own, and what a test asks of it.
+type testSession struct {
 	t      *testing.T
 	ctx    context.Context
 	cfg    Config
@@ -36,7 +37,7 @@ type rig struct {
 }
 
 // open opens a session. script holds the turns of its agents.
-func open(t *testing.T, script string, change ...func(*Config)) *rig {
+func open(t *testing.T, script string, change ...func(*Config)) *testSession {
 	t.Helper()
 	ctx, cancel := context.WithTimeoutCause(context.Background(), patience, errors.New("the test waits in vain"))
 	t.Cleanup(cancel)
@@ -60,13 +61,13 @@ func open(t *testing.T, script string, change ...func(*Config)) *rig {
 	for _, c := range change {
 		c(&cfg)
 	}
-	r := &rig{t: t, ctx: ctx, cfg: cfg, folder: folder}
+	r := &testSession{t: t, ctx: ctx, cfg: cfg, folder: folder}
 	r.reopen()
 	t.Cleanup(r.close)
 	return r
 }
 
-func (r *rig) reopen() {
+func (r *testSession) reopen() {
 	r.t.Helper()
 	r.close()
 	s, err := Open(r.ctx, r.cfg)
@@ -76,7 +77,7 @@ func (r *rig) reopen() {
 	r.Session = s
 }
 
-func (r *rig) close() {
+func (r *testSession) close() {
 	r.t.Helper()
 	if r.Session == nil {
 		return
@@ -88,7 +89,7 @@ func (r *rig) close() {
 }
 
 // run starts a line of bash.
-func (r *rig) run(line string, change ...func(*control.StartRequest)) task.Record {
+func (r *testSession) run(line string, change ...func(*control.StartRequest)) task.Record {
 	r.t.Helper()
 	started := r.ask(line, change...)
 	if started.Error != nil {
@@ -97,7 +98,7 @@ func (r *rig) run(line string, change ...func(*control.StartRequest)) task.Recor
 	return *started.Task
 }
 
-func (r *rig) ask(line string, change ...func(*control.StartRequest)) control.Started {
+func (r *testSession) ask(line string, change ...func(*control.StartRequest)) control.Started {
 	r.t.Helper()
 	req := control.StartRequest{Shell: &control.ShellRequest{Line: line}, Env: os.Environ(), Cwd: r.folder}
 	for _, c := range change {
@@ -110,7 +111,7 @@ func (r *rig) ask(line string, change ...func(*control.StartRequest)) control.St
 	return started[0]
 }
 
-func (r *rig) wait(refs ...string) []task.Record {
+func (r *testSession) wait(refs ...string) []task.Record {
 	r.t.Helper()
 	reply, err := r.Wait(r.ctx, control.WaitRequest{Refs: refs})
 	if err != nil || reply.TimedOut {
@@ -120,7 +121,7 @@ func (r *rig) wait(refs ...string) []task.Record {
 }
 
 // ready waits until the task has printed something.
-func (r *rig) ready(ref string) {
+func (r *testSession) ready(ref string) {
 	r.t.Helper()
 	c, err := r.Output(r.ctx, control.OutputRequest{Ref: ref, Wait: patience})
 	if err != nil || len(c.Data) == 0 {
@@ -273,10 +274,10 @@ func TestTimeout(t *testing.T) {
 
 func TestLease(t *testing.T) {
 	leased := func(q *control.StartRequest) { q.Lease = "client" }
-	ended := func(t *testing.T, r *rig, id task.ID) {
+	ended := func(t *testing.T, r *testSession, id task.ID) {
 		t.Helper()
 		got := r.wait(string(id))[0]
-		if got.Status != task.Killed || got.Cause.Actor != task.ByClient || got.Cause.Detail != clientGone {
+		if got.Status != task.Killed || got.Cause.Actor != task.ByClient || got.Cause.Detail != lease.ClientGone {
 			t.Errorf("%s, %+v", got.Status, got.Cause)
 		}
 	}

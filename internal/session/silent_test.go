@@ -33,7 +33,7 @@ func TestSilentProvider(t *testing.T) {
 	}
 	id := out.Task.ID
 	<-asked
-	box, err := r.box(r.ctx, r.cfg.Info.Session)
+	box, err := r.mail.Open(r.ctx, r.cfg.Info.Session)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,14 +8,15 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/internal/engine/mailbox"
+	"github.com/drover-dev/drover/internal/session/agents"
 	"github.com/drover-dev/drover/internal/tool/shelltool"
 	"github.com/drover-dev/drover/task"
 )
 
 // stalls are the messages of that kind that the main agent has not read.
-func (r *rig) stalls() []mailbox.Mail {
+func (r *testSession) stalls() []mailbox.Mail {
 	r.t.Helper()
-	box, err := r.box(r.ctx, r.cfg.Info.Session)
+	box, err := r.mail.Open(r.ctx, r.cfg.Info.Session)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -29,14 +30,14 @@ func (r *rig) stalls() []mailbox.Mail {
 // What was told of stands in the record, by which the next host knows it.
 func TestStallTold(t *testing.T) {
 	r := open(t, "", func(c *Config) { c.Limits.StallAfter = 100 * time.Millisecond })
-	rt := &runtime{caller: caller{s: r.Session, id: r.cfg.Info.Session, cwd: r.folder, env: os.Environ()}}
+	rt := r.agents.Runtime(agents.Caller{ID: r.cfg.Info.Session, Cwd: r.folder, Env: os.Environ()})
 	const line = "printf 'Continue? [y/N] '; exec sleep 643"
 	out, err := rt.Run(r.ctx, shelltool.Command{Line: line, Args: []string{"bash", "-c", line}, Cwd: r.folder, Background: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	rec := out.Task
-	box, err := r.box(r.ctx, r.cfg.Info.Session)
+	box, err := r.mail.Open(r.ctx, r.cfg.Info.Session)
 	if err != nil {
 		t.Fatal(err)
 	}

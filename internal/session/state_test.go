@@ -15,7 +15,7 @@ import (
 )
 
 // until waits for a state that is as wanted, as a face would.
-func (r *rig) until(what string, want func(control.State) bool) control.State {
+func (r *testSession) until(what string, want func(control.State) bool) control.State {
 	r.t.Helper()
 	var now control.State
 	for {
@@ -29,8 +29,8 @@ func (r *rig) until(what string, want func(control.State) bool) control.State {
 	}
 }
 
-func idle(s control.State) bool { return s.Idle }
-func busy(s control.State) bool { return !s.Idle }
+func isIdle(s control.State) bool { return s.Idle }
+func busy(s control.State) bool   { return !s.Idle }
 
 // holder is a task that runs until it is told to end.
 type holder struct {
@@ -50,7 +50,7 @@ func (h holder) Run(ctx context.Context, _ task.Host) (task.Result, error) {
 }
 
 // hold starts a task and returns when it runs.
-func (r *rig) hold(kind task.Kind) (task.Record, holder) {
+func (r *testSession) hold(kind task.Kind) (task.Record, holder) {
 	r.t.Helper()
 	h := holder{kind, make(chan struct{})}
 	rec, err := r.sup.Start(r.ctx, h, task.Spec{Backgrounded: true, AgentType: string(kind)})
@@ -72,12 +72,12 @@ func (r *rig) hold(kind task.Kind) (task.Record, holder) {
 // commands nor monitors nor agents that rest.
 func TestIdle(t *testing.T) {
 	r := open(t, "")
-	if s := r.until("rest", idle); s.IdleCount != 1 || s.Completed != nil || s.Version == 0 {
+	if s := r.until("rest", isIdle); s.IdleCount != 1 || s.Completed != nil || s.Version == 0 {
 		t.Errorf("at first %+v", s)
 	}
 	r.run("exec sleep 100")
 	r.hold(task.MonitorMCP)
-	if s := r.until("rest", idle); s.IdleCount != 1 {
+	if s := r.until("rest", isIdle); s.IdleCount != 1 {
 		t.Errorf("beside a command and a monitor: %+v", s)
 	}
 	first, h1 := r.hold(task.LocalAgent)
@@ -94,7 +94,7 @@ func TestIdle(t *testing.T) {
 	if _, err := r.log.Append(r.ctx, lifecycle.Entry{Verb: task.Rest, At: time.Now(), Task: first}); err != nil {
 		t.Fatal(err)
 	}
-	if s := r.until("rest of the agent", idle); s.IdleCount != 2 {
+	if s := r.until("rest of the agent", isIdle); s.IdleCount != 2 {
 		t.Errorf("while the agent rests: %+v", s)
 	}
 	first.Idle = false
@@ -103,7 +103,7 @@ func TestIdle(t *testing.T) {
 	}
 	r.until("work again", busy)
 	close(h1.end)
-	s := r.until("last rest", idle)
+	s := r.until("last rest", isIdle)
 	if s.IdleCount != 3 {
 		t.Errorf("at last %+v", s)
 	}
@@ -142,7 +142,7 @@ func TestIdleBehindMail(t *testing.T) {
 		return blocks(agent.TextBlock("started"))
 	})
 	c := converse(r)
-	before := r.until("rest", idle)
+	before := r.until("rest", isIdle)
 	c.say("go")
 	c.next()
 	if s, err := r.State(r.ctx, control.StateRequest{}); err != nil || s.Idle {
@@ -155,13 +155,13 @@ func TestIdleBehindMail(t *testing.T) {
 	}
 	close(see)
 	c.next()
-	if s := r.until("rest", idle); s.IdleCount != before.IdleCount+1 {
+	if s := r.until("rest", isIdle); s.IdleCount != before.IdleCount+1 {
 		t.Errorf("before %+v, now %+v", before, s)
 	}
 	// A turn that nobody saw begin is a rest of its own.
 	c.say("again")
 	c.next()
-	if s := r.until("next rest", idle); s.IdleCount != before.IdleCount+2 || s.Completed != nil {
+	if s := r.until("next rest", isIdle); s.IdleCount != before.IdleCount+2 || s.Completed != nil {
 		t.Errorf("now %+v", s)
 	}
 }
@@ -190,7 +190,7 @@ func TestIdleQueue(t *testing.T) {
   main:
     - {text: yes, repeat: -1, delay: 5ms}
 `))
-	c.until("rest", idle)
+	c.until("rest", isIdle)
 	for range 3 {
 		c.say("go")
 	}
@@ -201,7 +201,7 @@ func TestIdleQueue(t *testing.T) {
 	for range 3 {
 		texts = append(texts, c.next().Result.Text)
 	}
-	if c.until("rest", idle); !slices.Equal(texts, []string{"yes", "yes", "yes"}) {
+	if c.until("rest", isIdle); !slices.Equal(texts, []string{"yes", "yes", "yes"}) {
 		t.Errorf("%q", texts)
 	}
 }

@@ -111,7 +111,7 @@ func TestMonitorResource(t *testing.T) {
 }
 
 // end stops a task.
-func (r *rig) end(id task.ID) {
+func (r *testSession) end(id task.ID) {
 	r.t.Helper()
 	if _, err := r.Stop(r.ctx, control.StopRequest{Refs: []string{string(id)}}); err != nil {
 		r.t.Fatal(err)
@@ -119,7 +119,7 @@ func (r *rig) end(id task.ID) {
 }
 
 // counts waits until a monitor has counted so much.
-func (r *rig) counts(id task.ID, want task.MonitorCount) {
+func (r *testSession) counts(id task.ID, want task.MonitorCount) {
 	r.t.Helper()
 	last := ""
 	for e, err := range r.log.Events(r.ctx, 0) {

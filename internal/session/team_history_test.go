@@ -36,7 +36,7 @@ func relaying(_ context.Context, q *modeltest.Request) modeltest.Answer {
 
 // heard is how often each word stands in what an agent was given to read, and sent
 // the words that it has passed on.
-func (r *rig) heard(t *rapid.T, id task.ID) (heard map[string]int, sent []string) {
+func (r *testSession) heard(t *rapid.T, id task.ID) (heard map[string]int, sent []string) {
 	records, err := agent.Tail(r.cfg.Place.AgentTranscript(id), math.MaxInt)
 	if err != nil {
 		t.Fatal(err)
@@ -107,7 +107,7 @@ func TestTeamHistory(t *testing.T) {
 			grown := r.Grown()
 			busy := false
 			for _, id := range ids {
-				busy = busy || !r.rests(r.tree.Latest(id))
+				busy = busy || !r.mail.Waits(r.tree.Latest(id))
 			}
 			if !busy {
 				break

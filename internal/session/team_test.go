@@ -17,6 +17,7 @@ import (
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/internal/model/modeltest"
+	"github.com/drover-dev/drover/internal/session/agents"
 	"github.com/drover-dev/drover/internal/tool/tasktools"
 	"github.com/drover-dev/drover/internal/tool/toolkit"
 	"github.com/drover-dev/drover/subagent"
@@ -24,7 +25,7 @@ import (
 )
 
 // enlist starts a teammate for the main agent.
-func (r *rig) enlist(name, team, prompt string, change ...func(*tasktools.AgentRequest)) task.Record {
+func (r *testSession) enlist(name, team, prompt string, change ...func(*tasktools.AgentRequest)) task.Record {
 	r.t.Helper()
 	req := tasktools.AgentRequest{Description: "d", Prompt: prompt, Type: "general-purpose", Name: name, Team: team}
 	for _, c := range change {
@@ -38,7 +39,7 @@ func (r *rig) enlist(name, team, prompt string, change ...func(*tasktools.AgentR
 }
 
 // tell writes to a teammate for the main agent.
-func (r *rig) tell(to, text string) {
+func (r *testSession) tell(to, text string) {
 	r.t.Helper()
 	if _, err := r.asMain().Send(r.ctx, tasktools.SendRequest{To: to, Text: text}); err != nil {
 		r.t.Fatal(err)
@@ -46,7 +47,7 @@ func (r *rig) tell(to, text string) {
 }
 
 // answered waits until an agent rests after so many answers in its run.
-func (r *rig) answered(id task.ID, n int) task.Record {
+func (r *testSession) answered(id task.ID, n int) task.Record {
 	r.t.Helper()
 	for {
 		grown := r.Grown()
@@ -73,7 +74,7 @@ func (r *rig) answered(id task.ID, n int) task.Record {
 }
 
 // mailed is what the main agent has not read, by kind.
-func (r *rig) mailed(kind task.MessageKind) (out []task.Message) {
+func (r *testSession) mailed(kind task.MessageKind) (out []task.Message) {
 	r.t.Helper()
 	all, err := r.log.Unread(r.ctx, r.cfg.Info.Session)
 	if err != nil {
@@ -258,11 +259,11 @@ func TestTeammateAssignment(t *testing.T) {
 	r, server := served(t, echo)
 	ada := r.enlist("ada", "crew", "wait")
 	r.answered(ada.ID, 1)
-	for i, by := range []struct{ owner, who string }{{"ada", mainName}, {"ada@crew", mainName}, {"ada", "bob@crew"}} {
+	for i, by := range []struct{ owner, who string }{{"ada", agents.MainName}, {"ada@crew", agents.MainName}, {"ada", "bob@crew"}} {
 		if i == 2 {
 			r.enlist("ada", "other", "wait")
 		}
-		if err := r.assign(r.ctx, by.owner, todo.Item{ID: todo.ID(i + 1), Subject: "sweep"}, by.who); err != nil {
+		if err := r.agents.Assign(r.ctx, by.owner, todo.Item{ID: todo.ID(i + 1), Subject: "sweep"}, by.who); err != nil {
 			t.Fatal(err)
 		}
 		r.answered(ada.ID, i+2)
@@ -275,9 +276,6 @@ func TestTeammateAssignment(t *testing.T) {
 	}
 	if n != 3 {
 		t.Errorf("%d assignments were read", n)
-	}
-	if got := (todoHooks{}).todo(todo.Item{Owner: "ada@crew"}); got.Teammate != "ada" || got.Team != "crew" {
-		t.Errorf("hooks are told of %+v", got)
 	}
 }
 
@@ -312,11 +310,13 @@ func TestTeammateDismissed(t *testing.T) {
 	if err != nil || len(owed) != 1 {
 		t.Fatalf("owed %+v, %v", owed, err)
 	}
-	said, err := r.render(r.ctx, owed[0])
+	said, err := r.mail.Text(r.ctx, owed[0])
 	if err != nil || !strings.HasPrefix(said, `<agent-message from="ada@crew" kind="teammate_end">`) || !strings.Contains(said, "handed back") || strings.Contains(said, "task-notification") {
 		t.Errorf("the leader reads %s, %v", said, err)
 	}
-	r.Session.cfg.Limits.TeammateGrace = time.Millisecond
+	r.cfg.Limits.TeammateGrace = time.Millisecond
+	r.reopen()
+	rt = r.asMain()
 	bob := r.enlist("bob", "crew", "this never ends")
 	r.begun(task.InProcessTeammate)
 	if rec, _, err = rt.Stop(r.ctx, "bob"); err != nil || rec.Status != task.Killed || rec.Cause.Actor != task.ByModel {
@@ -368,7 +368,7 @@ func TestTeammateGoesOn(t *testing.T) {
 	if err != nil || len(owed) != 1 {
 		t.Fatalf("owed %+v, %v", owed, err)
 	}
-	if said, err := r.render(r.ctx, owed[0]); err != nil || !strings.Contains(said, "has not read: 1") {
+	if said, err := r.mail.Text(r.ctx, owed[0]); err != nil || !strings.Contains(said, "has not read: 1") {
 		t.Errorf("the leader reads %s, %v", said, err)
 	}
 	r.tell("ada@crew", "second")
@@ -492,8 +492,8 @@ func TestPlanForbidden(t *testing.T) {
 	if got := r.mailed(task.AgentIdle); len(got) != 1 || !strings.Contains(got[0].Text, "nobody here can let you leave plan mode") || len(r.mailed(task.PlanRequest)) != 0 {
 		t.Errorf("the leader was told %+v", got)
 	}
-	other := &runtime{caller: caller{s: r.Session, id: "a00000000"}}
-	if err := other.answerPlan(r.ctx, ada, tasktools.PlanAnswer{RequestID: "plan-1", Approve: true}, 1); err == nil || !strings.Contains(err.Error(), "only the agent that leads ada@crew") {
+	other := r.agents.Runtime(agents.Caller{ID: "a00000000"})
+	if _, err := other.Send(r.ctx, tasktools.SendRequest{To: string(ada.ID), Plan: &tasktools.PlanAnswer{RequestID: "plan-1", Approve: true}}); err == nil || !strings.Contains(err.Error(), "only the agent that leads ada@crew") {
 		t.Errorf("answered by another: %v", err)
 	}
 }
@@ -588,14 +588,14 @@ func TestTeammateHooks(t *testing.T) {
 // A message for which an ended teammate cannot go on is not told later: who was refused
 // sends it anew.
 func TestMessageTakenBack(t *testing.T) {
-	r, _ := served(t, echo)
+	known := subagent.Builtin()
+	r, _ := served(t, echo, func(c *Config) { c.Agents.Catalog = func() subagent.Catalog { return known } })
 	ada := r.enlist("ada", "crew", "look left")
 	r.answered(ada.ID, 1)
 	if _, err := r.Stop(r.ctx, control.StopRequest{Refs: []string{"ada"}}); err != nil {
 		t.Fatal(err)
 	}
-	known := r.Session.cfg.Agents.Catalog
-	r.Session.cfg.Agents.Catalog = func() (none subagent.Catalog) { return none }
+	known = subagent.Catalog{}
 	for name, send := range map[string]func() error{
 		"user": func() error { _, err := r.Send(r.ctx, control.SendRequest{Ref: "ada", Text: "further"}); return err },
 		"model": func() error {
@@ -610,7 +610,7 @@ func TestMessageTakenBack(t *testing.T) {
 			t.Errorf("%s: its mailbox holds %+v, %v", name, left, err)
 		}
 	}
-	r.Session.cfg.Agents.Catalog = known
+	known = subagent.Builtin()
 	r.tell("ada", "once more")
 	r.answered(ada.ID, 1)
 }
@@ -620,22 +620,22 @@ func TestMessageTakenBack(t *testing.T) {
 func TestRests(t *testing.T) {
 	s := open(t, "")
 	r := task.Record{ID: "t00000001", Idle: true}
-	if !s.rests(r) {
+	if !s.mail.Waits(r) {
 		t.Error("an agent without a mailbox is at work")
 	}
-	if _, err := s.box(s.ctx, r.ID); err != nil {
+	if _, err := s.mail.Open(s.ctx, r.ID); err != nil {
 		t.Fatal(err)
 	}
-	if !s.rests(r) {
+	if !s.mail.Waits(r) {
 		t.Error("an agent without mail is at work")
 	}
 	if _, err := s.log.Post(s.ctx, task.Message{To: r.ID, From: "x", Kind: task.PlainMessage, Text: "wake up"}); err != nil {
 		t.Fatal(err)
 	}
-	if s.rests(r) {
+	if s.mail.Waits(r) {
 		t.Error("an agent with mail rests")
 	}
-	if r.Idle = false; s.rests(r) {
+	if r.Idle = false; s.mail.Waits(r) {
 		t.Error("an agent at work rests")
 	}
 }

@@ -14,8 +14,6 @@ import (
 
 	"github.com/drover-dev/drover/internal/agentenv/usage"
 	"github.com/drover-dev/drover/internal/api/control"
-	"github.com/drover-dev/drover/internal/engine/lifecycle"
-	"github.com/drover-dev/drover/internal/engine/mailbox"
 	"github.com/drover-dev/drover/internal/engine/supervise"
 	"github.com/drover-dev/drover/internal/model/modeltest"
 	"github.com/drover-dev/drover/internal/session/conversation"
@@ -83,7 +81,7 @@ func TestLatch(t *testing.T) {
 		t.Errorf("a turn for another reason said %+v", turn)
 	}
 	stop(three, task.ByUser)
-	c.until("rest of a session that waits for its user", idle)
+	c.until("rest of a session that waits for its user", isIdle)
 	if _, err := c.settle(time.Minute); err != nil {
 		t.Errorf("settle: %v", err)
 	}
@@ -200,43 +198,13 @@ func TestPingPong(t *testing.T) {
 	}
 }
 
-// The chain of messages ends with what is not talk, and grows by what answers.
-func TestHops(t *testing.T) {
-	h := &hops{}
-	for i := 1; i <= 3; i++ {
-		n, err := h.next("a1", 3)
-		if err != nil || n != i || h.answer("a1") != map[int]int{1: 0, 2: 2, 3: 3}[i] {
-			t.Fatalf("message %d has %d, %v; answer %d", i, n, err, h.answer("a1"))
-		}
-		h.hear("a1", n)
-	}
-	if _, err := h.next("a1", 3); err == nil {
-		t.Error("one message too many")
-	}
-	mail := []mailbox.Mail{{Seq: 1, Message: &task.Message{Hops: 3}}, {Seq: 2, Message: &task.Message{Hops: 1}}, {Seq: 3, Message: &task.Message{}}, {Seq: 4, Notice: lifecycle.Notice{Task: "a2"}}}
-	h.hear("a2", 2)
-	for _, c := range []struct {
-		read []task.Seq
-		want int
-	}{{[]task.Seq{1, 2}, 4}, {[]task.Seq{2}, 2}, {[]task.Seq{1, 3}, 1}, {[]task.Seq{4}, 4}} {
-		h.read("a1", mail, c.read)
-		if n, _ := h.next("a1", 10); n != c.want {
-			t.Errorf("after mail %v a message has %d", c.read, n)
-		}
-	}
-	h.worked("a1")
-	if n, err := h.next("a1", 3); n != 1 || err != nil {
-		t.Errorf("after some work: %d, %v", n, err)
-	}
-}
-
 // leaver leaves what it has started to the one who started it.
 func leaver() subagent.Definition {
 	return subagent.Definition{Name: "leaver", Description: "Leaves.", Prompt: "Leave.", OnEnd: task.Reparents}
 }
 
 // begun is the command that says when it is ready, once it has.
-func begun(r *rig) task.Record {
+func begun(r *testSession) task.Record {
 	r.t.Helper()
 	for e, err := range r.Events(r.ctx, 0) {
 		if err != nil {
@@ -305,7 +273,7 @@ func TestReparent(t *testing.T) {
 }
 
 // transcript is that of the main agent.
-func (r *rig) transcript() []byte {
+func (r *testSession) transcript() []byte {
 	r.t.Helper()
 	data, err := os.ReadFile(r.cfg.Place.Transcript())
 	if err != nil {
@@ -353,7 +321,7 @@ func TestReparentStop(t *testing.T) {
 }
 
 // eventually waits for something that an event brings about.
-func (r *rig) eventually(done func() bool) {
+func (r *testSession) eventually(done func() bool) {
 	r.t.Helper()
 	for {
 		grown := r.Grown()

@@ -104,7 +104,7 @@ var rules = []struct {
 	{"tools", "tools and models know the agent, not the session", []string{"internal/tool/*", "internal/model/*"},
 		slices.Concat(engine, []string{"internal/session*", "internal/api/control", "internal/agentenv/permission"}), nil},
 	{"listing", "only builtin lists the kinds, for those who wire and the session", []string{"*"}, []string{"internal/driver/builtin"},
-		[]string{"internal/session", "internal/session/ended", "cmd/drover"}},
+		[]string{"internal/session", "internal/session/agents", "internal/session/work", "internal/session/ended", "cmd/drover"}},
 }
 
 var (

@@ -250,6 +250,13 @@ func (m *metered) Close() error {
 	return m.OutputFile.Close()
 }
 
+// Ended says that an agent has ended, before its end can be seen. It does not block.
+func (b *Budgets) Ended(id task.ID) {
+	if b.cfg.Purse != nil {
+		b.cfg.Purse.Ended(string(id))
+	}
+}
+
 // Cost is what an agent has cost since this call; known is false if the price of some of
 // it is not. It is nil where nothing is counted.
 func (b *Budgets) Cost(id task.ID) func() (usd float64, known bool) {

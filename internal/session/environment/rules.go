@@ -55,3 +55,19 @@ func usualTools(folder string) []agent.Tool {
 	all = append(all, webtool.New(webtool.NewFetcher(webtool.Config{})))
 	return append(all, todotools.New(todotools.Config{})...)
 }
+
+// Gates makes gates, and tells the user what is wrong with the rules that were written for
+// another program.
+type Gates struct {
+	Foreign []string // those rules
+	Report  *Reporter
+}
+
+// New makes a gate of rules.
+func (g Gates) New(r permission.Rules) (*permission.Gate, error) {
+	gate, notes, err := NewGate(r, g.Foreign)
+	for _, note := range notes {
+		g.Report.Once(note)
+	}
+	return gate, err
+}

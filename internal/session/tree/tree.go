@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/drover-dev/drover/internal/engine/journal"
 	"github.com/drover-dev/drover/internal/engine/lifecycle"
@@ -171,6 +172,27 @@ func (t *Tree) Recent(yield func(task.Event) bool) {
 			if after = e.Seq; !yield(e) {
 				return
 			}
+		}
+	}
+}
+
+// beginWait is how long Begun waits.
+const beginWait = 5 * time.Second
+
+// Begun is a task once it has begun, or as it is when that takes long.
+func (t *Tree) Begun(ctx context.Context, r task.Record) task.Record {
+	limit, cancel := context.WithTimeout(ctx, beginWait)
+	defer cancel()
+	for {
+		grown := t.log.Grown()
+		r = t.Latest(r.ID)
+		if r.Status != task.Pending {
+			return r
+		}
+		select {
+		case <-grown:
+		case <-limit.Done():
+			return r
 		}
 	}
 }

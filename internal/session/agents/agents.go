@@ -1,0 +1,164 @@
+// Package agents starts the agents of a session, and is what they act by.
+//
+// [Set] owns the agents that are at work: their turns, the teams, the hooks that run for
+// them. It resolves what an agent gets ([Set.Resolve]), starts it, and lets one that has
+// ended go on. [Environment] is what one agent has while its conversation is open, and
+// [Runtime] does what the tools of one agent ask for. It promises that an agent never gets
+// more than whoever has started it: tools, rules, models, money.
+//
+// It does not talk to clients; package session does, and gives it what they ask for.
+package agents
+
+import (
+	"context"
+	"iter"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/agentenv/hook"
+	"github.com/drover-dev/drover/internal/agentenv/memory"
+	"github.com/drover-dev/drover/internal/agentenv/permission"
+	"github.com/drover-dev/drover/internal/agentenv/skill"
+	"github.com/drover-dev/drover/internal/agentenv/todo"
+	"github.com/drover-dev/drover/internal/driver/builtin"
+	"github.com/drover-dev/drover/internal/engine/journal"
+	"github.com/drover-dev/drover/internal/engine/supervise"
+	"github.com/drover-dev/drover/internal/model/choose"
+	"github.com/drover-dev/drover/internal/model/provider"
+	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/internal/session/activity"
+	"github.com/drover-dev/drover/internal/session/approvals"
+	"github.com/drover-dev/drover/internal/session/budget"
+	"github.com/drover-dev/drover/internal/session/diskspace"
+	"github.com/drover-dev/drover/internal/session/environment"
+	"github.com/drover-dev/drover/internal/session/idle"
+	"github.com/drover-dev/drover/internal/session/messages"
+	"github.com/drover-dev/drover/internal/session/servers"
+	"github.com/drover-dev/drover/internal/session/tree"
+	"github.com/drover-dev/drover/internal/session/work"
+	"github.com/drover-dev/drover/internal/tool/webtool"
+	"github.com/drover-dev/drover/subagent"
+	"github.com/drover-dev/drover/task"
+)
+
+// Pool is the pool of places of agents.
+const Pool = "agents"
+
+// MainName is how the main agent is called where agents have names.
+const MainName = "main"
+
+// Limits of agents.
+type Limits struct {
+	Depth            int  // of nested agents
+	OutputChars      int  // of output shown to a model
+	NestedBackground bool // agents of agents may run in the background
+	NoBackground     bool // nothing an agent starts runs in the background
+	NoMonitors       bool // there are no monitors
+
+	MultiTurn     bool          // background agents wait for further messages after an answer
+	IdleTimeout   time.Duration // that they wait at most
+	TeammateGrace time.Duration // that a teammate may take to finish when a model ends it
+}
+
+// Config is what agents are made of.
+type Config struct {
+	Session task.ID
+	Project string
+	Version string
+	Started time.Time // the session was opened
+	Place   home.Session
+	Sync    bool         // what is acknowledged survives a power cut
+	Ready   func() error // something that takes care of processes is there, before one is started; nil: nothing has to be
+	Limits  Limits
+
+	Models  *provider.Finder
+	Model   string                  // when nobody asks for another
+	Policy  choose.Policy           // which model an agent gets
+	Catalog func() subagent.Catalog // as it is now
+	Rules   permission.Rules
+	Env     []string // of whoever started the session
+	Notes   string   // of the project and the user; part of every system prompt
+	Hooks   *hook.Set
+	Skills  func() skill.Catalog // as they are now; nil: none
+	Todos   *todo.Store          // nil: no list
+	Memory  *memory.Store        // nil: nothing is remembered
+	Web     *webtool.Fetcher     // nil: no pages are fetched
+	Tools   []agent.Tool         // of the program that holds the session; shared by all agents
+	Remote  bool                 // there is a service where agents can work
+	Window  func(model string) (int64, bool)
+	Share   float64 // of the window at which a conversation is summed up
+
+	AskWait time.Duration // that a question waits for somebody; 0: nobody can answer
+	On      func(from task.ID, e agent.Event)
+}
+
+// Parts are the parts of a session that its agents use.
+type Parts struct {
+	Tasks     *supervise.Supervisor
+	Log       *journal.Journal
+	Kinds     *builtin.Kinds
+	Tree      *tree.Tree
+	Mailboxes *messages.Mailboxes
+	Idle      *idle.Watch
+	Budgets   *budget.Budgets
+	Servers   *servers.Servers
+	Activity  *activity.Watch
+	Checkouts *environment.Checkouts
+	Edits     *environment.Edits
+	Approvals *approvals.Approvals
+	Report    *environment.Reporter
+	Gates     environment.Gates
+	Work      *work.Work
+	Space     *diskspace.Guard
+}
+
+// Set is the agents of one session. Its methods may be called by several goroutines.
+type Set struct {
+	Parts
+	cfg Config
+
+	teams  sync.Mutex // held over the start of a teammate
+	spills sync.Mutex // held while a hook is given a file
+
+	mu        sync.Mutex // guards what follows
+	main      *Environment
+	runners   map[*hook.Runner]struct{}           // that are open
+	turns     map[task.ID]context.CancelCauseFunc // of subagents
+	teammates map[task.ID]*teammate               // at work
+}
+
+// New returns the agents of a session: none yet.
+func New(cfg Config, parts Parts) *Set {
+	return &Set{
+		Parts:     parts,
+		cfg:       cfg,
+		runners:   map[*hook.Runner]struct{}{},
+		turns:     map[task.ID]context.CancelCauseFunc{},
+		teammates: map[task.ID]*teammate{},
+	}
+}
+
+// SetMain says which the main agent is, whose conversation is open now.
+func (s *Set) SetMain(k *Environment) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.main = k
+}
+
+// mainAgent is the main agent; nil: there is none.
+func (s *Set) mainAgent() *Environment {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.main
+}
+
+// Runners are the hooks of all agents that are open.
+func (s *Set) Runners() iter.Seq[*hook.Runner] {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	open := slices.Collect(maps.Keys(s.runners))
+	return slices.Values(open)
+}

@@ -1,0 +1,29 @@
+package agents
+
+import (
+	"github.com/drover-dev/drover/internal/agentenv/permission"
+	"github.com/drover-dev/drover/internal/session/servers"
+	"github.com/drover-dev/drover/task"
+)
+
+// Caller is who asks for something: the main agent, a subagent, or a client that is
+// no agent. What it starts gets no more than it has.
+type Caller struct {
+	ID       task.ID   // of its task; of the session for the main agent; empty for a client
+	Host     task.Host // of a subagent
+	Cwd      string
+	Env      []string
+	Model    string
+	Rules    permission.Rules
+	Tools    []string // names of its tools; nil: all
+	Spawns   []string // types of agents that it may start; nil: all
+	barred   []string // tools of MCP servers that it may not use; see pattern
+	own      []servers.Server
+	MaxTurns int
+	Depth    int       // 0 for the main agent and for clients
+	parent   task.ID   // of the agent that asked for it; empty: the main agent, or none
+	inside   task.ID   // the isolated agent in whose checkout it works; empty: where the session does
+	given    *given    // by the program that started the agent at the top; nil: nothing
+	live     *live     // of the main agent
+	teammate *teammate // nil: it is no teammate
+}

@@ -1,0 +1,78 @@
+package agents
+
+import (
+	"context"
+	"slices"
+
+	"github.com/drover-dev/drover/internal/agentenv/permission"
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/model/choose"
+	"github.com/drover-dev/drover/internal/session/environment"
+	"github.com/drover-dev/drover/subagent"
+	"github.com/drover-dev/drover/task"
+)
+
+// Client stands for a client that starts agents without being one. allowed are further
+// rules of calls that are allowed.
+func (s *Set) Client(cwd string, env, allowed []string) Caller {
+	rules := s.cfg.Rules
+	rules.Allow = slices.Concat(rules.Allow, allowed)
+	return Caller{Cwd: cwd, Env: s.Work.ClientEnv(env), Model: s.cfg.Model, Rules: rules}
+}
+
+// StartForClient starts an agent that a client asks for.
+func (s *Set) StartForClient(ctx context.Context, r control.StartRequest, spec task.Spec) (task.Record, error) {
+	if r.Keep {
+		return task.Record{}, &control.Error{
+			Code:    control.Invalid,
+			Message: "an agent cannot be kept past its host",
+			Fix:     "resume it instead",
+		}
+	}
+	in := subagent.Input{Type: r.Agent.Type, Prompt: r.Agent.Prompt, Model: r.Agent.Model, MaxTurns: r.Agent.MaxTurns,
+		PermissionMode: r.Agent.PermissionMode, AllowedTools: r.Agent.AllowedTools, Isolation: r.Agent.Isolation}
+	if r.Agent.Team != "" {
+		spec.Team = &task.Team{Name: r.Name, Team: r.Agent.Team}
+	}
+	rec, _, err := s.Launch(ctx, in, spec, s.Client(r.Cwd, r.Env, r.Agent.AllowedTools))
+	return rec, err
+}
+
+// Consolidate has what a conversation has taught consolidated by an agent with a model.
+func (s *Set) Consolidate(ctx context.Context, prompt, model string) error {
+	me := Caller{Cwd: s.cfg.Project, Env: s.cfg.Env, Model: model, Rules: s.cfg.Rules}
+	me.Rules.Mode = permission.DontAsk
+	spec := task.Spec{Name: "rem-consolidate", Description: "Consolidate session learnings", Backgrounded: true}
+	_, _, err := s.Launch(ctx, subagent.Input{Type: "rem-agent", Prompt: prompt}, spec, me)
+	return err
+}
+
+// ChooseModel finds the model of an agent that nobody asks for, and makes sure that it can
+// be reached. Of those that are wanted the first one counts.
+func (s *Set) ChooseModel(agentType, wanted, defined string) (choose.Choice, error) {
+	me := Caller{Cwd: s.cfg.Project, Env: s.cfg.Env, Model: s.cfg.Model}
+	return s.choose(me, subagent.Input{Model: wanted}, subagent.Definition{Name: agentType, Model: defined})
+}
+
+// OpenMain makes the environment of the main agent, of a definition: with the tools and
+// the model that are asked for, if any. The caller closes it, and says by SetMain when the
+// conversation is open.
+func (s *Set) OpenMain(def subagent.Definition, tools []string, model string, maxTurns int) (*Environment, error) {
+	me := Caller{ID: s.cfg.Session, Cwd: s.cfg.Project, Env: s.cfg.Env, Model: s.cfg.Model, Rules: s.cfg.Rules,
+		Tools: tools, MaxTurns: maxTurns}
+	def.Tools, me.Spawns = environment.Spawnable(def.Tools)
+	me.Tools = environment.Subset(me.Tools, def.Tools, def.DisallowedTools, environment.ToolNames(s.cfg.Tools)...)
+	me.barred, me.own = environment.Bar(nil, def.DisallowedTools), s.ownServers(def, me)
+	me.Rules.Mode = environment.Narrower(me.Rules.Mode, permission.Mode(def.PermissionMode))
+	if me.MaxTurns == 0 {
+		me.MaxTurns = def.MaxTurns
+	}
+	choice, err := s.choose(me, subagent.Input{Model: model}, def)
+	if err != nil {
+		return nil, err
+	}
+	s.Report.Say(me.ID, choice.Notes...)
+	me.Model = choice.Name
+	me.live = &live{model: choice.Name, mode: me.Rules.Mode}
+	return s.newEnvironment(me, def, s.cfg.Place.Transcript())
+}

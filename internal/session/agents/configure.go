@@ -1,0 +1,125 @@
+package agents
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/agentenv/permission"
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/model/choose"
+	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/internal/session/conversation"
+	"github.com/drover-dev/drover/subagent"
+)
+
+// live is what the user may change of the main agent while it works. Its methods may be
+// called by any goroutine.
+type live struct {
+	changing sync.Mutex // held while it changes
+
+	mu    sync.Mutex // guards what follows
+	model string     // as a finder takes it
+	mode  permission.Mode
+	gate  *permission.Gate // of the mode
+}
+
+func (l *live) get() (model string, mode permission.Mode, gate *permission.Gate) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.model, l.mode, l.gate
+}
+
+// Configure changes all that is asked for of the main agent, in whose conversation it
+// works, or nothing.
+func (k *Environment) Configure(c *conversation.Conversation, req control.ConfigureRequest) error {
+	me := k.Me
+	me.live.changing.Lock()
+	defer me.live.changing.Unlock()
+	model, mode, gate := me.live.get()
+	next := c.ModelSettings()
+	if req.Model != nil {
+		choice, window, err := k.s.newModel(me, *req.Model)
+		if err != nil {
+			return &control.Error{Code: control.Invalid, Message: fmt.Sprintf("change the model: %v", err), Fix: "see `drover models`"}
+		}
+		model = choice.Name
+		next.Model, next.Name, next.Window = choice.Model, choice.Full, window
+	}
+	if req.Mode != nil && permission.Mode(*req.Mode) != mode {
+		var err error
+		mode = permission.Mode(*req.Mode)
+		if gate, err = k.newGate(mode); err != nil {
+			return &control.Error{Code: control.Invalid, Message: fmt.Sprintf("change the permission mode: %v", err)}
+		}
+	}
+	if t := req.Thinking; t != nil {
+		if t.Effort != "" && !slices.Contains(control.Efforts(), t.Effort) {
+			return &control.Error{
+				Code:    control.Invalid,
+				Message: fmt.Sprintf("change the thinking: effort %q is not known", t.Effort),
+				Fix:     "use one of " + strings.Join(control.Efforts(), ", "),
+			}
+		}
+		next.Thinking = agent.Thinking(*t)
+	}
+	if req.SessionMode != nil && !c.SetMode(*req.SessionMode) {
+		return &control.Error{
+			Code:    control.Invalid,
+			Message: fmt.Sprintf("change the session mode: mode %.40q is not known", *req.SessionMode),
+			Fix:     "use interactive or autopilot",
+		}
+	}
+	if err := c.SetModel(next); err != nil {
+		return fmt.Errorf("change the settings of the main agent: %w", err)
+	}
+	me.live.mu.Lock()
+	defer me.live.mu.Unlock()
+	me.live.model, me.live.mode, me.live.gate = model, mode, gate
+	return nil
+}
+
+// Settings are those of the main agent now.
+func (k *Environment) Settings(c *conversation.Conversation) control.Settings {
+	_, mode, _ := k.Me.live.get()
+	now := c.ModelSettings()
+	return control.Settings{
+		Model:    now.Name,
+		Mode:     string(mode),
+		Thinking: control.Thinking(now.Thinking),
+
+		SessionMode: c.Mode(),
+		Window:      now.Window,
+	}
+}
+
+// foundModel is a model that can be called.
+type foundModel struct {
+	Name  string // as a finder takes it
+	Full  string
+	Model agent.Model
+}
+
+// newModel finds the model that the user names for the main agent.
+func (s *Set) newModel(me Caller, name string) (foundModel, int64, error) {
+	var choice choose.Choice
+	choice, err := s.choose(me, subagent.Input{Model: name}, subagent.Definition{Name: MainName})
+	if err != nil {
+		return foundModel{}, 0, err
+	}
+	if len(choice.Notes) > 0 { // it would be another than was asked for
+		return foundModel{}, 0, errors.New(strings.Join(choice.Notes, "; "))
+	}
+	found, err := s.cfg.Models.Find(choice.Name, home.Lookup(me.Env), me.origin())
+	if err != nil {
+		return foundModel{}, 0, err
+	}
+	var window int64
+	if s.cfg.Window != nil {
+		window, _ = s.cfg.Window(found.Name)
+	}
+	return foundModel{Name: choice.Name, Full: found.Name, Model: found.Model}, window, nil
+}

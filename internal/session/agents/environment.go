@@ -1,0 +1,344 @@
+package agents
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/agentenv/hook"
+	"github.com/drover-dev/drover/internal/agentenv/permission"
+	"github.com/drover-dev/drover/internal/agentenv/skill"
+	"github.com/drover-dev/drover/internal/agentenv/todo"
+	"github.com/drover-dev/drover/internal/agentenv/worktree"
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/driver/monitor"
+	"github.com/drover-dev/drover/internal/platform/excerpt"
+	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/internal/session/budget"
+	"github.com/drover-dev/drover/internal/session/environment"
+	"github.com/drover-dev/drover/internal/session/servers"
+	"github.com/drover-dev/drover/internal/session/work"
+	"github.com/drover-dev/drover/subagent"
+	"github.com/drover-dev/drover/task"
+)
+
+// Environment is what one agent has of its own while its conversation is open: its
+// tools with their state, its gate, its hooks, what it has been told.
+type Environment struct {
+	s         *Set
+	Me        Caller
+	def       subagent.Definition // of the main agent: its name only
+	Runner    *hook.Runner
+	Hooks     *hook.Loop
+	narrow    *permission.Gate
+	wide      *permission.Gate // of a teammate whose plan was approved; nil: there is none
+	newGate   func(permission.Mode) (*permission.Gate, error)
+	used      *skill.Ledger
+	Granted   Granted // of the main agent
+	reminders *environment.Reminders
+	limits    *budget.Limits
+	servers   *servers.Agent
+	Config    agent.Config
+
+	Resumed bool   // it goes on with an earlier conversation
+	place   string // what an isolated agent is told of where it works
+}
+
+// newEnvironment makes that of an agent. transcript is where its conversation is kept.
+// The caller closes it.
+func (s *Set) newEnvironment(
+	me Caller,
+	def subagent.Definition,
+	transcript string,
+) (_ *Environment, err error) {
+	k := &Environment{s: s, Me: me, def: def, used: &skill.Ledger{}, limits: s.Budgets.Limits(me.ID, me.MaxTurns)}
+	choice, err := s.cfg.Models.Find(me.Model, home.Lookup(me.Env), me.origin())
+	if err != nil {
+		return nil, err
+	}
+	k.servers = s.Servers.Open(
+		servers.AgentConfig{
+			Access:     me.access(),
+			Ask:        k.ask,
+			Attended:   s.cfg.AskWait > 0,
+			Limit:      s.cfg.Limits.OutputChars,
+			Report:     func(text string) { s.Report.Say(me.ID, text) },
+			ReportOnce: s.Report.Once,
+			RunTask:    k.mcpTask,
+		},
+	)
+	tools := append(k.tools(), k.servers.Tools()...)
+	defer func() {
+		if err != nil {
+			k.servers.Close()
+		}
+	}()
+	names := make([]string, len(tools))
+	for i, t := range tools {
+		names[i] = t.Spec().Name
+	}
+	if err = k.MakeGate(tools); err != nil {
+		return nil, err
+	}
+	k.reminders = s.reminders(me, def.CriticalReminder, func(name string) bool { return slices.Contains(names, name) })
+	k.reminders.Add(environment.List{Name: "limits", Head: "Most of a limit of your work is used:", Items: k.limits.Due,
+		Foot: "\n\nBring what matters to an end, and hand back what you have before it is reached."})
+	k.reminders.Add(environment.List{Name: "mcp", Head: "MCP servers:", Items: k.servers.Late})
+	k.Runner = hook.NewRunner(s.hooks(me, def), k.base(tools, transcript))
+	s.mu.Lock()
+	s.runners[k.Runner] = struct{}{}
+	s.mu.Unlock()
+	k.Hooks = hook.NewLoop(k.Runner, k.background)
+	if m := me.teammate; m != nil {
+		k.Hooks.Teammate(m.team.Name, m.team.Team, m.ends)
+	}
+	k.Config = agent.Config{
+		Model:      choice.Model,
+		ModelName:  choice.Name,
+		Tools:      tools,
+		MaxTurns:   me.MaxTurns,
+		System:     s.systemPrompt(def, me),
+		Gate:       hook.NewGate(k.Runner, judge{k}),
+		Hooks:      k.Hooks,
+		Reminders:  k.reminders,
+		Compaction: k.compaction(choice.Name),
+		Agent:      def.Name,
+		AgentID:    string(me.ID),
+		SessionID:  string(s.cfg.Session),
+	}
+	k.Config.HandBack = me.Depth > 0
+	if me.Depth == 0 {
+		k.Config.AgentID = ""
+	}
+	k.Config.Hold = func(ctx context.Context) error { return s.Tasks.Hold(ctx, me.ID) }
+	if me.Host != nil {
+		k.Config.Hold = me.Host.Hold
+	}
+	k.Config.Meter = s.Budgets.Meter(me.ID, me.parent, def.Name, me.Depth > 0)
+	k.Config.On = func(e agent.Event) {
+		reached(e)
+		k.edited(e)
+		k.limits.On(e)
+		s.Mailboxes.On(me.ID, e)
+		if s.cfg.On != nil {
+			s.cfg.On(me.ID, e)
+		}
+	}
+	s.Edits.Open(me.ID)
+	return k, nil
+}
+
+func (k *Environment) Close() {
+	k.Runner.Close()
+	k.servers.Close()
+	s := k.s
+	s.Edits.Close(k.Me.ID)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.runners, k.Runner)
+}
+
+// start is told to hooks, and gives what a subagent reads before its prompt: what
+// they say, where it works, and its opening.
+func (k *Environment) start(ctx context.Context) string {
+	return join([]string{k.Hooks.Start(ctx), k.place, k.opening()})
+}
+
+// Servers are the MCP servers of the agent, as they stand now.
+func (k *Environment) Servers() []servers.Status { return k.servers.Status() }
+
+// StartMain is start for the main agent.
+func (k *Environment) StartMain(ctx context.Context) string {
+	source := "startup"
+	if k.Resumed {
+		source = "resume"
+	}
+	return join([]string{k.Runner.SessionStart(ctx, source), k.opening()})
+}
+
+// opening is what an agent reads first: the skills of its definition, and how it
+// is to begin. One that goes on has read it.
+func (k *Environment) opening() string {
+	if k.Resumed {
+		return ""
+	}
+	var parts []string
+	if find := k.s.cfg.Skills; find != nil {
+		for _, name := range k.def.Skills {
+			one, ok := find().Find(name)
+			if !ok {
+				k.s.Report.Say(k.Me.ID, fmt.Sprintf("agent %s: there is no skill %q", k.def.Name, name))
+				continue
+			}
+			k.used.Record(one, time.Now())
+			parts = append(parts, fmt.Sprintf("<skill name=%q>\n%s\n</skill>", one.Name, strings.TrimSpace(one.Body)))
+		}
+	}
+	return join(append(parts, k.def.InitialPrompt))
+}
+
+// join puts texts that are not empty below each other.
+func join(parts []string) string {
+	return strings.Join(slices.DeleteFunc(parts, func(p string) bool { return p == "" }), "\n\n")
+}
+
+// MakeGate makes the gate, with the rules of skills that the agent has used.
+func (k *Environment) MakeGate(tools []agent.Tool) error {
+	k.newGate = func(mode permission.Mode) (*permission.Gate, error) {
+		r := k.rulesFor(tools)
+		r.Mode = mode
+		return k.s.Gates.New(r)
+	}
+	var err error
+	if k.narrow, err = k.newGate(k.Me.Rules.Mode); err != nil || !k.Me.widens() {
+		return err
+	}
+	k.wide, err = k.newGate(k.Me.teammate.wide)
+	return err
+}
+
+func (k *Environment) rulesFor(tools []agent.Tool) permission.Rules {
+	r := k.Me.Rules
+	r.Cwd, r.Tools, r.Bash = k.Me.Cwd, tools, bashCwd(tools)
+	r.Only = k.Granted.restricted
+	r.More = func() []string { return slices.Concat(k.used.Rules(), k.Granted.allowed(), k.s.Approvals.Rules()) }
+	r.Headless = k.s.cfg.AskWait <= 0
+	r.Answer = k.ask
+	return r
+}
+
+// Gate is the gate as it is now.
+func (k *Environment) Gate() *permission.Gate {
+	if k.wide != nil && k.Me.teammate.approved.Load() {
+		return k.wide
+	}
+	if k.Me.live != nil {
+		if _, _, gate := k.Me.live.get(); gate != nil {
+			return gate
+		}
+	}
+	return k.narrow
+}
+
+// ask puts a question of the agent to whoever can answer.
+func (k *Environment) ask(ctx context.Context, q task.Question) (task.Reply, error) {
+	s := k.s
+	if s.cfg.AskWait <= 0 {
+		return task.Reply{Reason: "nobody is there to answer"}, nil
+	}
+	q.Agent = k.def.Name
+	k.Runner.Notify(ctx, "permission_prompt", "", fmt.Sprintf("%s asks about %s", k.def.Name, q.Tool))
+	s.Report.Say(k.Me.ID, fmt.Sprintf("%s asks whether it may use %s: see `drover approvals`", k.def.Name, q.Tool))
+	q.Until = time.Now().Add(s.cfg.AskWait).UTC() // hooks take none of the time of who answers
+	if k.Me.Host != nil {
+		return k.Me.Host.Ask(ctx, q)
+	}
+	return s.Tasks.Ask(ctx, k.Me.ID, q)
+}
+
+// runtime is what the agent acts by.
+func (k *Environment) runtime() *Runtime {
+	return &Runtime{s: k.s, Caller: k.Me, learned: func(id task.ID) { k.reminders.Know(taskList, string(id)) }}
+}
+
+// compaction is how the agent's conversation is kept short.
+func (k *Environment) compaction(model string) *agent.Compaction {
+	a := k.s.cfg
+	c := &agent.Compaction{Share: a.Share, Restore: k.restore, Before: k.Runner.PreCompact, After: k.Runner.PostCompact}
+	if a.Window != nil {
+		c.Window, _ = a.Window(model)
+	}
+	return c
+}
+
+// restore is what the agent must not lose with its conversation.
+func (k *Environment) restore(ctx context.Context) string {
+	return join([]string{environment.RunningTasks(k.s.Tree.Background(k.Me.ID, k.Me.Depth == 0)), k.todos(ctx), k.used.Restore()})
+}
+
+// todos is what is still to be done.
+func (k *Environment) todos(ctx context.Context) string {
+	store := k.s.cfg.Todos
+	if store == nil {
+		return ""
+	}
+	list, err := store.List(ctx)
+	if err != nil {
+		return "" // the tools will say so
+	}
+	var b strings.Builder
+	for _, it := range list.Items {
+		if it.Status == todo.Completed {
+			continue
+		}
+		if b.Len() == 0 {
+			b.WriteString("## To-dos\n")
+		}
+		fmt.Fprintf(&b, "- %s %s (%s)\n", it.ID, excerpt.Line(it.Subject, environment.AboutChars), it.Status)
+	}
+	return strings.TrimRight(b.String(), "\n")
+}
+
+// Assign tells an agent that a to-do is its own. Who is no agent of the session
+// is not told.
+func (s *Set) Assign(ctx context.Context, owner string, it todo.Item, by string) error {
+	to := s.cfg.Session
+	if owner != MainName {
+		r, err := s.Tree.FindNear(owner, by)
+		if err != nil || !r.Kind.IsAgent() {
+			return nil
+		}
+		to = r.ID
+	}
+	text := fmt.Sprintf("To-do %s is yours now: %s", it.ID, it.Subject)
+	if it.Description != "" {
+		text += "\n" + it.Description
+	}
+	_, err := s.Tasks.Post(ctx, task.Message{To: to, From: by, Kind: task.TaskAssignment, Text: text})
+	if errors.Is(err, task.ErrMailFull) {
+		return &control.Error{
+			Code:    control.Unavailable,
+			Message: fmt.Sprintf("%s has too much unread mail to be told", owner),
+		}
+	}
+	return err
+}
+
+// name is how the agent is called in messages and as the owner of to-dos.
+func (me Caller) name() string {
+	if me.Host == nil {
+		return MainName
+	}
+	return me.Host.Record().Name
+}
+
+// edited is told of a call that has ended.
+func (k *Environment) edited(e agent.Event) {
+	if e.Kind != agent.ToolDoneEvent || e.Output.IsError || !environment.Writes(e.Call.Name) {
+		return
+	}
+	var in struct {
+		Path string `json:"file_path"`
+	}
+	if json.Unmarshal(e.Call.Input, &in) != nil || in.Path == "" {
+		return
+	}
+	if path, ok := k.Me.within(in.Path); ok {
+		k.s.Edits.Record(worktree.Editor{Task: k.Me.ID, Name: k.Me.name()}, path)
+	}
+}
+
+// access is which servers the agent may use.
+func (me Caller) access() servers.Access {
+	return servers.Access{Tools: me.Tools, Barred: me.barred, Own: me.own}
+}
+
+// subscribe lets the agent watch resources of its own servers.
+func (k *Environment) subscribe(_ context.Context, server, uri string) (monitor.Subscription, error) {
+	return work.Subscription(k.servers.Subscribe(server, uri))
+}

@@ -1,0 +1,135 @@
+package agents
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/agentenv/hook"
+	"github.com/drover-dev/drover/internal/agentenv/permission"
+	"github.com/drover-dev/drover/internal/agentenv/todo"
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
+	"github.com/drover-dev/drover/internal/engine/spool"
+	"github.com/drover-dev/drover/internal/platform/failpoint"
+	"github.com/drover-dev/drover/subagent"
+	"github.com/drover-dev/drover/task"
+)
+
+// base is what hooks of the agent are told.
+func (k *Environment) base(tools []agent.Tool, transcript string) hook.Base {
+	me, s := k.Me, k.s
+	b := hook.Base{
+		SessionID:      string(s.cfg.Session),
+		TranscriptPath: s.cfg.Place.Transcript(),
+		Cwd:            me.Cwd,
+		Project:        s.cfg.Project,
+		PermissionMode: func() string { return string(cmp.Or(me.Mode(), permission.Default)) },
+		Effort:         k.def.Effort,
+		Model:          me.Model,
+		Env:            me.Env,
+		Tools:          tools,
+		Spill:          s.HookOutput,
+	}
+	if me.Depth > 0 {
+		b.AgentID, b.AgentType, b.AgentTranscript = string(me.ID), k.def.Name, transcript
+		b.DisplayName, b.Description = cmp.Or(k.def.DisplayName, k.def.Name), k.def.Description
+	}
+	b.Ready = s.cfg.Ready
+	b.Tell = func(e hook.Event, text string) { s.Report.Say(me.ID, fmt.Sprintf("hook %s: %s", e, text)) }
+	return b
+}
+
+// HookOutput makes the file of a hook that prints too much for the memory. It counts as an
+// output.
+func (s *Set) HookOutput(limit int64) (hook.Spill, error) {
+	s.spills.Lock()
+	defer s.spills.Unlock()
+	path, err := s.cfg.Place.NewHookOutput()
+	if err != nil {
+		return nil, err
+	}
+	return spool.Reopen(path, spool.Options{Limit: limit, Below: s.cfg.Place.Below(), Take: s.Space.Take})
+}
+
+// hooksOf is the hooks of the session and of an agent's definition.
+func (s *Set) hooksOf(def subagent.Definition) *hook.Set {
+	set := s.cfg.Hooks
+	if set == nil {
+		set, _ = hook.Load(nil)
+	}
+	if len(def.Hooks) == 0 {
+		return set
+	}
+	data, err := json.Marshal(map[string]any{"hooks": def.Hooks})
+	if err != nil {
+		return set
+	}
+	own, problems := hook.Load([]hook.Source{{Path: "agent " + def.Name, Data: data, Trusted: true, Agent: true}})
+	for _, p := range problems {
+		s.Report.Say(s.cfg.Session, p.String())
+	}
+	return set.Join(own)
+}
+
+// background is what a stop hook is told of the tasks that run.
+func (k *Environment) background() []hook.Background {
+	words := map[task.Work]string{task.ByCommand: "shell", task.ByEvents: "monitor", task.BySteps: "workflow"}
+	var out []hook.Background
+	for _, r := range k.s.Tree.Background(k.Me.ID, k.Me.Depth == 0) {
+		out = append(
+			out,
+			hook.Background{
+				ID:          string(r.ID),
+				Type:        cmp.Or(words[r.Traits().Work], "subagent"),
+				Status:      string(r.Status),
+				Description: r.Description,
+				Command:     r.Command,
+				AgentType:   r.AgentType,
+				Name:        r.Name,
+			},
+		)
+	}
+	return out
+}
+
+// judge is the rules as hooks see them.
+type judge struct{ *Environment }
+
+// Judge implements [hook.Rules].
+func (j judge) Judge(c agent.Call, word hook.Word) hook.Ruling {
+	v := j.Gate().Decide(c)
+	_ = failpoint.Hit("call/judged")
+	if word == hook.Allow {
+		v = j.Gate().Grant(c)
+	}
+	if word == hook.Ask && v.Decision == permission.Allow {
+		return hook.Ruling{Word: hook.Ask, Reason: "a hook wants it to be asked about"}
+	}
+	return hook.Ruling{Word: hook.Word(v.Decision), Reason: v.Reason, Suggest: v.Suggest}
+}
+
+// Question implements [hook.Rules].
+func (j judge) Question(ctx context.Context, c agent.Call, r hook.Ruling) (agent.Decision, error) {
+	return j.Gate().Ask(ctx, c, permission.Verdict{Decision: permission.Ask, Reason: r.Reason, Suggest: r.Suggest})
+}
+
+// todoHooks lets hooks refuse what happens to to-dos.
+type todoHooks struct{ *Environment }
+
+func (h todoHooks) Created(ctx context.Context, it todo.Item) error {
+	return h.Runner.TaskCreated(ctx, h.todo(it))
+}
+
+func (h todoHooks) Completed(ctx context.Context, it todo.Item) error {
+	return h.Runner.TaskCompleted(ctx, h.todo(it))
+}
+
+func (h todoHooks) todo(it todo.Item) hook.Todo {
+	t := hook.Todo{ID: fmt.Sprint(int(it.ID)), Subject: it.Subject, Description: it.Description, Teammate: it.Owner}
+	if name, team, ok := lifecycle.SplitTeam(it.Owner); ok {
+		t.Teammate, t.Team = name, team
+	}
+	return t
+}

@@ -1,0 +1,109 @@
+package agents
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/agentenv/mcpclient"
+	"github.com/drover-dev/drover/internal/driver/mcptask"
+	"github.com/drover-dev/drover/internal/platform/excerpt"
+	"github.com/drover-dev/drover/internal/session/work"
+	"github.com/drover-dev/drover/internal/tool/toolkit"
+	"github.com/drover-dev/drover/task"
+)
+
+// mcpTask makes a call of a tool as a task. The text is for the model: that the task was
+// begun, or, where nothing runs in the background, what it gave.
+func (k *Environment) mcpTask(
+	ctx context.Context,
+	l *mcpclient.Lease,
+	tool string,
+	c agent.Call,
+	args json.RawMessage,
+) (text string, err error) {
+	s := k.s
+	rt := k.runtime()
+	alone := s.cfg.Limits.NoBackground || rt.Host != nil && !s.cfg.Limits.NestedBackground
+	made := make(chan string, 1)
+	w := s.Kinds.MCPTask(func(immediate string) { made <- immediate },
+		mcptask.Call{Server: l.Name(), Digest: l.Key(), Tool: tool, Args: args, Alone: alone})
+	spec := rt.spec(c.ID, false)
+	spec.Input, spec.AgentType, spec.Prompt = w.Input, mcptask.AgentType, string(args)
+	spec.Description = work.FirstLine(fmt.Sprintf("%s of MCP server %s", tool, l.Name()), 80)
+	spec.Keep = !alone && l.Server().Kind() == mcpclient.HTTP // it does not live in this host
+	rec, err := s.Tasks.Start(ctx, w.Driver, spec)
+	if err != nil {
+		return "", &toolkit.Refusal{Text: err.Error()}
+	}
+	if alone {
+		return rt.awaitMCPTask(ctx, rec)
+	}
+	select {
+	case immediate := <-made:
+		rec, err = s.Tasks.Promote(ctx, rec.ID)
+		var ended *task.MoveError
+		if errors.As(err, &ended) {
+			break
+		}
+		if err != nil {
+			return "", errors.Join(err, rt.interrupt(ctx, rec.ID))
+		}
+		rt.know(rec.ID)
+		return begunMCPTask(rec, immediate), nil
+	case <-s.Tasks.Done(rec.ID):
+	case <-ctx.Done():
+		return "", cmp.Or(rt.interrupt(ctx, rec.ID), context.Cause(ctx))
+	}
+	return rt.awaitMCPTask(ctx, rec)
+}
+
+// begunMCPTask is what the model is told of a task that goes on.
+func begunMCPTask(rec task.Record, immediate string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "MCP task started in background.\nAgent ID: %s\nOutput file: %s\n", rec.ID, rec.OutputFile)
+	if immediate != "" {
+		fmt.Fprintf(&b, "The server says: %s\n", excerpt.Line(immediate, 2000))
+	}
+	fmt.Fprintf(
+		&b,
+		"You will be told when %s ends, and if the server asks something; go on with other work. TaskOutput shows how far it is, TaskStop cancels it.",
+		rec.ID,
+	)
+	return b.String()
+}
+
+// awaitMCPTask waits for the end of a task in the foreground, or for its move to the
+// background by somebody.
+func (rt *Runtime) awaitMCPTask(ctx context.Context, rec task.Record) (string, error) {
+	s := rt.s
+	got, err := rt.await(ctx, rec.ID)
+	if err != nil {
+		return "", err
+	}
+	if !got.Status.Terminal() {
+		rt.know(got.ID)
+		return begunMCPTask(got, ""), nil
+	}
+	text, err := s.Log.AnswerExcerpt(ctx, got.Run)
+	if err != nil {
+		return "", err
+	}
+	text, _ = excerpt.Tail(excerpt.Plain(text), s.cfg.Limits.OutputChars, got.OutputFile)
+	if got.Status == task.Completed {
+		return cmp.Or(text, "(no output)"), nil
+	}
+	why := cmp.Or(got.Error, "it was stopped")
+	if c := got.Cause; got.Error == "" && c != nil {
+		why = strings.TrimSuffix(fmt.Sprintf("it was stopped by %s (%s): %s", c.Actor, c.Reason, c.Detail), ": ")
+	}
+	return "", &toolkit.Refusal{
+		Text: strings.TrimSpace(
+			fmt.Sprintf("The MCP task %s did not complete: %s\n\n%s", got.ID, excerpt.Line(why, 500), text),
+		),
+	}
+}

@@ -1,0 +1,65 @@
+package agents
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+
+	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/driver/monitor"
+	"github.com/drover-dev/drover/internal/driver/shell"
+	"github.com/drover-dev/drover/internal/engine/supervise"
+	"github.com/drover-dev/drover/internal/tool/monitortool"
+	"github.com/drover-dev/drover/internal/tool/toolkit"
+	"github.com/drover-dev/drover/task"
+)
+
+// monitorTool is the tool Monitor of the agent, which has the others already.
+func (k *Environment) monitorTool(tools []agent.Tool) []agent.Tool {
+	me, s := k.Me, k.s
+	if s.cfg.Limits.NoMonitors || s.cfg.Limits.NoBackground {
+		return nil
+	}
+	return []agent.Tool{
+		monitortool.New(
+			monitortool.Config{
+				Monitors: k.Monitors(),
+				Root:     me.Cwd,
+				Dirs:     append(slices.Clone(me.Rules.Dirs), s.cfg.Place.Tasks()),
+				Cwd:      bashCwd(tools),
+				Commands: me.Tools == nil || slices.Contains(me.Tools, "Bash"),
+			},
+		),
+	}
+}
+
+// Monitors starts monitors for the agent.
+func (k *Environment) Monitors() monitortool.Monitors { return &monitors{k.runtime(), k} }
+
+// monitors are those of an agent.
+type monitors struct {
+	rt *Runtime
+	k  *Environment
+}
+
+var _ monitortool.Monitors = (*monitors)(nil)
+
+// Monitor implements [monitortool.Monitors].
+func (m *monitors) Monitor(ctx context.Context, r monitortool.Request) (task.Record, error) {
+	s := m.rt.s
+	spec := m.rt.spec(r.ToolUseID, true)
+	spec.Description, spec.Command, spec.Timeout, spec.Cwd = r.Description, r.Line, r.Timeout, r.Cwd
+	start := s.Work.Monitor(spec, monitor.Client{Env: shell.ChildEnv(m.rt.Env), Subscribe: m.k.subscribe,
+		MayOpen: func(f *os.File) bool { return m.k.Gate().MayOpen(f, false) }},
+		monitor.Watch{Line: r.Line, Cwd: r.Cwd, File: r.File, Server: r.Server, URI: r.URI, Match: r.Match})
+	rec, err := s.Tasks.Start(ctx, start.Driver, start.Spec)
+	var limit *supervise.LimitError
+	if errors.As(err, &limit) || errors.Is(err, supervise.ErrFrozen) || errors.Is(err, supervise.ErrClosing) {
+		return rec, &toolkit.Refusal{Text: err.Error()}
+	}
+	if err == nil {
+		m.rt.know(rec.ID)
+	}
+	return rec, err
+}

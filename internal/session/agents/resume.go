@@ -1,0 +1,113 @@
+package agents
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/drover-dev/drover/internal/agentenv/permission"
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/session/budget"
+	"github.com/drover-dev/drover/internal/session/environment"
+	"github.com/drover-dev/drover/subagent"
+	"github.com/drover-dev/drover/task"
+)
+
+// GoOn is what an agent is told that is resumed without a prompt.
+const GoOn = "Go on."
+
+// Relaunch gives an ended agent a new run that goes on from its transcript.
+func (s *Set) Relaunch(
+	ctx context.Context,
+	id task.ID,
+	in subagent.Input,
+	spec task.Spec,
+	me Caller,
+) (_ task.Record, notes []string, err error) {
+	old, _ := s.Tasks.Get(id)
+	if above := s.Tree.Isolated(old.Parent); above != me.inside {
+		return old, nil, &control.Error{
+			Code:    control.Conflict,
+			Message: fmt.Sprintf("agent %s worked in the worktree of agent %s", id, cmp.Or(above, "another")),
+			Fix:     "resume that one, and let it go on with this",
+		}
+	}
+	if environment.Isolated(old) {
+		in.Isolation = environment.InWorktree
+	}
+	child, err := s.Resolve(in, me)
+	if err != nil {
+		return task.Record{}, nil, err
+	}
+	child.Rules.Mode = environment.Narrower(child.Rules.Mode, permission.Mode(old.Mode)) // as its first run, whoever asks
+	child.join(old.Team, me)
+	child.again = true
+	in.Type, in.Model, in.MaxTurns, in.Isolation = child.def.Name, child.Model, child.MaxTurns, child.isolation
+	w := s.work(child, in)
+	spec.Input, spec.Pool, spec.Prompt = w.Input, Pool, in.Prompt
+	held := budget.Reservation{}
+	if child.Depth = old.Depth; old.Status.Terminal() {
+		if held, err = s.Budgets.Reserve(&spec, child.budget(id, me)); err != nil {
+			return task.Record{}, nil, err
+		}
+	}
+	held.Give(id)
+	s.Report.Say(me.ID, child.notes...)
+	rec, err := s.Tasks.Resume(ctx, id, w.Driver, spec)
+	if err != nil {
+		held.Release()
+	}
+	return rec, child.notes, err
+}
+
+// Again gives an agent that has ended a new run, for somebody outside. Whoever
+// is told of its ends is told of this one.
+func (s *Set) Again(ctx context.Context, r task.Record, prompt string, env []string) (task.Record, error) {
+	me, err := s.above(r, env)
+	if err != nil {
+		return r, err
+	}
+	in, err := asked(s.Tasks.Input(r.ID))
+	if err != nil {
+		return r, err
+	}
+	s.Mailboxes.Worked(r.ID)
+	in.Type, in.Prompt, in.Model = r.AgentType, prompt, r.Model
+	me.Rules.Allow = slices.Concat(me.Rules.Allow, in.AllowedTools)
+	rec, _, err := s.Relaunch(ctx, r.ID, in, task.Spec{Backgrounded: true, Owner: r.Owner, Cwd: r.Cwd}, me)
+	return rec, err
+}
+
+// asked is the input of an earlier run, as far as it is known.
+func asked(raw json.RawMessage) (in subagent.Input, err error) {
+	if raw != nil {
+		err = json.Unmarshal(raw, &in)
+	}
+	return in, err
+}
+
+// above stands for who has started an agent, so that a further run gets no more
+// than the first: the main agent or a client, and then each agent down to it.
+func (s *Set) above(r task.Record, env []string) (Caller, error) {
+	if p, ok := s.Tasks.Get(r.Parent); ok && r.Parent != s.cfg.Session {
+		me, err := s.above(p, env)
+		if err != nil || p.Traits().Work == task.BySteps {
+			return me, err
+		}
+		c, err := s.Resolve(subagent.Input{Type: p.AgentType, Model: p.Model}, me)
+		if err != nil {
+			return me, err
+		}
+		c.ID, c.Depth, c.Cwd = p.ID, p.Depth, cmp.Or(p.Cwd, c.Cwd)
+		return c.Caller, nil
+	}
+	if m := s.mainAgent(); m != nil && r.Owner == s.cfg.Session {
+		return m.Me, nil
+	}
+	if len(env) == 0 {
+		env = s.cfg.Env
+	}
+	return s.Client(cmp.Or(r.Cwd, s.cfg.Project), env, nil), nil
+}

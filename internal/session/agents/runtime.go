@@ -1,0 +1,381 @@
+package agents
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/driver/shell"
+	"github.com/drover-dev/drover/internal/engine/spool"
+	"github.com/drover-dev/drover/internal/engine/supervise"
+	"github.com/drover-dev/drover/internal/model/choose"
+	"github.com/drover-dev/drover/internal/session/environment"
+	"github.com/drover-dev/drover/internal/session/work"
+	"github.com/drover-dev/drover/internal/tool/shelltool"
+	"github.com/drover-dev/drover/internal/tool/tasktools"
+	"github.com/drover-dev/drover/internal/tool/toolkit"
+	"github.com/drover-dev/drover/subagent"
+	"github.com/drover-dev/drover/task"
+)
+
+// interruptGrace is how long a foreground call may take to go when its turn is
+// broken off: a person waits for that.
+const interruptGrace = time.Second
+
+// Runtime lets the tools of one agent do what they are for.
+type Runtime struct {
+	s *Set
+	Caller
+	learned func(task.ID) // the agent knows of a task, by the result of its call; nil: nobody listens
+}
+
+// Runtime is what a caller acts by.
+func (s *Set) Runtime(me Caller) *Runtime { return &Runtime{s: s, Caller: me} }
+
+// know says that the model learns of a background task from the result of the
+// call, and needs no reminder of it.
+func (rt *Runtime) know(id task.ID) {
+	if rt.learned != nil {
+		rt.learned(id)
+	}
+}
+
+var (
+	_ shelltool.Shells = (*Runtime)(nil)
+	_ tasktools.Tasks  = (*Runtime)(nil)
+)
+
+// spec is what is common to all that the agent starts: its place in the tree,
+// and who is told.
+func (rt *Runtime) spec(toolUse string, background bool) task.Spec {
+	spec := task.Spec{Owner: rt.ID, ToolUseID: toolUse, Backgrounded: background, Cwd: rt.Cwd}
+	if _, isTask := rt.s.Tasks.Get(rt.ID); isTask {
+		spec.Parent = rt.ID
+	}
+	return spec
+}
+
+// Run runs a command of the Bash tool.
+func (rt *Runtime) Run(ctx context.Context, c shelltool.Command) (shelltool.Outcome, error) {
+	s := rt.s
+	background := c.Background && !s.cfg.Limits.NoBackground
+	w := s.Kinds.Command(shell.Client{Env: shell.ChildEnv(rt.Env)}, shell.Command{Args: c.Args, Cwd: c.Cwd, TTY: c.TTY})
+	spec := rt.spec(c.ToolUseID, background)
+	spec.Command, spec.Description, spec.Cwd = c.Line, c.Description, c.Cwd
+	if spec.Description == "" {
+		spec.Description = work.FirstLine(c.Line, 80)
+	}
+	spec.Input, spec.Pool, spec.TTY = w.Input, work.ShellPool, c.TTY
+	if background || s.cfg.Limits.NoBackground {
+		spec.Timeout = c.Timeout
+	}
+	rec, err := s.Tasks.Start(ctx, w.Driver, spec)
+	if err != nil {
+		return shelltool.Outcome{}, shellRefusal(err)
+	}
+	if background {
+		rt.know(rec.ID)
+		return shelltool.Outcome{Task: rec, Backgrounded: true}, nil
+	}
+	return rt.foreground(ctx, rec, c.Timeout)
+}
+
+// foreground waits for a command: to its end, to its move to the background by
+// somebody, or for as long as the model wanted to wait; then it is moved there.
+func (rt *Runtime) foreground(ctx context.Context, rec task.Record, patience time.Duration) (shelltool.Outcome, error) {
+	s := rt.s
+	wait, cancel := ctx, context.CancelFunc(func() {})
+	if patience > 0 && !s.cfg.Limits.NoBackground {
+		wait, cancel = context.WithTimeoutCause(ctx, patience, supervise.ErrTimeout)
+	}
+	defer cancel()
+	got, err := s.Tasks.Await(wait, rec.ID)
+	out := shelltool.Outcome{Task: got}
+	switch {
+	case err == nil:
+		out.Backgrounded = got.Backgrounded
+		out.ByUser = out.Backgrounded
+	case errors.Is(err, supervise.ErrTimeout) && ctx.Err() == nil:
+		out.TimedOut = true
+		if got, err = s.Tasks.Promote(ctx, rec.ID); err == nil {
+			out.Backgrounded = true
+			rt.know(rec.ID)
+		}
+		var ended *task.MoveError
+		if err != nil && !errors.As(err, &ended) {
+			return out, err
+		}
+		out.Task = got
+	default:
+		if err := rt.interrupt(ctx, rec.ID); err != nil {
+			return out, err
+		}
+		return out, context.Cause(ctx)
+	}
+	if out.Task.Cause != nil && out.Task.Cause.Reason == task.ReasonTimeout {
+		out.TimedOut = true
+	}
+	out.Output, _, err = spool.Excerpt(rec.OutputFile, s.cfg.Limits.OutputChars+1)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return out, fmt.Errorf("read output of %s: %w", rec.ID, err)
+	}
+	return out, nil
+}
+
+// await waits until a task has ended or is moved to the background, and stops the task
+// when the turn ends before that.
+func (rt *Runtime) await(ctx context.Context, id task.ID) (task.Record, error) {
+	await := rt.s.Tasks.Await
+	if rt.Host != nil {
+		await = rt.Host.Await
+	}
+	r, err := await(ctx, id)
+	if err != nil {
+		return r, cmp.Or(rt.interrupt(ctx, id), context.Cause(ctx))
+	}
+	return r, nil
+}
+
+// interrupt stops what a foreground call waited for when its turn ends early.
+func (rt *Runtime) interrupt(ctx context.Context, id task.ID) error {
+	cause := task.Cause{
+		Actor:  task.ByUser,
+		Reason: task.ReasonStopped,
+		Detail: "the turn that waited for it was interrupted",
+	}
+	var stop *task.StopError
+	if errors.As(context.Cause(ctx), &stop) {
+		cause = stop.Cause
+	}
+	grace := interruptGrace
+	_, err := rt.s.Tasks.Stop(context.WithoutCancel(ctx), []task.ID{id}, supervise.StopRequest{Cause: cause, Grace: &grace})
+	return err
+}
+
+func shellRefusal(err error) error {
+	var limit *supervise.LimitError
+	if errors.As(err, &limit) || errors.Is(err, supervise.ErrFrozen) || errors.Is(err, supervise.ErrClosing) {
+		return &toolkit.Refusal{Text: err.Error()}
+	}
+	return err
+}
+
+// Agent starts a subagent.
+func (rt *Runtime) Agent(ctx context.Context, r tasktools.AgentRequest) (tasktools.AgentOutcome, error) {
+	s := rt.s
+	if r.Isolation == elsewhere {
+		return rt.remote(ctx, r)
+	}
+	out := tasktools.AgentOutcome{}
+	background := r.Background || rt.stays(r)
+	if background && (s.cfg.Limits.NoBackground || rt.Host != nil && !s.cfg.Limits.NestedBackground) {
+		if rt.stays(r) {
+			return out, s.noTeam()
+		}
+		background = false
+		out.Note = "It was run in the foreground: agents of agents do not run in the background here."
+		if s.cfg.Limits.NoBackground {
+			out.Note = "It was run in the foreground: background work is turned off."
+		}
+	}
+	spec := rt.spec(r.ToolUseID, background)
+	spec.Name, spec.Description = r.Name, r.Description
+	if r.Team != "" {
+		spec.Team = &task.Team{Name: r.Name, Team: r.Team}
+	}
+	in := subagent.Input{
+		Type:           r.Type,
+		Prompt:         r.Prompt,
+		Model:          r.Model,
+		MaxTurns:       r.MaxTurns,
+		PermissionMode: r.PermissionMode,
+		Isolation:      r.Isolation,
+	}
+	rec, notes, err := rt.startOrResume(ctx, in, spec, r.Resume)
+	if err != nil {
+		return out, agentRefusal(err)
+	}
+	out.Task = rec
+	if out.Backgrounded = background; background && rec.Progress != nil {
+		notes = append(notes, rec.Progress.Message)
+	}
+	out.Note = strings.Join(
+		slices.DeleteFunc(append([]string{out.Note}, notes...), func(n string) bool { return n == "" }),
+		"\n",
+	)
+	if background {
+		rt.know(rec.ID)
+		return out, nil
+	}
+	if out.Task, err = rt.await(ctx, rec.ID); err != nil {
+		return out, err
+	}
+	if out.Backgrounded = out.Task.Backgrounded; out.Backgrounded {
+		return out, nil
+	}
+	out.Note = strings.TrimPrefix(out.Note+"\n"+environment.Left(out.Task.Worktree), "\n")
+	out.Text, err = s.Log.AnswerExcerpt(ctx, out.Task.Run)
+	return out, err
+}
+
+// peopleOnly refuses a type of agents that no model may start.
+func (rt *Runtime) peopleOnly(agentType string) error {
+	if def, err := rt.s.catalog(rt.Caller).Find(agentType); err == nil && def.NoModel {
+		return &toolkit.Refusal{Text: fmt.Sprintf("agents of type %s are started by people only", def.Name)}
+	}
+	return nil
+}
+
+func (rt *Runtime) startOrResume(
+	ctx context.Context,
+	in subagent.Input,
+	spec task.Spec,
+	ref string,
+) (task.Record, []string, error) {
+	if ref == "" {
+		if err := rt.peopleOnly(in.Type); err != nil {
+			return task.Record{}, nil, err
+		}
+		return rt.s.Launch(ctx, in, spec, rt.Caller)
+	}
+	old, err := rt.Find(ctx, ref)
+	if err != nil {
+		return old, nil, err
+	}
+	if !old.Kind.IsAgent() {
+		return old, nil, &toolkit.Refusal{Text: fmt.Sprintf("task %s is no agent and cannot be resumed", old.ID)}
+	}
+	if in.Type == "" {
+		in.Type = old.AgentType
+	}
+	if in.Model == "" {
+		in.Model = old.Model
+	}
+	return rt.s.Relaunch(ctx, old.ID, in, spec, rt.Caller)
+}
+
+func agentRefusal(err error) error {
+	var limit *supervise.LimitError
+	var kind *subagent.UnknownTypeError
+	var move *task.MoveError
+	var shown *control.Error
+	var model *choose.UnavailableError
+	switch {
+	case errors.Is(err, tasktools.ErrUnknown):
+		return err
+	case errors.As(err, &move) && move.Verb == task.Resume:
+		return &toolkit.Refusal{
+			Text: fmt.Sprintf("agent %s is %s: only an agent that has ended can be resumed", move.ID, move.From),
+		}
+	case errors.As(err, &limit),
+		errors.As(err, &kind),
+		errors.As(err, &move),
+		errors.As(err, &shown),
+		errors.As(err, &model),
+		errors.Is(err, supervise.ErrFrozen),
+		errors.Is(err, supervise.ErrClosing):
+		return &toolkit.Refusal{Text: err.Error()}
+	}
+	var refusal *toolkit.Refusal
+	if errors.As(err, &refusal) {
+		return err
+	}
+	return &toolkit.Refusal{Text: "the agent could not be started: " + err.Error()}
+}
+
+// Find returns a task that the agent may see: a subagent sees its own subtree.
+func (rt *Runtime) Find(_ context.Context, ref string) (task.Record, error) {
+	r, err := rt.s.Tree.FindNear(ref, rt.name())
+	var several *supervise.AmbiguousError
+	if errors.As(err, &several) {
+		return r, &toolkit.Refusal{Text: err.Error() + ": give the whole ID"}
+	}
+	if err != nil || rt.Host != nil && (r.ID == rt.ID || !rt.s.Tree.Below(r, rt.ID)) {
+		return task.Record{}, tasktools.ErrUnknown
+	}
+	return r, nil
+}
+
+// Wait waits until a task has ended, or rests.
+func (rt *Runtime) Wait(ctx context.Context, ref string, timeout time.Duration) (task.Record, bool, error) {
+	r, err := rt.Find(ctx, ref)
+	if err != nil || timeout <= 0 {
+		return r, err == nil && !r.Status.Terminal(), err
+	}
+	wait, cancel := context.WithTimeoutCause(ctx, timeout, supervise.ErrTimeout)
+	defer cancel()
+	for {
+		grown := rt.s.Log.Grown()
+		select {
+		case <-rt.s.Tasks.Done(r.ID):
+			r, _ = rt.s.Tasks.Get(r.ID)
+			return r, false, nil
+		default:
+		}
+		if r = rt.s.Tree.Latest(r.ID); r.Idle { // it would not end by itself for long
+			return r, false, nil
+		}
+		select {
+		case <-rt.s.Tasks.Done(r.ID):
+		case <-grown:
+		case <-wait.Done():
+			if ctx.Err() != nil {
+				return r, false, context.Cause(ctx)
+			}
+			return r, true, nil
+		}
+	}
+}
+
+// Text is the answer of an agent that has ended, else the end of the output.
+func (rt *Runtime) Text(ctx context.Context, r task.Record) (string, error) {
+	if r.Traits().Report && r.Status.Terminal() {
+		if text, err := rt.s.Log.AnswerExcerpt(ctx, r.Run); err != nil || text != "" {
+			return text, err
+		}
+	}
+	text, _, err := spool.Excerpt(r.OutputFile, rt.s.cfg.Limits.OutputChars+1)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil // it has not begun
+	}
+	return text, err
+}
+
+// Stop ends a task for the model, which needs no notice then.
+func (rt *Runtime) Stop(ctx context.Context, ref string) (task.Record, task.Receipt, error) {
+	r, err := rt.Find(ctx, ref)
+	if err != nil {
+		return r, task.Receipt{}, err
+	}
+	actor := task.ByModel
+	if r.Owner != rt.ID { // its owner is another agent, and has to be told
+		actor = task.ByParent
+	}
+	rt.s.dismiss(ctx, r, rt.name())
+	receipt, err := rt.s.Tasks.Stop(
+		ctx,
+		[]task.ID{r.ID},
+		supervise.StopRequest{Cause: task.Cause{Actor: actor, Reason: task.ReasonStopped}},
+	)
+	r, _ = rt.s.Tasks.Get(r.ID)
+	return r, receipt, err
+}
+
+// List returns the tasks that the agent may see: a subagent sees its own
+// subtree, and none sees the task of its own session.
+func (rt *Runtime) List(context.Context) ([]task.Record, error) {
+	var out []task.Record
+	for _, r := range rt.s.Tasks.List(0) {
+		if r.ID == rt.ID || rt.Host != nil && !rt.s.Tree.Below(r, rt.ID) {
+			continue
+		}
+		out = append(out, r)
+	}
+	return out, nil
+}

@@ -1,0 +1,257 @@
+package agents
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"time"
+
+	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/engine/supervise"
+	"github.com/drover-dev/drover/internal/tool/tasktools"
+	"github.com/drover-dev/drover/internal/tool/toolkit"
+	"github.com/drover-dev/drover/task"
+)
+
+var (
+	_ tasktools.Sender = (*Runtime)(nil)
+	_ tasktools.Reader = (*Runtime)(nil)
+)
+
+// Send gives a message to another agent.
+func (rt *Runtime) Send(ctx context.Context, m tasktools.SendRequest) (tasktools.Sent, error) {
+	if sent, taken, err := rt.steerWork(ctx, m); taken {
+		return sent, err
+	}
+	to, err := rt.receiver(m.To)
+	if err != nil {
+		return tasktools.Sent{}, err
+	}
+	id := cmp.Or(to.ID, rt.s.cfg.Session)
+	if to.Status.Terminal() && !(rt.Host == nil || rt.s.Tree.Below(to, rt.ID)) {
+		return tasktools.Sent{}, &toolkit.Refusal{
+			Text: fmt.Sprintf("agent %s has ended (%s), and only the agent that started it can let it go on", to.ID, to.Status),
+		}
+	}
+	hops, err := rt.s.Mailboxes.Allow(rt.ID, id)
+	if err != nil {
+		return tasktools.Sent{}, err
+	}
+	if m.Plan != nil {
+		err = rt.answerPlan(ctx, to, *m.Plan, hops)
+		return tasktools.Sent{To: to}, mailRefusal(err)
+	}
+	ended := to.Status.Terminal()
+	var seq task.Seq
+	if !ended || to.Team != nil {
+		seq, err = rt.s.Tasks.Post(
+			ctx,
+			task.Message{To: id, From: cmp.Or(rt.name(), string(rt.ID)), Kind: task.PlainMessage, Text: m.Text, Hops: hops},
+		)
+		if err != nil || !ended {
+			return tasktools.Sent{To: to}, mailRefusal(err)
+		}
+		m.Text = GoOn // a teammate has its mail, which is not lost with a run that ends early
+	}
+	rt.s.Mailboxes.Continue(to.ID, hops)
+	out, err := rt.Agent(
+		ctx,
+		tasktools.AgentRequest{Prompt: m.Text, Resume: string(to.ID), Background: true, ToolUseID: m.ToolUseID},
+	)
+	if refused := err; seq != 0 && refused != nil {
+		if err = rt.s.Mailboxes.TakeBack(ctx, to.ID, seq, refused); err == nil { // somebody else let it go on
+			out.Task, _ = rt.s.Tasks.Get(to.ID)
+		}
+	}
+	return tasktools.Sent{To: out.Task, Resumed: true, Report: out.Text, Note: out.Note}, err
+}
+
+// mailRefusal tells a model of a full mailbox.
+func mailRefusal(err error) error {
+	if errors.Is(err, task.ErrMailFull) {
+		return &toolkit.Refusal{Text: "this agent has too much mail that it has not read yet: wait until it has read some"}
+	}
+	return err
+}
+
+// receiver finds the agent that a name means to this one. The zero record is the
+// main agent.
+func (rt *Runtime) receiver(ref string) (task.Record, error) {
+	if ref == MainName && rt.underMain() {
+		return task.Record{}, nil
+	}
+	r, err := rt.s.Tree.FindNear(ref, rt.name())
+	var several *supervise.AmbiguousError
+	switch {
+	case errors.As(err, &several):
+		return r, &toolkit.Refusal{Text: err.Error() + ": give the whole ID"}
+	case err == nil && rt.reaches(r):
+		return r, nil
+	case err == nil && !r.Kind.IsAgent() && (rt.Host == nil || rt.s.Tree.Below(r, rt.ID)):
+		return r, &toolkit.Refusal{Text: deaf(r)}
+	}
+	return task.Record{}, &toolkit.Refusal{Text: fmt.Sprintf("unknown agent: %.80q; %s", ref, rt.reachable())}
+}
+
+// underMain reports whether the agent was started by a main agent, which reads
+// what it writes.
+func (rt *Runtime) underMain() bool {
+	return rt.s.mainAgent() != nil && rt.Host != nil && rt.Host.Record().Owner == rt.s.cfg.Session
+}
+
+// reaches reports whether this agent may write to the one of a record: below it,
+// above it, or beside it.
+func (rt *Runtime) reaches(r task.Record) bool {
+	if !r.Kind.IsAgent() || r.ID == rt.ID || r.ID == rt.s.cfg.Session {
+		return false
+	}
+	if rt.Host == nil {
+		return true
+	}
+	me := rt.Host.Record()
+	beside := r.Parent == me.Parent && r.Owner == me.Owner && (me.Parent != "" || me.Owner != "")
+	sameTeam := r.Team != nil && me.Team != nil && r.Team.Team == me.Team.Team
+	return rt.s.Tree.Below(r, rt.ID) || r.ID == me.Parent || beside || sameTeam
+}
+
+// maxNamed bounds the agents that an error names.
+const maxNamed = 20
+
+// reachable names the live agents that this one may write to.
+func (rt *Runtime) reachable() string {
+	var names []string
+	if rt.underMain() {
+		names = append(names, MainName)
+	}
+	more := 0
+	for _, r := range rt.s.Tasks.List(0) {
+		switch {
+		case r.Status.Terminal() || !rt.reaches(r):
+		case len(names) == maxNamed:
+			more++
+		default:
+			names = append(names, fmt.Sprintf("%s (%s)", cmp.Or(r.Name, string(r.ID)), r.ID))
+		}
+	}
+	if len(names) == 0 {
+		return "no agent is alive that you may write to"
+	}
+	text := "live agents: " + strings.Join(names, ", ")
+	if more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+// Responses is what an agent has answered after one of its responses.
+func (rt *Runtime) Responses(
+	ctx context.Context,
+	ref string,
+	since int,
+	wait time.Duration,
+) (tasktools.Responses, error) {
+	first, err := rt.Find(ctx, ref)
+	if err != nil {
+		return tasktools.Responses{}, err
+	}
+	if !first.Kind.IsAgent() || first.ID == rt.s.cfg.Session {
+		return tasktools.Responses{}, &toolkit.Refusal{Text: fmt.Sprintf("task %s is no agent; use TaskOutput", first.ID)}
+	}
+	limit, cancel := context.WithTimeoutCause(ctx, max(wait, 0), supervise.ErrTimeout)
+	defer cancel()
+	said := answers{from: agent.Reading{Path: rt.s.cfg.Place.AgentTranscript(first.ID)}, since: since}
+	for {
+		grown := rt.s.Log.Grown()
+		now := rt.s.Tree.Latest(first.ID)
+		list, err := said.next()
+		got := tasktools.Responses{Task: now, List: list}
+		turned := now.Idle || now.Backgrounded != first.Backgrounded || now.Run != first.Run
+		if err != nil || wait <= 0 || len(list) > 0 || now.Status.Terminal() || turned {
+			return got, err
+		}
+		select {
+		case <-grown: // a response is told as progress
+		case <-limit.Done():
+			got.TimedOut = ctx.Err() == nil
+			return got, context.Cause(ctx)
+		}
+	}
+}
+
+// answers are the responses of an agent, read on as they come.
+type answers struct {
+	from  agent.Reading
+	since int // only those after this number
+	n     int // seen so far
+}
+
+// next are those that have come since the last next.
+func (a *answers) next() (list []tasktools.Response, err error) {
+	n := a.n
+	err = a.from.Next(func(r agent.Record) error {
+		if r.Message.Role() != agent.Assistant || r.Aside {
+			return nil
+		}
+		if n++; n-1 <= a.since {
+			return nil
+		}
+		one, err := response(n-1, r.Message)
+		list = append(list, one)
+		return err
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil // it has not begun
+	}
+	if err != nil {
+		return nil, err
+	}
+	a.n = n
+	return list, nil
+}
+
+func response(turn int, m agent.Message) (tasktools.Response, error) {
+	one := tasktools.Response{Turn: turn}
+	blocks, err := m.Blocks()
+	if err != nil {
+		return one, err
+	}
+	var texts []string
+	for _, b := range blocks {
+		switch b.Type {
+		case "text":
+			texts = append(texts, b.Text)
+		case "tool_use":
+			one.Tools = append(one.Tools, b.Name)
+		}
+	}
+	one.Text, one.Final = strings.Join(texts, "\n"), len(one.Tools) == 0
+	return one, nil
+}
+
+// steerWork is the same for a model: taken is false where the message is for an
+// agent, or for nobody that this one may write to.
+func (rt *Runtime) steerWork(ctx context.Context, m tasktools.SendRequest) (_ tasktools.Sent, taken bool, err error) {
+	r, err := rt.Find(ctx, m.To)
+	if err == nil && r.TTY && !r.Status.Terminal() && m.Plan == nil {
+		return rt.typeInto(ctx, r, m.Text)
+	}
+	if err != nil || r.Kind.IsAgent() || r.Traits().Work == task.ByCommand || r.Status != task.Running || m.Plan != nil ||
+		strings.TrimSpace(m.Text) == "" {
+		return tasktools.Sent{}, false, nil
+	}
+	if err := rt.s.Mailboxes.AllowInput(rt.ID, r.ID); err != nil {
+		return tasktools.Sent{}, true, err
+	}
+	switch err := rt.s.Tasks.Steer(ctx, r.ID, m.Text); {
+	case errors.Is(err, supervise.ErrNotSteerable):
+		return tasktools.Sent{}, false, nil
+	case err != nil && ctx.Err() == nil:
+		return tasktools.Sent{}, true, &toolkit.Refusal{Text: err.Error()}
+	case err != nil:
+		return tasktools.Sent{}, true, context.Cause(ctx)
+	}
+	return tasktools.Sent{To: r}, true, nil
+}

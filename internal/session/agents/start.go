@@ -1,0 +1,291 @@
+package agents
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/agentenv/permission"
+	"github.com/drover-dev/drover/internal/agentenv/worktree"
+	"github.com/drover-dev/drover/internal/model/choose"
+	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/internal/platform/saferoot"
+	"github.com/drover-dev/drover/internal/session/budget"
+	"github.com/drover-dev/drover/internal/session/environment"
+	"github.com/drover-dev/drover/internal/session/servers"
+	"github.com/drover-dev/drover/internal/session/work"
+	"github.com/drover-dev/drover/subagent"
+	"github.com/drover-dev/drover/task"
+)
+
+// Launch starts a subagent for me, which is checked and resolved first. The notes
+// say where it got something else than was asked for.
+func (s *Set) Launch(
+	ctx context.Context,
+	in subagent.Input,
+	spec task.Spec,
+	me Caller,
+) (_ task.Record, notes []string, err error) {
+	if spec.Team != nil {
+		s.teams.Lock()
+		defer s.teams.Unlock()
+		if spec, err = s.enlist(spec); err != nil {
+			return task.Record{}, nil, err
+		}
+	}
+	child, err := s.Resolve(in, me)
+	if err != nil {
+		return task.Record{}, nil, err
+	}
+	child.join(spec.Team, me)
+	in.Type, in.Model, in.MaxTurns, in.Isolation = child.def.Name, child.Model, child.MaxTurns, child.isolation
+	w := s.work(child, in)
+	spec.Input, spec.Pool = w.Input, Pool
+	spec.AgentType, spec.Mode, spec.Model, spec.Prompt = in.Type, string(child.Rules.Mode), in.Model, in.Prompt
+	if spec.Cwd == "" {
+		spec.Cwd = me.Cwd
+	}
+	if spec.Description == "" {
+		spec.Description = work.FirstLine(in.Prompt, 60)
+	}
+	if spec.Name == "" {
+		spec.Name = subagent.Normalize(in.Type)
+	}
+	held, err := s.Budgets.Reserve(&spec, child.budget("", me))
+	if err != nil {
+		return task.Record{}, nil, err
+	}
+	if child.def.OnEnd == task.Reparents && child.isolation == "" { // a checkout of its own goes with it
+		spec.OnEnd = task.Reparents
+	}
+	s.Report.Say(me.ID, child.notes...)
+	rec, begin, err := s.Tasks.Record(ctx, w.Driver, spec)
+	if err != nil {
+		held.Release()
+		return rec, child.notes, err
+	}
+	held.Give(rec.ID)
+	begin()
+	return s.Tasks.Placed(rec), child.notes, nil
+}
+
+// Child is a subagent that is going to be.
+type Child struct {
+	s *Set
+	Caller
+	def   subagent.Definition
+	notes []string // about what it gets, for the user and for who asked
+
+	isolation string // worktree, or empty
+	again     bool   // it has had a run
+}
+
+// Resolve resolves what a subagent gets: never more than the one who asks has.
+func (s *Set) Resolve(in subagent.Input, me Caller) (*Child, error) {
+	def, err := s.catalog(me).Find(in.Type)
+	if err != nil {
+		return nil, err
+	}
+	if me.Spawns != nil && !slices.Contains(me.Spawns, subagent.Normalize(def.Name)) {
+		return nil, &subagent.UnknownTypeError{Type: in.Type, Known: me.Spawns}
+	}
+	isolation, err := s.Checkouts.Isolation(in.Isolation, def.Isolation)
+	if err != nil {
+		return nil, err
+	}
+	c := &Child{s: s, Caller: me, def: def, isolation: isolation}
+	c.parent = me.ID
+	c.Host, c.teammate, c.live, c.Rules.Mode = nil, nil, nil, me.Mode()
+	c.Depth = me.Depth + 1
+	choice, err := s.choose(me, in, def)
+	if err != nil {
+		return nil, err
+	}
+	c.Model, c.notes = choice.Name, choice.Notes
+	for _, n := range []int{in.MaxTurns, def.MaxTurns, me.MaxTurns} {
+		if n > 0 {
+			c.MaxTurns = n
+			break
+		}
+	}
+	for _, mode := range []string{def.PermissionMode, in.PermissionMode} { // who asks cannot lift what the definition forbids
+		c.Rules.Mode = environment.Narrower(c.Rules.Mode, permission.Mode(mode))
+	}
+	var spawns []string
+	def.Tools, spawns = environment.Spawnable(def.Tools)
+	c.Tools, c.Spawns = environment.Subset(
+		me.Tools,
+		def.Tools,
+		def.DisallowedTools,
+		environment.ToolNames(s.cfg.Tools)...), environment.Subset(
+		me.Spawns,
+		spawns,
+		nil,
+	)
+	c.barred, c.own = environment.Bar(me.barred, def.DisallowedTools), s.ownServers(def, me)
+	return c, nil
+}
+
+// choose finds the model of an agent, and makes sure that it can be reached.
+func (s *Set) choose(me Caller, in subagent.Input, def subagent.Definition) (choose.Choice, error) {
+	p := s.cfg.Policy
+	p.Reachable = func(name string) error {
+		_, err := s.cfg.Models.Find(name, home.Lookup(me.Env), me.origin())
+		return err
+	}
+	top := s.cfg.Model
+	if m := s.mainAgent(); m != nil {
+		top = m.Me.ModelName()
+	}
+	return p.Choose(
+		choose.Request{
+			Input:      in.Model,
+			Definition: def.Model,
+			Parent:     me.ModelName(),
+			Session:    top,
+			AgentType:  subagent.Normalize(def.Name),
+		},
+	)
+}
+
+// budget is the child as its budget is reserved. The ID is that of a further run.
+func (c *Child) budget(id task.ID, asker Caller) budget.Agent {
+	return budget.Agent{ID: id, Asker: asker.ID, Depth: c.Depth, Model: c.Model, Def: c.def}
+}
+
+// assemble puts the subagent together when its run begins.
+func (c *Child) assemble(ctx context.Context, h task.Host, _ subagent.Input) (_ *subagent.Assembly, err error) {
+	rec := h.Record()
+	me := c.Caller
+	me.ID, me.Host, me.Depth = rec.ID, h, rec.Depth
+	place := c.s.cfg.Place
+	activity := c.s.Activity.Begin(rec.ID, rec.Parent, true)
+	defer func() {
+		if err != nil {
+			c.s.Activity.End(rec.ID)
+		}
+	}()
+	var own *environment.Checkout
+	if c.isolation != "" {
+		if own, err = c.s.Checkouts.Open(ctx, h, c.Cwd, c.again); err != nil {
+			return nil, err
+		}
+		me.inside, me.Rules = rec.ID, own.Rules(me.Rules, me.Cwd)
+		me.Cwd, me.Env = own.Dir(), worktree.Environ(me.Env)
+		defer func() {
+			if err != nil {
+				own.Undo(ctx)
+			}
+		}()
+	}
+	k, err := c.s.newEnvironment(me, c.def, place.AgentTranscript(rec.ID))
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			k.Close()
+		}
+	}()
+	t, history, err := agent.OpenTranscript(
+		place.AgentTranscript(rec.ID),
+		agent.Meta{
+			ParentTask:  string(cmp.Or(rec.Parent, rec.Session)),
+			Version:     c.s.cfg.Version,
+			Cwd:         me.Cwd,
+			IsSidechain: true,
+			AgentName:   c.def.Name,
+			AgentID:     string(rec.ID),
+			SessionID:   string(rec.Session),
+			Sync:        c.s.cfg.Sync,
+		},
+	)
+	if err != nil {
+		return nil, err
+	}
+	if err := linkTranscript(place.AgentTranscript(rec.ID), place.OutputLink(rec.ID)); err != nil {
+		return nil, errors.Join(err, t.Close())
+	}
+	box, err := c.s.Mailboxes.Open(ctx, rec.ID)
+	if err != nil {
+		return nil, errors.Join(err, t.Close())
+	}
+	k.Config.Transcript, k.Config.Mail, k.Resumed = t, c.s.Mailboxes.Reader(box, nil, c.teammate.read), len(history.Messages) > 0
+	c.s.enter(rec.ID, c.teammate)
+	activity.Follow(&k.Config)
+	a := &subagent.Assembly{
+		Config:  k.Config,
+		History: history.Messages,
+		Start:   k.start,
+		Turn:    c.s.turnOf(rec.ID),
+		Rest:    c.rest(h, box),
+		End:     k.Hooks.End,
+		Cost:    c.s.Budgets.Cost(rec.ID),
+		Close: func() error {
+			c.s.Activity.End(rec.ID)
+			c.s.Mailboxes.Drop(rec.ID)
+			c.s.enter(rec.ID, nil)
+			k.Close()
+			return t.Close()
+		},
+	}
+	if own != nil {
+		k.place, a.Leave = own.Text, own.Leave
+	}
+	return a, nil
+}
+
+// linkTranscript makes the link to a transcript that stands beside the output file. It is
+// made under another name first: a reader never finds it missing.
+func linkTranscript(to, at string) error {
+	rel, err := filepath.Rel(filepath.Dir(at), to)
+	if err != nil {
+		return fmt.Errorf("link to transcript: %w", err)
+	}
+	dir, err := saferoot.Near(at).Folder(filepath.Dir(at))
+	if err != nil {
+		return fmt.Errorf("link to transcript: %w", err)
+	}
+	defer dir.Close()
+	name := filepath.Base(at)
+	temp := name + ".new"
+	_ = dir.Remove(temp)
+	if err := dir.Symlink(rel, temp); err != nil {
+		return fmt.Errorf("link to transcript: %w", err)
+	}
+	if err := dir.Rename(temp, dir, name); err != nil {
+		return fmt.Errorf("link to transcript: %w", err)
+	}
+	return nil
+}
+
+// ownServers are the MCP servers that a definition names, for an agent that me starts.
+func (s *Set) ownServers(def subagent.Definition, me Caller) []servers.Server {
+	return s.Servers.Own(def, me.access(), me.Env, func(text string) { s.Report.Say(me.ID, text) })
+}
+
+// ModelName is the model that the agent calls now.
+func (me Caller) ModelName() string {
+	if me.live != nil {
+		name, _, _ := me.live.get()
+		return name
+	}
+	return me.Model
+}
+
+// origin is the folder that relative names in the settings are about: of an
+// isolated agent not its own.
+func (me Caller) origin() string { return cmp.Or(me.Rules.Base, me.Cwd) }
+
+// within makes an absolute path without links of one that a file tool was given.
+func (me Caller) within(path string) (string, bool) {
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(me.Cwd, path)
+	}
+	real, err := filepath.EvalSymlinks(path)
+	return real, err == nil
+}

@@ -1,0 +1,368 @@
+package agents
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/drover-dev/drover/internal/agentenv/permission"
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/driver/builtin"
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
+	"github.com/drover-dev/drover/internal/session/environment"
+	"github.com/drover-dev/drover/internal/tool/tasktools"
+	"github.com/drover-dev/drover/internal/tool/toolkit"
+	"github.com/drover-dev/drover/subagent"
+	"github.com/drover-dev/drover/task"
+)
+
+//go:embed team.md
+var teamPrompt string
+
+// teammate is what a teammate has beside what other agents have. A nil one is no
+// teammate, and its methods say so.
+type teammate struct {
+	team task.Team
+	wide permission.Mode // that of an approved plan
+
+	// Both are set by mail, as the agent reads it, and hold for its run.
+	approved atomic.Bool // it may carry out its plan
+	leaving  atomic.Bool // this turn is its last
+
+	mu   sync.Mutex
+	plan string // guarded by mu: the request that waits for an answer; empty: none
+}
+
+// read takes in what a message says beside its text.
+func (m *teammate) read(kind task.MessageKind) {
+	switch {
+	case m == nil:
+	case kind == task.PlanApproved:
+		m.approved.Store(true)
+	case kind == task.ShutdownRequest:
+		m.leaving.Store(true)
+	}
+}
+
+// ends reports whether it has read that it is to end.
+func (m *teammate) ends() bool { return m != nil && m.leaving.Load() }
+
+// asks reports whether a plan waits for an answer.
+func (m *teammate) asks() bool {
+	if m == nil {
+		return false
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.plan != ""
+}
+
+// swap makes one request that waits for an answer of another, if it is the one
+// that waits now.
+func (m *teammate) swap(from, to string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.plan != from {
+		return false
+	}
+	m.plan = to
+	return true
+}
+
+// Mode is the permission mode that somebody works in now.
+func (me Caller) Mode() permission.Mode {
+	if me.live != nil {
+		_, mode, _ := me.live.get()
+		return mode
+	}
+	if me.widens() && me.teammate.approved.Load() {
+		return me.teammate.wide
+	}
+	return me.Rules.Mode
+}
+
+// widens reports whether an approved plan would give it another mode.
+func (me Caller) widens() bool {
+	return me.teammate != nil && me.Rules.Mode == permission.Plan && me.teammate.wide != permission.Plan
+}
+
+// enlist completes what a teammate is started with, of which the name and the team
+// are given. Two of one team are never called the same, and one leads a team. The
+// caller holds teams until it is started.
+func (s *Set) enlist(spec task.Spec) (task.Spec, error) {
+	members := 0
+	for _, r := range s.Tasks.List(0) {
+		if r.Team == nil || r.Team.Team != spec.Team.Team {
+			continue
+		}
+		if members++; r.Owner != spec.Owner && !r.Status.Terminal() {
+			return spec, &control.Error{
+				Code:    control.Conflict,
+				Message: fmt.Sprintf("the team %s is led by another", r.Team.Team),
+				Fix:     "give the team another name",
+			}
+		}
+	}
+	t, err := lifecycle.NewTeam(spec.Team.Name, spec.Team.Team, members)
+	if err != nil {
+		return spec, &control.Error{Code: control.Invalid, Message: err.Error()}
+	}
+	if t.Name == MainName {
+		return spec, &control.Error{
+			Code:    control.Invalid,
+			Message: fmt.Sprintf("%s is how the main agent is called", MainName),
+			Fix:     "give the teammate another name",
+		}
+	}
+	if r, err := s.Tasks.Find(t.AgentID); err == nil {
+		e := &control.Error{
+			Code:    control.Conflict,
+			Message: fmt.Sprintf("%s is there already: task %s is %s", t.AgentID, r.ID, r.Status),
+			Fix:     "send it a message",
+		}
+		if r.Team == nil {
+			e.Fix = "give the teammate another name"
+		}
+		return spec, e
+	}
+	spec.Name, spec.Team, spec.Backgrounded = t.AgentID, &t, true
+	return spec, nil
+}
+
+// join makes a child the teammate that a record or a spec names, which nil does
+// not. Whatever its definition lists, it can write to its team, as far as who asks
+// for it can write to anybody, and hand in a plan.
+func (c *Child) join(t *task.Team, me Caller) {
+	if t == nil {
+		return
+	}
+	c.teammate = &teammate{
+		team: *t,
+		wide: environment.Narrower(
+			environment.Narrower(me.Mode(), permission.Mode(c.def.PermissionMode)),
+			permission.AcceptEdits,
+		),
+	}
+	if c.Tools == nil {
+		return
+	}
+	more := environment.Subset(me.Tools, []string{"SendMessage"}, slices.Concat(c.def.DisallowedTools, c.Tools))
+	c.Tools = slices.Concat(c.Tools, more, []string{"submit_plan"})
+}
+
+// brief is what a teammate is told of its team, with the same bytes in every run.
+func (m *teammate) brief(leader string) string {
+	if m == nil {
+		return ""
+	}
+	who := "A person leads you, and reads what you say."
+	if leader != "" {
+		who = fmt.Sprintf("You are led by the agent %s.", leader)
+	}
+	return "\n\n" + strings.NewReplacer(
+		"{agent}",
+		m.team.AgentID,
+		"{team}",
+		m.team.Team,
+		"{leader}",
+		who,
+	).Replace(
+		strings.TrimSpace(teamPrompt),
+	)
+}
+
+// leader is how a teammate addresses who leads it; empty: a person does.
+func (s *Set) leader(me Caller) string {
+	if me.teammate == nil || me.Host == nil {
+		return ""
+	}
+	switch owner := me.Host.Record().Owner; owner {
+	case "":
+		return ""
+	case s.cfg.Session:
+		return MainName
+	default:
+		r, _ := s.Tasks.Get(owner)
+		return cmp.Or(r.Name, string(owner))
+	}
+}
+
+// stays reports whether a call is for a teammate: a new one, or one that goes on.
+func (rt *Runtime) stays(r tasktools.AgentRequest) bool {
+	if r.Resume == "" {
+		return r.Team != ""
+	}
+	old, err := rt.s.Tree.Find(r.Resume)
+	return err == nil && old.Team != nil
+}
+
+// noTeam says why no teammate can be had here.
+func (s *Set) noTeam() error {
+	why := "agents of agents do not run in the background here, and a teammate does: only the main agent can have teammates"
+	if s.cfg.Limits.NoBackground {
+		why = "background work is turned off, and a teammate works in the background"
+	}
+	return &toolkit.Refusal{Text: why}
+}
+
+// shutdownText is what a teammate reads that is to end.
+const shutdownText = "Finish now: this turn is your last, and you have %s for it. Begin nothing new. Say in your answer what is done, what is not, and where your results are."
+
+// dismiss asks a teammate to finish, and returns when it has ended or its time is
+// up. One that could not read the request now is not asked.
+func (s *Set) dismiss(ctx context.Context, r task.Record, from string) {
+	if r.Team == nil || r.Status != task.Running || r.Paused || r.AwaitingApproval || r.Stopping {
+		return
+	}
+	grace := s.cfg.Limits.TeammateGrace
+	_, err := s.Tasks.Post(
+		ctx,
+		task.Message{
+			To:       r.ID,
+			From:     from,
+			Kind:     task.ShutdownRequest,
+			Priority: task.Next,
+			Text:     fmt.Sprintf(shutdownText, grace),
+		},
+	)
+	if err != nil {
+		return // its mailbox is full, or nothing can be written: it is stopped all the same
+	}
+	late := time.NewTimer(grace)
+	defer late.Stop()
+	select {
+	case <-s.Tasks.Done(r.ID):
+	case <-late.C:
+	case <-ctx.Done():
+	}
+}
+
+// planner is a teammate that hands in plans.
+type planner struct{ *Environment }
+
+var _ tasktools.Planner = planner{}
+
+// Propose implements [tasktools.Planner].
+func (p planner) Propose(ctx context.Context, plan string) (tasktools.Proposed, error) {
+	me, s := p.Me, p.s
+	switch {
+	case me.Mode() != permission.Plan:
+		return tasktools.Proposed{}, &toolkit.Refusal{Text: "you are not in plan mode: no approval is needed"}
+	case !me.widens():
+		return tasktools.Proposed{}, &toolkit.Refusal{
+			Text: "nobody here can let you leave plan mode: give the plan in your answer",
+		}
+	}
+	r := me.Host.Record()
+	hops, err := s.Mailboxes.Allow(me.ID, r.Owner)
+	if err != nil {
+		return tasktools.Proposed{}, err
+	}
+	id := "plan-" + strings.ToLower(rand.Text()[:8])
+	if r.Owner == "" {
+		return p.askPerson(ctx, id, r.Name, plan)
+	}
+	m := me.teammate
+	m.mu.Lock()
+	before := m.plan
+	m.plan = id // the answer may be here before Post has returned
+	m.mu.Unlock()
+	text := fmt.Sprintf("Teammate %s wants to carry out the plan below, request %s. Answer it with SendMessage: "+
+		"{\"to\": %q, \"plan_approval\": {\"request_id\": %q, \"approve\": true or false, \"feedback\": …}}\n\n%s", r.Name, id, r.Name, id, strings.ToValidUTF8(plan, "\uFFFD"))
+	_, err = s.Tasks.Post(ctx, task.Message{To: r.Owner, From: r.Name, Kind: task.PlanRequest, Text: text, Hops: hops})
+	if err != nil {
+		m.swap(id, before)
+	}
+	if errors.Is(err, task.ErrMailFull) {
+		err = &toolkit.Refusal{
+			Text: "your leader has too much mail that it has not read yet: end your turn, and submit the plan later",
+		}
+	}
+	return tasktools.Proposed{ID: id}, err
+}
+
+// askPerson puts a plan to the person who leads a teammate.
+func (p planner) askPerson(ctx context.Context, id, name, plan string) (tasktools.Proposed, error) {
+	input, err := json.Marshal(map[string]string{"plan": plan})
+	if err != nil {
+		return tasktools.Proposed{}, err
+	}
+	reply, err := p.ask(
+		ctx,
+		task.Question{
+			Kind:   task.Permission,
+			Tool:   "submit_plan",
+			Input:  input,
+			Reason: fmt.Sprintf("%s wants to carry out a plan", name),
+		},
+	)
+	if err != nil {
+		return tasktools.Proposed{}, fmt.Errorf("ask for approval of a plan: %w", err)
+	}
+	if reply.Allow {
+		p.Me.teammate.approved.Store(true)
+	}
+	return tasktools.Proposed{ID: id, Decided: true, Approved: reply.Allow, Reason: reply.Reason}, nil
+}
+
+// answerPlan is the answer of a leader to a plan of a teammate.
+func (rt *Runtime) answerPlan(ctx context.Context, to task.Record, a tasktools.PlanAnswer, hops int) error {
+	s := rt.s
+	s.mu.Lock()
+	m := s.teammates[to.ID]
+	s.mu.Unlock()
+	none := fmt.Sprintf("no plan %.40q of %s waits for an answer", a.RequestID, cmp.Or(to.Name, "this agent"))
+	switch {
+	case to.Team != nil && to.Owner != rt.ID:
+		return &toolkit.Refusal{Text: fmt.Sprintf("only the agent that leads %s can answer its plans", to.Name)}
+	case m == nil || !m.swap(a.RequestID, ""):
+		return &toolkit.Refusal{Text: none}
+	}
+	kind, text := task.PlanRejected, fmt.Sprintf(
+		"Plan %s is not approved: you stay in plan mode. Mend the plan and submit it again.",
+		a.RequestID,
+	)
+	if a.Approve {
+		kind, text = task.PlanApproved, fmt.Sprintf(
+			"Plan %s is approved: carry it out. You work in permission mode %s from here on.",
+			a.RequestID,
+			m.wide,
+		)
+	}
+	if a.Feedback != "" {
+		text += "\n\n" + a.Feedback
+	}
+	_, err := s.Tasks.Post(ctx, task.Message{To: to.ID, From: rt.name(), Kind: kind, Text: text, Hops: hops})
+	if err != nil {
+		m.swap("", a.RequestID)
+	}
+	return err
+}
+
+// enter says that a teammate is at work, or with nil that it is not any more.
+func (s *Set) enter(id task.ID, m *teammate) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if m == nil {
+		delete(s.teammates, id)
+		return
+	}
+	s.teammates[id] = m
+}
+
+// work is the work of a child: that of an agent, or of a teammate.
+func (s *Set) work(c *Child, in subagent.Input) builtin.Work {
+	if c.teammate != nil {
+		return s.Kinds.Teammate(c.assemble, in)
+	}
+	return s.Kinds.Agent(c.assemble, in)
+}

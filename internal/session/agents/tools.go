@@ -1,0 +1,128 @@
+package agents
+
+import (
+	"os"
+	"slices"
+
+	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/agentenv/permission"
+	"github.com/drover-dev/drover/internal/platform/failpoint"
+	"github.com/drover-dev/drover/internal/tool/boardtool"
+	"github.com/drover-dev/drover/internal/tool/files"
+	"github.com/drover-dev/drover/internal/tool/search"
+	"github.com/drover-dev/drover/internal/tool/shelltool"
+	"github.com/drover-dev/drover/internal/tool/skilltool"
+	"github.com/drover-dev/drover/internal/tool/tasktools"
+	"github.com/drover-dev/drover/internal/tool/todotools"
+	"github.com/drover-dev/drover/internal/tool/usertools"
+	"github.com/drover-dev/drover/internal/tool/webtool"
+)
+
+// tools makes the tools of the agent, with a state of their own.
+func (k *Environment) tools() []agent.Tool {
+	me, s := k.Me, k.s
+	rt := k.runtime()
+	dirs := slices.Clone(me.Rules.Dirs)
+	written := dirs
+	if me.Depth == 0 {
+		written = append(slices.Clip(dirs), s.cfg.Place.Reports())
+	}
+	may := func(path string) bool { return k.Gate().MayRead(path) }
+	all := []agent.Tool{
+		shelltool.New(
+			shelltool.Config{Shells: rt, Root: me.Cwd, TempDir: s.cfg.Place.Tasks(), OutputLimit: s.cfg.Limits.OutputChars},
+		),
+	}
+	all = append(
+		all,
+		files.New(
+			files.Config{
+				Root:     me.Cwd,
+				Dirs:     written,
+				ReadDirs: append([]string{s.cfg.Place.Tasks(), s.cfg.Place.HookOutputs()}, s.memoryDirs()...),
+				MayRead:  may,
+				MayOpen:  func(f *os.File, change bool) bool { return k.Gate().MayOpen(f, change) },
+			},
+		)...)
+	all = append(all, search.New(search.Config{Root: me.Cwd, Dirs: dirs, MayRead: may})...)
+	all = append(
+		all,
+		tasktools.New(
+			tasktools.Config{Tasks: rt, OutputLimit: s.cfg.Limits.OutputChars, Remote: s.cfg.Remote},
+		)...)
+	all = append(all, tasktools.NewList(rt), tasktools.NewSend(rt), tasktools.NewRead(rt, s.cfg.Limits.OutputChars))
+	all = append(all, usertools.NewIntent())
+	all = append(all, k.monitorTool(all)...)
+	if me.teammate != nil && me.Rules.Mode == permission.Plan {
+		all = append(all, tasktools.NewPlan(planner{k}))
+	}
+	if s.cfg.Skills != nil {
+		all = append(all, skilltool.New(skilltool.Config{Skills: s.cfg.Skills, Used: k.used}))
+	}
+	if s.cfg.Todos != nil {
+		all = append(
+			all,
+			todotools.New(
+				todotools.Config{
+					Store:  s.cfg.Todos,
+					Caller: rt.name(),
+					Main:   me.Depth == 0,
+					Hooks:  todoHooks{k},
+					Assign: s.Assign,
+				},
+			)...)
+	}
+	if s.cfg.Web != nil {
+		all = append(all, webtool.New(s.cfg.Web))
+	}
+	if me.Depth == 0 && s.cfg.AskWait > 0 {
+		all = append(all, usertools.NewAsk(k.ask))
+	}
+	all = append(all, s.cfg.Tools...)
+	all = append(all, k.board()...)
+	all = append(all, k.workflowTool(rt))
+	deepest := me.Depth >= s.cfg.Limits.Depth
+	return slices.DeleteFunc(all, func(t agent.Tool) bool {
+		name := t.Spec().Name
+		return me.Tools != nil && !slices.Contains(me.Tools, name) || deepest && name == "Agent"
+	})
+}
+
+// bashCwd finds the tool that carries a working folder over from call to call:
+// paths of its commands are judged from there.
+func bashCwd(tools []agent.Tool) func() string {
+	for _, t := range tools {
+		if c, ok := t.(interface{ Cwd() string }); ok {
+			return c.Cwd
+		}
+	}
+	return nil
+}
+
+// board is the tool of an agent that looks after the board: one whose definition
+// names it.
+func (k *Environment) board() []agent.Tool {
+	store := k.s.cfg.Memory
+	if store == nil || !slices.Contains(k.Me.Tools, boardtool.Name) {
+		return nil
+	}
+	return []agent.Tool{boardtool.New(boardtool.Config{Store: store, By: k.Me.name()})}
+}
+
+// reached reports calls of tools: the agent knows nothing of fail points.
+func reached(e agent.Event) {
+	switch e.Kind {
+	case agent.ToolStartEvent:
+		_ = failpoint.Hit("call/begun")
+	case agent.ToolDoneEvent:
+		_ = failpoint.Hit("call/done")
+	}
+}
+
+// memoryDirs are folders that agents may read because memory is in them.
+func (s *Set) memoryDirs() []string {
+	if s.cfg.Memory == nil {
+		return nil
+	}
+	return []string{s.cfg.Memory.Dir()}
+}

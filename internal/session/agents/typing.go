@@ -1,0 +1,96 @@
+package agents
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode"
+
+	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/agentenv/permission"
+	"github.com/drover-dev/drover/internal/driver/shell"
+	"github.com/drover-dev/drover/internal/session/work"
+	"github.com/drover-dev/drover/internal/tool/tasktools"
+	"github.com/drover-dev/drover/internal/tool/toolkit"
+	"github.com/drover-dev/drover/task"
+)
+
+// typeInto is the same for an agent. A line that the user's rules deny as a command
+// is not typed either: the program behind the terminal may be a shell.
+func (rt *Runtime) typeInto(ctx context.Context, r task.Record, text string) (tasktools.Sent, bool, error) {
+	if err := rt.s.Mailboxes.AllowInput(rt.ID, r.ID); err != nil {
+		return tasktools.Sent{}, true, err
+	}
+	if err := rt.unbanned(text); err != nil {
+		return tasktools.Sent{}, true, err
+	}
+	if r = rt.s.Tree.Begun(ctx, r); r.Status != task.Running {
+		return tasktools.Sent{}, true, &toolkit.Refusal{Text: deaf(r)}
+	}
+	err := rt.s.Tasks.Steer(ctx, r.ID, work.Keys(text))
+	var mute *shell.SteerError
+	switch {
+	case errors.As(err, &mute):
+		return tasktools.Sent{}, true, &toolkit.Refusal{Text: mute.Why}
+	case err != nil:
+		return tasktools.Sent{}, true, err
+	}
+	return tasktools.Sent{To: r}, true, nil
+}
+
+func (rt *Runtime) unbanned(text string) error {
+	rules := rt.Rules
+	rules.Cwd = rt.Cwd
+	gate, err := rt.s.Gates.New(rules)
+	if err != nil {
+		return err
+	}
+	for _, line := range commands(text) {
+		if strings.TrimSpace(line) == "" {
+			continue
+		}
+		input, err := json.Marshal(map[string]string{"command": line})
+		if err != nil {
+			return fmt.Errorf("permissions: %w", err)
+		}
+		if v := gate.Decide(agent.Call{Name: "Bash", Input: input}); v.Decision == permission.Deny && v.Rule != "" {
+			return &toolkit.Refusal{
+				Text: fmt.Sprintf("the rule %s denies this as a command, and so it is not typed: %s", v.Rule, v.Reason),
+			}
+		}
+	}
+	return nil
+}
+
+// commands are what a shell may make of a text that is typed: what stands between
+// keys that are no letters, of which some end a line and some edit it, and all of it
+// without those that edit.
+func commands(text string) []string {
+	control := func(r rune) bool { return unicode.IsControl(r) && r != '\t' }
+	plain := strings.Map(func(r rune) rune {
+		switch {
+		case r == '\r':
+			return '\n'
+		case control(r) && r != '\n':
+			return -1
+		}
+		return r
+	}, text)
+	return append(append(strings.FieldsFunc(text, control), strings.Split(plain, "\n")...), plain)
+}
+
+// deaf says to a model why work takes no message.
+func deaf(r task.Record) string {
+	switch {
+	case r.TTY:
+		return fmt.Sprintf("task %s is %s: nobody reads what is typed", r.ID, r.Status)
+	case r.Traits().Work == task.ByCommand:
+		return fmt.Sprintf(
+			"task %s is a command without a terminal, which reads its input from /dev/null: stop it and start it with tty",
+			r.ID,
+		)
+	}
+	return fmt.Sprintf("task %s (%s) reads no messages", r.ID, r.Noun())
+}

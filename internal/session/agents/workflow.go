@@ -1,0 +1,271 @@
+package agents
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	flow "github.com/drover-dev/drover/internal/agentenv/workflowfile"
+
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/driver/builtin"
+	"github.com/drover-dev/drover/internal/driver/shell"
+	"github.com/drover-dev/drover/internal/driver/workflow"
+	"github.com/drover-dev/drover/internal/engine/spool"
+	"github.com/drover-dev/drover/internal/engine/supervise"
+	"github.com/drover-dev/drover/internal/session/budget"
+	"github.com/drover-dev/drover/internal/session/steps"
+	"github.com/drover-dev/drover/internal/session/work"
+	"github.com/drover-dev/drover/subagent"
+	"github.com/drover-dev/drover/task"
+)
+
+const (
+	// approvalWait is how long an approval without a time limit waits.
+	approvalWait = 24 * time.Hour
+
+	// liveWorkflows bounds the workflows of a session that are at work.
+	liveWorkflows = 100
+)
+
+// flows does the steps of a workflow for whoever has started it: its agents get no
+// more than me has, and its commands the environment of me.
+type flows struct {
+	s        *Set
+	me       Caller
+	patience time.Duration
+}
+
+var _ workflow.Steps = (*flows)(nil)
+
+// Start implements [workflow.Steps].
+func (f *flows) Start(ctx context.Context, h task.Host, a workflow.Attempt) (task.Record, error) {
+	parent := h.Record().ID
+	if a.Resumed {
+		r, ok, err := f.s.Tree.Child(ctx, parent, a.Key)
+		if err != nil {
+			return task.Record{}, err
+		}
+		if ok {
+			return r, nil
+		}
+	}
+	spec := task.Spec{
+		Key:         a.Key,
+		Cwd:         a.Cwd,
+		Timeout:     a.Step.Timeout,
+		Description: fmt.Sprintf("step %s of %s", a.Step.ID, a.Workflow),
+	}
+	if g := a.Step.Agent; g != nil {
+		spec.Parent = parent
+		me := f.me
+		me.Cwd = a.Cwd
+		rec, _, err := f.s.Launch(
+			ctx,
+			subagent.Input{Type: g.Type, Prompt: a.Text, Model: g.Model, MaxTurns: g.MaxTurns, Isolation: g.Isolation},
+			spec,
+			me,
+		)
+		return rec, err
+	}
+	var w builtin.Work
+	if a.Step.Workflow != nil {
+		w = f.s.Kinds.Workflow(f, a.Input())
+		spec.Command, spec.Timeout = a.Step.Workflow.Plan.File, limitOf(a.Step)
+	} else {
+		w = f.s.Kinds.Command(
+			shell.Client{Env: without(f.me.Env, a.Vars), Own: a.Vars},
+			shell.Command{Line: a.Step.Shell, Cwd: a.Cwd},
+		)
+		spec.Command, spec.Pool = a.Step.Shell, work.ShellPool
+	}
+	spec.Input = w.Input
+	return h.Spawn(ctx, w.Driver, spec)
+}
+
+// without is an environment without the names that own sets.
+func without(env, own []string) []string {
+	return slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
+		name, _, _ := strings.Cut(kv, "=")
+		return slices.ContainsFunc(own, func(o string) bool { return strings.HasPrefix(o, name+"=") })
+	})
+}
+
+// Again implements [workflow.Steps].
+func (f *flows) Again(ctx context.Context, _ task.Host, id task.ID, a workflow.Attempt) (task.Record, error) {
+	w := f.s.Kinds.Workflow(f, workflow.Input{Resume: true})
+	return f.s.Tasks.Resume(ctx, id, w.Driver, task.Spec{Input: w.Input, Cwd: a.Cwd, Timeout: limitOf(a.Step)})
+}
+
+// limitOf is the time limit of a step that is a workflow: its own, or that of the
+// file if it is less.
+func limitOf(s flow.Step) time.Duration { return budget.Tighter(s.Timeout, s.Workflow.Plan.Timeout) }
+
+// Stop implements [workflow.Steps].
+func (f *flows) Stop(ctx context.Context, id task.ID, why string) error {
+	_, err := f.s.Tasks.Stop(
+		ctx,
+		[]task.ID{id},
+		supervise.StopRequest{Cause: task.Cause{Actor: task.ByParent, Reason: task.ReasonStopped, Detail: why}},
+	)
+	return err
+}
+
+// Text implements [workflow.Steps].
+func (f *flows) Text(ctx context.Context, id task.ID) (string, error) {
+	r, ok := f.s.Tasks.Get(id)
+	switch {
+	case !ok:
+		return "", fmt.Errorf("%w: %s", supervise.ErrUnknown, id)
+	case r.Traits().Work != task.ByCommand:
+		return f.s.Log.AnswerExcerpt(ctx, r.Run)
+	}
+	data, _, err := spool.Tail(r.OutputFile, 0, flow.MaxOutput)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return string(data), err
+}
+
+// Barred implements [workflow.Steps].
+func (f *flows) Barred(err error) bool {
+	return errors.Is(err, supervise.ErrFrozen) || errors.Is(err, supervise.ErrClosing)
+}
+
+// Patience implements [workflow.Steps].
+func (f *flows) Patience() time.Duration { return f.patience }
+
+// newWorkflow is a workflow that is going to be.
+func (s *Set) newWorkflow(
+	f *flows,
+	plan *flow.Plan,
+	params map[string]string,
+	cwd string,
+	spec task.Spec,
+) (supervise.Starting, error) {
+	all, err := plan.Values(params)
+	if err != nil {
+		return supervise.Starting{}, &control.Error{
+			Code:    control.Invalid,
+			Message: err.Error(),
+			Fix:     "see `drover workflow check`",
+		}
+	}
+	if err := s.fewWorkflows(); err != nil {
+		return supervise.Starting{}, err
+	}
+	w := s.Kinds.Workflow(f, workflow.Input{Plan: plan, Params: all, Cwd: cwd})
+	spec.Input, spec.Command, spec.Cwd = w.Input, plan.File, cwd
+	spec.Name = cmp.Or(spec.Name, subagent.Normalize(plan.Name))
+	spec.Description = cmp.Or(spec.Description, work.FirstLine(plan.Description, 80), "workflow "+plan.Name)
+	spec.Timeout = cmp.Or(spec.Timeout, plan.Timeout)
+	return supervise.Starting{Driver: w.Driver, Spec: spec}, nil
+}
+
+// fewWorkflows refuses one more where too many are at work.
+func (s *Set) fewWorkflows() error {
+	live := 0
+	for _, r := range s.Tasks.Living() {
+		if r.Traits().Work == task.BySteps {
+			live++
+		}
+	}
+	if live < liveWorkflows {
+		return nil
+	}
+	return &control.Error{
+		Code:    control.Unavailable,
+		Message: fmt.Sprintf("%d workflows are at work, which is the most that may be", live),
+		Fix:     "wait for some of them",
+	}
+}
+
+// ClientWorkflow is a workflow that a client asks for.
+func (s *Set) ClientWorkflow(r control.StartRequest, spec task.Spec) (start supervise.Starting, err error) {
+	if r.Keep {
+		return start, &control.Error{
+			Code:    control.Invalid,
+			Message: "a workflow cannot be kept past its host",
+			Fix:     "resume it instead",
+		}
+	}
+	if file := r.Workflow.File; !filepath.IsAbs(file) || !filepath.IsAbs(r.Cwd) {
+		return start, &control.Error{
+			Code:    control.Invalid,
+			Message: fmt.Sprintf("the paths %.200q and %.200q are not both absolute", file, r.Cwd),
+		}
+	}
+	plan, err := steps.Compile(r.Workflow.File, steps.Read)
+	if err != nil {
+		return start, err
+	}
+	if r.ByModel {
+		err = steps.Each(plan, r.Cwd, func(step steps.Step) error {
+			guarded := r
+			guarded.Cwd = step.Dir
+			return s.Work.Banned(guarded, step.Line())
+		})
+		if err != nil {
+			return start, err
+		}
+	}
+	f := &flows{s: s, me: s.Client(r.Cwd, r.Env, nil), patience: approvalWait}
+	return s.newWorkflow(f, plan, r.Workflow.Params, r.Cwd, spec)
+}
+
+// ResumeWorkflow gives a workflow that has ended a further run, for somebody outside.
+func (s *Set) ResumeWorkflow(ctx context.Context, r task.Record, req control.ResumeRequest) (task.Record, error) {
+	if req.Prompt != "" {
+		return r, &control.Error{
+			Code:    control.Conflict,
+			Message: fmt.Sprintf("task %s is a workflow, which reads no prompt", r.ID),
+			Fix:     "resume it without one",
+		}
+	}
+	me, err := s.above(r, req.Env)
+	if err != nil {
+		return r, err
+	}
+	f := &flows{s: s, me: me, patience: approvalWait}
+	return s.relaunchWorkflow(ctx, f, r, task.Spec{Backgrounded: true, Owner: r.Owner})
+}
+
+// relaunchWorkflow goes on with a workflow behind what has ended well.
+func (s *Set) relaunchWorkflow(ctx context.Context, f *flows, r task.Record, spec task.Spec) (task.Record, error) {
+	plan, err := resumable(s, r)
+	if err != nil {
+		return r, err
+	}
+	if err := s.fewWorkflows(); err != nil {
+		return r, err
+	}
+	w := s.Kinds.Workflow(f, workflow.Input{Resume: true})
+	spec.Input, spec.Cwd, spec.Timeout = w.Input, r.Cwd, plan.Timeout
+	return s.Tasks.Resume(ctx, r.ID, w.Driver, spec)
+}
+
+// resumable is the plan of a workflow that can go on.
+func resumable(s *Set, r task.Record) (*flow.Plan, error) {
+	refuse := func(why, mend string) (*flow.Plan, error) {
+		return nil, &control.Error{Code: control.Conflict, Message: fmt.Sprintf("workflow %s %s", r.ID, why), Fix: mend}
+	}
+	p, nested := s.Tasks.Get(r.Parent)
+	plan, _, _, err := workflow.Saved(r.Checkpoint)
+	switch {
+	case !r.Status.Terminal():
+		return refuse("is "+string(r.Status), "wait for its end")
+	case r.Status == task.Completed:
+		return refuse("has ended well, and nothing is left of it to do", "start it anew")
+	case nested && p.Traits().Work == task.BySteps:
+		return refuse(fmt.Sprintf("is a step of workflow %s", p.ID), "resume that one")
+	case err != nil:
+		return refuse("cannot go on: "+strings.ReplaceAll(err.Error(), "\n", ": "), "start it anew")
+	}
+	return plan, nil
+}

@@ -1,0 +1,162 @@
+package agents
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	flow "github.com/drover-dev/drover/internal/agentenv/workflowfile"
+
+	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/agentenv/permission"
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/engine/supervise"
+	"github.com/drover-dev/drover/internal/session/steps"
+	"github.com/drover-dev/drover/internal/tool/tasktools"
+	"github.com/drover-dev/drover/internal/tool/toolkit"
+	"github.com/drover-dev/drover/internal/tool/workflowtool"
+	"github.com/drover-dev/drover/task"
+)
+
+// workflows are those that an agent starts.
+type workflows struct {
+	rt *Runtime
+	k  *Environment
+}
+
+var _ workflowtool.Workflows = (*workflows)(nil)
+
+// workflowTool is the tool Workflow of the agent.
+func (k *Environment) workflowTool(rt *Runtime) agent.Tool {
+	return workflowtool.New(
+		workflowtool.Config{Workflows: &workflows{rt, k}, Root: k.Me.Cwd, OutputLimit: k.s.cfg.Limits.OutputChars},
+	)
+}
+
+// Start implements [workflowtool.Workflows].
+func (w *workflows) Start(ctx context.Context, r workflowtool.Request) (workflowtool.Outcome, error) {
+	s, rt := w.rt.s, w.rt
+	background := !s.cfg.Limits.NoBackground && (rt.Host == nil || s.cfg.Limits.NestedBackground)
+	spec := rt.spec(r.ToolUseID, background)
+	f := &flows{s: s, me: rt.Caller, patience: approvalWait}
+	if s.cfg.AskWait <= 0 {
+		f.patience = 0
+	}
+	rec, err := w.begin(ctx, f, r, spec)
+	if err != nil {
+		return workflowtool.Outcome{}, workflowRefusal(err)
+	}
+	if background {
+		rt.know(rec.ID)
+		return workflowtool.Outcome{Task: rec, Backgrounded: true}, nil
+	}
+	got, err := rt.await(ctx, rec.ID)
+	if err != nil {
+		return workflowtool.Outcome{}, err
+	}
+	text, err := s.Log.AnswerExcerpt(ctx, got.Run)
+	return workflowtool.Outcome{Task: got, Backgrounded: got.Backgrounded, Text: text}, err
+}
+
+// begin starts a workflow, or goes on with one, whose steps are all allowed.
+func (w *workflows) begin(ctx context.Context, f *flows, r workflowtool.Request, spec task.Spec) (task.Record, error) {
+	s := w.rt.s
+	if r.Resume == "" {
+		plan, err := steps.Compile(r.File, w.read)
+		if err != nil {
+			return task.Record{}, err
+		}
+		start, err := s.newWorkflow(f, plan, r.Params, w.rt.Cwd, spec)
+		if err != nil {
+			return task.Record{}, err
+		}
+		if err := w.judge(ctx, plan, w.rt.Cwd, r.ToolUseID); err != nil {
+			return task.Record{}, err
+		}
+		return s.Tasks.Start(ctx, start.Driver, start.Spec)
+	}
+	old, err := w.rt.Find(ctx, r.Resume)
+	switch {
+	case err != nil:
+		return old, err
+	case old.Traits().Work != task.BySteps:
+		return old, &toolkit.Refusal{Text: fmt.Sprintf("task %s is no workflow and cannot be resumed by this tool", old.ID)}
+	}
+	plan, err := resumable(s, old)
+	if err != nil {
+		return old, err
+	}
+	if err := w.judge(ctx, plan, old.Cwd, r.ToolUseID); err != nil {
+		return old, err
+	}
+	return s.relaunchWorkflow(ctx, f, old, spec)
+}
+
+// read reads a file of a workflow if the agent may read it.
+func (w *workflows) read(path string) ([]byte, error) {
+	raw, err := json.Marshal(map[string]string{"file_path": path})
+	if err != nil {
+		return nil, err
+	}
+	if v := w.k.Gate().Decide(agent.Call{Name: "Read", Input: raw}); v.Decision != permission.Allow {
+		return nil, fmt.Errorf("it may not be read here: %s", v.Reason)
+	}
+	return steps.Read(path)
+}
+
+// judge asks of every step what would be asked if the agent did it by a call of its
+// own: it is refused, allowed, or a question, before any of them begins.
+func (w *workflows) judge(ctx context.Context, p *flow.Plan, cwd, toolUse string) error {
+	return steps.Each(p, cwd, func(j steps.Step) error {
+		c, ok := j.Call(toolUse)
+		if !ok {
+			return nil
+		}
+		refuse := func(why string) error {
+			return &toolkit.Refusal{Text: fmt.Sprintf("step %s was not allowed, and nothing was started: %s", j.Where, why)}
+		}
+		tools, only := w.k.Me.Tools, error(nil)
+		if j.Agent != nil {
+			only = w.rt.peopleOnly(j.Agent.Type)
+		}
+		switch {
+		case tools != nil && !slices.Contains(tools, c.Name):
+			return refuse("you have no tool " + c.Name)
+		case c.Name == "Agent" && j.Dir != w.rt.Cwd: // its folder is what it may work in
+			return refuse("an agent cannot work in another folder than you")
+		case c.Name == "Agent" && w.k.Me.Depth >= w.rt.s.cfg.Limits.Depth:
+			return refuse("no agent can be started from here")
+		case only != nil:
+			return refuse(only.Error())
+		}
+		d, err := w.k.Config.Gate.Check(ctx, c)
+		switch {
+		case err != nil:
+			return err
+		case !d.Allow:
+			return refuse(d.Reason)
+		case len(d.Input) > 0 && string(d.Input) != string(c.Input):
+			return refuse("it was allowed with changes, which a step cannot have; change the file")
+		}
+		return nil
+	})
+}
+
+// workflowRefusal tells a model what it may mend.
+func workflowRefusal(err error) error {
+	var refused *toolkit.Refusal
+	var shown *control.Error
+	var move *task.MoveError
+	switch {
+	case errors.As(err, &refused):
+		return err
+	case errors.Is(err, tasktools.ErrUnknown):
+		return &toolkit.Refusal{Text: "unknown task_id"}
+	case errors.As(err, &shown), errors.As(err, &move), errors.Is(err, supervise.ErrFrozen),
+		errors.Is(err, supervise.ErrClosing), errors.Is(err, task.ErrLost):
+		return &toolkit.Refusal{Text: err.Error()}
+	}
+	return err
+}

@@ -1,0 +1,302 @@
+// Package idle says whether a session has anything left to do.
+//
+// [Watch] owns the state of a session as it was seen last ([control.State]), and wakes those
+// who wait for another one. It promises that work which goes from a task by a mailbox to a
+// turn is never missed on its way.
+//
+// It changes nothing: neither tasks nor the conversation.
+package idle
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/engine/journal"
+	"github.com/drover-dev/drover/internal/engine/supervise"
+	"github.com/drover-dev/drover/internal/session/conversation"
+	"github.com/drover-dev/drover/internal/session/messages"
+	"github.com/drover-dev/drover/internal/session/tree"
+	"github.com/drover-dev/drover/task"
+)
+
+// Config is what a watch looks at.
+type Config struct {
+	Session   task.ID
+	Tasks     *supervise.Supervisor
+	Log       *journal.Journal
+	Tree      *tree.Tree
+	Mailboxes *messages.Mailboxes
+}
+
+// Watch looks at a session. It is the [conversation.Session] of its conversation. Its
+// methods may be called by several goroutines.
+type Watch struct {
+	cfg Config
+
+	mu      sync.Mutex // guards what follows
+	state   control.State
+	mark    mark                       // of the work behind the state
+	main    *conversation.Conversation // nil: there is none
+	moved   chan struct{}              // closed and replaced when the conversation has moved
+	changed chan struct{}              // closed and replaced when a task ends or rests
+}
+
+var _ conversation.Session = (*Watch)(nil)
+
+// New returns a watch.
+func New(cfg Config) *Watch {
+	return &Watch{cfg: cfg, moved: make(chan struct{}), changed: make(chan struct{})}
+}
+
+// Follow includes the conversation with the main agent, which has begun.
+func (w *Watch) Follow(c *conversation.Conversation) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.main = c
+	wake(&w.moved)
+}
+
+// Conversation is the one with the main agent; nil: there is none.
+func (w *Watch) Conversation() *conversation.Conversation {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.main
+}
+
+// Moved implements [conversation.Session].
+func (w *Watch) Moved() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	wake(&w.moved)
+}
+
+// Change wakes those who wait for tasks: one has ended, or rests.
+func (w *Watch) Change() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	wake(&w.changed)
+}
+
+// Changed returns a channel that is closed when the next task ends, or rests.
+func (w *Watch) Changed() <-chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.changed
+}
+
+// wake frees those who wait for a channel. The caller holds mu.
+func wake(c *chan struct{}) {
+	close(*c)
+	*c = make(chan struct{})
+}
+
+// Grown returns a channel that is closed at the next event.
+func (w *Watch) Grown() <-chan struct{} { return w.cfg.Log.Grown() }
+
+// Get implements [conversation.Session].
+func (w *Watch) Get(id task.ID) (task.Record, bool) { return w.cfg.Tasks.Get(id) }
+
+// Stop implements [conversation.Session].
+func (w *Watch) Stop(ctx context.Context, ids []task.ID, cause task.Cause) (task.Receipt, error) {
+	return w.cfg.Tasks.Stop(ctx, ids, supervise.StopRequest{Cause: cause})
+}
+
+// WaitedFor are the tasks that a conversation waits for before it ends: no agent that
+// rests, which has done what it was asked.
+func (w *Watch) WaitedFor() (tasks []task.Record) {
+	for _, r := range w.cfg.Tasks.Living() {
+		if r.WaitedFor() && !w.cfg.Mailboxes.Waits(r) && r.ID != w.cfg.Session {
+			tasks = append(tasks, r)
+		}
+	}
+	return tasks
+}
+
+// Background implements [conversation.Session].
+func (w *Watch) Background() (commands []task.ID, others int) {
+	for _, r := range w.WaitedFor() {
+		if r.Traits().Work == task.ByCommand {
+			commands = append(commands, r.ID)
+			continue
+		}
+		others++
+	}
+	return commands, others
+}
+
+// Alone implements [conversation.Session].
+func (w *Watch) Alone() bool {
+	working, _ := w.atWork()
+	return working == 0
+}
+
+// mark tells two rests with work between them from one.
+type mark struct {
+	turns int       // of the main agent that have ended
+	ended time.Time // of the agent that ended last
+}
+
+// Completed implements [conversation.Session].
+func (w *Watch) Completed(c control.Completion) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.state.Completed != nil {
+		c.N = w.state.Completed.N
+	}
+	c.N++
+	w.state.Completed = &c
+	w.state.Version++
+	wake(&w.moved)
+}
+
+// Configured takes in the settings of the main agent.
+func (w *Watch) Configured(now control.Settings) control.Settings {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.state.Settings = &now
+	w.state.Version++
+	wake(&w.moved)
+	return now
+}
+
+// see takes in how the session stands, and returns its state.
+func (w *Watch) see(idle bool, m mark, seq task.Seq) control.State {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	first := w.state.Version == 0
+	rested := idle && (first || !w.state.Idle || m != w.mark)
+	if first || rested || idle != w.state.Idle {
+		w.state.Version++
+		w.state.Idle = idle
+	}
+	if rested {
+		w.state.IdleCount++
+		w.mark = m
+	}
+	w.state.Seq = seq
+	return w.state
+}
+
+// next returns a channel that is closed when the conversation moves.
+func (w *Watch) next() <-chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.moved
+}
+
+// State says where the session stands as a whole.
+func (w *Watch) State(ctx context.Context, req control.StateRequest) (control.State, error) {
+	wait, cancel := ctx, context.CancelFunc(func() {})
+	if req.Wait > 0 {
+		wait, cancel = context.WithTimeoutCause(ctx, req.Wait, supervise.ErrTimeout)
+	}
+	defer cancel()
+	for {
+		moved, ended, grown := w.next(), w.Changed(), w.Grown()
+		before := w.cfg.Log.Last()
+		idle, m := w.idle()
+		// Read after the look: what made it so is in the log by now.
+		state := w.see(idle, m, w.cfg.Log.Last())
+		if req.Wait <= 0 || state.Version != req.After {
+			return state, nil
+		}
+		err := w.untilAgents(wait, moved, ended, grown, before)
+		if errors.Is(err, supervise.ErrTimeout) {
+			return state, nil
+		}
+		if err != nil {
+			return control.State{}, err
+		}
+	}
+}
+
+// untilAgents waits until the main agent has moved, a task has ended, or
+// something has happened to an agent: commands, of which there may be thousands,
+// do not count while they run.
+func (w *Watch) untilAgents(ctx context.Context, moved, ended, grown <-chan struct{}, seq task.Seq) error {
+	for {
+		select {
+		case <-moved:
+			return nil
+		case <-ended:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-grown:
+		}
+		grown = w.cfg.Log.Grown()
+		events, err := w.cfg.Log.Since(ctx, seq)
+		if err != nil {
+			return err
+		}
+		for _, e := range events {
+			if seq = e.Seq; w.works(e.Task) && e.Verb != task.Report && e.Verb != task.Save {
+				return nil
+			}
+		}
+	}
+}
+
+// works reports whether a task is of a sort that holds the session from being
+// idle: not the main agent, no command, no monitor.
+func (w *Watch) works(r task.Record) bool {
+	return r.ID != w.cfg.Session && !slices.Contains([]task.Work{task.ByCommand, task.ByEvents}, r.Traits().Work)
+}
+
+// idle reports whether nothing is left to do until somebody asks for something.
+func (w *Watch) idle() (bool, mark) {
+	w.mu.Lock()
+	m := w.main
+	w.mu.Unlock()
+	if m == nil {
+		working, ended := w.atWork()
+		return working == 0, mark{ended: ended}
+	}
+	for {
+		// Work goes from a task by the mailbox to a turn, and is looked for in this
+		// order. A turn that came and went meanwhile may have started anything.
+		before, _ := m.State()
+		working, ended := w.atWork()
+		mail, _ := m.Mail(context.Background()) // what cannot be read begins no turn
+		at, _ := m.State()
+		if at.Turns == before.Turns {
+			quiet := working == 0 && !at.Working() && (!mail || at.Hold != conversation.NoHold)
+			return quiet, mark{turns: at.Turns, ended: ended}
+		}
+	}
+}
+
+// atWork is how many tasks hold the session from being idle, and when the last
+// such task ended. That an agent rests can be seen in the log a moment before it
+// can be seen in its record.
+func (w *Watch) atWork() (working int, ended time.Time) {
+	resting := map[task.RunID]bool{}
+	for _, r := range w.cfg.Tasks.Living() {
+		if w.works(r) { // else nobody can rest, and the log is left alone
+			for e := range w.cfg.Tree.Recent {
+				resting[e.Task.Run] = e.Task.Idle
+			}
+			break
+		}
+	}
+	for _, r := range w.cfg.Tasks.List(0) {
+		if !w.works(r) {
+			continue
+		}
+		if r.EndTime != nil && r.EndTime.After(ended) {
+			ended = *r.EndTime
+		}
+		rests, told := resting[r.Run]
+		if !told {
+			rests = r.Idle
+		}
+		if !r.Status.Terminal() && !(rests && w.cfg.Mailboxes.Empty(r.ID)) {
+			working++
+		}
+	}
+	return working, ended
+}

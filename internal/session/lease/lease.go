@@ -1,0 +1,166 @@
+// Package lease stops tasks when the client that started them has gone.
+//
+// [Leases] owns the leases of one session. A client names a lease when it starts tasks,
+// and holds it for as long as it wants them. It promises that no task of a lease is left
+// running when the client has let go of it, or has not held it within [Wait].
+//
+// It does not know clients: whoever calls [Leases.Hold] is one.
+package lease
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/engine/supervise"
+	"github.com/drover-dev/drover/task"
+)
+
+const (
+	// ClientGone is the detail of the cause of such a stop.
+	ClientGone = "its client has gone"
+
+	// Wait is how long a lease may have tasks before anybody holds it: a client's two
+	// requests may overtake each other.
+	Wait = 10 * time.Second
+
+	stopWait = time.Minute // bounds the stop of what a client leaves
+)
+
+// Tasks is what leases need of the supervisor.
+type Tasks interface {
+	Stop(ctx context.Context, ids []task.ID, req supervise.StopRequest) (task.Receipt, error)
+	Closing() <-chan struct{}
+}
+
+// Leases are those of a session. Its methods may be called by several goroutines.
+type Leases struct {
+	tasks Tasks
+
+	mu     sync.Mutex // guards what follows, and every lease
+	named  map[string]*Lease
+	closed bool
+}
+
+// New returns no leases.
+func New(tasks Tasks) *Leases { return &Leases{tasks: tasks, named: map[string]*Lease{}} }
+
+// Lease is a set of tasks that end with a client. A nil one has no tasks.
+type Lease struct {
+	of    *Leases
+	tasks []task.ID
+	held  bool
+	ended bool
+	late  *time.Timer // ends a lease that nobody came to hold; Close stops it
+}
+
+// Add puts a task under the lease, and stops the task if the lease has ended.
+func (l *Lease) Add(ctx context.Context, id task.ID) {
+	if l == nil {
+		return
+	}
+	l.of.mu.Lock()
+	l.tasks = append(l.tasks, id)
+	ended := l.ended
+	l.of.mu.Unlock()
+	if ended {
+		_ = l.of.stop(context.WithoutCancel(ctx), []task.ID{id}) // its record tells how it ends
+	}
+}
+
+// Find returns the lease of a name, nil for the empty one.
+func (l *Leases) Find(name string) (*Lease, error) {
+	if name == "" {
+		return nil, nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.find(name)
+}
+
+// find finds or makes a lease. The caller holds mu.
+func (l *Leases) find(name string) (*Lease, error) {
+	one := l.named[name]
+	if one == nil && !l.closed {
+		one = &Lease{of: l}
+		one.late = time.AfterFunc(Wait, func() {
+			l.mu.Lock()
+			idle := !one.held && !one.ended
+			one.ended = one.ended || idle // in the same step: nobody may come to hold it now
+			l.mu.Unlock()
+			if idle {
+				_ = l.release(context.Background(), one) // its tasks are gone, or ended by Close
+			}
+		})
+		l.named[name] = one
+	}
+	if one == nil || one.ended {
+		return nil, &control.Error{Code: control.Conflict, Message: "nobody holds the lease of this request any more"}
+	}
+	return one, nil
+}
+
+// Hold keeps a lease while ctx lives, then stops what was started under it.
+func (l *Leases) Hold(ctx context.Context, name string) error {
+	if name == "" {
+		return &control.Error{Code: control.Invalid, Message: "a lease needs a name"}
+	}
+	l.mu.Lock()
+	if l.closed {
+		l.mu.Unlock()
+		return nil // everything ends anyway
+	}
+	one, err := l.find(name)
+	if err == nil && one.held {
+		err = &control.Error{Code: control.Conflict, Message: "the lease is held already"}
+	}
+	if err != nil {
+		l.mu.Unlock()
+		return err
+	}
+	one.held = true
+	one.late.Stop()
+	l.mu.Unlock()
+	select {
+	case <-ctx.Done():
+	case <-l.tasks.Closing():
+		return nil
+	}
+	last, done := context.WithTimeout(context.WithoutCancel(ctx), stopWait)
+	defer done()
+	return l.release(last, one)
+}
+
+// release ends a lease and what was started under it. Its name stays used up.
+func (l *Leases) release(ctx context.Context, one *Lease) error {
+	l.mu.Lock()
+	one.ended = true
+	tasks := one.tasks
+	one.tasks = nil
+	l.mu.Unlock()
+	return l.stop(ctx, tasks)
+}
+
+func (l *Leases) stop(ctx context.Context, tasks []task.ID) error {
+	if len(tasks) == 0 {
+		return nil
+	}
+	_, err := l.tasks.Stop(
+		ctx,
+		tasks,
+		supervise.StopRequest{Cause: task.Cause{Actor: task.ByClient, Reason: task.ReasonStopped, Detail: ClientGone}},
+	)
+	return err
+}
+
+// Close ends all leases, whose tasks are left to the supervisor.
+func (l *Leases) Close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+	for _, one := range l.named {
+		one.ended = true
+		one.late.Stop()
+	}
+}

@@ -1,0 +1,179 @@
+package messages
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/engine/mailbox"
+	"github.com/drover-dev/drover/internal/tool/toolkit"
+	"github.com/drover-dev/drover/task"
+)
+
+// Allow counts a message from one agent to another, or says why it is one too many. It
+// returns how long the chain of answers is with it.
+func (m *Mailboxes) Allow(from, to task.ID) (hops int, err error) {
+	if hops, err = m.chains.next(from, m.cfg.Hops); err != nil {
+		return 0, err
+	}
+	return hops, m.AllowInput(from, to)
+}
+
+// AllowInput is Allow for what an agent writes to work that is no agent, and does not answer.
+func (m *Mailboxes) AllowInput(from, to task.ID) error { return m.rates.pass(from, to, time.Now()) }
+
+// Hops is how long the chain of answers is with what an agent says to its owner by ending
+// or resting; 0 if that answers no message.
+func (m *Mailboxes) Hops(id task.ID) int { return m.chains.answer(id) }
+
+// Continue says that an agent goes on by a message of a chain.
+func (m *Mailboxes) Continue(id task.ID, hops int) { m.chains.hear(id, hops) }
+
+// Worked ends the chain of an agent.
+func (m *Mailboxes) Worked(id task.ID) { m.chains.worked(id) }
+
+// On ends the chain of an agent when a tool has done something.
+func (m *Mailboxes) On(id task.ID, e agent.Event) { m.chains.on(id, e) }
+
+// Bounds of what agents write to each other. Two that answer each other for ever
+// cost money and bring nothing.
+const (
+	pairMessages    = 30
+	pairWindow      = 10 * time.Minute
+	sessionMessages = 1000
+)
+
+// rates counts the messages of agents. Its zero value is ready.
+type rates struct {
+	mu    sync.Mutex
+	total int                        // guarded by mu, like the next
+	sent  map[[2]task.ID][]time.Time // by sender and receiver, within the window
+}
+
+// pass counts a message, or says why it is one too many.
+func (r *rates) pass(from, to task.ID, now time.Time) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	pair := [2]task.ID{from, to}
+	recent := slices.DeleteFunc(r.sent[pair], func(at time.Time) bool { return now.Sub(at) >= pairWindow })
+	switch {
+	case r.total >= sessionMessages:
+		return &toolkit.Refusal{
+			Text: fmt.Sprintf(
+				"the agents of this session have sent %d messages, which is all that they may: go on without",
+				sessionMessages,
+			),
+		}
+	case len(recent) >= pairMessages:
+		return &toolkit.Refusal{
+			Text: fmt.Sprintf("you have sent %d messages to this agent within %s, which is all that you may: "+
+				"do the work, or end with a report", pairMessages, pairWindow),
+		}
+	}
+	if r.sent == nil {
+		r.sent = map[[2]task.ID][]time.Time{}
+	}
+	r.total++
+	r.sent[pair] = append(recent, now)
+	return nil
+}
+
+// chains knows how long the chain of messages is that an agent would go on with: by
+// how many messages in a row agents have answered each other with nothing done in
+// between. A prompt, a message of somebody who is no agent, the end of a task and
+// the result of a tool end the chain. Its zero value is ready.
+type chains struct {
+	mu    sync.Mutex
+	heard map[task.ID]int // of the chain that an agent has read last
+}
+
+// next is the length of the chain with one more message of an agent, or the
+// refusal of one that would be too long.
+func (c *chains) next(id task.ID, most int) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if n := c.heard[id] + 1; n <= most {
+		return n, nil
+	}
+	return 0, &toolkit.Refusal{
+		Text: fmt.Sprintf(
+			"agents have answered each other by %d messages in a row with nothing done in between, which is all that they may: "+
+				"do some of the work, or end with a report",
+			most,
+		),
+	}
+}
+
+// answer is the length of the chain with what an agent says to its owner by ending
+// or resting; 0 if that answers no message.
+func (c *chains) answer(id task.ID) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if n := c.heard[id]; n > 0 {
+		return n + 1
+	}
+	return 0
+}
+
+// hear says that an agent has read a message of a chain.
+func (c *chains) hear(id task.ID, n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.heard == nil {
+		c.heard = map[task.ID]int{}
+	}
+	c.heard[id] = n
+}
+
+// worked ends the chain for an agent.
+func (c *chains) worked(id task.ID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.heard, id)
+}
+
+// on ends the chain when a tool has done something.
+func (c *chains) on(id task.ID, e agent.Event) {
+	if e.Kind == agent.ToolDoneEvent && !e.Output.IsError && !slices.Contains(chatter(), e.Call.Name) {
+		c.worked(id)
+	}
+}
+
+// chatter is the tools by which nothing gets done.
+func chatter() []string {
+	return []string{
+		"SendMessage",
+		"write_agent",
+		"read_agent",
+		"ListTasks",
+		"TaskOutput",
+		"report_intent",
+		"TaskGet",
+		"TaskList",
+	}
+}
+
+// read takes in what an agent reads of its mail. What is no agent's message ends
+// the chain, whatever else comes with it.
+func (c *chains) read(owner task.ID, mail []mailbox.Mail, seqs []task.Seq) {
+	longest := 0
+	for _, m := range mail {
+		if !slices.Contains(seqs, m.Seq) {
+			continue
+		}
+		n := c.answer(m.Notice.Task)
+		if m.Message != nil {
+			n = m.Message.Hops
+		}
+		if n == 0 {
+			c.worked(owner)
+			return
+		}
+		longest = max(longest, n)
+	}
+	if longest > 0 {
+		c.hear(owner, longest)
+	}
+}

@@ -1,0 +1,170 @@
+// Package messages has what the agents of a session write to each other and are told.
+//
+// [Mailboxes] owns the open mailboxes of a session's agents, and how many messages agents
+// have answered each other with. It promises that an agent reads each notification as the
+// text of the run that it reports, that one damaged record keeps no other mail back, and
+// that agents cannot answer each other for ever.
+//
+// It does not decide who may write to whom; package agents does.
+package messages
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/engine/journal"
+	"github.com/drover-dev/drover/internal/engine/mailbox"
+	"github.com/drover-dev/drover/internal/engine/supervise"
+	"github.com/drover-dev/drover/internal/platform/failpoint"
+	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/internal/session/conversation"
+	"github.com/drover-dev/drover/subagent"
+	"github.com/drover-dev/drover/task"
+)
+
+// Config is what mailboxes need.
+type Config struct {
+	Tasks       *supervise.Supervisor
+	Log         *journal.Journal
+	Place       home.Session
+	OutputChars int // of an answer shown to a model
+	Hops        int // messages in a row by which agents answer each other
+}
+
+// Mailboxes are those of the agents of a session. Its methods may be called by several
+// goroutines.
+type Mailboxes struct {
+	cfg    Config
+	chains chains
+	rates  rates
+
+	mu   sync.Mutex
+	open map[task.ID]*mailbox.Box // guarded by mu
+}
+
+// New returns the mailboxes of a session.
+func New(cfg Config) *Mailboxes { return &Mailboxes{cfg: cfg, open: map[task.ID]*mailbox.Box{}} }
+
+// Open returns the mailbox of an agent: also one that has not begun may have mail, since
+// it can wait long for a place.
+func (m *Mailboxes) Open(ctx context.Context, owner task.ID) (*mailbox.Box, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if b := m.open[owner]; b != nil {
+		return b, nil
+	}
+	b, err := mailbox.Open(ctx, owner, m.cfg.Log)
+	if err != nil {
+		return nil, err
+	}
+	m.open[owner] = b
+	return b, nil
+}
+
+// Drop forgets the mailbox of an agent whose run has ended. Its mail stays in the log.
+func (m *Mailboxes) Drop(owner task.ID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.open, owner)
+}
+
+// Waits reports whether an agent rests until mail comes: one that rests and has mail is
+// about to wake.
+func (m *Mailboxes) Waits(r task.Record) bool { return r.Idle && m.Empty(r.ID) }
+
+// Empty reports whether an agent has read all its mail.
+func (m *Mailboxes) Empty(owner task.ID) bool {
+	m.mu.Lock()
+	box := m.open[owner]
+	m.mu.Unlock()
+	if box == nil {
+		return true
+	}
+	mail, _ := box.Mail(context.Background()) // what cannot be read does not keep a session from its end
+	return len(mail) == 0
+}
+
+// takeBackWait bounds TakeBack.
+const takeBackWait = 10 * time.Second
+
+// TakeBack acknowledges a message for which an agent was to go on, and could not: who is
+// told so sends it anew. An agent that somebody else let go on meanwhile has it.
+func (m *Mailboxes) TakeBack(ctx context.Context, to task.ID, seq task.Seq, refused error) error {
+	if now, there := m.cfg.Tasks.Get(to); refused == nil || there && !now.Status.Terminal() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), takeBackWait, task.ErrClosing)
+	defer cancel()
+	box, err := m.Open(ctx, to)
+	if err == nil {
+		err = box.Acknowledge(ctx, seq)
+	}
+	if err != nil {
+		return errors.Join(refused, fmt.Errorf("the message stays in the mailbox: %w", err))
+	}
+	return refused
+}
+
+// Reader returns a mailbox as a conversation reads it. Either function may be nil: skip
+// tells mail that is read otherwise, and heard is told of each message that is read.
+func (m *Mailboxes) Reader(box *mailbox.Box, skip func(mailbox.Mail) bool, heard func(task.MessageKind)) agent.Mail {
+	return &reader{m, box, skip, heard}
+}
+
+type reader struct {
+	of    *Mailboxes
+	box   *mailbox.Box
+	skip  func(mailbox.Mail) bool
+	heard func(task.MessageKind)
+}
+
+func (r *reader) Take(ctx context.Context) ([]agent.MailMessage, error) {
+	var letters []agent.MailMessage
+	mail, err := r.box.Mail(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, x := range mail {
+		if r.skip != nil && r.skip(x) {
+			continue
+		}
+		l := agent.MailMessage{Seq: int64(x.Seq), Urgent: x.Urgent, Origin: conversation.TaskOrigin}
+		if x.Message != nil {
+			l.Text, l.Origin = mailbox.RenderMessage(*x.Message), subagent.MessageOrigin
+			if r.heard != nil {
+				r.heard(x.Message.Kind)
+			}
+		} else {
+			var err error
+			if l.Text, err = r.of.Text(ctx, x.Notice); err != nil && ctx.Err() != nil {
+				return nil, err
+			}
+			if err != nil { // one damaged record must not keep all mail back for ever
+				l.Text = mailbox.RenderUnreadable(x.Notice, err)
+			}
+		}
+		letters = append(letters, l)
+		_ = failpoint.Hit("mail/taken")
+	}
+	return letters, nil
+}
+
+func (r *reader) Ack(ctx context.Context, letters []agent.MailMessage) error {
+	seqs := make([]task.Seq, len(letters))
+	for i, l := range letters {
+		seqs[i] = task.Seq(l.Seq)
+	}
+	_ = failpoint.Hit("mail/told")
+	mail, err := r.box.Mail(ctx)
+	if err != nil {
+		return err
+	}
+	r.of.chains.read(r.box.Owner(), mail, seqs)
+	err = r.box.Acknowledge(ctx, seqs...)
+	_ = failpoint.Hit("mail/acknowledged")
+	return err
+}

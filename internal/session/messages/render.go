@@ -1,0 +1,82 @@
+package messages
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
+	"github.com/drover-dev/drover/internal/engine/mailbox"
+	"github.com/drover-dev/drover/internal/engine/spool"
+	"github.com/drover-dev/drover/internal/platform/excerpt"
+	"github.com/drover-dev/drover/task"
+)
+
+// tailLines is how much of a failed command's output goes with its notice.
+const (
+	tailLines = 20
+	tailBytes = 2 << 10
+)
+
+// Text makes the text of a notification from the event that it belongs to: the task
+// may have a further run by now.
+func (m *Mailboxes) Text(ctx context.Context, n lifecycle.Notice) (string, error) {
+	r, ok := m.cfg.Tasks.Get(n.Task)
+	if !ok || r.Run != n.Run || !r.Status.Terminal() { // the last for the moment before its end is to be seen
+		e, err := m.cfg.Log.Event(ctx, n.Seq)
+		if err != nil {
+			return "", err
+		}
+		r = e.Task
+	}
+	l := mailbox.Letter{Task: r, Limit: m.cfg.OutputChars}
+	if r.Traits().Work == task.ByCommand {
+		if r.Status == task.Failed {
+			l.Tail = tail(r)
+		}
+		return mailbox.Render(l), nil
+	}
+	var err error
+	if l.Answer, err = m.cfg.Log.AnswerExcerpt(ctx, n.Run); err != nil {
+		return "", err
+	}
+	if r.Team != nil {
+		last, err := m.lastMessage(ctx, r, l.Answer)
+		return mailbox.RenderMessage(last), err
+	}
+	if r.Kind.IsAgent() {
+		l.Transcript = m.cfg.Place.AgentTranscript(r.ID)
+	}
+	return mailbox.Render(l), nil
+}
+
+// lastMessage is the mail by which the leader of a teammate is told of the end of a
+// run. It is made of the notification that was recorded with that end, so none is lost
+// and none comes twice.
+func (m *Mailboxes) lastMessage(ctx context.Context, r task.Record, answer string) (task.Message, error) {
+	text := mailbox.Summary(r) + "."
+	if answer != "" {
+		said, _ := excerpt.Tail(excerpt.Plain(answer), m.cfg.OutputChars, r.OutputFile)
+		text += "\n\n" + said
+	}
+	unread, err := m.cfg.Log.Unread(ctx, r.ID)
+	if err != nil {
+		return task.Message{}, err
+	}
+	if n := len(unread); n > 0 {
+		text += fmt.Sprintf(
+			"\n\n[Messages to it that it has not read: %d. It reads them if it goes on, by a message of yours.]",
+			n,
+		)
+	}
+	return task.Message{From: cmp.Or(r.Name, string(r.ID)), Kind: task.TeammateEnd, Text: text}, nil
+}
+
+// tail is the end of a command's output, as it goes with a notice.
+func tail(r task.Record) string {
+	data, _, err := spool.Tail(r.OutputFile, tailLines, tailBytes)
+	if err != nil {
+		return ""
+	}
+	return string(data)
+}

@@ -1,0 +1,63 @@
+package requests
+
+import (
+	"errors"
+
+	"github.com/drover-dev/drover/internal/agentenv/usage"
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/driver/mcptask"
+	"github.com/drover-dev/drover/internal/driver/shell"
+	"github.com/drover-dev/drover/internal/engine/supervise"
+	"github.com/drover-dev/drover/subagent"
+	"github.com/drover-dev/drover/task"
+)
+
+// Refusal makes an error of the engine one that users are told of.
+func Refusal(err error) *control.Error {
+	var limit *supervise.LimitError
+	var several *supervise.AmbiguousError
+	var kind *subagent.UnknownTypeError
+	var spent *usage.BudgetError
+	var deaf *mcptask.SteerError
+	var mute *shell.SteerError
+	switch {
+	case errors.Is(err, supervise.ErrUnknown):
+		e := control.NotFoundError("")
+		e.Message = err.Error()
+		return e
+	case errors.As(err, &several):
+		e := &control.Error{Code: control.Ambiguous, Message: err.Error(), Fix: "give more of the ID"}
+		for _, r := range several.Matches {
+			e.Matches = append(e.Matches, string(r.ID))
+		}
+		return e
+	case errors.As(err, &limit),
+		errors.As(err, &spent),
+		errors.Is(err, supervise.ErrClosing),
+		errors.Is(err, supervise.ErrFrozen):
+		return &control.Error{Code: control.Unavailable, Message: err.Error()}
+	case errors.As(err, &kind):
+		return &control.Error{Code: control.Invalid, Message: err.Error()}
+	case errors.As(err, &deaf), errors.As(err, &mute):
+		return &control.Error{Code: control.Conflict, Message: err.Error()}
+	}
+	return control.AsError(err)
+}
+
+// NotStarted is the refusal of a start. What comes when the session is closing can
+// be given to its next host.
+func NotStarted(err error) *control.Error {
+	e := Refusal(err)
+	if errors.Is(err, supervise.ErrClosing) {
+		e.NotAccepted = true
+	}
+	return e
+}
+
+// shown makes the error of a call one that users are told of.
+func shown(r task.Record, err error) (task.Record, error) {
+	if err != nil {
+		return r, Refusal(err)
+	}
+	return r, nil
+}

@@ -1,0 +1,324 @@
+// Package requests answers what clients ask of the tasks of a session.
+//
+// [Tasks] is the part of [control.API] that is about tasks: it starts them, shows them,
+// waits for them, ends them and writes to them. It owns nothing. It promises that what it
+// refuses is told as a [control.Error], with what can be done instead.
+//
+// It is no server; package control has one.
+package requests
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"slices"
+
+	"github.com/drover-dev/drover/internal/api/archive"
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/engine/journal"
+	"github.com/drover-dev/drover/internal/engine/spool"
+	"github.com/drover-dev/drover/internal/engine/supervise"
+	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/internal/session/activity"
+	"github.com/drover-dev/drover/internal/session/agents"
+	"github.com/drover-dev/drover/internal/session/diskspace"
+	"github.com/drover-dev/drover/internal/session/dreams"
+	"github.com/drover-dev/drover/internal/session/idle"
+	"github.com/drover-dev/drover/internal/session/lease"
+	"github.com/drover-dev/drover/internal/session/messages"
+	"github.com/drover-dev/drover/internal/session/tree"
+	"github.com/drover-dev/drover/internal/session/work"
+	"github.com/drover-dev/drover/task"
+)
+
+// Config is what requests are answered by.
+type Config struct {
+	Session      task.ID
+	Role         string // see [control.Info]
+	Place        home.Session
+	NoBackground bool // nothing is moved to the background
+
+	Supervisor *supervise.Supervisor
+	Log        *journal.Journal
+	Tree       *tree.Tree
+	Mailboxes  *messages.Mailboxes
+	Idle       *idle.Watch
+	Activity   *activity.Watch
+	Space      *diskspace.Guard
+	Agents     *agents.Set
+	Work       *work.Work
+	Leases     *lease.Leases
+	Dreams     *dreams.Dreams
+}
+
+// Tasks answers requests. Its methods may be called by several goroutines.
+type Tasks struct{ cfg Config }
+
+// New returns it.
+func New(cfg Config) *Tasks { return &Tasks{cfg} }
+
+// List returns tasks, newest first.
+func (t *Tasks) List(ctx context.Context, req control.ListRequest) (control.Page, error) {
+	page := control.Page{Tasks: []task.Record{}}
+	page.Problem, _ = t.cfg.Space.Trouble()
+	root := t.cfg.Supervisor.Born(req.Under)
+	take := func(born task.Seq, r task.Record) bool {
+		if req.Under != "" && born < root {
+			return false // what is below a task was started after it
+		}
+		if !req.All && r.Status.Terminal() || req.Under != "" && !t.cfg.Tree.Below(r, req.Under) {
+			return true
+		}
+		if req.Limit > 0 && len(page.Tasks) == req.Limit {
+			page.Next = born + 1
+			return false
+		}
+		page.Tasks = append(page.Tasks, t.cfg.Activity.Mark(r))
+		return true
+	}
+	if req.All {
+		return page, t.cfg.Supervisor.Listing(ctx, req.Before, take)
+	}
+	t.cfg.Supervisor.List(req.Before)(take)
+	return page, nil
+}
+
+// Get returns one task, with the whole of its command.
+func (t *Tasks) Get(ctx context.Context, ref string) (task.Record, error) {
+	r, err := t.cfg.Tree.Find(ref)
+	if err == nil {
+		r, err = t.cfg.Log.Whole(ctx, r)
+	}
+	if err != nil {
+		return r, Refusal(err)
+	}
+	return t.cfg.Activity.Mark(r), nil
+}
+
+func (t *Tasks) find(refs []string) ([]task.ID, error) {
+	if len(refs) == 0 {
+		return nil, &control.Error{Code: control.Invalid, Message: "no task is named"}
+	}
+	ids := make([]task.ID, len(refs))
+	for i, ref := range refs {
+		r, err := t.cfg.Tree.Find(ref)
+		if err != nil {
+			return nil, Refusal(err)
+		}
+		ids[i] = r.ID
+	}
+	return ids, nil
+}
+
+// Wait waits for the end of tasks.
+func (t *Tasks) Wait(ctx context.Context, req control.WaitRequest) (control.WaitReply, error) {
+	ids, err := t.find(req.Refs)
+	if err != nil {
+		return control.WaitReply{}, err
+	}
+	wait, cancel := ctx, context.CancelFunc(func() {})
+	if req.Timeout > 0 {
+		wait, cancel = context.WithTimeoutCause(ctx, req.Timeout, supervise.ErrTimeout)
+	}
+	defer cancel()
+	recs, trouble, err := t.waitHeeding(wait, ids, req)
+	reply := control.WaitReply{Tasks: recs, TimedOut: errors.Is(err, supervise.ErrTimeout), Problem: trouble}
+	if err != nil && !reply.TimedOut {
+		return reply, err
+	}
+	if req.Any {
+		slices.SortStableFunc(reply.Tasks, byEnd)
+	}
+	return reply, nil
+}
+
+// errTold ends a wait whose client must hear of something else.
+var errTold = errors.New("the trouble is another")
+
+// waitHeeding waits for tasks, or until the trouble is another than the client
+// knows of.
+func (t *Tasks) waitHeeding(
+	ctx context.Context,
+	ids []task.ID,
+	req control.WaitRequest,
+) ([]task.Record, *string, error) {
+	if req.KnownProblem == nil {
+		recs, err := t.cfg.Supervisor.Wait(ctx, ids, req.Any)
+		return recs, nil, err
+	}
+	for {
+		now, changed := t.cfg.Space.Trouble()
+		heeding, stop := context.WithCancelCause(ctx)
+		if now != *req.KnownProblem {
+			stop(errTold)
+		}
+		deaf := context.AfterFunc(changed, func() { stop(errTold) })
+		recs, err := t.cfg.Supervisor.Wait(heeding, ids, req.Any)
+		deaf()
+		stop(nil)
+		if !errors.Is(err, errTold) {
+			return recs, nil, err
+		}
+		if now, _ = t.cfg.Space.Trouble(); now != *req.KnownProblem {
+			return recs, &now, nil
+		}
+	}
+}
+
+// byEnd puts what ended first before what ended later, and that before what has
+// not ended.
+func byEnd(a, b task.Record) int {
+	switch {
+	case a.EndTime != nil && b.EndTime != nil:
+		return a.EndTime.Compare(*b.EndTime)
+	case a.EndTime != nil:
+		return -1
+	case b.EndTime != nil:
+		return 1
+	}
+	return 0
+}
+
+// Stop ends subtrees.
+func (t *Tasks) Stop(ctx context.Context, req control.StopRequest) (task.Receipt, error) {
+	ids, err := t.find(req.Refs)
+	if err != nil {
+		return task.Receipt{}, err
+	}
+	if req.Grace != nil && *req.Grace < 0 {
+		return task.Receipt{}, &control.Error{
+			Code:    control.Invalid,
+			Message: fmt.Sprintf("the grace %s is negative", *req.Grace),
+		}
+	}
+	if req.Actor == "" {
+		req.Actor = task.ByUser
+	}
+	receipt, err := t.cfg.Supervisor.Stop(
+		ctx,
+		ids,
+		supervise.StopRequest{
+			Grace: req.Grace,
+			Cause: task.Cause{Actor: req.Actor, Reason: task.ReasonStopped, Detail: req.Detail},
+		},
+	)
+	if receipt.Survivors == nil {
+		receipt.Survivors = []task.Survivor{}
+	}
+	for _, line := range receipt.Stopped {
+		if slices.ContainsFunc(receipt.Survivors, func(left task.Survivor) bool { return left.Task == line.ID }) {
+			continue // it ended just now, and was tried
+		}
+		if r, ok := t.cfg.Supervisor.Get(line.ID); ok {
+			archive.EndSurvivors(ctx, r, req.Grace, &receipt)
+		}
+	}
+	return receipt, err
+}
+
+// Promote moves a foreground task to the background.
+func (t *Tasks) Promote(ctx context.Context, ref string) (task.Record, error) {
+	r, err := t.cfg.Tree.Find(ref)
+	if err != nil {
+		return r, Refusal(err)
+	}
+	if t.cfg.Role == control.RoleRun && r.Parent == "" {
+		return r, &control.Error{
+			Code:    control.Unavailable,
+			Message: "a foreground `drover run` belongs to its terminal",
+			Fix:     "start it with `drover run -d`",
+		}
+	}
+	if t.cfg.NoBackground {
+		return r, &control.Error{Code: control.Unavailable, Message: "background work is turned off"}
+	}
+	if p, ok := t.cfg.Supervisor.Get(r.Parent); ok && p.Traits().Work == task.BySteps {
+		return r, &control.Error{
+			Code:    control.Conflict,
+			Message: fmt.Sprintf("task %s is a step of workflow %s, which waits for it", r.ID, p.ID),
+		}
+	}
+	r, err = t.cfg.Supervisor.Promote(ctx, r.ID)
+	if err != nil {
+		return r, Refusal(err)
+	}
+	return r, nil
+}
+
+// Output reads the output of a task.
+func (t *Tasks) Output(ctx context.Context, req control.OutputRequest) (control.Chunk, error) {
+	r, err := t.cfg.Tree.Find(req.Ref)
+	if err != nil {
+		return control.Chunk{}, Refusal(err)
+	}
+	now := func() task.Record { got, _ := t.cfg.Supervisor.Get(r.ID); return got }
+	if req.Wait > 0 {
+		wait, cancel := context.WithTimeoutCause(ctx, req.Wait, supervise.ErrTimeout)
+		defer cancel()
+		if err := t.awaitOutput(wait, r, req.Offset); err != nil && !errors.Is(err, supervise.ErrTimeout) {
+			return control.Chunk{}, err
+		}
+	}
+	return archive.Output(now(), req)
+}
+
+// awaitOutput waits until there is something to read, or nothing can come.
+func (t *Tasks) awaitOutput(ctx context.Context, r task.Record, offset int64) error {
+	for {
+		grown := t.cfg.Log.Grown()
+		got := t.cfg.Tree.Latest(r.ID)
+		err := spool.Follow(
+			ctx,
+			r.OutputFile,
+			offset,
+			func() bool { now, _ := t.cfg.Supervisor.Get(r.ID); return now.Status.Terminal() },
+		)
+		switch {
+		case !errors.Is(err, fs.ErrNotExist):
+			return err
+		case got.Status.Terminal(): // it has never begun
+			return nil
+		}
+		select { // it has not begun yet
+		case <-grown:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// Result is a part of the final answer of a task that has ended.
+func (t *Tasks) Result(ctx context.Context, req control.ResultRequest) (control.Answer, error) {
+	r, err := t.cfg.Tree.Find(req.Ref)
+	if err != nil {
+		return control.Answer{}, Refusal(err)
+	}
+	return archive.Answer(ctx, t.cfg.Log, r, req)
+}
+
+// Events yields events after a number and waits for more.
+func (t *Tasks) Events(ctx context.Context, after task.Seq) iter.Seq2[task.Event, error] {
+	return t.cfg.Log.Events(ctx, after)
+}
+
+// Prompt gives the main agent something to do.
+func (t *Tasks) Prompt(ctx context.Context, req control.PromptRequest) error {
+	m := t.cfg.Idle.Conversation()
+	if m == nil {
+		return &control.Error{
+			Code:    control.Unavailable,
+			Message: "this session has no main agent",
+			Fix:     "start one with `drover -p`",
+		}
+	}
+	return m.Submit(ctx, req.Text)
+}
+
+// Answer is the final answer of the run of a record, or the ends of a very long one. A
+// reader of events has the end of a run before the registry shows it, so the record is
+// the caller't.
+func (t *Tasks) Answer(ctx context.Context, r task.Record) (string, error) {
+	return t.cfg.Log.AnswerExcerpt(ctx, r.Run)
+}

@@ -1,0 +1,169 @@
+package requests
+
+import (
+	"context"
+	"errors"
+
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/driver/dream"
+	"github.com/drover-dev/drover/internal/driver/shell"
+	"github.com/drover-dev/drover/internal/engine/supervise"
+	"github.com/drover-dev/drover/internal/session/conversation"
+	"github.com/drover-dev/drover/task"
+)
+
+// Start starts tasks for a client.
+func (t *Tasks) Start(ctx context.Context, reqs []control.StartRequest) ([]control.Started, error) {
+	out := make([]control.Started, len(reqs))
+	begins := make([]func(), 0, len(reqs))
+	var batch []supervise.Starting
+	var places []int
+	for i, r := range reqs {
+		if r.Check() == nil && r.Shell != nil && r.Lease == "" { // commands become durable together
+			w, err := t.cfg.Work.Command(
+				r,
+				task.Spec{
+					Name:         r.Name,
+					Description:  r.Description,
+					Backgrounded: true,
+					Keep:         r.Keep,
+					Timeout:      r.Timeout,
+					Cwd:          r.Cwd,
+				},
+				shell.Client{Env: t.cfg.Work.ChildEnv(r.Env)},
+			)
+			if err != nil {
+				out[i].Error = Refusal(err)
+				continue
+			}
+			batch, places = append(batch, w), append(places, i)
+			continue
+		}
+		rec, begin, err := t.start(ctx, r, shell.Client{Env: t.cfg.Work.ChildEnv(r.Env)}, true)
+		if begin != nil {
+			begins = append(begins, begin)
+		}
+		if err != nil {
+			out[i].Error = NotStarted(err)
+			continue
+		}
+		out[i].Task = &rec
+	}
+	for k, r := range t.cfg.Supervisor.RecordAll(ctx, batch) {
+		if r.Err != nil {
+			out[places[k]].Error = NotStarted(r.Err)
+			continue
+		}
+		out[places[k]].Task, begins = &r.Task, append(begins, r.Begin)
+	}
+	for _, begin := range begins {
+		begin()
+	}
+	return out, nil
+}
+
+// start records a task, which waits for begin. An agent or a dream has begun
+// already: then begin is nil, as it is after an error.
+func (t *Tasks) start(
+	ctx context.Context,
+	r control.StartRequest,
+	client shell.Client,
+	background bool,
+) (rec task.Record, begin func(), err error) {
+	if err := r.Check(); err != nil {
+		return task.Record{}, nil, err
+	}
+	spec := task.Spec{
+		Name:         r.Name,
+		Description:  r.Description,
+		Backgrounded: background,
+		Keep:         r.Keep,
+		Timeout:      r.Timeout,
+		Cwd:          r.Cwd,
+	}
+	lease, err := t.cfg.Leases.Find(r.Lease)
+	if err != nil {
+		return task.Record{}, nil, err
+	}
+	var start supervise.Starting
+	switch {
+	case r.Shell != nil:
+		start, err = t.cfg.Work.Command(r, spec, client)
+	case r.Monitor != nil:
+		start, err = t.cfg.Work.ClientMonitor(r, spec)
+	case r.Workflow != nil:
+		start, err = t.cfg.Agents.ClientWorkflow(r, spec)
+	case r.Remote != nil:
+		start, err = t.cfg.Work.ClientRemote(r, spec)
+	case r.Agent != nil:
+		rec, err = t.cfg.Agents.StartForClient(ctx, r, spec)
+	default:
+		rec, err = t.requestDream(ctx, r, spec)
+	}
+	if err == nil && start.Driver != nil {
+		rec, begin, err = t.cfg.Supervisor.Record(ctx, start.Driver, start.Spec)
+	}
+	if err == nil && begin != nil { // what has not begun cannot be waited for
+		start := begin
+		begin = func() {
+			start()
+			lease.Add(ctx, rec.ID)
+		}
+	} else if err == nil {
+		lease.Add(ctx, rec.ID)
+	}
+	return rec, begin, err
+}
+
+// RunCommand runs a command in the foreground and returns when it has ended.
+// When ctx ends, the command is stopped; with [conversation.ErrInterrupted] as its cause, by INT
+// first.
+func (t *Tasks) RunCommand(ctx context.Context, r control.StartRequest, client shell.Client) (task.Record, error) {
+	client.Env = t.cfg.Work.ChildEnv(r.Env)
+	rec, begin, err := t.start(ctx, r, client, false)
+	if begin != nil {
+		begin()
+	}
+	if err != nil {
+		return rec, Refusal(err)
+	}
+	if _, err := t.cfg.Supervisor.Wait(ctx, []task.ID{rec.ID}, false); err != nil {
+		last, why := context.WithoutCancel(
+			ctx,
+		), task.Cause{
+			Actor:  task.ByUser,
+			Reason: task.ReasonStopped,
+			Detail: context.Cause(ctx).Error(),
+		}
+		if errors.Is(context.Cause(ctx), conversation.ErrInterrupted) {
+			why.Reason, why.Detail = task.ReasonInterrupt, ""
+		}
+		if _, err := t.cfg.Supervisor.Stop(last, []task.ID{rec.ID}, supervise.StopRequest{Cause: why}); err != nil {
+			return rec, err
+		}
+	}
+	rec, _ = t.cfg.Supervisor.Get(rec.ID)
+	return t.cfg.Log.Whole(context.WithoutCancel(ctx), rec)
+}
+
+// requestDream starts one for a client.
+func (t *Tasks) requestDream(ctx context.Context, r control.StartRequest, spec task.Spec) (task.Record, error) {
+	switch {
+	case r.Keep:
+		return task.Record{}, &control.Error{
+			Code:    control.Invalid,
+			Message: "a dream cannot be kept past its host",
+			Fix:     "start another one later",
+		}
+	case r.Lease != "":
+		return task.Record{}, &control.Error{
+			Code:    control.Invalid,
+			Message: "a dream belongs to no client, and takes no lease",
+		}
+	}
+	return t.cfg.Dreams.Start(
+		ctx,
+		dream.Manual,
+		task.Spec{Name: spec.Name, Description: spec.Description, Timeout: spec.Timeout},
+	)
+}

@@ -1,0 +1,220 @@
+// Package work makes commands, monitors and remote work ready to be started, for agents and
+// for clients.
+//
+// [Work] owns nothing: it puts together what the supervisor starts, of a request, the
+// drivers of a session and its settings. It promises that a guarded request for a command
+// which a rule denies is refused.
+//
+// It starts nothing, and knows no agents.
+package work
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/agentenv/permission"
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/driver/builtin"
+	"github.com/drover-dev/drover/internal/driver/monitor"
+	"github.com/drover-dev/drover/internal/driver/shell"
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
+	"github.com/drover-dev/drover/internal/engine/supervise"
+	"github.com/drover-dev/drover/internal/platform/failpoint"
+	"github.com/drover-dev/drover/internal/session/environment"
+	"github.com/drover-dev/drover/internal/session/servers"
+	"github.com/drover-dev/drover/internal/session/services"
+	"github.com/drover-dev/drover/task"
+)
+
+// The pools of places.
+const (
+	ShellPool   = "shells"
+	MonitorPool = "monitors"
+	RemotePool  = "remote"
+)
+
+// Config is what work is made of.
+type Config struct {
+	Kinds      *builtin.Kinds
+	Gates      environment.Gates
+	Rules      permission.Rules
+	Servers    *servers.Servers
+	Services   *services.Services
+	NoMonitors bool // there are none
+
+	// Client completes the environment of a client by what the settings say of
+	// providers. nil: it is as it is.
+	Client func(env []string) []string
+}
+
+// Work is that of one session. Its methods may be called by several goroutines.
+type Work struct{ cfg Config }
+
+// New returns it.
+func New(cfg Config) *Work { return &Work{cfg} }
+
+// Command is a command that is going to be.
+func (w *Work) Command(r control.StartRequest, spec task.Spec, client shell.Client) (supervise.Starting, error) {
+	made := w.cfg.Kinds.Command(client, shell.Command{Args: r.Shell.Args, Line: r.Shell.Line, Cwd: r.Cwd, TTY: r.Shell.TTY})
+	spec.Input, spec.Pool, spec.TTY = made.Input, ShellPool, r.Shell.TTY
+	spec.Command = r.Shell.Line
+	if spec.Command == "" {
+		spec.Command = shell.Quote(r.Shell.Args...)
+	}
+	if spec.Description == "" {
+		spec.Description = lifecycle.Shortened(spec.Command, task.MaxDescription)
+	}
+	err := w.Banned(r, spec.Command)
+	_ = failpoint.Hit("start/judged")
+	return supervise.Starting{Driver: made.Driver, Spec: spec}, err
+}
+
+// Banned refuses the command of a guarded request that a rule denies.
+func (w *Work) Banned(r control.StartRequest, line string) error {
+	if !r.ByModel {
+		return nil
+	}
+	rules := w.cfg.Rules
+	rules.Cwd = r.Cwd
+	gate, err := w.cfg.Gates.New(rules)
+	if err != nil {
+		return err
+	}
+	input, err := json.Marshal(map[string]string{"command": line})
+	if err != nil {
+		return fmt.Errorf("permissions: %w", err)
+	}
+	if v := gate.Decide(agent.Call{Name: "Bash", Input: input}); v.Decision == permission.Deny && v.Rule != "" {
+		return &control.Error{
+			Code:    control.Invalid,
+			Message: fmt.Sprintf("the rule %s denies this command: %s", v.Rule, v.Reason),
+		}
+	}
+	return nil
+}
+
+// ClientEnv is the environment of a client as agents get it.
+func (w *Work) ClientEnv(env []string) []string {
+	if w.cfg.Client == nil {
+		return env
+	}
+	return w.cfg.Client(env)
+}
+
+// ChildEnv is what commands get of it.
+func (w *Work) ChildEnv(env []string) []string { return shell.ChildEnv(w.ClientEnv(env)) }
+
+// Monitor is a monitor that is going to be.
+func (w *Work) Monitor(spec task.Spec, c monitor.Client, what monitor.Watch) supervise.Starting {
+	made := w.cfg.Kinds.Monitor(c, what)
+	spec.Input, spec.Pool, spec.Priority = made.Input, MonitorPool, task.Next
+	if spec.Description == "" {
+		spec.Description = FirstLine(what.Subject(), 80)
+	}
+	return supervise.Starting{Driver: made.Driver, Spec: spec}
+}
+
+// ClientMonitor is a monitor that a client asks for.
+func (w *Work) ClientMonitor(r control.StartRequest, spec task.Spec) (supervise.Starting, error) {
+	what, err := w.watched(r)
+	if err != nil {
+		return supervise.Starting{}, err
+	}
+	if spec.Cwd = what.Cwd; r.Monitor.Shell != nil {
+		if spec.Command = what.Line; spec.Command == "" {
+			spec.Command = shell.Quote(what.Args...)
+		}
+		if spec.Description == "" {
+			spec.Description = lifecycle.Shortened(spec.Command, task.MaxDescription)
+		}
+		if err := w.Banned(r, spec.Command); err != nil {
+			return supervise.Starting{}, err
+		}
+	}
+	start := w.Monitor(spec, monitor.Client{Env: w.ChildEnv(r.Env), Subscribe: w.subscribe}, what)
+	if err := start.Driver.Check(start.Spec.Input); err != nil {
+		return supervise.Starting{}, &control.Error{Code: control.Invalid, Message: err.Error()}
+	}
+	return start, nil
+}
+
+// watched is what a client wants to watch, or why that is not possible.
+func (w *Work) watched(r control.StartRequest) (monitor.Watch, error) {
+	m := r.Monitor
+	what := monitor.Watch{File: m.File, Server: m.Server, URI: m.URI, Match: m.Match}
+	if m.Shell != nil {
+		what.Args, what.Line, what.Cwd = m.Shell.Args, m.Shell.Line, r.Cwd
+	}
+	if what.File != "" && filepath.IsAbs(what.File) {
+		what.File = filepath.Clean(what.File)
+	}
+	refuse := func(code control.Code, why, fix string) (monitor.Watch, error) {
+		return what, &control.Error{Code: code, Message: why, Fix: fix}
+	}
+	switch {
+	case w.cfg.NoMonitors:
+		return refuse(control.Unavailable, "monitors are turned off", "set monitors.enabled to true in the settings")
+	case r.Keep:
+		return refuse(control.Invalid, "a monitor does not outlive its host", "leave out keep")
+	}
+	return what, nil
+}
+
+// Remote is remote work that is going to be. env is that of a client, if one asks for it.
+func (w *Work) Remote(r control.RemoteRequest, spec task.Spec, env []string) (supervise.Starting, error) {
+	job, open, err := w.cfg.Services.Job(r, env)
+	if err != nil {
+		return supervise.Starting{}, err
+	}
+	made := w.cfg.Kinds.Remote(open, job)
+	spec.Input, spec.Pool = made.Input, RemotePool
+	spec.AgentType, spec.Model, spec.Prompt = r.AgentType, r.Model, r.Prompt
+	if spec.Description == "" {
+		spec.Description = FirstLine(r.Prompt, 60)
+	}
+	return supervise.Starting{Driver: made.Driver, Spec: spec}, nil
+}
+
+// ClientRemote is remote work that a client asks for.
+func (w *Work) ClientRemote(r control.StartRequest, spec task.Spec) (supervise.Starting, error) {
+	if r.Keep {
+		return supervise.Starting{}, &control.Error{
+			Code:    control.Invalid,
+			Message: "remote work goes on without its host anyway",
+			Fix:     "leave --keep out",
+		}
+	}
+	return w.Remote(*r.Remote, spec, r.Env)
+}
+
+// subscribe lets a client watch resources of the session's servers.
+func (w *Work) subscribe(ctx context.Context, server, uri string) (monitor.Subscription, error) {
+	return Subscription(w.cfg.Servers.Subscribe(ctx, server, uri))
+}
+
+// Subscription is a resource as a monitor takes it: not a nil one in an interface.
+func Subscription(r *servers.Resource, err error) (monitor.Subscription, error) {
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// FirstLine is the beginning of a text, for listings.
+func FirstLine(text string, most int) string {
+	text = strings.Join(strings.Fields(text), " ")
+	if utf8.RuneCountInString(text) <= most {
+		return text
+	}
+	return string([]rune(text)[:most-1]) + "…"
+}
+
+// Keys is what somebody types who writes a text: each line is ended by Enter.
+func Keys(text string) string {
+	return strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\n", "\r") + "\r"
+}
