@@ -43,6 +43,7 @@ func TestSessionMode(t *testing.T) {
 	if now := set("autopilot"); now.SessionMode != "autopilot" || !slices.Contains(c.main.Tools(), "task_complete") {
 		t.Errorf("settings %+v, tools %q", now, c.main.Tools())
 	}
+	turn("/subconscious status", "") // which leaves no work
 	turn("second", "", conversation.AutopilotOrigin)
 	if s := r.until("complete", func(s control.State) bool { return s.Completed != nil }); s.Completed.Summary != "did it" ||
 		s.Settings == nil || s.Settings.SessionMode != "autopilot" {
