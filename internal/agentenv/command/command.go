@@ -99,8 +99,9 @@ func Read(data []byte) (Command, error) {
 	if err != nil {
 		return Command{}, err
 	}
-	c := Command{Sort: Prompt, Description: strings.TrimSpace(d.Text("description")), Hint: hint(d), Model: d.Text("model"),
-		Allow: d.List("allowed-tools"), Warnings: d.Warnings, Template: Parse(strings.TrimSpace(d.Body))}
+	c := Command{Sort: Prompt, Hint: hint(d), Model: d.Text("model"),
+		Description: strings.TrimSpace(d.Text("description")),
+		Allow:       d.List("allowed-tools"), Warnings: d.Warnings, Template: Parse(strings.TrimSpace(d.Body))}
 	warn := func(key, format string, args ...any) {
 		f, _ := d.Get(key)
 		c.Warnings = append(c.Warnings, frontmatter.Warning{Line: f.Line, Text: fmt.Sprintf(format, args...)})

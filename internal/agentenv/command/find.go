@@ -263,7 +263,8 @@ func (c Catalog) Find(name string) (Command, error) {
 	for i, one := range ends {
 		names[i] = one.Name
 	}
-	return Command{}, fmt.Errorf("several commands end in /%s (write the whole name: /%s)", name, strings.Join(names, ", /"))
+	return Command{}, fmt.Errorf("several commands end in /%s (write the whole name: /%s)", name,
+		strings.Join(names, ", /"))
 }
 
 // near are up to three names that may be meant by one that nothing has.
