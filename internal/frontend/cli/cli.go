@@ -168,8 +168,8 @@ func New(d Deps) *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usage(err.Error(), "see `"+cmd.CommandPath()+" --help`")
 	})
-	root.AddCommand(a.run(), a.ps(), a.logs(), a.attach(), a.top(), a.result(), a.inspect(), a.wait(), a.stop(), a.promote(),
-		a.send(), a.pause(), a.resume(), a.approvals(), a.configure(),
+	root.AddCommand(a.run(), a.ps(), a.logs(), a.attach(), a.top(), a.result(), a.inspect(), a.wait(), a.stop(),
+		a.promote(), a.send(), a.pause(), a.resume(), a.approvals(), a.configure(),
 		a.sessions(), a.doctor(), a.version(), a.mcp(), a.agentCommand(), a.monitorCommand(), a.agentsCommand(), a.demo(),
 		a.commandsCommand(), a.skillsCommand(),
 		a.permissionsCommand(), a.statsCommand(),

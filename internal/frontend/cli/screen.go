@@ -156,7 +156,8 @@ func (a *app) root(root *cobra.Command) {
 	f := root.Flags()
 	f.StringVar(&c.Model, "model", "", "the model of a new conversation")
 	f.StringVar(&c.Agent, "agent", "", "the type of agent of a new conversation")
-	f.StringVar(&c.Mode, "permission-mode", "", "permission mode of a new conversation: "+strings.Join(permissionModes(), ", "))
+	f.StringVar(&c.Mode, "permission-mode", "",
+		"permission mode of a new conversation: "+strings.Join(permissionModes(), ", "))
 	root.Long = "Drover runs, watches and steers the background work of coding agents.\n" +
 		"\n" +
 		"  drover                      on a terminal, opens a conversation; see docs/terminal.md\n" +

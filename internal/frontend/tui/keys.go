@@ -86,8 +86,10 @@ func Bindings() []Binding {
 		{inChat, []string{"?", "f1"}, "all keys; `?` if nothing is typed", actHelp},
 
 		{Where: inEditor, Keys: []string{"left", "right", "ctrl+f"}, Does: "move a character"},
-		{Where: inEditor, Keys: []string{"alt+b", "alt+f", "ctrl+left", "ctrl+right", "alt+left", "alt+right"}, Does: "move a word"},
-		{Where: inEditor, Keys: []string{"home", "end", "ctrl+a", "ctrl+e"}, Does: "move to the begin or the end of the line"},
+		{Where: inEditor, Keys: []string{"alt+b", "alt+f", "ctrl+left", "ctrl+right", "alt+left", "alt+right"},
+			Does: "move a word"},
+		{Where: inEditor, Keys: []string{"home", "end", "ctrl+a", "ctrl+e"},
+			Does: "move to the begin or the end of the line"},
 		{Where: inEditor, Keys: []string{"backspace", "ctrl+h", "delete"}, Does: "delete a character"},
 		{Where: inEditor, Keys: []string{"ctrl+w", "alt+backspace", "alt+d"}, Does: "delete a word"},
 		{Where: inEditor, Keys: []string{"ctrl+u", "ctrl+k"}, Does: "delete to the begin or the end of the line"},
@@ -105,7 +107,8 @@ func Bindings() []Binding {
 		{Where: inQuestion, Keys: []string{"pgup", "pgdown"}, Does: "see the rest of a long call"},
 		{Where: inQuestion, Keys: []string{"esc"}, Does: "answer later; ctrl+g comes back"},
 
-		{Where: inPanel, Keys: []string{"up", "down", "pgup", "pgdown", "home", "end", "j", "k", "g", "G"}, Does: "choose a task"},
+		{Where: inPanel, Keys: []string{"up", "down", "pgup", "pgdown", "home", "end", "j", "k", "g", "G"},
+			Does: "choose a task"},
 		{Where: inPanel, Keys: []string{"enter", "right"}, Does: "open its conversation, or its output"},
 		{Where: inPanel, Keys: []string{"x"}, Does: "twice: stop it with everything below it, and show the receipt"},
 		{Where: inPanel, Keys: []string{"p"}, Does: "pause it, or let it go on"},
@@ -120,7 +123,8 @@ func Bindings() []Binding {
 		{Where: inZoom, Keys: []string{"ctrl+o", "alt+o"}, Does: "open the last block, or all"},
 		{Where: inZoom, Keys: []string{"esc"}, Does: "back to the tasks"},
 
-		{Where: inLeave, Keys: []string{"up", "down", "enter", "1", "2", "3"}, Does: "leave it running, stop it with a receipt, or stay"},
+		{Where: inLeave, Keys: []string{"up", "down", "enter", "1", "2", "3"},
+			Does: "leave it running, stop it with a receipt, or stay"},
 		{Where: inLeave, Keys: []string{"esc"}, Does: "stay"},
 
 		{Where: inPicker, Keys: []string{"up", "down", "enter"}, Does: "choose a conversation; what is typed searches"},

@@ -298,7 +298,8 @@ func (m *Model) decide(r task.Reply, always string) tea.Cmd {
 		return nil
 	}
 	a.waiting, a.typing = true, false
-	req := control.DecideRequest{ID: a.question.ID, Digest: a.question.Digest, Reply: r, Always: always, Actor: task.ByUser}
+	q := a.question
+	req := control.DecideRequest{ID: q.ID, Digest: q.Digest, Reply: r, Always: always, Actor: task.ByUser}
 	return m.do(func(ctx context.Context, api control.API) tea.Msg {
 		return decided{req.ID, api.Decide(ctx, req)}
 	})

@@ -601,7 +601,8 @@ func (m *Model) zoomHeight() int { return max(1, m.height-5) }
 func (m *Model) zoomFrame() frame {
 	t, z := m.theme, &m.zoom
 	r := z.record
-	head := fmt.Sprintf("%s · %s · %s", printable.Line(transcript.Title(r), 200), r.Status, transcript.Span(r.Duration(m.now)))
+	head := fmt.Sprintf("%s · %s · %s", printable.Line(transcript.Title(r), 200), r.Status,
+		transcript.Span(r.Duration(m.now)))
 	if r.AgentType != "" {
 		head = printable.Line(r.AgentType, 30) + " · " + head
 	}
@@ -621,7 +622,8 @@ func (m *Model) zoomFrame() frame {
 		note = printable.Line(m.notice, 300)
 	}
 	if !m.zoomTakes() {
-		return frame{lines: append(lines, t.Rule.Render(strings.Repeat("─", m.width)), t.Dim.Render(ansi.Truncate(note, m.width, "…")))}
+		return frame{lines: append(lines, t.Rule.Render(strings.Repeat("─", m.width)),
+			t.Dim.Render(ansi.Truncate(note, m.width, "…")))}
 	}
 	text, y, x := z.editor.View(m.editorWidth(), 1, t.Plain)
 	lines = append(lines, t.Rule.Render(strings.Repeat("─", m.width)))
@@ -671,7 +673,11 @@ func (m *Model) pickerFrame() frame {
 	lines := []string{t.Bold.Render(ansi.Truncate(head, m.width, "…")), ""}
 	found := p.found()
 	if len(found) == 0 {
-		lines = append(lines, t.Dim.Render(map[bool]string{true: "reading …", false: cmp.Or(p.err, "no such conversation")}[p.loading]))
+		note := cmp.Or(p.err, "no such conversation")
+		if p.loading {
+			note = "reading …"
+		}
+		lines = append(lines, t.Dim.Render(ansi.Truncate(note, m.width, "…")))
 	}
 	room := m.height - 4
 	from := max(0, min(p.at-room/2, len(found)-room))

@@ -162,16 +162,9 @@ func (s *scanner) next() {
 	case strings.ContainsRune(s.quotes, c):
 		s.take(s.quoted(c), s.theme.String)
 	case unicode.IsDigit(c):
-		n := strings.IndexFunc(s.rest, func(r rune) bool { return !unicode.IsDigit(r) && !unicode.IsLetter(r) && r != '.' && r != '_' })
-		if n < 0 {
-			n = len(s.rest)
-		}
-		s.take(n, s.theme.Number)
+		s.take(s.run(func(r rune) bool { return wordy(r) || r == '.' }), s.theme.Number)
 	case unicode.IsLetter(c) || c == '_':
-		n := strings.IndexFunc(s.rest, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) && r != '_' })
-		if n < 0 {
-			n = len(s.rest)
-		}
+		n := s.run(wordy)
 		word := s.rest[:n]
 		if s.folds {
 			word = strings.ToLower(word)
@@ -186,6 +179,13 @@ func (s *scanner) next() {
 		s.out.WriteString(s.rest[:size])
 		s.rest = s.rest[size:]
 	}
+}
+
+func wordy(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) || r == '_' }
+
+// run is how many bytes from here on hold characters of a sort only.
+func (s *scanner) run(of func(rune) bool) int {
+	return len(s.rest) - len(strings.TrimLeftFunc(s.rest, of))
 }
 
 // quoted is the length of a text in quotes, which ends with its line unless texts may

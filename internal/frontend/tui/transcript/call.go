@@ -137,8 +137,8 @@ func summary(fields map[string]any, input string) string {
 	if fields == nil {
 		return printable.Line(input, 300)
 	}
-	for _, name := range []string{"command", "file_path", "notebook_path", "path", "pattern", "url", "query", "description",
-		"subject", "question", "prompt", "task_id", "name", "skill", "to", "message", "intent"} {
+	for _, name := range []string{"command", "file_path", "notebook_path", "path", "pattern", "url", "query",
+		"description", "subject", "question", "prompt", "task_id", "name", "skill", "to", "message", "intent"} {
 		if text, ok := fields[name].(string); ok && strings.TrimSpace(text) != "" {
 			return printable.Line(text, 300)
 		}
