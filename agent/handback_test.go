@@ -13,13 +13,13 @@ import (
 	"github.com/drover-dev/drover/agent/agenttest"
 )
 
-// purse is a meter with a budget of some calls, which lets the last one pass.
-type purse struct {
+// budgetMeter is a meter with a budget of some calls, which lets the last one pass.
+type budgetMeter struct {
 	meter
 	last int
 }
 
-func (p *purse) ReserveLast(ctx context.Context, model string, maxTokens int) (func(), error) {
+func (p *budgetMeter) ReserveLast(ctx context.Context, model string, maxTokens int) (func(), error) {
 	p.last++
 	most := p.most
 	p.most = 0
@@ -55,7 +55,7 @@ func TestHandBack(t *testing.T) {
 			ran := 0
 			var tools [][]agent.ToolSpec
 			model := agenttest.Steps(c.steps...)
-			m := &purse{meter: meter{t: t, most: c.budget}}
+			m := &budgetMeter{meter: meter{t: t, most: c.budget}}
 			path := filepath.Join(t.TempDir(), "a.jsonl")
 			file, _, err := agent.OpenTranscript(path, agent.Meta{})
 			if err != nil {

@@ -61,14 +61,14 @@ func (s *Session) agents(c Config, model string, env []string) (session.Agents, 
 	var err error
 	// The background session of a project never ends: a budget of all that it ever
 	// spent would be used up one day for good.
-	s.purse, err = usage.Open(
+	s.accounts, err = usage.Open(
 		usage.Config{Table: table, Budget: usage.Budget{USD: set.MaxBudget}, Fresh: c.Role == session.RoleBackground,
 			Path: filepath.Join(s.Place.Dir(), usage.FileName), Note: func(text string) { tell("%s", text) }},
 	)
 	if err != nil {
 		return a, err
 	}
-	a.Purse, a.Budget = s.purse, usage.Budget{
+	a.Accounts, a.Budget = s.accounts, usage.Budget{
 		USD:    set.Agents.BudgetUSD,
 		Tokens: set.Agents.BudgetTokens,
 		Output: set.Agents.BudgetOutput,

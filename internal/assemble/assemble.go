@@ -97,7 +97,7 @@ type Session struct {
 	Keeper *keeper.Link // nil without a keeper
 
 	models *provider.Finder
-	purse  *usage.Purse
+	accounts  *usage.Accounts
 	pool   *mcpclient.Pool // nil: not made yet
 	listen *host.Listener  // nil: isolated
 	stop   context.CancelCauseFunc
@@ -194,7 +194,7 @@ func Open(ctx context.Context, c Config) (_ *Session, err error) {
 // Cost is what the models of the session have cost so far, in US dollars; whole
 // is false if the price of some calls is not known.
 func (s *Session) Cost() (usd float64, whole bool) {
-	t := s.purse.Totals()
+	t := s.accounts.Totals()
 	return t.USD, t.Unpriced == 0
 }
 
@@ -211,8 +211,8 @@ func (s *Session) letGo() error {
 	if s.Session == nil && s.pool != nil {
 		s.pool.Close()
 	}
-	if s.purse != nil {
-		errs = append(errs, s.purse.Close())
+	if s.accounts != nil {
+		errs = append(errs, s.accounts.Close())
 	}
 	s.models.Close()
 	return errors.Join(errs...)

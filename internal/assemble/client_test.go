@@ -89,10 +89,10 @@ func TestBackgroundBudget(t *testing.T) {
 					t.Error(err)
 				}
 			}()
-			if got := s.purse.Totals().USD; got != 1.5 {
+			if got := s.accounts.Totals().USD; got != 1.5 {
 				t.Errorf("counted %v", got)
 			}
-			free, err := s.purse.For(usage.Node{ID: "a1"}).Reserve(t.Context(), "m", 10)
+			free, err := s.accounts.For(usage.Node{ID: "a1"}).Reserve(t.Context(), "m", 10)
 			if (err == nil) != left {
 				t.Errorf("a call: %v", err)
 			}

@@ -19,14 +19,14 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// counted gives a session a purse, and its agents a budget in tokens.
+// counted gives a session a accounts, and its agents a budget in tokens.
 func counted(t *testing.T, tokens int64) func(*Config) {
 	t.Helper()
 	p, err := usage.Open(usage.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return func(c *Config) { c.Agents.Purse, c.Agents.Budget = p, usage.Budget{Tokens: tokens} }
+	return func(c *Config) { c.Agents.Accounts, c.Agents.Budget = p, usage.Budget{Tokens: tokens} }
 }
 
 func intends(what string) modeltest.Answer {
@@ -141,12 +141,12 @@ func TestBudgetOfTree(t *testing.T) {
 		t.Errorf("the start was not refused by the budget: %s", body)
 	}
 	ada := agentOf(r, "ada")
-	err := agents.ProgramError(r.cfg.Agents.Purse.Afford(string(ada.ID)))
+	err := agents.ProgramError(r.cfg.Agents.Accounts.Afford(string(ada.ID)))
 	var limit *subagent.LimitError
 	if !errors.As(err, &limit) || limit.Limit != usage.LimitTokens || !strings.Contains(err.Error(), "the budget of "+string(ada.ID)) {
 		t.Errorf("a start below it: %v", err)
 	}
-	if e := requests.Refusal(r.cfg.Agents.Purse.Afford(string(ada.ID))); e.Code != "unavailable" {
+	if e := requests.Refusal(r.cfg.Agents.Accounts.Afford(string(ada.ID))); e.Code != "unavailable" {
 		t.Errorf("for users: %+v", e)
 	}
 }

@@ -437,7 +437,7 @@ func TestDreamBudget(t *testing.T) {
 		t.Errorf("budget %+v, time limit %d ms", rec.Budget, rec.TimeoutMS)
 	}
 	<-asked
-	if shares := r.cfg.Agents.Purse.Shares(string(rec.ID)); len(shares) != 1 || shares[0].Budget.Tokens != 10_000 {
+	if shares := r.cfg.Agents.Accounts.Shares(string(rec.ID)); len(shares) != 1 || shares[0].Budget.Tokens != 10_000 {
 		t.Errorf("shares %+v", shares)
 	}
 	close(goOn)

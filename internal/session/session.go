@@ -161,8 +161,8 @@ type Agents struct {
 	Notes string // of the project and the user; part of every system prompt
 
 	Hooks  *hook.Set            // nil: none
-	Purse  *usage.Purse         // nil: nothing is counted
-	Budget usage.Budget         // of each agent at the top with all below it; needs Purse
+	Accounts  *usage.Accounts         // nil: nothing is counted
+	Budget usage.Budget         // of each agent at the top with all below it; needs Accounts
 	Skills func() skill.Catalog // as they are now; nil: none
 	Todos  *todo.Store          // nil: no list
 
@@ -339,7 +339,7 @@ func Open(ctx context.Context, cfg Config) (_ *Session, err error) {
 	s.approvals = approvals.New(s.sup, cfg.Agents.KeepRule)
 	s.budgets = budget.New(
 		budget.Config{
-			Purse:   cfg.Agents.Purse,
+			Accounts:   cfg.Agents.Accounts,
 			Top:     cfg.Agents.Budget,
 			TopWall: cfg.Agents.BudgetWall,
 			Tasks:   s.sup,

@@ -398,7 +398,7 @@ func TestReservedBeforeStart(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.Agents.Purse = p
+		c.Agents.Accounts = p
 	})
 	rt := r.asMain()
 	first, err := rt.Agent(r.ctx, tasktools.AgentRequest{Description: "d", Prompt: "p", Type: "greedy", Background: true})
@@ -430,7 +430,7 @@ func TestReservedBeforeStart(t *testing.T) {
 // What a tree has spent, and how often it was started, outlives its host.
 func TestLedgerOverHosts(t *testing.T) {
 	path := filepath.Join(t.TempDir(), usage.FileName)
-	purse := func() *usage.Purse {
+	accounts := func() *usage.Accounts {
 		p, err := usage.Open(usage.Config{Table: prices(t), Path: path})
 		if err != nil {
 			t.Fatal(err)
@@ -444,7 +444,7 @@ func TestLedgerOverHosts(t *testing.T) {
 		}
 		return costing(1000, modeltest.Text("done"))
 	}, func(c *Config) {
-		c.Agents.Purse, c.Agents.Budget, c.Limits.PerRoot = purse(), usage.Budget{Tokens: 6000}, 6
+		c.Agents.Accounts, c.Agents.Budget, c.Limits.PerRoot = accounts(), usage.Budget{Tokens: 6000}, 6
 	})
 	again := func() (tasktools.AgentOutcome, error) {
 		rt := r.asMain()
@@ -458,10 +458,10 @@ func TestLedgerOverHosts(t *testing.T) {
 		if err != nil || out.Text != "done" || out.Task.Resumes != round {
 			t.Fatalf("round %d: %+v, %v", round, out, err)
 		}
-		if got := r.cfg.Agents.Purse.Spent(string(out.Task.ID)).Tokens; got != spent {
+		if got := r.cfg.Agents.Accounts.Spent(string(out.Task.ID)).Tokens; got != spent {
 			t.Fatalf("round %d: the tree has spent %d", round, got)
 		}
-		r.cfg.Agents.Purse = purse()
+		r.cfg.Agents.Accounts = accounts()
 		r.reopen()
 	}
 	if s := r.only("general-purpose").Spent(); s.CostUSD == nil || *s.CostUSD < 0.01 {
@@ -470,7 +470,7 @@ func TestLedgerOverHosts(t *testing.T) {
 	if _, err := again(); err == nil || !strings.Contains(err.Error(), "of 6000 tokens is spent (6000)") {
 		t.Errorf("beyond its budget: %v", err)
 	}
-	r.cfg.Agents.Purse, r.cfg.Agents.Budget.Tokens = purse(), 0
+	r.cfg.Agents.Accounts, r.cfg.Agents.Budget.Tokens = accounts(), 0
 	r.reopen()
 	_, err := again() // the fifth run of the one, with the run of the other
 	if err == nil {

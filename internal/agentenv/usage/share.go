@@ -10,23 +10,23 @@ import (
 // stands against further starts: calls are refused by what is spent alone, so
 // nobody waits for money that may come back.
 type Reserved struct {
-	purse *Purse
+	accounts *Accounts
 	above *node
 	limit amount // that the agent gets, with what it has spent in earlier runs
-	left  amount // guarded by the purse's mu, like node
+	left  amount // guarded by the accounts's mu, like node
 	node  *node  // nil: not given to an agent yet
 }
 
 // Budget is that of the agent: what was wanted, or what is left of it.
 func (r *Reserved) Budget() Budget { return r.limit.budget() }
 
-// SetAside reserves what an agent may use, of all budgets above it or of none. Of
+// Reserve reserves what an agent may use, of all budgets above it or of none. Of
 // the budget of the node it gets what is left; where that is not even its first
 // call, the error is a [*BudgetError]. For an agent without a budget of its own
 // one call is set aside. A node with the ID of an agent that is known is a further
 // run of it, which goes on under its budget. The caller gives the reservation to
 // the agent, or releases it.
-func (p *Purse) SetAside(n Node, model string) (*Reserved, error) {
+func (p *Accounts) Reserve(n Node, model string) (*Reserved, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	above, wants, spent := p.node(n.Parent), n.Budget.amount(), amount{}
@@ -62,7 +62,7 @@ func (p *Purse) SetAside(n Node, model string) (*Reserved, error) {
 		return nil, err
 	}
 	granted := wants.with(room, smaller)
-	r := &Reserved{purse: p, above: above, limit: granted.with(spent, func(own, spent int64) int64 {
+	r := &Reserved{accounts: p, above: above, limit: granted.with(spent, func(own, spent int64) int64 {
 		if own == 0 {
 			return 0
 		}
@@ -80,7 +80,7 @@ func (p *Purse) SetAside(n Node, model string) (*Reserved, error) {
 
 // first is what the first call of an agent will cost at most, as far as anything is
 // known: it reads no more than the one who starts it does.
-func (p *Purse) first(above *node, model string) amount {
+func (p *Accounts) first(above *node, model string) amount {
 	n := &node{}
 	if above.context > 0 {
 		n.context = min(above.context, firstContext)
@@ -90,24 +90,24 @@ func (p *Purse) first(above *node, model string) amount {
 
 // Give puts the reservation on an agent, whose ID is known now.
 func (r *Reserved) Give(n Node) {
-	r.purse.mu.Lock()
-	defer r.purse.mu.Unlock()
+	r.accounts.mu.Lock()
+	defer r.accounts.mu.Unlock()
 	if r.node != nil || !r.drop() {
 		return
 	}
-	r.node = r.purse.enter(n)
+	r.node = r.accounts.enter(n)
 	r.node.limit = r.limit
 	r.node.shares = append(r.node.shares, r)
 }
 
 // Release gives the reservation back. A second call does nothing.
 func (r *Reserved) Release() {
-	r.purse.mu.Lock()
-	defer r.purse.mu.Unlock()
+	r.accounts.mu.Lock()
+	defer r.accounts.mu.Unlock()
 	r.drop()
 }
 
-// drop takes the reservation from where it stands. The caller holds the purse's mu.
+// drop takes the reservation from where it stands. The caller holds the accounts's mu.
 func (r *Reserved) drop() bool {
 	at := r.above
 	if r.node != nil {
@@ -120,7 +120,7 @@ func (r *Reserved) drop() bool {
 
 // Ended says that the run of an agent has ended: what was set aside for it and not
 // spent is free for others.
-func (p *Purse) Ended(id string) {
+func (p *Accounts) Ended(id string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if n := p.nodes[id]; n != nil {
@@ -131,7 +131,7 @@ func (p *Purse) Ended(id string) {
 // Restore takes in an agent of an earlier host with all that it spent then, the
 // calls that the file holds and bytes of output. Parents come before their
 // children. One that is known already stays as it is.
-func (p *Purse) Restore(n Node, output int64) {
+func (p *Accounts) Restore(n Node, output int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.nodes[n.ID] != nil {
@@ -145,14 +145,14 @@ func (p *Purse) Restore(n Node, output int64) {
 }
 
 // Knows reports whether an agent has spent, may, or did.
-func (p *Purse) Knows(id string) bool {
+func (p *Accounts) Knows(id string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.nodes[id] != nil
 }
 
 // Printed counts output below an agent; an empty ID is the session's.
-func (p *Purse) Printed(id string, bytes int64) {
+func (p *Accounts) Printed(id string, bytes int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.node(id).spend(amount{bytes: bytes})
@@ -160,7 +160,7 @@ func (p *Purse) Printed(id string, bytes int64) {
 
 // Room is how much output there may still be below an agent; ok is false where
 // nothing limits it.
-func (p *Purse) Room(id string) (bytes int64, ok bool) {
+func (p *Accounts) Room(id string) (bytes int64, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	bytes = math.MaxInt64
@@ -173,7 +173,7 @@ func (p *Purse) Room(id string) (bytes int64, ok bool) {
 }
 
 // Of is what an agent has used itself, without those below it, in all its runs.
-func (p *Purse) Of(id string) Sum {
+func (p *Accounts) Of(id string) Sum {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if s := p.ledger.rows[ByAgentID][label(id)]; s != nil {
@@ -183,7 +183,7 @@ func (p *Purse) Of(id string) Sum {
 }
 
 // spend counts for a node and all above it, and takes it from what is set aside.
-// The caller holds the purse's mu.
+// The caller holds the accounts's mu.
 func (n *node) spend(a amount) {
 	for ; n != nil; n = n.parent {
 		n.spent.add(a)

@@ -16,9 +16,9 @@ import (
 )
 
 // start is a start that succeeds.
-func start(t *testing.T, p *Purse, n Node) agent.Meter {
+func start(t *testing.T, p *Accounts, n Node) agent.Meter {
 	t.Helper()
-	r, err := p.SetAside(Node{Parent: n.Parent, Budget: n.Budget}, dear)
+	r, err := p.Reserve(Node{Parent: n.Parent, Budget: n.Budget}, dear)
 	if err != nil {
 		t.Fatalf("start of %s: %v", n.ID, err)
 	}
@@ -39,7 +39,7 @@ func TestSetAside(t *testing.T) {
 	if got := p.nodes["a3"].limit.budget().USD; got != 3 {
 		t.Errorf("it may spend $%v; $3 were left", got)
 	}
-	_, err := p.SetAside(Node{Parent: "a1"}, dear)
+	_, err := p.Reserve(Node{Parent: "a1"}, dear)
 	var full *BudgetError
 	if !errors.As(err, &full) || full.Agent != "a1" {
 		t.Fatalf("a start beyond what is left: %v", err)
@@ -63,7 +63,7 @@ func TestSetAside(t *testing.T) {
 	if room, _ := p.nodes["a1"].room(); room.nanos != 4e9 {
 		t.Errorf("%d is free after the end", room.nanos)
 	}
-	back, err := p.SetAside(Node{Parent: "a1", Budget: Budget{USD: 4}}, dear)
+	back, err := p.Reserve(Node{Parent: "a1", Budget: Budget{USD: 4}}, dear)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func TestSetAsideAgain(t *testing.T) {
 		}
 	}
 	p.Ended("a2")
-	r, err := p.SetAside(own, dear)
+	r, err := p.Reserve(own, dear)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,11 +98,11 @@ func TestSetAsideAgain(t *testing.T) {
 	}
 	p.Ended("a2")
 	own.Budget.USD = 2
-	if _, err := p.SetAside(own, dear); err == nil || !strings.Contains(err.Error(), "of a2 of $2.00 is spent") {
+	if _, err := p.Reserve(own, dear); err == nil || !strings.Contains(err.Error(), "of a2 of $2.00 is spent") {
 		t.Errorf("beyond its budget: %v", err)
 	}
 	own.Budget.USD = 9 // the user gives it more
-	if _, err := p.SetAside(own, dear); err != nil {
+	if _, err := p.Reserve(own, dear); err != nil {
 		t.Error(err)
 	}
 }
@@ -163,7 +163,7 @@ func TestOutput(t *testing.T) {
 	if want := "the budget of a1 of 100 bytes of output is spent (100)"; err == nil || err.Error() != want {
 		t.Errorf("err = %v", err)
 	}
-	if _, err := p.SetAside(Node{Parent: "a2"}, dear); err == nil {
+	if _, err := p.Reserve(Node{Parent: "a2"}, dear); err == nil {
 		t.Error("an agent was started")
 	}
 	if _, ok := p.Room("a3"); ok {
@@ -207,7 +207,7 @@ func TestAnyTree(t *testing.T) {
 				} else {
 					above = nil
 				}
-				r, err := p.SetAside(Node{Parent: n.Parent, Budget: n.Budget}, dear)
+				r, err := p.Reserve(Node{Parent: n.Parent, Budget: n.Budget}, dear)
 				if err != nil {
 					return
 				}
@@ -298,7 +298,7 @@ func TestNoDoublePromise(t *testing.T) {
 			if i > 0 {
 				n.Parent = fmt.Sprint("a", rapid.IntRange(-1, i-1).Draw(t, "parent")) // some stand at the top
 			}
-			r, err := p.SetAside(n, dear)
+			r, err := p.Reserve(n, dear)
 			if err != nil {
 				p.For(n) // its ID is taken
 				continue

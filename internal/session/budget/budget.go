@@ -32,8 +32,8 @@ type Tasks interface {
 
 // Config is what budgets are made of.
 type Config struct {
-	Purse   *usage.Purse  // nil: nothing is counted
-	Top     usage.Budget  // of each agent at the top with all below it; needs Purse
+	Accounts   *usage.Accounts  // nil: nothing is counted
+	Top     usage.Budget  // of each agent at the top with all below it; needs Accounts
 	TopWall time.Duration // how long each agent at the top may work; 0: any time
 	Tasks   Tasks
 	Place   home.Session
@@ -95,13 +95,13 @@ func (b *Budgets) Reserve(spec *task.Spec, a Agent) (Reservation, error) {
 		) * time.Millisecond
 		spec.Budget.WallMS = spec.Timeout.Milliseconds()
 	}
-	p := b.cfg.Purse
+	p := b.cfg.Accounts
 	if p == nil {
 		return Reservation{}, nil
 	}
 	node := usage.Node{ID: string(a.ID), Type: a.Def.Name, Parent: string(b.spender(a.Asker)), HandBack: true,
 		Budget: usage.Budget{USD: spec.Budget.USD, Tokens: spec.Budget.Tokens, Output: spec.Budget.OutputBytes}}
-	share, err := p.SetAside(node, a.Model)
+	share, err := p.Reserve(node, a.Model)
 	if err != nil {
 		return Reservation{}, err
 	}
@@ -148,7 +148,7 @@ func (b *Budgets) timeLeft(above task.ID, limit int64) int64 {
 // spender is the agent whose budget a task spends: itself, or the nearest above it that
 // has one.
 func (b *Budgets) spender(id task.ID) task.ID {
-	for id != "" && !b.cfg.Purse.Knows(string(id)) {
+	for id != "" && !b.cfg.Accounts.Knows(string(id)) {
 		r, _ := b.cfg.Tasks.Get(id)
 		id = r.Parent
 	}
@@ -157,7 +157,7 @@ func (b *Budgets) spender(id task.ID) task.ID {
 
 // Restore takes in what trees have spent under earlier hosts.
 func (b *Budgets) Restore(states []journal.State, ended iter.Seq[supervise.Ended]) {
-	p := b.cfg.Purse
+	p := b.cfg.Accounts
 	if p == nil {
 		return
 	}
@@ -197,7 +197,7 @@ func (b *Budgets) Restore(states []journal.State, ended iter.Seq[supervise.Ended
 // has the end of that budget as its limit, wherever the others are by then.
 type metered struct {
 	supervise.OutputFile
-	purse *usage.Purse
+	accounts *usage.Accounts
 	node  string
 
 	mu   sync.Mutex
@@ -206,7 +206,7 @@ type metered struct {
 
 // Output counts the output of a task, if there is a budget for it.
 func (b *Budgets) Output(r task.Record, f supervise.OutputFile) supervise.OutputFile {
-	p := b.cfg.Purse
+	p := b.cfg.Accounts
 	if p == nil {
 		return f
 	}
@@ -214,7 +214,7 @@ func (b *Budgets) Output(r task.Record, f supervise.OutputFile) supervise.Output
 	if _, bound := p.Room(node); !bound {
 		return f
 	}
-	return &metered{OutputFile: f, purse: p, node: node, seen: f.Size()}
+	return &metered{OutputFile: f, accounts: p, node: node, seen: f.Size()}
 }
 
 // Size counts what has come since it was last asked for.
@@ -223,7 +223,7 @@ func (m *metered) Size() int64 {
 	defer m.mu.Unlock()
 	size := m.OutputFile.Size()
 	if size > m.seen {
-		m.purse.Printed(m.node, size-m.seen)
+		m.accounts.Printed(m.node, size-m.seen)
 		m.seen = size
 	}
 	return size
@@ -239,7 +239,7 @@ func (m *metered) Write(p []byte) (int, error) {
 // be none.
 func (m *metered) Limit() int64 {
 	size := m.Size()
-	if room, ok := m.purse.Room(m.node); ok {
+	if room, ok := m.accounts.Room(m.node); ok {
 		return max(1, min(m.OutputFile.Limit(), size+room))
 	}
 	return m.OutputFile.Limit()
@@ -252,15 +252,15 @@ func (m *metered) Close() error {
 
 // Ended says that an agent has ended, before its end can be seen. It does not block.
 func (b *Budgets) Ended(id task.ID) {
-	if b.cfg.Purse != nil {
-		b.cfg.Purse.Ended(string(id))
+	if b.cfg.Accounts != nil {
+		b.cfg.Accounts.Ended(string(id))
 	}
 }
 
 // Cost is what an agent has cost since this call; known is false if the price of some of
 // it is not. It is nil where nothing is counted.
 func (b *Budgets) Cost(id task.ID) func() (usd float64, known bool) {
-	p := b.cfg.Purse
+	p := b.cfg.Accounts
 	if p == nil {
 		return nil
 	}
@@ -275,10 +275,10 @@ func (b *Budgets) Cost(id task.ID) func() (usd float64, known bool) {
 // where nothing is counted. handBack says that it may answer once more when it has spent
 // everything.
 func (b *Budgets) Meter(id, parent task.ID, agentType string, handBack bool) agent.Meter {
-	if b.cfg.Purse == nil {
+	if b.cfg.Accounts == nil {
 		return nil
 	}
-	return b.cfg.Purse.For(
+	return b.cfg.Accounts.For(
 		usage.Node{ID: string(id), Type: agentType, Parent: string(b.spender(parent)), HandBack: handBack},
 	)
 }

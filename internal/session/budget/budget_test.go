@@ -22,7 +22,7 @@ func TestRelease(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := New(Config{Purse: p, Tasks: supervisor{}})
+	b := New(Config{Accounts: p, Tasks: supervisor{}})
 	greedy := Agent{Depth: 1, Def: subagent.Definition{Name: "greedy", Budget: task.Budget{Tokens: 90_000}}}
 	var spec task.Spec
 	first, err := b.Reserve(&spec, greedy)

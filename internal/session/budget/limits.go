@@ -52,7 +52,7 @@ func (l *Limits) Due() []environment.Item {
 			},
 		)
 	}
-	if p := l.budgets.cfg.Purse; p != nil {
+	if p := l.budgets.cfg.Accounts; p != nil {
 		for _, share := range p.Shares(string(l.id)) {
 			due = append(due, l.spent(share)...)
 		}

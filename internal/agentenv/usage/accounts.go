@@ -32,7 +32,7 @@ type Budget struct {
 	Output int64 // bytes in output files
 }
 
-// Config is what a [Purse] is made of. The zero Config counts in memory, by the
+// Config is what a [Accounts] is made of. The zero Config counts in memory, by the
 // zero Table.
 type Config struct {
 	Table  Table
@@ -139,9 +139,9 @@ func Dollars(usd float64) string {
 	return fmt.Sprintf("$%.2f", usd)
 }
 
-// Purse holds the money of one session. Its methods may be called by several
+// Accounts holds the money of one session. Its methods may be called by several
 // goroutines.
-type Purse struct {
+type Accounts struct {
 	table Table
 	note  func(string)
 	now   func() time.Time
@@ -158,7 +158,7 @@ type Purse struct {
 	changed chan struct{} // closed when a call has ended, and made anew
 }
 
-// node is one that spends; guarded by the purse's mu.
+// node is one that spends; guarded by the accounts's mu.
 type node struct {
 	Node
 	parent   *node // nil: the session
@@ -204,8 +204,8 @@ func nanos(usd float64) int64 {
 	return int64(math.Ceil(min(usd, 1e9) * 1e9))
 }
 
-// Open makes a purse, and counts what its file holds. The caller closes it.
-func Open(cfg Config) (*Purse, error) {
+// Open makes a accounts, and counts what its file holds. The caller closes it.
+func Open(cfg Config) (*Accounts, error) {
 	if !cfg.Budget.possible() {
 		return nil, fmt.Errorf(
 			"a budget of %v dollars and %d tokens cannot be (give amounts above 0)",
@@ -213,7 +213,7 @@ func Open(cfg Config) (*Purse, error) {
 			cfg.Budget.Tokens,
 		)
 	}
-	p := &Purse{table: cfg.Table, note: cfg.Note, now: cfg.Now,
+	p := &Accounts{table: cfg.Table, note: cfg.Note, now: cfg.Now,
 		root:  &node{limit: cfg.Budget.amount()},
 		nodes: map[string]*node{}, longest: map[string]int64{}, noted: map[string]bool{}, before: map[string]amount{},
 		ledger: NewLedger(ByAgentID, ByModel, ByDay), changed: make(chan struct{})}
@@ -240,7 +240,7 @@ func Open(cfg Config) (*Purse, error) {
 	return p, nil
 }
 
-func (p *Purse) counted(c Call) amount {
+func (p *Accounts) counted(c Call) amount {
 	a := amount{tokens: held(c.Usage) + c.OutputTokens}
 	if c.USD != nil {
 		a.nanos = nanos(*c.USD)
@@ -249,7 +249,7 @@ func (p *Purse) counted(c Call) amount {
 }
 
 // Close writes what could not be written before, and closes the file.
-func (p *Purse) Close() error {
+func (p *Accounts) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.file == nil {
@@ -262,16 +262,16 @@ func (p *Purse) Close() error {
 
 // For gives an agent its meter. A node that is known already, as of an agent
 // that runs again or was reserved for, goes on counting, under the budget that it has.
-func (p *Purse) For(n Node) agent.Meter {
+func (p *Accounts) For(n Node) agent.Meter {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	known := p.enter(n)
 	known.Type, known.HandBack = n.Type, n.HandBack
-	return &meter{purse: p, node: known}
+	return &meter{accounts: p, node: known}
 }
 
 // enter is the node of an agent, which is made if it is new. The caller holds mu.
-func (p *Purse) enter(n Node) *node {
+func (p *Accounts) enter(n Node) *node {
 	known := p.nodes[n.ID]
 	if known != nil {
 		return known
@@ -283,22 +283,22 @@ func (p *Purse) enter(n Node) *node {
 }
 
 // Totals is what the session has used, earlier hosts included.
-func (p *Purse) Totals() Sum {
+func (p *Accounts) Totals() Sum {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.ledger.Total()
 }
 
 // Rows are the totals by agent (ByAgentID), model or day.
-func (p *Purse) Rows(b By) []Sum {
+func (p *Accounts) Rows(b By) []Sum {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.ledger.Rows(b)
 }
 
-// Spent is what a node and all below it have used since the purse was opened;
+// Spent is what a node and all below it have used since the accounts was opened;
 // with an empty ID, what counts against the budget of the session.
-func (p *Purse) Spent(id string) Budget {
+func (p *Accounts) Spent(id string) Budget {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	n := p.root
@@ -313,7 +313,7 @@ func (p *Purse) Spent(id string) Budget {
 
 // Afford is a [*BudgetError] if an agent could make no call because a budget above
 // it is spent, or its own; one that is not known has that of the session only.
-func (p *Purse) Afford(id string) error {
+func (p *Accounts) Afford(id string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for n := p.node(id); n != nil; n = n.parent {
@@ -332,7 +332,7 @@ type Share struct {
 
 // Shares are the budgets that an agent spends of: its own, those above it, and
 // that of the session.
-func (p *Purse) Shares(id string) []Share {
+func (p *Accounts) Shares(id string) []Share {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var all []Share
@@ -345,19 +345,19 @@ func (p *Purse) Shares(id string) []Share {
 }
 
 // node is the one with an ID, else the session's. The caller holds mu.
-func (p *Purse) node(id string) *node {
+func (p *Accounts) node(id string) *node {
 	if n := p.nodes[id]; n != nil {
 		return n
 	}
 	return p.root
 }
 
-// meter is the purse in the hands of one agent.
+// meter is the accounts in the hands of one agent.
 type meter struct {
-	purse *Purse
+	accounts *Accounts
 	node  *node
 
-	open []*reservation // calls under way; guarded by the purse's mu
+	open []*reservation // calls under way; guarded by the accounts's mu
 }
 
 // reservation is what a call may cost, before it is known.
@@ -388,7 +388,7 @@ func (m *meter) Reserve(ctx context.Context, model string, maxTokens int) (func(
 // still have fitted, it is overshot by that one call.
 func (m *meter) ReserveLast(ctx context.Context, model string, maxTokens int) (func(), error) {
 	return m.reserve(ctx, model, maxTokens, func(model string, maxTokens int) (*reservation, <-chan struct{}, error) {
-		p := m.purse
+		p := m.accounts
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if err := p.write(); err != nil {
@@ -422,7 +422,7 @@ func (m *meter) reserve(
 
 // try reserves, or gives the channel that closes when it is worth another try.
 func (m *meter) try(model string, maxTokens int) (*reservation, <-chan struct{}, error) {
-	p := m.purse
+	p := m.accounts
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err := p.write(); err != nil {
@@ -446,7 +446,7 @@ func (m *meter) try(model string, maxTokens int) (*reservation, <-chan struct{},
 	return m.take(r), nil, nil
 }
 
-// take holds what a call may cost. The caller holds the purse's mu.
+// take holds what a call may cost. The caller holds the accounts's mu.
 func (m *meter) take(r *reservation) *reservation {
 	for n := m.node; n != nil; n = n.parent {
 		n.flying++
@@ -458,7 +458,7 @@ func (m *meter) take(r *reservation) *reservation {
 
 // expect is what a call will likely cost: it reads what the latest did, and
 // writes as much as the longest answer of the model so far.
-func (p *Purse) expect(n *node, model string, maxTokens int) *reservation {
+func (p *Accounts) expect(n *node, model string, maxTokens int) *reservation {
 	likely, worst := agent.Usage{
 		InputTokens:  n.context,
 		OutputTokens: p.longest[model],
@@ -513,7 +513,7 @@ func (n *node) tight(more amount) bool {
 // free ends a reservation and wakes who waits. Until then what was spent counts
 // twice, which refuses nobody.
 func (m *meter) free(r *reservation) {
-	p := m.purse
+	p := m.accounts
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	m.open = slices.DeleteFunc(m.open, func(o *reservation) bool { return o == r })
@@ -528,7 +528,7 @@ func (m *meter) free(r *reservation) {
 // Spent counts a call. Figures that are missing or cannot be true are not
 // believed: then the most that the call may have cost is counted.
 func (m *meter) Spent(model string, u agent.Usage) {
-	p := m.purse
+	p := m.accounts
 	p.mu.Lock()
 	c, ask := m.count(model, u)
 	if p.file != nil && p.trouble == nil {
@@ -548,7 +548,7 @@ func (m *meter) Spent(model string, u agent.Usage) {
 
 // count books a call; ask says that the user must hear of a missing price.
 func (m *meter) count(model string, u agent.Usage) (c Call, ask bool) {
-	p := m.purse
+	p := m.accounts
 	r := p.expect(m.node, model, 0) // of a call that nothing was reserved for
 	if i := slices.IndexFunc(m.open, func(o *reservation) bool { return !o.told }); i >= 0 {
 		r = m.open[i]
@@ -580,7 +580,7 @@ func (m *meter) count(model string, u agent.Usage) (c Call, ask bool) {
 }
 
 // write brings to the disk what is owed to it. The caller holds mu.
-func (p *Purse) write() error {
+func (p *Accounts) write() error {
 	if p.file == nil {
 		return nil
 	}

@@ -22,7 +22,7 @@ import (
 // dear costs a dollar for a thousand tokens written, and nothing else.
 const dear = "dear"
 
-func open1(t testing.TB, cfg Config) *Purse {
+func open1(t testing.TB, cfg Config) *Accounts {
 	t.Helper()
 	if cfg.Table.built == nil {
 		cfg.Table, _ = NewTable(map[string]Price{dear: {Output: 1000}}, nil)
@@ -496,7 +496,7 @@ func TestAnyOrder(t *testing.T) {
 			},
 			"": func(t *rapid.T) {
 				if p.root.flying != len(air) || math.Abs(p.Spent("").USD-all) > 1e-6 {
-					t.Fatalf("%d calls under way; the purse has %+v", len(air), p.root)
+					t.Fatalf("%d calls under way; the accounts has %+v", len(air), p.root)
 				}
 			},
 		})
@@ -522,7 +522,7 @@ func TestLoopEnds(t *testing.T) {
 	res, err := l.Turn(t.Context(), agent.TextBlock("go"))
 	var limit *agent.LimitError
 	if !errors.As(err, &limit) || res.Reason != LimitUSD || res.Turns != 1 || p.Totals().Calls != 1 {
-		t.Errorf("the turn ended with %+v, %v; the purse has %+v", res, err, p.Totals())
+		t.Errorf("the turn ended with %+v, %v; the accounts has %+v", res, err, p.Totals())
 	}
 }
 
