@@ -10,7 +10,7 @@ import (
 	"github.com/drover-dev/drover"
 )
 
-// A file of steps. One fails, is mended, and the workflow goes on behind the other.
+// A file of steps. One fails, is fixed, and the workflow goes on behind the other.
 func ExampleRuntime_Workflow() {
 	ctx := context.Background()
 	dir, err := os.MkdirTemp("", "example")

@@ -125,7 +125,7 @@ func (t *turn) shrink(ctx context.Context, cause error) error {
 	return t.tooLarge(ctx, t.compact(ctx, byOverflow, ""))
 }
 
-// tooLarge is why a turn ends if an overflow was not mended.
+// tooLarge is why a turn ends if an overflow was not fixed.
 func (t *turn) tooLarge(ctx context.Context, err error) error {
 	if soft := (*uncompactedError)(nil); ctx.Err() == nil && errors.As(err, &soft) {
 		return fmt.Errorf("the conversation does not fit the window of the model: %w", err)

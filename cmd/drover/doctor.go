@@ -43,14 +43,14 @@ func (b *backend) disk() cli.Finding {
 	}
 	f.Detail = fmt.Sprintf("%d MB are free for sessions", room.Bytes/1_000_000)
 	set, _, err := settings.Load(settings.Find(home.Lookup(b.env), b.cwd, ""))
-	least, mend := set.Tasks.MinFreeBytes, "free some space, see `drover sessions rm --old`"
+	least, fix := set.Tasks.MinFreeBytes, "free some space, see `drover sessions rm --old`"
 	switch {
 	case err != nil:
 	case room.Bytes < least:
 		f.Level, f.Detail, f.Fix = cli.Warn, f.Detail+fmt.Sprintf(", fewer than tasks.minFreeBytes, %d bytes: nothing starts",
-			least), mend
+			least), fix
 	case least > 0 && room.NoFiles():
-		f.Level, f.Detail, f.Fix = cli.Warn, f.Detail+", but no more files: nothing starts", mend
+		f.Level, f.Detail, f.Fix = cli.Warn, f.Detail+", but no more files: nothing starts", fix
 	}
 	return f
 }

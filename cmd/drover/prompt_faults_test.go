@@ -23,11 +23,11 @@ const faultsAtOnce = 12
 func TestFaults(t *testing.T) {
 	bin := build(t)
 	table := modeltest.Faults(modeltest.Messages, halfAnswer("x"))
-	var mended, fatal []modeltest.Fault
+	var fixed, fatal []modeltest.Fault
 	for _, f := range table {
 		switch {
 		case f.Again:
-			mended = append(mended, f)
+			fixed = append(fixed, f)
 		case f.Kind != "":
 			fatal = append(fatal, f)
 		}
@@ -35,9 +35,9 @@ func TestFaults(t *testing.T) {
 	if len(table) < 40 {
 		t.Errorf("%d faults", len(table))
 	}
-	slices.SortFunc(mended, func(a, b modeltest.Fault) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(fixed, func(a, b modeltest.Fault) int { return strings.Compare(a.Name, b.Name) })
 	n := 0
-	for part := range slices.Chunk(mended, faultsAtOnce) {
+	for part := range slices.Chunk(fixed, faultsAtOnce) {
 		n++
 		for mode, run := range map[string]func(*testing.T, *place, []modeltest.Fault){"text": faultsInText, "stream": faultsInStream, "agent": faultsBesideAgent} {
 			t.Run(fmt.Sprintf("%s-%d", mode, n), func(t *testing.T) {

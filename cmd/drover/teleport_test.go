@@ -29,7 +29,7 @@ func TestTeleport(t *testing.T) {
 	talk := func(t *testing.T, p *place) (session string) {
 		p.env = append(p.env, "OTHER_API_KEY="+key, "EDITOR=ed")
 		p.file(".claude/agents/finder.md", "---\nname: finder\ndescription: Finds.\n---\nFind.\n")
-		p.model(map[string][]step{"main": {calls("TaskCreate", map[string]any{"subject": "mend the roof", "description": "of the house"}),
+		p.model(map[string][]step{"main": {calls("TaskCreate", map[string]any{"subject": "fix the roof", "description": "of the house"}),
 			calls("Agent", asks("finder", "look", "run_in_background", true)), says("the answer was " + key), says("the finder has found it")},
 			"finder": {says("found behind the shed")}})
 		r := p.run("-p", "remember the word walrus", "--output-format=json")
@@ -77,7 +77,7 @@ func TestTeleport(t *testing.T) {
 			if tasks := there.tasks("-a"); len(tasks) != 1 || there.good("result", tasks[0]["task_id"].(string)).stdout() != "found behind the shed" {
 				t.Errorf("tasks %v", tasks)
 			}
-			if got := there.good("todo", "list", "--list", id).stdout(); !strings.Contains(got, "mend the roof") {
+			if got := there.good("todo", "list", "--list", id).stdout(); !strings.Contains(got, "fix the roof") {
 				t.Errorf("to-dos %s", got)
 			}
 		},

@@ -96,12 +96,12 @@ type Session struct {
 	Place  home.Session
 	Keeper *keeper.Link // nil without a keeper
 
-	models *provider.Finder
-	accounts  *usage.Accounts
-	pool   *mcpclient.Pool // nil: not made yet
-	listen *host.Listener  // nil: isolated
-	stop   context.CancelCauseFunc
-	served sync.WaitGroup // the server; Close waits for it
+	models   *provider.Finder
+	accounts *usage.Accounts
+	pool     *mcpclient.Pool // nil: not made yet
+	listen   *host.Listener  // nil: isolated
+	stop     context.CancelCauseFunc
+	served   sync.WaitGroup // the server; Close waits for it
 
 	fetches sync.WaitGroup     // asks for agents of a server; letGo waits for it
 	unfetch context.CancelFunc // nil: nothing is asked

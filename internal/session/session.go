@@ -160,11 +160,11 @@ type Agents struct {
 
 	Notes string // of the project and the user; part of every system prompt
 
-	Hooks  *hook.Set            // nil: none
-	Accounts  *usage.Accounts         // nil: nothing is counted
-	Budget usage.Budget         // of each agent at the top with all below it; needs Accounts
-	Skills func() skill.Catalog // as they are now; nil: none
-	Todos  *todo.Store          // nil: no list
+	Hooks    *hook.Set            // nil: none
+	Accounts *usage.Accounts      // nil: nothing is counted
+	Budget   usage.Budget         // of each agent at the top with all below it; needs Accounts
+	Skills   func() skill.Catalog // as they are now; nil: none
+	Todos    *todo.Store          // nil: no list
 
 	Commands func() command.Catalog // as they are now; nil: those of the program
 
@@ -275,7 +275,7 @@ func Open(ctx context.Context, cfg Config) (_ *Session, err error) {
 		if err != nil {
 			s.end()
 			s.unlock()
-			err = archive.Mend(cfg.Place, err)
+			err = archive.Explain(cfg.Place, err)
 		}
 	}()
 	_ = failpoint.Hit("session/locked")
@@ -339,11 +339,11 @@ func Open(ctx context.Context, cfg Config) (_ *Session, err error) {
 	s.approvals = approvals.New(s.sup, cfg.Agents.KeepRule)
 	s.budgets = budget.New(
 		budget.Config{
-			Accounts:   cfg.Agents.Accounts,
-			Top:     cfg.Agents.Budget,
-			TopWall: cfg.Agents.BudgetWall,
-			Tasks:   s.sup,
-			Place:   cfg.Place,
+			Accounts: cfg.Agents.Accounts,
+			Top:      cfg.Agents.Budget,
+			TopWall:  cfg.Agents.BudgetWall,
+			Tasks:    s.sup,
+			Place:    cfg.Place,
 		},
 	)
 	s.dreams = s.newDreams()

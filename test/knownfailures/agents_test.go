@@ -33,7 +33,7 @@ func ofAgents() []failure {
 			try: "an agent is paused while its command runs, and resumed", run: pause},
 		{row: 14, name: "false", pain: "failures are shown as completed", promise: "the status comes from the loop, never from text",
 			try: "agents that claim success and then lose their provider, say nothing, or run into their last turn", run: falseEnds},
-		{row: 15, name: "resume", pain: "resume fails on big transcripts, IDs are lost", promise: "torn lines are mended, IDs stay",
+		{row: 15, name: "resume", pain: "resume fails on big transcripts, IDs are lost", promise: "torn lines are fixed, IDs stay",
 			try: "20,000 messages, the last line torn; then an agent of before is resumed by its ID", run: bigResume},
 		{row: 16, name: "compaction", pain: "compaction loses the handles of running tasks", promise: "live tasks are put back",
 			try: "a conversation is summed up while a command runs", run: compaction},

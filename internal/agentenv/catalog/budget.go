@@ -17,10 +17,10 @@ func (r *reader) budget() (b task.Budget) {
 	if !ok || f.Value == nil {
 		return b
 	}
-	const mend = "write it as in {usd: 1.5, tokens: 200000, wall: 30m, output: 10000000}"
+	const fix = "write it as in {usd: 1.5, tokens: 200000, wall: 30m, output: 10000000}"
 	parts, object := f.Value.(map[string]any)
 	if !object {
-		r.say(Error, "budget", "budget is no object, so nobody knows what the agent may spend", mend)
+		r.say(Error, "budget", "budget is no object, so nobody knows what the agent may spend", fix)
 		return b
 	}
 	for _, key := range slices.Sorted(maps.Keys(parts)) {
@@ -43,7 +43,7 @@ func (r *reader) budget() (b task.Budget) {
 				Error,
 				"budget",
 				fmt.Sprintf("budget has %.40q: %.40q, so nobody knows what the agent may spend", key, text),
-				mend,
+				fix,
 			)
 		}
 	}

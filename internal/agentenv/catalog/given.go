@@ -95,9 +95,9 @@ func closed(d *json.Decoder) error {
 // agent reads one definition.
 func agent(from, name string, body json.RawMessage) (Entry, []Problem, bool) {
 	r := &reader{file: from, dialect: Claude, given: true}
-	fail := func(what, mend string) (Entry, []Problem, bool) {
+	fail := func(what, fix string) (Entry, []Problem, bool) {
 		return Entry{}, []Problem{
-			{File: from, Severity: Error, What: fmt.Sprintf("agent %.120q: %s", name, what), Fix: mend},
+			{File: from, Severity: Error, What: fmt.Sprintf("agent %.120q: %s", name, what), Fix: fix},
 		}, false
 	}
 	if len(body) > maxText {

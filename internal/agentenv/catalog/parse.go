@@ -112,8 +112,8 @@ type reader struct {
 	broken   bool
 }
 
-func (r *reader) say(s Severity, key, what, mend string) {
-	p := Problem{File: r.file, Severity: s, What: what, Fix: mend}
+func (r *reader) say(s Severity, key, what, fix string) {
+	p := Problem{File: r.file, Severity: s, What: what, Fix: fix}
 	if i := slices.IndexFunc(r.fields, func(f field) bool { return f.Name == key }); i >= 0 {
 		p.Line = r.fields[i].Line
 	}
@@ -252,9 +252,9 @@ func (r *reader) text(key string) string {
 }
 
 // once says the same of a key one time only.
-func (r *reader) once(s Severity, key, what, mend string) {
+func (r *reader) once(s Severity, key, what, fix string) {
 	if !slices.ContainsFunc(r.problems, func(p Problem) bool { return p.What == what }) {
-		r.say(s, key, what, mend)
+		r.say(s, key, what, fix)
 	}
 }
 

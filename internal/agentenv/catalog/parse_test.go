@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// says are problems without their file and their mend.
+// says are problems without their file and their fix.
 func says(problems []Problem) []string {
 	var out []string
 	for _, p := range problems {

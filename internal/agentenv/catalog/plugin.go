@@ -25,8 +25,8 @@ const manifest = ".claude-plugin/plugin.json"
 // the name of one before it, is left out with a problem. They are the user's own:
 // nothing here may come from a project.
 func Plugins(env func(string) string, named []string) (dirs []string, told []Problem) {
-	say := func(path, what, mend string) {
-		told = append(told, Problem{File: path, Severity: Error, What: what, Fix: mend})
+	say := func(path, what, fix string) {
+		told = append(told, Problem{File: path, Severity: Error, What: what, Fix: fix})
 	}
 	all := installed(env, say)
 	for _, dir := range named {
@@ -57,7 +57,7 @@ func Plugins(env func(string) string, named []string) (dirs []string, told []Pro
 }
 
 // installed are the folders in the plugins folder of the user's configuration.
-func installed(env func(string) string, say func(path, what, mend string)) []string {
+func installed(env func(string) string, say func(path, what, fix string)) []string {
 	config, home := env("XDG_CONFIG_HOME"), env("HOME")
 	if !filepath.IsAbs(config) {
 		if config = filepath.Join(home, ".config"); !filepath.IsAbs(home) {

@@ -48,7 +48,7 @@ func bent(file string, w frontmatter.Warning) Problem {
 }
 
 func mendOf(text string) string {
-	for _, m := range []struct{ has, mend string }{
+	for _, m := range []struct{ has, fix string }{
 		{"not YAML", "put the value into quotes, or below its key as a block that begins with |"},
 		{"comes twice", "take one of them out"},
 		{"a tab", "use blanks"},
@@ -56,7 +56,7 @@ func mendOf(text string) string {
 		{"before the first key", "begin the line with a key and a colon"},
 	} {
 		if strings.Contains(text, m.has) {
-			return m.mend
+			return m.fix
 		}
 	}
 	return ""
@@ -71,8 +71,8 @@ func refused(file string, err error) Problem {
 			p.Line, p.What = n, text
 		}
 	}
-	if what, mend, ok := strings.Cut(strings.TrimSuffix(p.What, ")"), " (write "); ok {
-		p.What, p.Fix = what, "write "+mend
+	if what, fix, ok := strings.Cut(strings.TrimSuffix(p.What, ")"), " (write "); ok {
+		p.What, p.Fix = what, "write "+fix
 	}
 	if errors.Is(err, frontmatter.ErrTooLarge) {
 		p.Fix = "make it shorter"

@@ -97,14 +97,14 @@ func (l *looker) mark(path string) stamp {
 	return st
 }
 
-func (l *looker) say(path string, s Severity, what, mend string) {
-	l.problems = append(l.problems, Problem{File: path, Severity: s, What: what, Fix: mend})
+func (l *looker) say(path string, s Severity, what, fix string) {
+	l.problems = append(l.problems, Problem{File: path, Severity: s, What: what, Fix: fix})
 }
 
 func (l *looker) place(p Place) {
 	if l.mark(p.path()) == (stamp{}) {
 		if _, err := os.Lstat(p.path()); err == nil {
-			l.say(p.path(), Warning, "it is a link to nothing", "mend the link")
+			l.say(p.path(), Warning, "it is a link to nothing", "fix the link")
 		}
 		return
 	}

@@ -35,7 +35,7 @@ type Problem struct {
 	Path  string
 	Event string // as it was written; empty: the whole source
 	What  string
-	Mend  string // what to do about it
+	Fix   string // what to do about it
 }
 
 func (p Problem) String() string {
@@ -43,7 +43,7 @@ func (p Problem) String() string {
 	if p.Event != "" {
 		at += ": " + p.Event
 	}
-	return fmt.Sprintf("%s: %s (%s)", at, p.What, p.Mend)
+	return fmt.Sprintf("%s: %s (%s)", at, p.What, p.Fix)
 }
 
 // Entry is a hook, for those who list or trust it.
@@ -171,8 +171,8 @@ type loader struct {
 	problems []Problem
 }
 
-func (l *loader) problem(event, what, mend string) {
-	l.problems = append(l.problems, Problem{Path: l.src.Path, Event: event, What: what, Mend: mend})
+func (l *loader) problem(event, what, fix string) {
+	l.problems = append(l.problems, Problem{Path: l.src.Path, Event: event, What: what, Fix: fix})
 }
 
 const movedAway = "correct it, or move it away"

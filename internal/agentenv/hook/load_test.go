@@ -104,7 +104,7 @@ func TestProblems(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			set, problems := load(c.text)
-			if len(problems) == 0 || !strings.Contains(problems[0].String(), c.says) || !strings.HasPrefix(problems[0].String(), "f.json: ") || problems[0].Mend == "" {
+			if len(problems) == 0 || !strings.Contains(problems[0].String(), c.says) || !strings.HasPrefix(problems[0].String(), "f.json: ") || problems[0].Fix == "" {
 				t.Errorf("problems %v", problems)
 			}
 			if len(set.hooks) != c.hooks {
@@ -240,7 +240,7 @@ func FuzzLoad(f *testing.F) {
 			}
 		}
 		for _, p := range problems {
-			if p.What == "" || p.Mend == "" {
+			if p.What == "" || p.Fix == "" {
 				t.Errorf("%+v", p)
 			}
 		}

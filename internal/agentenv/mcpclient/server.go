@@ -49,7 +49,7 @@ func (s Server) Kind() string {
 	return Stdio
 }
 
-// Check says why a server cannot be used, and how to mend it.
+// Check says why a server cannot be used, and how to fix it.
 func (s Server) Check() error {
 	switch s.Type {
 	case "", Stdio, "local", HTTP, "streamable-http", "streamableHttp":

@@ -69,7 +69,7 @@ func change(path string, f func(*members) error) (err error) {
 	}
 	var top, servers members
 	if err := json.Unmarshal(data, &top); err != nil {
-		return fmt.Errorf("change %s: it is no JSON object (mend it first): %w", path, err)
+		return fmt.Errorf("change %s: it is no JSON object (fix it first): %w", path, err)
 	}
 	key := "mcpServers"
 	at := top.find(key)
@@ -80,7 +80,7 @@ func change(path string, f func(*members) error) (err error) {
 		top.list = append(top.list, member{key, nil})
 		at = len(top.list) - 1
 	} else if err := json.Unmarshal(top.list[at].value, &servers); err != nil {
-		return fmt.Errorf("change %s: %s is no JSON object (mend it first): %w", path, key, err)
+		return fmt.Errorf("change %s: %s is no JSON object (fix it first): %w", path, key, err)
 	}
 	if err := f(&servers); err != nil {
 		return err

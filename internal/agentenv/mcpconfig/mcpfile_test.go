@@ -223,7 +223,7 @@ func TestEdit(t *testing.T) {
 		t.Errorf("%s\nwant %s", got, want)
 	}
 	put(t, dir, "mcp.json", `{"mcpServers": {`)
-	if err := Add(path, "one", mcpclient.Server{Command: "c"}); err == nil || !strings.Contains(err.Error(), "mend it first") || flat() != `{"mcpServers":{` {
+	if err := Add(path, "one", mcpclient.Server{Command: "c"}); err == nil || !strings.Contains(err.Error(), "fix it first") || flat() != `{"mcpServers":{` {
 		t.Errorf("a broken file: %v, %s", err, flat())
 	}
 }

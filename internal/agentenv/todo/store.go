@@ -22,7 +22,7 @@ type damaged struct {
 }
 
 func (d *damaged) Error() string {
-	return fmt.Sprintf("to-do %s cannot be read: %v (mend or delete %s)", d.id, d.err, file(d.id))
+	return fmt.Sprintf("to-do %s cannot be read: %v (fix or delete %s)", d.id, d.err, file(d.id))
 }
 func (d *damaged) Unwrap() error { return d.err }
 

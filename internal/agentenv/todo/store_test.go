@@ -489,7 +489,7 @@ func TestCircles(t *testing.T) {
 	}
 }
 
-// TestWritten: a circle that somebody wrote by hand is reported and can be mended.
+// TestWritten: a circle that somebody wrote by hand is reported and can be fixed.
 func TestWritten(t *testing.T) {
 	s := fresh(t)
 	for i := 1; i <= 3; i++ {
@@ -504,7 +504,7 @@ func TestWritten(t *testing.T) {
 	}
 	update(t, s, 1, Patch{BlockedBy: &[]ID{}})
 	if l := list(t, s); len(l.Problems) != 0 || len(l.Ready()) != 1 {
-		t.Errorf("mended: %v", l.Problems)
+		t.Errorf("fixed: %v", l.Problems)
 	}
 }
 

@@ -355,7 +355,7 @@ func (p *Accounts) node(id string) *node {
 // meter is the accounts in the hands of one agent.
 type meter struct {
 	accounts *Accounts
-	node  *node
+	node     *node
 
 	open []*reservation // calls under way; guarded by the accounts's mu
 }

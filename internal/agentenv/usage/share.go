@@ -11,10 +11,10 @@ import (
 // nobody waits for money that may come back.
 type Reserved struct {
 	accounts *Accounts
-	above *node
-	limit amount // that the agent gets, with what it has spent in earlier runs
-	left  amount // guarded by the accounts's mu, like node
-	node  *node  // nil: not given to an agent yet
+	above    *node
+	limit    amount // that the agent gets, with what it has spent in earlier runs
+	left     amount // guarded by the accounts's mu, like node
+	node     *node  // nil: not given to an agent yet
 }
 
 // Budget is that of the agent: what was wanted, or what is left of it.

@@ -79,7 +79,7 @@ func (r *reader) uses(p *Plan, s Step) {
 // would run what stands in a value.
 func (r *reader) line(p *Plan, s Step, above map[string]bool) {
 	if pieces, err := parseText(s.Shell); strings.Contains(s.Shell, opens) {
-		mend := "use variables such as $DROVER_PARAM_NAME or $DROVER_STEP_ID_OUTPUT"
+		fix := "use variables such as $DROVER_PARAM_NAME or $DROVER_STEP_ID_OUTPUT"
 		for _, piece := range pieces {
 			if err == nil && piece.expr != nil && len(piece.expr.refs) == 1 {
 				ref := piece.expr.refs[0]
@@ -87,11 +87,11 @@ func (r *reader) line(p *Plan, s Step, above map[string]bool) {
 				if ref.step != "" {
 					name = stepVar(ref.step, ref.field)
 				}
-				mend = `write "$` + name + `" there`
+				fix = `write "$` + name + `" there`
 				break
 			}
 		}
-		r.fault(s.Line, mend, "step %s: shell: values are not put into a shell line", s.ID)
+		r.fault(s.Line, fix, "step %s: shell: values are not put into a shell line", s.ID)
 	}
 	vars := map[string]ref{}
 	for _, a := range p.Params {

@@ -22,8 +22,8 @@ type reader struct {
 	faults []Fault
 }
 
-func (r *reader) fault(line int, mend, format string, args ...any) {
-	r.faults = append(r.faults, Fault{File: r.file, Line: line, Text: fmt.Sprintf(format, args...), Fix: mend})
+func (r *reader) fault(line int, fix, format string, args ...any) {
+	r.faults = append(r.faults, Fault{File: r.file, Line: line, Text: fmt.Sprintf(format, args...), Fix: fix})
 }
 
 // parse reads one file. The plan is of use only without faults; what the steps mean

@@ -46,11 +46,11 @@ func Open(_ context.Context, place home.Session, info control.Info) (*Archive, e
 		err = cmp.Or(Gone(place), err)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read session %s: %w", place.ID(), Mend(place, err))
+		return nil, fmt.Errorf("read session %s: %w", place.ID(), Explain(place, err))
 	}
 	if err := Lost(place, log); err != nil {
 		_ = log.Close()
-		return nil, fmt.Errorf("read session %s: %w", place.ID(), Mend(place, err))
+		return nil, fmt.Errorf("read session %s: %w", place.ID(), Explain(place, err))
 	}
 	a := &Archive{info: info, place: place, log: log}
 	a.all = sync.OnceValues(a.read)
@@ -61,7 +61,7 @@ func Open(_ context.Context, place home.Session, info control.Info) (*Archive, e
 func (a *Archive) read() ([]journal.State, error) {
 	states, err := a.log.Tasks(context.Background())
 	if err != nil {
-		return nil, fmt.Errorf("read session %s: %w", a.place.ID(), Mend(a.place, err))
+		return nil, fmt.Errorf("read session %s: %w", a.place.ID(), Explain(a.place, err))
 	}
 	slices.Reverse(states)
 	a.correct(states)
@@ -204,7 +204,7 @@ func (a *Archive) List(ctx context.Context, req control.ListRequest) (control.Pa
 	var err error
 	if req.All && req.Under == "" && req.Limit > 0 {
 		if tasks, err = a.log.Page(ctx, req.Before, req.Limit+1); err != nil {
-			return page, fmt.Errorf("read session %s: %w", a.place.ID(), Mend(a.place, err))
+			return page, fmt.Errorf("read session %s: %w", a.place.ID(), Explain(a.place, err))
 		}
 		a.correct(tasks)
 	} else if tasks, err = a.all(); err != nil {
@@ -224,7 +224,7 @@ func (a *Archive) List(ctx context.Context, req control.ListRequest) (control.Pa
 			break
 		}
 		if r, err = a.log.Whole(ctx, r); err != nil {
-			return page, fmt.Errorf("read session %s: %w", a.place.ID(), Mend(a.place, err))
+			return page, fmt.Errorf("read session %s: %w", a.place.ID(), Explain(a.place, err))
 		}
 		page.Tasks = append(page.Tasks, r)
 	}
@@ -262,7 +262,7 @@ func (a *Archive) Get(ctx context.Context, ref string) (task.Record, error) {
 func (a *Archive) find(ctx context.Context, ref string) (task.Record, error) {
 	one, err := a.log.Some(ctx, []task.ID{task.ID(ref)})
 	if err != nil {
-		return task.Record{}, fmt.Errorf("read session %s: %w", a.place.ID(), Mend(a.place, err))
+		return task.Record{}, fmt.Errorf("read session %s: %w", a.place.ID(), Explain(a.place, err))
 	}
 	if len(one) == 1 {
 		a.correct(one)
@@ -466,14 +466,14 @@ func (a *Archive) refuse(what string) error {
 		}
 	}
 	if a.Kept() {
-		mend := fmt.Sprintf("`drover attach %s` starts one", a.info.Session)
+		fix := fmt.Sprintf("`drover attach %s` starts one", a.info.Session)
 		if a.info.Role == "background" {
-			mend = fmt.Sprintf("`drover run -d true` in %s starts one", a.info.Project)
+			fix = fmt.Sprintf("`drover run -d true` in %s starts one", a.info.Project)
 		}
 		return &control.Error{
 			Code:    control.Unavailable,
 			Message: fmt.Sprintf("cannot %s: session %s has no host", what, a.info.Session),
-			Fix:     mend + ", or says why it cannot",
+			Fix:     fix + ", or says why it cannot",
 		}
 	}
 	return &control.Error{

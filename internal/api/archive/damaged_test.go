@@ -13,7 +13,7 @@ import (
 )
 
 // Whoever asks for what a damaged record says is told of the damage and how it is
-// mended, in whatever way he asks.
+// fixed, in whatever way he asks.
 func TestDamaged(t *testing.T) {
 	l := leave(t)
 	for _, id := range []task.ID{"b00000001", "b00000002"} {

@@ -60,8 +60,8 @@ func Void(place home.Session) bool {
 	return log.Last() == 0 && Lost(place, log) == nil
 }
 
-// Mend adds to an error of a damaged log what can be done about it.
-func Mend(place home.Session, err error) error {
+// Fix adds to an error of a damaged log what can be done about it.
+func Explain(place home.Session, err error) error {
 	if !journal.Damaged(err) {
 		return err
 	}

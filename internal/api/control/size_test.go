@@ -84,7 +84,7 @@ func TestRequestSizes(t *testing.T) {
 	}
 }
 
-// A part of a spec that is too long is the client's mistake, and the answer says how to mend it.
+// A part of a spec that is too long is the client's mistake, and the answer says how to fix it.
 func TestSizeError(t *testing.T) {
 	e := AsError(fmt.Errorf("start task: %w", task.Spec{Name: strings.Repeat("n", 500)}.Check()))
 	if e.Code != Invalid || e.Fix == "" || strings.Contains(e.Message, e.Fix) || !strings.Contains(e.Message, "128") {

@@ -9,9 +9,9 @@ import (
 
 // NT-15: the notice of remote work holds the text that ended it.
 func TestRemoteNotice(t *testing.T) {
-	r := task.Record{ID: "r00000001", Kind: task.RemoteAgent, Status: task.Completed, Description: "mend it"}
+	r := task.Record{ID: "r00000001", Kind: task.RemoteAgent, Status: task.Completed, Description: "fix it"}
 	text := Render(Letter{Task: r, Answer: "pull request 7 was merged"})
-	for _, piece := range []string{"<task-id>r00000001</task-id>", "<status>completed</status>", `<summary>Remote agent "mend it" completed</summary>`, "<result>pull request 7 was merged</result>"} {
+	for _, piece := range []string{"<task-id>r00000001</task-id>", "<status>completed</status>", `<summary>Remote agent "fix it" completed</summary>`, "<result>pull request 7 was merged</result>"} {
 		if !strings.Contains(text, piece) {
 			t.Errorf("no %s in %s", piece, text)
 		}

@@ -31,7 +31,7 @@ type Command struct {
 	Terminal bool
 }
 
-// StartError is a program that could not be started. Its text says what to mend.
+// StartError is a program that could not be started. Its text says what to fix.
 type StartError struct {
 	Program string
 	Err     error

@@ -426,7 +426,7 @@ func hookProblems(e catalog.Entry) []catalog.Problem {
 		if p.Event != "" {
 			what = p.Event + ": " + what
 		}
-		out = append(out, catalog.Problem{File: e.Source, Severity: catalog.Warning, What: "hooks: " + what, Fix: p.Mend})
+		out = append(out, catalog.Problem{File: e.Source, Severity: catalog.Warning, What: "hooks: " + what, Fix: p.Fix})
 	}
 	return out
 }

@@ -228,8 +228,8 @@ func exitCode(ctx context.Context, err error) int {
 }
 
 // usage is an error of the arguments.
-func usage(what, mend string) error {
-	return &control.Error{Code: control.Invalid, Message: what, Fix: mend}
+func usage(what, fix string) error {
+	return &control.Error{Code: control.Invalid, Message: what, Fix: fix}
 }
 
 // own gives the errors of run and wait a code that cannot be taken for one of

@@ -303,17 +303,17 @@ func (a *app) importSession(ctx context.Context, set settings.Settings, file, in
 
 // destination is the folder in which an imported session goes on.
 func (a *app) destination(m teleport.Manifest, sync bool, into string) (string, error) {
-	folder, mend := into, "name one that exists"
+	folder, fix := into, "name one that exists"
 	switch {
 	case into != "" && !filepath.IsAbs(into):
 		folder = filepath.Join(a.Cwd, into)
 	case into == "" && sync && m.Cwd != "":
-		folder, mend = m.Cwd, "name another with --into"
+		folder, fix = m.Cwd, "name another with --into"
 	case into == "":
 		folder = a.Cwd
 	}
 	if info, err := os.Stat(folder); err != nil || !info.IsDir() {
-		return "", usage(fmt.Sprintf("there is no folder %s", folder), mend)
+		return "", usage(fmt.Sprintf("there is no folder %s", folder), fix)
 	}
 	return folder, nil
 }

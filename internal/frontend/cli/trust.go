@@ -156,7 +156,7 @@ func (a *app) grantTrust(ctx context.Context, store trust.Store, st trust.State,
 	}
 	if err := store.Grant(ctx, st); err != nil {
 		if errors.Is(err, trust.ErrBlind) {
-			err = fmt.Errorf("%w (mend or remove it)", err)
+			err = fmt.Errorf("%w (fix or remove it)", err)
 		}
 		return err
 	}

@@ -47,11 +47,11 @@ type Finder struct {
 // MissingError says that there is no way to reach a model yet. Err is
 // [choose.ErrUnknown] where no provider has such a model, or nil.
 type MissingError struct {
-	Text, Mend string
-	Err        error
+	Text, Fix string
+	Err       error
 }
 
-func (e *MissingError) Error() string { return e.Text + " (" + e.Mend + ")" }
+func (e *MissingError) Error() string { return e.Text + " (" + e.Fix + ")" }
 func (e *MissingError) Unwrap() error { return e.Err }
 
 // Find returns the model for a name: an alias or full name of the default
@@ -105,11 +105,11 @@ func possible(name, full string, env func(string) string) error {
 	if strings.HasPrefix(full, "claude") || env("ANTHROPIC_BASE_URL") != "" {
 		return nil
 	}
-	mend := "see `drover models`; a model of another provider is written as openai/NAME"
+	fix := "see `drover models`; a model of another provider is written as openai/NAME"
 	if near := modelinfo.Nearest(name); near != "" {
-		mend = fmt.Sprintf("did you mean %q? %s", near, mend)
+		fix = fmt.Sprintf("did you mean %q? %s", near, fix)
 	}
-	return &MissingError{Text: fmt.Sprintf("model %.80q: there is no such model or alias", name), Mend: mend,
+	return &MissingError{Text: fmt.Sprintf("model %.80q: there is no such model or alias", name), Fix: fix,
 		Err: choose.ErrUnknown}
 }
 
@@ -146,11 +146,11 @@ func (f *Finder) anthropic(env func(string) string) (*anthropic.Model, error) {
 		AuthToken: env("ANTHROPIC_AUTH_TOKEN")}
 	if cfg.APIKey == "" && cfg.AuthToken == "" {
 		missing := &MissingError{Text: "no model can be reached: neither ANTHROPIC_API_KEY nor OPENAI_API_KEY is set",
-			Mend: "set one of them, with --model openai/NAME for the second; or take --model script:FILE, or try `drover " +
+			Fix: "set one of them, with --model openai/NAME for the second; or take --model script:FILE, or try `drover " +
 				"demo`, which needs no key"}
 		if env("OPENAI_API_KEY") != "" || env("OPENAI_BASE_URL") != "" {
 			missing = &MissingError{Text: "this model is of the anthropic provider, and ANTHROPIC_API_KEY is not set",
-				Mend: "set it, or name a model of the openai provider, which is set up: --model openai/NAME"}
+				Fix: "set it, or name a model of the openai provider, which is set up: --model openai/NAME"}
 		}
 		return nil, missing
 	}
@@ -171,7 +171,7 @@ func (f *Finder) openai(env func(string) string) (*openai.Model, error) {
 		API: openai.API(env("DROVER_OPENAI_API"))}
 	if cfg.APIKey == "" && cfg.BaseURL == "" {
 		return nil, &MissingError{Text: "no model of the openai provider can be reached: OPENAI_API_KEY is not set",
-			Mend: "set it, or OPENAI_BASE_URL to a server that needs no key, such as http://localhost:11434/v1 for Ollama"}
+			Fix: "set it, or OPENAI_BASE_URL to a server that needs no key, such as http://localhost:11434/v1 for Ollama"}
 	}
 	calls, err := callsOf(env, "DROVER_OPENAI_CALLS")
 	if err != nil {

@@ -50,8 +50,8 @@ func (r *retry) Unwrap() error { return r.why }
 func (r *retry) exhausted(tries int) error {
 	last := *r.why
 	last.Text = fmt.Sprintf("%s, after %d tries", last.Text, tries)
-	if mend := ruleOf(last.Kind).mend; mend != "" {
-		last.Text += " (" + mend + ")"
+	if fix := ruleOf(last.Kind).fix; fix != "" {
+		last.Text += " (" + fix + ")"
 	}
 	return &last
 }

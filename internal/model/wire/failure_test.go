@@ -32,7 +32,7 @@ func raw(status int, contentType, body string) modeltest.Answer {
 	return modeltest.Answer{Status: status, ContentType: contentType, Raw: []byte(body)}
 }
 
-// Refusals that no further try would mend, in the words of many servers.
+// Refusals that no further try would fix, in the words of many servers.
 func TestRefusals(t *testing.T) {
 	const (
 		js = "application/json"

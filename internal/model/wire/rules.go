@@ -10,7 +10,7 @@ type rule struct {
 	kind  string // of the [agent.ModelError]
 	when  string
 	tries int    // in all; 1: it is not made again
-	mend  string // where all tries have failed
+	fix   string // where all tries have failed
 }
 
 // rules are all ways in which a call fails, apart from that the user breaks it off.

@@ -163,7 +163,7 @@ func TestPatience(t *testing.T) {
 	})
 }
 
-// A refused key is tried again after a moment: it may have been mended.
+// A refused key is tried again after a moment: it may have been fixed.
 func TestShutOpens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := &refusing{status: 401}

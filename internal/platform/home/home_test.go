@@ -103,7 +103,7 @@ func TestRefused(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		plant func(t *testing.T, dir string)
-		mend  string
+		fix   string
 	}{
 		{"group", func(t *testing.T, dir string) { mkdir(t, dir, 0o770) }, "chmod go-w"},
 		{"world", func(t *testing.T, dir string) { mkdir(t, dir, 0o707) }, "chmod go-w"},
@@ -128,8 +128,8 @@ func TestRefused(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "home")
 			c.plant(t, dir)
 			err := At(dir).Ensure()
-			if err == nil || !strings.Contains(err.Error(), c.mend) {
-				t.Errorf("Ensure = %v; want something about %q", err, c.mend)
+			if err == nil || !strings.Contains(err.Error(), c.fix) {
+				t.Errorf("Ensure = %v; want something about %q", err, c.fix)
 			}
 		})
 	}

@@ -257,18 +257,18 @@ func (w *Watch) reportStall(r task.Record, line string, asks, reads bool) {
 	if r.Owner == "" {
 		return
 	}
-	mend := "It goes on waiting. Stop it and start it so that it does not ask, or with its answer on stdin."
+	fix := "It goes on waiting. Stop it and start it so that it does not ask, or with its answer on stdin."
 	if r.TTY {
-		mend = fmt.Sprintf(
+		fix = fmt.Sprintf(
 			"It goes on waiting. Answer it by SendMessage to %s, which types your text and Enter, or stop it.",
 			r.ID,
 		)
 	}
 	text := fmt.Sprintf("Background command %q %s, which nobody gives it: its output has not grown for %s%s\n%s",
-		excerpt.Line(r.Description, 60), does, w.cfg.CommandQuiet, ends, mend)
+		excerpt.Line(r.Description, 60), does, w.cfg.CommandQuiet, ends, fix)
 	if !asks {
 		text = fmt.Sprintf("Background command %q %s, where nobody types: its output has not grown for %s.\n%s",
-			excerpt.Line(r.Description, 60), does, w.cfg.CommandQuiet, mend)
+			excerpt.Line(r.Description, 60), does, w.cfg.CommandQuiet, fix)
 	}
 	w.post(r.Owner, r.ID, text)
 }

@@ -328,7 +328,7 @@ func (rt *Runtime) answerPlan(ctx context.Context, to task.Record, a tasktools.P
 		return &toolkit.Refusal{Text: none}
 	}
 	kind, text := task.PlanRejected, fmt.Sprintf(
-		"Plan %s is not approved: you stay in plan mode. Mend the plan and submit it again.",
+		"Plan %s is not approved: you stay in plan mode. Fix the plan and submit it again.",
 		a.RequestID,
 	)
 	if a.Approve {

@@ -252,8 +252,8 @@ func (s *Set) relaunchWorkflow(ctx context.Context, f *flows, r task.Record, spe
 
 // resumable is the plan of a workflow that can go on.
 func resumable(s *Set, r task.Record) (*flow.Plan, error) {
-	refuse := func(why, mend string) (*flow.Plan, error) {
-		return nil, &control.Error{Code: control.Conflict, Message: fmt.Sprintf("workflow %s %s", r.ID, why), Fix: mend}
+	refuse := func(why, fix string) (*flow.Plan, error) {
+		return nil, &control.Error{Code: control.Conflict, Message: fmt.Sprintf("workflow %s %s", r.ID, why), Fix: fix}
 	}
 	p, nested := s.Tasks.Get(r.Parent)
 	plan, _, _, err := workflow.Saved(r.Checkpoint)

@@ -144,7 +144,7 @@ func (w *workflows) judge(ctx context.Context, p *flow.Plan, cwd, toolUse string
 	})
 }
 
-// workflowRefusal tells a model what it may mend.
+// workflowRefusal tells a model what it may fix.
 func workflowRefusal(err error) error {
 	var refused *toolkit.Refusal
 	var shown *control.Error

@@ -93,8 +93,8 @@ func (a *Approvals) Decide(ctx context.Context, req control.DecideRequest) error
 // the one that was shown. It holds from here on, before whoever asked goes on.
 func (a *Approvals) allowAlways(ctx context.Context, req control.DecideRequest) error {
 	q, open := a.tasks.Question(req.ID)
-	refuse := func(code control.Code, why, mend string) error {
-		return &control.Error{Code: code, Message: fmt.Sprintf("question %.40q: %s", req.ID, why), Fix: mend}
+	refuse := func(code control.Code, why, fix string) error {
+		return &control.Error{Code: code, Message: fmt.Sprintf("question %.40q: %s", req.ID, why), Fix: fix}
 	}
 	switch {
 	case !req.Reply.Allow || len(req.Reply.Input) > 0:

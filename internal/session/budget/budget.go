@@ -32,11 +32,11 @@ type Tasks interface {
 
 // Config is what budgets are made of.
 type Config struct {
-	Accounts   *usage.Accounts  // nil: nothing is counted
-	Top     usage.Budget  // of each agent at the top with all below it; needs Accounts
-	TopWall time.Duration // how long each agent at the top may work; 0: any time
-	Tasks   Tasks
-	Place   home.Session
+	Accounts *usage.Accounts // nil: nothing is counted
+	Top      usage.Budget    // of each agent at the top with all below it; needs Accounts
+	TopWall  time.Duration   // how long each agent at the top may work; 0: any time
+	Tasks    Tasks
+	Place    home.Session
 }
 
 // Budgets are those of the agents of a session. Its methods may be called by several
@@ -198,7 +198,7 @@ func (b *Budgets) Restore(states []journal.State, ended iter.Seq[supervise.Ended
 type metered struct {
 	supervise.OutputFile
 	accounts *usage.Accounts
-	node  string
+	node     string
 
 	mu   sync.Mutex
 	seen int64 // bytes that were counted; guarded by mu

@@ -42,7 +42,7 @@ func EndLost(ctx context.Context, root home.Root, died ...task.ID) error {
 				continue // it belongs to another project, or another state folder
 			}
 			if err := endLost(ctx, place, slices.Contains(died, id)); err != nil && !errors.Is(err, home.ErrLocked) {
-				errs = append(errs, fmt.Errorf("end what session %s has left running: %w", id, archive.Mend(place, err)))
+				errs = append(errs, fmt.Errorf("end what session %s has left running: %w", id, archive.Explain(place, err)))
 			}
 		}
 	}

@@ -180,7 +180,7 @@ func (p Session) remove(ctx context.Context, owing bool, holds keeping) (Removed
 // holds says why a session must stay, and how many notices it owes.
 func holds(ctx context.Context, place home.Session, info control.Info) (why string, owed int, err error) {
 	if _, err := place.Below().Lstat(place.DB()); errors.Is(err, os.ErrNotExist) {
-		return "", 0, archive.Mend(place, archive.Gone(place)) // or it never had a task
+		return "", 0, archive.Explain(place, archive.Gone(place)) // or it never had a task
 	}
 	a, err := archive.Open(ctx, place, info)
 	if err != nil {

@@ -72,7 +72,7 @@ func TestSources(t *testing.T) {
 	}
 }
 
-// What is wrong is said so that the call can be mended, and nothing is started.
+// What is wrong is said so that the call can be fixed, and nothing is started.
 func TestRefused(t *testing.T) {
 	for input, why := range map[string]string{
 		`{"command":"make"}`:                                                    `"description" is missing`,
