@@ -136,7 +136,7 @@ const closingWait = 10 * time.Second
 
 // released waits until an earlier host of the session, which listens no more but
 // may still be ending its tasks, has let go of it. One that answers will not soon.
-// Opening the session tells of every other trouble.
+// Opening the session tells of every other problem.
 func released(ctx context.Context, place home.Session) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, closingWait, fmt.Errorf("session %s: %w", place.ID(), home.ErrLocked))
 	defer cancel()

@@ -14,7 +14,7 @@ var _ control.API = (*Session)(nil)
 func (s *Session) Info(context.Context) (control.Info, error) {
 	info := s.info()
 	info.DiskBytes = s.space.Size()
-	info.Problem, _ = s.space.Trouble()
+	info.Problem, _ = s.space.Problem()
 	return info, nil
 }
 

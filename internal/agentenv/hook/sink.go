@@ -114,7 +114,7 @@ func (s *sink) text() string {
 	case !s.over:
 		return s.kept.String()
 	case s.file == nil:
-		return fmt.Sprintf("%s\n[%d more bytes were dropped%s]", s.kept.Bytes(), s.total-headBytes, s.trouble())
+		return fmt.Sprintf("%s\n[%d more bytes were dropped%s]", s.kept.Bytes(), s.total-headBytes, s.problem())
 	}
 	last, what := lastLines(s.recent, recentLines), fmt.Sprintf("last %d lines", recentLines)
 	if len(last) == recentBytes {
@@ -127,14 +127,14 @@ func (s *sink) text() string {
 func (s *sink) where() string {
 	switch {
 	case s.file == nil:
-		return fmt.Sprintf("only the first %d are kept%s", headBytes, s.trouble())
+		return fmt.Sprintf("only the first %d are kept%s", headBytes, s.problem())
 	case s.wrote < s.total:
-		return fmt.Sprintf("only the first %d are in %s%s", s.wrote, s.file.Path(), s.trouble())
+		return fmt.Sprintf("only the first %d are in %s%s", s.wrote, s.file.Path(), s.problem())
 	}
-	return "all are in " + s.file.Path() + s.trouble()
+	return "all are in " + s.file.Path() + s.problem()
 }
 
-func (s *sink) trouble() string {
+func (s *sink) problem() string {
 	if s.err == nil {
 		return ""
 	}

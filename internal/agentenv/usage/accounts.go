@@ -154,7 +154,7 @@ type Accounts struct {
 	noted   map[string]bool   // models whose missing price was said
 	ledger  *Ledger
 	file    *file         // nil: none
-	trouble error         // of the file; said by the next Reserve
+	problem error         // of the file; said by the next Reserve
 	changed chan struct{} // closed when a call has ended, and made anew
 }
 
@@ -531,8 +531,8 @@ func (m *meter) Spent(model string, u agent.Usage) {
 	p := m.accounts
 	p.mu.Lock()
 	c, ask := m.count(model, u)
-	if p.file != nil && p.trouble == nil {
-		p.trouble = p.file.add(c)
+	if p.file != nil && p.problem == nil {
+		p.problem = p.file.add(c)
 	}
 	_ = p.write() // said by the next Reserve, which tries again
 	p.mu.Unlock()
@@ -584,8 +584,8 @@ func (p *Accounts) write() error {
 	if p.file == nil {
 		return nil
 	}
-	if p.trouble != nil {
-		return p.trouble
+	if p.problem != nil {
+		return p.problem
 	}
 	return p.file.flush()
 }

@@ -268,7 +268,7 @@ type WaitRequest struct {
 	Any     bool          `json:"any,omitempty"`
 	Timeout time.Duration `json:"timeout_ns,omitempty"` // 0: no limit
 
-	// Told is the trouble that the client knows of, see [Info]. When it becomes
+	// Told is the problem that the client knows of, see [Info]. When it becomes
 	// another the wait returns early. Nil: it does not.
 	KnownProblem *string `json:"known_problem,omitempty"`
 }
@@ -279,7 +279,7 @@ type WaitReply struct {
 	Tasks    []task.Record `json:"tasks"`
 	TimedOut bool          `json:"timed_out,omitempty"`
 
-	// Trouble says that the wait is not over, only what keeps the session has
+	// Problem says that the wait is not over, only what keeps the session has
 	// become another; empty: nothing does any more.
 	Problem *string `json:"problem,omitempty"`
 }

@@ -162,7 +162,7 @@ func encodePage(w io.Writer, p Page, as func(task.Record) task.Record) error {
 		if err != nil {
 			return err
 		}
-		if _, err := fmt.Fprintf(w, `,"trouble":%s`, text); err != nil {
+		if _, err := fmt.Fprintf(w, `,"problem":%s`, text); err != nil {
 			return err
 		}
 	}
@@ -247,7 +247,7 @@ func decodeAny(r io.Reader) (Page, error) {
 			err = decodeSlice(dec, &p.Tasks)
 		case "next":
 			err = dec.Decode(&p.Next)
-		case "trouble":
+		case "problem":
 			err = dec.Decode(&p.Problem)
 		default: // of a newer server
 			var skip json.RawMessage

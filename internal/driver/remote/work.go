@@ -141,7 +141,7 @@ func (w *work) create(ctx context.Context) error {
 			w.state.Session = session
 			return nil
 		}
-		if err := w.trouble(ctx, err); err != nil {
+		if err := w.problem(ctx, err); err != nil {
 			return err
 		}
 	}
@@ -158,8 +158,8 @@ func (w *work) note() error {
 	)
 }
 
-// trouble waits after a failure, or says why there is no use in it.
-func (w *work) trouble(ctx context.Context, err error) error {
+// problem waits after a failure, or says why there is no use in it.
+func (w *work) problem(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -215,7 +215,7 @@ func (w *work) follow(ctx context.Context) (string, error) {
 			return "", end.err
 		}
 		if err != nil {
-			if err := w.trouble(ctx, err); err != nil {
+			if err := w.problem(ctx, err); err != nil {
 				return "", err
 			}
 			continue

@@ -78,11 +78,11 @@ type terminal struct {
 	id     task.ID
 	client Client
 
-	master, slave *os.File    // the slave is held until the command has ended
-	out, paper    *os.File    // given to the process at the end; nil where there is none
-	pen           *tty.Pen    // nil where there is none
-	near          *tty.Master // the master, where this process stands at the end
-	hand          typist      // the pen, or the master
+	master, slave *os.File         // the slave is held until the command has ended
+	out, pipe     *os.File         // given to the process at the end; nil where there is none
+	input         *tty.InputWriter // nil where there is none
+	near          *tty.Master      // the master, where this process stands at the end
+	hand          typist           // the input, or the master
 	copier        *process.Group
 	stays         bool // the command goes on without this host
 
@@ -115,13 +115,13 @@ func (d *Driver) openTerminal(h task.Host, rec task.Record) (_ *output, err erro
 	o := &output{stdin: t.slave, stdout: t.slave, stderr: t.slave, term: t, tee: d.client.Tee}
 	if alone {
 		if t.out, err = h.Output().File(); err == nil {
-			t.paper, t.pen, err = tty.Lay(d.Keys(rec.ID))
+			t.pipe, t.input, err = tty.CreateInput(d.Keys(rec.ID))
 		}
 		if err != nil {
 			o.abandon()
 			return nil, fmt.Errorf("open output: %w", err)
 		}
-		t.hand = t.pen
+		t.hand = t.input
 		d.terminals.set(rec.ID, t.hand)
 		return o, nil
 	}
@@ -144,7 +144,7 @@ func (t *terminal) attend(leader process.Identity, marks []string) error {
 	}
 	ctx, shut := context.WithCancel(context.Background())
 	t.shut = shut
-	if t.pen == nil {
+	if t.input == nil {
 		if in := t.client.Stdin; in != nil {
 			t.works.Go(func() { _ = tty.Pump(ctx, in, func(b []byte) error { return t.near.Feed(ctx, b) }) })
 		}
@@ -158,7 +158,7 @@ func (t *terminal) attend(leader process.Identity, marks []string) error {
 		Dir:     "/",
 		Env:     append(marks, ChildEnv(os.Environ())...),
 		Stdout:  t.out,
-		Extra:   tty.Files(t.master, t.slave, t.paper),
+		Extra:   tty.Files(t.master, t.slave, t.pipe),
 		Session: true,
 	})
 	if err != nil {
@@ -172,7 +172,7 @@ func (t *terminal) attend(leader process.Identity, marks []string) error {
 
 // give closes what another process holds.
 func (t *terminal) give() {
-	for _, f := range []*os.File{t.master, t.slave, t.out, t.paper} {
+	for _, f := range []*os.File{t.master, t.slave, t.out, t.pipe} {
 		if f != nil {
 			_ = f.Close()
 		}
@@ -183,7 +183,7 @@ func (t *terminal) give() {
 func (t *terminal) watch(ctx context.Context) {
 	t.gone, t.lost = context.WithCancel(context.Background())
 	t.works.Go(func() {
-		if t.pen.Gone(ctx) == nil {
+		if t.input.Gone(ctx) == nil {
 			t.lost()
 		}
 	})
@@ -195,12 +195,12 @@ func (d *Driver) retake(rec task.Record) *terminal {
 	if !rec.TTY || d.Keys == nil {
 		return nil
 	}
-	pen, err := tty.Take(d.Keys(rec.ID))
+	input, err := tty.OpenInput(d.Keys(rec.ID))
 	if err != nil {
 		return nil
 	}
-	t := &terminal{d: d.shared, id: rec.ID, pen: pen, hand: pen}
-	d.terminals.set(rec.ID, pen)
+	t := &terminal{d: d.shared, id: rec.ID, input: input, hand: input}
+	d.terminals.set(rec.ID, input)
 	ctx, shut := context.WithCancel(context.Background())
 	t.shut = shut
 	t.watch(ctx)
@@ -243,7 +243,7 @@ func (t *terminal) settle() bool {
 	switch {
 	case t == nil:
 		return true
-	case t.pen == nil:
+	case t.input == nil:
 		_ = t.slave.Close()
 		return true
 	case t.gone == nil:
@@ -289,10 +289,10 @@ func (t *terminal) close() {
 	if t.lost != nil {
 		t.lost()
 	}
-	if t.pen == nil {
+	if t.input == nil {
 		return
 	}
-	t.pen.Close()
+	t.input.Close()
 	if !t.stays {
 		t.d.unlay(t.id)
 	}

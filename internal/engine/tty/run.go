@@ -25,14 +25,14 @@ const drainWait = 2 * time.Second
 const (
 	masterFD = 3 + iota
 	slaveFD
-	paperFD
+	pipeFD
 )
 
 // Args are what follows the name of a program whose life is [Run].
 func Args(leader process.Identity) []string { return []string{leader.Mark()} }
 
 // Files are its descriptors from 3 on.
-func Files(master, slave, paper *os.File) []*os.File { return []*os.File{master, slave, paper} }
+func Files(master, slave, pipe *os.File) []*os.File { return []*os.File{master, slave, pipe} }
 
 // Run is the life of the process at the end of a terminal: it writes what the
 // command prints to stdout, and types what comes through the pipe. It ends when
@@ -48,7 +48,7 @@ func Run(leader string) error {
 	for _, f := range []struct {
 		fd int
 		to **os.File
-	}{{masterFD, &c.master}, {paperFD, &c.paper}} {
+	}{{masterFD, &c.master}, {pipeFD, &c.pipe}} {
 		unix.CloseOnExec(f.fd)
 		if err := unix.SetNonblock(f.fd, true); err != nil {
 			return fmt.Errorf("take a terminal: %w", err)
@@ -71,22 +71,22 @@ func await(id process.Identity) {
 
 // copier stands between a terminal, a file and whoever types.
 type copier struct {
-	master, slave, paper *os.File
-	out                  io.Writer
+	master, slave, pipe *os.File
+	out                 io.Writer
 }
 
-// run copies until ended returns, and what was printed up to then. The paper is
+// run copies until ended returns, and what was printed up to then. The pipe is
 // left open: by its end others see that of the process.
 func (c *copier) run(ended func()) error {
 	var both sync.WaitGroup // joined below
-	both.Go(func() { _, _ = io.CopyBuffer(plainWriter{c.master}, plainReader{c.paper}, make([]byte, MaxTyped)) })
+	both.Go(func() { _, _ = io.CopyBuffer(plainWriter{c.master}, plainReader{c.pipe}, make([]byte, MaxTyped)) })
 	both.Go(func() {
 		ended()
 		// As long as it is held, a command that has closed its terminal may open it
 		// again; from now on nobody can.
 		_ = c.slave.Close()
 		_ = c.master.SetDeadline(time.Now().Add(drainWait))
-		_ = c.paper.SetReadDeadline(time.Unix(1, 0))
+		_ = c.pipe.SetReadDeadline(time.Unix(1, 0))
 	})
 	_, err := io.CopyBuffer(plainWriter{c.out}, plainReader{c.master}, make([]byte, 32<<10))
 	_ = c.master.Close() // a command that lives on must not wait for a reader

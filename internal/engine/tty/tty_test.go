@@ -35,11 +35,11 @@ func pair(t *testing.T, plain bool) (master, slave *os.File) {
 func printed(t *testing.T, line, typed string) string {
 	t.Helper()
 	master, slave := pair(t, true)
-	paper, pen, err := Lay(filepath.Join(t.TempDir(), "keys"))
+	pipe, input, err := CreateInput(filepath.Join(t.TempDir(), "keys"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer pen.Close()
+	defer input.Close()
 	g, err := process.StartGroup(process.Command{Args: []string{"sh", "-c", line}, Env: os.Environ(), Stdin: slave,
 		Stdout: slave, Stderr: slave, Session: true, Terminal: true})
 	if err != nil {
@@ -48,11 +48,11 @@ func printed(t *testing.T, line, typed string) string {
 	defer g.Close()
 	limit, done := context.WithTimeout(t.Context(), 30*time.Second)
 	defer done()
-	if err := pen.Type(limit, []byte(typed)); err != nil {
+	if err := input.Type(limit, []byte(typed)); err != nil {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	c := copier{master: master, slave: slave, paper: paper, out: &out}
+	c := copier{master: master, slave: slave, pipe: pipe, out: &out}
 	if err := c.run(func() {
 		if _, err := g.Wait(limit); err != nil {
 			g.End(context.Background(), process.Ending{})
@@ -61,11 +61,11 @@ func printed(t *testing.T, line, typed string) string {
 		t.Error(err)
 	}
 	g.Reap()
-	_ = paper.Close()
-	if err := pen.Gone(limit); err != nil {
+	_ = pipe.Close()
+	if err := input.Gone(limit); err != nil {
 		t.Errorf("the end of the copier is not seen: %v", err)
 	}
-	if err := pen.Type(limit, []byte("x")); !errors.Is(err, ErrGone) {
+	if err := input.Type(limit, []byte("x")); !errors.Is(err, ErrGone) {
 		t.Errorf("typed after the end: %v", err)
 	}
 	return out.String()
@@ -103,7 +103,7 @@ func TestPlanted(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"file", "fifo", "open", "dir", "link", "dangling"} {
-		if _, _, err := Lay(at(name)); err == nil {
+		if _, _, err := CreateInput(at(name)); err == nil {
 			t.Errorf("%s was taken", name)
 		}
 		if _, err := os.Lstat(at(name)); err != nil {
@@ -116,52 +116,52 @@ func TestPlanted(t *testing.T) {
 	}
 	defer reader.Close()
 	for _, name := range []string{"file", "open", "dir", "link", "dangling", "none"} {
-		if p, err := Take(at(name)); err == nil {
+		if p, err := OpenInput(at(name)); err == nil {
 			p.Close()
 			t.Errorf("%s is typed into", name)
 		}
 	}
-	if _, err := Take(at("fifo")); !errors.Is(err, ErrGone) {
+	if _, err := OpenInput(at("fifo")); !errors.Is(err, ErrGone) {
 		t.Errorf("a pipe that nobody reads: %v", err)
 	}
-	paper, pen, err := Lay(at("new"))
+	pipe, input, err := CreateInput(at("new"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer pen.Close()
-	defer paper.Close()
+	defer input.Close()
+	defer pipe.Close()
 	if fi, err := os.Lstat(at("new")); err != nil || fi.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", fi.Mode(), err)
 	}
-	second, err := Take(at("new"))
+	second, err := OpenInput(at("new"))
 	if err != nil {
-		t.Fatalf("a second pen: %v", err)
+		t.Fatalf("a second input: %v", err)
 	}
 	second.Close()
 }
 
-// A pen types so much and no more, whole messages, and gives up with its context.
+// A input types so much and no more, whole messages, and gives up with its context.
 func TestType(t *testing.T) {
-	paper, pen, err := Lay(filepath.Join(t.TempDir(), "keys"))
+	pipe, input, err := CreateInput(filepath.Join(t.TempDir(), "keys"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer pen.Close()
-	if err := pen.Type(t.Context(), make([]byte, MaxTyped+1)); err == nil || !strings.Contains(err.Error(), "4096") {
+	defer input.Close()
+	if err := input.Type(t.Context(), make([]byte, MaxTyped+1)); err == nil || !strings.Contains(err.Error(), "4096") {
 		t.Errorf("too much: %v", err)
 	}
 	var all sync.WaitGroup
 	const each = 4000
 	for _, b := range []byte("abcdefgh") {
 		all.Go(func() {
-			if err := pen.Type(t.Context(), bytes.Repeat([]byte{b}, each)); err != nil {
+			if err := input.Type(t.Context(), bytes.Repeat([]byte{b}, each)); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 	all.Wait()
 	got := make([]byte, 8*each)
-	if _, err := io.ReadFull(paper, got); err != nil {
+	if _, err := io.ReadFull(pipe, got); err != nil {
 		t.Fatal(err)
 	}
 	if runs := slices.Compact(got); len(runs) != 8 {
@@ -172,7 +172,7 @@ func TestType(t *testing.T) {
 	full := make(chan error)
 	go func() {
 		for {
-			if err := pen.Type(ctx, make([]byte, MaxTyped)); err != nil {
+			if err := input.Type(ctx, make([]byte, MaxTyped)); err != nil {
 				full <- err
 				return
 			}
@@ -184,17 +184,17 @@ func TestType(t *testing.T) {
 	}
 	waiting, stop := context.WithCancelCause(t.Context())
 	stop(mine)
-	if err := pen.Gone(waiting); !errors.Is(err, mine) {
+	if err := input.Gone(waiting); !errors.Is(err, mine) {
 		t.Errorf("a reader that is there is gone: %v", err)
 	}
 	// The pipe is full: its end is no chance to write, and seen all the same.
 	gone := make(chan error)
-	go func() { gone <- pen.Gone(t.Context()) }()
-	_ = paper.Close()
+	go func() { gone <- input.Gone(t.Context()) }()
+	_ = pipe.Close()
 	if err := <-gone; err != nil {
 		t.Error(err)
 	}
-	if err := pen.Gone(t.Context()); err != nil {
+	if err := input.Gone(t.Context()); err != nil {
 		t.Errorf("the second time: %v", err)
 	}
 }

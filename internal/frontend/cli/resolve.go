@@ -115,7 +115,7 @@ func (a *app) resolve(ctx context.Context, ref string, all bool) (found, error) 
 
 func (a *app) search(ctx context.Context, ref string, places []place) (found, error) {
 	seen := map[task.ID]bool{}
-	var trouble error
+	var problem error
 	var ended *found // goes by the name
 	for i, p := range places {
 		if ended != nil && p.all != places[i-1].all {
@@ -150,7 +150,7 @@ func (a *app) search(ctx context.Context, ref string, places []place) (found, er
 		switch {
 		case err == nil:
 		case !errors.As(err, &e) || e.Code != control.NotFound && e.Code != control.Ambiguous:
-			trouble = err // a later place may know the task all the same
+			problem = err // a later place may know the task all the same
 		case e.Code == control.Ambiguous && ended == nil:
 			return found{}, err
 		}
@@ -158,8 +158,8 @@ func (a *app) search(ctx context.Context, ref string, places []place) (found, er
 	if ended != nil {
 		return *ended, nil
 	}
-	if trouble != nil {
-		return found{}, trouble
+	if problem != nil {
+		return found{}, problem
 	}
 	if matches := a.begins(ctx, ref); len(matches) > 0 {
 		return found{}, severalMatches(ref, matches)
@@ -189,7 +189,7 @@ func pick(ctx context.Context, sessions []Session, ref string, ids bool) (found,
 	other := func(label string) bool { return ids && !strings.HasPrefix(label, ref) }
 	var hits, named []found
 	var matches []string
-	var trouble error
+	var problem error
 	for some := range slices.Chunk(sessions, asked) {
 		records, errs := each(ctx, some, func(ctx context.Context, api control.API) (task.Record, error) {
 			return api.Get(ctx, ref)
@@ -208,7 +208,7 @@ func pick(ctx context.Context, sessions []Session, ref string, ids bool) (found,
 			case errors.As(err, &e) && e.Code == control.Ambiguous:
 				matches = append(matches, slices.DeleteFunc(e.Matches, other)...)
 			case !errors.As(err, &e) || e.Code != control.NotFound:
-				trouble = err
+				problem = err
 			}
 		}
 	}
@@ -222,8 +222,8 @@ func pick(ctx context.Context, sessions []Session, ref string, ids bool) (found,
 		return found{}, severalMatches(ref, matches)
 	case len(hits) == 1:
 		return hits[0], nil
-	case trouble != nil:
-		return found{}, trouble
+	case problem != nil:
+		return found{}, problem
 	}
 	return found{}, control.NotFoundError(ref)
 }

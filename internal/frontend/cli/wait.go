@@ -124,7 +124,7 @@ func (a *app) await(ctx context.Context, tasks []found, first bool, limit time.D
 		ctx, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
 		var mu sync.Mutex
-		var trouble error
+		var problem error
 		var group sync.WaitGroup
 		for _, some := range bySession(waiting) {
 			group.Go(func() {
@@ -132,8 +132,8 @@ func (a *app) await(ctx context.Context, tasks []found, first bool, limit time.D
 				mu.Lock()
 				defer mu.Unlock()
 				if err != nil {
-					if !errors.Is(err, errEnough) && trouble == nil && !(first && winner != "") {
-						trouble = err
+					if !errors.Is(err, errEnough) && problem == nil && !(first && winner != "") {
+						problem = err
 						cancel(err)
 					}
 					return
@@ -149,8 +149,8 @@ func (a *app) await(ctx context.Context, tasks []found, first bool, limit time.D
 			})
 		}
 		group.Wait()
-		if trouble != nil {
-			return reply, trouble
+		if problem != nil {
+			return reply, problem
 		}
 	}
 	if first && winner != "" {

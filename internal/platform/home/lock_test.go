@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Who waits for a lock gets it when it is free, is told of every other trouble at
+// Who waits for a lock gets it when it is free, is told of every other problem at
 // once, and waits no longer than he wants to.
 func TestAwait(t *testing.T) {
 	dir := t.TempDir()
@@ -52,6 +52,6 @@ func TestAwait(t *testing.T) {
 	}
 	_ = next.Close()
 	if _, err := Await(t.Context(), func() (int, error) { return 0, os.ErrNotExist }); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("another trouble: %v", err)
+		t.Errorf("another problem: %v", err)
 	}
 }

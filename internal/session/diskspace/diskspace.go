@@ -61,8 +61,8 @@ type Guard struct {
 	since    int64      // what grew here since
 	short    string     // why nothing starts, for the disk; empty: it may
 	unsaved  map[task.RunID]error
-	reported string             // the trouble that was reported last
-	changed  context.Context    // ends, and is replaced, when the trouble becomes another
+	reported string             // the problem that was reported last
+	changed  context.Context    // ends, and is replaced, when the problem becomes another
 	change   context.CancelFunc // ends it
 }
 
@@ -287,10 +287,10 @@ func (g *Guard) Saved(run task.RunID, err error) {
 	g.lookAtDisk()
 }
 
-// Trouble is what keeps tasks from starting, or their ends from being recorded, and
+// Problem is what keeps tasks from starting, or their ends from being recorded, and
 // a context that ends when it becomes another. Empty: nothing does. That it is over
 // may have been seen by nobody, if nothing runs.
-func (g *Guard) Trouble() (string, context.Context) {
+func (g *Guard) Problem() (string, context.Context) {
 	g.mu.Lock()
 	reported := g.reported
 	g.mu.Unlock()
@@ -324,7 +324,7 @@ func root(err error) error {
 	}
 }
 
-// report tells the user, and whoever waits, when the trouble has become another.
+// report tells the user, and whoever waits, when the problem has become another.
 func (g *Guard) report() {
 	g.mu.Lock()
 	now := g.short

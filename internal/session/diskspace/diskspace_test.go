@@ -80,7 +80,7 @@ func TestTrouble(t *testing.T) {
 	root := home.At(t.TempDir())
 	var said []string
 	g := New(Config{Place: root.Project(t.TempDir()).Session(task.NewSessionID()), MinFreeBytes: 1 << 60, Report: func(text string) { said = append(said, text) }})
-	_, changed := g.Trouble()
+	_, changed := g.Problem()
 	for range 3 {
 		var limit *supervise.LimitError
 		if err := g.Admit(); !isLimit(err, &limit) || limit.Limit != "disk" {
@@ -94,11 +94,11 @@ func TestTrouble(t *testing.T) {
 	g.Saved("run_1", fmt.Errorf("append event: %w", fmt.Errorf("commit: %w", os.ErrInvalid)))
 	g.Saved("run_2", os.ErrInvalid)
 	g.Saved("run_1", nil)
-	if now, _ := g.Trouble(); !strings.HasPrefix(now, "not saved: "+os.ErrInvalid.Error()) || len(said) != 2 {
+	if now, _ := g.Problem(); !strings.HasPrefix(now, "not saved: "+os.ErrInvalid.Error()) || len(said) != 2 {
 		t.Errorf("%q, told %q", now, said)
 	}
 	g.Saved("run_2", nil)
-	if now, _ := g.Trouble(); now != "" || len(said) != 3 {
+	if now, _ := g.Problem(); now != "" || len(said) != 3 {
 		t.Errorf("%q, told %q", now, said)
 	}
 }
@@ -109,7 +109,7 @@ func isLimit(err error, to **supervise.LimitError) bool {
 	return ok
 }
 
-// Several ends that cannot be recorded, each for a reason of its own, are one trouble,
+// Several ends that cannot be recorded, each for a reason of its own, are one problem,
 // and are told once.
 func TestTroubleToldOnce(t *testing.T) {
 	var said []string
@@ -134,7 +134,7 @@ func TestTroubleIsOver(t *testing.T) {
 		t.Fatal("there is room: the test shows nothing")
 	}
 	g.cfg.MinFreeBytes = 1
-	if now, _ := g.Trouble(); now != "" {
+	if now, _ := g.Problem(); now != "" {
 		t.Errorf("still: %s", now)
 	}
 }

@@ -62,7 +62,7 @@ func New(cfg Config) *Tasks { return &Tasks{cfg} }
 // List returns tasks, newest first.
 func (t *Tasks) List(ctx context.Context, req control.ListRequest) (control.Page, error) {
 	page := control.Page{Tasks: []task.Record{}}
-	page.Problem, _ = t.cfg.Space.Trouble()
+	page.Problem, _ = t.cfg.Space.Problem()
 	root := t.cfg.Supervisor.Born(req.Under)
 	take := func(born task.Seq, r task.Record) bool {
 		if req.Under != "" && born < root {
@@ -123,8 +123,8 @@ func (t *Tasks) Wait(ctx context.Context, req control.WaitRequest) (control.Wait
 		wait, cancel = context.WithTimeoutCause(ctx, req.Timeout, supervise.ErrTimeout)
 	}
 	defer cancel()
-	recs, trouble, err := t.waitHeeding(wait, ids, req)
-	reply := control.WaitReply{Tasks: recs, TimedOut: errors.Is(err, supervise.ErrTimeout), Problem: trouble}
+	recs, problem, err := t.waitHeeding(wait, ids, req)
+	reply := control.WaitReply{Tasks: recs, TimedOut: errors.Is(err, supervise.ErrTimeout), Problem: problem}
 	if err != nil && !reply.TimedOut {
 		return reply, err
 	}
@@ -135,9 +135,9 @@ func (t *Tasks) Wait(ctx context.Context, req control.WaitRequest) (control.Wait
 }
 
 // errTold ends a wait whose client must hear of something else.
-var errTold = errors.New("the trouble is another")
+var errTold = errors.New("the problem is another")
 
-// waitHeeding waits for tasks, or until the trouble is another than the client
+// waitHeeding waits for tasks, or until the problem is another than the client
 // knows of.
 func (t *Tasks) waitHeeding(
 	ctx context.Context,
@@ -149,7 +149,7 @@ func (t *Tasks) waitHeeding(
 		return recs, nil, err
 	}
 	for {
-		now, changed := t.cfg.Space.Trouble()
+		now, changed := t.cfg.Space.Problem()
 		heeding, stop := context.WithCancelCause(ctx)
 		if now != *req.KnownProblem {
 			stop(errTold)
@@ -161,7 +161,7 @@ func (t *Tasks) waitHeeding(
 		if !errors.Is(err, errTold) {
 			return recs, nil, err
 		}
-		if now, _ = t.cfg.Space.Trouble(); now != *req.KnownProblem {
+		if now, _ = t.cfg.Space.Problem(); now != *req.KnownProblem {
 			return recs, &now, nil
 		}
 	}

@@ -26,26 +26,26 @@ const typeWait = 5 * time.Second
 // any more.
 var ErrGone = errors.New("the terminal is gone")
 
-// Pen types into a terminal through its pipe. It may be used by several
+// InputWriter types into a terminal through its pipe. It may be used by several
 // goroutines; what two type is not mixed.
-type Pen struct {
+type InputWriter struct {
 	f  *os.File
 	mu sync.Mutex // held while typing
 }
 
-// Lay makes the pipe, which nobody but this user may open. The paper is for the
+// Lay makes the pipe, which nobody but this user may open. The pipe is for the
 // process that [Run] is the life of; the caller closes both ends. Whatever is at the
 // path already is left there, and an error.
-func Lay(path string) (paper *os.File, pen *Pen, err error) {
+func CreateInput(path string) (pipe *os.File, input *InputWriter, err error) {
 	if err := mkfifo(path); err != nil {
 		return nil, nil, fmt.Errorf("make the pipe %s for typing: %w", path, err)
 	}
 	// Being a writer too, whoever reads never meets the end of the pipe.
-	if paper, err = openPipe(path, unix.O_RDWR); err == nil {
-		if pen, err = Take(path); err == nil {
-			return paper, pen, nil
+	if pipe, err = openPipe(path, unix.O_RDWR); err == nil {
+		if input, err = OpenInput(path); err == nil {
+			return pipe, input, nil
 		}
-		_ = paper.Close()
+		_ = pipe.Close()
 	}
 	return nil, nil, errors.Join(err, saferoot.Near(path).Remove(path))
 }
@@ -61,7 +61,7 @@ func mkfifo(path string) error {
 
 // Take opens a pipe that somebody else has made. It returns [ErrGone] when nobody
 // reads from it.
-func Take(path string) (*Pen, error) {
+func OpenInput(path string) (*InputWriter, error) {
 	f, err := openPipe(path, unix.O_WRONLY)
 	switch {
 	case errors.Is(err, unix.ENXIO), errors.Is(err, unix.ENOENT):
@@ -69,7 +69,7 @@ func Take(path string) (*Pen, error) {
 	case err != nil:
 		return nil, err
 	}
-	return &Pen{f: f}, nil
+	return &InputWriter{f: f}, nil
 }
 
 func openPipe(path string, how int) (*os.File, error) {
@@ -90,7 +90,7 @@ func openPipe(path string, how int) (*os.File, error) {
 
 // Type types at most [MaxTyped] bytes. It returns when they are on their way, or
 // after 5 s during which the command read nothing.
-func (p *Pen) Type(ctx context.Context, b []byte) error {
+func (p *InputWriter) Type(ctx context.Context, b []byte) error {
 	if len(b) > MaxTyped {
 		return tooMuch(b)
 	}
@@ -136,7 +136,7 @@ func typing(ctx context.Context, mu *sync.Mutex, f *os.File, b []byte, patience 
 
 // Gone returns nil when the process at the other end is gone, else the cause of
 // ctx. One goroutine at a time may wait.
-func (p *Pen) Gone(ctx context.Context) error {
+func (p *InputWriter) Gone(ctx context.Context) error {
 	conn, err := p.f.SyscallConn()
 	if err == nil {
 		err = p.f.SetReadDeadline(time.Time{})
@@ -171,7 +171,7 @@ func alone(fd uintptr) bool {
 }
 
 // Close gives the pipe back.
-func (p *Pen) Close() { _ = p.f.Close() }
+func (p *InputWriter) Close() { _ = p.f.Close() }
 
 // Master types into a terminal whose master this process holds.
 type Master struct {
@@ -181,7 +181,7 @@ type Master struct {
 	patience time.Duration // 0: typeWait
 }
 
-// Type is [Pen.Type].
+// Type is [InputWriter.Type].
 func (m *Master) Type(ctx context.Context, b []byte) error {
 	if len(b) > MaxTyped {
 		return tooMuch(b)
