@@ -5,10 +5,12 @@ import (
 	"errors"
 	"os"
 	"slices"
+	"time"
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/driver/monitor"
 	"github.com/drover-dev/drover/internal/driver/shell"
+	"github.com/drover-dev/drover/internal/engine/journal"
 	"github.com/drover-dev/drover/internal/engine/supervise"
 	"github.com/drover-dev/drover/internal/tool/monitortool"
 	"github.com/drover-dev/drover/internal/tool/toolkit"
@@ -60,6 +62,31 @@ func (m *monitors) Monitor(ctx context.Context, r monitortool.Request) (task.Rec
 	}
 	if err == nil {
 		m.rt.know(rec.ID)
+		AwaitWatch(ctx, s.Tasks, s.Log, rec.ID)
 	}
 	return rec, err
+}
+
+// watchWait bounds how long the start of a monitor waits until it watches: a server may
+// take its time.
+const watchWait = 5 * time.Second
+
+// AwaitWatch returns when a monitor watches, so that what happens after its start is not
+// missed; when it has ended or waits for a place; or when the time is up.
+func AwaitWatch(ctx context.Context, tasks *supervise.Supervisor, log *journal.Journal, id task.ID) {
+	ctx, cancel := context.WithTimeout(ctx, watchWait)
+	defer cancel()
+	for {
+		grown := log.Grown()
+		r, _ := tasks.Get(id)
+		command := r.Status == task.Running && r.Process != nil
+		if command || r.Status.Terminal() || r.Progress != nil || r.Paused {
+			return
+		}
+		select {
+		case <-grown:
+		case <-ctx.Done():
+			return
+		}
+	}
 }

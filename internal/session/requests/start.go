@@ -8,6 +8,7 @@ import (
 	"github.com/drover-dev/drover/internal/driver/dream"
 	"github.com/drover-dev/drover/internal/driver/shell"
 	"github.com/drover-dev/drover/internal/engine/supervise"
+	"github.com/drover-dev/drover/internal/session/agents"
 	"github.com/drover-dev/drover/internal/session/conversation"
 	"github.com/drover-dev/drover/task"
 )
@@ -58,6 +59,11 @@ func (t *Tasks) Start(ctx context.Context, reqs []control.StartRequest) ([]contr
 	}
 	for _, begin := range begins {
 		begin()
+	}
+	for i, r := range reqs {
+		if r.Monitor != nil && out[i].Error == nil {
+			agents.AwaitWatch(ctx, t.cfg.Supervisor, t.cfg.Log, out[i].Task.ID)
+		}
 	}
 	return out, nil
 }
