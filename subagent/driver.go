@@ -281,6 +281,9 @@ func (w *Watcher) On(e agent.Event) {
 	}
 }
 
+// parkedAfter is how long a call of the model waits before the agent counts as parked.
+const parkedAfter = 5 * time.Second
+
 // part shows a piece of a reply. What was written of one that has failed stays in
 // the file, with a word that it is void.
 func (w *Watcher) part(p agent.Part) {
@@ -289,6 +292,10 @@ func (w *Watcher) part(p agent.Part) {
 			w.print("\n")
 		}
 		w.print("[" + text + "]\n")
+	}
+	if w.progress.ParkedUntil != nil && p.Kind != agent.RetryPart {
+		w.progress.ParkedUntil, w.progress.Message = nil, ""
+		w.host.Progress(w.progress)
 	}
 	switch p.Kind {
 	case agent.TextPart:
@@ -301,6 +308,11 @@ func (w *Watcher) part(p agent.Part) {
 		}
 	case agent.RetryPart:
 		line(p.Retry.String())
+		if p.Retry.After >= parkedAfter {
+			until := time.Now().Add(p.Retry.After).UTC()
+			w.progress.ParkedUntil, w.progress.Message = &until, p.Retry.String()
+			w.host.Progress(w.progress)
+		}
 	}
 }
 

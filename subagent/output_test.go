@@ -114,3 +114,17 @@ func TestOutputVoid(t *testing.T) {
 		t.Errorf("printed %q, want %q", got, want)
 	}
 }
+
+// An agent that a limit holds says until when, and goes on without a word of it.
+func TestParked(t *testing.T) {
+	h := tasktest.NewHost(t, task.LocalAgent, nil)
+	w := subagent.NewWatcher(h)
+	w.On(agent.Event{Kind: agent.PartEvent, Part: agent.Part{Kind: agent.RetryPart, Retry: agent.Retry{After: time.Minute, Most: 9}}})
+	if p := h.Record().Progress; p == nil || p.ParkedUntil == nil || p.Message == "" {
+		t.Errorf("it is held: %+v", p)
+	}
+	w.On(agent.Event{Kind: agent.PartEvent, Part: agent.Part{Kind: agent.TextPart, Text: "on"}})
+	if p := h.Record().Progress; p.ParkedUntil != nil || p.Message != "" {
+		t.Errorf("it has gone on: %+v", p)
+	}
+}

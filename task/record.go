@@ -94,9 +94,10 @@ type Progress struct {
 	TokenCount       int64      `json:"token_count"`
 	LastActivity     *Activity  `json:"last_activity,omitempty"`
 	RecentActivities []Activity `json:"recent_activities,omitempty"`
-	Message          string     `json:"message,omitempty"`  // such as a place in a queue
-	Summary          string     `json:"summary,omitempty"`  // written by a summary service only
-	CostUSD          *float64   `json:"cost_usd,omitempty"` // of this run so far; nil: not known
+	Message          string     `json:"message,omitempty"`      // such as a place in a queue
+	Summary          string     `json:"summary,omitempty"`      // written by a summary service only
+	ParkedUntil      *time.Time `json:"parked_until,omitempty"` // a limit of the provider holds it until then
+	CostUSD          *float64   `json:"cost_usd,omitempty"`     // of this run so far; nil: not known
 
 	// What only one kind of task has.
 	Phase   string         `json:"phase,omitempty"`   // of a dream or a remote agent
@@ -137,6 +138,7 @@ type Record struct {
 	Keep             bool       `json:"keep,omitempty"` // outlives its host
 	TTY              bool       `json:"tty,omitempty"`  // a command with a terminal, into which can be typed
 	Notified         bool       `json:"notified"`       // its notification is recorded
+	Seen             bool       `json:"seen,omitempty"` // the user knows how the run ended
 	Name             string     `json:"name"`
 	AskedName        string     `json:"asked_name,omitempty"` // that was wanted instead; a task that lived went by it
 	Description      string     `json:"description"`

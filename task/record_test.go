@@ -20,7 +20,7 @@ var promised = []string{"task_id", "run_id", "task_type", "status", "idle", "awa
 // and no accident.
 var further = []string{"owner_id", "asked_name", "stopping", "keep", "notified", "depth", "prompt", "create_time", "timeout_ms", "process", "checkpoint",
 	"questions", "last_answer", "priority", "pool", "survivors", "worktree", "permission_mode",
-	"key", "silent", "team", "teleported_from", "budget", "on_end", "earlier_usage", "resumes", "tty", "last_heard", "command_bytes", "host_stopped", "task_traits"}
+	"key", "silent", "team", "teleported_from", "budget", "on_end", "earlier_usage", "resumes", "tty", "last_heard", "command_bytes", "host_stopped", "task_traits", "seen"}
 
 // always are the fields that are there although there is nothing to say yet.
 var always = []string{"task_id", "run_id", "task_type", "status", "idle", "awaiting_approval", "paused", "backgrounded",
@@ -100,7 +100,7 @@ func TestRecordJSON(t *testing.T) {
 	t.Run("cause", func(t *testing.T) { wantKeys(t, keys(t, r.Cause), "actor", "reason", "signal", "detail") })
 	t.Run("progress", func(t *testing.T) {
 		wantKeys(t, keys(t, r.Progress), "tool_use_count", "token_count", "last_activity", "recent_activities", "message", "summary",
-			"phase", "steps", "monitor", "mcp_task", "remote", "cost_usd")
+			"phase", "steps", "monitor", "mcp_task", "remote", "cost_usd", "parked_until")
 	})
 	t.Run("usage", func(t *testing.T) {
 		wantKeys(t, keys(t, r.Usage), "total_tokens", "input_tokens", "output_tokens", "cache_read_input_tokens",

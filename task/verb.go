@@ -23,8 +23,9 @@ const (
 	Complete    Verb = "complete"
 	Fail        Verb = "fail"
 	Stop        Verb = "stop"
-	Resume      Verb = "resume"   // an ended task gets a new run
-	Reparent    Verb = "reparent" // its parent has ended, and left it to another
+	Resume      Verb = "resume"    // an ended task gets a new run
+	Reparent    Verb = "reparent"  // its parent has ended, and left it to another
+	MarkSeen    Verb = "mark_seen" // the user knows how an ended run ended
 )
 
 // Verbs returns all verbs but [Create], in the order of a life.
@@ -46,6 +47,7 @@ func Verbs() []Verb {
 		Fail,
 		Stop,
 		Resume,
+		MarkSeen,
 	}
 }
 

@@ -184,6 +184,15 @@ func (b *backend) Remove(ctx context.Context, of control.Info) error {
 	return byForce(of.Session, err)
 }
 
+// MarkSeen records in what an ended session left that the user knows how tasks ended.
+func (b *backend) MarkSeen(ctx context.Context, of control.Info, ids []task.ID) error {
+	e, err := b.ended(ctx, of)
+	if err != nil {
+		return err
+	}
+	return ended.MarkSeen(ctx, e.Place, ids)
+}
+
 // helper is the command of the process that ends what this one leaves.
 func (b *backend) helper() []string { return []string{b.exe, "keeper", "--helper"} }
 

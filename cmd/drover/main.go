@@ -152,7 +152,8 @@ func (b *backend) deps() cli.Deps {
 	return cli.Deps{
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		Env: b.env, Cwd: b.cwd, Version: b.version, Root: b.root, Backend: b,
-		OnInterrupt: onInterrupt, IsTerminal: isTerminal, Columns: func() int { return columns(os.Stdout) },
+		OnInterrupt: onInterrupt, IsTerminal: isTerminal, OpenTerminal: openTerminal,
+		Columns: func() int { return columns(os.Stdout) },
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/drover-dev/drover/internal/api/attention"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/engine/journal"
 	"github.com/drover-dev/drover/internal/engine/lifecycle"
@@ -383,6 +384,35 @@ func (a *Archive) Start(context.Context, []control.StartRequest) ([]control.Star
 // Approvals is empty: whoever asked has died.
 func (a *Archive) Approvals(context.Context, control.ApprovalsRequest) (control.Approvals, error) {
 	return control.Approvals{Questions: []task.Question{}}, nil
+}
+
+// seenLimit is how many of the newest tasks are looked at for failures that nobody has seen.
+const seenLimit = 500
+
+// Attention is the failures that nobody has seen: whoever asked something has died.
+// It does not change here, so that who waits does so for the whole time.
+func (a *Archive) Attention(ctx context.Context, req control.AttentionRequest) (control.Attention, error) {
+	page, err := a.List(ctx, control.ListRequest{All: true, Limit: seenLimit})
+	if err != nil {
+		return control.Attention{}, err
+	}
+	now, err := control.NewAttention(attention.Facts{Session: a.info.Session, Tasks: page.Tasks}, time.Now())
+	if err != nil || req.Wait <= 0 || now.Version != req.After {
+		return now, err
+	}
+	timer := time.NewTimer(req.Wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return now, nil
+	case <-ctx.Done():
+		return now, context.Cause(ctx)
+	}
+}
+
+// MarkSeen is refused: nothing is written here.
+func (a *Archive) MarkSeen(_ context.Context, refs []string) ([]task.Record, error) {
+	return nil, a.refuse("mark " + strings.Join(refs, ", ") + " as seen")
 }
 
 // State is that of a session in which nothing is left to do.

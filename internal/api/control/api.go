@@ -73,6 +73,14 @@ type API interface {
 	// [Conflict] and changes nothing.
 	Decide(ctx context.Context, req DecideRequest) error
 
+	// Attention returns what needs the user, what holds up most first. With Wait it
+	// returns when the list is another than that of version After, or when the time is up.
+	Attention(ctx context.Context, req AttentionRequest) (Attention, error)
+
+	// MarkSeen records that the user knows how tasks ended, all of them or none. What is
+	// marked already stays so. A task that has not ended is a [Conflict].
+	MarkSeen(ctx context.Context, refs []string) ([]task.Record, error)
+
 	// State says where the session stands as a whole. With Wait it returns when
 	// the state is another than that of version After, or when the time is up.
 	State(ctx context.Context, req StateRequest) (State, error)

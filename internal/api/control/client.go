@@ -209,6 +209,21 @@ func (c *Client) Decide(ctx context.Context, req DecideRequest) error {
 	return err
 }
 
+// Attention implements [API].
+func (c *Client) Attention(ctx context.Context, req AttentionRequest) (Attention, error) {
+	q := url.Values{}
+	setNumber(q, "wait_ns", int64(req.Wait))
+	if req.After != "" {
+		q.Set("after", req.After)
+	}
+	return call[Attention](ctx, c, http.MethodGet, "/v1/attention?"+q.Encode(), nil)
+}
+
+// MarkSeen implements [API].
+func (c *Client) MarkSeen(ctx context.Context, refs []string) ([]task.Record, error) {
+	return call[[]task.Record](ctx, c, http.MethodPost, "/v1/attention/seen", seenRequest{refs})
+}
+
 // State implements [API].
 func (c *Client) State(ctx context.Context, req StateRequest) (State, error) {
 	q := url.Values{}

@@ -167,6 +167,11 @@ func TestSame(t *testing.T) {
 		{"interrupt-unknown", func(ctx context.Context, a API) (any, error) { return a.Interrupt(ctx, "x") }},
 		{"resume-unknown", func(ctx context.Context, a API) (any, error) { return a.Resume(ctx, ResumeRequest{Ref: "x"}) }},
 		{"approvals", func(ctx context.Context, a API) (any, error) { return a.Approvals(ctx, ApprovalsRequest{}) }},
+		{"attention", func(ctx context.Context, a API) (any, error) { return a.Attention(ctx, AttentionRequest{}) }},
+		{"attention-wait", func(ctx context.Context, a API) (any, error) {
+			return a.Attention(ctx, AttentionRequest{After: "another", Wait: time.Minute})
+		}},
+		{"seen-unknown", func(ctx context.Context, a API) (any, error) { return a.MarkSeen(ctx, []string{"nobody"}) }},
 		{"approvals-wait", func(ctx context.Context, a API) (any, error) {
 			return a.Approvals(ctx, ApprovalsRequest{After: 7, Wait: time.Millisecond})
 		}},

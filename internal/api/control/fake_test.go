@@ -2,12 +2,15 @@ package control
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/drover-dev/drover/internal/api/attention"
 	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/task"
 )
@@ -334,6 +337,43 @@ func (f *fake) Approvals(ctx context.Context, req ApprovalsRequest) (Approvals, 
 }
 
 // Configure answers with what it was asked for, and refuses the model "none".
+func (f *fake) Attention(ctx context.Context, req AttentionRequest) (Attention, error) {
+	for {
+		f.mu.Lock()
+		facts := attention.Facts{Session: "s00000001", Questions: slices.Clone(f.open)}
+		facts.Tasks = append(facts.Tasks, f.tasks...)
+		f.mu.Unlock()
+		now, err := NewAttention(facts, time.Now())
+		if err != nil || req.Wait <= 0 || now.Version != req.After {
+			return now, err
+		}
+		select {
+		case <-ctx.Done():
+			return now, context.Cause(ctx)
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+func (f *fake) MarkSeen(_ context.Context, refs []string) (out []task.Record, _ error) {
+	for _, ref := range refs {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		i := slices.IndexFunc(f.tasks, func(r task.Record) bool { return string(r.ID) == ref || r.Name == ref })
+		if i < 0 {
+			return nil, NotFoundError(ref)
+		}
+		r, err := lifecycle.Apply(f.tasks[i], lifecycle.Change{Verb: task.MarkSeen})
+		if err != nil && !errors.Is(err, lifecycle.ErrNoChange) {
+			return nil, AsError(err)
+		}
+		f.tasks[i] = r
+		f.emit(task.MarkSeen, r)
+		out = append(out, r)
+	}
+	return out, nil
+}
+
 func (f *fake) Configure(_ context.Context, req ConfigureRequest) (now Settings, _ error) {
 	if req.Model != nil {
 		now.Model = *req.Model

@@ -121,6 +121,8 @@ func (s *Server) handler() http.Handler {
 	route("POST /v1/stop", s.stop)
 	route("GET /v1/approvals", s.approvals)
 	route("POST /v1/approvals", s.decide)
+	route("GET /v1/attention", s.attention)
+	route("POST /v1/attention/seen", s.markSeen)
 	route("GET /v1/state", s.state)
 	route("PATCH /v1/settings", s.configure)
 	route("GET /v1/commands", s.commands)
@@ -450,6 +452,28 @@ func (s *Server) approvals(w http.ResponseWriter, r *http.Request) error {
 		return q.err
 	}
 	v, err := s.api.Approvals(r.Context(), req)
+	return reply(w, v, err)
+}
+
+func (s *Server) attention(w http.ResponseWriter, r *http.Request) error {
+	q := query{Values: r.URL.Query()}
+	req := AttentionRequest{After: q.Get("after"), Wait: time.Duration(q.number("wait_ns"))}
+	if q.err != nil {
+		return q.err
+	}
+	v, err := s.api.Attention(r.Context(), req)
+	return reply(w, v, err)
+}
+
+func (s *Server) markSeen(w http.ResponseWriter, r *http.Request) error {
+	var req seenRequest
+	if err := s.read(w, r, &req); err != nil {
+		return err
+	}
+	if len(req.Refs) == 0 {
+		return &Error{Code: Invalid, Message: "the request names no task", Fix: "see GET /v1/attention"}
+	}
+	v, err := s.api.MarkSeen(r.Context(), req.Refs)
 	return reply(w, v, err)
 }
 

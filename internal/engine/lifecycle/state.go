@@ -65,6 +65,8 @@ func transition(from task.Status, v task.Verb) (task.Status, bool) {
 		return task.Killed, !from.Terminal()
 	case task.Resume:
 		return task.Pending, from.Terminal()
+	case task.MarkSeen:
+		return from, from.Terminal()
 	}
 	return from, false
 }
@@ -117,13 +119,18 @@ func Apply(r task.Record, c Change) (task.Record, error) {
 		next.Cause, next.ExitCode, next.Error = nil, nil, ""
 		next.Earlier, next.Resumes, next.Budget = r.Earlier.And(r.Used()), r.Resumes+1, c.Budget
 		next.Process, next.Progress, next.Usage, next.Survivors = nil, nil, nil, nil
-		next.Notified, next.LastAnswer = false, nil
+		next.Notified, next.Seen, next.LastAnswer = false, false, nil
 		next.Priority, next.Pool = c.Priority, c.Pool
 		next.CreateTime = c.At
 		next.Backgrounded, next.ToolUseID, next.Owner = c.Background, c.ToolUseID, c.Owner
 		if c.Prompt != "" {
 			next.Prompt = ShortPrompt(c.Prompt)
 		}
+	case task.MarkSeen:
+		if r.Seen {
+			return r, ErrNoChange
+		}
+		next.Seen = true
 	}
 	switch c.Verb {
 	case task.Rest, task.Wake, task.Ask, task.Answer, task.Pause, task.Thaw, task.Background, task.RequestStop:

@@ -31,6 +31,7 @@ var moves = map[task.Verb][5]task.Status{
 	task.Fail:        {task.Failed, task.Failed, "", "", ""},
 	task.Stop:        {task.Killed, task.Killed, "", "", ""},
 	task.Resume:      {"", "", task.Pending, task.Pending, task.Pending},
+	task.MarkSeen:    {"", "", task.Completed, task.Failed, task.Killed},
 }
 
 var (
@@ -246,6 +247,19 @@ func TestApplyQuestions(t *testing.T) {
 		} else if _, err := lifecycle.Apply(got, answer("q1")); err == nil {
 			t.Errorf("an answer after %s is taken", c.Verb)
 		}
+	}
+}
+
+// An end is marked as seen once, and the mark is that of one run.
+func TestApplyMarkSeen(t *testing.T) {
+	r := record(t, task.Failed)
+	seen := apply(t, r, lifecycle.Change{Verb: task.MarkSeen, At: ended})
+	if !seen.Seen || r.Seen || seen.Status != task.Failed || seen.Cause != r.Cause {
+		t.Fatalf("marked as seen: %+v", seen)
+	}
+	wantNoChange(t, seen, task.MarkSeen)
+	if again := apply(t, seen, lifecycle.Change{Verb: task.Resume, At: ended, Run: "run_2"}); again.Seen {
+		t.Error("a further run begins as seen")
 	}
 }
 

@@ -232,6 +232,23 @@ func (s *Supervisor) AwaitQuestions(ctx context.Context, version int64) error {
 	}
 }
 
+// QuestionsChanged returns a channel that is closed when the listing of questions changes.
+func (s *Supervisor) QuestionsChanged() <-chan struct{} {
+	s.desk.mu.Lock()
+	defer s.desk.mu.Unlock()
+	return s.desk.changed
+}
+
+// MarkSeen records that the user knows how an ended task ended. What is marked already
+// stays so; a task that has not ended is a [*task.MoveError].
+func (s *Supervisor) MarkSeen(ctx context.Context, id task.ID) (task.Record, error) {
+	e := s.entry(id)
+	if e == nil {
+		return task.Record{}, fmt.Errorf("mark as seen: %w: %s", ErrUnknown, id)
+	}
+	return s.apply(ctx, e, lifecycle.Change{Verb: task.MarkSeen}, nil, "")
+}
+
 // Decide answers an open question. It returns when the answer is durable and
 // whoever asked has it. The digest must be that of the request that was looked
 // at: an answer that is late, second, or to something else is a [*StaleError],

@@ -639,13 +639,14 @@ func (s *Supervisor) apply(
 	if err != nil {
 		return cur, err
 	}
-	if next.Status.Terminal() {
+	ends := next.Status.Terminal() && !cur.Status.Terminal()
+	if ends {
 		n.Run, n.Task, n.Priority = next.Run, next.ID, next.Priority
 		n.Owner, n.Acked, n.ByUser = next.Owner, known(next), next.StoppedByUser()
 	}
 	entry := lifecycle.Entry{Verb: c.Verb, At: c.At, Task: next, Notice: n, Answer: answer}
 	entry.Committed = func(task.Seq) {
-		if next.Status.Terminal() && s.cfg.Recorded != nil {
+		if ends && s.cfg.Recorded != nil {
 			s.cfg.Recorded(*n)
 		}
 		e.rec.Store(&next)

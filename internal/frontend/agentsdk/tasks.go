@@ -31,7 +31,7 @@ type entry struct {
 // onTask prints what one event changed.
 func (s *Stream) onTask(ctx context.Context, e task.Event) {
 	r := e.Task
-	if s.hidden(r) {
+	if s.hidden(r) || e.Verb == task.MarkSeen {
 		return
 	}
 	t := s.tasks[r.ID]

@@ -42,6 +42,8 @@ type sessions interface {
 	// Remove deletes what an ended session left: the one in the folder of the info,
 	// since its ID may be that of others, in other projects.
 	Remove(ctx context.Context, of control.Info) error
+	// MarkSeen records in what an ended session left that the user knows how tasks ended.
+	MarkSeen(ctx context.Context, of control.Info, ids []task.ID) error
 	// Discard removes an ended session whose log may be damaged, and says what could
 	// not be looked at.
 	Discard(ctx context.Context, of control.Info) (unseen string, err error)

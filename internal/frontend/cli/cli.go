@@ -38,6 +38,8 @@ type Deps struct {
 	IsTerminal  func(io.Writer) bool // nil: nothing is a terminal
 	Columns     func() int           // of the terminal on stdout; 0: there is none. nil: that
 	Now         func() time.Time     // nil: time.Now
+
+	OpenTerminal func() (*Terminal, error) // gives a command the terminal on stdin and stdout; nil: there is none
 }
 
 // Session is one session, live or not.
@@ -169,7 +171,7 @@ func New(d Deps) *cobra.Command {
 		return usage(err.Error(), "see `"+cmd.CommandPath()+" --help`")
 	})
 	root.AddCommand(a.run(), a.ps(), a.logs(), a.attach(), a.top(), a.result(), a.inspect(), a.wait(), a.stop(),
-		a.promote(), a.send(), a.pause(), a.resume(), a.approvals(), a.configure(),
+		a.promote(), a.send(), a.pause(), a.resume(), a.approvals(), a.attention(), a.configure(),
 		a.sessions(), a.doctor(), a.version(), a.mcp(), a.agentCommand(), a.monitorCommand(), a.agentsCommand(), a.demo(),
 		a.commandsCommand(), a.skillsCommand(),
 		a.permissionsCommand(), a.statsCommand(),

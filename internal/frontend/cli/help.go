@@ -18,7 +18,7 @@ func groups() []group {
 	return []group{
 		{"run", "Run:", []string{"run", "agent", "workflow", "monitor", "remote", "demo"}},
 		{"watch", "Watch:", []string{"ps", "logs", "result", "inspect", "wait", "attach", "top"}},
-		{"steer", "Steer:", []string{"stop", "send", "pause", "resume", "promote", "approvals", "configure"}},
+		{"steer", "Steer:", []string{"stop", "send", "pause", "resume", "promote", "approvals", "attention", "configure"}},
 		{"agents", "Agents:", []string{"agents", "commands", "skills", "models", "permissions", "mcp"}},
 		{"project", "Project:", []string{"sessions", "todo", "memory", "stats", "teleport", "trust"}},
 		{"setup", "Setup:", []string{"doctor", "completion", "help", "version"}},
@@ -47,8 +47,9 @@ func examples() map[string][]string {
 		"remote serve": {"DROVER_REMOTE_TOKEN=$(openssl rand -hex 32) drover remote serve --listen 127.0.0.1:7070"},
 		"demo":         {"drover demo"},
 
-		"ps":      {"drover ps", "drover ps -a --tree", "drover ps --json | jq '.[].task_id'"},
-		"logs":    {"drover logs b1a2b3c4d", "drover logs -f server", "drover logs -n 20 server"},
+		"ps": {"drover ps", "drover ps -a --tree", "drover ps --watch", "drover ps --json | jq '.[].task_id'"},
+		"logs": {"drover logs b1a2b3c4d", "drover logs -f server", "drover logs -n 20 server", "drover logs -f server worker",
+			"drover logs -f --all"},
 		"result":  {"drover result a1b2c3d4e"},
 		"inspect": {"drover inspect b1a2b3c4d | jq .status"},
 		"wait":    {"drover wait b1a2b3c4d", "drover wait --any --timeout 10m unit lint"},
@@ -71,6 +72,10 @@ func examples() map[string][]string {
 		"approvals answer": {`drover approvals answer q1b2c3d4e "the second one"`,
 			`drover approvals answer q1b2c3d4e '{"port":8080}'`},
 		"approvals show": {"drover approvals show q1b2c3d4e"},
+
+		"attention": {"drover attention", "drover attention --watch --notify osc9",
+			"drover attention --json | jq -r '.items[].why'"},
+		"attention seen": {"drover attention seen b1a2b3c4d", "drover attention seen --all"},
 
 		"agents":       {"drover agents", "drover agents show explore"},
 		"agents list":  {"drover agents list --json"},
@@ -168,8 +173,8 @@ func otherWords() map[string]string {
 		"tell": "send", "message": "send", "write": "send", "type": "send", "continue": "resume", "unpause": "resume",
 		"freeze": "pause",
 		"allow":  "approvals allow", "deny": "approvals deny", "approve": "approvals allow", "answer": "approvals answer",
-		"questions": "approvals",
-		"cost":      "stats", "usage": "stats", "check": "doctor", "setup": "doctor", "login": "doctor", "auth": "doctor",
+		"questions": "approvals", "inbox": "attention",
+		"cost": "stats", "usage": "stats", "check": "doctor", "setup": "doctor", "login": "doctor", "auth": "doctor",
 		"todos": "todo", "export": "sessions export", "import": "teleport import", "repair": "sessions repair",
 		"dream":  "memory dream",
 		"prompt": `-p "…"`, "ask": `-p "…"`, "chat": "attach --new", "new": "attach --new", "flow": "workflow",

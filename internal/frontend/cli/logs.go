@@ -25,12 +25,15 @@ const (
 
 func (a *app) logs() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "logs [-f] [-n N] [--since OFFSET] [--raw] [--messages] REF",
+		Use:   "logs [-f] [-n N] [--since OFFSET] [--raw] [--messages] (REF… | --all | --session S)",
 		Short: "Print the output of a task",
 		Long: "Print the output of a task. On a terminal, escape sequences are removed and invisible characters are\n" +
 			"marked; to a pipe, or with --raw, the bytes are printed unchanged. -f follows the output until the task has\n" +
-			"ended; Ctrl-C leaves the task running. --messages prints the newest messages of an agent, 50 or --tail of them.",
-		Args:              takes(1, 1),
+			"ended; Ctrl-C leaves the task running. --messages prints the newest messages of an agent, 50 or --tail of them.\n" +
+			"\n" +
+			"Of several tasks, whole lines are printed, each behind the name of its task and a |; how a task ended stands\n" +
+			"behind a *. --all follows all live tasks of the project, --session those of one session, and tasks that start\n" +
+			"later join them; both end when no task is alive.",
 		ValidArgsFunction: a.completeTasks(true),
 	}
 	f := cmd.Flags()
@@ -39,9 +42,18 @@ func (a *app) logs() *cobra.Command {
 	since := f.Int64("since", 0, "start at this byte `OFFSET`")
 	raw := f.Bool("raw", false, "print the bytes unchanged, on a terminal too")
 	messages := f.Bool("messages", false, "print the newest messages of an agent instead of its output")
+	every := f.Bool("all", false, "follow all live tasks, and those that start later")
+	session := f.String("session", "", "follow all tasks of this session that are alive or start later")
 	all := everywhere(cmd)
 	cmd.RunE = func(cmd *cobra.Command, words []string) error {
+		many := *every || *session != "" || len(words) > 1
 		switch {
+		case (*every || *session != "") && len(words) > 0 || *every && *session != "":
+			return usage("tasks, --all and --session are mutually exclusive", "give one of them")
+		case len(words) == 0 && !many:
+			return usage("no task given", "usage: drover logs (REF… | --all | --session S)")
+		case many && (*messages || f.Changed("since")):
+			return usage("--messages and --since are for one task", "give one REF")
 		case *messages && (*follow || *raw || f.Changed("since")):
 			return usage("--messages is mutually exclusive with --follow, --raw and --since", "leave those out")
 		case f.Changed("tail") && *tail < 1:
@@ -52,6 +64,10 @@ func (a *app) logs() *cobra.Command {
 			return usage("--tail and --since are mutually exclusive", "give one of them")
 		}
 		ctx := cmd.Context()
+		if many {
+			return a.printMany(ctx, manyLogs{refs: words, all: *every, session: *session, sessions: *all,
+				follow: *follow || *every || *session != "", tail: *tail, raw: *raw})
+		}
 		found, err := a.resolve(ctx, words[0], *all)
 		if err != nil {
 			return err

@@ -18,10 +18,12 @@ const tablePage = 200
 
 func (a *app) ps() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "ps [-a] [--tree] [--all-sessions] [--json] [-q]",
+		Use:   "ps [-a] [--tree] [--all-sessions] [--watch] [--json] [-q]",
 		Short: "List tasks: status, age, time, tokens",
 		Long: "List the live tasks of this project's sessions, newest first. -a also lists ended tasks, including those\n" +
-			"of ended sessions. A table has at most 200 tasks; --limit changes that.",
+			"of ended sessions. A table has at most 200 tasks; --limit changes that.\n" +
+			"With --watch the table is drawn again in place when something has changed. Where stdout is no terminal, or with\n" +
+			"--json, each live task is a line at first, and then each change.",
 		Args:              takes(0, 0),
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
@@ -31,6 +33,7 @@ func (a *app) ps() *cobra.Command {
 	asJSON := f.Bool("json", false, "a JSON array")
 	quiet := f.BoolP("quiet", "q", false, "print only IDs")
 	limit := f.Int("limit", -1, "maximum number of tasks; 0 for all (default 200 in a table, all otherwise)")
+	watch := f.Bool("watch", false, "keep running and show changes, until q or Ctrl-C")
 	all := everywhere(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		switch {
@@ -42,14 +45,18 @@ func (a *app) ps() *cobra.Command {
 		default:
 			*limit = tablePage
 		}
-		list, used := a.list, map[task.ID]task.Spend{}
-		if *tree {
-			list = a.whole(used)
+		l := listing{ended: *ended, tree: *tree, all: *all, limit: *limit}
+		if *watch {
+			if *quiet {
+				return usage("--watch and --quiet are mutually exclusive", "use --watch --json")
+			}
+			return a.watchTasks(cmd.Context(), l, *asJSON)
 		}
-		records, more, err := list(cmd.Context(), *ended, *all, *limit)
+		table, err := a.rowsOf(cmd.Context(), l)
 		if err != nil {
 			return err
 		}
+		records := table.records
 		switch {
 		case *asJSON:
 			if asks := func(r task.Record) bool { return len(r.Questions) > 0 }; !slices.ContainsFunc(records, asks) {
@@ -68,22 +75,10 @@ func (a *app) ps() *cobra.Command {
 			_, err := a.Stdout.Write([]byte(ids.String()))
 			return err
 		}
-		depth := make([]int, len(records))
-		if *tree {
-			records, depth = family(records)
-		}
-		rows := a.taskRows(records, depth, *all)
-		if *tree {
-			spendColumns(rows, records, used)
-		}
-		text := a.layOut(rows, ofTasks(rows, records))
-		if line := task.CloudSessions(records); line != "" {
-			text = append(text, line+"\n"...)
-		}
-		if _, err := a.Stdout.Write(text); err != nil {
+		if _, err := a.Stdout.Write(a.tableText(table, a.Columns())); err != nil {
 			return err
 		}
-		if more {
+		if table.more {
 			a.note("the newest %d tasks are shown (--limit 0 shows all)", len(records))
 		}
 		return nil

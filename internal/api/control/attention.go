@@ -1,0 +1,56 @@
+package control
+
+import (
+	"encoding/json"
+	"hash/fnv"
+	"strconv"
+	"time"
+
+	"github.com/drover-dev/drover/internal/api/attention"
+)
+
+// AttentionRequest asks for what needs the user.
+type AttentionRequest struct {
+	After string        `json:"after,omitempty"`   // the version that is known already; only with Wait
+	Wait  time.Duration `json:"wait_ns,omitempty"` // for another version; 0: answer at once
+}
+
+// AttentionItem is one thing that needs the user.
+type AttentionItem = attention.Item
+
+// Attention is what needs the user. Lists of equal versions are equal.
+type Attention struct {
+	Items   []AttentionItem `json:"items"`
+	More    int             `json:"more,omitempty"` // items beyond the bound of a list
+	Version string          `json:"version"`
+}
+
+// NewAttention is the list of these facts.
+func NewAttention(f attention.Facts, now time.Time) (Attention, error) {
+	var a Attention
+	a.Items, a.More = attention.Items(f, now)
+	data, err := json.Marshal(a)
+	if err != nil {
+		return a, err
+	}
+	sum := fnv.New64a()
+	_, _ = sum.Write(data) // it never fails
+	a.Version = strconv.FormatUint(sum.Sum64(), 36)
+	return a, nil
+}
+
+// MergeAttention puts the lists of several sessions into one.
+func MergeAttention(lists []Attention) (all Attention) {
+	items := make([][]AttentionItem, len(lists))
+	for i, l := range lists {
+		items[i], all.More = l.Items, all.More+l.More
+	}
+	merged, more := attention.Merge(items...)
+	all.Items, all.More = merged, all.More+more
+	return all
+}
+
+// seenRequest names the tasks whose ends the user has seen.
+type seenRequest struct {
+	Refs []string `json:"refs"`
+}
