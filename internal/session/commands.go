@@ -111,7 +111,8 @@ func (h mainHooks) expand(ctx context.Context, c command.Command, args string) (
 	if c.Trusted {
 		k.Granted.Set(fill(c.Allow), nil)
 	}
-	who := expansion.Agent{Gate: k.Config.Gate, Tools: k.Config.Tools, Folder: k.Me.Cwd, Home: home.Lookup(k.Me.Env)("HOME")}
+	who := expansion.Agent{Gate: k.Config.Gate, Tools: k.Config.Tools, Folder: k.Me.Cwd,
+		Home: home.Lookup(k.Me.Env)("HOME")}
 	included, err := expansion.Include(ctx, who, c, values)
 	if err != nil {
 		k.Granted.Set(nil, nil)

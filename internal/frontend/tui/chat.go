@@ -2,7 +2,6 @@ package tui
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"time"
 
@@ -318,9 +317,6 @@ func (m *Model) submit() tea.Cmd {
 	if strings.HasPrefix(word, "/") && !strings.HasPrefix(word, "//") && !strings.Contains(word[1:], "/") {
 		return m.command(text, strings.TrimPrefix(word, "/"), strings.TrimSpace(rest))
 	}
-	if strings.HasPrefix(text, "//") {
-		text = text[1:]
-	}
 	m.editor = m.editor.Sent()
 	return m.give(text)
 }
@@ -377,9 +373,9 @@ func (m *Model) command(text, name, rest string) tea.Cmd {
 	case "quit", "exit":
 		m.editor = m.editor.Sent()
 		return m.leave()
-	default:
-		m.say(fmt.Sprintf("there is no command /%s: see /help, or begin with // to send it", name))
-		return nil
+	default: // the session knows the others, and says which names are near
+		m.editor = m.editor.Sent()
+		return m.give(text)
 	}
 	m.editor = m.editor.Sent()
 	return nil
