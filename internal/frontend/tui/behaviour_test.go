@@ -187,7 +187,7 @@ func TestPanel(t *testing.T) {
 	u.sees("press x again")
 	u.press("x")
 	u.did("stop b1")
-	u.sees("b1 killed after 0.0s; nothing of it is left")
+	u.sees("b1 killed after 12ms; nothing of it is left")
 	u.press("down", "p")
 	u.did("pause [a1]")
 	u.press("s")
@@ -243,6 +243,22 @@ func TestHostGone(t *testing.T) {
 	u.press("enter")
 	u.did("prompt go on")
 	u.misses("has ended")
+}
+
+// Model and mode of a live session are changed for its next call, and the line at the
+// bottom says what holds.
+func TestConfigure(t *testing.T) {
+	u := start(t, 100, 24)
+	u.talk()
+	u.press("shift+tab")
+	u.did("configure opus acceptEdits")
+	u.sees("opus · acceptEdits · 12.3k of 200k context (6%)")
+	u.press("shift+tab")
+	u.did("configure opus plan")
+	u.types("/model haiku")
+	u.press("enter")
+	u.did("configure haiku default")
+	u.sees("haiku · default")
 }
 
 func TestCompletion(t *testing.T) {

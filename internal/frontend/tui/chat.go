@@ -1,7 +1,10 @@
 package tui
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,6 +19,10 @@ import (
 
 // leaveTwice is how soon ctrl+c must be pressed again to leave.
 const leaveTwice = 2 * time.Second
+
+// typedAhead is how long after the begin an enter may come that was typed before the
+// terminal was ours: it is a newline then.
+const typedAhead = 500 * time.Millisecond
 
 // key takes in a key.
 func (m *Model) key(msg tea.KeyPressMsg) tea.Cmd {
@@ -60,6 +67,9 @@ func (m *Model) chatKey(msg tea.KeyPressMsg) tea.Cmd {
 	if key == "?" && !m.editor.Empty() {
 		return m.edit(msg)
 	}
+	if key == "ctrl+j" && m.now.Sub(m.begun) < typedAhead {
+		return m.submit()
+	}
 	width, height := m.width, m.talkHeight()
 	switch actionOf(m.bindings, key) {
 	case actSubmit:
@@ -76,6 +86,8 @@ func (m *Model) chatKey(msg tea.KeyPressMsg) tea.Cmd {
 			return nil
 		}
 		return m.leave()
+	case actMode:
+		return m.nextMode()
 	case actBackground:
 		return m.background()
 	case actTasks:
@@ -360,6 +372,27 @@ func (m *Model) command(text, name, rest string) tea.Cmd {
 	case "resume":
 		m.editor = m.editor.Sent()
 		return m.openPicker()
+	case "model", "mode", "think":
+		if rest == "" {
+			set := m.settings()
+			m.say(fmt.Sprintf("model %s, permission mode %s, thinking %s; /%s VALUE changes it", set.Model, set.Mode,
+				cmp.Or(set.Thinking.Effort, "as the provider has it"), name))
+			return nil
+		}
+		m.editor = m.editor.Sent()
+		var req control.ConfigureRequest
+		switch name {
+		case "model":
+			req.Model = &rest
+		case "mode":
+			req.Mode = &rest
+		case "think":
+			req.Thinking = &control.Thinking{Effort: rest}
+			if rest == "off" {
+				req.Thinking = &control.Thinking{Tokens: -1}
+			}
+		}
+		return m.configure(req)
 	case "new":
 		m.editor = m.editor.Sent()
 		if m.o.Switch == nil {
@@ -379,6 +412,28 @@ func (m *Model) command(text, name, rest string) tea.Cmd {
 	}
 	m.editor = m.editor.Sent()
 	return nil
+}
+
+// nextMode goes round the permission modes that ask.
+func (m *Model) nextMode() tea.Cmd {
+	modes := []string{"default", "acceptEdits", "plan"}
+	next := modes[(slices.Index(modes, m.settings().Mode)+1)%len(modes)]
+	return m.configure(control.ConfigureRequest{Mode: &next})
+}
+
+// configure changes what the agent works with, from its next call on.
+func (m *Model) configure(req control.ConfigureRequest) tea.Cmd {
+	if !m.connected() {
+		m.say("the session begins with your first prompt: give --model or --permission-mode, or change it then")
+		return nil
+	}
+	return m.do(func(ctx context.Context, api control.API) tea.Msg {
+		set, err := api.Configure(ctx, req)
+		if err != nil {
+			return failed{"the settings were not changed", err, ""}
+		}
+		return configured{set}
+	})
 }
 
 // openPanel shows the tasks.

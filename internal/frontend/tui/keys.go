@@ -12,6 +12,7 @@ const (
 	actInterrupt  action = "interrupt"
 	actClear      action = "clear"
 	actLeave      action = "leave"
+	actMode       action = "mode"
 	actBackground action = "background"
 	actTasks      action = "tasks"
 	actTodos      action = "todos"
@@ -62,6 +63,7 @@ func Bindings() []Binding {
 		{inChat, []string{"shift+enter", "alt+enter", "ctrl+j"}, "a new line; so does enter behind a `\\`", actNewline},
 		{inChat, []string{"esc"}, "interrupt the turn, and nothing else", actInterrupt},
 		{inChat, []string{"ctrl+c"}, "clear what is typed; else interrupt the turn; else leave", actClear},
+		{inChat, []string{"shift+tab"}, "the next permission mode: default, acceptEdits, plan", actMode},
 		{inChat, []string{"ctrl+d"}, "leave, if nothing is typed", actLeave},
 		{inChat, []string{"ctrl+b"}, "move what the agent waits for to the background (twice in tmux)", actBackground},
 		{inChat, []string{"shift+down", "ctrl+t"}, "the tasks", actTasks},
@@ -157,6 +159,9 @@ func commands() []slash {
 		{"stop", "stop a task: /stop ID", false},
 		{"interrupt", "interrupt the turn", false},
 		{"resume", "go on with another conversation", false},
+		{"model", "the model from the next call on: /model NAME", false},
+		{"mode", "the permission mode: /mode default, acceptEdits, plan, dontAsk or bypassPermissions", false},
+		{"think", "how much the model thinks: /think low, medium, high, xhigh, max or off", false},
 		{"new", "begin another conversation; this one goes on", false},
 		{"compact", "sum the conversation up, to make room", true},
 		{"subconscious", "consolidate what was learned: /subconscious run", true},

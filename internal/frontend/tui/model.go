@@ -35,6 +35,7 @@ type Model struct {
 	bindings []Binding
 
 	width, height int
+	begun         time.Time
 	now           time.Time // of the last message
 
 	conn    Connection
@@ -94,7 +95,7 @@ type sending struct {
 
 func newModel(o Options, l *listener) *Model {
 	m := &Model{
-		o: o, l: l, theme: theme.New(), bindings: Bindings(), now: o.Now(), width: 80, height: 24,
+		o: o, l: l, theme: theme.New(), bindings: Bindings(), begun: o.Now(), now: o.Now(), width: 80, height: 24,
 		talk: &transcript.State{}, tasks: panel.New(), editor: input.New(o.History), later: map[string]bool{},
 		showTodos: true,
 	}
@@ -158,7 +159,7 @@ func (m *Model) clock() tea.Cmd {
 	switch {
 	case m.ticking:
 		return nil
-	case m.busy() && m.screen == chatScreen || m.joining:
+	case m.busy() && m.screen == chatScreen || m.joining || m.ask != nil && !m.ask.armed(m.now):
 		every = 150 * time.Millisecond
 	case m.ask != nil && m.screen == chatScreen, m.notice != "", m.screen == panelScreen && m.tasks.Ticks(m.now),
 		m.screen == zoomScreen, m.busy():

@@ -73,6 +73,18 @@ func (s *session) Decide(_ context.Context, r control.DecideRequest) error {
 	return nil
 }
 
+func (s *session) Configure(_ context.Context, r control.ConfigureRequest) (control.Settings, error) {
+	set := control.Settings{Model: "opus", Mode: "default", Window: 200_000}
+	if r.Mode != nil {
+		set.Mode = *r.Mode
+	}
+	if r.Model != nil {
+		set.Model = *r.Model
+	}
+	s.did("configure %s %s", set.Model, set.Mode)
+	return set, nil
+}
+
 func (s *session) Send(_ context.Context, r control.SendRequest) (task.Record, error) {
 	s.did("send %s %s", r.Ref, r.Text)
 	return task.Record{}, nil

@@ -206,7 +206,7 @@ func (m *Model) questionKey(msg tea.KeyPressMsg) (cmd tea.Cmd, taken bool) {
 		}
 		return m.chooseAnswer(), true
 	case "ctrl+c", "ctrl+d", "ctrl+b", "shift+down", "ctrl+t", "ctrl+o", "alt+o", "ctrl+up", "ctrl+down", "shift+up",
-		"ctrl+home", "ctrl+end", "f1":
+		"ctrl+home", "ctrl+end", "f1", "ctrl+l":
 		return nil, false
 	}
 	return nil, true

@@ -9,6 +9,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
 
+	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/frontend/tui/input"
 	"github.com/drover-dev/drover/internal/frontend/tui/panel"
 	"github.com/drover-dev/drover/internal/frontend/tui/printable"
@@ -251,7 +252,10 @@ func (m *Model) activity() []string {
 
 // doing is what the main agent does, in a few words.
 func (m *Model) doing() string {
-	if m.sent != "" {
+	switch {
+	case len(m.open) > 0:
+		return "waits for your answer"
+	case m.sent != "":
 		return "sending"
 	}
 	for _, d := range m.todos {
@@ -309,16 +313,20 @@ func (m *Model) team() []string {
 func (m *Model) status() string {
 	t := m.theme
 	var left []string
-	if m.main.Model != "" {
-		left = append(left, printable.Line(m.main.Model, 40))
+	set := m.settings()
+	if set.Model != "" {
+		left = append(left, printable.Line(set.Model, 40))
 	}
-	if m.main.Mode != "" {
-		left = append(left, printable.Line(m.main.Mode, 20))
+	if set.Mode != "" {
+		left = append(left, printable.Line(set.Mode, 20))
 	}
-	if p := m.main.Progress; p != nil && p.TokenCount > 0 {
-		left = append(left, panel.Count(p.TokenCount)+" tokens")
-	} else if u := m.main.Usage; u != nil && u.TotalTokens > 0 {
-		left = append(left, panel.Count(u.TotalTokens)+" tokens")
+	if e := set.Thinking.Effort; e != "" {
+		left = append(left, "thinks "+printable.Line(e, 10))
+	}
+	if n := m.contextTokens(); n > 0 && set.Window > 0 {
+		left = append(left, fmt.Sprintf("%s of %s context (%d%%)", panel.Count(n), panel.Count(set.Window), n*100/set.Window))
+	} else if n > 0 {
+		left = append(left, panel.Count(n)+" tokens")
 	}
 	if c := panel.Cost(m.main); c != "" {
 		left = append(left, c)
@@ -339,6 +347,25 @@ func (m *Model) status() string {
 	room := m.width - ansi.StringWidth(end) - 1
 	start := ansi.Truncate(strings.Join(left, " · "), max(0, room), "…")
 	return t.Dim.Render(start) + strings.Repeat(" ", max(1, m.width-ansi.StringWidth(start)-ansi.StringWidth(end))) + end
+}
+
+// settings are what the main agent works with, as far as it is known.
+func (m *Model) settings() control.Settings {
+	if m.state.Settings != nil {
+		return *m.state.Settings
+	}
+	return control.Settings{Model: m.main.Model, Mode: m.main.Mode}
+}
+
+// contextTokens is how many tokens the main agent has used.
+func (m *Model) contextTokens() int64 {
+	if p := m.main.Progress; p != nil && p.TokenCount > 0 {
+		return p.TokenCount
+	}
+	if u := m.main.Usage; u != nil {
+		return u.TotalTokens
+	}
+	return 0
 }
 
 // pill is what runs in the background, and the key that shows it. Nothing is counted that
@@ -486,7 +513,7 @@ func (m *Model) askLines(above int) ([]string, *tea.Cursor) {
 	}
 	keys := "enter answers · esc later"
 	switch {
-	case a.waiting:
+	case a.waiting || !a.armed(m.now):
 		keys = "…"
 	case a.typing:
 		keys = "enter sends · esc back"

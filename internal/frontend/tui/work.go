@@ -12,7 +12,6 @@ import (
 
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/frontend/tui/printable"
-	"github.com/drover-dev/drover/internal/frontend/tui/transcript"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -43,9 +42,10 @@ type (
 		err    error
 		prompt string
 	}
-	noted   struct{ text string }
-	listed  struct{ list []task.Record }
-	printed struct {
+	noted      struct{ text string }
+	configured struct{ set control.Settings }
+	listed     struct{ list []task.Record }
+	printed    struct {
 		id    task.ID
 		chunk control.Chunk
 		fresh bool
@@ -102,6 +102,8 @@ func (m *Model) done(msg tea.Msg) tea.Cmd {
 		m.tell(fmt.Sprintf("%s: %s", msg.what, errorText(msg.err)))
 	case noted:
 		m.tell(msg.text)
+	case configured:
+		m.state.Settings = &msg.set
 	case listed:
 		m.tasks.Load(msg.list, m.now)
 		return m.followChosen()
@@ -258,7 +260,7 @@ func (m *Model) receipt(msg stopped) tea.Cmd {
 func receiptText(r task.Receipt) string {
 	var lines []string
 	for _, s := range r.Stopped {
-		line := fmt.Sprintf("%s %s after %s", s.ID, s.Status, transcript.Span(time.Duration(s.EndedAfterMS)*time.Millisecond))
+		line := fmt.Sprintf("%s %s after %s", s.ID, s.Status, time.Duration(s.EndedAfterMS)*time.Millisecond)
 		for _, g := range s.Signals {
 			line += ", " + g.Signal
 		}

@@ -1,0 +1,243 @@
+package main
+
+import (
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// TestScreen uses the terminal UI as people do, in panes of a true terminal multiplexer.
+func TestScreen(t *testing.T) {
+	if _, err := exec.LookPath("tmux"); err != nil {
+		t.Skip("SKIPPED: tmux is not on the PATH, so nobody looks at the terminal UI in a true terminal")
+	}
+	bin := build(t)
+	for name, test := range map[string]func(*testing.T, *place, *glass){
+		"answer": screenAnswer, "background": screenBackground, "stop": screenStop, "approval": screenApproval,
+		"killed": screenKilled, "hostile": screenHostile, "suspend": screenSuspend,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPlace(t, bin)
+			test(t, p, newGlass(t, p))
+		})
+	}
+}
+
+// glass is a multiplexer with the program in its panes.
+type glass struct {
+	t *testing.T
+	p *place
+}
+
+func newGlass(t *testing.T, p *place) *glass {
+	g := &glass{t: t, p: p}
+	t.Cleanup(func() {
+		_ = exec.Command("tmux", "-S", filepath.Join(p.sockets(), "t"), "kill-server").Run() // it may have gone with its last pane
+	})
+	return g
+}
+
+func (g *glass) tmux(args ...string) string {
+	g.t.Helper()
+	cmd := exec.CommandContext(g.t.Context(), "tmux",
+		append([]string{"-f", "/dev/null", "-S", filepath.Join(g.p.sockets(), "t")}, args...)...)
+	cmd.Dir, cmd.Env = g.p.dir, append(g.p.env, "TERM=xterm-256color", "SHELL=/bin/sh", "LC_ALL=C.UTF-8")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		g.t.Fatalf("tmux %q: %v\n%s", args, err, out)
+	}
+	return string(out)
+}
+
+// open runs a command in a window of a size, and split another one below it.
+func (g *glass) open(width, height, command string) {
+	g.t.Helper()
+	g.tmux("-u", "new-session", "-d", "-x", width, "-y", height, command+stays, ";",
+		"set-option", "-g", "default-terminal", "tmux-256color")
+	if strings.HasPrefix(command, "drover") {
+		g.shows("0", "────")
+	}
+}
+
+// stays keeps a pane when its command has ended.
+const stays = "; echo left with $?; exec sleep 600"
+
+func (g *glass) split(command string) {
+	g.t.Helper()
+	g.tmux("split-window", "-h", "-t", "0", command+stays)
+	g.shows("1", "────")
+}
+
+// keys presses keys in a pane.
+func (g *glass) keys(pane string, keys ...string) {
+	g.t.Helper()
+	g.tmux(append([]string{"send-keys", "-t", "0." + pane}, keys...)...)
+}
+
+// types types a text, and enter.
+func (g *glass) types(pane, text string) {
+	g.t.Helper()
+	g.keys(pane, "-l", text)
+	g.keys(pane, "Enter")
+}
+
+func (g *glass) screen(pane string) string { return g.tmux("capture-pane", "-p", "-t", "0."+pane) }
+
+// shows waits until a pane shows texts, and none of those behind a minus.
+func (g *glass) shows(pane string, texts ...string) {
+	g.t.Helper()
+	last := ""
+	if !within(patience, func() bool {
+		last = g.screen(pane)
+		for _, text := range texts {
+			if gone, not := strings.CutPrefix(text, "-"); strings.Contains(last, gone) == not {
+				return false
+			}
+		}
+		return true
+	}) {
+		g.t.Fatalf("pane %s does not show %q:\n%s", pane, texts, last)
+	}
+}
+
+func screenAnswer(t *testing.T, p *place, g *glass) {
+	p.model(map[string][]step{"main": {says("# Good day\n\nI have *read* it."), says("You said two lines.")}})
+	g.open("80", "24", "drover")
+	g.shows("0", "Say what is to be done")
+	g.types("0", "hello")
+	g.shows("0", "> hello", "● Good day", "I have read it.", "-esc interrupts")
+	g.tmux("resize-window", "-t", "0", "-x", "60", "-y", "20")
+	g.shows("0", "● Good day")
+	g.tmux("set-buffer", "one\ntwo\n", ";", "paste-buffer", "-p", "-t", "0.0")
+	g.shows("0", "> one\n  two")
+	g.keys("0", "Enter")
+	g.shows("0", "You said two lines.")
+	id := p.session("prompt")
+	g.keys("0", "C-d")
+	g.shows("0", "drover: left "+id, "left with 0")
+	p.leaves(patience, "drover host")
+}
+
+func screenBackground(t *testing.T, p *place, g *glass) {
+	p.model(map[string][]step{"main": {calls("Bash", bash("echo begun; cat f")), says("I go on."), says("It came back.")}})
+	fifo := p.fifo("f")
+	g.open("100", "30", "drover attach --new --permission-mode bypassPermissions")
+	g.types("0", "go")
+	g.shows("0", "Bash runs", "ctrl+b: to the background")
+	g.keys("0", "C-b")
+	g.shows("0", "I go on.", "1 shell · Shift+Down")
+	p.alive("cat f")
+	p.free(fifo)
+	g.shows("0", "It came back.", "-1 shell · Shift+Down")
+	g.keys("0", "C-d")
+	g.shows("0", "left with 0")
+}
+
+func screenStop(t *testing.T, p *place, g *glass) {
+	p.model(map[string][]step{"main": {calls("Bash", later("echo first line; sleep 613")), says("It runs."), says("It is gone.")}})
+	g.open("100", "30", "drover attach --new --permission-mode bypassPermissions")
+	g.types("0", "go")
+	g.shows("0", "It runs.", "1 shell · Shift+Down")
+	g.keys("0", "S-Down")
+	g.shows("0", "Tasks · 1 running", "● running", "first line")
+	g.keys("0", "x")
+	g.shows("0", "press x again")
+	g.keys("0", "x")
+	g.shows("0", "■ stopped", "SIGTERM", "nothing of it is left")
+	g.keys("0", "Escape")
+	g.shows("0", "> go", "-1 shell")
+	g.keys("0", "C-d")
+	g.shows("0", "left with 0")
+}
+
+func screenApproval(t *testing.T, p *place, g *glass) {
+	p.model(map[string][]step{"main": {says("first words"), calls("Bash", bash("touch it")), echo}})
+	g.open("160", "30", "drover attach --new --permission-mode default")
+	g.types("0", "hello")
+	g.shows("0", "first words")
+	g.split("drover attach " + p.session("prompt"))
+	g.shows("1", "> hello", "first words")
+	g.types("0", "touch it")
+	g.shows("0", "main asks for Bash", "command: touch it")
+	g.shows("1", "main asks for Bash", "command: touch it", "enter answers")
+	g.keys("1", "Down")
+	g.shows("1", "❯ 2. Allow always", "adds the rule Bash(touch:*)")
+	g.keys("1", "Up")
+	g.shows("1", "❯ 1. Allow once")
+	g.keys("1", "Enter")
+	g.shows("0", "-asks for Bash", "answered elsewhere", "(no output)")
+	g.shows("1", "-asks for Bash", "(no output)")
+	if !p.there("it") {
+		t.Error("what was allowed did not run")
+	}
+	g.keys("0", "C-d")
+	g.shows("0", "left with 0")
+	g.keys("1", "C-d")
+	g.shows("1", "left with 0")
+}
+
+func screenKilled(t *testing.T, p *place, g *glass) {
+	p.model(map[string][]step{"main": {calls("Bash", bash("cat f; touch it")), says("I went on without you.")}})
+	fifo := p.fifo("f")
+	g.open("100", "30", "drover attach --new --permission-mode bypassPermissions")
+	g.types("0", "go")
+	g.shows("0", "Bash runs")
+	id := p.session("prompt")
+	g.tmux("split-window", "-t", "0", "sleep 600")
+	g.tmux("kill-pane", "-t", "0.0") // a window that is closed
+	p.alive("cat f")
+	g.split("drover attach " + id)
+	g.shows("1", "> go", "Bash runs")
+	p.free(fifo)
+	g.shows("1", "I went on without you.")
+	g.keys("1", "C-d")
+	g.shows("1", "drover: left "+id, "left with 0")
+	if !p.there("it") {
+		t.Error("what ran when the window was closed did not go on")
+	}
+}
+
+func screenHostile(t *testing.T, p *place, g *glass) {
+	evil := "\x1b]2;owned\x07\x1b[2J\x1b[1;1Hgone"
+	p.model(map[string][]step{"main": {calls("Bash", bash(`printf '\033]2;owned\007\033[2J\033[1;1Hgone\n'`)), says("text " + evil + " end")}})
+	g.open("100", "30", "drover attach --new --permission-mode bypassPermissions")
+	g.types("0", "go "+strings.ReplaceAll(evil, "\x1b", ""))
+	g.shows("0", "> go ", "● text", "end")
+	if title := g.tmux("display-message", "-p", "-t", "0.0", "#{pane_title}"); strings.Contains(title, "owned") {
+		t.Errorf("the title is %q", title)
+	}
+	g.keys("0", "C-d")
+	g.shows("0", "left with 0")
+}
+
+func screenSuspend(t *testing.T, p *place, g *glass) {
+	p.model(map[string][]step{"main": {says("first words"), says("second words")}})
+	g.open("80", "24", "sh -i")
+	g.types("0", "drover attach --new")
+	g.shows("0", "Say what is to be done")
+	g.types("0", "hello")
+	g.shows("0", "first words")
+	g.keys("0", "C-z")
+	g.shows("0", "topped", "-first words")
+	g.types("0", "echo in the sh''ell")
+	g.shows("0", "in the shell")
+	g.types("0", "fg")
+	g.shows("0", "first words", "-in the shell")
+	for _, r := range marked(p.work) {
+		if strings.Contains(r.line, "attach --new") {
+			if err := syscall.Kill(r.pid, syscall.SIGTSTP); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	g.shows("0", "in the shell", "-first words")
+	g.types("0", "fg")
+	g.shows("0", "first words", "-in the shell")
+	g.types("0", "more")
+	g.shows("0", "second words")
+	g.keys("0", "C-d")
+	g.shows("0", "drover: left ")
+}
