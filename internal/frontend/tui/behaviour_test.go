@@ -357,7 +357,7 @@ func TestScroll(t *testing.T) {
 }
 
 // large is a session with 100,000 lines of conversation and 1,000 tasks.
-func large(b *testing.B) *Model {
+func large(b testing.TB) *Model {
 	m := newModel(Options{Now: time.Now}, &listener{deaf: true})
 	m.width, m.height = 140, 40
 	text := strings.Repeat("a line of an answer that is about as long as such lines are\n\n", 50)
@@ -372,7 +372,9 @@ func large(b *testing.B) *Model {
 			Backgrounded: true, Command: "make", CreateTime: began.Add(time.Duration(i)), StartTime: &began}}, began)
 	}
 	m.View()
-	b.ResetTimer()
+	if b, ok := b.(*testing.B); ok {
+		b.ResetTimer()
+	}
 	return m
 }
 
@@ -407,4 +409,75 @@ func BenchmarkKey(b *testing.B) {
 		m.Update(tea.KeyPressMsg(tea.Key{Code: 'x', Text: "x"}))
 		m.View()
 	}
+}
+
+// Who looks elsewhere is called when the agent asks something, and nobody else.
+func TestCall(t *testing.T) {
+	u := start(t, 80, 24)
+	q := []task.Question{{ID: "q1", Tool: "Bash", Digest: "d"}}
+	ask := news{epoch: u.m.epoch, questions: &control.Approvals{Questions: q}}
+	u.m.ticking = true
+	if u.m.hear(ask) != nil {
+		t.Error("somebody who looks was called")
+	}
+	u.m.ask = nil
+	u.tell(tea.BlurMsg{})
+	cmd := u.m.hear(ask)
+	if cmd == nil {
+		t.Fatal("nobody was called")
+	}
+	if text := fmt.Sprint(cmd()); !strings.Contains(text, "\a") || !strings.Contains(text, "asks you") {
+		t.Errorf("called by %q", text)
+	}
+}
+
+// mostFrame is how long a frame may take: the time between two at 60 a second.
+const mostFrame = 16 * time.Millisecond
+
+// No frame takes longer with 100,000 lines of conversation and 1,000 tasks: the best of
+// some is judged, since a busy machine makes the others slower.
+func TestFrameTime(t *testing.T) {
+	m := large(t)
+	for name, step := range map[string]func(int){
+		"grows": func(i int) { m.talk.Apply(control.Piece{N: int64(9000 + i), Kind: control.TextPiece, Text: "word "}) },
+		"key":   func(int) { m.Update(tea.KeyPressMsg(tea.Key{Code: 'x', Text: "x"})) },
+		"page":  func(int) { m.Update(pressed("pgup")) },
+		"flood": func(i int) {
+			for k := range 20 {
+				r, _ := m.tasks.Record(task.ID(fmt.Sprintf("b%08d", k)))
+				r.OutputBytes += int64(i)
+				m.happened(task.Event{Verb: task.Report, Task: r})
+			}
+		},
+		"tasks": func(i int) { m.screen = panelScreen; m.tasks.Key("down", m.now) },
+	} {
+		best := time.Hour
+		for i := range 10 {
+			began := time.Now()
+			step(i)
+			m.View()
+			best = min(best, time.Since(began))
+		}
+		m.screen = chatScreen
+		if best > mostFrame {
+			t.Errorf("%s: a frame takes %v, want at most %v", name, best, mostFrame)
+		}
+	}
+}
+
+// Teammates are rows below the spinner, and are not counted again at the bottom as long as
+// nothing else runs in the background.
+func TestTeam(t *testing.T) {
+	u := start(t, 80, 24)
+	u.hear(opened(), begin("go"))
+	for i, name := range []string{"ann", "ben"} {
+		began := u.at.Add(time.Duration(i))
+		u.event(task.Create, task.Record{ID: task.ID("t" + name), Kind: task.InProcessTeammate, Status: task.Running, Name: name, Idle: i == 1,
+			Backgrounded: true, CreateTime: began, Team: &task.Team{Team: "x", Name: name},
+			Progress: &task.Progress{LastActivity: &task.Activity{ToolName: "Read"}}})
+	}
+	u.sees("├ ● ann Read", "└ ○ ben idle")
+	u.misses("Shift+Down")
+	u.event(task.Create, u.command("b1", true))
+	u.sees("3 background tasks · Shift+Down")
 }

@@ -80,6 +80,7 @@ type Model struct {
 	todos     []Todo
 	showTodos bool
 
+	away     bool // the window has no focus
 	frame    int  // of the spinner
 	ticking  bool // a tick is on its way
 	follows  task.ID
@@ -137,6 +138,10 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		cmd = m.paste(msg.Content)
 	case tea.MouseWheelMsg:
 		m.wheel(msg)
+	case tea.FocusMsg:
+		m.away = false
+	case tea.BlurMsg:
+		m.away = true
 	case tick:
 		m.ticking = false
 		m.frame++
@@ -202,7 +207,7 @@ func (m *Model) hear(n news) tea.Cmd {
 			}
 		}
 		if p.Kind == control.EndPiece && p.N > m.talk.Until {
-			cmds = append(cmds, m.turnEnded())
+			cmds = append(cmds, m.turnEnded(), m.call("Drover is done"))
 		}
 		if p.Kind == control.ResultPiece && strings.HasPrefix(p.Tool, "Task") {
 			cmds = append(cmds, m.readTodos())
@@ -212,7 +217,11 @@ func (m *Model) hear(n news) tea.Cmd {
 		cmds = append(cmds, m.happened(e))
 	}
 	if n.questions != nil {
+		had := m.ask
 		m.questions(n.questions.Questions)
+		if m.ask != nil && m.ask != had {
+			cmds = append(cmds, m.call("Drover asks you something"))
+		}
 	}
 	if n.state != nil {
 		m.state = *n.state
@@ -225,6 +234,15 @@ func (m *Model) hear(n news) tea.Cmd {
 		cmds = append(cmds, m.hostGone(n.lost))
 	}
 	return tea.Batch(cmds...)
+}
+
+// call calls somebody who looks elsewhere: by a bell, and by a notification where the
+// terminal has some. The text is ours.
+func (m *Model) call(text string) tea.Cmd {
+	if !m.away {
+		return nil
+	}
+	return tea.Raw("\a\x1b]9;" + text + "\x1b\\")
 }
 
 // happened takes in what has happened to a task. An event without a verb tells how a task

@@ -38,7 +38,7 @@ func (m *Model) View() tea.View {
 		f.lines[i] = printable.Guard(line)
 	}
 	v := tea.NewView(strings.Join(f.lines, "\n"))
-	v.AltScreen = true
+	v.AltScreen, v.ReportFocus = true, true
 	v.Cursor = f.cursor
 	v.WindowTitle = m.title()
 	return v

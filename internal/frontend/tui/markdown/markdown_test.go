@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/charmbracelet/x/ansi"
 
@@ -132,7 +133,7 @@ func FuzzHighlight(f *testing.F) {
 	f.Add("sql", "select 'a' -- b")
 	f.Add("c", "/* open")
 	f.Fuzz(func(t *testing.T, name, source string) {
-		if strings.ContainsAny(source, "\x1b\r\t") || ansi.Strip(source) != source {
+		if !utf8.ValidString(source) || strings.ContainsAny(source, "\x1b\r\t") || ansi.Strip(source) != source {
 			t.Skip("not printable")
 		}
 		if got := ansi.Strip(Highlight(theme.New(), name, source)); got != source {

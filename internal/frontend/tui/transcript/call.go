@@ -143,6 +143,13 @@ func summary(fields map[string]any, input string) string {
 			return printable.Line(text, 300)
 		}
 	}
+	if list, ok := fields["questions"].([]any); ok && len(list) > 0 {
+		if first, ok := list[0].(map[string]any); ok {
+			if text, ok := first["question"].(string); ok {
+				return printable.Line(text, 300)
+			}
+		}
+	}
 	if len(fields) == 0 {
 		return ""
 	}

@@ -184,6 +184,8 @@ func Title(r task.Record) string {
 		}
 	}
 	switch noun := r.Traits().Noun; {
+	case r.Name != "" && what != "" && r.Name == r.AgentType:
+		return what // agents without a name of their own go by their type
 	case r.Name != "" && what != "":
 		return r.Name + ": " + what
 	case r.Name != "":

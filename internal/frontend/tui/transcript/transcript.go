@@ -249,6 +249,8 @@ func Messages(list []control.Message) *State {
 			switch {
 			case p.Type == "text" && m.Role == "assistant":
 				b.Kind = Answer
+			case p.Type == "text" && strings.HasPrefix(strings.TrimSpace(p.Text), "<system-reminder>"):
+				b.Kind = Mail // by the program, not by a person
 			case p.Type == "text":
 				b.Kind = Prompt
 			case p.Type == "thinking":

@@ -1,0 +1,128 @@
+package transcript
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/charmbracelet/x/ansi"
+	"pgregory.net/rapid"
+
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/frontend/tui/theme"
+)
+
+func feed(s *State, pieces ...control.Piece) {
+	for i, p := range pieces {
+		p.N = int64(i + 1)
+		s.Apply(p)
+	}
+}
+
+func kinds(s *State) string {
+	var list []string
+	for _, b := range s.Blocks {
+		list = append(list, fmt.Sprintf("%d:%s%s%s", b.Kind, b.Text, b.Tool, b.Result))
+	}
+	return strings.Join(list, " ")
+}
+
+// Pieces become blocks: texts grow, results find their calls, a turn that ends settles
+// what is left open, and what the program says to itself is not shown.
+func TestFold(t *testing.T) {
+	s := &State{}
+	feed(s,
+		control.Piece{Kind: control.OpenPiece}, control.Piece{Kind: control.BeginPiece, Text: "go"},
+		control.Piece{Kind: control.TextPiece, Text: "a"}, control.Piece{Kind: control.TextPiece, Text: "b"},
+		control.Piece{Kind: control.CallPiece, Tool: "Bash", Call: "1"}, control.Piece{Kind: control.CallPiece, Tool: "Bash", Call: "2"},
+		control.Piece{Kind: control.ResultPiece, Tool: "Bash", Call: "2", Text: "second"},
+		control.Piece{Kind: control.MailPiece, Text: "<task-notification>x"}, control.Piece{Kind: control.CallPiece, Tool: "task_complete", Call: "3"},
+		control.Piece{Kind: control.ResultPiece, Tool: "task_complete", Call: "3", Text: "fine"},
+		control.Piece{Kind: control.EndPiece, Error: "cut"})
+	if got, want := kinds(s), "0:go 1:ab 3:Bashinterrupted 3:Bashsecond 7:cut"; got != want {
+		t.Errorf("blocks %s, want %s", got, want)
+	}
+	if s.Busy {
+		t.Error("the turn goes on")
+	}
+}
+
+func TestCompletion(t *testing.T) {
+	s := &State{}
+	s.Completed(control.Completion{N: 1, Summary: "all done", Success: true}, time.Time{})
+	s.Completed(control.Completion{N: 2, Summary: "refused"}, time.Time{})
+	d := NewDrawer(theme.New())
+	if got := ansi.Strip(strings.Join(d.Lines(&s.Blocks[0], 40), "\n")); got != "✓ Task complete\n  all done" || len(s.Blocks) != 1 {
+		t.Errorf("%d blocks, %q", len(s.Blocks), got)
+	}
+}
+
+// What is written is bounded, and the newest stays.
+func TestBounded(t *testing.T) {
+	s := &State{}
+	for i := range 3 * maxBlocks {
+		s.Tell(fmt.Sprint(i), time.Time{})
+	}
+	if n := len(s.Blocks); n > 2*maxBlocks || s.Blocks[n-1].Text != fmt.Sprint(3*maxBlocks-1) {
+		t.Errorf("%d blocks, the last %q", n, s.Blocks[n-1].Text)
+	}
+	if i := s.index(s.Blocks[5].ID); i != 5 {
+		t.Errorf("index %d", i)
+	}
+}
+
+// Output is cut into blocks and stays what it was, however it comes.
+func TestPrint(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s, all := &State{}, ""
+		for range rapid.IntRange(1, 30).Draw(t, "parts") {
+			part := strings.Repeat(rapid.SampledFrom([]string{"x", "line\n", "\n"}).Draw(t, "text"), rapid.IntRange(0, 90).Draw(t, "times"))
+			s.Print(part, time.Time{})
+			all += part
+		}
+		got := ""
+		for _, b := range s.Blocks {
+			got += b.Text
+			if strings.Count(b.Text, "\n") > outputLines {
+				t.Fatalf("a block has %d lines", strings.Count(b.Text, "\n"))
+			}
+		}
+		if got != all {
+			t.Fatalf("%q became %q", all, got)
+		}
+	})
+}
+
+// The window shows what lies below each other, wherever it is scrolled to, and comes back
+// to the end.
+func TestWindow(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s, d, w := &State{}, NewDrawer(theme.New()), &Window{}
+		for i := range rapid.IntRange(1, 30).Draw(t, "blocks") {
+			s.Tell(strings.Repeat(fmt.Sprintf("n%d ", i), rapid.IntRange(1, 60).Draw(t, "words")), time.Time{})
+		}
+		width, height := rapid.IntRange(20, 80).Draw(t, "width"), rapid.IntRange(1, 30).Draw(t, "height")
+		var all []Row
+		for i := range s.Blocks {
+			gap, lines := s.lines(d, i, width)
+			if gap > 0 {
+				all = append(all, Row{})
+			}
+			for _, line := range lines {
+				all = append(all, Row{line, s.Blocks[i].ID})
+			}
+		}
+		at := max(0, len(all)-height)
+		for range rapid.IntRange(0, 20).Draw(t, "scrolls") {
+			n := rapid.IntRange(-40, 40).Draw(t, "by")
+			w.Scroll(s, d, width, height, n)
+			at = min(max(0, at+n), max(0, len(all)-height))
+			got := w.Rows(s, d, width, height)
+			want := all[at:min(len(all), at+height)]
+			if fmt.Sprint(got) != fmt.Sprint(want) {
+				t.Fatalf("by %d to %d:\n%v\nwant\n%v", n, at, got, want)
+			}
+		}
+	})
+}
