@@ -103,6 +103,14 @@ func (g *glass) shows(pane string, texts ...string) {
 	}
 }
 
+// leaves leaves the program in a pane, in which nothing runs.
+func (g *glass) leaves(pane string, shown ...string) {
+	g.t.Helper()
+	g.shows(pane, "-esc interrupts")
+	g.keys(pane, "C-d")
+	g.shows(pane, shown...)
+}
+
 func screenAnswer(t *testing.T, p *place, g *glass) {
 	p.model(map[string][]step{"main": {says("# Good day\n\nI have *read* it."), says("You said two lines.")}})
 	g.open("80", "24", "drover")
@@ -116,8 +124,7 @@ func screenAnswer(t *testing.T, p *place, g *glass) {
 	g.keys("0", "Enter")
 	g.shows("0", "You said two lines.")
 	id := p.session("prompt")
-	g.keys("0", "C-d")
-	g.shows("0", "drover: left "+id, "left with 0")
+	g.leaves("0", "drover: left "+id, "left with 0")
 	p.leaves(patience, "drover host")
 }
 
@@ -132,8 +139,7 @@ func screenBackground(t *testing.T, p *place, g *glass) {
 	p.alive("cat f")
 	p.free(fifo)
 	g.shows("0", "It came back.", "-1 shell · Shift+Down")
-	g.keys("0", "C-d")
-	g.shows("0", "left with 0")
+	g.leaves("0", "left with 0")
 }
 
 func screenStop(t *testing.T, p *place, g *glass) {
@@ -149,8 +155,7 @@ func screenStop(t *testing.T, p *place, g *glass) {
 	g.shows("0", "■ stopped", "SIGTERM", "nothing of it is left")
 	g.keys("0", "Escape")
 	g.shows("0", "> go", "-1 shell")
-	g.keys("0", "C-d")
-	g.shows("0", "left with 0")
+	g.leaves("0", "left with 0")
 }
 
 func screenApproval(t *testing.T, p *place, g *glass) {
@@ -173,10 +178,8 @@ func screenApproval(t *testing.T, p *place, g *glass) {
 	if !p.there("it") {
 		t.Error("what was allowed did not run")
 	}
-	g.keys("0", "C-d")
-	g.shows("0", "left with 0")
-	g.keys("1", "C-d")
-	g.shows("1", "left with 0")
+	g.leaves("0", "left with 0")
+	g.leaves("1", "left with 0")
 }
 
 func screenKilled(t *testing.T, p *place, g *glass) {
@@ -193,8 +196,7 @@ func screenKilled(t *testing.T, p *place, g *glass) {
 	g.shows("1", "> go", "Bash runs")
 	p.free(fifo)
 	g.shows("1", "I went on without you.")
-	g.keys("1", "C-d")
-	g.shows("1", "drover: left "+id, "left with 0")
+	g.leaves("1", "drover: left "+id, "left with 0")
 	if !p.there("it") {
 		t.Error("what ran when the window was closed did not go on")
 	}
@@ -209,8 +211,7 @@ func screenHostile(t *testing.T, p *place, g *glass) {
 	if title := g.tmux("display-message", "-p", "-t", "0.0", "#{pane_title}"); strings.Contains(title, "owned") {
 		t.Errorf("the title is %q", title)
 	}
-	g.keys("0", "C-d")
-	g.shows("0", "left with 0")
+	g.leaves("0", "left with 0")
 }
 
 func screenSuspend(t *testing.T, p *place, g *glass) {
@@ -238,6 +239,5 @@ func screenSuspend(t *testing.T, p *place, g *glass) {
 	g.shows("0", "first words", "-in the shell")
 	g.types("0", "more")
 	g.shows("0", "second words")
-	g.keys("0", "C-d")
-	g.shows("0", "drover: left ")
+	g.leaves("0", "drover: left ")
 }

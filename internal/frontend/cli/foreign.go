@@ -77,7 +77,7 @@ func (v *idleFlag) Set(text string) error {
 // checkInput completes the flags about what comes on stdin and how the model thinks.
 func (p *Prompt) checkInput(stderr io.Writer) error {
 	switch p.Input {
-	case "text":
+	case "", "text":
 		if p.Decider != "" {
 			return usage("--permission-prompt-tool needs --input-format stream-json",
 				"add it, or answer with `drover approvals`")

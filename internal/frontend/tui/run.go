@@ -108,6 +108,9 @@ func Run(ctx context.Context, o Options) (Result, error) {
 // errLeft ends what listens to a session when the user leaves.
 var errLeft = errors.New("the terminal UI is closed")
 
+// continuedWait is how long the signal that has continued the process may take to be told.
+const continuedWait = 100 * time.Millisecond
+
 // suspensions lets the process stand still with the terminal as it was before, and takes
 // the terminal again when it was continued.
 func suspensions(p *tea.Program, o Options, wanted <-chan struct{}, stop <-chan struct{}) {
@@ -126,6 +129,12 @@ func suspensions(p *tea.Program, o Options, wanted <-chan struct{}, stop <-chan 
 		}
 		if still {
 			o.Suspend()
+			select { // it is this that has continued us
+			case <-o.Continued:
+			case <-stop:
+				return
+			case <-time.After(continuedWait):
+			}
 		}
 		if err := p.RestoreTerminal(); err != nil {
 			p.Quit()

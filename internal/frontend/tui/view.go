@@ -566,7 +566,11 @@ func wrapped(text string, width int, render func(...string) string) []string {
 func (m *Model) leaveLines() []string {
 	t := m.theme
 	live := m.tasks.Summary().Live
-	lines := []string{t.Warning.Render(strings.Repeat("─", m.width)), t.Bold.Render("Leave? This still runs:")}
+	head := "Leave? This still runs:"
+	if len(live) == 0 && !m.busy() && len(m.queue) == 0 {
+		head = "Leave? Nothing runs any more."
+	}
+	lines := []string{t.Warning.Render(strings.Repeat("─", m.width)), t.Bold.Render(head)}
 	if m.busy() {
 		lines = append(lines, "  the agent is in a turn")
 	}
