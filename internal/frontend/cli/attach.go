@@ -66,7 +66,7 @@ func (a *app) attach() *cobra.Command {
 			return usage("--new and SESSION are mutually exclusive", "give one of them")
 		}
 		if *fresh && a.screened(*plain) {
-			return a.show(ctx, Screen{Connect: a.connection(c)})
+			return a.show(ctx, Screen{Connect: a.connection(c)}, c)
 		}
 		if *fresh {
 			return a.converse(ctx, func(ctx context.Context) (Session, error) { return a.attachedTo(ctx, c) })
@@ -95,7 +95,7 @@ func (a *app) attach() *cobra.Command {
 			return a.attachedTo(ctx, c)
 		}
 		if a.screened(*plain) {
-			return a.show(ctx, Screen{Connect: connect})
+			return a.show(ctx, Screen{Connect: connect}, c)
 		}
 		return a.converse(ctx, connect)
 	}

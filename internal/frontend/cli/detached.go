@@ -186,7 +186,7 @@ func (a *app) resumeCommand() *cobra.Command {
 			}
 			connect := func(ctx context.Context) (Session, error) { return there.conversation(ctx, p, id) }
 			if there.screened(*plain) {
-				return there.show(ctx, Screen{Connect: connect})
+				return there.show(ctx, Screen{Connect: connect}, joining{Model: p.Model, Agent: p.Agent, Mode: p.Mode})
 			}
 			return there.converse(ctx, connect)
 		},

@@ -49,9 +49,13 @@ func plainFlag(cmd *cobra.Command) *bool {
 }
 
 // show opens the terminal UI on a conversation.
-func (a *app) show(ctx context.Context, s Screen) error {
+// c says with what other conversations are gone on with.
+func (a *app) show(ctx context.Context, s Screen, c joining) error {
 	s.Conversations = a.conversations
-	s.Switch = func(ctx context.Context, id task.ID) (Session, error) { return a.attachedTo(ctx, joining{Session: id}) }
+	s.Switch = func(ctx context.Context, id task.ID) (Session, error) {
+		c.Session = id
+		return a.attachedTo(ctx, c)
+	}
 	left, err := a.Screen(ctx, s)
 	if left.Note != "" {
 		fmt.Fprintf(a.Stderr, "%s\n", excerpt.Plain(left.Note))
@@ -82,7 +86,7 @@ func (a *app) open(ctx context.Context, c joining, plain bool) error {
 	if !a.screened(plain) {
 		return a.converse(ctx, connect)
 	}
-	return a.show(ctx, Screen{Connect: connect, Later: c.Session == ""})
+	return a.show(ctx, Screen{Connect: connect, Later: c.Session == ""}, c)
 }
 
 // connection finds the host of one conversation, each time that it is called. A new
@@ -144,7 +148,8 @@ func (a *app) top() *cobra.Command {
 			return &control.Error{Code: control.NotFound, Message: "this folder has no live session",
 				Fix: "start a task with `drover run -d`, or use --all-sessions"}
 		}
-		return a.show(ctx, Screen{TasksOnly: true, Connect: func(context.Context) (Session, error) { return s, nil }})
+		return a.show(ctx,
+			Screen{TasksOnly: true, Connect: func(context.Context) (Session, error) { return s, nil }}, joining{})
 	}
 	return cmd
 }

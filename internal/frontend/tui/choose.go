@@ -9,6 +9,8 @@ import (
 
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/frontend/tui/input"
+	"github.com/drover-dev/drover/internal/frontend/tui/panel"
+	"github.com/drover-dev/drover/internal/frontend/tui/transcript"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -207,7 +209,10 @@ func (m *Model) pickerKey(msg tea.KeyPressMsg) tea.Cmd {
 // switchTo goes over to another conversation; to a new one, if the ID is empty.
 func (m *Model) switchTo(id task.ID) tea.Cmd {
 	m.unplug()
-	m.joining, m.lost, m.talk.Busy, m.sent, m.ask = true, "", false, "", nil
+	m.joining, m.lost, m.sent, m.ask, m.open = true, "", "", nil, nil
+	m.talk, m.window, m.tasks, m.todos = &transcript.State{}, transcript.Window{}, panel.New(), nil
+	m.info, m.state, m.main = control.Info{}, control.State{}, task.Record{}
+	m.drawer.Reset()
 	next := m.o.Switch
 	m.o.Connect = func(ctx context.Context) (Connection, error) {
 		c, err := next(ctx, id)

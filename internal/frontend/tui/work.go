@@ -391,4 +391,4 @@ func (m *Model) readTodos() tea.Cmd {
 }
 
 // session is what is attached to, for people.
-func (m *Model) session() string { return cmp.Or(string(m.info.Session), "the session") }
+func (m *Model) session() string { return cmp.Or(string(m.info.Session), "a new conversation") }

@@ -25,12 +25,12 @@ func MarkSeen(ctx context.Context, place home.Session, ids []task.ID) error {
 	defer unlock()
 	log, err := journal.Open(place.DB(), journal.Options{})
 	if err != nil {
-		return fmt.Errorf("mark tasks of session %s as seen: %w", place.ID(), archive.Mend(place, err))
+		return fmt.Errorf("mark tasks of session %s as seen: %w", place.ID(), archive.Explain(place, err))
 	}
 	defer func() { _ = log.Close() }() // each event was written when it was told
 	states, err := log.Some(ctx, ids)
 	if err != nil {
-		return fmt.Errorf("mark tasks of session %s as seen: %w", place.ID(), archive.Mend(place, err))
+		return fmt.Errorf("mark tasks of session %s as seen: %w", place.ID(), archive.Explain(place, err))
 	}
 	for _, s := range states {
 		now := time.Now().UTC()
