@@ -183,11 +183,13 @@ func screenApproval(t *testing.T, p *place, g *glass) {
 }
 
 func screenKilled(t *testing.T, p *place, g *glass) {
-	p.model(map[string][]step{"main": {calls("Bash", bash("cat f; touch it")), says("I went on without you.")}})
+	p.model(map[string][]step{"main": {calls("Bash", bash("cat f; touch it")), says("I went on without you."), says("And then.")}})
 	fifo := p.fifo("f")
 	g.open("100", "30", "drover attach --new --permission-mode bypassPermissions")
 	g.types("0", "go")
 	g.shows("0", "Bash runs")
+	g.types("0", "what waits")
+	g.shows("0", "waits: what waits")
 	id := p.session("prompt")
 	g.tmux("split-window", "-t", "0", "sleep 600")
 	g.tmux("kill-pane", "-t", "0.0") // a window that is closed
@@ -195,7 +197,7 @@ func screenKilled(t *testing.T, p *place, g *glass) {
 	g.split("drover attach " + id)
 	g.shows("1", "> go", "Bash runs")
 	p.free(fifo)
-	g.shows("1", "I went on without you.")
+	g.shows("1", "I went on without you.", "> what waits", "And then.")
 	g.leaves("1", "drover: left "+id, "left with 0")
 	if !p.there("it") {
 		t.Error("what ran when the window was closed did not go on")

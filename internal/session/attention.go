@@ -28,7 +28,7 @@ func (s *Session) Attention(ctx context.Context, req control.AttentionRequest) (
 	defer cancel()
 	for {
 		asked, grown := s.sup.QuestionsChanged(), s.log.Grown()
-		problem, changed := s.space.Trouble()
+		problem, changed := s.space.Problem()
 		now, err := s.attention(ctx, problem)
 		if err != nil || req.Wait <= 0 || now.Version != req.After {
 			return now, err

@@ -345,12 +345,6 @@ func (m *Model) give(text string) tea.Cmd {
 
 // command does what a /command says.
 func (m *Model) command(text, name, rest string) tea.Cmd {
-	for _, c := range commands() {
-		if c.name == name && c.agent {
-			m.editor = m.editor.Sent()
-			return m.give(text)
-		}
-	}
 	switch name {
 	case "help":
 		m.screen = helpScreen
@@ -406,7 +400,12 @@ func (m *Model) command(text, name, rest string) tea.Cmd {
 	case "quit", "exit":
 		m.editor = m.editor.Sent()
 		return m.leave()
-	default: // the session knows the others, and says which names are near
+	default:
+		of := func(c control.Command) bool { return c.Name == name }
+		if m.offered != nil && !slices.ContainsFunc(m.offered, of) {
+			m.say(fmt.Sprintf("there is no command /%s: see /help, or begin with // to send it", name))
+			return nil
+		}
 		m.editor = m.editor.Sent()
 		return m.give(text)
 	}

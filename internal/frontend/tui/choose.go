@@ -2,6 +2,7 @@ package tui
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -50,6 +51,11 @@ func (m *Model) completions() tea.Cmd {
 	case input.Command:
 		for _, k := range commands() {
 			candidates = append(candidates, k.name)
+		}
+		for _, k := range m.offered {
+			if k.ShadowedBy == "" && !k.NotForPeople && !slices.Contains(candidates, k.Name) {
+				candidates = append(candidates, k.Name)
+			}
 		}
 	case input.File:
 		candidates = c.files

@@ -144,28 +144,26 @@ func actionOf(bindings []Binding, key string) action {
 	return ""
 }
 
-// slash is a command of the UI, or one that goes to the agent.
+// slash is a command of the UI. All others are those of the session; see
+// [control.API.Commands].
 type slash struct {
 	name, does string
-	agent      bool // it is sent as a prompt
 }
 
-// commands are those that can be typed.
+// commands are those of the UI.
 func commands() []slash {
 	return []slash{
-		{"help", "all keys and commands", false},
-		{"tasks", "the tasks", false},
-		{"todos", "show or hide the to-dos", false},
-		{"stop", "stop a task: /stop ID", false},
-		{"interrupt", "interrupt the turn", false},
-		{"resume", "go on with another conversation", false},
-		{"model", "the model from the next call on: /model NAME", false},
-		{"mode", "the permission mode: /mode default, acceptEdits, plan, dontAsk or bypassPermissions", false},
-		{"think", "how much the model thinks: /think low, medium, high, xhigh, max or off", false},
-		{"new", "begin another conversation; this one goes on", false},
-		{"compact", "sum the conversation up, to make room", true},
-		{"subconscious", "consolidate what was learned: /subconscious run", true},
-		{"detach", "leave; the work goes on", false},
-		{"quit", "leave, and say what becomes of what runs", false},
+		{"help", "all keys and commands"},
+		{"tasks", "the tasks"},
+		{"todos", "show or hide the to-dos"},
+		{"stop", "stop a task: /stop ID"},
+		{"interrupt", "interrupt the turn"},
+		{"resume", "go on with another conversation"},
+		{"model", "the model from the next call on: /model NAME"},
+		{"mode", "the permission mode: /mode default, acceptEdits, plan, dontAsk or bypassPermissions"},
+		{"think", "how much the model thinks: /think low, medium, high, xhigh, max or off"},
+		{"new", "begin another conversation; this one goes on"},
+		{"detach", "leave; the work goes on"},
+		{"quit", "leave, and say what becomes of what runs"},
 	}
 }

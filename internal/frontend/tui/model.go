@@ -77,6 +77,8 @@ type Model struct {
 	choice int      // in the dialog of leaving
 	picker picking
 
+	offered []control.Command // by the session; nil: they are not known yet
+
 	todos     []Todo
 	showTodos bool
 
@@ -329,7 +331,7 @@ func (m *Model) joined(j joined) tea.Cmd {
 	m.main, m.tasks, m.open, m.ask = task.Record{}, panel.New(), nil, nil
 	m.drawer.Reset()
 	m.deaf = m.l.attach(m.conn, m.epoch)
-	cmds := []tea.Cmd{m.readTodos()}
+	cmds := []tea.Cmd{m.readTodos(), m.readCommands()}
 	if text := m.onJoin; text != "" {
 		m.onJoin = ""
 		cmds = append(cmds, m.prompt(text))

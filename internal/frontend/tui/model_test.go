@@ -85,6 +85,10 @@ func (s *session) Configure(_ context.Context, r control.ConfigureRequest) (cont
 	return set, nil
 }
 
+func (s *session) Commands(context.Context) (control.Commands, error) {
+	return control.Commands{Commands: []control.Command{{Name: "compact"}, {Name: "review", Description: "Review the changes"}}}, nil
+}
+
 func (s *session) Send(_ context.Context, r control.SendRequest) (task.Record, error) {
 	s.did("send %s %s", r.Ref, r.Text)
 	return task.Record{}, nil

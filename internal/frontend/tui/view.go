@@ -443,6 +443,11 @@ func (m *Model) completionLines() []string {
 		for _, k := range commands() {
 			about[k.name] = k.does
 		}
+		for _, k := range m.offered {
+			if about[k.Name] == "" {
+				about[k.Name] = printable.Line(k.Description, 200)
+			}
+		}
 	}
 	var lines []string
 	for i, o := range c.options {

@@ -75,6 +75,10 @@ type (
 		list []string
 		err  error
 	}
+	commandsRead struct {
+		list []control.Command
+		err  error
+	}
 	todosRead struct {
 		list []Todo
 		err  error
@@ -122,6 +126,10 @@ func (m *Model) done(msg tea.Msg) tea.Cmd {
 	case filesRead:
 		m.complete.files, m.complete.reading, m.complete.readAt = msg.list, false, m.now
 		m.completions()
+	case commandsRead:
+		if msg.err == nil {
+			m.offered = msg.list
+		}
 	case todosRead:
 		if msg.err == nil {
 			m.todos = msg.list
@@ -388,6 +396,14 @@ func (m *Model) readTodos() tea.Cmd {
 		list, err := read(l.ctx, id)
 		return todosRead{list, err}
 	}
+}
+
+// readCommands reads which commands the session has.
+func (m *Model) readCommands() tea.Cmd {
+	return m.do(func(ctx context.Context, api control.API) tea.Msg {
+		all, err := api.Commands(ctx)
+		return commandsRead{all.Commands, err}
+	})
 }
 
 // session is what is attached to, for people.
