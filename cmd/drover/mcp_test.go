@@ -19,7 +19,8 @@ import (
 func TestMCP(t *testing.T) {
 	bin := build(t)
 	for name, test := range map[string]func(*testing.T, *place){
-		"tools": mcpTools, "progress": mcpProgress, "cancel": mcpCancel, "killed": mcpKilled, "agent": mcpAgent, "foreign": mcpForeign,
+		"tools": mcpTools, "progress": mcpProgress, "cancel": mcpCancel, "killed": mcpKilled, "agent": mcpAgent,
+		"elicitation": mcpElicitation, "foreign": mcpForeign,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -207,6 +208,29 @@ func mcpAgent(t *testing.T, p *place) {
 	done := c.call("agent_run", map[string]any{"agent_type": "explore", "prompt": "where?", "background": false})
 	if done.task()["status"] != "completed" || done["output"] != "it is here" {
 		t.Errorf("answer %v", done)
+	}
+	if err := c.s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// mcpElicitation: what an agent asks leave for reaches the user of a client with forms.
+func mcpElicitation(t *testing.T, p *place) {
+	p.model(map[string][]step{"general-purpose": {calls("Bash", object{"command": "touch allowed"}), says("done")}})
+	forms := make(chan string, 10)
+	c := p.client(&mcp.ClientOptions{ElicitationHandler: func(_ context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+		forms <- r.Params.Message
+		return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"decision": "allow"}}, nil
+	}})
+	done := c.call("agent_run", map[string]any{"prompt": "touch it", "background": false})
+	if done.task()["status"] != "completed" || done["output"] != "done" {
+		t.Errorf("answer %v", done)
+	}
+	if _, err := os.Stat(filepath.Join(p.dir, "allowed")); err != nil {
+		t.Error(err)
+	}
+	if form := <-forms; !strings.Contains(form, "touch allowed") || len(forms) > 0 {
+		t.Errorf("asked %q, and %d more", form, len(forms))
 	}
 	if err := c.s.Close(); err != nil {
 		t.Error(err)

@@ -2,6 +2,7 @@ package supervise
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -201,6 +202,31 @@ func TestResumeOwner(t *testing.T) {
 		last := log.entries[len(log.entries)-1]
 		if last.Notice.Owner != "s00000000" || last.Notice.Acked {
 			t.Errorf("the resumer is owed nothing: %+v", *last.Notice)
+		}
+	})
+}
+
+// A wait whose time is up tells the record of now, not the one that it began with.
+func TestWaitTimedOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(Config{Session: "s00000000", Log: &memLog{}})
+		defer s.Close()
+		ask := make(chan struct{})
+		got := make(chan outcome, 1)
+		asks := asking(1, task.Question{Tool: "Bash"}, got)
+		rec := start(t, s, work(func(ctx context.Context, h task.Host) (task.Result, error) {
+			select {
+			case <-ask:
+			case <-ctx.Done():
+			}
+			return asks(ctx, h)
+		}), task.Spec{})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		time.AfterFunc(time.Second, func() { close(ask) })
+		recs, err := s.Wait(ctx, []task.ID{rec.ID}, false)
+		if !errors.Is(err, context.DeadlineExceeded) || len(recs) != 1 || !recs[0].AwaitingApproval {
+			t.Errorf("%+v, %v", recs, err)
 		}
 	})
 }

@@ -63,6 +63,9 @@ func (s *Supervisor) Wait(ctx context.Context, ids []task.ID, first bool) ([]tas
 		select {
 		case <-ended:
 		case <-ctx.Done():
+			for i, e := range entries { // much may have changed without an end
+				recs[i] = *e.rec.Load()
+			}
 			return recs, context.Cause(ctx)
 		}
 	}

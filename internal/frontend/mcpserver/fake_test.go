@@ -23,6 +23,8 @@ type session struct {
 	starts  []control.StartRequest
 	stops   []control.StopRequest
 	outputs []control.OutputRequest
+	open    []task.Question
+	decided []control.DecideRequest
 	output  string
 	answer  string
 	refuse  *control.Error // of starts
@@ -265,4 +267,44 @@ func (s *session) Hold(ctx context.Context, lease string) error {
 	}
 	s.letGo <- lease
 	return context.Cause(ctx)
+}
+
+func (s *session) Get(ctx context.Context, ref string) (task.Record, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if i := s.find(ref); i >= 0 {
+		return s.tasks[i], nil
+	}
+	return task.Record{}, control.NotFoundError(ref)
+}
+
+// ask opens a question of a task.
+func (s *session) ask(q task.Question) {
+	s.do(func() { s.open = append(s.open, q) })
+}
+
+func (s *session) Approvals(ctx context.Context, req control.ApprovalsRequest) (control.Approvals, error) {
+	version := func() int64 { return int64(len(s.open) + 2*len(s.decided)) }
+	if req.Wait > 0 {
+		if err := s.until(ctx, func() bool { return version() != req.After }); err != nil {
+			return control.Approvals{}, err
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := control.Approvals{Version: version()}
+	for _, q := range s.open {
+		if req.ID == "" || q.ID == req.ID {
+			out.Questions = append(out.Questions, q)
+		}
+	}
+	return out, nil
+}
+
+func (s *session) Decide(ctx context.Context, req control.DecideRequest) error {
+	s.do(func() {
+		s.open = slices.DeleteFunc(s.open, func(q task.Question) bool { return q.ID == req.ID })
+		s.decided = append(s.decided, req)
+	})
+	return nil
 }

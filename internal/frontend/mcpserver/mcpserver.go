@@ -6,7 +6,8 @@
 // client goes, unless the client asked to keep it; that a call which the
 // client takes back ends at once, and ends a task only if the task was started
 // in the foreground by that call; and that text from tasks is bounded and
-// harmless. It keeps no tasks itself: they live in the session that it is
+// harmless; and that what an agent asks leave for reaches the client's user while
+// a call waits for that agent, if the client shows forms. It keeps no tasks itself: they live in the session that it is
 // connected to, and it connects again when that has ended. It does not speak
 // the protocol's own tasks.
 package mcpserver
@@ -47,9 +48,10 @@ Tasks are stopped when this connection ends, unless they were started with keep.
 
 // server is one client's view. Its methods are called by several goroutines.
 type server struct {
-	cfg  Config
-	link *link
-	life context.Context // of the connection to the client
+	cfg   Config
+	link  *link
+	life  context.Context // of the connection to the client
+	asked askedBook
 }
 
 // Serve speaks with one client until it leaves, which is no error, or ctx
@@ -63,7 +65,10 @@ func Serve(ctx context.Context, cfg Config, t mcp.Transport) error {
 	defer end(nil)
 	s := &server{cfg: cfg, life: life, link: newLink(life, cfg.Connect, rand.Text())}
 	impl := &mcp.Implementation{Name: "drover", Title: "Drover", Version: cfg.Version}
-	m := mcp.NewServer(impl, &mcp.ServerOptions{Instructions: instructions})
+	m := mcp.NewServer(impl, &mcp.ServerOptions{
+		Instructions: instructions,
+		Capabilities: &mcp.ServerCapabilities{}, // without it, logging is declared
+	})
 	s.addTools(m)
 	m.AddReceivingMiddleware(filled)
 	err := m.Run(life, t)
@@ -109,11 +114,16 @@ func add[In, Out any](
 	t *mcp.Tool,
 	h func(context.Context, *mcp.CallToolRequest, In) (string, Out, error),
 ) {
+	t.OutputSchema = schemaOf[Out]()
 	mcp.AddTool(m, t, func(ctx context.Context, req *mcp.CallToolRequest, in In) (*mcp.CallToolResult, Out, error) {
 		ctx, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
 		defer context.AfterFunc(s.life, func() { cancel(errGone) })()
 		text, out, err := h(ctx, req, in)
+		var needed *inputNeeded
+		if errors.As(err, &needed) {
+			return needed.result(), out, nil
+		}
 		if err != nil {
 			var none Out
 			return nil, none, plainError(err)

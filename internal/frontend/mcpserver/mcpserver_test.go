@@ -45,11 +45,7 @@ func open(t *testing.T, sessions ...*session) *desk {
 	here, there := net.Pipe()
 	d.wire = here
 	ctx := d.within()
-	go func() {
-		// Not the context of the test, which ends before its cleanup.
-		d.served <- mcpserver.Serve(context.Background(), mcpserver.Config{Connect: d.connect, Cwd: "/work", Env: []string{"A=b"}, Version: "v0"},
-			&mcp.IOTransport{Reader: there, Writer: there})
-	}()
+	d.serve(there)
 	c := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "v0"}, &mcp.ClientOptions{
 		ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) { d.progress <- r.Params },
 	})
@@ -59,6 +55,15 @@ func open(t *testing.T, sessions ...*session) *desk {
 	}
 	t.Cleanup(func() { d.leave() })
 	return d
+}
+
+// serve serves the other end of the wire.
+func (d *desk) serve(there net.Conn) {
+	go func() {
+		// Not the context of the test, which ends before its cleanup.
+		d.served <- mcpserver.Serve(context.Background(), mcpserver.Config{Connect: d.connect, Cwd: "/work", Env: []string{"A=b"}, Version: "v0"},
+			&mcp.IOTransport{Reader: there, Writer: there})
+	}()
 }
 
 func (d *desk) connect(context.Context) (control.API, func(), error) {

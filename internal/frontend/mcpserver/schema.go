@@ -2,7 +2,10 @@ package mcpserver
 
 import (
 	"encoding/json"
+	"fmt"
+	"slices"
 
+	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
@@ -33,18 +36,21 @@ const (
 	listSchema = `{"type":"object","additionalProperties":false,"properties":{
 "all":{"type":"boolean","default":false,"description":"Tasks that have ended too."}}}`
 
-	outputSchema = `{"type":"object","additionalProperties":false,"required":["task_id"],"properties":{
+	outputSchema = `{"type":"object","additionalProperties":false,"properties":{
 "task_id":{"type":"string","minLength":1,"description":"An ID, the unique beginning of one, or a name."},
+"task_ids":{"type":"array","items":{"type":"string","minLength":1},"minItems":1,"maxItems":1,"description":"The same as task_id, in a list of one."},
 "offset":{"type":"integer","minimum":0,"description":"Read from this byte on; next_offset of an answer is where to go on. Without it, the end is read."},
 "tail_lines":{"type":"integer","minimum":1,"maximum":32000,"description":"Read so many lines from the end; 200 if absent."},
 "max_bytes":{"type":"integer","minimum":4,"maximum":32000,"default":32000,"description":"Read at most so much."}}}`
 
-	waitSchema = `{"type":"object","additionalProperties":false,"required":["task_ids"],"properties":{
+	waitSchema = `{"type":"object","additionalProperties":false,"properties":{
+"task_id":{"type":"string","minLength":1,"description":"One task. Give this or task_ids."},
 "task_ids":{"type":"array","items":{"type":"string","minLength":1},"minItems":1,"maxItems":1000,"description":"IDs, unique beginnings of IDs, or names."},
 "any":{"type":"boolean","default":false,"description":"Answer when the first of them has ended, which then comes first."},
-"timeout_seconds":{"type":"number","minimum":0.001,"maximum":600,"default":60,"description":"Answer after this time at the latest. The tasks go on."}}}`
+"timeout_seconds":{"type":"number","minimum":0.001,"maximum":600,"default":45,"description":"Answer after this time at the latest. The tasks go on."}}}`
 
-	stopSchema = `{"type":"object","additionalProperties":false,"required":["task_ids"],"properties":{
+	stopSchema = `{"type":"object","additionalProperties":false,"properties":{
+"task_id":{"type":"string","minLength":1,"description":"One task. Give this or task_ids."},
 "task_ids":{"type":"array","items":{"type":"string","minLength":1},"minItems":1,"maxItems":1000,"description":"IDs, unique beginnings of IDs, or names."},
 "grace_seconds":{"type":"number","minimum":0,"maximum":600,"description":"How long processes may take to end by themselves before they are killed; 2 if absent."}}}`
 )
@@ -62,26 +68,31 @@ func (s *server) addTools(m *mcp.Server) {
 			Annotations: hints,
 		}
 	}
-	add(s, m, tool(
+	// Clients that load tools late would leave the model without those that it begins with.
+	early := func(t *mcp.Tool) *mcp.Tool {
+		t.Meta = mcp.Meta{"anthropic/alwaysLoad": true}
+		return t
+	}
+	add(s, m, early(tool(
 		"task_run",
 		"Run a command",
 		runSchema,
 		works,
 		"Run a shell command as a task. It gets no input and no terminal. Its output goes to a file that task_output reads.",
-	), s.run)
-	add(s, m, tool(
+	)), s.run)
+	add(s, m, early(tool(
 		"agent_run",
 		"Run an agent",
 		agentSchema,
 		works,
 		"Run an agent as a task: a model that works on the prompt with tools of its own and gives one answer at the end.",
-	), s.agent)
+	)), s.agent)
 	add(s, m, tool("task_list", "List tasks", listSchema, reads,
 		"List the tasks of this session, newest first: those that are alive, or all."), s.list)
 	add(s, m, tool("task_output", "Read output", outputSchema, reads,
 		"Read what a task has printed so far: its end, or from an offset."), s.output)
-	add(s, m, tool("task_wait", "Wait for tasks", waitSchema, reads,
-		"Wait until tasks have ended and tell how. Cancelling this call stops no task."), s.await)
+	add(s, m, early(tool("task_wait", "Wait for tasks", waitSchema, reads,
+		"Wait until tasks have ended and tell how. Cancelling this call stops no task.")), s.await)
 	add(s, m, tool(
 		"task_stop",
 		"Stop tasks",
@@ -89,4 +100,28 @@ func (s *server) addTools(m *mcp.Server) {
 		stops,
 		"Stop tasks with everything they have started, and tell what was done. Stopping what has ended changes nothing.",
 	), s.stop)
+}
+
+// schemaOf is the schema of an answer. A list is never null in it, and what is absent is
+// left out: strict clients warn of types that may be null.
+func schemaOf[Out any]() *jsonschema.Schema {
+	schema, err := jsonschema.For[Out](nil)
+	if err != nil {
+		panic(fmt.Sprintf("mcpserver: the answer of a tool has no schema: %v", err)) // a fault of this package
+	}
+	withoutNull(schema)
+	return schema
+}
+
+func withoutNull(s *jsonschema.Schema) {
+	if s == nil {
+		return
+	}
+	if others := slices.DeleteFunc(slices.Clone(s.Types), func(t string) bool { return t == "null" }); len(others) == 1 {
+		s.Type, s.Types = others[0], nil
+	}
+	withoutNull(s.Items)
+	for _, p := range s.Properties {
+		withoutNull(p)
+	}
 }

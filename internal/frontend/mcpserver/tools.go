@@ -20,7 +20,7 @@ const (
 	maxText      = excerpt.DefaultLimit // characters of output in one answer
 	maxListed    = 200                  // tasks in one listing
 	usualLines   = 200                  // of output when neither place nor length is asked for
-	usualWait    = 60                   // seconds; the schema says so too
+	usualWait    = 45                   // seconds, below the 60 s of usual clients; the schema says so too
 	stopPatience = 15 * time.Second     // for the stop of a call that was taken back
 )
 
@@ -49,7 +49,7 @@ type agentInput struct {
 // started is the answer of the tools that start a task.
 type started struct {
 	Task     taskView `json:"task"`
-	TimedOut bool     `json:"timed_out" jsonschema:"the time to wait was up before the task ended; the task goes on"`
+	TimedOut bool     `json:"timed_out,omitempty" jsonschema:"the time to wait was up before the task ended; the task goes on"`
 	Output   string   `json:"output,omitempty" jsonschema:"the end of what the task printed, or the agent's answer; only if the task has ended"`
 }
 
@@ -98,6 +98,17 @@ func (s *server) start(
 	wait time.Duration,
 ) (string, started, error) {
 	keep := start.Keep
+	call, again, err := s.resume(ctx, req)
+	if err != nil {
+		return "", started{}, err
+	}
+	if again {
+		rec, err := ask(ctx, s.link, func(api control.API) (task.Record, error) { return api.Get(ctx, string(call.task)) })
+		if err != nil {
+			return "", started{}, err
+		}
+		return s.finish(ctx, req, rec, call, foreground, wait, keep)
+	}
 	if !keep {
 		start.Lease = s.link.lease
 	}
@@ -120,12 +131,25 @@ func (s *server) start(
 	}
 	rec := *list[0].Task
 	if !foreground && wait == 0 {
-		return "started " + line(rec), started{Task: view(rec)}, nil
+		return "started " + line(rec), started{Task: brief(rec)}, nil
 	}
+	call.task = rec.ID
+	return s.finish(ctx, req, rec, call, foreground, wait, keep)
+}
 
+// finish waits for the end of a task that was started, and tells it.
+func (s *server) finish(
+	ctx context.Context,
+	req *mcp.CallToolRequest,
+	rec task.Record,
+	call asked,
+	foreground bool,
+	wait time.Duration,
+	keep bool,
+) (string, started, error) {
 	id := string(rec.ID)
 	stop := s.progress(ctx, req, []string{id})
-	reply, err := s.wait(ctx, control.WaitRequest{Refs: []string{id}, Timeout: wait})
+	reply, err := s.attend(ctx, req, control.WaitRequest{Refs: []string{id}, Timeout: wait}, call)
 	stop()
 	switch {
 	case ctx.Err() != nil && foreground:
@@ -135,7 +159,7 @@ func (s *server) start(
 	case len(reply.Tasks) > 0:
 		rec = reply.Tasks[0]
 	}
-	out := started{Task: view(rec), TimedOut: reply.TimedOut}
+	out := started{Task: brief(rec), TimedOut: reply.TimedOut}
 	if reply.TimedOut {
 		return "still running: " + line(rec) + "\nuse task_wait to wait longer", out, nil
 	}
@@ -223,14 +247,15 @@ func (s *server) list(ctx context.Context, _ *mcp.CallToolRequest, in listInput)
 	if text == "" {
 		text = "no tasks"
 	}
-	return text, listed{Tasks: views(page.Tasks), More: page.Next != 0}, nil
+	return text, listed{Tasks: views(page.Tasks, view), More: page.Next != 0}, nil
 }
 
 type outputInput struct {
-	TaskID    string `json:"task_id"`
-	Offset    *int64 `json:"offset"`
-	TailLines int    `json:"tail_lines"`
-	MaxBytes  int    `json:"max_bytes"`
+	TaskID    string   `json:"task_id"`
+	TaskIDs   []string `json:"task_ids"`
+	Offset    *int64   `json:"offset"`
+	TailLines int      `json:"tail_lines"`
+	MaxBytes  int      `json:"max_bytes"`
 }
 
 type output struct {
@@ -243,7 +268,11 @@ type output struct {
 }
 
 func (s *server) output(ctx context.Context, _ *mcp.CallToolRequest, in outputInput) (string, output, error) {
-	req := control.OutputRequest{Ref: in.TaskID, Tail: in.TailLines, Max: maxText}
+	refs, err := named(in.TaskID, in.TaskIDs)
+	if err != nil {
+		return "", output{}, err
+	}
+	req := control.OutputRequest{Ref: refs[0], Tail: in.TailLines, Max: maxText}
 	if in.MaxBytes > 0 {
 		req.Max = min(in.MaxBytes, maxText)
 	}
@@ -267,7 +296,7 @@ func (s *server) output(ctx context.Context, _ *mcp.CallToolRequest, in outputIn
 	}
 	text, _ := excerpt.Tail(excerpt.Plain(string(data)), maxText, "task_output with offset")
 	out := output{
-		TaskID:     in.TaskID,
+		TaskID:     refs[0],
 		Text:       text,
 		Offset:     chunk.Offset,
 		NextOffset: chunk.Next,
@@ -301,7 +330,19 @@ func partial(b []byte) int {
 	return 0
 }
 
+// named is the tasks that a call names, by either argument.
+func named(id string, ids []string) ([]string, error) {
+	switch {
+	case (id == "") == (len(ids) == 0):
+		return nil, errors.New("give either task_id or task_ids")
+	case id != "":
+		return []string{id}, nil
+	}
+	return ids, nil
+}
+
 type waitInput struct {
+	TaskID         string   `json:"task_id"`
 	TaskIDs        []string `json:"task_ids"`
 	Any            bool     `json:"any"`
 	TimeoutSeconds float64  `json:"timeout_seconds"`
@@ -316,8 +357,17 @@ func (s *server) await(ctx context.Context, req *mcp.CallToolRequest, in waitInp
 	if in.TimeoutSeconds == 0 { // no limit, to the session
 		in.TimeoutSeconds = usualWait
 	}
-	defer s.progress(ctx, req, in.TaskIDs)()
-	reply, err := s.wait(ctx, control.WaitRequest{Refs: in.TaskIDs, Any: in.Any, Timeout: seconds(in.TimeoutSeconds)})
+	refs, err := named(in.TaskID, in.TaskIDs)
+	if err != nil {
+		return "", waited{}, err
+	}
+	call, _, err := s.resume(ctx, req)
+	if err != nil {
+		return "", waited{}, err
+	}
+	defer s.progress(ctx, req, refs)()
+	reply, err := s.attend(ctx, req,
+		control.WaitRequest{Refs: refs, Any: in.Any, Timeout: seconds(in.TimeoutSeconds)}, call)
 	if err != nil {
 		return "", waited{}, err
 	}
@@ -325,7 +375,7 @@ func (s *server) await(ctx context.Context, req *mcp.CallToolRequest, in waitInp
 	if reply.TimedOut {
 		text = "the time to wait was up\n" + text
 	}
-	return text, waited{Tasks: views(reply.Tasks), TimedOut: reply.TimedOut}, nil
+	return text, waited{Tasks: views(reply.Tasks, brief), TimedOut: reply.TimedOut}, nil
 }
 
 func (s *server) wait(ctx context.Context, req control.WaitRequest) (control.WaitReply, error) {
@@ -333,12 +383,17 @@ func (s *server) wait(ctx context.Context, req control.WaitRequest) (control.Wai
 }
 
 type stopInput struct {
+	TaskID       string   `json:"task_id"`
 	TaskIDs      []string `json:"task_ids"`
 	GraceSeconds *float64 `json:"grace_seconds"`
 }
 
 func (s *server) stop(ctx context.Context, _ *mcp.CallToolRequest, in stopInput) (string, receipt, error) {
-	req := control.StopRequest{Refs: in.TaskIDs, Actor: task.ByClient}
+	refs, err := named(in.TaskID, in.TaskIDs)
+	if err != nil {
+		return "", receipt{}, err
+	}
+	req := control.StopRequest{Refs: refs, Actor: task.ByClient}
 	if in.GraceSeconds != nil {
 		grace := seconds(*in.GraceSeconds)
 		req.Grace = &grace

@@ -3,7 +3,6 @@ package mcpserver
 import (
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/task"
@@ -12,28 +11,24 @@ import (
 // maxField is how many characters of a task's own words are shown.
 const maxField = 500
 
-// taskView is a task as clients see it: the fields of a record that they can
-// use, under the names they have everywhere else.
+// taskView is a task as clients see it. Many clients show their model nothing else of an
+// answer, so it holds what the next step needs and nothing that the client has said
+// itself; only listings have what a task does.
 type taskView struct {
-	ID               string     `json:"task_id"`
-	Kind             string     `json:"task_type"`
-	Status           string     `json:"status" jsonschema:"pending, running, completed, failed or killed"`
-	AwaitingApproval bool       `json:"awaiting_approval,omitempty"`
-	Idle             bool       `json:"idle,omitempty"`
-	Name             string     `json:"name"`
-	AskedName        string     `json:"asked_name,omitempty" jsonschema:"the name that was asked for, if a live task had it"`
-	Description      string     `json:"description,omitempty"`
-	AgentType        string     `json:"agent_type,omitempty"`
-	Model            string     `json:"model,omitempty"`
-	Command          string     `json:"command,omitempty"`
-	Cwd              string     `json:"cwd,omitempty"`
-	StartTime        *time.Time `json:"start_time,omitempty"`
-	EndTime          *time.Time `json:"end_time,omitempty"`
-	ExitCode         *int       `json:"exit_code,omitempty" jsonschema:"of a command that has ended; -1 without one"`
-	Cause            *cause     `json:"cause,omitempty" jsonschema:"why it ended"`
-	Error            string     `json:"error,omitempty"`
-	OutputFile       string     `json:"output_file,omitempty"`
-	OutputBytes      int64      `json:"output_bytes"`
+	ID               string `json:"task_id"`
+	Kind             string `json:"task_type,omitempty"`
+	Status           string `json:"status" jsonschema:"pending, running, completed, failed or killed"`
+	AwaitingApproval bool   `json:"awaiting_approval,omitempty"`
+	Idle             bool   `json:"idle,omitempty"`
+	Name             string `json:"name,omitempty"`
+	AskedName        string `json:"asked_name,omitempty" jsonschema:"the name that was asked for, if a live task had it"`
+	Command          string `json:"command,omitempty"`
+	Description      string `json:"description,omitempty"`
+	AgentType        string `json:"agent_type,omitempty"`
+	ExitCode         *int   `json:"exit_code,omitempty" jsonschema:"of a command that has ended; -1 without one"`
+	Cause            *cause `json:"cause,omitempty" jsonschema:"why it ended, if not by itself"`
+	Error            string `json:"error,omitempty"`
+	OutputBytes      int64  `json:"output_bytes,omitempty"`
 
 	Questions []question `json:"questions,omitempty" jsonschema:"what the task asks the user and waits for"`
 }
@@ -83,37 +78,41 @@ type cause struct {
 	Detail string `json:"detail,omitempty"`
 }
 
-func view(r task.Record) taskView {
-	return taskView{
+// brief is a task in the answer to whoever has started or named it.
+func brief(r task.Record) taskView {
+	v := taskView{
 		ID:               string(r.ID),
-		Kind:             string(r.Kind),
 		Status:           string(r.Status),
 		AwaitingApproval: r.AwaitingApproval,
 		Idle:             r.Idle,
-		Name: field(
-			r.Name,
-		),
-		AskedName:   field(r.AskedName),
-		Description: field(r.Description),
-		AgentType:   field(r.AgentType),
-		Model:       field(r.Model),
-		Command:     field(r.Command),
-		Cwd:         field(r.Cwd),
-		StartTime:   r.StartTime,
-		EndTime:     r.EndTime,
-		ExitCode:    r.ExitCode,
-		Cause:       viewCause(r.Cause),
-		Error:       field(r.Error),
-		OutputFile:  r.OutputFile,
-		OutputBytes: r.OutputBytes,
-		Questions:   questions(r),
+		Name:             field(r.Name),
+		AskedName:        field(r.AskedName),
+		ExitCode:         r.ExitCode,
+		Error:            field(r.Error),
+		OutputBytes:      r.OutputBytes,
+		Questions:        questions(r),
 	}
+	if r.Cause != nil && r.Cause.Reason != task.ReasonDone && r.Cause.Reason != task.ReasonExit {
+		v.Cause = viewCause(r.Cause)
+	}
+	return v
 }
 
-func views(list []task.Record) []taskView {
+// view is a task in a listing.
+func view(r task.Record) taskView {
+	v := brief(r)
+	v.Kind, v.AgentType = string(r.Kind), field(r.AgentType)
+	v.Command = field(r.Command)
+	if d := field(r.Description); d != v.Command {
+		v.Description = d
+	}
+	return v
+}
+
+func views(list []task.Record, one func(task.Record) taskView) []taskView {
 	out := make([]taskView, 0, len(list))
 	for _, r := range list {
-		out = append(out, view(r))
+		out = append(out, one(r))
 	}
 	return out
 }
