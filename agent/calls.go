@@ -95,6 +95,7 @@ func (b *toolbox) unknown(name string) string {
 type decided struct {
 	call pending
 	out  Output
+	took time.Duration // 0: it was not run
 }
 
 // runCalls decides every call and returns when nothing that it started is left
@@ -123,10 +124,12 @@ func (t *turn) runCalls(ctx context.Context, calls []pending) (all []decided, en
 			slots <- struct{}{} // freed by calls that are waited for in any case
 			group.Go(func() {
 				defer func() { <-slots }()
+				start := time.Now()
 				out, failure := t.call(run, tool, d.call.Call)
+				took := time.Since(start)
 				mu.Lock()
 				defer mu.Unlock()
-				d.out = out
+				d.out, d.took = out, took
 				end = end || out.EndTurn && failure == nil
 				if failure != nil && err == nil {
 					err = fmt.Errorf("tool %s: %w", tool.Spec().Name, failure)

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/agent/agenttest"
@@ -159,6 +161,61 @@ func TestA10StoppedForLength(t *testing.T) {
 	}
 }
 
+// A15: a model is told once of calls that go round in a circle of up to four, and calls
+// that let time pass between them, as those that poll do, neither end the turn nor are told of.
+func TestA15Told(t *testing.T) {
+	for name, c := range map[string]struct {
+		period, turns int
+		took          func(n int) time.Duration
+		told          int // how many calls the model had made; 0: never
+	}{
+		"same":   {1, 8, nil, 5},
+		"pair":   {2, 16, nil, 10},
+		"four":   {4, 30, nil, 20},
+		"waited": {1, 200, func(int) time.Duration { return time.Second }, 0},
+		"sleep then look": {2, 200, func(n int) time.Duration {
+			if n%2 == 0 {
+				return time.Minute
+			}
+			return 0
+		}, 0},
+		"quick": {1, 8, func(int) time.Duration { return 900 * time.Millisecond }, 5},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := -1
+				model := agenttest.ModelFunc(func(context.Context, *agent.Request, func(agent.Part)) (*agent.Reply, error) {
+					n++
+					return &agent.Reply{Blocks: []agent.Block{agenttest.ToolUse("", "T", fmt.Sprintf(`{"a":%d}`, n%c.period))}, StopReason: "tool_use"}, nil
+				})
+				l := newLoop(t, agent.Config{Model: model, MaxTurns: c.turns, Tools: []agent.Tool{tool{name: "T",
+					call: func(context.Context, agent.Call) (agent.Output, error) {
+						if c.took != nil {
+							time.Sleep(c.took(n)) // of the bubble's clock
+						}
+						return agent.Output{Text: "x"}, nil
+					}}}})
+				_, err := ask(l, "go")
+				limit := (*agent.LimitError)(nil)
+				if !errors.As(err, &limit) || limit.Limit != "max_turns" {
+					t.Errorf("ended by %v", err)
+				}
+				var told []int
+				for i, m := range l.Messages() {
+					for _, text := range contents(t, m) {
+						if strings.Contains(text, "times in a row") {
+							told = append(told, i/2)
+						}
+					}
+				}
+				if want := []int{c.told}; c.told > 0 && !slices.Equal(told, want) || c.told == 0 && len(told) > 0 {
+					t.Errorf("told after %v calls, want %d", told, c.told)
+				}
+			})
+		})
+	}
+}
+
 // A15: calls that go round in a circle of up to four end the turn; work that
 // only looks alike does not.
 func TestA15Circles(t *testing.T) {
@@ -167,10 +224,10 @@ func TestA15Circles(t *testing.T) {
 		out   func(n int) string
 		turns int // 0: the limit of turns, not the circle, ends it
 	}{
-		"same":       {func(int) string { return "a" }, func(int) string { return "x" }, 9},
-		"pair":       {func(n int) string { return fmt.Sprint(n % 2) }, func(int) string { return "x" }, 18},
-		"three":      {func(n int) string { return fmt.Sprint(n % 3) }, func(int) string { return "x" }, 27},
-		"four":       {func(n int) string { return fmt.Sprint(n % 4) }, func(int) string { return "x" }, 36},
+		"same":       {func(int) string { return "a" }, func(int) string { return "x" }, 50},
+		"pair":       {func(n int) string { return fmt.Sprint(n % 2) }, func(int) string { return "x" }, 100},
+		"three":      {func(n int) string { return fmt.Sprint(n % 3) }, func(int) string { return "x" }, 150},
+		"four":       {func(n int) string { return fmt.Sprint(n % 4) }, func(int) string { return "x" }, 200},
 		"new-input":  {func(n int) string { return fmt.Sprint(n) }, func(int) string { return "x" }, 0},
 		"new-result": {func(int) string { return "a" }, func(n int) string { return fmt.Sprint(n) }, 0},
 		"interrupted": {func(n int) string { return fmt.Sprint(n % 2) }, func(n int) string {
@@ -186,7 +243,7 @@ func TestA15Circles(t *testing.T) {
 				n++
 				return &agent.Reply{Blocks: []agent.Block{agenttest.ToolUse("", "T", fmt.Sprintf(`{"a":%q}`, c.call(n)))}, StopReason: "tool_use"}, nil
 			})
-			l := newLoop(t, agent.Config{Model: model, Tools: []agent.Tool{tool{name: "T",
+			l := newLoop(t, agent.Config{Model: model, MaxTurns: 250, Tools: []agent.Tool{tool{name: "T",
 				call: func(context.Context, agent.Call) (agent.Output, error) { return agent.Output{Text: c.out(n)}, nil }}}})
 			res, err := ask(l, "go")
 			limit := (*agent.LimitError)(nil)

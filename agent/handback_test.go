@@ -48,7 +48,7 @@ func TestHandBack(t *testing.T) {
 		"calls":     {steps: []agenttest.Step{call, agenttest.Use(agent.TextBlock("half"), agenttest.ToolUse("", "T", `{}`))}, max: 1, reason: "max_turns", text: "half", calls: 2, ran: 1},
 		"only-call": {steps: []agenttest.Step{call, agenttest.Use(agenttest.ToolUse("", "T", `{}`))}, max: 1, reason: "max_turns", text: "so far", calls: 2, ran: 1},
 		"failed":    {steps: []agenttest.Step{call, agenttest.Fail(broken)}, max: 1, reason: "max_turns", text: "so far", calls: 2, ran: 1, warned: true},
-		"circle":    {steps: slices.Repeat([]agenttest.Step{call}, 20), reason: "same_call", text: "so far", calls: 9, ran: 9},
+		"circle":    {steps: slices.Repeat([]agenttest.Step{call}, 60), reason: "same_call", text: "so far", calls: 50, ran: 50},
 		"well":      {steps: []agenttest.Step{call, words}, max: 2, reason: "end_turn", text: "half of it", calls: 2, ran: 1},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -132,7 +132,7 @@ func (e *LimitError) Error() string {
 	case e.Text != "":
 		return e.Text
 	case e.Limit == "same_call":
-		return fmt.Sprintf("the model made the same calls with the same results more than %d times in a row", e.N)
+		return fmt.Sprintf("the model made the same calls with the same results %d times in a row", e.N)
 	case e.Limit == "max_tokens":
 		return fmt.Sprintf("%d answers in a row were longer than an answer may be, and stopped in a call of a tool", e.N)
 	}
@@ -606,10 +606,13 @@ func (t *turn) act(ctx context.Context, reply *Reply, calls []pending) (done boo
 	for i, d := range all {
 		ran[i] = Done{d.call.Call, d.out}
 		t.owed = append(t.owed, ToolResultBlock(d.call.ID, d.out.Text, d.out.IsError))
-		t.circle.add(t.seed, ran[i])
+		t.circle.add(t.seed, ran[i], d.took)
 	}
 	if t.cfg.Hooks != nil && ctx.Err() == nil && err == nil {
 		t.guard("the hook behind the calls of a reply", func() { t.aside(t.cfg.Hooks.Batch(ctx, ran)) })
+	}
+	if hint := t.circle.reminder(); hint != "" {
+		t.asides = append(t.asides, hint)
 	}
 	t.owed = append(t.owed, texts(t.asides...)...)
 	if t.tooLong++; whole(reply.StopReason) {

@@ -291,7 +291,7 @@ func TestStops(t *testing.T) {
 			reason: "refusal", text: "some text", turns: 1, stop: true},
 		"pause": {steps: []agenttest.Step{agenttest.Blocks("pause_turn", text), agenttest.Say("on")}, reason: "end_turn", text: "on", turns: 2},
 		"turns": {steps: []agenttest.Step{same, same, same}, max: 2, reason: "max_turns", limit: "max_turns", turns: 2},
-		"loop":  {steps: slices.Repeat([]agenttest.Step{same}, 20), reason: "same_call", limit: "same_call", turns: 9},
+		"loop":  {steps: slices.Repeat([]agenttest.Step{same}, 60), reason: "same_call", limit: "same_call", turns: 50},
 		"tool":  {steps: []agenttest.Step{agenttest.Use(agenttest.ToolUse("", "End", `{}`), agenttest.ToolUse("", "T", `{}`))}, reason: "tool_end", turns: 1},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -174,7 +174,7 @@ func TestLoopEndless(t *testing.T) {
 		l, _ := loopOver(t, m)
 		_, err := l.Turn(waittest.Context(t, patience), agent.TextBlock("go"))
 		var limited *agent.LimitError
-		if !errors.As(err, &limited) || s.Count() > 30 {
+		if !errors.As(err, &limited) || s.Count() > 60 {
 			t.Errorf("%d calls, then %v", s.Count(), err)
 		}
 	})
