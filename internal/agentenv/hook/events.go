@@ -17,6 +17,7 @@ type Todo struct {
 // prompt must not reach the model, and the reason is for the user; else the text,
 // if any, goes with it.
 func (r *Runner) UserPromptSubmit(ctx context.Context, prompt string) (text string, blocked error) {
+	r.begins("prompt_" + rand.Text())
 	out := r.Run(ctx, UserPromptSubmit, map[string]any{"prompt": prompt})
 	if out.Block {
 		return "", fmt.Errorf("the prompt was refused: %s", out.Reason)

@@ -15,9 +15,13 @@ func (r *Runner) payload(h hook, fields map[string]any, now time.Time) ([]byte, 
 	all := r.base.fields()
 	maps.Copy(all, fields)
 	all["hook_event_name"], all["hook_depth"] = h.says, r.depth
+	if id := r.prompt(); id != "" {
+		all["prompt_id"] = id
+	}
 	if !h.camel {
 		return plainJSON(all)
 	}
+	all = forCopilot(h.fact.event, all)
 	spelled := make(map[string]any, len(all)+3)
 	for key, value := range all {
 		spelled[camel(key)] = value
@@ -118,6 +122,10 @@ func (r *Runner) subjects(h hook, fields map[string]any) []string {
 			continue
 		}
 		out = append(out, value)
+		if said := copilotWord(key, value); h.camel && said != value &&
+			(h.fact.event == SessionStart || h.fact.event == SessionEnd || key == "tool_name") {
+			out = append(out, said)
+		}
 		if key == "tool_name" {
 			out = append(out, r.aliases(value, h.copilot)...)
 		}

@@ -91,7 +91,7 @@ func fireSub(s *stage) {
 func golden(t *testing.T, name string, payloads []map[string]any) {
 	t.Helper()
 	for _, p := range payloads {
-		for _, key := range []string{"tool_use_id", "toolUseId"} { // new for each start
+		for _, key := range []string{"tool_use_id", "toolUseId", "prompt_id", "promptId"} { // new for each start
 			if id, _ := p[key].(string); len(id) > 20 {
 				p[key] = "ID"
 			}

@@ -82,6 +82,7 @@ type Runner struct {
 
 	mu     sync.Mutex
 	closed bool           // guarded by mu
+	asked  string         // the ID of the prompt that is answered; guarded by mu
 	async  int            // hooks in the background; guarded by mu
 	jobs   sync.WaitGroup // one per hook that runs; Add under mu while not closed; Close waits
 }
@@ -162,6 +163,9 @@ func (r *Runner) Run(ctx context.Context, e Event, fields map[string]any) Outcom
 		group.Go(func() {
 			defer func() { <-slots }()
 			all[i] = judge(h, r.one(ctx, h, fields))
+			if name, ok := fields["tool_name"].(string); ok && h.camel && all[i].UpdatedInput != nil {
+				all[i].UpdatedInput = fromCopilot(name, all[i].UpdatedInput)
+			}
 		})
 	}
 	group.Wait()
@@ -248,6 +252,20 @@ func (r *Runner) begin(j *job) bool {
 	}
 	r.jobs.Go(j.run)
 	return true
+}
+
+// prompt is the ID of the prompt that is answered; empty: none was told.
+func (r *Runner) prompt() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.asked
+}
+
+// begins notes a new prompt.
+func (r *Runner) begins(id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.asked = id
 }
 
 // release lets a job go on in the background, if there is a place.

@@ -315,7 +315,7 @@ func hooksOf(v any) (what, commands []string) {
 		return what, nil
 	}
 	for _, event := range keys(tree) {
-		lines := leaves(tree[event], 0, "command", "bash", "powershell", "url", "prompt")
+		lines := leaves(tree[event], 0, "command", "bash", "url", "prompt")
 		for _, l := range lines {
 			what = append(what, fmt.Sprintf("runs at %s: %s", event, l))
 		}
