@@ -19,16 +19,16 @@ import (
 )
 
 // commands are the commands as they are now.
-func (s *Session) commands() command.Catalog {
-	if s.cfg.Agents.Commands == nil {
+func (a Agents) commands() command.Catalog {
+	if a.Commands == nil {
 		return command.Find(nil, skill.Catalog{})
 	}
-	return s.cfg.Agents.Commands()
+	return a.Commands()
 }
 
 // Commands are the commands that a prompt to the main agent may begin with.
 func (s *Session) Commands(context.Context) (control.Commands, error) {
-	list := s.commands()
+	list := s.cfg.Agents.commands()
 	out := control.Commands{Commands: []control.Command{}, Problems: []string{}}
 	for _, one := range list.All() {
 		out.Commands = append(out.Commands, control.Command(one.Line()))
@@ -47,7 +47,7 @@ func (h mainHooks) Command(ctx context.Context, prompt string) (answer, instead 
 	if !ok {
 		return "", "", false, nil
 	}
-	c, err := h.s.commands().Find(name)
+	c, err := h.s.cfg.Agents.commands().Find(name)
 	var unknown *command.UnknownError
 	switch {
 	case errors.As(err, &unknown) && isFile("/"+name):

@@ -67,7 +67,7 @@ type Main struct {
 // OpenMain puts the main agent together, with the conversation that the session
 // has had so far. There is one per session.
 func (s *Session) OpenMain(ctx context.Context, cfg MainConfig) (*Main, error) {
-	def, err := s.mainDefinition(cfg)
+	def, err := mainDefinition(cfg, s.Catalog())
 	if err != nil {
 		return nil, err
 	}
@@ -127,10 +127,10 @@ func (m *Main) open(ctx context.Context, cfg MainConfig) error {
 }
 
 // mainDefinition is the main agent, or a sort of agent in its place.
-func (s *Session) mainDefinition(cfg MainConfig) (subagent.Definition, error) {
+func mainDefinition(cfg MainConfig, known subagent.Catalog) (subagent.Definition, error) {
 	def := subagent.Definition{Name: agents.MainName, Prompt: mainPrompt}
 	if cfg.Agent != "" {
-		named, err := s.cfg.Agents.Catalog().Find(cfg.Agent)
+		named, err := known.Find(cfg.Agent)
 		if err != nil {
 			return def, err
 		}
@@ -221,7 +221,7 @@ func (h mainHost) Begin(ctx context.Context, prompt string, d task.Driver) error
 	if err != nil {
 		return requests.NotStarted(err)
 	}
-	s.entitle()
+	h.entitle()
 	return nil
 }
 
@@ -246,7 +246,8 @@ func (h mainHost) Parting(ctx context.Context) {
 }
 
 // entitle shows the session under its first prompt, if it was opened without one.
-func (s *Session) entitle() {
+func (m *Main) entitle() {
+	s := m.s
 	s.mu.Lock() // Close writes the last word, after it has taken the lock
 	defer s.mu.Unlock()
 	if s.cfg.Info.Title == "" && !s.closed {
@@ -257,6 +258,8 @@ func (s *Session) entitle() {
 // Parting returns what the conversation hands on to the agent that consolidates what it
 // has taught, if that is wanted. It is asked when the conversation has ended.
 func (m *Main) Parting(env func(string) string) (dreams.Parting, bool) {
-	who := dreams.Parting{Session: m.s.cfg.Info.Session, Transcript: m.s.cfg.Place.Transcript(), Model: m.environment.Me.ModelName()}
+	who := dreams.Parting{
+		Session: m.s.cfg.Info.Session, Transcript: m.s.cfg.Place.Transcript(), Model: m.environment.Me.ModelName(),
+	}
 	return m.learnings.Parting(who, m.Messages(), env)
 }
