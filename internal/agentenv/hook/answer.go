@@ -82,7 +82,8 @@ func heard(h hook, r result) Outcome {
 		}
 	case h.fact.is(blocks) && (r.code == 2 || h.copilot && h.fact.event == PreToolUse):
 		// Whatever was printed cannot take this back.
-		out = refusal(h, cmp.Or(strings.TrimSpace(r.stderr), said.reason(), plain, fmt.Sprintf("%s gave no reason (exit code %d)", h.label(), r.code)))
+		none := fmt.Sprintf("%s gave no reason (exit code %d)", h.label(), r.code)
+		out = refusal(h, cmp.Or(strings.TrimSpace(r.stderr), said.reason(), plain, none))
 	default:
 		out.UserNotes = []string{
 			fmt.Sprintf("%s ended with exit code %d: %s", h.label(), r.code, cmp.Or(tidy(r.stderr), "it gave no reason")),

@@ -44,7 +44,8 @@ func (k *Environment) Configure(c *conversation.Conversation, req control.Config
 	if req.Model != nil {
 		choice, window, err := k.s.newModel(me, *req.Model)
 		if err != nil {
-			return &control.Error{Code: control.Invalid, Message: fmt.Sprintf("change the model: %v", err), Fix: "see `drover models`"}
+			return &control.Error{Code: control.Invalid, Message: fmt.Sprintf("change the model: %v", err),
+				Fix: "see `drover models`"}
 		}
 		model = choice.Name
 		next.Model, next.Name, next.Window = choice.Model, choice.Full, window

@@ -66,7 +66,8 @@ func ProgramError(err error) error {
 // Agents implements [subagent.Engine].
 func (e *engine) Agents() []task.Record {
 	var out []task.Record
-	_ = e.s.Tasks.Listing(context.Background(), 0, func(_ task.Seq, r task.Record) bool { // what cannot be read is left out
+	// What cannot be read is left out.
+	_ = e.s.Tasks.Listing(context.Background(), 0, func(_ task.Seq, r task.Record) bool {
 		if e.isAgent(r) {
 			out = append(out, r)
 		}

@@ -258,7 +258,8 @@ func (k *Environment) compaction(model string) *agent.Compaction {
 
 // restore is what the agent must not lose with its conversation.
 func (k *Environment) restore(ctx context.Context) string {
-	return join([]string{environment.RunningTasks(k.s.Tree.Background(k.Me.ID, k.Me.Depth == 0)), k.todos(ctx), k.used.Restore()})
+	running := environment.RunningTasks(k.s.Tree.Background(k.Me.ID, k.Me.Depth == 0))
+	return join([]string{running, k.todos(ctx), k.used.Restore()})
 }
 
 // todos is what is still to be done.

@@ -154,7 +154,8 @@ func (rt *Runtime) interrupt(ctx context.Context, id task.ID) error {
 		cause = stop.Cause
 	}
 	grace := interruptGrace
-	_, err := rt.s.Tasks.Stop(context.WithoutCancel(ctx), []task.ID{id}, supervise.StopRequest{Cause: cause, Grace: &grace})
+	req := supervise.StopRequest{Cause: cause, Grace: &grace}
+	_, err := rt.s.Tasks.Stop(context.WithoutCancel(ctx), []task.ID{id}, req)
 	return err
 }
 

@@ -112,7 +112,8 @@ func (s *Set) Resolve(in subagent.Input, me Caller) (*Child, error) {
 			break
 		}
 	}
-	for _, mode := range []string{def.PermissionMode, in.PermissionMode} { // who asks cannot lift what the definition forbids
+	// The caller cannot lift what the definition forbids.
+	for _, mode := range []string{def.PermissionMode, in.PermissionMode} {
 		c.Rules.Mode = environment.Narrower(c.Rules.Mode, permission.Mode(mode))
 	}
 	var spawns []string
@@ -214,7 +215,8 @@ func (c *Child) assemble(ctx context.Context, h task.Host, _ subagent.Input) (_ 
 	if err != nil {
 		return nil, errors.Join(err, t.Close())
 	}
-	k.Config.Transcript, k.Config.Mail, k.Resumed = t, c.s.Mailboxes.Reader(box, nil, c.teammate.read), len(history.Messages) > 0
+	k.Config.Transcript, k.Config.Mail = t, c.s.Mailboxes.Reader(box, nil, c.teammate.read)
+	k.Resumed = len(history.Messages) > 0
 	c.s.enter(rec.ID, c.teammate)
 	activity.Follow(&k.Config)
 	a := &subagent.Assembly{

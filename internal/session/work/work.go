@@ -60,7 +60,8 @@ func New(cfg Config) *Work { return &Work{cfg} }
 
 // Command is a command that is going to be.
 func (w *Work) Command(r control.StartRequest, spec task.Spec, client shell.Client) (supervise.Starting, error) {
-	made := w.cfg.Kinds.Command(client, shell.Command{Args: r.Shell.Args, Line: r.Shell.Line, Cwd: r.Cwd, TTY: r.Shell.TTY})
+	line := shell.Command{Args: r.Shell.Args, Line: r.Shell.Line, Cwd: r.Cwd, TTY: r.Shell.TTY}
+	made := w.cfg.Kinds.Command(client, line)
 	spec.Input, spec.Pool, spec.TTY = made.Input, ShellPool, r.Shell.TTY
 	spec.Command = r.Shell.Line
 	if spec.Command == "" {
