@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/drover-dev/drover/internal/agentenv/catalog"
+	"github.com/drover-dev/drover/internal/agentenv/permission"
 	"github.com/drover-dev/drover/internal/agentenv/settings"
 	"github.com/drover-dev/drover/internal/agentenv/trust"
 	"github.com/drover-dev/drover/internal/api/control"
@@ -47,6 +49,11 @@ func (b *backend) Settings(flag string) (settings.Settings, error) {
 	for _, n := range notes {
 		if !n.Untrusted || !st.Needed() { // of which there is one note
 			b.note(n.String())
+		}
+	}
+	for _, rule := range set.Permissions.Foreign {
+		if tool := permission.ToolOf(rule); tool != "" && (permission.Absent(tool) || !catalog.KnownTool(tool)) {
+			b.note(fmt.Sprintf("permission rule %.80q binds nothing: there is no tool %.40q here", rule, tool))
 		}
 	}
 	if rules := set.Permissions; err == nil { // those of other programs may be about tools of theirs

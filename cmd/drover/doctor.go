@@ -64,12 +64,20 @@ func (b *backend) socket() cli.Finding {
 }
 
 func (b *backend) readable() cli.Finding {
-	_, notes, err := settings.Load(settings.Find(home.Lookup(b.env), b.cwd, ""))
+	src := settings.Find(home.Lookup(b.env), b.cwd, "")
+	if st, err := trust.At(b.root.TrustFile()).Check(b.cwd); err == nil {
+		src.Trusted = st.Trusted
+	}
+	_, notes, err := settings.Load(src)
+	var texts []string
+	for _, n := range notes {
+		texts = append(texts, n.String())
+	}
 	switch {
 	case err != nil:
 		return cli.Finding{Check: "settings", Level: cli.Bad, Detail: err.Error()}
 	case len(notes) > 0:
-		return cli.Finding{Check: "settings", Level: cli.Warn, Detail: notes[0].String()}
+		return cli.Finding{Check: "settings", Level: cli.Warn, Detail: strings.Join(texts, "; ")}
 	}
 	return cli.Finding{Check: "settings", Level: cli.Good, Detail: "readable"}
 }

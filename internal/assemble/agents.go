@@ -7,6 +7,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/drover-dev/drover/internal/agentenv/catalog"
 	"github.com/drover-dev/drover/internal/agentenv/command"
@@ -41,14 +42,16 @@ func (s *Session) agents(c Config, model string, env []string) (session.Agents, 
 		Web:        webtool.NewFetcher(webtool.Config{MaxBytes: set.Web.MaxBytes, TTL: set.Web.TTL()}),
 	}
 	a.Foreign = set.Permissions.Foreign
-	a.Client = func(env []string) []string { return withoutTokens(withProviders(env, set.Providers), set.Remote) }
+	a.Client = func(env []string) []string {
+		return withoutTokens(withProviders(withProject(env, set.Env), set.Providers), set.Remote)
+	}
 	tell := func(format string, args ...any) {
 		if c.Tell != nil {
 			c.Tell(c.Session, fmt.Sprintf(format, args...))
 		}
 	}
 
-	a.Env = withoutTokens(env, set.Remote)
+	a.Env = withoutTokens(withProject(env, set.Env), set.Remote)
 	a.Remote = elsewhere(c, tell)
 	own := make(map[string]usage.Price, len(set.Models.Prices))
 	for name, p := range set.Models.Prices {
@@ -113,6 +116,10 @@ func (s *Session) agents(c Config, model string, env []string) (session.Agents, 
 func (s *Session) found(a *session.Agents, c Config, tell func(string, ...any)) {
 	set, get := c.Settings, home.Lookup(c.Env)
 	plugins, wrongPlugins := catalog.Plugins(get, set.Plugins)
+	plugins, missing := catalog.Switched(plugins, set.PluginSwitches)
+	for _, name := range missing {
+		tell("the project wants the plugin %q, which is not installed", name)
+	}
 	files := catalog.New(
 		catalog.Config{
 			Places: catalog.Places(get, c.Folder, set.Trusted, plugins),
@@ -145,6 +152,23 @@ func (s *Session) found(a *session.Agents, c Config, tell func(string, ...any)) 
 	a.Notes = text
 	remember(a, c, s.Place.Project(), tell)
 	a.Hooks = hooks(set, tell)
+}
+
+// withProject adds the variables that a trusted project sets. They win, as in the program
+// that they were written for.
+func withProject(env []string, vars map[string]string) []string {
+	if len(vars) == 0 {
+		return env
+	}
+	out := slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
+		name, _, _ := strings.Cut(kv, "=")
+		_, set := vars[name]
+		return set
+	})
+	for _, name := range slices.Sorted(maps.Keys(vars)) {
+		out = append(out, name+"="+vars[name])
+	}
+	return out
 }
 
 // isTrusted reports whether the user trusts the folder as it is now.

@@ -275,7 +275,7 @@ func Rules(c Config) permission.Rules {
 		Allow:        slices.Concat(p.Allow, c.Allow, own()),
 		Ask:          p.Ask,
 		Deny:         slices.Concat(p.Deny, c.Deny),
-		Dirs:         c.Dirs,
+		Dirs:         slices.Concat(p.Dirs, c.Dirs),
 		Home:         home.Lookup(c.Env)("HOME"),
 		Path:         home.Lookup(c.Env)("PATH"),
 		ReadOnlyAuto: true,

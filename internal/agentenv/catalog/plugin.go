@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/drover-dev/drover/internal/platform/untrusted"
 	"github.com/drover-dev/drover/subagent"
@@ -54,6 +56,28 @@ func Plugins(env func(string) string, named []string) (dirs []string, told []Pro
 		}
 	}
 	return dirs, told
+}
+
+// Switched is the plugins that are not switched off by name, and the names that are
+// switched on and that none of them has.
+func Switched(dirs []string, switches map[string]bool) (on, missing []string) {
+	found := map[string]bool{}
+	for _, dir := range dirs {
+		name, err := pluginName(dir)
+		if err != nil {
+			name = filepath.Base(dir)
+		}
+		found[name] = true
+		if want, set := switches[name]; !set || want {
+			on = append(on, dir)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(switches)) {
+		if switches[name] && !found[name] {
+			missing = append(missing, name)
+		}
+	}
+	return on, missing
 }
 
 // installed are the folders in the plugins folder of the user's configuration.

@@ -63,6 +63,10 @@ func ToolOf(rule string) string {
 	return name
 }
 
+// Absent reports whether rules may speak of a tool that other programs have and Drover has
+// not. They bind nothing.
+func Absent(tool string) bool { return tool == "SlashCommand" || tool == "PowerShell" }
+
 // parseRule understands a rule. A rule that is wrong comes back as one for the
 // whole tool, which is what a ban must become.
 func (g *Gate) parseRule(text string, allow bool) (rule, error) {
@@ -142,6 +146,10 @@ func (g *Gate) parseArgument(r *rule, arg string, allow bool) error {
 	case agentTool, skillTool:
 		r.exact = arg
 	default:
+		if Absent(r.tool) {
+			r.exact = arg
+			return nil
+		}
 		return fmt.Errorf("%s takes no argument here", r.tool)
 	}
 	return nil

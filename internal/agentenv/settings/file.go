@@ -164,49 +164,6 @@ func (s Settings) clone() Settings {
 	return s
 }
 
-// foreign takes hooks and rules that forbid from the settings of another
-// program. All else in them is not for us.
-func (l *loader) foreign(path string, of level) {
-	data, ok := l.data(path)
-	if !ok {
-		return
-	}
-	tree, _, err := decode(data)
-	if err != nil {
-		l.fail(path, err)
-		return
-	}
-	hooks, ok := tree["hooks"]
-	if !ok {
-		hooks = events(tree)
-	}
-	if err := l.hooks(path, hooks, of); err != nil {
-		l.fail(path, err)
-		return
-	}
-	kept := map[string]any{}
-	if rules, ok := tree["permissions"].(map[string]any); ok {
-		for _, name := range []string{"deny", "ask"} {
-			if list, there := rules[name]; there {
-				kept[name] = list
-			}
-		}
-	}
-	clean, err := json.Marshal(kept)
-	if err != nil {
-		l.fail(path, err)
-		return
-	}
-	var p Permissions
-	if err := json.Unmarshal(clean, &p); err != nil {
-		l.fail(path, errors.New("permissions.deny or permissions.ask is not a list of texts"))
-		return
-	}
-	l.set.Permissions.Ask = union(l.set.Permissions.Ask, p.Ask)
-	l.set.Permissions.Deny = union(l.set.Permissions.Deny, p.Deny)
-	l.set.Permissions.Foreign = union(l.set.Permissions.Foreign, slices.Concat(p.Ask, p.Deny))
-}
-
 // events are hooks that stand without an object around them, as some texts
 // show it: lists of objects under names that begin with a capital letter.
 func events(tree map[string]any) any {

@@ -26,7 +26,8 @@ type Sources struct {
 	Flag    string // a file, or JSON that begins with {
 	Env     func(string) string
 
-	// Settings of another program, of which hooks and what forbids are taken.
+	// Settings of another program. Hooks and what forbids are taken of them, and of those
+	// of a trusted project also what it allows and sets.
 	UserForeign    []string // the user's
 	ProjectForeign []string // the project's
 	HookDir        string   // a folder of the project with files of hooks in the form of Copilot
@@ -68,6 +69,9 @@ func Find(env func(string) string, folder, flag string) Sources {
 func Load(src Sources) (Settings, []Note, error) {
 	l := loader{declared: declared(reflect.TypeFor[Settings](), "", nil, false)}
 	l.set.Trusted = src.Trusted
+	if src.Env != nil {
+		l.home = src.Env("HOME")
+	}
 	l.defaults()
 
 	of := untrusted
@@ -101,6 +105,7 @@ func Load(src Sources) (Settings, []Note, error) {
 type loader struct {
 	declared []setting
 	set      Settings
+	home     string // of the user; empty: not known
 	notes    []Note
 	errs     []error
 }

@@ -37,6 +37,10 @@ type Settings struct {
 	Hooks       map[string]any `json:"hooks,omitempty" jsonschema:"commands to run when something happens: an object of event names" set:"see=hooks.md"`
 	DisableHook bool           `json:"disableAllHooks,omitempty" jsonschema:"no hook runs"`
 
+	// No settings here, but of another program in a trusted project.
+	Env            map[string]string `json:"-"` // of commands and hooks
+	PluginSwitches map[string]bool   `json:"-"` // plugins by name: whether they are read
+
 	Trusted     bool       `json:"-"` // no setting: the project's folder is trusted
 	HookSources []HookFile `json:"-"` // no setting; in the order in which they were read
 }
@@ -57,7 +61,8 @@ type Permissions struct {
 	DefaultMode string   `json:"defaultMode,omitempty" jsonschema:"what happens to calls that no rule speaks of; auto is taken as default; projects cannot set bypassPermissions" set:"default=default,words=default|acceptEdits|plan|dontAsk|bypassPermissions|auto"`
 	AskTimeout  string   `json:"askTimeout,omitempty" jsonschema:"how long a question waits for somebody; then the call is denied and the model sees why" set:"default=10m,duration=0s"`
 
-	Foreign []string `json:"-"` // no setting: those of Ask and Deny that were written for another program
+	Foreign []string `json:"-"` // no setting: rules that were written for another program
+	Dirs    []string `json:"-"` // no setting here: further folders that tools may use, absolute
 }
 
 // Wait is AskTimeout as a duration.

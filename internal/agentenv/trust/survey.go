@@ -54,7 +54,7 @@ func look(folder string) (survey, error) {
 		s.file(name, ours)
 	}
 	for _, name := range []string{".claude/settings.json", ".claude/settings.local.json"} {
-		s.file(name, hooks)
+		s.file(name, theirs)
 	}
 	s.file(".mcp.json", servers)
 	s.file(".drover/mcp.json", servers)
@@ -250,6 +250,32 @@ func ours(data []byte) (what, commands []string, err error) {
 			what = append(what, permissions(tree[key])...)
 		default:
 			what = append(what, fmt.Sprintf("sets %s to %s", key, short(tree[key])))
+		}
+	}
+	return what, commands, nil
+}
+
+// theirs reads settings of another program: hooks, and what else of them counts.
+func theirs(data []byte) (what, commands []string, err error) {
+	what, commands, err = hooks(data)
+	if err != nil {
+		return nil, nil, err
+	}
+	tree, err := object(data)
+	if err != nil {
+		return nil, nil, err
+	}
+	rules, _ := tree["permissions"].(map[string]any)
+	counts := map[string]any{}
+	for _, key := range []string{"allow", "additionalDirectories", "defaultMode"} {
+		if v, ok := rules[key]; ok {
+			counts[key] = v
+		}
+	}
+	what = append(what, permissions(counts)...)
+	for _, key := range []string{"model", "env", "enabledPlugins"} {
+		if v, ok := tree[key]; ok {
+			what = append(what, fmt.Sprintf("sets %s to %s", key, short(v)))
 		}
 	}
 	return what, commands, nil

@@ -117,7 +117,7 @@ func (a *app) permissionsCheck() *cobra.Command {
 // stand.
 func CheckToolNames(where string, lists ...[]string) error {
 	for _, rule := range slices.Concat(lists...) {
-		if tool := permission.ToolOf(rule); tool != "" && !catalog.KnownTool(tool) {
+		if tool := permission.ToolOf(rule); tool != "" && !permission.Absent(tool) && !catalog.KnownTool(tool) {
 			return usage(fmt.Sprintf("%s: permission rule %.80q: there is no tool %.40q", where, rule, tool),
 				"the tools are "+strings.Join(catalog.ToolNames(), ", ")+", and mcp__SERVER__TOOL")
 		}

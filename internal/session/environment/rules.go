@@ -27,11 +27,13 @@ func NewGate(r permission.Rules, foreign []string) (gate *permission.Gate, notes
 	}
 	other := func(rule string) bool { return slices.Contains(foreign, rule) }
 	r.Ask, r.Deny = slices.DeleteFunc(slices.Clone(r.Ask), other), slices.DeleteFunc(slices.Clone(r.Deny), other)
+	r.Allow = slices.DeleteFunc(slices.Clone(r.Allow), other)
 	if _, own := permission.New(r); len(own) > 0 {
 		return nil, nil, fmt.Errorf("permissions: %w", errors.Join(own...))
 	}
 	for _, b := range bad {
-		notes = append(notes, b.Error()+"; it is from the settings of another program, and holds for the whole tool here")
+		notes = append(notes, b.Error()+"; it is from the settings of another program: to deny or to ask it holds "+
+			"for the whole tool here, to allow not at all")
 	}
 	return gate, notes, nil
 }
