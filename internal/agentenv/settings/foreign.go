@@ -178,7 +178,7 @@ func (l *loader) foreignEnv(v any, pass func(string, ...any)) {
 		out = map[string]string{}
 	}
 	for _, name := range keys(vars) {
-		text := ""
+		var text string
 		switch value := vars[name].(type) {
 		case string:
 			text = value

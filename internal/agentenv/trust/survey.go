@@ -97,6 +97,13 @@ func (s survey) digest() string {
 	for _, name := range names {
 		fmt.Fprintf(h, "%q %s\n", name, s.sums[name])
 	}
+	// Trust that was given when only hooks of these files counted does not cover the rest.
+	for _, item := range s.items {
+		if strings.HasPrefix(item.File, ".claude/settings") &&
+			(strings.HasPrefix(item.What, "sets ") || strings.HasPrefix(item.What, "allows ")) {
+			fmt.Fprintf(h, "%q %q\n", item.File, item.What)
+		}
+	}
 	return hex.EncodeToString(h.Sum(nil))
 }
 
