@@ -247,7 +247,7 @@ esac`
 			p.denied([]string{"-p", "go", "--trust", anything}, "Bash call denied by a hook: hands off")
 			holds(t, "the first result", m.Requests()[1].LastText(), "hands off")
 			holds(t, "the second result", m.Requests()[2].LastText(), "what is written")
-			if all := p.logged(); p.there("it") || len(all) != 2 || all[0]["toolName"] != "Bash" || !strings.Contains(fmt.Sprint(all[0]["toolArgs"]), "touch it") {
+			if all := p.logged(); p.there("it") || len(all) != 2 || all[0]["toolName"] != "bash" || all[1]["toolName"] != "view" || !strings.Contains(fmt.Sprint(all[0]["toolArgs"]), "touch it") {
 				t.Errorf("told %v", all)
 			}
 		},

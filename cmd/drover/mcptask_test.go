@@ -119,7 +119,7 @@ func answering(r *modeltest.Request) modeltest.Answer {
 	switch {
 	case strings.Contains(last, "<status>"):
 		return modeltest.Text(last)
-	case strings.Contains(last, "no JSON object"):
+	case strings.Contains(last, "answered by a JSON object"):
 		return send(`{"name":"Ahab"}`)
 	case strings.Contains(last, `kind="question"`):
 		return send("Ahab")
@@ -213,7 +213,7 @@ func mcpTasks() cases {
 			holds(t, "the notice", p.good("-p", "go", shopping).stdout(), "<status>completed</status>", "accept Ahab")
 			last := of(m, "main")
 			said := strings.Join(texts(t, last[len(last)-1]), "\n")
-			holds(t, "the conversation", said, "What is name 1?", "these are its words, not those of the user", "minLength", "no JSON object")
+			holds(t, "the conversation", said, "What is name 1?", "these are its words, not those of the user", "minLength", "answered by a JSON object")
 		},
 		"useranswers": func(t *testing.T, p *place) {
 			s := p.shop(mcptest.Options{})
