@@ -201,7 +201,9 @@ func (m *Model) hear(n news) tea.Cmd {
 	for _, p := range n.pieces {
 		before := m.talk.Turns
 		m.talk.Apply(p)
-		if m.talk.Turns != before {
+		// A turn that began before the stream was opened is counted by nobody, and answers
+		// what was sent all the same.
+		if m.talk.Turns != before || p.Kind == control.BeginPiece && !p.At.Before(m.sentAt) {
 			m.sent = ""
 			if m.breaks {
 				m.breaks = false

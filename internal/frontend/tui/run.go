@@ -109,7 +109,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 var errLeft = errors.New("the terminal UI is closed")
 
 // continuedWait is how long the signal that has continued the process may take to be told.
-const continuedWait = 100 * time.Millisecond
+const continuedWait = 2 * time.Second
 
 // suspensions lets the process stand still with the terminal as it was before, and takes
 // the terminal again when it was continued.
@@ -128,6 +128,10 @@ func suspensions(p *tea.Program, o Options, wanted <-chan struct{}, stop <-chan 
 			continue
 		}
 		if still {
+			select { // what continued the process before is told late
+			case <-o.Continued:
+			default:
+			}
 			o.Suspend()
 			select { // it is this that has continued us
 			case <-o.Continued:
