@@ -6,7 +6,8 @@ SHELL       := bash
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 
-LINT := bin/golangci-lint
+LINT  := bin/golangci-lint
+TESTS := bin/gotestsum
 
 # Tests of a package at once: most of them wait for processes, and leave a core idle.
 PARALLEL := 4
@@ -20,11 +21,15 @@ help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: setup
-setup: $(LINT) ## fetch the modules and build the tools that check needs
+setup: $(LINT) $(TESTS) ## fetch the modules and build the tools that check needs
 	go mod download
 
 $(LINT): tools/go.mod tools/go.sum
 	cd tools && go build -buildvcs=false -o ../$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+	@touch $@
+
+$(TESTS): tools/go.mod tools/go.sum
+	cd tools && go build -buildvcs=false -o ../$@ gotest.tools/gotestsum
 	@touch $@
 
 .PHONY: build
@@ -55,9 +60,17 @@ lint: $(LINT) ## golangci-lint, as .golangci.yml says
 test: ## all tests, without the race detector
 	go test ./...
 
+# At most six failed tests (a subtest and its test are two) run once more, alone, and the list of them is printed: a test
+# that then passes depends on the machine's speed, which is a defect of the test or of what
+# it tests. A data race is never tried again.
 .PHONY: race
-race: ## all tests with the race detector
-	go test -race -parallel $(PARALLEL) $$(go list ./... | grep -v /test/rules$$)
+race: $(TESTS) ## all tests with the race detector
+	@rm -f bin/unsteady; \
+	status=0; $(TESTS) --format standard-quiet --hide-summary skipped --packages "$$(go list ./... | grep -v /test/rules$$)" \
+		--rerun-fails=1 --rerun-fails-max-failures 6 --rerun-fails-abort-on-data-race --rerun-fails-report bin/unsteady \
+		-- -race -parallel $(PARALLEL) || status=$$?; \
+	if [ -s bin/unsteady ]; then echo 'unsteady tests (each is a defect):'; cat bin/unsteady; fi; \
+	exit $$status
 
 # Where repetitions are fewer with the race detector; see internal/platform/racetest.
 .PHONY: repeat

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -150,6 +151,18 @@ func (chooser) Run(ctx context.Context, h task.Host) (task.Result, error) {
 	return task.Result{Text: reply.Text}, err
 }
 
+// firstLine holds what was written, and tells of the first write.
+type firstLine struct {
+	strings.Builder
+	once    sync.Once
+	written chan struct{}
+}
+
+func (l *firstLine) Write(p []byte) (int, error) {
+	defer l.once.Do(func() { close(l.written) })
+	return l.Builder.Write(p)
+}
+
 // A question that offers options is answered by a text: an answer without one is refused, and
 // said to the log.
 func TestAnswerChoice(t *testing.T) {
@@ -161,7 +174,7 @@ func TestAnswerChoice(t *testing.T) {
 		"no text": {task.Reply{Allow: true}, "", "answered by a text"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var log strings.Builder
+			log := firstLine{written: make(chan struct{})}
 			asked := make(chan task.Question, 1)
 			rt, end := isolated(drover.Config{
 				Answer: func(_ context.Context, q task.Question) (task.Reply, error) {
@@ -184,6 +197,9 @@ func TestAnswerChoice(t *testing.T) {
 				if got, err := rt.Result(t.Context(), r.ID); got != tt.want || err != nil {
 					t.Errorf("the task read %q, %v", got, err)
 				}
+			}
+			if tt.logs != "" {
+				<-log.written // the end of the runtime would end the answer too
 			}
 			end() // stops a task that still waits
 			if !strings.Contains(log.String(), tt.logs) || tt.logs == "" && log.Len() > 0 {

@@ -22,7 +22,8 @@ import (
 	"github.com/drover-dev/drover/test/harness"
 )
 
-// held makes a pipe at which any number of commands wait until it is let go.
+// held makes a pipe at which commands wait, each for a line, until they are let go: 4,096
+// at most. The pipe stays open, for one that comes to it late.
 func (p *place) held(name string) (letGo func()) {
 	p.Helper()
 	p.Fifo(name)
@@ -30,9 +31,12 @@ func (p *place) held(name string) (letGo func()) {
 	if err != nil {
 		p.Fatal(err)
 	}
-	letGo = func() { _ = f.Close() }
-	p.Cleanup(letGo)
-	return letGo
+	p.Cleanup(func() { _ = f.Close() })
+	return func() {
+		if _, err := f.WriteString(strings.Repeat("\n", 4096)); err != nil {
+			p.Error(err)
+		}
+	}
 }
 
 // batch is a file of so many commands.
