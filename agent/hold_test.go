@@ -19,7 +19,7 @@ func TestHold(t *testing.T) {
 		return agent.Output{Text: "r"}, nil
 	}}
 	model := agenttest.Steps(agenttest.Use(agenttest.ToolUse("a", "Look", `{}`)), agenttest.Say("found it"))
-	l := newLoop(t, agent.Config{Model: model, Tools: []agent.Tool{look}, Hold: func(context.Context) error {
+	l := newLoop(t, agent.Config{Model: model, Tools: []agent.Tool{look}, WaitWhilePaused: func(context.Context) error {
 		seen = append(seen, "hold")
 		return nil
 	}})
@@ -35,7 +35,7 @@ func TestHold(t *testing.T) {
 	n := 0
 	model = agenttest.Steps(agenttest.Use(agenttest.ToolUse("a", "Look", `{}`)), agenttest.Say("never"))
 	seen = nil
-	l = newLoop(t, agent.Config{Model: model, Tools: []agent.Tool{look}, Hold: func(ctx context.Context) error {
+	l = newLoop(t, agent.Config{Model: model, Tools: []agent.Tool{look}, WaitWhilePaused: func(ctx context.Context) error {
 		if n++; n == 2 {
 			cancel(why)
 		}

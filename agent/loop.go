@@ -57,10 +57,10 @@ type Config struct {
 	// Who speaks, as the model is told.
 	Agent, AgentID, SessionID string
 
-	// Hold is asked before each call of the model and of a tool, and returns when
+	// WaitWhilePaused is asked before each call of the model and of a tool, and returns when
 	// it may be made; an error ends the turn. It may be called by several
 	// goroutines. nil: nothing is held back.
-	Hold func(ctx context.Context) error
+	WaitWhilePaused func(ctx context.Context) error
 
 	// On is told what happens, one event at a time, on goroutines of the turn.
 	// It must not call the loop. nil: nobody listens.
@@ -549,10 +549,10 @@ func (t *turn) spent(model string, u Usage) {
 
 // hold waits until the turn may go on.
 func (t *turn) hold(ctx context.Context) error {
-	if t.cfg.Hold == nil {
+	if t.cfg.WaitWhilePaused == nil {
 		return nil
 	}
-	err := t.cfg.Hold(ctx)
+	err := t.cfg.WaitWhilePaused(ctx)
 	if ctx.Err() != nil {
 		return interrupted(ctx)
 	}

@@ -119,10 +119,10 @@ type Host interface {
 	// free for another meanwhile. After nil the task is at work again and has its
 	// place; after an error of wait, which is returned, the run has to end.
 	Rest(ctx context.Context, wait func(context.Context) error) error
-	// Hold waits while the task is paused, or until ctx ends, whose cause it returns.
+	// WaitWhilePaused waits while the task is paused, or until ctx ends, whose cause it returns.
 	// Its place is free for another task meanwhile. A driver that works in steps calls
 	// it before each; others are paused from outside, see [Freezer].
-	Hold(ctx context.Context) error
+	WaitWhilePaused(ctx context.Context) error
 
 	Spawner
 }

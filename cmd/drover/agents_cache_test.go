@@ -17,12 +17,12 @@ import (
 
 // The session of the promise on the cache.
 const (
-	cacheTurns    = 100 // replies of the main agent
-	cacheNotices  = 20
-	cacheAgentAt  = 50 // when a file of an agent is added
-	minShare      = 0.95
-	maxNotice     = 120 // tokens of a notice without a result
-	bytesPerToken = 3   // fewer than any tokenizer needs for such text
+	cacheTurns         = 100 // replies of the main agent
+	cacheNotifications = 20
+	cacheAgentAt       = 50 // when a file of an agent is added
+	minShare           = 0.95
+	maxNotification    = 120 // tokens of a notification without a result
+	bytesPerToken      = 3   // fewer than any tokenizer needs for such text
 )
 
 // sent is a request as a provider's cache sees it: tools, system prompt and
@@ -60,12 +60,12 @@ func common(a, b []byte) int {
 	return n
 }
 
-// TestCachePromise: over 100 turns with 20 notices, and with an agent that is
+// TestCachePromise: over 100 turns with 20 notifications, and with an agent that is
 // added on the way, what a provider has read before is sent again byte for byte.
 func TestCachePromise(t *testing.T) {
 	p := newPlace(t, build(t))
 	var mu sync.Mutex
-	turns, notices := 0, 0
+	turns, notifications := 0, 0
 	var child []*modeltest.Request
 	m, err := modeltest.New(func(_ context.Context, r *modeltest.Request) modeltest.Answer {
 		mu.Lock()
@@ -82,14 +82,14 @@ func TestCachePromise(t *testing.T) {
 			p.file(".claude/agents/late.md", "---\nname: late-comer\ndescription: Comes when the session is half over.\ntools: Read\n---\nYou are late.\n")
 			return modeltest.Call("Bash", later("cat f"))
 		case turns == cacheAgentAt+1:
-			return modeltest.Text("half of it is done") // the notice of the command begins a new turn, which looks at files
+			return modeltest.Text("half of it is done") // the notification of the command begins a new turn, which looks at files
 		case turns == cacheAgentAt+5:
 			return modeltest.Call("Agent", asks("late-comer", "say hello"))
 		case turns >= cacheTurns:
 			return modeltest.Text("done")
-		case turns%4 == 0 && notices < cacheNotices-1:
-			notices++
-			return modeltest.Call("Bash", later(fmt.Sprintf("echo notice %d", turns)))
+		case turns%4 == 0 && notifications < cacheNotifications-1:
+			notifications++
+			return modeltest.Call("Bash", later(fmt.Sprintf("echo notification %d", turns)))
 		}
 		return modeltest.Call("Bash", bash(fmt.Sprintf("echo line %d; cat notes.txt", turns)))
 	})
@@ -110,8 +110,8 @@ func TestCachePromise(t *testing.T) {
 
 	all := of(m, "main")
 	last := texts(t, all[len(all)-1])
-	if n := count(last, notice); len(all) < cacheTurns || n != cacheNotices {
-		t.Fatalf("%d requests with %d notices, want %d with %d", len(all), n, cacheTurns, cacheNotices)
+	if n := count(last, notification); len(all) < cacheTurns || n != cacheNotifications {
+		t.Fatalf("%d requests with %d notifications, want %d with %d", len(all), n, cacheTurns, cacheNotifications)
 	}
 	average, sum := cached(t, all)
 	if average < minShare || sum < minShare {
@@ -119,7 +119,7 @@ func TestCachePromise(t *testing.T) {
 	}
 	cached(t, child)
 	lateAgent(t, all, last, child[0])
-	noticeSize(t, p, last)
+	notificationSize(t, p, last)
 
 	p.good("-p", "and on", anything, "--continue", "--max-turns", "200")
 	all = of(m, "main")
@@ -170,9 +170,9 @@ func lateAgent(t *testing.T, all []*modeltest.Request, last []string, child *mod
 	}
 }
 
-// noticeSize measures notices by three bytes a token, with the state where it
+// notificationSize measures notifications by three bytes a token, with the state where it
 // usually is: the path of a test is longer.
-func noticeSize(t *testing.T, p *place, last []string) {
+func notificationSize(t *testing.T, p *place, last []string) {
 	t.Helper()
 	const usual = "/home/somebody/.local/state/drover"
 	largest := 0
@@ -180,13 +180,13 @@ func noticeSize(t *testing.T, p *place, last []string) {
 		for _, n := range regexp.MustCompile(`(?s)<task-notification>.*?</task-notification>`).FindAllString(text, -1) {
 			n = strings.ReplaceAll(n, filepath.Join(p.work, "state"), usual)
 			got := (len(n) + bytesPerToken - 1) / bytesPerToken
-			if largest = max(largest, got); got > maxNotice {
-				t.Errorf("a notice of %d bytes, about %d tokens, want %d at most:\n%s", len(n), got, maxNotice, n)
+			if largest = max(largest, got); got > maxNotification {
+				t.Errorf("a notification of %d bytes, about %d tokens, want %d at most:\n%s", len(n), got, maxNotification, n)
 				return
 			}
 		}
 	}
-	t.Logf("the largest notice has about %d tokens, with %d bytes for each", largest, bytesPerToken)
+	t.Logf("the largest notification has about %d tokens, with %d bytes for each", largest, bytesPerToken)
 	if _, err := os.Stat(filepath.Join(p.work, "state")); err != nil {
 		t.Error(err) // what was replaced is not where the state is
 	}

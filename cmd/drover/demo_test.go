@@ -67,8 +67,8 @@ func TestDemo(t *testing.T) {
 			p.rows(out, map[string]int{
 				`local_agent +completed +done `: 3, `local_bash +completed +done .*count to three`: 1,
 				`local_bash +failed +exit 3 .*look for the sea`: 1, `local_bash +killed +stopped by model .*wait for ten minutes`: 1,
-				`\ds  notice +Agent ".*" completed`: 3, `\ds  notice +Background command "look for the sea" failed with exit code 3`: 1,
-				`\ds  notice +Background command "count to three" completed`: 1, `notice .*ten minutes`: 0, `output-tail: .*no sea within reach`: 1, "\x1b": 0,
+				`\ds  notified +Agent ".*" completed`: 3, `\ds  notified +Background command "look for the sea" failed with exit code 3`: 1,
+				`\ds  notified +Background command "count to three" completed`: 1, `notified .*ten minutes`: 0, `output-tail: .*no sea within reach`: 1, "\x1b": 0,
 				`^t\w+ +in_process_teammate +completed +done .*keeps the log`: 1, `message +of scribe@crew: .*The log is closed`: 1,
 				`^w\w+ +local_workflow +completed +done .*workflow tour`: 1, `^  b\w+ +local_bash +completed +done .*step (measure|weigh|tell) of tour`: 3,
 				`^m\w+ +monitor_mcp +completed +done .*watch the tide`: 1, `event +tide is rising`: 1, `result: \{ "sounding": "twelve fathoms and a stone" \}`: 1,

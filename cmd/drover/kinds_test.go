@@ -444,7 +444,7 @@ func trueStates(t *testing.T, k *killing) {
 // A workflow that has two runs has two.
 func toldOnce(t *testing.T, k *killing) {
 	heard := k.heard()
-	notice := func(id task.ID, then string) int {
+	notification := func(id task.ID, then string) int {
 		return len(regexp.MustCompile(`<task-notification>\n<task-id>`+string(id)+`</task-id>\n(<tool-use-id>.*</tool-use-id>\n)?`+then).FindAllString(heard, -1))
 	}
 	for _, r := range k.ended {
@@ -455,12 +455,12 @@ func toldOnce(t *testing.T, k *killing) {
 		case r.Kind == task.LocalWorkflow:
 			want = 2
 		}
-		if n := notice(r.ID, `(?s:.{0,400}?)<status>`); n != want {
+		if n := notification(r.ID, `(?s:.{0,400}?)<status>`); n != want {
 			t.Errorf("%v was told %d times, want %d, in\n%s", states([]task.Record{r}), n, want, heard)
 		}
 	}
 	if k.has(task.MonitorMCP) {
-		if n := notice(pick(k.ended, task.MonitorMCP).ID, `<event>ERR one</event>`); n != 1 {
+		if n := notification(pick(k.ended, task.MonitorMCP).ID, `<event>ERR one</event>`); n != 1 {
 			t.Errorf("the event was told %d times in\n%s", n, heard)
 		}
 	}

@@ -136,7 +136,7 @@ func mcpTasks() cases {
 			r := p.good("-p", "go", shopping, "--output-format=stream-json", "--verbose")
 			told := of(m, "main")[1].LastText()
 			holds(t, "the result of the call", told, "MCP task started in background", "Agent ID: c", "Output file: ", "The server says: have a tea")
-			holds(t, "the notice", of(m, "main")[2].LastText(), "<task-id>c", "<status>completed</status>", "MCP task", "a paper boat")
+			holds(t, "the notification", of(m, "main")[2].LastText(), "<task-id>c", "<status>completed</status>", "MCP task", "a paper boat")
 			all := r.objects(t)
 			started := only(all, "task_started")
 			if len(started) != 1 || started[0]["task_type"] != "mcp_task" || started[0]["subagent_type"] != "mcp-task" || started[0]["prompt"] != string(w.JSON()) {
@@ -177,7 +177,7 @@ func mcpTasks() cases {
 			s := p.shop(mcptest.Options{})
 			m := p.model(map[string][]step{"main": {works(mcptest.Work{Hold: true, Fail: "tool"}), freeing(s, says("waiting")), echo}})
 			p.good("-p", "go", shopping)
-			holds(t, "the notice", of(m, "main")[2].LastText(), "<status>failed</status>", "the paper is torn")
+			holds(t, "the notification", of(m, "main")[2].LastText(), "<status>failed</status>", "the paper is torn")
 			if rec := p.taskOf(); rec["cause"].(map[string]any)["reason"] != "tool_error" {
 				t.Errorf("recorded %v", rec["cause"])
 			}
@@ -195,7 +195,7 @@ func mcpTasks() cases {
 				return modeltest.Text("waiting")
 			}, echo}})
 			p.good("-p", "go", shopping)
-			holds(t, "the notice", of(m, "main")[2].LastText(), "<status>killed</status>", "has cancelled it: somebody else did not want it")
+			holds(t, "the notification", of(m, "main")[2].LastText(), "<status>killed</status>", "has cancelled it: somebody else did not want it")
 		},
 		"stop": func(t *testing.T, p *place) {
 			s := p.shop(mcptest.Options{})
@@ -210,7 +210,7 @@ func mcpTasks() cases {
 		"modelanswers": func(t *testing.T, p *place) {
 			p.shop(mcptest.Options{})
 			m := p.model(map[string][]step{"main": append([]step{works(mcptest.Work{Ask: 1, Text: "a boat"})}, slices.Repeat([]step{answering}, 10)...)})
-			holds(t, "the notice", p.good("-p", "go", shopping).stdout(), "<status>completed</status>", "accept Ahab")
+			holds(t, "the notification", p.good("-p", "go", shopping).stdout(), "<status>completed</status>", "accept Ahab")
 			last := of(m, "main")
 			said := strings.Join(texts(t, last[len(last)-1]), "\n")
 			holds(t, "the conversation", said, "What is name 1?", "these are its words, not those of the user", "minLength", "answered by a JSON object")
@@ -319,7 +319,7 @@ func mcpTasks() cases {
 			if rec := p.taskOf(); rec["status"] != "completed" || len(s.Requests("tools/call")) != 1 || len(s.Requests("tasks/cancel")) != 0 {
 				t.Errorf("%v, %v; the server got %v", rec["status"], rec["cause"], s.Requests("tasks/cancel"))
 			}
-			holds(t, "the notice", of(m, "main")[3].LastText(), "<status>completed</status>", "a paper boat")
+			holds(t, "the notification", of(m, "main")[3].LastText(), "<status>completed</status>", "a paper boat")
 		},
 		"stdio": func(t *testing.T, p *place) {
 			p.shopProcess()

@@ -9,7 +9,7 @@ import (
 )
 
 // The length of output that a model is shown holds on every way to it: the result of
-// a command, a look at a task, and a notice.
+// a command, a look at a task, and a notification.
 func TestOutputLength(t *testing.T) {
 	const most = 500
 	p := newPlace(t, build(t))

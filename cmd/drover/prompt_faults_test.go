@@ -225,7 +225,7 @@ func faultsBesideAgent(t *testing.T, p *place, faults []modeltest.Fault) {
 		t.Errorf("%d api_retry for %d faults", len(got), len(faults))
 	}
 	if got := only(all, "task_notification"); len(got) != 1 || got[0]["status"] != "completed" || got[0]["summary"] != "what it saw" {
-		t.Errorf("notices %v", got)
+		t.Errorf("notifications %v", got)
 	}
 	sent := of(m, "main")
 	holds(t, "the main agent", sent[len(sent)-1].LastText(), "what it saw")
@@ -244,7 +244,7 @@ func fatalFault(t *testing.T, p *place, f modeltest.Fault) {
 	}
 	holds(t, "stderr", r.stderr, "drover: the turn has failed: ", "1 task (Ctrl-C stops it)")
 	if got := only(all, "task_notification"); len(got) != 1 || got[0]["status"] != "completed" {
-		t.Errorf("notices %v", got)
+		t.Errorf("notifications %v", got)
 	}
 	p.noHalf()
 	p.survived()
@@ -367,7 +367,7 @@ func faultEnds() cases {
 			r := p.good("-p", "go", "--output-format=stream-json")
 			got := only(r.objects(t), "task_notification")
 			if len(got) != 1 || got[0]["status"] != "failed" || fmt.Sprint(got[0]["cause"]) != "map[actor:self reason:max_tokens]" {
-				t.Errorf("notices %v", got)
+				t.Errorf("notifications %v", got)
 			}
 			holds(t, "the main agent", of(m, "main")[1].LastText(), "half a report", "not complete")
 		},

@@ -14,22 +14,22 @@ import (
 // anything lets every call through.
 const anything = "--permission-mode=bypassPermissions"
 
-const notice = "<task-notification>"
+const notification = "<task-notification>"
 
 // idOf is the task that the model started first.
 func idOf(r *modeltest.Request) string { return found(r, `(?:Task|Agent) ID: (\w+)`) }
 
-// told checks that a notice came exactly once: in the last request once, and in
+// told checks that a notification came exactly once: in the last request once, and in
 // none before the one with the number.
 func told(t *testing.T, all []*modeltest.Request, first, times int) {
 	t.Helper()
 	for i, r := range all {
-		got, want := count(texts(t, r), notice), 0
+		got, want := count(texts(t, r), notification), 0
 		if i >= first {
 			want = times
 		}
 		if got != want {
-			t.Errorf("request %d of %d carries %d notices, want %d: %q", i+1, len(all), got, want, texts(t, r))
+			t.Errorf("request %d of %d carries %d notifications, want %d: %q", i+1, len(all), got, want, texts(t, r))
 		}
 	}
 }
@@ -50,7 +50,7 @@ func promptTasks() cases {
 			told(t, m.Requests(), 2, 1)
 			said := m.Requests()[2].LastText()
 			if !strings.Contains(said, "&lt;/task-notification&gt;&lt;b&gt;&amp;") || strings.Count(said, "</task-notification>") != 1 || !strings.Contains(said, "exit code 3") {
-				t.Errorf("the notice says %q", said)
+				t.Errorf("the notification says %q", said)
 			}
 			all := res.objects(t)
 			want := []string{"init", "assistant", "background_tasks_changed", "task_started", "user", "assistant", "result",
@@ -76,7 +76,7 @@ func promptTasks() cases {
 			res := r.wait()
 			told(t, m.Requests()[2:], 0, 1) // at the latest: it may have ended before the first result was read
 			if got := len(only(res.objects(t), "result")); got != 1 || res.code != 0 {
-				t.Errorf("%d results, exit code %d: the notice came in the turn that was running", got, res.code)
+				t.Errorf("%d results, exit code %d: the notification came in the turn that was running", got, res.code)
 			}
 		},
 		"agent": func(t *testing.T, p *place) {
@@ -89,7 +89,7 @@ func promptTasks() cases {
 			mains := of(m, "main")
 			told(t, mains, 2, 1)
 			if said := mains[2].LastText(); !strings.Contains(said, "<result>a.txt &amp; &lt;b&gt;</result>") {
-				t.Errorf("the notice says %q", said)
+				t.Errorf("the notification says %q", said)
 			}
 			subs := of(m, "explore")
 			if len(subs) != 2 || subs[0].LastText() != "find it" || subs[0].AgentID() == "" {
@@ -235,8 +235,8 @@ func promptTasks() cases {
 			if !strings.Contains(second, "Status: completed") || !strings.Contains(second, "begun\ngo") {
 				t.Errorf("at the end: %q", second)
 			}
-			if got := count(texts(t, m.Requests()[m.Count()-1]), notice); got != 1 {
-				t.Errorf("%d notices", got)
+			if got := count(texts(t, m.Requests()[m.Count()-1]), notification); got != 1 {
+				t.Errorf("%d notifications", got)
 			}
 		},
 		"nobackground": func(t *testing.T, p *place) {

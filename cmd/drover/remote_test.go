@@ -238,7 +238,7 @@ func TestRemote(t *testing.T) {
 			if got := p.good("-p", "and now", "--resume", session).stdout(); got != "I heard of it" {
 				t.Errorf("stdout %q", got)
 			}
-			all := of(m, "main") // the notice came with the prompt, or in a turn after it
+			all := of(m, "main") // the notification came with the prompt, or in a turn after it
 			said := strings.Join(texts(t, all[len(all)-1]), "\n")
 			holds(t, "the next request", said, "<status>completed</status>", "far away", "Remote agent")
 			if left := p.sidecars(); len(left) > 0 {
@@ -273,7 +273,7 @@ func TestRemote(t *testing.T) {
 				t.Fatal(res.stderr)
 			}
 			holds(t, "the result of the call", of(m, "main")[1].LastText(), "The agent works elsewhere now", id)
-			holds(t, "the notice", of(m, "main")[2].LastText(), id, "far away", "completed")
+			holds(t, "the notification", of(m, "main")[2].LastText(), id, "far away", "completed")
 			schema, err := of(m, "main")[0].Params()
 			if err != nil {
 				t.Fatal(err)

@@ -88,7 +88,7 @@ func (b *backend) Repair(ctx context.Context, of control.Info, force bool) (out 
 		return out, err
 	}
 	out = cli.Repair{Session: of.Session, Intact: r.Sound, Damage: r.Damage, Tasks: r.Kept.Tasks, Events: r.Kept.Events,
-		Notifications: r.Kept.Notices,
+		Notifications: r.Kept.Notifications,
 		Messages:      r.Kept.Messages, Answers: r.Kept.Answers, MissingTasks: r.Kept.MissingTasks,
 		NotificationsLost: r.Kept.Untold,
 		UnreadablePages:   r.Kept.BadPages, Aside: r.Aside}

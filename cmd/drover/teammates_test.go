@@ -158,7 +158,7 @@ func teammates() cases {
 				}
 			}
 			if n := read(s, "", "/task-notification"); n != 0 {
-				t.Errorf("%d notices of teammates", n)
+				t.Errorf("%d notifications of teammates", n)
 			}
 			holds(t, "ps", p.good("ps", "-a").stdout(), "ada@crew", "bob@crew", "in_process_teammate")
 			holds(t, "the messages", p.good("logs", "--messages", ids["ada"]).stdout(), "hello ada, from bob", "[SendMessage", "ada hands back")

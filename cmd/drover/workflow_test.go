@@ -10,7 +10,7 @@ import (
 )
 
 // TestWorkflowTool shows workflows that an agent starts: judged before they begin,
-// told of in the stream and by a notice, and gone on with.
+// told of in the stream and by a notification, and gone on with.
 func TestWorkflowTool(t *testing.T) {
 	bin := build(t)
 	flow := func(in ...any) step {
@@ -32,8 +32,8 @@ func TestWorkflowTool(t *testing.T) {
 			r := run.wait()
 			holds(t, "the result of the call", of(m, "main")[1].LastText(), "Workflow started", "Task ID: w")
 			holds(t, "the agent", of(m, "explore")[0].LastText(), "It said one-7")
-			notice := of(m, "main")[len(of(m, "main"))-1].LastText()
-			holds(t, "the notice", notice, `Workflow "workflow release" completed`, "I saw it")
+			notification := of(m, "main")[len(of(m, "main"))-1].LastText()
+			holds(t, "the notification", notification, `Workflow "workflow release" completed`, "I saw it")
 			all := r.stdout()
 			holds(t, "the stream", all, `"workflow_name":"release"`, `"workflow_progress":[{"step_id":"one","status":"completed"`, `{"step_id":"two","status":"completed"`)
 		},
@@ -96,8 +96,8 @@ func TestWorkflowTool(t *testing.T) {
 			m := p.model(map[string][]step{"main": {flow("file", "w.yaml"), says("wait"), free, resume, says("wait"), says("told")}})
 			p.good("-p", "go", anything)
 			list := of(m, "main")
-			holds(t, "the first notice", list[2].LastText(), `failed: step two: failed: exit code 1`)
-			holds(t, "the second notice", list[len(list)-1].LastText(), `completed`)
+			holds(t, "the first notification", list[2].LastText(), `failed: step two: failed: exit code 1`)
+			holds(t, "the second notification", list[len(list)-1].LastText(), `completed`)
 			log, err := os.ReadFile(filepath.Join(p.dir, "log"))
 			if err != nil || strings.Count(string(log), "one") != 1 {
 				t.Errorf("step one was done as %q (%v)", log, err)

@@ -109,7 +109,7 @@ func TestWorktrees(t *testing.T) {
 			mains := of(m, "main")
 			said := strings.Join(texts(t, mains[len(mains)-1]), "\n")
 			if strings.Count(said, "<worktree><path>"+filepath.Join(p.work, "state", "worktrees")) != 2 || strings.Count(said, "</rescue></worktree>") != 2 {
-				t.Errorf("the notices say %q", said)
+				t.Errorf("the notifications say %q", said)
 			}
 			if text, _ := os.ReadFile(filepath.Join(p.dir, "a.txt")); string(text) != "one\n" {
 				t.Errorf("the user's file holds %q", text)

@@ -65,14 +65,14 @@ func (c *converser) settle(ceiling time.Duration) (task.Receipt, error) {
 	return c.main.Settle(c.ctx, ceiling)
 }
 
-// owed is how many notices the log still holds for an owner.
+// owed is how many notifications the log still holds for an owner.
 func (r *testSession) owed(owner task.ID) int {
 	r.t.Helper()
-	notices, err := r.log.Owed(r.ctx, owner)
+	notifications, err := r.log.Owed(r.ctx, owner)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	return len(notices)
+	return len(notifications)
 }
 
 // only is the one task of that type.
@@ -111,14 +111,14 @@ func TestBackgroundAgent(t *testing.T) {
 	}
 	for _, part := range []string{"<status>completed</status>", "<result>found it</result>", "<tool-use-id>"} {
 		if !strings.Contains(second.Result.Text, part) {
-			t.Errorf("the notice lacks %s: %s", part, second.Result.Text)
+			t.Errorf("the notification lacks %s: %s", part, second.Result.Text)
 		}
 	}
 	if _, err := c.settle(time.Minute); err != nil {
 		t.Error(err)
 	}
 	if n := c.owed(c.cfg.Info.Session); n != 0 {
-		t.Errorf("%d notices are owed after they were told", n)
+		t.Errorf("%d notifications are owed after they were told", n)
 	}
 	child := c.only("explore")
 	if child.Status != task.Completed || !child.Backgrounded || child.Depth != 1 || child.Usage == nil || child.Usage.Turns != 1 {
@@ -151,7 +151,7 @@ func TestForegroundAgent(t *testing.T) {
 	}
 	// The answer was the result of the call: nobody is told a second time.
 	if n := c.owed(c.cfg.Info.Session); n != 0 || len(c.turns) != 0 {
-		t.Errorf("%d notices, %d further turns", n, len(c.turns))
+		t.Errorf("%d notifications, %d further turns", n, len(c.turns))
 	}
 	child, commands := c.only("general-purpose"), 0
 	for _, rec := range c.sup.List(0) {
@@ -370,7 +370,7 @@ func TestFailedTurn(t *testing.T) {
 	}
 }
 
-// A notice that was durable and not told when its session ended is told by the
+// A notification that was durable and not told when its session ended is told by the
 // next host, once.
 func TestOwedAfterReopen(t *testing.T) {
 	r := open(t, `
@@ -397,27 +397,27 @@ func TestOwedAfterReopen(t *testing.T) {
 	<-ended
 	r.reopen() // stops the command, and nobody is there to be told
 	if n := r.owed(r.cfg.Info.Session); n != 1 {
-		t.Fatalf("%d notices are owed, want 1", n)
+		t.Fatalf("%d notifications are owed, want 1", n)
 	}
 	c := converse(r)
 	if turn := c.next(); turn.Origin != conversation.TaskOrigin || !strings.Contains(turn.Result.Text, "<status>killed</status>") || !strings.Contains(turn.Result.Text, "closing") {
 		t.Errorf("told %+v", turn)
 	}
 	if n := r.owed(r.cfg.Info.Session); n != 0 {
-		t.Errorf("%d notices are owed after they were told", n)
+		t.Errorf("%d notifications are owed after they were told", n)
 	}
 }
 
-// strayLog is a log with notices of which it has no event. Each is read once.
+// strayLog is a log with notifications of which it has no event. Each is read once.
 type strayLog struct {
 	*journal.Journal
-	notices []lifecycle.Notice
+	notifications []lifecycle.Notification
 }
 
-func (p *strayLog) Mail(ctx context.Context, owner task.ID, after task.Seq) ([]lifecycle.Notice, []task.Message, task.Seq, error) {
-	notices, messages, upto, err := p.Journal.Mail(ctx, owner, after)
-	notices, p.notices = append(notices, p.notices...), nil
-	return notices, messages, upto, err
+func (p *strayLog) Mail(ctx context.Context, owner task.ID, after task.Seq) ([]lifecycle.Notification, []task.Message, task.Seq, error) {
+	notifications, messages, upto, err := p.Journal.Mail(ctx, owner, after)
+	notifications, p.notifications = append(notifications, p.notifications...), nil
+	return notifications, messages, upto, err
 }
 
 // An end whose record cannot be read is told all the same, and holds nothing else back.
@@ -429,8 +429,8 @@ func TestUnreadableNotice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lost := []lifecycle.Notice{{Seq: 1 << 40, Run: "run_lost", Task: "a00000001", Owner: me}}
-	log.notices = lost
+	lost := []lifecycle.Notification{{Seq: 1 << 40, Run: "run_lost", Task: "a00000001", Owner: me}}
+	log.notifications = lost
 	if _, err := r.sup.Post(r.ctx, task.Message{To: me, From: "somebody", Kind: task.PlainMessage, Text: "read me"}); err != nil {
 		t.Fatal(err)
 	}
@@ -441,7 +441,7 @@ func TestUnreadableNotice(t *testing.T) {
 	}
 	for _, part := range []string{"<task-id>a00000001</task-id>", "Run run_lost has ended, and its record could not be read: "} {
 		if !strings.Contains(letters[1].Text, part) {
-			t.Errorf("the notice lacks %q: %s", part, letters[1].Text)
+			t.Errorf("the notification lacks %q: %s", part, letters[1].Text)
 		}
 	}
 	if err := m.Ack(r.ctx, letters); err != nil {
@@ -452,7 +452,7 @@ func TestUnreadableNotice(t *testing.T) {
 	}
 	gone, cancel := context.WithCancel(r.ctx)
 	cancel()
-	log.notices = lost
+	log.notifications = lost
 	if letters, err := m.Take(gone); err == nil { // that nobody could look does not say what is in the log
 		t.Errorf("told while the turn was ended: %+v", letters)
 	}

@@ -31,8 +31,8 @@ func (s *Session) Decide(ctx context.Context, req control.DecideRequest) error {
 	return nil
 }
 
-// Hold keeps a lease while ctx lives, then stops what was started under it.
-func (s *Session) Hold(ctx context.Context, name string) error { return s.leases.Hold(ctx, name) }
+// HoldLease keeps a lease while ctx lives, then stops what was started under it.
+func (s *Session) HoldLease(ctx context.Context, name string) error { return s.leases.Keep(ctx, name) }
 
 // State says where the session stands as a whole.
 func (s *Session) State(ctx context.Context, req control.StateRequest) (control.State, error) {

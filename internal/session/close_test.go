@@ -41,10 +41,10 @@ func TestOtherOwner(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ns, _ := c.log.Notices(c.ctx)
+	ns, _ := c.log.Notifications(c.ctx)
 	for _, n := range ns {
 		if n.Task == id && n.Acked {
-			t.Errorf("owner %s, stopped by %s: its notice was born acknowledged (%+v)", n.Owner, rt.ID, r.Cause)
+			t.Errorf("owner %s, stopped by %s: its notification was born acknowledged (%+v)", n.Owner, rt.ID, r.Cause)
 		}
 	}
 }

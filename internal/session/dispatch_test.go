@@ -86,7 +86,7 @@ func TestDispatch(t *testing.T) {
 	}
 	last := of(server, "main")
 	if got := last[len(last)-1].LastText(); !strings.Contains(got, "<task-id>"+string(child.ID)+"<") || !strings.Contains(got, "<tool-use-id>toolu_launch<") {
-		t.Errorf("the notice: %s", got)
+		t.Errorf("the notification: %s", got)
 	}
 	if got := <-settled; got != (answer{live: 0, turns: 4}) {
 		t.Errorf("when it settled: %+v", got)
@@ -257,7 +257,7 @@ func TestBackgroundCommand(t *testing.T) {
 		t.Error(err)
 	}
 	if n := c.owed(c.cfg.Info.Session); n != 0 || len(c.turns) != 0 {
-		t.Errorf("%d notices, %d turns after the model stopped it", n, len(c.turns))
+		t.Errorf("%d notifications, %d turns after the model stopped it", n, len(c.turns))
 	}
 }
 

@@ -148,7 +148,7 @@ func TestDream(t *testing.T) {
 		t.Error(err)
 	}
 	if n := len(of(server, "main")); n != 1 || r.owed(r.cfg.Info.Session) != 0 {
-		t.Errorf("%d requests of the main agent, %d notices owed", n, r.owed(r.cfg.Info.Session))
+		t.Errorf("%d requests of the main agent, %d notifications owed", n, r.owed(r.cfg.Info.Session))
 	}
 	text, err := os.ReadFile(r.cfg.Place.Transcript())
 	if err != nil || !strings.Contains(string(text), `"note":"memory was updated: MEMORY.md"`) {

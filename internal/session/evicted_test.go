@@ -100,7 +100,7 @@ func TestEvictedNames(t *testing.T) {
 			case 1:
 				rec.Progress = &task.Progress{Remote: &task.RemoteSession{ID: "cse_elsewhere"}}
 			}
-			if _, err := log.Append(t.Context(), lifecycle.Entry{Verb: task.Complete, At: end, Task: rec, Notice: &lifecycle.Notice{Run: rec.Run, Task: rec.ID, Acked: true}}); err != nil {
+			if _, err := log.Append(t.Context(), lifecycle.Entry{Verb: task.Complete, At: end, Task: rec, Notification: &lifecycle.Notification{Run: rec.Run, Task: rec.ID, Acked: true}}); err != nil {
 				t.Fatal(err)
 			}
 		}

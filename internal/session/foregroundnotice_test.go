@@ -7,7 +7,7 @@ import (
 	"github.com/drover-dev/drover/internal/model/modeltest"
 )
 
-// The result of a foreground call is the word of its end: no notice goes with it.
+// The result of a foreground call is the word of its end: no notification goes with it.
 func TestForegroundWithoutNotice(t *testing.T) {
 	r, server := served(t, modeltest.Turns(map[string][]modeltest.Answer{
 		"main": {

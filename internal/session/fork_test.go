@@ -12,7 +12,7 @@ import (
 )
 
 // A session that goes on from the conversation of another is told of its own tasks,
-// whose notices have the numbers of the old session's again.
+// whose notifications have the numbers of the old session's again.
 func TestForkIsTold(t *testing.T) {
 	background := blocks(modeltest.ToolUse("", "Bash", map[string]any{"command": "read x < gate", "run_in_background": true}))
 	turns := []modeltest.Answer{background, modeltest.Text("begun"), modeltest.Text("told")}

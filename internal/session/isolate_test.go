@@ -87,7 +87,7 @@ func (r *testSession) answer(rec task.Record) string {
 }
 
 // What an isolated agent works on is its own; what becomes of it stands in its
-// record and in its notice; and a further run goes on there.
+// record and in its notification; and a further run goes on there.
 func TestIsolated(t *testing.T) {
 	r, _ := planted(t, `
   general-purpose:

@@ -14,7 +14,7 @@ import (
 )
 
 // Fifty commands that end while a prompt waits do not keep it waiting: the next
-// turn answers the prompt, and tells of them all at once. None of their notices
+// turn answers the prompt, and tells of them all at once. None of their notifications
 // is urgent.
 func TestManyEnds(t *testing.T) {
 	hold, begun := make(chan struct{}), make(chan struct{})
@@ -39,9 +39,9 @@ func TestManyEnds(t *testing.T) {
 		refs = append(refs, string(out.Task.ID))
 	}
 	r.wait(refs...)
-	notices, err := r.log.Owed(r.ctx, r.cfg.Info.Session)
-	if err != nil || len(notices) != 50 || slices.ContainsFunc(notices, func(n lifecycle.Notice) bool { return n.Priority == task.Next }) {
-		t.Errorf("%d notices, %v", len(notices), err)
+	notifications, err := r.log.Owed(r.ctx, r.cfg.Info.Session)
+	if err != nil || len(notifications) != 50 || slices.ContainsFunc(notifications, func(n lifecycle.Notification) bool { return n.Priority == task.Next }) {
+		t.Errorf("%d notifications, %v", len(notifications), err)
 	}
 	c.say("second")
 	close(hold)

@@ -316,7 +316,7 @@ func Open(ctx context.Context, cfg Config) (_ *Session, err error) {
 		Log:        s.log,
 		Output:     s.output,
 		OutputPath: cfg.Place.Output,
-		Recorded:   func(n lifecycle.Notice) { s.budgets.Ended(n.Task) },
+		Recorded:   func(n lifecycle.Notification) { s.budgets.Ended(n.Task) },
 		Ended:      s.ended,
 		Room:       s.space.Admit,
 		Held:       cfg.Limits.HeldTasks,
@@ -512,7 +512,7 @@ func (s *Session) output(r task.Record, again bool) (supervise.OutputFile, error
 }
 
 // ended is called by the supervisor after every durable end.
-func (s *Session) ended(task.Record, lifecycle.Notice) {
+func (s *Session) ended(task.Record, lifecycle.Notification) {
 	s.idle.Change()
 	s.snapshots.TaskEnded()
 }

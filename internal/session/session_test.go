@@ -289,7 +289,7 @@ func TestLease(t *testing.T) {
 		defer drop()
 		s, held := r.Session, make(chan error, 2)
 		for range 2 {
-			go func() { held <- s.Hold(ctx, "client") }()
+			go func() { held <- s.HoldLease(ctx, "client") }()
 		}
 		if err := <-held; code(err) != control.Conflict { // one of them must keep waiting
 			t.Errorf("second holder: %v", err)
@@ -313,14 +313,14 @@ func TestLease(t *testing.T) {
 		r.run("exec sleep 100", leased)
 		s := r.Session
 		held := make(chan error, 1)
-		go func() { held <- s.Hold(r.ctx, "client") }()
+		go func() { held <- s.HoldLease(r.ctx, "client") }()
 		r.close()
 		if err := <-held; err != nil {
 			t.Errorf("held until the end: %v", err)
 		}
 	})
 	t.Run("nameless", func(t *testing.T) {
-		if err := open(t, "").Hold(t.Context(), ""); code(err) != control.Invalid {
+		if err := open(t, "").HoldLease(t.Context(), ""); code(err) != control.Invalid {
 			t.Errorf("a lease without a name: %v", err)
 		}
 	})

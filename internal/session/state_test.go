@@ -133,7 +133,7 @@ func TestIdleBehindMail(t *testing.T) {
 		case q.Agent() == "explore":
 			wait(ctx, ask)
 			return blocks(agent.TextBlock("found it"))
-		case len(p.Messages) == 5: // the notice is told
+		case len(p.Messages) == 5: // the notification is told
 			wait(ctx, see)
 			return blocks(agent.TextBlock("told"))
 		case len(p.Messages) == 1:
@@ -151,7 +151,7 @@ func TestIdleBehindMail(t *testing.T) {
 	close(ask)
 	r.wait(string(r.only("explore").ID))
 	if s, err := r.State(r.ctx, control.StateRequest{}); err != nil || s.Idle {
-		t.Errorf("its notice is owed, or being answered: %+v, %v", s, err)
+		t.Errorf("its notification is owed, or being answered: %+v, %v", s, err)
 	}
 	close(see)
 	c.next()

@@ -73,7 +73,7 @@ func TestLatch(t *testing.T) {
 	one, two, three := owned(), owned(), owned()
 	stop(one, task.ByUser)
 	if n := c.owed(c.cfg.Info.Session); n != 1 || len(c.turns) != 0 {
-		t.Fatalf("%d notices are owed, and %d turns have begun", n, len(c.turns))
+		t.Fatalf("%d notifications are owed, and %d turns have begun", n, len(c.turns))
 	}
 	stop(two, task.ByClient) // the user has nothing to do with it
 	turn := c.next()

@@ -117,8 +117,8 @@ func (h *Host) Tell(ctx context.Context, _ task.MessageKind, _ string, _ task.Pr
 // Rest waits.
 func (h *Host) Rest(ctx context.Context, wait func(context.Context) error) error { return wait(ctx) }
 
-// Hold never holds.
-func (h *Host) Hold(ctx context.Context) error { return context.Cause(ctx) }
+// WaitWhilePaused never waits.
+func (h *Host) WaitWhilePaused(ctx context.Context) error { return context.Cause(ctx) }
 
 // Write appends to the output.
 func (h *Host) Write(b []byte) (int, error) {

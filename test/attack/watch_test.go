@@ -92,8 +92,8 @@ func install() (int, error) {
 	return int(fd), nil
 }
 
-// notice and answer are struct seccomp_notif and struct seccomp_notif_resp.
-type notice struct {
+// notification and answer are struct seccomp_notif and struct seccomp_notif_resp.
+type notification struct {
 	id         uint64
 	pid, flags uint32
 	nr, arch   uint32
@@ -137,7 +137,7 @@ func (w *watcher) serve() {
 		byNumber[c.nr] = c
 	}
 	for {
-		var n notice
+		var n notification
 		if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(w.fd), recvNotice, uintptr(unsafe.Pointer(&n))); errno != 0 {
 			if errno == unix.EINTR || errno == unix.ENOENT {
 				continue
@@ -162,7 +162,7 @@ func (w *watcher) take() []event {
 	return out
 }
 
-func describe(c watchedCall, n notice) event {
+func describe(c watchedCall, n notification) event {
 	e := event{Call: c.name}
 	pid := int(n.pid)
 	switch {

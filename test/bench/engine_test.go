@@ -280,7 +280,7 @@ func (t *bench) past(dir string, n int) task.ID {
 			t.must(err)
 			e := lifecycle.Entry{Verb: c.Verb, At: now, Task: next}
 			if next.Status.Terminal() {
-				e.Notice = &lifecycle.Notice{Run: r.Run, Task: r.ID, Acked: true}
+				e.Notification = &lifecycle.Notification{Run: r.Run, Task: r.ID, Acked: true}
 			}
 			t.append(j, e)
 			r = next

@@ -143,7 +143,7 @@ func BenchmarkTable(b *testing.B) {
 		name string
 		run  func(*bench)
 	}{
-		{"version", (*bench).version}, {"prompt", (*bench).prompt}, {"agents", (*bench).agents}, {"notice", (*bench).notice},
+		{"version", (*bench).version}, {"prompt", (*bench).prompt}, {"agents", (*bench).agents}, {"notification", (*bench).notification},
 		{"spawn", (*bench).spawn}, {"detached", (*bench).detached}, {"output", (*bench).output}, {"reads", (*bench).reads},
 		{"list", (*bench).list}, {"finished", (*bench).finished}, {"journal", (*bench).journal}, {"registry", (*bench).registry}, {"subscriber", (*bench).subscriber},
 		{"tail", (*bench).tail}, {"transcript", (*bench).transcript}, {"resume", (*bench).resume}, {"stream", (*bench).stream},

@@ -265,8 +265,8 @@ func stamp(path string) (time.Time, bool) {
 	return time.Unix(0, ns), err == nil && perr == nil
 }
 
-// notice is the way from the end of a command to the model, and to the stream.
-func (t *bench) notice() {
+// notification is the way from the end of a command to the model, and to the stream.
+func (t *bench) notification() {
 	n := t.size(150, 30)
 	var toModel, toStream []float64
 	var mu sync.Mutex
@@ -316,7 +316,7 @@ func (t *bench) notice() {
 		floor = append(floor, ms(at.Sub(time.Unix(0, ns))))
 	}
 	note := fmt.Sprintf("%d of %d", len(toModel), n)
-	t.add(row{name: "process exit → model request with the notice, p50", unit: "ms", ours: median(toModel), floor: median(floor), of: "os/exec returns", target: 5, note: note},
+	t.add(row{name: "process exit → model request with the notification, p50", unit: "ms", ours: median(toModel), floor: median(floor), of: "os/exec returns", target: 5, note: note},
 		row{name: "the same, p99", unit: "ms", ours: quantile(toModel, 0.99), floor: quantile(floor, 0.99), of: "os/exec returns", target: 15},
 		row{name: "process exit → event on the stream, p50", unit: "ms", ours: median(toStream), floor: median(floor), of: "os/exec returns", target: 2, note: fmt.Sprintf("%d of %d", len(toStream), n)})
 }

@@ -40,12 +40,12 @@ func agentSteps() []*step {
 	noHost := map[string]string{"host": "a session that is removed has no host", "keeper": "a session that is removed has no host", "child": childGone,
 		"recovery": "nothing is left to be taken up"}
 	return []*step{
-		{id: "L16", says: "notice delivered, not yet in the transcript", number: 16, point: "mail/taken", way: conversation, no: gone},
+		{id: "L16", says: "notification delivered, not yet in the transcript", number: 16, point: "mail/taken", way: conversation, no: gone},
 		{id: "L17", says: "acknowledged", number: 17, point: "mail/acknowledged", way: conversation, no: gone},
 		{id: "L18", says: "output pruned: the session is moved away, not yet deleted", number: 18, point: "remove/moved", role: "face", way: removing, no: noHost},
 		{id: "L18a", says: "output pruned: not begun", number: 18, point: "remove/begun", role: "face", way: removing, no: noHost, only: []string{"face"}},
 		{id: "L18b", says: "output pruned: done", number: 18, point: "remove/done", role: "face", way: removing, no: noHost, only: []string{"face"}},
-		{id: "A0", says: "notice in the transcript, not acknowledged", number: 20, point: "mail/told", way: conversation, only: host},
+		{id: "A0", says: "notification in the transcript, not acknowledged", number: 20, point: "mail/told", way: conversation, only: host},
 		{id: "A1", says: "call of a tool begun", number: 20, point: "call/begun", way: calling, only: host},
 		{id: "A2", says: "call done, its result not in the transcript", number: 20, point: "call/done", way: calling, only: host},
 		{id: "A3", says: "message durable", number: 20, point: "message/posted", way: sending, only: host},

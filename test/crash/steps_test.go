@@ -55,8 +55,8 @@ func steps() []*step {
 		{id: "L11", says: "TERM sent", point: "signal/term", way: stop(deaf), keeps: true},
 		{id: "L12", says: "KILL sent", point: "signal/kill", way: stop(deaf), keeps: true, no: map[string]string{"child": "KILL is what ends it"}},
 		{id: "L13", says: "child reaped", point: "command/reaped", way: end, keeps: true, front: true, no: map[string]string{"child": childGone}},
-		{id: "L14", says: "before the end and its notice", point: "end/before", way: end, keeps: true, front: true, no: map[string]string{"child": childGone}},
-		{id: "L15", says: "behind the end and its notice", point: "end/durable", way: end, keeps: true, front: true, no: map[string]string{"child": childGone}},
+		{id: "L14", says: "before the end and its notification", point: "end/before", way: end, keeps: true, front: true, no: map[string]string{"child": childGone}},
+		{id: "L15", says: "behind the end and its notification", point: "end/durable", way: end, keeps: true, front: true, no: map[string]string{"child": childGone}},
 	}
 	for i, s := range all {
 		s.number = i

@@ -23,8 +23,8 @@ import (
 // ofAgents are the failures of one conversation.
 func ofAgents() []failure {
 	return []failure{
-		{row: 1, name: "notices", pain: "completion notices are lost (31 of 188) or repeated", promise: "each end is told once, also over a crash",
-			try: "188 commands in the background; kill -9 after the first notices; resume", run: lostNotices},
+		{row: 1, name: "notifications", pain: "completion notifications are lost (31 of 188) or repeated", promise: "each end is told once, also over a crash",
+			try: "188 commands in the background; kill -9 after the first notifications; resume", run: lostNotices},
 		{row: 7, name: "context", pain: "reading a task floods the context with raw JSON lines", promise: "text, capped; the answer alone is a read of its own",
 			try: "a command prints 5 MB; an agent's output, result and log are read", run: floodedContext},
 		{row: 10, name: "permission", pain: "permission questions of background agents are denied unseen, or wait for ever", promise: "they wait where any terminal can answer; a denial is told to the model",
@@ -81,7 +81,7 @@ func lostNotices(r *place) string {
 	said := r.heard(m, "main")
 	ends := map[string]int{}
 	for _, x := range r.tasks() {
-		if got := notices(said, x.ID); got != 1 {
+		if got := notifications(said, x.ID); got != 1 {
 			r.Errorf("of %s, %s, the model was told %d times", x.ID, how(x), got)
 		}
 		ends[string(x.Cause.Reason)]++
@@ -242,7 +242,7 @@ func compaction(r *place) string {
 	if r.says("behind the summary", said, "IN SHORT", string(id), "wait for the pipe"); strings.Contains(said, "the first prompt") {
 		r.Error("nothing was left out")
 	}
-	r.want("notices", notices(r.heard(m, "main"), id), 1)
+	r.want("notifications", notifications(r.heard(m, "main"), id), 1)
 	return fmt.Sprintf("behind the summary the model knows %s, and hears of its end", id)
 }
 
@@ -324,7 +324,7 @@ func owner(r *place) string {
 	left := r.task("the command that was left", func(x task.Record) bool { return strings.Contains(x.Command, "<go") })
 	r.want("stopped with its owner", string(stopped.Status)+" "+string(stopped.Cause.Reason), "killed parent_ended")
 	r.want("left to the parent", string(left.Status), "completed")
-	r.want("notices", notices(r.heard(m, "main"), left.ID), 1)
+	r.want("notifications", notifications(r.heard(m, "main"), left.ID), 1)
 	return "one: " + how(stopped) + "; the other went to the main agent, which heard of its end"
 }
 

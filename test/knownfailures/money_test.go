@@ -17,7 +17,7 @@ import (
 // ofMoney are the failures that cost.
 func ofMoney() []failure {
 	return []failure{
-		{row: 22, name: "turns", pain: "a paid turn for each notice", promise: "notices of one moment come together; what you stop yourself begins no turn",
+		{row: 22, name: "turns", pain: "a paid turn for each notification", promise: "notifications of one moment come together; what you stop yourself begins no turn",
 			try: "20 commands end while the model thinks; one more is stopped by the user", run: turns},
 		{row: 23, name: "spend", pain: "nobody sees what is spent, and the limit misses agents in the background", promise: "a ledger for each node, a cap on a tree, a last answer at the limit",
 			try: "an agent with a budget of 10,000 tokens that would go on for ever", run: spend},
@@ -62,7 +62,7 @@ func turns(r *place) string {
 	r.want("requests", m.Count(), 3)
 	said := r.heard(m, "main")
 	r.want("ends that were told", strings.Count(said, "<status>completed</status>"), n)
-	return fmt.Sprintf("%d notices in 1 turn, none for the stop", n)
+	return fmt.Sprintf("%d notifications in 1 turn, none for the stop", n)
 }
 
 func spend(r *place) string {

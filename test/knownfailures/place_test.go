@@ -271,8 +271,8 @@ func requests(m *modeltest.Server, label string) (n int) {
 	return n
 }
 
-// notices counts how often a text has the notice of a task.
-func notices(text string, id task.ID) int {
+// notifications counts how often a text has the notification of a task.
+func notifications(text string, id task.ID) int {
 	return strings.Count(text, "<task-id>"+string(id)+"</task-id>")
 }
 

@@ -7,7 +7,7 @@ package mutants
 func mutants() []mutant {
 	return []mutant{
 		{
-			name: "two-commits", says: "an end and its notice are committed one after the other",
+			name: "two-commits", says: "an end and its notification are committed one after the other",
 			edits: []edit{{"internal/engine/journal/writer.go", "\tn.Seq = seq\n",
 				"\tn.Seq = seq\n\tif err := errors.Join(w.exec(\"COMMIT\"), w.exec(\"BEGIN IMMEDIATE\")); err != nil {\n\t\treturn err\n\t}\n"}},
 			tests: []string{"internal/engine/journal:TestSecondEnd"},

@@ -25,20 +25,20 @@ type ledger struct {
 	acks    map[task.Seq]int   // mail that was acknowledged, and the mark of that
 	doubt   map[sum]bool       // may be there, once
 	unsure  map[task.Seq]bool  // acknowledgements that may be there
-	ends    map[task.RunID]*lifecycle.Notice
+	ends    map[task.RunID]*lifecycle.Notification
 	marking *wal   // nil: no crash is near, and nobody asks how far the files have come
 	wrong   string // what went wrong where nobody could say so; empty: nothing
 }
 
 // fact is an event or a message.
 type fact struct {
-	sum    sum
-	letter *task.Message // nil: it is an event
-	verb   task.Verb
-	rec    task.Record // without its bulk
-	notice *lifecycle.Notice
-	answer string
-	mark   int // frames of the write-ahead log when it was acknowledged
+	sum          sum
+	letter       *task.Message // nil: it is an event
+	verb         task.Verb
+	rec          task.Record // without its bulk
+	notification *lifecycle.Notification
+	answer       string
+	mark         int // frames of the write-ahead log when it was acknowledged
 }
 
 // sum says what was written, whoever reads it.
@@ -61,7 +61,7 @@ func sumOfLetter(m task.Message) sum {
 }
 
 func newLedger() *ledger {
-	return &ledger{facts: map[task.Seq]*fact{}, acks: map[task.Seq]int{}, doubt: map[sum]bool{}, unsure: map[task.Seq]bool{}, ends: map[task.RunID]*lifecycle.Notice{}}
+	return &ledger{facts: map[task.Seq]*fact{}, acks: map[task.Seq]int{}, doubt: map[sum]bool{}, unsure: map[task.Seq]bool{}, ends: map[task.RunID]*lifecycle.Notification{}}
 }
 
 // written is how many events and messages were acknowledged.
@@ -105,8 +105,8 @@ func (l *ledger) settle(seq task.Seq, f *fact, err error) {
 	}
 	f.mark = l.mark()
 	l.facts[seq] = f
-	if f.notice != nil {
-		l.ends[f.notice.Run] = f.notice
+	if f.notification != nil {
+		l.ends[f.notification.Run] = f.notification
 	}
 }
 
@@ -152,9 +152,9 @@ func (c *line) AppendAll(ctx context.Context, entries []lifecycle.Entry) ([]task
 		seqs, errs = c.j.AppendAll(ctx, entries)
 	}
 	for i, e := range entries {
-		if e.Notice != nil {
-			n := *e.Notice
-			facts[i].notice = &n
+		if e.Notification != nil {
+			n := *e.Notification
+			facts[i].notification = &n
 		}
 		c.l.settle(seqs[i], facts[i], errs[i])
 	}
@@ -179,7 +179,7 @@ func (c *line) Post(ctx context.Context, m task.Message) (task.Seq, error) {
 }
 
 // Mail, Mailed and Acknowledge implement mailbox.Log.
-func (c *line) Mail(ctx context.Context, owner task.ID, after task.Seq) ([]lifecycle.Notice, []task.Message, task.Seq, error) {
+func (c *line) Mail(ctx context.Context, owner task.ID, after task.Seq) ([]lifecycle.Notification, []task.Message, task.Seq, error) {
 	return c.j.Mail(ctx, owner, after)
 }
 
@@ -242,22 +242,22 @@ func (l *ledger) cut(n int) {
 
 // compare reads the journal and holds it against what was written. What was in
 // doubt and is there counts as written from then on. Of events up to from, which are many,
-// only the number and the notices are looked at.
+// only the number and the notifications are looked at.
 func (l *ledger) compare(j *journal.Journal, dir string, from task.Seq) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	notices := map[task.Seq]lifecycle.Notice{}
-	all, err := j.Notices(context.Background())
+	notifications := map[task.Seq]lifecycle.Notification{}
+	all, err := j.Notifications(context.Background())
 	must(err)
 	for _, n := range all {
-		notices[n.Seq] = n
+		notifications[n.Seq] = n
 	}
 	letters, acked, seen := readLetters(dir, from)
 	story := newStory()
-	for seq, n := range notices {
+	for seq, n := range notifications {
 		if f := l.facts[seq]; seq <= from && f != nil {
-			l.owes(j, seq, f.rec, f, notices[seq], true)
-			delete(notices, n.Seq)
+			l.owes(j, seq, f.rec, f, notifications[seq], true)
+			delete(notifications, n.Seq)
 		}
 	}
 	l.events(j, from, func(e task.Event) {
@@ -266,12 +266,12 @@ func (l *ledger) compare(j *journal.Journal, dir string, from task.Seq) {
 		if from == 0 {
 			story.add(e)
 		}
-		n, there := notices[e.Seq]
+		n, there := notifications[e.Seq]
 		l.owes(j, e.Seq, e.Task, f, n, there)
-		delete(notices, e.Seq)
+		delete(notifications, e.Seq)
 	})
-	if len(notices) > 0 {
-		panic(failure(fmt.Sprintf("notices without an end: %v", notices)))
+	if len(notifications) > 0 {
+		panic(failure(fmt.Sprintf("notifications without an end: %v", notifications)))
 	}
 	for _, m := range letters {
 		seen++
@@ -330,21 +330,21 @@ func (l *ledger) known(seq task.Seq, s sum, made func() *fact) *fact {
 	return f
 }
 
-// owes looks at the notice of an end, and at its answer. The caller holds mu.
-func (l *ledger) owes(j *journal.Journal, seq task.Seq, r task.Record, f *fact, n lifecycle.Notice, there bool) {
+// owes looks at the notification of an end, and at its answer. The caller holds mu.
+func (l *ledger) owes(j *journal.Journal, seq task.Seq, r task.Record, f *fact, n lifecycle.Notification, there bool) {
 	if there != r.Status.Terminal() {
-		panic(failure(fmt.Sprintf("event %d, %s of %s, has a notice: %v", seq, r.Status, r.ID, there)))
+		panic(failure(fmt.Sprintf("event %d, %s of %s, has a notification: %v", seq, r.Status, r.ID, there)))
 	}
 	if !there {
 		return
 	}
 	if n.Run != r.Run || n.Task != r.ID || n.Owner != r.Owner || n.Priority != r.Priority {
-		panic(failure(fmt.Sprintf("notice %d is %+v, the record %+v", seq, n, r)))
+		panic(failure(fmt.Sprintf("notification %d is %+v, the record %+v", seq, n, r)))
 	}
-	born := f.notice != nil && f.notice.Acked
-	if f.notice == nil { // it was in doubt, so nobody can have acknowledged it
+	born := f.notification != nil && f.notification.Acked
+	if f.notification == nil { // it was in doubt, so nobody can have acknowledged it
 		born = n.Acked
-		f.notice = &n
+		f.notification = &n
 	}
 	if !born {
 		l.told(seq, n.Acked)

@@ -153,7 +153,7 @@ func powerChild(dir string) {
 		}
 		now := unix(int64(n) + 1)
 		r.Status, r.EndTime, r.Notified, r.Cause = task.Completed, &now, true, &task.Cause{Actor: task.ByItself, Reason: task.ReasonDone}
-		e = lifecycle.Entry{Verb: task.Complete, At: now, Task: r, Notice: &lifecycle.Notice{Run: r.Run, Task: r.ID, Owner: session}}
+		e = lifecycle.Entry{Verb: task.Complete, At: now, Task: r, Notification: &lifecycle.Notification{Run: r.Run, Task: r.ID, Owner: session}}
 		seq, err = j.Append(ctx, e)
 		must(err)
 		told(seq, sumOfEvent(e.Verb, e.At.UnixNano(), e.Task))

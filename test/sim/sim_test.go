@@ -248,17 +248,17 @@ func TestRanges(t *testing.T) {
 // tally counts what a history had.
 type tally struct {
 	histories, steps, events, messages int
-	runs, notices                      int
+	runs, notifications                int
 	crashes, torn, closes              int // of the crashes: in the midst of a commit
 	repeats                            int // mail that came again because its acknowledgement was lost
 }
 
 func (a tally) and(b tally) tally {
-	return tally{a.histories + b.histories, a.steps + b.steps, a.events + b.events, a.messages + b.messages, a.runs + b.runs, a.notices + b.notices,
+	return tally{a.histories + b.histories, a.steps + b.steps, a.events + b.events, a.messages + b.messages, a.runs + b.runs, a.notifications + b.notifications,
 		a.crashes + b.crashes, a.torn + b.torn, a.closes + b.closes, a.repeats + b.repeats}
 }
 
 func (a tally) String() string {
-	return fmt.Sprintf("%d histories: %d events and %d messages, acknowledged or found behind a crash, in %d steps, %d runs, %d notices read, %d crashes (%d within a commit), %d closes, %d mails came again",
-		a.histories, a.events, a.messages, a.steps, a.runs, a.notices, a.crashes, a.torn, a.closes, a.repeats)
+	return fmt.Sprintf("%d histories: %d events and %d messages, acknowledged or found behind a crash, in %d steps, %d runs, %d notifications read, %d crashes (%d within a commit), %d closes, %d mails came again",
+		a.histories, a.events, a.messages, a.steps, a.runs, a.notifications, a.crashes, a.torn, a.closes, a.repeats)
 }

@@ -458,7 +458,7 @@ func (w *world) race(id task.ID) *op {
 		}}
 }
 
-// ended notes the end of a run, and looks at its notice.
+// ended notes the end of a run, and looks at its notification.
 func (w *world) ended(id task.ID, want task.Status, by task.Actor) {
 	r := w.live[id]
 	delete(w.live, id)
@@ -472,7 +472,7 @@ func (w *world) ended(id task.ID, want task.Status, by task.Actor) {
 	w.ledger.mu.Unlock()
 	known := r.owner == "" || !r.background || rec.Cause.Actor == task.ByModel
 	if n == nil || n.Owner != r.owner || n.Acked != known {
-		wrong("the notice of %s is %+v, want one to %s, known %v", w.name(id), n, w.name(r.owner), known)
+		wrong("the notification of %s is %+v, want one to %s, known %v", w.name(id), n, w.name(r.owner), known)
 	}
 }
 
@@ -681,7 +681,7 @@ func (w *world) deliver(owner task.ID, most int, dies bool, r *rand.Rand) {
 			wrong("%s is given mail %d, which is none of its own (acknowledged: %v)", w.name(owner), m.Seq, acked)
 		}
 		what := mailOf(f)
-		if m.Message == nil && m.Notice.Run != f.notice.Run || m.Message != nil && sumOfLetter(*m.Message) != f.sum {
+		if m.Message == nil && m.Notification.Run != f.notification.Run || m.Message != nil && sumOfLetter(*m.Message) != f.sum {
 			wrong("mail %d is %+v, and was %s", m.Seq, m, what)
 		}
 		switch was := w.read[owner][m.Seq]; was {
@@ -693,7 +693,7 @@ func (w *world) deliver(owner task.ID, most int, dies bool, r *rand.Rand) {
 			wrong("mail %d is %s, and was %s", m.Seq, what, was)
 		}
 		if m.Message == nil {
-			w.tally.notices++
+			w.tally.notifications++
 		}
 		seqs = append(seqs, m.Seq)
 	}

@@ -55,7 +55,7 @@ type childKey struct {
 	key    string
 }
 
-// sumOrID is what mail is known by: the run that a notice is of, or the sum of a message.
+// sumOrID is what mail is known by: the run that a notification is of, or the sum of a message.
 type sumOrID string
 
 // run is what the model knows of a run.
@@ -167,8 +167,8 @@ func (w *world) readers() map[task.ID]int {
 		switch {
 		case f.letter != nil:
 			owner = f.letter.To
-		case f.notice != nil && !f.notice.Acked:
-			owner = f.notice.Owner
+		case f.notification != nil && !f.notification.Acked:
+			owner = f.notification.Owner
 		}
 		if owner == "" {
 			continue
@@ -441,7 +441,7 @@ func (w *world) close(whole bool) {
 	w.up(whole)
 }
 
-// readAll looks whether every notice and every message is in the transcript of its
+// readAll looks whether every notification and every message is in the transcript of its
 // owner, once.
 func (w *world) readAll() {
 	for owner, n := range w.readers() {
@@ -460,7 +460,7 @@ func (w *world) readAll() {
 		if what == "" {
 			continue
 		}
-		if f.notice != nil && f.notice.Acked {
+		if f.notification != nil && f.notification.Acked {
 			want = 0
 		}
 		if told[what] != want {
@@ -478,8 +478,8 @@ func mailOf(f *fact) sumOrID {
 	switch {
 	case f.letter != nil:
 		return sumOrID(fmt.Sprintf("message %x", f.sum))
-	case f.notice != nil:
-		return sumOrID("the end of " + string(f.notice.Run))
+	case f.notification != nil:
+		return sumOrID("the end of " + string(f.notification.Run))
 	}
 	return ""
 }

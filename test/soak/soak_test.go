@@ -6,7 +6,7 @@
 // One host has commands, agents, monitors and workflows of clients; the other has a
 // conversation that starts the same by tools and is told how they end. Readers come and
 // go. Each second memory, descriptors, threads and processes are counted; at the end each
-// notice must have been told once, each event read once, and nothing may be left running.
+// notification must have been told once, each event read once, and nothing may be left running.
 // docs/reliability.md has the whole of it. `make soak` takes 20 minutes; `go test ./soak`
 // less than one.
 package soak
@@ -128,7 +128,7 @@ func (s *soak) judge() {
 func (s *soak) kinds() []string {
 	return []string{"commands that ended as said", "commands stopped", "commands paused", "floods ended at the cap", "agents", "agents stopped", "monitors", "workflows",
 		"turns", "background commands", "background agents", "background monitors", "background workflows", "background commands stopped",
-		"compactions", "notices told", "messages told", "events read", "outputs read", "readers that went", "faces"}
+		"compactions", "notifications told", "messages told", "events read", "outputs read", "readers that went", "faces"}
 }
 
 func (s *soak) table() string {
@@ -138,7 +138,7 @@ func (s *soak) table() string {
 	for _, what := range s.kinds() {
 		line("  %-30s %8d  %7.2f/s", what, s.tally.of(what), float64(s.tally.of(what))/s.took.Seconds())
 	}
-	line("  %-30s %8d", "notices that wait for an agent", s.tally.of("notices that wait for an agent"))
+	line("  %-30s %8d", "notifications that wait for an agent", s.tally.of("notices that wait for an agent"))
 	for _, h := range []*hosted{s.work, s.talk} {
 		for i, g := range h.growths() {
 			if i == 0 {

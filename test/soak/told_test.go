@@ -54,7 +54,7 @@ func (f *following) stop() {
 }
 
 // told reads what a host has left, and looks whether each event was read once, and each
-// notice and message was told once to whom it was for.
+// notification and message was told once to whom it was for.
 func (s *soak) told(h *hosted) {
 	j, err := journal.Open(filepath.Join(h.place, "session.db"), journal.Options{ReadOnly: true})
 	if err != nil {
@@ -63,17 +63,17 @@ func (s *soak) told(h *hosted) {
 	}
 	defer j.Close()
 	ends := s.eventsOf(h, j)
-	notices, err := j.Notices(context.Background())
+	notifications, err := j.Notifications(context.Background())
 	if err != nil {
-		s.tally.bad("notices of the %s host: %v", h.name, err)
+		s.tally.bad("notifications of the %s host: %v", h.name, err)
 	}
 	letters := map[task.ID]map[task.Seq]int{}
 	over := overAt(ends, h.session)
-	for _, n := range notices {
+	for _, n := range notifications {
 		r, there := ends[n.Run]
 		switch {
 		case !there:
-			s.tally.bad("a notice of run %s, which has not ended", n.Run)
+			s.tally.bad("a notification of run %s, which has not ended", n.Run)
 			continue
 		case known(r): // nobody was to be told
 			continue
@@ -84,16 +84,16 @@ func (s *soak) told(h *hosted) {
 		}
 		switch times := letters[n.Owner][n.Seq]; {
 		case times == 1 && n.Acked:
-			s.tally.add("notices told")
+			s.tally.add("notifications told")
 		case times == 0 && !n.Acked && (n.Owner != h.session || unawaited(r, over)): // whoever it is for ended first, and has it when it goes on
-			s.tally.add("notices that wait for an agent")
+			s.tally.add("notifications that wait for an agent")
 		default:
-			s.tally.bad("the notice of %s (%s %q) to %s was told %d times, acknowledged %v", r.ID, r.Kind, r.Description, n.Owner, times, n.Acked)
+			s.tally.bad("the notification of %s (%s %q) to %s was told %d times, acknowledged %v", r.ID, r.Kind, r.Description, n.Owner, times, n.Acked)
 		}
 	}
 	for run, r := range ends {
 		if !known(r) {
-			s.tally.bad("the end of %s, run %s, has no notice", r.ID, run)
+			s.tally.bad("the end of %s, run %s, has no notification", r.ID, run)
 		}
 	}
 	for owner := range letters {
@@ -107,7 +107,7 @@ func (s *soak) told(h *hosted) {
 		}
 	}
 	s.tally.mu.Lock()
-	s.tally.n["messages told"] += len(letters[h.session]) - noticesOf(notices, h.session, letters[h.session])
+	s.tally.n["messages told"] += len(letters[h.session]) - noticesOf(notifications, h.session, letters[h.session])
 	s.tally.mu.Unlock()
 }
 
@@ -127,8 +127,8 @@ func unawaited(r task.Record, over time.Time) bool {
 	return r.Kind == task.MonitorMCP && !over.IsZero() && r.EndTime.After(over.Add(-time.Second))
 }
 
-// noticesOf is how much of what was told are notices.
-func noticesOf(all []lifecycle.Notice, owner task.ID, told map[task.Seq]int) (n int) {
+// noticesOf is how much of what was told are notifications.
+func noticesOf(all []lifecycle.Notification, owner task.ID, told map[task.Seq]int) (n int) {
 	for _, one := range all {
 		if one.Owner == owner && told[one.Seq] > 0 {
 			n++

@@ -166,10 +166,10 @@ func (a *Archive) Kept() bool {
 	})
 }
 
-// Owed is how many notices nobody has acknowledged.
+// Owed is how many notifications nobody has acknowledged.
 func (a *Archive) Owed(ctx context.Context) (n int, err error) {
-	notices, err := a.log.Notices(ctx)
-	for _, one := range notices {
+	notifications, err := a.log.Notifications(ctx)
+	for _, one := range notifications {
 		if !one.Acked {
 			n++
 		}
@@ -484,8 +484,8 @@ func (a *Archive) Watch(context.Context, control.WatchRequest) iter.Seq2[control
 	return func(yield func(control.Piece, error) bool) { yield(control.Piece{}, a.refuse("attach")) }
 }
 
-// Hold is refused.
-func (a *Archive) Hold(context.Context, string) error { return a.refuse("hold") }
+// HoldLease is refused.
+func (a *Archive) HoldLease(context.Context, string) error { return a.refuse("hold") }
 
 func (a *Archive) refuse(what string) error {
 	if a.info.Stopped {

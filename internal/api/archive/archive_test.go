@@ -70,7 +70,7 @@ func (l *left) task(r task.Record, answer string, moves ...lifecycle.Change) tas
 		r = next
 		e := lifecycle.Entry{Verb: c.Verb, Task: r}
 		if r.Status.Terminal() {
-			e.Notice, e.Answer = &lifecycle.Notice{Run: r.Run, Task: r.ID}, answer
+			e.Notification, e.Answer = &lifecycle.Notification{Run: r.Run, Task: r.ID}, answer
 		}
 		if _, err := l.log.Append(l.t.Context(), e); err != nil {
 			l.t.Fatal(err)
@@ -464,7 +464,7 @@ func TestRefusals(t *testing.T) {
 	_, interrupt := a.Interrupt(ctx, "b00000001")
 	_, pause := a.Pause(ctx, []string{"b00000001"})
 	_, resume := a.Resume(ctx, control.ResumeRequest{Ref: "b00000001"})
-	for name, err := range map[string]error{"start": start, "promote": promote, "send": send, "interrupt": interrupt, "pause": pause, "resume": resume, "prompt": a.Prompt(ctx, control.PromptRequest{Text: "x"}), "hold": a.Hold(ctx, "x")} {
+	for name, err := range map[string]error{"start": start, "promote": promote, "send": send, "interrupt": interrupt, "pause": pause, "resume": resume, "prompt": a.Prompt(ctx, control.PromptRequest{Text: "x"}), "hold": a.HoldLease(ctx, "x")} {
 		var e *control.Error
 		if !errors.As(err, &e) || e.Code != control.Unavailable || e.Fix == "" {
 			t.Errorf("%s: %v", name, err)

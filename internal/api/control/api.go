@@ -117,9 +117,9 @@ type API interface {
 	// that is in no turn is a [Conflict].
 	Interrupt(ctx context.Context, ref string) (task.Record, error)
 
-	// Hold keeps a lease while ctx lives. When it ends, by whatever way, tasks
+	// HoldLease keeps a lease while ctx lives. When it ends, by whatever way, tasks
 	// that were started under the lease are stopped.
-	Hold(ctx context.Context, lease string) error
+	HoldLease(ctx context.Context, lease string) error
 }
 
 // Roles say what a session is for.
@@ -167,7 +167,7 @@ type Counts struct {
 type StartRequest struct {
 	Name        string        `json:"name,omitempty"`
 	Description string        `json:"description,omitempty"`
-	Lease       string        `json:"lease,omitempty"` // see Hold
+	Lease       string        `json:"lease,omitempty"` // see HoldLease
 	Timeout     time.Duration `json:"timeout_ns,omitempty"`
 	Keep        bool          `json:"keep,omitempty"`
 

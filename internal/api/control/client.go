@@ -268,9 +268,9 @@ func (c *Client) Interrupt(ctx context.Context, ref string) (task.Record, error)
 	return onTask[task.Record](ctx, c, http.MethodPost, ref, "/interrupt")
 }
 
-// Hold implements [API]. The lease is the connection: it ends with the process
+// HoldLease implements [API]. The lease is the connection: it ends with the process
 // of the client at the latest.
-func (c *Client) Hold(ctx context.Context, lease string) error {
+func (c *Client) HoldLease(ctx context.Context, lease string) error {
 	_, err := call[struct{}](ctx, c, http.MethodPost, "/v1/lease", leaseBody{lease})
 	return err
 }

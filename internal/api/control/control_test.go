@@ -425,12 +425,12 @@ func TestHold(t *testing.T) {
 	w := serve(t, NewServer(f))
 	ctx, cancel := context.WithCancelCause(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- w.client.Hold(ctx, "L1") }()
+	go func() { ended <- w.client.HoldLease(ctx, "L1") }()
 	if got := recv(t, f.held, "lease"); got != "L1" {
 		t.Errorf("lease %q", got)
 	}
 	cancel(io.ErrNoProgress)
-	if err := recv(t, ended, "end of Hold"); !errors.Is(err, io.ErrNoProgress) {
+	if err := recv(t, ended, "end of HoldLease"); !errors.Is(err, io.ErrNoProgress) {
 		t.Errorf("got %v", err)
 	}
 	recv(t, f.released, "release")
@@ -581,7 +581,7 @@ func TestClose(t *testing.T) {
 		ended <- last
 	}()
 	recv(t, first, "event")
-	go func() { ended <- w.client.Hold(context.Background(), "L") }()
+	go func() { ended <- w.client.HoldLease(context.Background(), "L") }()
 	recv(t, f.held, "lease")
 	w.stop()
 	if err := recv(t, w.served, "end of Serve"); err != nil {

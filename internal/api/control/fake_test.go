@@ -468,7 +468,7 @@ func (f *fake) Watch(ctx context.Context, req WatchRequest) iter.Seq2[Piece, err
 	}
 }
 
-func (f *fake) Hold(ctx context.Context, lease string) error {
+func (f *fake) HoldLease(ctx context.Context, lease string) error {
 	f.held <- lease
 	<-ctx.Done()
 	f.released <- lease

@@ -554,7 +554,7 @@ func (s *Server) hold(w http.ResponseWriter, r *http.Request) error {
 	if err := s.read(w, r, &req); err != nil {
 		return err
 	}
-	return reply(w, struct{}{}, s.api.Hold(r.Context(), req.Lease))
+	return reply(w, struct{}{}, s.api.HoldLease(r.Context(), req.Lease))
 }
 
 // query reads parameters and keeps the first error.

@@ -210,7 +210,7 @@ func (r *repair) entry(l left) lifecycle.Entry {
 		}
 	}
 	rec.CreateTime, rec.StartTime, rec.EndTime = start, &start, &end
-	return lifecycle.Entry{Verb: task.Stop, At: end, Task: rec, Notice: &lifecycle.Notice{Run: rec.Run,
+	return lifecycle.Entry{Verb: task.Stop, At: end, Task: rec, Notification: &lifecycle.Notification{Run: rec.Run,
 		Task: rec.ID, Acked: true}}
 }
 

@@ -82,15 +82,15 @@ func written(t testing.TB, place home.Session) log {
 		r := task.Record{ID: task.NewID(task.LocalBash), Run: task.NewRunID(), Kind: task.LocalBash, Status: task.Pending, Session: place.ID(),
 			Command: strings.Repeat("x", i*20), CreateTime: at}
 		r.OutputFile = place.Output(r.ID)
-		add := func(verb task.Verb, to task.Status, n *lifecycle.Notice) {
+		add := func(verb task.Verb, to task.Status, n *lifecycle.Notification) {
 			r.Status = to
-			if l.last, err = j.Append(t.Context(), lifecycle.Entry{Verb: verb, At: at, Task: r, Notice: n}); err != nil {
+			if l.last, err = j.Append(t.Context(), lifecycle.Entry{Verb: verb, At: at, Task: r, Notification: n}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		add(task.Create, task.Pending, nil)
 		add(task.Begin, task.Running, nil)
-		add(task.Complete, task.Completed, &lifecycle.Notice{Run: r.Run, Task: r.ID})
+		add(task.Complete, task.Completed, &lifecycle.Notification{Run: r.Run, Task: r.ID})
 		l.records[r.ID] = r
 		write(t, r.OutputFile, []byte("out of "+string(r.ID)))
 	}
@@ -452,7 +452,7 @@ func TestRebuilt(t *testing.T) {
 		t.Errorf("the main agent: %+v", rec)
 	}
 	if n, err := a.Owed(t.Context()); err != nil || n > 0 {
-		t.Errorf("%d notices are owed, %v", n, err)
+		t.Errorf("%d notifications are owed, %v", n, err)
 	}
 	if err := a.Close(); err != nil {
 		t.Fatal(err)

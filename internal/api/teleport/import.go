@@ -252,7 +252,7 @@ func (i *importer) log(ctx context.Context, lines []line) (err error) {
 			at = *r.EndTime
 		}
 		entries = append(entries, lifecycle.Entry{Verb: verb(r.Status), At: at, Task: r, Answer: l.Answer,
-			Notice: &lifecycle.Notice{Run: r.Run, Task: r.ID, Owner: r.Owner, Priority: r.Priority, Acked: true}})
+			Notification: &lifecycle.Notification{Run: r.Run, Task: r.ID, Owner: r.Owner, Priority: r.Priority, Acked: true}})
 	}
 	_, errs := j.AppendAll(ctx, entries)
 	return errors.Join(errs...)

@@ -96,7 +96,7 @@ func past(t *testing.T, change ...func(*task.Record)) made {
 		}
 		e := lifecycle.Entry{Verb: task.Complete, At: end, Task: r, Answer: "the answer"}
 		if r.Status.Terminal() {
-			e.Notice = &lifecycle.Notice{Run: r.Run, Task: r.ID, Owner: r.Owner}
+			e.Notification = &lifecycle.Notification{Run: r.Run, Task: r.ID, Owner: r.Owner}
 		}
 		if _, err := j.Append(t.Context(), e); err != nil {
 			t.Fatal(err)

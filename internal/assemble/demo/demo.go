@@ -98,7 +98,7 @@ func Run(ctx context.Context, c Config) (err error) {
 		return err
 	}
 	t.printf(
-		"A tour of Drover in %s\nThe model reads its words from a script; commands, agents, files and notices are real.\n\n",
+		"A tour of Drover in %s\nThe model reads its words from a script; commands, agents, files and notifications are real.\n\n",
 		excerpt.Line(c.Folder, 200),
 	)
 	answer, records, err := giveTour(ctx, s, m, t)

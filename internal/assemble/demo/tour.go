@@ -208,10 +208,10 @@ func (t *tour) agent(from task.ID, e agent.Event) {
 		t.line(cyan, "you", "%s", e.Prompt[0].Text)
 	case main && e.Kind == agent.MailEvent:
 		for _, l := range e.Mail {
-			t.notice(l.Text)
+			t.notification(l.Text)
 		}
 	case main && e.Kind == agent.BlockEvent && e.Block.Type == "text" && !t.quiet:
-		if t.said != e.Block.Text { // what it says to each notice need not be read twice
+		if t.said != e.Block.Text { // what it says to each notification need not be read twice
 			t.line(cyan, who, "%s", e.Block.Text)
 		}
 		t.said = e.Block.Text
@@ -222,8 +222,8 @@ func (t *tour) agent(from task.ID, e agent.Event) {
 	}
 }
 
-// notice shows the parts of a notice or message that a person wants to read.
-func (t *tour) notice(text string) {
+// notification shows the parts of a notification or message that a person wants to read.
+func (t *tour) notification(text string) {
 	if head, rest, ok := strings.Cut(text, "<agent-message from=\""); ok && head == "" {
 		from, _, _ := strings.Cut(rest, "\"")
 		_, said, _ := strings.Cut(rest, ">\n")
@@ -235,7 +235,7 @@ func (t *tour) notice(text string) {
 		t.line(yellow, "event", "%s", event)
 		return
 	}
-	t.line(yellow, "notice", "%s", element(text, "summary"))
+	t.line(yellow, "notified", "%s", element(text, "summary"))
 	for _, name := range []string{"result", "output-tail"} {
 		if part := strings.TrimSpace(element(text, name)); part != "" {
 			t.line(faint, "", "%s: %s", name, part)
@@ -243,7 +243,7 @@ func (t *tour) notice(text string) {
 	}
 }
 
-// element is the text of an element of a notice.
+// element is the text of an element of a notification.
 func element(text, name string) string {
 	_, rest, _ := strings.Cut(text, "<"+name+">")
 	part, _, _ := strings.Cut(rest, "</"+name+">")

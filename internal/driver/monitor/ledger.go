@@ -11,50 +11,50 @@ import (
 
 // How events are told.
 const (
-	window      = 200 * time.Millisecond // after an event, in which others join it
-	noticeLines = 50
-	noticeBytes = 4 << 10
-	eventBytes  = 1 << 10 // of one event that are told
+	window            = 200 * time.Millisecond // after an event, in which others join it
+	notificationLines = 50
+	notificationBytes = 4 << 10
+	eventBytes        = 1 << 10 // of one event that are told
 
-	noticeEvery = time.Second // in the long run
-	noticeBurst = 5           // that may go before
+	notificationEvery = time.Second // in the long run
+	notificationBurst = 5           // that may go before
 
-	firstRetry = time.Second // after a notice could not be sent; doubled each time
+	firstRetry = time.Second // after a notification could not be sent; doubled each time
 	lastRetry  = time.Minute
 
 	reportEvery = time.Second // for the counts
 )
 
-// notice is what will be told at once. It is bounded, however many events join it.
-type notice struct {
+// notification is what will be told at once. It is bounded, however many events join it.
+type notification struct {
 	lines []string
 	bytes int
 	more  int64     // events that did not fit
 	since time.Time // of its first event; zero: there is none
 }
 
-func (n *notice) empty() bool { return n.since.IsZero() }
+func (n *notification) empty() bool { return n.since.IsZero() }
 
-func (n *notice) add(line string, now time.Time) {
+func (n *notification) add(line string, now time.Time) {
 	if n.empty() {
 		n.since = now
 	}
-	if len(n.lines) == noticeLines || n.more > 0 || len(n.lines) > 0 && n.bytes+len(line) > noticeBytes {
+	if len(n.lines) == notificationLines || n.more > 0 || len(n.lines) > 0 && n.bytes+len(line) > notificationBytes {
 		n.more++
 		return
 	}
 	n.lines, n.bytes = append(n.lines, line), n.bytes+len(line)+1
 }
 
-// join puts what came after this notice behind it.
-func (n *notice) join(later notice) {
+// join puts what came after this notification behind it.
+func (n *notification) join(later notification) {
 	for _, line := range later.lines {
 		n.add(line, later.since)
 	}
 	n.more += later.more
 }
 
-func (n *notice) text() string {
+func (n *notification) text() string {
 	text := strings.Join(n.lines, "\n")
 	if n.more > 0 {
 		text += fmt.Sprintf("\n… and %d more, which came too fast to be shown", n.more)
@@ -66,9 +66,9 @@ func (n *notice) text() string {
 // keeps no time of its own.
 type ledger struct {
 	count task.MonitorCount
-	next  notice
+	next  notification
 
-	paid  time.Time // up to when notices were sent, one in noticeEvery
+	paid  time.Time // up to when notifications were sent, one in notificationEvery
 	retry time.Time // not before: the last one could not be sent
 	wait  time.Duration
 
@@ -76,7 +76,7 @@ type ledger struct {
 	reported time.Time
 }
 
-// add counts a line. An event, which text is then, is put into the next notice if
+// add counts a line. An event, which text is then, is put into the next notification if
 // somebody is to be told.
 func (l *ledger) add(text string, event, told bool, now time.Time) {
 	l.count.Lines++
@@ -107,14 +107,14 @@ func (l *ledger) due() time.Time {
 	if l.dirty {
 		at = l.reported.Add(reportEvery)
 	}
-	if n := l.noticeDue(); !l.next.empty() && (at.IsZero() || n.Before(at)) {
+	if n := l.notificationDue(); !l.next.empty() && (at.IsZero() || n.Before(at)) {
 		at = n
 	}
 	return at
 }
 
-func (l *ledger) noticeDue() time.Time {
-	return latest(l.next.since.Add(window), l.paid.Add(-(noticeBurst-1)*noticeEvery), l.retry)
+func (l *ledger) notificationDue() time.Time {
+	return latest(l.next.since.Add(window), l.paid.Add(-(notificationBurst-1)*notificationEvery), l.retry)
 }
 
 func latest(first time.Time, more ...time.Time) time.Time {
@@ -135,28 +135,28 @@ func (l *ledger) report(now time.Time) (task.MonitorCount, bool) {
 	return l.count, true
 }
 
-// take takes the next notice, if it is time to send it.
-func (l *ledger) take(now time.Time) (notice, bool) {
-	if l.next.empty() || now.Before(l.noticeDue()) {
-		return notice{}, false
+// take takes the next notification, if it is time to send it.
+func (l *ledger) take(now time.Time) (notification, bool) {
+	if l.next.empty() || now.Before(l.notificationDue()) {
+		return notification{}, false
 	}
 	n := l.next
-	l.next = notice{}
+	l.next = notification{}
 	return n, true
 }
 
-// sent counts a notice that was.
-func (l *ledger) sent(n notice, now time.Time) {
+// sent counts a notification that was.
+func (l *ledger) sent(n notification, now time.Time) {
 	l.count.Notified += int64(len(n.lines))
 	l.count.Dropped += n.more
 	l.dirty = true
-	l.paid = latest(now, l.paid).Add(noticeEvery)
+	l.paid = latest(now, l.paid).Add(notificationEvery)
 	l.wait, l.retry = 0, time.Time{}
 }
 
-// unsent takes a notice back that could not be sent. It is tried again later,
+// unsent takes a notification back that could not be sent. It is tried again later,
 // with what has come meanwhile.
-func (l *ledger) unsent(n notice, now time.Time) {
+func (l *ledger) unsent(n notification, now time.Time) {
 	n.join(l.next)
 	l.next = n
 	l.wait = min(max(2*l.wait, firstRetry), lastRetry)
@@ -166,5 +166,5 @@ func (l *ledger) unsent(n notice, now time.Time) {
 // lose counts what was never told.
 func (l *ledger) lose() {
 	l.count.Dropped += int64(len(l.next.lines)) + l.next.more
-	l.next = notice{}
+	l.next = notification{}
 }

@@ -64,7 +64,7 @@ func FuzzLines(f *testing.F) {
 }
 
 // Whatever comes and however often the owner cannot be told, every event is told
-// or counted, notices are short, and not more come than may.
+// or counted, notifications are short, and not more come than may.
 func TestLedger(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var l ledger
@@ -84,8 +84,8 @@ func TestLedger(t *testing.T) {
 				now = now.Add(time.Duration(rapid.IntRange(0, 3000).Draw(t, "pause")) * time.Millisecond)
 			}
 			if n, ok := l.take(now); ok {
-				if text := n.text(); len(text) > noticeBytes+eventBytes+100 || text == "" {
-					t.Fatalf("a notice of %d bytes", len(text))
+				if text := n.text(); len(text) > notificationBytes+eventBytes+100 || text == "" {
+					t.Fatalf("a notification of %d bytes", len(text))
 				}
 				if rapid.Bool().Draw(t, "full") {
 					l.unsent(n, now)
@@ -98,8 +98,8 @@ func TestLedger(t *testing.T) {
 			if c := l.count; c.Notified+c.Dropped+waiting != c.Events || c.Events > c.Lines {
 				t.Fatalf("counted %+v, and %d wait", c, waiting)
 			}
-			if most := noticeBurst + int(now.Sub(start)/noticeEvery); sent > most {
-				t.Fatalf("%d notices within %s", sent, now.Sub(start))
+			if most := notificationBurst + int(now.Sub(start)/notificationEvery); sent > most {
+				t.Fatalf("%d notifications within %s", sent, now.Sub(start))
 			}
 			if waiting > 0 && l.due().IsZero() {
 				t.Fatal("events wait for ever")
@@ -125,7 +125,7 @@ type sayer struct {
 func (s *sayer) Record() task.Record      { return task.Record{Owner: "s00000000"} }
 func (s *sayer) Progress(p task.Progress) { s.count = *p.Monitor }
 
-func (s *sayer) Hold(ctx context.Context) error {
+func (s *sayer) WaitWhilePaused(ctx context.Context) error {
 	if s.held != nil {
 		select {
 		case <-s.held:
@@ -157,7 +157,7 @@ func TestWindow(t *testing.T) {
 		}
 		for i := range 100 {
 			r.line([]byte(fmt.Sprint(i)))
-			time.Sleep(90 * time.Millisecond) // never at the very moment of a notice
+			time.Sleep(90 * time.Millisecond) // never at the very moment of a notification
 		}
 		r.close(true)
 		want := []string{"200ms: a,b", "10.35s: 0,1,2", "10.62s: 3,4,5", "10.89s: 6,7,8", "11.16s: 9,10,11", "11.43s: 12,13,14", "11.7s: 15,16,17"}
@@ -165,7 +165,7 @@ func TestWindow(t *testing.T) {
 			t.Errorf("said %q", h.said)
 		}
 		if n := len(h.said); n < len(want)+7 || n > len(want)+8 { // one a second from there on
-			t.Errorf("%d notices: %q", n, h.said)
+			t.Errorf("%d notifications: %q", n, h.said)
 		}
 		if want := (task.MonitorCount{Lines: 102, Events: 102, Notified: 102}); h.count != want {
 			t.Errorf("counted %+v", h.count)
@@ -173,7 +173,7 @@ func TestWindow(t *testing.T) {
 	})
 }
 
-// A paused task holds its notices back and loses nothing.
+// A paused task holds its notifications back and loses nothing.
 func TestPaused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &sayer{start: time.Now(), held: make(chan struct{})}

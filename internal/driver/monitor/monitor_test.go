@@ -134,7 +134,7 @@ func (x *watching) wait() outcome {
 	panic("unreachable")
 }
 
-// hears waits until everything was told, in this order, in however many notices.
+// hears waits until everything was told, in this order, in however many notifications.
 func (x *watching) hears(lines ...string) {
 	x.t.Helper()
 	for len(lines) > 0 {
@@ -238,7 +238,7 @@ func TestTimeUp(t *testing.T) {
 	}
 }
 
-// A flood is counted whole and told in a few short notices, in bounded memory.
+// A flood is counted whole and told in a few short notifications, in bounded memory.
 func TestFlood(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.GC()
@@ -259,11 +259,11 @@ func TestFlood(t *testing.T) {
 		t.Errorf("counted %+v", c)
 	}
 	if n := len(x.told); n > most {
-		t.Errorf("%d notices, want at most %d", n, most)
+		t.Errorf("%d notifications, want at most %d", n, most)
 	}
 	for range len(x.told) {
 		if text := <-x.told; len(text) > 4<<10+100 {
-			t.Errorf("a notice of %d bytes", len(text))
+			t.Errorf("a notification of %d bytes", len(text))
 		}
 	}
 	if n := len(x.all); n > 2*most+2 {

@@ -12,7 +12,7 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// lastWords is how long the last notice of a monitor may take.
+// lastWords is how long the last notification of a monitor may take.
 const lastWords = 2 * time.Second
 
 // report tells of what one monitor sees. Its methods may be called by several
@@ -109,8 +109,8 @@ func (r *report) step() {
 }
 
 // send tells the owner. What cannot be told stays to be told.
-func (r *report) send(ctx context.Context, n notice) {
-	err := r.h.Hold(ctx)
+func (r *report) send(ctx context.Context, n notification) {
+	err := r.h.WaitWhilePaused(ctx)
 	if err == nil {
 		err = r.h.Tell(ctx, task.MonitorEvent, n.text(), task.Next)
 	}
@@ -133,7 +133,7 @@ func (r *report) close(last bool) string {
 	close(r.over)
 	r.work.Wait()
 	if n := r.ledger.next; last && !n.empty() {
-		r.ledger.next = notice{}
+		r.ledger.next = notification{}
 		ctx, done := context.WithTimeout(context.WithoutCancel(r.ctx), lastWords)
 		defer done()
 		r.send(ctx, n)

@@ -199,7 +199,7 @@ func pause(ctx context.Context, d time.Duration) error {
 // follow polls to the end and returns the answer.
 func (w *work) follow(ctx context.Context) (string, error) {
 	for {
-		if err := w.h.Hold(ctx); err != nil {
+		if err := w.h.WaitWhilePaused(ctx); err != nil {
 			return "", err
 		}
 		asked := time.Now()

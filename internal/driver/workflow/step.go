@@ -33,7 +33,7 @@ func (p *performance) perform(ctx, work context.Context) {
 		}
 		p.r.events <- event{st: p.st, ended: true, done: p.done, usage: p.usage}
 	}()
-	err := p.r.h.Hold(work)
+	err := p.r.h.WaitWhilePaused(work)
 	switch {
 	case err != nil:
 	case p.a.Step.Approval != "":
@@ -169,7 +169,7 @@ func (p *performance) pause(ctx, work context.Context, rec task.Record, n int) e
 	case <-work.Done():
 		return cause(ctx, work, context.Cause(work))
 	}
-	return cause(ctx, work, p.r.h.Hold(work))
+	return cause(ctx, work, p.r.h.WaitWhilePaused(work))
 }
 
 // child starts the n-th try, or finds the one that an earlier run has started, and

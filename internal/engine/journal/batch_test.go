@@ -18,7 +18,7 @@ func TestAppendAll(t *testing.T) {
 	j := open(t, path, Options{})
 	end := func(n int) lifecycle.Entry {
 		r := record(n)
-		return lifecycle.Entry{Verb: task.Complete, Task: r, Notice: &lifecycle.Notice{Run: r.Run}}
+		return lifecycle.Entry{Verb: task.Complete, Task: r, Notification: &lifecycle.Notification{Run: r.Run}}
 	}
 	add(t, j, end(700))
 	const size = 3*maxBatch + 10

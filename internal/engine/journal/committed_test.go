@@ -19,7 +19,7 @@ func TestCommittedOrder(t *testing.T) {
 	grown := j.Grown()
 	var told task.Seq
 	seq := add(t, j, lifecycle.Entry{Verb: task.Complete, At: time.Unix(2, 0), Task: r,
-		Notice: &lifecycle.Notice{Run: r.Run, Task: r.ID, Owner: "s00000000"},
+		Notification: &lifecycle.Notification{Run: r.Run, Task: r.ID, Owner: "s00000000"},
 		Committed: func(seq task.Seq) {
 			told = seq
 			if j.Last() != before {
@@ -30,9 +30,9 @@ func TestCommittedOrder(t *testing.T) {
 				t.Error("readers were told before the record")
 			default:
 			}
-			notices, _, _, err := j.Mail(t.Context(), "s00000000", 0)
-			if err != nil || len(notices) != 1 {
-				t.Errorf("the notification is not there before the record: %v, %v", notices, err)
+			notifications, _, _, err := j.Mail(t.Context(), "s00000000", 0)
+			if err != nil || len(notifications) != 1 {
+				t.Errorf("the notification is not there before the record: %v, %v", notifications, err)
 			}
 		}})
 	if told != seq || j.Last() != seq {

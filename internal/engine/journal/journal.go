@@ -90,7 +90,7 @@ type Journal struct {
 type request struct {
 	entry   *lifecycle.Entry // one of these four is set
 	letter  *task.Message
-	ack     []task.Seq // notices and messages to acknowledge
+	ack     []task.Seq // notifications and messages to acknowledge
 	summary *summaryPart
 
 	record []byte // of entry
@@ -320,7 +320,7 @@ func (j *Journal) Post(ctx context.Context, m task.Message) (task.Seq, error) {
 	return r.seq, nil
 }
 
-// Acknowledge marks notices and messages as known to their owner.
+// Acknowledge marks notifications and messages as known to their owner.
 func (j *Journal) Acknowledge(ctx context.Context, seqs ...task.Seq) error {
 	if len(seqs) == 0 {
 		return nil

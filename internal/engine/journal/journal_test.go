@@ -63,7 +63,7 @@ func TestReopen(t *testing.T) {
 	r := record(1)
 	add(t, j, lifecycle.Entry{Verb: task.Create, Task: r})
 	r.Status = task.Completed
-	seq := add(t, j, lifecycle.Entry{Verb: task.Complete, Task: r, Notice: &lifecycle.Notice{Run: r.Run, Owner: "s00000000", Priority: task.Later}, Answer: "42"})
+	seq := add(t, j, lifecycle.Entry{Verb: task.Complete, Task: r, Notification: &lifecycle.Notification{Run: r.Run, Owner: "s00000000", Priority: task.Later}, Answer: "42"})
 	if err := j.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -102,13 +102,13 @@ func TestReopen(t *testing.T) {
 	}
 }
 
-// A run ends once: a second notice for it is refused, and refusing it must not
+// A run ends once: a second notification for it is refused, and refusing it must not
 // harm what was queued beside it.
 func TestSecondEnd(t *testing.T) {
 	j := open(t, filepath.Join(t.TempDir(), "s.db"), Options{})
 	end := func(n int) error {
 		r := record(n)
-		_, err := j.Append(context.Background(), lifecycle.Entry{Verb: task.Complete, Task: r, Notice: &lifecycle.Notice{Run: r.Run}})
+		_, err := j.Append(context.Background(), lifecycle.Entry{Verb: task.Complete, Task: r, Notification: &lifecycle.Notification{Run: r.Run}})
 		return err
 	}
 	if err := end(0); err != nil {

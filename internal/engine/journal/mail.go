@@ -18,10 +18,10 @@ const (
 
 // piece is a notification or a message.
 type piece struct {
-	seq     task.Seq
-	owner   task.ID
-	notice  *lifecycle.Notice
-	message *task.Message
+	seq          task.Seq
+	owner        task.ID
+	notification *lifecycle.Notification
+	message      *task.Message
 }
 
 func (p piece) size() int {
@@ -68,9 +68,9 @@ func (j *Journal) accept(r *request) bool {
 		m.Seq = r.seq
 		j.tray.add(piece{seq: r.seq, owner: m.To, message: &m})
 		return true
-	case r.entry != nil && r.entry.Notice != nil && !r.entry.Notice.Acked && r.entry.Notice.Owner != "":
-		n := *r.entry.Notice
-		j.tray.add(piece{seq: r.seq, owner: n.Owner, notice: &n})
+	case r.entry != nil && r.entry.Notification != nil && !r.entry.Notification.Acked && r.entry.Notification.Owner != "":
+		n := *r.entry.Notification
+		j.tray.add(piece{seq: r.seq, owner: n.Owner, notification: &n})
 		return true
 	}
 	return false
@@ -80,7 +80,7 @@ func (j *Journal) accept(r *request) bool {
 // acknowledged, each oldest first, and the number after which to read on. What was
 // committed before the call is in it.
 func (j *Journal) Mail(ctx context.Context, owner task.ID, after task.Seq) (
-	notices []lifecycle.Notice, messages []task.Message, upto task.Seq, err error,
+	notifications []lifecycle.Notification, messages []task.Message, upto task.Seq, err error,
 ) {
 	j.mu.Lock()
 	upto = j.count
@@ -92,21 +92,21 @@ func (j *Journal) Mail(ctx context.Context, owner task.ID, after task.Seq) (
 			case p.message != nil:
 				messages = append(messages, *p.message)
 			default:
-				notices = append(notices, *p.notice)
+				notifications = append(notifications, *p.notification)
 			}
 		}
 	}
 	j.mu.Unlock()
 	if recent {
-		return notices, messages, upto, nil
+		return notifications, messages, upto, nil
 	}
-	if notices, err = j.notices(ctx, owed, string(owner), int64(after)); err != nil {
+	if notifications, err = j.notifications(ctx, owed, string(owner), int64(after)); err != nil {
 		return nil, nil, after, err
 	}
 	if messages, err = j.messages(ctx, owner, after); err != nil {
 		return nil, nil, after, err
 	}
-	return notices, messages, upto, nil
+	return notifications, messages, upto, nil
 }
 
 // Mailed returns a channel that is closed when the next mail of anybody is durable.
@@ -118,33 +118,35 @@ func (j *Journal) Mailed() <-chan struct{} {
 
 const owed = "WHERE owner = ? AND acked = 0 AND seq > ? ORDER BY seq"
 
-// Owed returns the notices that an owner has not acknowledged, oldest first.
-func (j *Journal) Owed(ctx context.Context, owner task.ID) ([]lifecycle.Notice, error) {
+// Owed returns the notifications that an owner has not acknowledged, oldest first.
+func (j *Journal) Owed(ctx context.Context, owner task.ID) ([]lifecycle.Notification, error) {
 	if j.blank() {
 		return nil, nil
 	}
-	return j.notices(ctx, owed, string(owner), 0)
+	return j.notifications(ctx, owed, string(owner), 0)
 }
 
-// Notices returns all notices, oldest first.
-func (j *Journal) Notices(ctx context.Context) ([]lifecycle.Notice, error) {
-	return j.notices(ctx, "ORDER BY seq")
+// Notifications returns all notifications, oldest first.
+func (j *Journal) Notifications(ctx context.Context) ([]lifecycle.Notification, error) {
+	return j.notifications(ctx, "ORDER BY seq")
 }
 
-func (j *Journal) notices(ctx context.Context, where string, args ...any) (out []lifecycle.Notice, err error) {
+func (j *Journal) notifications(ctx context.Context, where string, args ...any) (
+	out []lifecycle.Notification, err error,
+) {
 	db, err := j.reader()
 	if err != nil {
-		return nil, fmt.Errorf("read notices: %w", err)
+		return nil, fmt.Errorf("read notifications: %w", err)
 	}
 	rows, err := db.QueryContext(ctx, "SELECT seq, run_id, task_id, owner, priority, acked FROM notices "+where, args...)
 	if err != nil {
-		return nil, fmt.Errorf("read notices: %w", err)
+		return nil, fmt.Errorf("read notifications: %w", err)
 	}
 	defer rows.Close()
 	for rows.Next() {
-		var n lifecycle.Notice
+		var n lifecycle.Notification
 		if err := rows.Scan(&n.Seq, &n.Run, &n.Task, &n.Owner, &n.Priority, &n.Acked); err != nil {
-			return nil, fmt.Errorf("read notices: %w", err)
+			return nil, fmt.Errorf("read notifications: %w", err)
 		}
 		out = append(out, n)
 	}

@@ -33,11 +33,11 @@ func TestMail(t *testing.T) {
 		m.open(t)
 		defer func() { _ = m.j.Close() }()
 		t.Repeat(map[string]func(*rapid.T){
-			"post":   m.post,
-			"many":   m.many,
-			"notice": m.notice,
-			"ack":    m.ack,
-			"read":   func(t *rapid.T) { m.read(t, rapid.SampledFrom(mailOwners()).Draw(t, "reader")) },
+			"post":         m.post,
+			"many":         m.many,
+			"notification": m.notification,
+			"ack":          m.ack,
+			"read":         func(t *rapid.T) { m.read(t, rapid.SampledFrom(mailOwners()).Draw(t, "reader")) },
 			"reopen": func(t *rapid.T) {
 				if err := m.j.Close(); err != nil {
 					t.Fatal(err)
@@ -114,13 +114,13 @@ func (m *mailing) entry(owner task.ID, acked bool) lifecycle.Entry {
 	m.ends++
 	r := record(1)
 	r.Run = task.RunID(fmt.Sprintf("run_%d_%d", m.ends, time.Now().UnixNano()))
-	return lifecycle.Entry{Verb: task.Complete, Task: r, Notice: &lifecycle.Notice{Run: r.Run, Task: r.ID, Owner: owner, Acked: acked}}
+	return lifecycle.Entry{Verb: task.Complete, Task: r, Notification: &lifecycle.Notification{Run: r.Run, Task: r.ID, Owner: owner, Acked: acked}}
 }
 
-func (m *mailing) notice(t *rapid.T) {
+func (m *mailing) notification(t *rapid.T) {
 	owner := rapid.SampledFrom(append(mailOwners(), "")).Draw(t, "owner")
 	e := m.entry(owner, owner == "" || rapid.Bool().Draw(t, "acked"))
-	m.wakes(t, !e.Notice.Acked, func() {
+	m.wakes(t, !e.Notification.Acked, func() {
 		if _, err := m.j.Append(context.Background(), e); err != nil {
 			t.Fatal(err)
 		}
@@ -152,11 +152,11 @@ func (m *mailing) read(t *rapid.T, owner task.ID) {
 	slices.Sort(have)
 	m.have[owner] = slices.Compact(have)
 	var want []task.Seq
-	notices, err := m.j.Owed(ctx, owner)
+	notifications, err := m.j.Owed(ctx, owner)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, n := range notices {
+	for _, n := range notifications {
 		want = append(want, n.Seq)
 	}
 	unread, err := m.j.Unread(ctx, owner)
@@ -177,11 +177,11 @@ func (m *mailing) read(t *rapid.T, owner task.ID) {
 }
 
 func (m *mailing) mail(t *rapid.T, owner task.ID, after task.Seq) (seqs []task.Seq, upto task.Seq) {
-	notices, messages, upto, err := m.j.Mail(context.Background(), owner, after)
+	notifications, messages, upto, err := m.j.Mail(context.Background(), owner, after)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, n := range notices {
+	for _, n := range notifications {
 		if n.Owner != owner || n.Acked || n.Run == "" {
 			t.Fatalf("%s is given %+v", owner, n)
 		}

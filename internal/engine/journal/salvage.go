@@ -22,20 +22,20 @@ type Span [2]task.Seq
 
 // Salvaged is what [Salvage] has brought over, and what it could not.
 type Salvaged struct {
-	Tasks    int
-	Events   int
-	Notices  int
-	Messages int
-	Answers  int
+	Tasks         int
+	Events        int
+	Notifications int
+	Messages      int
+	Answers       int
 
 	Missing      []Span    // numbers of events and messages that could not be read, or were given up by an earlier repair
 	MissingTasks []task.ID // that those are of, as far as that is known
-	Untold       []task.ID // that have ended, while their notice could not be read: they count as told
+	Untold       []task.ID // that have ended, while their notification could not be read: they count as told
 	BadPages     int       // that the disk did not give
 }
 
 // Salvage makes a new log at a path of what can be read in a damaged one: under the
-// same numbers, every event whose record is as it was written, and the notices,
+// same numbers, every event whose record is as it was written, and the notifications,
 // answers and messages with them, acknowledged as they were. It reads the files
 // itself, so that one bad page hides no other; see [Remains]. The next number of
 // the new log is above all that it has seen, and above the one that is given.
@@ -102,15 +102,15 @@ const (
 	ofTask    = `SELECT count(*) FROM (SELECT 1 FROM seen WHERE task_id = ? AND indexed = 1 LIMIT 1)`
 	itsNumber = `SELECT coalesce(min(seq), 0) FROM seen WHERE task_id = ? AND indexed = 1 AND seq NOT IN (SELECT seq FROM events)`
 
-	keepEvent   = `INSERT OR IGNORE INTO events (seq, task_id, verb, at, record) VALUES (?, ?, ?, ?, ?)`
-	keptRecord  = `SELECT record FROM events WHERE seq = ?`
-	keptVerb    = `SELECT verb FROM events WHERE seq = ?`
-	keptTime    = `SELECT at FROM events WHERE seq = ?`
-	dropEvent   = `DELETE FROM events WHERE seq = ?`
-	dropEnd     = `DELETE FROM ends WHERE seq = ?`
-	keepAnswer  = `INSERT OR IGNORE INTO answers (run_id, text) VALUES (?, ?)`
-	keepNotice  = `INSERT INTO notices (seq, run_id, task_id, owner, priority, acked) VALUES (?, ?, ?, ?, ?, ?) ` + onceAcked + ` WHERE run_id = excluded.run_id ON CONFLICT DO NOTHING`
-	keepMessage = `INSERT INTO messages (seq, owner, sender, kind, text, priority, at, acked, hops) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ` + onceAcked
+	keepEvent        = `INSERT OR IGNORE INTO events (seq, task_id, verb, at, record) VALUES (?, ?, ?, ?, ?)`
+	keptRecord       = `SELECT record FROM events WHERE seq = ?`
+	keptVerb         = `SELECT verb FROM events WHERE seq = ?`
+	keptTime         = `SELECT at FROM events WHERE seq = ?`
+	dropEvent        = `DELETE FROM events WHERE seq = ?`
+	dropEnd          = `DELETE FROM ends WHERE seq = ?`
+	keepAnswer       = `INSERT OR IGNORE INTO answers (run_id, text) VALUES (?, ?)`
+	keepNotification = `INSERT INTO notices (seq, run_id, task_id, owner, priority, acked) VALUES (?, ?, ?, ?, ?, ?) ` + onceAcked + ` WHERE run_id = excluded.run_id ON CONFLICT DO NOTHING`
+	keepMessage      = `INSERT INTO messages (seq, owner, sender, kind, text, priority, at, acked, hops) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ` + onceAcked
 
 	// Of a row that is found twice one is older, and what was acknowledged stays so.
 	onceAcked = `ON CONFLICT (seq) DO UPDATE SET acked = max(acked, excluded.acked)`
@@ -118,12 +118,12 @@ const (
 	makeEnds = `CREATE TEMP TABLE ends (seq INTEGER PRIMARY KEY, run_id TEXT NOT NULL, task_id TEXT NOT NULL, owner TEXT NOT NULL, priority TEXT NOT NULL)`
 	keepEnd  = `INSERT OR IGNORE INTO ends (seq, run_id, task_id, owner, priority) VALUES (?, ?, ?, ?, ?)`
 
-	// A number is of one thing; a notice is of an end, and so is an answer.
+	// A number is of one thing; a notification is of an end, and so is an answer.
 	agree = `
 		DELETE FROM ends WHERE NOT EXISTS (SELECT 1 FROM events e WHERE e.seq = ends.seq AND e.task_id = ends.task_id);
 		DELETE FROM messages WHERE seq IN (SELECT seq FROM events);
 		DELETE FROM notices WHERE NOT EXISTS (SELECT 1 FROM ends e
-			WHERE e.seq = notices.seq AND e.task_id = notices.task_id AND e.run_id = notices.run_id);
+			WHERE e.seq = notifications.seq AND e.task_id = notifications.task_id AND e.run_id = notifications.run_id);
 		DELETE FROM answers WHERE substr(run_id, 1, instr(run_id || '/', '/') - 1) NOT IN (SELECT run_id FROM ends)`
 	untold = ` FROM ends WHERE seq NOT IN (SELECT seq FROM notices)`
 	told   = `INSERT OR IGNORE INTO notices (seq, run_id, task_id, owner, priority, acked) SELECT seq, run_id, task_id, owner, priority, 1` + untold
@@ -214,7 +214,7 @@ func (s *salvage) row(r row) error {
 		return s.w.exec(keepAnswer, texts[0], texts[1])
 	case "ntttti":
 		if acked := r.cols[5].num; acked == 0 || acked == 1 {
-			return s.w.exec(keepNotice, r.number, texts[1], texts[2], texts[3], texts[4], acked)
+			return s.w.exec(keepNotification, r.number, texts[1], texts[2], texts[3], texts[4], acked)
 		}
 	case "ntttttii", "ntttttiii":
 		m := task.Message{To: task.ID(texts[1]), From: texts[2], Kind: task.MessageKind(texts[3]), Text: texts[4]}
@@ -321,7 +321,7 @@ func (s *salvage) settle() error {
 	return nil
 }
 
-// count says what there is, and what is not. Notices that are missing are written.
+// count says what there is, and what is not. Notifications that are missing are written.
 func (s *salvage) count(ctx context.Context) (out Salvaged, err error) {
 	ids := func(query string) (ids []task.ID, err error) {
 		ids = []task.ID{}
@@ -339,7 +339,7 @@ func (s *salvage) count(ctx context.Context) (out Salvaged, err error) {
 	}
 	for query, to := range map[string]*int{
 		`SELECT count(DISTINCT task_id) FROM events`: &out.Tasks,
-		`SELECT count(*) FROM events`:                &out.Events, `SELECT count(*) FROM notices`: &out.Notices,
+		`SELECT count(*) FROM events`:                &out.Events, `SELECT count(*) FROM notices`: &out.Notifications,
 		`SELECT count(*) FROM messages`:                             &out.Messages,
 		`SELECT count(*) FROM answers WHERE instr(run_id, '/') = 0`: &out.Answers,
 	} {

@@ -99,7 +99,7 @@ func written(t testing.TB, tasks int) (db, wal []byte) {
 		if i%5 > 0 {
 			rec.Status = task.Completed
 			entries = append(entries, lifecycle.Entry{Verb: task.Complete, At: later(), Task: rec, Answer: random(r, r.IntN(300)),
-				Notice: &lifecycle.Notice{Run: rec.Run, Task: rec.ID, Owner: rec.Owner}})
+				Notification: &lifecycle.Notification{Run: rec.Run, Task: rec.ID, Owner: rec.Owner}})
 		}
 		seqs, errs := j.AppendAll(t.Context(), entries)
 		if err := errors.Join(errs...); err != nil {
@@ -343,7 +343,7 @@ func TestSalvageNumbers(t *testing.T) {
 	for above, want := range map[task.Seq]task.Seq{0: last, last + 500: last + 500} {
 		to := filepath.Join(t.TempDir(), "new.db")
 		s, err := Salvage(t.Context(), remains(whole, nil), to, above)
-		if err != nil || s.Events > 0 || s.Notices > 0 || len(s.MissingTasks) != 30 {
+		if err != nil || s.Events > 0 || s.Notifications > 0 || len(s.MissingTasks) != 30 {
 			t.Fatalf("%+v, %v", s, err)
 		}
 		j, err := Open(to, Options{})
@@ -360,9 +360,9 @@ func TestSalvageNumbers(t *testing.T) {
 	}
 }
 
-// An event whose notice is lost counts as told, and that is said; what was
+// An event whose notification is lost counts as told, and that is said; what was
 // acknowledged is never owed again.
-func TestSalvageNotices(t *testing.T) {
+func TestSalvageNotifications(t *testing.T) {
 	whole, want := closed(t, 60)
 	m := remains(whole, nil).look()
 	buf, gone := make([]byte, pageBytes), slices.Clone(whole)
@@ -371,7 +371,7 @@ func TestSalvageNotices(t *testing.T) {
 			continue
 		}
 		for _, r := range cells(buf, m.pages, m.page) {
-			if r.shape == "ntttti" { // of notices
+			if r.shape == "ntttti" { // of notifications
 				clear(gone[(n-1)*pageBytes:][:pageBytes])
 			}
 		}
@@ -379,14 +379,14 @@ func TestSalvageNotices(t *testing.T) {
 	got, s := salvaged(t, gone, nil)
 	told := 0
 	for k, v := range got {
-		if strings.HasPrefix(k, "notices ") {
+		if strings.HasPrefix(k, "notifications ") {
 			told++
 			if v != want[k] && !strings.HasSuffix(v, "1") {
 				t.Errorf("%s is owed again: %s, was %s", k, v, want[k])
 			}
 		}
 	}
-	if len(s.Untold) == 0 || told != s.Notices {
+	if len(s.Untold) == 0 || told != s.Notifications {
 		t.Errorf("nothing was lost: %+v", s)
 	}
 }

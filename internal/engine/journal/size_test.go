@@ -20,7 +20,7 @@ func end(t testing.TB, j *Journal, n int, answer string) task.RunID {
 	r := record(n)
 	add(t, j, lifecycle.Entry{Verb: task.Create, Task: r})
 	r.Status = task.Completed
-	add(t, j, lifecycle.Entry{Verb: task.Complete, Task: r, Notice: &lifecycle.Notice{Run: r.Run, Owner: "s00000000"}, Answer: answer})
+	add(t, j, lifecycle.Entry{Verb: task.Complete, Task: r, Notification: &lifecycle.Notification{Run: r.Run, Owner: "s00000000"}, Answer: answer})
 	return r.Run
 }
 

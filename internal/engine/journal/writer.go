@@ -18,11 +18,11 @@ type writer struct {
 }
 
 const (
-	insertEvent  = `INSERT INTO events (seq, task_id, verb, at, record) VALUES (?, ?, ?, ?, ?)`
-	insertNotice = `INSERT INTO notices (seq, run_id, task_id, owner, priority, acked) VALUES (?, ?, ?, ?, ?, ?)`
-	insertAnswer = `INSERT INTO answers (run_id, text) VALUES (?, ?)`
-	ackNotice    = `UPDATE notices SET acked = 1 WHERE seq = ?`
-	ackMessage   = `UPDATE messages SET acked = 1 WHERE seq = ?`
+	insertEvent        = `INSERT INTO events (seq, task_id, verb, at, record) VALUES (?, ?, ?, ?, ?)`
+	insertNotification = `INSERT INTO notices (seq, run_id, task_id, owner, priority, acked) VALUES (?, ?, ?, ?, ?, ?)`
+	insertAnswer       = `INSERT INTO answers (run_id, text) VALUES (?, ?)`
+	ackNotification    = `UPDATE notices SET acked = 1 WHERE seq = ?`
+	ackMessage         = `UPDATE messages SET acked = 1 WHERE seq = ?`
 
 	insertMessage = `INSERT INTO messages (seq, owner, sender, kind, text, priority, at, hops) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`
 	countUnread   = `SELECT count(*) FROM messages WHERE owner = ? AND acked = 0`
@@ -53,7 +53,7 @@ func (w *writer) exec(query string, args ...any) error {
 
 // commit writes a batch in one transaction and numbers its events after last.
 func (w *writer) commit(last task.Seq, batch []*request) error {
-	if len(batch) == 1 && batch[0].entry != nil && batch[0].entry.Notice == nil {
+	if len(batch) == 1 && batch[0].entry != nil && batch[0].entry.Notification == nil {
 		return w.event(last+1, batch[0]) // one statement is its own transaction
 	}
 	if err := w.exec("BEGIN IMMEDIATE"); err != nil {
@@ -124,7 +124,7 @@ func (w *writer) all(last task.Seq, batch []*request) error {
 // acknowledge looks in both tables: numbers are of one of them only.
 func (w *writer) acknowledge(seqs []task.Seq) error {
 	for _, seq := range seqs {
-		if err := errors.Join(w.exec(ackNotice, int64(seq)), w.exec(ackMessage, int64(seq))); err != nil {
+		if err := errors.Join(w.exec(ackNotification, int64(seq)), w.exec(ackMessage, int64(seq))); err != nil {
 			return err
 		}
 	}
@@ -163,13 +163,13 @@ func (w *writer) event(seq task.Seq, r *request) error {
 		return err
 	}
 	r.seq = seq
-	n := e.Notice
+	n := e.Notification
 	if n == nil {
 		return nil
 	}
 	n.Seq = seq
 	if err := w.exec(
-		insertNotice,
+		insertNotification,
 		int64(seq),
 		string(e.Task.Run),
 		string(e.Task.ID),

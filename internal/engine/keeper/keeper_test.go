@@ -345,7 +345,7 @@ func TestKeeperKilled(t *testing.T) {
 				}
 			}
 			if err := lines.Err(); err != nil {
-				t.Fatal("the host did not notice:", err)
+				t.Fatal("the host did not notification:", err)
 			}
 			if form == "parent" {
 				host, err := process.Adopt(ids["host"])

@@ -7,13 +7,13 @@ import (
 )
 
 // Entry is one event to be written to the log, with what belongs to the same
-// fact: the notice that a terminal event owes, and the answer of the run.
+// fact: the notification that a terminal event owes, and the answer of the run.
 type Entry struct {
-	Verb   task.Verb
-	At     time.Time
-	Task   task.Record
-	Notice *Notice // exactly one with every terminal event, none otherwise
-	Answer string  // of a terminal event: the final answer, if there is one
+	Verb         task.Verb
+	At           time.Time
+	Task         task.Record
+	Notification *Notification // exactly one with every terminal event, none otherwise
+	Answer       string        // of a terminal event: the final answer, if there is one
 
 	// Committed is called with the number of the event when it is durable, before any
 	// reader of the log sees it. The log calls it from one goroutine at a time; it must
@@ -21,8 +21,8 @@ type Entry struct {
 	Committed func(task.Seq)
 }
 
-// Notice is what the owner of a task is owed for the end of a run.
-type Notice struct {
+// Notification is what the owner of a task is owed for the end of a run.
+type Notification struct {
 	Seq      task.Seq // of the terminal event; set by the log
 	Run      task.RunID
 	Task     task.ID

@@ -36,7 +36,7 @@ type Change struct {
 	Depth       int            // Reparent
 	Budget      task.Budget    // Resume
 	Prompt      string         // Resume: what it goes on with
-	Priority    task.Priority  // Resume: of its notice
+	Priority    task.Priority  // Resume: of its notification
 	Pool        string         // Resume: whose places it takes
 }
 
@@ -180,7 +180,7 @@ func report(r task.Record, c Change) task.Record {
 }
 
 // end closes a run. Every end takes the flags of life away, carries a cause,
-// and is notified in the same step, so that no end can go without its notice.
+// and is notified in the same step, so that no end can go without its notification.
 func end(r task.Record, c Change) task.Record {
 	r = report(r, c)
 	at := c.At

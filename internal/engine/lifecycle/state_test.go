@@ -294,7 +294,7 @@ func TestApplyKeepsSummary(t *testing.T) {
 	}
 }
 
-// Every end has a cause and an end time, owes its notice in the same step, and
+// Every end has a cause and an end time, owes its notification in the same step, and
 // leaves no fact of life behind.
 func TestApplyEnd(t *testing.T) {
 	for _, v := range []task.Verb{task.Complete, task.Fail, task.Stop} {
@@ -312,7 +312,7 @@ func TestApplyEnd(t *testing.T) {
 				t.Errorf("cause is %+v", got.Cause)
 			}
 			if !got.Notified {
-				t.Error("the end owes no notice")
+				t.Error("the end owes no notification")
 			}
 			if got.Idle || got.AwaitingApproval || got.Paused || got.Stopping {
 				t.Errorf("facts of life are left: %+v", got)
@@ -401,7 +401,7 @@ func checkStep(t *testing.T, r, next task.Record, c lifecycle.Change, err error)
 	}
 	if next.Status.Terminal() != (next.EndTime != nil) || next.Status.Terminal() != (next.Cause != nil) ||
 		next.Status.Terminal() != next.Notified {
-		t.Fatalf("%s: status, end time, cause and notice do not agree: %+v", c.Verb, next)
+		t.Fatalf("%s: status, end time, cause and notification do not agree: %+v", c.Verb, next)
 	}
 	if next.Status == task.Running && next.StartTime == nil {
 		t.Fatalf("%s: running without a start time", c.Verb)

@@ -26,7 +26,7 @@ type Log interface {
 	// Mail returns what an owner has not acknowledged after a number, and the number
 	// after which to read on. What was durable before the call is in it.
 	Mail(ctx context.Context, owner task.ID, after task.Seq) (
-		notices []lifecycle.Notice, messages []task.Message, upto task.Seq, err error)
+		notifications []lifecycle.Notification, messages []task.Message, upto task.Seq, err error)
 	// Mailed returns a channel that is closed when the next mail of anybody is durable.
 	Mailed() <-chan struct{}
 	Acknowledge(ctx context.Context, seqs ...task.Seq) error
@@ -42,12 +42,12 @@ type Box struct {
 	mail []Mail     // not acknowledged, in the order of delivery
 }
 
-// Mail is one thing that its owner has not been told: a notice or a message.
+// Mail is one thing that its owner has not been told: a notification or a message.
 type Mail struct {
-	Seq     task.Seq
-	Urgent  bool
-	Notice  lifecycle.Notice
-	Message *task.Message // nil: it is the notice
+	Seq          task.Seq
+	Urgent       bool
+	Notification lifecycle.Notification
+	Message      *task.Message // nil: it is the notification
 }
 
 // Open returns the box of an owner with what the log has for it.
@@ -59,13 +59,13 @@ func Open(ctx context.Context, owner task.ID, log Log) (*Box, error) {
 
 // readOn takes in what has come since. The caller holds mu.
 func (b *Box) readOn(ctx context.Context) error {
-	notices, messages, upto, err := b.log.Mail(ctx, b.owner, b.read)
+	notifications, messages, upto, err := b.log.Mail(ctx, b.owner, b.read)
 	if err != nil {
 		return fmt.Errorf("read mailbox of %s: %w", b.owner, err)
 	}
 	b.read = upto
-	for _, n := range notices {
-		b.put(Mail{Seq: n.Seq, Urgent: n.Priority == task.Next, Notice: n})
+	for _, n := range notifications {
+		b.put(Mail{Seq: n.Seq, Urgent: n.Priority == task.Next, Notification: n})
 	}
 	for _, m := range messages {
 		b.put(Mail{Seq: m.Seq, Urgent: m.Priority == task.Next, Message: &m})

@@ -7,8 +7,8 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// NT-15: the notice of remote work holds the text that ended it.
-func TestRemoteNotice(t *testing.T) {
+// NT-15: the notification of remote work holds the text that ended it.
+func TestRemoteNotification(t *testing.T) {
 	r := task.Record{ID: "r00000001", Kind: task.RemoteAgent, Status: task.Completed, Description: "fix it"}
 	text := Render(Letter{Task: r, Answer: "pull request 7 was merged"})
 	for _, piece := range []string{"<task-id>r00000001</task-id>", "<status>completed</status>", `<summary>Remote agent "fix it" completed</summary>`, "<result>pull request 7 was merged</result>"} {

@@ -11,7 +11,7 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Letter is what a notice is made of.
+// Letter is what a notification is made of.
 type Letter struct {
 	Task       task.Record
 	Answer     string // of an agent: its final text
@@ -70,7 +70,7 @@ func Render(l Letter) string {
 
 // RenderUnreadable makes the text by which a model is told of an end whose record
 // cannot be read.
-func RenderUnreadable(n lifecycle.Notice, why error) string {
+func RenderUnreadable(n lifecycle.Notification, why error) string {
 	var b strings.Builder
 	b.WriteString("<task-notification>\n")
 	element(&b, "task-id", string(n.Task))
@@ -95,9 +95,9 @@ func place(w task.Worktree) string {
 }
 
 // RenderMessage makes the text by which a model is given a message. Nothing in it
-// can end the element, or pass for a notice.
+// can end the element, or pass for a notification.
 func RenderMessage(m task.Message) string {
-	switch m.Kind { // notices without a status: the task goes on
+	switch m.Kind { // notifications without a status: the task goes on
 	case task.Stalled:
 		return fmt.Sprintf(
 			"<task-notification>\n<task-id>%s</task-id>\n<summary>%s</summary>\n</task-notification>",

@@ -30,7 +30,7 @@ func TestSummary(t *testing.T) {
 	}
 }
 
-// However much a task has to say, its notice is bounded, and names the place of
+// However much a task has to say, its notification is bounded, and names the place of
 // the rest.
 func TestBounded(t *testing.T) {
 	huge := strings.Repeat("€ line\n", 100_000)

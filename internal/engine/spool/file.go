@@ -47,7 +47,7 @@ type File struct {
 	f       *os.File
 	closed  bool
 	last    int64 // size when it was closed
-	said    bool  // the limit was reached, and the notice written
+	said    bool  // the limit was reached, and the notification written
 	dropped int64
 }
 
@@ -163,8 +163,8 @@ func (f *File) Write(p []byte) (int, error) {
 		return n, nil
 	}
 	kept := p[:wholeRunes(p[:room])]
-	notice := "\n[" + why + ". What comes after this is dropped.]\n"
-	if n, err := f.f.Write(append(kept[:len(kept):len(kept)], notice...)); err != nil {
+	notification := "\n[" + why + ". What comes after this is dropped.]\n"
+	if n, err := f.f.Write(append(kept[:len(kept):len(kept)], notification...)); err != nil {
 		return min(n, len(kept)), fmt.Errorf("write output: %w", err)
 	}
 	f.said = true

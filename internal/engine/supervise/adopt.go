@@ -45,15 +45,15 @@ func (s *Supervisor) Adopt(ctx context.Context, tasks []Old, driver func(task.Ki
 			continue
 		}
 		lost := lifecycle.Change{Verb: task.Stop, Cause: task.Lost(rec, "")}
-		var notice lifecycle.Notice
-		rec, err := s.apply(ctx, e, lost, &notice, "")
+		var notification lifecycle.Notification
+		rec, err := s.apply(ctx, e, lost, &notification, "")
 		if err != nil {
 			return fmt.Errorf("adopt task %s: %w", rec.ID, err)
 		}
 		_ = failpoint.Hit("adopt/lost")
 		s.finish(e, task.Result{})
 		if s.cfg.Ended != nil {
-			s.cfg.Ended(rec, notice)
+			s.cfg.Ended(rec, notification)
 		}
 	}
 	s.mu.Lock()

@@ -585,8 +585,8 @@ func TestLimitsAdopted(t *testing.T) {
 		if err := s.Adopt(t.Context(), old, func(task.Kind) task.Driver { return nil }); err != nil {
 			t.Fatal(err)
 		}
-		if n := log.entries[0].Notice; n.Priority != task.Next {
-			t.Errorf("the notice of an adopted task: %+v", n)
+		if n := log.entries[0].Notification; n.Priority != task.Next {
+			t.Errorf("the notification of an adopted task: %+v", n)
 		}
 		spec := task.Spec{Owner: "s00000000", Pool: "p"}
 		if _, err := s.Resume(t.Context(), "a00000001", work(instant), spec); err != nil {

@@ -111,8 +111,8 @@ func TestKeysKept(t *testing.T) {
 func TestSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &memLog{}
-		var owed []lifecycle.Notice
-		s := New(Config{Session: "s00000000", Log: log, Recorded: func(n lifecycle.Notice) { owed = append(owed, n) }})
+		var owed []lifecycle.Notification
+		s := New(Config{Session: "s00000000", Log: log, Recorded: func(n lifecycle.Notification) { owed = append(owed, n) }})
 		defer s.Close()
 		rec := start(t, s, work(func(ctx context.Context, h task.Host) (task.Result, error) {
 			return task.Result{}, h.Tell(ctx, task.MonitorEvent, "a line", task.Next)
@@ -121,7 +121,7 @@ func TestSilent(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(owed) != 1 || !owed[0].Acked {
-			t.Errorf("notices %+v", owed)
+			t.Errorf("notifications %+v", owed)
 		}
 		if len(log.letters) != 1 || log.letters[0].From != string(rec.ID) || log.letters[0].To != "s00000000" || log.letters[0].Priority != task.Next {
 			t.Errorf("letters %+v", log.letters)

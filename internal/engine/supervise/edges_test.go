@@ -200,8 +200,8 @@ func TestResumeOwner(t *testing.T) {
 		}
 		synctest.Wait()
 		last := log.entries[len(log.entries)-1]
-		if last.Notice.Owner != "s00000000" || last.Notice.Acked {
-			t.Errorf("the resumer is owed nothing: %+v", *last.Notice)
+		if last.Notification.Owner != "s00000000" || last.Notification.Acked {
+			t.Errorf("the resumer is owed nothing: %+v", *last.Notification)
 		}
 	})
 }

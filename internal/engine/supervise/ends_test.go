@@ -103,7 +103,7 @@ func TestEndIsTriedAgainAtTheClose(t *testing.T) {
 		time.Sleep(2 * firstWait)
 		full.Store(false)
 		<-closed
-		if log.notices(r.Run) != 1 {
+		if log.notifications(r.Run) != 1 {
 			t.Error("its end is not recorded")
 		}
 	})

@@ -30,8 +30,8 @@ import (
 const owner = task.ID("s00000000")
 
 // TestHistory makes random histories, with crashes in them, and compares what
-// the log says with a small model: one end and one notice for each run, and
-// each notice read once. A failure prints its script, one action a line.
+// the log says with a small model: one end and one notification for each run, and
+// each notification read once. A failure prints its script, one action a line.
 // -rapid.checks lifts the time limit.
 func TestHistory(t *testing.T) {
 	end := time.Now().Add(6 * time.Second)
@@ -481,10 +481,10 @@ func (w *world) read1(t *rapid.T, most int, lost bool) {
 		t.Fatal(err)
 	}
 	for _, m := range owed[:min(most, len(owed))] {
-		n := m.Notice
+		n := m.Notification
 		seqs = append(seqs, n.Seq)
 		if known, there := w.read[n.Seq]; there && known != n.Run {
-			t.Fatalf("notice %d is of run %s, and was of %s", n.Seq, n.Run, known)
+			t.Fatalf("notification %d is of run %s, and was of %s", n.Seq, n.Run, known)
 		}
 		w.read[n.Seq] = n.Run // a transcript takes each number once
 	}
@@ -499,7 +499,7 @@ func (w *world) read1(t *rapid.T, most int, lost bool) {
 
 // check compares the log with the model after every action.
 func (w *world) check(t *rapid.T) {
-	ends, notices := map[task.RunID]task.Record{}, map[task.RunID]lifecycle.Notice{}
+	ends, notifications := map[task.RunID]task.Record{}, map[task.RunID]lifecycle.Notification{}
 	var after task.Seq
 	for {
 		events, err := w.j.Since(t.Context(), after)
@@ -520,15 +520,15 @@ func (w *world) check(t *rapid.T) {
 			ends[e.Task.Run] = e.Task
 		}
 	}
-	all, err := w.j.Notices(t.Context())
+	all, err := w.j.Notifications(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, n := range all {
-		if _, twice := notices[n.Run]; twice {
-			t.Fatalf("run %s has two notices", n.Run)
+		if _, twice := notifications[n.Run]; twice {
+			t.Fatalf("run %s has two notifications", n.Run)
 		}
-		notices[n.Run] = n
+		notifications[n.Run] = n
 	}
 	for id, r := range w.runs {
 		rec, _ := w.s.Get(r.task)
@@ -544,10 +544,10 @@ func (w *world) check(t *rapid.T) {
 		told[id] = true
 	}
 	for id, r := range w.runs {
-		n, noted := notices[id]
+		n, noted := notifications[id]
 		end, over := ends[id]
 		if over != (r.end != nil) || noted != over {
-			t.Fatalf("run %s: ended %v, in the log %v, notice %v", id, r.end != nil, over, noted)
+			t.Fatalf("run %s: ended %v, in the log %v, notification %v", id, r.end != nil, over, noted)
 		}
 		if !over {
 			continue
@@ -556,7 +556,7 @@ func (w *world) check(t *rapid.T) {
 			t.Fatalf("the end of run %s changed from %+v to %+v", id, *r.end, end)
 		}
 		if wanted := r.background && r.toldBy != task.ByModel; wanted != (told[id] || !n.Acked) {
-			t.Fatalf("run %s: owed %v, but notice %+v, read %v", id, wanted, n, told[id])
+			t.Fatalf("run %s: owed %v, but notification %+v, read %v", id, wanted, n, told[id])
 		}
 	}
 }

@@ -32,12 +32,12 @@ func (nothing) Run(context.Context, task.Host) (task.Result, error) {
 	return task.Result{}, nil
 }
 
-// Whoever sees that nothing runs any more must find the notice where it belongs,
+// Whoever sees that nothing runs any more must find the notification where it belongs,
 // or he goes away without it.
 func TestOwedFirst(t *testing.T) {
 	owed := make(chan task.Status, 1)
 	var s *Supervisor
-	s = New(Config{Log: &numbers{}, Recorded: func(n lifecycle.Notice) {
+	s = New(Config{Log: &numbers{}, Recorded: func(n lifecycle.Notification) {
 		r, _ := s.Get(n.Task)
 		owed <- r.Status
 	}})
@@ -52,10 +52,10 @@ func TestOwedFirst(t *testing.T) {
 	select {
 	case status := <-owed:
 		if status != task.Running {
-			t.Errorf("the notice came when the task was to be seen as %s, want before its end", status)
+			t.Errorf("the notification came when the task was to be seen as %s, want before its end", status)
 		}
 	default:
-		t.Error("the task was waited for, and its notice has not come")
+		t.Error("the task was waited for, and its notification has not come")
 	}
 }
 

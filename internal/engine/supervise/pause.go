@@ -237,9 +237,9 @@ func (s *Supervisor) catchUp(e *entry) {
 	_ = e.stand(*e.rec.Load()) // a process that cannot be stopped goes on, as it would have a moment earlier
 }
 
-// Hold is [task.Host.Hold] for an agent whose run nobody holds a host of, such as
+// WaitWhilePaused is [task.Host.WaitWhilePaused] for an agent whose run nobody holds a host of, such as
 // the main agent. One that is no task is never paused.
-func (s *Supervisor) Hold(ctx context.Context, id task.ID) error {
+func (s *Supervisor) WaitWhilePaused(ctx context.Context, id task.ID) error {
 	e := s.entry(id)
 	if e == nil {
 		return nil

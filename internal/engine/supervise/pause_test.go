@@ -25,7 +25,7 @@ func (cold) Launches()                     {}
 func steps(n *int, step <-chan struct{}) work {
 	return func(ctx context.Context, h task.Host) (task.Result, error) {
 		for range step {
-			if err := h.Hold(ctx); err != nil {
+			if err := h.WaitWhilePaused(ctx); err != nil {
 				return task.Result{}, err
 			}
 			*n++

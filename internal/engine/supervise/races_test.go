@@ -245,7 +245,7 @@ func TestStopTwice(t *testing.T) {
 	})
 }
 
-// A stop that races with the natural end leaves one end with one notice, and
+// A stop that races with the natural end leaves one end with one notification, and
 // what the driver lets go of afterwards is let go of once.
 func TestStopAtEnd(t *testing.T) {
 	log := &memLog{}
@@ -278,8 +278,8 @@ func TestStopAtEnd(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := log.sane(rec.ID); err != nil || log.notices(rec.Run) != 1 || settles.Load() != 1 {
-			t.Fatalf("%v, %d notices, settled %d times", err, log.notices(rec.Run), settles.Load())
+		if err := log.sane(rec.ID); err != nil || log.notifications(rec.Run) != 1 || settles.Load() != 1 {
+			t.Fatalf("%v, %d notifications, settled %d times", err, log.notifications(rec.Run), settles.Load())
 		}
 		settled[recs[0].Status]++
 	}
@@ -338,7 +338,7 @@ func TestConcurrent(t *testing.T) {
 // What is asked of a task that is not there changes nothing and tells nobody.
 func TestUnknown(t *testing.T) {
 	log := &memLog{}
-	s := New(Config{Log: log, Ended: func(task.Record, lifecycle.Notice) { t.Error("somebody was told of an end") }})
+	s := New(Config{Log: log, Ended: func(task.Record, lifecycle.Notification) { t.Error("somebody was told of an end") }})
 	defer s.Close()
 	const id = "a00000000"
 	_, stop := s.Stop(t.Context(), []task.ID{id}, byUser)

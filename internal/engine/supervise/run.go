@@ -148,7 +148,7 @@ func (s *Supervisor) conclude(ctx context.Context, e *entry, h *host, res task.R
 		change.OutputBytes = h.out.Size()
 	}
 	_ = failpoint.Hit("end/before")
-	rec, notice, ok := s.record(e, change, res.Text)
+	rec, notification, ok := s.record(e, change, res.Text)
 	_ = failpoint.Hit("end/durable")
 	h.close()
 	if ok && res.Settle != nil {
@@ -157,7 +157,7 @@ func (s *Supervisor) conclude(ctx context.Context, e *entry, h *host, res task.R
 	_ = failpoint.Hit("end/settled")
 	s.finish(e, res)
 	if ok && s.cfg.Ended != nil {
-		s.cfg.Ended(rec, notice)
+		s.cfg.Ended(rec, notification)
 	}
 }
 
@@ -189,25 +189,27 @@ const (
 
 // record makes the end durable. A full disk must not lose it: it is tried again
 // until it is written or the supervisor has closed.
-func (s *Supervisor) record(e *entry, change lifecycle.Change, answer string) (task.Record, lifecycle.Notice, bool) {
+func (s *Supervisor) record(e *entry, change lifecycle.Change, answer string) (
+	task.Record, lifecycle.Notification, bool,
+) {
 	wait, closing, tried := firstWait, s.life.Done(), false
 	if s.life.Err() != nil {
 		closing = nil
 	}
 	for {
-		var notice lifecycle.Notice
-		rec, err := s.apply(context.WithoutCancel(s.life), e, change, &notice, answer)
+		var notification lifecycle.Notification
+		rec, err := s.apply(context.WithoutCancel(s.life), e, change, &notification, answer)
 		var move *task.MoveError
 		if err == nil || errors.As(err, &move) {
 			if tried {
 				s.unsaved(rec.Run, nil)
 			}
-			return rec, notice, err == nil
+			return rec, notification, err == nil
 		}
 		tried = true
 		s.unsaved(rec.Run, err)
 		if s.life.Err() != nil && wait > lastWait {
-			return rec, notice, false
+			return rec, notification, false
 		}
 		timer := time.NewTimer(wait)
 		select {
@@ -413,8 +415,8 @@ func (h *host) Overtime(limit time.Duration) (context.Context, context.CancelFun
 	return context.WithTimeout(h.over, limit)
 }
 
-// Hold gives the place away while the task is paused.
-func (h *host) Hold(ctx context.Context) error {
+// WaitWhilePaused gives the place away while the task is paused.
+func (h *host) WaitWhilePaused(ctx context.Context) error {
 	for {
 		thawed := h.e.thawing()
 		if thawed == nil {

@@ -66,11 +66,11 @@ func (l *memLog) Append(_ context.Context, e lifecycle.Entry) (task.Seq, error) 
 	return seq, nil
 }
 
-func (l *memLog) notices(run task.RunID) (n int) {
+func (l *memLog) notifications(run task.RunID) (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, e := range l.entries {
-		if e.Notice != nil && e.Notice.Run == run {
+		if e.Notification != nil && e.Notification.Run == run {
 			n++
 		}
 	}
@@ -107,7 +107,7 @@ func TestLife(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &memLog{}
 		var ended []task.Record
-		s := New(Config{Session: "s00000000", Log: log, Ended: func(r task.Record, _ lifecycle.Notice) { ended = append(ended, r) }})
+		s := New(Config{Session: "s00000000", Log: log, Ended: func(r task.Record, _ lifecycle.Notification) { ended = append(ended, r) }})
 		defer s.Close()
 		settled := false
 		rec := start(t, s, work(func(_ context.Context, h task.Host) (task.Result, error) {
@@ -132,12 +132,12 @@ func TestLife(t *testing.T) {
 			t.Error("Settle was not called")
 		}
 		synctest.Wait()
-		if len(ended) != 1 || log.notices(rec.Run) != 1 {
-			t.Errorf("%d ends, %d notices", len(ended), log.notices(rec.Run))
+		if len(ended) != 1 || log.notifications(rec.Run) != 1 {
+			t.Errorf("%d ends, %d notifications", len(ended), log.notifications(rec.Run))
 		}
 		last := log.entries[len(log.entries)-1]
-		if last.Answer != "42" || last.Notice.Owner != "s00000000" || last.Notice.Acked {
-			t.Errorf("terminal event: %+v %+v", last.Answer, last.Notice)
+		if last.Answer != "42" || last.Notification.Owner != "s00000000" || last.Notification.Acked {
+			t.Errorf("terminal event: %+v %+v", last.Answer, last.Notification)
 		}
 	})
 }
@@ -376,8 +376,8 @@ func TestPromote(t *testing.T) {
 		if _, err := s.Wait(t.Context(), []task.ID{rec.ID}, false); err != nil {
 			t.Fatal(err)
 		}
-		if n := log.entries[len(log.entries)-1].Notice; n.Acked || n.Owner != "s1" {
-			t.Errorf("after the promotion the owner is owed a notice: %+v", n)
+		if n := log.entries[len(log.entries)-1].Notification; n.Acked || n.Owner != "s1" {
+			t.Errorf("after the promotion the owner is owed a notification: %+v", n)
 		}
 		var move *task.MoveError
 		if _, err := s.Promote(t.Context(), rec.ID); !errors.As(err, &move) {
@@ -422,7 +422,7 @@ func TestFind(t *testing.T) {
 }
 
 // Whatever append fails, every start either is refused or reaches one durable
-// end with one notice. The sweep ends when a run meets no fault.
+// end with one notification. The sweep ends when a run meets no fault.
 func TestFaults(t *testing.T) {
 	full := errors.New("disk full")
 	for n := 1; ; n++ {
@@ -465,8 +465,8 @@ func TestFaults(t *testing.T) {
 				t.Fatalf("fault %d: wait: %v", n, err)
 			}
 			for _, r := range recs {
-				if !r.Status.Terminal() || log.notices(r.Run) != 1 {
-					t.Errorf("fault %d: %s is %s with %d notices", n, r.ID, r.Status, log.notices(r.Run))
+				if !r.Status.Terminal() || log.notifications(r.Run) != 1 {
+					t.Errorf("fault %d: %s is %s with %d notifications", n, r.ID, r.Status, log.notifications(r.Run))
 				}
 			}
 			s.Close()

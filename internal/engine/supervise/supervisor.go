@@ -68,7 +68,7 @@ type Config struct {
 	Pools      map[string]Pool
 	// Recorded is called with the notification of every end once it is durable, and
 	// before anybody can see that the task has ended. It must not write to the log.
-	Recorded func(lifecycle.Notice)
+	Recorded func(lifecycle.Notification)
 	// Held is how many ended tasks stay in memory, and HeldBytes how much their records
 	// and inputs may take (0: 32 MiB). Those beyond it leave it when they have been
 	// ended for Grace (0: 30 s; a sixteenth of that where they take too much), and are
@@ -84,7 +84,7 @@ type Config struct {
 	// nil once it is. Nil: nobody is told.
 	Unsaved func(task.RunID, error)
 	// Ended is called after every end is durable, on the task's goroutine.
-	Ended func(task.Record, lifecycle.Notice)
+	Ended func(task.Record, lifecycle.Notification)
 }
 
 // Errors that callers decide by.
@@ -596,7 +596,7 @@ func (s *Supervisor) apply(
 	ctx context.Context,
 	e *entry,
 	c lifecycle.Change,
-	n *lifecycle.Notice,
+	n *lifecycle.Notification,
 	answer string,
 ) (_ task.Record, err error) {
 	e.door.Lock()
@@ -644,7 +644,7 @@ func (s *Supervisor) apply(
 		n.Run, n.Task, n.Priority = next.Run, next.ID, next.Priority
 		n.Owner, n.Acked, n.ByUser = next.Owner, known(next), next.StoppedByUser()
 	}
-	entry := lifecycle.Entry{Verb: c.Verb, At: c.At, Task: next, Notice: n, Answer: answer}
+	entry := lifecycle.Entry{Verb: c.Verb, At: c.At, Task: next, Notification: n, Answer: answer}
 	entry.Committed = func(task.Seq) {
 		if ends && s.cfg.Recorded != nil {
 			s.cfg.Recorded(*n)

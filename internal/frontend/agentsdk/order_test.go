@@ -282,7 +282,7 @@ func TestParallel(t *testing.T) {
 	}
 }
 
-// A turn that delivers a notice comes after the notification, also when the
+// A turn that delivers a notification comes after the notification, also when the
 // log's wake-up is late: here nobody follows the log at all.
 func TestLateWake(t *testing.T) {
 	w := newWorld(t, Options{Format: StreamJSON})

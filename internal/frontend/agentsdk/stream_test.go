@@ -314,8 +314,8 @@ func TestLive(t *testing.T) {
 // One table maps our words to those of the wire.
 func TestWords(t *testing.T) {
 	for _, c := range []struct {
-		status        task.Status
-		patch, notice string
+		status              task.Status
+		patch, notification string
 	}{
 		{task.Pending, "pending", ""},
 		{task.Running, "running", ""},
@@ -327,7 +327,7 @@ func TestWords(t *testing.T) {
 		if got := patchStatus(r); got != c.patch {
 			t.Errorf("%s is %q in task_updated", c.status, got)
 		}
-		if got := noticeStatus(c.status); c.status.Terminal() && got != c.notice {
+		if got := notificationStatus(c.status); c.status.Terminal() && got != c.notification {
 			t.Errorf("%s is %q in task_notification", c.status, got)
 		}
 		r.Paused = true

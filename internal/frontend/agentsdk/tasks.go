@@ -133,7 +133,7 @@ func (s *Stream) ended(ctx context.Context, t *entry, wasBackground bool) {
 	n := notificationLine{
 		Type: "system", Subtype: "task_notification",
 		Task: r.ID, Run: r.Run, ToolUseID: r.ToolUseID,
-		Status: noticeStatus(r.Status), Reason: noticeReason(r.Cause), OutputFile: r.OutputFile,
+		Status: notificationStatus(r.Status), Reason: notificationReason(r.Cause), OutputFile: r.OutputFile,
 		Summary: describe(r) + ": " + outcome(r), ExitCode: r.ExitCode, Cause: r.Cause, stamp: s.stamp(),
 	}
 	if r.Kind != task.LocalBash {

@@ -266,16 +266,16 @@ func patchStatus(r task.Record) string {
 	return string(r.Status)
 }
 
-// noticeStatus is the word of task_notification for how a run ended.
-func noticeStatus(s task.Status) string {
+// notificationStatus is the word of task_notification for how a run ended.
+func notificationStatus(s task.Status) string {
 	if s == task.Killed {
 		return "stopped"
 	}
 	return string(s)
 }
 
-// noticeReason is the one reason that the wire has a word for.
-func noticeReason(c *task.Cause) string {
+// notificationReason is the one reason that the wire has a word for.
+func notificationReason(c *task.Cause) string {
 	if c != nil && c.Reason == task.ReasonHostLost {
 		return "worker_restart"
 	}

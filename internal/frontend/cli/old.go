@@ -11,7 +11,7 @@ import (
 // Removal is what became of an old session.
 type Removal struct {
 	Session task.ID
-	Owed    int    // notices that were never delivered
+	Owed    int    // notifications that were never delivered
 	Kept    string // why it was not removed; empty: it was
 }
 
@@ -38,7 +38,7 @@ func (a *app) removeOld(cmd *cobra.Command, age string, words []string, all bool
 		}
 		line := id
 		if r.Owed > 0 {
-			line += fmt.Sprintf("  (%d notices were never delivered)", r.Owed)
+			line += fmt.Sprintf("  (%d notifications were never delivered)", r.Owed)
 		}
 		if _, err := fmt.Fprintln(a.Stdout, line); err != nil {
 			return err

@@ -12,7 +12,7 @@ import (
 )
 
 // whileRead is ctx until the reader of a pipe has gone; its cause is then
-// [syscall.EPIPE]. Whoever follows something would otherwise not notice before the next
+// [syscall.EPIPE]. Whoever follows something would otherwise not notification before the next
 // write, as in `drover logs -f server | grep -m 1 ready`. What is no pipe is not watched.
 // The caller calls stop, which waits.
 func whileRead(ctx context.Context, w io.Writer) (_ context.Context, stop func()) {
@@ -25,7 +25,7 @@ func whileRead(ctx context.Context, w io.Writer) (_ context.Context, stop func()
 	}
 	wake, end, err := os.Pipe()
 	if err != nil {
-		return ctx, func() {} // the next write notices
+		return ctx, func() {} // the next write notifications
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	var watch sync.WaitGroup

@@ -28,7 +28,7 @@ type Repair struct {
 
 	Missing           [][2]task.Seq `json:"missing"`            // numbers that could not be read, from and to
 	MissingTasks      []task.ID     `json:"missing_tasks"`      // that they were of, as far as known
-	NotificationsLost []task.ID     `json:"notifications_lost"` // whose ends count as told, since their notices could not be read
+	NotificationsLost []task.ID     `json:"notifications_lost"` // whose ends count as told, since their notifications could not be read
 	UnreadablePages   int           `json:"unreadable_pages"`   // that the disk did not give
 
 	Rebuilt []Rebuilt `json:"rebuilt"`
@@ -100,7 +100,7 @@ func (r Repair) text() string {
 	var b strings.Builder
 	line := func(format string, v ...any) { fmt.Fprintf(&b, format+"\n", v...) }
 	line("session %s: its log was made anew (%s)", id, cell(r.Damage, 300))
-	line("kept: %d tasks, %d events, %d notices, %d messages, %d answers", r.Tasks, r.Events, r.Notifications, r.Messages,
+	line("kept: %d tasks, %d events, %d notifications, %d messages, %d answers", r.Tasks, r.Events, r.Notifications, r.Messages,
 		r.Answers)
 	for i, t := range r.Rebuilt {
 		if i == mostNamed {
@@ -128,7 +128,7 @@ func (r Repair) text() string {
 		line("some of that was of: %s", firstOf(r.MissingTasks))
 	}
 	if len(r.NotificationsLost) > 0 {
-		line("their ends count as told, since no notice could be read: %s", firstOf(r.NotificationsLost))
+		line("their ends count as told, since no notification could be read: %s", firstOf(r.NotificationsLost))
 	}
 	if r.UnreadablePages > 0 {
 		line("the disk did not give %d pages", r.UnreadablePages)

@@ -259,7 +259,7 @@ func (s *session) Events(ctx context.Context, after task.Seq) iter.Seq2[task.Eve
 	}
 }
 
-func (s *session) Hold(ctx context.Context, lease string) error {
+func (s *session) HoldLease(ctx context.Context, lease string) error {
 	s.held <- lease
 	select {
 	case <-ctx.Done():

@@ -65,7 +65,7 @@ func (l *link) get(ctx context.Context) (*connection, error) {
 	gone := make(chan struct{})
 	l.holds.Go(func() {
 		// How the hold ended does not matter: the next call connects again.
-		_ = api.Hold(hold, l.lease)
+		_ = api.HoldLease(hold, l.lease)
 		cancel()
 		close(gone)
 		if release != nil {

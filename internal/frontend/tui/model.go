@@ -54,17 +54,17 @@ type Model struct {
 	state  control.State
 	told   int64 // completions that were shown
 
-	editor   input.Editor
-	search   *input.Search // nil: none
-	complete completion
-	queue    []string // prompts that wait for the end of the turn
-	sent     string   // a prompt that was sent, while no turn has begun; empty: none
-	sentAt   time.Time
-	breaks   bool // the turn that it begins is to be interrupted
-	halted   bool // the turn was interrupted here: what waits goes back to the editor
-	notice   string
-	noticeAt time.Time
-	leaving  time.Time // when ctrl+c was pressed last for nothing
+	editor         input.Editor
+	search         *input.Search // nil: none
+	complete       completion
+	queue          []string // prompts that wait for the end of the turn
+	sent           string   // a prompt that was sent, while no turn has begun; empty: none
+	sentAt         time.Time
+	breaks         bool // the turn that it begins is to be interrupted
+	halted         bool // the turn was interrupted here: what waits goes back to the editor
+	notification   string
+	notificationAt time.Time
+	leaving        time.Time // when ctrl+c was pressed last for nothing
 
 	ask   *asking // the question that is shown; nil: none
 	open  []task.Question
@@ -121,11 +121,11 @@ func (m *Model) Init() tea.Cmd {
 // tick moves the spinner and the clocks.
 type tick struct{}
 
-// noticeFor is how long a notice stays.
-const noticeFor = 6 * time.Second
+// notificationFor is how long a notification stays.
+const notificationFor = 6 * time.Second
 
-// say shows a notice above the editor.
-func (m *Model) say(text string) { m.notice, m.noticeAt = text, m.now }
+// say shows a notification above the editor.
+func (m *Model) say(text string) { m.notification, m.notificationAt = text, m.now }
 
 // Update implements [tea.Model].
 func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
@@ -153,8 +153,8 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	default:
 		cmd = m.done(msg)
 	}
-	if m.notice != "" && m.now.Sub(m.noticeAt) > noticeFor {
-		m.notice = ""
+	if m.notification != "" && m.now.Sub(m.notificationAt) > notificationFor {
+		m.notification = ""
 	}
 	return m, tea.Batch(cmd, m.clock())
 }
@@ -168,7 +168,7 @@ func (m *Model) clock() tea.Cmd {
 		return nil
 	case m.busy() && m.screen == chatScreen || m.joining || m.ask != nil && !m.ask.armed(m.now):
 		every = 150 * time.Millisecond
-	case m.ask != nil && m.screen == chatScreen, m.notice != "", m.screen == panelScreen && m.tasks.Ticks(m.now),
+	case m.ask != nil && m.screen == chatScreen, m.notification != "", m.screen == panelScreen && m.tasks.Ticks(m.now),
 		m.screen == zoomScreen, m.busy():
 		every = time.Second
 	default:

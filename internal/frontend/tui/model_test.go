@@ -454,7 +454,7 @@ func TestHostile(t *testing.T) {
 			Input: json.RawMessage(`{"command":"` + jsonEscape(evil) + `","` + jsonEscape(evil) + `":[1]}`)})
 		check("permission")
 		u.tell(failed{evil, fmt.Errorf("%s", evil), ""})
-		check("notice")
+		check("notification")
 		u.tell(news{epoch: u.m.epoch, lost: fmt.Errorf("%s", evil)})
 		check("lost")
 		u.m.screen, u.m.picker = pickerScreen, picking{list: []control.Info{{Title: evil, Session: task.ID(evil)}}, query: evil}

@@ -163,8 +163,8 @@ func (m *Model) bottom() ([]string, *tea.Cursor) {
 		}
 		lines = append(lines, t.Dim.Render("  your next prompt starts it again; ctrl+d leaves"))
 	}
-	if m.notice != "" {
-		for line := range strings.SplitSeq(ansi.Wrap(printable.Block(m.notice), m.width-1, ""), "\n") {
+	if m.notification != "" {
+		for line := range strings.SplitSeq(ansi.Wrap(printable.Block(m.notification), m.width-1, ""), "\n") {
 			lines = append(lines, t.Warning.Render(line))
 		}
 	}
@@ -654,8 +654,8 @@ func (m *Model) zoomFrame() frame {
 		lines = append(lines, "")
 	}
 	note := "pgup and pgdown scroll · ctrl+o opens · esc back"
-	if m.notice != "" {
-		note = printable.Line(m.notice, 300)
+	if m.notification != "" {
+		note = printable.Line(m.notification, 300)
 	}
 	if !m.zoomTakes() {
 		return frame{lines: append(lines, t.Rule.Render(strings.Repeat("─", m.width)),

@@ -384,7 +384,7 @@ func TestFraming(t *testing.T) {
 	})
 }
 
-// The prefix that a provider may keep in its cache: in 100 turns with 20 notices,
+// The prefix that a provider may keep in its cache: in 100 turns with 20 notifications,
 // with thoughts that are left out and calls, a request repeats nearly all of the
 // bytes of the one before it.
 func TestPrefix(t *testing.T) {

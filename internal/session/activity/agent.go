@@ -59,12 +59,12 @@ func (a *Agent) below(now int64) {
 
 // Follow lets what happens in a conversation count as signs of life.
 func (a *Agent) Follow(c *agent.Config) {
-	on, hold := c.On, c.Hold
+	on, hold := c.On, c.WaitWhilePaused
 	c.On = func(e agent.Event) {
 		a.on(e)
 		on(e)
 	}
-	c.Hold = func(ctx context.Context) error {
+	c.WaitWhilePaused = func(ctx context.Context) error {
 		err := hold(ctx)
 		a.sign() // a pause is no silence
 		return err

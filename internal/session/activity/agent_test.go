@@ -174,7 +174,7 @@ func TestSpeaks(t *testing.T) {
 	}
 }
 
-// A notice says what the agent is in.
+// A notification says what the agent is in.
 func TestSilentWithin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &Agent{turn: true}

@@ -1,4 +1,4 @@
-// Package activity follows agents and commands while they work: it notices commands
+// Package activity follows agents and commands while they work: it notifications commands
 // that seem to wait for an answer and agents that have gone silent, tells their owners,
 // and keeps the summaries of agents up to date.
 //

@@ -115,9 +115,9 @@ func (s *Set) newEnvironment(
 	if me.Depth == 0 {
 		k.Config.AgentID = ""
 	}
-	k.Config.Hold = func(ctx context.Context) error { return s.Tasks.Hold(ctx, me.ID) }
+	k.Config.WaitWhilePaused = func(ctx context.Context) error { return s.Tasks.WaitWhilePaused(ctx, me.ID) }
 	if me.Host != nil {
-		k.Config.Hold = me.Host.Hold
+		k.Config.WaitWhilePaused = me.Host.WaitWhilePaused
 	}
 	k.Config.Meter = s.Budgets.Meter(me.ID, me.parent, def.Name, me.Depth > 0)
 	k.Config.On = func(e agent.Event) {

@@ -348,7 +348,7 @@ func (rt *Runtime) Text(ctx context.Context, r task.Record) (string, error) {
 	return text, err
 }
 
-// Stop ends a task for the model, which needs no notice then.
+// Stop ends a task for the model, which needs no notification then.
 func (rt *Runtime) Stop(ctx context.Context, ref string) (task.Record, task.Receipt, error) {
 	r, err := rt.Find(ctx, ref)
 	if err != nil {

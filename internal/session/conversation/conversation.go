@@ -294,11 +294,11 @@ func (c *Conversation) begins(x mailbox.Mail) bool {
 	if x.Message != nil {
 		return x.Message.Kind != task.AgentHalted && x.Message.Kind != task.Prompt
 	}
-	if x.Notice.ByUser {
+	if x.Notification.ByUser {
 		return false
 	}
-	r, ok := c.session.Get(x.Notice.Task)
-	return !ok || r.Run != x.Notice.Run || !r.StoppedByUser() // an earlier run gave way to one that somebody wanted
+	r, ok := c.session.Get(x.Notification.Task)
+	return !ok || r.Run != x.Notification.Run || !r.StoppedByUser() // an earlier run gave way to one that somebody wanted
 }
 
 // Interrupt breaks off the turn that is running, if there is one. Mail then waits for

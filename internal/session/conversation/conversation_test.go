@@ -54,7 +54,7 @@ func newPlace() *place {
 	return p
 }
 
-func (p *place) Mail(_ context.Context, _ task.ID, after task.Seq) (_ []lifecycle.Notice, messages []task.Message, upto task.Seq, _ error) {
+func (p *place) Mail(_ context.Context, _ task.ID, after task.Seq) (_ []lifecycle.Notification, messages []task.Message, upto task.Seq, _ error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, m := range p.unread {
@@ -244,7 +244,7 @@ func (run0) Rest(ctx context.Context, wait func(context.Context) error) error { 
 
 // open opens a conversation that is a task.
 func (p *place) open(t testing.TB) *Conversation {
-	c, err := Open(Config{ID: session, Agent: agent.Config{Model: agenttest.ModelFunc(p.reply), Hold: p.hold}, Box: p.box, Post: p.Post, Session: p, Hooks: p, Feed: &Feed{},
+	c, err := Open(Config{ID: session, Agent: agent.Config{Model: agenttest.ModelFunc(p.reply), WaitWhilePaused: p.hold}, Box: p.box, Post: p.Post, Session: p, Hooks: p, Feed: &Feed{},
 		Mail: func(withheld func(mailbox.Mail) bool) agent.Mail { return reader{p.box, withheld} }})
 	if err != nil {
 		t.Fatal(err)

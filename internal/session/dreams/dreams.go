@@ -193,17 +193,17 @@ func (d *Dreams) assemble(h task.Host, model string, last time.Time) (*dream.Ass
 		return nil, err
 	}
 	cfg := agent.Config{
-		Model:      m,
-		ModelName:  modelName,
-		Tools:      tools,
-		Gate:       a,
-		Transcript: t,
-		MaxTurns:   maxTurns,
-		Hold:       h.Hold,
-		Agent:      Type,
-		AgentID:    string(rec.ID),
-		SessionID:  string(d.cfg.Place.ID()),
-		Compaction: &agent.Compaction{Share: d.cfg.Share},
+		Model:           m,
+		ModelName:       modelName,
+		Tools:           tools,
+		Gate:            a,
+		Transcript:      t,
+		MaxTurns:        maxTurns,
+		WaitWhilePaused: h.WaitWhilePaused,
+		Agent:           Type,
+		AgentID:         string(rec.ID),
+		SessionID:       string(d.cfg.Place.ID()),
+		Compaction:      &agent.Compaction{Share: d.cfg.Share},
 	}
 	if d.cfg.Window != nil {
 		cfg.Compaction.Window, _ = d.cfg.Window(modelName)

@@ -11,10 +11,10 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// keeping says why a session must stay, and how many notices it owes.
+// keeping says why a session must stay, and how many notifications it owes.
 type keeping func(context.Context, home.Session, control.Info) (why string, owed int, err error)
 
-// Discard is [Session.Remove] of a session that may owe notices, and whose log may be
+// Discard is [Session.Remove] of a session that may owe notifications, and whose log may be
 // damaged. Then what the log would tell is not known, and is named; the processes of
 // the machine are asked instead whether something of the session is at work.
 func (p Session) Discard(ctx context.Context) (Removed, error) {
@@ -24,7 +24,7 @@ func (p Session) Discard(ctx context.Context) (Removed, error) {
 		if !journal.Damaged(err) {
 			return why, owed, err
 		}
-		unseen = "its log is damaged: which notices it owed, and which work elsewhere goes on, was not looked at"
+		unseen = "its log is damaged: which notifications it owed, and which work elsewhere goes on, was not looked at"
 		return marked(place.ID()), 0, nil
 	})
 	r.Unseen = unseen

@@ -38,7 +38,7 @@ type Session struct {
 // Removed says what became of a session that was to be removed.
 type Removed struct {
 	Session task.ID
-	Owed    int    // notices that were never delivered
+	Owed    int    // notifications that were never delivered
 	Kept    string // why it was not removed; empty: it was removed
 	Unseen  string // what could not be checked; see [Session.Discard]
 }
@@ -171,13 +171,13 @@ func (p Session) remove(ctx context.Context, owing bool, holds keeping) (Removed
 		return r, err
 	}
 	if r.Owed > 0 && !owing {
-		r.Kept = fmt.Sprintf("%d notices were never delivered", r.Owed)
+		r.Kept = fmt.Sprintf("%d notifications were never delivered", r.Owed)
 		return r, nil
 	}
 	return r, p.Place.Remove()
 }
 
-// holds says why a session must stay, and how many notices it owes.
+// holds says why a session must stay, and how many notifications it owes.
 func holds(ctx context.Context, place home.Session, info control.Info) (why string, owed int, err error) {
 	if _, err := place.Below().Lstat(place.DB()); errors.Is(err, os.ErrNotExist) {
 		return "", 0, archive.Explain(place, archive.Gone(place)) // or it never had a task
@@ -201,7 +201,7 @@ func holds(ctx context.Context, place home.Session, info control.Info) (why stri
 const mostRemoved = 50
 
 // Retain removes what retention does not keep, and reports to the user what it did.
-// A session with undelivered notices is left to `drover sessions rm --old`: their
+// A session with undelivered notifications is left to `drover sessions rm --old`: their
 // owner may still come for them.
 func Retain(ctx context.Context, root home.Root, keep Retention, report func(text string)) {
 	over, err := Overdue(root, "", keep, time.Now())

@@ -50,7 +50,7 @@ func TestOverdue(t *testing.T) {
 	}
 }
 
-// A session that owes a notice goes only at a word, and that is said; one that was
+// A session that owes a notification goes only at a word, and that is said; one that was
 // opened meanwhile, or is open, stays.
 func TestRemovePast(t *testing.T) {
 	root := home.At(filepath.Join(t.TempDir(), "state"))
@@ -63,8 +63,8 @@ func TestRemovePast(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := task.Record{ID: task.NewID(task.LocalBash), Run: task.NewRunID(), Kind: task.LocalBash, Status: task.Completed, Session: place.ID(), Owner: place.ID()}
-	notice := &lifecycle.Notice{Run: r.Run, Task: r.ID, Owner: r.Owner}
-	if _, err := log.Append(t.Context(), lifecycle.Entry{Verb: task.Complete, At: time.Now(), Task: r, Notice: notice}); err != nil {
+	notification := &lifecycle.Notification{Run: r.Run, Task: r.ID, Owner: r.Owner}
+	if _, err := log.Append(t.Context(), lifecycle.Entry{Verb: task.Complete, At: time.Now(), Task: r, Notification: notification}); err != nil {
 		t.Fatal(err)
 	}
 	if err := log.Close(); err != nil {

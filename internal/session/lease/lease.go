@@ -4,7 +4,7 @@
 // and holds it for as long as it wants them. It promises that no task of a lease is left
 // running when the client has let go of it, or has not held it within [Wait].
 //
-// It does not know clients: whoever calls [Leases.Hold] is one.
+// It does not know clients: whoever calls [Leases.Keep] is one.
 package lease
 
 import (
@@ -101,8 +101,8 @@ func (l *Leases) find(name string) (*Lease, error) {
 	return one, nil
 }
 
-// Hold keeps a lease while ctx lives, then stops what was started under it.
-func (l *Leases) Hold(ctx context.Context, name string) error {
+// Keep keeps a lease while ctx lives, then stops what was started under it.
+func (l *Leases) Keep(ctx context.Context, name string) error {
 	if name == "" {
 		return &control.Error{Code: control.Invalid, Message: "a lease needs a name"}
 	}

@@ -163,7 +163,7 @@ func (c *chains) read(owner task.ID, mail []mailbox.Mail, seqs []task.Seq) {
 		if !slices.Contains(seqs, m.Seq) {
 			continue
 		}
-		n := c.answer(m.Notice.Task)
+		n := c.answer(m.Notification.Task)
 		if m.Message != nil {
 			n = m.Message.Hops
 		}

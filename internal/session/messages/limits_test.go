@@ -25,7 +25,7 @@ func TestChains(t *testing.T) {
 	if _, err := h.next("a1", 3); err == nil {
 		t.Error("one message too many")
 	}
-	mail := []mailbox.Mail{{Seq: 1, Message: &task.Message{Hops: 3}}, {Seq: 2, Message: &task.Message{Hops: 1}}, {Seq: 3, Message: &task.Message{}}, {Seq: 4, Notice: lifecycle.Notice{Task: "a2"}}}
+	mail := []mailbox.Mail{{Seq: 1, Message: &task.Message{Hops: 3}}, {Seq: 2, Message: &task.Message{Hops: 1}}, {Seq: 3, Message: &task.Message{}}, {Seq: 4, Notification: lifecycle.Notification{Task: "a2"}}}
 	h.hear("a2", 2)
 	for _, c := range []struct {
 		read []task.Seq

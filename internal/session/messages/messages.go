@@ -140,11 +140,11 @@ func (r *reader) Take(ctx context.Context) ([]agent.MailMessage, error) {
 			}
 		} else {
 			var err error
-			if l.Text, err = r.of.Text(ctx, x.Notice); err != nil && ctx.Err() != nil {
+			if l.Text, err = r.of.Text(ctx, x.Notification); err != nil && ctx.Err() != nil {
 				return nil, err
 			}
 			if err != nil { // one damaged record must not keep all mail back for ever
-				l.Text = mailbox.RenderUnreadable(x.Notice, err)
+				l.Text = mailbox.RenderUnreadable(x.Notification, err)
 			}
 		}
 		letters = append(letters, l)

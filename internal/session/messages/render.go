@@ -12,7 +12,7 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// tailLines is how much of a failed command's output goes with its notice.
+// tailLines is how much of a failed command's output goes with its notification.
 const (
 	tailLines = 20
 	tailBytes = 2 << 10
@@ -20,7 +20,7 @@ const (
 
 // Text makes the text of a notification from the event that it belongs to: the task
 // may have a further run by now.
-func (m *Mailboxes) Text(ctx context.Context, n lifecycle.Notice) (string, error) {
+func (m *Mailboxes) Text(ctx context.Context, n lifecycle.Notification) (string, error) {
 	r, ok := m.cfg.Tasks.Get(n.Task)
 	if !ok || r.Run != n.Run || !r.Status.Terminal() { // the last for the moment before its end is to be seen
 		e, err := m.cfg.Log.Event(ctx, n.Seq)
@@ -72,7 +72,7 @@ func (m *Mailboxes) lastMessage(ctx context.Context, r task.Record, answer strin
 	return task.Message{From: cmp.Or(r.Name, string(r.ID)), Kind: task.TeammateEnd, Text: text}, nil
 }
 
-// tail is the end of a command's output, as it goes with a notice.
+// tail is the end of a command's output, as it goes with a notification.
 func tail(r task.Record) string {
 	data, _, err := spool.Tail(r.OutputFile, tailLines, tailBytes)
 	if err != nil {

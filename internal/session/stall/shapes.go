@@ -49,7 +49,7 @@ func tells() []string {
 		answered,
 		`\b\d+(?:\.\d+)? ?%(?:[^)]|$)`, // 12 % of it, but not --More--(12%)
 		`\b(?:eta|elapsed|remaining|its?/s)\b[^?]*$`, // for some time
-		`^\s*\[?(?:info|warn|warning|debug|trace|error|note|notice|fatal)\]?(?:$|[^\w>][^?]*$)`,
+		`^\s*\[?(?:info|warn|warning|debug|trace|error|note|notification|fatal)\]?(?:$|[^\w>][^?]*$)`,
 		`(?:^|[\s\[])\d+/\d+\b[^?:>]*$`, // so many of so many
 		`[^.?]\.{3,} *$`,                // and so on ...
 	)
@@ -116,7 +116,7 @@ func tellsOf() []string {
 
 // logLines begin with a time or an address.
 func logLines() []string {
-	const level = `(?:info|warn|warning|debug|trace|error|note|notice|fatal)`
+	const level = `(?:info|warn|warning|debug|trace|error|note|notification|fatal)`
 	return []string{
 		`^\s*[\[(]?(?:` + level + `\W{1,3})?(?:\d{4}[-/]\d\d[-/]\d\d|\d\d:\d\d:\d\d)\b`,
 		`^(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec) [ \d]\d \d\d:\d\d:\d\d `,

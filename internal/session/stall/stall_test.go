@@ -88,7 +88,7 @@ func TestFurther(t *testing.T) {
 			"? Project name: › my-app", "\x1b]0;setup\x1b\\\x1b[1mContinue?\x1b[0m ",
 			"\x1b]8;;http://x\x1b\\Do it\x1b]8;;\x1b\\ [y/N] ", "\x1b[36m?\x1b[39m \x1b[1mPick one\x1b[22m (Use arrow keys)",
 			"Enter your choice [1-3]: ", "Type 'yes' to go on: ", "One-time password (OTP): ",
-			"Press any key to continue . . . ", "npm notice\nEnter one-time password: ",
+			"Press any key to continue . . . ", "npm notification\nEnter one-time password: ",
 			"Enter MFA code for arn:aws:iam::1:mfa/x: ", "remove a? ", "(END)", ":", "--More--(12%)",
 			"Save changes? [Y]es/[N]o/[C]ancel ", "Would you like to apply them?", "Are you sure?  ",
 			"Reinstall it all? [y/N]: ", "user@host's password: ", "Enter a number: ", "Choose an option: ",

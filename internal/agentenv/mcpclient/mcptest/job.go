@@ -48,7 +48,7 @@ func (j *job) wire() map[string]any {
 	return m
 }
 
-func (j *job) notice() []byte {
+func (j *job) notification() []byte {
 	return encode(map[string]any{"jsonrpc": "2.0", "method": "notifications/tasks/status", "params": j.wire()})
 }
 
@@ -85,7 +85,7 @@ func (j *job) set(status, message string) {
 		times = 2
 	}
 	for range times {
-		j.s.tell(j.notice())
+		j.s.tell(j.notification())
 	}
 }
 

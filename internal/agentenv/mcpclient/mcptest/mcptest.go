@@ -339,7 +339,7 @@ func (s *Server) call(name string, args json.RawMessage, asTask bool, token any,
 	}
 	j := s.begin(w, token)
 	if w.Early {
-		push(j.notice())
+		push(j.notification())
 	}
 	res := map[string]any{"task": j.wire()}
 	if w.Immediate != "" {
