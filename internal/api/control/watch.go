@@ -60,7 +60,7 @@ const (
 	// ThinkingPiece is what the agent thinks, as it comes.
 	ThinkingPiece PieceKind = "thinking"
 	CallPiece     PieceKind = "call"   // it calls a tool: Tool, Call, and the input as Text
-	ResultPiece   PieceKind = "result" // what the tool has answered: Tool, Call, Text
+	ResultPiece   PieceKind = "result" // what the tool has answered: Tool, Call, Text; Error, if it was denied or failed
 	NotePiece     PieceKind = "note"   // about the conversation, such as that it was summed up
 	EndPiece      PieceKind = "end"    // the turn has ended: Error if it went wrong
 )

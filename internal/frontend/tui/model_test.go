@@ -296,6 +296,12 @@ func result(tool, text string) control.Piece {
 	return control.Piece{Kind: control.ResultPiece, Tool: tool, Call: "c" + tool, Text: text}
 }
 
+func failure(tool, text, why string) control.Piece {
+	p := result(tool, text)
+	p.Error = why
+	return p
+}
+
 func opened() control.Piece { return control.Piece{Kind: control.OpenPiece} }
 func end() control.Piece    { return control.Piece{Kind: control.EndPiece} }
 
@@ -335,6 +341,12 @@ func TestFrames(t *testing.T) {
 			u.team()
 			u.press("shift+down")
 			u.pass(12 * time.Second)
+		},
+		"failed": func(u *user) {
+			u.hear(opened(), begin("try it"), called("Bash", `{"command":"rm -rf build"}`), failure("Bash", "denied: no rule allows rm", "denied: no rule allows rm"),
+				called("Test", `{"command":"go test ./..."}`), failure("Test", "ok a\nok b\n--- FAIL: TestParse\nFAIL\n\nExit code 1", "Exit code 1"),
+				called("Edit", `{"file_path":"parse.go","old_string":"a := 1\n","new_string":"a := 2\n"}`), failure("Edit", "old_string is not in parse.go", "old_string is not in parse.go"),
+				called("Read", `{"file_path":"parse.go"}`), end())
 		},
 		"leave": func(u *user) { u.talk(); u.press("ctrl+d") },
 		"help":  func(u *user) { u.press("f1") },

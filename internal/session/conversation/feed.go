@@ -1,6 +1,7 @@
 package conversation
 
 import (
+	"cmp"
 	"strings"
 	"sync"
 	"time"
@@ -19,6 +20,7 @@ const (
 	feedText   = 64 << 10 // of one piece of what the agent writes
 	feedPart   = 2 << 10  // of a result or a letter
 	feedInput  = 16 << 10 // of an input: an edit is shown as a diff
+	feedWhy    = 400      // of the reason why a call failed
 	feedSeed   = 50       // messages of an earlier host
 )
 
@@ -32,8 +34,11 @@ type Feed struct {
 	last   int64           // number of the newest
 	said   bool            // the agent has written something in this turn
 
-	coming bool          // what the agent has written last is of a reply that has not ended; only take uses it
-	grown  chan struct{} // closed when there is more; nil: nobody waits
+	// Only take uses these; events come one after the other.
+	coming bool            // what the agent has written last is of a reply that has not ended
+	calls  map[string]bool // by ID: calls that have begun and have no result yet
+
+	grown chan struct{} // closed when there is more; nil: nobody waits
 }
 
 // add puts a piece behind the others.
@@ -172,7 +177,7 @@ func (f *Feed) end(res agent.TurnResult, err error) {
 func (f *Feed) take(e agent.Event) {
 	switch e.Kind {
 	case agent.TurnStartEvent:
-		f.coming = false
+		f.coming, f.calls = false, nil
 	case agent.PartEvent:
 		f.part(e.Part)
 	case agent.ReplyDoneEvent:
@@ -188,9 +193,17 @@ func (f *Feed) take(e agent.Event) {
 			f.add(p)
 		}
 	case agent.ToolStartEvent:
+		if f.calls == nil {
+			f.calls = map[string]bool{}
+		}
+		f.calls[e.Call.ID] = true
 		f.add(call(e.Call.Name, e.Call.ID, string(e.Call.Input)))
 	case agent.ToolDoneEvent:
-		f.add(answer(e.Call.Name, e.Call.ID, e.Output.Text))
+		if !f.calls[e.Call.ID] { // it was denied: it has not begun
+			f.add(call(e.Call.Name, e.Call.ID, string(e.Call.Input)))
+		}
+		delete(f.calls, e.Call.ID)
+		f.add(answer(e.Call.Name, e.Call.ID, e.Output.Text, e.Output.IsError))
 	case agent.BlockedEvent:
 		f.add(control.Piece{Kind: control.NotePiece, Text: "going on: " + e.Text})
 	case agent.CompactEvent:
@@ -229,10 +242,27 @@ func call(tool, id, input string) control.Piece {
 	return p
 }
 
-func answer(tool, id, text string) control.Piece {
+func answer(tool, id, text string, failed bool) control.Piece {
 	p := control.Piece{Kind: control.ResultPiece, Tool: tool, Call: id}
 	p.Text, p.Cut = short(text, feedPart)
+	if failed {
+		p.Error = why(text)
+	}
 	return p
+}
+
+// why is the reason in the answer of a call that was denied or failed: its last paragraph,
+// as of a command, or the first line of its only one.
+func why(text string) string {
+	text = strings.TrimSpace(text)
+	at := strings.LastIndex(text, "\n\n")
+	if at < 0 {
+		text, _, _ = strings.Cut(text, "\n")
+	} else {
+		text = strings.TrimSpace(text[at:])
+	}
+	text, _ = short(strings.Join(strings.Fields(text), " "), feedWhy)
+	return cmp.Or(text, "it failed without a reason")
 }
 
 // short is the beginning of a text, in whole characters, and how many bytes are
@@ -263,7 +293,7 @@ func (f *Feed) seed(messages []agent.Message) {
 				tools[b.ID] = b.Name
 				f.add(call(b.Name, b.ID, string(b.Input)))
 			case b.Type == "tool_result":
-				f.add(answer(tools[b.ToolUseID], b.ToolUseID, archive.ResultText(b.Content)))
+				f.add(answer(tools[b.ToolUseID], b.ToolUseID, archive.ResultText(b.Content), b.IsError))
 			case b.Type != "text" || text == "":
 			case m.Role() == agent.Assistant:
 				f.write(text + "\n")

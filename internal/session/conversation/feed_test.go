@@ -99,6 +99,32 @@ func TestFeedVoid(t *testing.T) {
 	}
 }
 
+// A call that was denied is told with its input, though it has not begun, and what was
+// denied or has failed says why.
+func TestFeedFailed(t *testing.T) {
+	f := &Feed{}
+	take := func(kind agent.EventKind, id string, out agent.Output) {
+		f.take(agent.Event{Kind: kind, Call: agent.Call{Name: "Bash", ID: id, Input: []byte(`"` + id + `"`)}, Output: out})
+	}
+	take(agent.TurnStartEvent, "", agent.Output{})
+	take(agent.ToolDoneEvent, "denied", agent.Refuse("no rule allows it\nsee /permissions"))
+	take(agent.ToolStartEvent, "ran", agent.Output{})
+	take(agent.ToolDoneEvent, "ran", agent.Refuse("one\n\ntwo\n\nExit code 3\nError: output limit"))
+	take(agent.ToolStartEvent, "fine", agent.Output{})
+	take(agent.ToolDoneEvent, "fine", agent.Output{Text: "done"})
+	take(agent.ToolStartEvent, "mute", agent.Output{})
+	take(agent.ToolDoneEvent, "mute", agent.Refuse(""))
+	var got []string
+	for _, p := range f.pieces {
+		got = append(got, string(p.Kind)+" "+p.Call+" "+p.Error)
+	}
+	want := "call denied |result denied no rule allows it|call ran |result ran Exit code 3 Error: output limit|" +
+		"call fine |result fine |call mute |result mute it failed without a reason"
+	if all := strings.Join(got, "|"); all != want {
+		t.Errorf("%q, want %q", all, want)
+	}
+}
+
 // What was said under an earlier host comes first, without what the program has
 // put in.
 func TestFeedSeed(t *testing.T) {

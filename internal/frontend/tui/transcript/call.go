@@ -24,7 +24,10 @@ const (
 func (d *Drawer) call(b *Block, width int) []string {
 	t := d.theme
 	mark := t.Accent.Render("◌ ")
-	if b.Done {
+	switch {
+	case b.Failed != "":
+		mark = t.Bad.Render("✗ ")
+	case b.Done:
 		mark = t.Good.Render("● ")
 	}
 	name := printable.Line(b.Tool, 60)
@@ -61,8 +64,11 @@ func (d *Drawer) result(b *Block, width int, short bool) []string {
 		return nil
 	}
 	text := strings.TrimSpace(printable.Block(b.Result))
-	if text == "" {
+	if text == "" && b.Failed == "" {
 		return []string{t.Dim.Render("  └ (no output)")}
+	}
+	if b.Failed != "" && !b.Open {
+		return d.failure(b, text, width, short)
 	}
 	all := strings.Split(text, "\n")
 	if b.Open {
@@ -119,6 +125,34 @@ func several(n int, what string) string {
 		return "1 " + what
 	}
 	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// failure shows why a call failed, and below it the end of what it has printed.
+func (d *Drawer) failure(b *Block, text string, width int, short bool) []string {
+	t := d.theme
+	lines := []string{t.Bad.Render(fit(printable.Line(b.Failed, 400), width-2))}
+	var rest []string
+	for line := range strings.SplitSeq(text, "\n") {
+		if line = strings.TrimSpace(line); line != "" && !strings.Contains(b.Failed, line) && line != "(no output)" {
+			rest = append(rest, line)
+		}
+	}
+	if b.ResultCut > 0 { // its end is missing
+		rest = rest[:min(len(rest), resultLines-1)]
+	}
+	from := max(0, len(rest)-resultLines+1)
+	if short {
+		from = len(rest)
+	}
+	for _, line := range rest[from:] {
+		lines = append(lines, t.Dim.Render(fit(line, width-2)))
+	}
+	if b.ResultCut > 0 && !short {
+		lines = append(lines, t.Dim.Render(fmt.Sprintf("… %d more bytes", b.ResultCut)))
+	} else if from > 0 && !short {
+		lines = append(lines, t.Dim.Render(fmt.Sprintf("… %s before (ctrl+o)", several(from, "line"))))
+	}
+	return framed(lines, t.Dim.Render("└ "))
 }
 
 // arguments are the fields of the input of a call; nil if it is no object.

@@ -47,6 +47,7 @@ type Block struct {
 	Tool, CallID string
 	Done         bool // the call has a result
 	Result       string
+	Failed       string // why the call was denied or failed; empty: it did neither
 	ResultCut    int
 	EndAt        time.Time // when the result came
 
@@ -167,7 +168,7 @@ func (s *State) result(p control.Piece) {
 	for i := len(s.Blocks) - 1; i >= 0; i-- {
 		b := &s.Blocks[i]
 		if b.Kind == Call && !b.Done && b.CallID == p.Call && b.Tool == p.Tool {
-			b.Done, b.Result, b.ResultCut, b.EndAt = true, p.Text, p.Cut, p.At
+			b.Done, b.Result, b.ResultCut, b.Failed, b.EndAt = true, p.Text, p.Cut, p.Error, p.At
 			b.Rev++
 			return
 		}
@@ -176,7 +177,8 @@ func (s *State) result(p control.Piece) {
 		}
 	}
 	if p.Tool != completionTool {
-		s.add(Block{Kind: Call, Tool: p.Tool, CallID: p.Call, Done: true, Result: p.Text, ResultCut: p.Cut, At: p.At})
+		s.add(Block{Kind: Call, Tool: p.Tool, CallID: p.Call, Done: true, Result: p.Text, ResultCut: p.Cut,
+			Failed: p.Error, At: p.At})
 	}
 }
 
@@ -184,7 +186,7 @@ func (s *State) result(p control.Piece) {
 func (s *State) settle(at time.Time) {
 	for i := len(s.Blocks) - 1; i >= 0 && s.Blocks[i].Kind != Prompt; i-- {
 		if b := &s.Blocks[i]; b.Kind == Call && !b.Done {
-			b.Done, b.Result, b.EndAt = true, "interrupted", at
+			b.Done, b.Result, b.Failed, b.EndAt = true, "interrupted", "interrupted", at
 			b.Rev++
 		}
 	}
