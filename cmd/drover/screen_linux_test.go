@@ -133,7 +133,7 @@ func screenBackground(t *testing.T, p *place, g *glass) {
 	fifo := p.fifo("f")
 	g.open("100", "30", "drover attach --new --permission-mode bypassPermissions")
 	g.types("0", "go")
-	g.shows("0", "Bash runs", "ctrl+b: to the background")
+	g.shows("0", "Bash runs", "ctrl+b: to the background", "│ begun")
 	g.keys("0", "C-b")
 	g.shows("0", "I go on.", "1 shell · Shift+Down")
 	p.alive("cat f")

@@ -86,6 +86,7 @@ type Model struct {
 	frame    int  // of the spinner
 	ticking  bool // a tick is on its way
 	follows  task.ID
+	live     panel.Tail // the output of the command that the agent waits for
 	farewell string
 	discards bool // what waits is not to be sent
 }
@@ -183,6 +184,9 @@ func (m *Model) clock() tea.Cmd {
 func (m *Model) beat() tea.Cmd {
 	if m.screen == panelScreen && m.frame%2 == 0 && m.connected() {
 		return m.list()
+	}
+	if m.connected() {
+		return m.followForeground()
 	}
 	return nil
 }

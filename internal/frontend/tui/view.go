@@ -246,8 +246,23 @@ func (m *Model) activity() []string {
 			text += " · ctrl+b: to the background"
 		}
 		lines = append(lines, t.Accent.Render(ansi.Truncate(text, m.width, "…")))
+		lines = append(lines, m.liveOutput()...)
 	}
 	return append(lines, m.team()...)
+}
+
+// liveOutput is the end of what the command prints that the agent waits for.
+func (m *Model) liveOutput() []string {
+	if m.live.Task == "" || m.live.Task != m.tasks.Summary().Foreground.ID {
+		return nil
+	}
+	out := m.live.Lines
+	out = out[max(0, len(out)-liveLines):]
+	lines := make([]string, 0, len(out))
+	for _, line := range out {
+		lines = append(lines, m.theme.Dim.Render(ansi.Truncate("  │ "+line, m.width, "…")))
+	}
+	return lines
 }
 
 // doing is what the main agent does, in a few words.

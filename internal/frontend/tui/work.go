@@ -11,6 +11,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/frontend/tui/panel"
 	"github.com/drover-dev/drover/internal/frontend/tui/printable"
 	"github.com/drover-dev/drover/task"
 )
@@ -329,6 +330,23 @@ func (m *Model) followChosen() tea.Cmd {
 	return m.read(r.ID, control.OutputRequest{Ref: string(r.ID), Tail: 100, Max: outputBytes}, true, panelScreen)
 }
 
+// followForeground reads what the command prints that the agent waits for, once it has run
+// for a moment.
+func (m *Model) followForeground() tea.Cmd {
+	r := m.tasks.Summary().Foreground
+	if m.screen != chatScreen || r.ID == "" || m.live.Task == r.ID || r.Traits().Work != task.ByCommand ||
+		m.now.Sub(r.CreateTime) < liveAfter {
+		return nil
+	}
+	m.live = panel.Tail{Task: r.ID}
+	return m.read(r.ID, control.OutputRequest{Ref: string(r.ID), Tail: liveLines, Max: outputBytes}, true, chatScreen)
+}
+
+const (
+	liveAfter = time.Second
+	liveLines = 4 // of its output are shown
+)
+
 // read reads output; what comes then is asked for when this is shown.
 func (m *Model) read(id task.ID, req control.OutputRequest, fresh bool, to screen) tea.Cmd {
 	return m.do(func(ctx context.Context, api control.API) tea.Msg {
@@ -344,6 +362,9 @@ func (m *Model) output(p printed) tea.Cmd {
 		if m.follows == p.id {
 			m.follows = ""
 		}
+		if m.live.Task == p.id {
+			m.live = panel.Tail{}
+		}
 		return nil
 	}
 	text := printable.Tabs(printableOutput(string(p.chunk.Data)))
@@ -352,6 +373,11 @@ func (m *Model) output(p printed) tea.Cmd {
 		m.zoom.talk.Print(text, m.now)
 	case p.to == panelScreen && m.screen == panelScreen && m.follows == p.id:
 		m.tasks.Output(p.id, text, p.fresh, p.chunk.Size)
+	case p.to == chatScreen && m.screen == chatScreen && m.live.Task == p.id:
+		m.live.Add(p.id, text, p.fresh, p.chunk.Size)
+	case p.to == chatScreen && m.live.Task == p.id:
+		m.live = panel.Tail{}
+		return nil
 	default:
 		return nil // nobody looks any more
 	}
@@ -359,7 +385,7 @@ func (m *Model) output(p printed) tea.Cmd {
 		return nil
 	}
 	req, fresh := control.OutputRequest{Ref: string(p.id), Offset: p.chunk.Next, Max: outputBytes, Wait: watchWait}, false
-	if p.to == panelScreen && p.chunk.Size-p.chunk.Next > farBehind { // it floods: only the end counts
+	if p.to != zoomScreen && p.chunk.Size-p.chunk.Next > farBehind { // it floods: only the end counts
 		req, fresh = control.OutputRequest{Ref: string(p.id), Tail: 100, Max: outputBytes}, true
 	}
 	next := readOn{m.read(p.id, req, fresh, p.to)}

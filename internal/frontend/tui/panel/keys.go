@@ -137,26 +137,31 @@ type Tail struct {
 // maxTail bounds the lines that are kept.
 const maxTail = 400
 
-// Output takes in more of what a task prints, made printable. With from 0, the text is
+// Output takes in more of what a task prints, made printable. With fresh, the text is
 // all that is known of it.
 func (s *State) Output(id task.ID, text string, fresh bool, size int64) {
-	if fresh || s.tail.Task != id {
-		s.tail = Tail{Task: id}
+	s.tail.Add(id, text, fresh, size)
+}
+
+// Add takes in more of what a task prints; see [State.Output].
+func (t *Tail) Add(id task.ID, text string, fresh bool, size int64) {
+	if fresh || t.Task != id {
+		*t = Tail{Task: id}
 	}
-	s.tail.Bytes = size
+	t.Bytes = size
 	if text == "" {
 		return
 	}
 	lines := strings.Split(text, "\n")
-	if s.tail.open && len(s.tail.Lines) > 0 {
-		s.tail.Lines[len(s.tail.Lines)-1] += lines[0]
+	if t.open && len(t.Lines) > 0 {
+		t.Lines[len(t.Lines)-1] += lines[0]
 		lines = lines[1:]
 	}
-	s.tail.Lines = append(s.tail.Lines, lines...)
-	if s.tail.open = !strings.HasSuffix(text, "\n"); !s.tail.open && len(s.tail.Lines) > 0 {
-		s.tail.Lines = s.tail.Lines[:len(s.tail.Lines)-1]
+	t.Lines = append(t.Lines, lines...)
+	if t.open = !strings.HasSuffix(text, "\n"); !t.open && len(t.Lines) > 0 {
+		t.Lines = t.Lines[:len(t.Lines)-1]
 	}
-	if n := len(s.tail.Lines) - maxTail; n > 0 {
-		s.tail.Lines = append([]string(nil), s.tail.Lines[n:]...)
+	if n := len(t.Lines) - maxTail; n > 0 {
+		t.Lines = append([]string(nil), t.Lines[n:]...)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/aymanbagabas/go-udiff"
@@ -79,7 +80,7 @@ func (d *Drawer) result(b *Block, width int, short bool) []string {
 		return limited(framed(lines, t.Dim.Render("└ ")), openLines)
 	}
 	shown := all[:min(len(all), resultLines)]
-	if short {
+	if short = short || startsTask(all); short {
 		shown = all[:1]
 	}
 	var lines []string
@@ -92,6 +93,14 @@ func (d *Drawer) result(b *Block, width int, short bool) []string {
 		lines = append(lines, t.Dim.Render(fmt.Sprintf("… %d more bytes", b.ResultCut)))
 	}
 	return framed(lines, t.Dim.Render("└ "))
+}
+
+// startsTask reports whether a result only says that a task runs, with where to find it: the
+// task has a line of its own.
+func startsTask(result []string) bool {
+	return slices.ContainsFunc(result[:min(len(result), resultLines)], func(line string) bool {
+		return strings.HasPrefix(line, "Task ID: ") || strings.HasPrefix(line, "Agent ID: ")
+	})
 }
 
 func framed(lines []string, mark string) []string {

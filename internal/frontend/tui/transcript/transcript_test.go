@@ -126,3 +126,20 @@ func TestWindow(t *testing.T) {
 		}
 	})
 }
+
+// A result that says where a task runs is for the model: people see that it began, and the
+// rest when they open the call.
+func TestStartedTask(t *testing.T) {
+	s := &State{}
+	feed(s,
+		control.Piece{Kind: control.CallPiece, Tool: "Bash", Call: "1", Text: `{"command":"make"}`},
+		control.Piece{Kind: control.ResultPiece, Tool: "Bash", Call: "1", Text: "Background task started.\nTask ID: b1\nOutput file: /o\nMore"})
+	d := NewDrawer(theme.New())
+	if got := ansi.Strip(strings.Join(d.Lines(&s.Blocks[0], 40), "\n")); got != "● Bash make\n  └ Background task started." {
+		t.Errorf("folded: %q", got)
+	}
+	s.OpenAll()
+	if got := ansi.Strip(strings.Join(d.Lines(&s.Blocks[0], 40), "\n")); !strings.Contains(got, "Task ID: b1") {
+		t.Errorf("open: %q", got)
+	}
+}
