@@ -214,9 +214,6 @@ func failed(r task.Record, now time.Time) bool {
 	return slices.Contains([]task.Actor{task.ByRuntime, task.ByKeeper, task.ByUnknown}, r.Cause.Actor)
 }
 
-// Failed reports whether a record is an item of the kind [Failure].
-func Failed(r task.Record, now time.Time) bool { return failed(r, now) }
-
 // ending says why a task has ended.
 func ending(r task.Record) string {
 	text := cmp.Or(r.Error, string(r.Status))

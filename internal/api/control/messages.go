@@ -40,15 +40,6 @@ type Part struct {
 	Cut  int    `json:"cut,omitempty"`  // bytes that are left out at its end
 }
 
-// AppendCapped returns a new list with one more item, and without the oldest where
-// there would be more than [MaxMessages]. It never changes the list that it is given,
-// which may be nil.
-func AppendCapped[T any](list []T, item T) []T {
-	from := max(0, len(list)+1-MaxMessages)
-	out := make([]T, 0, len(list)-from+1)
-	return append(append(out, list[from:]...), item)
-}
-
 func (s *Server) messages(w http.ResponseWriter, r *http.Request) error {
 	q := query{Values: r.URL.Query()}
 	req := MessagesRequest{Ref: r.PathValue("ref"), Limit: int(q.number("limit"))}

@@ -123,7 +123,7 @@ const (
 		DELETE FROM ends WHERE NOT EXISTS (SELECT 1 FROM events e WHERE e.seq = ends.seq AND e.task_id = ends.task_id);
 		DELETE FROM messages WHERE seq IN (SELECT seq FROM events);
 		DELETE FROM notices WHERE NOT EXISTS (SELECT 1 FROM ends e
-			WHERE e.seq = notifications.seq AND e.task_id = notifications.task_id AND e.run_id = notifications.run_id);
+			WHERE e.seq = notices.seq AND e.task_id = notices.task_id AND e.run_id = notices.run_id);
 		DELETE FROM answers WHERE substr(run_id, 1, instr(run_id || '/', '/') - 1) NOT IN (SELECT run_id FROM ends)`
 	untold = ` FROM ends WHERE seq NOT IN (SELECT seq FROM notices)`
 	told   = `INSERT OR IGNORE INTO notices (seq, run_id, task_id, owner, priority, acked) SELECT seq, run_id, task_id, owner, priority, 1` + untold

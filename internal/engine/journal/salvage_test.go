@@ -379,7 +379,7 @@ func TestSalvageNotifications(t *testing.T) {
 	got, s := salvaged(t, gone, nil)
 	told := 0
 	for k, v := range got {
-		if strings.HasPrefix(k, "notifications ") {
+		if strings.HasPrefix(k, "notices ") {
 			told++
 			if v != want[k] && !strings.HasSuffix(v, "1") {
 				t.Errorf("%s is owed again: %s, was %s", k, v, want[k])

@@ -13,7 +13,7 @@ import (
 // others are seen is shown as a mark such as <U+202E>, and a byte that is no UTF-8
 // as <0xFF>. Tabs and newlines stay. A "<" of the text that could be taken for the
 // beginning of a mark is marked itself, as <U+003C>: two texts that differ are
-// shown differently, and [Inexact] gives the text back.
+// shown differently.
 func Exact(s string) string {
 	if harmless(s) && !strings.Contains(s, "<U+") && !strings.Contains(s, "<0x") {
 		return s
@@ -38,30 +38,6 @@ func Exact(s string) string {
 // ExactLine is [Exact] on one line: newlines and tabs are marked too.
 func ExactLine(s string) string {
 	return strings.NewReplacer("\n", "<U+000A>", "\t", "<U+0009>").Replace(Exact(s))
-}
-
-// Inexact is the text that [Exact] has shown.
-func Inexact(shown string) string {
-	out := make([]byte, 0, len(shown))
-	for i := 0; i < len(shown); {
-		var r rune
-		var b byte
-		end := strings.IndexByte(shown[i:], '>') + 1
-		switch {
-		case strings.HasPrefix(shown[i:], "<U+") && end > 0 && scan(shown[i:i+end], "<U+%X>", &r):
-			out, i = utf8.AppendRune(out, r), i+end
-		case strings.HasPrefix(shown[i:], "<0x") && end > 0 && scan(shown[i:i+end], "<0x%X>", &b):
-			out, i = append(out, b), i+end
-		default:
-			out, i = append(out, shown[i]), i+1
-		}
-	}
-	return string(out)
-}
-
-func scan(s, form string, to any) bool {
-	n, err := fmt.Sscanf(s, form, to)
-	return n == 1 && err == nil
 }
 
 // JSON is a JSON text, or several, in which everything that would be alive or

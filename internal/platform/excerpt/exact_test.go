@@ -2,6 +2,7 @@ package excerpt
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"reflect"
 	"strconv"
@@ -29,8 +30,8 @@ func TestExact(t *testing.T) {
 		{"emoji", "é 🙂 語", "é 🙂 語"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := Exact(c.in); got != c.want || Inexact(got) != c.in {
-				t.Errorf("Exact(%q) = %q, want %q; back: %q", c.in, got, c.want, Inexact(got))
+			if got := Exact(c.in); got != c.want || original(got) != c.in {
+				t.Errorf("Exact(%q) = %q, want %q; back: %q", c.in, got, c.want, original(got))
 			}
 		})
 	}
@@ -47,7 +48,7 @@ func FuzzExact(f *testing.F) {
 		if alive(shown) {
 			t.Fatalf("alive: %q", shown)
 		}
-		if back := Inexact(shown); back != s {
+		if back := original(shown); back != s {
 			t.Fatalf("%q is shown as %q, which is %q", s, shown, back)
 		}
 	})
@@ -80,7 +81,7 @@ func commandOf(t *testing.T, shown string) string {
 	t.Helper()
 	head, rest, _ := strings.Cut(shown, "\n")
 	if text, ok := strings.CutPrefix(head, "command: "); ok {
-		return Inexact(text)
+		return original(text)
 	}
 	if !strings.HasPrefix(head, "command (") {
 		t.Fatalf("no command in %q", shown)
@@ -91,7 +92,7 @@ func commandOf(t *testing.T, shown string) string {
 		if !ok {
 			break
 		}
-		lines = append(lines, Inexact(text))
+		lines = append(lines, original(text))
 	}
 	return strings.Join(lines, "\n")
 }
@@ -198,4 +199,28 @@ func TestJSON(t *testing.T) {
 			t.Errorf("alive: %q", out)
 		}
 	}
+}
+
+// original is the text that [Exact] has shown.
+func original(shown string) string {
+	out := make([]byte, 0, len(shown))
+	for i := 0; i < len(shown); {
+		var r rune
+		var b byte
+		end := strings.IndexByte(shown[i:], '>') + 1
+		switch {
+		case strings.HasPrefix(shown[i:], "<U+") && end > 0 && scan(shown[i:i+end], "<U+%X>", &r):
+			out, i = utf8.AppendRune(out, r), i+end
+		case strings.HasPrefix(shown[i:], "<0x") && end > 0 && scan(shown[i:i+end], "<0x%X>", &b):
+			out, i = append(out, b), i+end
+		default:
+			out, i = append(out, shown[i]), i+1
+		}
+	}
+	return string(out)
+}
+
+func scan(s, form string, to any) bool {
+	n, err := fmt.Sscanf(s, form, to)
+	return n == 1 && err == nil
 }

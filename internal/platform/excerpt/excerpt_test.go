@@ -41,17 +41,6 @@ func TestTail(t *testing.T) {
 	}
 }
 
-func TestLimit(t *testing.T) {
-	for in, want := range map[string]int{
-		"": 32000, "abc": 32000, "-5": 32000, "0": 32000, "1": 1, " 500 ": 500, "160000": 160000, "160001": 160000,
-		"500000": 160000, "99999999999999999999999": 160000, "1e3": 32000,
-	} {
-		if got := Limit(in); got != want {
-			t.Errorf("Limit(%q) = %d, want %d", in, got, want)
-		}
-	}
-}
-
 func TestPlain(t *testing.T) {
 	for _, c := range []struct{ name, in, want string }{
 		{"ascii", "a\tb\nc", "a\tb\nc"},

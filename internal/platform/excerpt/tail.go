@@ -1,37 +1,9 @@
 package excerpt
 
-import (
-	"strconv"
-	"strings"
-	"unicode/utf8"
-)
+import "unicode/utf8"
 
-// Bounds of what a model is shown of one output, in code points.
-const (
-	DefaultLimit = 32_000
-	MaxLimit     = 160_000
-)
-
-// The environment variables that [Limit] is meant for. The first one that is
-// set counts.
-const (
-	Variable      = "DROVER_TASK_MAX_OUTPUT_LENGTH"
-	PlainVariable = "TASK_MAX_OUTPUT_LENGTH"
-)
-
-// Limit reads the value of such a variable. What is not a positive whole number
-// gives [DefaultLimit]; what is above [MaxLimit] gives that.
-func Limit(value string) int {
-	value = strings.TrimSpace(value)
-	n, err := strconv.ParseUint(value, 10, 64)
-	switch {
-	case err != nil && n > 0: // out of range: ParseUint returns the largest number
-		return MaxLimit
-	case err != nil || n == 0:
-		return DefaultLimit
-	}
-	return int(min(n, MaxLimit))
-}
+// DefaultLimit is how much of one output a model is shown, in code points.
+const DefaultLimit = 32_000
 
 // Tail returns text unchanged if it has at most limit code points. Otherwise it
 // returns exactly limit of them: a header that names path, then the end of the

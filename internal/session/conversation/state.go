@@ -141,12 +141,6 @@ const (
 	Close     Verb = "close"     // the session ends
 )
 
-// Verbs returns all verbs that [Apply] accepts.
-func Verbs() []Verb {
-	return []Verb{Offer, Accept, GiveUp, TakeBack, Look, EndTurn, Complete, SetMode, Interrupt, Attach, Detach, Ceiling,
-		BeginRun, Retire, EndRun, Close}
-}
-
 // Event is a verb and what goes with it.
 type Event struct {
 	Verb     Verb
