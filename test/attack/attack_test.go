@@ -6,7 +6,7 @@
 // The real gate judges each; what it approves is run by the real bash in a cell:
 // namespaces of its own, without a network, as an ordinary user. An effect that no
 // rule of the line's set allowed is a finding. docs/reliability.md has the whole of
-// it. `make attack` runs as many as one likes; `go test ./attack` some thousands.
+// it. `make attack` runs as many as one likes; `go test ./test/attack` some thousands.
 package attack
 
 import (

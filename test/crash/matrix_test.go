@@ -6,7 +6,7 @@
 // it to. There one victim is killed: the face that asked, the host, the keeper or
 // the child. All else goes on; a next host takes up what is left; and then the
 // promises are looked at from outside. docs/reliability.md has the whole of it.
-// `make crash` runs every cell; `go test ./crash` some of them.
+// `make crash` runs every cell; `go test ./test/crash` some of them.
 package crash
 
 import (

@@ -23,20 +23,20 @@ import (
 // ofCrowds are the failures of many agents.
 func ofCrowds() []failure {
 	return []failure{
-		{row: 2, name: "runaway", pain: "spawning runs away (361 agents from 5 planned)", promise: "caps on depth, on all, on those at work; a refusal says why",
-			try: "every agent wants five more", run: runaway},
+		{row: 2, name: "runaway", pain: "spawning runs away: 361 agents instead of 5", promise: "limits on depth, on the total and on running agents; a refusal names the limit",
+			try: "every agent starts five more", run: runaway},
 		{row: 3, name: "children", pain: "stopping the parent leaves children at work for 30 minutes", promise: "the subtree is frozen, ended from the leaves, and listed in a receipt",
-			try: "an agent and three below it that start deaf commands without end; one stop", run: children},
+			try: "an agent and three below it that run endless commands which ignore TERM; one stop", run: children},
 		{row: 8, name: "memory", pain: "20 MB and more for each agent", promise: "agents share one process and hold little",
 			try: "100 agents at work at the same time", run: memory},
-		{row: 9, name: "servers", pain: "an MCP server for each agent (518 processes)", promise: "one for each configuration, ended with its last user",
+		{row: 9, name: "servers", pain: "one MCP server per agent (518 processes)", promise: "one for each configuration, ended with its last user",
 			try: "9 agents call a tool of one server", run: servers},
-		{row: 11, name: "nested", pain: "nested agents cannot be seen", promise: "the whole tree, live: what each does, what it has cost",
+		{row: 11, name: "nested", pain: "nested agents are invisible", promise: "the whole tree, live, with activity and cost",
 			try: "an agent below an agent below an agent, at work", run: nested},
-		{row: 13, name: "ratelimit", pain: "a rate limit wipes out a fan-out", promise: "who is refused waits and goes on; nobody fails",
+		{row: 13, name: "ratelimit", pain: "a rate limit fails every agent of a fan-out", promise: "refused calls wait and are repeated; no agent fails",
 			try: "20 agents; the first 10 calls are refused with Retry-After", run: rateLimit},
-		{row: 17, name: "slots", pain: "slots leak, and the cap refuses for ever", promise: "who is above the cap queues and says its place; every end frees a slot",
-			try: "24 agents on 2 slots, of which a third fail and a third are cut off", run: slots},
+		{row: 17, name: "slots", pain: "slots leak until the limit refuses every start", promise: "starts above the limit queue with their position; every end frees a slot",
+			try: "24 agents on 2 slots; a third fail and a third are stopped", run: slots},
 	}
 }
 

@@ -17,10 +17,10 @@ import (
 // ofMoney are the failures that cost.
 func ofMoney() []failure {
 	return []failure{
-		{row: 22, name: "turns", pain: "a paid turn for each notification", promise: "notifications of one moment come together; what you stop yourself begins no turn",
-			try: "20 commands end while the model thinks; one more is stopped by the user", run: turns},
-		{row: 23, name: "spend", pain: "nobody sees what is spent, and the limit misses agents in the background", promise: "a ledger for each node, a cap on a tree, a last answer at the limit",
-			try: "an agent with a budget of 10,000 tokens that would go on for ever", run: spend},
+		{row: 22, name: "turns", pain: "every notification costs a turn", promise: "notifications are delivered in batches; a stop by the user starts no turn",
+			try: "20 commands end during a model call; one more is stopped by the user", run: turns},
+		{row: 23, name: "spend", pain: "costs are invisible, and the limit misses background agents", promise: "usage per agent, a limit per tree, a last answer at the limit",
+			try: "an endless agent with a budget of 10,000 tokens", run: spend},
 	}
 }
 

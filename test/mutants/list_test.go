@@ -13,18 +13,18 @@ func mutants() []mutant {
 			tests: []string{"internal/engine/journal:TestSecondEnd"},
 		},
 		{
-			name: "early-ack", says: "mail is acknowledged before the transcript holds it",
+			name: "early-ack", says: "a message is acknowledged before the transcript holds it",
 			edits: []edit{{"agent/loop.go", "\tif len(blocks)+len(prompt) > 0 {\n\t\tif err := t.keep(Record{Message: t.userMessage(",
 				"\tif err := t.ack(ctx, letters); err != nil {\n\t\treturn err\n\t}\n\tif len(blocks)+len(prompt) > 0 {\n\t\tif err := t.keep(Record{Message: t.userMessage("}},
 			tests: []string{"agent:TestUnrecordedMailIsNotAcknowledged"},
 		},
 		{
-			name: "no-adoption", says: "a kept command that runs is taken for lost by the next host",
+			name: "no-adoption", says: "the next host treats a running kept command as lost",
 			edits: []edit{{"internal/engine/supervise/adopt.go", " d.Adopts(rec)", " !d.Adopts(rec)"}},
 			tests: []string{"internal/engine/supervise:TestAdopter", "cmd/drover/testdata/script/keep_adopt.txtar"},
 		},
 		{
-			name: "no-cont", says: "CONT is not sent behind TERM",
+			name: "no-cont", says: "CONT is not sent after TERM",
 			edits: []edit{
 				{"internal/engine/process/end.go", " && g.signalGroup(syscall.SIGCONT) == nil", ""},
 				{"internal/engine/process/end.go", "\t\t_ = t.h.signal(syscall.SIGCONT)\n", ""},
@@ -32,7 +32,7 @@ func mutants() []mutant {
 			tests: []string{"internal/engine/process:TestEnd", "internal/driver/shell:TestStop"},
 		},
 		{
-			name: "pid-alone", says: "a process is known by its number, whenever it was started",
+			name: "pid-alone", says: "a process is identified by its PID alone, without its start time",
 			edits: []edit{
 				{"internal/engine/process/process.go", "case err == nil && p.Start != id.Start, err == nil && p.ended()", "case err == nil && p.ended()"},
 				{"internal/engine/process/process.go", "err == nil && p.Start == id.Start && !p.ended()", "err == nil && !p.ended()"},
@@ -40,7 +40,7 @@ func mutants() []mutant {
 			tests: []string{"internal/engine/process:TestAdopt", "internal/driver/shell:TestLost"},
 		},
 		{
-			name: "thaw-first", says: "a tree may grow while it is stopped: it is frozen when its children have ended",
+			name: "thaw-first", says: "a tree may grow while it is stopped: it is frozen only after its children have ended",
 			edits: []edit{
 				{"internal/engine/supervise/stop.go", "\te.freeze(st.why())\n\tfor {\n\t\tfresh := st.fresh(e)\n\t\tif len(fresh) == 0 {\n\t\t\tbreak", "\tfor {\n\t\tfresh := st.fresh(e)\n\t\tif len(fresh) == 0 {\n\t\t\tbreak"},
 				{"internal/engine/supervise/stop.go", "\tst.one(ctx, e)\n}", "\te.freeze(st.why())\n\tst.one(ctx, e)\n}"},
@@ -49,7 +49,7 @@ func mutants() []mutant {
 			tests: []string{"internal/engine/supervise:TestStopRegrowing"},
 		},
 		{
-			name: "second-end", says: "an end can be changed by a later event",
+			name: "second-end", says: "a later event can change an end",
 			edits: []edit{
 				{"internal/engine/lifecycle/state.go", "return task.Failed, !from.Terminal()", "return task.Failed, true"},
 				{"internal/engine/lifecycle/state.go", "return task.Killed, !from.Terminal()", "return task.Killed, true"},
@@ -57,19 +57,19 @@ func mutants() []mutant {
 			tests: []string{"internal/engine/lifecycle:TestApplyTable", "internal/engine/lifecycle:FuzzApply"},
 		},
 		{
-			name: "lock-content", says: "a lock is the number that stands in a file",
+			name: "lock-content", says: "a lock is the PID written in a file",
 			edits: []edit{{"internal/platform/home/lock.go", "\t\terr := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)\n",
 				"\t\tvar err error\n\t\tif held, _ := os.ReadFile(f.Name()); len(held) > 0 {\n\t\t\terr = unix.EWOULDBLOCK\n\t\t} else {\n\t\t\t_, err = f.WriteString(\"held\")\n\t\t}\n"}},
 			tests: []string{"internal/platform/home:TestLock"},
 		},
 		{
-			name: "torn-line", says: "an unfinished last line of a transcript is not cut off before the next",
+			name: "torn-line", says: "a torn last line of a transcript is not truncated before the next line",
 			edits: []edit{{"agent/transcript.go", "if err := t.file.Truncate(t.size); err != nil {\n\t\treturn fmt.Errorf(\"cut torn line",
 				"if err := error(nil); err != nil {\n\t\treturn fmt.Errorf(\"cut torn line"}},
 			tests: []string{"agent:TestTornLastLine"},
 		},
 		{
-			name: "any-file", says: "an output file may be there already, and be a link",
+			name: "any-file", says: "an output file may already exist and be a symbolic link",
 			edits: []edit{
 				{"internal/engine/spool/file.go", "unix.O_WRONLY|unix.O_APPEND|unix.O_CREAT|unix.O_EXCL", "unix.O_WRONLY|unix.O_APPEND|unix.O_CREAT"},
 				{"internal/platform/saferoot/open_linux.go", "Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS,", "Resolve: 0,"},
@@ -77,22 +77,22 @@ func mutants() []mutant {
 			tests: []string{"internal/engine/spool:TestPlanted"},
 		},
 		{
-			name: "shown-early", says: "a change is shown before the log has it",
+			name: "shown-early", says: "a change is visible before the log has it",
 			edits: []edit{{"internal/engine/supervise/supervisor.go", "\tif _, err := s.cfg.Log.Append(ctx, entry)", "\te.rec.Store(&next)\n\tif _, err := s.cfg.Log.Append(ctx, entry)"}},
 			tests: []string{"internal/engine/supervise:TestFaults", "test/faults:TestLogFails"},
 		},
 		{
-			name: "one-try", says: "an end that cannot be recorded is not tried again",
+			name: "one-try", says: "recording an end is not retried",
 			edits: []edit{{"internal/engine/supervise/run.go", "if err == nil || errors.As(err, &move) {", "if err == nil || err != move {"}},
 			tests: []string{"internal/engine/supervise:TestFaults", "test/faults:TestLogFails"},
 		},
 		{
-			name: "no-mark", says: "a stop does not look for who has left the group",
+			name: "no-mark", says: "a stop does not look for processes that have left the group",
 			edits: []edit{{"internal/engine/process/end.go", `return e.Mark != "" && p.Carries(MarkTask, e.Mark)`, "return false"}},
 			tests: []string{"internal/engine/process:TestEnd", "test/faults:TestStubborn"},
 		},
 		{
-			name: "any-boot", says: "a process of an earlier life of the machine is taken for ours",
+			name: "any-boot", says: "a process from before a reboot is taken for ours",
 			edits: []edit{
 				{"internal/engine/process/process.go", "if id.Boot != Boot() {", "if false {"},
 				{"internal/engine/process/process.go", "id.PID <= 0 || id.Boot != Boot()", "id.PID <= 0"},
@@ -100,22 +100,22 @@ func mutants() []mutant {
 			tests: []string{"internal/engine/process:TestReboot"},
 		},
 		{
-			name: "orphans", says: "the keeper does not end what its host has left",
+			name: "orphans", says: "the keeper does not end the processes that its host has left",
 			edits: []edit{{"internal/engine/keeper/ward.go", "return process.EndAll(ctx, w.choice(), process.Ending{Grace: grace, Table: &w.table})", "return process.Report{}"}},
 			tests: []string{"internal/engine/keeper:TestHostKilled"},
 		},
 		{
-			name: "told-twice", says: "mail that the transcript holds is told again after a crash",
+			name: "told-twice", says: "a message that the transcript holds is delivered again after a crash",
 			edits: []edit{{"agent/loop.go", "return l.cfg.Transcript.Holds(seq)", "return false"}},
 			tests: []string{"agent:TestLetterIsToldOnceAndAcknowledgedAgain"},
 		},
 		{
-			name: "no-sum", says: "a record of the log that has changed on the disk is believed",
+			name: "no-sum", says: "a log record that has changed on disk is accepted",
 			edits: []edit{{"internal/engine/journal/sum.go", "\t\treturn ErrDamaged\n", "\t\t_ = ErrDamaged\n"}},
 			tests: []string{"internal/engine/journal:TestDamagedRecord", "test/faults:TestDamagedLog"},
 		},
 		{
-			name: "deaf-to-pipes", says: "commands inherit that broken pipes are ignored",
+			name: "deaf-to-pipes", says: "commands inherit an ignored SIGPIPE",
 			edits: []edit{{"cmd/drover/main.go", "\tsignal.Notify(passed, syscall.SIGPIPE)\n", "\tsignal.Notify(passed, syscall.SIGPIPE)\n\tsignal.Ignore(syscall.SIGPIPE)\n"}},
 			tests: []string{"test/faults:TestEveryEnd"},
 		},

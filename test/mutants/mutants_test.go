@@ -7,7 +7,7 @@
 // files, and names the tests that must fail of it. It is built by itself, with an
 // overlay of the compiler: the tree is never touched. A replacement that does not
 // fit the tree is an error, and so is a test that passes. docs/reliability.md has
-// the table; `make mutants` runs them all; `go test ./mutants` two of them, and
+// the table; `make mutants` runs them all; `go test ./test/mutants` two of them, and
 // looks whether all fit.
 package mutants
 

@@ -7,7 +7,7 @@
 // conversation that starts the same by tools and is told how they end. Readers come and
 // go. Each second memory, descriptors, threads and processes are counted; at the end each
 // notification must have been told once, each event read once, and nothing may be left running.
-// docs/reliability.md has the whole of it. `make soak` takes 20 minutes; `go test ./soak`
+// docs/reliability.md has the whole of it. `make soak` takes 20 minutes; `go test ./test/soak`
 // less than one.
 package soak
 
