@@ -102,7 +102,7 @@ func (t *bench) spawn() {
 			return us(time.Since(begin)) / float64(n)
 		},
 		func() float64 { return us(t.cSpawn(dir, n, 1, "true")) / float64(n) })
-	t.add(row{name: "spawn and reap, three durable events, keeper told", unit: "µs", ours: ours, floor: floor, of: "posix_spawn", ratio: 1.45})
+	t.add(row{name: "spawn and reap, three durable events, keeper notified", unit: "µs", ours: ours, floor: floor, of: "posix_spawn", ratio: 1.45})
 
 	n = t.size(1000, 300)
 	two := func() float64 {
@@ -312,7 +312,7 @@ func (t *bench) list() {
 			func() float64 { return ms(t.run(dir, env, t.bin, "version").wall()) })
 		t.add(row{name: name, unit: "ms", ours: ours, floor: floor, of: "`version`", target: target})
 	}
-	listed(fmt.Sprintf("`ps -a`, %d ended tasks, of the past", n), 50, "-a")
+	listed(fmt.Sprintf("`ps -a`, %d ended tasks, of an ended session", n), 50, "-a")
 	listed("the same, `--json` of all", max(50, 250*scale), "-a", "--json")
 	s := t.open(dir, id)
 	listed(fmt.Sprintf("`ps -a`, %d ended tasks, of a live host", n), 50, "-a")

@@ -45,7 +45,7 @@ func (t *bench) finished() {
 	t.add(row{name: name + ": first page of `ps -a`", unit: "ms", ours: several(listed), floor: fewListed, of: "with few", target: 50},
 		row{name: "the same: one `drover run -d`", unit: "ms", ours: several(started), floor: fewStarted, of: "with few", target: 100},
 		row{name: "the same: memory of the host", unit: "MiB", ours: memory["VmRSS"], floor: few, of: "with few",
-			note: fmt.Sprintf("peak %.0f MiB, with up to %d in the line", memory["VmHWM"], batch)},
+			note: fmt.Sprintf("peak %.0f MiB, with up to %d queued", memory["VmHWM"], batch)},
 		row{name: "the same session opened by a new host: one `drover run -d`", unit: "ms", ours: several(reopened), floor: fewReopened,
 			of: "with few", target: 100})
 	t.endHost(dir, env)

@@ -55,7 +55,7 @@ func (t *bench) waiting() {
 	t.until(s, newest, wide, func(r task.Record) bool { return r.Kind == task.LocalBash && r.Process != nil })
 	more := held() - memory
 	cpu, wakes := idle(5 * time.Second)
-	t.add(row{name: fmt.Sprintf("a workflow of %d steps, %d at work: memory of the host", steps, wide), unit: "MiB", ours: more, target: 16},
+	t.add(row{name: fmt.Sprintf("a workflow of %d steps, %d running: memory of the host", steps, wide), unit: "MiB", ours: more, target: 16},
 		row{name: "the same, CPU while nothing happens", unit: "ms/s", ours: cpu, target: 1, note: fmt.Sprintf("%.1f wake-ups/s", wakes)})
 	t.must(s.Close())
 }

@@ -64,7 +64,7 @@ func (t *bench) journal() {
 	defer closePeer()
 	ours, floor := turns(t.runs(9), func() float64 { return each(n, func(int) { t.append(j, entry) }) },
 		func() float64 { return each(n, func(i int) { peer(i, line) }) })
-	t.add(row{name: "state change, alone", unit: "µs", ours: ours, floor: floor, of: "the same row by a bare SQLite loop", target: 25, note: fmt.Sprintf("write(2): %.2f µs", write())})
+	t.add(row{name: "state change, alone", unit: "µs", ours: ours, floor: floor, of: "the same row in a bare SQLite loop", target: 25, note: fmt.Sprintf("write(2): %.2f µs", write())})
 	ours, floor = turns(t.runs(5),
 		func() float64 {
 			begin := time.Now()
@@ -255,7 +255,7 @@ func (t *bench) tail() {
 			return each(n, func(int) { _, _, err := spool.ReadAt(path, end, 0, false); t.must(err) })
 		},
 		func() float64 { return each(n, func(int) { _, _ = unix.Pread(int(f.Fd()), buf, end) }) })
-	t.add(row{name: "looking at an idle file, opened each time", unit: "µs", ours: ours, floor: floor, of: "pread", note: "only while somebody watches"})
+	t.add(row{name: "polling an idle file, opened each time", unit: "µs", ours: ours, floor: floor, of: "pread", note: "only while somebody watches"})
 }
 
 // said is a message of 4 KB, as long as they are in long sessions.

@@ -49,7 +49,7 @@ func (t *bench) remote() {
 	for _, way := range []struct {
 		name  string
 		holds bool
-	}{{"polls held by the service", true}, {"a service that holds none", false}} {
+	}{{"polls held by the service", true}, {"a service that does not hold polls", false}} {
 		t.remoteIdle(way.name, way.holds)
 	}
 }

@@ -180,7 +180,7 @@ func (t *bench) prompt() {
 		},
 		func() float64 { return t.rawTurns(many, calls+1, calls) })
 	t.add(row{name: "20 Bash calls in 21 turns", unit: "ms", ours: wall, floor: floor, of: "bare loop", target: 100},
-		row{name: "20 Bash calls, peak memory", unit: "MiB", ours: median(peak), target: 55, note: fmt.Sprintf("keeper apart: %.1f MiB", keeper)})
+		row{name: "20 Bash calls, peak memory", unit: "MiB", ours: median(peak), target: 55, note: fmt.Sprintf("keeper: %.1f MiB, not included", keeper)})
 }
 
 // keeperPeak is the peak memory in MiB of the helper keepers of a program.
