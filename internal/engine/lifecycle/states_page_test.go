@@ -38,12 +38,13 @@ func renderStates(t *testing.T) []byte {
 	var b bytes.Buffer
 	fmt.Fprint(&b, `# States
 
-Made from `+"`lifecycle.Apply` and `lifecycle.Ending`"+` by a test of that package; do not edit.
-Write it anew with `+"`make docs`"+`.
+A run of a task has one status, and verbs change it: `+"`complete`"+`, for example, changes a run from `+"`running`"+` to
+`+"`completed`"+`. The table has the resulting status for each verb and each current status. A dash means that the change
+is refused and nothing happens. The last three statuses are final: an ended task continues only with a new run.
 
-A run is moved by verbs. The table says where a verb leads from each status;
-a dash is a refused move, which changes nothing. The last three statuses are
-final: an ended task goes on only by a new run.
+The column *facts* names the [facts](words.md) that the verb sets (+) or clears (−).
+
+This page is generated from `+"`lifecycle.Apply` and `lifecycle.Ending`"+`. Do not edit it; run `+"`make docs`"+`.
 
 `)
 	fmt.Fprint(&b, "| verb |")
@@ -68,8 +69,8 @@ final: an ended task goes on only by a new run.
 	fmt.Fprint(&b, `
 ## How a run ends
 
-Decided from the cause of the run's context and from the error that the driver
-returned, and from nothing else.
+The cause with which the context of the run ended and the error that the driver returned determine the recorded status,
+actor and reason.
 
 | context ended by | driver returned | recorded | actor | reason |
 |---|---|---|---|---|
@@ -123,17 +124,17 @@ func spoken(err error, none string) string {
 		errPlain:              "an error",
 		userStop:              "stop by user",
 		limitStop:             "stop by runtime, parent ended",
-		task.ErrStopRequested: "stop, nobody named",
+		task.ErrStopRequested: "stop without an actor",
 		task.ErrClosing:       "closing",
-		task.ErrTimeout:       "the task's deadline",
+		task.ErrTimeout:       "deadline of the task",
 		task.ErrDetached:      "ErrDetached",
 		task.ErrLost:          "ErrLost",
 		exitError:             "exit code other than 0",
 		overLimit:             "output limit",
-		overQuota:             "quota of all outputs",
-		selfReader:            "its own output read",
-		crowded:               "limit of processes",
-		starved:               "ended by the kernel for want of memory",
+		overQuota:             "output quota",
+		selfReader:            "command reads its own output",
+		crowded:               "process limit",
+		starved:               "ended by the kernel, out of memory",
 		panicked:              "a panic",
 	}
 	if err == nil {
@@ -143,7 +144,7 @@ func spoken(err error, none string) string {
 		return name
 	}
 	if strings.Contains(err.Error(), task.ErrLost.Error()) {
-		return "ErrLost with the cause that the keeper knows"
+		return "ErrLost with the cause from the keeper"
 	}
 	return err.Error()
 }
