@@ -36,6 +36,17 @@ func (b *backend) Screen(ctx context.Context, s cli.Screen) (cli.Left, error) {
 		},
 		History: b.prompts(), Record: b.keepPrompt, Files: b.projectFiles, Todos: b.todos,
 		Suspends: stops, Continued: continued, TasksOnly: s.TasksOnly,
+		Everywhere: tui.Everywhere{
+			Attention: func(ctx context.Context) (tui.Waiting, error) {
+				list, sessions, err := s.Attention(ctx)
+				return tui.Waiting{List: list, Sessions: sessions}, err
+			},
+			Follow: s.Follow,
+			Reach: func(ctx context.Context, id task.ID) (tui.Connection, error) {
+				return connection(func(ctx context.Context) (cli.Session, error) { return s.Reach(ctx, id) })(ctx)
+			},
+			MarkSeen: s.Seen,
+		},
 	}
 	if !signal.Ignored(syscall.SIGTSTP) { // else nobody would continue it
 		signal.Notify(stops, syscall.SIGTSTP)

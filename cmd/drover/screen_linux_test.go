@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -17,6 +18,7 @@ func TestScreen(t *testing.T) {
 	for name, test := range map[string]func(*testing.T, *place, *glass){
 		"answer": screenAnswer, "background": screenBackground, "stop": screenStop, "approval": screenApproval,
 		"killed": screenKilled, "hostile": screenHostile, "suspend": screenSuspend,
+		"inbox": screenInbox,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -242,4 +244,42 @@ func screenSuspend(t *testing.T, p *place, g *glass) {
 	g.types("0", "more")
 	g.shows("0", "second words")
 	g.leaves("0", "drover: left ")
+}
+
+// What needs somebody in another project is shown where the UI is opened, answered there,
+// and gone from both.
+func screenInbox(t *testing.T, p *place, g *glass) {
+	p.model(map[string][]step{"main": {calls("Bash", bash("touch it")), echo}})
+	p.user(`{"tasks":{"stallAfter":"100ms"}}`)
+	other := filepath.Join(p.work, "other")
+	if err := os.MkdirAll(other, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	g.open("160", "40", "drover attach --new --permission-mode default")
+	g.types("0", "touch it")
+	g.shows("0", "main asks for Bash", "command: touch it")
+	p.good("run", "-d", "--tty", "--", "sh", "-c", "printf 'Name? '; read name; echo hello $name >name")
+	p.good("run", "-d", "--name", "broken", "--", "false")
+	g.tmux("split-window", "-h", "-t", "0", "cd "+other+"; drover"+stays)
+	g.shows("1", "2 things need you in other sessions", "elsewhere · alt+i")
+	g.keys("1", "M-i")
+	g.shows("1", "? asks", "‖ stalled", "Name?", "✗ failed", "broken")
+	g.keys("1", "Enter")
+	g.shows("1", "main asks for Bash", "❯ 1. Allow once")
+	g.keys("1", "Enter")
+	g.shows("0", "-asks for Bash", "answered elsewhere")
+	g.shows("1", "-? asks", "▸ ‖ stalled")
+	g.keys("1", "Enter")
+	g.shows("1", "enter sends it to the task")
+	g.types("1", "Ann")
+	g.shows("1", "-‖ stalled", "▸ ✗ failed")
+	g.keys("1", "Enter")
+	g.shows("1", "Inbox · nothing needs you")
+	if !p.there("name") {
+		t.Error("the task did not get the answer that was typed")
+	}
+	g.keys("1", "Escape")
+	g.shows("1", "Say what is to be done", "-elsewhere")
+	g.leaves("0", "left with 0")
+	g.leaves("1", "left with 0")
 }

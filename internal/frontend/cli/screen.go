@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -26,6 +27,15 @@ type Screen struct {
 	// a new one, if the ID is empty.
 	Conversations func(context.Context) ([]control.Info, error)
 	Switch        func(context.Context, task.ID) (Session, error)
+
+	// Attention lists what needs the user in all sessions of all projects, and Follow calls
+	// changed when that may be another list, until ctx ends.
+	Attention func(context.Context) (control.Attention, map[task.ID]control.Info, error)
+	Follow    func(ctx context.Context, changed func())
+	// Reach finds a live session of any project, and Seen records that the user knows how
+	// tasks of a session have ended.
+	Reach func(context.Context, task.ID) (Session, error)
+	Seen  func(ctx context.Context, session task.ID, refs []string) error
 
 	TasksOnly bool // the list of tasks alone
 }
@@ -56,6 +66,7 @@ func (a *app) show(ctx context.Context, s Screen, c joining) error {
 		c.Session = id
 		return a.attachedTo(ctx, c)
 	}
+	a.everywhere(&s)
 	left, err := a.Screen(ctx, s)
 	if left.Note != "" {
 		fmt.Fprintf(a.Stderr, "%s\n", excerpt.Plain(left.Note))
@@ -64,6 +75,57 @@ func (a *app) show(ctx context.Context, s Screen, c joining) error {
 		a.note("left %s; `drover attach %s` comes back", left.Session, left.Session)
 	}
 	return err
+}
+
+// everywhere lets the terminal UI reach the sessions of all projects. What cannot be
+// reached is passed over: stderr is the terminal that is drawn on.
+func (a *app) everywhere(s *Screen) {
+	silent := *a
+	silent.Stderr = io.Discard
+	a = &silent
+	s.Attention = func(ctx context.Context) (control.Attention, map[task.ID]control.Info, error) {
+		list, of, err := a.attentionNow(ctx, true)
+		infos := make(map[task.ID]control.Info, len(of))
+		for id, s := range of {
+			infos[id] = s.Info()
+		}
+		return list, infos, err
+	}
+	s.Follow = func(ctx context.Context, changed func()) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		wake := make(chan struct{}, 1)
+		w := attentionWatch{a: a, all: true}
+		var group sync.WaitGroup
+		defer group.Wait()
+		group.Go(func() { _ = a.followSessions(ctx, true, w.session(wake)) }) // it ends with ctx
+		for {
+			select {
+			case <-wake:
+				changed()
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+	s.Reach = func(ctx context.Context, id task.ID) (Session, error) {
+		known, err := a.Known(ctx, true, true)
+		if err != nil {
+			return nil, fmt.Errorf("list sessions: %w", err)
+		}
+		return sessionOf(known, string(id))
+	}
+	s.Seen = func(ctx context.Context, id task.ID, refs []string) error {
+		known, err := a.Known(ctx, false, true)
+		if err != nil {
+			return fmt.Errorf("list sessions: %w", err)
+		}
+		of, err := sessionOf(known, string(id))
+		if err != nil {
+			return err
+		}
+		return a.markSeen(ctx, of, refs)
+	}
 }
 
 // open is `drover` by itself at a terminal: the one live conversation of the folder, or

@@ -45,6 +45,8 @@ func (m *Model) key(msg tea.KeyPressMsg) tea.Cmd {
 		return m.leaveKey(key)
 	case pickerScreen:
 		return m.pickerKey(msg)
+	case inboxScreen:
+		return m.inboxKey(msg)
 	}
 	if m.search != nil {
 		m.searchKey(msg)
@@ -92,6 +94,8 @@ func (m *Model) chatKey(msg tea.KeyPressMsg) tea.Cmd {
 		return m.background()
 	case actTasks:
 		return m.openPanel()
+	case actInbox:
+		return m.openInbox()
 	case actTodos:
 		m.showTodos = !m.showTodos
 	case actOpen:
@@ -209,6 +213,10 @@ func (m *Model) paste(text string) tea.Cmd {
 		m.zoom.editor = m.zoom.editor.Paste(text)
 	case m.screen == pickerScreen:
 		m.picker.query += strings.Join(strings.Fields(text), " ")
+	case m.screen == inboxScreen && m.inbox.field != nil:
+		*m.inbox.field = m.inbox.field.Paste(text)
+	case m.screen == inboxScreen && m.ask != nil && m.ask.typing:
+		m.ask.editor = m.ask.editor.Paste(text)
 	case m.screen != chatScreen:
 	case m.ask != nil && m.ask.typing:
 		m.ask.editor = m.ask.editor.Paste(text)
@@ -351,6 +359,9 @@ func (m *Model) command(text, name, rest string) tea.Cmd {
 	case "tasks":
 		m.editor = m.editor.Sent()
 		return m.openPanel()
+	case "inbox":
+		m.editor = m.editor.Sent()
+		return m.openInbox()
 	case "todos":
 		m.showTodos = !m.showTodos
 	case "stop":

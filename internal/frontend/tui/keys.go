@@ -15,6 +15,7 @@ const (
 	actMode       action = "mode"
 	actBackground action = "background"
 	actTasks      action = "tasks"
+	actInbox      action = "inbox"
 	actTodos      action = "todos"
 	actOpen       action = "open"
 	actOpenAll    action = "open all"
@@ -54,6 +55,7 @@ const (
 	inZoom     = "One task"
 	inLeave    = "Leaving"
 	inPicker   = "Resuming"
+	inInbox    = "Inbox"
 )
 
 // Bindings is every key. docs/terminal.md has the same table.
@@ -67,6 +69,7 @@ func Bindings() []Binding {
 		{inChat, []string{"ctrl+d"}, "leave, if nothing is typed", actLeave},
 		{inChat, []string{"ctrl+b"}, "move what the agent waits for to the background (twice in tmux)", actBackground},
 		{inChat, []string{"shift+down", "ctrl+t"}, "the tasks", actTasks},
+		{inChat, []string{"alt+i"}, "the inbox: what needs you in all sessions", actInbox},
 		{inChat, []string{"alt+t"}, "show or hide the to-dos", actTodos},
 		{inChat, []string{"ctrl+o"}, "open the chosen block, or the last one; again folds it", actOpen},
 		{inChat, []string{"alt+o"}, "open all blocks, or fold them", actOpenAll},
@@ -131,6 +134,12 @@ func Bindings() []Binding {
 
 		{Where: inPicker, Keys: []string{"up", "down", "enter"}, Does: "choose a conversation; what is typed searches"},
 		{Where: inPicker, Keys: []string{"esc"}, Does: "stay in this one"},
+
+		{Where: inInbox, Keys: []string{"up", "down", "home", "end", "j", "k", "g", "G"}, Does: "choose an item"},
+		{Where: inInbox, Keys: []string{"enter", "space"},
+			Does: "answer its question, type an answer for its task, or mark its failure as seen"},
+		{Where: inInbox, Keys: []string{"x"}, Does: "twice: stop its task with everything below it"},
+		{Where: inInbox, Keys: []string{"esc", "q", "alt+i"}, Does: "back to the conversation"},
 	}
 }
 
@@ -155,6 +164,7 @@ func commands() []slash {
 	return []slash{
 		{"help", "all keys and commands"},
 		{"tasks", "the tasks"},
+		{"inbox", "what needs you, in all sessions and projects"},
 		{"todos", "show or hide the to-dos"},
 		{"stop", "stop a task: /stop ID"},
 		{"interrupt", "interrupt the turn"},

@@ -25,6 +25,7 @@ const (
 	helpScreen
 	leaveScreen
 	pickerScreen
+	inboxScreen
 )
 
 // Model is all that the UI knows. Only [Model.Update] changes it, on one goroutine.
@@ -76,6 +77,7 @@ type Model struct {
 	send   *sending // a message for a task is typed
 	choice int      // in the dialog of leaving
 	picker picking
+	inbox  inbox
 
 	offered []control.Command // by the session; nil: they are not known yet
 
@@ -113,10 +115,10 @@ func newModel(o Options, l *listener) *Model {
 // Init implements [tea.Model].
 func (m *Model) Init() tea.Cmd {
 	if m.o.Later {
-		return nil
+		return m.readWaiting()
 	}
 	m.joining = true
-	return m.connect(m.o.Connect)
+	return tea.Batch(m.connect(m.o.Connect), m.readWaiting())
 }
 
 // tick moves the spinner and the clocks.
@@ -143,6 +145,7 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		m.wheel(msg)
 	case tea.FocusMsg:
 		m.away = false
+		cmd = m.readWaiting()
 	case tea.BlurMsg:
 		m.away = true
 	case tick:
@@ -169,8 +172,8 @@ func (m *Model) clock() tea.Cmd {
 		return nil
 	case m.busy() && m.screen == chatScreen || m.joining || m.ask != nil && !m.ask.armed(m.now):
 		every = 150 * time.Millisecond
-	case m.ask != nil && m.screen == chatScreen, m.notification != "", m.screen == panelScreen && m.tasks.Ticks(m.now),
-		m.screen == zoomScreen, m.busy():
+	case m.ask != nil && (m.screen == chatScreen || m.screen == inboxScreen), m.notification != "",
+		m.screen == panelScreen && m.tasks.Ticks(m.now), m.screen == zoomScreen, m.busy():
 		every = time.Second
 	default:
 		return nil
@@ -215,7 +218,7 @@ func (m *Model) hear(n news) tea.Cmd {
 			}
 		}
 		if p.Kind == control.EndPiece && p.N > m.talk.Until {
-			cmds = append(cmds, m.turnEnded(), m.call("Drover is done"))
+			cmds = append(cmds, m.turnEnded(), m.call("Drover is done"), m.readWaiting())
 		}
 		if p.Kind == control.ResultPiece && strings.HasPrefix(p.Tool, "Task") {
 			cmds = append(cmds, m.readTodos())
@@ -303,7 +306,10 @@ func (m *Model) hostGone(err error) tea.Cmd {
 		return m.connect(m.o.Connect)
 	}
 	m.lost = errorText(err)
-	m.talk.Busy, m.sent, m.ask, m.open = false, "", nil, nil
+	m.talk.Busy, m.sent, m.open = false, "", nil
+	if m.screen != inboxScreen {
+		m.ask = nil
+	}
 	return nil
 }
 
@@ -334,7 +340,10 @@ func (m *Model) joined(j joined) tea.Cmd {
 	m.conn, m.info, m.lost = j.c, j.c.Info, ""
 	m.epoch++
 	m.talk, m.window, m.told = &transcript.State{}, transcript.Window{}, 0
-	m.main, m.tasks, m.open, m.ask = task.Record{}, panel.New(), nil, nil
+	m.main, m.tasks, m.open = task.Record{}, panel.New(), nil
+	if m.screen != inboxScreen {
+		m.ask = nil
+	}
 	m.drawer.Reset()
 	m.deaf = m.l.attach(m.conn, m.epoch)
 	cmds := []tea.Cmd{m.readTodos(), m.readCommands()}

@@ -348,8 +348,10 @@ func TestFrames(t *testing.T) {
 				called("Edit", `{"file_path":"parse.go","old_string":"a := 1\n","new_string":"a := 2\n"}`), failure("Edit", "old_string is not in parse.go", "old_string is not in parse.go"),
 				called("Read", `{"file_path":"parse.go"}`), end())
 		},
-		"leave": func(u *user) { u.talk(); u.press("ctrl+d") },
-		"help":  func(u *user) { u.press("f1") },
+		"inbox":    func(u *user) { u.talk(); u.press("alt+i") },
+		"inboxask": func(u *user) { u.talk(); u.press("alt+i", "enter") },
+		"leave":    func(u *user) { u.talk(); u.press("ctrl+d") },
+		"help":     func(u *user) { u.press("f1") },
 		"todos": func(u *user) {
 			u.talk()
 			u.tell(todosRead{list: []Todo{{ID: "1", Text: "Read it", Status: "completed"}, {ID: "2", Text: "Fixing the parser", Status: "in_progress"},
@@ -359,7 +361,11 @@ func TestFrames(t *testing.T) {
 	for name, scene := range scenes {
 		for _, size := range [][2]int{{60, 20}, {80, 24}, {140, 40}} {
 			t.Run(fmt.Sprintf("%s-%dx%d", name, size[0], size[1]), func(t *testing.T) {
-				u := start(t, size[0], size[1])
+				u := start(t, size[0], size[1], func(o *Options) {
+					if strings.HasPrefix(name, "inbox") {
+						newWorld().options(o)
+					}
+				})
 				scene(u)
 				golden(t, u.screen())
 			})
@@ -469,6 +475,11 @@ func TestHostile(t *testing.T) {
 		check("notification")
 		u.tell(news{epoch: u.m.epoch, lost: fmt.Errorf("%s", evil)})
 		check("lost")
+		u.m.screen, u.m.inbox.known = inboxScreen, true
+		u.m.inbox.now = Waiting{control.Attention{Items: []control.AttentionItem{{ID: evil, Kind: "stalled", Session: "s9", Name: evil, What: evil,
+			Why: evil, Answer: []string{"drover send " + evil}}}}, map[task.ID]control.Info{"s9": {Project: evil, Title: evil}}}
+		u.m.chooseItem(0)
+		check("inbox")
 		u.m.screen, u.m.picker = pickerScreen, picking{list: []control.Info{{Title: evil, Session: task.ID(evil)}}, query: evil}
 		check("picker")
 	}

@@ -23,6 +23,7 @@ const armedAfter = 400 * time.Millisecond
 // asking is the question that is shown.
 type asking struct {
 	question task.Question
+	session  task.ID // that asks; empty: the one of the conversation
 	since    time.Time
 	body     string   // the call, as who decides sees it
 	options  []choice // what can be answered
@@ -119,6 +120,9 @@ func (a *asking) several() bool { return len(a.parts) > 0 && a.parts[a.part].Mul
 // questions takes in which questions are open, and shows the oldest.
 func (m *Model) questions(open []task.Question) {
 	m.open = open
+	if m.screen == inboxScreen {
+		return // it has all questions
+	}
 	same := func(q task.Question) bool {
 		return m.ask != nil && q.ID == m.ask.question.ID && q.Digest == m.ask.question.Digest
 	}
@@ -142,10 +146,10 @@ func (m *Model) questions(open []task.Question) {
 func (m *Model) needsWhole() tea.Cmd {
 	q := m.ask.question
 	m.ask.waiting = true
-	return m.do(func(ctx context.Context, api control.API) tea.Msg {
+	return m.doAt(m.ask.session, func(ctx context.Context, api control.API) tea.Msg {
 		list, err := api.Approvals(ctx, control.ApprovalsRequest{ID: q.ID})
 		return wholeQuestion{q.ID, list, err}
-	})
+	}, func(err error) tea.Msg { return wholeQuestion{id: q.ID, err: err} })
 }
 
 func (m *Model) whole(msg wholeQuestion) {
@@ -155,8 +159,9 @@ func (m *Model) whole(msg wholeQuestion) {
 	m.ask.waiting = false
 	for _, q := range msg.list.Questions {
 		if q.ID == msg.id && q.Digest == m.ask.question.Digest && q.Hidden == 0 {
-			since := m.ask.since
+			since, session := m.ask.since, m.ask.session
 			m.ask = newAsking(q, since)
+			m.ask.session = session
 			m.ask.problem = "this is all of it: read it, then answer"
 			return
 		}
@@ -300,9 +305,9 @@ func (m *Model) decide(r task.Reply, always string) tea.Cmd {
 	a.waiting, a.typing = true, false
 	q := a.question
 	req := control.DecideRequest{ID: q.ID, Digest: q.Digest, Reply: r, Always: always, Actor: task.ByUser}
-	return m.do(func(ctx context.Context, api control.API) tea.Msg {
+	return m.doAt(a.session, func(ctx context.Context, api control.API) tea.Msg {
 		return decided{req.ID, api.Decide(ctx, req)}
-	})
+	}, func(err error) tea.Msg { return decided{req.ID, err} })
 }
 
 // answered takes in what became of an answer.
@@ -316,6 +321,7 @@ func (m *Model) answered(msg decided) {
 		return
 	}
 	m.open = slices.DeleteFunc(slices.Clone(m.open), func(q task.Question) bool { return q.ID == msg.id })
+	m.dropItem(func(i control.AttentionItem) bool { return i.ID == msg.id })
 	if m.ask != nil && m.ask.question.ID == msg.id {
 		m.ask = nil
 		m.questions(m.open)

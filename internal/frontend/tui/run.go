@@ -54,6 +54,8 @@ type Options struct {
 	// it was continued; nil: nobody does.
 	Suspends, Continued <-chan os.Signal
 
+	Everywhere Everywhere // the sessions of all projects; zero: they cannot be reached
+
 	TasksOnly bool // the panel alone
 }
 

@@ -69,6 +69,8 @@ func (m *Model) screenFrame() frame {
 		return frame{lines: m.help()}
 	case pickerScreen:
 		return m.pickerFrame()
+	case inboxScreen:
+		return m.inboxFrame()
 	}
 	return m.chatFrame()
 }
@@ -123,6 +125,11 @@ func (m *Model) welcome(room int) []string {
 	where := printable.Line(m.o.Folder, m.width-4)
 	lines := []string{
 		"", t.Bold.Render("  Drover") + t.Dim.Render(" "+printable.Line(m.o.Version, 30)), t.Dim.Render("  " + where), "",
+	}
+	if n := m.elsewhere(); n > 0 {
+		note := fmt.Sprintf("  %s in other sessions: /inbox shows what", map[bool]string{true: "1 thing needs you",
+			false: fmt.Sprintf("%d things need you", n)}[n == 1])
+		lines = append(lines, t.Warning.Render(ansi.Truncate(note, m.width, "…")), "")
 	}
 	switch {
 	case m.joining:
@@ -353,6 +360,9 @@ func (m *Model) status() string {
 	if n := len(m.open); n > 0 && m.ask == nil {
 		right = append(right, t.Warning.Render(fmt.Sprintf("? %d waits · ctrl+g", n)))
 	}
+	if n := m.elsewhere(); n > 0 {
+		right = append(right, t.Warning.Render(fmt.Sprintf("✉ %d elsewhere · alt+i", n)))
+	}
 	if pill := m.pill(); pill != "" {
 		right = append(right, t.Accent.Render(pill))
 	} else {
@@ -361,7 +371,8 @@ func (m *Model) status() string {
 	end := strings.Join(right, "  ")
 	room := m.width - ansi.StringWidth(end) - 1
 	start := ansi.Truncate(strings.Join(left, " · "), max(0, room), "…")
-	return t.Dim.Render(start) + strings.Repeat(" ", max(1, m.width-ansi.StringWidth(start)-ansi.StringWidth(end))) + end
+	gap := strings.Repeat(" ", max(1, m.width-ansi.StringWidth(start)-ansi.StringWidth(end)))
+	return ansi.Truncate(t.Dim.Render(start)+gap+end, m.width, "…")
 }
 
 // settings are what the main agent works with, as far as it is known.

@@ -124,6 +124,9 @@ func (m *Model) done(msg tea.Msg) tea.Cmd {
 		m.whole(msg)
 	case decided:
 		m.answered(msg)
+		if m.screen == inboxScreen {
+			return m.readWaiting()
+		}
 	case filesRead:
 		m.complete.files, m.complete.reading, m.complete.readAt = msg.list, false, m.now
 		m.completions()
@@ -135,6 +138,12 @@ func (m *Model) done(msg tea.Msg) tea.Cmd {
 		if msg.err == nil {
 			m.todos = msg.list
 		}
+	case waitingRead:
+		return m.waiting(msg)
+	case waitingChanged:
+		return m.readWaiting()
+	case itemDone:
+		return m.itemGone(msg)
 	case sessionsRead:
 		m.picker.list, m.picker.err, m.picker.loading = msg.list, errorText(msg.err), false
 	}

@@ -1,0 +1,490 @@
+package tui
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
+
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/frontend/tui/input"
+	"github.com/drover-dev/drover/internal/frontend/tui/printable"
+	"github.com/drover-dev/drover/task"
+)
+
+// Everywhere are the sessions of all projects. All functions are set, or none.
+type Everywhere struct {
+	// Attention lists what needs the user in all of them.
+	Attention func(context.Context) (Waiting, error)
+	// Follow calls changed when that list may be another. It returns when ctx ends.
+	Follow func(ctx context.Context, changed func())
+	// Reach connects to a live one.
+	Reach func(context.Context, task.ID) (Connection, error)
+	// MarkSeen records that the user knows how tasks of one have ended.
+	MarkSeen func(ctx context.Context, session task.ID, refs []string) error
+}
+
+// Waiting is what needs the user, with the sessions that it is of.
+type Waiting struct {
+	List     control.Attention
+	Sessions map[task.ID]control.Info
+}
+
+// inbox is what needs the user in all sessions.
+type inbox struct {
+	now     Waiting
+	known   bool // it was read
+	reading bool
+	again   bool // something has changed while it was read
+	err     string
+	key     string // of the item that is chosen
+	at      int
+	field   *input.Editor // an answer for the chosen item is typed
+	armed   string        // the item whose task is stopped at the next x
+	stop    context.CancelFunc
+}
+
+// The kinds of items, as the control API names them.
+const (
+	itemBlocked = "session_blocked"
+	itemPlan    = "plan"
+	itemStalled = "stalled"
+	itemParked  = "parked"
+	itemFailure = "failure"
+)
+
+func itemKey(i control.AttentionItem) string {
+	return strings.Join([]string{string(i.Session), i.ID, string(i.Run), string(i.Kind)}, " ")
+}
+
+// What commands of the inbox answer with.
+type (
+	waitingRead struct {
+		now Waiting
+		err error
+	}
+	waitingChanged struct{}
+	itemDone       struct {
+		key  string
+		what string
+		err  error
+	}
+)
+
+// readWaiting reads what needs the user everywhere.
+func (m *Model) readWaiting() tea.Cmd {
+	read, l := m.o.Everywhere.Attention, m.l
+	switch {
+	case read == nil:
+		return nil
+	case m.inbox.reading:
+		m.inbox.again = true
+		return nil
+	}
+	m.inbox.reading = true
+	return func() tea.Msg {
+		if !l.enter() {
+			return nil
+		}
+		defer l.group.Done()
+		now, err := read(l.ctx)
+		return waitingRead{now, err}
+	}
+}
+
+// waiting takes in what needs the user everywhere.
+func (m *Model) waiting(msg waitingRead) tea.Cmd {
+	b := &m.inbox
+	b.reading = false
+	if b.err = errorText(msg.err); msg.err == nil {
+		b.now, b.known = msg.now, true
+	}
+	if i := slices.IndexFunc(b.now.List.Items, func(i control.AttentionItem) bool { return itemKey(i) == b.key }); i >= 0 {
+		b.at = i
+	} else {
+		if b.key != "" && b.field != nil {
+			m.say("that was done elsewhere")
+		}
+		b.field = nil
+		m.chooseItem(b.at)
+	}
+	asked := func(i control.AttentionItem) bool {
+		return m.ask != nil && i.Request != nil && i.ID == m.ask.question.ID
+	}
+	if m.ask != nil && m.ask.session != "" && !m.ask.waiting && !slices.ContainsFunc(b.now.List.Items, asked) {
+		m.ask = nil
+		m.say("the question was answered elsewhere, or nobody waits for it any more")
+	}
+	if b.again {
+		b.again = false
+		return m.readWaiting()
+	}
+	return nil
+}
+
+// chooseItem chooses the item at a place, or the nearest.
+func (m *Model) chooseItem(at int) {
+	b := &m.inbox
+	items := b.now.List.Items
+	b.at, b.key, b.armed = max(0, min(at, len(items)-1)), "", ""
+	if len(items) > 0 {
+		b.key = itemKey(items[b.at])
+	}
+}
+
+func (m *Model) chosenItem() (control.AttentionItem, bool) {
+	if items := m.inbox.now.List.Items; m.inbox.at < len(items) {
+		return items[m.inbox.at], true
+	}
+	return control.AttentionItem{}, false
+}
+
+// elsewhere is how much needs the user in other sessions.
+func (m *Model) elsewhere() (n int) {
+	for _, i := range m.inbox.now.List.Items {
+		if i.Session != m.info.Session {
+			n++
+		}
+	}
+	return n
+}
+
+// openInbox shows what needs the user everywhere, and follows it while it is shown.
+func (m *Model) openInbox() tea.Cmd {
+	if m.o.Everywhere.Attention == nil {
+		m.say("other sessions cannot be reached from here")
+		return nil
+	}
+	m.screen, m.ask = inboxScreen, nil
+	m.chooseItem(0)
+	ctx, stop := context.WithCancel(m.l.ctx)
+	m.inbox.stop = stop
+	follow, send := m.o.Everywhere.Follow, m.l.send
+	if !m.l.deaf {
+		m.l.start(func() { follow(ctx, func() { send(waitingChanged{}) }) })
+	}
+	return m.readWaiting()
+}
+
+func (m *Model) closeInbox() tea.Cmd {
+	m.inbox.stop()
+	m.inbox.field, m.ask, m.screen = nil, nil, chatScreen
+	m.questions(m.open)
+	return m.readWaiting()
+}
+
+// inboxKey takes in a key of the inbox.
+func (m *Model) inboxKey(msg tea.KeyPressMsg) tea.Cmd {
+	b := &m.inbox
+	if m.ask != nil {
+		switch key := msg.String(); {
+		case key == "esc" && !m.ask.typing:
+			m.ask = nil
+			return nil
+		case key == "ctrl+c" || key == "ctrl+d":
+			m.ask = nil
+			return nil
+		}
+		cmd, _ := m.questionKey(msg)
+		return cmd
+	}
+	if b.field != nil {
+		return m.fieldKey(msg)
+	}
+	item, ok := m.chosenItem()
+	switch key := msg.String(); key {
+	case "esc", "q", "ctrl+c", "ctrl+d", "alt+i":
+		return m.closeInbox()
+	case "up", "k", "shift+tab":
+		m.chooseItem(b.at - 1)
+	case "down", "j", "tab":
+		m.chooseItem(b.at + 1)
+	case "home", "g":
+		m.chooseItem(0)
+	case "end", "G":
+		m.chooseItem(len(b.now.List.Items) - 1)
+	case "enter", "space":
+		if ok {
+			return m.actOnItem(item)
+		}
+	case "x":
+		if !ok || !stoppable(item) {
+			return nil
+		}
+		if b.armed != b.key {
+			b.armed = b.key
+			return nil
+		}
+		b.armed = ""
+		return m.doItem(item, "stopped", func(ctx context.Context, api control.API) error {
+			_, err := api.Stop(ctx, control.StopRequest{Refs: []string{string(item.Task)}, Actor: task.ByUser})
+			return err
+		})
+	}
+	return nil
+}
+
+// stoppable reports whether stopping its task makes an item go.
+func stoppable(i control.AttentionItem) bool {
+	return i.Task != "" && i.Request == nil && string(i.Kind) != itemFailure && string(i.Kind) != itemBlocked
+}
+
+// typed reports whether an item goes by a text that is sent to its task.
+func typed(i control.AttentionItem) bool {
+	return i.Request == nil && i.Task != "" && slices.ContainsFunc(i.Answer, func(a string) bool {
+		return strings.HasPrefix(a, "drover send ")
+	})
+}
+
+// actOnItem does what an item needs: it shows its question, takes a text for its task, or
+// marks its failure as seen.
+func (m *Model) actOnItem(i control.AttentionItem) tea.Cmd {
+	switch {
+	case i.Request != nil:
+		m.ask = newAsking(*i.Request, m.now.Add(-armedAfter)) // the user has chosen it
+		m.ask.session = i.Session
+		if m.ask.question.Hidden > 0 {
+			return m.needsWhole()
+		}
+	case string(i.Kind) == itemFailure:
+		seen, l, key := m.o.Everywhere.MarkSeen, m.l, itemKey(i)
+		return func() tea.Msg {
+			if !l.enter() {
+				return nil
+			}
+			defer l.group.Done()
+			return itemDone{key, "seen", seen(l.ctx, i.Session, []string{string(i.Task)})}
+		}
+	case typed(i):
+		e := input.New(nil)
+		m.inbox.field = &e
+	case stoppable(i):
+		m.say("nothing can be typed to it: x stops it")
+	default:
+		m.say("this goes when its cause is gone: see " + strings.Join(i.Answer, ", "))
+	}
+	return nil
+}
+
+// fieldKey takes in a key of an answer that is typed for a task.
+func (m *Model) fieldKey(msg tea.KeyPressMsg) tea.Cmd {
+	b := &m.inbox
+	switch msg.String() {
+	case "esc", "ctrl+c":
+		b.field = nil
+	case "enter":
+		text := b.field.Value()
+		b.field = nil
+		item, ok := m.chosenItem()
+		if !ok || strings.TrimSpace(text) == "" {
+			return nil
+		}
+		env := m.o.Env
+		return m.doItem(item, "sent", func(ctx context.Context, api control.API) error {
+			_, err := api.Send(ctx, control.SendRequest{Ref: string(item.Task), Text: text, Env: env})
+			return err
+		})
+	default:
+		*b.field = edited(*b.field, msg)
+	}
+	return nil
+}
+
+// doItem does something to the task of an item, in the session that it is of.
+func (m *Model) doItem(i control.AttentionItem, what string, f func(context.Context, control.API) error) tea.Cmd {
+	key := itemKey(i)
+	return m.doAt(i.Session, func(ctx context.Context, api control.API) tea.Msg {
+		return itemDone{key, what, f(ctx, api)}
+	}, func(err error) tea.Msg { return itemDone{key, what, err} })
+}
+
+// doAt is [Model.do] at the session of an ID; missed answers if it cannot be reached.
+func (m *Model) doAt(id task.ID, work func(context.Context, control.API) tea.Msg, missed func(error) tea.Msg) tea.Cmd {
+	if id == "" || id == m.info.Session && m.connected() {
+		return m.do(work)
+	}
+	reach, l := m.o.Everywhere.Reach, m.l
+	return func() tea.Msg {
+		if !l.enter() {
+			return nil
+		}
+		defer l.group.Done()
+		c, err := reach(l.ctx, id)
+		if err != nil {
+			return missed(err)
+		}
+		defer c.Release()
+		return work(l.ctx, c.API)
+	}
+}
+
+// itemGone takes in what became of an action on an item.
+func (m *Model) itemGone(msg itemDone) tea.Cmd {
+	if msg.err != nil {
+		m.say(fmt.Sprintf("not %s: %s", msg.what, errorText(msg.err)))
+		return m.readWaiting()
+	}
+	m.say(msg.what)
+	m.dropItem(func(i control.AttentionItem) bool { return itemKey(i) == msg.key })
+	return m.readWaiting()
+}
+
+// dropItem takes items out of the list until it is read again.
+func (m *Model) dropItem(gone func(control.AttentionItem) bool) {
+	b := &m.inbox
+	b.now.List.Items = slices.DeleteFunc(slices.Clone(b.now.List.Items), gone)
+	m.chooseItem(b.at)
+}
+
+// itemWords are the mark and the word of an item, of at most eight letters.
+func itemWords(i control.AttentionItem) (mark, word string) {
+	switch string(i.Kind) {
+	case itemBlocked:
+		return "!", "blocked"
+	case itemPlan:
+		return "◆", "plan"
+	case itemStalled:
+		return "‖", "stalled"
+	case itemParked:
+		return "◌", "parked"
+	case itemFailure:
+		return "✗", "failed"
+	}
+	return "?", "asks"
+}
+
+// inboxFrame is what needs the user everywhere.
+func (m *Model) inboxFrame() frame {
+	t, b := m.theme, &m.inbox
+	items := b.now.List.Items
+	head := "Inbox · nothing needs you"
+	switch {
+	case !b.known && b.err == "":
+		head = "Inbox · reading …"
+	case len(items) > 0:
+		head = fmt.Sprintf("Inbox · %d need you", len(items)+b.now.List.More)
+	}
+	lines := []string{t.Bold.Render(ansi.Truncate(head, m.width, "…"))}
+	var foot []string
+	var cursor *tea.Cursor
+	if m.ask != nil {
+		foot, cursor = m.askLines(min(len(items), 3) + 1)
+	} else {
+		foot, cursor = m.itemLines()
+	}
+	foot = foot[:min(len(foot), m.height-1)]
+	room := m.height - 1 - len(foot)
+	each := 2
+	if room < 2*len(items) {
+		each = 1
+	}
+	fits := max(0, room/each)
+	from := max(0, min(b.at-fits/2, len(items)-fits))
+	for k := from; k < min(len(items), from+fits); k++ {
+		lines = append(lines, m.itemRow(items[k], k == b.at, each)...)
+	}
+	for len(lines) < m.height-len(foot) {
+		lines = append(lines, "")
+	}
+	if cursor != nil {
+		cursor.Y += len(lines)
+	}
+	return frame{append(lines, foot...), cursor}
+}
+
+// itemRow draws an item in one line, or in two with what it needs.
+func (m *Model) itemRow(i control.AttentionItem, chosen bool, each int) []string {
+	t := m.theme
+	mark, word := itemWords(i)
+	style := t.Warning
+	if k := string(i.Kind); k == itemFailure || k == itemBlocked {
+		style = t.Bad
+	}
+	lead := "  "
+	if chosen {
+		lead = t.Accent.Render("▸ ")
+	}
+	end := m.projectOf(i.Session)
+	if !i.Since.IsZero() {
+		end += "  " + ago(m.now.Sub(i.Since))
+	}
+	if i.Blocks > 1 {
+		end = fmt.Sprintf("%d wait  ", i.Blocks) + end
+	}
+	what := printable.Line(cmp.Or(i.Name, i.What), 200)
+	if i.Name != "" && i.What != "" && m.width >= 80 {
+		what += ": " + printable.Line(i.What, 200)
+	}
+	if each == 1 {
+		what += " · " + printable.Line(i.Why, 300)
+	}
+	left := max(8, m.width-ansi.StringWidth(end)-14)
+	what = ansi.Truncate(what, left, "…")
+	what += strings.Repeat(" ", max(0, left-ansi.StringWidth(what)))
+	head := lead + style.Render(fmt.Sprintf("%s %-8s", mark, word)) + what + "  " + t.Dim.Render(end)
+	lines := []string{ansi.Truncate(head, m.width, "…")}
+	if each > 1 {
+		lines = append(lines, t.Dim.Render(ansi.Truncate("    "+printable.Line(i.Why, 400), m.width, "…")))
+	}
+	return lines
+}
+
+// projectOf is the folder of a session, for people: its last part.
+func (m *Model) projectOf(id task.ID) string {
+	if id == m.info.Session {
+		return "here"
+	}
+	p := strings.TrimRight(m.inbox.now.Sessions[id].Project, "/")
+	return printable.Line(cmp.Or(p[strings.LastIndexByte(p, '/')+1:], string(id)), 20)
+}
+
+// itemLines are what stands below the list: the chosen item, a field, the keys.
+func (m *Model) itemLines() ([]string, *tea.Cursor) {
+	t, b := m.theme, &m.inbox
+	lines := []string{t.Rule.Render(strings.Repeat("─", m.width))}
+	i, ok := m.chosenItem()
+	keys := "esc back"
+	if ok {
+		s := b.now.Sessions[i.Session]
+		where := strings.Join(slices.DeleteFunc([]string{printable.Line(s.Project, 200), printable.Line(s.Title, 80),
+			"session " + printable.Line(string(i.Session), 20), printable.Line(string(i.Task), 20)},
+			func(s string) bool { return s == "" }), " · ")
+		lines = append(lines, t.Dim.Render(ansi.Truncate(where, m.width, "…")))
+		lines = append(lines, wrapped(printable.Exact(i.Why), m.width-2, t.Plain.Render)...)
+		act := ""
+		switch {
+		case i.Request != nil:
+			act = "enter answers · "
+		case string(i.Kind) == itemFailure:
+			act = "enter: seen · "
+		case typed(i):
+			act = "enter types an answer · "
+		}
+		if stoppable(i) {
+			act += "x stops it · "
+		}
+		keys = "↑↓ choose · " + act + keys
+	}
+	for _, note := range []string{b.err, m.notification} {
+		if note != "" {
+			lines = append(lines, wrapped(printable.Block(note), m.width-2, t.Warning.Render)...)
+		}
+	}
+	if ok && b.armed == b.key && b.key != "" {
+		lines = append(lines, wrapped("press x again to stop it, with everything below it", m.width-2, t.Warning.Render)...)
+	}
+	var cursor *tea.Cursor
+	if b.field != nil {
+		text, y, x := b.field.View(m.editorWidth(), 3, t.Plain)
+		cursor = tea.NewCursor(x+2, len(lines)+y)
+		for k, line := range text {
+			lines = append(lines, map[bool]string{true: t.Prompt.Render("> "), false: "  "}[k == 0]+line)
+		}
+		keys = "enter sends it to the task · esc back"
+	}
+	return append(lines, t.Dim.Render(ansi.Truncate(keys, m.width, "…"))), cursor
+}
