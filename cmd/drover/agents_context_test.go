@@ -294,6 +294,20 @@ func agentTodos() cases {
 				t.Errorf("tasks %v", tasks)
 			}
 		},
+		"todosoff": func(t *testing.T, p *place) {
+			p.user(`{"todos":{"enabled":false}}`)
+			m := p.model(map[string][]step{"main": {says("done")}})
+			p.good("-p", "go")
+			params, err := m.Requests()[0].Params()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, tool := range params.Tools {
+				if slices.Contains([]string{"TaskCreate", "TaskGet", "TaskList", "TaskUpdate"}, tool.Name) {
+					t.Errorf("the model has the tool %s", tool.Name)
+				}
+			}
+		},
 		"todohook": func(t *testing.T, p *place) {
 			p.hooks(map[string]string{"TaskCompleted": `echo 'the tests are red' >&2; exit 2`})
 			m := p.model(map[string][]step{"main": {calls("TaskCreate", create("mend it")), calls("TaskUpdate", update("1", "status", "completed")), calls("TaskGet", update("1")), says("done")}})

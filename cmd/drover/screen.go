@@ -53,6 +53,11 @@ func (b *backend) Screen(ctx context.Context, s cli.Screen) (cli.Left, error) {
 		defer signal.Stop(stops)
 		o.Suspend = standStill
 	}
+	set, err := b.Settings("")
+	if err != nil {
+		return cli.Left{}, err
+	}
+	o.Notify, o.Mouse = set.Terminal.Notify, set.Terminal.Mouse
 	left, err := tui.Run(ctx, o)
 	return cli.Left{Session: left.Session, Note: left.Note}, err
 }

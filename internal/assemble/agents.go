@@ -102,7 +102,9 @@ func (s *Session) agents(c Config, model string, env []string) (session.Agents, 
 	if err != nil {
 		return a, err
 	}
-	a.Todos = todo.At(c.Root.Todos(list), set.Durability == "power")
+	if set.Todos.Enabled {
+		a.Todos = todo.At(c.Root.Todos(list), set.Durability == "power")
+	}
 	a.Worktrees = worktree.Open(c.Root.Worktrees())
 	a.KeepRule = func(ctx context.Context, rule string) error { return keepRule(ctx, c, rule, tell) }
 	if a.MCP, err = s.servers(c, tell); err != nil {

@@ -27,6 +27,8 @@ type Settings struct {
 	Memory      Memory      `json:"memory,omitzero" jsonschema:"what is remembered from session to session" set:"own"`
 	Remote      Remote      `json:"remote,omitzero" jsonschema:"where work can be done elsewhere" set:"own"`
 	Monitors    Monitors    `json:"monitors,omitzero" jsonschema:"how things are watched"`
+	Todos       Todos       `json:"todos,omitzero" jsonschema:"lists of what is to be done"`
+	Terminal    Terminal    `json:"terminal,omitzero" jsonschema:"how the terminal UI behaves" set:"own"`
 	Teleport    Teleport    `json:"teleport,omitzero" jsonschema:"how sessions are carried to other machines" set:"own"`
 	MaxBudget   float64     `json:"maxBudgetUsd,omitempty" jsonschema:"US dollars that a session may spend; not set: any" set:"possible=0..1e9"`
 
@@ -264,6 +266,17 @@ func (m Memory) Period() time.Duration { return duration(m, "Every") }
 // Monitors is how things are watched.
 type Monitors struct {
 	Enabled bool `json:"enabled" jsonschema:"agents have the tool Monitor, and drover monitor works" set:"default=true,see=monitors.md"`
+}
+
+// Todos is how lists of what is to be done are used.
+type Todos struct {
+	Enabled bool `json:"enabled" jsonschema:"agents have the tools of to-dos: TaskCreate, TaskGet, TaskList, TaskUpdate" set:"default=true,see=todo.md"`
+}
+
+// Terminal is how the terminal UI behaves.
+type Terminal struct {
+	Notify string `json:"notify,omitempty" jsonschema:"how you are told, while the window has no focus, that a turn has ended or that something needs you: a bell; osc: a bell and a notification of the desktop, by OSC 777 in rxvt and VTE, else OSC 9" set:"default=osc,words=off|bell|osc,see=terminal.md"`
+	Mouse  bool   `json:"mouse,omitempty" jsonschema:"the wheel scrolls and a click chooses; the terminal then selects text with shift held"`
 }
 
 // Remote is where work can be done elsewhere.

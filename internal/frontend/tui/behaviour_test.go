@@ -437,8 +437,19 @@ func TestCall(t *testing.T) {
 	if cmd == nil {
 		t.Fatal("nobody was called")
 	}
-	if text := fmt.Sprint(cmd()); !strings.Contains(text, "\a") || !strings.Contains(text, "asks you") {
-		t.Errorf("called by %q", text)
+	for _, c := range []struct{ notify, env, want string }{
+		{"", "TERM=xterm-256color", "\a\x1b]9;Drover asks you something\x1b\\"},
+		{"osc", "VTE_VERSION=7600", "\a\x1b]777;notify;Drover;Drover asks you something\x1b\\"},
+		{"bell", "", "\a"},
+	} {
+		u.m.o.Notify, u.m.o.Env = c.notify, []string{c.env}
+		if text := fmt.Sprint(u.m.call("Drover asks you something")()); text != "{"+c.want+"}" {
+			t.Errorf("%s: called by %q, want %q", c.notify, text, c.want)
+		}
+	}
+	u.m.o.Notify = "off"
+	if u.m.call("x") != nil {
+		t.Error("somebody was called who does not want it")
 	}
 }
 

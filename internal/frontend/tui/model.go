@@ -2,6 +2,7 @@ package tui
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -247,13 +248,26 @@ func (m *Model) hear(n news) tea.Cmd {
 	return tea.Batch(cmds...)
 }
 
-// call calls somebody who looks elsewhere: by a bell, and by a notification where the
-// terminal has some. The text is ours.
+// call calls somebody who looks elsewhere: by a bell, and by a notification of the desktop
+// where the terminal has some. The text is ours.
 func (m *Model) call(text string) tea.Cmd {
-	if !m.away {
+	switch {
+	case !m.away || m.o.Notify == "off":
 		return nil
+	case m.o.Notify == "bell":
+		return tea.Raw("\a")
+	case m.osc777():
+		return tea.Raw("\a\x1b]777;notify;Drover;" + text + "\x1b\\")
 	}
 	return tea.Raw("\a\x1b]9;" + text + "\x1b\\")
+}
+
+// osc777 reports whether the terminal knows notifications as rxvt has them, and not as
+// the others do.
+func (m *Model) osc777() bool {
+	return slices.ContainsFunc(m.o.Env, func(v string) bool {
+		return strings.HasPrefix(v, "TERM=rxvt") || strings.HasPrefix(v, "VTE_VERSION=") && v != "VTE_VERSION="
+	})
 }
 
 // happened takes in what has happened to a task. An event without a verb tells how a task

@@ -56,6 +56,9 @@ type Options struct {
 
 	Everywhere Everywhere // the sessions of all projects; zero: they cannot be reached
 
+	Notify string // how the user is called who looks elsewhere: off, bell or osc; empty: osc
+	Mouse  bool   // it is used: the wheel scrolls, a click chooses
+
 	TasksOnly bool // the panel alone
 }
 
