@@ -108,6 +108,8 @@ type TurnResult struct {
 	Denials  []Denial
 	Warnings []string // what the user should know although the turn went on
 	Duration time.Duration
+
+	Structured json.RawMessage // the answer, where it had to be a value of a schema; Text is its JSON; nil: none
 }
 
 // Denial is a call that the [Gate] refused.
@@ -119,10 +121,14 @@ type Denial struct {
 	Suggest   string          `json:"suggest,omitempty"` // the rule that would have allowed it
 }
 
+// StructuredLimit is the limit of an agent that had to answer with a value of a schema, and
+// did not in as many tries as it has.
+const StructuredLimit = "structured_output_retries"
+
 // LimitError says that a turn was ended by a limit of the loop. What was done
 // until then is recorded, and the next turn may go on from there.
 type LimitError struct {
-	Limit string // max_turns, same_call, max_tokens, or what a [Meter] says
+	Limit string // max_turns, same_call, max_tokens, [StructuredLimit], or what a [Meter] says
 	N     int
 	Text  string // instead of ours
 }

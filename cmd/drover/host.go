@@ -197,13 +197,17 @@ func (b *backend) hostPrompt(ctx context.Context, file string) error {
 		p.AskTimeout = set.Permissions.Wait()
 	}
 	id := task.ID(p.Session)
+	mine, err := mainOf(&p)
+	if err != nil {
+		return err
+	}
 	cfg := b.config(&p, set, id)
 	cfg.Detached = true
 	s, err := b.open(ctx, cfg)
 	if err != nil {
 		return locked(err, id)
 	}
-	m, err := s.OpenMain(ctx, mainOf(&p))
+	m, err := s.OpenMain(ctx, mine)
 	if err == nil {
 		err = b.converse(ctx, s, m, &p, file)
 	}

@@ -30,6 +30,7 @@ import (
 	"github.com/drover-dev/drover/internal/session/conversation"
 	"github.com/drover-dev/drover/internal/session/dreams"
 	"github.com/drover-dev/drover/internal/session/upkeep"
+	"github.com/drover-dev/drover/internal/tool/usertools"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -84,10 +85,20 @@ func (b *backend) config(p *cli.Prompt, set settings.Settings, id task.ID) assem
 	return cfg
 }
 
-func mainOf(p *cli.Prompt) session.MainConfig {
-	return session.MainConfig{Agent: p.Agent, Model: p.Model, System: p.System, AppendSystem: p.AppendSystem,
+// mainOf is what the main agent of a prompt is made of.
+func mainOf(p *cli.Prompt) (session.MainConfig, error) {
+	cfg := session.MainConfig{Agent: p.Agent, Model: p.Model, System: p.System, AppendSystem: p.AppendSystem,
 		MaxTurns: p.MaxTurns, Autopilot: p.Autopilot, Tools: p.Tools,
 		Thinking: agent.Thinking{Effort: p.Effort, Tokens: p.ThinkingTokens}}
+	if p.Schema == "" {
+		return cfg, nil
+	}
+	var err error
+	if cfg.Schema, err = usertools.ParseSchema([]byte(p.Schema)); err != nil {
+		return cfg, &control.Error{Code: control.Invalid, Message: fmt.Sprintf("read the schema of the answer: %v", err),
+			Fix: "see docs/stream-json.md#answers-of-a-schema"}
+	}
+	return cfg, nil
 }
 
 // ceiling is how long commands are waited for.
@@ -111,18 +122,25 @@ func (b *backend) Answer(ctx context.Context, p *cli.Prompt, id task.ID) error {
 	if err != nil {
 		return err
 	}
+	mine, err := mainOf(p)
+	if err != nil {
+		d.refuse(err)
+		return err
+	}
 	cfg.Brief = true
 	cfg.Keeper = b.helper()
 	var out *agentsdk.Stream // set before the first conversation begins
 	cfg.On = func(from task.ID, e agent.Event) { out.Agent(from, e) }
 	s, err := b.open(ctx, cfg)
 	if err != nil {
-		return locked(err, id)
+		err = locked(err, id)
+		d.refuse(err)
+		return err
 	}
-	mine := mainOf(p)
 	var m *session.Main // set before its first turn
 	mine.Done = func(t conversation.Turn) { b.goesOn(p, m, t) }
 	if m, err = s.OpenMain(ctx, mine); err != nil {
+		d.refuse(err)
 		return errors.Join(err, s.Close())
 	}
 	b.sayFailure()

@@ -40,6 +40,22 @@ func promptOptions() cases {
 				}
 			}
 		},
+		"schema": func(t *testing.T, p *place) {
+			value := func(v string) step { return calls("StructuredOutput", map[string]any{"color": v}) }
+			m := p.model(map[string][]step{"main": {says("it is red"), value("rouge"), value("red")}})
+			file := p.file("color.json", `{"type":"object","properties":{"color":{"enum":["red","green"]}},"required":["color"]}`)
+			r := p.good("-p", "go", "--json-schema", file, "--permission-mode", "dontAsk")
+			if r.stdout() != `{"color":"red"}` {
+				t.Errorf("printed %q", r.stdout())
+			}
+			for i, want := range []string{"calling StructuredOutput", "does not fit the schema"} {
+				if said := m.Requests()[i+1].LastText(); !strings.Contains(said, want) {
+					t.Errorf("told %q, want %q", said, want)
+				}
+			}
+			p.fails(2, []string{"-p", "go", "--json-schema", "none.json"}, "--json-schema", "none.json")
+			p.fails(2, []string{"-p", "go", "--json-schema", `{"type":"string"}`}, "must describe an object")
+		},
 		"maxturns": func(t *testing.T, p *place) {
 			p.model(map[string][]step{"main": {calls("Bash", bash("echo 1")), calls("Bash", bash("echo 2")), says("never")}})
 			r := p.run("-p", "go", "--max-turns", "2", "--output-format=json", "--allowed-tools=Bash")

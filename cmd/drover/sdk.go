@@ -71,9 +71,8 @@ func (b *backend) driven(ctx context.Context, p *cli.Prompt, cfg func() assemble
 
 // given is the prompt with what the program says beside its flags.
 func given(p *cli.Prompt, in *sdkcontrol.Initialize) error {
-	if len(in.JSONSchema) > 0 {
-		return &control.Error{Code: control.Invalid, Message: "initialize: structured output by jsonSchema is not supported",
-			Fix: "ask for JSON in the prompt"}
+	if text := string(in.JSONSchema); text != "" && text != "null" {
+		p.Schema = text
 	}
 	p.System = cmp.Or(in.Prompt(), p.System)
 	p.AppendSystem = cmp.Or(in.AppendSystem, p.AppendSystem)
@@ -146,6 +145,13 @@ func (b *backend) drive(
 // readsState reports whether the program wants to be told when the main agent works.
 func (b *backend) readsState() bool {
 	return home.Lookup(b.env)("CLAUDE_CODE_SDK_READS_SESSION_STATE") == "1"
+}
+
+// refuse tells the program why the session does not begin.
+func (d *driver) refuse(why error) {
+	if d != nil {
+		d.conn.Refuse(d.in, why)
+	}
 }
 
 // out is where the lines of a session go.

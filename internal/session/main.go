@@ -18,6 +18,7 @@ import (
 	"github.com/drover-dev/drover/internal/session/requests"
 	"github.com/drover-dev/drover/internal/session/servers"
 	"github.com/drover-dev/drover/internal/session/work"
+	"github.com/drover-dev/drover/internal/tool/usertools"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
 )
@@ -43,6 +44,8 @@ type MainConfig struct {
 	Thinking     agent.Thinking
 	Autopilot    bool // it is reminded to go on until it calls task_complete
 	Reminders    int  // of the autopilot, for one prompt; 0: 5
+
+	Schema *usertools.Schema // each answer is a value of it; nil: answers are text
 
 	// Begin and Done are told of every turn, in order, on the main agent's
 	// goroutine.
@@ -94,7 +97,13 @@ func (s *Session) OpenMain(ctx context.Context, cfg MainConfig) (*Main, error) {
 // open opens the conversation.
 func (m *Main) open(ctx context.Context, cfg MainConfig) error {
 	s, k := m.s, m.environment
-	auto := conversation.NewAutopilot(cfg.Reminders, k.Hooks.Stop)
+	var structured *conversation.Structured
+	if cfg.Schema != nil {
+		structured = conversation.NewStructured(cfg.Schema)
+		k.Config.Tools = append(slices.Clip(k.Config.Tools), structured.Tool())
+	}
+	k.Config.Hooks = structured.Hooks(k.Hooks)
+	auto := conversation.NewAutopilot(cfg.Reminders, k.Config.Hooks.Stop)
 	m.done = auto.Tool().Spec().Name
 	if err := k.MakeGate(append(slices.Clone(k.Config.Tools), auto.Tool())); err != nil { // it may be offered later
 		return err
@@ -118,7 +127,7 @@ func (m *Main) open(ctx context.Context, cfg MainConfig) error {
 		ID: k.Me.ID, Agent: k.Config, History: history.Messages, Box: box, Post: s.sup.Post,
 		Session: s.idle, Hooks: mainHooks{m}, Feed: &s.audience.Feed,
 		Mail:      func(withheld func(mailbox.Mail) bool) agent.Mail { return s.mail.Reader(box, withheld, nil) },
-		Autopilot: auto, Driven: cfg.Autopilot, Begin: cfg.Begin, Done: cfg.Done,
+		Autopilot: auto, Driven: cfg.Autopilot, Structured: structured, Begin: cfg.Begin, Done: cfg.Done,
 	})
 	if err != nil {
 		return errors.Join(err, t.Close())

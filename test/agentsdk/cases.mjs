@@ -150,6 +150,17 @@ const cases = {
     }) }));
   },
 
+  async structured() {
+    const outputFormat = { type: 'json_schema', schema: z.toJSONSchema(z.object({ sum: z.number(), note: z.string().optional() })) };
+    try {
+      await all(query({ prompt: 'one', options: options({ outputFormat }) }), (m) => {
+        if (m.type === 'result') fact('value', m.structured_output ?? null);
+      });
+    } catch (e) {
+      fact('thrown', true);
+    }
+  },
+
   async abort() {
     const abortController = new AbortController();
     const q = query({ prompt: 'one', options: options({ abortController, permissionMode: 'bypassPermissions', allowDangerouslySkipPermissions: true }) });

@@ -259,6 +259,25 @@ func TestOptions(t *testing.T) {
 	}
 }
 
+// An answer of a schema is asked for until it fits, and at most five times.
+func TestStructured(t *testing.T) {
+	t.Parallel()
+	facts, _ := run(t, "structured", `
+  main:
+    - {text: it is three}
+    - tools: [{name: StructuredOutput, input: {sum: three}}]
+    - tools: [{name: StructuredOutput, input: {sum: 3}}]
+    - {text: not asked}
+`)
+	want(t, facts, `result "success: {\"sum\":3}"`, `value {"sum":3}`, "end true")
+	wrong := "    - tools: [{name: StructuredOutput, input: {sum: three}}]\n"
+	facts, _ = run(t, "structured", "\n  main:\n"+strings.Repeat(wrong, 5)+"    - {text: not asked}\n")
+	if len(facts) != 3 || !strings.HasPrefix(facts[0], `result "error_max_structured_output_retries: `) ||
+		!strings.Contains(facts[0], "/properties/sum") || facts[1] != "value null" || facts[2] != "thrown true" {
+		t.Errorf("facts %q", facts)
+	}
+}
+
 // A program that aborts leaves no process.
 func TestAbort(t *testing.T) {
 	t.Parallel()

@@ -285,7 +285,7 @@ func list(of []string) []string {
 
 func (s *Stream) result(r agent.TurnResult, err error) {
 	l := &resultLine{
-		Type: "result", IsError: err != nil, answer: r.Text,
+		Type: "result", IsError: err != nil, answer: r.Text, Structured: r.Structured,
 		Turns: r.Turns, DurationMS: r.Duration.Milliseconds(), APIMS: s.turn.api.Milliseconds(),
 		Usage: r.Usage, ModelUsage: s.usage, Denials: r.Denials, Index: s.turns, Stats: s.stats, stamp: s.stamp(),
 	}

@@ -218,6 +218,7 @@ type resultLine struct {
 	IsError        bool                   `json:"is_error"`
 	Result         *string                `json:"result,omitempty"`
 	EmptyAnswer    bool                   `json:"empty_answer,omitempty"`
+	Structured     json.RawMessage        `json:"structured_output,omitempty"`
 	Errors         []string               `json:"errors,omitempty"`
 	Turns          int                    `json:"num_turns"`
 	DurationMS     int64                  `json:"duration_ms"`
@@ -296,6 +297,8 @@ func resultWords(r agent.TurnResult, err error, inTools bool) (subtype, terminal
 		return during, "aborted_tools"
 	case r.Reason == "interrupted":
 		return during, "aborted_streaming"
+	case r.Reason == agent.StructuredLimit:
+		return "error_max_structured_output_retries", "structured_output_retry_exhausted"
 	case r.Reason == "max_turns" || r.Reason == "max_budget_usd":
 		return "error_" + r.Reason, r.Reason
 	case errors.As(err, &limit):

@@ -16,7 +16,6 @@ import (
 type foreignFlags struct {
 	thinking       string
 	skip           bool // ask for nothing
-	schema         string
 	noPersistence  bool
 	withoutEffects []string // names of those that were given and do nothing
 }
@@ -25,7 +24,6 @@ type foreignFlags struct {
 func (x *foreignFlags) add(f *pflag.FlagSet) {
 	f.StringVar(&x.thinking, "thinking", "", "adaptive, enabled or disabled")
 	f.BoolVar(&x.skip, "dangerously-skip-permissions", false, "permission mode bypassPermissions")
-	f.StringVar(&x.schema, "json-schema", "", "")
 	f.BoolVar(&x.noPersistence, "no-session-persistence", false, "")
 	idle := map[string]string{ // what each would do
 		"allow-dangerously-skip-permissions": "", // the mode can be asked for later: it always can
@@ -49,7 +47,7 @@ func (x *foreignFlags) add(f *pflag.FlagSet) {
 	} {
 		f.Var(&idleFlag{name: name, lacks: lacks, of: x}, name, "")
 	}
-	for _, name := range []string{"thinking", "dangerously-skip-permissions", "json-schema", "no-session-persistence",
+	for _, name := range []string{"thinking", "dangerously-skip-permissions", "no-session-persistence",
 		"allow-dangerously-skip-permissions", "include-hook-events", "strict-mcp-config", "await-initialize", "debug", "bare",
 		"replay-user-messages", "setting-sources", "fallback-model", "permission-prompts",
 		"debug-file", "plugin-dir", "betas"} {
@@ -97,9 +95,6 @@ func (p *Prompt) checkInput(stderr io.Writer) error {
 	}
 	if p.Effort != "" && !slices.Contains(control.Efforts(), p.Effort) {
 		return usage(fmt.Sprintf("--effort %q: unknown level", p.Effort), "use "+strings.Join(control.Efforts(), ", "))
-	}
-	if p.foreign.schema != "" {
-		return usage("--json-schema: structured output is not supported", "ask for JSON in the prompt")
 	}
 	if p.foreign.noPersistence {
 		p.foreign.withoutEffects = append(p.foreign.withoutEffects,

@@ -59,6 +59,7 @@ type Prompt struct {
 	Fork            bool          `json:"-"`
 	MCP             []string      `json:"mcp,omitempty"`
 	Prompt          string        `json:"prompt"`
+	Schema          string        `json:"schema,omitempty"` // as a file or JSON, then as JSON; empty: answers are text
 	Effort          string        `json:"effort,omitempty"`
 	ThinkingTokens  int           `json:"thinking_tokens,omitempty"` // as in [control.Thinking]
 	Tools           []string      `json:"tools,omitempty"`           // names; nil: all
@@ -129,6 +130,7 @@ func (p *Prompt) add(f *pflag.FlagSet) {
 	f.BoolVar(&p.Verbose, "verbose", false, "report tasks on stderr")
 	f.StringVar(&p.Model, "model", "", "an alias, a full name, PROVIDER/NAME, or script:FILE")
 	f.StringVar(&p.Agent, "agent", "", "run the main agent as this type")
+	f.StringVar(&p.Schema, "json-schema", "", "a file with a JSON schema, or JSON: answer with a value of it")
 	f.StringVar(&p.Agents, "agents", "", "definitions of agents as JSON: an object from names to definitions")
 	f.StringArrayVar(&p.MCP, "mcp-config", nil,
 		"a file of MCP servers, or JSON, in addition to those of the folder and the user")
@@ -271,6 +273,9 @@ func (a *app) check(ctx context.Context, p *Prompt, words []string) error {
 	}
 	if file := strings.TrimSpace(p.Settings); file != "" && !strings.HasPrefix(file, "{") && !filepath.IsAbs(file) {
 		p.Settings = filepath.Join(a.here(), file) // a detached host works elsewhere
+	}
+	if err := a.readSchema(p); err != nil {
+		return err
 	}
 	if err := a.givenServers(p); err != nil {
 		return err

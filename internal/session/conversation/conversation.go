@@ -100,6 +100,8 @@ type Config struct {
 	Autopilot *Autopilot // nil: there can be none
 	Driven    bool       // the conversation begins on autopilot
 
+	Structured *Structured // what answers have to be; nil: text
+
 	// Begin and Done are called at every turn, in order, on the goroutine of Run.
 	Begin func(origin string)
 	Done  func(Turn)
@@ -367,8 +369,8 @@ func (c *Conversation) driving() *Autopilot {
 func (c *Conversation) on(e agent.Event, next func(agent.Event)) {
 	driver := c.driving()
 	if e.Kind == agent.TurnDoneEvent && e.Result != nil && e.Err == nil {
-		res := driver.answered(*e.Result)
-		e.Result = &res
+		res, err := c.cfg.Structured.ended(driver.answered(*e.Result), nil)
+		e.Result, e.Err = &res, err
 	}
 	if w := c.watcher.Load(); w != nil {
 		w.On(e)

@@ -64,6 +64,7 @@ func (c *Conversation) look(ctx context.Context, cancel context.CancelCauseFunc)
 		c.driver = c.cfg.Autopilot
 	}
 	c.driver.begin()
+	c.cfg.Structured.begin()
 	for _, one := range effects {
 		if begun, ok := one.(BeginTurn); ok {
 			return begun.Trigger, true
@@ -84,7 +85,7 @@ func (c *Conversation) turn(ctx context.Context, t Trigger) {
 	c.cfg.Feed.begin(prompt, t.Origin)
 	res, err := c.answer(ctx, prompt, t)
 	if err == nil {
-		res = c.driving().answered(res)
+		res, err = c.cfg.Structured.ended(c.driving().answered(res), nil)
 	}
 	c.cfg.Feed.end(res, err)
 	turn := Turn{Origin: t.Origin, Result: res, Err: err}
