@@ -317,21 +317,9 @@ func policy(set settings.Settings) choose.Policy {
 // no permission.
 func own() []string {
 	return []string{
-		"Agent",
-		"TaskStop",
-		"TaskOutput",
-		"ListTasks",
-		"SendMessage",
-		"read_agent",
-		"TaskCreate",
-		"TaskUpdate",
-		"TaskGet",
-		"TaskList",
-		"Skill",
-		"AskUserQuestion",
-		"report_intent",
-		"context_board",
-		"Workflow",
+		"Agent", "TaskStop", "TaskOutput", "ListTasks", "SendMessage", "read_agent", "TaskCreate",
+		"TaskUpdate", "TaskGet", "TaskList", "Skill", "AskUserQuestion", "report_intent",
+		"context_board", "Workflow",
 	}
 }
 

@@ -29,28 +29,9 @@ func named(name string, d Dialect) []string {
 
 func own() []string {
 	return []string{
-		"Bash",
-		"Read",
-		"Write",
-		"Edit",
-		"Glob",
-		"Grep",
-		"Agent",
-		"TaskOutput",
-		"TaskStop",
-		"ListTasks",
-		"SendMessage",
-		"Monitor",
-		"Workflow",
-		"TaskCreate",
-		"TaskGet",
-		"TaskList",
-		"TaskUpdate",
-		"WebFetch",
-		"WebSearch",
-		"Skill",
-		"AskUserQuestion",
-		"report_intent",
+		"Bash", "Read", "Write", "Edit", "Glob", "Grep", "Agent", "TaskOutput", "TaskStop", "ListTasks",
+		"SendMessage", "Monitor", "Workflow", "TaskCreate", "TaskGet", "TaskList", "TaskUpdate",
+		"WebFetch", "WebSearch", "Skill", "AskUserQuestion", "report_intent",
 	}
 }
 
@@ -67,13 +48,8 @@ func KnownTool(name string) bool {
 		return true
 	}
 	others := []string{
-		"NotebookEdit",
-		"NotebookRead",
-		"ExitPlanMode",
-		"exit_plan_mode",
-		"EnterPlanMode",
-		"SlashCommand",
-		"write_agent",
+		"NotebookEdit", "NotebookRead", "ExitPlanMode", "exit_plan_mode", "EnterPlanMode",
+		"SlashCommand", "write_agent",
 	}
 	return slices.ContainsFunc(append(ToolNames(), others...), func(s string) bool { return strings.EqualFold(s, name) })
 }
@@ -133,16 +109,8 @@ func copilot(name string) []string {
 	switch name {
 	case "execute":
 		return []string{"Bash", "TaskOutput", "TaskStop"}
-	case "shell",
-		"bash",
-		"powershell",
-		"runcommands",
-		"runinterminal",
-		"terminalcommand",
-		"runtests",
-		"runtasks",
-		"runtask",
-		"createandruntask":
+	case "shell", "bash", "powershell", "runcommands", "runinterminal", "terminalcommand", "runtests",
+		"runtasks", "runtask", "createandruntask":
 		return []string{"Bash"}
 	case "getterminaloutput", "awaitterminal", "gettaskoutput":
 		return []string{"TaskOutput"}
@@ -174,23 +142,9 @@ func copilot(name string) []string {
 // and Drover does not: its author made no mistake.
 func elsewhere(name string) bool {
 	switch strings.ToLower(name) {
-	case "notebookedit",
-		"notebookread",
-		"exitplanmode",
-		"enterplanmode",
-		"enterworktree",
-		"exitworktree",
-		"croncreate",
-		"crondelete",
-		"cronlist",
-		"schedulewakeup",
-		"toolsearch",
-		"reportfindings",
-		"listmcpresourcestool",
-		"readmcpresourcetool",
-		"structuredoutput",
-		"powershell",
-		"lsp":
+	case "notebookedit", "notebookread", "exitplanmode", "enterplanmode", "enterworktree", "exitworktree",
+		"croncreate", "crondelete", "cronlist", "schedulewakeup", "toolsearch", "reportfindings",
+		"listmcpresourcestool", "readmcpresourcetool", "structuredoutput", "powershell", "lsp":
 		return true
 	}
 	return false

@@ -348,22 +348,8 @@ func (g *Gate) inert(name string) bool {
 		return false
 	}
 	switch name {
-	case "rg",
-		"ag",
-		"fd",
-		"fdfind",
-		"bat",
-		"batcat",
-		"man",
-		"less",
-		"more",
-		"diff3",
-		"nm",
-		"awk",
-		"gawk",
-		"mawk",
-		"nawk",
-		"help":
+	case "rg", "ag", "fd", "fdfind", "bat", "batcat", "man", "less", "more", "diff3", "nm", "awk", "gawk",
+		"mawk", "nawk", "help":
 		return false
 	}
 	for _, o := range p.options {
@@ -404,37 +390,15 @@ func ownWords(c []word) bool {
 	switch filepath.Base(c[0].text) {
 	case "git":
 		return !has(
-			"bisect",
-			"submodule",
-			"rebase",
-			"filter-branch",
-			"difftool",
-			"mergetool",
-			"-c",
-			"--exec-path",
-			"--config-env",
-			"-x",
-			"--exec",
-			"--upload-pack",
-			"--receive-pack",
+			"bisect", "submodule", "rebase", "filter-branch", "difftool", "mergetool", "-c",
+			"--exec-path", "--config-env", "-x", "--exec", "--upload-pack", "--receive-pack",
 		)
 	case "npm", "pnpm", "yarn", "bun":
 		return !has("exec", "x", "dlx", "-c", "--call")
 	case "go":
 		return !has("-exec", "--exec", "-toolexec", "--toolexec", "-vettool", "--vettool")
-	case "docker",
-		"podman",
-		"kubectl",
-		"gh",
-		"pip",
-		"pip3",
-		"cargo",
-		"brew",
-		"apt",
-		"apt-get",
-		"systemctl",
-		"helm",
-		"terraform":
+	case "docker", "podman", "kubectl", "gh", "pip", "pip3", "cargo", "brew", "apt", "apt-get", "systemctl",
+		"helm", "terraform":
 		return true
 	}
 	return false
@@ -444,22 +408,8 @@ func ownWords(c []word) bool {
 // then every text in the line may be a command.
 func feeds(name string) bool {
 	switch name {
-	case "sh",
-		"bash",
-		"dash",
-		"zsh",
-		"ksh",
-		"fish",
-		"busybox",
-		"eval",
-		"source",
-		".",
-		"xargs",
-		"parallel",
-		"ssh",
-		"at",
-		"batch",
-		"trap":
+	case "sh", "bash", "dash", "zsh", "ksh", "fish", "busybox", "eval", "source", ".", "xargs", "parallel",
+		"ssh", "at", "batch", "trap":
 		return true
 	}
 	return false

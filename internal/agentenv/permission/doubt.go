@@ -72,164 +72,171 @@ type use struct {
 func (g *Gate) uses(c []string) []use {
 	name, args := filepath.Base(c[0]), c[1:]
 	p := g.memory.known().program(name)
-	if p != nil && (p.operands == "words" || p.operands == "wrap" || p.operands == "none") || silent(name) {
+	if p != nil && (p.operands == "words" || p.operands == "wrap" || p.operands == "none") || silent(name) ||
+		namesOnly(name) {
 		return nil
 	}
-	var out []use
-	add := func(base use, words ...string) {
-		for _, w := range words {
-			for _, form := range spellings(w) {
-				base.text = form
-				out = append(out, base)
-			}
+	operands, options := split(args)
+	switch {
+	case copies(name):
+		return copyUses(name, args, operands, options)
+	case name == "tar" || name == "bsdtar":
+		return tarUses(args, operands)
+	case name == "zip" || name == "7z" || name == "7za":
+		passes, _ := passedOver(args)
+		return spelled(use{reads: true, deep: recursive(options) || name != "zip", passes: passes}, operands...)
+	case changesFiles(name):
+		return spelled(use{writes: true, deep: recursive(options) && name == "rm"}, operands...)
+	case name == "git":
+		return spelled(use{reads: slices.Contains(args, "--no-index")}, args...)
+	case name == "dd":
+		return ddUses(operands)
+	case name == "curl" || name == "wget":
+		return uploads(operands)
+	case opens(name):
+		return spelled(use{reads: true}, operands...)
+	case p == nil || p.operands == "rule":
+		return spelled(use{}, args...)
+	}
+	return g.readerUses(p, name, args, operands, options)
+}
+
+// spelled is a use of each word, in all its spellings.
+func spelled(base use, words ...string) (out []use) {
+	for _, w := range words {
+		for _, form := range spellings(w) {
+			base.text = form
+			out = append(out, base)
 		}
 	}
-	operands, options := split(args)
-	passes, only := passedOver(args)
-	recursive := slices.ContainsFunc(options, func(o string) bool {
+	return out
+}
+
+// recursive reports an option by which a program also works on what is in a folder.
+func recursive(options []string) bool {
+	return slices.ContainsFunc(options, func(o string) bool {
 		return o == "--recursive" || o == "--archive" || o == "--dereference-recursive" ||
 			len(o) > 1 && o[1] != '-' && strings.ContainsAny(o, "rRa")
 	})
+}
+
+// namesOnly commands show names and attributes of files, not what is in them.
+func namesOnly(name string) bool {
 	switch name {
-	case "ls",
-		"dir",
-		"vdir",
-		"stat",
-		"du",
-		"realpath",
-		"readlink",
-		"tree",
-		"find",
-		"fd",
-		"fdfind",
-		"lsblk",
-		"file",
-		"namei",
-		"lsattr",
-		"which":
-		return nil
-	case "cp", "install", "rsync", "scp", "ln", "mv":
-		// A folder that is moved or linked can be read at its new place.
-		sources := operands
-		if len(operands) > 1 && !slices.ContainsFunc(options, func(o string) bool {
-			return strings.HasPrefix(o, "-t") || strings.HasPrefix(o, "--target-directory")
-		}) {
-			sources = operands[:len(operands)-1]
-			add(use{writes: true}, operands[len(operands)-1])
+	case "ls", "dir", "vdir", "stat", "du", "realpath", "readlink", "tree", "find", "fd", "fdfind", "lsblk",
+		"file", "namei", "lsattr", "which":
+		return true
+	}
+	return false
+}
+
+// copies reports commands that put files elsewhere.
+func copies(name string) bool {
+	return slices.Contains([]string{"cp", "install", "rsync", "scp", "ln", "mv"}, name)
+}
+
+// changesFiles reports commands that change or remove the files that they name.
+func changesFiles(name string) bool {
+	switch name {
+	case "tee", "touch", "truncate", "rm", "rmdir", "unlink", "shred", "chmod", "chown", "chgrp", "patch",
+		"ed", "ex", "sponge":
+		return true
+	}
+	return false
+}
+
+// opens reports commands that read the files that they name, and are not in the table of
+// known programs.
+func opens(name string) bool {
+	switch name {
+	case "source", ".", "gzip", "gunzip", "bzip2", "xz", "zstd", "iconv", "split", "csplit", "openssl", "gpg",
+		"yq", "zgrep", "zless", "nano", "vi", "vim":
+		return true
+	}
+	return false
+}
+
+func copyUses(name string, args, operands, options []string) (out []use) {
+	sources := operands
+	if len(operands) > 1 && !slices.ContainsFunc(options, func(o string) bool {
+		return strings.HasPrefix(o, "-t") || strings.HasPrefix(o, "--target-directory")
+	}) {
+		sources = operands[:len(operands)-1]
+		out = spelled(use{writes: true}, operands[len(operands)-1])
+	}
+	passes, _ := passedOver(args)
+	// A folder that is moved or linked can be read at its new place.
+	deep := recursive(options) || name == "mv" || name == "ln"
+	return append(out, spelled(use{reads: true, writes: name == "mv", deep: deep, passes: passes}, sources...)...)
+}
+
+func tarUses(args, operands []string) []use {
+	packs := slices.Contains(args, "--create") || len(args) > 0 && !strings.HasPrefix(args[0], "--") &&
+		strings.Contains(strings.TrimLeft(args[0], "-"), "c")
+	switch {
+	case packs:
+		passes, _ := passedOver(args)
+		return spelled(use{reads: true, deep: true, passes: passes}, operands...)
+	case !slices.Contains(args, "-"):
+		return spelled(use{reads: true}, operands...)
+	}
+	return nil
+}
+
+func ddUses(operands []string) (out []use) {
+	for _, w := range operands {
+		if file, ok := strings.CutPrefix(w, "if="); ok {
+			out = append(out, spelled(use{reads: true}, file)...)
+		} else if file, ok := strings.CutPrefix(w, "of="); ok {
+			out = append(out, spelled(use{writes: true}, file)...)
 		}
-		add(
-			use{reads: true, writes: name == "mv", deep: recursive || name == "mv" || name == "ln", passes: passes},
-			sources...)
-	case "tar", "bsdtar":
-		if len(args) > 0 && (strings.Contains(strings.TrimLeft(args[0], "-"), "c") && !strings.HasPrefix(args[0], "--") ||
-			slices.Contains(args, "--create")) {
-			add(use{reads: true, deep: true, passes: passes}, operands...)
-		} else if !slices.Contains(args, "-") {
-			add(use{reads: true}, operands...)
-		}
-	case "zip", "7z", "7za":
-		add(use{reads: true, deep: recursive || name != "zip", passes: passes}, operands...)
-	case "tee",
-		"touch",
-		"truncate",
-		"rm",
-		"rmdir",
-		"unlink",
-		"shred",
-		"chmod",
-		"chown",
-		"chgrp",
-		"patch",
-		"ed",
-		"ex",
-		"sponge":
-		add(use{writes: true, deep: recursive && name == "rm"}, operands...)
-	case "git":
-		add(use{reads: slices.Contains(args, "--no-index")}, args...)
-	case "dd":
-		for _, w := range operands {
-			if file, ok := strings.CutPrefix(w, "if="); ok {
-				add(use{reads: true}, file)
-			} else if file, ok := strings.CutPrefix(w, "of="); ok {
-				add(use{writes: true}, file)
-			}
-		}
-	case "curl", "wget":
-		for _, w := range operands {
-			if _, file, ok := strings.Cut(w, "@"); ok && !strings.Contains(w, "://") {
-				add(use{reads: true}, file)
-			}
-		}
-	case "source",
-		".",
-		"gzip",
-		"gunzip",
-		"bzip2",
-		"xz",
-		"zstd",
-		"iconv",
-		"split",
-		"csplit",
-		"openssl",
-		"gpg",
-		"yq",
-		"zgrep",
-		"zless",
-		"nano",
-		"vi",
-		"vim":
-		add(use{reads: true}, operands...)
-	default:
-		files := operands
-		if p == nil || p.operands == "rule" {
-			add(use{}, args...)
-			break
-		}
-		if p.operands == "search" {
-			var patterns []string
-			files, patterns = g.searched(p, args)
-			add(use{reads: true}, patterns...)
-		}
-		walks := folders(name) && slices.ContainsFunc(options, func(o string) bool {
-			return o == "--recursive" || o == "--dereference-recursive" || o[1] != '-' && strings.ContainsAny(o, "rR")
-		})
-		if (p.deep || walks) && len(files) == 0 {
-			files = []string{"."}
-		}
-		both := name == "diff" || name == "sdiff" // of two folders, what is in them
-		base := use{reads: true, deep: p.deep || both || recursive && folders(name), passes: passes, only: only}
-		base.shown = p.deep && !slices.ContainsFunc(options, func(o string) bool {
-			return o == "--hidden" || o == "--unrestricted" || o[1] != '-' && strings.ContainsAny(o, "u.")
-		})
-		base.writes = name == "sed" && slices.ContainsFunc(options, func(o string) bool {
-			return strings.HasPrefix(o, "--in-p") || o[1] != '-' && strings.Contains(o, "i")
-		})
-		add(base, files...)
 	}
 	return out
+}
+
+// uploads are the files that a program of the network sends.
+func uploads(operands []string) (out []use) {
+	for _, w := range operands {
+		if _, file, ok := strings.Cut(w, "@"); ok && !strings.Contains(w, "://") {
+			out = append(out, spelled(use{reads: true}, file)...)
+		}
+	}
+	return out
+}
+
+// readerUses are the uses of a known program that reads files.
+func (g *Gate) readerUses(p *program, name string, args, operands, options []string) (out []use) {
+	short := func(o, letters string) bool { return o[1] != '-' && strings.ContainsAny(o, letters) }
+	files := operands
+	if p.operands == "search" {
+		var patterns []string
+		files, patterns = g.searched(p, args)
+		out = spelled(use{reads: true}, patterns...)
+	}
+	walks := folders(name) && slices.ContainsFunc(options, func(o string) bool {
+		return o == "--recursive" || o == "--dereference-recursive" || short(o, "rR")
+	})
+	if (p.deep || walks) && len(files) == 0 {
+		files = []string{"."}
+	}
+	base := use{reads: true}
+	base.passes, base.only = passedOver(args)
+	both := name == "diff" || name == "sdiff" // of two folders, what is in them
+	base.deep = p.deep || both || recursive(options) && folders(name)
+	base.shown = p.deep && !slices.ContainsFunc(options, func(o string) bool {
+		return o == "--hidden" || o == "--unrestricted" || short(o, "u.")
+	})
+	base.writes = name == "sed" && slices.ContainsFunc(options, func(o string) bool {
+		return strings.HasPrefix(o, "--in-p") || short(o, "i")
+	})
+	return append(out, spelled(base, files...)...)
 }
 
 // silent commands are given text, not files.
 func silent(name string) bool {
 	switch name {
-	case "echo",
-		"printf",
-		"test",
-		"[",
-		"cd",
-		"pushd",
-		"popd",
-		"export",
-		"mkdir",
-		"kill",
-		"let",
-		"exit",
-		"return",
-		"type",
-		"local",
-		"read",
-		"alias",
-		"xargs":
+	case "echo", "printf", "test", "[", "cd", "pushd", "popd", "export", "mkdir", "kill", "let", "exit",
+		"return", "type", "local", "read", "alias", "xargs":
 		return true
 	}
 	return false

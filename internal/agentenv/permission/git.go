@@ -258,20 +258,8 @@ func gitDanger(sub string, rest []word) string {
 		first = rest[0].text
 	}
 	switch sub {
-	case "filter-branch",
-		"difftool",
-		"mergetool",
-		"instaweb",
-		"daemon",
-		"shell",
-		"remote-ext",
-		"upload-pack",
-		"receive-pack",
-		"credential",
-		"send-email",
-		"imap-send",
-		"web--browse",
-		"help":
+	case "filter-branch", "difftool", "mergetool", "instaweb", "daemon", "shell", "remote-ext",
+		"upload-pack", "receive-pack", "credential", "send-email", "imap-send", "web--browse", "help":
 		return "git " + sub + " runs other programs"
 	case "submodule":
 		if first == "foreach" {

@@ -131,19 +131,9 @@ func public(args []word) bool {
 // keeps a secret. Only root has written them.
 func systemFile(real string) bool {
 	switch real {
-	case "/etc/os-release",
-		"/etc/debian_version",
-		"/etc/lsb-release",
-		"/etc/hosts",
-		"/etc/timezone",
-		"/etc/shells",
-		"/etc/services",
-		"/etc/protocols",
-		"/proc/cpuinfo",
-		"/proc/meminfo",
-		"/proc/version",
-		"/proc/loadavg",
-		"/proc/uptime":
+	case "/etc/os-release", "/etc/debian_version", "/etc/lsb-release", "/etc/hosts", "/etc/timezone",
+		"/etc/shells", "/etc/services", "/etc/protocols", "/proc/cpuinfo", "/proc/meminfo",
+		"/proc/version", "/proc/loadavg", "/proc/uptime":
 	default:
 		if real != "/usr" && !strings.HasPrefix(real, "/usr/") {
 			return false

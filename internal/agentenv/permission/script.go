@@ -274,75 +274,19 @@ func awkScript(s string) string {
 // awkName judges a name, which may be that of a function.
 func awkName(name string, called bool) string {
 	switch name {
-	case "getline",
-		"system",
-		"close",
-		"fflush",
-		"ENVIRON",
-		"ARGV",
-		"ARGC",
-		"ARGIND",
-		"PROCINFO",
-		"function",
-		"func",
-		"extension",
-		"include",
-		"load",
-		"namespace",
-		"SYMTAB",
-		"FUNCTAB":
+	case "getline", "system", "close", "fflush", "ENVIRON", "ARGV", "ARGC", "ARGIND", "PROCINFO",
+		"function", "func", "extension", "include", "load", "namespace", "SYMTAB", "FUNCTAB":
 		return name
 	}
 	if !called {
 		return ""
 	}
 	switch name {
-	case "length",
-		"substr",
-		"index",
-		"split",
-		"sub",
-		"gsub",
-		"match",
-		"sprintf",
-		"tolower",
-		"toupper",
-		"int",
-		"sqrt",
-		"log",
-		"exp",
-		"sin",
-		"cos",
-		"atan2",
-		"rand",
-		"srand",
-		"gensub",
-		"strftime",
-		"systime",
-		"mktime",
-		"asort",
-		"asorti",
-		"patsplit",
-		"strtonum",
-		"and",
-		"or",
-		"xor",
-		"lshift",
-		"rshift",
-		"if",
-		"while",
-		"for",
-		"print",
-		"printf",
-		"return",
-		"in",
-		"else",
-		"do",
-		"delete",
-		"BEGIN",
-		"END",
-		"NR",
-		"NF":
+	case "length", "substr", "index", "split", "sub", "gsub", "match", "sprintf", "tolower", "toupper",
+		"int", "sqrt", "log", "exp", "sin", "cos", "atan2", "rand", "srand", "gensub", "strftime",
+		"systime", "mktime", "asort", "asorti", "patsplit", "strtonum", "and", "or", "xor", "lshift",
+		"rshift", "if", "while", "for", "print", "printf", "return", "in", "else", "do", "delete",
+		"BEGIN", "END", "NR", "NF":
 		return ""
 	}
 	return "the function " + name

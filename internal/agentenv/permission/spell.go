@@ -625,23 +625,8 @@ func prints(p *syntax.CmdSubst) bool {
 		syntax.Walk(st, func(n syntax.Node) bool {
 			if c, ok := n.(*syntax.CallExpr); ok && len(c.Args) > 0 {
 				switch filepath.Base(c.Args[0].Lit()) {
-				case "echo",
-					"printf",
-					"cat",
-					"sed",
-					"awk",
-					"gawk",
-					"mawk",
-					"tr",
-					"rev",
-					"base64",
-					"xxd",
-					"cut",
-					"head",
-					"tail",
-					"perl",
-					"python",
-					"python3",
+				case "echo", "printf", "cat", "sed", "awk", "gawk", "mawk", "tr", "rev",
+					"base64", "xxd", "cut", "head", "tail", "perl", "python", "python3",
 					".":
 					found = true
 				}

@@ -6,18 +6,8 @@ import "strings"
 // than for its looks.
 func harmlessVariable(name string) bool {
 	switch name {
-	case "LANG",
-		"LANGUAGE",
-		"TZ",
-		"NO_COLOR",
-		"FORCE_COLOR",
-		"CLICOLOR",
-		"CLICOLOR_FORCE",
-		"TERM",
-		"COLUMNS",
-		"LINES",
-		"CI",
-		"COLORTERM":
+	case "LANG", "LANGUAGE", "TZ", "NO_COLOR", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "TERM",
+		"COLUMNS", "LINES", "CI", "COLORTERM":
 		return true
 	}
 	return strings.HasPrefix(name, "LC_") && strings.Trim(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_") == ""
@@ -44,27 +34,10 @@ func ordinaryVariable(name, value string) bool {
 		return false
 	}
 	switch name {
-	case "NODE_ENV",
-		"RUST_LOG",
-		"RUST_BACKTRACE",
-		"PYTHONUNBUFFERED",
-		"PYTHONDONTWRITEBYTECODE",
-		"PYTHONIOENCODING",
-		"PYTHONHASHSEED",
-		"CGO_ENABLED",
-		"GOOS",
-		"GOARCH",
-		"GOMAXPROCS",
-		"GORACE",
-		"DJANGO_SETTINGS_MODULE",
-		"RAILS_ENV",
-		"RACK_ENV",
-		"MIX_ENV",
-		"APP_ENV",
-		"CARGO_TERM_COLOR",
-		"DOCKER_BUILDKIT",
-		"MAKELEVEL",
-		"JEST_WORKER_ID":
+	case "NODE_ENV", "RUST_LOG", "RUST_BACKTRACE", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE",
+		"PYTHONIOENCODING", "PYTHONHASHSEED", "CGO_ENABLED", "GOOS", "GOARCH", "GOMAXPROCS", "GORACE",
+		"DJANGO_SETTINGS_MODULE", "RAILS_ENV", "RACK_ENV", "MIX_ENV", "APP_ENV", "CARGO_TERM_COLOR",
+		"DOCKER_BUILDKIT", "MAKELEVEL", "JEST_WORKER_ID":
 		return true
 	}
 	name = strings.ToUpper(name)
@@ -121,47 +94,10 @@ func localName(name string) bool {
 // shown are variables of the environment that may be seen by everybody.
 func shown(name string) bool {
 	switch name {
-	case "?",
-		"#",
-		"!",
-		"$",
-		"0",
-		"_",
-		"HOME",
-		"PWD",
-		"OLDPWD",
-		"USER",
-		"LOGNAME",
-		"SHELL",
-		"HOSTNAME",
-		"LANG",
-		"LANGUAGE",
-		"TERM",
-		"PATH",
-		"TZ",
-		"RANDOM",
-		"SECONDS",
-		"LINENO",
-		"UID",
-		"EUID",
-		"PPID",
-		"SHLVL",
-		"BASH_VERSION",
-		"BASHPID",
-		"OSTYPE",
-		"HOSTTYPE",
-		"MACHTYPE",
-		"EPOCHSECONDS",
-		"COLUMNS",
-		"LINES",
-		"TMPDIR",
-		"EDITOR",
-		"PIPESTATUS",
-		"CI",
-		"GOPATH",
-		"GOROOT",
-		"JAVA_HOME",
-		"VIRTUAL_ENV":
+	case "?", "#", "!", "$", "0", "_", "HOME", "PWD", "OLDPWD", "USER", "LOGNAME", "SHELL", "HOSTNAME",
+		"LANG", "LANGUAGE", "TERM", "PATH", "TZ", "RANDOM", "SECONDS", "LINENO", "UID", "EUID", "PPID",
+		"SHLVL", "BASH_VERSION", "BASHPID", "OSTYPE", "HOSTTYPE", "MACHTYPE", "EPOCHSECONDS", "COLUMNS",
+		"LINES", "TMPDIR", "EDITOR", "PIPESTATUS", "CI", "GOPATH", "GOROOT", "JAVA_HOME", "VIRTUAL_ENV":
 		return true
 	}
 	return strings.HasPrefix(name, "LC_")

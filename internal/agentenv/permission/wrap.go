@@ -28,20 +28,8 @@ func wrapperOf(name string) (wrapper, bool) {
 		return wrapper{values: "-u -g -h -p -C -r -t -T -U -D -R --user --group --host --prompt --chdir", sets: true}, true
 	case "doas", "runuser":
 		return wrapper{values: "-u -C -g"}, true
-	case "nohup",
-		"setsid",
-		"command",
-		"builtin",
-		"busybox",
-		"toybox",
-		"fakeroot",
-		"unbuffer",
-		"unshare",
-		"dbus-run-session",
-		"rlwrap",
-		"catchsegv",
-		"gdb",
-		"valgrind":
+	case "nohup", "setsid", "command", "builtin", "busybox", "toybox", "fakeroot", "unbuffer", "unshare",
+		"dbus-run-session", "rlwrap", "catchsegv", "gdb", "valgrind":
 		return wrapper{}, true
 	case "exec":
 		return wrapper{values: "-a"}, true

@@ -48,14 +48,8 @@ func (e *Error) Error() string { return fmt.Sprintf("git %s: %s", e.Command, e.T
 // settings are set for every call: they win over all files.
 func settings() []string {
 	return []string{
-		"core.hooksPath=/dev/null",
-		"core.fsmonitor=false",
-		"diff.external=",
-		"gpg.program=/bin/false",
-		"core.pager=cat",
-		"core.editor=:",
-		"gc.auto=0",
-		"maintenance.auto=false",
+		"core.hooksPath=/dev/null", "core.fsmonitor=false", "diff.external=", "gpg.program=/bin/false",
+		"core.pager=cat", "core.editor=:", "gc.auto=0", "maintenance.auto=false",
 		"submodule.recurse=false",
 		"diff.ignoreSubmodules=dirty",
 		"status.submoduleSummary=false",
@@ -91,14 +85,8 @@ func (g git) env() []string {
 	const who, mail = "Drover", "drover@localhost"
 	env = append(
 		env,
-		"LC_ALL=C",
-		"GIT_TERMINAL_PROMPT=0",
-		"GIT_OPTIONAL_LOCKS=0",
-		"GIT_ALLOW_PROTOCOL=none",
-		"GIT_NO_LAZY_FETCH=1",
-		"GIT_PAGER=cat",
-		"GIT_EDITOR=:",
-		"GIT_NO_REPLACE_OBJECTS=1",
+		"LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0", "GIT_ALLOW_PROTOCOL=none",
+		"GIT_NO_LAZY_FETCH=1", "GIT_PAGER=cat", "GIT_EDITOR=:", "GIT_NO_REPLACE_OBJECTS=1",
 		"GIT_GRAFT_FILE=/dev/null",
 		"GIT_AUTHOR_NAME="+who,
 		"GIT_AUTHOR_EMAIL="+mail,

@@ -83,29 +83,9 @@ func Subset(parent, listed, forbidden []string, own ...string) []string {
 
 func allTools() []string {
 	return []string{
-		"Bash",
-		"Read",
-		"Write",
-		"Edit",
-		"Glob",
-		"Grep",
-		"WebFetch",
-		"Agent",
-		"TaskOutput",
-		"TaskStop",
-		"ListTasks",
-		"SendMessage",
-		"read_agent",
-		"submit_plan",
-		"Monitor",
-		"Workflow",
-		"Skill",
-		"TaskCreate",
-		"TaskGet",
-		"TaskList",
-		"TaskUpdate",
-		"AskUserQuestion",
-		"report_intent",
+		"Bash", "Read", "Write", "Edit", "Glob", "Grep", "WebFetch", "Agent", "TaskOutput", "TaskStop",
+		"ListTasks", "SendMessage", "read_agent", "submit_plan", "Monitor", "Workflow", "Skill",
+		"TaskCreate", "TaskGet", "TaskList", "TaskUpdate", "AskUserQuestion", "report_intent",
 	}
 }
 

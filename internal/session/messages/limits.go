@@ -144,14 +144,8 @@ func (c *chains) on(id task.ID, e agent.Event) {
 // chatter is the tools by which nothing gets done.
 func chatter() []string {
 	return []string{
-		"SendMessage",
-		"write_agent",
-		"read_agent",
-		"ListTasks",
-		"TaskOutput",
-		"report_intent",
-		"TaskGet",
-		"TaskList",
+		"SendMessage", "write_agent", "read_agent", "ListTasks", "TaskOutput", "report_intent",
+		"TaskGet", "TaskList",
 	}
 }
 
