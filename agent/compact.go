@@ -104,7 +104,7 @@ func (t *turn) full() bool {
 	if share <= 0 {
 		share = defaultShare
 	}
-	now, window := t.Totals().Context, t.ModelSettings().Window
+	now, window := t.Totals().Context, t.settings().Window
 	return window > 0 && float64(now) >= share*float64(window) && now-t.base >= window/10
 }
 
@@ -214,7 +214,7 @@ func (t *turn) summarise(
 	for try := 1; ; try++ {
 		short := fit(messages, room)
 		reply, err := t.ask(ctx, append(slices.Clip(short), last), "compaction", func(p Part) {
-			if p.Kind == RetryPart || p.Kind == VoidPart {
+			if p.Kind == RetryPart || p.Kind == FallbackPart || p.Kind == VoidPart {
 				t.emit(Event{Kind: PartEvent, Part: p})
 			}
 		})

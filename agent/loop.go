@@ -49,6 +49,11 @@ type Config struct {
 	MaxTurns   int         // replies in one turn; 0: 50
 	MaxTokens  int         // of one reply; 0: the model's usual
 
+	// Fallback are the models that answer for the rest of a turn, in this order, when the
+	// model is overloaded or cannot be reached and the one before has failed as well. Their
+	// Thinking does not count.
+	Fallback []ModelSettings
+
 	// HandBack gives a turn that runs into MaxTurns or the limit of the Meter one
 	// more reply, for what the model has; see [Loop.HandBack]. The turn ends with
 	// the error of the limit all the same.
@@ -275,6 +280,7 @@ type turn struct {
 	cramped  bool   // it could not be summed up, and is not tried again
 	last     bool   // the next reply is the last, and nothing that it calls is run
 	letter   int64  // by which the prompt came; 0: by none
+	fallen   int    // how many of the models in whose place others answer have failed
 }
 
 func (t *turn) run(ctx context.Context, prompt []Block) error {
@@ -472,13 +478,14 @@ type refusedError struct{ err error }
 func (e *refusedError) Error() string { return e.err.Error() }
 func (e *refusedError) Unwrap() error { return e.err }
 
-// ask calls the model once, and counts what is void of its answers. Its error is
+// askOne calls a model once, and counts what is void of its answers. Its error is
 // a [*refusedError] if it was not called.
-func (t *turn) ask(ctx context.Context, messages []Message, purpose string, on func(Part)) (*Reply, error) {
+func (t *turn) askOne(
+	ctx context.Context, m ModelSettings, messages []Message, purpose string, on func(Part),
+) (*Reply, error) {
 	if err := t.hold(ctx); err != nil {
 		return nil, &refusedError{err}
 	}
-	m := t.ModelSettings() // of the whole call, also when it is changed meanwhile
 	free, err := t.reserve(ctx, m.Name)
 	if err != nil {
 		return nil, err

@@ -83,6 +83,7 @@ const (
 	InputPart                    // Text holds more of a tool's input
 	BlockPart                    // Block is complete
 	RetryPart                    // the call is made again, or waits its turn; Retry says when and why
+	FallbackPart                 // the call goes to another model; Fallback says why
 	VoidPart                     // what came of the reply so far is void; Usage is what that has cost
 )
 
@@ -96,6 +97,8 @@ type Part struct {
 	Block *Block
 	Usage Usage
 	Retry Retry
+
+	Fallback Fallback
 }
 
 // Retry is a call of a model that is made again after a failure.

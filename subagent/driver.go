@@ -306,6 +306,10 @@ func (w *Watcher) part(p agent.Part) {
 			w.coming = false
 			line("The partial answer above is discarded")
 		}
+	case agent.FallbackPart:
+		line(p.Fallback.String())
+		w.progress.Message = p.Fallback.String()
+		w.host.Progress(w.progress)
 	case agent.RetryPart:
 		line(p.Retry.String())
 		if p.Retry.After >= parkedAfter {

@@ -79,6 +79,7 @@ func (b *backend) promptSettings(ctx context.Context, p *cli.Prompt) (settings.S
 func (b *backend) config(p *cli.Prompt, set settings.Settings, id task.ID) assemble.Config {
 	cfg := b.opening(session.RolePrompt, cli.Title(p.Prompt), set)
 	cfg.Session, cfg.Copier, cfg.AskWait = id, b.copier(), p.AskTimeout
+	cfg.Instead = p.Instead
 	cfg.Model, cfg.Mode, cfg.Allow, cfg.Deny = p.Model, permission.Mode(p.Mode), cli.SplitRules(p.Allowed),
 		cli.SplitRules(p.Disallowed)
 	cfg.Dirs, cfg.Agents, cfg.MCP = p.Dirs, []byte(p.Agents), p.MCP

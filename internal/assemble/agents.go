@@ -30,6 +30,7 @@ func (s *Session) agents(c Config, model string, env []string) (session.Agents, 
 	a := session.Agents{
 		Models:     s.models,
 		Model:      model,
+		Instead:    c.Instead,
 		Rules:      Rules(c),
 		Env:        env,
 		On:         c.On,

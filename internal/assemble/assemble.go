@@ -56,12 +56,13 @@ type Config struct {
 	// holds them, and a command with one cannot be kept.
 	Copier []string
 
-	Model string                 // instead of the settings' one
-	Own   map[string]agent.Model // models of the program itself, by name
-	Mode  permission.Mode        // instead of the settings' one
-	Allow []string               // further rules
-	Deny  []string
-	Dirs  []string // further folders that tools may use; absolute
+	Model   string                 // instead of the settings' one
+	Instead []string               // models that answer when one is overloaded or cannot be reached, in this order
+	Own     map[string]agent.Model // models of the program itself, by name
+	Mode    permission.Mode        // instead of the settings' one
+	Allow   []string               // further rules
+	Deny    []string
+	Dirs    []string // further folders that tools may use; absolute
 
 	Agents []byte // definitions of agents before those of all files, as JSON; see [catalog.ParseJSON]
 

@@ -144,6 +144,7 @@ type Config struct {
 type Agents struct {
 	Models  *provider.Finder
 	Model   string                  // when nobody asks for another
+	Instead []string                // models that answer when one is overloaded or cannot be reached, in this order
 	Policy  choose.Policy           // which model an agent gets
 	Catalog func() subagent.Catalog // as it is now
 	Rules   permission.Rules        // Mode, lists of rules, further folders
@@ -403,7 +404,7 @@ func (s *Session) openAgents(edits *environment.Edits) {
 		Limits: agents.Limits{Depth: l.Depth, OutputChars: l.OutputChars, NestedBackground: l.NestedBackground,
 			NoBackground: l.NoBackground, NoMonitors: l.NoMonitors, MultiTurn: l.MultiTurn, IdleTimeout: l.IdleTimeout,
 			TeammateGrace: l.TeammateGrace},
-		Models: a.Models, Model: a.Model, Policy: a.Policy, Catalog: a.Catalog, Rules: a.Rules, Env: a.Env, Notes: a.Notes,
+		Models: a.Models, Model: a.Model, Instead: a.Instead, Policy: a.Policy, Catalog: a.Catalog, Rules: a.Rules, Env: a.Env, Notes: a.Notes,
 		Hooks: a.Hooks, Skills: a.Skills, Todos: a.Todos, Memory: a.Memory.Store, Web: a.Web, Tools: a.Tools,
 		Remote: a.Remote.Usual != "", Window: a.Window, Share: a.Share, AskWait: a.AskWait, On: a.On,
 	}

@@ -143,7 +143,7 @@ const cases = {
 
   async options() {
     await all(query({ prompt: 'one', options: options({
-      settingSources: [], fallbackModel: 'haiku', effort: 'high', includeHookEvents: true, strictMcpConfig: true, maxTurns: 5,
+      settingSources: [], effort: 'high', includeHookEvents: true, strictMcpConfig: true, maxTurns: 5,
       maxBudgetUsd: 1, disallowedTools: ['WebFetch'], allowedTools: ['Skill(pdf)', 'Read'], additionalDirectories: [folder],
       systemPrompt: { type: 'preset', preset: 'claude_code', append: 'be kind' }, includePartialMessages: true,
       extraArgs: { 'replay-user-messages': null, 'from-the-future': 'x' },
@@ -159,6 +159,15 @@ const cases = {
     } catch (e) {
       fact('thrown', true);
     }
+  },
+
+  async fallback() {
+    const other = `script:${script.replace('.yaml', '-second.yaml')}`;
+    await all(query({ prompt: 'one', options: options({ fallbackModel: other, model: `script:${script}` }) }), (m) => {
+      if (m.type === 'system' && m.tag === 'model_fallback') fact('fell back', [m.level, m.content]);
+      if (m.type === 'assistant') fact('from', m.message.model);
+      if (m.type === 'result') fact('used', Object.keys(m.modelUsage));
+    });
   },
 
   async abort() {

@@ -252,7 +252,7 @@ func TestOptions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, text := range []string{"--setting-sources", "--fallback-model", "--include-hook-events", "--from-the-future is not known"} {
+	for _, text := range []string{"--setting-sources", "--include-hook-events", "--from-the-future is not known"} {
 		if !strings.Contains(string(said), text) {
 			t.Errorf("nobody was told of %s:\n%s", text, said)
 		}
@@ -276,6 +276,15 @@ func TestStructured(t *testing.T) {
 		!strings.Contains(facts[0], "/properties/sum") || facts[1] != "value null" || facts[2] != "thrown true" {
 		t.Errorf("facts %q", facts)
 	}
+}
+
+// Another model answers when the first is overloaded.
+func TestFallback(t *testing.T) {
+	t.Parallel()
+	facts, _ := run(t, "fallback", "\n  main:\n    - {error: {message: too busy, status: 529, type: overloaded_error}}\n",
+		"\n  main:\n    - {text: hello}\n")
+	want(t, facts, `fell back ["warning","model script:turns.yaml failed: too busy; the rest of the turn goes to script:turns-second.yaml"]`,
+		`from "script:turns-second.yaml"`, `result "success: hello"`, `used ["script:turns-second.yaml"]`, "end true")
 }
 
 // A program that aborts leaves no process.

@@ -49,7 +49,7 @@ func speaker(r task.Record) voice {
 func (s *Stream) onMain(e agent.Event) {
 	now := time.Now()
 	if e.Kind == agent.TurnStartEvent {
-		s.turn = turn{asked: now}
+		s.turn, s.main.model = turn{asked: now}, s.o.Model
 		return
 	}
 	if !s.turn.told {
@@ -124,6 +124,8 @@ func (s *Stream) onSubagent(t *entry, e agent.Event) {
 		s.say(&t.voice, e)
 	}
 	switch e.Kind {
+	case agent.TurnStartEvent:
+		t.voice.model = t.rec.Model
 	case agent.ReplyDoneEvent:
 		u := e.Reply.Usage
 		if n := u.InputTokens + u.CacheReadTokens + u.CacheWriteTokens; n > 0 {
@@ -198,6 +200,11 @@ func (s *Stream) part(v *voice, p agent.Part) {
 	switch {
 	case p.Kind == agent.RetryPart:
 		s.retry(v, p.Retry)
+	case p.Kind == agent.FallbackPart:
+		v.model = p.Fallback.To
+		s.line(informationalLine{Type: "system", Subtype: "informational", Level: "warning", Tag: "model_fallback",
+			Content: p.Fallback.String(), From: p.Fallback.From, To: p.Fallback.To, origin: v.origin, stamp: s.stamp()})
+		s.warn("%s", excerpt.Line(p.Fallback.String(), 600))
 	case p.Kind == agent.VoidPart:
 		if v.reply.begun {
 			s.line(discardedLine{Type: "system", Subtype: "partial_message_discarded", origin: v.origin, stamp: s.stamp()})

@@ -96,6 +96,19 @@ type retryLine struct {
 	stamp
 }
 
+// informationalLine is a word to people; its tag is for programs.
+type informationalLine struct {
+	Type    string `json:"type"`
+	Subtype string `json:"subtype"`
+	Level   string `json:"level"`
+	Content string `json:"content"`
+	Tag     string `json:"tag"`
+	From    string `json:"from_model,omitempty"`
+	To      string `json:"to_model,omitempty"`
+	origin
+	stamp
+}
+
 // discardedLine takes back the stream_event lines of the reply that was coming in.
 type discardedLine struct {
 	Type    string `json:"type"`

@@ -41,7 +41,6 @@ func (x *foreignFlags) add(f *pflag.FlagSet) {
 	}
 	for name, lacks := range map[string]string{
 		"setting-sources":    "settings of the folder and the user count as ever",
-		"fallback-model":     "a failing model is not replaced",
 		"permission-prompts": "", "debug-file": "there is no debug log",
 		"plugin-dir": "no plugins are loaded from there", "betas": "no beta headers are sent",
 	} {
@@ -49,7 +48,7 @@ func (x *foreignFlags) add(f *pflag.FlagSet) {
 	}
 	for _, name := range []string{"thinking", "dangerously-skip-permissions", "no-session-persistence",
 		"allow-dangerously-skip-permissions", "include-hook-events", "strict-mcp-config", "await-initialize", "debug", "bare",
-		"replay-user-messages", "setting-sources", "fallback-model", "permission-prompts",
+		"replay-user-messages", "setting-sources", "permission-prompts",
 		"debug-file", "plugin-dir", "betas"} {
 		f.Lookup(name).Hidden = true
 	}

@@ -37,6 +37,7 @@ type Prompt struct {
 	Partial         bool          `json:"-"`
 	Verbose         bool          `json:"-"`
 	Model           string        `json:"model,omitempty"`
+	Instead         []string      `json:"fallback,omitempty"` // models
 	Agent           string        `json:"agent,omitempty"`
 	MaxTurns        int           `json:"max_turns,omitempty"`
 	System          string        `json:"system,omitempty"`
@@ -129,6 +130,8 @@ func (p *Prompt) add(f *pflag.FlagSet) {
 	f.BoolVar(&p.Partial, "include-partial-messages", false, "stream-json: show replies as they come in")
 	f.BoolVar(&p.Verbose, "verbose", false, "report tasks on stderr")
 	f.StringVar(&p.Model, "model", "", "an alias, a full name, PROVIDER/NAME, or script:FILE")
+	f.StringSliceVar(&p.Instead, "fallback-model", nil,
+		"models that answer when the model is overloaded or cannot be reached, such as sonnet,haiku")
 	f.StringVar(&p.Agent, "agent", "", "run the main agent as this type")
 	f.StringVar(&p.Schema, "json-schema", "", "a file with a JSON schema, or JSON: answer with a value of it")
 	f.StringVar(&p.Agents, "agents", "", "definitions of agents as JSON: an object from names to definitions")

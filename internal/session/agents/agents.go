@@ -76,6 +76,7 @@ type Config struct {
 
 	Models  *provider.Finder
 	Model   string                  // when nobody asks for another
+	Instead []string                // models that answer when one is overloaded or cannot be reached, in this order
 	Policy  choose.Policy           // which model an agent gets
 	Catalog func() subagent.Catalog // as it is now
 	Rules   permission.Rules

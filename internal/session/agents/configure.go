@@ -104,6 +104,23 @@ type foundModel struct {
 	Model agent.Model
 }
 
+// instead are the models that answer in the place of an agent's own. One that a subagent may
+// not use is left out.
+func (s *Set) instead(me Caller, own string) ([]agent.ModelSettings, error) {
+	var out []agent.ModelSettings
+	for _, name := range s.cfg.Instead {
+		found, window, err := s.newModel(me, name)
+		switch {
+		case err != nil && me.Depth == 0:
+			return nil, &control.Error{Code: control.Invalid, Message: fmt.Sprintf("fallback model %s: %v", name, err),
+				Fix: "see `drover models`"}
+		case err == nil && found.Full != own:
+			out = append(out, agent.ModelSettings{Model: found.Model, Name: found.Full, Window: window})
+		}
+	}
+	return out, nil
+}
+
 // newModel finds the model that the user names for the main agent.
 func (s *Set) newModel(me Caller, name string) (foundModel, int64, error) {
 	var choice choose.Choice

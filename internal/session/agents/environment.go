@@ -111,6 +111,9 @@ func (s *Set) newEnvironment(
 		AgentID:    string(me.ID),
 		SessionID:  string(s.cfg.Session),
 	}
+	if k.Config.Fallback, err = s.instead(me, choice.Name); err != nil {
+		return nil, err
+	}
 	k.Config.HandBack = me.Depth > 0
 	if me.Depth == 0 {
 		k.Config.AgentID = ""

@@ -230,8 +230,12 @@ func (f *Feed) part(p agent.Part) {
 			f.write("\n")
 			f.add(control.Piece{Kind: control.NotePiece, Text: "the partial answer above is discarded"})
 		}
-	case agent.RetryPart:
-		text, _ := short(p.Retry.String(), feedPart)
+	case agent.RetryPart, agent.FallbackPart:
+		said := p.Retry.String()
+		if p.Kind == agent.FallbackPart {
+			said = p.Fallback.String()
+		}
+		text, _ := short(said, feedPart)
 		f.add(control.Piece{Kind: control.NotePiece, Text: text})
 	}
 }
