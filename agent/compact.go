@@ -261,7 +261,7 @@ func (t *turn) replace(ctx context.Context, c *Compaction, did Compacted, summar
 	if c.Restore != nil {
 		t.guard("what is put behind a summary", func() { blocks = append(blocks, texts(c.Restore(ctx))...) })
 	}
-	if r := t.cfg.Reminders; r != nil {
+	if r := t.around.source(); r != nil {
 		t.guard("the source of reminders", func() {
 			r.Forgotten()
 			if did.Trigger == byHand {

@@ -75,12 +75,15 @@ type Config struct {
 // Loop is one conversation. Turn is called by one goroutine at a time; the
 // other methods by any.
 type Loop struct {
-	cfg   Config
+	cfg   Config // its surroundings only as they were at first
 	tools *toolbox
 	seed  maphash.Seed
 	busy  sync.Mutex // held by Turn
 
-	listen sync.Mutex // serialises cfg.On
+	listen sync.Mutex  // serialises on
+	on     func(Event) // guarded by listen
+
+	around surroundings // see [Loop.MoveTurn]
 
 	// Guarded by busy.
 	ids  map[string]struct{} // of all calls in messages
@@ -173,7 +176,9 @@ func NewLoop(cfg Config, history []Message) (*Loop, error) {
 	}
 	l := &Loop{
 		cfg: cfg, tools: tools, seed: maphash.MakeSeed(),
-		ids: ids, told: map[int64]struct{}{}, messages: slices.Clip(messages),
+		ids: ids, told: map[int64]struct{}{}, messages: slices.Clip(messages), on: cfg.On,
+		around: surroundings{transcript: cfg.Transcript, mail: cfg.Mail, reminders: cfg.Reminders,
+			agentID: cfg.AgentID},
 		model: ModelSettings{Model: cfg.Model, Name: cfg.ModelName, Thinking: cfg.Thinking},
 	}
 	if cfg.Compaction != nil {
@@ -247,6 +252,7 @@ func (l *Loop) Answer(ctx context.Context, seq int64, prompt ...Block) (TurnResu
 func (l *Loop) turn(ctx context.Context, run func(*turn) error) (TurnResult, error) {
 	start := time.Now()
 	t := &turn{Loop: l}
+	defer l.around.end()
 	l.emit(Event{Kind: TurnStartEvent})
 	err := run(t)
 	t.res.Duration = time.Since(start)
@@ -383,10 +389,11 @@ func texts(all ...string) []Block {
 // remind makes what the model is to be reminded of part of the next message. It
 // stays owed until that is kept.
 func (t *turn) remind(ctx context.Context, start bool) {
-	if t.cfg.Reminders == nil {
+	due := t.around.source()
+	if due == nil {
 		return
 	}
-	t.guard("the source of reminders", func() { t.owed = append(t.owed, texts(t.cfg.Reminders.Due(ctx, start)...)...) })
+	t.guard("the source of reminders", func() { t.owed = append(t.owed, texts(due.Due(ctx, start)...)...) })
 }
 
 // begin records what the model is to answer.
@@ -410,10 +417,13 @@ func (t *turn) begin(ctx context.Context, prompt []Block) error {
 	if size := len(NewMessage(User, kept...).raw); size > maxPromptBytes {
 		return fmt.Errorf("prompt: it has %d bytes, and may have %d: send less at once", size, maxPromptBytes)
 	}
+	t.around.step.Lock()
+	defer t.around.step.Unlock()
 	letters, err := t.takeMail(ctx)
 	if err != nil {
 		return err
 	}
+	t.around.begun = true
 	if len(letters)+len(kept)+len(t.owed) == 0 {
 		if m := t.Messages(); len(m) > 0 && m[len(m)-1].role == User {
 			return nil
@@ -508,7 +518,7 @@ func (t *turn) askOne(
 		}
 	}
 	reply, err := m.Model.Reply(call, &Request{
-		Agent: t.cfg.Agent, AgentID: t.cfg.AgentID, SessionID: t.cfg.SessionID, Purpose: purpose,
+		Agent: t.cfg.Agent, AgentID: t.around.speaker(), SessionID: t.cfg.SessionID, Purpose: purpose,
 		Model: m.Name, Thinking: m.Thinking, System: t.cfg.System, MaxTokens: t.cfg.MaxTokens,
 		Tools: t.tools.specs, Messages: messages,
 	}, hear)
@@ -651,6 +661,8 @@ func (t *turn) act(ctx context.Context, reply *Reply, calls []pending) (done boo
 	done = end || err != nil
 	// Mail goes in only where the model reads on at once: it would be
 	// acknowledged, and nobody would wake the model for it.
+	t.around.step.Lock()
+	defer t.around.step.Unlock()
 	var letters []MailMessage
 	if !done {
 		letters, err = t.takeMail(ctx)
@@ -664,12 +676,13 @@ func (t *turn) act(ctx context.Context, reply *Reply, calls []pending) (done boo
 }
 
 // takeMail returns the mail messages that the conversation does not hold yet. Those
-// that it holds came again because their acknowledgement was lost.
+// that it holds came again because their acknowledgement was lost. The caller holds
+// around.step until they are recorded.
 func (t *turn) takeMail(ctx context.Context) ([]MailMessage, error) {
-	if t.cfg.Mail == nil {
+	if t.around.mail == nil {
 		return nil, nil
 	}
-	letters, err := t.cfg.Mail.Take(ctx)
+	letters, err := t.around.mail.Take(ctx)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, interrupted(ctx)
@@ -708,8 +721,8 @@ func atOnce(letters []MailMessage, window int64) []MailMessage {
 }
 
 func (l *Loop) holds(seq int64) bool {
-	if l.cfg.Transcript != nil {
-		return l.cfg.Transcript.Holds(seq)
+	if t := l.around.file(); t != nil {
+		return t.Holds(seq)
 	}
 	_, ok := l.told[seq]
 	return ok
@@ -721,7 +734,7 @@ func (l *Loop) ack(ctx context.Context, letters []MailMessage) error {
 	}
 	last, done := context.WithTimeout(context.WithoutCancel(ctx), ackTimeout)
 	defer done()
-	if err := l.cfg.Mail.Ack(last, letters); err != nil {
+	if err := l.around.mail.Ack(last, letters); err != nil {
 		return fmt.Errorf("acknowledge mail: %w", err)
 	}
 	return nil
@@ -762,8 +775,10 @@ func (t *turn) record(ctx context.Context, letters []MailMessage, before, prompt
 
 // keep makes a record durable, and only then part of the conversation.
 func (t *turn) keep(r Record) error {
-	if t.cfg.Transcript != nil {
-		if err := t.cfg.Transcript.Append(r); err != nil {
+	t.around.keeping.Lock()
+	defer t.around.keeping.Unlock()
+	if t.around.transcript != nil {
+		if err := t.around.transcript.Append(r); err != nil {
 			return err
 		}
 	}
@@ -804,12 +819,11 @@ func (l *Loop) SetTools(tools []Tool) error {
 }
 
 func (l *Loop) emit(e Event) {
-	if l.cfg.On == nil {
-		return
-	}
 	l.listen.Lock()
 	defer l.listen.Unlock()
-	l.cfg.On(e)
+	if l.on != nil {
+		l.on(e)
+	}
 }
 
 func interrupted(ctx context.Context) error {

@@ -19,7 +19,7 @@ func PillLabel(records []Record) string {
 	var kinds []pillCount
 	all, apart := 0, true
 	for _, r := range records {
-		if !r.Background() || r.AgentType == MainSession {
+		if !r.Background() || r.IsConversation() {
 			continue
 		}
 		i := slices.IndexFunc(kinds, func(c pillCount) bool { return c.kind == r.Kind })
@@ -86,7 +86,7 @@ func PillNeedsView(records []Record) bool {
 func onlyPlan(records []Record) (phase string, waits bool) {
 	n := 0
 	for _, r := range records {
-		if !r.Background() || r.AgentType == MainSession {
+		if !r.Background() || r.IsConversation() {
 			continue
 		}
 		n++

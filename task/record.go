@@ -200,6 +200,10 @@ type Worktree struct {
 	Removed bool   `json:"removed,omitempty"`
 }
 
+// IsConversation reports whether the task is the conversation of its session with the main
+// agent. A turn of it that was moved to the background has the same type and an owner.
+func (r Record) IsConversation() bool { return r.AgentType == MainSession && r.Owner == "" }
+
 // Background reports whether the task counts as background work: alive, and
 // nobody waiting for it in the foreground.
 func (r Record) Background() bool { return !r.Status.Terminal() && r.Backgrounded }

@@ -99,8 +99,8 @@ func TestModeOfDefinition(t *testing.T) {
 		}
 	}
 	m, err := r.OpenMain(r.ctx, MainConfig{Agent: "planner"})
-	if err != nil || m.environment.Me.Rules.Mode != permission.Plan {
-		t.Errorf("as the main agent: %v, %v", m.environment.Me.Rules.Mode, err)
+	if err != nil || m.environment().Me.Rules.Mode != permission.Plan {
+		t.Errorf("as the main agent: %v, %v", m.environment().Me.Rules.Mode, err)
 	}
 }
 

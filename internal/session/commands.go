@@ -42,7 +42,7 @@ func (s *Session) Commands(context.Context) (control.Commands, error) {
 // Command implements [conversation.Hooks]: it expands a prompt that begins with the
 // name of a command.
 func (h mainHooks) Command(ctx context.Context, prompt string) (answer, instead string, ok bool, err error) {
-	h.environment.Granted.Set(nil, nil)
+	h.environment().Granted.Set(nil, nil)
 	name, args, ok := command.Split(prompt)
 	if !ok {
 		return "", "", false, nil
@@ -93,16 +93,16 @@ func (h mainHooks) autopilot(word string) (answer string, err error) {
 		return "", &control.Error{Code: control.Invalid, Message: fmt.Sprintf("/autopilot %.40q is not known", word),
 			Fix: "use on or off"}
 	}
-	if err := h.environment.Configure(h.Conversation, control.ConfigureRequest{SessionMode: &mode}); err != nil {
+	if err := h.environment().Configure(h.Conversation, control.ConfigureRequest{SessionMode: &mode}); err != nil {
 		return "", err
 	}
-	h.s.idle.Configured(h.environment.Settings(h.Conversation))
+	h.s.idle.Configured(h.environment().Settings(h.Conversation))
 	return "The session mode is " + mode + " now.", nil
 }
 
 // expand makes the prompt of a command, and lets it have its way with the rules.
 func (h mainHooks) expand(ctx context.Context, c command.Command, args string) (string, error) {
-	k := h.environment
+	k := h.environment()
 	values, report, err := h.values(c, args)
 	if err != nil {
 		return "", err
@@ -134,7 +134,7 @@ func (h mainHooks) expand(ctx context.Context, c command.Command, args string) (
 
 // values are what the command is filled with, and the report that it is to write.
 func (h mainHooks) values(c command.Command, args string) (v command.Values, report string, err error) {
-	k := h.environment
+	k := h.environment()
 	v = command.Values{Args: args, Variables: map[string]string{"CLAUDE_PROJECT_DIR": k.Me.Cwd,
 		"DROVER_PROJECT_DIR": k.Me.Cwd, "workspaceFolder": k.Me.Cwd}}
 	if c.Dir != "" {
@@ -176,7 +176,7 @@ func (h mainHooks) filler(v command.Values) func(rules []string) []string {
 // handedOn makes the prompt one for another agent, if the command wants that. What it
 // wants and cannot have is told.
 func (h mainHooks) handedOn(c command.Command, text string) string {
-	tell := func(format string, args ...any) { h.s.report.Say(h.environment.Me.ID, fmt.Sprintf(format, args...)) }
+	tell := func(format string, args ...any) { h.s.report.Say(h.environment().Me.ID, fmt.Sprintf(format, args...)) }
 	if c.Agent != "" {
 		_, err := h.s.Catalog().Find(c.Agent)
 		able := slices.Contains(h.tools, "Agent")

@@ -57,7 +57,7 @@ func TestConfigure(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(c.folder, "made")); err != nil {
 		t.Errorf("the mode of the main agent is still plan: %v", err)
 	}
-	if got := c.main.environment.Me.Mode(); got != permission.Bypass {
+	if got := c.main.environment().Me.Mode(); got != permission.Bypass {
 		t.Errorf("a subagent would begin in mode %s", got)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/drover-dev/drover/agent"
@@ -56,9 +58,11 @@ type MainConfig struct {
 // Main is the main agent of a session: its conversation, and what the agent is made of.
 type Main struct {
 	*conversation.Conversation
-	s           *Session
-	environment *agents.Environment
-	shut        func() error // closes the transcript
+	s          *Session
+	now        atomic.Pointer[agents.Environment]
+	transcript *agent.Transcript
+	auto       *conversation.Autopilot
+	moving     sync.Mutex // held while a turn is moved to the background
 
 	model string   // as the user is shown it
 	tools []string // names
@@ -78,7 +82,8 @@ func (s *Session) OpenMain(ctx context.Context, cfg MainConfig) (*Main, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Main{s: s, environment: k, model: k.Config.ModelName}
+	m := &Main{s: s, model: k.Config.ModelName}
+	m.now.Store(k)
 	mem := s.cfg.Agents.Memory
 	m.learnings = dreams.NewLearnings(mem.Store, mem.AtEnd, mem.MinTurns)
 	if err := m.open(ctx, cfg); err != nil {
@@ -94,18 +99,25 @@ func (s *Session) OpenMain(ctx context.Context, cfg MainConfig) (*Main, error) {
 	return m, nil
 }
 
+// environment is what the agent has now. A turn that is moved to the background takes its
+// own along.
+func (m *Main) environment() *agents.Environment { return m.now.Load() }
+
 // open opens the conversation.
 func (m *Main) open(ctx context.Context, cfg MainConfig) error {
-	s, k := m.s, m.environment
+	s, k := m.s, m.environment()
 	var structured *conversation.Structured
 	if cfg.Schema != nil {
 		structured = conversation.NewStructured(cfg.Schema)
 		k.Config.Tools = append(slices.Clip(k.Config.Tools), structured.Tool())
 	}
 	k.Config.Hooks = structured.Hooks(k.Hooks)
-	auto := conversation.NewAutopilot(cfg.Reminders, k.Config.Hooks.Stop)
-	m.done = auto.Tool().Spec().Name
-	if err := k.MakeGate(append(slices.Clone(k.Config.Tools), auto.Tool())); err != nil { // it may be offered later
+	m.auto = conversation.NewAutopilot(cfg.Reminders,
+		func(ctx context.Context, res agent.TurnResult, blocked int) string {
+			return m.environment().Config.Hooks.Stop(ctx, res, blocked)
+		})
+	m.done = m.auto.Tool().Spec().Name
+	if err := k.MakeGate(append(slices.Clone(k.Config.Tools), m.auto.Tool())); err != nil { // it may be offered later
 		return err
 	}
 	k.Config.Thinking = cfg.Thinking
@@ -121,13 +133,13 @@ func (m *Main) open(ctx context.Context, cfg MainConfig) error {
 	if err != nil {
 		return errors.Join(err, t.Close())
 	}
-	m.shut, k.Config.Transcript, k.Resumed = t.Close, t, len(history.Messages) > 0
+	m.transcript, k.Config.Transcript, k.Resumed = t, t, len(history.Messages) > 0
 	s.activity.Begin(k.Me.ID, "", false).Follow(&k.Config)
 	m.Conversation, err = conversation.Open(conversation.Config{
 		ID: k.Me.ID, Agent: k.Config, History: history.Messages, Box: box, Post: s.sup.Post,
 		Session: s.idle, Hooks: mainHooks{m}, Feed: &s.audience.Feed,
 		Mail:      func(withheld func(mailbox.Mail) bool) agent.Mail { return s.mail.Reader(box, withheld, nil) },
-		Autopilot: auto, Driven: cfg.Autopilot, Structured: structured, Begin: cfg.Begin, Done: cfg.Done,
+		Autopilot: m.auto, Driven: cfg.Autopilot, Structured: structured, Begin: cfg.Begin, Done: cfg.Done,
 	})
 	if err != nil {
 		return errors.Join(err, t.Close())
@@ -176,15 +188,16 @@ const lastHooks = 10 * time.Second
 func (m *Main) close() error {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), lastHooks, task.ErrClosing)
 	defer cancel()
-	m.environment.Runner.SessionEnd(ctx, "other")
-	m.environment.Close()
-	return m.shut()
+	m.environment().Runner.SessionEnd(ctx, "other")
+	m.CloseMoved()
+	m.environment().Close()
+	return m.transcript.Close()
 }
 
 // unused reports whether somebody has opened a conversation and left it without a
 // word.
 func (m *Main) unused() bool {
-	if m == nil || !m.Hosted() || m.environment.Resumed {
+	if m == nil || !m.Hosted() || m.environment().Resumed {
 		return false
 	}
 	at, _ := m.State()
@@ -192,23 +205,23 @@ func (m *Main) unused() bool {
 }
 
 // Servers are the MCP servers of the main agent, as they stand now.
-func (m *Main) Servers() []servers.Status { return m.environment.Servers() }
+func (m *Main) Servers() []servers.Status { return m.environment().Servers() }
 
 // mainHooks are the hooks of the main agent, and its commands.
 type mainHooks struct{ *Main }
 
 func (h mainHooks) Start(ctx context.Context) string {
-	return h.environment.StartMain(ctx)
+	return h.environment().StartMain(ctx)
 }
 
 func (h mainHooks) Prompt(ctx context.Context, prompt string) (string, error) {
 	h.learnings.Prompted()
-	h.s.mail.Worked(h.environment.Me.ID)
-	return h.environment.Runner.UserPromptSubmit(ctx, prompt)
+	h.s.mail.Worked(h.environment().Me.ID)
+	return h.environment().Runner.UserPromptSubmit(ctx, prompt)
 }
 
 func (h mainHooks) Failed(ctx context.Context, err error, answer string) {
-	h.environment.Runner.StopFailure(ctx, err, answer)
+	h.environment().Runner.StopFailure(ctx, err, answer)
 }
 
 // HostMain makes a task of the conversation; see [conversation.Conversation.HostBy].
@@ -244,7 +257,7 @@ func (h mainHost) Attached() (bool, context.Context) { return h.s.audience.Now()
 func (h mainHost) Cost() func() (float64, bool) { return h.s.budgets.Cost(h.s.cfg.Info.Session) }
 
 func (h mainHost) Parting(ctx context.Context) {
-	p, ok := h.Main.Parting(home.Lookup(h.environment.Me.Env))
+	p, ok := h.Main.Parting(home.Lookup(h.environment().Me.Env))
 	if !ok || ctx.Err() != nil {
 		return
 	}
@@ -268,7 +281,7 @@ func (m *Main) entitle() {
 // has taught, if that is wanted. It is asked when the conversation has ended.
 func (m *Main) Parting(env func(string) string) (dreams.Parting, bool) {
 	who := dreams.Parting{
-		Session: m.s.cfg.Info.Session, Transcript: m.s.cfg.Place.Transcript(), Model: m.environment.Me.ModelName(),
+		Session: m.s.cfg.Info.Session, Transcript: m.s.cfg.Place.Transcript(), Model: m.environment().Me.ModelName(),
 	}
 	return m.learnings.Parting(who, m.Messages(), env)
 }

@@ -77,7 +77,7 @@ func (s *Session) remembered(changed []string) {
 	m := s.main
 	s.mu.Unlock()
 	if m != nil {
-		if err := m.environment.Config.Transcript.Append(agent.Record{Note: text}); err != nil {
+		if err := m.transcript.Append(agent.Record{Note: text}); err != nil {
 			text += fmt.Sprintf(" (the transcript does not hold this: %v)", err)
 		}
 	}

@@ -98,7 +98,7 @@ func TestMonitorEvent(t *testing.T) {
 	})
 	c := converse(r)
 	c.say("first")
-	m := r.main.environment.Monitors()
+	m := r.main.environment().Monitors()
 	rec, err := m.Monitor(r.ctx, monitortool.Request{Description: "watch it", Line: "echo '<b>event</b>'; exec sleep 641", Cwd: r.folder})
 	if err != nil {
 		t.Fatal(err)

@@ -37,7 +37,7 @@ func TestMainRules(t *testing.T) {
 			{"mcp__a__b", `{}`}, {"Monitor", `{"command":"make"}`}, {"nothing", `{}`},
 		} {
 			call := agent.Call{Name: c.tool, Input: json.RawMessage(c.input)}
-			real, said := m.environment.Gate().Decide(call), gate.Decide(call)
+			real, said := m.environment().Gate().Decide(call), gate.Decide(call)
 			if real != said {
 				t.Errorf("%s: %s %s: a session says %+v, the check %+v", mode, c.tool, c.input, real, said)
 			}

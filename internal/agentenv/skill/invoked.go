@@ -49,6 +49,14 @@ func (l *Ledger) Record(s Skill, at time.Time) {
 	l.used = l.used[:min(len(l.used), maxInvoked)]
 }
 
+// GoOn takes over what was used by the agent that had the conversation before.
+func (l *Ledger) GoOn(from *Ledger) {
+	used := from.All()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.used = used
+}
+
 // All returns what was used, the latest first.
 func (l *Ledger) All() []Invoked {
 	l.mu.Lock()

@@ -57,7 +57,7 @@ type idleData struct {
 // has neither.
 func derive(e task.Event) []derived {
 	r := e.Task
-	if !r.Traits().Boundary || r.AgentType == task.MainSession {
+	if !r.Traits().Boundary || r.IsConversation() {
 		return nil
 	}
 	boundary := func(what string) derived {

@@ -320,5 +320,5 @@ func (s *Stream) stamp() stamp { return stamp{UUID: newUUID(), Session: s.o.Sess
 
 // hidden reports records that are no task for a reader: that of the main agent.
 func (s *Stream) hidden(r task.Record) bool {
-	return r.ID == s.o.Session || r.AgentType == task.MainSession
+	return r.ID == s.o.Session || r.IsConversation()
 }

@@ -114,7 +114,7 @@ func (a *app) attachable(ctx context.Context, word string, all bool) (f found, e
 		if other == nil && string(s.Info().Session) == word {
 			return found{session: s}, nil
 		}
-		if f, err = a.search(ctx, word, where); err == nil && f.record.AgentType == task.MainSession {
+		if f, err = a.search(ctx, word, where); err == nil && f.record.IsConversation() {
 			return found{session: f.session}, nil
 		}
 		if !notFound(err) {

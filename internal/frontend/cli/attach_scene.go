@@ -171,7 +171,7 @@ func (s *scene) event(e task.Event) []shown {
 	switch {
 	case !whole && r.ID != s.only:
 		return nil
-	case whole && (r.AgentType == task.MainSession || r.Traits().Work == task.ByCommand && !r.Backgrounded):
+	case whole && (r.IsConversation() || r.Traits().Work == task.ByCommand && !r.Backgrounded):
 		return nil
 	}
 	switch e.Verb {

@@ -273,7 +273,7 @@ func (m *Model) osc777() bool {
 // happened takes in what has happened to a task. An event without a verb tells how a task
 // was before.
 func (m *Model) happened(e task.Event) tea.Cmd {
-	if e.Task.AgentType == task.MainSession {
+	if e.Task.IsConversation() {
 		m.main = e.Task
 		return nil
 	}

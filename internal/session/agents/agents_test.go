@@ -24,7 +24,7 @@ func TestLinkTranscript(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := linkTranscript(to, at); err != nil { // the transcript may come later
+	if err := LinkTranscript(to, at); err != nil { // the transcript may come later
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(to, []byte("one\n"), 0o600); err != nil {
@@ -51,7 +51,7 @@ func TestLinkTranscript(t *testing.T) {
 		}
 	}()
 	for range 200 {
-		if err := linkTranscript(to, at); err != nil {
+		if err := LinkTranscript(to, at); err != nil {
 			t.Error(err)
 		}
 	}
@@ -64,13 +64,13 @@ func TestLinkTranscript(t *testing.T) {
 	if err := errors.Join(os.WriteFile(secret, []byte("secret"), 0o600), os.Remove(at), os.Symlink(secret, at)); err != nil {
 		t.Fatal(err)
 	}
-	if err := linkTranscript(to, at); err != nil || read() != "one\n" {
+	if err := LinkTranscript(to, at); err != nil || read() != "one\n" {
 		t.Errorf("over a planted link: %q, %v", read(), err)
 	}
 	if data, _ := os.ReadFile(secret); string(data) != "secret" {
 		t.Errorf("the planted link's target holds %q", data)
 	}
-	if err := linkTranscript(to, filepath.Join(dir, "nowhere", "a.jsonl")); err == nil {
+	if err := LinkTranscript(to, filepath.Join(dir, "nowhere", "a.jsonl")); err == nil {
 		t.Error("a link in a folder that is not there")
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/agentenv/permission"
@@ -14,6 +15,7 @@ import (
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/session/conversation"
 	"github.com/drover-dev/drover/subagent"
+	"github.com/drover-dev/drover/task"
 )
 
 // live is what the user may change of the main agent while it works. Its methods may be
@@ -25,6 +27,22 @@ type live struct {
 	model string     // as a finder takes it
 	mode  permission.Mode
 	gate  *permission.Gate // of the mode
+
+	// moved is the task as which a turn acts that was moved to the background with what
+	// the agent had; nil: the conversation has it.
+	moved atomic.Pointer[task.Host]
+}
+
+// task is the task as which the agent acts, if a turn was moved to the background.
+func (l *live) task() (task.Host, bool) {
+	if l == nil {
+		return nil, false
+	}
+	h := l.moved.Load()
+	if h == nil {
+		return nil, false
+	}
+	return *h, true
 }
 
 func (l *live) get() (model string, mode permission.Mode, gate *permission.Gate) {

@@ -118,7 +118,12 @@ func (s *Set) newEnvironment(
 	if me.Depth == 0 {
 		k.Config.AgentID = ""
 	}
-	k.Config.WaitWhilePaused = func(ctx context.Context) error { return s.Tasks.WaitWhilePaused(ctx, me.ID) }
+	k.Config.WaitWhilePaused = func(ctx context.Context) error {
+		if h, ok := me.live.task(); ok {
+			return h.WaitWhilePaused(ctx)
+		}
+		return s.Tasks.WaitWhilePaused(ctx, me.ID)
+	}
 	if me.Host != nil {
 		k.Config.WaitWhilePaused = me.Host.WaitWhilePaused
 	}
@@ -140,7 +145,9 @@ func (k *Environment) Close() {
 	k.Runner.Close()
 	k.servers.Close()
 	s := k.s
-	s.Edits.Close(k.Me.ID)
+	if _, moved := k.Me.live.task(); !moved { // else the conversation has it
+		s.Edits.Close(k.Me.ID)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.runners, k.Runner)
@@ -240,6 +247,9 @@ func (k *Environment) ask(ctx context.Context, q task.Question) (task.Reply, err
 	q.Until = time.Now().Add(s.cfg.AskWait).UTC() // hooks take none of the time of who answers
 	if k.Me.Host != nil {
 		return k.Me.Host.Ask(ctx, q)
+	}
+	if h, ok := k.Me.live.task(); ok {
+		return h.Ask(ctx, q)
 	}
 	return s.Tasks.Ask(ctx, k.Me.ID, q)
 }

@@ -208,7 +208,7 @@ func (c *Child) assemble(ctx context.Context, h task.Host, _ subagent.Input) (_ 
 	if err != nil {
 		return nil, err
 	}
-	if err := linkTranscript(place.AgentTranscript(rec.ID), place.OutputLink(rec.ID)); err != nil {
+	if err := LinkTranscript(place.AgentTranscript(rec.ID), place.OutputLink(rec.ID)); err != nil {
 		return nil, errors.Join(err, t.Close())
 	}
 	box, err := c.s.Mailboxes.Open(ctx, rec.ID)
@@ -241,9 +241,9 @@ func (c *Child) assemble(ctx context.Context, h task.Host, _ subagent.Input) (_ 
 	return a, nil
 }
 
-// linkTranscript makes the link to a transcript that stands beside the output file. It is
+// LinkTranscript makes the link to a transcript that stands beside the output file. It is
 // made under another name first: a reader never finds it missing.
-func linkTranscript(to, at string) error {
+func LinkTranscript(to, at string) error {
 	rel, err := filepath.Rel(filepath.Dir(at), to)
 	if err != nil {
 		return fmt.Errorf("link to transcript: %w", err)

@@ -117,9 +117,8 @@ type Turn struct {
 // Conversation is one conversation. Run is called by one goroutine at a time; the
 // other methods by any.
 type Conversation struct {
-	cfg     Config
+	cfg     Config // Agent only as it was at first
 	session Session
-	loop    *agent.Loop
 	watcher atomic.Pointer[subagent.Watcher] // of the task that stands for the conversation
 
 	started bool   // Hooks.Start was called; of the goroutine of Run
@@ -132,6 +131,10 @@ type Conversation struct {
 
 	mu      sync.Mutex // guards what follows
 	state   State
+	loop    *agent.Loop
+	agent   agent.Config            // of the loop
+	turning *turning                // the turn that is running; nil: none
+	movedTo []*MovedTurn            // turns in the background that have not ended
 	cancel  context.CancelCauseFunc // of the turn that is running
 	last    Turn                    // that has ended
 	driver  *Autopilot              // of the turn that is running; nil: it is not on autopilot
@@ -142,14 +145,12 @@ type Conversation struct {
 // begun with under an earlier host go with the next prompt.
 func Open(cfg Config) (*Conversation, error) {
 	c := &Conversation{cfg: cfg, session: cfg.Session, changed: make(chan struct{})}
-	next := cfg.Agent.On
-	cfg.Agent.On = func(e agent.Event) { c.on(e, next) }
-	cfg.Agent.Mail = cfg.Mail(c.withheld)
 	mail, err := cfg.Box.Mail(context.Background())
 	if err != nil {
 		return nil, err
 	}
-	if c.loop, err = agent.NewLoop(cfg.Agent, cfg.History); err != nil {
+	c.agent = c.wired(cfg.Agent)
+	if c.loop, err = agent.NewLoop(c.agent, cfg.History); err != nil {
 		return nil, err
 	}
 	cfg.Feed.seed(cfg.History)
@@ -161,6 +162,21 @@ func Open(cfg Config) (*Conversation, error) {
 		}
 	}
 	return c, nil
+}
+
+// wired is what a loop of the conversation is made of.
+func (c *Conversation) wired(cfg agent.Config) agent.Config {
+	next := cfg.On
+	cfg.On = func(e agent.Event) { c.on(e, next) }
+	cfg.Mail = c.cfg.Mail(c.withheld)
+	return cfg
+}
+
+// now is the loop of the conversation, and what it is made of.
+func (c *Conversation) now() (*agent.Loop, agent.Config) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.loop, c.agent
 }
 
 // kept tells the user that a prompt goes with the next one.
@@ -322,16 +338,28 @@ func (c *Conversation) Last() Turn {
 }
 
 // Totals is what the conversation has used so far.
-func (c *Conversation) Totals() agent.Totals { return c.loop.Totals() }
+func (c *Conversation) Totals() agent.Totals {
+	loop, _ := c.now()
+	return loop.Totals()
+}
 
 // ModelSettings are those of the next call of the model.
-func (c *Conversation) ModelSettings() agent.ModelSettings { return c.loop.ModelSettings() }
+func (c *Conversation) ModelSettings() agent.ModelSettings {
+	loop, _ := c.now()
+	return loop.ModelSettings()
+}
 
 // SetModel changes them.
-func (c *Conversation) SetModel(s agent.ModelSettings) error { return c.loop.SetModel(s) }
+func (c *Conversation) SetModel(s agent.ModelSettings) error {
+	loop, _ := c.now()
+	return loop.SetModel(s)
+}
 
 // Messages are what was said so far.
-func (c *Conversation) Messages() []agent.Message { return c.loop.Messages() }
+func (c *Conversation) Messages() []agent.Message {
+	loop, _ := c.now()
+	return loop.Messages()
+}
 
 // The modes of a conversation.
 const (

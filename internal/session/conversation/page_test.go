@@ -47,6 +47,7 @@ var rows = []struct {
 	{name: "`end_turn`: the turn succeeded", event: Event{Verb: EndTurn}},
 	{name: "`end_turn`: the model failed", event: Event{Verb: EndTurn, Failure: ModelFailure}},
 	{name: "`end_turn`: it failed otherwise", event: Event{Verb: EndTurn, Failure: OtherFailure}},
+	{name: "`move_turn`: the user moves the turn to the background", event: Event{Verb: MoveTurn}},
 	{name: "`complete`: on autopilot, the work is marked as complete", driven: true, event: Event{Verb: Complete}},
 	{name: "`set_mode`: the user ends the autopilot", driven: true, event: Event{Verb: SetMode}},
 	{name: "`set_mode`: the user begins it", event: Event{Verb: SetMode, Most: 1}},

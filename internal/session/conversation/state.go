@@ -129,6 +129,7 @@ const (
 	TakeBack  Verb = "take_back" // an accepted prompt was withdrawn
 	Look      Verb = "look"      // the runner looks for what begins a turn
 	EndTurn   Verb = "end_turn"  // the turn has ended
+	MoveTurn  Verb = "move_turn" // the turn goes on without the conversation
 	Complete  Verb = "complete"  // on autopilot: the agent has marked its work as complete
 	SetMode   Verb = "set_mode"  // of the session, by the user
 	Interrupt Verb = "interrupt" // by the user
@@ -144,7 +145,7 @@ const (
 // Event is a verb and what goes with it.
 type Event struct {
 	Verb     Verb
-	At       time.Time // EndTurn, Detach
+	At       time.Time // EndTurn, MoveTurn, Detach
 	Prompt   Prompt    // Accept, TakeBack
 	Mail     bool      // Look: there is mail that begins a turn
 	Alone    bool      // Look: nothing is at work whose end would begin a turn
@@ -245,6 +246,13 @@ func apply(s State, e Event) (State, []Effect, error) {
 			return s, nil, &MoveError{s.Phase, e.Verb}
 		}
 		s = s.endTurn(e)
+	case MoveTurn:
+		if !s.Phase.running() {
+			return s, nil, &MoveError{s.Phase, e.Verb}
+		}
+		s.Phase = move(s.Phase, Busy, Idle, Stopping, Stopped, Ending, Ended)
+		s.Trigger, s.Rested, s.Unfinished = Trigger{}, e.At, false
+		s.Turns++
 	case Complete:
 		s.Unfinished = false
 	case SetMode:

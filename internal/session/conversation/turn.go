@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -16,16 +17,11 @@ import (
 // Run answers prompts and mail until ctx ends.
 func (c *Conversation) Run(ctx context.Context) {
 	for ctx.Err() == nil {
-		turn, cancel := context.WithCancelCause(ctx)
 		s, changed := c.State()
 		mailed := c.cfg.Box.Mailed()
 		ended, grown := c.others(s)
-		begun, ok := c.look(ctx, cancel)
-		if ok {
-			c.turn(turn, begun)
-		}
-		cancel(nil)
-		if ok {
+		if r, ok := c.look(ctx); ok {
+			c.turn(r)
 			continue
 		}
 		select {
@@ -47,8 +43,28 @@ func (c *Conversation) others(s State) (ended, grown <-chan struct{}) {
 	return c.session.Changed(), c.session.Grown()
 }
 
+// turning is a turn that is running. It has a context of its own, which ends with that of
+// Run until the turn is moved.
+type turning struct {
+	Trigger
+	loop   *agent.Loop
+	agent  agent.Config
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	free   func() bool   // the context does not end with that of Run any more
+	gone   chan struct{} // closed when the turn is moved
+	done   chan struct{} // closed when it has ended
+
+	moving sync.Mutex // held while the turn is moved, and while it ends
+	ended  bool       // guarded by moving
+	moved  *MovedTurn // guarded by moving; nil: it is a turn of the conversation
+
+	res agent.TurnResult // set before done is closed
+	err error
+}
+
 // look begins a turn if there is something to answer.
-func (c *Conversation) look(ctx context.Context, cancel context.CancelCauseFunc) (Trigger, bool) {
+func (c *Conversation) look(ctx context.Context) (*turning, bool) {
 	s, _ := c.State()
 	found := Event{Verb: Look, Alone: s.ReminderDue() && c.session.Alone()}
 	found.Mail, _ = c.Mail(ctx) // after Alone: the end of a task is in the mailbox before the task is gone
@@ -56,9 +72,12 @@ func (c *Conversation) look(ctx context.Context, cancel context.CancelCauseFunc)
 	defer c.mu.Unlock()
 	effects, err := c.step(found)
 	if err != nil {
-		return Trigger{}, false
+		return nil, false
 	}
-	c.cancel = cancel
+	r := &turning{loop: c.loop, agent: c.agent, gone: make(chan struct{}), done: make(chan struct{})}
+	r.ctx, r.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	r.free = context.AfterFunc(ctx, func() { r.cancel(context.Cause(ctx)) })
+	c.cancel, c.turning = r.cancel, r
 	c.driver = nil
 	if c.state.Most > 0 {
 		c.driver = c.cfg.Autopilot
@@ -67,47 +86,74 @@ func (c *Conversation) look(ctx context.Context, cancel context.CancelCauseFunc)
 	c.cfg.Structured.begin()
 	for _, one := range effects {
 		if begun, ok := one.(BeginTurn); ok {
-			return begun.Trigger, true
+			r.Trigger = begun.Trigger
 		}
 	}
-	return Trigger{}, false
+	return r, true
 }
 
-func (c *Conversation) turn(ctx context.Context, t Trigger) {
+// turn runs a turn until it has ended, or is moved.
+func (c *Conversation) turn(r *turning) {
 	if c.cfg.Begin != nil {
-		c.cfg.Begin(t.Origin)
+		c.cfg.Begin(r.Origin)
 	}
-	prompt := texts(t.Prompt.Text)
-	if t.Origin == AutopilotOrigin {
+	prompt := texts(r.Prompt.Text)
+	if r.Origin == AutopilotOrigin {
 		prompt = texts("<system-reminder>\n" + strings.TrimSpace(autopilotReminder) + "\n</system-reminder>")
 	}
 	c.beside = false
-	c.cfg.Feed.begin(prompt, t.Origin)
-	res, err := c.answer(ctx, prompt, t)
+	c.cfg.Feed.begin(prompt, r.Origin)
+	go func() { // waited for here, or by its [MovedTurn]
+		defer close(r.done)
+		r.res, r.err = c.answer(r, prompt)
+		r.moving.Lock()
+		defer r.moving.Unlock()
+		r.ended = true
+	}()
+	select {
+	case <-r.gone:
+	case <-r.done:
+	}
+	r.moving.Lock()
+	moved := r.moved
+	r.moving.Unlock()
+	if moved != nil {
+		c.left(r, moved)
+		return
+	}
+	c.over(r)
+	r.free()
+	r.cancel(nil)
+}
+
+// over takes in the end of a turn.
+func (c *Conversation) over(r *turning) {
+	res, err := r.res, r.err
 	if err == nil {
 		res, err = c.cfg.Structured.ended(c.driving().answered(res), nil)
 	}
 	c.cfg.Feed.end(res, err)
-	turn := Turn{Origin: t.Origin, Result: res, Err: err}
+	turn := Turn{Origin: r.Origin, Result: res, Err: err}
 	if c.cfg.Done != nil {
 		c.cfg.Done(turn)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.cancel, c.last = nil, turn
+	c.cancel, c.turning, c.last = nil, nil, turn
 	finished := c.beside || res.Reason == "tool_end" || res.Reason == "gate_end"
-	_, _ = c.step(Event{Verb: EndTurn, At: time.Now(), Failure: failure(ctx, err), Finished: finished})
+	_, _ = c.step(Event{Verb: EndTurn, At: time.Now(), Failure: failure(r.ctx, err), Finished: finished})
 }
 
 // answer lets hooks see a prompt before the model does.
-func (c *Conversation) answer(ctx context.Context, prompt []agent.Block, t Trigger) (agent.TurnResult, error) {
+func (c *Conversation) answer(r *turning, prompt []agent.Block) (agent.TurnResult, error) {
+	ctx, t := r.ctx, r.Trigger
 	if !c.started {
 		c.started, c.opening = true, c.cfg.Hooks.Start(ctx)
 	}
 	added := ""
 	if t.Origin == "" {
 		if keep, ok := compactCommand(t.Prompt.Text); ok {
-			res, err := c.compact(ctx, keep)
+			res, err := compact(ctx, r.loop, keep)
 			return c.aside(ctx, t, res, err)
 		}
 		answer, instead, ok, err := c.cfg.Hooks.Command(ctx, t.Prompt.Text)
@@ -126,10 +172,10 @@ func (c *Conversation) answer(ctx context.Context, prompt []agent.Block, t Trigg
 	}
 	before := append(texts(c.opening), texts(added)...)
 	c.opening = ""
-	if err := c.offer(); err != nil {
+	if err := c.offer(r); err != nil {
 		return agent.TurnResult{Reason: "error"}, err
 	}
-	res, err := c.loop.Answer(ctx, int64(t.Prompt.Seq), append(before, prompt...)...)
+	res, err := r.loop.Answer(ctx, int64(t.Prompt.Seq), append(before, prompt...)...)
 	var limit *agent.LimitError
 	if err != nil && ctx.Err() == nil && !errors.As(err, &limit) {
 		c.cfg.Hooks.Failed(ctx, err, res.Text)
@@ -138,16 +184,16 @@ func (c *Conversation) answer(ctx context.Context, prompt []agent.Block, t Trigg
 }
 
 // offer gives the agent the tool that ends the work in turns on autopilot, and only then.
-func (c *Conversation) offer() error {
+func (c *Conversation) offer(r *turning) error {
 	driver := c.driving()
 	if c.cfg.Autopilot == nil || c.offered == (driver != nil) {
 		return nil
 	}
-	tools := c.cfg.Agent.Tools
+	tools := r.agent.Tools
 	if driver != nil {
 		tools = append(slices.Clip(tools), driver.Tool())
 	}
-	if err := c.loop.SetTools(tools); err != nil {
+	if err := r.loop.SetTools(tools); err != nil {
 		return err
 	}
 	c.offered = driver != nil
@@ -173,8 +219,8 @@ func compactCommand(prompt string) (instructions string, ok bool) {
 }
 
 // compact makes the conversation shorter because the user wants it.
-func (c *Conversation) compact(ctx context.Context, instructions string) (agent.TurnResult, error) {
-	if err := c.loop.Compact(ctx, instructions); err != nil {
+func compact(ctx context.Context, loop *agent.Loop, instructions string) (agent.TurnResult, error) {
+	if err := loop.Compact(ctx, instructions); err != nil {
 		return agent.TurnResult{Reason: "error"}, fmt.Errorf("sum up the conversation: %w", err)
 	}
 	return agent.TurnResult{Reason: "end_turn", StopReason: "end_turn", Text: "The conversation was summed up."}, nil

@@ -3,6 +3,7 @@ package environment
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 
@@ -47,6 +48,16 @@ func NewReminders(critical string, news func() []string, lists ...List) *Reminde
 
 // Add adds a list, before the first turn.
 func (r *Reminders) Add(l List) { r.lists = append(r.lists, l) }
+
+// GoOn takes over what an agent has read that had the conversation before, by its reminders.
+func (r *Reminders) GoOn(from *Reminders) {
+	from.mu.Lock()
+	known := maps.Clone(from.known)
+	from.mu.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.known = known
+}
 
 var _ agent.Reminders = (*Reminders)(nil)
 

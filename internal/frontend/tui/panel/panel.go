@@ -111,7 +111,7 @@ func (s *State) Load(list []task.Record, now time.Time) {
 func (s *State) Event(e task.Event, now time.Time) { s.put(e.Task, now) }
 
 func (s *State) put(r task.Record, now time.Time) {
-	if r.AgentType == task.MainSession {
+	if r.IsConversation() {
 		return
 	}
 	old, known := s.records[r.ID]

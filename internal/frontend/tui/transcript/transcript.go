@@ -196,7 +196,7 @@ func (s *State) settle(at time.Time) {
 // the agent waits for are shown as calls.
 func (s *State) Event(e task.Event) {
 	r := e.Task
-	if r.AgentType == task.MainSession || r.Traits().Work == task.ByCommand && !r.Backgrounded {
+	if r.IsConversation() || r.Traits().Work == task.ByCommand && !r.Backgrounded {
 		return
 	}
 	switch e.Verb {

@@ -1,0 +1,41 @@
+package agents
+
+import (
+	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/task"
+)
+
+// Renew makes what the main agent goes on with when a turn that is moved to the background
+// takes k along: the same tools, rules and settings, without their state. The caller makes
+// its gate, and closes it.
+func (s *Set) Renew(k *Environment) (*Environment, error) {
+	me := k.Me
+	model, mode, _ := k.Me.live.get()
+	me.live = &live{model: model, mode: mode}
+	me.Rules.Mode = mode
+	n, err := s.newEnvironment(me, k.def, s.cfg.Place.Transcript())
+	if err != nil {
+		return nil, err
+	}
+	n.Resumed = true
+	n.Config.Thinking = k.Config.Thinking
+	n.Granted.Set(k.Granted.allowed(), k.Granted.restricted())
+	n.reminders.GoOn(k.reminders)
+	n.used.GoOn(k.used)
+	return n, nil
+}
+
+// ActAs lets what the agent asks for, and where it is paused, be that of a task: its turn
+// was moved to the background.
+func (k *Environment) ActAs(h task.Host) { k.Me.live.moved.Store(&h) }
+
+// Moved tells what a turn in the background does, as task id.
+func (k *Environment) Moved(id task.ID) func(agent.Event) {
+	return func(e agent.Event) {
+		k.edited(e)
+		k.limits.On(e)
+		if k.s.cfg.On != nil {
+			k.s.cfg.On(id, e)
+		}
+	}
+}
