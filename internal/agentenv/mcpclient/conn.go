@@ -57,9 +57,15 @@ type CallOptions struct {
 	// Token is the progress token, if it is to be known beyond the call; what
 	// comes for it later is heard by [Conn.Listen]. Empty: one is made.
 	Token string
-	// Timeout is for the whole call; 0: that of the server; below 0: none.
+	// Timeout is for the answer to a request; 0: that of the server; below 0: none.
 	Timeout time.Duration
+	// Answer answers questions that come in the answer to this call, before those who
+	// serve them for all calls. nil: there is none. See [Conn.Serve].
+	Answer Answerer
 }
+
+// Answerer answers a request of a server, or returns [ErrNotMine].
+type Answerer func(ctx context.Context, method string, params json.RawMessage) (any, error)
 
 // Conn is one live connection to a server, shared by all who use it. Its methods
 // may be called by several goroutines.
@@ -74,6 +80,7 @@ type Conn struct {
 	revision     string          // as are the next two, set before anybody gets the Conn
 	capabilities json.RawMessage // the server's
 	about        string          // name and version, as the server has it
+	meta         map[string]any  // what each request says of us; nil: nothing
 	relist       chan struct{}   // wakes the goroutine that reads the tools again
 
 	hearing sync.Mutex // held while listeners are called: notifications stay in order
@@ -86,6 +93,7 @@ type Conn struct {
 	incoming map[string]context.CancelFunc // requests of the server that are at work
 	replies  [][]byte                      // short answers, the first of which is being sent
 	made     []*made                       // tasks that were made of such requests, oldest first
+	watched  map[string]context.CancelFunc // resources that the server tells of; see [Conn.Subscribe]
 	tools    []Tool
 	stats    Stats
 	over     bool           // no goroutine may begin
@@ -114,7 +122,7 @@ type limits struct {
 type wire interface {
 	// request sends a request. Its answer is received as all else; or failed is
 	// called with its ID. stop gives back what waits for the answer.
-	request(id int64, frame []byte) (stop func(), err error)
+	request(r request) (stop func(), err error)
 	// send sends a notification or an answer.
 	send(ctx context.Context, frame []byte) error
 	// agreed is told of the revision, once.
@@ -124,6 +132,15 @@ type wire interface {
 	run(ctx context.Context) error
 	// said is what the server has printed last for people; empty: nothing.
 	said() string
+}
+
+// request is one to the server.
+type request struct {
+	id     int64
+	method string
+	params json.RawMessage
+	frame  []byte // all of it
+	alone  bool   // it is of a revision without sessions
 }
 
 // call is a request that waits for its answer.
@@ -189,6 +206,20 @@ func (c *Conn) Call(ctx context.Context, method string, params any) (json.RawMes
 
 // CallOpt is [Conn.Call] with options.
 func (c *Conn) CallOpt(ctx context.Context, method string, params any, o CallOptions) (json.RawMessage, error) {
+	if c.Stateless() && (method == "tools/call" || method == "prompts/get" || method == "resources/read") {
+		return c.rounds(ctx, method, params, o)
+	}
+	return c.exchange(ctx, method, params, o, c.meta)
+}
+
+// exchange makes one request and waits for its answer. meta is what it says of us.
+func (c *Conn) exchange(
+	ctx context.Context,
+	method string,
+	params any,
+	o CallOptions,
+	meta map[string]any,
+) (json.RawMessage, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -198,14 +229,14 @@ func (c *Conn) CallOpt(ctx context.Context, method string, params any, o CallOpt
 	if o.Progress != nil || o.Token != "" {
 		token = p.token
 	}
-	frame, err := encodeRequest(id, method, params, token)
+	raw, frame, err := encodeRequest(id, method, params, token, meta)
 	if err != nil {
 		return nil, fmt.Errorf("%s to MCP server %s: %w", method, c.name, err)
 	}
 	if c.life.Err() != nil {
 		return nil, c.goneError()
 	}
-	stop, err := c.wire.request(id, frame)
+	stop, err := c.wire.request(request{id, method, raw, frame, meta != nil})
 	if errors.Is(err, ErrGone) {
 		return nil, err
 	}
@@ -214,8 +245,7 @@ func (c *Conn) CallOpt(ctx context.Context, method string, params any, o CallOpt
 	}
 	defer stop()
 	res, err := c.await(ctx, p, o)
-	if err != nil && (ctx.Err() != nil || errors.Is(err, ErrNoAnswer)) && !o.NoCancel && method != "initialize" &&
-		!strings.HasPrefix(method, "tasks/") {
+	if err != nil && (ctx.Err() != nil || errors.Is(err, ErrNoAnswer)) && !o.NoCancel && c.cancels(method) {
 		c.cancelled(id, err)
 	}
 	_, plain := err.(*RPCError) //nolint:errorlint // one in another has its own words
@@ -302,6 +332,14 @@ func (c *Conn) goneError() error {
 
 // sendLimit is how long a notification or an answer may take to be sent.
 const sendLimit = 10 * time.Second
+
+// cancels reports whether the server is told when nobody waits for the answer any
+// more. Over HTTP without sessions the end of the stream says so.
+func (c *Conn) cancels(method string) bool {
+	_, overHTTP := c.wire.(*web)
+	return method != "initialize" && method != "server/discover" && !strings.HasPrefix(method, "tasks/") &&
+		!(overHTTP && c.Stateless())
+}
 
 // cancelled tells the server that nobody waits any more. Nobody waits for that
 // either.

@@ -8,7 +8,7 @@
 // memory nor stop the calls of others: frames, queues, times and restarts have
 // limits, and what is not understood is dropped and counted.
 //
-// The revision spoken is 2025-11-25, and older ones where a server asks for
+// The revisions spoken are 2026-07-28 and 2025-11-25, and older ones where a server asks for
 // them. The facts about the protocol are those of its specification at
 // modelcontextprotocol.io. The package does not know what agents, tasks or
 // permissions are, and reads no files.

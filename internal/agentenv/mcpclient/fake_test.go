@@ -27,6 +27,10 @@ func TestMain(m *testing.M) {
 		fakeStdio(mode)
 		return
 	}
+	if os.Getenv(foreignMode) != "" {
+		foreignStdio()
+		return
+	}
 	goleak.VerifyTestMain(m)
 }
 
@@ -39,6 +43,7 @@ type fake struct {
 	out    func(frame string) // guarded by mu
 	tools  int                // times that they were changed
 	task   string             // that was made for it
+	held   string             // an answer that waits for initialize
 	wanted map[string]bool    // calls that answer when they are cancelled
 }
 
@@ -88,7 +93,23 @@ func (f *fake) take(frame []byte, die func()) {
 		answer(`{"content":[{"type":"text","text":%s}]}`, quoted)
 	}
 	switch m.Method {
+	case "server/discover":
+		switch newest := `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}}}`; {
+		case f.has("slow"):
+			f.mu.Lock()
+			f.held = fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, newest)
+			f.mu.Unlock()
+		case f.has("newest"):
+			answer("%s", newest)
+		case !f.has("silent"):
+			f.say(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"method not found"}}`, m.ID)
+		}
 	case "initialize":
+		if f.has("newest") {
+			f.say("%s", f.held)
+			f.say(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"method not found"}}`, m.ID)
+			return
+		}
 		answer(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"fake","version":"1"}}`)
 	case "tools/list":
 		f.mu.Lock()
@@ -105,6 +126,10 @@ func (f *fake) take(frame []byte, die func()) {
 			text("too late")
 		}
 	case "tools/call":
+		if asks := asking(m.Params.Name); asks != "" {
+			answer("%s", asks)
+			return
+		}
 		f.call(m.Params.Name, m.ID, m.Params.Meta.Token, m.Params.Arguments, text, die)
 	case "":
 		f.follow(string(m.ID), m.Result)
@@ -199,6 +224,26 @@ func (f *fake) call(name string, id, token, args json.RawMessage, text func(stri
 	case "error":
 		f.say(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no such thing","data":{"a":1}}}`, id)
 	}
+}
+
+// asking is an answer with questions.
+func asking(tool string) string {
+	ask := `{"method":"elicitation/create","params":{"message":"name?"}}`
+	switch tool {
+	case "asksalways":
+		return `{"resultType":"input_required","inputRequests":{"a":` + ask + `},"requestState":"s"}`
+	case "asksall":
+		var all []string
+		for i := range inFlight + 1 {
+			all = append(all, fmt.Sprintf(`"q%d":%s`, i, ask))
+		}
+		return `{"resultType":"input_required","inputRequests":{` + strings.Join(all, ",") + `}}`
+	case "busy":
+		return `{"resultType":"input_required","requestState":"s"}`
+	case "asksodd":
+		return `{"resultType":"input_required","inputRequests":{"a":{"method":"files/read"}}}`
+	}
+	return ""
 }
 
 type endless byte

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 )
 
@@ -91,12 +92,25 @@ type outgoing struct {
 
 // encodeRequest makes the frame of a request, without a line end. A token is
 // put among what the parameters say about themselves.
-func encodeRequest(id int64, method string, params any, token string) ([]byte, error) {
-	raw, err := encodeParams(params, token)
-	if err != nil {
-		return nil, err
+func encodeRequest(
+	id int64,
+	method string,
+	params any,
+	token string,
+	meta map[string]any,
+) (raw json.RawMessage, frame []byte, err error) {
+	if meta != nil {
+		raw, err = encodeMeta(params, meta)
+		params = raw
 	}
-	return json.Marshal(outgoing{Version: "2.0", ID: id, Method: method, Params: raw})
+	if err == nil {
+		raw, err = encodeParams(params, token)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	frame, err = json.Marshal(outgoing{Version: "2.0", ID: id, Method: method, Params: raw})
+	return raw, frame, err
 }
 
 func encodeNotification(method string, params any) ([]byte, error) {
@@ -135,9 +149,17 @@ func encodeParams(params any, token string) (json.RawMessage, error) {
 	if params == nil && token == "" {
 		return nil, nil
 	}
+	if token == "" {
+		return json.Marshal(params)
+	}
+	return encodeMeta(params, map[string]any{"progressToken": token})
+}
+
+// encodeMeta puts more among what the parameters say about themselves.
+func encodeMeta(params any, more map[string]any) (json.RawMessage, error) {
 	raw, err := json.Marshal(params)
-	if err != nil || token == "" {
-		return raw, err
+	if err != nil {
+		return nil, err
 	}
 	fields := map[string]json.RawMessage{}
 	if err := json.Unmarshal(raw, &fields); err != nil {
@@ -152,7 +174,7 @@ func encodeParams(params any, token string) (json.RawMessage, error) {
 			return nil, fmt.Errorf("_meta of the parameters is no object: %w", err)
 		}
 	}
-	meta["progressToken"] = token
+	maps.Copy(meta, more)
 	if fields["_meta"], err = json.Marshal(meta); err != nil {
 		return nil, err
 	}

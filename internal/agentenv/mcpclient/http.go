@@ -66,11 +66,11 @@ func (w *web) agreed(revision string) {
 
 // request implements [wire]: the answer comes with the response, or on a stream
 // that takes its place.
-func (w *web) request(id int64, frame []byte) (func(), error) {
+func (w *web) request(r request) (func(), error) {
 	ctx, stop := context.WithCancel(w.c.life)
 	begun := w.c.spawn(func() {
 		defer stop()
-		err := w.exchange(ctx, id, frame)
+		err := w.exchange(ctx, r)
 		if err == nil || ctx.Err() != nil {
 			return
 		}
@@ -79,7 +79,7 @@ func (w *web) request(id int64, frame []byte) (func(), error) {
 			w.c.end(err)
 			return
 		}
-		w.c.failed(id, err)
+		w.c.failed(r.id, err)
 	})
 	if !begun {
 		stop()
@@ -90,7 +90,7 @@ func (w *web) request(id int64, frame []byte) (func(), error) {
 
 // send implements [wire].
 func (w *web) send(ctx context.Context, frame []byte) error {
-	res, err := w.do(ctx, http.MethodPost, frame, "")
+	res, err := w.do(ctx, http.MethodPost, frame, nil)
 	if err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func (w *web) drop(res *http.Response) {
 	_ = res.Body.Close()
 }
 
-func (w *web) do(ctx context.Context, method string, frame []byte, after string) (*http.Response, error) {
+func (w *web) do(ctx context.Context, method string, frame []byte, more map[string]string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, w.url, bytes.NewReader(frame))
 	if err != nil {
 		return nil, err
@@ -125,7 +125,9 @@ func (w *web) do(ctx context.Context, method string, frame []byte, after string)
 	}
 	set("Mcp-Session-Id", session)
 	set("MCP-Protocol-Version", revision)
-	set("Last-Event-ID", after)
+	for name, value := range more {
+		set(name, value)
+	}
 	switch method {
 	case http.MethodPost:
 		set("Content-Type", "application/json")
@@ -150,8 +152,13 @@ func (w *web) do(ctx context.Context, method string, frame []byte, after string)
 }
 
 // exchange sends one request and reads until its answer has come.
-func (w *web) exchange(ctx context.Context, id int64, frame []byte) error {
-	res, err := w.do(ctx, http.MethodPost, frame, "")
+func (w *web) exchange(ctx context.Context, r request) error {
+	id := r.id
+	var more map[string]string
+	if r.alone {
+		more = w.c.httpHeaders(r.method, r.params)
+	}
+	res, err := w.do(ctx, http.MethodPost, r.frame, more)
 	if err != nil {
 		return err
 	}
@@ -295,7 +302,7 @@ func (w *web) takeUp(ctx context.Context, after string, pause time.Duration) (*h
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	res, err := w.do(ctx, http.MethodGet, nil, after)
+	res, err := w.do(ctx, http.MethodGet, nil, map[string]string{"Last-Event-ID": after})
 	if err != nil {
 		return nil, err
 	}
@@ -311,7 +318,9 @@ func (w *web) takeUp(ctx context.Context, after string, pause time.Duration) (*h
 func (w *web) run(ctx context.Context) error {
 	select {
 	case <-w.ready:
-		w.overhear(ctx)
+		if !w.c.Stateless() { // else [Conn.overhear] does
+			w.overhear(ctx)
+		}
 	case <-ctx.Done():
 	}
 	<-ctx.Done()
@@ -357,7 +366,7 @@ func (w *web) leave() {
 	}
 	ctx, done := context.WithTimeout(context.Background(), goodbye)
 	defer done()
-	if res, err := w.do(ctx, http.MethodDelete, nil, ""); err == nil {
+	if res, err := w.do(ctx, http.MethodDelete, nil, nil); err == nil {
 		w.drop(res)
 	}
 }

@@ -50,7 +50,7 @@ func (c *Conn) perform(ctx context.Context, method string, params json.RawMessag
 		}
 		return t.answer(ctx, method)
 	}
-	return serve(ctx, method, params, functions)
+	return c.serveOne(ctx, method, params, functions)
 }
 
 // make begins a task. It lives with the connection, and not with the request.
@@ -64,7 +64,7 @@ func (c *Conn) make(method string, params json.RawMessage, functions []*server) 
 	}
 	begun := c.spawn(func() {
 		defer cancel()
-		res, err := serve(ctx, method, params, functions)
+		res, err := c.serveOne(ctx, method, params, functions)
 		t.status, t.res, t.err = "completed", res, err
 		switch {
 		case ctx.Err() != nil:

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// revision is the newest that is spoken. revisions are those accepted of a
-// server: what differs between them concerns nothing that is used here.
+// revision is the newest that has sessions. revisions are those accepted of a
+// server that wants one: what differs between them concerns nothing that is used here.
 const revision = "2025-11-25"
 
 func revisions() []string { return []string{revision, "2025-06-18", "2025-03-26", "2024-11-05"} }
@@ -53,35 +53,15 @@ func (c *Conn) run() {
 }
 
 // hello agrees on the revision and reads the tools. version is that of this
-// program.
-func (c *Conn) hello(ctx context.Context, version string) error {
-	params := map[string]any{"protocolVersion": revision, "capabilities": clientCapabilities(),
-		"clientInfo": map[string]string{"name": "drover", "title": "Drover", "version": version}}
-	raw, err := c.CallOpt(ctx, "initialize", params, CallOptions{Timeout: c.cfg.initialize})
-	if err != nil {
+// program. A server that is known to have sessions is not asked for another revision.
+func (c *Conn) hello(ctx context.Context, version string, sessions bool) error {
+	if err := c.agree(ctx, version, sessions); err != nil {
 		return err
 	}
-	var res struct {
-		Revision     string          `json:"protocolVersion"`
-		Capabilities json.RawMessage `json:"capabilities"`
-		Info         struct {
-			Name    string `json:"name"`
-			Version string `json:"version"`
-		} `json:"serverInfo"`
-	}
-	if err := json.Unmarshal(raw, &res); err != nil {
-		return fmt.Errorf("the answer to initialize is not understood: %w", err)
-	}
-	if !slices.Contains(revisions(), res.Revision) {
-		return fmt.Errorf("it speaks revision %.40q of the protocol, and %q is spoken here", res.Revision, revisions())
-	}
-	c.revision, c.capabilities, c.about = res.Revision, res.Capabilities, fmt.Sprintf(
-		"%.100s %.40s",
-		res.Info.Name,
-		res.Info.Version,
-	)
 	c.wire.agreed(c.revision)
-	if err := c.Notify(ctx, "notifications/initialized", nil); err != nil {
+	if c.Stateless() {
+		c.overhear()
+	} else if err := c.Notify(ctx, "notifications/initialized", nil); err != nil {
 		return err
 	}
 	if !c.offers("tools") {
@@ -98,18 +78,87 @@ func (c *Conn) hello(ctx context.Context, version string) error {
 	return nil
 }
 
-// clientCapabilities is what is served here: said before the tools are asked
-// for, since some servers have tools only for clients that can do this.
-func clientCapabilities() map[string]any {
+// agree asks the server for its newest revision. One that has not answered after a
+// moment may be older and not know the request, or be about to start: it gets the
+// request that begins a session too. What it answers to that counts, unless that is
+// an error.
+func (c *Conn) agree(ctx context.Context, version string, sessions bool) error {
+	info := map[string]string{"name": "drover", "title": "Drover", "version": version}
+	if sessions {
+		return c.initialize(ctx, info)
+	}
+	ctx, done := context.WithCancel(ctx)
+	defer done()
+	meta := map[string]any{metaRevision: stateless, metaClient: info, metaCapabilities: c.capabilitiesOf(stateless)}
+	found := c.discover(ctx, meta)
+	wait := time.NewTimer(min(probeWait, c.cfg.initialize))
+	defer wait.Stop()
+	select {
+	case d := <-found:
+		if c.adopt(d, meta) {
+			return nil
+		}
+		return c.initialize(ctx, info)
+	case <-wait.C:
+	}
+	err := c.initialize(ctx, info)
+	var rpc *RPCError
+	if errors.As(err, &rpc) {
+		wait.Reset(probeWait)
+		select {
+		case d := <-found: // servers answer in order
+			if c.adopt(d, meta) {
+				return nil
+			}
+		case <-wait.C:
+		}
+	}
+	return err
+}
+
+// initialize begins a session.
+func (c *Conn) initialize(ctx context.Context, info map[string]string) error {
+	params := map[string]any{"protocolVersion": revision, "capabilities": c.capabilitiesOf(revision), "clientInfo": info}
+	raw, err := c.exchange(ctx, "initialize", params, CallOptions{Timeout: c.cfg.initialize}, nil)
+	if err != nil {
+		return err
+	}
+	var res struct {
+		Revision     string          `json:"protocolVersion"`
+		Capabilities json.RawMessage `json:"capabilities"`
+		Info         struct {
+			Name    string `json:"name"`
+			Version string `json:"version"`
+		} `json:"serverInfo"`
+	}
+	if err := json.Unmarshal(raw, &res); err != nil {
+		return fmt.Errorf("the answer to initialize is not understood: %w", err)
+	}
+	if !slices.Contains(revisions(), res.Revision) {
+		return fmt.Errorf("it speaks revision %.40q of the protocol, and %q is spoken here", res.Revision,
+			append([]string{stateless}, revisions()...))
+	}
+	c.revision, c.capabilities, c.about = res.Revision, res.Capabilities, fmt.Sprintf(
+		"%.100s %.40s",
+		res.Info.Name,
+		res.Info.Version,
+	)
+	return nil
+}
+
+// capabilitiesOf is what is served here by a revision: said before the tools are
+// asked for, since some servers have tools only for clients that can do this.
+func (c *Conn) capabilitiesOf(revision string) map[string]any {
 	none := struct{}{}
-	return map[string]any{
-		"elicitation": map[string]any{"form": none},
-		"tasks": map[string]any{
+	can := map[string]any{"elicitation": map[string]any{"form": none}}
+	if revision != stateless {
+		can["tasks"] = map[string]any{
 			"list":     none,
 			"cancel":   none,
 			"requests": map[string]any{"elicitation": map[string]any{"create": none}},
-		},
+		}
 	}
+	return can
 }
 
 // offers reports whether the server has a capability.
@@ -167,6 +216,9 @@ func (c *Conn) list(ctx context.Context) ([]Tool, error) {
 		page, next, err := readTools(raw)
 		if err != nil {
 			return nil, err
+		}
+		if c.Stateless() {
+			page = slices.DeleteFunc(page, func(t Tool) bool { return !t.headersValid() })
 		}
 		if tools = append(tools, page...); len(tools) > maxTools {
 			return nil, fmt.Errorf("it has more than %d tools", maxTools)

@@ -77,6 +77,7 @@ type entry struct {
 	begun    time.Time   // of conn
 	trying   chan struct{}
 	err      error // of the latest attempt or connection
+	sessions bool  // it had no newer revision when it was last connected to
 	patience patience
 }
 
@@ -332,7 +333,7 @@ func (p *Pool) tell(e *entry, why error) {
 // dial makes one attempt. Its connection ends with the entry.
 func (p *Pool) dial(e *entry) (*Conn, error) {
 	p.mu.Lock()
-	pause := time.Until(e.patience.until)
+	pause, sessions := time.Until(e.patience.until), e.sessions
 	p.mu.Unlock()
 	t := time.NewTimer(pause)
 	defer t.Stop()
@@ -353,7 +354,10 @@ func (p *Pool) dial(e *entry) (*Conn, error) {
 		defer close(over)
 		c.run()
 	})
-	err := c.hello(e.life, p.cfg.Version)
+	err := c.hello(e.life, p.cfg.Version, sessions)
+	p.mu.Lock()
+	e.sessions = err == nil && !c.Stateless()
+	p.mu.Unlock()
 	if err == nil {
 		return c, nil
 	}

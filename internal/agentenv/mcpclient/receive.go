@@ -230,7 +230,12 @@ func (c *Conn) leave(id string, cancel context.CancelFunc) {
 	delete(c.incoming, id)
 }
 
-func serve(ctx context.Context, method string, params json.RawMessage, functions []*server) (any, error) {
+func (c *Conn) serveOne(
+	ctx context.Context,
+	method string,
+	params json.RawMessage,
+	functions []*server,
+) (any, error) {
 	for i := len(functions) - 1; i >= 0; i-- {
 		res, err := functions[i].f(ctx, params)
 		if !errors.Is(err, ErrNotMine) {

@@ -67,8 +67,8 @@ func (w *stdio) agreed(string) {}
 
 func (w *stdio) said() string { return w.spoken.String() }
 
-func (w *stdio) request(_ int64, frame []byte) (func(), error) {
-	return func() {}, w.write(frame)
+func (w *stdio) request(r request) (func(), error) {
+	return func() {}, w.write(r.frame)
 }
 
 func (w *stdio) send(_ context.Context, frame []byte) error { return w.write(frame) }

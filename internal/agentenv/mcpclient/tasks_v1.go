@@ -141,7 +141,7 @@ func instant(v any) time.Time {
 }
 
 // MakesTasks reports whether a server makes tasks of calls of tools.
-func MakesTasks(c *Conn) bool { return has(c, "tasks", "requests", "tools", "call") }
+func MakesTasks(c *Conn) bool { return !c.Stateless() && has(c, "tasks", "requests", "tools", "call") }
 
 // has reports whether a server has declared a capability.
 func has(c *Conn, path ...string) bool {
