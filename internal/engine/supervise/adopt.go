@@ -11,11 +11,11 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Adopt takes in what earlier hosts of the session have left, in the order of
-// the tasks' first events. Ended tasks are remembered. A running task that its
-// driver adopts, see [task.Adopter], is given to it, and stopped if that had been
-// asked for; any other live task died with its host, and its end is recorded here.
-// driver may return nil for kinds that nobody can run.
+// Adopt adds the tasks that earlier hosts of the session have left, in the order of their first
+// events. Ended tasks are remembered. A running task whose driver can adopt it (see
+// [task.Adopter]) continues under that driver, and is stopped if a stop was requested. Any
+// other live task died with its host, and its end is recorded here. driver may return nil for
+// kinds that nobody can run.
 func (s *Supervisor) Adopt(ctx context.Context, tasks []Old, driver func(task.Kind) task.Driver) error {
 	for _, old := range tasks {
 		s.remember(old)
@@ -37,10 +37,10 @@ func (s *Supervisor) Adopt(ctx context.Context, tasks []Old, driver func(task.Ki
 			if err := s.unask(ctx, e); err != nil {
 				return fmt.Errorf("adopt task %s: %w", rec.ID, err)
 			}
-			if rec.Stopping { // what was asked of the earlier host is done by this one
+			if rec.Stopping { // a stop requested from the earlier host is executed by this one
 				e.freeze(&task.StopError{Cause: lifecycle.Unfinished()})
 			}
-			s.runs.Add(1) // launch takes it
+			s.runs.Add(1) // launch calls Done
 			s.launch(e, d, true)
 			continue
 		}
@@ -64,11 +64,11 @@ func (s *Supervisor) Adopt(ctx context.Context, tasks []Old, driver func(task.Ki
 
 // Old is a task of an earlier host.
 type Old struct {
-	Born  task.Seq // its first event
+	Born  task.Seq // of its first event
 	Task  task.Record
-	Begun *task.Process // of a pending task that had begun, of which its host has left no record
+	Begun *task.Process // of a pending task that had begun, which its host did not record
 
-	recalled bool // it is one of this host, and had left its memory
+	recalled bool // it belongs to this host and had been evicted from memory
 }
 
 func (s *Supervisor) remember(old Old) {
@@ -77,7 +77,7 @@ func (s *Supervisor) remember(old Old) {
 	s.retain(old)
 }
 
-// retain is remember for a caller who holds mu.
+// retain is remember for callers that hold mu.
 func (s *Supervisor) retain(old Old) {
 	rec := lifecycle.Short(old.Task)
 	e := &entry{
@@ -108,7 +108,7 @@ func (s *Supervisor) retain(old Old) {
 	}
 	if t := time.Duration(rec.TimeoutMS) * time.Millisecond; t > 0 && rec.StartTime != nil {
 		e.spec.Timeout = t
-		if !rec.Paused { // how long it has been does not count, and is not known
+		if !rec.Paused { // the waiting time is unknown and does not count
 			e.spec.Timeout = max(time.Millisecond, t-time.Since(*rec.StartTime))
 		}
 	}
@@ -120,7 +120,7 @@ func (s *Supervisor) retain(old Old) {
 	case rec.Status.Terminal():
 		close(e.live)
 	case rec.Paused:
-		e.thawed = make(chan struct{})
+		e.resume = make(chan struct{})
 	}
 	s.tasks[rec.ID] = e
 	if p := s.pools[rec.Pool]; p != nil && !old.recalled {
@@ -156,7 +156,7 @@ func (s *Supervisor) Resume(ctx context.Context, id task.ID, d task.Driver, spec
 	if e.parent().isFrozen() {
 		return task.Record{}, ErrFrozen
 	}
-	if live, _ := e.channels(); e.rec.Load().Status.Terminal() { // its end is durable, but may not be done with
+	if live, _ := e.channels(); e.rec.Load().Status.Terminal() { // its end is durable, but its run may not be finished yet
 		select {
 		case <-live:
 		case <-ctx.Done():
@@ -193,7 +193,7 @@ func (s *Supervisor) Resume(ctx context.Context, id task.ID, d task.Driver, spec
 	_ = failpoint.Hit("task/resumed")
 	e.mu.Lock()
 	spec.Parent = e.spec.Parent
-	spec.Command, spec.Prompt = "", "" // the record has what is shown of them
+	spec.Command, spec.Prompt = "", "" // the record has the visible part of the spec
 	e.spec, e.again = spec, true
 	if spec.Backgrounded {
 		e.free()
@@ -203,7 +203,7 @@ func (s *Supervisor) Resume(ctx context.Context, id task.ID, d task.Driver, spec
 	return s.placed(rec), nil
 }
 
-// readmit is admit for a further run, which counts like the first.
+// readmit is admit for a further run, which counts against the limits like the first.
 func (s *Supervisor) readmit(e *entry, pool string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -219,19 +219,19 @@ func (s *Supervisor) readmit(e *entry, pool string) error {
 		}
 		p.count(e.root, now)
 	}
-	s.runs.Add(1) // launch takes it
+	s.runs.Add(1) // launch calls Done
 	e.pinned++
 	return nil
 }
 
-// errEvicted says that a task has left the memory since it was looked up.
+// errEvicted is returned for a task that was evicted from memory since it was looked up.
 var errEvicted = errors.New("the task has left the memory")
 
-// errEnding says that the end of a task is durable, and not done with.
+// errEnding is returned for a task whose end is durable but whose run is not finished.
 var errEnding = errors.New("the task is just ending")
 
-// renew makes e ready for a further run before that is recorded: who stops it from now
-// on waits for that run, and does not meet the one before.
+// renew prepares e for a further run before that run is recorded: from now on a stop waits for
+// the new run instead of the previous one.
 func (e *entry) renew() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -239,7 +239,7 @@ func (e *entry) renew() {
 	e.result = task.Result{}
 }
 
-// over reports whether the last run is done with.
+// over reports whether the last run is finished.
 func (e *entry) over() bool {
 	live, _ := e.channels()
 	select {

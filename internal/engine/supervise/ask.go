@@ -13,12 +13,11 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// maxClosed is how many questions are remembered after they were closed, so
-// that who answers late is told what became of them.
+// maxClosed is how many closed questions are kept, so that a late answer gets the outcome.
 const maxClosed = 100
 
-// desk is where open questions wait for an answer. Those of tasks stand in the
-// records of their tasks too; those of the session itself only here.
+// desk holds the open questions. Questions of tasks are also in the records of their tasks;
+// questions of the session itself are only here.
 type desk struct {
 	mu      sync.Mutex
 	open    []*question // in the order asked
@@ -27,45 +26,44 @@ type desk struct {
 	changed chan struct{} // closed and replaced at every change
 }
 
-// question is one that is open. Its task's record says whether it still is.
+// question is one open question. The record of its task is authoritative.
 type question struct {
 	task.Question
-	whole task.Question   // with all of its input
-	e     *entry          // nil: the session itself asks
+	whole task.Question   // with its complete input
+	e     *entry          // nil: asked by the session itself
 	reply chan task.Reply // capacity 1
 
-	mu      sync.Mutex // held over the durable append of the answer
+	mu      sync.Mutex // held while the answer is appended to the log
 	settled bool
 }
 
 type closedQuestion struct{ id, how string }
 
-// ErrNoQuestion is returned for an answer to a question that nobody knows.
+// ErrNoQuestion is returned for an answer to an unknown question.
 var ErrNoQuestion = errors.New("no such question")
 
-// StaleError is returned for an answer to a question that is not open any more,
-// or to another request than the one that was asked about. It changed nothing.
+// StaleError is returned for an answer to a closed question, or to a request that differs from
+// the one that was shown. The answer changed nothing.
 type StaleError struct{ ID, Why string }
 
 func (e *StaleError) Error() string { return fmt.Sprintf("question %s %s", e.ID, e.Why) }
 
-// Ask puts a question of an agent whose run nobody holds a host of, such as the
-// main agent, as [task.Host.Ask] does. Where the agent is no task, its question
-// lives in memory only: everybody sees it, and it goes with this process.
+// Ask is [task.Host.Ask] for an agent that runs without a Host, such as the main agent. If the
+// agent is not a task, its question exists in memory only: every client sees it, and it is lost
+// with this process.
 func (s *Supervisor) Ask(ctx context.Context, asker task.ID, q task.Question) (task.Reply, error) {
 	e := s.entry(asker)
 	switch {
 	case e == nil && asker != s.cfg.Session:
 		return task.Reply{}, fmt.Errorf("ask: %w: %s", ErrUnknown, asker)
 	case e != nil && e.rec.Load().Status != task.Running && asker == s.cfg.Session:
-		e = nil // the session goes on after the task that stood for it
+		e = nil // the session continues after the end of its main agent's task
 	}
 	q.Task = asker
 	return s.ask(ctx, s.life, e, q)
 }
 
-// ask opens a question and waits until it is closed, by whatever way. life is
-// that of the run.
+// ask opens a question and waits until it is closed. life is the context of the run.
 func (s *Supervisor) ask(ctx, life context.Context, e *entry, q task.Question) (task.Reply, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -87,7 +85,7 @@ func (s *Supervisor) ask(ctx, life context.Context, e *entry, q task.Question) (
 			return task.Reply{}, fmt.Errorf("ask: %w", err)
 		}
 		_ = failpoint.Hit("task/asked")
-		s.desk.touch() // it is to be seen only now
+		s.desk.touch() // it becomes visible only now
 	}
 	var late <-chan time.Time
 	if !o.Until.IsZero() {
@@ -105,7 +103,7 @@ func (s *Supervisor) ask(ctx, life context.Context, e *entry, q task.Question) (
 	}
 }
 
-// expire makes a denial of a question that nobody has answered.
+// expire closes a question that nobody has answered as a denial.
 func (s *Supervisor) expire(ctx context.Context, o *question) (task.Reply, error) {
 	r := task.Reply{Reason: fmt.Sprintf("nobody answered within %s", o.Until.Sub(o.At).Round(time.Millisecond))}
 	err := s.settle(
@@ -115,7 +113,7 @@ func (s *Supervisor) expire(ctx context.Context, o *question) (task.Reply, error
 		task.Cause{Actor: task.ByRuntime, Reason: task.ReasonUnanswered, Detail: r.Reason},
 	)
 	select {
-	case r := <-o.reply: // this one, or that of somebody who was a moment faster
+	case r := <-o.reply: // this reply, or one that was recorded a moment earlier
 		return r, nil
 	default:
 	}
@@ -126,27 +124,27 @@ func (s *Supervisor) expire(ctx context.Context, o *question) (task.Reply, error
 	return task.Reply{}, fmt.Errorf("ask: %w", err)
 }
 
-// withdraw closes a question that nobody waits for any more.
+// withdraw closes a question whose asker no longer waits.
 func (s *Supervisor) withdraw(ctx context.Context, o *question) (task.Reply, error) {
 	cause := task.Cause{Actor: task.ByRuntime, Reason: task.ReasonWithdrawn}
 	if s.settle(context.WithoutCancel(ctx), o, task.Reply{}, cause) == nil {
 		return task.Reply{}, context.Cause(ctx)
 	}
 	select {
-	case r := <-o.reply: // it was answered first, and the log says so
+	case r := <-o.reply: // an answer was recorded first
 		return r, nil
-	default: // a log that cannot be written shows it until the run ends
+	default: // if the log cannot be written, the question stays visible until the run ends
 		return task.Reply{}, context.Cause(ctx)
 	}
 }
 
-// gone reports that a question was closed by something else than an answer.
+// gone reports whether a question was closed by anything but an answer.
 func gone(err error) bool {
 	var move *task.MoveError
 	return errors.Is(err, lifecycle.ErrNotAsked) || errors.As(err, &move)
 }
 
-// settle closes a question, once: the record of its task decides who was first.
+// settle closes a question once: the record of its task decides which reply was first.
 func (s *Supervisor) settle(ctx context.Context, o *question, r task.Reply, by task.Cause) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -175,7 +173,7 @@ func (s *Supervisor) settle(ctx context.Context, o *question, r task.Reply, by t
 	return nil
 }
 
-// how says what became of a question, for who comes late.
+// how describes the outcome of a question for a late answer.
 func how(r task.Reply, by task.Cause) string {
 	switch {
 	case by.Reason == task.ReasonUnanswered:
@@ -188,7 +186,7 @@ func how(r task.Reply, by task.Cause) string {
 	return fmt.Sprintf("has been answered already: denied by %s", by.Actor)
 }
 
-// Questions returns what is open, oldest first, with the version of the listing.
+// Questions returns the open questions, oldest first, and the version of the list.
 func (s *Supervisor) Questions() ([]task.Question, int64) {
 	s.desk.mu.Lock()
 	defer s.desk.mu.Unlock()
@@ -201,7 +199,7 @@ func (s *Supervisor) Questions() ([]task.Question, int64) {
 	return open, s.desk.version
 }
 
-// Question returns an open question with all of its input; false: it is not open.
+// Question returns an open question with its complete input; false: it is not open.
 func (s *Supervisor) Question(id string) (task.Question, bool) {
 	o, _ := s.desk.find(id)
 	if o == nil || o.e != nil && !o.e.rec.Load().Asks(o.ID) {
@@ -212,8 +210,8 @@ func (s *Supervisor) Question(id string) (task.Question, bool) {
 	return q, true
 }
 
-// AwaitQuestions returns when the listing is of another version than the one
-// given, when the supervisor closes, or with the cause of ctx.
+// AwaitQuestions returns when the version of the list differs from the given one, when the
+// supervisor closes, or with the cause of ctx.
 func (s *Supervisor) AwaitQuestions(ctx context.Context, version int64) error {
 	for {
 		s.desk.mu.Lock()
@@ -232,15 +230,15 @@ func (s *Supervisor) AwaitQuestions(ctx context.Context, version int64) error {
 	}
 }
 
-// QuestionsChanged returns a channel that is closed when the listing of questions changes.
+// QuestionsChanged returns a channel that is closed when the list of questions changes.
 func (s *Supervisor) QuestionsChanged() <-chan struct{} {
 	s.desk.mu.Lock()
 	defer s.desk.mu.Unlock()
 	return s.desk.changed
 }
 
-// MarkSeen records that the user knows how an ended task ended. What is marked already
-// stays so; a task that has not ended is a [*task.MoveError].
+// MarkSeen records that the user has seen how an ended task ended. It does nothing if that is
+// recorded already; for a task that has not ended it returns a [*task.MoveError].
 func (s *Supervisor) MarkSeen(ctx context.Context, id task.ID) (task.Record, error) {
 	e := s.entry(id)
 	if e == nil {
@@ -249,11 +247,10 @@ func (s *Supervisor) MarkSeen(ctx context.Context, id task.ID) (task.Record, err
 	return s.apply(ctx, e, lifecycle.Change{Verb: task.MarkSeen}, nil, "")
 }
 
-// Decide answers an open question. It returns when the answer is durable and
-// whoever asked has it. The digest must be that of the request that was looked
-// at: an answer that is late, second, or to something else is a [*StaleError],
-// or [ErrNoQuestion], and changes nothing. A reply that does not fit is a
-// [*task.ReplyError].
+// Decide answers an open question. It returns when the answer is durable and delivered to the
+// asker. The digest must be that of the request that was shown: an answer that is late,
+// repeated, or to another request is a [*StaleError] or [ErrNoQuestion] and changes nothing. An
+// invalid reply is a [*task.ReplyError].
 func (s *Supervisor) Decide(ctx context.Context, id, digest string, r task.Reply, by task.Cause) error {
 	o, how := s.desk.find(id)
 	switch {
@@ -280,7 +277,7 @@ func (s *Supervisor) Decide(ctx context.Context, id, digest string, r task.Reply
 	return &StaleError{id, how}
 }
 
-// unask closes what the run of an earlier host has asked.
+// unask closes the questions that the run under an earlier host has asked.
 func (s *Supervisor) unask(ctx context.Context, e *entry) error {
 	for _, q := range e.rec.Load().Questions {
 		now := time.Now().UTC()
@@ -293,7 +290,7 @@ func (s *Supervisor) unask(ctx context.Context, e *entry) error {
 	return nil
 }
 
-// enter takes a question in, when the asker has a place for one more.
+// enter adds a question once the asker has fewer open ones than its limit.
 func (d *desk) enter(ctx context.Context, o *question) error {
 	for {
 		d.mu.Lock()
@@ -320,8 +317,8 @@ func (d *desk) enter(ctx context.Context, o *question) error {
 	}
 }
 
-// leave takes a question out and remembers how it was closed. What is out
-// already stays as it is.
+// leave removes a question and stores how it was closed. For a removed question it does
+// nothing.
 func (d *desk) leave(o *question, how string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -336,7 +333,7 @@ func (d *desk) leave(o *question, how string) {
 	d.change()
 }
 
-// change wakes who waits. The caller holds mu.
+// change wakes all waiters. The caller holds mu.
 func (d *desk) change() {
 	d.version++
 	close(d.changed)
@@ -349,7 +346,7 @@ func (d *desk) touch() {
 	d.change()
 }
 
-// find returns an open question, or how it was closed.
+// find returns an open question, or the outcome of a closed one.
 func (d *desk) find(id string) (*question, string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -12,18 +12,18 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// evictGrace is how long an ended task stays in memory at least, if nothing else
-// is asked for: who has just heard of its end asks about it.
+// evictGrace is the default of [Config.Grace]: how long an ended task stays in memory, because
+// clients that were just notified of its end ask for it.
 const evictGrace = 30 * time.Second
 
-// evictBytes is how much ended tasks in memory may take, if nothing else is asked for.
+// evictBytes is the default of [Config.HeldBytes].
 const evictBytes = 32 << 20
 
-// entryWeight is about what an ended task in memory takes beside its texts.
+// entryWeight is the approximate size of an ended task in memory, without its strings.
 const entryWeight = 3 << 10
 
-// recallTries bounds how often it is tried to bring a task back that others bring
-// back, and forget, at the same time.
+// recallTries limits the attempts to load a task that other goroutines load and evict at the
+// same time.
 const recallTries = 16
 
 // recallChunk is how many tasks a listing reads from the log at once.
@@ -31,22 +31,23 @@ const recallChunk = 256
 
 func (e *entry) ending() Ended { return NewEnded(e.born, e.root, e.rec.Load()) }
 
-// past is what has left the memory, and what may. The supervisor's mu guards it.
+// past has the tasks that were evicted, and the queue of those that may be. Guarded by the
+// supervisor's mu.
 type past struct {
 	packed
-	back  int       // how many of those are in memory again
-	queue []*entry  // ended tasks in memory, by their ends
-	bytes int       // that those in the queue take
-	due   time.Time // until then nothing can leave
+	back  int       // how many of packed are in memory again
+	queue []*entry  // ended tasks in memory, by time of end
+	bytes int       // total weight of the queue
+	due   time.Time // nothing can be evicted before
 	timer *time.Timer
 }
 
-// queueEnded is called for a task whose run may have ended. The caller holds mu.
+// queueEnded adds a task whose run may have ended to the queue. The caller holds mu.
 func (s *Supervisor) queueEnded(e *entry) {
 	if s.cfg.Held <= 0 || !e.rec.Load().Status.Terminal() || s.tasks[e.id] != e {
 		return
 	}
-	if e.waiting { // since an earlier end: those behind it must not wait for this one
+	if e.waiting { // queued since an earlier end; it must not delay those behind it
 		s.past.queue = slices.DeleteFunc(s.past.queue, func(o *entry) bool { return o == e })
 		s.past.bytes -= e.weight
 	}
@@ -55,16 +56,16 @@ func (s *Supervisor) queueEnded(e *entry) {
 	s.past.bytes += e.weight
 }
 
-// weigh is about how much memory an ended task takes.
+// weigh returns the approximate size of an ended task in memory.
 func (e *entry) weigh() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return entryWeight + lifecycle.Weight(e.rec.Load()) + len(e.spec.Input)
 }
 
-// evict takes out of the memory what ended first, when more ended tasks are held
-// than may be, or when they take too much: an eighth more than that at once, since
-// each time costs a copy of the order. The caller holds mu.
+// evict removes the tasks that ended first when there are more than Held, or when they exceed
+// HeldBytes. It evicts an eighth more than needed, because each pass copies the order. The
+// caller holds mu.
 func (s *Supervisor) evict(now time.Time) {
 	p := &s.past
 	most, bytes := len(p.queue)-s.cfg.Held, p.bytes-s.heldBytes()
@@ -92,7 +93,7 @@ func (s *Supervisor) evict(now time.Time) {
 		p.queue = p.queue[1:]
 		switch {
 		case !e.rec.Load().Status.Terminal():
-			e.waiting = false // its next end brings it back
+			e.waiting = false // its next end queues it again
 			p.bytes, bytes = p.bytes-e.weight, bytes-e.weight
 		case stays:
 			p.queue = append(p.queue, e)
@@ -107,11 +108,11 @@ func (s *Supervisor) evict(now time.Time) {
 	}
 	s.order = slices.DeleteFunc(slices.Clone(s.order), func(e *entry) bool { return out[e] })
 	p.sortIn(gone)
-	p.queue = slices.Clone(p.queue) // what was taken from its front is let go of
+	p.queue = slices.Clone(p.queue) // frees the removed part at the front
 }
 
-// evictLater looks again when the first is due, and not for each that follows it
-// closely unless too much memory is taken. The caller holds mu.
+// evictLater schedules the next pass for the time when the first task is due, and not for each
+// one that follows closely, unless memory is exceeded. The caller holds mu.
 func (s *Supervisor) evictLater(now time.Time, wait time.Duration, hurried bool) {
 	if wait <= 0 {
 		return
@@ -132,15 +133,14 @@ func (s *Supervisor) evictLater(now time.Time, wait time.Duration, hurried bool)
 
 func (s *Supervisor) grace() time.Duration { return cmp.Or(s.cfg.Grace, evictGrace) }
 
-// hurriedGrace is grace while ended tasks take too much memory.
+// hurriedGrace is grace while ended tasks exceed HeldBytes.
 func (s *Supervisor) hurriedGrace() time.Duration { return s.grace() / 16 }
 
 func (s *Supervisor) heldBytes() int { return cmp.Or(s.cfg.HeldBytes, evictBytes) }
 
-// stays says how long a task must stay in memory still, or that it must for as long
-// as something is as it is: it is given a further run, tasks below it are held, or
-// it is a step of something at work, which finds it by its key. hurried: too much memory
-// is taken. The caller holds mu.
+// stays returns how long a task must stay in memory, or that it must stay while a condition
+// holds: a further run is being recorded, tasks below it are in memory, or it is a step of a
+// running task, which finds it by its key. hurried: HeldBytes is exceeded. The caller holds mu.
 func (s *Supervisor) stays(e *entry, now time.Time, hurried bool) (wait time.Duration, stays bool) {
 	r := e.rec.Load()
 	if !r.Status.Terminal() || r.EndTime == nil {
@@ -169,8 +169,8 @@ func (s *Supervisor) stays(e *entry, now time.Time, hurried bool) (wait time.Dur
 	return 0, e.pinned > 0 || children > 0 || r.Key != "" && p != nil && !p.rec.Load().Status.Terminal()
 }
 
-// forgetEnded leaves of a task what is needed to find it in the log. The caller
-// holds mu, takes it out of the one order and into the other.
+// forgetEnded keeps of a task only what is needed to find it in the log. The caller holds mu
+// and moves the task from s.order to the packed order.
 func (s *Supervisor) forgetEnded(e *entry) place {
 	g := e.ending()
 	delete(s.tasks, e.id)
@@ -188,9 +188,9 @@ func (s *Supervisor) forgetEnded(e *entry) place {
 	return at
 }
 
-// Remember takes in tasks of earlier hosts that have ended. Their records are read by
-// Recall when they are asked for. It comes before [Supervisor.Adopt], which is given
-// none of them, and the parents of all that it is given.
+// Remember adds tasks of earlier hosts that have ended. Recall reads their records on demand.
+// Call it before [Supervisor.Adopt], which gets none of these tasks, but the ancestors of every
+// task that it gets.
 func (s *Supervisor) Remember(ended iter.Seq[Ended]) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -205,9 +205,9 @@ func (s *Supervisor) Remember(ended iter.Seq[Ended]) {
 	s.past.sortIn(all)
 }
 
-// Ended yields what the next host of the session must know of every task that has
-// ended, in the order of their first events, and returns the IDs of the others. It is a
-// snapshot, but for what is given a further run meanwhile; no lock is held while it yields.
+// Ended yields what the next host of the session must know of every ended task, in the order of
+// their first events, and returns the IDs of the others. It is a snapshot, except for tasks
+// that get a further run meanwhile; it holds no lock while it yields.
 func (s *Supervisor) Ended() (ended iter.Seq[Ended], live []task.ID) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -220,7 +220,7 @@ func (s *Supervisor) Ended() (ended iter.Seq[Ended], live []task.ID) {
 		}
 	}
 	for _, e := range s.tasks {
-		if e.born == 0 { // the log may have it, and not have said so
+		if e.born == 0 { // the log may have the event without having confirmed it
 			live = append(live, e.id)
 		}
 	}
@@ -247,28 +247,28 @@ func (s *Supervisor) Ended() (ended iter.Seq[Ended], live []task.ID) {
 	}, live
 }
 
-// gone reports whether a task has left the memory. The caller holds mu.
+// gone reports whether a task was evicted from memory. The caller holds mu.
 func (s *Supervisor) gone(id task.ID) bool {
 	_, was := s.past.id(id)
 	return was && s.tasks[id] == nil
 }
 
-// recall brings a task back that has left the memory, with all that it is below, as far
-// as that can be read. Nil: it has not, or cannot be read itself.
+// recall loads an evicted task with its ancestors, as far as they can be read. It returns nil
+// if the task was not evicted or cannot be read.
 func (s *Supervisor) recall(id task.ID) *entry {
 	for range recallTries {
 		s.mu.RLock()
 		e := s.tasks[id]
 		at, was := s.past.id(id)
 		s.mu.RUnlock()
-		if e != nil || !was { // another was faster
+		if e != nil || !was { // another goroutine loaded it
 			return e
 		}
 		r, ok := s.recorded(id)
 		if !ok {
 			return nil
 		}
-		alone := r.Parent != "" && s.entry(r.Parent) == nil // a damaged record must not take those below it along
+		alone := r.Parent != "" && s.entry(r.Parent) == nil // a damaged record of an ancestor must not hide this task
 		if e := s.bring(at, r, alone); e != nil {
 			return e
 		}
@@ -276,11 +276,10 @@ func (s *Supervisor) recall(id task.ID) *entry {
 	return nil
 }
 
-// bring puts a task back, of which what is kept stays where it is. Nil: it has come back,
-// and had a further run, since it was read, or what it is below is not in memory, where
-// it is not to be alone.
+// bring puts a loaded task back; its packed entry stays. It returns nil if the task was loaded
+// meanwhile and had a further run, or if its parent is not in memory but must be.
 func (s *Supervisor) bring(at place, r task.Record, alone bool) *entry {
-	s.mu.Lock() // over all: nobody finds it twice
+	s.mu.Lock() // held throughout: no reader sees the task twice
 	defer s.mu.Unlock()
 	if now, _ := s.past.id(r.ID); now != at || !s.gone(r.ID) || s.gone(r.Parent) && !alone {
 		return nil
@@ -288,12 +287,11 @@ func (s *Supervisor) bring(at place, r task.Record, alone bool) *entry {
 	s.retain(Old{Born: s.past.pages.born(at), Task: r, recalled: true})
 	s.past.back++
 	e := s.tasks[r.ID]
-	e.root = s.past.pages.get(at).Root // nobody else has it yet
+	e.root = s.past.pages.get(at).Root // no other goroutine has it yet
 	return e
 }
 
-// keyed brings back the child that a start by a key would find, if it has left the
-// memory.
+// keyed loads the child that a start with a key would find, if it was evicted.
 func (s *Supervisor) keyed(spec task.Spec) error {
 	if spec.Key == "" {
 		return nil
@@ -317,19 +315,18 @@ func (s *Supervisor) recorded(id task.ID) (task.Record, bool) {
 	return records[0], true
 }
 
-// was reports whether an ID or a name is taken by a task that has left the
-// memory once. The caller holds mu.
+// was reports whether an evicted task has an ID or a name. The caller holds mu.
 func (s *Supervisor) was(ref string) bool {
 	_, id := s.past.id(task.ID(ref))
 	_, name := s.past.name(ref)
 	return id || name
 }
 
-// shownMatches bounds the tasks that an ambiguous reference names from the log.
+// shownMatches limits how many evicted tasks an ambiguous reference lists.
 const shownMatches = 20
 
-// findGone is [Supervisor.Find] among what has left the memory: the one that ref
-// names, or those that begin with it. The caller holds mu.
+// findGone is [Supervisor.Find] for evicted tasks: the one that ref names, or those whose IDs
+// begin with it. The caller holds mu.
 func (s *Supervisor) findGone(ref string) (ids []task.ID, named bool) {
 	p := &s.past
 	at, named := p.id(task.ID(ref))
@@ -353,8 +350,8 @@ func (s *Supervisor) findGone(ref string) (ids []task.ID, named bool) {
 	return ids, false
 }
 
-// Listing is [Supervisor.List] with those that have left the memory, which are read
-// as they are reached. It ends when yield returns false.
+// Listing is [Supervisor.List] including evicted tasks, which it reads from the log when it
+// reaches them. It ends when yield returns false.
 func (s *Supervisor) Listing(ctx context.Context, before task.Seq, yield func(task.Seq, task.Record) bool) error {
 	s.mu.RLock()
 	order := s.order[:len(s.order):len(s.order)]
@@ -371,7 +368,7 @@ func (s *Supervisor) Listing(ctx context.Context, before task.Seq, yield func(ta
 			born = pages.born(old[len(old)-1])
 		}
 		if n := len(order) - 1; n >= 0 && order[n].born >= born {
-			if order[n].born == born { // it has come back
+			if order[n].born == born { // it was loaded meanwhile
 				old = old[:len(old)-1]
 			}
 			if !yield(order[n].born, *order[n].rec.Load()) {
@@ -399,7 +396,7 @@ func (s *Supervisor) Listing(ctx context.Context, before task.Seq, yield func(ta
 	return nil
 }
 
-// firstFrom is where what is in order begins to be late.
+// firstFrom returns the index of the first element of in for which late is true.
 func firstFrom[E any](in []E, late func(E) bool) int {
 	n, _ := slices.BinarySearchFunc(in, true, func(e E, _ bool) int {
 		if late(e) {
@@ -410,7 +407,7 @@ func firstFrom[E any](in []E, late func(E) bool) int {
 	return n
 }
 
-// chunk reads the newest of what has left the memory.
+// chunk reads the newest of the evicted tasks.
 func (s *Supervisor) chunk(ctx context.Context, pages pages, old []place) (map[task.ID]task.Record, error) {
 	old = old[max(0, len(old)-recallChunk):]
 	ids := make([]task.ID, len(old))
@@ -428,7 +425,7 @@ func (s *Supervisor) chunk(ctx context.Context, pages pages, old []place) (map[t
 	return read, nil
 }
 
-// Born is the number of the first event of a task; 0: it is not there.
+// Born returns the sequence number of the first event of a task, or 0 for an unknown task.
 func (s *Supervisor) Born(id task.ID) task.Seq {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

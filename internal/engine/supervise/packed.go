@@ -11,26 +11,26 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Ended is what is kept of an ended task that is not in memory: its ID and its name
-// are never given to another, a start by its key finds it, and its runs count.
+// Ended is what stays in memory of an evicted task: its ID and its name are not given to
+// another task, a start with its key finds it, and its runs count against the limits.
 type Ended struct {
 	ID     task.ID
-	Born   task.Seq // its first event
+	Born   task.Seq // of its first event
 	Name   string
 	Parent task.ID
 	Key    string
-	Root   task.ID // in whose tree it was started
+	Root   task.ID // of the tree in which it was started
 	Pool   string
 	Runs   int
 
-	// What it has used is not for the supervisor, but for its session.
+	// The usage below is for the session; the supervisor does not read it.
 	Kind        task.Kind
 	AgentType   string
 	Budget      task.Budget
 	OutputBytes int64
 }
 
-// NewEnded is what is kept of a task that was started in the tree of root.
+// NewEnded returns the Ended of a task that was started in the tree of root.
 func NewEnded(born task.Seq, root task.ID, r *task.Record) Ended {
 	return Ended{
 		ID:          r.ID,
@@ -48,7 +48,7 @@ func NewEnded(born task.Seq, root task.ID, r *task.Record) Ended {
 	}
 }
 
-// Append adds e to b, in some 50 bytes, for [ReadEnded].
+// Append appends the encoding of e to b, about 50 bytes. [ReadEnded] decodes it.
 func (e *Ended) Append(b []byte) []byte {
 	root := string(e.Root)
 	if e.Root == e.ID {
@@ -70,8 +70,8 @@ func appendWords(b []byte, words ...string) []byte {
 	return b
 }
 
-// ReadEnded reads what [Ended.Append] has written at the beginning of b, and returns
-// what is behind it. It is not ok if nothing was written there.
+// ReadEnded decodes the result of [Ended.Append] at the beginning of b and returns the rest. ok
+// is false if there is none.
 func ReadEnded(b []byte) (e Ended, rest []byte, ok bool) {
 	r := reader{b: b}
 	e.Born = task.Seq(r.number())
@@ -87,7 +87,7 @@ func ReadEnded(b []byte) (e Ended, rest []byte, ok bool) {
 	return e, r.b, !r.bad
 }
 
-// reader reads numbers and words. Behind one that is not there is nothing more.
+// reader decodes numbers and strings. After the first error it returns zero values.
 type reader struct {
 	b   []byte
 	bad bool
@@ -114,14 +114,13 @@ func (r *reader) word() []byte {
 	return w
 }
 
-// packed keeps ended tasks as bytes: there may be a hundred thousand, of nearly all of
-// which nobody asks any more. The collector need not look at each, which it does with
-// all that is held again and again, and lets the memory be twice as much. A task takes
-// some 50 bytes, and some 15 to be found.
+// packed stores ended tasks as bytes. There may be a hundred thousand, most of which nobody
+// asks for. The garbage collector does not scan bytes, which saves time and half of the memory.
+// A task takes about 50 bytes, and 15 for the index.
 type packed struct {
 	pages            pages
-	used             int     // bytes of the last page
-	order            []place // of all, by first event; never changed in place
+	used             int     // used bytes of the last page
+	order            []place // of all tasks, by first event; never changed in place
 	seed             maphash.Seed
 	ids, names, keys index
 }
@@ -135,8 +134,8 @@ func newPacked() packed {
 	}
 }
 
-// add takes a task in. What was there of it stands as before, and is found no more. The place
-// is new to the order.
+// add stores a task. An earlier entry of the same task stays in its page and is no longer
+// found. The place is not in the order yet.
 func (p *packed) add(e *Ended) (at place, known bool) {
 	b := e.Append(nil)
 	old, known := p.id(e.ID)
@@ -158,7 +157,7 @@ func (p *packed) add(e *Ended) (at place, known bool) {
 	return at, known
 }
 
-// sortIn takes places into the order, instead of those of the same tasks.
+// sortIn inserts places into the order and replaces those of the same tasks.
 func (p *packed) sortIn(fresh []place) {
 	if len(fresh) == 0 {
 		return
@@ -182,16 +181,15 @@ func (p *packed) id(id task.ID) (place, bool)    { return p.find(&p.ids, string(
 func (p *packed) name(name string) (place, bool) { return p.find(&p.names, name) }
 func (p *packed) key(k childKey) (place, bool)   { return p.find(&p.keys, string(k.parent), k.key) }
 
-// pages are bytes that are written once, so that who knows a place may read there
-// without a lock.
+// pages are written once, so a known place can be read without a lock.
 type pages [][]byte
 
-// place is where a task begins: the number of a page, and where in that.
+// place is the position of a task: the number of a page and an offset.
 type place uint32
 
 const (
 	placeBits = 16
-	pageBytes = 1 << placeBits // or as much as one task needs
+	pageBytes = 1 << placeBits // or the size of one larger task
 )
 
 func (p pages) at(at place) []byte { return p[at>>placeBits][at&(pageBytes-1):] }
@@ -206,7 +204,7 @@ func (p pages) born(at place) task.Seq {
 	return task.Seq(n)
 }
 
-// words are those of a task from one to another, as they are written.
+// words returns the encoded strings of a task from one index to another.
 func (p pages) words(at place, from, to int) []byte {
 	r := reader{b: p.at(at)}
 	r.number()
@@ -220,7 +218,7 @@ func (p pages) words(at place, from, to int) []byte {
 	return all[:len(all)-len(r.b)]
 }
 
-// begins is whether an ID begins so.
+// begins reports whether an ID has a prefix.
 func (p pages) begins(at place, with string) bool {
 	r := reader{b: p.words(at, 0, 1)}
 	id := r.word()
@@ -232,15 +230,14 @@ func (p pages) id(at place) task.ID {
 	return task.ID(r.word())
 }
 
-// index finds tasks by some of their words. It is a table of places, each as near as
-// may be behind where the hash of the words points.
+// index finds tasks by some of their strings. It is an open-addressing hash table of places.
 type index struct {
-	from, to int     // the words
-	slots    []place // 0: free; else one more than the place
+	from, to int     // the strings of a place
+	slots    []place // 0: free; else the place plus one
 	used     int
 }
 
-// find returns the place of the newest with these words.
+// find returns the place of the newest task with these strings.
 func (p *packed) find(x *index, words ...string) (place, bool) {
 	if x.used == 0 {
 		return 0, false
@@ -250,7 +247,7 @@ func (p *packed) find(x *index, words ...string) (place, bool) {
 	return *slot - 1, *slot != 0
 }
 
-// slot is where the place of a task with these words is, or is to be.
+// slot returns the slot where a task with these strings is or belongs.
 func (p *packed) slot(x *index, words []byte) *place {
 	for i := maphash.Bytes(p.seed, words); ; i++ {
 		slot := &x.slots[i%uint64(len(x.slots))]
@@ -274,7 +271,7 @@ func (p *packed) put(x *index, at place) {
 	switch {
 	case *slot == 0:
 		x.used++
-	case p.pages.born(at) < p.pages.born(*slot-1): // an older task of the same name
+	case p.pages.born(at) < p.pages.born(*slot-1): // an older task with the same name
 		return
 	}
 	*slot = at + 1

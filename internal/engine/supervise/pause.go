@@ -10,14 +10,14 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Pause holds a task and everything under it, the task first, and returns them
-// as they are then. What ends meanwhile, or has ended, is left out. An error
-// names what could not be held; the rest of the tree is held all the same.
+// Pause pauses a task and everything below it, the task first, and returns their records. Tasks
+// that have ended or end meanwhile are left out. The error names the tasks that could not be
+// paused; all others are paused.
 func (s *Supervisor) Pause(ctx context.Context, id task.ID) ([]task.Record, error) {
 	return s.chill(ctx, id, task.Pause)
 }
 
-// Thaw lets a task and everything under it go on.
+// Thaw resumes a task and everything below it.
 func (s *Supervisor) Thaw(ctx context.Context, id task.ID) ([]task.Record, error) {
 	return s.chill(ctx, id, task.Thaw)
 }
@@ -27,19 +27,19 @@ func (s *Supervisor) chill(ctx context.Context, id task.ID, verb task.Verb) ([]t
 	if root == nil {
 		return nil, fmt.Errorf("%w: %s", ErrUnknown, id)
 	}
-	s.cold.Lock()
-	defer s.cold.Unlock()
+	s.pausing.Lock()
+	defer s.pausing.Unlock()
 	var recs []task.Record
 	var errs []error
 	line := []*entry{root}
-	for i := 0; i < len(line); i++ { // the children are those after the parent's own change
+	for i := 0; i < len(line); i++ { // the children present after the parent's own change
 		e := line[i]
 		rec, err := s.set(ctx, e, verb)
 		var ended *task.MoveError
 		switch {
 		case err == nil:
 			recs = append(recs, rec)
-		case errors.As(err, &ended), errors.Is(err, ErrUnknown): // not recorded yet: it looks at its parent when it begins
+		case errors.As(err, &ended), errors.Is(err, ErrUnknown): // not recorded yet: it checks its parent when it begins
 		default:
 			errs = append(errs, err)
 		}
@@ -50,17 +50,17 @@ func (s *Supervisor) chill(ctx context.Context, id task.ID, verb task.Verb) ([]t
 	return recs, errors.Join(errs...)
 }
 
-// Suspend pauses all that lives and is not to outlive this host, since the host is about
-// to stand still. goOn lets just those go on.
+// Suspend pauses all live tasks that end with this host, because the host is about to be
+// suspended. goOn resumes exactly those.
 func (s *Supervisor) Suspend(ctx context.Context) (goOn func(context.Context) error, err error) {
-	s.cold.Lock()
-	defer s.cold.Unlock()
+	s.pausing.Lock()
+	defer s.pausing.Unlock()
 	s.mu.RLock()
 	all := s.order[:len(s.order):len(s.order)]
 	s.mu.RUnlock()
 	var held []*entry
 	var errs []error
-	for _, e := range all { // who has started something comes before it
+	for _, e := range all { // a parent comes before its children
 		if r := e.rec.Load(); r.Status.Terminal() || r.Paused || r.Keep {
 			continue
 		}
@@ -74,8 +74,8 @@ func (s *Supervisor) Suspend(ctx context.Context) (goOn func(context.Context) er
 		}
 	}
 	return func(ctx context.Context) error {
-		s.cold.Lock()
-		defer s.cold.Unlock()
+		s.pausing.Lock()
+		defer s.pausing.Unlock()
 		var errs []error
 		for _, e := range held {
 			var ended *task.MoveError
@@ -87,7 +87,7 @@ func (s *Supervisor) Suspend(ctx context.Context) (goOn func(context.Context) er
 	}, errors.Join(errs...)
 }
 
-// set changes one task. The caller holds cold.
+// set changes one task. The caller holds pausing.
 func (s *Supervisor) set(ctx context.Context, e *entry, verb task.Verb) (task.Record, error) {
 	rec, err := s.apply(ctx, e, lifecycle.Change{Verb: verb}, nil, "")
 	if err != nil {
@@ -97,34 +97,33 @@ func (s *Supervisor) set(ctx context.Context, e *entry, verb task.Verb) (task.Re
 	defer e.mu.Unlock()
 	if verb == task.Thaw {
 		e.release()
-	} else if e.thawed == nil {
-		e.thawed = make(chan struct{})
+	} else if e.resume == nil {
+		e.resume = make(chan struct{})
 		e.clock.stop()
 	}
-	return rec, e.stand(rec)
+	return rec, e.applyPause(rec)
 }
 
-// release lets the task go on. The caller holds mu.
+// release resumes the task. The caller holds mu.
 func (e *entry) release() {
-	if e.thawed != nil {
-		close(e.thawed)
-		e.thawed = nil
+	if e.resume != nil {
+		close(e.resume)
+		e.resume = nil
 		e.clock.start()
 	}
 }
 
-// clock is the time limit of a run, which does not pass while the task is paused
-// or waits for a place.
-// It is guarded by the mu of its task. A nil one does nothing.
+// clock measures the time limit of a run. It does not advance while the task is paused or waits
+// for a slot. Guarded by the mu of its task. A nil clock does nothing.
 type clock struct {
 	timer *time.Timer
 	limit time.Duration
 	left  time.Duration
-	since time.Time // that it goes; zero: it stands
-	held  int       // reasons for which it stands
+	since time.Time // since when it runs; zero: it is stopped
+	held  int       // number of reasons for which it is stopped
 }
 
-// used is how much of the limit has passed.
+// used returns how much of the limit has passed.
 func (c *clock) used() time.Duration {
 	left := c.left
 	if !c.since.IsZero() {
@@ -147,13 +146,13 @@ func (c *clock) stop() {
 	if c == nil {
 		return
 	}
-	if c.held++; c.held == 1 && !c.since.IsZero() && c.timer.Stop() { // else its time is up
+	if c.held++; c.held == 1 && !c.since.IsZero() && c.timer.Stop() { // otherwise the limit has passed
 		c.left -= time.Since(c.since)
 		c.since = time.Time{}
 	}
 }
 
-// wind starts the clock of a run and returns what takes it away again.
+// wind starts the clock of a run and returns a function that removes it.
 func (e *entry) wind(limit time.Duration, late func()) (done func()) {
 	if limit <= 0 {
 		return func() {}
@@ -161,20 +160,20 @@ func (e *entry) wind(limit time.Duration, late func()) (done func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	c := &clock{timer: time.AfterFunc(limit, late), limit: limit, left: limit, since: time.Now()}
-	if e.clock = c; e.thawed != nil {
+	if e.clock = c; e.resume != nil {
 		c.stop()
 	}
 	return func() {
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		if c.stop(); e.clock == c { // a further run may have come up
+		if c.stop(); e.clock == c { // a further run may have started
 			e.clock = nil
 		}
 	}
 }
 
-// Clock is how long a run has worked, and how long it may; 0 where it has not
-// begun or has no time limit.
+// Clock returns how long a run has worked and its time limit; 0 if it has not begun or has no
+// limit.
 func (s *Supervisor) Clock(id task.ID) (used, limit time.Duration) {
 	e := s.entry(id)
 	if e == nil {
@@ -188,9 +187,9 @@ func (s *Supervisor) Clock(id task.ID) (used, limit time.Duration) {
 	return e.clock.used(), e.clock.limit
 }
 
-// stand makes the process of a task stand still or go on, as its record says. The
-// caller holds mu.
-func (e *entry) stand(rec task.Record) error {
+// applyPause suspends or continues the process of a task, according to its record. The caller
+// holds mu.
+func (e *entry) applyPause(rec task.Record) error {
 	f, ok := e.driver.(task.Freezer)
 	if !ok || rec.Process == nil || rec.Status.Terminal() {
 		return nil
@@ -205,48 +204,49 @@ func (e *entry) stand(rec task.Record) error {
 	return nil
 }
 
-// thawing is nil for a task that is not paused.
-func (e *entry) thawing() <-chan struct{} {
+// resumed returns a channel that is closed when the task is resumed, or nil if it is not
+// paused.
+func (e *entry) resumed() <-chan struct{} {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.thawed
+	return e.resume
 }
 
-// inherit pauses a task that was started by one that is paused.
+// inherit pauses a new task whose parent is paused.
 func (s *Supervisor) inherit(ctx context.Context, e *entry) {
 	p := e.parent()
-	if p == nil || p.thawing() == nil {
+	if p == nil || p.resumed() == nil {
 		return
 	}
-	s.cold.Lock()
-	defer s.cold.Unlock()
-	if p.thawing() != nil {
-		_, _ = s.set(ctx, e, task.Pause) // what cannot be recorded is not paused, and is seen to run
+	s.pausing.Lock()
+	defer s.pausing.Unlock()
+	if p.resumed() != nil {
+		_, _ = s.set(ctx, e, task.Pause) // if the pause cannot be recorded, the task visibly runs
 	}
 }
 
-// catchUp stops a process that was started after its task was paused.
+// catchUp suspends a process that was started after its task was paused.
 func (s *Supervisor) catchUp(e *entry) {
-	if e.thawing() == nil {
+	if e.resumed() == nil {
 		return
 	}
-	s.cold.Lock()
-	defer s.cold.Unlock()
+	s.pausing.Lock()
+	defer s.pausing.Unlock()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	_ = e.stand(*e.rec.Load()) // a process that cannot be stopped goes on, as it would have a moment earlier
+	_ = e.applyPause(*e.rec.Load()) // a process that cannot be suspended continues to run
 }
 
-// WaitWhilePaused is [task.Host.WaitWhilePaused] for an agent whose run nobody holds a host of, such as
-// the main agent. One that is no task is never paused.
+// WaitWhilePaused is [task.Host.WaitWhilePaused] for an agent that runs without a Host, such as
+// the main agent. An agent that is not a task is never paused.
 func (s *Supervisor) WaitWhilePaused(ctx context.Context, id task.ID) error {
 	e := s.entry(id)
 	if e == nil {
 		return nil
 	}
-	for thawed := e.thawing(); thawed != nil; thawed = e.thawing() {
+	for resumed := e.resumed(); resumed != nil; resumed = e.resumed() {
 		select {
-		case <-thawed:
+		case <-resumed:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

@@ -10,47 +10,47 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// pool hands out a limited number of places, first come, first served. Who had
-// a place and wants it back goes before those who never had one.
+// pool hands out a limited number of slots, first come, first served. A task that had a slot
+// and wants it back precedes those that never had one.
 type pool struct {
 	cfg Pool
 
 	mu    sync.Mutex
 	taken int
-	owing int       // counted, and not come for their place yet
+	owing int       // counted starts that have not called enter yet
 	line  list.List // of *turn
-	back  list.List // the same, for those who had one
-	total int       // runs so far
+	back  list.List // the same, of those that had a slot
+	total int       // number of runs so far
 	roots map[task.ID]*started
 }
 
-// turn is somebody who waits for a place. Thousands may wait, and all go at once.
+// turn is one waiter for a slot. Thousands may wait, and all may leave at once.
 type turn struct {
-	came chan struct{} // closed when the place is theirs
+	came chan struct{} // closed when the slot is assigned
 	in   *list.List
 	at   *list.Element
 }
 
-// join puts somebody at the end of a line. The caller holds mu.
+// join appends a waiter to a queue. The caller holds mu.
 func join(line *list.List) *turn {
 	t := &turn{came: make(chan struct{}), in: line}
 	t.at = line.PushBack(t)
 	return t
 }
 
-// started is what one root has started.
+// started counts the starts of one root.
 type started struct {
 	runs   int
-	latest []time.Time // those of the last rateWindow, oldest first; not kept without a rate
+	latest []time.Time // the starts of the last rateWindow, oldest first; empty without a rate
 }
 
-// rateWindow is the time in which [Pool.Rate] is counted.
+// rateWindow is the period of [Pool.Rate].
 const rateWindow = time.Minute
 
 func newPool(cfg Pool) *pool { return &pool{cfg: cfg, roots: map[task.ID]*started{}} }
 
-// allows says whether a run may come up now. Who asks counts it before somebody
-// else asks.
+// allows reports whether a run may start now. The caller counts the run before anybody else
+// calls allows.
 func (p *pool) allows(root task.ID, depth int, now time.Time) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -70,8 +70,7 @@ func (p *pool) allows(root task.ID, depth int, now time.Time) error {
 	return nil
 }
 
-// count takes a run in, which comes for its place with enter, or is taken back by
-// uncount.
+// count counts a run. A call of enter or uncount follows.
 func (p *pool) count(root task.ID, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -88,12 +87,12 @@ func (p *pool) count(root task.ID, now time.Time) {
 	}
 }
 
-// byRoot reports whether anything hangs on what one tree has started: else nothing is
-// kept of it, and there may be as many trees as tasks.
+// byRoot reports whether a limit depends on the starts of one tree. If not, nothing is stored
+// per tree, since there may be as many trees as tasks.
 func (p *pool) byRoot() bool { return p.cfg.PerRoot > 0 || p.cfg.Rate > 0 }
 
-// countAll takes in what earlier hosts have started. When that was does not count:
-// clocks may have been set since.
+// countAll counts the starts of earlier hosts, without their times: the clock may have been set
+// since.
 func (p *pool) countAll(root task.ID, runs int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -120,8 +119,7 @@ func (p *pool) uncount(root task.ID) {
 	}
 }
 
-// of is what a root has started, without the times that do not count any more.
-// The caller holds mu.
+// of returns the starts of a root, without expired times. The caller holds mu.
 func (p *pool) of(root task.ID, now time.Time) *started {
 	of := p.roots[root]
 	if of == nil {
@@ -135,8 +133,8 @@ func (p *pool) of(root task.ID, now time.Time) *started {
 	return of
 }
 
-// enter asks for a place. Nil means that it is taken already; otherwise place
-// counts from 1, and is to be waited for.
+// enter requests a slot. If turn is nil the slot is assigned; otherwise place is the position
+// in the queue, from 1, and the caller calls wait.
 func (p *pool) enter() (t *turn, place int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -148,7 +146,7 @@ func (p *pool) enter() (t *turn, place int) {
 	return join(&p.line), p.line.Len()
 }
 
-// wait waits for a turn. After an error the caller has no place.
+// wait waits for a turn. After an error the caller has no slot.
 func (p *pool) wait(ctx context.Context, t *turn) error {
 	if t == nil {
 		return nil
@@ -160,7 +158,7 @@ func (p *pool) wait(ctx context.Context, t *turn) error {
 	}
 	p.mu.Lock()
 	select {
-	case <-t.came: // it came at the same moment: pass it on
+	case <-t.came: // assigned at the same moment: pass it on
 		p.mu.Unlock()
 		p.leave()
 		return context.Cause(ctx)
@@ -171,7 +169,7 @@ func (p *pool) wait(ctx context.Context, t *turn) error {
 	return context.Cause(ctx)
 }
 
-// leave gives a place back.
+// leave returns a slot.
 func (p *pool) leave() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -184,7 +182,7 @@ func (p *pool) leave() {
 	p.taken--
 }
 
-// again asks for a place that was given back for a while.
+// again requests a slot that was returned temporarily.
 func (p *pool) again(ctx context.Context) error {
 	p.mu.Lock()
 	if p.taken < p.cfg.Size {

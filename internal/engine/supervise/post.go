@@ -10,9 +10,9 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Post sends a message to an agent of the session and returns its number when
-// it is durable. It stays owed until the agent has it, also over an end of the
-// agent's run. The receiver is a task, or the session for its main agent.
+// Post sends a message to an agent of the session and returns its sequence number when it is
+// durable. The message stays undelivered until the agent's transcript has it, even if the
+// agent's run ends. The receiver is a task, or the session for its main agent.
 func (s *Supervisor) Post(ctx context.Context, m task.Message) (task.Seq, error) {
 	if err := m.Check(); err != nil {
 		return 0, fmt.Errorf("post message: %w", err)
@@ -31,11 +31,11 @@ func (s *Supervisor) Post(ctx context.Context, m task.Message) (task.Seq, error)
 	return m.Seq, nil
 }
 
-// ErrNotSteerable is returned for a message to a running task that takes none.
+// ErrNotSteerable is returned for a message to a running task that accepts none.
 var ErrNotSteerable = errors.New("it takes no messages")
 
-// Steer hands a message to the driver of a running task, see [task.Steerer], and
-// returns when the work has taken it.
+// Steer passes a message to the driver of a running task (see [task.Steerer]) and returns when
+// the driver has accepted it.
 func (s *Supervisor) Steer(ctx context.Context, id task.ID, text string) error {
 	e := s.entry(id)
 	if e == nil {

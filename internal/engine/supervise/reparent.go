@@ -9,14 +9,14 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// handOver gives what a task has left running to its own parent, if it is to and
-// ends by itself, before its end is recorded: who dies in between has lost
-// nothing. What cannot be given is left to be stopped.
+// handOver moves the running children of a task to its parent, if the task is defined so and
+// ends by itself. It does so before the end is recorded, so that a crash in between loses
+// nothing. Children that cannot be moved are stopped later.
 func (s *Supervisor) handOver(e *entry, end lifecycle.Change) {
 	if e.rec.Load().OnEnd != task.Reparents || end.Verb == task.Stop {
 		return
 	}
-	s.moves.Lock() // of two that end at once, one below the other, the second finds what the first has done
+	s.moves.Lock() // of a parent and a child that end at the same time, the second sees the result of the first
 	defer s.moves.Unlock()
 	if s.life.Err() != nil || e.isFrozen() {
 		return
@@ -31,20 +31,20 @@ func (s *Supervisor) handOver(e *entry, end lifecycle.Change) {
 	}
 }
 
-// move gives a child to the parent of the one that it is below. The new parent has
-// it before the old one loses it, so that a stop of either finds it.
+// move gives a child to its grandparent. The new parent has the child before the old one loses
+// it, so a stop of either finds it.
 func (s *Supervisor) move(from, c *entry) {
 	ctx := context.WithoutCancel(s.life)
 	to, old := from.parent(), *from.rec.Load()
 	if to != nil && !to.take(c) {
-		return // it is being stopped
+		return // the new parent is being stopped
 	}
 	change := lifecycle.Change{Verb: task.Reparent, Parent: old.Parent, Owner: c.rec.Load().Owner, Depth: old.Depth}
 	if change.Owner == from.id {
 		change.Owner = old.Owner
 	}
 	rec, err := s.apply(ctx, c, change, nil, "")
-	if err != nil { // it has ended meanwhile, or the disk is full
+	if err != nil { // the child has ended meanwhile, or the disk is full
 		if to != nil {
 			to.part(c)
 		}
@@ -61,7 +61,7 @@ func (s *Supervisor) move(from, c *entry) {
 	s.mu.Unlock()
 	s.rise(ctx, c, rec.Depth)
 	s.inherit(ctx, c)
-	if rec.Owner != "" { // a full mailbox will have its end
+	if rec.Owner != "" { // if the mailbox is full, the notification of the end still follows
 		_, _ = s.Post(
 			ctx,
 			task.Message{To: rec.Owner, From: cmp.Or(old.Name, string(old.ID)), Kind: task.TaskLeft, Text: left(old, rec)},
@@ -69,7 +69,7 @@ func (s *Supervisor) move(from, c *entry) {
 	}
 }
 
-// rise brings the depth of all below a task up to date.
+// rise updates the depth of all tasks below a task.
 func (s *Supervisor) rise(ctx context.Context, e *entry, depth int) {
 	e.mu.Lock()
 	children := e.children
@@ -82,12 +82,12 @@ func (s *Supervisor) rise(ctx context.Context, e *entry, depth int) {
 			lifecycle.Change{Verb: task.Reparent, Parent: r.Parent, Owner: r.Owner, Depth: depth + 1},
 			nil,
 			"",
-		) // it bounds what is started below, and no more
+		) // the depth only limits further starts below it
 		s.rise(ctx, c, depth+1)
 	}
 }
 
-// left tells a new owner what it has been left.
+// left sends the new owner a message about the tasks that it has received.
 func left(from, r task.Record) string {
 	return fmt.Sprintf(
 		"Agent %s has ended and leaves task %s (%s) to you, which is %s: %s",
@@ -99,7 +99,7 @@ func left(from, r task.Record) string {
 	)
 }
 
-// tick stops or starts the clock of the run.
+// tick starts or stops the clock of the run.
 func (e *entry) tick(how func(*clock)) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -15,9 +15,9 @@ import (
 // reportEvery bounds how often the progress of all tasks is written.
 const reportEvery = 50 * time.Millisecond
 
-// reporter writes progress: drivers leave their newest here and go on, and one
-// goroutine has an event made for each that has left some. What is in it is taken
-// when the event is made, by whichever comes first.
+// reporter writes progress. Drivers store their newest progress and continue; one goroutine
+// writes an event for each task with new progress. The event takes the value at the time when
+// it is written.
 type reporter struct {
 	wake chan struct{} // capacity 1
 
@@ -34,11 +34,11 @@ func (r *reporter) put(e *entry, p task.Progress) {
 	r.mu.Unlock()
 	select {
 	case r.wake <- struct{}{}:
-	default: // it is awake and will look again
+	default: // the reporter is awake and reads it
 	}
 }
 
-// take gives what has not been written yet; nil: nothing. The caller holds the door.
+// take removes and returns the unwritten progress; nil: none. The caller holds the door.
 func (r *reporter) take(e *entry) *task.Progress {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -50,7 +50,7 @@ func (r *reporter) take(e *entry) *task.Progress {
 	return &p
 }
 
-// giveBack is for what was taken and could not be written.
+// giveBack stores progress again that could not be written.
 func (r *reporter) giveBack(e *entry, p *task.Progress) {
 	if p == nil {
 		return
@@ -73,7 +73,7 @@ func (r *reporter) run(life context.Context, s *Supervisor) {
 		batch := slices.Collect(maps.Keys(r.newest))
 		r.mu.Unlock()
 		for _, e := range batch {
-			// what a full disk refuses is for the next event
+			// after an error, such as a full disk, the next event has the progress
 			_, _ = s.apply(life, e, lifecycle.Change{Verb: task.Report}, nil, "")
 		}
 		pause := time.NewTimer(reportEvery)
@@ -86,8 +86,8 @@ func (r *reporter) run(life context.Context, s *Supervisor) {
 	}
 }
 
-// Summarize replaces the summary of a running task, and leaves its progress
-// alone. An empty text changes nothing.
+// Summarize replaces the summary of a running task and keeps its progress. An empty text
+// changes nothing.
 func (s *Supervisor) Summarize(ctx context.Context, id task.ID, text string) error {
 	e := s.entry(id)
 	if e == nil {

@@ -16,19 +16,19 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// launch starts the goroutine of a run, which is counted in runs. adopted is set for work of an earlier
-// host, which has begun already.
+// launch starts the goroutine of a run, which is counted in runs. adopted is set for work of an
+// earlier host, which has already begun.
 func (s *Supervisor) launch(e *entry, d task.Driver, adopted bool) {
 	ctx, cancel := context.WithCancelCause(s.life)
 	e.mu.Lock()
 	e.cancel, e.driver = cancel, d
 	frozen := e.frozen
 	e.mu.Unlock()
-	if frozen != nil { // a stop came between the record and here
+	if frozen != nil { // a stop was requested since the start was recorded
 		cancel(frozen)
 	}
-	// The place in the line is taken here and not on the goroutine: who was
-	// started first goes first.
+	// The position in the queue is taken here and not on the goroutine, so that tasks run in
+	// the order of their starts.
 	q := &queued{pool: s.pools[e.spec.Pool]}
 	if q.pool != nil {
 		q.turn, q.place = q.pool.enter()
@@ -45,17 +45,17 @@ func (s *Supervisor) launch(e *entry, d task.Driver, adopted bool) {
 	}()
 }
 
-// queued is a place in the line of a pool; without a pool there is no line.
+// queued joins the queue of a pool; without a pool there is none.
 type queued struct {
 	pool  *pool
 	turn  *turn
 	place int
 }
 
-// run is the life of one run, from pending to its durable end.
+// run is one run, from pending to its durable end.
 func (s *Supervisor) run(ctx context.Context, e *entry, d task.Driver, q *queued, adopted bool) {
 	h := &host{s: s, e: e}
-	if e.rec.Load().Status == task.Pending { // what ran under an earlier host is paused or not as its record says
+	if e.rec.Load().Status == task.Pending { // its process under an earlier host is paused or not, as recorded
 		s.inherit(ctx, e)
 	}
 	if q.pool != nil {
@@ -97,11 +97,11 @@ func (s *Supervisor) run(ctx context.Context, e *entry, d task.Driver, q *queued
 	h.life, h.over = run, ctx
 	var res task.Result
 	var err error = &task.PanicError{Value: "the driver has ended its goroutine"}
-	defer func() { s.conclude(run, e, h, res, err) }() // by runtime.Goexit nothing but this is reached
+	defer func() { s.conclude(run, e, h, res, err) }() // reached alone only through runtime.Goexit
 	res, err = guard(run, d, h)
 }
 
-// guard turns a panic of the driver into an error, so that the host lives on.
+// guard converts a panic of the driver into an error, so that the host survives.
 func guard(ctx context.Context, d task.Driver, h *host) (res task.Result, err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -115,14 +115,14 @@ func guard(ctx context.Context, d task.Driver, h *host) (res task.Result, err er
 	return d.Run(ctx, h)
 }
 
-// queued is the progress of a task that waits for a place; nil: it has not waited.
+// queued is the progress of a task that waits for a slot; nil: it has not waited.
 func (e *entry) queued() *task.Progress {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.waits
 }
 
-// queue waits for a place and shows which.
+// queue waits for a slot and publishes its position.
 func (s *Supervisor) queue(ctx context.Context, e *entry, q *queued) error {
 	if q.turn != nil {
 		_, _ = s.apply(ctx, e, lifecycle.Change{Verb: task.Report, Progress: e.queued()}, nil, "")
@@ -130,8 +130,8 @@ func (s *Supervisor) queue(ctx context.Context, e *entry, q *queued) error {
 	return q.pool.wait(ctx, q.turn)
 }
 
-// conclude brings a run to its durable end: children first, then the event,
-// then whatever waited for it.
+// conclude brings a run to its durable end: first the children, then the event, then the
+// release of everything that waits for it.
 func (s *Supervisor) conclude(ctx context.Context, e *entry, h *host, res task.Result, err error) {
 	cause := context.Cause(ctx)
 	change, ends := lifecycle.Ending(cause, res, err)
@@ -143,8 +143,8 @@ func (s *Supervisor) conclude(ctx context.Context, e *entry, h *host, res task.R
 	s.handOver(e, change)
 	s.stopChildren(e, change)
 	change.Worktree = leave(ctx, res)
-	if h.out != nil { // what it says when it closes is there before anybody can see the end
-		_ = h.out.Close() // every byte was handed to the kernel by Write
+	if h.out != nil { // its last output is written before the end is visible
+		_ = h.out.Close() // Write has already passed every byte to the kernel
 		change.OutputBytes = h.out.Size()
 	}
 	_ = failpoint.Hit("end/before")
@@ -161,11 +161,11 @@ func (s *Supervisor) conclude(ctx context.Context, e *entry, h *host, res task.R
 	}
 }
 
-// leaveTime is how long a driver may take to leave the place of a task.
+// leaveTime limits [task.Result.Leave].
 const leaveTime = 2 * time.Minute
 
-// leave lets a driver leave the place of a task, whatever has ended the run. A
-// panic there must not cost the record of the end.
+// leave calls [task.Result.Leave], whatever has ended the run. A panic there must not prevent
+// the record of the end.
 func leave(ctx context.Context, res task.Result) (w *task.Worktree) {
 	if res.Leave == nil {
 		return nil
@@ -180,15 +180,15 @@ func leave(ctx context.Context, res task.Result) (w *task.Worktree) {
 	return res.Leave(ctx)
 }
 
-// How long the record of an end waits between tries, and how long at most for
-// the last one when the supervisor is closing.
+// firstWait is the first pause between attempts to record an end; lastWait is the longest one
+// while the supervisor closes.
 const (
 	firstWait = 50 * time.Millisecond
 	lastWait  = 400 * time.Millisecond
 )
 
-// record makes the end durable. A full disk must not lose it: it is tried again
-// until it is written or the supervisor has closed.
+// record makes the end durable. It retries until the end is written, for example when a full
+// disk has space again, or until the supervisor has closed.
 func (s *Supervisor) record(e *entry, change lifecycle.Change, answer string) (
 	task.Record, lifecycle.Notification, bool,
 ) {
@@ -215,7 +215,7 @@ func (s *Supervisor) record(e *entry, change lifecycle.Change, answer string) (
 		select {
 		case <-timer.C:
 			wait = min(2*wait, 5*time.Second)
-		case <-closing: // a long wait for space must not hold the close up
+		case <-closing: // a long pause must not delay the close
 			timer.Stop()
 			wait, closing = firstWait, nil
 		}
@@ -228,15 +228,15 @@ func (s *Supervisor) unsaved(run task.RunID, err error) {
 	}
 }
 
-// finish frees everybody who waits for the end of the run.
+// finish releases every waiter for the end of the run.
 func (s *Supervisor) finish(e *entry, res task.Result) {
 	e.mu.Lock()
-	e.result = task.Result{Signals: res.Signals, Left: res.Left} // not its text, nor what has run
+	e.result = task.Result{Signals: res.Signals, Left: res.Left} // without its text and its functions
 	if _, launches := e.driver.(task.Launcher); launches {       // a process has no further run
 		e.spec.Input = nil
 	}
 	e.cancel, e.driver, e.waits = nil, nil, nil
-	e.frozen = nil // an ended task has no children anyway; a later run may
+	e.frozen = nil // an ended task gets no children; a further run may
 	e.release()
 	e.mu.Unlock()
 	s.freeWaiting(e)
@@ -246,7 +246,7 @@ func (s *Supervisor) finish(e *entry, res task.Result) {
 	s.evict(time.Now())
 }
 
-// freeWaiting frees those who wait for the end of e, or for any.
+// freeWaiting releases the waiters for the end of e, and those for any end.
 func (s *Supervisor) freeWaiting(e *entry) {
 	e.mu.Lock()
 	close(e.live)
@@ -257,23 +257,23 @@ func (s *Supervisor) freeWaiting(e *entry) {
 	s.ended = make(chan struct{})
 }
 
-// host is what a running driver sees.
+// host is the [task.Host] of one run.
 type host struct {
 	s    *Supervisor
 	e    *entry
 	out  OutputFile
-	pool *pool           // nil: no place is needed
+	pool *pool           // nil: no slot needed
 	life context.Context // of the run
 	over context.Context // of the run without its deadline
 
 	mu   sync.Mutex
-	held bool // it has its place; guarded by mu, like away
-	away int  // calls of Await and Ask under way
+	held bool // it has its slot; guarded by mu, like away
+	away int  // calls of Await and Ask in progress
 }
 
 func (h *host) close() {
 	if h.out != nil {
-		_ = h.out.Close() // every byte was handed to the kernel by Write
+		_ = h.out.Close() // Write has already passed every byte to the kernel
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -327,15 +327,15 @@ func (h *host) Spawn(ctx context.Context, d task.Driver, spec task.Spec) (task.R
 	return h.s.Start(ctx, d, spec)
 }
 
-// Await gives the place of the waiting task away meanwhile: otherwise a chain
-// of agents that is longer than the pool is wide would wait for itself.
+// Await frees the slot of the waiting task meanwhile. Otherwise a chain of agents longer than
+// the pool would wait for itself.
 func (h *host) Await(ctx context.Context, id task.ID) (task.Record, error) {
 	h.leave()
 	rec, err := h.s.Await(ctx, id)
 	return rec, cmp.Or(err, h.back(ctx))
 }
 
-// Ask gives the place away too: whoever is asked may be out for lunch.
+// Ask frees the slot, because an answer may take long.
 func (h *host) Ask(ctx context.Context, q task.Question) (task.Reply, error) {
 	h.leave()
 	reply, err := h.s.ask(ctx, h.life, h.e, q)
@@ -352,7 +352,7 @@ func (h *host) Tell(ctx context.Context, kind task.MessageKind, text string, p t
 	return err
 }
 
-// leave gives the place away for a call that waits.
+// leave frees the slot for a call that waits.
 func (h *host) leave() {
 	if h.pool == nil {
 		return
@@ -366,7 +366,7 @@ func (h *host) leave() {
 	}
 }
 
-// back takes the place again when the last such call has returned.
+// back takes a slot again when the last such call has returned.
 func (h *host) back(ctx context.Context) error {
 	if h.pool == nil {
 		return nil
@@ -378,7 +378,7 @@ func (h *host) back(ctx context.Context) error {
 	if !back {
 		return nil
 	}
-	// A run that was stopped must not wait in the line to end.
+	// The context ends with the run, so a stopped run does not wait in the queue.
 	h.e.tick((*clock).stop)
 	err := h.pool.again(ctx)
 	h.e.tick((*clock).start)
@@ -387,7 +387,7 @@ func (h *host) back(ctx context.Context) error {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.held || h.away > 0 { // another call was faster, or is away already
+	if h.held || h.away > 0 { // another call took the slot, or waits already
 		h.pool.leave()
 	} else {
 		h.held = true
@@ -395,7 +395,7 @@ func (h *host) back(ctx context.Context) error {
 	return nil
 }
 
-// Rest gives the place away while the task waits for mail.
+// Rest frees the slot while the task waits for messages.
 func (h *host) Rest(ctx context.Context, wait func(context.Context) error) error {
 	if _, err := h.s.apply(ctx, h.e, lifecycle.Change{Verb: task.Rest}, nil, ""); err != nil {
 		return fmt.Errorf("rest of %s: %w", h.e.id, err)
@@ -415,17 +415,17 @@ func (h *host) Overtime(limit time.Duration) (context.Context, context.CancelFun
 	return context.WithTimeout(h.over, limit)
 }
 
-// WaitWhilePaused gives the place away while the task is paused.
+// WaitWhilePaused frees the slot while the task is paused.
 func (h *host) WaitWhilePaused(ctx context.Context) error {
 	for {
-		thawed := h.e.thawing()
-		if thawed == nil {
+		resumed := h.e.resumed()
+		if resumed == nil {
 			return nil
 		}
 		h.leave()
 		var err error
 		select {
-		case <-thawed:
+		case <-resumed:
 		case <-ctx.Done():
 			err = context.Cause(ctx)
 		}

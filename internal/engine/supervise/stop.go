@@ -10,19 +10,18 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// StopRequest says who stops, and how patiently.
+// StopRequest is the cause of a stop and its time limits.
 type StopRequest struct {
 	Cause task.Cause
-	Grace *time.Duration // nil: the driver's usual
-	// Limit bounds the wait for drivers that do not end. 0: 15 s after the
-	// grace.
+	Grace *time.Duration // nil: the driver's default
+	// Limit bounds the wait for drivers that do not return. 0: 15 s plus the grace.
 	Limit time.Duration
 }
 
-// Stop ends whole subtrees. Spawning in them is frozen first; then tasks end
-// from the leaves to the roots, and the tree is looked at again until nothing
-// new is in it. The receipt names every task of the trees, and what could not
-// be ended. Stopping what has ended changes nothing and is no error.
+// Stop ends whole subtrees. It first forbids further children in them, then ends the tasks from
+// the leaves to the roots, and repeats this until it finds no new task. The receipt names every
+// task of the trees and every process that survived. Stopping an ended task changes nothing and
+// is not an error.
 func (s *Supervisor) Stop(ctx context.Context, ids []task.ID, req StopRequest) (task.Receipt, error) {
 	var roots []*entry
 	for _, id := range ids {
@@ -33,7 +32,7 @@ func (s *Supervisor) Stop(ctx context.Context, ids []task.ID, req StopRequest) (
 		roots = append(roots, e)
 	}
 	st := newStopping(s, req)
-	for _, e := range roots { // all are asked before any is waited for
+	for _, e := range roots { // all stops are requested before any is awaited
 		st.ask(e)
 	}
 	for _, e := range roots {
@@ -51,7 +50,7 @@ type stopping struct {
 	req     StopRequest
 	asked   time.Time
 	seen    map[*entry]bool
-	live    map[*entry]time.Time // when each that was alive was asked
+	live    map[*entry]time.Time // when the stop of each live task was requested
 	receipt task.Receipt
 }
 
@@ -63,9 +62,9 @@ func (st *stopping) why() *task.StopError {
 	return &task.StopError{Cause: st.req.Cause, Grace: st.req.Grace}
 }
 
-// tree stops e and what is under it, deepest first. Frozen trees cannot grow,
-// but a start that was admitted before the freeze may still come up, so the
-// children are looked at again after they have ended.
+// tree stops e and everything below it, deepest first. A frozen tree gets no further children,
+// but a start admitted before the freeze may still appear, so the children are listed again
+// after they have ended.
 func (st *stopping) tree(ctx context.Context, e *entry) {
 	e.freeze(st.why())
 	for {
@@ -73,7 +72,7 @@ func (st *stopping) tree(ctx context.Context, e *entry) {
 		if len(fresh) == 0 {
 			break
 		}
-		for _, c := range fresh { // all are asked before any is waited for
+		for _, c := range fresh { // all stops are requested before any is awaited
 			st.ask(c)
 		}
 		for _, c := range fresh {
@@ -95,8 +94,7 @@ func (st *stopping) fresh(e *entry) (fresh []*entry) {
 	return fresh
 }
 
-// ask requests the stop of a leaf at once; a task with children is asked when
-// they are gone.
+// ask requests the stop of a leaf at once. A task with children follows when they have ended.
 func (st *stopping) ask(c *entry) {
 	c.freeze(st.why())
 	c.mu.Lock()
@@ -107,8 +105,8 @@ func (st *stopping) ask(c *entry) {
 	}
 }
 
-// cancel asks one task to end. What it does cannot fail in a way that matters:
-// a record that cannot show "stopping" must not keep anything running.
+// cancel requests the end of one task. It ignores an error of the log: a record that cannot
+// show "stopping" must not keep a task running.
 func (st *stopping) cancel(e *entry) {
 	was := e.rec.Load()
 	if was.Status.Terminal() {
@@ -121,7 +119,7 @@ func (st *stopping) cancel(e *entry) {
 	e.mu.Lock()
 	cancel := e.cancel
 	e.mu.Unlock()
-	if !was.Stopping { // who waits for it asks again
+	if !was.Stopping { // the waiter requests the stop again
 		_ = failpoint.Hit("stop/asked")
 	}
 	if cancel != nil {
@@ -129,8 +127,8 @@ func (st *stopping) cancel(e *entry) {
 	}
 }
 
-// one waits for the end of a single task and writes its line of the receipt. A
-// further run of it that is being recorded ends as it begins, since it is frozen.
+// one waits for the end of a single task and writes its line of the receipt. A further run that
+// is being recorded ends when it begins, since the task is frozen.
 func (st *stopping) one(ctx context.Context, e *entry) {
 	was := *e.rec.Load()
 	if was.Status.Terminal() && st.live[e].IsZero() && e.over() {
@@ -145,11 +143,11 @@ func (st *stopping) one(ctx context.Context, e *entry) {
 	if why := st.wait(ctx, e); why != "" {
 		st.survivor(e, why)
 	} else {
-		e.thaw() // it may have ended between the freeze and here
+		e.thaw() // it may have ended since it was frozen
 	}
 	rec := *e.rec.Load()
 	took := time.Since(st.asked)
-	if rec.EndTime != nil { // others were waited for since
+	if rec.EndTime != nil { // the time spent on other tasks does not count
 		took = max(0, rec.EndTime.Sub(st.asked))
 	}
 	line := task.Stopped{
@@ -171,8 +169,8 @@ func (st *stopping) one(ctx context.Context, e *entry) {
 	st.receipt.Stopped = append(st.receipt.Stopped, line)
 }
 
-// wait returns when e has ended, or says why it does not wait on. The limit counts
-// from when e was asked: those that were asked together are waited for together.
+// wait returns when e has ended, or with the reason why it stops waiting. The limit counts from
+// the request: stops that were requested together are awaited together.
 func (st *stopping) wait(ctx context.Context, e *entry) (why string) {
 	if e.over() {
 		return ""
@@ -185,7 +183,7 @@ func (st *stopping) wait(ctx context.Context, e *entry) (why string) {
 		}
 	}
 	asked, ok := st.live[e]
-	if !ok { // it is only just beginning a further run
+	if !ok { // a further run of it is just beginning
 		asked = time.Now()
 	}
 	live, _ := e.channels()
@@ -210,8 +208,7 @@ func (st *stopping) survivor(e *entry, why string) {
 	st.receipt.Survivors = append(st.receipt.Survivors, left)
 }
 
-// freeze forbids further children. Of several reasons the first counts, as it
-// does for a context.
+// freeze forbids further children. The first cause counts, as in a context.
 func (e *entry) freeze(why *task.StopError) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -220,15 +217,14 @@ func (e *entry) freeze(why *task.StopError) {
 	}
 }
 
-// thaw undoes freeze once the task has ended, which forbids children by itself:
-// a later run may want some.
+// thaw undoes freeze for an ended task, so that a further run can start children.
 func (e *entry) thaw() {
 	e.mu.Lock()
 	e.frozen = nil
 	e.mu.Unlock()
 }
 
-// stopChildren ends what a task has left running at its own end.
+// stopChildren ends the children that a task leaves at its own end.
 func (s *Supervisor) stopChildren(e *entry, end lifecycle.Change) {
 	cause := task.Cause{
 		Actor:  task.ByParent,
@@ -258,16 +254,15 @@ func (s *Supervisor) stopChildren(e *entry, end lifecycle.Change) {
 	}
 }
 
-// stops reports whether a child ends with its parent. When the host closes, a
-// kept one does not, and decides by itself what becomes of it.
+// stops reports whether a child ends with its parent. A kept child does not when the host
+// closes; its driver decides what happens to it.
 func (s *Supervisor) stops(c *entry) bool {
 	r := c.rec.Load()
 	return !r.Status.Terminal() && !(r.Keep && s.life.Err() != nil)
 }
 
-// Retire refuses every further start, if no task is alive; it reports whether
-// that was so. Looking and refusing are one step: a start that was accepted is
-// never ended by the close that follows.
+// Retire refuses all further starts if no task is alive, and reports whether it does. Both are
+// one atomic step: the close that follows never ends an accepted start.
 func (s *Supervisor) Retire() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -280,8 +275,8 @@ func (s *Supervisor) Retire() bool {
 	return true
 }
 
-// Close ends everything in order and returns when no task has a goroutine left.
-// Tasks whose work goes on without this host stay running.
+// Close ends everything in order and returns when no task has a goroutine left. Tasks whose
+// work continues without this host stay running.
 func (s *Supervisor) Close() {
 	s.mu.Lock()
 	s.closing = true

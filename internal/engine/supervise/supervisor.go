@@ -27,15 +27,15 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Log is where events become durable.
+// Log makes events durable.
 type Log interface {
-	// Append returns when the entry is durable, and calls its Committed before a reader
-	// sees it. An error means that nothing of it was written.
+	// Append returns when the entry is durable, and calls its Committed before any reader sees
+	// it. After an error nothing of it is written.
 	Append(ctx context.Context, e lifecycle.Entry) (task.Seq, error)
-	// AppendAll is Append for many entries, with an answer to each.
+	// AppendAll is Append for many entries, with a result for each.
 	AppendAll(ctx context.Context, entries []lifecycle.Entry) ([]task.Seq, []error)
-	// Post returns when the message is durable. An error means that it was not
-	// written; one that wraps [task.ErrMailFull], that nobody reads the others.
+	// Post returns when the message is durable. After an error it is not written. The error
+	// wraps [task.ErrMailFull] if the receiver has too many unread messages.
 	Post(ctx context.Context, m task.Message) (task.Seq, error)
 }
 
@@ -45,9 +45,9 @@ type OutputFile interface {
 	io.Closer
 }
 
-// Pool is a limited number of places for tasks that name it in their spec.
+// Pool limits how many tasks that name it in their spec run at the same time.
 type Pool struct {
-	Size    int // tasks at work at the same time; more wait as pending
+	Size    int // tasks running at the same time; more wait as pending
 	Queue   int // tasks that may wait; 0: no limit
 	Depth   int // deepest allowed task; 0: no limit
 	PerRoot int // runs of the pool in the tree of one root in a session; 0: no limit
@@ -60,48 +60,47 @@ type Pool struct {
 type Config struct {
 	Session task.ID
 	Log     Log
-	// Output opens the output file of a task that begins; again is set for work
-	// of an earlier host and for a further run. Nil: tasks have no output.
+	// Output opens the output file of a task that begins. again is set for adopted work and for
+	// a further run. Nil: tasks have no output.
 	Output func(r task.Record, again bool) (OutputFile, error)
-	// OutputPath is where that file is. Nil: tasks have no output.
+	// OutputPath returns the path of that file. Nil: tasks have no output.
 	OutputPath func(task.ID) string
 	Pools      map[string]Pool
-	// Recorded is called with the notification of every end once it is durable, and
-	// before anybody can see that the task has ended. It must not write to the log.
+	// Recorded is called with the notification of every end once it is durable, before any
+	// reader sees the end. It must not write to the log.
 	Recorded func(lifecycle.Notification)
-	// Held is how many ended tasks stay in memory, and HeldBytes how much their records
-	// and inputs may take (0: 32 MiB). Those beyond it leave it when they have been
-	// ended for Grace (0: 30 s; a sixteenth of that where they take too much), and are
-	// read by Recall when they are asked for. A Held of 0: all stay.
+	// Held limits how many ended tasks stay in memory, and HeldBytes the size of their records
+	// and inputs (0: 32 MiB). Tasks beyond a limit are evicted when they have been ended for
+	// Grace (0: 30 s; a sixteenth of it while HeldBytes is exceeded). Recall reads evicted
+	// tasks on demand. Held 0: all stay.
 	Held      int
 	HeldBytes int
 	Grace     time.Duration
 	Recall    func(context.Context, []task.ID) ([]task.Record, error)
-	// Room is asked before tasks are recorded; an error refuses them. Nil: there
-	// is always room.
+	// Room is called before tasks are recorded; an error refuses them. Nil: no check.
 	Room func() error
-	// Unsaved is told why the end of a run cannot be recorded, at each try, and
-	// nil once it is. Nil: nobody is told.
+	// Unsaved is called with the error of every attempt to record the end of a run, and with
+	// nil after success. Nil: no report.
 	Unsaved func(task.RunID, error)
 	// Ended is called after every end is durable, on the task's goroutine.
 	Ended func(task.Record, lifecycle.Notification)
 }
 
-// Errors that callers decide by.
+// Errors that callers compare.
 var (
 	ErrUnknown = errors.New("unknown task")
 	ErrClosing = errors.New("the session is closing")
 	ErrFrozen  = errors.New("the parent is being stopped")
-	// ErrTimeout is returned by waits whose time is up.
+	// ErrTimeout is returned by waits whose limit has passed.
 	ErrTimeout = errors.New("timeout")
 )
 
-// LimitError is a start that a limit forbids.
+// LimitError is a start that a limit refuses.
 type LimitError struct {
-	Limit string // depth, per_root, per_session, rate, queue, or that of [Config.Room]
+	Limit string // depth, per_root, per_session, rate, queue, or a limit of [Config.Room]
 	N     int
-	Wait  time.Duration // of rate: until the next may be started
-	Text  string        // instead of the words for a limit of ours
+	Wait  time.Duration // of rate: time until the next start is allowed
+	Text  string        // replaces the default message
 }
 
 func (e *LimitError) Error() string {
@@ -122,7 +121,7 @@ func (e *LimitError) Error() string {
 	return fmt.Sprintf("max concurrent agents reached (%d)", e.N)
 }
 
-// AmbiguousError is a reference that fits several tasks.
+// AmbiguousError is a reference that matches several tasks.
 type AmbiguousError struct {
 	Ref     string
 	Matches []task.Record
@@ -144,7 +143,7 @@ type Supervisor struct {
 	mu      sync.RWMutex
 	tasks   map[task.ID]*entry
 	order   []*entry            // by creation
-	names   map[string][]*entry // all in memory that have the name, in any order; several may live once one is resumed
+	names   map[string][]*entry // all in memory with the name, in any order; several may be live after a resume
 	keys    map[childKey]*entry
 	closing bool
 	ended   chan struct{} // closed and replaced at every end
@@ -154,11 +153,12 @@ type Supervisor struct {
 	reporter reporter
 	desk     desk
 
-	moves sync.Mutex // held while a task leaves what is below it to another; no lock is held around it
-	cold  sync.Mutex // held over a pause and a thaw of a tree; no lock but moves is held around it
+	moves   sync.Mutex // held while a task passes its children to its parent; taken before every other lock
+	pausing sync.Mutex // held while a tree is paused or resumed; only moves is taken before it
 
-	// The kernel makes the files of a folder one after the other, and each that waits for
-	// it there costs a thread, which stays. No lock is held around it.
+	// opening serializes the creation of output files. The kernel creates the files of a folder
+	// one after the other, and each waiting creation costs a thread, which the runtime keeps.
+	// It is taken before every other lock.
 	opening sync.Mutex
 }
 
@@ -170,30 +170,30 @@ type childKey struct {
 // entry is one task.
 type entry struct {
 	id   task.ID // never changes, like the next
-	root task.ID // in whose tree it was started: that of an agent outside, or of its top-level ancestor
+	root task.ID // of the tree in which it was started: an outside agent, or its top-level ancestor
 	up   atomic.Pointer[entry]
 	born task.Seq // 0 until the first event is durable; written with door and the supervisor's mu held
 
-	waiting  bool      // it is in the queue of what may leave the memory; guarded by the supervisor's mu, like the next
-	weight   int       // bytes that it counts there
+	waiting  bool      // it is in the eviction queue; guarded by the supervisor's mu, like the next
+	weight   int       // its weight there
 	pinned   int       // further runs that are being recorded
-	recalled time.Time // when it came back into memory
+	recalled time.Time // when it was loaded into memory again
 
-	door sync.Mutex // held over the durable append of a change
+	door sync.Mutex // held while a change is appended to the log
 	rec  atomic.Pointer[task.Record]
 
 	mu       sync.Mutex
 	spec     task.Spec // guarded by mu, like the rest
 	children []*entry
-	frozen   *task.StopError // a stop has been asked for, and why: no further child
-	again    bool            // this is not the first run, or not its first host
+	frozen   *task.StopError // a stop was requested, with this cause: no further child
+	again    bool            // a further run, or a run under a further host
 	cancel   context.CancelCauseFunc
 	driver   task.Driver
-	thawed   chan struct{}  // nil: not paused; closed when it goes on
-	waits    *task.Progress // since the present run was put into a line; nil: it was not
+	resume   chan struct{}  // nil: not paused; closed on resume
+	waits    *task.Progress // since the present run joined a queue; nil: it did not
 	clock    *clock         // nil: the run has no time limit
 	live     chan struct{}  // closed when the present run has ended
-	promoted chan struct{}  // closed when the task goes to the background
+	promoted chan struct{}  // closed when the task moves to the background
 	result   task.Result    // of the last run, for receipts
 }
 
@@ -218,9 +218,8 @@ func New(cfg Config) *Supervisor {
 	return s
 }
 
-// Start records a task and starts it. It returns when the task is durably
-// pending, with its place if it has to wait for one. ctx bounds the recording, not
-// the task.
+// Start records a task and starts it. It returns when the task is durably pending, with its
+// position in the queue if it has to wait. ctx bounds the recording, not the task.
 func (s *Supervisor) Start(ctx context.Context, d task.Driver, spec task.Spec) (task.Record, error) {
 	rec, begin, err := s.Record(ctx, d, spec)
 	if err == nil {
@@ -230,11 +229,11 @@ func (s *Supervisor) Start(ctx context.Context, d task.Driver, spec task.Spec) (
 	return rec, err
 }
 
-// Placed is the record of a task that [Supervisor.Record] gave, once it has begun.
+// Placed adds the position in the queue to a record from [Supervisor.Record], after begin.
 func (s *Supervisor) Placed(rec task.Record) task.Record { return s.placed(rec) }
 
-// placed shows in the record of a task that was just started which place it has in
-// the line: the event that says so is still to come.
+// placed adds the position in the queue to the record of a task that was just started, before
+// the event that has it.
 func (s *Supervisor) placed(rec task.Record) task.Record {
 	e := s.entry(rec.ID)
 	if e == nil || rec.Status != task.Pending || rec.Progress != nil {
@@ -244,9 +243,9 @@ func (s *Supervisor) placed(rec task.Record) task.Record {
 	return rec
 }
 
-// Record is the first half of Start: the task is durably pending, and waits for
-// begin, which the caller calls once and soon. Who starts many tasks records
-// them all before any of them competes for the machine.
+// Record is the first half of Start: the task is durably pending and waits for begin, which the
+// caller calls once and soon. A batch is recorded completely before any of its tasks uses the
+// machine.
 func (s *Supervisor) Record(
 	ctx context.Context,
 	d task.Driver,
@@ -262,15 +261,15 @@ type Starting struct {
 	Spec   task.Spec
 }
 
-// Recorded is what became of it. Begin is nil beside an error.
+// Recorded is the result for one task of a batch. Begin is nil if Err is set.
 type Recorded struct {
 	Task  task.Record
 	Begin func()
 	Err   error
 }
 
-// RecordAll is Record for many tasks, which become durable together; one that is
-// refused does not hinder the others. The answers are in the order of the batch.
+// RecordAll is Record for many tasks, which become durable together. A refused task does not
+// affect the others. The results are in the order of the batch.
 func (s *Supervisor) RecordAll(ctx context.Context, batch []Starting) []Recorded {
 	out := make([]Recorded, len(batch))
 	entries, found, fresh := make([]*entry, len(batch)), make([]bool, len(batch)), make([]*entry, 0, len(batch))
@@ -314,8 +313,8 @@ func (s *Supervisor) RecordAll(ctx context.Context, batch []Starting) []Recorded
 	return out
 }
 
-// found answers a further start by the key of e. The first may be on its way to the
-// log still, and not arrive.
+// found answers a second start with the key of e. The first start may still be in progress, and
+// may fail.
 func (e *entry) found() Recorded {
 	e.door.Lock()
 	defer e.door.Unlock()
@@ -333,7 +332,8 @@ func (s *Supervisor) room() error {
 	return s.cfg.Room()
 }
 
-// ownTraits are the traits of a driver whose kind is not built in: nil for a built-in one.
+// ownTraits returns the traits of a driver whose kind is not built in, and nil for a built-in
+// kind.
 func ownTraits(d task.Driver) (*task.Traits, error) {
 	k := d.Kind()
 	if k.BuiltIn() {
@@ -346,9 +346,9 @@ func ownTraits(d task.Driver) (*task.Traits, error) {
 	return &traits, lifecycle.CheckOwn(k, traits)
 }
 
-// admit checks every limit and takes the task in under one lock, so that two
-// starts cannot both take the last place, and none slips into a frozen tree. The
-// door of what it has taken in is shut: create opens it.
+// admit checks every limit and adds the task under one lock, so that two starts cannot both
+// take the last slot and none enters a frozen tree. It holds the door of the new task; create
+// releases it.
 func (s *Supervisor) admit(d task.Driver, spec task.Spec) (e *entry, found bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -372,7 +372,7 @@ func (s *Supervisor) admit(d task.Driver, spec task.Spec) (e *entry, found bool,
 	}
 	if spec.Parent != "" {
 		p := s.tasks[spec.Parent]
-		if p == nil && s.was(string(spec.Parent)) { // it has ended long ago
+		if p == nil && s.was(string(spec.Parent)) { // the parent has ended and was evicted
 			return nil, false, ErrFrozen
 		}
 		if p == nil {
@@ -445,7 +445,7 @@ func (s *Supervisor) admit(d task.Driver, spec task.Spec) (e *entry, found bool,
 	if p := e.parent(); p != nil && !p.take(e) {
 		return nil, false, ErrFrozen
 	}
-	s.runs.Add(1) // launch takes it, or forget
+	s.runs.Add(1) // launch or forget calls Done
 	if pool != nil {
 		pool.count(e.root, start)
 	}
@@ -457,18 +457,18 @@ func (s *Supervisor) admit(d task.Driver, spec task.Spec) (e *entry, found bool,
 	return e, false, nil
 }
 
-// parent is the task that e is below, nil for one at the top. It changes when a
-// task is left to another.
+// parent returns the task that e is below, nil at the top. It changes when a task is moved to
+// another parent.
 func (e *entry) parent() *entry { return e.up.Load() }
 
-// part takes a child out again.
+// part removes a child.
 func (e *entry) part(c *entry) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.children = slices.DeleteFunc(slices.Clone(e.children), func(o *entry) bool { return o == c })
 }
 
-// take adds a child, unless a stop has come. Both are one step: a stop finds the
+// take adds a child unless a stop was requested. Both are one step: a stop either finds the
 // child or forbids it.
 func (e *entry) take(c *entry) bool {
 	e.mu.Lock()
@@ -480,10 +480,10 @@ func (e *entry) take(c *entry) bool {
 	return true
 }
 
-// uniqueName makes a wanted name unique by a number, among the names of what lives and
-// all IDs. Many words have the shape of an ID, such as webserver: that alone is no clash. The number
-// is the smallest where none below is free, which is found without a look at each: a
-// session may start tens of thousands of one name.
+// uniqueName adds a number to a wanted name that a live task has, or that is the ID of any
+// task. A name that only looks like an ID, such as webserver, is allowed. The number is the
+// smallest without a free one below it; it is found without testing each, since a session may
+// start tens of thousands of tasks with one name.
 func (s *Supervisor) uniqueName(want string) string {
 	if want == "" || s.isFree(want) {
 		return want
@@ -511,7 +511,7 @@ func (s *Supervisor) isFree(name string) bool {
 // lives reports whether the task has not ended.
 func (e *entry) lives() bool { return !e.rec.Load().Status.Terminal() }
 
-// addName lets e be found by its name. The caller holds mu.
+// addName adds e to the index of names. The caller holds mu.
 func (s *Supervisor) addName(e *entry) {
 	if name := e.rec.Load().Name; name != "" {
 		s.names[name] = append(s.names[name], e)
@@ -529,8 +529,8 @@ func (s *Supervisor) dropName(e *entry) {
 	s.names[name] = left
 }
 
-// create makes the first events durable. Until then nobody can find the tasks.
-// Who holds one of these doors waits for no other.
+// create makes the first events durable and then makes the tasks visible. A goroutine that
+// holds one of these doors waits for no other.
 func (s *Supervisor) create(ctx context.Context, fresh []*entry) map[*entry]error {
 	if len(fresh) == 0 {
 		return nil
@@ -539,14 +539,14 @@ func (s *Supervisor) create(ctx context.Context, fresh []*entry) map[*entry]erro
 	for i, e := range fresh {
 		defer e.door.Unlock()
 		rec := *e.rec.Load()
-		rec.Command, rec.CommandBytes = e.spec.Command, 0 // whole in this event only
+		rec.Command, rec.CommandBytes = e.spec.Command, 0 // only this event has the complete spec
 		first[i] = lifecycle.Entry{Verb: task.Create, At: rec.CreateTime, Task: rec, Committed: func(seq task.Seq) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			e.born = seq
 			s.insert(e)
 		}}
-		e.spec.Command, e.spec.Prompt = "", "" // nobody else needs them
+		e.spec.Command, e.spec.Prompt = "", "" // nothing else needs them
 	}
 	_, errs := s.cfg.Log.AppendAll(ctx, first)
 	failed := map[*entry]error{}
@@ -558,9 +558,8 @@ func (s *Supervisor) create(ctx context.Context, fresh []*entry) map[*entry]erro
 	return failed
 }
 
-// insert keeps order sorted by the number of the first event: two starts may
-// come back from the log in the other order. What a listing holds is never
-// moved. The caller holds mu.
+// insert keeps order sorted by the number of the first event: the log may confirm two starts in
+// the reverse order. It never moves elements that a listing may hold. The caller holds mu.
 func (s *Supervisor) insert(e *entry) {
 	i := len(s.order)
 	for i > 0 && s.order[i-1].born > e.born {
@@ -590,8 +589,7 @@ func (s *Supervisor) forget(e *entry) {
 	s.runs.Done()
 }
 
-// apply is the one door: the only place where a task changes after its first
-// event.
+// apply is the only function that changes a task after its first event.
 func (s *Supervisor) apply(
 	ctx context.Context,
 	e *entry,
@@ -602,7 +600,7 @@ func (s *Supervisor) apply(
 	e.door.Lock()
 	defer e.door.Unlock()
 	cur := *e.rec.Load()
-	if e.born == 0 { // a stop has found it before its first event, which may never come
+	if e.born == 0 { // a stop found the task before its first event, which may fail
 		return cur, ErrUnknown
 	}
 	if c.Verb == task.Resume && cur.Status.Terminal() {
@@ -619,12 +617,12 @@ func (s *Supervisor) apply(
 	if c.At.IsZero() {
 		c.At = time.Now().UTC()
 	}
-	var told *task.Progress // and not written
+	var told *task.Progress // and was not written
 	switch c.Verb {
 	case task.Report,
 		task.Complete,
 		task.Fail,
-		task.Stop: // here and not before: what a run has told is in one event, and in one of its own
+		task.Stop: // taken here and not earlier, so that each progress is written once
 		if told = s.reporter.take(e); c.Progress == nil {
 			c.Progress = told
 		}
@@ -658,9 +656,9 @@ func (s *Supervisor) apply(
 	return next, nil
 }
 
-// known says whether the owner of an ended task has the answer already: of a
-// foreground call the result is the answer, a model that stops a task knows that
-// it did, and of a silent task others tell.
+// known reports whether the owner of an ended task already has the result: a foreground call
+// returns it, a model that stops a task knows of the stop, and a silent task is reported by
+// other means.
 func known(r task.Record) bool {
 	return r.Owner == "" || r.Silent || !r.Backgrounded || r.Cause.Actor == task.ByModel
 }
@@ -679,8 +677,8 @@ func (s *Supervisor) Get(id task.ID) (task.Record, bool) {
 	return task.Record{}, false
 }
 
-// Input is what the present or last run of a task was started with. It is nil for
-// one of an earlier host.
+// Input returns the input of the present or last run of a task. It is nil for a task of an
+// earlier host.
 func (s *Supervisor) Input(id task.ID) json.RawMessage {
 	e := s.entry(id)
 	if e == nil {
@@ -691,7 +689,7 @@ func (s *Supervisor) Input(id task.ID) json.RawMessage {
 	return e.spec.Input
 }
 
-// entry is a task in memory, where one comes back that has left it.
+// entry returns a task, and loads it if it was evicted.
 func (s *Supervisor) entry(id task.ID) *entry {
 	s.mu.RLock()
 	e, was := s.tasks[id], s.gone(id)
@@ -705,11 +703,10 @@ func (s *Supervisor) entry(id task.ID) *entry {
 	return e
 }
 
-// Find returns the task that ref names: an ID, a name, or the beginning of
-// exactly one ID. A name means the newest task that goes by it, and one that lives
-// before any that has ended.
+// Find returns the task that ref names: an ID, a name, or the beginning of exactly one ID. A
+// name means the newest live task with that name, else the newest ended one.
 func (s *Supervisor) Find(ref string) (task.Record, error) {
-	s.mu.RLock() // over both: what comes or goes meanwhile is found once
+	s.mu.RLock() // held for both lookups: a task that is loaded or evicted meanwhile is found once
 	r, matches, ok := s.findHeld(ref)
 	if ok {
 		s.mu.RUnlock()
@@ -736,7 +733,7 @@ func (s *Supervisor) Find(ref string) (task.Record, error) {
 	return task.Record{}, &AmbiguousError{Ref: ref, Matches: matches}
 }
 
-// findHeld is Find among the tasks in memory. matches begin with ref. The caller
+// findHeld is Find for tasks in memory. matches are those whose IDs begin with ref. The caller
 // holds mu.
 func (s *Supervisor) findHeld(ref string) (r task.Record, matches []task.Record, ok bool) {
 	if e := s.tasks[task.ID(ref)]; e != nil && e.born != 0 {
@@ -758,8 +755,8 @@ func (s *Supervisor) findHeld(ref string) (r task.Record, matches []task.Record,
 	return r, matches, false
 }
 
-// named is whom a name means among the tasks in memory: the newest that lives, else the
-// newest. The caller holds mu.
+// named returns the task in memory that a name means: the newest live one, else the newest. The
+// caller holds mu.
 func (s *Supervisor) named(name string) (meant *entry) {
 	for _, e := range s.names[name] {
 		if e.born == 0 { // not recorded yet
@@ -773,9 +770,9 @@ func (s *Supervisor) named(name string) (meant *entry) {
 	return meant
 }
 
-// List yields the tasks in memory, which all are that live, newest first, beginning with the newest whose first event
-// is before a number (0: all), each with that number. The listing is a
-// snapshot; it holds no lock while it yields.
+// List yields the tasks in memory, which include all live ones, newest first, each with the
+// sequence number of its first event, beginning below a number (0: with the newest). The
+// listing is a snapshot; it holds no lock while it yields.
 func (s *Supervisor) List(before task.Seq) func(yield func(task.Seq, task.Record) bool) {
 	s.mu.RLock()
 	order := s.order[:len(s.order):len(s.order)]
@@ -792,8 +789,8 @@ func (s *Supervisor) List(before task.Seq) func(yield func(task.Seq, task.Record
 	}
 }
 
-// Living is [Supervisor.List] of the tasks that have not ended. It copies no record of another: agents ask
-// before each turn, and a session keeps thousands that have ended.
+// Living is [Supervisor.List] of the tasks that have not ended. It copies no other record:
+// agents call it before each turn, and a session may have thousands of ended tasks.
 func (s *Supervisor) Living() func(yield func(task.Seq, task.Record) bool) {
 	s.mu.RLock()
 	order := s.order[:len(s.order):len(s.order)]
@@ -807,7 +804,7 @@ func (s *Supervisor) Living() func(yield func(task.Seq, task.Record) bool) {
 	}
 }
 
-// Live is the number of tasks that have not ended, and Total of all.
+// Live returns the number of tasks that have not ended, and Total that of all.
 func (s *Supervisor) Live() (live, total int) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

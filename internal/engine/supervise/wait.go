@@ -8,10 +8,9 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Await waits for the end of a task, or for its move to the background: then
-// the record that is returned has not ended. It is for the parent, with the
-// parent's context, if the task has one: in a tree that is being stopped it
-// returns with the parent's own stop.
+// Await waits for the end of a task or for its move to the background; the returned record has
+// not ended in the second case. It is for the parent, with the parent's context, if the task
+// has one: in a tree that is being stopped it returns with the parent's own stop.
 func (s *Supervisor) Await(ctx context.Context, id task.ID) (task.Record, error) {
 	e := s.entry(id)
 	if e == nil {
@@ -20,8 +19,8 @@ func (s *Supervisor) Await(ctx context.Context, id task.ID) (task.Record, error)
 	live, promoted := e.channels()
 	select {
 	case <-live:
-		// A stop of the parent's tree ends children first. The parent is next, and
-		// must not go on to anything new meanwhile.
+		// A stop of the parent's tree ends the children first. The parent follows, and must
+		// start nothing new meanwhile.
 		if p := e.parent(); p != nil && p.isFrozen() {
 			<-ctx.Done()
 			return *e.rec.Load(), context.Cause(ctx)
@@ -33,8 +32,8 @@ func (s *Supervisor) Await(ctx context.Context, id task.ID) (task.Record, error)
 	return *e.rec.Load(), nil
 }
 
-// Wait waits for the end of tasks, or of the first of them with first. The
-// records are those of now, also beside an error.
+// Wait waits for the end of all tasks, or with first of the first one. It returns the current
+// records, also with an error.
 func (s *Supervisor) Wait(ctx context.Context, ids []task.ID, first bool) ([]task.Record, error) {
 	entries := make([]*entry, len(ids))
 	for i, id := range ids {
@@ -63,7 +62,7 @@ func (s *Supervisor) Wait(ctx context.Context, ids []task.ID, first bool) ([]tas
 		select {
 		case <-ended:
 		case <-ctx.Done():
-			for i, e := range entries { // much may have changed without an end
+			for i, e := range entries { // records change without an end, too
 				recs[i] = *e.rec.Load()
 			}
 			return recs, context.Cause(ctx)
@@ -77,8 +76,8 @@ func (e *entry) channels() (live, promoted <-chan struct{}) {
 	return e.live, e.promoted
 }
 
-// Promote moves a foreground task to the background: whoever waits for it is
-// freed, and its owner is told of the end.
+// Promote moves a foreground task to the background: its waiting caller continues, and its
+// owner is notified of the end.
 func (s *Supervisor) Promote(ctx context.Context, id task.ID) (task.Record, error) {
 	e := s.entry(id)
 	if e == nil {
@@ -94,9 +93,9 @@ func (s *Supervisor) Promote(ctx context.Context, id task.ID) (task.Record, erro
 	return rec, nil
 }
 
-// free lets those go who wait for a task in the foreground. Several may do so at once:
-// a further run in the background is promoted by anybody as soon as its record says so.
-// The caller holds mu.
+// free releases the callers that wait for a foreground task. It may be called concurrently: any
+// goroutine promotes a further run in the background as soon as its record says so. The caller
+// holds mu.
 func (e *entry) free() {
 	select {
 	case <-e.promoted:
@@ -105,8 +104,7 @@ func (e *entry) free() {
 	}
 }
 
-// Done is closed when the present run of a task has ended. It is nil for a task
-// that is not there.
+// Done is closed when the present run of a task has ended. It is nil for an unknown task.
 func (s *Supervisor) Done(id task.ID) <-chan struct{} {
 	e := s.entry(id)
 	if e == nil {
