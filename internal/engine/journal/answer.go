@@ -11,9 +11,9 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// A long answer is kept in parts of equal length, so that nobody has to have all of it in
-// memory to read some. The first stands under the ID of the run, the others under that with
-// their number; a short answer is one part, as older builds wrote it.
+// A long answer is stored in parts of equal length, so that a reader need not hold all of it in
+// memory. The first part has the ID of the run as its key, the others the ID with their number.
+// A short answer is one part, as in older builds.
 
 const (
 	answerPart = 1 << 20 // bytes
@@ -22,7 +22,7 @@ const (
 	countAnswer = `SELECT count(*) FROM answers WHERE run_id = ? OR run_id > ? AND run_id < ?`
 	sizeAnswer  = `SELECT length(CAST(text AS BLOB)) FROM answers WHERE run_id = ?`
 
-	partMark, behindPartMark = "/", "0" // the character that follows the mark
+	partMark, behindPartMark = "/", "0" // the character after the mark
 )
 
 func partKey(run task.RunID, n int64) string {
@@ -43,7 +43,7 @@ func (w *writer) answer(run task.RunID, text string) error {
 	return nil
 }
 
-// Answer returns the final answer of a run, or "" if it gave none.
+// Answer returns the final answer of a run, or "" if there is none.
 func (j *Journal) Answer(ctx context.Context, run task.RunID) (string, error) {
 	size, err := j.AnswerSize(ctx, run)
 	if err != nil || size == 0 {
@@ -61,7 +61,7 @@ func (j *Journal) Answer(ctx context.Context, run task.RunID) (string, error) {
 	return text.String(), nil
 }
 
-// AnswerSize is the length of the final answer of a run in bytes; 0: it gave none.
+// AnswerSize returns the length of the final answer of a run in bytes; 0: there is none.
 func (j *Journal) AnswerSize(ctx context.Context, run task.RunID) (int64, error) {
 	db, err := j.reader()
 	if err != nil {
@@ -81,8 +81,8 @@ func (j *Journal) AnswerSize(ctx context.Context, run task.RunID) (int64, error)
 	return max(0, parts-1)*answerPart + last, nil
 }
 
-// AnswerAt returns what the final answer of a run has behind an offset that is less than
-// its size: up to the end of the part there, 1 MiB at most for an answer of this build.
+// AnswerAt returns the final answer of a run from an offset, which is less than its size, to
+// the end of the part there: at most 1 MiB for an answer of this build.
 func (j *Journal) AnswerAt(ctx context.Context, run task.RunID, offset int64) ([]byte, error) {
 	db, err := j.reader()
 	if err != nil {
@@ -105,8 +105,8 @@ func (j *Journal) AnswerAt(ctx context.Context, run task.RunID, offset int64) ([
 	return nil, fmt.Errorf("read answer of %s: %w", run, err)
 }
 
-// AnswerExcerpt is [Journal.Answer] for a reader that shows little of a long one: of more
-// than 2 MiB it is the first and the last, and how much is between.
+// AnswerExcerpt is [Journal.Answer] for a reader that shows little: of more than 2 MiB it
+// returns the first and the last part, and the number of bytes in between.
 func (j *Journal) AnswerExcerpt(ctx context.Context, run task.RunID) (string, error) {
 	size, err := j.AnswerSize(ctx, run)
 	switch {

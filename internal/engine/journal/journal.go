@@ -43,12 +43,12 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Options of a journal. The zero value is the usual one.
+// Options configures a journal. The zero value is the usual configuration.
 type Options struct {
 	// Power makes every commit survive a power cut, at the cost of one disk
 	// flush per group of events.
 	Power bool
-	// ReadOnly opens what a dead session left. Append is refused.
+	// ReadOnly opens the log of a dead session. Append is refused.
 	ReadOnly bool
 }
 
@@ -65,30 +65,30 @@ const (
 type Journal struct {
 	path  string
 	opts  Options
-	write *sql.DB // one connection, used by whoever has the turn
-	w     *writer // on it; nil for a reader
-	crowd int     // how many were written together last; of whoever has the turn
+	write *sql.DB // one connection, used by the current writer
+	w     *writer // on that connection; nil for a reader
+	crowd int     // size of the last batch; owned by the current writer
 
 	readOnce sync.Once
 	read     *sql.DB // several connections for readers; opened at the first read
 	readErr  error
 
-	mu     sync.Mutex
-	last   task.Seq      // newest durable event
-	count  task.Seq      // newest number: of an event or a message
-	recent recent        // guarded by mu
-	grown  chan struct{} // closed and replaced at every commit
-	tray   tray          // guarded by mu
-	mailed chan struct{} // closed and replaced at every commit of mail
-	queue  []*request    // who waits to be written; guarded by mu
-	taken  bool          // somebody has the turn to write; guarded by mu
-	closed bool
-	rested chan struct{} // closed when the journal is closed and the last turn has ended
+	mu          sync.Mutex
+	last        task.Seq      // newest durable event
+	count       task.Seq      // newest number: of an event or a message
+	recent      recent        // guarded by mu
+	grown       chan struct{} // closed and replaced at every commit
+	undelivered undelivered   // guarded by mu
+	mailed      chan struct{} // closed and replaced at every commit of mail
+	queue       []*request    // requests in the queue; guarded by mu
+	taken       bool          // there is a current writer; guarded by mu
+	closed      bool
+	rested      chan struct{} // closed when the journal is closed and the last writer has finished
 }
 
-// request is one caller who wants something written.
+// request is one write by one caller.
 type request struct {
-	entry   *lifecycle.Entry // one of these four is set
+	entry   *lifecycle.Entry // exactly one of these four is set
 	letter  *task.Message
 	ack     []task.Seq // notifications and messages to acknowledge
 	summary *summaryPart
@@ -96,10 +96,10 @@ type request struct {
 	record []byte // of entry
 	seq    task.Seq
 	err    error
-	turn   chan bool // capacity 1: true gives the turn to write, false says that it was done
+	turn   chan bool // capacity 1: true makes the caller the writer, false means that the request is done
 }
 
-// Open opens the journal at path and makes it if there is none.
+// Open opens the journal at path, and creates it if there is none.
 func Open(path string, opts Options) (*Journal, error) {
 	j := &Journal{
 		path:   path,
@@ -116,7 +116,7 @@ func Open(path string, opts Options) (*Journal, error) {
 			return nil, fmt.Errorf("open journal %s: %w", path, err)
 		}
 		if err := j.load(); err != nil {
-			_ = j.closeDBs() // it was only read from
+			_ = j.closeDBs() // it was opened for reading only
 			return nil, fmt.Errorf("open journal %s: %w", path, err)
 		}
 		return j, nil
@@ -144,7 +144,7 @@ func (j *Journal) dsn() string {
 	return (&url.URL{Scheme: "file", Opaque: (&url.URL{Path: j.path}).EscapedPath(), RawQuery: q.Encode()}).String()
 }
 
-// schemas are the steps from one format to the next. The first makes a new file.
+// schemas are the migrations from one format to the next. The first creates a new file.
 func schemas() [schemaVersion]string {
 	return [...]string{firstSchema, messageSchema, hopsSchema}
 }
@@ -229,17 +229,16 @@ func (j *Journal) openWriter() (err error) {
 		}
 	}
 	if version == 0 {
-		return nil // it is new, and empty
+		return nil // new and empty
 	}
 	err = conn.QueryRowContext(ctx, newestNumbers).Scan(&j.last, &j.count)
-	j.tray.gone = j.count
+	j.undelivered.gone = j.count
 	return err
 }
 
 const newestNumbers = `SELECT e, max(e, (SELECT coalesce(max(seq), 0) FROM messages)) FROM (SELECT coalesce(max(seq), 0) AS e FROM events)`
 
-// makePrivate creates the file before SQLite does, which would make it readable
-// for others.
+// makePrivate creates the file before SQLite does, which would make it readable by others.
 func makePrivate(path string) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o600)
 	if err != nil {
@@ -254,7 +253,7 @@ func (j *Journal) load() error {
 	if err != nil {
 		return err
 	}
-	j.tray.gone = math.MaxInt64 // none of its mail is in memory
+	j.undelivered.gone = math.MaxInt64 // the file has mail that is not in memory
 	return db.QueryRow("SELECT coalesce(max(seq), 0) FROM events").Scan(&j.last)
 }
 
@@ -268,9 +267,8 @@ func (j *Journal) reader() (*sql.DB, error) {
 	return j.read, j.readErr
 }
 
-// Append writes an event and returns its number when it is durable. An error
-// means that nothing of the entry was written. A ctx that has ended refuses the
-// event; once it is on its way it is waited for.
+// Append writes an event and returns its number when it is durable. After an error nothing of
+// the entry is written. A ctx that has ended refuses the event; a write in progress is awaited.
 func (j *Journal) Append(ctx context.Context, e lifecycle.Entry) (task.Seq, error) {
 	record, err := encode(&e.Task)
 	if err != nil {
@@ -284,8 +282,8 @@ func (j *Journal) Append(ctx context.Context, e lifecycle.Entry) (task.Seq, erro
 	return r.seq, nil
 }
 
-// AppendAll writes many events as [Journal.Append] does, with as few commits as
-// it can. The answers are in the order of the entries; each stands for its own.
+// AppendAll is [Journal.Append] for many events, with as few commits as possible. The results
+// are in the order of the entries; each belongs to its own entry.
 func (j *Journal) AppendAll(ctx context.Context, entries []lifecycle.Entry) ([]task.Seq, []error) {
 	all, good := make([]*request, len(entries)), make([]*request, 0, len(entries))
 	for i := range entries {
@@ -305,9 +303,9 @@ func (j *Journal) AppendAll(ctx context.Context, entries []lifecycle.Entry) ([]t
 	return seqs, errs
 }
 
-// Post writes a message and returns its number when it is durable. An error
-// means that it was not written; it wraps [task.ErrMailFull] if the receiver has
-// too many messages that nobody has acknowledged; see [task.MessageKind.MaxUnread].
+// Post writes a message and returns its number when it is durable. After an error it is not
+// written. The error wraps [task.ErrMailFull] if the receiver has too many unacknowledged
+// messages; see [task.MessageKind.MaxUnread].
 func (j *Journal) Post(ctx context.Context, m task.Message) (task.Seq, error) {
 	if err := m.Check(); err != nil {
 		return 0, fmt.Errorf("post message to %s: %w", m.To, err)
@@ -320,7 +318,7 @@ func (j *Journal) Post(ctx context.Context, m task.Message) (task.Seq, error) {
 	return r.seq, nil
 }
 
-// Acknowledge marks notifications and messages as known to their owner.
+// Acknowledge marks notifications and messages as delivered to their owner.
 func (j *Journal) Acknowledge(ctx context.Context, seqs ...task.Seq) error {
 	if len(seqs) == 0 {
 		return nil
@@ -333,11 +331,10 @@ func (j *Journal) Acknowledge(ctx context.Context, seqs ...task.Seq) error {
 	return nil
 }
 
-// ask has a request written. Who finds nobody at it writes at once, for itself
-// and those who came with it, and hands the turn on to one of those who came
-// meanwhile: nobody waits for a goroutine to wake up when nothing else is
-// written, and nobody serves the others for ever. The error is one of all; how
-// each went is in the request.
+// ask writes a request. If there is no current writer, the caller becomes the writer of its own
+// and the queued requests and then passes the role to one that arrived meanwhile. So a single
+// caller never waits for a goroutine to wake up, and no caller writes for the others forever.
+// The returned error applies to all requests; the result of each is in the request.
 func (j *Journal) ask(ctx context.Context, requests ...*request) error {
 	if len(requests) == 0 {
 		return nil
@@ -357,7 +354,7 @@ func (j *Journal) ask(ctx context.Context, requests ...*request) error {
 	mine := !j.taken
 	j.taken = true
 	j.mu.Unlock()
-	for i, r := range requests { // those of a batch that were written with the first are told so
+	for i, r := range requests { // the requests of a batch that were written with the first are marked done
 		if mine && i == 0 || <-r.turn {
 			j.lead()
 		}
@@ -365,12 +362,11 @@ func (j *Journal) ask(ctx context.Context, requests ...*request) error {
 	return nil
 }
 
-// lead writes what is queued, the caller's own request first, and gives the turn
-// away.
+// lead writes the queue, the caller's own request first, and passes the role on.
 func (j *Journal) lead() {
 	if j.crowd > 1 {
-		// Those who were written together last time come back together: who waits
-		// a moment for them saves a commit of its own.
+		// Callers of the last batch tend to come back together. Waiting a moment for them saves
+		// them a commit of their own.
 		runtime.Gosched()
 	}
 	j.mu.Lock()
@@ -380,7 +376,7 @@ func (j *Journal) lead() {
 	j.mu.Unlock()
 	j.crowd = n
 	j.settle(batch, last)
-	for _, r := range batch[1:] { // whoever leads came first
+	for _, r := range batch[1:] { // the writer's own request is first
 		r.turn <- false
 	}
 	j.mu.Lock()
@@ -403,7 +399,7 @@ func (j *Journal) settle(batch []*request, last task.Seq) {
 		j.publish(batch, err)
 		return
 	}
-	// One bad entry must not take the others down with it.
+	// One invalid entry must not fail the others.
 	for i := range batch {
 		j.mu.Lock()
 		last = j.count
@@ -413,9 +409,9 @@ func (j *Journal) settle(batch []*request, last task.Seq) {
 	}
 }
 
-// publish makes a committed batch visible, and notes how it went. What was refused alone
-// has its error already. The order is a promise: who sees that a task has ended finds its
-// notification, and who sees an event finds the record that it has made.
+// publish makes a committed batch visible and records its results. A request that was refused
+// alone has its error already. The order is guaranteed: a reader that sees that a task has
+// ended finds its notification, and a reader that sees an event finds its record.
 func (j *Journal) publish(batch []*request, err error) {
 	if err != nil {
 		for _, r := range batch {
@@ -441,7 +437,7 @@ func (j *Journal) publish(batch []*request, err error) {
 	j.grown = make(chan struct{})
 }
 
-// deliver puts the mail of a committed batch where its owners read it.
+// deliver makes the mail of a committed batch visible to its owners.
 func (j *Journal) deliver(batch []*request) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -456,7 +452,7 @@ func (j *Journal) deliver(batch []*request) {
 	}
 }
 
-// Last is the number of the newest event.
+// Last returns the number of the newest event.
 func (j *Journal) Last() task.Seq {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -470,7 +466,7 @@ func (j *Journal) Grown() <-chan struct{} {
 	return j.grown
 }
 
-// Close waits for what is being written and closes the file.
+// Close waits for the current write and closes the file.
 func (j *Journal) Close() error {
 	j.mu.Lock()
 	if j.closed {
@@ -484,7 +480,7 @@ func (j *Journal) Close() error {
 	j.mu.Unlock()
 	<-j.rested
 	j.mu.Lock()
-	close(j.grown) // readers that wait see that it is closed
+	close(j.grown) // wakes waiting readers, which see that it is closed
 	j.mu.Unlock()
 	return j.closeDBs()
 }
@@ -505,7 +501,7 @@ func (j *Journal) closeDBs() error {
 	return errors.Join(errs...)
 }
 
-// usualRecord is room for the record of most commands.
+// usualRecord is large enough for the record of most commands.
 const usualRecord = 1024
 
 func encode(r *task.Record) ([]byte, error) {

@@ -10,44 +10,44 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// What is kept in memory of mail that nobody has acknowledged, for readers that keep up.
+// Limits of the unacknowledged mail in memory, for readers that keep up.
 const (
 	recentMail      = 256
 	recentMailBytes = 1 << 20
 )
 
-// piece is a notification or a message.
-type piece struct {
+// mail is a notification or a message.
+type mail struct {
 	seq          task.Seq
 	owner        task.ID
 	notification *lifecycle.Notification
 	message      *task.Message
 }
 
-func (p piece) size() int {
+func (p mail) size() int {
 	if p.message == nil {
 		return 0
 	}
 	return len(p.message.Text)
 }
 
-// tray is the newest mail of all owners that nobody has acknowledged, in order.
-type tray struct {
-	pieces []piece
-	bytes  int
-	gone   task.Seq // mail up to this number may be in the file only
+// undelivered has the newest unacknowledged mail of all owners, in order.
+type undelivered struct {
+	mails []mail
+	bytes int
+	gone  task.Seq // mail up to this number may be in the file only
 }
 
-func (t *tray) add(p piece) {
-	t.pieces, t.bytes = append(t.pieces, p), t.bytes+p.size()
-	for len(t.pieces) > recentMail || t.bytes > recentMailBytes {
-		t.gone, t.bytes = t.pieces[0].seq, t.bytes-t.pieces[0].size()
-		t.pieces = slices.Delete(t.pieces, 0, 1)
+func (t *undelivered) add(p mail) {
+	t.mails, t.bytes = append(t.mails, p), t.bytes+p.size()
+	for len(t.mails) > recentMail || t.bytes > recentMailBytes {
+		t.gone, t.bytes = t.mails[0].seq, t.bytes-t.mails[0].size()
+		t.mails = slices.Delete(t.mails, 0, 1)
 	}
 }
 
-func (t *tray) remove(seqs []task.Seq) {
-	t.pieces = slices.DeleteFunc(t.pieces, func(p piece) bool {
+func (t *undelivered) remove(seqs []task.Seq) {
+	t.mails = slices.DeleteFunc(t.mails, func(p mail) bool {
 		gone := slices.Contains(seqs, p.seq)
 		if gone {
 			t.bytes -= p.size()
@@ -56,37 +56,37 @@ func (t *tray) remove(seqs []task.Seq) {
 	})
 }
 
-// accept takes in what a request has committed, and reports whether it is mail. The
+// accept adds the mail that a request has committed, and reports whether there was any. The
 // caller holds mu.
 func (j *Journal) accept(r *request) bool {
 	switch {
 	case r.ack != nil:
-		j.tray.remove(r.ack)
-	case r.seq == 0: // a message that was refused, or a summary
+		j.undelivered.remove(r.ack)
+	case r.seq == 0: // a refused message, or a summary
 	case r.letter != nil:
 		m := *r.letter
 		m.Seq = r.seq
-		j.tray.add(piece{seq: r.seq, owner: m.To, message: &m})
+		j.undelivered.add(mail{seq: r.seq, owner: m.To, message: &m})
 		return true
 	case r.entry != nil && r.entry.Notification != nil && !r.entry.Notification.Acked && r.entry.Notification.Owner != "":
 		n := *r.entry.Notification
-		j.tray.add(piece{seq: r.seq, owner: n.Owner, notification: &n})
+		j.undelivered.add(mail{seq: r.seq, owner: n.Owner, notification: &n})
 		return true
 	}
 	return false
 }
 
-// Mail returns the notifications and messages after a number that an owner has not
-// acknowledged, each oldest first, and the number after which to read on. What was
-// committed before the call is in it.
+// Mail returns the unacknowledged notifications and messages of an owner after a number, each
+// oldest first, and the number after which to continue. It includes everything committed before
+// the call.
 func (j *Journal) Mail(ctx context.Context, owner task.ID, after task.Seq) (
 	notifications []lifecycle.Notification, messages []task.Message, upto task.Seq, err error,
 ) {
 	j.mu.Lock()
 	upto = j.count
-	recent := after >= j.tray.gone
+	recent := after >= j.undelivered.gone
 	if recent {
-		for _, p := range j.tray.pieces {
+		for _, p := range j.undelivered.mails {
 			switch {
 			case p.owner != owner || p.seq <= after:
 			case p.message != nil:
@@ -109,7 +109,7 @@ func (j *Journal) Mail(ctx context.Context, owner task.ID, after task.Seq) (
 	return notifications, messages, upto, nil
 }
 
-// Mailed returns a channel that is closed when the next mail of anybody is durable.
+// Mailed returns a channel that is closed when the next mail of any owner is durable.
 func (j *Journal) Mailed() <-chan struct{} {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -118,7 +118,7 @@ func (j *Journal) Mailed() <-chan struct{} {
 
 const owed = "WHERE owner = ? AND acked = 0 AND seq > ? ORDER BY seq"
 
-// Owed returns the notifications that an owner has not acknowledged, oldest first.
+// Owed returns the undelivered notifications of an owner, oldest first.
 func (j *Journal) Owed(ctx context.Context, owner task.ID) ([]lifecycle.Notification, error) {
 	if j.blank() {
 		return nil, nil
@@ -153,8 +153,7 @@ func (j *Journal) notifications(ctx context.Context, where string, args ...any) 
 	return out, rows.Err()
 }
 
-// Unread returns the messages that an owner has not acknowledged, in the order
-// they were sent.
+// Unread returns the undelivered messages of an owner, in the order in which they were sent.
 func (j *Journal) Unread(ctx context.Context, owner task.ID) ([]task.Message, error) {
 	if j.blank() {
 		return nil, nil
@@ -185,7 +184,7 @@ func (j *Journal) messages(ctx context.Context, owner task.ID, after task.Seq) (
 	return out, rows.Err()
 }
 
-// unread bounds what it reads whoever wrote it.
+// unread limits what it reads, whatever the log has.
 const unread = `SELECT seq, owner, sender, kind, substr(CAST(text AS BLOB), 1, CASE kind WHEN ? THEN ? ELSE ? END),
 	priority, CAST(at AS INTEGER), CAST(hops AS INTEGER) FROM messages
 	WHERE owner = ? AND acked = 0 AND seq > ? ORDER BY seq`

@@ -8,8 +8,8 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Newest returns tasks as they are now, in no order. One that the log does not
-// know is left out.
+// Newest returns the current records of tasks, in no order, without those that are not in the
+// log.
 func (j *Journal) Newest(ctx context.Context, ids []task.ID) ([]task.Record, error) {
 	states, err := j.Some(ctx, ids)
 	if err != nil {
@@ -22,7 +22,7 @@ func (j *Journal) Newest(ctx context.Context, ids []task.ID) ([]task.Record, err
 	return records, nil
 }
 
-// mostAsked is how many tasks are asked for at once.
+// mostAsked is the largest number of tasks in one query.
 const mostAsked = 500
 
 // Some is [Journal.Newest] with the numbers of the events.
@@ -47,7 +47,8 @@ func (j *Journal) Some(ctx context.Context, ids []task.ID) (states []State, err 
 const newestOf = `SELECT n.born, e.seq, e.record FROM events e
 	JOIN (SELECT min(seq) AS born, max(seq) AS seq FROM events WHERE task_id IN (?`
 
-// Changed returns the tasks that have events after a number, as they are now, in no order.
+// Changed returns the current records of the tasks that have events after a number, in no
+// order.
 func (j *Journal) Changed(ctx context.Context, after task.Seq) ([]State, error) {
 	return j.states(ctx, changed, int64(after))
 }

@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// ours refuses files that somebody else has put where SQLite would open them: it
-// follows links, waits for pipes, and writes into what it finds.
+// ours rejects files that another user has put where SQLite would open them: SQLite follows
+// links, blocks on pipes, and writes into existing files.
 func ours(path string) error {
 	for _, end := range []string{"", "-wal", "-shm", "-journal"} {
 		info, err := os.Lstat(path + end)
@@ -32,8 +32,8 @@ func ours(path string) error {
 	return nil
 }
 
-// widowed refuses a WAL whose log is gone: SQLite would begin anew and remove it, and
-// it may hold what was written last.
+// widowed rejects a WAL without its log: SQLite would create a new log and remove the WAL,
+// which may have the latest writes.
 func widowed(path string) error {
 	if info, err := os.Lstat(path); err == nil && info.Size() > 0 || err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

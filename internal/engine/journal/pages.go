@@ -8,38 +8,37 @@ import (
 	"iter"
 )
 
-// The files of a log are read here as SQLite writes them, without SQLite, which
-// gives up what is behind the first thing that it finds wrong. The form is that of
-// https://sqlite.org/fileformat2.html.
+// The files of a log are parsed here without SQLite, which stops at the first damage that it
+// finds. The format is https://sqlite.org/fileformat2.html.
 const (
-	pageBytes   = 4096 // of every log of ours
+	pageBytes   = 4096 // of every log of Drover
 	walHeader   = 32
 	frameHeader = 24
 
 	indexNode  = 0x02 // the kinds of pages
 	tableNode  = 0x05
 	indexLeaf  = 0x0a
-	overflowed = 0x00 // of no kind: what does not fit on another
+	overflowed = 0x00 // of no page type: the overflow of other pages
 )
 
-// maxNumber is beyond what any log comes to: what is more is no number of ours.
+// maxNumber is larger than any number of a log. A larger value is damage.
 const maxNumber = 1 << 40
 
-// Remains are the files of a damaged log: session.db and what was not yet taken
-// into it from session.db-wal. Either may be nil.
+// Remains are the files of a damaged log: session.db and session.db-wal, which has what was not
+// yet checkpointed. Either may be nil.
 type Remains struct {
 	DB, WAL           io.ReaderAt
 	DBBytes, WALBytes int64
 }
 
-// image is the pages of a log.
+// image is the set of pages of a log.
 type image struct {
 	Remains
 	pages uint32           // from 1
-	over  map[uint32]int64 // where in the WAL the newest form of a page is, as SQLite sees it
-	rest  []frame          // further committed pages of the WAL, oldest first: behind damage, or of an earlier time
+	over  map[uint32]int64 // offset in the WAL of the newest version of a page, as SQLite sees it
+	rest  []frame          // further committed pages of the WAL, oldest first: after damage, or from before a checkpoint
 	late  map[uint32]int64 // the newest of those
-	bad   int              // pages that the disk did not give
+	bad   int              // pages that could not be read from the disk
 }
 
 // frame is a page in the WAL.
@@ -48,7 +47,7 @@ type frame struct {
 	at   int64
 }
 
-// look finds out which pages there are.
+// look indexes the pages.
 func (r Remains) look() *image {
 	m := &image{Remains: r, over: map[uint32]int64{}, late: map[uint32]int64{}}
 	m.scan()
@@ -62,9 +61,9 @@ func (r Remains) look() *image {
 	return m
 }
 
-// scan goes over the frames of the WAL. Those that SQLite would take are told from
-// others by their sums, each of which is of all before it. A frame whose
-// transaction has no end counts as not written.
+// scan iterates over the frames of the WAL. The frames that SQLite would use are identified by
+// their checksums, each of which covers everything before it. A frame of a transaction without
+// an end counts as not written.
 func (m *image) scan() {
 	if m.WAL == nil {
 		return
@@ -93,7 +92,7 @@ func (m *image) scan() {
 		sum = walSum(order, walSum(order, sum, buf[:8]), buf[frameHeader:])
 		f := frame{be32(buf), at + frameHeader}
 		whole = whole && f.page > 0 && sum == [2]uint32{be32(buf[16:]), be32(buf[20:])}
-		if open = append(open, f); be32(buf[4:]) == 0 { // no end of a transaction
+		if open = append(open, f); be32(buf[4:]) == 0 { // no commit frame
 			continue
 		}
 		if whole {
@@ -117,7 +116,7 @@ func walSum(order binary.ByteOrder, s [2]uint32, b []byte) [2]uint32 {
 
 func be32(b []byte) uint32 { return binary.BigEndian.Uint32(b) }
 
-// page reads a page as SQLite sees it. What a file that was cut has lost of it is 0.
+// page returns a page as SQLite sees it. The missing part of a truncated file is 0.
 func (m *image) page(n uint32, into []byte) bool {
 	if at, ok := m.over[n]; ok {
 		return m.read(m.WAL, at, into)
@@ -125,11 +124,11 @@ func (m *image) page(n uint32, into []byte) bool {
 	return m.DB != nil && n > 0 && m.read(m.DB, (int64(n)-1)*pageBytes, into)
 }
 
-// Late reports whether something of the log stands in the WAL only, and is whole.
+// Late reports whether something of the log is in the WAL only, and is intact.
 func (r Remains) Late() bool { return len(r.look().over) > 0 }
 
-// WriteTo writes the log as one file, with what is whole of the WAL taken in, as
-// SQLite does at the next opening: the damage is in it as it is.
+// WriteTo writes the log as one file with the intact part of the WAL applied, as SQLite does at
+// the next opening. Damage is written unchanged.
 func (r Remains) WriteTo(w io.Writer) (n int64, err error) {
 	m := r.look()
 	buf := make([]byte, pageBytes)
@@ -143,7 +142,7 @@ func (r Remains) WriteTo(w io.Writer) (n int64, err error) {
 	return n, nil
 }
 
-// older reads a page for one of the rest of the WAL.
+// older reads the version of a page in the rest of the WAL.
 func (m *image) older(n uint32, into []byte) bool {
 	if at, ok := m.late[n]; ok {
 		return m.read(m.WAL, at, into)
@@ -161,8 +160,8 @@ func (m *image) read(f io.ReaderAt, at int64, into []byte) bool {
 	return true
 }
 
-// rows yields what stands on the pages of indexes, or of tables: what SQLite sees
-// comes first, then what is newer.
+// rows yields the rows of index pages or of table pages: first those that SQLite sees, then
+// newer ones.
 func (m *image) rows(ctx context.Context, index bool) iter.Seq2[row, error] {
 	return func(yield func(row, error) bool) {
 		buf := make([]byte, pageBytes)
@@ -181,7 +180,7 @@ func (m *image) rows(ctx context.Context, index bool) iter.Seq2[row, error] {
 			}
 			return true
 		}
-		for n := uint32(2); n <= m.pages && n > 0; n++ { // the first is of SQLite
+		for n := uint32(2); n <= m.pages && n > 0; n++ { // page 1 has SQLite's own schema table
 			if !visit(m.page(n, buf), m.page) {
 				return
 			}
@@ -191,7 +190,7 @@ func (m *image) rows(ctx context.Context, index bool) iter.Seq2[row, error] {
 				return
 			}
 		}
-		for n := range m.over { // as they were before
+		for n := range m.over { // before the checkpoint
 			if n > 1 && m.DB != nil && !visit(m.read(m.DB, (int64(n)-1)*pageBytes, buf), m.older) {
 				return
 			}
@@ -204,9 +203,9 @@ func isIndex(page []byte) bool { return page[0] == indexLeaf || page[0] == index
 // row is a row of a table, or an entry of an index.
 type row struct {
 	number int64    // of the row
-	shape  string   // a letter for each column: null, integer, float, text, blob. Empty: it cannot be read
-	cols   []column // as many
-	odd    bool     // on a page the numbers rise, and this one does not fit its neighbours
+	shape  string   // a letter for each column: null, integer, float, text, blob. Empty: unreadable
+	cols   []column // one value for each column
+	odd    bool     // the numbers on a page ascend, and this one does not fit its neighbours
 }
 
 type column struct {
@@ -214,13 +213,12 @@ type column struct {
 	text []byte
 }
 
-// cells yields the rows of a page. How many they are is not believed: the places
-// that are named before the first row count, whatever else stands at the top. next
-// reads the pages on which a row goes on.
+// cells yields the rows of a page. It does not trust the stored row count: it uses the cell
+// pointers before the first row. next reads overflow pages.
 func cells(page []byte, pages uint32, next func(uint32, []byte) bool) (rows []row) {
 	head, most := 8, pageBytes-35
 	switch page[0] {
-	case overflowed, tableNode: // what stands there may be anybody's text
+	case overflowed, tableNode: // the content may be arbitrary text
 		return nil
 	case indexNode:
 		head, most = 12, indexMost
@@ -240,7 +238,7 @@ func cells(page []byte, pages uint32, next func(uint32, []byte) bool) (rows []ro
 		}
 		rest := page[cell:]
 		if page[0] == indexNode {
-			rest = rest[min(4, len(rest)):] // the number of a page
+			rest = rest[min(4, len(rest)):] // a page number
 		}
 		r := readRow(rest, isIndex(page), most, pages, some)
 		if r.shape == "" && (r.number == 0 || (at-head)/2 >= n) {
@@ -258,13 +256,13 @@ func cells(page []byte, pages uint32, next func(uint32, []byte) bool) (rows []ro
 	return rows
 }
 
-// mostFollowed is how many further pages the rows of one may go on: 64 MiB. Damage
-// can make a chain of them as long as the file out of each two bytes.
+// mostFollowed limits the overflow pages of the rows of one page: 64 MiB. Damage can make a
+// chain as long as the file from every two bytes.
 const mostFollowed = 1 << 14
 
 const (
 	indexMost = (pageBytes-12)*64/255 - 23 // of an entry on its own page
-	leastHere = (pageBytes-12)*32/255 - 23 // of what goes on elsewhere
+	leastHere = (pageBytes-12)*32/255 - 23 // of an entry with overflow pages
 )
 
 func readRow(b []byte, index bool, most int, pages uint32, next func(uint32, []byte) bool) (r row) {
@@ -306,8 +304,8 @@ func readRow(b []byte, index bool, most int, pages uint32, next func(uint32, []b
 	return r
 }
 
-// follow adds to the beginning of a row what stands on further pages. There are no
-// more of them than the row is long.
+// follow appends the content of overflow pages to the beginning of a row. It reads no more
+// pages than the length of the row needs.
 func follow(whole []byte, total int64, page uint32, next func(uint32, []byte) bool) []byte {
 	buf := make([]byte, pageBytes)
 	for int64(len(whole)) < total && page > 0 && next(page, buf) {
@@ -317,16 +315,16 @@ func follow(whole []byte, total int64, page uint32, next func(uint32, []byte) bo
 	return whole
 }
 
-// size is how a column is kept: in so many bytes, or as a number that takes none.
+// size returns how a column is stored: in a number of bytes, or as a constant without any.
 type size struct {
 	bytes int
 	num   int64
 }
 
-// maxColumns is more than any table of ours has.
+// maxColumns is more than any table of a log has.
 const maxColumns = 16
 
-// layout reads the head of a row, which must fit what there is exactly.
+// layout reads the header of a row, whose lengths must match the row exactly.
 func layout(b []byte, total int64) (shape string, sizes []size, at int) {
 	head, n := varint(b)
 	if n == 0 || head < int64(n) || head > int64(len(b)) || head > 9*maxColumns {
@@ -350,7 +348,7 @@ func layout(b []byte, total int64) (shape string, sizes []size, at int) {
 	return shape, sizes, at
 }
 
-// kept is what the number of a kind of column means.
+// kept decodes the serial type of a column.
 func kept(kind int64) (letter string, s size) {
 	switch {
 	case kind == 0:
@@ -383,7 +381,7 @@ func value(letter byte, s size, b []byte) column {
 	return column{num: n}
 }
 
-// varint reads a number of SQLite, and in how many bytes it is; 0: it is not there.
+// varint decodes a number of SQLite and returns its length in bytes; 0: invalid.
 func varint(b []byte) (v int64, n int) {
 	for n < len(b) && n < 8 {
 		v = v<<7 | int64(b[n]&0x7f)

@@ -16,13 +16,14 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// What a reader that lags behind gets at once. It holds that for as long as it stands still.
+// Limits of one page of events for a reader that lags behind. The reader holds the page while
+// it is stalled.
 const (
 	pageEvents = 128
-	eventBytes = 128 << 10 // as they are written, unless a single one is longer
+	eventBytes = 128 << 10 // encoded size, unless a single event is larger
 )
 
-// Since returns events after a number, oldest first, at most a page of them.
+// Since returns events after a number, oldest first, at most one page.
 func (j *Journal) Since(ctx context.Context, after task.Seq) ([]task.Event, error) {
 	j.mu.Lock()
 	if after >= j.last {
@@ -59,8 +60,8 @@ func (j *Journal) since(ctx context.Context, after task.Seq) (events []task.Even
 
 const eventsOf = "SELECT seq, verb, at, record FROM events "
 
-// scanEvent reads a row of [eventsOf], and says how long its record is. Only the first
-// event of a task has the whole of a long command, as it was written by this build.
+// scanEvent reads a row of [eventsOf] and returns the size of its record. In this build only
+// the first event of a task has the complete text of a long command.
 func scanEvent(scan func(...any) error) (e task.Event, size int, err error) {
 	var at int64
 	var record []byte
@@ -77,8 +78,8 @@ func scanEvent(scan func(...any) error) (e task.Event, size int, err error) {
 	return e, len(record), nil
 }
 
-// Events yields every event after a number and then waits for more, until ctx
-// ends (with its cause) or the journal is closed (silently).
+// Events yields every event after a number and then waits for more, until ctx ends (with its
+// cause) or the journal is closed (without an error).
 func (j *Journal) Events(ctx context.Context, after task.Seq) iter.Seq2[task.Event, error] {
 	return func(yield func(task.Event, error) bool) {
 		for {
@@ -110,35 +111,34 @@ func (j *Journal) Events(ctx context.Context, after task.Seq) iter.Seq2[task.Eve
 	}
 }
 
-// ended reports that no further event can come.
+// ended reports that no further event can follow.
 func (j *Journal) ended() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.closed || j.opts.ReadOnly
 }
 
-// State is a task as it is now.
+// State is the current state of a task.
 type State struct {
-	Born task.Seq // its first event
-	Seq  task.Seq // its newest event
+	Born task.Seq // of its first event
+	Seq  task.Seq // of its newest event
 	Task task.Record
 }
 
-// newest is in the order of the first events. For the sake of a limit that is none,
-// SQLite keeps to the order of the numbers, as which it then looks the records up, one
-// near the other: to sort the records themselves took twice as long.
+// newest is in the order of the first events. The LIMIT, which limits nothing, makes SQLite
+// sort the numbers and then look up the records, neighbours together; sorting the records
+// themselves took twice as long.
 const newest = `SELECT n.born, e.seq, e.record FROM
 	(SELECT min(seq) AS born, max(seq) AS seq FROM events GROUP BY task_id ORDER BY born LIMIT -1) n
 	CROSS JOIN events e ON e.seq = n.seq`
 
-// page walks back from the newest event and looks only at the tasks that it
-// returns, however many there are.
+// page reads backwards from the newest event and touches only the tasks that it returns.
 const page = `SELECT b.seq, e.seq, e.record FROM events b
 	JOIN events e ON e.seq = (SELECT max(seq) FROM events WHERE task_id = b.task_id)
 	WHERE b.seq < ? AND b.seq = (SELECT min(seq) FROM events WHERE task_id = b.task_id)
 	ORDER BY b.seq DESC LIMIT ?`
 
-// Tasks returns every task as it is now, in the order of their first events.
+// Tasks returns the current state of every task, in the order of their first events.
 func (j *Journal) Tasks(ctx context.Context) ([]State, error) {
 	return j.states(ctx, newest)
 }
@@ -160,13 +160,13 @@ func (j *Journal) states(ctx context.Context, query string, args ...any) (states
 	return states, err
 }
 
-// What [Journal.Walk] has in memory, and how much of what is not decoded yet any reader has.
+// Limits of what [Journal.Walk] holds in memory, and of the undecoded records of any reader.
 const (
 	walkPiece = 1024
 	walkBytes = 4 << 20
 )
 
-// Walk is [Journal.Tasks] for who does not need all at once: each is called with some after others.
+// Walk is [Journal.Tasks] in chunks, for a caller that does not need all tasks at once.
 func (j *Journal) Walk(ctx context.Context, each func([]State) error) error {
 	return j.walk(ctx, walkPiece, each, newest)
 }
@@ -209,11 +209,11 @@ func (j *Journal) walk(ctx context.Context, piece int, each func([]State) error,
 	return nil
 }
 
-// decodedAlone is how many records are too few to share the work.
+// decodedAlone is the number of records up to which one goroutine decodes them all.
 const decodedAlone = 128
 
-// decode reads the records of states, on all processors where there are many: for
-// ten thousand tasks it is most of what their reading takes.
+// decode decodes the records of states, in parallel if there are many: for ten thousand tasks
+// it takes most of the time.
 func decode(states []State, records [][]byte) error {
 	part := func(from, to int) error {
 		for i := from; i < to; i++ {
@@ -232,16 +232,16 @@ func decode(states []State, records [][]byte) error {
 	return parts.Wait()
 }
 
-// blank reports that nothing was ever written. A new session asks what its agent
-// is owed, and the first connection of a reader costs a tenth of its start.
+// blank reports whether the log is empty. A new session reads its agent's mailbox, and opening
+// the first connection of a reader costs a tenth of its start.
 func (j *Journal) blank() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.w != nil && j.count == 0
 }
 
-// Whole is a record with the whole of its command, where it has only the beginning. A log
-// that does not have it leaves the record as it is.
+// Whole returns a record with the complete command, if the record has only its beginning.
+// Without it in the log the record is unchanged.
 func (j *Journal) Whole(ctx context.Context, r task.Record) (task.Record, error) {
 	if r.CommandBytes == 0 {
 		return r, nil
@@ -259,13 +259,13 @@ func (j *Journal) Whole(ctx context.Context, r task.Record) (task.Record, error)
 	case err != nil:
 		return r, fmt.Errorf("read command of %s: %w", r.ID, err)
 	}
-	if len(first.Task.Command) == r.CommandBytes { // else it was carried here, or lost with a damaged page
+	if len(first.Task.Command) == r.CommandBytes { // otherwise it was not in this log, or was lost with a damaged page
 		r.Command, r.CommandBytes = first.Task.Command, 0
 	}
 	return r, nil
 }
 
-// Event returns one event, whatever has become of the others.
+// Event returns one event, independent of damage to others.
 func (j *Journal) Event(ctx context.Context, seq task.Seq) (task.Event, error) {
 	db, err := j.reader()
 	if err != nil {

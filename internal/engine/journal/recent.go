@@ -7,18 +7,18 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// What is kept in memory for readers that keep up. There may be twice as many events, since to let
-// go of some costs a copy of the others.
+// Limits of the events in memory for readers that keep up. There may be twice as many, since
+// removing some costs a copy of the others.
 const (
 	recentEvents = 2048
-	recentBytes  = 8 << 20 // as they are written
+	recentBytes  = 8 << 20 // encoded size
 )
 
-// recent is the newest events, without a gap, by number.
+// recent has the newest events by number, without a gap.
 type recent struct {
 	events []task.Event
-	sizes  []int // in the file
-	bytes  int   // the sum
+	sizes  []int // size in the file
+	bytes  int   // total size
 }
 
 func (r *recent) add(e task.Event, size int) {
@@ -34,7 +34,8 @@ func (r *recent) add(e task.Event, size int) {
 	r.events, r.sizes = slices.Delete(r.events, 0, n), slices.Delete(r.sizes, 0, n) // readers have copies
 }
 
-// since returns a page of the events after a number. It is not ok if some of them are gone.
+// since returns a page of the events after a number. ok is false if some of them are no longer
+// in memory.
 func (r *recent) since(after task.Seq) (page []task.Event, ok bool) {
 	if len(r.events) == 0 || after < r.events[0].Seq-1 {
 		return nil, false

@@ -17,10 +17,10 @@ import (
 // ErrNewer is returned for a log in a format that this build does not know.
 var ErrNewer = errors.New("it was written by a newer drover")
 
-// Span is numbers, the first and the last of them.
+// Span is a range of numbers, from the first to the last.
 type Span [2]task.Seq
 
-// Salvaged is what [Salvage] has brought over, and what it could not.
+// Salvaged is the result of [Salvage]: what was restored and what was lost.
 type Salvaged struct {
 	Tasks         int
 	Events        int
@@ -28,20 +28,20 @@ type Salvaged struct {
 	Messages      int
 	Answers       int
 
-	Missing      []Span    // numbers of events and messages that could not be read, or were given up by an earlier repair
-	MissingTasks []task.ID // that those are of, as far as that is known
-	Untold       []task.ID // that have ended, while their notification could not be read: they count as told
-	BadPages     int       // that the disk did not give
+	Missing      []Span    // numbers of events and messages that could not be read, or were lost in an earlier repair
+	MissingTasks []task.ID // the tasks of those numbers, as far as they are known
+	Untold       []task.ID // ended tasks whose notification could not be read: it counts as delivered
+	BadPages     int       // pages that could not be read from the disk
 }
 
-// Salvage makes a new log at a path of what can be read in a damaged one: under the
-// same numbers, every event whose record is as it was written, and the notifications,
-// answers and messages with them, acknowledged as they were. It reads the files
-// itself, so that one bad page hides no other; see [Remains]. The next number of
-// the new log is above all that it has seen, and above the one that is given.
+// Salvage writes a new log with everything readable of a damaged one: with the same numbers,
+// every event whose record has a valid checksum, and the notifications, answers and messages,
+// acknowledged as before. It parses the files itself, so that one bad page hides no other; see
+// [Remains]. The next number of the new log is above all numbers that were seen and above the
+// given one.
 //
-// Messages and answers have no sums, nor has the time of an event: what was changed
-// to another text or time is taken as it is. The context ends it; what it has then written is of no use.
+// Messages, answers and the times of events have no checksums: changed values are not detected.
+// If ctx ends, the new log is unusable.
 func Salvage(ctx context.Context, from Remains, to string, above task.Seq) (s Salvaged, err error) {
 	m := from.look()
 	j, err := Open(to, Options{Power: true})
@@ -67,7 +67,7 @@ func Salvage(ctx context.Context, from Remains, to string, above task.Seq) (s Sa
 	return s, w.mark()
 }
 
-// Format is the format that a log says it has; 0 where it says nothing.
+// Format returns the format version of a log; 0: unknown.
 func (r Remains) Format() int {
 	buf := make([]byte, pageBytes)
 	if !r.look().page(1, buf) || !strings.HasPrefix(string(buf), "SQLite format 3\x00") {
@@ -76,8 +76,8 @@ func (r Remains) Format() int {
 	return int(be32(buf[60:]))
 }
 
-// Newer returns an error that wraps [ErrNewer] for a log that this build cannot
-// know the form of. A damaged number looks the same.
+// Newer returns an error that wraps [ErrNewer] for a log in a format that this build does not
+// know. A damaged version number looks the same.
 func (r Remains) Newer() error {
 	if n := r.Format(); n > schemaVersion {
 		return fmt.Errorf("%w (format %d, this one knows %d)", ErrNewer, n, schemaVersion)
@@ -85,17 +85,16 @@ func (r Remains) Newer() error {
 	return nil
 }
 
-// salvage writes into a new log.
+// salvage writes a new log.
 type salvage struct {
 	w        *writer
-	top      int64   // the highest number that was seen
-	doubtful []event // whose number is not believed
+	top      int64   // the highest number seen
+	doubtful []event // events whose number is doubtful
 	steps    int
 }
 
 const (
-	// seen is what the index of events says, and what is known of events that
-	// cannot be read.
+	// seen has the content of the index of events, and what is known of unreadable events.
 	makeSeen  = `CREATE TEMP TABLE seen (seq INTEGER PRIMARY KEY, task_id TEXT NOT NULL, indexed INTEGER NOT NULL); CREATE INDEX temp.seen_by_task ON seen (task_id, seq)`
 	putSeen   = `INSERT OR IGNORE INTO seen (seq, task_id, indexed) VALUES (?, ?, ?)`
 	ofNumber  = `SELECT task_id FROM seen WHERE seq = ? AND indexed = 1`
@@ -112,13 +111,13 @@ const (
 	keepNotification = `INSERT INTO notices (seq, run_id, task_id, owner, priority, acked) VALUES (?, ?, ?, ?, ?, ?) ` + onceAcked + ` WHERE run_id = excluded.run_id ON CONFLICT DO NOTHING`
 	keepMessage      = `INSERT INTO messages (seq, owner, sender, kind, text, priority, at, acked, hops) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ` + onceAcked
 
-	// Of a row that is found twice one is older, and what was acknowledged stays so.
+	// If a row is found twice, one is older; an acknowledgement is kept.
 	onceAcked = `ON CONFLICT (seq) DO UPDATE SET acked = max(acked, excluded.acked)`
 
 	makeEnds = `CREATE TEMP TABLE ends (seq INTEGER PRIMARY KEY, run_id TEXT NOT NULL, task_id TEXT NOT NULL, owner TEXT NOT NULL, priority TEXT NOT NULL)`
 	keepEnd  = `INSERT OR IGNORE INTO ends (seq, run_id, task_id, owner, priority) VALUES (?, ?, ?, ?, ?)`
 
-	// A number is of one thing; a notification is of an end, and so is an answer.
+	// A number belongs to one thing. A notification belongs to an end, and so does an answer.
 	agree = `
 		DELETE FROM ends WHERE NOT EXISTS (SELECT 1 FROM events e WHERE e.seq = ends.seq AND e.task_id = ends.task_id);
 		DELETE FROM messages WHERE seq IN (SELECT seq FROM events);
@@ -161,7 +160,7 @@ func (s *salvage) run(query string) error {
 	return err
 }
 
-// mostAtOnce rows are of one transaction, so that none takes much beside the log.
+// mostAtOnce limits the rows of one transaction, and so the size of the WAL.
 const mostAtOnce = 5000
 
 func (s *salvage) step() error {
@@ -183,7 +182,7 @@ func (s *salvage) ask(query string, to any, args ...any) error {
 	return err
 }
 
-// entry takes note of an entry of the index of events, which has the number twice.
+// entry records an entry of the index of events, which has each number twice.
 func (s *salvage) entry(r row) error {
 	if r.shape != "tii" || r.cols[1].num != r.cols[2].num || !numbered(r.cols[1].num) {
 		return nil
@@ -198,8 +197,7 @@ func (s *salvage) see(number int64, of string, indexed bool) error {
 	return s.w.exec(putSeen, number, of, indexed)
 }
 
-// row takes a row over, if it is as it was written. Which table it is of is told by
-// its columns.
+// row restores a row if it is intact. Its columns show the table.
 func (s *salvage) row(r row) error {
 	texts := make([]string, len(r.cols))
 	for i, c := range r.cols {
@@ -218,7 +216,7 @@ func (s *salvage) row(r row) error {
 		}
 	case "ntttttii", "ntttttiii":
 		m := task.Message{To: task.ID(texts[1]), From: texts[2], Kind: task.MessageKind(texts[3]), Text: texts[4]}
-		hops := int64(0) // a column that older rows do not have
+		hops := int64(0) // a column that rows of older builds do not have
 		if len(r.cols) > 8 {
 			hops = r.cols[8].num
 		}
@@ -230,10 +228,10 @@ func (s *salvage) row(r row) error {
 	return nil
 }
 
-// mostDoubtful bounds what is kept in memory.
+// mostDoubtful limits what is kept in memory.
 const mostDoubtful = 4096
 
-// event is one that was found.
+// event is one event that was found.
 type event struct {
 	number, at int64
 	verb       string
@@ -241,10 +239,10 @@ type event struct {
 	task       task.Record
 }
 
-// event takes an event over. The sum is of its record only. What the row says of it
-// beside must agree, and of a number that its neighbours deny, or that is of another
-// task by the index, or of none while the index knows the task, is decided when all
-// others are there.
+// event restores an event. The checksum covers the record only, and the other columns of the
+// row must agree with it. Doubtful numbers are decided when all events are read: those that
+// contradict their neighbours, that the index assigns to another task, or that the index does
+// not have although it has the task.
 func (s *salvage) event(r row) error {
 	e := event{number: r.number, verb: string(r.cols[2].text), at: r.cols[3].num, record: r.cols[4].text}
 	id, verb := string(r.cols[1].text), task.Verb(e.verb)
@@ -268,13 +266,13 @@ func (s *salvage) event(r row) error {
 		}
 		s.doubtful = append(s.doubtful, *twin)
 	}
-	e.record = slices.Clone(e.record) // the page is read over
+	e.record = slices.Clone(e.record) // the page buffer is reused
 	s.doubtful = append(s.doubtful, e)
 	return nil
 }
 
-// twin takes back an event that was kept under the number of another, so that the
-// two are decided together; nil: there is none.
+// twin removes a stored event with the same number as another, so that both are decided
+// together; nil: there is none.
 func (s *salvage) twin(e event) (*event, error) {
 	old := event{number: e.number}
 	if err := s.ask(
@@ -302,8 +300,8 @@ func (s *salvage) keep(e event) error {
 	return s.w.exec(keepEnd, e.number, string(r.Run), string(r.ID), string(r.Owner), string(r.Priority))
 }
 
-// settle gives events whose number is not believed, in the order of their times, the
-// first that the index has for their task and that is nobody's, or else their own.
+// settle assigns numbers to the doubtful events in the order of their times: the first number
+// that the index has for the task and that is free, else their own.
 func (s *salvage) settle() error {
 	slices.SortStableFunc(s.doubtful, func(a, b event) int { return cmp.Compare(a.at, b.at) })
 	for _, e := range s.doubtful {
@@ -321,7 +319,7 @@ func (s *salvage) settle() error {
 	return nil
 }
 
-// count says what there is, and what is not. Notifications that are missing are written.
+// count determines what was restored and what is missing, and writes missing notifications.
 func (s *salvage) count(ctx context.Context) (out Salvaged, err error) {
 	ids := func(query string) (ids []task.ID, err error) {
 		ids = []task.ID{}
@@ -374,8 +372,7 @@ func (s *salvage) each(ctx context.Context, query string, do func(*sql.Rows) err
 	return rows.Err()
 }
 
-// mark writes above all numbers a message that nobody has to read: from there on the
-// log goes on.
+// mark writes an acknowledged message above all numbers, from which the log continues.
 func (s *salvage) mark() error {
 	err := s.w.exec(
 		keepMessage,
@@ -392,12 +389,12 @@ func (s *salvage) mark() error {
 	return errors.Join(err, s.run("COMMIT"))
 }
 
-// Sound returns how many events and messages a log has in which nothing is damaged,
-// or an error that says what is. It opens the file as a host does: give it a copy.
+// Sound returns the numbers of events and messages of an intact log, or an error that describes
+// the damage. It opens the file as a host does: pass a copy.
 func Sound(ctx context.Context, path string) (n int, err error) {
 	j, err := Open(path, Options{})
 	if err != nil {
-		return 0, cmp.Or(errors.Unwrap(err), err) // the name of the copy tells nobody anything
+		return 0, cmp.Or(errors.Unwrap(err), err) // the name of the copy is meaningless to the reader
 	}
 	defer func() { err = errors.Join(err, j.Close()) }()
 	var says string
@@ -418,7 +415,7 @@ func Sound(ctx context.Context, path string) (n int, err error) {
 		n, after = n+len(events), events[len(events)-1].Seq
 	}
 	if _, err := j.w.conn.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", schemaVersion)); err != nil {
-		return 0, fmt.Errorf("%w: it cannot be written to: %w", ErrDamaged, err) // by what it says of itself
+		return 0, fmt.Errorf("%w: it cannot be written to: %w", ErrDamaged, err) // according to its own length
 	}
 	var messages int
 	err = j.w.conn.QueryRowContext(ctx, "SELECT count(*) FROM messages").Scan(&messages)

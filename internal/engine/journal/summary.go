@@ -11,19 +11,19 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// A summary is what its writer needs of the tasks that have ended, instead of their
-// newest events: to read ten thousand of those takes as long as forty starts of a
-// host. It says nothing that the events do not say, and one that is not there costs
-// time only: older builds pass over its table, and go on behind it.
+// A summary has what its writer needs of the ended tasks, in place of their newest events:
+// reading ten thousand of those takes as long as forty starts of a host. It has nothing that
+// the events do not have; without it only the opening is slower. Older builds ignore its table,
+// and this build continues after events that they added.
 //
-// It is written part by part, between events, so that nobody holds the whole in memory
-// and no event waits for it. Its head comes last, and takes the place of what was there
-// before; a host that dies before that leaves parts that nobody reads.
+// It is written in parts, between events, so that it is never complete in memory and no event
+// waits for it. The head is written last and replaces the previous summary. If the host dies
+// before that, the parts are ignored.
 
 const makeSummary = `CREATE TABLE IF NOT EXISTS summaries (seq INTEGER NOT NULL, part INTEGER NOT NULL, data BLOB NOT NULL, PRIMARY KEY (seq, part))`
 
 const (
-	putPart    = `INSERT OR REPLACE INTO summaries (seq, part, data) VALUES (?, ?, ?)` // the head is part 0, and a sum of all others
+	putPart    = `INSERT OR REPLACE INTO summaries (seq, part, data) VALUES (?, ?, ?)` // the head is part 0 and has a checksum of all others
 	dropOthers = `DELETE FROM summaries WHERE seq <> ? OR part > ?`
 	getHead    = `SELECT seq, data FROM summaries WHERE part = 0`
 	getParts   = `SELECT data FROM summaries WHERE seq = ? AND part > 0 ORDER BY part`
@@ -35,11 +35,11 @@ type summaryPart struct {
 	upTo   task.Seq
 	part   int // 0: the head
 	data   []byte
-	others int // parts of the head
+	others int // number of parts, in the head
 }
 
-// Summarize keeps parts, of whatever form, as what stands for all events up to a
-// number, in place of what was kept before. Each is written before the next is asked for.
+// Summarize replaces the summary by parts, in any format, which cover all events up to a
+// number. Each part is written before the next is requested.
 func (j *Journal) Summarize(ctx context.Context, upTo task.Seq, parts iter.Seq[[]byte]) error {
 	put := func(p summaryPart) error {
 		r := &request{summary: &p, turn: make(chan bool, 1)}
@@ -72,8 +72,8 @@ func (w *writer) summarize(p *summaryPart) error {
 	return w.exec(putPart, int64(p.upTo), p.part, p.data)
 }
 
-// Summary returns the parts that were kept last, and up to which event they stand. None,
-// or any that is not as it was written, stands up to 0.
+// Summary returns the parts of the last summary and the number of the event up to which they
+// are valid; 0 if there is none or a part is damaged.
 func (j *Journal) Summary(ctx context.Context) (upTo task.Seq, parts [][]byte, err error) {
 	db, err := j.reader()
 	if err != nil {
@@ -101,7 +101,7 @@ func (j *Journal) Summary(ctx context.Context) (upTo task.Seq, parts [][]byte, e
 	return upTo, parts, nil
 }
 
-// summaryParts reads parts, and their sums one behind the other.
+// summaryParts reads the parts and their combined checksum.
 func summaryParts(ctx context.Context, db *sql.DB, upTo task.Seq) (parts [][]byte, sums string, err error) {
 	rows, err := db.QueryContext(ctx, getParts, int64(upTo))
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// writer commits batches on the one connection that writes. Its statements are
-// prepared when they are first needed: opening a session must stay cheap.
+// writer commits batches on the one connection that writes. It prepares statements when they
+// are first needed, since opening a session must be fast.
 type writer struct {
 	conn  *sql.Conn
 	stmts map[string]*sql.Stmt
@@ -54,7 +54,7 @@ func (w *writer) exec(query string, args ...any) error {
 // commit writes a batch in one transaction and numbers its events after last.
 func (w *writer) commit(last task.Seq, batch []*request) error {
 	if len(batch) == 1 && batch[0].entry != nil && batch[0].entry.Notification == nil {
-		return w.event(last+1, batch[0]) // one statement is its own transaction
+		return w.event(last+1, batch[0]) // a single statement is its own transaction
 	}
 	if err := w.exec("BEGIN IMMEDIATE"); err != nil {
 		return fmt.Errorf("begin: %w", err)
@@ -72,8 +72,8 @@ func (w *writer) commit(last task.Seq, batch []*request) error {
 	return nil
 }
 
-// rollback ends a failed transaction. SQLite may have ended it already, which
-// is no further failure: then, and only then, another can begin.
+// rollback ends a failed transaction. If SQLite has ended it already, that is not an error;
+// another one can begin only then.
 func (w *writer) rollback() error {
 	ctx := context.Background()
 	_, err := w.conn.ExecContext(ctx, "ROLLBACK")
@@ -89,8 +89,9 @@ func (w *writer) rollback() error {
 	return nil
 }
 
-// all writes a batch. A message to a full mailbox is refused alone, as nothing was
-// written of it: else each of a flood would cost its neighbours a commit of their own.
+// all writes a batch. A message to a full mailbox is refused alone, since nothing of it was
+// written; otherwise each message of a flood would cost the rest of its batch a separate
+// commit.
 func (w *writer) all(last task.Seq, batch []*request) error {
 	for _, r := range batch {
 		r.seq, r.err = 0, nil
@@ -121,7 +122,7 @@ func (w *writer) all(last task.Seq, batch []*request) error {
 	return nil
 }
 
-// acknowledge looks in both tables: numbers are of one of them only.
+// acknowledge updates both tables: a number is in only one of them.
 func (w *writer) acknowledge(seqs []task.Seq) error {
 	for _, seq := range seqs {
 		if err := errors.Join(w.exec(ackNotification, int64(seq)), w.exec(ackMessage, int64(seq))); err != nil {
@@ -184,6 +185,6 @@ func (w *writer) event(seq task.Seq, r *request) error {
 
 func (w *writer) close() {
 	for _, s := range w.stmts {
-		_ = s.Close() // the connection is closed next, and reports
+		_ = s.Close() // the connection is closed next, which reports the error
 	}
 }

@@ -21,13 +21,13 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Log is where mail is written and acknowledged.
+// Log is where mail is stored and acknowledged.
 type Log interface {
-	// Mail returns what an owner has not acknowledged after a number, and the number
-	// after which to read on. What was durable before the call is in it.
+	// Mail returns what an owner has not acknowledged after a number, and the number after
+	// which to continue. It includes everything durable before the call.
 	Mail(ctx context.Context, owner task.ID, after task.Seq) (
 		notifications []lifecycle.Notification, messages []task.Message, upto task.Seq, err error)
-	// Mailed returns a channel that is closed when the next mail of anybody is durable.
+	// Mailed returns a channel that is closed when the next mail of any owner is durable.
 	Mailed() <-chan struct{}
 	Acknowledge(ctx context.Context, seqs ...task.Seq) error
 }
@@ -42,22 +42,22 @@ type Box struct {
 	mail []Mail     // not acknowledged, in the order of delivery
 }
 
-// Mail is one thing that its owner has not been told: a notification or a message.
+// Mail is one undelivered notification or message.
 type Mail struct {
 	Seq          task.Seq
 	Urgent       bool
 	Notification lifecycle.Notification
-	Message      *task.Message // nil: it is the notification
+	Message      *task.Message // nil: it is a notification
 }
 
-// Open returns the box of an owner with what the log has for it.
+// Open returns the box of an owner with its mail from the log.
 func Open(ctx context.Context, owner task.ID, log Log) (*Box, error) {
 	b := &Box{owner: owner, log: log}
 	_, err := b.Mail(ctx)
 	return b, err
 }
 
-// readOn takes in what has come since. The caller holds mu.
+// readOn reads the mail that is new in the log. The caller holds mu.
 func (b *Box) readOn(ctx context.Context) error {
 	notifications, messages, upto, err := b.log.Mail(ctx, b.owner, b.read)
 	if err != nil {
@@ -73,7 +73,7 @@ func (b *Box) readOn(ctx context.Context) error {
 	return nil
 }
 
-// put puts a piece of mail in its place. One that is there already changes nothing.
+// put inserts mail in order. Mail that is already there changes nothing.
 func (b *Box) put(m Mail) {
 	at, there := slices.BinarySearchFunc(b.mail, m, compare)
 	if !there {
@@ -81,8 +81,7 @@ func (b *Box) put(m Mail) {
 	}
 }
 
-// compare puts urgent mail first and keeps the order in which it became durable
-// otherwise.
+// compare sorts urgent mail first, otherwise in the order in which it became durable.
 func compare(a, b Mail) int {
 	return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.Seq, b.Seq))
 }
@@ -94,8 +93,8 @@ func rank(m Mail) int {
 	return 1
 }
 
-// Mail returns what has not been acknowledged, most urgent first. With an error it is
-// what was read before.
+// Mail returns the unacknowledged mail, most urgent first. With an error it is the mail that
+// was read before.
 func (b *Box) Mail(ctx context.Context) ([]Mail, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -103,7 +102,7 @@ func (b *Box) Mail(ctx context.Context) ([]Mail, error) {
 	return slices.Clone(b.mail), err
 }
 
-// Owner is whose box it is.
+// Owner returns the owner of the box.
 func (b *Box) Owner() task.ID { return b.owner }
 
 // Wait returns when there is mail, or with the cause of ctx.
@@ -128,13 +127,12 @@ func (b *Box) Wait(ctx context.Context) error {
 // Mailed returns a channel that is closed when there may be more mail.
 func (b *Box) Mailed() <-chan struct{} { return b.log.Mailed() }
 
-// Acknowledge takes mail out for good. It is out of the box only when the log
-// says so.
+// Acknowledge removes mail permanently. It leaves the box only after the log has recorded it.
 func (b *Box) Acknowledge(ctx context.Context, seqs ...task.Seq) error {
 	if len(seqs) == 0 {
 		return nil
 	}
-	if _, err := b.Mail(ctx); err != nil { // what is acknowledged is not read again
+	if _, err := b.Mail(ctx); err != nil { // acknowledged mail is not read again
 		return err
 	}
 	if err := b.log.Acknowledge(ctx, seqs...); err != nil {

@@ -11,19 +11,18 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Letter is what a notification is made of.
+// Letter is the input of a notification.
 type Letter struct {
 	Task       task.Record
 	Answer     string // of an agent: its final text
-	Tail       string // of a command that failed: the end of its output
-	Transcript string // of an agent: where it is
+	Tail       string // of a failed command: the end of its output
+	Transcript string // of an agent: its working folder
 	Limit      int    // of Answer, in code points; 0: the default
 }
 
-// Render makes the text by which a model is told of an end. The elements and
-// their order are those of requirements NT-02 and NT-06, spelled with hyphens.
-// Nothing that a task printed can end an element: text is escaped, and control
-// characters are made visible.
+// Render returns the text by which a model is notified of an end. The elements and their order
+// are those of requirements NT-02 and NT-06, spelled with hyphens. Output of a task cannot
+// close an element: text is escaped, and control characters are made visible.
 func Render(l Letter) string {
 	r := l.Task
 	var b strings.Builder
@@ -68,8 +67,8 @@ func Render(l Letter) string {
 	return b.String()
 }
 
-// RenderUnreadable makes the text by which a model is told of an end whose record
-// cannot be read.
+// RenderUnreadable returns the text by which a model is notified of an end whose record cannot
+// be read.
 func RenderUnreadable(n lifecycle.Notification, why error) string {
 	var b strings.Builder
 	b.WriteString("<task-notification>\n")
@@ -83,7 +82,7 @@ func RenderUnreadable(n lifecycle.Notification, why error) string {
 	return b.String()
 }
 
-// place is where the work of an isolated agent is.
+// place describes where the work of an isolated agent is.
 func place(w task.Worktree) string {
 	var b strings.Builder
 	for _, e := range [][2]string{{"path", w.Path}, {"branch", w.Branch}, {"rescue", w.Rescue}} {
@@ -94,10 +93,10 @@ func place(w task.Worktree) string {
 	return b.String()
 }
 
-// RenderMessage makes the text by which a model is given a message. Nothing in it
-// can end the element, or pass for a notification.
+// RenderMessage returns the text in which a model receives a message. Its content cannot close
+// the element or imitate a notification.
 func RenderMessage(m task.Message) string {
-	switch m.Kind { // notifications without a status: the task goes on
+	switch m.Kind { // notifications without a status: the task continues
 	case task.Stalled:
 		return fmt.Sprintf(
 			"<task-notification>\n<task-id>%s</task-id>\n<summary>%s</summary>\n</task-notification>",
@@ -121,10 +120,10 @@ func RenderMessage(m task.Message) string {
 	)
 }
 
-// waited is for prompts that come as mail.
+// waited introduces a prompt that arrives as mail.
 const waited = "The user asked this earlier; the session was broken off before it was read. It holds unless what the user says since then takes its place."
 
-// attribute is text between quotes.
+// attribute returns quoted text.
 func attribute(text string) string {
 	return strings.ReplaceAll(escape(oneLine(text, 100)), `"`, "&quot;")
 }
@@ -137,7 +136,7 @@ func escape(text string) string {
 	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace(excerpt.Plain(text))
 }
 
-// Summary says in one line how a run ended.
+// Summary describes in one line how a run ended.
 func Summary(r task.Record) string {
 	traits, name := r.Traits(), r.Description
 	if traits.Work == task.ByCommand && name == "" {
@@ -163,7 +162,7 @@ func Summary(r task.Record) string {
 func failure(r task.Record) string {
 	how := failed(r)
 	if r.Cause != nil && r.Cause.Detail != "" && (r.Cause.Signal != "" || r.ExitCode != nil) {
-		how += ": " + oneLine(r.Cause.Detail, 120) // the error says it too, and is not shown then
+		how += ": " + oneLine(r.Cause.Detail, 120) // the error has it too, and is then not shown
 	}
 	return how
 }

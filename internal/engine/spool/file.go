@@ -14,25 +14,24 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// DefaultLimit is the size in bytes at which output ends, if nothing else is
-// asked for: 5 GB.
+// DefaultLimit is the default maximum size of an output file: 5 GB.
 const DefaultLimit = 5_000_000_000
 
-// ErrForeign is returned for a file that cannot be output of ours: not a
-// regular file, with a second name, or of another user.
+// ErrForeign is returned for a file that cannot be an output file of Drover: not a regular
+// file, with a second hard link, or of another user.
 var ErrForeign = errors.New("not an output file of ours")
 
-// Options of a file.
+// Options configures a file.
 type Options struct {
 	Limit int64 // bytes; 0: [DefaultLimit]
 
-	// Below is a folder above the file, below which no link is followed. Empty:
-	// neither the file nor its folder may be a link.
+	// Below is a folder above the file; no link below it is followed. Empty: neither the file
+	// nor its folder may be a link.
 	Below saferoot.Dir
 
-	// Take is asked for room for so many bytes beside that, and gives as many or
-	// fewer. It is for what [File.Write] writes, and may be called by several
-	// goroutines. Nil: there is room.
+	// Take reserves space for a number of bytes, in addition to Limit, and returns how many are
+	// granted. It applies to [File.Write] and may be called by several goroutines. Nil: no
+	// reservation.
 	Take func(n int64) int64
 }
 
@@ -46,20 +45,20 @@ type File struct {
 	mu      sync.Mutex
 	f       *os.File
 	closed  bool
-	last    int64 // size when it was closed
-	said    bool  // the limit was reached, and the notification written
+	last    int64 // size at the time of Close
+	said    bool  // the limit was reached, and the note about it written
 	dropped int64
 }
 
 var _ task.Output = (*File)(nil)
 
-// Open creates the output file of a new task. Whatever stands at the path
-// already is refused: a symbolic link with ELOOP, the rest with EEXIST.
+// Open creates the output file of a new task. It refuses anything that exists at the path: a
+// symbolic link with ELOOP, the rest with EEXIST.
 func Open(path string, opt Options) (*File, error) {
 	fd, err := openBelow(opt.Below, path, unix.O_WRONLY|unix.O_APPEND|unix.O_CREAT|unix.O_EXCL)
 	if errors.Is(err, unix.EEXIST) {
-		// With O_EXCL a link is merely something that exists; callers must be
-		// able to tell a planted link from an ID used twice.
+		// With O_EXCL a link is reported only as existing; callers must distinguish a planted
+		// link from an ID used twice.
 		if info, statErr := saferoot.Near(path).Lstat(path); statErr == nil && info.Mode()&fs.ModeSymlink != 0 {
 			err = unix.ELOOP
 		}
@@ -90,9 +89,9 @@ func newFile(fd int, path string, opt Options, err error) (*File, error) {
 	return &File{path: path, limit: limit, take: opt.Take, f: f, said: size > limit}, nil
 }
 
-// openBelow opens a file, and a directory swapped for a link leads nowhere.
-// O_NONBLOCK is for a planted pipe, which must not hold us up; it is taken back,
-// because a child will share the description. What O_EXCL makes is no pipe.
+// openBelow opens a file; a directory that was swapped for a link is refused. O_NONBLOCK
+// prevents blocking on a planted pipe and is removed afterwards, because a child shares the
+// open file description. A file created with O_EXCL is never a pipe.
 func openBelow(dir saferoot.Dir, path string, flags int) (int, error) {
 	if !filepath.IsAbs(path) {
 		return -1, errors.New("path is not absolute")
@@ -114,7 +113,7 @@ func openBelow(dir saferoot.Dir, path string, flags int) (int, error) {
 	return fd, nil
 }
 
-// check refuses a file that is not ours alone, and tells its size.
+// check refuses a file that is not exclusively ours, and returns its size.
 func check(f *os.File) (int64, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
@@ -131,9 +130,8 @@ func check(f *os.File) (int64, error) {
 	return st.Size, nil
 }
 
-// Write appends p whole: chunks of several writers never mix. Beyond the limit
-// it drops what comes, and reports success, because a task is not to fail over
-// text that nobody will read.
+// Write appends p as a whole: chunks of several writers never mix. Beyond the limit it drops
+// data and reports success, because a task should not fail for text that nobody reads.
 func (f *File) Write(p []byte) (int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -179,8 +177,8 @@ func (f *File) Dropped() int64 {
 	return f.dropped
 }
 
-// File is a descriptor of its own, in append mode, for a child's stdout and
-// stderr. The caller closes it. It stays good when the output is closed.
+// File returns a new descriptor in append mode, for a child's stdout and stderr. The caller
+// closes it. It stays valid after Close.
 func (f *File) File() (*os.File, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -197,11 +195,11 @@ func (f *File) File() (*os.File, error) {
 // Path is absolute.
 func (f *File) Path() string { return f.path }
 
-// Limit is the size in bytes at which output ends.
+// Limit returns the size in bytes at which output ends.
 func (f *File) Limit() int64 { return f.limit }
 
-// Size is the number of bytes there now, by whomever they were written; after
-// [File.Close] the number there was then.
+// Size returns the current number of bytes, whoever wrote them; after [File.Close] the number
+// at that time.
 func (f *File) Size() int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -217,8 +215,7 @@ func (f *File) size() int64 {
 	return f.last
 }
 
-// sizeOf asks the system for what is needed of [os.File.Stat], and no more: each
-// task is asked several times.
+// sizeOf is a cheaper [os.File.Stat], since it is called several times for each task.
 func sizeOf(f *os.File) (int64, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
@@ -227,7 +224,7 @@ func sizeOf(f *os.File) (int64, error) {
 	return st.Size, nil
 }
 
-// Close ends writing, and says how much was dropped. A second Close does nothing.
+// Close ends writing and returns how many bytes were dropped. A second Close does nothing.
 func (f *File) Close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

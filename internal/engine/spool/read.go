@@ -14,17 +14,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// DefaultRead is how many bytes a read gives at most, if not told.
+// DefaultRead is the default limit of a read, in bytes.
 const DefaultRead = 64 << 10
 
-// followEvery is how often a followed file is looked at.
+// followEvery is the polling interval of a followed file.
 const followEvery = 50 * time.Millisecond
 
-// ErrTruncated is returned when a file is shorter than the place to read from:
-// it was cut or replaced. What is there now begins at 0.
+// ErrTruncated is returned when a file is shorter than the offset: it was truncated or
+// replaced. Read again from 0.
 var ErrTruncated = errors.New("output is shorter than what was read of it")
 
-// openRead opens an output file for reading and tells its size.
+// openRead opens an output file for reading and returns its size.
 func openRead(path string) (*os.File, int64, error) {
 	fd, err := openBelow("", path, unix.O_RDONLY)
 	if err != nil {
@@ -39,10 +39,9 @@ func openRead(path string) (*os.File, int64, error) {
 	return f, size, nil
 }
 
-// ReadAt reads up to limit bytes from offset (0: [DefaultRead]; at least 4), and
-// tells where to read on. A character that is not whole yet is left for the
-// next read, unless the writer has ended and nothing can complete it. At the
-// end of the file data is empty. For a file shorter than offset the error is
+// ReadAt reads up to limit bytes from offset (0: [DefaultRead]; at least 4) and returns the
+// next offset. An incomplete character is left for the next read, unless the writer has ended.
+// At the end of the file data is empty. For a file shorter than offset the error is
 // [ErrTruncated] and next is 0.
 func ReadAt(path string, offset int64, limit int, ended bool) (data []byte, next int64, err error) {
 	f, size, err := openRead(path)
@@ -59,7 +58,7 @@ func ReadAt(path string, offset int64, limit int, ended bool) (data []byte, next
 	if limit <= 0 {
 		limit = DefaultRead
 	}
-	// Fewer could hold no whole character, and reading would not get on.
+	// Fewer bytes might not hold one character, and reading would make no progress.
 	limit = max(limit, utf8.UTFMax)
 	data, err = readRange(f, offset, min(size-offset, int64(limit)))
 	if err != nil {
@@ -71,7 +70,7 @@ func ReadAt(path string, offset int64, limit int, ended bool) (data []byte, next
 	return data, offset + int64(len(data)), nil
 }
 
-// readRange reads n bytes, or fewer if the file was cut meanwhile.
+// readRange reads n bytes, or fewer if the file was truncated meanwhile.
 func readRange(f *os.File, offset, n int64) ([]byte, error) {
 	data := make([]byte, n)
 	got, err := f.ReadAt(data, offset)
@@ -81,8 +80,8 @@ func readRange(f *os.File, offset, n int64) ([]byte, error) {
 	return data[:got], nil
 }
 
-// wholeRunes is the length of data without the beginning of a character at its
-// end. Bytes that can never become a character count as whole.
+// wholeRunes returns the length of data without an incomplete character at its end. Bytes that
+// can never become a character count as complete.
 func wholeRunes(data []byte) int {
 	for i := len(data) - 1; i >= 0 && i >= len(data)-utf8.UTFMax; i-- {
 		if utf8.RuneStart(data[i]) {
@@ -95,9 +94,9 @@ func wholeRunes(data []byte) int {
 	return len(data)
 }
 
-// Tail reads the last lines, but no more than limit bytes (0: [DefaultRead]), and
-// tells the offset of the first byte. With lines of 0 or less the bytes alone
-// count. A line cut by limit begins with a whole character.
+// Tail reads the last lines, at most limit bytes (0: [DefaultRead]), and returns the offset of
+// the first byte. With lines of 0 or less only the limit applies. A line that the limit cuts
+// begins with a complete character.
 func Tail(path string, lines, limit int) (data []byte, offset int64, err error) {
 	f, size, err := openRead(path)
 	if err != nil {
@@ -121,8 +120,8 @@ func Tail(path string, lines, limit int) (data []byte, offset int64, err error) 
 	return data[cut:], offset + int64(cut), nil
 }
 
-// lastLines is where the last n lines of data begin. A newline at the very end
-// ends the last line and begins none.
+// lastLines returns where the last n lines of data begin. A newline at the very end ends the
+// last line and begins none.
 func lastLines(data []byte, n int) int {
 	if n <= 0 {
 		return 0
@@ -140,8 +139,8 @@ func lastLines(data []byte, n int) int {
 	return end + 1
 }
 
-// Excerpt is the end of the output, up to limit code points (a byte that is
-// part of none counts as one), and whether something before it was left out.
+// Excerpt returns the end of the output, up to limit code points (an invalid byte counts as
+// one), and whether something before it was left out.
 func Excerpt(path string, limit int) (text string, cut bool, err error) {
 	if limit <= 0 {
 		return "", false, fmt.Errorf("read output %s: limit %d is not above 0", path, limit)
@@ -158,15 +157,15 @@ func Excerpt(path string, limit int) (text string, cut bool, err error) {
 	return string(data[start:]), offset > 0 || start > 0, nil
 }
 
-// Follow waits until [ReadAt] from offset has something to say, or until ended
-// reports that the writer is done, and then returns nil. It looks at the file
-// on a timer, so it costs only while somebody waits. When ctx ends it returns
-// the cause.
+// Follow waits until [ReadAt] from offset has data, or until ended reports that the writer is
+// done, and then returns nil. It polls the file, so it costs time only while somebody waits.
+// When ctx ends it returns the cause.
 func Follow(ctx context.Context, path string, offset int64, ended func() bool) error {
 	tick := time.NewTicker(followEvery)
 	defer tick.Stop()
 	for {
-		// Asked first: what was written before the end is then surely seen.
+		// ended is called before the file is read, so that everything written before the end is
+		// seen.
 		done := ended()
 		data, _, err := ReadAt(path, offset, utf8.UTFMax, done)
 		switch {
