@@ -360,32 +360,12 @@ func (s *Supervisor) admit(d task.Driver, spec task.Spec) (e *entry, found bool,
 		return nil, false, err
 	}
 	e = &entry{id: task.NewID(d.Kind()), spec: spec, live: make(chan struct{}), promoted: make(chan struct{})}
-	depth := 1
-	if spec.ID != "" {
-		if s.tasks[spec.ID] != nil || s.was(string(spec.ID)) {
-			return nil, false, fmt.Errorf("task %s is there already", spec.ID)
-		}
-		e.id, depth = spec.ID, 0
+	for s.tasks[e.id] != nil || s.names[string(e.id)] != nil || s.was(string(e.id)) {
+		e.id = task.NewID(d.Kind())
 	}
-	if e.root = e.id; spec.Owner != "" {
-		e.root = spec.Owner
-	}
-	if spec.Parent != "" {
-		p := s.tasks[spec.Parent]
-		if p == nil && s.was(string(spec.Parent)) { // the parent has ended and was evicted
-			return nil, false, ErrFrozen
-		}
-		if p == nil {
-			return nil, false, fmt.Errorf("parent %s: %w", spec.Parent, ErrUnknown)
-		}
-		if k := s.keys[childKey{p.id, spec.Key}]; spec.Key != "" && k != nil {
-			return k, true, nil
-		}
-		if p.isFrozen() || p.rec.Load().Status.Terminal() {
-			return nil, false, ErrFrozen
-		}
-		e.up.Store(p)
-		e.root, depth = p.root, p.rec.Load().Depth+1
+	depth, twin, err := s.locate(e)
+	if err != nil || twin != nil {
+		return twin, twin != nil, err
 	}
 	if spec.Backgrounded {
 		close(e.promoted)
@@ -396,18 +376,73 @@ func (s *Supervisor) admit(d task.Driver, spec task.Spec) (e *entry, found bool,
 			return nil, false, err
 		}
 	}
-	for s.tasks[e.id] != nil || s.names[string(e.id)] != nil || s.was(string(e.id)) {
-		e.id = task.NewID(d.Kind())
+	rec := s.firstRecord(e, d.Kind(), own, depth)
+	if s.cfg.OutputPath != nil {
+		rec.OutputFile = s.cfg.OutputPath(e.id)
 	}
+	e.rec.Store(&rec)
+	e.door.Lock()
+	if p := e.parent(); p != nil && !p.take(e) {
+		return nil, false, ErrFrozen
+	}
+	s.runs.Add(1) // launch or forget calls Done
+	if pool != nil {
+		pool.count(e.root, start)
+	}
+	s.tasks[e.id] = e
+	s.addName(e)
+	if spec.Key != "" {
+		s.keys[childKey{spec.Parent, spec.Key}] = e
+	}
+	return e, false, nil
+}
+
+// locate finds where a new task stands in the tree: its ID if one is asked for, its parent, its
+// root and its depth. It returns the child of the same key instead, if its parent has one.
+func (s *Supervisor) locate(e *entry) (depth int, twin *entry, err error) {
+	spec := e.spec
+	depth = 1
+	if spec.ID != "" {
+		if s.tasks[spec.ID] != nil || s.was(string(spec.ID)) {
+			return 0, nil, fmt.Errorf("task %s is there already", spec.ID)
+		}
+		e.id, depth = spec.ID, 0
+	}
+	if e.root = e.id; spec.Owner != "" {
+		e.root = spec.Owner
+	}
+	if spec.Parent == "" {
+		return depth, nil, nil
+	}
+	p := s.tasks[spec.Parent]
+	if p == nil && s.was(string(spec.Parent)) { // the parent has ended and was evicted
+		return 0, nil, ErrFrozen
+	}
+	if p == nil {
+		return 0, nil, fmt.Errorf("parent %s: %w", spec.Parent, ErrUnknown)
+	}
+	if k := s.keys[childKey{p.id, spec.Key}]; spec.Key != "" && k != nil {
+		return 0, k, nil
+	}
+	if p.isFrozen() || p.rec.Load().Status.Terminal() {
+		return 0, nil, ErrFrozen
+	}
+	e.up.Store(p)
+	e.root = p.root
+	return p.rec.Load().Depth + 1, nil, nil
+}
+
+// firstRecord is the record of a new task.
+func (s *Supervisor) firstRecord(e *entry, kind task.Kind, own *task.Traits, depth int) task.Record {
+	spec := e.spec
 	name, asked := s.uniqueName(spec.Name), ""
 	if name != spec.Name {
 		asked = spec.Name
 	}
-	now := time.Now().UTC()
-	rec := lifecycle.Short(task.Record{
+	return lifecycle.Short(task.Record{
 		ID:           e.id,
 		Run:          task.NewRunID(),
-		Kind:         d.Kind(),
+		Kind:         kind,
 		OwnTraits:    own,
 		Status:       task.Pending,
 		Backgrounded: spec.Backgrounded,
@@ -427,7 +462,7 @@ func (s *Supervisor) admit(d task.Driver, spec task.Spec) (e *entry, found bool,
 		Prompt:       lifecycle.ShortPrompt(spec.Prompt),
 		Command:      spec.Command,
 		Cwd:          spec.Cwd,
-		CreateTime:   now,
+		CreateTime:   time.Now().UTC(),
 		TimeoutMS:    spec.Timeout.Milliseconds(),
 		Priority:     spec.Priority,
 		Pool:         spec.Pool,
@@ -437,24 +472,6 @@ func (s *Supervisor) admit(d task.Driver, spec task.Spec) (e *entry, found bool,
 		Budget:       spec.Budget,
 		OnEnd:        spec.OnEnd,
 	})
-	if s.cfg.OutputPath != nil {
-		rec.OutputFile = s.cfg.OutputPath(e.id)
-	}
-	e.rec.Store(&rec)
-	e.door.Lock()
-	if p := e.parent(); p != nil && !p.take(e) {
-		return nil, false, ErrFrozen
-	}
-	s.runs.Add(1) // launch or forget calls Done
-	if pool != nil {
-		pool.count(e.root, start)
-	}
-	s.tasks[e.id] = e
-	s.addName(e)
-	if spec.Key != "" {
-		s.keys[childKey{spec.Parent, spec.Key}] = e
-	}
-	return e, false, nil
 }
 
 // parent returns the task that e is below, nil at the top. It changes when a task is moved to
