@@ -280,13 +280,40 @@ func Open(ctx context.Context, cfg Config) (_ *Session, err error) {
 		}
 	}()
 	_ = failpoint.Hit("session/locked")
-	if s.log, err = journal.Open(cfg.Place.DB(), journal.Options{Power: cfg.Power}); err != nil {
-		return nil, fmt.Errorf("open session %s: %w", cfg.Info.Session, err)
+	if err := s.openLog(); err != nil {
+		return nil, err
 	}
-	if err = archive.Lost(cfg.Place, s.log); err != nil {
+	s.assemble()
+	_ = failpoint.Hit("session/opened")
+	if err := s.takeIn(ctx); err != nil {
+		s.sup.Close()
+		return nil, errors.Join(fmt.Errorf("open session %s: %w", cfg.Info.Session, err), s.log.Close())
+	}
+	if err := s.writeInfo(nil); err != nil {
+		s.sup.Close()
+		return nil, errors.Join(err, s.log.Close())
+	}
+	_ = failpoint.Hit("session/shown")
+	s.start()
+	return s, nil
+}
+
+// openLog opens the log. An error says so if it was lost.
+func (s *Session) openLog() (err error) {
+	place, id := s.cfg.Place, s.cfg.Info.Session
+	if s.log, err = journal.Open(place.DB(), journal.Options{Power: s.cfg.Power}); err != nil {
+		return fmt.Errorf("open session %s: %w", id, err)
+	}
+	if err := archive.Lost(place, s.log); err != nil {
 		_ = s.log.Close()
-		return nil, fmt.Errorf("open session %s: %w", cfg.Info.Session, err)
+		return fmt.Errorf("open session %s: %w", id, err)
 	}
+	return nil
+}
+
+// assemble makes the parts of the session, which stand still until start.
+func (s *Session) assemble() {
+	cfg := s.cfg
 	s.report = environment.NewReporter(cfg.Info.Session, cfg.Agents.Tell)
 	report := func(text string) { s.report.Say(cfg.Info.Session, text) }
 	s.space = diskspace.New(
@@ -366,16 +393,11 @@ func Open(ctx context.Context, cfg Config) (_ *Session, err error) {
 		CommandQuiet: cfg.Limits.StallAfter, AgentSilent: cfg.Agents.StallAfter, Summaries: cfg.Agents.Summaries})
 	s.snapshots = snapshot.New(s.log, s.sup.Ended)
 	s.openAgents(edits)
-	_ = failpoint.Hit("session/opened")
-	if err := s.takeIn(ctx); err != nil {
-		s.sup.Close()
-		return nil, errors.Join(fmt.Errorf("open session %s: %w", cfg.Info.Session, err), s.log.Close())
-	}
-	if err := s.writeInfo(nil); err != nil {
-		s.sup.Close()
-		return nil, errors.Join(err, s.log.Close())
-	}
-	_ = failpoint.Hit("session/shown")
+}
+
+// start lets the parts work that have work of their own, until life ends.
+func (s *Session) start() {
+	cfg := s.cfg
 	s.checkouts.Start(s.life, cfg.Info.Session, func(id task.ID) bool {
 		r, ok := s.sup.Get(id)
 		return ok && !r.Status.Terminal()
@@ -385,11 +407,10 @@ func Open(ctx context.Context, cfg Config) (_ *Session, err error) {
 	s.space.Start(s.life)
 	if store := cfg.Agents.Memory.Store; store != nil { // a host may have died within a dream
 		if err := store.Recover(); err != nil {
-			report(err.Error())
+			s.report.Say(cfg.Info.Session, err.Error())
 		}
 	}
 	s.upkeep.Start(s.life)
-	return s, nil
 }
 
 // openAgents makes what the session needs to start agents and other work.
@@ -404,7 +425,8 @@ func (s *Session) openAgents(edits *environment.Edits) {
 		Limits: agents.Limits{Depth: l.Depth, OutputChars: l.OutputChars, NestedBackground: l.NestedBackground,
 			NoBackground: l.NoBackground, NoMonitors: l.NoMonitors, MultiTurn: l.MultiTurn, IdleTimeout: l.IdleTimeout,
 			TeammateGrace: l.TeammateGrace},
-		Models: a.Models, Model: a.Model, Instead: a.Instead, Policy: a.Policy, Catalog: a.Catalog, Rules: a.Rules, Env: a.Env, Notes: a.Notes,
+		Models: a.Models, Model: a.Model, Instead: a.Instead, Policy: a.Policy, Catalog: a.Catalog, Rules: a.Rules,
+		Env: a.Env, Notes: a.Notes,
 		Hooks: a.Hooks, Skills: a.Skills, Todos: a.Todos, Memory: a.Memory.Store, Web: a.Web, Tools: a.Tools,
 		Remote: a.Remote.Usual != "", Window: a.Window, Share: a.Share, AskWait: a.AskWait, On: a.On,
 	}
