@@ -288,7 +288,7 @@ func locked(err error, id task.ID) error {
 func mcpServers(m *session.Main) []agentsdk.MCPServer {
 	var out []agentsdk.MCPServer
 	for _, s := range m.Servers() {
-		out = append(out, agentsdk.MCPServer(s))
+		out = append(out, agentsdk.MCPServer{Name: s.Name, Status: s.Status})
 	}
 	return out
 }

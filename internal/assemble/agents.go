@@ -43,6 +43,7 @@ func (s *Session) agents(c Config, model string, env []string) (session.Agents, 
 		Web:        webtool.NewFetcher(webtool.Config{MaxBytes: set.Web.MaxBytes, TTL: set.Web.TTL()}),
 	}
 	a.Foreign = set.Permissions.Foreign
+	a.RuleSources = ruleSources(c)
 	a.Client = func(env []string) []string {
 		return withoutTokens(withProviders(withProject(env, set.Env), set.Providers), set.Remote)
 	}
@@ -217,4 +218,18 @@ func hooks(set settings.Settings, tell func(string, ...any)) *hook.Set {
 		tell("%s", p)
 	}
 	return found
+}
+
+// ruleSources says where the rules of [Rules] are from.
+func ruleSources(c Config) session.RuleSources {
+	out := session.RuleSources{}
+	for _, s := range c.Settings.Permissions.Sources {
+		out.Add("allow", s.Name, s.Allow...)
+		out.Add("ask", s.Name, s.Ask...)
+		out.Add("deny", s.Name, s.Deny...)
+	}
+	out.Add("allow", "--allowed-tools", c.Allow...)
+	out.Add("deny", "--disallowed-tools", c.Deny...)
+	out.Add("allow", "built in", own()...)
+	return out
 }

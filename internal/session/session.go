@@ -150,6 +150,9 @@ type Agents struct {
 	Rules   permission.Rules        // Mode, lists of rules, further folders
 	Env     []string                // of whoever started the session
 
+	// RuleSources says where the rules are from, for people.
+	RuleSources RuleSources
+
 	// Foreign are those of the rules that were written for another program. One
 	// that is not understood bans its whole tool, and stops nobody.
 	Foreign []string
@@ -425,8 +428,8 @@ func (s *Session) openAgents(edits *environment.Edits) {
 		Limits: agents.Limits{Depth: l.Depth, OutputChars: l.OutputChars, NestedBackground: l.NestedBackground,
 			NoBackground: l.NoBackground, NoMonitors: l.NoMonitors, MultiTurn: l.MultiTurn, IdleTimeout: l.IdleTimeout,
 			TeammateGrace: l.TeammateGrace},
-		Models: a.Models, Model: a.Model, Instead: a.Instead, Policy: a.Policy, Catalog: a.Catalog, Rules: a.Rules,
-		Env: a.Env, Notes: a.Notes,
+		Models: a.Models, Model: a.Model, Instead: a.Instead, Policy: a.Policy, Catalog: a.Catalog, Rules: a.Rules, Env: a.Env,
+		Notes: a.Notes, RuleSources: a.RuleSources,
 		Hooks: a.Hooks, Skills: a.Skills, Todos: a.Todos, Memory: a.Memory.Store, Web: a.Web, Tools: a.Tools,
 		Remote: a.Remote.Usual != "", Window: a.Window, Share: a.Share, AskWait: a.AskWait, On: a.On,
 	}

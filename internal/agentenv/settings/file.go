@@ -120,12 +120,22 @@ func (l *loader) layer(source string, data []byte, of level) {
 		fail(err)
 		return
 	}
+	p := next.Permissions
+	next.Permissions.Sources = with(p.Sources, Source{source, p.Allow, p.Ask, p.Deny})
 	next.Permissions.Allow = union(l.set.Permissions.Allow, next.Permissions.Allow)
 	next.Permissions.Ask = union(l.set.Permissions.Ask, next.Permissions.Ask)
 	next.Permissions.Deny = union(l.set.Permissions.Deny, next.Permissions.Deny)
 	before := l.set
 	l.set = next
 	l.within(source, before)
+}
+
+// with adds a source that has rules.
+func with(list []Source, s Source) []Source {
+	if len(s.Allow)+len(s.Ask)+len(s.Deny) == 0 {
+		return list
+	}
+	return append(slices.Clip(list), s)
 }
 
 func (l *loader) fail(source string, err error) {

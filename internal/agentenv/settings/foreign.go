@@ -54,6 +54,7 @@ func (l *loader) foreign(path string, of level) {
 	}
 	now := &l.set.Permissions
 	now.Allow, now.Ask, now.Deny = union(now.Allow, p.Allow), union(now.Ask, p.Ask), union(now.Deny, p.Deny)
+	now.Sources = with(now.Sources, Source{path, p.Allow, p.Ask, p.Deny})
 	now.Foreign = union(now.Foreign, slices.Concat(p.Allow, p.Ask, p.Deny))
 	switch of {
 	case project:

@@ -64,7 +64,14 @@ type Permissions struct {
 	AskTimeout  string   `json:"askTimeout,omitempty" jsonschema:"how long a question waits for somebody; then the call is denied and the model sees why" set:"default=10m,duration=0s"`
 
 	Foreign []string `json:"-"` // no setting: rules that were written for another program
+	Sources []Source `json:"-"` // no setting: where the rules are from; the first that has a rule counts
 	Dirs    []string `json:"-"` // no setting here: further folders that tools may use, absolute
+}
+
+// Source is rules that one source has.
+type Source struct {
+	Name             string // a file, or --settings
+	Allow, Ask, Deny []string
 }
 
 // Wait is AskTimeout as a duration.

@@ -71,7 +71,9 @@ func TestPrecedence(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := Permissions{Allow: []string{"A", "B"}, Ask: []string{"Q"}, Deny: []string{"D1", "D2", "D3", "D4"},
-		DefaultMode: "plan", AskTimeout: "10m"}
+		DefaultMode: "plan", AskTimeout: "10m", Sources: []Source{{Name: user, Allow: []string{"A"}, Deny: []string{"D1"}},
+			{Name: all.Project, Ask: []string{"Q"}, Deny: []string{"D2"}}, {Name: all.Local, Deny: []string{"D3"}},
+			{Name: "--settings", Allow: []string{"B"}, Deny: []string{"D1", "D4"}}}}
 	if !reflect.DeepEqual(s.Permissions, want) {
 		t.Errorf("permissions %+v", s.Permissions)
 	}
@@ -105,6 +107,7 @@ func TestProject(t *testing.T) {
 		"permissions":{"allow":["Bash"],"defaultMode":"bypassPermissions","deny":["D"],"ask":["Q"],"Allow":["Bash"]},"Permissions":{"allow":["Bash"]},"env":{"DROVER_HOME":"/evil"},"hooks":{"Stop":[]}}`)
 	want, _, _ := Load(Sources{})
 	want.Permissions.Deny, want.Permissions.Ask = []string{"D"}, []string{"Q"}
+	want.Permissions.Sources = []Source{{Name: path, Ask: []string{"Q"}, Deny: []string{"D"}}}
 	want.HookSources = []HookFile{{Path: path, Data: json.RawMessage(`{"Stop":[]}`)}}
 	for _, src := range []Sources{{Project: path}, {Local: path}} {
 		got, notes, err := Load(src)
@@ -392,7 +395,7 @@ func FuzzLoad(f *testing.F) {
 		if slices.ContainsFunc(s.HookSources, func(h HookFile) bool { return h.Trusted }) {
 			t.Fatalf("%q of a project runs hooks: %+v", text, s.HookSources)
 		}
-		s.Permissions.Deny, s.Permissions.Ask, s.HookSources = nil, nil, nil
+		s.Permissions.Deny, s.Permissions.Ask, s.Permissions.Sources, s.HookSources = nil, nil, nil, nil
 		if plain, _, _ := Load(Sources{}); !reflect.DeepEqual(s, plain) {
 			t.Fatalf("%q of a project had an effect: %+v", text, s)
 		}

@@ -436,6 +436,11 @@ func (a *Archive) Promote(_ context.Context, ref string) (task.Record, error) {
 }
 
 // Prompt is refused.
+// Environment is refused.
+func (a *Archive) Environment(context.Context) (control.Environment, error) {
+	return control.Environment{}, a.refuse("list what an agent works with")
+}
+
 // Commands implements [control.API].
 func (a *Archive) Commands(context.Context) (control.Commands, error) {
 	return control.Commands{}, a.refuse("list commands")

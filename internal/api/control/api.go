@@ -90,6 +90,9 @@ type API interface {
 	// changes nothing. A session without a main agent is [Unavailable].
 	Configure(ctx context.Context, req ConfigureRequest) (Settings, error)
 
+	// Environment is what the main agent works with: rules, hooks, servers, memory, costs.
+	Environment(ctx context.Context) (Environment, error)
+
 	// Commands are what a prompt to the main agent may begin with, as they are now.
 	Commands(ctx context.Context) (Commands, error)
 

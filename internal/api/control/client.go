@@ -237,6 +237,11 @@ func (c *Client) Configure(ctx context.Context, req ConfigureRequest) (Settings,
 	return call[Settings](ctx, c, http.MethodPatch, "/v1/settings", req)
 }
 
+// Environment implements [API].
+func (c *Client) Environment(ctx context.Context) (Environment, error) {
+	return call[Environment](ctx, c, http.MethodGet, "/v1/environment", nil)
+}
+
 // Commands implements [API].
 func (c *Client) Commands(ctx context.Context) (Commands, error) {
 	return call[Commands](ctx, c, http.MethodGet, "/v1/commands", nil)

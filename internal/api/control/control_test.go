@@ -229,6 +229,7 @@ func TestSame(t *testing.T) {
 			}
 			return got, nil
 		}},
+		{"environment", func(ctx context.Context, a API) (any, error) { return a.Environment(ctx) }},
 		{"events-broken", func(ctx context.Context, a API) (any, error) {
 			for _, err := range a.Events(ctx, 666) {
 				return nil, err

@@ -299,6 +299,10 @@ func (f *fake) Events(ctx context.Context, after task.Seq) iter.Seq2[task.Event,
 	}
 }
 
+func (f *fake) Environment(context.Context) (Environment, error) {
+	return Environment{Mode: "plan", Rules: []Rule{{Effect: "deny", Rule: "Read(./.env)", Source: "/p/.drover/settings.json"}}}, nil
+}
+
 func (f *fake) Commands(context.Context) (Commands, error) {
 	return Commands{Commands: []Command{{Name: "review", Kind: "prompt", Level: "built-in"}}, Problems: []string{}}, nil
 }

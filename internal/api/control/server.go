@@ -126,6 +126,7 @@ func (s *Server) handler() http.Handler {
 	route("GET /v1/state", s.state)
 	route("PATCH /v1/settings", s.configure)
 	route("GET /v1/commands", s.commands)
+	route("GET /v1/environment", s.environment)
 	route("POST /v1/prompt", s.prompt)
 	route("POST /v1/send", s.send)
 	route("POST /v1/pause", s.pause)

@@ -164,11 +164,21 @@ func (p Policy) available(asked, full string) bool {
 	})
 }
 
+// anyName stands for the names of models that are in no table.
+const anyName = "PROVIDER/NAME"
+
+// Names are names that can be asked for, those of patterns left out.
+func (p Policy) Names() []string {
+	return slices.DeleteFunc(p.list(), func(name string) bool {
+		return strings.ContainsAny(name, "*:") || name == anyName
+	})
+}
+
 // list is what the user may choose from, for an error.
 func (p Policy) list() []string {
 	names := slices.Concat(p.Available, p.Own)
 	if len(p.Available) == 0 {
-		names = append(slices.Collect(maps.Keys(p.Aliases)), "PROVIDER/NAME", "script:FILE")
+		names = append(slices.Collect(maps.Keys(p.Aliases)), anyName, "script:FILE")
 		for _, a := range modelinfo.Aliases() {
 			names = append(names, a.Short)
 		}

@@ -92,6 +92,8 @@ type Config struct {
 	Window  func(model string) (int64, bool)
 	Share   float64 // of the window at which a conversation is summed up
 
+	RuleSources RuleSources // of Rules, for people
+
 	AskWait time.Duration // that a question waits for somebody; 0: nobody can answer
 	On      func(from task.ID, e agent.Event)
 }

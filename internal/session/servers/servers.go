@@ -538,6 +538,8 @@ func namedServers(raw any, known []Server, lookup func(string) string) ([]Server
 type Status struct {
 	Name   string
 	Status string // connected, pending or failed
+	Err    error  // why it is not connected; nil: it is, or nothing is known yet
+	Tools  int    // that the agent has of it
 }
 
 // Status is how the servers of the agent stand now.
@@ -552,7 +554,13 @@ func (a *Agent) Status() []Status {
 		case err != nil:
 			status = "failed"
 		}
-		out = append(out, Status{one.Name, status})
+		tools := 0
+		for _, t := range a.tools {
+			if strings.HasPrefix(t.Spec().Name, mcptool.Prefix+mcptool.ServerName(one.Name)+"__") {
+				tools++
+			}
+		}
+		out = append(out, Status{one.Name, status, err, tools})
 	}
 	return out
 }

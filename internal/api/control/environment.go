@@ -1,0 +1,93 @@
+package control
+
+import (
+	"net/http"
+	"time"
+)
+
+// Environment is what the main agent of a session works with, beside its [Settings]; of a
+// session without one, what its agents begin with. Its lists are bounded.
+type Environment struct {
+	Mode         string       `json:"permission_mode"`
+	Rules        []Rule       `json:"rules"`       // deny first, then ask, then allow: the first that fits decides
+	Directories  []string     `json:"directories"` // further ones that tools may use
+	Hooks        []Hook       `json:"hooks"`
+	Servers      []MCPServer  `json:"mcp_servers"`
+	AgentTypes   []AgentType  `json:"agent_types"`
+	Models       []string     `json:"models"` // names that can be asked for; others may be possible
+	Instructions string       `json:"instructions,omitempty"`
+	Memory       []MemoryFile `json:"memory"`
+	Spent        []Spending   `json:"spent"` // by model, earlier hosts included
+	Budget       float64      `json:"budget_usd,omitempty"`
+	Context      Context      `json:"context"`
+}
+
+// Rule is a permission rule that is in force.
+type Rule struct {
+	Effect string `json:"effect"` // deny, ask or allow
+	Rule   string `json:"rule"`
+	Source string `json:"source"` // a file, a flag, or what else it is from
+}
+
+// Hook is a command that is run when something happens.
+type Hook struct {
+	Event   string `json:"event"` // as it was written
+	Matcher string `json:"matcher,omitempty"`
+	Command string `json:"command"`
+	Source  string `json:"source"`
+	Runs    bool   `json:"runs"` // false: its source is not trusted
+}
+
+// MCPServer is an MCP server of the main agent.
+type MCPServer struct {
+	Name   string `json:"name"`
+	Status string `json:"status"` // connected, pending or failed
+	Error  string `json:"error,omitempty"`
+	Tools  int    `json:"tools"`
+}
+
+// AgentType is a type of agents that can be started.
+type AgentType struct {
+	Name        string `json:"name"`
+	Description string `json:"description"`
+	Model       string `json:"model,omitempty"`
+	Source      string `json:"source,omitempty"` // its file; empty: built in
+}
+
+// MemoryFile is a file of what is remembered of a folder.
+type MemoryFile struct {
+	Path    string    `json:"path"`
+	Bytes   int64     `json:"bytes"`
+	Changed time.Time `json:"changed"`
+}
+
+// Spending is what the calls of one model have used.
+type Spending struct {
+	Model      string  `json:"model"`
+	Calls      int     `json:"calls"`
+	Input      int64   `json:"input_tokens"` // without those of the cache
+	Output     int64   `json:"output_tokens"`
+	CacheRead  int64   `json:"cache_read_input_tokens"`
+	CacheWrite int64   `json:"cache_creation_input_tokens"`
+	USD        float64 `json:"cost_usd"`
+	Unpriced   int     `json:"unpriced_calls,omitempty"` // calls whose price is not known
+}
+
+// Context is what fills the window of the main agent's model.
+type Context struct {
+	Tokens    int64         `json:"tokens"`               // of its latest request
+	Window    int64         `json:"window,omitempty"`     // tokens that the model can read; 0: not known
+	CompactAt int64         `json:"compact_at,omitempty"` // tokens at which the conversation is summed up; 0: never
+	Parts     []ContextPart `json:"parts"`                // what every request has
+}
+
+// ContextPart is a part of every request.
+type ContextPart struct {
+	Name  string `json:"name"`
+	Bytes int    `json:"bytes"`
+}
+
+func (s *Server) environment(w http.ResponseWriter, r *http.Request) error {
+	v, err := s.api.Environment(r.Context())
+	return reply(w, v, err)
+}

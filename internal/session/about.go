@@ -1,0 +1,85 @@
+package session
+
+import (
+	"cmp"
+	"context"
+	"path/filepath"
+
+	"github.com/drover-dev/drover/internal/agentenv/usage"
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/platform/excerpt"
+	"github.com/drover-dev/drover/internal/session/agents"
+)
+
+// RuleSources says where permission rules are from.
+type RuleSources = agents.RuleSources
+
+// Bounds of what is told of the environment of an agent.
+const (
+	mostInstructions = 64 << 10 // bytes
+	mostListed       = 500      // of each list
+	aboutChars       = 300      // of a description
+)
+
+// Environment is what the main agent works with.
+func (s *Session) Environment(context.Context) (control.Environment, error) {
+	s.mu.Lock()
+	m := s.main
+	s.mu.Unlock()
+	a := s.cfg.Agents
+	e := control.Environment{
+		Mode:        string(a.Rules.Mode),
+		Directories: append([]string{}, a.Rules.Dirs...),
+		Hooks:       []control.Hook{},
+		Servers:     []control.MCPServer{},
+		AgentTypes:  []control.AgentType{},
+		Models:      a.Policy.Names(),
+		Memory:      []control.MemoryFile{},
+		Spent:       []control.Spending{},
+		Context:     control.Context{Parts: []control.ContextPart{}},
+	}
+	e.Instructions = a.Notes[:min(len(a.Notes), mostInstructions)]
+	if m != nil {
+		k := m.environment()
+		e.Mode, e.Rules, e.Servers = k.Settings(m.Conversation).Mode, k.Rules(), k.ServerStates()
+		e.Context = k.Context(m.Conversation)
+	} else {
+		e.Rules = a.RuleSources.Listed(a.Rules)
+	}
+	if a.Hooks != nil {
+		for _, h := range a.Hooks.Entries() {
+			e.Hooks = append(e.Hooks, control.Hook{Event: h.Event, Matcher: h.Matcher, Command: h.Command,
+				Source: h.Path, Runs: h.Runs})
+		}
+	}
+	if a.Catalog != nil {
+		for _, d := range a.Catalog().All() {
+			e.AgentTypes = append(e.AgentTypes, control.AgentType{Name: cmp.Or(d.DisplayName, d.Name),
+				Description: excerpt.Line(d.Description, aboutChars), Model: d.Model, Source: d.Source})
+		}
+	}
+	if store := a.Memory.Store; store != nil {
+		files, _, err := store.Files()
+		if err != nil {
+			return e, err
+		}
+		for _, f := range files {
+			e.Memory = append(e.Memory,
+				control.MemoryFile{Path: filepath.Join(store.Dir(), f.Name), Bytes: f.Bytes, Changed: f.Changed})
+		}
+	}
+	if a.Accounts != nil {
+		for _, r := range a.Accounts.Rows(usage.ByModel) {
+			e.Spent = append(e.Spent, control.Spending{Model: r.Key, Calls: r.Calls, Input: r.Input, Output: r.Output,
+				CacheRead: r.CacheRead, CacheWrite: r.CacheWrite, USD: r.USD, Unpriced: r.Unpriced})
+		}
+		for _, share := range a.Accounts.Shares("") {
+			e.Budget = share.Budget.USD
+		}
+	}
+	e.Rules, e.Hooks = atMost(e.Rules), atMost(e.Hooks)
+	e.AgentTypes, e.Memory = atMost(e.AgentTypes), atMost(e.Memory)
+	return e, nil
+}
+
+func atMost[T any](list []T) []T { return list[:min(len(list), mostListed)] }
