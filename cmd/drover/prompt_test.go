@@ -69,7 +69,13 @@ func newPlace(t *testing.T, bin string) *place {
 // model starts a provider for the place. Each agent walks through its list.
 func (p *place) model(lists map[string][]step) *modeltest.Server {
 	p.t.Helper()
-	s, err := modeltest.New(walk(lists))
+	return p.answers(walk(lists))
+}
+
+// answers serves a model.
+func (p *place) answers(h modeltest.Handler) *modeltest.Server {
+	p.t.Helper()
+	s, err := modeltest.New(h)
 	if err != nil {
 		p.t.Fatal(err)
 	}

@@ -1,12 +1,16 @@
 package main
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/drover-dev/drover/internal/model/modeltest"
+	"github.com/drover-dev/drover/task"
 )
 
 // TestScreen uses the terminal UI as people do, in panes of a true terminal multiplexer.
@@ -18,7 +22,7 @@ func TestScreen(t *testing.T) {
 	for name, test := range map[string]func(*testing.T, *place, *glass){
 		"answer": screenAnswer, "background": screenBackground, "stop": screenStop, "approval": screenApproval,
 		"killed": screenKilled, "hostile": screenHostile, "suspend": screenSuspend,
-		"inbox": screenInbox,
+		"inbox": screenInbox, "turn": screenTurn,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -141,6 +145,49 @@ func screenBackground(t *testing.T, p *place, g *glass) {
 	p.alive("cat f")
 	p.free(fifo)
 	g.shows("0", "It came back.", "-1 shell · Shift+Down")
+	g.leaves("0", "left with 0")
+}
+
+// The first ctrl+b moves the command, the second one the turn. The conversation answers the next
+// prompt meanwhile, and is told of the end of the turn, which is a task that everybody sees.
+func screenTurn(t *testing.T, p *place, g *glass) {
+	hold := make(chan struct{})
+	p.answers(func(_ context.Context, r *modeltest.Request) modeltest.Answer {
+		switch last := r.LastText(); {
+		case strings.Contains(last, "<task-notification>"):
+			return modeltest.Text("It was told: " + last)
+		case strings.Contains(last, "two and two"):
+			return modeltest.Text("four")
+		case strings.Contains(last, "start the build"):
+			return modeltest.Call("Bash", bash("echo begun; cat f"))
+		}
+		a := modeltest.Text("the build is done")
+		a.Wait = hold
+		return a
+	})
+	fifo := p.fifo("f")
+	g.open("120", "40", "drover attach --new --permission-mode bypassPermissions")
+	g.types("0", "start the build")
+	g.shows("0", "Bash runs", "│ begun")
+	g.keys("0", "C-b")
+	g.shows("0", "1 shell · Shift+Down", "-Bash runs", "esc interrupts")
+	g.keys("0", "C-b")
+	g.shows("0", "the turn runs in the background now", "2 background tasks · Shift+Down", "-esc interrupts")
+	g.types("0", "two and two?")
+	g.shows("0", "● four", "-esc interrupts")
+	found := ""
+	for _, r := range p.list("--all-sessions") {
+		if r.AgentType == task.MainSession && !r.IsConversation() {
+			found = string(r.ID)
+		}
+	}
+	if found == "" {
+		t.Error("ps shows no task of the turn")
+	}
+	close(hold)
+	g.shows("0", "It was told: ", "start the build completed after", found, "-2 background tasks")
+	p.free(fifo)
+	g.shows("0", "-1 shell")
 	g.leaves("0", "left with 0")
 }
 

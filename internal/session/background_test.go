@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -74,9 +75,11 @@ func TestMoveTurn(t *testing.T) {
 	if a, err := control.WholeResult(r.ctx, r, string(rec.ID)); err != nil || a.Text != "the build is done" {
 		t.Errorf("result %+v, %v", a, err)
 	}
-	said, err := r.Messages(r.ctx, control.MessagesRequest{Ref: string(rec.ID)})
-	if err != nil || len(said.List) == 0 {
-		t.Errorf("its messages: %v, %v", said, err)
+	for ref, has := range map[task.ID]bool{rec.ID: true, r.cfg.Info.Session: false} { // each has its transcript
+		said, err := r.Messages(r.ctx, control.MessagesRequest{Ref: string(ref)})
+		if text := fmt.Sprint(said.List); err != nil || strings.Contains(text, "pwd") != has || !strings.Contains(text, "begun") {
+			t.Errorf("messages of %s: %v, %v", ref, text, err)
+		}
 	}
 	// The conversation was told that the turn goes on elsewhere, and has none of its later work.
 	for _, q := range of(server, "main") {
@@ -117,6 +120,9 @@ func TestStopMovedTurn(t *testing.T) {
 	}
 	if now, _ := r.Get(r.ctx, string(second.ID)); now.Status != task.Running {
 		t.Errorf("the other one is %+v", now)
+	}
+	if _, err := r.Send(r.ctx, control.SendRequest{Ref: string(first.ID), Text: "go on"}); code(err) != control.Conflict {
+		t.Errorf("it was sent a message: %v", err)
 	}
 	c.say("two and two?")
 	if turn := c.next(); turn.Err != nil || !strings.Contains(turn.Result.Text, "two and two?") {

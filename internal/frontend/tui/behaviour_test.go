@@ -110,6 +110,25 @@ func TestBackground(t *testing.T) {
 	u.event(task.Background, u.command("b1", true))
 	u.sees("1 shell · Shift+Down")
 	u.misses("ctrl+b: to")
+	u.press("ctrl+b") // it waits for nothing more
+	u.did("promote s12345678")
+	u.event(task.Create, task.Record{ID: "s99999999", AgentType: task.MainSession, Kind: task.LocalAgent, Owner: "s12345678",
+		Status: task.Running, Backgrounded: true, Description: "go"})
+	u.hear(end())
+	u.sees("2 background tasks · Shift+Down")
+}
+
+// A second ctrl+b moves the turn although the screen does not know yet that the command has moved.
+func TestBackgroundTwice(t *testing.T) {
+	u := start(t, 80, 24)
+	u.hear(opened(), begin("go"))
+	u.event(task.Create, u.command("b1", false))
+	u.press("ctrl+b", "ctrl+b")
+	u.did("promote b1\npromote s12345678")
+	u.hear(end())
+	u.event(task.Background, u.command("b1", true))
+	u.press("ctrl+b")
+	u.sees("the agent is in no turn")
 }
 
 // A permission is shown decoded, and an answer is bound to what was shown.

@@ -67,7 +67,7 @@ func Bindings() []Binding {
 		{inChat, []string{"ctrl+c"}, "clear what is typed; else interrupt the turn; else leave", actClear},
 		{inChat, []string{"shift+tab"}, "the next permission mode: default, acceptEdits, plan", actMode},
 		{inChat, []string{"ctrl+d"}, "leave, if nothing is typed", actLeave},
-		{inChat, []string{"ctrl+b"}, "move what the agent waits for to the background (twice in tmux)", actBackground},
+		{inChat, []string{"ctrl+b"}, "move what the agent waits for to the background; with nothing, or again, the turn itself", actBackground},
 		{inChat, []string{"shift+down", "ctrl+t"}, "the tasks", actTasks},
 		{inChat, []string{"alt+i"}, "the inbox: what needs you in all sessions", actInbox},
 		{inChat, []string{"alt+t"}, "show or hide the to-dos", actTodos},

@@ -228,14 +228,31 @@ func (m *Model) interruptTurn() tea.Cmd {
 	})
 }
 
-// background moves what the agent waits for to the background.
+// background moves what the agent waits for to the background: a command or an agent, and
+// without one, or pressed again, the turn itself.
 func (m *Model) background() tea.Cmd {
 	r := m.tasks.Summary().Foreground
-	if r.ID == "" {
-		m.say("nothing to move to the background: the agent waits for no command and no agent")
+	switch {
+	case r.ID != "" && r.ID != m.promoted:
+		m.promoted = r.ID
+		return m.promote(r)
+	case !m.talk.Busy:
+		m.say("nothing to move to the background: the agent is in no turn")
 		return nil
 	}
-	return m.promote(r)
+	return m.moveTurn()
+}
+
+// moveTurn moves the turn that is running to the background.
+func (m *Model) moveTurn() tea.Cmd {
+	id := string(m.info.Session)
+	return m.do(func(ctx context.Context, api control.API) tea.Msg {
+		r, err := api.Promote(ctx, id)
+		if err != nil {
+			return failed{"the turn was not moved to the background", err, ""}
+		}
+		return noted{fmt.Sprintf("the turn runs in the background now, as %s", r.ID)}
+	})
 }
 
 func (m *Model) promote(r task.Record) tea.Cmd {

@@ -65,6 +65,11 @@ func (s *Set) Relaunch(
 // Again gives an agent that has ended a new run, for somebody outside. Whoever
 // is told of its ends is told of this one.
 func (s *Set) Again(ctx context.Context, r task.Record, prompt string, env []string) (task.Record, error) {
+	if r.AgentType == task.MainSession {
+		return r, &control.Error{Code: control.Conflict,
+			Message: fmt.Sprintf("task %s was a turn of the conversation, and has ended", r.ID),
+			Fix:     "tell the conversation what is to be done next, which knows its result"}
+	}
 	me, err := s.above(r, env)
 	if err != nil {
 		return r, err
