@@ -12,13 +12,12 @@ import (
 	"github.com/drover-dev/drover/internal/platform/failpoint"
 )
 
-// ErrNoHost is returned by [RunHelper] in a process that no host started.
+// ErrNoHost is returned by [RunHelper] in a process that was not started by a host.
 var ErrNoHost = errors.New("this command is started by a host, not by hand")
 
-// RunHelper is the life of a helper: it listens to the host that started it, and
-// returns after the host's goodbye, or when all that a dead host left is gone.
-// HUP, INT and TERM are ignored from then on; the end of ctx only ends the grace
-// of what is being ended.
+// RunHelper runs a helper: it reads messages of the host that started it, and returns after the
+// host's goodbye, or when everything that a dead host left is gone. From then on HUP, INT and
+// TERM are ignored; the end of ctx only shortens the grace of what is being ended.
 func RunHelper(ctx context.Context) error {
 	link, err := inherited()
 	if err != nil {
@@ -28,7 +27,7 @@ func RunHelper(ctx context.Context) error {
 		return ErrNoHost
 	}
 	defer link.Close()
-	// It must be there when everything else was told to go.
+	// The helper must survive the signals that end all other processes.
 	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM)
 	w := newWard()
 	dead, stopWatching := context.WithCancel(context.Background())
@@ -37,8 +36,8 @@ func RunHelper(ctx context.Context) error {
 	decode(link, func(m message) {
 		w.hear(m)
 		if m.Op == opHello {
-			// Should somebody else hold the host's end of the link too, it would
-			// not end with the host: so the host itself is watched as well.
+			// If another process also holds the host's end of the link, it stays open after the
+			// host's death, so the host itself is watched as well.
 			greeted.Do(func() {
 				host := w.host
 				eyes.Go(func() {
@@ -59,7 +58,7 @@ func RunHelper(ctx context.Context) error {
 	return nil
 }
 
-// waitEnd returns when the process is gone, or with ctx.
+// waitEnd returns when the process has ended, or with ctx.
 func waitEnd(ctx context.Context, id process.Identity) {
 	g, err := process.Adopt(id)
 	if err != nil {

@@ -12,43 +12,41 @@ import (
 	"github.com/drover-dev/drover/internal/engine/process"
 )
 
-// ErrLost is returned when the keeper is not there any more.
+// ErrLost is returned when the keeper has ended.
 var ErrLost = errors.New("the keeper is gone")
 
-// Bounds: of one write to a keeper that does not read, and of its last moments
-// after a goodbye.
+// Time limits of a write to a keeper that does not read, and of its end after a goodbye.
 const (
 	writeWait = 2 * time.Second
 	byeWait   = 2 * time.Second
 )
 
-// A helper is told of ends with whatever it is told next, or after a moment: it
-// wakes up once for a command and not twice.
+// A helper receives ends with the next message, or after a delay, so that it wakes up once for
+// a command and not twice.
 const (
 	endsWait = 50 * time.Millisecond
 	mostEnds = 64
 )
 
-// Link is the host's end towards its keeper. All methods may be called by
-// several goroutines.
+// Link is the host's end of the connection to its keeper. All methods may be called by several
+// goroutines.
 type Link struct {
 	session string
-	argv    []string      // of a helper that starts with the first Watch; nil: there is a parent
-	lost    chan struct{} // closed when the keeper died and was not told goodbye
+	argv    []string      // of a helper that starts with the first Watch; nil: the keeper is the parent
+	lost    chan struct{} // closed when the keeper ended without a goodbye
 
 	mu     sync.Mutex                    // held while writing
 	conn   *os.File                      // nil until there is a keeper; guarded by mu
 	group  *process.Group                // of a helper; guarded by mu
 	closed bool                          // guarded by mu
-	ends   []process.Identity            // leaders that a helper is still to be told of; guarded by mu
-	later  *time.Timer                   // tells of them; nil while there are none; guarded by mu
-	spared map[process.Identity]struct{} // what a parent was told of; guarded by mu
-	reader sync.WaitGroup                // sees the keeper's end; Close waits for it
+	ends   []process.Identity            // ended leaders not yet sent to a helper; guarded by mu
+	later  *time.Timer                   // sends them; nil while there are none; guarded by mu
+	spared map[process.Identity]struct{} // sent to a parent; guarded by mu
+	reader sync.WaitGroup                // waits for the keeper's end; Close waits for it
 }
 
-// Inherit takes up the link to the parent of this process. It returns nil and
-// no error when this process was not started by a keeper. Call it before
-// anything is started, once.
+// Inherit opens the link to the parent of this process. It returns nil and no error if this
+// process was not started by a keeper. Call it once, before anything is started.
 func Inherit(session string) (*Link, error) {
 	conn, err := inherited()
 	if conn == nil || err != nil {
@@ -66,7 +64,7 @@ func Helper(session string, argv []string) *Link {
 	return &Link{session: session, argv: argv, lost: make(chan struct{})}
 }
 
-// greet takes a fresh connection into use. The caller holds mu.
+// greet starts to use a new connection. The caller holds mu.
 func (l *Link) greet(conn *os.File) error {
 	self, err := process.Identify(os.Getpid())
 	if err != nil {
@@ -75,7 +73,7 @@ func (l *Link) greet(conn *os.File) error {
 	}
 	l.conn = conn
 	l.reader.Go(func() {
-		// The keeper never speaks: a read ends with its life, or with Close.
+		// The keeper never writes: a read ends with its life, or with Close.
 		_, err := io.Copy(io.Discard, conn)
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
 			close(l.lost)
@@ -101,16 +99,15 @@ func (l *Link) startHelper() error {
 	return l.greet(ours)
 }
 
-// Ready returns when there is a keeper. It is called before anything is started:
-// a keeper that knows the session finds what it carries by its mark, also what
-// nobody lived to tell of.
+// Ready returns when there is a keeper. Call it before anything is started: a keeper that knows
+// the session finds its processes by their marks, even those that were never reported.
 func (l *Link) Ready() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.ready()
 }
 
-// ready starts the helper if there is to be one. The caller holds mu.
+// ready starts the helper if one is configured. The caller holds mu.
 func (l *Link) ready() error {
 	if l.conn == nil && l.argv != nil && !l.closed {
 		return l.startHelper()
@@ -118,9 +115,8 @@ func (l *Link) ready() error {
 	return nil
 }
 
-// Expect tells the keeper of a kept task that is about to be started: should this
-// process die before it has told of the group, the keeper finds it by its mark.
-// Watch or Unexpect follows.
+// Expect announces a kept task that is about to be started: if this process dies before it has
+// reported the group, the keeper finds the group by its mark. Watch or Unexpect follows.
 func (l *Link) Expect(task, exitFile string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -130,17 +126,16 @@ func (l *Link) Expect(task, exitFile string) error {
 	return l.write(message{Op: opExpect, Watch: &watch{Task: task, Keep: true, ExitFile: exitFile}})
 }
 
-// Unexpect takes back an Expect: the task was not started.
+// Unexpect revokes an Expect: the task was not started.
 func (l *Link) Unexpect(task string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.write(message{Op: opForget, Watch: &watch{Task: task}})
 }
 
-// Watch tells the keeper of a group that it could not know by itself. It returns when the message is out of this
-// process, where its death cannot take it back. A kept group outlives this
-// process, and a parent then writes its exit to exitFile (absolute; see
-// [process.ReadDeparture]).
+// Watch reports a group that the keeper could not find by itself. It returns when the message
+// has left this process, whose death then cannot lose it. A kept group outlives this process,
+// and a parent then writes its exit to exitFile (absolute; see [process.ReadDeparture]).
 func (l *Link) Watch(leader process.Identity, task string, keep bool, exitFile string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -148,8 +143,8 @@ func (l *Link) Watch(leader process.Identity, task string, keep bool, exitFile s
 		return err
 	}
 	if l.argv == nil {
-		// A parent inherits all that is left of its host, and ends it. It need
-		// only know what to spare, so that starting costs nothing.
+		// A parent inherits and ends everything that its host leaves. It only needs to know
+		// what to spare, so a start needs no message.
 		if !keep {
 			return nil
 		}
@@ -158,9 +153,8 @@ func (l *Link) Watch(leader process.Identity, task string, keep bool, exitFile s
 	return l.write(message{Op: opWatch, Watch: &watch{Process: leader, Task: task, Keep: keep, ExitFile: exitFile}})
 }
 
-// Forget tells the keeper that a group has ended. Its number may be somebody else's
-// by now, also of a group that is watched. A helper hears of it a moment later, and
-// before anything else.
+// Forget reports that a group has ended. Its number may be reused by then, even by a group that
+// is watched. A helper receives it with a delay, but before any other message.
 func (l *Link) Forget(leader process.Identity) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -193,11 +187,11 @@ func (l *Link) tellEnds() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.ends) > 0 {
-		_ = l.write() // a keeper that is gone has forgotten already
+		_ = l.write() // a dead keeper needs no message
 	}
 }
 
-// write sends messages, behind those of the ends. The caller holds mu.
+// write sends messages after the pending ends. The caller holds mu.
 func (l *Link) write(messages ...message) error {
 	what := opForget
 	var out []byte
@@ -233,9 +227,8 @@ func (l *Link) write(messages ...message) error {
 // Lost is closed when the keeper has died. It stays open after [Link.Close].
 func (l *Link) Lost() <-chan struct{} { return l.lost }
 
-// Close says goodbye. A helper then goes without touching anything; a parent
-// still ends what is left when this process has ended. A second Close does
-// nothing.
+// Close sends a goodbye. A helper then exits without ending anything; a parent still ends what
+// is left when this process has ended. A second Close does nothing.
 func (l *Link) Close() error {
 	l.mu.Lock()
 	if l.closed || l.conn == nil {

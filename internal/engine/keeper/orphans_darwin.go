@@ -1,8 +1,8 @@
 package keeper
 
-// adoptOrphans does nothing here: orphans go to the first process of the system,
-// and are found by their marks.
+// adoptOrphans does nothing on macOS: orphans become children of launchd, and are found by
+// their marks.
 func adoptOrphans() error { return nil }
 
-// anyEnded leaves it to the caller to wait: the only child is the host.
+// anyEnded returns at once and lets the caller wait: the only child is the host.
 func anyEnded() (pid int, err error) { return -1, nil }

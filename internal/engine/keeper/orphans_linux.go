@@ -17,7 +17,7 @@ func adoptOrphans() error {
 	return nil
 }
 
-// anyEnded waits for a child that has ended, and leaves it to be reaped.
+// anyEnded waits for a child that has ended, and leaves it unreaped.
 func anyEnded() (pid int, err error) {
 	var info unix.Siginfo
 	for {
@@ -26,8 +26,8 @@ func anyEnded() (pid int, err error) {
 			break
 		}
 	}
-	// The fields of a child follow the three common ones at the next place
-	// where a pointer could stand; the first is its number.
+	// The fields of a child follow the three common ones at the next pointer alignment; the
+	// first is its PID.
 	const child = (12 + unsafe.Sizeof(uintptr(0)) - 1) &^ (unsafe.Sizeof(uintptr(0)) - 1)
 	return int(*(*int32)(unsafe.Add(unsafe.Pointer(&info), child))), err
 }

@@ -15,20 +15,19 @@ import (
 	"github.com/drover-dev/drover/internal/platform/failpoint"
 )
 
-// drainWait is how long a keeper listens for last words after the host's end.
-// Normally the end of the link says that there are none; a stray copy of the
-// host's end of it must not hold the keeper up.
+// drainWait limits how long a keeper reads last messages after the host's end. Normally the
+// link is closed then; a stray copy of the host's end must not delay the keeper.
 const drainWait = 100 * time.Millisecond
 
-// How many exits of orphans are remembered, and for how long: the kernel hands over
-// a child of a dying host a moment before the host itself is seen to be dead, which a
-// file system that hangs can draw out.
+// How many exits of orphans are kept, and for how long: the kernel passes on a child of a dying
+// host shortly before the host itself is seen as dead. A file system that hangs can extend this
+// time.
 const (
 	recentExits = 1024
 	recentWait  = time.Minute
 )
 
-// Config is how a host is started.
+// Config configures the start of a host.
 type Config struct {
 	Args   []string
 	Dir    string
@@ -37,13 +36,13 @@ type Config struct {
 	Stderr *os.File
 }
 
-// RunParent starts the host as its child and returns when the host and all that
-// it left are gone, which with kept tasks, or with another detached host that was
-// started inside a task, may be days later. When ctx ends, the
-// host is asked to end by TERM. Exit is that of the host.
+// RunParent starts the host as its child and returns when the host and everything that it left
+// are gone, which with kept tasks, or with another detached host that was started inside a
+// task, may be days later. When ctx ends, the host gets TERM. Exit is that of the host.
 //
-// The caller turns INT and TERM into the end of ctx; HUP is passed over. It makes the whole calling process
-// the reaper of orphans and reaps every child, so nothing else may start processes there.
+// The caller turns INT and TERM into the end of ctx; HUP is ignored. RunParent makes the whole
+// calling process the reaper of orphans and reaps every child, so nothing else may start
+// processes there.
 func RunParent(ctx context.Context, c Config) (process.Exit, error) {
 	if err := adoptOrphans(); err != nil {
 		return process.Exit{}, err
@@ -84,7 +83,7 @@ type parent struct {
 
 type ended struct {
 	pid   int
-	start uint64 // of its identity; 0: not known
+	start uint64 // of its identity; 0: unknown
 	exit  process.Exit
 	at    time.Time
 }
@@ -92,8 +91,8 @@ type ended struct {
 func (p *parent) run(ctx context.Context) (process.Exit, error) {
 	stop := context.AfterFunc(ctx, func() { _ = p.host.Signal(syscall.SIGTERM) })
 	defer stop()
-	// A terminal that goes must not take the keeper along. The signal is caught
-	// and not ignored, since ignoring would be inherited by every task.
+	// A terminal that closes must not end the keeper. The signal is caught and not ignored,
+	// since every task would inherit an ignored one.
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
 	defer signal.Stop(hup)
@@ -141,7 +140,7 @@ func (p *parent) run(ctx context.Context) (process.Exit, error) {
 	return hostExit, errors.Join(p.errs...)
 }
 
-// remember keeps an exit that may turn out to be that of a kept task.
+// remember stores an exit that may turn out to be that of a kept task.
 func (p *parent) remember(e ended) {
 	old := 0
 	for old < len(p.recent) && (len(p.recent)-old >= recentExits || e.at.Sub(p.recent[old].at) > recentWait) {
@@ -150,8 +149,8 @@ func (p *parent) remember(e ended) {
 	p.recent = append(slices.Delete(p.recent, 0, old), e)
 }
 
-// settle writes down how a kept task ended; its leftovers are not kept. Who had its
-// number before or after it is not it.
+// settle writes how a kept task ended; its remaining processes are not kept. It ignores another
+// process that had the same PID before or after.
 func (p *parent) settle(e ended) {
 	w, ok := p.ward.forget(e.pid, e.start)
 	if !ok || !w.Keep {
@@ -172,18 +171,18 @@ func (p *parent) settle(e ended) {
 func (p *parent) sweep() {
 	select {
 	case p.again <- struct{}{}:
-	default: // one is owed already, and will see this too
+	default: // one is pending already, and covers this too
 	}
 }
 
-// waitAny reaps any child. It holds a thread, of which a keeper needs only one.
+// waitAny reaps any child. It occupies a thread; a keeper needs only one.
 func waitAny() (ended, error) {
 	pid, err := anyEnded()
 	if err != nil {
 		return ended{}, fmt.Errorf("wait for children: %w", err)
 	}
 	var start uint64
-	if id, err := process.Identify(pid); err == nil { // its number is its own until it is reaped
+	if id, err := process.Identify(pid); err == nil { // until it is reaped its PID is not reused
 		start = id.Start
 	}
 	for {

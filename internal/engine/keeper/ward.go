@@ -10,7 +10,7 @@ import (
 	"github.com/drover-dev/drover/internal/engine/process"
 )
 
-// grace between TERM and KILL once the host is gone.
+// grace is the time between TERM and KILL after the host's end.
 const grace = time.Second
 
 // ward is what a keeper knows of its host.
@@ -26,7 +26,7 @@ type ward struct {
 
 func newWard() *ward { return &ward{watched: map[int]watch{}, coming: map[string]watch{}} }
 
-// hear takes one message of the host.
+// hear handles one message of the host.
 func (w *ward) hear(m message) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -56,7 +56,7 @@ func (w *ward) hear(m message) {
 	}
 }
 
-// forget takes the group of a leader off the list.
+// forget removes the group of a leader.
 func (w *ward) forget(pid int, start uint64) (watch, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -68,9 +68,8 @@ func (w *ward) forget(pid int, start uint64) (watch, bool) {
 	return x, true
 }
 
-// find looks for the groups of tasks that the host was about to start when it
-// died. Of what has ended by then nobody can tell whose it was, and what it has left
-// is not kept.
+// find looks for the groups of tasks that the host was about to start when it died. A leader
+// that has ended by then cannot be identified, and its remaining processes are not kept.
 func (w *ward) find() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -87,18 +86,17 @@ func (w *ward) find() {
 	clear(w.coming)
 }
 
-// sweep ends what the host left behind. It may be called again when less is to
-// be kept.
+// sweep ends what the host left behind. It may be called again when less is to be kept.
 func (w *ward) sweep(ctx context.Context) process.Report {
 	return process.EndAll(ctx, w.choice(), process.Ending{Grace: grace, Table: &w.table})
 }
 
-// choice says what is the host's and what of it is to be kept.
+// choice selects the host's processes without those to be kept.
 //
-// The mark of the session proves nothing: another host of it may live, one that
-// this host could not open the session beside, or the next; and a kept command
-// of an earlier host carries it too. What this host started carries its mark,
-// and what it took up was told.
+// The mark of the session is not sufficient: another host of the session may live, one that
+// held the session when this host tried to open it, or the next one; and a kept command of an
+// earlier host carries it too. Processes that this host started carry its own mark, and those
+// that it adopted were reported.
 func (w *ward) choice() process.Choice {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -15,12 +15,12 @@ import (
 	"github.com/drover-dev/drover/internal/engine/process"
 )
 
-// The wire is one line of JSON per message, from host to keeper only; the keeper
-// speaks by being there. A newer host may meet an older keeper: words and fields
-// that it does not know are passed over, so what is there must keep its meaning.
+// The protocol is one line of JSON per message, from the host to the keeper only. The keeper
+// sends nothing; its process is the sign of life. A newer host may meet an older keeper, which
+// ignores unknown words and fields, so the existing ones must keep their meaning.
 const version = 1
 
-// Names in the environment and the words that begin and change messages.
+// Names of environment variables, and the words of the messages.
 const (
 	envLink = "DROVER_KEEPER_FD"
 
@@ -31,7 +31,7 @@ const (
 	opBye    = "bye"
 )
 
-// maxLine bounds a message.
+// maxLine limits the length of a message.
 const maxLine = 64 << 10
 
 type message struct {
@@ -41,12 +41,12 @@ type message struct {
 	Host    *process.Identity `json:"host,omitempty"`
 	Watch   *watch            `json:"watch,omitempty"`
 	PID     int               `json:"pid,omitempty"`
-	Start   uint64            `json:"start,omitempty"` // of the process; an older host does not say
+	Start   uint64            `json:"start,omitempty"` // of the process; missing from an older host
 }
 
 // watch is what a keeper must know of one task's group.
 type watch struct {
-	Process  process.Identity `json:"process"` // leader of the group; of none in "expect" and in "forget"
+	Process  process.Identity `json:"process"` // leader of the group; not set in "expect" and in "forget"
 	Task     string           `json:"task"`
 	Keep     bool             `json:"keep,omitempty"`
 	ExitFile string           `json:"exit_file,omitempty"` // absolute; for kept tasks
@@ -63,8 +63,8 @@ func encode(m message) ([]byte, error) {
 	return append(b, '\n'), nil
 }
 
-// decode feeds each message of r to do, until r ends. A line that is not a
-// message is passed over: losing one is better than losing all behind it.
+// decode passes each message of r to do, until r ends. It ignores an invalid line: losing one
+// message is better than losing all that follow.
 func decode(r io.Reader, do func(message)) {
 	in := bufio.NewScanner(r)
 	in.Buffer(make([]byte, 0, 4096), maxLine)
@@ -76,7 +76,7 @@ func decode(r io.Reader, do func(message)) {
 	}
 }
 
-// pair makes the two ends of a link. Neither is inherited by accident.
+// pair creates the two ends of a link with close-on-exec set.
 func pair() (ours, theirs *os.File, err error) {
 	syscall.ForkLock.RLock()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
@@ -88,19 +88,18 @@ func pair() (ours, theirs *os.File, err error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("open link to keeper: %w", err)
 	}
-	// Ours is served by the poller; theirs stays blocking until its process
-	// decides.
+	// The poller serves our end; the other end stays blocking until its process decides.
 	if err := unix.SetNonblock(fds[0], true); err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("open link to keeper: %w", err), unix.Close(fds[0]), unix.Close(fds[1]))
 	}
 	return os.NewFile(uintptr(fds[0]), "keeper link"), os.NewFile(uintptr(fds[1]), "keeper link"), nil
 }
 
-// linkFD is where a link arrives in a process that was started with one.
+// linkFD is the descriptor of the link in a process that was started with one.
 const linkFD = 3
 
-// inherited takes the link that this process was started with, or returns nil.
-// It is taken out of the environment, so that no child believes it has one.
+// inherited returns the link that this process was started with, or nil. It removes it from the
+// environment, so that no child believes it has one.
 func inherited() (*os.File, error) {
 	switch v := os.Getenv(envLink); v {
 	case "":
@@ -119,9 +118,9 @@ func inherited() (*os.File, error) {
 	return os.NewFile(linkFD, "keeper link"), nil
 }
 
-// withLink is env without marks and links of others, and with this link. A host
-// that was started inside somebody's task must not be ended with that task; and the
-// mark of a keeper is its own.
+// withLink returns env without the marks and links of others, and with this link. A host that
+// was started inside a task must not be ended with that task, and the mark of a keeper belongs
+// to that keeper only.
 func withLink(env []string) []string {
 	out := make([]string, 0, len(env)+1)
 	for _, kv := range env {

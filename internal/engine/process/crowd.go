@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// Families finds who belongs to which command in one reading of the table, for any
-// number of commands. Several goroutines may use it.
+// Families finds the processes of commands in one reading of the process table, for any number
+// of commands. Several goroutines may use it.
 type Families struct {
 	procs    []Proc
-	children map[int][]int    // places in procs, by parent
-	groups   map[int][]int    // by group
+	children map[int][]int    // indexes into procs, by parent PID
+	groups   map[int][]int    // by process group
 	marked   map[string][]int // by the value of [MarkTask]
 }
 
-// NewFamilies takes what [Table.Read] has returned.
+// NewFamilies indexes the result of [Table.Read].
 func NewFamilies(procs []Proc) *Families {
 	f := &Families{procs: procs, children: map[int][]int{}, groups: map[int][]int{}, marked: map[string][]int{}}
 	for i, p := range procs {
@@ -31,9 +31,8 @@ func NewFamilies(procs []Proc) *Families {
 	return f
 }
 
-// Size is the number of processes that [Group.End] would find for a leader and a
-// mark, with those that have ended and whose parent, one of them, has not reaped
-// them: they too take a number.
+// Size returns the number of processes that [Group.End] would find for a leader and a mark. It
+// includes zombies, since they take a PID too.
 func (f *Families) Size(leader Identity, mark string) (n int) {
 	var todo []int
 	for _, i := range f.groups[leader.PID] {
@@ -65,8 +64,8 @@ func (f *Families) Size(leader Identity, mark string) (n int) {
 	return n
 }
 
-// parseLoad reads how many threads a machine has out of /proc/loadavg. Where that is
-// only imitated it may say 0, which cannot be.
+// parseLoad reads the number of threads of the machine from /proc/loadavg. Where that file is
+// emulated the number may be 0, which is invalid.
 func parseLoad(data []byte) (threads int, ok bool) {
 	f := bytes.Fields(data)
 	if len(f) < 4 {

@@ -1,4 +1,4 @@
 package process
 
-// Crowd is not known here.
+// Crowd is not implemented on macOS.
 func Crowd(int) int { return 0 }

@@ -1,8 +1,7 @@
 package process
 
-// Crowd is the number of processes that can be seen here, if it is above the limit,
-// and else 0. Where the machine has fewer threads than that, which is usual, it reads
-// one short line.
+// Crowd returns the number of visible processes if it is above the limit, and else 0. If the
+// machine has fewer threads than that, the usual case, it reads only one short line.
 func Crowd(limit int) int {
 	if data, err := readCounts("/proc/loadavg"); err == nil {
 		if threads, ok := parseLoad(data); ok && threads <= limit {

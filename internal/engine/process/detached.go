@@ -6,10 +6,9 @@ import (
 	"slices"
 )
 
-// MarkKeeper is carried, with the value [Detached], by the keeper of a detached host
-// and by nothing that it starts. Such a host may have been started inside somebody's
-// task and belongs to nobody above it: what goes from parents to children, as all
-// endings do, goes past it.
+// MarkKeeper, with the value [Detached], marks the keeper of a detached host and nothing that
+// it starts. Such a host may have been started inside a task and does not belong to it: a
+// search from parents to children skips it.
 const (
 	MarkKeeper = "DROVER_KEEPER"
 	Detached   = "detached"
@@ -18,13 +17,12 @@ const (
 // keeperWord is the only argument of a keeper that is the parent of its host.
 const keeperWord = "keeper"
 
-// module is in every program that can be such a keeper.
+// module is linked into every program that can be such a keeper.
 const module = "github.com/drover-dev/drover"
 
-// detached reports whether a process is the keeper of a detached host. Anybody can
-// carry the mark: it must also lead a session of its own, be of this user, be Drover,
-// of whatever build, and have been started as a keeper. What cannot be looked at is
-// none.
+// detached reports whether a process is the keeper of a detached host. Any process can carry
+// the mark: this one must also lead its own session, belong to this user, run a Drover program
+// of any build, and have been started as a keeper. A process that cannot be inspected is none.
 func (p Proc) detached() bool {
 	if !p.Carries(MarkKeeper, Detached) || p.Group != p.PID || p.ended() {
 		return false
@@ -37,11 +35,11 @@ func (p Proc) detached() bool {
 	if err != nil || !isDrover(info) {
 		return false
 	}
-	now, err := readProc(p.PID) // else all that was of somebody who got its number
+	now, err := readProc(p.PID) // otherwise the data may be that of another process with the same PID
 	return err == nil && now.Start == p.Start
 }
 
-// isDrover reports whether a program is Drover, or has it as a library.
+// isDrover reports whether a program is Drover, or embeds its library.
 func isDrover(b *debug.BuildInfo) bool {
 	return b.Main.Path == module || slices.ContainsFunc(b.Deps, func(m *debug.Module) bool { return m.Path == module })
 }

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lookAt reads with which arguments a process was started, where its program was
-// then, and whether it is of this user.
+// lookAt reads the arguments with which a process was started, the path of its program at that
+// time, and whether it belongs to this user.
 func lookAt(p Proc) (args []string, program string, ours bool) {
 	k, err := unix.SysctlKinfoProc("kern.proc.pid", p.PID)
 	if err != nil || int(k.Eproc.Ucred.Uid) != os.Geteuid() {

@@ -7,9 +7,9 @@ import (
 	"syscall"
 )
 
-// lookAt reads with which arguments a process was started, where its program can be
-// read, and whether it leads a session and is of this user. The program is the one
-// that it runs, also when the file has been replaced since.
+// lookAt reads the arguments with which a process was started, a path to its program, and
+// whether it leads a session and belongs to this user. The program is the one that runs, even
+// if the file has been replaced since.
 func lookAt(p Proc) (args []string, program string, ours bool) {
 	dir := "/proc/" + strconv.Itoa(p.PID)
 	of, err := os.Stat(dir)

@@ -16,29 +16,29 @@ import (
 	"github.com/drover-dev/drover/internal/platform/failpoint"
 )
 
-// killWait is how long a process may take to go after KILL before it is named
-// as a survivor, and how long those may be looked for that multiply meanwhile.
-// killRound is how often the table is read again meanwhile.
+// killWait is how long a process may take to exit after KILL before it is reported as a
+// survivor, and the limit for processes that multiply meanwhile. killRound is the interval
+// between readings of the table meanwhile.
 const (
 	killWait  = 5 * time.Second
 	killRound = 200 * time.Millisecond
 )
 
-// Ending says how to end.
+// Ending configures [Group.End].
 type Ending struct {
 	Grace time.Duration // between TERM and KILL; 0: KILL at once
-	Mark  string        // value of [MarkTask] that members carry; empty: not looked for
-	Table *Table        // shared with others who end; nil: an own one
+	Mark  string        // value of [MarkTask] of the members; empty: no search by mark
+	Table *Table        // shared with other callers; nil: a new one
 
-	// First is what a group is asked by before TERM, as a terminal would; TERM follows
-	// when its leader has ended, and at the latest after another Grace. 0: TERM is first.
+	// First is sent to the group before TERM, as a terminal would send it; TERM follows when
+	// the leader has ended, at the latest after another Grace. 0: TERM is first.
 	First syscall.Signal
-	// Hangup sends HUP, as a terminal that closes does, beside TERM to those that ignore
-	// TERM, as shells at a terminal do.
+	// Hangup sends HUP in addition to TERM to processes that ignore TERM, as a shell at a
+	// terminal does.
 	Hangup bool
 }
 
-// Sent is one signal that was sent, with the time since ending began.
+// Sent is a signal and when it was sent, counted from the start of ending.
 type Sent struct {
 	Signal syscall.Signal
 	After  time.Duration
@@ -51,27 +51,26 @@ type Survivor struct {
 	Why     string
 }
 
-// Report is what ending did. It is empty when nothing was there to end.
+// Report is the result of ending. It is empty if there was nothing to end.
 type Report struct {
 	Sent []Sent // each kind of signal once, when it was first sent
 	Left []Survivor
 }
 
-// Choice selects processes to end: those for which Root says yes and all their
-// descendants, but none that Spare selects and nothing below it. A nil Spare
-// spares nobody. Nobody is found by way of the keeper of a detached host: see
-// [MarkKeeper]. This process itself is never ended.
+// Choice selects processes to end: those for which Root returns true and all their descendants,
+// without those for which Spare returns true and everything below them. A nil Spare spares
+// none. The search does not pass the keeper of a detached host; see [MarkKeeper]. This process
+// itself is never ended.
 type Choice struct {
 	Root  func(Proc) bool
 	Spare func(Proc) bool
 }
 
-// End ends the group, what has left it but carries the mark, and all their
-// descendants: TERM and CONT, which [Ending] may put others before and beside, then
-// KILL to what is left after the grace or when ctx ends. It returns when nothing is left, or within 5 s after
-// KILL with the survivors named, or 10 s if they go on to multiply: then they are stopped, until
-// no new one is found, before they are killed. It may be called before or after
-// [Group.Reap].
+// End ends the group, processes outside it with the mark, and all their descendants: TERM and
+// CONT, with the further signals of [Ending], then KILL to the rest after the grace or when ctx
+// ends. It returns when nothing is left, or within 5 s after KILL with the survivors, or within
+// 10 s if they keep multiplying: then they are stopped, until no new one is found, before they
+// are killed. It may be called before or after [Group.Reap].
 func (g *Group) End(ctx context.Context, e Ending) Report {
 	w := newWork(e, Choice{Root: func(p Proc) bool {
 		switch {
@@ -91,7 +90,7 @@ func EndAll(ctx context.Context, c Choice, e Ending) Report {
 	return newWork(e, c).run(ctx, e)
 }
 
-// work is one ending.
+// work is the state of one ending.
 type work struct {
 	table  *Table
 	choice Choice
@@ -99,7 +98,7 @@ type work struct {
 	self   int
 	begun  time.Time
 	held   map[int]*target
-	failed map[int]error // could not be held, in the latest look
+	failed map[int]error // could not be opened at the latest look
 	report Report
 }
 
@@ -164,9 +163,8 @@ func (w *work) run(ctx context.Context, e Ending) Report {
 	return w.report
 }
 
-// heed is [work.round] for those that were asked. A shell may wait for a program that
-// it has just started, and does not ignore TERM, but drops it, while it starts one: so
-// all are looked at again soon.
+// heed is [work.round] after TERM. A shell that waits for a program it has just started
+// discards TERM during the start without ignoring it, so the table is read again soon.
 func (w *work) heed(ctx context.Context, hangup bool) {
 	if hangup {
 		var done func()
@@ -176,7 +174,8 @@ func (w *work) heed(ctx context.Context, hangup bool) {
 	w.round(ctx)
 }
 
-// round waits for all that is held, and for the next look at what is not.
+// round waits until the held processes end, or for the next look because of those that are not
+// held.
 func (w *work) round(ctx context.Context) {
 	w.wait(ctx)
 	if len(w.failed) == 0 {
@@ -184,11 +183,11 @@ func (w *work) round(ctx context.Context) {
 	}
 	pause, done := context.WithTimeout(ctx, killRound)
 	defer done()
-	<-pause.Done() // they cannot be waited for, only looked at again
+	<-pause.Done() // they cannot be awaited, only looked up again
 }
 
-// look reads the table, holds what is new in the choice, lets go of what has
-// ended, and reports whether anything is left.
+// look reads the table, opens the new processes of the choice, closes those that have ended,
+// and reports whether any is left.
 func (w *work) look() bool {
 	for pid, t := range w.held {
 		if t.h.ended() {
@@ -198,7 +197,7 @@ func (w *work) look() bool {
 	}
 	w.failed = nil
 	procs, err := w.table.read()
-	if err != nil { // who is missing may be one of ours
+	if err != nil { // a missing process may belong to the choice
 		w.failed = map[int]error{0: fmt.Errorf("read the processes: %w", err)}
 	}
 	for _, p := range w.chosen(procs) {
@@ -221,8 +220,8 @@ func (w *work) look() bool {
 	return len(w.held)+len(w.failed) > 0
 }
 
-// chosen walks down from the roots and from all that is held already: a held
-// process may have lost the parent by which it was found.
+// chosen searches from the roots and from all held processes: a held process may have lost the
+// parent through which it was found.
 func (w *work) chosen(procs []Proc) []Proc {
 	children := make(map[int][]int, len(procs))
 	var todo []int
@@ -253,9 +252,8 @@ func (w *work) chosen(procs []Proc) []Proc {
 	return out
 }
 
-// begin sends the first signal to the group, which is who a terminal would send it
-// to, and waits for the leader: a shell waits for what it runs, and what it has left
-// in the background ignores INT.
+// begin sends the first signal to the group, as a terminal does, and waits for the leader: a
+// shell waits for its foreground command, and its background commands ignore INT.
 func (w *work) begin(ctx context.Context, e Ending) {
 	if w.group.signalGroup(e.First) != nil || w.group.signalGroup(syscall.SIGCONT) != nil {
 		return
@@ -264,15 +262,15 @@ func (w *work) begin(ctx context.Context, e Ending) {
 	w.sent(syscall.SIGCONT)
 	patient, done := context.WithTimeout(ctx, e.Grace)
 	defer done()
-	_ = w.group.h.wait(patient) // who is left is seen by a look
+	_ = w.group.h.wait(patient) // look finds what is left
 }
 
-// ask sends TERM to what was not asked yet, and CONT, since a stopped process
-// would not see it. For the first time the whole group is asked.
+// ask sends TERM to new processes, and CONT, since a stopped process would not receive it. The
+// first time it signals the whole group.
 func (w *work) ask(first, hangup bool) {
 	grouped := false
 	if g := w.group; g != nil && first {
-		// In one step, so that no member can fork away between two signals.
+		// In one call, so that no member can fork between two signals.
 		grouped = g.signalGroup(syscall.SIGTERM) == nil && g.signalGroup(syscall.SIGCONT) == nil
 	}
 	for _, t := range w.held {
@@ -292,9 +290,9 @@ func (w *work) ask(first, hangup bool) {
 	_ = failpoint.Hit("signal/term")
 }
 
-// freeze stops those who came after the others were killed, until no new one is
-// found, and reports whether there were any. Who is killed makes room for the next
-// where their number is bounded, and who is stopped takes his place and forks no more.
+// freeze stops the processes that appeared while others were killed, until no new one is found,
+// and reports whether there were any. Where their number is limited, a killed process makes
+// room for the next one; a stopped process keeps its slot and cannot fork.
 func (w *work) freeze(deadline time.Time) (found bool) {
 	for time.Now().Before(deadline) {
 		fresh := false
@@ -303,7 +301,7 @@ func (w *work) freeze(deadline time.Time) (found bool) {
 				continue
 			}
 			t.frozen, fresh = true, true
-			_ = t.h.signal(syscall.SIGSTOP) // KILL follows, whatever became of this
+			_ = t.h.signal(syscall.SIGSTOP) // KILL follows in any case
 		}
 		if !fresh {
 			return found
@@ -338,7 +336,7 @@ func (w *work) sent(sig syscall.Signal) {
 	w.report.Sent = append(w.report.Sent, Sent{Signal: sig, After: time.Since(w.begun)})
 }
 
-// wait returns when all that is held has ended, or with ctx.
+// wait returns when all held processes have ended, or with ctx.
 func (w *work) wait(ctx context.Context) {
 	for _, t := range w.held {
 		if t.h.wait(ctx) != nil {
@@ -371,8 +369,7 @@ func survivor(pid int, start uint64, why string) Survivor {
 	return Survivor{Identity{PID: pid, Start: start, Boot: Boot()}, commandOf(pid), why}
 }
 
-// tidyCommand makes one short line of the NUL-separated words of a command,
-// which are anything but trustworthy.
+// tidyCommand makes one short line from the NUL-separated words of an untrusted command line.
 func tidyCommand(b []byte) string {
 	s := strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {

@@ -15,8 +15,7 @@ import (
 	"github.com/drover-dev/drover/internal/platform/saferoot"
 )
 
-// Departure is how a process ended, as its parent leaves it in a file for a
-// host that was not there.
+// Departure is how a process ended. Its parent writes it to a file for a later host.
 type Departure struct {
 	PID      int       `json:"pid"`
 	Start    uint64    `json:"start,omitempty"`
@@ -25,7 +24,7 @@ type Departure struct {
 	At       time.Time `json:"at"`
 }
 
-// WriteDeparture writes the file whole or not at all.
+// WriteDeparture writes the file atomically.
 func WriteDeparture(path string, d Departure) error {
 	b, err := json.Marshal(d)
 	if err != nil {
@@ -45,7 +44,7 @@ func replace(path string, b []byte) error {
 	defer dir.Close()
 	name := filepath.Base(path)
 	tmp := name + ".partial"
-	err = dir.Remove(tmp) // of a writer that died
+	err = dir.Remove(tmp) // temporary file of a dead writer
 	if err == nil || errors.Is(err, os.ErrNotExist) {
 		err = writeNew(dir, tmp, b)
 	}
@@ -65,11 +64,11 @@ func writeNew(dir *saferoot.Folder, name string, b []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// maxNote bounds the file.
+// maxNote limits the size of the file.
 const maxNote = 4 << 10
 
-// readNote follows no link and waits for no pipe: commands can write where the file
-// is.
+// readNote follows no link and does not block on pipes: commands can write to the folder of the
+// file.
 func readNote(path string) ([]byte, error) {
 	f, err := saferoot.Near(path).Open(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -86,9 +85,8 @@ func readNote(path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, maxNote))
 }
 
-// ReadDeparture reads how a process ended. It returns [os.ErrNotExist] while
-// nothing is there, or only about another process. The zero identity stands for
-// whatever process the file tells of.
+// ReadDeparture reads how a process ended. It returns [os.ErrNotExist] if there is no file, or
+// only one about another process. The zero identity accepts any process.
 func ReadDeparture(path string, id Identity) (Departure, error) {
 	b, err := readNote(path)
 	if err != nil {

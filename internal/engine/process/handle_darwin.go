@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// handle names one process. There is no descriptor for a process here: a child
-// is safe from reuse of its number until it is reaped, and any other process is
-// compared by its start time at each signal.
+// handle identifies one process. macOS has no process descriptors: the PID of a child cannot be
+// reused until it is reaped, and any other process is compared by its start time before each
+// signal.
 type handle struct {
 	pid   int
 	start uint64
@@ -40,8 +40,7 @@ func fork(path string, args []string, attr *syscall.ProcAttr, session, terminal 
 	return pid, h, nil
 }
 
-// wait looks up now and then, since the queue that would tell costs a thread
-// for each process just the same.
+// wait polls, since a kqueue would cost a thread for each process just the same.
 func (h *handle) wait(ctx context.Context) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -63,7 +62,7 @@ func (h *handle) ended() bool {
 	return errors.Is(err, ErrGone) || (err == nil && (p.Start != h.start || p.ended()))
 }
 
-// Options of waitid, which the system package does not name here.
+// Options of waitid, which package unix does not define here.
 const (
 	idPID    = 1
 	wNoHang  = 0x01

@@ -12,12 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// toGroup makes pidfd_send_signal mean the group that the process leads. The
-// kernel looks the group up by the held process and not by its number.
+// toGroup makes pidfd_send_signal signal the group that the process leads. The kernel finds the
+// group by the open process and not by its number.
 const toGroup = 1 << 2
 
-// handle holds one process by a descriptor that becomes readable when the
-// process has ended. Being non-blocking, it is watched by the runtime's poller.
+// handle holds one process by a pidfd, which becomes readable when the process has ended. It is
+// non-blocking, so the runtime's poller watches it.
 type handle struct {
 	f    *os.File
 	conn syscall.RawConn
@@ -88,7 +88,7 @@ func (h *handle) wait(ctx context.Context) error {
 	})
 	err := h.conn.Read(readable)
 	if !stop() {
-		<-woken // a later wait must not meet this deadline
+		<-woken // resets the deadline for a later wait
 	}
 	switch {
 	case err == nil:
@@ -122,12 +122,12 @@ func (h *handle) ended() bool {
 
 var errNotEnded = errors.New("read exit of process: it has not ended")
 
-// tracedWait bounds how long an end is asked for that somebody else sees first.
+// tracedWait limits how long exit polls for an end that a tracer sees first.
 const tracedWait = 8 * time.Second
 
-// exit reads how a child that has ended did so, and leaves it to be read again. If
-// somebody traces the child, as strace does, the kernel shows the end to them before
-// it shows it to the parent, and nothing tells when.
+// exit reads how a child has ended and leaves it unreaped. If the child is traced, as by
+// strace, the kernel reports the end to the tracer before it reports it to the parent, without
+// an event.
 func (h *handle) exit() (e Exit, err error) {
 	for pause := time.Millisecond; ; pause *= 2 {
 		if e, err = h.waitid(unix.WEXITED | unix.WNOHANG | unix.WNOWAIT); !errors.Is(err, errNotEnded) || pause > tracedWait {
@@ -141,7 +141,7 @@ func (h *handle) reap()     { _, _ = h.waitid(unix.WEXITED | unix.WNOHANG) }
 func (h *handle) waitReap() { _ = h.wait(context.Background()); h.reap() }
 
 func (h *handle) waitid(options int) (Exit, error) {
-	var call struct { // one thing on the heap
+	var call struct { // one heap allocation
 		info unix.Siginfo
 		err  error
 	}
@@ -157,8 +157,8 @@ func (h *handle) waitid(options int) (Exit, error) {
 		return Exit{}, fmt.Errorf("read exit of process: %w", err)
 	}
 	info := &call.info
-	// The fields of a child follow the three common ones at the next place
-	// where a pointer could stand: pid, uid, status.
+	// The fields of a child follow the three common ones at the next pointer alignment: pid,
+	// uid, status.
 	const child = (12 + unsafe.Sizeof(uintptr(0)) - 1) &^ (unsafe.Sizeof(uintptr(0)) - 1)
 	pid := *(*int32)(unsafe.Add(unsafe.Pointer(info), child))
 	status := *(*int32)(unsafe.Add(unsafe.Pointer(info), child+8))

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// call is a kind of system call that waits for input.
+// call is a type of system call that waits for input.
 type call int
 
 const (
@@ -18,23 +18,23 @@ const (
 	epollCall       // descriptor, events, their number, milliseconds
 )
 
-// waiting is what a thread waits for, as far as its system call says.
+// waiting is what a thread waits for, according to its system call.
 type waiting struct {
 	kind   call
 	fd     int    // of readCall and epollCall
-	at     uint64 // where the descriptors stand in its memory
+	at     uint64 // address of the descriptors in its memory
 	number int    // entries of a poll, or bits of a select
 }
 
-// most descriptors that a program waits for which waits for its terminal alone.
+// most limits the descriptors of a program that waits only for its terminal.
 const mostPolled = 8
 
-// parseSyscall reads the line of /proc/PID/syscall: the number of the call that the
-// thread is blocked in and its six arguments. Only waiting without an end counts:
-// whoever looks at the keys now and then does something else as well.
+// parseSyscall parses the line of /proc/PID/syscall: the number of the call in which the thread
+// is blocked and its six arguments. Only a wait without a timeout counts, since a program that
+// polls its input does other work as well.
 func parseSyscall(line string, calls map[int]call) (w waiting, ok bool) {
 	f := strings.Fields(line)
-	if len(f) < 7 { // it runs, or is blocked elsewhere
+	if len(f) < 7 { // it runs, or is blocked without a system call
 		return w, false
 	}
 	number, err := strconv.Atoi(f[0])
@@ -63,7 +63,7 @@ func parseSyscall(line string, calls map[int]call) (w waiting, ok bool) {
 	return w, ok
 }
 
-// size is how many bytes of its memory name the descriptors.
+// size returns the number of bytes of its memory that have the descriptors.
 func (w waiting) size() int {
 	switch w.kind {
 	case pollCall, ppollCall:
@@ -74,8 +74,8 @@ func (w waiting) size() int {
 	return 0
 }
 
-// descriptors reads which ones a poll or a select waits for input on; none if it
-// waits for something else too.
+// descriptors returns the descriptors on which a poll or a select waits for input; none if it
+// waits for anything else too.
 func (w waiting) descriptors(memory []byte) (fds []int) {
 	const pollIn = 1
 	if len(memory) < w.size() {
@@ -93,7 +93,7 @@ func (w waiting) descriptors(memory []byte) (fds []int) {
 		entry := memory[8*i:]
 		fd := int(int32(binary.NativeEndian.Uint32(entry)))
 		switch {
-		case fd < 0: // passed over by the kernel as well
+		case fd < 0: // the kernel ignores it as well
 		case binary.NativeEndian.Uint16(entry[4:])&pollIn == 0:
 			return nil
 		default:

@@ -1,4 +1,4 @@
 package process
 
-// AwaitsKeys sees nothing: the kernel does not tell what a process waits for.
+// AwaitsKeys returns false: the kernel does not report what a process waits for.
 func AwaitsKeys(*Table, Identity) bool { return false }

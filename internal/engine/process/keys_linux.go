@@ -8,9 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// AwaitsKeys reports whether a process at the terminal of a session, which the leader
-// names, is blocked until something is typed there. Where it may not be looked
-// at, nothing is seen.
+// AwaitsKeys reports whether a process at the terminal of the leader's session is blocked until
+// something is typed. It returns false if the processes may not be inspected.
 func AwaitsKeys(t *Table, leader Identity) bool {
 	calls := waits()
 	first, err := readProc(leader.PID)
@@ -52,7 +51,7 @@ func reads(pid int, terminal uint64, calls map[int]call) bool {
 	return false
 }
 
-// looksAt is what the thread waits for.
+// looksAt returns what the thread waits for.
 func (w waiting) looksAt(dir string) []int {
 	switch w.kind {
 	case readCall:
@@ -76,7 +75,7 @@ func (w waiting) looksAt(dir string) []int {
 	return w.descriptors(memory)
 }
 
-// isTerminal reports whether a descriptor is the terminal, by whichever name.
+// isTerminal reports whether a descriptor is the terminal, under any name.
 func isTerminal(dir string, fd int, terminal uint64) bool {
 	var st unix.Stat_t
 	if unix.Stat(dir+"/fd/"+strconv.Itoa(fd), &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFCHR {
@@ -86,7 +85,7 @@ func isTerminal(dir string, fd int, terminal uint64) bool {
 	return dev == terminal || dev == unix.Mkdev(5, 0)
 }
 
-// device reads the number of a terminal as the table of processes has it.
+// device returns the device number of a terminal in the form of the process table.
 func device(n uint64) uint64 {
 	if n == 0 {
 		return 0

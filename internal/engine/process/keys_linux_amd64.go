@@ -2,7 +2,7 @@ package process
 
 import "golang.org/x/sys/unix"
 
-// waits are the calls of this machine that wait for input.
+// waits are the system calls of this architecture that wait for input.
 func waits() map[int]call {
 	return map[int]call{
 		unix.SYS_READ:        readCall,

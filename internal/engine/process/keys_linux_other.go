@@ -2,5 +2,5 @@
 
 package process
 
-// waits is empty: the numbers of the calls are not known here.
+// waits is empty: the numbers of the system calls are not known for this architecture.
 func waits() map[int]call { return nil }

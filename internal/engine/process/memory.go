@@ -11,26 +11,25 @@ import (
 	"strings"
 )
 
-// Kills is how many processes the kernel has ended for want of memory since some
-// time long ago; -1 where it does not tell.
+// Kills counts the processes that the kernel has ended for lack of memory since some fixed
+// time; -1: unknown.
 type Kills struct {
-	Machine int64 // of this machine, be this process in a container or not
-	Group   int64 // of the control group of this process; in version 2 also of those below it
+	Machine int64 // on this machine, even if this process is in a container
+	Group   int64 // in the control group of this process; with version 2 also in those below it
 }
 
-// Evidence is whose processes the kernel has ended for want of memory.
+// Evidence states which processes the kernel has ended for lack of memory.
 type Evidence int
 
-// What there may be.
+// Values of Evidence.
 const (
-	NoEvidence Evidence = iota // nobody's, as far as is known
-	OnMachine                  // somebody's on this machine
-	InGroup                    // somebody's in the control group of this process
+	NoEvidence Evidence = iota // none, as far as is known
+	OnMachine                  // a process on this machine
+	InGroup                    // a process in the control group of this process
 )
 
-// Since says whose processes were ended since an earlier count. Inside says that the
-// one that is asked about was in the control group: then it is not one that was
-// ended elsewhere on the machine.
+// Since compares the count with an earlier one. inside: the process in question was in the
+// control group, so a kill elsewhere on the machine was not its.
 func (k Kills) Since(before Kills, inside bool) Evidence {
 	grown := func(from, to int64) bool { return from >= 0 && to > from }
 	switch {
@@ -46,13 +45,13 @@ func (k Kills) Since(before Kills, inside bool) Evidence {
 
 // KillCounter reads [Kills]. Several goroutines may use it.
 type KillCounter struct {
-	root string // of all paths
+	root string // of all files
 	own  membership
-	file string // counts for the own control group; empty: none does
+	file string // has the counts of the own control group; empty: there is none
 }
 
-// OpenKillCounter finds out in which control group this process is. Where there is
-// none, or no Linux, less is told.
+// OpenKillCounter determines the control group of this process. Without control groups, or on
+// another system than Linux, it reports less.
 func OpenKillCounter() *KillCounter { return openKillCounter("/") }
 
 func openKillCounter(root string) *KillCounter {
@@ -61,8 +60,8 @@ func openKillCounter(root string) *KillCounter {
 	if c.own.unified {
 		mount, name = "sys/fs/cgroup", "memory.events"
 	}
-	// A container that has no namespace for its control groups is told a path of its
-	// host, and sees its own group at the top.
+	// A container without a control group namespace sees a path of its host, and its own group
+	// at the top.
 	for _, path := range []string{c.own.path, "/"} {
 		file := filepath.Join(root, mount, path, name)
 		if c.own.path != "" && c.file == "" && count(file) >= 0 {
@@ -81,8 +80,8 @@ func (c *KillCounter) Read() Kills {
 	return k
 }
 
-// Inside reports whether a process that was not reaped is surely in the control group
-// of this one, or below it. In version 1 that cannot be said of one that has ended.
+// Inside reports whether a process that was not reaped is certainly in the control group of
+// this one, or below it. With version 1 this is unknown for a process that has ended.
 func (c *KillCounter) Inside(pid int) bool {
 	m := memberOf(filepath.Join(c.root, fmt.Sprintf("proc/%d/cgroup", pid)))
 	if !c.own.unified || !m.unified || strings.HasPrefix(m.path, "/..") {
@@ -93,8 +92,8 @@ func (c *KillCounter) Inside(pid int) bool {
 
 // membership is the control group that counts memory for a process.
 type membership struct {
-	path    string // within its hierarchy; empty: not known
-	unified bool   // it is of version 2
+	path    string // within its hierarchy; empty: unknown
+	unified bool   // version 2
 }
 
 func memberOf(file string) membership {
@@ -105,8 +104,8 @@ func memberOf(file string) membership {
 	return parseMembership(data)
 }
 
-// parseMembership reads /proc/PID/cgroup. A hierarchy of version 1 that counts memory
-// is the one that does: version 2 may stand beside it without.
+// parseMembership parses /proc/PID/cgroup. If a hierarchy of version 1 counts memory, it is
+// used: version 2 may be mounted beside it without that controller.
 func parseMembership(data []byte) (m membership) {
 	for line := range bytes.Lines(data) {
 		_, rest, _ := strings.Cut(strings.TrimSuffix(string(line), "\n"), ":")
@@ -122,7 +121,7 @@ func parseMembership(data []byte) (m membership) {
 	return m
 }
 
-// count is -1 where nothing is counted.
+// count returns -1 if there is no counter.
 func count(file string) int64 {
 	data, err := readCounts(file)
 	if err != nil {
@@ -131,7 +130,7 @@ func count(file string) int64 {
 	return parseKills(data)
 }
 
-// maxCounts bounds what is read of a file of the kernel; the largest has 5 KB.
+// maxCounts limits how much of a kernel file is read; the largest has 5 KB.
 const maxCounts = 64 << 10
 
 func readCounts(file string) ([]byte, error) {
@@ -143,8 +142,8 @@ func readCounts(file string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, maxCounts))
 }
 
-// parseKills finds the one line that memory.oom_control, memory.events and
-// /proc/vmstat have in common.
+// parseKills finds the line that memory.oom_control, memory.events and /proc/vmstat have in
+// common.
 func parseKills(data []byte) int64 {
 	for line := range bytes.Lines(data) {
 		f := bytes.Fields(line)

@@ -1,4 +1,4 @@
 package process
 
-// SetName does nothing: the system has no name for a process but that of its program.
+// SetName does nothing: on macOS the name of a process is that of its program.
 func SetName(string) error { return nil }

@@ -12,19 +12,18 @@ import (
 	"syscall"
 )
 
-// Marks that a child carries in its environment, so that it can be found again
-// when it has left its group and its parents are gone.
+// Marks in the environment of a child, by which it is found after it has left its group and its
+// parents have ended.
 const (
 	MarkTask    = "DROVER_TASK_ID"
 	MarkSession = "DROVER_SESSION"
 	MarkHost    = "DROVER_HOST" // see [Identity.Mark]
 )
 
-// ErrGone is returned for a process that has ended or whose number now belongs
-// to somebody else.
+// ErrGone is returned for a process that has ended or whose PID now belongs to another process.
 var ErrGone = errors.New("process is gone")
 
-// Identity names a process beyond the reuse of its number.
+// Identity identifies a process even if its PID is reused.
 type Identity struct {
 	PID   int    `json:"pid"`
 	Start uint64 `json:"start"` // ticks since boot on Linux, microseconds since 1970 on macOS
@@ -34,7 +33,7 @@ type Identity struct {
 // Mark is the value of [MarkHost] for children of this process.
 func (id Identity) Mark() string { return fmt.Sprintf("%d.%d", id.PID, id.Start) }
 
-// ParseMark is the process of this start of the machine that [Identity.Mark] stands for.
+// ParseMark returns the process of this boot that has a given [Identity.Mark].
 func ParseMark(mark string) (Identity, error) {
 	pid, start, _ := strings.Cut(mark, ".")
 	p, err := strconv.Atoi(pid)
@@ -45,8 +44,8 @@ func ParseMark(mark string) (Identity, error) {
 	return Identity{PID: p, Start: at, Boot: Boot()}, nil
 }
 
-// Boot tells one start of the machine from another. Tests may set TEST_BOOT_ID
-// to play a restart.
+// Boot returns the ID of this boot of the machine. Tests may set TEST_BOOT_ID to simulate a
+// restart.
 func Boot() string {
 	if b := os.Getenv("TEST_BOOT_ID"); b != "" {
 		return b
@@ -56,11 +55,11 @@ func Boot() string {
 
 // The boot ID cannot change while this process lives.
 //
-//rules:constant read once, and the same as long as the machine runs
+// rules:constant read once, and the same as long as the machine runs
 var bootID = sync.OnceValue(readBootID)
 
-// Identify reads the identity of a process. An ended child that was not reaped
-// still has one. It returns [ErrGone] when there is no such process.
+// Identify reads the identity of a process. A zombie child still has one. It returns [ErrGone]
+// if there is no such process.
 func Identify(pid int) (Identity, error) {
 	p, err := readProc(pid)
 	if err != nil {
@@ -69,8 +68,7 @@ func Identify(pid int) (Identity, error) {
 	return Identity{PID: pid, Start: p.Start, Boot: Boot()}, nil
 }
 
-// Alive reports whether the process still runs. One that has ended and waits to
-// be reaped does not.
+// Alive reports whether the process still runs. A zombie does not.
 func Alive(id Identity) bool {
 	if id.PID <= 0 || id.Boot != Boot() {
 		return false
@@ -79,15 +77,15 @@ func Alive(id Identity) bool {
 	return err == nil && p.Start == id.Start && !p.ended()
 }
 
-// Stopped reports whether the process stands still, as by SIGSTOP or Ctrl-Z.
+// Stopped reports whether the process is stopped, as by SIGSTOP or Ctrl-Z.
 func Stopped(id Identity) bool {
 	p, err := readProc(id.PID)
 	return err == nil && p.Start == id.Start && p.State == 'T'
 }
 
-// HasShell reports whether somebody above this process, in its session and outside its
-// group, could continue it if it stood still. Where nobody could, the kernel passes
-// Ctrl-Z over, and so should who catches it.
+// HasShell reports whether an ancestor of this process, in its session and outside its group,
+// could continue it after a stop. Without one the kernel ignores Ctrl-Z, and so should a
+// handler of it.
 func HasShell() bool {
 	self, err := readProc(os.Getpid())
 	for p := self; err == nil && p.Parent > 1; {
@@ -109,18 +107,18 @@ type Exit struct {
 // time may use it.
 type Group struct {
 	id     Identity
-	child  bool // ours to reap
+	child  bool // a child that must be reaped
 	reaped bool
 	h      *handle
 	closed atomic.Bool
 }
 
-// Identity names the leader.
+// Identity returns the identity of the leader.
 func (g *Group) Identity() Identity { return g.id }
 
-// Wait returns when the leader has ended, or with the cause of ctx. It does not
-// reap: until [Group.Reap] the leader's number cannot be reused, and the way it
-// ended can be asked again. For an adopted group Exit is unknown and zero.
+// Wait returns when the leader has ended, or with the cause of ctx. It does not reap: until
+// [Group.Reap] the PID of the leader cannot be reused, and its exit can be read again. For an
+// adopted group Exit is unknown and zero.
 func (g *Group) Wait(ctx context.Context) (Exit, error) {
 	if err := g.h.wait(ctx); err != nil {
 		return Exit{}, err
@@ -134,16 +132,15 @@ func (g *Group) Wait(ctx context.Context) (Exit, error) {
 // Ended reports whether the leader has ended, without waiting.
 func (g *Group) Ended() bool { return g.h.ended() }
 
-// Reap lets go of a leader that has ended and reports whether the group may
-// still have members: an ended one that its own parent has not reaped counts.
-// It looks at the group only, which is cheap; [Group.End] looks closer, and finds
-// members that left the group too.
+// Reap reaps a leader that has ended and reports whether the group may still have members,
+// including zombies that their own parents have not reaped. It checks the group only, which is
+// cheap; [Group.End] also finds members that have left the group.
 func (g *Group) Reap() (left bool) {
 	g.Release()
 	return g.populated()
 }
 
-// Release is Reap for who does not ask.
+// Release is Reap without the report.
 func (g *Group) Release() {
 	if g.child && !g.reaped {
 		g.h.reap()
@@ -151,7 +148,7 @@ func (g *Group) Release() {
 	}
 }
 
-// populated reports whether somebody, even an ended leader, is in the group.
+// populated reports whether the group has any process, even an ended leader.
 func (g *Group) populated() bool { return g.signalGroup(0) == nil }
 
 func (g *Group) signalGroup(sig syscall.Signal) error {
@@ -159,23 +156,23 @@ func (g *Group) signalGroup(sig syscall.Signal) error {
 	if !errors.Is(err, errors.ErrUnsupported) {
 		return err
 	}
-	// An older kernel: the number is surely ours only until the leader is
-	// reaped. Asking with signal 0 harms nobody.
+	// An older kernel: the PID is certainly ours only until the leader is reaped. Signal 0 has
+	// no effect.
 	if sig == 0 || (g.child && !g.reaped) {
 		return syscall.Kill(-g.id.PID, sig)
 	}
 	return syscall.ESRCH
 }
 
-// Close gives the descriptor back. The processes are left as they are.
+// Close closes the descriptor. It does not affect the processes.
 func (g *Group) Close() {
 	if g.closed.CompareAndSwap(false, true) {
 		g.h.close()
 	}
 }
 
-// Adopt takes over a group that another process started. Wait then tells that
-// the leader ended, but not how. It returns [ErrGone] when the leader is gone.
+// Adopt opens a group that another process started. Wait then reports that the leader ended,
+// but not how. It returns [ErrGone] when the leader has ended.
 func Adopt(id Identity) (*Group, error) {
 	if id.Boot != Boot() {
 		return nil, fmt.Errorf("adopt process %d: %w", id.PID, ErrGone)
@@ -187,8 +184,8 @@ func Adopt(id Identity) (*Group, error) {
 	return &Group{id: id, h: h}, nil
 }
 
-// open holds a process and proves that the held one is the one that is meant:
-// a number can change hands before it is held, but not after.
+// open opens a process and then verifies its identity: a PID can be reused before it is opened,
+// but not afterwards.
 func open(id Identity) (*handle, error) {
 	h, err := openHandle(id.PID)
 	if err != nil {
@@ -206,7 +203,7 @@ func open(id Identity) (*handle, error) {
 	return h, nil
 }
 
-// Signal sends one signal to the leader, and to nobody if it has ended.
+// Signal sends a signal to the leader, and to no process if it has ended.
 func (g *Group) Signal(sig syscall.Signal) error {
 	if err := g.h.signal(sig); err != nil {
 		return fmt.Errorf("signal process %d: %w", g.id.PID, err)
@@ -214,9 +211,9 @@ func (g *Group) Signal(sig syscall.Signal) error {
 	return nil
 }
 
-// SignalGroup sends one signal to the group of a leader that lives. It returns
-// [ErrGone] when the leader has ended. On systems that cannot signal the group of
-// a process that is held, the leader is looked at just before instead.
+// SignalGroup sends a signal to the group of a live leader. It returns [ErrGone] when the
+// leader has ended. On systems that cannot signal the group of an open process, the leader is
+// verified directly before.
 func SignalGroup(id Identity, sig syscall.Signal) error {
 	g, err := Adopt(id)
 	if err != nil {

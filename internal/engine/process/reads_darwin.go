@@ -2,5 +2,5 @@ package process
 
 import "io/fs"
 
-// Reads is not known here.
+// Reads is not implemented on macOS.
 func Reads(int, fs.FileInfo) bool { return false }

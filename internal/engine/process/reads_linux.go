@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Reads reports whether a process has a file open for reading. What cannot be
-// looked at does not.
+// Reads reports whether a process has a file open for reading. It returns false for a process
+// that cannot be inspected.
 func Reads(pid int, file fs.FileInfo) bool {
 	at := "/proc/" + strconv.Itoa(pid)
 	fds, err := os.ReadDir(at + "/fd")
@@ -18,7 +18,7 @@ func Reads(pid int, file fs.FileInfo) bool {
 		return false
 	}
 	for _, fd := range fds {
-		open, err := os.Stat(at + "/fd/" + fd.Name()) // of the file that is open, whatever its name is now
+		open, err := os.Stat(at + "/fd/" + fd.Name()) // of the open file, whatever its name is now
 		if err == nil && os.SameFile(open, file) && opensForReading(at+"/fdinfo/"+fd.Name()) {
 			return true
 		}
@@ -26,7 +26,7 @@ func Reads(pid int, file fs.FileInfo) bool {
 	return false
 }
 
-// opensForReading looks at the flags with which a descriptor was opened.
+// opensForReading checks the flags with which a descriptor was opened.
 func opensForReading(fdinfo string) bool {
 	data, err := os.ReadFile(fdinfo)
 	if err != nil {

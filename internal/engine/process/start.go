@@ -17,21 +17,21 @@ import (
 // Command is a program to start.
 type Command struct {
 	Args   []string // Args[0] is searched in the PATH of Env
-	Dir    string   // empty: where this process is
-	Env    []string // all of it; nothing is inherited
+	Dir    string   // empty: that of this process
+	Env    []string // complete; nothing is inherited
 	Stdin  *os.File // nil: the null device, as for the other two
 	Stdout *os.File
 	Stderr *os.File
 	Extra  []*os.File // descriptors 3 and up
 
-	// Session gives the program a session of its own, away from any terminal,
-	// and not only a group of its own.
+	// Session starts the program in a new session without a terminal, and not only in a new
+	// group.
 	Session bool
-	// Terminal makes Stdin, which is a terminal, the controlling one of that session.
+	// Terminal makes Stdin, which is a terminal, the controlling terminal of that session.
 	Terminal bool
 }
 
-// StartError is a program that could not be started. Its text says what to fix.
+// StartError is a program that could not be started. Its text says how to fix it.
 type StartError struct {
 	Program string
 	Err     error
@@ -40,9 +40,8 @@ type StartError struct {
 func (e *StartError) Error() string { return fmt.Sprintf("start %s: %v", e.Program, e.Err) }
 func (e *StartError) Unwrap() error { return e.Err }
 
-// StartGroup starts a program as the leader of a new group. It returns when the
-// program runs, or a [*StartError]. The caller must [Group.Reap] and
-// [Group.Close] in the end.
+// StartGroup starts a program as the leader of a new group. It returns when the program runs,
+// or a [*StartError]. The caller must call [Group.Reap] and [Group.Close] at the end.
 func StartGroup(c Command) (*Group, error) {
 	if len(c.Args) == 0 || c.Args[0] == "" {
 		return nil, &StartError{Program: "a program", Err: errors.New("no program was named")}
@@ -64,7 +63,7 @@ func StartGroup(c Command) (*Group, error) {
 	g := &Group{child: true, h: h}
 	g.id, err = Identify(pid)
 	if err != nil {
-		// Without an identity nobody could ever prove that it is ours.
+		// Without an identity the process could not be verified as ours later.
 		_ = syscall.Kill(-pid, syscall.SIGKILL)
 		h.waitReap()
 		h.close()
@@ -73,10 +72,9 @@ func StartGroup(c Command) (*Group, error) {
 	return g, nil
 }
 
-// hear takes signals that are ignored here from now on and drops them: what is
-// ignored would be ignored by every program that is started too, while what is
-// caught has its usual effect there. Under nohup a command on a terminal could
-// otherwise not be ended by HUP. Go itself catches all other signals.
+// hear catches and drops signals that are ignored in this process. A started program inherits
+// ignored signals, while caught ones get their default action. Otherwise, under nohup, HUP
+// could not end a command on a terminal. Go itself catches all other signals.
 func hear(signals ...os.Signal) {
 	for _, s := range signals {
 		if signal.Ignored(s) {
@@ -85,8 +83,8 @@ func hear(signals ...os.Signal) {
 	}
 }
 
-// files are the descriptors of the program from 0 on. The null device is opened
-// bare: a file would cost five calls to find out that it cannot be waited for.
+// files returns the descriptors of the program from 0 on. The null device is opened directly:
+// os.OpenFile makes five more calls to find out that it cannot be polled.
 func (c Command) files() (fds []uintptr, closeNull func(), err error) {
 	closeNull = func() {}
 	three := [...]*os.File{c.Stdin, c.Stdout, c.Stderr}
@@ -120,8 +118,8 @@ func openRetry(path string, flags int) (int, error) {
 	}
 }
 
-// resolve finds the program as the child would: by the PATH that the child gets
-// and from the folder that it starts in.
+// resolve finds the program as the child would: in the PATH that the child gets and from its
+// working folder.
 func resolve(c Command) (string, error) {
 	name := c.Args[0]
 	if strings.ContainsRune(name, '/') {
@@ -130,7 +128,7 @@ func resolve(c Command) (string, error) {
 	path := ""
 	for _, kv := range c.Env {
 		if v, ok := strings.CutPrefix(kv, "PATH="); ok {
-			path = v // as in a shell, the last one counts
+			path = v // as in a shell, the last entry counts
 		}
 	}
 	if path == "" {
@@ -163,8 +161,7 @@ func resolve(c Command) (string, error) {
 	return "", fmt.Errorf("not found in PATH: %w", fs.ErrNotExist)
 }
 
-// modeOf is what [os.Stat] tells of it, without the rest: most folders of a PATH do
-// not have the program.
+// modeOf is a cheaper [os.Stat]: most folders of a PATH do not have the program.
 func modeOf(path string) (uint32, error) {
 	var st unix.Stat_t
 	for {
@@ -174,8 +171,8 @@ func modeOf(path string) (uint32, error) {
 	}
 }
 
-// explain turns the bare error number of a start, which does not say whether the
-// folder, the program or its interpreter is meant, into one line to act on.
+// explain replaces the bare errno of a start, which does not tell whether the folder, the
+// program or its interpreter is meant, with a line that says how to fix it.
 func explain(c Command, path string, err error) error {
 	if c.Dir != "" {
 		switch fi, serr := os.Stat(c.Dir); {

@@ -12,17 +12,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Proc is one line of the table of processes.
+// Proc is one entry of the process table.
 type Proc struct {
 	PID     int
 	Parent  int
 	Group   int
 	Session int
 	Start   uint64
-	State   byte     // as the kernel spells it: R, S, D, T, Z …
-	Marks   []string // entries of its environment whose names begin with DROVER_
+	State   byte     // in the kernel's spelling: R, S, D, T, Z …
+	Marks   []string // entries of its environment with the prefix DROVER_
 
-	loading  bool   // it is in the middle of exec and has no environment yet
+	loading  bool   // it is executing exec and has no environment yet
 	ignored  uint64 // signals 1 to 31 that it ignores, from the lowest bit on
 	terminal uint64 // device number of its controlling terminal; 0: none
 }
@@ -30,10 +30,10 @@ type Proc struct {
 // Identity of the process.
 func (p Proc) Identity() Identity { return Identity{PID: p.PID, Start: p.Start, Boot: Boot()} }
 
-// Carries reports whether key=value was in the environment it was started with.
+// Carries reports whether key=value was in the environment with which it was started.
 func (p Proc) Carries(key, value string) bool { return value != "" && p.Mark(key) == value }
 
-// Mark is the value of a mark that the process carries, or empty.
+// Mark returns the value of a mark of the process, or "".
 func (p Proc) Mark(key string) string {
 	for _, m := range p.Marks {
 		if k, v, _ := strings.Cut(m, "="); k == key {
@@ -47,12 +47,12 @@ func (p Proc) ignores(s syscall.Signal) bool { return p.ignored>>(s-1)&1 == 1 }
 
 func (p Proc) ended() bool { return p.State == 'Z' || p.State == 'X' || p.State == 'x' }
 
-// Table reads the table of all processes. Its zero value works. It may be used
-// by several goroutines, and those that ask at the same time share one reading:
-// stopping a thousand tasks must not read a thousand tables.
+// Table reads the table of all processes. Its zero value works. It may be used by several
+// goroutines, and concurrent calls share one reading: stopping a thousand tasks must not read a
+// thousand tables.
 type Table struct {
 	mu   sync.Mutex
-	next *reading // not begun yet; guarded by mu
+	next *reading // the next reading, not begun yet; guarded by mu
 
 	turn sync.Mutex // held while reading
 }
@@ -63,14 +63,14 @@ type reading struct {
 	err   error
 }
 
-// Read returns all processes, as they were at some time after the call. Nobody
-// may change what it returns.
+// Read returns all processes, as they were at some time after the call. The result must not be
+// changed.
 func (t *Table) Read() []Proc {
 	procs, _ := t.read()
 	return procs
 }
 
-// read is Read, with an error when some may be missing.
+// read is Read, with an error when some processes may be missing.
 func (t *Table) read() ([]Proc, error) {
 	t.mu.Lock()
 	if t.next == nil {
@@ -82,7 +82,7 @@ func (t *Table) read() ([]Proc, error) {
 		t.turn.Lock()
 		defer t.turn.Unlock()
 		t.mu.Lock()
-		t.next = nil // who asks from now on must see what is younger
+		t.next = nil // later callers need a newer reading
 		t.mu.Unlock()
 		r.procs, r.err = readTable()
 	})
@@ -100,9 +100,9 @@ func (t *Table) Marked(key, value string) []Proc {
 	return out
 }
 
-// Leader finds the live leader of the group that was started with key=value. Its
-// descendants carry the same and may lead groups of their own; they are younger,
-// and most are children of one that carries it.
+// Leader finds the live leader of the group that was started with key=value. Its descendants
+// carry the same mark and may lead groups of their own; they are younger, and most are children
+// of a process with the mark.
 func Leader(procs []Proc, key, value string) (Proc, bool) {
 	var marked []Proc
 	for _, p := range procs {
@@ -122,7 +122,7 @@ func Leader(procs []Proc, key, value string) (Proc, bool) {
 	return leader, leader.PID != 0
 }
 
-// marks picks our entries out of an environment of strings that end in NUL.
+// marks extracts Drover's entries from an environment of NUL-terminated strings.
 func marks(env []byte) []string {
 	var out []string
 	for len(env) > 0 {
@@ -135,7 +135,7 @@ func marks(env []byte) []string {
 	return out
 }
 
-// SignalName spells a signal as SIGTERM. It is empty for 0.
+// SignalName returns a name such as SIGTERM, and "" for 0.
 func SignalName(s syscall.Signal) string {
 	if s == 0 {
 		return ""

@@ -52,8 +52,8 @@ func readTable() ([]Proc, error) {
 	for i := range all {
 		p := fromKinfo(&all[i])
 		if b, err := unix.SysctlRaw("kern.procargs2", p.PID); err == nil && len(b) > 4 {
-			// A count of arguments, then program, arguments and environment as
-			// strings; an argument that looks like a mark is told apart by the count.
+			// A count of arguments, then program, arguments and environment as strings. The
+			// count separates arguments that look like marks.
 			p.Marks = marks(afterArguments(b))
 		}
 		procs = append(procs, p)

@@ -20,7 +20,7 @@ func readBootID() string {
 	return strings.TrimSpace(string(b))
 }
 
-// readProc reads one line of the table, without the marks.
+// readProc reads one entry of the table, without the marks.
 func readProc(pid int) (Proc, error) {
 	var buf [1024]byte
 	fd, err := openRetry("/proc/"+strconv.Itoa(pid)+"/stat", unix.O_RDONLY)
@@ -43,8 +43,8 @@ func readProc(pid int) (Proc, error) {
 	return Proc{}, fmt.Errorf("read process %d: %w", pid, err)
 }
 
-// parseStat reads the line that the kernel prints in /proc/PID/stat. The name in
-// it is chosen by the program and may hold blanks and parentheses.
+// parseStat parses /proc/PID/stat. The program chooses the name in it, which may contain blanks
+// and parentheses.
 func parseStat(b []byte) (Proc, error) {
 	open, end := bytes.IndexByte(b, '('), bytes.LastIndexByte(b, ')')
 	if open < 1 || end < open {
@@ -56,13 +56,13 @@ func parseStat(b []byte) (Proc, error) {
 		return Proc{}, errors.New("read process: the line is too short")
 	}
 	p := Proc{State: f[state][0]}
-	// A kernel thread has no memory at all; a program always knows where its
-	// environment ends, be it empty.
+	// A kernel thread has no memory; a program always has an end of its environment, even of an
+	// empty one.
 	const memory, envEnd = 20, 48
 	p.loading = len(f) > envEnd && string(f[memory]) != "0" && string(f[envEnd]) == "0"
 	const ignored = 30
 	if len(f) > ignored {
-		p.ignored, _ = strconv.ParseUint(string(f[ignored]), 10, 64) // without it a stop takes its grace
+		p.ignored, _ = strconv.ParseUint(string(f[ignored]), 10, 64) // if it is missing, a stop waits for the full grace
 	}
 	var errs [5]error
 	p.PID, errs[0] = strconv.Atoi(string(bytes.TrimSpace(b[:open])))
@@ -79,18 +79,17 @@ func parseStat(b []byte) (Proc, error) {
 	return p, nil
 }
 
-// Bounds of looking again: at processes that appeared while the table was read,
-// and at one that is in the middle of exec.
+// Limits of repeated reads: for processes that appear while the table is read, and for one that
+// is executing exec.
 const (
 	mostLists = 8
 	mostLoads = 40
 	loadTick  = 250 * time.Microsecond
 )
 
-// readTable leaves out what belongs to others and cannot be read. A process may
-// fork and end between being listed and being read, so the list is made again
-// until it holds nothing new. An error says that some are missing: without a
-// free descriptor nothing can be read.
+// readTable omits processes of other users that cannot be read. A process may fork and exit
+// between being listed and being read, so the listing is repeated until it has nothing new. An
+// error means that some are missing: without a free descriptor nothing can be read.
 func readTable() (procs []Proc, err error) {
 	seen := make(map[int]bool)
 	for range mostLists {
@@ -139,8 +138,8 @@ func listed() ([]int, error) {
 	return pids, err
 }
 
-// readMarks looks twice at an environment that is empty: for a moment of every
-// exec it seems so, and an escaped process would go unseen.
+// readMarks reads an empty environment twice: it is empty for a moment during every exec, and a
+// process that has left its group would be missed.
 func readMarks(pid int) []string {
 	path := "/proc/" + strconv.Itoa(pid) + "/environ"
 	settled := false
@@ -154,13 +153,13 @@ func readMarks(pid int) []string {
 			return nil
 		}
 		if settled = !p.loading; !settled {
-			time.Sleep(loadTick) // nothing tells of the end of an exec
+			time.Sleep(loadTick) // there is no event for the end of an exec
 		}
 	}
 	return nil
 }
 
-// commandOf is what a person would recognise the process by.
+// commandOf returns a command by which a person recognizes the process.
 func commandOf(pid int) string {
 	b, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
 	if len(b) == 0 {
