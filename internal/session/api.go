@@ -10,7 +10,7 @@ import (
 
 var _ control.API = (*Session)(nil)
 
-// Info says which session this is.
+// Info returns the description of this session.
 func (s *Session) Info(context.Context) (control.Info, error) {
 	info := s.info()
 	info.DiskBytes = s.space.Size()
@@ -18,7 +18,7 @@ func (s *Session) Info(context.Context) (control.Info, error) {
 	return info, nil
 }
 
-// Approvals returns the questions that wait for an answer.
+// Approvals returns the open questions.
 func (s *Session) Approvals(ctx context.Context, req control.ApprovalsRequest) (control.Approvals, error) {
 	return s.approvals.Open(ctx, req)
 }
@@ -31,23 +31,23 @@ func (s *Session) Decide(ctx context.Context, req control.DecideRequest) error {
 	return nil
 }
 
-// HoldLease keeps a lease while ctx lives, then stops what was started under it.
+// HoldLease holds a lease while ctx lives, and then stops the tasks that were started under it.
 func (s *Session) HoldLease(ctx context.Context, name string) error { return s.leases.Keep(ctx, name) }
 
-// State says where the session stands as a whole.
+// State returns the state of the whole session.
 func (s *Session) State(ctx context.Context, req control.StateRequest) (control.State, error) {
 	return s.idle.State(ctx, req)
 }
 
-// Expect keeps the host for a while that was started for somebody to attach.
+// Expect keeps a host alive for a while that was started for a client to attach.
 func (s *Session) Expect() { s.audience.Expect() }
 
-// Watch yields what happens in the conversation of the main agent.
+// Watch yields the events in the conversation of the main agent.
 func (s *Session) Watch(ctx context.Context, req control.WatchRequest) iter.Seq2[control.Piece, error] {
 	return s.audience.Watch(ctx, req)
 }
 
-// abandoned is called when the last who was attached has gone.
+// abandoned is called when the last attached client has left.
 func (s *Session) abandoned() {
 	s.idle.Change()
 	s.mu.Lock()

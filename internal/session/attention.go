@@ -13,13 +13,13 @@ import (
 )
 
 const (
-	seenLimit     = 500                    // of the newest tasks are looked at for failures
-	attentionRest = 100 * time.Millisecond // between two looks of one who waits
-	attentionTick = 2 * time.Second        // between looks while an item can go without an event
+	seenLimit     = 500                    // number of newest tasks that are checked for failures
+	attentionRest = 100 * time.Millisecond // interval between two checks of a waiting caller
+	attentionTick = 2 * time.Second        // interval of checks while an item can disappear without an event
 )
 
-// Attention returns what needs the user. Somebody who waits is woken by events; only while a
-// command waits for input, or a limit holds an agent, does a timer look too.
+// Attention returns what needs the user. Events wake a waiting caller; a timer does so only
+// while a command waits for input or a limit delays an agent.
 func (s *Session) Attention(ctx context.Context, req control.AttentionRequest) (control.Attention, error) {
 	wait, cancel := ctx, context.CancelFunc(func() {})
 	if req.Wait > 0 {
@@ -57,7 +57,7 @@ func (s *Session) Attention(ctx context.Context, req control.AttentionRequest) (
 	}
 }
 
-// restFor waits for a time, or until ctx ends.
+// restFor sleeps, or until ctx ends.
 func restFor(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -69,7 +69,7 @@ func restFor(ctx context.Context, d time.Duration) {
 
 func (s *Session) attention(ctx context.Context, problem string) (control.Attention, error) {
 	f := attention.Facts{Session: s.cfg.Info.Session, Problem: problem, Waits: s.activity.Waits}
-	for _, r := range s.sup.List(0) { // all that live
+	for _, r := range s.sup.List(0) { // all live tasks
 		f.Tasks = append(f.Tasks, r)
 	}
 	known := map[task.ID]bool{}
@@ -89,7 +89,7 @@ func (s *Session) attention(ctx context.Context, problem string) (control.Attent
 	return control.NewAttention(f, time.Now())
 }
 
-// MarkSeen records that the user knows how tasks ended.
+// MarkSeen records that the user has seen how tasks ended.
 func (s *Session) MarkSeen(ctx context.Context, refs []string) ([]task.Record, error) {
 	ids := make([]task.ID, len(refs))
 	for i, ref := range refs {

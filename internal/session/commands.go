@@ -18,7 +18,7 @@ import (
 	"github.com/drover-dev/drover/internal/session/expansion"
 )
 
-// commands are the commands as they are now.
+// commands returns the current commands.
 func (a Agents) commands() command.Catalog {
 	if a.Commands == nil {
 		return command.Find(nil, skill.Catalog{})
@@ -26,7 +26,7 @@ func (a Agents) commands() command.Catalog {
 	return a.Commands()
 }
 
-// Commands are the commands that a prompt to the main agent may begin with.
+// Commands returns the commands with which a prompt to the main agent may begin.
 func (s *Session) Commands(context.Context) (control.Commands, error) {
 	list := s.cfg.Agents.commands()
 	out := control.Commands{Commands: []control.Command{}, Problems: []string{}}
@@ -39,8 +39,8 @@ func (s *Session) Commands(context.Context) (control.Commands, error) {
 	return out, nil
 }
 
-// Command implements [conversation.Hooks]: it expands a prompt that begins with the
-// name of a command.
+// Command implements [conversation.Hooks]: it expands a prompt that begins with the name of a
+// command.
 func (h mainHooks) Command(ctx context.Context, prompt string) (answer, instead string, ok bool, err error) {
 	h.environment().Granted.Set(nil, nil)
 	name, args, ok := command.Split(prompt)
@@ -68,7 +68,7 @@ func isFile(path string) bool {
 	return err == nil
 }
 
-// program answers a command of the program, or gives the prompt for it.
+// program executes a command of the program, or returns the prompt for it.
 func (h mainHooks) program(name, args string) (answer, instead string, err error) {
 	switch name {
 	case command.SubconsciousName:
@@ -100,7 +100,7 @@ func (h mainHooks) autopilot(word string) (answer string, err error) {
 	return "The session mode is " + mode + " now.", nil
 }
 
-// expand makes the prompt of a command, and lets it have its way with the rules.
+// expand returns the prompt of a command, and applies its permission rules.
 func (h mainHooks) expand(ctx context.Context, c command.Command, args string) (string, error) {
 	k := h.environment()
 	values, report, err := h.values(c, args)
@@ -132,7 +132,8 @@ func (h mainHooks) expand(ctx context.Context, c command.Command, args string) (
 	return h.handedOn(c, text), nil
 }
 
-// values are what the command is filled with, and the report that it is to write.
+// values are the values for the placeholders of the command, and the report that it is to
+// write.
 func (h mainHooks) values(c command.Command, args string) (v command.Values, report string, err error) {
 	k := h.environment()
 	v = command.Values{Args: args, Variables: map[string]string{"CLAUDE_PROJECT_DIR": k.Me.Cwd,
@@ -156,7 +157,7 @@ func (h mainHooks) values(c command.Command, args string) (v command.Values, rep
 	return v, report, nil
 }
 
-// filler puts paths into rules.
+// filler inserts paths into rules.
 func (h mainHooks) filler(v command.Values) func(rules []string) []string {
 	quote := strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `{`, `\{`).Replace
 	r := strings.NewReplacer("${DROVER_REPORT}", quote(v.Variables["DROVER_REPORT"]),
@@ -173,8 +174,8 @@ func (h mainHooks) filler(v command.Values) func(rules []string) []string {
 	}
 }
 
-// handedOn makes the prompt one for another agent, if the command wants that. What it
-// wants and cannot have is told.
+// handedOn turns the prompt into one for another agent, if the command names one. It reports
+// settings of the command that cannot be applied.
 func (h mainHooks) handedOn(c command.Command, text string) string {
 	tell := func(format string, args ...any) { h.s.report.Say(h.environment().Me.ID, fmt.Sprintf(format, args...)) }
 	if c.Agent != "" {
@@ -192,7 +193,7 @@ func (h mainHooks) handedOn(c command.Command, text string) string {
 	return text
 }
 
-// toAgent is the prompt by which the main agent has another one do the work.
+// toAgent returns the prompt by which the main agent delegates the work to another agent.
 func toAgent(c command.Command, text string) string {
 	model := ""
 	if c.Model != "" {

@@ -6,7 +6,7 @@ import (
 	"github.com/drover-dev/drover/internal/api/control"
 )
 
-// Configure changes what the main agent works with.
+// Configure changes the model settings of the main agent.
 func (s *Session) Configure(_ context.Context, req control.ConfigureRequest) (control.Settings, error) {
 	s.mu.Lock()
 	m := s.main

@@ -9,16 +9,15 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Engine is the session as a program sees it that holds it and starts agents by
-// a [subagent.Manager]. env and cwd are those of the agents.
+// Engine is the session as seen by a program that embeds it and starts agents with a
+// [subagent.Manager]. env and cwd are those of the agents.
 func (s *Session) Engine(env []string, cwd string) subagent.Engine { return s.agents.Engine(env, cwd) }
 
-// Catalog is the types of agents as they are now.
+// Catalog returns the current types of agents.
 func (s *Session) Catalog() subagent.Catalog { return s.cfg.Agents.Catalog() }
 
-// StartOwn starts work of a program by a driver of its own, and returns when it
-// is durably pending. It cannot be kept past its host: the next would not know
-// the driver.
+// StartOwn starts a task with a driver of the embedding program, and returns when it is durably
+// pending. It cannot outlive its host, since the next host does not have the driver.
 func (s *Session) StartOwn(ctx context.Context, d task.Driver, spec task.Spec) (task.Record, error) {
 	switch {
 	case spec.ID != "":

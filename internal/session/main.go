@@ -28,29 +28,28 @@ import (
 //go:embed main.md
 var mainPrompt string
 
-// What a session is for; see [control.Info].
+// Values of the role of a session; see [control.Info].
 const (
 	RoleBackground = control.RoleBackground
 	RoleRun        = control.RoleRun
 	RolePrompt     = control.RolePrompt
 )
 
-// MainConfig is what a main agent is made of.
+// MainConfig configures a main agent.
 type MainConfig struct {
-	Agent        string   // a sort of agent of the catalog; empty: the main agent
+	Agent        string   // a type of agent of the catalog; empty: the main agent
 	Model        string   // empty: the session's
-	System       string   // instead of the usual system prompt
-	AppendSystem string   // behind it
+	System       string   // replaces the usual system prompt
+	AppendSystem string   // appended to the system prompt
 	MaxTurns     int      // model replies for one prompt; 0: 50
 	Tools        []string // names; nil: all
 	Thinking     agent.Thinking
-	Autopilot    bool // it is reminded to go on until it calls task_complete
-	Reminders    int  // of the autopilot, for one prompt; 0: 5
+	Autopilot    bool // autopilot: it is reminded to continue until it calls task_complete
+	Reminders    int  // reminders of the autopilot for one prompt; 0: 5
 
 	Schema *usertools.Schema // each answer is a value of it; nil: answers are text
 
-	// Begin and Done are told of every turn, in order, on the main agent's
-	// goroutine.
+	// Begin and Done are called at every turn, in order, on the main agent's goroutine.
 	Begin func(origin string)
 	Done  func(conversation.Turn)
 }
@@ -64,15 +63,15 @@ type Main struct {
 	auto       *conversation.Autopilot
 	moving     sync.Mutex // held while a turn is moved to the background
 
-	model string   // as the user is shown it
+	model string   // as shown to the user
 	tools []string // names
 	done  string   // name of the tool that ends the work on autopilot
 
 	learnings *dreams.Learnings
 }
 
-// OpenMain puts the main agent together, with the conversation that the session
-// has had so far. There is one per session.
+// OpenMain creates the main agent, with the conversation of the session so far. There is one
+// per session.
 func (s *Session) OpenMain(ctx context.Context, cfg MainConfig) (*Main, error) {
 	def, err := mainDefinition(cfg, s.Catalog())
 	if err != nil {
@@ -147,7 +146,7 @@ func (m *Main) open(ctx context.Context, cfg MainConfig) error {
 	return nil
 }
 
-// mainDefinition is the main agent, or a sort of agent in its place.
+// mainDefinition is the definition of the main agent, or that of an agent type in its place.
 func mainDefinition(cfg MainConfig, known subagent.Catalog) (subagent.Definition, error) {
 	def := subagent.Definition{Name: agents.MainName, Prompt: mainPrompt}
 	if cfg.Agent != "" {
@@ -178,13 +177,13 @@ func (m *Main) Tools() []string {
 	return append(slices.Clip(m.tools), m.done)
 }
 
-// Waited are the tasks that [conversation.Conversation.Settle] waits for now.
+// Waited returns the tasks that [conversation.Conversation.Settle] waits for now.
 func (m *Main) Waited() []task.Record { return m.s.idle.WaitedFor() }
 
-// lastHooks is how long hooks that hear of the session's end may take.
+// lastHooks limits the hooks at the end of the session.
 const lastHooks = 10 * time.Second
 
-// close tells hooks of the end and closes the conversation.
+// close runs the hooks of the end and closes the conversation.
 func (m *Main) close() error {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), lastHooks, task.ErrClosing)
 	defer cancel()
@@ -194,8 +193,7 @@ func (m *Main) close() error {
 	return m.transcript.Close()
 }
 
-// unused reports whether somebody has opened a conversation and left it without a
-// word.
+// unused reports whether the conversation was opened and closed without a prompt.
 func (m *Main) unused() bool {
 	if m == nil || !m.Hosted() || m.environment().Resumed {
 		return false
@@ -224,7 +222,7 @@ func (h mainHooks) Failed(ctx context.Context, err error, answer string) {
 	h.environment().Runner.StopFailure(ctx, err, answer)
 }
 
-// HostMain makes a task of the conversation; see [conversation.Conversation.HostBy].
+// HostMain runs the conversation as a task; see [conversation.Conversation.HostBy].
 func (s *Session) HostMain(m *Main, ceiling time.Duration) { m.HostBy(mainHost{m}, ceiling) }
 
 // mainHost runs the main agent as a task of its session.
@@ -261,24 +259,24 @@ func (h mainHost) Parting(ctx context.Context) {
 	if !ok || ctx.Err() != nil {
 		return
 	}
-	// The host goes when nothing is left to do, so nobody has to outlive it.
+	// The host exits when nothing is left to do, so nothing has to outlive it.
 	if err := h.s.agents.Consolidate(ctx, p.Prompt, p.Model); err != nil {
 		h.s.report.Say(p.Session, fmt.Sprintf("what this conversation has taught is not consolidated: %v", err))
 	}
 }
 
-// entitle shows the session under its first prompt, if it was opened without one.
+// entitle names the session after its first prompt, if it was opened without one.
 func (m *Main) entitle() {
 	s := m.s
-	s.mu.Lock() // Close writes the last word, after it has taken the lock
+	s.mu.Lock() // Close writes the description last, after it has taken the lock
 	defer s.mu.Unlock()
 	if s.cfg.Info.Title == "" && !s.closed {
 		_ = s.writeInfo(nil) // Close writes it again
 	}
 }
 
-// Parting returns what the conversation hands on to the agent that consolidates what it
-// has taught, if that is wanted. It is asked when the conversation has ended.
+// Parting returns what the conversation passes to the agent that consolidates what was learned,
+// if that is enabled. It is called when the conversation has ended.
 func (m *Main) Parting(env func(string) string) (dreams.Parting, bool) {
 	who := dreams.Parting{
 		Session: m.s.cfg.Info.Session, Transcript: m.s.cfg.Place.Transcript(), Model: m.environment().Me.ModelName(),

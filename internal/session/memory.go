@@ -19,17 +19,17 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Memory is what a session remembers, and when it dreams.
+// Memory configures the memory of a session and its dreams.
 type Memory struct {
-	Store *memory.Store // nil: nothing is remembered
+	Store *memory.Store // nil: memory is disabled
 	Model string        // of dreams; empty: a cheap one, or that of the session
 
-	Auto bool          // the session dreams by itself, when it has been idle
-	Idle time.Duration // for so long
-	Rule memory.Rule   // and this says that it is due
+	Auto bool          // the session starts dreams when it has been idle
+	Idle time.Duration // for this long
+	Rule memory.Rule   // and this reports that a dream is due
 
-	AtEnd    bool // a conversation that ends has its learnings consolidated; see [Main.Parting]
-	MinTurns int  // prompts that it must have had for that
+	AtEnd    bool // what was learned is consolidated at the end of a conversation; see [Main.Parting]
+	MinTurns int  // prompts that the conversation must have had for that
 }
 
 // newDreams makes the dreams of the session.
@@ -66,8 +66,8 @@ func (s *Session) newDreams() *dreams.Dreams {
 	)
 }
 
-// remembered tells the user what a dream has done, in the transcript of the main
-// agent too, where the agent itself does not read it.
+// remembered reports the result of a dream to the user, also in the transcript of the main
+// agent as a line that the agent does not read.
 func (s *Session) remembered(changed []string) {
 	text := "memory was looked through, and nothing had to be changed"
 	if len(changed) > 0 {
@@ -84,7 +84,7 @@ func (s *Session) remembered(changed []string) {
 	s.report.Say(s.cfg.Info.Session, text)
 }
 
-// dreamTimer begins dreams in idle time.
+// dreamTimer starts dreams in idle time.
 func (s *Session) dreamTimer() *upkeep.Dreams {
 	m := s.cfg.Agents.Memory
 	return &upkeep.Dreams{Memory: m.Store, Idle: m.Idle, Rule: m.Rule, State: s.State,

@@ -25,8 +25,8 @@ func (s *Session) useRemote() {
 	)
 }
 
-// goesOn reports whether the work of a task is not that of its host, so that the
-// next host has it.
+// goesOn reports whether the work of a task continues without its host, so that the next host
+// adopts it.
 func goesOn(r task.Record) bool {
 	return r.Traits().Elsewhere == task.AlwaysAway && r.Status == task.Running && r.Away()
 }

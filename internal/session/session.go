@@ -1,12 +1,11 @@
 // Package session is one conversation and the tree of tasks under it.
 //
-// A [Session] owns the session's folder while it is open: the log, the
-// supervisor, the mailboxes, and at most one main agent ([Main]). It is the
-// [control.API] of its own process. It promises that opening takes in what an
-// earlier host left, that whoever finds that nothing runs any more finds the
-// notification in the mailbox, and that closing ends everything in order.
+// A [Session] owns the session's folder while it is open: the log, the supervisor, the
+// mailboxes, and at most one main agent ([Main]). It is the [control.API] of its own process.
+// Opening adopts or ends the tasks that an earlier host left. A caller that sees that nothing
+// runs any more finds every notification in the mailbox. Closing ends everything in order.
 //
-// It does not listen on sockets, print, or read settings files.
+// The package does not listen on sockets, print, or read settings files.
 package session
 
 import (
@@ -65,13 +64,13 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// remoteLive is how much remote work is followed at the same time.
+// remoteLive limits how many remote tasks are polled at the same time.
 const remoteLive = 200
 
 // Limits of one session. The zero value means the defaults.
 type Limits struct {
 	Depth            int   // of nested agents; default 3
-	LiveAgents       int   // at work at the same time; more wait; default 10
+	LiveAgents       int   // running at the same time; more wait; default 10
 	PerRoot          int   // agents in one tree; default 200
 	PerSession       int   // agents; default 1,000
 	SpawnRate        int   // agents that one tree may start within a minute; default 60
@@ -82,23 +81,23 @@ type Limits struct {
 	OutputChars      int   // of output shown to a model; default 32,000
 	NestedBackground bool  // agents of agents may run in the background
 	NoBackground     bool  // nothing an agent starts runs in the background
-	NoMonitors       bool  // there are no monitors
+	NoMonitors       bool  // monitors are disabled
 
 	HeldTasks int           // ended tasks in memory; older ones are read from the log; default 5,000
-	HeldFor   time.Duration // that each stays there at least; default 30 s
+	HeldFor   time.Duration // minimum time in memory after the end; default 30 s
 
-	UserQuota int64 // bytes of the outputs of all sessions of the user; 0: any
-	MinFree   int64 // bytes that must be free for something to start; 0: any
-	Processes int   // of one command, which is ended beyond it; 0: any
+	UserQuota int64 // bytes of the outputs of all sessions of the user; 0: no limit
+	MinFree   int64 // bytes that must be free for a start; 0: none
+	Processes int   // of one command, which is ended beyond it; 0: no limit
 
-	Retention ended.Retention // of ended sessions, other than of a command in the foreground
+	Retention ended.Retention // of ended sessions; not applied by a command in the foreground
 
-	StallAfter time.Duration // without output, after which a background command is looked at; default 45 s
+	StallAfter time.Duration // without output, after which the output of a background command is checked; default 45 s
 
 	MultiTurn   bool          // background agents wait for further messages after an answer
-	IdleTimeout time.Duration // that they wait at most; default 10 min
+	IdleTimeout time.Duration // how long they wait at most; default 10 min
 
-	TeammateGrace time.Duration // that a teammate may take to finish when a model ends it; default 30 s
+	TeammateGrace time.Duration // for a teammate to finish when a model ends it; default 30 s
 }
 
 func (l Limits) filled() Limits {
@@ -129,7 +128,7 @@ func (l Limits) filled() Limits {
 	return l
 }
 
-// Config is what a session is made of. Place and Info are required.
+// Config configures a session. Place and Info are required.
 type Config struct {
 	Place  home.Session
 	Info   control.Info // Session, Project, Role, Version, Socket
@@ -140,7 +139,7 @@ type Config struct {
 	Agents Agents
 }
 
-// Agents is what agents of a session are made of.
+// Agents configures the agents of a session.
 type Agents struct {
 	Models  *provider.Finder
 	Model   string                  // when nobody asks for another
@@ -148,7 +147,7 @@ type Agents struct {
 	Policy  choose.Policy           // which model an agent gets
 	Catalog func() subagent.Catalog // as it is now
 	Rules   permission.Rules        // Mode, lists of rules, further folders
-	Env     []string                // of whoever started the session
+	Env     []string                // of the process that started the session
 
 	// RuleSources says where the rules are from, for people.
 	RuleSources RuleSources
@@ -157,24 +156,24 @@ type Agents struct {
 	// that is not understood bans its whole tool, and stops nobody.
 	Foreign []string
 
-	// Client completes the environment of a client by what the settings say of
-	// providers, as Env is already, and takes their keys out that have names of
-	// the user's. nil: it is as it is.
+	// Client completes the environment of a client with the settings of providers, as Env has
+	// them already, and removes the variables with keys that the user has named. nil: the
+	// environment is unchanged.
 	Client func(env []string) []string
 
 	Notes string // of the project and the user; part of every system prompt
 
-	Hooks    *hook.Set            // nil: none
-	Accounts *usage.Accounts      // nil: nothing is counted
-	Budget   usage.Budget         // of each agent at the top with all below it; needs Accounts
-	Skills   func() skill.Catalog // as they are now; nil: none
-	Todos    *todo.Store          // nil: no list
+	Hooks    *hook.Set            // nil: disabled
+	Accounts *usage.Accounts      // nil: usage is not counted
+	Budget   usage.Budget         // of each top-level agent with all below it; needs Accounts
+	Skills   func() skill.Catalog // read at each use; nil: none
+	Todos    *todo.Store          // nil: no to-do list
 
-	Commands func() command.Catalog // as they are now; nil: those of the program
+	Commands func() command.Catalog // read at each use; nil: those of the program
 
-	Remote services.Config // where work can be done elsewhere
+	Remote services.Config // services of remote agents
 
-	Worktrees *worktree.Store // of isolated agents; nil: no agent can be one
+	Worktrees *worktree.Store // of isolated agents; nil: agents cannot be isolated
 
 	Memory Memory
 
@@ -182,34 +181,34 @@ type Agents struct {
 	Tools []agent.Tool     // of the program that holds the session; shared by all agents
 	MCP   *servers.Config  // nil: no MCP servers
 
-	Window func(model string) (int64, bool) // tokens that a model can read; nil: never known
-	Share  float64                          // of the window at which a conversation is summed up
+	Window func(model string) (int64, bool) // context window of a model in tokens; nil: unknown
+	Share  float64                          // share of the window at which a conversation is compacted
 
-	// BudgetWall is how long each agent at the top may work; 0: any time.
+	// BudgetWall is how long each top-level agent may work; 0: no limit.
 	BudgetWall time.Duration
-	// KeepRule writes down an allow rule that the user wants to hold for good, for
-	// sessions to come. nil: nothing is kept.
+	// KeepRule stores an allow rule that the user wants to keep for later sessions. nil: it is
+	// not stored.
 	KeepRule func(ctx context.Context, rule string) error
-	// AskWait is how long a question waits for somebody before it is a denial;
-	// 0: nobody can answer.
+	// AskWait is how long a question waits for an answer before the call is denied; 0: nobody
+	// can answer.
 	AskWait time.Duration
-	// Summaries is how often the summary of a running agent is renewed; 0: never.
+	// Summaries is the interval at which the summary of a running agent is renewed; 0: never.
 	Summaries time.Duration
-	// StallAfter is how long nothing may be heard of an agent at work before its
-	// owner is told; 0: any time.
+	// StallAfter is how long a working agent may be silent before its owner is notified; 0: no
+	// limit.
 	StallAfter time.Duration
-	// Tell is given what the user should read: the ID is as for On. It may be
-	// called by several goroutines. nil: it is lost.
+	// Tell is called with messages for the user. The ID is as for On. It may be called by
+	// several goroutines. nil: messages are dropped.
 	Tell func(from task.ID, text string)
-	// On is told what happens in the conversations of the session: the ID of
-	// the agent's task, or of the session for the main agent. It is called by
-	// one goroutine at a time for each agent.
+	// On is called with the events of the conversations of the session: the ID is that of the
+	// agent's task, or of the session for the main agent. It is called by one goroutine at a
+	// time for each agent.
 	On func(from task.ID, e agent.Event)
 }
 
 // Session is an open session. Its methods may be called by several goroutines.
 type Session struct {
-	*requests.Tasks // what clients ask of tasks
+	*requests.Tasks // the task requests of clients
 
 	cfg     Config
 	log     *journal.Journal
@@ -224,9 +223,9 @@ type Session struct {
 
 	idle *idle.Watch // whether anything is left to do
 
-	activity *activity.Watch // of what runs
+	activity *activity.Watch // of running tasks
 	upkeep   *upkeep.Upkeep
-	audience *conversation.Audience // who is attached
+	audience *conversation.Audience // attached clients
 
 	mail      *messages.Mailboxes
 	checkouts *environment.Checkouts // of isolated agents
@@ -237,7 +236,7 @@ type Session struct {
 
 	budgets *budget.Budgets // of agents
 	dreams  *dreams.Dreams
-	servers *servers.Servers // that speak MCP
+	servers *servers.Servers // MCP servers
 
 	agents    *agents.Set
 	work      *work.Work
@@ -246,16 +245,16 @@ type Session struct {
 	approvals *approvals.Approvals
 
 	hurried atomic.Bool
-	hurry   sync.WaitGroup // ends hooks; Close waits
+	hurry   sync.WaitGroup // cancels hooks; Close waits
 	over    chan struct{}  // closed when Close ends
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	main   *Main
 	closed bool
 }
 
-// Open opens the session, and creates it if it is new. An error that wraps
-// [home.ErrLocked] says that it is open elsewhere.
+// Open opens the session, and creates it if it is new. The error wraps [home.ErrLocked] if the
+// session is open in another process.
 func Open(ctx context.Context, cfg Config) (_ *Session, err error) {
 	cfg.Limits = cfg.Limits.filled()
 	cfg.Info = carried(cfg.Place, cfg.Info)
@@ -408,7 +407,7 @@ func (s *Session) start() {
 	s.activity.Start(s.life)
 	s.snapshots.Start(s.life)
 	s.space.Start(s.life)
-	if store := cfg.Agents.Memory.Store; store != nil { // a host may have died within a dream
+	if store := cfg.Agents.Memory.Store; store != nil { // a host may have died during a dream
 		if err := store.Recover(); err != nil {
 			s.report.Say(cfg.Info.Session, err.Error())
 		}
@@ -416,7 +415,7 @@ func (s *Session) start() {
 	s.upkeep.Start(s.life)
 }
 
-// openAgents makes what the session needs to start agents and other work.
+// openAgents creates what the session needs to start agents and other work.
 func (s *Session) openAgents(edits *environment.Edits) {
 	a, l := s.cfg.Agents, s.cfg.Limits
 	gates := environment.Gates{Foreign: a.Foreign, Report: s.report}
@@ -448,16 +447,16 @@ func (s *Session) openAgents(edits *environment.Edits) {
 	})
 }
 
-// Alone ends when the session has lost its keeper, and has stopped its commands for
-// that, or its folder, and has stopped everything. Its cause says which. No further command
-// can be started then.
+// Alone returns a context that ends when the session has lost its keeper and has therefore
+// stopped its commands, or has lost its folder and has stopped everything. Its cause states
+// which. No further command can be started then.
 func (s *Session) Alone() context.Context { return s.upkeep.Lost() }
 
-// Retire refuses every further start and everybody who would attach, if nothing is
-// alive now and nobody is attached; it reports whether that was so.
+// Retire refuses every further start and every further client, if no task is alive and no
+// client is attached; it reports whether it does.
 func (s *Session) Retire() bool { return s.audience.Retire(s.sup.Retire) }
 
-// takeIn gives the supervisor what earlier hosts left.
+// takeIn passes the tasks of earlier hosts to the supervisor.
 func (s *Session) takeIn(ctx context.Context) error {
 	if s.log.Last() == 0 {
 		return nil
@@ -491,12 +490,12 @@ func (s *Session) takeIn(ctx context.Context) error {
 	return nil
 }
 
-// lostWait bounds how long a session that opens waits until what died with the
-// earlier host is recorded as such.
+// lostWait limits how long opening waits until the tasks that died with the earlier host are
+// recorded as ended.
 const lostWait = 5 * time.Second
 
-// settleLost waits for those ends, so that the first prompt brings the news of
-// them and is not answered without it.
+// settleLost waits for those records, so that the notifications are delivered with the first
+// prompt and not after its answer.
 func (s *Session) settleLost(ctx context.Context, states []journal.State) error {
 	var dead []task.ID
 	for _, st := range states {
@@ -508,19 +507,19 @@ func (s *Session) settleLost(ctx context.Context, states []journal.State) error 
 	defer cancel()
 	_, err := s.sup.Wait(wait, dead, false)
 	if errors.Is(err, supervise.ErrTimeout) {
-		return nil // it is told when it comes
+		return nil // it is delivered later
 	}
 	return err
 }
 
-// departed reports whether a command has ended, although nobody could record it.
+// departed reports whether a command has ended although its end could not be recorded.
 func departed(r task.Record) bool {
 	p := r.Process
 	return p != nil && !process.Alive(process.Identity{PID: p.PID, Start: p.Start, Boot: p.Boot})
 }
 
-// output opens the output file of a task. What is at the path of a new task was
-// put there by somebody else, and is refused.
+// output opens the output file of a task. A file that exists at the path of a new task was
+// planted, and is refused.
 func (s *Session) output(r task.Record, again bool) (supervise.OutputFile, error) {
 	opt := spool.Options{Limit: s.cfg.Limits.OutputBytes, Below: s.cfg.Place.Below().For(r.OutputFile), Take: s.space.Take}
 	open := spool.Open
@@ -549,10 +548,10 @@ func (s *Session) Changed() <-chan struct{} { return s.idle.Changed() }
 // Grown returns a channel that is closed at the next event.
 func (s *Session) Grown() <-chan struct{} { return s.log.Grown() }
 
-// Newest is the number of the newest event.
+// Newest returns the number of the newest event.
 func (s *Session) Newest() task.Seq { return s.log.Last() }
 
-// Since returns events after a number that are there already, oldest first.
+// Since returns the existing events after a number, oldest first.
 func (s *Session) Since(ctx context.Context, after task.Seq) ([]task.Event, error) {
 	return s.log.Since(ctx, after)
 }
@@ -631,21 +630,18 @@ func (s *Session) Close() error {
 	return errors.Join(errs...)
 }
 
-// void reports whether this is the session of a prompt to which nothing has ever
-// happened, since its main agent could not be opened: somebody who wants to go on
-// with the last conversation does not mean it.
+// void reports whether this is the session of a prompt without any event, since its main agent
+// could not be opened: a client that continues the last conversation does not mean it.
 func (s *Session) void() bool {
 	_, err := s.cfg.Place.Below().Lstat(s.cfg.Place.Transcript())
 	return s.cfg.Info.Role == RolePrompt && s.log.Last() == 0 && errors.Is(err, os.ErrNotExist)
 }
 
-// hookGrace is how long hooks that hear of ends may take when the process has
-// been told to go.
+// hookGrace limits the hooks at ends after the process was signalled to exit.
 const hookGrace = 500 * time.Millisecond
 
-// Hurry ends hooks that have not answered in a moment, and all later ones: a
-// signal has come, and whoever sent it waits. It is for the time before Close
-// has returned.
+// Hurry cancels running hooks after a short time, and all later ones: a signal has come, and
+// its sender waits. Call it before Close has returned.
 func (s *Session) Hurry() {
 	if s.hurried.Swap(true) {
 		return
@@ -664,8 +660,8 @@ func (s *Session) Hurry() {
 	})
 }
 
-// endProcesses ends what tasks of this session left behind outside their groups. What
-// is kept is spared.
+// endProcesses ends the processes that tasks of this session left outside their groups. Kept
+// tasks are spared.
 func (s *Session) endProcesses() {
 	kept := map[task.ID]bool{}
 	any, held := false, 0
@@ -681,7 +677,7 @@ func (s *Session) endProcesses() {
 	ended.EndProcesses(s.cfg.Info.Session, kept)
 }
 
-// endOrphans ends what earlier hosts have started and did not live to record.
+// endOrphans ends processes of earlier hosts that those did not record.
 func (s *Session) endOrphans() {
 	kept := map[task.ID]bool{}
 	for _, r := range s.sup.List(0) {
