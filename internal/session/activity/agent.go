@@ -15,29 +15,29 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Agent is the activity of an agent in its present run. It is in memory only: for the
-// next host the run has ended.
+// Agent is the activity of an agent in its present run. It is in memory only, since the run
+// ends with its host.
 type Agent struct {
-	above   *Agent       // the nearest agent above; nil: there is none
-	signs   atomic.Int64 // of life so far
-	last    atomic.Int64 // when the last one was, in nanoseconds since 1970
-	calling atomic.Int32 // calls of tools under way
+	above   *Agent       // the nearest agent above; nil: none
+	signs   atomic.Int64 // number of signs of life so far
+	last    atomic.Int64 // time of the last one, in nanoseconds since 1970
+	calling atomic.Int32 // running calls of tools
 
-	mu         sync.Mutex // guards what follows
+	mu         sync.Mutex // guards the fields below
 	begun      bool       // it has had a turn
-	turn       bool       // it is in one, or on its way to its first
+	turn       bool       // it is in a turn, or about to begin its first
 	compacting bool
 	calls      []call
-	due        int // calls of the latest reply that are not done
+	due        int // running calls of the latest reply
 }
 
-// call is a call of a tool that has not ended.
+// call is a running call of a tool.
 type call struct {
 	id, tool string
 	since    time.Time
 }
 
-// sign counts a sign of life. It is called for each piece of a reply.
+// sign counts a sign of life. It is called for each part of a reply.
 func (a *Agent) sign() {
 	now := time.Now().UnixNano()
 	a.count(now)
@@ -49,15 +49,15 @@ func (a *Agent) count(now int64) {
 	a.last.Store(now)
 }
 
-// below counts a sign of life of a task below the agent, which the agent may be waiting
-// for in a call. An agent that waits for its model is silent whatever its children do.
+// below counts a sign of life of a task below the agent, for which the agent may be waiting in
+// a call. An agent that waits for its model is silent whatever its children do.
 func (a *Agent) below(now int64) {
 	for ; a != nil && a.calling.Load() > 0; a = a.above {
 		a.count(now)
 	}
 }
 
-// Follow lets what happens in a conversation count as signs of life.
+// Follow counts the events of a conversation as signs of life.
 func (a *Agent) Follow(c *agent.Config) {
 	on, hold := c.On, c.WaitWhilePaused
 	c.On = func(e agent.Event) {
@@ -66,14 +66,14 @@ func (a *Agent) Follow(c *agent.Config) {
 	}
 	c.WaitWhilePaused = func(ctx context.Context) error {
 		err := hold(ctx)
-		a.sign() // a pause is no silence
+		a.sign() // paused time is not silence
 		return err
 	}
 }
 
 func (a *Agent) on(e agent.Event) {
 	a.sign()
-	if e.Kind == agent.PartEvent { // nearly all are
+	if e.Kind == agent.PartEvent { // most events are
 		return
 	}
 	a.mu.Lock()
@@ -110,7 +110,7 @@ func (a *Agent) works() bool {
 	return a.turn || a.compacting
 }
 
-// doing says what an agent is doing.
+// doing describes what an agent does.
 func (a *Agent) doing(model string) string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -136,17 +136,17 @@ func (a *Agent) doing(model string) string {
 	return "waits for model " + cmp.Or(excerpt.Line(model, 60), "it has")
 }
 
-// look is what was seen of a run at the last look.
+// look is the result of the latest check of a run.
 type look struct {
-	stall.Watch       // of an agent, with its signs of life as the size
-	reported    int64 // how many there were when its silence was reported
+	stall.Watch       // of an agent, with the number of signs of life as its size
+	reported    int64 // their number when its silence was reported
 
-	size     int64 // of the output of what is no agent, whose agent it speaks for
+	size     int64 // of the output of another task, whose agent it counts for
 	progress *task.Progress
 }
 
-// lookAtAgent looks at a run after what was seen of it, or nil. It returns nil for what
-// need not be followed.
+// lookAtAgent checks a run, given the previous result or nil. It returns nil for a run that is
+// not followed.
 func (w *Watch) lookAtAgent(l *look, r task.Record) *look {
 	switch {
 	case w.cfg.AgentSilent <= 0 || r.Status.Terminal() || r.Idle || r.Traits().Work == task.ByEvents,
@@ -172,7 +172,7 @@ func (w *Watch) lookAtAgent(l *look, r task.Record) *look {
 	return l
 }
 
-// size is that of the output of a task; 0: it has none.
+// size returns the size of a task's output; 0: it has none.
 func (w *Watch) size(r task.Record) int64 {
 	info, err := w.cfg.Place.Below().For(r.OutputFile).Lstat(r.OutputFile)
 	if err != nil {
@@ -181,13 +181,13 @@ func (w *Watch) size(r task.Record) int64 {
 	return info.Size()
 }
 
-// waits reports whether a task stands still for a reason that everybody can see.
+// waits reports whether a task waits for a visible reason.
 func waits(r task.Record) bool {
 	return r.Status == task.Pending || r.AwaitingApproval || r.Paused
 }
 
-// speaks reports whether a task is a sign of life of the agent that may be waiting for it:
-// somebody else keeps it, or it is no agent, and has done something. Agents speak for
+// speaks reports whether a task is a sign of life for the agent that may be waiting for it: its
+// work runs elsewhere, or it is not an agent and has made progress. Agents count for
 // themselves.
 func (l *look) speaks(r task.Record, size func(task.Record) int64) bool {
 	if waits(r) || r.Kind.IsAgent() {
@@ -198,9 +198,9 @@ func (l *look) speaks(r task.Record, size func(task.Record) int64) bool {
 	return l.size != was.size || l.progress != was.progress
 }
 
-// silent reports whether the silence of an agent is to be reported now, and whether
-// there were signs of life since it was. An agent that waits for somebody, or has
-// nothing to do, is not silent.
+// silent reports whether the silence of an agent is to be reported now, and whether there were
+// signs of life since the last report. An agent that waits for a task, or has nothing to do, is
+// not silent.
 func (l *look) silent(now time.Time, r task.Record, signs int64, works bool, after time.Duration) (report, again bool) {
 	if again = l.Told() && signs != l.reported; again {
 		l.Watch = stall.Watch{}

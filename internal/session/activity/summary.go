@@ -11,7 +11,7 @@ import (
 )
 
 // renewSummaries renews the summaries of running agents until the watch closes. An agent
-// that has done nothing since the last look keeps the one that it has.
+// without activity since the last check keeps its summary.
 func (w *Watch) renewSummaries(closes <-chan struct{}) {
 	tick := time.NewTicker(w.cfg.Summaries)
 	defer tick.Stop()
@@ -39,8 +39,8 @@ func (w *Watch) renewSummaries(closes <-chan struct{}) {
 	}
 }
 
-// summary says in a sentence or two what an agent is about. It is made of what
-// the agent reported, and costs no call of a model.
+// summary describes in one or two sentences what an agent does. It is made from the events of
+// the agent, without a call of a model.
 func summary(p task.Progress) string {
 	var said []string
 	if p.Message != "" {
@@ -57,8 +57,8 @@ func summary(p task.Progress) string {
 	return strings.Join(said, " ")
 }
 
-// subject is what a call is about: the first text of its input that people would
-// name it by.
+// subject returns what a call is about: the first string of its input by which a person would
+// name it.
 func subject(input json.RawMessage) string {
 	var in map[string]any
 	if json.Unmarshal(input, &in) != nil {

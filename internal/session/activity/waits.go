@@ -9,8 +9,8 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Waits says what a command waits for of which it was told that it does, and since when:
-// its output has not grown since, and still ends with what asks.
+// Waits returns what a command waits for, if that was reported, and since when: its output has
+// not grown since then, and still ends with the question.
 func (w *Watch) Waits(r task.Record) (line string, since time.Time, ok bool) {
 	if !stallable(r) || r.Progress == nil || r.Progress.Summary == "" || r.OutputFile == "" {
 		return "", since, false
@@ -33,5 +33,5 @@ func (w *Watch) Waits(r task.Record) (line string, since time.Time, ok bool) {
 	return "", since, false
 }
 
-// readsTerminal is what is told of a command that asks nothing and reads its terminal.
+// readsTerminal is the report about a command that asks nothing and reads its terminal.
 const readsTerminal = "It reads its terminal"

@@ -1,12 +1,12 @@
-// Package activity follows agents and commands while they work: it notifications commands
-// that seem to wait for an answer and agents that have gone silent, tells their owners,
+// Package activity follows agents and commands while they work: it detects commands that seem
+// to wait for an answer and agents that have become silent, sends a message to their owners,
 // and keeps the summaries of agents up to date.
 //
-// A [Watch] owns the signs of life of all agents that have a run. It promises that an
-// owner is told once of each silence and of each command that waits, also over a pause
-// and a further host, and that it costs nothing while nothing runs.
+// A [Watch] owns the signs of life of all agents that have a run. Each silence and each waiting
+// command is reported to its owner once, also across a pause and a further host. While nothing
+// runs it costs nothing.
 //
-// It stops nothing. What the end of an output means is decided by package stall.
+// The package stops nothing. Package stall decides what the end of an output means.
 package activity
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// looks is how often an output, or an agent, is looked at in the time after which it
+// looks is the number of checks of an output, or an agent, within the time after which it
 // counts as quiet.
 const looks = 9
 
@@ -35,25 +35,26 @@ type Tasks interface {
 	Post(ctx context.Context, m task.Message) (task.Seq, error)
 }
 
-// Config is what a watch needs.
+// Config configures a watch.
 type Config struct {
 	Tasks Tasks
-	Grown func() <-chan struct{} // a channel that is closed at the next event
-	Place home.Session           // where outputs are
+	Grown func() <-chan struct{} // returns a channel that is closed at the next event
+	Place home.Session           // the path of an output file
 
-	CommandQuiet time.Duration // without output, after which a background command is looked at
-	AgentSilent  time.Duration // without a sign of life, after which the owner of an agent is told; 0: any time
-	Summaries    time.Duration // between summaries of a running agent; 0: there are none
+	CommandQuiet time.Duration // without output, after which the output of a background command is checked
+	AgentSilent  time.Duration // without a sign of life, after which the owner of an agent is notified; 0: no limit
+	Summaries    time.Duration // between summaries of a running agent; 0: no summaries
 }
 
-// Watch follows what runs in a session. Its methods may be called by several goroutines.
+// Watch follows the running tasks of a session. Its methods may be called by several
+// goroutines.
 type Watch struct {
 	cfg     Config
 	stop    context.CancelFunc
 	looking sync.WaitGroup // joined by Close
 
 	mu     sync.Mutex
-	agents map[task.ID]*Agent // guarded by mu: those that have a run
+	agents map[task.ID]*Agent // guarded by mu: the agents with a run
 }
 
 // New makes a watch.
@@ -61,7 +62,7 @@ func New(cfg Config) *Watch {
 	return &Watch{cfg: cfg, stop: func() {}, agents: map[task.ID]*Agent{}}
 }
 
-// Start follows what runs until ctx ends, or Close.
+// Start follows the running tasks until ctx ends, or Close.
 func (w *Watch) Start(ctx context.Context) {
 	ctx, w.stop = context.WithCancel(ctx)
 	w.looking.Go(func() { w.lookForStalls(ctx.Done()) })
@@ -76,7 +77,7 @@ func (w *Watch) Close() {
 	w.looking.Wait()
 }
 
-// Begin follows an agent for a run, until End. turn says that it is on its way to a turn.
+// Begin follows an agent for a run, until End. turn: it is about to begin a turn.
 func (w *Watch) Begin(id, parent task.ID, turn bool) *Agent {
 	a := &Agent{above: w.nearest(parent), turn: turn}
 	a.sign()
@@ -86,28 +87,28 @@ func (w *Watch) Begin(id, parent task.ID, turn bool) *Agent {
 	return a
 }
 
-// End forgets an agent whose run has ended.
+// End removes an agent whose run has ended.
 func (w *Watch) End(id task.ID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.agents, id)
 }
 
-// Following is how many agents are followed.
+// Following returns how many agents are followed.
 func (w *Watch) Following() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.agents)
 }
 
-// at is the agent of a task; nil: it is none that is followed.
+// at returns the followed agent of a task, or nil.
 func (w *Watch) at(id task.ID) *Agent {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.agents[id]
 }
 
-// nearest is the agent of a task, or the nearest one above it; nil: there is none.
+// nearest returns the agent of a task, or the nearest one above it; nil: none.
 func (w *Watch) nearest(id task.ID) *Agent {
 	for id != "" {
 		if a := w.at(id); a != nil {
@@ -119,8 +120,8 @@ func (w *Watch) nearest(id task.ID) *Agent {
 	return nil
 }
 
-// Mark returns a record as a live host shows it: of an agent at work it says when the
-// last sign of life was.
+// Mark adds to the record of a working agent the time of its last sign of life, which only a
+// live host has.
 func (w *Watch) Mark(r task.Record) task.Record {
 	if r.Status != task.Running || r.Idle || !r.Kind.IsAgent() {
 		return r
@@ -132,8 +133,8 @@ func (w *Watch) Mark(r task.Record) task.Record {
 	return r
 }
 
-// lookForStalls looks at what runs until the watch closes. While nothing does it waits
-// for an event.
+// lookForStalls checks the running tasks until the watch closes. While none runs it waits for
+// an event.
 func (w *Watch) lookForStalls(closes <-chan struct{}) {
 	rules := sync.OnceValue(stall.New) // many patterns, which most sessions never need
 	table := &process.Table{}
@@ -175,13 +176,12 @@ func (w *Watch) lookForStalls(closes <-chan struct{}) {
 	}
 }
 
-// summarize puts a summary into the record of a task. An end that came first refuses it.
+// summarize puts a summary into the record of a task. It is refused if the task has ended.
 func (w *Watch) summarize(id task.ID, text string) {
 	_ = w.cfg.Tasks.Summarize(context.Background(), id, text)
 }
 
-// post tells the owner of a task about it. An owner with a full mailbox has enough to
-// read.
+// post sends a message about a task to its owner. It is dropped if the owner's mailbox is full.
 func (w *Watch) post(owner, about task.ID, text string) {
 	_, _ = w.cfg.Tasks.Post(
 		context.Background(),
@@ -189,15 +189,15 @@ func (w *Watch) post(owner, about task.ID, text string) {
 	)
 }
 
-// stallable says whose output is watched: nobody sees what a command in the
-// background asks. One that stands still asks nothing.
+// stallable reports whether the output of a task is watched: a command in the background, whose
+// questions nobody sees. A paused one asks nothing.
 func stallable(r task.Record) bool {
 	return r.Traits().Work == task.ByCommand && r.Status == task.Running && r.Backgrounded && !r.Paused && !r.Stopping
 }
 
-// follow is the watch of a run after one that it has, or nil, and whether its output
-// is to be looked at now. What was told of is not told of again, also where it has
-// stood still meanwhile, or an earlier host has told of it.
+// follow returns the watch of a run, given the previous one or nil, and whether its output is
+// to be checked now. A stall is reported once, even if the task was paused meanwhile or an
+// earlier host reported it.
 func follow(w *stall.Watch, r task.Record) (*stall.Watch, bool) {
 	switch {
 	case r.Traits().Work != task.ByCommand || r.Status != task.Running:
@@ -239,8 +239,8 @@ func (w *Watch) lookAtOutput(r task.Record, output *stall.Watch, rules func() *s
 	w.reportStall(r, excerpt.Line(line, 200), asks, output.Reads())
 }
 
-// reportStall tells the owner of a command that it waits. What its text shows is a guess,
-// what the kernel shows is none.
+// reportStall tells the owner of a command that it waits. A conclusion from its output is a
+// guess; one from the kernel is certain.
 func (w *Watch) reportStall(r task.Record, line string, asks, reads bool) {
 	does, ends := "seems to wait for an answer", " and ends with\n"+line
 	switch {

@@ -1,12 +1,12 @@
-// Package agents starts the agents of a session, and is what they act by.
+// Package agents starts the agents of a session and executes what they request.
 //
-// [Set] owns the agents that are at work: their turns, the teams, the hooks that run for
-// them. It resolves what an agent gets ([Set.Resolve]), starts it, and lets one that has
-// ended go on. [Environment] is what one agent has while its conversation is open, and
-// [Runtime] does what the tools of one agent ask for. It promises that an agent never gets
-// more than whoever has started it: tools, rules, models, money.
+// [Set] owns the running agents: their turns, the teams, the hooks that run for them. It
+// resolves what an agent gets ([Set.Resolve]), starts it, and resumes an agent that has ended.
+// [Environment] is the state of one agent while its conversation is open, and [Runtime]
+// executes the requests of one agent's tools. An agent never gets more than its starter has:
+// tools, rules, models, budget.
 //
-// It does not talk to clients; package session does, and gives it what they ask for.
+// The package does not talk to clients; package session does, and passes their requests on.
 package agents
 
 import (
@@ -44,10 +44,10 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Pool is the pool of places of agents.
+// Pool is the name of the pool of agents.
 const Pool = "agents"
 
-// MainName is how the main agent is called where agents have names.
+// MainName is the name of the main agent in messages and as an owner.
 const MainName = "main"
 
 // Limits of agents.
@@ -55,23 +55,23 @@ type Limits struct {
 	Depth            int  // of nested agents
 	OutputChars      int  // of output shown to a model
 	NestedBackground bool // agents of agents may run in the background
-	NoBackground     bool // nothing an agent starts runs in the background
-	NoMonitors       bool // there are no monitors
+	NoBackground     bool // nothing that an agent starts runs in the background
+	NoMonitors       bool // monitors are disabled
 
 	MultiTurn     bool          // background agents wait for further messages after an answer
-	IdleTimeout   time.Duration // that they wait at most
-	TeammateGrace time.Duration // that a teammate may take to finish when a model ends it
+	IdleTimeout   time.Duration // how long they wait at most
+	TeammateGrace time.Duration // for a teammate to finish when a model ends it
 }
 
-// Config is what agents are made of.
+// Config configures the agents of a session.
 type Config struct {
 	Session task.ID
 	Project string
 	Version string
 	Started time.Time // the session was opened
 	Place   home.Session
-	Sync    bool         // what is acknowledged survives a power cut
-	Ready   func() error // something that takes care of processes is there, before one is started; nil: nothing has to be
+	Sync    bool         // acknowledged data survives a power cut
+	Ready   func() error // ensures that a keeper runs before a process is started; nil: not needed
 	Limits  Limits
 
 	Models  *provider.Finder
@@ -80,17 +80,17 @@ type Config struct {
 	Policy  choose.Policy           // which model an agent gets
 	Catalog func() subagent.Catalog // as it is now
 	Rules   permission.Rules
-	Env     []string // of whoever started the session
+	Env     []string // of the process that started the session
 	Notes   string   // of the project and the user; part of every system prompt
 	Hooks   *hook.Set
-	Skills  func() skill.Catalog // as they are now; nil: none
-	Todos   *todo.Store          // nil: no list
-	Memory  *memory.Store        // nil: nothing is remembered
+	Skills  func() skill.Catalog // read at each use; nil: none
+	Todos   *todo.Store          // nil: no to-do list
+	Memory  *memory.Store        // nil: memory is disabled
 	Web     *webtool.Fetcher     // nil: no pages are fetched
 	Tools   []agent.Tool         // of the program that holds the session; shared by all agents
-	Remote  bool                 // there is a service where agents can work
+	Remote  bool                 // there is a service for remote agents
 	Window  func(model string) (int64, bool)
-	Share   float64 // of the window at which a conversation is summed up
+	Share   float64 // share of the window at which a conversation is compacted
 
 	RuleSources RuleSources // of Rules, for people
 
@@ -124,16 +124,16 @@ type Set struct {
 	cfg Config
 
 	teams  sync.Mutex // held over the start of a teammate
-	spills sync.Mutex // held while a hook is given a file
+	spills sync.Mutex // held while a hook gets an output file
 
-	mu        sync.Mutex // guards what follows
+	mu        sync.Mutex // guards the fields below
 	main      *Environment
-	runners   map[*hook.Runner]struct{}           // that are open
+	runners   map[*hook.Runner]struct{}           // open environments
 	turns     map[task.ID]context.CancelCauseFunc // of subagents
 	teammates map[task.ID]*teammate               // at work
 }
 
-// New returns the agents of a session: none yet.
+// New returns an empty set.
 func New(cfg Config, parts Parts) *Set {
 	return &Set{
 		Parts:     parts,
@@ -144,21 +144,21 @@ func New(cfg Config, parts Parts) *Set {
 	}
 }
 
-// SetMain says which the main agent is, whose conversation is open now.
+// SetMain sets the main agent, whose conversation is now open.
 func (s *Set) SetMain(k *Environment) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.main = k
 }
 
-// mainAgent is the main agent; nil: there is none.
+// mainAgent returns the main agent; nil: there is none.
 func (s *Set) mainAgent() *Environment {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.main
 }
 
-// Runners are the hooks of all agents that are open.
+// Runners returns the hooks of all open agents.
 func (s *Set) Runners() iter.Seq[*hook.Runner] {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -6,8 +6,8 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Caller is who asks for something: the main agent, a subagent, or a client that is
-// no agent. What it starts gets no more than it has.
+// Caller is who requests something: the main agent, a subagent, or a client that is not an
+// agent. What it starts gets no more than it has.
 type Caller struct {
 	ID       task.ID   // of its task; of the session for the main agent; empty for a client
 	Host     task.Host // of a subagent
@@ -21,9 +21,9 @@ type Caller struct {
 	own      []servers.Server
 	MaxTurns int
 	Depth    int       // 0 for the main agent and for clients
-	parent   task.ID   // of the agent that asked for it; empty: the main agent, or none
-	inside   task.ID   // the isolated agent in whose checkout it works; empty: where the session does
-	given    *given    // by the program that started the agent at the top; nil: nothing
+	parent   task.ID   // of the agent that started it; empty: the main agent, or none
+	inside   task.ID   // the isolated agent in whose checkout it works; empty: the folder of the session
+	given    *given    // from the program that started the agent at the top; nil: nothing
 	live     *live     // of the main agent
-	teammate *teammate // nil: it is no teammate
+	teammate *teammate // nil: it is not a teammate
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Client stands for a client that starts agents without being one. allowed are further
-// rules of calls that are allowed.
+// Client returns the caller for a client that is not an agent. allowed are additional allow
+// rules.
 func (s *Set) Client(cwd string, env, allowed []string) Caller {
 	rules := s.cfg.Rules
 	rules.Allow = slices.Concat(rules.Allow, allowed)
@@ -38,7 +38,8 @@ func (s *Set) StartForClient(ctx context.Context, r control.StartRequest, spec t
 	return rec, err
 }
 
-// Consolidate has what a conversation has taught consolidated by an agent with a model.
+// Consolidate starts an agent with a model that consolidates what was learned in a
+// conversation.
 func (s *Set) Consolidate(ctx context.Context, prompt, model string) error {
 	me := Caller{Cwd: s.cfg.Project, Env: s.cfg.Env, Model: model, Rules: s.cfg.Rules}
 	me.Rules.Mode = permission.DontAsk
@@ -47,16 +48,15 @@ func (s *Set) Consolidate(ctx context.Context, prompt, model string) error {
 	return err
 }
 
-// ChooseModel finds the model of an agent that nobody asks for, and makes sure that it can
-// be reached. Of those that are wanted the first one counts.
+// ChooseModel selects the model of an agent without an explicit request, and checks that it can
+// be called. The first of the wanted models has precedence.
 func (s *Set) ChooseModel(agentType, wanted, defined string) (choose.Choice, error) {
 	me := Caller{Cwd: s.cfg.Project, Env: s.cfg.Env, Model: s.cfg.Model}
 	return s.choose(me, subagent.Input{Model: wanted}, subagent.Definition{Name: agentType, Model: defined})
 }
 
-// OpenMain makes the environment of the main agent, of a definition: with the tools and
-// the model that are asked for, if any. The caller closes it, and says by SetMain when the
-// conversation is open.
+// OpenMain creates the environment of the main agent from a definition, with the given tools
+// and model, if any. The caller closes it, and calls SetMain when the conversation is open.
 func (s *Set) OpenMain(def subagent.Definition, tools []string, model string, maxTurns int) (*Environment, error) {
 	me := Caller{ID: s.cfg.Session, Cwd: s.cfg.Project, Env: s.cfg.Env, Model: s.cfg.Model, Rules: s.cfg.Rules,
 		Tools: tools, MaxTurns: maxTurns}

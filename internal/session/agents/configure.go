@@ -18,13 +18,13 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// live is what the user may change of the main agent while it works. Its methods may be
-// called by any goroutine.
+// live has the settings of the main agent that the user may change while it works. Its methods
+// may be called by any goroutine.
 type live struct {
 	changing sync.Mutex // held while it changes
 
-	mu    sync.Mutex // guards what follows
-	model string     // as a finder takes it
+	mu    sync.Mutex // guards the fields below
+	model string     // in the form that a finder takes
 	mode  permission.Mode
 	gate  *permission.Gate // of the mode
 
@@ -51,8 +51,7 @@ func (l *live) get() (model string, mode permission.Mode, gate *permission.Gate)
 	return l.model, l.mode, l.gate
 }
 
-// Configure changes all that is asked for of the main agent, in whose conversation it
-// works, or nothing.
+// Configure applies all requested changes to the main agent, or none.
 func (k *Environment) Configure(c *conversation.Conversation, req control.ConfigureRequest) error {
 	me := k.Me
 	me.live.changing.Lock()
@@ -101,7 +100,7 @@ func (k *Environment) Configure(c *conversation.Conversation, req control.Config
 	return nil
 }
 
-// Settings are those of the main agent now.
+// Settings returns the current settings of the main agent.
 func (k *Environment) Settings(c *conversation.Conversation) control.Settings {
 	_, mode, _ := k.Me.live.get()
 	now := c.ModelSettings()
@@ -117,7 +116,7 @@ func (k *Environment) Settings(c *conversation.Conversation) control.Settings {
 
 // foundModel is a model that can be called.
 type foundModel struct {
-	Name  string // as a finder takes it
+	Name  string // in the form that a finder takes
 	Full  string
 	Model agent.Model
 }
@@ -146,7 +145,7 @@ func (s *Set) newModel(me Caller, name string) (foundModel, int64, error) {
 	if err != nil {
 		return foundModel{}, 0, err
 	}
-	if len(choice.Notes) > 0 { // it would be another than was asked for
+	if len(choice.Notes) > 0 { // it differs from the requested one
 		return foundModel{}, 0, errors.New(strings.Join(choice.Notes, "; "))
 	}
 	found, err := s.cfg.Models.Find(choice.Name, home.Lookup(me.Env), me.origin())

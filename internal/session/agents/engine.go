@@ -13,11 +13,11 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Engine is the session as a program sees it that holds it and starts agents by
-// a [subagent.Manager]. env and cwd are those of the agents.
+// Engine is the session as seen by a program that embeds it and starts agents with a
+// [subagent.Manager]. env and cwd are those of the agents.
 func (s *Set) Engine(env []string, cwd string) subagent.Engine { return &engine{s, env, cwd} }
 
-// Catalog is the types of agents as they are now.
+// Catalog returns the current types of agents.
 func (s *Set) Catalog() subagent.Catalog { return s.cfg.Catalog() }
 
 type engine struct {
@@ -48,7 +48,7 @@ func (e *engine) Launch(ctx context.Context, l subagent.Launch) (task.Record, er
 	return rec, ProgramError(err)
 }
 
-// ProgramError makes an error of the engine one that a program can decide by.
+// ProgramError converts an error of the engine into one that a program can test for.
 func ProgramError(err error) error {
 	var limit *supervise.LimitError
 	var spent *usage.BudgetError
@@ -66,7 +66,7 @@ func ProgramError(err error) error {
 // Agents implements [subagent.Engine].
 func (e *engine) Agents() []task.Record {
 	var out []task.Record
-	// What cannot be read is left out.
+	// Unreadable parts are left out.
 	_ = e.s.Tasks.Listing(context.Background(), 0, func(_ task.Seq, r task.Record) bool {
 		if e.isAgent(r) {
 			out = append(out, r)
@@ -76,7 +76,7 @@ func (e *engine) Agents() []task.Record {
 	return out
 }
 
-// isAgent leaves out the task that stands for the main agent.
+// isAgent excludes the task of the main agent.
 func (e *engine) isAgent(r task.Record) bool {
 	return r.Kind.IsAgent() && r.ID != e.s.cfg.Session
 }
@@ -104,14 +104,14 @@ func (e *engine) Stop(ctx context.Context, id task.ID) (task.Receipt, error) {
 	)
 }
 
-// given is what a program gives with an agent for it and all that is under it.
-// A nil one gives nothing.
+// given is what a program passes with an agent for it and everything below it. A nil one has
+// nothing.
 type given struct {
 	agents subagent.Catalog
 	hooks  *hook.Set
 }
 
-// catalog is the types of agents that somebody may start.
+// catalog returns the types of agents that a caller may start.
 func (s *Set) catalog(me Caller) subagent.Catalog {
 	if me.given != nil {
 		return me.given.agents

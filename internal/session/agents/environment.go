@@ -27,8 +27,8 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Environment is what one agent has of its own while its conversation is open: its
-// tools with their state, its gate, its hooks, what it has been told.
+// Environment is the state of one agent while its conversation is open: its tools with their
+// state, its gate, its hooks, and the reminders it has received.
 type Environment struct {
 	s         *Set
 	Me        Caller
@@ -36,7 +36,7 @@ type Environment struct {
 	Runner    *hook.Runner
 	Hooks     *hook.Loop
 	narrow    *permission.Gate
-	wide      *permission.Gate // of a teammate whose plan was approved; nil: there is none
+	wide      *permission.Gate // of a teammate with an approved plan; nil: none
 	newGate   func(permission.Mode) (*permission.Gate, error)
 	used      *skill.Ledger
 	Granted   Granted // of the main agent
@@ -45,12 +45,12 @@ type Environment struct {
 	servers   *servers.Agent
 	Config    agent.Config
 
-	Resumed bool   // it goes on with an earlier conversation
-	place   string // what an isolated agent is told of where it works
+	Resumed bool   // it continues an earlier conversation
+	place   string // text about its place for an isolated agent
 }
 
-// newEnvironment makes that of an agent. transcript is where its conversation is kept.
-// The caller closes it.
+// newEnvironment creates the environment of an agent. transcript is the path of its
+// conversation. The caller closes it.
 func (s *Set) newEnvironment(
 	me Caller,
 	def subagent.Definition,
@@ -153,13 +153,13 @@ func (k *Environment) Close() {
 	delete(s.runners, k.Runner)
 }
 
-// start is told to hooks, and gives what a subagent reads before its prompt: what
-// they say, where it works, and its opening.
+// start runs the start hooks, and returns what a subagent reads before its prompt: the output
+// of the hooks, where it works, and its opening.
 func (k *Environment) start(ctx context.Context) string {
 	return join([]string{k.Hooks.Start(ctx), k.place, k.opening()})
 }
 
-// Servers are the MCP servers of the agent, as they stand now.
+// Servers returns the state of the MCP servers of the agent.
 func (k *Environment) Servers() []servers.Status { return k.servers.Status() }
 
 // StartMain is start for the main agent.
@@ -171,8 +171,8 @@ func (k *Environment) StartMain(ctx context.Context) string {
 	return join([]string{k.Runner.SessionStart(ctx, source), k.opening()})
 }
 
-// opening is what an agent reads first: the skills of its definition, and how it
-// is to begin. One that goes on has read it.
+// opening returns what an agent reads first: the skills of its definition, and its initial
+// prompt. An agent that continues has read it already.
 func (k *Environment) opening() string {
 	if k.Resumed {
 		return ""
@@ -192,7 +192,7 @@ func (k *Environment) opening() string {
 	return join(append(parts, k.def.InitialPrompt))
 }
 
-// join puts texts that are not empty below each other.
+// join joins non-empty texts with blank lines.
 func join(parts []string) string {
 	return strings.Join(slices.DeleteFunc(parts, func(p string) bool { return p == "" }), "\n\n")
 }
@@ -222,7 +222,7 @@ func (k *Environment) rulesFor(tools []agent.Tool) permission.Rules {
 	return r
 }
 
-// Gate is the gate as it is now.
+// Gate returns the current gate.
 func (k *Environment) Gate() *permission.Gate {
 	if k.wide != nil && k.Me.teammate.approved.Load() {
 		return k.wide
@@ -235,7 +235,7 @@ func (k *Environment) Gate() *permission.Gate {
 	return k.narrow
 }
 
-// ask puts a question of the agent to whoever can answer.
+// ask asks a question for the agent and waits for the answer.
 func (k *Environment) ask(ctx context.Context, q task.Question) (task.Reply, error) {
 	s := k.s
 	if s.cfg.AskWait <= 0 {
@@ -244,7 +244,7 @@ func (k *Environment) ask(ctx context.Context, q task.Question) (task.Reply, err
 	q.Agent = k.def.Name
 	k.Runner.Notify(ctx, "permission_prompt", "", fmt.Sprintf("%s asks about %s", k.def.Name, q.Tool))
 	s.Report.Say(k.Me.ID, fmt.Sprintf("%s asks whether it may use %s: see `drover approvals`", k.def.Name, q.Tool))
-	q.Until = time.Now().Add(s.cfg.AskWait).UTC() // hooks take none of the time of who answers
+	q.Until = time.Now().Add(s.cfg.AskWait).UTC() // hooks do not delay the answer
 	if k.Me.Host != nil {
 		return k.Me.Host.Ask(ctx, q)
 	}
@@ -254,12 +254,12 @@ func (k *Environment) ask(ctx context.Context, q task.Question) (task.Reply, err
 	return s.Tasks.Ask(ctx, k.Me.ID, q)
 }
 
-// runtime is what the agent acts by.
+// runtime returns the runtime of the agent.
 func (k *Environment) runtime() *Runtime {
 	return &Runtime{s: k.s, Caller: k.Me, learned: func(id task.ID) { k.reminders.Know(taskList, string(id)) }}
 }
 
-// compaction is how the agent's conversation is kept short.
+// compaction configures how the agent's conversation is compacted.
 func (k *Environment) compaction(model string) *agent.Compaction {
 	a := k.s.cfg
 	c := &agent.Compaction{Share: a.Share, Restore: k.restore, Before: k.Runner.PreCompact, After: k.Runner.PostCompact}
@@ -269,13 +269,13 @@ func (k *Environment) compaction(model string) *agent.Compaction {
 	return c
 }
 
-// restore is what the agent must not lose with its conversation.
+// restore returns what the agent must keep after a compaction.
 func (k *Environment) restore(ctx context.Context) string {
 	running := environment.RunningTasks(k.s.Tree.Background(k.Me.ID, k.Me.Depth == 0))
 	return join([]string{running, k.todos(ctx), k.used.Restore()})
 }
 
-// todos is what is still to be done.
+// todos returns the open to-dos.
 func (k *Environment) todos(ctx context.Context) string {
 	store := k.s.cfg.Todos
 	if store == nil {
@@ -283,7 +283,7 @@ func (k *Environment) todos(ctx context.Context) string {
 	}
 	list, err := store.List(ctx)
 	if err != nil {
-		return "" // the tools will say so
+		return "" // the tools report it
 	}
 	var b strings.Builder
 	for _, it := range list.Items {
@@ -298,8 +298,8 @@ func (k *Environment) todos(ctx context.Context) string {
 	return strings.TrimRight(b.String(), "\n")
 }
 
-// Assign tells an agent that a to-do is its own. Who is no agent of the session
-// is not told.
+// Assign notifies an agent that a to-do was assigned to it. Owners that are not agents of the
+// session are ignored.
 func (s *Set) Assign(ctx context.Context, owner string, it todo.Item, by string) error {
 	to := s.cfg.Session
 	if owner != MainName {
@@ -323,7 +323,7 @@ func (s *Set) Assign(ctx context.Context, owner string, it todo.Item, by string)
 	return err
 }
 
-// name is how the agent is called in messages and as the owner of to-dos.
+// name returns the agent's name in messages and as the owner of to-dos.
 func (me Caller) name() string {
 	if me.Host == nil {
 		return MainName
@@ -331,7 +331,7 @@ func (me Caller) name() string {
 	return me.Host.Record().Name
 }
 
-// edited is told of a call that has ended.
+// edited is called for a call that has ended.
 func (k *Environment) edited(e agent.Event) {
 	if e.Kind != agent.ToolDoneEvent || e.Output.IsError || !environment.Writes(e.Call.Name) {
 		return
@@ -347,7 +347,7 @@ func (k *Environment) edited(e agent.Event) {
 	}
 }
 
-// access is which servers the agent may use.
+// access returns the servers that the agent may use.
 func (me Caller) access() servers.Access {
 	return servers.Access{Tools: me.Tools, Barred: me.barred, Own: me.own}
 }

@@ -2,17 +2,15 @@ package agents
 
 import "sync"
 
-// Granted is what the command of the newest prompt of the main agent allows and
-// restricts. It holds until the next prompt of the user: for turns that mail or a
-// reminder begins, too. The zero value is ready; its methods may be called by several
-// goroutines.
+// Granted has what the command of the newest prompt of the main agent allows and restricts. It
+// applies until the next prompt of the user, also in turns that mail or a reminder begins. The
+// zero value is ready; its methods may be called by several goroutines.
 type Granted struct {
 	mu          sync.Mutex
 	allow, only []string // guarded by mu
 }
 
-// Set replaces the rules that allow, and those beside which nothing is allowed; nil:
-// none.
+// Set replaces the rules that allow, and those outside which nothing is allowed; nil: none.
 func (g *Granted) Set(allow, only []string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// base is what hooks of the agent are told.
+// base returns the fields common to all hook inputs of the agent.
 func (k *Environment) base(tools []agent.Tool, transcript string) hook.Base {
 	me, s := k.Me, k.s
 	b := hook.Base{
@@ -41,8 +41,8 @@ func (k *Environment) base(tools []agent.Tool, transcript string) hook.Base {
 	return b
 }
 
-// HookOutput makes the file of a hook that prints too much for the memory. It counts as an
-// output.
+// HookOutput creates the file for a hook that prints too much for memory. It counts as an
+// output file.
 func (s *Set) HookOutput(limit int64) (hook.Spill, error) {
 	s.spills.Lock()
 	defer s.spills.Unlock()
@@ -53,7 +53,7 @@ func (s *Set) HookOutput(limit int64) (hook.Spill, error) {
 	return spool.Reopen(path, spool.Options{Limit: limit, Below: s.cfg.Place.Below(), Take: s.Space.Take})
 }
 
-// hooksOf is the hooks of the session and of an agent's definition.
+// hooksOf returns the hooks of the session and of an agent's definition.
 func (s *Set) hooksOf(def subagent.Definition) *hook.Set {
 	set := s.cfg.Hooks
 	if set == nil {
@@ -73,7 +73,7 @@ func (s *Set) hooksOf(def subagent.Definition) *hook.Set {
 	return set.Join(own)
 }
 
-// background is what a stop hook is told of the tasks that run.
+// background returns the running tasks in the input of a stop hook.
 func (k *Environment) background() []hook.Background {
 	words := map[task.Work]string{task.ByCommand: "shell", task.ByEvents: "monitor", task.BySteps: "workflow"}
 	var out []hook.Background
@@ -94,7 +94,7 @@ func (k *Environment) background() []hook.Background {
 	return out
 }
 
-// judge is the rules as hooks see them.
+// judge is the permission rules as hooks see them.
 type judge struct{ *Environment }
 
 // Judge implements [hook.Rules].
@@ -115,7 +115,7 @@ func (j judge) Question(ctx context.Context, c agent.Call, r hook.Ruling) (agent
 	return j.Gate().Ask(ctx, c, permission.Verdict{Decision: permission.Ask, Reason: r.Reason, Suggest: r.Suggest})
 }
 
-// todoHooks lets hooks refuse what happens to to-dos.
+// todoHooks lets hooks refuse changes of to-dos.
 type todoHooks struct{ *Environment }
 
 func (h todoHooks) Created(ctx context.Context, it todo.Item) error {

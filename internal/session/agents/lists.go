@@ -9,14 +9,14 @@ import (
 	"github.com/drover-dev/drover/subagent"
 )
 
-// The lists that agents are reminded of.
+// The lists of which agents are reminded.
 const (
 	taskList  = "tasks"
 	agentList = "agents"
 	skillList = "skills"
 )
 
-// reminders makes those of an agent that has tools by these names.
+// reminders makes the reminders of an agent that has the named tools.
 func (s *Set) reminders(me Caller, critical string, has func(tool string) bool) *environment.Reminders {
 	r := environment.NewReminders(critical, func() []string { return s.Edits.Take(me.ID) })
 	if has("TaskOutput") {

@@ -17,8 +17,8 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// mcpTask makes a call of a tool as a task. The text is for the model: that the task was
-// begun, or, where nothing runs in the background, what it gave.
+// mcpTask runs a call of a tool as a task. The text is for the model: that the task was
+// started, or, without background tasks, its result.
 func (k *Environment) mcpTask(
 	ctx context.Context,
 	l *mcpclient.Lease,
@@ -35,7 +35,7 @@ func (k *Environment) mcpTask(
 	spec := rt.spec(c.ID, false)
 	spec.Input, spec.AgentType, spec.Prompt = w.Input, mcptask.AgentType, string(args)
 	spec.Description = work.FirstLine(fmt.Sprintf("%s of MCP server %s", tool, l.Name()), 80)
-	spec.Keep = !alone && l.Server().Kind() == mcpclient.HTTP // it does not live in this host
+	spec.Keep = !alone && l.Server().Kind() == mcpclient.HTTP // it continues without this host
 	rec, err := s.Tasks.Start(ctx, w.Driver, spec)
 	if err != nil {
 		return "", &toolkit.Refusal{Text: err.Error()}
@@ -62,7 +62,7 @@ func (k *Environment) mcpTask(
 	return rt.awaitMCPTask(ctx, rec)
 }
 
-// begunMCPTask is what the model is told of a task that goes on.
+// begunMCPTask returns the text for the model about a task that continues.
 func begunMCPTask(rec task.Record, immediate string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "MCP task started in background.\nAgent ID: %s\nOutput file: %s\n", rec.ID, rec.OutputFile)
@@ -77,8 +77,8 @@ func begunMCPTask(rec task.Record, immediate string) string {
 	return b.String()
 }
 
-// awaitMCPTask waits for the end of a task in the foreground, or for its move to the
-// background by somebody.
+// awaitMCPTask waits for the end of a task in the foreground, or for its move to the background
+// by a client.
 func (rt *Runtime) awaitMCPTask(ctx context.Context, rec task.Record) (string, error) {
 	s := rt.s
 	got, err := rt.await(ctx, rec.ID)

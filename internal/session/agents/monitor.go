@@ -17,7 +17,7 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// monitorTool is the tool Monitor of the agent, which has the others already.
+// monitorTool is the tool Monitor of an agent with the given other tools.
 func (k *Environment) monitorTool(tools []agent.Tool) []agent.Tool {
 	me, s := k.Me, k.s
 	if s.cfg.Limits.NoMonitors || s.cfg.Limits.NoBackground {
@@ -39,7 +39,7 @@ func (k *Environment) monitorTool(tools []agent.Tool) []agent.Tool {
 // Monitors starts monitors for the agent.
 func (k *Environment) Monitors() monitortool.Monitors { return &monitors{k.runtime(), k} }
 
-// monitors are those of an agent.
+// monitors starts monitors for one agent.
 type monitors struct {
 	rt *Runtime
 	k  *Environment
@@ -67,12 +67,12 @@ func (m *monitors) Monitor(ctx context.Context, r monitortool.Request) (task.Rec
 	return rec, err
 }
 
-// watchWait bounds how long the start of a monitor waits until it watches: a server may
-// take its time.
+// watchWait limits how long the start of a monitor waits until it is ready, since a server may
+// be slow.
 const watchWait = 5 * time.Second
 
-// AwaitWatch returns when a monitor watches, so that what happens after its start is not
-// missed; when it has ended or waits for a place; or when the time is up.
+// AwaitWatch returns when a monitor is ready, so that nothing after its start is missed; when
+// it has ended or waits for a slot; or after watchWait.
 func AwaitWatch(ctx context.Context, tasks *supervise.Supervisor, log *journal.Journal, id task.ID) {
 	ctx, cancel := context.WithTimeout(ctx, watchWait)
 	defer cancel()

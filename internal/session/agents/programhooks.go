@@ -10,8 +10,8 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// programHooks puts functions of a program beside the hooks of files, so that the
-// same rules hold for them.
+// programHooks runs functions of a program together with the hooks of files, under the same
+// rules.
 func programHooks(h subagent.Hooks) *hook.Set {
 	set := &hook.Set{}
 	if h == nil {
@@ -35,7 +35,7 @@ func programHooks(h subagent.Hooks) *hook.Set {
 	return set
 }
 
-// hookPayload is what a hook is told, as far as a program reads it.
+// hookPayload is the part of a hook input that a program reads.
 type hookPayload struct {
 	ID         task.ID `json:"agent_id"`
 	Type       string  `json:"agent_type"`
@@ -49,8 +49,7 @@ func (p hookPayload) agent() subagent.HookAgent {
 	return subagent.HookAgent{ID: p.ID, Type: p.Type, Transcript: p.Transcript}
 }
 
-// program calls a function that is told of an event. One that panics is a hook
-// that could not be run.
+// program calls a function with an event. A panic counts as a hook that could not be run.
 func program(f func(context.Context, hookPayload) any) func(context.Context, json.RawMessage) (json.RawMessage, error) {
 	return func(ctx context.Context, raw json.RawMessage) (_ json.RawMessage, err error) {
 		defer func() {

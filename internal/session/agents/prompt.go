@@ -11,10 +11,9 @@ import (
 	"github.com/drover-dev/drover/subagent"
 )
 
-// systemPrompt puts what an agent must know of its place, and what the project
-// has written down for agents, behind its instructions. It has the same bytes
-// over the whole session: what comes before the conversation must stay
-// a cacheable prefix.
+// systemPrompt appends facts about the agent's place and the project's instructions to the
+// agent's own instructions. Its bytes are the same during the whole session, so that it stays a
+// cacheable prefix.
 func (s *Set) systemPrompt(def subagent.Definition, me Caller) string {
 	git := "no"
 	if _, err := os.Stat(filepath.Join(me.Cwd, ".git")); err == nil {

@@ -8,11 +8,11 @@ import (
 	"github.com/drover-dev/drover/internal/tool/toolkit"
 )
 
-// elsewhere is the isolation of an agent that works at a service.
+// elsewhere is the isolation of an agent that runs on a remote service.
 const elsewhere = "remote"
 
-// remote starts an agent elsewhere for the model. It goes on in the background,
-// unless nothing that this agent starts may.
+// remote starts a remote agent for the model. It runs in the background, unless this agent may
+// not start background tasks.
 func (rt *Runtime) remote(ctx context.Context, r tasktools.AgentRequest) (tasktools.AgentOutcome, error) {
 	s := rt.s
 	out := tasktools.AgentOutcome{

@@ -13,13 +13,12 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// errRested ends the rest of an agent to whom nobody has written.
+// errRested ends the idle time of an agent that got no message.
 var errRested = errors.New("nobody has written for a while")
 
-// rest makes what an agent does after an answer: with many turns, and nobody who
-// waits for it in the foreground, its owner is told the answer, and it waits for
-// a message. The end of its time, of its session or of its parent is a good end:
-// the work is done.
+// rest is called after an answer. With multi-turn agents, if no caller waits for the agent in
+// the foreground, it sends the answer to the owner and waits for a message. If its idle time,
+// its session or its parent ends, the run completes, since the work is done.
 func (c *Child) rest(h task.Host, box *mailbox.Box) func(context.Context, agent.TurnResult) (bool, error) {
 	s := c.s
 	return func(ctx context.Context, turn agent.TurnResult) (bool, error) {
@@ -28,14 +27,14 @@ func (c *Child) rest(h task.Host, box *mailbox.Box) func(context.Context, agent.
 		if !broken && (c.teammate.ends() || c.teammate == nil && (!s.cfg.Limits.MultiTurn || !r.Backgrounded)) {
 			return false, nil
 		}
-		if !c.teammate.asks() || turn.Reason != "tool_end" { // else its plan says more
+		if !c.teammate.asks() || turn.Reason != "tool_end" { // its plan is the message otherwise
 			if err := s.tellIdle(ctx, r, turn); err != nil {
 				return false, err
 			}
 		}
 		err := h.Rest(ctx, func(ctx context.Context) error {
-			s.Idle.Change()        // whoever settles does not wait for it now
-			if c.teammate != nil { // it stays until somebody ends it
+			s.Idle.Change()        // callers that settle no longer wait for it
+			if c.teammate != nil { // it stays until it is ended
 				return box.Wait(ctx)
 			}
 			wait, cancel := context.WithTimeoutCause(ctx, s.cfg.Limits.IdleTimeout, errRested)
@@ -61,10 +60,10 @@ func (c *Child) rest(h task.Host, box *mailbox.Box) func(context.Context, agent.
 	}
 }
 
-// tellIdle gives an answer to the owner of an agent. An owner who is gone, or who
-// reads nothing, can still ask for it.
+// tellIdle sends an answer to the owner of an agent. If the owner has ended or its mailbox is
+// full, it can still read the answer.
 func (s *Set) tellIdle(ctx context.Context, r task.Record, turn agent.TurnResult) error {
-	if r.Owner == "" || !r.Backgrounded { // who waits for it would read it too late
+	if r.Owner == "" || !r.Backgrounded { // a waiting owner would read it too late
 		return nil
 	}
 	answer, has, kind := turn.Text, "answered", task.AgentIdle
@@ -91,7 +90,7 @@ func (s *Set) tellIdle(ctx context.Context, r task.Record, turn agent.TurnResult
 	return err
 }
 
-// turnOf gives each turn of an agent a context that [Set.Interrupt] can end.
+// turnOf returns for each turn of an agent a context that [Set.Interrupt] can cancel.
 func (s *Set) turnOf(id task.ID) func(context.Context) (context.Context, func()) {
 	return func(ctx context.Context) (context.Context, func()) {
 		turn, cancel := context.WithCancelCause(ctx)
@@ -110,8 +109,8 @@ func (s *Set) turnOf(id task.ID) func(context.Context) (context.Context, func())
 	}
 }
 
-// Interrupt breaks off the turn of an agent, which then waits for a message. It reports
-// whether the agent was in a turn.
+// Interrupt cancels the turn of an agent, which then waits for a message. It reports whether
+// the agent was in a turn.
 func (s *Set) Interrupt(id task.ID) bool {
 	s.mu.Lock()
 	cancel := s.turns[id]

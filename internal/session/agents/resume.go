@@ -15,10 +15,10 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// GoOn is what an agent is told that is resumed without a prompt.
+// GoOn is the prompt of an agent that is resumed without one.
 const GoOn = "Go on."
 
-// Relaunch gives an ended agent a new run that goes on from its transcript.
+// Relaunch gives an ended agent a new run that continues from its transcript.
 func (s *Set) Relaunch(
 	ctx context.Context,
 	id task.ID,
@@ -41,7 +41,7 @@ func (s *Set) Relaunch(
 	if err != nil {
 		return task.Record{}, nil, err
 	}
-	child.Rules.Mode = environment.Narrower(child.Rules.Mode, permission.Mode(old.Mode)) // as its first run, whoever asks
+	child.Rules.Mode = environment.Narrower(child.Rules.Mode, permission.Mode(old.Mode)) // as in its first run, whoever requests it
 	child.join(old.Team, me)
 	child.again = true
 	in.Type, in.Model, in.MaxTurns, in.Isolation = child.def.Name, child.Model, child.MaxTurns, child.isolation
@@ -62,8 +62,8 @@ func (s *Set) Relaunch(
 	return rec, child.notes, err
 }
 
-// Again gives an agent that has ended a new run, for somebody outside. Whoever
-// is told of its ends is told of this one.
+// Again gives an ended agent a new run for a client. The owner of the agent is notified of its
+// end as before.
 func (s *Set) Again(ctx context.Context, r task.Record, prompt string, env []string) (task.Record, error) {
 	if r.AgentType == task.MainSession {
 		return r, &control.Error{Code: control.Conflict,
@@ -85,7 +85,7 @@ func (s *Set) Again(ctx context.Context, r task.Record, prompt string, env []str
 	return rec, err
 }
 
-// asked is the input of an earlier run, as far as it is known.
+// asked returns the input of an earlier run, as far as it is known.
 func asked(raw json.RawMessage) (in subagent.Input, err error) {
 	if raw != nil {
 		err = json.Unmarshal(raw, &in)
@@ -93,8 +93,8 @@ func asked(raw json.RawMessage) (in subagent.Input, err error) {
 	return in, err
 }
 
-// above stands for who has started an agent, so that a further run gets no more
-// than the first: the main agent or a client, and then each agent down to it.
+// above returns the caller that has started an agent, so that a further run gets no more than
+// the first: the main agent or a client, and then each agent down to it.
 func (s *Set) above(r task.Record, env []string) (Caller, error) {
 	if p, ok := s.Tasks.Get(r.Parent); ok && r.Parent != s.cfg.Session {
 		me, err := s.above(p, env)

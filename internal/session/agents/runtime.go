@@ -24,22 +24,22 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// interruptGrace is how long a foreground call may take to go when its turn is
-// broken off: a person waits for that.
+// interruptGrace is how long an interrupted foreground call may take to end, since a person
+// waits for it.
 const interruptGrace = time.Second
 
-// Runtime lets the tools of one agent do what they are for.
+// Runtime executes the requests of the tools of one agent.
 type Runtime struct {
 	s *Set
 	Caller
-	learned func(task.ID) // the agent knows of a task, by the result of its call; nil: nobody listens
+	learned func(task.ID) // called for a task that the agent knows from the result of its call; nil: not needed
 }
 
-// Runtime is what a caller acts by.
+// Runtime returns the runtime of a caller.
 func (s *Set) Runtime(me Caller) *Runtime { return &Runtime{s: s, Caller: me} }
 
-// know says that the model learns of a background task from the result of the
-// call, and needs no reminder of it.
+// know records that the model learns of a background task from the result of the call, and
+// needs no reminder of it.
 func (rt *Runtime) know(id task.ID) {
 	if rt.learned != nil {
 		rt.learned(id)
@@ -51,8 +51,8 @@ var (
 	_ tasktools.Tasks  = (*Runtime)(nil)
 )
 
-// spec is what is common to all that the agent starts: its place in the tree,
-// and who is told.
+// spec returns what is common to all tasks that the agent starts: the place in the tree, and
+// the owner.
 func (rt *Runtime) spec(toolUse string, background bool) task.Spec {
 	spec := task.Spec{Owner: rt.ID, ToolUseID: toolUse, Backgrounded: background, Cwd: rt.Cwd}
 	if _, isTask := rt.s.Tasks.Get(rt.ID); isTask {
@@ -86,8 +86,8 @@ func (rt *Runtime) Run(ctx context.Context, c shelltool.Command) (shelltool.Outc
 	return rt.foreground(ctx, rec, c.Timeout)
 }
 
-// foreground waits for a command: to its end, to its move to the background by
-// somebody, or for as long as the model wanted to wait; then it is moved there.
+// foreground waits for a command: to its end, to its move to the background by a client, or for
+// the time that the model has set; then it moves the command to the background.
 func (rt *Runtime) foreground(ctx context.Context, rec task.Record, patience time.Duration) (shelltool.Outcome, error) {
 	s := rt.s
 	wait, cancel := ctx, context.CancelFunc(func() {})
@@ -128,8 +128,8 @@ func (rt *Runtime) foreground(ctx context.Context, rec task.Record, patience tim
 	return out, nil
 }
 
-// await waits until a task has ended or is moved to the background, and stops the task
-// when the turn ends before that.
+// await waits until a task has ended or is moved to the background, and stops the task if the
+// turn ends earlier.
 func (rt *Runtime) await(ctx context.Context, id task.ID) (task.Record, error) {
 	await := rt.s.Tasks.Await
 	if rt.Host != nil {
@@ -142,7 +142,7 @@ func (rt *Runtime) await(ctx context.Context, id task.ID) (task.Record, error) {
 	return r, nil
 }
 
-// interrupt stops what a foreground call waited for when its turn ends early.
+// interrupt stops the task for which a foreground call waits when its turn ends early.
 func (rt *Runtime) interrupt(ctx context.Context, id task.ID) error {
 	cause := task.Cause{
 		Actor:  task.ByUser,
@@ -225,7 +225,7 @@ func (rt *Runtime) Agent(ctx context.Context, r tasktools.AgentRequest) (tasktoo
 	return out, err
 }
 
-// peopleOnly refuses a type of agents that no model may start.
+// peopleOnly refuses a type of agent that no model may start.
 func (rt *Runtime) peopleOnly(agentType string) error {
 	if def, err := rt.s.catalog(rt.Caller).Find(agentType); err == nil && def.NoModel {
 		return &toolkit.Refusal{Text: fmt.Sprintf("agents of type %s are started by people only", def.Name)}
@@ -303,7 +303,7 @@ func (rt *Runtime) Find(_ context.Context, ref string) (task.Record, error) {
 	return r, nil
 }
 
-// Wait waits until a task has ended, or rests.
+// Wait waits until a task has ended, or is idle.
 func (rt *Runtime) Wait(ctx context.Context, ref string, timeout time.Duration) (task.Record, bool, error) {
 	r, err := rt.Find(ctx, ref)
 	if err != nil || timeout <= 0 {
@@ -319,7 +319,7 @@ func (rt *Runtime) Wait(ctx context.Context, ref string, timeout time.Duration) 
 			return r, false, nil
 		default:
 		}
-		if r = rt.s.Tree.Latest(r.ID); r.Idle { // it would not end by itself for long
+		if r = rt.s.Tree.Latest(r.ID); r.Idle { // it may stay idle for long
 			return r, false, nil
 		}
 		select {
@@ -334,7 +334,7 @@ func (rt *Runtime) Wait(ctx context.Context, ref string, timeout time.Duration) 
 	}
 }
 
-// Text is the answer of an agent that has ended, else the end of the output.
+// Text returns the answer of an agent that has ended, else the end of the output.
 func (rt *Runtime) Text(ctx context.Context, r task.Record) (string, error) {
 	if r.Traits().Report && r.Status.Terminal() {
 		if text, err := rt.s.Log.AnswerExcerpt(ctx, r.Run); err != nil || text != "" {
@@ -348,14 +348,14 @@ func (rt *Runtime) Text(ctx context.Context, r task.Record) (string, error) {
 	return text, err
 }
 
-// Stop ends a task for the model, which needs no notification then.
+// Stop ends a task for the model, which then gets no notification.
 func (rt *Runtime) Stop(ctx context.Context, ref string) (task.Record, task.Receipt, error) {
 	r, err := rt.Find(ctx, ref)
 	if err != nil {
 		return r, task.Receipt{}, err
 	}
 	actor := task.ByModel
-	if r.Owner != rt.ID { // its owner is another agent, and has to be told
+	if r.Owner != rt.ID { // its owner is another agent, which gets the notification
 		actor = task.ByParent
 	}
 	rt.s.dismiss(ctx, r, rt.name())
@@ -368,8 +368,8 @@ func (rt *Runtime) Stop(ctx context.Context, ref string) (task.Record, task.Rece
 	return r, receipt, err
 }
 
-// List returns the tasks that the agent may see: a subagent sees its own
-// subtree, and none sees the task of its own session.
+// List returns the tasks that the agent may see: a subagent sees its own subtree, and none sees
+// the task of its own session.
 func (rt *Runtime) List(context.Context) ([]task.Record, error) {
 	var out []task.Record
 	for _, r := range rt.s.Tasks.List(0) {

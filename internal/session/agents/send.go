@@ -21,7 +21,7 @@ var (
 	_ tasktools.Reader = (*Runtime)(nil)
 )
 
-// Send gives a message to another agent.
+// Send sends a message to another agent.
 func (rt *Runtime) Send(ctx context.Context, m tasktools.SendRequest) (tasktools.Sent, error) {
 	if sent, taken, err := rt.steerWork(ctx, m); taken {
 		return sent, err
@@ -54,7 +54,7 @@ func (rt *Runtime) Send(ctx context.Context, m tasktools.SendRequest) (tasktools
 		if err != nil || !ended {
 			return tasktools.Sent{To: to}, mailRefusal(err)
 		}
-		m.Text = GoOn // a teammate has its mail, which is not lost with a run that ends early
+		m.Text = GoOn // the mailbox of a teammate outlasts its run
 	}
 	rt.s.Mailboxes.Continue(to.ID, hops)
 	out, err := rt.Agent(
@@ -62,14 +62,14 @@ func (rt *Runtime) Send(ctx context.Context, m tasktools.SendRequest) (tasktools
 		tasktools.AgentRequest{Prompt: m.Text, Resume: string(to.ID), Background: true, ToolUseID: m.ToolUseID},
 	)
 	if refused := err; seq != 0 && refused != nil {
-		if err = rt.s.Mailboxes.TakeBack(ctx, to.ID, seq, refused); err == nil { // somebody else let it go on
+		if err = rt.s.Mailboxes.TakeBack(ctx, to.ID, seq, refused); err == nil { // another caller has resumed it
 			out.Task, _ = rt.s.Tasks.Get(to.ID)
 		}
 	}
 	return tasktools.Sent{To: out.Task, Resumed: true, Report: out.Text, Note: out.Note}, err
 }
 
-// mailRefusal tells a model of a full mailbox.
+// mailRefusal tells a model that a mailbox is full.
 func mailRefusal(err error) error {
 	if errors.Is(err, task.ErrMailFull) {
 		return &toolkit.Refusal{Text: "this agent has too much mail that it has not read yet: wait until it has read some"}
@@ -77,8 +77,7 @@ func mailRefusal(err error) error {
 	return err
 }
 
-// receiver finds the agent that a name means to this one. The zero record is the
-// main agent.
+// receiver finds the agent that a name means for this one. The zero record is the main agent.
 func (rt *Runtime) receiver(ref string) (task.Record, error) {
 	if ref == MainName && rt.underMain() {
 		return task.Record{}, nil
@@ -96,14 +95,13 @@ func (rt *Runtime) receiver(ref string) (task.Record, error) {
 	return task.Record{}, &toolkit.Refusal{Text: fmt.Sprintf("unknown agent: %.80q; %s", ref, rt.reachable())}
 }
 
-// underMain reports whether the agent was started by a main agent, which reads
-// what it writes.
+// underMain reports whether the agent was started by a main agent, which reads its messages.
 func (rt *Runtime) underMain() bool {
 	return rt.s.mainAgent() != nil && rt.Host != nil && rt.Host.Record().Owner == rt.s.cfg.Session
 }
 
-// reaches reports whether this agent may write to the one of a record: below it,
-// above it, or beside it.
+// reaches reports whether this agent may send messages to the one of a record: below it, above
+// it, or a sibling.
 func (rt *Runtime) reaches(r task.Record) bool {
 	if !r.Kind.IsAgent() || r.ID == rt.ID || r.ID == rt.s.cfg.Session {
 		return false
@@ -117,10 +115,10 @@ func (rt *Runtime) reaches(r task.Record) bool {
 	return rt.s.Tree.Below(r, rt.ID) || r.ID == me.Parent || beside || sameTeam
 }
 
-// maxNamed bounds the agents that an error names.
+// maxNamed limits the agents that an error lists.
 const maxNamed = 20
 
-// reachable names the live agents that this one may write to.
+// reachable lists the live agents to which this one may send messages.
 func (rt *Runtime) reachable() string {
 	var names []string
 	if rt.underMain() {
@@ -146,7 +144,7 @@ func (rt *Runtime) reachable() string {
 	return text
 }
 
-// Responses is what an agent has answered after one of its responses.
+// Responses returns the answers of an agent after one of its responses.
 func (rt *Runtime) Responses(
 	ctx context.Context,
 	ref string,
@@ -173,7 +171,7 @@ func (rt *Runtime) Responses(
 			return got, err
 		}
 		select {
-		case <-grown: // a response is told as progress
+		case <-grown: // a response is sent as progress
 		case <-limit.Done():
 			got.TimedOut = ctx.Err() == nil
 			return got, context.Cause(ctx)
@@ -181,14 +179,14 @@ func (rt *Runtime) Responses(
 	}
 }
 
-// answers are the responses of an agent, read on as they come.
+// answers reads the responses of an agent as they come.
 type answers struct {
 	from  agent.Reading
 	since int // only those after this number
 	n     int // seen so far
 }
 
-// next are those that have come since the last next.
+// next returns those that have come since the last call.
 func (a *answers) next() (list []tasktools.Response, err error) {
 	n := a.n
 	err = a.from.Next(func(r agent.Record) error {
@@ -231,8 +229,8 @@ func response(turn int, m agent.Message) (tasktools.Response, error) {
 	return one, nil
 }
 
-// steerWork is the same for a model: taken is false where the message is for an
-// agent, or for nobody that this one may write to.
+// steerWork passes a message of a model to the driver of a task. taken is false if the receiver
+// is an agent, or a task that this agent may not reach.
 func (rt *Runtime) steerWork(ctx context.Context, m tasktools.SendRequest) (_ tasktools.Sent, taken bool, err error) {
 	r, err := rt.Find(ctx, m.To)
 	if err == nil && r.TTY && !r.Status.Terminal() && m.Plan == nil {

@@ -22,8 +22,8 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Launch starts a subagent for me, which is checked and resolved first. The notes
-// say where it got something else than was asked for.
+// Launch checks, resolves and starts a subagent for me. The notes list where it got something
+// else than requested.
 func (s *Set) Launch(
 	ctx context.Context,
 	in subagent.Input,
@@ -59,7 +59,7 @@ func (s *Set) Launch(
 	if err != nil {
 		return task.Record{}, nil, err
 	}
-	if child.def.OnEnd == task.Reparents && child.isolation == "" { // a checkout of its own goes with it
+	if child.def.OnEnd == task.Reparents && child.isolation == "" { // together with its checkout
 		spec.OnEnd = task.Reparents
 	}
 	s.Report.Say(me.ID, child.notes...)
@@ -73,18 +73,18 @@ func (s *Set) Launch(
 	return s.Tasks.Placed(rec), child.notes, nil
 }
 
-// Child is a subagent that is going to be.
+// Child is a resolved subagent before its start.
 type Child struct {
 	s *Set
 	Caller
 	def   subagent.Definition
-	notes []string // about what it gets, for the user and for who asked
+	notes []string // about what it gets, for the user and the caller
 
 	isolation string // worktree, or empty
-	again     bool   // it has had a run
+	again     bool   // a further run
 }
 
-// Resolve resolves what a subagent gets: never more than the one who asks has.
+// Resolve determines what a subagent gets: never more than the caller has.
 func (s *Set) Resolve(in subagent.Input, me Caller) (*Child, error) {
 	def, err := s.catalog(me).Find(in.Type)
 	if err != nil {
@@ -112,7 +112,7 @@ func (s *Set) Resolve(in subagent.Input, me Caller) (*Child, error) {
 			break
 		}
 	}
-	// The caller cannot lift what the definition forbids.
+	// The caller cannot override what the definition forbids.
 	for _, mode := range []string{def.PermissionMode, in.PermissionMode} {
 		c.Rules.Mode = environment.Narrower(c.Rules.Mode, permission.Mode(mode))
 	}
@@ -131,7 +131,7 @@ func (s *Set) Resolve(in subagent.Input, me Caller) (*Child, error) {
 	return c, nil
 }
 
-// choose finds the model of an agent, and makes sure that it can be reached.
+// choose selects the model of an agent, and checks that it can be called.
 func (s *Set) choose(me Caller, in subagent.Input, def subagent.Definition) (choose.Choice, error) {
 	p := s.cfg.Policy
 	p.Reachable = func(name string) error {
@@ -153,12 +153,13 @@ func (s *Set) choose(me Caller, in subagent.Input, def subagent.Definition) (cho
 	)
 }
 
-// budget is the child as its budget is reserved. The ID is that of a further run.
+// budget returns the child in the form in which its budget is reserved. The ID is that of a
+// further run.
 func (c *Child) budget(id task.ID, asker Caller) budget.Agent {
 	return budget.Agent{ID: id, Asker: asker.ID, Depth: c.Depth, Model: c.Model, Def: c.def}
 }
 
-// assemble puts the subagent together when its run begins.
+// assemble creates the subagent when its run begins.
 func (c *Child) assemble(ctx context.Context, h task.Host, _ subagent.Input) (_ *subagent.Assembly, err error) {
 	rec := h.Record()
 	me := c.Caller
@@ -265,12 +266,12 @@ func LinkTranscript(to, at string) error {
 	return nil
 }
 
-// ownServers are the MCP servers that a definition names, for an agent that me starts.
+// ownServers returns the MCP servers that a definition names, for an agent that me starts.
 func (s *Set) ownServers(def subagent.Definition, me Caller) []servers.Server {
 	return s.Servers.Own(def, me.access(), me.Env, func(text string) { s.Report.Say(me.ID, text) })
 }
 
-// ModelName is the model that the agent calls now.
+// ModelName returns the current model of the agent.
 func (me Caller) ModelName() string {
 	if me.live != nil {
 		name, _, _ := me.live.get()
@@ -279,11 +280,11 @@ func (me Caller) ModelName() string {
 	return me.Model
 }
 
-// origin is the folder that relative names in the settings are about: of an
-// isolated agent not its own.
+// origin returns the folder to which relative names in the settings refer: for an isolated
+// agent, not its own.
 func (me Caller) origin() string { return cmp.Or(me.Rules.Base, me.Cwd) }
 
-// within makes an absolute path without links of one that a file tool was given.
+// within makes a path of a file tool absolute and resolves its links.
 func (me Caller) within(path string) (string, bool) {
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(me.Cwd, path)

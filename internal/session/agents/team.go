@@ -28,21 +28,21 @@ import (
 //go:embed team.md
 var teamPrompt string
 
-// teammate is what a teammate has beside what other agents have. A nil one is no
-// teammate, and its methods say so.
+// teammate is the additional state of a teammate. A nil one is not a teammate, and its methods
+// report that.
 type teammate struct {
 	team task.Team
-	wide permission.Mode // that of an approved plan
+	wide permission.Mode // mode of an approved plan
 
-	// Both are set by mail, as the agent reads it, and hold for its run.
-	approved atomic.Bool // it may carry out its plan
+	// Set by messages when the agent reads them; valid for its run.
+	approved atomic.Bool // its plan is approved
 	leaving  atomic.Bool // this turn is its last
 
 	mu   sync.Mutex
-	plan string // guarded by mu: the request that waits for an answer; empty: none
+	plan string // guarded by mu: the plan that waits for approval; empty: none
 }
 
-// read takes in what a message says beside its text.
+// read handles the fields of a message other than its text.
 func (m *teammate) read(kind task.MessageKind) {
 	switch {
 	case m == nil:
@@ -53,10 +53,10 @@ func (m *teammate) read(kind task.MessageKind) {
 	}
 }
 
-// ends reports whether it has read that it is to end.
+// ends reports whether it has read the request to finish.
 func (m *teammate) ends() bool { return m != nil && m.leaving.Load() }
 
-// asks reports whether a plan waits for an answer.
+// asks reports whether a plan waits for approval.
 func (m *teammate) asks() bool {
 	if m == nil {
 		return false
@@ -66,8 +66,7 @@ func (m *teammate) asks() bool {
 	return m.plan != ""
 }
 
-// swap makes one request that waits for an answer of another, if it is the one
-// that waits now.
+// swap replaces the waiting plan request by another, if it is the current one.
 func (m *teammate) swap(from, to string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -78,7 +77,7 @@ func (m *teammate) swap(from, to string) bool {
 	return true
 }
 
-// Mode is the permission mode that somebody works in now.
+// Mode returns the current permission mode of an agent.
 func (me Caller) Mode() permission.Mode {
 	if me.live != nil {
 		_, mode, _ := me.live.get()
@@ -90,14 +89,14 @@ func (me Caller) Mode() permission.Mode {
 	return me.Rules.Mode
 }
 
-// widens reports whether an approved plan would give it another mode.
+// widens reports whether an approved plan would change its mode.
 func (me Caller) widens() bool {
 	return me.teammate != nil && me.Rules.Mode == permission.Plan && me.teammate.wide != permission.Plan
 }
 
-// enlist completes what a teammate is started with, of which the name and the team
-// are given. Two of one team are never called the same, and one leads a team. The
-// caller holds teams until it is started.
+// enlist completes the spec of a teammate with the given name and team. It refuses a name that
+// the team already has and a second leader. The caller holds teams until the teammate is
+// started.
 func (s *Set) enlist(spec task.Spec) (task.Spec, error) {
 	members := 0
 	for _, r := range s.Tasks.List(0) {
@@ -138,9 +137,9 @@ func (s *Set) enlist(spec task.Spec) (task.Spec, error) {
 	return spec, nil
 }
 
-// join makes a child the teammate that a record or a spec names, which nil does
-// not. Whatever its definition lists, it can write to its team, as far as who asks
-// for it can write to anybody, and hand in a plan.
+// join makes a child the teammate that a record or a spec names; with nil it does nothing.
+// Whatever its definition lists, the teammate can send messages to its team, as far as its
+// caller can send messages, and submit a plan.
 func (c *Child) join(t *task.Team, me Caller) {
 	if t == nil {
 		return
@@ -159,7 +158,7 @@ func (c *Child) join(t *task.Team, me Caller) {
 	c.Tools = slices.Concat(c.Tools, more, []string{"submit_plan"})
 }
 
-// brief is what a teammate is told of its team, with the same bytes in every run.
+// brief returns what a teammate reads about its team, with the same bytes in every run.
 func (m *teammate) brief(leader string) string {
 	if m == nil {
 		return ""
@@ -180,7 +179,7 @@ func (m *teammate) brief(leader string) string {
 	)
 }
 
-// leader is how a teammate addresses who leads it; empty: a person does.
+// leader returns the name under which a teammate addresses its leader; empty: the user.
 func (s *Set) leader(me Caller) string {
 	if me.teammate == nil || me.Host == nil {
 		return ""
@@ -196,7 +195,7 @@ func (s *Set) leader(me Caller) string {
 	}
 }
 
-// stays reports whether a call is for a teammate: a new one, or one that goes on.
+// stays reports whether a call is for a teammate: a new one, or one that is resumed.
 func (rt *Runtime) stays(r tasktools.AgentRequest) bool {
 	if r.Resume == "" {
 		return r.Team != ""
@@ -205,7 +204,7 @@ func (rt *Runtime) stays(r tasktools.AgentRequest) bool {
 	return err == nil && old.Team != nil
 }
 
-// noTeam says why no teammate can be had here.
+// noTeam returns why no teammate can be started here.
 func (s *Set) noTeam() error {
 	why := "agents of agents do not run in the background here, and a teammate does: only the main agent can have teammates"
 	if s.cfg.Limits.NoBackground {
@@ -214,11 +213,11 @@ func (s *Set) noTeam() error {
 	return &toolkit.Refusal{Text: why}
 }
 
-// shutdownText is what a teammate reads that is to end.
+// shutdownText is what a teammate reads when it is to finish.
 const shutdownText = "Finish now: this turn is your last, and you have %s for it. Begin nothing new. Say in your answer what is done, what is not, and where your results are."
 
-// dismiss asks a teammate to finish, and returns when it has ended or its time is
-// up. One that could not read the request now is not asked.
+// dismiss asks a teammate to finish, and returns when it has ended or its grace is over. A
+// teammate that cannot read the request now is not asked.
 func (s *Set) dismiss(ctx context.Context, r task.Record, from string) {
 	if r.Team == nil || r.Status != task.Running || r.Paused || r.AwaitingApproval || r.Stopping {
 		return
@@ -235,7 +234,7 @@ func (s *Set) dismiss(ctx context.Context, r task.Record, from string) {
 		},
 	)
 	if err != nil {
-		return // its mailbox is full, or nothing can be written: it is stopped all the same
+		return // its mailbox is full, or the log cannot be written: it is stopped anyway
 	}
 	late := time.NewTimer(grace)
 	defer late.Stop()
@@ -246,7 +245,7 @@ func (s *Set) dismiss(ctx context.Context, r task.Record, from string) {
 	}
 }
 
-// planner is a teammate that hands in plans.
+// planner is a teammate that submits plans.
 type planner struct{ *Environment }
 
 var _ tasktools.Planner = planner{}
@@ -274,7 +273,7 @@ func (p planner) Propose(ctx context.Context, plan string) (tasktools.Proposed, 
 	m := me.teammate
 	m.mu.Lock()
 	before := m.plan
-	m.plan = id // the answer may be here before Post has returned
+	m.plan = id // the answer may arrive before Post returns
 	m.mu.Unlock()
 	text := fmt.Sprintf("Teammate %s wants to carry out the plan below, request %s. Answer it with SendMessage: "+
 		"{\"to\": %q, \"plan_approval\": {\"request_id\": %q, \"approve\": true or false, \"feedback\": …}}\n\n%s", r.Name, id, r.Name, id, strings.ToValidUTF8(plan, "\uFFFD"))
@@ -290,7 +289,7 @@ func (p planner) Propose(ctx context.Context, plan string) (tasktools.Proposed, 
 	return tasktools.Proposed{ID: id}, err
 }
 
-// askPerson puts a plan to the person who leads a teammate.
+// askPerson asks the user who leads a teammate to approve a plan.
 func (p planner) askPerson(ctx context.Context, id, name, plan string) (tasktools.Proposed, error) {
 	input, err := json.Marshal(map[string]string{"plan": plan})
 	if err != nil {
@@ -314,7 +313,7 @@ func (p planner) askPerson(ctx context.Context, id, name, plan string) (tasktool
 	return tasktools.Proposed{ID: id, Decided: true, Approved: reply.Allow, Reason: reply.Reason}, nil
 }
 
-// answerPlan is the answer of a leader to a plan of a teammate.
+// answerPlan sends the answer of a leader to a plan of a teammate.
 func (rt *Runtime) answerPlan(ctx context.Context, to task.Record, a tasktools.PlanAnswer, hops int) error {
 	s := rt.s
 	s.mu.Lock()
@@ -348,7 +347,7 @@ func (rt *Runtime) answerPlan(ctx context.Context, to task.Record, a tasktools.P
 	return err
 }
 
-// enter says that a teammate is at work, or with nil that it is not any more.
+// enter registers a running teammate, or with nil removes it.
 func (s *Set) enter(id task.ID, m *teammate) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -359,7 +358,7 @@ func (s *Set) enter(id task.ID, m *teammate) {
 	s.teammates[id] = m
 }
 
-// work is the work of a child: that of an agent, or of a teammate.
+// work returns the driver's work for a child: that of an agent, or of a teammate.
 func (s *Set) work(c *Child, in subagent.Input) builtin.Work {
 	if c.teammate != nil {
 		return s.Kinds.Teammate(c.assemble, in)

@@ -18,7 +18,7 @@ import (
 	"github.com/drover-dev/drover/internal/tool/webtool"
 )
 
-// tools makes the tools of the agent, with a state of their own.
+// tools creates the tools of the agent, with their own state.
 func (k *Environment) tools() []agent.Tool {
 	me, s := k.Me, k.s
 	rt := k.runtime()
@@ -88,8 +88,8 @@ func (k *Environment) tools() []agent.Tool {
 	})
 }
 
-// bashCwd finds the tool that carries a working folder over from call to call:
-// paths of its commands are judged from there.
+// bashCwd finds the tool that keeps a working folder from call to call: paths of its commands
+// are judged relative to it.
 func bashCwd(tools []agent.Tool) func() string {
 	for _, t := range tools {
 		if c, ok := t.(interface{ Cwd() string }); ok {
@@ -99,8 +99,7 @@ func bashCwd(tools []agent.Tool) func() string {
 	return nil
 }
 
-// board is the tool of an agent that looks after the board: one whose definition
-// names it.
+// board returns the board tool of an agent whose definition names it.
 func (k *Environment) board() []agent.Tool {
 	store := k.s.cfg.Memory
 	if store == nil || !slices.Contains(k.Me.Tools, boardtool.Name) {
@@ -109,7 +108,7 @@ func (k *Environment) board() []agent.Tool {
 	return []agent.Tool{boardtool.New(boardtool.Config{Store: store, By: k.Me.name()})}
 }
 
-// reached reports calls of tools: the agent knows nothing of fail points.
+// reached adds fail points to calls of tools: the agent does not know them.
 func reached(e agent.Event) {
 	switch e.Kind {
 	case agent.ToolStartEvent:
@@ -119,7 +118,7 @@ func reached(e agent.Event) {
 	}
 }
 
-// memoryDirs are folders that agents may read because memory is in them.
+// memoryDirs are folders that agents may read as memory.
 func (s *Set) memoryDirs() []string {
 	if s.cfg.Memory == nil {
 		return nil

@@ -17,8 +17,8 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// typeInto is the same for an agent. A line that the user's rules deny as a command
-// is not typed either: the program behind the terminal may be a shell.
+// typeInto types for an agent. A line that the user's rules deny as a command is not typed
+// either, since the program behind the terminal may be a shell.
 func (rt *Runtime) typeInto(ctx context.Context, r task.Record, text string) (tasktools.Sent, bool, error) {
 	if err := rt.s.Mailboxes.AllowInput(rt.ID, r.ID); err != nil {
 		return tasktools.Sent{}, true, err
@@ -64,9 +64,8 @@ func (rt *Runtime) unbanned(text string) error {
 	return nil
 }
 
-// commands are what a shell may make of a text that is typed: what stands between
-// keys that are no letters, of which some end a line and some edit it, and all of it
-// without those that edit.
+// commands returns what a shell may make of typed text: the parts between keys that are not
+// characters, some of which end or edit a line, and the whole text without editing keys.
 func commands(text string) []string {
 	control := func(r rune) bool { return unicode.IsControl(r) && r != '\t' }
 	plain := strings.Map(func(r rune) rune {
@@ -81,7 +80,7 @@ func commands(text string) []string {
 	return append(append(strings.FieldsFunc(text, control), strings.Split(plain, "\n")...), plain)
 }
 
-// deaf says to a model why work takes no message.
+// deaf tells a model why a task accepts no message.
 func deaf(r task.Record) string {
 	switch {
 	case r.TTY:

@@ -30,12 +30,12 @@ const (
 	// approvalWait is how long an approval without a time limit waits.
 	approvalWait = 24 * time.Hour
 
-	// liveWorkflows bounds the workflows of a session that are at work.
+	// liveWorkflows limits the running workflows of a session.
 	liveWorkflows = 100
 )
 
-// flows does the steps of a workflow for whoever has started it: its agents get no
-// more than me has, and its commands the environment of me.
+// flows executes the steps of a workflow for its starter: its agents get no more than me has,
+// and its commands get the environment of me.
 type flows struct {
 	s        *Set
 	me       Caller
@@ -89,7 +89,7 @@ func (f *flows) Start(ctx context.Context, h task.Host, a workflow.Attempt) (tas
 	return h.Spawn(ctx, w.Driver, spec)
 }
 
-// without is an environment without the names that own sets.
+// without returns an environment without the names that own sets.
 func without(env, own []string) []string {
 	return slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")
@@ -103,8 +103,8 @@ func (f *flows) Again(ctx context.Context, _ task.Host, id task.ID, a workflow.A
 	return f.s.Tasks.Resume(ctx, id, w.Driver, task.Spec{Input: w.Input, Cwd: a.Cwd, Timeout: limitOf(a.Step)})
 }
 
-// limitOf is the time limit of a step that is a workflow: its own, or that of the
-// file if it is less.
+// limitOf returns the time limit of a step that is a workflow: the smaller of its own and that
+// of the file.
 func limitOf(s flow.Step) time.Duration { return budget.Tighter(s.Timeout, s.Workflow.Plan.Timeout) }
 
 // Stop implements [workflow.Steps].
@@ -141,7 +141,7 @@ func (f *flows) Barred(err error) bool {
 // Patience implements [workflow.Steps].
 func (f *flows) Patience() time.Duration { return f.patience }
 
-// newWorkflow is a workflow that is going to be.
+// newWorkflow is a workflow before its start.
 func (s *Set) newWorkflow(
 	f *flows,
 	plan *flow.Plan,
@@ -168,7 +168,7 @@ func (s *Set) newWorkflow(
 	return supervise.Starting{Driver: w.Driver, Spec: spec}, nil
 }
 
-// fewWorkflows refuses one more where too many are at work.
+// fewWorkflows refuses a workflow beyond the limit.
 func (s *Set) fewWorkflows() error {
 	live := 0
 	for _, r := range s.Tasks.Living() {
@@ -186,7 +186,7 @@ func (s *Set) fewWorkflows() error {
 	}
 }
 
-// ClientWorkflow is a workflow that a client asks for.
+// ClientWorkflow prepares a workflow for a client.
 func (s *Set) ClientWorkflow(r control.StartRequest, spec task.Spec) (start supervise.Starting, err error) {
 	if r.Keep {
 		return start, &control.Error{
@@ -219,7 +219,7 @@ func (s *Set) ClientWorkflow(r control.StartRequest, spec task.Spec) (start supe
 	return s.newWorkflow(f, plan, r.Workflow.Params, r.Cwd, spec)
 }
 
-// ResumeWorkflow gives a workflow that has ended a further run, for somebody outside.
+// ResumeWorkflow gives an ended workflow a further run, for a client.
 func (s *Set) ResumeWorkflow(ctx context.Context, r task.Record, req control.ResumeRequest) (task.Record, error) {
 	if req.Prompt != "" {
 		return r, &control.Error{
@@ -236,7 +236,7 @@ func (s *Set) ResumeWorkflow(ctx context.Context, r task.Record, req control.Res
 	return s.relaunchWorkflow(ctx, f, r, task.Spec{Backgrounded: true, Owner: r.Owner})
 }
 
-// relaunchWorkflow goes on with a workflow behind what has ended well.
+// relaunchWorkflow continues a workflow after its completed steps.
 func (s *Set) relaunchWorkflow(ctx context.Context, f *flows, r task.Record, spec task.Spec) (task.Record, error) {
 	plan, err := resumable(s, r)
 	if err != nil {
@@ -250,7 +250,7 @@ func (s *Set) relaunchWorkflow(ctx context.Context, f *flows, r task.Record, spe
 	return s.Tasks.Resume(ctx, r.ID, w.Driver, spec)
 }
 
-// resumable is the plan of a workflow that can go on.
+// resumable returns the plan of a workflow that can be continued.
 func resumable(s *Set, r task.Record) (*flow.Plan, error) {
 	refuse := func(why, fix string) (*flow.Plan, error) {
 		return nil, &control.Error{Code: control.Conflict, Message: fmt.Sprintf("workflow %s %s", r.ID, why), Fix: fix}

@@ -20,7 +20,7 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// workflows are those that an agent starts.
+// workflows starts workflows for an agent.
 type workflows struct {
 	rt *Runtime
 	k  *Environment
@@ -60,7 +60,7 @@ func (w *workflows) Start(ctx context.Context, r workflowtool.Request) (workflow
 	return workflowtool.Outcome{Task: got, Backgrounded: got.Backgrounded, Text: text}, err
 }
 
-// begin starts a workflow, or goes on with one, whose steps are all allowed.
+// begin starts a workflow, or continues one, whose steps are all allowed.
 func (w *workflows) begin(ctx context.Context, f *flows, r workflowtool.Request, spec task.Spec) (task.Record, error) {
 	s := w.rt.s
 	if r.Resume == "" {
@@ -106,8 +106,8 @@ func (w *workflows) read(path string) ([]byte, error) {
 	return steps.Read(path)
 }
 
-// judge asks of every step what would be asked if the agent did it by a call of its
-// own: it is refused, allowed, or a question, before any of them begins.
+// judge applies the permission rules to every step as to the equivalent call of the agent: each
+// is refused, allowed, or asked about, before any of them begins.
 func (w *workflows) judge(ctx context.Context, p *flow.Plan, cwd, toolUse string) error {
 	return steps.Each(p, cwd, func(j steps.Step) error {
 		c, ok := j.Call(toolUse)
@@ -124,7 +124,7 @@ func (w *workflows) judge(ctx context.Context, p *flow.Plan, cwd, toolUse string
 		switch {
 		case tools != nil && !slices.Contains(tools, c.Name):
 			return refuse("you have no tool " + c.Name)
-		case c.Name == "Agent" && j.Dir != w.rt.Cwd: // its folder is what it may work in
+		case c.Name == "Agent" && j.Dir != w.rt.Cwd: // it may work only in its own folder
 			return refuse("an agent cannot work in another folder than you")
 		case c.Name == "Agent" && w.k.Me.Depth >= w.rt.s.cfg.Limits.Depth:
 			return refuse("no agent can be started from here")
@@ -144,7 +144,7 @@ func (w *workflows) judge(ctx context.Context, p *flow.Plan, cwd, toolUse string
 	})
 }
 
-// workflowRefusal tells a model what it may fix.
+// workflowRefusal describes an error that a model can fix.
 func workflowRefusal(err error) error {
 	var refused *toolkit.Refusal
 	var shown *control.Error

@@ -1,10 +1,10 @@
-// Package approvals shows the questions of agents and takes their answers.
+// Package approvals lists the questions of agents and accepts their answers.
 //
-// [Approvals] owns the rules that the user has allowed for good while the session lives;
-// the questions themselves are the supervisor's. It promises that a rule is kept only if
-// the open question that was answered has suggested it.
+// [Approvals] owns the rules that the user has allowed permanently while the session lives; the
+// supervisor owns the questions. A rule is kept only if the open question that was answered has
+// suggested it.
 //
-// It does not decide what is asked; the gate of an agent does.
+// The package does not decide what is asked; the gate of an agent does.
 package approvals
 
 import (
@@ -25,23 +25,23 @@ type Approvals struct {
 	keep  func(ctx context.Context, rule string) error
 
 	mu    sync.Mutex
-	rules []string // guarded by mu: allowed for good
+	rules []string // guarded by mu: rules allowed permanently
 }
 
-// New returns the approvals of a session. keep writes a rule down for sessions to come;
-// nil: rules are not kept.
+// New returns the approvals of a session. keep stores a rule for later sessions; nil: rules are
+// not stored.
 func New(tasks *supervise.Supervisor, keep func(ctx context.Context, rule string) error) *Approvals {
 	return &Approvals{tasks: tasks, keep: keep}
 }
 
-// Rules are the rules that the user has allowed for good.
+// Rules returns the rules that the user has allowed permanently.
 func (a *Approvals) Rules() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.Clone(a.rules)
 }
 
-// Open returns the questions that wait for an answer.
+// Open returns the open questions.
 func (a *Approvals) Open(ctx context.Context, req control.ApprovalsRequest) (control.Approvals, error) {
 	if req.Wait > 0 {
 		wait, cancel := context.WithTimeoutCause(ctx, req.Wait, supervise.ErrTimeout)
@@ -89,8 +89,8 @@ func (a *Approvals) Decide(ctx context.Context, req control.DecideRequest) error
 	return err
 }
 
-// allowAlways keeps the rule that an open question suggests, and no other: that is
-// the one that was shown. It holds from here on, before whoever asked goes on.
+// allowAlways keeps the rule that an open question suggests, and no other, since that one was
+// shown. It applies from now on, before the asker continues.
 func (a *Approvals) allowAlways(ctx context.Context, req control.DecideRequest) error {
 	q, open := a.tasks.Question(req.ID)
 	refuse := func(code control.Code, why, fix string) error {

@@ -1,11 +1,12 @@
-// Package budget gives agents what they may spend: money, tokens, output and time.
+// Package budget limits what agents spend: money, tokens, output and time.
 //
-// [Budgets] reserves what an agent may spend before the agent is started, counts what
-// trees of agents spend, and gives back at its end what an agent has not used; [Limits]
-// warns one agent when most of a limit is used. It promises that the agents of a tree
-// together never get more than the agent at its top has.
+// [Budgets] reserves the budget of an agent before the agent is started, counts the spending of
+// trees of agents, and releases the unused rest at the end of an agent; [Limits] warns one
+// agent when most of a limit is used. The agents of a tree together never get more than the
+// agent at its top has.
 //
-// It does not know prices; package usage does, which also ends who has spent everything.
+// The package does not know prices; package usage does, which also ends agents that have spent
+// their budget.
 package budget
 
 import (
@@ -30,11 +31,11 @@ type Tasks interface {
 	Clock(id task.ID) (used, limit time.Duration)
 }
 
-// Config is what budgets are made of.
+// Config configures budgets.
 type Config struct {
 	Accounts *usage.Accounts // nil: nothing is counted
-	Top      usage.Budget    // of each agent at the top with all below it; needs Accounts
-	TopWall  time.Duration   // how long each agent at the top may work; 0: any time
+	Top      usage.Budget    // of each top-level agent with all below it; needs Accounts
+	TopWall  time.Duration   // time limit of each top-level agent; 0: none
 	Tasks    Tasks
 	Place    home.Session
 }
@@ -43,20 +44,20 @@ type Config struct {
 // goroutines.
 type Budgets struct{ cfg Config }
 
-// New makes the budgets of a session.
+// New returns the budgets of a session.
 func New(cfg Config) *Budgets { return &Budgets{cfg} }
 
-// Agent is an agent that is going to be started.
+// Agent is an agent that is about to be started.
 type Agent struct {
-	ID    task.ID // of one that gets a further run; empty: it is new
-	Asker task.ID // who starts it; empty: a client
+	ID    task.ID // of an agent that gets a further run; empty: a new one
+	Asker task.ID // the caller that starts it; empty: a client
 	Depth int
 	Model string
 	Def   subagent.Definition
 }
 
-// of is what an agent may use: of what its definition says and, at the top, the
-// settings, the smaller.
+// of returns the limits of an agent: the smaller of those of its definition and, at the top, of
+// the settings.
 func (b *Budgets) of(a Agent) task.Budget {
 	got := a.Def.Budget
 	if a.Depth == 1 {
@@ -76,7 +77,7 @@ func (b *Budgets) of(a Agent) task.Budget {
 	return got
 }
 
-// Tighter is the smaller of two limits, of which 0 is none.
+// Tighter returns the smaller of two limits, of which 0 is none.
 func Tighter[N int64 | float64 | time.Duration](a, b N) N {
 	if a == 0 || b != 0 && b < a {
 		return b
@@ -84,9 +85,9 @@ func Tighter[N int64 | float64 | time.Duration](a, b N) N {
 	return a
 }
 
-// Reserve reserves what an agent may use before it is started, and puts into its spec what
-// it gets of its budget. The caller gives the reservation to the agent, or releases it.
-// Budgets that count nothing return one that forgives both.
+// Reserve reserves the budget of an agent before its start, and writes its limits into the
+// spec. The caller gives the reservation to the agent with Give, or releases it. If nothing is
+// counted the reservation is empty.
 func (b *Budgets) Reserve(spec *task.Spec, a Agent) (Reservation, error) {
 	spec.Budget = b.of(a)
 	if spec.Budget.WallMS > 0 {
@@ -110,14 +111,14 @@ func (b *Budgets) Reserve(spec *task.Spec, a Agent) (Reservation, error) {
 	return Reservation{share, node}, nil
 }
 
-// Reservation is what is reserved for an agent that is being started. The zero value is
-// nothing.
+// Reservation is the reserved budget of an agent that is being started. The zero value is
+// empty.
 type Reservation struct {
 	share *usage.Reserved // nil: nothing is counted
 	node  usage.Node
 }
 
-// Give lets the agent of an ID have it.
+// Give assigns the reservation to the agent with an ID.
 func (r Reservation) Give(id task.ID) {
 	if r.share != nil {
 		r.node.ID = string(id)
@@ -125,14 +126,14 @@ func (r Reservation) Give(id task.ID) {
 	}
 }
 
-// Release gives it back: the agent was not started.
+// Release releases the reservation: the agent was not started.
 func (r Reservation) Release() {
 	if r.share != nil {
 		r.share.Release()
 	}
 }
 
-// timeLeft is a time limit, or what is left of those above if that is less; in
+// timeLeft returns a time limit, or the remaining time of the agents above if that is less; in
 // milliseconds, and never 0.
 func (b *Budgets) timeLeft(above task.ID, limit int64) int64 {
 	for above != "" {
@@ -145,8 +146,8 @@ func (b *Budgets) timeLeft(above task.ID, limit int64) int64 {
 	return limit
 }
 
-// spender is the agent whose budget a task spends: itself, or the nearest above it that
-// has one.
+// spender returns the agent whose budget a task spends: itself, or the nearest one above it
+// that has one.
 func (b *Budgets) spender(id task.ID) task.ID {
 	for id != "" && !b.cfg.Accounts.Knows(string(id)) {
 		r, _ := b.cfg.Tasks.Get(id)
@@ -155,7 +156,7 @@ func (b *Budgets) spender(id task.ID) task.ID {
 	return id
 }
 
-// Restore takes in what trees have spent under earlier hosts.
+// Restore adds what trees have spent under earlier hosts.
 func (b *Budgets) Restore(states []journal.State, ended iter.Seq[supervise.Ended]) {
 	p := b.cfg.Accounts
 	if p == nil {
@@ -179,7 +180,7 @@ func (b *Budgets) Restore(states []journal.State, ended iter.Seq[supervise.Ended
 	for _, st := range states {
 		r := st.Task
 		g := supervise.NewEnded(st.Born, "", &r)
-		if !r.Status.Terminal() { // nobody has told its size
+		if !r.Status.Terminal() { // its size was not recorded
 			if info, err := b.cfg.Place.Below().For(r.OutputFile).Lstat(r.OutputFile); err == nil {
 				g.OutputBytes = info.Size()
 			}
@@ -193,15 +194,15 @@ func (b *Budgets) Restore(states []journal.State, ended iter.Seq[supervise.Ended
 	}
 }
 
-// metered is the output of a task that somebody above has a budget for. A command
-// has the end of that budget as its limit, wherever the others are by then.
+// metered is the output of a task below an agent with an output budget. A command has the rest
+// of that budget as its limit at the start, however much other tasks have used since.
 type metered struct {
 	supervise.OutputFile
 	accounts *usage.Accounts
 	node     string
 
 	mu   sync.Mutex
-	seen int64 // bytes that were counted; guarded by mu
+	seen int64 // bytes counted so far; guarded by mu
 }
 
 // Output counts the output of a task, if there is a budget for it.
@@ -217,7 +218,7 @@ func (b *Budgets) Output(r task.Record, f supervise.OutputFile) supervise.Output
 	return &metered{OutputFile: f, accounts: p, node: node, seen: f.Size()}
 }
 
-// Size counts what has come since it was last asked for.
+// Size counts the growth since the last call.
 func (m *metered) Size() int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -235,8 +236,8 @@ func (m *metered) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Limit is that of the file, or where the budget ends. It is never 0, which would
-// be none.
+// Limit returns the limit of the file, or the end of the budget if that is less. It is never 0,
+// which would mean none.
 func (m *metered) Limit() int64 {
 	size := m.Size()
 	if room, ok := m.accounts.Room(m.node); ok {
@@ -250,15 +251,15 @@ func (m *metered) Close() error {
 	return m.OutputFile.Close()
 }
 
-// Ended says that an agent has ended, before its end can be seen. It does not block.
+// Ended releases the budget of an ended agent, before its end is visible. It does not block.
 func (b *Budgets) Ended(id task.ID) {
 	if b.cfg.Accounts != nil {
 		b.cfg.Accounts.Ended(string(id))
 	}
 }
 
-// Cost is what an agent has cost since this call; known is false if the price of some of
-// it is not. It is nil where nothing is counted.
+// Cost returns what an agent has cost since this call; known is false if a price is unknown. It
+// is nil if nothing is counted.
 func (b *Budgets) Cost(id task.ID) func() (usd float64, known bool) {
 	p := b.cfg.Accounts
 	if p == nil {
@@ -271,9 +272,8 @@ func (b *Budgets) Cost(id task.ID) func() (usd float64, known bool) {
 	}
 }
 
-// Meter counts what an agent spends, whose budget was reserved when it was started; nil
-// where nothing is counted. handBack says that it may answer once more when it has spent
-// everything.
+// Meter counts what an agent spends, whose budget was reserved at its start; nil if nothing is
+// counted. handBack: it may answer once more when its budget is spent.
 func (b *Budgets) Meter(id, parent task.ID, agentType string, handBack bool) agent.Meter {
 	if b.cfg.Accounts == nil {
 		return nil

@@ -11,14 +11,14 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Limits are those of one agent in a run, of which it is warned.
+// Limits are the limits of one agent in a run, with the warnings about them.
 type Limits struct {
 	budgets *Budgets
 	id      task.ID
-	replies int64 // that it may give in a turn
+	replies int64 // replies per turn
 
-	turn atomic.Int64 // which one of the run
-	used atomic.Int64 // replies in it
+	turn atomic.Int64 // number of the turn in the run
+	used atomic.Int64 // replies in the turn
 }
 
 // Limits are those of an agent that may give a number of replies in a turn; 0: the usual.
@@ -29,7 +29,7 @@ func (b *Budgets) Limits(id task.ID, maxTurns int) *Limits {
 	return &Limits{budgets: b, id: id, replies: int64(maxTurns)}
 }
 
-// On counts what happens in the conversation of the agent.
+// On counts the events in the conversation of the agent.
 func (l *Limits) On(e agent.Event) {
 	switch e.Kind {
 	case agent.TurnStartEvent:
@@ -40,7 +40,7 @@ func (l *Limits) On(e agent.Event) {
 	}
 }
 
-// Due are the limits of which most is used.
+// Due returns the limits that are nearly used up.
 func (l *Limits) Due() []environment.Item {
 	var due []environment.Item
 	if used, most := l.used.Load(), l.replies; nearly(used, most) {
@@ -105,7 +105,7 @@ func (l *Limits) spent(share usage.Share) (due []environment.Item) {
 	return due
 }
 
-// late is the time limits of the agent and of those above it that are nearly up.
+// late returns the time limits of the agent and of those above it that are nearly reached.
 func (l *Limits) late() (due []environment.Item) {
 	whose := "you"
 	for id := l.id; id != ""; {
@@ -136,5 +136,5 @@ func rounded(d time.Duration) time.Duration {
 	return d.Round(min(time.Second, max(time.Millisecond, d/100)))
 }
 
-// nearly says that 80 % of a limit are used; 0 is no limit.
+// nearly reports whether 80 % of a limit are used; 0 is no limit.
 func nearly[N int64 | float64](used, limit N) bool { return limit > 0 && used*5 >= limit*4 }

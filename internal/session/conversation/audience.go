@@ -10,34 +10,33 @@ import (
 	"github.com/drover-dev/drover/internal/api/control"
 )
 
-// guestWait is how long a host that was started for somebody who wants to attach
-// waits for that.
+// guestWait is how long a host that was started for a client waits until the client attaches.
 const guestWait = 15 * time.Second
 
-// errRetired refuses whoever comes when the session has begun to end.
+// errRetired refuses clients when the session has begun to end.
 var errRetired = errors.New("the session is closing")
 
-// Audience is who is attached to a session, and what they see of its conversation.
-// While somebody is attached, the host stays. Its methods may be called by several
-// goroutines.
+// Audience has the attached clients of a session and their view of its conversation. The host
+// stays while a client is attached. Its methods may be called by several goroutines.
 type Audience struct {
 	Feed Feed
 
-	left func()        // called when the last has gone, without mu
+	left func()        // called when the last client has left, without mu
 	over chan struct{} // closed by Close
 
-	mu      sync.Mutex      // guards what follows
-	n       int             // attached now, an expected guest included
-	guest   *time.Timer     // nil: nobody is expected
-	retired bool            // nobody may come any more
-	as      context.Context // ends when the first comes or the last goes; nil: nobody asked
+	mu      sync.Mutex      // guards the fields below
+	n       int             // attached clients, including an expected one
+	guest   *time.Timer     // nil: no client is expected
+	retired bool            // further clients are refused
+	as      context.Context // ends when the first client comes or the last one leaves; nil: unused
 	change  context.CancelFunc
 }
 
-// NewAudience returns an audience of nobody. left is called when the last of it has gone.
+// NewAudience returns an audience without clients. left is called when the last client has
+// left.
 func NewAudience(left func()) *Audience { return &Audience{left: left, over: make(chan struct{})} }
 
-// come counts one more; leave takes it back.
+// come adds a client; leave removes it.
 func (a *Audience) come() (leave func(), err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -45,14 +44,14 @@ func (a *Audience) come() (leave func(), err error) {
 		return nil, errRetired
 	}
 	a.add()
-	if a.guest != nil && a.guest.Stop() { // this is the guest
+	if a.guest != nil && a.guest.Stop() { // the expected client
 		a.n--
 	}
 	a.guest = nil
 	return sync.OnceFunc(a.leave), nil
 }
 
-// add counts one more. The caller holds mu.
+// add adds a client. The caller holds mu.
 func (a *Audience) add() {
 	if a.n++; a.n == 1 {
 		a.wake()
@@ -72,7 +71,7 @@ func (a *Audience) leave() {
 	}
 }
 
-// Expect counts somebody who has not come yet, for a while.
+// Expect counts a client in advance, for a while.
 func (a *Audience) Expect() { a.expect(guestWait) }
 
 func (a *Audience) expect(d time.Duration) {
@@ -82,7 +81,7 @@ func (a *Audience) expect(d time.Duration) {
 	a.guest = time.AfterFunc(d, a.leave)
 }
 
-// wake tells of the first or the last. The caller holds mu.
+// wake reports the first or the last client to waiters. The caller holds mu.
 func (a *Audience) wake() {
 	if a.as != nil {
 		a.change()
@@ -90,7 +89,7 @@ func (a *Audience) wake() {
 	}
 }
 
-// Now says whether somebody is attached, and for how long that is so.
+// Now reports whether a client is attached, with a context that ends when that changes.
 func (a *Audience) Now() (bool, context.Context) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -100,8 +99,8 @@ func (a *Audience) Now() (bool, context.Context) {
 	return a.n > 0, a.as
 }
 
-// Retire turns away whoever comes from now on, if nobody is attached and ready
-// says that nothing is left.
+// Retire refuses clients from now on, if none is attached and ready reports that nothing is
+// left to do.
 func (a *Audience) Retire(ready func() bool) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -112,7 +111,7 @@ func (a *Audience) Retire(ready func() bool) bool {
 	return true
 }
 
-// Close turns away whoever comes, and ends what is watched.
+// Close refuses further clients and ends the streams of the others.
 func (a *Audience) Close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -123,8 +122,8 @@ func (a *Audience) Close() {
 	}
 }
 
-// Watch yields what happens in the conversation. Who asks for more than a snapshot of it
-// is attached.
+// Watch yields the events of the conversation. A caller that wants more than a snapshot counts
+// as attached.
 func (a *Audience) Watch(ctx context.Context, req control.WatchRequest) iter.Seq2[control.Piece, error] {
 	return func(yield func(control.Piece, error) bool) {
 		if !req.Snapshot {

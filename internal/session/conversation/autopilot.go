@@ -21,7 +21,7 @@ const AutopilotOrigin = "autopilot"
 // defaultReminders is how often the autopilot reminds for one prompt.
 const defaultReminders = 5
 
-// UnfinishedError says that the autopilot has given up.
+// UnfinishedError means that the autopilot has given up.
 type UnfinishedError struct{ Reminders int }
 
 func (e *UnfinishedError) Error() string {
@@ -31,21 +31,21 @@ func (e *UnfinishedError) Error() string {
 //go:embed autopilot.md
 var autopilotReminder string
 
-// Autopilot is what drives an agent on until it calls task_complete. What the agent
-// says otherwise, and that it has nothing more to do, is never taken for the end of
-// the work. When a reminder is due says [State]. A nil Autopilot drives nobody.
+// Autopilot makes an agent continue until it calls task_complete. Nothing else that the agent
+// writes counts as the end of the work. [State] decides when a reminder is due. A nil Autopilot
+// does nothing.
 type Autopilot struct {
 	most int // reminders for one prompt
 	stop func(ctx context.Context, res agent.TurnResult, blocked int) (reason string)
 
-	mu      sync.Mutex // guards what follows, of one turn
-	held    []string   // calls that hooks held back
+	mu      sync.Mutex // guards the fields below, of one turn
+	held    []string   // calls that hooks refused
 	summary string     // of the call that ended the work
 	done    bool       // there was such a call
 }
 
-// NewAutopilot returns an autopilot that reminds so often for one prompt; 0: 5 times.
-// stop asks the hooks at the end of a turn whether the work may end.
+// NewAutopilot returns an autopilot with a number of reminders for one prompt; 0: 5. stop asks
+// the hooks at the end of a turn whether the work may end.
 func NewAutopilot(most int, stop func(context.Context, agent.TurnResult, int) string) *Autopilot {
 	if most <= 0 {
 		most = defaultReminders
@@ -53,10 +53,10 @@ func NewAutopilot(most int, stop func(context.Context, agent.TurnResult, int) st
 	return &Autopilot{most: most, stop: stop}
 }
 
-// Tool is the tool that ends the work.
+// Tool returns the tool that ends the work.
 func (a *Autopilot) Tool() agent.Tool { return usertools.NewDone(a.veto) }
 
-// reminders is how often it reminds for one prompt, if it is on.
+// reminders returns how often it reminds for one prompt, if it is on.
 func (a *Autopilot) reminders(on bool) int {
 	if a == nil || !on {
 		return 0
@@ -64,7 +64,7 @@ func (a *Autopilot) reminders(on bool) int {
 	return a.most
 }
 
-// begin says that a turn begins.
+// begin starts a turn.
 func (a *Autopilot) begin() {
 	if a == nil {
 		return
@@ -88,8 +88,8 @@ func (a *Autopilot) veto(ctx context.Context, c agent.Call, summary string) stri
 	return reason
 }
 
-// takeIn looks for a call of task_complete that has been decided. One that a
-// hook held back is none, nor is one behind another that has ended the turn.
+// takeIn handles a decided call of task_complete. One that a hook refused, or that follows
+// another one that has ended the turn, does not count.
 func (a *Autopilot) takeIn(e agent.Event) (control.Completion, bool) {
 	if a == nil || e.Kind != agent.ToolDoneEvent || !strings.EqualFold(e.Call.Name, usertools.DoneName) {
 		return control.Completion{}, false
@@ -107,7 +107,7 @@ func (a *Autopilot) takeIn(e agent.Event) (control.Completion, bool) {
 	return c, true
 }
 
-// answered puts the summary in the place of an answer that the agent has not given.
+// answered uses the summary as the answer if the agent has given none.
 func (a *Autopilot) answered(res agent.TurnResult) agent.TurnResult {
 	if a == nil {
 		return res
@@ -120,7 +120,7 @@ func (a *Autopilot) answered(res agent.TurnResult) agent.TurnResult {
 	return res
 }
 
-// failure says how a turn ended.
+// failure classifies how a turn ended.
 func failure(ctx context.Context, err error) Failure {
 	switch {
 	case err == nil:
@@ -135,8 +135,8 @@ func failure(ctx context.Context, err error) Failure {
 	return OtherFailure
 }
 
-// ModelFailed reports whether a turn ended because the model could not be asked, or
-// gave no whole answer: what it has started may still come to its end.
+// ModelFailed reports whether a turn ended because the model could not be called, or gave no
+// complete answer: tasks that it has started may still complete.
 func ModelFailed(err error) bool {
 	var failed *agent.ModelError
 	var cut *agent.CutError
@@ -144,7 +144,7 @@ func ModelFailed(err error) bool {
 	return errors.As(err, &failed) || errors.As(err, &cut) || errors.As(err, &stopped)
 }
 
-// passing reports whether an error of the model may go by itself.
+// passing reports whether an error of the model may be temporary.
 func passing(err error) bool {
 	var fault *agent.ModelError
 	var cut *agent.CutError

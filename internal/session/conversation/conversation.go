@@ -1,15 +1,14 @@
 // Package conversation owns one conversation with a main agent.
 //
-// A [Conversation] accepts prompts and runs turns, one at a time: each prompt has a
-// turn of its own, in order, and mail begins one when no prompt waits. Where it stands
-// is a [State], which [Apply] alone changes; docs/conversation.md shows the table. It
-// promises that every prompt it has accepted begins one turn, or stays unread in the
-// mailbox and goes with the next prompt, or is refused and withdrawn; that behind an
-// interruption or a failure no turn begins by itself until the user speaks; and that
-// whoever waits for it is woken by every change.
+// A [Conversation] accepts prompts and runs turns, one at a time: each prompt has its own turn,
+// in order, and mail begins one when no prompt waits. Its [State] changes only through [Apply];
+// docs/conversation.md shows the table. Every accepted prompt begins one turn, or stays unread
+// in the mailbox and is sent with the next prompt, or is refused and withdrawn. After an
+// interruption or a failure no turn begins by itself until the user sends a prompt. Every
+// change wakes all waiters.
 //
-// It does not keep tasks, listen to clients, or decide what its agent is made of: that
-// is the [Session].
+// The package does not keep tasks, listen to clients, or configure its agent: that is the
+// [Session].
 package conversation
 
 import (
@@ -41,26 +40,26 @@ var (
 	ErrCeiling = errors.New("background commands were still running at the wait ceiling")
 )
 
-// BlockedError says that a hook did not let a prompt pass.
+// BlockedError means that a hook refused a prompt.
 type BlockedError struct{ Err error }
 
 func (e *BlockedError) Error() string { return "a hook blocked the prompt: " + e.Err.Error() }
 func (e *BlockedError) Unwrap() error { return e.Err }
 
-// Session is what a conversation needs of the session that it belongs to. Its methods
-// may be called by several goroutines.
+// Session is what a conversation needs of its session. Its methods may be called by several
+// goroutines.
 type Session interface {
-	// Get is a task as it is now.
+	// Get returns the current record of a task.
 	Get(id task.ID) (task.Record, bool)
-	// Background is what runs beside the conversation and is waited for: commands,
-	// which the wait ceiling stops, and the number of other tasks at work.
+	// Background returns the background work that the conversation waits for: commands, which
+	// the wait ceiling stops, and the number of other running tasks.
 	Background() (commands []task.ID, others int)
-	// Alone reports whether nothing is at work whose end would begin a turn.
+	// Alone reports whether no task is running whose end would begin a turn.
 	Alone() bool
 	// Stop stops commands.
 	Stop(ctx context.Context, ids []task.ID, cause task.Cause) (task.Receipt, error)
-	// Changed returns a channel that is closed when the next task ends, and Grown one
-	// that is closed at the next event of the log, which is a moment earlier.
+	// Changed returns a channel that is closed when the next task ends. That of Grown is closed
+	// at the next event of the log, which is slightly earlier.
 	Changed() <-chan struct{}
 	Grown() <-chan struct{}
 	// Moved is called after every change of the conversation, and Completed when the
@@ -73,10 +72,9 @@ type Session interface {
 type Hooks interface {
 	// Start is called before the first turn; the model reads its text first.
 	Start(ctx context.Context) string
-	// Command answers a prompt that is meant for the program, or names the prompt to
-	// be answered instead, such as the expanded one of a command. ok is false for every
-	// other prompt; an error refuses the prompt. It is called for every prompt of the
-	// user, when its turn has begun.
+	// Command handles a prompt for the program, or returns the prompt to be answered instead,
+	// such as the expanded one of a command. ok is false for every other prompt; an error
+	// refuses the prompt. It is called for every prompt of the user, when its turn has begun.
 	Command(ctx context.Context, prompt string) (answer, instead string, ok bool, err error)
 	// Prompt may add to a prompt, or refuse it.
 	Prompt(ctx context.Context, prompt string) (added string, err error)
@@ -84,23 +82,23 @@ type Hooks interface {
 	Failed(ctx context.Context, err error, answer string)
 }
 
-// Config is what a conversation is made of. All but Autopilot, Driven, Begin and
-// Done is required.
+// Config configures a conversation. All fields but Autopilot, Driven, Begin and Done are
+// required.
 type Config struct {
 	ID      task.ID // of the session
 	Agent   agent.Config
 	History []agent.Message
 	Box     *mailbox.Box
-	Mail    func(withheld func(mailbox.Mail) bool) agent.Mail     // the box as the agent reads it
+	Mail    func(withheld func(mailbox.Mail) bool) agent.Mail     // the agent's mailbox
 	Post    func(context.Context, task.Message) (task.Seq, error) // writes a message to the log
 	Session Session
 	Hooks   Hooks
 	Feed    *Feed
 
-	Autopilot *Autopilot // nil: there can be none
+	Autopilot *Autopilot // nil: no autopilot
 	Driven    bool       // the conversation begins on autopilot
 
-	Structured *Structured // what answers have to be; nil: text
+	Structured *Structured // schema of the answers; nil: text
 
 	// Begin and Done are called at every turn, in order, on the goroutine of Run.
 	Begin func(origin string)
@@ -122,14 +120,14 @@ type Conversation struct {
 	watcher atomic.Pointer[subagent.Watcher] // of the task that stands for the conversation
 
 	started bool   // Hooks.Start was called; of the goroutine of Run
-	opening string // what it said, until a turn has it
+	opening string // text of Hooks.Start, until a turn has it
 	offered bool   // the agent has the tool that ends the work
-	beside  bool   // the turn was answered without the agent: no work is left of it
+	beside  bool   // the turn was answered without the agent and left no work
 
-	order sync.Mutex // held while a prompt is written and accepted: they come in the order of their numbers
+	order sync.Mutex // held while a prompt is written and accepted, so that prompts keep the order of their numbers
 	host  hosting
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	state   State
 	loop    *agent.Loop
 	agent   agent.Config            // of the loop
@@ -141,8 +139,8 @@ type Conversation struct {
 	changed chan struct{}           // closed and replaced at every change
 }
 
-// Open opens a conversation where its history has ended. Prompts that no turn has
-// begun with under an earlier host go with the next prompt.
+// Open opens a conversation at the end of its history. Prompts for which no turn began under an
+// earlier host are sent with the next prompt.
 func Open(cfg Config) (*Conversation, error) {
 	c := &Conversation{cfg: cfg, session: cfg.Session, changed: make(chan struct{})}
 	mail, err := cfg.Box.Mail(context.Background())
@@ -185,14 +183,14 @@ func (c *Conversation) kept(prompt string) {
 	c.cfg.Feed.add(control.Piece{Kind: control.NotePiece, Text: "not answered yet, goes with the next prompt: " + text})
 }
 
-// apply takes in an event, and returns what the caller is to do about it.
+// apply applies an event, and returns the effects that the caller must execute.
 func (c *Conversation) apply(e Event) ([]Effect, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.step(e)
 }
 
-// step is apply, and does itself what blocks nobody. The caller holds mu.
+// step is apply, and executes the effects that do not block. The caller holds mu.
 func (c *Conversation) step(e Event) ([]Effect, error) {
 	next, effects, err := Apply(c.state, e)
 	c.state = next
@@ -213,11 +211,10 @@ func (c *Conversation) step(e Event) ([]Effect, error) {
 	return effects, err
 }
 
-// must is apply for an event that every phase takes.
+// must is apply for an event that every phase accepts.
 func (c *Conversation) must(v Verb) { _, _ = c.apply(Event{Verb: v, At: time.Now()}) }
 
-// State is where the conversation stands, with a channel that is closed when that
-// changes.
+// State returns the current state, and a channel that is closed when it changes.
 func (c *Conversation) State() (State, <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -248,7 +245,7 @@ func (c *Conversation) post(ctx context.Context, text string) (task.Seq, error) 
 	}
 	for _, one := range effects {
 		if gone, ok := one.(Withdraw); ok {
-			if err := c.withdraw(ctx, seq); err != nil { // it goes with the next prompt
+			if err := c.withdraw(ctx, seq); err != nil { // it is sent with the next prompt
 				return 0, err
 			}
 			return 0, c.refusal(gone.Why)
@@ -270,8 +267,7 @@ func (c *Conversation) write(ctx context.Context, text string) (task.Seq, []Effe
 	return seq, effects, err
 }
 
-// refusal tells a client why a prompt is refused. Another run, or another host, may
-// accept it.
+// refusal tells a client why a prompt is refused. Another run, or another host, may accept it.
 func (c *Conversation) refusal(why error) error {
 	e := &control.Error{Code: control.Unavailable, Message: why.Error(), NotAccepted: true}
 	if errors.Is(why, ErrStopped) {
@@ -280,7 +276,7 @@ func (c *Conversation) refusal(why error) error {
 	return e
 }
 
-// lastWords is how long a prompt may take to be withdrawn when nobody waits any more.
+// lastWords limits the withdrawal of a prompt after its sender has stopped waiting.
 const lastWords = 10 * time.Second
 
 // withdraw acknowledges a prompt that is not to be delivered.
@@ -292,8 +288,8 @@ func (c *Conversation) withdraw(ctx context.Context, seq task.Seq) error {
 
 func isPrompt(x mailbox.Mail) bool { return x.Message != nil && x.Message.Kind == task.Prompt }
 
-// withheld reports whether the turn that is running does not read a piece of mail: a
-// prompt that has, or will have, a turn of its own.
+// withheld reports whether the current turn must not read a piece of mail: a prompt that has,
+// or will have, its own turn.
 func (c *Conversation) withheld(x mailbox.Mail) bool {
 	s, _ := c.State()
 	return isPrompt(x) && !s.Delivers(x.Seq)
@@ -305,9 +301,8 @@ func (c *Conversation) Mail(ctx context.Context) (bool, error) {
 	return slices.ContainsFunc(mail, c.begins), err
 }
 
-// begins reports whether a turn is to begin for a piece of mail. What the user has
-// brought about waits for the user: it comes with the next turn that begins for
-// another reason.
+// begins reports whether a turn is to begin for a piece of mail. The result of an action of the
+// user waits for the next turn that begins for another reason.
 func (c *Conversation) begins(x mailbox.Mail) bool {
 	if x.Message != nil {
 		return x.Message.Kind != task.AgentHalted && x.Message.Kind != task.Prompt
@@ -316,21 +311,19 @@ func (c *Conversation) begins(x mailbox.Mail) bool {
 		return false
 	}
 	r, ok := c.session.Get(x.Notification.Task)
-	return !ok || r.Run != x.Notification.Run || !r.StoppedByUser() // an earlier run gave way to one that somebody wanted
+	return !ok || r.Run != x.Notification.Run || !r.StoppedByUser() // the earlier run was replaced by a requested one
 }
 
-// Interrupt breaks off the turn that is running, if there is one. Mail then waits for
-// the next prompt.
+// Interrupt cancels the current turn, if there is one. Mail then waits for the next prompt.
 func (c *Conversation) Interrupt() { c.must(Interrupt) }
 
-// Detached says that the last client has detached.
+// Detached records that the last client has detached.
 func (c *Conversation) Detached() { c.must(Detach) }
 
-// End accepts no further prompt, since the session ends. What the turn still has to
-// say is written.
+// End refuses further prompts, since the session ends. The current turn is completed.
 func (c *Conversation) End() { c.must(Close) }
 
-// Last is the turn that ended last.
+// Last returns the last turn that has ended.
 func (c *Conversation) Last() Turn {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -367,7 +360,7 @@ const (
 	InteractiveMode = "interactive"
 )
 
-// Mode is the mode of the conversation.
+// Mode returns the mode of the conversation.
 func (c *Conversation) Mode() string {
 	if s, _ := c.State(); s.Most > 0 {
 		return AutopilotMode
@@ -375,25 +368,25 @@ func (c *Conversation) Mode() string {
 	return InteractiveMode
 }
 
-// SetMode changes it from the next prompt on; reminders that are due are not sent any
-// more. It reports whether there is such a mode.
+// SetMode changes the mode from the next prompt on; due reminders are no longer sent. It
+// reports whether there is such a mode.
 func (c *Conversation) SetMode(mode string) bool {
 	if mode != InteractiveMode && (mode != AutopilotMode || c.cfg.Autopilot == nil) {
 		return false
 	}
-	_, _ = c.apply(Event{Verb: SetMode, Most: c.cfg.Autopilot.reminders(mode == AutopilotMode)}) // every phase takes it
+	_, _ = c.apply(Event{Verb: SetMode, Most: c.cfg.Autopilot.reminders(mode == AutopilotMode)}) // every phase accepts it
 	return true
 }
 
-// driving is the autopilot of the turn that is running; nil: there is none.
+// driving returns the autopilot of the current turn; nil: none.
 func (c *Conversation) driving() *Autopilot {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.driver
 }
 
-// on takes in what the agent does, in the order in which others hear of it: a call
-// that completes the work is told of as a call first.
+// on handles events of the agent in the order in which other readers get them: a call that
+// completes the work is reported as a call first.
 func (c *Conversation) on(e agent.Event, next func(agent.Event)) {
 	driver := c.driving()
 	if e.Kind == agent.TurnDoneEvent && e.Result != nil && e.Err == nil {
