@@ -12,36 +12,34 @@ import (
 	"github.com/drover-dev/drover/internal/api/control"
 )
 
-// Bounds of what is kept of a conversation for those who watch it. The whole of it
-// is in the transcript.
+// Limits of the part of a conversation that is kept for viewers. The transcript has all of it.
 const (
 	feedPieces = 2000
 	feedBytes  = 1 << 20
-	feedText   = 64 << 10 // of one piece of what the agent writes
-	feedPart   = 2 << 10  // of a result or a letter
-	feedInput  = 16 << 10 // of an input: an edit is shown as a diff
+	feedText   = 64 << 10 // of one piece of the agent's text
+	feedPart   = 2 << 10  // of a result or a message
+	feedInput  = 16 << 10 // of an input, since an edit is shown as a diff
 	feedWhy    = 400      // of the reason why a call failed
 	feedSeed   = 50       // messages of an earlier host
 )
 
-// Feed is the end of a conversation as people watch it. The agent adds to it and
-// waits for nobody: each reader has a mark of its own, and one that is slow finds a
-// gap. The zero value is ready.
+// Feed is the recent part of a conversation for viewers. The agent adds to it and never blocks:
+// each reader has its own position, and a slow one finds a gap. The zero value is ready.
 type Feed struct {
-	mu     sync.Mutex      // guards what follows
-	pieces []control.Piece // the oldest first; their numbers are consecutive
-	bytes  int             // of their texts
+	mu     sync.Mutex      // guards the fields below
+	pieces []control.Piece // oldest first; their numbers are consecutive
+	bytes  int             // total size of the texts
 	last   int64           // number of the newest
 	said   bool            // the agent has written something in this turn
 
 	// Only take uses these; events come one after the other.
-	coming bool            // what the agent has written last is of a reply that has not ended
-	calls  map[string]bool // by ID: calls that have begun and have no result yet
+	coming bool            // the latest text of the agent belongs to an unfinished reply
+	calls  map[string]bool // by ID: started calls without a result
 
 	grown chan struct{} // closed when there is more; nil: nobody waits
 }
 
-// add puts a piece behind the others.
+// add appends a piece.
 func (f *Feed) add(p control.Piece) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -61,7 +59,7 @@ func (f *Feed) push(p control.Piece) {
 	f.wake()
 }
 
-// write adds to what the agent writes.
+// write appends to the text of the agent.
 func (f *Feed) write(text string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -73,7 +71,7 @@ func (f *Feed) write(text string) {
 	f.grow(control.TextPiece, text)
 }
 
-// think adds to what the agent thinks.
+// think appends to the thinking of the agent.
 func (f *Feed) think(text string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -82,7 +80,7 @@ func (f *Feed) think(text string) {
 	}
 }
 
-// grow adds to the newest piece if it is of the kind. The caller holds mu.
+// grow appends to the newest piece if it is of the kind. The caller holds mu.
 func (f *Feed) grow(kind control.PieceKind, text string) {
 	n := len(f.pieces)
 	if n == 0 || f.pieces[n-1].Kind != kind || len(f.pieces[n-1].Text)+len(text) > feedText {
@@ -95,18 +93,18 @@ func (f *Feed) grow(kind control.PieceKind, text string) {
 	f.wake()
 }
 
-// trim lets the oldest go, but never the newest. The caller holds mu.
+// trim removes the oldest pieces, but never the newest. The caller holds mu.
 func (f *Feed) trim() {
 	gone := 0
 	for gone < len(f.pieces)-1 && (len(f.pieces)-gone > feedPieces || f.bytes > feedBytes) {
 		f.bytes -= len(f.pieces[gone].Text)
 		gone++
 	}
-	clear(f.pieces[:gone]) // the array stays until append takes a new one
+	clear(f.pieces[:gone]) // the array stays until append allocates a new one
 	f.pieces = f.pieces[gone:]
 }
 
-// wake frees the readers that wait. The caller holds mu.
+// wake wakes waiting readers. The caller holds mu.
 func (f *Feed) wake() {
 	if f.grown != nil {
 		close(f.grown)
@@ -114,21 +112,21 @@ func (f *Feed) wake() {
 	}
 }
 
-// Newest is the number of the newest piece.
+// Newest returns the number of the newest piece.
 func (f *Feed) Newest() int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.last
 }
 
-// Next is what comes behind a mark; without it, a channel that is closed when there
-// is more.
+// Next returns the pieces after a position; if there are none, a channel that is closed when
+// there are more.
 func (f *Feed) Next(m control.Mark) (p control.Piece, ok bool, grown <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	oldest := f.last - int64(len(f.pieces)) + 1
 	switch {
-	case m.N > f.last: // of another host: all is new
+	case m.N > f.last: // of another host: everything is new
 		m = control.Mark{}
 	case m.N >= oldest && m.N > 0:
 		if p := f.pieces[m.N-oldest]; m.Len < len(p.Text) {
@@ -148,7 +146,7 @@ func (f *Feed) Next(m control.Mark) (p control.Piece, ok bool, grown <-chan stru
 	return p, false, f.grown
 }
 
-// begin tells that a turn begins, and end that it has ended.
+// begin records the start of a turn, and end its end.
 func (f *Feed) begin(prompt []agent.Block, origin string) {
 	p := control.Piece{Kind: control.BeginPiece, Origin: origin}
 	if len(prompt) > 0 {
@@ -163,7 +161,7 @@ func (f *Feed) begin(prompt []agent.Block, origin string) {
 func (f *Feed) end(res agent.TurnResult, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if text, cut := short(res.Text, feedText); !f.said && text != "" { // it was no model that answered
+	if text, cut := short(res.Text, feedText); !f.said && text != "" { // the answer is not from a model
 		f.push(control.Piece{Kind: control.TextPiece, Text: text, Cut: cut})
 	}
 	p := control.Piece{Kind: control.EndPiece}
@@ -173,7 +171,7 @@ func (f *Feed) end(res agent.TurnResult, err error) {
 	f.push(p)
 }
 
-// take takes an event of the conversation in.
+// take handles an event of the conversation.
 func (f *Feed) take(e agent.Event) {
 	switch e.Kind {
 	case agent.TurnStartEvent:
@@ -199,7 +197,7 @@ func (f *Feed) take(e agent.Event) {
 		f.calls[e.Call.ID] = true
 		f.add(call(e.Call.Name, e.Call.ID, string(e.Call.Input)))
 	case agent.ToolDoneEvent:
-		if !f.calls[e.Call.ID] { // it was denied: it has not begun
+		if !f.calls[e.Call.ID] { // it was denied and has not begun
 			f.add(call(e.Call.Name, e.Call.ID, string(e.Call.Input)))
 		}
 		delete(f.calls, e.Call.ID)
@@ -215,8 +213,8 @@ func (f *Feed) take(e agent.Event) {
 	}
 }
 
-// part takes in a piece of a reply. What was written of one that has failed is said
-// to be void: readers may have it already.
+// part handles a part of a reply. The text of a failed reply is marked as void, since readers
+// may have it already.
 func (f *Feed) part(p agent.Part) {
 	switch p.Kind {
 	case agent.TextPart:
@@ -255,8 +253,8 @@ func answer(tool, id, text string, failed bool) control.Piece {
 	return p
 }
 
-// why is the reason in the answer of a call that was denied or failed: its last paragraph,
-// as of a command, or the first line of its only one.
+// why returns the reason in the result of a call that was denied or failed: its last paragraph,
+// as of a command, or the first line of a single one.
 func why(text string) string {
 	text = strings.TrimSpace(text)
 	at := strings.LastIndex(text, "\n\n")
@@ -269,8 +267,7 @@ func why(text string) string {
 	return cmp.Or(text, "it failed without a reason")
 }
 
-// short is the beginning of a text, in whole characters, and how many bytes are
-// missing.
+// short returns the beginning of a text, in whole characters, and how many bytes are missing.
 func short(text string, most int) (string, int) {
 	if len(text) <= most {
 		return text, 0
@@ -282,14 +279,14 @@ func short(text string, most int) (string, int) {
 	return text[:cut], len(text) - cut
 }
 
-// seed takes in the end of what was said under earlier hosts. What the program
-// has put into messages of the user is left out.
+// seed adds the end of the conversation under earlier hosts, without the texts that Drover has
+// put into messages of the user.
 func (f *Feed) seed(messages []agent.Message) {
 	tools := map[string]string{} // by the ID of the call
 	for _, m := range messages[max(0, len(messages)-feedSeed):] {
 		blocks, err := m.Blocks()
 		if err != nil {
-			continue // as whoever goes on with it does
+			continue // as the next host would
 		}
 		for _, b := range blocks {
 			switch text := strings.TrimSpace(b.Text); {

@@ -12,7 +12,7 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// errAttached ends what is done because nobody is attached.
+// errAttached ends waits that apply only without an attached client.
 var errAttached = errors.New("a client has attached")
 
 // Host runs a conversation as a task of its session.
@@ -21,25 +21,25 @@ type Host interface {
 	Begin(ctx context.Context, prompt string, d task.Driver) error
 	// Wait returns when the run has ended.
 	Wait(ctx context.Context) error
-	// Attached reports whether a client is attached, and for how long that is so.
+	// Attached reports whether a client is attached, with a context that ends when that
+	// changes.
 	Attached() (bool, context.Context)
-	// Cost is what the run has cost so far; see [subagent.Watcher].
+	// Cost returns what the run has cost so far; see [subagent.Watcher].
 	Cost() func() (usd float64, known bool)
 	// Parting is called at the end of a run.
 	Parting(ctx context.Context)
 }
 
-// hosting is how a conversation is a task. It is set once, before the first prompt.
+// hosting connects a conversation to its task. It is set once, before the first prompt.
 type hosting struct {
 	Host
 	ceiling time.Duration
-	begin   sync.Mutex // held while a run is begun: a second prompt finds it; no lock is held around it
+	begin   sync.Mutex // held while a run is started, so that a second prompt finds it; taken before every other lock
 }
 
-// HostBy makes a task of the conversation, which lives as long as a client is attached
-// and as long as there is something to answer: a prompt that comes when nothing is under
-// way begins a run of it. The ceiling is as for [Conversation.Settle], and counts from
-// when the last client has detached.
+// HostBy makes the conversation a task, which lives as long as a client is attached or there is
+// something to answer: a prompt that comes when no run exists starts one. The ceiling is as for
+// [Conversation.Settle], and counts from the detachment of the last client.
 func (c *Conversation) HostBy(h Host, ceiling time.Duration) {
 	c.host.Host, c.host.ceiling = h, ceiling
 	c.must(EndRun)
@@ -54,8 +54,8 @@ func (c *Conversation) under() bool {
 	return !errors.Is(s.refuses(), ErrStopped)
 }
 
-// Submit gives a prompt to a conversation that may be a task: to the run that is under
-// way, or to a new one.
+// Submit sends a prompt to a conversation that may be a task: to the current run, or to a new
+// one.
 func (c *Conversation) Submit(ctx context.Context, text string) error {
 	if !c.Hosted() {
 		return c.Prompt(ctx, text)
@@ -63,7 +63,7 @@ func (c *Conversation) Submit(ctx context.Context, text string) error {
 	c.host.begin.Lock()
 	defer c.host.begin.Unlock()
 	r, again := c.session.Get(c.cfg.ID)
-	if again && r.Status.Terminal() { // it was stopped before it began, if it accepts prompts still
+	if again && r.Status.Terminal() { // it was stopped before it began, if it still accepts prompts
 		c.must(EndRun)
 	}
 	if c.under() {
@@ -84,7 +84,7 @@ func (c *Conversation) Submit(ctx context.Context, text string) error {
 	}
 	if err := c.host.Begin(ctx, text, run{c}); err != nil {
 		left := c.withdraw(ctx, seq)
-		if left == nil { // else it goes with the next prompt
+		if left == nil { // otherwise it is sent with the next prompt
 			_, _ = c.apply(Event{Verb: TakeBack, Prompt: Prompt{Seq: seq}})
 		}
 		c.must(EndRun)
@@ -93,8 +93,8 @@ func (c *Conversation) Submit(ctx context.Context, text string) error {
 	return nil
 }
 
-// run is the conversation as a task of its own session: it is seen and stopped like
-// any other work.
+// run runs the conversation as a task of its own session, which is listed and stopped like any
+// other.
 type run struct{ *Conversation }
 
 func (run) Kind() task.Kind { return task.MainKind }
@@ -115,7 +115,7 @@ func (c run) Run(ctx context.Context, h task.Host) (task.Result, error) {
 	for ctx.Err() == nil && !c.retired() { // a prompt came at the last moment, or while commands were stopped
 		err = c.settle(ctx, h)
 	}
-	c.must(EndRun) // what comes when the run is being stopped is for the next one
+	c.must(EndRun) // prompts that come while the run is being stopped are for the next one
 	end(task.ErrClosing)
 	running.Wait()
 	c.host.Parting(ctx)
@@ -128,15 +128,14 @@ func (c run) Run(ctx context.Context, h task.Host) (task.Result, error) {
 	return task.Result{Text: last.Result.Text, Usage: used}, subagent.Ending(ctx, err)
 }
 
-// retired refuses further prompts, if none is left to answer now; it reports whether
-// that was so.
+// retired refuses further prompts, if none is left to answer now; it reports whether it does.
 func (c *Conversation) retired() bool {
 	_, err := c.apply(Event{Verb: Retire})
 	return err == nil
 }
 
-// settle is [Conversation.Settle] for a run to which a client may be attached: while
-// one is, it rests when it has nothing to answer.
+// settle is [Conversation.Settle] for a run with attached clients: while one is attached, it is
+// idle when it has nothing to answer.
 func (c run) settle(ctx context.Context, h task.Host) error {
 	for {
 		attached, same := c.host.Attached()
@@ -158,8 +157,8 @@ func (c run) settle(ctx context.Context, h task.Host) error {
 	}
 }
 
-// rest waits until nothing is left to answer, and then until there is something, but
-// only for as long as the same clients are attached.
+// rest waits until nothing is left to answer, and then until there is something, but only while
+// the same clients are attached.
 func (c run) rest(ctx context.Context, h task.Host, same context.Context) error {
 	err := c.until(ctx, same, func() bool { return !c.due() })
 	if err != nil || same.Err() != nil {
@@ -168,7 +167,7 @@ func (c run) rest(ctx context.Context, h task.Host, same context.Context) error 
 	return h.Rest(ctx, func(ctx context.Context) error { return c.until(ctx, same, c.due) })
 }
 
-// until waits for a condition of the conversation, or for other clients.
+// until waits for a condition of the conversation, or for a change of the attached clients.
 func (c run) until(ctx, same context.Context, is func() bool) error {
 	for {
 		_, changed := c.State()
@@ -189,7 +188,7 @@ func (c run) until(ctx, same context.Context, is func() bool) error {
 
 // due reports whether there is something to answer.
 func (c *Conversation) due() bool {
-	mail, _ := c.Mail(context.Background()) // what cannot be read begins no turn
+	mail, _ := c.Mail(context.Background()) // unreadable mail begins no turn
 	s, _ := c.State()
 	return s.Working() || mail && s.Hold == NoHold
 }

@@ -8,17 +8,17 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Settle waits until nothing is left to answer or to wait for: no prompt, no turn, no
-// mail, no agent, no command. Commands are waited for until the ceiling after the last
-// answer; then they are stopped, and the receipt and [ErrCeiling] are returned. 0 means
-// that nothing is waited for. Behind a turn in which the model failed, see
-// [ModelFailed], work is waited for too; its notifications then wait for the next
-// prompt. It is not behind a turn that failed otherwise, or that the user interrupted.
+// Settle waits until nothing is left to answer or to wait for: no prompt, no turn, no mail, no
+// agent, no command. It waits for commands until the ceiling after the last answer; then it
+// stops them and returns the receipt and [ErrCeiling]. 0 means no wait for commands. After a
+// turn in which the model failed, see [ModelFailed], it waits for tasks too; their
+// notifications then wait for the next prompt. After a turn that failed otherwise, or that the
+// user interrupted, it does not.
 func (c *Conversation) Settle(ctx context.Context, ceiling time.Duration) (task.Receipt, error) {
 	seen := -1
 	for {
-		// Work goes from a task by the mailbox to a turn, and is looked for in
-		// this order, so that it cannot slip through between two looks.
+		// Work passes from a task through the mailbox to a turn. It is checked in this order,
+		// so that it cannot be missed between two checks.
 		ends := c.session.Changed()
 		commands, others := c.session.Background()
 		mail, err := c.Mail(ctx)
@@ -26,7 +26,7 @@ func (c *Conversation) Settle(ctx context.Context, ceiling time.Duration) (task.
 			return task.Receipt{}, err
 		}
 		s, changed := c.State()
-		if s.Turns != seen { // a turn that ended meanwhile may have started anything
+		if s.Turns != seen { // a turn that ended meanwhile may have started a task
 			seen = s.Turns
 			continue
 		}
@@ -68,8 +68,8 @@ func oneOf(ctx context.Context, a, b <-chan struct{}, late *time.Timer) error {
 	return nil
 }
 
-// stop stops commands at the ceiling. Their notifications are for the next prompt: a
-// turn that began now would be cut off, and would take the place of the answer.
+// stop stops commands at the ceiling. Their notifications wait for the next prompt: a turn that
+// began now would be cancelled, and would replace the answer.
 func (c *Conversation) stop(ctx context.Context, commands []task.ID) (task.Receipt, error) {
 	c.must(Ceiling)
 	cause := task.Cause{Actor: task.ByRuntime, Reason: task.ReasonClosing, Detail: "the wait ceiling was reached"}

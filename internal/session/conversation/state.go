@@ -9,34 +9,34 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Phase says whether prompts are accepted and whether a turn is running.
+// Phase states whether prompts are accepted and whether a turn is running.
 type Phase string
 
 // The phases.
 const (
 	Idle     Phase = "idle"     // accepts prompts; no turn is running
 	Busy     Phase = "busy"     // accepts prompts; a turn is running
-	Stopping Phase = "stopping" // the run is over; its last turn is running
-	Stopped  Phase = "stopped"  // the run is over; the next one accepts prompts again
+	Stopping Phase = "stopping" // the run has ended; its last turn is running
+	Stopped  Phase = "stopped"  // the run has ended; the next one accepts prompts again
 	Ending   Phase = "ending"   // the session ends; the last turn is running
 	Ended    Phase = "ended"    // the session ends; no turn begins any more
 )
 
-// Phases returns all phases, in the order of a life.
+// Phases returns all phases, in the order of their occurrence.
 func Phases() []Phase { return []Phase{Idle, Busy, Stopping, Stopped, Ending, Ended} }
 
 func (p Phase) accepts() bool { return p == Idle || p == Busy }
 
 func (p Phase) running() bool { return p == Busy || p == Stopping || p == Ending }
 
-// Hold says why mail and reminders begin no turn until the user speaks. Of two
-// reasons the later one in this order counts.
+// Hold is why mail and reminders begin no turn until the next prompt. Of two reasons the later
+// one in this order applies.
 type Hold int
 
 // The holds.
 const (
 	NoHold        Hold = iota
-	ModelHold          // the model failed: what runs in the background is still waited for
+	ModelHold          // the model failed: background tasks are still awaited
 	FailureHold        // the turn failed otherwise
 	CeilingHold        // commands were stopped at the wait ceiling
 	InterruptHold      // the user interrupted
@@ -49,19 +49,19 @@ func (h Hold) String() string {
 	return [...]string{"none", "model", "failure", "ceiling", "interrupt"}[h]
 }
 
-// Failure says how a turn ended.
+// Failure classifies how a turn ended.
 type Failure int
 
 // The failures.
 const (
 	NoFailure      Failure = iota
-	PassingFailure         // the model failed, and another try may succeed
+	PassingFailure         // the model failed, and a retry may succeed
 	ModelFailure           // the model failed
 	OtherFailure
 	Interruption // the user interrupted
 )
 
-// Prompt is a prompt that is durable.
+// Prompt is a durable prompt.
 type Prompt struct {
 	Seq  task.Seq
 	Text string
@@ -73,40 +73,39 @@ type Trigger struct {
 	Prompt Prompt // of a turn without an origin
 }
 
-// State is where a conversation stands. The zero value is no state; see [New].
+// State is the state of a conversation. The zero value is invalid; see [New].
 type State struct {
 	Phase   Phase
-	Trigger Trigger // of the turn that is running
+	Trigger Trigger // of the current turn
 
 	Posting int      // prompts that are being written to the log
-	Waiting []Prompt // accepted, and no turn has begun with them; the oldest first
+	Waiting []Prompt // accepted, without a turn; oldest first
 	Passed  task.Seq // the newest prompt that begins no further turn
 
 	Hold     Hold
-	Attended bool // somebody was attached in this run: background work is waited for behind any turn
+	Attended bool // a client was attached in this run: background work is awaited after any turn
 
 	Unfinished bool // on autopilot: the work is not marked as complete
-	Reminders  int  // of the autopilot, sent for this work
+	Reminders  int  // reminders of the autopilot sent for this work
 	Most       int  // reminders for one prompt; 0: there is no autopilot
 
-	Turns  int       // that have ended
+	Turns  int       // number of turns that have ended
 	Rested time.Time // when the last turn ended, or the last client detached
 }
 
-// Working reports whether there is something to answer beside mail.
+// Working reports whether there is something to answer other than mail.
 func (s State) Working() bool {
 	return s.Phase.running() || s.Posting > 0 || len(s.Waiting) > 0 || s.ReminderDue() && s.Hold == NoHold
 }
 
-// ReminderDue reports whether the agent is to be reminded as soon as it has nothing
-// else to do.
+// ReminderDue reports whether the agent is to be reminded as soon as it has nothing else to do.
 func (s State) ReminderDue() bool { return s.Unfinished && s.Reminders < s.Most }
 
-// Leaves reports whether background work is left to itself, whatever it still does.
+// Leaves reports whether the conversation does not wait for background work.
 func (s State) Leaves() bool { return s.Hold > ModelHold && !s.Attended }
 
-// Delivers reports whether the turn that is running may read a prompt as mail: only
-// one that begins no turn of its own.
+// Delivers reports whether the current turn may read a prompt as mail: only one that begins no
+// turn of its own.
 func (s State) Delivers(prompt task.Seq) bool {
 	return s.Phase.accepts() && prompt <= s.Passed && prompt != s.Trigger.Prompt.Seq
 }
@@ -118,16 +117,16 @@ func (s State) equal(o State) bool {
 		s.Most == o.Most && s.Turns == o.Turns && s.Rested.Equal(o.Rested)
 }
 
-// Verb is what happens to a conversation.
+// Verb is a change of a conversation.
 type Verb string
 
 // The verbs.
 const (
-	Offer     Verb = "offer"     // somebody has a prompt
+	Offer     Verb = "offer"     // a client sends a prompt
 	Accept    Verb = "accept"    // the prompt is durable
 	GiveUp    Verb = "give_up"   // the prompt could not be written
 	TakeBack  Verb = "take_back" // an accepted prompt was withdrawn
-	Look      Verb = "look"      // the runner looks for what begins a turn
+	Look      Verb = "look"      // the runner looks for the start of a turn
 	EndTurn   Verb = "end_turn"  // the turn has ended
 	MoveTurn  Verb = "move_turn" // the turn goes on without the conversation
 	Complete  Verb = "complete"  // on autopilot: the agent has marked its work as complete
@@ -142,35 +141,35 @@ const (
 	Close     Verb = "close"     // the session ends
 )
 
-// Event is a verb and what goes with it.
+// Event is a verb with its data.
 type Event struct {
 	Verb     Verb
 	At       time.Time // EndTurn, MoveTurn, Detach
 	Prompt   Prompt    // Accept, TakeBack
 	Mail     bool      // Look: there is mail that begins a turn
-	Alone    bool      // Look: nothing is at work whose end would begin a turn
+	Alone    bool      // Look: no task is running whose end would begin a turn
 	Failure  Failure   // EndTurn
 	Finished bool      // EndTurn: a tool or a hook ended the turn, and with it the work
 	Most     int       // SetMode: reminders for one prompt from the next one on; 0: no autopilot
 }
 
-// Effect is what is to be done about an event.
+// Effect is an action that an event requires.
 type Effect interface{ effect() }
 
 // The effects.
 type (
 	// BeginTurn begins a turn.
 	BeginTurn struct{ Trigger }
-	// CancelTurn breaks off the turn that is running.
+	// CancelTurn cancels the current turn.
 	CancelTurn struct{}
-	// Withdraw takes a durable prompt back; whoever sent it is told why.
+	// Withdraw withdraws a durable prompt; its sender gets the reason.
 	Withdraw struct {
 		Prompt Prompt
 		Why    error
 	}
-	// Keep tells the user of prompts that go with the next one.
+	// Keep tells the user of prompts that are sent with the next one.
 	Keep struct{ Prompts []Prompt }
-	// Wake wakes everybody who waits for the state to change.
+	// Wake wakes everything that waits for a change of the state.
 	Wake struct{}
 )
 
@@ -182,17 +181,17 @@ func (Wake) effect()       {}
 
 // Errors of [Apply].
 var (
-	// ErrStopped refuses a prompt: the run is over.
+	// ErrStopped refuses a prompt: the run has ended.
 	ErrStopped = errors.New("the conversation has ended")
 	// ErrEnded refuses a prompt: the session ends.
 	ErrEnded = errors.New("the session is closing")
-	// ErrNothing says that nothing begins a turn now.
+	// ErrNothing means that no turn begins now.
 	ErrNothing = errors.New("nothing begins a turn")
 	// ErrWorking refuses to retire: something is left to do.
 	ErrWorking = errors.New("something is left to do")
 )
 
-// MoveError is an event that cannot happen in a phase.
+// MoveError is an event that a phase does not allow.
 type MoveError struct {
 	From Phase
 	Verb Verb
@@ -202,9 +201,9 @@ func (e *MoveError) Error() string {
 	return fmt.Sprintf("conversation: cannot %s while %s", e.Verb, e.From)
 }
 
-// Apply is the only rule by which a conversation changes. It returns the state after
-// the event and what is to be done about it. With an error nothing changes; the state
-// that was given is never altered.
+// Apply is the only function that changes the state of a conversation. It returns the state
+// after the event and the required effects. After an error nothing changes; it never modifies
+// the given state.
 func Apply(s State, e Event) (State, []Effect, error) {
 	next, effects, err := apply(s, e)
 	if err != nil {
@@ -290,7 +289,7 @@ func apply(s State, e Event) (State, []Effect, error) {
 	return s, effects, nil
 }
 
-// move finds where a phase leads in pairs of phases; one that is in none stays.
+// move finds the next phase in pairs of phases; a phase that is in none stays.
 func move(from Phase, pairs ...Phase) Phase {
 	for i := 0; i < len(pairs); i += 2 {
 		if pairs[i] == from {
@@ -300,7 +299,7 @@ func move(from Phase, pairs ...Phase) Phase {
 	return from
 }
 
-// refuses says why no prompt is accepted.
+// refuses returns why no prompt is accepted.
 func (s State) refuses() error {
 	switch s.Phase {
 	case Stopping, Stopped:
@@ -334,8 +333,8 @@ func (s State) look(e Event) (State, bool) {
 	return s, true
 }
 
-// endTurn holds mail back behind a failure, unless the autopilot tries again. An
-// interruption was taken in when it came: the user may have spoken since.
+// endTurn holds mail back after a failure, unless the autopilot retries. An interruption was
+// applied when it came, since the user may have sent a prompt since.
 func (s State) endTurn(e Event) State {
 	s.Phase = move(s.Phase, Busy, Idle, Stopping, Stopped, Ending, Ended)
 	s.Trigger, s.Rested = Trigger{}, e.At

@@ -15,22 +15,22 @@ import (
 // maxStructured is how often the agent may fail, in one turn, to answer with a value.
 const maxStructured = 5
 
-// Structured has an agent answer each turn with a value of a JSON schema. A nil
-// Structured asks for nothing.
+// Structured makes an agent answer each turn with a value of a JSON schema. A nil Structured
+// does nothing.
 type Structured struct {
 	schema *usertools.Schema
 	hooks  agent.Hooks // of the agent; set once, before the first turn
 
-	mu    sync.Mutex // guards what follows, of one turn
-	tries int        // that have failed
-	why   string     // the last one did
+	mu    sync.Mutex // guards the fields below, of one turn
+	tries int        // failed attempts
+	why   string     // the last attempt failed
 	value json.RawMessage
 }
 
-// NewStructured has an agent answer with values of a schema.
+// NewStructured returns a Structured for a schema.
 func NewStructured(s *usertools.Schema) *Structured { return &Structured{schema: s} }
 
-// Tool is the tool by which the agent answers.
+// Tool returns the tool with which the agent answers.
 func (s *Structured) Tool() agent.Tool { return usertools.NewStructured(s.schema, s.take) }
 
 // Hooks takes part in the ends of the agent's turns, before its own hooks.
@@ -42,7 +42,7 @@ func (s *Structured) Hooks(own agent.Hooks) agent.Hooks {
 	return structuredHooks{own, s}
 }
 
-// begin says that a turn begins.
+// begin starts a turn.
 func (s *Structured) begin() {
 	if s == nil {
 		return
@@ -52,7 +52,7 @@ func (s *Structured) begin() {
 	s.tries, s.why, s.value = 0, "", nil
 }
 
-// failed counts a try, and reports whether it was the last one.
+// failed counts an attempt, and reports whether it was the last one.
 func (s *Structured) failed(why string) (last bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,7 +91,7 @@ func (s *Structured) take(ctx context.Context, c agent.Call) agent.Output {
 	return agent.Output{Text: "The answer was accepted.", EndTurn: true}
 }
 
-// ended puts the value into what came of a turn, or says that there is none.
+// ended adds the value to the result of a turn, or the error that there is none.
 func (s *Structured) ended(res agent.TurnResult, err error) (agent.TurnResult, error) {
 	if s == nil {
 		return res, err
@@ -115,7 +115,7 @@ type structuredHooks struct {
 	s *Structured
 }
 
-// Stop lets the turn go on while the agent has answered in words only.
+// Stop continues the turn while the agent has answered only in text.
 func (h structuredHooks) Stop(context.Context, agent.TurnResult, int) (reason string) {
 	if h.s.failed("it did not call " + usertools.StructuredName) {
 		return ""

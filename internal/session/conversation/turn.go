@@ -34,8 +34,7 @@ func (c *Conversation) Run(ctx context.Context) {
 	}
 }
 
-// others returns channels that are closed when a reminder that is due may have become
-// possible.
+// others returns channels that are closed when a due reminder may have become possible.
 func (c *Conversation) others(s State) (ended, grown <-chan struct{}) {
 	if !s.ReminderDue() {
 		return nil, nil
@@ -67,7 +66,7 @@ type turning struct {
 func (c *Conversation) look(ctx context.Context) (*turning, bool) {
 	s, _ := c.State()
 	found := Event{Verb: Look, Alone: s.ReminderDue() && c.session.Alone()}
-	found.Mail, _ = c.Mail(ctx) // after Alone: the end of a task is in the mailbox before the task is gone
+	found.Mail, _ = c.Mail(ctx) // after Alone: the notification is in the mailbox before the task has ended
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	effects, err := c.step(found)
@@ -200,7 +199,7 @@ func (c *Conversation) offer(r *turning) error {
 	return nil
 }
 
-// aside is the answer to a prompt that the model does not read.
+// aside answers a prompt that the model does not read.
 func (c *Conversation) aside(
 	ctx context.Context, t Trigger, res agent.TurnResult, err error,
 ) (agent.TurnResult, error) {
@@ -208,8 +207,8 @@ func (c *Conversation) aside(
 	return res, errors.Join(err, c.withdraw(ctx, t.Prompt.Seq))
 }
 
-// compactCommand recognises the prompt that asks for a summary of the conversation,
-// with what it should keep.
+// compactCommand parses the prompt that requests a summary of the conversation, with what it
+// should keep.
 func compactCommand(prompt string) (instructions string, ok bool) {
 	rest, ok := strings.CutPrefix(strings.TrimSpace(prompt), "/compact")
 	if r, _ := utf8.DecodeRuneInString(rest); !ok || rest != "" && !unicode.IsSpace(r) {

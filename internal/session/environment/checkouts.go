@@ -15,34 +15,34 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// InWorktree is the isolation that there is.
+// InWorktree is the only kind of isolation.
 const InWorktree = "worktree"
 
-// isolatedMark is the state of an isolated agent from before it gets its
-// checkout: a further run after a crash must not take place in the user's folder.
+// isolatedMark is the state of an isolated agent before it gets its checkout: a further run
+// after a crash must not take place in the user's folder.
 const isolatedMark = `{"v":1,"isolation":"worktree"}`
 
-// undoTime is how long it may take to give up a checkout that nobody has used.
+// undoTime limits the removal of an unused checkout.
 const undoTime = time.Minute
 
 // Checkouts are the worktrees of the isolated agents of a session.
 type Checkouts struct {
-	store  *worktree.Store // nil: no agent can be isolated
+	store  *worktree.Store // nil: agents cannot be isolated
 	edits  *Edits
 	report func(about task.ID, text string)
 
 	stop     context.CancelFunc
 	sweeping sync.WaitGroup // joined by Close
-	swept    chan struct{}  // closed when what crashes left was looked at
+	swept    chan struct{}  // closed when leftovers of crashes were processed
 }
 
-// NewCheckouts makes those of a session. report tells the user about a task.
+// NewCheckouts returns the checkouts of a session. report tells the user about a task.
 func NewCheckouts(store *worktree.Store, edits *Edits, report func(about task.ID, text string)) *Checkouts {
 	return &Checkouts{store: store, edits: edits, report: report, stop: func() {}, swept: make(chan struct{})}
 }
 
-// Start finishes what crashes have left of checkouts, but for those of live tasks, until
-// ctx ends or Close. What goes wrong is reported about session.
+// Start processes what crashes have left of checkouts, except those of live tasks, until ctx
+// ends or Close. Errors are reported for session.
 func (c *Checkouts) Start(ctx context.Context, session task.ID, live func(task.ID) bool) {
 	ctx, c.stop = context.WithCancel(ctx)
 	c.sweeping.Go(func() {
@@ -56,7 +56,7 @@ func (c *Checkouts) Start(ctx context.Context, session task.ID, live func(task.I
 	})
 }
 
-// Swept is closed when what crashes left was looked at.
+// Swept is closed when the leftovers of crashes were processed.
 func (c *Checkouts) Swept() <-chan struct{} { return c.swept }
 
 // Close ends what Start began.
@@ -65,7 +65,7 @@ func (c *Checkouts) Close() {
 	c.sweeping.Wait()
 }
 
-// Isolation is that of an agent: what is asked for, else what its definition says.
+// Isolation returns that of an agent: the requested one, else that of its definition.
 func (c *Checkouts) Isolation(asked, defined string) (string, error) {
 	wanted := cmp.Or(asked, defined)
 	switch {
@@ -91,11 +91,11 @@ func (c *Checkouts) Isolation(asked, defined string) (string, error) {
 type Checkout struct {
 	c    *Checkouts
 	tree *worktree.Tree
-	Text string // that its agent is told
+	Text string // text for its agent
 }
 
-// Open gives an agent, whose folder would be cwd, a checkout. again says that it has had a
-// run. The caller leaves the checkout.
+// Open creates a checkout for an agent, whose folder would be cwd. again: it has had a run. The
+// caller calls Leave.
 func (c *Checkouts) Open(ctx context.Context, h task.Host, cwd string, again bool) (*Checkout, error) {
 	if err := h.Checkpoint(ctx, []byte(isolatedMark)); err != nil {
 		return nil, err
@@ -126,10 +126,10 @@ func (c *Checkouts) Open(ctx context.Context, h task.Host, cwd string, again boo
 	return o, nil
 }
 
-// Dir is the folder in the checkout that the agent works in.
+// Dir returns the folder in the checkout in which the agent works.
 func (o *Checkout) Dir() string { return o.tree.Dir }
 
-// Rules are those of an agent whose folder would be cwd, as they hold in the checkout.
+// Rules converts the rules of an agent whose folder would be cwd to the checkout.
 func (o *Checkout) Rules(r permission.Rules, cwd string) permission.Rules {
 	t := o.tree
 	dirs := []string{t.Path}
@@ -144,8 +144,8 @@ func (o *Checkout) Rules(r permission.Rules, cwd string) permission.Rules {
 	return r
 }
 
-// tree is the checkout of the agent: for a further run the one that it had, if
-// that was not removed because nothing was in it.
+// tree returns the checkout of the agent: for a further run the previous one, unless it was
+// removed because it had no work.
 func (c *Checkouts) tree(
 	ctx context.Context,
 	rec task.Record,
@@ -154,7 +154,7 @@ func (c *Checkouts) tree(
 ) (t *worktree.Tree, fresh bool, err error) {
 	if again {
 		select {
-		case <-c.swept: // it holds for a moment what it looks at
+		case <-c.swept: // the cleanup locks what it examines for a moment
 		case <-ctx.Done():
 			return nil, false, context.Cause(ctx)
 		}
@@ -174,7 +174,7 @@ func (c *Checkouts) tree(
 	return t, true, err
 }
 
-// Leave gives the checkout up when nothing runs in it any more.
+// Leave releases the checkout when nothing runs in it any more.
 func (o *Checkout) Leave(ctx context.Context) *task.Worktree {
 	o.c.edits.DropCheckout(o.tree)
 	got, err := o.c.store.Finish(ctx, o.tree)
@@ -195,7 +195,7 @@ func (o *Checkout) Undo(ctx context.Context) {
 	o.Leave(ctx)
 }
 
-// Left is what there is to say of a checkout: nothing, if nothing is left.
+// Left describes the rest of a checkout; empty if nothing is left.
 func Left(w *task.Worktree) string {
 	if w == nil || w.Removed && w.Branch == "" && w.Rescue == "" {
 		return ""

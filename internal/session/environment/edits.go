@@ -8,12 +8,11 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// maxEdits bounds what is kept for an agent that does not come to read it; the oldest
-// goes first.
+// maxEdits limits what is kept for an agent that does not read it; the oldest is dropped first.
 const maxEdits = 20
 
-// Edits is who in the session edits which files, and what open agents have not read
-// of it yet. The zero value is ready.
+// Edits records which agents of the session edit which files, and what open agents have not yet
+// read of it. The zero value is ready.
 type Edits struct {
 	files worktree.Edits
 
@@ -21,13 +20,13 @@ type Edits struct {
 	due map[task.ID][]string // guarded by mu: of agents whose conversation is open
 }
 
-// AddCheckout lets edits in a checkout count as edits of the files that it is a copy of.
+// AddCheckout makes edits in a checkout count as edits of the original files.
 func (e *Edits) AddCheckout(t *worktree.Tree) {
 	e.files.Add(t.Origin())
 	e.files.Add(t.Checkout())
 }
 
-// DropCheckout forgets what was edited in a checkout.
+// DropCheckout removes the edits of a checkout.
 func (e *Edits) DropCheckout(t *worktree.Tree) { e.files.Drop(t.Task, t.Path) }
 
 // Open lets an agent read of edits, until Close.
@@ -40,7 +39,7 @@ func (e *Edits) Open(id task.ID) {
 	e.due[id] = nil
 }
 
-// Close forgets an agent.
+// Close removes an agent.
 func (e *Edits) Close(id task.ID) {
 	e.files.Drop(id, "")
 	e.mu.Lock()
@@ -48,7 +47,7 @@ func (e *Edits) Close(id task.ID) {
 	delete(e.due, id)
 }
 
-// Record says that an agent has edited a file.
+// Record records that an agent has edited a file.
 func (e *Edits) Record(who worktree.Editor, path string) {
 	words := e.files.Record(who, path)
 	e.mu.Lock()
@@ -65,7 +64,7 @@ func (e *Edits) Record(who worktree.Editor, path string) {
 	}
 }
 
-// Take is what an agent is to read, once.
+// Take returns what an agent has to read, once.
 func (e *Edits) Take(id task.ID) []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -76,7 +75,7 @@ func (e *Edits) Take(id task.ID) []string {
 	return texts
 }
 
-// Writes reports tools that change the file that they name, in all dialects.
+// Writes reports whether a tool changes the file that it names, in all dialects.
 func Writes(tool string) bool {
 	switch strings.ToLower(tool) {
 	case "write", "filewrite", "create", "edit", "fileedit":

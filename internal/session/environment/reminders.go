@@ -12,12 +12,12 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// AboutChars is how much of a description goes into a list for a model.
+// AboutChars is the length of a description in a list for a model.
 const AboutChars = 240
 
-// Reminders are what one agent reads beside its conversation: lists of what there is, of
-// which it reads what is new. The texts go behind what was said before, so that a list
-// that grows leaves the cached part of a request alone.
+// Reminders are texts that one agent reads beside its conversation: lists, of which it reads
+// new items. They are appended to the conversation, so that a growing list does not invalidate
+// the cached prefix of a request.
 type Reminders struct {
 	lists    []List
 	critical string
@@ -27,21 +27,21 @@ type Reminders struct {
 	known map[string]bool // guarded by mu: keys of items, behind the name of their list
 }
 
-// List is something that may grow.
+// List is a list that may grow.
 type List struct {
 	Name     string
 	Head     string
 	Foot     string
-	Volatile bool // a compaction puts it back by other means
-	Files    bool // it is of files, which are looked at only when a turn begins
+	Volatile bool // a compaction restores it by other means
+	Files    bool // it is read from files, and only when a turn begins
 	Items    func() []Item
 }
 
 // Item is a line of a list. The agent reads each key once.
 type Item struct{ Key, Line string }
 
-// NewReminders makes those of an agent. critical is repeated at the start of every turn,
-// and news is asked for texts that are read once.
+// NewReminders returns the reminders of an agent. critical is repeated at the start of every
+// turn, and news returns texts that are read once.
 func NewReminders(critical string, news func() []string, lists ...List) *Reminders {
 	return &Reminders{critical: critical, news: news, lists: lists, known: map[string]bool{}}
 }
@@ -90,8 +90,8 @@ func (r *Reminders) Due(_ context.Context, start bool) []string {
 	return texts
 }
 
-// Forgotten implements [agent.Reminders]. Of a volatile list what is there stays known; what has
-// gone meanwhile would be kept for ever.
+// Forgotten implements [agent.Reminders]. Present items of a volatile list stay known; those of
+// removed items would be kept forever.
 func (r *Reminders) Forgotten() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -110,20 +110,20 @@ func (r *Reminders) Forgotten() {
 	}
 }
 
-// Know says that the agent has learned of an item by other means, such as the
-// result of the call that made it.
+// Know records that the agent has learned of an item by other means, such as the result of the
+// call that created it.
 func (r *Reminders) Know(list, key string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.known[list+" "+key] = true
 }
 
-// Reminder is a text as a model reads what does not come from the user.
+// Reminder marks a text that does not come from the user.
 func Reminder(text string) string {
 	return "<system-reminder>\n" + text + "\n</system-reminder>"
 }
 
-// TaskItems are the lines of tasks.
+// TaskItems returns the lines of tasks.
 func TaskItems(live []task.Record) []Item {
 	items := make([]Item, len(live))
 	for i, r := range live {
@@ -135,7 +135,7 @@ func TaskItems(live []task.Record) []Item {
 	return items
 }
 
-// RunningTasks is what a compaction puts back of the tasks that run.
+// RunningTasks returns the running tasks for the text after a compaction.
 func RunningTasks(live []task.Record) string {
 	if len(live) == 0 {
 		return ""

@@ -16,7 +16,7 @@ type Reporter struct {
 	told map[string]bool // guarded by mu: by Once
 }
 
-// NewReporter returns one that hands texts on to tell; nil: they are lost.
+// NewReporter returns a reporter that calls tell; nil: texts are dropped.
 func NewReporter(session task.ID, tell func(about task.ID, text string)) *Reporter {
 	return &Reporter{session: session, tell: tell, told: map[string]bool{}}
 }
@@ -30,7 +30,7 @@ func (r *Reporter) Say(about task.ID, texts ...string) {
 	}
 }
 
-// Once tells the user what would be the same for each agent.
+// Once tells the user a text that would be the same for each agent.
 func (r *Reporter) Once(text string) {
 	r.mu.Lock()
 	again := r.told[text]

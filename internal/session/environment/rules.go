@@ -17,9 +17,8 @@ import (
 	"github.com/drover-dev/drover/internal/tool/webtool"
 )
 
-// NewGate makes a gate of rules. Rules that are not understood are an error, but
-// for foreign ones, which were written for another program: notes tell of them, and
-// they hold for the whole tool.
+// NewGate makes a gate of rules. Rules that cannot be parsed are an error, except foreign ones,
+// which were written for another program: notes list them, and they apply to the whole tool.
 func NewGate(r permission.Rules, foreign []string) (gate *permission.Gate, notes []string, err error) {
 	gate, bad := permission.New(r)
 	if len(bad) == 0 {
@@ -38,15 +37,15 @@ func NewGate(r permission.Rules, foreign []string) (gate *permission.Gate, notes
 	return gate, notes, nil
 }
 
-// MainRules are the rules of a main agent in a folder, to decide by them without a
-// session: nobody can be asked.
+// MainRules returns the rules of a main agent in a folder, to decide by them without a session:
+// nobody can answer a question.
 func MainRules(r permission.Rules, folder string) permission.Rules {
 	r.Cwd, r.Tools, r.Headless = folder, usualTools(folder), true
 	return r
 }
 
-// usualTools are the tools of a main agent for their names, their aliases and
-// whether they only read. None of them can be called.
+// usualTools are the tools of a main agent with their names, their aliases and whether they
+// only read. They cannot be called.
 func usualTools(folder string) []agent.Tool {
 	all := []agent.Tool{shelltool.New(shelltool.Config{Root: folder})}
 	all = append(all, files.New(files.Config{Root: folder})...)
@@ -58,8 +57,8 @@ func usualTools(folder string) []agent.Tool {
 	return append(all, todotools.New(todotools.Config{})...)
 }
 
-// Gates makes gates, and tells the user what is wrong with the rules that were written for
-// another program.
+// Gates makes gates, and tells the user of errors in the rules that were written for another
+// program.
 type Gates struct {
 	Foreign []string // those rules
 	Report  *Reporter

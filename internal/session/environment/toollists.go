@@ -13,7 +13,7 @@ import (
 	"github.com/drover-dev/drover/subagent"
 )
 
-// Narrower is the mode of a child: its own only where that allows no more.
+// Narrower returns the mode of a child: its own only if that allows no more.
 func Narrower(parent, own permission.Mode) permission.Mode {
 	width := func(m permission.Mode) int {
 		return slices.Index(
@@ -39,7 +39,7 @@ func Narrower(parent, own permission.Mode) permission.Mode {
 	return parent
 }
 
-// Spawnable takes the types of agents that may be started out of a list of tools:
+// Spawnable extracts the types of agents that may be started from a list of tools:
 // Agent(explore, plan) is the tool Agent for those two.
 func Spawnable(tools []string) (names, types []string) {
 	for _, t := range tools {
@@ -60,9 +60,8 @@ func Spawnable(tools []string) (names, types []string) {
 	return names, types
 }
 
-// Subset is the tools of a child: those listed that its parent has (nil: all
-// that its parent has) without the forbidden. A nil result means all there are,
-// with those of the program.
+// Subset returns the tools of a child: those listed that its parent has (nil: all that its
+// parent has) without the forbidden. A nil result means all, including those of the program.
 func Subset(parent, listed, forbidden []string, own ...string) []string {
 	if listed == nil && len(forbidden) == 0 {
 		return parent
@@ -89,11 +88,11 @@ func allTools() []string {
 	}
 }
 
-// Tools of servers in lists of tools: mcp__server, mcp__server__* and mcp__* stand
-// for many, and so does server/* of foreign files.
+// Tools of servers in lists of tools: mcp__server, mcp__server__* and mcp__* match many, and so
+// does server/* of foreign files.
 
-// Pattern is an entry of such a list; one that ends in __ or is mcp__ stands for
-// all that begin so.
+// Pattern is an entry of such a list; one that ends in __ or is mcp__ matches all names with
+// that prefix.
 func Pattern(entry string) string {
 	if server, tool, ok := strings.Cut(entry, "/"); ok && !strings.HasPrefix(entry, mcptool.Prefix) {
 		if tool == "*" {
@@ -111,7 +110,7 @@ func Pattern(entry string) string {
 	return strings.TrimSuffix(entry, "*")
 }
 
-// Covers reports whether an entry stands for another, or for a tool.
+// Covers reports whether an entry covers another, or a tool.
 func Covers(entry, other string) bool {
 	p, q := Pattern(entry), Pattern(other)
 	return p == q || strings.HasPrefix(p, mcptool.Prefix) && strings.HasSuffix(p, "__") && strings.HasPrefix(q, p)
@@ -121,8 +120,8 @@ func CoveredBy(list []string, name string) bool {
 	return slices.ContainsFunc(list, func(entry string) bool { return Covers(entry, name) })
 }
 
-// within is what is left of an entry of a child's list where its parent has a
-// list too; a nil one has all.
+// within returns the entries of a child's list that its parent's list permits; a nil one
+// permits all.
 func within(parent []string, entry string) []string {
 	if parent == nil || slices.Contains(parent, entry) || CoveredBy(parent, entry) {
 		return []string{entry}
@@ -156,7 +155,7 @@ func ToolNames(tools []agent.Tool) []string {
 	return names
 }
 
-// CheckTools refuses own tools that a model could not tell from others.
+// CheckTools refuses own tools whose names a model could not distinguish from others.
 func CheckTools(tools []agent.Tool) error {
 	seen := append(allTools(), boardtool.Name)
 	for _, name := range ToolNames(tools) {

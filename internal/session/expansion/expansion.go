@@ -1,10 +1,9 @@
 // Package expansion includes in a prompt what its command asks for.
 //
-// A shell line is a call of the tool Bash and a file a call of Read, decided by the gate
-// of the agent as its own calls are. Package expansion promises that nothing of a command
-// that waits for trust is run, that a call which is not allowed refuses the whole prompt
-// with the reason, and that time and number are bounded. It makes no text: that is
-// [command.Template.Expand].
+// A shell line is a call of the tool Bash and a file a call of Read, decided by the gate of the
+// agent like its own calls. Nothing of a command without the required trust is run, a call that
+// is not allowed refuses the whole prompt with the reason, and time and number are limited. The
+// package makes no text: that is [command.Template.Expand].
 package expansion
 
 import (
@@ -23,21 +22,21 @@ import (
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 )
 
-// lineWait is how long one shell line may run. It goes on in the background then.
+// lineWait is how long a shell line may run before it continues in the background.
 const lineWait = time.Minute
 
 // Agent is the agent whose prompt is expanded.
 type Agent struct {
 	Gate   agent.Gate
 	Tools  []agent.Tool
-	Folder string // absolute; where relative paths begin
-	Home   string // for ~; empty: not known
+	Folder string // absolute; base of relative paths
+	Home   string // for ~; empty: unknown
 }
 
-// RefusedError says that a command was not expanded.
+// RefusedError means that a command was not expanded.
 type RefusedError struct {
 	Command string
-	What    string // is refused
+	What    string // appended to the name
 	Why     string
 }
 
@@ -53,7 +52,7 @@ func Include(ctx context.Context, a Agent, c command.Command, v command.Values) 
 		return nil, refuse("its text", fmt.Sprintf("it includes %d shell lines and files, more than %d", len(all),
 			command.MaxInclusions))
 	}
-	// All of it is looked at before any of it runs.
+	// All calls are judged before any of them runs.
 	for _, one := range all {
 		if !c.Trusted && (one.Kind == command.Shell || outside(a, c, one.Text)) {
 			return nil, refuse(about(one), fmt.Sprintf("%s waits until you trust this folder (see `drover trust`)", c.Path))
@@ -86,7 +85,7 @@ func about(one command.Inclusion) string {
 	return "`" + excerpt.Line(one.Text, 200) + "`"
 }
 
-// path is where a reference leads.
+// path resolves a reference.
 func (a Agent) path(c command.Command, text string) string {
 	if rest, ok := strings.CutPrefix(text, "~/"); ok && filepath.IsAbs(a.Home) {
 		return filepath.Join(a.Home, rest)
@@ -100,12 +99,12 @@ func (a Agent) path(c command.Command, text string) string {
 	return filepath.Join(a.Folder, text)
 }
 
-// outside reports whether a reference leads out of the folder and of that of the skill,
-// by its text or by a link.
+// outside reports whether a reference leads out of the folder and of that of the skill, by its
+// text or by a link.
 func outside(a Agent, c command.Command, text string) bool {
 	real, err := filepath.EvalSymlinks(a.path(c, text))
 	if err != nil {
-		return false // it is read by nobody
+		return false // it is not read
 	}
 	for _, dir := range []string{a.Folder, c.Dir} {
 		base, err := filepath.EvalSymlinks(dir)
@@ -116,8 +115,8 @@ func outside(a Agent, c command.Command, text string) bool {
 	return true
 }
 
-// call is an inclusion as the agent would call for it. found is false for a reference
-// that leads to no file.
+// call is the call of the agent that corresponds to an inclusion. found is false for a
+// reference without a file.
 func (a Agent) call(c command.Command, one command.Inclusion, n int) (call agent.Call, found bool) {
 	id := fmt.Sprintf("command_%d", n+1)
 	if one.Kind == command.Shell {
@@ -127,7 +126,7 @@ func (a Agent) call(c command.Command, one command.Inclusion, n int) (call agent
 	path := a.path(c, one.Text)
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrPermission) {
-		return made(id, "Read", map[string]any{"file_path": path}), true // who reads it says so
+		return made(id, "Read", map[string]any{"file_path": path}), true // the reader reports it
 	}
 	if err != nil || !info.Mode().IsRegular() {
 		return agent.Call{}, false
@@ -140,7 +139,7 @@ func made(id, tool string, input map[string]any) agent.Call {
 	return agent.Call{ID: id, Name: tool, Input: data}
 }
 
-// deniedError says that a call was not allowed.
+// deniedError means that a call was not allowed.
 type deniedError struct{ why string }
 
 func (e *deniedError) Error() string { return e.why }

@@ -1,10 +1,10 @@
-// Package idle says whether a session has anything left to do.
+// Package idle determines whether a session has anything left to do.
 //
-// [Watch] owns the state of a session as it was seen last ([control.State]), and wakes those
-// who wait for another one. It promises that work which goes from a task by a mailbox to a
-// turn is never missed on its way.
+// [Watch] owns the last known state of a session ([control.State]), and wakes callers that wait
+// for another one. Work that passes from a task through a mailbox to a turn is never missed on
+// its way.
 //
-// It changes nothing: neither tasks nor the conversation.
+// The package changes neither tasks nor the conversation.
 package idle
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Config is what a watch looks at.
+// Config configures a watch.
 type Config struct {
 	Session   task.ID
 	Tasks     *supervise.Supervisor
@@ -32,17 +32,17 @@ type Config struct {
 	Mailboxes *messages.Mailboxes
 }
 
-// Watch looks at a session. It is the [conversation.Session] of its conversation. Its
-// methods may be called by several goroutines.
+// Watch observes a session. It is the [conversation.Session] of its conversation. Its methods
+// may be called by several goroutines.
 type Watch struct {
 	cfg Config
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	state   control.State
 	mark    mark                       // of the work behind the state
 	main    *conversation.Conversation // nil: there is none
-	moved   chan struct{}              // closed and replaced when the conversation has moved
-	changed chan struct{}              // closed and replaced when a task ends or rests
+	moved   chan struct{}              // closed and replaced when the conversation has changed
+	changed chan struct{}              // closed and replaced when a task ends or becomes idle
 }
 
 var _ conversation.Session = (*Watch)(nil)
@@ -60,7 +60,7 @@ func (w *Watch) Follow(c *conversation.Conversation) {
 	wake(&w.moved)
 }
 
-// Conversation is the one with the main agent; nil: there is none.
+// Conversation returns the one with the main agent; nil: there is none.
 func (w *Watch) Conversation() *conversation.Conversation {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -74,21 +74,21 @@ func (w *Watch) Moved() {
 	wake(&w.moved)
 }
 
-// Change wakes those who wait for tasks: one has ended, or rests.
+// Change wakes callers that wait for tasks: one has ended, or become idle.
 func (w *Watch) Change() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	wake(&w.changed)
 }
 
-// Changed returns a channel that is closed when the next task ends, or rests.
+// Changed returns a channel that is closed when the next task ends, or becomes idle.
 func (w *Watch) Changed() <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.changed
 }
 
-// wake frees those who wait for a channel. The caller holds mu.
+// wake wakes callers that wait for a channel. The caller holds mu.
 func wake(c *chan struct{}) {
 	close(*c)
 	*c = make(chan struct{})
@@ -105,8 +105,8 @@ func (w *Watch) Stop(ctx context.Context, ids []task.ID, cause task.Cause) (task
 	return w.cfg.Tasks.Stop(ctx, ids, supervise.StopRequest{Cause: cause})
 }
 
-// WaitedFor are the tasks that a conversation waits for before it ends: no agent that
-// rests, which has done what it was asked.
+// WaitedFor returns the tasks that a conversation waits for before it ends, without idle
+// agents, which have done their work.
 func (w *Watch) WaitedFor() (tasks []task.Record) {
 	for _, r := range w.cfg.Tasks.Living() {
 		if r.WaitedFor() && !w.cfg.Mailboxes.Waits(r) && r.ID != w.cfg.Session {
@@ -134,10 +134,10 @@ func (w *Watch) Alone() bool {
 	return working == 0
 }
 
-// mark tells two rests with work between them from one.
+// mark distinguishes two idle periods with work between them.
 type mark struct {
-	turns int       // of the main agent that have ended
-	ended time.Time // of the agent that ended last
+	turns int       // turns of the main agent that have ended
+	ended time.Time // end of the agent that ended last
 }
 
 // Completed implements [conversation.Session].
@@ -153,7 +153,7 @@ func (w *Watch) Completed(c control.Completion) {
 	wake(&w.moved)
 }
 
-// Configured takes in the settings of the main agent.
+// Configured stores the settings of the main agent.
 func (w *Watch) Configured(now control.Settings) control.Settings {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -163,7 +163,7 @@ func (w *Watch) Configured(now control.Settings) control.Settings {
 	return now
 }
 
-// see takes in how the session stands, and returns its state.
+// see updates the state of the session and returns it.
 func (w *Watch) see(idle bool, m mark, seq task.Seq) control.State {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -181,14 +181,14 @@ func (w *Watch) see(idle bool, m mark, seq task.Seq) control.State {
 	return w.state
 }
 
-// next returns a channel that is closed when the conversation moves.
+// next returns a channel that is closed when the conversation changes.
 func (w *Watch) next() <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.moved
 }
 
-// State says where the session stands as a whole.
+// State returns the state of the whole session.
 func (w *Watch) State(ctx context.Context, req control.StateRequest) (control.State, error) {
 	wait, cancel := ctx, context.CancelFunc(func() {})
 	if req.Wait > 0 {
@@ -199,7 +199,7 @@ func (w *Watch) State(ctx context.Context, req control.StateRequest) (control.St
 		moved, ended, grown := w.next(), w.Changed(), w.Grown()
 		before := w.cfg.Log.Last()
 		idle, m := w.idle()
-		// Read after the look: what made it so is in the log by now.
+		// Read after the check: the log has its cause by now.
 		state := w.see(idle, m, w.cfg.Log.Last())
 		if req.Wait <= 0 || state.Version != req.After {
 			return state, nil
@@ -214,9 +214,8 @@ func (w *Watch) State(ctx context.Context, req control.StateRequest) (control.St
 	}
 }
 
-// untilAgents waits until the main agent has moved, a task has ended, or
-// something has happened to an agent: commands, of which there may be thousands,
-// do not count while they run.
+// untilAgents waits until the main agent has changed, a task has ended, or something has
+// happened to an agent. Running commands, of which there may be thousands, do not count.
 func (w *Watch) untilAgents(ctx context.Context, moved, ended, grown <-chan struct{}, seq task.Seq) error {
 	for {
 		select {
@@ -241,13 +240,13 @@ func (w *Watch) untilAgents(ctx context.Context, moved, ended, grown <-chan stru
 	}
 }
 
-// works reports whether a task is of a sort that holds the session from being
-// idle: not the main agent, no command, no monitor.
+// works reports whether a task of this kind keeps the session from being idle: not the main
+// agent, a command or a monitor.
 func (w *Watch) works(r task.Record) bool {
 	return r.ID != w.cfg.Session && !slices.Contains([]task.Work{task.ByCommand, task.ByEvents}, r.Traits().Work)
 }
 
-// idle reports whether nothing is left to do until somebody asks for something.
+// idle reports whether nothing is left to do until the next request.
 func (w *Watch) idle() (bool, mark) {
 	w.mu.Lock()
 	m := w.main
@@ -257,11 +256,11 @@ func (w *Watch) idle() (bool, mark) {
 		return working == 0, mark{ended: ended}
 	}
 	for {
-		// Work goes from a task by the mailbox to a turn, and is looked for in this
-		// order. A turn that came and went meanwhile may have started anything.
+		// Work passes from a task through the mailbox to a turn, and is checked in this order.
+		// A turn that began and ended meanwhile may have started a task.
 		before, _ := m.State()
 		working, ended := w.atWork()
-		mail, _ := m.Mail(context.Background()) // what cannot be read begins no turn
+		mail, _ := m.Mail(context.Background()) // unreadable mail begins no turn
 		at, _ := m.State()
 		if at.Turns == before.Turns {
 			quiet := working == 0 && !at.Working() && (!mail || at.Hold != conversation.NoHold)
@@ -270,13 +269,12 @@ func (w *Watch) idle() (bool, mark) {
 	}
 }
 
-// atWork is how many tasks hold the session from being idle, and when the last
-// such task ended. That an agent rests can be seen in the log a moment before it
-// can be seen in its record.
+// atWork returns how many tasks keep the session from being idle, and when the last such task
+// ended. The log shows slightly earlier than the record that an agent is idle.
 func (w *Watch) atWork() (working int, ended time.Time) {
 	resting := map[task.RunID]bool{}
 	for _, r := range w.cfg.Tasks.Living() {
-		if w.works(r) { // else nobody can rest, and the log is left alone
+		if w.works(r) { // otherwise no task can be idle, and the log is not read
 			for e := range w.cfg.Tree.Recent {
 				resting[e.Task.Run] = e.Task.Idle
 			}

@@ -1,10 +1,10 @@
-// Package lease stops tasks when the client that started them has gone.
+// Package lease stops tasks when the client that started them has disconnected.
 //
-// [Leases] owns the leases of one session. A client names a lease when it starts tasks,
-// and holds it for as long as it wants them. It promises that no task of a lease is left
-// running when the client has let go of it, or has not held it within [Wait].
+// [Leases] owns the leases of one session. A client names a lease when it starts tasks, and
+// holds it for as long as it wants them. No task of a lease is left running when the client has
+// released it, or has not held it within [Wait].
 //
-// It does not know clients: whoever calls [Leases.Keep] is one.
+// The package does not know clients: a caller of [Leases.Keep] is one.
 package lease
 
 import (
@@ -21,11 +21,11 @@ const (
 	// ClientGone is the detail of the cause of such a stop.
 	ClientGone = "its client has gone"
 
-	// Wait is how long a lease may have tasks before anybody holds it: a client's two
-	// requests may overtake each other.
+	// Wait is how long a lease may have tasks before a client holds it, since two requests of a
+	// client may arrive in either order.
 	Wait = 10 * time.Second
 
-	stopWait = time.Minute // bounds the stop of what a client leaves
+	stopWait = time.Minute // limits the stop of a lease's tasks
 )
 
 // Tasks is what leases need of the supervisor.
@@ -38,7 +38,7 @@ type Tasks interface {
 type Leases struct {
 	tasks Tasks
 
-	mu     sync.Mutex // guards what follows, and every lease
+	mu     sync.Mutex // guards the fields below, and every lease
 	named  map[string]*Lease
 	closed bool
 }
@@ -52,10 +52,10 @@ type Lease struct {
 	tasks []task.ID
 	held  bool
 	ended bool
-	late  *time.Timer // ends a lease that nobody came to hold; Close stops it
+	late  *time.Timer // ends a lease that no client has held; Close stops it
 }
 
-// Add puts a task under the lease, and stops the task if the lease has ended.
+// Add adds a task to the lease, and stops the task if the lease has ended.
 func (l *Lease) Add(ctx context.Context, id task.ID) {
 	if l == nil {
 		return
@@ -65,7 +65,7 @@ func (l *Lease) Add(ctx context.Context, id task.ID) {
 	ended := l.ended
 	l.of.mu.Unlock()
 	if ended {
-		_ = l.of.stop(context.WithoutCancel(ctx), []task.ID{id}) // its record tells how it ends
+		_ = l.of.stop(context.WithoutCancel(ctx), []task.ID{id}) // its record has the outcome
 	}
 }
 
@@ -79,7 +79,7 @@ func (l *Leases) Find(name string) (*Lease, error) {
 	return l.find(name)
 }
 
-// find finds or makes a lease. The caller holds mu.
+// find finds or creates a lease. The caller holds mu.
 func (l *Leases) find(name string) (*Lease, error) {
 	one := l.named[name]
 	if one == nil && !l.closed {
@@ -87,10 +87,10 @@ func (l *Leases) find(name string) (*Lease, error) {
 		one.late = time.AfterFunc(Wait, func() {
 			l.mu.Lock()
 			idle := !one.held && !one.ended
-			one.ended = one.ended || idle // in the same step: nobody may come to hold it now
+			one.ended = one.ended || idle // in the same step, so that no client can hold it now
 			l.mu.Unlock()
 			if idle {
-				_ = l.release(context.Background(), one) // its tasks are gone, or ended by Close
+				_ = l.release(context.Background(), one) // its tasks have ended, or Close ends them
 			}
 		})
 		l.named[name] = one
@@ -101,7 +101,7 @@ func (l *Leases) find(name string) (*Lease, error) {
 	return one, nil
 }
 
-// Keep keeps a lease while ctx lives, then stops what was started under it.
+// Keep holds a lease while ctx lives, then stops the tasks that were started under it.
 func (l *Leases) Keep(ctx context.Context, name string) error {
 	if name == "" {
 		return &control.Error{Code: control.Invalid, Message: "a lease needs a name"}
@@ -132,7 +132,7 @@ func (l *Leases) Keep(ctx context.Context, name string) error {
 	return l.release(last, one)
 }
 
-// release ends a lease and what was started under it. Its name stays used up.
+// release ends a lease and its tasks. Its name cannot be used again.
 func (l *Leases) release(ctx context.Context, one *Lease) error {
 	l.mu.Lock()
 	one.ended = true

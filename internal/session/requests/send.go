@@ -15,10 +15,10 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// userName is who has written where nobody is named.
+// userName is the sender of a message without a name.
 const userName = "user"
 
-// Send gives a message to an agent, or a prompt to the main agent.
+// Send sends a message to an agent, or a prompt to the main agent.
 func (t *Tasks) Send(ctx context.Context, req control.SendRequest) (task.Record, error) {
 	if strings.TrimSpace(req.Text) == "" && !req.Raw {
 		return task.Record{}, &control.Error{Code: control.Invalid, Message: "the message is empty"}
@@ -59,7 +59,7 @@ func (t *Tasks) Send(ctx context.Context, req control.SendRequest) (task.Record,
 	} else if err != nil {
 		return r, Refusal(err)
 	}
-	if r.Status.Terminal() { // a teammate, which goes on with its mail
+	if r.Status.Terminal() { // a teammate, which continues with its mailbox
 		rec, err := shown(t.cfg.Agents.Again(ctx, r, agents.GoOn, req.Env))
 		return rec, t.cfg.Mailboxes.TakeBack(ctx, r.ID, seq, err)
 	}
@@ -77,7 +77,7 @@ func noKeys(id task.ID) error {
 	return &control.Error{Code: control.Conflict, Message: fmt.Sprintf("%s has no terminal: keys mean nothing to it", id)}
 }
 
-// noReader says why something takes no message, and what can be done instead.
+// noReader returns why a task accepts no message, and what to do instead.
 func noReader(r task.Record) error {
 	e := &control.Error{Code: control.Conflict, Message: fmt.Sprintf("task %s (%s) reads no messages", r.ID, r.Noun())}
 	if r.Traits().Work == task.ByCommand {
@@ -90,13 +90,13 @@ func noReader(r task.Record) error {
 	return e
 }
 
-// Pause holds whole subtrees.
+// Pause pauses whole subtrees.
 func (t *Tasks) Pause(ctx context.Context, refs []string) ([]task.Record, error) {
 	ids, err := t.find(refs)
 	if err != nil {
 		return nil, err
 	}
-	for _, id := range ids { // all are looked at before the first stands still
+	for _, id := range ids { // all are looked up before the first is paused
 		if r, _ := t.cfg.Supervisor.Get(id); r.Status.Terminal() {
 			return nil, &control.Error{Code: control.Conflict, Message: fmt.Sprintf("task %s has ended (%s)", id, r.Status)}
 		}
@@ -111,12 +111,13 @@ func (t *Tasks) Pause(ctx context.Context, refs []string) ([]task.Record, error)
 	return recs, nil
 }
 
-// Suspend pauses everything before this process stands still; see [supervise.Supervisor.Suspend].
+// Suspend pauses everything before this process is suspended; see
+// [supervise.Supervisor.Suspend].
 func (t *Tasks) Suspend(ctx context.Context) (goOn func(context.Context) error, err error) {
 	return t.cfg.Supervisor.Suspend(ctx)
 }
 
-// Resume lets a paused subtree go on, or gives an ended agent a new run.
+// Resume resumes a paused subtree, or gives an ended agent a new run.
 func (t *Tasks) Resume(ctx context.Context, req control.ResumeRequest) (task.Record, error) {
 	r, err := t.cfg.Tree.Find(req.Ref)
 	if err != nil {
@@ -153,7 +154,7 @@ func (t *Tasks) Resume(ctx context.Context, req control.ResumeRequest) (task.Rec
 	return shown(t.cfg.Agents.Again(ctx, r, cmp.Or(req.Prompt, agents.GoOn), req.Env))
 }
 
-// steerWork gives a message to work that is no agent, if its driver takes some.
+// steerWork passes a message to a task that is not an agent, if its driver accepts messages.
 func (t *Tasks) steerWork(ctx context.Context, r task.Record, text string) error {
 	err := t.cfg.Supervisor.Steer(ctx, r.ID, text)
 	switch {
@@ -165,8 +166,8 @@ func (t *Tasks) steerWork(ctx context.Context, r task.Record, text string) error
 	return nil
 }
 
-// typeInto gives a command with a terminal what somebody outside types. It is
-// handed on and kept nowhere: it may be a password.
+// typeInto types the text of a client into a command with a terminal. The text is stored
+// nowhere, since it may be a password.
 func (t *Tasks) typeInto(ctx context.Context, r task.Record, req control.SendRequest) error {
 	r = t.cfg.Tree.Begun(ctx, r)
 	if r.Status != task.Running {
@@ -185,7 +186,7 @@ func (t *Tasks) typeInto(ctx context.Context, r task.Record, req control.SendReq
 	return nil
 }
 
-// Interrupt breaks off the turn of an agent, which then waits for a message.
+// Interrupt cancels the turn of an agent, which then waits for a message.
 func (t *Tasks) Interrupt(_ context.Context, ref string) (task.Record, error) {
 	own := t.cfg.Session
 	r, err := t.cfg.Tree.Find(ref)
@@ -207,7 +208,7 @@ func (t *Tasks) Interrupt(_ context.Context, ref string) (task.Record, error) {
 	return r, nil
 }
 
-// Messages are the newest messages of an agent.
+// Messages returns the newest messages of an agent.
 func (t *Tasks) Messages(_ context.Context, req control.MessagesRequest) (control.Messages, error) {
 	r, err := t.cfg.Tree.Find(req.Ref)
 	if own := t.cfg.Session; err != nil && req.Ref == string(own) {
@@ -219,8 +220,8 @@ func (t *Tasks) Messages(_ context.Context, req control.MessagesRequest) (contro
 	return archive.Messages(t.cfg.Place, r, req.Limit)
 }
 
-// EndMonitors stops all monitors, because nobody is left to be told, and returns
-// those that were at work.
+// EndMonitors stops all monitors, because no owner is left, and returns those that were
+// running.
 func (t *Tasks) EndMonitors(ctx context.Context) ([]task.Record, error) {
 	var live []task.Record
 	var ids []task.ID

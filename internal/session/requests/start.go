@@ -68,8 +68,8 @@ func (t *Tasks) Start(ctx context.Context, reqs []control.StartRequest) ([]contr
 	return out, nil
 }
 
-// start records a task, which waits for begin. An agent or a dream has begun
-// already: then begin is nil, as it is after an error.
+// start records a task, which waits for begin. An agent or a dream has begun already: then
+// begin is nil, as with an error.
 func (t *Tasks) start(
 	ctx context.Context,
 	r control.StartRequest,
@@ -109,7 +109,7 @@ func (t *Tasks) start(
 	if err == nil && start.Driver != nil {
 		rec, begin, err = t.cfg.Supervisor.Record(ctx, start.Driver, start.Spec)
 	}
-	if err == nil && begin != nil { // what has not begun cannot be waited for
+	if err == nil && begin != nil { // a task that has not begun cannot be awaited
 		start := begin
 		begin = func() {
 			start()
@@ -152,7 +152,7 @@ func (t *Tasks) RunCommand(ctx context.Context, r control.StartRequest, client s
 	return t.cfg.Log.Whole(context.WithoutCancel(ctx), rec)
 }
 
-// requestDream starts one for a client.
+// requestDream starts a dream for a client.
 func (t *Tasks) requestDream(ctx context.Context, r control.StartRequest, spec task.Spec) (task.Record, error) {
 	switch {
 	case r.Keep:

@@ -1,12 +1,11 @@
 // Package servers has the MCP servers that agents of a session use.
 //
-// [Servers] owns the connections that agents, clients and monitors of one session share,
-// and who watches which resource over them; [Agent] the servers of one agent, with its
-// tools as they were when its conversation began. It promises that the tools of a
-// conversation stay as they are, and that a tool which is not what it was when the user
-// first saw it is called only after somebody has allowed it.
+// [Servers] owns the connections that agents, clients and monitors of one session share, and
+// the subscriptions of resources over them; [Agent] has the servers of one agent, with their
+// tools at the start of its conversation. The tools of a conversation never change, and a tool
+// that has changed since the user first saw it is called only after an approval.
 //
-// It does not read configuration, and does not follow tasks of servers; the driver does.
+// The package does not read configuration, and does not poll tasks of servers; the driver does.
 package servers
 
 import (
@@ -36,49 +35,49 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Config is the servers that agents of a session may use.
+// Config configures the servers that agents of a session may use.
 type Config struct {
 	Pool      *mcpclient.Pool // closed by [Servers.Close]
 	Servers   []Server        // of all agents whose definition names none
-	Pins      *mcpconfig.Pins // nil: changes of tools are not noticed
-	StartWait time.Duration   // that the start of an agent waits for its servers at most
+	Pins      *mcpconfig.Pins // nil: changes of tools are not detected
+	StartWait time.Duration   // maximum wait for servers at the start of an agent
 	Tasks     string          // which tools run as tasks; empty: [TasksRequired]
 }
 
-// Which tools of servers run as tasks.
+// Values of the mode in which tools of servers run as tasks.
 const (
-	TasksRequired = "required" // those that run in no other way
-	TasksAlways   = "always"   // those that can, too
-	TasksOff      = "off"      // none: the call is made as usual
+	TasksRequired = "required" // tools that require it
+	TasksAlways   = "always"   // also tools that support it
+	TasksOff      = "off"      // none: ordinary calls
 )
 
-// Server is one of them.
+// Server is one configured server.
 type Server struct {
 	Name    string
 	Server  mcpclient.Server
-	Shadows string // where the user's server of this name is, whose place it takes; empty: there is none
+	Shadows string // place of the user's server of this name, which this one replaces; empty: none
 
-	added bool     // by a definition that has it in full: lists of tools of its parents do not speak of it
+	added bool     // defined completely by a definition: tool lists of parents do not apply to it
 	only  []string // of an added one: what its definition lists of it; empty: all
 }
 
-// Env is what commands of servers get of an environment.
+// Env returns the environment of server commands.
 func Env(env []string) []string { return shell.ChildEnv(env) }
 
 // Servers are those of a session. Its methods may be called by several goroutines.
 type Servers struct {
 	cfg   Config
 	place home.Session
-	life  context.Context // of who waits for servers
+	life  context.Context // of waits for servers
 
 	subscriptions subscriptions
 
 	mu    sync.Mutex
-	tasks map[string]mcpclient.Server // guarded by mu: at which tasks were made, by key
+	tasks map[string]mcpclient.Server // guarded by mu: servers at which tasks were created, by key
 }
 
-// New makes the servers of a session at a place. Nobody waits for a server any more
-// when life has ended. A nil cfg has no servers.
+// New returns the servers of a session at a place. Waits for servers end with life. A nil cfg
+// has no servers.
 func New(life context.Context, cfg *Config, place home.Session) *Servers {
 	s := &Servers{place: place, life: life, tasks: map[string]mcpclient.Server{}}
 	if cfg != nil {
@@ -87,14 +86,14 @@ func New(life context.Context, cfg *Config, place home.Session) *Servers {
 	return s
 }
 
-// Close ends all servers, when nobody is left who uses them.
+// Close ends all servers, when nothing uses them any more.
 func (s *Servers) Close() {
 	if s.cfg.Pool != nil {
 		s.cfg.Pool.Close()
 	}
 }
 
-// Find is a configured server.
+// Find returns a configured server.
 func (s *Servers) Find(name string) (mcpclient.Server, bool) {
 	for _, one := range s.cfg.Servers {
 		if one.Name == name {
@@ -125,22 +124,22 @@ func (s *Servers) Dial(ctx context.Context, name string, server mcpclient.Server
 	return s.cfg.Pool.Use(ctx, name, server)
 }
 
-// Access says which servers an agent may use, and which of their tools.
+// Access states which servers an agent may use, and which of their tools.
 type Access struct {
 	Tools  []string // names of the agent's tools, of all kinds; nil: all
 	Barred []string // tools of servers that it may not use, by names and patterns
 	Own    []Server // of its definition; nil: it has those of the session
 }
 
-// AgentConfig is what the servers of one agent need.
+// AgentConfig configures the servers of one agent.
 type AgentConfig struct {
 	Access     Access
 	Ask        func(ctx context.Context, q task.Question) (task.Reply, error)
-	Attended   bool              // somebody can answer questions
-	Report     func(text string) // tells the user
-	ReportOnce func(text string) // that would be the same for other agents
+	Attended   bool              // questions can be answered
+	Report     func(text string) // messages for the user
+	ReportOnce func(text string) // a message that is sent once for all agents
 	Limit      int               // of a result, in characters
-	// RunTask makes a call of a tool that runs as a task, and returns what the model is told.
+	// RunTask runs a call of a tool as a task, and returns the text for the model.
 	RunTask func(ctx context.Context, l *mcpclient.Lease, tool string, c agent.Call,
 		args json.RawMessage) (text string, err error)
 }
@@ -157,15 +156,15 @@ type Agent struct {
 type use struct {
 	Server
 	lease *mcpclient.Lease
-	late  bool // it was not there when the conversation began
+	late  bool // it was not connected when the conversation began
 }
 
-// Tools are those of the servers that were there when the conversation began.
+// Tools returns those of the servers that were connected when the conversation began.
 func (a *Agent) Tools() []agent.Tool { return a.tools }
 
-// Open begins to use the servers of an agent, and makes tools of those that are there
-// within a short time. A server that comes later is told of, and is for the agents
-// after. The caller closes it.
+// Open starts to use the servers of an agent, and creates the tools of those that connect
+// within a short time. A server that connects later is reported, and its tools are for later
+// agents. The caller closes it.
 func (s *Servers) Open(cfg AgentConfig) *Agent {
 	a := &Agent{s: s, cfg: cfg}
 	if s.cfg.Pool == nil {
@@ -192,7 +191,7 @@ func (s *Servers) Open(cfg AgentConfig) *Agent {
 		}
 		for _, t := range cfg.Access.shown(one, conn) {
 			tool := a.tool(one, t)
-			if name := tool.Spec().Name; !names[name] { // two servers may be called alike but for odd characters
+			if name := tool.Spec().Name; !names[name] { // two names may differ only in characters that are replaced
 				names[name] = true
 				a.tools = append(a.tools, tool)
 			}
@@ -202,14 +201,14 @@ func (s *Servers) Open(cfg AgentConfig) *Agent {
 	return a
 }
 
-// Close lets go of all servers.
+// Close releases all servers.
 func (a *Agent) Close() {
 	for _, one := range a.served {
 		one.lease.Release()
 	}
 }
 
-// servers are those that an agent may use.
+// servers returns those that an agent may use.
 func (x Access) servers(s *Servers) []Server {
 	if x.Own != nil {
 		return x.Own
@@ -217,7 +216,7 @@ func (x Access) servers(s *Servers) []Server {
 	return s.cfg.Servers
 }
 
-// shown are the tools of a server that the agent has, by their names.
+// shown returns the tools of a server that the agent has, by their names.
 func (x Access) shown(one *use, conn *mcpclient.Conn) []mcpclient.Tool {
 	var out []mcpclient.Tool
 	for _, t := range conn.Tools() {
@@ -230,7 +229,7 @@ func (x Access) shown(one *use, conn *mcpclient.Conn) []mcpclient.Tool {
 	return out
 }
 
-// lists reports whether the tools of the agent have one of a server among them.
+// lists reports whether the tool list of the agent has one of a server.
 func (x Access) lists(one Server, name string) bool {
 	if one.added {
 		return len(one.only) == 0 || environment.CoveredBy(one.only, name)
@@ -284,8 +283,7 @@ func (a *Agent) call(ctx context.Context, one *use, t mcpclient.Tool, c agent.Ca
 	return needsTask(conn, t.Name, raw, err)
 }
 
-// unchanged asks whether a tool may be called that is not what it was when the
-// user first saw it.
+// unchanged asks whether a tool may be called that has changed since the user first saw it.
 func (a *Agent) unchanged(ctx context.Context, one *use, conn *mcpclient.Conn, t mcpclient.Tool, c agent.Call) error {
 	pins := a.s.cfg.Pins
 	if pins == nil {
@@ -335,7 +333,7 @@ func (a *Agent) unchanged(ctx context.Context, one *use, conn *mcpclient.Conn, t
 	return pins.Accept(key, one.Name, t)
 }
 
-// noticeTools remembers the tools of a server as the agent was shown them.
+// noticeTools stores the tools of a server as the agent was shown them.
 func (a *Agent) noticeTools() {
 	for _, one := range a.served {
 		conn, _ := one.lease.Peek()
@@ -360,8 +358,7 @@ func (a *Agent) noticeTools() {
 	}
 }
 
-// elicited answers a question of a server during a call. That of a task is not
-// for the call.
+// elicited answers a question of a server during a call, but not that of a task.
 func (a *Agent) elicited(server string) func(context.Context, json.RawMessage) (any, error) {
 	return func(ctx context.Context, params json.RawMessage) (any, error) {
 		var p struct {
@@ -395,8 +392,7 @@ func (a *Agent) elicited(server string) func(context.Context, json.RawMessage) (
 	}
 }
 
-// Late are the servers whose tools the conversation lacks, once that is
-// known for good.
+// Late returns the servers whose tools the conversation lacks, once that is final.
 func (a *Agent) Late() []environment.Item {
 	var items []environment.Item
 	for _, one := range a.served {
@@ -427,8 +423,8 @@ func (a *Agent) Late() []environment.Item {
 	return items
 }
 
-// spill keeps a text that is too long for a model, and says where. The IDs of calls
-// are those of one conversation: another may have the same.
+// spill writes a text that is too long for a model to a file and returns the path. IDs of calls
+// are unique only in one conversation.
 func (s *Servers) spill(id, text string) (string, error) {
 	name := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-' {
@@ -443,9 +439,9 @@ func (s *Servers) spill(id, text string) (string, error) {
 	return path, nil
 }
 
-// Own are those that a definition names: by the name of a configured one, or in full. A
-// nil list means that it names none, and its agents have what those have that start
-// them: from, in the environment env.
+// Own returns the servers that a definition names, by the name of a configured one or in full.
+// A nil list means that it names none; its agents then have those of their starter: from, in
+// the environment env.
 func (s *Servers) Own(def subagent.Definition, from Access, env []string, report func(text string)) []Server {
 	if len(def.MCPServers) == 0 || s.cfg.Pool == nil {
 		return from.Own
@@ -479,21 +475,21 @@ func (s *Servers) ofProject(def subagent.Definition) bool {
 	return def.Source != "" && (err != nil || filepath.IsLocal(rel))
 }
 
-// taken reports whether rules for a configured server would hold for another.
+// taken reports whether rules for a configured server would apply to another.
 func (s *Servers) taken(one Server) bool {
 	return slices.ContainsFunc(s.cfg.Servers, func(other Server) bool {
 		return mcptool.ServerName(other.Name) == mcptool.ServerName(one.Name) && other.Server.Key("") != one.Server.Key("")
 	})
 }
 
-// namedServers reads one element of mcpServers of a definition.
+// namedServers parses one element of mcpServers of a definition.
 func namedServers(raw any, known []Server, lookup func(string) string) ([]Server, error) {
 	find := func(name string, tools []string) ([]Server, error) {
 		for _, one := range known {
 			if one.Name == name {
 				if len(tools) > 0 {
 					shown := slices.DeleteFunc(slices.Clone(tools), func(t string) bool { return !one.Server.Shows(t) })
-					if len(shown) == 0 { // an empty list would be one of all
+					if len(shown) == 0 { // an empty list would mean all
 						return nil, fmt.Errorf("MCP server %q shows none of the tools %q", name, tools)
 					}
 					one.Server.AllowedTools = shown
@@ -534,7 +530,7 @@ func namedServers(raw any, known []Server, lookup func(string) string) ([]Server
 	return out, errors.Join(errs...)
 }
 
-// Status is how a server stands for an agent.
+// Status is the state of a server for an agent.
 type Status struct {
 	Name   string
 	Status string // connected, pending or failed
@@ -542,7 +538,7 @@ type Status struct {
 	Tools  int    // that the agent has of it
 }
 
-// Status is how the servers of the agent stand now.
+// Status returns the current state of the agent's servers.
 func (a *Agent) Status() []Status {
 	var out []Status
 	for _, one := range a.served {

@@ -14,13 +14,11 @@ import (
 	"github.com/drover-dev/drover/internal/agentenv/mcpclient"
 )
 
-// unsubscribeTime is how long a server may take to hear that nobody watches a
-// resource any more.
+// unsubscribeTime limits the call that unsubscribes a resource.
 const unsubscribeTime = 2 * time.Second
 
-// subscriptions counts who watches a resource over one connection, which all
-// share: a server is asked by the first, and let go by the last. Its zero value
-// works.
+// subscriptions counts the watchers of a resource over one connection, which all share: the
+// first one subscribes and the last one unsubscribes. Its zero value works.
 type subscriptions struct {
 	mu sync.Mutex
 	by map[subscribed]*watchers // guarded by mu
@@ -32,10 +30,10 @@ type subscribed struct {
 }
 
 type watchers struct {
-	users int // who have it, or wait for it; guarded by mu of subscriptions
+	users int // number of holders and waiters; guarded by mu of subscriptions
 
-	asking sync.Mutex // held over calls of the server, so that the last word it hears is right
-	there  int        // who watch; guarded by asking
+	asking sync.Mutex // held over calls of the server, so that its last call is the right one
+	there  int        // number of watchers; guarded by asking
 }
 
 func (s *subscriptions) hold(key subscribed) (*watchers, func()) {
@@ -59,7 +57,7 @@ func (s *subscriptions) hold(key subscribed) (*watchers, func()) {
 	}
 }
 
-// begin asks the server to tell of a resource. The caller calls end.
+// begin subscribes to the resource. The caller calls end.
 func (s *subscriptions) begin(ctx context.Context, conn *mcpclient.Conn, uri string) (end func(), err error) {
 	w, release := s.hold(subscribed{conn, uri})
 	w.asking.Lock()
@@ -84,12 +82,11 @@ func (s *subscriptions) begin(ctx context.Context, conn *mcpclient.Conn, uri str
 			last,
 			"resources/unsubscribe",
 			map[string]string{"uri": uri},
-		) // one that does not hear it tells of what nobody listens to
+		) // after a failed call its events are ignored
 	}, nil
 }
 
-// Resource is what a monitor watches at a server. The protocol is that of resources of
-// MCP 2025-11-25.
+// Resource is a resource of a server that a monitor watches, by the protocol of MCP 2025-11-25.
 type Resource struct {
 	s    *Servers
 	name string
@@ -97,8 +94,8 @@ type Resource struct {
 	uri  string
 }
 
-// Events yields the text of the resource, at once and after each change. A server that has gone is connected to
-// again, for as long as the pool has patience.
+// Events yields the text of the resource, at once and after each change. It reconnects to a
+// server that has ended, as long as the pool retries.
 func (r *Resource) Events(ctx context.Context) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		lease, err := r.use()
@@ -124,10 +121,10 @@ func (r *Resource) Events(ctx context.Context) iter.Seq2[string, error] {
 	}
 }
 
-// errEnough says that the reader of a resource has gone.
+// errEnough means that the reader of a resource has stopped.
 var errEnough = errors.New("nobody reads")
 
-// watch yields until the connection is gone.
+// watch yields until the connection ends.
 func (r *Resource) watch(ctx context.Context, conn *mcpclient.Conn, yield func(string, error) bool) error {
 	var can struct {
 		Resources *struct {
@@ -216,7 +213,7 @@ func (a *Agent) Subscribe(server, uri string) (*Resource, error) {
 
 // Subscribe lets a client watch resources of configured servers.
 func (s *Servers) Subscribe(ctx context.Context, server, uri string) (*Resource, error) {
-	lease, err := s.Use(ctx, server) // to say at once that there is none
+	lease, err := s.Use(ctx, server) // to report at once that there is none
 	if err != nil {
 		return nil, err
 	}

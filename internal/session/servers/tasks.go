@@ -14,15 +14,15 @@ import (
 	"github.com/drover-dev/drover/internal/tool/toolkit"
 )
 
-// madeTask remembers the server that a task is made at.
+// madeTask stores the server at which a task is created.
 func (s *Servers) madeTask(l *mcpclient.Lease) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.tasks[l.Key()] = l.Server()
 }
 
-// OpenTask reaches the server of a task: one at which an agent of this host has made a
-// task, or that is configured now as it was then.
+// OpenTask connects to the server of a task: one at which an agent of this host has created a
+// task, or one with an unchanged configuration.
 func (s *Servers) OpenTask(ctx context.Context, name, digest string) (mcptask.Dialect, func(), error) {
 	s.mu.Lock()
 	server, ok := s.tasks[digest]
@@ -47,7 +47,7 @@ func (s *Servers) OpenTask(ctx context.Context, name, digest string) (mcptask.Di
 	}
 	d := mcpclient.NewTasksV1(func(ctx context.Context) (*mcpclient.Conn, error) {
 		c, err := lease.Conn(ctx)
-		if errors.Is(err, mcpclient.ErrGivenUp) { // to use it anew gives it another chance: the task may be there still
+		if errors.Is(err, mcpclient.ErrGivenUp) { // a new connection may succeed: the task may still be there
 			if again, bad := s.Dial(ctx, name, server); bad == nil {
 				again.Release()
 			}
@@ -60,8 +60,8 @@ func (s *Servers) OpenTask(ctx context.Context, name, digest string) (mcptask.Di
 	}, nil
 }
 
-// runsAsTask reports whether a call of a tool is to be made as a task. What the
-// server says now counts, and not what was read when the conversation began.
+// runsAsTask reports whether a call of a tool is to run as a task. The current answer of the
+// server counts, not that at the start of the conversation.
 func (s *Servers) runsAsTask(c *mcpclient.Conn, tool string) bool {
 	can := support(c, tool)
 	switch cmp.Or(s.cfg.Tasks, TasksRequired) {
@@ -73,7 +73,7 @@ func (s *Servers) runsAsTask(c *mcpclient.Conn, tool string) bool {
 	return can == mcpclient.TaskRequired && mcpclient.MakesTasks(c)
 }
 
-// needsTask is the answer to a plain call, or what it means that the tool runs as a
+// needsTask interprets the answer to an ordinary call, which may mean that the tool runs as a
 // task only.
 func needsTask(conn *mcpclient.Conn, tool string, raw json.RawMessage, err error) (json.RawMessage, string, error) {
 	if support(conn, tool) != mcpclient.TaskRequired || !mcpclient.NeedsTask(raw, err) {
@@ -94,7 +94,7 @@ func needsTask(conn *mcpclient.Conn, tool string, raw json.RawMessage, err error
 	}
 }
 
-// support is how a tool may be called as a task, as the server says now.
+// support returns whether a tool can run as a task, according to the server now.
 func support(c *mcpclient.Conn, tool string) string {
 	for _, t := range c.Tools() {
 		if t.Name == tool {

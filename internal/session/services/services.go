@@ -1,10 +1,9 @@
-// Package services has the services at which a session can have work done, and the
-// connections to them.
+// Package services has the services for remote work of a session, and the connections to them.
 //
-// [Services] makes a connection at first use and keeps it until Close. It promises that a
-// token is sent to the service only that the user has named with it.
+// [Services] connects at first use and keeps the connection until Close. A token is sent only
+// to the service for which the user has configured it.
 //
-// It does not follow the work; the driver of remote work does.
+// The package does not follow the work; the driver of remote work does.
 package services
 
 import (
@@ -21,19 +20,18 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Config is where work can be done.
+// Config configures services.
 type Config struct {
 	Services map[string]Service
-	Usual    string                    // the service that is meant where none is named; empty: none
-	Checkers map[remoteapi.Type]string // commands of the user that say when work is done
+	Usual    string                    // the default service; empty: none
+	Checkers map[remoteapi.Type]string // commands of the user that report when work is done
 	Offline  time.Duration             // see [remote.Config]
 
-	// Token finds the token of a service by the name of its variable. nil: there
-	// is none.
+	// Token returns the token of a service by the name of its variable. nil: none.
 	Token func(name string) string
 }
 
-// Service is one of them.
+// Service is one configured service.
 type Service struct{ URL, TokenEnv string }
 
 // Services are those of a session. Its methods may be called by several goroutines.
@@ -44,14 +42,13 @@ type Services struct {
 	open map[remoteapi.Service]*remoteapi.Client // guarded by mu
 }
 
-// New makes the services of a session.
+// New returns the services of a session.
 func New(cfg Config) *Services {
 	return &Services{cfg: cfg, open: map[remoteapi.Service]*remoteapi.Client{}}
 }
 
-// Open makes a function that finds a service by its name in the settings, or by
-// its address. env is that of a client, which may hold tokens that the session
-// was started without.
+// Open returns a function that finds a service by its name in the settings, or by its address.
+// env is that of a client, which may have tokens that the session does not have.
 func (s *Services) Open(env []string) func(name string) (remote.Service, error) {
 	return func(name string) (remote.Service, error) {
 		one, known := s.cfg.Services[name]
@@ -87,7 +84,7 @@ func (s *Services) dial(to remoteapi.Service) (*remoteapi.Client, error) {
 	return c, err
 }
 
-// Close lets go of all connections. Nothing uses them any more.
+// Close closes all connections, when nothing uses them any more.
 func (s *Services) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,7 +93,7 @@ func (s *Services) Close() {
 	}
 }
 
-// Job is what a request asks for, and how its service is found.
+// Job returns the job of a request, and a function that finds its service.
 func (s *Services) Job(
 	r control.RemoteRequest,
 	env []string,
@@ -127,8 +124,8 @@ func (s *Services) Job(
 	return remote.Job{Service: name, Type: t, Prompt: r.Prompt, Metadata: r.Metadata}, open, nil
 }
 
-// RemoveSidecars removes the sidecars of remote work that has ended: a host may die
-// between the two.
+// RemoveSidecars removes the sidecars of remote work that has ended, since a host may die
+// between both writes.
 func RemoveSidecars(place home.Session, ended func(task.ID) bool) {
 	dir := filepath.Dir(place.RemoteFile("r00000000"))
 	files, err := place.Below().Names(dir)
@@ -137,7 +134,7 @@ func RemoveSidecars(place home.Session, ended func(task.ID) bool) {
 	}
 	for _, name := range files {
 		if id, ok := strings.CutSuffix(name, ".json"); ok && ended(task.ID(id)) {
-			_ = remoteapi.RemoveSidecar(filepath.Join(dir, name)) // the log goes before it
+			_ = remoteapi.RemoveSidecar(filepath.Join(dir, name)) // the log is authoritative
 		}
 	}
 }

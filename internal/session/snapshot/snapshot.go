@@ -1,11 +1,10 @@
-// Package snapshot keeps a summary of a session's log, so that the host that opens the
-// session next need not read the record of every task that has ended.
+// Package snapshot keeps a summary of a session's log, so that the host that opens the session
+// next need not read the record of every task that has ended.
 //
-// It promises that a task is either read from the log or known by the summary, never
-// both and never neither. A summary that is missing, old or damaged costs time only:
-// then the log is read instead.
+// Each task is either read from the log or taken from the summary, never both and never
+// neither. A missing, old or damaged summary costs only time: then the log is read instead.
 //
-// It does not give tasks to the supervisor; whoever opens the session does.
+// The package does not pass tasks to the supervisor; the package that opens the session does.
 package snapshot
 
 import (
@@ -21,21 +20,20 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// MinInMemory is how many of the ended tasks a session that opens has in memory at
-// least: lists for agents are of what is in memory.
+// MinInMemory is the minimum number of ended tasks that an opened session has in memory, since
+// lists for agents show only those.
 const MinInMemory = 256
 
-// summary is that of a log. It stays in the form in which it is written: there may be a
-// hundred thousand tasks.
+// summary is the summary of a log. It stays encoded: there may be a hundred thousand tasks.
 type summary struct {
 	live  []task.ID
 	parts [][]byte // the ended tasks, in the order of their first events
 }
 
-// partBytes is about how long a part is.
+// partBytes is the approximate size of a part.
 const partBytes = 32 << 10
 
-// encode yields a summary part by part, each in the memory of the one before: first what lives.
+// encode yields a summary part by part, reusing one buffer: first the live tasks.
 func encode(ended iter.Seq[supervise.Ended], live []task.ID) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		buf := make([]byte, 0, partBytes+partBytes/8)
@@ -61,7 +59,7 @@ func encode(ended iter.Seq[supervise.Ended], live []task.ID) iter.Seq[[]byte] {
 	}
 }
 
-// decode reads what [encode] has yielded. It is not ok if that was not of this form.
+// decode reads what [encode] has yielded. ok is false if the format is different.
 func decode(parts [][]byte) (b summary, ok bool) {
 	if len(parts) == 0 {
 		return b, false
@@ -82,7 +80,7 @@ func decode(parts [][]byte) (b summary, ok bool) {
 	return b, true
 }
 
-// ended are the tasks that have ended.
+// ended yields the tasks that have ended.
 func (b summary) ended(yield func(supervise.Ended) bool) {
 	for _, part := range b.parts {
 		for len(part) > 0 {
@@ -95,13 +93,13 @@ func (b summary) ended(yield func(supervise.Ended) bool) {
 	}
 }
 
-// Tasks is what earlier hosts left, both parts in the order of their first events.
+// Tasks are those of earlier hosts, both parts in the order of their first events.
 type Tasks struct {
-	States []journal.State           // of tasks that are to be in memory
-	Ended  iter.Seq[supervise.Ended] // tasks that the summary stands for
+	States []journal.State           // of tasks that must be in memory
+	Ended  iter.Seq[supervise.Ended] // tasks that are known from the summary only
 }
 
-// Read returns what earlier hosts left.
+// Read returns the tasks of earlier hosts.
 func (w *Writer) Read(ctx context.Context) (Tasks, error) {
 	upTo, parts, err := w.log.Summary(ctx)
 	if err != nil {
@@ -134,9 +132,9 @@ func (w *Writer) Read(ctx context.Context) (Tasks, error) {
 	return Tasks{States: sel.states, Ended: sel.rest}, nil
 }
 
-// summarize reads what no earlier host has left: all tasks, of which few are in memory at once.
+// summarize reads a log without a summary: all tasks, of which few are in memory at once.
 func summarize(ctx context.Context, log *journal.Journal) (sum summary, err error) {
-	roots := map[task.ID]task.ID{} // of what may be above others
+	roots := map[task.ID]task.ID{} // of tasks that may be ancestors of others
 	var part []byte
 	err = log.Walk(ctx, func(states []journal.State) error {
 		for _, st := range states {
@@ -158,7 +156,7 @@ func summarize(ctx context.Context, log *journal.Journal) (sum summary, err erro
 	return sum, err
 }
 
-// selection sorts out of a summary what must be read all the same.
+// selection selects the tasks of a summary that must be read from the log.
 type selection struct {
 	sum    summary
 	newest []task.ID // of the ended
@@ -194,7 +192,7 @@ func (p *selection) add(states []journal.State) {
 	}
 }
 
-// want adds an ID to those that are to be read, once.
+// want adds an ID to those to be read, once.
 func (p *selection) want(ids []task.ID, id task.ID) []task.ID {
 	if id == "" || p.asked[id] {
 		return ids
@@ -203,7 +201,7 @@ func (p *selection) want(ids []task.ID, id task.ID) []task.ID {
 	return append(ids, id)
 }
 
-// first is what had not ended, and the newest of what had.
+// first selects the tasks that had not ended, and the newest that had.
 func (p *selection) first() (ids []task.ID) {
 	for _, id := range slices.Concat(p.sum.live, p.newest) {
 		ids = p.want(ids, id)
@@ -211,7 +209,7 @@ func (p *selection) first() (ids []task.ID) {
 	return ids
 }
 
-// above is what those that were read are below, and the steps of what is at work,
+// above selects the ancestors of the tasks that were read, and the steps of running workflows,
 // which are found by their keys.
 func (p *selection) above() (ids []task.ID) {
 	for _, r := range p.read {
@@ -225,7 +223,7 @@ func (p *selection) above() (ids []task.ID) {
 	return ids
 }
 
-// rest is what was not read.
+// rest returns the tasks that were not read.
 func (p *selection) rest(yield func(supervise.Ended) bool) {
 	for g := range p.sum.ended {
 		if !p.asked[g.ID] && !yield(g) {
@@ -234,8 +232,8 @@ func (p *selection) rest(yield func(supervise.Ended) bool) {
 	}
 }
 
-// A summary is written anew when the log has grown by so many events, and by such a
-// share of all: what a host that is killed leaves is read event by event from the last.
+// A summary is written again when the log has grown by this many events, and by this share of
+// all: the next host reads the events after the summary of a killed host one by one.
 const (
 	fewEvents  = 4096
 	fewAtClose = 768
@@ -247,15 +245,15 @@ type Writer struct {
 	log   *journal.Journal
 	ended func() (ended iter.Seq[supervise.Ended], live []task.ID)
 
-	due     chan struct{} // capacity 1: a new summary may be worth it
+	due     chan struct{} // capacity 1: a new summary may be due
 	stop    context.CancelFunc
 	writing sync.WaitGroup // joined by Close
 
 	mu   sync.Mutex
-	upTo task.Seq // guarded by mu: what the last summary stands for
+	upTo task.Seq // guarded by mu: the last event in the last summary
 }
 
-// New makes a writer for a log. ended are the tasks that a summary is made of; see
+// New returns a writer for a log. ended yields the tasks of a summary; see
 // [supervise.Supervisor.Ended].
 func New(log *journal.Journal, ended func() (iter.Seq[supervise.Ended], []task.ID)) *Writer {
 	return &Writer{log: log, ended: ended, due: make(chan struct{}, 1), stop: func() {}}
@@ -276,18 +274,18 @@ func (w *Writer) Start(ctx context.Context) {
 	})
 }
 
-// TaskEnded says that a task has ended, after which a new summary may be due.
+// TaskEnded is called after the end of a task, when a new summary may be due.
 func (w *Writer) TaskEnded() {
 	if !w.behind(w.log.Last(), fewEvents) {
 		return
 	}
 	select {
 	case w.due <- struct{}{}:
-	default: // it is due already
+	default: // a check is due already
 	}
 }
 
-// Close ends what Start began, and writes a last summary if that is worth it.
+// Close ends what Start began, and writes a last summary if one is due.
 func (w *Writer) Close() {
 	w.stop()
 	w.writing.Wait()
@@ -301,10 +299,9 @@ func (w *Writer) behind(last task.Seq, few int64) bool {
 	return int64(last-w.upTo) >= max(few, int64(last)/fewShare)
 }
 
-// write writes a summary, if the last is so far behind. An error costs the next host
-// time and nothing else.
+// write writes a summary, if one is due. An error only costs the next host time.
 func (w *Writer) write(few int64) {
-	last := w.log.Last() // before the look: what comes meanwhile is read as it is
+	last := w.log.Last() // read first: later events are read from the log
 	if !w.behind(last, few) {
 		return
 	}
