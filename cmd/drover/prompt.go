@@ -147,6 +147,7 @@ func (b *backend) Answer(ctx context.Context, p *cli.Prompt, id task.ID) error {
 	b.sayFailure()
 	o := b.streamOptions(ctx, p, set, s, m)
 	o.Out, o.States = d.out(), d != nil && b.readsState()
+	o.MCPServers = append(o.MCPServers, d.servers()...)
 	out = agentsdk.New(o)
 	s.Serve()
 	defer b.suspends(s)()
@@ -174,7 +175,11 @@ func (b *backend) streamOptions(ctx context.Context, p *cli.Prompt, set settings
 	if page, err := s.List(ctx, control.ListRequest{}); err == nil {
 		o.Live = page.Tasks
 	}
-	o.Cost = s.Cost
+	o.Cost, o.Price, o.Limits = s.Cost, s.Price, s.ModelLimits
+	o.Effort = m.ModelSettings().Thinking.Effort
+	if home.Lookup(b.env)("ANTHROPIC_API_KEY") != "" {
+		o.KeySource = "ANTHROPIC_API_KEY"
+	}
 	o.Warn = b.stderr
 	if p.Verbose && o.Format != agentsdk.StreamJSON {
 		o.Err = b.stderr

@@ -128,7 +128,7 @@ func (b *backend) drive(
 		},
 		Told: out.Flush, Line: out.Line,
 		Servers: func() (all []sdkcontrol.Server) {
-			for _, one := range mcpServers(m) {
+			for _, one := range append(mcpServers(m), d.servers()...) {
 				all = append(all, sdkcontrol.Server(one))
 			}
 			return all
@@ -145,6 +145,17 @@ func (b *backend) drive(
 // readsState reports whether the program wants to be told when the main agent works.
 func (b *backend) readsState() bool {
 	return home.Lookup(b.env)("CLAUDE_CODE_SDK_READS_SESSION_STATE") == "1"
+}
+
+// servers are the MCP servers in the program.
+func (d *driver) servers() (all []agentsdk.MCPServer) {
+	if d == nil {
+		return nil
+	}
+	for _, name := range d.in.Servers {
+		all = append(all, agentsdk.MCPServer{Name: name, Status: "connected"})
+	}
+	return all
 }
 
 // refuse tells the program why the session does not begin.

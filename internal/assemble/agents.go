@@ -63,6 +63,7 @@ func (s *Session) agents(c Config, model string, env []string) (session.Agents, 
 	for _, w := range wrong {
 		tell("%s", w)
 	}
+	s.prices = table
 	var err error
 	// The background session of a project never ends: a budget of all that it ever
 	// spent would be used up one day for good.

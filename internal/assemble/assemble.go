@@ -27,6 +27,7 @@ import (
 	"github.com/drover-dev/drover/internal/api/host"
 	"github.com/drover-dev/drover/internal/engine/keeper"
 	"github.com/drover-dev/drover/internal/model/choose"
+	"github.com/drover-dev/drover/internal/model/modelinfo"
 	"github.com/drover-dev/drover/internal/model/provider"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/session"
@@ -99,6 +100,7 @@ type Session struct {
 
 	models   *provider.Finder
 	accounts *usage.Accounts
+	prices   usage.Table
 	pool     *mcpclient.Pool // nil: not made yet
 	listen   *host.Listener  // nil: isolated
 	stop     context.CancelCauseFunc
@@ -197,6 +199,18 @@ func Open(ctx context.Context, c Config) (_ *Session, err error) {
 func (s *Session) Cost() (usd float64, whole bool) {
 	t := s.accounts.Totals()
 	return t.USD, t.Unpriced == 0
+}
+
+// Price is what one call of a model costs in US dollars; known is false where that is not
+// known.
+func (s *Session) Price(model string, u agent.Usage) (usd float64, known bool) {
+	return s.prices.Cost(model, u)
+}
+
+// ModelLimits are how many tokens a model can read, and write in one reply; 0: not known.
+func (s *Session) ModelLimits(model string) (window, output int64) {
+	window, _ = s.prices.Window(model)
+	return window, modelinfo.MostOutput(model)
 }
 
 // letGo closes what is not the session's.

@@ -2,7 +2,9 @@
 // per fact; sdk_test.go says what the facts must be.
 // node cases.mjs CASE DROVER SCRIPT FOLDER
 import { createSdkMcpServer, query, tool } from '@anthropic-ai/claude-agent-sdk';
+import { spawn } from 'node:child_process';
 import { appendFileSync } from 'node:fs';
+import { PassThrough } from 'node:stream';
 import { z } from 'zod';
 
 const [name, drover, script, folder] = process.argv.slice(2);
@@ -11,8 +13,28 @@ const fact = (what, value) => console.log(JSON.stringify({ what, value }));
 function options(more = {}) {
   return {
     pathToClaudeCodeExecutable: drover, cwd: folder, model: `script:${script}`, env: { ...process.env },
-    stderr: (text) => appendFileSync(`${folder}/stderr`, text), ...more,
+    stderr: (text) => appendFileSync(`${folder}/stderr`, text), spawnClaudeCodeProcess: recorded, ...more,
   };
+}
+
+// recorded starts the binary and keeps what it reads and writes, each line behind < or >.
+function recorded({ command, args, cwd, env, signal }) {
+  const child = spawn(command, args, { cwd, env, signal, stdio: ['pipe', 'pipe', 'pipe'] });
+  child.stderr.on('data', (text) => appendFileSync(`${folder}/stderr`, text));
+  for (const [name, mark] of [['stdin', '<'], ['stdout', '>']]) {
+    const of = child[name];
+    const through = new PassThrough();
+    let rest = '';
+    through.on('data', (text) => {
+      const lines = (rest + text).split('\n');
+      rest = lines.pop();
+      for (const line of lines) appendFileSync(`${folder}/wire`, mark + line + '\n');
+    });
+    if (name === 'stdin') through.pipe(of); else of.pipe(through);
+    of.on('error', () => {});
+    Object.defineProperty(child, name, { value: name === 'stdin' ? through : through.pipe(new PassThrough()) });
+  }
+  return child;
 }
 
 // prompts is a stream of prompts that ends when it is told to.
@@ -74,7 +96,9 @@ const cases = {
     const calc = createSdkMcpServer({ name: 'calc', version: '1', tools: [
       tool('add', 'adds two numbers', { a: z.number(), b: z.number() }, async (x) => ({ content: [{ type: 'text', text: String(x.a + x.b) }] })),
     ] });
-    await all(query({ prompt: 'one', options: options({ mcpServers: { calc }, allowedTools: ['mcp__calc__add'] }) }));
+    await all(query({ prompt: 'one', options: options({ mcpServers: { calc }, allowedTools: ['mcp__calc__add'] }) }), (m) => {
+      if (m.subtype === 'init') fact('servers', m.mcp_servers);
+    });
   },
 
   async agents() {

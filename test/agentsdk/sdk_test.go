@@ -55,6 +55,9 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
+// recorded is what the binary wrote in the cases that have run.
+var recorded recording
+
 // run runs one case with scripts of the model, and returns its facts and the folder in
 // which it worked.
 func run(t *testing.T, name string, scripts ...string) (facts []string, folder string) {
@@ -92,6 +95,9 @@ func run(t *testing.T, name string, scripts ...string) (facts []string, folder s
 		stderr, _ := os.ReadFile(filepath.Join(folder, "stderr"))
 		t.Fatalf("%v\n%s\n%s\n%s", err, out.Bytes(), short(errs.String()), stderr)
 	}
+	if err := recorded.add(name, filepath.Join(folder, "wire")); err != nil {
+		t.Fatal(err)
+	}
 	for line := range strings.Lines(out.String()) {
 		var f struct {
 			What  string          `json:"what"`
@@ -113,6 +119,35 @@ func want(t *testing.T, got []string, facts ...string) {
 	}
 }
 
+// TestSDK drives the binary by the official SDK, and holds what it wrote in all cases
+// against the types of the SDK.
+func TestSDK(t *testing.T) {
+	lines := &recorded
+	t.Run("cases", func(t *testing.T) {
+		for name, test := range map[string]func(*testing.T){
+			"simple":      caseSimple,
+			"permissions": casePermissions,
+			"hooks":       caseHooks,
+			"mcp":         caseMCP,
+			"agents":      caseAgents,
+			"live":        caseLive,
+			"interrupt":   caseInterrupt,
+			"background":  caseBackground,
+			"resume":      caseResume,
+			"options":     caseOptions,
+			"structured":  caseStructured,
+			"fallback":    caseFallback,
+			"abort":       caseAbort,
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				test(t)
+			})
+		}
+	})
+	t.Run("types", lines.check)
+}
+
 const echo = `
   main:
     - tools: [{name: Bash, input: {command: "touch made", description: make}}]
@@ -121,14 +156,16 @@ const echo = `
     - {text: "at last"}
 `
 
-func TestSimple(t *testing.T) {
-	t.Parallel()
-	facts, _ := run(t, "simple", "\n  main:\n    - {text: hello}\n")
+func caseSimple(t *testing.T) {
+	facts, _ := run(t, "simple", `
+  main:
+    - {error: {message: slow down, status: 429, type: rate_limit_error, retry_after: 10ms}}
+    - {thinking: hm, text: hello}
+`)
 	want(t, facts, `result "success: hello"`, "end true")
 }
 
-func TestPermissions(t *testing.T) {
-	t.Parallel()
+func casePermissions(t *testing.T) {
 	facts, folder := run(t, "permissions", `
   main:
     - tools: [{name: Bash, id: t1, input: {command: touch made, description: make}}]
@@ -144,8 +181,7 @@ func TestPermissions(t *testing.T) {
 	}
 }
 
-func TestHooks(t *testing.T) {
-	t.Parallel()
+func caseHooks(t *testing.T) {
 	facts, folder := run(t, "hooks", echo)
 	if len(facts) != 3 || facts[0] != `hook ["PreToolUse","Bash","toolu_main_0_0"]` || !strings.Contains(facts[1], "by the hook") {
 		t.Errorf("facts %q", facts)
@@ -155,24 +191,23 @@ func TestHooks(t *testing.T) {
 	}
 }
 
-func TestMCP(t *testing.T) {
-	t.Parallel()
+func caseMCP(t *testing.T) {
 	facts, _ := run(t, "mcp", `
   main:
     - tools: [{name: mcp__calc__add, input: {a: 1, b: 2}}]
     - {text: "sum: {{last}}"}
 `)
-	want(t, facts, `result "success: sum: 3"`, "end true")
+	want(t, facts, `servers [{"name":"calc","status":"connected"}]`, `result "success: sum: 3"`, "end true")
 }
 
-func TestAgents(t *testing.T) {
-	t.Parallel()
+func caseAgents(t *testing.T) {
 	facts, _ := run(t, "agents", `
   main:
     - tools: [{name: Agent, input: {description: greet, prompt: hi, subagent_type: greeter, run_in_background: true}}]
     - {text: started}
     - {text: thanks}
   greeter:
+    - tools: [{name: Read, input: {file_path: none}}]
     - {text: good day, delay: 1s}
 `)
 	for _, f := range []string{"offered true", `told ["completed","good day"]`, `result "success: thanks"`} {
@@ -182,8 +217,7 @@ func TestAgents(t *testing.T) {
 	}
 }
 
-func TestLive(t *testing.T) {
-	t.Parallel()
+func caseLive(t *testing.T) {
 	facts, folder := run(t, "live", "\n  main:\n    - {text: first}\n", `
   main:
     - {text: not asked}
@@ -207,8 +241,7 @@ func TestLive(t *testing.T) {
 	}
 }
 
-func TestInterrupt(t *testing.T) {
-	t.Parallel()
+func caseInterrupt(t *testing.T) {
 	facts, _ := run(t, "interrupt", `
   main:
     - tools: [{name: Bash, input: {command: exec sleep 471, description: sleep}}]
@@ -221,8 +254,7 @@ func TestInterrupt(t *testing.T) {
 	}
 }
 
-func TestBackground(t *testing.T) {
-	t.Parallel()
+func caseBackground(t *testing.T) {
 	facts, _ := run(t, "background", `
   main:
     - tools: [{name: Bash, input: {command: exec sleep 472, description: sleep}}]
@@ -236,16 +268,14 @@ func TestBackground(t *testing.T) {
 	}
 }
 
-func TestResume(t *testing.T) {
-	t.Parallel()
+func caseResume(t *testing.T) {
 	facts, _ := run(t, "resume", "\n  main:\n    - {text: first}\n    - {text: second}\n    - {text: third}\n")
 	want(t, facts, `result "success: first"`, "end true", `result "success: second"`, "end true", "fork true",
 		`result "success: third"`, "end true", "same true")
 }
 
 // All options of the SDK are taken; what has no effect is said on stderr.
-func TestOptions(t *testing.T) {
-	t.Parallel()
+func caseOptions(t *testing.T) {
 	facts, folder := run(t, "options", "\n  main:\n    - {text: hello}\n")
 	want(t, facts, `result "success: hello"`, "end true")
 	said, err := os.ReadFile(filepath.Join(folder, "stderr"))
@@ -260,8 +290,7 @@ func TestOptions(t *testing.T) {
 }
 
 // An answer of a schema is asked for until it fits, and at most five times.
-func TestStructured(t *testing.T) {
-	t.Parallel()
+func caseStructured(t *testing.T) {
 	facts, _ := run(t, "structured", `
   main:
     - {text: it is three}
@@ -279,8 +308,7 @@ func TestStructured(t *testing.T) {
 }
 
 // Another model answers when the first is overloaded.
-func TestFallback(t *testing.T) {
-	t.Parallel()
+func caseFallback(t *testing.T) {
 	facts, _ := run(t, "fallback", "\n  main:\n    - {error: {message: too busy, status: 529, type: overloaded_error}}\n",
 		"\n  main:\n    - {text: hello}\n")
 	want(t, facts, `fell back ["warning","model script:turns.yaml failed: too busy; the rest of the turn goes to script:turns-second.yaml"]`,
@@ -288,8 +316,7 @@ func TestFallback(t *testing.T) {
 }
 
 // A program that aborts leaves no process.
-func TestAbort(t *testing.T) {
-	t.Parallel()
+func caseAbort(t *testing.T) {
 	facts, _ := run(t, "abort", "\n  main:\n    - tools: [{name: Bash, input: {command: exec sleep 473, description: sleep}}]\n    - {text: x}\n")
 	if len(facts) != 1 || !strings.HasPrefix(facts[0], "aborted") && facts[0] != "end true" {
 		t.Errorf("facts %q", facts)

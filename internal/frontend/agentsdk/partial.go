@@ -15,9 +15,8 @@ func (r *reply) take(model string, p agent.Part) []map[string]any {
 	var out []map[string]any
 	if !r.begun {
 		r.begun, r.open = true, map[int]bool{}
-		out = append(out, map[string]any{"type": "message_start", "message": map[string]any{
-			"id": "", "type": "message", "role": "assistant", "model": model, "content": []any{},
-			"stop_reason": nil, "stop_sequence": nil, "usage": agent.Usage{},
+		out = append(out, map[string]any{"type": "message_start", "message": message{
+			Type: "message", Role: "assistant", Model: model, Content: []any{}, Usage: usageOf(agent.Usage{}),
 		}})
 	}
 	if _, seen := r.open[p.Index]; !seen {
@@ -57,15 +56,15 @@ func (r *reply) take(model string, p agent.Part) []map[string]any {
 func opening(p agent.Part) any {
 	switch p.Kind {
 	case agent.ThinkingPart:
-		return map[string]any{"type": "thinking", "thinking": ""}
+		return apiBlock(agent.Block{Type: "thinking"})
 	case agent.ToolPart, agent.InputPart:
 		return map[string]any{"type": "tool_use", "id": p.ID, "name": p.Name, "input": map[string]any{}}
 	case agent.BlockPart:
 		if p.Block != nil {
-			return p.Block
+			return apiBlock(*p.Block)
 		}
 	}
-	return map[string]any{"type": "text", "text": ""}
+	return apiBlock(agent.TextBlock(""))
 }
 
 // done returns the events of the end, and makes r ready for the next reply.
@@ -77,9 +76,11 @@ func (r *reply) done(whole *agent.Reply) []map[string]any {
 	}
 	return []map[string]any{
 		{
-			"type":  "message_delta",
-			"delta": map[string]any{"stop_reason": whole.StopReason, "stop_sequence": nil},
-			"usage": whole.Usage,
+			"type": "message_delta",
+			"delta": map[string]any{
+				"stop_reason": whole.StopReason, "stop_sequence": nil, "stop_details": nil, "container": nil,
+			},
+			"usage": usageOf(whole.Usage), "context_management": nil,
 		},
 		{"type": "message_stop"},
 	}

@@ -52,6 +52,8 @@ type Options struct {
 	Commands       []string // that a prompt may begin with, without the slash
 	Skills         []string
 	MCPServers     []MCPServer
+	KeySource      string // where the key of the provider comes from, in the words of the wire; empty: none
+	Effort         string // of the model; empty: the provider's default
 
 	// States says that lines tell when the main agent begins to work and when it rests.
 	States bool
@@ -71,6 +73,12 @@ type Options struct {
 	// Cost is what the session has cost so far, in US dollars, and whether that is
 	// known of all that was used. nil: it is not known.
 	Cost func() (usd float64, known bool)
+	// Price is what a call of a model has cost, in US dollars, and whether that is known.
+	// nil: it is not known.
+	Price func(model string, u agent.Usage) (usd float64, known bool)
+	// Limits are how many tokens a model can read, and write in one reply; 0: not known.
+	// nil: they are not known.
+	Limits func(model string) (window, output int64)
 	// Answer is the final text of an agent's run that has ended. nil: none.
 	Answer func(ctx context.Context, r task.Record) string
 }

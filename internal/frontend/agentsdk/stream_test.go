@@ -383,6 +383,38 @@ func TestCost(t *testing.T) {
 	}
 }
 
+// Each model has the cost of its own calls, by its own price, those for summaries included.
+func TestCostByModel(t *testing.T) {
+	price := map[string]float64{"test-model": 0.5, "other": 2}
+	w := newWorld(t, Options{
+		Format: StreamJSON,
+		Price: func(model string, u agent.Usage) (float64, bool) {
+			usd, known := price[model]
+			return usd * float64(u.OutputTokens), known
+		},
+		Limits: func(model string) (int64, int64) { return 1000, int64(len(model)) },
+	})
+	w.run(func() {
+		w.start("go")
+		for _, model := range []string{"other", "free", "other"} {
+			r := &agent.Reply{Model: model, Usage: agent.Usage{InputTokens: 1, OutputTokens: 2}}
+			w.s.Agent(session, agent.Event{Kind: agent.ReplyDoneEvent, Reply: r})
+		}
+		w.s.Agent(session, agent.Event{Kind: agent.CompactEvent, Compaction: &agent.Compacted{Usage: agent.Usage{OutputTokens: 1}}})
+		w.done(result(1, "done"), nil)
+	})
+	want := `"modelUsage":{` +
+		`"free":{"inputTokens":1,"outputTokens":2,"cacheReadInputTokens":0,"cacheCreationInputTokens":0,"webSearchRequests":0,` +
+		`"costUSD":0,"cost_is_partial":true,"contextWindow":1000,"maxOutputTokens":4},` +
+		`"other":{"inputTokens":2,"outputTokens":4,"cacheReadInputTokens":0,"cacheCreationInputTokens":0,"webSearchRequests":0,` +
+		`"costUSD":8,"contextWindow":1000,"maxOutputTokens":5},` +
+		`"test-model":{"inputTokens":0,"outputTokens":1,"cacheReadInputTokens":0,"cacheCreationInputTokens":0,"webSearchRequests":0,` +
+		`"costUSD":0.5,"contextWindow":1000,"maxOutputTokens":10}}`
+	if out := w.out.String(); !strings.Contains(out, want) {
+		t.Error(out)
+	}
+}
+
 func TestOutcome(t *testing.T) {
 	code := 2
 	for _, c := range []struct {

@@ -34,7 +34,7 @@ func TestTerminal(t *testing.T) {
 			terminal bool
 		}{{&pipe, false}, {&screen, true}} {
 			s := New(Options{Out: to.out, Format: StreamJSON, Terminal: to.terminal, Session: session})
-			s.line(assistantLine{Type: "assistant", Message: message{Content: []agent.Block{use("toolu_1", text, in), agent.TextBlock(text)}}})
+			s.line(assistantLine{Type: "assistant", Message: message{Content: []any{use("toolu_1", text, in), agent.TextBlock(text)}}})
 		}
 		if bad := strings.IndexFunc(screen.String(), func(r rune) bool {
 			return r != '\n' && (unicode.IsControl(r) || unicode.Is(unicode.Cf, r))

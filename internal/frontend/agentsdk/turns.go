@@ -2,6 +2,7 @@ package agentsdk
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -109,6 +110,9 @@ func (s *Stream) status(now *string) {
 // compacted tells that the conversation goes on from a summary, or why not.
 func (s *Stream) compacted(e agent.Event) {
 	s.status(nil)
+	if e.Compaction != nil {
+		s.spent(s.main.model, e.Compaction.Usage)
+	}
 	if e.Err != nil || e.Compaction == nil {
 		s.note("the conversation could not be summed up: %v", e.Err)
 		return
@@ -158,7 +162,7 @@ func (s *Stream) say(v *voice, e agent.Event) {
 			Type: "assistant",
 			Message: message{
 				ID: e.ReplyID, Type: "message", Role: "assistant", Model: e.Model,
-				Content: []agent.Block{e.Block}, Usage: e.Usage,
+				Content: []any{apiBlock(e.Block)}, Usage: usageOf(e.Usage),
 			},
 			origin: v.origin, Timestamp: time.Now().UTC(), stamp: s.stamp(),
 		})
@@ -247,15 +251,27 @@ func (s *Stream) void(model string, p agent.Part) {
 
 // spent adds to what a model has used.
 func (s *Stream) spent(model string, used agent.Usage) {
+	if used == (agent.Usage{}) {
+		return
+	}
 	u := s.usage[model]
 	if u == nil {
 		u = &modelUsage{}
+		if s.o.Limits != nil {
+			u.Window, u.Most = s.o.Limits(model)
+		}
 		s.usage[model] = u
 	}
 	u.Input += used.InputTokens
 	u.Output += used.OutputTokens
 	u.CacheRead += used.CacheReadTokens
 	u.CacheWrite += used.CacheWriteTokens
+	if s.o.Price == nil {
+		return
+	}
+	usd, known := s.o.Price(model, used)
+	u.Cost += usd
+	u.Partial = u.Partial || !known
 }
 
 func (s *Stream) init() {
@@ -275,6 +291,8 @@ func (s *Stream) init() {
 		WireVersion:    s.o.Version,
 		Version:        s.o.Version,
 		Capabilities:   []string{},
+		KeySource:      cmp.Or(s.o.KeySource, "none"),
+		Effort:         s.o.Effort,
 		stamp:          s.stamp(),
 	})
 	if s.turns == 0 && len(s.o.Live) > 0 {
@@ -294,7 +312,7 @@ func (s *Stream) result(r agent.TurnResult, err error) {
 	l := &resultLine{
 		Type: "result", IsError: err != nil, answer: r.Text, Structured: r.Structured,
 		Turns: r.Turns, DurationMS: r.Duration.Milliseconds(), APIMS: s.turn.api.Milliseconds(),
-		Usage: r.Usage, ModelUsage: s.usage, Denials: r.Denials, Index: s.turns, Stats: s.stats, stamp: s.stamp(),
+		Usage: usageOf(r.Usage), ModelUsage: s.usage, Denials: r.Denials, Index: s.turns, Stats: s.stats, stamp: s.stamp(),
 	}
 	l.Subtype, l.TerminalReason = resultWords(r, err, s.turn.inTools)
 	if s.o.Cost != nil {

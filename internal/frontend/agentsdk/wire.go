@@ -43,6 +43,8 @@ type initLine struct {
 	WireVersion    string      `json:"claude_code_version"` // the wire's word for the version of the program
 	Version        string      `json:"drover_version"`
 	Capabilities   []string    `json:"capabilities"`
+	KeySource      string      `json:"apiKeySource"`
+	Effort         string      `json:"effort,omitempty"`
 	stamp
 }
 
@@ -54,16 +56,63 @@ type assistantLine struct {
 	stamp
 }
 
-// message is an API message with one block.
+// message is an API message with one block, or none.
 type message struct {
-	ID           string        `json:"id"`
-	Type         string        `json:"type"`
-	Role         string        `json:"role"`
-	Model        string        `json:"model"`
-	Content      []agent.Block `json:"content"`
-	StopReason   *string       `json:"stop_reason"`
-	StopSequence *string       `json:"stop_sequence"`
-	Usage        agent.Usage   `json:"usage"`
+	ID           string  `json:"id"`
+	Type         string  `json:"type"`
+	Role         string  `json:"role"`
+	Model        string  `json:"model"`
+	Content      []any   `json:"content"`
+	StopReason   *string `json:"stop_reason"`
+	StopSequence *string `json:"stop_sequence"`
+	Usage        usage   `json:"usage"`
+	nothing
+}
+
+// nothing are fields of an API message that no reply here has, and that its type demands.
+type nothing struct {
+	StopDetails *struct{} `json:"stop_details"`
+	Container   *struct{} `json:"container"`
+	Context     *struct{} `json:"context_management"`
+	Diagnostics *struct{} `json:"diagnostics"`
+}
+
+// apiBlock is a block as the type of an API message has it.
+func apiBlock(b agent.Block) any {
+	switch b.Type {
+	case "text":
+		return map[string]any{"type": b.Type, "text": b.Text, "citations": nil}
+	case "thinking":
+		return map[string]any{"type": b.Type, "thinking": b.Thinking, "signature": b.Signature}
+	}
+	return b
+}
+
+// usage is what replies have used, as the type of an API message has it. What Drover does
+// not use is 0 or empty.
+type usage struct {
+	agent.Usage
+	CacheCreation cacheCreation  `json:"cache_creation"`
+	OutputDetails map[string]int `json:"output_tokens_details"`
+	ServerTools   map[string]int `json:"server_tool_use"`
+	Tier          string         `json:"service_tier"`
+	Speed         string         `json:"speed"`
+	Geo           string         `json:"inference_geo"`
+	Iterations    []any          `json:"iterations"`
+	Credit        *struct{}      `json:"fallback_credit"`
+}
+
+// cacheCreation are the writes to the provider's cache by how long they live.
+type cacheCreation struct {
+	Hour    int64 `json:"ephemeral_1h_input_tokens"`
+	Minutes int64 `json:"ephemeral_5m_input_tokens"`
+}
+
+// usageOf is what was used as the type of an API message has it.
+func usageOf(u agent.Usage) usage {
+	return usage{Usage: u, CacheCreation: cacheCreation{Minutes: u.CacheWriteTokens}, OutputDetails: map[string]int{"thinking_tokens": 0},
+		ServerTools: map[string]int{"web_search_requests": 0, "web_fetch_requests": 0}, Tier: "standard", Speed: "standard",
+		Iterations: []any{}}
 }
 
 type userLine struct {
@@ -240,7 +289,7 @@ type resultLine struct {
 	TerminalReason string                 `json:"terminal_reason"`
 	Cost           float64                `json:"total_cost_usd"`
 	CostPartial    bool                   `json:"total_cost_is_partial,omitempty"`
-	Usage          agent.Usage            `json:"usage"`
+	Usage          usage                  `json:"usage"`
 	ModelUsage     map[string]*modelUsage `json:"modelUsage"`
 	Denials        []agent.Denial         `json:"permission_denials"`
 	Index          int                    `json:"result_index"`
@@ -260,7 +309,11 @@ type modelUsage struct {
 	Output     int64   `json:"outputTokens"`
 	CacheRead  int64   `json:"cacheReadInputTokens"`
 	CacheWrite int64   `json:"cacheCreationInputTokens"`
+	WebSearch  int64   `json:"webSearchRequests"`
 	Cost       float64 `json:"costUSD"`
+	Partial    bool    `json:"cost_is_partial,omitempty"` // the price of some calls is not known
+	Window     int64   `json:"contextWindow"`             // 0: not known
+	Most       int64   `json:"maxOutputTokens"`           // 0: not known
 }
 
 // stats counts runs of agents that began under this stream.

@@ -157,11 +157,15 @@ func contextUsage(ctx context.Context, s Session) (any, error) {
 	}
 	used, window := s.Context()
 	percent := 0.0
+	categories := []any{map[string]any{"id": "messages", "name": "Conversation", "tokens": used, "color": "promptBorder",
+		"kind": "used"}}
 	if window > 0 {
 		percent = 100 * float64(used) / float64(window)
+		categories = append(categories, map[string]any{"id": "free_space", "name": "Free space",
+			"tokens": max(0, window-used), "color": "inactive", "kind": "free"})
 	}
 	return map[string]any{
-		"categories":  []any{map[string]any{"name": "Conversation", "tokens": used, "color": "promptBorder"}},
+		"categories":  categories,
 		"totalTokens": used, "maxTokens": window, "rawMaxTokens": window, "percentage": percent, "gridRows": []any{},
 		"model": now.Model, "memoryFiles": []any{}, "mcpTools": []any{}, "agents": []any{},
 		"isAutoCompactEnabled": window > 0,
