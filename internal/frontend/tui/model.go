@@ -89,7 +89,7 @@ type Model struct {
 	frame    int  // of the spinner
 	ticking  bool // a tick is on its way
 	follows  task.ID
-	promoted task.ID // moved to the background by the last ctrl+b
+	promoted task.ID    // moved to the background by the last ctrl+b
 	live     panel.Tail // the output of the command that the agent waits for
 	farewell string
 	discards bool // what waits is not to be sent
