@@ -55,7 +55,7 @@ func Boot() string {
 
 // The boot ID cannot change while this process lives.
 //
-// rules:constant read once, and the same as long as the machine runs
+//rules:constant read once, and the same as long as the machine runs
 var bootID = sync.OnceValue(readBootID)
 
 // Identify reads the identity of a process. A zombie child still has one. It returns [ErrGone]
