@@ -50,7 +50,11 @@ func checkForm(input, values json.RawMessage) error {
 		return nil
 	}
 	for _, name := range q.Schema.Required {
-		if _, ok := got[name]; !ok {
+		var f struct {
+			Default any `json:"default"` // whoever asks fills it in
+		}
+		_ = json.Unmarshal(q.Schema.Properties[name], &f) // one that cannot be read has no default
+		if _, ok := got[name]; !ok && f.Default == nil {
 			return fmt.Errorf("%q is missing", name)
 		}
 	}

@@ -68,6 +68,7 @@ func (b *backend) ReachMCP(ctx context.Context, set settings.Settings, entries [
 	defer func() { _ = link.Close() }()
 	pool := mcpclient.NewPool(
 		mcpclient.Config{Version: b.version, Env: shell.ChildEnv(b.env), Cwd: b.cwd, Ready: link.Ready,
+			Roots: []string{b.cwd}, Samples: true,
 			FrameBytes: set.MCP.FrameBytes},
 	)
 	defer pool.Close()

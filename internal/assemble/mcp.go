@@ -2,6 +2,7 @@ package assemble
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/drover-dev/drover/internal/agentenv/mcpclient"
@@ -65,6 +66,7 @@ func (s *Session) servers(c Config, tell func(string, ...any)) (*servers.Config,
 		tell("MCP servers of this folder wait for trust: %s (see `drover trust`)", strings.Join(waiting, ", "))
 	}
 	cfg := mcpclient.Config{Version: c.Version, Session: string(c.Session), Env: servers.Env(c.Env), Cwd: c.Folder,
+		Roots: slices.Concat([]string{c.Folder}, c.Settings.Permissions.Dirs, c.Dirs), Samples: true,
 		Idle: c.Settings.MCP.Idle(), Call: c.Settings.MCP.Call(), FrameBytes: c.Settings.MCP.FrameBytes,
 		Tell: func(server, text string) { tell("%s", fmt.Sprintf("MCP server %s: %s", server, text)) }}
 	if s.Keeper != nil {

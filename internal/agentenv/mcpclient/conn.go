@@ -29,6 +29,8 @@ const (
 	CodeNoMethod  = -32601
 	CodeBadParams = -32602
 	CodeInternal  = -32603
+
+	codeRejected = -1 // of sampling that the user did not want
 )
 
 // RPCError is an error that a server has answered, or that it is answered.
@@ -73,6 +75,9 @@ type Conn struct {
 	name string
 	cfg  limits
 	wire wire
+
+	roots   []string // folders that the server is told of
+	samples bool     // models can be asked
 
 	life context.Context // ends when the server goes, or is to go; the cause says why
 	end  context.CancelCauseFunc

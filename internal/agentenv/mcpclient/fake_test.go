@@ -43,6 +43,7 @@ type fake struct {
 	out    func(frame string) // guarded by mu
 	tools  int                // times that they were changed
 	task   string             // that was made for it
+	can    string             // capabilities of the client
 	held   string             // an answer that waits for initialize
 	wanted map[string]bool    // calls that answer when they are cancelled
 }
@@ -63,6 +64,7 @@ func (f *fake) take(frame []byte, die func()) {
 		Params struct {
 			Name      string          `json:"name"`
 			Arguments json.RawMessage `json:"arguments"`
+			Can       json.RawMessage `json:"capabilities"`
 			RequestID json.RawMessage `json:"requestId"`
 			Meta      struct {
 				Token json.RawMessage `json:"progressToken"`
@@ -105,6 +107,9 @@ func (f *fake) take(frame []byte, die func()) {
 			f.say(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"method not found"}}`, m.ID)
 		}
 	case "initialize":
+		f.mu.Lock()
+		f.can = string(m.Params.Can)
+		f.mu.Unlock()
 		if f.has("newest") {
 			f.say("%s", f.held)
 			f.say(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"method not found"}}`, m.ID)
@@ -212,6 +217,14 @@ func (f *fake) call(name string, id, token, args json.RawMessage, text func(stri
 		f.say(`{"jsonrpc":"2.0","id":"q2","method":"ping"}`)
 		f.say(`{"jsonrpc":"2.0","id":"q3","method":"sampling/createMessage","params":{}}`)
 		text("asked")
+	case "asksroots":
+		f.say(`{"jsonrpc":"2.0","id":"r","method":"roots/list"}`)
+		text("asked")
+	case "capabilities":
+		f.mu.Lock()
+		can := f.can
+		f.mu.Unlock()
+		text(can)
 	case "askmany":
 		for i := range inFlight + 3 {
 			f.say(`{"jsonrpc":"2.0","id":%d,"method":"elicitation/create","params":{}}`, 100+i)

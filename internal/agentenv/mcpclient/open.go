@@ -150,7 +150,13 @@ func (c *Conn) initialize(ctx context.Context, info map[string]string) error {
 // asked for, since some servers have tools only for clients that can do this.
 func (c *Conn) capabilitiesOf(revision string) map[string]any {
 	none := struct{}{}
-	can := map[string]any{"elicitation": map[string]any{"form": none}}
+	can := map[string]any{"elicitation": map[string]any{"form": none, "url": none}}
+	if len(c.roots) > 0 {
+		can["roots"] = none
+	}
+	if c.samples {
+		can["sampling"] = none
+	}
 	if revision != stateless {
 		can["tasks"] = map[string]any{
 			"list":     none,

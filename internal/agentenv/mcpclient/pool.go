@@ -38,6 +38,11 @@ type Config struct {
 	// nil: it is lost.
 	Tell func(server, text string)
 
+	// Roots are the folders that servers are told of; absolute.
+	Roots []string
+	// Samples says that who calls tools answers sampling/createMessage.
+	Samples bool
+
 	Idle       time.Duration // until a server that nobody uses is ended; default 5 min
 	Initialize time.Duration // for the first answer; default 10 s
 	List       time.Duration // for the list of tools; default 10 s
@@ -345,6 +350,7 @@ func (p *Pool) dial(e *entry) (*Conn, error) {
 	limit := e.server.Timeout()
 	c := newConn(e.life, e.name, limits{initialize: p.cfg.Initialize, list: p.cfg.List, call: cmp.Or(limit, p.cfg.Call),
 		frame: p.cfg.FrameBytes, budget: 8 * p.cfg.FrameBytes})
+	c.roots, c.samples = p.cfg.Roots, p.cfg.Samples
 	if err := p.reach(c, e.server); err != nil {
 		c.end(err)
 		return nil, err

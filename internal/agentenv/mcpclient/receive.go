@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
+	"path/filepath"
 )
 
 // inFlight is how many requests of a server are at work at the same time.
@@ -242,10 +244,25 @@ func (c *Conn) serveOne(
 			return res, err
 		}
 	}
-	if method == "elicitation/create" {
+	switch {
+	case method == "elicitation/create":
 		return map[string]string{"action": "cancel"}, nil // nobody is there who could be asked
+	case method == "roots/list" && len(c.roots) > 0:
+		return c.listRoots(), nil
+	case method == "sampling/createMessage" && c.samples:
+		return nil, &RPCError{Code: codeRejected, Message: "models can be asked during a call of a tool only"}
 	}
 	return nil, &RPCError{Code: CodeNoMethod, Message: "method not found: " + method}
+}
+
+// listRoots are the folders that the server may work in.
+func (c *Conn) listRoots() any {
+	all := make([]map[string]string, len(c.roots))
+	for i, dir := range c.roots {
+		u := url.URL{Scheme: "file", Path: filepath.ToSlash(dir)}
+		all[i] = map[string]string{"uri": u.String(), "name": filepath.Base(dir)}
+	}
+	return map[string]any{"roots": all}
 }
 
 // waits reports whether a call still has no answer.

@@ -342,10 +342,7 @@ func (t *TasksV1) tell(s TaskState) {
 // whose question that is.
 func (t *TasksV1) asked(ctx context.Context, params json.RawMessage) (any, error) {
 	var p struct {
-		Mode    string          `json:"mode"` // empty: form
-		Message string          `json:"message"`
-		Schema  json.RawMessage `json:"requestedSchema"`
-		Meta    struct {
+		Meta struct {
 			Task struct {
 				ID string `json:"taskId"`
 			} `json:"io.modelcontextprotocol/related-task"`
@@ -365,21 +362,17 @@ func (t *TasksV1) asked(ctx context.Context, params json.RawMessage) (any, error
 	if !mine || w == nil {
 		return nil, ErrNotMine
 	}
-	if cmp.Or(p.Mode, "form") != "form" {
-		return nil, &RPCError{Code: CodeBadParams, Message: "questions are answered in the mode form only"}
+	e, err := ReadElicitation(params)
+	if err != nil {
+		return nil, err
 	}
-	a := w.Ask(ctx, TaskForm{Message: p.Message, Schema: p.Schema})
+	a := w.Ask(ctx, TaskForm{Message: e.Message, Schema: e.Schema})
 	if a.Action == FormLeft {
 		<-ctx.Done() // any answer would be that of the task's owner
 		return nil, context.Cause(ctx)
 	}
-	res := map[string]any{
-		"action": a.Action,
-		"_meta":  map[string]any{relatedTask: map[string]any{"taskId": p.Meta.Task.ID}},
-	}
-	if a.Action == FormAccepted {
-		res["content"] = json.RawMessage(cmp.Or(string(a.Values), "{}"))
-	}
+	res := e.Result(a.Action, a.Values)
+	res["_meta"] = map[string]any{relatedTask: map[string]any{"taskId": p.Meta.Task.ID}}
 	return res, nil
 }
 

@@ -70,6 +70,7 @@ func (s *Set) newEnvironment(
 			Report:     func(text string) { s.Report.Say(me.ID, text) },
 			ReportOnce: s.Report.Once,
 			RunTask:    k.mcpTask,
+			Sample:     k.sample,
 		},
 	)
 	tools := append(k.tools(), k.servers.Tools()...)

@@ -139,7 +139,9 @@ type AgentConfig struct {
 	Report     func(text string) // messages for the user
 	ReportOnce func(text string) // a message that is sent once for all agents
 	Limit      int               // of a result, in characters
-	// RunTask runs a call of a tool as a task, and returns the text for the model.
+	// Sample asks the model of the agent, at the expense of its budget. nil: there is none.
+	Sample func(ctx context.Context, s Sample) (*agent.Reply, error)
+	// RunTask makes a call of a tool that runs as a task, and returns what the model is told.
 	RunTask func(ctx context.Context, l *mcpclient.Lease, tool string, c agent.Call,
 		args json.RawMessage) (text string, err error)
 }
@@ -273,13 +275,14 @@ func (a *Agent) call(ctx context.Context, one *use, t mcpclient.Tool, c agent.Ca
 		text, err := a.cfg.RunTask(ctx, one.lease, t.Name, c, args)
 		return nil, text, err
 	}
-	defer conn.Serve("elicitation/create", a.elicited(one.Name))()
-	raw, err := conn.CallOpt(
-		ctx,
-		"tools/call",
-		map[string]any{"name": t.Name, "arguments": args},
-		mcpclient.CallOptions{Timeout: one.Server.Server.Timeout()},
-	)
+	own, stop := a.answering(conn, one.Name)
+	defer stop()
+	params := map[string]any{"name": t.Name, "arguments": args}
+	o := mcpclient.CallOptions{Timeout: one.Server.Server.Timeout(), Answer: own}
+	raw, err := conn.CallOpt(ctx, "tools/call", params, o)
+	if a.visited(ctx, one.Name, err) {
+		raw, err = conn.CallOpt(ctx, "tools/call", params, o)
+	}
 	return needsTask(conn, t.Name, raw, err)
 }
 
@@ -358,41 +361,8 @@ func (a *Agent) noticeTools() {
 	}
 }
 
-// elicited answers a question of a server during a call, but not that of a task.
-func (a *Agent) elicited(server string) func(context.Context, json.RawMessage) (any, error) {
-	return func(ctx context.Context, params json.RawMessage) (any, error) {
-		var p struct {
-			Message string                     `json:"message"`
-			Schema  json.RawMessage            `json:"requestedSchema"`
-			Mode    string                     `json:"mode"`
-			Meta    map[string]json.RawMessage `json:"_meta"`
-		}
-		if err := json.Unmarshal(params, &p); err != nil || p.Mode != "" && p.Mode != "form" {
-			return nil, &mcpclient.RPCError{Code: mcpclient.CodeBadParams, Message: "only questions with a form are answered"}
-		}
-		if p.Meta["io.modelcontextprotocol/related-task"] != nil {
-			return nil, mcpclient.ErrNotMine
-		}
-		input, err := json.Marshal(map[string]any{"message": p.Message, "schema": p.Schema})
-		if err != nil {
-			return nil, err
-		}
-		reply, err := a.cfg.Ask(
-			ctx,
-			task.Question{Kind: task.Form, Tool: mcptool.Prefix + mcptool.ServerName(server), Input: input,
-				Reason: "the MCP server " + server + " asks: " + excerpt.Line(p.Message, environment.AboutChars)},
-		)
-		switch {
-		case err != nil || !reply.Allow && !a.cfg.Attended:
-			return map[string]string{"action": "cancel"}, nil
-		case !reply.Allow:
-			return map[string]string{"action": "decline"}, nil
-		}
-		return map[string]any{"action": "accept", "content": reply.Input}, nil
-	}
-}
-
-// Late returns the servers whose tools the conversation lacks, once that is final.
+// Late are the servers whose tools the conversation lacks, once that is
+// known for good.
 func (a *Agent) Late() []environment.Item {
 	var items []environment.Item
 	for _, one := range a.served {

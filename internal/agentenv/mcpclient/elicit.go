@@ -1,0 +1,110 @@
+package mcpclient
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"strings"
+	"unicode"
+)
+
+// codeOpenURL is the error of a call that can go on when the user has visited an address.
+const codeOpenURL = -32042
+
+// Elicitation is a question of a server, by elicitation/create. One that wants an
+// address visited is a form without fields: who sends it back has been there.
+type Elicitation struct {
+	Message string
+	Schema  json.RawMessage // of the values, a JSON schema of an object
+	URL     string          // that is to be visited; empty: values are asked for
+	Task    string          // that it is about; empty: none
+}
+
+// ReadElicitation reads the parameters of elicitation/create.
+func ReadElicitation(params json.RawMessage) (Elicitation, error) {
+	var p struct {
+		Mode    string          `json:"mode"` // empty: form
+		Message string          `json:"message"`
+		Schema  json.RawMessage `json:"requestedSchema"`
+		URL     string          `json:"url"`
+		Meta    struct {
+			Task struct {
+				ID string `json:"taskId"`
+			} `json:"io.modelcontextprotocol/related-task"`
+		} `json:"_meta"`
+	}
+	bad := func(why string) (Elicitation, error) {
+		return Elicitation{}, &RPCError{Code: CodeBadParams, Message: why}
+	}
+	if err := json.Unmarshal(params, &p); err != nil {
+		return bad("the parameters of elicitation/create cannot be read")
+	}
+	e := Elicitation{Message: p.Message, Schema: p.Schema, Task: p.Meta.Task.ID}
+	switch cmp.Or(p.Mode, "form") {
+	case "form":
+		return e, nil
+	case "url":
+	default:
+		return bad(fmt.Sprintf("elicitation mode %.40q is not supported (use form or url)", p.Mode))
+	}
+	u, err := url.Parse(p.URL)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || len(p.URL) > 4096 ||
+		strings.ContainsFunc(p.URL, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return bad("url is not an http or https address of at most 4096 bytes")
+	}
+	e.URL = p.URL
+	e.Message = fmt.Sprintf("%s\nOpen this address of %s, and answer {} when you are done there: %s",
+		p.Message, u.Host, p.URL)
+	e.Schema = json.RawMessage(`{"type":"object","properties":{}}`)
+	return e, nil
+}
+
+// Result is what the server is answered. Fields of an accepted form that have no value
+// get the default of their schema.
+func (e Elicitation) Result(action TaskAction, values json.RawMessage) map[string]any {
+	res := map[string]any{"action": action}
+	if action == FormAccepted && e.URL == "" {
+		res["content"] = e.filled(values)
+	}
+	return res
+}
+
+func (e Elicitation) filled(values json.RawMessage) any {
+	fields := map[string]json.RawMessage{}
+	if len(values) > 0 && json.Unmarshal(values, &fields) != nil {
+		return values // the server says what is wrong
+	}
+	var schema struct {
+		Properties map[string]struct {
+			Default json.RawMessage `json:"default"`
+		} `json:"properties"`
+	}
+	_ = json.Unmarshal(e.Schema, &schema) // one that is none has no defaults
+	for name, p := range schema.Properties {
+		if _, given := fields[name]; !given && len(p.Default) > 0 && string(p.Default) != "null" {
+			fields[name] = p.Default
+		}
+	}
+	return fields
+}
+
+// Visits are the addresses that a call wants visited before it is made again, if that
+// is what its error says.
+func Visits(err *RPCError) []Elicitation {
+	var data struct {
+		All []json.RawMessage `json:"elicitations"`
+	}
+	if err == nil || err.Code != codeOpenURL || json.Unmarshal(err.Data, &data) != nil || len(data.All) > inFlight {
+		return nil
+	}
+	var out []Elicitation
+	for _, raw := range data.All {
+		e, bad := ReadElicitation(raw)
+		if bad != nil || e.URL == "" {
+			return nil
+		}
+		out = append(out, e)
+	}
+	return out
+}
