@@ -2,33 +2,122 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
-	"github.com/modelcontextprotocol/go-sdk/mcp"
-
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/assemble"
 	"github.com/drover-dev/drover/internal/assemble/demo"
+	"github.com/drover-dev/drover/internal/frontend/cli"
 	"github.com/drover-dev/drover/internal/frontend/mcpserver"
+	"github.com/drover-dev/drover/internal/frontend/mcpserver/wire"
 	"github.com/drover-dev/drover/internal/frontend/remoteserver"
 	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/internal/platform/saferoot"
 	"github.com/drover-dev/drover/internal/session"
 	"github.com/drover-dev/drover/task"
 )
 
 // ServeMCP serves tasks to one MCP client on stdin and stdout.
 func (b *backend) ServeMCP(ctx context.Context) error {
+	return mcpserver.Serve(ctx, b.mcpConfig(), &wire.Lines{In: os.Stdin, Out: os.Stdout})
+}
+
+func (b *backend) mcpConfig() mcpserver.Config {
 	d := b.directory()
 	connect := func(ctx context.Context) (control.API, func(), error) { return d.Background(ctx) }
-	return mcpserver.Serve(ctx, mcpserver.Config{Connect: connect, Cwd: b.cwd, Env: b.env, Version: b.version},
-		&mcp.StdioTransport{})
+	return mcpserver.Config{Connect: connect, Cwd: b.cwd, Env: b.env, Version: b.version}
+}
+
+// ServeMCPOverHTTP serves tasks to all MCP clients that have the token.
+func (b *backend) ServeMCPOverHTTP(ctx context.Context, o cli.MCPOverHTTP) error {
+	host, _, err := net.SplitHostPort(o.Listen)
+	if err != nil {
+		return &control.Error{Code: control.Invalid, Message: fmt.Sprintf("listen at %.100q: %v", o.Listen, err),
+			Fix: "give an address and a port, as in 127.0.0.1:0"}
+	}
+	if ip := net.ParseIP(host); !o.AnyAddress && host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return &control.Error{Code: control.Invalid,
+			Message: fmt.Sprintf("listen at %.100q: other machines reach this address", o.Listen),
+			Fix:     "listen at 127.0.0.1, behind a proxy with TLS, or add --any-address"}
+	}
+	file := o.TokenFile
+	if file == "" {
+		if err := b.root.Ensure(); err != nil {
+			return err
+		}
+		file = filepath.Join(b.root.Dir(), "mcp-token")
+	} else if !filepath.IsAbs(file) {
+		file = filepath.Join(b.cwd, file)
+	}
+	token, err := tokenOf(file)
+	if err != nil {
+		return err
+	}
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", o.Listen)
+	if err != nil {
+		return fmt.Errorf("serve mcp: %w", err)
+	}
+	if _, err := fmt.Fprintf(os.Stdout, "http://%s%s\ntoken: %s\n", l.Addr(), wire.Path, file); err != nil {
+		return errors.Join(err, l.Close())
+	}
+	return mcpserver.ServeHTTP(ctx, b.mcpConfig(), l, host, token)
+}
+
+const (
+	maxToken = 4 << 10 // bytes of a file with a token
+	minToken = 16      // characters; below, it could be guessed
+)
+
+// tokenOf is the token of a file, which is made with a new one if it does not exist.
+func tokenOf(file string) (string, error) {
+	if _, err := os.Lstat(file); errors.Is(err, fs.ErrNotExist) {
+		if err := newToken(file); err != nil {
+			return "", fmt.Errorf("write a new token to %s: %w", file, err)
+		}
+	}
+	info, err := os.Lstat(file)
+	if err != nil {
+		return "", fmt.Errorf("read the token: %w", err)
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		return "", &control.Error{Code: control.Invalid,
+			Message: fmt.Sprintf("read the token of %s: other users of this machine may read it", file),
+			Fix:     "chmod 600 " + file}
+	}
+	data, err := home.ReadFile(file, maxToken)
+	if err != nil {
+		return "", fmt.Errorf("read the token: %w", err)
+	}
+	token := strings.TrimSpace(string(data))
+	if len(token) < minToken || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return "", &control.Error{Code: control.Invalid,
+			Message: fmt.Sprintf("the token of %s is no line of at least %d printable characters", file, minToken),
+			Fix:     "remove the file, and a new one is made"}
+	}
+	return token, nil
+}
+
+// newToken makes the file, readable by this user only, unless somebody else has made it
+// meanwhile.
+func newToken(file string) error {
+	f, err := saferoot.Dir(filepath.Dir(file)).Open(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(rand.Text() + "\n")
+	return errors.Join(err, f.Close())
 }
 
 // Demo gives the tour.

@@ -24,6 +24,9 @@ type Backend interface {
 	At(s Session) (b Backend, folder string, env []string, err error)
 	// ServeMCP serves tasks to one MCP client on stdin and stdout.
 	ServeMCP(ctx context.Context) error
+	// ServeMCPOverHTTP serves tasks to all MCP clients that have the token, and prints
+	// where when it listens.
+	ServeMCPOverHTTP(ctx context.Context, o MCPOverHTTP) error
 	// ServeRemote serves remote sessions, to whoever has the token.
 	ServeRemote(ctx context.Context, listen, tokenEnv, token string) error
 	// Demo gives the tour.

@@ -89,7 +89,7 @@ func examples() map[string][]string {
 			"drover permissions check --allow 'Bash(go test:*)' Bash 'go test -exec x ./...'",
 			"drover permissions check --deny 'Read(./.env)' Read .env"},
 		"mcp":       {"drover mcp list", "claude mcp add drover -- drover mcp serve"},
-		"mcp serve": {"drover mcp serve"},
+		"mcp serve": {"drover mcp serve", "drover mcp serve --http 127.0.0.1:8931"},
 		"mcp add": {"drover mcp add files -- npx -y @modelcontextprotocol/server-filesystem .",
 			"drover mcp add --url https://mcp.example.com/mcp --header 'Authorization: Bearer ${TOKEN}' tickets"},
 		"mcp list":   {"drover mcp list", "drover mcp list --no-connect"},

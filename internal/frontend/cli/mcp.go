@@ -31,15 +31,42 @@ func (a *app) mcp() *cobra.Command {
 		Args:  takes(0, 0),
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(&cobra.Command{
-		Use:   "serve",
-		Short: "Serve tasks to one MCP client on stdin and stdout",
-		Long: "Serve tasks to one MCP client on stdin and stdout. The tasks run in the detached host of this folder, are\n" +
-			"listed by `drover ps` in any terminal, and are stopped when the client disconnects, unless it asked to keep them.",
-		Args: takes(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.ServeMCP(cmd.Context()) },
-	})
+	cmd.AddCommand(a.mcpServe())
 	cmd.AddCommand(a.mcpServersCommands()...)
+	return cmd
+}
+
+// MCPOverHTTP says where and to whom an MCP server answers over HTTP.
+type MCPOverHTTP struct {
+	Listen     string // address and port
+	AnyAddress bool   // also one that other machines reach
+	TokenFile  string // has the token; made with a new one if it does not exist. Empty: the user's own
+}
+
+func (a *app) mcpServe() *cobra.Command {
+	var o MCPOverHTTP
+	cmd := &cobra.Command{
+		Use:   "serve [--http ADDR] [--token-file FILE]",
+		Short: "Serve tasks to MCP clients: to one on stdin and stdout, or over HTTP",
+		Long: "Serve tasks to one MCP client on stdin and stdout. The tasks run in the detached host of this folder, are\n" +
+			"listed by `drover ps` in any terminal, and are stopped when the client disconnects, unless it asked to keep them.\n\n" +
+			"With --http, serve all clients that send the token of a file as `Authorization: Bearer TOKEN`. The URL and the\n" +
+			"file are printed when the server listens. Whoever has the token can run commands here.",
+		Args: takes(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.Listen != "" {
+				return a.ServeMCPOverHTTP(cmd.Context(), o)
+			}
+			if o.AnyAddress || o.TokenFile != "" {
+				return usage("--token-file and --any-address need --http", "add --http 127.0.0.1:0")
+			}
+			return a.ServeMCP(cmd.Context())
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.Listen, "http", "", "serve over HTTP at this address and port; port 0 for any")
+	f.StringVar(&o.TokenFile, "token-file", "", "file with the token, of mode 0600; made if it does not exist (default: the user's own)")
+	f.BoolVar(&o.AnyAddress, "any-address", false, "allow an address that other machines reach: they see the token unless a proxy speaks TLS")
 	return cmd
 }
 

@@ -100,11 +100,11 @@ func (s *server) resume(ctx context.Context, req *mcp.CallToolRequest) (before a
 
 // canAsk reports whether the client shows forms to its user.
 func canAsk(req *mcp.CallToolRequest) bool {
-	p := req.Session.InitializeParams()
-	if p == nil || p.Capabilities == nil || p.Capabilities.Elicitation == nil {
+	c := req.ClientCapabilities()
+	if c == nil || c.Elicitation == nil {
 		return false
 	}
-	e := p.Capabilities.Elicitation
+	e := c.Elicitation
 	return e.Form != nil || e.URL == nil
 }
 
@@ -126,7 +126,7 @@ func (s *server) attend(
 		params := &mcp.ElicitParams{
 			Mode: "form", Message: q.message(), RequestedSchema: json.RawMessage(permissionForm),
 		}
-		if req.Session.InitializeParams().ProtocolVersion >= inlineQuestions {
+		if req.ProtocolVersion() >= inlineQuestions {
 			call.question = q.Question
 			return reply, &inputNeeded{params, s.asked.put(call)}
 		}

@@ -20,11 +20,13 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"sync"
 	"syscall"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/frontend/mcpserver/wire"
 )
 
 // Config is what a server needs. Connect and Cwd must be set.
@@ -51,29 +53,98 @@ type server struct {
 	cfg   Config
 	link  *link
 	life  context.Context // of the connection to the client
+	end   context.CancelCauseFunc
 	asked askedBook
+}
+
+func newServer(ctx context.Context, cfg Config) *server {
+	life, end := context.WithCancelCause(ctx)
+	return &server{cfg: cfg, life: life, end: end, link: newLink(life, cfg.Connect, rand.Text())}
+}
+
+// close ends what the client has under way and gives its lease up.
+func (s *server) close() {
+	s.end(errGone)
+	s.link.close()
+}
+
+// service is what all clients of this process share.
+type service struct {
+	cfg   Config
+	life  context.Context
+	mcp   *mcp.Server
+	alone *server // of those without a session: the only one on stdio, all that are stateless over HTTP
+
+	watches sync.WaitGroup // one per session
+	mu      sync.Mutex
+	clients map[string]*server // by the session
+}
+
+func newService(ctx context.Context, cfg Config) (*service, error) {
+	if cfg.Connect == nil || cfg.Cwd == "" {
+		return nil, errors.New("serve mcp: Connect and Cwd must be set")
+	}
+	v := &service{cfg: cfg, life: ctx, alone: newServer(ctx, cfg), clients: map[string]*server{}}
+	v.mcp = mcp.NewServer(&mcp.Implementation{Name: "drover", Title: "Drover", Version: cfg.Version}, &mcp.ServerOptions{
+		Instructions: instructions,
+		Capabilities: &mcp.ServerCapabilities{}, // without it, logging is declared
+	})
+	v.addTools()
+	v.mcp.AddReceivingMiddleware(filled)
+	return v, nil
+}
+
+// of is the client of a session. It is let go when the session ends.
+func (v *service) of(ss *mcp.ServerSession) *server {
+	id := ss.ID()
+	if id == "" {
+		return v.alone
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if s, ok := v.clients[id]; ok {
+		return s
+	}
+	s := newServer(v.life, v.cfg)
+	v.clients[id] = s
+	v.watches.Go(func() {
+		_ = ss.Wait() // how it ended does not matter
+		s.close()
+		v.mu.Lock()
+		delete(v.clients, id)
+		v.mu.Unlock()
+	})
+	return s
+}
+
+// leave ends what a session has under way, before the session itself ends: the protocol
+// library waits for its calls, but does not end them.
+func (v *service) leave(session string) {
+	v.mu.Lock()
+	s := v.clients[session]
+	v.mu.Unlock()
+	if s != nil {
+		s.end(errGone)
+	}
+}
+
+// close lets all clients go and returns when their leases are given up.
+func (v *service) close() {
+	wire.CloseSessions(v.mcp)
+	v.watches.Wait()
+	v.alone.close()
 }
 
 // Serve speaks with one client until it leaves, which is no error, or ctx
 // ends, which gives the cause. When it returns, the lease is given up and
 // nothing that it started is running in this process.
 func Serve(ctx context.Context, cfg Config, t mcp.Transport) error {
-	if cfg.Connect == nil || cfg.Cwd == "" {
-		return errors.New("serve mcp: Connect and Cwd must be set")
+	v, err := newService(ctx, cfg)
+	if err != nil {
+		return err
 	}
-	life, end := context.WithCancelCause(ctx)
-	defer end(nil)
-	s := &server{cfg: cfg, life: life, link: newLink(life, cfg.Connect, rand.Text())}
-	impl := &mcp.Implementation{Name: "drover", Title: "Drover", Version: cfg.Version}
-	m := mcp.NewServer(impl, &mcp.ServerOptions{
-		Instructions: instructions,
-		Capabilities: &mcp.ServerCapabilities{}, // without it, logging is declared
-	})
-	s.addTools(m)
-	m.AddReceivingMiddleware(filled)
-	err := m.Run(life, t)
-	end(errGone)
-	s.link.close()
+	err = v.mcp.Run(v.alone.life, t)
+	v.close()
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
@@ -81,6 +152,31 @@ func Serve(ctx context.Context, cfg Config, t mcp.Transport) error {
 		return nil
 	}
 	return fmt.Errorf("serve mcp: %w", err)
+}
+
+// ServeHTTP speaks with all clients that reach l and bear the token, until ctx ends, which
+// gives the cause. host is a name by which clients may reach l besides those of loopback
+// addresses.
+//
+// What a client with a session starts ends with its session, what others start with the
+// server, unless they are to be kept.
+func ServeHTTP(ctx context.Context, cfg Config, l net.Listener, host, token string) error {
+	life, end := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer end(nil)
+	v, err := newService(life, cfg)
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
+	h := wire.HTTP{Server: v.mcp, Host: host, Token: token, Left: v.leave}.Handler()
+	err = wire.Serve(ctx, l, h, func() {
+		end(errGone)
+		wire.CloseSessions(v.mcp)
+	})
+	v.close()
+	if err == nil {
+		err = context.Cause(ctx)
+	}
+	return err
 }
 
 // left reports whether err is what a client leaves behind that goes while it
@@ -109,17 +205,16 @@ func filled(next mcp.MethodHandler) mcp.MethodHandler {
 // add puts one tool up. The context of a call also ends with the connection:
 // the protocol library waits for its calls, but does not end them.
 func add[In, Out any](
-	s *server,
-	m *mcp.Server,
+	v *service,
 	t *mcp.Tool,
-	h func(context.Context, *mcp.CallToolRequest, In) (string, Out, error),
+	h func(*server, context.Context, *mcp.CallToolRequest, In) (string, Out, error),
 ) {
 	t.OutputSchema = schemaOf[Out]()
-	mcp.AddTool(m, t, func(ctx context.Context, req *mcp.CallToolRequest, in In) (*mcp.CallToolResult, Out, error) {
-		ctx, cancel := context.WithCancelCause(ctx)
-		defer cancel(nil)
-		defer context.AfterFunc(s.life, func() { cancel(errGone) })()
-		text, out, err := h(ctx, req, in)
+	mcp.AddTool(v.mcp, t, func(ctx context.Context, req *mcp.CallToolRequest, in In) (*mcp.CallToolResult, Out, error) {
+		s := v.of(req.Session)
+		ctx, cancel := s.during(ctx)
+		defer cancel()
+		text, out, err := h(s, ctx, req, in)
 		var needed *inputNeeded
 		if errors.As(err, &needed) {
 			return needed.result(), out, nil
@@ -130,4 +225,14 @@ func add[In, Out any](
 		}
 		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}}, out, nil
 	})
+}
+
+// during is the context of a call, which also ends with the connection.
+func (s *server) during(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(s.life, func() { cancel(errGone) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+	}
 }

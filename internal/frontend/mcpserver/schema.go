@@ -55,7 +55,7 @@ const (
 "grace_seconds":{"type":"number","minimum":0,"maximum":600,"description":"How long processes may take to end by themselves before they are killed; 2 if absent."}}}`
 )
 
-func (s *server) addTools(m *mcp.Server) {
+func (v *service) addTools() {
 	reads := &mcp.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true, OpenWorldHint: new(false)}
 	works := &mcp.ToolAnnotations{DestructiveHint: new(true), OpenWorldHint: new(true)}
 	stops := &mcp.ToolAnnotations{DestructiveHint: new(true), IdempotentHint: true, OpenWorldHint: new(false)}
@@ -73,33 +73,33 @@ func (s *server) addTools(m *mcp.Server) {
 		t.Meta = mcp.Meta{"anthropic/alwaysLoad": true}
 		return t
 	}
-	add(s, m, early(tool(
+	add(v, early(tool(
 		"task_run",
 		"Run a command",
 		runSchema,
 		works,
 		"Run a shell command as a task. It gets no input and no terminal. Its output goes to a file that task_output reads.",
-	)), s.run)
-	add(s, m, early(tool(
+	)), (*server).run)
+	add(v, early(tool(
 		"agent_run",
 		"Run an agent",
 		agentSchema,
 		works,
 		"Run an agent as a task: a model that works on the prompt with tools of its own and gives one answer at the end.",
-	)), s.agent)
-	add(s, m, tool("task_list", "List tasks", listSchema, reads,
-		"List the tasks of this session, newest first: those that are alive, or all."), s.list)
-	add(s, m, tool("task_output", "Read output", outputSchema, reads,
-		"Read what a task has printed so far: its end, or from an offset."), s.output)
-	add(s, m, early(tool("task_wait", "Wait for tasks", waitSchema, reads,
-		"Wait until tasks have ended and tell how. Cancelling this call stops no task.")), s.await)
-	add(s, m, tool(
+	)), (*server).agent)
+	add(v, tool("task_list", "List tasks", listSchema, reads,
+		"List the tasks of this session, newest first: those that are alive, or all."), (*server).list)
+	add(v, tool("task_output", "Read output", outputSchema, reads,
+		"Read what a task has printed so far: its end, or from an offset."), (*server).output)
+	add(v, early(tool("task_wait", "Wait for tasks", waitSchema, reads,
+		"Wait until tasks have ended and tell how. Cancelling this call stops no task.")), (*server).await)
+	add(v, tool(
 		"task_stop",
 		"Stop tasks",
 		stopSchema,
 		stops,
 		"Stop tasks with everything they have started, and tell what was done. Stopping what has ended changes nothing.",
-	), s.stop)
+	), (*server).stop)
 }
 
 // schemaOf is the schema of an answer. A list is never null in it, and what is absent is
