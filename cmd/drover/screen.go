@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -35,7 +36,7 @@ func (b *backend) Screen(ctx context.Context, s cli.Screen) (cli.Left, error) {
 			return connection(func(ctx context.Context) (cli.Session, error) { return s.Switch(ctx, id) })(ctx)
 		},
 		History: b.prompts(), Record: b.keepPrompt, Files: b.projectFiles, Todos: b.todos,
-		Suspends: stops, Continued: continued, TasksOnly: s.TasksOnly,
+		Diff: b.diff, Suspends: stops, Continued: continued, TasksOnly: s.TasksOnly,
 		Everywhere: tui.Everywhere{
 			Attention: func(ctx context.Context) (tui.Waiting, error) {
 				list, sessions, err := s.Attention(ctx)
@@ -215,4 +216,52 @@ func (b *backend) todos(ctx context.Context, id task.ID) ([]tui.Todo, error) {
 		out = append(out, d)
 	}
 	return out, nil
+}
+
+// mostDiffBytes bounds what is read of the changes of a folder.
+const mostDiffBytes = 8 << 20
+
+// diff is what has changed in a folder since the last commit: the diff of files that git
+// knows, and the names of those that it does not.
+func (b *backend) diff(ctx context.Context, folder string) (string, error) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	git := func(args ...string) (string, error) {
+		args = append([]string{"-c", "core.fsmonitor=false", "-c", "core.quotePath=true"}, args...)
+		cmd := exec.CommandContext(ctx, "git", args...)
+		cmd.Dir, cmd.Env = cmp.Or(folder, b.cwd), b.env
+		var out, fault bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &capped{Buffer: &out, room: mostDiffBytes}, &capped{Buffer: &fault, room: 4 << 10}
+		if err := cmd.Run(); err != nil {
+			return "", fmt.Errorf("git %s in %s: %w: %s", args[4], cmd.Dir, err, strings.TrimSpace(fault.String()))
+		}
+		return out.String(), nil
+	}
+	// The empty tree stands for the last commit where there is none.
+	base := "HEAD"
+	if _, err := git("rev-parse", "--verify", "-q", "HEAD"); err != nil {
+		base = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
+	}
+	text, err := git("diff", "--no-ext-diff", "--no-textconv", "--no-color", base, "--")
+	if err != nil {
+		return "", err
+	}
+	fresh, err := git("ls-files", "-o", "--exclude-standard")
+	for name := range strings.Lines(fresh) {
+		text += "?? " + name
+	}
+	return text, err
+}
+
+// capped takes what there is room for, and drops the rest.
+type capped struct {
+	*bytes.Buffer
+	room int
+}
+
+func (c *capped) Write(p []byte) (int, error) {
+	take := min(len(p), c.room)
+	c.room -= take
+	c.Buffer.Write(p[:take])
+	return len(p), nil
 }

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/model/modeltest"
 	"github.com/drover-dev/drover/task"
 )
@@ -22,7 +23,7 @@ func TestScreen(t *testing.T) {
 	for name, test := range map[string]func(*testing.T, *place, *glass){
 		"answer": screenAnswer, "background": screenBackground, "stop": screenStop, "approval": screenApproval,
 		"killed": screenKilled, "hostile": screenHostile, "suspend": screenSuspend,
-		"inbox": screenInbox, "turn": screenTurn,
+		"inbox": screenInbox, "pages": screenPages, "turn": screenTurn,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -329,4 +330,43 @@ func screenInbox(t *testing.T, p *place, g *glass) {
 	g.shows("1", "Say what is to be done", "-elsewhere")
 	g.leaves("0", "left with 0")
 	g.leaves("1", "left with 0")
+}
+
+// Commands show what the session works with, from its host.
+func screenPages(t *testing.T, p *place, g *glass) {
+	p.model(map[string][]step{"main": {func(*modeltest.Request) modeltest.Answer {
+		a := modeltest.Text("Good day.")
+		a.Usage = agent.Usage{InputTokens: 12_000, OutputTokens: 40}
+		return a
+	}}})
+	p.user(`{"permissions":{"deny":["Read(./.env)"]},"maxBudgetUsd":5}`)
+	p.repository()
+	p.file("new.txt", "one\n")
+	p.file(".claude/settings.json", `{"hooks":{"Stop":[{"hooks":[{"type":"command","command":"touch owned"}]}]}}`)
+	g.open("110", "40", "drover attach --new --permission-mode plan")
+	g.types("0", "hello")
+	g.shows("0", "Good day.", "-esc interrupts")
+	for _, c := range []struct {
+		command string
+		shows   []string
+	}{
+		{"/permissions", []string{"Mode: plan", "Never run", "Read(./.env)", "config/drover/settings.json"}},
+		{"/hooks", []string{".claude/settings.json", "Stop", "touch owned", "does not run"}},
+		{"/cost", []string{"Spent:", "of $5.00", "12.0k"}},
+		{"/context", []string{"in the latest request", "system prompt"}},
+		{"/agents", []string{"explore", "built in"}},
+		{"/mcp", []string{"no MCP servers"}},
+		{"/diff", []string{"?? new.txt"}},
+		{"/memory", []string{"Instructions"}},
+	} {
+		g.types("0", c.command)
+		g.shows("0", append(c.shows, "esc back")...)
+		g.keys("0", "q")
+		g.shows("0", "Good day.")
+	}
+	g.types("0", "/autopilot on")
+	g.shows("0", "plan · autopilot")
+	g.types("0", "/autopilot off")
+	g.shows("0", "-autopilot")
+	g.leaves("0", "left with 0")
 }

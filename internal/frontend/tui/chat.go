@@ -38,9 +38,8 @@ func (m *Model) key(msg tea.KeyPressMsg) tea.Cmd {
 		return m.panelKey(msg)
 	case zoomScreen:
 		return m.zoomKey(msg)
-	case helpScreen:
-		m.screen = chatScreen
-		return nil
+	case pageScreen:
+		return m.pageKey(msg)
 	case leaveScreen:
 		return m.leaveKey(key)
 	case pickerScreen:
@@ -110,7 +109,7 @@ func (m *Model) chatKey(msg tea.KeyPressMsg) tea.Cmd {
 	case actComplete:
 		return m.startCompletion()
 	case actHelp:
-		m.screen = helpScreen
+		return m.openPage("help")
 	case actPageUp:
 		m.window.Scroll(m.talk, m.drawer, width, height, -max(1, height-2))
 	case actPageDown:
@@ -353,17 +352,23 @@ func (m *Model) give(text string) tea.Cmd {
 
 // command does what a /command says.
 func (m *Model) command(text, name, rest string) tea.Cmd {
+	if isPage(name) && (name != "model" || rest == "") {
+		m.editor = m.editor.Sent()
+		return m.openPage(name)
+	}
 	switch name {
-	case "help":
-		m.screen = helpScreen
 	case "tasks":
 		m.editor = m.editor.Sent()
 		return m.openPanel()
 	case "inbox":
 		m.editor = m.editor.Sent()
 		return m.openInbox()
-	case "todos":
-		m.showTodos = !m.showTodos
+	case "autopilot":
+		m.editor = m.editor.Sent()
+		return m.autopilot(rest)
+	case "teleport":
+		m.editor = m.editor.Sent()
+		return m.teleport(rest)
 	case "stop":
 		if rest == "" {
 			m.say("which task? /stop ID; the tasks are behind shift+down")
@@ -420,8 +425,6 @@ func (m *Model) command(text, name, rest string) tea.Cmd {
 		m.editor = m.editor.Sent()
 		return m.give(text)
 	}
-	m.editor = m.editor.Sent()
-	return nil
 }
 
 // nextMode goes round the permission modes that ask.

@@ -56,6 +56,7 @@ const (
 	inLeave    = "Leaving"
 	inPicker   = "Resuming"
 	inInbox    = "Inbox"
+	inPage     = "What a command shows"
 )
 
 // Bindings is every key. docs/terminal.md has the same table.
@@ -140,6 +141,13 @@ func Bindings() []Binding {
 			Does: "answer its question, type an answer for its task, or mark its failure as seen"},
 		{Where: inInbox, Keys: []string{"x"}, Does: "twice: stop its task with everything below it"},
 		{Where: inInbox, Keys: []string{"esc", "q", "alt+i"}, Does: "back to the conversation"},
+
+		{Where: inPage, Keys: []string{"up", "down", "j", "k"}, Does: "choose a line, or scroll by one"},
+		{Where: inPage, Keys: []string{"pgup", "pgdown", "b", "f", "space", "home", "end", "g", "G"}, Does: "scroll"},
+		{Where: inPage, Keys: []string{"left", "right", "h", "l"}, Does: "see the rest of long lines"},
+		{Where: inPage, Keys: []string{"enter"}, Does: "take the chosen line, such as a model"},
+		{Where: inPage, Keys: []string{"r"}, Does: "read it again"},
+		{Where: inPage, Keys: []string{"esc", "q"}, Does: "back to the conversation"},
 	}
 }
 
@@ -161,19 +169,18 @@ type slash struct {
 
 // commands are those of the UI.
 func commands() []slash {
-	return []slash{
-		{"help", "all keys and commands"},
+	return append(pageCommands(), []slash{
 		{"tasks", "the tasks"},
 		{"inbox", "what needs you, in all sessions and projects"},
-		{"todos", "show or hide the to-dos"},
 		{"stop", "stop a task: /stop ID"},
 		{"interrupt", "interrupt the turn"},
 		{"resume", "go on with another conversation"},
-		{"model", "the model from the next call on: /model NAME"},
 		{"mode", "the permission mode: /mode default, acceptEdits, plan, dontAsk or bypassPermissions"},
 		{"think", "how much the model thinks: /think low, medium, high, xhigh, max or off"},
+		{"autopilot", "go on by itself until all is done: /autopilot on, off, or nothing for the other one"},
+		{"teleport", "have work done by the usual service of remote agents: /teleport WORK"},
 		{"new", "begin another conversation; this one goes on"},
 		{"detach", "leave; the work goes on"},
 		{"quit", "leave, and say what becomes of what runs"},
-	}
+	}...)
 }

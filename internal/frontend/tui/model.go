@@ -23,10 +23,10 @@ const (
 	chatScreen screen = iota
 	panelScreen
 	zoomScreen
-	helpScreen
 	leaveScreen
 	pickerScreen
 	inboxScreen
+	pageScreen
 )
 
 // Model is all that the UI knows. Only [Model.Update] changes it, on one goroutine.
@@ -79,6 +79,7 @@ type Model struct {
 	choice int      // in the dialog of leaving
 	picker picking
 	inbox  inbox
+	page   page
 
 	offered []control.Command // by the session; nil: they are not known yet
 

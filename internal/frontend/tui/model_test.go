@@ -3,6 +3,7 @@ package tui
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"iter"
@@ -80,6 +81,11 @@ func (s *session) Configure(_ context.Context, r control.ConfigureRequest) (cont
 	}
 	if r.Model != nil {
 		set.Model = *r.Model
+	}
+	if r.SessionMode != nil {
+		set.SessionMode = *r.SessionMode
+		s.did("configure %s", set.SessionMode)
+		return set, nil
 	}
 	s.did("configure %s %s", set.Model, set.Mode)
 	return set, nil
@@ -475,6 +481,14 @@ func TestHostile(t *testing.T) {
 		check("notification")
 		u.tell(news{epoch: u.m.epoch, lost: fmt.Errorf("%s", evil)})
 		check("lost")
+		for _, c := range pageCommands() {
+			u.m.screen, u.m.page = pageScreen, page{name: c.name}
+			u.m.todos = []Todo{{ID: evil, Text: evil, Status: evil, Owner: evil, Blocked: []string{evil}}}
+			u.tell(pageRead{c.name, pageFacts{hostileEnvironment(evil), []task.Record{r}, evil + "\n+" + evil}, nil})
+			check(c.name)
+			u.tell(pageRead{name: c.name, err: errors.New(evil)})
+			check(c.name + " failed")
+		}
 		u.m.screen, u.m.inbox.known = inboxScreen, true
 		u.m.inbox.now = Waiting{control.Attention{Items: []control.AttentionItem{{ID: evil, Kind: "stalled", Session: "s9", Name: evil, What: evil,
 			Why: evil, Answer: []string{"drover send " + evil}}}}, map[task.ID]control.Info{"s9": {Project: evil, Title: evil}}}

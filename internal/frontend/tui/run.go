@@ -56,6 +56,10 @@ type Options struct {
 
 	Everywhere Everywhere // the sessions of all projects; zero: they cannot be reached
 
+	// Diff says what git says has changed in a folder, empty for that of the UI; nil: nobody
+	// can say.
+	Diff func(ctx context.Context, folder string) (string, error)
+
 	Notify string // how the user is called who looks elsewhere: off, bell or osc; empty: osc
 	Mouse  bool   // it is used: the wheel scrolls, a click chooses
 

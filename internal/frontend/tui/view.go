@@ -65,8 +65,8 @@ func (m *Model) screenFrame() frame {
 		return m.panelFrame()
 	case zoomScreen:
 		return m.zoomFrame()
-	case helpScreen:
-		return frame{lines: m.help()}
+	case pageScreen:
+		return m.pageFrame()
 	case pickerScreen:
 		return m.pickerFrame()
 	case inboxScreen:
@@ -341,6 +341,9 @@ func (m *Model) status() string {
 	}
 	if set.Mode != "" {
 		left = append(left, printable.Line(set.Mode, 20))
+	}
+	if set.SessionMode == "autopilot" {
+		left = append(left, "autopilot")
 	}
 	if e := set.Thinking.Effort; e != "" {
 		left = append(left, "thinks "+printable.Line(e, 10))
@@ -692,40 +695,6 @@ func (m *Model) zoomFrame() frame {
 	cursor := tea.NewCursor(x+2, len(lines)+y)
 	lines = append(lines, t.Prompt.Render("> ")+strings.Join(text, ""))
 	return frame{append(lines, t.Dim.Render(ansi.Truncate("enter sends to this task · "+note, m.width, "…"))), cursor}
-}
-
-// help are all keys and commands.
-func (m *Model) help() []string {
-	t := m.theme
-	var list []string
-	for _, b := range m.bindings {
-		if b.Where == inChat || b.Where == inPanel {
-			list = append(list, fmt.Sprintf("%-26s %s", strings.Join(b.Keys, " "), b.Does))
-		}
-	}
-	var words []string
-	for _, c := range commands() {
-		words = append(words, fmt.Sprintf("%-26s %s", "/"+c.name, c.does))
-	}
-	head := "Keys and commands · any key goes back · docs/terminal.md has all"
-	lines := []string{t.Bold.Render(ansi.Truncate(head, m.width, "…"))}
-	all := append(words, list...)
-	room := m.height - 1
-	if len(all) <= room || m.width < 130 {
-		for _, line := range all[:min(len(all), room)] {
-			lines = append(lines, ansi.Truncate(line, m.width, "…"))
-		}
-		return lines
-	}
-	half := (len(all) + 1) / 2
-	for i := range min(half, room) {
-		line := fmt.Sprintf("%-*s", m.width/2, ansi.Truncate(all[i], m.width/2-2, "…"))
-		if i+half < len(all) {
-			line += ansi.Truncate(all[i+half], m.width/2-1, "…")
-		}
-		lines = append(lines, line)
-	}
-	return lines
 }
 
 // pickerFrame are the conversations of the folder.

@@ -137,6 +137,9 @@ func (m *Model) done(msg tea.Msg) tea.Cmd {
 	case todosRead:
 		if msg.err == nil {
 			m.todos = msg.list
+			if m.screen == pageScreen && m.page.name == "todos" {
+				m.buildPage()
+			}
 		}
 	case waitingRead:
 		return m.waiting(msg)
@@ -144,6 +147,8 @@ func (m *Model) done(msg tea.Msg) tea.Cmd {
 		return m.readWaiting()
 	case itemDone:
 		return m.itemGone(msg)
+	case pageRead:
+		m.pageRead(msg)
 	case sessionsRead:
 		m.picker.list, m.picker.err, m.picker.loading = msg.list, errorText(msg.err), false
 	}

@@ -81,7 +81,7 @@ func (s *State) row(t theme.Theme, r Row, width int, now time.Time) string {
 	}
 	var right []string
 	if width >= 90 {
-		if n := tokens(rec); n > 0 {
+		if n := Tokens(rec); n > 0 {
 			right = append(right, Count(n)+" tokens")
 		}
 		if c := Cost(rec); c != "" {
@@ -141,7 +141,8 @@ func quietFor(r task.Record, now time.Time) time.Duration {
 	return now.Sub(*r.LastHeard)
 }
 
-func tokens(r task.Record) int64 {
+// Tokens are those that a task has used.
+func Tokens(r task.Record) int64 {
 	switch {
 	case r.Usage != nil:
 		return r.Usage.TotalTokens
@@ -195,7 +196,7 @@ func (s *State) detail(t theme.Theme, r task.Record, width, height int, now time
 	if r.Model != "" {
 		facts = append(facts, printable.Line(r.Model, 40))
 	}
-	if n := tokens(r); n > 0 {
+	if n := Tokens(r); n > 0 {
 		facts = append(facts, Count(n)+" tokens")
 	}
 	if c := Cost(r); c != "" {
