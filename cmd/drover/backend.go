@@ -39,7 +39,12 @@ func (b *backend) endLost(ctx context.Context, died []task.ID) {
 
 // Settings are those of the folder, with what was passed over told on stderr.
 func (b *backend) Settings(flag string) (settings.Settings, error) {
-	src := settings.Find(home.Lookup(b.env), b.cwd, flag)
+	return b.settings(flag, settings.Skip{})
+}
+
+// settings are those of the folder, without the files that are passed over.
+func (b *backend) settings(flag string, skip settings.Skip) (settings.Settings, error) {
+	src := settings.Find(home.Lookup(b.env), b.cwd, flag).Without(skip)
 	st, err := trust.At(b.root.TrustFile()).Check(b.cwd)
 	if err != nil {
 		return settings.Settings{}, err
@@ -60,7 +65,7 @@ func (b *backend) Settings(flag string) (settings.Settings, error) {
 		foreign := func(rule string) bool { return slices.Contains(rules.Foreign, rule) }
 		err = cli.CheckToolNames("settings", slices.DeleteFunc(slices.Concat(rules.Allow, rules.Ask, rules.Deny), foreign))
 	}
-	if err == nil && st.Needed() && !b.trustNoted {
+	if err == nil && st.Needed() && !b.trustNoted && !(skip.Project && skip.Local) {
 		b.trustNoted = true
 		folder, trusts := "this folder", "drover trust"
 		if b.elsewhere {

@@ -68,7 +68,7 @@ func (b *backend) promptSettings(ctx context.Context, p *cli.Prompt) (settings.S
 			return settings.Settings{}, err
 		}
 	}
-	set, err := b.Settings(p.Settings)
+	set, err := b.settings(p.Settings, p.Skip)
 	if p.MaxBudget > 0 {
 		set.MaxBudget = p.MaxBudget
 	}
@@ -79,7 +79,7 @@ func (b *backend) promptSettings(ctx context.Context, p *cli.Prompt) (settings.S
 func (b *backend) config(p *cli.Prompt, set settings.Settings, id task.ID) assemble.Config {
 	cfg := b.opening(session.RolePrompt, cli.Title(p.Prompt), set)
 	cfg.Session, cfg.Copier, cfg.AskWait = id, b.copier(), p.AskTimeout
-	cfg.Instead = p.Instead
+	cfg.Instead, cfg.Skip, cfg.GivenMCP = p.Instead, p.Skip, p.GivenMCP
 	cfg.Model, cfg.Mode, cfg.Allow, cfg.Deny = p.Model, permission.Mode(p.Mode), cli.SplitRules(p.Allowed),
 		cli.SplitRules(p.Disallowed)
 	cfg.Dirs, cfg.Agents, cfg.MCP = p.Dirs, []byte(p.Agents), p.MCP
@@ -160,7 +160,7 @@ func (b *backend) streamOptions(ctx context.Context, p *cli.Prompt, set settings
 	o := agentsdk.Options{Out: os.Stdout, Format: agentsdk.Format(p.Format), Partial: p.Partial, Session: info.Session,
 		Cwd: b.cwd, Model: m.Model(),
 		PermissionMode: cmp.Or(p.Mode, set.Permissions.DefaultMode), Version: b.version, Tools: m.Tools(),
-		MCPServers: mcpServers(m), Agents: cli.AgentNames(b.deps(), p.Agents),
+		MCPServers: mcpServers(m), Agents: s.Catalog().Names(),
 		Denied: b.stderr, Terminal: isTerminal(os.Stdout), Since: s.Since, Grown: s.Grown, Start: s.Newest()}
 	if all, err := s.Commands(ctx); err == nil {
 		for _, one := range all.Commands {

@@ -56,6 +56,89 @@ func promptOptions() cases {
 			p.fails(2, []string{"-p", "go", "--json-schema", "none.json"}, "--json-schema", "none.json")
 			p.fails(2, []string{"-p", "go", "--json-schema", `{"type":"string"}`}, "must describe an object")
 		},
+		"sources": func(t *testing.T, p *place) {
+			config := ""
+			for _, kv := range p.env {
+				if dir, ok := strings.CutPrefix(kv, "XDG_CONFIG_HOME="); ok {
+					config = dir
+				}
+			}
+			if config == "" {
+				t.Fatal("no folder of the user")
+			}
+			user := func(name, text string) {
+				path := filepath.Join(config, "drover", name)
+				if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			user("AGENTS.md", "the user's notes")
+			user("settings.json", `{"permissions":{"deny":["Bash(echo user)"]}}`)
+			user("commands/mine.md", "of the user")
+			user("agents/hers.md", "---\nname: hers\ndescription: d\n---\nx")
+			p.file("AGENTS.md", "the project's notes")
+			p.file("CLAUDE.local.md", "the checkout's notes")
+			p.file(".drover/settings.json", `{"permissions":{"deny":["Bash(echo project)"]}}`)
+			p.file(".drover/settings.local.json", `{"permissions":{"deny":["Bash(echo local)"]}}`)
+			p.file(".claude/agents/his.md", "---\nname: his\ndescription: d\n---\nx")
+			p.file(".claude/commands/ours.md", "of the project")
+			p.file(".mcp.json", `{"mcpServers":{"there":{"command":"false"}}}`)
+			for sources, want := range map[string]string{
+				"": "", "user": "user", "project": "project", "local": "checkout local", "user,local,project": "user project checkout local",
+			} {
+				var turns []step
+				for _, who := range []string{"user", "project", "local"} {
+					turns = append(turns, calls("Bash", bash("echo "+who)))
+				}
+				m := p.model(map[string][]step{"main": append(turns, says("done"))})
+				r := p.run("-p", "go", "--setting-sources="+sources, "--allowed-tools", "Bash", "--output-format", "stream-json")
+				if r.code != 0 {
+					t.Fatal(r.stderr)
+				}
+				all := r.objects(t)
+				has := func(list any, name string) bool { l, _ := list.([]any); return slices.Contains(l, any(name)) }
+				params, err := m.Requests()[0].Params()
+				if err != nil {
+					t.Fatal(err)
+				}
+				var got []string
+				for _, who := range []string{"user", "project", "checkout"} {
+					if strings.Contains(string(params.System), "the "+who+"'s notes") {
+						got = append(got, who)
+					}
+				}
+				for i, who := range []string{"user", "project", "local"} {
+					denied := strings.Contains(m.Requests()[i+1].LastText(), "denied")
+					if who == "local" && denied {
+						got = append(got, who)
+					} else if who != "local" && denied != slices.Contains(got, who) {
+						t.Errorf("%q: the rule of the %s: %v", sources, who, denied)
+					}
+				}
+				if text := strings.Join(got, " "); text != want {
+					t.Errorf("%q: files of %q count, want %q", sources, text, want)
+				}
+				for name, who := range map[string]string{"hers": "user", "his": "project"} {
+					if has(all[0]["agents"], name) != slices.Contains(got, who) {
+						t.Errorf("%q: agents %v", sources, all[0]["agents"])
+					}
+				}
+				for name, who := range map[string]string{"mine": "user", "ours": "project"} {
+					if has(all[0]["slash_commands"], name) != slices.Contains(got, who) {
+						t.Errorf("%q: commands %v", sources, all[0]["slash_commands"])
+					}
+				}
+				ofFolder := strings.Contains(sources, "project") || strings.Contains(sources, "local")
+				if waits := strings.Contains(r.stderr, "drover trust"); waits != ofFolder {
+					t.Errorf("%q: files that wait for trust: %v", sources, r.stderr)
+				}
+				p.env = p.env[:len(p.env)-2] // of this model
+			}
+			p.fails(2, []string{"-p", "go", "--setting-sources=team"}, "unknown source", "team")
+		},
 		"maxturns": func(t *testing.T, p *place) {
 			p.model(map[string][]step{"main": {calls("Bash", bash("echo 1")), calls("Bash", bash("echo 2")), says("never")}})
 			r := p.run("-p", "go", "--max-turns", "2", "--output-format=json", "--allowed-tools=Bash")

@@ -119,7 +119,7 @@ func (s *Session) agents(c Config, model string, env []string) (session.Agents, 
 // found is what the user and the folder have for agents: definitions, skills,
 // instructions, memory, hooks.
 func (s *Session) found(a *session.Agents, c Config, tell func(string, ...any)) {
-	set, get := c.Settings, home.Lookup(c.Env)
+	set, get := c.Settings, c.Skip.Env(home.Lookup(c.Env))
 	plugins, wrongPlugins := catalog.Plugins(get, set.Plugins)
 	plugins, missing := catalog.Switched(plugins, set.PluginSwitches)
 	for _, name := range missing {
@@ -127,10 +127,11 @@ func (s *Session) found(a *session.Agents, c Config, tell func(string, ...any)) 
 	}
 	files := catalog.New(
 		catalog.Config{
-			Places: catalog.Places(get, c.Folder, set.Trusted, plugins),
-			Also:   []string{c.Root.TrustFile()},
-			Given:  c.Agents,
-			Told:   wrongPlugins,
+			Places: slices.DeleteFunc(catalog.Places(get, c.Folder, set.Trusted, plugins),
+				func(p catalog.Place) bool { return c.Skip.Project && p.Level == catalog.Project }),
+			Also:  []string{c.Root.TrustFile()},
+			Given: c.Agents,
+			Told:  wrongPlugins,
 			Trusted: func(folder string) bool {
 				st, err := trust.At(c.Root.TrustFile()).Check(folder)
 				return err == nil && st.Trusted
@@ -142,15 +143,21 @@ func (s *Session) found(a *session.Agents, c Config, tell func(string, ...any)) 
 	}
 	s.remoteAgents(files, c, tell)
 	a.Catalog = files.Current
-	skills := skill.Find(skill.Places(get, c.Folder, set.Trusted, plugins))
+	skills := skill.Find(slices.DeleteFunc(skill.Places(get, c.Folder, set.Trusted, plugins),
+		func(p skill.Place) bool { return c.Skip.Project && p.Level == skill.Project }))
 	for _, w := range skills.Warnings() {
 		tell("%s", w)
 	}
 	a.Skills = func() skill.Catalog { return skills }
 	a.Commands = func() command.Catalog {
-		return command.Current(get, c.Folder, plugins, skills, func() bool { return set.Trusted && isTrusted(c) })
+		places := func(trusted bool) []command.Place {
+			return slices.DeleteFunc(command.Places(get, c.Folder, trusted, plugins),
+				func(p command.Place) bool { return c.Skip.Project && p.Level == command.Project })
+		}
+		return command.Current(places, skills, func() bool { return set.Trusted && isTrusted(c) })
 	}
-	text, warnings := instructions.Read(instructions.Config{Folder: c.Folder, Env: get, Trusted: set.Trusted})
+	text, warnings := instructions.Read(instructions.Config{Folder: c.Folder, Env: get, Trusted: set.Trusted,
+		NoProject: c.Skip.Project, NoLocal: c.Skip.Local})
 	for _, w := range warnings {
 		tell("%s", w)
 	}

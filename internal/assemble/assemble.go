@@ -77,6 +77,12 @@ type Config struct {
 	// socket is opened: nobody outside this process can reach the session.
 	Isolated bool
 
+	// Skip says which files of the user and the folder are passed over. Settings are read
+	// without them already.
+	Skip settings.Skip
+	// GivenMCP says that only the MCP servers in MCP count.
+	GivenMCP bool
+
 	// Brief says that the session ends with its work: nothing is begun because
 	// it is idle.
 	Brief bool

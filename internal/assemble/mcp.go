@@ -18,9 +18,10 @@ import (
 func MCPServers(c Config) ([]mcpconfig.Entry, error) {
 	get := home.Lookup(c.Env)
 	files := mcpconfig.Files(get, c.Folder)
-	if c.Isolated {
-		files = nil
-	}
+	files = slices.DeleteFunc(files, func(f mcpconfig.File) bool {
+		return c.Isolated || c.GivenMCP || c.Skip.User && f.Scope == mcpconfig.User ||
+			c.Skip.Project && f.Scope == mcpconfig.Project
+	})
 	return mcpconfig.Read(
 		mcpconfig.Input{
 			Given:  c.MCP,

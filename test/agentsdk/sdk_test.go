@@ -282,7 +282,7 @@ func caseOptions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, text := range []string{"--setting-sources", "--include-hook-events", "--from-the-future is not known"} {
+	for _, text := range []string{"--include-hook-events", "--from-the-future is not known"} {
 		if !strings.Contains(string(said), text) {
 			t.Errorf("nobody was told of %s:\n%s", text, said)
 		}

@@ -103,15 +103,13 @@ func Find(places []Place, skills skill.Catalog) Catalog {
 	return c
 }
 
-// Current reads the commands of a folder as they are now. Its trust is looked at behind
-// them, too: what is trusted is what was read.
-func Current(
-	env func(string) string, folder string, plugins []string, skills skill.Catalog, trusted func() bool,
-) Catalog {
+// Current reads the commands of places as they are now, with the trust in the project. That
+// is looked at behind them, too: what is trusted is what was read.
+func Current(places func(trusted bool) []Place, skills skill.Catalog, trusted func() bool) Catalog {
 	before := trusted()
-	found := Find(Places(env, folder, before, plugins), skills)
+	found := Find(places(before), skills)
 	if before && !trusted() {
-		found = Find(Places(env, folder, false, plugins), skills)
+		found = Find(places(false), skills)
 	}
 	return found
 }

@@ -213,13 +213,13 @@ func TestEffects(t *testing.T) {
 // A folder that loses its trust while its commands are read is not trusted.
 func TestCurrent(t *testing.T) {
 	project := plant(t, map[string]string{".claude/commands/ship.md": "Ship: !`make`"})
-	env := func(string) string { return "" }
+	places := func(trusted bool) []Place { return Places(func(string) string { return "" }, project, trusted, nil) }
 	asked := 0
 	swapped := func() bool { asked++; return asked == 1 }
-	if one := find(t, Current(env, project, nil, skill.Catalog{}, swapped), "ship"); one.Trusted || len(one.Waits) != 1 {
+	if one := find(t, Current(places, skill.Catalog{}, swapped), "ship"); one.Trusted || len(one.Waits) != 1 {
 		t.Errorf("ship %+v", one)
 	}
-	if one := find(t, Current(env, project, nil, skill.Catalog{}, func() bool { return true }), "ship"); !one.Trusted {
+	if one := find(t, Current(places, skill.Catalog{}, func() bool { return true }), "ship"); !one.Trusted {
 		t.Errorf("ship %+v", one)
 	}
 }

@@ -36,6 +36,9 @@ type Config struct {
 	Folder  string                   // absolute; where the agent works
 	Env     func(name string) string // HOME and XDG_CONFIG_HOME
 	Trusted bool                     // the project's files may import from the user's home
+
+	NoProject bool // the shared files of the project are passed over
+	NoLocal   bool // CLAUDE.local.md is passed over
 }
 
 // Warning is a file that was not read whole.
@@ -71,6 +74,9 @@ func Read(c Config) (string, []Warning) {
 	}
 	for _, dir := range between(root, c.Folder) {
 		for _, name := range []string{"AGENTS.md", "CLAUDE.md", "CLAUDE.local.md"} {
+			if local := name == "CLAUDE.local.md"; local && c.NoLocal || !local && c.NoProject {
+				continue
+			}
 			r.file(place{dir: root, name: filepath.Join(dir, name), more: more}, "of the project", 0)
 		}
 	}

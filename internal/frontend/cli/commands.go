@@ -63,7 +63,9 @@ func (a *app) commandFiles() (command.Catalog, []string) {
 		return err == nil && st.Trusted
 	}
 	skills := skill.Find(skill.Places(get, a.Cwd, trusted(), plugins))
-	found := command.Current(get, a.Cwd, plugins, skills, trusted)
+	found := command.Current(func(trusted bool) []command.Place {
+		return command.Places(get, a.Cwd, trusted, plugins)
+	}, skills, trusted)
 	var problems []string
 	for _, n := range found.Warnings() {
 		problems = append(problems, n.String())

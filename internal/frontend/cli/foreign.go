@@ -28,7 +28,6 @@ func (x *foreignFlags) add(f *pflag.FlagSet) {
 	idle := map[string]string{ // what each would do
 		"allow-dangerously-skip-permissions": "", // the mode can be asked for later: it always can
 		"include-hook-events":                "hooks are not shown on the stream",
-		"strict-mcp-config":                  "the MCP servers of the folder and the user count too",
 		"await-initialize":                   "", // it always is awaited
 		"debug":                              "there is no debug log",
 		"bare":                               "settings of the folder and the user count",
@@ -40,15 +39,14 @@ func (x *foreignFlags) add(f *pflag.FlagSet) {
 		f.Lookup(name).NoOptDefVal = "true"
 	}
 	for name, lacks := range map[string]string{
-		"setting-sources":    "settings of the folder and the user count as ever",
 		"permission-prompts": "", "debug-file": "there is no debug log",
 		"plugin-dir": "no plugins are loaded from there", "betas": "no beta headers are sent",
 	} {
 		f.Var(&idleFlag{name: name, lacks: lacks, of: x}, name, "")
 	}
 	for _, name := range []string{"thinking", "dangerously-skip-permissions", "no-session-persistence",
-		"allow-dangerously-skip-permissions", "include-hook-events", "strict-mcp-config", "await-initialize", "debug", "bare",
-		"replay-user-messages", "setting-sources", "permission-prompts",
+		"allow-dangerously-skip-permissions", "include-hook-events", "await-initialize", "debug", "bare",
+		"replay-user-messages", "permission-prompts",
 		"debug-file", "plugin-dir", "betas"} {
 		f.Lookup(name).Hidden = true
 	}

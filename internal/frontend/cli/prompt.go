@@ -17,6 +17,7 @@ import (
 
 	"github.com/drover-dev/drover/internal/agentenv/catalog"
 	"github.com/drover-dev/drover/internal/agentenv/permission"
+	"github.com/drover-dev/drover/internal/agentenv/settings"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/task"
@@ -66,6 +67,8 @@ type Prompt struct {
 	Tools           []string      `json:"tools,omitempty"`           // names; nil: all
 	Input           string        `json:"-"`                         // text or stream-json
 	Decider         string        `json:"-"`                         // stdio: the program on stdin answers questions
+	GivenMCP        bool          `json:"given_mcp,omitempty"`       // only MCP counts of MCP servers
+	Skip            settings.Skip `json:"skip"`                      // files that are passed over
 	foreign         foreignFlags
 	waitCeilingText string
 }
@@ -143,6 +146,12 @@ func (p *Prompt) add(f *pflag.FlagSet) {
 	f.StringVar(&p.Mode, "permission-mode", "", strings.Join(permissionModes(), ", "))
 	f.StringArrayVar(&p.Allowed, "allowed-tools", nil, "calls that run without asking, such as 'Bash(go test:*),Edit'")
 	f.StringArrayVar(&p.Disallowed, "disallowed-tools", nil, "calls that are always denied")
+	f.Func("setting-sources", "whose files count, as a `string` with user, project and local; empty: none",
+		func(text string) (err error) {
+			p.Skip, err = settings.ParseSources(text)
+			return err
+		})
+	f.BoolVar(&p.GivenMCP, "strict-mcp-config", false, "only the MCP servers of --mcp-config")
 	f.StringVar(&p.Settings, "settings", "", "a settings file, or JSON")
 	f.StringArrayVar(&p.Dirs, "add-dir", nil, "a further folder that tools may use")
 	f.StringVarP(&p.Resume, "resume", "r", "", "resume this session; without a value: list the sessions")
