@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -79,6 +80,25 @@ func asker() *mcp.Server {
 	return s
 }
 
+// library is a server with resources and prompts.
+func library() *mcp.Server {
+	s := mcp.NewServer(&mcp.Implementation{Name: "library", Version: "1"}, nil)
+	read := func(text string, blob []byte) mcp.ResourceHandler {
+		return func(_ context.Context, r *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+			return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: r.Params.URI, MIMEType: "image/png", Text: text, Blob: blob}}}, nil
+		}
+	}
+	s.AddResource(&mcp.Resource{Name: "note", URI: "book:1", Description: "A note\u200b."}, read("call me Ishmael", nil))
+	s.AddResource(&mcp.Resource{Name: "cover", URI: "book:cover", MIMEType: "image/png"}, read("", []byte("PNG")))
+	s.AddResourceTemplate(&mcp.ResourceTemplate{Name: "page", URITemplate: "book:page/{n}"}, read("a page", nil))
+	s.AddPrompt(&mcp.Prompt{Name: "review", Description: "Reviews a book", Arguments: []*mcp.PromptArgument{{Name: "title", Required: true},
+		{Name: "tone"}}}, func(_ context.Context, r *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
+		return &mcp.GetPromptResult{Messages: []*mcp.PromptMessage{{Role: "user", Content: &mcp.TextContent{
+			Text: fmt.Sprintf("Review %q in a %s tone.", r.Params.Arguments["title"], r.Params.Arguments["tone"])}}}}, nil
+	})
+	return s
+}
+
 func mcpForeignCases() map[string]func(t *testing.T, p *place, stateless bool) {
 	const tools = "--allowed-tools=mcp__f"
 	return map[string]func(t *testing.T, p *place, stateless bool){
@@ -91,6 +111,32 @@ func mcpForeignCases() map[string]func(t *testing.T, p *place, stateless bool) {
 				t.Fatal(err)
 			}
 			holds(t, "the result", m.Requests()[1].LastText(), `"uri":"file://`+real)
+		},
+		"resources": func(t *testing.T, p *place, stateless bool) {
+			p.foreign(library(), stateless)
+			read := func(uri string) step { return calls("ReadMcpResource", object{"server": "f", "uri": uri}) }
+			m := p.model(map[string][]step{"main": {calls("ListMcpResources", object{}), read("book:1"), read("book:cover"), read("book:page/7"),
+				calls("ReadMcpResource", object{"server": "x", "uri": "y"}), says("done"), read("book:1"), says("end")}})
+			p.good("-p", "go", "--allowed-tools=ReadMcpResource")
+			holds(t, "the list", m.Requests()[1].LastText(), "server f: book:1 - note - A note<U+200B>.", "server f: book:cover - cover - image/png",
+				"server f: book:page/{n} (template) - page")
+			holds(t, "the note", m.Requests()[2].LastText(), "call me Ishmael")
+			path := found(m.Requests()[3], `image/png, 3 bytes: saved to ([^\s\]]+\.png)`)
+			if data, err := os.ReadFile(path); err != nil || string(data) != "PNG" {
+				t.Errorf("the cover is %q, %v", data, err)
+			}
+			holds(t, "the page", m.Requests()[4].LastText(), "a page")
+			holds(t, "an unknown server", m.Requests()[5].LastText(), `there is no MCP server "x" (there are: f)`)
+			p.run("-p", "go")
+			holds(t, "without leave", m.Requests()[7].LastText(), "no rule allows ReadMcpResource")
+		},
+		"prompts": func(t *testing.T, p *place, stateless bool) {
+			p.foreign(library(), stateless)
+			m := p.model(map[string][]step{"main": {says("a whale of a book")}})
+			p.good("-p", `/mcp__f__review "Moby Dick" rather sober`)
+			holds(t, "the prompt", m.Requests()[0].LastText(), `Review "Moby Dick" in a rather sober tone.`)
+			p.fails(2, []string{"-p", "/mcp__f__review"}, "/mcp__f__review needs title (write it as: /mcp__f__review title [tone])")
+			p.fails(2, []string{"-p", "/mcp__f__nothing"}, "there is no command /mcp__f__nothing")
 		},
 		"form": func(t *testing.T, p *place, stateless bool) {
 			p.foreign(asker(), stateless)

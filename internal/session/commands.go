@@ -16,6 +16,7 @@ import (
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/session/conversation"
 	"github.com/drover-dev/drover/internal/session/expansion"
+	"github.com/drover-dev/drover/internal/tool/mcptool"
 )
 
 // commands returns the current commands.
@@ -27,7 +28,7 @@ func (a Agents) commands() command.Catalog {
 }
 
 // Commands returns the commands with which a prompt to the main agent may begin.
-func (s *Session) Commands(context.Context) (control.Commands, error) {
+func (s *Session) Commands(ctx context.Context) (control.Commands, error) {
 	list := s.cfg.Agents.commands()
 	out := control.Commands{Commands: []control.Command{}, Problems: []string{}}
 	for _, one := range list.All() {
@@ -35,6 +36,20 @@ func (s *Session) Commands(context.Context) (control.Commands, error) {
 	}
 	for _, n := range list.Warnings() {
 		out.Problems = append(out.Problems, n.String())
+	}
+	s.mu.Lock()
+	main := s.main
+	s.mu.Unlock()
+	if main == nil {
+		return out, nil
+	}
+	prompts, err := main.environment().Prompts(ctx)
+	if err != nil {
+		out.Problems = append(out.Problems, err.Error())
+	}
+	for _, p := range prompts {
+		out.Commands = append(out.Commands, control.Command{Name: p.Command, Kind: "prompt", Description: p.Description,
+			ArgumentHint: p.Hint(), Level: "server", Source: "MCP server " + p.Server})
 	}
 	return out, nil
 }
@@ -46,6 +61,15 @@ func (h mainHooks) Command(ctx context.Context, prompt string) (answer, instead 
 	name, args, ok := command.Split(prompt)
 	if !ok {
 		return "", "", false, nil
+	}
+	if strings.HasPrefix(strings.ToLower(name), mcptool.Prefix) {
+		instead, found, err := h.environment().Prompt(ctx, name, command.Words(args))
+		switch {
+		case err != nil:
+			return "", "", false, &control.Error{Code: control.Invalid, Message: err.Error()}
+		case found:
+			return "", instead, true, nil
+		}
 	}
 	c, err := h.s.cfg.Agents.commands().Find(name)
 	var unknown *command.UnknownError

@@ -31,7 +31,8 @@ func own() []string {
 	return []string{
 		"Bash", "Read", "Write", "Edit", "Glob", "Grep", "Agent", "TaskOutput", "TaskStop", "ListTasks",
 		"SendMessage", "Monitor", "Workflow", "TaskCreate", "TaskGet", "TaskList", "TaskUpdate",
-		"WebFetch", "WebSearch", "Skill", "AskUserQuestion", "report_intent",
+		"WebFetch", "WebSearch", "Skill", "AskUserQuestion", "report_intent", "ListMcpResources",
+		"ReadMcpResource",
 	}
 }
 

@@ -64,7 +64,7 @@ func (c *Conn) hello(ctx context.Context, version string, sessions bool) error {
 	} else if err := c.Notify(ctx, "notifications/initialized", nil); err != nil {
 		return err
 	}
-	if !c.offers("tools") {
+	if !c.Offers("tools") {
 		return nil
 	}
 	tools, err := c.list(ctx)
@@ -167,8 +167,8 @@ func (c *Conn) capabilitiesOf(revision string) map[string]any {
 	return can
 }
 
-// offers reports whether the server has a capability.
-func (c *Conn) offers(name string) bool {
+// Offers reports whether the server has a capability, such as resources.
+func (c *Conn) Offers(name string) bool {
 	var have map[string]json.RawMessage
 	return json.Unmarshal(c.capabilities, &have) == nil && have[name] != nil
 }

@@ -12,7 +12,7 @@ type Command struct {
 	Kind          string   `json:"kind"`        // prompt, skill or program
 	Description   string   `json:"description"` // for whoever chooses one
 	ArgumentHint  string   `json:"argument_hint,omitempty"`
-	Level         string   `json:"level"`            // project, user, plugin or built-in
+	Level         string   `json:"level"`            // project, user, plugin, built-in or server
 	Source        string   `json:"source,omitempty"` // its file
 	Model         string   `json:"model,omitempty"`
 	Agent         string   `json:"agent,omitempty"`       // the type of agent that does the work

@@ -163,6 +163,16 @@ func (k *Environment) start(ctx context.Context) string {
 // Servers returns the state of the MCP servers of the agent.
 func (k *Environment) Servers() []servers.Status { return k.servers.Status() }
 
+// Prompts are those that the MCP servers of the agent offer.
+func (k *Environment) Prompts(ctx context.Context) ([]servers.Prompt, error) {
+	return k.servers.Prompts(ctx)
+}
+
+// Prompt is the text of a prompt of an MCP server. found is false if there is none.
+func (k *Environment) Prompt(ctx context.Context, name string, words []string) (text string, found bool, err error) {
+	return k.servers.Prompt(ctx, name, words)
+}
+
 // StartMain is start for the main agent.
 func (k *Environment) StartMain(ctx context.Context) string {
 	source := "startup"

@@ -85,6 +85,8 @@ func allTools() []string {
 		"Bash", "Read", "Write", "Edit", "Glob", "Grep", "WebFetch", "Agent", "TaskOutput", "TaskStop",
 		"ListTasks", "SendMessage", "read_agent", "submit_plan", "Monitor", "Workflow", "Skill",
 		"TaskCreate", "TaskGet", "TaskList", "TaskUpdate", "AskUserQuestion", "report_intent",
+		mcptool.ListName,
+		mcptool.ReadName,
 	}
 }
 

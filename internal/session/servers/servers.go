@@ -199,6 +199,7 @@ func (s *Servers) Open(cfg AgentConfig) *Agent {
 			}
 		}
 	}
+	a.tools = append(a.tools, a.resourceTools()...)
 	a.noticeTools()
 	return a
 }
@@ -396,17 +397,22 @@ func (a *Agent) Late() []environment.Item {
 // spill writes a text that is too long for a model to a file and returns the path. IDs of calls
 // are unique only in one conversation.
 func (s *Servers) spill(id, text string) (string, error) {
+	path := filepath.Join(s.place.Tasks(), "mcp-"+plainName(id)+"-"+strings.ToLower(rand.Text()[:8])+".txt")
+	if err := s.place.Project().Root().WriteAtomic(path, []byte(text)); err != nil {
+		return "", err
+	}
+	return path, nil
+}
+
+// plainName is the ID of a call as part of the name of a file.
+func plainName(id string) string {
 	name := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-' {
 			return r
 		}
 		return '_'
 	}, id)
-	path := filepath.Join(s.place.Tasks(), "mcp-"+name[:min(len(name), 100)]+"-"+strings.ToLower(rand.Text()[:8])+".txt")
-	if err := s.place.Project().Root().WriteAtomic(path, []byte(text)); err != nil {
-		return "", err
-	}
-	return path, nil
+	return name[:min(len(name), 100)]
 }
 
 // Own returns the servers that a definition names, by the name of a configured one or in full.

@@ -169,18 +169,18 @@ func (t *tool) Call(ctx context.Context, c agent.Call) (agent.Output, error) {
 		return agent.Output{Text: text}, nil
 	}
 	text, failed := Render(raw)
-	return agent.Output{Text: t.cut(c.ID, text), IsError: failed}, nil
+	return agent.Output{Text: cut(text, c.ID, t.cfg.Limit, t.cfg.Spill), IsError: failed}, nil
 }
 
 // cut keeps a long result elsewhere, and gives the end of it.
-func (t *tool) cut(id, text string) string {
-	limit := cmp.Or(t.cfg.Limit, excerpt.DefaultLimit)
+func cut(text, id string, limit int, spill func(id, text string) (string, error)) string {
+	limit = cmp.Or(limit, excerpt.DefaultLimit)
 	if _, long := excerpt.Tail(text, limit, ""); !long {
 		return text
 	}
 	where := "(it was not kept)"
-	if t.cfg.Spill != nil {
-		if path, err := t.cfg.Spill(id, text); err == nil {
+	if spill != nil {
+		if path, err := spill(id, text); err == nil {
 			where = path
 		}
 	}
