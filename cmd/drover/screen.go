@@ -58,7 +58,7 @@ func (b *backend) Screen(ctx context.Context, s cli.Screen) (cli.Left, error) {
 	if err != nil {
 		return cli.Left{}, err
 	}
-	o.Notify, o.Mouse = set.Terminal.Notify, set.Terminal.Mouse
+	o.Notify, o.Mouse, o.Keys = set.Terminal.Notify, set.Terminal.Mouse, set.Terminal.Keys
 	left, err := tui.Run(ctx, o)
 	return cli.Left{Session: left.Session, Note: left.Note}, err
 }

@@ -171,6 +171,7 @@ func (s Settings) clone() Settings {
 	m.Available = slices.Clone(m.Available)
 	s.Remote.Services, s.Remote.Checkers = maps.Clone(s.Remote.Services), maps.Clone(s.Remote.Checkers)
 	s.Plugins = slices.Clone(s.Plugins)
+	s.Terminal.Keys = maps.Clone(s.Terminal.Keys)
 	return s
 }
 

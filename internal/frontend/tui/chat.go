@@ -129,7 +129,7 @@ func (m *Model) chatKey(msg tea.KeyPressMsg) tea.Cmd {
 	case actUp:
 		m.up()
 	case actDown:
-		m.down()
+		return m.down()
 	default:
 		return m.edit(msg)
 	}
@@ -150,12 +150,18 @@ func (m *Model) up() {
 	m.editor, _ = m.editor.Older()
 }
 
-func (m *Model) down() {
+// down moves down, to a newer prompt, or to the task that waits for the user as the line
+// at the bottom says.
+func (m *Model) down() tea.Cmd {
 	e, ok := m.editor.Down(m.editorWidth())
 	if !ok {
-		e, _ = m.editor.Newer()
+		e, ok = m.editor.Newer()
 	}
 	m.editor = e
+	if sum := m.tasks.Summary(); !ok && m.editor.Empty() && sum.Needs {
+		return m.openPanel()
+	}
+	return nil
 }
 
 // edit takes in a key of the editor.
@@ -530,6 +536,7 @@ type zoomed struct {
 	editor input.Editor
 	asked  time.Time // when the messages were asked for
 	err    string
+	armed  time.Time // when the key was pressed that stops the task if it is pressed again
 }
 
 // zoomMessagesMost is how many messages of a task are shown.
@@ -586,6 +593,18 @@ func (m *Model) zoomKey(msg tea.KeyPressMsg) tea.Cmd {
 		m.tasks.Hold("", m.now)
 		m.screen, m.follows = panelScreen, ""
 		return m.followChosen()
+	case "ctrl+x":
+		if z.record.Status.Terminal() {
+			m.say("it has ended")
+			return nil
+		}
+		if z.armed.IsZero() || m.now.Sub(z.armed) > leaveTwice {
+			z.armed = m.now
+			m.say("press ctrl+x again to stop it, with everything below it")
+			return nil
+		}
+		z.armed = time.Time{}
+		return m.stop(false, string(z.record.ID))
 	case "enter":
 		text := strings.TrimSpace(z.editor.Value())
 		if text == "" {

@@ -23,6 +23,14 @@ func TestDocs(t *testing.T) {
 		}
 		fmt.Fprintf(&b, "| %s | %s |\n", strings.Join(keys, " "), k.Does)
 	}
+	b.WriteString("\nThe setting `terminal.keys` gives other keys to what is done in the conversation, by these names: ")
+	var names []string
+	for _, k := range Bindings() {
+		if k.do != "" {
+			names = append(names, "`"+string(k.do)+"`")
+		}
+	}
+	b.WriteString(strings.Join(names, ", ") + ".\n")
 	b.WriteString("\n### Commands\n\n| command | what it does |\n|---|---|\n")
 	for _, c := range commands() {
 		fmt.Fprintf(&b, "| `/%s` | %s |\n", c.name, c.does)

@@ -127,6 +127,7 @@ func Bindings() []Binding {
 		{Where: inZoom, Keys: []string{"enter"}, Does: "send what is typed to the task"},
 		{Where: inZoom, Keys: []string{"pgup", "pgdown", "ctrl+up", "ctrl+down", "ctrl+home", "ctrl+end"}, Does: "scroll"},
 		{Where: inZoom, Keys: []string{"ctrl+o", "alt+o"}, Does: "open the last block, or all"},
+		{Where: inZoom, Keys: []string{"ctrl+x"}, Does: "twice: stop it with everything below it"},
 		{Where: inZoom, Keys: []string{"esc"}, Does: "back to the tasks"},
 
 		{Where: inLeave, Keys: []string{"up", "down", "enter", "1", "2", "3"},
@@ -149,6 +150,37 @@ func Bindings() []Binding {
 		{Where: inPage, Keys: []string{"r"}, Does: "read it again"},
 		{Where: inPage, Keys: []string{"esc", "q"}, Does: "back to the conversation"},
 	}
+}
+
+// bindingsWith are the keys with others for what the user has set, and what of that is not
+// known.
+func bindingsWith(keys map[string]string) (list []Binding, unknown []string) {
+	list = Bindings()
+	for name, key := range keys {
+		i := slices.IndexFunc(list, func(b Binding) bool { return b.do != "" && string(b.do) == name })
+		if i < 0 || key == "" {
+			unknown = append(unknown, name)
+			continue
+		}
+		list[i].Keys = []string{key}
+		for k := range list { // it does nothing else any more
+			if k != i && list[k].Where == inChat {
+				list[k].Keys = slices.DeleteFunc(slices.Clone(list[k].Keys), func(old string) bool { return old == key })
+			}
+		}
+	}
+	slices.Sort(unknown)
+	return list, unknown
+}
+
+// keyOf is the first key that does something in the conversation.
+func keyOf(bindings []Binding, do action) string {
+	for _, b := range bindings {
+		if b.do == do && len(b.Keys) > 0 {
+			return b.Keys[0]
+		}
+	}
+	return "no key"
 }
 
 // actionOf is what a key does in the conversation.

@@ -2,6 +2,7 @@ package tui
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -104,9 +105,13 @@ type sending struct {
 
 func newModel(o Options, l *listener) *Model {
 	m := &Model{
-		o: o, l: l, theme: theme.New(), bindings: Bindings(), begun: o.Now(), now: o.Now(), width: 80, height: 24,
+		o: o, l: l, theme: theme.New(), begun: o.Now(), now: o.Now(), width: 80, height: 24,
 		talk: &transcript.State{}, tasks: panel.New(), editor: input.New(o.History), later: map[string]bool{},
 		showTodos: true,
+	}
+	var unknown []string
+	if m.bindings, unknown = bindingsWith(o.Keys); len(unknown) > 0 {
+		m.say(fmt.Sprintf("terminal.keys: nothing is called %s; see docs/terminal.md", strings.Join(unknown, ", ")))
 	}
 	m.drawer = transcript.NewDrawer(m.theme)
 	if o.TasksOnly {
@@ -221,7 +226,7 @@ func (m *Model) hear(n news) tea.Cmd {
 			}
 		}
 		if p.Kind == control.EndPiece && p.N > m.talk.Until {
-			cmds = append(cmds, m.turnEnded(), m.call("Drover is done"), m.readWaiting())
+			cmds = append(cmds, m.turnEnded(), m.callTurn(p.Error != ""), m.readWaiting())
 		}
 		if p.Kind == control.ResultPiece && strings.HasPrefix(p.Tool, "Task") {
 			cmds = append(cmds, m.readTodos())
@@ -238,7 +243,9 @@ func (m *Model) hear(n news) tea.Cmd {
 		}
 	}
 	if n.state != nil {
+		before := m.state
 		m.state = *n.state
+		cmds = append(cmds, m.callState(before))
 		if c := m.state.Completed; c != nil && c.N > m.told {
 			m.told = c.N
 			m.talk.Completed(*c, m.now)
@@ -263,6 +270,33 @@ func (m *Model) call(text string) tea.Cmd {
 	}
 	return tea.Raw("\a\x1b]9;" + text + "\x1b\\")
 }
+
+// callTurn calls the user at the end of a turn; in autopilot another one follows, unless
+// this one went wrong.
+func (m *Model) callTurn(failed bool) tea.Cmd {
+	switch {
+	case m.settings().SessionMode != autopilotMode:
+		return m.call("Drover is done")
+	case failed:
+		return m.call("Drover has stopped: a turn went wrong")
+	}
+	return nil
+}
+
+// callState calls the user when the agent says that all is done, and in autopilot when
+// nothing is left to do without that.
+func (m *Model) callState(before control.State) tea.Cmd {
+	switch c := m.state.Completed; {
+	case c != nil && c.N > m.told && c.Success:
+		return m.call("Drover says that all is done")
+	case m.settings().SessionMode == autopilotMode && m.state.Idle && before.Version != 0 && !before.Idle:
+		return m.call("Drover is idle")
+	}
+	return nil
+}
+
+// autopilotMode is the session mode in which the agent goes on until all is done.
+const autopilotMode = "autopilot"
 
 // osc777 reports whether the terminal knows notifications as rxvt has them, and not as
 // the others do.

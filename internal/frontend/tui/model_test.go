@@ -32,6 +32,8 @@ type session struct {
 	calls []string
 	fail  error // of prompts
 	pages []task.Record
+	said  []control.Message // by every agent; nil: that it was asked
+	reads int               // of messages
 }
 
 func (s *session) did(format string, v ...any) {
@@ -119,6 +121,10 @@ func (s *session) Output(_ context.Context, r control.OutputRequest) (control.Ch
 }
 
 func (s *session) Messages(_ context.Context, r control.MessagesRequest) (control.Messages, error) {
+	s.reads++
+	if s.said != nil {
+		return control.Messages{List: s.said}, nil
+	}
 	return control.Messages{List: []control.Message{{Role: "user", Parts: []control.Part{{Type: "text", Text: "to " + r.Ref}}}}}, nil
 }
 

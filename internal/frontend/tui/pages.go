@@ -408,9 +408,9 @@ func several(n int, what string) string {
 
 // autopilot changes whether the agent goes on by itself until all is done.
 func (m *Model) autopilot(word string) tea.Cmd {
-	mode := map[string]string{"on": "autopilot", "off": "interactive"}[word]
+	mode := map[string]string{"on": autopilotMode, "off": "interactive"}[word]
 	if word == "" {
-		mode = map[bool]string{true: "interactive", false: "autopilot"}[m.settings().SessionMode == "autopilot"]
+		mode = map[bool]string{true: "interactive", false: autopilotMode}[m.settings().SessionMode == autopilotMode]
 	}
 	if mode == "" {
 		m.say("/autopilot on, off, or nothing for the other one")

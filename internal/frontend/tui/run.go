@@ -60,8 +60,9 @@ type Options struct {
 	// can say.
 	Diff func(ctx context.Context, folder string) (string, error)
 
-	Notify string // how the user is called who looks elsewhere: off, bell or osc; empty: osc
-	Mouse  bool   // it is used: the wheel scrolls, a click chooses
+	Notify string            // how the user is called who looks elsewhere: off, bell or osc; empty: osc
+	Keys   map[string]string // other keys of the conversation, by what they do
+	Mouse  bool              // it is used: the wheel scrolls, a click chooses
 
 	TasksOnly bool // the panel alone
 }

@@ -250,7 +250,7 @@ func (m *Model) activity() []string {
 		}
 		text := m.spin() + " " + m.doing() + " · " + transcript.Span(m.now.Sub(since)) + " · esc interrupts"
 		if r := m.tasks.Summary().Foreground; r.ID != "" && m.now.Sub(r.CreateTime) >= hintAfter {
-			text += " · ctrl+b: to the background"
+			text += " · " + keyOf(m.bindings, actBackground) + ": to the background"
 		}
 		lines = append(lines, t.Accent.Render(ansi.Truncate(text, m.width, "…")))
 		lines = append(lines, m.liveOutput()...)
@@ -342,7 +342,7 @@ func (m *Model) status() string {
 	if set.Mode != "" {
 		left = append(left, printable.Line(set.Mode, 20))
 	}
-	if set.SessionMode == "autopilot" {
+	if set.SessionMode == autopilotMode {
 		left = append(left, "autopilot")
 	}
 	if e := set.Thinking.Effort; e != "" {
@@ -404,10 +404,15 @@ func (m *Model) pill() string {
 	switch {
 	case sum.Pill == "" || sum.TeamOnly:
 		return ""
-	case sum.Needs:
-		return sum.Pill + " · ↓ to view"
 	}
-	return sum.Pill + " · Shift+Down"
+	hint := " · Shift+Down"
+	if sum.Needs {
+		hint = " · ↓ to view"
+	}
+	if ansi.StringWidth(sum.Pill+hint) > m.width-2 {
+		hint = "" // what runs is said in full
+	}
+	return sum.Pill + hint
 }
 
 // todoLines are the to-dos that are open.
@@ -682,7 +687,7 @@ func (m *Model) zoomFrame() frame {
 	for len(lines) < room+1 {
 		lines = append(lines, "")
 	}
-	note := "pgup and pgdown scroll · ctrl+o opens · esc back"
+	note := "pgup and pgdown scroll · ctrl+o opens · ctrl+x stops · esc back"
 	if m.notification != "" {
 		note = printable.Line(m.notification, 300)
 	}

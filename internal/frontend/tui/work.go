@@ -233,14 +233,14 @@ func (m *Model) interruptTurn() tea.Cmd {
 	})
 }
 
-// background moves what the agent waits for to the background: a command or an agent, and
+// background moves what the agent waits for to the background: all commands and agents, and
 // without one, or pressed again, the turn itself.
 func (m *Model) background() tea.Cmd {
-	r := m.tasks.Summary().Foreground
-	switch {
+	sum := m.tasks.Summary()
+	switch r := sum.Foreground; {
 	case r.ID != "" && r.ID != m.promoted:
 		m.promoted = r.ID
-		return m.promote(r)
+		return m.promote(sum.Waits...)
 	case !m.talk.Busy:
 		m.say("nothing to move to the background: the agent is in no turn")
 		return nil
@@ -260,12 +260,16 @@ func (m *Model) moveTurn() tea.Cmd {
 	})
 }
 
-func (m *Model) promote(r task.Record) tea.Cmd {
+func (m *Model) promote(list ...task.Record) tea.Cmd {
 	return m.do(func(ctx context.Context, api control.API) tea.Msg {
-		if _, err := api.Promote(ctx, string(r.ID)); err != nil {
-			return failed{fmt.Sprintf("%s was not moved to the background", r.ID), err, ""}
+		var moved []string
+		for _, r := range list {
+			if _, err := api.Promote(ctx, string(r.ID)); err != nil {
+				return failed{fmt.Sprintf("%s was not moved to the background", r.ID), err, ""}
+			}
+			moved = append(moved, string(r.ID))
 		}
-		return noted{fmt.Sprintf("%s runs in the background now", r.ID)}
+		return noted{fmt.Sprintf("in the background now: %s", strings.Join(moved, ", "))}
 	})
 }
 

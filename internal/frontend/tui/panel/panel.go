@@ -44,8 +44,9 @@ type Summary struct {
 	Pill  string // what runs in the background; see [task.PillLabel]
 	Needs bool   // the only background task waits for the user
 
-	// Foreground is the task that the agent waits for, and that can be moved to the
-	// background: the newest. It has no ID if there is none.
+	// Waits are the tasks that the main agent waits for, and that can be moved to the
+	// background, oldest first; Foreground is the newest. It has no ID if there is none.
+	Waits      []task.Record
 	Foreground task.Record
 	Live       []task.Record // those at the top of the tree that have not ended, oldest first
 	Mates      []task.Record // teammates of them
@@ -64,11 +65,13 @@ func (s *State) Summary() Summary {
 			continue
 		}
 		live = append(live, r)
-		if !r.Backgrounded && (sum.Foreground.ID == "" || r.CreateTime.After(sum.Foreground.CreateTime)) {
-			sum.Foreground = r
-		}
 	}
 	slices.SortFunc(live, older)
+	for _, r := range live {
+		if _, below := s.records[r.Parent]; !below && !r.Backgrounded {
+			sum.Waits, sum.Foreground = append(sum.Waits, r), r
+		}
+	}
 	sum.Pill, sum.Needs = task.PillLabel(live), task.PillNeedsView(live)
 	sum.TeamOnly = true
 	for _, r := range live {

@@ -2,6 +2,7 @@ package panel
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -152,6 +153,30 @@ func Tokens(r task.Record) int64 {
 	return 0
 }
 
+// toolUses is how often an agent has called tools.
+func toolUses(r task.Record) int {
+	switch {
+	case r.Usage != nil:
+		return r.Usage.ToolUses
+	case r.Progress != nil:
+		return r.Progress.ToolUseCount
+	}
+	return 0
+}
+
+// recent is what an agent has done lately, the newest first.
+func recent(r task.Record) string {
+	if r.Progress == nil {
+		return ""
+	}
+	var list []string
+	for _, a := range slices.Backward(r.Progress.RecentActivities) {
+		did := printable.Line(a.ToolName, 40) + " " + printable.Line(transcript.About(string(a.Input)), 60)
+		list = append(list, strings.TrimSpace(did))
+	}
+	return strings.Join(list, ", ")
+}
+
 // Count is a number in a few characters.
 func Count(n int64) string {
 	switch {
@@ -199,6 +224,9 @@ func (s *State) detail(t theme.Theme, r task.Record, width, height int, now time
 	if n := Tokens(r); n > 0 {
 		facts = append(facts, Count(n)+" tokens")
 	}
+	if n := toolUses(r); n > 0 {
+		facts = append(facts, fmt.Sprintf("%d tool uses", n))
+	}
 	if c := Cost(r); c != "" {
 		facts = append(facts, c)
 	}
@@ -211,6 +239,9 @@ func (s *State) detail(t theme.Theme, r task.Record, width, height int, now time
 	lines := []string{
 		t.Rule.Render(strings.Repeat("─", width)),
 		t.Dim.Render(ansi.Truncate(strings.Join(facts, " · "), width, "…")),
+	}
+	if did := recent(r); did != "" {
+		lines = append(lines, t.Dim.Render(ansi.Truncate("lately: "+did, width, "…")))
 	}
 	note := s.note
 	if s.armed == r.ID && now.Before(s.armedX) {

@@ -175,6 +175,9 @@ func arguments(input string) map[string]any {
 	return fields
 }
 
+// About is what a call with an input is about, in a line.
+func About(input string) string { return summary(arguments(input), input) }
+
 // summary is what a call is about, on one line.
 func summary(fields map[string]any, input string) string {
 	if fields == nil {
