@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
+	"time"
 )
 
 // ForkTranscript makes a new transcript that goes on from where the one at from
@@ -20,13 +22,92 @@ import (
 // The new file appears whole or not at all. One that is there already is an
 // error that wraps [os.ErrExist].
 func ForkTranscript(from, to string, meta Meta) error {
-	if err := fork(from, to, meta); err != nil {
+	if err := fork(from, to, "", meta); err != nil {
 		return fmt.Errorf("fork transcript %s to %s: %w", from, to, err)
 	}
 	return nil
 }
 
-func fork(from, to string, meta Meta) error {
+// ErrNoPrompt says that a transcript has no such prompt.
+var ErrNoPrompt = errors.New("the transcript has no such prompt")
+
+// ForkTranscriptBefore is [ForkTranscript] of the conversation as it stood before a prompt of
+// the user, which is named by its ID; see [Prompts]. It is [ErrNoPrompt] if there is none.
+func ForkTranscriptBefore(from, to, prompt string, meta Meta) error {
+	if prompt == "" {
+		return fmt.Errorf("fork transcript %s: %w", from, ErrNoPrompt)
+	}
+	if err := fork(from, to, prompt, meta); err != nil {
+		return fmt.Errorf("fork transcript %s to %s: %w", from, to, err)
+	}
+	return nil
+}
+
+// UserPrompt is a prompt in a transcript.
+type UserPrompt struct {
+	ID   string
+	At   time.Time
+	Text string // as the user has typed it
+}
+
+// Prompts are those that the user has written, oldest first, also those that a summary has
+// taken the place of. It reads the whole file, takes no lock, and passes over lines that
+// it cannot read.
+func Prompts(path string) ([]UserPrompt, error) {
+	f, err := openRead(path)
+	if err != nil {
+		return nil, fmt.Errorf("read transcript %s: %w", path, err)
+	}
+	defer f.Close()
+	var all []UserPrompt
+	err = entries(f, func(l line, m Message) error {
+		if l.Prompt > 0 && m.raw != nil {
+			all = append(all, UserPrompt{ID: l.UUID, At: time.UnixMilli(l.Timestamp), Text: l.promptText(m)})
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read transcript %s: %w", path, err)
+	}
+	return all, nil
+}
+
+// promptText is the text of the prompt in a message.
+func (l *line) promptText(m Message) string {
+	if l.Typed != "" {
+		return l.Typed
+	}
+	blocks, err := m.Blocks()
+	if err != nil || l.Prompt > len(blocks) {
+		return ""
+	}
+	var texts []string
+	for _, b := range blocks[l.Prompt-1:] {
+		if b.Type == "text" {
+			texts = append(texts, b.Text)
+		}
+	}
+	return strings.Join(texts, "\n\n")
+}
+
+// promptAt is where the line of a prompt begins.
+func promptAt(f *os.File, size int64, id string) (at int64, err error) {
+	r := newLineReader(io.NewSectionReader(f, 0, size))
+	for {
+		text, err := r.next()
+		if errors.Is(err, io.EOF) {
+			return 0, ErrNoPrompt
+		}
+		if err != nil {
+			return 0, err
+		}
+		if l, m, ok := parseLine(text); ok && l.Prompt > 0 && m.raw != nil && l.UUID == id {
+			return r.begin, nil
+		}
+	}
+}
+
+func fork(from, to, before string, meta Meta) error {
 	if meta.ForkedFrom == "" {
 		meta.ForkedFrom = from
 	}
@@ -39,7 +120,7 @@ func fork(from, to string, meta Meta) error {
 	if err != nil {
 		return err
 	}
-	err = copyConversation(out, in, meta)
+	err = copyConversation(out, in, before, meta)
 	if err == nil && meta.Sync {
 		err = out.Sync()
 	}
@@ -71,15 +152,21 @@ func put(file, to string) error {
 	return os.Rename(file, to)
 }
 
-func copyConversation(out io.Writer, in *os.File, meta Meta) error {
+func copyConversation(out io.Writer, in *os.File, before string, meta Meta) error {
 	info, err := in.Stat()
 	if err != nil {
 		return err
 	}
-	if _, err := readMeta(in, info.Size()); err != nil {
+	end := info.Size()
+	if _, err := readMeta(in, end); err != nil {
 		return err
 	}
-	begin, err := conversationAt(in, info.Size())
+	if before != "" {
+		if end, err = promptAt(in, end, before); err != nil {
+			return err
+		}
+	}
+	begin, err := conversationAt(in, end)
 	if err != nil {
 		return err
 	}
@@ -89,7 +176,7 @@ func copyConversation(out io.Writer, in *os.File, meta Meta) error {
 	if err := writeAll(w, encodeLine(head, nil)); err != nil {
 		return err
 	}
-	err = entries(io.NewSectionReader(in, begin, info.Size()-begin), func(l line, m Message) error {
+	err = entries(io.NewSectionReader(in, begin, end-begin), func(l line, m Message) error {
 		if l.Format > 0 {
 			return nil
 		}

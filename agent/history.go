@@ -295,6 +295,10 @@ func (l *line) field(key string, v []byte) bool {
 		return json.Unmarshal(v, &l.Mail) == nil
 	case "usage":
 		return json.Unmarshal(v, &l.Usage) == nil
+	case "prompt_block":
+		return v[0] != '"'
+	case "typed":
+		return v[0] == '"'
 	case "tool_uses":
 		return json.Unmarshal(v, &l.ToolUses) == nil
 	case "timestamp", "is_sidechain":

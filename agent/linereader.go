@@ -10,8 +10,10 @@ import (
 // lineReader reads lines from the start of a file. A line that is too long
 // reads as an empty one.
 type lineReader struct {
-	in   *bufio.Reader
-	text []byte
+	in    *bufio.Reader
+	text  []byte
+	begin int64 // of the line that was returned last
+	end   int64 // of what was read so far
 }
 
 func newLineReader(in io.Reader) *lineReader {
@@ -21,10 +23,11 @@ func newLineReader(in io.Reader) *lineReader {
 // next returns a line without its newline, which is the caller's to keep, and
 // io.EOF for what follows the last newline.
 func (r *lineReader) next() ([]byte, error) {
-	r.text = nil
+	r.text, r.begin = nil, r.end
 	size := 0
 	for {
 		part, err := r.in.ReadSlice('\n')
+		r.end += int64(len(part))
 		if size += len(part); size <= maxLineBytes {
 			r.text = append(r.text, part...)
 		} else {

@@ -233,13 +233,31 @@ func (l *Loop) Turn(ctx context.Context, prompt ...Block) (TurnResult, error) {
 // number seq of its message with it, and acknowledges it like other mail. [Mail.Take] must
 // not return it meanwhile. The number 0 means that the prompt did not come by mail.
 func (l *Loop) Answer(ctx context.Context, seq int64, prompt ...Block) (TurnResult, error) {
+	return l.AnswerPrompt(ctx, Prompt{Seq: seq, Blocks: prompt})
+}
+
+// Prompt is what a turn answers.
+type Prompt struct {
+	Seq    int64   // of the message by which it came; 0: by none
+	Before []Block // that the model reads first, and the user has not written
+	Blocks []Block
+
+	// User says that a person has written the blocks: the conversation can go back to
+	// where it stood before them, see [ForkTranscriptBefore]. Typed is what they have
+	// written, where the blocks say something else.
+	User  bool
+	Typed string
+}
+
+// AnswerPrompt is [Loop.Answer] with all that is known of a prompt.
+func (l *Loop) AnswerPrompt(ctx context.Context, p Prompt) (TurnResult, error) {
 	if !l.busy.TryLock() {
 		return TurnResult{}, ErrBusy
 	}
 	defer l.busy.Unlock()
 	return l.turn(ctx, func(t *turn) error {
-		t.letter = seq
-		err := t.run(ctx, prompt)
+		t.prompt = p
+		err := t.run(ctx, slices.Concat(p.Before, p.Blocks))
 		if l.cfg.HandBack && handsBack(err) {
 			t.handBack(ctx, err.Error())
 		}
@@ -285,8 +303,9 @@ type turn struct {
 	overflow bool   // the conversation was summed up since it did not fit
 	cramped  bool   // it could not be summed up, and is not tried again
 	last     bool   // the next reply is the last, and nothing that it calls is run
-	letter   int64  // by which the prompt came; 0: by none
+	prompt   Prompt // that the turn answers
 	fallen   int    // how many of the models in whose place others answer have failed
+	before   int    // blocks of it that the user has not written and are not empty
 }
 
 func (t *turn) run(ctx context.Context, prompt []Block) error {
@@ -402,7 +421,10 @@ func (t *turn) begin(ctx context.Context, prompt []Block) error {
 		return interrupted(ctx)
 	}
 	kept := make([]Block, 0, len(prompt))
-	for _, b := range prompt {
+	for i, b := range prompt {
+		if i == len(t.prompt.Before) {
+			t.before = len(kept)
+		}
 		switch {
 		case b.Type == "text":
 			if strings.TrimSpace(b.Text) != "" {
@@ -752,11 +774,15 @@ func (t *turn) record(ctx context.Context, letters []MailMessage, before, prompt
 		seqs = append(seqs, l.Seq)
 	}
 	told := letters
-	if len(prompt) > 0 && t.letter != 0 {
-		told, seqs = append(slices.Clone(letters), MailMessage{Seq: t.letter}), append(seqs, t.letter)
+	if len(prompt) > 0 && t.prompt.Seq != 0 {
+		told, seqs = append(slices.Clone(letters), MailMessage{Seq: t.prompt.Seq}), append(seqs, t.prompt.Seq)
 	}
 	if len(blocks)+len(prompt) > 0 {
-		if err := t.keep(Record{Message: t.userMessage(blocks, prompt), Mail: seqs}); err != nil {
+		r := Record{Message: t.userMessage(blocks, prompt), Mail: seqs}
+		if len(prompt) > 0 && t.prompt.User {
+			r.Prompt, r.Typed = len(blocks)+t.before+1, t.prompt.Typed
+		}
+		if err := t.keep(r); err != nil {
 			return err
 		}
 		t.owed = nil

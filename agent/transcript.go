@@ -56,6 +56,11 @@ type Record struct {
 	Aside      bool   // the reply is no part of the conversation: only its cost counts
 	Note       string // for people, of a Record without a message: the model is not told
 
+	// Prompt is the number of the block of the message that the user has written, counted
+	// from 1; 0: the message is no prompt. Typed is what they typed, where it is another text.
+	Prompt int
+	Typed  string
+
 	// Boundary says that the message, of the user, takes the place of all that
 	// was said before. Usage is then what the summary has cost.
 	Boundary *Boundary
@@ -91,6 +96,8 @@ type line struct {
 	Cut         bool    `json:"cut,omitempty"`
 	Aside       bool    `json:"aside,omitempty"`
 	Note        string  `json:"note,omitempty"`
+	Prompt      int     `json:"prompt_block,omitempty"`
+	Typed       string  `json:"typed,omitempty"`
 
 	// Boundaries only. One holds the numbers of all mail messages told so far, and
 	// the totals with its own usage: nobody has to read what is before it.
@@ -225,7 +232,7 @@ func (t *Transcript) Append(records ...Record) error {
 		}
 		l.Mail, l.Usage, l.ToolUses = r.Mail, r.Usage, r.ToolUses
 		l.ReplyID, l.Model, l.StopReason, l.Cut, l.Aside = r.ReplyID, r.Model, r.StopReason, r.Cut, r.Aside
-		l.Note = r.Note
+		l.Note, l.Prompt, l.Typed = r.Note, r.Prompt, r.Typed
 		totals.count(r)
 		if r.Boundary != nil {
 			if r.Message.role != User {

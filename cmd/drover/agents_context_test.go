@@ -28,6 +28,13 @@ func (p *place) transcript(session string) []byte {
 	return raw
 }
 
+// spoken is what a model reads of a conversation, without reminders.
+func spoken(t *testing.T, r *modeltest.Request) string {
+	t.Helper()
+	all := slices.DeleteFunc(texts(t, r), func(text string) bool { return strings.HasPrefix(text, "<system-reminder>") })
+	return strings.Join(all, " ")
+}
+
 // boundaries are the lines where a conversation was summed up.
 func (p *place) boundaries(session string) (all []object) {
 	p.t.Helper()
@@ -200,6 +207,28 @@ func agentContext() cases {
 			if said := texts(t, m.Requests()[3]); count(said, "one") != 1 || count(said, "two") != 0 {
 				t.Errorf("the old session knows of its fork: %q", said)
 			}
+		},
+		"fork before a prompt": func(t *testing.T, p *place) {
+			m := p.model(map[string][]step{"main": {says("one"), says("two"), says("three"), says("four")}})
+			id := session(t, p.good("-p", "say a", "--output-format=json"))
+			p.good("-p", "say b\nin two lines", "--resume", id)
+			before := p.transcript(id)
+			if got := p.good("fork", "--list", id).stdout(); got != "   1  say a\n   2  say b in two lines" {
+				t.Errorf("prompts %q", got)
+			}
+			fork := p.good("fork", "--at", "2", id).stdout()
+			p.good("-p", "say c", "--resume", fork)
+			p.good("-p", "say d", "--resume", id, "--fork-session", "--at", "1")
+			if !bytes.Equal(before, p.transcript(id)) {
+				t.Error("the old transcript was changed")
+			}
+			for n, want := range map[int]string{2: "say a one say c", 3: "say d"} {
+				if said := spoken(t, m.Requests()[n]); said != want {
+					t.Errorf("request %d reads %q, want %q", n, said, want)
+				}
+			}
+			p.fails(3, []string{"fork", "--at", "3", id}, "it has 2 prompts", "drover fork --list")
+			p.fails(2, []string{"-p", "x", "--resume", id, "--at", "1"}, "--fork-session")
 		},
 		"torn": func(t *testing.T, p *place) {
 			m := p.model(map[string][]step{"main": {calls("Bash", bash("echo from the command")), says("one"), says("two")}})

@@ -19,6 +19,7 @@ import (
 	"github.com/drover-dev/drover/internal/agentenv/permission"
 	"github.com/drover-dev/drover/internal/agentenv/settings"
 	"github.com/drover-dev/drover/internal/agentenv/trust"
+	"github.com/drover-dev/drover/internal/api/archive"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/api/host"
 	"github.com/drover-dev/drover/internal/assemble"
@@ -34,23 +35,10 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Fork makes a new session with the conversation of another one so far. An empty ID is
-// made up.
-func (b *backend) Fork(from, to task.ID) (task.ID, error) {
-	project := b.root.Project(b.cwd)
-	old, fresh := project.Session(from), project.Session(cmp.Or(to, task.NewSessionID()))
-	if _, err := os.Stat(fresh.Dir()); err == nil {
-		return "", &control.Error{Code: control.Conflict, Message: fmt.Sprintf("fork session %s: session %s exists already", from, to),
-			Fix: "give --session-id another ID"}
-	}
-	if err := fresh.Ensure(); err != nil {
-		return "", fmt.Errorf("fork session %s: %w", from, err)
-	}
-	meta := agent.Meta{Version: b.version, Cwd: b.cwd, AgentName: "main", SessionID: string(fresh.ID())}
-	if err := agent.ForkTranscript(old.Transcript(), fresh.Transcript(), meta); err != nil {
-		return "", fmt.Errorf("fork session %s: %w", from, err)
-	}
-	return fresh.ID(), nil
+// Fork makes a new session with the conversation of another one so far, or before a prompt.
+func (b *backend) Fork(from task.ID, req control.ForkRequest) (control.Forked, error) {
+	place := b.root.Project(b.cwd).Session(from)
+	return archive.Fork(place, req, agent.Meta{Version: b.version, Cwd: b.cwd})
 }
 
 // promptSettings are those for a prompt, and trusts the folder if that is asked.

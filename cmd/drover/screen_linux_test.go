@@ -23,7 +23,7 @@ func TestScreen(t *testing.T) {
 	for name, test := range map[string]func(*testing.T, *place, *glass){
 		"answer": screenAnswer, "background": screenBackground, "stop": screenStop, "approval": screenApproval,
 		"killed": screenKilled, "hostile": screenHostile, "suspend": screenSuspend,
-		"inbox": screenInbox, "pages": screenPages, "turn": screenTurn,
+		"inbox": screenInbox, "pages": screenPages, "turn": screenTurn, "rewind": screenRewind,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -189,6 +189,35 @@ func screenTurn(t *testing.T, p *place, g *glass) {
 	g.shows("0", "It was told: ", "start the build completed after", found, "-2 background tasks")
 	p.free(fifo)
 	g.shows("0", "-1 shell")
+	g.leaves("0", "left with 0")
+}
+
+// Esc twice goes back to before an earlier prompt, in a copy of the conversation.
+func screenRewind(t *testing.T, p *place, g *glass) {
+	m := p.model(map[string][]step{"main": {says("first answer"), says("second answer"), says("third answer")}})
+	g.open("100", "30", "drover attach --new")
+	g.types("0", "alpha")
+	g.shows("0", "first answer", "-esc interrupts")
+	g.types("0", "beta")
+	g.shows("0", "second answer", "-esc interrupts")
+	old := p.session("prompt")
+	before := p.transcript(old)
+	g.keys("0", "Escape")
+	g.shows("0", "esc again")
+	g.keys("0", "Escape")
+	g.shows("0", "Go back to before a prompt", "alpha", "❯ beta")
+	g.keys("0", "Enter")
+	g.shows("0", "> alpha", "first answer", "-second answer", "> beta", "-Go back")
+	g.keys("0", "-l", " again")
+	g.shows("0", "> beta again")
+	g.keys("0", "Enter")
+	g.shows("0", "third answer")
+	if last := spoken(t, m.Requests()[2]); last != "alpha first answer beta again" {
+		t.Errorf("the model read %q", last)
+	}
+	if string(p.transcript(old)) != string(before) {
+		t.Error("the old conversation was changed")
+	}
 	g.leaves("0", "left with 0")
 }
 

@@ -96,6 +96,14 @@ type API interface {
 	// Commands are what a prompt to the main agent may begin with, as they are now.
 	Commands(ctx context.Context) (Commands, error)
 
+	// Prompts are what the user has written to the main agent so far.
+	Prompts(ctx context.Context) (Prompts, error)
+
+	// Fork makes another session of the project that goes on with a copy of the
+	// conversation, as it stands or stood before a prompt. This session stays as it is,
+	// and its mail and tasks are not copied.
+	Fork(ctx context.Context, req ForkRequest) (Forked, error)
+
 	// Prompt gives the main agent something to do. It returns when the prompt
 	// is queued.
 	Prompt(ctx context.Context, req PromptRequest) error

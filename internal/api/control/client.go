@@ -247,6 +247,16 @@ func (c *Client) Commands(ctx context.Context) (Commands, error) {
 	return call[Commands](ctx, c, http.MethodGet, "/v1/commands", nil)
 }
 
+// Prompts implements [API].
+func (c *Client) Prompts(ctx context.Context) (Prompts, error) {
+	return call[Prompts](ctx, c, http.MethodGet, "/v1/prompts", nil)
+}
+
+// Fork implements [API].
+func (c *Client) Fork(ctx context.Context, req ForkRequest) (Forked, error) {
+	return call[Forked](ctx, c, http.MethodPost, "/v1/fork", req)
+}
+
 // Prompt implements [API].
 func (c *Client) Prompt(ctx context.Context, req PromptRequest) error {
 	_, err := call[struct{}](ctx, c, http.MethodPost, "/v1/prompt", req)

@@ -478,3 +478,11 @@ func (f *fake) HoldLease(ctx context.Context, lease string) error {
 	f.released <- lease
 	return context.Cause(ctx)
 }
+
+func (f *fake) Prompts(context.Context) (Prompts, error) {
+	return Prompts{Prompts: []PromptEntry{{N: 1, ID: "u1", Text: "one"}}}, nil
+}
+
+func (f *fake) Fork(_ context.Context, req ForkRequest) (Forked, error) {
+	return Forked{Session: "s00000009", Prompt: fmt.Sprint(req.At)}, nil
+}

@@ -128,6 +128,8 @@ func (s *Server) handler() http.Handler {
 	route("GET /v1/commands", s.commands)
 	route("GET /v1/environment", s.environment)
 	route("POST /v1/prompt", s.prompt)
+	route("GET /v1/prompts", s.prompts)
+	route("POST /v1/fork", s.fork)
 	route("POST /v1/send", s.send)
 	route("POST /v1/pause", s.pause)
 	route("POST /v1/resume", s.resume)
@@ -501,6 +503,20 @@ func (s *Server) state(w http.ResponseWriter, r *http.Request) error {
 
 func (s *Server) commands(w http.ResponseWriter, r *http.Request) error {
 	v, err := s.api.Commands(r.Context())
+	return reply(w, v, err)
+}
+
+func (s *Server) prompts(w http.ResponseWriter, r *http.Request) error {
+	v, err := s.api.Prompts(r.Context())
+	return reply(w, v, err)
+}
+
+func (s *Server) fork(w http.ResponseWriter, r *http.Request) error {
+	var req ForkRequest
+	if err := s.read(w, r, &req); err != nil {
+		return err
+	}
+	v, err := s.api.Fork(r.Context(), req)
 	return reply(w, v, err)
 }
 

@@ -59,8 +59,8 @@ type sessions interface {
 	// Export writes the conversation of a session's main agent. An error that wraps
 	// [fs.ErrNotExist] says that there is none.
 	Export(ctx context.Context, w io.Writer, of control.Info, form Form) error
-	// Fork makes a new session with the conversation of another one so far.
-	Fork(from, to task.ID) (task.ID, error)
+	// Fork makes a new session with the conversation of another one so far, or before a prompt.
+	Fork(from task.ID, req control.ForkRequest) (control.Forked, error)
 }
 
 // opener opens sessions.

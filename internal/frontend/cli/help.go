@@ -20,7 +20,7 @@ func groups() []group {
 		{"watch", "Watch:", []string{"ps", "logs", "result", "inspect", "wait", "attach", "top"}},
 		{"steer", "Steer:", []string{"stop", "send", "pause", "resume", "promote", "approvals", "attention", "configure"}},
 		{"agents", "Agents:", []string{"agents", "commands", "skills", "models", "permissions", "mcp"}},
-		{"project", "Project:", []string{"sessions", "todo", "memory", "stats", "teleport", "trust"}},
+		{"project", "Project:", []string{"sessions", "fork", "todo", "memory", "stats", "teleport", "trust"}},
 		{"setup", "Setup:", []string{"doctor", "completion", "help", "version"}},
 	}
 }
@@ -62,6 +62,7 @@ func examples() map[string][]string {
 		"pause":   {"drover pause a1b2c3d4e"},
 		"resume":  {"drover resume a1b2c3d4e", `drover resume a1b2c3d4e "and now the tests"`},
 		"promote": {"drover promote b1a2b3c4d"},
+		"fork":    {"drover fork --list s1b2c3d4e", "drover fork --at 3 s1b2c3d4e"},
 
 		"configure": {"drover configure", "drover configure --model opus --effort high s1b2c3d4e",
 			"drover configure --permission-mode plan"},

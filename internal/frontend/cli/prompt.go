@@ -59,6 +59,7 @@ type Prompt struct {
 	AskTimeout      time.Duration `json:"ask_timeout,omitempty"`
 	Trust           bool          `json:"-"`
 	Fork            bool          `json:"-"`
+	ForkAt          int           `json:"-"`
 	MCP             []string      `json:"mcp,omitempty"`
 	Prompt          string        `json:"prompt"`
 	Schema          string        `json:"schema,omitempty"` // as a file or JSON, then as JSON; empty: answers are text
@@ -158,6 +159,7 @@ func (p *Prompt) add(f *pflag.FlagSet) {
 	f.BoolVarP(&p.Continue, "continue", "c", false, "resume the last session of this folder")
 	f.StringVar(&p.Session, "session-id", "", "the ID of the new session")
 	f.BoolVar(&p.Fork, "fork-session", false, "with --resume or --continue: continue in a copy of the session")
+	f.IntVar(&p.ForkAt, "at", 0, "with --fork-session: copy what was before prompt `N`; drover fork --list shows the numbers")
 	f.Float64Var(&p.MaxBudget, "max-budget-usd", 0, "budget of the session in US dollars")
 	f.DurationVar(&p.AskTimeout, "ask-timeout", 0,
 		"how long questions wait for \"drover approvals\" (default: denied at once; with -d as set)")
@@ -257,6 +259,9 @@ func (a *app) check(ctx context.Context, p *Prompt, words []string) error {
 	}
 	if p.MaxTurns < 0 {
 		return usage("--max-turns must not be negative", "give a number above 0")
+	}
+	if p.ForkAt != 0 && !p.Fork {
+		return usage("--at needs --fork-session", "add it")
 	}
 	if p.Fork && !p.Continue && p.Resume == "" {
 		return usage("--fork-session needs --resume or --continue", "add one of them")
@@ -414,7 +419,8 @@ func (a *app) pick(ctx context.Context, p *Prompt) (task.ID, error) {
 				Message: fmt.Sprintf("session %s has no main agent to go on with", id), Fix: "see `drover sessions`"}
 		}
 		if p.Fork {
-			return a.Fork(id, task.ID(p.Session))
+			forked, err := a.Fork(id, control.ForkRequest{At: p.ForkAt, Session: task.ID(p.Session)})
+			return forked.Session, err
 		}
 		return id, nil
 	}

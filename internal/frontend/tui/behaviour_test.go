@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -521,4 +522,27 @@ func TestTeam(t *testing.T) {
 	u.misses("Shift+Down")
 	u.event(task.Create, u.command("b1", true))
 	u.sees("3 background tasks · Shift+Down")
+}
+
+// Esc twice in an idle conversation lists its prompts; the chosen one is in the editor of a
+// copy that goes on before it.
+func TestRewind(t *testing.T) {
+	var went []task.ID
+	u := start(t, 80, 24, func(o *Options) {
+		o.Switch = func(_ context.Context, id task.ID) (Connection, error) {
+			went = append(went, id)
+			return Connection{API: &session{}, Info: control.Info{Session: id}, Release: func() {}}, nil
+		}
+	})
+	u.hear(opened(), begin("first thing"), end(), begin("second thing"), end())
+	u.press("esc")
+	u.sees("esc again goes back to an earlier prompt")
+	u.press("esc")
+	u.sees("Go back to before a prompt", "first thing", "❯ second thing")
+	u.press("up", "enter")
+	u.did("fork 1")
+	u.sees("> first thing")
+	if len(went) != 1 || went[0] != "s00000009" {
+		t.Errorf("went to %v", went)
+	}
 }

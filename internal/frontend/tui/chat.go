@@ -46,6 +46,8 @@ func (m *Model) key(msg tea.KeyPressMsg) tea.Cmd {
 		return m.pickerKey(msg)
 	case inboxScreen:
 		return m.inboxKey(msg)
+	case rewindScreen:
+		return m.rewindKey(msg)
 	}
 	if m.search != nil {
 		m.searchKey(msg)
@@ -291,6 +293,13 @@ func (m *Model) escape() tea.Cmd {
 		return m.interrupt()
 	case m.window.Scrolled:
 		m.window.Follow()
+	case !m.editor.Empty():
+	case !m.escaped.IsZero() && m.now.Sub(m.escaped) < leaveTwice:
+		m.escaped = time.Time{}
+		return m.rewind()
+	default:
+		m.escaped = m.now
+		m.say("esc again goes back to an earlier prompt")
 	}
 	return nil
 }
@@ -388,6 +397,9 @@ func (m *Model) command(text, name, rest string) tea.Cmd {
 	case "resume":
 		m.editor = m.editor.Sent()
 		return m.openPicker()
+	case "fork":
+		m.editor = m.editor.Sent()
+		return m.rewind()
 	case "model", "mode", "think":
 		if rest == "" {
 			set := m.settings()

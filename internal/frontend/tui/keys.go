@@ -55,6 +55,7 @@ const (
 	inZoom     = "One task"
 	inLeave    = "Leaving"
 	inPicker   = "Resuming"
+	inRewind   = "Going back"
 	inInbox    = "Inbox"
 	inPage     = "What a command shows"
 )
@@ -64,7 +65,7 @@ func Bindings() []Binding {
 	return []Binding{
 		{inChat, []string{"enter"}, "send the prompt; while the agent works it waits in the queue", actSubmit},
 		{inChat, []string{"shift+enter", "alt+enter", "ctrl+j"}, "a new line; so does enter behind a `\\`", actNewline},
-		{inChat, []string{"esc"}, "interrupt the turn, and nothing else", actInterrupt},
+		{inChat, []string{"esc"}, "interrupt the turn, and nothing else; twice without one: back to an earlier prompt", actInterrupt},
 		{inChat, []string{"ctrl+c"}, "clear what is typed; else interrupt the turn; else leave", actClear},
 		{inChat, []string{"shift+tab"}, "the next permission mode: default, acceptEdits, plan", actMode},
 		{inChat, []string{"ctrl+d"}, "leave, if nothing is typed", actLeave},
@@ -137,6 +138,10 @@ func Bindings() []Binding {
 		{Where: inPicker, Keys: []string{"up", "down", "enter"}, Does: "choose a conversation; what is typed searches"},
 		{Where: inPicker, Keys: []string{"esc"}, Does: "stay in this one"},
 
+		{Where: inRewind, Keys: []string{"up", "down", "home", "end", "enter"},
+			Does: "choose the prompt before which a copy of the conversation goes on"},
+		{Where: inRewind, Keys: []string{"esc"}, Does: "stay"},
+
 		{Where: inInbox, Keys: []string{"up", "down", "home", "end", "j", "k", "g", "G"}, Does: "choose an item"},
 		{Where: inInbox, Keys: []string{"enter", "space"},
 			Does: "answer its question, type an answer for its task, or mark its failure as seen"},
@@ -207,6 +212,7 @@ func commands() []slash {
 		{"stop", "stop a task: /stop ID"},
 		{"interrupt", "interrupt the turn"},
 		{"resume", "go on with another conversation"},
+		{"fork", "go back to before an earlier prompt, in a copy of the conversation"},
 		{"mode", "the permission mode: /mode default, acceptEdits, plan, dontAsk or bypassPermissions"},
 		{"think", "how much the model thinks: /think low, medium, high, xhigh, max or off"},
 		{"autopilot", "go on by itself until all is done: /autopilot on, off, or nothing for the other one"},

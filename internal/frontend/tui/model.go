@@ -28,6 +28,7 @@ const (
 	pickerScreen
 	inboxScreen
 	pageScreen
+	rewindScreen
 )
 
 // Model is all that the UI knows. Only [Model.Update] changes it, on one goroutine.
@@ -79,6 +80,7 @@ type Model struct {
 	send   *sending // a message for a task is typed
 	choice int      // in the dialog of leaving
 	picker picking
+	back   rewinding
 	inbox  inbox
 	page   page
 
@@ -91,6 +93,7 @@ type Model struct {
 	frame    int  // of the spinner
 	ticking  bool // a tick is on its way
 	follows  task.ID
+	escaped  time.Time  // esc was pressed, and there was nothing to leave
 	promoted task.ID    // moved to the background by the last ctrl+b
 	live     panel.Tail // the output of the command that the agent waits for
 	farewell string

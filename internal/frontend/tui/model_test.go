@@ -56,6 +56,15 @@ func (s *session) Prompt(_ context.Context, r control.PromptRequest) error {
 	return s.fail
 }
 
+func (s *session) Prompts(context.Context) (control.Prompts, error) {
+	return control.Prompts{Prompts: []control.PromptEntry{{N: 1, ID: "u1", Text: "first thing"}, {N: 2, ID: "u2", Text: "second thing"}}}, nil
+}
+
+func (s *session) Fork(_ context.Context, r control.ForkRequest) (control.Forked, error) {
+	s.did("fork %d", r.At)
+	return control.Forked{Session: "s00000009", Prompt: "first thing"}, nil
+}
+
 func (s *session) Interrupt(_ context.Context, ref string) (task.Record, error) {
 	s.did("interrupt %s", ref)
 	return task.Record{}, nil

@@ -71,6 +71,8 @@ func (m *Model) screenFrame() frame {
 		return m.pickerFrame()
 	case inboxScreen:
 		return m.inboxFrame()
+	case rewindScreen:
+		return m.rewindFrame()
 	}
 	return m.chatFrame()
 }

@@ -105,6 +105,10 @@ func (m *Model) done(msg tea.Msg) tea.Cmd {
 			}
 		}
 		m.tell(fmt.Sprintf("%s: %s", msg.what, errorText(msg.err)))
+	case promptsRead:
+		m.prompted(msg)
+	case forked:
+		return m.wentBack(msg)
 	case noted:
 		m.tell(msg.text)
 	case configured:

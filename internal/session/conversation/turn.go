@@ -149,7 +149,7 @@ func (c *Conversation) answer(r *turning, prompt []agent.Block) (agent.TurnResul
 	if !c.started {
 		c.started, c.opening = true, c.cfg.Hooks.Start(ctx)
 	}
-	added := ""
+	added, typed := "", ""
 	if t.Origin == "" {
 		if keep, ok := compactCommand(t.Prompt.Text); ok {
 			res, err := compact(ctx, r.loop, keep)
@@ -163,7 +163,7 @@ func (c *Conversation) answer(r *turning, prompt []agent.Block) (agent.TurnResul
 			if instead == "" {
 				return c.aside(ctx, t, agent.TurnResult{Reason: "end_turn", StopReason: "end_turn", Text: answer}, nil)
 			}
-			prompt = texts(instead)
+			prompt, typed = texts(instead), t.Prompt.Text
 		}
 		if added, err = c.cfg.Hooks.Prompt(ctx, prompt[0].Text); err != nil {
 			return c.aside(ctx, t, agent.TurnResult{Reason: "blocked"}, &BlockedError{err})
@@ -174,7 +174,8 @@ func (c *Conversation) answer(r *turning, prompt []agent.Block) (agent.TurnResul
 	if err := c.offer(r); err != nil {
 		return agent.TurnResult{Reason: "error"}, err
 	}
-	res, err := r.loop.Answer(ctx, int64(t.Prompt.Seq), append(before, prompt...)...)
+	res, err := r.loop.AnswerPrompt(ctx, agent.Prompt{Seq: int64(t.Prompt.Seq), Before: before, Blocks: prompt,
+		User: t.Origin == "", Typed: typed})
 	var limit *agent.LimitError
 	if err != nil && ctx.Err() == nil && !errors.As(err, &limit) {
 		c.cfg.Hooks.Failed(ctx, err, res.Text)

@@ -1,0 +1,108 @@
+package archive
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"time"
+
+	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/task"
+)
+
+// promptBytes is how much of a prompt is listed.
+const promptBytes = 16 << 10
+
+// Prompts are what the user has written in a conversation, as it stands now.
+func Prompts(place home.Session) (control.Prompts, error) {
+	out := control.Prompts{Prompts: []control.PromptEntry{}}
+	all, err := agent.Prompts(place.Transcript())
+	if errors.Is(err, fs.ErrNotExist) {
+		return out, nil
+	}
+	if err != nil {
+		return out, err
+	}
+	first := max(0, len(all)-control.MaxPrompts)
+	for i, p := range all[first:] {
+		e := control.PromptEntry{N: first + i + 1, ID: p.ID, At: p.At}
+		e.Text = strings.ToValidUTF8(p.Text[:min(len(p.Text), promptBytes)], "")
+		e.Cut = len(p.Text) - len(e.Text)
+		out.Prompts = append(out.Prompts, e)
+	}
+	return out, nil
+}
+
+// Fork makes a new session of the same project that goes on with the conversation of a
+// session, as it stands now or stood before a prompt. It copies neither mail nor tasks.
+func Fork(place home.Session, req control.ForkRequest, meta agent.Meta) (control.Forked, error) {
+	out := control.Forked{}
+	var at agent.UserPrompt
+	if req.At > 0 {
+		all, err := agent.Prompts(place.Transcript())
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return out, fmt.Errorf("fork session %s: %w", place.ID(), err)
+		}
+		if req.At > len(all) {
+			return out, &control.Error{Code: control.NotFound,
+				Message: fmt.Sprintf("fork session %s: it has %d prompts, and no prompt %d", place.ID(), len(all), req.At),
+				Fix:     fmt.Sprintf("see `drover fork --list %s`", place.ID())}
+		}
+		at = all[req.At-1]
+	} else if req.At < 0 {
+		return out, &control.Error{Code: control.Invalid,
+			Message: fmt.Sprintf("fork session %s: prompt %d does not exist: prompts are counted from 1", place.ID(), req.At)}
+	}
+	if req.Session != "" && !home.SessionID(string(req.Session)) {
+		return out, &control.Error{Code: control.Invalid,
+			Message: fmt.Sprintf("fork session %s: %.40q is not the ID of a session", place.ID(), req.Session)}
+	}
+	fresh := place.Project().Session(cmp.Or(req.Session, task.NewSessionID()))
+	taken := &control.Error{Code: control.Conflict,
+		Message: fmt.Sprintf("fork session %s: session %s exists already", place.ID(), fresh.ID()),
+		Fix:     "give --session-id another ID"}
+	if _, err := fresh.Below().Lstat(fresh.Dir()); err == nil {
+		return out, taken
+	}
+	if err := fresh.Ensure(); err != nil {
+		return out, fmt.Errorf("fork session %s: %w", place.ID(), err)
+	}
+	meta.AgentName, meta.SessionID = "main", string(fresh.ID())
+	err := error(nil)
+	if at.ID == "" {
+		err = agent.ForkTranscript(place.Transcript(), fresh.Transcript(), meta)
+	} else {
+		err = agent.ForkTranscriptBefore(place.Transcript(), fresh.Transcript(), at.ID, meta)
+	}
+	switch {
+	case errors.Is(err, fs.ErrExist):
+		return out, taken
+	case err != nil:
+		return out, fmt.Errorf("fork session %s: %w", place.ID(), err)
+	}
+	now := time.Now().UTC()
+	old, _ := ReadInfo(place) // without it the copy has no title
+	info := control.Info{Session: fresh.ID(), Project: meta.Cwd, Title: old.Title, Role: control.RolePrompt,
+		Version: meta.Version, Dir: fresh.Dir(), StartTime: now, EndTime: &now}
+	if err := WriteInfo(fresh, info); err != nil {
+		return out, fmt.Errorf("fork session %s: %w", place.ID(), err)
+	}
+	return control.Forked{Session: fresh.ID(), Prompt: at.Text}, nil
+}
+
+// Prompts implements [control.API].
+func (a *Archive) Prompts(context.Context) (control.Prompts, error) { return Prompts(a.place) }
+
+// Fork implements [control.API].
+func (a *Archive) Fork(ctx context.Context, req control.ForkRequest) (control.Forked, error) {
+	info, err := a.Info(ctx)
+	if err != nil {
+		return control.Forked{}, err
+	}
+	return Fork(a.place, req, agent.Meta{Version: info.Version, Cwd: info.Project})
+}
