@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/agentenv/hook"
 	"github.com/drover-dev/drover/internal/agentenv/permission"
 	"github.com/drover-dev/drover/internal/agentenv/settings"
 	"github.com/drover-dev/drover/internal/agentenv/trust"
@@ -120,6 +121,12 @@ func (b *backend) Answer(ctx context.Context, p *cli.Prompt, id task.ID) error {
 	cfg.Keeper = b.helper()
 	var out *agentsdk.Stream // set before the first conversation begins
 	cfg.On = func(from task.ID, e agent.Event) { out.Agent(from, e) }
+	if p.HookEvents {
+		cfg.OnHook = func(from task.ID, r hook.Ran) {
+			out.Hook(agentsdk.Hook{From: from, ID: r.ID, Event: string(r.Event), About: r.About, Done: r.Done,
+				Stdout: r.Stdout, Stderr: r.Stderr, Code: r.Code, Outcome: r.Outcome})
+		}
+	}
 	s, err := b.open(ctx, cfg)
 	if err != nil {
 		err = locked(err, id)

@@ -91,6 +91,7 @@ type Config struct {
 	// nobody can.
 	AskWait time.Duration
 	On      func(from task.ID, e agent.Event)
+	OnHook  func(from task.ID, r hook.Ran)  // of hooks that begin and end, by several goroutines; nil: nobody is told
 	Tell    func(from task.ID, text string) // see [session.Agents]
 
 	// TrustNoted says that the user has been told that files of the folder wait for

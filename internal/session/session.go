@@ -204,6 +204,8 @@ type Agents struct {
 	// agent's task, or of the session for the main agent. It is called by one goroutine at a
 	// time for each agent.
 	On func(from task.ID, e agent.Event)
+	// OnHook is told of hooks that begin and end, by several goroutines. nil: nobody is.
+	OnHook func(from task.ID, r hook.Ran)
 }
 
 // Session is an open session. Its methods may be called by several goroutines.
@@ -430,7 +432,7 @@ func (s *Session) openAgents(edits *environment.Edits) {
 		Models: a.Models, Model: a.Model, Instead: a.Instead, Policy: a.Policy, Catalog: a.Catalog, Rules: a.Rules, Env: a.Env,
 		Notes: a.Notes, RuleSources: a.RuleSources,
 		Hooks: a.Hooks, Skills: a.Skills, Todos: a.Todos, Memory: a.Memory.Store, Web: a.Web, Tools: a.Tools,
-		Remote: a.Remote.Usual != "", Window: a.Window, Share: a.Share, AskWait: a.AskWait, On: a.On,
+		Remote: a.Remote.Usual != "", Window: a.Window, Share: a.Share, AskWait: a.AskWait, On: a.On, OnHook: a.OnHook,
 	}
 	if s.cfg.Keeper != nil {
 		cfg.Ready = s.cfg.Keeper.Ready

@@ -194,6 +194,17 @@ const cases = {
     });
   },
 
+  async hookevents() {
+    const command = { type: 'command', command: `cat >> ${folder}/input; echo out; echo err >&2` };
+    const settings = JSON.stringify({ hooks: { PreToolUse: [{ matcher: 'Bash', hooks: [command] }] } });
+    const UserPromptSubmit = [{ hooks: [async () => ({ continue: true })] }];
+    const q = query({ prompt: 'one', options: options({ settings, hooks: { UserPromptSubmit }, includeHookEvents: true, effort: 'high' }) });
+    await all(q, (m) => {
+      if (m.subtype === 'hook_started') fact('started', m.hook_name);
+      if (m.subtype === 'hook_response') fact('ended', [m.hook_event, m.stdout, m.stderr, m.exit_code ?? null, m.outcome]);
+    });
+  },
+
   async abort() {
     const abortController = new AbortController();
     const q = query({ prompt: 'one', options: options({ abortController, permissionMode: 'bypassPermissions', allowDangerouslySkipPermissions: true }) });

@@ -138,6 +138,7 @@ func TestSDK(t *testing.T) {
 			"structured":  caseStructured,
 			"fallback":    caseFallback,
 			"abort":       caseAbort,
+			"hookevents":  caseHookEvents,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -282,7 +283,7 @@ func caseOptions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, text := range []string{"--include-hook-events", "--from-the-future is not known"} {
+	for _, text := range []string{"--from-the-future is not known"} {
 		if !strings.Contains(string(said), text) {
 			t.Errorf("nobody was told of %s:\n%s", text, said)
 		}
@@ -313,6 +314,17 @@ func caseFallback(t *testing.T) {
 		"\n  main:\n    - {text: hello}\n")
 	want(t, facts, `fell back ["warning","model script:turns.yaml failed: too busy; the rest of the turn goes to script:turns-second.yaml"]`,
 		`from "script:turns-second.yaml"`, `result "success: hello"`, `used ["script:turns-second.yaml"]`, "end true")
+}
+
+// Hooks are shown on the stream, and are told how much the model is asked to think.
+func caseHookEvents(t *testing.T) {
+	facts, folder := run(t, "hookevents", "\n  main:\n    - tools: [{name: Bash, input: {command: pwd}}]\n    - {text: done}\n")
+	want(t, facts, `started "UserPromptSubmit"`, `ended ["UserPromptSubmit","{\"continue\":true}","",null,"success"]`,
+		`started "PreToolUse:Bash"`, `ended ["PreToolUse","out\n","err\n",0,"success"]`, `result "success: done"`, "end true")
+	input, err := os.ReadFile(filepath.Join(folder, "input"))
+	if err != nil || !strings.Contains(string(input), `"effort":{"level":"high"}`) {
+		t.Errorf("the hook was told %s (%v)", input, err)
+	}
 }
 
 // A program that aborts leaves no process.

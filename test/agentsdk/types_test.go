@@ -150,7 +150,7 @@ func (r *recording) check(t *testing.T) {
 	for _, kind := range []string{"system/init", "assistant", "user", "result/success", "result/error_during_execution",
 		"result/error_max_structured_output_retries", "stream_event", "system/api_retry", "system/task_started", "system/task_updated", "system/task_progress",
 		"system/task_notification", "system/background_tasks_changed", "system/status", "system/informational",
-		"system/session_state_changed", "control_request", "control_response", "answer to initialize",
+		"system/session_state_changed", "system/hook_started", "system/hook_response", "control_request", "control_response", "answer to initialize",
 		"answer to get_context_usage", "answer to mcp_status", "answer to interrupt"} {
 		if counts[kind] == 0 {
 			t.Errorf("no case has a line of kind %s: have %v", kind, counts)

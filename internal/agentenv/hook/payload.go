@@ -92,8 +92,10 @@ func (b Base) fields() map[string]any {
 			out[key] = value
 		}
 	}
-	if b.Effort != "" {
-		out["effort"] = map[string]string{"level": b.Effort}
+	if b.Effort != nil {
+		if level := b.Effort(); level != "" {
+			out["effort"] = map[string]string{"level": level}
+		}
 	}
 	return out
 }

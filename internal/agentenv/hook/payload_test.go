@@ -38,7 +38,8 @@ func TestPayloads(t *testing.T) {
 			}
 			main := func(b *Base) {
 				toolbox(b)
-				b.SessionID, b.Cwd, b.Model, b.Effort = "s1", "/work", "some-model", "high"
+				b.SessionID, b.Cwd, b.Model = "s1", "/work", "some-model"
+				b.Effort = func() string { return "high" }
 				b.PermissionMode = func() string { return "plan" }
 			}
 			fire(playSet(t, with(t, all...), main))

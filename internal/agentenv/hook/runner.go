@@ -36,7 +36,8 @@ type Base struct {
 	Cwd            string        // absolute; where hooks run
 	Project        string        // absolute; the folder that is worked on; empty: Cwd
 	PermissionMode func() string // asked by several goroutines; nil: it is not told
-	Effort, Model  string        // empty: not told
+	Effort         func() string // as PermissionMode
+	Model          string        // empty: not told
 
 	// Of a subagent; all empty for the main agent.
 	AgentID, AgentType, DisplayName, Description, AgentTranscript string
@@ -55,6 +56,9 @@ type Base struct {
 	// Tell is given what the user should read, by several goroutines. nil: it is
 	// lost, but for [Outcome.UserNotes].
 	Tell func(e Event, text string)
+	// Watch is told of each hook when it begins and when it has ended, by several
+	// goroutines. nil: nobody is.
+	Watch func(Ran)
 }
 
 // Spill is a file that holds all that a hook has printed to one stream, or the
@@ -82,6 +86,7 @@ type Runner struct {
 
 	mu     sync.Mutex
 	closed bool           // guarded by mu
+	ran    int            // hooks that were watched; guarded by mu
 	asked  string         // the ID of the prompt that is answered; guarded by mu
 	async  int            // hooks in the background; guarded by mu
 	jobs   sync.WaitGroup // one per hook that runs; Add under mu while not closed; Close waits
@@ -162,7 +167,10 @@ func (r *Runner) Run(ctx context.Context, e Event, fields map[string]any) Outcom
 		slots <- struct{}{} // freed by hooks that end in any case
 		group.Go(func() {
 			defer func() { <-slots }()
-			all[i] = judge(h, r.one(ctx, h, fields))
+			ended := r.watched(h, e, fields)
+			res := r.one(ctx, h, fields)
+			ended(res)
+			all[i] = judge(h, res)
 			if name, ok := fields["tool_name"].(string); ok && h.camel && all[i].UpdatedInput != nil {
 				all[i].UpdatedInput = fromCopilot(name, all[i].UpdatedInput)
 			}

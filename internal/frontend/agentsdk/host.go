@@ -1,7 +1,9 @@
 package agentsdk
 
 import (
+	"fmt"
 	"maps"
+	"strings"
 
 	"github.com/drover-dev/drover/task"
 )
@@ -40,6 +42,47 @@ func (s *Stream) Line(fields map[string]any) {
 	fields = maps.Clone(fields)
 	fields["uuid"], fields["session_id"] = newUUID(), s.o.Session
 	s.line(fields)
+}
+
+// Hook is a hook that begins or has ended.
+type Hook struct {
+	From         task.ID // the session for the main agent
+	ID           string
+	Event, About string
+	Done         bool // what follows is set
+
+	Stdout, Stderr string
+	Code           *int   // of its exit, where it was a command
+	Outcome        string // success, error or cancelled
+}
+
+// maxHookOutput is how much of what a hook has printed a line shows.
+const maxHookOutput = 16 << 10
+
+// Hook prints a line about a hook.
+func (s *Stream) Hook(h Hook) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := hookLine{Type: "system", Subtype: "hook_started", ID: string(h.From) + "-" + h.ID, Name: h.Event,
+		Event: h.Event, stamp: s.stamp()}
+	if h.About != "" {
+		l.Name += ":" + h.About
+	}
+	if !h.Done {
+		s.line(l)
+		return
+	}
+	l.Subtype = "hook_response"
+	out, errs := beginning(h.Stdout), beginning(h.Stderr)
+	s.line(hookDoneLine{hookLine: l, Output: out + errs, Stdout: out, Stderr: errs, Code: h.Code, Outcome: h.Outcome})
+}
+
+// beginning is what a line shows of what a hook has printed.
+func beginning(text string) string {
+	if len(text) <= maxHookOutput {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxHookOutput], "") + fmt.Sprintf("\n[%d bytes more]", len(text)-maxHookOutput)
 }
 
 // Flush prints all task events there are.

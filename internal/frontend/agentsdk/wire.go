@@ -158,6 +158,25 @@ type informationalLine struct {
 	stamp
 }
 
+// hookLine is a hook that begins, and the head of one that has ended.
+type hookLine struct {
+	Type    string `json:"type"`
+	Subtype string `json:"subtype"`
+	ID      string `json:"hook_id"`
+	Name    string `json:"hook_name"`
+	Event   string `json:"hook_event"`
+	stamp
+}
+
+type hookDoneLine struct {
+	hookLine
+	Output  string `json:"output"`
+	Stdout  string `json:"stdout"`
+	Stderr  string `json:"stderr"`
+	Code    *int   `json:"exit_code,omitempty"`
+	Outcome string `json:"outcome"`
+}
+
 // discardedLine takes back the stream_event lines of the reply that was coming in.
 type discardedLine struct {
 	Type    string `json:"type"`

@@ -27,7 +27,6 @@ func (x *foreignFlags) add(f *pflag.FlagSet) {
 	f.BoolVar(&x.noPersistence, "no-session-persistence", false, "")
 	idle := map[string]string{ // what each would do
 		"allow-dangerously-skip-permissions": "", // the mode can be asked for later: it always can
-		"include-hook-events":                "hooks are not shown on the stream",
 		"await-initialize":                   "", // it always is awaited
 		"debug":                              "there is no debug log",
 		"bare":                               "settings of the folder and the user count",
@@ -45,7 +44,7 @@ func (x *foreignFlags) add(f *pflag.FlagSet) {
 		f.Var(&idleFlag{name: name, lacks: lacks, of: x}, name, "")
 	}
 	for _, name := range []string{"thinking", "dangerously-skip-permissions", "no-session-persistence",
-		"allow-dangerously-skip-permissions", "include-hook-events", "await-initialize", "debug", "bare",
+		"allow-dangerously-skip-permissions", "await-initialize", "debug", "bare",
 		"replay-user-messages", "permission-prompts",
 		"debug-file", "plugin-dir", "betas"} {
 		f.Lookup(name).Hidden = true

@@ -36,6 +36,7 @@ type Prompt struct {
 	Detach          bool          `json:"-"`
 	Format          string        `json:"-"`
 	Partial         bool          `json:"-"`
+	HookEvents      bool          `json:"-"` // hooks are told of, with stream-json
 	Verbose         bool          `json:"-"`
 	Model           string        `json:"model,omitempty"`
 	Instead         []string      `json:"fallback,omitempty"` // models
@@ -132,6 +133,7 @@ func (p *Prompt) add(f *pflag.FlagSet) {
 	f.StringVar(&p.Decider, "permission-prompt-tool", "", "stdio: with --input-format stream-json the program on stdin decides")
 	p.foreign.add(f)
 	f.BoolVar(&p.Partial, "include-partial-messages", false, "stream-json: show replies as they come in")
+	f.BoolVar(&p.HookEvents, "include-hook-events", false, "stream-json: show hooks that begin and end")
 	f.BoolVar(&p.Verbose, "verbose", false, "report tasks on stderr")
 	f.StringVar(&p.Model, "model", "", "an alias, a full name, PROVIDER/NAME, or script:FILE")
 	f.StringSliceVar(&p.Instead, "fallback-model", nil,

@@ -96,6 +96,7 @@ type Config struct {
 
 	AskWait time.Duration // that a question waits for somebody; 0: nobody can answer
 	On      func(from task.ID, e agent.Event)
+	OnHook  func(from task.ID, r hook.Ran) // by several goroutines; nil: nobody is told
 }
 
 // Parts are the parts of a session that its agents use.

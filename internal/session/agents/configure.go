@@ -28,6 +28,8 @@ type live struct {
 	mode  permission.Mode
 	gate  *permission.Gate // of the mode
 
+	thinking *agent.Thinking // nil: it was not changed
+
 	// moved is the task as which a turn acts that was moved to the background with what
 	// the agent had; nil: the conversation has it.
 	moved atomic.Pointer[task.Host]
@@ -97,6 +99,9 @@ func (k *Environment) Configure(c *conversation.Conversation, req control.Config
 	me.live.mu.Lock()
 	defer me.live.mu.Unlock()
 	me.live.model, me.live.mode, me.live.gate = model, mode, gate
+	if req.Thinking != nil {
+		me.live.thinking = &next.Thinking
+	}
 	return nil
 }
 

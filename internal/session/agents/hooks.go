@@ -26,7 +26,7 @@ func (k *Environment) base(tools []agent.Tool, transcript string) hook.Base {
 		Cwd:            me.Cwd,
 		Project:        s.cfg.Project,
 		PermissionMode: func() string { return string(cmp.Or(me.Mode(), permission.Default)) },
-		Effort:         k.def.Effort,
+		Effort:         k.effort,
 		Model:          me.Model,
 		Env:            me.Env,
 		Tools:          tools,
@@ -38,7 +38,22 @@ func (k *Environment) base(tools []agent.Tool, transcript string) hook.Base {
 	}
 	b.Ready = s.cfg.Ready
 	b.Tell = func(e hook.Event, text string) { s.Report.Say(me.ID, fmt.Sprintf("hook %s: %s", e, text)) }
+	if on := s.cfg.OnHook; on != nil {
+		b.Watch = func(r hook.Ran) { on(me.ID, r) }
+	}
 	return b
+}
+
+// effort is how much the agent is asked to think now; empty: nobody has chosen.
+func (k *Environment) effort() string {
+	if live := k.Me.live; live != nil {
+		live.mu.Lock()
+		defer live.mu.Unlock()
+		if live.thinking != nil {
+			return live.thinking.Effort
+		}
+	}
+	return cmp.Or(k.Config.Thinking.Effort, k.def.Effort)
 }
 
 // HookOutput creates the file for a hook that prints too much for memory. It counts as an
