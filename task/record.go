@@ -33,6 +33,7 @@ const (
 	ByModel   Actor = "model"   // an agent, by a tool
 	ByParent  Actor = "parent"  // the task that owns it
 	ByClient  Actor = "client"  // a foreign program, by MCP or the API
+	ByMCP     Actor = "mcp"     // the user of an MCP client, who answers a question there
 	ByRuntime Actor = "runtime" // Drover: a limit, a deadline, closing
 	ByKeeper  Actor = "keeper"  // the process that outlives the host
 	ByUnknown Actor = "unknown" // nobody can say

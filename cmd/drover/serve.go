@@ -34,7 +34,8 @@ func (b *backend) ServeMCP(ctx context.Context) error {
 func (b *backend) mcpConfig() mcpserver.Config {
 	d := b.directory()
 	connect := func(ctx context.Context) (control.API, func(), error) { return d.Background(ctx) }
-	return mcpserver.Config{Connect: connect, Cwd: b.cwd, Env: b.env, Version: b.version}
+	handles := mcpserver.Handles{Root: b.root, Dir: filepath.Join(b.root.Project(b.cwd).Dir(), "mcp-handles")}
+	return mcpserver.Config{Connect: connect, Cwd: b.cwd, Env: b.env, Version: b.version, Handles: handles}
 }
 
 // ServeMCPOverHTTP serves tasks to all MCP clients that have the token.

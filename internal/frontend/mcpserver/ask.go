@@ -123,9 +123,7 @@ func (s *server) attend(
 			return reply, err
 		}
 		call.seen[q.ID] = true
-		params := &mcp.ElicitParams{
-			Mode: "form", Message: q.message(), RequestedSchema: json.RawMessage(permissionForm),
-		}
+		params := q.form()
 		if req.ProtocolVersion() >= inlineQuestions {
 			call.question = q.Question
 			return reply, &inputNeeded{params, s.asked.put(call)}
@@ -140,6 +138,11 @@ func (s *server) attend(
 type shownQuestion struct {
 	task.Question
 	display string
+}
+
+// form asks for the permission.
+func (q *shownQuestion) form() *mcp.ElicitParams {
+	return &mcp.ElicitParams{Mode: "form", Message: q.message(), RequestedSchema: json.RawMessage(permissionForm)}
 }
 
 func (q *shownQuestion) message() string {
@@ -307,7 +310,7 @@ func (s *server) decide(ctx context.Context, q task.Question, res *mcp.ElicitRes
 	}
 	_, err := ask(ctx, s.link, func(api control.API) (struct{}, error) {
 		return struct{}{}, api.Decide(ctx, control.DecideRequest{
-			ID: q.ID, Digest: q.Digest, Reply: reply, Actor: task.ByClient,
+			ID: q.ID, Digest: q.Digest, Reply: reply, Actor: task.ByMCP,
 			Detail: "by the user of an MCP client",
 		})
 	})

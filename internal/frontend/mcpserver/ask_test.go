@@ -60,7 +60,7 @@ func TestElicitation(t *testing.T) {
 						t.Fatal(err)
 					}
 					got := s.decided[0]
-					if got.ID != "q1" || got.Digest != "d1" || got.Actor != task.ByClient || got.Reply.Allow != c.allow ||
+					if got.ID != "q1" || got.Digest != "d1" || got.Actor != task.ByMCP || got.Reply.Allow != c.allow ||
 						got.Reply.Reason != c.reason || got.Always != "" {
 						t.Errorf("decided %+v", got)
 					}

@@ -8,8 +8,8 @@
 // in the foreground by that call; and that text from tasks is bounded and
 // harmless; and that what an agent asks leave for reaches the client's user while
 // a call waits for that agent, if the client shows forms. It keeps no tasks itself: they live in the session that it is
-// connected to, and it connects again when that has ended. It does not speak
-// the protocol's own tasks.
+// connected to, and it connects again when that has ended. A client can hold such a
+// task by a handle of the protocol, which outlives this process.
 package mcpserver
 
 import (
@@ -26,6 +26,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/frontend/mcpserver/mcptasks"
 	"github.com/drover-dev/drover/internal/frontend/mcpserver/wire"
 )
 
@@ -38,6 +39,7 @@ type Config struct {
 	Cwd     string   // absolute; where commands run that do not say
 	Env     []string // of commands
 	Version string   // of this program
+	Handles Handles  // without a folder, the protocol's own tasks are not offered
 }
 
 // errGone is the cause of the end of what a client that left had under way.
@@ -85,13 +87,23 @@ func newService(ctx context.Context, cfg Config) (*service, error) {
 		return nil, errors.New("serve mcp: Connect and Cwd must be set")
 	}
 	v := &service{cfg: cfg, life: ctx, alone: newServer(ctx, cfg), clients: map[string]*server{}}
+	capabilities := &mcp.ServerCapabilities{} // without it, logging is declared
+	if cfg.Handles.Dir != "" {
+		capabilities.AddExtension(mcptasks.Extension, nil)
+	}
 	v.mcp = mcp.NewServer(&mcp.Implementation{Name: "drover", Title: "Drover", Version: cfg.Version}, &mcp.ServerOptions{
 		Instructions: instructions,
-		Capabilities: &mcp.ServerCapabilities{}, // without it, logging is declared
+		Capabilities: capabilities,
 	})
 	v.addTools()
 	v.mcp.AddReceivingMiddleware(filled)
-	return v, nil
+	if cfg.Handles.Dir == "" {
+		return v, nil
+	}
+	return v, mcptasks.Add(v.mcp, mcptasks.Options{
+		Holder: holder{v}, Poll: handlePoll,
+		Support: map[string]mcptasks.Support{"task_run": mcptasks.Optional, "agent_run": mcptasks.Optional},
+	})
 }
 
 // of is the client of a session. It is let go when the session ends.

@@ -12,6 +12,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/frontend/mcpserver/mcptasks"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/task"
 )
@@ -109,32 +110,42 @@ func (s *server) start(
 		}
 		return s.finish(ctx, req, rec, call, foreground, wait, keep)
 	}
+	start.Keep = keep && start.Shell != nil // an agent lives no longer than its host
+	start.ByModel = true                    // the client has approved the call; bans of the user's hold all the same
+	if wish := mcptasks.WishOf(ctx); wish != nil && (wish.Must || foreground) {
+		return s.startHeld(ctx, start, wish)
+	}
 	if !keep {
 		start.Lease = s.link.lease
 	}
-	start.Keep = keep && start.Shell != nil // an agent lives no longer than its host
-	start.ByModel = true                    // the client has approved the call; bans of the user's hold all the same
-	// A start is sent once: a second one could run the command twice.
-	c, err := s.link.reach(ctx)
+	rec, err := s.startOne(ctx, start)
 	if err != nil {
 		return "", started{}, err
 	}
-	list, err := c.api.Start(ctx, []control.StartRequest{start})
-	if err != nil {
-		return "", started{}, err
-	}
-	if len(list) != 1 || (list[0].Task == nil && list[0].Error == nil) {
-		return "", started{}, errors.New("the session did not say what it started")
-	}
-	if list[0].Error != nil {
-		return "", started{}, list[0].Error
-	}
-	rec := *list[0].Task
 	if !foreground && wait == 0 {
 		return "started " + line(rec), started{Task: brief(rec)}, nil
 	}
 	call.task = rec.ID
 	return s.finish(ctx, req, rec, call, foreground, wait, keep)
+}
+
+// startOne sends a start once: a second one could run the command twice.
+func (s *server) startOne(ctx context.Context, start control.StartRequest) (task.Record, error) {
+	c, err := s.link.reach(ctx)
+	if err != nil {
+		return task.Record{}, err
+	}
+	list, err := c.api.Start(ctx, []control.StartRequest{start})
+	if err != nil {
+		return task.Record{}, err
+	}
+	if len(list) != 1 || (list[0].Task == nil && list[0].Error == nil) {
+		return task.Record{}, errors.New("the session did not say what it started")
+	}
+	if list[0].Error != nil {
+		return task.Record{}, list[0].Error
+	}
+	return *list[0].Task, nil
 }
 
 // finish waits for the end of a task that was started, and tells it.
@@ -159,15 +170,19 @@ func (s *server) finish(
 	case len(reply.Tasks) > 0:
 		rec = reply.Tasks[0]
 	}
-	out := started{Task: brief(rec), TimedOut: reply.TimedOut}
 	if reply.TimedOut {
-		return "still running: " + line(rec) + "\nuse task_wait to wait longer", out, nil
+		return "still running: " + line(rec) + "\nuse task_wait to wait longer", started{Task: brief(rec), TimedOut: true}, nil
 	}
-	out.Output, err = s.answer(ctx, rec)
-	if err != nil {
+	return s.told(ctx, rec)
+}
+
+// told is the answer with a task that has ended.
+func (s *server) told(ctx context.Context, rec task.Record) (text string, out started, err error) {
+	out.Task = brief(rec)
+	if out.Output, err = s.answer(ctx, rec); err != nil {
 		return "", started{}, err
 	}
-	text := line(rec)
+	text = line(rec)
 	if out.Output != "" {
 		text += "\n\n" + out.Output
 	}

@@ -1,0 +1,349 @@
+package mcpserver
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/frontend/mcpserver/mcptasks"
+	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/task"
+)
+
+const (
+	usualTTL   = 24 * time.Hour
+	longestTTL = 7 * 24 * time.Hour
+	shortTTL   = time.Second
+	handlePoll = time.Second
+	handlePage = 100  // in one listing
+	maxHandles = 1000 // of one folder
+	maxHandle  = 4 << 10
+)
+
+// Handles is where the handles of tasks are kept, so that clients can use them after the
+// server has been started anew.
+type Handles struct {
+	Root home.Root
+	Dir  string // below the root; it is made when it is needed
+}
+
+// handle is a task that a client holds by the protocol.
+type handle struct {
+	ID      string        `json:"id"` // cannot be guessed
+	Task    task.ID       `json:"task_id"`
+	Created time.Time     `json:"create_time"`
+	TTL     time.Duration `json:"ttl_ns"`
+}
+
+func (h handle) over(now time.Time) bool { return !now.Before(h.Created.Add(h.TTL)) }
+
+// file is the path of a handle, "" for what is none.
+func (b Handles) file(id string) string {
+	if len(id) < 20 || len(id) > 60 || strings.Trim(id, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567") != "" {
+		return ""
+	}
+	return filepath.Join(b.Dir, id+".json")
+}
+
+func (b Handles) get(id string) (handle, error) {
+	file := b.file(id)
+	if file == "" {
+		return handle{}, mcptasks.ErrUnknown
+	}
+	data, err := b.Root.ReadFile(file, maxHandle)
+	if errors.Is(err, fs.ErrNotExist) {
+		return handle{}, mcptasks.ErrUnknown
+	}
+	var h handle
+	if err == nil {
+		err = json.Unmarshal(data, &h)
+	}
+	if err != nil {
+		return handle{}, fmt.Errorf("read the handle %s: %w", id, err)
+	}
+	if h.over(time.Now()) {
+		return handle{}, mcptasks.ErrUnknown
+	}
+	return h, nil
+}
+
+// put makes a handle durable, and removes those whose time is over.
+func (b Handles) put(h handle) error {
+	if err := b.Root.Below().Mkdir(b.Dir); err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("make the folder of handles: %w", err)
+	}
+	if live, err := b.list(true); err != nil {
+		return err
+	} else if len(live) >= maxHandles {
+		return fmt.Errorf("%d tasks are held by handles already (call without a task, or wait until the ttl of some is over)",
+			len(live))
+	}
+	data, err := json.Marshal(h)
+	if err != nil {
+		return fmt.Errorf("encode a handle: %w", err)
+	}
+	return b.Root.WriteAtomic(b.file(h.ID), append(data, '\n'))
+}
+
+// list is the handles, oldest first. With sweep, those whose time is over are removed.
+func (b Handles) list(sweep bool) ([]handle, error) {
+	names, err := b.Root.Below().Names(b.Dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("list the handles: %w", err)
+	}
+	var all []handle
+	for _, name := range names {
+		id, ok := strings.CutSuffix(name, ".json")
+		if !ok {
+			continue
+		}
+		h, err := b.get(id)
+		switch {
+		case err == nil:
+			all = append(all, h)
+		case sweep && errors.Is(err, mcptasks.ErrUnknown):
+			_ = b.Root.Below().Remove(filepath.Join(b.Dir, name)) // or the next time
+		}
+	}
+	slices.SortFunc(all, func(a, b handle) int {
+		if c := a.Created.Compare(b.Created); c != 0 {
+			return c
+		}
+		return strings.Compare(a.ID, b.ID)
+	})
+	return all, nil
+}
+
+// startHeld starts a task for a client that holds it by a handle: it does not end with the
+// client, but when its time to live is over.
+func (s *server) startHeld(ctx context.Context, start control.StartRequest, wish *mcptasks.Wish) (string, started, error) {
+	h := handle{ID: rand.Text(), TTL: usualTTL}
+	if wish.TTL != nil {
+		h.TTL = min(max(*wish.TTL, shortTTL), longestTTL)
+	}
+	if start.Timeout == 0 || start.Timeout > h.TTL {
+		start.Timeout = h.TTL
+	}
+	rec, err := s.startOne(ctx, start)
+	if err != nil {
+		return "", started{}, err
+	}
+	h.Task, h.Created = rec.ID, rec.CreateTime
+	if h.Created.IsZero() {
+		h.Created = time.Now()
+	}
+	if err := s.cfg.Handles.put(h); err != nil {
+		last, done := context.WithTimeout(context.WithoutCancel(ctx), stopPatience)
+		defer done()
+		_, stopErr := ask(last, s.link, func(api control.API) (task.Receipt, error) {
+			return api.Stop(last, control.StopRequest{
+				Refs: []string{string(rec.ID)}, Actor: task.ByRuntime, Detail: "its handle could not be saved",
+			})
+		})
+		return "", started{}, errors.Join(err, stopErr)
+	}
+	wish.Grant(protocolTask(h, rec))
+	return "started " + line(rec), started{Task: brief(rec)}, nil
+}
+
+// protocolTask is a task as the protocol sees it, without its result and what it waits for.
+func protocolTask(h handle, rec task.Record) mcptasks.Task {
+	t := mcptasks.Task{
+		ID: h.ID, Status: mcptasks.Working, Message: line(rec), Created: h.Created, Updated: h.Created, TTL: h.TTL,
+	}
+	switch rec.Status {
+	case task.Completed:
+		t.Status = mcptasks.Completed
+	case task.Failed:
+		t.Status = mcptasks.Failed
+	case task.Killed:
+		t.Status = mcptasks.Cancelled
+	}
+	if rec.StartTime != nil {
+		t.Updated = *rec.StartTime
+	}
+	if rec.EndTime != nil {
+		t.Updated = *rec.EndTime
+	}
+	return t
+}
+
+// holder is the tasks of all clients, for the protocol.
+type holder struct{ *service }
+
+func (v holder) record(ctx context.Context, s *server, id string) (handle, task.Record, error) {
+	h, err := v.cfg.Handles.get(id)
+	if err != nil {
+		return h, task.Record{}, err
+	}
+	rec, err := ask(ctx, s.link, func(api control.API) (task.Record, error) { return api.Get(ctx, string(h.Task)) })
+	var refused *control.Error
+	if errors.As(err, &refused) && refused.Code == control.NotFound {
+		err = mcptasks.ErrUnknown // its session was removed
+	}
+	return h, rec, err
+}
+
+// Get implements [mcptasks.Holder].
+func (v holder) Get(ctx context.Context, id string) (mcptasks.Task, error) {
+	ctx, done := v.alone.during(ctx)
+	defer done()
+	h, rec, err := v.record(ctx, v.alone, id)
+	if err != nil {
+		return mcptasks.Task{}, err
+	}
+	return v.alone.held(ctx, h, rec)
+}
+
+// held is a task with all that the protocol tells of it.
+func (s *server) held(ctx context.Context, h handle, rec task.Record) (mcptasks.Task, error) {
+	t := protocolTask(h, rec)
+	if rec.Status.Terminal() {
+		text, out, err := s.told(ctx, rec)
+		if err != nil {
+			return t, err
+		}
+		t.Result = &mcp.CallToolResult{
+			Content: []mcp.Content{&mcp.TextContent{Text: text}}, StructuredContent: out, IsError: rec.Status != task.Completed,
+		}
+		return t, nil
+	}
+	open, err := s.openQuestions(ctx, string(rec.ID))
+	if err != nil || len(open) == 0 {
+		return t, err
+	}
+	t.Status, t.Inputs = mcptasks.InputRequired, mcp.InputRequestMap{}
+	for _, q := range open {
+		t.Inputs[q.ID] = q.form()
+	}
+	return t, nil
+}
+
+// openQuestions are the permissions that a task and those below it ask for.
+func (s *server) openQuestions(ctx context.Context, ref string) (list []*shownQuestion, err error) {
+	open, err := ask(ctx, s.link, func(api control.API) (control.Approvals, error) {
+		return api.Approvals(ctx, control.ApprovalsRequest{})
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, q := range open.Questions {
+		if q.Kind != "" && q.Kind != task.Permission || !s.below(ctx, q.Task, []string{ref}) {
+			continue
+		}
+		if shown, ok := s.whole(ctx, q); ok {
+			list = append(list, shown)
+		}
+	}
+	return list, nil
+}
+
+// Wait implements [mcptasks.Holder].
+func (v holder) Wait(ctx context.Context, from *mcp.CallToolRequest, id string) (mcptasks.Task, error) {
+	s := v.of(from.Session)
+	ctx, done := s.during(ctx)
+	defer done()
+	h, rec, err := v.record(ctx, s, id)
+	if err != nil {
+		return mcptasks.Task{}, err
+	}
+	if !rec.Status.Terminal() {
+		defer s.progress(ctx, from, []string{string(rec.ID)})()
+		wait := control.WaitRequest{Refs: []string{string(rec.ID)}}
+		reply, err := s.attend(ctx, from, wait, asked{seen: map[string]bool{}})
+		if err != nil {
+			return mcptasks.Task{}, err
+		}
+		if len(reply.Tasks) > 0 {
+			rec = reply.Tasks[0]
+		}
+	}
+	return s.held(ctx, h, rec)
+}
+
+// List implements [mcptasks.Holder]. The cursor is the last handle of the page before.
+func (v holder) List(ctx context.Context, cursor string) (list []mcptasks.Task, next string, err error) {
+	ctx, done := v.alone.during(ctx)
+	defer done()
+	all, err := v.cfg.Handles.list(false)
+	if err != nil {
+		return nil, "", err
+	}
+	if cursor != "" {
+		i := slices.IndexFunc(all, func(h handle) bool { return h.ID == cursor })
+		if i < 0 {
+			return nil, "", mcptasks.ErrUnknown
+		}
+		all = all[i+1:]
+	}
+	if len(all) > handlePage {
+		all, next = all[:handlePage], all[handlePage-1].ID
+	}
+	for _, h := range all {
+		_, rec, err := v.record(ctx, v.alone, h.ID)
+		if errors.Is(err, mcptasks.ErrUnknown) {
+			continue
+		}
+		if err != nil {
+			return nil, "", err
+		}
+		t := protocolTask(h, rec)
+		if rec.AwaitingApproval {
+			t.Status = mcptasks.InputRequired
+		}
+		list = append(list, t)
+	}
+	return list, next, nil
+}
+
+// Answer implements [mcptasks.Holder].
+func (v holder) Answer(ctx context.Context, id string, answers map[string]json.RawMessage) error {
+	ctx, done := v.alone.during(ctx)
+	defer done()
+	_, rec, err := v.record(ctx, v.alone, id)
+	if err != nil || len(answers) == 0 {
+		return err
+	}
+	open, err := v.alone.openQuestions(ctx, string(rec.ID))
+	if err != nil {
+		return err
+	}
+	for _, q := range open {
+		raw, ok := answers[q.ID]
+		if !ok {
+			continue
+		}
+		var res mcp.ElicitResult
+		if json.Unmarshal(raw, &res) != nil {
+			continue // as good as none
+		}
+		if err := v.alone.decide(ctx, q.Question, &res); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Cancel implements [mcptasks.Holder].
+func (v holder) Cancel(ctx context.Context, id string) error {
+	ctx, done := v.alone.during(ctx)
+	defer done()
+	_, rec, err := v.record(ctx, v.alone, id)
+	if err != nil {
+		return err
+	}
+	_, err = ask(ctx, v.alone.link, func(api control.API) (task.Receipt, error) {
+		return api.Stop(ctx, control.StopRequest{Refs: []string{string(rec.ID)}, Actor: task.ByClient, Detail: "by tasks/cancel"})
+	})
+	return err
+}
