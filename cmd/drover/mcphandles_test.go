@@ -131,7 +131,11 @@ func mcpHandlesTTL(t *testing.T, p *place) {
 	s.send(mcpHello)
 	s.next(`"id":"hello"`)
 	made := s.get("1", "tools/call", object{"name": "task_run", "arguments": object{"command": "sleep 652"}, "task": object{"ttl": 5000}})
-	id := made["task"].(map[string]any)["taskId"]
+	one, _ := made["task"].(map[string]any)
+	id := one["taskId"]
+	if id == nil {
+		t.Fatalf("made %v", made)
+	}
 	s.leave()
 	p.alive("sleep 652")
 	p.leaves(patience, "sleep 652")
