@@ -126,7 +126,9 @@ func (b Handles) list(sweep bool) ([]handle, error) {
 
 // startHeld starts a task for a client that holds it by a handle: it does not end with the
 // client, but when its time to live is over.
-func (s *server) startHeld(ctx context.Context, start control.StartRequest, wish *mcptasks.Wish) (string, started, error) {
+func (s *server) startHeld(
+	ctx context.Context, start control.StartRequest, wish *mcptasks.Wish,
+) (string, started, error) {
 	h := handle{ID: rand.Text(), TTL: usualTTL}
 	if wish.TTL != nil {
 		h.TTL = min(max(*wish.TTL, shortTTL), longestTTL)
@@ -343,7 +345,9 @@ func (v holder) Cancel(ctx context.Context, id string) error {
 		return err
 	}
 	_, err = ask(ctx, v.alone.link, func(api control.API) (task.Receipt, error) {
-		return api.Stop(ctx, control.StopRequest{Refs: []string{string(rec.ID)}, Actor: task.ByClient, Detail: "by tasks/cancel"})
+		return api.Stop(ctx, control.StopRequest{
+			Refs: []string{string(rec.ID)}, Actor: task.ByClient, Detail: "by tasks/cancel",
+		})
 	})
 	return err
 }

@@ -77,9 +77,10 @@ type service struct {
 	mcp   *mcp.Server
 	alone *server // of those without a session: the only one on stdio, all that are stateless over HTTP
 
-	watches sync.WaitGroup // one per session
-	mu      sync.Mutex
-	clients map[string]*server // by the session
+	watching watching
+	watches  sync.WaitGroup // one per session
+	mu       sync.Mutex
+	clients  map[string]*server // by the session
 }
 
 func newService(ctx context.Context, cfg Config) (*service, error) {
@@ -87,15 +88,17 @@ func newService(ctx context.Context, cfg Config) (*service, error) {
 		return nil, errors.New("serve mcp: Connect and Cwd must be set")
 	}
 	v := &service{cfg: cfg, life: ctx, alone: newServer(ctx, cfg), clients: map[string]*server{}}
-	capabilities := &mcp.ServerCapabilities{} // without it, logging is declared
+	capabilities := &mcp.ServerCapabilities{Resources: &mcp.ResourceCapabilities{Subscribe: true}}
 	if cfg.Handles.Dir != "" {
 		capabilities.AddExtension(mcptasks.Extension, nil)
 	}
+	v.watching.outputs = map[string]*watched{}
 	v.mcp = mcp.NewServer(&mcp.Implementation{Name: "drover", Title: "Drover", Version: cfg.Version}, &mcp.ServerOptions{
 		Instructions: instructions,
-		Capabilities: capabilities,
+		Capabilities: capabilities, SubscribeHandler: v.subscribe, UnsubscribeHandler: v.unsubscribe,
 	})
 	v.addTools()
+	v.addResources()
 	v.mcp.AddReceivingMiddleware(filled)
 	if cfg.Handles.Dir == "" {
 		return v, nil
@@ -145,6 +148,7 @@ func (v *service) close() {
 	wire.CloseSessions(v.mcp)
 	v.watches.Wait()
 	v.alone.close()
+	v.watching.works.Wait()
 }
 
 // Serve speaks with one client until it leaves, which is no error, or ctx

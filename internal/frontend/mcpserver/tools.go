@@ -171,7 +171,8 @@ func (s *server) finish(
 		rec = reply.Tasks[0]
 	}
 	if reply.TimedOut {
-		return "still running: " + line(rec) + "\nuse task_wait to wait longer", started{Task: brief(rec), TimedOut: true}, nil
+		out := started{Task: brief(rec), TimedOut: true}
+		return "still running: " + line(rec) + "\nuse task_wait to wait longer", out, nil
 	}
 	return s.told(ctx, rec)
 }
