@@ -121,7 +121,8 @@ func backward(text []byte) iter.Seq[[]byte] {
 func (l *line) record(m Message) Record {
 	r := Record{
 		Message: m, Mail: l.Mail, Usage: l.Usage, ToolUses: l.ToolUses, ReplyID: l.ReplyID, Model: l.Model,
-		StopReason: l.StopReason, Cut: l.Cut, Aside: l.Aside, Prompt: l.Prompt, Typed: l.Typed, At: time.UnixMilli(l.Timestamp),
+		StopReason: l.StopReason, Cut: l.Cut, Aside: l.Aside, Prompt: l.Prompt, Typed: l.Typed,
+		At: time.UnixMilli(l.Timestamp),
 	}
 	if l.Subtype == boundarySubtype {
 		r.Boundary = &Boundary{Trigger: l.Trigger, Before: l.Before}

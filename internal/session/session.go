@@ -429,8 +429,8 @@ func (s *Session) openAgents(edits *environment.Edits) {
 		Limits: agents.Limits{Depth: l.Depth, OutputChars: l.OutputChars, NestedBackground: l.NestedBackground,
 			NoBackground: l.NoBackground, NoMonitors: l.NoMonitors, MultiTurn: l.MultiTurn, IdleTimeout: l.IdleTimeout,
 			TeammateGrace: l.TeammateGrace},
-		Models: a.Models, Model: a.Model, Instead: a.Instead, Policy: a.Policy, Catalog: a.Catalog, Rules: a.Rules, Env: a.Env,
-		Notes: a.Notes, RuleSources: a.RuleSources,
+		Models: a.Models, Model: a.Model, Instead: a.Instead, Policy: a.Policy, Catalog: a.Catalog, Rules: a.Rules,
+		Env: a.Env, Notes: a.Notes, RuleSources: a.RuleSources,
 		Hooks: a.Hooks, Skills: a.Skills, Todos: a.Todos, Memory: a.Memory.Store, Web: a.Web, Tools: a.Tools,
 		Remote: a.Remote.Usual != "", Window: a.Window, Share: a.Share, AskWait: a.AskWait, On: a.On, OnHook: a.OnHook,
 	}

@@ -73,7 +73,7 @@ func Fork(place home.Session, req control.ForkRequest, meta agent.Meta) (control
 		return out, fmt.Errorf("fork session %s: %w", place.ID(), err)
 	}
 	meta.AgentName, meta.SessionID = "main", string(fresh.ID())
-	err := error(nil)
+	var err error
 	if at.ID == "" {
 		err = agent.ForkTranscript(place.Transcript(), fresh.Transcript(), meta)
 	} else {

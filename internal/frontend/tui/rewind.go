@@ -99,7 +99,8 @@ func (m *Model) wentBack(msg forked) tea.Cmd {
 // rewindFrame are the prompts of the conversation.
 func (m *Model) rewindFrame() frame {
 	t, b := m.theme, m.back
-	lines := []string{t.Bold.Render(ansi.Truncate("Go back to before a prompt, in a copy of the conversation", m.width, "…")), ""}
+	title := ansi.Truncate("Go back to before a prompt, in a copy of the conversation", m.width, "…")
+	lines := []string{t.Bold.Render(title), ""}
 	if note := b.err; len(b.list) == 0 {
 		switch {
 		case b.loading:

@@ -41,7 +41,8 @@ func (s *Set) Relaunch(
 	if err != nil {
 		return task.Record{}, nil, err
 	}
-	child.Rules.Mode = environment.Narrower(child.Rules.Mode, permission.Mode(old.Mode)) // as in its first run, whoever requests it
+	// As in its first run, whoever requests it.
+	child.Rules.Mode = environment.Narrower(child.Rules.Mode, permission.Mode(old.Mode))
 	child.join(old.Team, me)
 	child.again = true
 	in.Type, in.Model, in.MaxTurns, in.Isolation = child.def.Name, child.Model, child.MaxTurns, child.isolation
