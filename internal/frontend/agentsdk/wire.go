@@ -112,7 +112,7 @@ type cacheCreation struct {
 func usageOf(u agent.Usage) usage {
 	return usage{Usage: u, CacheCreation: cacheCreation{Minutes: u.CacheWriteTokens},
 		OutputDetails: map[string]int{"thinking_tokens": 0},
-		ServerTools: map[string]int{"web_search_requests": 0, "web_fetch_requests": 0}, Tier: "standard", Speed: "standard",
+		ServerTools:   map[string]int{"web_search_requests": 0, "web_fetch_requests": 0}, Tier: "standard", Speed: "standard",
 		Iterations: []any{}}
 }
 
