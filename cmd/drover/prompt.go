@@ -86,7 +86,7 @@ func mainOf(p *cli.Prompt) (session.MainConfig, error) {
 	var err error
 	if cfg.Schema, err = usertools.ParseSchema([]byte(p.Schema)); err != nil {
 		return cfg, &control.Error{Code: control.Invalid, Message: fmt.Sprintf("read the schema of the answer: %v", err),
-			Fix: "see docs/stream-json.md#answers-of-a-schema"}
+			Fix: "see docs/stream-json.md#structured-output"}
 	}
 	return cfg, nil
 }
