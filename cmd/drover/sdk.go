@@ -8,7 +8,9 @@ import (
 	"io"
 	"os"
 	"sync"
+	"sync/atomic"
 
+	"github.com/drover-dev/drover/internal/agentenv/catalog"
 	"github.com/drover-dev/drover/internal/agentenv/settings"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/assemble"
@@ -78,6 +80,9 @@ func given(p *cli.Prompt, in *sdkcontrol.Initialize) error {
 	p.AppendSystem = cmp.Or(in.AppendSystem, p.AppendSystem)
 	if len(in.Agents) > 0 && string(in.Agents) != "null" {
 		p.Agents = string(in.Agents)
+		if _, _, err := catalog.ParseJSON("agents", in.Agents); err != nil {
+			return &control.Error{Code: control.Invalid, Message: "initialize: " + err.Error(), Fix: "see docs/agents.md"}
+		}
 	}
 	if len(in.MCPServers) > 0 {
 		text, err := json.Marshal(map[string]any{"mcpServers": in.MCPServers})
@@ -107,18 +112,32 @@ func (b *backend) drive(
 	}
 	mode := cmp.Or(p.Mode, set.Permissions.DefaultMode)
 	offer := sdkcontrol.Offer{Version: b.version, PID: os.Getpid(), Mode: mode}
-	for _, name := range cli.AgentNames(b.deps(), p.Agents) {
-		offer.Agents = append(offer.Agents, sdkcontrol.Agent{Name: name})
+	known := s.Catalog()
+	for _, name := range known.Names() {
+		if def, err := known.Find(name); err == nil {
+			offer.Agents = append(offer.Agents, sdkcontrol.Agent{Name: name, Description: def.Description, Model: def.Model})
+		}
+	}
+	if all, err := s.Commands(ctx); err == nil {
+		for _, one := range all.Commands {
+			if one.ShadowedBy == "" && !one.NotForPeople {
+				offer.Commands = append(offer.Commands, sdkcontrol.Command{Name: one.Name, Description: one.Description,
+					Argument: one.ArgumentHint})
+			}
+		}
 	}
 	offer.Models = append(offer.Models, sdkcontrol.Model{Value: m.Model(), Name: m.Model(),
 		Description: "the model of this session"})
 	d.conn.Answered(d.in, offer)
+	var prompted atomic.Bool
 	driven := sdkcontrol.Session{
 		API: s, ID: info.Session, Version: b.version,
 		Prompt: func(ctx context.Context, text, uuid string) error {
+			prompted.Store(true)
 			out.Queued(uuid)
 			return m.Prompt(ctx, text)
 		},
+		Waiting: out.Waiting,
 		Configure: func(ctx context.Context, req control.ConfigureRequest) (control.Settings, error) {
 			now, err := s.Configure(ctx, req)
 			if err == nil {
@@ -139,7 +158,11 @@ func (b *backend) drive(
 	if d.asks {
 		asking.Go(func() { d.conn.Permissions(ctx, driven) })
 	}
-	return d.conn.Serve(ctx, driven)
+	err = d.conn.Serve(ctx, driven)
+	if err == nil && !prompted.Load() {
+		b.note("no prompt came before stdin was closed, so nothing was asked")
+	}
+	return err
 }
 
 // readsState reports whether the program wants to be told when the main agent works.

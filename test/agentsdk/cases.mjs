@@ -104,8 +104,21 @@ const cases = {
   async agents() {
     const agents = { greeter: { description: 'greets', prompt: 'greet', tools: ['Read'] } };
     const q = query({ prompt: 'one', options: options({ agents, permissionMode: 'bypassPermissions', allowDangerouslySkipPermissions: true }) });
-    fact('offered', (await q.supportedAgents()).some((a) => a.name === 'greeter'));
+    fact('offered', (await q.supportedAgents()).filter((a) => a.name === 'greeter'));
+    fact('commands', (await q.supportedCommands()).some((c) => c.name === 'compact' && c.description !== ''));
     await all(q, (m) => { if (m.subtype === 'task_notification') fact('told', [m.status, m.summary]); });
+  },
+
+  async agent() {
+    const agents = { greeter: { description: 'greets', prompt: 'greet in Latin', tools: ['Read'] } };
+    await all(query({ prompt: 'one', options: options({ agents, agent: 'greeter' }) }), (m) => {
+      if (m.subtype === 'init') fact('tools', m.tools);
+    });
+    try {
+      await all(query({ prompt: 'one', options: options({ agents, agent: 'nobody' }) }));
+    } catch (e) {
+      fact('thrown', true);
+    }
   },
 
   async live() {

@@ -129,6 +129,7 @@ func TestSDK(t *testing.T) {
 			"permissions": casePermissions,
 			"hooks":       caseHooks,
 			"mcp":         caseMCP,
+			"agent":       caseAgent,
 			"agents":      caseAgents,
 			"live":        caseLive,
 			"interrupt":   caseInterrupt,
@@ -211,11 +212,17 @@ func caseAgents(t *testing.T) {
     - tools: [{name: Read, input: {file_path: none}}]
     - {text: good day, delay: 1s}
 `)
-	for _, f := range []string{"offered true", `told ["completed","good day"]`, `result "success: thanks"`} {
+	for _, f := range []string{`offered [{"name":"greeter","description":"greets"}]`, "commands true", `told ["completed","good day"]`, `result "success: thanks"`} {
 		if !slices.Contains(facts, f) {
 			t.Errorf("%s is missing in %q", f, facts)
 		}
 	}
+}
+
+// The main agent is one that the program defines.
+func caseAgent(t *testing.T) {
+	facts, _ := run(t, "agent", "\n  main:\n    - {text: salve}\n")
+	want(t, facts, `tools ["Read"]`, `result "success: salve"`, "end true", "thrown true")
 }
 
 func caseLive(t *testing.T) {

@@ -3,6 +3,7 @@ package agentsdk
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/drover-dev/drover/task"
@@ -33,6 +34,13 @@ func (s *Stream) Queued(uuid string) {
 	defer s.mu.Unlock()
 	s.queued = append(s.queued, uuid)
 	s.lifecycle("queued", uuid)
+}
+
+// Waiting are the names of the prompts that no turn has begun with.
+func (s *Stream) Waiting() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(s.queued), func(uuid string) bool { return uuid == "" })
 }
 
 // Line prints a line with its stamp.

@@ -304,7 +304,7 @@ func (a *app) check(ctx context.Context, p *Prompt, words []string) error {
 			return usage(err.Error(), "see docs/agents.md")
 		}
 	}
-	if p.Agent != "" {
+	if p.Agent != "" && p.Input != streamJSON { // a program says later which agents it has
 		if _, err := a.agentFiles(p.Agents).Current().Find(p.Agent); err != nil {
 			return usage(err.Error(), "see `drover agents`")
 		}

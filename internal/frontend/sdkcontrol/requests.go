@@ -33,7 +33,7 @@ func (c *Conn) request(ctx context.Context, s Session, name string, l line) (any
 	case "initialize":
 		return nil, errors.New("initialize must be the first line: the session has begun")
 	case "interrupt":
-		c.answer(l.RequestID, map[string]any{"still_queued": []any{}}, nil)
+		c.answer(l.RequestID, map[string]any{"still_queued": list(s.Waiting())}, nil)
 		_, err := s.API.Interrupt(ctx, string(s.ID))
 		if code(err) == control.Conflict { // there is no turn to break off
 			err = nil

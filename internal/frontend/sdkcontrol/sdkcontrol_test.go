@@ -156,8 +156,9 @@ func (p *program) serve(s *session, decides bool) (prompts chan string, done cha
 	p.t.Cleanup(cancel)
 	driven := Session{
 		API: s, ID: "s00000001", Version: "v", Configure: s.Configure,
-		Prompt: func(_ context.Context, text, uuid string) error { prompts <- uuid + ":" + text; return nil },
-		Told:   func() {}, Line: func(fields map[string]any) { _ = p.conn.write(fields) },
+		Prompt:  func(_ context.Context, text, uuid string) error { prompts <- uuid + ":" + text; return nil },
+		Waiting: func() []string { return []string{"u9"} },
+		Told:    func() {}, Line: func(fields map[string]any) { _ = p.conn.write(fields) },
 		Servers: func() []Server { return []Server{{"a", "connected"}} },
 		Context: func() (int64, int64) { return 50, 200 }, Cost: func() float64 { return 0.5 },
 	}
@@ -185,7 +186,7 @@ func TestRequests(t *testing.T) {
 		{`{"subtype":"apply_flag_settings","settings":{"outputStyle":"x","permissions":{"allow":[]}}}`, "", "outputStyle, permissions.allow"},
 		{`{"subtype":"mcp_status"}`, `{"mcpServers":[{"name":"a","status":"connected"}]}`, ""},
 		{`{"subtype":"get_session_cost"}`, `{"total_cost_usd":0.5}`, ""},
-		{`{"subtype":"interrupt"}`, `{"still_queued":[]}`, ""},
+		{`{"subtype":"interrupt"}`, `{"still_queued":["u9"]}`, ""},
 		{`{"subtype":"background_tasks","tool_use_id":"t1"}`, `{}`, ""},
 		{`{"subtype":"background_tasks","tool_use_id":"t2"}`, "", "runs nothing in the foreground"},
 		{`{"subtype":"stop_task"}`, "", "task_id is missing"},

@@ -22,6 +22,8 @@ type Session struct {
 	// Prompt queues a prompt of the user. The UUID is the program's name of it, and may
 	// be empty.
 	Prompt func(ctx context.Context, text, uuid string) error
+	// Waiting are the program's names of the prompts that no turn has begun with.
+	Waiting func() []string
 	// Configure changes the settings of the main agent, as the method of the API does.
 	Configure func(context.Context, control.ConfigureRequest) (control.Settings, error)
 	// Told returns when the lines of all that has happened so far are printed.

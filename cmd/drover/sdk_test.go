@@ -1,0 +1,199 @@
+package main
+
+import (
+	"io"
+	"os"
+	"strings"
+	"testing"
+)
+
+// driverArgs are the flags of a program that drives a session.
+var driverArgs = []string{"--output-format=stream-json", "--verbose", "--input-format=stream-json", "--allowedTools=Bash(cat:*)"}
+
+// drives starts the binary as a program does, which writes its stdin.
+func (p *place) drives(args ...string) (*running, *os.File) {
+	p.t.Helper()
+	in, out, err := os.Pipe()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.t.Cleanup(func() { out.Close() })
+	r := p.startWith(in, append(driverArgs[:len(driverArgs):len(driverArgs)], args...)...)
+	in.Close()
+	return r, out
+}
+
+func write(t *testing.T, w io.Writer, lines ...string) {
+	t.Helper()
+	for _, line := range lines {
+		if _, err := io.WriteString(w, line); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+const (
+	sayGo = `{"type":"user","session_id":"","message":{"role":"user","content":[{"type":"text","text":"go"}]},"parent_tool_use_id":null}` + "\n"
+	start = `{"type":"control_request","request_id":"i","request":{"subtype":"initialize"}}` + "\n"
+)
+
+// TestDriver has the built program driven by one that writes what it should not, and that
+// goes away at any moment.
+func TestDriver(t *testing.T) {
+	bin := build(t)
+	for name, test := range map[string]func(*testing.T, *place){
+		"garbage": func(t *testing.T, p *place) {
+			p.model(map[string][]step{"main": {says("hello")}})
+			r, in := p.drives()
+			write(t, in, start, "garbage\n", "\n", "[1]\n", "7\n", "null\n", `{"type":7}`+"\n", `{"type":"unheard"}`+"\n",
+				`{"type":"control_response","response":{"subtype":"success","request_id":"nobody"}}`+"\n",
+				`{"type":"control_response"}`+"\n", `{"type":"control_cancel_request","request_id":"nobody"}`+"\n",
+				`{"type":"control_request","request_id":"a","request":{"subtype":"fly"}}`+"\n",
+				`{"type":"control_request","request_id":"b"}`+"\n",
+				`{"type":"control_request","request_id":"c","request":[]}`+"\n",
+				`{"type":"control_request","request_id":"d","request":{"subtype":"stop_task","task_id":7}}`+"\n",
+				`{"type":"user"}`+"\n", `{"type":"user","message":{"content":7}}`+"\n", `{"type":"user","message":{"content":""}}`+"\n",
+				"\xff\xfe\n")
+			for _, id := range []string{"a", "b", "c", "d"} {
+				r.until(`"control_response"`, `"request_id":"`+id+`"`, `"subtype":"error"`)
+			}
+			write(t, in, sayGo)
+			r.until(`"result"`, "hello")
+			write(t, in, `{"type":"user","message":{"role":"user"`) // half a line
+			in.Close()
+			res := r.wait()
+			if res.code != 0 {
+				t.Errorf("exit code %d", res.code)
+			}
+			for _, said := range []string{"no JSON object", `"unheard" was passed over`, "answers no open request: nobody",
+				"a prompt was not taken: read its message", "a prompt was not taken: read its content", "a prompt was not taken: it is empty"} {
+				if !strings.Contains(res.stderr, said) {
+					t.Errorf("stderr does not say %q:\n%s", said, res.stderr)
+				}
+			}
+			if strings.Count(res.stdout(), `"type":"result"`) != 1 {
+				t.Errorf("printed %s", res.stdout())
+			}
+		},
+		"long": func(t *testing.T, p *place) {
+			p.model(map[string][]step{"main": {says("hello")}})
+			r, in := p.drives()
+			piece := strings.Repeat("x", 1<<20)
+			write(t, in, start, `{"type":"user","message":{"content":"`)
+			for range 100 {
+				write(t, in, piece)
+			}
+			write(t, in, `"}}`+"\n", sayGo)
+			r.until(`"result"`, "hello")
+			in.Close()
+			if res := r.wait(); res.code != 0 || !strings.Contains(res.stderr, "a line of stdin has more than 64 MiB and was passed over") {
+				t.Errorf("exit code %d: %s", res.code, res.stderr)
+			}
+		},
+		"at once":           closes("", "", "no prompt came"),
+		"in a line":         closes(`{"type":"control_requ`, "", "no JSON object"),
+		"after initialize":  closes(start, "", "no prompt came"),
+		"after the prompt":  closes(start+sayGo, `"result":"done`, ""),
+		"without a newline": closes(strings.TrimSpace(sayGo), `"result":"done`, ""),
+		"in a call": func(t *testing.T, p *place) {
+			fifo := p.fifo("f")
+			p.model(map[string][]step{"main": {calls("Bash", bash("cat f")), says("done")}})
+			r, in := p.drives("--permission-prompt-tool=stdio")
+			write(t, in, start, sayGo)
+			r.until(`"assistant"`, "cat f")
+			in.Close()
+			p.free(fifo)
+			if res := r.wait(); res.code != 0 || !strings.Contains(res.stdout(), `"result":"done`) {
+				t.Errorf("exit code %d: %s", res.code, res.stderr)
+			}
+		},
+		"at a question": func(t *testing.T, p *place) {
+			m := p.model(map[string][]step{"main": {calls("Bash", bash("touch made")), says("done")}})
+			r, in := p.drives("--permission-prompt-tool=stdio")
+			write(t, in, start, sayGo)
+			r.until(`"can_use_tool"`, "touch made")
+			in.Close()
+			if res := r.wait(); res.code != 0 || !strings.Contains(res.stdout(), `"result":"done`) {
+				t.Errorf("exit code %d: %s", res.code, res.stderr)
+			}
+			if said := m.Requests()[1].LastText(); !strings.Contains(said, "closed stdin") {
+				t.Errorf("the model was told %q", said)
+			}
+		},
+		"in a hook": func(t *testing.T, p *place) {
+			m := p.model(map[string][]step{"main": {calls("Bash", bash("cat none")), says("done")}})
+			r, in := p.drives()
+			write(t, in, `{"type":"control_request","request_id":"i","request":{"subtype":"initialize","hooks":{"PreToolUse":`+
+				`[{"matcher":"Bash","hookCallbackIds":["hook_0"],"timeout":600}]}}}`+"\n", sayGo)
+			r.until(`"hook_callback"`)
+			in.Close()
+			if res := r.wait(); res.code != 0 || !strings.Contains(res.stdout(), `"result":"done`) {
+				t.Errorf("exit code %d: %s", res.code, res.stderr)
+			}
+			if m.Count() != 2 {
+				t.Errorf("%d requests", m.Count())
+			}
+		},
+		"in a call of its tool": func(t *testing.T, p *place) {
+			m := p.model(map[string][]step{"main": {calls("mcp__calc__add", map[string]any{"a": 1}), says("done")}})
+			r, in := p.drives("--allowedTools=mcp__calc__add")
+			write(t, in, `{"type":"control_request","request_id":"i","request":{"subtype":"initialize","sdkMcpServers":["calc"],`+
+				`"sdkMcpServerManifests":{"calc":{"toolsListResult":{"tools":[{"name":"add","inputSchema":{"type":"object"}}]}}}}}`+"\n", sayGo)
+			r.until(`"mcp_message"`, "tools/call")
+			in.Close()
+			if res := r.wait(); res.code != 0 || !strings.Contains(res.stdout(), `"result":"done`) {
+				t.Errorf("exit code %d: %s", res.code, res.stderr)
+			}
+			if said := m.Requests()[1].LastText(); !strings.Contains(said, "closed stdin") {
+				t.Errorf("the model was told %q", said)
+			}
+		},
+		"no list of tools": func(t *testing.T, p *place) {
+			p.model(map[string][]step{})
+			r, in := p.drives()
+			write(t, in, `{"type":"control_request","request_id":"i","request":{"subtype":"initialize","sdkMcpServers":["calc"]}}`+"\n")
+			r.until(`"mcp_message"`, "initialize")
+			in.Close()
+			if res := r.wait(); res.code == 0 || !strings.Contains(res.stderr, "closed stdin") ||
+				!strings.Contains(res.stdout(), `"subtype":"error"`) {
+				t.Errorf("exit code %d: %s\n%s", res.code, res.stderr, res.stdout())
+			}
+		},
+		"refused": func(t *testing.T, p *place) {
+			p.model(map[string][]step{})
+			for request, why := range map[string]string{
+				`{"subtype":"initialize","jsonSchema":{"type":"string"}}`: "must describe an object",
+				`{"subtype":"initialize","agents":[]}`:                    "agents",
+				`{"subtype":"initialize","hooks":7}`:                      "initialize",
+			} {
+				r, in := p.drives()
+				write(t, in, `{"type":"control_request","request_id":"i","request":`+request+"}\n")
+				r.until(`"control_response"`, `"subtype":"error"`, why)
+				if res := r.wait(); res.code == 0 {
+					t.Errorf("%s: exit code 0", request)
+				}
+				in.Close()
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, newPlace(t, bin))
+		})
+	}
+}
+
+// closes writes a text and goes away: the binary prints a line or none, says why on stderr
+// or nothing, and ends well.
+func closes(text, line, why string) func(*testing.T, *place) {
+	return func(t *testing.T, p *place) {
+		p.model(map[string][]step{"main": {says("done")}})
+		r, in := p.drives()
+		write(t, in, text)
+		in.Close()
+		res := r.wait()
+		if res.code != 0 || !strings.Contains(res.stdout(), line) || !strings.Contains(res.stderr, why) || why == "" && res.stderr != "" {
+			t.Errorf("exit code %d\nstdout: %s\nstderr: %s", res.code, res.stdout(), res.stderr)
+		}
+	}
+}
