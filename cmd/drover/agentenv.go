@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/drover-dev/drover/internal/agentenv/catalog"
+	"github.com/drover-dev/drover/internal/agentenv/mcpauth"
 	"github.com/drover-dev/drover/internal/agentenv/mcpclient"
 	"github.com/drover-dev/drover/internal/agentenv/mcpconfig"
 	"github.com/drover-dev/drover/internal/agentenv/permission"
@@ -68,7 +69,7 @@ func (b *backend) ReachMCP(ctx context.Context, set settings.Settings, entries [
 	defer func() { _ = link.Close() }()
 	pool := mcpclient.NewPool(
 		mcpclient.Config{Version: b.version, Env: shell.ChildEnv(b.env), Cwd: b.cwd, Ready: link.Ready,
-			Roots: []string{b.cwd}, Samples: true,
+			Roots: []string{b.cwd}, Samples: true, Token: mcpauth.At(b.root.Dir()).Token,
 			FrameBytes: set.MCP.FrameBytes},
 	)
 	defer pool.Close()

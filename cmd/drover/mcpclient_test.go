@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/drover-dev/drover/internal/agentenv/mcpauth/authtest"
 )
 
 // TestMCPForeign has agents use a server of the official SDK, in the newest revision and
@@ -97,6 +99,42 @@ func library() *mcp.Server {
 			Text: fmt.Sprintf("Review %q in a %s tone.", r.Params.Arguments["title"], r.Params.Arguments["tone"])}}}}, nil
 	})
 	return s
+}
+
+// TestMCPLogin signs in to a server, from outside: who has not is told how, and who has
+// stays so when a token expires.
+func TestMCPLogin(t *testing.T) {
+	p := newPlace(t, build(t))
+	s := asker()
+	auth := authtest.New(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s },
+		&mcp.StreamableHTTPOptions{Stateless: true}))
+	t.Cleanup(auth.Close)
+	p.servers(object{"f": object{"type": "http", "url": auth.URL + "/mcp"}, "local": object{"command": "true"}})
+	holds(t, "the list", p.run("mcp", "list").stdout(), "status 401", "sign in with `drover mcp login f`")
+	login := p.start("mcp", "login", "f")
+	res, err := http.Get(login.until(auth.URL + "/authorize"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = res.Body.Close()
+	if r := login.wait(); r.code != 0 || !strings.Contains(r.stdout(), "You are signed in to f.") {
+		t.Fatalf("login: %d, %s%s", r.code, r.stdout(), r.stderr)
+	}
+	m := p.model(map[string][]step{"main": {calls("mcp__f__roots", object{}), says("done"), calls("mcp__f__roots", object{}), says("done")}})
+	p.run("-p", "go", "--allowed-tools=mcp__f")
+	holds(t, "the result", m.Requests()[1].LastText(), `"uri":"file://`)
+	auth.Expire()
+	p.run("-p", "go", "--allowed-tools=mcp__f")
+	holds(t, "the result after the token has expired", m.Requests()[3].LastText(), `"uri":"file://`)
+	if got := fmt.Sprint(auth.Grants()); got != "[authorization_code refresh_token]" {
+		t.Errorf("grants %s", got)
+	}
+	auth.Withdraw()
+	holds(t, "the list", p.run("mcp", "list").stdout(), "the sign-in has ended (sign in again with `drover mcp login`)")
+	holds(t, "logout", p.good("mcp", "logout", "f").stdout(), "The tokens of f are removed.")
+	holds(t, "logout", p.good("mcp", "logout", "f").stdout(), "You were not signed in to f.")
+	p.fails(2, []string{"mcp", "login", "local"}, "MCP server local is a command")
+	p.fails(3, []string{"mcp", "login", "nobody"}, "no MCP server nobody")
 }
 
 func mcpForeignCases() map[string]func(t *testing.T, p *place, stateless bool) {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/drover-dev/drover/internal/agentenv/mcpauth"
 	"github.com/drover-dev/drover/internal/agentenv/mcpclient"
 	"github.com/drover-dev/drover/internal/agentenv/mcpconfig"
 	"github.com/drover-dev/drover/internal/agentenv/trust"
@@ -68,7 +69,8 @@ func (s *Session) servers(c Config, tell func(string, ...any)) (*servers.Config,
 	}
 	cfg := mcpclient.Config{Version: c.Version, Session: string(c.Session), Env: servers.Env(c.Env), Cwd: c.Folder,
 		Roots: slices.Concat([]string{c.Folder}, c.Settings.Permissions.Dirs, c.Dirs), Samples: true,
-		Idle: c.Settings.MCP.Idle(), Call: c.Settings.MCP.Call(), FrameBytes: c.Settings.MCP.FrameBytes,
+		Token: mcpauth.At(c.Root.Dir()).Token,
+		Idle:  c.Settings.MCP.Idle(), Call: c.Settings.MCP.Call(), FrameBytes: c.Settings.MCP.FrameBytes,
 		Tell: func(server, text string) { tell("%s", fmt.Sprintf("MCP server %s: %s", server, text)) }}
 	if s.Keeper != nil {
 		cfg.Ready = s.Keeper.Ready

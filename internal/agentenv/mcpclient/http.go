@@ -31,7 +31,8 @@ type web struct {
 	url     string
 	headers map[string]string
 	meter   meter
-	ready   chan struct{} // closed when the revision is agreed
+	token   func(ctx context.Context, address, refused string) (string, error) // nil: there is none
+	ready   chan struct{}                                                      // closed when the revision is agreed
 
 	mu       sync.Mutex
 	session  string // guarded by mu, as is the next
@@ -107,7 +108,33 @@ func (w *web) drop(res *http.Response) {
 	_ = res.Body.Close()
 }
 
+// do makes a request, and once more with a fresh token if the first is refused.
 func (w *web) do(ctx context.Context, method string, frame []byte, more map[string]string) (*http.Response, error) {
+	if w.token == nil {
+		return w.once(ctx, method, frame, more, "")
+	}
+	token, err := w.token(ctx, w.url, "")
+	if err != nil {
+		return nil, err
+	}
+	res, err := w.once(ctx, method, frame, more, token)
+	if err != nil || res.StatusCode != http.StatusUnauthorized || token == "" {
+		return res, err
+	}
+	w.drop(res)
+	if token, err = w.token(ctx, w.url, token); err != nil {
+		return nil, err
+	}
+	return w.once(ctx, method, frame, more, token)
+}
+
+func (w *web) once(
+	ctx context.Context,
+	method string,
+	frame []byte,
+	more map[string]string,
+	token string,
+) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, w.url, bytes.NewReader(frame))
 	if err != nil {
 		return nil, err
@@ -122,6 +149,9 @@ func (w *web) do(ctx context.Context, method string, frame []byte, more map[stri
 		if value != "" {
 			req.Header.Set(name, value)
 		}
+	}
+	if token != "" {
+		set("Authorization", "Bearer "+token)
 	}
 	set("Mcp-Session-Id", session)
 	set("MCP-Protocol-Version", revision)
@@ -227,7 +257,8 @@ func (w *web) refused(res *http.Response, id int64) error {
 func (w *web) refusal(res *http.Response) error {
 	switch code := res.StatusCode; {
 	case code == http.StatusUnauthorized || code == http.StatusForbidden:
-		return fmt.Errorf("it refuses the call with status %d (give what it wants as a header, such as Authorization)", code)
+		return fmt.Errorf("it refuses the call with status %d (give what it wants as a header, such as Authorization, "+
+			"or sign in with `drover mcp login %s`)", code, w.c.name)
 	case code >= 300 && code <= 399:
 		return fmt.Errorf("it has moved to %.200q (use that address)", res.Header.Get("Location"))
 	case code == http.StatusAccepted || code == http.StatusNoContent:

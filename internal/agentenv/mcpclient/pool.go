@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	randv2 "math/rand/v2"
 	"os"
 	"slices"
@@ -42,6 +43,10 @@ type Config struct {
 	Roots []string
 	// Samples says that who calls tools answers sampling/createMessage.
 	Samples bool
+
+	// Token gives the token of a server over HTTP that has no Authorization among its
+	// headers; empty: there is none. refused is one that the server has just refused.
+	Token func(ctx context.Context, address, refused string) (string, error)
 
 	Idle       time.Duration // until a server that nobody uses is ended; default 5 min
 	Initialize time.Duration // for the first answer; default 10 s
@@ -397,7 +402,12 @@ func lastLine(text string) string {
 // reach gives the connection its wire.
 func (p *Pool) reach(c *Conn, s Server) error {
 	if s.Kind() == HTTP {
-		c.wire = newWeb(c, s)
+		w := newWeb(c, s)
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(s.Headers)),
+			func(name string) bool { return strings.EqualFold(name, "Authorization") }) {
+			w.token = p.cfg.Token
+		}
+		c.wire = w
 		return nil
 	}
 	if p.cfg.Ready != nil {

@@ -96,6 +96,8 @@ func examples() map[string][]string {
 		"mcp list":   {"drover mcp list", "drover mcp list --no-connect"},
 		"mcp rm":     {"drover mcp rm files"},
 		"mcp accept": {"drover mcp accept files"},
+		"mcp login":  {"drover mcp login tickets", "drover mcp login --port 8765 tickets"},
+		"mcp logout": {"drover mcp logout tickets"},
 
 		"sessions":    {"drover sessions", "drover sessions --all-sessions"},
 		"sessions rm": {"drover sessions rm s1b2c3d4e", "drover sessions rm --old=30d"},

@@ -72,7 +72,8 @@ func (a *app) mcpServe() *cobra.Command {
 
 // mcpServersCommands change and show the servers that agents may use.
 func (a *app) mcpServersCommands() []*cobra.Command {
-	return []*cobra.Command{a.mcpAddCommand(), a.mcpListCommand(), a.mcpRemoveCommand(), a.mcpAcceptCommand()}
+	return []*cobra.Command{a.mcpAddCommand(), a.mcpListCommand(), a.mcpRemoveCommand(), a.mcpAcceptCommand(),
+		a.mcpLoginCommand(), a.mcpLogoutCommand()}
 }
 
 type mcpAdd struct {

@@ -1,0 +1,193 @@
+package mcpauth
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/auth"
+	"github.com/modelcontextprotocol/go-sdk/oauthex"
+	"golang.org/x/oauth2"
+)
+
+// ErrOpen is returned for a server that does not ask for a sign-in.
+var ErrOpen = errors.New("the server does not ask for a sign-in")
+
+// Login is one sign-in.
+type Login struct {
+	Address string            // of the MCP server
+	Headers map[string]string // of its configuration
+	// ClientID and Secret are those of a client that is registered already, and Metadata is
+	// the address of a client metadata document. All empty: this program registers itself.
+	ClientID, Secret, Metadata string
+	Port                       int // of the loopback address; 0: any
+	// Show tells the user which address to open.
+	Show func(address string)
+}
+
+// probe is the request by which a server is asked what it wants.
+const probe = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},` +
+	`"clientInfo":{"name":"drover","version":"1"}}}`
+
+// Login has the user sign in at the authorization server of an MCP server, and keeps the
+// tokens.
+func (s *Store) Login(ctx context.Context, l Login) error {
+	req, res, err := s.challenge(ctx, l)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	back, err := listen(ctx, l.Port)
+	if err != nil {
+		return err
+	}
+	defer back.close()
+	var got *entry
+	config := &auth.AuthorizationCodeHandlerConfig{
+		RedirectURL: back.address,
+		AuthorizationCodeFetcher: func(ctx context.Context, a *auth.AuthorizationArgs) (*auth.AuthorizationResult, error) {
+			l.Show(a.URL)
+			return back.wait(ctx)
+		},
+		RequestRefreshToken:   true,
+		AcceptUnadvertisedIss: true,
+		Client:                s.client,
+		NewTokenSource: func(_ context.Context, c *oauth2.Config, t *oauth2.Token) (oauth2.TokenSource, error) {
+			e := entry{ClientID: c.ClientID, Secret: c.ClientSecret, TokenURL: c.Endpoint.TokenURL,
+				AuthStyle: c.Endpoint.AuthStyle, Scopes: c.Scopes}.with(t)
+			got = &e
+			return oauth2.StaticTokenSource(t), nil
+		},
+	}
+	switch {
+	case l.ClientID != "":
+		config.PreregisteredClient = &oauthex.ClientCredentials{ClientID: l.ClientID}
+		if l.Secret != "" {
+			config.PreregisteredClient.ClientSecretAuth = &oauthex.ClientSecretAuth{ClientSecret: l.Secret}
+		}
+	case l.Metadata != "":
+		config.ClientIDMetadataDocumentConfig = &auth.ClientIDMetadataDocumentConfig{URL: l.Metadata}
+	default:
+		config.DynamicClientRegistrationConfig = &auth.DynamicClientRegistrationConfig{
+			Metadata: &oauthex.ClientRegistrationMetadata{
+				ClientName:              "Drover",
+				RedirectURIs:            []string{back.address},
+				GrantTypes:              []string{"authorization_code", "refresh_token"},
+				ResponseTypes:           []string{"code"},
+				TokenEndpointAuthMethod: "none",
+			}}
+	}
+	h, err := auth.NewAuthorizationCodeHandler(config)
+	if err != nil {
+		return err
+	}
+	if err := h.Authorize(ctx, req, res); err != nil {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		return err
+	}
+	if got == nil || got.Access == "" {
+		return fmt.Errorf("%s refuses the request with status %d, and not for want of a sign-in", hostOf(l.Address), res.StatusCode)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.known, key(l.Address))
+	return s.change(func(all map[string]entry) (bool, error) {
+		all[key(l.Address)] = *got
+		return true, nil
+	})
+}
+
+// challenge asks the server without a token, to be told where to get one.
+func (s *Store) challenge(ctx context.Context, l Login) (*http.Request, *http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, l.Address, strings.NewReader(probe))
+	if err != nil {
+		return nil, nil, err
+	}
+	for name, value := range l.Headers {
+		req.Header.Set(name, value)
+	}
+	req.Header.Del("Authorization")
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json, text/event-stream")
+	once := *s.client
+	once.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	res, err := once.Do(req)
+	var at *url.Error
+	if errors.As(err, &at) {
+		err = at.Err // without the address, which may hold a secret
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("reach %s: %w", hostOf(l.Address), err)
+	}
+	if res.StatusCode == http.StatusUnauthorized || res.StatusCode == http.StatusForbidden {
+		return req, res, nil
+	}
+	code := res.StatusCode
+	err = res.Body.Close()
+	if code >= 200 && code <= 299 {
+		return nil, nil, errors.Join(ErrOpen, err)
+	}
+	return nil, nil, errors.Join(fmt.Errorf("%s answers with status %d", hostOf(l.Address), code), err)
+}
+
+// callback is the loopback address that the browser is sent back to.
+type callback struct {
+	address string
+	server  *http.Server
+	done    chan struct{} // closed when the server has ended
+	got     chan url.Values
+}
+
+func listen(ctx context.Context, port int) (*callback, error) {
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", port))
+	if err != nil {
+		return nil, fmt.Errorf("listen for the answer of the browser: %w (choose another --port)", err)
+	}
+	b := &callback{address: fmt.Sprintf("http://%s/callback", l.Addr()), done: make(chan struct{}),
+		got: make(chan url.Values, 1)}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /callback", func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case b.got <- r.URL.Query():
+		default: // only the first counts
+		}
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		fmt.Fprintln(w, "Drover has the answer. You can close this window.")
+	})
+	b.server = &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 64 << 10}
+	go func() {
+		defer close(b.done)
+		_ = b.server.Serve(l) // until close
+	}()
+	return b, nil
+}
+
+// wait returns what the browser brings back.
+func (b *callback) wait(ctx context.Context) (*auth.AuthorizationResult, error) {
+	select {
+	case v := <-b.got:
+		if why := v.Get("error"); why != "" {
+			return nil, fmt.Errorf("the sign-in was refused: %.100s %.500s", why, v.Get("error_description"))
+		}
+		return &auth.AuthorizationResult{Code: v.Get("code"), State: v.Get("state"), Iss: v.Get("iss")}, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+func (b *callback) close() {
+	ctx, done := context.WithTimeout(context.Background(), time.Second)
+	defer done()
+	if b.server.Shutdown(ctx) != nil { // the browser keeps its connection
+		_ = b.server.Close()
+	}
+	<-b.done
+}
