@@ -2,12 +2,15 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/model/modeltest"
@@ -23,7 +26,7 @@ func TestScreen(t *testing.T) {
 	for name, test := range map[string]func(*testing.T, *place, *glass){
 		"answer": screenAnswer, "background": screenBackground, "stop": screenStop, "approval": screenApproval,
 		"killed": screenKilled, "hostile": screenHostile, "suspend": screenSuspend,
-		"inbox": screenInbox, "pages": screenPages, "turn": screenTurn, "rewind": screenRewind,
+		"inbox": screenInbox, "pages": screenPages, "idle": screenIdle, "turn": screenTurn, "rewind": screenRewind,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -398,4 +401,43 @@ func screenPages(t *testing.T, p *place, g *glass) {
 	g.types("0", "/autopilot off")
 	g.shows("0", "-autopilot")
 	g.leaves("0", "left with 0")
+}
+
+// Without anything to show the program sleeps: no thread of it is scheduled.
+func screenIdle(t *testing.T, p *place, g *glass) {
+	p.model(map[string][]step{"main": {says("Good day.")}})
+	g.open("80", "24", "drover attach --new")
+	g.types("0", "hello")
+	g.shows("0", "Good day.", "-esc interrupts")
+	pid := 0
+	for _, r := range marked(p.work) {
+		if strings.HasPrefix(r.line, "drover attach --new") {
+			pid = r.pid
+		}
+	}
+	switches := func() (n int) {
+		files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
+		for _, name := range files {
+			data, _ := os.ReadFile(name)
+			for line := range strings.Lines(string(data)) {
+				if _, count, ok := strings.Cut(line, "ctxt_switches:"); ok {
+					one, _ := strconv.Atoi(strings.TrimSpace(count))
+					n += one
+				}
+			}
+		}
+		return n
+	}
+	const still = 500 * time.Millisecond
+	last, since := -1, time.Now()
+	if !within(patience, func() bool {
+		if now := switches(); now != last {
+			last, since = now, time.Now()
+		}
+		return time.Since(since) > still
+	}) {
+		t.Errorf("process %d was scheduled again and again, %d times by now", pid, last)
+	}
+	g.types("0", "x")
+	g.shows("0", "> x")
 }

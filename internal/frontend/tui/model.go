@@ -89,6 +89,7 @@ type Model struct {
 	todos     []Todo
 	showTodos bool
 
+	pulse    pulse
 	away     bool // the window has no focus
 	frame    int  // of the spinner
 	ticking  bool // a tick is on its way
@@ -144,6 +145,10 @@ func (m *Model) say(text string) { m.notification, m.notificationAt = text, m.no
 // Update implements [tea.Model].
 func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	m.now = m.o.Now()
+	beat := m.pulse.beat(msg)
+	if _, ok := msg.(quiet); ok {
+		return m, beat
+	}
 	var cmd tea.Cmd
 	switch msg := msg.(type) {
 	case tea.WindowSizeMsg:
@@ -171,7 +176,7 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	if m.notification != "" && m.now.Sub(m.notificationAt) > notificationFor {
 		m.notification = ""
 	}
-	return m, tea.Batch(cmd, m.clock())
+	return m, tea.Batch(cmd, m.clock(), beat)
 }
 
 // clock asks for a tick if what is shown changes by time: fast for a spinner, slow for

@@ -96,6 +96,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	p := tea.NewProgram(m, tea.WithContext(ctx), tea.WithInput(o.In), tea.WithOutput(o.Out),
 		tea.WithEnvironment(o.Env), tea.WithoutSignalHandler())
 	l.send = p.Send
+	m.pulse.find = func() *time.Ticker { return rendererTicker(p) }
 	stop := make(chan struct{})
 	var signals sync.WaitGroup
 	signals.Go(func() { suspensions(p, o, l.suspend, stop) })
@@ -120,6 +121,9 @@ var errLeft = errors.New("the terminal UI is closed")
 
 // continuedWait is how long the signal that has continued the process may take to be told.
 const continuedWait = 2 * time.Second
+
+// restored tells that the terminal is ours again, and the renderer runs.
+type restored struct{}
 
 // suspensions lets the process stand still with the terminal as it was before, and takes
 // the terminal again when it was continued.
@@ -153,6 +157,7 @@ func suspensions(p *tea.Program, o Options, wanted <-chan struct{}, stop <-chan 
 		if err := p.RestoreTerminal(); err != nil {
 			p.Quit()
 		}
+		p.Send(restored{})
 	}
 }
 
