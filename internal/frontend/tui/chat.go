@@ -97,6 +97,8 @@ func (m *Model) chatKey(msg tea.KeyPressMsg) tea.Cmd {
 		return m.openPanel()
 	case actInbox:
 		return m.openInbox()
+	case actMouse:
+		m.toggleMouse()
 	case actTodos:
 		m.showTodos = !m.showTodos
 	case actOpen:
@@ -232,17 +234,6 @@ func (m *Model) paste(text string) tea.Cmd {
 		return m.completions()
 	}
 	return nil
-}
-
-// wheel scrolls.
-func (m *Model) wheel(msg tea.MouseWheelMsg) {
-	n := 3
-	if msg.Button == tea.MouseWheelUp {
-		n = -3
-	}
-	if m.screen == chatScreen {
-		m.window.Scroll(m.talk, m.drawer, m.width, m.talkHeight(), n)
-	}
 }
 
 // searchKey takes in a key of the search in the history.

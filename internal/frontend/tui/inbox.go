@@ -377,13 +377,7 @@ func (m *Model) inboxFrame() frame {
 		foot, cursor = m.itemLines()
 	}
 	foot = foot[:min(len(foot), m.height-1)]
-	room := m.height - 1 - len(foot)
-	each := 2
-	if room < 2*len(items) {
-		each = 1
-	}
-	fits := max(0, room/each)
-	from := max(0, min(b.at-fits/2, len(items)-fits))
+	from, each, fits := m.inboxRange(len(foot))
 	for k := from; k < min(len(items), from+fits); k++ {
 		lines = append(lines, m.itemRow(items[k], k == b.at, each)...)
 	}
@@ -394,6 +388,19 @@ func (m *Model) inboxFrame() frame {
 		cursor.Y += len(lines)
 	}
 	return frame{append(lines, foot...), cursor}
+}
+
+// inboxRange is which items are shown above a foot: from which on, how many, and in how many
+// lines each.
+func (m *Model) inboxRange(foot int) (from, each, fits int) {
+	n := len(m.inbox.now.List.Items)
+	room := m.height - 1 - foot
+	each = 2
+	if room < 2*n {
+		each = 1
+	}
+	fits = max(0, room/each)
+	return max(0, min(m.inbox.at-fits/2, n-fits)), each, fits
 }
 
 // itemRow draws an item in one line, or in two with what it needs.

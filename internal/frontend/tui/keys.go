@@ -16,6 +16,7 @@ const (
 	actBackground action = "background"
 	actTasks      action = "tasks"
 	actInbox      action = "inbox"
+	actMouse      action = "mouse"
 	actTodos      action = "todos"
 	actOpen       action = "open"
 	actOpenAll    action = "open all"
@@ -73,6 +74,7 @@ func Bindings() []Binding {
 		{inChat, []string{"shift+down", "ctrl+t"}, "the tasks", actTasks},
 		{inChat, []string{"alt+i"}, "the inbox: what needs you in all sessions", actInbox},
 		{inChat, []string{"alt+t"}, "show or hide the to-dos", actTodos},
+		{inChat, []string{"alt+m"}, "use the mouse, or leave it to the terminal", actMouse},
 		{inChat, []string{"ctrl+o"}, "open the chosen block, or the last one; again folds it", actOpen},
 		{inChat, []string{"alt+o"}, "open all blocks, or fold them", actOpenAll},
 		{inChat, []string{"ctrl+g"}, "go to the question that waits", actQuestion},

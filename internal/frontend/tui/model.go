@@ -89,6 +89,7 @@ type Model struct {
 	todos     []Todo
 	showTodos bool
 
+	mouse    bool // it is used
 	pulse    pulse
 	away     bool // the window has no focus
 	frame    int  // of the spinner
@@ -113,6 +114,7 @@ func newModel(o Options, l *listener) *Model {
 		talk: &transcript.State{}, tasks: panel.New(), editor: input.New(o.History), later: map[string]bool{},
 		showTodos: true,
 	}
+	m.mouse = o.Mouse
 	var unknown []string
 	if m.bindings, unknown = bindingsWith(o.Keys); len(unknown) > 0 {
 		m.say(fmt.Sprintf("terminal.keys: nothing is called %s; see docs/terminal.md", strings.Join(unknown, ", ")))
@@ -158,7 +160,9 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case tea.PasteMsg:
 		cmd = m.paste(msg.Content)
 	case tea.MouseWheelMsg:
-		m.wheel(msg)
+		cmd = m.wheel(msg)
+	case tea.MouseClickMsg:
+		cmd = m.click(msg)
 	case tea.FocusMsg:
 		m.away = false
 		cmd = m.readWaiting()

@@ -154,8 +154,11 @@ func (m *Model) buildPage() {
 	m.scrollPage(0)
 }
 
+// pageHead is how many lines stand above the rows.
+const pageHead = 2
+
 // pageRoom is how many rows are shown.
-func (m *Model) pageRoom() int { return max(1, m.height-3) }
+func (m *Model) pageRoom() int { return max(1, m.height-pageHead-1) }
 
 // scrollPage moves the page by rows.
 func (m *Model) scrollPage(n int) {

@@ -40,6 +40,9 @@ func (m *Model) View() tea.View {
 	v := tea.NewView(strings.Join(f.lines, "\n"))
 	v.AltScreen, v.ReportFocus = true, true
 	v.Cursor = f.cursor
+	if m.mouse {
+		v.MouseMode = tea.MouseModeCellMotion
+	}
 	v.WindowTitle = m.title()
 	return v
 }

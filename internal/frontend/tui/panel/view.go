@@ -38,15 +38,7 @@ func (s *State) View(t theme.Theme, width, height int, now time.Time) []string {
 	if !any {
 		return append(lines, "", t.Dim.Render("Nothing runs here."), "", s.keys(t, task.Record{}, width))
 	}
-	detail := min(max(5, height/2), height-4)
-	room := max(1, height-detail-2)
-	at := 0
-	for i, r := range rows {
-		if r.Record.ID == chosen.ID {
-			at = i
-		}
-	}
-	from := max(0, min(at-room/2, len(rows)-room))
+	_, from, room := s.seen(height, now)
 	for i := from; i < min(len(rows), from+room); i++ {
 		line := s.row(t, rows[i], width-2, now)
 		if rows[i].Record.ID == chosen.ID {
@@ -61,6 +53,36 @@ func (s *State) View(t theme.Theme, width, height int, now time.Time) []string {
 	}
 	lines = append(lines, s.detail(t, chosen, width, height-len(lines)-1, now)...)
 	return append(lines, s.keys(t, chosen, width))
+}
+
+// seen is the place of the chosen task, the first row that is shown, and how many are.
+func (s *State) seen(height int, now time.Time) (at, from, room int) {
+	rows := s.Rows(now)
+	chosen, _ := s.Chosen(now)
+	detail := min(max(5, height/2), height-4)
+	room = max(1, height-detail-2)
+	for i, r := range rows {
+		if r.Record.ID == chosen.ID {
+			at = i
+		}
+	}
+	return at, max(0, min(at-room/2, len(rows)-room)), room
+}
+
+// Click chooses the task in a line of the screen, again says that it was chosen already;
+// ok is false where no task is.
+func (s *State) Click(line, height int, now time.Time) (again, ok bool) {
+	rows := s.Rows(now)
+	at, from, room := s.seen(height, now)
+	i := from + line - 1
+	if line < 1 || line > room || i >= len(rows) {
+		return false, false
+	}
+	if i == at {
+		return true, true
+	}
+	s.choose(rows[i].Record.ID, now)
+	return false, true
 }
 
 // row draws a task on a line.

@@ -297,6 +297,12 @@ func (s *State) Keep(from *State) {
 	}
 }
 
+// CanOpen reports whether there is more to a block than it shows.
+func (s *State) CanOpen(id int64) bool {
+	b := s.block(id)
+	return b != nil && b.Folded()
+}
+
 // Toggle opens a block or folds it again.
 func (s *State) Toggle(id int64) {
 	if b := s.block(id); b != nil && b.Folded() {
