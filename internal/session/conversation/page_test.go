@@ -37,42 +37,85 @@ var rows = []struct {
 	driven bool // a reminder of the autopilot is due
 	event  Event
 }{
-	{name: "`offer`: a client has a prompt", event: Event{Verb: Offer}},
+	{name: "`offer`: a client sends a prompt", event: Event{Verb: Offer}},
 	{name: "`accept`: the prompt is durable", event: Event{Verb: Accept, Prompt: Prompt{Seq: 9}}},
 	{name: "`give_up`: the prompt could not be written", event: Event{Verb: GiveUp}},
 	{name: "`take_back`: the prompt was withdrawn", waits: true, event: Event{Verb: TakeBack, Prompt: Prompt{Seq: 8}}},
 	{name: "`look`: a prompt waits", waits: true, event: Event{Verb: Look}},
-	{name: "`look`: there is mail", event: Event{Verb: Look, Mail: true}},
-	{name: "`look`: nothing is at work, a reminder is due", driven: true, event: Event{Verb: Look, Alone: true}},
+	{name: "`look`: a notification or message waits", event: Event{Verb: Look, Mail: true}},
+	{name: "`look`: no task is running, and a reminder is due", driven: true, event: Event{Verb: Look, Alone: true}},
 	{name: "`end_turn`: the turn succeeded", event: Event{Verb: EndTurn}},
 	{name: "`end_turn`: the model failed", event: Event{Verb: EndTurn, Failure: ModelFailure}},
-	{name: "`end_turn`: it failed otherwise", event: Event{Verb: EndTurn, Failure: OtherFailure}},
+	{name: "`end_turn`: on autopilot, the model failed, and a retry may succeed", driven: true,
+		event: Event{Verb: EndTurn, Failure: PassingFailure}},
+	{name: "`end_turn`: the turn failed otherwise", event: Event{Verb: EndTurn, Failure: OtherFailure}},
 	{name: "`move_turn`: the user moves the turn to the background", event: Event{Verb: MoveTurn}},
-	{name: "`complete`: on autopilot, the work is marked as complete", driven: true, event: Event{Verb: Complete}},
+	{name: "`complete`: on autopilot, the agent marks its work as complete", driven: true, event: Event{Verb: Complete}},
 	{name: "`set_mode`: the user ends the autopilot", driven: true, event: Event{Verb: SetMode}},
-	{name: "`set_mode`: the user begins it", event: Event{Verb: SetMode, Most: 1}},
-	{name: "`interrupt`: by the user", event: Event{Verb: Interrupt}},
-	{name: "`attach`: a client is attached", event: Event{Verb: Attach}},
-	{name: "`detach`: the last client has detached", event: Event{Verb: Detach}},
-	{name: "`ceiling`: commands are stopped at the wait ceiling", event: Event{Verb: Ceiling}},
+	{name: "`set_mode`: the user starts the autopilot", event: Event{Verb: SetMode, Most: 1}},
+	{name: "`interrupt`: the user interrupts", event: Event{Verb: Interrupt}},
+	{name: "`attach`: a client attaches", event: Event{Verb: Attach}},
+	{name: "`detach`: the last client detaches", event: Event{Verb: Detach}},
+	{name: "`ceiling`: commands still run at the wait ceiling and are stopped", event: Event{Verb: Ceiling}},
 	{name: "`begin_run`: a run of the task begins", event: Event{Verb: BeginRun}},
 	{name: "`retire`: the run has nothing left to do", event: Event{Verb: Retire}},
 	{name: "`end_run`: the run ends", waits: true, event: Event{Verb: EndRun}},
 	{name: "`close`: the session ends", event: Event{Verb: Close}},
 }
 
+// example is a prompt, an interruption, and the next prompt.
+var example = []struct {
+	text  string
+	event Event
+}{
+	{"a client sends a prompt", Event{Verb: Offer}},
+	{"the prompt is in the log", Event{Verb: Accept, Prompt: Prompt{Seq: 1}}},
+	{"the prompt begins a turn", Event{Verb: Look}},
+	{"the user interrupts", Event{Verb: Interrupt}},
+	{"the turn ends", Event{Verb: EndTurn, Failure: Interruption}},
+	{"a task has ended, and its notification waits", Event{Verb: Look, Mail: true}},
+	{"a client sends a prompt", Event{Verb: Offer}},
+	{"the prompt is in the log", Event{Verb: Accept, Prompt: Prompt{Seq: 2}}},
+	{"the prompt begins a turn", Event{Verb: Look}},
+}
+
 func renderPage() []byte {
 	var b bytes.Buffer
 	fmt.Fprint(&b, `# The conversation with the main agent
 
-Made from `+"`conversation.Apply`"+` by a test of package conversation; do not edit.
-Write it anew with `+"`make docs`"+`.
+This page is generated from `+"`conversation.Apply`"+` by a test of the package conversation.
+Do not edit it; `+"`make docs`"+` writes it.
 
-A conversation is in one phase. In `+"`idle` and `busy`"+` prompts are accepted. The run of a conversation that is a task passes to
-`+"`stopping` and `stopped`"+`, and the next prompt begins another; a session that ends passes to `+"`ending` and `ended`"+`. In `+"`busy`, `stopping` and `ending`"+`
-a turn is running.
+A conversation is a state machine: each event leads from one phase to another and may require an action. For example:
 
-The table says where an event leads from each phase and what is done about it. A dash is an event that is refused and changes nothing.
+| event | what happens | phase after it | action |
+|---|---|---|---|
+`)
+	s := State{Phase: Idle}
+	for _, step := range example {
+		next, effects, err := Apply(s, step.event)
+		action := strings.Join(spoken(s, next, effects), ", ")
+		if err != nil {
+			action = "none: no turn begins"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", step.event.Verb, step.text, next.Phase, action)
+		s = next
+	}
+	fmt.Fprint(&b, `
+## Phases
+
+| phase | prompts are accepted | a turn is running | when |
+|---|---|---|---|
+`)
+	for _, p := range Phases() {
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", p, yes(p.accepts()), yes(p.running()), phases[p])
+	}
+	fmt.Fprint(&b, `
+A conversation that is a task has runs. A run ends in `+"`stopped`"+`, and the next prompt begins another run.
+
+## Events
+
+The table shows the phase after each event, and the actions. A dash means that the event is refused and changes nothing.
 
 `)
 	fmt.Fprint(&b, "| event |")
@@ -103,18 +146,18 @@ The table says where an event leads from each phase and what is done about it. A
 		fmt.Fprintln(&b)
 	}
 	fmt.Fprint(&b, `
-Everybody who waits for the conversation is woken by every change.
+Every change wakes all who wait for the conversation.
 
 ## Holds
 
-A failure and an interruption hold back what begins a turn without the user. The next prompt that is accepted ends every hold;
-of two holds the lower one in this table counts.
+After a failure or an interruption no turn begins by itself: a hold prevents turns that the user does not start.
+The next accepted prompt ends every hold. If two holds apply, the lower one in this table is in force.
 
-| hold | a prompt begins a turn | mail | a reminder | background work is waited for |
-|---|---|---|---|---|
+| hold | reason | a prompt begins a turn | a notification or message does | a reminder does | waits for background work |
+|---|---|---|---|---|---|
 `)
 	for _, h := range Holds() {
-		fmt.Fprintf(&b, "| %s |", h)
+		fmt.Fprintf(&b, "| %s | %s |", h, holds[h])
 		for _, e := range []Event{{}, {Mail: true}, {Alone: true}} {
 			s := State{Phase: Idle, Hold: h}
 			switch {
@@ -129,8 +172,25 @@ of two holds the lower one in this table counts.
 		}
 		fmt.Fprintf(&b, " %s |\n", yes(!State{Hold: h}.Leaves()))
 	}
-	fmt.Fprint(&b, "\nWhile a client is attached, background work is waited for in every row.\n")
+	fmt.Fprint(&b, "\nAfter a client has attached in a run, the conversation waits for background work with every hold.\n")
 	return b.Bytes()
+}
+
+var phases = map[Phase]string{
+	Idle:     "the conversation waits for a prompt, a notification or a message",
+	Busy:     "the agent works",
+	Stopping: "the run has ended, and its last turn is running",
+	Stopped:  "the run has ended",
+	Ending:   "the session ends, and the last turn is running",
+	Ended:    "the session ends",
+}
+
+var holds = map[Hold]string{
+	NoHold:        "–",
+	ModelHold:     "the model failed",
+	FailureHold:   "the turn failed otherwise",
+	CeilingHold:   "commands were stopped at the wait ceiling",
+	InterruptHold: "the user interrupted",
 }
 
 func yes(is bool) string {
@@ -148,13 +208,13 @@ func spoken(s, next State, effects []Effect) (out []string) {
 	for _, e := range effects {
 		switch e.(type) {
 		case BeginTurn:
-			out = append(out, "begin the turn")
+			out = append(out, "begin a turn")
 		case CancelTurn:
 			out = append(out, "cancel the turn")
 		case Withdraw:
 			out = append(out, "withdraw the prompt and refuse it")
 		case Keep:
-			out = append(out, "keep waiting prompts for the next one")
+			out = append(out, "keep the waiting prompts and send them with the next one")
 		}
 	}
 	return out
