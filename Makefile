@@ -104,6 +104,10 @@ else
 endif
 
 # Failures of such tools, and what becomes of them here; see docs/reliability.md.
+.PHONY: conformance
+conformance: ## the conformance suite of MCP against Drover, in both revisions; needs npm
+	DROVER_CONFORMANCE=1 go test ./test/conformance -count=1 -v
+
 .PHONY: known-failures
 known-failures: ## failures of such tools, tried on the built program: make known-failures [FAILURE=orphans]
 	@cd test/knownfailures && KNOWN_FAILURES=1 FAILURE='$(FAILURE)' go test -run TestKnownFailures -count 1 -timeout 10m

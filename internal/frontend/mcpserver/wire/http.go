@@ -98,6 +98,7 @@ func (h *httpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w = &timedWriter{w, http.NewResponseController(w)}
 	session := r.Header.Get(sessionField)
 	if r.Method != http.MethodPost {
+		h.lasts(w)
 		if r.Method == http.MethodDelete && session != "" && h.Left != nil {
 			h.Left(session)
 		}
@@ -115,6 +116,7 @@ func (h *httpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeParseError, "the message was not read to its end")
 		return
 	}
+	h.lasts(w)
 	body = bytes.TrimSpace(body)
 	msgs, batch, refusal := Decode(body)
 	if refusal != nil {
@@ -143,6 +145,12 @@ func (h *httpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	to.ServeHTTP(w, r)
+}
+
+// lasts lifts the limit on the time to send a request, which has arrived: at the end of
+// that time the server would take the client for gone.
+func (h *httpHandler) lasts(w http.ResponseWriter) {
+	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // not every connection has deadlines
 }
 
 // full reports whether there is no room for another session.
@@ -220,7 +228,9 @@ func versionOf(req *jsonrpc.Request) (v string) {
 // mismatch refuses a message about a task whose header names another task, or none. The
 // protocol library compares the headers of the methods that it knows.
 func mismatch(header http.Header, req *jsonrpc.Request) []byte {
-	if !strings.HasPrefix(req.Method, "tasks/") || !req.IsCall() {
+	switch req.Method {
+	case "tasks/get", "tasks/update", "tasks/cancel":
+	default:
 		return nil
 	}
 	id := paramsOf(req).TaskID
@@ -260,11 +270,18 @@ type timedWriter struct {
 func (w *timedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func (w *timedWriter) Write(data []byte) (int, error) {
-	_ = w.control.SetWriteDeadline(time.Now().Add(writeTime)) // not every connection has deadlines
+	w.renew()
 	return w.ResponseWriter.Write(data)
 }
 
-func (w *timedWriter) Flush() { _ = w.control.Flush() }
+func (w *timedWriter) Flush() {
+	w.renew() // what is written before the first flush may be the header of a connection used before
+	_ = w.control.Flush()
+}
+
+func (w *timedWriter) renew() {
+	_ = w.control.SetWriteDeadline(time.Now().Add(writeTime)) // not every connection has deadlines
+}
 
 // Serve answers on l until ctx ends, and closes it. end is called then, before the
 // requests under way are waited for: it must make them end.
