@@ -59,10 +59,14 @@ func (b *backend) driven(ctx context.Context, p *cli.Prompt, cfg func() assemble
 		d.conn.Refuse(in, err)
 		return nil, assemble.Config{}, err
 	}
+	for _, name := range in.Unused() {
+		b.note("initialize: " + name + " has no effect")
+	}
 	if p.AskTimeout == 0 && d.asks {
 		p.AskTimeout = sdkcontrol.AskWait
 	}
 	c := cfg()
+	c.Title = cmp.Or(in.Title, c.Title)
 	c.Callbacks = in.Callbacks(d.conn)
 	if c.Tools, err = in.Tools(ctx, d.conn); err != nil {
 		d.conn.Refuse(in, err)

@@ -3,7 +3,7 @@
 // node cases.mjs CASE DROVER SCRIPT FOLDER
 import { createSdkMcpServer, query, tool } from '@anthropic-ai/claude-agent-sdk';
 import { spawn } from 'node:child_process';
-import { appendFileSync } from 'node:fs';
+import { appendFileSync, readdirSync, readFileSync } from 'node:fs';
 import { PassThrough } from 'node:stream';
 import { z } from 'zod';
 
@@ -69,6 +69,19 @@ async function all(q, on = () => {}) {
   fact('end', true);
 }
 
+// memory is the peak of a process and of those that it has started, in KiB.
+function memory(pid) {
+  const of = new Map();
+  for (const name of readdirSync('/proc').filter((n) => /^[0-9]+$/.test(n))) {
+    try {
+      const status = readFileSync(`/proc/${name}/status`, 'utf8');
+      of.set(Number(name), [Number(/PPid:\s+(\d+)/.exec(status)[1]), Number(/VmHWM:\s+(\d+)/.exec(status)?.[1] ?? 0)]);
+    } catch { /* it has ended */ }
+  }
+  const all = (p) => [...of].filter(([, [parent]]) => parent === p).reduce((sum, [child]) => sum + all(child), of.get(p)?.[1] ?? 0);
+  return { process: of.get(pid)?.[1] ?? 0, with_children: all(pid) };
+}
+
 const tried = (p) => p.then((v) => v ?? 'ok', (e) => 'error: ' + e.message);
 
 const cases = {
@@ -99,6 +112,12 @@ const cases = {
     await all(query({ prompt: 'one', options: options({ mcpServers: { calc }, allowedTools: ['mcp__calc__add'] }) }), (m) => {
       if (m.subtype === 'init') fact('servers', m.mcp_servers);
     });
+  },
+
+  // Servers may come with the first line; one that does not start hinders nobody.
+  async delivery() {
+    const mcpServers = { gone: { command: 'false' } };
+    await all(query({ prompt: 'one', options: options({ mcpServers, mcpServersDelivery: 'initialize' }) }));
   },
 
   async agents() {
@@ -183,6 +202,8 @@ const cases = {
       settingSources: [], effort: 'high', includeHookEvents: true, strictMcpConfig: true, maxTurns: 5,
       maxBudgetUsd: 1, disallowedTools: ['WebFetch'], allowedTools: ['Skill(pdf)', 'Read'], additionalDirectories: [folder],
       systemPrompt: { type: 'preset', preset: 'claude_code', append: 'be kind' }, includePartialMessages: true,
+      title: 'a title', promptSuggestions: true, agentProgressSummaries: true, forwardSubagentText: true, skills: ['pdf'],
+      thinking: { type: 'enabled', budgetTokens: 2000 }, persistSession: false, betas: ['context-1m-2025-08-07'],
       extraArgs: { 'replay-user-messages': null, 'from-the-future': 'x' },
     }) }));
   },
@@ -216,6 +237,25 @@ const cases = {
       if (m.subtype === 'hook_started') fact('started', m.hook_name);
       if (m.subtype === 'hook_response') fact('ended', [m.hook_event, m.stdout, m.stderr, m.exit_code ?? null, m.outcome]);
     });
+  },
+
+  // What one prompt costs: script is the model's name, and the server is in the environment.
+  async figures() {
+    const began = performance.now();
+    let answered;
+    const q = query({ prompt: 'Say hello.', options: options({ model: script, settingSources: [], spawnClaudeCodeProcess: (o) => {
+      const child = recorded(o);
+      globalThis.child = child.pid;
+      return child;
+    } }) });
+    for await (const m of q) {
+      if (m.type !== 'result') continue;
+      answered = performance.now() - began;
+      fact('answer', m.subtype + ': ' + (m.result ?? m.errors));
+      fact('peak_kib', memory(globalThis.child));
+    }
+    fact('answered_ms', Math.round(answered));
+    fact('ended_ms', Math.round(performance.now() - began));
   },
 
   async abort() {

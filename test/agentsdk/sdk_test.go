@@ -130,6 +130,7 @@ func TestSDK(t *testing.T) {
 			"hooks":       caseHooks,
 			"mcp":         caseMCP,
 			"agent":       caseAgent,
+			"delivery":    caseDelivery,
 			"agents":      caseAgents,
 			"live":        caseLive,
 			"interrupt":   caseInterrupt,
@@ -200,6 +201,11 @@ func caseMCP(t *testing.T) {
     - {text: "sum: {{last}}"}
 `)
 	want(t, facts, `servers [{"name":"calc","status":"connected"}]`, `result "success: sum: 3"`, "end true")
+}
+
+func caseDelivery(t *testing.T) {
+	facts, _ := run(t, "delivery", "\n  main:\n    - {text: hello}\n")
+	want(t, facts, `result "success: hello"`, "end true")
 }
 
 func caseAgents(t *testing.T) {
@@ -290,7 +296,8 @@ func caseOptions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, text := range []string{"--from-the-future is not known"} {
+	for _, text := range []string{"--from-the-future is not known", "--no-session-persistence",
+		"--betas", "initialize: promptSuggestions has no effect", "initialize: skills has no effect"} {
 		if !strings.Contains(string(said), text) {
 			t.Errorf("nobody was told of %s:\n%s", text, said)
 		}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -17,6 +18,8 @@ type foreignFlags struct {
 	thinking       string
 	skip           bool // ask for nothing
 	noPersistence  bool
+	managed        string   // settings that the program enforces
+	resumeAt       string   // a message of the session that is resumed
 	withoutEffects []string // names of those that were given and do nothing
 }
 
@@ -24,6 +27,8 @@ type foreignFlags struct {
 func (x *foreignFlags) add(f *pflag.FlagSet) {
 	f.StringVar(&x.thinking, "thinking", "", "adaptive, enabled or disabled")
 	f.BoolVar(&x.skip, "dangerously-skip-permissions", false, "permission mode bypassPermissions")
+	f.StringVar(&x.managed, "managed-settings", "", "")
+	f.StringVar(&x.resumeAt, "resume-session-at", "", "")
 	f.BoolVar(&x.noPersistence, "no-session-persistence", false, "")
 	idle := map[string]string{ // what each would do
 		"allow-dangerously-skip-permissions": "", // the mode can be asked for later: it always can
@@ -43,7 +48,7 @@ func (x *foreignFlags) add(f *pflag.FlagSet) {
 	} {
 		f.Var(&idleFlag{name: name, lacks: lacks, of: x}, name, "")
 	}
-	for _, name := range []string{"thinking", "dangerously-skip-permissions", "no-session-persistence",
+	for _, name := range []string{"managed-settings", "resume-session-at", "thinking", "dangerously-skip-permissions", "no-session-persistence",
 		"allow-dangerously-skip-permissions", "await-initialize", "debug", "bare",
 		"replay-user-messages", "permission-prompts",
 		"debug-file", "plugin-dir", "betas"} {
@@ -92,6 +97,9 @@ func (p *Prompt) checkInput(stderr io.Writer) error {
 	if p.Effort != "" && !slices.Contains(control.Efforts(), p.Effort) {
 		return usage(fmt.Sprintf("--effort %q: unknown level", p.Effort), "use "+strings.Join(control.Efforts(), ", "))
 	}
+	if err := p.checkProtection(); err != nil {
+		return err
+	}
 	if p.foreign.noPersistence {
 		p.foreign.withoutEffects = append(p.foreign.withoutEffects,
 			"--no-session-persistence has no effect: the session is kept, see `drover sessions rm`")
@@ -112,6 +120,29 @@ func (p *Prompt) checkInput(stderr io.Writer) error {
 	slices.Sort(p.foreign.withoutEffects)
 	for _, text := range p.foreign.withoutEffects {
 		fmt.Fprintln(stderr, "drover: note: "+text)
+	}
+	return nil
+}
+
+// checkProtection refuses what protects somebody and is not there: a note on stderr would
+// leave them without it.
+func (p *Prompt) checkProtection() error {
+	var given struct {
+		Sandbox struct {
+			Enabled bool  `json:"enabled"`
+			Must    *bool `json:"failIfUnavailable"`
+		} `json:"sandbox"`
+	}
+	_ = json.Unmarshal([]byte(p.Settings), &given) // a file, or what is refused later
+	switch {
+	case p.foreign.managed != "":
+		return usage("--managed-settings is not supported: the settings would not be enforced",
+			"give rules with --settings, which the files of the folder cannot weaken")
+	case p.foreign.resumeAt != "":
+		return usage("--resume-session-at is not supported: the whole session would be resumed",
+			"leave it out, or see `drover fork --list`")
+	case given.Sandbox.Enabled && (given.Sandbox.Must == nil || *given.Sandbox.Must):
+		return usage("--settings: there is no sandbox", "leave it out, or set sandbox.failIfUnavailable to false")
 	}
 	return nil
 }

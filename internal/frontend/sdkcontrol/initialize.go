@@ -27,7 +27,17 @@ type Initialize struct {
 	Servers      []string                   `json:"sdkMcpServers"`
 	Manifests    map[string]manifest        `json:"sdkMcpServerManifests"`
 	MCPServers   map[string]json.RawMessage `json:"mcpServers"`
+
+	unused []string // names of what has no effect
 }
+
+// withoutEffect are the fields that Drover does nothing with.
+func withoutEffect() []string {
+	return []string{"agentProgressSummaries", "plugins", "promptSuggestions", "skills", "toolAliases"}
+}
+
+// Unused are the names of what the program has asked for and what has no effect.
+func (in *Initialize) Unused() []string { return in.unused }
 
 type hookMatcher struct {
 	Matcher string   `json:"matcher"`
@@ -61,6 +71,13 @@ func (c *Conn) Initialize(ctx context.Context) (*Initialize, error) {
 			return nil, err
 		}
 		in.requestID = l.RequestID
+		var all map[string]json.RawMessage
+		_ = json.Unmarshal(l.Request, &all) // it is an object, or in would not have been read
+		for _, name := range withoutEffect() {
+			if v := string(all[name]); !slices.Contains([]string{"", "null", "false", "[]", "{}", `"all"`}, v) {
+				in.unused = append(in.unused, name)
+			}
+		}
 		return in, nil
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
@@ -149,6 +166,9 @@ func (c *Conn) Answered(in *Initialize, with Offer) {
 	}
 	if len(in.Hooks) > 0 {
 		answer["hooks_applied"] = true
+	}
+	if len(in.MCPServers) > 0 {
+		answer["mcp_servers_applied"] = true
 	}
 	err := c.write(map[string]any{"type": "control_response", "response": map[string]any{
 		"subtype": "success", "request_id": in.requestID, "response": answer,
