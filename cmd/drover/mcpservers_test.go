@@ -255,7 +255,7 @@ func mcpServerCases() cases {
 				t.Errorf("answered %q, told %q", r.stdout(), all)
 			}
 			p.fails(2, []string{"-p", "go", "--mcp-config", "nothing.json"}, "nothing.json")
-			p.fails(2, []string{"-p", "go", `--mcp-config={"mcpServers":{"x":{"type":"sse","url":"http://x"}}}`}, "type sse is the transport of 2024")
+			p.fails(2, []string{"-p", "go", `--mcp-config={"mcpServers":{"x":{"type":"ws","url":"http://x"}}}`}, `type "ws" is not known`)
 		},
 		"definition": func(t *testing.T, p *place) { // AD-02, AD-14
 			server := p.greeter()

@@ -445,7 +445,7 @@ func TestCheck(t *testing.T) {
 		"":                                    {Command: "x"},
 		"neither a command nor a url":         {},
 		"a command and a url":                 {Command: "x", URL: "http://x"},
-		"type sse is the transport of 2024":   {Type: "sse", URL: "http://x"},
+		"type sse does not go with":           {Type: "sse", Command: "x"},
 		`type "ws" is not known`:              {Type: "ws", URL: "http://x"},
 		"type stdio does not go with":         {Type: "stdio", URL: "http://x"},
 		"type http does not go with":          {Type: "http", Command: "x"},
@@ -457,7 +457,7 @@ func TestCheck(t *testing.T) {
 			t.Errorf("%+v: %v, want %q", s, err, want)
 		}
 	}
-	if _, err := pool(t, Config{}).Use(t.Context(), "x", Server{Type: "sse", URL: "http://x"}); err == nil || !strings.Contains(err.Error(), "MCP server x: type sse") {
+	if _, err := pool(t, Config{}).Use(t.Context(), "x", Server{Type: "ws", URL: "http://x"}); err == nil || !strings.Contains(err.Error(), `MCP server x: type "ws"`) {
 		t.Errorf("used: %v", err)
 	}
 }

@@ -35,8 +35,9 @@ type web struct {
 	ready   chan struct{}                                                      // closed when the revision is agreed
 
 	mu       sync.Mutex
-	session  string // guarded by mu, as is the next
+	session  string // guarded by mu, as are the next
 	revision string
+	post     string // address of messages, if it is another than that of streams
 }
 
 func newWeb(c *Conn, s Server) *web {
@@ -135,16 +136,19 @@ func (w *web) once(
 	more map[string]string,
 	token string,
 ) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, method, w.url, bytes.NewReader(frame))
+	w.mu.Lock()
+	session, revision, address := w.session, w.revision, w.url
+	if method == http.MethodPost && w.post != "" {
+		address = w.post
+	}
+	w.mu.Unlock()
+	req, err := http.NewRequestWithContext(ctx, method, address, bytes.NewReader(frame))
 	if err != nil {
 		return nil, err
 	}
 	for name, value := range w.headers {
 		req.Header.Set(name, value)
 	}
-	w.mu.Lock()
-	session, revision := w.session, w.revision
-	w.mu.Unlock()
 	set := func(name, value string) {
 		if value != "" {
 			req.Header.Set(name, value)

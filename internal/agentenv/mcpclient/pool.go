@@ -365,7 +365,7 @@ func (p *Pool) dial(e *entry) (*Conn, error) {
 		defer close(over)
 		c.run()
 	})
-	err := c.hello(e.life, p.cfg.Version, sessions)
+	err := c.hello(e.life, p.cfg.Version, sessions || e.server.Type == SSE)
 	p.mu.Lock()
 	e.sessions = err == nil && !c.Stateless()
 	p.mu.Unlock()
@@ -408,6 +408,9 @@ func (p *Pool) reach(c *Conn, s Server) error {
 			w.token = p.cfg.Token
 		}
 		c.wire = w
+		if s.Type == SSE {
+			c.wire = newLegacy(w)
+		}
 		return nil
 	}
 	if p.cfg.Ready != nil {

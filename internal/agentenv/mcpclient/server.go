@@ -16,12 +16,13 @@ import (
 const (
 	Stdio = "stdio" // a command that is spoken with by its stdin and stdout
 	HTTP  = "http"  // streamable HTTP
+	SSE   = "sse"   // the HTTP+SSE transport of 2024; its kind is HTTP
 )
 
 // Server says how a server is reached, and what of it is used. The keys are
 // those of mcpServers in .mcp.json files; [Server.Check] must have accepted it.
 type Server struct {
-	Type string `json:"type,omitempty"` // stdio or http; empty: by the other fields
+	Type string `json:"type,omitempty"` // stdio, http or sse; empty: by the other fields
 
 	Command string            `json:"command,omitempty"`
 	Args    []string          `json:"args,omitempty"`
@@ -52,13 +53,9 @@ func (s Server) Kind() string {
 // Check says why a server cannot be used, and how to fix it.
 func (s Server) Check() error {
 	switch s.Type {
-	case "", Stdio, "local", HTTP, "streamable-http", "streamableHttp":
-	case "sse":
-		return errors.New(
-			"type sse is the transport of 2024, which is not spoken here (use the server's streamable HTTP address with type http)",
-		)
+	case "", Stdio, "local", HTTP, "streamable-http", "streamableHttp", SSE:
 	default:
-		return fmt.Errorf("type %q is not known (use stdio or http)", s.Type)
+		return fmt.Errorf("type %q is not known (use stdio, http or sse)", s.Type)
 	}
 	switch {
 	case s.Command == "" && s.URL == "":
@@ -95,7 +92,10 @@ func (s Server) Key(cwd string) string {
 	if s.Kind() == HTTP {
 		s.Cwd = ""
 	}
-	s.Type, s.AllowedTools, s.DisabledTools, s.TimeoutMS = "", nil, nil, 0
+	if s.Type != SSE {
+		s.Type = ""
+	}
+	s.AllowedTools, s.DisabledTools, s.TimeoutMS = nil, nil, 0
 	data, err := json.Marshal(s) // maps are written in the order of their keys
 	if err != nil {
 		panic(err) // strings only

@@ -16,7 +16,10 @@ const maxRetry = 30 * time.Second
 type events struct {
 	lines *lines
 	limit int
-	last  string        // ID of the newest event that had one
+	last  string // ID of the newest event that had one
+	name  string // of the event that was read last; empty: message
+	head  []byte // edges of the line that was too long, as is the next
+	tail  []byte
 	retry time.Duration // as the server has asked; 0: it has not
 }
 
@@ -28,18 +31,20 @@ func newEvents(r io.Reader, limit int, m *meter) *events {
 func (e *events) next() ([]byte, error) {
 	var data []byte
 	got := false
+	e.name = ""
 	for {
 		one, err := e.lines.next()
 		switch {
 		case err != nil:
 			return nil, err // an event without its empty line is none
 		case one.long || len(data)+len(one.data) > e.limit:
+			e.head, e.tail = longData(one)
 			return nil, ErrTooLong
 		case len(one.data) == 0:
 			if got && len(data) > 0 {
 				return data, nil
 			}
-			data, got = nil, false
+			data, got, e.name = nil, false, ""
 			continue
 		}
 		key, value, _ := bytes.Cut(bytes.TrimPrefix(one.data, []byte("\xef\xbb\xbf")), []byte(":"))
@@ -50,6 +55,8 @@ func (e *events) next() ([]byte, error) {
 				data = append(data, '\n')
 			}
 			data, got = append(data, value...), true
+		case "event":
+			e.name = string(value[:min(len(value), 100)])
 		case "id":
 			if len(value) <= 1024 && !bytes.ContainsAny(value, "\x00\r\n") {
 				e.last = string(value)

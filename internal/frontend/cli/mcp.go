@@ -80,6 +80,7 @@ type mcpAdd struct {
 	scope    string
 	env      []string
 	url      string
+	kind     string
 	headers  []string
 	name     string
 	cmd      []string
@@ -109,7 +110,8 @@ func (a *app) mcpAddCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&r.scope, "scope", "user", "user or project")
 	f.StringArrayVarP(&r.env, "env", "e", nil, "KEY=VALUE for the command")
-	f.StringVar(&r.url, "url", "", "address of a server over streamable HTTP")
+	f.StringVar(&r.url, "url", "", "address of a server over HTTP")
+	f.StringVar(&r.kind, "type", "", "of the server at --url: http, or sse for the transport of 2024 (default: http)")
 	f.StringArrayVar(&r.headers, "header", nil, "'Name: value' for each call of it")
 	f.StringVar(&r.cwd, "cwd", "", "working folder of the command (default: that of the session)")
 	f.DurationVar(&r.timeout, "timeout", 0, "time limit of a call (default: from the settings)")
@@ -127,8 +129,8 @@ func (a *app) mcpAdd(r mcpAdd, out io.Writer) error {
 	if len(r.cmd) > 0 {
 		s.Command, s.Args = r.cmd[0], r.cmd[1:]
 	}
-	if r.url != "" {
-		s.Type = mcpclient.HTTP
+	if s.Type = r.kind; r.url != "" {
+		s.Type = cmp.Or(r.kind, mcpclient.HTTP)
 	}
 	var err error
 	if s.Env, err = pairs(r.env, "=", "--env"); err != nil {
