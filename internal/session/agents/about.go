@@ -1,6 +1,7 @@
 package agents
 
 import (
+	"cmp"
 	"encoding/json"
 	"strings"
 
@@ -22,8 +23,11 @@ func (s RuleSources) Add(effect, source string, rules ...string) {
 	}
 }
 
-// Of is where a rule is from; empty: it is not known.
-func (s RuleSources) Of(effect, rule string) string { return s[effect+" "+rule] }
+// Of returns where a rule is from. The session itself adds those that nobody has written, such
+// as the one by which agents read the outputs of its tasks.
+func (s RuleSources) Of(effect, rule string) string {
+	return cmp.Or(s[effect+" "+rule], "the session")
+}
 
 // Listed are rules in the order in which they decide, with their sources.
 func (s RuleSources) Listed(r permission.Rules) []control.Rule {
