@@ -52,7 +52,7 @@ func readHistory(f *os.File) (*loaded, error) {
 	h.Messages = make([]Message, 0, n)
 	for _, p := range slices.Backward(parts) {
 		h.Messages = append(h.Messages, p.messages...)
-		h.Mail = append(h.Mail, p.letters...)
+		h.Mail = append(h.Mail, p.mail...)
 		h.Totals.join(p.totals)
 		h.Skipped += p.skipped
 		if p.last != "" {
@@ -94,7 +94,7 @@ func (l *line) known() error {
 // part is what some lines in a row hold.
 type part struct {
 	messages []Message
-	letters  []int64
+	mail     []int64
 	totals   Totals
 	skipped  int
 	last     string
@@ -176,13 +176,13 @@ func (p *part) add(l line, m Message) {
 	p.last = l.UUID
 	if l.Subtype == boundarySubtype && l.Totals != nil && m.raw != nil {
 		p.boundary = true
-		p.messages, p.letters, p.totals = append(p.messages[:0], m), l.Mail, *l.Totals
+		p.messages, p.mail, p.totals = append(p.messages[:0], m), l.Mail, *l.Totals
 		return
 	}
 	if m.raw != nil {
 		p.messages = append(p.messages, m)
 	}
-	p.letters = append(p.letters, l.Mail...)
+	p.mail = append(p.mail, l.Mail...)
 	p.totals.count(Record{Usage: l.Usage, ToolUses: l.ToolUses, Aside: l.Aside})
 }
 
@@ -291,7 +291,7 @@ func (l *line) field(key string, v []byte) bool {
 			l.EntryType = string(v[1 : len(v)-1])
 		}
 		return true
-	case "letters":
+	case "mail":
 		return json.Unmarshal(v, &l.Mail) == nil
 	case "usage":
 		return json.Unmarshal(v, &l.Usage) == nil
@@ -321,6 +321,7 @@ func (l *line) holds(m Message) bool {
 // end: it is checked once and kept as it is. The split cannot be fooled by a
 // text, in which the quotes would be escaped.
 func parseLine(text []byte) (l line, m Message, ok bool) {
+	defer l.renamed()
 	if i := bytes.Index(text, []byte(messageField)); i >= 0 && text[len(text)-1] == '}' {
 		head := append(bytes.Clone(text[:i]), '}')
 		if json.Unmarshal(head, &l) == nil && l.Message == nil {
@@ -339,6 +340,14 @@ func parseLine(text []byte) (l line, m Message, ok bool) {
 	m, ok = parseMessage(l.Message)
 	l.Message = nil
 	return l, m, ok && l.holds(m)
+}
+
+// renamed moves what a field of an older file holds to the field that has it now.
+func (l *line) renamed() {
+	if len(l.Mail) == 0 {
+		l.Mail = l.Letters
+	}
+	l.Letters = nil
 }
 
 const messageField = `,"message":`

@@ -87,7 +87,8 @@ type line struct {
 	AgentID     string  `json:"agent_id,omitempty"`
 	SessionID   string  `json:"session_id"`
 	Timestamp   int64   `json:"timestamp"` // ms since 1970
-	Mail        []int64 `json:"letters,omitempty"`
+	Mail        []int64 `json:"mail,omitempty"`
+	Letters     []int64 `json:"letters,omitempty"` // Mail, as files before version 0.1 have it; see [line.renamed]
 	Usage       *Usage  `json:"usage,omitempty"`
 	ToolUses    int     `json:"tool_uses,omitempty"`
 	ReplyID     string  `json:"reply_id,omitempty"`

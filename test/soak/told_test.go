@@ -207,8 +207,8 @@ func (s *soak) lettersOf(h *hosted, owner task.ID) map[task.Seq]int {
 	lines.Buffer(nil, 64<<20)
 	for lines.Scan() {
 		var line struct {
-			Type    string     `json:"entry_type"`
-			Letters []task.Seq `json:"letters"`
+			Type string     `json:"entry_type"`
+			Mail []task.Seq `json:"mail"`
 		}
 		if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
 			s.tally.bad("%s: %v", path, err)
@@ -216,7 +216,7 @@ func (s *soak) lettersOf(h *hosted, owner task.ID) map[task.Seq]int {
 		if line.Type != "user" { // a summary names all that was told before it
 			continue
 		}
-		for _, seq := range line.Letters {
+		for _, seq := range line.Mail {
 			out[seq]++
 		}
 	}

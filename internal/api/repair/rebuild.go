@@ -262,10 +262,14 @@ func (r *repair) letters() (top task.Seq, err error) {
 	return top, nil
 }
 
-// numbersIn reads the field letters of a line, which stands before the message.
+// numbersIn reads the field mail of a line, which stands before the message. Older files
+// call it letters.
 func numbersIn(line []byte) (numbers []int64) {
 	line, _, _ = bytes.Cut(line, []byte(`"message":`))
-	_, rest, ok := bytes.Cut(line, []byte(`"letters":`))
+	_, rest, ok := bytes.Cut(line, []byte(`"mail":`))
+	if !ok {
+		_, rest, ok = bytes.Cut(line, []byte(`"letters":`))
+	}
 	end := bytes.IndexByte(rest, ']')
 	if !ok || end < 0 || json.Unmarshal(rest[:end+1], &numbers) != nil {
 		return nil

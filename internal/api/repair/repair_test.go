@@ -413,7 +413,7 @@ func TestRebuilt(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, place.AgentTranscript(agent), []byte(`{"entry_type":"system","agent_name":"scout","timestamp":1700000000000,"format":1}`+"\n"+
-		`{"entry_type":"user","letters":[7,812],"message":{"text":"\"letters\":[99999]"}}`+"\n"+strings.Repeat("x", 9<<20)+"\n"+
+		`{"entry_type":"user","mail":[7,812],"message":{"text":"\"mail\":[99999]"}}`+"\n"+strings.Repeat("x", 9<<20)+"\n"+
 		`{"entry_type":"user","letters":[900],"message":{}}`+"\n"))
 	if err := remoteapi.WriteSidecar(place.RemoteFile(away), remoteapi.Sidecar{Task: string(away), Session: "cse_1", Type: "remote-agent"}); err != nil {
 		t.Fatal(err)
