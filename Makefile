@@ -88,6 +88,10 @@ docs: ## write the generated pages anew
 	go test ./internal/frontend/cli/manual -update
 	go test ./internal/session/conversation -run TestPage -update
 
+.PHONY: pictures
+pictures: ## take the pictures of the terminal UI anew, docs/pictures, with tmux
+	PICTURES=1 go test ./cmd/drover -count=1 -run TestPictures
+
 # The table; see docs/performance.md. SHORT=1 makes it small.
 .PHONY: bench
 bench: ## our figures beside their floors: make bench [SHORT=1] [ONLY=journal]
