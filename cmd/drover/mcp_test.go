@@ -87,7 +87,11 @@ func mcpTools(t *testing.T, p *place) {
 	if want := []string{"agent_run", "task_list", "task_output", "task_run", "task_stop", "task_wait"}; !slices.Equal(names, want) {
 		t.Errorf("tools %v, want %v", names, want)
 	}
-	id := c.call("task_run", map[string]any{"command": "echo begun; sleep 620", "name": "one"}).task()["task_id"]
+	begun := c.call("task_run", map[string]any{"command": "echo begun; sleep 620", "name": "one"})
+	if raw, err := json.Marshal(begun); err != nil || len(raw) > 200 {
+		t.Errorf("a start is answered in %d bytes: %s, %v", len(raw), raw, err)
+	}
+	id := begun.task()["task_id"]
 	if seen := p.good("ps").stdout(); !strings.Contains(seen, fmt.Sprint(id)) {
 		t.Errorf("another terminal sees %q", seen)
 	}

@@ -145,10 +145,12 @@ func serve(t *testing.T) string {
 	return s.URL + wire.Path
 }
 
-// expected are the scenarios of a revision that may fail, with the reason. Docs have it too.
+// expected are the scenarios of a run that may fail, with the reason. Docs have it too.
 var expected = map[string]map[string]string{ //rules:constant a table
-	"2025-11-25": {},
-	"2026-07-28": {},
+	"client 2026-07-28": {
+		"http-custom-headers": "an argument that is an empty text gets no header",
+		"request-metadata":    "a client whose revision is refused begins anew with initialize, which has no such header",
+	},
 }
 
 // brief are the scenarios of a run in CI: one of each kind.
@@ -231,11 +233,7 @@ func TestBinary(t *testing.T) {
 // cannot send.
 func serveBinary(t *testing.T) string {
 	t.Helper()
-	dir := t.TempDir()
-	bin := filepath.Join(dir, "drover")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", bin, "../../cmd/drover").CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
-	}
+	dir, bin := t.TempDir(), build(t)
 	for _, folder := range []string{"home", "work"} {
 		if err := os.Mkdir(filepath.Join(dir, folder), 0o700); err != nil {
 			t.Fatal(err)
@@ -293,6 +291,16 @@ func serveBinary(t *testing.T) string {
 	})
 	t.Cleanup(proxy.Close)
 	return proxy.URL + to.Path
+}
+
+// build builds the binary.
+func build(t *testing.T) string {
+	t.Helper()
+	bin := filepath.Join(t.TempDir(), "drover")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", bin, "../../cmd/drover").CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
+	}
+	return bin
 }
 
 // endHosts ends the detached host that a server has started, and waits until it has ended.
