@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -79,6 +80,11 @@ func (b *backend) driven(ctx context.Context, p *cli.Prompt, cfg func() assemble
 func given(p *cli.Prompt, in *sdkcontrol.Initialize) error {
 	if text := string(in.JSONSchema); text != "" && text != "null" {
 		p.Schema = text
+	}
+	for _, name := range p.ProgramServers {
+		if !slices.Contains(in.Servers, name) {
+			in.Servers = append(in.Servers, name)
+		}
 	}
 	p.System = cmp.Or(in.Prompt(), p.System)
 	p.AppendSystem = cmp.Or(in.AppendSystem, p.AppendSystem)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"io"
 	"os"
 	"strings"
@@ -157,6 +158,48 @@ func TestDriver(t *testing.T) {
 			if res := r.wait(); res.code == 0 || !strings.Contains(res.stderr, "closed stdin") ||
 				!strings.Contains(res.stdout(), `"subtype":"error"`) {
 				t.Errorf("exit code %d: %s\n%s", res.code, res.stderr, res.stdout())
+			}
+		},
+		// The flags and lines of a program that uses the Agent SDK for Python, by the notes there are of them.
+		"python": func(t *testing.T, p *place) {
+			m := p.model(map[string][]step{"main": {calls("Bash", bash("touch made")), calls("mcp__calc__add", map[string]any{"a": 1}), says("three")}})
+			r, in := p.drives("--system-prompt", "", "--max-turns", "5", "--permission-prompt-tool", "stdio", "--permission-mode", "default",
+				"--setting-sources", "", "--max-thinking-tokens", "1000", "--include-partial-messages", "--add-dir", p.dir,
+				"--mcp-config", `{"mcpServers":{"calc":{"type":"sdk","name":"calc"}}}`)
+			write(t, in, `{"type":"control_request","request_id":"req_1_ab","request":{"subtype":"initialize","hooks":null}}`+"\n",
+				`{"type":"user","message":{"role":"user","content":"go"},"parent_tool_use_id":null,"session_id":"default"}`+"\n")
+			answers := func(texts []string, answer string) {
+				t.Helper()
+				line := r.until(append(texts, `"control_request"`)...)
+				var l struct {
+					ID string `json:"request_id"`
+				}
+				if err := json.Unmarshal([]byte(line), &l); err != nil {
+					t.Fatal(err)
+				}
+				write(t, in, `{"type":"control_response","response":{"subtype":"success","request_id":"`+l.ID+`","response":`+answer+"}}\n")
+			}
+			answers([]string{`"mcp_message"`, `"method":"initialize"`}, `{"mcp_response":{"jsonrpc":"2.0","id":1,"result":{}}}`)
+			answers([]string{`"mcp_message"`, `"tools/list"`},
+				`{"mcp_response":{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"add","description":"adds","inputSchema":{"type":"object"}}]}}}`)
+			r.until(`"control_response"`, `"request_id":"req_1_ab"`, `"subtype":"success"`)
+			answers([]string{`"can_use_tool"`, "touch made"}, `{"behavior":"allow","updatedInput":{"command":"touch made"}}`)
+			answers([]string{`"can_use_tool"`, "mcp__calc__add"}, `{"behavior":"allow"}`)
+			answers([]string{`"mcp_message"`, `"tools/call"`},
+				`{"mcp_response":{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"3"}]}}}`)
+			r.until(`"result"`, "three")
+			write(t, in, `{"type":"control_request","request_id":"req_2_cd","request":{"subtype":"set_permission_mode","mode":"plan"}}`+"\n",
+				`{"type":"control_request","request_id":"req_3_ef","request":{"subtype":"interrupt"}}`+"\n",
+				`{"type":"control_request","request_id":"req_4_gh","request":{"subtype":"mcp_status"}}`+"\n")
+			r.until(`"request_id":"req_2_cd"`, `"subtype":"success"`)
+			r.until(`"request_id":"req_3_ef"`, `"subtype":"success"`)
+			r.until(`"request_id":"req_4_gh"`, `"calc"`, "connected")
+			in.Close()
+			if res := r.wait(); res.code != 0 || strings.Contains(res.stderr, "no effect") || strings.Contains(res.stderr, "passed over") {
+				t.Errorf("exit code %d: %s", res.code, res.stderr)
+			}
+			if said := m.Requests()[2].LastText(); !strings.Contains(said, "3") {
+				t.Errorf("the model was told %q", said)
 			}
 		},
 		"refused": func(t *testing.T, p *place) {

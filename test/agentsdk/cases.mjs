@@ -152,6 +152,11 @@ const cases = {
       fact('wrong mode', await tried(q.setPermissionMode('wild')));
       fact('model', await tried(q.setModel(`script:${script.replace(".yaml", "-second.yaml")}`)));
       fact('thinking', await tried(q.setMaxThinkingTokens(2000)));
+      fact('no thinking limit', await tried(q.setMaxThinkingTokens(null)));
+      for (const [what, ask] of Object.entries({
+        reconnect: () => q.reconnectMcpServer('x'), toggle: () => q.toggleMcpServer('x', false),
+        servers: () => q.setMcpServers({ x: { command: 'false' } }), plugins: () => q.reloadPlugins(),
+      })) fact('refused ' + what, await tried(ask()));
       fact('context', (await q.getContextUsage()).totalTokens > 0);
       fact('servers', await tried(q.mcpServerStatus()));
       fact('rewind', await tried(q.rewindFiles('11111111-1111-4111-8111-111111111111')));

@@ -240,7 +240,11 @@ func caseLive(t *testing.T) {
 `)
 	uuid := `"11111111-1111-4111-8111-111111111111"`
 	for _, f := range []string{"lifecycle [" + uuid + `,"queued"]`, "lifecycle [" + uuid + `,"started"]`, "lifecycle [" + uuid + `,"completed"]`,
-		`result "success: first"`, `thinking "ok"`, "context true", "servers []", `result "success: second"`, "end true"} {
+		`result "success: first"`, `thinking "ok"`, `no thinking limit "ok"`,
+		`refused reconnect "error: the request \"mcp_reconnect\" is not supported"`,
+		`refused toggle "error: the request \"mcp_toggle\" is not supported"`,
+		`refused servers "error: the request \"mcp_set_servers\" is not supported"`,
+		`refused plugins "error: the request \"reload_plugins\" is not supported"`, "context true", "servers []", `result "success: second"`, "end true"} {
 		if !slices.Contains(facts, f) {
 			t.Errorf("%s is missing in %q", f, facts)
 		}

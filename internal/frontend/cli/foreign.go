@@ -147,6 +147,34 @@ func (p *Prompt) checkProtection() error {
 	return nil
 }
 
+// programServers takes the MCP servers out of --mcp-config that are in the program on stdin:
+// those of type sdk. What cannot be read is left for whoever reads the rest.
+func (p *Prompt) programServers() {
+	for i, text := range p.MCP {
+		var file struct {
+			Servers map[string]json.RawMessage `json:"mcpServers"`
+		}
+		if json.Unmarshal([]byte(text), &file) != nil {
+			continue
+		}
+		found := false
+		for name, raw := range file.Servers {
+			var one struct {
+				Type string `json:"type"`
+			}
+			if json.Unmarshal(raw, &one) == nil && one.Type == "sdk" {
+				p.ProgramServers = append(p.ProgramServers, name)
+				delete(file.Servers, name)
+				found = true
+			}
+		}
+		if rest, err := json.Marshal(file); found && err == nil {
+			p.MCP[i] = string(rest)
+		}
+	}
+	slices.Sort(p.ProgramServers)
+}
+
 // KnownFlags leaves out of args the leading flags that a program of the Agent SDK gives and
 // that Drover does not know, with their values, and says so.
 func KnownFlags(args []string, stderr io.Writer) []string {

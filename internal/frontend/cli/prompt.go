@@ -69,6 +69,7 @@ type Prompt struct {
 	Tools           []string      `json:"tools,omitempty"`           // names; nil: all
 	Input           string        `json:"-"`                         // text or stream-json
 	Decider         string        `json:"-"`                         // stdio: the program on stdin answers questions
+	ProgramServers  []string      `json:"-"`                         // MCP servers in the program on stdin
 	GivenMCP        bool          `json:"given_mcp,omitempty"`       // only MCP counts of MCP servers
 	Skip            settings.Skip `json:"skip"`                      // files that are passed over
 	foreign         foreignFlags
@@ -295,6 +296,9 @@ func (a *app) check(ctx context.Context, p *Prompt, words []string) error {
 	}
 	if err := a.readSchema(p); err != nil {
 		return err
+	}
+	if p.Input == streamJSON {
+		p.programServers()
 	}
 	if err := a.givenServers(p); err != nil {
 		return err
