@@ -64,7 +64,7 @@ func (d *Drawer) result(b *Block, width int, short bool) []string {
 	if !b.Done {
 		return nil
 	}
-	text := strings.TrimSpace(printable.Block(b.Result))
+	text := flushLeft(printable.Tabs(printable.Block(b.Result)))
 	if text == "" && b.Failed == "" {
 		return []string{t.Dim.Render("  └ (no output)")}
 	}
@@ -93,6 +93,21 @@ func (d *Drawer) result(b *Block, width int, short bool) []string {
 		lines = append(lines, t.Dim.Render(fmt.Sprintf("… %d more bytes", b.ResultCut)))
 	}
 	return framed(lines, t.Dim.Render("└ "))
+}
+
+// flushLeft removes empty lines around a text, and the blanks that all its lines begin with.
+func flushLeft(text string) string {
+	lines := strings.Split(strings.Trim(strings.TrimRight(text, " \n"), "\n"), "\n")
+	margin := -1
+	for _, line := range lines {
+		if rest := strings.TrimLeft(line, " "); rest != "" && (margin < 0 || len(line)-len(rest) < margin) {
+			margin = len(line) - len(rest)
+		}
+	}
+	for i, line := range lines {
+		lines[i] = line[min(len(line), max(0, margin)):]
+	}
+	return strings.Join(lines, "\n")
 }
 
 // startsTask reports whether a result only says that a task runs, with where to find it: the

@@ -143,3 +143,16 @@ func TestStartedTask(t *testing.T) {
 		t.Errorf("open: %q", got)
 	}
 }
+
+// Numbers of lines stand below each other: blanks that all lines begin with go, others stay.
+func TestFlushLeft(t *testing.T) {
+	for in, want := range map[string]string{
+		"     1  a\n     2\n    10  b\n": " 1  a\n 2\n10  b",
+		"\n\n  x\n\n    y\n \n":          "x\n\n  y",
+		"":                               "", " \n": "", "a\n  b": "a\n  b",
+	} {
+		if got := flushLeft(in); got != want {
+			t.Errorf("%q: %q, want %q", in, got, want)
+		}
+	}
+}
