@@ -1,6 +1,7 @@
 package archive
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -94,6 +95,9 @@ func part(b agent.Block) control.Part {
 		p.Tool, p.Text = b.Name, string(b.Input)
 	case "tool_result":
 		p.Text = ResultText(b.Content)
+		if b.IsError {
+			p.Error = Why(p.Text)
+		}
 	case "thinking":
 		p.Text = b.Thinking
 	}
@@ -102,4 +106,21 @@ func part(b agent.Block) control.Part {
 		p.Cut = n - len(p.Text)
 	}
 	return p
+}
+
+// Why is the reason in the result of a call that was denied or failed: its last paragraph,
+// as of a command, or the first line of its only one.
+func Why(text string) string {
+	const most = 400 // bytes
+	text = strings.TrimSpace(text)
+	if at := strings.LastIndex(text, "\n\n"); at >= 0 {
+		text = strings.TrimSpace(text[at:])
+	} else {
+		text, _, _ = strings.Cut(text, "\n")
+	}
+	text = strings.Join(strings.Fields(text), " ")
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "")
+	}
+	return cmp.Or(text, "it failed without a reason")
 }

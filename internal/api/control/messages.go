@@ -38,6 +38,8 @@ type Part struct {
 	Tool string `json:"tool,omitempty"` // of a tool_use
 	Text string `json:"text,omitempty"` // of a tool_use its input
 	Cut  int    `json:"cut,omitempty"`  // bytes that are left out at its end
+
+	Error string `json:"error,omitempty"` // of a tool_result: why the call was denied or failed
 }
 
 func (s *Server) messages(w http.ResponseWriter, r *http.Request) error {

@@ -69,6 +69,17 @@ func TestZoomKeeps(t *testing.T) {
 	u.sees("answer 39", "> go on")
 }
 
+// In the conversation of an agent, too, a call that failed says why.
+func TestZoomFailed(t *testing.T) {
+	u := start(t, 90, 24)
+	u.talk()
+	u.team()
+	u.api.said = []control.Message{{Role: "assistant", Parts: []control.Part{{Type: "tool_use", Tool: "Bash", Text: `{"command":"make"}`}}},
+		{Role: "user", Parts: []control.Part{{Type: "tool_result", Text: "no rule\n\nExit code 2", Error: "Exit code 2"}}}}
+	u.press("shift+down", "down", "enter")
+	u.sees("✗ Bash make", "└ Exit code 2")
+}
+
 // A dream is counted, stands among the tasks, and its conversation can be opened.
 func TestDreamDialog(t *testing.T) {
 	u := start(t, 90, 24)

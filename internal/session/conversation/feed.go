@@ -1,7 +1,6 @@
 package conversation
 
 import (
-	"cmp"
 	"strings"
 	"sync"
 	"time"
@@ -19,7 +18,6 @@ const (
 	feedText   = 64 << 10 // of one piece of the agent's text
 	feedPart   = 2 << 10  // of a result or a message
 	feedInput  = 16 << 10 // of an input, since an edit is shown as a diff
-	feedWhy    = 400      // of the reason why a call failed
 	feedSeed   = 50       // messages of an earlier host
 )
 
@@ -248,23 +246,9 @@ func answer(tool, id, text string, failed bool) control.Piece {
 	p := control.Piece{Kind: control.ResultPiece, Tool: tool, Call: id}
 	p.Text, p.Cut = short(text, feedPart)
 	if failed {
-		p.Error = why(text)
+		p.Error = archive.Why(text)
 	}
 	return p
-}
-
-// why returns the reason in the result of a call that was denied or failed: its last paragraph,
-// as of a command, or the first line of a single one.
-func why(text string) string {
-	text = strings.TrimSpace(text)
-	at := strings.LastIndex(text, "\n\n")
-	if at < 0 {
-		text, _, _ = strings.Cut(text, "\n")
-	} else {
-		text = strings.TrimSpace(text[at:])
-	}
-	text, _ = short(strings.Join(strings.Fields(text), " "), feedWhy)
-	return cmp.Or(text, "it failed without a reason")
 }
 
 // short returns the beginning of a text, in whole characters, and how many bytes are missing.

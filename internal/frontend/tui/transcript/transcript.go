@@ -260,7 +260,7 @@ func Messages(list []control.Message) *State {
 			case p.Type == "tool_use":
 				b.Kind, b.Tool = Call, p.Tool
 			case p.Type == "tool_result":
-				if s.answer(p.Text, p.Cut) {
+				if s.answer(p) {
 					continue
 				}
 				b.Kind = Note
@@ -276,10 +276,10 @@ func Messages(list []control.Message) *State {
 }
 
 // answer gives the oldest call without a result one.
-func (s *State) answer(text string, cut int) bool {
+func (s *State) answer(p control.Part) bool {
 	for i := range s.Blocks {
 		if b := &s.Blocks[i]; b.Kind == Call && !b.Done {
-			b.Done, b.Result, b.ResultCut = true, text, cut
+			b.Done, b.Result, b.ResultCut, b.Failed = true, p.Text, p.Cut, p.Error
 			b.Rev++
 			return true
 		}
