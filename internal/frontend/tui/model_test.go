@@ -372,7 +372,6 @@ func TestFrames(t *testing.T) {
 		"inbox":    func(u *user) { u.talk(); u.press("alt+i") },
 		"inboxask": func(u *user) { u.talk(); u.press("alt+i", "enter") },
 		"leave":    func(u *user) { u.talk(); u.press("ctrl+d") },
-		"help":     func(u *user) { u.press("f1") },
 		"todos": func(u *user) {
 			u.talk()
 			u.tell(todosRead{list: []Todo{{ID: "1", Text: "Read it", Status: "completed"}, {ID: "2", Text: "Fixing the parser", Status: "in_progress"},
