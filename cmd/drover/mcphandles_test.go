@@ -241,6 +241,11 @@ func mcpHandlesQuestion(t *testing.T, p *place) {
 	if raw := fmt.Sprint(listed); !strings.Contains(raw, "touch allowed") || !strings.Contains(raw, "awaiting_approval:true") {
 		t.Errorf("a client without forms reads %s", raw)
 	}
+	task := listed["tasks"].([]any)[0].(map[string]any)["task_id"].(string)
+	waited := s.get("5", "tools/call", newest(object{"name": "task_wait", "arguments": object{"task_id": task, "timeout_seconds": 0.1}}, blind))
+	if raw := fmt.Sprint(waited["structuredContent"]); !strings.Contains(raw, "awaiting_approval:true") || !strings.Contains(raw, "touch allowed") {
+		t.Errorf("a wait that timed out says %s", raw)
+	}
 	answers := object{"unknown": object{"action": "accept"}}
 	for key := range inputs {
 		answers[key] = object{"action": "accept", "content": object{"decision": "allow"}}
@@ -250,7 +255,6 @@ func mcpHandlesQuestion(t *testing.T, p *place) {
 	if !p.there("allowed") {
 		t.Error("it was not allowed")
 	}
-	task := listed["tasks"].([]any)[0].(map[string]any)["task_id"].(string)
 	if seen := p.good("inspect", task, "--json").stdout(); !strings.Contains(seen, `"mcp"`) {
 		t.Errorf("who has answered: %s", seen)
 	}
