@@ -59,6 +59,7 @@ func (b *backend) Screen(ctx context.Context, s cli.Screen) (cli.Left, error) {
 		return cli.Left{}, err
 	}
 	o.Notify, o.Mouse, o.Keys = set.Terminal.Notify, set.Terminal.Mouse, set.Terminal.Keys
+	o.HintAfter = set.Terminal.Hint()
 	left, err := tui.Run(ctx, o)
 	return cli.Left{Session: left.Session, Note: left.Note}, err
 }

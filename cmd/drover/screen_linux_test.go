@@ -26,7 +26,7 @@ func TestScreen(t *testing.T) {
 	for name, test := range map[string]func(*testing.T, *place, *glass){
 		"answer": screenAnswer, "background": screenBackground, "stop": screenStop, "approval": screenApproval,
 		"killed": screenKilled, "hostile": screenHostile, "suspend": screenSuspend,
-		"inbox": screenInbox, "pages": screenPages, "idle": screenIdle, "turn": screenTurn, "rewind": screenRewind,
+		"inbox": screenInbox, "pages": screenPages, "idle": screenIdle, "notify": screenNotify, "turn": screenTurn, "rewind": screenRewind,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -440,4 +440,34 @@ func screenIdle(t *testing.T, p *place, g *glass) {
 	}
 	g.types("0", "x")
 	g.shows("0", "> x")
+}
+
+// While the window has no focus, the end of a turn is told by the terminal, which is asked
+// to tell of the focus.
+func screenNotify(t *testing.T, p *place, g *glass) {
+	p.model(map[string][]step{"main": {says("first words"), says("second words")}})
+	g.open("80", "24", "sh -i")
+	out := filepath.Join(p.work, "terminal")
+	g.tmux("pipe-pane", "-t", "0.0", "cat >"+out)
+	said := func(text string) bool {
+		data, _ := os.ReadFile(out)
+		return strings.Contains(string(data), text)
+	}
+	g.types("0", "drover attach --new")
+	g.shows("0", "Say what is to be done")
+	if !within(patience, func() bool { return said("\x1b[?1004h") }) {
+		t.Error("the terminal is not asked to tell of the focus")
+	}
+	g.types("0", "hello")
+	g.shows("0", "first words", "-esc interrupts")
+	if said("\x1b]9;") {
+		t.Error("somebody who looks was called")
+	}
+	g.keys("0", "-l", "\x1b[O") // as a terminal tells that its window has lost the focus
+	g.types("0", "more")
+	g.shows("0", "second words", "-esc interrupts")
+	if !within(patience, func() bool { return said("\x1b]9;Drover is done") }) {
+		t.Error("nobody was called")
+	}
+	g.leaves("0", "drover: left ")
 }

@@ -282,11 +282,16 @@ type Todos struct {
 
 // Terminal is how the terminal UI behaves.
 type Terminal struct {
-	Notify string            `json:"notify,omitempty" jsonschema:"how you are told, while the window has no focus, that a turn has ended or that something needs you: a bell; osc: a bell and a notification of the desktop, by OSC 777 in rxvt and VTE, else OSC 9" set:"default=osc,words=off|bell|osc,see=terminal.md"`
-	Keys   map[string]string `json:"keys,omitempty" jsonschema:"other keys of the conversation by what they do, such as {\"background\": \"ctrl+q\"}" set:"see=terminal.md"`
+	Notify    string `json:"notify,omitempty" jsonschema:"how you are told, while the window has no focus, that a turn has ended or that something needs you: a bell; osc: a bell and a notification of the desktop, by OSC 777 in rxvt and VTE, else OSC 9" set:"default=osc,words=off|bell|osc,see=terminal.md"`
+	HintAfter string `json:"hintAfter,omitempty" jsonschema:"how long the agent waits for a command or an agent before the key is shown that moves it to the background" set:"default=2s,duration=0s"`
+
+	Keys map[string]string `json:"keys,omitempty" jsonschema:"other keys of the conversation by what they do, such as {\"background\": \"ctrl+q\"}" set:"see=terminal.md"`
 
 	Mouse bool `json:"mouse,omitempty" jsonschema:"the wheel scrolls and a click chooses; the terminal then selects text with shift held"`
 }
+
+// Hint is HintAfter as a duration.
+func (t Terminal) Hint() time.Duration { return duration(t, "HintAfter") }
 
 // Remote is where work can be done elsewhere.
 type Remote struct {

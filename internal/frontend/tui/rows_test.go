@@ -134,7 +134,9 @@ func TestNarrow(t *testing.T) {
 // Ctrl+B moves all that the agent waits for, and not what runs below an agent; another key
 // may do the same.
 func TestBackgroundAll(t *testing.T) {
-	u := start(t, 80, 24, func(o *Options) { o.Keys = map[string]string{"background": "ctrl+q"} })
+	u := start(t, 80, 24, func(o *Options) {
+		o.Keys, o.HintAfter = map[string]string{"background": "ctrl+q"}, 5*time.Second
+	})
 	u.hear(opened(), begin("go"))
 	u.event(task.Create, u.command("b1", false))
 	u.at = u.at.Add(time.Second)
@@ -144,7 +146,9 @@ func TestBackgroundAll(t *testing.T) {
 	below := u.command("b2", false)
 	below.Parent = "a1"
 	u.event(task.Create, below)
-	u.pass(3 * time.Second)
+	u.pass(4 * time.Second)
+	u.misses("to the background")
+	u.pass(2 * time.Second)
 	u.sees("ctrl+q: to the background")
 	u.press("ctrl+b")
 	u.did("")

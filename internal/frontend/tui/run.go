@@ -60,6 +60,10 @@ type Options struct {
 	// can say.
 	Diff func(ctx context.Context, folder string) (string, error)
 
+	// HintAfter is how long the agent waits for a task before the key is shown that moves it
+	// to the background; 0: 2 s.
+	HintAfter time.Duration
+
 	Notify string            // how the user is called who looks elsewhere: off, bell or osc; empty: osc
 	Keys   map[string]string // other keys of the conversation, by what they do
 	Mouse  bool              // it is used: the wheel scrolls, a click chooses

@@ -254,7 +254,7 @@ func (m *Model) activity() []string {
 			since = m.sentAt
 		}
 		text := m.spin() + " " + m.doing() + " · " + transcript.Span(m.now.Sub(since)) + " · esc interrupts"
-		if r := m.tasks.Summary().Foreground; r.ID != "" && m.now.Sub(r.CreateTime) >= hintAfter {
+		if r := m.tasks.Summary().Foreground; r.ID != "" && m.now.Sub(r.CreateTime) >= cmp.Or(m.o.HintAfter, hintAfter) {
 			text += " · " + keyOf(m.bindings, actBackground) + ": to the background"
 		}
 		lines = append(lines, t.Accent.Render(ansi.Truncate(text, m.width, "…")))
