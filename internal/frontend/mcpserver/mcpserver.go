@@ -81,6 +81,7 @@ type service struct {
 	watches  sync.WaitGroup // one per session
 	mu       sync.Mutex
 	clients  map[string]*server // by the session
+	closed   bool               // no client is added any more
 }
 
 func newService(ctx context.Context, cfg Config) (*service, error) {
@@ -120,6 +121,9 @@ func (v *service) of(ss *mcp.ServerSession) *server {
 	if s, ok := v.clients[id]; ok {
 		return s
 	}
+	if v.closed {
+		return v.alone // which has ended
+	}
 	s := newServer(v.life, v.cfg)
 	v.clients[id] = s
 	v.watches.Go(func() {
@@ -145,6 +149,9 @@ func (v *service) leave(session string) {
 
 // close lets all clients go and returns when their leases are given up.
 func (v *service) close() {
+	v.mu.Lock()
+	v.closed = true
+	v.mu.Unlock()
 	wire.CloseSessions(v.mcp)
 	v.watches.Wait()
 	v.alone.close()
