@@ -134,7 +134,12 @@ func (b *backend) Answer(ctx context.Context, p *cli.Prompt, id task.ID) error {
 		return err
 	}
 	var m *session.Main // set before its first turn
-	mine.Done = func(t conversation.Turn) { b.goesOn(p, m, t) }
+	mine.Done = func(t conversation.Turn) {
+		if t.Beside {
+			out.Beside(t.Result, t.Err)
+		}
+		b.goesOn(p, m, t)
+	}
 	if m, err = s.OpenMain(ctx, mine); err != nil {
 		d.refuse(err)
 		return errors.Join(err, s.Close())

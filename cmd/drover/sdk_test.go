@@ -2,8 +2,10 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -200,6 +202,33 @@ func TestDriver(t *testing.T) {
 			}
 			if said := m.Requests()[2].LastText(); !strings.Contains(said, "3") {
 				t.Errorf("the model was told %q", said)
+			}
+		},
+		// A prompt that the model does not read has a result of its own.
+		"beside": func(t *testing.T, p *place) {
+			p.model(map[string][]step{"main": {says("hello")}})
+			r, in := p.drives()
+			prompt := func(text, uuid string) {
+				write(t, in, `{"type":"user","uuid":"`+uuid+`","message":{"role":"user","content":"`+text+`"}}`+"\n")
+				r.until(`"command_lifecycle"`, uuid, `"completed"`)
+			}
+			write(t, in, `{"type":"control_request","request_id":"i","request":{"subtype":"initialize","hooks":{"UserPromptSubmit":`+
+				`[{"hookCallbackIds":["hook_0"]}]}}}`+"\n")
+			prompt("/autopilot off", "11111111-1111-4111-8111-111111111111")
+			prompt("/compact", "22222222-2222-4222-8222-222222222222")
+			write(t, in, `{"type":"user","uuid":"33333333-3333-4333-8333-333333333333","message":{"content":"go"}}`+"\n")
+			r.until(`"hook_callback"`)
+			write(t, in, `{"type":"control_response","response":{"subtype":"success","request_id":"drover-1","response":`+
+				`{"decision":"block","reason":"not today"}}}`+"\n")
+			r.until(`"command_lifecycle"`, "33333333", `"completed"`)
+			in.Close()
+			var got []string
+			for _, o := range only(r.wait().objects(t), "result") {
+				got = append(got, fmt.Sprint(o["subtype"], " ", o["terminal_reason"], " ", o["result_index"]))
+			}
+			want := []string{"success completed 0", "error_during_execution model_error 1", "error_during_execution hook_stopped 2"}
+			if !slices.Equal(got, want) {
+				t.Errorf("results %q, want %q", got, want)
 			}
 		},
 		"refused": func(t *testing.T, p *place) {

@@ -100,7 +100,24 @@ func (s *Stream) onMain(e agent.Event) {
 		s.result(*e.Result, e.Err)
 		s.answered()
 		s.state("idle")
+		s.turn = turn{}
 	}
+}
+
+// Beside prints a turn in which the model was not asked.
+func (s *Stream) Beside(r agent.TurnResult, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pull()
+	if !s.turn.told {
+		s.state("running")
+		s.init()
+	}
+	s.began()
+	s.result(r, err)
+	s.answered()
+	s.state("idle")
+	s.turn = turn{}
 }
 
 func (s *Stream) status(now *string) {

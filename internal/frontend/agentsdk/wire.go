@@ -379,6 +379,10 @@ func resultWords(r agent.TurnResult, err error, inTools bool) (subtype, terminal
 		return "success", "hook_stopped"
 	case err == nil:
 		return "success", "completed"
+	case r.Reason == "blocked":
+		return during, "hook_stopped"
+	case r.Reason == "refused":
+		return during, "turn_setup_failed"
 	case r.Reason == "interrupted" && inTools:
 		return during, "aborted_tools"
 	case r.Reason == "interrupted":

@@ -33,7 +33,9 @@ type Initialize struct {
 
 // withoutEffect are the fields that Drover does nothing with.
 func withoutEffect() []string {
-	return []string{"agentProgressSummaries", "planModeInstructions", "plugins", "promptSuggestions", "skills", "toolAliases"}
+	return []string{
+		"agentProgressSummaries", "planModeInstructions", "plugins", "promptSuggestions", "skills", "toolAliases",
+	}
 }
 
 // Unused are the names of what the program has asked for and what has no effect.

@@ -110,6 +110,7 @@ type Turn struct {
 	Origin string // empty for a prompt, else [TaskOrigin] or [AutopilotOrigin]
 	Result agent.TurnResult
 	Err    error
+	Beside bool // the model was not asked: a command of the program, or a prompt that was refused
 }
 
 // Conversation is one conversation. Run is called by one goroutine at a time; the

@@ -132,7 +132,7 @@ func (c *Conversation) over(r *turning) {
 		res, err = c.cfg.Structured.ended(c.driving().answered(res), nil)
 	}
 	c.cfg.Feed.end(res, err)
-	turn := Turn{Origin: r.Origin, Result: res, Err: err}
+	turn := Turn{Origin: r.Origin, Result: res, Err: err, Beside: c.beside}
 	if c.cfg.Done != nil {
 		c.cfg.Done(turn)
 	}
