@@ -59,6 +59,10 @@ type Config struct {
 	// the error of the limit all the same.
 	HandBack bool
 
+	// Sees reports whether a model sees images; those in results are left out for one that
+	// does not. nil: all do.
+	Sees func(model string) bool
+
 	// Who speaks, as the model is told.
 	Agent, AgentID, SessionID string
 
@@ -650,7 +654,7 @@ func (t *turn) act(ctx context.Context, reply *Reply, calls []pending) (done boo
 	t.owed = nil
 	for i, d := range all {
 		ran[i] = Done{d.call.Call, d.out}
-		t.owed = append(t.owed, ToolResultBlock(d.call.ID, d.out.Text, d.out.IsError))
+		t.owed = append(t.owed, resultBlock(d.call.ID, t.visible(d.out)))
 		t.circle.add(t.seed, ran[i], d.took)
 	}
 	if t.cfg.Hooks != nil && ctx.Err() == nil && err == nil {
@@ -695,6 +699,15 @@ func (t *turn) act(ctx context.Context, reply *Reply, calls []pending) (done boo
 		return true, errors.Join(err, kept)
 	}
 	return done, err
+}
+
+// visible is a result without images that the model does not see.
+func (t *turn) visible(out Output) Output {
+	if len(out.Images) > 0 && t.cfg.Sees != nil && !t.cfg.Sees(t.ModelSettings().Name) {
+		out.Text += fmt.Sprintf("\n[%d images are left out: this model does not see images]", len(out.Images))
+		out.Images = nil
+	}
+	return out
 }
 
 // takeMail returns the mail messages that the conversation does not hold yet. Those

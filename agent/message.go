@@ -47,6 +47,15 @@ func ToolResultBlock(id, text string, isError bool) Block {
 	return Block{Type: "tool_result", ToolUseID: id, Content: encode(text), IsError: isError}
 }
 
+// resultBlock is the result of a call with its images.
+func resultBlock(id string, out Output) Block {
+	if len(out.Images) == 0 {
+		return ToolResultBlock(id, out.Text, out.IsError)
+	}
+	return Block{Type: "tool_result", ToolUseID: id, IsError: out.IsError,
+		Content: encode(append([]Block{TextBlock(out.Text)}, out.Images...))}
+}
+
 // Message is one message, kept as its encoded bytes: a request is made by
 // joining the messages, so a long conversation is never encoded twice. The zero
 // Message is not valid.

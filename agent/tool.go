@@ -34,7 +34,8 @@ type Call struct {
 
 // Output is the result of a call.
 type Output struct {
-	Text       string // for the model
+	Text       string  // for the model
+	Images     []Block // that the model sees behind the text, of type image
 	IsError    bool
 	Structured any  // for SDK streams and embedders; nil: none
 	EndTurn    bool // the turn ends after this call

@@ -234,7 +234,7 @@ func (b *backend) converse(
 		s.Expect()
 		return nil
 	}
-	return s.Prompt(ctx, control.PromptRequest{Text: p.Prompt})
+	return s.Prompt(ctx, control.PromptRequest{Text: p.Prompt, Images: p.Images})
 }
 
 // ready tells whoever started the host that it answers, and lets go of the pipe

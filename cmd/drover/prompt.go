@@ -220,7 +220,7 @@ func (b *backend) answer(
 	onInterrupt(ctx, func() { interrupted.Store(true); m.Interrupt() })
 	var err error
 	if d == nil {
-		err = m.Prompt(ctx, p.Prompt)
+		err = s.Prompt(ctx, control.PromptRequest{Text: p.Prompt, Images: p.Images})
 	}
 	turns.Go(func() { m.Run(work) }) // not before, or mail that waits has a turn of its own
 	if d != nil {

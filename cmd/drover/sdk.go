@@ -142,10 +142,10 @@ func (b *backend) drive(
 	var prompted atomic.Bool
 	driven := sdkcontrol.Session{
 		API: s, ID: info.Session, Version: b.version,
-		Prompt: func(ctx context.Context, text, uuid string) error {
+		Prompt: func(ctx context.Context, req control.PromptRequest, uuid string) error {
 			prompted.Store(true)
 			out.Queued(uuid)
-			return m.Prompt(ctx, text)
+			return s.Prompt(ctx, req)
 		},
 		Waiting: out.Waiting,
 		Configure: func(ctx context.Context, req control.ConfigureRequest) (control.Settings, error) {

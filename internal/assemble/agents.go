@@ -19,6 +19,7 @@ import (
 	"github.com/drover-dev/drover/internal/agentenv/trust"
 	"github.com/drover-dev/drover/internal/agentenv/usage"
 	"github.com/drover-dev/drover/internal/agentenv/worktree"
+	"github.com/drover-dev/drover/internal/model/choose"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/session"
 	"github.com/drover-dev/drover/internal/tool/webtool"
@@ -80,6 +81,7 @@ func (s *Session) agents(c Config, model string, env []string) (session.Agents, 
 		Tokens: set.Agents.BudgetTokens,
 		Output: set.Agents.BudgetOutput,
 	}
+	a.Sees = choose.Sees
 	a.BudgetWall = set.Agents.WallBudget()
 	if set.Context.AutoCompact != "off" {
 		a.Window = table.Window

@@ -136,6 +136,7 @@ func (m *Main) open(ctx context.Context, cfg MainConfig) error {
 	s.activity.Begin(k.Me.ID, "", false).Follow(&k.Config)
 	m.Conversation, err = conversation.Open(conversation.Config{
 		ID: k.Me.ID, Agent: k.Config, History: history.Messages, Box: box, Post: s.sup.Post,
+		Image:   s.image,
 		Session: s.idle, Hooks: mainHooks{m}, Feed: &s.audience.Feed,
 		Mail:      func(withheld func(mailbox.Mail) bool) agent.Mail { return s.mail.Reader(box, withheld, nil) },
 		Autopilot: m.auto, Driven: cfg.Autopilot, Structured: structured, Begin: cfg.Begin, Done: cfg.Done,

@@ -181,6 +181,7 @@ type Agents struct {
 	Tools []agent.Tool     // of the program that holds the session; shared by all agents
 	MCP   *servers.Config  // nil: no MCP servers
 
+	Sees   func(model string) bool          // a model sees images; nil: all do
 	Window func(model string) (int64, bool) // context window of a model in tokens; nil: unknown
 	Share  float64                          // share of the window at which a conversation is compacted
 
@@ -432,7 +433,7 @@ func (s *Session) openAgents(edits *environment.Edits) {
 		Models: a.Models, Model: a.Model, Instead: a.Instead, Policy: a.Policy, Catalog: a.Catalog, Rules: a.Rules,
 		Env: a.Env, Notes: a.Notes, RuleSources: a.RuleSources,
 		Hooks: a.Hooks, Skills: a.Skills, Todos: a.Todos, Memory: a.Memory.Store, Web: a.Web, Tools: a.Tools,
-		Remote: a.Remote.Usual != "", Window: a.Window, Share: a.Share, AskWait: a.AskWait, On: a.On, OnHook: a.OnHook,
+		Remote: a.Remote.Usual != "", Sees: a.Sees, Window: a.Window, Share: a.Share, AskWait: a.AskWait, On: a.On, OnHook: a.OnHook,
 	}
 	if s.cfg.Keeper != nil {
 		cfg.Ready = s.cfg.Keeper.Ready
@@ -444,6 +445,7 @@ func (s *Session) openAgents(edits *environment.Edits) {
 	})
 	s.Tasks = requests.New(requests.Config{
 		Session: s.cfg.Info.Session, Role: s.cfg.Info.Role, Place: s.cfg.Place, NoBackground: l.NoBackground,
+		Sees:       a.Sees,
 		Supervisor: s.sup, Log: s.log, Tree: s.tree, Mailboxes: s.mail, Idle: s.idle, Activity: s.activity,
 		Space: s.space, Agents: s.agents, Work: s.work, Leases: s.leases, Dreams: s.dreams,
 	})

@@ -469,7 +469,15 @@ type Completion struct {
 
 // PromptRequest is a prompt for the main agent.
 type PromptRequest struct {
-	Text string `json:"text"`
+	Text   string  `json:"text"`
+	Images []Image `json:"images,omitempty"` // 20 at most, 5 MiB each, 20 MiB together
+}
+
+// Image is an image of a prompt: PNG, JPEG, GIF or WebP.
+type Image struct {
+	Name      string `json:"name,omitempty"`       // as the model reads it
+	MediaType string `json:"media_type,omitempty"` // empty: as the content says
+	Data      []byte `json:"data"`                 // base64 in JSON
 }
 
 // SendRequest is a message to an agent. Ref may be the ID of the session too.

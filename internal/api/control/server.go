@@ -259,8 +259,10 @@ func reply[T any](w http.ResponseWriter, v T, err error) error {
 func (s *Server) read(w http.ResponseWriter, r *http.Request, into any) error {
 	limit := s.small
 	switch into.(type) {
-	case *startBody, *PromptRequest, *ResumeRequest:
+	case *startBody, *ResumeRequest:
 		limit = s.largest
+	case *PromptRequest: // with images
+		limit = 2 * s.largest
 	}
 	if r.ContentLength > limit { // nobody need send it
 		return tooLong(limit)

@@ -53,7 +53,7 @@ func (a *app) giveDetached(ctx context.Context, p *Prompt, id task.ID) (again bo
 		return false, err
 	}
 	defer done()
-	if err = api.Prompt(ctx, control.PromptRequest{Text: p.Prompt}); !control.Refused(err) {
+	if err = api.Prompt(ctx, control.PromptRequest{Text: p.Prompt, Images: p.Images}); !control.Refused(err) {
 		return false, err
 	}
 	return s.Gone(ctx), err

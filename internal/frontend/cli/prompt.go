@@ -20,6 +20,8 @@ import (
 	"github.com/drover-dev/drover/internal/agentenv/settings"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/internal/platform/picture"
+	"github.com/drover-dev/drover/internal/platform/untrusted"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -31,47 +33,49 @@ const (
 
 // Prompt is what `drover -p` is given. Its JSON is what a detached host is handed.
 type Prompt struct {
-	Print           bool          `json:"-"`
-	Attach          bool          `json:"-"` // without a prompt, by somebody who stays
-	Detach          bool          `json:"-"`
-	Format          string        `json:"-"`
-	Partial         bool          `json:"-"`
-	HookEvents      bool          `json:"-"` // hooks are told of, with stream-json
-	Verbose         bool          `json:"-"`
-	Model           string        `json:"model,omitempty"`
-	Instead         []string      `json:"fallback,omitempty"` // models
-	Agent           string        `json:"agent,omitempty"`
-	MaxTurns        int           `json:"max_turns,omitempty"`
-	System          string        `json:"system,omitempty"`
-	AppendSystem    string        `json:"append_system,omitempty"`
-	Mode            string        `json:"mode,omitempty"`
-	Allowed         []string      `json:"allowed,omitempty"`
-	Disallowed      []string      `json:"disallowed,omitempty"`
-	Settings        string        `json:"settings,omitempty"`
-	Dirs            []string      `json:"dirs,omitempty"`
-	Resume          string        `json:"-"`
-	Continue        bool          `json:"-"`
-	Session         string        `json:"session,omitempty"`
-	NoWait          bool          `json:"-"`
-	WaitCeiling     time.Duration `json:"wait_ceiling,omitempty"`
-	MaxBudget       float64       `json:"max_budget_usd,omitempty"`
-	Agents          string        `json:"agents,omitempty"`
-	Autopilot       bool          `json:"autopilot,omitempty"`
-	AskTimeout      time.Duration `json:"ask_timeout,omitempty"`
-	Trust           bool          `json:"-"`
-	Fork            bool          `json:"-"`
-	ForkAt          int           `json:"-"`
-	MCP             []string      `json:"mcp,omitempty"`
-	Prompt          string        `json:"prompt"`
-	Schema          string        `json:"schema,omitempty"` // as a file or JSON, then as JSON; empty: answers are text
-	Effort          string        `json:"effort,omitempty"`
-	ThinkingTokens  int           `json:"thinking_tokens,omitempty"` // as in [control.Thinking]
-	Tools           []string      `json:"tools,omitempty"`           // names; nil: all
-	Input           string        `json:"-"`                         // text or stream-json
-	Decider         string        `json:"-"`                         // stdio: the program on stdin answers questions
-	ProgramServers  []string      `json:"-"`                         // MCP servers in the program on stdin
-	GivenMCP        bool          `json:"given_mcp,omitempty"`       // only MCP counts of MCP servers
-	Skip            settings.Skip `json:"skip"`                      // files that are passed over
+	Print           bool            `json:"-"`
+	Attach          bool            `json:"-"` // without a prompt, by somebody who stays
+	Detach          bool            `json:"-"`
+	Format          string          `json:"-"`
+	Partial         bool            `json:"-"`
+	HookEvents      bool            `json:"-"` // hooks are told of, with stream-json
+	Verbose         bool            `json:"-"`
+	Model           string          `json:"model,omitempty"`
+	Instead         []string        `json:"fallback,omitempty"` // models
+	Agent           string          `json:"agent,omitempty"`
+	MaxTurns        int             `json:"max_turns,omitempty"`
+	System          string          `json:"system,omitempty"`
+	AppendSystem    string          `json:"append_system,omitempty"`
+	Mode            string          `json:"mode,omitempty"`
+	Allowed         []string        `json:"allowed,omitempty"`
+	Disallowed      []string        `json:"disallowed,omitempty"`
+	Settings        string          `json:"settings,omitempty"`
+	Dirs            []string        `json:"dirs,omitempty"`
+	Resume          string          `json:"-"`
+	Continue        bool            `json:"-"`
+	Session         string          `json:"session,omitempty"`
+	NoWait          bool            `json:"-"`
+	WaitCeiling     time.Duration   `json:"wait_ceiling,omitempty"`
+	MaxBudget       float64         `json:"max_budget_usd,omitempty"`
+	Agents          string          `json:"agents,omitempty"`
+	Autopilot       bool            `json:"autopilot,omitempty"`
+	AskTimeout      time.Duration   `json:"ask_timeout,omitempty"`
+	Trust           bool            `json:"-"`
+	Fork            bool            `json:"-"`
+	ForkAt          int             `json:"-"`
+	ImageFiles      []string        `json:"-"`
+	Images          []control.Image `json:"images,omitempty"`
+	MCP             []string        `json:"mcp,omitempty"`
+	Prompt          string          `json:"prompt"`
+	Schema          string          `json:"schema,omitempty"` // as a file or JSON, then as JSON; empty: answers are text
+	Effort          string          `json:"effort,omitempty"`
+	ThinkingTokens  int             `json:"thinking_tokens,omitempty"` // as in [control.Thinking]
+	Tools           []string        `json:"tools,omitempty"`           // names; nil: all
+	Input           string          `json:"-"`                         // text or stream-json
+	Decider         string          `json:"-"`                         // stdio: the program on stdin answers questions
+	ProgramServers  []string        `json:"-"`                         // MCP servers in the program on stdin
+	GivenMCP        bool            `json:"given_mcp,omitempty"`       // only MCP counts of MCP servers
+	Skip            settings.Skip   `json:"skip"`                      // files that are passed over
 	foreign         foreignFlags
 	waitCeilingText string
 }
@@ -162,6 +166,7 @@ func (p *Prompt) add(f *pflag.FlagSet) {
 	f.BoolVarP(&p.Continue, "continue", "c", false, "resume the last session of this folder")
 	f.StringVar(&p.Session, "session-id", "", "the ID of the new session")
 	f.BoolVar(&p.Fork, "fork-session", false, "with --resume or --continue: continue in a copy of the session")
+	f.StringArrayVar(&p.ImageFiles, "image", nil, "add the image in `FILE` to the prompt: PNG, JPEG, GIF or WebP, 5 MiB at most")
 	f.IntVar(&p.ForkAt, "at", 0, "with --fork-session: copy what was before prompt `N`; drover fork --list shows the numbers")
 	f.Float64Var(&p.MaxBudget, "max-budget-usd", 0, "budget of the session in US dollars")
 	f.DurationVar(&p.AskTimeout, "ask-timeout", 0,
@@ -262,6 +267,13 @@ func (a *app) check(ctx context.Context, p *Prompt, words []string) error {
 	}
 	if p.MaxTurns < 0 {
 		return usage("--max-turns must not be negative", "give a number above 0")
+	}
+	for _, file := range p.ImageFiles {
+		image, err := a.readImage(file)
+		if err != nil {
+			return err
+		}
+		p.Images = append(p.Images, image)
 	}
 	if p.ForkAt != 0 && !p.Fork {
 		return usage("--at needs --fork-session", "add it")
@@ -435,6 +447,28 @@ func (a *app) pick(ctx context.Context, p *Prompt) (task.ID, error) {
 	}
 	return "", &control.Error{Code: control.NotFound, Message: fmt.Sprintf("no session %s", p.Resume),
 		Fix: "see `drover sessions`"}
+}
+
+// readImage reads an image of a prompt.
+func (a *app) readImage(file string) (control.Image, error) {
+	path := file
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(a.here(), path)
+	}
+	root, err := os.OpenRoot(filepath.Dir(path))
+	if err != nil {
+		return control.Image{}, fmt.Errorf("read image %s: %w", file, err)
+	}
+	defer root.Close()
+	data, err := untrusted.Read(root, filepath.Base(path), picture.MaxBytes)
+	if err == nil {
+		_, err = picture.Check(data)
+	}
+	if err != nil {
+		return control.Image{}, &control.Error{Code: control.Invalid, Message: fmt.Sprintf("read image %s: %v", file, err),
+			Fix: "give a PNG, JPEG, GIF or WebP file of at most 5 MiB"}
+	}
+	return control.Image{Name: filepath.Base(path), Data: data}, nil
 }
 
 func errNoConversation() error {

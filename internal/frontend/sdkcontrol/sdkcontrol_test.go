@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"sync"
@@ -156,7 +157,14 @@ func (p *program) serve(s *session, decides bool) (prompts chan string, done cha
 	p.t.Cleanup(cancel)
 	driven := Session{
 		API: s, ID: "s00000001", Version: "v", Configure: s.Configure,
-		Prompt:  func(_ context.Context, text, uuid string) error { prompts <- uuid + ":" + text; return nil },
+		Prompt: func(_ context.Context, req control.PromptRequest, uuid string) error {
+			text := req.Text
+			for _, image := range req.Images {
+				text += fmt.Sprintf(" + %s of %d bytes", image.MediaType, len(image.Data))
+			}
+			prompts <- uuid + ":" + text
+			return nil
+		},
 		Waiting: func() []string { return []string{"u9"} },
 		Told:    func() {}, Line: func(fields map[string]any) { _ = p.conn.write(fields) },
 		Servers: func() []Server { return []Server{{"a", "connected"}} },
@@ -224,9 +232,10 @@ func TestGarbage(t *testing.T) {
 	prompts, done := p.serve(&session{}, false)
 	p.says("", "not json", `["no object"]`, `{"type":"wat"}`, `{"type":"control_response","response":{"request_id":"nobody"}}`,
 		`{"type":"user","message":{"content":"   "}}`, `{"type":"user","message":{"content":{}}}`,
-		`{"type":"user","uuid":"u1","message":{"content":[{"type":"text","text":"see"},{"type":"image"}]}}`,
+		`{"type":"user","uuid":"u1","message":{"content":[{"type":"text","text":"see"},{"type":"image"},`+
+			`{"type":"image","source":{"type":"base64","media_type":"image/png","data":"aGVsbG8="}}]}}`,
 		`{"type":"user","message":{"content":"`+strings.Repeat("x", 1<<20)+`"}}`)
-	if got := <-prompts; got != "u1:see\n\n[image left out]" {
+	if got := <-prompts; got != "u1:see\n\n[image left out] + image/png of 5 bytes" {
 		t.Errorf("%.80q", got)
 	}
 	if got := <-prompts; len(got) != 1<<20+1 {

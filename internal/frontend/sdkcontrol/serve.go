@@ -21,7 +21,7 @@ type Session struct {
 	Version string
 	// Prompt queues a prompt of the user. The UUID is the program's name of it, and may
 	// be empty.
-	Prompt func(ctx context.Context, text, uuid string) error
+	Prompt func(ctx context.Context, req control.PromptRequest, uuid string) error
 	// Waiting are the program's names of the prompts that no turn has begun with.
 	Waiting func() []string
 	// Configure changes the settings of the main agent, as the method of the API does.
@@ -106,6 +106,7 @@ func (c *Conn) prompt(ctx context.Context, s Session, l line) error {
 		return fmt.Errorf("read its message: %w", err)
 	}
 	var text string
+	var images []control.Image
 	if json.Unmarshal(m.Content, &text) != nil {
 		var blocks []agent.Block
 		if err := json.Unmarshal(m.Content, &blocks); err != nil {
@@ -113,8 +114,12 @@ func (c *Conn) prompt(ctx context.Context, s Session, l line) error {
 		}
 		var parts []string
 		for _, b := range blocks {
+			if image, err := imageOf(b); b.Type == "image" && err == nil {
+				images = append(images, image)
+				continue
+			}
 			if b.Type != "text" {
-				c.warning("a block of type %s of a prompt was left out: only text is taken", excerpt.Line(quoted(b.Type), 40))
+				c.warning("a block of type %s of a prompt was left out: only text and images in base64 are taken", excerpt.Line(quoted(b.Type), 40))
 				parts = append(parts, "["+b.Type+" left out]")
 				continue
 			}
@@ -122,10 +127,26 @@ func (c *Conn) prompt(ctx context.Context, s Session, l line) error {
 		}
 		text = strings.Join(parts, "\n\n")
 	}
-	if strings.TrimSpace(text) == "" {
+	if strings.TrimSpace(text) == "" && len(images) == 0 {
 		return errors.New("it is empty")
 	}
-	return s.Prompt(ctx, text, l.UUID)
+	return s.Prompt(ctx, control.PromptRequest{Text: text, Images: images}, l.UUID)
+}
+
+// imageOf is the image of a block, which holds it.
+func imageOf(b agent.Block) (control.Image, error) {
+	var source struct {
+		Type      string `json:"type"`
+		MediaType string `json:"media_type"`
+		Data      []byte `json:"data"`
+	}
+	if err := json.Unmarshal(b.Source, &source); err != nil {
+		return control.Image{}, fmt.Errorf("its source: %w", err)
+	}
+	if source.Type != "base64" {
+		return control.Image{}, fmt.Errorf("its source is of type %.40q: only base64 is taken", source.Type)
+	}
+	return control.Image{MediaType: source.MediaType, Data: source.Data}, nil
 }
 
 // slow reports whether a request waits for tasks.

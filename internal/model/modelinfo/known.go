@@ -85,6 +85,20 @@ func Models() []Model {
 	return out
 }
 
+// Sees reports whether a model sees images. One that is not in the table does.
+func Sees(model string) bool {
+	for line := range strings.Lines(table) {
+		words := strings.Fields(line)
+		if len(words) != 2 || words[0] != "blind" {
+			continue
+		}
+		if rest, ok := strings.CutPrefix(model, words[1]); ok && (rest == "" || rest[0] == '-') {
+			return false
+		}
+	}
+	return true
+}
+
 // MostOutput is how many tokens a model can write at most; 0: not told. The name
 // may have a date.
 func MostOutput(model string) int64 {

@@ -90,7 +90,8 @@ type Config struct {
 	Tools   []agent.Tool         // of the program that holds the session; shared by all agents
 	Remote  bool                 // there is a service for remote agents
 	Window  func(model string) (int64, bool)
-	Share   float64 // share of the window at which a conversation is compacted
+	Sees    func(model string) bool // images; nil: all models do
+	Share   float64                 // share of the window at which a conversation is compacted
 
 	RuleSources RuleSources // of Rules, for people
 

@@ -108,6 +108,7 @@ func (s *Set) newEnvironment(
 		Hooks:      k.Hooks,
 		Reminders:  k.reminders,
 		Compaction: k.compaction(choice.Name),
+		Sees:       s.cfg.Sees,
 		Agent:      def.Name,
 		AgentID:    string(me.ID),
 		SessionID:  string(s.cfg.Session),

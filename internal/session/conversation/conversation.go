@@ -13,6 +13,7 @@ package conversation
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -24,6 +25,7 @@ import (
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/engine/mailbox"
+	"github.com/drover-dev/drover/internal/platform/picture"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
 )
@@ -97,6 +99,10 @@ type Config struct {
 
 	Autopilot *Autopilot // nil: no autopilot
 	Driven    bool       // the conversation begins on autopilot
+
+	// Image reads an image of a prompt by its sum, in the form of the Messages API; nil:
+	// prompts have none.
+	Image func(sum string) (json.RawMessage, error)
 
 	Structured *Structured // schema of the answers; nil: text
 
@@ -180,6 +186,7 @@ func (c *Conversation) now() (*agent.Loop, agent.Config) {
 
 // kept tells the user that a prompt goes with the next one.
 func (c *Conversation) kept(prompt string) {
+	_, prompt, _ = picture.Split(prompt)
 	text, _ := short(strings.Join(strings.Fields(prompt), " "), 200)
 	c.cfg.Feed.add(control.Piece{Kind: control.NotePiece, Text: "not answered yet, goes with the next prompt: " + text})
 }

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/platform/picture"
 )
 
 // Run answers prompts and mail until ctx ends.
@@ -96,7 +97,8 @@ func (c *Conversation) turn(r *turning) {
 	if c.cfg.Begin != nil {
 		c.cfg.Begin(r.Origin)
 	}
-	prompt := texts(r.Prompt.Text)
+	_, shown, _ := picture.Split(r.Prompt.Text)
+	prompt := texts(shown)
 	if r.Origin == AutopilotOrigin {
 		prompt = texts("<system-reminder>\n" + strings.TrimSpace(autopilotReminder) + "\n</system-reminder>")
 	}
@@ -150,7 +152,12 @@ func (c *Conversation) answer(r *turning, prompt []agent.Block) (agent.TurnResul
 		c.started, c.opening = true, c.cfg.Hooks.Start(ctx)
 	}
 	added, typed := "", ""
+	var images []agent.Block
 	if t.Origin == "" {
+		var err error
+		if prompt, typed, images, err = c.withImages(&t); err != nil {
+			return c.aside(ctx, t, agent.TurnResult{Reason: "refused"}, err)
+		}
 		if keep, ok := compactCommand(t.Prompt.Text); ok {
 			res, err := compact(ctx, r.loop, keep)
 			return c.aside(ctx, t, res, err)
@@ -174,13 +181,34 @@ func (c *Conversation) answer(r *turning, prompt []agent.Block) (agent.TurnResul
 	if err := c.offer(r); err != nil {
 		return agent.TurnResult{Reason: "error"}, err
 	}
-	res, err := r.loop.AnswerPrompt(ctx, agent.Prompt{Seq: int64(t.Prompt.Seq), Before: before, Blocks: prompt,
-		User: t.Origin == "", Typed: typed})
+	res, err := r.loop.AnswerPrompt(ctx, agent.Prompt{Seq: int64(t.Prompt.Seq), Before: append(before, images...),
+		Blocks: prompt,
+		User:   t.Origin == "", Typed: typed})
 	var limit *agent.LimitError
 	if err != nil && ctx.Err() == nil && !errors.As(err, &limit) {
 		c.cfg.Hooks.Failed(ctx, err, res.Text)
 	}
 	return res, err
+}
+
+// withImages takes the images from behind a prompt: t has its text alone then.
+func (c *Conversation) withImages(t *Trigger) (prompt []agent.Block, typed string, images []agent.Block, err error) {
+	text, shown, refs := picture.Split(t.Prompt.Text)
+	if len(refs) == 0 || c.cfg.Image == nil {
+		return texts(t.Prompt.Text), "", nil, nil
+	}
+	for _, ref := range refs {
+		source, err := c.cfg.Image(ref.Sum)
+		if err != nil {
+			return nil, "", nil, fmt.Errorf("the prompt was not sent: %w", err)
+		}
+		images = append(images, agent.TextBlock(ref.Label), agent.Block{Type: "image", Source: source})
+	}
+	t.Prompt.Text = text
+	if text == "" {
+		text = shown
+	}
+	return texts(text), shown, images, nil
 }
 
 // offer gives the agent the tool that ends the work in turns on autopilot, and only then.

@@ -21,8 +21,10 @@ import (
 	"github.com/drover-dev/drover/internal/engine/spool"
 	"github.com/drover-dev/drover/internal/engine/supervise"
 	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/internal/platform/picture"
 	"github.com/drover-dev/drover/internal/session/activity"
 	"github.com/drover-dev/drover/internal/session/agents"
+	"github.com/drover-dev/drover/internal/session/conversation"
 	"github.com/drover-dev/drover/internal/session/diskspace"
 	"github.com/drover-dev/drover/internal/session/dreams"
 	"github.com/drover-dev/drover/internal/session/idle"
@@ -35,9 +37,11 @@ import (
 
 // Config is what requests are answered by.
 type Config struct {
-	Session      task.ID
-	Role         string // see [control.Info]
-	Place        home.Session
+	Session task.ID
+	Role    string // see [control.Info]
+	Place   home.Session
+	Sees    func(model string) bool // a model sees images; nil: all do
+
 	NoBackground bool // nothing is moved to the background
 
 	Supervisor *supervise.Supervisor
@@ -313,7 +317,49 @@ func (t *Tasks) Prompt(ctx context.Context, req control.PromptRequest) error {
 			Fix:     "start one with `drover -p`",
 		}
 	}
-	return m.Submit(ctx, req.Text)
+	text, err := t.withImages(m, req)
+	if err != nil {
+		return err
+	}
+	return m.Submit(ctx, text)
+}
+
+// withImages keeps the images of a prompt, and returns the prompt with their names.
+func (t *Tasks) withImages(m *conversation.Conversation, req control.PromptRequest) (string, error) {
+	if len(req.Images) == 0 {
+		return req.Text, nil
+	}
+	refused := func(format string, args ...any) error {
+		return &control.Error{Code: control.Invalid, Message: "images of a prompt: " + fmt.Sprintf(format, args...)}
+	}
+	if model := m.ModelSettings().Name; t.cfg.Sees != nil && !t.cfg.Sees(model) {
+		return "", &control.Error{Code: control.Invalid, Message: fmt.Sprintf("model %s does not see images", model),
+			Fix: "choose another model with `drover configure --model`, or describe them"}
+	}
+	if len(req.Images) > picture.Max {
+		return "", refused("there are %d, and there may be %d", len(req.Images), picture.Max)
+	}
+	total := 0
+	for i, image := range req.Images {
+		kind, err := picture.Check(image.Data)
+		if err == nil && image.MediaType != "" && image.MediaType != kind {
+			err = fmt.Errorf("it is %s, and %.60q was said", kind, image.MediaType)
+		}
+		if err != nil {
+			return "", refused("image %d: %v", i+1, err)
+		}
+		if total += len(image.Data); total > picture.MaxTotal {
+			return "", refused("together they have more than %d MiB: send less at once", picture.MaxTotal>>20)
+		}
+	}
+	refs := make([]picture.Ref, len(req.Images))
+	for i, image := range req.Images {
+		refs[i] = picture.Ref{Label: picture.Label(i+1, image.Name), Sum: picture.Sum(image.Data)}
+		if err := t.cfg.Place.KeepImage(refs[i].Sum, image.Data); err != nil {
+			return "", err
+		}
+	}
+	return picture.Add(req.Text, refs), nil
 }
 
 // Answer is the final answer of the run of a record, or the ends of a very long one. A

@@ -9,6 +9,7 @@ import (
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
+	"github.com/drover-dev/drover/internal/platform/picture"
 )
 
 type readInput struct {
@@ -42,6 +43,9 @@ func (s *set) readFile(_ context.Context, _ agent.Call, in readInput) (agent.Out
 		return refuse(in.FilePath, err)
 	}
 	data, _, err := load(place)
+	if kind, ok := picture.Type(data); ok && err == nil {
+		return shownImage(place.Path(), kind, data)
+	}
 	if err == nil && bytes.IndexByte(data[:min(len(data), 8192)], 0) >= 0 {
 		err = fmt.Errorf("it is a binary file of %d bytes", len(data))
 	}
@@ -56,6 +60,18 @@ func (s *set) readFile(_ context.Context, _ agent.Call, in readInput) (agent.Out
 	s.remember(place.Path(), data)
 	res.FilePath = place.Path()
 	return agent.Output{Text: text, Structured: res}, nil
+}
+
+// shownImage lets the model see an image.
+func shownImage(path, kind string, data []byte) (agent.Output, error) {
+	if _, err := picture.Check(data); err != nil {
+		return refuse(path, err)
+	}
+	return agent.Output{
+		Text:       fmt.Sprintf("%s is an image (%s, %d bytes), which follows.", path, kind, len(data)),
+		Images:     []agent.Block{{Type: "image", Source: picture.Source(data, kind)}},
+		Structured: ReadResult{FilePath: path},
+	}, nil
 }
 
 // number shows count lines of a file, the first of which is from.

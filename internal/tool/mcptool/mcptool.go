@@ -169,7 +169,8 @@ func (t *tool) Call(ctx context.Context, c agent.Call) (agent.Output, error) {
 		return agent.Output{Text: text}, nil
 	}
 	text, failed := Render(raw)
-	return agent.Output{Text: cut(text, c.ID, t.cfg.Limit, t.cfg.Spill), IsError: failed}, nil
+	return agent.Output{Text: cut(text, c.ID, t.cfg.Limit, t.cfg.Spill), Images: imagesOf(raw),
+		IsError: failed}, nil
 }
 
 // cut keeps a long result elsewhere, and gives the end of it.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
@@ -156,7 +157,7 @@ func TestCall(t *testing.T) {
 				c.err
 		}})
 		out, err := tool.Call(c.ctx, agent.Call{})
-		if out != c.want || !errors.Is(err, c.fail) {
+		if !reflect.DeepEqual(out, c.want) || !errors.Is(err, c.fail) {
 			t.Errorf("%+v, %v, want %+v, %v", out, err, c.want, c.fail)
 		}
 	}
@@ -184,4 +185,15 @@ func FuzzRender(f *testing.F) {
 			t.Errorf("%q", text)
 		}
 	})
+}
+
+// Images of a result reach the model; what is none by its content is only named.
+func TestImages(t *testing.T) {
+	raw := json.RawMessage(`{"content":[{"type":"text","text":"a"},{"type":"image","mimeType":"image/png","data":"R0lGODlh"},` +
+		`{"type":"image","mimeType":"image/png","data":"aGVsbG8="},{"type":"image","data":"%%%"}]}`)
+	tool := New(Config{Call: func(context.Context, agent.Call) (json.RawMessage, string, error) { return raw, "", nil }})
+	out, err := tool.Call(t.Context(), agent.Call{})
+	if err != nil || len(out.Images) != 1 || string(out.Images[0].Source) != `{"type":"base64","media_type":"image/gif","data":"R0lGODlh"}` {
+		t.Errorf("%+v, %v", out, err)
+	}
 }

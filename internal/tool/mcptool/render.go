@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
+	"github.com/drover-dev/drover/internal/platform/picture"
 )
 
 // maxParts is how many parts of a result are shown.
@@ -60,6 +62,32 @@ func Render(raw json.RawMessage) (text string, failed bool) {
 	return text, res.IsError
 }
 
+// imagesOf are the images of a result that a model may be shown, as many as a prompt may have.
+// The text names each of them, and the others.
+func imagesOf(raw json.RawMessage) (images []agent.Block) {
+	var res result
+	if json.Unmarshal(raw, &res) != nil {
+		return nil
+	}
+	total := 0
+	for _, one := range res.Content[:min(len(res.Content), maxParts)] {
+		var c content
+		if json.Unmarshal(one, &c) != nil || c.Type != "image" {
+			continue
+		}
+		data, err := base64.StdEncoding.DecodeString(c.Data)
+		if err != nil {
+			continue
+		}
+		kind, err := picture.Check(data)
+		if total += len(data); err != nil || total > picture.MaxTotal || len(images) == picture.Max {
+			continue
+		}
+		images = append(images, agent.Block{Type: "image", Source: picture.Source(data, kind)})
+	}
+	return images
+}
+
 func shown(raw json.RawMessage) string {
 	var c content
 	if json.Unmarshal(raw, &c) != nil {
@@ -68,7 +96,14 @@ func shown(raw json.RawMessage) string {
 	switch c.Type {
 	case "text":
 		return c.Text
-	case "image", "audio":
+	case "image":
+		if data, err := base64.StdEncoding.DecodeString(c.Data); err == nil {
+			if kind, err := picture.Check(data); err == nil {
+				return fmt.Sprintf("[image, %s, %d bytes]", kind, len(data))
+			}
+		}
+		return binary(c.Type, c.MimeType, c.Data)
+	case "audio":
 		return binary(c.Type, c.MimeType, c.Data)
 	case "resource_link":
 		return fmt.Sprintf("[resource %s: %s]", first(c.Title, c.Name), c.URI)
