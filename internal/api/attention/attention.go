@@ -1,7 +1,7 @@
 // Package attention decides which tasks of a session need their user, and in what order.
 //
-// It is a pure function of records: who serves the list, waits for changes and answers
-// is elsewhere. A list is bounded by [MaxItems] and [MaxAge].
+// It is a pure function of records: serving the list, waiting for changes and answering are
+// elsewhere. A list is limited by [MaxItems] and [MaxAge].
 package attention
 
 import (
@@ -14,11 +14,11 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// The bounds of a list.
+// The limits of a list.
 const (
 	MaxItems = 200
-	MaxAge   = 7 * 24 * time.Hour // of a failure that nobody has seen
-	maxText  = 400                // bytes of what an item says
+	MaxAge   = 7 * 24 * time.Hour // of a failure that the user has not seen
+	maxText  = 400                // bytes of the texts of an item
 )
 
 // Kind is why an item needs the user.
@@ -26,19 +26,19 @@ type Kind string
 
 // The kinds, in the order of a list.
 const (
-	Blocked  Kind = "session_blocked" // nothing in the session starts or is saved
+	Blocked  Kind = "session_blocked" // starts or saves of the session fail
 	Question Kind = "question"        // an agent or an MCP server asks
 	Plan     Kind = "plan"            // a plan waits for approval
 	Stalled  Kind = "stalled"         // a command waits for input
-	Parked   Kind = "parked"          // a limit of a provider holds an agent
+	Parked   Kind = "parked"          // a provider's limit delays an agent
 	Failure  Kind = "failure"         // it ended badly, and the user has not seen it
 )
 
-// Kinds returns the kinds in the order of a list: what holds up most comes first.
+// Kinds returns the kinds in the order of a list: those that block most come first.
 func Kinds() []Kind { return []Kind{Blocked, Question, Plan, Stalled, Parked, Failure} }
 
-// Item is one thing that needs the user. ID is that of the question; else of the task,
-// which has one such item at most; else of the session.
+// Item is one thing that needs the user. ID is that of the question; else of the task, which
+// has at most one such item; else of the session.
 type Item struct {
 	ID      string         `json:"id"`
 	Kind    Kind           `json:"kind"`
@@ -46,28 +46,28 @@ type Item struct {
 	Task    task.ID        `json:"task_id,omitempty"`
 	Run     task.RunID     `json:"run_id,omitempty"`
 	Name    string         `json:"name,omitempty"`
-	What    string         `json:"what"` // the work, in a line
+	What    string         `json:"what"` // the task, in a line
 	Why     string         `json:"why"`  // what it needs, in a line
 	Since   time.Time      `json:"since,omitzero"`
 	Until   time.Time      `json:"until,omitzero"`     // a question is denied, or a limit ends
 	Blocks  int            `json:"blocks"`             // tasks that wait for it, itself included
-	Answer  []string       `json:"answer"`             // commands, each of which makes it go
-	Request *task.Question `json:"question,omitempty"` // an answer is bound to its digest
+	Answer  []string       `json:"answer"`             // commands, each of which resolves it
+	Request *task.Question `json:"question,omitempty"` // an answer must have its digest
 }
 
-// Facts are what a list is made of.
+// Facts are the input of a list.
 type Facts struct {
 	Session   task.ID
 	Tasks     []task.Record
-	Questions []task.Question // all open ones, also of a main agent that is no task
+	Questions []task.Question // all open ones, also of a main agent that is not a task
 	Problem   string          // of the session; empty: there is none
 	Since     time.Time       // of the problem
-	// Waits says what a command waits for; false: it does not wait. Nil: no command does.
+	// Waits returns what a command waits for; false: it does not wait. Nil: no command waits.
 	Waits func(task.Record) (line string, since time.Time, ok bool)
 }
 
-// Items returns what needs the user, what holds up most first, and how many items the
-// bound has left out.
+// Items returns what needs the user, the most blocking first, and how many items exceed the
+// limit.
 func Items(f Facts, now time.Time) (items []Item, more int) {
 	items = []Item{}
 	known := make(map[task.ID]task.Record, len(f.Tasks))
@@ -94,7 +94,7 @@ func Items(f Facts, now time.Time) (items []Item, more int) {
 	return items, 0
 }
 
-// Merge puts the lists of several sessions into one, in the same order and bounds.
+// Merge merges the lists of several sessions, in the same order and with the same limits.
 func Merge(lists ...[]Item) (items []Item, more int) {
 	items = slices.Concat(lists...)
 	order := Kinds()
@@ -105,8 +105,8 @@ func Merge(lists ...[]Item) (items []Item, more int) {
 	return items, 0
 }
 
-// compare puts what holds up most first: by kind, by the number of tasks that wait, by
-// the end of the time to answer, then the oldest. Of failures the newest is first.
+// compare sorts the most blocking first: by kind, by the number of waiting tasks, by the time
+// limit of the answer, then the oldest. Among failures the newest is first.
 func compare(order []Kind, a, b Item) int {
 	var deadline int
 	switch {
@@ -160,7 +160,7 @@ func question(session task.ID, q task.Question, known map[task.ID]task.Record) I
 	return i
 }
 
-// ofTask is what a task needs beside answers to its questions.
+// ofTask is the item of a task other than a question.
 func ofTask(f Facts, r task.Record, known map[task.ID]task.Record, now time.Time) (Item, bool) {
 	i := Item{ID: string(r.ID), Session: f.Session, Task: r.ID, Run: r.Run, Name: r.Name, What: line(what(r)),
 		Since: r.CreateTime, Blocks: blocks(r, known)}
@@ -196,8 +196,8 @@ func ofTask(f Facts, r task.Record, known map[task.ID]task.Record, now time.Time
 	return i, true
 }
 
-// failed reports whether a task has ended badly and its user has not seen that. Whoever
-// waited for a task in the foreground has seen its end, and whoever stopped it knows.
+// failed reports whether a task has ended badly and its user has not seen that. A caller that
+// waited for a foreground task has seen its end, and one that stopped a task knows it.
 func failed(r task.Record, now time.Time) bool {
 	switch {
 	case r.Seen || !r.Backgrounded || r.Silent || r.EndTime == nil || now.Sub(*r.EndTime) > MaxAge:
@@ -214,7 +214,7 @@ func failed(r task.Record, now time.Time) bool {
 	return slices.Contains([]task.Actor{task.ByRuntime, task.ByKeeper, task.ByUnknown}, r.Cause.Actor)
 }
 
-// ending says why a task has ended.
+// ending describes why a task has ended.
 func ending(r task.Record) string {
 	text := cmp.Or(r.Error, string(r.Status))
 	if r.Cause == nil {
@@ -232,8 +232,8 @@ func ending(r task.Record) string {
 	return fmt.Sprintf("%s (%s)", r.Status, text)
 }
 
-// blocks is how many tasks wait for one: itself, and those above it that wait for what
-// they have started in the foreground.
+// blocks returns how many tasks wait for one: itself, and the ancestors that wait for their
+// foreground children.
 func blocks(r task.Record, known map[task.ID]task.Record) int {
 	n := 1
 	for !r.Backgrounded && r.Parent != "" && n <= len(known) {

@@ -11,18 +11,18 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// API is a session as its faces see it. A task is named by its ID, by a prefix
-// of an ID that is unique in the session, or by its name; such text is called
-// a ref. All methods may be called by several goroutines.
+// API is a session as its frontends see it. A task is named by its ID, by a prefix of an ID
+// that is unique in the session, or by its name; such text is called a ref. All methods may be
+// called by several goroutines.
 //
-// Errors that a user can do something about are an [*Error].
+// Errors that a user can fix are an [*Error].
 type API interface {
-	// Info says which session this is.
+	// Info returns the description of this session.
 	Info(ctx context.Context) (Info, error)
 
-	// Start starts tasks and returns when each is durably pending, in the order
-	// of the requests. A refused request does not hinder the others: its place
-	// in the answer carries the error.
+	// Start starts tasks and returns when each is durably pending, in the order of the
+	// requests. A refused request does not affect the others: its place in the result has the
+	// error.
 	Start(ctx context.Context, reqs []StartRequest) ([]Started, error)
 
 	// List returns tasks, newest first.
@@ -31,12 +31,12 @@ type API interface {
 	// Get returns one task.
 	Get(ctx context.Context, ref string) (task.Record, error)
 
-	// Wait returns when the tasks have ended, or the first of them with Any, or
-	// when the time is up: then TimedOut is set and it is no error.
+	// Wait returns when the tasks have ended, or the first of them with Any, or after the
+	// timeout: then TimedOut is set, without an error.
 	Wait(ctx context.Context, req WaitRequest) (WaitReply, error)
 
-	// Stop ends whole subtrees and returns when they are gone or named.
-	// Stopping what has ended is no error and changes nothing.
+	// Stop ends whole subtrees and returns when they have ended or are named as survivors.
+	// Stopping an ended task is not an error and changes nothing.
 	Stop(ctx context.Context, req StopRequest) (task.Receipt, error)
 
 	// Promote moves a foreground task to the background.
@@ -45,55 +45,54 @@ type API interface {
 	// Output reads the output file.
 	Output(ctx context.Context, req OutputRequest) (Chunk, error)
 
-	// Messages are the newest messages of an agent, the oldest first. To the ID of
-	// the session they are those of its main agent.
+	// Messages returns the newest messages of an agent, oldest first. For the ID of the session
+	// they are those of its main agent.
 	Messages(ctx context.Context, req MessagesRequest) (Messages, error)
 
-	// Result is a part of the final answer of a task that has ended; [WholeResult]
-	// is all of it.
+	// Result returns a part of the final answer of an ended task; [WholeResult] returns all of
+	// it.
 	Result(ctx context.Context, req ResultRequest) (Answer, error)
 
-	// Events yields every event after a sequence number, then waits for more
-	// until ctx ends. It ends with an error, or silently with the session.
+	// Events yields every event after a sequence number, then waits for more until ctx ends. It
+	// ends with an error, or without one when the session ends.
 	Events(ctx context.Context, after task.Seq) iter.Seq2[task.Event, error]
 
-	// Watch yields what happens in the conversation of the main agent, first what is
-	// kept of it, then as it happens until ctx ends; the first piece is an [OpenPiece].
-	// Whoever watches is attached: the host stays for as long. A session without a main
-	// agent has no other pieces. It ends with an error, or silently with the session.
+	// Watch yields the conversation of the main agent, first the part that is kept, then new
+	// pieces until ctx ends; the first piece is an [OpenPiece]. A caller of Watch is attached,
+	// and the host stays meanwhile. A session without a main agent has no other pieces. It ends
+	// with an error, or without one when the session ends.
 	Watch(ctx context.Context, req WatchRequest) iter.Seq2[Piece, error]
 
-	// Approvals returns the questions that wait for an answer, oldest first. With
-	// Wait it returns when the listing is another than that of version After, or
-	// when the time is up.
+	// Approvals returns the open questions, oldest first. With Wait it returns when the version
+	// of the list differs from After, or after the timeout.
 	Approvals(ctx context.Context, req ApprovalsRequest) (Approvals, error)
 
-	// Decide answers a question. It returns when the answer is durable. An answer
-	// that is late, a second one, or to another request than the digest says is a
-	// [Conflict] and changes nothing.
+	// Decide answers a question. It returns when the answer is durable. An answer that is late,
+	// repeated, or to a request with another digest is a [Conflict] and changes nothing.
 	Decide(ctx context.Context, req DecideRequest) error
 
-	// Attention returns what needs the user, what holds up most first. With Wait it
-	// returns when the list is another than that of version After, or when the time is up.
+	// Attention returns what needs the user, the most blocking first. With Wait it returns when
+	// the version of the list differs from After, or after the timeout.
 	Attention(ctx context.Context, req AttentionRequest) (Attention, error)
 
-	// MarkSeen records that the user knows how tasks ended, all of them or none. What is
-	// marked already stays so. A task that has not ended is a [Conflict].
+	// MarkSeen records that the user has seen how tasks ended, all of them or none. Marked
+	// tasks stay marked. A task that has not ended is a [Conflict].
 	MarkSeen(ctx context.Context, refs []string) ([]task.Record, error)
 
-	// State says where the session stands as a whole. With Wait it returns when
-	// the state is another than that of version After, or when the time is up.
+	// State returns the state of the whole session. With Wait it returns when the version of
+	// the state differs from After, or after the timeout.
 	State(ctx context.Context, req StateRequest) (State, error)
 
-	// Configure changes what the main agent works with, from the next call of its model
-	// and of a tool on, and returns the settings as they are then. An empty request
-	// changes nothing. A session without a main agent is [Unavailable].
+	// Configure changes the settings of the main agent from its next call of the model or of a
+	// tool on, and returns the resulting settings. An empty request changes nothing. A session
+	// without a main agent is [Unavailable].
 	Configure(ctx context.Context, req ConfigureRequest) (Settings, error)
 
-	// Environment is what the main agent works with: rules, hooks, servers, memory, costs.
+	// Environment returns the environment of the main agent: rules, hooks, servers, memory,
+	// costs.
 	Environment(ctx context.Context) (Environment, error)
 
-	// Commands are what a prompt to the main agent may begin with, as they are now.
+	// Commands returns the commands with which a prompt to the main agent may begin.
 	Commands(ctx context.Context) (Commands, error)
 
 	// Prompts are what the user has written to the main agent so far.
@@ -108,39 +107,39 @@ type API interface {
 	// is queued.
 	Prompt(ctx context.Context, req PromptRequest) error
 
-	// Send gives a message to an agent: one that is alive reads it before its next
-	// step, one that has ended goes on with it in a new run. To the session, or to
-	// the task that stands for its main agent, it is a prompt. The record is that
-	// of the agent then; of a main agent that is no task only its ID is set.
+	// Send sends a message to an agent: a live one reads it before its next step, an ended one
+	// continues with it in a new run. To the session, or to the task of its main agent, it is a
+	// prompt. It returns the record of the agent; for a main agent that is not a task only its
+	// ID is set.
 	Send(ctx context.Context, req SendRequest) (task.Record, error)
 
-	// Pause holds whole subtrees, and returns them, roots first, when that is
-	// durable. An agent that is paused begins no call of its model or of a tool,
-	// and keeps all its work; commands stand still. What is paused stays so.
+	// Pause pauses whole subtrees, and returns them, roots first, when that is durable. A
+	// paused agent begins no call of its model or of a tool, and keeps all its work; commands
+	// are suspended. Paused tasks stay paused.
 	Pause(ctx context.Context, refs []string) ([]task.Record, error)
 
-	// Resume lets a paused subtree go on, or gives an agent that has ended a new
-	// run. What neither is paused nor has ended is a [Conflict].
+	// Resume resumes a paused subtree, or gives an ended agent a new run. A task that is
+	// neither paused nor ended is a [Conflict].
 	Resume(ctx context.Context, req ResumeRequest) (task.Record, error)
 
-	// Interrupt breaks off the turn of an agent and does not end its task: it is
-	// idle then and waits for a message, as the main agent does for a prompt. One
-	// that is in no turn is a [Conflict].
+	// Interrupt cancels the turn of an agent without ending its task: it is idle then and waits
+	// for a message, as the main agent does for a prompt. An agent without a turn is a
+	// [Conflict].
 	Interrupt(ctx context.Context, ref string) (task.Record, error)
 
-	// HoldLease keeps a lease while ctx lives. When it ends, by whatever way, tasks
-	// that were started under the lease are stopped.
+	// HoldLease holds a lease while ctx lives. When ctx ends for any reason, the tasks that
+	// were started under the lease are stopped.
 	HoldLease(ctx context.Context, lease string) error
 }
 
-// Roles say what a session is for.
+// Roles of a session.
 const (
 	RoleBackground = "background" // tasks of `drover run -d` and of clients
 	RoleRun        = "run"        // one foreground command
 	RolePrompt     = "prompt"     // a main agent
 )
 
-// Info is what a listing of sessions shows; session.json holds the same.
+// Info is the description of a session, as in a listing and in session.json.
 type Info struct {
 	Session   task.ID    `json:"session_id"`
 	Project   string     `json:"project"` // the folder
@@ -149,8 +148,8 @@ type Info struct {
 	Version   string     `json:"version"`
 	PID       int        `json:"pid,omitempty"` // of the host, while it lives
 	Live      bool       `json:"live"`
-	Stopped   bool       `json:"stopped,omitempty"`  // its host lives and stands still, as after Ctrl-Z
-	Detached  bool       `json:"detached,omitempty"` // it has a host of its own, which takes further prompts
+	Stopped   bool       `json:"stopped,omitempty"`  // its host lives and is suspended, as after Ctrl-Z
+	Detached  bool       `json:"detached,omitempty"` // it has its own host, which accepts further prompts
 	Socket    string     `json:"socket,omitempty"`
 	Dir       string     `json:"dir"`
 	StartTime time.Time  `json:"start_time"`
@@ -159,15 +158,15 @@ type Info struct {
 	DiskBytes int64      `json:"disk_bytes,omitempty"`
 
 	OutputBytes int64  `json:"output_bytes,omitempty"` // of the output files; of a session that has ended
-	Problem     string `json:"problem,omitempty"`      // why nothing starts or is saved now; empty: all is well
-	Damaged     bool   `json:"damaged,omitempty"`      // its session.json cannot be read: this is what else is known of it
+	Problem     string `json:"problem,omitempty"`      // why starts or saves fail now; empty: they do not
+	Damaged     bool   `json:"damaged,omitempty"`      // its session.json cannot be read: the rest is from other sources
 
-	// Of a session that was carried here: further names, and what it was there.
+	// Of an imported session: further names, and its description at the origin.
 	Aliases        []string `json:"aliases,omitempty"`
 	TeleportedFrom string   `json:"teleported_from,omitempty"`
 }
 
-// Counts is how many tasks a session has.
+// Counts has the number of tasks of a session by state.
 type Counts struct {
 	Live  int `json:"live"`
 	Total int `json:"total"`
@@ -189,15 +188,14 @@ type StartRequest struct {
 	Workflow *WorkflowRequest `json:"workflow,omitempty"`
 	Remote   *RemoteRequest   `json:"remote,omitempty"`
 
-	// Guarded says that the command was thought of by a model, so that what the
-	// user's rules deny is refused.
+	// Guarded means that a model chose the command, so that the user's deny rules apply.
 	ByModel bool `json:"by_model,omitempty"`
-	// Env is the environment of the asking client. It is used and not kept.
+	// Env is the environment of the client. It is used and not stored.
 	Env []string `json:"env,omitempty"`
 	Cwd string   `json:"cwd"` // absolute
 }
 
-// Check refuses a request that does not say what to start, as an [*Error].
+// Check refuses a request that does not state what to start, as an [*Error].
 func (r StartRequest) Check() error {
 	n := 0
 	for _, set := range []bool{r.Shell != nil, r.Agent != nil, r.Dream != nil, r.Monitor != nil, r.Workflow != nil,
@@ -230,7 +228,7 @@ func (r StartRequest) Check() error {
 	return nil
 }
 
-// maxEnv bounds an environment. No system that Drover runs on takes more.
+// maxEnv limits the size of an environment, as the systems that Drover runs on do.
 const maxEnv = 6 << 20
 
 func envBytes(env []string) (n int) {
@@ -244,7 +242,7 @@ func envBytes(env []string) (n int) {
 type ShellRequest struct {
 	Args []string `json:"args,omitempty"`
 	Line string   `json:"line,omitempty"`
-	TTY  bool     `json:"tty,omitempty"` // it gets a terminal, into which Send types
+	TTY  bool     `json:"tty,omitempty"` // with a terminal, into which Send types
 }
 
 // AgentRequest is one agent without a conversation around it.
@@ -256,10 +254,10 @@ type AgentRequest struct {
 	PermissionMode string   `json:"permission_mode,omitempty"`
 	AllowedTools   []string `json:"allowed_tools,omitempty"`
 	Isolation      string   `json:"isolation,omitempty"` // worktree; empty: as its definition says
-	Team           string   `json:"team_name,omitempty"` // of a teammate, called by the name of the request; empty: it is none
+	Team           string   `json:"team_name,omitempty"` // of a teammate, whose name is that of the request; empty: not a teammate
 }
 
-// Started answers one [StartRequest].
+// Started is the result of one [StartRequest].
 type Started struct {
 	Task  *task.Record `json:"task,omitempty"`
 	Error *Error       `json:"error,omitempty"`
@@ -267,7 +265,7 @@ type Started struct {
 
 // ListRequest selects tasks.
 type ListRequest struct {
-	All    bool     `json:"all,omitempty"`    // ended ones too
+	All    bool     `json:"all,omitempty"`    // includes ended ones
 	Under  task.ID  `json:"under,omitempty"`  // only this task's subtree
 	Before task.Seq `json:"before,omitempty"` // for the next page: Page.Next
 	Limit  int      `json:"limit,omitempty"`  // 0: no limit
@@ -287,23 +285,23 @@ type WaitRequest struct {
 	Any     bool          `json:"any,omitempty"`
 	Timeout time.Duration `json:"timeout_ns,omitempty"` // 0: no limit
 
-	// Told is the problem that the client knows of, see [Info]. When it becomes
-	// another the wait returns early. Nil: it does not.
+	// Told is the problem that the client knows of, see [Info]. When the problem changes, the
+	// wait returns early. Nil: it does not.
 	KnownProblem *string `json:"known_problem,omitempty"`
 }
 
-// WaitReply holds the tasks as they are now, in the order asked for; with Any
-// the first to end comes first.
+// WaitReply has the current tasks, in the order of the request; with Any the first to end comes
+// first.
 type WaitReply struct {
 	Tasks    []task.Record `json:"tasks"`
 	TimedOut bool          `json:"timed_out,omitempty"`
 
-	// Problem says that the wait is not over, only what keeps the session has
-	// become another; empty: nothing does any more.
+	// Problem means that the wait is not over and that the session's problem has changed;
+	// empty: there is none any more.
 	Problem *string `json:"problem,omitempty"`
 }
 
-// StopRequest stops subtrees. A nil Grace is the usual one of 2 s.
+// StopRequest stops subtrees. A nil Grace is the default of 2 s.
 type StopRequest struct {
 	Refs   []string       `json:"refs"`
 	Grace  *time.Duration `json:"grace_ns,omitempty"`
@@ -317,28 +315,27 @@ type OutputRequest struct {
 	Offset int64         `json:"offset,omitempty"`
 	Tail   int           `json:"tail,omitempty"`    // lines from the end; 0: from Offset
 	Max    int           `json:"max,omitempty"`     // bytes; 0: 64 KiB
-	Wait   time.Duration `json:"wait_ns,omitempty"` // for more, if there is nothing
+	Wait   time.Duration `json:"wait_ns,omitempty"` // wait for more, if there is nothing
 }
 
-// Chunk is a piece of output. Data holds the bytes as they are: making them
-// harmless for a terminal is the face's work.
+// Chunk is a piece of output. Data has the raw bytes: the frontend escapes them for a terminal.
 type Chunk struct {
 	Data   []byte `json:"data"`
 	Offset int64  `json:"offset"` // of the first byte
-	Next   int64  `json:"next"`   // where to read on
+	Next   int64  `json:"next"`   // the next offset
 	Size   int64  `json:"size"`
 	Ended  bool   `json:"ended"` // the task has ended, and nothing is left to read
 }
 
-// ResultRequest asks for the part of an answer behind an offset.
+// ResultRequest requests the part of an answer from an offset.
 type ResultRequest struct {
 	Ref    string `json:"ref"`
 	Offset int64  `json:"offset,omitempty"`
 	Max    int    `json:"max,omitempty"` // bytes, 8 MiB at most; 0: 1 MiB
 }
 
-// Answer is the final answer of a task, or a part of it: whole characters, and then Next
-// is where to read on until it is Size.
+// Answer is the final answer of a task, or a part of it: whole characters. Next is the next
+// offset, until it is Size.
 type Answer struct {
 	Task   task.Record `json:"task"`
 	Text   string      `json:"text"`
@@ -347,8 +344,8 @@ type Answer struct {
 	Size   int64       `json:"size,omitempty"` // of the whole, in bytes
 }
 
-// Parts yields the final answer of a task part by part from an offset on, at least one. It
-// ends with an error.
+// Parts yields the final answer of a task part by part from an offset on, at least one. It ends
+// with an error.
 func Parts(ctx context.Context, a API, ref string, from int64) iter.Seq2[Answer, error] {
 	return func(yield func(Answer, error) bool) {
 		for req := (ResultRequest{Ref: ref, Offset: from}); ; {
@@ -369,7 +366,7 @@ func WholeResult(ctx context.Context, a API, ref string) (Answer, error) {
 		if err != nil {
 			return part, err
 		}
-		if text.Len() == 0 && part.Next >= part.Size { // it is all there is
+		if text.Len() == 0 && part.Next >= part.Size { // it is complete
 			return Answer{Task: part.Task, Text: part.Text}, nil
 		}
 		text.Grow(int(part.Size) - text.Len())
@@ -382,56 +379,53 @@ func WholeResult(ctx context.Context, a API, ref string) (Answer, error) {
 
 // ApprovalsRequest asks for open questions.
 type ApprovalsRequest struct {
-	After int64         `json:"after,omitempty"`   // the version that is known already; only with Wait
-	Wait  time.Duration `json:"wait_ns,omitempty"` // for another version; 0: answer at once
-	ID    string        `json:"id,omitempty"`      // only this question, with all of its input, if it is open
+	After int64         `json:"after,omitempty"`   // the known version; only with Wait
+	Wait  time.Duration `json:"wait_ns,omitempty"` // maximum wait for another version; 0: return at once
+	ID    string        `json:"id,omitempty"`      // only this question, with its complete input, if it is open
 }
 
-// Approvals is what waits for an answer. A version means something to the
-// session that gave it only.
+// Approvals has the open questions. A version is valid only for the session that returned it.
 type Approvals struct {
 	Questions []task.Question `json:"questions"`
 	Version   int64           `json:"version"`
 }
 
-// DecideRequest answers one question. Digest is that of the question as it was
-// shown to whoever decides: without it nothing is decided.
+// DecideRequest answers one question. Digest is that of the question as it was shown; it is
+// required.
 type DecideRequest struct {
 	ID     string     `json:"id"`
 	Digest string     `json:"digest"`
 	Reply  task.Reply `json:"reply"`
-	Always string     `json:"always,omitempty"` // the rule that the question suggests: it holds from now on, and is written to the settings
+	Always string     `json:"always,omitempty"` // the rule that the question suggests: it applies from now on, and is written to the settings
 	Actor  task.Actor `json:"actor,omitempty"`  // default: user
 	Detail string     `json:"detail,omitempty"`
 }
 
 // StateRequest asks for the state of the session.
 type StateRequest struct {
-	After int64         `json:"after,omitempty"`   // the version that is known already; only with Wait
-	Wait  time.Duration `json:"wait_ns,omitempty"` // for another version; 0: answer at once
+	After int64         `json:"after,omitempty"`   // the known version; only with Wait
+	Wait  time.Duration `json:"wait_ns,omitempty"` // maximum wait for another version; 0: return at once
 }
 
-// State is where a session stands as a whole, as distinct from its tasks. It
-// lives with the host: counts and versions mean something to the session that
-// gave them only.
+// State is the state of a whole session, as distinct from its tasks. It lives with the host:
+// counts and versions are valid only for the session that returned them.
 type State struct {
-	// Idle says that nothing is left to answer, nothing is owed to the main
-	// agent, and no agent is at work. Commands and monitors may be running, and
-	// agents may rest.
+	// Idle means that no prompt is unanswered, the main agent has no mail, and no agent is
+	// running. Commands and monitors may be running, and agents may be idle.
 	Idle bool `json:"idle"`
-	// Rests is how often the session has become idle, as far as anybody looked.
+	// Rests counts how often the session was seen to become idle.
 	IdleCount int64 `json:"idle_count"`
-	// Completed is the last word of the main agent on whether all is done; only
-	// a session with autopilot has one.
+	// Completed is the last statement of the main agent whether all is done; only with
+	// autopilot.
 	Completed *Completion `json:"completed,omitempty"`
 	Version   int64       `json:"version"`
-	Seq       task.Seq    `json:"seq"` // of the newest event that it takes in
+	Seq       task.Seq    `json:"seq"` // of the newest event that it includes
 	// Settings are those of the main agent; nil: there is none.
 	Settings *Settings `json:"settings,omitempty"`
 }
 
-// ConfigureRequest changes the settings of the main agent. What is nil stays as it is.
-// Agents that it starts later begin with the new settings; those at work keep theirs.
+// ConfigureRequest changes the settings of the main agent. Nil fields stay unchanged. Agents
+// that it starts later begin with the new settings; running ones keep theirs.
 type ConfigureRequest struct {
 	Model    *string   `json:"model,omitempty"`           // a name or an alias
 	Mode     *string   `json:"permission_mode,omitempty"` // default, acceptEdits, plan, dontAsk or bypassPermissions
@@ -440,27 +434,26 @@ type ConfigureRequest struct {
 	SessionMode *string `json:"session_mode,omitempty"` // interactive or autopilot, from the next prompt on
 }
 
-// Thinking is how much the model is asked to think; the zero value leaves it to the
-// provider.
+// Thinking sets how much the model thinks; the zero value leaves it to the provider.
 type Thinking struct {
 	Effort string `json:"effort,omitempty"` // low, medium, high, xhigh or max
 	Tokens int    `json:"tokens,omitempty"` // at most; negative: no thinking
 }
 
-// Efforts are the values of [Thinking.Effort], the least first.
+// Efforts are the values of [Thinking.Effort], lowest first.
 func Efforts() []string { return []string{"low", "medium", "high", "xhigh", "max"} }
 
-// Settings are what the main agent works with.
+// Settings are the settings of the main agent.
 type Settings struct {
 	Model    string   `json:"model"` // the full name
 	Mode     string   `json:"permission_mode"`
 	Thinking Thinking `json:"thinking"`
 
 	SessionMode string `json:"session_mode"`             // interactive or autopilot
-	Window      int64  `json:"context_window,omitempty"` // tokens that the model can read; 0: not known
+	Window      int64  `json:"context_window,omitempty"` // context window of the model in tokens; 0: unknown
 }
 
-// Completion is a call of task_complete that was not held back by a hook.
+// Completion is a call of task_complete that no hook refused.
 type Completion struct {
 	N       int64  `json:"n"` // 1 for the first
 	Summary string `json:"summary"`
@@ -484,46 +477,45 @@ type Image struct {
 type SendRequest struct {
 	Ref  string `json:"ref"`
 	Text string `json:"text"`
-	From string `json:"from,omitempty"` // who is told to have written; default: user
-	// Raw says that the text for the terminal of a command is typed as it is. Else
-	// its lines are ended, and the last one too, as by Enter.
+	From string `json:"from,omitempty"` // the shown sender; default: user
+	// Raw types the text into the terminal of a command unchanged. Otherwise each line,
+	// including the last, is ended as by Enter.
 	Raw bool `json:"raw,omitempty"`
-	// Env is the environment of the asking client, for the further run of an agent
-	// that a client has started. It is used and not kept.
+	// Env is the environment of the client, for the further run of an agent that a client has
+	// started. It is used and not stored.
 	Env []string `json:"env,omitempty"`
 }
 
-// ResumeRequest lets a task go on. Prompt is for an agent that has ended; empty:
-// it is told to go on.
+// ResumeRequest resumes a task. Prompt is for an agent that has ended; empty: a default prompt.
 type ResumeRequest struct {
 	Ref    string   `json:"ref"`
 	Prompt string   `json:"prompt,omitempty"`
 	Env    []string `json:"env,omitempty"` // as in SendRequest
 }
 
-// Code classes an [Error].
+// Code classifies an [Error].
 type Code string
 
 // The codes.
 const (
 	NotFound    Code = "not_found"
-	TooLarge    Code = "too_large" // the request has more bytes than it may have
+	TooLarge    Code = "too_large" // the request is too large
 	Ambiguous   Code = "ambiguous"
-	Invalid     Code = "invalid"     // the request is wrong
+	Invalid     Code = "invalid"     // the request is invalid
 	Conflict    Code = "conflict"    // not possible in the state of the task or question
 	Unavailable Code = "unavailable" // not now, or not by this kind of session
 	Internal    Code = "internal"
 )
 
-// Error is a failure that the user is told of: what failed, why, how to fix it.
+// Error is a failure for the user: what failed, why, how to fix it.
 type Error struct {
 	Code        Code     `json:"code"`
 	Message     string   `json:"message"`
 	Fix         string   `json:"fix,omitempty"`
 	Matches     []string `json:"matches,omitempty"`      // of an ambiguous ref
-	NotAccepted bool     `json:"not_accepted,omitempty"` // the session is ending, and nothing was done: the next host may be asked
+	NotAccepted bool     `json:"not_accepted,omitempty"` // the session is ending, and nothing was done: the request may be sent to the next host
 
-	err error // that it was made of, in the process that made it
+	err error // the wrapped error, in the process that made it
 }
 
 func (e *Error) Unwrap() error { return e.err }
@@ -535,12 +527,12 @@ func (e *Error) Error() string {
 	return e.Message
 }
 
-// NotFoundError says that no task is known by ref.
+// NotFoundError means that ref names no task.
 func NotFoundError(ref string) *Error {
 	return &Error{Code: NotFound, Message: fmt.Sprintf("unknown task_id: %s", ref), Fix: "see `drover ps -a`"}
 }
 
-// AsError makes an [*Error] of any error.
+// AsError converts any error to an [*Error].
 func AsError(err error) *Error {
 	var e *Error
 	var move *task.MoveError

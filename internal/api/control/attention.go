@@ -11,8 +11,8 @@ import (
 
 // AttentionRequest asks for what needs the user.
 type AttentionRequest struct {
-	After string        `json:"after,omitempty"`   // the version that is known already; only with Wait
-	Wait  time.Duration `json:"wait_ns,omitempty"` // for another version; 0: answer at once
+	After string        `json:"after,omitempty"`   // the known version; only with Wait
+	Wait  time.Duration `json:"wait_ns,omitempty"` // maximum wait for another version; 0: return at once
 }
 
 // AttentionItem is one thing that needs the user.
@@ -21,11 +21,11 @@ type AttentionItem = attention.Item
 // Attention is what needs the user. Lists of equal versions are equal.
 type Attention struct {
 	Items   []AttentionItem `json:"items"`
-	More    int             `json:"more,omitempty"` // items beyond the bound of a list
+	More    int             `json:"more,omitempty"` // number of items beyond the limit
 	Version string          `json:"version"`
 }
 
-// NewAttention is the list of these facts.
+// NewAttention returns the list for these facts.
 func NewAttention(f attention.Facts, now time.Time) (Attention, error) {
 	var a Attention
 	a.Items, a.More = attention.Items(f, now)
@@ -34,12 +34,12 @@ func NewAttention(f attention.Facts, now time.Time) (Attention, error) {
 		return a, err
 	}
 	sum := fnv.New64a()
-	_, _ = sum.Write(data) // it never fails
+	_, _ = sum.Write(data) // encoding cannot fail
 	a.Version = strconv.FormatUint(sum.Sum64(), 36)
 	return a, nil
 }
 
-// MergeAttention puts the lists of several sessions into one.
+// MergeAttention merges the lists of several sessions.
 func MergeAttention(lists []Attention) (all Attention) {
 	items := make([][]AttentionItem, len(lists))
 	for i, l := range lists {

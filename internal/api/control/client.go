@@ -26,10 +26,10 @@ import (
 type Client struct {
 	at      atomic.Pointer[target]
 	next    func(context.Context) (string, error) // nil: there is no other host
-	turning chan struct{}                         // capacity 1: somebody calls next
+	turning chan struct{}                         // capacity 1: held while next is called
 }
 
-// target is the host that is asked now.
+// target is the current host.
 type target struct {
 	socket    string
 	transport *http.Transport
@@ -37,8 +37,8 @@ type target struct {
 
 var _ API = (*Client)(nil)
 
-// Dial names the unix socket of a session. It does no I/O: whether somebody
-// listens there, the first call tells. Close lets go of idle connections.
+// Dial returns a client for the unix socket of a session. It does no I/O: the first call
+// reports whether a host listens. Close closes idle connections.
 func Dial(socket string) *Client {
 	c := &Client{turning: make(chan struct{}, 1)}
 	c.at.Store(newTarget(socket))
@@ -58,7 +58,7 @@ func newTarget(socket string) *target {
 	}}
 }
 
-// Close closes connections that are not in use. Calls under way go on.
+// Close closes idle connections. Calls in progress continue.
 func (c *Client) Close() error {
 	c.at.Load().transport.CloseIdleConnections()
 	return nil
@@ -90,8 +90,8 @@ func (c *Client) Start(ctx context.Context, reqs []StartRequest) ([]Started, err
 	return started, nil
 }
 
-// startParts is Start for more than one request holds. What fails behind the first half
-// hinders nobody before it.
+// startParts is Start for more tasks than one request may have. A failure after the first part
+// does not affect earlier parts.
 func (c *Client) startParts(ctx context.Context, reqs []StartRequest) ([]Started, error) {
 	half := len(reqs) / 2
 	first, err := c.Start(ctx, reqs[:half])
@@ -108,12 +108,12 @@ func (c *Client) startParts(ctx context.Context, reqs []StartRequest) ([]Started
 	return append(first, rest...), nil
 }
 
-// pageTasks is how many tasks of a long listing are asked for at once: what a host
-// needs for it does not grow with its past.
+// pageTasks is the number of tasks in one request of a long listing, so that the memory of a
+// host does not grow with its history.
 const pageTasks = 2000
 
-// List implements [API]. All tasks of a session are asked for in pages; what starts
-// meanwhile is not among them.
+// List implements [API]. It requests all tasks of a session in pages; tasks that start
+// meanwhile are not included.
 func (c *Client) List(ctx context.Context, req ListRequest) (Page, error) {
 	if !req.All || req.Limit > 0 {
 		return c.page(ctx, req)
@@ -290,13 +290,12 @@ func (c *Client) HoldLease(ctx context.Context, lease string) error {
 	return err
 }
 
-// Events implements [API]. It does not connect again: after an error, ask anew
-// with the last sequence number that came. It asks for our own names only, and
-// passes over others.
+// Events implements [API]. It does not reconnect: after an error, call it again with the last
+// sequence number. It requests only Drover's names of events, and ignores others.
 func (c *Client) Events(ctx context.Context, after task.Seq) iter.Seq2[task.Event, error] {
 	return func(yield func(task.Event, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
-		defer cancel() // breaks the connection when the reader has enough
+		defer cancel() // breaks the connection when the reader stops
 		body, err := c.do(
 			ctx,
 			http.MethodGet,
@@ -336,12 +335,12 @@ func onTask[T any](ctx context.Context, c *Client, method, ref, rest string) (T,
 		var none T
 		return none, NotFoundError(ref)
 	}
-	// Dots are escaped too: a ref of dots would be taken for a way up.
+	// Dots are escaped too: a ref of dots would mean a parent path.
 	ref = strings.ReplaceAll(url.PathEscape(ref), ".", "%2E")
 	return call[T](ctx, c, method, "/v1/tasks/"+ref+rest, nil)
 }
 
-// call sends in, if it is not nil, and decodes the whole answer.
+// call sends in, if it is not nil, and decodes the complete answer.
 func call[T any](ctx context.Context, c *Client, method, path string, in any) (T, error) {
 	var out T
 	body, err := c.do(ctx, method, path, in)
@@ -355,15 +354,14 @@ func call[T any](ctx context.Context, c *Client, method, path string, in any) (T
 	return out, nil
 }
 
-// drain reads the little that may be left, so that the connection can be used
-// again.
+// drain reads a short rest, so that the connection can be reused.
 func drain(body io.ReadCloser) {
 	_, _ = io.CopyN(io.Discard, body, 4096)
 	_ = body.Close()
 }
 
-// do sends a request and returns the body of a good answer. What a host has not taken
-// is given to the next.
+// do sends a request and returns the body of a successful answer. A request that a host has not
+// accepted is sent to the next.
 func (c *Client) do(ctx context.Context, method, path string, in any) (io.ReadCloser, error) {
 	var data []byte
 	if in != nil {
@@ -402,7 +400,7 @@ func (c *Client) ask(ctx context.Context, at *target, method, path string, data 
 	if err != nil {
 		err = c.broken(ctx, err)
 		var e *Error
-		// To read changes nothing; what has no body may have been done.
+		// A read changes nothing; a request without an offered body may have been executed.
 		if (method == http.MethodGet || data != nil && send.revoke()) && errors.As(err, &e) {
 			e.NotAccepted = true
 		}
@@ -423,15 +421,14 @@ func (c *Client) ask(ctx context.Context, at *target, method, path string, data 
 	return nil, e.Error
 }
 
-// Refused reports whether a session could not be reached or did not want the
-// request, because it is ending or has ended: nothing was done, and the next host
-// may be asked.
+// Refused reports whether a session could not be reached or refused the request, because it is
+// ending or has ended: nothing was done, and the next host may be asked.
 func Refused(err error) bool {
 	var e *Error
 	return errors.As(err, &e) && e.NotAccepted
 }
 
-// broken says why there is no answer.
+// broken describes why there is no answer.
 func (c *Client) broken(ctx context.Context, err error) error {
 	socket := c.at.Load().socket
 	switch {

@@ -6,8 +6,8 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// The names by which the Copilot CLI knows what happens; docs/control-api.md
-// lists their fields. Their spelling is kept.
+// The event names of the Copilot CLI; docs/control-api.md lists their fields. The spelling is
+// unchanged.
 const (
 	agentCompletedEvent = "agent_completed"
 	agentIdleEvent      = "agent_idle"
@@ -22,7 +22,7 @@ type derived struct {
 	data any
 }
 
-// agentData is what every event about a subagent says.
+// agentData is common to all events about a subagent.
 type agentData struct {
 	Type        string     `json:"type,omitempty"` // of a boundary: start, end or failure
 	Status      string     `json:"status,omitempty"`
@@ -51,10 +51,9 @@ type idleData struct {
 	N int64 `json:"n"` // 1 for the first time
 }
 
-// derive returns the events that follow from one of ours, in order. They follow
-// from it alone, so that a log that is read again gives the same. A run that
-// began has one start and one end or failure; one that was ended in the queue
-// has neither.
+// derive returns the foreign events that follow from one event, in order. They depend on it
+// alone, so that reading a log again gives the same. A run that began has one start and one end
+// or failure; one that ended in the queue has neither.
 func derive(e task.Event) []derived {
 	r := e.Task
 	if !r.Traits().Boundary || r.IsConversation() {
@@ -109,7 +108,7 @@ func about(e task.Event) agentData {
 	return d
 }
 
-// dialect is our status as that program spells it.
+// dialect returns a status in the spelling of that program.
 func dialect(r task.Record) string {
 	switch {
 	case r.Status == task.Killed:

@@ -7,20 +7,19 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// encodedBytes is how much of the newest encoded events a server keeps for further readers.
+// encodedBytes limits the encoded newest events that a server keeps for further readers.
 const encodedBytes = 4 << 20
 
-// encoded keeps events as they are written to streams, so that each is encoded once for all
-// who read it at about the same time, and the bytes are shared by those that stand still.
-// The zero value is ready.
+// encoded keeps events in encoded form, so that each is encoded once for all readers at about
+// the same position, and stalled readers share the bytes. The zero value is ready.
 type encoded struct {
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	events map[task.Seq]*encodedEvent
 	order  []task.Seq // the oldest first
 	bytes  int
 }
 
-// encodedEvent is an event under our name, and what follows from it under those of others.
+// encodedEvent is an event under Drover's name, with the derived foreign events.
 type encodedEvent struct {
 	once  sync.Once
 	own   []byte
@@ -28,7 +27,7 @@ type encodedEvent struct {
 	err   error
 }
 
-// of returns an event in the form of a stream.
+// of returns the encoded form of an event.
 func (c *encoded) of(e task.Event) *encodedEvent {
 	c.mu.Lock()
 	one := c.events[e.Seq]
@@ -58,7 +57,7 @@ func (one *encodedEvent) encode(e task.Event) {
 	}
 }
 
-// keep counts an event, and lets go of the oldest while there are too many.
+// keep adds an event, and drops the oldest while there are too many.
 func (c *encoded) keep(seq task.Seq, bytes int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -67,7 +66,7 @@ func (c *encoded) keep(seq task.Seq, bytes int) {
 		return
 	}
 	n := 0
-	for c.bytes > encodedBytes/4*3 && n < len(c.order)-1 { // some at once: each time moves the others
+	for c.bytes > encodedBytes/4*3 && n < len(c.order)-1 { // several at once, since each removal moves the others
 		old := c.events[c.order[n]]
 		c.bytes -= len(old.own) + len(old.named)
 		delete(c.events, c.order[n])

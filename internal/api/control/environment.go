@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// Environment is what the main agent of a session works with, beside its [Settings]; of a
-// session without one, what its agents begin with. Its lists are bounded.
+// Environment is what the main agent of a session works with, beside its [Settings]; for a
+// session without one, the environment with which its agents begin. Its lists are limited.
 type Environment struct {
 	Mode         string       `json:"permission_mode"`
-	Rules        []Rule       `json:"rules"`       // deny first, then ask, then allow: the first that fits decides
-	Directories  []string     `json:"directories"` // further ones that tools may use
+	Rules        []Rule       `json:"rules"`       // deny first, then ask, then allow: the first match decides
+	Directories  []string     `json:"directories"` // additional folders for tools
 	Hooks        []Hook       `json:"hooks"`
 	Servers      []MCPServer  `json:"mcp_servers"`
 	AgentTypes   []AgentType  `json:"agent_types"`
-	Models       []string     `json:"models"` // names that can be asked for; others may be possible
+	Models       []string     `json:"models"` // names that can be requested; others may be possible
 	Instructions string       `json:"instructions,omitempty"`
 	Memory       []MemoryFile `json:"memory"`
 	Spent        []Spending   `json:"spent"` // by model, earlier hosts included
@@ -22,14 +22,14 @@ type Environment struct {
 	Context      Context      `json:"context"`
 }
 
-// Rule is a permission rule that is in force.
+// Rule is a permission rule in force.
 type Rule struct {
 	Effect string `json:"effect"` // deny, ask or allow
 	Rule   string `json:"rule"`
-	Source string `json:"source"` // a file, a flag, or what else it is from
+	Source string `json:"source"` // a file, a flag, or another source
 }
 
-// Hook is a command that is run when something happens.
+// Hook is a command that runs at an event.
 type Hook struct {
 	Event   string `json:"event"` // as it was written
 	Matcher string `json:"matcher,omitempty"`
@@ -54,30 +54,30 @@ type AgentType struct {
 	Source      string `json:"source,omitempty"` // its file; empty: built in
 }
 
-// MemoryFile is a file of what is remembered of a folder.
+// MemoryFile is a memory file of a project.
 type MemoryFile struct {
 	Path    string    `json:"path"`
 	Bytes   int64     `json:"bytes"`
 	Changed time.Time `json:"changed"`
 }
 
-// Spending is what the calls of one model have used.
+// Spending is the usage of one model.
 type Spending struct {
 	Model      string  `json:"model"`
 	Calls      int     `json:"calls"`
-	Input      int64   `json:"input_tokens"` // without those of the cache
+	Input      int64   `json:"input_tokens"` // without cached tokens
 	Output     int64   `json:"output_tokens"`
 	CacheRead  int64   `json:"cache_read_input_tokens"`
 	CacheWrite int64   `json:"cache_creation_input_tokens"`
 	USD        float64 `json:"cost_usd"`
-	Unpriced   int     `json:"unpriced_calls,omitempty"` // calls whose price is not known
+	Unpriced   int     `json:"unpriced_calls,omitempty"` // calls with an unknown price
 }
 
-// Context is what fills the window of the main agent's model.
+// Context is the use of the context window of the main agent's model.
 type Context struct {
 	Tokens    int64         `json:"tokens"`               // of its latest request
-	Window    int64         `json:"window,omitempty"`     // tokens that the model can read; 0: not known
-	CompactAt int64         `json:"compact_at,omitempty"` // tokens at which the conversation is summed up; 0: never
+	Window    int64         `json:"window,omitempty"`     // context window of the model in tokens; 0: unknown
+	CompactAt int64         `json:"compact_at,omitempty"` // tokens at which the conversation is compacted; 0: never
 	Parts     []ContextPart `json:"parts"`                // what every request has
 }
 

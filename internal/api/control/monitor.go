@@ -1,7 +1,7 @@
 package control
 
-// MonitorRequest is something to watch: a command, whose lines are events, a file,
-// or the resource URI of an MCP server. Exactly one is set.
+// MonitorRequest is what to watch: a command, whose lines are events, a file, or the resource
+// URI of an MCP server. Exactly one is set.
 type MonitorRequest struct {
 	Shell  *ShellRequest `json:"shell,omitempty"`
 	File   string        `json:"file,omitempty"` // absolute

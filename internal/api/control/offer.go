@@ -10,24 +10,23 @@ import (
 	"time"
 )
 
-// mostHosts is how many hosts are asked one after the other that do not take a
-// request.
+// mostHosts is how many hosts are tried one after the other for a request.
 const mostHosts = 5
 
-// askedWait is how long a session may take to ask for the body of a request. It
-// gets it all the same then.
+// askedWait is how long the client waits until the session asks for the body of a request. Then
+// it sends it anyway.
 const askedWait = time.Hour
 
-// Follow is [Dial] for whoever can go on with another host. When one does not take
-// a request since it is ending or gone, next finds the socket of its successor, which
-// is asked instead. next is not called by two goroutines at once.
+// Follow is [Dial] for a client that can continue with another host. When a host does not
+// accept a request because it is ending or gone, next returns the socket of its successor. next
+// is not called concurrently.
 func Follow(socket string, next func(context.Context) (string, error)) *Client {
 	c := Dial(socket)
 	c.next = next
 	return c
 }
 
-// turn goes on with the next host, unless somebody has done so since was was asked.
+// turn switches to the next host, unless another goroutine has already replaced was.
 func (c *Client) turn(ctx context.Context, was *target) error {
 	select {
 	case c.turning <- struct{}{}:
@@ -47,8 +46,8 @@ func (c *Client) turn(ctx context.Context, was *target) error {
 	return nil
 }
 
-// offer is the body of a request, which is sent when the session asks for it and not
-// before: until then nothing can have been done.
+// offer is the body of a request, which is sent only when the session asks for it: until then
+// nothing can have been executed.
 type offer struct {
 	data []byte
 
@@ -57,16 +56,15 @@ type offer struct {
 	revoked bool // none of it will be
 }
 
-// errRevoked ends the sending of a request that has failed already.
+// errRevoked ends the sending of a failed request.
 var errRevoked = errors.New("the request was taken back")
 
-// body may be called several times, for a connection that was gone before anything
-// was sent.
+// body may be called several times, for a connection that was closed before anything was sent.
 func (o *offer) body() (io.ReadCloser, error) {
 	return io.NopCloser(&offered{o, bytes.NewReader(o.data)}), nil
 }
 
-// revoke takes back what was not sent, and reports whether that is all of it.
+// revoke prevents further sending, and reports whether nothing was sent.
 func (o *offer) revoke() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -97,7 +95,7 @@ func (r *offered) Read(p []byte) (int, error) {
 	return r.rest.Read(p)
 }
 
-// put has a request carry the offer.
+// put sets the offer as the body of a request.
 func (o *offer) put(req *http.Request) {
 	req.Body, _ = o.body() // which gives no error
 	req.GetBody = o.body
@@ -106,8 +104,7 @@ func (o *offer) put(req *http.Request) {
 	req.Header.Set("Expect", "100-continue")
 }
 
-// untaken is the error of a batch of which nothing was started since the session is
-// closing.
+// untaken is the error of a batch of which nothing was started because the session is closing.
 func untaken(started []Started) error {
 	var late *Error
 	for _, s := range started {

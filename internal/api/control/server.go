@@ -20,7 +20,7 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// errClosing is the cause of requests that end because the session does.
+// errClosing is the cause of requests that end with the session.
 var errClosing = errors.New("the session is closing")
 
 // Server serves an [API] over HTTP/1.1. The paths are in docs/control-api.md.
@@ -29,16 +29,16 @@ type Server struct {
 
 	header    time.Duration // for a client to send its headers
 	body      time.Duration // for a client to send its request
-	write     time.Duration // for a client to take one piece of an answer
-	drain     time.Duration // for answers under way when the session closes
+	write     time.Duration // for a client to read one part of an answer
+	drain     time.Duration // for answers in progress when the session closes
 	heartbeat time.Duration
-	largest   int64 // bytes of a request that starts something or has a prompt
-	small     int64 // bytes of any other
+	largest   int64 // limit for a request that starts something or has a prompt
+	small     int64 // limit for any other request
 
 	encoded encoded
 }
 
-// NewServer serves api. It does nothing until Serve.
+// NewServer returns a server for api. It does nothing until Serve.
 func NewServer(api API) *Server {
 	return &Server{
 		api:       api,
@@ -52,10 +52,9 @@ func NewServer(api API) *Server {
 	}
 }
 
-// Serve answers on l until ctx ends, and then returns nil: after every handler
-// has returned. It closes l. Who may connect is decided by the rights of the
-// socket's folder. A handler that is in a call of the API when ctx ends sees
-// its own context end and is waited for.
+// Serve serves l until ctx ends, and then returns nil after every handler has returned. It
+// closes l. The permissions of the socket's folder decide who may connect. When ctx ends, the
+// contexts of handlers that call the API end too, and Serve waits for them.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	requests, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(errClosing)
@@ -74,7 +73,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 				conns.Done()
 			}
 		},
-		ErrorLog: log.New(io.Discard, "", 0), // what a client is told is in its answer
+		ErrorLog: log.New(io.Discard, "", 0), // errors are in the answers
 	}
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(l) }() // ends with Close or Shutdown below
@@ -98,7 +97,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	return err
 }
 
-// handler routes, and wraps what holds for every request.
+// handler routes requests, and applies what is common to all.
 func (s *Server) handler() http.Handler {
 	mux := http.NewServeMux()
 	route := func(pattern string, serve func(http.ResponseWriter, *http.Request) error) {
@@ -146,7 +145,7 @@ func (s *Server) handler() http.Handler {
 
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		w := &answer{ResponseWriter: rw, rc: http.NewResponseController(rw), limit: s.write}
-		// What net/http still writes after the handler has its time too.
+		// Includes what net/http writes after the handler.
 		defer w.extend()
 		defer s.contain(w, r)
 		w.Header().Set(protocolHeader, Protocol)
@@ -163,21 +162,19 @@ func (s *Server) handler() http.Handler {
 	})
 }
 
-// contain turns a panic of the API into an answer: one bad request does not
-// end the session.
+// contain converts a panic of the API into an answer: one bad request does not end the session.
 func (s *Server) contain(w *answer, r *http.Request) {
 	v := recover()
 	if v == nil {
 		return
 	}
 	if w.begun {
-		panic(http.ErrAbortHandler) // breaks the connection, so the client sees a torn answer as one
+		panic(http.ErrAbortHandler) // breaks the connection, so the client sees a torn answer as torn
 	}
 	answerError(w, r, fmt.Errorf("panic while answering %s: %v\n%s", r.URL.Path, v, debug.Stack()))
 }
 
-// answer gives every piece of an answer its own time limit: a reader may be
-// slow for ever, but not still.
+// answer sets a time limit for every part of an answer: a reader may be slow, but not stalled.
 type answer struct {
 	http.ResponseWriter
 	rc    *http.ResponseController
@@ -242,11 +239,11 @@ func answerJSON(w http.ResponseWriter, status int, v any) error {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", strconv.Itoa(len(data)))
 	w.WriteHeader(status)
-	_, _ = w.Write(data) // the client is gone: nobody to tell
+	_, _ = w.Write(data) // the client has disconnected
 	return nil
 }
 
-// reply answers with what a call of the API returned.
+// reply answers with the result of a call of the API.
 func reply[T any](w http.ResponseWriter, v T, err error) error {
 	if err != nil {
 		return err
@@ -254,8 +251,8 @@ func reply[T any](w http.ResponseWriter, v T, err error) error {
 	return answerJSON(w, http.StatusOK, v)
 }
 
-// read decodes the request and then lifts the read deadline: a long request
-// waits for as long as its client stays.
+// read decodes the request and then removes the read deadline: a long request waits as long as
+// its client stays connected.
 func (s *Server) read(w http.ResponseWriter, r *http.Request, into any) error {
 	limit := s.small
 	switch into.(type) {
@@ -329,7 +326,7 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// whole is a record with the whole of its command, as far as that can be had.
+// whole returns a record with its complete command, if it is available.
 func (s *Server) whole(ctx context.Context, t task.Record) task.Record {
 	if t.CommandBytes == 0 {
 		return t
@@ -342,8 +339,8 @@ func (s *Server) whole(ctx context.Context, t task.Record) task.Record {
 	return t
 }
 
-// inPieces answers in pieces of 32 KiB. An error in the middle breaks the
-// connection, so that half an answer is never taken for a whole one.
+// inPieces answers in pieces of 32 KiB. An error in the middle breaks the connection, so that a
+// partial answer is never taken for a complete one.
 func inPieces(w http.ResponseWriter, write func(io.Writer) error) error {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusOK)
@@ -372,8 +369,8 @@ func (s *Server) interrupt(w http.ResponseWriter, r *http.Request) error {
 	return reply(w, v, err)
 }
 
-// result answers with a part of an answer, or with all of it, which is read part by part
-// as the client takes it.
+// result answers with a part of an answer, or with all of it, read part by part at the speed of
+// the client.
 func (s *Server) result(w http.ResponseWriter, r *http.Request) error {
 	q := query{Values: r.URL.Query()}
 	req := ResultRequest{Ref: r.PathValue("ref"), Offset: q.number("offset"), Max: int(q.number("max"))}
@@ -567,7 +564,7 @@ func (s *Server) resume(w http.ResponseWriter, r *http.Request) error {
 	return reply(w, v, err)
 }
 
-// hold lasts as long as the client's connection: that is the lease.
+// hold lasts as long as the client's connection, which is the lease.
 func (s *Server) hold(w http.ResponseWriter, r *http.Request) error {
 	var req leaseBody
 	if err := s.read(w, r, &req); err != nil {

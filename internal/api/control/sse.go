@@ -24,12 +24,12 @@ import (
 // no verb.
 const errorEvent = "error"
 
-// maxEvent bounds one event on the client's side. Older builds wrote the whole of what was
-// asked for into each.
+// maxEvent limits one event on the client's side. Older builds wrote the complete record into
+// each.
 const maxEvent = 64 << 20
 
-// events answers GET /v1/events. The stream is pulled from the API: a reader
-// that is slow holds up its own connection and nothing else.
+// events serves GET /v1/events. The stream is pulled from the API: a slow reader delays only
+// its own connection.
 func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 	after, err := afterOf(r)
 	if err != nil {
@@ -67,7 +67,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 		switch {
 		case err == nil:
 			err = st.task(e.Seq, s.encoded.of(e))
-		case r.Context().Err() == nil: // otherwise the client is gone, or the session ends
+		case r.Context().Err() == nil: // otherwise the client has disconnected, or the session ends
 			_ = st.fail(err)
 		}
 		if err != nil {
@@ -77,8 +77,8 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// afterOf is the sequence number to go on from. Last-Event-ID wins: a browser
-// that connects again sends it along with the address it began with.
+// afterOf returns the sequence number after which to continue. Last-Event-ID has precedence: a
+// browser that reconnects sends it with the original address.
 func afterOf(r *http.Request) (task.Seq, error) {
 	text := r.Header.Get("Last-Event-ID")
 	if text == "" {
@@ -98,7 +98,7 @@ func afterOf(r *http.Request) (task.Seq, error) {
 	return task.Seq(n), nil
 }
 
-// ownNames asks for our own names only; allNames for those of others as well.
+// ownNames requests only Drover's names; allNames also foreign ones.
 const (
 	ownNames = "own"
 	allNames = "all"
@@ -116,13 +116,13 @@ func namedOf(r *http.Request) (bool, error) {
 	}
 }
 
-// lookAgain bounds one wait for a state.
+// lookAgain limits one wait for a state.
 const lookAgain = time.Minute
 
-// follow gives a stream the state of the session, as it changes, until ctx
-// ends. A session that cannot tell has none.
+// follow sends changes of the session's state to a stream until ctx ends. An API without a
+// state sends none.
 func (s *Server) follow(ctx context.Context, st *stream) {
-	defer func() { _ = recover() }() // as for a handler: what is broken here does not end the session
+	defer func() { _ = recover() }() // as for a handler: a panic here does not end the session
 	var known int64
 	for ctx.Err() == nil {
 		now, err := s.api.State(ctx, StateRequest{After: known, Wait: lookAgain})
@@ -133,23 +133,23 @@ func (s *Server) follow(ctx context.Context, st *stream) {
 	}
 }
 
-// stream writes events. Flushing is left to one goroutine: while it writes one
-// piece to the socket, the next events gather, so catching up costs few calls.
+// stream writes events. One goroutine flushes: while it writes to the socket, the next events
+// accumulate, so catching up needs few calls.
 type stream struct {
 	rc    *http.ResponseController
 	dirty chan struct{} // something waits to be flushed
 
-	named bool // foreign names are wanted too
+	named bool // includes foreign names
 
-	mu      sync.Mutex    // guards what follows
-	w       *bufio.Writer // of whole events
-	last    task.Seq      // that was written
+	mu      sync.Mutex    // guards the fields below
+	w       *bufio.Writer // complete events
+	last    task.Seq      // last one written
 	state   State         // the newest
-	rested  int64         // State.Rests that was told
-	settled int64         // Completion.N that was told
+	rested  int64         // State.Rests as sent
+	settled int64         // Completion.N as sent
 }
 
-// streamBuffer is how much gathers for one call of a stream that is not read.
+// streamBuffer limits what accumulates for one call of a stream that is not read.
 const streamBuffer = 16 << 10
 
 func newStream(w http.ResponseWriter) *stream {
@@ -160,7 +160,7 @@ func newStream(w http.ResponseWriter) *stream {
 	}
 }
 
-// task writes an event, and behind it those that follow from it.
+// task writes an event, and then the foreign events derived from it.
 func (st *stream) task(seq task.Seq, e *encodedEvent) error {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -178,7 +178,7 @@ func (st *stream) task(seq task.Seq, e *encodedEvent) error {
 	return st.tell()
 }
 
-// turn takes a new state of the session in.
+// turn stores a new state of the session.
 func (st *stream) turn(now State) error {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -186,8 +186,8 @@ func (st *stream) turn(now State) error {
 	return st.tell()
 }
 
-// tell writes what is new in the state, once the events that led to it are
-// written. The caller holds mu.
+// tell writes what is new in the state, once the events that led to it are written. The caller
+// holds mu.
 func (st *stream) tell() error {
 	now := st.state
 	if st.last < now.Seq {
@@ -222,12 +222,12 @@ func (st *stream) event(id, name string, v any) error {
 	return st.write(b)
 }
 
-// appendEvent appends an event as it is written.
+// appendEvent appends the encoded form of an event.
 func appendEvent(to []byte, id, name string, v any) ([]byte, error) {
 	if id != "" {
 		to = fmt.Appendf(to, "id: %s\n", id)
 	}
-	// The encoder ends with a newline, and JSON holds no other.
+	// The encoder ends with a newline, and JSON has no other.
 	data, err := encode(v)
 	if err != nil {
 		return to, err
@@ -236,7 +236,7 @@ func appendEvent(to []byte, id, name string, v any) ([]byte, error) {
 	return append(append(fmt.Appendf(to, "event: %s\ndata: ", name), data...), '\n'), nil
 }
 
-// write writes whole events. The caller holds mu.
+// write writes complete events. The caller holds mu.
 func (st *stream) write(b []byte) error {
 	if len(b) == 0 {
 		return nil
@@ -260,8 +260,8 @@ func (st *stream) flush() error {
 	return st.rc.Flush()
 }
 
-// run flushes, and keeps a silent stream alive with comments. After an error
-// it only waits: the writer of events meets the same error.
+// run flushes, and keeps a silent stream alive with comments. After an error it only waits: the
+// writer of events gets the same error.
 func (st *stream) run(done <-chan struct{}, heartbeat time.Duration) {
 	tick := time.NewTicker(heartbeat)
 	defer tick.Stop()
@@ -288,11 +288,12 @@ type frame struct {
 	data      []byte
 }
 
-// known reports whether this side can read the frame. What is not an error and
-// has no number is an event under a name that is not ours.
+// known reports whether this side can parse the frame. A frame that is not an error and has no
+// number is an event under a foreign name.
 func (f frame) known() bool { return f.id != "" || f.event == errorEvent }
 
-// frames reads server-sent events until r ends. A clean end is no error.
+// frames reads server-sent events until r ends. The end of the stream between events is not an
+// error.
 func frames(r io.Reader) iter.Seq2[frame, error] {
 	return func(yield func(frame, error) bool) {
 		br := bufio.NewReaderSize(r, 32<<10)
@@ -335,8 +336,8 @@ func frames(r io.Reader) iter.Seq2[frame, error] {
 	}
 }
 
-// readLine reads a line without its ending. The last line of a stream counts
-// only if it is ended.
+// readLine reads a line without its ending. The last line of a stream counts only if it is
+// ended.
 func readLine(br *bufio.Reader, limit int) ([]byte, error) {
 	var long []byte
 	for {
@@ -358,7 +359,7 @@ func readLine(br *bufio.Reader, limit int) ([]byte, error) {
 	}
 }
 
-// decodeEvent makes an event, or the error that ended the stream, of a frame.
+// decodeEvent decodes a frame into an event, or the error that ended the stream.
 func decodeEvent(f frame) (task.Event, error) {
 	if f.event == errorEvent {
 		e := new(Error)

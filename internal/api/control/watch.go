@@ -12,24 +12,24 @@ import (
 	"time"
 )
 
-// WatchRequest asks for what happens in the conversation of a session.
+// WatchRequest requests the conversation of a session.
 type WatchRequest struct {
-	After Mark `json:"after"` // what is known already; the zero mark: all that is kept
-	// Still asks for what is there and no more. Whoever asks so is not attached.
+	After Mark `json:"after"` // the known position; the zero mark: everything that is kept
+	// Still requests only the existing pieces. Such a caller is not attached.
 	Snapshot bool `json:"snapshot,omitempty"`
 }
 
-// Mark is a place in a conversation as one host shows it: a piece, and how many
-// bytes of its text are known. It means something to that host only.
+// Mark is a position in a conversation as one host shows it: a piece, and how many bytes of its
+// text are known. It is valid for that host only.
 type Mark struct {
 	N   int64 `json:"n"`
 	Len int   `json:"len"`
 }
 
-// String is the mark as it stands in an address, such as 12.40.
+// String returns the mark in the form of an address, such as 12.40.
 func (m Mark) String() string { return fmt.Sprintf("%d.%d", m.N, m.Len) }
 
-// ParseMark reads what String has written. The empty text is the zero mark.
+// ParseMark parses the result of String. The empty text is the zero mark.
 func ParseMark(text string) (Mark, error) {
 	if text == "" {
 		return Mark{}, nil
@@ -47,47 +47,46 @@ func ParseMark(text string) (Mark, error) {
 	return Mark{N: n, Len: int(l)}, nil
 }
 
-// PieceKind says what a [Piece] is.
+// PieceKind is the kind of a [Piece].
 type PieceKind string
 
 // The kinds of pieces.
 const (
-	OpenPiece  PieceKind = "open"  // the first of a stream: N is the newest piece that there is
-	GapPiece   PieceKind = "gap"   // what was here is kept no more
+	OpenPiece  PieceKind = "open"  // the first of a stream: N is the number of the newest piece
+	GapPiece   PieceKind = "gap"   // earlier pieces are no longer kept
 	BeginPiece PieceKind = "begin" // a turn begins: Origin, and its prompt as Text
-	MailPiece  PieceKind = "mail"  // the agent was given a letter: Origin, Text
-	TextPiece  PieceKind = "text"  // what the agent writes, as it comes
-	// ThinkingPiece is what the agent thinks, as it comes.
+	MailPiece  PieceKind = "mail"  // the agent received mail: Origin, Text
+	TextPiece  PieceKind = "text"  // text of the agent, as it comes
+	// ThinkingPiece is thinking of the agent, as it comes.
 	ThinkingPiece PieceKind = "thinking"
 	CallPiece     PieceKind = "call"   // it calls a tool: Tool, Call, and the input as Text
-	ResultPiece   PieceKind = "result" // what the tool has answered: Tool, Call, Text; Error, if it was denied or failed
-	NotePiece     PieceKind = "note"   // about the conversation, such as that it was summed up
-	EndPiece      PieceKind = "end"    // the turn has ended: Error if it went wrong
+	ResultPiece   PieceKind = "result" // result of the tool: Tool, Call, Text; Error, if it was denied or failed
+	NotePiece     PieceKind = "note"   // about the conversation, such as a compaction
+	EndPiece      PieceKind = "end"    // the turn has ended: Error if it failed
 )
 
-// Piece is a part of a conversation. The text of a piece may grow while it is the
-// newest: then it comes again with the same number and what is new of its text.
+// Piece is a part of a conversation. The text of the newest piece may grow: then it is sent
+// again with the same number and the new part of its text.
 type Piece struct {
 	N      int64     `json:"n"`              // 1 for the first of a host
-	From   int       `json:"from,omitempty"` // bytes of its text that came before
+	From   int       `json:"from,omitempty"` // number of bytes of its text before this part
 	Kind   PieceKind `json:"kind"`
 	At     time.Time `json:"at"`
-	Origin string    `json:"origin,omitempty"` // of a turn or a letter; empty: somebody's prompt
+	Origin string    `json:"origin,omitempty"` // of a turn or of mail; empty: a user's prompt
 	Text   string    `json:"text,omitempty"`
-	Cut    int       `json:"cut,omitempty"` // bytes that are left out at the end of the text
+	Cut    int       `json:"cut,omitempty"` // number of bytes that are left out at the end of the text
 	Tool   string    `json:"tool,omitempty"`
 	Call   string    `json:"call_id,omitempty"`
 	Error  string    `json:"error,omitempty"`
 }
 
-// Mark is the place behind the piece.
+// Mark returns the position after the piece.
 func (p Piece) Mark() Mark { return Mark{N: p.N, Len: p.From + len(p.Text)} }
 
 // pieceEvent is the name of a piece in a stream.
 const pieceEvent = "piece"
 
-// watch answers GET /v1/watch. As with events, a reader that is slow holds up its
-// own connection and nothing else.
+// watch serves GET /v1/watch. As with events, a slow reader delays only its own connection.
 func (s *Server) watch(w http.ResponseWriter, r *http.Request) error {
 	q := query{Values: r.URL.Query()}
 	after, err := ParseMark(q.Get("after"))
@@ -133,8 +132,8 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// piece writes a piece. The first of a stream says nothing of the conversation, so
-// its id is where the reader stood before.
+// piece writes a piece. The first of a stream has no content, so its ID is the previous
+// position of the reader.
 func (st *stream) piece(p Piece, before Mark) error {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -144,11 +143,11 @@ func (st *stream) piece(p Piece, before Mark) error {
 	return st.event(before.String(), pieceEvent, p)
 }
 
-// Watch implements [API]. Like Events it does not connect again.
+// Watch implements [API]. Like Events it does not reconnect.
 func (c *Client) Watch(ctx context.Context, req WatchRequest) iter.Seq2[Piece, error] {
 	return func(yield func(Piece, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
-		defer cancel() // breaks the connection when the reader has enough
+		defer cancel() // breaks the connection when the reader stops
 		path := "/v1/watch?after=" + req.After.String()
 		if req.Snapshot {
 			path += "&snapshot=true"

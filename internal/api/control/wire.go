@@ -16,28 +16,27 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// The protocol between client and server. A change that an older side would
-// misread gets a new number.
+// The version of the protocol between client and server. A change that an older side would
+// misread needs a new number.
 const (
 	Protocol       = "1"
 	protocolHeader = "Drover-Protocol"
 )
 
-// Bounds of a request in bytes. Those that start something, or have a prompt, may be larger.
+// Limits of a request in bytes. Requests that start something, or have a prompt, may be larger.
 const (
 	maxBody      = 16 << 20
 	maxSmallBody = 4 << 20
 )
 
-// startBody is a batch of starts. Env stands for the tasks without their own:
-// a batch shares one environment, and 10,000 copies of it would be most of the
-// request.
+// startBody is a batch of starts. Env applies to the tasks without their own: 10,000 copies of
+// a common environment would be most of the request.
 type startBody struct {
 	Env   []string       `json:"env,omitempty"`
 	Tasks []StartRequest `json:"tasks"`
 }
 
-// newStartBody takes a common environment out of the requests.
+// newStartBody moves a common environment out of the requests.
 func newStartBody(reqs []StartRequest) startBody {
 	if len(reqs) < 2 || len(reqs[0].Env) == 0 {
 		return startBody{Tasks: reqs}
@@ -64,22 +63,22 @@ func (b startBody) requests() []StartRequest {
 	return b.Tasks
 }
 
-// pauseBody names what is to be paused.
+// pauseBody names what to pause.
 type pauseBody struct {
 	Refs []string `json:"refs"`
 }
 
-// holdBody asks for a lease.
+// holdBody requests a lease.
 type leaseBody struct {
 	Lease string `json:"lease"`
 }
 
-// errorBody is the answer to a request that failed.
+// errorBody is the answer to a failed request.
 type errorBody struct {
 	Error *Error `json:"error"`
 }
 
-// status is the HTTP status that fits a code; clients go by the code.
+// status returns the HTTP status for a code; clients use the code.
 func (c Code) status() int {
 	switch c {
 	case NotFound:
@@ -109,8 +108,8 @@ func encode(v any) ([]byte, error) {
 	return buf.Bytes(), err
 }
 
-// decodeStrict reads exactly one JSON value up to the end of r. Reading to the
-// end also lets the HTTP server notice when the client goes.
+// decodeStrict reads exactly one JSON value up to the end of r. Reading to the end also lets
+// the HTTP server detect a disconnect.
 func decodeStrict(r io.Reader, into any) error {
 	dec := json.NewDecoder(r)
 	dec.DisallowUnknownFields()
@@ -123,8 +122,8 @@ func decodeStrict(r io.Reader, into any) error {
 	return nil
 }
 
-// encodeSlice writes a JSON array element by element, so that a long one is
-// never in memory as a whole. Each is written as a function makes it.
+// encodeSlice writes a JSON array element by element as a function makes them, so that a long
+// one is never completely in memory.
 func encodeSlice[T any](w io.Writer, enc *json.Encoder, items []T, as func(T) T) error {
 	if _, err := io.WriteString(w, "[\n"); err != nil {
 		return err
@@ -144,7 +143,7 @@ func encodeSlice[T any](w io.Writer, enc *json.Encoder, items []T, as func(T) T)
 	return err
 }
 
-// encodePage writes a [Page] record by record, each as it is to be shown.
+// encodePage writes a [Page] record by record, each in its shown form.
 func encodePage(w io.Writer, p Page, as func(task.Record) task.Record) error {
 	if _, err := io.WriteString(w, `{"tasks":`); err != nil {
 		return err
@@ -170,11 +169,11 @@ func encodePage(w io.Writer, p Page, as func(task.Record) task.Record) error {
 	return err
 }
 
-// pageStart is the first line of [encodePage], behind which each record has one.
+// pageStart is the first line of [encodePage]; each record follows on a line of its own.
 const pageStart = `{"tasks":[` + "\n"
 
-// decodePage reads a [Page] record by record while the other side still writes. What
-// does not stand as [encodePage] writes it is read as JSON of any form.
+// decodePage reads a [Page] record by record while the other side still writes. JSON in another
+// layout than that of [encodePage] is read as a whole.
 func decodePage(r io.Reader) (Page, error) {
 	in := bufio.NewReaderSize(r, 32<<10)
 	start, err := in.Peek(len(pageStart))
@@ -200,7 +199,7 @@ func decodePage(r io.Reader) (Page, error) {
 	return p, err
 }
 
-// decodeLines reads lines that are records, and returns the first that is none.
+// decodeLines reads lines that are records, and returns the first that is not.
 func decodeLines(in *bufio.Reader) (tasks []task.Record, line []byte, err error) {
 	for {
 		line, err = in.ReadBytes('\n')
@@ -213,12 +212,12 @@ func decodeLines(in *bufio.Reader) (tasks []task.Record, line []byte, err error)
 	}
 }
 
-// mostDeep is less than [encoding/json] takes of JSON that is nested. The fast reader
-// takes any, until that ends the process.
+// mostDeep is less than the nesting depth that [encoding/json] accepts. The fast decoder has no
+// limit and overflows the stack.
 const mostDeep = 9000
 
-// decodeRecord reads what cannot be nested too deep by the fast reader, which refuses
-// what [encoding/json] does, but for another sign between the parts of a time.
+// decodeRecord decodes a record without deep nesting with the fast decoder, which rejects what
+// [encoding/json] rejects, except another separator within a time.
 func decodeRecord(data []byte, to *task.Record) error {
 	if bytes.Count(data, []byte("{"))+bytes.Count(data, []byte("[")) > mostDeep {
 		return json.Unmarshal(data, to)

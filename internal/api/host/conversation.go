@@ -18,7 +18,7 @@ func Lives(place home.Session) bool {
 	return live
 }
 
-// look reads what a session says of itself, and whether its host answers.
+// look reads the description of a session, and whether its host answers.
 func look(place home.Session) (info control.Info, live bool) {
 	info, err := readInfo(place)
 	if err != nil {
@@ -28,7 +28,8 @@ func look(place home.Session) (info control.Info, live bool) {
 	return info, info.Live
 }
 
-// alive adds to what a session says of itself whether its host lives, or stands still.
+// alive adds to the description of a session whether its host lives, and whether it is
+// suspended.
 func alive(info control.Info) control.Info {
 	info.Live, info.Stopped = false, false
 	if info.EndTime == nil && info.Socket != "" {
@@ -39,7 +40,7 @@ func alive(info control.Info) control.Info {
 	return info
 }
 
-// Wake lets a host that stands still go on. done, with again, makes it stand still again.
+// Wake continues a suspended host. done, with again, suspends it again.
 func (e Entry) Wake() (done func(again bool), err error) {
 	id, _ := behind(e.Info.Socket)
 	g, err := process.Adopt(id)
@@ -58,11 +59,10 @@ func (e Entry) Wake() (done func(again bool), err error) {
 	}, nil
 }
 
-// goneWait is how long a host that is ending may go on to listen.
+// goneWait is how long a host that is ending may continue to listen.
 const goneWait = 10 * time.Second
 
-// Gone waits until the host of a session listens no more; false says that it still
-// does after a while.
+// Gone waits until the host of a session no longer listens; false: it still does after a while.
 func (e Entry) Gone(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, goneWait)
 	defer cancel()
@@ -72,7 +72,7 @@ func (e Entry) Gone(ctx context.Context) bool {
 		if now, live := look(e.Place); !live || now.PID != e.Info.PID {
 			return true
 		}
-		select { // the end of a socket gives no event
+		select { // the end of a socket causes no event
 		case <-tick.C:
 		case <-ctx.Done():
 			return false
@@ -80,10 +80,10 @@ func (e Entry) Gone(ctx context.Context) bool {
 	}
 }
 
-// Conversation finds the live host of a session of the project, or starts a
-// detached one with the further environment that prepare gives; started says which.
-// Two callers at the same time get the same host, and only one has started it. undo
-// takes back what was prepared; false says that the host has it already.
+// Conversation finds the live host of a session of the project, or starts a detached one with
+// the additional environment that prepare returns; started reports which. Two concurrent
+// callers get the same host, and only one has started it. undo reverts prepare; false: the host
+// already has it.
 func (d *Directory) Conversation(
 	ctx context.Context,
 	id task.ID,
@@ -118,7 +118,7 @@ func (d *Directory) Conversation(
 	if !live {
 		return Entry{}, false, failed
 	}
-	// One that lives although none was started is a process of somebody else, who
-	// was faster; or it is ours, which only could not say so in time.
+	// A host that lives although the start failed belongs to another process that was faster,
+	// or is ours and could not report in time.
 	return Entry{Place: place, Info: info}, started, nil
 }

@@ -6,9 +6,9 @@ import (
 	"github.com/drover-dev/drover/internal/platform/home"
 )
 
-// undescribed says what is known of a session that has no session.json which can be
-// read, as a power cut may leave it. It is an error if somebody is making the session
-// at this moment, or nobody has ever put anything into it.
+// undescribed returns what is known of a session without a readable session.json, as a power
+// cut may leave it. It is an error if the session is being created at this moment, or was never
+// used.
 func undescribed(place home.Session) (info control.Info, err error) {
 	log, err := place.Below().Lstat(place.DB())
 	if err != nil {

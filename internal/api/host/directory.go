@@ -22,30 +22,28 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// PromptVariable names a file that says which prompt a host is to answer in a
-// session of its own.
+// PromptVariable names a file with the prompt that a host is to answer in a session of its own.
 const PromptVariable = "DROVER_HOST_PROMPT"
 
-// ProjectVariable tells a host which project it is for. It is no argument: a
-// task that ends processes by the words of their command line must not meet
-// its own host.
+// ProjectVariable is the project of a host. It is not an argument, so that a task that kills
+// processes by words of their command lines does not match its own host.
 const ProjectVariable = "DROVER_HOST_PROJECT"
 
-// maxInfo bounds the small files of a session.
+// maxInfo limits the small files of a session.
 const maxInfo = 4 << 20
 
-// startWait bounds the start of a detached host.
+// startWait limits the start of a detached host.
 const startWait = 20 * time.Second
 
-// Directory knows the sessions of a state folder.
+// Directory finds the sessions of a state folder.
 type Directory struct {
 	Root    home.Root
-	Folder  string   // of the project at hand
+	Folder  string   // of the current project
 	Env     []string // for a host that is started
 	Program []string // starts the keeper of a detached host, such as /usr/bin/drover keeper
 
-	// EndLost ends what dead hosts have left running. It is called with the sessions that
-	// are met whose host did not close them. nil: nobody does that here.
+	// EndLost ends the processes that dead hosts have left. It is called with the sessions that
+	// are found unclosed. nil: not called.
 	EndLost func(ctx context.Context, died []task.ID)
 }
 
@@ -55,11 +53,11 @@ type Entry struct {
 	Info  control.Info
 }
 
-// Project is the project at hand.
+// Project returns the current project.
 func (d *Directory) Project() home.Project { return d.Root.Project(d.Folder) }
 
-// Sessions returns the sessions of the project, or of all projects, newest
-// first; with live only those that live.
+// Sessions returns the sessions of the project, or of all projects, newest first; with live
+// only the live ones.
 func (d *Directory) Sessions(ctx context.Context, live, all bool) ([]Entry, error) {
 	projects := []home.Project{d.Project()}
 	if all {
@@ -82,7 +80,7 @@ func (d *Directory) Sessions(ctx context.Context, live, all bool) ([]Entry, erro
 				info, err = undescribed(place)
 			}
 			if err != nil {
-				continue // it is being made at this moment, or was never finished
+				continue // it is being created, or was never completed
 			}
 			info = alive(info)
 			if info.EndTime == nil && !info.Live {
@@ -93,14 +91,14 @@ func (d *Directory) Sessions(ctx context.Context, live, all bool) ([]Entry, erro
 			}
 		}
 	}
-	if len(died) > 0 && d.EndLost != nil { // before anybody reads of it
+	if len(died) > 0 && d.EndLost != nil { // before its records are read
 		d.EndLost(ctx, died)
 	}
 	slices.SortStableFunc(out, func(a, b Entry) int { return b.Info.StartTime.Compare(a.Info.StartTime) })
 	return out, nil
 }
 
-// at is the directory as it is used from the folder of a project.
+// at returns the directory as used from the folder of a project.
 func (d *Directory) at(p home.Project) *Directory {
 	there := *d
 	if there.Folder = p.Folder(); d.Project().Dir() != p.Dir() {
@@ -109,16 +107,15 @@ func (d *Directory) at(p home.Project) *Directory {
 	return &there
 }
 
-// revive gives the background session a host again if its host died and
-// commands that were to outlive it still run: they are live, and must be shown
-// as such.
+// revive starts a host for the background session again if its host died and kept commands
+// still run, since they are live and must be listed as such.
 func (d *Directory) revive(ctx context.Context) {
 	id := d.background()
 	if id == "" {
 		return
 	}
 	if _, err := os.Stat(d.Folder); errors.Is(err, fs.ErrNotExist) {
-		return // nothing can be at work there, and each look would start a host
+		return // nothing can be running there, and each listing would start a host
 	}
 	place := d.Project().Session(id)
 	info, err := readInfo(place)
@@ -127,10 +124,10 @@ func (d *Directory) revive(ctx context.Context) {
 	}
 	a, err := archive.Open(ctx, place, info)
 	if err != nil {
-		return // whoever opens the session is told why
+		return // opening the session reports the reason
 	}
 	kept := a.Kept()
-	_ = a.Close() // it was only read from
+	_ = a.Close() // it was opened for reading only
 	if !kept {
 		return
 	}
@@ -152,8 +149,8 @@ func readInfo(place home.Session) (control.Info, error) {
 	return info, nil
 }
 
-// Open connects to a live session, or reads what a dead one left, or what one has
-// recorded whose host stands still.
+// Open connects to a live session, or reads the log of a dead one, or of one whose host is
+// suspended.
 func (e Entry) Open(ctx context.Context) (control.API, func(), error) {
 	if e.Info.Live && !e.Info.Stopped {
 		return e.Reach(ctx)
@@ -161,7 +158,7 @@ func (e Entry) Open(ctx context.Context) (control.API, func(), error) {
 	return e.read(ctx)
 }
 
-// Reach is Open for who waits for a host that stands still.
+// Reach is Open for a caller that waits for a suspended host.
 func (e Entry) Reach(ctx context.Context) (control.API, func(), error) {
 	if e.Info.Live {
 		_ = failpoint.Hit("host/found")
@@ -179,7 +176,7 @@ func (e Entry) read(ctx context.Context) (control.API, func(), error) {
 	return a, func() { _ = a.Close() }, nil
 }
 
-// background is the ID of the project's background session, or empty.
+// background returns the ID of the project's background session, or "".
 func (d *Directory) background() task.ID {
 	data, err := d.Root.ReadFile(d.Project().BackgroundFile(), maxInfo)
 	if err != nil {
@@ -192,9 +189,8 @@ func (d *Directory) background() task.ID {
 	return task.ID(id)
 }
 
-// BackgroundSession returns the project's background session, which is named
-// when it is first asked for. The caller holds the project's lock or is the
-// only one who asks.
+// BackgroundSession returns the project's background session, which is created at its first
+// use. The caller holds the project's lock or is the only caller.
 func (d *Directory) BackgroundSession() (home.Session, error) {
 	p := d.Project()
 	if err := p.Ensure(); err != nil {
@@ -206,8 +202,8 @@ func (d *Directory) BackgroundSession() (home.Session, error) {
 	return d.NewBackgroundSession()
 }
 
-// NewBackgroundSession names another session, in place of one that can be opened no
-// more. Who may call it is as for [Directory.BackgroundSession].
+// NewBackgroundSession creates another session, in place of one that can no longer be opened.
+// The caller is as for [Directory.BackgroundSession].
 func (d *Directory) NewBackgroundSession() (home.Session, error) {
 	id := task.NewSessionID()
 	if err := d.Root.WriteAtomic(d.Project().BackgroundFile(), []byte(id+"\n")); err != nil {
@@ -216,8 +212,8 @@ func (d *Directory) NewBackgroundSession() (home.Session, error) {
 	return d.Project().Session(id), nil
 }
 
-// Background connects to the project's detached host and starts it if need be. If
-// that host is ending when it is asked for something, the next one is asked.
+// Background connects to the project's detached host and starts it if necessary. If that host
+// is ending at a request, the next one is used.
 func (d *Directory) Background(ctx context.Context) (control.API, func(), error) {
 	at, err := d.detached(ctx, Entry{})
 	if err != nil {
@@ -234,8 +230,8 @@ func (d *Directory) Background(ctx context.Context) (control.API, func(), error)
 	return c, func() { _ = c.Close() }, nil
 }
 
-// detached finds the project's detached host, or starts it. It is another one than
-// that which takes nothing any more, if there was one.
+// detached finds the project's detached host, or starts it. It differs from the one that
+// refused a request, if there was one.
 func (d *Directory) detached(ctx context.Context, was Entry) (Entry, error) {
 	if now, live := d.lives(was); live {
 		return now, nil
@@ -255,7 +251,7 @@ func (d *Directory) detached(ctx context.Context, was Entry) (Entry, error) {
 			Fix:     "see " + d.logFile(),
 		}
 	}
-	if now, live := d.lives(was); live { // somebody else has started it meanwhile
+	if now, live := d.lives(was); live { // another process has started it meanwhile
 		return now, nil
 	}
 	_ = failpoint.Hit("host/wanted")
@@ -263,7 +259,7 @@ func (d *Directory) detached(ctx context.Context, was Entry) (Entry, error) {
 	_ = failpoint.Hit("host/said")
 	now, live := d.lives(was)
 	switch {
-	case live: // also one that somebody has started who waited for it no longer
+	case live: // also a host whose starter no longer waited
 		return now, nil
 	case failed != nil:
 		return Entry{}, failed
@@ -275,7 +271,7 @@ func (d *Directory) detached(ctx context.Context, was Entry) (Entry, error) {
 	}
 }
 
-// lives is the project's detached host, if one answers that is another than was.
+// lives returns the project's detached host, if one answers that differs from was.
 func (d *Directory) lives(was Entry) (Entry, bool) {
 	id := d.background()
 	if id == "" {
@@ -286,7 +282,7 @@ func (d *Directory) lives(was Entry) (Entry, bool) {
 	return Entry{Place: place, Info: info}, live && info.PID != was.Info.PID
 }
 
-// lock waits for its turn to start a host.
+// lock waits for the lock under which hosts are started.
 func (d *Directory) lock(ctx context.Context) (func(), error) {
 	ctx, cancel := context.WithTimeoutCause(
 		ctx,
@@ -303,9 +299,8 @@ func (d *Directory) lock(ctx context.Context) (func(), error) {
 
 func (d *Directory) logFile() string { return filepath.Join(d.Project().Dir(), "host.log") }
 
-// Start starts a keeper, which starts a host, and waits until the host says that
-// it listens. Which session it opens follows from the further environment; by
-// itself it is the background session.
+// Start starts a keeper, which starts a host, and waits until the host reports that it listens.
+// The additional environment selects the session; the default is the background session.
 func (d *Directory) Start(ctx context.Context, env ...string) error {
 	log, before, err := d.openLog()
 	if err != nil {
@@ -348,17 +343,17 @@ func (d *Directory) Start(ctx context.Context, env ...string) error {
 	}
 }
 
-// maxLog is the size at which the log of hosts is begun anew.
+// maxLog is the size at which the log of hosts is truncated.
 const maxLog = 1 << 20
 
-// openLog opens the log of the project's hosts, to which those that are alive may be
-// writing, and returns its size.
+// openLog opens the log of the project's hosts, to which live ones may be writing, and returns
+// its size.
 func (d *Directory) openLog() (log *os.File, size int64, err error) {
 	log, err = d.Root.Below().Open(
 		d.logFile(),
 		os.O_CREATE|os.O_RDWR|os.O_APPEND|syscall.O_NONBLOCK,
 		0o600,
-	) // to open a pipe for writing alone is refused without a word of it
+	) // opening a pipe for writing only would fail
 	if err != nil {
 		return nil, 0, err
 	}
@@ -379,15 +374,15 @@ func (d *Directory) openLog() (log *os.File, size int64, err error) {
 	return log, size, nil
 }
 
-// keeperMark is what the keeper of a detached host is known by: nobody who ends a
-// task ends it with that. The keeper does not pass it on.
+// keeperMark marks the keeper of a detached host, so that ending a task never ends it. The
+// keeper does not pass it on.
 const keeperMark = "DROVER_KEEPER=detached"
 
 // Ready is what a host prints when it listens.
 const Ready = "ready\n"
 
-// HostEnv is the environment of a host that a client starts. The marks of a task
-// that the client may be are left out: the host does not belong to it.
+// HostEnv returns the environment of a host that a client starts, without the marks of a task
+// in which the client may run: the host does not belong to it.
 func HostEnv(env []string) []string {
 	return slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
 		key, _, _ := strings.Cut(kv, "=")
@@ -405,7 +400,7 @@ func HostEnv(env []string) []string {
 	})
 }
 
-// EnvAt is an environment for a program that is at work in another folder.
+// EnvAt returns an environment for a program that runs in another folder.
 func EnvAt(env []string, folder string) []string {
 	there := slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
 		return strings.HasPrefix(kv, "PWD=") || strings.HasPrefix(kv, "OLDPWD=")

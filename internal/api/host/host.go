@@ -24,8 +24,8 @@ import (
 // Idle is how long a detached host outlives its last task.
 const Idle = 60 * time.Second
 
-// PromptIdle is the same for the host of one prompt. It is short: the answer
-// can be read without a host, and going on with the session needs the host gone.
+// PromptIdle is the same for the host of one prompt. It is short: the answer can be read
+// without a host, and continuing the session requires that the host has exited.
 const PromptIdle = 500 * time.Millisecond
 
 // Listener is the socket of a session.
@@ -35,8 +35,8 @@ type Listener struct {
 	made os.FileInfo
 }
 
-// Listen opens the socket. Whatever is at the path was left by a dead host: the
-// caller holds the lock of the session, and the path is named after it.
+// Listen opens the socket. Whatever exists at the path was left by a dead host: the caller
+// holds the lock of the session, and the path is named after it.
 func Listen(path string) (*Listener, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("listen on %s: %w", path, err)
@@ -73,15 +73,14 @@ func (l *Listener) Close() error {
 // Session is what Serve needs of a session.
 type Session interface {
 	control.API
-	// Retire refuses every further start, if no task is alive; it reports
-	// whether that was so.
+	// Retire refuses every further start, if no task is alive; it reports whether it does.
 	Retire() bool
 	// Changed returns a channel that is closed when the next task ends.
 	Changed() <-chan struct{}
 }
 
-// Serve answers on the listener until ctx ends, or with idle above 0 until the
-// session has had no live task for that long.
+// Serve serves the listener until ctx ends, or with idle above 0 until the session has had no
+// live task for that long.
 func Serve(ctx context.Context, s Session, l net.Listener, idle time.Duration) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -94,8 +93,8 @@ func Serve(ctx context.Context, s Session, l net.Listener, idle time.Duration) e
 	return <-served
 }
 
-// rest returns when the session has been without work for so long, or ctx or
-// the server ended.
+// rest returns when the session has had no task for that long, or when ctx or the server has
+// ended.
 func rest(ctx context.Context, s Session, idle time.Duration, served chan error) {
 	timer := time.NewTimer(idle)
 	defer timer.Stop()
@@ -108,7 +107,7 @@ func rest(ctx context.Context, s Session, idle time.Duration, served chan error)
 			if s.Retire() {
 				return
 			}
-			// The next end of a task starts the clock again.
+			// The next end of a task starts the timer again.
 			select {
 			case <-changed:
 			case <-ctx.Done():
@@ -127,22 +126,21 @@ func rest(ctx context.Context, s Session, idle time.Duration, served chan error)
 	}
 }
 
-// answers reports whether somebody listens on a socket. A child that a host was about
-// to start when it was killed holds the host's socket until it becomes its program:
-// that one answers nobody.
+// answers reports whether a process listens on a socket. A child that a host was starting when
+// it was killed holds the host's socket until its exec: such a process does not count.
 func answers(path string) bool {
 	_, live := behind(path)
 	return live
 }
 
-// behind is who listens on a socket, and whether anybody does. Who it is cannot always
-// be known.
+// behind returns the process that listens on a socket, and whether there is one. The process
+// cannot always be determined.
 func behind(path string) (id process.Identity, live bool) {
 	c, err := net.DialTimeout("unix", path, time.Second)
 	if err != nil {
 		return id, errors.Is(err, syscall.EAGAIN) // its queue is full: it lives
 	}
-	defer c.Close() // it was opened to see whether it opens
+	defer c.Close() // opened only for this check
 	pid := listener(c)
 	if pid <= 0 {
 		return id, true

@@ -2,5 +2,5 @@ package host
 
 import "net"
 
-// listener is not known here.
+// listener is not implemented on macOS.
 func listener(net.Conn) int { return 0 }
