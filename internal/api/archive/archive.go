@@ -28,19 +28,18 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Archive is what a session left. Its methods may be called by several
-// goroutines.
+// Archive is the log and files of a session without a host. Its methods may be called by
+// several goroutines.
 type Archive struct {
 	info  control.Info
 	place home.Session
 	log   *journal.Journal
-	all   func() ([]journal.State, error) // newest first; read once, when somebody needs them all
+	all   func() ([]journal.State, error) // newest first; read once, when all are needed
 }
 
 var _ control.API = (*Archive)(nil)
 
-// Open opens what the session left. Of a long session little is read before it
-// is asked for.
+// Open opens the files of a session. It reads little of a long session in advance.
 func Open(_ context.Context, place home.Session, info control.Info) (*Archive, error) {
 	log, err := journal.Open(place.DB(), journal.Options{ReadOnly: true})
 	if err != nil && !journal.Damaged(err) {
@@ -58,7 +57,7 @@ func Open(_ context.Context, place home.Session, info control.Info) (*Archive, e
 	return a, nil
 }
 
-// read reads all tasks. It is not for one caller only, so no caller ends it.
+// read reads all tasks. The result is shared, so the context of one caller does not end it.
 func (a *Archive) read() ([]journal.State, error) {
 	states, err := a.log.Tasks(context.Background())
 	if err != nil {
@@ -89,26 +88,26 @@ func (a *Archive) correct(states []journal.State) {
 	}
 }
 
-// noteWait is how long the parent of kept commands may take to write down how
-// they ended, and noteTick how often that is looked for.
+// noteWait is how long the parent of kept commands may take to write how they ended, and
+// noteTick the polling interval.
 const (
 	noteWait = 500 * time.Millisecond
 	noteTick = 5 * time.Millisecond
 )
 
-// note reads how a kept command ended. The note may be a moment behind the end:
-// to call the command lost meanwhile would be untrue.
+// note reads how a kept command ended. The file may be written slightly after the end: the
+// command must not be reported as lost meanwhile.
 func note(exitFile string, id process.Identity, until time.Time) (process.Departure, error) {
 	for {
 		d, err := process.ReadDeparture(exitFile, id)
 		if !errors.Is(err, fs.ErrNotExist) || !time.Now().Before(until) {
 			return d, err
 		}
-		time.Sleep(noteTick) // who writes the note can wake nobody
+		time.Sleep(noteTick) // the writer cannot wake this process
 	}
 }
 
-// truth is what the next host will find of a task, without recording it.
+// truth returns the record of a task as the next host will find it, without writing it.
 func truth(r task.Record, exitFile string, until time.Time) task.Record {
 	if r.Status.Terminal() {
 		return r
@@ -116,18 +115,18 @@ func truth(r task.Record, exitFile string, until time.Time) task.Record {
 	c := lifecycle.Change{Verb: task.Stop, At: time.Now().UTC(), Cause: task.Lost(r, process.Boot())}
 	if r.Away() {
 		r.Questions, r.AwaitingApproval = nil, false
-		return r // its work is elsewhere, and the next host takes it up
+		return r // its work runs elsewhere, and the next host adopts it
 	}
 	if p := r.Process; p != nil {
 		id := process.Identity{PID: p.PID, Start: p.Start, Boot: p.Boot}
 		if process.Alive(id) {
-			r.Questions, r.AwaitingApproval = nil, false // whoever asked has died
+			r.Questions, r.AwaitingApproval = nil, false // the asker has died
 			return r
 		}
 		if r.Keep {
 			if d, err := note(exitFile, id, until); err == nil {
 				c = departed(d)
-				if r.Stopping && c.Verb != task.Complete { // as the next host will see it
+				if r.Stopping && c.Verb != task.Complete { // as the next host will show it
 					why := lifecycle.Unfinished()
 					why.Signal = d.Signal
 					c.Verb, c.Cause, c.Error = task.Stop, &why, ""
@@ -144,7 +143,7 @@ func truth(r task.Record, exitFile string, until time.Time) task.Record {
 	return next
 }
 
-// departed is the end that the parent of a kept command wrote down.
+// departed returns the end that the parent of a kept command wrote.
 func departed(d process.Departure) lifecycle.Change {
 	c := lifecycle.Change{At: d.At.UTC(), ExitCode: &d.ExitCode, Verb: task.Complete}
 	switch {
@@ -157,16 +156,15 @@ func departed(d process.Departure) lifecycle.Change {
 	return c
 }
 
-// Kept reports whether a command of the session, or work elsewhere, still lives
-// without a host.
+// Kept reports whether a command or remote work of the session still lives without a host.
 func (a *Archive) Kept() bool {
-	tasks, _ := a.all() // what cannot be read cannot be taken up either
+	tasks, _ := a.all() // what cannot be read cannot be adopted either
 	return slices.ContainsFunc(tasks, func(s journal.State) bool {
 		return (s.Task.Keep || s.Task.Traits().Elsewhere == task.AlwaysAway) && !s.Task.Status.Terminal()
 	})
 }
 
-// Owed is how many notifications nobody has acknowledged.
+// Owed returns the number of undelivered notifications.
 func (a *Archive) Owed(ctx context.Context) (n int, err error) {
 	notifications, err := a.log.Notifications(ctx)
 	for _, one := range notifications {
@@ -177,10 +175,10 @@ func (a *Archive) Owed(ctx context.Context) (n int, err error) {
 	return n, err
 }
 
-// Close lets go of the files.
+// Close closes the files.
 func (a *Archive) Close() error { return a.log.Close() }
 
-// Info says which session this is.
+// Info returns the description of this session.
 func (a *Archive) Info(context.Context) (control.Info, error) {
 	tasks, err := a.all()
 	info := a.info
@@ -197,8 +195,7 @@ func (a *Archive) Info(context.Context) (control.Info, error) {
 	return info, err
 }
 
-// List returns tasks, newest first. A page of all tasks is read without the
-// others.
+// List returns tasks, newest first. For a page of all tasks it does not read the others.
 func (a *Archive) List(ctx context.Context, req control.ListRequest) (control.Page, error) {
 	page := control.Page{Tasks: []task.Record{}}
 	var tasks []journal.State
@@ -232,7 +229,7 @@ func (a *Archive) List(ctx context.Context, req control.ListRequest) (control.Pa
 	return page, nil
 }
 
-// under tells which tasks are in the subtree of root.
+// under returns the tasks in the subtree of root.
 func under(tasks []journal.State, root task.ID) func(task.ID) bool {
 	parents := make(map[task.ID]task.ID, len(tasks))
 	for _, s := range tasks {
@@ -250,7 +247,7 @@ func under(tasks []journal.State, root task.ID) func(task.ID) bool {
 	return is
 }
 
-// Get returns one task, with the whole of its command.
+// Get returns one task, with its complete command.
 func (a *Archive) Get(ctx context.Context, ref string) (task.Record, error) {
 	r, err := a.find(ctx, ref)
 	if err != nil {
@@ -259,7 +256,7 @@ func (a *Archive) Get(ctx context.Context, ref string) (task.Record, error) {
 	return a.log.Whole(ctx, r)
 }
 
-// find returns one task. For a whole ID nothing else is read.
+// find returns one task. For a complete ID it reads nothing else.
 func (a *Archive) find(ctx context.Context, ref string) (task.Record, error) {
 	one, err := a.log.Some(ctx, []task.ID{task.ID(ref)})
 	if err != nil {
@@ -308,8 +305,7 @@ func (a *Archive) find(ctx context.Context, ref string) (task.Record, error) {
 	return task.Record{}, e
 }
 
-// Wait returns at once: nothing here changes by itself. For what still lives a host
-// must be found first.
+// Wait returns at once, since nothing changes without a host. A live task needs a host first.
 func (a *Archive) Wait(ctx context.Context, req control.WaitRequest) (control.WaitReply, error) {
 	reply := control.WaitReply{}
 	var lives []string
@@ -328,8 +324,8 @@ func (a *Archive) Wait(ctx context.Context, req control.WaitRequest) (control.Wa
 	return reply, nil
 }
 
-// Stop tells how tasks have ended, and ends what outlived their stops. A task that still
-// lives needs a host first.
+// Stop returns how tasks have ended, and ends the survivors of earlier stops. A live task needs
+// a host first.
 func (a *Archive) Stop(ctx context.Context, req control.StopRequest) (task.Receipt, error) {
 	receipt := task.Receipt{Survivors: []task.Survivor{}}
 	for _, ref := range req.Refs {
@@ -357,12 +353,12 @@ func (a *Archive) Output(ctx context.Context, req control.OutputRequest) (contro
 	}
 	c, err := Output(r, req)
 	if err == nil && req.Wait > 0 && len(c.Data) == 0 {
-		c.Ended = true // nobody is here to tell of more
+		c.Ended = true // no more output can come
 	}
 	return c, err
 }
 
-// Result is a part of the final answer of a task.
+// Result returns a part of the final answer of a task.
 func (a *Archive) Result(ctx context.Context, req control.ResultRequest) (control.Answer, error) {
 	r, err := a.find(ctx, req.Ref)
 	if err != nil {
@@ -371,7 +367,7 @@ func (a *Archive) Result(ctx context.Context, req control.ResultRequest) (contro
 	return Answer(ctx, a.log, r, req)
 }
 
-// Events yields what is there and ends.
+// Events yields the existing events and ends.
 func (a *Archive) Events(ctx context.Context, after task.Seq) iter.Seq2[task.Event, error] {
 	return a.log.Events(ctx, after)
 }
@@ -381,16 +377,16 @@ func (a *Archive) Start(context.Context, []control.StartRequest) ([]control.Star
 	return nil, a.refuse("start")
 }
 
-// Approvals is empty: whoever asked has died.
+// Approvals returns none: the askers have died.
 func (a *Archive) Approvals(context.Context, control.ApprovalsRequest) (control.Approvals, error) {
 	return control.Approvals{Questions: []task.Question{}}, nil
 }
 
-// seenLimit is how many of the newest tasks are looked at for failures that nobody has seen.
+// seenLimit is the number of newest tasks that are checked for unseen failures.
 const seenLimit = 500
 
-// Attention is the failures that nobody has seen: whoever asked something has died.
-// It does not change here, so that who waits does so for the whole time.
+// Attention returns the unseen failures, since the askers of questions have died. It does not
+// change, so a waiting caller waits for the whole time.
 func (a *Archive) Attention(ctx context.Context, req control.AttentionRequest) (control.Attention, error) {
 	page, err := a.List(ctx, control.ListRequest{All: true, Limit: seenLimit})
 	if err != nil {
@@ -410,12 +406,12 @@ func (a *Archive) Attention(ctx context.Context, req control.AttentionRequest) (
 	}
 }
 
-// MarkSeen is refused: nothing is written here.
+// MarkSeen is refused, since nothing is written here.
 func (a *Archive) MarkSeen(_ context.Context, refs []string) ([]task.Record, error) {
 	return nil, a.refuse("mark " + strings.Join(refs, ", ") + " as seen")
 }
 
-// State is that of a session in which nothing is left to do.
+// State returns that of an idle session.
 func (a *Archive) State(context.Context, control.StateRequest) (control.State, error) {
 	return control.State{Idle: true, IdleCount: 1, Version: 1, Seq: a.log.Last()}, nil
 }
@@ -448,7 +444,7 @@ func (a *Archive) Commands(context.Context) (control.Commands, error) {
 
 func (a *Archive) Prompt(context.Context, control.PromptRequest) error { return a.refuse("prompt") }
 
-// Send is refused: a host would have to take the session up first.
+// Send is refused: a host would have to open the session first.
 func (a *Archive) Send(_ context.Context, req control.SendRequest) (task.Record, error) {
 	return task.Record{}, a.goOn("send to " + req.Ref)
 }
@@ -463,7 +459,7 @@ func (a *Archive) Resume(_ context.Context, req control.ResumeRequest) (task.Rec
 	return task.Record{}, a.goOn("resume " + req.Ref)
 }
 
-// goOn refuses what a further run would be needed for.
+// goOn refuses a call that needs a further run.
 func (a *Archive) goOn(what string) error {
 	if a.info.Stopped {
 		return a.refuse(what)
@@ -473,7 +469,7 @@ func (a *Archive) goOn(what string) error {
 		Message: fmt.Sprintf("cannot %s: session %s has ended", what, a.info.Session),
 	}
 	e.Fix = fmt.Sprintf("go on with it by `drover -p --resume %s \"…\"`, and ask for the agent there", a.info.Session)
-	if a.info.Role == "background" { // nobody talks there
+	if a.info.Role == "background" { // the session has no main agent
 		e.Fix = "`drover resume` and `drover send` start a host for it"
 	}
 	return e
@@ -484,7 +480,7 @@ func (a *Archive) Interrupt(_ context.Context, ref string) (task.Record, error) 
 	return task.Record{}, a.refuse("interrupt " + ref)
 }
 
-// Watch is refused: there is nobody to attach to.
+// Watch is refused: there is no host to attach to.
 func (a *Archive) Watch(context.Context, control.WatchRequest) iter.Seq2[control.Piece, error] {
 	return func(yield func(control.Piece, error) bool) { yield(control.Piece{}, a.refuse("attach")) }
 }

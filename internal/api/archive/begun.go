@@ -8,16 +8,15 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// beganWait is how long is waited for the note of a kept command that had begun
-// and ended before its process could be recorded.
+// beganWait is how long to wait for the exit file of a kept command that began and ended before
+// its process was recorded.
 const beganWait = 50 * time.Millisecond
 
-// Begun finds kept commands that are pending in the log and had begun all the same:
-// their host died behind the start, before it had recorded the process. They are
-// known by the mark that they carry, or by the note of their end.
+// Begun finds kept commands that are pending in the log although they have begun: their host
+// died after the start, before it recorded the process. They are found by their mark, or by
+// their exit file.
 //
-// What is not in the answer has not begun. Nobody was told that it would, and
-// nobody begins it now.
+// A task that is not in the result has not begun, and will not.
 func Begun(states []journal.State, exitFile func(task.ID) string) map[task.ID]task.Process {
 	var sought []task.ID
 	for _, s := range states {
@@ -42,7 +41,7 @@ func Begun(states []journal.State, exitFile func(task.ID) string) map[task.ID]ta
 		if !time.Now().Before(until) {
 			break
 		}
-		time.Sleep(noteTick) // who writes the note can wake nobody
+		time.Sleep(noteTick) // the writer cannot wake this process
 	}
 	return found
 }

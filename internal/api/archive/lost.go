@@ -12,8 +12,8 @@ import (
 	"github.com/drover-dev/drover/internal/platform/home"
 )
 
-// Lost tells of a log that has lost its events: there is none of them, and tasks have
-// left output. It must not be taken for that of a new session.
+// Lost returns an error for a log that has lost its events: it has none, and tasks have left
+// output. It must not be taken for a new session.
 func Lost(place home.Session, log *journal.Journal) error {
 	if log.Last() > 0 {
 		return nil
@@ -21,7 +21,7 @@ func Lost(place home.Session, log *journal.Journal) error {
 	return lost(place, "is empty")
 }
 
-// Gone is [Lost] of a log of which nothing is there at all.
+// Gone is [Lost] for a log without any content.
 func Gone(place home.Session) error {
 	info, err := place.Below().Lstat(place.DB())
 	switch {
@@ -50,17 +50,17 @@ func lost(place home.Session, how string) error {
 	return fmt.Errorf("%w: the log %s, and %d of its tasks have left output", journal.ErrDamaged, how, outputs)
 }
 
-// Void reports that nothing was ever written to a log: who began it died before that.
+// Void reports that nothing was ever written to a log, since its creator died before that.
 func Void(place home.Session) bool {
 	log, err := journal.Open(place.DB(), journal.Options{ReadOnly: true})
 	if err != nil {
 		return !journal.Damaged(cmp.Or(Gone(place), err))
 	}
-	defer func() { _ = log.Close() }() // it was only read from
+	defer func() { _ = log.Close() }() // it was opened for reading only
 	return log.Last() == 0 && Lost(place, log) == nil
 }
 
-// Fix adds to an error of a damaged log what can be done about it.
+// Fix adds to the error of a damaged log how to fix it.
 func Explain(place home.Session, err error) error {
 	if !journal.Damaged(err) {
 		return err

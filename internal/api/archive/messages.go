@@ -15,10 +15,10 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// maxPart is how much is shown of one piece of a message, in bytes.
+// maxPart is the shown length of one part of a message, in bytes.
 const maxPart = 16 << 10
 
-// Messages are the newest messages of an agent.
+// Messages returns the newest messages of an agent.
 func (a *Archive) Messages(ctx context.Context, req control.MessagesRequest) (control.Messages, error) {
 	if req.Ref == string(a.place.ID()) {
 		return Messages(a.place, task.Record{ID: a.place.ID(), Session: a.place.ID(), Kind: task.MainKind}, req.Limit)
@@ -30,8 +30,8 @@ func (a *Archive) Messages(ctx context.Context, req control.MessagesRequest) (co
 	return Messages(a.place, r, req.Limit)
 }
 
-// Messages reads the end of the transcript of an agent, and no more of it than it
-// needs. One that has not begun has none.
+// Messages reads the end of the transcript of an agent, and only as much of it as needed. A
+// task that has not begun has none.
 func Messages(place home.Session, r task.Record, limit int) (control.Messages, error) {
 	out := control.Messages{Task: r, List: []control.Message{}}
 	if !r.Kind.IsAgent() {
@@ -58,7 +58,7 @@ func Messages(place home.Session, r task.Record, limit int) (control.Messages, e
 	for _, rec := range records {
 		blocks, err := rec.Message.Blocks()
 		if err != nil {
-			continue // what cannot be read is passed over, as by whoever goes on with it
+			continue // unreadable lines are skipped, as in a resume
 		}
 		m := control.Message{Role: string(rec.Message.Role()), At: rec.At.UTC(), Parts: make([]control.Part, len(blocks))}
 		for i, b := range blocks {
@@ -69,7 +69,7 @@ func Messages(place home.Session, r task.Record, limit int) (control.Messages, e
 	return out, nil
 }
 
-// ResultText is what a tool has answered: a text, or blocks of which some are text.
+// ResultText returns the text of a tool result: a text, or blocks some of which are text.
 func ResultText(content json.RawMessage) string {
 	var text string
 	if json.Unmarshal(content, &text) == nil {

@@ -16,18 +16,18 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Bounds of reading output.
+// Limits of reading output.
 const (
 	defaultRead = 64 << 10
 	maxRead     = 8 << 20
-	resultChars = 160_000 // of a command's output that is its answer
+	resultChars = 160_000 // of the end of a command's output, as its answer
 )
 
-// DiskBytes is the size of the files of a session, and of the outputs among them.
-// What cannot be read, or goes meanwhile, counts nothing.
+// DiskBytes returns the size of the files of a session, and of the outputs among them. Files
+// that cannot be read, or disappear meanwhile, do not count.
 func DiskBytes(place home.Session) (all, outputs int64) { return sizes(place, place.Dir()) }
 
-// OutputBytes is the size of the outputs of a session, those of its hooks included.
+// OutputBytes returns the size of the outputs of a session, including those of its hooks.
 func OutputBytes(place home.Session) int64 {
 	_, tasks := sizes(place, place.Tasks())
 	_, hooks := sizes(place, place.HookOutputs())
@@ -49,8 +49,7 @@ func sizes(place home.Session, path string) (all, outputs int64) {
 	return all, outputs
 }
 
-// Output reads the output file of a task that is in the given state. It does
-// not wait.
+// Output reads the output file of a task that is in the given state. It does not wait.
 func Output(r task.Record, req control.OutputRequest) (control.Chunk, error) {
 	limit := req.Max
 	if limit <= 0 {
@@ -73,7 +72,7 @@ func Output(r task.Record, req control.OutputRequest) (control.Chunk, error) {
 	if errors.Is(err, fs.ErrNotExist) && (r.StartTime == nil || r.Status.Terminal()) {
 		c.Next = req.Offset
 		c.Ended = r.Status.Terminal()
-		return c, nil // it has never begun, or could not
+		return c, nil // it has never begun, or failed to start
 	}
 	if errors.Is(err, spool.ErrTruncated) {
 		return c, &control.Error{
@@ -83,7 +82,7 @@ func Output(r task.Record, req control.OutputRequest) (control.Chunk, error) {
 		}
 	}
 	if err != nil {
-		return c, err // it names the file
+		return c, err // the error names the file
 	}
 	if len(data) > 0 {
 		c.Data = data
@@ -93,11 +92,11 @@ func Output(r task.Record, req control.OutputRequest) (control.Chunk, error) {
 	return c, nil
 }
 
-// resultPart is how much of an answer is read at once, if nothing else is asked for.
+// resultPart is the default size of a part of an answer.
 const resultPart = 1 << 20
 
-// Answer is a part of the answer of a task: of a command of the end of its output, of others
-// of the text that the log holds.
+// Answer returns a part of the answer of a task: for a command the end of its output, for
+// others the text in the log.
 func Answer(
 	ctx context.Context,
 	log *journal.Journal,
@@ -155,8 +154,7 @@ func Answer(
 	return a, nil
 }
 
-// wholeCharacters leaves out the beginning of a character at the end of b, unless there is
-// nothing else.
+// wholeCharacters drops an incomplete character at the end of b, unless there is nothing else.
 func wholeCharacters(b []byte) []byte {
 	for n := len(b) - 1; n > 0 && n >= len(b)-utf8.UTFMax; n-- {
 		if !utf8.RuneStart(b[n]) {

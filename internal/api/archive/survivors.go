@@ -9,10 +9,10 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// EndSurvivors tries again to end what outlived an earlier stop of a task, and adds to
-// the line of the task in the receipt what it sent, and to the receipt what is left.
-// Processes that have ended meanwhile, or whose number belongs to another, are passed over.
-// They were sent KILL before, so that a grace of nil is none.
+// EndSurvivors tries again to end the processes that survived an earlier stop of a task. It
+// adds the signals that it sent to the line of the task in the receipt, and the remaining
+// processes to the receipt. It skips processes that have ended, or whose PID was reused. They
+// were sent KILL before, so a nil grace means none.
 func EndSurvivors(ctx context.Context, r task.Record, grace *time.Duration, receipt *task.Receipt) {
 	line := slices.IndexFunc(receipt.Stopped, func(s task.Stopped) bool { return s.ID == r.ID })
 	if len(r.Survivors) == 0 || line < 0 {

@@ -16,10 +16,10 @@ import (
 	"github.com/drover-dev/drover/internal/engine/process"
 )
 
-// Checker decides for one type of remote work when it is done: after each poll it
-// is given the metadata that the work was started with, nil if there was none,
-// and what the poll brought. A text ends the task and is its answer; nil means
-// that it goes on. It may be called by several goroutines.
+// Checker decides for one type of remote work when it is done. After each poll it gets the
+// metadata of the start, nil if there was none, and the result of the poll. A returned text
+// ends the task and is its answer; nil means that it continues. It may be called by several
+// goroutines.
 type Checker interface {
 	Check(ctx context.Context, metadata json.RawMessage, p Page) (*string, error)
 }
@@ -32,15 +32,14 @@ func (f CheckerFunc) Check(ctx context.Context, metadata json.RawMessage, p Page
 	return f(ctx, metadata, p)
 }
 
-// Checkers has one checker for a type at most. Its zero value has none; its
-// methods may be called by several goroutines.
+// Checkers has at most one checker for each type. Its zero value has none; its methods may be
+// called by several goroutines.
 type Checkers struct {
 	mu sync.Mutex
 	of map[Type]Checker // guarded by mu
 }
 
-// Register sets the checker of a type, in place of the one before; nil takes it
-// away.
+// Register sets the checker of a type, replacing the previous one; nil removes it.
 func (c *Checkers) Register(t Type, checker Checker) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -57,7 +56,7 @@ func (c *Checkers) For(t Type) Checker {
 	return c.of[t]
 }
 
-// Bounds of a command that checks.
+// Limits of a command that checks.
 const (
 	checkTime  = 30 * time.Second
 	checkGrace = 500 * time.Millisecond
@@ -65,18 +64,17 @@ const (
 	drainWait  = time.Second
 )
 
-// Command is a checker that asks a shell command. It reads a JSON object on its
-// stdin: metadata, status, phase, events and result. What it prints when it exits
-// with 0 is the answer; nothing means that the work goes on. Any other end is an
-// error, and so is one that takes longer than 30 s.
+// Command is a checker that runs a shell command. Its stdin is a JSON object: metadata, status,
+// phase, events and result. If it exits with 0, its output is the answer; no output means that
+// the work continues. Any other end is an error, and so is a run longer than 30 s.
 type Command struct {
 	Line  string
 	Dir   string
-	Env   []string     // all of it
-	Ready func() error // returns when somebody would end it if this process died; nil: nobody
+	Env   []string     // complete
+	Ready func() error // returns when a keeper runs, which ends the command if this process dies; nil: not needed
 }
 
-// checked is what the command reads.
+// checked is the input of the command.
 type checked struct {
 	Metadata json.RawMessage `json:"metadata"`
 	Status   Status          `json:"status"`
@@ -86,7 +84,7 @@ type checked struct {
 	Events   []Event         `json:"events"`
 }
 
-// Check runs the command, and returns when nothing of it is left.
+// Check runs the command, and returns when none of its processes is left.
 func (c *Command) Check(ctx context.Context, metadata json.RawMessage, p Page) (*string, error) {
 	in := checked{Metadata: metadata, Status: p.Status, Phase: p.Phase, Result: p.Result, Error: p.Error, Events: p.Events}
 	if in.Events == nil {
@@ -166,8 +164,7 @@ func (c *Command) start(stdin, stdout *os.File) (*process.Group, string, error) 
 	return g, mark, err
 }
 
-// fed is a file without a name that holds the data: whoever does not read it
-// blocks nobody.
+// fed returns an unnamed file with the data: a command that does not read it blocks nothing.
 func fed(data []byte) (*os.File, error) {
 	f, err := os.CreateTemp("", "drover-check-*")
 	if err != nil {

@@ -19,24 +19,24 @@ import (
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 )
 
-// Bounds of one exchange.
+// Limits of one exchange.
 const (
 	maxPage   = 8 << 20 // bytes of a JSON answer
 	maxError  = 64 << 10
 	MaxOutput = 1 << 20 // bytes of output in one answer
 	MaxBody   = 2 << 20 // bytes of a request
 	MaxHold   = 20 * time.Second
-	exchange  = 30 * time.Second // beside the time that a poll may be held
+	exchange  = 30 * time.Second // in addition to the time for which a poll may be held
 )
 
-// Client is a service over HTTP. Its methods may be called by several goroutines.
+// Client is the client of a service over HTTP. Its methods may be called by several goroutines.
 type Client struct {
 	base  *url.URL
 	token string
 	http  *http.Client
 }
 
-// Service says where a service is and how it knows us.
+// Service is the address of a service and its token.
 type Service struct {
 	URL   string // https, or http to this machine; see [CheckURL]
 	Token string // sent as bearer token; empty: none
@@ -65,7 +65,7 @@ func local(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// Dial makes a client. It does no I/O. Close lets go of idle connections.
+// Dial returns a client. It does no I/O. Close closes idle connections.
 func Dial(s Service) (*Client, error) {
 	u, err := CheckURL(s.URL)
 	if err != nil {
@@ -85,7 +85,7 @@ func Dial(s Service) (*Client, error) {
 		Proxy:                  http.ProxyFromEnvironment,
 	}
 	if u.Scheme == "http" {
-		// A name of this machine may be made to mean another.
+		// A host name such as localhost may be configured to mean another machine.
 		t.Proxy, d.Control = nil, onlyLocal
 	}
 	u.Path = strings.TrimRight(u.Path, "/")
@@ -104,16 +104,16 @@ func onlyLocal(_, address string, _ syscall.RawConn) error {
 	return nil
 }
 
-// Host is where the service is, for people.
+// Host returns the host of the service, for people.
 func (c *Client) Host() string { return c.base.Host }
 
-// Close lets go of connections that are not in use.
+// Close closes idle connections.
 func (c *Client) Close() error {
 	c.http.CloseIdleConnections()
 	return nil
 }
 
-// Create makes a session, or finds the one that the key has made already.
+// Create creates a session, or finds the one that the key has created already.
 func (c *Client) Create(ctx context.Context, r Request) (string, error) {
 	var out struct {
 		ID string `json:"session_id"`
@@ -127,8 +127,8 @@ func (c *Client) Create(ctx context.Context, r Request) (string, error) {
 	return out.ID, nil
 }
 
-// Poll reads what came after a cursor. A service that can do it holds the answer
-// back until there is something, for hold at most.
+// Poll reads the events after a cursor. A service that supports it holds the answer until there
+// is one, for hold at most.
 func (c *Client) Poll(ctx context.Context, session, cursor string, hold time.Duration) (Page, error) {
 	q := url.Values{}
 	if cursor != "" {
@@ -150,8 +150,8 @@ func (c *Client) Poll(ctx context.Context, session, cursor string, hold time.Dur
 	return p, nil
 }
 
-// Output reads output from an offset on, as much as fits into one answer. None
-// means that there is none yet.
+// Output reads output from an offset on, as much as fits into one answer. An empty result means
+// that there is none yet.
 func (c *Client) Output(ctx context.Context, session string, offset int64) ([]byte, error) {
 	var data []byte
 	q := url.Values{"offset": {strconv.FormatInt(offset, 10)}}
@@ -161,7 +161,7 @@ func (c *Client) Output(ctx context.Context, session string, offset int64) ([]by
 	return data, nil
 }
 
-// Send gives a session a message.
+// Send sends a message to a session.
 func (c *Client) Send(ctx context.Context, session, text string) error {
 	body := struct {
 		Text string `json:"text"`
@@ -172,7 +172,7 @@ func (c *Client) Send(ctx context.Context, session, text string) error {
 	return nil
 }
 
-// Archive ends a session. One that has ended is no error.
+// Archive ends a session. An ended session is not an error.
 func (c *Client) Archive(ctx context.Context, session string) error {
 	if err := c.post(ctx, c.at(session, "/archive"), "", struct{}{}, nil); err != nil {
 		return fmt.Errorf("archive session %s at %s: %w", session, c.Host(), err)
@@ -194,8 +194,8 @@ type call struct {
 	query             url.Values
 	hold              time.Duration
 	body              any     // sent as JSON; nil: nothing
-	into              any     // what the answer is decoded into; nil: it is not looked at
-	raw               *[]byte // instead: its bytes
+	into              any     // decoded answer; nil: ignored
+	raw               *[]byte // in its place: the bytes of the answer
 }
 
 func (c *Client) do(ctx context.Context, k call) error {
@@ -210,7 +210,7 @@ func (c *Client) do(ctx context.Context, k call) error {
 		return c.broken(ctx, own, err)
 	}
 	defer func() {
-		_, _ = io.CopyN(io.Discard, resp.Body, 4096) // so that the connection can be used again
+		_, _ = io.CopyN(io.Discard, resp.Body, 4096) // so that the connection can be reused
 		_ = resp.Body.Close()
 	}()
 	if resp.StatusCode/100 != 2 {
@@ -259,7 +259,7 @@ func (c *Client) request(ctx context.Context, k call) (*http.Request, error) {
 	return req, nil
 }
 
-// broken says why there is no answer. The caller's own end goes before all else.
+// broken returns why there is no answer. The end of the caller's context has precedence.
 func (c *Client) broken(ctx, own context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -274,7 +274,7 @@ func (c *Client) broken(ctx, own context.Context, err error) error {
 	return err
 }
 
-// decode reads JSON and nothing else: a page of a proxy is no answer of a session.
+// decode accepts JSON only: a page of a proxy is not an answer.
 func decode(resp *http.Response, into any) error {
 	if kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); kind != "application/json" {
 		return &FormError{fmt.Errorf("the answer is %.60q and not JSON", kind)}
@@ -300,14 +300,14 @@ func bounded(r io.Reader, most int64) ([]byte, error) {
 	return data, nil
 }
 
-// errTooLarge is a request that cannot be sent.
+// errTooLarge is a request above the size limit.
 var errTooLarge = errors.New("the request is too large")
 
-// StatusError is an answer that refuses.
+// StatusError is an answer with an error status.
 type StatusError struct {
 	Code       int
 	Message    string        // of the service; one line
-	RetryAfter time.Duration // that it asks for; 0: it does not
+	RetryAfter time.Duration // requested by the service; 0: none
 }
 
 func (e *StatusError) Error() string {
@@ -318,7 +318,7 @@ func (e *StatusError) Error() string {
 	return text
 }
 
-// FormError is an answer that no service of this API gives.
+// FormError is an answer that violates the API.
 type FormError struct{ Err error }
 
 func (e *FormError) Error() string { return e.Err.Error() }
@@ -341,7 +341,7 @@ func refused(resp *http.Response) error {
 	return e
 }
 
-// retryAfter reads seconds or a date.
+// retryAfter parses seconds or a date.
 func retryAfter(text string, now time.Time) time.Duration {
 	if n, err := strconv.ParseUint(text, 10, 31); err == nil {
 		return time.Duration(n) * time.Second
@@ -352,8 +352,8 @@ func retryAfter(text string, now time.Time) time.Duration {
 	return 0
 }
 
-// Passing reports whether a failure may pass by itself: the service is not
-// reached, is busy or broken, or something between gives another answer.
+// Passing reports whether a failure may be temporary: the service is not reached, is busy or
+// broken, or something in between answers.
 func Passing(err error) bool {
 	var status *StatusError
 	if errors.As(err, &status) {

@@ -5,16 +5,16 @@ import (
 	"strings"
 )
 
-// maxStream bounds what is kept of one stream of text; the newest stays.
+// maxStream limits what is kept of one stream of text; the newest part is kept.
 const maxStream = 1 << 20
 
-// Fold is what the events of a session add up to, taken in their order. Its zero
-// value is that of a session without any.
+// Fold is the state that results from the events of a session, in their order. Its zero value
+// is that of a session without any.
 type Fold struct {
 	Tools  int
 	Tokens int64
 	Phase  string
-	Latest Event // tool that was used last
+	Latest Event // the tool that was used last
 	Recent []Event
 
 	hook, said stream
@@ -23,7 +23,7 @@ type Fold struct {
 // recentTools is how many tools a fold keeps.
 const recentTools = 5
 
-// Add takes an event in.
+// Add adds an event.
 func (f *Fold) Add(e Event) {
 	switch e.Type {
 	case ToolEvent:
@@ -45,13 +45,12 @@ func (f *Fold) Add(e Event) {
 	}
 }
 
-// maxInput bounds the input of a tool that is shown.
+// maxInput limits the shown input of a tool.
 const maxInput = 4 << 10
 
-// Review is the review that a session of type [Ultrareview] has given: what
-// stands between the last tags <remote-review> and </remote-review>, of the
-// hooks' output if it is there, else of what the agent said. Either may be split
-// over events anywhere, within a tag too.
+// Review returns the review of a session of type [Ultrareview]: the text between the last tags
+// <remote-review> and </remote-review>, of the hooks' output if it is there, else of the
+// agent's text. Events may split either anywhere, even within a tag.
 func (f *Fold) Review() (text string, ok bool) {
 	if text, ok = f.HookReview(); ok {
 		return text, true
@@ -59,8 +58,8 @@ func (f *Fold) Review() (text string, ok bool) {
 	return review(f.said.text)
 }
 
-// HookReview is Review of the hooks' output only: it is whole as soon as it is
-// there, whatever else the session still does.
+// HookReview is Review of the hooks' output only: it is complete as soon as it is there,
+// whatever else the session still does.
 func (f *Fold) HookReview() (text string, ok bool) { return review(f.hook.text) }
 
 func review(text string) (string, bool) {
@@ -76,7 +75,7 @@ func review(text string) (string, bool) {
 	return strings.TrimSpace(text[from+len(begin) : to]), true
 }
 
-// stream joins texts without anything between them.
+// stream joins texts without a separator.
 type stream struct{ text string }
 
 func (s *stream) add(text string) {
@@ -86,10 +85,10 @@ func (s *stream) add(text string) {
 	}
 }
 
-// lastWords bounds what [Fold.LastWords] gives.
+// lastWords limits the result of [Fold.LastWords].
 const lastWords = 2000
 
-// LastWords is the end of what the agent has said.
+// LastWords returns the end of the agent's text.
 func (f *Fold) LastWords() string {
 	text := strings.ToValidUTF8(f.said.text, "")
 	if r := []rune(text); len(r) > lastWords {

@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// Bounds of the time between two polls.
+// Limits of the time between two polls.
 const (
-	DefaultBase    = time.Second      // at least, and after the first failure
-	DefaultMost    = 30 * time.Second // at most after failures
-	DefaultOffline = 10 * time.Minute // without an answer before the work is given up
-	quietMost      = 3                // doublings less one: four times the base, of a session in which nothing happens
-	retryMost      = 10 * time.Minute // that a service may ask us to wait
+	DefaultBase    = time.Second      // minimum, and the time after the first failure
+	DefaultMost    = 30 * time.Second // maximum after failures
+	DefaultOffline = 10 * time.Minute // without an answer before the task fails
+	quietMost      = 3                // doublings less one: at most four times the base, for a session without events
+	retryMost      = 10 * time.Minute // maximum wait that a service may request
 )
 
-// Pace says when to poll next. It does no I/O and keeps no clock: whoever polls
-// tells it of the time. The zero value has the defaults; Jitter must be set.
+// Pace determines when to poll next. It does no I/O and has no clock: the caller passes the
+// time. The zero value has the defaults; Jitter must be set.
 type Pace struct {
 	Base, Most, Offline time.Duration
 	Jitter              func() float64 // from 0 to below 1
@@ -37,9 +37,9 @@ func or(d, otherwise time.Duration) time.Duration {
 	return otherwise
 }
 
-// Good is how long to wait after a poll that took so long and brought something
-// new or did not. One that the service has held back needs no wait; a session in
-// which nothing happens is asked less and less often.
+// Good returns the wait after a poll that took a given time and returned something new or did
+// not. After a poll that the service has held there is none; a session without events is polled
+// less and less often.
 func (p *Pace) Good(took time.Duration, news bool) time.Duration {
 	p.failed, p.since = 0, time.Time{}
 	wait := p.base()
@@ -53,10 +53,9 @@ func (p *Pace) Good(took time.Duration, news bool) time.Duration {
 	return max(0, wait-took)
 }
 
-// Bad is how long to wait after a failure that may pass: the base, twice as long
-// after each further one, less up to a half by chance, and never less than the
-// service asks for. After failures for the time that is allowed it gives up with
-// an [*UnreachableError]; one that will not pass is returned at once.
+// Bad returns the wait after a temporary failure: the base, doubled after each further one,
+// less up to a half at random, and never less than the service requests. After the permitted
+// time of failures it returns an [*UnreachableError]; a permanent failure is returned at once.
 func (p *Pace) Bad(now time.Time, err error) (time.Duration, error) {
 	if !Passing(err) {
 		return 0, err
@@ -80,13 +79,13 @@ func (p *Pace) Bad(now time.Time, err error) (time.Duration, error) {
 	return wait, nil
 }
 
-// Failing reports how often it has failed in a row.
+// Failing returns the number of failures in a row.
 func (p *Pace) Failing() int { return p.failed }
 
-// UnreachableError says that a service gave no usable answer for too long.
+// UnreachableError means that a service gave no valid answer for too long.
 type UnreachableError struct {
 	For time.Duration
-	Err error // of the last try
+	Err error // of the last attempt
 }
 
 func (e *UnreachableError) Error() string {

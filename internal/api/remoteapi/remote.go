@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// Type is the sort of remote work. What it means is the service's affair; here it
-// decides how the end is recognised.
+// Type is the type of remote work. Its meaning is defined by the service; here it decides how
+// the end is recognized.
 type Type string
 
 // The types.
@@ -32,7 +32,7 @@ const (
 // Types returns all types.
 func Types() []Type { return []Type{Agent, Ultraplan, Ultrareview, AutofixPR, BackgroundPR} }
 
-// ParseType reads a type; none is [Agent].
+// ParseType parses a type; the empty one is [Agent].
 func ParseType(text string) (Type, error) {
 	if text == "" {
 		return Agent, nil
@@ -47,7 +47,7 @@ func ParseType(text string) (Type, error) {
 	return "", fmt.Errorf("remote work of type %.40q is not known (use %s)", text, strings.Join(names, ", "))
 }
 
-// Status is where a session stands at its service.
+// Status is the status of a session at its service.
 type Status string
 
 // The statuses. The last three are final.
@@ -64,61 +64,60 @@ func (s Status) Known() bool {
 	return slices.Contains([]Status{Queued, Running, Completed, Failed, Archived}, s)
 }
 
-// Done reports whether nothing more will come.
+// Done reports whether the status is final.
 func (s Status) Done() bool { return s == Completed || s == Failed || s == Archived }
 
-// The phases of an ultraplan that are known here.
+// The known phases of an ultraplan.
 const (
 	NeedsInput = "needs_input"
 	PlanReady  = "plan_ready"
 )
 
-// Request asks for a session.
+// Request requests a session.
 type Request struct {
-	// Key makes the request idempotent: the same key gives the same session. It
-	// goes as the header Idempotency-Key.
+	// Key makes the request idempotent: the same key gives the same session. It is sent in the
+	// header Idempotency-Key.
 	Key       string          `json:"-"`
 	Type      Type            `json:"type"`
 	Prompt    string          `json:"prompt"`
-	Metadata  json.RawMessage `json:"metadata,omitempty"` // an object of the type's own
+	Metadata  json.RawMessage `json:"metadata,omitempty"` // an object defined by the type
 	AgentType string          `json:"agent_type,omitempty"`
 	Model     string          `json:"model,omitempty"`
 }
 
-// Event is one thing that happened in a session. Types that are not known are
-// passed over.
+// Event is an event of a session. Unknown types are ignored.
 type Event struct {
 	Type   string          `json:"type"`
 	Text   string          `json:"text,omitempty"`   // of assistant, hook_progress and phase
 	Tool   string          `json:"tool,omitempty"`   // of tool
 	Input  json.RawMessage `json:"input,omitempty"`  // of tool
-	Tokens int64           `json:"tokens,omitempty"` // of usage: all so far
+	Tokens int64           `json:"tokens,omitempty"` // of usage: total so far
 	At     time.Time       `json:"at,omitzero"`
 }
 
 // The types of events.
 const (
-	AssistantEvent = "assistant"     // the agent said something
-	HookEvent      = "hook_progress" // a hook of the session printed something
-	ToolEvent      = "tool"          // a tool was used
+	AssistantEvent = "assistant"     // text of the agent
+	HookEvent      = "hook_progress" // output of a hook of the session
+	ToolEvent      = "tool"          // use of a tool
 	UsageEvent     = "usage"         // tokens
-	PhaseEvent     = "phase"         // the work is at another stage
+	PhaseEvent     = "phase"         // a further stage of the work
 )
 
-// Page is the state of a session, and what happened after a cursor. An empty
-// cursor is the beginning.
+// Page is the state of a session, with its events after a cursor. An empty cursor is the
+// beginning.
 type Page struct {
 	Events      []Event `json:"events"`
 	Cursor      string  `json:"cursor"` // for the next page
 	More        bool    `json:"more,omitempty"`
 	Status      Status  `json:"status"`
 	Phase       string  `json:"phase,omitempty"`
-	OutputBytes int64   `json:"output_bytes"`     // that can be read now
+	OutputBytes int64   `json:"output_bytes"`     // available output in bytes
 	Result      string  `json:"result,omitempty"` // the final answer of a completed session
 	Error       string  `json:"error,omitempty"`  // of a failed one
 }
 
-// Check refuses a page that no session can have.
+// Check rejects a page that is inconsistent.
 func (p Page) Check() error {
 	switch {
 	case !p.Status.Known():
@@ -131,10 +130,10 @@ func (p Page) Check() error {
 	return nil
 }
 
-// maxSession bounds the ID of a session, which is part of paths.
+// maxSession limits the ID of a session, which is part of paths.
 const maxSession = 200
 
-// CheckSession refuses an ID that could lead elsewhere in a path.
+// CheckSession rejects an ID that could change the path.
 func CheckSession(id string) error {
 	ok := id != "" && len(id) <= maxSession && id != "." && id != ".."
 	for _, c := range []byte(id) {

@@ -10,9 +10,8 @@ import (
 	"github.com/drover-dev/drover/internal/platform/saferoot"
 )
 
-// Sidecar is the file beside a session's log that says which remote session a
-// task has. It is there from the moment that the session is known to the end of
-// the task.
+// Sidecar is the file beside a session's log with the remote session of a task. It exists from
+// the moment that the session is known to the end of the task.
 type Sidecar struct {
 	Task     string          `json:"taskId"`
 	Session  string          `json:"sessionId"`
@@ -20,7 +19,7 @@ type Sidecar struct {
 	Metadata json.RawMessage `json:"remoteTaskMetadata,omitempty"`
 }
 
-// WriteSidecar writes it whole or not at all.
+// WriteSidecar writes it atomically.
 func WriteSidecar(path string, s Sidecar) error {
 	data, err := json.Marshal(s)
 	if err != nil {
@@ -29,10 +28,10 @@ func WriteSidecar(path string, s Sidecar) error {
 	return home.WriteBelow(saferoot.Near(path), path, append(data, '\n'))
 }
 
-// maxSidecar bounds the file.
+// maxSidecar limits the file.
 const maxSidecar = 1 << 20
 
-// ReadSidecar returns an error that wraps [fs.ErrNotExist] where there is none.
+// ReadSidecar returns an error that wraps [fs.ErrNotExist] if there is none.
 func ReadSidecar(path string) (Sidecar, error) {
 	var s Sidecar
 	data, err := home.ReadBelow(saferoot.Near(path), path, maxSidecar)
@@ -45,7 +44,7 @@ func ReadSidecar(path string) (Sidecar, error) {
 	return s, CheckSession(s.Session)
 }
 
-// RemoveSidecar is no error where there is none.
+// RemoveSidecar removes the file, if there is one.
 func RemoveSidecar(path string) error {
 	if err := saferoot.Near(path).Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove sidecar: %w", err)

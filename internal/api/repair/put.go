@@ -11,7 +11,7 @@ import (
 	"github.com/drover-dev/drover/internal/platform/failpoint"
 )
 
-// put sets the damaged files aside and puts the new log in place.
+// put moves the damaged files aside and puts the new log in place.
 func (r *repair) put() (aside []string, err error) {
 	steps, aside, err := r.steps()
 	if err != nil {
@@ -28,10 +28,10 @@ func (r *repair) put() (aside []string, err error) {
 	return aside, nil
 }
 
-// steps are what is done in turn. Between any two the session has either the damaged
-// log or the new one: a log and its WAL cannot be replaced at once, and SQLite would
-// take the old WAL into the new log. So the damaged log first becomes one file, to
-// which it makes no difference whether the WAL is still beside it.
+// steps are executed in order. Between any two the session has either the damaged log or the
+// new one. A log and its WAL cannot be replaced together, and SQLite would apply the old WAL to
+// the new log; so the damaged log first becomes one file, which is the same with or without its
+// WAL.
 func (r *repair) steps() (steps []func() error, aside []string, err error) {
 	base, err := r.asideName()
 	if err != nil {
@@ -70,7 +70,7 @@ func (r *repair) steps() (steps []func() error, aside []string, err error) {
 	return steps, aside, nil
 }
 
-// flush has the new log on the disk before it takes the place of the old one.
+// flush syncs the new log before it replaces the old one.
 func (r *repair) flush() error {
 	f, err := r.folder.Open(fresh, os.O_RDWR, 0)
 	if err != nil {
@@ -79,7 +79,7 @@ func (r *repair) flush() error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// asideName is a name that nothing has yet, such as session.db.damaged-20260102T030405Z.
+// asideName returns an unused name, such as session.db.damaged-20260102T030405Z.
 func (r *repair) asideName() (string, error) {
 	names, err := r.folder.Names()
 	if err != nil {

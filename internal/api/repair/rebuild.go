@@ -25,10 +25,10 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// left is what a task has left beside the log.
+// left has the files of a task beside the log.
 type left struct {
 	id    task.ID
-	files []string // below the folder of the session
+	files []string // relative to the folder of the session
 	bytes int64    // of its output
 	first time.Time
 	last  time.Time
@@ -36,12 +36,12 @@ type left struct {
 	away  bool   // it has a sidecar
 }
 
-// kinds of files that tell of a task, by the names around its ID.
+// Kinds of files of a task, by the parts of their names around its ID.
 func traces() [][3]string {
 	return [][3]string{{"tasks", "", ".output"}, {"subagents", "agent-", ".jsonl"}, {"remote", "", ".json"}}
 }
 
-// files finds what tasks have left, in the order of their IDs.
+// files finds the files of tasks, in the order of their IDs.
 func (r *repair) files() ([]left, error) {
 	found := map[task.ID]*left{}
 	for _, t := range traces() {
@@ -97,7 +97,7 @@ func (l *left) add(file string, info fs.FileInfo) {
 	}
 }
 
-// owner is the task whose file a name is.
+// owner returns the task of a file name.
 func (r *repair) owner(name, before, behind string) (task.ID, bool) {
 	name, ok := strings.CutPrefix(name, before)
 	name, also := strings.CutSuffix(name, behind)
@@ -111,7 +111,7 @@ func (r *repair) owner(name, before, behind string) (task.ID, bool) {
 	return id, err == nil
 }
 
-// rebuild makes records of the tasks that the new log does not know.
+// rebuild makes records of the tasks that the new log does not have.
 func (r *repair) rebuild(ctx context.Context, files []left) (out []Rebuilt, err error) {
 	j, err := journal.Open(r.path(fresh), journal.Options{Power: true})
 	if err != nil {
@@ -145,8 +145,8 @@ func (r *repair) rebuild(ctx context.Context, files []left) (out []Rebuilt, err 
 	return out, errors.Join(errs...)
 }
 
-// lives reports whether a command runs that carries the mark of a task, or has left
-// word of its end. Only a kept one can without a host.
+// lives reports whether a command runs with the mark of a task, or has left an exit file. Only
+// a kept one can without a host.
 func (r *repair) lives(id task.ID, kind task.Kind, table *process.Table) bool {
 	if kind.Traits().Work != task.ByCommand {
 		return false
@@ -158,8 +158,8 @@ func (r *repair) lives(id task.ID, kind task.Kind, table *process.Table) bool {
 	return ok
 }
 
-// unknown is the record of a kept command that may have begun: the next host finds
-// it by its mark, or by the word that it left.
+// unknown returns the record of a kept command that may have begun: the next host finds it by
+// its mark, or by its exit file.
 func unknown(e lifecycle.Entry) lifecycle.Entry {
 	r := &e.Task
 	r.Status, r.Keep, r.Notified = task.Pending, true, false
@@ -167,8 +167,7 @@ func unknown(e lifecycle.Entry) lifecycle.Entry {
 	return lifecycle.Entry{Verb: task.Create, At: e.At, Task: e.Task}
 }
 
-// entry is the end of a task of which no more is known than what it has left. Nobody
-// is told of it.
+// entry returns the end of a task that is known only from its files. It has no owner to notify.
 func (r *repair) entry(l left) lifecycle.Entry {
 	kind, _ := l.id.Kind()
 	if l.id == r.place.ID() {
@@ -198,7 +197,7 @@ func (r *repair) entry(l left) lifecycle.Entry {
 	case l.id == r.place.ID():
 		rec.AgentType = task.MainSession
 	case kind.IsAgent():
-		rec.Mode = string(permission.Plan) // in which it worked is not known: a further run has the narrowest
+		rec.Mode = string(permission.Plan) // its mode is unknown: a further run has the narrowest
 	}
 	if name, began := r.firstLine(l.talk); name != "" && rec.AgentType == "" {
 		rec.AgentType, start = name, began
@@ -214,12 +213,12 @@ func (r *repair) entry(l left) lifecycle.Entry {
 		Task: rec.ID, Acked: true}}
 }
 
-// firstLine reads whose a transcript is and when it began.
+// firstLine reads the task of a transcript and when it began.
 func (r *repair) firstLine(name string) (agent string, at time.Time) {
 	if name == "" {
 		return "", at
 	}
-	_ = r.heads(name, func(line []byte) bool { // of one that cannot be read nothing is known
+	_ = r.heads(name, func(line []byte) bool { // an unreadable transcript gives nothing
 		var l struct {
 			Agent string `json:"agent_name"`
 			At    int64  `json:"timestamp"` // ms since 1970
@@ -232,8 +231,8 @@ func (r *repair) firstLine(name string) (agent string, at time.Time) {
 	return agent, at
 }
 
-// letters is the highest number of mail that a transcript of the session holds. Mail
-// under such a number would be taken for told.
+// letters returns the highest sequence number of mail in the transcripts of the session. Mail
+// with such a number would count as delivered.
 func (r *repair) letters() (top task.Seq, err error) {
 	names := []string{"transcript.jsonl"}
 	if folder, err := r.folder.Folder("subagents"); err == nil {
@@ -249,7 +248,7 @@ func (r *repair) letters() (top task.Seq, err error) {
 	for _, name := range names {
 		err := r.heads(name, func(line []byte) bool {
 			for _, n := range numbersIn(line) {
-				if n < 1<<40 { // as the log takes them
+				if n < 1<<40 { // as when a log is read
 					top = max(top, task.Seq(n))
 				}
 			}
@@ -277,11 +276,11 @@ func numbersIn(line []byte) (numbers []int64) {
 	return numbers
 }
 
-// mostOfLine is how much of a line of a transcript is looked at: its message, which
-// may be long, comes last.
+// mostOfLine limits how much of a line of a transcript is read: its message, which may be long,
+// comes last.
 const mostOfLine = 4 << 20
 
-// heads reads the lines of a transcript, the beginning of long ones, until each says
+// heads reads the lines of a transcript, only the beginning of long ones, until each returns
 // that it is enough.
 func (r *repair) heads(name string, each func(line []byte) bool) error {
 	f, err := r.place.Below().Open(r.path(name), os.O_RDONLY|unix.O_NONBLOCK, 0)

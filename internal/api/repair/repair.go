@@ -26,42 +26,40 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Report is what was done.
+// Report is the result of a repair.
 type Report struct {
-	Sound  bool   // nothing was wrong, and nothing was changed
-	Damage string // what was
+	Sound  bool   // there was no damage, and nothing was changed
+	Damage string // the damage
 
 	Kept    journal.Salvaged // of the damaged log
-	Rebuilt []Rebuilt        // tasks of which no record was left
-	Aside   []string         // where the damaged files are now
+	Rebuilt []Rebuilt        // tasks without a readable record
+	Aside   []string         // folder of the damaged files
 }
 
-// Rebuilt is a task whose record was made of its files.
+// Rebuilt is a task whose record was made from its files.
 type Rebuilt struct {
 	ID    task.ID
 	Kind  task.Kind
-	From  []string // the files, below the folder of the session
-	Lives bool     // or ended, and left word of that: the next host takes it up
+	From  []string // the files, relative to the folder of the session
+	Lives bool     // or has ended with an exit file: the next host adopts it
 }
 
-// The names of files that are being written. Who comes later sweeps what a crash
-// leaves of them.
+// Names of the files that a repair writes. The next repair removes those that a crash leaves.
 const (
 	logName  = "session.db"
 	tempName = "." + logName + ".tmp-"
-	check    = tempName + "check"  // what is looked at in place of the log
+	check    = tempName + "check"  // is examined in place of the log
 	fresh    = tempName + "repair" // the new log
 	merged   = tempName + "merged" // the damaged one as one file
 	copied   = tempName + "copied" // a copy of the damaged one
 )
 
-// besides are the endings of the files that SQLite keeps beside a log.
+// besides are the suffixes of the files that SQLite keeps beside a log.
 func besides() []string { return []string{"-wal", "-shm"} }
 
-// Session makes the log of a session anew, if anything is wrong with it. It takes
-// the session's lock, so that an error wraps [home.ErrLocked] while a host has it.
-// A log in a later format is refused with [journal.ErrNewer], unless forced: then
-// the format is part of the damage.
+// Session rebuilds the log of a session, if it is damaged. It takes the session's lock, so the
+// error wraps [home.ErrLocked] while a host has it. A log in a newer format is refused with
+// [journal.ErrNewer], unless forced: then the format counts as damage.
 func Session(ctx context.Context, place home.Session, force bool) (out Report, err error) {
 	defer func() {
 		if err != nil {
@@ -96,23 +94,23 @@ func Session(ctx context.Context, place home.Session, force bool) (out Report, e
 	return out, r.tidy()
 }
 
-// repair is one under way.
+// repair is the state of one repair.
 type repair struct {
 	place   home.Session
 	folder  *saferoot.Folder
 	db, wal *file
 }
 
-// file is one of the damaged files, which may not be there.
+// file is one of the damaged files, which may be missing.
 type file struct {
 	*os.File
 	bytes int64
 }
 
-// Close lets go of it.
+// Close closes it.
 func (f *file) Close() {
 	if f != nil && f.File != nil {
-		_ = f.File.Close() // it was only read from
+		_ = f.File.Close() // it was opened for reading only
 	}
 }
 
@@ -191,7 +189,7 @@ func (r *repair) all(ctx context.Context, force bool) (out Report, err error) {
 
 func (r *repair) path(name string) string { return filepath.Join(r.place.Dir(), name) }
 
-// sound looks for damage in a copy: SQLite writes into what it opens.
+// sound checks a copy, since SQLite writes to the files that it opens.
 func (r *repair) sound(ctx context.Context) (rows int, damage error) {
 	defer func() { _ = r.drop(check) }() // tidy tries again
 	if r.db.File == nil {
@@ -213,7 +211,7 @@ func (f *file) copy(w io.Writer) error {
 	return err
 }
 
-// write makes a file that is on the disk when it returns.
+// write writes a file and syncs it.
 func (r *repair) write(name string, content func(io.Writer) error) error {
 	f, err := r.folder.Open(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -229,7 +227,7 @@ func (r *repair) write(name string, content func(io.Writer) error) error {
 	return nil
 }
 
-// tidy removes the files that only a repair needs.
+// tidy removes the temporary files of a repair.
 func (r *repair) tidy() error { return r.drop(check, fresh, merged, copied) }
 
 func (r *repair) drop(names ...string) error {

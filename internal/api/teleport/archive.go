@@ -31,17 +31,17 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// format is the version of the form.
+// format is the version of the archive format.
 const format = 1
 
-// Bounds of an archive.
+// Limits of an archive.
 const (
 	maxFiles    = 20_000
 	maxFile     = 4 << 30  // bytes
 	maxTotal    = 16 << 30 // bytes
 	maxManifest = 8 << 20
-	freeBytes   = 64 << 20 // that may come out of little
-	maxRatio    = 300      // beyond those: bytes that come out for one that went in
+	freeBytes   = 64 << 20 // permitted size of the output for a small input
+	maxRatio    = 300      // beyond that: bytes of output for a byte of input
 )
 
 const manifestName = "manifest.json"
@@ -52,7 +52,7 @@ type Manifest struct {
 	Program    string            `json:"program_version"`
 	Created    time.Time         `json:"created"`
 	Source     string            `json:"source_session_id"`
-	Agent      string            `json:"agent_id"` // whose conversation goes on
+	Agent      string            `json:"agent_id"` // the task whose conversation continues
 	Title      string            `json:"title,omitempty"`
 	Cwd        string            `json:"original_cwd,omitempty"`
 	Env        map[string]string `json:"original_env,omitempty"`
@@ -78,7 +78,7 @@ const (
 func agentName(id task.ID) string  { return "subagents/agent-" + string(id) + ".jsonl" }
 func outputName(id task.ID) string { return "tasks/" + string(id) + ".output" }
 
-// CheckName refuses every name that no archive of ours has.
+// CheckName refuses every name that an archive of Drover cannot have.
 func CheckName(name string) error {
 	between := func(before, after string) (string, bool) {
 		rest, ok := strings.CutPrefix(name, before)
@@ -136,7 +136,7 @@ func (m *Manifest) check() error {
 	return nil
 }
 
-// write makes the archive of files in a folder. It sets their sizes and digests.
+// write writes the archive of files in a folder. It sets their sizes and digests.
 func write(w io.Writer, m Manifest, dir string) (Manifest, error) {
 	for i := range m.Files {
 		var err error
@@ -192,8 +192,7 @@ func digest(path string) (int64, string, error) {
 	return n, hex.EncodeToString(h.Sum(nil)), err
 }
 
-// Check reads a whole archive and returns what it holds, if all of it is as its
-// manifest says.
+// Check reads a whole archive and returns its manifest, if everything is as the manifest says.
 func Check(r io.Reader) (Manifest, error) {
 	m, err := scan(r, func(File) (io.WriteCloser, error) { return nopCloser{io.Discard}, nil })
 	if err != nil {
@@ -206,8 +205,8 @@ type nopCloser struct{ io.Writer }
 
 func (nopCloser) Close() error { return nil }
 
-// extract writes the files of an archive that was checked into an empty folder,
-// and checks them again: the archive may have changed.
+// extract writes the files of a checked archive into an empty folder, and checks them again,
+// since the archive may have changed.
 func extract(r io.Reader, top saferoot.Dir, dir string) (Manifest, error) {
 	root, err := top.Root(dir)
 	if err != nil {
@@ -226,7 +225,7 @@ func extract(r io.Reader, top saferoot.Dir, dir string) (Manifest, error) {
 	return m, nil
 }
 
-// scan reads an archive to its end and gives each file to who takes it.
+// scan reads an archive to its end and passes each file to a function.
 func scan(r io.Reader, take func(File) (io.WriteCloser, error)) (m Manifest, err error) {
 	in := &counter{r: r}
 	z, err := gzip.NewReader(in)
@@ -288,7 +287,7 @@ func one(t *tar.Reader, f File, take func(File) (io.WriteCloser, error)) error {
 
 func matches(h hash.Hash, want string) bool { return hex.EncodeToString(h.Sum(nil)) == want }
 
-// rest reads what stands behind the last file: nothing but zeros, and not many.
+// rest reads what follows the last file: only zeros, and not many.
 func rest(r io.Reader) error {
 	data, err := io.ReadAll(io.LimitReader(r, 1<<20))
 	switch {
@@ -300,7 +299,7 @@ func rest(r io.Reader) error {
 	return nil
 }
 
-// counter counts what goes in.
+// counter counts the input.
 type counter struct {
 	r io.Reader
 	n int64
@@ -312,7 +311,7 @@ func (c *counter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// meter ends what comes out of too little.
+// meter rejects an output that is too large for its input.
 type meter struct {
 	r  io.Reader
 	in *counter

@@ -27,17 +27,17 @@ import (
 type Source struct {
 	Place home.Session
 	Info  control.Info
-	Todos string // folder of its to-dos; empty, or not there: none
-	// Definition returns the file of a sort of agent, or "".
+	Todos string // folder of its to-dos; empty, or missing: none
+	// Definition returns the file of a type of agent, or "".
 	Definition func(agentType string) string
 }
 
 // Options of an export.
 type Options struct {
 	Program string            // version
-	Cwd     bool              // the folder is named
-	Env     map[string]string // variables that travel
-	Secrets []Secret          // values that are left out wherever they stand
+	Cwd     bool              // includes the name of the folder
+	Env     map[string]string // names of variables to include
+	Secrets []Secret          // values that are left out wherever they occur
 }
 
 // line is a line of tasks.jsonl.
@@ -46,7 +46,7 @@ type line struct {
 	Answer string      `json:"answer,omitempty"`
 }
 
-// ErrRunning is returned for a session that is at work.
+// ErrRunning is returned for a session with a running host or task.
 var ErrRunning = errors.New("the session is at work")
 
 // Export writes the archive of an ended session.
@@ -101,7 +101,7 @@ func export(ctx context.Context, w io.Writer, src Source, opt Options) (m Manife
 	return write(w, m, dir)
 }
 
-// exporter gathers the files of an archive in a folder.
+// exporter collects the files of an archive in a folder.
 type exporter struct {
 	src   Source
 	dir   string
@@ -114,13 +114,13 @@ func (e *exporter) all(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer a.Close() // it was only read from
+	defer a.Close() // it was opened for reading only
 	page, err := a.List(ctx, control.ListRequest{All: true})
 	if err != nil {
 		return err
 	}
 	tasks := page.Tasks
-	slices.Reverse(tasks) // the oldest first
+	slices.Reverse(tasks) // oldest first
 	for _, r := range tasks {
 		if !r.Status.Terminal() {
 			return fmt.Errorf("%w: task %s is %s", ErrRunning, r.ID, r.Status)
@@ -150,14 +150,14 @@ func (e *exporter) all(ctx context.Context) error {
 	return e.definitions(tasks)
 }
 
-// tasks writes the records, and what tasks have said and printed.
+// tasks writes the records, answers and outputs of tasks.
 func (e *exporter) tasks(ctx context.Context, a *archive.Archive, tasks []task.Record) error {
 	var lines bytes.Buffer
 	enc := json.NewEncoder(&lines)
 	enc.SetEscapeHTML(false)
 	for _, r := range tasks {
 		l := line{Task: r}
-		if r.Traits().Work != task.ByCommand { // of a command the answer is its output
+		if r.Traits().Work != task.ByCommand { // the answer of a command is its output
 			got, err := control.WholeResult(ctx, a, string(r.ID))
 			if err != nil {
 				return err
@@ -171,7 +171,7 @@ func (e *exporter) tasks(ctx context.Context, a *archive.Archive, tasks []task.R
 		for name, path := range map[string]string{agentName(r.ID): e.src.Place.AgentTranscript(r.ID),
 			outputName(r.ID): e.src.Place.Output(r.ID)} {
 			if CheckName(name) != nil || name == agentName(r.ID) && r.ID == e.src.Place.ID() {
-				continue // of the task that stands for the main agent
+				continue // of the main agent's task
 			}
 			if err := e.copy(name, e.src.Place.Below(), path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err
@@ -200,7 +200,7 @@ func (e *exporter) todos() error {
 	return nil
 }
 
-// definitions takes along those of the agents that have worked.
+// definitions includes those of the agents that were used.
 func (e *exporter) definitions(tasks []task.Record) error {
 	if e.src.Definition == nil {
 		return nil
@@ -219,7 +219,7 @@ func (e *exporter) definitions(tasks []task.Record) error {
 	return nil
 }
 
-// copy takes a regular file below a folder that is trusted along, without secrets.
+// copy includes a regular file below a trusted folder, without secrets.
 func (e *exporter) copy(name string, top saferoot.Dir, path string) error {
 	f, err := top.Open(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {

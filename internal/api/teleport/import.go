@@ -21,22 +21,22 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Target is where an archive goes.
+// Target is the destination of an import.
 type Target struct {
 	Project home.Project
 	ID      task.ID // of the new session
-	Alias   string  // a further name of it
-	Role    string  // that a session with a conversation has
+	Alias   string  // an additional name of it
+	Role    string  // set if the session has a conversation
 	Program string  // version
 	Todos   string  // folder for its to-dos, which must not exist
 }
 
-// dirName is the folder of an imported session that holds the archive's files as
-// they came, for people.
+// dirName is the folder of an imported session with the archive's files in their original form,
+// for people.
 const dirName = "teleported"
 
-// Import makes a new session of an archive, which is read twice: nothing is
-// written before all of it was found good. After an error nothing is left.
+// Import creates a new session from an archive, which it reads twice: nothing is written before
+// everything was checked. After an error nothing is left.
 func Import(ctx context.Context, r io.ReadSeeker, to Target) (m Manifest, err error) {
 	if m, err = Check(r); err != nil {
 		return m, err
@@ -64,7 +64,7 @@ type importer struct {
 	place  home.Session
 	dir    string // of the archive's files
 	unlock func()
-	todos  bool // were made
+	todos  bool // were created
 }
 
 func (i *importer) begin() (err error) {
@@ -94,8 +94,8 @@ func (i *importer) undo() error {
 	return err
 }
 
-// all makes the parts of the session. Its description comes last: without it
-// there is no session.
+// all creates the parts of the session. Its description comes last: without it there is no
+// session.
 func (i *importer) all(ctx context.Context) error {
 	lines, err := i.lines()
 	if err != nil {
@@ -116,10 +116,10 @@ func (i *importer) all(ctx context.Context) error {
 	return i.describe(len(lines))
 }
 
-// maxLine bounds a line of tasks.jsonl.
+// maxLine limits a line of tasks.jsonl.
 const maxLine = 64 << 20
 
-// lines reads the tasks, as they are in the new session.
+// lines reads the tasks, converted to the new session.
 func (i *importer) lines() ([]line, error) {
 	f, err := i.place.Below().Open(filepath.Join(i.dir, tasksName), os.O_RDONLY, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -151,8 +151,7 @@ func (i *importer) lines() ([]line, error) {
 	return out, s.Err()
 }
 
-// adopt makes a record one of the new session. What leads to places and processes
-// of the old one goes.
+// adopt converts a record to the new session. It removes paths and processes of the old one.
 func (i *importer) adopt(r *task.Record) error {
 	old := task.ID(i.m.Source)
 	move := func(id *task.ID) {
@@ -160,7 +159,7 @@ func (i *importer) adopt(r *task.Record) error {
 			*id = i.to.ID
 		}
 	}
-	move(&r.ID) // the task that stands for the main agent
+	move(&r.ID) // the main agent's task
 	move(&r.Parent)
 	move(&r.Owner)
 	if r.ID != i.to.ID {
@@ -181,7 +180,7 @@ func (i *importer) adopt(r *task.Record) error {
 	return nil
 }
 
-// transcripts makes the conversations those of the new session.
+// transcripts converts the conversations to the new session.
 func (i *importer) transcripts(lines []line) error {
 	meta := agent.Meta{
 		Version:    i.to.Program,
@@ -210,8 +209,8 @@ func (i *importer) transcripts(lines []line) error {
 	return nil
 }
 
-// fork copies a conversation, and opens the copy: what cannot be gone on with is
-// found here and not by the user.
+// fork copies a conversation, and opens the copy, so that an unusable one is found here and not
+// by the user.
 func fork(from, to string, meta agent.Meta) error {
 	if err := agent.ForkTranscript(from, to, meta); err != nil {
 		return err
@@ -237,7 +236,7 @@ func (i *importer) outputs(lines []line) error {
 	return nil
 }
 
-// log writes the tasks into a new log. Nothing of them is owed to anybody.
+// log writes the tasks into a new log. All notifications count as delivered.
 func (i *importer) log(ctx context.Context, lines []line) (err error) {
 	j, err := journal.Open(i.place.DB(), journal.Options{})
 	if err != nil {
@@ -262,7 +261,7 @@ func verb(s task.Status) task.Verb {
 	return map[task.Status]task.Verb{task.Completed: task.Complete, task.Failed: task.Fail, task.Killed: task.Stop}[s]
 }
 
-// list brings the to-dos to where those of the new session are.
+// list puts the to-dos where those of the new session are.
 func (i *importer) list() error {
 	from := filepath.Join(i.dir, "todos")
 	if _, err := i.place.Below().Lstat(from); errors.Is(err, fs.ErrNotExist) || i.to.Todos == "" {

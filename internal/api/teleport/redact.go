@@ -9,15 +9,14 @@ import (
 	"strings"
 )
 
-// Secret is a value that must not travel, by the name of its variable.
+// Secret is a value that must not be exported, with the name of its variable.
 type Secret struct{ Name, Value string }
 
-// leastSecret is how long a value must be to be looked for: a short one stands in
-// every text by chance.
+// leastSecret is the minimum length of a value to search for: a short one occurs in any text by
+// chance.
 const leastSecret = 8
 
-// IsSecret reports whether a variable of this name holds a secret, as far as names
-// tell.
+// IsSecret reports whether a variable of this name probably holds a secret.
 func IsSecret(name string) bool {
 	name = strings.ToUpper(name)
 	for _, word := range []string{"KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "COOKIE"} {
@@ -33,7 +32,7 @@ func IsSecret(name string) bool {
 	return false
 }
 
-// Secrets are those of an environment, and the variables of more names.
+// Secrets returns those of an environment, and the variables with the given names.
 func Secrets(env []string, more ...string) []Secret {
 	var out []Secret
 	for _, kv := range env {
@@ -47,9 +46,9 @@ func Secrets(env []string, more ...string) []Secret {
 
 // redactor replaces secrets by marks. Its zero value replaces none.
 type redactor struct {
-	find [][]byte // the longest first
+	find [][]byte // longest first
 	mark [][]byte
-	n    int // that were replaced
+	n    int // number of replacements
 }
 
 func newRedactor(secrets []Secret) *redactor {
@@ -72,7 +71,7 @@ func newRedactor(secrets []Secret) *redactor {
 	return r
 }
 
-// written is a value in all the forms in which our files have it: as it is, as JSON
+// written returns a value in all forms in which Drover's files may have it: as it is, as JSON
 // with and without escapes for HTML, and as JSON within JSON.
 func written(value string) []string {
 	forms := []string{value}
@@ -88,16 +87,16 @@ func written(value string) []string {
 	return forms
 }
 
-// quoted is a text as JSON writes it, without the quotes around it.
+// quoted returns a text as JSON, without the quotes around it.
 func quoted(text string, html bool) string {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(html)
-	_ = e.Encode(text) // a text can always be encoded
+	_ = e.Encode(text) // encoding a text cannot fail
 	return strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(b.String()), `"`), `"`)
 }
 
-// text replaces in a whole text.
+// text replaces secrets in a whole text.
 func (r *redactor) text(data []byte) []byte {
 	for i, find := range r.find {
 		if n := bytes.Count(data, find); n > 0 {
@@ -108,10 +107,10 @@ func (r *redactor) text(data []byte) []byte {
 	return data
 }
 
-// copyPart is how much is read at a time.
+// copyPart is the size of a read.
 const copyPart = 1 << 20
 
-// copy replaces in a stream, also what lies across two reads.
+// copy replaces secrets in a stream, including those that lie across two reads.
 func (r *redactor) copy(w io.Writer, in io.Reader) error {
 	if len(r.find) == 0 {
 		_, err := io.Copy(w, in)
@@ -138,8 +137,8 @@ func (r *redactor) copy(w io.Writer, in io.Reader) error {
 	}
 }
 
-// cut replaces in the beginning of what is held, up to where a secret may begin
-// that is not whole yet. It returns that beginning, and how far it went.
+// cut replaces secrets in the beginning of the buffer, up to where an incomplete secret may
+// begin. It returns that beginning, and its original length.
 func (r *redactor) cut(held []byte, longest int, last bool) ([]byte, int) {
 	until := len(held)
 	if !last {
