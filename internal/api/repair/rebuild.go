@@ -231,9 +231,9 @@ func (r *repair) firstLine(name string) (agent string, at time.Time) {
 	return agent, at
 }
 
-// letters returns the highest sequence number of mail in the transcripts of the session. Mail
+// highestMail returns the highest sequence number of mail in the transcripts of the session. Mail
 // with such a number would count as delivered.
-func (r *repair) letters() (top task.Seq, err error) {
+func (r *repair) highestMail() (top task.Seq, err error) {
 	names := []string{"transcript.jsonl"}
 	if folder, err := r.folder.Folder("subagents"); err == nil {
 		defer folder.Close()

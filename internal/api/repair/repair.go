@@ -163,7 +163,7 @@ func (r *repair) all(ctx context.Context, force bool) (out Report, err error) {
 	if ctx.Err() != nil {
 		return out, context.Cause(ctx)
 	}
-	above, err := r.letters()
+	above, err := r.highestMail()
 	if err != nil {
 		return out, err
 	}
