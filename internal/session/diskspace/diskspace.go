@@ -1,12 +1,11 @@
-// Package diskspace limits what one session uses of the disk that it shares with all
-// other sessions of the user, and knows how much its own files take.
+// Package diskspace limits what one session uses of the disk that it shares with all other
+// sessions of the user, and measures its own files.
 //
-// A [Guard] owns the sum of all outputs as far as this session knows it. It promises
-// that nothing is refused for a quota by a sum that is older than a second, and that
-// what keeps tasks from starting, or their ends from being recorded, is reported once
-// when it begins and once when it is over.
+// A [Guard] owns the sum of all outputs as far as this session knows it. No start is refused
+// for a quota because of a sum older than a second. A problem that keeps tasks from starting,
+// or their ends from being recorded, is reported once when it begins and once when it is over.
 //
-// It removes nothing; package ended does.
+// The package removes nothing; package ended does.
 package diskspace
 
 import (
@@ -23,23 +22,22 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// What the outputs of all sessions weigh is looked at again when what is known is
-// older than sumAge and somebody needs it; to forbid something it must not be older
-// than sumFresh.
+// The sum over the outputs of all sessions is measured again when it is needed and older than
+// sumAge; a refusal needs one not older than sumFresh.
 const (
 	sumAge   = 10 * time.Second
 	sumFresh = time.Second
 )
 
-// maxSums bounds what is read of what was known of sums.
+// maxSums limits how much of a stored sum is read.
 const maxSums = 4 << 20
 
-// Config is what a guard needs.
+// Config configures a guard.
 type Config struct {
 	Place        home.Session
-	QuotaBytes   int64             // of the outputs of all sessions of the user; 0: any
-	MinFreeBytes int64             // that must be free for something to start; 0: any
-	Report       func(text string) // tells the user
+	QuotaBytes   int64             // of the outputs of all sessions of the user; 0: no limit
+	MinFreeBytes int64             // that must be free for a start; 0: none
+	Report       func(text string) // messages for the user
 }
 
 // Guard limits what a session uses of the disk. Its methods may be called by several
@@ -52,21 +50,21 @@ type Guard struct {
 	stop     context.CancelFunc // of the goroutine
 	measurer sync.WaitGroup     // joined by Close
 
-	measuring sync.Mutex    // held while a sum is made
+	measuring sync.Mutex    // held while a sum is measured
 	want      chan struct{} // capacity 1: a newer sum is wanted
 
-	mu       sync.Mutex // guards what follows
-	at       time.Time  // of sum; zero: there is none
+	mu       sync.Mutex // guards the fields below
+	at       time.Time  // time of sum; zero: there is none
 	sum      int64      // of all outputs
-	since    int64      // what grew here since
-	short    string     // why nothing starts, for the disk; empty: it may
+	since    int64      // growth in this session since
+	short    string     // why starts are refused for lack of disk space; empty: they are not
 	unsaved  map[task.RunID]error
-	reported string             // the problem that was reported last
-	changed  context.Context    // ends, and is replaced, when the problem becomes another
+	reported string             // the last reported problem
+	changed  context.Context    // ends, and is replaced, when the problem changes
 	change   context.CancelFunc // ends it
 }
 
-// New makes a guard. It looks at nothing before it is asked.
+// New returns a guard. It measures nothing before it is needed.
 func New(cfg Config) *Guard {
 	g := &Guard{
 		cfg:     cfg,
@@ -79,7 +77,7 @@ func New(cfg Config) *Guard {
 	return g
 }
 
-// Start lets new sums be made in the background until ctx ends, or Close.
+// Start measures sums in the background until ctx ends, or Close.
 func (g *Guard) Start(ctx context.Context) {
 	ctx, g.stop = context.WithCancel(ctx)
 	g.measurer.Go(func() {
@@ -94,8 +92,8 @@ func (g *Guard) Start(ctx context.Context) {
 	})
 }
 
-// Close ends what Start began, and leaves to the next session what has grown since the
-// sum was made.
+// Close ends what Start began, and stores the growth since the sum was measured for the next
+// session.
 func (g *Guard) Close() {
 	g.stop()
 	g.measurer.Wait()
@@ -109,13 +107,13 @@ func (g *Guard) Close() {
 	g.write(o)
 }
 
-// Admit is an error that says why nothing may start, or nil.
+// Admit returns an error with the reason if no task may start.
 func (g *Guard) Admit() error {
 	if short := g.lookAtDisk(); short != "" {
 		return &supervise.LimitError{Limit: "disk", Text: short}
 	}
 	over := g.over()
-	if over != nil { // what forbids something must be true now
+	if over != nil { // a refusal needs a current value
 		g.measure(sumFresh)
 		over = g.over()
 	}
@@ -125,8 +123,8 @@ func (g *Guard) Admit() error {
 	return &supervise.LimitError{Limit: "quota", Text: over.Error() + ": nothing starts (see `drover sessions rm --old`)"}
 }
 
-// Grown counts what commands of this session have printed since the last call. Its error
-// says why they may print no more.
+// Grown counts what commands of this session have printed since the last call. Its error is the
+// reason why they may print no more.
 func (g *Guard) Grown(bytes int64) error {
 	g.lookAtDisk()
 	g.mu.Lock()
@@ -135,7 +133,7 @@ func (g *Guard) Grown(bytes int64) error {
 	return g.over()
 }
 
-// left is how many bytes may still be printed.
+// left returns how many bytes may still be printed.
 func (g *Guard) left() int64 {
 	if g.cfg.QuotaBytes <= 0 {
 		return 1<<63 - 1
@@ -146,7 +144,8 @@ func (g *Guard) left() int64 {
 	return max(0, g.cfg.QuotaBytes-g.sum-g.since)
 }
 
-// Take reserves up to n bytes for what Drover itself writes, and returns how many.
+// Take reserves up to n bytes for output that Drover itself writes, and returns how many are
+// granted.
 func (g *Guard) Take(n int64) int64 {
 	n = min(n, g.left())
 	g.mu.Lock()
@@ -155,7 +154,7 @@ func (g *Guard) Take(n int64) int64 {
 	return n
 }
 
-// over says that all outputs together are too much, as far as is known.
+// over reports whether all outputs together exceed the quota, as far as is known.
 func (g *Guard) over() error {
 	if g.left() > 0 {
 		return nil
@@ -163,7 +162,7 @@ func (g *Guard) over() error {
 	return fmt.Errorf("the outputs of all sessions together have reached tasks.userQuotaBytes, %d bytes", g.cfg.QuotaBytes)
 }
 
-// known makes sure that there is a sum, and that a newer one comes if it is old.
+// known ensures that there is a sum, and requests a newer one if it is old.
 func (g *Guard) known() {
 	g.mu.Lock()
 	none, old := g.at.IsZero(), time.Since(g.at) > sumAge
@@ -175,18 +174,18 @@ func (g *Guard) known() {
 	if old {
 		select {
 		case g.want <- struct{}{}:
-		default: // it is wanted already
+		default: // already requested
 		}
 	}
 }
 
-// outputs is what is known of all outputs, as one session leaves it to the next.
+// outputs is the stored sum of all outputs, which sessions share.
 type outputs struct {
 	At  time.Time `json:"at"`
 	Sum int64     `json:"bytes"`
 }
 
-// lastKnown is zero if nothing is known.
+// lastKnown returns the stored sum, or zero.
 func (g *Guard) lastKnown() (o outputs) {
 	data, err := g.root.ReadFile(g.root.OutputsFile(), maxSums)
 	if err != nil || json.Unmarshal(data, &o) != nil || o.At.After(time.Now()) || o.Sum < 0 {
@@ -195,7 +194,7 @@ func (g *Guard) lastKnown() (o outputs) {
 	return o
 }
 
-// load takes what another session has found lately.
+// load uses a recent sum of another session.
 func (g *Guard) load() bool {
 	o := g.lastKnown()
 	if o.At.IsZero() {
@@ -207,8 +206,8 @@ func (g *Guard) load() bool {
 	return true
 }
 
-// measure makes a new sum, unless there is one that is young enough. It reads one
-// small file for a session that has ended, and the folder of outputs for others.
+// measure measures a new sum, unless there is a recent one. For an ended session it reads one
+// small file, for others the folder of outputs.
 func (g *Guard) measure(age time.Duration) {
 	g.measuring.Lock()
 	defer g.measuring.Unlock()
@@ -220,18 +219,18 @@ func (g *Guard) measure(age time.Duration) {
 	}
 	o := outputs{At: time.Now().UTC(), Sum: allOutputs(g.root)}
 	g.mu.Lock()
-	g.at, g.sum, g.since = o.At, o.Sum, g.since-before // what came meanwhile may count twice until the next
+	g.at, g.sum, g.since = o.At, o.Sum, g.since-before // growth meanwhile may count twice until the next sum
 	g.mu.Unlock()
 	g.write(o)
 }
 
 func (g *Guard) write(o outputs) {
 	if data, err := json.Marshal(o); err == nil {
-		_ = g.root.WriteAtomic(g.root.OutputsFile(), data) // on a full disk each session looks for itself
+		_ = g.root.WriteAtomic(g.root.OutputsFile(), data) // on a full disk each session measures for itself
 	}
 }
 
-// allOutputs is the sum over all sessions. What cannot be read counts nothing.
+// allOutputs returns the sum over all sessions. Unreadable files do not count.
 func allOutputs(root home.Root) (sum int64) {
 	projects, _ := root.Projects()
 	for _, p := range projects {
@@ -248,13 +247,13 @@ func allOutputs(root home.Root) (sum int64) {
 	return sum
 }
 
-// lookAtDisk says why nothing may start for the disk, and reports a change.
+// lookAtDisk checks the free space, and reports a change.
 func (g *Guard) lookAtDisk() string {
 	short := ""
 	if g.cfg.MinFreeBytes > 0 {
 		room, err := g.root.Room()
 		switch {
-		case err != nil: // whatever needs the folder will say so
+		case err != nil: // the next use of the folder reports the error
 		case room.Bytes < g.cfg.MinFreeBytes:
 			short = fmt.Sprintf(
 				"the disk of %s has less than tasks.minFreeBytes, %d bytes, free",
@@ -287,9 +286,9 @@ func (g *Guard) Saved(run task.RunID, err error) {
 	g.lookAtDisk()
 }
 
-// Problem is what keeps tasks from starting, or their ends from being recorded, and
-// a context that ends when it becomes another. Empty: nothing does. That it is over
-// may have been seen by nobody, if nothing runs.
+// Problem returns what keeps tasks from starting, or their ends from being recorded, and a
+// context that ends when that changes. Empty: nothing. If no task runs, nobody may have noticed
+// that it is over.
 func (g *Guard) Problem() (string, context.Context) {
 	g.mu.Lock()
 	reported := g.reported
@@ -302,8 +301,8 @@ func (g *Guard) Problem() (string, context.Context) {
 	return g.reported, g.changed
 }
 
-// unsavedFor is why ends are not recorded. One speaks for all, and always the same
-// one: several would be reported by turns. The caller holds mu.
+// unsavedFor returns why ends are not recorded. With several reasons it always returns the same
+// one; otherwise they would be reported alternately. The caller holds mu.
 func (g *Guard) unsavedFor() (why string) {
 	for _, err := range g.unsaved {
 		if text := root(err).Error(); why == "" || text < why {
@@ -313,7 +312,7 @@ func (g *Guard) unsavedFor() (why string) {
 	return why
 }
 
-// root is what was wrong, without what was being done.
+// root returns the innermost error, without its context.
 func root(err error) error {
 	for {
 		next := errors.Unwrap(err)
@@ -324,7 +323,7 @@ func root(err error) error {
 	}
 }
 
-// report tells the user, and whoever waits, when the problem has become another.
+// report tells the user and the waiters when the problem has changed.
 func (g *Guard) report() {
 	g.mu.Lock()
 	now := g.short

@@ -7,19 +7,19 @@ import (
 	"github.com/drover-dev/drover/internal/api/archive"
 )
 
-// sizeShare bounds what part of a host's time goes into measuring its files: who asks
-// again and again about a session with a hundred thousand gets the last result.
+// sizeShare limits the share of a host's time for measuring its files: repeated requests about
+// a session with a hundred thousand files get the last result.
 const sizeShare = 20
 
-// size is what the files of a session took when they were measured last.
+// size is the last measured size of a session's files.
 type size struct {
-	mu    sync.Mutex // held over a measurement: others want the same
+	mu    sync.Mutex // held during a measurement, whose result waiters share
 	at    time.Time
 	took  time.Duration
 	bytes int64
 }
 
-// Size is how many bytes the files of the session take.
+// Size returns the size of the session's files in bytes.
 func (g *Guard) Size() int64 {
 	s := &g.size
 	s.mu.Lock()

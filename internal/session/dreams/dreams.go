@@ -1,10 +1,10 @@
-// Package dreams puts together the agent that consolidates what a project remembers.
+// Package dreams assembles the agent that consolidates the memory of a project.
 //
-// It promises that a dream changes files of memory and nothing else, and reads beside
-// them only conversations of the project, whatever the rules allow.
+// A dream changes only memory files, and reads in addition only conversations of the project,
+// whatever the rules allow.
 //
-// When a session dreams by itself is decided by package upkeep; that only one process
-// dreams, by the lock of package memory.
+// Package upkeep decides when a session starts a dream by itself; the lock of package memory
+// ensures that only one process dreams.
 package dreams
 
 import (
@@ -38,7 +38,7 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Type is what a dream is called where agents have types.
+// Type is the agent type of a dream.
 const Type = "dream"
 
 // Tasks is what dreams need of the supervisor.
@@ -47,9 +47,9 @@ type Tasks interface {
 	Placed(rec task.Record) task.Record
 }
 
-// Config is what dreams need.
+// Config configures dreams.
 type Config struct {
-	Store   *memory.Store // nil: nothing is remembered
+	Store   *memory.Store // nil: memory is disabled
 	Tasks   Tasks
 	Driver  func(dream.Config, dream.Input) (task.Driver, json.RawMessage)
 	Pool    string
@@ -57,13 +57,13 @@ type Config struct {
 	Place   home.Session
 	Rules   permission.Rules // of the session
 	Gate    func(permission.Rules) (*permission.Gate, error)
-	Updated func(changed []string) // files, at the end of a dream
+	Updated func(changed []string) // number of files, at the end of a dream
 
-	Wish   string // for a model; empty: a cheap one
+	Wish   string // wanted model; empty: a cheap one
 	Choose func(wish, cheap string) (model string, err error)
 	Model  func(name string) (m agent.Model, modelName string, err error)
-	Window func(modelName string) (int64, bool) // nil: never known
-	Share  float64                              // of the window at which a conversation is summed up
+	Window func(modelName string) (int64, bool) // nil: unknown
+	Share  float64                              // share of the window at which a conversation is compacted
 
 	Version string
 	Sync    bool // transcripts survive a power cut
@@ -72,17 +72,17 @@ type Config struct {
 // Dreams starts dreams.
 type Dreams struct{ cfg Config }
 
-// New makes the dreams of a session.
+// New returns the dreams of a session.
 func New(cfg Config) *Dreams { return &Dreams{cfg} }
 
-// Bounds of a dream.
+// Limits of a dream.
 const (
 	maxTurns   = 30 // replies
-	maxSources = 20 // transcripts that it is told of, the newest
+	maxSources = 20 // number of transcripts in its prompt, newest first
 )
 
-// Start starts a consolidation of memory. Whether another one is under way is looked at
-// here for a good answer, and decided by the lock when it begins.
+// Start starts a consolidation of memory. It checks here whether another one is running, for a
+// good error; the lock decides when the dream begins.
 func (d *Dreams) Start(ctx context.Context, trigger string, spec task.Spec) (task.Record, error) {
 	store := d.cfg.Store
 	if store == nil {
@@ -131,14 +131,14 @@ func (d *Dreams) Start(ctx context.Context, trigger string, spec task.Spec) (tas
 	return d.cfg.Tasks.Placed(rec), nil
 }
 
-// Worked is how many conversations of the project were at work after a time.
+// Worked returns how many conversations of the project were active after a time.
 func (d *Dreams) Worked(since time.Time) (int, error) {
 	found, err := transcripts(d.cfg.Place.Project(), since)
 	return len(found), err
 }
 
-// cheapModel is a wish, which is met where it can be: consolidation wants diligence
-// rather than wit.
+// cheapModel is the preferred model, if it is available: consolidation needs diligence more
+// than intelligence.
 func cheapModel(set string) string {
 	if set != "" {
 		return ""
@@ -149,13 +149,13 @@ func cheapModel(set string) string {
 func (d *Dreams) acquire() (dream.Lock, error) {
 	l, err := d.cfg.Store.Acquire()
 	if err != nil {
-		return nil, err // not a nil lock in an interface
+		return nil, err // avoids a nil pointer in an interface
 	}
 	return l, nil
 }
 
-// assemble puts the agent together: it can read memory and transcripts, change
-// memory, and nothing else.
+// assemble assembles the agent: it can read memory and transcripts, change memory, and nothing
+// else.
 func (d *Dreams) assemble(h task.Host, model string, last time.Time) (*dream.Assembly, error) {
 	rec, store, project := h.Record(), d.cfg.Store, d.cfg.Place.Project()
 	m, modelName, err := d.cfg.Model(model)
@@ -217,8 +217,8 @@ func (d *Dreams) assemble(h task.Host, model string, last time.Time) (*dream.Ass
 	}, nil
 }
 
-// rules are those of the user where they forbid; by themselves they allow the tools of a
-// dream in its own folder. Bans on relative paths speak of the project.
+// rules returns the user's ask and deny rules, and allows the tools of a dream in its own
+// folder. Relative paths in deny rules are relative to the project.
 func (d *Dreams) rules(tools []agent.Tool) permission.Rules {
 	r, project := d.cfg.Rules, d.cfg.Place.Project()
 	r.Mode, r.Cwd, r.Base, r.Dirs = permission.AcceptEdits, d.cfg.Store.Dir(), project.Folder(), []string{project.Dir()}
@@ -226,15 +226,15 @@ func (d *Dreams) rules(tools []agent.Tool) permission.Rules {
 	return r
 }
 
-// area is what a dream may touch, whatever the rules allow besides.
+// area is what a dream may access, whatever the rules allow.
 type area struct {
 	store   *memory.Store
-	project string // without links
+	project string // links resolved
 	rules   *permission.Gate
 }
 
-// mayRead lets through files of memory, and the transcripts of the project's
-// sessions with those of their agents.
+// mayRead permits memory files, and the transcripts of the project's sessions with those of
+// their agents.
 func (a *area) mayRead(path string) bool {
 	if filepath.Dir(path) == resolved(a.store.Dir()) {
 		return filepath.Ext(path) == ".md" && a.rules.MayRead(path)
@@ -259,7 +259,7 @@ func (a *area) Check(ctx context.Context, c agent.Call) (agent.Decision, error) 
 	return a.rules.Check(ctx, c)
 }
 
-// mayWrite looks at a call of Write or Edit before it is made.
+// mayWrite checks a call of Write or Edit.
 func (a *area) mayWrite(input json.RawMessage) error {
 	var in change
 	if err := json.Unmarshal(input, &in); err != nil {
@@ -280,8 +280,8 @@ type change struct {
 	All     bool   `json:"replace_all"`
 }
 
-// size is how many bytes the file would have. Of a file that is too large already
-// it is what that has: only a smaller one in its place will do.
+// size returns the size that the file would have. For a file that is too large already it
+// returns the new content's size, so that only a smaller replacement is accepted.
 func (c change) size() int64 {
 	if c.Old == "" {
 		return int64(len(c.Content) + len(c.New))
@@ -300,7 +300,7 @@ func (c change) size() int64 {
 	}
 	data, err := io.ReadAll(io.LimitReader(f, memory.MaxFile))
 	if err != nil {
-		return info.Size() // the tool says what is wrong
+		return info.Size() // the tool reports the error
 	}
 	n := bytes.Count(data, []byte(c.Old))
 	if !c.All {
@@ -309,7 +309,7 @@ func (c change) size() int64 {
 	return int64(len(data) + n*(len(c.New)-len(c.Old)))
 }
 
-// resolved is a path without links, or as it is where nothing is.
+// resolved returns a path with its links resolved, or unchanged if it does not exist.
 func resolved(path string) string {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		return real
@@ -317,14 +317,14 @@ func resolved(path string) string {
 	return path
 }
 
-// source is a conversation that a dream is told of.
+// source is a conversation in the prompt of a dream.
 type source struct {
 	path  string
 	at    time.Time // of its last change
 	bytes int64
 }
 
-// transcripts are the conversations that were at work after a time, newest first.
+// transcripts returns the conversations that were active after a time, newest first.
 func transcripts(p home.Project, after time.Time) ([]source, error) {
 	sessions, err := p.Sessions()
 	if err != nil {
@@ -342,7 +342,7 @@ func transcripts(p home.Project, after time.Time) ([]source, error) {
 	return out, nil
 }
 
-// prompt is what this dream is about.
+// prompt returns the prompt of this dream.
 func prompt(dir string, last time.Time, sources []source) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "The memory folder is %s.\n", dir)

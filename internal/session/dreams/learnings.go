@@ -16,35 +16,33 @@ import (
 //go:embed subconscious.md
 var subconsciousPrompt string
 
-// ParentVariable names the session whose end has started a process. A conversation
-// in such a process leaves nobody behind.
+// ParentVariable names the session whose end has started a process. A conversation in such a
+// process starts no further one.
 const ParentVariable = "DROVER_PARENT_SESSION"
 
-// Parting is what a conversation that has ended hands to the agent that consolidates
-// what it has taught.
+// Parting is what a conversation that has ended passes to the agent that consolidates it.
 type Parting struct {
 	Session    task.ID
 	Transcript string
-	Model      string // that the conversation had
-	Prompt     string // for a rem-agent
+	Model      string // prompts of the conversation
+	Prompt     string // prompt for a rem-agent
 }
 
-// maxParting is how many bytes of a conversation are handed on, from its end.
+// maxParting is how many bytes of a conversation are passed on, from its end.
 const maxParting = 24 << 10
 
-// Learnings are what one conversation with a main agent teaches: whether they are
-// consolidated at its end, and what is handed on for that. Its methods may be called by
-// several goroutines.
+// Learnings controls whether one conversation with a main agent is consolidated at its end, and
+// what is passed on for that. Its methods may be called by several goroutines.
 type Learnings struct {
-	store      *memory.Store // nil: nothing is remembered
+	store      *memory.Store // nil: memory is disabled
 	minPrompts int64
 
-	prompts atomic.Int64 // of the user that were given to the model
-	on      atomic.Bool  // they are consolidated at the end
+	prompts atomic.Int64 // number of the user's prompts that were sent to the model
+	on      atomic.Bool  // consolidation at the end is on
 }
 
-// NewLearnings returns those of a conversation. on says whether they are consolidated at
-// its end if it has had a number of prompts.
+// NewLearnings returns those of a conversation. on: it is consolidated at its end if it has had
+// a number of prompts.
 func NewLearnings(store *memory.Store, on bool, minPrompts int) *Learnings {
 	l := &Learnings{store: store, minPrompts: int64(minPrompts)}
 	l.on.Store(on)
@@ -54,8 +52,8 @@ func NewLearnings(store *memory.Store, on bool, minPrompts int) *Learnings {
 // Prompted counts a prompt of the user.
 func (l *Learnings) Prompted() { l.prompts.Add(1) }
 
-// Command answers the command about memory, of which word is what stands behind it, or
-// gives the prompt that the agent answers instead.
+// Command answers the command about memory, whose argument is word, or returns the prompt that
+// the agent answers instead.
 func (l *Learnings) Command(word string) (answer, instead string) {
 	switch {
 	case l.store == nil:
@@ -70,7 +68,7 @@ func (l *Learnings) Command(word string) (answer, instead string) {
 	return l.status(), ""
 }
 
-// status says where memory stands.
+// status describes the state of memory.
 func (l *Learnings) status() string {
 	store := l.store
 	st, err := store.State()
@@ -101,8 +99,8 @@ func (l *Learnings) status() string {
 	)
 }
 
-// Parting returns what the conversation hands on, if that is wanted and it was long
-// enough: given who it was, and what was said. env finds variables of its process.
+// Parting returns what the conversation passes on, if that is enabled and the conversation was
+// long enough, given its identity and its messages. env looks up variables of its process.
 func (l *Learnings) Parting(p Parting, said []agent.Message, env func(string) string) (Parting, bool) {
 	if l.store == nil || !l.on.Load() || l.prompts.Load() < l.minPrompts || env(ParentVariable) != "" {
 		return Parting{}, false
@@ -113,8 +111,8 @@ func (l *Learnings) Parting(p Parting, said []agent.Message, env func(string) st
 	return p, true
 }
 
-// conversationText is the end of a conversation in plain text: what was said to each other,
-// without calls, results and what the program has put in.
+// conversationText returns the end of a conversation in plain text, without calls, results and
+// what Drover has inserted.
 func conversationText(messages []agent.Message, most int) string {
 	var parts []string
 	size := 0
@@ -140,7 +138,7 @@ func conversationText(messages []agent.Message, most int) string {
 	return strings.TrimSpace(end(out.String(), most))
 }
 
-// end is as much of a text as fits, in whole characters.
+// end returns the end of a text that fits, in whole characters.
 func end(text string, most int) string {
 	if len(text) <= most {
 		return text

@@ -11,8 +11,7 @@ import (
 	"github.com/drover-dev/drover/internal/platform/home"
 )
 
-// Describe writes session.json anew, of what the log and the folder tell. It takes the
-// session's lock.
+// Describe writes session.json again, from the log and the folder. It takes the session's lock.
 func (p Session) Describe(ctx context.Context, version string) error {
 	if err := p.describe(ctx, version); err != nil {
 		return fmt.Errorf("describe session %s: %w", p.Place.ID(), err)
@@ -39,7 +38,7 @@ func (p Session) describe(ctx context.Context, version string) (err error) {
 	if err != nil {
 		return err
 	}
-	end := info.StartTime // of one that is damaged: when its log was last written
+	end := info.StartTime // of a damaged session: the last write to its log
 	for _, r := range all.Tasks {
 		if r.CreateTime.Before(info.StartTime) {
 			info.StartTime = r.CreateTime
@@ -56,7 +55,7 @@ func (p Session) describe(ctx context.Context, version string) (err error) {
 	return archive.WriteInfo(p.Place, info)
 }
 
-// roleOf is the role of a session, as far as its folder and its project tell.
+// roleOf returns the role of a session, as far as its folder and its project show it.
 func roleOf(place home.Session) string {
 	project := place.Project()
 	if id, err := project.Root().ReadFile(

@@ -11,12 +11,12 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// keeping says why a session must stay, and how many notifications it owes.
+// keeping returns why a session must stay, and the number of its undelivered notifications.
 type keeping func(context.Context, home.Session, control.Info) (why string, owed int, err error)
 
-// Discard is [Session.Remove] of a session that may owe notifications, and whose log may be
-// damaged. Then what the log would tell is not known, and is named; the processes of
-// the machine are asked instead whether something of the session is at work.
+// Discard is [Session.Remove] for a session that may have undelivered notifications, and whose
+// log may be damaged. The result names what a damaged log cannot show; the process table is
+// checked instead for running tasks of the session.
 func (p Session) Discard(ctx context.Context) (Removed, error) {
 	unseen := ""
 	r, err := p.remove(ctx, true, func(ctx context.Context, place home.Session, info control.Info) (string, int, error) {
@@ -31,7 +31,7 @@ func (p Session) Discard(ctx context.Context) (Removed, error) {
 	return r, err
 }
 
-// marked names the processes that carry the mark of a session.
+// marked returns the processes that carry the mark of a session.
 func marked(session task.ID) string {
 	var table process.Table
 	procs := table.Marked(process.MarkSession, string(session))

@@ -18,10 +18,10 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// EndLost ends what hosts of any session have left running that died together with
-// their keeper, and records that. What is to be kept goes on: the next host of its session
-// takes it up. A session that somebody has open at this moment is left to them; of those
-// that have died, who ends what they have left is waited for.
+// EndLost ends the processes that hosts of any session left when they died together with their
+// keeper, and records the ends. Kept tasks continue, and the next host of their session adopts
+// them. It skips a session that another process has open; for a dead session it waits for
+// another process that cleans up.
 func EndLost(ctx context.Context, root home.Root, died ...task.ID) error {
 	lost := map[task.ID]bool{}
 	var table process.Table
@@ -49,11 +49,11 @@ func EndLost(ctx context.Context, root home.Root, died ...task.ID) error {
 	return errors.Join(errs...)
 }
 
-// endLostWait bounds the end of what one session has left running.
+// endLostWait limits the cleanup of one session.
 const endLostWait = 20 * time.Second
 
-// otherWait is how long is waited for somebody else who has a session that has died: a
-// listing that ends what is left in it, or the next host, which stays.
+// otherWait is how long to wait for another process that has a dead session open: a listing
+// that cleans up, or the next host, which stays.
 const otherWait = 5 * time.Second
 
 func endLost(ctx context.Context, place home.Session, wait bool) error {
@@ -74,7 +74,7 @@ func endLost(ctx context.Context, place home.Session, wait bool) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = log.Close() }() // each event was written when it was told
+	defer func() { _ = log.Close() }() // each event was synced when it was written
 	if err := archive.Lost(place, log); err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func endLost(ctx context.Context, place home.Session, wait bool) error {
 		Output: func(r task.Record, _ bool) (supervise.OutputFile, error) {
 			f, err := spool.Reopen(r.OutputFile, spool.Options{Below: place.Below().For(r.OutputFile)})
 			if err != nil {
-				return nil, nil // it can be ended without
+				return nil, nil // the cleanup does not need it
 			}
 			return f, nil
 		}})

@@ -15,17 +15,16 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Retention is how long ended sessions are kept. Of bounds that are 0 there is
-// none.
+// Retention limits how long ended sessions are kept. A limit of 0 does not apply.
 type Retention struct {
 	Age   time.Duration // since the end
 	Bytes int64         // of all sessions together
 }
 
-// KeepsAll reports that no session is removed for its age or size.
+// KeepsAll reports whether no session is removed for its age or size.
 func (r Retention) KeepsAll() bool { return r.Age <= 0 && r.Bytes <= 0 }
 
-// Session is a session that has ended, by what it left.
+// Session is an ended session, as its files show it.
 type Session struct {
 	Place home.Session
 	Info  control.Info
@@ -35,7 +34,7 @@ type Session struct {
 	live bool // it may not have ended, so nothing of it is removed
 }
 
-// Removed says what became of a session that was to be removed.
+// Removed is the result for a session that was to be removed.
 type Removed struct {
 	Session task.ID
 	Owed    int    // notifications that were never delivered
@@ -43,9 +42,8 @@ type Removed struct {
 	Unseen  string // what could not be checked; see [Session.Discard]
 }
 
-// Overdue returns the sessions of a folder, or of all with "", that retention
-// does not keep, oldest end first. What all sessions of the user take counts,
-// those that live too.
+// Overdue returns the sessions of a folder, or of all with "", that exceed the retention,
+// oldest end first. The size limit counts all sessions of the user, including live ones.
 func Overdue(root home.Root, folder string, keep Retention, now time.Time) ([]Session, error) {
 	projects, err := root.Projects()
 	if err != nil {
@@ -71,8 +69,8 @@ func Overdue(root home.Root, folder string, keep Retention, now time.Time) ([]Se
 	return over, nil
 }
 
-// overdue is the rule: those that are too old, then as many of the others, oldest
-// end first, as make the rest small enough.
+// overdue selects those that are too old, then as many of the others, oldest end first, as
+// needed for the size limit.
 func overdue(all []Session, keep Retention, now time.Time) []Session {
 	var ended []Session
 	var sum int64
@@ -95,8 +93,8 @@ func overdue(all []Session, keep Retention, now time.Time) []Session {
 	return ended[:n]
 }
 
-// look reads what is known of a session. One without a description is being made,
-// or was never finished, and is not looked at.
+// look examines a session. One without a description is being created, or was never completed,
+// and is skipped.
 func look(place home.Session) (Session, bool) {
 	info, err := archive.ReadInfo(place)
 	if err != nil {
@@ -106,7 +104,7 @@ func look(place home.Session) (Session, bool) {
 	switch wrote, ok := lastWrite(place); {
 	case info.EndTime != nil:
 		p.End = *info.EndTime
-	case ok && !opened(place): // its host died: it ended when it last wrote
+	case ok && !opened(place): // its host died: it ended at the last write
 		p.End = wrote
 	default:
 		p.live = true
@@ -117,8 +115,8 @@ func look(place home.Session) (Session, bool) {
 	return p, true
 }
 
-// lastWrite is when something was last written to the log. It comes into the file
-// beside it first, and into the log itself much later.
+// lastWrite returns the time of the last write to the log. Writes go to the WAL first, and to
+// the log itself much later.
 func lastWrite(place home.Session) (at time.Time, ok bool) {
 	for _, path := range []string{place.DB(), place.DB() + "-wal"} {
 		if info, err := place.Below().Lstat(path); err == nil && info.ModTime().After(at) {
@@ -128,7 +126,7 @@ func lastWrite(place home.Session) (at time.Time, ok bool) {
 	return at, ok
 }
 
-// opened reports whether a host has the session now.
+// opened reports whether a host has the session open now.
 func opened(place home.Session) bool {
 	unlock, err := place.Lock()
 	if err != nil {
@@ -138,9 +136,9 @@ func opened(place home.Session) bool {
 	return false
 }
 
-// Remove removes what the session left, unless it is open now, or was since it was
-// looked at, or something of it is still at work; owing ones go only if that is
-// said.
+// Remove removes the files of the session, unless it is open, was opened since it was examined,
+// or has running tasks. A session with undelivered notifications is removed only if the caller
+// says so.
 func (p Session) Remove(ctx context.Context, owing bool) (Removed, error) {
 	return p.remove(ctx, owing, holds)
 }
@@ -158,7 +156,7 @@ func (p Session) remove(ctx context.Context, owing bool, holds keeping) (Removed
 	defer unlock()
 	now, err := archive.ReadInfo(p.Place)
 	if err != nil && p.Info.Damaged {
-		now, err = p.Info, nil // its log tells what it holds
+		now, err = p.Info, nil // the error of its log describes it
 	}
 	if err != nil {
 		return r, err
@@ -177,7 +175,7 @@ func (p Session) remove(ctx context.Context, owing bool, holds keeping) (Removed
 	return r, p.Place.Remove()
 }
 
-// holds says why a session must stay, and how many notifications it owes.
+// holds returns why a session must stay, and the number of its undelivered notifications.
 func holds(ctx context.Context, place home.Session, info control.Info) (why string, owed int, err error) {
 	if _, err := place.Below().Lstat(place.DB()); errors.Is(err, os.ErrNotExist) {
 		return "", 0, archive.Explain(place, archive.Gone(place)) // or it never had a task
@@ -187,7 +185,7 @@ func holds(ctx context.Context, place home.Session, info control.Info) (why stri
 		return "", 0, err
 	}
 	defer func() { err = cmp.Or(err, a.Close()) }()
-	if _, err := a.List(ctx, control.ListRequest{}); err != nil { // whether something of it is at work cannot be seen
+	if _, err := a.List(ctx, control.ListRequest{}); err != nil { // whether a task of it is running is unknown
 		return "", 0, err
 	}
 	if a.Kept() {
@@ -197,12 +195,12 @@ func holds(ctx context.Context, place home.Session, info control.Info) (why stri
 	return "", owed, err
 }
 
-// mostRemoved bounds what one call of [Retain] removes.
+// mostRemoved limits how many sessions one call of [Retain] removes.
 const mostRemoved = 50
 
-// Retain removes what retention does not keep, and reports to the user what it did.
-// A session with undelivered notifications is left to `drover sessions rm --old`: their
-// owner may still come for them.
+// Retain removes the sessions that exceed the retention, and reports the result to the user. A
+// session with undelivered notifications is left to `drover sessions rm --old`, since its owner
+// may still continue it.
 func Retain(ctx context.Context, root home.Root, keep Retention, report func(text string)) {
 	over, err := Overdue(root, "", keep, time.Now())
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// MarkSeen records in the log of an ended session that the user knows how tasks ended.
-// What is marked already, or has not ended, stays as it is.
+// MarkSeen records in the log of an ended session that the user has seen how tasks ended. Tasks
+// that are marked or have not ended stay unchanged.
 func MarkSeen(ctx context.Context, place home.Session, ids []task.ID) error {
 	wait, cancel := context.WithTimeoutCause(ctx, otherWait, home.ErrLocked)
 	defer cancel()
@@ -27,7 +27,7 @@ func MarkSeen(ctx context.Context, place home.Session, ids []task.ID) error {
 	if err != nil {
 		return fmt.Errorf("mark tasks of session %s as seen: %w", place.ID(), archive.Explain(place, err))
 	}
-	defer func() { _ = log.Close() }() // each event was written when it was told
+	defer func() { _ = log.Close() }() // each event was synced when it was written
 	states, err := log.Some(ctx, ids)
 	if err != nil {
 		return fmt.Errorf("mark tasks of session %s as seen: %w", place.ID(), archive.Explain(place, err))

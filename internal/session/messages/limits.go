@@ -12,8 +12,8 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Allow counts a message from one agent to another, or says why it is one too many. It
-// returns how long the chain of answers is with it.
+// Allow counts a message from one agent to another and returns the resulting length of the
+// chain, or an error if a limit is exceeded.
 func (m *Mailboxes) Allow(from, to task.ID) (hops int, err error) {
 	if hops, err = m.chains.next(from, m.cfg.Hops); err != nil {
 		return 0, err
@@ -21,24 +21,24 @@ func (m *Mailboxes) Allow(from, to task.ID) (hops int, err error) {
 	return hops, m.AllowInput(from, to)
 }
 
-// AllowInput is Allow for what an agent writes to work that is no agent, and does not answer.
+// AllowInput is Allow for a message to a task that is not an agent, and does not answer.
 func (m *Mailboxes) AllowInput(from, to task.ID) error { return m.rates.pass(from, to, time.Now()) }
 
-// Hops is how long the chain of answers is with what an agent says to its owner by ending
-// or resting; 0 if that answers no message.
+// Hops returns the length of the chain with the message that an agent sends to its owner when
+// it ends or becomes idle; 0 if that answers no message.
 func (m *Mailboxes) Hops(id task.ID) int { return m.chains.answer(id) }
 
-// Continue says that an agent goes on by a message of a chain.
+// Continue records that an agent continues with a message of a chain.
 func (m *Mailboxes) Continue(id task.ID, hops int) { m.chains.hear(id, hops) }
 
 // Worked ends the chain of an agent.
 func (m *Mailboxes) Worked(id task.ID) { m.chains.worked(id) }
 
-// On ends the chain of an agent when a tool has done something.
+// On ends the chain of an agent when a tool had an effect.
 func (m *Mailboxes) On(id task.ID, e agent.Event) { m.chains.on(id, e) }
 
-// Bounds of what agents write to each other. Two that answer each other for ever
-// cost money and bring nothing.
+// Limits of messages between agents. Two that answer each other forever cost money without a
+// result.
 const (
 	pairMessages    = 30
 	pairWindow      = 10 * time.Minute
@@ -52,7 +52,7 @@ type rates struct {
 	sent  map[[2]task.ID][]time.Time // by sender and receiver, within the window
 }
 
-// pass counts a message, or says why it is one too many.
+// pass counts a message, or returns an error if a limit is exceeded.
 func (r *rates) pass(from, to task.ID, now time.Time) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -80,17 +80,17 @@ func (r *rates) pass(from, to task.ID, now time.Time) error {
 	return nil
 }
 
-// chains knows how long the chain of messages is that an agent would go on with: by
-// how many messages in a row agents have answered each other with nothing done in
-// between. A prompt, a message of somebody who is no agent, the end of a task and
-// the result of a tool end the chain. Its zero value is ready.
+// chains has the length of the message chain of each agent: the number of messages in a row by
+// which agents have answered each other with nothing done in between. A prompt, a message that
+// is not from an agent, the end of a task and the result of a tool end the chain. Its zero
+// value is ready.
 type chains struct {
 	mu    sync.Mutex
 	heard map[task.ID]int // of the chain that an agent has read last
 }
 
-// next is the length of the chain with one more message of an agent, or the
-// refusal of one that would be too long.
+// next returns the length of the chain with one more message of an agent, or an error if it
+// would be too long.
 func (c *chains) next(id task.ID, most int) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -106,8 +106,8 @@ func (c *chains) next(id task.ID, most int) (int, error) {
 	}
 }
 
-// answer is the length of the chain with what an agent says to its owner by ending
-// or resting; 0 if that answers no message.
+// answer returns the length of the chain with the message that an agent sends to its owner when
+// it ends or becomes idle; 0 if that answers no message.
 func (c *chains) answer(id task.ID) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -117,7 +117,7 @@ func (c *chains) answer(id task.ID) int {
 	return 0
 }
 
-// hear says that an agent has read a message of a chain.
+// hear records that an agent has read a message of a chain.
 func (c *chains) hear(id task.ID, n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -134,14 +134,14 @@ func (c *chains) worked(id task.ID) {
 	delete(c.heard, id)
 }
 
-// on ends the chain when a tool has done something.
+// on ends the chain when a tool had an effect.
 func (c *chains) on(id task.ID, e agent.Event) {
 	if e.Kind == agent.ToolDoneEvent && !e.Output.IsError && !slices.Contains(chatter(), e.Call.Name) {
 		c.worked(id)
 	}
 }
 
-// chatter is the tools by which nothing gets done.
+// chatter is the set of tools without an effect.
 func chatter() []string {
 	return []string{
 		"SendMessage", "write_agent", "read_agent", "ListTasks", "TaskOutput", "report_intent",
@@ -149,8 +149,8 @@ func chatter() []string {
 	}
 }
 
-// read takes in what an agent reads of its mail. What is no agent's message ends
-// the chain, whatever else comes with it.
+// read handles the mail that an agent reads. Mail that is not from an agent ends the chain,
+// even if other mail comes with it.
 func (c *chains) read(owner task.ID, mail []mailbox.Mail, seqs []task.Seq) {
 	longest := 0
 	for _, m := range mail {

@@ -1,11 +1,10 @@
-// Package messages has what the agents of a session write to each other and are told.
+// Package messages has the mailboxes of the agents of a session.
 //
-// [Mailboxes] owns the open mailboxes of a session's agents, and how many messages agents
-// have answered each other with. It promises that an agent reads each notification as the
-// text of the run that it reports, that one damaged record keeps no other mail back, and
-// that agents cannot answer each other for ever.
+// [Mailboxes] owns the open mailboxes, and the lengths of message chains between agents. An
+// agent reads each notification as the text of the run that it reports. One damaged record does
+// not block other mail. Agents cannot answer each other forever.
 //
-// It does not decide who may write to whom; package agents does.
+// The package does not decide who may send messages to whom; package agents does.
 package messages
 
 import (
@@ -26,12 +25,12 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Config is what mailboxes need.
+// Config configures mailboxes.
 type Config struct {
 	Tasks       *supervise.Supervisor
 	Log         *journal.Journal
 	Place       home.Session
-	OutputChars int // of an answer shown to a model
+	OutputChars int // length of an answer shown to a model
 	Hops        int // messages in a row by which agents answer each other
 }
 
@@ -49,8 +48,8 @@ type Mailboxes struct {
 // New returns the mailboxes of a session.
 func New(cfg Config) *Mailboxes { return &Mailboxes{cfg: cfg, open: map[task.ID]*mailbox.Box{}} }
 
-// Open returns the mailbox of an agent: also one that has not begun may have mail, since
-// it can wait long for a place.
+// Open returns the mailbox of an agent. An agent that has not begun may have mail too, since it
+// can wait long for a slot.
 func (m *Mailboxes) Open(ctx context.Context, owner task.ID) (*mailbox.Box, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -65,15 +64,14 @@ func (m *Mailboxes) Open(ctx context.Context, owner task.ID) (*mailbox.Box, erro
 	return b, nil
 }
 
-// Drop forgets the mailbox of an agent whose run has ended. Its mail stays in the log.
+// Drop removes the mailbox of an agent whose run has ended. Its mail stays in the log.
 func (m *Mailboxes) Drop(owner task.ID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.open, owner)
 }
 
-// Waits reports whether an agent rests until mail comes: one that rests and has mail is
-// about to wake.
+// Waits reports whether an agent is idle without mail: an idle one with mail is about to wake.
 func (m *Mailboxes) Waits(r task.Record) bool { return r.Idle && m.Empty(r.ID) }
 
 // Empty reports whether an agent has read all its mail.
@@ -84,15 +82,15 @@ func (m *Mailboxes) Empty(owner task.ID) bool {
 	if box == nil {
 		return true
 	}
-	mail, _ := box.Mail(context.Background()) // what cannot be read does not keep a session from its end
+	mail, _ := box.Mail(context.Background()) // unreadable mail does not keep a session from ending
 	return len(mail) == 0
 }
 
-// takeBackWait bounds TakeBack.
+// takeBackWait limits TakeBack.
 const takeBackWait = 10 * time.Second
 
-// TakeBack acknowledges a message for which an agent was to go on, and could not: who is
-// told so sends it anew. An agent that somebody else let go on meanwhile has it.
+// TakeBack acknowledges a message with which an agent could not be resumed: its sender gets an
+// error and sends it again. An agent that another caller has resumed meanwhile keeps it.
 func (m *Mailboxes) TakeBack(ctx context.Context, to task.ID, seq task.Seq, refused error) error {
 	if now, there := m.cfg.Tasks.Get(to); refused == nil || there && !now.Status.Terminal() {
 		return nil
@@ -109,8 +107,8 @@ func (m *Mailboxes) TakeBack(ctx context.Context, to task.ID, seq task.Seq, refu
 	return refused
 }
 
-// Reader returns a mailbox as a conversation reads it. Either function may be nil: skip
-// tells mail that is read otherwise, and heard is told of each message that is read.
+// Reader returns a mailbox as a conversation reads it. Either function may be nil: skip selects
+// mail that is read otherwise, and heard is called for each message that is read.
 func (m *Mailboxes) Reader(box *mailbox.Box, skip func(mailbox.Mail) bool, heard func(task.MessageKind)) agent.Mail {
 	return &reader{m, box, skip, heard}
 }
@@ -143,7 +141,7 @@ func (r *reader) Take(ctx context.Context) ([]agent.MailMessage, error) {
 			if l.Text, err = r.of.Text(ctx, x.Notification); err != nil && ctx.Err() != nil {
 				return nil, err
 			}
-			if err != nil { // one damaged record must not keep all mail back for ever
+			if err != nil { // one damaged record must not block all mail
 				l.Text = mailbox.RenderUnreadable(x.Notification, err)
 			}
 		}

@@ -12,17 +12,17 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// tailLines is how much of a failed command's output goes with its notification.
+// tailLines is how many lines of a failed command's output its notification has.
 const (
 	tailLines = 20
 	tailBytes = 2 << 10
 )
 
-// Text makes the text of a notification from the event that it belongs to: the task
-// may have a further run by now.
+// Text returns the text of a notification from its event: the task may have a further run by
+// now.
 func (m *Mailboxes) Text(ctx context.Context, n lifecycle.Notification) (string, error) {
 	r, ok := m.cfg.Tasks.Get(n.Task)
-	if !ok || r.Run != n.Run || !r.Status.Terminal() { // the last for the moment before its end is to be seen
+	if !ok || r.Run != n.Run || !r.Status.Terminal() { // the second try covers the moment before its end is visible
 		e, err := m.cfg.Log.Event(ctx, n.Seq)
 		if err != nil {
 			return "", err
@@ -50,9 +50,9 @@ func (m *Mailboxes) Text(ctx context.Context, n lifecycle.Notification) (string,
 	return mailbox.Render(l), nil
 }
 
-// lastMessage is the mail by which the leader of a teammate is told of the end of a
-// run. It is made of the notification that was recorded with that end, so none is lost
-// and none comes twice.
+// lastMessage returns the message by which the leader of a teammate is notified of the end of a
+// run. It is made from the notification that was recorded with that end, so it is delivered
+// exactly once.
 func (m *Mailboxes) lastMessage(ctx context.Context, r task.Record, answer string) (task.Message, error) {
 	text := mailbox.Summary(r) + "."
 	if answer != "" {
@@ -72,7 +72,7 @@ func (m *Mailboxes) lastMessage(ctx context.Context, r task.Record, answer strin
 	return task.Message{From: cmp.Or(r.Name, string(r.ID)), Kind: task.TeammateEnd, Text: text}, nil
 }
 
-// tail is the end of a command's output, as it goes with a notification.
+// tail returns the end of a command's output for a notification.
 func tail(r task.Record) string {
 	data, _, err := spool.Tail(r.OutputFile, tailLines, tailBytes)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Refusal makes an error of the engine one that users are told of.
+// Refusal converts an error of the engine into one for the user.
 func Refusal(err error) *control.Error {
 	var limit *supervise.LimitError
 	var several *supervise.AmbiguousError
@@ -44,8 +44,8 @@ func Refusal(err error) *control.Error {
 	return control.AsError(err)
 }
 
-// NotStarted is the refusal of a start. What comes when the session is closing can
-// be given to its next host.
+// NotStarted is the error of a refused start. A start that is refused because the session is
+// closing may be sent to its next host.
 func NotStarted(err error) *control.Error {
 	e := Refusal(err)
 	if errors.Is(err, supervise.ErrClosing) {
@@ -54,7 +54,7 @@ func NotStarted(err error) *control.Error {
 	return e
 }
 
-// shown makes the error of a call one that users are told of.
+// shown converts the error of a call into one for the user.
 func shown(r task.Record, err error) (task.Record, error) {
 	if err != nil {
 		return r, Refusal(err)

@@ -1,10 +1,10 @@
-// Package requests answers what clients ask of the tasks of a session.
+// Package requests answers requests of clients about the tasks of a session.
 //
-// [Tasks] is the part of [control.API] that is about tasks: it starts them, shows them,
-// waits for them, ends them and writes to them. It owns nothing. It promises that what it
-// refuses is told as a [control.Error], with what can be done instead.
+// [Tasks] is the part of [control.API] about tasks: it starts them, lists them, waits for them,
+// stops them and writes to them. It owns nothing. A refusal is a [control.Error] that says what
+// to do instead.
 //
-// It is no server; package control has one.
+// The package is not a server; package control has one.
 package requests
 
 import (
@@ -35,7 +35,7 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Config is what requests are answered by.
+// Config configures Tasks.
 type Config struct {
 	Session task.ID
 	Role    string // see [control.Info]
@@ -60,7 +60,7 @@ type Config struct {
 // Tasks answers requests. Its methods may be called by several goroutines.
 type Tasks struct{ cfg Config }
 
-// New returns it.
+// New returns the Tasks of a session.
 func New(cfg Config) *Tasks { return &Tasks{cfg} }
 
 // List returns tasks, newest first.
@@ -70,7 +70,7 @@ func (t *Tasks) List(ctx context.Context, req control.ListRequest) (control.Page
 	root := t.cfg.Supervisor.Born(req.Under)
 	take := func(born task.Seq, r task.Record) bool {
 		if req.Under != "" && born < root {
-			return false // what is below a task was started after it
+			return false // descendants of a task were started after it
 		}
 		if !req.All && r.Status.Terminal() || req.Under != "" && !t.cfg.Tree.Below(r, req.Under) {
 			return true
@@ -89,7 +89,7 @@ func (t *Tasks) List(ctx context.Context, req control.ListRequest) (control.Page
 	return page, nil
 }
 
-// Get returns one task, with the whole of its command.
+// Get returns one task, with its complete command.
 func (t *Tasks) Get(ctx context.Context, ref string) (task.Record, error) {
 	r, err := t.cfg.Tree.Find(ref)
 	if err == nil {
@@ -138,11 +138,11 @@ func (t *Tasks) Wait(ctx context.Context, req control.WaitRequest) (control.Wait
 	return reply, nil
 }
 
-// errTold ends a wait whose client must hear of something else.
+// errTold ends a wait whose client must be told of another problem.
 var errTold = errors.New("the problem is another")
 
-// waitHeeding waits for tasks, or until the problem is another than the client
-// knows of.
+// waitHeeding waits for tasks, or until the problem differs from the one that the client knows
+// of.
 func (t *Tasks) waitHeeding(
 	ctx context.Context,
 	ids []task.ID,
@@ -171,8 +171,7 @@ func (t *Tasks) waitHeeding(
 	}
 }
 
-// byEnd puts what ended first before what ended later, and that before what has
-// not ended.
+// byEnd sorts tasks by their end, those that have not ended last.
 func byEnd(a, b task.Record) int {
 	switch {
 	case a.EndTime != nil && b.EndTime != nil:
@@ -213,7 +212,7 @@ func (t *Tasks) Stop(ctx context.Context, req control.StopRequest) (task.Receipt
 	}
 	for _, line := range receipt.Stopped {
 		if slices.ContainsFunc(receipt.Survivors, func(left task.Survivor) bool { return left.Task == line.ID }) {
-			continue // it ended just now, and was tried
+			continue // it ended just now, and a stop was attempted
 		}
 		if r, ok := t.cfg.Supervisor.Get(line.ID); ok {
 			archive.EndSurvivors(ctx, r, req.Grace, &receipt)
@@ -268,7 +267,7 @@ func (t *Tasks) Output(ctx context.Context, req control.OutputRequest) (control.
 	return archive.Output(now(), req)
 }
 
-// awaitOutput waits until there is something to read, or nothing can come.
+// awaitOutput waits until there is something to read, or no more can come.
 func (t *Tasks) awaitOutput(ctx context.Context, r task.Record, offset int64) error {
 	for {
 		grown := t.cfg.Log.Grown()
@@ -293,7 +292,7 @@ func (t *Tasks) awaitOutput(ctx context.Context, r task.Record, offset int64) er
 	}
 }
 
-// Result is a part of the final answer of a task that has ended.
+// Result returns a part of the final answer of an ended task.
 func (t *Tasks) Result(ctx context.Context, req control.ResultRequest) (control.Answer, error) {
 	r, err := t.cfg.Tree.Find(req.Ref)
 	if err != nil {
@@ -307,7 +306,7 @@ func (t *Tasks) Events(ctx context.Context, after task.Seq) iter.Seq2[task.Event
 	return t.cfg.Log.Events(ctx, after)
 }
 
-// Prompt gives the main agent something to do.
+// Prompt sends a prompt to the main agent.
 func (t *Tasks) Prompt(ctx context.Context, req control.PromptRequest) error {
 	m := t.cfg.Idle.Conversation()
 	if m == nil {
@@ -362,9 +361,9 @@ func (t *Tasks) withImages(m *conversation.Conversation, req control.PromptReque
 	return picture.Add(req.Text, refs), nil
 }
 
-// Answer is the final answer of the run of a record, or the ends of a very long one. A
-// reader of events has the end of a run before the registry shows it, so the record is
-// the caller't.
+// Answer returns the final answer of the run of a record, or the beginning and end of a very
+// long one. The caller passes the record, since an event has the end of a run before the
+// registry shows it.
 func (t *Tasks) Answer(ctx context.Context, r task.Record) (string, error) {
 	return t.cfg.Log.AnswerExcerpt(ctx, r.Run)
 }

@@ -1,9 +1,9 @@
-// Package steps reads workflows, and shows their steps as rules see them.
+// Package steps reads workflows, and presents their steps to the permission rules.
 //
-// It promises that a step is judged as the call that does the same: with the folder in
-// which it runs and the variables that it sets.
+// A step is judged as the equivalent call: with the folder in which it runs and the variables
+// that it sets.
 //
-// It runs nothing; the driver of workflows does.
+// The package runs nothing; the driver of workflows does.
 package steps
 
 import (
@@ -22,10 +22,10 @@ import (
 	"github.com/drover-dev/drover/internal/platform/untrusted"
 )
 
-// Step is a step of a workflow as rules see it.
+// Step is a step of a workflow as the rules see it.
 type Step struct {
 	flow.Step
-	Where string // the step, for people: outermost first
+	Where string // name of the step for people: outermost first
 	Dir   string // its folder, absolute
 }
 
@@ -50,8 +50,8 @@ func each(p *flow.Plan, cwd, above string, f func(Step) error) error {
 	return nil
 }
 
-// Line is what a shell step comes to: where it runs and what it sets are a part of
-// it. A value that is not known yet is one that the line does not know either.
+// Line returns a shell step as one command line, including its folder and its variables. Values
+// that are not known yet stay unknown in the line.
 func (j Step) Line() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "cd %s\n", shell.Quote(j.Dir))
@@ -66,8 +66,8 @@ func (j Step) Line() string {
 	return b.String()
 }
 
-// Call is the call that does the same as the step; ok is false for a step that does
-// nothing by itself.
+// Call returns the call that corresponds to the step; ok is false for a step that does nothing
+// by itself.
 func (j Step) Call(id string) (c agent.Call, ok bool) {
 	in := map[string]any{"description": "step " + j.Where}
 	switch g := j.Agent; {
@@ -89,7 +89,7 @@ func (j Step) Call(id string) (c agent.Call, ok bool) {
 	return c, true
 }
 
-// Read reads a file of a workflow, with its links followed.
+// Read reads the file of a workflow and follows links.
 func Read(path string) ([]byte, error) {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -103,7 +103,7 @@ func Read(path string) ([]byte, error) {
 	return untrusted.Read(root, filepath.Base(real), flow.MaxBytes)
 }
 
-// plainError takes the names of system calls and of files out of an error.
+// plainError removes the names of system calls and of files from an error.
 func plainError(err error) error {
 	var path *fs.PathError
 	if errors.As(err, &path) {
@@ -112,7 +112,7 @@ func plainError(err error) error {
 	return err
 }
 
-// Compile reads a workflow. Of many faults the first is told.
+// Compile compiles a workflow. It returns the first of several errors.
 func Compile(file string, read func(string) ([]byte, error)) (*flow.Plan, error) {
 	plan, faults := flow.Compile(file, read)
 	if len(faults) == 0 {

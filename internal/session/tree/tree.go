@@ -1,8 +1,8 @@
-// Package tree finds tasks of one session: the task that a name means, what stands
-// above and below a task, and a task as the newest event has it.
+// Package tree finds tasks of one session: the task that a name means, the ancestors and
+// descendants of a task, and a task as of its newest event.
 //
-// A Tree owns nothing and changes nothing: it reads the supervisor and the log. Its
-// methods may be called by several goroutines.
+// A Tree owns nothing and changes nothing: it reads the supervisor and the log. Its methods may
+// be called by several goroutines.
 package tree
 
 import (
@@ -30,10 +30,9 @@ func New(session task.ID, tasks *supervise.Supervisor, log *journal.Journal) *Tr
 	return &Tree{session: session, tasks: tasks, log: log}
 }
 
-// Find returns the task that ref means: beside its ID, a prefix of it and its
-// name, a teammate goes by its own name, without the team, where only one has it,
-// and a remote agent by its session elsewhere, which goes last: its service has
-// chosen that, and must not get at what is said of another task.
+// Find returns the task that ref means: its ID, a prefix of it, its name, the name of a
+// teammate without the team if it is unique, or, last, the session ID of a remote agent: its
+// service chooses that ID, which must not hide another task.
 func (t *Tree) Find(ref string) (task.Record, error) {
 	r, err := t.tasks.Find(ref)
 	if err == nil && (string(r.ID) == ref || r.Name == ref) {
@@ -51,7 +50,7 @@ func (t *Tree) Find(ref string) (task.Record, error) {
 		return true
 	}
 	t.tasks.List(0)(look)
-	if len(teammates)+len(elsewhere) == 0 && errors.Is(err, supervise.ErrUnknown) { // it may have left the memory
+	if len(teammates)+len(elsewhere) == 0 && errors.Is(err, supervise.ErrUnknown) { // it may have been evicted from memory
 		if err := t.tasks.Listing(context.Background(), 0, look); err != nil {
 			return r, err
 		}
@@ -72,8 +71,8 @@ func (t *Tree) Find(ref string) (task.Record, error) {
 	return task.Record{}, &supervise.AmbiguousError{Ref: ref, Matches: hits}
 }
 
-// FindNear is Find for somebody whose name in messages is known: a teammate means its
-// own team first.
+// FindNear is Find for an agent with a known name in messages: for a teammate its own team has
+// precedence.
 func (t *Tree) FindNear(ref, who string) (task.Record, error) {
 	if _, team, ok := lifecycle.SplitTeam(who); ok {
 		if r, err := t.tasks.Find(ref + "@" + team); err == nil && r.Team != nil {
@@ -98,8 +97,8 @@ func (t *Tree) Below(r task.Record, root task.ID) bool {
 	return true
 }
 
-// Isolated is the nearest agent above a task, or itself, that has a checkout of its
-// own; empty: it works where the session does.
+// Isolated returns the nearest agent above a task, or itself, that has its own checkout; empty:
+// it works in the folder of the session.
 func (t *Tree) Isolated(id task.ID) task.ID {
 	for id != "" {
 		r, ok := t.tasks.Get(id)
@@ -114,8 +113,8 @@ func (t *Tree) Isolated(id task.ID) task.ID {
 	return ""
 }
 
-// Child finds a child by its key. It looks at all tasks, which only the further run
-// of a workflow needs: of a new one the key is taken with the start.
+// Child finds a child by its key. It reads all tasks, which only the further run of a workflow
+// needs: a start checks the key of a new one.
 func (t *Tree) Child(ctx context.Context, parent task.ID, key string) (child task.Record, found bool, err error) {
 	born := t.tasks.Born(parent)
 	err = t.tasks.Listing(ctx, 0, func(at task.Seq, r task.Record) bool {
@@ -127,8 +126,8 @@ func (t *Tree) Child(ctx context.Context, parent task.ID, key string) (child tas
 	return child, found, err
 }
 
-// Background is what runs or waits in the background for an agent, oldest first. For
-// one at the top that is what nobody owns, too.
+// Background returns the running and waiting background tasks of an agent, oldest first. For a
+// top-level agent they include those without an owner.
 func (t *Tree) Background(agent task.ID, top bool) []task.Record {
 	var live []task.Record
 	for _, r := range t.tasks.Living() {
@@ -141,9 +140,9 @@ func (t *Tree) Background(agent task.ID, top bool) []task.Record {
 	return live
 }
 
-// Latest is a task as the log has it. The log tells of a change a moment before the
-// record shows it: who has been woken by the log and looks at the record only may
-// wait for a further event that does not come.
+// Latest returns a task as of the log. The log has a change slightly before the record: a
+// caller that was woken by the log and reads only the record may wait for an event that does
+// not come.
 func (t *Tree) Latest(id task.ID) task.Record {
 	var newest task.Record
 	for e := range t.Recent {
@@ -157,11 +156,11 @@ func (t *Tree) Latest(id task.ID) task.Record {
 	return newest
 }
 
-// recently is how many events are read again to see which agents rest.
+// recently is how many events are read again to find idle agents.
 const recently = 256
 
-// Recent yields the newest events, a page in memory at a time. What cannot be read is
-// in the records soon.
+// Recent yields the newest events, a page in memory at a time. An unreadable event is soon in
+// the records.
 func (t *Tree) Recent(yield func(task.Event) bool) {
 	for after := max(0, t.log.Last()-recently); ; {
 		page, err := t.log.Since(context.Background(), after)
@@ -179,7 +178,7 @@ func (t *Tree) Recent(yield func(task.Event) bool) {
 // beginWait is how long Begun waits.
 const beginWait = 5 * time.Second
 
-// Begun is a task once it has begun, or as it is when that takes long.
+// Begun returns a task once it has begun, or unchanged after beginWait.
 func (t *Tree) Begun(ctx context.Context, r task.Record) task.Record {
 	limit, cancel := context.WithTimeout(ctx, beginWait)
 	defer cancel()

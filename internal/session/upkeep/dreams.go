@@ -9,22 +9,22 @@ import (
 	"github.com/drover-dev/drover/internal/api/control"
 )
 
-// Dreams says when a session consolidates memory by itself.
+// Dreams decides when a session consolidates memory by itself.
 type Dreams struct {
 	Memory *memory.Store
-	Idle   time.Duration // that the session must have been
-	Rule   memory.Rule   // says that a dream is due
+	Idle   time.Duration // how long the session must have been idle
+	Rule   memory.Rule   // reports whether a dream is due
 
 	State  func(context.Context, control.StateRequest) (control.State, error) // of the session
 	Worked func(since time.Time) (conversations int, err error)
 	Start  func(context.Context) error
 }
 
-// stateWait is how long a session that waits for something to happen waits at once.
+// stateWait is the maximum duration of one wait for a change of the session.
 const stateWait = time.Hour
 
-// run starts a dream when the session has been idle for long enough and one is due. It
-// is looked at once for each time that the session comes to rest.
+// run starts a dream when the session has been idle for long enough and one is due. It checks
+// once each time that the session becomes idle.
 func (d *Dreams) run(ctx context.Context, report func(text string)) {
 	var tried time.Time
 	state, err := d.State(ctx, control.StateRequest{})
@@ -47,9 +47,9 @@ func (d *Dreams) run(ctx context.Context, report func(text string)) {
 	}
 }
 
-// StartIfDue starts a dream if one is due and nobody else dreams. It is given when this
-// session tried last, and returns that: a dream that came to nothing leaves memory as old
-// as it was, and its end is a rest again, so without that it would be tried for ever.
+// StartIfDue starts a dream if one is due and no other process dreams. It takes and returns the
+// time of this session's last attempt: a failed dream leaves memory unchanged and the session
+// idle again, so it would be repeated forever.
 func (d *Dreams) StartIfDue(ctx context.Context, tried time.Time) (time.Time, error) {
 	now, err := d.Memory.State()
 	if err != nil || now.PID != 0 {

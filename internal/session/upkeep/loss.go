@@ -12,11 +12,11 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// ErrFolderGone is why a session that has lost its folder ends.
+// ErrFolderGone is the cause with which a session that has lost its folder ends.
 var ErrFolderGone = errors.New("the folder of the session is gone")
 
-// watchKeeper stops all commands when the keeper dies: nobody would end them any
-// more if this process died too.
+// watchKeeper stops all commands when the keeper dies, since nothing would end them if this
+// process died too.
 func (u *Upkeep) watchKeeper(ctx context.Context) {
 	select {
 	case <-u.cfg.KeeperLost:
@@ -42,13 +42,13 @@ func (u *Upkeep) stopAll(reason task.Reason, detail string, affected func(task.R
 		context.Background(),
 		ids,
 		supervise.StopRequest{Cause: cause},
-	) // it names every task, and they are there
+	) // it names every task, and all of them exist
 	return receipt
 }
 
-// watchFolder stops everything when somebody removes the folder of the session: nobody
-// could find its tasks any more. Its lock file stands for it, which nothing writes to.
-// Where the system has no watch left, nobody hears of it.
+// watchFolder stops everything when the folder of the session is removed, since its tasks could
+// no longer be found. It watches the lock file, to which nothing writes. If the system has no
+// free inotify watch, the removal is not detected.
 func (u *Upkeep) watchFolder(ctx context.Context) {
 	path := u.cfg.Place.LockFile()
 	w, err := fsnotify.NewWatcher()
@@ -65,7 +65,7 @@ func (u *Upkeep) watchFolder(ctx context.Context) {
 		}
 		select {
 		case <-w.Events:
-		case _, open := <-w.Errors: // something may have been missed
+		case _, open := <-w.Errors: // events may have been missed
 			if !open {
 				return
 			}

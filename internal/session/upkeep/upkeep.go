@@ -1,11 +1,11 @@
-// Package upkeep does what an open session needs beside its conversation: it stops
-// what runs when the session loses its keeper or its folder, removes old sessions,
-// ends what dead hosts of other sessions left, and begins dreams in idle time.
+// Package upkeep does what an open session needs beside its conversation: it stops tasks when
+// the session loses its keeper or its folder, removes old sessions, cleans up after dead hosts
+// of other sessions, and starts dreams in idle time.
 //
-// An [Upkeep] promises that nothing of it runs after Close.
+// Nothing of an [Upkeep] runs after Close.
 //
-// It does not know agents. Which tasks are stopped for what is decided here; how a
-// stop goes, by the supervisor.
+// The package does not know agents. It decides which tasks are stopped; the supervisor stops
+// them.
 package upkeep
 
 import (
@@ -24,19 +24,19 @@ type Tasks interface {
 	Stop(ctx context.Context, ids []task.ID, r supervise.StopRequest) (task.Receipt, error)
 }
 
-// Config is what upkeep needs.
+// Config configures upkeep.
 type Config struct {
 	Place  home.Session
 	Tasks  Tasks
-	Report func(text string) // tells the user
+	Report func(text string) // messages for the user
 
 	KeeperLost <-chan struct{} // closed when the keeper has died; nil: there is none
-	Brief      bool            // the session is one command, which must start fast: only its keeper is watched
-	Retention  ended.Retention // of ended sessions; not of a brief one
-	Dreams     *Dreams         // nil: the session does not dream by itself
+	Brief      bool            // the session is one command, whose start must be fast: only its keeper is watched
+	Retention  ended.Retention // of ended sessions; not applied if brief
+	Dreams     *Dreams         // nil: no automatic dreams
 }
 
-// Upkeep is that of one open session.
+// Upkeep maintains one open session.
 type Upkeep struct {
 	cfg  Config
 	stop context.CancelFunc
@@ -46,14 +46,14 @@ type Upkeep struct {
 	lose context.CancelCauseFunc
 }
 
-// New makes the upkeep of a session.
+// New returns the upkeep of a session.
 func New(cfg Config) *Upkeep {
 	u := &Upkeep{cfg: cfg, stop: func() {}}
 	u.lost, u.lose = context.WithCancelCause(context.Background())
 	return u
 }
 
-// Start begins all of it, until ctx ends or Close.
+// Start starts all of it, until ctx ends or Close.
 func (u *Upkeep) Start(ctx context.Context) {
 	ctx, u.stop = context.WithCancel(ctx)
 	if u.cfg.KeeperLost != nil {
@@ -77,9 +77,9 @@ func (u *Upkeep) Start(ctx context.Context) {
 	}
 }
 
-// Lost ends when the session has lost its keeper, and its commands were stopped for
-// that, or its folder, and everything was stopped. Its cause says which. No further
-// command can be started then. It ends with Close, too.
+// Lost returns a context that ends when the session has lost its keeper and its commands were
+// stopped for that, or has lost its folder and everything was stopped. Its cause states which.
+// No further command can be started then. It ends with Close, too.
 func (u *Upkeep) Lost() context.Context { return u.lost }
 
 // Close ends what Start began.

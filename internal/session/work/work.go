@@ -1,11 +1,9 @@
-// Package work makes commands, monitors and remote work ready to be started, for agents and
-// for clients.
+// Package work prepares commands, monitors and remote work for agents and clients.
 //
-// [Work] owns nothing: it puts together what the supervisor starts, of a request, the
-// drivers of a session and its settings. It promises that a guarded request for a command
-// which a rule denies is refused.
+// [Work] owns nothing: it makes what the supervisor starts from a request, the drivers of a
+// session and its settings. A guarded request for a command that a rule denies is refused.
 //
-// It starts nothing, and knows no agents.
+// The package starts nothing, and does not know agents.
 package work
 
 import (
@@ -31,34 +29,34 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// The pools of places.
+// Names of the pools.
 const (
 	ShellPool   = "shells"
 	MonitorPool = "monitors"
 	RemotePool  = "remote"
 )
 
-// Config is what work is made of.
+// Config configures work.
 type Config struct {
 	Kinds      *builtin.Kinds
 	Gates      environment.Gates
 	Rules      permission.Rules
 	Servers    *servers.Servers
 	Services   *services.Services
-	NoMonitors bool // there are none
+	NoMonitors bool // monitors are disabled
 
-	// Client completes the environment of a client by what the settings say of
-	// providers. nil: it is as it is.
+	// Client completes the environment of a client with the settings of providers. nil: the
+	// environment is unchanged.
 	Client func(env []string) []string
 }
 
 // Work is that of one session. Its methods may be called by several goroutines.
 type Work struct{ cfg Config }
 
-// New returns it.
+// New returns the Work of a session.
 func New(cfg Config) *Work { return &Work{cfg} }
 
-// Command is a command that is going to be.
+// Command is a command before its start.
 func (w *Work) Command(r control.StartRequest, spec task.Spec, client shell.Client) (supervise.Starting, error) {
 	line := shell.Command{Args: r.Shell.Args, Line: r.Shell.Line, Cwd: r.Cwd, TTY: r.Shell.TTY}
 	made := w.cfg.Kinds.Command(client, line)
@@ -99,7 +97,7 @@ func (w *Work) Banned(r control.StartRequest, line string) error {
 	return nil
 }
 
-// ClientEnv is the environment of a client as agents get it.
+// ClientEnv returns the environment of a client for agents.
 func (w *Work) ClientEnv(env []string) []string {
 	if w.cfg.Client == nil {
 		return env
@@ -107,10 +105,10 @@ func (w *Work) ClientEnv(env []string) []string {
 	return w.cfg.Client(env)
 }
 
-// ChildEnv is what commands get of it.
+// ChildEnv returns the environment of commands.
 func (w *Work) ChildEnv(env []string) []string { return shell.ChildEnv(w.ClientEnv(env)) }
 
-// Monitor is a monitor that is going to be.
+// Monitor is a monitor before its start.
 func (w *Work) Monitor(spec task.Spec, c monitor.Client, what monitor.Watch) supervise.Starting {
 	made := w.cfg.Kinds.Monitor(c, what)
 	spec.Input, spec.Pool, spec.Priority = made.Input, MonitorPool, task.Next
@@ -120,7 +118,7 @@ func (w *Work) Monitor(spec task.Spec, c monitor.Client, what monitor.Watch) sup
 	return supervise.Starting{Driver: made.Driver, Spec: spec}
 }
 
-// ClientMonitor is a monitor that a client asks for.
+// ClientMonitor prepares a monitor for a client.
 func (w *Work) ClientMonitor(r control.StartRequest, spec task.Spec) (supervise.Starting, error) {
 	what, err := w.watched(r)
 	if err != nil {
@@ -144,7 +142,7 @@ func (w *Work) ClientMonitor(r control.StartRequest, spec task.Spec) (supervise.
 	return start, nil
 }
 
-// watched is what a client wants to watch, or why that is not possible.
+// watched returns what a client wants to watch, or why that is not possible.
 func (w *Work) watched(r control.StartRequest) (monitor.Watch, error) {
 	m := r.Monitor
 	what := monitor.Watch{File: m.File, Server: m.Server, URI: m.URI, Match: m.Match}
@@ -166,7 +164,7 @@ func (w *Work) watched(r control.StartRequest) (monitor.Watch, error) {
 	return what, nil
 }
 
-// Remote is remote work that is going to be. env is that of a client, if one asks for it.
+// Remote is remote work before its start. env is that of a client, if a client requests it.
 func (w *Work) Remote(r control.RemoteRequest, spec task.Spec, env []string) (supervise.Starting, error) {
 	job, open, err := w.cfg.Services.Job(r, env)
 	if err != nil {
@@ -181,7 +179,7 @@ func (w *Work) Remote(r control.RemoteRequest, spec task.Spec, env []string) (su
 	return supervise.Starting{Driver: made.Driver, Spec: spec}, nil
 }
 
-// ClientRemote is remote work that a client asks for.
+// ClientRemote prepares remote work for a client.
 func (w *Work) ClientRemote(r control.StartRequest, spec task.Spec) (supervise.Starting, error) {
 	if r.Keep {
 		return supervise.Starting{}, &control.Error{
@@ -198,7 +196,7 @@ func (w *Work) subscribe(ctx context.Context, server, uri string) (monitor.Subsc
 	return Subscription(w.cfg.Servers.Subscribe(ctx, server, uri))
 }
 
-// Subscription is a resource as a monitor takes it: not a nil one in an interface.
+// Subscription converts a resource for a monitor, without a nil pointer in an interface.
 func Subscription(r *servers.Resource, err error) (monitor.Subscription, error) {
 	if err != nil {
 		return nil, err
@@ -206,7 +204,7 @@ func Subscription(r *servers.Resource, err error) (monitor.Subscription, error) 
 	return r, nil
 }
 
-// FirstLine is the beginning of a text, for listings.
+// FirstLine returns the beginning of a text, for listings.
 func FirstLine(text string, most int) string {
 	text = strings.Join(strings.Fields(text), " ")
 	if utf8.RuneCountInString(text) <= most {
@@ -215,7 +213,7 @@ func FirstLine(text string, most int) string {
 	return string([]rune(text)[:most-1]) + "…"
 }
 
-// Keys is what somebody types who writes a text: each line is ended by Enter.
+// Keys returns the keys for a text: each line is ended by Enter.
 func Keys(text string) string {
 	return strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\n", "\r") + "\r"
 }
