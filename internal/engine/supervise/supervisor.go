@@ -498,9 +498,9 @@ func (e *entry) take(c *entry) bool {
 }
 
 // uniqueName adds a number to a wanted name that a live task has, or that is the ID of any
-// task. A name that only looks like an ID, such as webserver, is allowed. The number is the
-// smallest without a free one below it; it is found without testing each, since a session may
-// start tens of thousands of tasks with one name.
+// task. A name that only looks like an ID, such as webserver, is allowed. The number is
+// free and the one before it is taken. A binary search finds it, since a session may start
+// tens of thousands of tasks with one name.
 func (s *Supervisor) uniqueName(want string) string {
 	if want == "" || s.isFree(want) {
 		return want

@@ -194,8 +194,8 @@ func (b *Budgets) Restore(states []journal.State, ended iter.Seq[supervise.Ended
 	}
 }
 
-// metered is the output of a task below an agent with an output budget. A command has the rest
-// of that budget as its limit at the start, however much other tasks have used since.
+// metered is the output of a task below an agent with an output budget. Its limit is where that
+// budget ends at the time of the call of Limit; other tasks may use the budget meanwhile.
 type metered struct {
 	supervise.OutputFile
 	accounts *usage.Accounts

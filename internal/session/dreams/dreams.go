@@ -280,8 +280,8 @@ type change struct {
 	All     bool   `json:"replace_all"`
 }
 
-// size returns the size that the file would have. For a file that is too large already it
-// returns the new content's size, so that only a smaller replacement is accepted.
+// size returns the size that the file would have. For an edit of a file that is too large
+// already it returns the present size: only a Write of a smaller file is accepted.
 func (c change) size() int64 {
 	if c.Old == "" {
 		return int64(len(c.Content) + len(c.New))

@@ -22,7 +22,7 @@ const (
 // now.
 func (m *Mailboxes) Text(ctx context.Context, n lifecycle.Notification) (string, error) {
 	r, ok := m.cfg.Tasks.Get(n.Task)
-	if !ok || r.Run != n.Run || !r.Status.Terminal() { // the second try covers the moment before its end is visible
+	if !ok || r.Run != n.Run || !r.Status.Terminal() { // not terminal: its end is not visible yet
 		e, err := m.cfg.Log.Event(ctx, n.Seq)
 		if err != nil {
 			return "", err
