@@ -4,11 +4,11 @@ import "strings"
 
 // sequence is an escape sequence (ECMA-48, and what xterm adds to it).
 type sequence struct {
-	name    string // how it begins and its last byte: "[H", "?h", "(0", "7"
-	numbers string // between the two, with ; between them
+	name    string // its introducer and its last byte: "[H", "?h", "(0", "7"
+	numbers string // parameters between the two, separated by ;
 }
 
-// number is the i-th of its numbers, or what stands for one that is not given.
+// number returns the i-th parameter, or a default if it is missing.
 func (q sequence) number(i, otherwise int) int {
 	fields := strings.SplitN(q.numbers, ";", i+2)
 	if i >= len(fields) || fields[i] == "" {
@@ -23,8 +23,8 @@ func (q sequence) number(i, otherwise int) int {
 	return n
 }
 
-// escape reads the sequence that text begins with, and says how long it is; 0: it
-// begins with none.
+// escape parses the sequence at the beginning of text, and returns its length; 0: there is
+// none.
 func escape(text string) (int, sequence) {
 	if len(text) < 2 || text[0] != '\x1b' {
 		return 0, sequence{}
@@ -51,8 +51,8 @@ func escape(text string) (int, sequence) {
 	return 2, sequence{name: text[1:2]}
 }
 
-// stringEnd is where a text for the terminal itself ends: behind a bell, or before
-// an escape, with which another sequence begins.
+// stringEnd returns where a string for the terminal itself ends: after BEL, or before ESC,
+// which begins another sequence.
 func stringEnd(text string) int {
 	i := strings.IndexAny(text, "\a\x1b")
 	switch {

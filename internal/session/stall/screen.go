@@ -7,26 +7,25 @@ import (
 	"unicode/utf8"
 )
 
-// TailBytes is how much of the end of an output is looked at.
+// TailBytes is how much of the end of an output is examined.
 const TailBytes = 1 << 10
 
 // screen is what a person sees at the end of an output.
 type screen struct {
-	line   string   // the one that the cursor is in, as it stands
-	last   string   // that one, or else the nearest above it that is not blank, or below it
-	above  []string // the lines that are not blank, down to the cursor's
-	rows   []string // all that are not blank
-	fresh  []string // those that were written last, of a program that draws where it likes
-	busy   bool     // the line was written over more than once: something counts, or spins
-	edits  bool     // a line editor has the line
-	full   bool     // the program draws where it likes
-	bar    bool     // the line is all in reverse video, as the last one of a pager
-	idle   bool     // it has put the cursor out of the way, into the corner
-	hidden bool     // the cursor is not shown
+	line   string   // the line of the cursor
+	last   string   // that line, or else the nearest non-blank one above it, or below it
+	above  []string // the non-blank lines down to that of the cursor
+	rows   []string // all non-blank lines
+	fresh  []string // the lines written last, for a program that positions the cursor
+	busy   bool     // the line was overwritten more than once: a counter or a spinner
+	edits  bool     // a line editor reads the line
+	full   bool     // the program positions the cursor
+	bar    bool     // the whole line is in reverse video, as the last line of a pager
+	idle   bool     // the cursor was moved to the corner, out of the way
+	hidden bool     // the cursor is hidden
 }
 
-// A screen is believed to have at least as many lines as most have, and nothing
-// is drawn farther out than the most that any has.
+// Minimum and maximum size of the emulated screen, whose real size is unknown.
 const (
 	lines      = 24
 	columns    = 80
@@ -34,44 +33,44 @@ const (
 	mostColumn = 1100
 )
 
-// terminal plays the end of an output. What came before it is unknown: it starts
-// with a blank screen.
+// terminal emulates a terminal for the end of an output. The earlier output is unknown: it
+// starts with a blank screen.
 type terminal struct {
 	rows [][]rune
 	place
 	saved    place
-	wrote    []int // the rows, by when they were last written
-	low      int   // the lowest row that was addressed
+	wrote    []int // the rows, in the order of their last writes
+	low      int   // the lowest row to which the cursor was moved
 	drawn    int   // how often the line was begun again
 	prev     rune  // the last character
-	graphics bool  // letters stand for lines of boxes
+	graphics bool  // line-drawing character set
 	inverse  bool  // reverse video
-	inverted int   // how many characters in a row are in it
-	bar      bool  // all of the line is in it
-	parked   bool  // the last thing was a move to behind the start of the line
-	asked    bool  // it was asked where the cursor is, or one space was taken back, and nothing was written since
-	spaced   bool  // the last thing was a space, and no step back before it
-	back     bool  // the last thing was a step back
-	editing  bool  // pasted text is marked, as line editors want it
-	other    bool  // the second screen is shown
-	hidden   bool  // the cursor is not shown
-	keys     bool  // the keypad sends what programs, not people, want
+	inverted int   // number of consecutive characters in reverse video
+	bar      bool  // the complete line is in reverse video
+	parked   bool  // the last operation was a move to a column after the start of the line
+	asked    bool  // the cursor position was requested, or one space was erased, and nothing was written since
+	spaced   bool  // the last operation was a space, not preceded by a step back
+	back     bool  // the last operation was a step back
+	editing  bool  // bracketed paste is on, as for line editors
+	other    bool  // the alternate screen is on
+	hidden   bool  // the cursor is hidden
+	keys     bool  // the keypad is in application mode
 }
 
-// place is where the cursor is, and whether it was put there or came there by writing.
+// place is the position of the cursor, and whether it was set or results from writing.
 type place struct {
 	row, at   int
 	top       int  // the row that programs call the first one
-	addressed bool // a row was named since the screen was cleared
-	fed       bool // a line feed came since
+	addressed bool // a row was addressed since the screen was cleared
+	fed       bool // a line feed followed
 }
 
-// look plays the end of an output as a terminal would.
+// look emulates a terminal for the end of an output.
 func look(tail []byte) screen {
 	if len(tail) > TailBytes {
 		tail = tail[len(tail)-TailBytes:]
 	}
-	t := &terminal{place: place{row: mostRows}} // there may be moves up
+	t := &terminal{place: place{row: mostRows}} // the output may move the cursor up
 	for text := strings.ToValidUTF8(string(tail), ""); text != ""; {
 		if n, q := escape(text); n > 0 {
 			text = text[n:]
@@ -85,8 +84,8 @@ func look(tail []byte) screen {
 	return t.screen()
 }
 
-// freshest is how many of the lines written last tell what a program is about: a
-// text that somebody edits may tell of anything.
+// freshest is how many of the lines written last are examined: the rest of a screen may be any
+// text, for example in an editor.
 const freshest = 4
 
 func (t *terminal) screen() screen {
@@ -118,13 +117,13 @@ func (t *terminal) screen() screen {
 	return s
 }
 
-// behind reports whether the cursor does not stand before all that is in its line.
+// behind reports whether the cursor is after the text of its line.
 func behind(line []rune, at int) bool {
 	before, all := string(line[:min(at, len(line))]), string(line)
 	return strings.TrimSpace(all) == "" || strings.TrimSpace(before) != ""
 }
 
-// fresh are the lines that were written last, or only that of the cursor.
+// fresh returns the lines that were written last, or only that of the cursor.
 func (t *terminal) fresh(several bool) (out []string) {
 	if !several {
 		return []string{string(t.rows[t.row])}
@@ -137,12 +136,12 @@ func (t *terminal) fresh(several bool) (out []string) {
 	return out
 }
 
-// trim takes off the sides of a box.
+// trim removes the sides of a box.
 func trim(row string) string {
 	return strings.TrimFunc(row, func(r rune) bool { return unicode.IsSpace(r) || r >= '─' && r <= '▟' })
 }
 
-// write plays one character; feeds says that a line feed follows.
+// write writes one character; feeds: a line feed follows.
 func (t *terminal) write(r rune, feeds bool) {
 	switch {
 	case r == '\n':
@@ -193,7 +192,7 @@ func (t *terminal) put(r rune) {
 	t.at++
 }
 
-// fill makes the line of the cursor reach to the cursor.
+// fill extends the line of the cursor to the cursor.
 func (t *terminal) fill() *[]rune {
 	for len(t.rows) <= t.row {
 		t.rows = append(t.rows, nil)
@@ -205,7 +204,7 @@ func (t *terminal) fill() *[]rune {
 	return line
 }
 
-// address puts the cursor into a row that the program names, counted from 0.
+// address moves the cursor to a row, counted from 0.
 func (t *terminal) address(row, at int) {
 	if t.top == 0 {
 		t.top = len(t.rows)
@@ -213,17 +212,17 @@ func (t *terminal) address(row, at int) {
 	row = min(row, mostRows)
 	t.row, t.at, t.drawn, t.parked = t.top+row, min(at, mostColumn), 0, at > 0
 	if row+at == 0 && !t.addressed {
-		return // home, from where lines may be written as ever
+		return // home: lines follow as without addressing
 	}
 	t.addressed, t.fed, t.low = true, false, max(t.low, row)
 }
 
-// clear forgets the screen, and that rows were addressed.
+// clear clears the screen, and resets the addressing of rows.
 func (t *terminal) clear() {
 	t.rows, t.wrote, t.place, t.low, t.drawn = nil, nil, place{}, 0, 0
 }
 
-// obey plays an escape sequence. Those that only colour, and unknown ones, do nothing.
+// obey executes an escape sequence. Colors and unknown sequences do nothing.
 func (t *terminal) obey(q sequence) {
 	n := min(max(1, q.number(0, 1)), mostRows)
 	switch q.name {
@@ -249,7 +248,7 @@ func (t *terminal) obey(q sequence) {
 		t.erase(q.name, q.number(0, 0), n)
 	case "[b":
 		for range min(n, columns) {
-			t.write(t.prev, false) // before the first character it is none, and does nothing
+			t.write(t.prev, false) // there is no character to repeat yet
 		}
 	case "[n":
 		t.asked = q.number(0, 0) == 6
@@ -284,7 +283,7 @@ func (t *terminal) mode(q sequence, on bool) {
 	}
 }
 
-// invert turns reverse video on or off. One space in it is a cursor that the program
+// invert switches reverse video. A single space in reverse video is a cursor that the program
 // draws itself.
 func (t *terminal) invert(on bool) {
 	if !on && t.inverted == 1 && t.prev == ' ' && t.at > 0 && t.row < len(t.rows) && t.at <= len(t.rows[t.row]) {
@@ -293,10 +292,10 @@ func (t *terminal) invert(on bool) {
 	t.inverse, t.inverted = on, 0
 }
 
-// caret stands for a cursor that is drawn, as some programs draw it.
+// caret represents a cursor that the program draws.
 const caret = '█'
 
-// erase takes characters away, of the line or of the screen.
+// erase erases characters of the line or of the screen.
 func (t *terminal) erase(name string, which, n int) {
 	if name == "[J" && which >= 2 {
 		t.clear()

@@ -1,9 +1,8 @@
 package stall
 
-// The shapes of lines, as regular expressions over [plain] text in either case of letters.
+// Shapes of lines, as regular expressions over [plain] text, ignoring case.
 
-// known are the seven patterns of prompts, by which a line asks even if a line
-// break follows.
+// known are the seven patterns of prompts that count even if a line break follows.
 func known() []string {
 	return []string{
 		`\(y/n\)`,
@@ -19,15 +18,15 @@ func known() []string {
 // drawn is a prompt with a cursor that the program draws.
 const drawn = `[:>?»›❯] ?█ *$`
 
-// answered is a question with its answer behind it.
+// answered is a question followed by its answer.
 const answered = `\?(?: *[(\[][^()\[\]]*[)\]])? *(?:y|n|yes|no)(?: \([^()]*\))?$`
 
-// surest are open lines that ask however often they were written.
+// surest are open lines that are prompts however often they were overwritten.
 func surest() []string {
 	return []string{`[\[(](?:y/n|yes/no)[\])] *[:?]? *$`, `\b(?:press|hit|push) \W?(?:any key|a key|enter|return|space)\b`}
 }
 
-// sure are open lines that can be nothing else.
+// sure are open lines that are certainly prompts.
 func sure() []string {
 	return []string{
 		`(?:password|passphrase|pass phrase|passcode|pin|otp|token|secret|api key|username|user name|login|` +
@@ -37,57 +36,57 @@ func sure() []string {
 	}
 }
 
-// tells are open lines that look like questions and are none.
+// tells are open lines that look like questions and are not.
 func tells() []string {
 	const work = `(?:await|wait|connect|load|install|process|download|upload|fetch|receiv|send|copy|read|` +
 		`writ|check|scann|search|look|compil|build|link|pack|unpack|extract|updat|upgrad|configur|resolv|retry|test|` +
 		`runn|start|stopp|generat|creat|delet|remov|import|export|synchroni[sz]|index|poll|sleep|listen|stream)ing`
 	return append(gauges(),
 		`^\S+(?:::|#)\S`, `^\s*\* test\b`, // names of tests, which may be questions
-		`^\s*(?:[?*•-] |\S+ )?`+work+`\b[^.,;!?]*[?:)\]] *$`, // doing this or that, even if it ends like a question
+		`^\s*(?:[?*•-] |\S+ )?`+work+`\b[^.,;!?]*[?:)\]] *$`, // present participles, even if it ends like a question
 		`^\s*(?:[^\s?]+ )?\w+ing\b[^?>\[]*[:)] *$`,           // Doing this or that:
 		answered,
 		`\b\d+(?:\.\d+)? ?%(?:[^)]|$)`, // 12 % of it, but not --More--(12%)
-		`\b(?:eta|elapsed|remaining|its?/s)\b[^?]*$`, // for some time
+		`\b(?:eta|elapsed|remaining|its?/s)\b[^?]*$`, // a duration
 		`^\s*\[?(?:info|warn|warning|debug|trace|error|note|notification|fatal)\]?(?:$|[^\w>][^?]*$)`,
-		`(?:^|[\s\[])\d+/\d+\b[^?:>]*$`, // so many of so many
-		`[^.?]\.{3,} *$`,                // and so on ...
+		`(?:^|[\s\[])\d+/\d+\b[^?:>]*$`, // a count of a total
+		`[^.?]\.{3,} *$`,                // an ellipsis
 	)
 }
 
-// gauges are lines that tell how far something is, or that it is at work, wherever on
-// a screen they stand. A program that shows them waits for nobody.
+// gauges are lines that show progress, anywhere on a screen. A program that shows them does not
+// wait.
 func gauges() []string {
 	return []string{
-		`\d ?(?:[kmgt]i?)?(?:b|bytes|bits?)/s`, // at some speed
+		`\d ?(?:[kmgt]i?)?(?:b|bytes|bits?)/s`, // a rate
 		`^[^\pL\d]*\d{1,3}(?:\.\d+)? ?%`,       // a percentage first, or behind a bar
 		`\b(?:eta|elapsed|remaining)(?: time)?\W{0,3}\d|\d\W?\w{0,7} (?:elapsed|remaining|left)\b`,
 		`^\W*(?:please wait\b|\w+ing\b[^?]{0,60}(?:\.{3}|…)(?: \([^()]*\))?\W*$)`,
 		`[\x{2801}-\x{28ff}]`,                      // a spinner of dots
-		`\bload average\b|^every \d+(?:\.\d+)?s: `, // what shows a machine, or a command again and again
-		`(?:\s+\d+[.:]\d+%?){3}|\d +\d+ +\d+% +\d`, // a table of what is measured
+		`\bload average\b|^every \d+(?:\.\d+)?s: `, // monitoring of a machine, or of a repeated command
+		`(?:\s+\d+[.:]\d+%?){3}|\d +\d+ +\d+% +\d`, // a table of measurements
 		`\[[=#*>.-]{2,}[=#*>. -]+\]`,               // a bar
 	}
 }
 
-// asks are open lines that ask.
+// asks are open lines that are prompts.
 func asks() []string {
 	return []string{
-		`(?:[:>$#%»❯➜?*=)\]}]|^(?:[^\w\s]{1,4} )?[^\w\s]{1,4}) {1,3}$`, // a sign and a space behind it, where one types
+		`(?:[:>$#%»❯➜?*=)\]}]|^(?:[^\w\s]{1,4} )?[^\w\s]{1,4}) {1,3}$`, // a prompt sign and a space
 		`[\w"')\]>.…#] ?\?["')\]]* *:? *$`,                             // any question
 		`[)\]]:$`, `^[^<]{0,60}>$`,                                     // name [default]: and prompts without the space
 		drawn,
-		`^\? \S`, // as many programs for setting up begin a question
+		`^\? \S`, // as many installers begin a question
 		`\? *(?:\.\.\.|[(\[][^()\[\]]*[)\]])$`,
 		`\? *(?:y|yes) ?(?:/|or) ?(?:n|no)\b *:? *$`,
 		`\b(?:enter|return) to \w+`,
 		`^(?:[^:]{0,60} )?(?:hit|press|type|push) (?:any key|a key|enter|return|space|<?\w+>? to\b)`,
-		`^\s*[◯◻□☐⬡] {1,4}\S`,                           // what may be chosen
+		`^\s*[◯◻□☐⬡] {1,4}\S`,                           // choices
 		`(?:[\[(][a-z][\])] ?[a-z][\w ]{0,20}\W*){2,}$`, // [Y]es [N]o
 	}
 }
 
-// commands are closed lines that tell what to type.
+// commands are closed lines that tell the user what to type.
 func commands() []string {
 	const end = `to (?:continue|proceed|confirm|go (?:on|ahead))`
 	return []string{
@@ -103,11 +102,11 @@ func commands() []string {
 	}
 }
 
-// tellsOf are lines in which a question is quoted, or is the name of a test or a
-// remark on a place in a file.
+// tellsOf are lines that quote a question, or are the name of a test or a remark on a place in
+// a file.
 func tellsOf() []string {
 	return []string{
-		`^\s*› press\b`, // keys of what watches files
+		`^\s*› press\b`, // keys of a program that watches files
 		`^\s*(?:=== |--- |# |[✓✔✗✘×√] |(?:not )?ok \d|\S+ \.{2,} )`, `^\s*\S+\.\w+:\d+(?::\d+)?: `,
 		"[\"'`][^\"'`]*\\?(?: [\\[(][^\\])]*[\\])])? ?[\"'`](?: \\S|[,;}\\]])",
 		answered,
@@ -124,8 +123,7 @@ func logLines() []string {
 	}
 }
 
-// itemShapes are that of every item of a menu, and that of the one which a press of
-// Enter would take.
+// itemShapes match every item of a menu, and the selected one, which Enter would choose.
 func itemShapes() []string {
 	return []string{`^(?: {0,6}[❯›»‣▸▶→>◯◉○●◻◼□☐☑] {0,4}| {1,6})\S.{0,78}$`, `^ {0,6}[❯›»‣▸▶→>] {0,4}\S`}
 }
@@ -138,10 +136,9 @@ func menuHeads() []string {
 	}
 }
 
-// words are those by which programs ask in other languages, or tell that they are at
-// work, each followed by what it is in English. Here are those without which a
-// captured prompt is missed, or progress taken for one: most prompts of any language
-// are seen by the signs at their ends.
+// words maps words of prompts and of progress in other languages to English ones. It has those
+// that are needed for captured outputs; most prompts of any language are found by the signs at
+// their ends.
 func words() []string {
 	return []string{
 		"パスワード", " password ",

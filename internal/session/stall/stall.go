@@ -8,21 +8,21 @@ import (
 	"unicode/utf8"
 )
 
-// Rules tell a prompt from progress. Make them with [New]; they may be used by
-// several goroutines.
+// Rules distinguish a prompt from progress. Create them with [New]; they may be used by several
+// goroutines.
 type Rules struct {
-	patterns []*regexp.Regexp  // the seven that are known to users
-	surest   []*regexp.Regexp  // an open line that asks, however often it was written
-	certain  []*regexp.Regexp  // an open line that asks, whatever else it looks like
-	progress []*regexp.Regexp  // an open line that tells how far something is
-	prompts  []*regexp.Regexp  // an open line that asks
+	patterns []*regexp.Regexp  // the seven documented ones
+	surest   []*regexp.Regexp  // an open line that is a prompt, however often it was overwritten
+	certain  []*regexp.Regexp  // an open line that is a prompt, whatever else it matches
+	progress []*regexp.Regexp  // an open line that shows progress
+	prompts  []*regexp.Regexp  // an open line that is a prompt
 	orders   []*regexp.Regexp  // a closed line that says what to type
-	quotes   []*regexp.Regexp  // a whole line that tells of a question, and asks none
-	logs     []*regexp.Regexp  // a line of a log, which asks nothing
-	items    []*regexp.Regexp  // a line of a menu, and one that is pointed at
+	quotes   []*regexp.Regexp  // a complete line about a question, which is not a prompt
+	logs     []*regexp.Regexp  // a line of a log, which is not a prompt
+	items    []*regexp.Regexp  // a line of a menu, and the selected one
 	menus    []*regexp.Regexp  // the line above a menu
-	measures []*regexp.Regexp  // a line of a screen that shows how far something is
-	words    *strings.Replacer // words of other languages become English ones
+	measures []*regexp.Regexp  // a line of a screen that shows progress
+	words    *strings.Replacer // maps words of other languages to English ones
 }
 
 // New makes the rules.
@@ -43,13 +43,11 @@ func compile(all []string) []*regexp.Regexp {
 	return out
 }
 
-// longest is the number of characters beyond which an open line is no question
-// of a program but text that was cut.
+// longest is the length beyond which an open line is not a prompt but truncated text.
 const longest = 200
 
-// Waiting reports whether the output that ends so ends with a question, and the
-// line that asks. tail is the raw end of the output; of a longer one the last
-// [TailBytes] count.
+// Waiting reports whether the output ends with a question, and returns the line with it. tail
+// is the raw end of the output; of a longer one the last [TailBytes] count.
 func (r *Rules) Waiting(tail []byte) (line string, waiting bool) {
 	s := look(tail)
 	switch {
@@ -67,7 +65,7 @@ func (r *Rules) Waiting(tail []byte) (line string, waiting bool) {
 	return r.open(s)
 }
 
-// open judges a line that no line break ends: the cursor stands in it.
+// open judges a line without a line break: the cursor is in it.
 func (r *Rules) open(s screen) (line string, waiting bool) {
 	line = r.plain(s.line)
 	log := matches(r.logs, line)
@@ -102,11 +100,11 @@ func (r *Rules) closed(s screen) (line string, waiting bool) {
 	return r.menu(s.rows)
 }
 
-// nothing stands for a prompt that is empty.
+// nothing is shown for an empty prompt.
 const nothing = "(an empty line)"
 
-// said is the line that tells best what is asked: of a screen a question, or else
-// where the cursor is.
+// said returns the line that shows best what is asked: a question on the screen, or else the
+// line of the cursor.
 func (r *Rules) said(s screen) string {
 	if s.full {
 		for _, row := range slices.Backward(s.above) {
@@ -125,15 +123,14 @@ func (r *Rules) said(s screen) string {
 
 func (r *Rules) measure(row string) bool { return matches(r.measures, r.plain(row)) }
 
-// prompt reports whether the line, in which the cursor stands, asks by itself.
+// prompt reports whether the line of the cursor is a prompt by itself.
 func (r *Rules) prompt(line string) bool {
 	line = r.plain(line)
 	return (matches(r.certain, line) || matches(r.prompts, line)) && !matches(r.progress, line)
 }
 
-// plain writes a line as the rules know it: in small letters, with those of every
-// language as letters and with English words for what prompts say in others, and
-// signs of any width and typography are the plain ones.
+// plain normalizes a line for the rules: lower case, plain signs for those of any width and
+// typography, and English words for what prompts say in other languages.
 func (r *Rules) plain(line string) string {
 	var b strings.Builder
 	for _, r := range r.words.Replace(strings.ToLower(line)) {
@@ -159,11 +156,11 @@ func (r *Rules) plain(line string) string {
 	return b.String()
 }
 
-// longestMenu is how many items a menu shows at once.
+// longestMenu is the maximum number of visible items of a menu.
 const longestMenu = 15
 
-// menu reports whether the output ends with a list from which something is to be
-// chosen, and the question above it.
+// menu reports whether the output ends with a list to choose from, and returns the question
+// above it.
 func (r *Rules) menu(lines []string) (head string, ok bool) {
 	pointed := false
 	for n := len(lines) - 1; n >= 0 && len(lines)-n <= longestMenu; n-- {
@@ -187,8 +184,8 @@ func matches(of []*regexp.Regexp, line string) bool {
 	return false
 }
 
-// headed reports whether the last of the lines is a request below a heading in
-// brackets: that of Ansible's pauses, and of others.
+// headed reports whether the last line is a request below a heading in brackets, as a pause of
+// Ansible.
 func headed(lines []string) bool {
 	if len(lines) < 2 {
 		return false
@@ -197,9 +194,9 @@ func headed(lines []string) bool {
 	return strings.HasPrefix(head, "[") && strings.Index(head, "]") == len(head)-1 && strings.HasSuffix(request, ":")
 }
 
-// framed reports whether the lines end with a question in a frame that is open to its
-// left: what was answered is marked otherwise, and what is at work has no lower edge.
-// One of several to choose from, without a cursor, is such a question without a frame.
+// framed reports whether the lines end with a question in a frame that is open at its left.
+// Answered questions are marked otherwise, and progress has no lower edge. A choice without a
+// cursor is such a question without a frame.
 func framed(s screen) bool {
 	has := func(marks string) bool {
 		shown := s.rows[max(0, len(s.rows)-longestMenu):]
@@ -208,8 +205,7 @@ func framed(s screen) bool {
 	return strings.TrimSpace(s.last) == "└" && has("◆▲●◻◼") || s.hidden && has("●") && has("○")
 }
 
-// tested reports whether the line is what a test of Go has printed, which has begun
-// in the line above it.
+// tested reports whether the line is output of a Go test whose start is in the line above it.
 func tested(lines []string) bool {
 	return len(lines) > 1 && strings.HasPrefix(lines[len(lines)-2], "=== RUN ")
 }
