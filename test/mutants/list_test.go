@@ -106,7 +106,7 @@ func mutants() []mutant {
 		},
 		{
 			name: "told-twice", says: "a message that the transcript holds is delivered again after a crash",
-			edits: []edit{{"agent/loop.go", "return l.cfg.Transcript.Holds(seq)", "return false"}},
+			edits: []edit{{"agent/loop.go", "return t.Holds(seq)", "return false"}},
 			tests: []string{"agent:TestLetterIsToldOnceAndAcknowledgedAgain"},
 		},
 		{
