@@ -433,7 +433,8 @@ func (s *Session) openAgents(edits *environment.Edits) {
 		Models: a.Models, Model: a.Model, Instead: a.Instead, Policy: a.Policy, Catalog: a.Catalog, Rules: a.Rules,
 		Env: a.Env, Notes: a.Notes, RuleSources: a.RuleSources,
 		Hooks: a.Hooks, Skills: a.Skills, Todos: a.Todos, Memory: a.Memory.Store, Web: a.Web, Tools: a.Tools,
-		Remote: a.Remote.Usual != "", Sees: a.Sees, Window: a.Window, Share: a.Share, AskWait: a.AskWait, On: a.On, OnHook: a.OnHook,
+		Remote: a.Remote.Usual != "", Sees: a.Sees, Window: a.Window, Share: a.Share, AskWait: a.AskWait,
+		On: a.On, OnHook: a.OnHook,
 	}
 	if s.cfg.Keeper != nil {
 		cfg.Ready = s.cfg.Keeper.Ready

@@ -14,8 +14,8 @@ func mutants() []mutant {
 		},
 		{
 			name: "early-ack", says: "a message is acknowledged before the transcript holds it",
-			edits: []edit{{"agent/loop.go", "\tif len(blocks)+len(prompt) > 0 {\n\t\tif err := t.keep(Record{Message: t.userMessage(",
-				"\tif err := t.ack(ctx, letters); err != nil {\n\t\treturn err\n\t}\n\tif len(blocks)+len(prompt) > 0 {\n\t\tif err := t.keep(Record{Message: t.userMessage("}},
+			edits: []edit{{"agent/loop.go", "\tif len(blocks)+len(prompt) > 0 {\n\t\tr := Record{Message: t.userMessage(",
+				"\tif err := t.ack(ctx, letters); err != nil {\n\t\treturn err\n\t}\n\tif len(blocks)+len(prompt) > 0 {\n\t\tr := Record{Message: t.userMessage("}},
 			tests: []string{"agent:TestUnrecordedMailIsNotAcknowledged"},
 		},
 		{

@@ -48,7 +48,8 @@ func (x *foreignFlags) add(f *pflag.FlagSet) {
 	} {
 		f.Var(&idleFlag{name: name, lacks: lacks, of: x}, name, "")
 	}
-	for _, name := range []string{"managed-settings", "resume-session-at", "thinking", "dangerously-skip-permissions", "no-session-persistence",
+	for _, name := range []string{"managed-settings", "resume-session-at", "thinking",
+		"dangerously-skip-permissions", "no-session-persistence",
 		"allow-dangerously-skip-permissions", "await-initialize", "debug", "bare",
 		"replay-user-messages", "permission-prompts",
 		"debug-file", "plugin-dir", "betas"} {
