@@ -341,7 +341,7 @@ func screenInbox(t *testing.T, p *place, g *glass) {
 	p.good("run", "-d", "--tty", "--", "sh", "-c", "printf 'Name? '; read name; echo hello $name >name")
 	p.good("run", "-d", "--name", "broken", "--", "false")
 	g.tmux("split-window", "-h", "-t", "0", "cd "+other+"; drover"+stays)
-	g.shows("1", "2 things need you in other sessions", "elsewhere · alt+i")
+	g.shows("1", "things need you in other sessions", "elsewhere · alt+i")
 	g.keys("1", "M-i")
 	g.shows("1", "? asks", "‖ stalled", "Name?", "✗ failed", "broken")
 	g.keys("1", "Enter")

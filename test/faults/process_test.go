@@ -425,7 +425,9 @@ func TestKillsByName(t *testing.T) {
 	p.Good("run", "-d", "--name", "first", "--", "true")
 	host, keeper := p.one("host"), p.one("keeper")
 	word := "fault-word-" + strconv.Itoa(os.Getpid())
-	p.Good("run", "-d", "--name", "x", "--", "sh", "-c", "pkill -KILL -f "+word)
+	letGo := p.held("go") // until `drover run`, which has the word too, has ended
+	p.Good("run", "-d", "--name", "x", "--", "sh", "-c", "read x <go; pkill -KILL -f "+word)
+	letGo()
 	if s := p.Run("wait", "x"); s.Code() != 128+9 {
 		t.Error(s)
 	}

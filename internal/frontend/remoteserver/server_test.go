@@ -98,6 +98,7 @@ const script = `version: 1
 agents:
   '*':
     - {when: {prompt_contains: zippy}, text: "this is the answer"}
+    - {when: {last_contains: endless}, delay: 1h, text: "nobody waits for it"}
     - {text: "I begin.", tools: [{name: Bash, input: {command: "sleep 1000"}}]}
     - {text: "I went on."}
 `
@@ -319,7 +320,7 @@ func TestMessageAfterArchive(t *testing.T) {
 		}
 	}}
 	h = (&Server{cfg: cfg, store: st.srv.store}).Handler()
-	if code := post("messages", `{"text":"zippy"}`); code != http.StatusConflict {
+	if code := post("messages", `{"text":"endless"}`); code != http.StatusConflict {
 		t.Errorf("message: %d", code)
 	}
 	if r, err := st.s.Get(t.Context(), id); err != nil || r.Status != task.Killed {
