@@ -374,7 +374,7 @@ func (p *place) everything(server object) {
 	}})
 	p.good("-p", "go", "--allowed-tools=mcp__everything", config(t, object{"everything": server}), set(t, object{"mcp": object{"startWait": "30s"}}))
 	all := strings.Join(texts(t, m.Requests()[1]), "\n")
-	holds(t, "the conversation", all, "Echo: hello", "The sum of 2 and 40 is 42.", "[image, image/png,", "bytes: not shown]", "expected string")
+	holds(t, "the conversation", all, "Echo: hello", "The sum of 2 and 40 is 42.", "[image, image/png,", "[image, image/png, 4033 bytes]", `"media_type":"image/png"`, "expected string")
 }
 
 // loopback keeps a server of node that listens everywhere on this machine.

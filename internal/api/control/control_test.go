@@ -330,10 +330,15 @@ func TestLimits(t *testing.T) {
 	s := NewServer(newFake())
 	s.largest = 1000
 	w := serve(t, s)
-	err := w.client.Prompt(t.Context(), PromptRequest{Text: strings.Repeat("x", 2000)})
-	var e *Error
-	if !errors.As(err, &e) || e.Code != TooLarge || !strings.Contains(e.Message, "1000") {
-		t.Errorf("got %v", err)
+	_, start := w.client.Start(t.Context(), []StartRequest{{Name: strings.Repeat("x", 1500)}})
+	for limit, err := range map[string]error{
+		"1000": start,
+		"2000": w.client.Prompt(t.Context(), PromptRequest{Text: strings.Repeat("x", 3000)}), // it may hold images
+	} {
+		var e *Error
+		if !errors.As(err, &e) || e.Code != TooLarge || !strings.Contains(e.Message, limit) {
+			t.Errorf("limit %s: got %v", limit, err)
+		}
 	}
 }
 
