@@ -191,7 +191,7 @@ func screenTurn(t *testing.T, p *place, g *glass) {
 	close(hold)
 	g.shows("0", "It was told: ", "start the build completed after", found, "-2 background tasks")
 	p.free(fifo)
-	g.shows("0", "-1 shell")
+	g.shows("0", "-1 shell", "completed (exit code 0)") // the agent is told of that too
 	g.leaves("0", "left with 0")
 }
 
