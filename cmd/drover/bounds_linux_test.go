@@ -23,19 +23,6 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// user writes the settings of the user.
-func (p *place) user(text string) {
-	p.t.Helper()
-	dir := filepath.Join(p.work, "config", "drover")
-	err := os.MkdirAll(dir, 0o700)
-	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, "settings.json"), []byte(text), 0o600)
-	}
-	if err != nil {
-		p.t.Fatal(err)
-	}
-}
-
 // inspected is the record of a task.
 func (p *place) inspected(ref string) (r task.Record) {
 	p.t.Helper()
