@@ -251,6 +251,7 @@ func (c *Conn) exchange(
 	defer stop()
 	res, err := c.await(ctx, p, o)
 	if err != nil && (ctx.Err() != nil || errors.Is(err, ErrNoAnswer)) && !o.NoCancel && c.cancels(method) {
+		c.close(id) // before the server is told: what it answers then is late
 		c.cancelled(id, err)
 	}
 	_, plain := err.(*RPCError) //nolint:errorlint // one in another has its own words
