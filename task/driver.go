@@ -176,8 +176,9 @@ type Spec struct {
 	Cwd          string
 	Backgrounded bool
 	Keep         bool
-	TTY          bool   // a command with a terminal
-	Pool         string // takes one of this pool's limited places while it runs; empty: unlimited
+	TTY          bool     // a command with a terminal
+	Sandbox      *Sandbox // in which the command starts; nil: none
+	Pool         string   // takes one of this pool's limited places while it runs; empty: unlimited
 	Priority     Priority
 	Silent       bool          // its owner gets no notification of its end
 	Team         *Team         // of a teammate

@@ -172,6 +172,7 @@ type Record struct {
 	LastAnswer       *Answered  `json:"last_answer,omitempty"`
 	Priority         Priority   `json:"priority,omitempty"`  // of its notification
 	Pool             string     `json:"pool,omitempty"`      // whose places it takes
+	Sandbox          *Sandbox   `json:"sandbox,omitempty"`   // of a command that started in one
 	Worktree         *Worktree  `json:"worktree,omitempty"`  // of an isolated agent, since its last end
 	Survivors        []Survivor `json:"survivors,omitempty"` // of an ended run: what could not be ended then
 	Key              string     `json:"key,omitempty"`       // that its parent knows it by
@@ -190,6 +191,41 @@ type Record struct {
 	OnEnd   string `json:"on_end,omitempty"`        // what becomes of what it leaves running: [Reparents]; empty: it is stopped
 	Earlier *Usage `json:"earlier_usage,omitempty"` // of the runs before this one, together
 	Resumes int    `json:"resumes,omitempty"`       // how many those are
+}
+
+// Sandbox says by which mechanism of the system each bound of a command holds. An empty text is a
+// bound that does not hold.
+type Sandbox struct {
+	Write     string `json:"write"`     // where it writes: landlock, mounts or landlock+mounts
+	Protected string `json:"protected"` // files that it only reads where it may write: mounts
+	Read      string `json:"read"`      // secrets that it cannot read: mounts
+	Network   string `json:"network"`   // namespace, or tcp-ports where only ports are bounded
+	Signals   string `json:"signals"`   // to whom it sends signals: landlock
+	Calls     string `json:"calls"`     // system calls that are refused: seccomp
+}
+
+// Names of mechanisms in [Sandbox].
+const (
+	ByLandlock  = "landlock"
+	ByMounts    = "mounts"
+	ByNamespace = "namespace"
+	ByTCPPorts  = "tcp-ports"
+	BySeccomp   = "seccomp"
+)
+
+// Missing returns the names of the bounds that do not hold, or hold in part, in the order of
+// the fields.
+func (s Sandbox) Missing() []string {
+	var out []string
+	for _, b := range []struct{ name, by string }{
+		{"write", s.Write}, {"protected", s.Protected}, {"read", s.Read}, {"network", s.Network},
+		{"signals", s.Signals}, {"calls", s.Calls},
+	} {
+		if b.by == "" || b.by == ByTCPPorts {
+			out = append(out, b.name)
+		}
+	}
+	return out
 }
 
 // Worktree is what became of the checkout that an isolated agent had of its own.

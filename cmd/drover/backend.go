@@ -100,7 +100,7 @@ func filesOf(st trust.State) string {
 
 // opening is what all sessions of this process have in common.
 func (b *backend) opening(role, title string, set settings.Settings) assemble.Config {
-	return assemble.Config{Root: b.root, Folder: b.cwd, Role: role, Title: title, Version: b.version, Env: b.env,
+	return assemble.Config{Starter: b.starter(), Root: b.root, Folder: b.cwd, Role: role, Title: title, Version: b.version, Env: b.env,
 		Settings:   set,
 		TrustNoted: b.trustNoted, Tell: func(_ task.ID, text string) { b.note(text) }}
 }
@@ -204,6 +204,9 @@ func (b *backend) MarkSeen(ctx context.Context, of control.Info, ids []task.ID) 
 	}
 	return ended.MarkSeen(ctx, e.Place, ids)
 }
+
+// starter is the command of the process that starts programs in the namespaces of a session.
+func (b *backend) starter() []string { return []string{b.exe, "keeper", "--room"} }
 
 // helper is the command of the process that ends what this one leaves.
 func (b *backend) helper() []string { return []string{b.exe, "keeper", "--helper"} }

@@ -21,6 +21,7 @@ import (
 	"github.com/drover-dev/drover/internal/engine/journal"
 	"github.com/drover-dev/drover/internal/engine/keeper"
 	"github.com/drover-dev/drover/internal/engine/process"
+	"github.com/drover-dev/drover/internal/engine/sandbox"
 	"github.com/drover-dev/drover/internal/engine/tty"
 	"github.com/drover-dev/drover/internal/frontend/cli"
 	"github.com/drover-dev/drover/internal/platform/home"
@@ -40,6 +41,8 @@ func keep(args []string) int {
 	switch {
 	case slices.Equal(args, []string{"--helper"}):
 		err = keeper.RunHelper(ctx)
+	case slices.Equal(args, []string{"--room"}):
+		err = sandbox.RunStarter()
 	case len(args) == 2 && args[0] == "--tty":
 		err = tty.Run(args[1])
 	default:

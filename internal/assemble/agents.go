@@ -22,6 +22,7 @@ import (
 	"github.com/drover-dev/drover/internal/model/choose"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/session"
+	"github.com/drover-dev/drover/internal/session/sandboxes"
 	"github.com/drover-dev/drover/internal/tool/webtool"
 )
 
@@ -242,5 +243,27 @@ func ruleSources(c Config) session.RuleSources {
 	out.Add("allow", "--allowed-tools", c.Allow...)
 	out.Add("deny", "--disallowed-tools", c.Deny...)
 	out.Add("allow", "built in", own()...)
+	return out
+}
+
+// boundaries are the settings of the sandbox.
+func boundaries(c Config) sandboxes.Config {
+	env, set := home.Lookup(c.Env), c.Settings.Sandbox
+	user := env("HOME")
+	return sandboxes.Config{
+		Mode: sandboxes.Mode(set.Mode), Auto: set.AutoAllow, Starter: c.Starter, Home: user, TempDir: env("TMPDIR"),
+		Write: below(user, set.Write), Hidden: below(user, set.Hidden),
+	}
+}
+
+// below makes paths absolute that are written with ~.
+func below(user string, paths []string) []string {
+	out := make([]string, 0, len(paths))
+	for _, p := range paths {
+		if rest, ok := strings.CutPrefix(p, "~/"); ok && user != "" {
+			p = filepath.Join(user, rest)
+		}
+		out = append(out, p)
+	}
 	return out
 }

@@ -51,6 +51,9 @@ type Config struct {
 	// the argument list of `drover keeper --helper`. Empty: under a keeper that
 	// is the parent of this process if there is one, otherwise without.
 	Keeper []string
+	// Starter starts this program as the process in the namespaces of a session, see
+	// [sandbox.RunStarter]. nil: there are none.
+	Starter []string
 
 	// Copier is a program that holds the terminals of commands, so that they outlive
 	// this process: the argument list of `drover keeper --tty`. Empty: this process
@@ -179,9 +182,10 @@ func Open(ctx context.Context, c Config) (_ *Session, err error) {
 			Processes:        set.Tasks.MaxProcesses,
 			Retention:        ended.Retention{Age: set.Tasks.Retention.Limit(), Bytes: set.Tasks.Retention.Bytes},
 		},
-		Power:  set.Durability == "power",
-		Keeper: s.Keeper,
-		Copier: c.Copier,
+		Power:   set.Durability == "power",
+		Keeper:  s.Keeper,
+		Copier:  c.Copier,
+		Sandbox: boundaries(c),
 	}
 	if err = s.Place.Ensure(); err == nil {
 		cfg.Agents, err = s.agents(c, model, env)

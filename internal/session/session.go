@@ -13,6 +13,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -53,6 +55,7 @@ import (
 	"github.com/drover-dev/drover/internal/session/lease"
 	"github.com/drover-dev/drover/internal/session/messages"
 	"github.com/drover-dev/drover/internal/session/requests"
+	"github.com/drover-dev/drover/internal/session/sandboxes"
 	"github.com/drover-dev/drover/internal/session/servers"
 	"github.com/drover-dev/drover/internal/session/services"
 	"github.com/drover-dev/drover/internal/session/snapshot"
@@ -137,6 +140,8 @@ type Config struct {
 	Keeper *keeper.Link
 	Copier []string // holds the terminals of commands; see [shell.Config]
 	Agents Agents
+
+	Sandbox sandboxes.Config // of commands that models start; Env and Report are the session's
 }
 
 // Agents configures the agents of a session.
@@ -246,6 +251,7 @@ type Session struct {
 	services  *services.Services // of remote work
 	leases    *lease.Leases
 	approvals *approvals.Approvals
+	sandboxes *sandboxes.Sandboxes
 
 	hurried atomic.Bool
 	hurry   sync.WaitGroup // cancels hooks; Close waits
@@ -400,6 +406,24 @@ func (s *Session) assemble() {
 	s.openAgents(edits)
 }
 
+// newSandboxes bounds the commands of the session. What Drover stores is hidden from them, but for
+// outputs and checkouts.
+func (s *Session) newSandboxes() *sandboxes.Sandboxes {
+	c, place := s.cfg.Sandbox, s.cfg.Place
+	root := place.Project().Root()
+	c.Hidden = append(slices.Clone(c.Hidden), root.Dir())
+	if s.cfg.Info.Socket != "" {
+		c.Hidden = append(c.Hidden, filepath.Dir(s.cfg.Info.Socket))
+	}
+	c.Scratch = place.Scratch()
+	c.Shown = append(slices.Clone(c.Shown), place.Tasks(), c.Scratch, root.Worktrees())
+	c.Report = s.report.Once
+	if self, err := process.Identify(os.Getpid()); err == nil {
+		c.Env = append(os.Environ(), process.MarkSession+"="+string(s.cfg.Info.Session), process.MarkHost+"="+self.Mark())
+	}
+	return sandboxes.New(c)
+}
+
 // start lets the parts work that have work of their own, until life ends.
 func (s *Session) start() {
 	cfg := s.cfg
@@ -422,8 +446,9 @@ func (s *Session) start() {
 func (s *Session) openAgents(edits *environment.Edits) {
 	a, l := s.cfg.Agents, s.cfg.Limits
 	gates := environment.Gates{Foreign: a.Foreign, Report: s.report}
+	s.sandboxes = s.newSandboxes()
 	s.work = work.New(work.Config{Kinds: s.kinds, Gates: gates, Rules: a.Rules, Servers: s.servers, Services: s.services,
-		NoMonitors: l.NoMonitors, Client: a.Client})
+		NoMonitors: l.NoMonitors, Client: a.Client, Sandboxes: s.sandboxes})
 	cfg := agents.Config{
 		Session: s.cfg.Info.Session, Project: s.cfg.Info.Project, Version: s.cfg.Info.Version, Started: s.started,
 		Place: s.cfg.Place, Sync: s.cfg.Power,
@@ -442,7 +467,7 @@ func (s *Session) openAgents(edits *environment.Edits) {
 	s.agents = agents.New(cfg, agents.Parts{
 		Tasks: s.sup, Log: s.log, Kinds: s.kinds, Tree: s.tree, Mailboxes: s.mail, Idle: s.idle, Budgets: s.budgets,
 		Servers: s.servers, Activity: s.activity, Checkouts: s.checkouts, Edits: edits, Approvals: s.approvals,
-		Report: s.report, Gates: gates, Work: s.work, Space: s.space,
+		Report: s.report, Gates: gates, Work: s.work, Space: s.space, Sandboxes: s.sandboxes,
 	})
 	s.Tasks = requests.New(requests.Config{
 		Session: s.cfg.Info.Session, Role: s.cfg.Info.Role, Place: s.cfg.Place, NoBackground: l.NoBackground,
@@ -618,6 +643,7 @@ func (s *Session) Close() error {
 		errs = append(errs, main.close())
 	}
 	s.servers.Close()
+	s.sandboxes.Close()
 	s.endProcesses()
 	if s.cfg.Keeper != nil {
 		errs = append(errs, s.cfg.Keeper.Close())

@@ -22,11 +22,12 @@ var bare = []struct {
 		"internal/agentenv/catalog/plugin.go", "internal/frontend/cli/export.go", "internal/frontend/cli/manual/main.go", "internal/frontend/cli/run.go", "internal/agentenv/mcpconfig/edit.go", "internal/model/script/load.go", "internal/agentenv/settings/file.go"}},
 	{"paths that users of the library name", []string{"agent/fork.go", "agent/transcript_unix.go"}},
 	{"a new folder or file for temporary things, which is this process's own", []string{"internal/assemble/demo/*.go", "drover.go", "internal/api/remoteapi/checker.go", "internal/api/teleport/archive.go", "internal/api/teleport/export.go"}},
-	{"/proc, /sys, /dev", []string{"cmd/drover/host.go", "internal/engine/process/*_linux.go", "internal/engine/process/memory.go", "internal/engine/process/start.go", "internal/engine/tty/open_*.go"}},
+	{"/proc, /sys, /dev", []string{"internal/engine/sandbox/zombie_linux.go", "cmd/drover/host.go", "internal/engine/process/*_linux.go", "internal/engine/process/memory.go", "internal/engine/process/start.go", "internal/engine/tty/open_*.go"}},
 	{"SQLite takes paths; ours.go looks at what is there before", []string{"internal/engine/journal/journal.go"}},
 	{"sockets have paths only; home checks their folder", []string{"internal/api/host/host.go"}},
 	{"git takes paths, and these are its files", []string{"internal/agentenv/worktree/rescue.go", "internal/agentenv/worktree/store.go"}},
-	{"a path is judged as a command would follow it", []string{"internal/agentenv/permission/facts.go", "internal/agentenv/permission/gitscan.go", "internal/agentenv/permission/path.go"}},
+	{"a path is judged as a command would follow it", []string{"internal/agentenv/permission/facts.go", "internal/agentenv/permission/gitscan.go", "internal/agentenv/permission/path.go", "internal/agentenv/permission/protect.go"}},
+	{"the kernel takes what it is to allow by its path, and mounts are made by paths", []string{"internal/engine/sandbox/landlock_linux.go", "internal/engine/sandbox/starter_linux.go"}},
 	{"support of tests", []string{"agent/agenttest/*.go", "task/tasktest/*.go", "test/harness/*.go"}},
 }
 

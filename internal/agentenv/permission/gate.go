@@ -57,8 +57,14 @@ type Rules struct {
 	// and no mode or hook allows what none of them covers. nil, and a nil list: none.
 	Only func() []string
 
-	ReadOnlyAuto bool         // shell lines that only read need no rule
-	Tools        []agent.Tool // for aliases, and for what is read-only
+	ReadOnlyAuto bool // shell lines that only read need no rule
+
+	// Sandboxed reports whether commands run in a sandbox that bounds all they do: then they
+	// need no rule that allows them, and what is above such rules holds as ever. It is asked at
+	// the moment of a call. nil: they do not.
+	Sandboxed func() bool
+
+	Tools []agent.Tool // for aliases, and for what is read-only
 
 	// Answer puts a question to somebody, such as [task.Host.Ask]. With nil, or
 	// Headless, every question is a denial.
@@ -280,6 +286,7 @@ type request struct {
 	path     string // of file tools, as it was written
 	line     line   // of a shell
 	tty      bool   // the command gets a terminal
+	outside  bool   // the command does not run in the sandbox of the session
 	bad      string // why the input cannot be judged
 }
 
@@ -322,6 +329,7 @@ func (g *Gate) request(c agent.Call) request {
 			r.bad = "the command holds a NUL byte"
 		}
 		r.line, r.tty = readLine(r.text), typed(in)
+		r.outside = flagged(in, "outside")
 	case readTool, editTool:
 		if r.path = text("file_path", "notebook_path", "path"); r.path == "" {
 			r.bad = "there is no path"
@@ -516,6 +524,9 @@ func (g *Gate) rule(r request) Verdict {
 		return Verdict{Decision: Allow, Reason: "mode bypassPermissions"}
 	}
 	v := g.approve(kind, r)
+	if v.Decision == Allow && r.outside {
+		v = Verdict{Decision: Ask, Reason: "it runs outside of the sandbox", UserOnly: true}
+	}
 	if v.Decision == Ask && g.rules.Mode == Plan {
 		return deny("plan mode: only reading is allowed (" + v.Reason + ")")
 	}
@@ -586,14 +597,15 @@ func (g *Gate) approve(kind toolKind, r request) Verdict {
 	plan := g.rules.Mode == Plan
 	switch kind {
 	case shellTool:
-		if r.tty && !(g.bare() && !plan) {
+		boxed := g.boxed(r)
+		if r.tty && !boxed && !(g.bare() && !plan) {
 			return Verdict{
 				Decision: Ask,
 				Reason:   "the command gets a terminal, and what is typed there is not looked at by the rules that allow",
 				UserOnly: true,
 			}
 		}
-		return g.approveShell(r.line)
+		return g.approveShell(r.line, boxed)
 	case readTool, listTool:
 		return g.approvePath(r.tool, r.path, false)
 	case editTool:
@@ -610,6 +622,12 @@ func (g *Gate) approve(kind toolKind, r request) Verdict {
 		return Verdict{Decision: Allow, Reason: "allowed by the rule " + hit, Rule: hit}
 	}
 	return Verdict{Decision: Ask, Reason: "no rule allows " + r.tool, candidate: toolRule(kind, r)}
+}
+
+// boxed reports whether the sandbox bounds a command so that no rule must allow it.
+func (g *Gate) boxed(r request) bool {
+	m := g.rules.Mode
+	return (m == Default || m == AcceptEdits) && !r.outside && g.rules.Sandboxed != nil && g.rules.Sandboxed()
 }
 
 // bare reports whether a rule allows every command.

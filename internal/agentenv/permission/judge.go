@@ -19,7 +19,7 @@ const (
 
 // approveShell approves a line if every command in it is approved and every
 // redirection harmless.
-func (g *Gate) approveShell(l line) Verdict {
+func (g *Gate) approveShell(l line, boxed bool) Verdict {
 	why := legible(l.text)
 	switch {
 	case why != "":
@@ -39,6 +39,9 @@ func (g *Gate) approveShell(l line) Verdict {
 				return Verdict{Decision: Allow, Reason: "allowed by the rule " + r.text, Rule: r.text}
 			}
 		}
+	}
+	if boxed {
+		return Verdict{Decision: Allow, Reason: "the sandbox bounds it"}
 	}
 	j := judge{g: g}
 	j.all(l.file.Stmts, scope{dirs: []string{g.shellDir()}})

@@ -1,6 +1,7 @@
 package permission
 
 import (
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -274,4 +275,33 @@ func gitConfig(args []string) []string {
 		return []string{file}
 	}
 	return nil
+}
+
+// Protected returns the protected files and folders that are in a folder itself, without those
+// that programs change in their everyday work: the repository, of which [ProtectedGit] tells, and
+// virtual environments.
+func Protected(folder string) (paths []string) {
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return nil
+	}
+	for _, e := range entries {
+		switch name := strings.ToLower(e.Name()); {
+		case name == ".git" && e.IsDir(), name == "venv", name == ".venv", name == ".direnv":
+		case slices.Contains(guardedNames(), name), guardedFile(name):
+			paths = append(paths, filepath.Join(folder, e.Name()))
+		}
+	}
+	return paths
+}
+
+// ProtectedGit returns what decides in the folder of a repository which programs git runs.
+func ProtectedGit(git string) (paths []string) {
+	if git == "" {
+		return nil
+	}
+	for _, name := range []string{"config", "config.worktree", "hooks", "info/attributes", "commondir", "gitdir"} {
+		paths = append(paths, filepath.Join(git, name))
+	}
+	return paths
 }

@@ -431,4 +431,8 @@ func (l *loader) restrict(source string, tree map[string]any) {
 		l.note(source, "permissions.defaultMode bypassPermissions is ignored: the files of a project cannot set it")
 		delete(rules, "defaultMode")
 	}
+	if box, ok := tree["sandbox"].(map[string]any); ok && box["mode"] == "off" {
+		l.note(source, "sandbox.mode off is ignored: the files of a project cannot set it")
+		delete(box, "mode")
+	}
 }

@@ -28,6 +28,7 @@ type Settings struct {
 	Remote      Remote      `json:"remote,omitzero" jsonschema:"where work can be done elsewhere" set:"own"`
 	Monitors    Monitors    `json:"monitors,omitzero" jsonschema:"how things are watched"`
 	Todos       Todos       `json:"todos,omitzero" jsonschema:"lists of what is to be done"`
+	Sandbox     Sandbox     `json:"sandbox,omitzero" jsonschema:"what bounds the commands that models start" set:"see=sandbox.md"`
 	Terminal    Terminal    `json:"terminal,omitzero" jsonschema:"how the terminal UI behaves" set:"own"`
 	Teleport    Teleport    `json:"teleport,omitzero" jsonschema:"how sessions are carried to other machines" set:"own"`
 	MaxBudget   float64     `json:"maxBudgetUsd,omitempty" jsonschema:"US dollars that a session may spend; not set: any" set:"possible=0..1e9"`
@@ -278,6 +279,15 @@ type Monitors struct {
 // Todos is how lists of what is to be done are used.
 type Todos struct {
 	Enabled bool `json:"enabled" jsonschema:"agents have the tools of to-dos: TaskCreate, TaskGet, TaskList, TaskUpdate" set:"default=true,see=todo.md"`
+}
+
+// Sandbox is what bounds the commands that models start.
+type Sandbox struct {
+	Mode      string   `json:"mode,omitempty" jsonschema:"best: by what this machine has, which the record of each command says; required: by everything, or the command does not start; off: not at all; projects cannot set off" set:"default=off,words=required|best|off,env=DROVER_SANDBOX"`
+	AutoAllow bool     `json:"autoAllow" jsonschema:"commands that the sandbox bounds in every way run without a question; deny and ask rules hold, and so do the modes plan and dontAsk" set:"own,default=true"`
+	Write     []string `json:"write,omitempty" jsonschema:"further folders that commands may write, absolute or below ~" set:"own"`
+	Hidden    []string `json:"hidden,omitempty" jsonschema:"further files and folders that commands cannot read, absolute or below ~" set:"own"`
+	Domains   []string `json:"domains,omitempty" jsonschema:"hosts that commands reach without a question, such as proxy.golang.org, *.npmjs.org or 10.0.0.5:8443" set:"own"`
 }
 
 // Terminal is how the terminal UI behaves.

@@ -243,6 +243,10 @@ type ShellRequest struct {
 	Args []string `json:"args,omitempty"`
 	Line string   `json:"line,omitempty"`
 	TTY  bool     `json:"tty,omitempty"` // with a terminal, into which Send types
+
+	// Sandbox starts the command within bounds, by what the machine has; its record says which
+	// hold.
+	Sandbox bool `json:"sandbox,omitempty"`
 }
 
 // AgentRequest is one agent without a conversation around it.

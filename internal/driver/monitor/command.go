@@ -95,7 +95,7 @@ func (d *Driver) begin(ctx context.Context, h task.Host, w Watch, p *pipes) (*ru
 			process.MarkTask + "=" + string(rec.ID),
 			process.MarkSession + "=" + string(rec.Session),
 			process.MarkHost + "=" + self.Mark(),
-		}, d.client.Env...)})
+		}, d.client.Env...), Fork: d.client.Fork})
 	if err != nil {
 		return nil, &task.FailError{Reason: task.ReasonStart, Err: err}
 	}

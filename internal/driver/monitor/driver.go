@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"syscall"
 
 	"github.com/drover-dev/drover/internal/engine/process"
 	"github.com/drover-dev/drover/task"
@@ -41,6 +42,9 @@ type Subscription interface {
 // Client is what whoever asks gives its monitors.
 type Client struct {
 	Env []string // of the command, all of it
+	// Fork starts the program of a command, such as in a sandbox; see [process.Command]. nil: a
+	// plain fork.
+	Fork func(path string, args []string, attr *syscall.ProcAttr) (pid, pidfd int, err error)
 	// MayOpen is asked about a file when it is open and cannot be exchanged any
 	// more; nil: every file. It may be called from several goroutines.
 	MayOpen func(*os.File) bool

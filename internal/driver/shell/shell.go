@@ -143,6 +143,10 @@ type Client struct {
 	// Hurry ends the patience of a stop when it ends. nil: every stop has all of it.
 	Hurry context.Context
 
+	// Fork starts the program of a command, such as in a sandbox; see [process.Command]. nil: a
+	// plain fork.
+	Fork func(path string, args []string, attr *syscall.ProcAttr) (pid, pidfd int, err error)
+
 	// Sizes are those of the terminal at which somebody looks at a command with a
 	// terminal, the first one when it starts. nil: nobody does.
 	Sizes <-chan tty.Size
@@ -308,7 +312,7 @@ func (d *Driver) begin(ctx context.Context, h task.Host, rec task.Record, c Comm
 		// A group beside the terminal's foreground group would be stopped when
 		// it reads from there; in a session of its own it may read.
 		Session: out.stdin != nil, Terminal: c.TTY,
-		Env: slices.Concat(marks, d.client.environ(c.TTY), d.client.Own),
+		Env: slices.Concat(marks, d.client.environ(c.TTY), d.client.Own), Fork: d.client.Fork,
 	})
 	if errors.Is(err, syscall.E2BIG) {
 		err = fmt.Errorf(

@@ -27,9 +27,11 @@ func openHandle(pid int) (*handle, error) {
 	return &handle{pid: pid, start: p.Start}, nil
 }
 
-func fork(path string, args []string, attr *syscall.ProcAttr, session, terminal bool) (int, *handle, error) {
-	attr.Sys = &syscall.SysProcAttr{Setpgid: !session, Setsid: session, Setctty: terminal} // of descriptor 0
-	pid, err := syscall.ForkExec(path, args, attr)
+func (c Command) fork(path string, files []uintptr) (int, *handle, error) {
+	if c.Fork != nil {
+		return 0, nil, errors.New("macOS has no bounds for programs that Drover can use")
+	}
+	pid, err := syscall.ForkExec(path, c.Args, c.attributes(files))
 	if err != nil {
 		return 0, nil, err
 	}

@@ -51,10 +51,13 @@ func openHandle(pid int) (*handle, error) {
 	return newHandle(fd)
 }
 
-func fork(path string, args []string, attr *syscall.ProcAttr, session, terminal bool) (int, *handle, error) {
-	fd := -1
-	attr.Sys = &syscall.SysProcAttr{Setpgid: !session, Setsid: session, Setctty: terminal, PidFD: &fd} // of descriptor 0
-	pid, err := syscall.ForkExec(path, args, attr)
+func (c Command) fork(path string, files []uintptr) (int, *handle, error) {
+	attr := c.attributes(files)
+	forks := c.Fork
+	if forks == nil {
+		forks = plainFork
+	}
+	pid, fd, err := forks(path, c.Args, attr)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -74,6 +77,13 @@ func fork(path string, args []string, attr *syscall.ProcAttr, session, terminal 
 		return 0, nil, err
 	}
 	return pid, h, nil
+}
+
+func plainFork(path string, args []string, attr *syscall.ProcAttr) (pid, pidfd int, err error) {
+	pidfd = -1
+	attr.Sys.PidFD = &pidfd
+	pid, err = syscall.ForkExec(path, args, attr)
+	return pid, pidfd, err
 }
 
 // wait returns nil when the process has ended, else the cause of ctx.

@@ -29,6 +29,11 @@ type Command struct {
 	Session bool
 	// Terminal makes Stdin, which is a terminal, the controlling terminal of that session.
 	Terminal bool
+
+	// Fork starts the program in place of a plain fork, for example within bounds. It must set
+	// nothing in attr.Sys but what it adds, and return a child of this process with an open
+	// pidfd of it. Linux only. nil: a plain fork.
+	Fork func(path string, args []string, attr *syscall.ProcAttr) (pid, pidfd int, err error)
 }
 
 // StartError is a program that could not be started. Its text says how to fix it.
@@ -56,7 +61,7 @@ func StartGroup(c Command) (*Group, error) {
 	}
 	defer closeNull()
 	hear(syscall.SIGHUP, syscall.SIGINT)
-	pid, h, err := fork(path, c.Args, &syscall.ProcAttr{Dir: c.Dir, Env: c.Env, Files: files}, c.Session, c.Terminal)
+	pid, h, err := c.fork(path, files)
 	if err != nil {
 		return nil, &StartError{Program: c.Args[0], Err: explain(c, path, err)}
 	}
@@ -70,6 +75,12 @@ func StartGroup(c Command) (*Group, error) {
 		return nil, &StartError{Program: c.Args[0], Err: err}
 	}
 	return g, nil
+}
+
+func (c Command) attributes(files []uintptr) *syscall.ProcAttr {
+	return &syscall.ProcAttr{Dir: c.Dir, Env: c.Env, Files: files, Sys: &syscall.SysProcAttr{
+		Setpgid: !c.Session, Setsid: c.Session, Setctty: c.Terminal, // of descriptor 0
+	}}
 }
 
 // hear catches and drops signals that are ignored in this process. A started program inherits

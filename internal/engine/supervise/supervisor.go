@@ -448,6 +448,7 @@ func (s *Supervisor) firstRecord(e *entry, kind task.Kind, own *task.Traits, dep
 		Backgrounded: spec.Backgrounded,
 		Keep:         spec.Keep,
 		TTY:          spec.TTY,
+		Sandbox:      spec.Sandbox,
 		Name:         name,
 		AskedName:    asked,
 		Description:  spec.Description,

@@ -27,7 +27,7 @@ const (
 
 func (a *app) run() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "run [-d] [--name N] [--timeout D] [--keep] [--tty] [--batch FILE] [--json] -- CMD [ARG…]",
+		Use:   "run [-d] [--name N] [--timeout D] [--keep] [--tty] [--sandbox] [--batch FILE] [--json] -- CMD [ARG…]",
 		Short: "Run a command as a task",
 		Long: `Run a command as a task, in the foreground or, with -d, in the background.
 
@@ -41,8 +41,13 @@ With --tty the command gets its own terminal. In the foreground it receives your
 keys, or stdin if that is not a terminal; in the background "drover send" types
 into it.
 
+With --sandbox the command writes only in this folder, in temporary folders and in
+caches, reads everything but secrets, and has no network but that of the session's
+sandbox; its record says which of these bounds hold on this machine.
+
 --batch reads one task per line from a file, or from stdin with -: a line for bash, or a
-JSON object {"name", "description", "command" | "args", "cwd", "timeout", "keep", "tty"}.
+JSON object {"name", "description", "command" | "args", "cwd", "timeout", "keep", "tty",
+"sandbox"}.
 The IDs are printed in order; with --json, one JSON object per line.`,
 		Args:              takes(0, -1),
 		ValidArgsFunction: cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault),
@@ -54,6 +59,7 @@ The IDs are printed in order; with --json, one JSON object per line.`,
 	timeout := f.String("timeout", "", "stop the command after this time, such as 90s or 10m")
 	keep := f.Bool("keep", false, "let the command outlive its host (implies -d)")
 	terminal := f.Bool("tty", false, "give the command its own terminal; \"drover send\" types into it")
+	bounded := f.Bool("sandbox", false, "bound what the command writes, reads and reaches")
 	batch := f.String("batch", "", "read tasks from `FILE`, or - for stdin (implies -d)")
 	asJSON := f.Bool("json", false, "print the task as JSON")
 	cmd.RunE = func(cmd *cobra.Command, words []string) error {
@@ -72,13 +78,15 @@ The IDs are printed in order; with --json, one JSON object per line.`,
 			return usage("--name and --batch are mutually exclusive", "give names in the JSON objects of the batch")
 		case f.Changed("batch") && *terminal:
 			return usage("--tty and --batch are mutually exclusive", "set tty in the JSON objects of the batch")
+		case f.Changed("batch") && *bounded:
+			return usage("--sandbox and --batch are mutually exclusive", "set sandbox in the JSON objects of the batch")
 		case f.Changed("batch"):
 			return a.runBatch(ctx, *batch, model, *asJSON)
 		case len(words) == 0 || words[0] == "":
 			return usage("CMD is required", "usage: drover run -- CMD")
 		}
 		model.Shell = shell(words)
-		model.Shell.TTY = *terminal
+		model.Shell.TTY, model.Shell.Sandbox = *terminal, *bounded
 		if *detach || *keep {
 			return own(ctx, a.runDetached(ctx, model, *asJSON))
 		}
@@ -192,6 +200,7 @@ type batchLine struct {
 	Timeout     string   `json:"timeout"`
 	Keep        bool     `json:"keep"`
 	TTY         bool     `json:"tty"`
+	Sandbox     bool     `json:"sandbox"`
 }
 
 // parseLine makes a request of a line. A line of bash may begin with a brace
@@ -220,7 +229,7 @@ func parseLine(line []byte, model control.StartRequest) (control.StartRequest, e
 	default:
 		req.Shell = &control.ShellRequest{Args: in.Args}
 	}
-	req.Shell.TTY = in.TTY
+	req.Shell.TTY, req.Shell.Sandbox = in.TTY, in.Sandbox
 	req.Name, req.Description, req.Keep = in.Name, in.Description, req.Keep || in.Keep
 	if in.Cwd != "" {
 		if req.Cwd = in.Cwd; !filepath.IsAbs(in.Cwd) {

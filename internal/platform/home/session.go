@@ -49,6 +49,10 @@ func (s Session) AgentTranscript(id task.ID) string {
 // Tasks is the directory of output files.
 func (s Session) Tasks() string { return filepath.Join(s.dir, "tasks") }
 
+// Scratch is the directory of files that live as long as one call of a tool. Commands in the sandbox
+// of the session may write there.
+func (s Session) Scratch() string { return filepath.Join(s.dir, "scratch") }
+
 // Output is what a task prints.
 func (s Session) Output(id task.ID) string { return s.tasks(id, ".output") }
 
@@ -96,7 +100,7 @@ func (s Session) ensure() error {
 		return err
 	}
 	defer mine.Close()
-	subs := []string{"tasks", "subagents", "remote"}
+	subs := []string{"tasks", "subagents", "remote", "scratch"}
 	if err := mkdirs(mine, subs...); err != nil { // together, and so with one sync
 		return err
 	}

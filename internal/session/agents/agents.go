@@ -36,6 +36,7 @@ import (
 	"github.com/drover-dev/drover/internal/session/environment"
 	"github.com/drover-dev/drover/internal/session/idle"
 	"github.com/drover-dev/drover/internal/session/messages"
+	"github.com/drover-dev/drover/internal/session/sandboxes"
 	"github.com/drover-dev/drover/internal/session/servers"
 	"github.com/drover-dev/drover/internal/session/tree"
 	"github.com/drover-dev/drover/internal/session/work"
@@ -118,6 +119,7 @@ type Parts struct {
 	Gates     environment.Gates
 	Work      *work.Work
 	Space     *diskspace.Guard
+	Sandboxes *sandboxes.Sandboxes
 }
 
 // Set is the agents of one session. Its methods may be called by several goroutines.

@@ -27,3 +27,6 @@ type Caller struct {
 	live     *live     // of the main agent
 	teammate *teammate // nil: it is not a teammate
 }
+
+// folders are those in which its commands write.
+func (c Caller) folders() []string { return append([]string{c.Cwd}, c.Rules.Dirs...) }

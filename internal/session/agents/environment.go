@@ -231,6 +231,7 @@ func (k *Environment) rulesFor(tools []agent.Tool) permission.Rules {
 	r.More = func() []string { return slices.Concat(k.used.Rules(), k.Granted.allowed(), k.s.Approvals.Rules()) }
 	r.Headless = k.s.cfg.AskWait <= 0
 	r.Answer = k.ask
+	r.Sandboxed = k.s.Sandboxes.Auto
 	return r
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/drover-dev/drover/internal/driver/shell"
 	"github.com/drover-dev/drover/internal/engine/journal"
 	"github.com/drover-dev/drover/internal/engine/supervise"
+	"github.com/drover-dev/drover/internal/session/sandboxes"
 	"github.com/drover-dev/drover/internal/tool/monitortool"
 	"github.com/drover-dev/drover/internal/tool/toolkit"
 	"github.com/drover-dev/drover/task"
@@ -52,7 +53,15 @@ func (m *monitors) Monitor(ctx context.Context, r monitortool.Request) (task.Rec
 	s := m.rt.s
 	spec := m.rt.spec(r.ToolUseID, true)
 	spec.Description, spec.Command, spec.Timeout, spec.Cwd = r.Description, r.Line, r.Timeout, r.Cwd
-	start := s.Work.Monitor(spec, monitor.Client{Env: shell.ChildEnv(m.rt.Env), Subscribe: m.k.subscribe,
+	var bounded sandboxes.Start
+	if r.Line != "" {
+		var err error
+		if bounded, err = m.rt.bounded(false); err != nil {
+			return task.Record{}, &toolkit.Refusal{Text: err.Error()}
+		}
+	}
+	spec.Sandbox = bounded.Held
+	start := s.Work.Monitor(spec, monitor.Client{Env: shell.ChildEnv(m.rt.Env), Subscribe: m.k.subscribe, Fork: bounded.Fork,
 		MayOpen: func(f *os.File) bool { return m.k.Gate().MayOpen(f, false) }},
 		monitor.Watch{Line: r.Line, Cwd: r.Cwd, File: r.File, Server: r.Server, URI: r.URI, Match: r.Match})
 	rec, err := s.Tasks.Start(ctx, start.Driver, start.Spec)

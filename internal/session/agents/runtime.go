@@ -16,6 +16,7 @@ import (
 	"github.com/drover-dev/drover/internal/engine/supervise"
 	"github.com/drover-dev/drover/internal/model/choose"
 	"github.com/drover-dev/drover/internal/session/environment"
+	"github.com/drover-dev/drover/internal/session/sandboxes"
 	"github.com/drover-dev/drover/internal/session/work"
 	"github.com/drover-dev/drover/internal/tool/shelltool"
 	"github.com/drover-dev/drover/internal/tool/tasktools"
@@ -65,13 +66,18 @@ func (rt *Runtime) spec(toolUse string, background bool) task.Spec {
 func (rt *Runtime) Run(ctx context.Context, c shelltool.Command) (shelltool.Outcome, error) {
 	s := rt.s
 	background := c.Background && !s.cfg.Limits.NoBackground
-	w := s.Kinds.Command(shell.Client{Env: shell.ChildEnv(rt.Env)}, shell.Command{Args: c.Args, Cwd: c.Cwd, TTY: c.TTY})
+	bounded, err := rt.bounded(c.Outside)
+	if err != nil {
+		return shelltool.Outcome{}, &toolkit.Refusal{Text: err.Error()}
+	}
+	client := shell.Client{Env: shell.ChildEnv(rt.Env), Fork: bounded.Fork}
+	w := s.Kinds.Command(client, shell.Command{Args: c.Args, Cwd: c.Cwd, TTY: c.TTY})
 	spec := rt.spec(c.ToolUseID, background)
 	spec.Command, spec.Description, spec.Cwd = c.Line, c.Description, c.Cwd
 	if spec.Description == "" {
 		spec.Description = work.FirstLine(c.Line, 80)
 	}
-	spec.Input, spec.Pool, spec.TTY = w.Input, work.ShellPool, c.TTY
+	spec.Input, spec.Pool, spec.TTY, spec.Sandbox = w.Input, work.ShellPool, c.TTY, bounded.Held
 	if background || s.cfg.Limits.NoBackground {
 		spec.Timeout = c.Timeout
 	}
@@ -84,6 +90,14 @@ func (rt *Runtime) Run(ctx context.Context, c shelltool.Command) (shelltool.Outc
 		return shelltool.Outcome{Task: rec, Backgrounded: true}, nil
 	}
 	return rt.foreground(ctx, rec, c.Timeout)
+}
+
+// bounded returns how a command of the agent starts. One that may run outside is not bounded.
+func (rt *Runtime) bounded(outside bool) (sandboxes.Start, error) {
+	if outside {
+		return sandboxes.Start{}, nil
+	}
+	return rt.s.Sandboxes.Command(rt.folders(), false)
 }
 
 // foreground waits for a command: to its end, to its move to the background by a client, or for

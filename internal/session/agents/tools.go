@@ -30,7 +30,8 @@ func (k *Environment) tools() []agent.Tool {
 	may := func(path string) bool { return k.Gate().MayRead(path) }
 	all := []agent.Tool{
 		shelltool.New(
-			shelltool.Config{Shells: rt, Root: me.Cwd, TempDir: s.cfg.Place.Tasks(), OutputLimit: s.cfg.Limits.OutputChars},
+			shelltool.Config{Shells: rt, Root: me.Cwd, TempDir: s.cfg.Place.Scratch(), OutputLimit: s.cfg.Limits.OutputChars,
+				Sandbox: s.Sandboxes.On()},
 		),
 	}
 	all = append(

@@ -79,8 +79,13 @@ func (f *flows) Start(ctx context.Context, h task.Host, a workflow.Attempt) (tas
 		w = f.s.Kinds.Workflow(f, a.Input())
 		spec.Command, spec.Timeout = a.Step.Workflow.Plan.File, limitOf(a.Step)
 	} else {
+		bounded, err := f.s.Sandboxes.Command(append(f.me.folders(), a.Cwd), false)
+		if err != nil {
+			return task.Record{}, err
+		}
+		spec.Sandbox = bounded.Held
 		w = f.s.Kinds.Command(
-			shell.Client{Env: without(f.me.Env, a.Vars), Own: a.Vars},
+			shell.Client{Env: without(f.me.Env, a.Vars), Own: a.Vars, Fork: bounded.Fork},
 			shell.Command{Line: a.Step.Shell, Cwd: a.Cwd},
 		)
 		spec.Command, spec.Pool = a.Step.Shell, work.ShellPool

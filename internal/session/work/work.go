@@ -24,6 +24,7 @@ import (
 	"github.com/drover-dev/drover/internal/engine/supervise"
 	"github.com/drover-dev/drover/internal/platform/failpoint"
 	"github.com/drover-dev/drover/internal/session/environment"
+	"github.com/drover-dev/drover/internal/session/sandboxes"
 	"github.com/drover-dev/drover/internal/session/servers"
 	"github.com/drover-dev/drover/internal/session/services"
 	"github.com/drover-dev/drover/task"
@@ -44,6 +45,7 @@ type Config struct {
 	Servers    *servers.Servers
 	Services   *services.Services
 	NoMonitors bool // monitors are disabled
+	Sandboxes  *sandboxes.Sandboxes
 
 	// Client completes the environment of a client with the settings of providers. nil: the
 	// environment is unchanged.
@@ -58,6 +60,14 @@ func New(cfg Config) *Work { return &Work{cfg} }
 
 // Command is a command before its start.
 func (w *Work) Command(r control.StartRequest, spec task.Spec, client shell.Client) (supervise.Starting, error) {
+	var start sandboxes.Start
+	if r.ByModel || r.Shell.Sandbox {
+		var err error
+		if start, err = w.cfg.Sandboxes.Command([]string{r.Cwd}, r.Shell.Sandbox); err != nil {
+			return supervise.Starting{}, &control.Error{Code: control.Unavailable, Message: err.Error()}
+		}
+	}
+	client.Fork, spec.Sandbox = start.Fork, start.Held
 	line := shell.Command{Args: r.Shell.Args, Line: r.Shell.Line, Cwd: r.Cwd, TTY: r.Shell.TTY}
 	made := w.cfg.Kinds.Command(client, line)
 	spec.Input, spec.Pool, spec.TTY = made.Input, ShellPool, r.Shell.TTY
@@ -135,7 +145,15 @@ func (w *Work) ClientMonitor(r control.StartRequest, spec task.Spec) (supervise.
 			return supervise.Starting{}, err
 		}
 	}
-	start := w.Monitor(spec, monitor.Client{Env: w.ChildEnv(r.Env), Subscribe: w.subscribe}, what)
+	client := monitor.Client{Env: w.ChildEnv(r.Env), Subscribe: w.subscribe}
+	if r.Monitor.Shell != nil && r.ByModel {
+		bounded, err := w.cfg.Sandboxes.Command([]string{r.Cwd}, false)
+		if err != nil {
+			return supervise.Starting{}, &control.Error{Code: control.Unavailable, Message: err.Error()}
+		}
+		client.Fork, spec.Sandbox = bounded.Fork, bounded.Held
+	}
+	start := w.Monitor(spec, client, what)
 	if err := start.Driver.Check(start.Spec.Input); err != nil {
 		return supervise.Starting{}, &control.Error{Code: control.Invalid, Message: err.Error()}
 	}

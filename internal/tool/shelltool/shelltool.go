@@ -48,6 +48,7 @@ type Command struct {
 	Timeout     time.Duration // 0: none
 	Background  bool
 	TTY         bool // it gets a terminal, into which SendMessage types
+	Outside     bool // it is not started in the sandbox of the session
 }
 
 // Outcome is what became of a [Command].
@@ -68,6 +69,7 @@ type Config struct {
 	TempDir     string
 	OutputLimit int    // code points shown to the model; 0: [excerpt.DefaultLimit]
 	Bash        string // the shell; empty: bash on the PATH of the task
+	Sandbox     bool   // commands run in a sandbox, and the model may ask to run one outside
 }
 
 // Result is the structured result of a call.
@@ -106,13 +108,47 @@ func New(c Config) agent.Tool {
 		c.Bash = "bash"
 	}
 	s := &shell{cfg: c, cwd: c.Root}
+	text := fmt.Sprintf(prompt, DefaultTimeoutMS, MaxTimeoutMS, MaxBackgroundTimeoutMS)
+	aliases := []string{"bash", "shell"}
+	if c.Sandbox {
+		s.Tool = toolkit.New(toolkit.Tool[boundedInput]{
+			Name: "Bash", Description: text + bounded, Aliases: aliases,
+			Call: func(ctx context.Context, c agent.Call, in boundedInput) (agent.Output, error) {
+				if in.Outside && strings.TrimSpace(in.Why) == "" {
+					return agent.Output{}, toolkit.Refusef(`field "why" says what the command needs outside of the sandbox`)
+				}
+				return s.run(ctx, c, in.input(), in.Outside)
+			},
+		})
+		return s
+	}
 	s.Tool = toolkit.New(toolkit.Tool[input]{
-		Name:        "Bash",
-		Description: fmt.Sprintf(prompt, DefaultTimeoutMS, MaxTimeoutMS, MaxBackgroundTimeoutMS),
-		Aliases:     []string{"bash", "shell"},
-		Call:        s.run,
+		Name: "Bash", Description: text, Aliases: aliases,
+		Call: func(ctx context.Context, c agent.Call, in input) (agent.Output, error) {
+			return s.run(ctx, c, in, false)
+		},
 	})
 	return s
+}
+
+// bounded tells a model of the sandbox.
+const bounded = `- Commands run in a sandbox: they write in the workspace, in temporary folders and in caches, read everything but secrets, and reach the network through a proxy that asks the user about hosts. Servers that you start are reached at localhost by your later commands.
+- When a command needs more, the result says so. Set ` + "`outside`" + ` with ` + "`why`" + ` then: the user is asked.
+`
+
+// boundedInput is input with what only a sandbox knows.
+type boundedInput struct {
+	Command     string `json:"command" jsonschema:"The command line for bash" input:"filled"`
+	Timeout     int    `json:"timeout,omitempty" jsonschema:"Time limit in milliseconds. Foreground: default 120000, at most 600000. Background: default 0, which is none, at most 7200000" input:"minimum=0,maximum=7200000"`
+	Description string `json:"description,omitempty" jsonschema:"What the command does, in five to ten words"`
+	Background  bool   `json:"run_in_background,omitempty" jsonschema:"Return at once; you are notified when the command ends"`
+	TTY         bool   `json:"tty,omitempty" jsonschema:"Give the command a terminal; SendMessage types into it"`
+	Outside     bool   `json:"outside,omitempty" jsonschema:"Run the command outside of the sandbox; the user is asked"`
+	Why         string `json:"why,omitempty" jsonschema:"What the command needs outside, for the user"`
+}
+
+func (in boundedInput) input() input {
+	return input{in.Command, in.Timeout, in.Description, in.Background, in.TTY}
 }
 
 // shell is the tool, which is also asked for the working directory.
@@ -134,7 +170,7 @@ func (t *shell) Cwd() string {
 	return t.cwd
 }
 
-func (t *shell) run(ctx context.Context, c agent.Call, in input) (agent.Output, error) {
+func (t *shell) run(ctx context.Context, c agent.Call, in input, outside bool) (agent.Output, error) {
 	if err := in.check(); err != nil {
 		return agent.Output{}, err
 	}
@@ -152,6 +188,7 @@ func (t *shell) run(ctx context.Context, c agent.Call, in input) (agent.Output, 
 		Timeout:     time.Duration(timeout) * time.Millisecond,
 		Background:  in.Background,
 		TTY:         in.TTY,
+		Outside:     outside,
 	}
 	if cmd.Description == "" {
 		cmd.Description = excerpt.Line(in.Command, 80)

@@ -1,0 +1,64 @@
+package sandbox
+
+import (
+	"errors"
+	"slices"
+	"syscall"
+)
+
+// Forker starts programs within bounds. See [process.Command].
+type Forker func(path string, args []string, attr *syscall.ProcAttr) (pid, pidfd int, err error)
+
+// Bounds is what a program may do. All paths are absolute; those that do not exist are left out.
+type Bounds struct {
+	Write []string `json:"write"` // folders with all below, and files, to which it may write
+	Fixed []string `json:"fixed"` // files and folders below Write that it may only read
+	// Network is false for a program that has no business with the network of the machine.
+	Network bool `json:"network"`
+	// Ports are TCP ports to which it may connect where only ports can be bounded.
+	Ports []uint16 `json:"ports,omitempty"`
+}
+
+// ErrUnsupported is returned where the system has no mechanism of this package.
+var ErrUnsupported = errors.New("this system has no sandbox that Drover can use")
+
+// RoomConfig says what holds for a room as a whole.
+type RoomConfig struct {
+	Starter []string // starts this program so that it calls [RunStarter]
+	Env     []string // of the starter, with the marks of its host
+	Hidden  []string // files and folders that cannot be read inside; absolute
+	Shown   []string // folders below Hidden that can
+	Offer   Offer    // what to use; see [Probe]
+}
+
+// Offer is what the kernel of this machine offers.
+type Offer struct {
+	Landlock int   `json:"landlock"` // its ABI; 0: none
+	Seccomp  bool  `json:"seccomp"`
+	Room     error `json:"-"` // why namespaces cannot be used; nil: they can
+}
+
+// Mask removes parts of an offer, for tests and for `drover doctor sandbox`.
+func (o Offer) Mask(abi int, rooms bool) Offer {
+	o.Landlock = min(o.Landlock, abi)
+	if !rooms && o.Room == nil {
+		o.Room = errors.New("left out")
+	}
+	return o
+}
+
+func clone(b Bounds) Bounds {
+	b.Write, b.Fixed, b.Ports = slices.Clone(b.Write), slices.Clone(b.Fixed), slices.Clone(b.Ports)
+	return b
+}
+
+// Lost returns a forker that calls f when the room of another one is gone.
+func Lost(fork Forker, f func()) Forker {
+	return func(path string, args []string, attr *syscall.ProcAttr) (int, int, error) {
+		pid, fd, err := fork(path, args, attr)
+		if errors.Is(err, ErrClosed) {
+			f()
+		}
+		return pid, fd, err
+	}
+}

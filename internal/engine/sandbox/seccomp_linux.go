@@ -1,0 +1,140 @@
+package sandbox
+
+import (
+	"fmt"
+	"runtime"
+	"unsafe"
+
+	"golang.org/x/net/bpf"
+	"golang.org/x/sys/unix"
+)
+
+// Offsets in seccomp_data of seccomp(2), for little-endian machines.
+const (
+	offCall = 0
+	offArch = 4
+	offArgs = 16
+)
+
+// x32 is the bit that system calls of the x32 ABI have on amd64.
+const x32 = 0x40000000
+
+// refused are system calls that lead around the other mechanisms, or into parts of the kernel
+// that no build or test needs: mounts and namespaces, modules, keys of the user, programs for the
+// kernel, and io_uring, whose operations no filter sees.
+//
+//rules:constant never changed after this line
+var refused = []uint32{
+	unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_MOVE_MOUNT, unix.SYS_OPEN_TREE,
+	unix.SYS_FSOPEN, unix.SYS_FSMOUNT, unix.SYS_FSCONFIG, unix.SYS_FSPICK, unix.SYS_MOUNT_SETATTR,
+	unix.SYS_SETNS, unix.SYS_INIT_MODULE, unix.SYS_FINIT_MODULE, unix.SYS_DELETE_MODULE,
+	unix.SYS_KEXEC_LOAD, unix.SYS_KEXEC_FILE_LOAD, unix.SYS_REBOOT, unix.SYS_SWAPON, unix.SYS_SWAPOFF,
+	unix.SYS_ACCT, unix.SYS_QUOTACTL, unix.SYS_BPF, unix.SYS_PERF_EVENT_OPEN, unix.SYS_USERFAULTFD,
+	unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER,
+	unix.SYS_KEYCTL, unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY, unix.SYS_OPEN_BY_HANDLE_AT,
+	unix.SYS_SETTIMEOFDAY, unix.SYS_CLOCK_SETTIME, unix.SYS_SYSLOG,
+}
+
+// filter is the program of seccomp. streams says that the only sockets of the internet are those
+// that Landlock governs: TCP.
+func filter(streams bool) ([]bpf.RawInstruction, error) {
+	var arch uint32
+	switch runtime.GOARCH {
+	case "amd64":
+		arch = unix.AUDIT_ARCH_X86_64
+	case "arm64":
+		arch = unix.AUDIT_ARCH_AARCH64
+	default:
+		return nil, fmt.Errorf("make a seccomp filter: %s has none yet", runtime.GOARCH)
+	}
+	errno := func(e unix.Errno) bpf.Instruction { return bpf.RetConstant{Val: unix.SECCOMP_RET_ERRNO | uint32(e)} }
+	call := bpf.LoadAbsolute{Off: offCall, Size: 4}
+	arg := func(n uint32) bpf.Instruction { return bpf.LoadAbsolute{Off: offArgs + 8*n, Size: 4} }
+	is := func(v uint32, skip uint8) bpf.Instruction {
+		return bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: v, SkipTrue: skip}
+	}
+	p := []bpf.Instruction{
+		// Programs for another architecture have other numbers: they are refused as a whole.
+		bpf.LoadAbsolute{Off: offArch, Size: 4},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: arch, SkipTrue: 1},
+		errno(unix.ENOSYS),
+		call,
+	}
+	if runtime.GOARCH == "amd64" {
+		p = append(p, bpf.JumpIf{Cond: bpf.JumpBitsNotSet, Val: x32, SkipTrue: 1}, errno(unix.ENOSYS))
+	}
+	for _, n := range refused {
+		p = append(p, is(n, 1), errno(unix.EPERM))
+	}
+	p = append(p,
+		// Flags of clone3 are behind a pointer: callers fall back to clone.
+		is(unix.SYS_CLONE3, 1), errno(unix.ENOSYS),
+		is(unix.SYS_CLONE, 3), arg(0), bpf.JumpIf{Cond: bpf.JumpBitsNotSet, Val: namespaceFlags, SkipTrue: 1}, errno(unix.EPERM), call,
+		is(unix.SYS_UNSHARE, 3), arg(0), bpf.JumpIf{Cond: bpf.JumpBitsNotSet, Val: namespaceFlags, SkipTrue: 1}, errno(unix.EPERM), call,
+		// What is pushed into a terminal is read by the shell of the person there.
+		is(unix.SYS_IOCTL, 5), arg(1), is(unix.TIOCSTI, 1), errno(unix.EPERM), is(tioclinux, 1), errno(unix.EPERM), call,
+	)
+	if streams { // connections that are opened by their first bytes are not governed
+		for n, at := range map[uint32]uint32{unix.SYS_SENDTO: 3, unix.SYS_SENDMSG: 2, unix.SYS_SENDMMSG: 3} {
+			p = append(p, is(n, 3), arg(at),
+				bpf.JumpIf{Cond: bpf.JumpBitsNotSet, Val: unix.MSG_FASTOPEN, SkipTrue: 1}, errno(unix.EOPNOTSUPP), call)
+		}
+	}
+	family := []bpf.Instruction{arg(0)}
+	switch {
+	case streams:
+		family = append(family,
+			bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AF_UNIX, SkipTrue: 8},
+			bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AF_NETLINK, SkipTrue: 7},
+			bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AF_INET, SkipTrue: 2},
+			bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AF_INET6, SkipTrue: 1},
+			errno(unix.EAFNOSUPPORT),
+			arg(1), bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: unix.SOCK_DGRAM, SkipFalse: 1}, // SOCK_RAW has the bit too
+			errno(unix.EACCES),
+			// Other protocols than TCP (MPTCP, SCTP) are not governed.
+			arg(2),
+		)
+		family = append(family,
+			bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0, SkipTrue: 2},
+			bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.IPPROTO_TCP, SkipTrue: 1},
+			errno(unix.EACCES),
+		)
+		// The jumps of AF_UNIX and AF_NETLINK lead behind these three too.
+		family[1] = bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AF_UNIX, SkipTrue: uint8(len(family) - 2)}
+		family[2] = bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AF_NETLINK, SkipTrue: uint8(len(family) - 3)}
+	default:
+		family = append(family,
+			bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AF_UNIX, SkipTrue: 4},
+			bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AF_NETLINK, SkipTrue: 3},
+			bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AF_INET, SkipTrue: 2},
+			bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AF_INET6, SkipTrue: 1},
+			errno(unix.EAFNOSUPPORT),
+		)
+	}
+	p = append(p, is(unix.SYS_SOCKET, uint8(len(family))))
+	p = append(p, family...)
+	p = append(p, bpf.RetConstant{Val: unix.SECCOMP_RET_ALLOW})
+	raw, err := bpf.Assemble(p)
+	if err != nil {
+		return nil, fmt.Errorf("make a seccomp filter: %w", err)
+	}
+	return raw, nil
+}
+
+// namespaceFlags are those of clone and unshare that make namespaces.
+const namespaceFlags = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWPID |
+	unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP
+
+// tioclinux is TIOCLINUX of ioctl_console(2), which can paste into a virtual console.
+const tioclinux = 0x541C
+
+// obey installs a filter for this thread, which has no_new_privs already.
+func obey(f []bpf.RawInstruction) error {
+	prog := unix.SockFprog{Len: uint16(len(f)), Filter: (*unix.SockFilter)(unsafe.Pointer(&f[0]))}
+	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&prog)))
+	runtime.KeepAlive(f)
+	if errno != 0 {
+		return fmt.Errorf("install a seccomp filter: %w", errno)
+	}
+	return nil
+}

@@ -1,0 +1,324 @@
+// Package sandboxes bounds the commands that models start in a session.
+//
+// [Sandboxes] owns the room of the session: the namespaces that all its commands share, opened
+// before the first command. It decides from the settings and from the folders of an agent what a
+// command may write, which files it cannot read, and what holds on this machine.
+//
+// A mode of "best" takes what the machine has, and the record of each command says what that is.
+// "required" refuses a start where a bound does not hold. A bound that held for one command of a
+// session is never left out for a later one without an error.
+//
+// The package starts nothing and asks nobody.
+package sandboxes
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/drover-dev/drover/internal/agentenv/permission"
+	"github.com/drover-dev/drover/internal/engine/sandbox"
+	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/task"
+)
+
+// Mode says whether commands are bounded.
+type Mode string
+
+// The modes. The empty one is Off.
+const (
+	Off      Mode = "off"
+	Best     Mode = "best"     // by what the machine has
+	Required Mode = "required" // by everything, or not started
+)
+
+// Config configures the sandboxes of a session.
+type Config struct {
+	Mode    Mode
+	Auto    bool     // commands need no rule where all bounds hold
+	Starter []string // starts this program as the starter of a room
+	Env     []string // of the starter: variables by which it is found as a process of the session
+
+	Home    string   // of the user; empty: unknown
+	TempDir string   // of the user, beside /tmp; empty: none
+	Write   []string // further folders that commands may write
+	Hidden  []string // further files and folders that they cannot read
+	Shown   []string // folders below hidden ones that they can read
+	Scratch string   // folder of the session that they can write; empty: none
+
+	// Report tells the user what does not hold; at most once for each text.
+	Report func(text string)
+	// Offer is what to use of the machine; nil: [sandbox.Probe].
+	Offer func() sandbox.Offer
+}
+
+// Sandboxes are those of a session. Its methods may be called by several goroutines. A nil one
+// bounds nothing.
+type Sandboxes struct {
+	cfg   Config
+	offer func() sandbox.Offer
+
+	mu     sync.Mutex
+	room   *sandbox.Room // nil: not open
+	why    error         // why there is none
+	tried  bool
+	closed bool
+}
+
+// New returns the sandboxes of a session. It opens nothing.
+func New(c Config) *Sandboxes {
+	probe := c.Offer
+	if probe == nil {
+		probe = sandbox.Probe
+	}
+	return &Sandboxes{cfg: c, offer: sync.OnceValue(probe)}
+}
+
+// Start is how a command starts.
+type Start struct {
+	Fork sandbox.Forker // nil: plainly
+	Held *task.Sandbox  // nil: no sandbox
+}
+
+// Command returns how a command starts that may write in folders. A command for which a sandbox
+// was asked gets what the machine has, even where the mode is off.
+func (s *Sandboxes) Command(folders []string, asked bool) (Start, error) {
+	if s == nil || s.off() && !asked {
+		return Start{}, nil
+	}
+	room, err := s.open()
+	if err != nil {
+		return Start{}, err
+	}
+	fork, held, err := sandbox.In(room, s.offer(), s.bounds(folders))
+	if err == nil {
+		err = s.enough(held)
+	}
+	if errors.Is(err, sandbox.ErrUnsupported) && s.cfg.Mode != Required {
+		s.report("commands run without a sandbox: " + err.Error())
+		return Start{Held: &task.Sandbox{}}, nil
+	}
+	if err != nil {
+		return Start{}, fmt.Errorf("start in the sandbox: %w", err)
+	}
+	return Start{Fork: s.watched(room, fork), Held: &held}, nil
+}
+
+// watched forgets a room whose starter is gone, so that the next command gets another one. The
+// one that met it is not started outside.
+func (s *Sandboxes) watched(room *sandbox.Room, fork sandbox.Forker) sandbox.Forker {
+	if room == nil {
+		return fork
+	}
+	return sandbox.Lost(fork, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.room == room {
+			s.room, s.tried = nil, false
+			room.Close()
+		}
+	})
+}
+
+// enough is an error where a bound does not hold that must.
+func (s *Sandboxes) enough(held task.Sandbox) error {
+	missing := held.Missing()
+	if len(missing) == 0 || s.cfg.Mode != Required {
+		return nil
+	}
+	why := ""
+	if s.why != nil {
+		why = " (" + sandbox.Explain(s.why) + ")"
+	}
+	return fmt.Errorf("the setting sandbox.mode is required, and these bounds do not hold here: %s%s (see `drover doctor sandbox`)",
+		strings.Join(missing, ", "), why)
+}
+
+// open returns the room; nil: there is none on this machine.
+func (s *Sandboxes) open() (*sandbox.Room, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, sandbox.ErrClosed
+	}
+	if s.tried {
+		return s.room, nil
+	}
+	offer := s.offer()
+	room, err := sandbox.OpenRoom(sandbox.RoomConfig{
+		Starter: s.cfg.Starter, Env: s.cfg.Env, Hidden: s.hidden(), Shown: s.cfg.Shown, Offer: offer,
+	})
+	s.tried, s.room, s.why = true, room, err
+	if err != nil {
+		s.report("the sandbox holds in part: " + sandbox.Explain(err) + "; secrets, protected files and the network are not bounded by it")
+	}
+	return s.room, nil
+}
+
+func (s *Sandboxes) report(text string) {
+	if s.cfg.Report != nil {
+		s.cfg.Report(text)
+	}
+}
+
+// Auto reports whether commands need no rule: everything holds, and the user has not turned that
+// off. It opens the room.
+func (s *Sandboxes) Auto() bool {
+	if s == nil || !s.cfg.Auto || s.off() {
+		return false
+	}
+	start, err := s.Command(nil, false)
+	return err == nil && start.Held != nil && len(start.Held.Missing()) == 0
+}
+
+func (s *Sandboxes) off() bool { return s.cfg.Mode == Off || s.cfg.Mode == "" }
+
+// On reports whether commands are bounded.
+func (s *Sandboxes) On() bool { return s != nil && !s.off() }
+
+// Room returns the room, for its network; nil: there is none.
+func (s *Sandboxes) Room() *sandbox.Room {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.room
+}
+
+// Close closes the room.
+func (s *Sandboxes) Close() {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed = true; s.room != nil {
+		s.room.Close()
+		s.room = nil
+	}
+}
+
+// bounds are those of a command in folders.
+func (s *Sandboxes) bounds(folders []string) sandbox.Bounds {
+	b := sandbox.Bounds{Write: []string{"/tmp", "/var/tmp"}, Ports: devPorts()}
+	add := func(dirs ...string) {
+		for _, d := range dirs {
+			if real, err := filepath.EvalSymlinks(d); err == nil && filepath.IsAbs(d) && real != "/" {
+				b.Write = append(b.Write, real)
+			}
+		}
+	}
+	add(s.cfg.TempDir, s.cfg.Scratch)
+	for _, dir := range folders {
+		add(dir)
+		git, common := gitFolders(dir)
+		add(git, common)
+		b.Fixed = append(b.Fixed, permission.Protected(dir)...)
+		for _, g := range []string{git, common} {
+			b.Fixed = append(b.Fixed, permission.ProtectedGit(g)...)
+		}
+	}
+	for _, c := range caches {
+		if s.cfg.Home != "" {
+			add(filepath.Join(s.cfg.Home, c))
+		}
+	}
+	add(s.cfg.Write...)
+	return b
+}
+
+// caches are folders below the home of the user that builds and package managers fill.
+//
+//rules:constant never changed after this line
+var caches = []string{
+	".cache", "go/pkg", ".npm", ".yarn/cache", ".yarn/berry", ".pnpm-store", ".local/share/pnpm", ".bun/install/cache",
+	".cargo/registry", ".cargo/git", ".gradle", ".m2/repository", ".ivy2", ".nuget/packages", ".pub-cache", ".deno",
+	".ccache", ".sccache", "Library/Caches",
+}
+
+// devPorts are TCP ports that servers under development use, to which commands connect where
+// only ports can be bounded.
+func devPorts() []uint16 {
+	ports := []uint16{4200, 4321, 5000, 5173, 5432, 6379, 8000, 8080, 8081, 8443, 8888, 9000, 9090, 9229}
+	for p := uint16(3000); p <= 3010; p++ {
+		ports = append(ports, p)
+	}
+	return ports
+}
+
+// secrets are files and folders below the home of the user that no command needs to read.
+//
+//rules:constant never changed after this line
+var secrets = []string{
+	".ssh", ".gnupg", ".aws", ".azure", ".config/gcloud", ".kube", ".docker/config.json", ".netrc", ".pypirc", ".git-credentials",
+	".config/git/credentials", ".config/gh", ".config/hub", ".config/glab-cli", ".npmrc", ".yarnrc.yml", ".cargo/credentials",
+	".cargo/credentials.toml", ".gem/credentials", ".terraform.d/credentials.tfrc.json", ".vault-token", ".password-store",
+	".local/share/keyrings", ".local/share/kwalletd", ".mozilla", ".config/google-chrome", ".config/chromium",
+	".config/BraveSoftware", ".config/op", ".config/rclone", ".config/doctl", ".config/fly", ".fly", ".config/heroku", ".oci",
+	".claude/.credentials.json", ".claude.json", ".codex/auth.json", ".gemini/oauth_creds.json", ".local/share/opencode/auth.json",
+	".config/github-copilot", ".bash_history", ".zsh_history", ".psql_history", ".mysql_history", ".pgpass", ".my.cnf",
+	".config/drover",
+}
+
+// sockets are those of services that do what they are asked to outside of any sandbox.
+//
+//rules:constant never changed after this line
+var sockets = []string{
+	"/run/docker.sock", "/var/run/docker.sock", "/run/podman", "/run/containerd", "/run/crio", "/run/dbus/system_bus_socket",
+	"/run/systemd/private", "/run/snapd.socket", "/run/snapd-snap.socket", "/run/libvirt", "/run/lxd", "/var/lib/lxd/unix.socket",
+	"/var/snap/lxd/common/lxd/unix.socket", "/run/nix/daemon-socket", "/nix/var/nix/daemon-socket", "/tmp/.X11-unix", "/tmp/.ICE-unix",
+	"/etc/shadow", "/etc/gshadow",
+}
+
+// hidden is what no command of the session can read.
+func (s *Sandboxes) hidden() []string {
+	out := append([]string{}, sockets...)
+	uid := os.Geteuid()
+	out = append(out, fmt.Sprintf("/run/user/%d", uid), fmt.Sprintf("/tmp/tmux-%d", uid), os.Getenv("SSH_AUTH_SOCK"))
+	if s.cfg.Home != "" {
+		for _, f := range secrets {
+			out = append(out, filepath.Join(s.cfg.Home, f))
+		}
+	}
+	kept := out[:0]
+	for _, f := range append(out, s.cfg.Hidden...) {
+		if filepath.IsAbs(f) {
+			kept = append(kept, filepath.Clean(f))
+		}
+	}
+	return kept
+}
+
+// maxGitFile bounds a file of git that holds a path.
+const maxGitFile = 8 << 10
+
+// gitFolders are the folder of a repository and, of a further checkout, the one that it shares;
+// they are empty where there is none in the folder itself.
+func gitFolders(dir string) (git, common string) {
+	git = filepath.Join(dir, ".git")
+	info, err := os.Lstat(git)
+	if err != nil {
+		return "", ""
+	}
+	if info.IsDir() {
+		return git, ""
+	}
+	data, err := home.ReadFile(git, maxGitFile)
+	path, ok := strings.CutPrefix(strings.TrimSpace(string(data)), "gitdir:")
+	if err != nil || !ok {
+		return "", ""
+	}
+	if git = strings.TrimSpace(path); !filepath.IsAbs(git) {
+		git = filepath.Join(dir, git)
+	}
+	common = filepath.Dir(filepath.Dir(git))
+	// Whoever writes the folder can write any path into that file. The repository knows its
+	// checkouts, and it is outside.
+	back, err := home.ReadFile(filepath.Join(git, "gitdir"), maxGitFile)
+	if err != nil || filepath.Clean(strings.TrimSpace(string(back))) != filepath.Join(dir, ".git") ||
+		filepath.Base(filepath.Dir(git)) != "worktrees" {
+		return "", ""
+	}
+	return git, common
+}
