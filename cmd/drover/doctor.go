@@ -17,12 +17,30 @@ import (
 	"github.com/drover-dev/drover/internal/model/provider"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/session"
+	"github.com/drover-dev/drover/internal/session/sandboxes"
 )
 
 // Doctor looks at what Drover needs.
 func (b *backend) Doctor(ctx context.Context) []cli.Finding {
 	return []cli.Finding{b.state(), b.disk(), b.socket(), b.readable(), b.Model(), shellFound(), system(),
 		b.detachedHost(ctx)}
+}
+
+// TrySandbox tries the sandbox with the settings of the user.
+func (b *backend) TrySandbox(ctx context.Context) ([]cli.SandboxCheck, error) {
+	set, err := b.Settings("")
+	if err == nil {
+		err = b.root.Ensure()
+	}
+	if err != nil {
+		return nil, err
+	}
+	checks, err := sandboxes.Try(ctx, assemble.Sandbox(b.opening(session.RoleRun, "", set)), b.root.Dir())
+	out := make([]cli.SandboxCheck, len(checks))
+	for i, c := range checks {
+		out[i] = cli.SandboxCheck(c)
+	}
+	return out, err
 }
 
 func (b *backend) state() cli.Finding {

@@ -246,8 +246,8 @@ func ruleSources(c Config) session.RuleSources {
 	return out
 }
 
-// boundaries are the settings of the sandbox.
-func boundaries(c Config) sandboxes.Config {
+// Sandbox is what the settings say of the sandbox.
+func Sandbox(c Config) sandboxes.Config {
 	env, set := home.Lookup(c.Env), c.Settings.Sandbox
 	user := env("HOME")
 	return sandboxes.Config{

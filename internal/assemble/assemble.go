@@ -185,7 +185,7 @@ func Open(ctx context.Context, c Config) (_ *Session, err error) {
 		Power:   set.Durability == "power",
 		Keeper:  s.Keeper,
 		Copier:  c.Copier,
-		Sandbox: boundaries(c),
+		Sandbox: Sandbox(c),
 	}
 	if err = s.Place.Ensure(); err == nil {
 		cfg.Agents, err = s.agents(c, model, env)

@@ -107,6 +107,8 @@ type surroundings interface {
 	Waiting() func(tail []byte) bool
 	// Doctor looks at the machine and the state folder.
 	Doctor(ctx context.Context) []Finding
+	// TrySandbox tries each bound of the sandbox on this machine.
+	TrySandbox(ctx context.Context) ([]SandboxCheck, error)
 }
 
 // Opening is how a session of this process is opened.

@@ -415,7 +415,8 @@ func (w *world) Remove(_ context.Context, of control.Info) error {
 
 func (w *world) Demo(context.Context, io.Writer, bool, int) error { return w.demo }
 
-func (w *world) Doctor(context.Context) []Finding { return w.findings }
+func (w *world) TrySandbox(context.Context) ([]SandboxCheck, error) { return nil, nil }
+func (w *world) Doctor(context.Context) []Finding                   { return w.findings }
 
 type outcome struct {
 	code     int

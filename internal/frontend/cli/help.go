@@ -128,10 +128,11 @@ func examples() map[string][]string {
 		"teleport import": {"drover teleport import talk.tar.gz --into ~/project"},
 		"trust":           {"drover trust", "drover trust --revoke"},
 
-		"doctor":       {"drover doctor", "drover doctor --json"},
-		"doctor stall": {"printf 'Overwrite? [y/N] ' | drover doctor stall"},
-		"version":      {"drover version --json"},
-		"completion":   {"source <(drover completion bash)", "drover completion zsh > \"${fpath[1]}/_drover\""},
+		"doctor":         {"drover doctor", "drover doctor --json"},
+		"doctor sandbox": {"drover doctor sandbox"},
+		"doctor stall":   {"printf 'Overwrite? [y/N] ' | drover doctor stall"},
+		"version":        {"drover version --json"},
+		"completion":     {"source <(drover completion bash)", "drover completion zsh > \"${fpath[1]}/_drover\""},
 	}
 }
 

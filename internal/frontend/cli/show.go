@@ -307,7 +307,7 @@ func (a *app) doctor() *cobra.Command {
 		Args:              takes(0, 0),
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	cmd.AddCommand(a.stall())
+	cmd.AddCommand(a.stall(), a.doctorSandbox())
 	asJSON := cmd.Flags().Bool("json", false, "a JSON array")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		findings := a.Doctor(cmd.Context())
