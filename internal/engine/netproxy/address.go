@@ -1,0 +1,145 @@
+package netproxy
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+	"sync"
+	"unicode/utf8"
+
+	"golang.org/x/net/idna"
+)
+
+// Request is a connection that a command asks for.
+type Request struct {
+	User string // of the credentials
+	Host string // as asked for: an address, or a name in lower case, in ASCII, without a final dot
+	Port int
+}
+
+// String is the narrowest pattern of [Rules] that allows the request: host:port.
+func (r Request) String() string { return net.JoinHostPort(r.Host, strconv.Itoa(r.Port)) }
+
+// newRequest checks and normalises what a client wrote.
+func newRequest(user, host, port string) (Request, error) {
+	h, err := parseHost(host)
+	if err != nil {
+		return Request{}, err
+	}
+	n, err := parsePort(port)
+	if err != nil {
+		return Request{}, err
+	}
+	return Request{User: user, Host: h, Port: n}, nil
+}
+
+func parsePort(s string) (int, error) {
+	n, err := strconv.ParseUint(s, 10, 16)
+	if err != nil || n == 0 {
+		return 0, fmt.Errorf("port %.20q is not a number from 1 to 65535", s)
+	}
+	return int(n), nil
+}
+
+// parseHost normalises an address or a name. It refuses what resolvers read in
+// different ways: zones, and IPv4 addresses in other spellings than 127.0.0.1.
+func parseHost(s string) (string, error) {
+	if len(s) > 1024 || !utf8.ValidString(s) {
+		return "", errors.New("the host is longer than a name can be, or not UTF-8")
+	}
+	if a, err := netip.ParseAddr(s); err == nil {
+		if a.Zone() != "" {
+			return "", fmt.Errorf("address %q has a zone (write it without %%%s)", s, a.Zone())
+		}
+		return a.Unmap().String(), nil
+	}
+	name, err := idna.New(idna.MapForLookup(), idna.StrictDomainName(false), idna.CheckHyphens(false), idna.BidiRule()).
+		ToASCII(s)
+	if err != nil {
+		return "", fmt.Errorf("host %.100q is not a name: %w", s, err)
+	}
+	name = strings.TrimSuffix(strings.ToLower(name), ".")
+	if len(name) > 253 {
+		return "", fmt.Errorf("host %.100q is longer than 253 characters", s)
+	}
+	last := ""
+	for label := range strings.SplitSeq(name, ".") {
+		odd := func(c rune) bool { return !strings.ContainsRune(nameCharacters, c) }
+		if label == "" || len(label) > 63 || strings.ContainsFunc(label, odd) {
+			return "", fmt.Errorf("host %.100q is neither a name nor an address", s)
+		}
+		last = label
+	}
+	if numeric(last) {
+		return "", fmt.Errorf("host %.100q is not an IPv4 address in the form 192.0.2.1", s)
+	}
+	return name, nil
+}
+
+const nameCharacters = "abcdefghijklmnopqrstuvwxyz0123456789-_"
+
+// numeric reports whether a resolver may read a last label as a number, and so the
+// whole name as an address.
+func numeric(label string) bool {
+	if hex, ok := strings.CutPrefix(label, "0x"); ok {
+		return strings.Trim(hex, "0123456789abcdef") == ""
+	}
+	return strings.Trim(label, "0123456789") == ""
+}
+
+// isLocalhost reports whether a name stands for this machine, whatever a resolver says.
+func isLocalhost(host string) bool {
+	return host == "localhost" || strings.HasSuffix(host, ".localhost")
+}
+
+// block is a range of addresses that are not of the open internet.
+type block struct {
+	netip.Prefix
+	what string
+}
+
+//rules:constant a memoised function
+var specialBlocks = sync.OnceValue(func() []block {
+	var out []block
+	for _, b := range []struct{ what, prefixes string }{
+		{"a cloud metadata service", "169.254.169.254/32 169.254.170.2/32 169.254.170.23/32 100.100.100.200/32 " +
+			"192.0.0.192/32 168.63.129.16/32 fd00:ec2::254/128 fd00:ec2::23/128 fd20:ce::254/128"},
+		{"this machine", "0.0.0.0/8 127.0.0.0/8 ::/128 ::1/128"},
+		{"a private network", "10.0.0.0/8 172.16.0.0/12 192.168.0.0/16 fc00::/7 fec0::/10"},
+		{"the network of a provider (CGNAT)", "100.64.0.0/10"},
+		{"the local link", "169.254.0.0/16 fe80::/10"},
+		{"multicast", "224.0.0.0/4 ff00::/8"},
+		// Some of these hold an address of the other family.
+		{"a reserved range", "192.0.0.0/24 192.0.2.0/24 192.88.99.0/24 198.18.0.0/15 198.51.100.0/24 203.0.113.0/24 " +
+			"240.0.0.0/4 ::/96 64:ff9b:1::/48 100::/64 2001::/23 2001:db8::/32 2002::/16 3fff::/20 5f00::/16"},
+	} {
+		for p := range strings.FieldsSeq(b.prefixes) {
+			out = append(out, block{netip.MustParsePrefix(p), b.what})
+		}
+	}
+	return out
+})
+
+// special returns what an address belongs to if it is not of the open internet, else "".
+func special(a netip.Addr) string {
+	a = a.Unmap()
+	if nat64 := netip.MustParsePrefix("64:ff9b::/96"); nat64.Contains(a) {
+		b := a.As16()
+		a = netip.AddrFrom4([4]byte(b[12:]))
+	}
+	for _, b := range specialBlocks() {
+		if b.Contains(a) {
+			return b.what
+		}
+	}
+	if !a.IsGlobalUnicast() {
+		return "a reserved range"
+	}
+	return ""
+}
+
+// metadata reports whether an address is of a service that hands out credentials of a machine.
+func metadata(a netip.Addr) bool { return special(a) == "a cloud metadata service" }
