@@ -252,7 +252,7 @@ func Sandbox(c Config) sandboxes.Config {
 	user := env("HOME")
 	return sandboxes.Config{
 		Mode: sandboxes.Mode(set.Mode), Auto: set.AutoAllow, Starter: c.Starter, Home: user, TempDir: env("TMPDIR"),
-		Write: below(user, set.Write), Hidden: below(user, set.Hidden),
+		Write: below(user, set.Write), Hidden: below(user, set.Hidden), Domains: set.Domains,
 	}
 }
 

@@ -5,7 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
+	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -267,9 +270,41 @@ func (k *Environment) ask(ctx context.Context, q task.Question) (task.Reply, err
 	return s.Tasks.Ask(ctx, k.Me.ID, q)
 }
 
+// reach decides whether a command of the agent may connect to a host. The rules of WebFetch speak
+// of it, since they are about hosts; where none does, somebody is asked.
+func (k *Environment) reach(ctx context.Context, host string, port int, line string) error {
+	page := (&url.URL{Scheme: "https", Host: net.JoinHostPort(host, strconv.Itoa(port)), Path: "/"}).String()
+	input, err := json.Marshal(map[string]string{"url": page})
+	if err != nil {
+		return err
+	}
+	gate := k.Gate()
+	v := gate.Decide(agent.Call{Name: "WebFetch", Input: input})
+	// A rule for all pages allows reading them, and a command does more.
+	if v.Decision == permission.Allow && v.Rule != "WebFetch" {
+		return nil
+	}
+	if v.Decision == permission.Deny {
+		return errors.New(v.Reason)
+	}
+	input, err = json.Marshal(map[string]any{"host": host, "port": port, "command": line})
+	if err != nil {
+		return err
+	}
+	v.Reason = "a command in the sandbox wants to connect to " + host
+	d, err := gate.Ask(ctx, agent.Call{Name: "Network", Input: input}, v)
+	if err != nil {
+		return err
+	}
+	if !d.Allow {
+		return fmt.Errorf("%s (a rule WebFetch(domain:%s), or %s in the setting sandbox.domains, would allow it)", d.Reason, host, host)
+	}
+	return nil
+}
+
 // runtime returns the runtime of the agent.
 func (k *Environment) runtime() *Runtime {
-	return &Runtime{s: k.s, Caller: k.Me, learned: func(id task.ID) { k.reminders.Know(taskList, string(id)) }}
+	return &Runtime{s: k.s, Caller: k.Me, learned: func(id task.ID) { k.reminders.Know(taskList, string(id)) }, reach: k.reach}
 }
 
 // compaction configures how the agent's conversation is compacted.

@@ -33,7 +33,8 @@ const interruptGrace = time.Second
 type Runtime struct {
 	s *Set
 	Caller
-	learned func(task.ID) // called for a task that the agent knows from the result of its call; nil: not needed
+	learned func(task.ID)   // called for a task that the agent knows from the result of its call; nil: not needed
+	reach   sandboxes.Reach // of its commands; nil: only the hosts of the settings
 }
 
 // Runtime returns the runtime of a caller.
@@ -66,11 +67,11 @@ func (rt *Runtime) spec(toolUse string, background bool) task.Spec {
 func (rt *Runtime) Run(ctx context.Context, c shelltool.Command) (shelltool.Outcome, error) {
 	s := rt.s
 	background := c.Background && !s.cfg.Limits.NoBackground
-	bounded, err := rt.bounded(c.Outside)
+	bounded, err := rt.bounded(c.Line, c.Outside)
 	if err != nil {
 		return shelltool.Outcome{}, &toolkit.Refusal{Text: err.Error()}
 	}
-	client := shell.Client{Env: shell.ChildEnv(rt.Env), Fork: bounded.Fork}
+	client := shell.Client{Env: bounded.Environ(shell.ChildEnv(rt.Env)), Fork: bounded.Fork}
 	w := s.Kinds.Command(client, shell.Command{Args: c.Args, Cwd: c.Cwd, TTY: c.TTY})
 	spec := rt.spec(c.ToolUseID, background)
 	spec.Command, spec.Description, spec.Cwd = c.Line, c.Description, c.Cwd
@@ -93,11 +94,11 @@ func (rt *Runtime) Run(ctx context.Context, c shelltool.Command) (shelltool.Outc
 }
 
 // bounded returns how a command of the agent starts. One that may run outside is not bounded.
-func (rt *Runtime) bounded(outside bool) (sandboxes.Start, error) {
+func (rt *Runtime) bounded(line string, outside bool) (sandboxes.Start, error) {
 	if outside {
 		return sandboxes.Start{}, nil
 	}
-	return rt.s.Sandboxes.Command(rt.folders(), false)
+	return rt.s.Sandboxes.Command(sandboxes.Wish{Folders: rt.folders(), Line: line, Reach: rt.reach})
 }
 
 // foreground waits for a command: to its end, to its move to the background by a client, or for

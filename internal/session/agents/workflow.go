@@ -20,6 +20,7 @@ import (
 	"github.com/drover-dev/drover/internal/engine/spool"
 	"github.com/drover-dev/drover/internal/engine/supervise"
 	"github.com/drover-dev/drover/internal/session/budget"
+	"github.com/drover-dev/drover/internal/session/sandboxes"
 	"github.com/drover-dev/drover/internal/session/steps"
 	"github.com/drover-dev/drover/internal/session/work"
 	"github.com/drover-dev/drover/subagent"
@@ -79,13 +80,13 @@ func (f *flows) Start(ctx context.Context, h task.Host, a workflow.Attempt) (tas
 		w = f.s.Kinds.Workflow(f, a.Input())
 		spec.Command, spec.Timeout = a.Step.Workflow.Plan.File, limitOf(a.Step)
 	} else {
-		bounded, err := f.s.Sandboxes.Command(append(f.me.folders(), a.Cwd), false)
+		bounded, err := f.s.Sandboxes.Command(sandboxes.Wish{Folders: append(f.me.folders(), a.Cwd), Line: a.Step.Shell})
 		if err != nil {
 			return task.Record{}, err
 		}
 		spec.Sandbox = bounded.Held
 		w = f.s.Kinds.Command(
-			shell.Client{Env: without(f.me.Env, a.Vars), Own: a.Vars, Fork: bounded.Fork},
+			shell.Client{Env: bounded.Environ(without(f.me.Env, a.Vars)), Own: a.Vars, Fork: bounded.Fork},
 			shell.Command{Line: a.Step.Shell, Cwd: a.Cwd},
 		)
 		spec.Command, spec.Pool = a.Step.Shell, work.ShellPool

@@ -1,7 +1,7 @@
 // Package sandboxes bounds the commands that models start in a session.
 //
-// [Sandboxes] owns the room of the session: the namespaces that all its commands share, opened
-// before the first command. It decides from the settings and from the folders of an agent what a
+// [Sandboxes] owns the room of the session, the namespaces that all its commands share, and the
+// proxy that is their only way to other machines. Both are opened before the first command. It decides from the settings and from the folders of an agent what a
 // command may write, which files it cannot read, and what holds on this machine.
 //
 // A mode of "best" takes what the machine has, and the record of each command says what that is.
@@ -16,10 +16,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
 	"github.com/drover-dev/drover/internal/agentenv/permission"
+	"github.com/drover-dev/drover/internal/engine/netproxy"
 	"github.com/drover-dev/drover/internal/engine/sandbox"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/task"
@@ -49,6 +51,8 @@ type Config struct {
 	Shown   []string // folders below hidden ones that they can read
 	Scratch string   // folder of the session that they can write; empty: none
 
+	Domains []string // hosts that commands reach unasked; see [netproxy.Rules]
+
 	// Report tells the user what does not hold; at most once for each text.
 	Report func(text string)
 	// Offer is what to use of the machine; nil: [sandbox.Probe].
@@ -64,6 +68,7 @@ type Sandboxes struct {
 	mu     sync.Mutex
 	room   *sandbox.Room // nil: not open
 	why    error         // why there is none
+	net    *network      // nil: not open
 	tried  bool
 	closed bool
 }
@@ -77,23 +82,46 @@ func New(c Config) *Sandboxes {
 	return &Sandboxes{cfg: c, offer: sync.OnceValue(probe)}
 }
 
+// Wish is a command that is to be started.
+type Wish struct {
+	Folders []string // in which it works, and may write
+	Line    string   // for people who are asked what it may do
+	Asked   bool     // somebody wants it in a sandbox, even where the mode is off
+	Reach   Reach    // nil: it reaches the hosts that the settings name
+}
+
 // Start is how a command starts.
 type Start struct {
 	Fork sandbox.Forker // nil: plainly
 	Held *task.Sandbox  // nil: no sandbox
+
+	vars []string // which replace others of their names
 }
 
-// Command returns how a command starts that may write in folders. A command for which a sandbox
-// was asked gets what the machine has, even where the mode is off.
-func (s *Sandboxes) Command(folders []string, asked bool) (Start, error) {
-	if s == nil || s.off() && !asked {
+// Environ is the environment of the command, made of the one that it had else.
+func (s Start) Environ(env []string) []string {
+	if len(s.vars) == 0 {
+		return env
+	}
+	kept := slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
+		name, _, _ := strings.Cut(kv, "=")
+		return slices.ContainsFunc(s.vars, func(own string) bool { return strings.HasPrefix(own, name+"=") })
+	})
+	return append(kept, s.vars...)
+}
+
+// Command returns how a command starts. The first one opens the room.
+func (s *Sandboxes) Command(w Wish) (Start, error) {
+	if s == nil || s.off() && !w.Asked {
 		return Start{}, nil
 	}
-	room, err := s.open()
+	room, way, err := s.open()
 	if err != nil {
 		return Start{}, err
 	}
-	fork, held, err := sandbox.In(room, s.offer(), s.bounds(folders))
+	b := s.bounds(w.Folders)
+	b.Ports = append(b.Ports, uint16(way.port))
+	fork, held, err := sandbox.In(room, s.offer(), b)
 	if err == nil {
 		err = s.enough(held)
 	}
@@ -104,7 +132,10 @@ func (s *Sandboxes) Command(folders []string, asked bool) (Start, error) {
 	if err != nil {
 		return Start{}, fmt.Errorf("start in the sandbox: %w", err)
 	}
-	return Start{Fork: s.watched(room, fork), Held: &held}, nil
+	if w.Reach == nil {
+		w.Reach = unattended
+	}
+	return Start{Fork: s.watched(room, fork), Held: &held, vars: way.join(w.Line, w.Reach)}, nil
 }
 
 // watched forgets a room whose starter is gone, so that the next command gets another one. The
@@ -117,8 +148,8 @@ func (s *Sandboxes) watched(room *sandbox.Room, fork sandbox.Forker) sandbox.For
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.room == room {
-			s.room, s.tried = nil, false
-			room.Close()
+			s.shut()
+			s.tried = false
 		}
 	})
 }
@@ -137,25 +168,45 @@ func (s *Sandboxes) enough(held task.Sandbox) error {
 		strings.Join(missing, ", "), why)
 }
 
-// open returns the room; nil: there is none on this machine.
-func (s *Sandboxes) open() (*sandbox.Room, error) {
+// open returns the room, nil where there is none on this machine, and the way out of it.
+func (s *Sandboxes) open() (*sandbox.Room, *network, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return nil, sandbox.ErrClosed
+		return nil, nil, sandbox.ErrClosed
 	}
 	if s.tried {
-		return s.room, nil
+		return s.room, s.net, nil
+	}
+	rules, err := netproxy.ParseRules(s.cfg.Domains)
+	if err != nil {
+		return nil, nil, fmt.Errorf("setting sandbox.domains: %w", err)
 	}
 	offer := s.offer()
 	room, err := sandbox.OpenRoom(sandbox.RoomConfig{
 		Starter: s.cfg.Starter, Env: s.cfg.Env, Hidden: s.hidden(), Shown: s.cfg.Shown, Offer: offer,
 	})
-	s.tried, s.room, s.why = true, room, err
+	s.room, s.why = room, err
 	if err != nil {
-		s.report("the sandbox holds in part: " + sandbox.Explain(err) + "; secrets, protected files and the network are not bounded by it")
+		s.report("the sandbox holds in part: " + sandbox.Explain(err) + "; it does not bound secrets, protected files and all of the network")
 	}
-	return s.room, nil
+	if s.net, err = openNetwork(room, rules); err != nil {
+		s.shut()
+		return nil, nil, err
+	}
+	s.tried = true
+	return s.room, s.net, nil
+}
+
+// shut closes what is open. The caller holds mu.
+func (s *Sandboxes) shut() {
+	if s.net != nil {
+		s.net.close()
+	}
+	if s.room != nil {
+		s.room.Close()
+	}
+	s.net, s.room = nil, nil
 }
 
 func (s *Sandboxes) report(text string) {
@@ -170,8 +221,12 @@ func (s *Sandboxes) Auto() bool {
 	if s == nil || !s.cfg.Auto || s.off() {
 		return false
 	}
-	start, err := s.Command(nil, false)
-	return err == nil && start.Held != nil && len(start.Held.Missing()) == 0
+	room, _, err := s.open()
+	if err != nil || room == nil {
+		return false
+	}
+	_, held, err := sandbox.In(room, s.offer(), sandbox.Bounds{})
+	return err == nil && len(held.Missing()) == 0
 }
 
 func (s *Sandboxes) off() bool { return s.cfg.Mode == Off || s.cfg.Mode == "" }
@@ -179,24 +234,15 @@ func (s *Sandboxes) off() bool { return s.cfg.Mode == Off || s.cfg.Mode == "" }
 // On reports whether commands are bounded.
 func (s *Sandboxes) On() bool { return s != nil && !s.off() }
 
-// Room returns the room, for its network; nil: there is none.
-func (s *Sandboxes) Room() *sandbox.Room {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.room
-}
-
-// Close closes the room.
+// Close closes the room. Commands that still run have no network any more.
 func (s *Sandboxes) Close() {
 	if s == nil {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed = true; s.room != nil {
-		s.room.Close()
-		s.room = nil
-	}
+	s.closed = true
+	s.shut()
 }
 
 // bounds are those of a command in folders.

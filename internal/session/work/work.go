@@ -63,11 +63,11 @@ func (w *Work) Command(r control.StartRequest, spec task.Spec, client shell.Clie
 	var start sandboxes.Start
 	if r.ByModel || r.Shell.Sandbox {
 		var err error
-		if start, err = w.cfg.Sandboxes.Command([]string{r.Cwd}, r.Shell.Sandbox); err != nil {
+		if start, err = w.cfg.Sandboxes.Command(sandboxes.Wish{Folders: []string{r.Cwd}, Asked: r.Shell.Sandbox}); err != nil {
 			return supervise.Starting{}, &control.Error{Code: control.Unavailable, Message: err.Error()}
 		}
 	}
-	client.Fork, spec.Sandbox = start.Fork, start.Held
+	client.Fork, client.Env, spec.Sandbox = start.Fork, start.Environ(client.Env), start.Held
 	line := shell.Command{Args: r.Shell.Args, Line: r.Shell.Line, Cwd: r.Cwd, TTY: r.Shell.TTY}
 	made := w.cfg.Kinds.Command(client, line)
 	spec.Input, spec.Pool, spec.TTY = made.Input, ShellPool, r.Shell.TTY
@@ -147,11 +147,11 @@ func (w *Work) ClientMonitor(r control.StartRequest, spec task.Spec) (supervise.
 	}
 	client := monitor.Client{Env: w.ChildEnv(r.Env), Subscribe: w.subscribe}
 	if r.Monitor.Shell != nil && r.ByModel {
-		bounded, err := w.cfg.Sandboxes.Command([]string{r.Cwd}, false)
+		bounded, err := w.cfg.Sandboxes.Command(sandboxes.Wish{Folders: []string{r.Cwd}})
 		if err != nil {
 			return supervise.Starting{}, &control.Error{Code: control.Unavailable, Message: err.Error()}
 		}
-		client.Fork, spec.Sandbox = bounded.Fork, bounded.Held
+		client.Fork, client.Env, spec.Sandbox = bounded.Fork, bounded.Environ(client.Env), bounded.Held
 	}
 	start := w.Monitor(spec, client, what)
 	if err := start.Driver.Check(start.Spec.Input); err != nil {

@@ -1,0 +1,151 @@
+package sandboxes
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"sync"
+
+	"github.com/drover-dev/drover/internal/engine/netproxy"
+	"github.com/drover-dev/drover/internal/engine/sandbox"
+)
+
+// Reach decides whether a command may connect to a host; it may ask somebody. The text of an
+// error is shown to the command.
+type Reach func(ctx context.Context, host string, port int, line string) error
+
+// maxClients is how many commands of a session the proxy knows. The oldest is forgotten first.
+const maxClients = 10_000
+
+// network is the way of the commands of a session to other machines.
+type network struct {
+	rules netproxy.Rules
+	proxy *netproxy.Proxy
+	port  int // where the commands reach the proxy
+	stop  context.CancelCauseFunc
+	serve sync.WaitGroup
+
+	mu      sync.Mutex
+	clients map[string]*client // by user; guarded by mu
+	order   []string           // of their start; guarded by mu
+	last    int                // guarded by mu
+}
+
+// client is a command as the proxy knows it.
+type client struct {
+	password string
+	line     string
+	reach    Reach
+
+	mu      sync.Mutex
+	decided map[string]error // by host and port
+}
+
+// openNetwork serves a proxy to the commands of a room, or where there is none to those on the
+// loopback address of this machine.
+func openNetwork(room *sandbox.Room, rules netproxy.Rules) (*network, error) {
+	var l net.Listener
+	var err error
+	if room != nil {
+		l, err = room.Listen(0)
+	} else {
+		l, err = net.Listen("tcp4", "127.0.0.1:0")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open the network of the sandbox: %w", err)
+	}
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open the network of the sandbox: %w", err), l.Close())
+	}
+	n := &network{rules: rules, clients: map[string]*client{}}
+	if n.port, err = strconv.Atoi(port); err != nil {
+		return nil, errors.Join(fmt.Errorf("open the network of the sandbox: %w", err), l.Close())
+	}
+	n.proxy = netproxy.New(netproxy.Config{
+		Known: n.known, Match: rules.Match, Allow: n.allow, Private: n.private,
+	})
+	ctx, stop := context.WithCancelCause(context.Background())
+	n.stop = stop
+	n.serve.Go(func() { _ = n.proxy.Serve(ctx, l) }) // its error is that of close
+	return n, nil
+}
+
+func (n *network) close() {
+	n.stop(sandbox.ErrClosed)
+	n.serve.Wait()
+}
+
+// join makes a command known to the proxy, and returns the variables by which it gets there.
+func (n *network) join(line string, reach Reach) []string {
+	c := &client{password: rand.Text(), line: line, reach: reach, decided: map[string]error{}}
+	n.mu.Lock()
+	n.last++
+	user := "c" + strconv.Itoa(n.last)
+	n.clients[user] = c
+	if n.order = append(n.order, user); len(n.order) > maxClients {
+		delete(n.clients, n.order[0])
+		n.order = n.order[1:]
+	}
+	n.mu.Unlock()
+	at := fmt.Sprintf("%s:%s@127.0.0.1:%d", user, c.password, n.port)
+	var env []string
+	for _, name := range []string{"HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy"} {
+		env = append(env, name+"=http://"+at)
+	}
+	for _, name := range []string{"ALL_PROXY", "all_proxy"} {
+		env = append(env, name+"=socks5h://"+at)
+	}
+	for _, name := range []string{"NO_PROXY", "no_proxy"} {
+		env = append(env, name+"=localhost,127.0.0.1,::1")
+	}
+	return env
+}
+
+func (n *network) find(user string) *client {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.clients[user]
+}
+
+func (n *network) known(user, password string) bool {
+	c := n.find(user)
+	return c != nil && subtle.ConstantTimeCompare([]byte(c.password), []byte(password)) == 1
+}
+
+// private lets a command reach the machine and its networks only by a rule of the settings.
+func (n *network) private(r netproxy.Request) bool {
+	_, private := n.rules.Match(r)
+	return private
+}
+
+// allow asks about a host once for each command.
+func (n *network) allow(ctx context.Context, r netproxy.Request) error {
+	c := n.find(r.User)
+	if c == nil {
+		return errors.New("the command is not known any more (start it again)")
+	}
+	key := r.String()
+	c.mu.Lock()
+	err, done := c.decided[key]
+	c.mu.Unlock()
+	if done {
+		return err
+	}
+	err = c.reach(ctx, r.Host, r.Port, c.line)
+	if ctx.Err() == nil { // a question that nobody waits for was not answered
+		c.mu.Lock()
+		c.decided[key] = err
+		c.mu.Unlock()
+	}
+	return err
+}
+
+// unattended refuses hosts that the settings do not name.
+func unattended(_ context.Context, host string, _ int, _ string) error {
+	return fmt.Errorf("the setting sandbox.domains does not name it (add %s there)", host)
+}
