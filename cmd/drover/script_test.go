@@ -18,6 +18,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/drover-dev/drover/internal/engine/sandbox"
 	"github.com/drover-dev/drover/internal/platform/waittest"
 	"github.com/drover-dev/drover/test/harness"
 )
@@ -44,7 +45,8 @@ import (
 //	gone D TEXT            within D none has
 //	stopped TEXT           sends STOP to such processes
 //
-// The condition mounts holds where a file system of one's own can be mounted.
+// The condition mounts holds where a file system of one's own can be mounted, and sandbox where
+// commands can be bounded in every way.
 func TestScript(t *testing.T) {
 	bin := build(t)
 	testscript.Run(t, testscript.Params{
@@ -61,10 +63,19 @@ func TestScript(t *testing.T) {
 
 // condition knows mounts: whether an own file system can be made here.
 func condition(name string) (bool, error) {
+	if name == "sandbox" {
+		return wholeSandbox(), nil
+	}
 	if name != "mounts" {
 		return false, fmt.Errorf("unknown condition %q", name)
 	}
 	return exec.Command("unshare", "-rm", "mount", "-t", "tmpfs", "tmpfs", "/mnt").Run() == nil, nil
+}
+
+// wholeSandbox reports whether commands can be bounded in every way here.
+func wholeSandbox() bool {
+	mounts, err := condition("mounts")
+	return err == nil && mounts && sandbox.Probe().Landlock >= 6
 }
 
 // built is the program, linked once for all tests: that takes seconds.

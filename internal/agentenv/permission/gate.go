@@ -524,8 +524,12 @@ func (g *Gate) rule(r request) Verdict {
 		return Verdict{Decision: Allow, Reason: "mode bypassPermissions"}
 	}
 	v := g.approve(kind, r)
-	if v.Decision == Allow && r.outside {
-		v = Verdict{Decision: Ask, Reason: "it runs outside of the sandbox", UserOnly: true}
+	if r.outside && v.Decision != Deny {
+		why := "it runs outside of the sandbox"
+		if v.Decision == Ask {
+			why += ", and " + v.Reason
+		}
+		v = Verdict{Decision: Ask, Reason: why, UserOnly: true}
 	}
 	if v.Decision == Ask && g.rules.Mode == Plan {
 		return deny("plan mode: only reading is allowed (" + v.Reason + ")")

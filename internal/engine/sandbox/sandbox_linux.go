@@ -3,6 +3,7 @@ package sandbox
 import (
 	"errors"
 	"fmt"
+	"os"
 	"syscall"
 
 	"golang.org/x/net/bpf"
@@ -11,11 +12,15 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Probe looks at what the kernel offers to this user. Whether namespaces can be made is known
-// only when a room is opened.
+// Probe looks at what the kernel offers to this user. Whether namespaces can be made is known only
+// when a room is opened. Tests may set TEST_SANDBOX_ROOMS=off to simulate a machine without them.
 func Probe() Offer {
 	_, err := filter(false)
-	return Offer{Landlock: min(landlockABI(), abiScope), Seccomp: err == nil}
+	o := Offer{Landlock: min(landlockABI(), abiScope), Seccomp: err == nil}
+	if os.Getenv("TEST_SANDBOX_ROOMS") == "off" {
+		o.Room = errors.New("turned off for a test")
+	}
+	return o
 }
 
 // In returns what starts programs within bounds, and by what each bound holds. room may be nil:

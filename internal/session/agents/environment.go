@@ -271,7 +271,8 @@ func (k *Environment) ask(ctx context.Context, q task.Question) (task.Reply, err
 }
 
 // reach decides whether a command of the agent may connect to a host. The rules of WebFetch speak
-// of it, since they are about hosts; where none does, somebody is asked.
+// of it, since they are about hosts; where none does and no rule allows the command, somebody is
+// asked.
 func (k *Environment) reach(ctx context.Context, host string, port int, line string) error {
 	page := (&url.URL{Scheme: "https", Host: net.JoinHostPort(host, strconv.Itoa(port)), Path: "/"}).String()
 	input, err := json.Marshal(map[string]string{"url": page})
@@ -286,6 +287,15 @@ func (k *Environment) reach(ctx context.Context, host string, port int, line str
 	}
 	if v.Decision == permission.Deny {
 		return errors.New(v.Reason)
+	}
+	// A command that a rule allows was trusted before there was a sandbox. One that runs since
+	// the sandbox bounds it is asked about.
+	command, err := json.Marshal(map[string]string{"command": line})
+	if err != nil {
+		return err
+	}
+	if c := gate.Decide(agent.Call{Name: "Bash", Input: command}); c.Decision == permission.Allow && c.Rule != "" {
+		return nil
 	}
 	input, err = json.Marshal(map[string]any{"host": host, "port": port, "command": line})
 	if err != nil {

@@ -90,7 +90,9 @@ func (rt *Runtime) Run(ctx context.Context, c shelltool.Command) (shelltool.Outc
 		rt.know(rec.ID)
 		return shelltool.Outcome{Task: rec, Backgrounded: true}, nil
 	}
-	return rt.foreground(ctx, rec, c.Timeout)
+	out, err := rt.foreground(ctx, rec, c.Timeout)
+	out.Refused = bounded.Refused()
+	return out, err
 }
 
 // bounded returns how a command of the agent starts. One that may run outside is not bounded.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -43,6 +44,17 @@ type client struct {
 
 	mu      sync.Mutex
 	decided map[string]error // by host and port
+	refused []string         // hosts, at most maxRefused
+}
+
+// maxRefused is how many hosts are remembered as refused to one command.
+const maxRefused = 20
+
+// Refused returns the hosts that the command was not let through to.
+func (c *client) Refused() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.refused)
 }
 
 // openNetwork serves a proxy to the commands of a room, or where there is none to those on the
@@ -67,7 +79,7 @@ func openNetwork(room *sandbox.Room, rules netproxy.Rules) (*network, error) {
 		return nil, errors.Join(fmt.Errorf("open the network of the sandbox: %w", err), l.Close())
 	}
 	n.proxy = netproxy.New(netproxy.Config{
-		Known: n.known, Match: rules.Match, Allow: n.allow, Private: n.private,
+		Known: n.known, Match: rules.Match, Allow: n.allow, Private: n.private, Log: n.ended,
 	})
 	ctx, stop := context.WithCancelCause(context.Background())
 	n.stop = stop
@@ -81,7 +93,7 @@ func (n *network) close() {
 }
 
 // join makes a command known to the proxy, and returns the variables by which it gets there.
-func (n *network) join(line string, reach Reach) []string {
+func (n *network) join(line string, reach Reach) (*client, []string) {
 	c := &client{password: rand.Text(), line: line, reach: reach, decided: map[string]error{}}
 	n.mu.Lock()
 	n.last++
@@ -103,7 +115,7 @@ func (n *network) join(line string, reach Reach) []string {
 	for _, name := range []string{"NO_PROXY", "no_proxy"} {
 		env = append(env, name+"=localhost,127.0.0.1,::1")
 	}
-	return env
+	return c, env
 }
 
 func (n *network) find(user string) *client {
@@ -115,6 +127,19 @@ func (n *network) find(user string) *client {
 func (n *network) known(user, password string) bool {
 	c := n.find(user)
 	return c != nil && subtle.ConstantTimeCompare([]byte(c.password), []byte(password)) == 1
+}
+
+// ended remembers a refusal for its command.
+func (n *network) ended(r netproxy.Request, o netproxy.Outcome) {
+	c := n.find(r.User)
+	if c == nil || !o.Refused {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if host := r.String(); len(c.refused) < maxRefused && !slices.Contains(c.refused, host) {
+		c.refused = append(c.refused, host)
+	}
 }
 
 // private lets a command reach the machine and its networks only by a rule of the settings.

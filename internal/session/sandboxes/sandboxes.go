@@ -96,6 +96,15 @@ type Start struct {
 	Held *task.Sandbox  // nil: no sandbox
 
 	vars []string // which replace others of their names
+	net  *client  // nil: it has no proxy
+}
+
+// Refused returns the hosts that the command was not let through to so far.
+func (s Start) Refused() []string {
+	if s.net == nil {
+		return nil
+	}
+	return s.net.Refused()
 }
 
 // Environ is the environment of the command, made of the one that it had else.
@@ -135,7 +144,8 @@ func (s *Sandboxes) Command(w Wish) (Start, error) {
 	if w.Reach == nil {
 		w.Reach = unattended
 	}
-	return Start{Fork: s.watched(room, fork), Held: &held, vars: way.join(w.Line, w.Reach)}, nil
+	c, vars := way.join(w.Line, w.Reach)
+	return Start{Fork: s.watched(room, fork), Held: &held, vars: vars, net: c}, nil
 }
 
 // watched forgets a room whose starter is gone, so that the next command gets another one. The

@@ -2,6 +2,7 @@ package shelltool
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -119,7 +120,38 @@ func ending(out Outcome, cmd Command) string {
 	if rec.Error != "" && (len(lines) == 0 || rec.Cause != nil && rec.Cause.Reason == task.ReasonOutputLimit) {
 		lines = append(lines, "Error: "+excerpt.Line(rec.Error, 500))
 	}
-	return strings.Join(lines, "\n")
+	return strings.Join(append(lines, walls(out)...), "\n")
 }
+
+// walls tells of what the sandbox has refused, as far as that can be seen, and how to ask for it.
+func walls(out Outcome) (lines []string) {
+	box := out.Task.Sandbox
+	if box == nil {
+		return nil
+	}
+	if len(out.Refused) > 0 {
+		lines = append(lines, "The sandbox refused connections to "+excerpt.Line(strings.Join(out.Refused, ", "), 300)+".")
+	}
+	failed := out.Task.Status != task.Completed || out.Task.ExitCode != nil && *out.Task.ExitCode != 0
+	end := out.Output[max(0, len(out.Output)-wallBytes):]
+	has := func(words ...string) bool {
+		return failed && slices.ContainsFunc(words, func(w string) bool { return strings.Contains(end, w) })
+	}
+	if box.Write != "" && has("Read-only file system", "Permission denied", "EROFS", "EACCES", "Operation not permitted", "EPERM") {
+		lines = append(lines, "The sandbox lets commands write only in the workspace, in temporary folders and in caches, "+
+			"and neither changes protected files, such as .git/config and .git/hooks, nor reads secrets.")
+	}
+	if box.Network == task.ByNamespace && has("Could not resolve host", "Network is unreachable", "Temporary failure in name resolution",
+		"ENETUNREACH", "EAI_AGAIN", "ENOTFOUND") {
+		lines = append(lines, "The sandbox has no network but its proxy, which HTTP_PROXY and ALL_PROXY name; localhost in it is not the machine's.")
+	}
+	if len(lines) > 0 {
+		lines = append(lines, "If the command needs that, call Bash with outside and why: the user is asked.")
+	}
+	return lines
+}
+
+// wallBytes of the end of an output are looked at for refusals.
+const wallBytes = 16 << 10
 
 func period(d time.Duration) string { return fmt.Sprintf("%g s", d.Seconds()) }

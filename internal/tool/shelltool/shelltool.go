@@ -54,10 +54,11 @@ type Command struct {
 // Outcome is what became of a [Command].
 type Outcome struct {
 	Task         task.Record
-	Output       string // the end of the output, as it is in the file
-	Backgrounded bool   // the task goes on
-	ByUser       bool   // a person moved it there
-	TimedOut     bool   // the timeout passed: the task was moved or ended
+	Output       string   // the end of the output, as it is in the file
+	Backgrounded bool     // the task goes on
+	ByUser       bool     // a person moved it there
+	TimedOut     bool     // the timeout passed: the task was moved or ended
+	Refused      []string // hosts that the sandbox did not let it connect to
 }
 
 // Config is what the tool needs. Shells and Root are required.
