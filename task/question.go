@@ -67,6 +67,19 @@ func isObject(data []byte) bool {
 	return json.Unmarshal(data, &m) == nil && m != nil
 }
 
+// The tools by which agents propose plans: teammates to who leads them, and the main agent to
+// its user.
+const (
+	SubmitPlan   = "submit_plan"
+	ExitPlanMode = "ExitPlanMode"
+)
+
+// IsPlan reports whether the question asks for the approval of a plan, which is the field plan
+// of its input.
+func (q Question) IsPlan() bool {
+	return slices.Contains([]string{ExitPlanMode, "exit_plan_mode", SubmitPlan}, q.Tool)
+}
+
 // Asks reports whether a question of the record is open.
 func (r Record) Asks(id string) bool {
 	return slices.ContainsFunc(r.Questions, func(q Question) bool { return q.ID == id })

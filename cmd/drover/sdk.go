@@ -10,6 +10,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/drover-dev/drover/internal/agentenv/catalog"
 	"github.com/drover-dev/drover/internal/agentenv/settings"
@@ -140,6 +141,7 @@ func (b *backend) drive(
 		Description: "the model of this session"})
 	d.conn.Answered(d.in, offer)
 	var prompted atomic.Bool
+	modes := &modeLines{s: s, out: out}
 	driven := sdkcontrol.Session{
 		API: s, ID: info.Session, Version: b.version,
 		Prompt: func(ctx context.Context, req control.PromptRequest, uuid string) error {
@@ -147,15 +149,9 @@ func (b *backend) drive(
 			out.Queued(uuid)
 			return s.Prompt(ctx, req)
 		},
-		Waiting: out.Waiting,
-		Configure: func(ctx context.Context, req control.ConfigureRequest) (control.Settings, error) {
-			now, err := s.Configure(ctx, req)
-			if err == nil {
-				out.UseModel(now.Model, now.Mode)
-			}
-			return now, err
-		},
-		Told: out.Flush, Line: out.Line,
+		Waiting:   out.Waiting,
+		Configure: modes.configure,
+		Told:      out.Flush, Line: out.Line,
 		Servers: func() (all []sdkcontrol.Server) {
 			for _, one := range append(mcpServers(m), d.servers()...) {
 				all = append(all, sdkcontrol.Server(one))
@@ -165,6 +161,7 @@ func (b *backend) drive(
 		Context: func() (used, window int64) { return m.Totals().Context, m.ModelSettings().Window },
 		Cost:    func() float64 { usd, _ := s.Cost(); return usd },
 	}
+	asking.Go(func() { modes.follow(ctx) })
 	if d.asks {
 		asking.Go(func() { d.conn.Permissions(ctx, driven) })
 	}
@@ -173,6 +170,45 @@ func (b *backend) drive(
 		b.note("no prompt came before stdin was closed, so nothing was asked")
 	}
 	return err
+}
+
+// modeLines tells the program which permission mode the main agent has. The answer to its own
+// request tells it too, so it gets a line of its own only for other changes.
+type modeLines struct {
+	s   *assemble.Session
+	out *agentsdk.Stream
+
+	changing sync.Mutex // held while a change is made and printed
+}
+
+// configure changes the settings of the main agent for the program.
+func (l *modeLines) configure(ctx context.Context, req control.ConfigureRequest) (control.Settings, error) {
+	l.changing.Lock()
+	defer l.changing.Unlock()
+	now, err := l.s.Configure(ctx, req)
+	if err == nil {
+		l.out.UseModel(now.Model, now.Mode)
+	}
+	return now, err
+}
+
+// follow prints changes that others make, such as an approved plan, until ctx ends.
+func (l *modeLines) follow(ctx context.Context) {
+	now, err := l.s.State(ctx, control.StateRequest{})
+	for err == nil && now.Settings != nil {
+		last := now.Settings.Mode
+		now, err = l.s.State(ctx, control.StateRequest{After: now.Version, Wait: time.Minute})
+		if err != nil || now.Settings == nil || now.Settings.Mode == last {
+			continue
+		}
+		l.changing.Lock()
+		if now, err = l.s.State(ctx, control.StateRequest{}); err == nil && now.Settings != nil &&
+			l.out.UseModel(now.Settings.Model, now.Settings.Mode) {
+			l.out.Line(map[string]any{"type": "system", "subtype": "status", "status": nil,
+				"permissionMode": now.Settings.Mode})
+		}
+		l.changing.Unlock()
+	}
 }
 
 // readsState reports whether the program wants to be told when the main agent works.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -201,6 +202,41 @@ func TestDriver(t *testing.T) {
 				t.Errorf("exit code %d: %s", res.code, res.stderr)
 			}
 			if said := m.Requests()[2].LastText(); !strings.Contains(said, "3") {
+				t.Errorf("the model was told %q", said)
+			}
+		},
+		// A plan is approved like any call; the mode that replaces plan mode is told to the program.
+		"plan": func(t *testing.T, p *place) {
+			plan := func(text string) map[string]any { return map[string]any{"plan": text} }
+			m := p.model(map[string][]step{"main": {calls("ExitPlanMode", plan("first")), calls("ExitPlanMode", plan("second")),
+				calls("Write", map[string]any{"file_path": filepath.Join(p.dir, "made"), "content": "x"}), says("done")}})
+			r, in := p.drives("--permission-prompt-tool=stdio", "--permission-mode=plan")
+			write(t, in, start, sayGo)
+			answer := func(plan, answer string) {
+				t.Helper()
+				line := r.until(`"can_use_tool"`, `"tool_name":"ExitPlanMode"`, `{"plan":"`+plan+`"}`,
+					`{"type":"setMode","mode":"acceptEdits","destination":"session"}`)
+				var l struct {
+					ID string `json:"request_id"`
+				}
+				if err := json.Unmarshal([]byte(line), &l); err != nil {
+					t.Fatal(err)
+				}
+				write(t, in, `{"type":"control_response","response":{"subtype":"success","request_id":"`+l.ID+`","response":`+answer+"}}\n")
+			}
+			answer("first", `{"behavior":"deny","message":"mind the tests"}`)
+			answer("second", `{"behavior":"allow"}`)
+			r.until(`"permissionMode":"default"`, `"subtype":"status"`)
+			line := r.until(`"can_use_tool"`, `"tool_name":"Write"`)
+			_, id, _ := strings.Cut(line, `"request_id":"`)
+			id, _, _ = strings.Cut(id, `"`)
+			write(t, in, `{"type":"control_response","response":{"subtype":"success","request_id":"`+id+`","response":{"behavior":"allow"}}}`+"\n")
+			r.until(`"result":"done"`)
+			in.Close()
+			if res := r.wait(); res.code != 0 {
+				t.Errorf("exit code %d: %s", res.code, res.stderr)
+			}
+			if said := m.Requests()[1].LastText(); !strings.Contains(said, "mind the tests") {
 				t.Errorf("the model was told %q", said)
 			}
 		},

@@ -117,10 +117,9 @@ func (h mainHooks) autopilot(word string) (answer string, err error) {
 		return "", &control.Error{Code: control.Invalid, Message: fmt.Sprintf("/autopilot %.40q is not known", word),
 			Fix: "use on or off"}
 	}
-	if err := h.environment().Configure(h.Conversation, control.ConfigureRequest{SessionMode: &mode}); err != nil {
+	if _, err := h.environment().Configure(h.Conversation, control.ConfigureRequest{SessionMode: &mode}); err != nil {
 		return "", err
 	}
-	h.s.idle.Configured(h.environment().Settings(h.Conversation))
 	return "The session mode is " + mode + " now.", nil
 }
 

@@ -18,8 +18,5 @@ func (s *Session) Configure(_ context.Context, req control.ConfigureRequest) (co
 			Fix:     "start one with `drover -p`",
 		}
 	}
-	if err := m.environment().Configure(m.Conversation, req); err != nil {
-		return control.Settings{}, err
-	}
-	return s.idle.Configured(m.environment().Settings(m.Conversation)), nil
+	return m.environment().Configure(m.Conversation, req)
 }

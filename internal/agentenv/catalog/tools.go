@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/drover-dev/drover/subagent"
+	"github.com/drover-dev/drover/task"
 )
 
 // named are our tools for a name as a dialect has it, or nil. Case does not
@@ -32,13 +33,13 @@ func own() []string {
 		"Bash", "Read", "Write", "Edit", "Glob", "Grep", "Agent", "TaskOutput", "TaskStop", "ListTasks",
 		"SendMessage", "Monitor", "Workflow", "TaskCreate", "TaskGet", "TaskList", "TaskUpdate",
 		"WebFetch", "WebSearch", "Skill", "AskUserQuestion", "report_intent", "ListMcpResources",
-		"ReadMcpResource",
+		"ReadMcpResource", task.ExitPlanMode,
 	}
 }
 
 // ToolNames are the names of our tools.
 func ToolNames() []string {
-	return append(own(), "read_agent", "submit_plan", "context_board", "task_complete")
+	return append(own(), "read_agent", task.SubmitPlan, "context_board", "task_complete")
 }
 
 // KnownTool reports whether a permission rule can be about a tool of this name: one of
@@ -49,7 +50,7 @@ func KnownTool(name string) bool {
 		return true
 	}
 	others := []string{
-		"NotebookEdit", "NotebookRead", "ExitPlanMode", "exit_plan_mode", "EnterPlanMode",
+		"NotebookEdit", "NotebookRead", "EnterPlanMode",
 		"SlashCommand", "write_agent",
 	}
 	return slices.ContainsFunc(append(ToolNames(), others...), func(s string) bool { return strings.EqualFold(s, name) })
@@ -86,6 +87,8 @@ func alias(name string) []string {
 		return []string{"WebSearch"}
 	case "ask_user":
 		return []string{"AskUserQuestion"}
+	case "exit_plan_mode":
+		return []string{task.ExitPlanMode}
 	}
 	return nil
 }
@@ -143,7 +146,7 @@ func copilot(name string) []string {
 // and Drover does not: its author made no mistake.
 func elsewhere(name string) bool {
 	switch strings.ToLower(name) {
-	case "notebookedit", "notebookread", "exitplanmode", "enterplanmode", "enterworktree", "exitworktree",
+	case "notebookedit", "notebookread", "enterplanmode", "enterworktree", "exitworktree",
 		"croncreate", "crondelete", "cronlist", "schedulewakeup", "toolsearch", "reportfindings",
 		"listmcpresourcestool", "readmcpresourcetool", "structuredoutput", "powershell", "lsp":
 		return true

@@ -154,7 +154,7 @@ func question(session task.ID, q task.Question, known map[task.ID]task.Record) I
 		i.Why += ": " + q.Reason
 	}
 	i.Why = line(i.Why)
-	if slices.Contains([]string{"ExitPlanMode", "exit_plan_mode", "submit_plan"}, q.Tool) {
+	if q.IsPlan() {
 		i.Kind = Plan
 	}
 	return i

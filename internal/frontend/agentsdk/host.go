@@ -100,12 +100,14 @@ func (s *Stream) Flush() {
 	s.pull()
 }
 
-// UseModel says that the main agent calls another model, and UseMode that it has another
-// permission mode: the next system/init tells so.
-func (s *Stream) UseModel(name, mode string) {
+// UseModel stores the model and the permission mode of the main agent, which the next
+// system/init tells. It reports whether the mode has changed.
+func (s *Stream) UseModel(name, mode string) (changed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	changed = s.o.PermissionMode != mode
 	s.o.Model, s.main.model, s.o.PermissionMode = name, name, mode
+	return changed
 }
 
 func (s *Stream) lifecycle(state string, uuids ...string) {

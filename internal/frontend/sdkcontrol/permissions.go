@@ -75,7 +75,15 @@ type rule struct {
 	Content string `json:"ruleContent,omitempty"`
 }
 
-// suggestion is our rule in the words of the SDK.
+// suggestions are what the program can allow beside a call, in the words of the SDK: our rule,
+// and for a plan the mode in which edits are accepted.
+func suggestions(q task.Question) []update {
+	if q.Tool == task.ExitPlanMode {
+		return []update{{Type: "setMode", Mode: "acceptEdits", Destination: "session"}}
+	}
+	return suggestion(q.Suggest)
+}
+
 func suggestion(text string) []update {
 	if text == "" {
 		return []update{}
@@ -116,7 +124,7 @@ func (c *Conn) permission(ctx context.Context, s Session, q task.Question) (repl
 	}
 	request := map[string]any{
 		"subtype": "can_use_tool", "tool_name": q.Tool, "display_name": q.Tool, "input": q.Input, "description": q.Reason,
-		"decision_reason": q.Reason, "tool_use_id": q.ToolUseID, "permission_suggestions": suggestion(q.Suggest),
+		"decision_reason": q.Reason, "tool_use_id": q.ToolUseID, "permission_suggestions": suggestions(q),
 	}
 	if q.Task != s.ID && q.Task != "" {
 		request["agent_id"] = q.Task

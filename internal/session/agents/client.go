@@ -73,6 +73,6 @@ func (s *Set) OpenMain(def subagent.Definition, tools []string, model string, ma
 	}
 	s.Report.Say(me.ID, choice.Notes...)
 	me.Model = choice.Name
-	me.live = &live{model: choice.Name, mode: me.Rules.Mode}
+	me.live = newLive(choice.Name, me.Rules.Mode)
 	return s.newEnvironment(me, def, s.cfg.Place.Transcript())
 }

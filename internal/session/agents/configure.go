@@ -30,6 +30,9 @@ type live struct {
 
 	thinking *agent.Thinking // nil: it was not changed
 
+	before permission.Mode // that plan mode has replaced; empty: none
+	plans  int             // how often the mode was changed to plan mode
+
 	// moved is the task as which a turn acts that was moved to the background with what
 	// the agent had; nil: the conversation has it.
 	moved atomic.Pointer[task.Host]
@@ -53,8 +56,36 @@ func (l *live) get() (model string, mode permission.Mode, gate *permission.Gate)
 	return l.model, l.mode, l.gate
 }
 
-// Configure applies all requested changes to the main agent, or none.
-func (k *Environment) Configure(c *conversation.Conversation, req control.ConfigureRequest) error {
+func newLive(model string, mode permission.Mode) *live {
+	l := &live{}
+	l.change(model, mode, nil)
+	return l
+}
+
+// copy returns the same settings without the gate and the task.
+func (l *live) copy() *live {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return &live{model: l.model, mode: l.mode, before: l.before, plans: l.plans}
+}
+
+// change sets the model and the mode. It remembers the mode that plan mode replaces.
+func (l *live) change(model string, mode permission.Mode, gate *permission.Gate) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if mode == permission.Plan && l.mode != permission.Plan {
+		l.before = l.mode
+		l.plans++
+	}
+	l.model, l.mode, l.gate = model, mode, gate
+}
+
+// Configure applies all requested changes to the main agent, or none. Clients see the new
+// settings before another change is made.
+func (k *Environment) Configure(
+	c *conversation.Conversation,
+	req control.ConfigureRequest,
+) (control.Settings, error) {
 	me := k.Me
 	me.live.changing.Lock()
 	defer me.live.changing.Unlock()
@@ -63,7 +94,7 @@ func (k *Environment) Configure(c *conversation.Conversation, req control.Config
 	if req.Model != nil {
 		choice, window, err := k.s.newModel(me, *req.Model)
 		if err != nil {
-			return &control.Error{Code: control.Invalid, Message: fmt.Sprintf("change the model: %v", err),
+			return control.Settings{}, &control.Error{Code: control.Invalid, Message: fmt.Sprintf("change the model: %v", err),
 				Fix: "see `drover models`"}
 		}
 		model = choice.Name
@@ -73,12 +104,15 @@ func (k *Environment) Configure(c *conversation.Conversation, req control.Config
 		var err error
 		mode = permission.Mode(*req.Mode)
 		if gate, err = k.newGate(mode); err != nil {
-			return &control.Error{Code: control.Invalid, Message: fmt.Sprintf("change the permission mode: %v", err)}
+			return control.Settings{}, &control.Error{
+				Code:    control.Invalid,
+				Message: fmt.Sprintf("change the permission mode: %v", err),
+			}
 		}
 	}
 	if t := req.Thinking; t != nil {
 		if t.Effort != "" && !slices.Contains(control.Efforts(), t.Effort) {
-			return &control.Error{
+			return control.Settings{}, &control.Error{
 				Code:    control.Invalid,
 				Message: fmt.Sprintf("change the thinking: effort %q is not known", t.Effort),
 				Fix:     "use one of " + strings.Join(control.Efforts(), ", "),
@@ -87,22 +121,22 @@ func (k *Environment) Configure(c *conversation.Conversation, req control.Config
 		next.Thinking = agent.Thinking(*t)
 	}
 	if req.SessionMode != nil && !c.SetMode(*req.SessionMode) {
-		return &control.Error{
+		return control.Settings{}, &control.Error{
 			Code:    control.Invalid,
 			Message: fmt.Sprintf("change the session mode: mode %.40q is not known", *req.SessionMode),
 			Fix:     "use interactive or autopilot",
 		}
 	}
 	if err := c.SetModel(next); err != nil {
-		return fmt.Errorf("change the settings of the main agent: %w", err)
+		return control.Settings{}, fmt.Errorf("change the settings of the main agent: %w", err)
 	}
-	me.live.mu.Lock()
-	defer me.live.mu.Unlock()
-	me.live.model, me.live.mode, me.live.gate = model, mode, gate
+	me.live.change(model, mode, gate)
 	if req.Thinking != nil {
+		me.live.mu.Lock()
 		me.live.thinking = &next.Thinking
+		me.live.mu.Unlock()
 	}
-	return nil
+	return k.s.Idle.Configured(k.Settings(c)), nil
 }
 
 // Settings returns the current settings of the main agent.

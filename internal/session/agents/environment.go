@@ -90,6 +90,7 @@ func (s *Set) newEnvironment(
 		return nil, err
 	}
 	k.reminders = s.reminders(me, def.CriticalReminder, func(name string) bool { return slices.Contains(names, name) })
+	k.remindOfPlanMode(names)
 	k.reminders.Add(environment.List{Name: "limits", Head: "Most of a limit of your work is used:", Items: k.limits.Due,
 		Foot: "\n\nBring what matters to an end, and hand back what you have before it is reached."})
 	k.reminders.Add(environment.List{Name: "mcp", Head: "MCP servers:", Items: k.servers.Late})

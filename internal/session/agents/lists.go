@@ -14,6 +14,9 @@ const (
 	taskList  = "tasks"
 	agentList = "agents"
 	skillList = "skills"
+
+	planList    = "plan mode"
+	planEndList = "end of plan mode"
 )
 
 // reminders makes the reminders of an agent that has the named tools.

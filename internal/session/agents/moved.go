@@ -10,8 +10,8 @@ import (
 // its gate, and closes it.
 func (s *Set) Renew(k *Environment) (*Environment, error) {
 	me := k.Me
-	model, mode, _ := k.Me.live.get()
-	me.live = &live{model: model, mode: mode}
+	me.live = k.Me.live.copy()
+	_, mode, _ := me.live.get()
 	me.Rules.Mode = mode
 	n, err := s.newEnvironment(me, k.def, s.cfg.Place.Transcript())
 	if err != nil {

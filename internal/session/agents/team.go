@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	_ "embed"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -14,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/agentenv/permission"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/driver/builtin"
@@ -155,7 +155,7 @@ func (c *Child) join(t *task.Team, me Caller) {
 		return
 	}
 	more := environment.Subset(me.Tools, []string{"SendMessage"}, slices.Concat(c.def.DisallowedTools, c.Tools))
-	c.Tools = slices.Concat(c.Tools, more, []string{"submit_plan"})
+	c.Tools = slices.Concat(c.Tools, more, []string{task.SubmitPlan})
 }
 
 // brief returns what a teammate reads about its team, with the same bytes in every run.
@@ -251,7 +251,7 @@ type planner struct{ *Environment }
 var _ tasktools.Planner = planner{}
 
 // Propose implements [tasktools.Planner].
-func (p planner) Propose(ctx context.Context, plan string) (tasktools.Proposed, error) {
+func (p planner) Propose(ctx context.Context, call agent.Call, plan string) (tasktools.Proposed, error) {
 	me, s := p.Me, p.s
 	switch {
 	case me.Mode() != permission.Plan:
@@ -266,11 +266,14 @@ func (p planner) Propose(ctx context.Context, plan string) (tasktools.Proposed, 
 	if err != nil {
 		return tasktools.Proposed{}, err
 	}
-	id := "plan-" + strings.ToLower(rand.Text()[:8])
+	id, m := "plan-"+strings.ToLower(rand.Text()[:8]), me.teammate
 	if r.Owner == "" {
-		return p.askPerson(ctx, id, r.Name, plan)
+		proposed, err := p.askPerson(ctx, task.SubmitPlan, call.ID, r.Name, plan)
+		if proposed.ID = id; proposed.Approved {
+			m.approved.Store(true)
+		}
+		return proposed, err
 	}
-	m := me.teammate
 	m.mu.Lock()
 	before := m.plan
 	m.plan = id // the answer may arrive before Post returns
@@ -287,30 +290,6 @@ func (p planner) Propose(ctx context.Context, plan string) (tasktools.Proposed, 
 		}
 	}
 	return tasktools.Proposed{ID: id}, err
-}
-
-// askPerson asks the user who leads a teammate to approve a plan.
-func (p planner) askPerson(ctx context.Context, id, name, plan string) (tasktools.Proposed, error) {
-	input, err := json.Marshal(map[string]string{"plan": plan})
-	if err != nil {
-		return tasktools.Proposed{}, err
-	}
-	reply, err := p.ask(
-		ctx,
-		task.Question{
-			Kind:   task.Permission,
-			Tool:   "submit_plan",
-			Input:  input,
-			Reason: fmt.Sprintf("%s wants to carry out a plan", name),
-		},
-	)
-	if err != nil {
-		return tasktools.Proposed{}, fmt.Errorf("ask for approval of a plan: %w", err)
-	}
-	if reply.Allow {
-		p.Me.teammate.approved.Store(true)
-	}
-	return tasktools.Proposed{ID: id, Decided: true, Approved: reply.Allow, Reason: reply.Reason}, nil
 }
 
 // answerPlan sends the answer of a leader to a plan of a teammate.

@@ -55,7 +55,10 @@ func (k *Environment) tools() []agent.Tool {
 	all = append(all, usertools.NewIntent())
 	all = append(all, k.monitorTool(all)...)
 	if me.teammate != nil && me.Rules.Mode == permission.Plan {
-		all = append(all, tasktools.NewPlan(planner{k}))
+		all = append(all, tasktools.NewSubmitPlan(planner{k}))
+	}
+	if me.live != nil { // in every mode: a list of tools that changes voids the cache of the provider
+		all = append(all, tasktools.NewExitPlanMode(mainPlanner{k}))
 	}
 	if s.cfg.Skills != nil {
 		all = append(all, skilltool.New(skilltool.Config{Skills: s.cfg.Skills, Used: k.used}))

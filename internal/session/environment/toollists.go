@@ -11,6 +11,7 @@ import (
 	"github.com/drover-dev/drover/internal/tool/boardtool"
 	"github.com/drover-dev/drover/internal/tool/mcptool"
 	"github.com/drover-dev/drover/subagent"
+	"github.com/drover-dev/drover/task"
 )
 
 // Narrower returns the mode of a child: its own only if that allows no more.
@@ -83,7 +84,7 @@ func Subset(parent, listed, forbidden []string, own ...string) []string {
 func allTools() []string {
 	return []string{
 		"Bash", "Read", "Write", "Edit", "Glob", "Grep", "WebFetch", "Agent", "TaskOutput", "TaskStop",
-		"ListTasks", "SendMessage", "read_agent", "submit_plan", "Monitor", "Workflow", "Skill",
+		"ListTasks", "SendMessage", "read_agent", task.SubmitPlan, task.ExitPlanMode, "Monitor", "Workflow", "Skill",
 		"TaskCreate", "TaskGet", "TaskList", "TaskUpdate", "AskUserQuestion", "report_intent",
 		mcptool.ListName,
 		mcptool.ReadName,

@@ -163,6 +163,20 @@ func (w *Watch) Configured(now control.Settings) control.Settings {
 	return now
 }
 
+// ModeChanged stores another permission mode of the main agent.
+func (w *Watch) ModeChanged(mode string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.state.Settings == nil {
+		return
+	}
+	now := *w.state.Settings
+	now.Mode = mode
+	w.state.Settings = &now
+	w.state.Version++
+	wake(&w.moved)
+}
+
 // see updates the state of the session and returns it.
 func (w *Watch) see(idle bool, m mark, seq task.Seq) control.State {
 	w.mu.Lock()

@@ -11,20 +11,27 @@ import (
 )
 
 //go:embed submitplan.md
-var planPrompt string
+var submitPlanPrompt string
+
+//go:embed exitplanmode.md
+var exitPlanModePrompt string
 
 type planInput struct {
 	Plan string `json:"plan" jsonschema:"What you would do, as your leader reads it" input:"filled"`
 }
 
+type exitInput struct {
+	Plan string `json:"plan" jsonschema:"What you would do, in Markdown, as the person reads it" input:"filled"`
+}
+
 // MaxPlanBytes is the length of the longest plan: it goes as a message.
 const MaxPlanBytes = task.MaxMessageBytes - 4<<10
 
-// Planner is what submit_plan needs. Its errors are as those of [Tasks].
+// Planner is what submit_plan and ExitPlanMode need. Its errors are as those of [Tasks].
 type Planner interface {
-	// Propose hands a plan to who leads the agent. It returns when that is durable,
-	// or where a person leads when that person has answered.
-	Propose(ctx context.Context, plan string) (Proposed, error)
+	// Propose hands the plan of a call to who leads the agent. It returns when that is
+	// durable, or where a person leads when that person has answered.
+	Propose(ctx context.Context, call agent.Call, plan string) (Proposed, error)
 }
 
 // Proposed is what became of a plan.
@@ -33,6 +40,7 @@ type Proposed struct {
 	Decided  bool   // the answer is here; else it comes as mail
 	Approved bool
 	Reason   string // of the answer
+	Plan     string // that the person approved instead; empty: the plan as it was proposed
 }
 
 // PlanAnswer is what a leader says to a plan.
@@ -42,22 +50,37 @@ type PlanAnswer struct {
 	Feedback  string `json:"feedback,omitempty" jsonschema:"What to observe or to change"`
 }
 
-// NewPlan makes the tool submit_plan, which keeps no state.
-func NewPlan(p Planner) agent.Tool {
+// NewSubmitPlan makes the tool submit_plan of a teammate, which keeps no state.
+func NewSubmitPlan(p Planner) agent.Tool {
 	return toolkit.New(toolkit.Tool[planInput]{
-		Name: "submit_plan", Description: planPrompt, Aliases: []string{"ExitPlanMode", "exit_plan_mode"},
+		Name: task.SubmitPlan, Description: submitPlanPrompt, Aliases: []string{task.ExitPlanMode, "exit_plan_mode"},
 		ReadOnly: true, // it is called where nothing may be changed
-		Call: func(ctx context.Context, _ agent.Call, in planInput) (agent.Output, error) {
-			if len(in.Plan) > MaxPlanBytes {
-				return agent.Output{}, toolkit.Refusef(`field "plan" is longer than %d KiB: write what matters`, MaxPlanBytes>>10)
-			}
-			proposed, err := p.Propose(ctx, in.Plan)
-			if err != nil {
-				return failed("submit plan", "", err)
-			}
-			return proposed.output(), nil
+		Call: func(ctx context.Context, call agent.Call, in planInput) (agent.Output, error) {
+			return propose(ctx, p, call, in.Plan)
 		},
 	})
+}
+
+// NewExitPlanMode makes the tool ExitPlanMode of the main agent, which keeps no state.
+func NewExitPlanMode(p Planner) agent.Tool {
+	return toolkit.New(toolkit.Tool[exitInput]{
+		Name: task.ExitPlanMode, Description: exitPlanModePrompt, Aliases: []string{"exit_plan_mode"},
+		ReadOnly: true,
+		Call: func(ctx context.Context, call agent.Call, in exitInput) (agent.Output, error) {
+			return propose(ctx, p, call, in.Plan)
+		},
+	})
+}
+
+func propose(ctx context.Context, p Planner, call agent.Call, plan string) (agent.Output, error) {
+	if len(plan) > MaxPlanBytes {
+		return agent.Output{}, toolkit.Refusef(`field "plan" is longer than %d KiB: write what matters`, MaxPlanBytes>>10)
+	}
+	proposed, err := p.Propose(ctx, call, plan)
+	if err != nil {
+		return failed("submit plan", "", err)
+	}
+	return proposed.output(), nil
 }
 
 func (p Proposed) output() agent.Output {
@@ -68,6 +91,9 @@ func (p Proposed) output() agent.Output {
 		out.EndTurn = true
 	case p.Approved:
 		out.Text = "The plan is approved: carry it out." + reason(p.Reason)
+		if p.Plan != "" {
+			out.Text += "\n\nThe person changed the plan. Carry out this one:\n" + excerpt.Plain(p.Plan)
+		}
 	default:
 		out.Text, out.IsError = "The plan is not approved: you stay in plan mode."+reason(p.Reason), true
 	}

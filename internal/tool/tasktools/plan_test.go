@@ -17,7 +17,7 @@ type desk struct {
 	err  error
 }
 
-func (d *desk) Propose(_ context.Context, plan string) (Proposed, error) {
+func (d *desk) Propose(_ context.Context, _ agent.Call, plan string) (Proposed, error) {
 	d.plan = plan
 	return d.made, d.err
 }
@@ -35,6 +35,8 @@ func TestPlan(t *testing.T) {
 		{"waits", `{"plan":"do it"}`, Proposed{ID: "plan-1"}, nil, "do it", "Plan plan-1 was submitted", false, true},
 		{"approved", `{"plan":"do it"}`, Proposed{Decided: true, Approved: true, Reason: "mind the tests"}, nil, "do it",
 			"carry it out.\nmind the tests", false, false},
+		{"changed", `{"plan":"do it"}`, Proposed{Decided: true, Approved: true, Plan: "do less"}, nil, "do it",
+			"Carry out this one:\ndo less", false, false},
 		{"denied", `{"plan":"do it"}`, Proposed{Decided: true, Reason: "too much"}, nil, "do it",
 			"you stay in plan mode.\ntoo much", true, false},
 		{"refused", `{"plan":"do it"}`, Proposed{}, &toolkit.Refusal{Text: "not in plan mode"}, "do it", "not in plan mode",
@@ -45,7 +47,7 @@ func TestPlan(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			d := &desk{made: tt.made, err: tt.err}
-			out, err := NewPlan(d).Call(t.Context(), agent.Call{Name: "submit_plan", Input: json.RawMessage(tt.in)})
+			out, err := NewSubmitPlan(d).Call(t.Context(), agent.Call{Name: "submit_plan", Input: json.RawMessage(tt.in)})
 			if err != nil || out.IsError != tt.bad || out.EndTurn != tt.yields || !strings.Contains(out.Text, tt.want) ||
 				d.plan != tt.plan {
 				t.Errorf("got %+v, %v; proposed %q", out, err, d.plan)

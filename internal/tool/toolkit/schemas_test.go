@@ -29,7 +29,7 @@ func all() map[string]agent.Tool {
 	list := []agent.Tool{
 		usertools.NewAsk(nil), boardtool.New(boardtool.Config{}), usertools.NewDone(nil), usertools.NewIntent(),
 		monitortool.New(monitortool.Config{}), shelltool.New(shelltool.Config{}), skilltool.New(skilltool.Config{}),
-		tasktools.NewList(nil), tasktools.NewSend(nil), tasktools.NewRead(nil, 0), tasktools.NewPlan(nil),
+		tasktools.NewList(nil), tasktools.NewSend(nil), tasktools.NewRead(nil, 0), tasktools.NewSubmitPlan(nil), tasktools.NewExitPlanMode(nil),
 		webtool.New(nil), workflowtool.New(workflowtool.Config{}),
 	}
 	list = append(list, files.New(files.Config{})...)
