@@ -1,0 +1,262 @@
+package sandboxes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/drover-dev/drover/internal/engine/sandbox"
+)
+
+const starterArg = "starter-of-tests"
+
+func TestMain(m *testing.M) {
+	if len(os.Args) == 2 && os.Args[1] == starterArg {
+		if err := sandbox.RunStarter(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func config(t *testing.T) Config {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Config{Mode: Best, Auto: true, Starter: []string{exe, starterArg}, Env: os.Environ(), Home: t.TempDir()}
+}
+
+func folder(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range files {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// What a command writes follows from its folders, and from nothing that it can write itself.
+func TestBounds(t *testing.T) {
+	home := folder(t, map[string]string{".cache/x": "", "go/pkg/mod/y": "", ".ssh/id": ""})
+	s := New(Config{Home: home, Write: []string{filepath.Join(home, "none"), home + "/go"}})
+	repo := folder(t, map[string]string{
+		".git/config": "", ".git/hooks/pre-commit": "", ".git/worktrees/one/gitdir": "", ".envrc": "", "main.go": "",
+		".venv/bin/activate": "", "CLAUDE.md": "",
+	})
+	b := s.bounds([]string{repo})
+	for _, want := range []string{repo, repo + "/.git", home + "/.cache", home + "/go/pkg", home + "/go", "/tmp"} {
+		if !slices.Contains(b.Write, want) {
+			t.Errorf("%s cannot be written: %q", want, b.Write)
+		}
+	}
+	if slices.Contains(b.Write, home+"/.ssh") || slices.Contains(b.Write, home) {
+		t.Errorf("too much can be written: %q", b.Write)
+	}
+	for _, want := range []string{".git/config", ".git/hooks", ".envrc", "CLAUDE.md"} {
+		if !slices.Contains(b.Fixed, filepath.Join(repo, want)) {
+			t.Errorf("%s is not protected: %q", want, b.Fixed)
+		}
+	}
+	if slices.Contains(b.Fixed, repo+"/.venv") || slices.Contains(b.Fixed, repo+"/.git") {
+		t.Errorf("everyday work is protected from: %q", b.Fixed)
+	}
+
+	// A further checkout writes into the repository that knows it.
+	checkout := folder(t, nil)
+	one := filepath.Join(repo, ".git/worktrees/one")
+	write := func(path, text string) {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(one+"/gitdir", checkout+"/.git\n")
+	write(checkout+"/.git", "gitdir: "+one+"\n")
+	b = s.bounds([]string{checkout})
+	if !slices.Contains(b.Write, repo+"/.git") || !slices.Contains(b.Write, one) || !slices.Contains(b.Fixed, repo+"/.git/hooks") {
+		t.Errorf("of a checkout: %+v", b)
+	}
+	// And not into one that only it names, since commands write that file.
+	foreign := folder(t, map[string]string{"worktrees/two/x": "", "gitdir": ""})
+	for _, named := range []string{foreign, foreign + "/worktrees/two", home} {
+		write(checkout+"/.git", "gitdir: "+named+"\n")
+		for _, path := range s.bounds([]string{checkout}).Write {
+			if strings.HasPrefix(path, foreign) || path == home {
+				t.Errorf("a file in the folder opens %s", path)
+			}
+		}
+	}
+}
+
+func TestModes(t *testing.T) {
+	var none *Sandboxes
+	for name, s := range map[string]*Sandboxes{"nil": none, "off": New(Config{Mode: Off}), "empty": New(Config{})} {
+		if start, err := s.Command(Wish{}); err != nil || start.Fork != nil || start.Held != nil || s.Auto() || s.On() {
+			t.Errorf("%s: %+v, %v", name, start, err)
+		}
+		s.Close()
+	}
+	var said []string
+	c := config(t)
+	c.Report = func(text string) { said = append(said, text) }
+	c.Offer = func() sandbox.Offer { return sandbox.Offer{Room: errors.New("not here")} }
+	s := New(c)
+	defer s.Close()
+	start, err := s.Command(Wish{})
+	if err != nil || start.Fork != nil || start.Held == nil || len(start.Held.Missing()) != 6 {
+		t.Errorf("best without anything: %+v, %v", start, err)
+	}
+	if len(said) == 0 || s.Auto() {
+		t.Errorf("the user was told %q", said)
+	}
+	c.Mode = Required
+	s = New(c)
+	defer s.Close()
+	if _, err := s.Command(Wish{}); err == nil {
+		t.Error("a command starts though nothing holds")
+	}
+	c.Offer = func() sandbox.Offer { return sandbox.Probe().Mask(9, false) }
+	s = New(c)
+	defer s.Close()
+	if _, err := s.Command(Wish{}); err == nil || !strings.Contains(err.Error(), "protected, read, network") {
+		t.Errorf("required without namespaces: %v", err)
+	}
+}
+
+// A command asks for a host once, and only with its own credentials.
+func TestNetwork(t *testing.T) {
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "page") }))
+	defer srv.Close()
+	to, err := url.Parse(srv.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := config(t)
+	c.Offer = func() sandbox.Offer { return sandbox.Probe().Mask(9, false) } // its proxy is on this machine
+	s := New(c)
+	defer s.Close()
+	var asked atomic.Int64
+	no := errors.New("not today")
+	start, err := s.Command(Wish{Line: "curl", Reach: func(_ context.Context, host string, port int, line string) error {
+		if asked.Add(1); line != "curl" || host != "127.0.0.1" || fmt.Sprint(port) != to.Port() {
+			t.Errorf("asked about %s:%d for %q", host, port, line)
+		}
+		return no
+	}})
+	if errors.Is(err, sandbox.ErrUnsupported) {
+		t.Skip("SKIPPED: no sandbox on this machine")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := start.Environ([]string{"A=b", "HTTP_PROXY=http://elsewhere"})
+	proxy := ""
+	for _, kv := range env {
+		if v, ok := strings.CutPrefix(kv, "HTTP_PROXY="); ok {
+			if proxy != "" {
+				t.Errorf("two values: %q", env)
+			}
+			proxy = v
+		}
+	}
+	get := func(proxy string) (int, string) {
+		via, err := url.Parse(proxy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tr := &http.Transport{Proxy: http.ProxyURL(via), DisableKeepAlives: true}
+		res, err := (&http.Client{Transport: tr}).Get(srv.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		body, _ := io.ReadAll(res.Body)
+		return res.StatusCode, string(body)
+	}
+	for range 3 {
+		if code, body := get(proxy); code != http.StatusForbidden || !strings.Contains(body, "not today") {
+			t.Errorf("%d %s", code, body)
+		}
+	}
+	if asked.Load() != 1 || !slices.Equal(start.Refused(), []string{net.JoinHostPort("127.0.0.1", to.Port())}) {
+		t.Errorf("asked %d times, refused %q", asked.Load(), start.Refused())
+	}
+	if code, _ := get(strings.Replace(proxy, "c1:", "c2:", 1)); code != http.StatusProxyAuthRequired {
+		t.Errorf("with the credentials of nobody: %d", code)
+	}
+
+	c.Domains = []string{"127.0.0.1:" + to.Port()}
+	named := New(c)
+	defer named.Close()
+	if start, err = named.Command(Wish{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, kv := range start.Environ(nil) {
+		if v, ok := strings.CutPrefix(kv, "HTTP_PROXY="); ok {
+			if code, body := get(v); code != http.StatusOK || body != "page" {
+				t.Errorf("a host that the settings name: %d %s", code, body)
+			}
+		}
+	}
+	c.Domains = []string{"http://x/"}
+	wrong := New(c)
+	defer wrong.Close()
+	if _, err := wrong.Command(Wish{}); err == nil || !strings.Contains(err.Error(), "sandbox.domains") {
+		t.Errorf("a wrong setting: %v", err)
+	}
+}
+
+// A room that was lost is opened anew; the command that met that does not start outside.
+func TestLost(t *testing.T) {
+	c := config(t)
+	s := New(c)
+	defer s.Close()
+	dir := folder(t, nil)
+	start, err := s.Command(Wish{Folders: []string{dir}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.why != nil {
+		t.Skipf("SKIPPED: no namespaces on this machine: %v", s.why)
+	}
+	tr := trial{ctx: t.Context(), work: dir, fork: start.Fork}
+	if ok, out := tr.run("echo in"); !ok || out != "in" {
+		t.Fatal(out)
+	}
+	s.room.Close() // as if it had died
+	if ok, out := tr.run("echo out"); ok || !strings.Contains(out, "closed") {
+		t.Errorf("in a room that is gone: %v %s", ok, out)
+	}
+	if start, err = s.Command(Wish{Folders: []string{dir}}); err != nil {
+		t.Fatal(err)
+	}
+	tr.fork = start.Fork
+	if ok, out := tr.run("echo in"); !ok || out != "in" {
+		t.Errorf("in the next room: %s", out)
+	}
+}
