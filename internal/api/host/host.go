@@ -57,6 +57,20 @@ func Listen(path string) (*Listener, error) {
 	return &Listener{UnixListener: l, path: path, made: made}, nil
 }
 
+// Accept returns the next client that may use the socket. Others are hung up on.
+func (l *Listener) Accept() (net.Conn, error) {
+	for {
+		c, err := l.AcceptUnix()
+		if err != nil {
+			return nil, err
+		}
+		if allowed(c) {
+			return c, nil
+		}
+		_ = c.Close()
+	}
+}
+
 // Close stops listening and removes the socket, unless a successor has put its
 // own there.
 func (l *Listener) Close() error {

@@ -40,6 +40,12 @@ func TestMain(m *testing.M) {
 			fmt.Fprintln(os.Stderr, err)
 		}
 		os.Exit(1)
+	case "connects":
+		if err := connect(os.Getenv("SOCKET")); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
 	case "refuse":
 		fmt.Fprintln(os.Stderr, "first line\ndrover: the disk is full")
 		os.Exit(1)
@@ -52,6 +58,17 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	goleak.VerifyTestMain(m)
+}
+
+// connect waits for one byte from a socket.
+func connect(path string) error {
+	c, err := net.Dial("unix", path)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	_, err = c.Read(make([]byte, 1))
+	return err
 }
 
 // dieListening is a host that is killed while a child holds its socket.

@@ -1,10 +1,12 @@
 package host
 
 import (
+	"errors"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"syscall"
 	"testing"
 )
@@ -33,4 +35,41 @@ func TestDeadListener(t *testing.T) {
 		t.Error("a dead host is said to answer")
 	}
 	_ = hold.Close() // which ends the child
+}
+
+// TestStranger: a command in the sandbox of a session has another network, and is hung up on.
+func TestStranger(t *testing.T) {
+	l, err := Listen(filepath.Join(t.TempDir(), "s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var served sync.WaitGroup
+	served.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = c.Write([]byte("x"))
+			_ = c.Close()
+		}
+	})
+	defer served.Wait()
+	defer l.Close()
+	for name, flags := range map[string]uintptr{"beside": 0, "elsewhere": syscall.CLONE_NEWUSER | syscall.CLONE_NEWNET} {
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), role+"=connects", "SOCKET="+l.path)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: flags}
+		if flags != 0 {
+			cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: os.Geteuid(), HostID: os.Geteuid(), Size: 1}}
+			cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: os.Getegid(), HostID: os.Getegid(), Size: 1}}
+		}
+		out, err := cmd.CombinedOutput()
+		if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.ENOSPC) {
+			t.Skipf("SKIPPED: no namespaces here: %v", err)
+		}
+		if (err == nil) != (flags == 0) {
+			t.Errorf("%s: %v: %s", name, err, out)
+		}
+	}
 }
