@@ -237,6 +237,7 @@ func name(s string) string { return string([]byte{byte(len(s))}) + s }
 // ended expects that the proxy closes the connection.
 func (c *wire) ended() {
 	c.t.Helper()
+	_ = c.SetReadDeadline(time.Now().Add(20 * time.Second))
 	if _, err := io.Copy(io.Discard, c.r); err != nil && errors.Is(err, os.ErrDeadlineExceeded) {
 		c.t.Error("the proxy has not closed the connection")
 	}
@@ -460,6 +461,14 @@ func TestCredentials(t *testing.T) {
 			t.Errorf("SOCKS %q: %q, want %q", hello, got, want)
 		}
 	}
+	anybody := newWorld(t, server.Listener.Addr().String(), func(c *Config) {
+		c.Known = func(string, string) bool { return true }
+	})
+	c = anybody.dial()
+	c.send("GET http://good.example/ HTTP/1.1\r\nHost: x\r\n" + basic(":secret") + "\r\n")
+	if resp, _ := c.response(); resp.StatusCode != 407 {
+		t.Errorf("no user: %s", resp.Status)
+	}
 	if dialled := w.list(&w.dialled); len(dialled) != 1 {
 		t.Errorf("connections were made without credentials: %v", dialled)
 	}
@@ -500,6 +509,17 @@ func TestSOCKS(t *testing.T) {
 	}
 	if c := w.dial(); c.socks(addressName, name("good.example"), 0) != replyFailed {
 		t.Error("port 0 is no error")
+	}
+	// Bytes that come before the reply are not lost.
+	c = w.dial()
+	c.send("\x05\x01\x02\x01\x05task1\x06secret\x05\x01\x00\x03" + name("good.example") + "\x00\x50early ")
+	if _, err := io.ReadFull(c.r, make([]byte, 14)); err != nil {
+		t.Fatal(err)
+	}
+	c.send("late")
+	_ = c.CloseWrite()
+	if got, err := io.ReadAll(c.r); err != nil || string(got) != "early late" {
+		t.Errorf("%q %v", got, err)
 	}
 	// A server that nobody listens at.
 	gone, _ := net.Listen("tcp", "127.0.0.1:0")
@@ -832,7 +852,8 @@ func TestQuestionTime(t *testing.T) {
 
 func TestLimits(t *testing.T) {
 	w := newWorld(t, echo(t), func(c *Config) {
-		c.Limits.Connections, c.Limits.PerUser, c.Limits.Handshaking = 6, 2, 3
+		c.Limits.Connections, c.Limits.PerUser, c.Limits.Handshaking = 20, 2, 3
+		c.Limits.Handshake = time.Hour
 	})
 	if c := w.dial(); c.connect("good.example:1") == "" {
 		t.Fatal()
@@ -873,6 +894,16 @@ func TestLimits(t *testing.T) {
 	if got := w.dial().connect("good.example:1"); !strings.Contains(got, " 200 ") {
 		t.Errorf("after one ended: %s", got)
 	}
+}
+
+// All users together have a bound too.
+func TestConnectionsInAll(t *testing.T) {
+	w := newWorld(t, echo(t), func(c *Config) { c.Limits.Connections, c.Limits.Handshake = 1, time.Hour })
+	first := w.dial()
+	if got := first.connect("good.example:1"); !strings.Contains(got, " 200 ") {
+		t.Fatal(got)
+	}
+	w.dial().ended()
 }
 
 func (w *world) counted(user string) int {
@@ -921,8 +952,9 @@ func TestIdle(t *testing.T) {
 func TestListenerClosed(t *testing.T) {
 	server := echo(t)
 	p := New(Config{
-		Known: func(string, string) bool { return true },
-		Match: func(Request) (bool, bool) { return true, true },
+		Known:  func(string, string) bool { return true },
+		Match:  func(Request) (bool, bool) { return true, true },
+		Limits: Limits{Handshake: time.Hour},
 	})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
