@@ -449,7 +449,8 @@ func TestCredentials(t *testing.T) {
 		t.Error(resp.Status)
 	}
 	for hello, want := range map[string]string{
-		"\x05\x01\x00":                           "\x05\xff", // no credentials offered
+		"\x05\x01\x00": "\x05\xff", // no credentials offered
+		"\x05\x01\x00\x01\x05task1\x06secret\x05\x01\x00\x01\x01\x01\x01\x01\x00\x50": "\x05\xff",
 		"\x05\x00":                               "\x05\xff", // nothing offered
 		"\x05\x02\x00\x02\x01\x05task1\x05wrong": "\x05\x02\x01\x01",
 		"\x05\x01\x02\x01\x00\x06secret":         "\x05\x02\x01\x01",
@@ -877,6 +878,9 @@ func TestLimits(t *testing.T) {
 	}
 	// Those that say nothing leave places for others.
 	third.ended()
+	if !waittest.Until(10*time.Second, func() bool { return w.counted("") == 0 }) {
+		t.Fatalf("%d are handshaking", w.counted(""))
+	}
 	var silent []*wire
 	for range 3 {
 		silent = append(silent, w.dial())
@@ -1117,4 +1121,42 @@ func FuzzConnection(f *testing.F) {
 		}
 		w.dialled, w.outcomes, w.asked = nil, nil, nil
 	})
+}
+
+func BenchmarkConnect(b *testing.B) {
+	w := newWorld(b, echo(b), nil)
+	for b.Loop() {
+		c := w.dial()
+		c.connect("good.example:1")
+		c.send("ping")
+		_, _ = io.ReadFull(c.r, make([]byte, 4))
+		_ = c.Close()
+	}
+}
+
+func BenchmarkTunnel(b *testing.B) {
+	w := newWorld(b, echo(b), nil)
+	c := w.dial()
+	c.connect("good.example:1")
+	data := make([]byte, 64<<10)
+	b.SetBytes(int64(len(data)))
+	for b.Loop() {
+		_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+		_, _ = c.Write(data)
+		_, _ = io.ReadFull(c.r, data)
+	}
+}
+
+func BenchmarkDirect(b *testing.B) {
+	c, err := net.Dial("tcp", echo(b))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = c.Close() })
+	data := make([]byte, 64<<10)
+	b.SetBytes(int64(len(data)))
+	for b.Loop() {
+		_, _ = c.Write(data)
+		_, _ = io.ReadFull(c, data)
+	}
 }
