@@ -125,6 +125,7 @@ func setup(env *testscript.Env, bin string) error {
 	for _, kv := range [][2]string{
 		{"PATH", bin + string(os.PathListSeparator) + os.Getenv("PATH")}, {"HOME", at("user")}, {"DROVER_HOME", at("state")},
 		{"XDG_CONFIG_HOME", at("config")}, {"XDG_RUNTIME_DIR", sockets}, {harness.Mark, env.WorkDir},
+		{"DROVER_SANDBOX_AUTO_ALLOW", "false"}, // commands are bounded, and asked about all the same
 	} {
 		env.Setenv(kv[0], kv[1])
 	}

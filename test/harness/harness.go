@@ -71,6 +71,7 @@ func New(t testing.TB, bin string) *Place {
 		),
 		"XDG_RUNTIME_DIR=" + sockets,
 		"TMPDIR=" + p.Work,
+		"DROVER_SANDBOX_AUTO_ALLOW=false", // commands are bounded, and asked about all the same
 		Mark + "=" + p.Work,
 	}
 	return p
