@@ -353,6 +353,11 @@ func TestFrames(t *testing.T) {
 			u.ask(task.Question{ID: "q1", Agent: "main", Tool: "Bash", Reason: "no rule allows rm", Suggest: "Bash(rm:*)",
 				Input: json.RawMessage(`{"command":"\u0072\u006d -rf build \u202e","description":"clean"}`), Digest: "d", Until: u.at.Add(time.Minute)})
 		},
+		"plan": func(u *user) {
+			u.talk()
+			u.ask(planQuestion(u.t, task.ExitPlanMode, "# Parser\n\nReplace the **parser**:\n\n1. read `parse.go`\n2. write\n\n"+
+				"```go\nfunc Parse() error\n```\n\n| file | change |\n|---|---|\n| parse.go | new |"))
+		},
 		"question": func(u *user) {
 			u.talk()
 			u.ask(choiceQuestion())

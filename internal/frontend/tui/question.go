@@ -32,8 +32,11 @@ type asking struct {
 	typing   bool     // a reason or an answer is being typed
 	editor   input.Editor
 	scroll   int
+	page     int    // lines that were drawn
+	last     int    // the last line that scroll may be at, as it was drawn
 	problem  string // why an answer was not taken
 	waiting  bool   // an answer is on its way, or the rest of the call
+	plan     *plan  // that is to be approved; nil: something else
 
 	// Of a tool that asks several questions at once.
 	parts   []part
@@ -52,9 +55,10 @@ type answer int
 const (
 	allowOnce answer = iota
 	allowAlways
-	deny  // with a reason that is typed
-	take  // the label
-	other // a text that is typed
+	allowEdits // and the permission mode acceptEdits
+	deny       // with a reason that is typed
+	take       // the label
+	other      // a text that is typed
 )
 
 // part is one of the questions of a tool.
@@ -90,6 +94,11 @@ func newAsking(q task.Question, now time.Time) *asking {
 		a.options = []choice{{"Answer", "a JSON object", other}, {"No answer", "type a reason, if you like", deny}}
 	default:
 		a.body = excerpt.Call(q.Input, q.Hidden)
+		if a.plan = newPlan(q); a.plan != nil {
+			a.body = a.plan.text + "\n"
+			a.options = planChoices(q.Tool == task.ExitPlanMode)
+			return a
+		}
 		a.options = []choice{{"Allow once", "", allowOnce}}
 		if q.Suggest != "" {
 			a.options = append(a.options, choice{"Allow always",
@@ -185,9 +194,13 @@ func (m *Model) questionKey(msg tea.KeyPressMsg) (cmd tea.Cmd, taken bool) {
 	case "down", "tab":
 		a.at = (a.at + 1) % len(a.options)
 	case "pgup":
-		a.scroll = max(0, a.scroll-5)
+		a.scroll = max(0, a.scroll-a.page)
 	case "pgdown":
-		a.scroll = min(a.scroll+5, strings.Count(a.body, "\n"))
+		a.scroll = min(a.scroll+a.page, a.last)
+	case "s":
+		if a.plan != nil {
+			a.plan.source, a.scroll = !a.plan.source, 0
+		}
 	case "esc":
 		m.later[a.question.ID] = true
 		m.ask = nil
@@ -238,13 +251,17 @@ func (m *Model) chooseAnswer() tea.Cmd {
 	a := m.ask
 	a.problem = ""
 	switch c := a.options[a.at]; c.do {
-	case allowOnce, allowAlways:
+	case allowOnce, allowAlways, allowEdits:
 		if a.question.Hidden > 0 {
 			return m.needsWhole()
 		}
 		always := ""
 		if c.do == allowAlways {
 			always = a.question.Suggest
+		}
+		if c.do == allowEdits {
+			mode := "acceptEdits"
+			return m.decideAnd(task.Reply{Allow: true}, control.ConfigureRequest{Mode: &mode})
 		}
 		return m.decide(task.Reply{Allow: true}, always)
 	case deny, other:
@@ -297,17 +314,30 @@ func (m *Model) answerPart(text string) tea.Cmd {
 
 // decide answers the question that is shown.
 func (m *Model) decide(r task.Reply, always string) tea.Cmd {
+	return m.answer(control.DecideRequest{Reply: r, Always: always}, nil)
+}
+
+// decideAnd answers the question that is shown, and changes settings when the answer was taken.
+func (m *Model) decideAnd(r task.Reply, then control.ConfigureRequest) tea.Cmd {
+	return m.answer(control.DecideRequest{Reply: r}, &then)
+}
+
+func (m *Model) answer(req control.DecideRequest, then *control.ConfigureRequest) tea.Cmd {
 	a := m.ask
-	if err := a.question.Check(r); err != nil {
+	if err := a.question.Check(req.Reply); err != nil {
 		a.problem = errorText(err)
 		return nil
 	}
 	a.waiting, a.typing = true, false
-	q := a.question
-	req := control.DecideRequest{ID: q.ID, Digest: q.Digest, Reply: r, Always: always, Actor: task.ByUser}
+	req.ID, req.Digest, req.Actor = a.question.ID, a.question.Digest, task.ByUser
 	return m.doAt(a.session, func(ctx context.Context, api control.API) tea.Msg {
-		return decided{req.ID, api.Decide(ctx, req)}
-	}, func(err error) tea.Msg { return decided{req.ID, err} })
+		err := api.Decide(ctx, req)
+		if err != nil || then == nil {
+			return decided{id: req.ID, err: err}
+		}
+		_, err = api.Configure(ctx, *then)
+		return decided{id: req.ID, settings: err}
+	}, func(err error) tea.Msg { return decided{id: req.ID, err: err} })
 }
 
 // answered takes in what became of an answer.
@@ -319,6 +349,9 @@ func (m *Model) answered(msg decided) {
 		}
 		m.say(fmt.Sprintf("the answer was not taken: %s", errorText(msg.err)))
 		return
+	}
+	if msg.settings != nil {
+		m.say("the answer was taken, and the permission mode was not changed: " + errorText(msg.settings))
 	}
 	m.open = slices.DeleteFunc(slices.Clone(m.open), func(q task.Question) bool { return q.ID == msg.id })
 	m.dropItem(func(i control.AttentionItem) bool { return i.ID == msg.id })

@@ -511,6 +511,9 @@ func (m *Model) askLines(above int) ([]string, *tea.Cursor) {
 	q := a.question
 	who := cmp.Or(q.Agent, string(q.Task))
 	head := printable.Line(who, 60) + " asks for " + printable.Line(printable.Exact(q.Tool), 60)
+	if a.plan != nil {
+		head = printable.Line(who, 60) + " proposes a plan"
+	}
 	if len(a.parts) > 0 {
 		head = printable.Line(who, 60) + " asks: " + printable.Line(a.parts[a.part].Header, 60)
 		if len(a.parts) > 1 {
@@ -527,7 +530,7 @@ func (m *Model) askLines(above int) ([]string, *tea.Cursor) {
 		t.Warning.Render(strings.Repeat("─", m.width)),
 		t.Warning.Bold(true).Render(ansi.Truncate("? "+head, m.width, "…")),
 	}
-	if q.Reason != "" && len(a.parts) == 0 {
+	if q.Reason != "" && len(a.parts) == 0 && a.plan == nil {
 		lines = append(lines, wrapped("why: "+printable.Exact(q.Reason), m.width-2, t.Dim.Render)...)
 	}
 	var foot []string
@@ -569,21 +572,42 @@ func (m *Model) askLines(above int) ([]string, *tea.Cursor) {
 	case a.several():
 		keys = "space marks · " + keys
 	}
-	body := strings.Split(ansi.Hardwrap(strings.TrimRight(printable.Tabs(a.body), "\n"), max(8, m.width-3), true), "\n")
+	body, styled := m.askBody()
+	if a.plan != nil && a.plan.complete {
+		keys += map[bool]string{false: " · s shows the source", true: " · s shows Markdown"}[a.plan.source]
+	}
 	room := max(1, m.height-above-len(lines)-len(foot)-2)
-	if n := len(body) - room; n > 0 {
+	a.page, a.last = max(1, room-1), max(0, len(body)-room)
+	if n := a.last; n > 0 {
 		from := min(a.scroll, n)
 		keys = fmt.Sprintf("lines %d to %d of %d, pgup and pgdown · ", from+1, from+room, len(body)) + keys
 		body = body[from : from+room]
 	}
 	for _, line := range body {
-		lines = append(lines, m.callLine(line))
+		if styled {
+			line = "  " + line
+		} else {
+			line = m.callLine(line)
+		}
+		lines = append(lines, line)
 	}
 	if cursor != nil {
 		cursor.Y += len(lines)
 	}
 	lines = append(lines, foot...)
 	return append(lines, t.Dim.Render(ansi.Truncate(keys, m.width, "…"))), cursor
+}
+
+// askBody returns the lines of the call that is asked about; styled says that they are drawn.
+func (m *Model) askBody() (lines []string, styled bool) {
+	a, width := m.ask, max(8, m.width-3)
+	if a.plan != nil {
+		if lines := a.plan.view(m.theme, width); lines != nil {
+			return lines, true
+		}
+	}
+	lines = strings.Split(ansi.Hardwrap(strings.TrimRight(printable.Tabs(a.body), "\n"), width, true), "\n")
+	return lines, a.plan != nil
 }
 
 // callLine colours a line of a call: what goes and comes of an edit.

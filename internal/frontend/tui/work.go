@@ -69,8 +69,9 @@ type (
 		err  error
 	}
 	decided struct {
-		id  string
-		err error
+		id       string
+		err      error // the answer was not taken
+		settings error // it was, and the settings were not changed
 	}
 	filesRead struct {
 		list []string
