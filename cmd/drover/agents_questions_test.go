@@ -128,13 +128,17 @@ func agentQuestions() cases {
 			}
 		},
 		"edited": func(t *testing.T, p *place) {
-			p.model(map[string][]step{"main": {calls("Bash", bash("touch it")), calls("Bash", bash("touch that")), echo}})
+			m := p.model(map[string][]step{"main": {calls("Bash", bash("touch it")), calls("Bash", bash("touch that")), echo}})
 			id := p.detached(set(t, object{"permissions": object{"deny": []string{"Bash(rm:*)"}}}))
 			p.good("approvals", "allow", "--input", `{"command":"touch other"}`, fmt.Sprint(p.asked("touch it")["id"]))
 			p.good("approvals", "allow", "--input", `{"command":"rm other"}`, fmt.Sprint(p.asked("touch that")["id"]))
 			holds(t, "what the model is told", p.ended(id), "the changed call is not allowed", "Bash(rm:*)")
 			if p.there("it") || p.there("that") || !p.there("other") {
 				t.Error("what ran is not what was allowed")
+			}
+			if read := string(m.Requests()[1].Body); !strings.Contains(read, "has changed your call of Bash") ||
+				!strings.Contains(read, "touch other") {
+				t.Errorf("the model has read %s", read)
 			}
 		},
 		"hangup": func(t *testing.T, p *place) {

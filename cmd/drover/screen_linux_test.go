@@ -27,6 +27,7 @@ func TestScreen(t *testing.T) {
 		"answer": screenAnswer, "background": screenBackground, "stop": screenStop, "approval": screenApproval,
 		"killed": screenKilled, "hostile": screenHostile, "suspend": screenSuspend,
 		"inbox": screenInbox, "pages": screenPages, "idle": screenIdle, "notify": screenNotify, "turn": screenTurn, "rewind": screenRewind,
+		"edit": screenEdit, "plan": screenPlan,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -262,6 +263,53 @@ func screenApproval(t *testing.T, p *place, g *glass) {
 	}
 	g.leaves("0", "left with 0")
 	g.leaves("1", "left with 0")
+}
+
+func screenEdit(t *testing.T, p *place, g *glass) {
+	m := p.model(map[string][]step{"main": {calls("Bash", bash("touch it")), says("It ran.")}})
+	g.open("100", "30", "drover attach --new --permission-mode default")
+	g.types("0", "go")
+	g.shows("0", "main asks for Bash", "command: touch it", "tab edits")
+	g.keys("0", "Tab")
+	g.shows("0", "edit command:")
+	g.keys("0", "BSpace", "BSpace", "a", "l", "l")
+	g.keys("0", "Enter")
+	g.shows("0", "changed by you", "command: touch all", "-Allow always")
+	g.keys("0", "Enter")
+	g.shows("0", "It ran.", "-asks for Bash")
+	if p.there("it") || !p.there("all") {
+		t.Error("what ran is not what was allowed")
+	}
+	if read := string(m.Requests()[1].Body); !strings.Contains(read, "has changed your call of Bash") {
+		t.Errorf("the model has read %s", read)
+	}
+	g.leaves("0", "left with 0")
+}
+
+func screenPlan(t *testing.T, p *place, g *glass) {
+	m := p.model(map[string][]step{"main": {
+		calls("ExitPlanMode", map[string]any{"plan": "# The first plan"}),
+		calls("ExitPlanMode", map[string]any{"plan": "# The second plan\n\n- write **it**"}),
+		calls("Write", map[string]any{"file_path": filepath.Join(p.dir, "it"), "content": "x"}), says("It is written."),
+	}})
+	g.open("100", "30", "drover attach --new --permission-mode plan")
+	g.types("0", "go")
+	g.shows("0", "main proposes a plan", "The first plan", "1. Approve", "enter answers")
+	g.keys("0", "3")
+	g.types("0", "mind the tests")
+	g.shows("0", "The second plan", "write it", "2. Approve, and accept edits", "enter answers")
+	if p.there("it") {
+		t.Error("the file was written before the plan was approved")
+	}
+	g.keys("0", "2")
+	g.shows("0", "It is written.", "acceptEdits")
+	if read := string(m.Requests()[1].Body); !strings.Contains(read, "mind the tests") {
+		t.Errorf("the model has read %s", read)
+	}
+	if !p.there("it") {
+		t.Error("the approved plan was not carried out")
+	}
+	g.leaves("0", "left with 0")
 }
 
 func screenKilled(t *testing.T, p *place, g *glass) {

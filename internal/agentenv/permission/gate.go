@@ -1,6 +1,7 @@
 package permission
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -259,11 +260,29 @@ func (g *Gate) Ask(ctx context.Context, c agent.Call, v Verdict) (agent.Decision
 	case len(reply.Input) == 0:
 		return agent.Decision{Allow: true, Reason: reply.Reason}, nil
 	}
+	note := changedNote(c, reply.Input)
 	c.Input = reply.Input
 	if v := g.Decide(c); v.Decision == Deny {
 		return agent.Decision{Reason: "the changed call is not allowed: " + v.Reason}, nil
 	}
-	return agent.Decision{Allow: true, Reason: reply.Reason, Input: reply.Input}, nil
+	return agent.Decision{Allow: true, Reason: reply.Reason, Input: reply.Input, Context: note}, nil
+}
+
+// maxChangedNote bounds what a model reads of an input that a person has given instead, in bytes.
+const maxChangedNote = 8 << 10
+
+// changedNote tells the model that a person has changed its call; empty: the input is the same.
+func changedNote(c agent.Call, input json.RawMessage) string {
+	var was, now bytes.Buffer
+	if json.Compact(&was, c.Input) != nil || json.Compact(&now, input) != nil || bytes.Equal(was.Bytes(), now.Bytes()) {
+		return ""
+	}
+	text := strings.ReplaceAll(now.String(), "</", `<\/`) // the same JSON, which ends no tag
+	if hidden := len(text) - maxChangedNote; hidden > 0 {
+		text = strings.ToValidUTF8(text[:maxChangedNote], "") + fmt.Sprintf("… [%d bytes more]", hidden)
+	}
+	return fmt.Sprintf("<system-reminder>\nThe user has changed your call of %s before allowing it. It was run with this "+
+		"input instead of yours: %s\n</system-reminder>", c.Name, text)
 }
 
 // Grant is what the rules say of a call that somebody else, such as a hook, has

@@ -340,7 +340,7 @@ func TestGrant(t *testing.T) {
 	}
 }
 
-// An answer may bring another input; what is banned stays banned.
+// An answer may bring another input, which the model is told; what is banned stays banned.
 func TestChangedInput(t *testing.T) {
 	for _, c := range []struct {
 		input string
@@ -350,6 +350,7 @@ func TestChangedInput(t *testing.T) {
 		{`{"command":"rm x"}`, false},
 		{`{"command":"$(echo make) x"}`, true}, // the user has seen what he wrote
 		{`{}`, false},
+		{`{"command":"make <x> && make y"}`, true},
 	} {
 		answer := func(context.Context, task.Question) (task.Reply, error) {
 			return task.Reply{Allow: true, Input: json.RawMessage(c.input)}, nil
@@ -358,6 +359,9 @@ func TestChangedInput(t *testing.T) {
 		if err != nil || got.Allow != c.allow || c.allow && string(got.Input) != c.input || !c.allow && !strings.Contains(got.Reason,
 			"not allowed") {
 			t.Errorf("%s: %+v, %v", c.input, got, err)
+		}
+		if told := strings.Contains(got.Context, "changed your call of Bash") && strings.Contains(got.Context, c.input); told != c.allow {
+			t.Errorf("%s: the model is told %q", c.input, got.Context)
 		}
 	}
 }

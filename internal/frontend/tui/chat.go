@@ -224,10 +224,10 @@ func (m *Model) paste(text string) tea.Cmd {
 		m.picker.query += strings.Join(strings.Fields(text), " ")
 	case m.screen == inboxScreen && m.inbox.field != nil:
 		*m.inbox.field = m.inbox.field.Paste(text)
-	case m.screen == inboxScreen && m.ask != nil && m.ask.typing:
+	case m.screen == inboxScreen && m.ask != nil && m.ask.takesText():
 		m.ask.editor = m.ask.editor.Paste(text)
 	case m.screen != chatScreen:
-	case m.ask != nil && m.ask.typing:
+	case m.ask != nil && m.ask.takesText():
 		m.ask.editor = m.ask.editor.Paste(text)
 	default:
 		m.editor = m.editor.Paste(text)

@@ -182,7 +182,7 @@ func (m *Model) inboxKey(msg tea.KeyPressMsg) tea.Cmd {
 	b := &m.inbox
 	if m.ask != nil {
 		switch key := msg.String(); {
-		case key == "esc" && !m.ask.typing:
+		case key == "esc" && !m.ask.takesText():
 			m.ask = nil
 			return nil
 		case key == "ctrl+c" || key == "ctrl+d":

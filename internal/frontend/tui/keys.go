@@ -113,6 +113,8 @@ func Bindings() []Binding {
 		{Where: inQuestion, Keys: []string{"enter"}, Does: "give it"},
 		{Where: inQuestion, Keys: []string{"1", "2", "3", "4", "5", "6"}, Does: "give the answer with this number"},
 		{Where: inQuestion, Keys: []string{"space"}, Does: "mark an option, where several may be chosen"},
+		{Where: inQuestion, Keys: []string{"tab"},
+			Does: "change a text of the call before you allow it; again: the next text"},
 		{Where: inQuestion, Keys: []string{"s"}, Does: "show a plan as Markdown, or as it was written"},
 		{Where: inQuestion, Keys: []string{"pgup", "pgdown"}, Does: "see the rest of a long call"},
 		{Where: inQuestion, Keys: []string{"esc"}, Does: "answer later; ctrl+g comes back"},

@@ -81,7 +81,11 @@ func (s *session) Stop(_ context.Context, r control.StopRequest) (task.Receipt, 
 }
 
 func (s *session) Decide(_ context.Context, r control.DecideRequest) error {
-	s.did("decide %s %s allow=%t always=%q reason=%q text=%q", r.ID, r.Digest, r.Reply.Allow, r.Always, r.Reply.Reason, r.Reply.Text)
+	var input string
+	if r.Reply.Input != nil {
+		input = " input=" + string(r.Reply.Input)
+	}
+	s.did("decide %s %s allow=%t always=%q reason=%q text=%q%s", r.ID, r.Digest, r.Reply.Allow, r.Always, r.Reply.Reason, r.Reply.Text, input)
 	return nil
 }
 

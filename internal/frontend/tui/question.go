@@ -38,6 +38,9 @@ type asking struct {
 	waiting  bool   // an answer is on its way, or the rest of the call
 	plan     *plan  // that is to be approved; nil: something else
 
+	changed json.RawMessage // the input that the user wants instead; nil: none
+	edit    *callEdit       // the fields, while one of them is edited; nil: none is
+
 	// Of a tool that asks several questions at once.
 	parts   []part
 	part    int
@@ -93,20 +96,33 @@ func newAsking(q task.Question, now time.Time) *asking {
 		a.body = excerpt.Call(q.Input, q.Hidden)
 		a.options = []choice{{"Answer", "a JSON object", other}, {"No answer", "type a reason, if you like", deny}}
 	default:
-		a.body = excerpt.Call(q.Input, q.Hidden)
-		if a.plan = newPlan(q); a.plan != nil {
-			a.body = a.plan.text + "\n"
-			a.options = planChoices(q.Tool == task.ExitPlanMode)
-			return a
-		}
-		a.options = []choice{{"Allow once", "", allowOnce}}
-		if q.Suggest != "" {
-			a.options = append(a.options, choice{"Allow always",
-				"adds the rule " + excerpt.ExactLine(q.Suggest) + " to .drover/settings.local.json", allowAlways})
-		}
-		a.options = append(a.options, choice{"No", "and tell the agent why", deny})
+		a.compose()
 	}
 	return a
+}
+
+// compose makes what is shown of a permission: the call, as the user has changed it, and the answers.
+func (a *asking) compose() {
+	q := a.question
+	a.at, a.scroll = 0, 0
+	if a.changed != nil {
+		q.Input = a.changed
+	}
+	a.body = excerpt.Call(q.Input, q.Hidden)
+	if a.plan = newPlan(q); a.plan != nil {
+		a.body = a.plan.text + "\n"
+		a.options = planChoices(q.Tool == task.ExitPlanMode)
+		return
+	}
+	a.options = []choice{{"Allow once", "", allowOnce}}
+	switch {
+	case a.changed != nil: // a rule is kept only with a call as it was asked about
+		a.options[0].about = "with your change, which the agent is told"
+	case q.Suggest != "":
+		a.options = append(a.options, choice{"Allow always",
+			"adds the rule " + excerpt.ExactLine(q.Suggest) + " to .drover/settings.local.json", allowAlways})
+	}
+	a.options = append(a.options, choice{"No", "and tell the agent why", deny})
 }
 
 // show goes to one of the questions of a tool.
@@ -185,8 +201,19 @@ func (m *Model) questionKey(msg tea.KeyPressMsg) (cmd tea.Cmd, taken bool) {
 	if a.waiting {
 		return nil, key != "ctrl+c" && key != "ctrl+d"
 	}
+	if a.edit != nil {
+		m.editKey(msg)
+		return nil, true
+	}
 	if a.typing {
 		return m.answerKey(msg), true
+	}
+	if key == "tab" && a.canChange() {
+		if a.question.Hidden > 0 {
+			return m.needsWhole(), true
+		}
+		a.beginEdit()
+		return nil, true
 	}
 	switch key {
 	case "up", "shift+tab":
@@ -261,9 +288,9 @@ func (m *Model) chooseAnswer() tea.Cmd {
 		}
 		if c.do == allowEdits {
 			mode := "acceptEdits"
-			return m.decideAnd(task.Reply{Allow: true}, control.ConfigureRequest{Mode: &mode})
+			return m.decideAnd(task.Reply{Allow: true, Input: a.changed}, control.ConfigureRequest{Mode: &mode})
 		}
-		return m.decide(task.Reply{Allow: true}, always)
+		return m.decide(task.Reply{Allow: true, Input: a.changed}, always)
 	case deny, other:
 		a.typing = true
 	case take:

@@ -514,6 +514,9 @@ func (m *Model) askLines(above int) ([]string, *tea.Cursor) {
 	if a.plan != nil {
 		head = printable.Line(who, 60) + " proposes a plan"
 	}
+	if a.changed != nil {
+		head += ", changed by you"
+	}
 	if len(a.parts) > 0 {
 		head = printable.Line(who, 60) + " asks: " + printable.Line(a.parts[a.part].Header, 60)
 		if len(a.parts) > 1 {
@@ -559,9 +562,24 @@ func (m *Model) askLines(above int) ([]string, *tea.Cursor) {
 		foot = append(foot, wrapped(a.problem, m.width-1, t.Bad.Render)...)
 	}
 	keys := "enter answers · esc later"
+	if a.canChange() {
+		keys += " · tab edits"
+	}
 	switch {
 	case a.waiting || !a.armed(m.now):
 		keys = "…"
+	case a.edit != nil:
+		keys = "enter shows the changed call · esc back"
+		if len(a.edit.fields) > 1 {
+			keys = "tab the next field · " + keys
+		}
+		text, y, x := a.editor.View(m.editorWidth(), max(4, m.height/3), t.Plain)
+		name := printable.Line(printable.Exact(a.edit.fields[a.edit.at].name), 40)
+		foot = append(foot, t.Prompt.Render("edit "+name+":"))
+		cursor = tea.NewCursor(x+2, len(foot)+y)
+		for _, line := range text {
+			foot = append(foot, "  "+line)
+		}
 	case a.typing:
 		keys = "enter sends · esc back"
 		text, y, x := a.editor.View(m.editorWidth(), 4, t.Plain)
@@ -573,7 +591,7 @@ func (m *Model) askLines(above int) ([]string, *tea.Cursor) {
 		keys = "space marks · " + keys
 	}
 	body, styled := m.askBody()
-	if a.plan != nil && a.plan.complete {
+	if a.plan != nil && a.plan.complete && !a.takesText() && keys != "…" {
 		keys += map[bool]string{false: " · s shows the source", true: " · s shows Markdown"}[a.plan.source]
 	}
 	room := max(1, m.height-above-len(lines)-len(foot)-2)

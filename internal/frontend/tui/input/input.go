@@ -104,6 +104,20 @@ func (e Editor) Set(text string) Editor {
 	return e
 }
 
+// maxLoad bounds a text that is edited in place, in bytes.
+const maxLoad = 16 << 10
+
+// Load replaces the text as Set does, but never by a label. ok is false, and nothing is changed,
+// for a text that the editor could not give back as it is.
+func (e Editor) Load(text string) (_ Editor, ok bool) {
+	if len(text) > maxLoad || printable.Typed(text) != text {
+		return e, false
+	}
+	e = e.changed()
+	e.text, e.at, e.chips = text, len(text), nil
+	return e, true
+}
+
 // changed remembers the text for undo.
 func (e Editor) changed() Editor {
 	e.typing = false
