@@ -229,7 +229,7 @@ func screenStop(t *testing.T, p *place, g *glass) {
 	p.model(map[string][]step{"main": {calls("Bash", later("echo first line; sleep 613")), says("It runs."), says("It is gone.")}})
 	g.open("100", "30", "drover attach --new --permission-mode bypassPermissions")
 	g.types("0", "go")
-	g.shows("0", "It runs.", "1 shell · Shift+Down")
+	g.shows("0", "It runs.", "1 task still runs", "1 shell · Shift+Down")
 	g.keys("0", "S-Down")
 	g.shows("0", "Tasks · 1 running", "● running", "first line")
 	g.keys("0", "x")

@@ -247,6 +247,9 @@ func (m *Model) hear(n news) tea.Cmd {
 	for _, e := range n.events {
 		cmds = append(cmds, m.happened(e))
 	}
+	if at, ok := m.talk.Ended(); ok && len(n.pieces)+len(n.events) > 0 {
+		m.talk.LeftRunning(m.tasks.RunningAt(at))
+	}
 	if n.questions != nil {
 		had := m.ask
 		m.questions(n.questions.Questions)

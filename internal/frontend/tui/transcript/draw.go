@@ -119,6 +119,8 @@ func (d *Drawer) draw(b *Block, k *drawn) []string {
 				markdown.Render(t, printable.Prose(b.Text), width)...))
 	case Task:
 		return []string{d.task(b, width)}
+	case Turn:
+		return []string{strings.Repeat(" ", gutter) + t.Dim.Render(fit(turnText(b), width))}
 	case Output:
 		return wrap(printable.Block(b.Text), d.width, t.Plain)
 	}
@@ -139,6 +141,18 @@ func (d *Drawer) thinking(b *Block, width int) []string {
 		head += fmt.Sprintf(" (%d lines)", lines)
 	}
 	return []string{d.theme.Dim.Render("∴ ") + d.theme.Quote.Render(fit(head, width))}
+}
+
+// turnText tells how long a turn took, and what it left running.
+func turnText(b *Block) string {
+	text := Span(b.EndAt.Sub(b.At))
+	switch {
+	case b.Running == 1:
+		text += " · 1 task still runs"
+	case b.Running > 1:
+		text += fmt.Sprintf(" · %d tasks still run", b.Running)
+	}
+	return text
 }
 
 // task tells in a line what has happened to a task.

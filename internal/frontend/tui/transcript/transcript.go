@@ -31,6 +31,7 @@ const (
 	Failure              // that a turn went wrong
 	Complete             // that the agent says that all is done
 	Output               // what a command prints
+	Turn                 // how long a turn took, from At to EndAt, and how many tasks it left running
 )
 
 // Block is a part of the conversation. Its texts are as they came: drawing makes them
@@ -50,6 +51,8 @@ type Block struct {
 	Failed       string // why the call was denied or failed; empty: it did neither
 	ResultCut    int
 	EndAt        time.Time // when the result came
+
+	Running int // tasks that ran at the end of the turn
 
 	Verb   task.Verb   // of a task
 	Record task.Record // as it was then
@@ -86,6 +89,33 @@ type State struct {
 	Turns int       // that were begun since the stream was opened
 
 	last int64
+
+	ended time.Time // when the last turn ended; zero: the agent is in one, or it is not known when it began
+	turn  int64     // ID of the block of the last turn; 0: it has none
+}
+
+// shortTurn is how long a turn takes at most that leaves nothing running and has no block.
+const shortTurn = 2 * time.Second
+
+// Ended returns when the last turn ended, while no other has begun.
+func (s *State) Ended() (at time.Time, ok bool) { return s.ended, !s.ended.IsZero() }
+
+// LeftRunning takes in how many tasks ran when the last turn ended. What becomes known later can
+// only add to it: ended tasks are forgotten after a while.
+func (s *State) LeftRunning(n int) {
+	if s.ended.IsZero() {
+		return
+	}
+	if b := s.block(s.turn); b != nil && s.turn > 0 {
+		if n > b.Running {
+			b.Running = n
+			b.Rev++
+		}
+		return
+	}
+	if n > 0 || s.ended.Sub(s.Since) > shortTurn {
+		s.turn = s.add(Block{Kind: Turn, At: s.Since, EndAt: s.ended, Running: n}).ID
+	}
 }
 
 // Apply takes in a piece of the conversation.
@@ -99,7 +129,7 @@ func (s *State) Apply(p control.Piece) {
 	s.Mark = p.Mark()
 	switch p.Kind {
 	case control.BeginPiece:
-		s.Busy, s.Since = true, p.At
+		s.Busy, s.Since, s.ended, s.turn = true, p.At, time.Time{}, 0
 		if p.N > s.Until {
 			s.Turns++
 		}
@@ -107,11 +137,15 @@ func (s *State) Apply(p control.Piece) {
 			s.add(Block{Kind: Prompt, Text: p.Text, Cut: p.Cut, At: p.At})
 		}
 	case control.EndPiece:
+		if s.Busy {
+			s.ended = p.At
+		}
 		s.Busy = false
 		s.settle(p.At)
 		if p.Error != "" {
 			s.add(Block{Kind: Failure, Text: p.Error, At: p.At})
 		}
+		s.LeftRunning(0)
 	case control.TextPiece:
 		if n := len(s.Blocks); n > 0 && s.Blocks[n-1].Kind == Answer && (p.From > 0 || len(s.Blocks[n-1].Text) < longAnswer) {
 			b := &s.Blocks[n-1]
