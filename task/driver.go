@@ -234,6 +234,10 @@ type Reply struct {
 	Reason string          `json:"reason,omitempty"` // told to the model when denied
 	Text   string          `json:"text,omitempty"`   // what the user chose or wrote, for a choice
 	Input  json.RawMessage `json:"input,omitempty"`  // instead of the input that was asked about; it is judged again
+
+	// AcceptEdits is for an approved plan of the main agent: it is carried out in permission
+	// mode acceptEdits, and not in the mode before plan mode.
+	AcceptEdits bool `json:"accept_edits,omitempty"`
 }
 
 // Causes of the end of a task's context, and errors that a driver returns.

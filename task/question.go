@@ -48,6 +48,8 @@ func (q Question) Check(r Reply) error {
 		{!r.Allow && len(r.Input) > 0, "a denial takes no input"},
 		{!r.Allow && r.Text != "", "a denial takes a reason, and no text"},
 		{!choice && r.Text != "", "a question of permission is allowed or denied; it takes no text"},
+		{r.AcceptEdits && !(r.Allow && q.Tool == ExitPlanMode),
+			"edits are accepted only with the approval of a plan of the main agent"},
 		{choice && r.Allow && strings.TrimSpace(r.Text) == "" && len(r.Input) == 0, "this question is answered by a text"},
 	} {
 		if c.wrong {

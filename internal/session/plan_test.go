@@ -116,6 +116,24 @@ func TestPlanMode(t *testing.T) {
 	}
 }
 
+// An answer can accept edits with the plan, also while another mode is chosen; that is no answer
+// to another call.
+func TestPlanModeEdits(t *testing.T) {
+	c, file, _ := planned(t, func(cfg *Config) { cfg.Agents.AskWait, cfg.Agents.Rules.Mode = patience, permission.Plan })
+	c.say("plan this")
+	q := c.question("first plan")
+	other := q
+	other.Tool = "Bash"
+	if err := other.Check(task.Reply{Allow: true, AcceptEdits: true}); err == nil {
+		t.Error("edits are accepted with a call of Bash")
+	}
+	c.decide(q, task.Reply{Allow: true, AcceptEdits: true})
+	c.next()
+	if _, err := os.Stat(file); err != nil || c.main.environment().Me.Mode() != permission.AcceptEdits {
+		t.Errorf("mode %s, %v", c.main.environment().Me.Mode(), err)
+	}
+}
+
 // A mode that the user chooses while the plan is read stays, and a change of the mode without a
 // plan is told to the model.
 func TestPlanModeLeft(t *testing.T) {

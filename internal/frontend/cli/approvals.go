@@ -77,7 +77,7 @@ func (a *app) approvals() *cobra.Command {
 
 func (a *app) allow(all *bool) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "allow [--always] [--input JSON] [--digest D] ID",
+		Use:   "allow [--always] [--input JSON] [--accept-edits] [--digest D] ID",
 		Short: "Allow a call that waits for permission",
 		Args:  takes(1, 1),
 	}
@@ -85,9 +85,11 @@ func (a *app) allow(all *bool) *cobra.Command {
 		"run the call with this input instead, a JSON object; the rules are checked again")
 	always := cmd.Flags().Bool("always", false,
 		"also add the suggested rule to .drover/settings.local.json; it takes effect at once")
+	edits := cmd.Flags().Bool("accept-edits", false,
+		"of a plan: carry it out in permission mode acceptEdits")
 	digest := digestFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, words []string) error {
-		reply := task.Reply{Allow: true}
+		reply := task.Reply{Allow: true, AcceptEdits: *edits}
 		if cmd.Flags().Changed("input") {
 			var object map[string]json.RawMessage
 			if err := json.Unmarshal([]byte(*input), &object); err != nil || object == nil {

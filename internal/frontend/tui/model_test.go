@@ -85,6 +85,9 @@ func (s *session) Decide(_ context.Context, r control.DecideRequest) error {
 	if r.Reply.Input != nil {
 		input = " input=" + string(r.Reply.Input)
 	}
+	if r.Reply.AcceptEdits {
+		input += " edits"
+	}
 	s.did("decide %s %s allow=%t always=%q reason=%q text=%q%s", r.ID, r.Digest, r.Reply.Allow, r.Always, r.Reply.Reason, r.Reply.Text, input)
 	return nil
 }

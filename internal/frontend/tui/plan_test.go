@@ -25,13 +25,10 @@ func TestPlan(t *testing.T) {
 	for i := range 40 {
 		fmt.Fprintf(&steps, "%d. step **number %d**\n", i+1, i+1)
 	}
-	for _, c := range []struct {
-		keys string
-		want []string
-	}{
-		{"enter", []string{`decide q1 d1 allow=true always="" reason="" text=""`}},
-		{"2", []string{`decide q1 d1 allow=true always="" reason="" text=""`, `configure opus acceptEdits`}},
-		{"3 t e s t s enter", []string{`decide q1 d1 allow=false always="" reason="tests" text=""`}},
+	for _, c := range []struct{ keys, want string }{
+		{"enter", `decide q1 d1 allow=true always="" reason="" text=""`},
+		{"2", `decide q1 d1 allow=true always="" reason="" text="" edits`},
+		{"3 t e s t s enter", `decide q1 d1 allow=false always="" reason="tests" text=""`},
 	} {
 		u := start(t, 80, 24)
 		u.hear(opened(), begin("go"))
@@ -46,7 +43,7 @@ func TestPlan(t *testing.T) {
 		}
 		u.sees("step number 40", "last line")
 		u.press(strings.Fields(c.keys)...)
-		u.did(strings.Join(c.want, "\n"))
+		u.did(c.want)
 	}
 }
 

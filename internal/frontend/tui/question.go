@@ -286,11 +286,7 @@ func (m *Model) chooseAnswer() tea.Cmd {
 		if c.do == allowAlways {
 			always = a.question.Suggest
 		}
-		if c.do == allowEdits {
-			mode := "acceptEdits"
-			return m.decideAnd(task.Reply{Allow: true, Input: a.changed}, control.ConfigureRequest{Mode: &mode})
-		}
-		return m.decide(task.Reply{Allow: true, Input: a.changed}, always)
+		return m.decide(task.Reply{Allow: true, Input: a.changed, AcceptEdits: c.do == allowEdits}, always)
 	case deny, other:
 		a.typing = true
 	case take:
@@ -341,30 +337,17 @@ func (m *Model) answerPart(text string) tea.Cmd {
 
 // decide answers the question that is shown.
 func (m *Model) decide(r task.Reply, always string) tea.Cmd {
-	return m.answer(control.DecideRequest{Reply: r, Always: always}, nil)
-}
-
-// decideAnd answers the question that is shown, and changes settings when the answer was taken.
-func (m *Model) decideAnd(r task.Reply, then control.ConfigureRequest) tea.Cmd {
-	return m.answer(control.DecideRequest{Reply: r}, &then)
-}
-
-func (m *Model) answer(req control.DecideRequest, then *control.ConfigureRequest) tea.Cmd {
 	a := m.ask
-	if err := a.question.Check(req.Reply); err != nil {
+	if err := a.question.Check(r); err != nil {
 		a.problem = errorText(err)
 		return nil
 	}
 	a.waiting, a.typing = true, false
-	req.ID, req.Digest, req.Actor = a.question.ID, a.question.Digest, task.ByUser
+	q := a.question
+	req := control.DecideRequest{ID: q.ID, Digest: q.Digest, Reply: r, Always: always, Actor: task.ByUser}
 	return m.doAt(a.session, func(ctx context.Context, api control.API) tea.Msg {
-		err := api.Decide(ctx, req)
-		if err != nil || then == nil {
-			return decided{id: req.ID, err: err}
-		}
-		_, err = api.Configure(ctx, *then)
-		return decided{id: req.ID, settings: err}
-	}, func(err error) tea.Msg { return decided{id: req.ID, err: err} })
+		return decided{req.ID, api.Decide(ctx, req)}
+	}, func(err error) tea.Msg { return decided{req.ID, err} })
 }
 
 // answered takes in what became of an answer.
@@ -376,9 +359,6 @@ func (m *Model) answered(msg decided) {
 		}
 		m.say(fmt.Sprintf("the answer was not taken: %s", errorText(msg.err)))
 		return
-	}
-	if msg.settings != nil {
-		m.say("the answer was taken, and the permission mode was not changed: " + errorText(msg.settings))
 	}
 	m.open = slices.DeleteFunc(slices.Clone(m.open), func(q task.Question) bool { return q.ID == msg.id })
 	m.dropItem(func(i control.AttentionItem) bool { return i.ID == msg.id })

@@ -69,9 +69,8 @@ type (
 		err  error
 	}
 	decided struct {
-		id       string
-		err      error // the answer was not taken
-		settings error // it was, and the settings were not changed
+		id  string
+		err error
 	}
 	filesRead struct {
 		list []string

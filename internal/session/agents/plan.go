@@ -35,7 +35,7 @@ func (p mainPlanner) Propose(ctx context.Context, call agent.Call, plan string) 
 	if err != nil || !proposed.Approved {
 		return proposed, err
 	}
-	if err := p.endPlanMode(); err != nil {
+	if err := p.endPlanMode(proposed.Edits); err != nil {
 		return tasktools.Proposed{}, fmt.Errorf("end plan mode: %w", err)
 	}
 	return proposed, nil
@@ -60,7 +60,7 @@ func (k *Environment) askPerson(ctx context.Context, tool, call, name, plan stri
 	if err != nil {
 		return tasktools.Proposed{}, fmt.Errorf("ask for approval of a plan: %w", err)
 	}
-	proposed := tasktools.Proposed{Decided: true, Approved: reply.Allow, Reason: reply.Reason}
+	proposed := tasktools.Proposed{Decided: true, Approved: reply.Allow, Reason: reply.Reason, Edits: reply.AcceptEdits}
 	var changed struct {
 		Plan string `json:"plan"`
 	}
@@ -75,15 +75,17 @@ func (k *Environment) askPerson(ctx context.Context, tool, call, name, plan stri
 	return proposed, nil
 }
 
-// endPlanMode gives the main agent the mode again that plan mode has replaced. It keeps a mode
-// that the user has chosen meanwhile.
-func (k *Environment) endPlanMode() error {
+// endPlanMode gives the main agent the mode in which edits are accepted, or the mode again that
+// plan mode has replaced. The latter keeps a mode that the user has chosen meanwhile.
+func (k *Environment) endPlanMode(edits bool) error {
 	l := k.Me.live
 	l.changing.Lock()
 	defer l.changing.Unlock()
 	model, mode, _ := l.get()
-	if mode == permission.Plan {
-		mode = l.replaced()
+	if edits || mode == permission.Plan {
+		if mode = l.replaced(); edits {
+			mode = permission.AcceptEdits
+		}
 		gate, err := k.newGate(mode)
 		if err != nil {
 			return err

@@ -40,6 +40,7 @@ type Proposed struct {
 	Decided  bool   // the answer is here; else it comes as mail
 	Approved bool
 	Reason   string // of the answer
+	Edits    bool   // edits are accepted from here on
 	Plan     string // that the person approved instead; empty: the plan as it was proposed
 }
 
