@@ -181,6 +181,7 @@ type modeLines struct {
 	out *agentsdk.Stream
 
 	changing sync.Mutex // held while a change is made and printed
+	known    string     // guarded by changing: the mode that the program knows; empty: nothing was read
 }
 
 // configure changes the settings of the main agent for the program.
@@ -190,27 +191,37 @@ func (l *modeLines) configure(ctx context.Context, req control.ConfigureRequest)
 	now, err := l.s.Configure(ctx, req)
 	if err == nil {
 		l.out.UseModel(now.Model, now.Mode)
+		l.known = now.Mode
 	}
 	return now, err
 }
 
 // follow prints changes that others make, such as an approved plan, until ctx ends.
 func (l *modeLines) follow(ctx context.Context) {
-	now, err := l.s.State(ctx, control.StateRequest{})
-	for err == nil && now.Settings != nil {
-		last := now.Settings.Mode
-		now, err = l.s.State(ctx, control.StateRequest{After: now.Version, Wait: time.Minute})
-		if err != nil || now.Settings == nil || now.Settings.Mode == last {
-			continue
+	now, err := l.print(ctx)
+	for err == nil {
+		if now, err = l.s.State(ctx, control.StateRequest{After: now.Version, Wait: time.Minute}); err == nil {
+			now, err = l.print(ctx)
 		}
-		l.changing.Lock()
-		if now, err = l.s.State(ctx, control.StateRequest{}); err == nil && now.Settings != nil &&
-			l.out.UseModel(now.Settings.Model, now.Settings.Mode) {
-			l.out.Line(map[string]any{"type": "system", "subtype": "status", "status": nil,
-				"permissionMode": now.Settings.Mode})
-		}
-		l.changing.Unlock()
 	}
+	_, _ = l.print(context.WithoutCancel(ctx)) // a change just before the end
+}
+
+// print prints the mode if it is another one than the program knows.
+func (l *modeLines) print(ctx context.Context) (control.State, error) {
+	l.changing.Lock()
+	defer l.changing.Unlock()
+	now, err := l.s.State(ctx, control.StateRequest{})
+	if err != nil || now.Settings == nil || now.Settings.Mode == l.known {
+		return now, err
+	}
+	if l.known != "" {
+		l.out.UseModel(now.Settings.Model, now.Settings.Mode)
+		l.out.Line(map[string]any{"type": "system", "subtype": "status", "status": nil,
+			"permissionMode": now.Settings.Mode})
+	}
+	l.known = now.Settings.Mode
+	return now, nil
 }
 
 // readsState reports whether the program wants to be told when the main agent works.

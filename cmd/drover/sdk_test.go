@@ -225,16 +225,18 @@ func TestDriver(t *testing.T) {
 				write(t, in, `{"type":"control_response","response":{"subtype":"success","request_id":"`+l.ID+`","response":`+answer+"}}\n")
 			}
 			answer("first", `{"behavior":"deny","message":"mind the tests"}`)
-			answer("second", `{"behavior":"allow"}`)
-			r.until(`"permissionMode":"default"`, `"subtype":"status"`)
-			line := r.until(`"can_use_tool"`, `"tool_name":"Write"`)
-			_, id, _ := strings.Cut(line, `"request_id":"`)
-			id, _, _ = strings.Cut(id, `"`)
-			write(t, in, `{"type":"control_response","response":{"subtype":"success","request_id":"`+id+`","response":{"behavior":"allow"}}}`+"\n")
+			answer("second", `{"behavior":"allow","updatedPermissions":[{"type":"setMode","mode":"acceptEdits","destination":"session"}]}`)
 			r.until(`"result":"done"`)
 			in.Close()
-			if res := r.wait(); res.code != 0 {
+			res := r.wait()
+			if res.code != 0 {
 				t.Errorf("exit code %d: %s", res.code, res.stderr)
+			}
+			if !strings.Contains(res.stdout(), `{"permissionMode":"acceptEdits","session_id":`) {
+				t.Errorf("the mode is not told: %s", res.stdout())
+			}
+			if !p.there("made") {
+				t.Error("the approved plan was not carried out")
 			}
 			if said := m.Requests()[1].LastText(); !strings.Contains(said, "mind the tests") {
 				t.Errorf("the model was told %q", said)

@@ -101,13 +101,11 @@ func (s *Stream) Flush() {
 }
 
 // UseModel stores the model and the permission mode of the main agent, which the next
-// system/init tells. It reports whether the mode has changed.
-func (s *Stream) UseModel(name, mode string) (changed bool) {
+// system/init tells.
+func (s *Stream) UseModel(name, mode string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	changed = s.o.PermissionMode != mode
 	s.o.Model, s.main.model, s.o.PermissionMode = name, name, mode
-	return changed
 }
 
 func (s *Stream) lifecycle(state string, uuids ...string) {

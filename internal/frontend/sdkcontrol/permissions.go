@@ -150,6 +150,8 @@ func (c *Conn) permission(ctx context.Context, s Session, q task.Question) (repl
 	}
 	for _, u := range a.Updates {
 		switch {
+		case u.Type == "setMode" && q.Tool == task.ExitPlanMode && u.Mode == suggestions(q)[0].Mode:
+			reply.AcceptEdits = true
 		case u.Type == "setMode":
 			mode := Mode(u.Mode)
 			if _, err := s.Configure(ctx, control.ConfigureRequest{Mode: &mode}); err != nil {
@@ -164,7 +166,8 @@ func (c *Conn) permission(ctx context.Context, s Session, q task.Question) (repl
 	if len(a.Input) > 0 && equalJSON(a.Input, q.Input) {
 		a.Input = nil
 	}
-	return task.Reply{Allow: true, Input: a.Input}, always
+	reply.Allow, reply.Input = true, a.Input
+	return reply, always
 }
 
 func same(a, b update) bool {

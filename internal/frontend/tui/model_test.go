@@ -503,6 +503,17 @@ func TestHostile(t *testing.T) {
 		u.ask(task.Question{ID: "q3", Digest: "x", Agent: evil, Tool: evil, Reason: evil, Suggest: evil,
 			Input: json.RawMessage(`{"command":"` + jsonEscape(evil) + `","` + jsonEscape(evil) + `":[1]}`)})
 		check("permission")
+		plan := planQuestion(t, task.ExitPlanMode, evil+"\n\n```"+evil+"\n"+evil+"\n```\n["+evil+"](x)")
+		plan.ToolUseID = "t1"
+		u.ask(plan)
+		check("plan")
+		u.press("s")
+		check("source of the plan")
+		u.ask(task.Question{ID: "q4", Digest: "x", Tool: "Bash", ToolUseID: "t1",
+			Input: json.RawMessage(`{"command":"ls","` + jsonEscape(evil) + `":"x"}`)})
+		u.press("tab", "tab")
+		check("edit")
+		u.press("enter")
 		u.tell(failed{evil, fmt.Errorf("%s", evil), ""})
 		check("notification")
 		u.tell(news{epoch: u.m.epoch, lost: fmt.Errorf("%s", evil)})

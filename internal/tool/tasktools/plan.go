@@ -36,12 +36,12 @@ type Planner interface {
 
 // Proposed is what became of a plan.
 type Proposed struct {
-	ID       string // of the request
-	Decided  bool   // the answer is here; else it comes as mail
-	Approved bool
-	Reason   string // of the answer
-	Edits    bool   // edits are accepted from here on
-	Plan     string // that the person approved instead; empty: the plan as it was proposed
+	ID       string `json:"request_id,omitempty"`
+	Decided  bool   `json:"decided"` // the answer is here; else it comes as mail
+	Approved bool   `json:"approved"`
+	Reason   string `json:"reason,omitempty"`       // of the answer
+	Edits    bool   `json:"accept_edits,omitempty"` // edits are accepted from here on
+	Plan     string `json:"plan,omitempty"`         // that the person approved instead; empty: as it was proposed
 }
 
 // PlanAnswer is what a leader says to a plan.
