@@ -97,6 +97,19 @@ const cases = {
     await all(query({ prompt: 'one', options: options({ canUseTool }) }));
   },
 
+  // A plan that is denied comes again; the mode of the suggestion is that in which it is carried out.
+  async plan() {
+    const canUseTool = async (tool, input, o) => {
+      fact('asked', [tool, input, o.suggestions]);
+      return input.plan === 'first'
+        ? { behavior: 'deny', message: 'mind the tests' }
+        : { behavior: 'allow', updatedInput: { plan: 'third' }, updatedPermissions: o.suggestions };
+    };
+    await all(query({ prompt: 'one', options: options({ canUseTool, permissionMode: 'plan' }) }), (m) => {
+      if (m.subtype === 'status' && m.permissionMode) fact('mode', m.permissionMode);
+    });
+  },
+
   async hooks() {
     const PreToolUse = [{ matcher: 'Bash', hooks: [async (input, id) => {
       fact('hook', [input.hook_event_name, input.tool_name, id]);

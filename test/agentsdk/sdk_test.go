@@ -127,6 +127,7 @@ func TestSDK(t *testing.T) {
 		for name, test := range map[string]func(*testing.T){
 			"simple":      caseSimple,
 			"permissions": casePermissions,
+			"plan":        casePlan,
 			"hooks":       caseHooks,
 			"mcp":         caseMCP,
 			"agent":       caseAgent,
@@ -181,6 +182,30 @@ func casePermissions(t *testing.T) {
 		`result "success: then: no way"`, "end true")
 	if _, err := os.Stat(filepath.Join(folder, "changed")); err != nil {
 		t.Errorf("the changed input was not used: %v", err)
+	}
+}
+
+func casePlan(t *testing.T) {
+	facts, folder := run(t, "plan", `
+  main:
+    - tools: [{name: ExitPlanMode, input: {plan: first}}]
+    - tools: [{name: ExitPlanMode, input: {plan: "second, since {{last}}"}}]
+    - tools: [{name: Write, input: {file_path: made, content: "{{last}}"}}]
+    - {text: done}
+`)
+	suggested := `,[{"type":"setMode","mode":"acceptEdits","destination":"session"}]]`
+	for _, f := range []string{`asked ["ExitPlanMode",{"plan":"first"}` + suggested, `mode "acceptEdits"`, `result "success: done"`} {
+		if !slices.Contains(facts, f) {
+			t.Errorf("%s is missing in %q", f, facts)
+		}
+	}
+	if !slices.ContainsFunc(facts, func(f string) bool {
+		return strings.Contains(f, "second, since") && strings.Contains(f, "mind the tests")
+	}) {
+		t.Errorf("the model was not told why: %q", facts)
+	}
+	if got, err := os.ReadFile(filepath.Join(folder, "made")); err != nil || !strings.Contains(string(got), "third") {
+		t.Errorf("the changed plan was not carried out: %q, %v", got, err)
 	}
 }
 
