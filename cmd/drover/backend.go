@@ -100,7 +100,8 @@ func filesOf(st trust.State) string {
 
 // opening is what all sessions of this process have in common.
 func (b *backend) opening(role, title string, set settings.Settings) assemble.Config {
-	return assemble.Config{Starter: b.starter(), Root: b.root, Folder: b.cwd, Role: role, Title: title, Version: b.version, Env: b.env,
+	return assemble.Config{Root: b.root, Folder: b.cwd, Role: role, Title: title, Version: b.version, Env: b.env,
+		Starter:    b.starter(),
 		Settings:   set,
 		TrustNoted: b.trustNoted, Tell: func(_ task.ID, text string) { b.note(text) }}
 }

@@ -70,8 +70,8 @@ func (b *backend) driven(ctx context.Context, p *cli.Prompt, cfg func() assemble
 	c := cfg()
 	c.Title = cmp.Or(in.Title, c.Title)
 	c.Callbacks = in.Callbacks(d.conn)
-	// Who decides about calls expects to be asked about each.
-	c.Settings.Sandbox.AutoAllow = c.Settings.Sandbox.AutoAllow && !d.asks
+	// Who decides about calls expects to be asked about each, unless it has set up the sandbox.
+	c.Settings.Sandbox.AutoAllow = c.Settings.Sandbox.AutoAllow && (!d.asks || p.SandboxGiven)
 	if c.Tools, err = in.Tools(ctx, d.conn); err != nil {
 		d.conn.Refuse(in, err)
 		return nil, assemble.Config{}, err

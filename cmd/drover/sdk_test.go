@@ -272,10 +272,11 @@ func TestDriver(t *testing.T) {
 		"refused": func(t *testing.T, p *place) {
 			p.model(map[string][]step{})
 			for flag, why := range map[string]string{
-				`--managed-settings={"permissions":{"deny":["Bash"]}}`: "would not be enforced",
-				`--settings={"sandbox":{"enabled":true}}`:              "there is no sandbox",
-				"--resume-session-at=11111111-1111-4111-8111-1":        "the whole session would be resumed",
-				"--permission-prompt-tool=mcp__a__b":                   "only stdio",
+				`--managed-settings={"permissions":{"deny":["Bash"]}}`:                     "would not be enforced",
+				`--settings={"sandbox":{"enabled":true,"network":{"httpProxyPort":1}}}`:    "sandbox.network.httpProxyPort is not supported",
+				`--settings={"sandbox":{"enabled":true,"allowUnsandboxedCommands":false}}`: "allowUnsandboxedCommands false is not supported",
+				"--resume-session-at=11111111-1111-4111-8111-1":                            "the whole session would be resumed",
+				"--permission-prompt-tool=mcp__a__b":                                       "only stdio",
 			} {
 				r, in := p.drives(flag)
 				r.wait().failed(t, 2, why)

@@ -119,8 +119,10 @@ func (r *Room) ask(q request, files []int) (reply, []int, error) {
 var ErrClosed = errors.New("the sandbox of the session is closed")
 
 func (r *Room) lost(err error) error {
-	if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) {
-		return ErrClosed
+	for _, gone := range []error{io.EOF, net.ErrClosed, syscall.EPIPE, syscall.ECONNRESET} {
+		if errors.Is(err, gone) {
+			return ErrClosed
+		}
 	}
 	return err
 }

@@ -53,6 +53,9 @@ func filter(streams bool) ([]bpf.RawInstruction, error) {
 	is := func(v uint32, skip uint8) bpf.Instruction {
 		return bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: v, SkipTrue: skip}
 	}
+	without := func(bits uint32) bpf.Instruction {
+		return bpf.JumpIf{Cond: bpf.JumpBitsNotSet, Val: bits, SkipTrue: 1}
+	}
 	p := []bpf.Instruction{
 		// Programs for another architecture have other numbers: they are refused as a whole.
 		bpf.LoadAbsolute{Off: offArch, Size: 4},
@@ -61,7 +64,7 @@ func filter(streams bool) ([]bpf.RawInstruction, error) {
 		call,
 	}
 	if runtime.GOARCH == "amd64" {
-		p = append(p, bpf.JumpIf{Cond: bpf.JumpBitsNotSet, Val: x32, SkipTrue: 1}, errno(unix.ENOSYS))
+		p = append(p, without(x32), errno(unix.ENOSYS))
 	}
 	for _, n := range refused {
 		p = append(p, is(n, 1), errno(unix.EPERM))
@@ -69,15 +72,14 @@ func filter(streams bool) ([]bpf.RawInstruction, error) {
 	p = append(p,
 		// Flags of clone3 are behind a pointer: callers fall back to clone.
 		is(unix.SYS_CLONE3, 1), errno(unix.ENOSYS),
-		is(unix.SYS_CLONE, 3), arg(0), bpf.JumpIf{Cond: bpf.JumpBitsNotSet, Val: namespaceFlags, SkipTrue: 1}, errno(unix.EPERM), call,
-		is(unix.SYS_UNSHARE, 3), arg(0), bpf.JumpIf{Cond: bpf.JumpBitsNotSet, Val: namespaceFlags, SkipTrue: 1}, errno(unix.EPERM), call,
+		is(unix.SYS_CLONE, 3), arg(0), without(namespaceFlags), errno(unix.EPERM), call,
+		is(unix.SYS_UNSHARE, 3), arg(0), without(namespaceFlags), errno(unix.EPERM), call,
 		// What is pushed into a terminal is read by the shell of the person there.
 		is(unix.SYS_IOCTL, 5), arg(1), is(unix.TIOCSTI, 1), errno(unix.EPERM), is(tioclinux, 1), errno(unix.EPERM), call,
 	)
 	if streams { // connections that are opened by their first bytes are not governed
 		for n, at := range map[uint32]uint32{unix.SYS_SENDTO: 3, unix.SYS_SENDMSG: 2, unix.SYS_SENDMMSG: 3} {
-			p = append(p, is(n, 3), arg(at),
-				bpf.JumpIf{Cond: bpf.JumpBitsNotSet, Val: unix.MSG_FASTOPEN, SkipTrue: 1}, errno(unix.EOPNOTSUPP), call)
+			p = append(p, is(n, 3), arg(at), without(unix.MSG_FASTOPEN), errno(unix.EOPNOTSUPP), call)
 		}
 	}
 	family := []bpf.Instruction{arg(0)}

@@ -128,13 +128,6 @@ func (p *Prompt) checkInput(stderr io.Writer) error {
 // checkProtection refuses what protects somebody and is not there: a note on stderr would
 // leave them without it.
 func (p *Prompt) checkProtection() error {
-	var given struct {
-		Sandbox struct {
-			Enabled bool  `json:"enabled"`
-			Must    *bool `json:"failIfUnavailable"`
-		} `json:"sandbox"`
-	}
-	_ = json.Unmarshal([]byte(p.Settings), &given) // a file, or what is refused later
 	switch {
 	case p.foreign.managed != "":
 		return usage("--managed-settings is not supported: the settings would not be enforced",
@@ -142,9 +135,69 @@ func (p *Prompt) checkProtection() error {
 	case p.foreign.resumeAt != "":
 		return usage("--resume-session-at is not supported: the whole session would be resumed",
 			"leave it out, or see `drover fork --list`")
-	case given.Sandbox.Enabled && (given.Sandbox.Must == nil || *given.Sandbox.Must):
-		return usage("--settings: there is no sandbox", "leave it out, or set sandbox.failIfUnavailable to false")
 	}
+	return p.translateSandbox()
+}
+
+// foreignSandbox is the sandbox of the settings of another program.
+type foreignSandbox struct {
+	Enabled *bool `json:"enabled"`
+	Must    *bool `json:"failIfUnavailable"`
+	Auto    *bool `json:"autoAllowBashIfSandboxed"`
+	Outside *bool `json:"allowUnsandboxedCommands"`
+	Network struct {
+		Allowed []string `json:"allowedDomains"`
+	} `json:"network"`
+	Files struct {
+		Write  []string `json:"allowWrite"`
+		Hidden []string `json:"denyRead"`
+	} `json:"filesystem"`
+}
+
+// translateSandbox puts the sandbox of --settings into our words, if it is in those of another
+// program. A part that would protect and has no counterpart is refused.
+func (p *Prompt) translateSandbox() error {
+	var all, box map[string]json.RawMessage
+	if json.Unmarshal([]byte(p.Settings), &all) != nil || json.Unmarshal(all["sandbox"], &box) != nil {
+		return nil // a file, or what is refused later
+	}
+	var f foreignSandbox
+	if err := json.Unmarshal(all["sandbox"], &f); err != nil || f.Enabled == nil {
+		return nil //nolint:nilerr // in our words, or refused later
+	}
+	own := map[string]any{"mode": "off"}
+	if *f.Enabled {
+		for _, name := range []string{"network", "filesystem"} {
+			var parts map[string]json.RawMessage
+			_ = json.Unmarshal(box[name], &parts) // it has been read
+			for part := range parts {
+				if part != "allowedDomains" && part != "allowWrite" && part != "denyRead" {
+					return usage(fmt.Sprintf("--settings: sandbox.%s.%s is not supported", name, part),
+						"leave it out, see docs/sandbox.md")
+				}
+			}
+		}
+		if f.Outside != nil && !*f.Outside {
+			return usage("--settings: sandbox.allowUnsandboxedCommands false is not supported: a command outside is a question",
+				"leave it out, and deny the question")
+		}
+		own["mode"] = "required"
+		if f.Must != nil && !*f.Must {
+			own["mode"] = "best"
+		}
+		own["autoAllow"] = f.Auto == nil || *f.Auto
+		own["domains"], own["write"], own["hidden"] = f.Network.Allowed, f.Files.Write, f.Files.Hidden
+		p.SandboxGiven = true
+	}
+	raw, err := json.Marshal(own)
+	if err != nil {
+		return err
+	}
+	all["sandbox"] = raw
+	if raw, err = json.Marshal(all); err != nil {
+		return err
+	}
+	p.Settings = string(raw)
 	return nil
 }
 

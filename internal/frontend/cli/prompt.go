@@ -33,49 +33,51 @@ const (
 
 // Prompt is what `drover -p` is given. Its JSON is what a detached host is handed.
 type Prompt struct {
-	Print           bool            `json:"-"`
-	Attach          bool            `json:"-"` // without a prompt, by somebody who stays
-	Detach          bool            `json:"-"`
-	Format          string          `json:"-"`
-	Partial         bool            `json:"-"`
-	HookEvents      bool            `json:"-"` // hooks are told of, with stream-json
-	Verbose         bool            `json:"-"`
-	Model           string          `json:"model,omitempty"`
-	Instead         []string        `json:"fallback,omitempty"` // models
-	Agent           string          `json:"agent,omitempty"`
-	MaxTurns        int             `json:"max_turns,omitempty"`
-	System          string          `json:"system,omitempty"`
-	AppendSystem    string          `json:"append_system,omitempty"`
-	Mode            string          `json:"mode,omitempty"`
-	Allowed         []string        `json:"allowed,omitempty"`
-	Disallowed      []string        `json:"disallowed,omitempty"`
-	Settings        string          `json:"settings,omitempty"`
-	Dirs            []string        `json:"dirs,omitempty"`
-	Resume          string          `json:"-"`
-	Continue        bool            `json:"-"`
-	Session         string          `json:"session,omitempty"`
-	NoWait          bool            `json:"-"`
-	WaitCeiling     time.Duration   `json:"wait_ceiling,omitempty"`
-	MaxBudget       float64         `json:"max_budget_usd,omitempty"`
-	Agents          string          `json:"agents,omitempty"`
-	Autopilot       bool            `json:"autopilot,omitempty"`
-	AskTimeout      time.Duration   `json:"ask_timeout,omitempty"`
-	Trust           bool            `json:"-"`
-	Fork            bool            `json:"-"`
-	ForkAt          int             `json:"-"`
-	ImageFiles      []string        `json:"-"`
-	Images          []control.Image `json:"images,omitempty"`
-	MCP             []string        `json:"mcp,omitempty"`
-	Prompt          string          `json:"prompt"`
-	Schema          string          `json:"schema,omitempty"` // as a file or JSON, then as JSON; empty: answers are text
-	Effort          string          `json:"effort,omitempty"`
-	ThinkingTokens  int             `json:"thinking_tokens,omitempty"` // as in [control.Thinking]
-	Tools           []string        `json:"tools,omitempty"`           // names; nil: all
-	Input           string          `json:"-"`                         // text or stream-json
-	Decider         string          `json:"-"`                         // stdio: the program on stdin answers questions
-	ProgramServers  []string        `json:"-"`                         // MCP servers in the program on stdin
-	GivenMCP        bool            `json:"given_mcp,omitempty"`       // only MCP counts of MCP servers
-	Skip            settings.Skip   `json:"skip"`                      // files that are passed over
+	Print          bool            `json:"-"`
+	Attach         bool            `json:"-"` // without a prompt, by somebody who stays
+	Detach         bool            `json:"-"`
+	Format         string          `json:"-"`
+	Partial        bool            `json:"-"`
+	HookEvents     bool            `json:"-"` // hooks are told of, with stream-json
+	Verbose        bool            `json:"-"`
+	Model          string          `json:"model,omitempty"`
+	Instead        []string        `json:"fallback,omitempty"` // models
+	Agent          string          `json:"agent,omitempty"`
+	MaxTurns       int             `json:"max_turns,omitempty"`
+	System         string          `json:"system,omitempty"`
+	AppendSystem   string          `json:"append_system,omitempty"`
+	Mode           string          `json:"mode,omitempty"`
+	Allowed        []string        `json:"allowed,omitempty"`
+	Disallowed     []string        `json:"disallowed,omitempty"`
+	Settings       string          `json:"settings,omitempty"`
+	Dirs           []string        `json:"dirs,omitempty"`
+	Resume         string          `json:"-"`
+	Continue       bool            `json:"-"`
+	Session        string          `json:"session,omitempty"`
+	NoWait         bool            `json:"-"`
+	WaitCeiling    time.Duration   `json:"wait_ceiling,omitempty"`
+	MaxBudget      float64         `json:"max_budget_usd,omitempty"`
+	Agents         string          `json:"agents,omitempty"`
+	Autopilot      bool            `json:"autopilot,omitempty"`
+	AskTimeout     time.Duration   `json:"ask_timeout,omitempty"`
+	Trust          bool            `json:"-"`
+	Fork           bool            `json:"-"`
+	ForkAt         int             `json:"-"`
+	ImageFiles     []string        `json:"-"`
+	Images         []control.Image `json:"images,omitempty"`
+	MCP            []string        `json:"mcp,omitempty"`
+	Prompt         string          `json:"prompt"`
+	Schema         string          `json:"schema,omitempty"` // as a file or JSON, then as JSON; empty: answers are text
+	Effort         string          `json:"effort,omitempty"`
+	ThinkingTokens int             `json:"thinking_tokens,omitempty"` // as in [control.Thinking]
+	Tools          []string        `json:"tools,omitempty"`           // names; nil: all
+	Input          string          `json:"-"`                         // text or stream-json
+	Decider        string          `json:"-"`                         // stdio: the program on stdin answers questions
+
+	SandboxGiven    bool          // --settings turns the sandbox on in the words of another program
+	ProgramServers  []string      `json:"-"`                   // MCP servers in the program on stdin
+	GivenMCP        bool          `json:"given_mcp,omitempty"` // only MCP counts of MCP servers
+	Skip            settings.Skip `json:"skip"`                // files that are passed over
 	foreign         foreignFlags
 	waitCeilingText string
 }

@@ -29,4 +29,4 @@ type Caller struct {
 }
 
 // folders are those in which its commands write.
-func (c Caller) folders() []string { return append([]string{c.Cwd}, c.Rules.Dirs...) }
+func (me Caller) folders() []string { return append([]string{me.Cwd}, me.Rules.Dirs...) }

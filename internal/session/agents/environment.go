@@ -315,7 +315,8 @@ func (k *Environment) reach(ctx context.Context, host string, port int, line str
 
 // runtime returns the runtime of the agent.
 func (k *Environment) runtime() *Runtime {
-	return &Runtime{s: k.s, Caller: k.Me, learned: func(id task.ID) { k.reminders.Know(taskList, string(id)) }, reach: k.reach}
+	learned := func(id task.ID) { k.reminders.Know(taskList, string(id)) }
+	return &Runtime{s: k.s, Caller: k.Me, learned: learned, reach: k.reach}
 }
 
 // compaction configures how the agent's conversation is compacted.

@@ -61,7 +61,8 @@ func (m *monitors) Monitor(ctx context.Context, r monitortool.Request) (task.Rec
 		}
 	}
 	spec.Sandbox = bounded.Held
-	start := s.Work.Monitor(spec, monitor.Client{Env: bounded.Environ(shell.ChildEnv(m.rt.Env)), Subscribe: m.k.subscribe, Fork: bounded.Fork,
+	start := s.Work.Monitor(spec, monitor.Client{
+		Env: bounded.Environ(shell.ChildEnv(m.rt.Env)), Subscribe: m.k.subscribe, Fork: bounded.Fork,
 		MayOpen: func(f *os.File) bool { return m.k.Gate().MayOpen(f, false) }},
 		monitor.Watch{Line: r.Line, Cwd: r.Cwd, File: r.File, Server: r.Server, URI: r.URI, Match: r.Match})
 	rec, err := s.Tasks.Start(ctx, start.Driver, start.Spec)

@@ -1,8 +1,9 @@
 // Package sandboxes bounds the commands that models start in a session.
 //
 // [Sandboxes] owns the room of the session, the namespaces that all its commands share, and the
-// proxy that is their only way to other machines. Both are opened before the first command. It decides from the settings and from the folders of an agent what a
-// command may write, which files it cannot read, and what holds on this machine.
+// proxy that is their only way to other machines. Both are opened before the first command. It
+// decides from the settings and from the folders of an agent what a command may write, which files
+// it cannot read, and what holds on this machine.
 //
 // A mode of "best" takes what the machine has, and the record of each command says what that is.
 // "required" refuses a start where a bound does not hold. A bound that held for one command of a
@@ -307,23 +308,26 @@ func devPorts() []uint16 {
 //
 //rules:constant never changed after this line
 var secrets = []string{
-	".ssh", ".gnupg", ".aws", ".azure", ".config/gcloud", ".kube", ".docker/config.json", ".netrc", ".pypirc", ".git-credentials",
-	".config/git/credentials", ".config/gh", ".config/hub", ".config/glab-cli", ".npmrc", ".yarnrc.yml", ".cargo/credentials",
-	".cargo/credentials.toml", ".gem/credentials", ".terraform.d/credentials.tfrc.json", ".vault-token", ".password-store",
-	".local/share/keyrings", ".local/share/kwalletd", ".mozilla", ".config/google-chrome", ".config/chromium",
-	".config/BraveSoftware", ".config/op", ".config/rclone", ".config/doctl", ".config/fly", ".fly", ".config/heroku", ".oci",
-	".claude/.credentials.json", ".claude.json", ".codex/auth.json", ".gemini/oauth_creds.json", ".local/share/opencode/auth.json",
-	".config/github-copilot", ".bash_history", ".zsh_history", ".psql_history", ".mysql_history", ".pgpass", ".my.cnf",
-	".config/drover",
+	".ssh", ".gnupg", ".aws", ".azure", ".config/gcloud", ".kube", ".docker/config.json", ".netrc",
+	".pypirc", ".git-credentials", ".config/git/credentials", ".config/gh", ".config/hub",
+	".config/glab-cli", ".npmrc", ".yarnrc.yml", ".cargo/credentials", ".cargo/credentials.toml",
+	".gem/credentials", ".terraform.d/credentials.tfrc.json", ".vault-token", ".password-store",
+	".local/share/keyrings", ".local/share/kwalletd", ".mozilla", ".config/google-chrome",
+	".config/chromium", ".config/BraveSoftware", ".config/op", ".config/rclone", ".config/doctl",
+	".config/fly", ".fly", ".config/heroku", ".oci", ".claude/.credentials.json", ".claude.json",
+	".codex/auth.json", ".gemini/oauth_creds.json", ".local/share/opencode/auth.json",
+	".config/github-copilot", ".bash_history", ".zsh_history", ".psql_history", ".mysql_history", ".pgpass",
+	".my.cnf", ".config/drover",
 }
 
 // sockets are those of services that do what they are asked to outside of any sandbox.
 //
 //rules:constant never changed after this line
 var sockets = []string{
-	"/run/docker.sock", "/var/run/docker.sock", "/run/podman", "/run/containerd", "/run/crio", "/run/dbus/system_bus_socket",
-	"/run/systemd/private", "/run/snapd.socket", "/run/snapd-snap.socket", "/run/libvirt", "/run/lxd", "/var/lib/lxd/unix.socket",
-	"/var/snap/lxd/common/lxd/unix.socket", "/run/nix/daemon-socket", "/nix/var/nix/daemon-socket", "/tmp/.X11-unix", "/tmp/.ICE-unix",
+	"/run/docker.sock", "/var/run/docker.sock", "/run/podman", "/run/containerd", "/run/crio",
+	"/run/dbus/system_bus_socket", "/run/systemd/private", "/run/snapd.socket", "/run/snapd-snap.socket",
+	"/run/libvirt", "/run/lxd", "/var/lib/lxd/unix.socket", "/var/snap/lxd/common/lxd/unix.socket",
+	"/run/nix/daemon-socket", "/nix/var/nix/daemon-socket", "/tmp/.X11-unix", "/tmp/.ICE-unix",
 	"/etc/shadow", "/etc/gshadow",
 }
 

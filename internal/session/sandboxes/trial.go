@@ -41,7 +41,8 @@ func Try(ctx context.Context, c Config, parent string) (_ []Check, err error) {
 	if dir, err = filepath.EvalSymlinks(dir); err != nil {
 		return nil, fmt.Errorf("try the sandbox: %w", err)
 	}
-	t := trial{ctx: ctx, work: filepath.Join(dir, "work"), outside: filepath.Join(dir, "outside"), secret: filepath.Join(dir, "secret")}
+	at := func(name string) string { return filepath.Join(dir, name) }
+	t := trial{ctx: ctx, work: at("work"), outside: at("outside"), secret: at("secret")}
 	protected := filepath.Join(t.work, ".git", "hooks")
 	for _, d := range []string{protected, t.outside, t.secret} {
 		if err := os.MkdirAll(d, 0o700); err != nil {

@@ -63,7 +63,8 @@ func (w *Work) Command(r control.StartRequest, spec task.Spec, client shell.Clie
 	var start sandboxes.Start
 	if r.ByModel || r.Shell.Sandbox {
 		var err error
-		if start, err = w.cfg.Sandboxes.Command(sandboxes.Wish{Folders: []string{r.Cwd}, Asked: r.Shell.Sandbox}); err != nil {
+		wish := sandboxes.Wish{Folders: []string{r.Cwd}, Asked: r.Shell.Sandbox}
+		if start, err = w.cfg.Sandboxes.Command(wish); err != nil {
 			return supervise.Starting{}, &control.Error{Code: control.Unavailable, Message: err.Error()}
 		}
 	}

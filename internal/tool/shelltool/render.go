@@ -137,11 +137,13 @@ func walls(out Outcome) (lines []string) {
 	has := func(words ...string) bool {
 		return failed && slices.ContainsFunc(words, func(w string) bool { return strings.Contains(end, w) })
 	}
-	if box.Write != "" && has("Read-only file system", "Permission denied", "EROFS", "EACCES", "Operation not permitted", "EPERM") {
+	if box.Write != "" && has(
+		"Read-only file system", "Permission denied", "Operation not permitted", "EROFS", "EACCES", "EPERM") {
 		lines = append(lines, "The sandbox lets commands write only in the workspace, in temporary folders and in caches, "+
 			"and neither changes protected files, such as .git/config and .git/hooks, nor reads secrets.")
 	}
-	if box.Network == task.ByNamespace && has("Could not resolve host", "Network is unreachable", "Temporary failure in name resolution",
+	if box.Network == task.ByNamespace && has("Could not resolve host", "Network is unreachable",
+		"Temporary failure in name resolution",
 		"ENETUNREACH", "EAI_AGAIN", "ENOTFOUND") {
 		lines = append(lines, "The sandbox has no network but its proxy, which HTTP_PROXY and ALL_PROXY name; localhost in it is not the machine's.")
 	}
