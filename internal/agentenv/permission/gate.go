@@ -537,6 +537,9 @@ func (g *Gate) rule(r request) Verdict {
 		return Verdict{Decision: Ask, Reason: "to be asked by the rule " + hit, Rule: hit, UserOnly: true}
 	}
 	if v, ok := g.above(kind, r); ok {
+		if r.outside && g.rules.Mode != Bypass {
+			v.Reason, v.candidate = "it runs outside of the sandbox, and "+v.Reason, ""
+		}
 		return v
 	}
 	if g.rules.Mode == Bypass {

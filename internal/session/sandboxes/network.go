@@ -44,13 +44,13 @@ type client struct {
 
 	mu      sync.Mutex
 	decided map[string]error // by host and port
-	refused []string         // hosts, at most maxRefused
+	refused []string         // why hosts were, at most maxRefused
 }
 
 // maxRefused is how many hosts are remembered as refused to one command.
 const maxRefused = 20
 
-// Refused returns the hosts that the command was not let through to.
+// Refused returns why the command was not let through to hosts.
 func (c *client) Refused() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -132,13 +132,13 @@ func (n *network) known(user, password string) bool {
 // ended remembers a refusal for its command.
 func (n *network) ended(r netproxy.Request, o netproxy.Outcome) {
 	c := n.find(r.User)
-	if c == nil || !o.Refused {
+	if c == nil || !o.Refused || o.Err == nil {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if host := r.String(); len(c.refused) < maxRefused && !slices.Contains(c.refused, host) {
-		c.refused = append(c.refused, host)
+	if why := o.Err.Error(); len(c.refused) < maxRefused && !slices.Contains(c.refused, why) {
+		c.refused = append(c.refused, why)
 	}
 }
 

@@ -100,7 +100,7 @@ type Start struct {
 	net  *client  // nil: it has no proxy
 }
 
-// Refused returns the hosts that the command was not let through to so far.
+// Refused returns why the command was not let through to hosts so far.
 func (s Start) Refused() []string {
 	if s.net == nil {
 		return nil

@@ -203,7 +203,8 @@ func TestNetwork(t *testing.T) {
 			t.Errorf("%d %s", code, body)
 		}
 	}
-	if asked.Load() != 1 || !slices.Equal(start.Refused(), []string{net.JoinHostPort("127.0.0.1", to.Port())}) {
+	want := []string{"connection to " + net.JoinHostPort("127.0.0.1", to.Port()) + " refused: not today"}
+	if asked.Load() != 1 || !slices.Equal(start.Refused(), want) {
 		t.Errorf("asked %d times, refused %q", asked.Load(), start.Refused())
 	}
 	if code, _ := get(strings.Replace(proxy, "c1:", "c2:", 1)); code != http.StatusProxyAuthRequired {

@@ -130,7 +130,7 @@ func walls(out Outcome) (lines []string) {
 		return nil
 	}
 	if len(out.Refused) > 0 {
-		lines = append(lines, "The sandbox refused connections to "+excerpt.Line(strings.Join(out.Refused, ", "), 300)+".")
+		lines = append(lines, "The sandbox: "+excerpt.Line(strings.Join(out.Refused, "; "), 500)+".")
 	}
 	failed := out.Task.Status != task.Completed || out.Task.ExitCode != nil && *out.Task.ExitCode != 0
 	end := out.Output[max(0, len(out.Output)-wallBytes):]

@@ -58,7 +58,7 @@ type Outcome struct {
 	Backgrounded bool     // the task goes on
 	ByUser       bool     // a person moved it there
 	TimedOut     bool     // the timeout passed: the task was moved or ended
-	Refused      []string // hosts that the sandbox did not let it connect to
+	Refused      []string // why the sandbox did not let it connect to hosts
 }
 
 // Config is what the tool needs. Shells and Root are required.
