@@ -41,6 +41,7 @@ type Definition struct {
 	Background     *bool  `json:"background,omitempty"`     // nil: as the call says
 	OnEnd          string `json:"onEnd,omitempty"`          // of its tasks: stop or reparent; empty: stop
 	Isolation      string `json:"isolation,omitempty"`      // worktree; empty: none
+	Sandbox        string `json:"sandbox,omitempty"`        // best or required, of its commands; never weaker than the session's
 
 	NoModel bool `json:"disable-model-invocation,omitempty"` // models are not offered it, and cannot start it
 

@@ -141,6 +141,9 @@ func (r *reader) read(name string) (Entry, []Problem, bool) {
 	r.e.Effort = r.effort()
 	r.e.PermissionMode = r.mode()
 	r.e.Isolation = r.one("isolation", "worktree")
+	if r.e.Sandbox = r.one("sandbox", "best", "required"); r.e.Sandbox == "" && r.text("sandbox") != "" {
+		r.e.Sandbox = "required" // what protects is not left out for a typing error
+	}
 	r.e.OnEnd = r.one("onEnd", "stop", "reparent")
 	r.e.Budget = r.budget()
 	r.e.Background = r.flag("background")

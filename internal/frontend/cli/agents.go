@@ -180,6 +180,7 @@ type agentView struct {
 	Effort           string            `json:"effort,omitempty"`
 	Background       *bool             `json:"background,omitempty"`
 	Isolation        string            `json:"isolation,omitempty"`
+	Sandbox          string            `json:"sandbox,omitempty"`
 	OnEnd            string            `json:"on_end,omitempty"`
 	Skills           []string          `json:"skills,omitempty"`
 	Hooks            map[string]any    `json:"hooks,omitempty"`
@@ -232,6 +233,7 @@ func viewOf(e catalog.Entry) agentView {
 		Effort:           e.Effort,
 		Background:       e.Background,
 		Isolation:        e.Isolation,
+		Sandbox:          e.Sandbox,
 		OnEnd:            e.OnEnd,
 		Skills:           e.Skills,
 		Hooks:            e.Hooks,
@@ -271,6 +273,7 @@ func (a *app) printAgent(out io.Writer, v agentView) error {
 	line("mode", modeOf(v.PermissionMode))
 	line("background", backgroundOf(v.Background))
 	line("isolation", v.Isolation)
+	line("sandbox", v.Sandbox)
 	line("its tasks", v.OnEnd)
 	line("skills", strings.Join(v.Skills, ", "))
 	line("not for", audience(v))

@@ -2,6 +2,7 @@ package agents
 
 import (
 	"github.com/drover-dev/drover/internal/agentenv/permission"
+	"github.com/drover-dev/drover/internal/session/sandboxes"
 	"github.com/drover-dev/drover/internal/session/servers"
 	"github.com/drover-dev/drover/task"
 )
@@ -20,12 +21,13 @@ type Caller struct {
 	barred   []string // tools of MCP servers that it may not use; see pattern
 	own      []servers.Server
 	MaxTurns int
-	Depth    int       // 0 for the main agent and for clients
-	parent   task.ID   // of the agent that started it; empty: the main agent, or none
-	inside   task.ID   // the isolated agent in whose checkout it works; empty: the folder of the session
-	given    *given    // from the program that started the agent at the top; nil: nothing
-	live     *live     // of the main agent
-	teammate *teammate // nil: it is not a teammate
+	Depth    int            // 0 for the main agent and for clients
+	sandbox  sandboxes.Mode // of its commands, at least; empty: that of the session
+	parent   task.ID        // of the agent that started it; empty: the main agent, or none
+	inside   task.ID        // the isolated agent in whose checkout it works; empty: the folder of the session
+	given    *given         // from the program that started the agent at the top; nil: nothing
+	live     *live          // of the main agent
+	teammate *teammate      // nil: it is not a teammate
 }
 
 // folders are those in which its commands write.

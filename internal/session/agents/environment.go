@@ -24,6 +24,7 @@ import (
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/session/budget"
 	"github.com/drover-dev/drover/internal/session/environment"
+	"github.com/drover-dev/drover/internal/session/sandboxes"
 	"github.com/drover-dev/drover/internal/session/servers"
 	"github.com/drover-dev/drover/internal/session/work"
 	"github.com/drover-dev/drover/subagent"
@@ -59,6 +60,7 @@ func (s *Set) newEnvironment(
 	def subagent.Definition,
 	transcript string,
 ) (_ *Environment, err error) {
+	me.sandbox = sandboxes.Stricter(me.sandbox, sandboxes.Mode(def.Sandbox))
 	k := &Environment{s: s, Me: me, def: def, used: &skill.Ledger{}, limits: s.Budgets.Limits(me.ID, me.MaxTurns)}
 	choice, err := s.cfg.Models.Find(me.Model, home.Lookup(me.Env), me.origin())
 	if err != nil {
@@ -235,7 +237,7 @@ func (k *Environment) rulesFor(tools []agent.Tool) permission.Rules {
 	r.More = func() []string { return slices.Concat(k.used.Rules(), k.Granted.allowed(), k.s.Approvals.Rules()) }
 	r.Headless = k.s.cfg.AskWait <= 0
 	r.Answer = k.ask
-	r.Sandboxed = k.s.Sandboxes.Auto
+	r.Sandboxed = func() bool { return k.s.Sandboxes.Auto(k.Me.sandbox) }
 	return r
 }
 

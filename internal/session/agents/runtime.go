@@ -100,7 +100,7 @@ func (rt *Runtime) bounded(line string, outside bool) (sandboxes.Start, error) {
 	if outside {
 		return sandboxes.Start{}, nil
 	}
-	return rt.s.Sandboxes.Command(sandboxes.Wish{Folders: rt.folders(), Line: line, Reach: rt.reach})
+	return rt.s.Sandboxes.Command(sandboxes.Wish{Folders: rt.folders(), Line: line, Mode: rt.sandbox, Reach: rt.reach})
 }
 
 // foreground waits for a command: to its end, to its move to the background by a client, or for

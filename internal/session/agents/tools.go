@@ -31,7 +31,7 @@ func (k *Environment) tools() []agent.Tool {
 	all := []agent.Tool{
 		shelltool.New(
 			shelltool.Config{Shells: rt, Root: me.Cwd, TempDir: s.cfg.Place.Scratch(), OutputLimit: s.cfg.Limits.OutputChars,
-				Sandbox: s.Sandboxes.On()},
+				Sandbox: s.Sandboxes.On(me.sandbox)},
 		),
 	}
 	all = append(

@@ -38,6 +38,24 @@ const (
 	Required Mode = "required" // by everything, or not started
 )
 
+func (m Mode) rank() int {
+	switch m {
+	case Best:
+		return 1
+	case Required:
+		return 2
+	}
+	return 0
+}
+
+// Stricter returns the mode that bounds more.
+func Stricter(a, b Mode) Mode {
+	if a.rank() >= b.rank() {
+		return a
+	}
+	return b
+}
+
 // Config configures the sandboxes of a session.
 type Config struct {
 	Mode    Mode
@@ -87,7 +105,7 @@ func New(c Config) *Sandboxes {
 type Wish struct {
 	Folders []string // in which it works, and may write
 	Line    string   // for people who are asked what it may do
-	Asked   bool     // somebody wants it in a sandbox, even where the mode is off
+	Mode    Mode     // at least; empty: that of the session
 	Reach   Reach    // nil: it reaches the hosts that the settings name
 }
 
@@ -122,9 +140,10 @@ func (s Start) Environ(env []string) []string {
 
 // Command returns how a command starts. The first one opens the room.
 func (s *Sandboxes) Command(w Wish) (Start, error) {
-	if s == nil || s.off() && !w.Asked {
+	if !s.On(w.Mode) {
 		return Start{}, nil
 	}
+	mode := Stricter(s.cfg.Mode, w.Mode)
 	room, way, err := s.open()
 	if err != nil {
 		return Start{}, err
@@ -133,9 +152,9 @@ func (s *Sandboxes) Command(w Wish) (Start, error) {
 	b.Ports = append(b.Ports, uint16(way.port))
 	fork, held, err := sandbox.In(room, s.offer(), b)
 	if err == nil {
-		err = s.enough(held)
+		err = s.enough(mode, held)
 	}
-	if errors.Is(err, sandbox.ErrUnsupported) && s.cfg.Mode != Required {
+	if errors.Is(err, sandbox.ErrUnsupported) && mode != Required {
 		s.report("commands run without a sandbox: " + err.Error())
 		return Start{Held: &task.Sandbox{}}, nil
 	}
@@ -166,16 +185,16 @@ func (s *Sandboxes) watched(room *sandbox.Room, fork sandbox.Forker) sandbox.For
 }
 
 // enough is an error where a bound does not hold that must.
-func (s *Sandboxes) enough(held task.Sandbox) error {
+func (s *Sandboxes) enough(mode Mode, held task.Sandbox) error {
 	missing := held.Missing()
-	if len(missing) == 0 || s.cfg.Mode != Required {
+	if len(missing) == 0 || mode != Required {
 		return nil
 	}
 	why := ""
 	if s.why != nil {
 		why = " (" + sandbox.Explain(s.why) + ")"
 	}
-	return fmt.Errorf("the setting sandbox.mode is required, and these bounds do not hold here: %s%s (see `drover doctor sandbox`)",
+	return fmt.Errorf("the sandbox is required, and these bounds do not hold here: %s%s (see `drover doctor sandbox`)",
 		strings.Join(missing, ", "), why)
 }
 
@@ -227,9 +246,9 @@ func (s *Sandboxes) report(text string) {
 }
 
 // Auto reports whether commands need no rule: everything holds, and the user has not turned that
-// off. It opens the room.
-func (s *Sandboxes) Auto() bool {
-	if s == nil || !s.cfg.Auto || s.off() {
+// off. It opens the room. mode is as in [Wish].
+func (s *Sandboxes) Auto(mode Mode) bool {
+	if !s.On(mode) || !s.cfg.Auto {
 		return false
 	}
 	room, _, err := s.open()
@@ -240,10 +259,10 @@ func (s *Sandboxes) Auto() bool {
 	return err == nil && len(held.Missing()) == 0
 }
 
-func (s *Sandboxes) off() bool { return s.cfg.Mode == Off || s.cfg.Mode == "" }
-
-// On reports whether commands are bounded.
-func (s *Sandboxes) On() bool { return s != nil && !s.off() }
+// On reports whether commands are bounded. mode is as in [Wish].
+func (s *Sandboxes) On(mode Mode) bool {
+	return s != nil && Stricter(s.cfg.Mode, mode).rank() > 0
+}
 
 // Close closes the room. Commands that still run have no network any more.
 func (s *Sandboxes) Close() {

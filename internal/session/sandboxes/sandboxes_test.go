@@ -116,7 +116,7 @@ func TestBounds(t *testing.T) {
 func TestModes(t *testing.T) {
 	var none *Sandboxes
 	for name, s := range map[string]*Sandboxes{"nil": none, "off": New(Config{Mode: Off}), "empty": New(Config{})} {
-		if start, err := s.Command(Wish{}); err != nil || start.Fork != nil || start.Held != nil || s.Auto() || s.On() {
+		if start, err := s.Command(Wish{}); err != nil || start.Fork != nil || start.Held != nil || s.Auto(Off) || s.On(Off) {
 			t.Errorf("%s: %+v, %v", name, start, err)
 		}
 		s.Close()
@@ -131,7 +131,7 @@ func TestModes(t *testing.T) {
 	if err != nil || start.Fork != nil || start.Held == nil || len(start.Held.Missing()) != 6 {
 		t.Errorf("best without anything: %+v, %v", start, err)
 	}
-	if len(said) == 0 || s.Auto() {
+	if len(said) == 0 || s.Auto(Best) {
 		t.Errorf("the user was told %q", said)
 	}
 	c.Mode = Required
@@ -139,6 +139,16 @@ func TestModes(t *testing.T) {
 	defer s.Close()
 	if _, err := s.Command(Wish{}); err == nil {
 		t.Error("a command starts though nothing holds")
+	}
+	// A definition of an agent asks for more, never for less.
+	c.Mode = Best
+	s = New(c)
+	defer s.Close()
+	if _, err := s.Command(Wish{Mode: Required}); err == nil {
+		t.Error("a command of an agent that requires a sandbox starts")
+	}
+	if c.Mode = Required; !New(c).On(Off) || Stricter(Required, Best) != Required || Stricter(Off, Best) != Best {
+		t.Error("a mode is weakened")
 	}
 	c.Offer = func() sandbox.Offer { return sandbox.Probe().Mask(9, false) }
 	s = New(c)

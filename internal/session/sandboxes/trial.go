@@ -72,7 +72,7 @@ func Try(ctx context.Context, c Config, parent string) (_ []Check, err error) {
 	c.Shown = append(c.Shown, dir)
 	box := New(c)
 	defer box.Close()
-	start, err := box.Command(Wish{Folders: []string{t.work}, Asked: true})
+	start, err := box.Command(Wish{Folders: []string{t.work}, Mode: Best})
 	if err != nil {
 		return nil, err
 	}

@@ -63,7 +63,10 @@ func (w *Work) Command(r control.StartRequest, spec task.Spec, client shell.Clie
 	var start sandboxes.Start
 	if r.ByModel || r.Shell.Sandbox {
 		var err error
-		wish := sandboxes.Wish{Folders: []string{r.Cwd}, Asked: r.Shell.Sandbox}
+		wish := sandboxes.Wish{Folders: []string{r.Cwd}}
+		if r.Shell.Sandbox {
+			wish.Mode = sandboxes.Best
+		}
 		if start, err = w.cfg.Sandboxes.Command(wish); err != nil {
 			return supervise.Starting{}, &control.Error{Code: control.Unavailable, Message: err.Error()}
 		}
