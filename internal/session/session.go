@@ -419,7 +419,8 @@ func (s *Session) newSandboxes() *sandboxes.Sandboxes {
 	c.Shown = append(slices.Clone(c.Shown), place.Tasks(), c.Scratch, root.Worktrees())
 	c.Report = s.report.Once
 	if self, err := process.Identify(os.Getpid()); err == nil {
-		c.Env = append(os.Environ(), process.MarkSession+"="+string(s.cfg.Info.Session), process.MarkHost+"="+self.Mark())
+		// It needs nothing else, and who is inside could try to read what it has.
+		c.Env = append(c.Env, process.MarkSession+"="+string(s.cfg.Info.Session), process.MarkHost+"="+self.Mark())
 	}
 	return sandboxes.New(c)
 }

@@ -212,6 +212,15 @@ func TestRoom(t *testing.T) {
 	if b, _ := os.ReadFile(p.work + "/.git/config"); string(b) != "content of config\n" {
 		t.Errorf("the protected file: %q", b)
 	}
+	// Terminals of the user's windows are not there.
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer master.Close()
+	if r := sh("ls /dev/pts"); r.out != "ptmx" {
+		t.Errorf("terminals inside: %q", r.out)
+	}
 	// A program that cannot be executed leaves no child behind.
 	if err := os.WriteFile(p.work+"/bad", []byte("#!/no/such/interpreter\n"), 0o700); err != nil {
 		t.Fatal(err)

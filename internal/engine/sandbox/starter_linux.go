@@ -111,6 +111,9 @@ func (s *starter) prepare(c setup) error {
 			return err
 		}
 	}
+	if err := terminals(); err != nil {
+		return err
+	}
 	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
 	s.mounts = unix.MountSetattr(unix.AT_FDCWD, "/", unix.AT_RECURSIVE, &attr) == nil
 	if err := up("lo"); err != nil {
@@ -175,6 +178,21 @@ func hide(path string, shown []string) error {
 	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
 	if err := unix.MountSetattr(unix.AT_FDCWD, path, 0, &attr); err != nil {
 		return fmt.Errorf("hide %s: %w", path, err)
+	}
+	return nil
+}
+
+// terminals gives the room terminals of its own: those of the user's windows could be written to.
+func terminals() error {
+	err := unix.Mount("devpts", "/dev/pts", "devpts", unix.MS_NOSUID|unix.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620")
+	if err == nil {
+		err = unix.Mount("/dev/pts/ptmx", "/dev/ptmx", "", unix.MS_BIND, "")
+	}
+	if errors.Is(err, unix.ENOENT) {
+		return nil // a machine without any
+	}
+	if err != nil {
+		return fmt.Errorf("mount terminals of a room: %w", err)
 	}
 	return nil
 }
