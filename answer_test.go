@@ -22,8 +22,14 @@ import (
 type calls struct{ tool, input string }
 
 func (c calls) Reply(_ context.Context, req *agent.Request, _ func(agent.Part)) (*agent.Reply, error) {
-	if last := newest(req); last.Type == "tool_result" {
-		return says(req, fmt.Sprint(last.IsError, " ", string(last.Content)))
+	blocks, err := req.Messages[len(req.Messages)-1].Blocks()
+	if err != nil {
+		return nil, err
+	}
+	for _, b := range blocks { // a note may follow the result
+		if b.Type == "tool_result" {
+			return says(req, fmt.Sprint(b.IsError, " ", string(b.Content)))
+		}
 	}
 	call := agent.Block{Type: "tool_use", ID: "call_1", Name: c.tool, Input: json.RawMessage(c.input)}
 	return &agent.Reply{Model: req.Model, Blocks: []agent.Block{call}, StopReason: "tool_use"}, nil
