@@ -50,6 +50,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"github.com/drover-dev/drover/agent"
@@ -213,6 +214,10 @@ func (rt *Runtime) open(ctx context.Context, c Config) (err error) {
 	}
 	if c.Answer != nil {
 		cfg.AskWait = set.Permissions.Wait()
+		cfg.Settings.Sandbox.AutoAllow = false // who answers questions expects them
+	}
+	if isKeeper(c.Keeper) {
+		cfg.Starter = append(slices.Clone(c.Keeper), roomArg)
 	}
 	if rt.s, err = assemble.Open(ctx, cfg); err != nil {
 		return err

@@ -7,11 +7,15 @@ import (
 
 	"github.com/drover-dev/drover/internal/engine/keeper"
 	"github.com/drover-dev/drover/internal/engine/process"
+	"github.com/drover-dev/drover/internal/engine/sandbox"
 )
 
-// keeperArg is the only argument of this program where it is the keeper of another
+// keeperArg is the first argument of this program where it is the keeper of another
 // process.
 const keeperArg = "drover-keeper"
+
+// roomArg follows it where this program starts commands in the sandbox of a session.
+const roomArg = "--room"
 
 // Keeper is the command that starts this program as a keeper, for [Config.Keeper]. Its
 // main function must call [RunKeeper] first.
@@ -23,8 +27,8 @@ func Keeper() ([]string, error) {
 	return []string{exe, keeperArg}, nil
 }
 
-// RunKeeper does the work of a keeper if this process was started as one by a runtime
-// with [Keeper], and then exits. In any other process it returns at once. A keeper
+// RunKeeper does the work of a keeper, or starts commands in the sandbox of a session, if this
+// process was started for that by a runtime with [Keeper], and then exits. In any other process it returns at once. A keeper
 // outlives the program that started it for as long as it takes to end what that program
 // left running. Call it at the beginning of main, before flags are parsed.
 func RunKeeper() {
@@ -33,11 +37,19 @@ func RunKeeper() {
 	}
 	// So `pkill` of the program's name leaves it to do its work. It can do without.
 	_ = process.SetName("task-keeper")
-	if err := keeper.RunHelper(context.Background()); err != nil {
+	run := func() error { return keeper.RunHelper(context.Background()) }
+	if len(os.Args) == 3 {
+		run = sandbox.RunStarter
+	}
+	if err := run(); err != nil {
 		fmt.Fprintf(os.Stderr, "keeper: %s\n", err)
 		os.Exit(1)
 	}
 	os.Exit(0)
 }
 
-func isKeeper(args []string) bool { return len(args) == 2 && args[1] == keeperArg }
+// isKeeper reports whether a program with these arguments is a keeper, or the starter of the
+// sandbox of a session.
+func isKeeper(args []string) bool {
+	return len(args) >= 2 && args[1] == keeperArg && (len(args) == 2 || len(args) == 3 && args[2] == roomArg)
+}

@@ -40,6 +40,9 @@ func OpenRoom(c RoomConfig) (*Room, error) {
 	if c.Offer.Room != nil {
 		return nil, c.Offer.Room
 	}
+	if len(c.Starter) == 0 {
+		return nil, errors.New("this program cannot start itself in namespaces (a program in Go sets drover.Config.Keeper)")
+	}
 	ours, theirs, err := pair()
 	if err != nil {
 		return nil, err
