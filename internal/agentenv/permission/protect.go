@@ -277,6 +277,42 @@ func gitConfig(args []string) []string {
 	return nil
 }
 
+// Writes returns the protected files that a line writes by its own words. A call of Bash that was
+// allowed was allowed to write them: by a rule that names them, by somebody who was asked, or by the
+// mode.
+func (g *Gate) Writes(command string) (paths []string) {
+	s := g.survey(readLine(command))
+	add := func(text string) {
+		if text == "" || len(text) > maxOpen {
+			return
+		}
+		for _, dir := range s.dirs {
+			full := plainPath(join2(dir, text))
+			if marked(full) {
+				continue
+			}
+			real, err := resolve(full)
+			if err != nil {
+				real = full
+			}
+			if persistent(g.below(real)) && !slices.Contains(paths, real) {
+				paths = append(paths, real)
+			}
+		}
+	}
+	for _, t := range s.targets {
+		if t.write {
+			add(t.path)
+		}
+	}
+	for _, c := range s.commands {
+		for _, file := range written(c) {
+			add(file)
+		}
+	}
+	return paths
+}
+
 // Protected returns the protected files and folders that are in a folder itself, without those
 // that programs change in their everyday work: the repository, of which [ProtectedGit] tells, and
 // virtual environments.

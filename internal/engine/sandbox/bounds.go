@@ -13,6 +13,9 @@ type Forker func(path string, args []string, attr *syscall.ProcAttr) (pid, pidfd
 type Bounds struct {
 	Write []string `json:"write"` // folders with all below, and files, to which it may write
 	Fixed []string `json:"fixed"` // files and folders below Write that it may only read
+	// Open are those that are Fixed for others of the room, and not for this program. They are
+	// open for the others too until the next one starts.
+	Open []string `json:"open,omitempty"`
 	// Network is false for a program that has no business with the network of the machine.
 	Network bool `json:"network"`
 	// Ports are TCP ports to which it may connect where only ports can be bounded.
@@ -49,6 +52,7 @@ func (o Offer) Mask(abi int, rooms bool) Offer {
 
 func clone(b Bounds) Bounds {
 	b.Write, b.Fixed, b.Ports = slices.Clone(b.Write), slices.Clone(b.Fixed), slices.Clone(b.Ports)
+	b.Open = slices.Clone(b.Open)
 	return b
 }
 

@@ -212,6 +212,20 @@ func TestRoom(t *testing.T) {
 	if b, _ := os.ReadFile(p.work + "/.git/config"); string(b) != "content of config\n" {
 		t.Errorf("the protected file: %q", b)
 	}
+	// What somebody has allowed is open for one command, also to be replaced, and closed again then.
+	open := p.bounds
+	open.Fixed, open.Open = open.Fixed[1:], open.Fixed[:1]
+	opened, _, err := In(room, Probe(), open)
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := "echo new > .git/config && echo newer > .git/c && mv .git/c .git/config && cat .git/config"
+	if r := run(t, opened, p.work, "sh", "-c", line); r.out != "newer" {
+		t.Errorf("a file that is open: %+v", r)
+	}
+	if r := sh("echo x > .git/config"); r.exit.Code == 0 {
+		t.Error("it stays open")
+	}
 	// Terminals of the user's windows are not there.
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
 	if err != nil {

@@ -262,6 +262,11 @@ func (s *starter) bound(b Bounds) error {
 			return fmt.Errorf("let %s be written in a room: %w", path, err)
 		}
 	}
+	for _, path := range b.Open {
+		// A file on which something is mounted cannot be replaced, so the mount goes.
+		for readonly(path) && unix.Unmount(path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW) == nil {
+		}
+	}
 	for _, path := range b.Fixed {
 		if err := remount(path, true); err != nil {
 			return fmt.Errorf("protect %s in a room: %w", path, err)
@@ -272,14 +277,13 @@ func (s *starter) bound(b Bounds) error {
 
 // remount makes a file or folder a mount of its own, read-only or not. A mount goes when somebody
 // outside replaces what it is mounted on, so this is done before each start.
-func remount(path string, readonly bool) error {
-	var st unix.Statfs_t
-	if err := unix.Statfs(path, &st); err != nil || (st.Flags&unix.ST_RDONLY != 0) == readonly {
+func remount(path string, fixed bool) error {
+	if _, err := os.Stat(path); err != nil || readonly(path) == fixed {
 		return nil //nolint:nilerr // nothing is there, or nothing is to be done
 	}
 	flags := uint(unix.OPEN_TREE_CLONE | unix.OPEN_TREE_CLOEXEC)
 	attr := unix.MountAttr{}
-	if readonly {
+	if fixed {
 		attr.Attr_set = unix.MOUNT_ATTR_RDONLY
 	} else {
 		attr.Attr_clr = unix.MOUNT_ATTR_RDONLY
@@ -294,6 +298,12 @@ func remount(path string, readonly bool) error {
 		return err
 	}
 	return unix.MoveMount(fd, "", unix.AT_FDCWD, path, unix.MOVE_MOUNT_F_EMPTY_PATH)
+}
+
+// readonly reports whether what is at a path is mounted read-only.
+func readonly(path string) bool {
+	var st unix.Statfs_t
+	return unix.Statfs(path, &st) == nil && st.Flags&unix.ST_RDONLY != 0
 }
 
 // childName is what a child is called until it has executed its program.

@@ -318,7 +318,8 @@ func (k *Environment) reach(ctx context.Context, host string, port int, line str
 // runtime returns the runtime of the agent.
 func (k *Environment) runtime() *Runtime {
 	learned := func(id task.ID) { k.reminders.Know(taskList, string(id)) }
-	return &Runtime{s: k.s, Caller: k.Me, learned: learned, reach: k.reach}
+	return &Runtime{s: k.s, Caller: k.Me, learned: learned, reach: k.reach,
+		writes: func(line string) []string { return k.Gate().Writes(line) }}
 }
 
 // compaction configures how the agent's conversation is compacted.

@@ -33,8 +33,9 @@ const interruptGrace = time.Second
 type Runtime struct {
 	s *Set
 	Caller
-	learned func(task.ID)   // called for a task that the agent knows from the result of its call; nil: not needed
-	reach   sandboxes.Reach // of its commands; nil: only the hosts of the settings
+	learned func(task.ID)              // called for a task that the agent knows from the result of its call; nil: not needed
+	writes  func(line string) []string // protected files that an allowed command writes; nil: none
+	reach   sandboxes.Reach            // of its commands; nil: only the hosts of the settings
 }
 
 // Runtime returns the runtime of a caller.
@@ -100,7 +101,11 @@ func (rt *Runtime) bounded(line string, outside bool) (sandboxes.Start, error) {
 	if outside {
 		return sandboxes.Start{}, nil
 	}
-	return rt.s.Sandboxes.Command(sandboxes.Wish{Folders: rt.folders(), Line: line, Mode: rt.sandbox, Reach: rt.reach})
+	var opens []string
+	if rt.writes != nil && rt.s.Sandboxes.On(rt.sandbox) {
+		opens = rt.writes(line)
+	}
+	return rt.s.Sandboxes.Command(sandboxes.Wish{Folders: rt.folders(), Line: line, Mode: rt.sandbox, Opens: opens, Reach: rt.reach})
 }
 
 // foreground waits for a command: to its end, to its move to the background by a client, or for

@@ -106,6 +106,7 @@ type Wish struct {
 	Folders []string // in which it works, and may write
 	Line    string   // for people who are asked what it may do
 	Mode    Mode     // at least; empty: that of the session
+	Opens   []string // protected files that somebody has allowed it to write; absolute
 	Reach   Reach    // nil: it reaches the hosts that the settings name
 }
 
@@ -149,6 +150,7 @@ func (s *Sandboxes) Command(w Wish) (Start, error) {
 		return Start{}, err
 	}
 	b := s.bounds(w.Folders)
+	b.Fixed, b.Open = apart(b.Fixed, w.Opens)
 	b.Ports = append(b.Ports, uint16(way.port))
 	fork, held, err := sandbox.In(room, s.offer(), b)
 	if err == nil {
@@ -302,6 +304,19 @@ func (s *Sandboxes) bounds(folders []string) sandbox.Bounds {
 	}
 	add(s.cfg.Write...)
 	return b
+}
+
+// apart takes out of protected files those that are opened, or that hold one that is.
+func apart(fixed, opens []string) (kept, open []string) {
+	for _, f := range fixed {
+		within := func(o string) bool { return o == f || strings.HasPrefix(o, f+"/") }
+		if slices.ContainsFunc(opens, within) {
+			open = append(open, f)
+		} else {
+			kept = append(kept, f)
+		}
+	}
+	return kept, open
 }
 
 // caches are folders below the home of the user that builds and package managers fill.
