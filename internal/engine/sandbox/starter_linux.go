@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -268,11 +269,45 @@ func (s *starter) bound(b Bounds) error {
 		}
 	}
 	for _, path := range b.Fixed {
+		if err := s.pin(filepath.Dir(path), b.Write); err != nil {
+			return err
+		}
 		if err := remount(path, true); err != nil {
 			return fmt.Errorf("protect %s in a room: %w", path, err)
 		}
 	}
 	return nil
+}
+
+// pin mounts folders on themselves, from one up to a folder that may be written: a folder on which
+// something is mounted cannot be renamed, and with it what is protected in it.
+func (s *starter) pin(folder string, write []string) error {
+	for ; !slices.Contains(write, folder); folder = filepath.Dir(folder) {
+		below := func(w string) bool { return strings.HasPrefix(folder, strings.TrimSuffix(w, "/")+"/") }
+		if !slices.ContainsFunc(write, below) {
+			return nil
+		}
+		if mounted, err := mountpoint(folder); err != nil || mounted {
+			continue //nolint:nilerr // nothing is there, or nothing is to be done
+		}
+		if err := unix.Mount(folder, folder, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+			return fmt.Errorf("keep %s in its place in a room: %w", folder, err)
+		}
+	}
+	return nil
+}
+
+// mountpoint reports whether a folder is the root of a mount.
+func mountpoint(folder string) (bool, error) {
+	var here, above unix.Statx_t
+	const mask = unix.STATX_MNT_ID
+	if err := unix.Statx(unix.AT_FDCWD, folder, unix.AT_SYMLINK_NOFOLLOW, mask, &here); err != nil {
+		return false, err
+	}
+	if err := unix.Statx(unix.AT_FDCWD, filepath.Dir(folder), 0, mask, &above); err != nil {
+		return false, err
+	}
+	return here.Mnt_id != above.Mnt_id, nil
 }
 
 // remount makes a file or folder a mount of its own, read-only or not. A mount goes when somebody

@@ -33,7 +33,8 @@ const interruptGrace = time.Second
 type Runtime struct {
 	s *Set
 	Caller
-	learned func(task.ID)              // called for a task that the agent knows from the result of its call; nil: not needed
+	// learned is called for a task that the agent knows from the result of its call; nil: not needed.
+	learned func(task.ID)
 	writes  func(line string) []string // protected files that an allowed command writes; nil: none
 	reach   sandboxes.Reach            // of its commands; nil: only the hosts of the settings
 }
@@ -105,7 +106,9 @@ func (rt *Runtime) bounded(line string, outside bool) (sandboxes.Start, error) {
 	if rt.writes != nil && rt.s.Sandboxes.On(rt.sandbox) {
 		opens = rt.writes(line)
 	}
-	return rt.s.Sandboxes.Command(sandboxes.Wish{Folders: rt.folders(), Line: line, Mode: rt.sandbox, Opens: opens, Reach: rt.reach})
+	return rt.s.Sandboxes.Command(sandboxes.Wish{
+		Folders: rt.folders(), Line: line, Mode: rt.sandbox, Opens: opens, Reach: rt.reach,
+	})
 }
 
 // foreground waits for a command: to its end, to its move to the background by a client, or for

@@ -80,7 +80,9 @@ func (f *flows) Start(ctx context.Context, h task.Host, a workflow.Attempt) (tas
 		w = f.s.Kinds.Workflow(f, a.Input())
 		spec.Command, spec.Timeout = a.Step.Workflow.Plan.File, limitOf(a.Step)
 	} else {
-		bounded, err := f.s.Sandboxes.Command(sandboxes.Wish{Folders: append(f.me.folders(), a.Cwd), Line: a.Step.Shell, Mode: f.me.sandbox})
+		bounded, err := f.s.Sandboxes.Command(sandboxes.Wish{
+			Folders: append(f.me.folders(), a.Cwd), Line: a.Step.Shell, Mode: f.me.sandbox,
+		})
 		if err != nil {
 			return task.Record{}, err
 		}

@@ -1,0 +1,884 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/drover-dev/drover/internal/engine/process"
+	"github.com/drover-dev/drover/task"
+)
+
+// An attempt is made by this test binary inside the sandbox: `escape NAME TARGET…`. What it has
+// reached is looked at from outside: files that changed, a connection that was accepted, a process
+// that ended. Only of reading, and of system calls without an effect of their own, it says itself
+// that it succeeded.
+const escapeArg = "escape"
+
+// succeeded is printed by an attempt that has got what it should not get.
+const succeeded = "the attempt succeeded"
+
+// changes are attempts to change a file: the target is one, its folder another.
+func changes() map[string]func(file string) error {
+	dir := func(file string) string { return filepath.Dir(file) }
+	beside := func(file string) string { return filepath.Join(dir(file), "made") }
+	opened := func(flags int) func(string) error {
+		return func(file string) error {
+			f, err := os.OpenFile(file, flags, 0)
+			if err != nil {
+				return err
+			}
+			defer f.Close()
+			_, err = f.WriteString("changed")
+			return err
+		}
+	}
+	return map[string]func(string) error{
+		"open to write":    opened(os.O_WRONLY),
+		"open to append":   opened(os.O_WRONLY | os.O_APPEND),
+		"open to truncate": opened(os.O_RDWR | os.O_TRUNC),
+		"openat2": func(file string) error {
+			fd, err := unix.Openat2(unix.AT_FDCWD, file, &unix.OpenHow{Flags: unix.O_WRONLY})
+			if err != nil {
+				return err
+			}
+			_, err = unix.Write(fd, []byte("changed"))
+			return err
+		},
+		"openat2 beneath the root": func(file string) error {
+			root, err := unix.Open("/", unix.O_PATH, 0)
+			if err != nil {
+				return err
+			}
+			fd, err := unix.Openat2(root, strings.TrimPrefix(file, "/"),
+				&unix.OpenHow{Flags: unix.O_WRONLY, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS})
+			if err != nil {
+				return err
+			}
+			_, err = unix.Write(fd, []byte("changed"))
+			return err
+		},
+		"open again by /proc/self/fd": func(file string) error {
+			fd, err := unix.Open(file, unix.O_RDONLY, 0)
+			if err != nil {
+				return err
+			}
+			return opened(os.O_WRONLY)(fmt.Sprintf("/proc/self/fd/%d", fd))
+		},
+		"open a path descriptor again": func(file string) error {
+			fd, err := unix.Open(file, unix.O_PATH, 0)
+			if err != nil {
+				return err
+			}
+			return opened(os.O_WRONLY)(fmt.Sprintf("/proc/self/fd/%d", fd))
+		},
+		"open by /proc/self/root": func(file string) error { return opened(os.O_WRONLY)("/proc/self/root" + file) },
+		"open by /proc/self/cwd": func(file string) error {
+			return opened(os.O_WRONLY)("/proc/self/cwd/../../../../../../../../.." + file)
+		},
+		"open by /proc/parent/root": func(file string) error {
+			return opened(os.O_WRONLY)(fmt.Sprintf("/proc/%d/root%s", os.Getppid(), file))
+		},
+		"open by the root of a bystander": func(file string) error {
+			return opened(os.O_WRONLY)("/proc/" + os.Getenv("BYSTANDER") + "/root" + file)
+		},
+		"truncate":          func(file string) error { return unix.Truncate(file, 1) },
+		"create":            func(file string) error { return os.WriteFile(beside(file), nil, 0o600) },
+		"creat":             func(file string) error { _, err := unix.Creat(beside(file), 0o600); return err },
+		"mkdir":             func(file string) error { return unix.Mkdir(beside(file), 0o700) },
+		"fifo":              func(file string) error { return unix.Mkfifo(beside(file), 0o600) },
+		"socket":            func(file string) error { return unix.Mknod(beside(file), unix.S_IFSOCK|0o600, 0) },
+		"device":            func(file string) error { return unix.Mknod(beside(file), unix.S_IFCHR|0o600, 1<<8|3) },
+		"symlink":           func(file string) error { return unix.Symlink("/x", beside(file)) },
+		"remove":            func(file string) error { return unix.Unlink(file) },
+		"rename":            func(file string) error { return unix.Rename(file, beside(file)) },
+		"rename away":       func(file string) error { return unix.Rename(file, "/tmp/"+strconv.Itoa(os.Getpid())) },
+		"rename the folder": func(file string) error { return unix.Rename(dir(file), dir(file)+"2") },
+		"rename over": func(file string) error {
+			if err := os.WriteFile("mine", []byte("changed"), 0o600); err != nil {
+				return err
+			}
+			return unix.Rename("mine", file)
+		},
+		"exchange": func(file string) error {
+			if err := os.WriteFile("mine", []byte("changed"), 0o600); err != nil {
+				return err
+			}
+			return unix.Renameat2(unix.AT_FDCWD, "mine", unix.AT_FDCWD, file, unix.RENAME_EXCHANGE)
+		},
+		"write through a hard link": func(file string) error {
+			if err := unix.Link(file, "link"); err != nil {
+				return err
+			}
+			return opened(os.O_WRONLY)("link")
+		},
+		"write through a link of a descriptor": func(file string) error {
+			fd, err := unix.Open(file, unix.O_RDONLY, 0)
+			if err != nil {
+				return err
+			}
+			if err := unix.Linkat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", fd), unix.AT_FDCWD, "link", unix.AT_SYMLINK_FOLLOW); err != nil {
+				return err
+			}
+			return opened(os.O_WRONLY)("link")
+		},
+		"write through a symlink": func(file string) error {
+			if err := os.Symlink(file, "sym"); err != nil {
+				return err
+			}
+			return opened(os.O_WRONLY)("sym")
+		},
+		"link into": func(file string) error {
+			if err := os.WriteFile("mine", nil, 0o600); err != nil {
+				return err
+			}
+			return unix.Link("mine", beside(file))
+		},
+		"link a nameless file into": func(file string) error {
+			fd, err := unix.Open(".", unix.O_TMPFILE|unix.O_RDWR, 0o600)
+			if err != nil {
+				return err
+			}
+			return unix.Linkat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", fd), unix.AT_FDCWD, beside(file), unix.AT_SYMLINK_FOLLOW)
+		},
+		"nameless file": func(file string) error {
+			fd, err := unix.Open(dir(file), unix.O_TMPFILE|unix.O_RDWR, 0o600)
+			if err != nil {
+				return err
+			}
+			return unix.Linkat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", fd), unix.AT_FDCWD, beside(file), unix.AT_SYMLINK_FOLLOW)
+		},
+		"copy_file_range": func(file string) error {
+			from, err := unix.Open("/etc/passwd", unix.O_RDONLY, 0)
+			if err != nil {
+				return err
+			}
+			to, err := unix.Open(file, unix.O_RDWR, 0)
+			if err != nil {
+				return err
+			}
+			_, err = unix.CopyFileRange(from, nil, to, nil, 5, 0)
+			return err
+		},
+		"mmap shared": func(file string) error {
+			fd, err := unix.Open(file, unix.O_RDONLY, 0)
+			if err != nil {
+				return err
+			}
+			m, err := unix.Mmap(fd, 0, 4, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+			if err != nil {
+				return err
+			}
+			m[0] = '!'
+			return nil
+		},
+		"mmap and mprotect": func(file string) error {
+			fd, err := unix.Open(file, unix.O_RDONLY, 0)
+			if err != nil {
+				return err
+			}
+			m, err := unix.Mmap(fd, 0, 4, unix.PROT_READ, unix.MAP_SHARED)
+			if err != nil {
+				return err
+			}
+			if err := unix.Mprotect(m, unix.PROT_READ|unix.PROT_WRITE); err != nil {
+				return err
+			}
+			m[0] = '!'
+			return nil
+		},
+		"in another thread": func(file string) error {
+			done := make(chan error, 1)
+			onThread(func() { done <- opened(os.O_WRONLY)(file) })
+			return <-done
+		},
+		"in a child": func(file string) error { return exec.Command("sh", "-c", "echo changed > "+file).Run() },
+		"in a detached child": func(file string) error {
+			return exec.Command("setsid", "-w", "sh", "-c", "echo changed > "+file).Run()
+		},
+		"by a program in memory": func(file string) error {
+			fd, err := unix.MemfdCreate("x", 0)
+			if err != nil {
+				return err
+			}
+			if _, err := unix.Write(fd, []byte("#!/bin/sh\necho changed > "+file+"\n")); err != nil {
+				return err
+			}
+			return exec.Command(fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), fd)).Run()
+		},
+	}
+}
+
+// marks are attempts that change what is known of a file, and not its content. Landlock does not
+// govern them; read-only mounts do.
+func marks() map[string]func(file string) error {
+	return map[string]func(string) error{
+		"chmod": func(file string) error { return unix.Chmod(file, 0o777) },
+		"fchmod": func(file string) error {
+			fd, err := unix.Open(file, unix.O_RDONLY, 0)
+			if err != nil {
+				return err
+			}
+			return unix.Fchmod(fd, 0o777)
+		},
+		"fchmodat2":      func(file string) error { return unix.Fchmodat(unix.AT_FDCWD, file, 0o777, unix.AT_SYMLINK_NOFOLLOW) },
+		"chmod a folder": func(file string) error { return unix.Chmod(filepath.Dir(file), 0o777) },
+		"utimensat": func(file string) error {
+			old := unix.Timespec{Sec: 1}
+			return unix.UtimesNanoAt(unix.AT_FDCWD, file, []unix.Timespec{old, old}, 0)
+		},
+		"setxattr": func(file string) error { return unix.Setxattr(file, "user.changed", []byte("x"), 0) },
+	}
+}
+
+// reads are attempts to read a file.
+func reads() map[string]func(file string) ([]byte, error) {
+	return map[string]func(string) ([]byte, error){
+		"open": os.ReadFile,
+		"openat2": func(file string) ([]byte, error) {
+			fd, err := unix.Openat2(unix.AT_FDCWD, file, &unix.OpenHow{Flags: unix.O_RDONLY, Resolve: unix.RESOLVE_NO_SYMLINKS})
+			if err != nil {
+				return nil, err
+			}
+			return io.ReadAll(os.NewFile(uintptr(fd), "x"))
+		},
+		"path descriptor": func(file string) ([]byte, error) {
+			fd, err := unix.Open(file, unix.O_PATH, 0)
+			if err != nil {
+				return nil, err
+			}
+			return os.ReadFile(fmt.Sprintf("/proc/self/fd/%d", fd))
+		},
+		"/proc/self/root": func(file string) ([]byte, error) { return os.ReadFile("/proc/self/root" + file) },
+		"/proc/parent/root": func(file string) ([]byte, error) {
+			return os.ReadFile(fmt.Sprintf("/proc/%d/root%s", os.Getppid(), file))
+		},
+		"root of a bystander": func(file string) ([]byte, error) {
+			return os.ReadFile("/proc/" + os.Getenv("BYSTANDER") + "/root" + file)
+		},
+		"cwd of a bystander":  func(string) ([]byte, error) { return os.ReadFile("/proc/" + os.Getenv("BYSTANDER") + "/cwd/key") },
+		"file of a bystander": func(string) ([]byte, error) { return os.ReadFile("/proc/" + os.Getenv("BYSTANDER") + "/fd/0") },
+		"symlink": func(file string) ([]byte, error) {
+			if err := os.Symlink(file, "sym"); err != nil {
+				return nil, err
+			}
+			return os.ReadFile("sym")
+		},
+		"hard link": func(file string) ([]byte, error) {
+			if err := os.Link(file, "hard"); err != nil {
+				return nil, err
+			}
+			return os.ReadFile("hard")
+		},
+		"rename": func(file string) ([]byte, error) {
+			if err := os.Rename(file, "moved"); err != nil {
+				return nil, err
+			}
+			return os.ReadFile("moved")
+		},
+		"bind mount": func(file string) ([]byte, error) {
+			if err := unix.Mount(filepath.Dir(file), ".", "", unix.MS_BIND, ""); err != nil {
+				return nil, err
+			}
+			return os.ReadFile(filepath.Base(file))
+		},
+		"unmount": func(file string) ([]byte, error) {
+			_ = unix.Unmount(filepath.Dir(file), unix.MNT_DETACH)
+			_ = unix.Unmount(file, unix.MNT_DETACH)
+			return os.ReadFile(file)
+		},
+		"user namespace": func(file string) ([]byte, error) {
+			return exec.Command("unshare", "-Urm", "sh", "-c", "umount "+filepath.Dir(file)+"; cat "+file).Output()
+		},
+		"namespace of a bystander": func(file string) ([]byte, error) {
+			return exec.Command("nsenter", "-m", "-t", os.Getenv("BYSTANDER"), "cat", file).Output()
+		},
+		"handle": func(file string) ([]byte, error) {
+			h, _, err := unix.NameToHandleAt(unix.AT_FDCWD, file, 0)
+			if err != nil {
+				return nil, err
+			}
+			at, err := unix.Open("/", unix.O_RDONLY, 0)
+			if err != nil {
+				return nil, err
+			}
+			fd, err := unix.OpenByHandleAt(at, h, unix.O_RDONLY)
+			if err != nil {
+				return nil, err
+			}
+			return io.ReadAll(os.NewFile(uintptr(fd), "x"))
+		},
+		"sendfile": func(file string) ([]byte, error) {
+			from, err := os.Open(file)
+			if err != nil {
+				return nil, err
+			}
+			to, err := os.Create("sent")
+			if err != nil {
+				return nil, err
+			}
+			if _, err := unix.Sendfile(int(to.Fd()), int(from.Fd()), nil, 100); err != nil {
+				return nil, err
+			}
+			return os.ReadFile("sent")
+		},
+		"in a child": func(file string) ([]byte, error) { return exec.Command("cat", file).Output() },
+	}
+}
+
+// connections are attempts to reach the listeners of the test: TCP, UDP, an abstract socket, and a
+// socket in a hidden folder.
+func connections() map[string]func(tcp, tcp6, udp, abstract, hidden string) error {
+	dial := func(network, addr string) error {
+		c, err := net.DialTimeout(network, addr, 2*time.Second)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		_, err = c.Write([]byte("x"))
+		return err
+	}
+	raw := func(family, kind, proto int, addr string) error {
+		_, port, err := net.SplitHostPort(addr)
+		if err != nil {
+			return err
+		}
+		n, err := strconv.Atoi(port)
+		if err != nil {
+			return err
+		}
+		fd, err := unix.Socket(family, kind, proto)
+		if err != nil {
+			return err
+		}
+		return unix.Connect(fd, &unix.SockaddrInet4{Port: n, Addr: [4]byte{127, 0, 0, 1}})
+	}
+	return map[string]func(tcp, tcp6, udp, abstract, hidden string) error{
+		"tcp":      func(tcp, _, _, _, _ string) error { return dial("tcp", tcp) },
+		"tcp6":     func(_, tcp6, _, _, _ string) error { return dial("tcp", tcp6) },
+		"udp":      func(_, _, udp, _, _ string) error { return dial("udp", udp) },
+		"abstract": func(_, _, _, abstract, _ string) error { return dial("unix", abstract) },
+		"hidden":   func(_, _, _, _, hidden string) error { return dial("unix", hidden) },
+		"mptcp": func(tcp, _, _, _, _ string) error {
+			return raw(unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_MPTCP, tcp)
+		},
+		"mapped address": func(tcp, _, _, _, _ string) error {
+			return dial("tcp6", strings.Replace(tcp, "127.0.0.1", "[::ffff:127.0.0.1]", 1))
+		},
+		"fast open": func(tcp, _, _, _, _ string) error {
+			_, port, _ := net.SplitHostPort(tcp)
+			n, err := strconv.Atoi(port)
+			if err != nil {
+				return err
+			}
+			fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
+			if err != nil {
+				return err
+			}
+			return unix.Sendto(fd, []byte("x"), unix.MSG_FASTOPEN, &unix.SockaddrInet4{Port: n, Addr: [4]byte{127, 0, 0, 1}})
+		},
+		"tcp in a child": func(tcp, _, _, _, _ string) error {
+			host, port, _ := net.SplitHostPort(tcp)
+			return exec.Command("bash", "-c", "exec 3<>/dev/tcp/"+host+"/"+port).Run()
+		},
+		"tcp in the network of a bystander": func(tcp, _, _, _, _ string) error {
+			host, port, _ := net.SplitHostPort(tcp)
+			return exec.Command("nsenter", "-n", "-t", os.Getenv("BYSTANDER"), "bash", "-c", "exec 3<>/dev/tcp/"+host+"/"+port).Run()
+		},
+	}
+}
+
+// signals are attempts to end the bystander.
+func signals() map[string]func(pid int) error {
+	return map[string]func(int) error{
+		"kill":           func(pid int) error { return unix.Kill(pid, unix.SIGTERM) },
+		"kill its group": func(pid int) error { return unix.Kill(-pid, unix.SIGTERM) },
+		"tgkill":         func(pid int) error { return unix.Tgkill(pid, pid, unix.SIGTERM) },
+		"tkill": func(pid int) error {
+			if _, _, errno := unix.Syscall(unix.SYS_TKILL, uintptr(pid), uintptr(unix.SIGTERM), 0); errno != 0 {
+				return errno
+			}
+			return nil
+		},
+		"pidfd_send_signal": func(pid int) error {
+			fd, err := unix.PidfdOpen(pid, 0)
+			if err != nil {
+				return err
+			}
+			return unix.PidfdSendSignal(fd, unix.SIGTERM, nil, 0)
+		},
+		"rt_sigqueueinfo": func(pid int) error {
+			var info [128]byte
+			*(*int32)(unsafe.Pointer(&info[0])) = int32(unix.SIGTERM)
+			*(*int32)(unsafe.Pointer(&info[8])) = -1 // SI_QUEUE
+			if _, _, errno := unix.Syscall(unix.SYS_RT_SIGQUEUEINFO, uintptr(pid), uintptr(unix.SIGTERM),
+				uintptr(unsafe.Pointer(&info))); errno != 0 {
+				return errno
+			}
+			return nil
+		},
+		"signal of a socket": func(pid int) error {
+			fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+			if err != nil {
+				return err
+			}
+			if _, err := unix.FcntlInt(uintptr(fds[0]), unix.F_SETOWN, pid); err != nil {
+				return err
+			}
+			if _, err := unix.FcntlInt(uintptr(fds[0]), unix.F_SETSIG, int(unix.SIGTERM)); err != nil {
+				return err
+			}
+			if _, err := unix.FcntlInt(uintptr(fds[0]), unix.F_SETFL, unix.O_ASYNC); err != nil {
+				return err
+			}
+			_, err = unix.Write(fds[1], []byte("x"))
+			return err
+		},
+		"in a child": func(pid int) error { return exec.Command("kill", strconv.Itoa(pid)).Run() },
+	}
+}
+
+// calls are system calls that are refused whatever they are asked. They are made so that they have
+// no effect where they are not.
+func calls() map[string]func(pid int) error {
+	call := func(n uintptr, args ...uintptr) func(int) error {
+		return func(int) error {
+			var a [6]uintptr
+			copy(a[:], args)
+			_, _, errno := unix.Syscall6(n, a[0], a[1], a[2], a[3], a[4], a[5])
+			// Another error than a refusal is a call that was made.
+			if errno == unix.EPERM || errno == unix.ENOSYS || errno == unix.EACCES {
+				return errno
+			}
+			return nil
+		}
+	}
+	bad := ^uintptr(0)
+	return map[string]func(int) error{
+		"user namespace":       call(unix.SYS_UNSHARE, unix.CLONE_NEWUSER),
+		"io_uring_setup":       call(unix.SYS_IO_URING_SETUP, 1, 0),
+		"io_uring_enter":       call(unix.SYS_IO_URING_ENTER, bad),
+		"keyctl":               call(unix.SYS_KEYCTL, 0, 0xfffffffd, 0), // the ID of the session keyring
+		"add_key":              call(unix.SYS_ADD_KEY, 0, 0, 0, 0, 0),
+		"request_key":          call(unix.SYS_REQUEST_KEY, 0, 0, 0, 0),
+		"fsopen":               call(unix.SYS_FSOPEN, 0, 0),
+		"open_tree":            call(unix.SYS_OPEN_TREE, bad, 0, 0),
+		"clone3":               call(unix.SYS_CLONE3, 0, 0),
+		"setns":                call(unix.SYS_SETNS, bad, 0),
+		"mount":                call(unix.SYS_MOUNT, 0, 0, 0, 0, 0),
+		"clone of a namespace": call(unix.SYS_CLONE, unix.CLONE_NEWUSER|unix.CLONE_THREAD, 0, 0, 0, 0),
+		"trace the bystander":  func(pid int) error { return unix.PtraceSeize(pid) },
+		"memory of the bystander": func(pid int) error {
+			f, err := os.Open(fmt.Sprintf("/proc/%d/mem", pid))
+			if err != nil {
+				return err
+			}
+			return f.Close()
+		},
+		"environment of the bystander": func(pid int) error {
+			_, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+			return err
+		},
+		"descriptor of the bystander": func(pid int) error {
+			fd, err := unix.PidfdOpen(pid, 0)
+			if err != nil {
+				return err
+			}
+			_, err = unix.PidfdGetfd(fd, 0, 0)
+			return err
+		},
+	}
+}
+
+// escape makes one attempt.
+func escape(args []string) error {
+	kind, name, rest := args[0], args[1], args[2:]
+	number := func() int {
+		n, err := strconv.Atoi(rest[0])
+		if err != nil {
+			return 0
+		}
+		return n
+	}
+	var err error
+	switch kind {
+	case "change":
+		err = changes()[name](rest[0])
+	case "mark":
+		err = marks()[name](rest[0])
+	case "read":
+		var b []byte
+		if b, err = reads()[name](rest[0]); err == nil && !strings.Contains(string(b), "content of") {
+			err = fmt.Errorf("it reads %q", b)
+		}
+	case "connect":
+		err = connections()[name](rest[0], rest[1], rest[2], rest[3], rest[4])
+	case "signal":
+		err = signals()[name](number())
+	case "call":
+		err = calls()[name](number())
+	}
+	if err == nil {
+		fmt.Println(succeeded)
+	}
+	return err
+}
+
+// attempt is one cell of the matrix without its sandbox.
+type attempt struct {
+	bound, kind, name string
+	self              bool // only the attempt itself knows whether it succeeded
+}
+
+func attempts() (all []attempt) {
+	for name := range changes() {
+		all = append(all, attempt{"write", "change", name, false}, attempt{"protected", "change", name, false})
+	}
+	for name := range marks() {
+		all = append(all, attempt{"marks", "mark", name, false}, attempt{"protected", "mark", name, false})
+	}
+	for name := range reads() {
+		all = append(all, attempt{"read", "read", name, true})
+	}
+	for name := range connections() {
+		all = append(all, attempt{"network", "connect", name, false})
+	}
+	for name := range signals() {
+		all = append(all, attempt{"signals", "signal", name, false})
+	}
+	for name := range calls() {
+		all = append(all, attempt{"calls", "call", name, true})
+	}
+	slices.SortFunc(all, func(a, b attempt) int {
+		return strings.Compare(a.bound+a.kind+a.name, b.bound+b.kind+b.name)
+	})
+	return all
+}
+
+// TestEscape makes every attempt without a sandbox, where most must succeed or they prove nothing,
+// and in each kind of sandbox, where none of a bound may that the record names.
+func TestEscape(t *testing.T) {
+	asUser(t)
+	all := attempts()
+	if len(all) < 120 {
+		t.Errorf("%d attempts, want 120", len(all))
+	}
+	offer := Probe()
+	cells := []struct {
+		name  string
+		offer Offer
+		room  bool
+		none  bool
+	}{
+		{name: "no sandbox", none: true},
+		{"full", offer, true, false},
+		{"namespaces without Landlock", offer.Mask(0, true), true, false},
+		{"Landlock 1", offer.Mask(1, false), false, false},
+		{"Landlock 3", offer.Mask(3, false), false, false},
+		{"Landlock without namespaces", offer, false, false},
+	}
+	for _, c := range cells {
+		t.Run(c.name, func(t *testing.T) {
+			m := newMatrix(t, c.offer, c.room)
+			held := map[string]string{}
+			var fork Forker
+			if !c.none {
+				var box task.Sandbox
+				var err error
+				if fork, box, err = In(m.inside, c.offer, m.place.bounds); err != nil {
+					t.Fatal(err)
+				}
+				held = map[string]string{"write": box.Write, "protected": box.Protected, "read": box.Read,
+					"network": box.Network, "signals": box.Signals, "calls": box.Calls}
+				if strings.Contains(box.Write, task.ByMounts) {
+					held["marks"] = box.Write
+				}
+			}
+			out := map[string]int{}
+			for _, a := range all {
+				if c.none && strings.Contains(a.name, "mount") {
+					continue // root would mount on this machine
+				}
+				if m.succeeds(t, fork, a) {
+					out[a.bound]++
+					if by := held[a.bound]; by != "" && !m.excused(a, by, c.offer) {
+						t.Errorf("%s: %s %q succeeded, though %s is said to hold it", a.bound, a.kind, a.name, by)
+					}
+				}
+			}
+			total := map[string]int{}
+			for _, a := range all {
+				total[a.bound]++
+			}
+			for _, bound := range slices.Sorted(maps.Keys(total)) {
+				t.Logf("%-10s %-16s %d of %d succeeded", bound, held[bound], out[bound], total[bound])
+				if c.none && out[bound]*3 < total[bound] {
+					t.Errorf("without a sandbox only %d of %d attempts of %s succeed: they prove little", out[bound], total[bound], bound)
+				}
+			}
+		})
+	}
+}
+
+// matrix is what attempts are made on.
+type matrix struct {
+	place  place
+	inside *Room
+	exe    string
+	tcp    *net.TCPListener
+	tcp6   *net.TCPListener
+	udp    *net.UDPConn
+	abs    *net.UnixListener
+	hidden *net.UnixListener
+}
+
+func newMatrix(t *testing.T, o Offer, room bool) *matrix {
+	t.Helper()
+	m := &matrix{place: newPlace(t)}
+	var err error
+	if m.exe, err = os.Executable(); err != nil {
+		t.Fatal(err)
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.tcp, err = net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	must(err)
+	m.udp, err = net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	must(err)
+	m.abs, err = net.ListenUnix("unix", &net.UnixAddr{Name: fmt.Sprintf("@drover-escape-%d-%d", os.Getpid(), time.Now().UnixNano())})
+	must(err)
+	m.hidden, err = net.ListenUnix("unix", &net.UnixAddr{Name: m.place.secret + "/s"})
+	must(err)
+	if m.tcp6, err = net.ListenTCP("tcp6", &net.TCPAddr{IP: net.IPv6loopback}); err != nil {
+		m.tcp6 = m.tcp
+	}
+	t.Cleanup(func() {
+		for _, c := range []io.Closer{m.tcp, m.tcp6, m.udp, m.abs, m.hidden} {
+			_ = c.Close()
+		}
+	})
+	if room {
+		m.inside = m.place.room(t, o)
+	}
+	return m
+}
+
+// excused is what a bound that holds does not promise.
+func (m *matrix) excused(a attempt, by string, o Offer) bool {
+	// Ports are bounded, and a socket by its path is none.
+	if a.bound == "network" && by == task.ByTCPPorts {
+		return a.name == "hidden" || a.name == "abstract" && o.Landlock < abiScope
+	}
+	// Before ABI 3 Landlock does not govern truncate(2).
+	return a.bound == "write" && a.name == "truncate" && by == task.ByLandlock && o.Landlock < abiTruncate
+}
+
+// succeeds makes an attempt on new files and with a new bystander.
+func (m *matrix) succeeds(t *testing.T, fork Forker, a attempt) bool {
+	t.Helper()
+	p := m.place
+	target := p.other + "/file"
+	if a.bound == "protected" {
+		target = p.work + "/.git/config"
+	}
+	if a.kind == "read" {
+		target = p.secret + "/key"
+	}
+	m.restore(t)
+	key, err := os.Open(p.secret + "/key")
+	if err != nil {
+		t.Fatal(err)
+	}
+	bystander := exec.Command("sleep", "60")
+	bystander.Dir, bystander.Stdin = p.secret, key
+	bystander.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := bystander.Start(); err != nil {
+		t.Fatal(err)
+	}
+	_ = key.Close()
+	pid := bystander.Process.Pid
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = bystander.Wait()
+	}()
+	defer func() {
+		_ = bystander.Process.Kill()
+		<-ended
+	}()
+	args := []string{m.exe, escapeArg, a.kind, a.name}
+	switch a.kind {
+	case "connect":
+		args = append(args, m.tcp.Addr().String(), m.tcp6.Addr().String(), m.udp.LocalAddr().String(), m.abs.Addr().String(),
+			m.hidden.Addr().String())
+	case "signal", "call":
+		args = append(args, strconv.Itoa(pid))
+	default:
+		args = append(args, target)
+	}
+	before := m.state()
+	out := m.run(t, fork, pid, args)
+	switch {
+	case a.self:
+		return strings.Contains(out, succeeded)
+	case a.kind == "connect":
+		return m.reached()
+	case a.kind == "signal":
+		moment := 20 * time.Millisecond
+		if strings.Contains(out, succeeded) {
+			moment = 2 * time.Second
+		}
+		select {
+		case <-ended:
+			return true
+		case <-time.After(moment): // nothing happens, and nothing says so
+			return false
+		}
+	case a.bound == "protected": // what is beside the file may change
+		return !maps.Equal(only(before, ".git/config", ".git/hooks"), only(m.state(), ".git/config", ".git/hooks"))
+	}
+	return !maps.Equal(only(before, "other"), only(m.state(), "other"))
+}
+
+func (m *matrix) run(t *testing.T, fork Forker, bystander int, args []string) string {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	g, err := process.StartGroup(process.Command{
+		Args: args, Dir: m.place.work, Env: append(os.Environ(), "BYSTANDER="+strconv.Itoa(bystander)), Stdout: w, Stderr: w, Fork: fork,
+	})
+	_ = w.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close()
+	ctx, done := context.WithTimeoutCause(t.Context(), 20*time.Second, errors.New("it does not end"))
+	defer done()
+	if _, err := g.Wait(ctx); err != nil {
+		t.Errorf("%q: %v", args, err)
+	}
+	g.End(context.WithoutCancel(ctx), process.Ending{})
+	g.Reap()
+	_ = r.SetReadDeadline(time.Now().Add(time.Second))
+	out, _ := io.ReadAll(r)
+	return string(out)
+}
+
+// restore makes the files of the place anew.
+func (m *matrix) restore(t *testing.T) {
+	t.Helper()
+	p := m.place
+	for _, dir := range []string{p.other, p.other + "2"} {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"link", "hard", "sym", "mine", "moved", "sent", ".git2", ".git/made"} {
+		_ = os.RemoveAll(filepath.Join(p.work, name))
+	}
+	if _, err := os.Stat(p.work + "/.git/hooks"); err != nil {
+		if err := os.MkdirAll(p.work+"/.git/hooks", 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(p.other, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range []string{p.secret + "/key", p.other + "/file", p.work + "/.git/config"} {
+		if b, err := os.ReadFile(f); err == nil && strings.HasPrefix(string(b), "content of") {
+			_ = os.Chmod(f, 0o600)
+			continue
+		}
+		_ = os.Remove(f)
+		if err := os.WriteFile(f, []byte("content of "+filepath.Base(f)+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// state is what is known of all files of the place.
+func (m *matrix) state() map[string]string {
+	out := map[string]string{}
+	_ = filepath.WalkDir(m.place.dir, func(path string, _ os.DirEntry, err error) error {
+		if err != nil {
+			return nil //nolint:nilerr // it is gone
+		}
+		var st unix.Stat_t
+		if unix.Lstat(path, &st) != nil {
+			return nil
+		}
+		content := ""
+		if st.Mode&unix.S_IFMT == unix.S_IFREG {
+			b, _ := os.ReadFile(path)
+			content = string(b)
+		}
+		attr := make([]byte, 100)
+		n, _ := unix.Llistxattr(path, attr)
+		mtime := int64(0)
+		if st.Mode&unix.S_IFMT == unix.S_IFREG {
+			mtime = st.Mtim.Nano()
+		}
+		out[path] = fmt.Sprint(st.Mode, st.Ino, mtime, content, string(attr[:max(n, 0)]))
+		return nil
+	})
+	return out
+}
+
+func only(state map[string]string, parts ...string) map[string]string {
+	out := map[string]string{}
+	for path, s := range state {
+		if slices.ContainsFunc(parts, func(p string) bool { return strings.Contains(path, "/"+p) }) {
+			out[path] = s
+		}
+	}
+	return out
+}
+
+// reached reports whether somebody has come to a listener, and forgets it.
+func (m *matrix) reached() bool {
+	moment := time.Now().Add(5 * time.Millisecond)
+	got := false
+	accept := func(l interface {
+		SetDeadline(time.Time) error
+		Accept() (net.Conn, error)
+	}) {
+		_ = l.SetDeadline(moment)
+		if c, err := l.Accept(); err == nil {
+			got = true
+			_ = c.Close()
+		}
+	}
+	accept(m.tcp)
+	if m.tcp6 != m.tcp {
+		accept(m.tcp6)
+	}
+	accept(m.abs)
+	accept(m.hidden)
+	_ = m.udp.SetReadDeadline(moment)
+	if _, _, err := m.udp.ReadFrom(make([]byte, 10)); err == nil {
+		got = true
+	}
+	return got
+}
