@@ -72,6 +72,35 @@ func Prompts(path string) ([]UserPrompt, error) {
 	return all, nil
 }
 
+// PromptImages are the blocks that precede a prompt with images: its images, each behind the
+// text that names it.
+func PromptImages(path, id string) (list []Block, err error) {
+	f, err := openRead(path)
+	if err != nil {
+		return nil, fmt.Errorf("read transcript %s: %w", path, err)
+	}
+	defer f.Close()
+	err = entries(f, func(l line, m Message) error {
+		if l.UUID != id || l.Prompt == 0 || m.raw == nil {
+			return nil
+		}
+		blocks, err := m.Blocks()
+		if err != nil {
+			return fmt.Errorf("read prompt %s: %w", id, err)
+		}
+		for i, b := range blocks[:min(l.Prompt-1, len(blocks))] {
+			if i > 0 && b.Type == "image" && blocks[i-1].Type == "text" {
+				list = append(list, blocks[i-1], b)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read transcript %s: %w", path, err)
+	}
+	return list, nil
+}
+
 // promptText is the text of the prompt in a message.
 func (l *line) promptText(m Message) string {
 	if l.Typed != "" {

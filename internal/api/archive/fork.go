@@ -12,6 +12,7 @@ import (
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/internal/platform/picture"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -92,7 +93,31 @@ func Fork(place home.Session, req control.ForkRequest, meta agent.Meta) (control
 	if err := WriteInfo(fresh, info); err != nil {
 		return out, fmt.Errorf("fork session %s: %w", place.ID(), err)
 	}
-	return control.Forked{Session: fresh.ID(), Prompt: at.Text}, nil
+	out = control.Forked{Session: fresh.ID(), Prompt: at.Text}
+	if req.Images && at.ID != "" {
+		if out.Images, err = images(place, at.ID); err != nil {
+			return control.Forked{}, fmt.Errorf("fork session %s: %w", place.ID(), err)
+		}
+	}
+	return out, nil
+}
+
+// images are those of a prompt.
+func images(place home.Session, prompt string) (list []control.Image, err error) {
+	blocks, err := agent.PromptImages(place.Transcript(), prompt)
+	if err != nil {
+		return nil, err
+	}
+	for i := 0; i+1 < len(blocks); i += 2 {
+		if name, ok := picture.Name(blocks[i].Text); ok {
+			data, kind, err := picture.Content(blocks[i+1].Source)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, control.Image{Name: name, MediaType: kind, Data: data})
+		}
+	}
+	return list, nil
 }
 
 // Prompts implements [control.API].

@@ -369,8 +369,12 @@ func (c *Client) do(ctx context.Context, method, path string, in any) (io.ReadCl
 		if data, err = encode(in); err != nil {
 			return nil, fmt.Errorf("encode request: %w", err)
 		}
-		if len(data) > maxBody {
-			return nil, tooLong(maxBody)
+		limit := maxBody
+		if _, ok := in.(PromptRequest); ok { // with images
+			limit = 2 * maxBody
+		}
+		if len(data) > limit {
+			return nil, tooLong(int64(limit))
 		}
 	}
 	for tries := 1; ; tries++ {

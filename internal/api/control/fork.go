@@ -27,10 +27,12 @@ type PromptEntry struct {
 type ForkRequest struct {
 	At      int     `json:"at,omitempty"`         // before the prompt with this number; 0: as it stands now
 	Session task.ID `json:"session_id,omitempty"` // of the copy; empty: a new one
+	Images  bool    `json:"images,omitempty"`     // the answer has the images of the prompt
 }
 
 // Forked is the session that goes on with a copy of the conversation.
 type Forked struct {
 	Session task.ID `json:"session_id"`
 	Prompt  string  `json:"prompt,omitempty"` // before which it was forked
+	Images  []Image `json:"images,omitempty"` // of that prompt, if they were asked for
 }

@@ -170,3 +170,15 @@ func TestListingIsWhole(t *testing.T) {
 		t.Errorf("by parts: %d bytes of %d, %v", len(got.Text), len(f.answer), err)
 	}
 }
+
+// The images of a prompt may have 20 MiB together.
+func TestImageSizes(t *testing.T) {
+	w := serve(t, NewServer(newFake()))
+	req := PromptRequest{Text: "these"}
+	for range 4 {
+		req.Images = append(req.Images, Image{Name: "a.png", Data: make([]byte, 5<<20)})
+	}
+	if err := w.client.Prompt(t.Context(), req); err != nil {
+		t.Error(err)
+	}
+}

@@ -7,7 +7,6 @@ package picture
 import (
 	"bytes"
 	"crypto/sha256"
-	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -52,13 +51,25 @@ func Check(data []byte) (mediaType string, err error) {
 	return mediaType, nil
 }
 
+// source is an image in the form of the Messages API.
+type source struct {
+	Type      string `json:"type"`
+	MediaType string `json:"media_type"`
+	Data      []byte `json:"data"` // base64 in JSON
+}
+
+// Content is the image in what [Source] has made.
+func Content(raw json.RawMessage) (data []byte, mediaType string, err error) {
+	var s source
+	if err := json.Unmarshal(raw, &s); err != nil {
+		return nil, "", fmt.Errorf("decode an image: %w", err)
+	}
+	return s.Data, s.MediaType, nil
+}
+
 // Source is the content of an image in the form of the Messages API.
 func Source(data []byte, mediaType string) json.RawMessage {
-	raw, err := json.Marshal(struct {
-		Type      string `json:"type"`
-		MediaType string `json:"media_type"`
-		Data      string `json:"data"`
-	}{"base64", mediaType, base64.StdEncoding.EncodeToString(data)})
+	raw, err := json.Marshal(source{"base64", mediaType, data})
 	if err != nil {
 		panic(fmt.Sprintf("picture: encode strings: %v", err)) // which have a form always
 	}
@@ -85,6 +96,17 @@ func Label(n int, name string) string {
 	}
 	return fmt.Sprintf("[image %d: %s]", n, name)
 }
+
+// Name is the name of the image in a label; empty: it has none. ok is false for other texts.
+func Name(label string) (name string, ok bool) {
+	at := labelled.FindStringSubmatch(label)
+	if at == nil {
+		return "", false
+	}
+	return at[1], true
+}
+
+var labelled = regexp.MustCompile(`^\[image [0-9]{1,3}(?:: ([^\]\n]{1,200}))?\]$`)
 
 // Add puts the names of images behind a prompt.
 func Add(prompt string, refs []Ref) string {
