@@ -20,6 +20,7 @@ import (
 	"github.com/drover-dev/drover/internal/agentenv/todo"
 	"github.com/drover-dev/drover/internal/frontend/cli"
 	"github.com/drover-dev/drover/internal/frontend/tui"
+	"github.com/drover-dev/drover/internal/model/choose"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/task"
 )
@@ -36,6 +37,7 @@ func (b *backend) Screen(ctx context.Context, s cli.Screen) (cli.Left, error) {
 			return connection(func(ctx context.Context) (cli.Session, error) { return s.Switch(ctx, id) })(ctx)
 		},
 		History: b.prompts(), Record: b.keepPrompt, Files: b.projectFiles, Todos: b.todos,
+		Image: b.image, Clipboard: b.clipboard, Sees: choose.Sees,
 		Diff: b.diff, Suspends: stops, Continued: continued, TasksOnly: s.TasksOnly,
 		Everywhere: tui.Everywhere{
 			Attention: func(ctx context.Context) (tui.Waiting, error) {

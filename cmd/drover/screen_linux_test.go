@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
 	"os"
 	"os/exec"
@@ -28,6 +29,7 @@ func TestScreen(t *testing.T) {
 		"killed": screenKilled, "hostile": screenHostile, "suspend": screenSuspend,
 		"inbox": screenInbox, "pages": screenPages, "idle": screenIdle, "notify": screenNotify, "turn": screenTurn, "rewind": screenRewind,
 		"edit": screenEdit, "plan": screenPlan,
+		"image": screenImage,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -221,6 +223,56 @@ func screenRewind(t *testing.T, p *place, g *glass) {
 	}
 	if string(p.transcript(old)) != string(before) {
 		t.Error("the old conversation was changed")
+	}
+	g.leaves("0", "left with 0")
+}
+
+// screenImage sends images whose paths are pasted and typed, and one of the clipboard, and goes
+// back to them.
+func screenImage(t *testing.T, p *place, g *glass) {
+	m := p.model(map[string][]step{"main": {says("two dots"), says("two dots again")}})
+	data, err := base64.StdEncoding.DecodeString(dot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tools := t.TempDir()
+	for name, content := range map[string]string{
+		filepath.Join(p.dir, "my dot.png"): string(data), filepath.Join(p.dir, "text.png"): "no image",
+		filepath.Join(tools, "wl-paste"): "#!/bin/sh\ncase $1 in --list-types) echo text/plain; echo image/png;; " +
+			"*) exec cat '" + filepath.Join(p.dir, "my dot.png") + "';; esac\n",
+	} {
+		if err := os.WriteFile(name, []byte(content), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g.open("100", "30", "drover attach --new")
+	g.keys("0", "C-v")
+	g.shows("0", "no tool for it is here")
+	g.keys("0", "C-d")
+	g.shows("0", "left with 0")
+	g.tmux("respawn-pane", "-k", "-t", "0.0", "PATH="+tools+":$PATH WAYLAND_DISPLAY=none drover attach --new"+stays)
+	g.shows("0", "────")
+	g.tmux("set-buffer", "'"+filepath.Join(p.dir, "my dot.png")+"' ", ";", "paste-buffer", "-p", "-t", "0.0")
+	g.shows("0", "> [Image 1: my dot.png 70 B]")
+	g.keys("0", "-l", " and ./text.png ")
+	g.shows("0", "neither PNG, JPEG, GIF nor WebP", "and ./text.png")
+	g.keys("0", "C-w")
+	g.keys("0", "C-v")
+	g.shows("0", "[Image 2: clipboard.png 70 B]")
+	g.keys("0", "Enter")
+	g.shows("0", "> [image 1: my dot.png] and", "[image 2: clipboard.png]", "two dots", "-esc interrupts")
+	g.keys("0", "Escape")
+	g.shows("0", "esc again")
+	g.keys("0", "Escape")
+	g.shows("0", "Go back to before a prompt")
+	g.keys("0", "Enter")
+	g.shows("0", "> [Image 1: my dot.png 70 B] and", "[Image 2: clipboard.png 70 B]", "-two dots")
+	g.keys("0", "Enter")
+	g.shows("0", "two dots again", "-esc interrupts")
+	for i, r := range m.Requests()[:2] {
+		if n := strings.Count(string(r.Body), `"data":"`+dot+`"`); n != 2 {
+			t.Errorf("request %d: the model sees %d images: %s", i, n, r.Body)
+		}
 	}
 	g.leaves("0", "left with 0")
 }

@@ -453,9 +453,19 @@ func (a *app) pick(ctx context.Context, p *Prompt) (task.ID, error) {
 
 // readImage reads an image of a prompt.
 func (a *app) readImage(file string) (control.Image, error) {
+	image, err := ReadImage(a.here(), file)
+	if err != nil {
+		return control.Image{}, &control.Error{Code: control.Invalid, Message: err.Error(),
+			Fix: "give a PNG, JPEG, GIF or WebP file of at most 5 MiB"}
+	}
+	return image, nil
+}
+
+// ReadImage reads an image of a prompt from a file, whose path may be relative to a folder.
+func ReadImage(folder, file string) (control.Image, error) {
 	path := file
 	if !filepath.IsAbs(path) {
-		path = filepath.Join(a.here(), path)
+		path = filepath.Join(folder, path)
 	}
 	root, err := os.OpenRoot(filepath.Dir(path))
 	if err != nil {
@@ -467,8 +477,7 @@ func (a *app) readImage(file string) (control.Image, error) {
 		_, err = picture.Check(data)
 	}
 	if err != nil {
-		return control.Image{}, &control.Error{Code: control.Invalid, Message: fmt.Sprintf("read image %s: %v", file, err),
-			Fix: "give a PNG, JPEG, GIF or WebP file of at most 5 MiB"}
+		return control.Image{}, fmt.Errorf("read image %s: %w", file, err)
 	}
 	return control.Image{Name: filepath.Base(path), Data: data}, nil
 }

@@ -78,7 +78,11 @@ func (m *Model) chatKey(msg tea.KeyPressMsg) tea.Cmd {
 	case actSubmit:
 		return m.submit()
 	case actNewline:
+		cmd := m.lookAtWord()
 		m.editor = m.editor.Insert("\n")
+		return cmd
+	case actImage:
+		return m.readClipboard()
 	case actInterrupt:
 		return m.escape()
 	case actClear:
@@ -147,7 +151,7 @@ func (m *Model) up() {
 		return
 	}
 	if n := len(m.queue); n > 0 && m.editor.Empty() {
-		m.editor = m.editor.Set(m.queue[n-1])
+		m.editor = m.editor.Put(m.queue[n-1])
 		m.queue = m.queue[:n-1]
 		return
 	}
@@ -170,9 +174,16 @@ func (m *Model) down() tea.Cmd {
 
 // edit takes in a key of the editor.
 func (m *Model) edit(msg tea.KeyPressMsg) tea.Cmd {
+	var look tea.Cmd
+	if msg.Text == " " {
+		look = m.lookAtWord()
+	}
 	m.editor = edited(m.editor, msg)
 	m.leaving = time.Time{}
-	return m.completions()
+	if m.editor.Empty() {
+		m.attach.looked = nil
+	}
+	return tea.Batch(look, m.completions())
 }
 
 // edited is an editor after a key.
@@ -230,6 +241,9 @@ func (m *Model) paste(text string) tea.Cmd {
 	case m.ask != nil && m.ask.takesText():
 		m.ask.editor = m.ask.editor.Paste(text)
 	default:
+		if cmd, ok := m.pasteImages(text); ok {
+			return cmd
+		}
 		m.editor = m.editor.Paste(text)
 		return m.completions()
 	}
@@ -302,6 +316,7 @@ func (m *Model) clear() tea.Cmd {
 	switch {
 	case !m.editor.Empty():
 		m.editor = m.editor.Clear()
+		m.attach.looked = nil
 		m.complete = m.complete.none()
 		m.leaving = time.Time{}
 	case again:
@@ -333,31 +348,46 @@ func (m *Model) submit() tea.Cmd {
 		m.editor = m.editor.Backspace().Insert("\n")
 		return nil
 	}
-	text := strings.TrimSpace(m.editor.Value())
+	look := m.lookAtWord()
+	if m.attach.submit = m.attach.reading > 0; m.attach.submit {
+		return look
+	}
+	draft := m.editor.Draft()
+	text := draft.Text
 	if text == "" {
+		return nil
+	}
+	if why := m.blind(); why != "" {
+		m.say("not sent: " + why)
 		return nil
 	}
 	m.complete = m.complete.none()
 	word, rest, _ := strings.Cut(text, " ")
-	if strings.HasPrefix(word, "/") && !strings.HasPrefix(word, "//") && !strings.Contains(word[1:], "/") {
-		return m.command(text, strings.TrimPrefix(word, "/"), strings.TrimSpace(rest))
+	if isCommand(word) {
+		return m.command(draft, strings.TrimPrefix(word, "/"), strings.TrimSpace(rest))
 	}
+	m.clearSent()
+	return m.give(draft)
+}
+
+// clearSent empties the editor when its text is sent.
+func (m *Model) clearSent() {
 	m.editor = m.editor.Sent()
-	return m.give(text)
+	m.attach.looked = nil
 }
 
 // give sends a prompt, or has it wait for the end of the turn.
-func (m *Model) give(text string) tea.Cmd {
+func (m *Model) give(d input.Draft) tea.Cmd {
 	m.window.Follow()
 	if m.busy() {
-		m.queue = append(m.queue, text)
+		m.queue = append(m.queue, d)
 		return nil
 	}
-	return m.prompt(text)
+	return m.prompt(d)
 }
 
 // command does what a /command says.
-func (m *Model) command(text, name, rest string) tea.Cmd {
+func (m *Model) command(d input.Draft, name, rest string) tea.Cmd {
 	if isPage(name) && (name != "model" || rest == "") {
 		m.editor = m.editor.Sent()
 		return m.openPage(name)
@@ -431,8 +461,8 @@ func (m *Model) command(text, name, rest string) tea.Cmd {
 			m.say(fmt.Sprintf("there is no command /%s: see /help, or begin with // to send it", name))
 			return nil
 		}
-		m.editor = m.editor.Sent()
-		return m.give(text)
+		m.clearSent()
+		return m.give(d)
 	}
 }
 
@@ -452,7 +482,7 @@ func (m *Model) configure(req control.ConfigureRequest) tea.Cmd {
 	return m.do(func(ctx context.Context, api control.API) tea.Msg {
 		set, err := api.Configure(ctx, req)
 		if err != nil {
-			return failed{"the settings were not changed", err, ""}
+			return failed{"the settings were not changed", err, nil}
 		}
 		return configured{set}
 	})

@@ -9,6 +9,7 @@ type action string
 const (
 	actSubmit     action = "submit"
 	actNewline    action = "newline"
+	actImage      action = "image"
 	actInterrupt  action = "interrupt"
 	actClear      action = "clear"
 	actLeave      action = "leave"
@@ -66,6 +67,7 @@ func Bindings() []Binding {
 	return []Binding{
 		{inChat, []string{"enter"}, "send the prompt; while the agent works it waits in the queue", actSubmit},
 		{inChat, []string{"shift+enter", "alt+enter", "ctrl+j"}, "a new line; so does enter behind a `\\`", actNewline},
+		{inChat, []string{"ctrl+v"}, "put the image of the clipboard into the prompt", actImage},
 		{inChat, []string{"esc"}, "interrupt the turn, and nothing else; twice without one: back to an earlier prompt", actInterrupt},
 		{inChat, []string{"ctrl+c"}, "clear what is typed; else interrupt the turn; else leave", actClear},
 		{inChat, []string{"shift+tab"}, "the next permission mode: default, acceptEdits, plan", actMode},

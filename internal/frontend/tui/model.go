@@ -46,10 +46,10 @@ type Model struct {
 	epoch   int // of the connection; news of an earlier one is passed over
 	deaf    context.CancelFunc
 	info    control.Info
-	joining bool   // a connection is being made
-	lost    string // why there is none; empty: there is
-	losses  int    // hosts that went away before they told anything
-	onJoin  string // a prompt that waits for the connection
+	joining bool         // a connection is being made
+	lost    string       // why there is none; empty: there is
+	losses  int          // hosts that went away before they told anything
+	onJoin  *input.Draft // a prompt that waits for the connection; nil: none
 
 	talk   *transcript.State
 	drawer *transcript.Drawer
@@ -61,8 +61,9 @@ type Model struct {
 	editor         input.Editor
 	search         *input.Search // nil: none
 	complete       completion
-	queue          []string // prompts that wait for the end of the turn
-	sent           string   // a prompt that was sent, while no turn has begun; empty: none
+	attach         attaching
+	queue          []input.Draft // prompts that wait for the end of the turn
+	sent           string        // a prompt that was sent, while no turn has begun; empty: none
 	sentAt         time.Time
 	breaks         bool // the turn that it begins is to be interrupted
 	halted         bool // the turn was interrupted here: what waits goes back to the editor
@@ -348,7 +349,10 @@ func (m *Model) turnEnded() tea.Cmd {
 	if m.halted {
 		m.halted = false
 		if len(m.queue) > 0 && m.editor.Empty() {
-			m.editor = m.editor.Set(strings.Join(m.queue, "\n"))
+			m.editor = m.editor.Put(m.queue[0])
+			for _, d := range m.queue[1:] {
+				m.editor = m.editor.Append(d)
+			}
 			m.queue = nil
 			m.say("interrupted; what waited is here for you to edit")
 		}
@@ -357,9 +361,9 @@ func (m *Model) turnEnded() tea.Cmd {
 	if len(m.queue) == 0 || m.sent != "" {
 		return nil
 	}
-	text := m.queue[0]
+	next := m.queue[0]
 	m.queue = m.queue[1:]
-	return m.prompt(text)
+	return m.prompt(next)
 }
 
 // hostGone takes in that there is nobody to listen to any more.
@@ -394,8 +398,8 @@ func (m *Model) joined(j joined) tea.Cmd {
 	m.joining = false
 	if j.err != nil {
 		m.lost = errorText(j.err)
-		if m.onJoin != "" {
-			m.editor, m.onJoin = m.editor.Set(m.onJoin), ""
+		if m.onJoin != nil {
+			m.editor, m.onJoin = m.editor.Put(*m.onJoin), nil
 		}
 		return nil
 	}
@@ -412,9 +416,9 @@ func (m *Model) joined(j joined) tea.Cmd {
 	m.drawer.Reset()
 	m.deaf = m.l.attach(m.conn, m.epoch)
 	cmds := []tea.Cmd{m.readTodos(), m.readCommands()}
-	if text := m.onJoin; text != "" {
-		m.onJoin = ""
-		cmds = append(cmds, m.prompt(text))
+	if d := m.onJoin; d != nil {
+		m.onJoin = nil
+		cmds = append(cmds, m.prompt(*d))
 	}
 	return tea.Batch(cmds...)
 }

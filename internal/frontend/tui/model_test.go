@@ -30,7 +30,8 @@ type session struct {
 
 	mu    sync.Mutex
 	calls []string
-	fail  error // of prompts
+	fail  error           // of prompts
+	back  []control.Image // of the prompt before which it is forked
 	pages []task.Record
 	said  []control.Message // by every agent; nil: that it was asked
 	reads int               // of messages
@@ -53,6 +54,9 @@ func (s *session) done() string {
 
 func (s *session) Prompt(_ context.Context, r control.PromptRequest) error {
 	s.did("prompt %s", r.Text)
+	for _, i := range r.Images {
+		s.did("image %s %d", i.Name, len(i.Data))
+	}
 	return s.fail
 }
 
@@ -62,6 +66,9 @@ func (s *session) Prompts(context.Context) (control.Prompts, error) {
 
 func (s *session) Fork(_ context.Context, r control.ForkRequest) (control.Forked, error) {
 	s.did("fork %d", r.At)
+	if r.Images && s.back != nil {
+		return control.Forked{Session: "s00000009", Prompt: "first [image 1: a.png] thing", Images: s.back}, nil
+	}
 	return control.Forked{Session: "s00000009", Prompt: "first thing"}, nil
 }
 
@@ -514,7 +521,7 @@ func TestHostile(t *testing.T) {
 		u.press("tab", "tab")
 		check("edit")
 		u.press("enter")
-		u.tell(failed{evil, fmt.Errorf("%s", evil), ""})
+		u.tell(failed{evil, fmt.Errorf("%s", evil), nil})
 		check("notification")
 		u.tell(news{epoch: u.m.epoch, lost: fmt.Errorf("%s", evil)})
 		check("lost")

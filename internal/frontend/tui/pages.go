@@ -433,7 +433,7 @@ func (m *Model) teleport(text string) tea.Cmd {
 			err = started[0].Error
 		}
 		if err != nil || len(started) != 1 || started[0].Task == nil {
-			return failed{"the work was not sent", err, ""}
+			return failed{"the work was not sent", err, nil}
 		}
 		return noted{fmt.Sprintf("%s has begun elsewhere; shift+down shows it", started[0].Task.ID)}
 	})

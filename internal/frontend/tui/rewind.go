@@ -77,7 +77,7 @@ func (m *Model) rewindKey(msg tea.KeyPressMsg) tea.Cmd {
 		at := b.list[b.at].N
 		b.loading = true // a second enter makes no second copy
 		return m.do(func(ctx context.Context, api control.API) tea.Msg {
-			f, err := api.Fork(ctx, control.ForkRequest{At: at})
+			f, err := api.Fork(ctx, control.ForkRequest{At: at, Images: true})
 			return forked{f, err}
 		})
 	}
@@ -92,7 +92,7 @@ func (m *Model) wentBack(msg forked) tea.Cmd {
 		return nil
 	}
 	m.say(fmt.Sprintf("back before that prompt, in a copy; %s stays as it is", m.info.Session))
-	m.editor = m.editor.Set(msg.Prompt)
+	m.editor = m.editor.Put(draftOf(msg.Prompt, msg.Images))
 	return m.switchTo(msg.Session)
 }
 

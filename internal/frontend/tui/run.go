@@ -45,6 +45,11 @@ type Options struct {
 	Record  func(string) error // keeps a prompt for the next time; nil: nobody does
 	// Files lists the files of the project by their paths in it; nil: none are known.
 	Files func(context.Context) ([]string, error)
+	// Image reads an image from a file of the user, Clipboard one from the clipboard; nil:
+	// they cannot be read. Sees reports whether a model sees images; nil: all do.
+	Image     func(ctx context.Context, path string) (control.Image, error)
+	Clipboard func(context.Context) (control.Image, error)
+	Sees      func(model string) bool
 	// Todos reads the to-dos of the session; nil: none are known.
 	Todos func(context.Context, task.ID) ([]Todo, error)
 
@@ -172,9 +177,9 @@ func (m *Model) flush() error {
 	}
 	ctx, done := context.WithTimeout(context.Background(), lastWords)
 	defer done()
-	for _, text := range m.queue {
-		if err := m.conn.API.Prompt(ctx, control.PromptRequest{Text: text}); err != nil {
-			return fmt.Errorf("send the prompt %.60q that waited: %w", text, err)
+	for _, d := range m.queue {
+		if err := m.conn.API.Prompt(ctx, promptOf(d)); err != nil {
+			return fmt.Errorf("send the prompt %.60q that waited: %w", d.Text, err)
 		}
 	}
 	return nil

@@ -162,12 +162,12 @@ func (m *Model) bottom() ([]string, *tea.Cursor) {
 		lines = append(lines, list...)
 	}
 	lines = append(lines, m.activity()...)
-	for i, text := range m.queue {
+	for i, d := range m.queue {
 		if i == 3 && len(m.queue) > 4 {
 			lines = append(lines, t.Dim.Render(fmt.Sprintf("  … %d more wait", len(m.queue)-i)))
 			break
 		}
-		lines = append(lines, t.Dim.Render(ansi.Truncate("  waits: "+printable.Line(text, 300), m.width, "…")))
+		lines = append(lines, t.Dim.Render(ansi.Truncate("  waits: "+printable.Line(d.Text, 300), m.width, "…")))
 	}
 	if m.lost != "" {
 		for line := range strings.SplitSeq(ansi.Wrap("✗ "+m.lost, m.width-1, ""), "\n") {
@@ -177,6 +177,11 @@ func (m *Model) bottom() ([]string, *tea.Cursor) {
 	}
 	if m.notification != "" {
 		for line := range strings.SplitSeq(ansi.Wrap(printable.Block(m.notification), m.width-1, ""), "\n") {
+			lines = append(lines, t.Warning.Render(line))
+		}
+	}
+	if why := m.blind(); why != "" {
+		for line := range strings.SplitSeq(ansi.Wrap(why, m.width-1, ""), "\n") {
 			lines = append(lines, t.Warning.Render(line))
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/frontend/tui/input"
 	"github.com/drover-dev/drover/internal/frontend/tui/panel"
 	"github.com/drover-dev/drover/internal/frontend/tui/printable"
 	"github.com/drover-dev/drover/task"
@@ -41,7 +42,7 @@ type (
 	failed struct {
 		what   string
 		err    error
-		prompt string
+		prompt *input.Draft // nil: none
 	}
 	noted      struct{ text string }
 	configured struct{ set control.Settings }
@@ -96,12 +97,12 @@ func (m *Model) done(msg tea.Msg) tea.Cmd {
 	case joined:
 		return m.joined(msg)
 	case failed:
-		if msg.prompt != "" {
+		if msg.prompt != nil {
 			m.sent = ""
 			if m.editor.Empty() {
-				m.editor = m.editor.Set(msg.prompt)
+				m.editor = m.editor.Put(*msg.prompt)
 			} else {
-				m.queue = append([]string{msg.prompt}, m.queue...)
+				m.queue = append([]input.Draft{*msg.prompt}, m.queue...)
 			}
 		}
 		m.tell(fmt.Sprintf("%s: %s", msg.what, errorText(msg.err)))
@@ -131,6 +132,8 @@ func (m *Model) done(msg tea.Msg) tea.Cmd {
 		if m.screen == inboxScreen {
 			return m.readWaiting()
 		}
+	case imagesRead:
+		return m.attached(msg)
 	case filesRead:
 		m.complete.files, m.complete.reading, m.complete.readAt = msg.list, false, m.now
 		m.completions()
@@ -193,24 +196,24 @@ func (m *Model) connect(how func(context.Context) (Connection, error)) tea.Cmd {
 }
 
 // prompt gives the agent something to do.
-func (m *Model) prompt(text string) tea.Cmd {
+func (m *Model) prompt(d input.Draft) tea.Cmd {
 	if !m.connected() {
-		m.onJoin = text
+		m.onJoin = &d
 		if !m.joining {
 			m.joining = true
 			return m.connect(m.o.Connect)
 		}
 		return nil
 	}
-	m.sent, m.sentAt = text, m.now
+	m.sent, m.sentAt = d.Text, m.now
 	m.window.Follow()
 	record := m.o.Record
 	return m.do(func(ctx context.Context, api control.API) tea.Msg {
-		if record != nil {
+		if text := d.Typed(); record != nil && text != "" {
 			_ = record(text) // a history that cannot be kept stops nobody
 		}
-		if err := api.Prompt(ctx, control.PromptRequest{Text: text}); err != nil {
-			return failed{"the prompt was not taken", err, text}
+		if err := api.Prompt(ctx, promptOf(d)); err != nil {
+			return failed{"the prompt was not taken", err, &d}
 		}
 		return nil
 	})
@@ -231,7 +234,7 @@ func (m *Model) interruptTurn() tea.Cmd {
 	id := string(m.info.Session)
 	return m.do(func(ctx context.Context, api control.API) tea.Msg {
 		if _, err := api.Interrupt(ctx, id); err != nil {
-			return failed{"the turn was not interrupted", err, ""}
+			return failed{"the turn was not interrupted", err, nil}
 		}
 		return nil
 	})
@@ -258,7 +261,7 @@ func (m *Model) moveTurn() tea.Cmd {
 	return m.do(func(ctx context.Context, api control.API) tea.Msg {
 		r, err := api.Promote(ctx, id)
 		if err != nil {
-			return failed{"the turn was not moved to the background", err, ""}
+			return failed{"the turn was not moved to the background", err, nil}
 		}
 		return noted{fmt.Sprintf("the turn runs in the background now, as %s", r.ID)}
 	})
@@ -269,7 +272,7 @@ func (m *Model) promote(list ...task.Record) tea.Cmd {
 		var moved []string
 		for _, r := range list {
 			if _, err := api.Promote(ctx, string(r.ID)); err != nil {
-				return failed{fmt.Sprintf("%s was not moved to the background", r.ID), err, ""}
+				return failed{fmt.Sprintf("%s was not moved to the background", r.ID), err, nil}
 			}
 			moved = append(moved, string(r.ID))
 		}
@@ -341,7 +344,7 @@ func (m *Model) list() tea.Cmd {
 func (m *Model) act(what string, r task.Record, f func(context.Context, control.API) error) tea.Cmd {
 	return m.do(func(ctx context.Context, api control.API) tea.Msg {
 		if err := f(ctx, api); err != nil {
-			return failed{fmt.Sprintf("%s %s", what, r.ID), err, ""}
+			return failed{fmt.Sprintf("%s %s", what, r.ID), err, nil}
 		}
 		return noted{fmt.Sprintf("%s %s: done", what, r.ID)}
 	})

@@ -12,7 +12,7 @@ const maxHistory = 1000
 type History struct {
 	list  []string
 	place int    // what is shown of it; -1: nothing
-	draft string // what was typed before
+	draft string // what was typed before, with its chips
 }
 
 // NewHistory makes a history of prompts, oldest first.
@@ -36,7 +36,7 @@ func (e Editor) Older() (_ Editor, ok bool) {
 	case len(h.list) == 0 || h.place == 0:
 		return e, false
 	case h.place < 0:
-		h.draft, h.place = e.Value(), len(h.list)-1
+		h.draft, h.place = e.text, len(h.list)-1
 	default:
 		h.place--
 	}
@@ -52,13 +52,12 @@ func (e Editor) Newer() (_ Editor, ok bool) {
 	if h.place < 0 {
 		return e, false
 	}
-	text := h.draft
-	if h.place++; h.place >= len(h.list) {
-		h.place = -1
+	if h.place++; h.place < len(h.list) {
+		e = e.Set(h.list[h.place])
 	} else {
-		text = h.list[h.place]
+		e = e.changed()
+		e.text, e.at, h.place = h.draft, len(h.draft), -1
 	}
-	e = e.Set(text)
 	e.history = h
 	return e, true
 }

@@ -3,7 +3,7 @@
 //
 // An [Editor] is a value: its methods return another one and do no I/O. A long paste
 // takes one character of the text, a chip, which is shown as such, deleted as one, and
-// becomes the whole paste again in [Editor.Value].
+// becomes the whole paste again in [Editor.Value]. So does an image; see [Editor.Draft].
 package input
 
 import (
@@ -35,9 +35,9 @@ const maxUndo = 100
 // Editor is a text that is edited, and the cursor in it.
 type Editor struct {
 	text   string
-	at     int      // bytes before the cursor
-	chips  []string // what was pasted
-	killed string   // for yank
+	at     int    // bytes before the cursor
+	chips  []chip // what was pasted, and images
+	killed string // for yank
 	undo   []state
 	typing bool // the last change was a character, so that a word is undone at once
 
@@ -56,13 +56,23 @@ func New(history []string) Editor { return Editor{history: NewHistory(history)} 
 func (e Editor) Value() string { return e.expanded(e.text) }
 
 func (e Editor) expanded(text string) string {
+	return e.replaced(text, func(n int) string {
+		if e.chips[n].image != nil {
+			return e.name(n)
+		}
+		return e.chips[n].text
+	})
+}
+
+// replaced is a text with something in the place of each chip.
+func (e Editor) replaced(text string, by func(n int) string) string {
 	if len(e.chips) == 0 {
 		return text
 	}
 	var b strings.Builder
 	for _, r := range text {
 		if n := int(r - firstChip); n >= 0 && n < len(e.chips) {
-			b.WriteString(e.chips[n])
+			b.WriteString(by(n))
 			continue
 		}
 		b.WriteRune(r)
@@ -88,21 +98,13 @@ func (e Editor) Clear() Editor {
 
 // Sent takes the text as sent: it goes to the history, and the editor is empty.
 func (e Editor) Sent() Editor {
-	e.history = e.history.add(e.Value())
-	return Editor{history: e.history, killed: e.killed}
+	e.history = e.history.add(e.Draft().Typed())
+	e.text = "" // its images are gone with it
+	return Editor{history: e.history, killed: e.expanded(e.killed)}
 }
 
 // Set replaces the text. The cursor stands behind it.
-func (e Editor) Set(text string) Editor {
-	e = e.changed()
-	e.text, e.at, e.chips = "", 0, nil
-	text = printable.Typed(text)
-	if long(text) {
-		return e.chip(text)
-	}
-	e.text, e.at = text, len(text)
-	return e
-}
+func (e Editor) Set(text string) Editor { return e.Put(Draft{Text: text}) }
 
 // maxLoad bounds a text that is edited in place, in bytes.
 const maxLoad = 16 << 10
@@ -165,20 +167,15 @@ func (e Editor) Paste(text string) Editor {
 		e.typing = false
 		return e.Insert(text)
 	}
-	return e.changed().chip(text)
-}
-
-func (e Editor) chip(text string) Editor {
-	r := string(firstChip + rune(len(e.chips)))
-	e.chips = append(slices.Clone(e.chips), text)
-	e.text = e.text[:e.at] + r + e.text[e.at:]
-	e.at += len(r)
-	return e
+	return e.changed().add(chip{text: text})
 }
 
 // label is how a chip is shown.
 func (e Editor) label(n int) string {
-	text := e.chips[n]
+	if e.chips[n].image != nil {
+		return e.imageLabel(n)
+	}
+	text := e.chips[n].text
 	if lines := strings.Count(text, "\n") + 1; lines > 1 {
 		return fmt.Sprintf("[pasted text %d: %d lines]", n+1, lines)
 	}
@@ -377,19 +374,7 @@ func (e Editor) width(text string) int { return ansi.StringWidth(e.shown(text)) 
 
 // shown is a part of the text as it is shown.
 func (e Editor) shown(text string) string {
-	text = strings.ReplaceAll(text, "\t", "    ")
-	if len(e.chips) == 0 {
-		return text
-	}
-	var b strings.Builder
-	for _, r := range text {
-		if n := int(r - firstChip); n >= 0 && n < len(e.chips) {
-			b.WriteString(e.label(n))
-			continue
-		}
-		b.WriteRune(r)
-	}
-	return b.String()
+	return e.replaced(strings.ReplaceAll(text, "\t", "    "), e.label)
 }
 
 // cursor is the row and the column of the cursor.
