@@ -29,7 +29,7 @@ func TestScreen(t *testing.T) {
 		"killed": screenKilled, "hostile": screenHostile, "suspend": screenSuspend,
 		"inbox": screenInbox, "pages": screenPages, "idle": screenIdle, "notify": screenNotify, "turn": screenTurn, "rewind": screenRewind,
 		"edit": screenEdit, "plan": screenPlan,
-		"image": screenImage,
+		"image": screenImage, "hint": screenHint,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -465,6 +465,28 @@ func screenInbox(t *testing.T, p *place, g *glass) {
 }
 
 // Commands show what the session works with, from its host.
+// screenHint shows what needs the user in another session without a key, and does not keep that
+// session's host.
+func screenHint(t *testing.T, p *place, g *glass) {
+	p.model(map[string][]step{"main": {calls("Bash", bash("touch it")), echo}})
+	other := filepath.Join(p.work, "other")
+	if err := os.MkdirAll(other, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	g.open("160", "40", "drover attach --new --permission-mode default")
+	g.tmux("split-window", "-h", "-t", "0", "cd "+other+"; drover"+stays)
+	g.shows("1", "Say what is to be done", "-elsewhere")
+	g.types("0", "touch it")
+	g.shows("0", "main asks for Bash", "command: touch it")
+	g.shows("1", "1 thing needs you in other sessions", "✉ 1 elsewhere")
+	g.keys("0", "Enter")
+	g.shows("0", "-asks for Bash", "-esc interrupts")
+	g.shows("1", "-elsewhere")
+	g.leaves("0", "left with 0")
+	p.leaves(patience, "drover host")
+	g.leaves("1", "left with 0")
+}
+
 func screenPages(t *testing.T, p *place, g *glass) {
 	p.model(map[string][]step{"main": {func(*modeltest.Request) modeltest.Answer {
 		a := modeltest.Text("Good day.")

@@ -246,7 +246,7 @@ func (w *attentionWatch) run(ctx context.Context) error {
 	var group sync.WaitGroup
 	defer group.Wait()
 	defer cancel()
-	group.Go(func() { _ = w.a.followSessions(ctx, w.all, w.session(wake)) }) // it ends with ctx
+	group.Go(func() { _ = w.a.followSessions(ctx, w.all, watchTick, w.session(wake, watchWait)) }) // it ends with ctx
 	w.items = map[string]control.AttentionItem{}
 	if !w.json && w.a.OpenTerminal != nil && w.a.IsTerminal(w.a.Stdout) {
 		w.onFrame = true
@@ -273,7 +273,7 @@ func (w *attentionWatch) run(ctx context.Context) error {
 }
 
 // session waits for changes of the list of one session.
-func (w *attentionWatch) session(wake chan<- struct{}) func(context.Context, Session) {
+func (w *attentionWatch) session(wake chan<- struct{}, wait time.Duration) func(context.Context, Session) {
 	return func(ctx context.Context, s Session) {
 		defer wakeUp(wake) // what it has left is asked for
 		api, done, err := s.Open(ctx)
@@ -290,7 +290,7 @@ func (w *attentionWatch) session(wake chan<- struct{}) func(context.Context, Ses
 			if list.Version != req.After {
 				wakeUp(wake)
 			}
-			req = control.AttentionRequest{After: list.Version, Wait: watchWait}
+			req = control.AttentionRequest{After: list.Version, Wait: wait}
 		}
 	}
 }

@@ -11,16 +11,18 @@ import (
 )
 
 // followSessions runs one function for each live session until ctx ends, also for those
-// that come up later: they are looked for every watchTick. A function that has returned is
+// that come up later: they are looked for at every pace. A function that has returned is
 // run again when its session is found again. It returns when all have returned.
-func (a *app) followSessions(ctx context.Context, all bool, run func(context.Context, Session)) error {
+func (a *app) followSessions(
+	ctx context.Context, all bool, pace time.Duration, run func(context.Context, Session),
+) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var group sync.WaitGroup
 	defer group.Wait()
 	defer cancel()
 	var mu sync.Mutex
 	on := map[task.ID]bool{} // guarded by mu
-	tick := time.NewTicker(watchTick)
+	tick := time.NewTicker(pace)
 	defer tick.Stop()
 	for {
 		sessions, err := a.Known(ctx, true, all)

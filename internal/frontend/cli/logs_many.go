@@ -127,7 +127,7 @@ func (j *joined) followAll(ctx context.Context) error {
 	defer watch.Wait()
 	defer cancel()
 	watch.Go(func() {
-		later <- j.a.followSessions(inner, j.many.sessions, func(ctx context.Context, s Session) {
+		later <- j.a.followSessions(inner, j.many.sessions, watchTick, func(ctx context.Context, s Session) {
 			if !j.means(s) {
 				return
 			}

@@ -74,7 +74,7 @@ func (a *app) watchTasks(ctx context.Context, l listing, asJSON bool) error {
 	}
 	wake := make(chan struct{}, 1)
 	group.Go(func() {
-		_ = a.followSessions(ctx, l.all, func(ctx context.Context, s Session) { // it ends with ctx
+		_ = a.followSessions(ctx, l.all, watchTick, func(ctx context.Context, s Session) { // it ends with ctx
 			defer wakeUp(wake) // what it has left is another listing
 			a.eachEvent(ctx, s, func(e task.Event) bool {
 				wakeUp(wake)
@@ -140,7 +140,7 @@ func (a *app) printEvents(ctx context.Context, group *sync.WaitGroup, l listing,
 	defer group.Wait()
 	defer cancel()
 	group.Go(func() {
-		failed <- a.followSessions(ctx, l.all, func(ctx context.Context, s Session) {
+		failed <- a.followSessions(ctx, l.all, watchTick, func(ctx context.Context, s Session) {
 			a.eachEvent(ctx, s, func(e task.Event) bool {
 				select {
 				case events <- e:

@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -31,7 +32,8 @@ type Screen struct {
 	// Attention lists what needs the user in all sessions of all projects, and Follow calls
 	// changed when that may be another list, until ctx ends.
 	Attention func(context.Context) (control.Attention, map[task.ID]control.Info, error)
-	Follow    func(ctx context.Context, changed func())
+	// At most once in each pace; 0: at once.
+	Follow func(ctx context.Context, pace time.Duration, changed func())
 	// Reach finds a live session of any project, and Seen records that the user knows how
 	// tasks of a session have ended.
 	Reach func(context.Context, task.ID) (Session, error)
@@ -77,6 +79,31 @@ func (a *app) show(ctx context.Context, s Screen, c joining) error {
 	return err
 }
 
+// quietWait is how long a session is waited for by somebody who is not to be woken.
+const quietWait = 10 * time.Minute
+
+// paced calls changed when it is woken, at most once in each pace, until ctx ends.
+func paced(ctx context.Context, pace time.Duration, wake <-chan struct{}, changed func()) {
+	for {
+		select {
+		case <-wake:
+			changed()
+		case <-ctx.Done():
+			return
+		}
+		if pace <= 0 {
+			continue
+		}
+		rest := time.NewTimer(pace)
+		select {
+		case <-rest.C:
+		case <-ctx.Done():
+			rest.Stop()
+			return
+		}
+	}
+}
+
 // everywhere lets the terminal UI reach the sessions of all projects. What cannot be
 // reached is passed over: stderr is the terminal that is drawn on.
 func (a *app) everywhere(s *Screen) {
@@ -91,22 +118,21 @@ func (a *app) everywhere(s *Screen) {
 		}
 		return list, infos, err
 	}
-	s.Follow = func(ctx context.Context, changed func()) {
+	s.Follow = func(ctx context.Context, pace time.Duration, changed func()) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		wake := make(chan struct{}, 1)
 		w := attentionWatch{a: a, all: true}
+		wait := watchWait
+		if pace > 0 {
+			wait = quietWait
+		}
 		var group sync.WaitGroup
 		defer group.Wait()
-		group.Go(func() { _ = a.followSessions(ctx, true, w.session(wake)) }) // it ends with ctx
-		for {
-			select {
-			case <-wake:
-				changed()
-			case <-ctx.Done():
-				return
-			}
-		}
+		group.Go(func() { // it ends with ctx
+			_ = a.followSessions(ctx, true, max(watchTick, pace), w.session(wake, wait))
+		})
+		paced(ctx, pace, wake, changed)
 	}
 	s.Reach = func(ctx context.Context, id task.ID) (Session, error) {
 		known, err := a.Known(ctx, true, true)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
@@ -20,8 +21,9 @@ import (
 type Everywhere struct {
 	// Attention lists what needs the user in all of them.
 	Attention func(context.Context) (Waiting, error)
-	// Follow calls changed when that list may be another. It returns when ctx ends.
-	Follow func(ctx context.Context, changed func())
+	// Follow calls changed when that list may be another, at most once in each pace; 0: at
+	// once. It returns when ctx ends.
+	Follow func(ctx context.Context, pace time.Duration, changed func())
 	// Reach connects to a live one.
 	Reach func(context.Context, task.ID) (Connection, error)
 	// MarkSeen records that the user knows how tasks of one have ended.
@@ -161,17 +163,31 @@ func (m *Model) openInbox() tea.Cmd {
 	}
 	m.screen, m.ask = inboxScreen, nil
 	m.chooseItem(0)
-	ctx, stop := context.WithCancel(m.l.ctx)
-	m.inbox.stop = stop
-	follow, send := m.o.Everywhere.Follow, m.l.send
-	if !m.l.deaf {
-		m.l.start(func() { follow(ctx, func() { send(waitingChanged{}) }) })
-	}
+	m.followWaiting(0)
 	return m.readWaiting()
 }
 
+// hintPace is how often what needs the user elsewhere is read at most while the inbox is not
+// shown.
+const hintPace = 10 * time.Second
+
+// followWaiting follows what needs the user everywhere, at a pace.
+func (m *Model) followWaiting(pace time.Duration) {
+	follow, send := m.o.Everywhere.Follow, m.l.send
+	if m.inbox.stop != nil {
+		m.inbox.stop()
+		m.inbox.stop = nil
+	}
+	if follow == nil || m.l.deaf {
+		return
+	}
+	ctx, stop := context.WithCancel(m.l.ctx)
+	m.inbox.stop = stop
+	m.l.start(func() { follow(ctx, pace, func() { send(waitingChanged{}) }) })
+}
+
 func (m *Model) closeInbox() tea.Cmd {
-	m.inbox.stop()
+	m.followWaiting(hintPace)
 	m.inbox.field, m.ask, m.screen = nil, nil, chatScreen
 	m.questions(m.open)
 	return m.readWaiting()

@@ -37,7 +37,7 @@ func (w *world) options(o *Options) {
 			return Waiting{control.Attention{Items: w.items},
 				map[task.ID]control.Info{"s2": {Session: "s2", Project: "/home/ann/site", Title: "New colours"}}}, nil
 		},
-		Follow: func(ctx context.Context, _ func()) { <-ctx.Done() },
+		Follow: func(ctx context.Context, _ time.Duration, _ func()) { <-ctx.Done() },
 		Reach: func(_ context.Context, id task.ID) (Connection, error) {
 			w.other.did("reach %s", id)
 			return Connection{API: w.other, Release: func() {}}, nil

@@ -129,6 +129,9 @@ func newModel(o Options, l *listener) *Model {
 
 // Init implements [tea.Model].
 func (m *Model) Init() tea.Cmd {
+	if !m.o.TasksOnly {
+		m.followWaiting(hintPace)
+	}
 	if m.o.Later {
 		return m.readWaiting()
 	}
