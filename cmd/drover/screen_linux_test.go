@@ -29,7 +29,7 @@ func TestScreen(t *testing.T) {
 		"killed": screenKilled, "hostile": screenHostile, "suspend": screenSuspend,
 		"inbox": screenInbox, "pages": screenPages, "idle": screenIdle, "notify": screenNotify, "turn": screenTurn, "rewind": screenRewind,
 		"edit": screenEdit, "plan": screenPlan,
-		"image": screenImage, "hint": screenHint,
+		"image": screenImage, "hint": screenHint, "pages before": screenPagesBefore,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -465,6 +465,44 @@ func screenInbox(t *testing.T, p *place, g *glass) {
 }
 
 // Commands show what the session works with, from its host.
+// screenPagesBefore shows pages before the first prompt, which then goes to the session that
+// they have begun; without one nothing is left.
+func screenPagesBefore(t *testing.T, p *place, g *glass) {
+	m := p.model(map[string][]step{"main": {says("Good day.")}})
+	p.user(`{"permissions":{"deny":["Read(./.env)"]}}`)
+	p.file(".claude/settings.json", `{"hooks":{"Stop":[{"hooks":[{"type":"command","command":"touch owned"}]}]}}`)
+	p.good("mcp", "add", "far", "--", "false")
+	g.open("110", "40", "drover")
+	for _, c := range []struct {
+		command string
+		shows   []string
+	}{
+		{"/permissions", []string{"Mode: default", "Never run", "Read(./.env)"}},
+		{"/hooks", []string{"Stop", "touch owned"}},
+		{"/mcp", []string{"far"}},
+		{"/agents", []string{"explore", "built in"}},
+		{"/cost", []string{"Spent:"}},
+	} {
+		g.types("0", c.command)
+		g.shows("0", append(c.shows, "esc back")...)
+		g.keys("0", "q")
+		g.shows("0", "-esc back")
+	}
+	g.leaves("0", "left with 0")
+	p.leaves(patience, "drover host")
+	g.tmux("respawn-pane", "-k", "-t", "0.0", "drover"+stays)
+	g.shows("0", "────")
+	g.types("0", "/hooks")
+	g.shows("0", "touch owned")
+	g.keys("0", "q")
+	g.types("0", "hello")
+	g.shows("0", "Good day.", "-esc interrupts")
+	if n := len(m.Requests()); n != 1 {
+		t.Errorf("%d requests", n)
+	}
+	g.leaves("0", "left with 0")
+}
+
 // screenHint shows what needs the user in another session without a key, and does not keep that
 // session's host.
 func screenHint(t *testing.T, p *place, g *glass) {

@@ -401,6 +401,9 @@ func (m *Model) joined(j joined) tea.Cmd {
 	m.joining = false
 	if j.err != nil {
 		m.lost = errorText(j.err)
+		if m.screen == pageScreen && m.page.reading {
+			m.page.reading, m.page.err = false, m.lost
+		}
 		if m.onJoin != nil {
 			m.editor, m.onJoin = m.editor.Put(*m.onJoin), nil
 		}
@@ -419,6 +422,9 @@ func (m *Model) joined(j joined) tea.Cmd {
 	m.drawer.Reset()
 	m.deaf = m.l.attach(m.conn, m.epoch)
 	cmds := []tea.Cmd{m.readTodos(), m.readCommands()}
+	if m.screen == pageScreen {
+		cmds = append(cmds, m.readPage())
+	}
 	if d := m.onJoin; d != nil {
 		m.onJoin = nil
 		cmds = append(cmds, m.prompt(*d))

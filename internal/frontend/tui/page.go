@@ -78,12 +78,8 @@ func isPage(name string) bool {
 	return false
 }
 
-// openPage shows a page.
+// openPage shows a page. What the session has is read when it is reached: it begins for that.
 func (m *Model) openPage(name string) tea.Cmd {
-	if name != "help" && name != "diff" && name != "todos" && !m.connected() {
-		m.say(fmt.Sprintf("/%s shows what the session has, which begins with your first prompt", name))
-		return nil
-	}
 	m.screen, m.page = pageScreen, page{name: name}
 	return m.readPage()
 }
@@ -117,7 +113,10 @@ func (m *Model) readPage() tea.Cmd {
 			return pageRead{name, pageFacts{diff: text}, err}
 		}
 	}
-	p.reading = true
+	p.reading, p.err = true, ""
+	if !m.connected() {
+		return m.reach()
+	}
 	return m.do(func(ctx context.Context, api control.API) tea.Msg {
 		var f pageFacts
 		var err error

@@ -2,6 +2,7 @@ package tui
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -155,12 +156,37 @@ func TestTeleport(t *testing.T) {
 	u.sees("r12345678 has begun elsewhere")
 }
 
-// Before there is a session the UI says so, and shows what it has itself.
+// Before there is a session, a page that shows what it has begins it, and a page of the UI
+// does not.
 func TestPageLater(t *testing.T) {
-	u := start(t, 80, 24, func(o *Options) { o.Later = true })
-	u.types("/permissions")
-	u.press("enter")
-	u.sees("begins with your first prompt")
+	fail, begun := errors.New("the folder is gone"), 0
+	u := start(t, 80, 24, func(o *Options) {
+		o.Later = true
+		connect := o.Connect
+		o.Connect = func(ctx context.Context) (Connection, error) {
+			if begun++; fail != nil {
+				return Connection{}, fail
+			}
+			return connect(ctx)
+		}
+	})
 	u.press("f1")
 	u.sees("/help · all keys")
+	u.press("q")
+	if begun != 0 {
+		t.Error("the session has begun for a list of keys")
+	}
+	u.types("/permissions")
+	u.press("enter")
+	u.sees("/permissions", "the folder is gone")
+	fail = nil
+	u.press("r")
+	u.sees("Read(./.env)")
+	u.press("q")
+	u.types("hello")
+	u.press("enter")
+	u.did("prompt hello")
+	if begun != 2 {
+		t.Errorf("the session was reached %d times", begun)
+	}
 }

@@ -195,15 +195,20 @@ func (m *Model) connect(how func(context.Context) (Connection, error)) tea.Cmd {
 	}
 }
 
+// reach connects to the session, unless that is under way.
+func (m *Model) reach() tea.Cmd {
+	if m.joining {
+		return nil
+	}
+	m.joining = true
+	return m.connect(m.o.Connect)
+}
+
 // prompt gives the agent something to do.
 func (m *Model) prompt(d input.Draft) tea.Cmd {
 	if !m.connected() {
 		m.onJoin = &d
-		if !m.joining {
-			m.joining = true
-			return m.connect(m.o.Connect)
-		}
-		return nil
+		return m.reach()
 	}
 	m.sent, m.sentAt = d.Text, m.now
 	m.window.Follow()
