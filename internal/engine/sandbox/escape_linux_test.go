@@ -579,6 +579,9 @@ func TestEscape(t *testing.T) {
 		t.Errorf("%d attempts, want 120", len(all))
 	}
 	offer := Probe()
+	if offer.Landlock < abiScope {
+		t.Skip("SKIPPED: this machine has no Landlock of ABI 6")
+	}
 	cells := []struct {
 		name  string
 		offer Offer
