@@ -83,6 +83,8 @@ type Config struct {
 type Sandboxes struct {
 	cfg   Config
 	offer func() sandbox.Offer
+	// shared are the folders that all commands may write, as they are when the first one starts.
+	shared func() []string
 
 	mu     sync.Mutex
 	room   *sandbox.Room // nil: not open
@@ -98,7 +100,9 @@ func New(c Config) *Sandboxes {
 	if probe == nil {
 		probe = sandbox.Probe
 	}
-	return &Sandboxes{cfg: c, offer: sync.OnceValue(probe)}
+	s := &Sandboxes{cfg: c, offer: sync.OnceValue(probe)}
+	s.shared = sync.OnceValue(s.findShared)
+	return s
 }
 
 // Wish is a command that is to be started.
@@ -279,31 +283,39 @@ func (s *Sandboxes) Close() {
 
 // bounds are those of a command in folders.
 func (s *Sandboxes) bounds(folders []string) sandbox.Bounds {
-	b := sandbox.Bounds{Write: []string{"/tmp", "/var/tmp"}, Ports: devPorts()}
-	add := func(dirs ...string) {
-		for _, d := range dirs {
-			if real, err := filepath.EvalSymlinks(d); err == nil && filepath.IsAbs(d) && real != "/" {
-				b.Write = append(b.Write, real)
-			}
-		}
-	}
-	add(s.cfg.TempDir, s.cfg.Scratch)
+	b := sandbox.Bounds{Write: slices.Clone(s.shared()), Ports: devPorts()}
 	for _, dir := range folders {
-		add(dir)
 		git, common := gitFolders(dir)
-		add(git, common)
+		b.Write = appendReal(b.Write, dir, git, common)
 		b.Fixed = append(b.Fixed, permission.Protected(dir)...)
 		for _, g := range []string{git, common} {
 			b.Fixed = append(b.Fixed, permission.ProtectedGit(g)...)
 		}
 	}
+	return b
+}
+
+func (s *Sandboxes) findShared() []string {
+	out := appendReal([]string{"/tmp", "/var/tmp"}, s.cfg.TempDir, s.cfg.Scratch)
 	for _, c := range caches {
 		if s.cfg.Home != "" {
-			add(filepath.Join(s.cfg.Home, c))
+			out = appendReal(out, filepath.Join(s.cfg.Home, c))
 		}
 	}
-	add(s.cfg.Write...)
-	return b
+	return appendReal(out, s.cfg.Write...)
+}
+
+// appendReal appends the folders that there are, without links.
+func appendReal(to []string, dirs ...string) []string {
+	for _, d := range dirs {
+		if !filepath.IsAbs(d) {
+			continue
+		}
+		if real, err := filepath.EvalSymlinks(d); err == nil && real != "/" && !slices.Contains(to, real) {
+			to = append(to, real)
+		}
+	}
+	return to
 }
 
 // apart takes out of protected files those that are opened, or that hold one that is.
