@@ -11,7 +11,9 @@ type Forker func(path string, args []string, attr *syscall.ProcAttr) (pid, pidfd
 
 // Bounds is what a program may do. All paths are absolute; those that do not exist are left out.
 type Bounds struct {
-	Write []string `json:"write"` // folders with all below, and files, to which it may write
+	// Write are folders with all below, and files, to which it may write. One with a symlink in
+	// its path is left out: programs that started before could have made that.
+	Write []string `json:"write"`
 	Fixed []string `json:"fixed"` // files and folders below Write that it may only read
 	// Open are those that are Fixed for others of the room, and not for this program. They are
 	// open for the others too until the next one starts.

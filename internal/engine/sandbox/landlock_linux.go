@@ -96,12 +96,12 @@ func domain(abi int, b Bounds, tcp bool) (fd int, err error) {
 		}
 	}()
 	for _, path := range b.Write {
-		if err := addPath(fd, path, attr.fs); err != nil {
+		if err := addPath(fd, path, attr.fs, unix.RESOLVE_NO_SYMLINKS); err != nil {
 			return -1, err
 		}
 	}
 	for _, path := range devices {
-		if err := addPath(fd, path, attr.fs); err != nil {
+		if err := addPath(fd, path, attr.fs, 0); err != nil {
 			return -1, err
 		}
 	}
@@ -125,10 +125,10 @@ var devices = []string{
 	"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx", "/dev/pts", "/dev/shm",
 }
 
-func addPath(ruleset int, path string, rights uint64) error {
-	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
+func addPath(ruleset int, path string, rights, resolve uint64) error {
+	fd, err := openPath(path, resolve)
 	if err != nil {
-		if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.EACCES) {
+		if absent(err) {
 			return nil // nothing that could be written
 		}
 		return fmt.Errorf("allow writes to %s by Landlock: %w", path, err)
@@ -148,6 +148,28 @@ func addPath(ruleset int, path string, rights uint64) error {
 		return fmt.Errorf("allow writes to %s by Landlock: %w", path, errno)
 	}
 	return nil
+}
+
+// openPath opens a file or folder as a place, which it stays when its path leads elsewhere later.
+func openPath(path string, resolve uint64) (int, error) {
+	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: resolve}
+	for {
+		fd, err := unix.Openat2(unix.AT_FDCWD, path, &how)
+		if !errors.Is(err, unix.EINTR) && !errors.Is(err, unix.EAGAIN) {
+			return fd, err
+		}
+	}
+}
+
+// absent reports errors of a path at which nothing is that a program could use. ELOOP is a symlink
+// where none may be.
+func absent(err error) bool {
+	for _, e := range []error{unix.ENOENT, unix.ENOTDIR, unix.EACCES, unix.ELOOP} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
 }
 
 // enter puts this thread into a domain.

@@ -6,10 +6,7 @@ import (
 	"io"
 	"net"
 	"os"
-	"path/filepath"
 	"runtime/debug"
-	"slices"
-	"strings"
 	"syscall"
 
 	"golang.org/x/net/bpf"
@@ -124,65 +121,6 @@ func (s *starter) prepare(c setup) error {
 	return nil
 }
 
-// hide puts something without content in place of a file or folder. What is shown below it keeps
-// its place.
-func hide(path string, shown []string) error {
-	path, err := filepath.EvalSymlinks(path)
-	if err != nil {
-		return nil //nolint:nilerr // there is nothing to hide, or nothing that can be reached
-	}
-	info, err := os.Lstat(path)
-	if err != nil {
-		return nil //nolint:nilerr // as above
-	}
-	if !info.IsDir() {
-		if err := unix.Mount("/dev/null", path, "", unix.MS_BIND, ""); err != nil {
-			return fmt.Errorf("hide %s: %w", path, err)
-		}
-		return nil
-	}
-	kept := map[string]int{}
-	defer func() {
-		for _, fd := range kept {
-			_ = unix.Close(fd)
-		}
-	}()
-	for _, s := range shown {
-		if !strings.HasPrefix(s, path+"/") {
-			continue
-		}
-		fd, err := unix.OpenTree(unix.AT_FDCWD, s, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
-		if errors.Is(err, unix.ENOENT) {
-			continue
-		}
-		if err != nil {
-			return fmt.Errorf("show %s: %w", s, err)
-		}
-		kept[s] = fd
-	}
-	mode := "mode=000,size=4k,nr_inodes=1"
-	if len(kept) > 0 {
-		mode = "mode=711,size=64k,nr_inodes=256"
-	}
-	if err := unix.Mount("hidden", path, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, mode); err != nil {
-		return fmt.Errorf("hide %s: %w", path, err)
-	}
-	for s, fd := range kept {
-		err := os.MkdirAll(s, 0o711)
-		if err == nil {
-			err = unix.MoveMount(fd, "", unix.AT_FDCWD, s, unix.MOVE_MOUNT_F_EMPTY_PATH)
-		}
-		if err != nil {
-			return fmt.Errorf("show %s: %w", s, err)
-		}
-	}
-	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
-	if err := unix.MountSetattr(unix.AT_FDCWD, path, 0, &attr); err != nil {
-		return fmt.Errorf("hide %s: %w", path, err)
-	}
-	return nil
-}
-
 // terminals gives the room terminals of its own: those of the user's windows could be written to.
 func terminals() error {
 	err := unix.Mount("devpts", "/dev/pts", "devpts", unix.MS_NOSUID|unix.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620")
@@ -251,94 +189,6 @@ func (s *starter) start(r request, files []int) (pid, pidfd int, err error) {
 		return 0, -1, errors.New("the kernel has no process descriptors (Linux 5.4 or newer is needed)")
 	}
 	return pid, pidfd, nil
-}
-
-// bound mounts what a program may write, and what below it may not be written.
-func (s *starter) bound(b Bounds) error {
-	if !s.mounts {
-		return nil
-	}
-	for _, path := range b.Write {
-		if err := remount(path, false); err != nil && !errors.Is(err, unix.EPERM) {
-			return fmt.Errorf("let %s be written in a room: %w", path, err)
-		}
-	}
-	for _, path := range b.Open {
-		// A file on which something is mounted cannot be replaced, so the mount goes.
-		for readonly(path) && unix.Unmount(path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW) == nil {
-		}
-	}
-	for _, path := range b.Fixed {
-		if err := s.pin(filepath.Dir(path), b.Write); err != nil {
-			return err
-		}
-		if err := remount(path, true); err != nil {
-			return fmt.Errorf("protect %s in a room: %w", path, err)
-		}
-	}
-	return nil
-}
-
-// pin mounts folders on themselves, from one up to a folder that may be written: a folder on which
-// something is mounted cannot be renamed, and with it what is protected in it.
-func (s *starter) pin(folder string, write []string) error {
-	for ; !slices.Contains(write, folder); folder = filepath.Dir(folder) {
-		below := func(w string) bool { return strings.HasPrefix(folder, strings.TrimSuffix(w, "/")+"/") }
-		if !slices.ContainsFunc(write, below) {
-			return nil
-		}
-		if mounted, err := mountpoint(folder); err != nil || mounted {
-			continue //nolint:nilerr // nothing is there, or nothing is to be done
-		}
-		if err := unix.Mount(folder, folder, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
-			return fmt.Errorf("keep %s in its place in a room: %w", folder, err)
-		}
-	}
-	return nil
-}
-
-// mountpoint reports whether a folder is the root of a mount.
-func mountpoint(folder string) (bool, error) {
-	var here, above unix.Statx_t
-	const mask = unix.STATX_MNT_ID
-	if err := unix.Statx(unix.AT_FDCWD, folder, unix.AT_SYMLINK_NOFOLLOW, mask, &here); err != nil {
-		return false, err
-	}
-	if err := unix.Statx(unix.AT_FDCWD, filepath.Dir(folder), 0, mask, &above); err != nil {
-		return false, err
-	}
-	return here.Mnt_id != above.Mnt_id, nil
-}
-
-// remount makes a file or folder a mount of its own, read-only or not. A mount goes when somebody
-// outside replaces what it is mounted on, so this is done before each start.
-func remount(path string, fixed bool) error {
-	if _, err := os.Stat(path); err != nil || readonly(path) == fixed {
-		return nil //nolint:nilerr // nothing is there, or nothing is to be done
-	}
-	flags := uint(unix.OPEN_TREE_CLONE | unix.OPEN_TREE_CLOEXEC)
-	attr := unix.MountAttr{}
-	if fixed {
-		attr.Attr_set = unix.MOUNT_ATTR_RDONLY
-	} else {
-		attr.Attr_clr = unix.MOUNT_ATTR_RDONLY
-		flags |= unix.AT_RECURSIVE // what is hidden below stays hidden
-	}
-	fd, err := unix.OpenTree(unix.AT_FDCWD, path, flags)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
-	if err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH, &attr); err != nil {
-		return err
-	}
-	return unix.MoveMount(fd, "", unix.AT_FDCWD, path, unix.MOVE_MOUNT_F_EMPTY_PATH)
-}
-
-// readonly reports whether what is at a path is mounted read-only.
-func readonly(path string) bool {
-	var st unix.Statfs_t
-	return unix.Statfs(path, &st) == nil && st.Flags&unix.ST_RDONLY != 0
 }
 
 // childName is what a child is called until it has executed its program.

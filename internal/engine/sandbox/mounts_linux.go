@@ -1,0 +1,288 @@
+package sandbox
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// hide puts something without content in place of a file or folder. What is shown below it keeps
+// its place.
+func hide(path string, shown []string) error {
+	path, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return nil //nolint:nilerr // there is nothing to hide, or nothing that can be reached
+	}
+	info, err := os.Lstat(path)
+	if err != nil {
+		return nil //nolint:nilerr // as above
+	}
+	if !info.IsDir() {
+		if err := unix.Mount("/dev/null", path, "", unix.MS_BIND, ""); err != nil {
+			return fmt.Errorf("hide %s: %w", path, err)
+		}
+		return nil
+	}
+	kept := map[string]int{}
+	defer func() {
+		for _, fd := range kept {
+			_ = unix.Close(fd)
+		}
+	}()
+	for _, s := range shown {
+		if !strings.HasPrefix(s, path+"/") {
+			continue
+		}
+		fd, err := unix.OpenTree(unix.AT_FDCWD, s, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
+		if errors.Is(err, unix.ENOENT) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("show %s: %w", s, err)
+		}
+		kept[s] = fd
+	}
+	mode := "mode=000,size=4k,nr_inodes=1"
+	if len(kept) > 0 {
+		mode = "mode=711,size=64k,nr_inodes=256"
+	}
+	if err := unix.Mount("hidden", path, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, mode); err != nil {
+		return fmt.Errorf("hide %s: %w", path, err)
+	}
+	for s, fd := range kept {
+		err := os.MkdirAll(s, 0o711)
+		if err == nil {
+			err = unix.MoveMount(fd, "", unix.AT_FDCWD, s, unix.MOVE_MOUNT_F_EMPTY_PATH)
+		}
+		if err != nil {
+			return fmt.Errorf("show %s: %w", s, err)
+		}
+	}
+	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
+	if err := unix.MountSetattr(unix.AT_FDCWD, path, 0, &attr); err != nil {
+		return fmt.Errorf("hide %s: %w", path, err)
+	}
+	return nil
+}
+
+// bound mounts what a program may write, and what below it may not be written.
+func (s *starter) bound(b Bounds) error {
+	if !s.mounts {
+		return nil
+	}
+	for _, path := range b.Open {
+		open(path)
+	}
+	pins := map[string]bool{}
+	for _, m := range wanted(b) {
+		var err error
+		if m.fixed {
+			err = fix(m.path, b.Write, pins)
+		} else if err = write(m.path); errors.Is(err, unix.EPERM) {
+			err = nil // it is read-only outside too
+		}
+		if err != nil {
+			return fmt.Errorf("mount %s in a room: %w", m.path, err)
+		}
+	}
+	return nil
+}
+
+// mount is a file or folder that is to be written, or fixed.
+type mount struct {
+	path  string
+	fixed bool
+}
+
+// wanted are the mounts of bounds, folders before what is in them. What is to be written and fixed
+// is fixed.
+func wanted(b Bounds) []mount {
+	var all []mount
+	for _, path := range b.Fixed {
+		all = append(all, mount{filepath.Clean(path), true})
+	}
+	for _, path := range b.Write {
+		all = append(all, mount{filepath.Clean(path), false})
+	}
+	slices.SortStableFunc(all, func(a, b mount) int { return cmp.Compare(a.path, b.path) })
+	return slices.CompactFunc(all, func(a, b mount) bool { return a.path == b.path })
+}
+
+// write makes a file or folder a mount that can be written, if it is not in one already.
+func write(path string) error {
+	fd, err := openPath(path, unix.RESOLVE_NO_SYMLINKS)
+	if absent(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	if !readonly(fd) {
+		return nil
+	}
+	return mountOn(fd, unix.MountAttr{Attr_clr: unix.MOUNT_ATTR_RDONLY})
+}
+
+// maxLinks bounds a chain of symlinks.
+const maxLinks = 8
+
+// fix makes a file or folder a read-only mount. A mount goes when somebody outside replaces what
+// it is mounted on, so this is done before each start. A symlink is mounted on itself, so that it
+// cannot be replaced either.
+func fix(path string, written []string, pins map[string]bool) error {
+	for range maxLinks {
+		if err := pin(filepath.Dir(path), written, pins); err != nil {
+			return err
+		}
+		link, err := fixOne(path)
+		if err != nil || !link {
+			return err
+		}
+		target, err := os.Readlink(path)
+		if err != nil {
+			return nil //nolint:nilerr // it is gone
+		}
+		if !filepath.IsAbs(target) {
+			target = filepath.Join(filepath.Dir(path), target)
+		}
+		path = target
+	}
+	return nil
+}
+
+func fixOne(path string) (link bool, err error) {
+	fd, mounted, err := openEntry(path)
+	if absent(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return false, err
+	}
+	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
+	switch link = st.Mode&unix.S_IFMT == unix.S_IFLNK; {
+	case link && !mounted, !link && !readonly(fd):
+		return link, mountOn(fd, attr)
+	}
+	return link, nil
+}
+
+// open takes away what [fix] has mounted: a file on which something is mounted cannot be replaced.
+func open(path string) {
+	for range maxLinks {
+		for covered(path) && unix.Unmount(path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW) == nil {
+		}
+		target, err := os.Readlink(path)
+		if err != nil {
+			return
+		}
+		if !filepath.IsAbs(target) {
+			target = filepath.Join(filepath.Dir(path), target)
+		}
+		path = target
+	}
+}
+
+// covered reports whether something read-only is mounted on a path.
+func covered(path string) bool {
+	fd, mounted, err := openEntry(path)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd)
+	return mounted && readonly(fd)
+}
+
+// pin mounts folders on themselves, from one up to the outermost that may be written: a folder on
+// which something is mounted cannot be renamed, and with it what is protected in it. pins are
+// those that are done.
+func pin(folder string, written []string, pins map[string]bool) error {
+	for ; !pins[folder]; folder = filepath.Dir(folder) {
+		below := func(w string) bool { return strings.HasPrefix(folder, strings.TrimSuffix(w, "/")+"/") }
+		if !slices.ContainsFunc(written, below) {
+			return nil
+		}
+		pins[folder] = true
+		if err := pinOne(folder); err != nil {
+			return fmt.Errorf("keep %s in its place: %w", folder, err)
+		}
+	}
+	return nil
+}
+
+func pinOne(folder string) error {
+	fd, mounted, err := openEntry(folder)
+	if absent(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil || mounted || st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		return err
+	}
+	return mountOn(fd, unix.MountAttr{})
+}
+
+// mountOn mounts a file or folder on itself, with what is mounted in it: what is hidden there stays
+// hidden.
+func mountOn(fd int, attr unix.MountAttr) error {
+	flags := uint(unix.OPEN_TREE_CLONE | unix.OPEN_TREE_CLOEXEC | unix.AT_RECURSIVE | unix.AT_EMPTY_PATH)
+	tree, err := unix.OpenTree(fd, "", flags)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(tree)
+	if err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, &attr); err != nil {
+		return err
+	}
+	return unix.MoveMount(tree, "", fd, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
+}
+
+// openEntry opens what is in a folder under the name that ends a path, a symlink as such. mounted
+// says that something is mounted on it.
+func openEntry(path string) (fd int, mounted bool, err error) {
+	dir, err := openPath(filepath.Dir(path), 0)
+	if err != nil {
+		return -1, false, err
+	}
+	defer unix.Close(dir)
+	if fd, err = unix.Openat(dir, filepath.Base(path), unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0); err != nil {
+		return -1, false, err
+	}
+	here, err := mountID(fd)
+	above := uint64(0)
+	if err == nil {
+		above, err = mountID(dir)
+	}
+	if err != nil {
+		_ = unix.Close(fd)
+		return -1, false, err
+	}
+	return fd, here != above, nil
+}
+
+func mountID(fd int) (uint64, error) {
+	var st unix.Statx_t
+	err := unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_MNT_ID, &st)
+	return st.Mnt_id, err
+}
+
+// readonly reports whether a file or folder is mounted read-only.
+func readonly(fd int) bool {
+	var st unix.Statfs_t
+	return unix.Fstatfs(fd, &st) == nil && st.Flags&unix.ST_RDONLY != 0
+}
