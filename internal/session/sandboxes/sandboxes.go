@@ -83,8 +83,9 @@ type Config struct {
 type Sandboxes struct {
 	cfg   Config
 	offer func() sandbox.Offer
-	// shared are the folders that all commands may write, as they are when the first one starts.
-	shared func() []string
+	temp  []string // folders of the machine that all commands may write
+	// shared are all such folders, as they are when the first one starts.
+	shared func() []found
 
 	mu     sync.Mutex
 	room   *sandbox.Room // nil: not open
@@ -100,7 +101,7 @@ func New(c Config) *Sandboxes {
 	if probe == nil {
 		probe = sandbox.Probe
 	}
-	s := &Sandboxes{cfg: c, offer: sync.OnceValue(probe)}
+	s := &Sandboxes{cfg: c, offer: sync.OnceValue(probe), temp: []string{"/tmp", "/var/tmp"}}
 	s.shared = sync.OnceValue(s.findShared)
 	return s
 }
@@ -283,52 +284,58 @@ func (s *Sandboxes) Close() {
 
 // bounds are those of a command in folders.
 func (s *Sandboxes) bounds(folders []string) sandbox.Bounds {
-	b := sandbox.Bounds{Write: slices.Clone(s.shared()), Ports: devPorts()}
+	b := sandbox.Bounds{Write: trusted(slices.Concat(s.shared(), find(folders))), Ports: devPorts()}
 	for _, dir := range folders {
-		git, common := gitFolders(dir)
-		b.Write = appendReal(b.Write, dir, git, common)
-		b.Fixed = append(b.Fixed, permission.Protected(dir)...)
+		real, err := filepath.EvalSymlinks(dir)
+		if err != nil {
+			continue
+		}
+		b.Fixed = append(b.Fixed, permission.Protected(real)...)
+		git, common := gitFolders(real)
 		for _, g := range []string{git, common} {
 			b.Fixed = append(b.Fixed, permission.ProtectedGit(g)...)
+		}
+		// A command writes what is in its folders. Only what is outside says something about them.
+		if git != "" && !within(git, b.Write) {
+			b.Write = append(b.Write, git)
+			if common != "" && !within(common, b.Write) {
+				b.Write = append(b.Write, common)
+			}
 		}
 	}
 	return b
 }
 
-func (s *Sandboxes) findShared() []string {
-	out := appendReal([]string{"/tmp", "/var/tmp"}, s.cfg.TempDir, s.cfg.Scratch)
-	for _, c := range caches {
-		if s.cfg.Home != "" {
-			out = appendReal(out, filepath.Join(s.cfg.Home, c))
+func (s *Sandboxes) findShared() []found {
+	paths := slices.Concat(s.temp, []string{s.cfg.TempDir, s.cfg.Scratch}, s.cfg.Write)
+	if s.cfg.Home != "" {
+		for _, c := range caches {
+			paths = append(paths, filepath.Join(s.cfg.Home, c))
 		}
 	}
-	return appendReal(out, s.cfg.Write...)
-}
-
-// appendReal appends the folders that there are, without links.
-func appendReal(to []string, dirs ...string) []string {
-	for _, d := range dirs {
-		if !filepath.IsAbs(d) {
-			continue
-		}
-		if real, err := filepath.EvalSymlinks(d); err == nil && real != "/" && !slices.Contains(to, real) {
-			to = append(to, real)
-		}
-	}
-	return to
+	return find(paths)
 }
 
 // apart takes out of protected files those that are opened, or that hold one that is.
 func apart(fixed, opens []string) (kept, open []string) {
 	for _, f := range fixed {
-		within := func(o string) bool { return o == f || strings.HasPrefix(o, f+"/") }
-		if slices.ContainsFunc(opens, within) {
+		holds := func(o string) bool { return within(o, []string{f}) || within(plain(o), []string{f}) }
+		if slices.ContainsFunc(opens, holds) {
 			open = append(open, f)
 		} else {
 			kept = append(kept, f)
 		}
 	}
 	return kept, open
+}
+
+// plain is a path without symlinks but for its last name.
+func plain(path string) string {
+	dir, err := filepath.EvalSymlinks(filepath.Dir(path))
+	if err != nil {
+		return path
+	}
+	return filepath.Join(dir, filepath.Base(path))
 }
 
 // caches are folders below the home of the user that builds and package managers fill.
@@ -400,29 +407,33 @@ func (s *Sandboxes) hidden() []string {
 const maxGitFile = 8 << 10
 
 // gitFolders are the folder of a repository and, of a further checkout, the one that it shares;
-// they are empty where there is none in the folder itself.
+// they are empty where there is none in the folder itself, which has no symlink in its path.
 func gitFolders(dir string) (git, common string) {
-	git = filepath.Join(dir, ".git")
-	info, err := os.Lstat(git)
+	file := filepath.Join(dir, ".git")
+	info, err := os.Lstat(file)
 	if err != nil {
 		return "", ""
 	}
 	if info.IsDir() {
-		return git, ""
+		return file, ""
 	}
-	data, err := home.ReadFile(git, maxGitFile)
+	data, err := home.ReadFile(file, maxGitFile)
 	path, ok := strings.CutPrefix(strings.TrimSpace(string(data)), "gitdir:")
 	if err != nil || !ok {
 		return "", ""
 	}
-	if git = strings.TrimSpace(path); !filepath.IsAbs(git) {
-		git = filepath.Join(dir, git)
+	if path = strings.TrimSpace(path); !filepath.IsAbs(path) {
+		path = filepath.Join(dir, path)
+	}
+	// From here on only the path without symlinks counts: what was looked at is what is opened.
+	if git, err = filepath.EvalSymlinks(path); err != nil {
+		return "", ""
 	}
 	common = filepath.Dir(filepath.Dir(git))
 	// Whoever writes the folder can write any path into that file. The repository knows its
 	// checkouts, and it is outside.
 	back, err := home.ReadFile(filepath.Join(git, "gitdir"), maxGitFile)
-	if err != nil || filepath.Clean(strings.TrimSpace(string(back))) != filepath.Join(dir, ".git") ||
+	if err != nil || filepath.Clean(strings.TrimSpace(string(back))) != file ||
 		filepath.Base(filepath.Dir(git)) != "worktrees" {
 		return "", ""
 	}

@@ -61,19 +61,29 @@ func folder(t *testing.T, files map[string]string) string {
 	return dir
 }
 
+// apartFromTemp returns sandboxes in which files of tests, which are in /tmp, are not written by all.
+func apartFromTemp(c Config) *Sandboxes {
+	s := New(c)
+	s.temp = nil
+	return s
+}
+
 // What a command writes follows from its folders, and from nothing that it can write itself.
 func TestBounds(t *testing.T) {
 	home := folder(t, map[string]string{".cache/x": "", "go/pkg/mod/y": "", ".ssh/id": ""})
-	s := New(Config{Home: home, Write: []string{filepath.Join(home, "none"), home + "/go"}})
+	s := apartFromTemp(Config{Home: home, Write: []string{filepath.Join(home, "none"), home + "/go"}})
 	repo := folder(t, map[string]string{
 		".git/config": "", ".git/hooks/pre-commit": "", ".git/worktrees/one/gitdir": "", ".envrc": "", "main.go": "",
 		".venv/bin/activate": "", "CLAUDE.md": "",
 	})
 	b := s.bounds([]string{repo})
-	for _, want := range []string{repo, repo + "/.git", home + "/.cache", home + "/go/pkg", home + "/go", "/tmp"} {
-		if !slices.Contains(b.Write, want) {
+	for _, want := range []string{repo, repo + "/.git", home + "/.cache", home + "/go/pkg", home + "/go"} {
+		if !within(want, b.Write) {
 			t.Errorf("%s cannot be written: %q", want, b.Write)
 		}
+	}
+	if b := New(Config{}).bounds(nil); !slices.Contains(b.Write, "/tmp") {
+		t.Errorf("temporary files cannot be written: %q", b.Write)
 	}
 	if slices.Contains(b.Write, home+"/.ssh") || slices.Contains(b.Write, home) {
 		t.Errorf("too much can be written: %q", b.Write)
@@ -111,6 +121,75 @@ func TestBounds(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A symlink that a command could have made opens nothing, and neither does a repository that is in
+// a folder which commands write.
+func TestSwapped(t *testing.T) {
+	home := folder(t, map[string]string{"x": "", "state/worktrees/one/x": "", "state/key": "", "other/worktrees/w/x": ""})
+	temp := folder(t, map[string]string{"x": ""})
+	link := func(target, path string) {
+		t.Helper()
+		if err := os.Symlink(target, path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write := func(path, text string) {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	none := func(what string, s *Sandboxes, bad []string, folders ...string) {
+		t.Helper()
+		for _, path := range s.bounds(folders).Write {
+			if slices.Contains(bad, path) {
+				t.Errorf("%s opens %s", what, path)
+			}
+		}
+	}
+	// Folders below others that may be written.
+	for what, bad := range map[string]string{"sub": home, "chain": home + "/state", "up": filepath.Dir(temp)} {
+		path := filepath.Join(temp, what)
+		switch what {
+		case "chain":
+			link(home+"/state", temp+"/second")
+			link("second", path)
+		case "up":
+			link("..", path)
+		default:
+			link(bad, path)
+		}
+		none("a workspace "+what, apartFromTemp(Config{Write: []string{temp}}), []string{bad}, path)
+		none("a temporary folder "+what, apartFromTemp(Config{Write: []string{temp}, TempDir: path}), []string{bad})
+		none("a folder "+what+" before its parent", apartFromTemp(Config{}), []string{bad}, path, temp)
+	}
+	link(home+"/state", home+"/.cache")
+	none("a cache", apartFromTemp(Config{Home: home}), []string{home + "/state"}, home)
+	// A symlink of the user, where no command writes.
+	alias := filepath.Join(folder(t, nil), "alias")
+	link(temp, alias)
+	if w := apartFromTemp(Config{}).bounds([]string{alias}).Write; !slices.Contains(w, temp) {
+		t.Errorf("the user's own symlink opens %q", w)
+	}
+
+	// The checkout names itself as its repository, so that the folder above would be shared.
+	one := home + "/state/worktrees/one"
+	write(one+"/.git", "gitdir: "+one+"\n")
+	write(one+"/gitdir", one+"/.git\n")
+	none("a checkout that is its own repository", apartFromTemp(Config{}), []string{home + "/state", home + "/state/worktrees"}, one)
+	// The path that is looked at is another one than the path that is opened.
+	work := folder(t, map[string]string{"main.go": ""})
+	if err := os.Mkdir(home+"/other/deep", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	link(home+"/other/deep", work+"/link")
+	write(work+"/.git", "gitdir: "+work+"/link/../worktrees/w\n")
+	write(work+"/worktrees/w/gitdir", work+"/.git\n")
+	none("a path with ..", apartFromTemp(Config{}), []string{home + "/other/worktrees/w", home + "/other"}, work)
 }
 
 func TestModes(t *testing.T) {
