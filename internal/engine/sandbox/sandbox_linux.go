@@ -73,7 +73,9 @@ func bare(o Offer, tcp bool) task.Sandbox {
 	if o.Landlock >= abiScope {
 		h.Signals = task.ByLandlock
 	}
-	if o.Seccomp {
+	// Without Landlock or a room a program reaches into others of the user by files of /proc, and
+	// no system call that is refused matters.
+	if o.Seccomp && o.Landlock > 0 {
 		h.Calls = task.BySeccomp
 	}
 	return h
@@ -83,6 +85,9 @@ func bare(o Offer, tcp bool) task.Sandbox {
 func (r *Room) held() task.Sandbox {
 	h := bare(r.offer, false)
 	h.Network, h.Read = task.ByNamespace, task.ByMounts
+	if r.offer.Seccomp {
+		h.Calls = task.BySeccomp
+	}
 	switch {
 	case r.mounts && h.Write != "":
 		h.Write, h.Protected = task.ByLandlock+"+"+task.ByMounts, task.ByMounts

@@ -32,8 +32,14 @@ var refused = []uint32{
 	unix.SYS_ACCT, unix.SYS_QUOTACTL, unix.SYS_BPF, unix.SYS_PERF_EVENT_OPEN, unix.SYS_USERFAULTFD,
 	unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER,
 	unix.SYS_KEYCTL, unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY, unix.SYS_OPEN_BY_HANDLE_AT,
-	unix.SYS_SETTIMEOFDAY, unix.SYS_CLOCK_SETTIME, unix.SYS_SYSLOG,
+	unix.SYS_SETTIMEOFDAY, unix.SYS_CLOCK_SETTIME, unix.SYS_SYSLOG, callQuotactlFD, callOpenTreeAttr,
 }
+
+// Numbers that every architecture has since Linux 5.14 and 6.15.
+const (
+	callQuotactlFD   = 443
+	callOpenTreeAttr = 467
+)
 
 // filter is the program of seccomp. streams says that the only sockets of the internet are those
 // that Landlock governs: TCP.
@@ -77,6 +83,13 @@ func filter(streams bool) ([]bpf.RawInstruction, error) {
 		// What is pushed into a terminal is read by the shell of the person there.
 		is(unix.SYS_IOCTL, 5), arg(1), is(unix.TIOCSTI, 1), errno(unix.EPERM), is(tioclinux, 1), errno(unix.EPERM), call,
 	)
+	// Whoever sets the limits of another process can end it. Landlock does not govern that.
+	p = append(p,
+		is(unix.SYS_PRLIMIT64, 8), arg(0), bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0, SkipTrue: 5}, // its own
+		arg(2), bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: 0, SkipTrue: 1},
+		bpf.LoadAbsolute{Off: offArgs + 8*2 + 4, Size: 4}, // no new limits: they are read
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0, SkipTrue: 1}, errno(unix.EPERM), call,
+	)
 	if streams { // connections that are opened by their first bytes are not governed
 		for n, at := range map[uint32]uint32{unix.SYS_SENDTO: 3, unix.SYS_SENDMSG: 2, unix.SYS_SENDMMSG: 3} {
 			p = append(p, is(n, 3), arg(at), without(unix.MSG_FASTOPEN), errno(unix.EOPNOTSUPP), call)
@@ -91,7 +104,9 @@ func filter(streams bool) ([]bpf.RawInstruction, error) {
 			bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AF_INET, SkipTrue: 2},
 			bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AF_INET6, SkipTrue: 1},
 			errno(unix.EAFNOSUPPORT),
-			arg(1), bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: unix.SOCK_DGRAM, SkipFalse: 1}, // SOCK_RAW has the bit too
+			// Without a protocol, SOCK_SEQPACKET is SCTP.
+			arg(1), bpf.ALUOpConstant{Op: bpf.ALUOpAnd, Val: sockType},
+			bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.SOCK_STREAM, SkipTrue: 1},
 			errno(unix.EACCES),
 			// Other protocols than TCP (MPTCP, SCTP) are not governed.
 			arg(2),
@@ -126,6 +141,9 @@ func filter(streams bool) ([]bpf.RawInstruction, error) {
 // namespaceFlags are those of clone and unshare that make namespaces.
 const namespaceFlags = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWPID |
 	unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP
+
+// sockType is SOCK_TYPE_MASK of the kernel: the kind of a socket without its flags.
+const sockType = 0xf
 
 // tioclinux is TIOCLINUX of ioctl_console(2), which can paste into a virtual console.
 const tioclinux = 0x541C
