@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -112,6 +113,38 @@ func sequences() []sequence {
 			name: "a secret lies below a folder that may be written", bound: "read",
 			bounds: func(p place) Bounds { return Bounds{Write: []string{p.dir, p.secret}} },
 			first:  "cat ../secret/key; mv ../secret ../s2; cat ../s2/key", second: "cat ../secret/key ../s2/key", silent: "content of",
+		},
+		{
+			name: "a secret is replaced from outside", bound: "read", first: "cat ../token ../secret/key",
+			then: func(p place) error {
+				if err := os.WriteFile(p.token+"2", []byte("content of the new token"), 0o600); err != nil {
+					return err
+				}
+				if err := os.Rename(p.token+"2", p.token); err != nil {
+					return err
+				}
+				if err := os.Rename(p.secret, p.other+"/old"); err != nil {
+					return err
+				}
+				if err := os.Mkdir(p.secret, 0o700); err != nil {
+					return err
+				}
+				return os.WriteFile(p.secret+"/key", []byte("content of the new key"), 0o600)
+			},
+			second: "cat ../token ../secret/key", silent: "content of",
+		},
+		{
+			name: "a secret is made after the room", bound: "read",
+			before: func(p place) error { return errors.Join(os.Remove(p.token), os.RemoveAll(p.secret)) },
+			first:  "true",
+			then: func(p place) error {
+				if err := os.Mkdir(p.secret, 0o700); err != nil {
+					return err
+				}
+				return errors.Join(os.WriteFile(p.token, []byte("content of the token"), 0o600),
+					os.WriteFile(p.secret+"/key", []byte("content of the key"), 0o600))
+			},
+			second: "cat ../token ../secret/key", silent: "content of",
 		},
 		{
 			name: "a folder that may be written lies below a protected one", bound: "write",

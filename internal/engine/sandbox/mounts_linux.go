@@ -12,22 +12,52 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hide puts something without content in place of a file or folder. What is shown below it keeps
-// its place.
-func hide(path string, shown []string) error {
-	path, err := filepath.EvalSymlinks(path)
-	if err != nil {
-		return nil //nolint:nilerr // there is nothing to hide, or nothing that can be reached
-	}
-	info, err := os.Lstat(path)
-	if err != nil {
-		return nil //nolint:nilerr // as above
-	}
-	if !info.IsDir() {
-		if err := unix.Mount("/dev/null", path, "", unix.MS_BIND, ""); err != nil {
+// conceal hides what is to be hidden and is not. A mount goes when somebody outside replaces what
+// it is mounted on, and some of it is not there at first, so this is done before each start.
+// written are folders in which programs make symlinks, which are not followed.
+func (s *starter) conceal(written []string) error {
+	for _, path := range s.setup.Hidden {
+		var st unix.Statx_t
+		if unix.Statx(unix.AT_FDCWD, path, 0, mountIDs, &st) != nil || s.covers[st.Mnt_id] {
+			continue // nothing is there, nothing that can be reached, or nothing is to be done
+		}
+		real, err := filepath.EvalSymlinks(path)
+		if err != nil || real != path && below(path, written) {
+			continue
+		}
+		fd, err := openPath(real, unix.RESOLVE_NO_SYMLINKS)
+		if absent(err) {
+			continue
+		}
+		if err == nil {
+			err = hide(fd, real, s.setup.Shown)
+			_ = unix.Close(fd)
+		}
+		if err != nil {
 			return fmt.Errorf("hide %s: %w", path, err)
 		}
-		return nil
+		if err := unix.Statx(unix.AT_FDCWD, real, 0, mountIDs, &st); err == nil {
+			s.covers[st.Mnt_id] = true
+		}
+	}
+	return nil
+}
+
+// hide puts something without content in place of a file or folder. What is shown below it keeps
+// its place.
+func hide(fd int, path string, shown []string) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
+	}
+	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
+	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		null, err := openPath("/dev/null", 0)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(null)
+		return mountAt(null, fd, attr)
 	}
 	kept := map[string]int{}
 	defer func() {
@@ -52,8 +82,9 @@ func hide(path string, shown []string) error {
 	if len(kept) > 0 {
 		mode = "mode=711,size=64k,nr_inodes=256"
 	}
-	if err := unix.Mount("hidden", path, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, mode); err != nil {
-		return fmt.Errorf("hide %s: %w", path, err)
+	at := fmt.Sprintf("/proc/self/fd/%d", fd)
+	if err := unix.Mount("hidden", at, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, mode); err != nil {
+		return err
 	}
 	for s, fd := range kept {
 		err := os.MkdirAll(s, 0o711)
@@ -64,15 +95,14 @@ func hide(path string, shown []string) error {
 			return fmt.Errorf("show %s: %w", s, err)
 		}
 	}
-	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
-	if err := unix.MountSetattr(unix.AT_FDCWD, path, 0, &attr); err != nil {
-		return fmt.Errorf("hide %s: %w", path, err)
-	}
-	return nil
+	return unix.MountSetattr(unix.AT_FDCWD, path, 0, &attr)
 }
 
 // bound mounts what a program may write, and what below it may not be written.
 func (s *starter) bound(b Bounds) error {
+	if err := s.conceal(b.Write); err != nil {
+		return err
+	}
 	if !s.mounts {
 		return nil
 	}
@@ -208,17 +238,20 @@ func covered(path string) bool {
 // which something is mounted cannot be renamed, and with it what is protected in it. pins are
 // those that are done.
 func pin(folder string, written []string, pins map[string]bool) error {
-	for ; !pins[folder]; folder = filepath.Dir(folder) {
-		below := func(w string) bool { return strings.HasPrefix(folder, strings.TrimSuffix(w, "/")+"/") }
-		if !slices.ContainsFunc(written, below) {
-			return nil
-		}
+	for ; !pins[folder] && below(folder, written); folder = filepath.Dir(folder) {
 		pins[folder] = true
 		if err := pinOne(folder); err != nil {
 			return fmt.Errorf("keep %s in its place: %w", folder, err)
 		}
 	}
 	return nil
+}
+
+// below reports whether a path is below one of some folders.
+func below(path string, folders []string) bool {
+	return slices.ContainsFunc(folders, func(f string) bool {
+		return strings.HasPrefix(path, strings.TrimSuffix(f, "/")+"/")
+	})
 }
 
 func pinOne(folder string) error {
@@ -239,9 +272,12 @@ func pinOne(folder string) error {
 
 // mountOn mounts a file or folder on itself, with what is mounted in it: what is hidden there stays
 // hidden.
-func mountOn(fd int, attr unix.MountAttr) error {
+func mountOn(fd int, attr unix.MountAttr) error { return mountAt(fd, fd, attr) }
+
+// mountAt mounts what is at one place at another too.
+func mountAt(from, to int, attr unix.MountAttr) error {
 	flags := uint(unix.OPEN_TREE_CLONE | unix.OPEN_TREE_CLOEXEC | unix.AT_RECURSIVE | unix.AT_EMPTY_PATH)
-	tree, err := unix.OpenTree(fd, "", flags)
+	tree, err := unix.OpenTree(from, "", flags)
 	if err != nil {
 		return err
 	}
@@ -249,7 +285,7 @@ func mountOn(fd int, attr unix.MountAttr) error {
 	if err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, &attr); err != nil {
 		return err
 	}
-	return unix.MoveMount(tree, "", fd, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
+	return unix.MoveMount(tree, "", to, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
 }
 
 // openEntry opens what is in a folder under the name that ends a path, a symlink as such. mounted
@@ -275,9 +311,13 @@ func openEntry(path string) (fd int, mounted bool, err error) {
 	return fd, here != above, nil
 }
 
+// mountIDs asks for numbers of mounts that are never used again, where the kernel has them (Linux
+// 6.8: STATX_MNT_ID_UNIQUE), and for others else.
+const mountIDs = unix.STATX_MNT_ID | unix.STATX_MNT_ID_UNIQUE
+
 func mountID(fd int) (uint64, error) {
 	var st unix.Statx_t
-	err := unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_MNT_ID, &st)
+	err := unix.Statx(fd, "", unix.AT_EMPTY_PATH, mountIDs, &st)
 	return st.Mnt_id, err
 }
 

@@ -49,11 +49,14 @@ func OpenRoom(c RoomConfig) (*Room, error) {
 	}
 	defer theirs.Close()
 	r := &Room{offer: c.Offer, link: ours}
+	// Landlock keeps root from tracing processes outside, which lead out of the namespaces. Without
+	// it only a user namespace does.
 	root := privileged()
+	user := !root || c.Offer.Landlock == 0
 	r.group, err = process.StartGroup(process.Command{
 		Args: c.Starter, Dir: "/", Env: c.Env, Stderr: os.Stderr, Extra: []*os.File{theirs}, Session: true,
 		Fork: func(path string, args []string, attr *syscall.ProcAttr) (int, int, error) {
-			return inside(path, args, attr, root)
+			return inside(path, args, attr, user, root)
 		},
 	})
 	if err != nil {
@@ -83,17 +86,22 @@ func privileged() bool {
 	return data[0].Effective&(1<<unix.CAP_SYS_ADMIN) != 0 && data[0].Effective&(1<<unix.CAP_NET_ADMIN) != 0
 }
 
-// inside starts a program in new namespaces. Without privileges it has those of a new user
-// namespace in which everybody is who they were.
-func inside(path string, args []string, attr *syscall.ProcAttr, root bool) (pid, pidfd int, err error) {
+// inside starts a program in new namespaces. user says that one of them is a user namespace, in
+// which everybody is who they were.
+func inside(path string, args []string, attr *syscall.ProcAttr, user, root bool) (pid, pidfd int, err error) {
 	pidfd = -1
 	attr.Sys.PidFD = &pidfd
-	attr.Sys.Cloneflags = unix.CLONE_NEWNS | unix.CLONE_NEWNET
-	if !root {
+	attr.Sys.Cloneflags = unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWIPC
+	if user {
 		attr.Sys.Cloneflags |= unix.CLONE_NEWUSER
 		attr.Sys.UidMappings = []syscall.SysProcIDMap{{ContainerID: unix.Geteuid(), HostID: unix.Geteuid(), Size: 1}}
 		attr.Sys.GidMappings = []syscall.SysProcIDMap{{ContainerID: unix.Getegid(), HostID: unix.Getegid(), Size: 1}}
 		attr.Sys.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN, unix.CAP_SETPCAP}
+	}
+	if user && root {
+		attr.Sys.UidMappings, attr.Sys.GidMappings = same("/proc/self/uid_map"), same("/proc/self/gid_map")
+		attr.Sys.GidMappingsEnableSetgroups = true
+		attr.Sys.AmbientCaps = nil // root has them
 	}
 	pid, err = syscall.ForkExec(path, args, attr)
 	return pid, pidfd, err

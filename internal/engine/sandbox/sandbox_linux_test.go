@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/drover-dev/drover/internal/engine/process"
+	"github.com/drover-dev/drover/task"
 )
 
 const (
@@ -194,6 +195,8 @@ func TestRoom(t *testing.T) {
 		"mkdir d; cp file d/f; mv d/f d/g; cat d/g": "content of file",
 		"echo x > /dev/null && echo ok":             "ok",
 		"kill -0 $$ && echo ok":                     "ok",
+		"echo x > /dev/shm/x && cat /dev/shm/x":     "x",
+		"echo $(ls /dev)":                           "fd full null ptmx pts random shm stderr stdin stdout tty urandom zero",
 	} {
 		if r := sh(line); r.out != want || r.err != nil {
 			t.Errorf("%s: %q, want %q (%v)", line, r.out, want, r.err)
@@ -311,6 +314,11 @@ func TestThread(t *testing.T) {
 	for _, line := range []string{"echo x > ../other/file", "rm ../other/file", "echo x > ../new", "kill -0 " + fmt.Sprint(os.Getpid())} {
 		if r := sh(line); r.exit.Code == 0 {
 			t.Errorf("%s succeeded: %q", line, r.out)
+		}
+	}
+	if held.Network == task.ByTCPPorts {
+		if r := run(t, fork, p.work, os.Args[0], escapeArg, "socket", "", ""); !strings.Contains(r.out, "permission denied") {
+			t.Errorf("a socket that may be SCTP: %q", r.out)
 		}
 	}
 	// Nothing else of this process is bounded.

@@ -23,20 +23,23 @@ type starter struct {
 	filter []bpf.RawInstruction
 	ready  bool
 	mounts bool
+	covers map[uint64]bool // the mounts that hide something
 }
 
 // RunStarter is the life of a starter: it serves the process that has opened the room, and returns
 // when that has closed the link or has ended. It must be called early in a program that was started
 // by [OpenRoom].
 func RunStarter() error {
-	unix.CloseOnExec(linkFD)
+	if err := keepFiles(linkFD); err != nil {
+		return err
+	}
 	link, err := conn(linkFD)
 	if err != nil {
 		return fmt.Errorf("serve a room: %w (this command is started by a host, not by hand)", err)
 	}
 	defer link.Close()
 	debug.SetGCPercent(400)
-	s := &starter{link: link}
+	s := &starter{link: link, covers: map[uint64]bool{}}
 	for {
 		var r request
 		files, err := receiveFrame(link, &r)
@@ -104,35 +107,32 @@ func (s *starter) prepare(c setup) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("take the mounts of a room from those of the machine: %w", err)
 	}
-	for _, path := range c.Hidden {
-		if err := hide(path, c.Shown); err != nil {
-			return err
+	if c.Landlock == 0 {
+		// A child shares memory with this process until it executes its program, and without
+		// Landlock other programs of the room could trace it.
+		if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+			return fmt.Errorf("keep programs of a room from its starter: %w", err)
 		}
 	}
-	if err := terminals(); err != nil {
+	s.setup = c
+	if err := s.conceal(nil); err != nil {
+		return err
+	}
+	if err := makeDev(); err != nil {
 		return err
 	}
 	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
 	s.mounts = unix.MountSetattr(unix.AT_FDCWD, "/", unix.AT_RECURSIVE, &attr) == nil
+	if s.mounts {
+		attr = unix.MountAttr{Attr_clr: unix.MOUNT_ATTR_RDONLY}
+		if err := unix.MountSetattr(unix.AT_FDCWD, "/dev/shm", 0, &attr); err != nil {
+			return fmt.Errorf("let /dev/shm be written in a room: %w", err)
+		}
+	}
 	if err := up("lo"); err != nil {
 		return err
 	}
-	s.setup, s.ready = c, true
-	return nil
-}
-
-// terminals gives the room terminals of its own: those of the user's windows could be written to.
-func terminals() error {
-	err := unix.Mount("devpts", "/dev/pts", "devpts", unix.MS_NOSUID|unix.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620")
-	if err == nil {
-		err = unix.Mount("/dev/pts/ptmx", "/dev/ptmx", "", unix.MS_BIND, "")
-	}
-	if errors.Is(err, unix.ENOENT) {
-		return nil // a machine without any
-	}
-	if err != nil {
-		return fmt.Errorf("mount terminals of a room: %w", err)
-	}
+	s.ready = true
 	return nil
 }
 

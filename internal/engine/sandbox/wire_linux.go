@@ -54,7 +54,7 @@ type setup struct {
 	Shown    []string `json:"shown"`
 	Landlock int      `json:"landlock"` // the ABI to use; 0: none
 	Seccomp  bool     `json:"seccomp"`
-	Root     bool     `json:"root"` // there is no user namespace: the user has privileges outside
+	Root     bool     `json:"root"` // programs keep the capabilities of root that do not lead out
 }
 
 type reply struct {
