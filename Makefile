@@ -87,6 +87,7 @@ docs: ## write the generated pages anew
 	go test ./internal/engine/lifecycle -run TestStatesPage -update
 	go test ./internal/frontend/cli/manual -update
 	go test ./internal/session/conversation -run TestPage -update
+	UPDATE=1 go test ./internal/engine/sandbox -count=1 -run TestTable
 
 .PHONY: pictures
 pictures: ## take the pictures of the terminal UI anew, docs/pictures, with tmux

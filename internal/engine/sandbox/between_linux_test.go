@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/drover-dev/drover/internal/platform/racetest"
 )
 
 // sequence is an attempt that needs several starts, or somebody outside between them.
@@ -181,6 +183,9 @@ func TestBetween(t *testing.T) {
 		for name, o := range map[string]Offer{
 			"full": offer, "namespaces without Landlock": offer.Mask(0, true), "Landlock without namespaces": offer.Mask(9, false),
 		} {
+			if racetest.Rounds(10) != 10 && name != "full" {
+				continue // a room takes half a second to open
+			}
 			t.Run(s.name+"/"+name, func(t *testing.T) { s.run(t, o) })
 		}
 	}

@@ -33,7 +33,10 @@ type RoomConfig struct {
 	Env     []string // of the starter, with the marks of its host
 	Hidden  []string // files and folders that cannot be read inside; absolute
 	Shown   []string // folders below Hidden that can
-	Offer   Offer    // what to use; see [Probe]
+	// Sockets are hidden as long as they are what they are now: one that somebody makes later in
+	// the same place can be somebody's inside.
+	Sockets []string
+	Offer   Offer // what to use; see [Probe]
 }
 
 // Offer is what the kernel of this machine offers.

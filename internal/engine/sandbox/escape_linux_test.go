@@ -1234,14 +1234,7 @@ func TestEscape(t *testing.T) {
 				if fork, box, err = In(m.inside, c.offer, m.place.bounds); err != nil {
 					t.Fatal(err)
 				}
-				held = map[string]string{"write": box.Write, "protected": box.Protected, "read": box.Read,
-					"network": box.Network, "signals": box.Signals, "calls": box.Calls}
-				if strings.Contains(box.Write, task.ByMounts) {
-					held["marks"] = box.Write
-				}
-				if box.Network == task.ByNamespace {
-					held["memory"] = box.Network
-				}
+				held = promised(box)
 			}
 			out := map[string]int{}
 			for _, a := range all {
@@ -1271,6 +1264,81 @@ func TestEscape(t *testing.T) {
 			}
 		})
 	}
+}
+
+// promised is by what each bound holds. Two have no field of their own: read-only mounts bound what
+// is known of a file, and rooms share no memory with others.
+func promised(box task.Sandbox) map[string]string {
+	held := map[string]string{"write": box.Write, "protected": box.Protected, "read": box.Read,
+		"network": box.Network, "signals": box.Signals, "calls": box.Calls}
+	if strings.Contains(box.Write, task.ByMounts) {
+		held["marks"] = task.ByMounts
+	}
+	if box.Network == task.ByNamespace {
+		held["memory"] = task.ByNamespace
+	}
+	return held
+}
+
+// TestTable compares the table in docs/sandbox.md with what [TestEscape] finds to hold. UPDATE=1
+// writes it anew.
+func TestTable(t *testing.T) {
+	const page, begin, end = "../../../docs/sandbox.md", "<!-- what holds: begin -->\n", "<!-- what holds: end -->\n"
+	data, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok := strings.Cut(string(data), begin)
+	old, after, ok2 := strings.Cut(rest, end)
+	if !ok || !ok2 {
+		t.Fatalf("%s has no marks %q and %q", page, begin, end)
+	}
+	table := holdTable()
+	if table == old {
+		return
+	}
+	if os.Getenv("UPDATE") == "" {
+		t.Errorf("the table of docs/sandbox.md is old (run `make docs`); it is now:\n%s", table)
+	} else if err := os.WriteFile(page, []byte(before+begin+table+end+after), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func holdTable() string {
+	bounds := []string{"write", "marks", "protected", "read", "network", "memory", "signals", "calls"}
+	total := map[string]int{}
+	for _, a := range attempts() {
+		total[a.bound]++
+	}
+	var b strings.Builder
+	b.WriteString("| |")
+	for _, name := range bounds {
+		fmt.Fprintf(&b, " %s (%d) |", name, total[name])
+	}
+	b.WriteString("\n|---|" + strings.Repeat("---|", len(bounds)) + "\n")
+	row := func(name string, box task.Sandbox) {
+		held := promised(box)
+		fmt.Fprintf(&b, "| %s |", name)
+		for _, name := range bounds {
+			text := "-"
+			if by := held[name]; by != "" {
+				text = "`" + by + "`"
+			}
+			b.WriteString(" " + text + " |")
+		}
+		b.WriteByte('\n')
+	}
+	all := Offer{Landlock: abiScope, Seccomp: true}
+	row("all", (&Room{offer: all, mounts: true}).held())
+	row("namespaces without Landlock", (&Room{offer: all.Mask(0, true), mounts: true}).held())
+	for abi := all.Landlock; abi >= 0; abi-- {
+		name := fmt.Sprintf("Landlock ABI %d without namespaces", abi)
+		if abi == 0 {
+			name = "neither"
+		}
+		row(name, bare(all.Mask(abi, false), abi >= abiTCP))
+	}
+	return b.String()
 }
 
 // attempter returns the program that makes attempts: this test binary, or one without the race

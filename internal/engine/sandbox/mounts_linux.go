@@ -15,8 +15,8 @@ import (
 // conceal hides what is to be hidden and is not. A mount goes when somebody outside replaces what
 // it is mounted on, and some of it is not there at first, so this is done before each start.
 // written are folders in which programs make symlinks, which are not followed.
-func (s *starter) conceal(written []string) error {
-	for _, path := range s.setup.Hidden {
+func (s *starter) conceal(paths, written []string) error {
+	for _, path := range paths {
 		var st unix.Statx_t
 		if unix.Statx(unix.AT_FDCWD, path, 0, mountIDs, &st) != nil || s.covers[st.Mnt_id] {
 			continue // nothing is there, nothing that can be reached, or nothing is to be done
@@ -100,7 +100,7 @@ func hide(fd int, path string, shown []string) error {
 
 // bound mounts what a program may write, and what below it may not be written.
 func (s *starter) bound(b Bounds) error {
-	if err := s.conceal(b.Write); err != nil {
+	if err := s.conceal(s.setup.Hidden, b.Write); err != nil {
 		return err
 	}
 	if !s.mounts {

@@ -65,7 +65,8 @@ func OpenRoom(c RoomConfig) (*Room, error) {
 	}
 	_ = ours.SetDeadline(time.Now().Add(readyWait))
 	answer, _, err := r.ask(request{Op: opSetup, Setup: &setup{
-		Hidden: c.Hidden, Shown: c.Shown, Landlock: c.Offer.Landlock, Seccomp: c.Offer.Seccomp, Root: root,
+		Hidden: c.Hidden, Sockets: c.Sockets, Shown: c.Shown,
+		Landlock: c.Offer.Landlock, Seccomp: c.Offer.Seccomp, Root: root,
 	}}, nil)
 	if err != nil {
 		r.Close()

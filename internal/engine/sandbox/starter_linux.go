@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"runtime/debug"
+	"slices"
 	"syscall"
 
 	"golang.org/x/net/bpf"
@@ -115,7 +116,7 @@ func (s *starter) prepare(c setup) error {
 		}
 	}
 	s.setup = c
-	if err := s.conceal(nil); err != nil {
+	if err := s.conceal(append(slices.Clone(c.Sockets), c.Hidden...), nil); err != nil {
 		return err
 	}
 	if err := makeDev(); err != nil {

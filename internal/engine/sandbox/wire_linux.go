@@ -52,6 +52,7 @@ type request struct {
 type setup struct {
 	Hidden   []string `json:"hidden"`
 	Shown    []string `json:"shown"`
+	Sockets  []string `json:"sockets"`
 	Landlock int      `json:"landlock"` // the ABI to use; 0: none
 	Seccomp  bool     `json:"seccomp"`
 	Root     bool     `json:"root"` // programs keep the capabilities of root that do not lead out

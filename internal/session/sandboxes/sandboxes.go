@@ -219,9 +219,12 @@ func (s *Sandboxes) open() (*sandbox.Room, *network, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("setting sandbox.domains: %w", err)
 	}
-	offer := s.offer()
+	others, err := bound(append(slices.Clone(s.temp), plain(s.cfg.TempDir)))
+	if err != nil {
+		return nil, nil, err
+	}
 	room, err := sandbox.OpenRoom(sandbox.RoomConfig{
-		Starter: s.cfg.Starter, Env: s.cfg.Env, Hidden: s.hidden(), Shown: s.cfg.Shown, Offer: offer,
+		Starter: s.cfg.Starter, Env: s.cfg.Env, Hidden: s.hidden(), Sockets: others, Shown: s.cfg.Shown, Offer: s.offer(),
 	})
 	s.room, s.why = room, err
 	if err != nil {
@@ -373,22 +376,11 @@ var secrets = []string{
 	".my.cnf", ".config/drover",
 }
 
-// sockets are those of services that do what they are asked to outside of any sandbox.
-//
-//rules:constant never changed after this line
-var sockets = []string{
-	"/run/docker.sock", "/var/run/docker.sock", "/run/podman", "/run/containerd", "/run/crio",
-	"/run/dbus/system_bus_socket", "/run/systemd/private", "/run/snapd.socket", "/run/snapd-snap.socket",
-	"/run/libvirt", "/run/lxd", "/var/lib/lxd/unix.socket", "/var/snap/lxd/common/lxd/unix.socket",
-	"/run/nix/daemon-socket", "/nix/var/nix/daemon-socket", "/tmp/.X11-unix", "/tmp/.ICE-unix",
-	"/etc/shadow", "/etc/gshadow",
-}
-
 // hidden is what no command of the session can read.
 func (s *Sandboxes) hidden() []string {
-	out := append([]string{}, sockets...)
-	uid := os.Geteuid()
-	out = append(out, fmt.Sprintf("/run/user/%d", uid), fmt.Sprintf("/tmp/tmux-%d", uid), os.Getenv("SSH_AUTH_SOCK"))
+	out := append([]string{}, services...)
+	out = append(out, fmt.Sprintf("/tmp/tmux-%d", os.Geteuid()), os.Getenv("SSH_AUTH_SOCK"))
+	out = append(out, named(os.Environ())...)
 	if s.cfg.Home != "" {
 		for _, f := range secrets {
 			out = append(out, filepath.Join(s.cfg.Home, f))

@@ -192,6 +192,44 @@ func TestSwapped(t *testing.T) {
 	none("a path with ..", apartFromTemp(Config{}), []string{home + "/other/worktrees/w", home + "/other"}, work)
 }
 
+// Sockets of others are hidden: those that the environment names, and those in folders that every
+// command writes.
+func TestSockets(t *testing.T) {
+	temp, elsewhere := folder(t, map[string]string{"deep/x": ""}), folder(t, map[string]string{"x": ""})
+	for _, path := range []string{temp + "/deep/s", elsewhere + "/agent"} {
+		l, err := net.Listen("unix", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+	}
+	t.Setenv("EDITOR_OF_TESTS", "unix:"+elsewhere+"/agent,1")
+	s := New(config(t))
+	s.temp = []string{temp}
+	defer s.Close()
+	start, err := s.Command(Wish{Folders: []string{elsewhere}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.why != nil {
+		t.Skipf("SKIPPED: no namespaces on this machine: %v", s.why)
+	}
+	tr := trial{ctx: t.Context(), work: elsewhere, fork: start.Fork}
+	for _, path := range []string{temp + "/deep/s", elsewhere + "/agent"} {
+		if ok, out := tr.run("test ! -S " + path); !ok {
+			t.Errorf("%s can be reached: %s", path, out)
+		}
+	}
+	const table = "Num       RefCount Protocol Flags    Type St Inode Path\n" +
+		"0000000000000000: 00000002 00000000 00010000 0001 01 22644 /tmp/a b/s\n" +
+		"0000000000000000: 00000002 00000000 00010000 0001 01 22645 @/tmp/abstract\n" +
+		"0000000000000000: 00000003 00000000 00000000 0001 03 22646\n" +
+		"0000000000000000: 00000002 00000000 00010000 0001 01 22647 /run/x\n"
+	if got, err := parseSockets(strings.NewReader(table), []string{"/tmp"}); err != nil || !slices.Equal(got, []string{"/tmp/a b/s"}) {
+		t.Errorf("sockets below /tmp: %q, %v", got, err)
+	}
+}
+
 func TestModes(t *testing.T) {
 	var none *Sandboxes
 	for name, s := range map[string]*Sandboxes{"nil": none, "off": New(Config{Mode: Off}), "empty": New(Config{})} {
