@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/drover-dev/drover/internal/engine/process"
@@ -263,17 +262,13 @@ func (p *pipes) close() {
 var _ task.Freezer = (*Driver)(nil)
 
 // Freeze makes the group of a command stand still.
-func (d *Driver) Freeze(p task.Process) error { return signal(p, syscall.SIGSTOP) }
+func (d *Driver) Freeze(p task.Process) error { return process.FreezeGroup(identity(p)) }
 
 // Thaw lets it go on.
-func (d *Driver) Thaw(p task.Process) error { return signal(p, syscall.SIGCONT) }
+func (d *Driver) Thaw(p task.Process) error { return process.ThawGroup(identity(p)) }
 
-func signal(p task.Process, sig syscall.Signal) error {
-	err := process.SignalGroup(process.Identity{PID: p.PID, Start: p.Start, Boot: p.Boot}, sig)
-	if errors.Is(err, process.ErrGone) {
-		return nil
-	}
-	return err
+func identity(p task.Process) process.Identity {
+	return process.Identity{PID: p.PID, Start: p.Start, Boot: p.Boot}
 }
 
 var _ task.Adopter = (*Driver)(nil)

@@ -1,9 +1,6 @@
 package shell
 
 import (
-	"errors"
-	"syscall"
-
 	"github.com/drover-dev/drover/internal/engine/process"
 	"github.com/drover-dev/drover/task"
 )
@@ -12,15 +9,11 @@ var _ task.Freezer = (*Driver)(nil)
 
 // Freeze makes the group of a command stand still; what left the group goes on.
 // A stop of the task ends it all the same.
-func (d *Driver) Freeze(p task.Process) error { return signal(p, syscall.SIGSTOP) }
+func (d *Driver) Freeze(p task.Process) error { return process.FreezeGroup(identity(p)) }
 
 // Thaw lets it go on.
-func (d *Driver) Thaw(p task.Process) error { return signal(p, syscall.SIGCONT) }
+func (d *Driver) Thaw(p task.Process) error { return process.ThawGroup(identity(p)) }
 
-func signal(p task.Process, sig syscall.Signal) error {
-	err := process.SignalGroup(process.Identity{PID: p.PID, Start: p.Start, Boot: p.Boot}, sig)
-	if errors.Is(err, process.ErrGone) {
-		return nil
-	}
-	return err
+func identity(p task.Process) process.Identity {
+	return process.Identity{PID: p.PID, Start: p.Start, Boot: p.Boot}
 }

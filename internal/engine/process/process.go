@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 )
 
 // Marks in the environment of a child, by which it is found after it has left its group and its
@@ -211,11 +212,34 @@ func (g *Group) Signal(sig syscall.Signal) error {
 	return nil
 }
 
-// SignalGroup sends a signal to the group of a live leader. It returns [ErrGone] when the
-// leader has ended. On systems that cannot signal the group of an open process, the leader is
-// verified directly before.
-func SignalGroup(id Identity, sig syscall.Signal) error {
+// stopWait bounds how long [FreezeGroup] waits for the leader to stand still. One that is in a
+// call of the kernel that cannot be interrupted stops when that returns.
+const stopWait = time.Second
+
+// FreezeGroup stops the group of a live leader, and returns when the leader stands still: until
+// Linux 6.18 at least, a child whose fork is under way while SIGSTOP and then SIGCONT come stays
+// stopped for ever (SIGCONT takes SIGSTOP only from processes that exist). It does nothing when the
+// leader has ended.
+func FreezeGroup(id Identity) error {
+	if err := signalGroup(id, syscall.SIGSTOP); err != nil {
+		return err
+	}
+	for begun := time.Now(); Alive(id) && !Stopped(id) && time.Since(begun) < stopWait; {
+		time.Sleep(100 * time.Microsecond) // a stop of another's child is no event
+	}
+	return nil
+}
+
+// ThawGroup lets the group of a live leader go on. It does nothing when the leader has ended.
+func ThawGroup(id Identity) error { return signalGroup(id, syscall.SIGCONT) }
+
+// signalGroup sends a signal to the group of a live leader. On systems that cannot signal the
+// group of an open process, the leader is verified directly before.
+func signalGroup(id Identity, sig syscall.Signal) error {
 	g, err := Adopt(id)
+	if errors.Is(err, ErrGone) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -224,11 +248,8 @@ func SignalGroup(id Identity, sig syscall.Signal) error {
 	if errors.Is(err, errors.ErrUnsupported) && !g.Ended() {
 		err = syscall.Kill(-id.PID, sig)
 	}
-	switch {
-	case errors.Is(err, syscall.ESRCH), g.Ended():
-		return fmt.Errorf("signal group %d: %w", id.PID, ErrGone)
-	case err != nil:
-		return fmt.Errorf("signal group %d: %w", id.PID, err)
+	if err == nil || errors.Is(err, syscall.ESRCH) || g.Ended() {
+		return nil
 	}
-	return nil
+	return fmt.Errorf("signal group %d: %w", id.PID, err)
 }
