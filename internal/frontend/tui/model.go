@@ -206,6 +206,13 @@ func (m *Model) clock() tea.Cmd {
 	return tea.Tick(every, func(time.Time) tea.Msg { return tick{} })
 }
 
+// leftRunning counts, with each thing that becomes known, what ran when the last turn ended.
+func (m *Model) leftRunning() {
+	if at, ok := m.talk.Ended(); ok {
+		m.talk.LeftRunning(m.tasks.RunningAt(at))
+	}
+}
+
 // beat is what is done at a tick: listings have what events have not, such as when
 // something was last heard of an agent.
 func (m *Model) beat() tea.Cmd {
@@ -251,8 +258,8 @@ func (m *Model) hear(n news) tea.Cmd {
 	for _, e := range n.events {
 		cmds = append(cmds, m.happened(e))
 	}
-	if at, ok := m.talk.Ended(); ok && len(n.pieces)+len(n.events) > 0 {
-		m.talk.LeftRunning(m.tasks.RunningAt(at))
+	if len(n.pieces)+len(n.events) > 0 {
+		m.leftRunning()
 	}
 	if n.questions != nil {
 		had := m.ask

@@ -47,8 +47,14 @@ func TestTurnLine(t *testing.T) {
 	if n := strings.Count(u.screen(), "still run"); n != 2 {
 		t.Errorf("%d lines:\n%s", n, u.screen())
 	}
+	listing := u.command("b4", true) // what a listing tells, as no event has
+	u.pass(time.Second)
+	turn(u, time.Second)
+	u.tell(listed{list: []task.Record{listing}})
+	u.sees("  1.0s · 3 tasks still run")
+
 	u.hear(control.Piece{Kind: control.EndPiece}) // of a turn whose begin was left out
-	if n := strings.Count(u.screen(), "still run"); n != 2 {
+	if n := strings.Count(u.screen(), "still run"); n != 3 {
 		t.Errorf("%d lines:\n%s", n, u.screen())
 	}
 }
