@@ -14,7 +14,7 @@ const (
 )
 
 // Scope is what an expression sees. Step gives a field of a step that has ended:
-// status, output or exit_code.
+// status, output, exit_code or worktree.
 type Scope struct {
 	Params map[string]string
 	Step   func(id, field string) (string, error)
@@ -316,7 +316,7 @@ func (p *parser) ref(r ref) node {
 }
 
 // fields are what can be known of a step that has ended.
-func fields() []string { return []string{"status", "output", "exit_code"} }
+func fields() []string { return []string{"status", "output", "exit_code", "worktree"} }
 
 // Wanted reports whether a step is to be done, now that all it needs has ended.
 func (s Step) Wanted(scope Scope) (bool, error) {

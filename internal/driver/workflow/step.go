@@ -105,7 +105,7 @@ func (p *performance) try(ctx, work context.Context) error {
 		if err != nil {
 			return err
 		}
-		p.done.Task, p.done.Attempt, p.done.Exit = rec.ID, n, exit(rec)
+		p.done.Task, p.done.Attempt, p.done.Exit, p.done.Tree = rec.ID, n, exit(rec), checkout(rec)
 		switch {
 		case rec.Status == task.Completed:
 			p.done.Status = task.StepCompleted
@@ -225,4 +225,12 @@ func exit(r task.Record) string {
 		return ""
 	}
 	return strconv.Itoa(*r.ExitCode)
+}
+
+// checkout is the path of what an isolated agent has left, or empty.
+func checkout(r task.Record) string {
+	if r.Worktree == nil || r.Worktree.Removed {
+		return ""
+	}
+	return r.Worktree.Path
 }

@@ -133,8 +133,9 @@ type done struct {
 	Task    task.ID         `json:"task_id,omitempty"`
 	Attempt int             `json:"attempt,omitempty"`
 	Exit    string          `json:"exit_code,omitempty"`
-	Text    string          `json:"text,omitempty"`  // of an approval
-	Error   string          `json:"error,omitempty"` // one line
+	Tree    string          `json:"worktree,omitempty"` // path of the checkout that an isolated agent has left
+	Text    string          `json:"text,omitempty"`     // of an approval
+	Error   string          `json:"error,omitempty"`    // one line
 	Start   time.Time       `json:"start_time,omitzero"`
 	End     time.Time       `json:"end_time,omitzero"`
 }
@@ -249,6 +250,8 @@ func (r *run) scope(ctx context.Context) flow.Scope {
 			return string(st.done.Status), nil
 		case "exit_code":
 			return st.done.Exit, nil
+		case "worktree":
+			return st.done.Tree, nil
 		}
 		return r.output(ctx, st)
 	}}

@@ -177,6 +177,7 @@ func New(d Deps) *cobra.Command {
 		a.commandsCommand(), a.skillsCommand(),
 		a.permissionsCommand(), a.statsCommand(),
 		a.trustCommand(), a.todoCommand(), a.remoteCommand(), a.teleportCommand(), a.memoryCommand(), a.workflowCommand(),
+		a.competeCommand(),
 		a.modelsCommand())
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.AddCommand(a.completion(root))

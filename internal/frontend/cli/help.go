@@ -16,7 +16,7 @@ type group struct {
 // groups are the commands as help lists them.
 func groups() []group {
 	return []group{
-		{"run", "Run:", []string{"run", "agent", "workflow", "monitor", "remote", "demo"}},
+		{"run", "Run:", []string{"run", "agent", "workflow", "compete", "monitor", "remote", "demo"}},
 		{"watch", "Watch:", []string{"ps", "logs", "result", "inspect", "wait", "attach", "top"}},
 		{"steer", "Steer:", []string{"stop", "send", "pause", "resume", "promote", "approvals", "attention", "configure"}},
 		{"agents", "Agents:", []string{"agents", "commands", "skills", "models", "permissions", "mcp"}},
@@ -36,6 +36,7 @@ func examples() map[string][]string {
 		"workflow":  {"drover workflow check release.yaml", "drover workflow run release.yaml -p version=1.4.0"},
 		"workflow run": {"drover workflow run release.yaml -p version=1.4.0", "drover workflow run -d nightly.yaml",
 			"drover workflow run --resume w1b2c3d4e"},
+		"compete":        {`drover compete --agents general-purpose@opus,general-purpose@haiku --check 'go test ./...' "fix the flaky test"`},
 		"workflow check": {"drover workflow check release.yaml"},
 		"workflow graph": {"drover workflow graph release.yaml",
 			"drover workflow graph --dot release.yaml | dot -Tsvg > release.svg"},

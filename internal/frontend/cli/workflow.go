@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"path/filepath"
 	"strings"
 	"time"
@@ -251,29 +252,10 @@ func (a *app) followFlow(ctx context.Context, api control.API, rec task.Record, 
 	if asJSON {
 		out = a.Stderr
 	}
-	ref, offset := string(rec.ID), rec.OutputBytes
-	for {
-		c, err := api.Output(ctx, control.OutputRequest{Ref: ref, Offset: offset, Wait: 10 * time.Second})
-		if err != nil {
-			return err
-		}
-		if len(c.Data) > 0 {
-			if _, err := fmt.Fprint(out, excerpt.Plain(string(c.Data))); err != nil {
-				return err
-			}
-		}
-		if offset = c.Next; c.Ended {
-			break
-		}
-	}
-	if _, err := api.Wait(ctx, control.WaitRequest{Refs: []string{ref}}); err != nil {
-		return err
-	}
-	answer, err := control.WholeResult(ctx, api, ref)
-	if err != nil {
-		return err
-	}
+	answer, err := a.watchFlow(ctx, api, rec, out)
 	switch {
+	case err != nil:
+		return err
 	case asJSON:
 		err = a.printIndented(answer)
 	case strings.HasPrefix(answer.Text, "{"): // the outputs; how the steps went is to be read above
@@ -282,19 +264,40 @@ func (a *app) followFlow(ctx context.Context, api control.API, rec task.Record, 
 	if err != nil {
 		return err
 	}
-	switch answer.Task.Status {
-	case task.Killed:
-		return &ExitError{Code: 4, Err: fmt.Errorf("workflow %s was stopped", ref)}
-	case task.Failed:
-		return &ExitError{
-			Code: 1,
-			Err: fmt.Errorf(
-				"workflow %s has failed: %s (go on behind what is done with `drover workflow run --resume %s`)",
-				ref,
-				answer.Task.Error,
-				ref,
-			),
+	return flowEnd(answer.Task)
+}
+
+// watchFlow prints how the steps go until the workflow ends, and returns its answer.
+func (a *app) watchFlow(ctx context.Context, api control.API, rec task.Record, out io.Writer) (control.Answer, error) {
+	ref, offset := string(rec.ID), rec.OutputBytes
+	for {
+		c, err := api.Output(ctx, control.OutputRequest{Ref: ref, Offset: offset, Wait: 10 * time.Second})
+		if err != nil {
+			return control.Answer{}, err
 		}
+		if len(c.Data) > 0 {
+			if _, err := fmt.Fprint(out, excerpt.Plain(string(c.Data))); err != nil {
+				return control.Answer{}, err
+			}
+		}
+		if offset = c.Next; c.Ended {
+			break
+		}
+	}
+	if _, err := api.Wait(ctx, control.WaitRequest{Refs: []string{ref}}); err != nil {
+		return control.Answer{}, err
+	}
+	return control.WholeResult(ctx, api, ref)
+}
+
+// flowEnd is the end of a workflow as an exit code.
+func flowEnd(r task.Record) error {
+	switch r.Status {
+	case task.Killed:
+		return &ExitError{Code: 4, Err: fmt.Errorf("workflow %s was stopped", r.ID)}
+	case task.Failed:
+		const text = "workflow %s has failed: %s (go on behind what is done with `drover workflow run --resume %s`)"
+		return &ExitError{Code: 1, Err: fmt.Errorf(text, r.ID, r.Error, r.ID)}
 	}
 	return nil
 }
