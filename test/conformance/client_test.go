@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -92,6 +93,71 @@ func answers(ctx context.Context, like *exec.Cmd) error {
 	return nil
 }
 
+func environment(dir string) []string {
+	return []string{"HOME=" + filepath.Join(dir, "home"), "PATH=" + os.Getenv("PATH"), "TMPDIR=" + dir}
+}
+
+// metadata is the address that the suite knows for a client that names itself by a document.
+const metadata = "https://conformance-test.local/client-metadata.json"
+
+// again are scenarios in which the server wants another sign-in after the first, with the scope that
+// it then wants.
+var again = map[string]string{ //rules:constant a table
+	"auth/scope-step-up": "mcp:write", "auth/scope-retry-limit": "mcp:admin", "auth/authorization-server-migration": "mcp:basic",
+}
+
+// signIn signs in to the server, as a user whose browser agrees to everything.
+func signIn(bin, dir, url, scope string) error {
+	var given struct {
+		ID     string `json:"client_id"`
+		Secret string `json:"client_secret"`
+	}
+	_ = json.Unmarshal([]byte(os.Getenv("MCP_CONFORMANCE_CONTEXT")), &given) // most have none
+	args := []string{"mcp", "login", "--timeout", "20s", "s"}
+	switch {
+	case given.ID != "":
+		args = append(args, "--client-id", given.ID)
+		if given.Secret != "" {
+			args = append(args, "--client-secret-env", "CLIENT_SECRET")
+		}
+	case strings.HasSuffix(os.Getenv("MCP_CONFORMANCE_SCENARIO"), "-cimd"):
+		args = append(args, "--client-metadata", metadata)
+	}
+	if scope != "" {
+		args = append(args, "--scope", scope)
+	}
+	if err := os.MkdirAll(filepath.Join(dir, "home"), 0o700); err != nil {
+		return err
+	}
+	for _, a := range [][]string{{"mcp", "add", "--url", url, "s"}, args} {
+		cmd := exec.Command(bin, a...)
+		cmd.Dir, cmd.Stderr, cmd.WaitDelay = dir, os.Stderr, time.Second
+		cmd.Env = append(environment(dir), "CLIENT_SECRET="+given.Secret)
+		out, err := cmd.StdoutPipe()
+		if err == nil {
+			err = cmd.Start()
+		}
+		if err != nil {
+			return err
+		}
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			fmt.Fprintln(os.Stderr, lines.Text())
+			if !strings.HasPrefix(lines.Text(), "http") {
+				continue
+			}
+			res, err := http.Get(lines.Text()) // it is sent back to the address of the client at once
+			if err != nil {
+				return errors.Join(err, cmd.Wait())
+			}
+			_ = res.Body.Close()
+		}
+		if err := cmd.Wait(); err != nil {
+			fmt.Fprintln(os.Stderr, a, err) // some servers are not to be trusted, and the scenario looks for that
+		}
+	}
+	return nil
+}
+
 // client has an agent of the binary call each tool of the server at url once.
 func client(bin, url string) (err error) {
 	dir, err := os.MkdirTemp("", "client")
@@ -130,28 +196,58 @@ func client(bin, url string) (err error) {
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command(bin, "-p", "go", "--mcp-config="+string(config), "--allowed-tools=mcp__s", "--ask-timeout", "20s")
-	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, os.Stderr, os.Stderr
-	cmd.Env = []string{
-		"HOME=" + filepath.Join(dir, "home"), "PATH=" + os.Getenv("PATH"), "TMPDIR=" + dir,
-		"ANTHROPIC_BASE_URL=" + model.URL, "ANTHROPIC_API_KEY=sk-test",
+	scenario := os.Getenv("MCP_CONFORMANCE_SCENARIO")
+	scopes := []string{""}
+	if more := again[scenario]; more != "" {
+		scopes = append(scopes, more)
 	}
+	for _, scope := range scopes {
+		if strings.HasPrefix(scenario, "auth/") {
+			if err := signIn(bin, dir, url, scope); err != nil {
+				return err
+			}
+		}
+		mu.Lock()
+		asked = false
+		mu.Unlock()
+		if err := prompt(bin, dir, string(config), model.URL); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// prompt runs an agent that has the server, and accepts what it asks.
+func prompt(bin, dir, config, model string) error {
+	cmd := exec.Command(bin, "-p", "go", "--mcp-config="+config, "--allowed-tools=mcp__s", "--ask-timeout", "20s")
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, os.Stderr, os.Stderr
+	cmd.Env = append(environment(dir), "ANTHROPIC_BASE_URL="+model, "ANTHROPIC_API_KEY=sk-test")
 	ctx, end := context.WithCancel(context.Background())
 	answered := make(chan error, 1)
 	go func() { answered <- answers(ctx, cmd) }() // ends with ctx
-	err = cmd.Run()
+	err := cmd.Run()
 	end()
 	return errors.Join(err, <-answered)
 }
 
-// clientScenarios are those without sign-in.
+// clientScenarios are all but those of extensions.
 func clientScenarios() map[string][]string {
+	signIn := []string{
+		"auth/metadata-default", "auth/metadata-var1", "auth/metadata-var2", "auth/metadata-var3", "auth/basic-cimd",
+		"auth/scope-from-www-authenticate", "auth/scope-from-scopes-supported", "auth/scope-omitted-when-undefined",
+		"auth/scope-step-up", "auth/scope-retry-limit", "auth/token-endpoint-auth-basic", "auth/token-endpoint-auth-post",
+		"auth/token-endpoint-auth-none", "auth/pre-registration",
+	}
 	return map[string][]string{
-		"2025-11-25": {"initialize", "tools_call", "elicitation-sep1034-client-defaults", "sse-retry", "json-schema-2020-12-preservation"},
-		"2026-07-28": {
+		"2025-11-25": append([]string{"initialize", "tools_call", "elicitation-sep1034-client-defaults", "sse-retry",
+			"json-schema-2020-12-preservation"}, signIn...),
+		"2026-07-28": append([]string{
 			"tools_call", "request-metadata", "sep-2322-client-request-state", "http-standard-headers", "http-custom-headers",
 			"http-invalid-tool-headers", "json-schema-ref-no-deref", "json-schema-2020-12-preservation",
-		},
+			"auth/resource-mismatch", "auth/offline-access-scope", "auth/offline-access-not-supported",
+			"auth/authorization-server-migration", "auth/iss-supported", "auth/iss-not-advertised", "auth/iss-supported-missing",
+			"auth/iss-wrong-issuer", "auth/iss-unexpected", "auth/iss-normalized", "auth/metadata-issuer-mismatch",
+		}, signIn...),
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,13 +27,21 @@ type Login struct {
 	// the address of a client metadata document. All empty: this program registers itself.
 	ClientID, Secret, Metadata string
 	Port                       int // of the loopback address; 0: any
+	// Scopes are asked for beside those that the server wants and that were granted before.
+	Scopes []string
 	// Show tells the user which address to open.
 	Show func(address string)
 }
 
-// probe is the request by which a server is asked what it wants.
-const probe = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},` +
-	`"clientInfo":{"name":"drover","version":"1"}}}`
+// probes are the requests by which a server is asked what it wants, one after the other. Some let
+// everybody begin a session.
+//
+//rules:constant never changed after this line
+var probes = []string{
+	`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},` +
+		`"clientInfo":{"name":"drover","version":"1"}}}`,
+	`{"jsonrpc":"2.0","id":2,"method":"tools/list","params":{}}`,
+}
 
 // Login has the user sign in at the authorization server of an MCP server, and keeps the
 // tokens.
@@ -47,6 +56,10 @@ func (s *Store) Login(ctx context.Context, l Login) error {
 		return err
 	}
 	defer back.close()
+	granted, err := s.granted(l)
+	if err != nil {
+		return err
+	}
 	var got *entry
 	config := &auth.AuthorizationCodeHandlerConfig{
 		RedirectURL: back.address,
@@ -55,6 +68,7 @@ func (s *Store) Login(ctx context.Context, l Login) error {
 			return back.wait(ctx)
 		},
 		RequestRefreshToken:   true,
+		ScopeFilter:           func(wanted []string) []string { return union(wanted, granted, l.Scopes) },
 		AcceptUnadvertisedIss: true,
 		Client:                s.client,
 		NewTokenSource: func(_ context.Context, c *oauth2.Config, t *oauth2.Token) (oauth2.TokenSource, error) {
@@ -104,9 +118,59 @@ func (s *Store) Login(ctx context.Context, l Login) error {
 	})
 }
 
+// granted are the scopes of the sign-in before, if more are wanted now.
+func (s *Store) granted(l Login) (scopes []string, err error) {
+	if len(l.Scopes) == 0 {
+		return nil, nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	err = s.change(func(all map[string]entry) (bool, error) {
+		scopes = all[key(l.Address)].Scopes
+		return false, nil
+	})
+	return scopes, err
+}
+
+func union(lists ...[]string) []string {
+	var out []string
+	for _, one := range slices.Concat(lists...) {
+		if !slices.Contains(out, one) {
+			out = append(out, one)
+		}
+	}
+	return out
+}
+
 // challenge asks the server without a token, to be told where to get one.
 func (s *Store) challenge(ctx context.Context, l Login) (*http.Request, *http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, l.Address, strings.NewReader(probe))
+	session, open, refusal := "", false, 0
+	for _, probe := range probes {
+		req, res, err := s.probe(ctx, l, probe, session)
+		if err != nil {
+			return nil, nil, err
+		}
+		code := res.StatusCode
+		if code == http.StatusUnauthorized || code == http.StatusForbidden {
+			return req, res, nil
+		}
+		if err := res.Body.Close(); err != nil {
+			return nil, nil, err
+		}
+		if code >= 200 && code <= 299 {
+			open, session = true, res.Header.Get("Mcp-Session-Id")
+		} else if refusal == 0 {
+			refusal = code // the first is not of every revision, the second not for every session
+		}
+	}
+	if !open {
+		return nil, nil, fmt.Errorf("%s answers with status %d", hostOf(l.Address), refusal)
+	}
+	return nil, nil, ErrOpen
+}
+
+func (s *Store) probe(ctx context.Context, l Login, body, session string) (*http.Request, *http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, l.Address, strings.NewReader(body))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -116,6 +180,12 @@ func (s *Store) challenge(ctx context.Context, l Login) (*http.Request, *http.Re
 	req.Header.Del("Authorization")
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "application/json, text/event-stream")
+	if body != probes[0] {
+		req.Header.Set("MCP-Protocol-Version", "2025-11-25")
+	}
+	if session != "" {
+		req.Header.Set("Mcp-Session-Id", session)
+	}
 	once := *s.client
 	once.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	res, err := once.Do(req)
@@ -126,15 +196,7 @@ func (s *Store) challenge(ctx context.Context, l Login) (*http.Request, *http.Re
 	if err != nil {
 		return nil, nil, fmt.Errorf("reach %s: %w", hostOf(l.Address), err)
 	}
-	if res.StatusCode == http.StatusUnauthorized || res.StatusCode == http.StatusForbidden {
-		return req, res, nil
-	}
-	code := res.StatusCode
-	err = res.Body.Close()
-	if code >= 200 && code <= 299 {
-		return nil, nil, errors.Join(ErrOpen, err)
-	}
-	return nil, nil, errors.Join(fmt.Errorf("%s answers with status %d", hostOf(l.Address), code), err)
+	return req, res, nil
 }
 
 // callback is the loopback address that the browser is sent back to.

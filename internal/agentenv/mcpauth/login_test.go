@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -89,6 +90,19 @@ func TestLogin(t *testing.T) {
 	}
 	if known, err := store.Logout(address); known || err != nil {
 		t.Errorf("logout once more: %v, %v", known, err)
+	}
+}
+
+// A server that lets everybody begin a session is asked for more; scopes of a sign-in are kept when
+// others are asked for later.
+func TestLoginScopes(t *testing.T) {
+	s, store, _ := open(t)
+	s.LetBegin()
+	l := mcpauth.Login{Address: s.URL + "/mcp", Show: browser(t)}
+	for _, step := range []struct{ more, want string }{{"", "basic"}, {"write", "basic write"}, {"admin", "admin basic write"}, {"", "basic"}} {
+		if l.Scopes = strings.Fields(step.more); store.Login(t.Context(), l) != nil || !slices.Equal(slices.Sorted(slices.Values(s.Scopes())), strings.Fields(step.want)) {
+			t.Errorf("with %q: asked for %q, want %q", step.more, s.Scopes(), step.want)
+		}
 	}
 }
 

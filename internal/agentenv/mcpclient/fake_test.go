@@ -46,6 +46,16 @@ type fake struct {
 	can    string             // capabilities of the client
 	held   string             // an answer that waits for initialize
 	wanted map[string]bool    // calls that answer when they are cancelled
+	asked  bool               // for the revisions that it supports
+}
+
+// refuse reports true once.
+func (f *fake) refuse() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	before := f.asked
+	f.asked = true
+	return !before
 }
 
 func (f *fake) has(word string) bool { return strings.Contains(" "+f.mode+" ", " "+word+" ") }
@@ -101,6 +111,8 @@ func (f *fake) take(frame []byte, die func()) {
 			f.mu.Lock()
 			f.held = fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, newest)
 			f.mu.Unlock()
+		case f.has("reluctant") && f.refuse():
+			f.say(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32022,"message":"no","data":{"supported":["2026-07-28"],"requested":"x"}}}`, m.ID)
 		case f.has("newest"):
 			answer("%s", newest)
 		case !f.has("silent"):

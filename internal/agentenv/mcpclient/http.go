@@ -13,6 +13,9 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
+
+	"github.com/modelcontextprotocol/go-sdk/oauthex"
 )
 
 const (
@@ -160,7 +163,7 @@ func (w *web) once(
 	set("Mcp-Session-Id", session)
 	set("MCP-Protocol-Version", revision)
 	for name, value := range more {
-		set(name, value)
+		req.Header.Set(name, value) // an argument may be an empty text
 	}
 	switch method {
 	case http.MethodPost:
@@ -249,6 +252,9 @@ func (w *web) refused(res *http.Response, id int64) error {
 		return errForgotten
 	}
 	body, _ := io.ReadAll(io.LimitReader(res.Body, errorBody))
+	if err := w.insufficient(res); err != nil {
+		return err
+	}
 	if m, err := parse(body); err == nil && m.Error != nil {
 		if got, ok := number(m.ID); ok && got == id {
 			return m.Error
@@ -259,6 +265,9 @@ func (w *web) refused(res *http.Response, id int64) error {
 }
 
 func (w *web) refusal(res *http.Response) error {
+	if err := w.insufficient(res); err != nil {
+		return err
+	}
 	switch code := res.StatusCode; {
 	case code == http.StatusUnauthorized || code == http.StatusForbidden:
 		return fmt.Errorf("it refuses the call with status %d (give what it wants as a header, such as Authorization, "+
@@ -270,6 +279,32 @@ func (w *web) refusal(res *http.Response) error {
 	default:
 		return fmt.Errorf("status %d", code)
 	}
+}
+
+// insufficient is an error with the scopes without which a server refuses a call (RFC 6750, section
+// 3.1), or nil. Those that a shell does not leave alone are not named.
+func (w *web) insufficient(res *http.Response) error {
+	if res.StatusCode != http.StatusForbidden {
+		return nil
+	}
+	all, err := oauthex.ParseWWWAuthenticate(res.Header.Values("WWW-Authenticate"))
+	if err != nil {
+		return nil //nolint:nilerr // it says nothing that is understood
+	}
+	odd := func(r rune) bool {
+		return r > unicode.MaxASCII || !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune(":/._-", r)
+	}
+	for _, c := range all {
+		scopes := strings.Fields(c.Params["scope"])
+		names := strings.Join(scopes, "")
+		if c.Scheme != "bearer" || c.Params["error"] != "insufficient_scope" || names == "" || len(names) > 500 ||
+			strings.ContainsFunc(names, odd) {
+			continue
+		}
+		return fmt.Errorf("it refuses the call for want of the scope %s (sign in again with `drover mcp login --scope %s %s`)",
+			strings.Join(scopes, ", "), strings.Join(scopes, " --scope "), w.c.name)
+	}
+	return nil
 }
 
 // streamed reads a stream of events until the answer has come. A stream that
@@ -337,7 +372,11 @@ func (w *web) takeUp(ctx context.Context, after string, pause time.Duration) (*h
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	res, err := w.do(ctx, http.MethodGet, nil, map[string]string{"Last-Event-ID": after})
+	var more map[string]string
+	if after != "" {
+		more = map[string]string{"Last-Event-ID": after}
+	}
+	res, err := w.do(ctx, http.MethodGet, nil, more)
 	if err != nil {
 		return nil, err
 	}

@@ -103,6 +103,14 @@ func TestHTTPOdd(t *testing.T) {
 		"batch":    {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("[]")) }, "it answered with an array of messages"},
 		"wrong id": {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"id":77,"result":{}}`)) }, "it answered with something else"},
 		"moved":    {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, other.URL, http.StatusFound) }, "it has moved to"},
+		"scope": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("WWW-Authenticate", `Bearer error="insufficient_scope", scope="files:write admin"`)
+			w.WriteHeader(http.StatusForbidden)
+		}, "for want of the scope files:write, admin (sign in again with `drover mcp login --scope files:write --scope admin "},
+		"odd scope": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("WWW-Authenticate", "Bearer error=\"insufficient_scope\", scope=\"`id`\"")
+			w.WriteHeader(http.StatusForbidden)
+		}, "refuses the call with status 403 (give what"},
 		"secret":   {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }, "refuses the call with status 401 (give what it wants as a header"},
 		"broken":   {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) }, "status 502"},
 		"accepted": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusAccepted) }, "status 202, without an answer"},

@@ -51,11 +51,32 @@ type discovery struct {
 	err error
 }
 
-// discover asks which revisions the server speaks, and does not wait.
+// codeRevision is the error of a server that refuses the revision of a request; its data has those
+// that it supports (2026-07-28, UnsupportedProtocolVersionError).
+const codeRevision = -32022
+
+// supports reports whether a refusal names the revision among those that the server supports.
+func supports(err error) bool {
+	var rpc *RPCError
+	var data struct {
+		Supported []string `json:"supported"`
+	}
+	return errors.As(err, &rpc) && rpc.Code == codeRevision && json.Unmarshal(rpc.Data, &data) == nil &&
+		slices.Contains(data.Supported, stateless)
+}
+
+// discover asks which revisions the server speaks, and does not wait. A server that refuses the
+// revision and supports it all the same is asked once more.
 func (c *Conn) discover(ctx context.Context, meta map[string]any) <-chan discovery {
 	found := make(chan discovery, 1)
 	begun := c.spawn(func() {
-		raw, err := c.exchange(ctx, "server/discover", map[string]any{}, CallOptions{Timeout: c.cfg.initialize}, meta)
+		ask := func() (json.RawMessage, error) {
+			return c.exchange(ctx, "server/discover", map[string]any{}, CallOptions{Timeout: c.cfg.initialize}, meta)
+		}
+		raw, err := ask()
+		if supports(err) {
+			raw, err = ask()
+		}
 		found <- discovery{raw, err}
 	})
 	if !begun {
@@ -457,10 +478,11 @@ func headerText(raw json.RawMessage) (text string, ok bool) {
 	return "", false
 }
 
-// headerValue is a text as the value of a header, in base64 if it needs that.
+// headerValue is a text as the value of a header, in base64 if it needs that. An empty one does:
+// servers take a header without a value for a missing one.
 func headerValue(text string) string {
 	const before, after = "=?base64?", "?="
-	odd := strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' }) ||
+	odd := text == "" || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' }) ||
 		text != strings.Trim(text, " \t") || strings.HasPrefix(text, before) && strings.HasSuffix(text, after)
 	if !odd {
 		return text

@@ -34,13 +34,13 @@ func foreign() *mcp.Server {
 	add("echo", `{"type":"object"}`, func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		return said("%s", r.Params.Arguments)
 	})
-	add("headed", `{"type":"object","properties":{"city":{"type":"string","x-mcp-header":"City"},`+
+	add("headed", `{"type":"object","properties":{"city":{"type":"string","x-mcp-header":"City"},"none":{"type":"string","x-mcp-header":"None"},`+
 		`"deep":{"type":"object","properties":{"n":{"type":"integer","x-mcp-header":"N"}}}}}`,
 		func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 			if r.Extra == nil || r.Extra.Header == nil {
 				return said("no headers")
 			}
-			return said("%s %s", r.Extra.Header.Get("Mcp-Param-City"), r.Extra.Header.Get("Mcp-Param-N"))
+			return said("%s %s %q", r.Extra.Header.Get("Mcp-Param-City"), r.Extra.Header.Get("Mcp-Param-N"), r.Extra.Header["Mcp-Param-None"])
 		})
 	add("ask", `{"type":"object"}`, func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		if r.Params.InputResponses == nil {
@@ -114,11 +114,11 @@ func TestStateless(t *testing.T) {
 			t.Errorf("echo: %q", got)
 		}
 		raw, err := c.Call(t.Context(), "tools/call", map[string]any{"name": "headed",
-			"arguments": map[string]any{"city": "Köln", "deep": map[string]any{"n": 7}}})
+			"arguments": map[string]any{"city": "Köln", "none": "", "deep": map[string]any{"n": 7}}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := "=?base64?S8O2bG4=?= 7"
+		want := `=?base64?S8O2bG4=?= 7 ["=?base64??="]`
 		if s.URL == "" {
 			want = "no headers"
 		}
@@ -195,7 +195,8 @@ func TestStatelessListen(t *testing.T) {
 // nothing to what it does not know; one that starts slowly and knows only the newest
 // is found all the same.
 func TestAgree(t *testing.T) {
-	for mode, want := range map[string]string{"silent": "2025-11-25", "newest": "2026-07-28", "slow newest": "2026-07-28"} {
+	for mode, want := range map[string]string{"silent": "2025-11-25", "newest": "2026-07-28", "slow newest": "2026-07-28",
+		"reluctant newest": "2026-07-28"} {
 		transports(t, mode, func(t *testing.T, s Server) {
 			if mode == "slow newest" && s.URL != "" {
 				t.Skip("the site answers in one go")

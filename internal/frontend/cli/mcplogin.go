@@ -19,6 +19,7 @@ type mcpLogin struct {
 	client   string
 	secret   string // name of the variable that holds it
 	metadata string
+	scopes   []string
 	timeout  time.Duration
 }
 
@@ -39,6 +40,7 @@ func (a *app) mcpLoginCommand() *cobra.Command {
 		"(default: Drover registers itself)")
 	f.StringVar(&r.secret, "client-secret-env", "", "variable that holds the secret of that client")
 	f.StringVar(&r.metadata, "client-metadata", "", "https address of a client metadata document to use as the client ID")
+	f.StringArrayVar(&r.scopes, "scope", nil, "a `SCOPE` to ask for beside what the server wants and what was granted before")
 	f.DurationVar(&r.timeout, "timeout", 10*time.Minute, "how long to wait for the browser")
 	return cmd
 }
@@ -60,7 +62,7 @@ func (a *app) mcpLogin(ctx context.Context, name string, r mcpLogin) error {
 	ctx, done := context.WithTimeoutCause(ctx, r.timeout, fmt.Errorf("no answer of the browser within %v", r.timeout))
 	defer done()
 	l := mcpauth.Login{Address: server.URL, Headers: server.Headers, ClientID: r.client, Metadata: r.metadata,
-		Port: r.port, Show: func(address string) {
+		Port: r.port, Scopes: r.scopes, Show: func(address string) {
 			fmt.Fprintf(a.Stdout, "Open this address to sign in to %s:\n%s\n", name, address)
 		}}
 	if r.secret != "" {

@@ -5,10 +5,12 @@
 package authtest
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -29,6 +31,8 @@ type Server struct {
 	access    map[string]bool   // tokens that are good
 	refresh   map[string]bool
 	refuse    bool
+	begins    bool     // everybody may begin a session
+	scopes    []string // that the last authorization asked for
 	grants    []string // that were given
 }
 
@@ -59,6 +63,20 @@ func (s *Server) Refuse() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.refuse = true
+}
+
+// LetBegin lets everybody begin a session: only other requests need a token.
+func (s *Server) LetBegin() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.begins = true
+}
+
+// Scopes are those that the last authorization asked for.
+func (s *Server) Scopes() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.scopes)
 }
 
 // Grants are the kinds of grants that tokens were given for, oldest first.
@@ -93,12 +111,22 @@ func answer(w http.ResponseWriter, code int, v any) {
 }
 
 func (s *Server) protected(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
 	s.mu.Lock()
-	good := s.access[strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")]
+	begin := s.begins && bytes.Contains(body, []byte(`"initialize"`))
+	good := begin || s.access[strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")]
 	s.mu.Unlock()
+	if begin {
+		answer(w, 200, map[string]any{"jsonrpc": "2.0", "id": 1, "result": map[string]any{}})
+		return
+	}
 	if !good {
 		w.Header().Set("WWW-Authenticate",
-			fmt.Sprintf("Bearer resource_metadata=%q", s.URL+"/.well-known/oauth-protected-resource/mcp"))
+			fmt.Sprintf("Bearer scope=\"basic\", resource_metadata=%q", s.URL+"/.well-known/oauth-protected-resource/mcp"))
 		w.WriteHeader(http.StatusUnauthorized)
 		return
 	}
@@ -124,6 +152,7 @@ func (s *Server) authorize(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.scopes = strings.Fields(q.Get("scope"))
 	if q.Get("client_id") != "client-1" || !slices.Contains(s.redirects, q.Get("redirect_uri")) ||
 		q.Get("code_challenge_method") != "S256" || q.Get("resource") != s.URL+"/mcp" || q.Get("state") == "" {
 		http.Error(w, "a bad request: "+r.URL.RawQuery, http.StatusBadRequest)
