@@ -130,8 +130,9 @@ type wire interface {
 	request(r request) (stop func(), err error)
 	// send sends a notification or an answer.
 	send(ctx context.Context, frame []byte) error
-	// agreed is told of the revision, once.
-	agreed(revision string)
+	// agreed is told of the revision, once. hears is closed when what the server says
+	// by itself can arrive, or never will; nil: it can already.
+	agreed(revision string) (hears <-chan struct{})
 	// run begins to end when ctx does, or when the server goes. It returns when
 	// nothing is left, and says why it ended.
 	run(ctx context.Context) error

@@ -36,6 +36,7 @@ type web struct {
 	meter   meter
 	token   func(ctx context.Context, address, refused string) (string, error) // nil: there is none
 	ready   chan struct{}                                                      // closed when the revision is agreed
+	hears   chan struct{}                                                      // see [wire.agreed]
 
 	mu       sync.Mutex
 	session  string // guarded by mu, as are the next
@@ -52,6 +53,7 @@ func newWeb(c *Conn, s Server) *web {
 		headers: s.Headers,
 		meter:   meter{most: int64(c.cfg.budget)},
 		ready:   make(chan struct{}),
+		hears:   make(chan struct{}),
 		// A redirection would take the headers, and so their secrets, elsewhere.
 		client: &http.Client{
 			Transport:     t,
@@ -62,11 +64,15 @@ func newWeb(c *Conn, s Server) *web {
 
 func (w *web) said() string { return "" }
 
-func (w *web) agreed(revision string) {
+func (w *web) agreed(revision string) <-chan struct{} {
 	w.mu.Lock()
 	w.revision = revision
 	w.mu.Unlock()
 	close(w.ready)
+	if revision == stateless {
+		return nil
+	}
+	return w.hears
 }
 
 // request implements [wire]: the answer comes with the response, or on a stream
@@ -404,9 +410,11 @@ func (w *web) run(ctx context.Context) error {
 }
 
 func (w *web) overhear(ctx context.Context) {
+	begun := sync.OnceFunc(func() { close(w.hears) })
 	last, wait := "", time.Duration(0)
 	for tries := 0; tries <= takeUps; tries++ {
 		res, err := w.takeUp(ctx, last, wait)
+		begun()
 		if errors.Is(err, errForgotten) {
 			w.c.end(err)
 		}

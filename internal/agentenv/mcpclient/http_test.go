@@ -6,7 +6,9 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // set changes the site while nobody looks.
@@ -73,6 +75,43 @@ func TestHTTPPush(t *testing.T) {
 	s.pushed <- `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`
 	for c.Tools()[0].Description != "version 1" {
 		text(t, c, "echo")
+	}
+}
+
+// Who gets a connection hears all that the server says from then on, also if its stream
+// of notifications is slow to begin.
+func TestHTTPHears(t *testing.T) {
+	s := newSite(t, "")
+	var begun atomic.Bool
+	s.set(func() {
+		s.pushed = make(chan string, 1)
+		s.whole = func(_ http.ResponseWriter, r *http.Request) bool {
+			if r.Method == http.MethodGet {
+				time.Sleep(hearWait / 5) // the server is slow
+				begun.Store(true)
+			}
+			return false
+		}
+	})
+	live(t, use(t, pool(t, Config{}), Server{URL: s.URL}))
+	if !begun.Load() {
+		t.Error("the connection was given before the stream of notifications had begun")
+	}
+}
+
+// A server whose stream of notifications does not begin can be used all the same.
+func TestHTTPDeaf(t *testing.T) {
+	s := newSite(t, "")
+	s.set(func() {
+		s.whole = func(_ http.ResponseWriter, r *http.Request) bool {
+			if r.Method == http.MethodGet {
+				<-r.Context().Done()
+			}
+			return r.Method == http.MethodGet
+		}
+	})
+	if got := text(t, live(t, use(t, pool(t, Config{}), Server{URL: s.URL})), "echo"); got != `{"a":1}` {
+		t.Errorf("echo: %q", got)
 	}
 }
 

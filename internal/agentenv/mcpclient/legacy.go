@@ -19,7 +19,7 @@ type legacy struct {
 
 func newLegacy(w *web) *legacy { return &legacy{w, make(chan struct{})} }
 
-func (l *legacy) agreed(string) {}
+func (l *legacy) agreed(string) <-chan struct{} { return nil }
 
 // request implements [wire].
 func (l *legacy) request(r request) (func(), error) {

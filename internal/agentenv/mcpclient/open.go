@@ -58,23 +58,45 @@ func (c *Conn) hello(ctx context.Context, version string, sessions bool) error {
 	if err := c.agree(ctx, version, sessions); err != nil {
 		return err
 	}
-	c.wire.agreed(c.revision)
+	hears := c.wire.agreed(c.revision)
 	if c.Stateless() {
 		c.overhear()
 	} else if err := c.Notify(ctx, "notifications/initialized", nil); err != nil {
 		return err
 	}
-	if !c.Offers("tools") {
+	if c.Offers("tools") {
+		tools, err := c.list(ctx)
+		if err != nil {
+			return err
+		}
+		c.mu.Lock()
+		c.tools = tools
+		c.mu.Unlock()
+		c.spawn(c.follow)
+	}
+	return c.audible(ctx, hears)
+}
+
+// hearWait is how long the stream of notifications may take to begin. What a server
+// says before it has begun is lost; a server that begins it with the first
+// notification only is not waited for longer.
+const hearWait = 500 * time.Millisecond
+
+// audible waits until what the server says by itself can arrive.
+func (c *Conn) audible(ctx context.Context, hears <-chan struct{}) error {
+	if hears == nil {
 		return nil
 	}
-	tools, err := c.list(ctx)
-	if err != nil {
-		return err
+	limit := time.NewTimer(min(hearWait, c.cfg.initialize))
+	defer limit.Stop()
+	select {
+	case <-hears:
+	case <-limit.C:
+	case <-c.life.Done():
+		return c.goneError()
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
-	c.mu.Lock()
-	c.tools = tools
-	c.mu.Unlock()
-	c.spawn(c.follow)
 	return nil
 }
 

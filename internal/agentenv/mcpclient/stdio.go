@@ -63,7 +63,7 @@ func closeAll(files ...*os.File) {
 	}
 }
 
-func (w *stdio) agreed(string) {}
+func (w *stdio) agreed(string) <-chan struct{} { return nil }
 
 func (w *stdio) said() string { return w.spoken.String() }
 
