@@ -16,7 +16,9 @@ import (
 	"github.com/drover-dev/drover/internal/frontend/cli"
 	"github.com/drover-dev/drover/internal/model/provider"
 	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/internal/session"
 	"github.com/drover-dev/drover/internal/session/environment"
+	"github.com/drover-dev/drover/internal/session/sandboxes"
 	"github.com/drover-dev/drover/internal/session/stall"
 	"github.com/drover-dev/drover/internal/session/steps"
 )
@@ -72,6 +74,7 @@ func (b *backend) ReachMCP(ctx context.Context, set settings.Settings, entries [
 			Roots: []string{b.cwd}, Samples: true, Token: mcpauth.At(b.root.Dir()).Token,
 			FrameBytes: set.MCP.FrameBytes},
 	)
+	defer b.boundServers(pool, set)()
 	defer pool.Close()
 	out := make([]cli.Reached, len(entries))
 	var all sync.WaitGroup
@@ -82,6 +85,22 @@ func (b *backend) ReachMCP(ctx context.Context, set settings.Settings, entries [
 	}
 	all.Wait()
 	return out
+}
+
+// boundServers starts the servers of the folder in a sandbox, as a session does, though nobody is asked
+// about hosts. The caller calls what it returns when they have ended.
+func (b *backend) boundServers(pool *mcpclient.Pool, set settings.Settings) (closed func()) {
+	c := assemble.Sandbox(b.opening(session.RoleRun, "", set))
+	c.Hidden, c.Report = append(c.Hidden, b.root.Dir()), b.note
+	box := sandboxes.New(c)
+	pool.Bound(func(name string, _ mcpclient.Server) (mcpclient.Bounds, error) {
+		start, err := box.Command(sandboxes.Wish{Folders: []string{b.cwd}, Line: name, Name: mcpclient.Outside + name})
+		if err != nil || start.Fork == nil {
+			return nil, err
+		}
+		return start, nil
+	})
+	return box.Close
 }
 
 func reach(ctx context.Context, pool *mcpclient.Pool, e mcpconfig.Entry) (r cli.Reached) {

@@ -223,7 +223,8 @@ func hooks(set settings.Settings, tell func(string, ...any)) *hook.Set {
 	}
 	var sources []hook.Source
 	for _, f := range set.HookSources {
-		sources = append(sources, hook.Source{Path: f.Path, Data: f.Data, Trusted: f.Trusted, User: f.User})
+		sources = append(sources, hook.Source{Path: f.Path, Data: f.Data, Trusted: f.Trusted, User: f.User,
+			Bounded: !f.User})
 	}
 	found, problems := hook.Load(sources)
 	for _, p := range problems {
@@ -252,7 +253,7 @@ func Sandbox(c Config) sandboxes.Config {
 	user := env("HOME")
 	return sandboxes.Config{
 		Mode: sandboxes.Mode(set.Mode), Auto: set.AutoAllow, Starter: c.Starter, Home: user, TempDir: env("TMPDIR"),
-		Write: below(user, set.Write), Hidden: below(user, set.Hidden), Domains: set.Domains,
+		Write: below(user, set.Write), Hidden: below(user, set.Hidden), Domains: set.Domains, Outside: set.Outside,
 	}
 }
 

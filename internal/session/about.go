@@ -5,6 +5,7 @@ import (
 	"context"
 	"path/filepath"
 
+	"github.com/drover-dev/drover/internal/agentenv/hook"
 	"github.com/drover-dev/drover/internal/agentenv/usage"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
@@ -48,8 +49,11 @@ func (s *Session) Environment(context.Context) (control.Environment, error) {
 	}
 	if a.Hooks != nil {
 		for _, h := range a.Hooks.Entries() {
-			e.Hooks = append(e.Hooks, control.Hook{Event: h.Event, Matcher: h.Matcher, Command: h.Command,
-				Source: h.Path, Runs: h.Runs})
+			listed := control.Hook{Event: h.Event, Matcher: h.Matcher, Command: h.Command, Source: h.Path, Runs: h.Runs}
+			if h.Bounded && h.Runs {
+				listed.Sandbox = s.sandboxes.Holds(hook.Outside + h.Command)
+			}
+			e.Hooks = append(e.Hooks, listed)
 		}
 	}
 	if a.Catalog != nil {

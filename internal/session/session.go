@@ -22,6 +22,7 @@ import (
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/agentenv/command"
 	"github.com/drover-dev/drover/internal/agentenv/hook"
+	"github.com/drover-dev/drover/internal/agentenv/mcpclient"
 	"github.com/drover-dev/drover/internal/agentenv/permission"
 	"github.com/drover-dev/drover/internal/agentenv/skill"
 	"github.com/drover-dev/drover/internal/agentenv/todo"
@@ -406,6 +407,27 @@ func (s *Session) assemble() {
 	s.openAgents(edits)
 }
 
+// boundServers starts the MCP servers of the project in the sandbox.
+func (s *Session) boundServers() {
+	m := s.cfg.Agents.MCP
+	if m == nil || m.Pool == nil {
+		return
+	}
+	folders := append([]string{s.cfg.Place.Project().Folder()}, s.cfg.Agents.Rules.Dirs...)
+	m.Pool.Bound(func(name string, _ mcpclient.Server) (mcpclient.Bounds, error) {
+		start, err := s.sandboxes.Command(sandboxes.Wish{
+			Folders: folders, Line: name, Name: mcpclient.Outside + name,
+			Reach: func(ctx context.Context, host string, port int, name string) error {
+				return s.servers.Reach(ctx, name, host, port)
+			},
+		})
+		if err != nil || start.Fork == nil {
+			return nil, err
+		}
+		return start, nil
+	})
+}
+
 // newSandboxes bounds the commands of the session. What Drover stores is hidden from them, but for
 // outputs and checkouts.
 func (s *Session) newSandboxes() *sandboxes.Sandboxes {
@@ -448,6 +470,7 @@ func (s *Session) openAgents(edits *environment.Edits) {
 	a, l := s.cfg.Agents, s.cfg.Limits
 	gates := environment.Gates{Foreign: a.Foreign, Report: s.report}
 	s.sandboxes = s.newSandboxes()
+	s.boundServers()
 	s.work = work.New(work.Config{Kinds: s.kinds, Gates: gates, Rules: a.Rules, Servers: s.servers, Services: s.services,
 		NoMonitors: l.NoMonitors, Client: a.Client, Sandboxes: s.sandboxes})
 	cfg := agents.Config{

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/internal/engine/process"
+	"github.com/drover-dev/drover/internal/platform/excerpt"
 )
 
 const (
@@ -96,7 +97,7 @@ func (j *job) command() result {
 	}
 	defer p.close()
 	mark := "hook_" + rand.Text()
-	g, err := j.start(p, mark)
+	g, bounds, err := j.start(p, mark)
 	p.started()
 	if err != nil {
 		return result{err: fmt.Errorf("could not be started: %w", err)}
@@ -122,21 +123,28 @@ func (j *job) command() result {
 			res.notes = append(res.notes, fmt.Sprintf("%s printed %d bytes to %s: %s", j.h.label(), s.total, s.name, s.where()))
 		}
 	}
+	res.notes = append(res.notes, j.walls(bounds, res)...)
 	for _, l := range report.Left {
 		res.notes = append(res.notes, fmt.Sprintf("%s left process %d (%s) behind: %s", j.h.label(), l.PID, l.Command, l.Why))
 	}
 	return res
 }
 
-func (j *job) start(p *pipes, mark string) (*process.Group, error) {
+// start starts the command. bounds are nil if it has none.
+func (j *job) start(p *pipes, mark string) (g *process.Group, bounds Bounds, err error) {
 	if j.r.base.Ready != nil {
 		if err := j.r.base.Ready(); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	self, err := j.r.self()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
+	}
+	if j.h.bounded && j.r.base.Bound != nil {
+		if bounds, err = j.r.base.Bound(j.h.command); err != nil {
+			return nil, nil, err
+		}
 	}
 	env := append(slices.Clone(j.r.env), process.MarkTask+"="+mark, process.MarkHost+"="+self.Mark())
 	for _, kv := range j.h.env {
@@ -144,9 +152,33 @@ func (j *job) start(p *pipes, mark string) (*process.Group, error) {
 		env = slices.DeleteFunc(env, func(old string) bool { return strings.HasPrefix(old, key+"=") })
 		env = append(env, kv)
 	}
-	return process.StartGroup(process.Command{Args: []string{"bash", "-c", j.h.command}, Dir: j.r.dir(j.h), Env: env,
-		Stdin: p.childIn, Stdout: p.childOut, Stderr: p.childErr, Session: true})
+	c := process.Command{Args: []string{"bash", "-c", j.h.command}, Dir: j.r.dir(j.h), Env: env,
+		Stdin: p.childIn, Stdout: p.childOut, Stderr: p.childErr, Session: true}
+	if bounds != nil {
+		bounds.Apply(&c)
+	}
+	g, err = process.StartGroup(c)
+	return g, bounds, err
 }
+
+// walls says what the bounds of a hook may have kept it from, if it has failed, and how to change that.
+func (j *job) walls(bounds Bounds, res result) []string {
+	if bounds == nil || res.code == 0 && res.err == nil {
+		return nil
+	}
+	refused := bounds.Refused()
+	if len(refused) == 0 && (res.code == 2 || res.err != nil) {
+		return nil // that is an answer, or has another reason
+	}
+	text := j.h.label() + " ran in the sandbox"
+	if len(refused) > 0 {
+		text += ", which let it not through: " + excerpt.Line(strings.Join(refused, "; "), 500)
+	}
+	return []string{text + fmt.Sprintf(" (%q in the setting sandbox.outside lets it run outside; see docs/hooks.md)", Outside+j.h.command)}
+}
+
+// Outside begins the name of a hook in the setting sandbox.outside, before its command.
+const Outside = "hook:"
 
 // pipes are the three streams of a hook.
 type pipes struct {

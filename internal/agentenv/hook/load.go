@@ -27,6 +27,7 @@ type Source struct {
 	Trusted bool // its hooks may run
 	User    bool // it is the user's own, and needs no trust
 	Agent   bool // of the definition of an agent, where Stop means its SubagentStop
+	Bounded bool // of a project: its commands start within [Base.Bound]
 }
 
 // Problem is something about a source that the user should know. It has no
@@ -55,6 +56,7 @@ type Entry struct {
 	Dialect string        `json:"dialect"` // claude or copilot: whose rules for exit codes hold
 	Timeout time.Duration `json:"timeout_ns"`
 	Runs    bool          `json:"runs"` // false: its source is not trusted
+	Bounded bool          `json:"bounded,omitempty"`
 }
 
 // Callback is a hook that is no command, such as one of a program that drives
@@ -81,6 +83,7 @@ type hook struct {
 	matcher matcher
 	source  string
 	runs    bool
+	bounded bool
 
 	command string
 	dir     string // below the project; empty: the project
@@ -160,6 +163,7 @@ func (h hook) entry() Entry {
 		Dialect: dialect,
 		Timeout: h.timeout,
 		Runs:    h.runs,
+		Bounded: h.bounded,
 	}
 }
 
@@ -356,6 +360,7 @@ func (l *loader) hook(f fact, name, match string) hook {
 		matcher: m,
 		source:  l.src.Path,
 		runs:    l.src.Trusted || l.src.User,
+		bounded: l.src.Bounded,
 	}
 }
 

@@ -50,6 +50,9 @@ type Base struct {
 	// Ready returns when somebody would end hooks if this process died, and is
 	// asked before each. nil: nobody would.
 	Ready func() error
+	// Bound returns the bounds of the command of a hook of a project; nil: there are none. An error
+	// is a hook that cannot be started. nil func: no hook has bounds.
+	Bound func(command string) (Bounds, error)
 	// Spill makes a file of at most limit bytes for what a hook prints that is too much
 	// for the memory, by several goroutines. nil: that is dropped.
 	Spill func(limit int64) (Spill, error)
@@ -59,6 +62,14 @@ type Base struct {
 	// Watch is told of each hook when it begins and when it has ended, by several
 	// goroutines. nil: nobody is.
 	Watch func(Ran)
+}
+
+// Bounds are those within which a command starts.
+type Bounds interface {
+	// Apply makes a command start within them.
+	Apply(c *process.Command)
+	// Refused returns why the command was not let through to hosts so far.
+	Refused() []string
 }
 
 // Spill is a file that holds all that a hook has printed to one stream, or the
@@ -203,7 +214,7 @@ func (r *Runner) chosen(e Event, fields map[string]any) []hook {
 // same reports whether two hooks would do the same.
 func (h hook) same(o hook) bool {
 	return h.call == nil && o.call == nil && h.command == o.command && h.says == o.says && h.copilot == o.copilot &&
-		h.dir == o.dir &&
+		h.dir == o.dir && h.bounded == o.bounded &&
 		slices.Equal(h.env, o.env)
 }
 

@@ -82,6 +82,8 @@ type Conn struct {
 	life context.Context // ends when the server goes, or is to go; the cause says why
 	end  context.CancelCauseFunc
 
+	bounds Bounds // nil: it has none; set before anybody gets the Conn
+
 	revision     string          // as are the next two, set before anybody gets the Conn
 	capabilities json.RawMessage // the server's
 	about        string          // name and version, as the server has it
@@ -186,6 +188,14 @@ func (c *Conn) Gone() <-chan struct{} { return c.life.Done() }
 // Said is what the server has printed last on stderr, and on stdout what was no
 // message: at most 64 KB.
 func (c *Conn) Said() string { return c.wire.said() }
+
+// Refused is why the sandbox has not let the server through to hosts so far.
+func (c *Conn) Refused() []string {
+	if c.bounds == nil {
+		return nil
+	}
+	return c.bounds.Refused()
+}
 
 // Stats are the counters of now.
 func (c *Conn) Stats() Stats {

@@ -26,6 +26,14 @@ var ErrClosed = errors.New("MCP servers are closed")
 
 var errUnused = errors.New("nobody uses it")
 
+// Bounds are those within which the command of a server starts.
+type Bounds interface {
+	// Apply makes a command start within them.
+	Apply(c *process.Command)
+	// Refused returns why the command was not let through to hosts so far.
+	Refused() []string
+}
+
 // Config is what a pool is made of. The zero value works.
 type Config struct {
 	Version string   // of this program, for servers
@@ -68,8 +76,28 @@ type Pool struct {
 
 	mu      sync.Mutex
 	closed  bool              // guarded by mu
-	entries map[string]*entry // by [Server.Key]; guarded by mu
+	bound   Binder            // guarded by mu; nil: no server has bounds
+	entries map[string]*entry // by [Server.Key], and whether it has bounds; guarded by mu
 	work    sync.WaitGroup    // one per goroutine; Add under mu while not closed; Close waits
+}
+
+// Binder returns the bounds of a server of a project; nil: there are none. An error is a server that
+// cannot be started.
+type Binder func(name string, s Server) (Bounds, error)
+
+// Bound has servers that say so start within bounds. It is called before the first [Pool.Use].
+func (p *Pool) Bound(b Binder) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.bound = b
+}
+
+// slot is the key of an entry: who uses a server without bounds does not share one that has some.
+func slot(key string, s Server) string {
+	if s.Bounded && s.Kind() == Stdio {
+		return key + " bounded"
+	}
+	return key
 }
 
 // entry is one server and its connections, one after another.
@@ -128,11 +156,11 @@ func (p *Pool) Use(_ context.Context, name string, s Server) (*Lease, error) {
 	if p.closed {
 		return nil, ErrClosed
 	}
-	e := p.entries[key]
+	e := p.entries[slot(key, s)]
 	if e == nil {
 		e = &entry{key: key, name: name, server: s}
 		e.life, e.stop = context.WithCancelCause(p.life)
-		p.entries[key] = e
+		p.entries[slot(key, s)] = e
 	}
 	e.patience.again(time.Now())
 	e.users++
@@ -257,8 +285,8 @@ func (p *Pool) expire(e *entry) {
 
 // forget makes the next use of such a server begin anew. The caller holds mu.
 func (p *Pool) forget(e *entry) {
-	if p.entries[e.key] == e {
-		delete(p.entries, e.key)
+	if at := slot(e.key, e.server); p.entries[at] == e {
+		delete(p.entries, at)
 	}
 	e.stop(errUnused)
 }
@@ -356,7 +384,8 @@ func (p *Pool) dial(e *entry) (*Conn, error) {
 	c := newConn(e.life, e.name, limits{initialize: p.cfg.Initialize, list: p.cfg.List, call: cmp.Or(limit, p.cfg.Call),
 		frame: p.cfg.FrameBytes, budget: 8 * p.cfg.FrameBytes})
 	c.roots, c.samples = p.cfg.Roots, p.cfg.Samples
-	if err := p.reach(c, e.server); err != nil {
+	bounds, err := p.reach(c, e)
+	if err != nil {
 		c.end(err)
 		return nil, err
 	}
@@ -365,7 +394,7 @@ func (p *Pool) dial(e *entry) (*Conn, error) {
 		defer close(over)
 		c.run()
 	})
-	err := c.hello(e.life, p.cfg.Version, sessions || e.server.Type == SSE)
+	err = c.hello(e.life, p.cfg.Version, sessions || e.server.Type == SSE)
 	p.mu.Lock()
 	e.sessions = err == nil && !c.Stateless()
 	p.mu.Unlock()
@@ -377,7 +406,23 @@ func (p *Pool) dial(e *entry) (*Conn, error) {
 	if said := lastLine(c.Said()); said != "" && !strings.Contains(err.Error(), said) {
 		err = fmt.Errorf("%w (it says: %s)", err, said)
 	}
-	return nil, trim(err, c.name)
+	return nil, walls(e, bounds, trim(err, c.name))
+}
+
+// Outside begins the name of a server in the setting sandbox.outside.
+const Outside = "mcp:"
+
+// walls adds what the bounds of a server may have kept it from, and how to change that.
+func walls(e *entry, bounds Bounds, err error) error {
+	if bounds == nil {
+		return err
+	}
+	refused := ""
+	if all := bounds.Refused(); len(all) > 0 {
+		refused = ", which let it not through: " + strings.Join(all, "; ")
+	}
+	return fmt.Errorf("%w (it ran in the sandbox%s; %q in the setting sandbox.outside lets it run outside, see docs/mcp.md)",
+		err, refused, Outside+e.name)
 }
 
 // trim takes the name of the server out of the error of its first call: who
@@ -399,8 +444,9 @@ func lastLine(text string) string {
 	return strings.TrimSpace(text[strings.LastIndexByte(text, '\n')+1:])
 }
 
-// reach gives the connection its wire.
-func (p *Pool) reach(c *Conn, s Server) error {
+// reach gives the connection its wire. bounds are nil if it has none.
+func (p *Pool) reach(c *Conn, e *entry) (bounds Bounds, err error) {
+	s := e.server
 	if s.Kind() == HTTP {
 		w := newWeb(c, s)
 		if !slices.ContainsFunc(slices.Collect(maps.Keys(s.Headers)),
@@ -411,25 +457,37 @@ func (p *Pool) reach(c *Conn, s Server) error {
 		if s.Type == SSE {
 			c.wire = newLegacy(w)
 		}
-		return nil
+		return nil, nil
 	}
 	if p.cfg.Ready != nil {
 		if err := p.cfg.Ready(); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	self, err := p.self()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	mark := "mcp_" + rand.Text()
-	w, err := startStdio(c, process.Command{Args: append([]string{s.Command}, s.Args...), Dir: cmp.Or(s.Cwd, p.cfg.Cwd),
-		Env: p.environment(s, mark, self), Session: true}, mark, &p.table)
-	if err != nil {
-		return err
+	cmd := process.Command{Args: append([]string{s.Command}, s.Args...), Dir: cmp.Or(s.Cwd, p.cfg.Cwd),
+		Env: p.environment(s, mark, self), Session: true}
+	p.mu.Lock()
+	bind := p.bound
+	p.mu.Unlock()
+	if s.Bounded && bind != nil {
+		if bounds, err = bind(e.name, s); err != nil {
+			return nil, err
+		}
 	}
-	c.wire = w
-	return nil
+	if bounds != nil {
+		bounds.Apply(&cmd)
+	}
+	w, err := startStdio(c, cmd, mark, &p.table)
+	if err != nil {
+		return nil, err
+	}
+	c.wire, c.bounds = w, bounds
+	return bounds, nil
 }
 
 // environment is that of a command: what its server says counts most, but for

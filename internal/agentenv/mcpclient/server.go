@@ -35,6 +35,9 @@ type Server struct {
 	AllowedTools  []string `json:"allowedTools,omitempty"`  // the only ones that are shown; empty: all
 	DisabledTools []string `json:"disabledTools,omitempty"` // that are not shown
 
+	// Bounded says that its command starts within [Config.Bound]: it is a project's.
+	Bounded bool `json:"-"`
+
 	// Timeout is for each call, in milliseconds; 0: that of the pool.
 	TimeoutMS int64 `json:"timeout,omitempty"`
 }

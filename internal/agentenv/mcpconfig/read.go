@@ -111,7 +111,7 @@ func Read(in Input) ([]Entry, error) {
 			var found []Entry
 			found, err = Parse(data, in.Env)
 			for _, e := range found {
-				e.Path, e.Scope = path, scope
+				e.Path, e.Scope, e.Server.Bounded = path, scope, scope == Project
 				out = append(out, e)
 			}
 		}

@@ -287,6 +287,7 @@ type Sandbox struct {
 	AutoAllow bool     `json:"autoAllow" jsonschema:"commands that the sandbox bounds in every way run without a question; deny and ask rules hold, and so do the modes plan and dontAsk" set:"own,default=true,env=DROVER_SANDBOX_AUTO_ALLOW"`
 	Write     []string `json:"write,omitempty" jsonschema:"further folders that commands may write, absolute or below ~" set:"own"`
 	Hidden    []string `json:"hidden,omitempty" jsonschema:"further files and folders that commands cannot read, absolute or below ~" set:"own"`
+	Outside   []string `json:"outside,omitempty" jsonschema:"hooks and MCP servers of projects that run outside, by the names that lists have: mcp:NAME, or hook: and the command; a * at the end stands for any text" set:"own"`
 	Domains   []string `json:"domains,omitempty" jsonschema:"hosts that commands reach without a question, such as proxy.golang.org, *.npmjs.org or 10.0.0.5:8443" set:"own"`
 }
 

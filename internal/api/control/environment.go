@@ -3,6 +3,8 @@ package control
 import (
 	"net/http"
 	"time"
+
+	"github.com/drover-dev/drover/task"
 )
 
 // Environment is what the main agent of a session works with, beside its [Settings]; for a
@@ -36,6 +38,8 @@ type Hook struct {
 	Command string `json:"command"`
 	Source  string `json:"source"`
 	Runs    bool   `json:"runs"` // false: its source is not trusted
+	// Sandbox is what holds for it; nil: it runs outside.
+	Sandbox *task.Sandbox `json:"sandbox,omitempty"`
 }
 
 // MCPServer is an MCP server of the main agent.
@@ -44,6 +48,8 @@ type MCPServer struct {
 	Status string `json:"status"` // connected, pending or failed
 	Error  string `json:"error,omitempty"`
 	Tools  int    `json:"tools"`
+	// Sandbox is what holds for its command; nil: it runs outside.
+	Sandbox *task.Sandbox `json:"sandbox,omitempty"`
 }
 
 // AgentType is a type of agents that can be started.

@@ -179,9 +179,21 @@ func (b *pageBuilder) hooks(e control.Environment) {
 		if !h.Runs {
 			style, note = b.m.theme.Warning, "  (does not run: see `drover trust`)"
 		}
+		note += bounded(h.Sandbox)
 		matcher := map[bool]string{true: " " + cell(h.Matcher)}[h.Matcher != ""]
 		b.wrap(style, "  "+cell(h.Event)+matcher+"  "+cell(printable.Exact(h.Command))+note, "      ")
 	}
+}
+
+// bounded says what the sandbox of a hook or server holds.
+func bounded(box *task.Sandbox) string {
+	if box == nil {
+		return ""
+	}
+	if missing := box.Missing(); len(missing) > 0 {
+		return "  (in the sandbox, without " + strings.Join(missing, ", ") + ")"
+	}
+	return "  (in the sandbox)"
 }
 
 func (b *pageBuilder) servers(e control.Environment) {
@@ -197,7 +209,7 @@ func (b *pageBuilder) servers(e control.Environment) {
 		case "failed":
 			mark, style = "✗", t.Bad
 		}
-		b.add(style, fmt.Sprintf("%s %s  %s, %s", mark, cell(s.Name), cell(s.Status), several(s.Tools, "tool")))
+		b.add(style, fmt.Sprintf("%s %s  %s, %s%s", mark, cell(s.Name), cell(s.Status), several(s.Tools, "tool"), bounded(s.Sandbox)))
 		if s.Error != "" {
 			b.wrap(t.Dim, "    "+cell(s.Error), "    ")
 		}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"strings"
 
+	"github.com/drover-dev/drover/internal/agentenv/mcpclient"
 	"github.com/drover-dev/drover/internal/agentenv/permission"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
@@ -92,6 +93,9 @@ func (k *Environment) ServerStates() []control.MCPServer {
 		one := control.MCPServer{Name: s.Name, Status: s.Status, Tools: s.Tools}
 		if s.Err != nil {
 			one.Error = excerpt.Line(s.Err.Error(), 400)
+		}
+		if s.Bounded {
+			one.Sandbox = k.s.Sandboxes.Holds(mcpclient.Outside + s.Name)
 		}
 		out = append(out, one)
 	}

@@ -40,6 +40,7 @@ type Environment struct {
 	Runner    *hook.Runner
 	Hooks     *hook.Loop
 	narrow    *permission.Gate
+	gated     chan struct{}    // closed when there is a gate
 	wide      *permission.Gate // of a teammate with an approved plan; nil: none
 	newGate   func(permission.Mode) (*permission.Gate, error)
 	used      *skill.Ledger
@@ -61,7 +62,8 @@ func (s *Set) newEnvironment(
 	transcript string,
 ) (_ *Environment, err error) {
 	me.sandbox = sandboxes.Stricter(me.sandbox, sandboxes.Mode(def.Sandbox))
-	k := &Environment{s: s, Me: me, def: def, used: &skill.Ledger{}, limits: s.Budgets.Limits(me.ID, me.MaxTurns)}
+	k := &Environment{s: s, Me: me, def: def, used: &skill.Ledger{}, gated: make(chan struct{}),
+		limits: s.Budgets.Limits(me.ID, me.MaxTurns)}
 	choice, err := s.cfg.Models.Find(me.Model, home.Lookup(me.Env), me.origin())
 	if err != nil {
 		return nil, err
@@ -76,6 +78,7 @@ func (s *Set) newEnvironment(
 			ReportOnce: s.Report.Once,
 			RunTask:    k.mcpTask,
 			Sample:     k.sample,
+			Reach:      k.reachServer,
 		},
 	)
 	tools := append(k.tools(), k.servers.Tools()...)
@@ -91,6 +94,7 @@ func (s *Set) newEnvironment(
 	if err = k.MakeGate(tools); err != nil {
 		return nil, err
 	}
+	close(k.gated)
 	k.reminders = s.reminders(me, def.CriticalReminder, func(name string) bool { return slices.Contains(names, name) })
 	k.remindOfPlanMode(names)
 	k.reminders.Add(environment.List{Name: "limits", Head: "Most of a limit of your work is used:", Items: k.limits.Due,
@@ -273,23 +277,44 @@ func (k *Environment) ask(ctx context.Context, q task.Question) (task.Reply, err
 	return s.Tasks.Ask(ctx, k.Me.ID, q)
 }
 
-// reach decides whether a command of the agent may connect to a host. The rules of WebFetch speak
-// of it, since they are about hosts; where none does and no rule allows the command, somebody is
-// asked.
-func (k *Environment) reach(ctx context.Context, host string, port int, line string) error {
+// ruled decides by rules whether a command or a server may connect to a host; done is false if
+// somebody is to be asked. The rules of WebFetch speak of hosts.
+func (k *Environment) ruled(host string, port int) (v permission.Verdict, done bool, err error) {
 	page := (&url.URL{Scheme: "https", Host: net.JoinHostPort(host, strconv.Itoa(port)), Path: "/"}).String()
 	input, err := json.Marshal(map[string]string{"url": page})
 	if err != nil {
-		return err
+		return v, true, err
 	}
-	gate := k.Gate()
-	v := gate.Decide(agent.Call{Name: "WebFetch", Input: input})
+	v = k.Gate().Decide(agent.Call{Name: "WebFetch", Input: input})
 	// A rule for all pages allows reading them, and a command does more.
 	if v.Decision == permission.Allow && v.Rule != "WebFetch" {
-		return nil
+		return v, true, nil
 	}
 	if v.Decision == permission.Deny {
-		return errors.New(v.Reason)
+		return v, true, errors.New(v.Reason)
+	}
+	return v, false, nil
+}
+
+// listed decides whether a hook may connect to a host, by rules alone.
+func (k *Environment) listed(_ context.Context, host string, port int, _ string) error {
+	_, done, err := k.ruled(host, port)
+	if done {
+		return err
+	}
+	return unlisted("nobody is asked for hooks", host)
+}
+
+func unlisted(why, host string) error {
+	return fmt.Errorf("%s (a rule WebFetch(domain:%s), or %s in the setting sandbox.domains, would allow it)", why, host, host)
+}
+
+// reach decides whether a command of the agent may connect to a host. What no rule decides is
+// asked.
+func (k *Environment) reach(ctx context.Context, host string, port int, line string) error {
+	v, done, err := k.ruled(host, port)
+	if done {
+		return err
 	}
 	// A command that a rule allows was trusted before there was a sandbox. One that runs since
 	// the sandbox bounds it is asked about.
@@ -297,20 +322,40 @@ func (k *Environment) reach(ctx context.Context, host string, port int, line str
 	if err != nil {
 		return err
 	}
-	if c := gate.Decide(agent.Call{Name: "Bash", Input: command}); c.Decision == permission.Allow && c.Rule != "" {
+	c := k.Gate().Decide(agent.Call{Name: "Bash", Input: command})
+	if c.Decision == permission.Allow && c.Rule != "" {
 		return nil
 	}
-	input, err = json.Marshal(map[string]any{"host": host, "port": port, "command": line})
+	v.Reason = "a command in the sandbox wants to connect to " + host
+	return k.askReach(ctx, host, map[string]any{"host": host, "port": port, "command": line}, v)
+}
+
+// reachServer decides whether an MCP server in the sandbox may connect to a host.
+func (k *Environment) reachServer(ctx context.Context, host string, port int, server string) error {
+	select {
+	case <-k.gated: // servers start before the rules of the agent are there
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	v, done, err := k.ruled(host, port)
+	if done {
+		return err
+	}
+	v.Reason = "the MCP server " + server + " in the sandbox wants to connect to " + host
+	return k.askReach(ctx, host, map[string]any{"host": host, "port": port, "server": server}, v)
+}
+
+func (k *Environment) askReach(ctx context.Context, host string, about map[string]any, v permission.Verdict) error {
+	input, err := json.Marshal(about)
 	if err != nil {
 		return err
 	}
-	v.Reason = "a command in the sandbox wants to connect to " + host
-	d, err := gate.Ask(ctx, agent.Call{Name: "Network", Input: input}, v)
+	d, err := k.Gate().Ask(ctx, agent.Call{Name: "Network", Input: input}, v)
 	if err != nil {
 		return err
 	}
 	if !d.Allow {
-		return fmt.Errorf("%s (a rule WebFetch(domain:%s), or %s in the setting sandbox.domains, would allow it)", d.Reason, host, host)
+		return unlisted(d.Reason, host)
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/internal/engine/spool"
 	"github.com/drover-dev/drover/internal/platform/failpoint"
+	"github.com/drover-dev/drover/internal/session/sandboxes"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
 )
@@ -37,6 +38,16 @@ func (k *Environment) base(tools []agent.Tool, transcript string) hook.Base {
 		b.DisplayName, b.Description = cmp.Or(k.def.DisplayName, k.def.Name), k.def.Description
 	}
 	b.Ready = s.cfg.Ready
+	b.Bound = func(command string) (hook.Bounds, error) {
+		// Nobody is asked about hosts: a question runs hooks itself, and hooks have little time.
+		start, err := s.Sandboxes.Command(sandboxes.Wish{
+			Folders: me.folders(), Line: command, Name: hook.Outside + command, Mode: me.sandbox, Reach: k.listed,
+		})
+		if err != nil || start.Fork == nil {
+			return nil, err
+		}
+		return start, nil
+	}
 	b.Tell = func(e hook.Event, text string) { s.Report.Say(me.ID, fmt.Sprintf("hook %s: %s", e, text)) }
 	if on := s.cfg.OnHook; on != nil {
 		b.Watch = func(r hook.Ran) { on(me.ID, r) }
@@ -81,7 +92,8 @@ func (s *Set) hooksOf(def subagent.Definition) *hook.Set {
 	if err != nil {
 		return set
 	}
-	own, problems := hook.Load([]hook.Source{{Path: "agent " + def.Name, Data: data, Trusted: true, Agent: true}})
+	own, problems := hook.Load([]hook.Source{{Path: "agent " + def.Name, Data: data, Trusted: true, Agent: true,
+		Bounded: s.Servers.OfProject(def)}})
 	for _, p := range problems {
 		s.Report.Say(s.cfg.Session, p.String())
 	}

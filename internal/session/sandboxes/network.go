@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/drover-dev/drover/internal/engine/netproxy"
 	"github.com/drover-dev/drover/internal/engine/sandbox"
@@ -43,9 +44,18 @@ type client struct {
 	reach    Reach
 
 	mu      sync.Mutex
-	decided map[string]error // by host and port
+	decided map[string]decision // by host and port
 	refused []string         // why hosts were, at most maxRefused
 }
+
+// decision is whether a command may connect to a host: nil if it may.
+type decision struct {
+	err error
+	at  time.Time
+}
+
+// refusalHolds is how long a refusal holds: a server that lives for hours may be allowed later.
+const refusalHolds = time.Minute
 
 // maxRefused is how many hosts are remembered as refused to one command.
 const maxRefused = 20
@@ -94,7 +104,7 @@ func (n *network) close() {
 
 // join makes a command known to the proxy, and returns the variables by which it gets there.
 func (n *network) join(line string, reach Reach) (*client, []string) {
-	c := &client{password: rand.Text(), line: line, reach: reach, decided: map[string]error{}}
+	c := &client{password: rand.Text(), line: line, reach: reach, decided: map[string]decision{}}
 	n.mu.Lock()
 	n.last++
 	user := "c" + strconv.Itoa(n.last)
@@ -115,6 +125,7 @@ func (n *network) join(line string, reach Reach) (*client, []string) {
 	for _, name := range []string{"NO_PROXY", "no_proxy"} {
 		env = append(env, name+"=localhost,127.0.0.1,::1")
 	}
+	env = append(env, "NODE_USE_ENV_PROXY=1") // Node.js follows the others only with it
 	return c, env
 }
 
@@ -156,15 +167,15 @@ func (n *network) allow(ctx context.Context, r netproxy.Request) error {
 	}
 	key := r.String()
 	c.mu.Lock()
-	err, done := c.decided[key]
+	was, done := c.decided[key]
 	c.mu.Unlock()
-	if done {
-		return err
+	if done && (was.err == nil || time.Since(was.at) < refusalHolds) {
+		return was.err
 	}
-	err = c.reach(ctx, r.Host, r.Port, c.line)
+	err := c.reach(ctx, r.Host, r.Port, c.line)
 	if ctx.Err() == nil { // a question that nobody waits for was not answered
 		c.mu.Lock()
-		c.decided[key] = err
+		c.decided[key] = decision{err, time.Now()}
 		c.mu.Unlock()
 	}
 	return err

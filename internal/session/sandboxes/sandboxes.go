@@ -23,6 +23,7 @@ import (
 
 	"github.com/drover-dev/drover/internal/agentenv/permission"
 	"github.com/drover-dev/drover/internal/engine/netproxy"
+	"github.com/drover-dev/drover/internal/engine/process"
 	"github.com/drover-dev/drover/internal/engine/sandbox"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/task"
@@ -70,6 +71,8 @@ type Config struct {
 	Shown   []string // folders below hidden ones that they can read
 	Scratch string   // folder of the session that they can write; empty: none
 
+	// Outside are names of commands that are not bounded, as [Wish] has them; a * at the end is any text.
+	Outside []string
 	Domains []string // hosts that commands reach unasked; see [netproxy.Rules]
 
 	// Report tells the user what does not hold; at most once for each text.
@@ -110,6 +113,7 @@ func New(c Config) *Sandboxes {
 type Wish struct {
 	Folders []string // in which it works, and may write
 	Line    string   // for people who are asked what it may do
+	Name    string   // of a hook or server, by which the settings may let it run outside; empty: none
 	Mode    Mode     // at least; empty: that of the session
 	Opens   []string // protected files that somebody has allowed it to write; absolute
 	Reach   Reach    // nil: it reaches the hosts that the settings name
@@ -144,9 +148,14 @@ func (s Start) Environ(env []string) []string {
 	return append(kept, s.vars...)
 }
 
+// Apply makes a command start so.
+func (s Start) Apply(c *process.Command) {
+	c.Fork, c.Env = s.Fork, s.Environ(c.Env)
+}
+
 // Command returns how a command starts. The first one opens the room.
 func (s *Sandboxes) Command(w Wish) (Start, error) {
-	if !s.On(w.Mode) {
+	if !s.On(w.Mode) || s.Outside(w.Name) {
 		return Start{}, nil
 	}
 	mode := Stricter(s.cfg.Mode, w.Mode)
@@ -267,6 +276,33 @@ func (s *Sandboxes) Auto(mode Mode) bool {
 	}
 	_, held, err := sandbox.In(room, s.offer(), sandbox.Bounds{})
 	return err == nil && len(held.Missing()) == 0
+}
+
+// Outside reports whether the settings let a hook or server run outside.
+func (s *Sandboxes) Outside(name string) bool {
+	return s != nil && name != "" && slices.ContainsFunc(s.cfg.Outside, func(p string) bool { return covers(p, name) })
+}
+
+// covers reports whether a pattern, which may end in * for any text, covers a name.
+func covers(pattern, name string) bool {
+	if prefix, ok := strings.CutSuffix(pattern, "*"); ok {
+		return strings.HasPrefix(name, prefix)
+	}
+	return pattern == name
+}
+
+// Holds returns what holds for a hook or server of a project; nil: it runs outside. It opens the
+// room.
+func (s *Sandboxes) Holds(name string) *task.Sandbox {
+	if !s.On("") || s.Outside(name) {
+		return nil
+	}
+	room, _, err := s.open()
+	if err != nil {
+		return &task.Sandbox{}
+	}
+	_, held, _ := sandbox.In(room, s.offer(), sandbox.Bounds{}) // nothing holds where there is an error
+	return &held
 }
 
 // On reports whether commands are bounded. mode is as in [Wish].

@@ -74,12 +74,13 @@ type Servers struct {
 
 	mu    sync.Mutex
 	tasks map[string]mcpclient.Server // guarded by mu: servers at which tasks were created, by key
+	users map[string][]*Agent         // guarded by mu: open agents by names of servers, the newest last
 }
 
 // New returns the servers of a session at a place. Waits for servers end with life. A nil cfg
 // has no servers.
 func New(life context.Context, cfg *Config, place home.Session) *Servers {
-	s := &Servers{place: place, life: life, tasks: map[string]mcpclient.Server{}}
+	s := &Servers{place: place, life: life, tasks: map[string]mcpclient.Server{}, users: map[string][]*Agent{}}
 	if cfg != nil {
 		s.cfg = *cfg
 	}
@@ -141,6 +142,9 @@ type AgentConfig struct {
 	Limit      int               // of a result, in characters
 	// Sample asks the model of the agent, at the expense of its budget. nil: there is none.
 	Sample func(ctx context.Context, s Sample) (*agent.Reply, error)
+	// Reach decides whether a server in the sandbox may connect to a host; it may ask somebody. nil:
+	// it may not.
+	Reach func(ctx context.Context, host string, port int, server string) error
 	// RunTask makes a call of a tool that runs as a task, and returns what the model is told.
 	RunTask func(ctx context.Context, l *mcpclient.Lease, tool string, c agent.Call,
 		args json.RawMessage) (text string, err error)
@@ -176,6 +180,7 @@ func (s *Servers) Open(cfg AgentConfig) *Agent {
 		if !cfg.Access.wants(one) {
 			continue
 		}
+		s.uses(a, one.Name)
 		lease, err := s.cfg.Pool.Use(s.life, one.Name, one.Server)
 		if err != nil {
 			cfg.Report(err.Error())
@@ -204,8 +209,40 @@ func (s *Servers) Open(cfg AgentConfig) *Agent {
 	return a
 }
 
+// uses notes that an agent begins to use a server.
+func (s *Servers) uses(a *Agent, name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.users[name] = append(s.users[name], a)
+}
+
+// Reach decides whether a server in the sandbox may connect to a host. The newest agent that uses
+// it asks.
+func (s *Servers) Reach(ctx context.Context, name, host string, port int) error {
+	s.mu.Lock()
+	users := s.users[name]
+	var ask func(context.Context, string, int, string) error
+	if len(users) > 0 {
+		ask = users[len(users)-1].cfg.Reach
+	}
+	s.mu.Unlock()
+	if ask == nil {
+		return fmt.Errorf("no agent uses the server, and the setting sandbox.domains does not name it (add %s there)", host)
+	}
+	return ask(ctx, host, port, name)
+}
+
 // Close releases all servers.
 func (a *Agent) Close() {
+	a.s.mu.Lock()
+	for name, users := range a.s.users {
+		if users = slices.DeleteFunc(users, func(u *Agent) bool { return u == a }); len(users) == 0 {
+			delete(a.s.users, name)
+		} else {
+			a.s.users[name] = users
+		}
+	}
+	a.s.mu.Unlock()
 	for _, one := range a.served {
 		one.lease.Release()
 	}
@@ -278,6 +315,7 @@ func (a *Agent) call(ctx context.Context, one *use, t mcpclient.Tool, c agent.Ca
 	}
 	own, stop := a.answering(conn, one.Name)
 	defer stop()
+	defer a.tellRefused(conn, one.Name)
 	params := map[string]any{"name": t.Name, "arguments": args}
 	o := mcpclient.CallOptions{Timeout: one.Server.Server.Timeout(), Answer: own}
 	raw, err := conn.CallOpt(ctx, "tools/call", params, o)
@@ -285,6 +323,13 @@ func (a *Agent) call(ctx context.Context, one *use, t mcpclient.Tool, c agent.Ca
 		raw, err = conn.CallOpt(ctx, "tools/call", params, o)
 	}
 	return needsTask(conn, t.Name, raw, err)
+}
+
+// tellRefused tells the user to which hosts the sandbox has not let a server through, each once.
+func (a *Agent) tellRefused(conn *mcpclient.Conn, name string) {
+	for _, why := range conn.Refused() {
+		a.cfg.ReportOnce(fmt.Sprintf("MCP server %s in the sandbox: %s", name, why))
+	}
 }
 
 // unchanged asks whether a tool may be called that has changed since the user first saw it.
@@ -436,8 +481,11 @@ func (s *Servers) Own(def subagent.Definition, from Access, env []string, report
 					one.only = append(one.only, t)
 				}
 			}
-			if one.added && s.ofProject(def) && s.taken(one) {
-				one.Shadows = "the configuration"
+			if one.added && s.OfProject(def) {
+				one.Server.Bounded = true
+				if s.taken(one) {
+					one.Shadows = "the configuration"
+				}
 			}
 			own = append(own, one)
 		}
@@ -445,8 +493,8 @@ func (s *Servers) Own(def subagent.Definition, from Access, env []string, report
 	return own
 }
 
-// ofProject reports whether a definition is from a file of the folder.
-func (s *Servers) ofProject(def subagent.Definition) bool {
+// OfProject reports whether a definition is from a file of the folder.
+func (s *Servers) OfProject(def subagent.Definition) bool {
 	rel, err := filepath.Rel(s.place.Project().Folder(), def.Source)
 	return def.Source != "" && (err != nil || filepath.IsLocal(rel))
 }
@@ -512,6 +560,8 @@ type Status struct {
 	Status string // connected, pending or failed
 	Err    error  // why it is not connected; nil: it is, or nothing is known yet
 	Tools  int    // that the agent has of it
+
+	Bounded bool // it is a command of a project, which runs in the sandbox
 }
 
 // Status returns the current state of the agent's servers.
@@ -532,7 +582,8 @@ func (a *Agent) Status() []Status {
 				tools++
 			}
 		}
-		out = append(out, Status{one.Name, status, err, tools})
+		bounded := one.Server.Server.Bounded && one.Server.Server.Kind() == mcpclient.Stdio
+		out = append(out, Status{one.Name, status, err, tools, bounded})
 	}
 	return out
 }

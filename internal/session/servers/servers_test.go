@@ -1,9 +1,14 @@
 package servers
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/drover-dev/drover/internal/agentenv/mcpclient"
 	"github.com/drover-dev/drover/internal/platform/home"
@@ -62,5 +67,51 @@ func TestShadowingDefinition(t *testing.T) {
 		if len(own) != 1 || (own[0].Shadows != "") != c.want {
 			t.Errorf("%s: %+v", name, own)
 		}
+	}
+}
+
+// A server of a definition in the folder is bounded; where it wants to connect, the newest agent that uses
+// it is asked, and nobody once none does.
+func TestBounded(t *testing.T) {
+	project := t.TempDir()
+	pool := mcpclient.NewPool(mcpclient.Config{})
+	defer pool.Close()
+	var bound sync.Map // by name
+	pool.Bound(func(name string, _ mcpclient.Server) (mcpclient.Bounds, error) {
+		bound.Store(name, true)
+		return nil, errors.New("not in this test")
+	})
+	s := New(t.Context(), &Config{Pool: pool, StartWait: time.Minute}, home.At(t.TempDir()).Project(project).Session("s00000001"))
+	def := subagent.Definition{MCPServers: []any{map[string]any{"db": map[string]any{"command": "false"}}}}
+	report := func(string) {}
+	asked := ""
+	open := func(agent, source string) *Agent {
+		def.Source = source
+		return s.Open(AgentConfig{Access: Access{Own: s.Own(def, Access{}, nil, report)}, Report: report, ReportOnce: report,
+			Reach: func(_ context.Context, host string, port int, server string) error {
+				asked = fmt.Sprint(agent, " ", server, " ", host, ":", port)
+				return nil
+			}})
+	}
+	users := open("user's", filepath.Join(t.TempDir(), "a.md"))
+	defer users.Close()
+	if _, is := bound.Load("db"); is {
+		t.Error("a server of the user is bounded")
+	}
+	first := open("first", filepath.Join(project, ".drover", "agents", "a.md"))
+	second := open("second", filepath.Join(project, ".drover", "agents", "a.md"))
+	if _, is := bound.Load("db"); !is {
+		t.Error("a server of the project is not bounded")
+	}
+	for _, want := range []string{"second db h:1", "first db h:1"} {
+		if err := s.Reach(t.Context(), "db", "h", 1); err != nil || asked != want {
+			t.Errorf("asked %q, %v, want %q", asked, err, want)
+		}
+		second.Close()
+	}
+	first.Close()
+	users.Close()
+	if err := s.Reach(t.Context(), "db", "h", 1); err == nil || !strings.Contains(err.Error(), "sandbox.domains") {
+		t.Errorf("without an agent: %v", err)
 	}
 }
