@@ -45,7 +45,7 @@ type client struct {
 
 	mu      sync.Mutex
 	decided map[string]decision // by host and port
-	refused []string         // why hosts were, at most maxRefused
+	refused []string            // why hosts were, at most maxRefused
 }
 
 // decision is whether a command may connect to a host: nil if it may.
