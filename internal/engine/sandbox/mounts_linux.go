@@ -17,30 +17,45 @@ import (
 // written are folders in which programs make symlinks, which are not followed.
 func (s *starter) conceal(paths, written []string) error {
 	for _, path := range paths {
-		var st unix.Statx_t
-		if unix.Statx(unix.AT_FDCWD, path, 0, mountIDs, &st) != nil || s.covers[st.Mnt_id] {
-			continue // nothing is there, nothing that can be reached, or nothing is to be done
-		}
-		real, err := filepath.EvalSymlinks(path)
-		if err != nil || real != path && below(path, written) {
-			continue
-		}
-		fd, err := openPath(real, unix.RESOLVE_NO_SYMLINKS)
-		if absent(err) {
-			continue
-		}
-		if err == nil {
-			err = hide(fd, real, s.setup.Shown)
-			_ = unix.Close(fd)
-		}
-		if err != nil {
-			return fmt.Errorf("hide %s: %w", path, err)
-		}
-		if err := unix.Statx(unix.AT_FDCWD, real, 0, mountIDs, &st); err == nil {
-			s.covers[st.Mnt_id] = true
+		if _, err := s.concealOne(path, written); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// concealOne hides one file or folder, if it is there. settled says that it is so until something changes in the
+// folder that it is in.
+func (s *starter) concealOne(path string, written []string) (settled bool, err error) {
+	at, err := look(path, unix.AT_SYMLINK_NOFOLLOW)
+	if errors.Is(err, unix.ENOENT) {
+		return true, nil
+	}
+	if err == nil && s.covers[at.Mnt_id] && at.Mode&unix.S_IFMT != unix.S_IFLNK {
+		return mountRoot(at), nil
+	}
+	if at, err = look(path, 0); err != nil || s.covers[at.Mnt_id] {
+		return false, nil //nolint:nilerr // nothing that can be reached, or nothing is to be done
+	}
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil || real != path && below(path, written) {
+		return false, nil //nolint:nilerr // it has gone
+	}
+	fd, err := openPath(real, unix.RESOLVE_NO_SYMLINKS)
+	if absent(err) {
+		return false, nil
+	}
+	if err == nil {
+		err = hide(fd, real, s.setup.Shown)
+		_ = unix.Close(fd)
+	}
+	if err != nil {
+		return false, fmt.Errorf("hide %s: %w", path, err)
+	}
+	if at, err := look(real, 0); err == nil {
+		s.covers[at.Mnt_id] = true
+	}
+	return false, nil
 }
 
 // hide puts something without content in place of a file or folder. What is shown below it keeps
@@ -98,30 +113,32 @@ func hide(fd int, path string, shown []string) error {
 	return unix.MountSetattr(unix.AT_FDCWD, path, 0, &attr)
 }
 
-// bound mounts what a program may write, and what below it may not be written.
-func (s *starter) bound(b Bounds) error {
-	if err := s.conceal(s.setup.Hidden, b.Write); err != nil {
-		return err
+// bound mounts what a program may write, and what below it may not be written. It returns what is at the
+// paths that may be written.
+func (s *starter) bound(b Bounds) ([]inode, error) {
+	if err := s.hidden.conceal(s, b.Write); err != nil {
+		return nil, err
 	}
-	if !s.mounts {
-		return nil
+	found, err := inodes(b.Write)
+	if err != nil || !s.mounts {
+		return found, err
 	}
 	for _, path := range b.Open {
 		open(path)
+		s.hidden.forget() // it may be one of those that are hidden
 	}
 	pins := map[string]bool{}
 	for _, m := range wanted(b) {
-		var err error
 		if m.fixed {
-			err = fix(m.path, b.Write, pins)
-		} else if err = write(m.path); errors.Is(err, unix.EPERM) {
+			err = s.fix(m.path, b.Write, pins)
+		} else if err = s.write(m.path); errors.Is(err, unix.EPERM) {
 			err = nil // it is read-only outside too
 		}
 		if err != nil {
-			return fmt.Errorf("mount %s in a room: %w", m.path, err)
+			return nil, fmt.Errorf("mount %s in a room: %w", m.path, err)
 		}
 	}
-	return nil
+	return found, nil
 }
 
 // mount is a file or folder that is to be written, or fixed.
@@ -145,7 +162,10 @@ func wanted(b Bounds) []mount {
 }
 
 // write makes a file or folder a mount that can be written, if it is not in one already.
-func write(path string) error {
+func (s *starter) write(path string) error {
+	if st, err := look(path, 0); err == nil && s.known[mountOf(st)] == writable {
+		return nil // also if a symlink leads there: nothing is mounted for one
+	}
 	fd, err := openPath(path, unix.RESOLVE_NO_SYMLINKS)
 	if absent(err) {
 		return nil
@@ -155,6 +175,7 @@ func write(path string) error {
 	}
 	defer unix.Close(fd)
 	if !readonly(fd) {
+		s.remember(fd, writable)
 		return nil
 	}
 	return mountOn(fd, unix.MountAttr{Attr_clr: unix.MOUNT_ATTR_RDONLY})
@@ -166,12 +187,12 @@ const maxLinks = 8
 // fix makes a file or folder a read-only mount. A mount goes when somebody outside replaces what
 // it is mounted on, so this is done before each start. A symlink is mounted on itself, so that it
 // cannot be replaced either.
-func fix(path string, written []string, pins map[string]bool) error {
+func (s *starter) fix(path string, written []string, pins map[string]bool) error {
 	for range maxLinks {
 		if err := pin(filepath.Dir(path), written, pins); err != nil {
 			return err
 		}
-		link, err := fixOne(path)
+		link, err := s.fixOne(path)
 		if err != nil || !link {
 			return err
 		}
@@ -187,7 +208,15 @@ func fix(path string, written []string, pins map[string]bool) error {
 	return nil
 }
 
-func fixOne(path string) (link bool, err error) {
+func (s *starter) fixOne(path string) (link bool, err error) {
+	if at, err := look(path, unix.AT_SYMLINK_NOFOLLOW); err == nil && s.known[mountOf(at)] == readOnly {
+		link := at.Mode&unix.S_IFMT == unix.S_IFLNK
+		if !link || mountRoot(at) {
+			return link, nil
+		}
+	} else if absent(err) {
+		return false, nil
+	}
 	fd, mounted, err := openEntry(path)
 	if absent(err) {
 		return false, nil
@@ -204,6 +233,9 @@ func fixOne(path string) (link bool, err error) {
 	switch link = st.Mode&unix.S_IFMT == unix.S_IFLNK; {
 	case link && !mounted, !link && !readonly(fd):
 		return link, mountOn(fd, attr)
+	}
+	if readonly(fd) {
+		s.remember(fd, readOnly)
 	}
 	return link, nil
 }
@@ -255,6 +287,9 @@ func below(path string, folders []string) bool {
 }
 
 func pinOne(folder string) error {
+	if at, err := look(folder, unix.AT_SYMLINK_NOFOLLOW); absent(err) || err == nil && mountRoot(at) {
+		return nil
+	}
 	fd, mounted, err := openEntry(folder)
 	if absent(err) {
 		return nil
@@ -319,6 +354,51 @@ func mountID(fd int) (uint64, error) {
 	var st unix.Statx_t
 	err := unix.Statx(fd, "", unix.AT_EMPTY_PATH, mountIDs, &st)
 	return st.Mnt_id, err
+}
+
+// kind is what is known of a mount. That never changes: only the starter makes mounts, and what is to be
+// another way is mounted anew.
+type kind int
+
+const (
+	writable kind = iota + 1
+	readOnly
+)
+
+// maxKnown bounds the mounts that are remembered. Then they are looked at again.
+const maxKnown = 10_000
+
+// remember notes what a mount is, where its number is never used again.
+func (s *starter) remember(fd int, k kind) {
+	var st unix.Statx_t
+	if unix.Statx(fd, "", unix.AT_EMPTY_PATH, mountIDs, &st) != nil || mountOf(&st) == 0 {
+		return
+	}
+	if len(s.known) >= maxKnown {
+		clear(s.known)
+	}
+	s.known[mountOf(&st)] = k
+}
+
+// look looks at a path. One call tells the file, whether it is the root of a mount, and of which.
+func look(path string, flags int) (*unix.Statx_t, error) {
+	var st unix.Statx_t
+	err := unix.Statx(unix.AT_FDCWD, path, flags, unix.STATX_BASIC_STATS|mountIDs, &st)
+	return &st, err
+}
+
+// mountOf is the number of a mount if it is never used again, else 0.
+func mountOf(st *unix.Statx_t) uint64 {
+	if st.Mask&unix.STATX_MNT_ID_UNIQUE == 0 {
+		return 0
+	}
+	return st.Mnt_id
+}
+
+// mountRoot reports whether something is mounted at the place that was looked at, where the kernel says
+// that (Linux 5.8).
+func mountRoot(st *unix.Statx_t) bool {
+	return st.Attributes_mask&st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0
 }
 
 // readonly reports whether a file or folder is mounted read-only.

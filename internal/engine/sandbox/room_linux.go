@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -24,9 +23,9 @@ type Room struct {
 	mounts bool
 	group  *process.Group // the starter
 
-	mu   sync.Mutex // held for one request and its answer
-	link *net.UnixConn
-	seq  atomic.Uint64
+	links []*net.UnixConn
+	free  chan *net.UnixConn // those on which no request is open
+	seq   atomic.Uint64
 }
 
 // Time limits of a starter: to be there, and to go.
@@ -43,27 +42,39 @@ func OpenRoom(c RoomConfig) (*Room, error) {
 	if len(c.Starter) == 0 {
 		return nil, errors.New("this program cannot start itself in namespaces (a program in Go sets drover.Config.Keeper)")
 	}
-	ours, theirs, err := pair()
-	if err != nil {
-		return nil, err
+	r := &Room{offer: c.Offer, free: make(chan *net.UnixConn, links)}
+	var theirs []*os.File
+	defer func() {
+		for _, f := range theirs {
+			_ = f.Close()
+		}
+	}()
+	for range links {
+		here, there, err := pair()
+		if err != nil {
+			r.cut()
+			return nil, err
+		}
+		theirs = append(theirs, there)
+		r.links = append(r.links, here)
+		r.free <- here
 	}
-	defer theirs.Close()
-	r := &Room{offer: c.Offer, link: ours}
+	var err error
 	// Landlock keeps root from tracing processes outside, which lead out of the namespaces. Without
 	// it only a user namespace does.
 	root := privileged()
 	user := !root || c.Offer.Landlock == 0
 	r.group, err = process.StartGroup(process.Command{
-		Args: c.Starter, Dir: "/", Env: c.Env, Stderr: os.Stderr, Extra: []*os.File{theirs}, Session: true,
+		Args: c.Starter, Dir: "/", Env: c.Env, Stderr: os.Stderr, Extra: theirs, Session: true,
 		Fork: func(path string, args []string, attr *syscall.ProcAttr) (int, int, error) {
 			return inside(path, args, attr, user, root)
 		},
 	})
 	if err != nil {
-		_ = ours.Close()
+		r.cut()
 		return nil, fmt.Errorf("make namespaces: %w", err)
 	}
-	_ = ours.SetDeadline(time.Now().Add(readyWait))
+	r.deadline(time.Now().Add(readyWait))
 	answer, _, err := r.ask(request{Op: opSetup, Setup: &setup{
 		Hidden: c.Hidden, Sockets: c.Sockets, Shown: c.Shown,
 		Landlock: c.Offer.Landlock, Seccomp: c.Offer.Seccomp, Root: root,
@@ -72,7 +83,7 @@ func OpenRoom(c RoomConfig) (*Room, error) {
 		r.Close()
 		return nil, fmt.Errorf("set up namespaces: %w", err)
 	}
-	_ = ours.SetDeadline(time.Time{})
+	r.deadline(time.Time{})
 	r.mounts = answer.Mounts
 	return r, nil
 }
@@ -110,13 +121,13 @@ func inside(path string, args []string, attr *syscall.ProcAttr, user, root bool)
 
 // ask makes a request. The descriptors of the answer are the caller's.
 func (r *Room) ask(q request, files []int) (reply, []int, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if err := sendFrame(r.link, q, files); err != nil {
+	link := <-r.free
+	defer func() { r.free <- link }()
+	if err := sendFrame(link, q, files); err != nil {
 		return reply{}, nil, r.lost(err)
 	}
 	var a reply
-	got, err := receiveFrame(r.link, &a)
+	got, err := receiveFrame(link, &a)
 	if err != nil {
 		return reply{}, nil, r.lost(err)
 	}
@@ -125,6 +136,19 @@ func (r *Room) ask(q request, files []int) (reply, []int, error) {
 		return a, nil, err
 	}
 	return a, got, nil
+}
+
+// cut closes the links.
+func (r *Room) cut() {
+	for _, l := range r.links {
+		_ = l.Close()
+	}
+}
+
+func (r *Room) deadline(at time.Time) {
+	for _, l := range r.links {
+		_ = l.SetDeadline(at)
+	}
 }
 
 // ErrClosed is returned by a room whose starter is gone.
@@ -205,7 +229,7 @@ func (r *Room) socket(op string, port int) (*os.File, error) {
 
 // Close ends the starter. Programs that run inside go on, in namespaces without a way out.
 func (r *Room) Close() {
-	_ = r.link.Close()
+	r.cut()
 	ctx, done := context.WithTimeout(context.Background(), leaveWait)
 	defer done()
 	if _, err := r.group.Wait(ctx); err != nil {

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -354,5 +355,37 @@ func BenchmarkStart(b *testing.B) {
 				g.Close()
 			}
 		})
+	}
+}
+
+// Programs that start at the same time have the bounds of each.
+func TestSideBySide(t *testing.T) {
+	asUser(t)
+	p := newPlace(t)
+	room := p.room(t, Probe())
+	var all sync.WaitGroup
+	for i := range 8 {
+		dir := fmt.Sprintf("%s/own%d", p.dir, i)
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		all.Go(func() {
+			fork, _, err := In(room, Probe(), Bounds{Write: []string{dir}})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			next := fmt.Sprintf("%s/own%d", p.dir, (i+1)%8)
+			for n := range 5 {
+				r := run(t, fork, dir, "sh", "-c", fmt.Sprintf("echo x > %s/%d; echo x > %s/evil%d", dir, n, next, n))
+				if _, err := os.Stat(fmt.Sprintf("%s/%d", dir, n)); err != nil || r.err != nil {
+					t.Errorf("%v, %v, %q", err, r.err, r.out)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if evil, _ := filepath.Glob(p.dir + "/own*/evil*"); len(evil) > 0 {
+		t.Errorf("written beside: %q", evil)
 	}
 }

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"unsafe"
 
 	"golang.org/x/net/bpf"
@@ -72,9 +73,6 @@ func filter(streams bool) ([]bpf.RawInstruction, error) {
 	if runtime.GOARCH == "amd64" {
 		p = append(p, without(x32), errno(unix.ENOSYS))
 	}
-	for _, n := range refused {
-		p = append(p, is(n, 1), errno(unix.EPERM))
-	}
 	p = append(p,
 		// Flags of clone3 are behind a pointer: callers fall back to clone.
 		is(unix.SYS_CLONE3, 1), errno(unix.ENOSYS),
@@ -130,12 +128,42 @@ func filter(streams bool) ([]bpf.RawInstruction, error) {
 	}
 	p = append(p, is(unix.SYS_SOCKET, uint8(len(family))))
 	p = append(p, family...)
-	p = append(p, bpf.RetConstant{Val: unix.SECCOMP_RET_ALLOW})
+	p = append(p, decide(refused, bpf.RetConstant{Val: unix.SECCOMP_RET_ALLOW}, errno(unix.EPERM))...)
 	raw, err := bpf.Assemble(p)
 	if err != nil {
 		return nil, fmt.Errorf("make a seccomp filter: %w", err)
 	}
 	return raw, nil
+}
+
+// decide ends a program that has loaded the number of a call: by one instruction for the calls of a list,
+// and by another for all else. The kernel tries each call on a new filter, so that a search in halves
+// takes a third of the time of a start that a list takes.
+func decide(list []uint32, other, listed bpf.Instruction) []bpf.Instruction {
+	list = slices.Clone(list)
+	slices.Sort(list)
+	var bounds []uint32 // at which what is returned changes
+	for _, n := range slices.Compact(list) {
+		if last := len(bounds) - 1; last >= 0 && bounds[last] == n {
+			bounds[last] = n + 1
+		} else {
+			bounds = append(bounds, n, n+1)
+		}
+	}
+	return search(bounds, other, listed)
+}
+
+// search is decide for numbers that are below all bounds, and between two of them.
+func search(bounds []uint32, low, high bpf.Instruction) []bpf.Instruction {
+	if len(bounds) == 0 {
+		return []bpf.Instruction{low}
+	}
+	mid := len(bounds) / 2
+	at := [2]bpf.Instruction{low, high}
+	left := search(bounds[:mid], low, high)
+	right := search(bounds[mid+1:], at[(mid+1)%2], at[mid%2])
+	jump := bpf.JumpIf{Cond: bpf.JumpGreaterOrEqual, Val: bounds[mid], SkipTrue: uint8(len(left))}
+	return slices.Concat([]bpf.Instruction{jump}, left, right)
 }
 
 // namespaceFlags are those of clone and unshare that make namespaces.

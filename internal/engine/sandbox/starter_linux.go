@@ -8,23 +8,34 @@ import (
 	"os"
 	"runtime/debug"
 	"slices"
+	"sync"
 	"syscall"
 
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
 )
 
-// linkFD is the descriptor of the link in the starter.
-const linkFD = 3
+// linkFD is the first descriptor of the links in the starter, of which there are links.
+const (
+	linkFD = 3
+	links  = 4
+)
 
-// starter is the process inside a room. One goroutine serves its host.
+// starter is the process inside a room. One goroutine serves each link of its host, so that several
+// programs can be started at the same time.
 type starter struct {
-	link   *net.UnixConn
-	setup  setup
-	filter []bpf.RawInstruction
+	setup   setup
+	filter  []bpf.RawInstruction
+	mounts  bool
+	drop    []uintptr // capabilities that each program loses
+	dropped bool      // no thread can pass them on any more
+
+	mu     sync.Mutex // guards the fields below: bounds are made one after the other
 	ready  bool
-	mounts bool
 	covers map[uint64]bool // the mounts that hide something
+	hidden hidden
+	known  map[uint64]kind // the mounts that were looked at
+	rules  rulesets
 }
 
 // RunStarter is the life of a starter: it serves the process that has opened the room, and returns
@@ -34,13 +45,29 @@ func RunStarter() error {
 	if err := keepFiles(linkFD); err != nil {
 		return err
 	}
-	link, err := conn(linkFD)
-	if err != nil {
-		return fmt.Errorf("serve a room: %w (this command is started by a host, not by hand)", err)
-	}
-	defer link.Close()
 	debug.SetGCPercent(400)
-	s := &starter{link: link, covers: map[uint64]bool{}}
+	s := &starter{covers: map[uint64]bool{}, known: map[uint64]kind{}}
+	all := make([]*net.UnixConn, links)
+	for i := range all {
+		var err error
+		if all[i], err = conn(linkFD + i); err != nil {
+			return fmt.Errorf("serve a room: %w (this command is started by a host, not by hand)", err)
+		}
+	}
+	errs := make([]error, links)
+	var served sync.WaitGroup
+	for i, link := range all {
+		served.Go(func() {
+			defer link.Close()
+			errs[i] = s.serveLink(link)
+		})
+	}
+	served.Wait()
+	return errors.Join(errs...)
+}
+
+// serveLink answers the requests of one link, until the host has closed it.
+func (s *starter) serveLink(link *net.UnixConn) error {
 	for {
 		var r request
 		files, err := receiveFrame(link, &r)
@@ -70,12 +97,12 @@ func (s *starter) serve(r request, files []int) (reply, []int) {
 		err error
 	)
 	switch {
-	case r.Op == opSetup && r.Setup != nil && !s.ready:
+	case r.Op == opSetup && r.Setup != nil && !s.isReady():
 		if err := s.prepare(*r.Setup); err != nil {
 			return failed(err), nil
 		}
 		return reply{Mounts: s.mounts}, nil
-	case !s.ready:
+	case !s.isReady():
 		return failed(errors.New("the room is not set up")), nil
 	case r.Op == opStart && r.Bounds != nil:
 		pid, pidfd, err := s.start(r, files)
@@ -96,8 +123,16 @@ func (s *starter) serve(r request, files []int) (reply, []int) {
 	return reply{}, []int{out}
 }
 
-// prepare makes the namespaces what the host wants.
+func (s *starter) isReady() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ready
+}
+
+// prepare makes the namespaces what the host wants. The host sends nothing else before it is answered.
 func (s *starter) prepare(c setup) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if c.Seccomp {
 		f, err := filter(false)
 		if err != nil {
@@ -115,8 +150,8 @@ func (s *starter) prepare(c setup) error {
 			return fmt.Errorf("keep programs of a room from its starter: %w", err)
 		}
 	}
-	s.setup = c
-	if err := s.conceal(append(slices.Clone(c.Sockets), c.Hidden...), nil); err != nil {
+	s.setup, s.hidden = c, newHidden(c.Hidden)
+	if err := s.conceal(slices.Concat(c.Sockets, c.Hidden), nil); err != nil {
 		return err
 	}
 	if err := makeDev(); err != nil {
@@ -132,6 +167,13 @@ func (s *starter) prepare(c setup) error {
 	}
 	if err := up("lo"); err != nil {
 		return err
+	}
+	s.drop = allPowers()
+	if c.Root {
+		s.drop = powers
+	}
+	if dropForAll(s.drop) {
+		s.dropped = true
 	}
 	s.ready = true
 	return nil
@@ -160,17 +202,11 @@ func up(name string) error {
 
 // start starts a program as a child of the host.
 func (s *starter) start(r request, files []int) (pid, pidfd int, err error) {
-	if err := s.bound(*r.Bounds); err != nil {
+	l := limits{domain: -1, filter: s.filter, name: childName(r.Seq), drop: s.drop, dropped: s.dropped}
+	if l.domain, err = s.prepared(*r.Bounds); err != nil {
 		return 0, -1, err
 	}
-	l := limits{domain: -1, filter: s.filter, name: childName(r.Seq), drop: allPowers()}
-	if s.setup.Root {
-		l.drop = powers
-	}
-	if s.setup.Landlock > 0 {
-		if l.domain, err = domain(s.setup.Landlock, *r.Bounds, false); err != nil {
-			return 0, -1, err
-		}
+	if l.domain >= 0 {
 		defer unix.Close(l.domain)
 	}
 	attr := &syscall.ProcAttr{Dir: r.Dir, Env: r.Env}
@@ -190,6 +226,21 @@ func (s *starter) start(r request, files []int) (pid, pidfd int, err error) {
 		return 0, -1, errors.New("the kernel has no process descriptors (Linux 5.4 or newer is needed)")
 	}
 	return pid, pidfd, nil
+}
+
+// prepared makes the room what bounds say, and returns a Landlock ruleset for them, which the caller
+// closes; -1 without Landlock.
+func (s *starter) prepared(b Bounds) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	found, err := s.bound(b)
+	if err != nil {
+		return -1, err
+	}
+	if s.setup.Landlock == 0 {
+		return -1, nil
+	}
+	return s.rules.take(s.setup.Landlock, b, found)
 }
 
 // childName is what a child is called until it has executed its program.

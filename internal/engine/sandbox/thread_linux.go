@@ -16,7 +16,9 @@ type limits struct {
 	domain int                  // of Landlock; -1: none
 	filter []bpf.RawInstruction // of seccomp; nil: none
 	drop   []uintptr            // capabilities that no program gets any more; nil: none
-	name   string               // of the thread, and of the child until it has executed its program; empty: as it is
+	// dropped says that no thread of this process can pass them on.
+	dropped bool
+	name    string // of the thread, and of the child until it has executed its program; empty: as it is
 }
 
 // fork starts a program from a thread that has taken on the limits. The thread ends with the
@@ -58,7 +60,7 @@ func (l limits) take() error {
 			return fmt.Errorf("name a thread: %w", err)
 		}
 	}
-	if err := drop(l.drop); err != nil {
+	if err := drop(l.drop, l.dropped); err != nil {
 		return err
 	}
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
@@ -86,8 +88,9 @@ var powers = []uintptr{
 	unix.CAP_LINUX_IMMUTABLE, unix.CAP_SYS_PACCT, unix.CAP_SYS_TTY_CONFIG, unix.CAP_CHECKPOINT_RESTORE,
 }
 
-// drop removes capabilities from this thread and from all that its children can get.
-func drop(caps []uintptr) error {
+// drop removes capabilities from this thread and from all that its children can get. dropped says that
+// no thread of this process can pass them on any more; see [dropForAll].
+func drop(caps []uintptr, dropped bool) error {
 	if caps == nil {
 		return nil
 	}
@@ -97,15 +100,18 @@ func drop(caps []uintptr) error {
 		return fmt.Errorf("read capabilities: %w", err)
 	}
 	for _, c := range caps {
+		word, bit := c/32, uint32(1)<<(c%32)
+		data[word].Effective &^= bit
+		data[word].Permitted &^= bit
+		data[word].Inheritable &^= bit
+		if dropped {
+			continue
+		}
 		// A thread without CAP_SETPCAP has nothing that it could pass on, but for what is cleared below.
 		err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0)
 		if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.EPERM) {
 			return fmt.Errorf("drop capability %d: %w", c, err)
 		}
-		word, bit := c/32, uint32(1)<<(c%32)
-		data[word].Effective &^= bit
-		data[word].Permitted &^= bit
-		data[word].Inheritable &^= bit
 	}
 	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
 		return fmt.Errorf("clear ambient capabilities: %w", err)
@@ -114,6 +120,19 @@ func drop(caps []uintptr) error {
 		return fmt.Errorf("drop capabilities: %w", err)
 	}
 	return nil
+}
+
+// dropForAll keeps all threads of this process from passing capabilities on to programs that they
+// execute, which saves each start a system call for each of them. It reports whether that is so: a
+// program with C in it cannot do that.
+func dropForAll(caps []uintptr) bool {
+	for _, c := range caps {
+		_, _, errno := syscall.AllThreadsSyscall(unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, c, 0)
+		if errno != 0 && errno != unix.EINVAL {
+			return false
+		}
+	}
+	return true
 }
 
 // allPowers are all capabilities.
