@@ -7,10 +7,12 @@ import (
 	"testing"
 )
 
-// ourRow is one of our own lines beside the corpus: harmless, so that it must not be
-// asked about, or one that must not be allowed.
+// ourRow is one of our own lines beside the corpus: harmless (A), so that it must not be
+// asked about; harmless too, but a question without a sandbox (Q); or one that must not be
+// allowed.
 type ourRow struct {
 	number   int
+	kind     string
 	harmless bool
 	rules    string
 	line     string
@@ -26,7 +28,7 @@ func ourRows(t testing.TB) []ourRow {
 	var rows []ourRow
 	for i, text := range strings.Split(strings.TrimSpace(string(data)), "\n") {
 		f := strings.SplitN(text, "\t", 3)
-		rows = append(rows, ourRow{i + 1, f[0] == "A", f[1], strings.NewReplacer(`\\`, `\`, `\n`, "\n", `\t`, "\t").Replace(f[2])})
+		rows = append(rows, ourRow{i + 1, f[0], f[0] == "A", f[1], strings.NewReplacer(`\\`, `\`, `\n`, "\n", `\t`, "\t").Replace(f[2])})
 	}
 	return rows
 }
@@ -54,6 +56,12 @@ func TestOurs(t *testing.T) {
 		got := gates[row.rules].Decide(bash(row.line))
 		if row.harmless != (got.Decision == Allow) {
 			t.Errorf("line %d: %q under %s: %s (%s)", row.number, row.line, row.rules, got.Decision, got.Reason)
+		}
+		if row.kind == "Q" && row.rules == "ro" {
+			boxed := gate(t, Rules{Cwd: ws, ReadOnlyAuto: true, Sandboxed: func() bool { return true }})
+			if v := boxed.Decide(bash(row.line)); v.Decision != Allow {
+				t.Errorf("line %d: %q in a sandbox: %s (%s)", row.number, row.line, v.Decision, v.Reason)
+			}
 		}
 	}
 }
