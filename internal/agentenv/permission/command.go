@@ -101,19 +101,6 @@ func (j *judge) builtin(ws []word, s scope) (good, bad scope, ok bool) {
 			}
 		}
 		return s, s, len(args) > 0
-	case "read":
-		for i, w := range args {
-			switch {
-			case !w.known:
-				return s, s, false
-			case w.text == "-r" || w.text == "-s" || i > 0 && args[i-1].text == "-d" && len(w.text) < 2 || w.text == "-d":
-			case localName(w.text) && !strings.HasPrefix(w.text, "-"):
-				s = s.set(w.text, variable{})
-			default:
-				return s, s, false
-			}
-		}
-		return s, s, len(args) > 0
 	}
 	return s, s, false
 }
@@ -128,7 +115,7 @@ func (j *judge) cd(args []word, s scope) (good, bad scope, ok bool) {
 		j.doubt("cd to a folder that is known only when it runs")
 		return s, s, true
 	}
-	good = scope{vars: s.vars}
+	good = scope{}
 	for _, dir := range s.dirs {
 		real, err := resolve(j.g.expand(args[0].text, dir))
 		if err != nil || !j.g.inside(real) || strange(args[0].text) != "" {

@@ -1,19 +1,15 @@
 package permission
 
 import (
-	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
-	"mvdan.cc/sh/v3/expand"
 	"mvdan.cc/sh/v3/syntax"
 )
 
 // bounds of a line that is approved.
 const (
 	maxJudged = 1000 // commands, each as often as it is looked at
-	maxLoops  = 3    // in one another
 	maxDirs   = 8
 )
 
@@ -56,82 +52,29 @@ func (g *Gate) approveShell(l line, boxed bool) Verdict {
 	return Verdict{Decision: Allow, Reason: "a command that only reads"}
 }
 
-// scope is what is known at a point of a line. It is a value: nothing changes
-// the maps and slices in it.
-type scope struct {
-	dirs []string            // where the command may run
-	vars map[string]variable // that the line has set
-}
-
-// variable is one that the line sets.
-type variable struct {
-	values []string
-	known  bool // it has one of the values
-	secret bool // it may hold what stands in the environment
-}
-
-func (s scope) set(name string, v variable) scope {
-	s.vars = maps.Clone(s.vars)
-	if s.vars == nil {
-		s.vars = map[string]variable{}
-	}
-	s.vars[name] = v
-	return s
-}
+// scope is where a command may run. It is a value: nothing changes the slice in it.
+type scope struct{ dirs []string }
 
 // or is what is known if either scope may hold.
 func (s scope) or(t scope) scope {
-	out := scope{dirs: slices.Clone(s.dirs), vars: s.vars}
+	out := scope{slices.Clone(s.dirs)}
 	for _, dir := range t.dirs {
 		if !slices.Contains(out.dirs, dir) {
 			out.dirs = append(out.dirs, dir)
 		}
 	}
-	for name, a := range s.vars {
-		b, both := t.vars[name]
-		if both && a.known == b.known && a.secret == b.secret && slices.Equal(a.values, b.values) {
-			continue
-		}
-		merged := variable{known: both && a.known && b.known, secret: a.secret || b.secret}
-		if merged.known {
-			merged.values = union(a.values, b.values)
-			merged.known = len(merged.values) <= maxValues
-		}
-		out = out.set(name, merged)
-	}
-	for name, v := range t.vars {
-		if _, both := s.vars[name]; !both {
-			out = out.set(name, variable{secret: v.secret})
-		}
-	}
 	return out
 }
 
-func union(a, b []string) []string {
-	out := slices.Clone(a)
-	for _, text := range b {
-		if !slices.Contains(out, text) {
-			out = append(out, text)
-		}
-	}
-	return out
-}
-
-func (s scope) equal(t scope) bool {
-	return slices.Equal(s.dirs, t.dirs) && maps.EqualFunc(s.vars, t.vars, func(a, b variable) bool {
-		return a.known == b.known && a.secret == b.secret && slices.Equal(a.values, b.values)
-	})
-}
-
-// judge goes through a line as the shell would, and keeps the first thing that
-// speaks against it.
+// judge goes through a line as the shell would, and keeps the first thing that speaks
+// against it. Variables and loops are not followed: what a variable holds is not known,
+// and a line with a loop is a question.
 type judge struct {
 	g      *Gate
 	rule   string // the last one that was needed
 	firm   string // a shape that nothing but an answer of the user lifts
 	why    string // what is only not known to be allowed
 	judged int
-	loops  int
 
 	set      bool // the command sees a variable that the line sets
 	exported bool // and so do all behind it
@@ -205,48 +148,13 @@ func (j *judge) cmd(cmd syntax.Command, s scope) (good, bad scope) {
 		if c.Stmt != nil {
 			return j.stmt(c.Stmt, s)
 		}
-	case *syntax.IfClause:
-		after := j.branches(c, s)
-		return after, after
-	case *syntax.WhileClause:
-		after := j.loop(s, func(s scope) scope {
-			good, bad := j.all(c.Cond, s)
-			if c.Until {
-				good = bad
-			}
-			return either(j.all(c.Do, good))
-		})
-		// The condition is looked at once more when the loop ends.
-		after = after.or(either(j.all(c.Cond, after)))
-		return after, after
-	case *syntax.ForClause:
-		after := j.forEach(c, s)
-		return after, after
-	case *syntax.CaseClause:
-		j.word(c.Word, s)
-		after := s
-		for _, item := range c.Items {
-			for _, p := range item.Patterns {
-				j.word(p, s)
-			}
-			after = after.or(either(j.all(item.Stmts, after)))
-		}
-		return after, after
-	case *syntax.TestClause:
-		j.test(c.X, s)
-	case *syntax.ArithmCmd:
-		if !numeric(c.X) {
-			j.doubt("an arithmetic command with more than numbers")
-		}
 	case *syntax.DeclClause:
-		return j.declare(c, s)
+		j.declare(c, s)
 	default:
-		j.doubt("it has a part that is not judged, such as a function")
+		j.doubt("it has a part that is not judged, such as a loop, a condition or a function")
 	}
 	return s, s
 }
-
-func either(good, bad scope) scope { return good.or(bad) }
 
 func (j *judge) binary(c *syntax.BinaryCmd, s scope) (good, bad scope) {
 	if c.Op == syntax.Pipe || c.Op == syntax.PipeAll {
@@ -267,65 +175,6 @@ func (j *judge) binary(c *syntax.BinaryCmd, s scope) (good, bad scope) {
 	return good.or(g2), b2
 }
 
-func (j *judge) branches(c *syntax.IfClause, s scope) scope {
-	if len(c.Cond) == 0 { // else
-		return either(j.all(c.Then, s))
-	}
-	good, bad := j.all(c.Cond, s)
-	after := either(j.all(c.Then, good))
-	if c.Else != nil {
-		return after.or(j.branches(c.Else, bad))
-	}
-	return after.or(bad)
-}
-
-// loop judges a body until another round tells nothing new.
-func (j *judge) loop(s scope, body func(scope) scope) scope {
-	if j.loops++; j.loops > maxLoops {
-		j.doubt("it has too many loops in one another")
-		return s
-	}
-	defer func() { j.loops-- }()
-	for range 4 {
-		next := s.or(body(s))
-		if next.equal(s) || j.over() {
-			return next
-		}
-		s = next
-	}
-	j.doubt("what a loop does changes with every round")
-	return s
-}
-
-func (j *judge) forEach(c *syntax.ForClause, s scope) scope {
-	iter, ok := c.Loop.(*syntax.WordIter)
-	if !ok || c.Select || iter.Name == nil || !localName(iter.Name.Value) || !iter.InPos.IsValid() {
-		j.doubt("a loop that is not over words, or by a variable that may change what runs")
-		return s
-	}
-	v := variable{known: true}
-	for _, item := range iter.Items {
-		ws, _ := j.word(item, s)
-		for _, w := range ws {
-			v.secret = v.secret || w.secret
-			switch {
-			case !w.known || !w.plain:
-				v.known = false
-			case w.glob:
-				names, ok := j.g.names(w, s.dirs)
-				v.known = v.known && ok
-				v.values = append(append(v.values, names...), w.text)
-			default:
-				v.values = append(v.values, w.text)
-			}
-		}
-	}
-	if !v.known || len(v.values) == 0 || len(v.values) > maxValues {
-		v = variable{secret: v.secret}
-	}
-	return j.loop(s, func(s scope) scope { return either(j.all(c.Do, s.set(iter.Name.Value, v))) })
-}
-
 func (j *judge) redirect(r *syntax.Redirect, s scope) {
 	if r.N != nil && r.N.Value != "0" && r.N.Value != "1" && r.N.Value != "2" {
 		j.doubt("it redirects an unusual descriptor")
@@ -333,12 +182,12 @@ func (j *judge) redirect(r *syntax.Redirect, s scope) {
 	}
 	if r.Op == syntax.Hdoc || r.Op == syntax.DashHdoc {
 		if r.Hdoc != nil && !quotedDelimiter(r.Word) {
-			ws, _ := j.word(r.Hdoc, s) // data, but for what stands in it to be run
+			ws := j.word(r.Hdoc, s) // data, but for what stands in it to be run
 			j.open(ws)
 		}
 		return
 	}
-	ws, _ := j.word(r.Word, s)
+	ws := j.word(r.Word, s)
 	if r.Op == syntax.WordHdoc {
 		j.open(ws)
 		return
@@ -418,23 +267,18 @@ func reason(write bool) string {
 	return "it reads a file: "
 }
 
-// word evaluates a word. With any, the words are what it may become; without,
-// they follow one another.
-func (j *judge) word(w *syntax.Word, s scope) (ws []word, any bool) {
+// word evaluates a word, and judges what is run in it. It becomes several with braces.
+func (j *judge) word(w *syntax.Word, s scope) []word {
 	if w == nil {
-		return nil, false
+		return nil
 	}
 	if ws := braces(w); ws != nil {
-		for _, one := range ws {
-			if !one.known {
-				j.doubt("braces around something that is expanded")
-				return ws, false
-			}
+		if slices.ContainsFunc(ws, func(w word) bool { return !w.known }) {
+			j.doubt("braces around something that is expanded")
 		}
-		return ws, false
+		return ws
 	}
-	ws = join(w.Parts, func(p syntax.WordPart) part { return j.expansion(p, s) })
-	return ws, len(ws) > 1
+	return []word{join(w.Parts, func(p syntax.WordPart) part { return j.expansion(p, s) })}
 }
 
 // expansion judges what is expanded, and says what is known of the result.
@@ -448,7 +292,7 @@ func (j *judge) expansion(p syntax.WordPart, s scope) part {
 			break
 		}
 		if text, ok := quotedText(p); ok && j.identified("cat", s) {
-			return part{values: []string{text}, known: true}
+			return part{text: text, known: true}
 		}
 		j.all(p.Stmts, s)
 	case *syntax.ProcSubst:
@@ -457,14 +301,10 @@ func (j *judge) expansion(p syntax.WordPart, s scope) part {
 			break
 		}
 		j.all(p.Stmts, s)
-		return part{values: []string{"/dev/null"}, known: true} // a pipe, which may be read like this one
+		return part{text: "/dev/null", known: true} // a pipe, which may be read like this one
 	case *syntax.ArithmExp:
 		if p.Bracket || p.Unsigned || !numeric(p.X) {
 			j.doubt("an arithmetic expansion of more than numbers")
-			break
-		}
-		if n, err := expand.Arithm(&expand.Config{}, p.X); err == nil {
-			return part{values: []string{strconv.Itoa(n)}, known: true}
 		}
 	case *syntax.Lit, *syntax.SglQuoted, *syntax.DblQuoted:
 	default:
@@ -494,6 +334,7 @@ func quotedText(p *syntax.CmdSubst) (string, bool) {
 	return strings.TrimRight(lit.Value, "\n"), true
 }
 
+// parameter accepts the plain forms of an expansion. Its value is not known.
 func (j *judge) parameter(p *syntax.ParamExp, s scope) part {
 	if p.Flags != nil || p.Excl || p.Width || p.IsSet || p.NestedParam != nil || p.Index != nil || p.Slice != nil ||
 		p.Repl != nil || p.Names != 0 ||
@@ -501,32 +342,11 @@ func (j *judge) parameter(p *syntax.ParamExp, s scope) part {
 		p.Param == nil ||
 		p.Split != 0 ||
 		p.GlobSubst != 0 ||
-		p.RcExpand != 0 {
+		p.RcExpand != 0 || p.Exp != nil {
 		j.doubt("an expansion that may run or set something")
 		return part{}
 	}
-	name := p.Param.Value
-	out := part{secret: !shown(name)}
-	v, ours := s.vars[name]
-	if ours {
-		out = part(v)
-	} else if name == "PWD" {
-		out = part{values: s.dirs, known: true}
-	}
-	if p.Length {
-		return part{secret: out.secret}
-	}
-	if p.Exp == nil {
-		return out
-	}
-	switch p.Exp.Op {
-	case syntax.AlternateUnset, syntax.AlternateUnsetOrNull, syntax.DefaultUnset, syntax.DefaultUnsetOrNull,
-		syntax.RemSmallSuffix, syntax.RemLargeSuffix, syntax.RemSmallPrefix, syntax.RemLargePrefix:
-	default:
-		j.doubt("an expansion that may run or set something")
-	}
-	ws, _ := j.word(p.Exp.Word, s)
-	return part{secret: out.secret || slices.ContainsFunc(ws, func(w word) bool { return w.secret })}
+	return part{secret: !shown(p.Param.Value) && !p.Length}
 }
 
 // numeric reports expressions of numbers alone: a name would be evaluated as an
@@ -566,101 +386,31 @@ func numeric(x syntax.ArithmExpr) bool {
 	return false
 }
 
-// test judges [[ … ]], which evaluates the sides of a comparison of numbers.
-func (j *judge) test(x syntax.TestExpr, s scope) {
-	switch x := x.(type) {
-	case *syntax.Word:
-		j.word(x, s)
-	case *syntax.ParenTest:
-		j.test(x.X, s)
-	case *syntax.UnaryTest:
-		switch x.Op {
-		case syntax.TsVarSet, syntax.TsRefVar, syntax.TsOptSet:
-			j.doubt("a test that may evaluate an expression")
-		case syntax.TsNot, syntax.TsParen, syntax.TsEmpStr, syntax.TsNempStr, syntax.TsFdTerm:
-			j.test(x.X, s)
-		default:
-			j.stated(x.X, s)
-		}
-	case *syntax.BinaryTest:
-		switch x.Op {
-		case syntax.TsEql, syntax.TsNeq, syntax.TsLeq, syntax.TsGeq, syntax.TsLss, syntax.TsGtr:
-			j.number(x.X, s)
-			j.number(x.Y, s)
-		case syntax.TsNewer, syntax.TsOlder, syntax.TsDevIno:
-			j.stated(x.X, s)
-			j.stated(x.Y, s)
-		default:
-			j.test(x.X, s)
-			j.test(x.Y, s)
-		}
-	default:
-		j.doubt("a test that is not known")
-	}
-}
-
-// stated is a file of which something is asked.
-func (j *judge) stated(x syntax.TestExpr, s scope) {
-	w, ok := x.(*syntax.Word)
-	if !ok {
-		j.doubt("a test that is not known")
-		return
-	}
-	ws, _ := j.word(w, s)
-	for _, w := range ws {
-		if !w.known || !w.plain {
-			j.doubt("a file that is known only when the command runs")
+// assign judges settings of variables for the rest of the line.
+func (j *judge) assign(assigns []*syntax.Assign, s scope) {
+	for _, a := range assigns {
+		if !plainAssign(a) || !localName(a.Name.Value) && !(harmlessVariable(a.Name.Value) && j.ordinary(a, s)) {
+			j.doubt("it sets a variable that may change what runs")
 			return
 		}
-		j.file(w.text, s, false, w.made)
+		j.word(a.Value, s)
 	}
 }
 
-func (j *judge) number(x syntax.TestExpr, s scope) {
-	w, ok := x.(*syntax.Word)
-	if !ok {
-		j.doubt("a comparison that is not of numbers")
-		return
-	}
-	ws, _ := j.word(w, s)
-	for _, w := range ws {
-		if !w.known || w.text == "" || strings.Trim(strings.TrimPrefix(w.text, "-"), "0123456789") != "" {
-			j.doubt("a comparison that is not of numbers")
-		}
-	}
+// plainAssign reports NAME=value.
+func plainAssign(a *syntax.Assign) bool {
+	return !a.Append && !a.Naked && a.Index == nil && a.Array == nil && a.Name != nil
 }
 
-// assign judges settings of variables for the rest of the line.
-func (j *judge) assign(assigns []*syntax.Assign, s scope) scope {
-	for _, a := range assigns {
-		if a.Append || a.Naked || a.Index != nil || a.Array != nil || a.Name == nil ||
-			!localName(a.Name.Value) && !harmlessVariable(a.Name.Value) {
-			j.doubt("it sets a variable that may change what runs")
-			return s
-		}
-		v := j.value(a.Value, s)
-		if harmlessVariable(a.Name.Value) && !ordinary(a.Name.Value, v) {
-			j.doubt("it sets a variable that may change what runs")
-			return s
-		}
-		s = s.set(a.Name.Value, v)
+// ordinary reports a variable that a rule for a command covers, with its value.
+func (j *judge) ordinary(a *syntax.Assign, s scope) bool {
+	value := literal("")
+	if ws := j.word(a.Value, s); len(ws) == 1 {
+		value = ws[0]
+	} else if a.Value != nil {
+		return false
 	}
-	return s
-}
-
-func (j *judge) value(w *syntax.Word, s scope) variable {
-	if w == nil {
-		return variable{values: []string{""}, known: true}
-	}
-	v := variable{known: true}
-	for _, one := range join(w.Parts, func(p syntax.WordPart) part { return j.expansion(p, s) }) {
-		v.known, v.secret = v.known && one.known && one.plain && !strings.Contains(one.text, "~"), v.secret || one.secret
-		v.values = append(v.values, one.text)
-	}
-	if !v.known {
-		v.values = nil
-	}
-	return v
+	return value.known && value.plain && !strings.Contains(value.text, "~") && ordinaryVariable(a.Name.Value, value.text)
 }
 
 // environment judges settings for one command, which sees them. What a rule for the
@@ -668,96 +418,42 @@ func (j *judge) value(w *syntax.Word, s scope) variable {
 func (j *judge) environment(c *syntax.CallExpr, s scope) {
 	j.set = j.exported
 	for _, a := range c.Assigns {
-		if a.Append || a.Naked || a.Index != nil || a.Array != nil || a.Name == nil {
+		if !plainAssign(a) || !j.ordinary(a, s) {
 			j.doubt("it sets a variable that may change what runs")
 			return
 		}
-		if harmlessVariable(a.Name.Value) || j.splitting(c, a) {
-			v := j.value(a.Value, s)
-			if !v.known {
-				j.doubt("the value of a variable is known only when the command runs")
-			} else if a.Name.Value != "IFS" && !ordinary(a.Name.Value, v) {
-				j.doubt("it sets a variable that may change what runs")
-			}
-			continue
-		}
-		j.set = true
-		if !ordinary(a.Name.Value, j.value(a.Value, s)) {
-			j.doubt("it sets a variable that may change what runs")
-			return
-		}
+		j.set = j.set || !harmlessVariable(a.Name.Value)
 	}
-}
-
-// ordinary reports a variable that a rule for a command covers, with every value
-// that it may have.
-func ordinary(name string, v variable) bool {
-	return v.known && !slices.ContainsFunc(v.values, func(text string) bool { return !ordinaryVariable(name, text) })
-}
-
-// splitting is IFS for the builtin read, and for nothing else.
-func (j *judge) splitting(c *syntax.CallExpr, a *syntax.Assign) bool {
-	return a.Name.Value == "IFS" && len(c.Args) > 0 && c.Args[0].Lit() == "read"
 }
 
 // declare judges export and its kin: harmless variables only.
-func (j *judge) declare(c *syntax.DeclClause, s scope) (good, bad scope) {
+func (j *judge) declare(c *syntax.DeclClause, s scope) {
 	if c.Variant.Value != "export" && c.Variant.Value != "readonly" || len(c.Args) == 0 {
 		j.doubt("it sets or shows variables")
-		return s, s
+		return
 	}
 	for _, a := range c.Args {
-		if a.Naked || a.Append || a.Index != nil || a.Array != nil || a.Name == nil ||
-			!ordinary(a.Name.Value, j.value(a.Value, s)) {
+		if !plainAssign(a) || !j.ordinary(a, s) {
 			j.doubt("it sets a variable that may change what runs")
-			return s, s
+			return
 		}
 		j.exported = j.exported || !harmlessVariable(a.Name.Value)
-		s = s.set(a.Name.Value, j.value(a.Value, s))
 	}
-	return s, s
 }
 
-// call judges a simple command in every form that its words may take.
+// call judges a simple command.
 func (j *judge) call(c *syntax.CallExpr, s scope) (good, bad scope) {
 	if len(c.Args) == 0 {
-		s = j.assign(c.Assigns, s)
+		j.assign(c.Assigns, s)
 		return s, s
 	}
 	j.environment(c, s)
-	lines := [][]word{nil}
+	var ws []word
 	for _, arg := range c.Args {
-		ws, any := j.word(arg, s)
-		if !any {
-			ws = slices.Clone(ws)
-			for i, l := range lines {
-				lines[i] = append(slices.Clip(l), ws...)
-			}
-			continue
-		}
-		if len(lines)*len(ws) > maxValues {
-			j.doubt("words with too many values")
-			return s, s
-		}
-		var next [][]word
-		for _, l := range lines {
-			for _, w := range ws {
-				next = append(next, append(slices.Clip(l), w))
-			}
-		}
-		lines = next
+		ws = append(ws, j.word(arg, s)...)
 	}
-	for i, l := range lines {
-		j.judged++
-		if j.over() {
-			return s, s
-		}
-		g2, b2 := j.command(l, s)
-		if i == 0 {
-			good, bad = g2, b2
-			continue
-		}
-		good, bad = good.or(g2), bad.or(b2)
+	if j.judged++; j.over() {
+		return s, s
 	}
-	return good, bad
+	return j.command(ws, s)
 }

@@ -63,7 +63,8 @@ func awkPrints(s string) bool {
 
 // jqPrints accepts filters that see nothing but their input.
 func jqPrints(s string) bool {
-	for _, w := range []string{"env", "ENV", "import", "include", "input_filename", "modulemeta", "search_list", "prog_args"} {
+	for _, w := range []string{"env", "ENV", "import", "include", "input_filename", "modulemeta", "search_list",
+		"prog_args"} {
 		if strings.Contains(s, w) {
 			return false
 		}

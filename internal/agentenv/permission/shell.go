@@ -16,7 +16,6 @@ const (
 	maxParsed = 1 << 20
 	maxWords  = 256 // that one word with braces may become
 	maxNested = 6   // lines in words of lines
-	maxValues = 32  // that one word may have
 )
 
 // word is one word of a command, quotes removed.
@@ -49,7 +48,7 @@ func evaluate(w *syntax.Word) []word {
 	if words := braces(w); words != nil {
 		return words
 	}
-	return []word{join(w.Parts, nil)[0]}
+	return []word{join(w.Parts, nil)}
 }
 
 // braces are the words that a word with braces becomes, or none.
@@ -72,7 +71,7 @@ func braces(w *syntax.Word) []word {
 			out = append(out, word{})
 			break
 		}
-		one := join(part.Parts, nil)[0]
+		one := join(part.Parts, nil)
 		one.plain = false
 		one.known = one.known && one.text != "" // it may be no word at all
 		out = append(out, one)
@@ -83,87 +82,65 @@ func braces(w *syntax.Word) []word {
 	return out
 }
 
-// part is what an expansion may become: one of the values, or something else.
+// part is what an expansion becomes.
 type part struct {
-	values []string
+	text   string
 	known  bool
-	secret bool
+	secret bool // it may hold what stands in the environment
 }
 
-// join makes words of the parts of one: more than one where an expansion has
-// several values. Without values, nothing that is expanded is known.
-func join(parts []syntax.WordPart, values func(syntax.WordPart) part) []word {
-	out := []word{{known: true, plain: true}}
+// join makes a word of its parts. Without value, nothing that is expanded is known.
+func join(parts []syntax.WordPart, value func(syntax.WordPart) part) word {
+	w := word{known: true, plain: true}
 	for i, p := range parts {
 		switch p := p.(type) {
 		case *syntax.Lit:
 			text, pattern := unescape(p.Value)
-			each(out, func(w *word) {
-				if i == 0 && strings.HasPrefix(p.Value, "~") {
-					// Of the folders that a tilde stands for only the home directory is known.
-					w.plain = false
-					w.known = p.Value == "~" && len(parts) == 1 || strings.HasPrefix(p.Value, "~/")
-				}
-				w.glob = w.glob || pattern != text
-				w.text, w.pattern = w.text+text, w.pattern+pattern
-			})
+			if i == 0 && strings.HasPrefix(p.Value, "~") {
+				// Of the folders that a tilde stands for only the home directory is known.
+				w.plain = false
+				w.known = p.Value == "~" && len(parts) == 1 || strings.HasPrefix(p.Value, "~/")
+			}
+			w.glob = w.glob || pattern != text
+			w.text, w.pattern = w.text+text, w.pattern+pattern
 		case *syntax.SglQuoted:
 			text, plain, known := p.Value, true, true
 			if p.Dollar {
 				text, plain, known = ansi(p.Value)
 			}
-			each(out, func(w *word) {
-				w.plain, w.known = w.plain && plain, w.known && known
-				w.text, w.pattern = w.text+text, w.pattern+text
-			})
+			w.plain, w.known = w.plain && plain, w.known && known
+			w.text, w.pattern = w.text+text, w.pattern+text
 		case *syntax.DblQuoted:
-			each(out, func(w *word) { w.known = w.known && !p.Dollar })
+			w.known = w.known && !p.Dollar
 			for _, q := range p.Parts {
 				if lit, ok := q.(*syntax.Lit); ok {
 					text := unescapeQuoted(lit.Value)
-					each(out, func(w *word) { w.text, w.pattern = w.text+text, w.pattern+text })
+					w.text, w.pattern = w.text+text, w.pattern+text
 				} else {
-					out = multiply(out, q, values, true)
+					w.expand(q, value, true)
 				}
 			}
 		default:
-			out = multiply(out, p, values, false)
+			w.expand(p, value, false)
 		}
 	}
-	each(out, func(w *word) { w.glob = w.glob && w.text != "[" }) // the program of that name
-	return out
+	w.glob = w.glob && w.text != "[" // the program of that name
+	return w
 }
 
-func each(ws []word, f func(*word)) {
-	for i := range ws {
-		f(&ws[i])
-	}
-}
-
-// multiply continues every word with every value of an expansion.
-func multiply(ws []word, p syntax.WordPart, values func(syntax.WordPart) part, quoted bool) []word {
+// expand continues a word with an expansion. What is not quoted is split, and may be a
+// pattern or nothing at all.
+func (w *word) expand(p syntax.WordPart, value func(syntax.WordPart) part, quoted bool) {
 	var v part
-	if values != nil {
-		v = values(p)
+	if value != nil {
+		v = value(p)
 	}
-	known := v.known && len(ws)*len(v.values) <= maxValues
-	for _, text := range v.values {
-		// What is not quoted is split, and may be a pattern or nothing at all.
-		known = known && (quoted || text != "" && !strings.ContainsAny(text, " \t\n*?[\\~"))
+	w.made, w.secret = true, w.secret || v.secret
+	if !v.known || !quoted && (v.text == "" || strings.ContainsAny(v.text, " \t\n*?[\\~")) {
+		w.known = false
+		return
 	}
-	if !known {
-		each(ws, func(w *word) { w.known, w.made, w.secret = false, true, w.secret || v.secret })
-		return ws
-	}
-	var out []word
-	for _, w := range ws {
-		for _, text := range v.values {
-			next := w
-			next.text, next.pattern, next.made = w.text+text, w.pattern+text, true
-			out = append(out, next)
-		}
-	}
-	return out
+	w.text, w.pattern = w.text+v.text, w.pattern+v.text
 }
 
 // unescape removes backslashes. The pattern has marks for what is not quoted and
