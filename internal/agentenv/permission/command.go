@@ -250,23 +250,6 @@ func (j *judge) tolerant(name string, ws []word) bool {
 		return true
 	case "printf":
 		return len(ws) > 1 && printfFacts(ws[1:]).risk == reads && ws[1].known && !strings.HasPrefix(ws[1].text, "-")
-	case "[", "test":
-		return comparison(ws[1:])
-	}
-	return false
-}
-
-// comparison reports a test whose operator is known, so that no word can be
-// taken for one.
-func comparison(ws []word) bool {
-	if n := len(ws); n > 0 && ws[n-1].text == "]" {
-		ws = ws[:n-1]
-	}
-	switch len(ws) {
-	case 2:
-		return ws[0].known && (ws[0].text == "-n" || ws[0].text == "-z")
-	case 3:
-		return ws[1].known && slices.Contains([]string{"=", "==", "!=", "-eq", "-ne", "-lt", "-le", "-gt", "-ge"}, ws[1].text)
 	}
 	return false
 }
@@ -298,28 +281,12 @@ func (j *judge) covered(r rule, ws, open []word, s scope) (why string, firm bool
 	return "", false
 }
 
-// system reports a program by its absolute path in one of the places where
-// programs are looked for.
-func (j *judge) system(name string) bool {
-	dir := filepath.Dir(name)
-	if !filepath.IsAbs(name) || filepath.Clean(name) != name || !slices.Contains(filepath.SplitList(j.g.rules.Path), dir) {
-		return false
-	}
-	id := j.g.identify(filepath.Base(name), j.g.shellDir())
-	real, err := resolve(name)
-	return err == nil && !j.g.inside(real) && !id.inside && id.path == real
-}
-
 // reading approves a command that surely only reads, inside the roots.
 func (j *judge) reading(ws []word, s scope) {
 	name := ws[0].text
 	if strings.Contains(name, "/") {
-		if !j.system(name) {
-			j.doubt("a program that is not one of the system: " + name)
-			return
-		}
-		ws = append([]word{literal(filepath.Base(name))}, ws[1:]...)
-		name = ws[0].text
+		j.doubt("a program that is named by its path: " + name)
+		return
 	}
 	if !j.g.rules.ReadOnlyAuto {
 		j.unknown("no rule allows " + name)
@@ -342,7 +309,7 @@ func (j *judge) reading(ws []word, s scope) {
 			return
 		}
 	}
-	if versionOnly(ws) && !choosesToolchain(name, s.dirs) {
+	if versionOnly(ws) {
 		return
 	}
 	if name == "git" {
@@ -375,49 +342,21 @@ func versionOnly(ws []word) bool {
 	switch ws[0].text {
 	case "node", "npm", "python", "python3", "pip", "pip3", "ruby", "perl", "php", "java", "javac", "gcc",
 		"g++", "cc", "clang", "make", "cmake", "docker", "curl", "wget", "bash", "sh", "zsh", "env",
-		"xargs", "tar", "find", "git", "go", "rustc", "cargo", "lua", "deno", "bun", "kubectl", "gh",
+		"xargs", "tar", "find", "git", "lua", "deno", "bun", "kubectl", "gh",
 		"ssh", "openssl", "sqlite3", "psql", "redis-cli", "jq", "rsync", "sudo", "strace", "gdb", "vim",
 		"tee", "dd", "zip", "mkdir", "touch", "cp", "mv", "rm", "ln", "chmod", "split", "truncate":
 	default:
 		return false
 	}
-	switch ws[1].text {
+	switch name := ws[0].text; ws[1].text {
 	case "--version":
-		return ws[0].text != "sh" && ws[0].text != "go"
+		return name != "sh"
 	case "--help":
-		return ws[0].text != "git" && ws[0].text != "npm" && ws[0].text != "go"
-	case "-version":
-		return ws[0].text == "java" || ws[0].text == "javac"
+		return name != "git" && name != "npm"
 	case "-v":
-		return ws[0].text == "node" || ws[0].text == "npm"
+		return name == "node" || name == "npm"
 	case "-V":
-		return strings.HasPrefix(ws[0].text,
-			"python") || ws[0].text == "ssh" || ws[0].text == "rustc" || ws[0].text == "cargo" || ws[0].text == "curl"
-	case "version":
-		return ws[0].text == "go"
-	}
-	return false
-}
-
-// choosesToolchain reports programs that a file of the project replaces by
-// another version of themselves.
-func choosesToolchain(name string, dirs []string) bool {
-	var files []string
-	switch name {
-	case "go":
-		files = []string{"go.mod", "go.work"}
-	case "cargo", "rustc":
-		files = []string{"rust-toolchain", "rust-toolchain.toml"}
-	}
-	for _, dir := range dirs {
-		for ; len(files) > 0; dir = filepath.Dir(dir) {
-			if slices.ContainsFunc(files, func(f string) bool { return exists(filepath.Join(dir, f)) }) {
-				return true
-			}
-			if dir == "/" || dir == "." {
-				break
-			}
-		}
+		return strings.HasPrefix(name, "python") || name == "ssh" || name == "curl"
 	}
 	return false
 }

@@ -1,7 +1,6 @@
 package permission
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -29,22 +28,21 @@ func (j *judge) facts(ws []word, s scope) facts {
 		return danger(runs, "a word that is written in an unusual way")
 	}
 	switch name {
-	case "[", "test":
-		return j.testFacts(name, args, s)
 	case "printf":
 		return printfFacts(args)
 	case "find":
 		return j.findFacts(args, s)
 	case "date":
-		return j.dateFacts(args, s)
+		return dateFacts(args)
 	case "tar":
-		return j.tarFacts(args, s)
+		return danger(writes, "tar in a form that is not looked into")
 	case "xargs":
-		return j.xargsFacts(args, s)
-	case "ps":
-		if psRetries(args) {
-			return danger(strays, "it may show the environment of processes")
+		if slices.ContainsFunc(args, func(w word) bool { return w.glob }) {
+			return danger(runs, "names of files that could be taken for options")
 		}
+		return facts{}
+	case "ps":
+		return psFacts(args)
 	case "printenv":
 		if public(args) {
 			return facts{listed: true}
@@ -121,9 +119,6 @@ func (j *judge) shape(name string, p *program, d parsed, s scope, f facts) facts
 	if why := script(name, d); why != "" {
 		return danger(runs, why)
 	}
-	if name == "ps" && psShows(d) {
-		return danger(strays, "it may show the environment of processes")
-	}
 	if name == "bat" || name == "batcat" {
 		if len(files) > 0 && files[0].text == "cache" {
 			return danger(writes, "the command cache")
@@ -137,85 +132,18 @@ func (j *judge) shape(name string, p *program, d parsed, s scope, f facts) facts
 			return f
 		}
 	}
-	folders := false
 	if name == "diff" || name == "sdiff" {
-		files = append(slices.Clone(files), d.files...)
-		if folders, f.outside = j.folders(files, s); f.outside != "" {
-			return f
+		for _, w := range slices.Concat(files, d.files) {
+			if slices.ContainsFunc(s.dirs, func(dir string) bool { return isFolder(j.g.expand(w.text, dir)) }) {
+				f.outside = "it would read a whole folder"
+				return f
+			}
 		}
 	}
-	if d.deep || p.deep || folders {
+	if d.deep || p.deep {
 		f.outside = j.below(files, s)
 	}
 	return f
-}
-
-// folders reports whether one of the files is a folder, all of which is read then,
-// and why it may not be: what is in it is followed through links.
-func (j *judge) folders(files []word, s scope) (some bool, why string) {
-	budget := maxEntries
-	for _, dir := range s.dirs {
-		for _, w := range files {
-			top := j.g.expand(w.text, dir)
-			if info, err := os.Stat(top); err != nil || !info.IsDir() {
-				continue
-			}
-			some = true
-			err := filepath.WalkDir(top+"/", func(path string, d os.DirEntry, err error) error {
-				if budget--; budget < 0 || err != nil {
-					return errors.New("too many files")
-				}
-				if d.Type()&os.ModeSymlink != 0 && j.g.approvePath("Read", path, false).Decision != Allow {
-					return errors.New("a link")
-				}
-				return nil
-			})
-			if err != nil {
-				return some, "it would read a whole folder: " + err.Error()
-			}
-		}
-	}
-	return some, ""
-}
-
-// psShows reports the letter e without a dash, by which ps shows environments.
-func psShows(d parsed) bool {
-	for _, w := range slices.Concat(d.operands, d.values) {
-		if strings.Contains(w.text, "env") || w.glob {
-			return true
-		}
-	}
-	// What cannot be read in one style is read in the other.
-	if slices.ContainsFunc(d.names, func(w word) bool { return strings.ContainsAny(w.text, "eE") }) {
-		return true
-	}
-	return slices.ContainsFunc(d.operands, func(w word) bool { return strings.ContainsAny(w.text, "eE") })
-}
-
-// psRetries reports a command line of ps that has the letter e behind a dash, where it
-// means every process, and that ps may refuse in that style: it reads such a line again
-// in the other style, in which e shows environments. What it surely accepts is an e, one
-// letter for a format, and letters that go with each of these.
-func psRetries(args []word) bool {
-	var letters string
-	for _, w := range args {
-		cluster, ok := strings.CutPrefix(w.text, "-")
-		if !ok || strings.HasPrefix(cluster, "-") {
-			continue
-		}
-		if i := strings.IndexAny(cluster, "CGgOopqstuU"); i >= 0 {
-			cluster = cluster[:i] // its value follows
-		}
-		letters += cluster
-	}
-	if !strings.Contains(letters, "e") {
-		return false
-	}
-	formats := 0
-	for _, c := range "fFlj" {
-		formats += strings.Count(letters, string(c))
-	}
-	return formats > 1 || strings.Trim(letters, "efFljywLHA") != ""
 }
 
 // loose tells of a pattern of file names that could become an option.
@@ -391,59 +319,6 @@ func (g *Gate) mayHold(dir string) bool {
 	return false
 }
 
-// testFacts judges the program test: what it looks at is a file, and nothing in
-// it may be an expression.
-func (j *judge) testFacts(name string, args []word, s scope) facts {
-	if name == "[" {
-		if len(args) == 0 || args[len(args)-1].text != "]" {
-			return danger(runs, "no closing bracket")
-		}
-		args = args[:len(args)-1]
-	}
-	f := facts{listed: true}
-	for i, w := range args {
-		switch w.text {
-		case "-v", "-R", "-o", "-N":
-			if !(w.text == "-o" && i > 0 && i < len(args)-1) {
-				return danger(runs, "it may evaluate an expression")
-			}
-		case "-a", "-e", "-f", "-d", "-r", "-w", "-x", "-s", "-L", "-h", "-b", "-c", "-p", "-S", "-k",
-			"-g", "-u", "-G", "-O", "-nt", "-ot", "-ef":
-			if i+1 < len(args) {
-				if f.outside = j.operand(name, args[i+1], s); f.outside != "" {
-					return f
-				}
-			}
-		}
-		if w.glob {
-			return danger(runs, "names of files that could be taken for options")
-		}
-	}
-	return f
-}
-
-// printfFacts accepts every format that sets no variable.
-func printfFacts(args []word) facts {
-	if len(args) > 0 && args[0].text == "--" {
-		args = args[1:]
-	} else if len(args) > 0 && strings.HasPrefix(args[0].text, "-") {
-		return notListed(args[0].text)
-	}
-	if len(args) == 0 {
-		return facts{listed: true}
-	}
-	if !args[0].known || args[0].glob {
-		return danger(runs, "a format that is known only when it runs")
-	}
-	format := strings.ReplaceAll(args[0].text, "%%", "")
-	for _, rest := range strings.Split(format, "%")[1:] {
-		if strings.HasPrefix(strings.TrimLeft(rest, "#0 +-'*.123456789hlLjztqw"), "n") {
-			return danger(runs, "a format that sets a variable")
-		}
-	}
-	return facts{listed: true}
-}
-
 // responds reports programs that take options from a file that is named with @,
 // wherever it stands.
 func responds(name string) bool {
@@ -485,13 +360,7 @@ func (j *judge) findFacts(args []word, s scope) facts {
 					return f
 				}
 			}
-		case "-exec":
-			n, why := j.findExec(args, i, s)
-			if why != "" {
-				return danger(runs, "-exec with "+why)
-			}
-			i += n
-		case "-execdir", "-ok", "-okdir", "-files0-from", "-L", "-H", "-follow":
+		case "-exec", "-execdir", "-ok", "-okdir", "-files0-from", "-L", "-H", "-follow":
 			return danger(runs, a.text)
 		case "-delete", "-fls", "-fprint", "-fprint0", "-fprintf":
 			return danger(writes, a.text)
@@ -505,94 +374,6 @@ func (j *judge) findFacts(args []word, s scope) facts {
 			continue
 		}
 		start = false
-	}
-	return f
-}
-
-// dateFacts accepts showing a time; an operand without + would set it.
-func (j *judge) dateFacts(args []word, s scope) facts {
-	f := facts{listed: true}
-	if slices.ContainsFunc(args, func(w word) bool { return w.glob }) {
-		return danger(runs, "names of files")
-	}
-	for i := 0; i < len(args); i++ {
-		a := args[i].text
-		switch {
-		case strings.HasPrefix(a, "+"),
-			slices.Contains([]string{"-u", "--utc", "--universal", "-R", "--rfc-email", "--rfc-2822", "-I",
-				"--iso-8601", "--debug", "--help", "--version"}, a),
-			strings.HasPrefix(
-				a,
-				"-I",
-			),
-			strings.HasPrefix(a, "--iso-8601="),
-			strings.HasPrefix(a, "--rfc-3339="),
-			strings.HasPrefix(a,
-				"--date="),
-			strings.HasPrefix(a, "-d") && len(a) > 2:
-		case a == "-d" || a == "--date":
-			i++
-		case a == "-r" || a == "--reference":
-			if i++; i < len(args) {
-				if f.outside = j.operand("date", args[i], s); f.outside != "" {
-					return f
-				}
-			}
-		default:
-			return danger(writes, a)
-		}
-	}
-	return f
-}
-
-// tarFacts accepts listing what is in an archive.
-func (j *judge) tarFacts(args []word, s scope) facts {
-	list, f := false, facts{listed: true}
-	for i := 0; i < len(args); i++ {
-		a := args[i].text
-		long, value, joined := strings.Cut(a, "=")
-		letters := strings.TrimPrefix(a, "-")
-		switch {
-		case args[i].glob:
-			return danger(runs, "names of files that could be taken for options")
-		case a == "--":
-			return danger(runs, a)
-		case long == "--file":
-			if !joined && i+1 < len(args) {
-				if i++; args[i].glob {
-					return danger(runs, "names of files that could be taken for options")
-				}
-				value = args[i].text
-			}
-			f.outside = j.archive(value, s)
-		case strings.HasPrefix(a, "--"):
-			if !slices.Contains(
-				[]string{"--list", "--verbose", "--gzip", "--bzip2", "--xz", "--zstd", "--auto-compress", "--utc",
-					"--full-time", "--numeric-owner", "--version", "--help"},
-				a,
-			) {
-				return danger(runs, a)
-			}
-			list = list || a == "--list" || a == "--version" || a == "--help"
-		case i == 0 || strings.HasPrefix(a, "-"):
-			if strings.Trim(letters, "tvzjJaf") != "" || strings.Count(letters, "f") > 1 || strings.Contains(letters,
-				"f") && !strings.HasSuffix(letters, "f") {
-				return danger(runs, a)
-			}
-			list = list || strings.Contains(letters, "t")
-			if strings.HasSuffix(letters, "f") && i+1 < len(args) {
-				if i++; args[i].glob {
-					return danger(runs, "names of files that could be taken for options")
-				}
-				f.outside = j.archive(args[i].text, s)
-			}
-		}
-		if f.outside != "" {
-			return f
-		}
-	}
-	if !list {
-		return danger(writes, "it does not list")
 	}
 	return f
 }
@@ -649,13 +430,6 @@ func tarOrdinary(args []word) bool {
 		}
 	}
 	return true
-}
-
-func (j *judge) archive(name string, s scope) string {
-	if strings.Contains(name, ":") {
-		return "an archive on another machine"
-	}
-	return j.operand("tar", literal(name), s)
 }
 
 // goFacts accepts the options of go that choose what is built and tested, and
@@ -719,7 +493,56 @@ func ruleOperands(name string, d parsed) string {
 	return ""
 }
 
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
+// printfFacts accepts every format that sets no variable.
+func printfFacts(args []word) facts {
+	switch {
+	case len(args) == 0:
+		return facts{listed: true}
+	case strings.HasPrefix(args[0].text, "-"):
+		return notListed(args[0].text)
+	case !args[0].known || args[0].glob:
+		return danger(runs, "a format that is known only when it runs")
+	}
+	for _, rest := range strings.Split(strings.ReplaceAll(args[0].text, "%%", ""), "%")[1:] {
+		if strings.HasPrefix(strings.TrimLeft(rest, "#0 +-'*.123456789hlLjztqw"), "n") {
+			return danger(runs, "a format that sets a variable")
+		}
+	}
+	return facts{listed: true}
+}
+
+// dateFacts accepts showing the time; an operand without + would set it.
+func dateFacts(args []word) facts {
+	for _, w := range args {
+		if w.glob || !strings.HasPrefix(w.text, "+") && !slices.Contains([]string{"-u", "-R", "-I", "-Iseconds"}, w.text) {
+			return danger(writes, w.text)
+		}
+	}
+	return facts{listed: true}
+}
+
+// psFacts accepts the usual forms of ps. Many others may show environments: what ps cannot
+// read in one style of options it reads in another.
+func psFacts(args []word) facts {
+	for i, w := range args {
+		switch {
+		case w.glob:
+		case i == 0 && slices.Contains([]string{"aux", "auxf", "auxww", "-e", "-f", "-ef", "-A"}, w.text) && len(args) == 1:
+			continue
+		case len(args)%2 == 0 && i%2 == 0 && (w.text == "-p" || w.text == "-o" || w.text == "-eo"):
+			continue
+		case i%2 == 1 && args[i-1].text == "-p" && strings.Trim(w.text, "0123456789,") == "",
+			i%2 == 1 && strings.HasSuffix(args[i-1].text, "o") && !strings.Contains(w.text, "env") &&
+				strings.Trim(w.text, "abcdefghijklmnopqrstuvwxyz,=") == "":
+			continue
+		}
+		return danger(strays, "it may show the environment of processes")
+	}
+	return facts{listed: true}
+}
+
+// public reports whether printenv is asked for variables that everybody may see only.
+func public(args []word) bool {
+	return len(args) > 0 &&
+		!slices.ContainsFunc(args, func(w word) bool { return !w.known || !w.plain || w.glob || !shown(w.text) })
 }

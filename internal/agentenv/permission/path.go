@@ -352,3 +352,29 @@ func guardedFile(name string) bool {
 	}
 	return false
 }
+
+// systemFile reports files of the system that everybody may read, and in which nobody
+// keeps a secret. Only root has written them.
+func systemFile(real string) bool {
+	switch real {
+	case "/etc/os-release", "/etc/debian_version", "/etc/lsb-release", "/etc/hosts", "/etc/timezone",
+		"/etc/shells", "/etc/services", "/etc/protocols", "/proc/cpuinfo", "/proc/meminfo",
+		"/proc/version", "/proc/loadavg", "/proc/uptime":
+	default:
+		if real != "/usr" && !strings.HasPrefix(real, "/usr/") {
+			return false
+		}
+		for _, part := range strings.Split(strings.TrimPrefix(real, "/usr/"), "/") {
+			if part == "local" || strings.HasPrefix(part, ".") {
+				return false // what an administrator has put there
+			}
+		}
+	}
+	info, err := os.Stat(real)
+	if err != nil {
+		return false
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	return ok && st.Uid == 0 && info.Mode().Perm()&0o004 != 0 && (info.Mode().IsRegular() || info.IsDir()) &&
+		filepath.IsAbs(real)
+}
