@@ -114,7 +114,7 @@ func TestGitPlaces(t *testing.T) {
 	git(t, ws, "init", "-q", "sub")
 	git(t, sub, "commit", "-q", "--allow-empty", "-m", "x")
 	git(t, ws, "add", "sub")
-	if got := g.Decide(bash("git status")); got.Decision != Allow {
+	if got := g.Decide(bash("git status")); got.Decision != Ask {
 		t.Errorf("with a repository inside: %v", got)
 	}
 	git(t, sub, "config", "core.fsmonitor", "./x")

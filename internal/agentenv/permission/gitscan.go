@@ -12,10 +12,8 @@ import (
 
 // bounds of what is read of a repository; what has more is not understood.
 const (
-	maxConfig   = 256 << 10
-	maxIndex    = 64 << 20
-	maxIncludes = 20
-	maxModules  = 64
+	maxConfig = 256 << 10
+	maxIndex  = 64 << 20
 )
 
 // repository is what a scan found.
@@ -49,9 +47,7 @@ func (g *Gate) scan(dir string) repository {
 
 type scanner struct {
 	repository
-	g        *Gate
-	includes int
-	modules  int
+	g *Gate
 }
 
 func (sc *scanner) doubt(why string) {
@@ -109,16 +105,16 @@ func (sc *scanner) tree(top, dot string) {
 			common = filepath.Join(gitdir, common)
 		}
 	}
-	sc.config(filepath.Join(common, "config"), top)
-	sc.config(filepath.Join(common, "config.worktree"), top)
+	sc.config(filepath.Join(common, "config"))
+	sc.config(filepath.Join(common, "config.worktree"))
 	if common != gitdir {
-		sc.config(filepath.Join(gitdir, "config.worktree"), top)
+		sc.config(filepath.Join(gitdir, "config.worktree"))
 	}
 	// The only hook of a command that reads: it runs when the index is refreshed.
 	if sc.on.add(filepath.Join(common, "hooks", "post-index-change")) != (mark{}) {
 		sc.doubt("the git repository has a hook that runs when git reads")
 	}
-	sc.index(top, gitdir)
+	sc.index(gitdir)
 }
 
 // linked follows a .git file. Outside the roots it must be a work tree that the
@@ -151,9 +147,9 @@ func (sc *scanner) linked(top, dot string) string {
 	return real
 }
 
-// index looks for repositories in the work tree: git asks each for its state,
-// by its own configuration.
-func (sc *scanner) index(top, gitdir string) {
+// index looks for repositories in the work tree: git asks each for its state, by its own
+// configuration, which is not looked at.
+func (sc *scanner) index(gitdir string) {
 	if names, _ := filepath.Glob(filepath.Join(quoteGlob(gitdir), "sharedindex.*")); len(names) > 0 {
 		sc.doubt("the index of the git repository is in parts")
 	}
@@ -163,20 +159,11 @@ func (sc *scanner) index(top, gitdir string) {
 		return
 	}
 	data, ok := slurp(file, maxIndex)
-	if !ok {
+	switch {
+	case !ok:
 		sc.doubt("the index of the git repository cannot be read")
-		return
-	}
-	for _, path := range gitlinks(data) {
-		if sc.modules++; sc.modules > maxModules || !filepath.IsLocal(path) {
-			sc.doubt("the git repository holds others, which cannot all be looked at")
-			return
-		}
-		sub := filepath.Join(top, path)
-		dot := filepath.Join(sub, ".git")
-		if sc.on.add(dot) != (mark{}) {
-			sc.tree(sub, dot)
-		}
+	case holdsLinks(data):
+		sc.doubt("the git repository holds others")
 	}
 }
 
@@ -194,91 +181,28 @@ func slurp(path string, limit int64) ([]byte, bool) {
 	return data, err == nil && int64(len(data)) <= limit
 }
 
-// gitlinks are the paths of an index that are repositories. What cannot be read
-// of it yields a path that nobody accepts. The format is that of git's
-// index-format document, versions 2 to 4.
-func gitlinks(data []byte) []string {
-	const mode = "\x00\x00\xe0\x00"
-	if !bytes.Contains(data, []byte(mode)) {
-		return nil
+// holdsLinks reports whether an index may have an entry that is a repository: one with that
+// mode. In versions 2 and 3 of the format entries begin at every eighth byte behind the head.
+func holdsLinks(data []byte) bool {
+	const mode, at, head = "\x00\x00\xe0\x00", 24, 12
+	if len(data) < head {
+		return len(data) > 0
 	}
-	for _, hash := range []int{20, 32} {
-		if links, ok := indexEntries(data, hash, mode); ok {
-			return links
+	aligned := binary.BigEndian.Uint32(data[4:]) < 4
+	for from := head; ; from++ {
+		i := bytes.Index(data[from:], []byte(mode))
+		if i < 0 {
+			return false
+		}
+		if from += i; !aligned || from%8 == (head+at)%8 {
+			return true
 		}
 	}
-	return []string{".."}
 }
 
-func indexEntries(data []byte, hash int, mode string) (links []string, ok bool) {
-	if len(data) < 12 || string(data[:4]) != "DIRC" {
-		return nil, false
-	}
-	version, n := binary.BigEndian.Uint32(data[4:]), binary.BigEndian.Uint32(data[8:])
-	at, name := 12, ""
-	for range n {
-		head := 40 + hash + 2
-		if at+head > len(data) {
-			return nil, false
-		}
-		start := at
-		link := string(data[at+24:at+28]) == mode
-		flags := binary.BigEndian.Uint16(data[at+40+hash:])
-		if at += head; flags&0x4000 != 0 {
-			at += 2
-		}
-		if version == 4 {
-			drop, used := varint(data[min(at, len(data)):])
-			if at += used; used == 0 || drop > len(name) {
-				return nil, false
-			}
-			name = name[:len(name)-drop]
-		} else {
-			name = ""
-		}
-		end := bytes.IndexByte(data[min(at, len(data)):], 0)
-		if end < 0 {
-			return nil, false
-		}
-		name += string(data[at : at+end])
-		if at += end + 1; version != 4 {
-			at = start + (at-1-start+8)/8*8
-		}
-		if flags&0xfff < 0xfff && int(flags&0xfff) != len(name) {
-			return nil, false
-		}
-		if link {
-			links = append(links, name)
-		}
-	}
-	return links, true
-}
-
-// varint is git's own kind of number with many bytes.
-func varint(data []byte) (n, used int) {
-	for i, c := range data {
-		if i > 4 {
-			break
-		}
-		if i > 0 {
-			n++
-		}
-		n = n<<7 | int(c&0x7f)
-		if c&0x80 == 0 {
-			return n, i + 1
-		}
-	}
-	return 0, 0
-}
-
-// config reads one file of settings, and those that it includes, whatever the
-// condition.
-func (sc *scanner) config(file, top string) {
+// config reads one file of settings.
+func (sc *scanner) config(file string) {
 	if sc.on.add(file) == (mark{}) {
-		return
-	}
-	if sc.includes++; sc.includes > maxIncludes {
-		sc.doubt("the configuration of the git repository includes too much")
 		return
 	}
 	data, ok := slurp(file, maxConfig)
@@ -294,10 +218,6 @@ func (sc *scanner) config(file, top string) {
 	for _, s := range settings {
 		section, rest, _ := strings.Cut(s.key, ".")
 		switch {
-		case (section == "include" || section == "includeif") && strings.HasSuffix(s.key, ".path"):
-			sc.include(file, s.value, top)
-		case s.key == "core.worktree":
-			sc.worktree(file, s.value, top)
 		case s.key == "core.bare" && s.value == "false", s.key == "core.fsmonitor" && (s.value == "false" || s.value == ""):
 		case !sc.g.memory.gitHarmless(s.key, s.value):
 			sc.doubt("the git repository sets " + s.key + ", which may name a program")
@@ -307,178 +227,50 @@ func (sc *scanner) config(file, top string) {
 	}
 }
 
-func (sc *scanner) include(file, path, top string) {
-	if strings.HasPrefix(path, "%(") {
-		sc.doubt("the configuration of the git repository includes a file of where git is installed")
-		return
-	}
-	if strings.HasPrefix(path, "~") {
-		if path = sc.g.expand(path, ""); strings.HasPrefix(path, "/~") {
-			sc.doubt("the configuration of the git repository includes a file that cannot be found")
-			return
-		}
-	}
-	if !filepath.IsAbs(path) {
-		path = filepath.Join(filepath.Dir(file), path)
-	}
-	sc.config(path, top)
-}
-
-// worktree accepts the setting only where it says what is known, as in the
-// repositories of submodules.
-func (sc *scanner) worktree(file, path, top string) {
-	if !filepath.IsAbs(path) {
-		path = filepath.Join(filepath.Dir(file), path)
-	}
-	if real, err := resolve(path); err != nil || real != top {
-		sc.doubt("the git repository sets core.worktree, and works on another folder")
-	}
-}
-
 // setting is one line of a configuration: section.key or section.name.key, both
 // ends in small letters.
 type setting struct{ key, value string }
 
-// gitSettings reads a configuration as git does. It reports false for what git
-// would refuse, or where it is not sure how git would read it.
+// gitSettings reads a configuration as git writes it. It reports false for what is written in
+// another way: quotes, escapes and comments behind a value.
 func gitSettings(text string) ([]setting, bool) {
-	text = strings.TrimPrefix(strings.ReplaceAll(text, "\r\n", "\n"), "\ufeff")
-	if strings.ContainsAny(text, "\r\x00") {
+	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-"
+	if strings.ContainsAny(text, "\r\x00\ufeff") {
 		return nil, false
 	}
 	var out []setting
 	section := ""
-	for i := 0; i < len(text); {
-		c := text[i]
-		switch {
-		case c == '\n' || c == ' ' || c == '\t':
-			i++
-		case c == '#' || c == ';':
-			end := strings.IndexByte(text[i:], '\n')
-			if end < 0 {
-				return out, true
-			}
-			i += end
-		case c == '[':
-			name, n := sectionName(text[i:])
-			if n == 0 {
-				return nil, false
-			}
-			section, i = name, i+n
-		default:
-			end := i
-			for end < len(text) && (text[end] == '-' || text[end] >= '0' && text[end] <= '9' ||
-				text[end]|0x20 >= 'a' && text[end]|0x20 <= 'z') {
-				end++
-			}
-			if end == i || section == "" {
-				return nil, false
-			}
-			key := section + "." + strings.ToLower(text[i:end])
-			value, n, ok := settingValue(text[end:])
-			if !ok {
-				return nil, false
-			}
-			out = append(out, setting{key, value})
-			i = end + n
+	for line := range strings.SplitSeq(text, "\n") {
+		line = strings.Trim(line, " \t")
+		if line == "" || line[0] == '#' || line[0] == ';' {
+			continue
 		}
+		if head, ok := strings.CutPrefix(line, "["); ok {
+			name, sub, named := strings.Cut(strings.TrimSuffix(head, "]"), " \"")
+			if named {
+				if sub, ok = strings.CutSuffix(sub, "\""); !ok {
+					return nil, false
+				}
+				sub = "." + sub
+			}
+			if name == "" || strings.Trim(name, letters) != "" || !strings.HasSuffix(head, "]") ||
+				strings.ContainsAny(sub, "\"\\") {
+				return nil, false
+			}
+			section = strings.ToLower(name) + sub
+			continue
+		}
+		key, value, given := strings.Cut(line, "=")
+		if key, value = strings.TrimRight(key, " \t"), strings.TrimLeft(value, " \t"); !given {
+			value = "true"
+		}
+		if section == "" || key == "" || strings.Trim(key, letters) != "" || strings.ContainsAny(value, "\"\\#;") {
+			return nil, false
+		}
+		out = append(out, setting{section + "." + strings.ToLower(key), value})
 	}
 	return out, true
 }
-
-// sectionName reads [section "name"], and how long that was; 0: it is wrong.
-func sectionName(text string) (string, int) {
-	end := 1
-	for end < len(text) && strings.IndexByte("]\n \"", text[end]) < 0 {
-		end++
-	}
-	name := strings.ToLower(text[1:min(end, len(text))])
-	if end >= len(text) || name == "" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-.") != "" {
-		return "", 0
-	}
-	if text[end] == ']' {
-		return name, end + 1
-	}
-	for end < len(text) && (text[end] == ' ' || text[end] == '\t') {
-		end++
-	}
-	if end >= len(text) || text[end] != '"' {
-		return "", 0
-	}
-	var b strings.Builder
-	for i := end + 1; i+1 < len(text); i++ {
-		switch text[i] {
-		case '\n':
-			return "", 0
-		case '\\':
-			i++
-			b.WriteByte(text[i])
-		case '"':
-			if text[i+1] != ']' {
-				return "", 0
-			}
-			return name + "." + b.String(), i + 2
-		default:
-			b.WriteByte(text[i])
-		}
-	}
-	return "", 0
-}
-
-// settingValue reads what stands behind a key, to the end of its line.
-func settingValue(text string) (value string, n int, ok bool) {
-	i := 0
-	for i < len(text) && (text[i] == ' ' || text[i] == '\t') {
-		i++
-	}
-	if i == len(text) || text[i] == '\n' {
-		return "true", i, true // a key alone
-	}
-	if text[i] != '=' {
-		return "", 0, false
-	}
-	var b strings.Builder
-	quoted, kept := false, 0
-	for i++; i < len(text); i++ {
-		switch c := text[i]; {
-		case c == '\n':
-			return finish(&b, kept), i, !quoted
-		case c == '\\':
-			if i++; i == len(text) {
-				return "", 0, false
-			}
-			switch text[i] {
-			case '\n':
-				continue
-			case 'n', 't', 'b', '"', '\\':
-				b.WriteByte(text[i])
-				kept = b.Len()
-			default:
-				return "", 0, false
-			}
-		case c == '"':
-			quoted = !quoted
-			kept = b.Len()
-		case !quoted && (c == '#' || c == ';'):
-			end := strings.IndexByte(text[i:], '\n')
-			if end < 0 {
-				end = len(text) - i
-			}
-			return finish(&b, kept), i + end, true
-		case !quoted && (c == ' ' || c == '\t'):
-			if b.Len() > 0 {
-				b.WriteByte(c)
-			}
-		default:
-			b.WriteByte(c)
-			kept = b.Len()
-		}
-	}
-	return finish(&b, kept), i, !quoted
-}
-
-// finish cuts blanks at the end that were not quoted.
-func finish(b *strings.Builder, kept int) string { return b.String()[:kept] }
 
 // gitKeys reads the list of harmless settings.
 func gitKeys(text string) map[string]bool {
