@@ -30,8 +30,6 @@ func (j *judge) facts(ws []word, s scope) facts {
 	switch name {
 	case "printf":
 		return printfFacts(args)
-	case "find":
-		return j.findFacts(args, s)
 	case "date":
 		return dateFacts(args)
 	case "tar":
@@ -60,6 +58,9 @@ func (j *judge) facts(ws []word, s scope) facts {
 	p := j.g.memory.known().program(name)
 	if p == nil {
 		return facts{}
+	}
+	if name == "find" && slices.ContainsFunc(args, func(w word) bool { return w.text == "--" }) {
+		return notListed("--") // actions may follow it
 	}
 	if responds(name) && slices.ContainsFunc(args, func(w word) bool { return strings.HasPrefix(w.text, "@") }) {
 		return danger(runs, "a file that may hold options")
@@ -328,54 +329,6 @@ func responds(name string) bool {
 		return true
 	}
 	return false
-}
-
-// findFacts accepts the tests of find, and of its actions those that print.
-func (j *judge) findFacts(args []word, s scope) facts {
-	f := facts{listed: true}
-	start := true
-	for i := 0; i < len(args); i++ {
-		a := args[i]
-		if a.glob && !(start && strings.Contains(a.text, "/") && a.pattern[0] >= ' ') {
-			return danger(runs, "names of files that could be taken for actions")
-		}
-		switch a.text {
-		case "-P", "-print", "-print0", "-ls", "-prune", "-o", "-a", "-or", "-and", "-not", "!", "(",
-			")", ",", "-empty", "-true", "-false", "-xdev", "-mount", "-depth", "-d", "-quit",
-			"-daystart", "-readable", "-writable", "-executable", "-nouser", "-nogroup", "-noleaf",
-			"-ignore_readdir_race", "-noignore_readdir_race", "-warn", "-nowarn", "-help", "--help",
-			"-version", "--version":
-		case "-name", "-iname", "-path", "-ipath", "-wholename", "-iwholename", "-regex", "-iregex",
-			"-regextype", "-type", "-xtype", "-maxdepth", "-mindepth", "-size", "-mtime", "-mmin",
-			"-ctime", "-cmin", "-atime", "-amin", "-printf", "-perm", "-user", "-group", "-uid",
-			"-gid", "-links", "-inum", "-lname", "-ilname", "-used", "-fstype", "-context",
-			"-newermt":
-			i++
-			if i < len(args) && args[i].glob {
-				return danger(runs, "names of files that could be taken for actions")
-			}
-		case "-newer", "-anewer", "-cnewer", "-samefile":
-			if i++; i < len(args) {
-				if f.outside = j.operand("find", args[i], s); f.outside != "" {
-					return f
-				}
-			}
-		case "-exec", "-execdir", "-ok", "-okdir", "-files0-from", "-L", "-H", "-follow":
-			return danger(runs, a.text)
-		case "-delete", "-fls", "-fprint", "-fprint0", "-fprintf":
-			return danger(writes, a.text)
-		default:
-			if strings.HasPrefix(a.text, "-") {
-				return notListed(a.text)
-			}
-			if f.outside = j.operand("find", a, s); f.outside != "" {
-				return f
-			}
-			continue
-		}
-		start = false
-	}
-	return f
 }
 
 // tarOrdinary reports options by which tar packs and unpacks, without those that
