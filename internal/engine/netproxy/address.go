@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
-	"sync"
 	"unicode/utf8"
 
 	"golang.org/x/net/idna"
@@ -94,53 +93,3 @@ func numeric(label string) bool {
 func isLocalhost(host string) bool {
 	return host == "localhost" || strings.HasSuffix(host, ".localhost")
 }
-
-// block is a range of addresses that are not of the open internet.
-type block struct {
-	netip.Prefix
-	what string
-}
-
-//rules:constant a memoised function
-var specialBlocks = sync.OnceValue(func() []block {
-	var out []block
-	for _, b := range []struct{ what, prefixes string }{
-		{"a cloud metadata service", "169.254.169.254/32 169.254.170.2/32 169.254.170.23/32 100.100.100.200/32 " +
-			"192.0.0.192/32 168.63.129.16/32 fd00:ec2::254/128 fd00:ec2::23/128 fd20:ce::254/128"},
-		{"this machine", "0.0.0.0/8 127.0.0.0/8 ::/128 ::1/128"},
-		{"a private network", "10.0.0.0/8 172.16.0.0/12 192.168.0.0/16 fc00::/7 fec0::/10"},
-		{"the network of a provider (CGNAT)", "100.64.0.0/10"},
-		{"the local link", "169.254.0.0/16 fe80::/10"},
-		{"multicast", "224.0.0.0/4 ff00::/8"},
-		// Some of these hold an address of the other family. The ranges for documentation and for
-		// benchmarks are not here: nothing of this machine or its networks is there, and proxies
-		// that answer for every name hand them out.
-		{"a reserved range", "192.0.0.0/24 192.88.99.0/24 240.0.0.0/4 ::/96 64:ff9b:1::/48 100::/64 2001::/23 2001:db8::/32 2002::/16 3fff::/20 5f00::/16"},
-	} {
-		for p := range strings.FieldsSeq(b.prefixes) {
-			out = append(out, block{netip.MustParsePrefix(p), b.what})
-		}
-	}
-	return out
-})
-
-// special returns what an address belongs to if it is not of the open internet, else "".
-func special(a netip.Addr) string {
-	a = a.Unmap()
-	if nat64 := netip.MustParsePrefix("64:ff9b::/96"); nat64.Contains(a) {
-		b := a.As16()
-		a = netip.AddrFrom4([4]byte(b[12:]))
-	}
-	for _, b := range specialBlocks() {
-		if b.Contains(a) {
-			return b.what
-		}
-	}
-	if !a.IsGlobalUnicast() {
-		return "a reserved range"
-	}
-	return ""
-}
-
-// metadata reports whether an address is of a service that hands out credentials of a machine.
-func metadata(a netip.Addr) bool { return special(a) == "a cloud metadata service" }

@@ -8,6 +8,8 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+
+	"github.com/drover-dev/drover/internal/platform/addresses"
 )
 
 // refusal is a connection that rules or a person do not allow.
@@ -87,7 +89,7 @@ func (s *service) resolve(ctx context.Context, host string) ([]netip.Addr, error
 
 // checkAddress refuses an address that is not of the open internet and that no rule names.
 func (s *service) checkAddress(r Request, a netip.Addr) error {
-	what := special(a)
+	what := addresses.Special(a)
 	if what == "" {
 		own, err := s.own()
 		if err != nil {
@@ -99,7 +101,7 @@ func (s *service) checkAddress(r Request, a netip.Addr) error {
 		what = "this machine"
 	}
 	literal := Request{User: r.User, Host: a.String(), Port: r.Port}
-	if !metadata(a) && s.cfg.Private(r) || s.cfg.Private(literal) {
+	if what != addresses.Metadata && s.cfg.Private(r) || s.cfg.Private(literal) {
 		return nil
 	}
 	return fmt.Errorf("%s belongs to %s (a rule %s would allow it)", a, what, literal)

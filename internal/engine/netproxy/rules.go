@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+
+	"github.com/drover-dev/drover/internal/platform/addresses"
 )
 
 // Rules are the hosts that a user allows, as patterns. The zero Rules allow nothing.
@@ -156,18 +158,8 @@ func (rs Rules) Match(r Request) (allowed, private bool) {
 			private = private || isLocalhost(host)
 		case !isName && rule.prefix.IsValid() && rule.prefix.Contains(a):
 			allowed = true
-			private = private || rule.prefix.IsSingleIP() || within(rule.prefix) && !metadata(a)
+			private = private || rule.prefix.IsSingleIP() || addresses.Within(rule.prefix) && addresses.Special(a) != addresses.Metadata
 		}
 	}
 	return allowed, private
-}
-
-// within reports whether a range lies in one that is not of the open internet.
-func within(p netip.Prefix) bool {
-	for _, b := range specialBlocks() {
-		if b.Bits() <= p.Bits() && b.Contains(p.Addr()) {
-			return true
-		}
-	}
-	return false
 }

@@ -17,6 +17,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/drover-dev/drover/internal/platform/addresses"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 )
 
@@ -89,20 +90,7 @@ func public(network, address string) error {
 }
 
 func open(a netip.Addr) bool {
-	a = a.Unmap()
-	if a.Zone() != "" || !a.IsGlobalUnicast() || a.IsPrivate() {
-		return false
-	}
-	for _, net := range []string{
-		"0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.88.99.0/24", "198.18.0.0/15", "240.0.0.0/4",
-		// some hold an address of the other family
-		"::/96", "64:ff9b::/96", "64:ff9b:1::/48", "100::/64", "2001::/23", "2002::/16", "fec0::/10",
-	} {
-		if netip.MustParsePrefix(net).Contains(a) {
-			return false
-		}
-	}
-	return true
+	return a.Zone() == "" && addresses.Special(a) == "" && !addresses.Benchmark(a)
 }
 
 // movedError is a redirect that is not followed.
