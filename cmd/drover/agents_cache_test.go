@@ -34,6 +34,9 @@ type sent struct {
 
 func (s sent) all() []byte { return bytes.Join([][]byte{s.tools, s.system, s.messages}, nil) }
 
+// withoutMarks matches the marks of a request.
+var withoutMarks = regexp.MustCompile(`,?"cache_control":\{[^}]*\}`)
+
 func asSent(t *testing.T, r *modeltest.Request) sent {
 	t.Helper()
 	var body struct {
@@ -41,7 +44,7 @@ func asSent(t *testing.T, r *modeltest.Request) sent {
 		System   json.RawMessage   `json:"system"`
 		Messages []json.RawMessage `json:"messages"`
 	}
-	raw := regexp.MustCompile(`,?"cache_control":\{[^}]*\}`).ReplaceAll(r.Body, nil)
+	raw := withoutMarks.ReplaceAll(r.Body, nil)
 	if err := json.Unmarshal(raw, &body); err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,295 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/agentenv/usage"
+	"github.com/drover-dev/drover/internal/model/modeltest"
+)
+
+// usualBytes are those of a token of English text and JSON, for estimates.
+const usualBytes = 3.6
+
+func tokensOf(n int) int { return int(math.Ceil(float64(n) / usualBytes)) }
+
+// Bounds of what an agent reads before its prompt, in tokens.
+const (
+	maxFewTools = 3500
+	maxGeneral  = 8300
+)
+
+// TestAgentOverhead bounds what the first request of each type of agent holds beside the prompt.
+func TestAgentOverhead(t *testing.T) {
+	kinds := []string{"general-purpose", "explore", "plan", "task", "rubber-duck", "code-review", "research",
+		"verification", "rem-agent"}
+	p := newPlace(t, build(t))
+	var mu sync.Mutex
+	next := 0
+	m, err := modeltest.New(func(_ context.Context, r *modeltest.Request) modeltest.Answer {
+		mu.Lock()
+		defer mu.Unlock()
+		if r.Agent() != "main" || next == len(kinds) {
+			return modeltest.Text("done")
+		}
+		next++
+		return modeltest.Call("Agent", asks(kinds[next-1], "PROMPT"))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(m.Close)
+	p.env = append(p.env, "ANTHROPIC_BASE_URL="+m.URL, "ANTHROPIC_API_KEY=sk-test")
+	p.good("-p", "PROMPT", anything)
+	t.Logf("%-16s %6s %6s %6s %6s %6s %6s", "agent", "tools", "system", "rest", "bytes", "tokens", "cached")
+	for _, kind := range append([]string{"main"}, kinds...) {
+		all := of(m, kind)
+		if len(all) == 0 {
+			t.Errorf("no request of %s", kind)
+			continue
+		}
+		s := asSent(t, all[0])
+		rest := len(s.messages) - len("PROMPT")
+		sum := len(s.tools) + len(s.system) + rest
+		t.Logf("%-16s %6d %6d %6d %6d %6d %5.1f%%", kind, len(s.tools), len(s.system), rest, sum, tokensOf(sum),
+			100*float64(len(s.tools)+len(s.system))/float64(len(s.all())))
+		most := maxFewTools
+		if kind == "general-purpose" || kind == "main" {
+			most = maxGeneral
+		}
+		if tokensOf(sum) > most {
+			t.Errorf("%s reads about %d tokens before its prompt, want %d at most", kind, tokensOf(sum), most)
+		}
+	}
+}
+
+// The fleet whose cost is measured: agents of one type that an agent starts with one reply, and
+// waits for. A turn takes as long as a call of a model and a short command.
+const (
+	fleetAgents = 10
+	fleetTurns  = 20
+	fleetTurn   = 20 * time.Second
+	fleetModel  = "claude-sonnet-4-5-20250929"
+	leastCached = 1024 // tokens: the provider caches no shorter beginning
+)
+
+// TestFleetCost measures what 10 agents of 20 turns cost by the table of prices.
+func TestFleetCost(t *testing.T) {
+	p := newPlace(t, build(t))
+	f := &fleet{arrived: map[*modeltest.Request]time.Time{}, answered: map[*modeltest.Request]time.Time{}}
+	m, err := modeltest.New(f.answer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(m.Close)
+	p.env = append(p.env, "ANTHROPIC_BASE_URL="+m.URL, "ANTHROPIC_API_KEY=sk-test")
+	p.file("AGENTS.md", strings.Repeat("A rule of the project that every agent has to know.\n", 40))
+	p.good("-p", "send them", anything, "--model="+fleetModel)
+	if want := fleetAgents*fleetTurns + 2; len(f.arrived) != want {
+		t.Fatalf("%d requests, want %d", len(f.arrived), want)
+	}
+	b := f.bill(t)
+	t.Logf("%d requests, %d bytes in sum; tokens: %d written for 5 min, %d for 1 h, %d read, %d neither",
+		len(f.arrived), b.bytes, b.short, b.long, b.read, b.plain)
+	t.Logf("cacheable %.1f %%; first requests of siblings that read the beginning: %d of %d",
+		100*float64(b.read)/float64(b.read+b.short+b.long+b.plain), b.shared, fleetAgents-1)
+	t.Logf("input of %s: $%.4f", fleetModel, b.usd)
+}
+
+// fleet answers for its agents and remembers when.
+type fleet struct {
+	mu                sync.Mutex
+	arrived, answered map[*modeltest.Request]time.Time
+}
+
+func (f *fleet) answer(ctx context.Context, r *modeltest.Request) modeltest.Answer {
+	f.mu.Lock()
+	f.arrived[r] = time.Now()
+	f.mu.Unlock()
+	turn := turnOf(r)
+	if turn == 0 { // as long as a model reads
+		select {
+		case <-time.After(300 * time.Millisecond):
+		case <-ctx.Done():
+		}
+	}
+	f.mu.Lock()
+	f.answered[r] = time.Now()
+	f.mu.Unlock()
+	switch {
+	case r.Agent() != "main" && turn < fleetTurns-1:
+		return modeltest.Call("Bash", bash(fmt.Sprintf("echo %s turn %d; yes a line of some output | head -n 50", r.AgentID(), turn)))
+	case turn > 0:
+		return modeltest.Text("done")
+	}
+	var calls modeltest.Answer
+	for i := range fleetAgents {
+		calls.Blocks = append(calls.Blocks, modeltest.ToolUse("", "Agent", asks("general-purpose", fmt.Sprintf("part %d", i))))
+	}
+	return calls
+}
+
+// turnOf is how many answers the conversation of a request has.
+func turnOf(r *modeltest.Request) (n int) {
+	p, err := r.Params()
+	if err != nil {
+		return 0
+	}
+	for _, m := range p.Messages {
+		if m.Role() == agent.Assistant {
+			n++
+		}
+	}
+	return n
+}
+
+// bill is what requests cost, in tokens by how they are paid.
+type bill struct {
+	bytes                    int
+	read, short, long, plain int
+	shared                   int // first requests that read what a sibling has written
+	usd                      float64
+}
+
+// entry of the cache of a provider.
+type entry struct {
+	until time.Duration
+	keeps time.Duration
+	from  *modeltest.Request
+}
+
+// bill has the requests read and write the cache of a provider, in the order of a fleet whose
+// turns take as long as they usually do.
+func (f *fleet) bill(t *testing.T) (b bill) {
+	t.Helper()
+	all := slices.SortedFunc(maps.Keys(f.arrived), func(x, y *modeltest.Request) int {
+		if d := f.when(x) - f.when(y); d != 0 {
+			return int(d)
+		}
+		return f.arrived[x].Compare(f.arrived[y])
+	})
+	cache := map[string]entry{}
+	table, _ := usage.NewTable(nil, nil)
+	for _, r := range all {
+		now, marks := f.when(r), marksOf(t, r)
+		hit, by := 0, entry{}
+		for _, m := range marks {
+			e, ok := cache[m.prefix]
+			if !ok || e.until < now || f.when(e.from) == now && f.arrived[r].Before(f.answered[e.from]) {
+				continue
+			}
+			hit, by = m.at, e
+			cache[m.prefix] = entry{now + e.keeps, e.keeps, e.from}
+		}
+		if hit > 0 && turnOf(r) == 0 && by.from.AgentID() != r.AgentID() {
+			b.shared++
+		}
+		last, u := hit, agent.Usage{CacheReadTokens: int64(tokensOf(hit))}
+		for _, m := range marks {
+			if m.keeps == 0 || m.at <= hit || tokensOf(m.at) < leastCached {
+				continue
+			}
+			n := tokensOf(m.at) - tokensOf(last)
+			if u.CacheWriteTokens += int64(n); m.keeps > 5*time.Minute {
+				b.long += n
+				b.usd += dollars(t, table, agent.Usage{CacheWriteTokens: int64(n)}) * 0.6 // 2 instead of 1.25 times the input
+			} else {
+				b.short += n
+			}
+			last = m.at
+			cache[m.prefix] = entry{now + m.keeps, m.keeps, r}
+		}
+		size := marks[len(marks)-1].at
+		u.InputTokens = int64(tokensOf(size) - tokensOf(last))
+		b.bytes += size
+		b.read, b.plain = b.read+int(u.CacheReadTokens), b.plain+int(u.InputTokens)
+		b.usd += dollars(t, table, u)
+	}
+	return b
+}
+
+func dollars(t *testing.T, table usage.Table, u agent.Usage) float64 {
+	t.Helper()
+	usd, ok := table.Cost(fleetModel, u)
+	if !ok {
+		t.Fatalf("%s has no price", fleetModel)
+	}
+	return usd
+}
+
+// when is the time of a request on the clock of the fleet.
+func (f *fleet) when(r *modeltest.Request) time.Duration {
+	if r.Agent() == "main" {
+		return time.Duration(turnOf(r)) * fleetTurn * (fleetTurns + 1)
+	}
+	return time.Duration(turnOf(r)+1) * fleetTurn
+}
+
+// place of a request up to which a provider may have it in its cache.
+type placeMark struct {
+	at     int
+	prefix string
+	keeps  time.Duration // 0: it is not marked
+}
+
+// marksOf are the ends of the blocks of a request, with their marks.
+func marksOf(t *testing.T, r *modeltest.Request) (out []placeMark) {
+	t.Helper()
+	type control struct {
+		Cache *struct {
+			TTL string `json:"ttl"`
+		} `json:"cache_control"`
+	}
+	keeps := func(c control) time.Duration {
+		switch {
+		case c.Cache == nil:
+			return 0
+		case c.Cache.TTL == "1h":
+			return time.Hour
+		}
+		return 5 * time.Minute
+	}
+	var body struct {
+		control
+		Tools    []json.RawMessage `json:"tools"`
+		System   []json.RawMessage `json:"system"`
+		Messages []struct {
+			Role    string            `json:"role"`
+			Content []json.RawMessage `json:"content"`
+		} `json:"messages"`
+	}
+	if err := json.Unmarshal(r.Body, &body); err != nil {
+		t.Fatal(err)
+	}
+	var sum bytes.Buffer
+	add := func(role string, blocks []json.RawMessage) {
+		for _, raw := range blocks {
+			var c control
+			if err := json.Unmarshal(raw, &c); err != nil {
+				t.Fatal(err)
+			}
+			sum.WriteString(role)
+			sum.Write(withoutMarks.ReplaceAll(raw, nil))
+			out = append(out, placeMark{sum.Len(), sum.String(), keeps(c)})
+		}
+	}
+	add("", body.Tools)
+	add("", body.System)
+	for _, m := range body.Messages {
+		add(m.Role, m.Content)
+	}
+	if last := &out[len(out)-1]; last.keeps == 0 {
+		last.keeps = keeps(body.control)
+	}
+	return out
+}
