@@ -21,14 +21,14 @@ const (
 
 // toolbox finds tools by the names that models make of them.
 type toolbox struct {
-	specs  []ToolSpec // encoded once; the same bytes in every request
+	specs  []ToolSpec // encoded once; the same bytes in every request; without those that are deferred
 	names  []string   // sorted
 	exact  map[string]Tool
 	folded map[string]Tool // lower case; nil where two names fold together
 	alias  map[string]Tool
 }
 
-func newToolbox(tools []Tool) (*toolbox, error) {
+func newToolbox(tools []Tool, deferred []string) (*toolbox, error) {
 	b := &toolbox{exact: map[string]Tool{}, folded: map[string]Tool{}, alias: map[string]Tool{}}
 	for _, t := range tools {
 		s := t.Spec()
@@ -49,7 +49,9 @@ func newToolbox(tools []Tool) (*toolbox, error) {
 		}
 		b.exact[s.Name] = t
 		b.names = append(b.names, s.Name)
-		b.specs = append(b.specs, s)
+		if !slices.Contains(deferred, s.Name) {
+			b.specs = append(b.specs, s)
+		}
 	}
 	slices.Sort(b.names)
 	for _, t := range tools {
@@ -81,6 +83,29 @@ func (b *toolbox) find(name string) Tool {
 		return t
 	}
 	return b.alias[fold]
+}
+
+// forward is the call that a call of a [Forwarder] stands for; other calls stand for themselves.
+// Its refusal is not empty if there is no such call.
+func (b *toolbox) forward(c Call) (to Call, refusal string) {
+	f, ok := b.find(c.Name).(Forwarder)
+	if !ok {
+		return c, ""
+	}
+	name, in, err := f.Forward(c.Input)
+	if err != nil {
+		return c, err.Error()
+	}
+	tool := b.find(name)
+	if tool == nil {
+		return c, b.unknown(name)
+	}
+	if _, again := tool.(Forwarder); again {
+		return c, "not run: " + name + " calls other tools, and not itself"
+	}
+	c.Name = tool.Spec().Name
+	c.Input, refusal = checkInput(in)
+	return c, refusal
 }
 
 func (b *toolbox) unknown(name string) string {

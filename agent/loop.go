@@ -39,6 +39,7 @@ type Config struct {
 	Thinking   Thinking
 	System     string
 	Tools      []Tool
+	Deferred   []string    // names of Tools that requests leave out: others of Tools find and call them, see [Forwarder]
 	Gate       Gate        // nil: every call is allowed
 	Mail       Mail        // nil: none
 	Hooks      Hooks       // nil: none
@@ -170,7 +171,7 @@ func NewLoop(cfg Config, history []Message) (*Loop, error) {
 	if cfg.MaxTurns == 0 {
 		cfg.MaxTurns = DefaultMaxTurns
 	}
-	tools, err := newToolbox(cfg.Tools)
+	tools, err := newToolbox(cfg.Tools, cfg.Deferred)
 	if err != nil {
 		return nil, fmt.Errorf("new loop: %w", err)
 	}
@@ -485,7 +486,7 @@ func (t *turn) reply(ctx context.Context) (*Reply, []pending, error) {
 	if t.last {
 		reply.Blocks = slices.DeleteFunc(slices.Clone(reply.Blocks), func(b Block) bool { return b.Type == "tool_use" })
 	}
-	calls := accept(reply, t.ids)
+	calls := accept(reply, t.ids, t.tools)
 	if reply.ID == "" {
 		reply.ID = "msg_" + newUUID()
 	}
@@ -845,7 +846,7 @@ func (t *turn) keep(r Record) error {
 
 // SetTools changes the tools from the next turn on. It is [ErrBusy] while a turn runs.
 func (l *Loop) SetTools(tools []Tool) error {
-	box, err := newToolbox(tools)
+	box, err := newToolbox(tools, l.cfg.Deferred)
 	if err != nil {
 		return fmt.Errorf("set the tools of a loop: %w", err)
 	}

@@ -48,7 +48,7 @@ func whole(stopReason string) bool {
 // accept makes a reply fit for the history: blocks that the wire would refuse
 // go, IDs become unique, inputs become objects. A call that cannot be run stays,
 // with the reason.
-func accept(reply *Reply, ids map[string]struct{}) (calls []pending) {
+func accept(reply *Reply, ids map[string]struct{}, tools *toolbox) (calls []pending) {
 	var blocks []Block
 	type same struct{ id, name, input string }
 	once := map[same]bool{}
@@ -69,14 +69,16 @@ func accept(reply *Reply, ids map[string]struct{}) (calls []pending) {
 			}
 			once[key] = true
 			p := pending{Call: Call{Name: b.Name, Input: b.Input}}
-			p.Input, p.refused = checkInput(b.Input)
+			if p.Input, p.refused = checkInput(b.Input); p.refused == "" && whole(reply.StopReason) {
+				p.Call, p.refused = tools.forward(p.Call)
+			}
 			if p.refused == "" && !whole(reply.StopReason) {
 				p.refused = "not run: your answer was stopped (" + reply.StopReason + ") before it was complete; send the call again, in smaller parts if it was too long"
 			}
 			p.ID = b.ID
 			unique(&p.ID, ids)
 			calls = append(calls, p)
-			blocks = append(blocks, Block{Type: b.Type, ID: p.ID, Name: wireName(b.Name), Input: p.Input})
+			blocks = append(blocks, Block{Type: b.Type, ID: p.ID, Name: wireName(p.Name), Input: p.Input})
 		}
 	}
 	said := func(b Block) bool { return b.Type == "text" || b.Type == "tool_use" }

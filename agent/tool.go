@@ -25,6 +25,15 @@ type ReadOnly interface{ ReadOnly() bool }
 // Aliased is implemented by tools that are also known by other names.
 type Aliased interface{ Aliases() []string }
 
+// Forwarder is implemented by a tool whose calls are calls of other tools. The gate, hooks, the
+// transcript and listeners see the call of the other tool; only the parts of a reply that is
+// still coming in have that of the Forwarder.
+type Forwarder interface {
+	// Forward returns the tool that is to be called and its input. The text of an error is for
+	// the model.
+	Forward(input json.RawMessage) (name string, in json.RawMessage, err error)
+}
+
 // Call is one call of a tool.
 type Call struct {
 	ID    string // of the tool_use block

@@ -355,8 +355,8 @@ func TestNoSuchModel(t *testing.T) {
 // The names by which a model calls the tools of a main agent.
 func TestToolNames(t *testing.T) {
 	r, _ := served(t, modeltest.Turns(nil))
-	want := []string{"Agent", "Bash", "Edit", "ExitPlanMode", "Glob", "Grep", "ListTasks", "Monitor", "Read", "SendMessage", "TaskOutput", "TaskStop",
-		"Workflow", "Write",
+	want := []string{"Agent", "Bash", "CallTool", "Edit", "ExitPlanMode", "Glob", "Grep", "ListTasks", "Monitor", "Read", "SendMessage", "TaskOutput", "TaskStop",
+		"ToolSearch", "Workflow", "Write",
 		"read_agent", "report_intent"}
 	if got := slices.Sorted(slices.Values(converse(r).main.Tools())); !slices.Equal(got, want) {
 		t.Errorf("tools %q\nwant  %q", got, want)

@@ -17,6 +17,7 @@ type Caller struct {
 	Model    string
 	Rules    permission.Rules
 	Tools    []string // names of its tools; nil: all
+	named    []string // the tools of its definition, which it may have; nil: it names none
 	Spawns   []string // types of agents that it may start; nil: all
 	barred   []string // tools of MCP servers that it may not use; see pattern
 	own      []servers.Server

@@ -62,6 +62,7 @@ func (s *Set) OpenMain(def subagent.Definition, tools []string, model string, ma
 		Tools: tools, MaxTurns: maxTurns}
 	def.Tools, me.Spawns = environment.Spawnable(def.Tools)
 	me.Tools = environment.Subset(me.Tools, def.Tools, def.DisallowedTools, environment.ToolNames(s.cfg.Tools)...)
+	me.named = slices.Concat(tools, def.Tools)
 	me.barred, me.own = environment.Bar(nil, def.DisallowedTools), s.ownServers(def, me)
 	me.Rules.Mode = environment.Narrower(me.Rules.Mode, permission.Mode(def.PermissionMode))
 	if me.MaxTurns == 0 {

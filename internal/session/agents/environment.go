@@ -27,6 +27,7 @@ import (
 	"github.com/drover-dev/drover/internal/session/sandboxes"
 	"github.com/drover-dev/drover/internal/session/servers"
 	"github.com/drover-dev/drover/internal/session/work"
+	"github.com/drover-dev/drover/internal/tool/findtool"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
 )
@@ -81,7 +82,10 @@ func (s *Set) newEnvironment(
 			Reach:      k.reachServer,
 		},
 	)
-	tools := append(k.tools(), k.servers.Tools()...)
+	tools, deferred := append(k.tools(), k.servers.Tools()...), []string(nil)
+	if !slices.Contains(def.DisallowedTools, findtool.Search) {
+		tools, deferred = environment.Defer(tools, k.loaded)
+	}
 	defer func() {
 		if err != nil {
 			k.servers.Close()
@@ -112,6 +116,7 @@ func (s *Set) newEnvironment(
 		Model:      choice.Model,
 		ModelName:  choice.Name,
 		Tools:      tools,
+		Deferred:   deferred,
 		MaxTurns:   me.MaxTurns,
 		System:     s.systemPrompt(def, me),
 		Gate:       hook.NewGate(k.Runner, judge{k}),
@@ -151,6 +156,20 @@ func (s *Set) newEnvironment(
 	}
 	s.Edits.Open(me.ID)
 	return k, nil
+}
+
+// loaded reports whether each request of the agent holds the schema of a tool, although most
+// agents do not need it: its definition names it, or a reminder tells the agent to use it.
+func (k *Environment) loaded(tool string) bool {
+	switch tool {
+	case "Skill":
+		return len(k.s.cfg.Skills().All()) > 0
+	case "SendMessage":
+		return k.Me.teammate != nil
+	case task.ExitPlanMode:
+		return k.Me.Rules.Mode == permission.Plan
+	}
+	return slices.Contains(k.Me.named, tool)
 }
 
 func (k *Environment) Close() {

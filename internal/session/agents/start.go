@@ -117,6 +117,9 @@ func (s *Set) Resolve(in subagent.Input, me Caller) (*Child, error) {
 		c.Rules.Mode = environment.Narrower(c.Rules.Mode, permission.Mode(mode))
 	}
 	var spawns []string
+	if def.Tools != nil {
+		c.named = def.Tools
+	}
 	def.Tools, spawns = environment.Spawnable(def.Tools)
 	c.Tools, c.Spawns = environment.Subset(
 		me.Tools,

@@ -9,6 +9,7 @@ import (
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/agentenv/permission"
 	"github.com/drover-dev/drover/internal/tool/boardtool"
+	"github.com/drover-dev/drover/internal/tool/findtool"
 	"github.com/drover-dev/drover/internal/tool/mcptool"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
@@ -88,6 +89,55 @@ func allTools() []string {
 		"TaskCreate", "TaskGet", "TaskList", "TaskUpdate", "AskUserQuestion", "report_intent",
 		mcptool.ListName,
 		mcptool.ReadName,
+		findtool.Search, findtool.Call,
+	}
+}
+
+// Sizes of descriptions and schemas, in bytes.
+const (
+	fewDeferred = 3 << 10 // of tools that are worth no search
+	manyForeign = 8 << 10 // of MCP servers and of the program, which each request may hold
+)
+
+// Defer splits off the tools that an agent finds with ToolSearch instead of reading their schemas
+// in each request, and returns all tools with those that find. Tools that are needed in most
+// conversations stay, and so do those that keep reports: the definition of the agent names them.
+// The result depends on the tools alone, so agents of one type have the same beginning of requests.
+func Defer(tools []agent.Tool, keep func(name string) bool) (all []agent.Tool, deferred []string) {
+	foreign := 0
+	for _, t := range tools {
+		if s := t.Spec(); isForeign(s.Name) {
+			foreign += specBytes(s)
+		}
+	}
+	var specs []agent.ToolSpec
+	size := 0
+	for _, t := range tools {
+		s := t.Spec()
+		if keep(s.Name) || slices.Contains(coreTools(), s.Name) || isForeign(s.Name) && foreign <= manyForeign {
+			continue
+		}
+		specs, size = append(specs, s), size+specBytes(s)
+		deferred = append(deferred, s.Name)
+	}
+	if size < fewDeferred {
+		return tools, nil
+	}
+	return append(slices.Clip(tools), findtool.New(specs, isForeign)...), deferred
+}
+
+func specBytes(s agent.ToolSpec) int { return len(s.Name) + len(s.Description) + len(s.InputSchema) }
+
+// isForeign reports whether a tool is not one of ours.
+func isForeign(name string) bool {
+	return name != boardtool.Name && !slices.Contains(allTools(), name)
+}
+
+// coreTools are those that most conversations need.
+func coreTools() []string {
+	return []string{
+		"Bash", "Read", "Write", "Edit", "Glob", "Grep", "Agent", "TaskOutput", "TaskStop", "WebFetch",
+		"AskUserQuestion", task.SubmitPlan, boardtool.Name,
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/tool/boardtool"
 	"github.com/drover-dev/drover/internal/tool/files"
+	"github.com/drover-dev/drover/internal/tool/findtool"
 	"github.com/drover-dev/drover/internal/tool/monitortool"
 	"github.com/drover-dev/drover/internal/tool/search"
 	"github.com/drover-dev/drover/internal/tool/shelltool"
@@ -32,6 +33,7 @@ func all() map[string]agent.Tool {
 		tasktools.NewList(nil), tasktools.NewSend(nil), tasktools.NewRead(nil, 0), tasktools.NewSubmitPlan(nil), tasktools.NewExitPlanMode(nil),
 		webtool.New(nil), workflowtool.New(workflowtool.Config{}),
 	}
+	list = append(list, findtool.New(nil, nil)...)
 	list = append(list, files.New(files.Config{})...)
 	list = append(list, search.New(search.Config{})...)
 	list = append(list, tasktools.New(tasktools.Config{})...)
