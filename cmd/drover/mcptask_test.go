@@ -127,6 +127,42 @@ func answering(r *modeltest.Request) modeltest.Answer {
 	return modeltest.Text("waiting")
 }
 
+// reattached kills the host of a task, and has the next one follow it to its end.
+func (p *place) reattached(o mcptest.Options) {
+	t := p.t
+	t.Helper()
+	s := p.shop(o)
+	m := p.model(map[string][]step{"main": {works(mcptest.Work{Hold: true, Text: "a paper boat"}), says("waiting"), says("goes on"), echo}})
+	session := p.detached(shopping)
+	if !within(patience, func() bool { return len(of(m, "main")) >= 2 }) {
+		t.Fatal("the model is not asked")
+	}
+	host := slices.DeleteFunc(marked(p.work), func(r proc) bool { return !strings.HasSuffix(r.line, "drover host") })
+	if len(host) != 1 {
+		t.Fatalf("hosts %v", host)
+	}
+	if err := syscall.Kill(host[0].pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	p.leaves(patience, "drover host")
+	if !within(patience, func() bool { return p.run("ps", "-a", "--all-sessions").stderr == "" }) {
+		t.Fatal("its socket answers still") // which lives a little longer than its command line
+	}
+	if rec := p.taskOf(); rec["status"] != "running" {
+		t.Errorf("without a host it is %v, %v", rec["status"], rec["cause"])
+	}
+	r := p.start("-p", "go on", shopping, "--resume", session, "--output-format=stream-json")
+	r.until("goes on")
+	s.Free()
+	if res := r.wait(); res.code != 0 {
+		t.Fatal(res.stderr)
+	}
+	if rec := p.taskOf(); rec["status"] != "completed" || len(s.Requests("tools/call")) != 1 || len(s.Requests("tasks/cancel")) != 0 {
+		t.Errorf("%v, %v; the server got %v", rec["status"], rec["cause"], s.Requests("tasks/cancel"))
+	}
+	holds(t, "the notification", of(m, "main")[3].LastText(), "<status>completed</status>", "a paper boat")
+}
+
 func mcpTasks() cases {
 	return cases{
 		"background": func(t *testing.T, p *place) {
@@ -289,37 +325,50 @@ func mcpTasks() cases {
 				t.Errorf("recorded %v", rec)
 			}
 		},
-		"reattached": func(t *testing.T, p *place) {
-			s := p.shop(mcptest.Options{})
-			m := p.model(map[string][]step{"main": {works(mcptest.Work{Hold: true, Text: "a paper boat"}), says("waiting"), says("goes on"), echo}})
-			session := p.detached(shopping)
-			if !within(patience, func() bool { return len(of(m, "main")) >= 2 }) {
-				t.Fatal("the model is not asked")
+		"reattached":         func(_ *testing.T, p *place) { p.reattached(mcptest.Options{}) },
+		"extendedreattached": func(_ *testing.T, p *place) { p.reattached(mcptest.Options{Extension: true}) },
+		"extended": func(t *testing.T, p *place) {
+			s := p.shop(mcptest.Options{Extension: true})
+			w := mcptest.Work{Hold: true, Say: []string{"cuts", "glues"}, Text: "a paper boat"}
+			m := p.model(map[string][]step{"main": {works(w), freeing(s, says("waiting")), echo}})
+			p.good("-p", "go", shopping)
+			holds(t, "the result of the call", of(m, "main")[1].LastText(), "MCP task started in background", "Agent ID: c")
+			holds(t, "the notification", of(m, "main")[2].LastText(), "<status>completed</status>", "a paper boat")
+			rec := p.taskOf()
+			state, _ := rec["progress"].(map[string]any)["mcp_task"].(map[string]any)
+			if rec["agent_type"] != "mcp-task" || state["tool"] != "work" || state["status"] != "completed" {
+				t.Errorf("recorded %v", rec)
 			}
-			host := slices.DeleteFunc(marked(p.work), func(r proc) bool { return !strings.HasSuffix(r.line, "drover host") })
-			if len(host) != 1 {
-				t.Fatalf("hosts %v", host)
+			if n := len(s.Requests("tools/call")); n != 1 {
+				t.Errorf("%d calls", n)
 			}
-			if err := syscall.Kill(host[0].pid, syscall.SIGKILL); err != nil {
-				t.Fatal(err)
+		},
+		"extendedoff": func(t *testing.T, p *place) {
+			s := p.shop(mcptest.Options{Extension: true})
+			m := p.model(map[string][]step{"main": {works(mcptest.Work{}), echo}})
+			p.good("-p", "go", shopping, set(t, object{"mcp": object{"tasks": "off"}}))
+			holds(t, "the result of the call", of(m, "main")[1].LastText(), "runs as a task only", "mcp.tasks is off")
+			if n := len(s.Statuses()); n != 0 || len(p.tasks("-a")) != 0 {
+				t.Errorf("%d tasks at the server", n)
 			}
-			p.leaves(patience, "drover host")
-			if !within(patience, func() bool { return p.run("ps", "-a", "--all-sessions").stderr == "" }) {
-				t.Fatal("its socket answers still") // which lives a little longer than its command line
+		},
+		"extendedstop": func(t *testing.T, p *place) {
+			s := p.shop(mcptest.Options{Extension: true})
+			p.model(map[string][]step{"main": {works(mcptest.Work{Hold: true}), func(r *modeltest.Request) modeltest.Answer {
+				return modeltest.Call("TaskStop", map[string]any{"task_id": mcpID(r)})
+			}, echo}})
+			p.good("-p", "go", shopping)
+			if got := s.Statuses(); !slices.Equal(got, []string{"cancelled"}) || p.taskOf()["status"] != "killed" {
+				t.Errorf("at the server %v, here %v", got, p.taskOf()["status"])
 			}
-			if rec := p.taskOf(); rec["status"] != "running" {
-				t.Errorf("without a host it is %v, %v", rec["status"], rec["cause"])
-			}
-			r := p.start("-p", "go on", shopping, "--resume", session, "--output-format=stream-json")
-			r.until("goes on")
-			s.Free()
-			if res := r.wait(); res.code != 0 {
-				t.Fatal(res.stderr)
-			}
-			if rec := p.taskOf(); rec["status"] != "completed" || len(s.Requests("tools/call")) != 1 || len(s.Requests("tasks/cancel")) != 0 {
-				t.Errorf("%v, %v; the server got %v", rec["status"], rec["cause"], s.Requests("tasks/cancel"))
-			}
-			holds(t, "the notification", of(m, "main")[3].LastText(), "<status>completed</status>", "a paper boat")
+		},
+		"extendedours": func(t *testing.T, p *place) {
+			p.servers(object{"ours": object{"command": p.command().Path, "args": []string{"mcp", "serve"}}})
+			run := calls("mcp__ours__task_run", json.RawMessage(`{"command":"echo a paper $((1+1)) boat","background":false}`))
+			m := p.model(map[string][]step{"main": patient(run)})
+			holds(t, "the answer", p.good("-p", "go", "--allowed-tools=mcp__ours").stdout(), "<status>completed</status>")
+			holds(t, "the result of the call", of(m, "main")[1].LastText(), "MCP task started in background")
+			holds(t, "the log", p.good("logs", fmt.Sprint(p.taskOf()["task_id"])).stdout(), "a paper 2 boat")
 		},
 		"stdio": func(t *testing.T, p *place) {
 			p.shopProcess()

@@ -61,6 +61,9 @@ type CallOptions struct {
 	Token string
 	// Timeout is for the answer to a request; 0: that of the server; below 0: none.
 	Timeout time.Duration
+	// Tasks lets the server answer with a task; see [MadeTask]. It counts with servers
+	// that have [Conn.ExtendsTasks].
+	Tasks bool
 	// Answer answers questions that come in the answer to this call, before those who
 	// serve them for all calls. nil: there is none. See [Conn.Serve].
 	Answer Answerer
@@ -225,7 +228,7 @@ func (c *Conn) CallOpt(ctx context.Context, method string, params any, o CallOpt
 	if c.Stateless() && (method == "tools/call" || method == "prompts/get" || method == "resources/read") {
 		return c.rounds(ctx, method, params, o)
 	}
-	return c.exchange(ctx, method, params, o, c.meta)
+	return c.exchange(ctx, method, params, o, c.metaFor(method, o))
 }
 
 // exchange makes one request and waits for its answer. meta is what it says of us.

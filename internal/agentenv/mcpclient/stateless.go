@@ -117,7 +117,7 @@ type question struct {
 func (c *Conn) rounds(ctx context.Context, method string, params any, o CallOptions) (json.RawMessage, error) {
 	busy := 0
 	for round := 0; ; round++ {
-		raw, err := c.exchange(ctx, method, params, o, c.meta)
+		raw, err := c.exchange(ctx, method, params, o, c.metaFor(method, o))
 		if err != nil || !bytes.Contains(raw, []byte(`"input_required"`)) {
 			return raw, err
 		}

@@ -21,6 +21,19 @@ const (
 	TaskCancelled TaskPhase = "cancelled"
 )
 
+// phaseOf is the phase of a word of a server. Both dialects have the same words.
+func phaseOf(word string) TaskPhase {
+	phases := map[string]TaskPhase{
+		"working":        TaskWorking,
+		"input_required": TaskAsking,
+		"completed":      TaskCompleted,
+		"failed":         TaskFailed,
+		"cancelled":      TaskCancelled,
+		"canceled":       TaskCancelled,
+	}
+	return phases[word]
+}
+
 // Over reports whether the phase is the last one.
 func (p TaskPhase) Over() bool { return p == TaskCompleted || p == TaskFailed || p == TaskCancelled }
 
@@ -85,6 +98,10 @@ var (
 	ErrTaskUnknown = errors.New("the server does not know the task")
 	// ErrNoSteer says that the server has no way to tell a running task something.
 	ErrNoSteer = errors.New("the server offers no way to steer a running task")
+	// ErrTaskGoesOn says that there is no result yet: the task is looked at again.
+	ErrTaskGoesOn = errors.New("the task is not over")
+	// ErrTaskStuck says that a task waits for what nobody here can give.
+	ErrTaskStuck = errors.New("the task cannot go on")
 	// ErrNeedsTask says that a tool cannot be called without a task, or with one.
 	ErrNeedsTask = errors.New("the tool and the call do not agree on whether it is a task")
 )

@@ -101,17 +101,9 @@ type taskV1 struct {
 }
 
 func (w taskV1) state() TaskState {
-	phases := map[string]TaskPhase{
-		"working":        TaskWorking,
-		"input_required": TaskAsking,
-		"completed":      TaskCompleted,
-		"failed":         TaskFailed,
-		"cancelled":      TaskCancelled,
-		"canceled":       TaskCancelled,
-	}
 	return TaskState{
 		ID:      w.TaskID,
-		Phase:   phases[w.Status],
+		Phase:   phaseOf(w.Status),
 		Word:    w.Status,
 		Message: w.Message,
 		Created: instant(w.Created),

@@ -17,7 +17,8 @@ type point struct {
 	Server  string    `json:"server"`
 	Digest  string    `json:"digest,omitempty"`
 	Tool    string    `json:"tool"`
-	Task    string    `json:"task"` // the server's ID
+	Kind    string    `json:"kind,omitempty"` // [Core] or [Extension]
+	Task    string    `json:"task"`           // the server's ID
 	PollMS  int64     `json:"poll_ms,omitempty"`
 	TTLMS   int64     `json:"ttl_ms,omitempty"`
 	Created time.Time `json:"created"`
@@ -36,6 +37,9 @@ func decodePoint(data []byte) (point, error) {
 	var p point
 	if err := json.Unmarshal(data, &p); err != nil {
 		return p, fmt.Errorf("%w: its checkpoint cannot be read: %w", task.ErrLost, err)
+	}
+	if p.Kind != Core && p.Kind != Extension {
+		return p, fmt.Errorf("%w: its checkpoint is of a task of kind %q, which is not known here", task.ErrLost, p.Kind)
 	}
 	if p.V != version || p.Server == "" || p.Task == "" {
 		return p, fmt.Errorf("%w: its checkpoint has version %d, and %d is understood here", task.ErrLost, p.V, version)

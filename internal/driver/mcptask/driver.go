@@ -27,19 +27,11 @@ const (
 // Dialect speaks with one server about one task. Its methods may be called by
 // several goroutines. What their errors mean is said in package mcpclient.
 type Dialect interface {
-	// Create asks for a task that runs a tool. immediate is what the server wants
-	// a model to know at once. A server that answers without a task gives a state
-	// that is over and has no ID, and [Dialect.Result] gives the answer.
-	Create(
-		ctx context.Context,
-		tool string,
-		args json.RawMessage,
-		ttl time.Duration,
-	) (s mcpclient.TaskState, immediate string, err error)
 	// Get looks at a task.
 	Get(ctx context.Context, id string) (mcpclient.TaskState, error)
 	// Result waits until a task is over, and returns what it gave. A refusal may
-	// be that of the tool, or of the server to tell.
+	// be that of the tool, or of the server to tell. [mcpclient.ErrTaskGoesOn] says
+	// that a look is needed first.
 	Result(ctx context.Context, id string) (mcpclient.TaskOutcome, error)
 	// Cancel asks the server to end a task; the state is empty if the server does
 	// not tell it.
@@ -50,7 +42,30 @@ type Dialect interface {
 	Watch(id string, w mcpclient.TaskWatch) (stop func())
 }
 
-var _ Dialect = (*mcpclient.TasksV1)(nil)
+// Maker is a dialect in which the client decides that a call is a task.
+type Maker interface {
+	Dialect
+	// Create asks for a task that runs a tool. immediate is what the server wants
+	// a model to know at once. A server that answers without a task gives a state
+	// that is over and has no ID, and [Dialect.Result] gives the answer.
+	Create(
+		ctx context.Context,
+		tool string,
+		args json.RawMessage,
+		ttl time.Duration,
+	) (s mcpclient.TaskState, immediate string, err error)
+}
+
+var (
+	_ Maker   = (*mcpclient.TasksV1)(nil)
+	_ Dialect = (*mcpclient.TasksV2)(nil)
+)
+
+// Kinds of tasks of servers. A task keeps the kind that it was made with.
+const (
+	Core      = ""          // those of revision 2025-11-25
+	Extension = "extension" // those of the extension of 2026-07-28
+)
 
 // ErrNoServer is returned by [Config.Open] for a server that is not configured,
 // or not as it was when the task was made.
@@ -58,9 +73,9 @@ var ErrNoServer = errors.New("no such MCP server is configured")
 
 // Config is what all tasks of a session share.
 type Config struct {
-	// Open reaches a server by its name. digest is that of its configuration when
-	// the task was made. release is called once.
-	Open func(ctx context.Context, server, digest string) (d Dialect, release func(), err error)
+	// Open reaches a server by its name, for a task of a kind. digest is that of its
+	// configuration when the task was made. release is called once.
+	Open func(ctx context.Context, server, digest, kind string) (d Dialect, release func(), err error)
 	// AskWait is how long a question waits for an answer before the server is told
 	// that there is none. 0: nobody outside can answer; the agent that the task
 	// belongs to has 10 min.
@@ -77,6 +92,20 @@ type Call struct {
 	Args   json.RawMessage `json:"args"`             // a JSON object
 	Alone  bool            `json:"alone,omitempty"`  // the agent that it belongs to waits for it, and can answer nothing
 	TTLMS  int64           `json:"ttl_ms,omitempty"` // for which the server is asked to keep the task; 0: it decides
+	Made   *Made           `json:"made,omitempty"`   // by the extension: the task is there; nil: it is asked for
+}
+
+// Made is a task that a server has made of a call by itself.
+type Made struct {
+	Task   string `json:"task"` // the server's ID
+	Status string `json:"status,omitempty"`
+	PollMS int64  `json:"poll_ms,omitempty"`
+	TTLMS  int64  `json:"ttl_ms,omitempty"`
+}
+
+// MadeOf is a task as a server has told of it.
+func MadeOf(s mcpclient.TaskState) *Made {
+	return &Made{Task: s.ID, Status: oneLine(s.Word), PollMS: s.Poll.Milliseconds(), TTLMS: s.TTL.Milliseconds()}
 }
 
 func decode(input json.RawMessage) (Call, error) {
@@ -92,6 +121,8 @@ func decode(input json.RawMessage) (Call, error) {
 		return c, errors.New("read call of a tool: it names no server or no tool")
 	case json.Unmarshal(c.Args, &args) != nil || args == nil:
 		return c, errors.New("read call of a tool: the arguments are no JSON object")
+	case c.Made != nil && c.Made.Task == "":
+		return c, errors.New("read call of a tool: the task that was made has no ID")
 	case c.TTLMS < 0:
 		return c, fmt.Errorf("read call of a tool: the time to keep the task, %d ms, is negative", c.TTLMS)
 	}

@@ -50,12 +50,14 @@ func asProcess(t *testing.T) *world {
 // driver makes one of which each task has a connection of its own, as the tasks of
 // several hosts have.
 func (w *world) driver(more ...func(*mcptask.Config)) *mcptask.Driver {
-	c := mcptask.Config{AskWait: time.Hour, Open: func(ctx context.Context, server, digest string) (mcptask.Dialect, func(), error) {
+	c := mcptask.Config{AskWait: time.Hour, Open: func(ctx context.Context, server, digest, kind string) (
+		mcptask.Dialect, func(), error,
+	) {
 		if server != "shop" || digest != "d1" {
 			return nil, nil, fmt.Errorf("%w: %s", mcptask.ErrNoServer, server)
 		}
 		pool := mcpclient.NewPool(mcpclient.Config{Env: os.Environ()})
-		d, release, err := dial(ctx, pool, w.cfg)
+		d, release, err := dial(ctx, pool, w.cfg, kind)
 		return d, func() { release(); pool.Close() }, err
 	}}
 	for _, f := range more {
@@ -68,15 +70,26 @@ func (w *world) driver(more ...func(*mcptask.Config)) *mcptask.Driver {
 func (w *world) sharing() *mcptask.Driver {
 	pool := mcpclient.NewPool(mcpclient.Config{Env: os.Environ()})
 	w.t.Cleanup(pool.Close)
+	return w.sharedBy(pool)
+}
+
+func (w *world) sharedBy(pool *mcpclient.Pool) *mcptask.Driver {
 	return w.driver(func(c *mcptask.Config) {
-		c.Open = func(ctx context.Context, _, _ string) (mcptask.Dialect, func(), error) { return dial(ctx, pool, w.cfg) }
+		c.Open = func(ctx context.Context, _, _, kind string) (mcptask.Dialect, func(), error) {
+			return dial(ctx, pool, w.cfg, kind)
+		}
 	})
 }
 
-func dial(ctx context.Context, pool *mcpclient.Pool, cfg mcpclient.Server) (mcptask.Dialect, func(), error) {
+func dial(ctx context.Context, pool *mcpclient.Pool, cfg mcpclient.Server, kind string) (
+	mcptask.Dialect, func(), error,
+) {
 	l, err := pool.Use(ctx, "shop", cfg)
 	if err != nil {
 		return nil, func() {}, err
+	}
+	if kind == mcptask.Extension {
+		return mcpclient.NewTasksV2(l.Conn), l.Release, nil
 	}
 	d := mcpclient.NewTasksV1(l.Conn)
 	return d, func() { d.Close(); l.Release() }, nil
@@ -465,7 +478,7 @@ func TestUnreachable(t *testing.T) {
 	away := errors.New("the line is dead")
 	d := w.driver(func(c *mcptask.Config) {
 		c.Patience = time.Nanosecond
-		c.Open = func(context.Context, string, string) (mcptask.Dialect, func(), error) { return nil, nil, away }
+		c.Open = func(context.Context, string, string, string) (mcptask.Dialect, func(), error) { return nil, nil, away }
 	})
 	_, err := start(t, d, h).wait()
 	if !errors.Is(err, task.ErrLost) || !errors.Is(err, away) {

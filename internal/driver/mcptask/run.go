@@ -114,7 +114,11 @@ func (r *run) fresh(ctx context.Context) (task.Result, error) {
 	}
 	r.alone = call.Alone
 	r.shown = task.MCPState{Server: call.Server, Tool: call.Tool}
-	to, release, err := r.d.Open(ctx, call.Server, call.Digest)
+	kind := Core
+	if call.Made != nil {
+		kind = Extension
+	}
+	to, release, err := r.d.Open(ctx, call.Server, call.Digest, kind)
 	if err != nil {
 		return task.Result{}, notMade(ctx, call, err)
 	}
@@ -131,6 +135,7 @@ func (r *run) fresh(ctx context.Context) (task.Result, error) {
 		Server:  call.Server,
 		Digest:  call.Digest,
 		Tool:    call.Tool,
+		Kind:    kind,
 		Task:    st.ID,
 		PollMS:  st.Poll.Milliseconds(),
 		TTLMS:   st.TTL.Milliseconds(),
@@ -170,18 +175,26 @@ func notMade(ctx context.Context, call Call, err error) error {
 // create asks for the task. A request that is broken off may leave a task that
 // nobody knows of, so a run that is to end waits for the answer a moment longer.
 func (r *run) create(ctx context.Context, call Call) (mcpclient.TaskState, string, error) {
+	if m := call.Made; m != nil {
+		return mcpclient.TaskState{ID: m.Task, Phase: mcpclient.TaskWorking, Word: m.Status,
+			Poll: time.Duration(m.PollMS) * time.Millisecond, TTL: time.Duration(m.TTLMS) * time.Millisecond}, "", nil
+	}
+	maker, ok := r.to.(Maker)
+	if !ok {
+		return mcpclient.TaskState{}, "", mcpclient.ErrNeedsTask
+	}
 	asking, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
 	late := time.AfterFunc(createLimit, func() { cancel(mcpclient.ErrNoAnswer) })
 	defer late.Stop()
 	defer context.AfterFunc(ctx, func() { late.Reset(grace(ctx)) })()
-	return r.to.Create(asking, call.Tool, call.Args, time.Duration(call.TTLMS)*time.Millisecond)
+	return maker.Create(asking, call.Tool, call.Args, time.Duration(call.TTLMS)*time.Millisecond)
 }
 
 // reach finds the server of a task of an earlier host.
 func (r *run) reach(ctx context.Context) error {
 	for pause := time.Second; ; pause = min(2*pause, mostPoll) {
-		to, release, err := r.d.Open(ctx, r.at.Server, r.at.Digest)
+		to, release, err := r.d.Open(ctx, r.at.Server, r.at.Digest, r.at.Kind)
 		if err == nil {
 			r.to, r.release = to, release
 			return nil
@@ -357,6 +370,12 @@ func (r *run) got(ctx context.Context, got reading) *ending {
 	if ctx.Err() != nil {
 		return nil
 	}
+	switch {
+	case errors.Is(got.err, mcpclient.ErrTaskGoesOn): // the next look says where it stands
+		return r.again(got.err)
+	case errors.Is(got.err, mcpclient.ErrTaskStuck):
+		return r.stuck(ctx, got.err)
+	}
 	var refused *mcpclient.TaskRefusedError
 	if !errors.As(got.err, &refused) && !errors.Is(got.err, mcpclient.ErrTaskUnknown) {
 		r.warn("the stream of the result broke off, and the task is looked at instead: %v", got.err)
@@ -380,6 +399,15 @@ func (r *run) got(ctx context.Context, got reading) *ending {
 	}
 	r.warn("the result cannot be read yet: %v", got.err)
 	return r.again(got.err)
+}
+
+// stuck ends a task that waits for what nobody can give.
+func (r *run) stuck(ctx context.Context, why error) *ending {
+	err := fmt.Errorf("MCP server %s, task %s: %w", r.at.Server, r.at.Task, why)
+	if left := r.cancel(ctx); left != "" {
+		err = fmt.Errorf("%w (it may go on at the server: %s)", err, left)
+	}
+	return &ending{err: &task.FailError{Reason: ReasonServer, Err: err}}
 }
 
 // again counts readings of a task that is over: looks begin the next, and the

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/agentenv/mcpclient"
@@ -17,6 +18,9 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
+// unwantedWait bounds the request that ends a task which cannot be recorded.
+const unwantedWait = 5 * time.Second
+
 // mcpTask runs a call of a tool as a task. The text is for the model: that the task was
 // started, or, without background tasks, its result.
 func (k *Environment) mcpTask(
@@ -25,19 +29,27 @@ func (k *Environment) mcpTask(
 	tool string,
 	c agent.Call,
 	args json.RawMessage,
+	there *mcpclient.TaskState,
 ) (text string, err error) {
 	s := k.s
 	rt := k.runtime()
 	alone := s.cfg.Limits.NoBackground || rt.Host != nil && !s.cfg.Limits.NestedBackground
 	made := make(chan string, 1)
-	w := s.Kinds.MCPTask(func(immediate string) { made <- immediate },
-		mcptask.Call{Server: l.Name(), Digest: l.Key(), Tool: tool, Args: args, Alone: alone})
+	call := mcptask.Call{Server: l.Name(), Digest: l.Key(), Tool: tool, Args: args, Alone: alone}
+	if there != nil {
+		call.Made = mcptask.MadeOf(*there)
+	}
+	w := s.Kinds.MCPTask(func(immediate string) { made <- immediate }, call)
 	spec := rt.spec(c.ID, false)
 	spec.Input, spec.AgentType, spec.Prompt = w.Input, mcptask.AgentType, string(args)
 	spec.Description = work.FirstLine(fmt.Sprintf("%s of MCP server %s", tool, l.Name()), 80)
-	spec.Keep = !alone && l.Server().Kind() == mcpclient.HTTP // it continues without this host
+	// It continues without this host: the server goes on, or its handles outlive connections.
+	spec.Keep = !alone && (l.Server().Kind() == mcpclient.HTTP || there != nil)
 	rec, err := s.Tasks.Start(ctx, w.Driver, spec)
 	if err != nil {
+		if there != nil {
+			err = errors.Join(err, unwanted(ctx, l, there.ID))
+		}
 		return "", &toolkit.Refusal{Text: err.Error()}
 	}
 	if alone {
@@ -60,6 +72,16 @@ func (k *Environment) mcpTask(
 		return "", cmp.Or(rt.interrupt(ctx, rec.ID), context.Cause(ctx))
 	}
 	return rt.awaitMCPTask(ctx, rec)
+}
+
+// unwanted ends a task at its server that nobody follows.
+func unwanted(ctx context.Context, l *mcpclient.Lease, id string) error {
+	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), unwantedWait)
+	defer done()
+	if _, err := mcpclient.NewTasksV2(l.Conn).Cancel(ctx, id); err != nil {
+		return fmt.Errorf("task %s of MCP server %s may go on there: %w", id, l.Name(), err)
+	}
+	return nil
 }
 
 // begunMCPTask returns the text for the model about a task that continues.

@@ -146,8 +146,9 @@ type AgentConfig struct {
 	// it may not.
 	Reach func(ctx context.Context, host string, port int, server string) error
 	// RunTask makes a call of a tool that runs as a task, and returns what the model is told.
+	// made is the task if the server has made it already.
 	RunTask func(ctx context.Context, l *mcpclient.Lease, tool string, c agent.Call,
-		args json.RawMessage) (text string, err error)
+		args json.RawMessage, made *mcpclient.TaskState) (text string, err error)
 }
 
 // Agent is the servers of one agent while its conversation is open.
@@ -310,17 +311,29 @@ func (a *Agent) call(ctx context.Context, one *use, t mcpclient.Tool, c agent.Ca
 	}
 	if a.s.runsAsTask(conn, t.Name) {
 		a.s.madeTask(one.lease)
-		text, err := a.cfg.RunTask(ctx, one.lease, t.Name, c, args)
+		text, err := a.cfg.RunTask(ctx, one.lease, t.Name, c, args, nil)
 		return nil, text, err
 	}
 	own, stop := a.answering(conn, one.Name)
 	defer stop()
 	defer a.tellRefused(conn, one.Name)
 	params := map[string]any{"name": t.Name, "arguments": args}
-	o := mcpclient.CallOptions{Timeout: one.Server.Server.Timeout(), Answer: own}
+	o := mcpclient.CallOptions{Timeout: one.Server.Server.Timeout(), Answer: own, Tasks: a.s.allowsTask(conn)}
 	raw, err := conn.CallOpt(ctx, "tools/call", params, o)
 	if a.visited(ctx, one.Name, err) {
 		raw, err = conn.CallOpt(ctx, "tools/call", params, o)
+	}
+	if made, is, bad := mcpclient.MadeTask(raw); is && err == nil {
+		stop()
+		if bad == nil && !o.Tasks {
+			bad = errors.New("the server has made a task of the call, which it was not asked for")
+		}
+		if bad != nil {
+			return nil, "", bad
+		}
+		a.s.madeTask(one.lease)
+		text, err := a.cfg.RunTask(ctx, one.lease, t.Name, c, args, &made)
+		return nil, text, err
 	}
 	return needsTask(conn, t.Name, raw, err)
 }

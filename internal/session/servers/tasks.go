@@ -23,7 +23,7 @@ func (s *Servers) madeTask(l *mcpclient.Lease) {
 
 // OpenTask connects to the server of a task: one at which an agent of this host has created a
 // task, or one with an unchanged configuration.
-func (s *Servers) OpenTask(ctx context.Context, name, digest string) (mcptask.Dialect, func(), error) {
+func (s *Servers) OpenTask(ctx context.Context, name, digest, kind string) (mcptask.Dialect, func(), error) {
 	s.mu.Lock()
 	server, ok := s.tasks[digest]
 	s.mu.Unlock()
@@ -45,7 +45,7 @@ func (s *Servers) OpenTask(ctx context.Context, name, digest string) (mcptask.Di
 			name,
 		)
 	}
-	d := mcpclient.NewTasksV1(func(ctx context.Context) (*mcpclient.Conn, error) {
+	conn := func(ctx context.Context) (*mcpclient.Conn, error) {
 		c, err := lease.Conn(ctx)
 		if errors.Is(err, mcpclient.ErrGivenUp) { // a new connection may succeed: the task may still be there
 			if again, bad := s.Dial(ctx, name, server); bad == nil {
@@ -53,7 +53,11 @@ func (s *Servers) OpenTask(ctx context.Context, name, digest string) (mcptask.Di
 			}
 		}
 		return c, err
-	})
+	}
+	if kind == mcptask.Extension {
+		return mcpclient.NewTasksV2(conn), lease.Release, nil
+	}
+	d := mcpclient.NewTasksV1(conn)
 	return d, func() {
 		d.Close()
 		lease.Release()
@@ -73,10 +77,16 @@ func (s *Servers) runsAsTask(c *mcpclient.Conn, tool string) bool {
 	return can == mcpclient.TaskRequired && mcpclient.MakesTasks(c)
 }
 
+// allowsTask reports whether a server may make a task of a call by itself.
+func (s *Servers) allowsTask(c *mcpclient.Conn) bool {
+	return cmp.Or(s.cfg.Tasks, TasksRequired) != TasksOff && c.ExtendsTasks()
+}
+
 // needsTask interprets the answer to an ordinary call, which may mean that the tool runs as a
 // task only.
 func needsTask(conn *mcpclient.Conn, tool string, raw json.RawMessage, err error) (json.RawMessage, string, error) {
-	if support(conn, tool) != mcpclient.TaskRequired || !mcpclient.NeedsTask(raw, err) {
+	if !mcpclient.WantsExtension(err) &&
+		(support(conn, tool) != mcpclient.TaskRequired || !mcpclient.NeedsTask(raw, err)) {
 		return raw, "", err
 	}
 	var says string

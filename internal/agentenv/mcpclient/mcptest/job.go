@@ -25,6 +25,7 @@ type job struct {
 	updated time.Time
 	answers []string
 	broke   int
+	open    map[string]chan json.RawMessage // questions by the extension
 }
 
 // question waits for somebody who waits for the result.
@@ -126,6 +127,10 @@ func (j *job) run() {
 
 // ask asks, and waits for the answer.
 func (j *job) ask(i int) {
+	if j.s.o.Extension {
+		j.askExtended(i)
+		return
+	}
 	j.set("input_required", fmt.Sprintf("question %d", i+1))
 	q := question{reply: make(chan json.RawMessage, 8), over: make(chan struct{}), frame: func(id string) []byte {
 		return encode(map[string]any{"jsonrpc": "2.0", "id": id, "method": "elicitation/create", "params": map[string]any{
@@ -215,11 +220,16 @@ func (j *job) send(q question) []byte {
 func (j *job) outcome() (any, *fault) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	return j.given()
+}
+
+// given is what the task gave. The caller holds mu.
+func (j *job) given() (any, *fault) {
 	switch {
 	case j.status == "cancelled" || j.w.Unreadable:
-		return nil, &fault{-32603, "there is no result"}
+		return nil, &fault{Code: -32603, Message: "there is no result"}
 	case j.w.Fail == "protocol":
-		return nil, &fault{-32000, "the machine is on fire"}
+		return nil, &fault{Code: -32000, Message: "the machine is on fire"}
 	case j.w.Fail == "tool":
 		return content("the paper is torn\nand wet", true), nil
 	}

@@ -1,5 +1,5 @@
-// Package mcptest is an MCP server with tasks for tests: revision 2025-11-25, over
-// streamable HTTP and over stdin and stdout.
+// Package mcptest is an MCP server with tasks for tests: revision 2025-11-25, or the
+// extension of 2026-07-28, over streamable HTTP and over stdin and stdout.
 //
 // It owns one store of tasks, which outlives its sessions, and the tool work, whose
 // arguments say what the task does and how it misbehaves. It promises that every
@@ -40,6 +40,9 @@ type Work struct {
 	Unreadable   bool   `json:"unreadable,omitempty"` // the result is refused with -32603
 	IgnoreCancel bool   `json:"ignore_cancel,omitempty"`
 	Refuse       bool   `json:"refuse,omitempty"` // the call is refused
+	RefuseCancel bool   `json:"refuse_cancel,omitempty"`
+	RefuseUpdate int    `json:"refuse_update,omitempty"` // so many answers are refused
+	AskOther     string `json:"ask_other,omitempty"`     // the method of the questions
 }
 
 // JSON is the work as arguments.
@@ -62,6 +65,8 @@ type Options struct {
 	Steers  bool   // it takes tasks/steer
 	NoTasks bool   // it makes none
 	Support string // of the tool; empty: required
+	// Extension has it speak revision 2026-07-28, with tasks by its extension.
+	Extension bool
 }
 
 // Server is an MCP server. Its methods may be called by several goroutines.
@@ -199,6 +204,7 @@ type message struct {
 type fault struct {
 	Code    int    `json:"code"`
 	Message string `json:"message"`
+	Data    any    `json:"data,omitempty"`
 }
 
 func encode(v any) []byte {
@@ -254,6 +260,11 @@ func (s *Server) answer(ctx context.Context, m message, push func([]byte)) (any,
 		} `json:"_meta"`
 	}
 	_ = json.Unmarshal(m.Params, &p) // what is missing is refused below
+	if s.o.Extension {
+		if res, bad, ok := s.extended(m); ok {
+			return res, bad
+		}
+	}
 	switch m.Method {
 	case "initialize":
 		return s.hello(), nil
@@ -280,7 +291,7 @@ func (s *Server) answer(ctx context.Context, m message, push func([]byte)) (any,
 	j := s.tasks[p.ID]
 	s.mu.Unlock()
 	if j == nil {
-		return nil, &fault{-32602, "no task " + p.ID}
+		return nil, &fault{Code: -32602, Message: "no task " + p.ID}
 	}
 	switch m.Method {
 	case "tasks/get":
@@ -294,7 +305,7 @@ func (s *Server) answer(ctx context.Context, m message, push func([]byte)) (any,
 			return struct{}{}, nil
 		}
 	}
-	return nil, &fault{-32601, "no method " + m.Method}
+	return nil, &fault{Code: -32601, Message: "no method " + m.Method}
 }
 
 func (s *Server) hello() any {
@@ -327,11 +338,11 @@ func (s *Server) call(name string, args json.RawMessage, asTask bool, token any,
 	}
 	var w Work
 	if err := json.Unmarshal(args, &w); err != nil {
-		return nil, &fault{-32602, err.Error()}
+		return nil, &fault{Code: -32602, Message: err.Error()}
 	}
 	switch {
 	case w.Refuse:
-		return nil, &fault{-32602, "such work is not done here"}
+		return nil, &fault{Code: -32602, Message: "such work is not done here"}
 	case w.Plain:
 		return content(w.Text, w.Fail == "tool"), nil
 	case !asTask:
@@ -354,7 +365,7 @@ func (s *Server) cancel(j *job) (any, *fault) {
 		return j.wire(), nil
 	}
 	if j.over() {
-		return nil, &fault{-32602, "the task is over"}
+		return nil, &fault{Code: -32602, Message: "the task is over"}
 	}
 	j.set("cancelled", "cancelled by the client")
 	return j.wire(), nil
@@ -398,6 +409,7 @@ func (s *Server) begin(w Work, token any) *job {
 		updated:   now,
 		questions: make(chan question, 8),
 		done:      make(chan struct{}),
+		open:      map[string]chan json.RawMessage{},
 	}
 	if w.Word != "" {
 		j.status = w.Word

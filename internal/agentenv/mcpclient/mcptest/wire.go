@@ -68,7 +68,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	if m.Method == "initialize" {
+	if m.Method == "initialize" && !s.o.Extension {
 		id := rand.Text()
 		s.mu.Lock()
 		s.sessions[id] = nil
@@ -90,7 +90,7 @@ func (s *Server) knows(r *http.Request) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_, ok := s.sessions[r.Header.Get("Mcp-Session-Id")]
-	return ok
+	return ok || s.o.Extension
 }
 
 // events answers a request on a stream of events. The answer that does not come
