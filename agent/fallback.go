@@ -25,7 +25,7 @@ func goesElsewhere(err error) *ModelError {
 		return nil
 	}
 	switch why.Kind {
-	case "rate_limit", "overloaded", "server_error", "cut", "idle", "unreachable":
+	case "rate_limit", "usage_limit", "overloaded", "server_error", "cut", "idle", "unreachable":
 		return why
 	}
 	return nil

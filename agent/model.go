@@ -139,9 +139,11 @@ type Usage struct {
 // ModelError is a failure of a model that is told to the user as it is.
 type ModelError struct {
 	Status int    // HTTP status, 0 without one
-	Kind   string // such as rate_limit, auth, overloaded, context_overflow, bad_answer, unreachable, cut
+	Kind   string // such as rate_limit, usage_limit, auth, overloaded, context_overflow, bad_answer, unreachable, cut
 	Text   string // one line: what happened and how to fix it
 	Err    error
+
+	Until time.Time // of kind usage_limit: when the limit is reset
 }
 
 func (e *ModelError) Error() string { return e.Text }

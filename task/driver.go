@@ -136,6 +136,15 @@ type Overtimer interface {
 	Overtime(limit time.Duration) (ctx context.Context, done context.CancelFunc)
 }
 
+// Parker is a [Host] whose task can wait for the reset of a usage limit.
+type Parker interface {
+	Host
+	// Park records that a usage limit holds the task while wait waits, which is given ctx. Its
+	// place is free for another meanwhile, and the time does not count. After nil the task is at
+	// work again and has its place; after an error of wait, which is returned, the run has to end.
+	Park(ctx context.Context, p Parked, wait func(context.Context) error) error
+}
+
 // Spawner starts children of a task.
 type Spawner interface {
 	// Spawn starts a child and returns when it is durably pending.

@@ -1,6 +1,7 @@
 package task
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 )
@@ -108,6 +109,40 @@ type Progress struct {
 	Remote  *RemoteSession `json:"remote,omitempty"`
 }
 
+// Parked says what holds an agent that waits for the reset of a usage limit.
+type Parked struct {
+	Until    time.Time `json:"until"`    // when it is woken at the earliest
+	Reset    time.Time `json:"reset"`    // of the limit, as the provider told
+	Provider string    `json:"provider"` // such as anthropic
+	Why      string    `json:"why"`      // one line for people
+}
+
+// ParkedUntil is until when a limit of the provider holds a task, and why. ok is false for one
+// that is not held, or was until a moment before now.
+func (r Record) ParkedUntil(now time.Time) (until time.Time, why string, ok bool) {
+	switch p := r.Progress; {
+	case r.Status != Running:
+	case r.Parked != nil: // it may be its turn to wake only after others
+		return r.Parked.Until, r.Parked.Why, true
+	case p != nil && p.ParkedUntil != nil && p.ParkedUntil.After(now):
+		return *p.ParkedUntil, cmp.Or(p.Message, "a limit of the provider holds it"), true
+	}
+	return time.Time{}, "", false
+}
+
+// Clock is a moment that is to come as people read it: the time, and the day where that is not
+// clear.
+func Clock(t, now time.Time) string {
+	t, now = t.Local(), now.Local()
+	switch d := t.Sub(now); {
+	case d < 20*time.Hour:
+		return t.Format("15:04")
+	case d < 6*24*time.Hour:
+		return t.Format("Mon 15:04")
+	}
+	return t.Format("2006-01-02 15:04")
+}
+
 // Usage is what a run has cost.
 type Usage struct {
 	TotalTokens  int64 `json:"total_tokens"` // latest input plus summed output
@@ -170,6 +205,7 @@ type Record struct {
 	Checkpoint       []byte     `json:"checkpoint,omitempty"` // the driver's own; nobody else looks in
 	Questions        []Question `json:"questions,omitempty"`  // open ones, oldest first: those it is awaiting approval for
 	LastAnswer       *Answered  `json:"last_answer,omitempty"`
+	Parked           *Parked    `json:"parked,omitempty"`    // a usage limit holds it
 	Priority         Priority   `json:"priority,omitempty"`  // of its notification
 	Pool             string     `json:"pool,omitempty"`      // whose places it takes
 	Sandbox          *Sandbox   `json:"sandbox,omitempty"`   // of a command that started in one

@@ -18,6 +18,8 @@ const (
 	Answer      Verb = "answer"
 	Pause       Verb = "pause"
 	Thaw        Verb = "thaw"
+	Park        Verb = "park" // a usage limit of a provider holds it
+	Unpark      Verb = "unpark"
 	Background  Verb = "background"
 	RequestStop Verb = "request_stop"
 	Complete    Verb = "complete"
@@ -40,6 +42,8 @@ func Verbs() []Verb {
 		Answer,
 		Pause,
 		Thaw,
+		Park,
+		Unpark,
 		Background,
 		Reparent,
 		RequestStop,

@@ -180,6 +180,8 @@ func Open(ctx context.Context, c Config) (_ *Session, err error) {
 			UserQuota:        set.Tasks.UserQuotaBytes,
 			MinFree:          set.Tasks.MinFreeBytes,
 			Processes:        set.Tasks.MaxProcesses,
+			WakeWindow:       set.Limits.WakeWindow,
+			WakeBudget:       set.Limits.WakeBudget,
 			Retention:        ended.Retention{Age: set.Tasks.Retention.Limit(), Bytes: set.Tasks.Retention.Bytes},
 		},
 		Power:   set.Durability == "power",

@@ -55,6 +55,7 @@ import (
 	"github.com/drover-dev/drover/internal/session/idle"
 	"github.com/drover-dev/drover/internal/session/lease"
 	"github.com/drover-dev/drover/internal/session/messages"
+	"github.com/drover-dev/drover/internal/session/parking"
 	"github.com/drover-dev/drover/internal/session/requests"
 	"github.com/drover-dev/drover/internal/session/sandboxes"
 	"github.com/drover-dev/drover/internal/session/servers"
@@ -102,6 +103,9 @@ type Limits struct {
 	IdleTimeout time.Duration // how long they wait at most; default 10 min
 
 	TeammateGrace time.Duration // for a teammate to finish when a model ends it; default 30 s
+
+	WakeWindow string  // the part of a day in which parked agents are woken; see [parking.ParseWindow]
+	WakeBudget float64 // US dollars that they may spend after a wake; 0: any
 }
 
 func (l Limits) filled() Limits {
@@ -251,6 +255,7 @@ type Session struct {
 	work      *work.Work
 	services  *services.Services // of remote work
 	leases    *lease.Leases
+	parking   *parking.Lot
 	approvals *approvals.Approvals
 	sandboxes *sandboxes.Sandboxes
 
@@ -376,6 +381,11 @@ func (s *Session) assemble() {
 		OutputChars: cfg.Limits.OutputChars, Hops: cfg.Limits.MessageHops})
 	s.idle = idle.New(idle.Config{Session: cfg.Info.Session, Tasks: s.sup, Log: s.log, Tree: s.tree, Mailboxes: s.mail})
 	s.leases = lease.New(s.sup)
+	window, err := parking.ParseWindow(cfg.Limits.WakeWindow)
+	if err != nil { // the settings have checked it; a program may not have
+		report(fmt.Sprintf("limits.wakeWindow is ignored: %v", err))
+	}
+	s.parking = parking.New(parking.Config{Window: window, Budget: cfg.Limits.WakeBudget})
 	s.approvals = approvals.New(s.sup, cfg.Agents.KeepRule)
 	s.budgets = budget.New(
 		budget.Config{
@@ -491,7 +501,7 @@ func (s *Session) openAgents(edits *environment.Edits) {
 	s.agents = agents.New(cfg, agents.Parts{
 		Tasks: s.sup, Log: s.log, Kinds: s.kinds, Tree: s.tree, Mailboxes: s.mail, Idle: s.idle, Budgets: s.budgets,
 		Servers: s.servers, Activity: s.activity, Checkouts: s.checkouts, Edits: edits, Approvals: s.approvals,
-		Report: s.report, Gates: gates, Work: s.work, Space: s.space, Sandboxes: s.sandboxes,
+		Report: s.report, Gates: gates, Work: s.work, Space: s.space, Sandboxes: s.sandboxes, Parking: s.parking,
 	})
 	s.Tasks = requests.New(requests.Config{
 		Session: s.cfg.Info.Session, Role: s.cfg.Info.Role, Place: s.cfg.Place, NoBackground: l.NoBackground,
@@ -659,6 +669,7 @@ func (s *Session) Close() error {
 	_ = failpoint.Hit("close/begun")
 	s.sup.Close()
 	s.services.Close()
+	s.parking.Close()
 	_ = failpoint.Hit("close/ended")
 	s.activity.Close()
 	s.upkeep.Close()

@@ -88,6 +88,9 @@ type Limits struct {
 	MessageHops int `json:"messageHops,omitempty" jsonschema:"messages in a row by which agents may answer each other with nothing done in between" set:"default=20,clamp=1..1000"`
 	Monitors    int `json:"monitors,omitempty" jsonschema:"monitors at work at the same time; more wait" set:"default=200,clamp=1..10000,see=monitors.md"`
 	PerSession  int `json:"perSession,omitempty" jsonschema:"agents of all roots together in a session" set:"default=1000,clamp=1..100000"`
+
+	WakeWindow string  `json:"wakeWindow,omitempty" jsonschema:"part of a day, in local time, in which agents are woken that a usage limit has parked, such as 22:00-07:00; not set: at any time" set:"see=unattended.md"`
+	WakeBudget float64 `json:"wakeBudget,omitempty" jsonschema:"US dollars that the agents of a provider may spend together after they were woken; not set: any" set:"possible=0..1e9,see=unattended.md"`
 }
 
 // Agents is how agents behave.

@@ -169,7 +169,12 @@ func ofTask(f Facts, r task.Record, known map[task.ID]task.Record, now time.Time
 	case failed(r, now):
 		i.Kind, i.Why, i.Since, i.Blocks = Failure, line(ending(r)), *r.EndTime, 0
 		i.Answer = []string{"drover attention seen " + string(r.ID), "drover logs -n 20 " + string(r.ID)}
-	case r.Status != task.Running || r.Stopping || r.Paused || p == nil:
+	case r.Status != task.Running || r.Stopping || r.Paused:
+		return i, false
+	case r.Parked != nil:
+		i.Kind, i.Why, i.Until = Parked, line(r.Parked.Why), r.Parked.Until
+		i.Answer = []string{"drover resume " + string(r.ID), "drover stop " + string(r.ID)}
+	case p == nil:
 		return i, false
 	case p.Phase == "plan_ready":
 		i.Kind, i.Why = Plan, "its plan is ready"

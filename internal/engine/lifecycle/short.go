@@ -95,3 +95,13 @@ func shortCause(c *task.Cause) *task.Cause {
 	why.Detail = Shortened(c.Detail, MaxRecordText)
 	return &why
 }
+
+// shortParked is what holds a task, with a text of bounded length.
+func shortParked(p *task.Parked) *task.Parked {
+	if p == nil {
+		return nil
+	}
+	short := *p
+	short.Why = Shortened(p.Why, MaxRecordText)
+	return &short
+}

@@ -38,6 +38,7 @@ type Change struct {
 	Prompt      string         // Resume: what it goes on with
 	Priority    task.Priority  // Resume: of its notification
 	Pool        string         // Resume: whose places it takes
+	Parked      *task.Parked   // Park: what holds it
 }
 
 // ErrNoChange is returned by [Apply] for a change that would alter nothing, and
@@ -53,7 +54,7 @@ func transition(from task.Status, v task.Verb) (task.Status, bool) {
 	switch v {
 	case task.Begin:
 		return task.Running, from == task.Pending
-	case task.Save, task.Rest, task.Wake, task.Ask, task.Answer:
+	case task.Save, task.Rest, task.Wake, task.Ask, task.Answer, task.Park, task.Unpark:
 		return task.Running, from == task.Running
 	case task.Report, task.Pause, task.Thaw, task.Background, task.Reparent, task.RequestStop:
 		return from, !from.Terminal()
@@ -104,6 +105,10 @@ func Apply(r task.Record, c Change) (task.Record, error) {
 		next.Paused = true
 	case task.Thaw:
 		next.Paused = false
+	case task.Park:
+		next.Parked = shortParked(c.Parked)
+	case task.Unpark:
+		next.Parked = nil
 	case task.Background:
 		next.Backgrounded = true
 	case task.Reparent:
@@ -133,6 +138,10 @@ func Apply(r task.Record, c Change) (task.Record, error) {
 		next.Seen = true
 	}
 	switch c.Verb {
+	case task.Park, task.Unpark:
+		if reflect.DeepEqual(next.Parked, r.Parked) {
+			return r, ErrNoChange
+		}
 	case task.Rest, task.Wake, task.Ask, task.Answer, task.Pause, task.Thaw, task.Background, task.RequestStop:
 		// Flags only: equal flags mean that nothing changes.
 		if next.Idle == r.Idle && next.AwaitingApproval == r.AwaitingApproval && next.Paused == r.Paused &&
@@ -186,6 +195,7 @@ func end(r task.Record, c Change) task.Record {
 	at := c.At
 	r.EndTime = &at
 	r.Idle, r.AwaitingApproval, r.Paused, r.Stopping, r.Questions = false, false, false, false, nil
+	r.Parked = nil
 	r.Notified = true
 	r.Cause = shortCause(c.Cause)
 	if r.Cause == nil {

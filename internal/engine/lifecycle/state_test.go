@@ -24,6 +24,8 @@ var moves = map[task.Verb][5]task.Status{
 	task.Answer:      {"", task.Running, "", "", ""},
 	task.Pause:       {task.Pending, task.Running, "", "", ""},
 	task.Thaw:        {task.Pending, task.Running, "", "", ""},
+	task.Park:        {"", task.Running, "", "", ""},
+	task.Unpark:      {"", task.Running, "", "", ""},
 	task.Background:  {task.Pending, task.Running, "", "", ""},
 	task.Reparent:    {task.Pending, task.Running, "", "", ""},
 	task.RequestStop: {task.Pending, task.Running, "", "", ""},
@@ -81,6 +83,8 @@ func full(v task.Verb) lifecycle.Change {
 		c.Progress = &task.Progress{ToolUseCount: 1}
 	case task.Save:
 		c.Checkpoint = []byte(`{"v":1}`)
+	case task.Park:
+		c.Parked = &task.Parked{Until: ended.Add(time.Hour), Provider: "anthropic"}
 	case task.Ask:
 		c.Question = &task.Question{ID: "q1", Tool: "Bash"}
 	case task.Answer:
@@ -103,6 +107,8 @@ func raised(r task.Record, v task.Verb) task.Record {
 		r.AwaitingApproval, r.Questions = true, []task.Question{{ID: "q1", Tool: "Bash"}}
 	case task.Thaw:
 		r.Paused = true
+	case task.Unpark:
+		r.Parked = &task.Parked{Provider: "anthropic"}
 	}
 	return r
 }

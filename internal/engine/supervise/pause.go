@@ -253,3 +253,31 @@ func (s *Supervisor) WaitWhilePaused(ctx context.Context, id task.ID) error {
 	}
 	return nil
 }
+
+// Park is [task.Parker] for an agent that runs without a Host, such as the main agent. An agent
+// that is not a task only waits.
+func (s *Supervisor) Park(ctx context.Context, id task.ID, p task.Parked, wait func(context.Context) error) error {
+	e := s.entry(id)
+	if e == nil {
+		return wait(ctx)
+	}
+	e.tick((*clock).stop)
+	defer e.tick((*clock).start)
+	_, err := s.apply(ctx, e, lifecycle.Change{Verb: task.Park, Parked: &p}, nil, "")
+	if err != nil && !errors.Is(err, lifecycle.ErrNoChange) {
+		var move *task.MoveError
+		if errors.As(err, &move) { // the main agent between two runs
+			return wait(ctx)
+		}
+		return fmt.Errorf("park %s: %w", id, err)
+	}
+	err = wait(ctx)
+	if s.life.Err() != nil { // the next host finds it parked
+		return err
+	}
+	_, woken := s.apply(context.WithoutCancel(ctx), e, lifecycle.Change{Verb: task.Unpark}, nil, "")
+	if err == nil && woken != nil {
+		err = fmt.Errorf("wake %s: %w", id, woken)
+	}
+	return err
+}

@@ -410,6 +410,13 @@ func (h *host) Rest(ctx context.Context, wait func(context.Context) error) error
 	return h.back(ctx)
 }
 
+// Park implements [task.Parker].
+func (h *host) Park(ctx context.Context, p task.Parked, wait func(context.Context) error) error {
+	h.leave()
+	err := h.s.Park(ctx, h.e.id, p, wait)
+	return cmp.Or(err, h.back(ctx))
+}
+
 // Overtime implements [task.Overtimer].
 func (h *host) Overtime(limit time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(h.over, limit)

@@ -116,6 +116,11 @@ func taskLine(s shown) string {
 		return who + " is paused"
 	case task.Thaw:
 		return who + " goes on after a pause"
+	case task.Park:
+		until, why, _ := r.ParkedUntil(time.Now())
+		return who + " is parked until " + task.Clock(until, time.Now()) + ": " + excerpt.Line(why, 200)
+	case task.Unpark:
+		return who + " is woken"
 	case task.Rest:
 		return who + " waits for a message"
 	case task.Wake:

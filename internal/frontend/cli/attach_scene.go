@@ -175,7 +175,7 @@ func (s *scene) event(e task.Event) []shown {
 		return nil
 	}
 	switch e.Verb {
-	case task.Create, task.Resume, task.Background, task.Pause, task.Thaw:
+	case task.Create, task.Resume, task.Background, task.Pause, task.Thaw, task.Park, task.Unpark:
 	case task.Complete, task.Fail, task.Stop:
 		if !whole {
 			return nil // it is told behind the last of its output

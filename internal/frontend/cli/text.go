@@ -107,11 +107,14 @@ func status(now time.Time, r task.Record) string {
 			facts = append(facts, f.word)
 		}
 	}
+	if until, _, ok := r.ParkedUntil(now); ok && !r.Stopping {
+		facts = append(facts, "parked until "+task.Clock(until, now))
+	}
 	if r.Status == task.Pending && r.Progress != nil && r.Progress.Message != "" {
 		facts = append(facts, excerpt.Line(r.Progress.Message, 30)) // its place in the queue
 	}
 	// else it says itself what it waits for
-	if at := r.LastHeard; at != nil && now.Sub(*at) >= silence && !r.AwaitingApproval && !r.Paused {
+	if at := r.LastHeard; at != nil && now.Sub(*at) >= silence && !r.AwaitingApproval && !r.Paused && r.Parked == nil {
 		facts = append(facts, "silent "+age(now, *at))
 	}
 	if len(facts) == 0 {

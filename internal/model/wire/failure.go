@@ -61,6 +61,9 @@ type Refusal struct {
 	Type    string
 	Code    string // a word, or a status where the provider puts one there
 	Message string
+
+	ResetsAt float64 // seconds since 1970 at which a usage limit is reset; 0: not told
+	ResetsIn float64 // seconds until then; 0: not told
 }
 
 // ParseRefusal reads the forms of errors that are met: {"error":{…}},
@@ -93,11 +96,17 @@ func refusal(raw json.RawMessage) *Refusal {
 	if json.Unmarshal(raw, &r.Message) == nil {
 		return r
 	}
-	var in struct{ Type, Code, Message json.RawMessage }
+	var in struct {
+		Type, Code, Message json.RawMessage
+		ResetsAt            json.RawMessage `json:"resets_at"`
+		ResetsIn            json.RawMessage `json:"resets_in_seconds"`
+	}
 	if json.Unmarshal(raw, &in) != nil {
 		return r
 	}
 	r.Type, r.Code, r.Message = word(in.Type), word(in.Code), word(in.Message)
+	r.ResetsAt, _ = strconv.ParseFloat(word(in.ResetsAt), 64) // 0 for what is no number
+	r.ResetsIn, _ = strconv.ParseFloat(word(in.ResetsIn), 64)
 	return r
 }
 
@@ -161,7 +170,7 @@ func (e *Refusal) kind(status int) string {
 		return "auth"
 	case status == http.StatusForbidden, is("permission_error"):
 		return "auth"
-	case status == http.StatusTooManyRequests, is("rate_limit_error", "rate_limit_exceeded"):
+	case status == http.StatusTooManyRequests, is("rate_limit_error", "rate_limit_exceeded", "usage_limit_reached"):
 		return "rate_limit"
 	case status == http.StatusRequestEntityTooLarge, is("request_too_large", "context_length_exceeded",
 		"exceed_context_size_error"),
@@ -237,6 +246,11 @@ func (e *Endpoint) failure(status int, r *Refusal, h http.Header, model string) 
 		return tell("the conversation is too long for %s: %s", model, r)
 	case "rate_limit", "overloaded", "server_error":
 		why := tell("%s answered %s: %s", e.Host, statusText(status, kind), r)
+		if until := resetAt(h, r, time.Now()); kind == "rate_limit" && !until.IsZero() {
+			why.Kind, why.Until = "usage_limit", until
+			why.Text += fmt.Sprintf(" (the limit is reset at %s)", until.Local().Format("2006-01-02 15:04"))
+			return why
+		}
 		if h.Get("X-Should-Retry") == "false" {
 			return why
 		}

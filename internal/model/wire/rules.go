@@ -21,6 +21,8 @@ func rules() []rule {
 	)
 	return []rule{
 		{"rate_limit", "status 429; `rate_limit_error` in the stream", maxTries, crowd},
+		{"usage_limit", "the same, and the provider names a reset more than a minute away; the agent is " +
+			"[parked](unattended.md) until then", 1, ""},
 		{"overloaded", "status 529; `overloaded_error` in the stream", maxTries, crowd},
 		{"server_error", "status 408, 409, 425 or 5xx; `api_error`, `timeout_error` or an unknown error in the stream",
 			maxTries, crowd},

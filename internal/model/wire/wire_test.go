@@ -191,12 +191,12 @@ func TestShutOpens(t *testing.T) {
 
 func TestParseRefusal(t *testing.T) {
 	for body, want := range map[string]Refusal{
-		`{"error":{"type":"t","code":"c","message":"m"}}`: {"t", "c", "m"},
-		`{"error":{"code":502,"message":"m"}}`:            {"", "502", "m"},
-		`{"error":"m"}`:                                   {"", "", "m"},
-		`{"detail":"m"}`:                                  {"", "", "m"},
-		`{"message":"m","code":null}`:                     {"", "", "m"},
-		`[{"error":{"message":"m","type":7}}]`:            {"7", "", "m"},
+		`{"error":{"type":"t","code":"c","message":"m"}}`: {Type: "t", Code: "c", Message: "m"},
+		`{"error":{"code":502,"message":"m"}}`:            {Code: "502", Message: "m"},
+		`{"error":"m"}`:                                   {Message: "m"},
+		`{"detail":"m"}`:                                  {Message: "m"},
+		`{"message":"m","code":null}`:                     {Message: "m"},
+		`[{"error":{"message":"m","type":7}}]`:            {Type: "7", Message: "m"},
 	} {
 		if got, ok := ParseRefusal([]byte(body)); !ok || *got != want {
 			t.Errorf("%s: %+v, %v", body, got, ok)

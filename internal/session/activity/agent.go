@@ -183,7 +183,7 @@ func (w *Watch) size(r task.Record) int64 {
 
 // waits reports whether a task waits for a visible reason.
 func waits(r task.Record) bool {
-	return r.Status == task.Pending || r.AwaitingApproval || r.Paused
+	return r.Status == task.Pending || r.AwaitingApproval || r.Paused || r.Parked != nil
 }
 
 // speaks reports whether a task is a sign of life for the agent that may be waiting for it: its

@@ -36,6 +36,7 @@ import (
 	"github.com/drover-dev/drover/internal/session/environment"
 	"github.com/drover-dev/drover/internal/session/idle"
 	"github.com/drover-dev/drover/internal/session/messages"
+	"github.com/drover-dev/drover/internal/session/parking"
 	"github.com/drover-dev/drover/internal/session/sandboxes"
 	"github.com/drover-dev/drover/internal/session/servers"
 	"github.com/drover-dev/drover/internal/session/tree"
@@ -120,6 +121,7 @@ type Parts struct {
 	Work      *work.Work
 	Space     *diskspace.Guard
 	Sandboxes *sandboxes.Sandboxes
+	Parking   *parking.Lot
 }
 
 // Set is the agents of one session. Its methods may be called by several goroutines.

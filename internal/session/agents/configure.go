@@ -98,7 +98,7 @@ func (k *Environment) Configure(
 				Fix: "see `drover models`"}
 		}
 		model = choice.Name
-		next.Model, next.Name, next.Window = choice.Model, choice.Full, window
+		next.Model, next.Name, next.Window = k.s.parkable(me, choice.Model, choice.Provider), choice.Full, window
 	}
 	if req.Mode != nil && permission.Mode(*req.Mode) != mode {
 		var err error
@@ -158,12 +158,15 @@ type foundModel struct {
 	Name  string // in the form that a finder takes
 	Full  string
 	Model agent.Model
+
+	Provider string
 }
 
 // instead are the models that answer in the place of an agent's own. One that a subagent may
 // not use is left out.
 func (s *Set) instead(me Caller, own string) ([]agent.ModelSettings, error) {
 	var out []agent.ModelSettings
+	last := ""
 	for _, name := range s.cfg.Instead {
 		found, window, err := s.newModel(me, name)
 		switch {
@@ -172,7 +175,11 @@ func (s *Set) instead(me Caller, own string) ([]agent.ModelSettings, error) {
 				Fix: "see `drover models`"}
 		case err == nil && found.Full != own:
 			out = append(out, agent.ModelSettings{Model: found.Model, Name: found.Full, Window: window})
+			last = found.Provider
 		}
+	}
+	if n := len(out); n > 0 {
+		out[n-1].Model = s.parkable(me, out[n-1].Model, last)
 	}
 	return out, nil
 }
@@ -195,5 +202,5 @@ func (s *Set) newModel(me Caller, name string) (foundModel, int64, error) {
 	if s.cfg.Window != nil {
 		window, _ = s.cfg.Window(found.Name)
 	}
-	return foundModel{Name: choice.Name, Full: found.Name, Model: found.Model}, window, nil
+	return foundModel{Name: choice.Name, Full: found.Name, Model: found.Model, Provider: found.Provider}, window, nil
 }

@@ -131,6 +131,9 @@ func (s *Set) newEnvironment(
 	if k.Config.Fallback, err = s.instead(me, choice.Name); err != nil {
 		return nil, err
 	}
+	if len(k.Config.Fallback) == 0 { // else the last of those parks
+		k.Config.Model = s.parkable(me, choice.Model, choice.Provider)
+	}
 	k.Config.HandBack = me.Depth > 0
 	if me.Depth == 0 {
 		k.Config.AgentID = ""

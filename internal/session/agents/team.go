@@ -219,7 +219,7 @@ const shutdownText = "Finish now: this turn is your last, and you have %s for it
 // dismiss asks a teammate to finish, and returns when it has ended or its grace is over. A
 // teammate that cannot read the request now is not asked.
 func (s *Set) dismiss(ctx context.Context, r task.Record, from string) {
-	if r.Team == nil || r.Status != task.Running || r.Paused || r.AwaitingApproval || r.Stopping {
+	if r.Team == nil || r.Status != task.Running || r.Paused || r.Parked != nil || r.AwaitingApproval || r.Stopping {
 		return
 	}
 	grace := s.cfg.Limits.TeammateGrace

@@ -117,7 +117,7 @@ func (t *Tasks) Suspend(ctx context.Context) (goOn func(context.Context) error, 
 	return t.cfg.Supervisor.Suspend(ctx)
 }
 
-// Resume resumes a paused subtree, or gives an ended agent a new run.
+// Resume resumes a paused subtree, wakes the parked agents of a provider, or gives an ended agent a new run.
 func (t *Tasks) Resume(ctx context.Context, req control.ResumeRequest) (task.Record, error) {
 	r, err := t.cfg.Tree.Find(req.Ref)
 	if err != nil {
@@ -135,6 +135,8 @@ func (t *Tasks) Resume(ctx context.Context, req control.ResumeRequest) (task.Rec
 			return r, Refusal(err)
 		}
 		r, _ = t.cfg.Supervisor.Get(r.ID)
+		return r, nil
+	case r.Parked != nil && req.Prompt == "" && t.cfg.Agents.Parking.Wake(r.Parked.Provider):
 		return r, nil
 	case !r.Status.Terminal():
 		return r, &control.Error{Code: control.Conflict, Message: fmt.Sprintf("task %s is %s and not paused", r.ID, r.Status),

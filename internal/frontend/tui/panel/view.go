@@ -88,10 +88,10 @@ func (s *State) Click(line, height int, now time.Time) (again, ok bool) {
 // row draws a task on a line.
 func (s *State) row(t theme.Theme, r Row, width int, now time.Time) string {
 	rec := r.Record
-	word, mark := stateOf(rec)
+	word, mark := stateOf(rec, now)
 	style := t.Accent
 	switch {
-	case rec.AwaitingApproval || rec.Paused || rec.Status == task.Killed:
+	case rec.AwaitingApproval || rec.Paused || rec.Parked != nil || rec.Status == task.Killed:
 		style = t.Warning
 	case rec.Status == task.Completed:
 		style = t.Good
@@ -114,6 +114,9 @@ func (s *State) row(t theme.Theme, r Row, width int, now time.Time) string {
 	if quiet := quietFor(rec, now); quiet >= silent {
 		right = append(right, "silent "+transcript.Span(quiet))
 	}
+	if until, _, ok := rec.ParkedUntil(now); ok {
+		right = append(right, "until "+task.Clock(until, now))
+	}
 	right = append(right, transcript.Span(rec.Duration(now)))
 	if width >= 70 {
 		right = append(right, printable.Line(string(rec.ID), 20))
@@ -130,7 +133,8 @@ func (s *State) row(t theme.Theme, r Row, width int, now time.Time) string {
 }
 
 // stateOf is the state of a task as a word of at most eight letters and a mark.
-func stateOf(r task.Record) (word, mark string) {
+func stateOf(r task.Record, now time.Time) (word, mark string) {
+	_, _, parked := r.ParkedUntil(now)
 	switch {
 	case r.Stopping && !r.Status.Terminal():
 		return "stopping", "◌"
@@ -138,6 +142,8 @@ func stateOf(r task.Record) (word, mark string) {
 		return "asks you", "?"
 	case r.Paused:
 		return "paused  ", "‖"
+	case parked:
+		return "parked  ", "◌"
 	case r.Idle && r.Status == task.Running:
 		return "idle    ", "○"
 	}
@@ -158,7 +164,7 @@ func stateOf(r task.Record) (word, mark string) {
 
 // quietFor is how long nothing was heard of an agent at work.
 func quietFor(r task.Record, now time.Time) time.Duration {
-	if r.LastHeard == nil || r.Status != task.Running || r.Idle || r.Paused || r.AwaitingApproval {
+	if r.LastHeard == nil || r.Status != task.Running || r.Idle || r.Paused || r.Parked != nil || r.AwaitingApproval {
 		return 0
 	}
 	return now.Sub(*r.LastHeard)
@@ -235,7 +241,7 @@ func (s *State) detail(t theme.Theme, r task.Record, width, height int, now time
 	if height < 3 {
 		return nil
 	}
-	word, _ := stateOf(r)
+	word, _ := stateOf(r, now)
 	facts := []string{printable.Line(string(r.ID), 20), strings.TrimSpace(word), "for " + transcript.Span(r.Duration(now))}
 	if why := transcript.Ending(r); why != "" {
 		facts = append(facts, why)

@@ -168,6 +168,11 @@ func (d *Drawer) task(b *Block, width int) string {
 		text = who + " goes on"
 	case task.Background:
 		text = who + " runs in the background"
+	case task.Park:
+		until, why, _ := r.ParkedUntil(b.At)
+		text = who + " is parked until " + task.Clock(until, b.At) + ": " + printable.Line(why, 200)
+	case task.Unpark:
+		text = who + " is woken"
 	case task.Pause:
 		text = who + " is paused"
 	default:
