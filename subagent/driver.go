@@ -43,6 +43,9 @@ type Assembly struct {
 	// which may have ended; it ends by itself after 10 s. nil: nobody is told.
 	End func(ctx context.Context, res agent.TurnResult, err error)
 
+	// Detach reports whether the run is left to the next host when this one closes. nil: it ends.
+	Detach func() bool
+
 	// Cost is what the run has cost so far, in US dollars; known is false if the
 	// price of some of it is not. nil: nobody counts.
 	Cost func() (usd float64, known bool)
@@ -61,10 +64,33 @@ type Assemble func(ctx context.Context, h task.Host, in Input) (*Assembly, error
 type Driver struct {
 	kind     task.Kind
 	assemble Assemble
+	adopts   func(task.Record) bool // nil: no runs of earlier hosts
 }
 
 // New makes a driver of agents of kind local_agent.
 func New(a Assemble) *Driver { return &Driver{kind: task.LocalAgent, assemble: a} }
+
+// NewAdopting makes a driver of agents that goes on with those runs of earlier hosts for which adopts
+// holds. a gets the type, the model and [GoOn] as their input.
+func NewAdopting(a Assemble, adopts func(task.Record) bool) *Driver {
+	return &Driver{kind: task.LocalAgent, assemble: a, adopts: adopts}
+}
+
+// GoOn is the prompt of a run that goes on under another host.
+const GoOn = "[Drover was restarted while you waited for the reset of a usage limit. Go on where you were.]"
+
+var _ task.Adopter = (*Driver)(nil)
+
+// Adopts implements [task.Adopter].
+func (d *Driver) Adopts(r task.Record) bool { return d.adopts != nil && d.adopts(r) }
+
+// input is what a run was started with.
+func (d *Driver) input(h task.Host) (Input, error) {
+	if r := h.Record(); len(h.Input()) == 0 && d.Adopts(r) {
+		return Input{Type: r.AgentType, Model: r.Model, Prompt: GoOn}, nil
+	}
+	return decode(h.Input())
+}
 
 // Kind is local_agent or in_process_teammate.
 func (d *Driver) Kind() task.Kind { return d.kind }
@@ -77,7 +103,7 @@ func (d *Driver) Check(input json.RawMessage) error {
 
 // Run holds one conversation to its end.
 func (d *Driver) Run(ctx context.Context, h task.Host) (res task.Result, err error) {
-	in, err := decode(h.Input())
+	in, err := d.input(h)
 	if err != nil {
 		return task.Result{}, err
 	}
@@ -113,6 +139,9 @@ func (d *Driver) Run(ctx context.Context, h task.Host) (res task.Result, err err
 	w.Totals, w.Cost = loop.Totals, a.Cost
 	start, before := time.Now(), loop.Totals()
 	turn, err := converse(within(ctx, h), a, loop, in.Prompt)
+	if a.Detach != nil && errors.Is(context.Cause(ctx), task.ErrClosing) && errors.Is(err, task.ErrClosing) && a.Detach() {
+		err = task.ErrDetached
+	}
 	res = task.Result{Text: turn.Text, Usage: Usage(before, loop.Totals(), time.Since(start))}
 	res.Usage.CostUSD = w.Spent()
 	return res, err

@@ -117,6 +117,13 @@ type Parked struct {
 	Why      string    `json:"why"`      // one line for people
 }
 
+// GoesOnParked reports whether the host of a background session that follows this one takes a
+// parked agent up. Agents below others end with those.
+func (r Record) GoesOnParked() bool {
+	return r.Parked != nil && r.Status == Running && !r.Stopping && r.Kind == LocalAgent && r.ID != r.Session &&
+		r.AgentType != MainSession && r.Depth <= 1
+}
+
 // ParkedUntil is until when a limit of the provider holds a task, and why. ok is false for one
 // that is not held, or was until a moment before now.
 func (r Record) ParkedUntil(now time.Time) (until time.Time, why string, ok bool) {

@@ -109,3 +109,60 @@ func start(r *testSession, kind string) (task.Record, error) {
 	}
 	return *got[0].Task, nil
 }
+
+// The host of a background session is closed and opened again: the parked agent is parked until
+// the same time, calls nobody before, and goes on with what it did when it is woken.
+func TestParkedRestart(t *testing.T) {
+	var calls atomic.Int64
+	r, server := served(t, func(_ context.Context, q *modeltest.Request) modeltest.Answer {
+		switch calls.Add(1) {
+		case 1:
+			return modeltest.Call("Bash", map[string]any{"command": "echo before the night"})
+		case 2:
+			return modeltest.RateLimit("7200")
+		}
+		return modeltest.Text("done after it")
+	}, func(c *Config) { c.Info.Role = RoleBackground })
+	rec, err := start(r, "general-purpose")
+	if err != nil {
+		t.Fatal(err)
+	}
+	parked := func() task.Record {
+		t.Helper()
+		for {
+			grown := r.Grown()
+			if now, _ := r.sup.Get(rec.ID); now.Parked != nil && r.parking.Holds() || now.Status.Terminal() {
+				return now
+			}
+			select {
+			case <-grown:
+			case <-r.ctx.Done():
+				t.Fatal(context.Cause(r.ctx))
+			case <-time.After(10 * time.Millisecond): // that the lot holds it is no event
+			}
+		}
+	}
+	before := parked()
+	for range 2 {
+		r.reopen()
+		if now := parked(); now.Parked == nil || !now.Parked.Until.Equal(before.Parked.Until) || now.Run != before.Run {
+			t.Fatalf("under the next host: %+v, cause %+v", now, now.Cause)
+		}
+		if n := calls.Load(); n != 2 {
+			t.Fatalf("%d calls, want 2", n)
+		}
+	}
+	if _, err := r.Resume(r.ctx, control.ResumeRequest{Ref: string(rec.ID)}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.sup.Wait(r.ctx, []task.ID{rec.ID}, false); err != nil {
+		t.Fatal(err)
+	}
+	if now, _ := r.sup.Get(rec.ID); now.Status != task.Completed || now.Run != before.Run {
+		t.Errorf("at the end: %+v", now)
+	}
+	last := server.Requests()[len(server.Requests())-1]
+	if !strings.Contains(string(last.Body), "before the night") || !strings.Contains(string(last.Body), "Go on where you were") {
+		t.Errorf("the last call does not go on: %s", last.Body)
+	}
+}

@@ -27,6 +27,6 @@ func (s *Session) useRemote() {
 
 // goesOn reports whether the work of a task continues without its host, so that the next host
 // adopts it.
-func goesOn(r task.Record) bool {
-	return r.Traits().Elsewhere == task.AlwaysAway && r.Status == task.Running && r.Away()
+func (s *Session) goesOn(r task.Record) bool {
+	return s.cfg.Info.Role == RoleBackground && r.GoesOnParked() || r.Traits().Elsewhere == task.AlwaysAway && r.Status == task.Running && r.Away()
 }

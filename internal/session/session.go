@@ -492,7 +492,8 @@ func (s *Session) openAgents(edits *environment.Edits) {
 		Models: a.Models, Model: a.Model, Instead: a.Instead, Policy: a.Policy, Catalog: a.Catalog, Rules: a.Rules,
 		Env: a.Env, Notes: a.Notes, RuleSources: a.RuleSources,
 		Hooks: a.Hooks, Skills: a.Skills, Todos: a.Todos, Memory: a.Memory.Store, Web: a.Web, Tools: a.Tools,
-		Remote: a.Remote.Usual != "", Sees: a.Sees, Window: a.Window, Share: a.Share, AskWait: a.AskWait,
+		KeepParked: s.cfg.Info.Role == RoleBackground,
+		Remote:     a.Remote.Usual != "", Sees: a.Sees, Window: a.Window, Share: a.Share, AskWait: a.AskWait,
 		On: a.On, OnHook: a.OnHook,
 	}
 	if s.cfg.Keeper != nil {
@@ -538,6 +539,11 @@ func (s *Session) takeIn(ctx context.Context) error {
 		}
 	}
 	s.budgets.Restore(left.States, left.Ended)
+	for _, st := range left.States {
+		if s.goesOn(st.Task) && st.Task.Parked != nil {
+			s.parking.Restore(*st.Task.Parked)
+		}
+	}
 	s.sup.Remember(left.Ended)
 	if err := s.sup.Adopt(ctx, old, s.kinds.For); err != nil {
 		return err
@@ -563,7 +569,7 @@ const lostWait = 5 * time.Second
 func (s *Session) settleLost(ctx context.Context, states []journal.State) error {
 	var dead []task.ID
 	for _, st := range states {
-		if !st.Task.Status.Terminal() && (!st.Task.Keep || departed(st.Task)) && !goesOn(st.Task) {
+		if !st.Task.Status.Terminal() && (!st.Task.Keep || departed(st.Task)) && !s.goesOn(st.Task) {
 			dead = append(dead, st.Task.ID)
 		}
 	}

@@ -84,6 +84,9 @@ func (a *Archive) correct(states []journal.State) {
 				s.Task = next
 			}
 		}
+		if a.goesOn(s.Task) {
+			continue
+		}
 		states[i].Task = truth(s.Task, a.place.ExitFile(s.Task.ID), until)
 	}
 }
@@ -156,11 +159,14 @@ func departed(d process.Departure) lifecycle.Change {
 	return c
 }
 
-// Kept reports whether a command or remote work of the session still lives without a host.
+// goesOn reports whether the next host takes up a parked agent.
+func (a *Archive) goesOn(r task.Record) bool { return a.info.Role == control.RoleBackground && r.GoesOnParked() }
+
+// Kept reports whether a command, a parked agent or remote work of the session still lives without a host.
 func (a *Archive) Kept() bool {
 	tasks, _ := a.all() // what cannot be read cannot be adopted either
 	return slices.ContainsFunc(tasks, func(s journal.State) bool {
-		return (s.Task.Keep || s.Task.Traits().Elsewhere == task.AlwaysAway) && !s.Task.Status.Terminal()
+		return a.goesOn(s.Task) || (s.Task.Keep || s.Task.Traits().Elsewhere == task.AlwaysAway) && !s.Task.Status.Terminal()
 	})
 }
 

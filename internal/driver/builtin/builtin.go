@@ -20,7 +20,8 @@ type Kinds struct {
 	monitors *monitor.Driver
 
 	shell  *shell.Driver
-	remote *remote.Driver // nil: no work is done elsewhere
+	remote *remote.Driver   // nil: no work is done elsewhere
+	agents *subagent.Driver // of agents that an earlier host has left; nil: none go on
 	mcp    *mcptask.Driver
 }
 
@@ -46,6 +47,12 @@ func (k *Kinds) Agent(assemble subagent.Assemble, in subagent.Input) Work {
 	return Work{Driver: subagent.New(assemble), Input: encode(in)}
 }
 
+// UseParked makes the driver of parked agents that an earlier host has left. It is called once,
+// before For is.
+func (k *Kinds) UseParked(assemble subagent.Assemble, adopts func(task.Record) bool) {
+	k.agents = subagent.NewAdopting(assemble, adopts)
+}
+
 // For returns the driver that can say what became of old work of a kind, or nil
 // when nobody can.
 func (k *Kinds) For(kind task.Kind) task.Driver {
@@ -57,6 +64,9 @@ func (k *Kinds) For(kind task.Kind) task.Driver {
 	}
 	if kind == task.RemoteAgent && k.remote != nil {
 		return k.remote
+	}
+	if kind == task.LocalAgent && k.agents != nil {
+		return k.agents
 	}
 	if kind == task.MCPTask && k.mcp != nil {
 		return k.mcp

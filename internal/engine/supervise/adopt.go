@@ -108,7 +108,7 @@ func (s *Supervisor) retain(old Old) {
 	}
 	if t := time.Duration(rec.TimeoutMS) * time.Millisecond; t > 0 && rec.StartTime != nil {
 		e.spec.Timeout = t
-		if !rec.Paused { // the waiting time is unknown and does not count
+		if !rec.Paused && rec.Parked == nil { // the waiting time is unknown and does not count
 			e.spec.Timeout = max(time.Millisecond, t-time.Since(*rec.StartTime))
 		}
 	}

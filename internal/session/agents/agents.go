@@ -97,6 +97,8 @@ type Config struct {
 
 	RuleSources RuleSources // of Rules, for people
 
+	KeepParked bool // parked agents go on under the next host
+
 	AskWait time.Duration // that a question waits for somebody; 0: nobody can answer
 	On      func(from task.ID, e agent.Event)
 	OnHook  func(from task.ID, r hook.Ran) // by several goroutines; nil: nobody is told
@@ -141,13 +143,15 @@ type Set struct {
 
 // New returns an empty set.
 func New(cfg Config, parts Parts) *Set {
-	return &Set{
+	s := &Set{
 		Parts:     parts,
 		cfg:       cfg,
 		runners:   map[*hook.Runner]struct{}{},
 		turns:     map[task.ID]context.CancelCauseFunc{},
 		teammates: map[task.ID]*teammate{},
 	}
+	s.useParked()
+	return s
 }
 
 // SetMain sets the main agent, whose conversation is now open.

@@ -231,6 +231,7 @@ func (c *Child) assemble(ctx context.Context, h task.Host, _ subagent.Input) (_ 
 		Rest:    c.rest(h, box),
 		End:     k.Hooks.End,
 		Cost:    c.s.Budgets.Cost(rec.ID),
+		Detach:  func() bool { return c.s.goesOn(h.Record()) },
 		Close: func() error {
 			c.s.Activity.End(rec.ID)
 			c.s.Mailboxes.Drop(rec.ID)

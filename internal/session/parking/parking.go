@@ -218,11 +218,15 @@ type Agent struct {
 	Provider string
 	// Park records that the agent is parked, and waits; see [task.Parker].
 	Park func(ctx context.Context, p task.Parked, wait func(context.Context) error) error
-	Cost func() (usd float64, known bool) // what it has spent so far; nil: nobody counts
+	// Recorded: an earlier host has recorded that it is parked, and it may not be any more.
+	Recorded bool
+	Cost     func() (usd float64, known bool) // what it has spent so far; nil: nobody counts
 }
 
 // Model wraps the model of an agent.
-func (l *Lot) Model(m agent.Model, a Agent) agent.Model { return &model{Model: m, l: l, a: a} }
+func (l *Lot) Model(m agent.Model, a Agent) agent.Model {
+	return &model{Model: m, l: l, a: a, recorded: a.Recorded}
+}
 
 // model is the model of one agent in one run.
 type model struct {
@@ -230,8 +234,9 @@ type model struct {
 	l *Lot
 	a Agent
 
-	mu sync.Mutex
-	me *spender // that it is since it was woken; nil: it was not
+	mu       sync.Mutex
+	me       *spender // that it is since it was woken; nil: it was not
+	recorded bool     // see [Agent]
 }
 
 // handBack is the purpose of the last call of an agent at a limit.
@@ -279,8 +284,9 @@ func (m *model) enter(ctx context.Context, on func(agent.Part)) (*waiter, error)
 		l.mu.Lock()
 		g := l.gate(m.a.Provider)
 		if !g.shut && len(g.line) == 0 {
+			parked := g.parked
 			l.mu.Unlock()
-			return nil, nil
+			return nil, m.unrecord(ctx, parked)
 		}
 		w := &waiter{admitted: make(chan struct{}), moved: make(chan struct{})}
 		moved := w.moved
@@ -295,6 +301,9 @@ func (m *model) enter(ctx context.Context, on func(agent.Part)) (*waiter, error)
 				Why: agent.ModelError{Kind: "usage_limit", Text: Text(parked, time.Now()), Until: parked.Reset}}})
 		}
 		again := false
+		m.mu.Lock()
+		m.recorded = false
+		m.mu.Unlock()
 		err := m.a.Park(ctx, parked, func(ctx context.Context) error {
 			select {
 			case <-w.admitted:
@@ -316,6 +325,17 @@ func (m *model) enter(ctx context.Context, on func(agent.Part)) (*waiter, error)
 			return w, nil
 		}
 	}
+}
+
+// unrecord takes back once that the agent is parked, as an earlier host has recorded.
+func (m *model) unrecord(ctx context.Context, p task.Parked) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.recorded {
+		return nil
+	}
+	m.recorded = false
+	return m.a.Park(ctx, p, func(context.Context) error { return nil })
 }
 
 // woken begins to count what the agent spends.
