@@ -10,10 +10,10 @@ import (
 )
 
 type editInput struct {
-	FilePath   string `json:"file_path" jsonschema:"The file" input:"filled"`
-	OldString  string `json:"old_string" jsonschema:"The text to replace, exactly as it is in the file"`
-	NewString  string `json:"new_string" jsonschema:"The replacement text"`
-	ReplaceAll bool   `json:"replace_all,omitempty" jsonschema:"Replace every occurrence" input:"default=false"`
+	FilePath   string `json:"file_path" input:"filled"`
+	OldString  string `json:"old_string"`
+	NewString  string `json:"new_string"`
+	ReplaceAll bool   `json:"replace_all,omitempty"`
 }
 
 func (s *set) editFile(_ context.Context, _ agent.Call, in editInput) (agent.Output, error) {

@@ -13,9 +13,9 @@ import (
 )
 
 type readInput struct {
-	FilePath string `json:"file_path" jsonschema:"The file" input:"filled"`
-	Offset   *int   `json:"offset,omitempty" jsonschema:"The first line, counted from 1" input:"minimum=1"`
-	Limit    *int   `json:"limit,omitempty" jsonschema:"How many lines; default 2000" input:"minimum=1"`
+	FilePath string `json:"file_path" jsonschema:"Absolute, or relative to the project folder" input:"filled"`
+	Offset   *int   `json:"offset,omitempty" input:"minimum=1"`
+	Limit    *int   `json:"limit,omitempty" input:"minimum=1"`
 }
 
 func (in readInput) lines() (from, count int) {

@@ -15,8 +15,8 @@ import (
 )
 
 type writeInput struct {
-	FilePath string `json:"file_path" jsonschema:"The file" input:"filled"`
-	Content  string `json:"content" jsonschema:"All of its new text"`
+	FilePath string `json:"file_path" input:"filled"`
+	Content  string `json:"content"`
 }
 
 // WriteResult is the structured result of Write and Edit.

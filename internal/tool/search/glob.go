@@ -16,8 +16,8 @@ import (
 )
 
 type globInput struct {
-	Pattern string `json:"pattern" jsonschema:"Glob such as **/*.go" input:"filled"`
-	Path    string `json:"path,omitempty" jsonschema:"Folder to begin in; default the project folder"`
+	Pattern string `json:"pattern" input:"filled"`
+	Path    string `json:"path,omitempty"`
 }
 
 // GlobResult is the structured result of Glob.

@@ -23,17 +23,17 @@ const (
 )
 
 type grepInput struct {
-	Pattern   string `json:"pattern" jsonschema:"Regular expression" input:"filled"`
-	Path      string `json:"path,omitempty" jsonschema:"File or folder; default the project folder"`
-	Glob      string `json:"glob,omitempty" jsonschema:"Only files such as *.go or src/**/*.ts"`
+	Pattern   string `json:"pattern" input:"filled"`
+	Path      string `json:"path,omitempty"`
+	Glob      string `json:"glob,omitempty"`
 	Mode      string `json:"output_mode,omitempty" input:"enum=content|files_with_matches|count,default=files_with_matches"`
-	NoCase    bool   `json:"-i,omitempty" jsonschema:"Ignore case" input:"default=false"`
-	Numbers   *bool  `json:"-n,omitempty" jsonschema:"Line numbers, with content" input:"default=true"`
-	After     int    `json:"-A,omitempty" jsonschema:"Lines after a match, with content" input:"minimum=0,maximum=100"`
-	Before    int    `json:"-B,omitempty" jsonschema:"Lines before a match, with content" input:"minimum=0,maximum=100"`
-	Around    *int   `json:"-C,omitempty" jsonschema:"Lines around a match, with content" input:"minimum=0,maximum=100"`
-	HeadLimit *int   `json:"head_limit,omitempty" jsonschema:"How many lines of answer" input:"minimum=1,maximum=10000,default=250"`
-	Multiline bool   `json:"multiline,omitempty" jsonschema:"A match may go over several lines" input:"default=false"`
+	NoCase    bool   `json:"-i,omitempty" jsonschema:"Ignore case"`
+	Numbers   *bool  `json:"-n,omitempty" input:"default=true"`
+	After     int    `json:"-A,omitempty" input:"minimum=0,maximum=100"`
+	Before    int    `json:"-B,omitempty" input:"minimum=0,maximum=100"`
+	Around    *int   `json:"-C,omitempty" input:"minimum=0,maximum=100"`
+	HeadLimit *int   `json:"head_limit,omitempty" input:"minimum=1,maximum=10000,default=250"`
+	Multiline bool   `json:"multiline,omitempty" jsonschema:"Matches may span lines"`
 }
 
 // query is a search with all defaults filled in.

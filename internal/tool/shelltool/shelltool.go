@@ -93,11 +93,11 @@ type Result struct {
 var prompt string
 
 type input struct {
-	Command     string `json:"command" jsonschema:"The command line for bash" input:"filled"`
-	Timeout     int    `json:"timeout,omitempty" jsonschema:"Time limit in milliseconds. Foreground: default 120000, at most 600000. Background: default 0, which is none, at most 7200000" input:"minimum=0,maximum=7200000"`
-	Description string `json:"description,omitempty" jsonschema:"What the command does, in five to ten words"`
-	Background  bool   `json:"run_in_background,omitempty" jsonschema:"Return at once; you are notified when the command ends"`
-	TTY         bool   `json:"tty,omitempty" jsonschema:"Give the command a terminal; SendMessage types into it"`
+	Command     string `json:"command" jsonschema:"The command line" input:"filled"`
+	Timeout     int    `json:"timeout,omitempty" jsonschema:"Time limit in milliseconds" input:"minimum=0,maximum=7200000"`
+	Description string `json:"description,omitempty" jsonschema:"What it does, in five to ten words, for the user"`
+	Background  bool   `json:"run_in_background,omitempty" jsonschema:"Return at once"`
+	TTY         bool   `json:"tty,omitempty" jsonschema:"Give it a terminal"`
 }
 
 // New makes the Bash tool of one agent.
@@ -133,19 +133,18 @@ func New(c Config) agent.Tool {
 }
 
 // bounded tells a model of the sandbox.
-const bounded = `- Commands run in a sandbox: they write in the workspace, in temporary folders and in caches, read everything but secrets, and reach the network through a proxy that asks the user about hosts. Servers that you start are reached at localhost by your later commands.
-- When a command needs more, the result says so. Set ` + "`outside`" + ` with ` + "`why`" + ` then: the user is asked.
+const bounded = `- Commands run in a sandbox: they write in the workspace, temporary folders and caches, read all but secrets, and reach hosts through a proxy that asks the user. Your later commands reach servers that you start at localhost. When a command needs more, the result says so: set ` + "`outside`" + ` with ` + "`why`" + `, and the user is asked.
 `
 
 // boundedInput is input with what only a sandbox knows.
 type boundedInput struct {
-	Command     string `json:"command" jsonschema:"The command line for bash" input:"filled"`
-	Timeout     int    `json:"timeout,omitempty" jsonschema:"Time limit in milliseconds. Foreground: default 120000, at most 600000. Background: default 0, which is none, at most 7200000" input:"minimum=0,maximum=7200000"`
-	Description string `json:"description,omitempty" jsonschema:"What the command does, in five to ten words"`
-	Background  bool   `json:"run_in_background,omitempty" jsonschema:"Return at once; you are notified when the command ends"`
-	TTY         bool   `json:"tty,omitempty" jsonschema:"Give the command a terminal; SendMessage types into it"`
-	Outside     bool   `json:"outside,omitempty" jsonschema:"Run the command outside of the sandbox; the user is asked"`
-	Why         string `json:"why,omitempty" jsonschema:"What the command needs outside, for the user"`
+	Command     string `json:"command" jsonschema:"The command line" input:"filled"`
+	Timeout     int    `json:"timeout,omitempty" jsonschema:"Time limit in milliseconds" input:"minimum=0,maximum=7200000"`
+	Description string `json:"description,omitempty" jsonschema:"What it does, in five to ten words, for the user"`
+	Background  bool   `json:"run_in_background,omitempty" jsonschema:"Return at once"`
+	TTY         bool   `json:"tty,omitempty" jsonschema:"Give it a terminal"`
+	Outside     bool   `json:"outside,omitempty" jsonschema:"Run it outside of the sandbox"`
+	Why         string `json:"why,omitempty" jsonschema:"What it needs outside, for the user"`
 }
 
 func (in boundedInput) input() input {

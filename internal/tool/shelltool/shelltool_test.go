@@ -310,7 +310,7 @@ func TestSpec(t *testing.T) {
 		t.Errorf("schema %s: %v", a.InputSchema, err)
 	}
 	for _, n := range []string{"120000", "600000", "7200000"} {
-		if !strings.Contains(string(a.InputSchema), n) || !strings.Contains(a.Description, n) {
+		if !strings.Contains(a.Description, n) {
 			t.Errorf("%s is not told", n)
 		}
 	}

@@ -29,19 +29,19 @@ func PermissionModes() []string {
 var agentPrompt string
 
 type agentInput struct {
-	Description    string `json:"description" jsonschema:"The work in three to five words; the user sees it" input:"filled"`
+	Description    string `json:"description" jsonschema:"The work in three to five words, for the user" input:"filled"`
 	Prompt         string `json:"prompt" jsonschema:"The whole task for the agent" input:"filled"`
-	SubagentType   string `json:"subagent_type,omitempty" jsonschema:"The type of agent; default general-purpose"`
-	Background     *bool  `json:"run_in_background,omitempty" jsonschema:"Return at once; you are notified when the agent ends"`
-	Name           string `json:"name,omitempty" jsonschema:"A short name by which the agent can be addressed"`
+	SubagentType   string `json:"subagent_type,omitempty"`
+	Background     *bool  `json:"run_in_background,omitempty"`
+	Name           string `json:"name,omitempty" jsonschema:"By which the agent can be addressed"`
 	Model          string `json:"model,omitempty" jsonschema:"Another model than the agent's own"`
-	Resume         string `json:"resume,omitempty" jsonschema:"ID of an ended agent whose conversation to continue"`
-	MaxTurns       int    `json:"max_turns,omitempty" jsonschema:"How many turns the agent may take" input:"minimum=1,maximum=1000"`
-	PermissionMode string `json:"permission_mode,omitempty" jsonschema:"How the agent's permissions are decided; never wider than yours" input:"enum=default|acceptEdits|plan|dontAsk|bypassPermissions|auto"`
-	Isolation      string `json:"isolation,omitempty" jsonschema:"worktree: the agent works on its own copy of the repository" input:"enum=worktree"`
-	AgentType      string `json:"agent_type,omitempty" jsonschema:"Same as subagent_type"`
-	Mode           string `json:"mode,omitempty" jsonschema:"sync or background, same as run_in_background; or a permission mode"`
-	TeamName       string `json:"team_name,omitempty" jsonschema:"With name: the agent is a teammate of this team and waits for messages"`
+	Resume         string `json:"resume,omitempty"`
+	MaxTurns       int    `json:"max_turns,omitempty" input:"minimum=1,maximum=1000"`
+	PermissionMode string `json:"permission_mode,omitempty" jsonschema:"Never wider than yours" input:"enum=default|acceptEdits|plan|dontAsk|bypassPermissions|auto"`
+	Isolation      string `json:"isolation,omitempty" jsonschema:"worktree: its own copy of the repository" input:"enum=worktree"`
+	AgentType      string `json:"agent_type,omitempty" jsonschema:"Same as subagent_type" input:"unlisted"`
+	Mode           string `json:"mode,omitempty" jsonschema:"sync or background, same as run_in_background; or a permission mode" input:"unlisted"`
+	TeamName       string `json:"team_name,omitempty"`
 }
 
 // request normalises both dialects into one request.

@@ -23,9 +23,9 @@ const (
 var outputPrompt string
 
 type outputInput struct {
-	TaskID  string `json:"task_id" jsonschema:"ID or name of the task" input:"filled"`
-	Block   *bool  `json:"block,omitempty" jsonschema:"Wait for the task to end" input:"default=true"`
-	Timeout *int   `json:"timeout,omitempty" jsonschema:"How long to wait, in milliseconds" input:"minimum=0,maximum=600000,default=30000"`
+	TaskID  string `json:"task_id" jsonschema:"ID or name" input:"filled"`
+	Block   *bool  `json:"block,omitempty" input:"default=true"`
+	Timeout *int   `json:"timeout,omitempty" input:"minimum=0,maximum=600000,default=30000"`
 }
 
 func newOutput(c Config) agent.Tool {

@@ -19,8 +19,8 @@ var stopPrompt string
 const killShell = "KillShell"
 
 type stopInput struct {
-	TaskID  string `json:"task_id,omitempty" jsonschema:"ID or name of the task to stop"`
-	ShellID string `json:"shell_id,omitempty" jsonschema:"Same as task_id, for a shell"`
+	TaskID  string `json:"task_id,omitempty"`
+	ShellID string `json:"shell_id,omitempty" jsonschema:"Same as task_id, for a shell" input:"unlisted"`
 }
 
 func newStop(c Config) agent.Tool {

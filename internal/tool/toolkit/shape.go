@@ -3,7 +3,9 @@ package toolkit
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -39,8 +41,9 @@ func shapeOf[In any]() *shape {
 // derive makes the schema of a struct. Names, types and descriptions come from
 // the tags json and jsonschema; a field without omitempty is required. The tag
 // input has the rest, as name=value with the names of JSON Schema (minimum,
-// maximum, minItems, maxItems, default; enum with | between its values), and the
-// word filled: the text must not be blank, which the schema does not say.
+// maximum, minItems, maxItems, default; enum with | between its values), and two
+// words: with filled the text must not be blank, which the schema does not say; with unlisted the
+// schema does not tell of the field, which is read all the same: a name of another dialect.
 func derive(t reflect.Type) (*shape, error) {
 	s, err := jsonschema.ForType(t, &jsonschema.ForOptions{TypeSchemas: map[reflect.Type]*jsonschema.Schema{
 		reflect.TypeFor[json.RawMessage](): {},
@@ -51,7 +54,16 @@ func derive(t reflect.Type) (*shape, error) {
 	if err := amend(s, t); err != nil {
 		return nil, err
 	}
-	text, err := json.Marshal(s)
+	listed := *s
+	listed.Properties = maps.Clone(s.Properties)
+	listed.PropertyOrder = slices.Clone(s.PropertyOrder)
+	for name, f := range fields(t) {
+		if f.Tag.Get("input") == "unlisted" {
+			delete(listed.Properties, name)
+			listed.PropertyOrder = slices.DeleteFunc(listed.PropertyOrder, func(one string) bool { return one == name })
+		}
+	}
+	text, err := json.Marshal(&listed)
 	return &shape{s, text}, err
 }
 
@@ -97,11 +109,11 @@ func rules(s *jsonschema.Schema, tag string) error {
 		number, err := strconv.Atoi(value)
 		bound := float64(number)
 		switch key {
-		case "filled", "default", "enum":
+		case "filled", "unlisted", "default", "enum":
 			err = nil
 		}
 		switch key {
-		case "filled": // looked at by the reader
+		case "filled", "unlisted": // looked at by others
 		case "minimum":
 			s.Minimum = &bound
 		case "maximum":
