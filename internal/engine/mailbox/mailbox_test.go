@@ -1,6 +1,7 @@
 package mailbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -242,6 +243,29 @@ func TestWake(t *testing.T) {
 	})
 }
 
+// A notification without a result costs an agent no more than 120 tokens, by 3.6 bytes for each.
+func TestRenderSize(t *testing.T) {
+	const most = 432
+	usual := task.Record{
+		ID: "b12345678", ToolUseID: "toolu_01A09q90qw90lq917835lq9", Description: "What the task does, in five to ten words",
+		OutputFile: "/home/somebody/.local/state/drover/projects/drover-33df9f5d/s5mgwtc6j/tasks/b12345678.output",
+	}
+	one := 1
+	for _, c := range []task.Record{
+		{Kind: task.LocalBash, Status: task.Completed, ExitCode: new(int)},
+		{Kind: task.LocalBash, Status: task.Failed, ExitCode: &one},
+		{Kind: task.MonitorMCP, Status: task.Completed},
+		{Kind: task.LocalAgent, Status: task.Killed, Description: "Find what breaks the parser", Usage: &task.Usage{TotalTokens: 123456, ToolUses: 40, DurationMS: 123456}},
+	} {
+		r := usual
+		r.Description = cmp.Or(c.Description, usual.Description)
+		r.Kind, r.Status, r.ExitCode, r.Usage = c.Kind, c.Status, c.ExitCode, c.Usage
+		if text := Render(Letter{Task: r}); len(text) > most {
+			t.Errorf("%s: %d bytes, want %d at most:\n%s", r.Kind, len(text), most, text)
+		}
+	}
+}
+
 func TestRender(t *testing.T) {
 	three, zero := 3, 0
 	tests := map[string]struct {
@@ -279,7 +303,7 @@ Full transcript available at: /t.jsonl`},
 <task-id>a00000001</task-id>
 <status>completed</status>
 <summary>Agent "find" completed</summary>
-<usage><total_tokens>0</total_tokens><tool_uses>0</tool_uses><duration_ms>0</duration_ms></usage>
+<usage><total_tokens>0</total_tokens><duration_ms>0</duration_ms></usage>
 <worktree><path>/w/&lt;/path&gt;&amp;</path><branch>drover/a00000001</branch><rescue>refs/drover/rescue/a00000001</rescue></worktree>
 </task-notification>`},
 		"worktree-removed": {

@@ -49,13 +49,12 @@ func Render(l Letter) string {
 		element(&b, "output-tail", text)
 	}
 	if u := r.Usage; u != nil && r.Traits().Work != task.ByCommand {
-		fmt.Fprintf(
-			&b,
-			"<usage><total_tokens>%d</total_tokens><tool_uses>%d</tool_uses><duration_ms>%d</duration_ms></usage>\n",
-			u.TotalTokens,
-			u.ToolUses,
-			u.DurationMS,
-		)
+		uses := ""
+		if l.Answer != "" {
+			uses = fmt.Sprintf("<tool_uses>%d</tool_uses>", u.ToolUses)
+		}
+		fmt.Fprintf(&b, "<usage><total_tokens>%d</total_tokens>%s<duration_ms>%d</duration_ms></usage>\n",
+			u.TotalTokens, uses, u.DurationMS)
 	}
 	if w := r.Worktree; w != nil && !w.Removed {
 		b.WriteString("<worktree>" + place(*w) + "</worktree>\n")

@@ -93,7 +93,7 @@ func begunMCPTask(rec task.Record, immediate string) string {
 	}
 	fmt.Fprintf(
 		&b,
-		"You will be told when %s ends, and if the server asks something; go on with other work. TaskOutput shows how far it is, TaskStop cancels it.",
+		"You will be told when %s ends, and if the server asks something.",
 		rec.ID,
 	)
 	return b.String()

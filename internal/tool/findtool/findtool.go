@@ -56,8 +56,8 @@ type callInput struct {
 func New(others []agent.ToolSpec, brief func(name string) bool) []agent.Tool {
 	f := finder(slices.Clone(others))
 	return []agent.Tool{
-		toolkit.New(toolkit.Tool[searchInput]{Name: Search, Description: searchPrompt + f.list(brief), Parallel: true, ReadOnly: true,
-			Call: f.search}),
+		toolkit.New(toolkit.Tool[searchInput]{Name: Search, Description: searchPrompt + f.list(brief),
+			Parallel: true, ReadOnly: true, Call: f.search}),
 		&caller{toolkit.New(toolkit.Tool[callInput]{Name: Call, Description: callPrompt, Parallel: true,
 			Call: func(context.Context, agent.Call, callInput) (agent.Output, error) {
 				return agent.Output{}, toolkit.Refusef("the call was not forwarded")
@@ -124,7 +124,8 @@ func (f finder) search(_ context.Context, _ agent.Call, in searchInput) (agent.O
 			schema.Reset()
 			schema.Write(s.InputSchema)
 		}
-		fmt.Fprintf(&b, "<tool name=%q>\n%s\n\nSchema of input: %s\n</tool>\n", s.Name, strings.TrimSpace(s.Description), &schema)
+		fmt.Fprintf(&b, "<tool name=%q>\n%s\n\nSchema of input: %s\n</tool>\n",
+			s.Name, strings.TrimSpace(s.Description), &schema)
 	}
 	return agent.Output{Text: b.String()}, nil
 }
@@ -141,7 +142,9 @@ func (f finder) find(query string, most int) []agent.ToolSpec {
 		}
 		return out
 	}
-	words := strings.FieldsFunc(strings.ToLower(query), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
+	words := strings.FieldsFunc(strings.ToLower(query), func(r rune) bool {
+		return !unicode.IsLetter(r) && !unicode.IsDigit(r)
+	})
 	type scored struct {
 		spec  agent.ToolSpec
 		score int

@@ -144,7 +144,7 @@ func TestBackground(t *testing.T) {
 	out := call(t, tool, `{"command":"make","run_in_background":true,"timeout":5000,"description":"Build"}`)
 	want := "Background task started.\nTask ID: b12345678\nOutput file: /o/b12345678.output\nIt will be stopped after 5 " +
 		"s in all.\n" +
-		"You will be told when it ends. Read the output file to see how far it is; TaskStop ends it."
+		"You will be told when it ends."
 	if out.Text != want || out.IsError {
 		t.Errorf("text %q", out.Text)
 	}

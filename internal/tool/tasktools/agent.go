@@ -175,8 +175,8 @@ func launched(r AgentRequest, out AgentOutcome) agent.Output {
 	if rec.Team != nil {
 		when = "has answered and waits for a message, and when it ends"
 	}
-	fmt.Fprintf(&b, "You will be told when %s %s; go on with other work. "+
-		"To see how far it is, read %s or run `tail -f %s`.", rec.ID, when, rec.OutputFile, rec.OutputFile)
+	fmt.Fprintf(&b, "You will be told when it %s. To see how far it is, read the file or run `tail -f %s`.",
+		when, rec.OutputFile)
 	return agent.Output{
 		Text: b.String(),
 		Structured: Launched{

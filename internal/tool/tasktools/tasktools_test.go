@@ -177,8 +177,7 @@ func TestLaunched(t *testing.T) {
 	out := call(t, m, "Task", `{"description":"d","prompt":"p","run_in_background":true}`)
 	want := "Background task started.\nAgent ID: a12345678\nName: docs\nOutput file: /o/a12345678.output\nThird in the " +
 		"queue.\n" +
-		"You will be told when a12345678 ends; go on with other work. To see how far it is, read /o/a12345678.output or " +
-		"run `tail -f /o/a12345678.output`."
+		"You will be told when it ends. To see how far it is, read the file or run `tail -f /o/a12345678.output`."
 	if out.Text != want || out.IsError {
 		t.Errorf("text %q", out.Text)
 	}

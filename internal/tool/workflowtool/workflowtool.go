@@ -118,8 +118,7 @@ func (c Config) run(ctx context.Context, call agent.Call, in input) (agent.Outpu
 }
 
 func launched(r task.Record) agent.Output {
-	text := fmt.Sprintf("Workflow started.\nTask ID: %s\nOutput file: %s\nYou will be told when it ends; go on with "+
-		"other work. To see how far it is, read the file.", r.ID, r.OutputFile)
+	text := fmt.Sprintf("Workflow started.\nTask ID: %s\nOutput file: %s\nYou will be told when it ends.", r.ID, r.OutputFile)
 	return agent.Output{Text: text, Structured: Launched{Status: "async_launched", TaskID: r.ID, RunID: r.Run,
 		ScriptPath: r.Command, OutputFile: r.OutputFile}}
 }
