@@ -27,6 +27,8 @@ type Backend interface {
 	// ServeMCPOverHTTP serves tasks to all MCP clients that have the token, and prints
 	// where when it listens.
 	ServeMCPOverHTTP(ctx context.Context, o MCPOverHTTP) error
+	// ServeACP serves as an agent to one ACP client on stdin and stdout.
+	ServeACP(ctx context.Context, o ACP) error
 	// ServeRemote serves remote sessions, to whoever has the token.
 	ServeRemote(ctx context.Context, listen, tokenEnv, token string) error
 	// Demo gives the tour.

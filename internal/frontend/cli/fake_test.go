@@ -413,6 +413,8 @@ func (w *world) Remove(_ context.Context, of control.Info) error {
 	return nil
 }
 
+func (w *world) ServeACP(context.Context, ACP) error { return errors.New("not here") }
+
 func (w *world) Demo(context.Context, io.Writer, bool, int) error { return w.demo }
 
 func (w *world) TrySandbox(context.Context) ([]SandboxCheck, error) { return nil, nil }

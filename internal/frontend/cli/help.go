@@ -19,7 +19,7 @@ func groups() []group {
 		{"run", "Run:", []string{"run", "agent", "workflow", "compete", "monitor", "remote", "demo"}},
 		{"watch", "Watch:", []string{"ps", "logs", "result", "inspect", "wait", "attach", "top"}},
 		{"steer", "Steer:", []string{"stop", "send", "pause", "resume", "promote", "approvals", "attention", "configure"}},
-		{"agents", "Agents:", []string{"agents", "commands", "skills", "models", "permissions", "mcp"}},
+		{"agents", "Agents:", []string{"agents", "commands", "skills", "models", "permissions", "mcp", "acp"}},
 		{"project", "Project:", []string{"sessions", "fork", "todo", "memory", "stats", "teleport", "trust"}},
 		{"setup", "Setup:", []string{"doctor", "completion", "help", "version"}},
 	}
@@ -91,6 +91,7 @@ func examples() map[string][]string {
 			"drover permissions check --allow 'Bash(go test:*)' Bash 'go test -exec x ./...'",
 			"drover permissions check --deny 'Read(./.env)' Read .env"},
 		"mcp":       {"drover mcp list", "claude mcp add drover -- drover mcp serve"},
+		"acp":       {"drover acp", "drover acp --model opus --permission-mode plan"},
 		"mcp serve": {"drover mcp serve", "drover mcp serve --http 127.0.0.1:8931"},
 		"mcp add": {"drover mcp add files -- npx -y @modelcontextprotocol/server-filesystem .",
 			"drover mcp add --url https://mcp.example.com/mcp --header 'Authorization: Bearer ${TOKEN}' tickets"},

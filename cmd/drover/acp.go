@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/api/host"
+	"github.com/drover-dev/drover/internal/assemble"
+	"github.com/drover-dev/drover/internal/frontend/acpagent"
+	"github.com/drover-dev/drover/internal/frontend/cli"
+	"github.com/drover-dev/drover/internal/session"
+	"github.com/drover-dev/drover/internal/session/conversation"
+	"github.com/drover-dev/drover/internal/session/upkeep"
+	"github.com/drover-dev/drover/task"
+)
+
+// ServeACP serves as an agent to one ACP client on stdin and stdout.
+func (b *backend) ServeACP(ctx context.Context, o cli.ACP) error {
+	return acpagent.Serve(ctx, acpagent.Config{In: os.Stdin, Out: os.Stdout, Warn: b.stderr, Version: b.version,
+		Host: &acpHost{b: b, o: o, signalled: func(f func()) func() bool { return context.AfterFunc(ctx, f) }}})
+}
+
+// acpHost opens the sessions of an ACP client in this process.
+type acpHost struct {
+	b *backend
+	o cli.ACP
+
+	signalled func(func()) (stop func() bool) // calls a function when a signal has ended the program
+}
+
+// at is the backend of a folder that the client names.
+func (h *acpHost) at(folder string) (*backend, error) {
+	info, err := os.Stat(folder)
+	if err == nil && !info.IsDir() {
+		err = errors.New("it is no folder")
+	}
+	if err != nil {
+		return nil, &control.Error{Code: control.Invalid, Message: fmt.Sprintf("use folder %s: %v", folder, err)}
+	}
+	there := *h.b
+	there.cwd = folder
+	if folder != h.b.cwd {
+		there.elsewhere, there.env = true, host.EnvAt(h.b.env, folder)
+	}
+	return &there, nil
+}
+
+// Open opens a session with its main agent.
+func (h *acpHost) Open(ctx context.Context, o acpagent.Opening) (acpagent.Session, error) {
+	b, err := h.at(o.Folder)
+	if err != nil {
+		return nil, err
+	}
+	p := &cli.Prompt{Agent: h.o.Agent, Model: h.o.Model, Mode: h.o.Mode, Settings: h.o.Settings,
+		AskTimeout: acpagent.AskWait}
+	set, err := b.promptSettings(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	cfg := b.config(p, set, "")
+	cfg.Keeper, cfg.On = b.helper(), o.On
+	s, err := b.open(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	mine, err := mainOf(p)
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	one := &acpSession{Session: s, b: b, p: p}
+	ready := make(chan struct{}) // the main agent is known
+	mine.Begin = func(origin string) {
+		<-ready
+		now, _ := one.main.State()
+		o.Begin(acpagent.Trigger{Origin: origin, Prompt: now.Trigger.Prompt.Text, Seq: now.Trigger.Prompt.Seq})
+	}
+	mine.Done = func(t conversation.Turn) {
+		o.Done(acpagent.Turn{Result: t.Result, Err: t.Err, Beside: t.Beside})
+	}
+	one.main, err = s.OpenMain(ctx, mine)
+	close(ready)
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	one.work, one.end = context.WithCancelCause(context.Background())
+	one.unlost = context.AfterFunc(s.Alone(), func() {
+		if why := context.Cause(s.Alone()); errors.Is(why, upkeep.ErrFolderGone) {
+			one.end(why)
+		}
+	})
+	one.ended = make(chan struct{})
+	one.calm = h.signalled(s.Hurry)
+	s.Serve()
+	return one, nil
+}
+
+// acpSession is a session of an ACP client.
+type acpSession struct {
+	*assemble.Session
+	b    *backend
+	p    *cli.Prompt
+	main *session.Main
+
+	work   context.Context // of the main agent
+	end    context.CancelCauseFunc
+	unlost func() bool
+	calm   func() bool
+	turns  sync.WaitGroup
+	ended  chan struct{} // closed when the main agent works no more before Close
+	close  sync.Once
+}
+
+// ID implements [acpagent.Session].
+func (s *acpSession) ID() task.ID { return s.Place.ID() }
+
+// Run implements [acpagent.Session].
+func (s *acpSession) Run() {
+	s.turns.Go(func() {
+		defer close(s.ended)
+		s.main.Run(s.work)
+	})
+}
+
+// Ended implements [acpagent.Session].
+func (s *acpSession) Ended() <-chan struct{} { return s.ended }
+
+// Close implements [acpagent.Session].
+func (s *acpSession) Close() (err error) {
+	s.close.Do(func() {
+		s.unlost()
+		s.end(task.ErrClosing)
+		s.turns.Wait()
+		err = s.Session.Close()
+		s.calm()
+		s.b.part(s.main, s.p.Settings)
+	})
+	return err
+}

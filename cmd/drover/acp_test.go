@@ -1,0 +1,503 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	acp "github.com/coder/acp-go-sdk"
+)
+
+// editor is an ACP client that starts the built program.
+type editor struct {
+	*acp.ClientSideConnection
+	p  *place
+	r  *running
+	in *os.File
+
+	decide func(acp.RequestPermissionRequest) acp.PermissionOptionId // empty: cancelled
+	fs     map[string]string                                         // unsaved buffers, by path
+
+	mu      sync.Mutex
+	seen    []string // what was told, a line each; chunks of one kind are one
+	updates []acp.SessionUpdate
+	asked   []acp.RequestPermissionRequest
+	grown   chan struct{} // closed and replaced with each update
+}
+
+// edits starts the program as an editor does, and initializes it.
+func (p *place) edits(offers acp.ClientCapabilities, args ...string) *editor {
+	p.t.Helper()
+	in, out, err := os.Pipe()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.t.Cleanup(func() { out.Close() })
+	e := &editor{p: p, in: out, grown: make(chan struct{})}
+	e.r = p.startWith(in, append([]string{"acp"}, args...)...)
+	in.Close()
+	from, to := io.Pipe()
+	go func() { // ends with stdout
+		at := 0
+		for {
+			e.r.mu.Lock()
+			lines, grown := e.r.lines[at:], e.r.grown
+			at = len(e.r.lines)
+			e.r.mu.Unlock()
+			for _, line := range lines {
+				if _, err := io.WriteString(to, line+"\n"); err != nil {
+					return
+				}
+			}
+			if len(lines) > 0 {
+				continue
+			}
+			select {
+			case <-grown:
+			case <-e.r.done:
+				to.Close()
+				return
+			}
+		}
+	}()
+	e.ClientSideConnection = acp.NewClientSideConnection(e, out, from)
+	got, err := e.Initialize(p.t.Context(), acp.InitializeRequest{ProtocolVersion: acp.ProtocolVersionNumber, ClientCapabilities: offers})
+	if err != nil || got.ProtocolVersion != 1 {
+		p.t.Fatalf("%+v, %v", got, err)
+	}
+	return e
+}
+
+// opens opens a session in the folder of the place.
+func (e *editor) opens(servers ...acp.McpServer) acp.SessionId {
+	e.p.t.Helper()
+	if servers == nil {
+		servers = []acp.McpServer{}
+	}
+	got, err := e.NewSession(e.p.t.Context(), acp.NewSessionRequest{Cwd: e.p.dir, McpServers: servers})
+	if err != nil {
+		e.p.t.Fatal(err)
+	}
+	return got.SessionId
+}
+
+// says sends a prompt and returns how its turn has ended.
+func (e *editor) says(id acp.SessionId, text string) (acp.StopReason, error) {
+	got, err := e.Prompt(e.p.t.Context(), acp.PromptRequest{SessionId: id, Prompt: []acp.ContentBlock{acp.TextBlock(text)}})
+	return got.StopReason, err
+}
+
+// ends sends a prompt whose turn must end well.
+func (e *editor) ends(id acp.SessionId, text string) {
+	e.p.t.Helper()
+	if why, err := e.says(id, text); why != acp.StopReasonEndTurn || err != nil {
+		e.p.t.Fatalf("%s, %v: %s", why, err, e.r.stderr.String())
+	}
+}
+
+// leaves closes stdin. The program must end well and leave nothing.
+func (e *editor) leaves() result {
+	e.p.t.Helper()
+	e.in.Close()
+	res := e.r.wait()
+	if res.code != 0 {
+		e.p.t.Errorf("exit code %d: %s", res.code, res.stderr)
+	}
+	return res
+}
+
+// told waits until a line was told that has all texts.
+func (e *editor) told(texts ...string) string {
+	e.p.t.Helper()
+	var line string
+	e.until(fmt.Sprintf("%q", texts), func() bool {
+		at := slices.IndexFunc(e.seen, func(line string) bool {
+			return !slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(line, text) })
+		})
+		if at >= 0 {
+			line = e.seen[at]
+		}
+		return at >= 0
+	})
+	return line
+}
+
+// until waits for a condition of what was told.
+func (e *editor) until(what string, is func() bool) {
+	e.p.t.Helper()
+	late := time.After(patience)
+	for {
+		e.mu.Lock()
+		ok, grown, seen := is(), e.grown, strings.Join(e.seen, "\n")
+		e.mu.Unlock()
+		if ok {
+			return
+		}
+		select {
+		case <-grown:
+		case <-e.r.done:
+			e.p.t.Fatalf("the program has ended before %s:\n%s\n%s", what, seen, e.r.stderr.String())
+		case <-late:
+			e.p.t.Fatalf("never told %s:\n%s\n%s", what, seen, e.r.stderr.String())
+		}
+	}
+}
+
+func (e *editor) lines() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Clone(e.seen)
+}
+
+// SessionUpdate implements [acp.Client].
+func (e *editor) SessionUpdate(_ context.Context, n acp.SessionNotification) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	u := n.Update
+	e.updates = append(e.updates, u)
+	chunk := func(kind string, b acp.ContentBlock) {
+		text := "[no text]"
+		if b.Text != nil {
+			text = b.Text.Text
+		}
+		if at := len(e.seen) - 1; at >= 0 && strings.HasPrefix(e.seen[at], kind+" ") {
+			e.seen[at] += text
+			return
+		}
+		e.seen = append(e.seen, kind+" "+text)
+	}
+	line := ""
+	switch {
+	case u.UserMessageChunk != nil:
+		chunk("user", u.UserMessageChunk.Content)
+	case u.AgentMessageChunk != nil:
+		chunk("text", u.AgentMessageChunk.Content)
+	case u.AgentThoughtChunk != nil:
+		chunk("thought", u.AgentThoughtChunk.Content)
+	case u.ToolCall != nil:
+		c := u.ToolCall
+		line = fmt.Sprintf("call %s %s %s", c.Status, c.Kind, c.Title) + contents(c.Content)
+		for _, at := range c.Locations {
+			line += " at " + at.Path
+		}
+	case u.ToolCallUpdate != nil:
+		c := u.ToolCallUpdate
+		line = "update"
+		if c.Status != nil {
+			line += " " + string(*c.Status)
+		}
+		if c.Title != nil {
+			line += " " + *c.Title
+		}
+		line += contents(c.Content)
+	case u.Plan != nil:
+		line = "plan"
+		for _, one := range u.Plan.Entries {
+			line += fmt.Sprintf(" [%s %s]", one.Status, one.Content)
+		}
+	case u.CurrentModeUpdate != nil:
+		line = "mode " + string(u.CurrentModeUpdate.CurrentModeId)
+	case u.ConfigOptionUpdate != nil:
+		line = "options"
+		for _, one := range u.ConfigOptionUpdate.ConfigOptions {
+			if one.Select != nil {
+				line += fmt.Sprintf(" %s=%s", one.Select.Id, one.Select.CurrentValue)
+			}
+		}
+	case u.AvailableCommandsUpdate != nil:
+		line = "commands"
+		for _, one := range u.AvailableCommandsUpdate.AvailableCommands {
+			line += " " + one.Name
+		}
+	case u.SessionInfoUpdate != nil:
+		line = "info"
+		if u.SessionInfoUpdate.Title != nil {
+			line += " " + *u.SessionInfoUpdate.Title
+		}
+	case u.UsageUpdate != nil: // after each reply
+	}
+	if line != "" {
+		e.seen = append(e.seen, line)
+	}
+	close(e.grown)
+	e.grown = make(chan struct{})
+	return nil
+}
+
+func contents(list []acp.ToolCallContent) (line string) {
+	for _, c := range list {
+		switch {
+		case c.Diff != nil:
+			before := "(new)"
+			if c.Diff.OldText != nil {
+				before = *c.Diff.OldText
+			}
+			line += fmt.Sprintf(" diff %s: %s -> %s", filepath.Base(c.Diff.Path), before, c.Diff.NewText)
+		case c.Terminal != nil:
+			line += " terminal " + c.Terminal.TerminalId
+		case c.Content != nil && c.Content.Content.Text != nil:
+			line += " | " + c.Content.Content.Text.Text
+		}
+	}
+	return line
+}
+
+// RequestPermission implements [acp.Client].
+func (e *editor) RequestPermission(ctx context.Context, r acp.RequestPermissionRequest) (acp.RequestPermissionResponse, error) {
+	e.mu.Lock()
+	e.asked = append(e.asked, r)
+	decide := e.decide
+	line := "asked"
+	for _, o := range r.Options {
+		line += fmt.Sprintf(" %s=%s", o.Kind, o.Name)
+	}
+	e.seen = append(e.seen, line)
+	close(e.grown)
+	e.grown = make(chan struct{})
+	e.mu.Unlock()
+	if decide == nil {
+		<-ctx.Done()
+		return acp.RequestPermissionResponse{}, ctx.Err()
+	}
+	if id := decide(r); id != "" {
+		return acp.RequestPermissionResponse{Outcome: acp.NewRequestPermissionOutcomeSelected(id)}, nil
+	}
+	return acp.RequestPermissionResponse{Outcome: acp.NewRequestPermissionOutcomeCancelled()}, nil
+}
+
+func always(id acp.PermissionOptionId) func(acp.RequestPermissionRequest) acp.PermissionOptionId {
+	return func(acp.RequestPermissionRequest) acp.PermissionOptionId { return id }
+}
+
+var errNone = errors.New("not offered")
+
+func (e *editor) ReadTextFile(_ context.Context, r acp.ReadTextFileRequest) (acp.ReadTextFileResponse, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	text, ok := e.fs[r.Path]
+	if !ok {
+		return acp.ReadTextFileResponse{}, errNone
+	}
+	return acp.ReadTextFileResponse{Content: text}, nil
+}
+
+func (e *editor) WriteTextFile(_ context.Context, r acp.WriteTextFileRequest) (acp.WriteTextFileResponse, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.fs[r.Path] = r.Content
+	return acp.WriteTextFileResponse{}, nil
+}
+
+func (e *editor) CreateTerminal(context.Context, acp.CreateTerminalRequest) (acp.CreateTerminalResponse, error) {
+	return acp.CreateTerminalResponse{}, errNone
+}
+
+func (e *editor) KillTerminal(context.Context, acp.KillTerminalRequest) (acp.KillTerminalResponse, error) {
+	return acp.KillTerminalResponse{}, errNone
+}
+
+func (e *editor) TerminalOutput(context.Context, acp.TerminalOutputRequest) (acp.TerminalOutputResponse, error) {
+	return acp.TerminalOutputResponse{}, errNone
+}
+
+func (e *editor) ReleaseTerminal(context.Context, acp.ReleaseTerminalRequest) (acp.ReleaseTerminalResponse, error) {
+	return acp.ReleaseTerminalResponse{}, errNone
+}
+
+func (e *editor) WaitForTerminalExit(context.Context, acp.WaitForTerminalExitRequest) (acp.WaitForTerminalExitResponse, error) {
+	return acp.WaitForTerminalExitResponse{}, errNone
+}
+
+// TestACP has an editor drive the built program over the Agent Client Protocol.
+func TestACP(t *testing.T) {
+	bin := build(t)
+	for name, test := range (cases{
+		"turn":    acpTurn,
+		"deny":    acpDeny,
+		"cancel":  acpCancel,
+		"queue":   acpCancelAtOnce,
+		"attach":  acpSeenElsewhere,
+		"failure": acpFailure,
+	}) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, newPlace(t, bin))
+		})
+	}
+}
+
+// acpTurn: a turn with text, a file that is written, edited and read, and a command that is asked about.
+func acpTurn(t *testing.T, p *place) {
+	file := filepath.Join(p.dir, "a.txt")
+	p.model(map[string][]step{"main": {
+		several("Write", map[string]any{"file_path": file, "content": "one\n"}),
+		calls("Edit", map[string]any{"file_path": file, "old_string": "one", "new_string": "two"}),
+		calls("Read", map[string]any{"file_path": file}),
+		calls("Bash", bash("cat a.txt; touch made")), says("done"),
+	}})
+	e := p.edits(acp.ClientCapabilities{}, "--permission-mode", "acceptEdits")
+	e.decide = always("allow")
+	e.ends(e.opens(), "go")
+	got := slices.DeleteFunc(e.lines(), func(l string) bool {
+		return strings.HasPrefix(l, "commands") || strings.HasPrefix(l, "info") || strings.HasPrefix(l, "options")
+	})
+	want := []string{
+		"call pending edit Write a.txt diff a.txt: (new) -> one\n at " + file,
+		"update in_progress", "update completed diff a.txt: (new) -> one\n",
+		"call pending edit Edit a.txt diff a.txt: one -> two at " + file,
+		"update in_progress", "update completed diff a.txt: one -> two",
+		"call pending read Read a.txt at " + file,
+		"update in_progress", "update completed |      1\ttwo\n",
+		"call pending execute `cat a.txt; touch made`",
+		"asked allow_once=Allow once allow_always=Always allow Bash(touch:*) reject_once=Reject",
+		"update in_progress", "update completed | ```\ntwo\n```",
+		"text done",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("told\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if r := e.asked[0]; string(r.ToolCall.ToolCallId) == "" || *r.ToolCall.Title != "`cat a.txt; touch made`" {
+		t.Errorf("asked %+v", r)
+	}
+	if !p.there("made") {
+		t.Error("the command was allowed and did not run")
+	}
+	e.leaves()
+}
+
+// acpDeny: what the client rejects does not run, and the model is told; always is kept.
+func acpDeny(t *testing.T, p *place) {
+	m := p.model(map[string][]step{"main": {calls("Bash", bash("touch made")), says("no"), calls("Bash", bash("touch one")),
+		calls("Bash", bash("touch two")), says("yes"), calls("Bash", bash("rm one")), says("cancelled")}})
+	e := p.edits(acp.ClientCapabilities{})
+	e.decide = always("reject")
+	id := e.opens()
+	e.ends(id, "go")
+	e.told("update failed", "rejected")
+	if p.there("made") || !strings.Contains(m.Requests()[1].LastText(), "the user has rejected this call") {
+		t.Errorf("the rejected command ran, or the model was told %q", m.Requests()[1].LastText())
+	}
+	e.decide = always("allow-always")
+	e.ends(id, "go")
+	if len(e.asked) != 2 || !p.there("one") || !p.there("two") {
+		t.Errorf("asked %d times, one made: %t, two made: %t", len(e.asked), p.there("one"), p.there("two"))
+	}
+	e.decide = always("")
+	e.ends(id, "go")
+	if !p.there("one") {
+		t.Error("a request that the client has cancelled was taken as permission")
+	}
+	e.leaves()
+}
+
+// acpCancel: a cancel ends the turn with its command, and the session goes on.
+func acpCancel(t *testing.T, p *place) {
+	p.model(map[string][]step{"main": {calls("Bash", bash("echo begun; sleep 1000")), says("again"), calls("Bash", bash("touch made"))}})
+	e := p.edits(acp.ClientCapabilities{}, "--settings", `{"permissions":{"allow":["Bash(echo:*)","Bash(sleep:*)"]}}`)
+	id := e.opens()
+	turn := func() chan acp.StopReason {
+		got := make(chan acp.StopReason, 1)
+		go func() {
+			why, err := e.says(id, "go")
+			if err != nil {
+				why = acp.StopReason(err.Error())
+			}
+			got <- why
+		}()
+		return got
+	}
+	got := turn()
+	e.told("update in_progress")
+	if _, err := e.says(id, "two at once"); err == nil || !strings.Contains(err.Error(), "answers another prompt") {
+		t.Errorf("a second prompt at once: %v", err)
+	}
+	if err := e.Cancel(t.Context(), acp.CancelNotification{SessionId: id}); err != nil {
+		t.Fatal(err)
+	}
+	if why := <-got; why != acp.StopReasonCancelled {
+		t.Errorf("the turn ended as %s", why)
+	}
+	p.leaves(patience, "sleep 1000")
+	e.ends(id, "go on")
+	got = turn() // and one that waits for a decision
+	e.told("asked")
+	if err := e.Cancel(t.Context(), acp.CancelNotification{SessionId: id}); err != nil {
+		t.Fatal(err)
+	}
+	if why := <-got; why != acp.StopReasonCancelled {
+		t.Errorf("the turn ended as %s", why)
+	}
+	e.leaves()
+	if p.there("made") {
+		t.Error("what nobody has allowed ran")
+	}
+}
+
+// acpCancelAtOnce: a cancel directly behind its prompt ends that prompt.
+func acpCancelAtOnce(t *testing.T, p *place) {
+	p.model(map[string][]step{"main": {calls("Bash", bash("sleep 1000")), says("never")}})
+	e := p.edits(acp.ClientCapabilities{}, "--settings", `{"permissions":{"allow":["Bash(sleep:*)"]}}`)
+	id := e.opens()
+	for _, prompt := range []string{"p1", "p2", "p3"} {
+		write(t, e.in, `{"jsonrpc":"2.0","id":"`+prompt+`","method":"session/prompt","params":{"sessionId":"`+string(id)+
+			`","prompt":[{"type":"text","text":"go"}]}}`+"\n"+
+			`{"jsonrpc":"2.0","method":"session/cancel","params":{"sessionId":"`+string(id)+`"}}`+"\n")
+		e.r.until(`"id":"`+prompt+`"`, `"stopReason":"cancelled"`)
+	}
+	e.leaves()
+}
+
+// acpSeenElsewhere: another terminal lists the session and what it runs; a client that leaves
+// in a call leaves nothing.
+func acpSeenElsewhere(t *testing.T, p *place) {
+	p.model(map[string][]step{"main": {calls("Bash", later("sleep 1000")), calls("Bash", bash("echo begun; sleep 1001")), says("never")}})
+	e := p.edits(acp.ClientCapabilities{}, "--settings", `{"permissions":{"allow":["Bash(echo:*)","Bash(sleep:*)"]}}`)
+	id := e.opens()
+	go func() { _, _ = e.says(id, "go") }()
+	e.told("update in_progress")
+	if !within(patience, func() bool { return strings.Count(p.good("ps").stdout(), "sleep 100") == 2 }) {
+		t.Errorf("drover ps: %s", p.good("ps").stdout())
+	}
+	if list := p.good("sessions").stdout(); !strings.Contains(list, string(id)) || !strings.Contains(list, "live") {
+		t.Errorf("drover sessions: %s", list)
+	}
+	e.leaves()
+	p.leaves(0, "sleep 100")
+}
+
+// acpFailure: a turn that fails is an error with the words of the provider, and so is what
+// cannot be opened.
+func acpFailure(t *testing.T, p *place) {
+	p.model(map[string][]step{"main": {}})
+	e := p.edits(acp.ClientCapabilities{})
+	id := e.opens()
+	if _, err := e.says(id, "go"); err == nil || !strings.Contains(err.Error(), "no step 1 for main") {
+		t.Errorf("the turn ended with %v", err)
+	}
+	for _, c := range []struct {
+		folder, want string
+	}{{"relative", "is not absolute"}, {filepath.Join(p.dir, "none"), "no such file"}} {
+		_, err := e.NewSession(t.Context(), acp.NewSessionRequest{Cwd: c.folder, McpServers: []acp.McpServer{}})
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v", c.folder, err)
+		}
+	}
+	if _, err := e.says("s00000000", "go"); err == nil || !strings.Contains(err.Error(), "-32002") {
+		t.Errorf("an unknown session: %v", err)
+	}
+	if got, err := e.CloseSession(t.Context(), acp.CloseSessionRequest{SessionId: id}); err != nil {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if _, err := e.says(id, "go"); err == nil || !strings.Contains(err.Error(), "is not open here") {
+		t.Errorf("a closed session: %v", err)
+	}
+	e.leaves()
+}
