@@ -7,6 +7,7 @@ import (
 	"os"
 	"sync"
 
+	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/api/host"
 	"github.com/drover-dev/drover/internal/assemble"
@@ -49,23 +50,91 @@ func (h *acpHost) at(folder string) (*backend, error) {
 	return &there, nil
 }
 
+// found is a session of a folder, or of any folder if that is empty.
+func (h *acpHost) found(ctx context.Context, folder string, id task.ID) (control.Info, error) {
+	all, err := h.Sessions(ctx, folder)
+	if err != nil {
+		return control.Info{}, err
+	}
+	for _, one := range all {
+		if one.Session == id {
+			return one, nil
+		}
+	}
+	where := "is not known"
+	if folder != "" {
+		where = "is none of folder " + folder
+	}
+	return control.Info{}, &control.Error{Code: control.NotFound, Message: fmt.Sprintf("session %.80q %s", id, where),
+		Fix: "see `drover sessions --all-sessions`"}
+}
+
+// Sessions implements [acpagent.Host].
+func (h *acpHost) Sessions(ctx context.Context, folder string) ([]control.Info, error) {
+	b := *h.b
+	if folder != "" {
+		b.cwd = folder
+	}
+	entries, err := b.directory().Sessions(ctx, false, folder == "")
+	if err != nil {
+		return nil, err
+	}
+	var out []control.Info
+	for _, e := range entries {
+		if e.Info.Role == session.RolePrompt {
+			out = append(out, e.Info)
+		}
+	}
+	return out, nil
+}
+
+// Fork implements [acpagent.Host].
+func (h *acpHost) Fork(ctx context.Context, folder string, from task.ID) (task.ID, error) {
+	b, err := h.at(folder)
+	if err != nil {
+		return "", err
+	}
+	if _, err := h.found(ctx, folder, from); err != nil {
+		return "", err
+	}
+	forked, err := b.Fork(from, control.ForkRequest{})
+	return forked.Session, err
+}
+
+// Remove implements [acpagent.Host].
+func (h *acpHost) Remove(ctx context.Context, id task.ID) error {
+	info, err := h.found(ctx, "", id)
+	if err != nil {
+		return err
+	}
+	return h.b.Remove(ctx, info)
+}
+
 // Open opens a session with its main agent.
 func (h *acpHost) Open(ctx context.Context, o acpagent.Opening) (acpagent.Session, error) {
 	b, err := h.at(o.Folder)
 	if err != nil {
 		return nil, err
 	}
+	if o.Session != "" {
+		if _, err := h.found(ctx, o.Folder, o.Session); err != nil {
+			return nil, err
+		}
+	}
 	p := &cli.Prompt{Agent: h.o.Agent, Model: h.o.Model, Mode: h.o.Mode, Settings: h.o.Settings,
-		AskTimeout: acpagent.AskWait}
+		AskTimeout: acpagent.AskWait, Dirs: o.Dirs}
+	if o.MCP != "" {
+		p.MCP = []string{o.MCP}
+	}
 	set, err := b.promptSettings(ctx, p)
 	if err != nil {
 		return nil, err
 	}
-	cfg := b.config(p, set, "")
+	cfg := b.config(p, set, o.Session)
 	cfg.Keeper, cfg.On = b.helper(), o.On
 	s, err := b.open(ctx, cfg)
 	if err != nil {
-		return nil, err
+		return nil, locked(err, o.Session)
 	}
 	mine, err := mainOf(p)
 	if err != nil {
@@ -73,6 +142,7 @@ func (h *acpHost) Open(ctx context.Context, o acpagent.Opening) (acpagent.Sessio
 	}
 	one := &acpSession{Session: s, b: b, p: p}
 	ready := make(chan struct{}) // the main agent is known
+	mine.DropUnused = true
 	mine.Begin = func(origin string) {
 		<-ready
 		now, _ := one.main.State()
@@ -116,6 +186,36 @@ type acpSession struct {
 
 // ID implements [acpagent.Session].
 func (s *acpSession) ID() task.ID { return s.Place.ID() }
+
+// History implements [acpagent.Session].
+func (s *acpSession) History(each func(agent.Record) error) error {
+	return (&agent.Reading{Path: s.Place.Transcript()}).Next(each)
+}
+
+// Todos implements [acpagent.Session].
+func (s *acpSession) Todos(ctx context.Context) ([]acpagent.Todo, error) {
+	list, err := s.b.todos(ctx, s.ID())
+	out := make([]acpagent.Todo, len(list))
+	for i, one := range list {
+		out[i] = acpagent.Todo{Text: one.Text, Status: one.Status}
+	}
+	return out, err
+}
+
+// Usage implements [acpagent.Session].
+func (s *acpSession) Usage() acpagent.Usage {
+	u := acpagent.Usage{Tokens: s.main.Totals().Context, Window: s.main.ModelSettings().Window}
+	u.USD, u.CostKnown = s.Cost()
+	return u
+}
+
+// Entitle implements [acpagent.Session].
+func (s *acpSession) Entitle(prompt string) string {
+	if title := cli.Title(prompt); s.Session.Entitle(title) {
+		return title
+	}
+	return ""
+}
 
 // Run implements [acpagent.Session].
 func (s *acpSession) Run() {

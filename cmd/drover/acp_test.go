@@ -326,6 +326,10 @@ func TestACP(t *testing.T) {
 		"queue":   acpCancelAtOnce,
 		"attach":  acpSeenElsewhere,
 		"failure": acpFailure,
+
+		"history":  acpHistory,
+		"settings": acpSettings,
+		"plan":     acpPlan,
 	}) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -499,5 +503,155 @@ func acpFailure(t *testing.T, p *place) {
 	if _, err := e.says(id, "go"); err == nil || !strings.Contains(err.Error(), "is not open here") {
 		t.Errorf("a closed session: %v", err)
 	}
+	e.leaves()
+}
+
+// talk are the lines that show what was said and done, without those about the session.
+func (e *editor) talk() []string {
+	return slices.DeleteFunc(e.lines(), func(l string) bool {
+		return strings.HasPrefix(l, "commands") || strings.HasPrefix(l, "info") || strings.HasPrefix(l, "options")
+	})
+}
+
+// forget drops what was told.
+func (e *editor) forget() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.seen = nil
+}
+
+// acpHistory: an earlier session is listed, loaded with its conversation, resumed without, forked and deleted.
+func acpHistory(t *testing.T, p *place) {
+	m := p.model(map[string][]step{"main": {calls("Bash", bash("echo hello")), says("first"), says("second"), says("third"), says("fourth")}})
+	e := p.edits(acp.ClientCapabilities{})
+	id, unused := e.opens(), e.opens()
+	e.ends(id, "say hello")
+	e.told("info say hello")
+	before := e.talk()
+	e.leaves()
+
+	e = p.edits(acp.ClientCapabilities{})
+	list, err := e.ListSessions(t.Context(), acp.ListSessionsRequest{Cwd: &p.dir})
+	if err != nil || len(list.Sessions) != 1 || list.Sessions[0].SessionId != id || *list.Sessions[0].Title != "say hello" ||
+		list.Sessions[0].Cwd != p.dir {
+		t.Errorf("listed %+v, %v; an unused session is %s", list.Sessions, err, unused)
+	}
+	at := func() acp.LoadSessionRequest {
+		return acp.LoadSessionRequest{SessionId: id, Cwd: p.dir, McpServers: []acp.McpServer{}}
+	}
+	if got, err := e.LoadSession(t.Context(), at()); err != nil || got.Modes == nil || got.Modes.CurrentModeId != "default" {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	want := slices.DeleteFunc(append([]string{"user say hello"}, before...), func(l string) bool { return l == "update in_progress" })
+	if got := e.talk(); !slices.Equal(got, want) {
+		t.Errorf("shown\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	e.ends(id, "and on")
+	if n := len(m.Requests()); n != 3 || !strings.Contains(string(m.Requests()[2].Body), "say hello") {
+		t.Errorf("the model was asked %d times, the last time without what was said before", n)
+	}
+	copied, err := e.ForkSession(t.Context(), p.dir, id)
+	if err != nil || copied == id {
+		t.Fatalf("fork: %q, %v", copied, err)
+	}
+	e.ends(copied, "elsewhere")
+	if body := string(m.Requests()[3].Body); !strings.Contains(body, "and on") {
+		t.Error("the copy does not go on with the conversation")
+	}
+	if _, err := e.CloseSession(t.Context(), acp.CloseSessionRequest{SessionId: id}); err != nil {
+		t.Error(err)
+	}
+	e.forget()
+	if _, err := e.ResumeSession(t.Context(), acp.ResumeSessionRequest{SessionId: id, Cwd: p.dir}); err != nil {
+		t.Fatal(err)
+	}
+	e.ends(id, "last")
+	if got := e.talk(); !slices.Equal(got, []string{"text fourth"}) {
+		t.Errorf("a resume has shown %q", got)
+	}
+	if res := p.run("attach", string(id), "--help"); res.code != 0 {
+		t.Error(res.stderr)
+	}
+	write(t, e.in, `{"jsonrpc":"2.0","id":"d","method":"session/delete","params":{"sessionId":"`+string(id)+`"}}`+"\n")
+	e.r.until(`"id":"d"`, `"result":{}`)
+	if _, err := e.LoadSession(t.Context(), at()); err == nil || !strings.Contains(err.Error(), "-32002") {
+		t.Errorf("a deleted session is loaded: %v", err)
+	}
+	e.leaves()
+}
+
+// ForkSession sends session/fork.
+func (e *editor) ForkSession(ctx context.Context, cwd string, id acp.SessionId) (acp.SessionId, error) {
+	got, err := e.UnstableForkSession(ctx, acp.UnstableForkSessionRequest{SessionId: id, Cwd: cwd})
+	return got.SessionId, err
+}
+
+// acpSettings: modes, models and options are shown and changed; an approved plan changes the mode.
+func acpSettings(t *testing.T, p *place) {
+	p.model(map[string][]step{"main": {calls("ExitPlanMode", map[string]any{"plan": "write it"}),
+		calls("Write", map[string]any{"file_path": "made", "content": "x"}), says("done")}})
+	if err := os.MkdirAll(filepath.Join(p.dir, ".drover", "commands"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(p.dir, ".drover", "commands", "greet.md"), []byte("say hello"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	e := p.edits(acp.ClientCapabilities{}, "--model", "opus")
+	got, err := e.NewSession(t.Context(), acp.NewSessionRequest{Cwd: p.dir, McpServers: []acp.McpServer{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := got.SessionId
+	e.told("commands", "greet", "compact")
+	if len(got.Modes.AvailableModes) != 5 || got.Modes.CurrentModeId != "default" || len(got.ConfigOptions) != 4 ||
+		len(got.Models.AvailableModels) < 2 || !strings.Contains(string(got.Models.CurrentModelId), "opus") {
+		t.Errorf("%+v %+v %+v", got.Modes, got.Models, got.ConfigOptions)
+	}
+	if _, err := e.SetSessionMode(t.Context(), acp.SetSessionModeRequest{SessionId: id, ModeId: "plan"}); err != nil {
+		t.Error(err)
+	}
+	e.told("mode plan")
+	e.told("options", "mode=plan")
+	if _, err := e.SetSessionMode(t.Context(), acp.SetSessionModeRequest{SessionId: id, ModeId: "wild"}); err == nil ||
+		!strings.Contains(err.Error(), "wild") {
+		t.Errorf("an unknown mode: %v", err)
+	}
+	if _, err := e.UnstableSetSessionModel(t.Context(), acp.UnstableSetSessionModelRequest{SessionId: id, ModelId: "sonnet"}); err != nil {
+		t.Error(err)
+	}
+	e.told("options", "model=claude-sonnet")
+	for option, value := range map[acp.SessionConfigId]acp.SessionConfigValueId{"effort": "high", "session_mode": "autopilot"} {
+		got, err := e.SetSessionConfigOption(t.Context(), acp.SetSessionConfigOptionRequest{
+			ValueId: &acp.SetSessionConfigOptionValueId{SessionId: id, ConfigId: option, Value: value}})
+		if err != nil || !slices.ContainsFunc(got.ConfigOptions, func(o acp.SessionConfigOption) bool {
+			return o.Select.Id == option && o.Select.CurrentValue == value
+		}) {
+			t.Errorf("%+v, %v", got, err)
+		}
+	}
+	if _, err := e.SetSessionConfigOption(t.Context(), acp.SetSessionConfigOptionRequest{
+		ValueId: &acp.SetSessionConfigOptionValueId{SessionId: id, ConfigId: "session_mode", Value: "interactive"}}); err != nil {
+		t.Error(err)
+	}
+	p.good("configure", "--model", "haiku", string(id)) // in another terminal
+	e.told("options", "model=claude-haiku", "effort=high")
+	e.decide = always("allow-edits")
+	e.ends(id, "go")
+	e.told("asked", "Carry out the plan and accept edits", "Go on planning")
+	e.told("mode acceptEdits")
+	if !p.there("made") {
+		t.Error("the approved plan was not carried out")
+	}
+	e.leaves()
+}
+
+// acpPlan: the to-dos of the agent are a plan.
+func acpPlan(t *testing.T, p *place) {
+	p.model(map[string][]step{"main": {several("TaskCreate", map[string]any{"subject": "one", "description": "x"},
+		"TaskCreate", map[string]any{"subject": "two", "description": "x"}),
+		calls("TaskUpdate", map[string]any{"taskId": "1", "status": "completed"}), says("done")}})
+	e := p.edits(acp.ClientCapabilities{})
+	e.ends(e.opens(), "go")
+	e.told("plan [completed one] [pending two]")
 	e.leaves()
 }

@@ -49,6 +49,10 @@ type MainConfig struct {
 
 	Schema *usertools.Schema // each answer is a value of it; nil: answers are text
 
+	// DropUnused says that the session leaves nothing if no prompt has come, as that of a
+	// hosted conversation does.
+	DropUnused bool
+
 	// Begin and Done are called at every turn, in order, on the main agent's goroutine.
 	Begin func(origin string)
 	Done  func(conversation.Turn)
@@ -67,6 +71,8 @@ type Main struct {
 	tools []string // names
 	done  string   // name of the tool that ends the work on autopilot
 
+	dropUnused bool // see [MainConfig]
+
 	learnings *dreams.Learnings
 }
 
@@ -81,7 +87,7 @@ func (s *Session) OpenMain(ctx context.Context, cfg MainConfig) (*Main, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Main{s: s, model: k.Config.ModelName}
+	m := &Main{s: s, model: k.Config.ModelName, dropUnused: cfg.DropUnused}
 	m.now.Store(k)
 	mem := s.cfg.Agents.Memory
 	m.learnings = dreams.NewLearnings(mem.Store, mem.AtEnd, mem.MinTurns)
@@ -196,7 +202,7 @@ func (m *Main) close() error {
 
 // unused reports whether the conversation was opened and closed without a prompt.
 func (m *Main) unused() bool {
-	if m == nil || !m.Hosted() || m.environment().Resumed {
+	if m == nil || !m.Hosted() && !m.dropUnused || m.environment().Resumed {
 		return false
 	}
 	at, _ := m.State()
@@ -274,6 +280,18 @@ func (m *Main) entitle() {
 	if s.cfg.Info.Title == "" && !s.closed {
 		_ = s.writeInfo(nil) // Close writes it again
 	}
+}
+
+// Entitle names the session, if it has no name, and reports whether it does.
+func (s *Session) Entitle(title string) bool {
+	s.mu.Lock() // Close writes the description last, after it has taken the lock
+	defer s.mu.Unlock()
+	if s.info().Title != "" || title == "" || s.closed {
+		return false
+	}
+	s.title.Store(&title)
+	_ = s.writeInfo(nil) // Close writes it again
+	return true
 }
 
 // Parting returns what the conversation passes to the agent that consolidates what was learned,

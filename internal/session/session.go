@@ -259,6 +259,8 @@ type Session struct {
 	approvals *approvals.Approvals
 	sandboxes *sandboxes.Sandboxes
 
+	title atomic.Pointer[string] // see Entitle; nil: none was given
+
 	hurried atomic.Bool
 	hurry   sync.WaitGroup // cancels hooks; Close waits
 	over    chan struct{}  // closed when Close ends
@@ -646,6 +648,9 @@ func (s *Session) info() control.Info {
 	info.Tasks.Live, info.Tasks.Total = s.sup.Live()
 	if r, ok := s.sup.Get(info.Session); ok && info.Title == "" {
 		info.Title = r.Description
+	}
+	if title := s.title.Load(); title != nil && info.Title == "" {
+		info.Title = *title
 	}
 	return info
 }

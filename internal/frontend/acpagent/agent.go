@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"sync"
 
 	acp "github.com/coder/acp-go-sdk"
@@ -33,11 +32,20 @@ type Host interface {
 	// Open opens a session. Its functions are called until Close of the session has
 	// returned.
 	Open(ctx context.Context, o Opening) (Session, error)
+	// Sessions are the conversations of a folder, or of all, newest first.
+	Sessions(ctx context.Context, folder string) ([]control.Info, error)
+	// Fork makes a new session of the folder with the conversation of another one.
+	Fork(ctx context.Context, folder string, from task.ID) (task.ID, error)
+	// Remove deletes what a session left that is not open.
+	Remove(ctx context.Context, id task.ID) error
 }
 
 // Opening says which session is opened, and who is told what happens in it.
 type Opening struct {
-	Folder string // absolute
+	Folder  string   // absolute
+	Session task.ID  // an earlier one; empty: a new one
+	Dirs    []string // further folders that tools may use; absolute
+	MCP     string   // servers of the client, in the form of .mcp.json; empty: none
 
 	// On is told what agents do: the main one, whose ID is that of the session, and others.
 	// Events of one agent come one at a time.
@@ -66,6 +74,14 @@ type Session interface {
 	control.API
 	// ID is the ID of the session.
 	ID() task.ID
+	// History gives the messages of the conversation so far, oldest first.
+	History(each func(agent.Record) error) error
+	// Todos are the to-dos of the session.
+	Todos(ctx context.Context) ([]Todo, error)
+	// Usage is what the session has used.
+	Usage() Usage
+	// Entitle names a session by its first prompt; empty: it has a name.
+	Entitle(prompt string) string
 	// Newest is the number of the newest event.
 	Newest() task.Seq
 	// Run lets the main agent answer prompts and mail, until Close. It is called once.
@@ -74,6 +90,19 @@ type Session interface {
 	Ended() <-chan struct{}
 	// Close ends everything that the session has begun, in order.
 	Close() error
+}
+
+// Todo is one to-do.
+type Todo struct {
+	Text   string
+	Status string // pending, in_progress or completed
+}
+
+// Usage is what a session has used.
+type Usage struct {
+	Tokens, Window int64 // of the model's context; without a window it is not known
+	USD            float64
+	CostKnown      bool
 }
 
 // served is one client and its sessions.
@@ -127,9 +156,18 @@ func (s *served) methods() map[string]func(json.RawMessage) (work, error) {
 		acp.AgentMethodInitialize:    later(s.initialize),
 		acp.AgentMethodAuthenticate:  later(s.authenticate),
 		acp.AgentMethodSessionNew:    later(s.newSession),
+		acp.AgentMethodSessionLoad:   later(s.load),
+		acp.AgentMethodSessionResume: later(s.resume),
+		acp.AgentMethodSessionFork:   later(s.fork),
+		acp.AgentMethodSessionList:   later(s.list),
+		acp.AgentMethodSessionClose:  later(s.closeSession),
+		deleteMethod:                 later(s.delete),
 		acp.AgentMethodSessionPrompt: atOnce(s.prompt),
 		acp.AgentMethodSessionCancel: atOnce(s.cancel),
-		acp.AgentMethodSessionClose:  later(s.closeSession),
+
+		acp.AgentMethodSessionSetMode:         later(s.setMode),
+		acp.AgentMethodSessionSetModel:        later(s.setModel),
+		acp.AgentMethodSessionSetConfigOption: later(s.setOption),
 	}
 }
 
@@ -190,51 +228,26 @@ func describe(err error) *acp.RequestError {
 // highest of ours.
 func (s *served) initialize(_ context.Context, p acp.InitializeRequest) (any, error) {
 	s.client.set(p.ClientCapabilities)
-	return acp.InitializeResponse{
+	return withDelete(acp.InitializeResponse{
 		ProtocolVersion: acp.ProtocolVersionNumber,
 		AgentInfo:       &acp.Implementation{Name: "drover", Title: acp.Ptr("Drover"), Version: s.cfg.Version},
 		AuthMethods:     []acp.AuthMethod{},
 		AgentCapabilities: acp.AgentCapabilities{
-			SessionCapabilities: acp.SessionCapabilities{Close: &acp.SessionCloseCapabilities{}},
+			LoadSession:        true,
+			McpCapabilities:    acp.McpCapabilities{Http: true, Sse: true},
+			PromptCapabilities: acp.PromptCapabilities{Image: true, EmbeddedContext: true},
+			SessionCapabilities: acp.SessionCapabilities{
+				AdditionalDirectories: &acp.SessionAdditionalDirectoriesCapabilities{},
+				Close:                 &acp.SessionCloseCapabilities{}, Fork: &acp.SessionForkCapabilities{},
+				List: &acp.SessionListCapabilities{}, Resume: &acp.SessionResumeCapabilities{},
+			},
 		},
-	}, nil
+	})
 }
 
 // authenticate is never needed: the keys of providers are in the environment or the settings.
 func (s *served) authenticate(context.Context, acp.AuthenticateRequest) (any, error) {
 	return nil, refuse(acp.NewInvalidParams, "authenticate: there are no methods (set the key of the provider, see `drover doctor`)")
-}
-
-// newSession opens a session.
-func (s *served) newSession(ctx context.Context, p acp.NewSessionRequest) (any, error) {
-	one, err := s.open(ctx, Opening{}, p.Cwd)
-	if err != nil {
-		return nil, err
-	}
-	return followed{acp.NewSessionResponse{SessionId: one.name()}, one.follow}, nil
-}
-
-// open opens a session and keeps it.
-func (s *served) open(ctx context.Context, o Opening, cwd string) (*session, error) {
-	if !filepath.IsAbs(cwd) {
-		return nil, refuse(acp.NewInvalidParams, fmt.Sprintf("open a session: cwd %.200q is not absolute", cwd))
-	}
-	o.Folder = filepath.Clean(cwd)
-	s.mu.Lock()
-	if len(s.sessions)+s.opening >= maxSessions {
-		s.mu.Unlock()
-		return nil, refuse(acp.NewInternalError, fmt.Sprintf("open a session: %d are open (close one)", maxSessions))
-	}
-	s.opening++
-	s.mu.Unlock()
-	one, err := newSession(ctx, s, o)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.opening--
-	if err == nil {
-		s.sessions[one.name()] = one
-	}
-	return one, err
 }
 
 // find is an open session.

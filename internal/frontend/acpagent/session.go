@@ -10,6 +10,7 @@ import (
 	acp "github.com/coder/acp-go-sdk"
 
 	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -32,6 +33,10 @@ type session struct {
 	running bool   // a turn of the main agent is running
 	turning bool   // it is that of asked
 	closed  bool
+
+	telling  sync.Mutex       // held while the client is told of settings
+	known    control.Settings // that the client knows; guarded by telling
+	commands []string         // that the client knows; of the goroutine of changes
 }
 
 // asked is a prompt of the client that has no answer yet.
@@ -79,16 +84,20 @@ func (s *session) follow() {
 		return
 	}
 	s.following.Go(s.questions)
+	s.following.Go(s.changes)
 	s.open.Run()
 }
 
 // on is told what agents do.
 func (s *session) on(from task.ID, e agent.Event) {
-	if from == s.open.ID() {
-		s.view.main(e)
-		return
+	if from != s.open.ID() {
+		s.view.other(e)
+	} else if s.view.main(e); e.Kind == agent.ReplyDoneEvent {
+		s.used()
 	}
-	s.view.other(e)
+	if e.Kind == agent.ToolDoneEvent && (e.Call.Name == "TaskCreate" || e.Call.Name == "TaskUpdate") {
+		s.plan()
+	}
 }
 
 // prompt takes a prompt in the order of requests, so that a cancel behind it finds it.
@@ -130,6 +139,7 @@ func (s *session) answer(ctx context.Context, a *asked, p acp.PromptRequest) (an
 		}
 		return nil, err
 	}
+	s.title(req.Text)
 	for withdrawn := ctx.Done(); ; {
 		select {
 		case t := <-a.done:

@@ -125,15 +125,21 @@ func describeResult(name string, raw json.RawMessage, out agent.Output, folder s
 	}
 	content := text(bounded(out.Text, maxResult))
 	for _, image := range out.Images {
-		var source struct {
-			MediaType string `json:"media_type"`
-			Data      string `json:"data"`
-		}
-		if json.Unmarshal(image.Source, &source) == nil && source.Data != "" {
-			content = append(content, acp.ToolContent(acp.ImageBlock(source.Data, source.MediaType)))
+		if data, kind, ok := imageOf(image.Source); ok {
+			content = append(content, acp.ToolContent(acp.ImageBlock(data, kind)))
 		}
 	}
 	return content
+}
+
+// imageOf reads the source of an image, as the Messages API has it.
+func imageOf(raw json.RawMessage) (data, kind string, ok bool) {
+	var source struct {
+		MediaType string `json:"media_type"`
+		Data      string `json:"data"`
+	}
+	err := json.Unmarshal(raw, &source)
+	return source.Data, source.MediaType, err == nil && source.Data != ""
 }
 
 // fenced is text that is shown as it is.

@@ -17,11 +17,13 @@ type view struct {
 	mu       sync.Mutex // held while updates are sent: they keep the order of events
 	spoken   bool       // the last update was text of the main agent
 	streamed map[int]bool
-	calls    map[string]json.RawMessage // inputs of calls that were shown and are not decided, by ID
+	calls    map[string]json.RawMessage // inputs of calls that were shown and have not ended, by ID
+	names    map[string]string          // of their tools
 }
 
 func newView(folder string, send func(acp.SessionUpdate)) *view {
-	return &view{folder: folder, send: send, streamed: map[int]bool{}, calls: map[string]json.RawMessage{}}
+	return &view{folder: folder, send: send, streamed: map[int]bool{}, calls: map[string]json.RawMessage{},
+		names: map[string]string{}}
 }
 
 // begin is told that a turn of the main agent begins.
@@ -108,7 +110,7 @@ func (v *view) part(p agent.Part) {
 
 // call shows a call that is not decided.
 func (v *view) call(c agent.Call) {
-	v.calls[c.ID] = c.Input
+	v.calls[c.ID], v.names[c.ID] = c.Input, c.Name
 	about := describeCall(c.Name, c.Input, v.folder)
 	v.spoken = false
 	v.send(acp.SessionUpdate{ToolCall: &acp.SessionUpdateToolCall{
@@ -132,6 +134,7 @@ func (v *view) done(c agent.Call, out agent.Output) {
 		input = asked
 	}
 	delete(v.calls, c.ID)
+	delete(v.names, c.ID)
 	status := acp.ToolCallStatusCompleted
 	if out.IsError {
 		status = acp.ToolCallStatusFailed
@@ -170,6 +173,7 @@ func (v *view) settle(id string, allowed bool) {
 		return
 	}
 	delete(v.calls, id)
+	delete(v.names, id)
 	status := acp.ToolCallStatusCompleted
 	if !allowed {
 		status = acp.ToolCallStatusFailed
