@@ -214,7 +214,7 @@ type QuestionKind string
 const (
 	Permission QuestionKind = "permission" // whether a call may run
 	Choice     QuestionKind = "choice"     // what the user wants; Input holds the questions of the tool
-	Form       QuestionKind = "form"       // {"message","schema"} in Input asks for values; Reply.Input holds them
+	Form       QuestionKind = "form"       // a [FormInput] in Input asks for values; Reply.Input holds them
 )
 
 // Question is something that only somebody outside can decide.
@@ -247,6 +247,10 @@ type Reply struct {
 	// AcceptEdits is for an approved plan of the main agent: it is carried out in permission
 	// mode acceptEdits, and not in the mode before plan mode.
 	AcceptEdits bool `json:"accept_edits,omitempty"`
+
+	// Dismissed is for a form that is not allowed: nobody has answered it, as distinct from
+	// somebody who refuses to answer.
+	Dismissed bool `json:"dismissed,omitempty"`
 }
 
 // Causes of the end of a task's context, and errors that a driver returns.

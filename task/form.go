@@ -31,6 +31,21 @@ type choiceOf struct {
 	Const string `json:"const"`
 }
 
+// FormInput is the input of a question of the kind [Form].
+type FormInput struct {
+	Message string          `json:"message"`
+	Schema  json.RawMessage `json:"schema"`           // of the values, a JSON schema of an object
+	Server  string          `json:"server,omitempty"` // the MCP server that asks
+	Visit   *FormVisit      `json:"visit,omitempty"`  // an address that is to be visited; nil: values are asked for
+}
+
+// FormVisit is an address that an MCP server wants visited. The message of the form names it.
+type FormVisit struct {
+	Message string `json:"message"` // of the server alone
+	URL     string `json:"url"`
+	ID      string `json:"elicitation_id,omitempty"`
+}
+
 // checkForm refuses values that do not answer a question of kind [Form], whose
 // input is given: a JSON object that has what is required, with values of the
 // types, lengths and choices that the schema names. A word of the schema that is

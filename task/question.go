@@ -50,6 +50,7 @@ func (q Question) Check(r Reply) error {
 		{!choice && r.Text != "", "a question of permission is allowed or denied; it takes no text"},
 		{r.AcceptEdits && !(r.Allow && q.Tool == ExitPlanMode),
 			"edits are accepted only with the approval of a plan of the main agent"},
+		{r.Dismissed && (r.Allow || !form), "only a form can be dismissed, and not with an answer"},
 		{choice && r.Allow && strings.TrimSpace(r.Text) == "" && len(r.Input) == 0, "this question is answered by a text"},
 	} {
 		if c.wrong {

@@ -37,10 +37,11 @@ func (l *wholeLines) Write(p []byte) (int, error) {
 
 // driver is the program that drives a session by the Agent SDK; nil: nobody does.
 type driver struct {
-	conn  *sdkcontrol.Conn
-	in    *sdkcontrol.Initialize
-	lines *wholeLines
-	asks  bool // it decides about permissions
+	conn   *sdkcontrol.Conn
+	in     *sdkcontrol.Initialize
+	lines  *wholeLines
+	asks   bool // it decides about permissions
+	silent bool // it is asked nothing
 }
 
 // driven waits for what the program on stdin says of the session, and changes the prompt
@@ -50,7 +51,7 @@ func (b *backend) driven(ctx context.Context, p *cli.Prompt, cfg func() assemble
 	if p.Input != string(agentsdk.StreamJSON) {
 		return nil, cfg(), nil
 	}
-	d := &driver{lines: &wholeLines{w: os.Stdout}, asks: p.Decider != ""}
+	d := &driver{lines: &wholeLines{w: os.Stdout}, asks: p.Decider != "" && !p.AsksNobody(), silent: p.AsksNobody()}
 	d.conn = sdkcontrol.New(sdkcontrol.Config{In: os.Stdin, Out: d.lines, Warn: b.stderr})
 	in, err := d.conn.Initialize(ctx)
 	if err != nil {
@@ -68,6 +69,9 @@ func (b *backend) driven(ctx context.Context, p *cli.Prompt, cfg func() assemble
 		p.AskTimeout = sdkcontrol.AskWait
 	}
 	c := cfg()
+	if !d.silent {
+		c.FormWait = sdkcontrol.AskWait
+	}
 	c.Title = cmp.Or(in.Title, c.Title)
 	c.Callbacks = in.Callbacks(d.conn)
 	// Who decides about calls expects to be asked about each, unless it has set up the sandbox.
@@ -145,7 +149,7 @@ func (b *backend) drive(
 	var prompted atomic.Bool
 	modes := &modeLines{s: s, out: out}
 	driven := sdkcontrol.Session{
-		API: s, ID: info.Session, Version: b.version,
+		API: s, ID: info.Session, Version: b.version, Decides: d.asks,
 		Prompt: func(ctx context.Context, req control.PromptRequest, uuid string) error {
 			prompted.Store(true)
 			out.Queued(uuid)
@@ -164,8 +168,8 @@ func (b *backend) drive(
 		Cost:    func() float64 { usd, _ := s.Cost(); return usd },
 	}
 	asking.Go(func() { modes.follow(ctx) })
-	if d.asks {
-		asking.Go(func() { d.conn.Permissions(ctx, driven) })
+	if !d.silent {
+		asking.Go(func() { d.conn.Questions(ctx, driven) })
 	}
 	err = d.conn.Serve(ctx, driven)
 	if err == nil && !prompted.Load() {

@@ -93,9 +93,11 @@ type Config struct {
 	// AskWait is how long questions of agents wait for somebody to answer; 0:
 	// nobody can.
 	AskWait time.Duration
-	On      func(from task.ID, e agent.Event)
-	OnHook  func(from task.ID, r hook.Ran)  // of hooks that begin and end, by several goroutines; nil: nobody is told
-	Tell    func(from task.ID, text string) // see [session.Agents]
+	// FormWait is the same for forms of MCP servers, where it is longer.
+	FormWait time.Duration
+	On       func(from task.ID, e agent.Event)
+	OnHook   func(from task.ID, r hook.Ran)  // of hooks that begin and end, by several goroutines; nil: nobody is told
+	Tell     func(from task.ID, text string) // see [session.Agents]
 
 	// TrustNoted says that the user has been told that files of the folder wait for
 	// trust, so that Tell need not say it of each.

@@ -203,6 +203,8 @@ type Agents struct {
 	// AskWait is how long a question waits for an answer before the call is denied; 0: nobody
 	// can answer.
 	AskWait time.Duration
+	// FormWait is the same for forms of MCP servers, where it is longer.
+	FormWait time.Duration
 	// Summaries is the interval at which the summary of a running agent is renewed; 0: never.
 	Summaries time.Duration
 	// StallAfter is how long a working agent may be silent before its owner is notified; 0: no
@@ -357,7 +359,7 @@ func (s *Session) assemble() {
 	s.servers = servers.New(s.life, cfg.Agents.MCP, cfg.Place)
 	s.kinds = builtin.New(sc)
 	s.useRemote()
-	s.kinds.UseMCPTasks(mcptask.Config{Open: s.servers.OpenTask, AskWait: cfg.Agents.AskWait})
+	s.kinds.UseMCPTasks(mcptask.Config{Open: s.servers.OpenTask, AskWait: max(cfg.Agents.AskWait, cfg.Agents.FormWait)})
 	s.sup = supervise.New(supervise.Config{
 		Session:    cfg.Info.Session,
 		Log:        s.log,
@@ -495,7 +497,7 @@ func (s *Session) openAgents(edits *environment.Edits) {
 		Env: a.Env, Notes: a.Notes, RuleSources: a.RuleSources,
 		Hooks: a.Hooks, Skills: a.Skills, Todos: a.Todos, Memory: a.Memory.Store, Web: a.Web, Tools: a.Tools,
 		KeepParked: s.cfg.Info.Role == RoleBackground,
-		Remote:     a.Remote.Usual != "", Sees: a.Sees, Window: a.Window, Share: a.Share, AskWait: a.AskWait,
+		Remote:     a.Remote.Usual != "", Sees: a.Sees, Window: a.Window, Share: a.Share, AskWait: a.AskWait, FormWait: a.FormWait,
 		On: a.On, OnHook: a.OnHook,
 	}
 	if s.cfg.Keeper != nil {

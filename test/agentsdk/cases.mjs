@@ -110,6 +110,50 @@ const cases = {
     });
   },
 
+  // What an MCP server asks is answered by the program, also by one that decides about nothing else.
+  async elicitation() {
+    const answers = [{ action: 'accept', content: { name: 'Ada' } }, { action: 'decline' }, { action: 'cancel' }, { action: 'accept' }];
+    const onElicitation = async (r) => {
+      fact('asked', [r.serverName, r.message, r.mode, r.url ?? null, r.elicitationId ?? null, r.requestedSchema?.required ?? null]);
+      return answers.shift();
+    };
+    const mcpServers = { forms: { command: 'node', args: [`${process.cwd()}/forms.mjs`] } };
+    const q = query({ prompt: 'one', options: options({ onElicitation, mcpServers, allowedTools: ['mcp__forms'],
+      settings: JSON.stringify({ mcp: { startWait: '60s' } }) }) });
+    await all(q, (m) => {
+      if (m.type === 'user') for (const b of m.message.content) if (b.type === 'tool_result') fact('got', b.content);
+    });
+  },
+
+  // Without onElicitation the SDK declines.
+  async declined() {
+    const mcpServers = { forms: { command: 'node', args: [`${process.cwd()}/forms.mjs`] } };
+    await all(query({ prompt: 'one', options: options({ mcpServers, allowedTools: ['mcp__forms'],
+      settings: JSON.stringify({ mcp: { startWait: '60s' } }) }) }));
+  },
+
+  // The questions of the model are answered in the input of its call; a denial may break off the turn.
+  async choice() {
+    const canUseTool = async (tool, input, o) => {
+      if (tool !== 'AskUserQuestion') return { behavior: 'deny', message: 'stop it', interrupt: true };
+      fact('asked', [input.questions.map((q) => q.question), o.toolUseID]);
+      return { behavior: 'allow', updatedInput: { ...input, answers: { 'Which?': 'that', 'How?': 'fast' } } };
+    };
+    try {
+      await all(query({ prompt: 'one', options: options({ canUseTool }) }), (m) => {
+        if (m.type === 'user') for (const b of m.message.content) if (b.type === 'tool_result') fact('got', b.content);
+        if (m.type === 'result') fact('why', m.terminal_reason);
+      });
+    } catch (e) {
+      fact('thrown', true);
+    }
+  },
+
+  async nobody() {
+    const canUseTool = async () => { fact('asked', true); return { behavior: 'allow' }; };
+    await all(query({ prompt: 'one', options: options({ canUseTool, permissionPrompts: 'none' }) }));
+  },
+
   async hooks() {
     const PreToolUse = [{ matcher: 'Bash', hooks: [async (input, id) => {
       fact('hook', [input.hook_event_name, input.tool_name, id]);

@@ -26,7 +26,7 @@ var sdk = sync.OnceValues(func() (dir string, err error) {
 	if err != nil {
 		return "", err
 	}
-	for _, name := range []string{"package.json", "package-lock.json", ".npmrc", "cases.mjs"} {
+	for _, name := range []string{"package.json", "package-lock.json", ".npmrc", "cases.mjs", "forms.mjs"} {
 		data, err := os.ReadFile(name)
 		if err != nil {
 			return dir, err
@@ -128,6 +128,10 @@ func TestSDK(t *testing.T) {
 			"simple":      caseSimple,
 			"permissions": casePermissions,
 			"plan":        casePlan,
+			"elicitation": caseElicitation,
+			"declined":    caseDeclined,
+			"choice":      caseChoice,
+			"nobody":      caseNobody,
 			"hooks":       caseHooks,
 			"mcp":         caseMCP,
 			"agent":       caseAgent,
@@ -206,6 +210,51 @@ func casePlan(t *testing.T) {
 	}
 	if got, err := os.ReadFile(filepath.Join(folder, "made")); err != nil || !strings.Contains(string(got), "third") {
 		t.Errorf("the changed plan was not carried out: %q, %v", got, err)
+	}
+}
+
+// ask is a call of the server in forms.mjs.
+const ask = "    - tools: [{name: mcp__forms__ask, input: {}}]\n"
+
+func caseElicitation(t *testing.T) {
+	facts, _ := run(t, "elicitation", "\n  main:\n"+strings.Repeat(ask, 3)+
+		"    - tools: [{name: mcp__forms__visit, input: {}}]\n    - {text: done}\n")
+	form := `asked ["forms","Who are you?","form",null,null,["name"]]`
+	want(t, facts,
+		form, `got "{\"action\":\"accept\",\"content\":{\"name\":\"Ada\",\"team\":\"core\"}}"`,
+		form, `got "{\"action\":\"decline\"}"`,
+		form, `got "{\"action\":\"cancel\"}"`,
+		`asked ["forms","Sign in","url","https://example.com/x","e1",null]`, `got "{\"action\":\"accept\"}"`,
+		`result "success: done"`, "end true")
+}
+
+func caseDeclined(t *testing.T) {
+	facts, _ := run(t, "declined", "\n  main:\n"+ask+"    - {text: \"{{last}}\"}\n")
+	want(t, facts, `result "success: {\"action\":\"decline\"}"`, "end true")
+}
+
+func caseChoice(t *testing.T) {
+	facts, _ := run(t, "choice", `
+  main:
+    - tools: [{name: AskUserQuestion, id: t1, input: {questions: [
+        {question: "Which?", header: x, options: [{label: this, description: a}, {label: that, description: b}]},
+        {question: "How?", header: y, options: [{label: fast, description: a}, {label: slow, description: b}]}]}}]
+    - tools: [{name: Bash, id: t2, input: {command: touch made, description: make}}]
+    - {text: not asked}
+`)
+	if len(facts) < 3 || facts[0] != `asked [["Which?","How?"],"t1"]` || !strings.Contains(facts[1], `Which? that\nHow? fast`) {
+		t.Fatalf("facts %q", facts)
+	}
+	if !slices.ContainsFunc(facts, func(f string) bool { return strings.HasPrefix(f, `result "error_during_execution`) }) ||
+		!slices.Contains(facts, `why "aborted_tools"`) {
+		t.Errorf("the turn was not broken off: %q", facts)
+	}
+}
+
+func caseNobody(t *testing.T) {
+	facts, _ := run(t, "nobody", echo)
+	if len(facts) != 2 || !strings.Contains(facts[0], "then: ") {
+		t.Errorf("facts %q", facts)
 	}
 }
 

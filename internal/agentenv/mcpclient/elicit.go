@@ -18,6 +18,8 @@ type Elicitation struct {
 	Message string
 	Schema  json.RawMessage // of the values, a JSON schema of an object
 	URL     string          // that is to be visited; empty: values are asked for
+	Said    string          // the message of the server alone, without what was added
+	ID      string          // of a visit, by which the server tells that it is over; empty: none
 	Task    string          // that it is about; empty: none
 }
 
@@ -28,6 +30,7 @@ func ReadElicitation(params json.RawMessage) (Elicitation, error) {
 		Message string          `json:"message"`
 		Schema  json.RawMessage `json:"requestedSchema"`
 		URL     string          `json:"url"`
+		ID      string          `json:"elicitationId"`
 		Meta    struct {
 			Task struct {
 				ID string `json:"taskId"`
@@ -40,7 +43,7 @@ func ReadElicitation(params json.RawMessage) (Elicitation, error) {
 	if err := json.Unmarshal(params, &p); err != nil {
 		return bad("the parameters of elicitation/create cannot be read")
 	}
-	e := Elicitation{Message: p.Message, Schema: p.Schema, Task: p.Meta.Task.ID}
+	e := Elicitation{Message: p.Message, Said: p.Message, Schema: p.Schema, Task: p.Meta.Task.ID}
 	switch cmp.Or(p.Mode, "form") {
 	case "form":
 		return e, nil
@@ -53,7 +56,7 @@ func ReadElicitation(params json.RawMessage) (Elicitation, error) {
 		strings.ContainsFunc(p.URL, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return bad("url is not an http or https address of at most 4096 bytes")
 	}
-	e.URL = p.URL
+	e.URL, e.ID = p.URL, p.ID
 	e.Message = fmt.Sprintf("%s\nOpen this address of %s, and answer {} when you are done there: %s",
 		p.Message, u.Host, p.URL)
 	e.Schema = json.RawMessage(`{"type":"object","properties":{}}`)

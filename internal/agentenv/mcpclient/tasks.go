@@ -58,13 +58,7 @@ type TaskOutcome struct {
 	IsError bool   // by the word of the tool
 }
 
-// TaskForm is a question of a running task.
-type TaskForm struct {
-	Message string
-	Schema  json.RawMessage // of the values, a JSON schema of an object
-}
-
-// TaskAnswer is the answer to it.
+// TaskAnswer is the answer to a question of a running task.
 type TaskAnswer struct {
 	Action TaskAction
 	Values json.RawMessage // of an accepted form, a JSON object
@@ -88,7 +82,7 @@ type TaskWatch struct {
 	State func(TaskState)
 	// Ask puts a question of the task to somebody, and returns when it is
 	// answered or ctx has ended.
-	Ask func(ctx context.Context, f TaskForm) TaskAnswer
+	Ask func(ctx context.Context, e Elicitation) TaskAnswer
 }
 
 // Errors of tasks. Any other error of a call, but for a [*TaskRefusedError], is

@@ -358,7 +358,7 @@ func (t *TasksV1) asked(ctx context.Context, params json.RawMessage) (any, error
 	if err != nil {
 		return nil, err
 	}
-	a := w.Ask(ctx, TaskForm{Message: e.Message, Schema: e.Schema})
+	a := w.Ask(ctx, e)
 	if a.Action == FormLeft {
 		<-ctx.Done() // any answer would be that of the task's owner
 		return nil, context.Cause(ctx)

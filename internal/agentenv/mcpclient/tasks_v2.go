@@ -350,7 +350,7 @@ func (t *TasksV2) ask(ctx context.Context, q question, watch *TaskWatch) (any, e
 		if watch == nil {
 			return e.Result(FormIgnored, nil), nil
 		}
-		a := watch.Ask(ctx, TaskForm{Message: e.Message, Schema: e.Schema})
+		a := watch.Ask(ctx, e)
 		if a.Action == FormLeft {
 			<-ctx.Done() // any answer would be that of the task's owner
 			return nil, context.Cause(ctx)

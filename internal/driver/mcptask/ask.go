@@ -126,10 +126,19 @@ func (f *forms) fill(one *form, text string) error {
 	return nil
 }
 
+// Form is the input of a question of a server.
+func Form(server string, e mcpclient.Elicitation) task.FormInput {
+	f := task.FormInput{Message: e.Message, Schema: e.Schema, Server: server}
+	if e.URL != "" {
+		f.Visit = &task.FormVisit{Message: e.Said, URL: e.URL, ID: e.ID}
+	}
+	return f
+}
+
 // ask puts a question of the server to whoever can answer: somebody outside, or
 // the agent that the task belongs to. The first answer counts.
-func (r *run) ask(ctx context.Context, q mcpclient.TaskForm) mcpclient.TaskAnswer {
-	input, err := json.Marshal(map[string]any{"message": q.Message, "schema": q.Schema})
+func (r *run) ask(ctx context.Context, q mcpclient.Elicitation) mcpclient.TaskAnswer {
+	input, err := json.Marshal(Form(r.at.Server, q))
 	if err != nil {
 		r.warn("a question of the server cannot be read: %v", err)
 		return mcpclient.TaskAnswer{Action: mcpclient.FormIgnored}
@@ -167,6 +176,8 @@ func (r *run) ask(ctx context.Context, q mcpclient.TaskForm) mcpclient.TaskAnswe
 		answer = *filled
 	case err == nil && reply.Allow:
 		answer = mcpclient.TaskAnswer{Action: mcpclient.FormAccepted, Values: reply.Input}
+	case err == nil && reply.Dismissed:
+		answer.Action = mcpclient.FormIgnored
 	case err == nil && time.Now().Before(until):
 		answer.Action = mcpclient.FormDeclined
 	}
@@ -181,7 +192,7 @@ func (r *run) ask(ctx context.Context, q mcpclient.TaskForm) mcpclient.TaskAnswe
 }
 
 // told is what the agent reads of a question.
-func (r *run) told(q mcpclient.TaskForm, until time.Time) string {
+func (r *run) told(q mcpclient.Elicitation, until time.Time) string {
 	schema := string(q.Schema)
 	if len(schema) > toldSchema {
 		schema = strings.ToValidUTF8(schema[:toldSchema], "") + "…"

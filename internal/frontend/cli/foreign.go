@@ -19,6 +19,7 @@ type foreignFlags struct {
 	skip           bool // ask for nothing
 	noPersistence  bool
 	managed        string   // settings that the program enforces
+	prompts        string   // who answers questions: host or none
 	resumeAt       string   // a message of the session that is resumed
 	withoutEffects []string // names of those that were given and do nothing
 }
@@ -28,6 +29,7 @@ func (x *foreignFlags) add(f *pflag.FlagSet) {
 	f.StringVar(&x.thinking, "thinking", "", "adaptive, enabled or disabled")
 	f.BoolVar(&x.skip, "dangerously-skip-permissions", false, "permission mode bypassPermissions")
 	f.StringVar(&x.managed, "managed-settings", "", "")
+	f.StringVar(&x.prompts, "permission-prompts", "", "host or none")
 	f.StringVar(&x.resumeAt, "resume-session-at", "", "")
 	f.BoolVar(&x.noPersistence, "no-session-persistence", false, "")
 	idle := map[string]string{ // what each would do
@@ -43,7 +45,7 @@ func (x *foreignFlags) add(f *pflag.FlagSet) {
 		f.Lookup(name).NoOptDefVal = "true"
 	}
 	for name, lacks := range map[string]string{
-		"permission-prompts": "", "debug-file": "there is no debug log",
+		"debug-file": "there is no debug log",
 		"plugin-dir": "no plugins are loaded from there", "betas": "no beta headers are sent",
 	} {
 		f.Var(&idleFlag{name: name, lacks: lacks, of: x}, name, "")
@@ -98,6 +100,9 @@ func (p *Prompt) checkInput(stderr io.Writer) error {
 	if p.Effort != "" && !slices.Contains(control.Efforts(), p.Effort) {
 		return usage(fmt.Sprintf("--effort %q: unknown level", p.Effort), "use "+strings.Join(control.Efforts(), ", "))
 	}
+	if !slices.Contains([]string{"", "host", "none"}, p.foreign.prompts) {
+		return usage(fmt.Sprintf("--permission-prompts %q: unknown", p.foreign.prompts), "use host or none")
+	}
 	if err := p.checkProtection(); err != nil {
 		return err
 	}
@@ -124,6 +129,10 @@ func (p *Prompt) checkInput(stderr io.Writer) error {
 	}
 	return nil
 }
+
+// AsksNobody reports whether what only somebody outside can decide is denied at once, also
+// where a program drives the session.
+func (p *Prompt) AsksNobody() bool { return p.foreign.prompts == "none" }
 
 // checkProtection refuses what protects somebody and is not there: a note on stderr would
 // leave them without it.

@@ -33,6 +33,13 @@ const queued = 256
 // ErrEnded is why a question has no answer when the program has closed stdin.
 var ErrEnded = errors.New("the program that drives this session has closed stdin")
 
+// answeredError is an error that the program has answered.
+type answeredError struct{ text string }
+
+func (e *answeredError) Error() string {
+	return "the program that drives this session answered: " + e.text
+}
+
 // Config is what a [Conn] is made of. All fields are required.
 type Config struct {
 	In   io.Reader // of the program; a read ends with the program's stdin, not with a context
@@ -190,7 +197,7 @@ func (c *Conn) ask(ctx context.Context, request any) (json.RawMessage, error) {
 	select {
 	case r := <-answer:
 		if r.Subtype == "error" {
-			return nil, fmt.Errorf("the program that drives this session answered: %s", excerpt.Line(r.Error, 500))
+			return nil, &answeredError{excerpt.Line(r.Error, 500)}
 		}
 		return r.Response, nil
 	case <-c.ended:

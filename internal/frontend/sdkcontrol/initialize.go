@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/agentenv/hook"
+	"github.com/drover-dev/drover/internal/platform/excerpt"
 )
 
 // Initialize is what the program says of the session before it begins. The zero value is
@@ -44,7 +46,8 @@ func (in *Initialize) Unused() []string { return in.unused }
 type hookMatcher struct {
 	Matcher string   `json:"matcher"`
 	IDs     []string `json:"hookCallbackIds"`
-	Timeout float64  `json:"timeout"` // seconds
+	Timeout float64  `json:"timeout"`   // seconds
+	Failure string   `json:"onFailure"` // continue or block; empty: continue
 }
 
 // manifest is what the program says of one of its MCP servers, so that nobody has to ask.
@@ -113,7 +116,7 @@ func (in *Initialize) Callbacks(c *Conn) []hook.Callback {
 				out = append(out, hook.Callback{
 					Event: event, Matcher: m.Matcher, Timeout: time.Duration(m.Timeout * float64(time.Second)),
 					Call: func(ctx context.Context, payload json.RawMessage) (json.RawMessage, error) {
-						return c.callHook(ctx, id, payload)
+						return c.callHook(ctx, id, m.Failure == "block", payload)
 					},
 				})
 			}
@@ -122,17 +125,28 @@ func (in *Initialize) Callbacks(c *Conn) []hook.Callback {
 	return out
 }
 
-func (c *Conn) callHook(ctx context.Context, id string, payload json.RawMessage) (json.RawMessage, error) {
+// callHook calls a hook of the program. What fails there blocks only where the program wants
+// it; a hook that does not answer has not run.
+func (c *Conn) callHook(ctx context.Context, id string, blocks bool, payload json.RawMessage) (json.RawMessage, error) {
 	var call struct {
 		ToolUseID string `json:"tool_use_id"`
 	}
 	_ = json.Unmarshal(payload, &call) // hooks of other events have none
-	return c.ask(ctx, struct {
+	out, err := c.ask(ctx, struct {
 		Subtype   string          `json:"subtype"`
 		Callback  string          `json:"callback_id"`
 		Input     json.RawMessage `json:"input"`
 		ToolUseID string          `json:"tool_use_id,omitempty"`
 	}{"hook_callback", id, payload, call.ToolUseID})
+	var object map[string]json.RawMessage
+	if err == nil && len(out) > 0 && json.Unmarshal(out, &object) != nil {
+		err = &answeredError{"no object: " + excerpt.Line(string(out), 80)}
+	}
+	if failed := (*answeredError)(nil); errors.As(err, &failed) && !blocks {
+		c.warning("hook %s failed, and what it was asked about goes ahead: %s", excerpt.Line(id, 80), failed.text)
+		return json.RawMessage(`{}`), nil
+	}
+	return out, err
 }
 
 // Tools are those of the program's own MCP servers, which are asked for where it has not

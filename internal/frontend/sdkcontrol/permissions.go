@@ -18,10 +18,10 @@ const AskWait = 24 * time.Hour
 // follow is how long a listing of questions is waited for at once.
 const follow = time.Minute
 
-// Permissions asks the program about each question of the session, until ctx ends. A
-// question that somebody else has answered is taken back; what is asked after the program
-// has closed stdin is denied.
-func (c *Conn) Permissions(ctx context.Context, s Session) {
+// Questions asks the program about each question of the session that it decides about, until
+// ctx ends. A question that somebody else has answered is taken back; what is asked after the
+// program has closed stdin is denied.
+func (c *Conn) Questions(ctx context.Context, s Session) {
 	var asking sync.WaitGroup
 	defer asking.Wait()
 	open := map[string]context.CancelCauseFunc{} // by ID
@@ -43,12 +43,12 @@ func (c *Conn) Permissions(ctx context.Context, s Session) {
 		listed := map[string]bool{}
 		for _, q := range now.Questions {
 			listed[q.ID] = true
-			if open[q.ID] != nil {
+			if open[q.ID] != nil || !s.Decides && q.Kind != task.Form {
 				continue
 			}
 			one, stop := context.WithCancelCause(ctx)
 			open[q.ID] = stop
-			asking.Go(func() { c.decide(one, s, q) })
+			asking.Go(func() { c.decide(ctx, one, s, q) })
 		}
 		for id, stop := range open {
 			if !listed[id] {
@@ -95,32 +95,84 @@ func suggestion(text string) []update {
 	return []update{{Type: "addRules", Rules: []rule{r}, Behavior: "allow", Destination: "localSettings"}}
 }
 
-// decide asks the program about one question and gives its answer to the session.
-func (c *Conn) decide(ctx context.Context, s Session, q task.Question) {
-	reply, always := c.permission(ctx, s, q)
-	if ctx.Err() != nil { // somebody else has answered, or the session ends
+// verdict is what the program says about a question.
+type verdict struct {
+	reply  task.Reply
+	always string // the rule that it wants kept; empty: none
+	stop   bool   // it breaks off the turn
+}
+
+// decide asks the program about one question and gives its answer to the session. asked ends
+// when nobody waits for the answer any more, and ctx with the session.
+func (c *Conn) decide(ctx, asked context.Context, s Session, q task.Question) {
+	v := verdict{}
+	if q.Kind == task.Form {
+		v.reply = c.fill(asked, s, q)
+	} else {
+		v = c.permission(asked, s, q)
+	}
+	if asked.Err() != nil { // somebody else has answered, or the session ends
 		return
 	}
-	err := s.API.Decide(ctx, control.DecideRequest{
-		ID: q.ID, Digest: q.Digest, Reply: reply, Always: always, Actor: task.ByUser, Detail: "can_use_tool of the Agent SDK",
-	})
-	if err != nil && code(err) != control.Conflict && ctx.Err() == nil { // a conflict: somebody was faster
+	if v.stop { // before the denial, or the model would be asked again
+		if _, err := s.API.Interrupt(ctx, string(s.ID)); err != nil && code(err) != control.Conflict {
+			c.warning("interrupt: %v", err)
+		}
+	}
+	req := control.DecideRequest{
+		ID: q.ID, Digest: q.Digest, Reply: v.reply, Always: v.always, Actor: task.ByUser,
+		Detail: "can_use_tool of the Agent SDK",
+	}
+	err := s.API.Decide(ctx, req)
+	if err != nil && req.Always != "" { // the question is still open, or somebody was faster
+		c.warning("the rule %s is not kept: %v", req.Always, err)
+		req.Always = ""
+		err = s.API.Decide(ctx, req)
+	}
+	if err != nil && code(err) == control.Invalid { // the call must not wait for an answer that nobody will give
+		req.Reply = task.Reply{Dismissed: q.Kind == task.Form,
+			Reason: fmt.Sprintf("the program's decision cannot be used: %v", err)}
+		c.warning("answer question %s: %v", q.ID, err)
+		err = s.API.Decide(ctx, req)
+	}
+	faster := code(err) == control.Conflict || code(err) == control.NotFound // somebody else
+	if err != nil && !faster && ctx.Err() == nil {
 		c.warning("answer question %s: %v", q.ID, err)
 	}
 }
 
+// whole is a question with its whole input, of which a listing shows a part.
+func whole(ctx context.Context, s Session, q task.Question) (task.Question, bool) {
+	if q.Hidden == 0 {
+		return q, true
+	}
+	all, err := s.API.Approvals(ctx, control.ApprovalsRequest{ID: q.ID})
+	if err != nil || len(all.Questions) != 1 {
+		return q, false
+	}
+	q.Input = all.Questions[0].Input
+	return q, true
+}
+
+// decision asks the program for something that the session waits for.
+func (c *Conn) decision(ctx context.Context, s Session, request any) (json.RawMessage, error) {
+	state := func(now string) {
+		s.Line(map[string]any{"type": "system", "subtype": "session_state_changed", "state": now, "sdk_host_only": true})
+	}
+	state("requires_action")
+	defer state("running")
+	return c.ask(ctx, request)
+}
+
 // permission is what the program says. What it cannot be asked, and what it answers
 // wrongly, is denied.
-func (c *Conn) permission(ctx context.Context, s Session, q task.Question) (reply task.Reply, always string) {
-	if q.Kind != task.Permission && q.Kind != "" {
-		return task.Reply{Reason: "the program that drives this session decides about permissions only"}, ""
+func (c *Conn) permission(ctx context.Context, s Session, q task.Question) verdict {
+	denied := func(format string, args ...any) verdict {
+		return verdict{reply: task.Reply{Reason: fmt.Sprintf(format, args...)}}
 	}
-	if q.Hidden > 0 { // the listing shows a part of it
-		whole, err := s.API.Approvals(ctx, control.ApprovalsRequest{ID: q.ID})
-		if err != nil || len(whole.Questions) != 1 {
-			return task.Reply{Reason: "the call could not be shown whole"}, ""
-		}
-		q.Input = whole.Questions[0].Input
+	q, ok := whole(ctx, s, q)
+	if !ok {
+		return denied("the call could not be shown whole")
 	}
 	request := map[string]any{
 		"subtype": "can_use_tool", "tool_name": q.Tool, "display_name": q.Tool, "input": q.Input, "description": q.Reason,
@@ -129,45 +181,49 @@ func (c *Conn) permission(ctx context.Context, s Session, q task.Question) (repl
 	if q.Task != s.ID && q.Task != "" {
 		request["agent_id"] = q.Task
 	}
-	s.Line(map[string]any{"type": "system", "subtype": "session_state_changed", "state": "requires_action",
-		"sdk_host_only": true})
-	raw, err := c.ask(ctx, request)
-	s.Line(map[string]any{"type": "system", "subtype": "session_state_changed", "state": "running", "sdk_host_only": true})
+	raw, err := c.decision(ctx, s, request)
 	if err != nil {
-		return task.Reply{Reason: fmt.Sprintf("nobody decided about this call: %v", err)}, ""
+		return denied("nobody decided about this call: %v", err)
 	}
 	var a struct {
-		Behavior string          `json:"behavior"`
-		Message  string          `json:"message"`
-		Input    json.RawMessage `json:"updatedInput"`
-		Updates  []update        `json:"updatedPermissions"`
+		Behavior  string          `json:"behavior"`
+		Message   string          `json:"message"`
+		Interrupt bool            `json:"interrupt"`
+		Input     json.RawMessage `json:"updatedInput"`
+		Updates   []update        `json:"updatedPermissions"`
 	}
 	if err := json.Unmarshal(raw, &a); err != nil || a.Behavior != "allow" && a.Behavior != "deny" {
-		return task.Reply{Reason: "the program's decision is neither allow nor deny"}, ""
+		return denied("the program's decision is neither allow nor deny")
 	}
+	v := verdict{}
 	if a.Behavior == "deny" {
-		return task.Reply{Reason: a.Message}, ""
+		v.reply.Reason, v.stop = a.Message, a.Interrupt
+		return v
 	}
 	for _, u := range a.Updates {
 		switch {
 		case u.Type == "setMode" && q.Tool == task.ExitPlanMode && u.Mode == suggestions(q)[0].Mode:
-			reply.AcceptEdits = true
+			v.reply.AcceptEdits = true
 		case u.Type == "setMode":
 			mode := Mode(u.Mode)
 			if _, err := s.Configure(ctx, control.ConfigureRequest{Mode: &mode}); err != nil {
 				c.warning("the permission mode stays: %v", err)
 			}
 		case q.Suggest != "" && same(u, suggestion(q.Suggest)[0]):
-			always = q.Suggest
+			v.always = q.Suggest
 		default:
 			c.warning("a change of permissions of type %s was passed over: only the suggested ones are taken", quoted(u.Type))
 		}
 	}
+	if q.Kind == task.Choice {
+		v.reply = chosen(q.Input, a.Input)
+		return v
+	}
 	if len(a.Input) > 0 && equalJSON(a.Input, q.Input) {
 		a.Input = nil
 	}
-	reply.Allow, reply.Input = true, a.Input
-	return reply, always
+	v.reply.Allow, v.reply.Input = true, a.Input
+	return v
 }
 
 func same(a, b update) bool {

@@ -102,6 +102,8 @@ type session struct {
 	settings  control.Settings
 	tasks     []task.Record
 	promoted  []string
+	refuse    func(control.DecideRequest) error // nil: every decision is taken
+	stopped   int                               // times that the turn was broken off
 }
 
 func (s *session) Approvals(ctx context.Context, _ control.ApprovalsRequest) (control.Approvals, error) {
@@ -115,6 +117,9 @@ func (s *session) Approvals(ctx context.Context, _ control.ApprovalsRequest) (co
 
 func (s *session) Decide(_ context.Context, req control.DecideRequest) error {
 	s.decided <- req
+	if s.refuse != nil {
+		return s.refuse(req)
+	}
 	return nil
 }
 
@@ -137,6 +142,9 @@ func (s *session) Configure(_ context.Context, req control.ConfigureRequest) (co
 }
 
 func (s *session) Interrupt(context.Context, string) (task.Record, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stopped++
 	return task.Record{}, &control.Error{Code: control.Conflict, Message: "there is no turn"}
 }
 
@@ -156,7 +164,7 @@ func (p *program) serve(s *session, decides bool) (prompts chan string, done cha
 	ctx, cancel := context.WithCancel(p.t.Context())
 	p.t.Cleanup(cancel)
 	driven := Session{
-		API: s, ID: "s00000001", Version: "v", Configure: s.Configure,
+		API: s, ID: "s00000001", Version: "v", Decides: decides, Configure: s.Configure,
 		Prompt: func(_ context.Context, req control.PromptRequest, uuid string) error {
 			text := req.Text
 			for _, image := range req.Images {
@@ -171,9 +179,7 @@ func (p *program) serve(s *session, decides bool) (prompts chan string, done cha
 		Context: func() (int64, int64) { return 50, 200 }, Cost: func() float64 { return 0.5 },
 	}
 	var work sync.WaitGroup
-	if decides {
-		work.Go(func() { p.conn.Permissions(ctx, driven) })
-	}
+	work.Go(func() { p.conn.Questions(ctx, driven) })
 	work.Go(func() { done <- p.conn.Serve(ctx, driven) })
 	p.t.Cleanup(func() { cancel(); work.Wait() })
 	return prompts, done
@@ -277,6 +283,43 @@ func (endless) Read(p []byte) (int, error) {
 		p[i] = 'x'
 	}
 	return len(p), nil
+}
+
+// A hook of the program that fails blocks only where the program wants it.
+func TestHookFailures(t *testing.T) {
+	p := start(t)
+	p.says(`{"type":"control_request","request_id":"i","request":{"subtype":"initialize","hooks":{"PreToolUse":[` +
+		`{"hookCallbackIds":["a"]},{"hookCallbackIds":["b"],"onFailure":"block"}]}}}`)
+	in, err := p.conn.Initialize(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	hooks := in.Callbacks(p.conn)
+	for _, c := range []struct {
+		hook         int
+		answer, want string
+	}{
+		{0, `"subtype":"error","error":"thrown"`, "{} <nil>"},
+		{1, `"subtype":"error","error":"thrown"`, " the program that drives this session answered: thrown"},
+		{0, success + `7`, "{} <nil>"},
+		{1, success + `7`, "7 the program that drives this session answered: no object: 7"},
+		{1, `"subtype":"success"`, " <nil>"},
+	} {
+		got := make(chan string, 1)
+		go func() {
+			raw, err := hooks[c.hook].Call(t.Context(), json.RawMessage(`{}`))
+			got <- fmt.Sprintf("%s %v", raw, err)
+		}()
+		p.says(`{"type":"control_response","response":{"request_id":"` + p.next().RequestID + `",` + c.answer + `}}`)
+		if text := <-got; text != c.want {
+			t.Errorf("%s: %s, want %s", c.answer, text, c.want)
+		}
+	}
+	p.in.Close()
+	<-p.conn.ended
+	if _, err := hooks[0].Call(t.Context(), json.RawMessage(`{}`)); !errors.Is(err, ErrEnded) {
+		t.Errorf("a hook of a program that is gone: %v", err)
+	}
 }
 
 // A hook of the program is asked while the session is opened, although a prompt came first.
@@ -417,4 +460,117 @@ func TestPermissions(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
+}
+
+// asked puts a question to the program, which answers it, and returns the program's request
+// and the decisions.
+func (p *program) asked(s *session, version int64, q task.Question, answer string, decisions int) (request map[string]any,
+	got []control.DecideRequest) {
+	p.t.Helper()
+	s.questions <- control.Approvals{Version: version, Questions: []task.Question{q}}
+	ask := p.next()
+	for ask.Type == "system" {
+		ask = p.next()
+	}
+	p.says(`{"type":"control_response","response":{"request_id":"` + ask.RequestID + `",` + answer + `}}`)
+	p.next() // running
+	for range decisions {
+		got = append(got, <-s.decided)
+	}
+	return ask.Request, got
+}
+
+const success = `"subtype":"success","response":`
+
+// Questions of MCP servers are put to a program that decides about nothing else.
+func TestForms(t *testing.T) {
+	p := start(t)
+	s := &session{}
+	p.serve(s, false)
+	form := task.FormInput{Message: "who?", Server: "srv", Schema: json.RawMessage(`{"type":"object","properties":{"b":{},"a":{}}}`)}
+	visit := task.FormInput{Message: "sign in, and more", Server: "srv", Schema: json.RawMessage(`{"type":"object"}`),
+		Visit: &task.FormVisit{Message: "sign in", URL: "https://x.test", ID: "e1"}}
+	for i, c := range []struct {
+		form          task.FormInput
+		answer        string
+		request, want string
+	}{
+		{form, success + `{"action":"accept","content":{"a":"me"}}`,
+			`{"mcp_server_name":"srv","message":"who?","mode":"form","property_order":["b","a"],` +
+				`"requested_schema":{"properties":{"a":{},"b":{}},"type":"object"},"subtype":"elicitation"}`,
+			`{"allow":true,"input":{"a":"me"}}`},
+		{visit, success + `{"action":"accept"}`,
+			`{"elicitation_id":"e1","mcp_server_name":"srv","message":"sign in","mode":"url","subtype":"elicitation","url":"https://x.test"}`,
+			`{"allow":true,"input":{}}`},
+		{form, success + `{"action":"decline"}`, "", `{"allow":false,"reason":"the program that drives this session declined"}`},
+		{form, success + `{"action":"cancel"}`, "", `{"allow":false,"dismissed":true}`},
+		{form, success + `{"action":"perhaps"}`, "", `{"allow":false,"dismissed":true}`},
+		{form, `"subtype":"error","error":"unknown"`, "",
+			`{"allow":false,"reason":"nobody answered: the program that drives this session answered: unknown","dismissed":true}`},
+	} {
+		input, _ := json.Marshal(c.form)
+		q := task.Question{ID: fmt.Sprint("q", i), Digest: "d", Kind: task.Form, Tool: "mcp__srv", Input: input}
+		request, got := p.asked(s, int64(i+1), q, c.answer, 1)
+		if text, _ := json.Marshal(request); c.request != "" && string(text) != c.request {
+			t.Errorf("asked %s, want %s", text, c.request)
+		}
+		if text, _ := json.Marshal(got[0].Reply); string(text) != c.want || got[0].ID != q.ID {
+			t.Errorf("%s: %s, want %s", c.answer, text, c.want)
+		}
+	}
+}
+
+// Questions of the model are answered in the input of the call.
+func TestChoices(t *testing.T) {
+	p := start(t)
+	s := &session{}
+	p.serve(s, true)
+	for i, c := range []struct{ input, answer, want string }{
+		{`{"questions":[{"question":"Which?"}]}`, `{"behavior":"allow","updatedInput":{"answers":{"Which?":"this"}}}`, `{"allow":true,"text":"this"}`},
+		{`{"questions":[{"question":"A?"},{"question":"B?"}]}`,
+			`{"behavior":"allow","updatedInput":{"answers":{"B?":["x","y"],"A?":"z"},"response":"hurry"}}`,
+			`{"allow":true,"text":"A? z\nB? x, y\nhurry"}`},
+		{`{"questions":[{"question":"Which?"}]}`, `{"behavior":"allow"}`, `{"allow":false,"reason":"the program's answer cannot be read"}`},
+		{`{"questions":[{"question":"Which?"}]}`, `{"behavior":"allow","updatedInput":{}}`,
+			`{"allow":false,"reason":"the program allowed the call and gave no answers"}`},
+		{`{"questions":[{"question":"Which?"}]}`, `{"behavior":"deny","message":"later"}`, `{"allow":false,"reason":"later"}`},
+	} {
+		q := task.Question{ID: fmt.Sprint("q", i), Digest: "d", Kind: task.Choice, Tool: "AskUserQuestion", Input: json.RawMessage(c.input)}
+		_, got := p.asked(s, int64(i+1), q, success+c.answer, 1)
+		if text, _ := json.Marshal(got[0].Reply); string(text) != c.want {
+			t.Errorf("%s: %s, want %s", c.answer, text, c.want)
+		}
+	}
+}
+
+// A decision that the session cannot take does not leave the call waiting.
+func TestRefusedDecisions(t *testing.T) {
+	p := start(t)
+	s := &session{refuse: func(req control.DecideRequest) error {
+		switch {
+		case req.Always != "":
+			return &control.Error{Code: control.Conflict, Message: "the file cannot be written"}
+		case len(req.Reply.Input) > 0:
+			return &control.Error{Code: control.Invalid, Message: "the new input is too large"}
+		}
+		return nil
+	}}
+	p.serve(s, true)
+	q := task.Question{ID: "q1", Digest: "d1", Tool: "Bash", Input: json.RawMessage(`{"command":"make"}`), Suggest: "Bash(make:*)"}
+	_, got := p.asked(s, 1, q, success+`{"behavior":"allow","updatedPermissions":[{"type":"addRules","rules":[{"toolName":"Bash",`+
+		`"ruleContent":"make:*"}],"behavior":"allow","destination":"localSettings"}]}`, 2)
+	if got[0].Always == "" || got[1].Always != "" || !got[1].Reply.Allow {
+		t.Errorf("a rule that is not kept: %+v", got)
+	}
+	q.ID = "q2"
+	_, got = p.asked(s, 2, q, success+`{"behavior":"allow","updatedInput":{"command":"ls"}}`, 2)
+	if !got[0].Reply.Allow || got[1].Reply.Allow || !strings.Contains(got[1].Reply.Reason, "too large") {
+		t.Errorf("an input that is refused: %+v", got)
+	}
+	q.ID = "q3"
+	p.asked(s, 3, q, success+`{"behavior":"deny","message":"no","interrupt":true}`, 1)
+	if s.mu.Lock(); s.stopped != 1 {
+		t.Errorf("the turn was broken off %d times", s.stopped)
+	}
+	s.mu.Unlock()
 }

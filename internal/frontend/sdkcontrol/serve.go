@@ -19,6 +19,7 @@ type Session struct {
 	API     control.API
 	ID      task.ID
 	Version string
+	Decides bool // the program decides about permissions; it always answers forms of MCP servers
 	// Prompt queues a prompt of the user. The UUID is the program's name of it, and may
 	// be empty.
 	Prompt func(ctx context.Context, req control.PromptRequest, uuid string) error

@@ -100,8 +100,10 @@ type Config struct {
 	KeepParked bool // parked agents go on under the next host
 
 	AskWait time.Duration // that a question waits for somebody; 0: nobody can answer
-	On      func(from task.ID, e agent.Event)
-	OnHook  func(from task.ID, r hook.Ran) // by several goroutines; nil: nobody is told
+	// FormWait is the same for forms of MCP servers, where it is longer.
+	FormWait time.Duration
+	On       func(from task.ID, e agent.Event)
+	OnHook   func(from task.ID, r hook.Ran) // by several goroutines; nil: nobody is told
 }
 
 // Parts are the parts of a session that its agents use.

@@ -73,7 +73,7 @@ func (s *Set) newEnvironment(
 		servers.AgentConfig{
 			Access:     me.access(),
 			Ask:        k.ask,
-			Attended:   s.cfg.AskWait > 0,
+			Attended:   s.wait(task.Form) > 0,
 			Limit:      s.cfg.Limits.OutputChars,
 			Report:     func(text string) { s.Report.Say(me.ID, text) },
 			ReportOnce: s.Report.Once,
@@ -283,13 +283,14 @@ func (k *Environment) Gate() *permission.Gate {
 // ask asks a question for the agent and waits for the answer.
 func (k *Environment) ask(ctx context.Context, q task.Question) (task.Reply, error) {
 	s := k.s
-	if s.cfg.AskWait <= 0 {
+	wait := s.wait(q.Kind)
+	if wait <= 0 {
 		return task.Reply{Reason: "nobody is there to answer"}, nil
 	}
 	q.Agent = k.def.Name
 	k.Runner.Notify(ctx, "permission_prompt", "", fmt.Sprintf("%s asks about %s", k.def.Name, q.Tool))
 	s.Report.Say(k.Me.ID, fmt.Sprintf("%s asks whether it may use %s: see `drover approvals`", k.def.Name, q.Tool))
-	q.Until = time.Now().Add(s.cfg.AskWait).UTC() // hooks do not delay the answer
+	q.Until = time.Now().Add(wait).UTC() // hooks do not delay the answer
 	if k.Me.Host != nil {
 		return k.Me.Host.Ask(ctx, q)
 	}
@@ -297,6 +298,14 @@ func (k *Environment) ask(ctx context.Context, q task.Question) (task.Reply, err
 		return h.Ask(ctx, q)
 	}
 	return s.Tasks.Ask(ctx, k.Me.ID, q)
+}
+
+// wait is how long a question waits for an answer; 0: nobody can give one.
+func (s *Set) wait(kind task.QuestionKind) time.Duration {
+	if kind == task.Form {
+		return max(s.cfg.AskWait, s.cfg.FormWait)
+	}
+	return s.cfg.AskWait
 }
 
 // ruled decides by rules whether a command or a server may connect to a host; done is false if

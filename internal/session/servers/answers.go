@@ -10,6 +10,7 @@ import (
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/agentenv/mcpclient"
+	"github.com/drover-dev/drover/internal/driver/mcptask"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/session/environment"
 	"github.com/drover-dev/drover/internal/tool/mcptool"
@@ -90,7 +91,7 @@ func (a *Agent) askForm(
 	server string,
 	e mcpclient.Elicitation,
 ) (mcpclient.TaskAction, json.RawMessage, error) {
-	input, err := json.Marshal(map[string]any{"message": e.Message, "schema": e.Schema})
+	input, err := json.Marshal(mcptask.Form(server, e))
 	if err != nil {
 		return "", nil, err
 	}
@@ -100,7 +101,7 @@ func (a *Agent) askForm(
 			Reason: "the MCP server " + server + " asks: " + excerpt.Line(e.Message, environment.AboutChars)},
 	)
 	switch {
-	case err != nil || !reply.Allow && !a.cfg.Attended:
+	case err != nil || reply.Dismissed || !reply.Allow && !a.cfg.Attended:
 		return mcpclient.FormIgnored, nil, nil // the server is told that nobody has answered
 	case !reply.Allow:
 		return mcpclient.FormDeclined, nil, nil
