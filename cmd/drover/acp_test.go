@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -330,6 +331,16 @@ func TestACP(t *testing.T) {
 		"history":  acpHistory,
 		"settings": acpSettings,
 		"plan":     acpPlan,
+
+		"garbage":            acpGarbage,
+		"gone at once":       acpGone("", ""),
+		"gone in a line":     acpGone(`{"jsonrpc":"2.0","id":1,"meth`, `"code":-32700`),
+		"gone at open":       acpGone(acpHello+acpNew, `"protocolVersion":1`),
+		"gone in a call":     acpGoneIn("update in_progress", "cat fifo"),
+		"gone at a question": acpGoneIn("asked", "touch made"),
+		"signal":             acpSignal,
+		"background":         acpBackground,
+		"subagent":           acpSubagent,
 	}) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -654,4 +665,129 @@ func acpPlan(t *testing.T, p *place) {
 	e.ends(e.opens(), "go")
 	e.told("plan [completed one] [pending two]")
 	e.leaves()
+}
+
+// acpBackground: a command in the background is a call that goes on after its turn, and its end
+// begins a turn that is shown.
+func acpBackground(t *testing.T, p *place) {
+	p.model(map[string][]step{"main": {calls("Bash", later("echo begun; cat fifo; echo bye; exit 3")), says("started"), says("noted"),
+		calls("Bash", later("sleep 1000")), says("again")}})
+	fifo := p.fifo("fifo")
+	e := p.edits(acp.ClientCapabilities{}, "--permission-mode", "bypassPermissions")
+	id := e.opens()
+	e.ends(id, "go")
+	want := []string{"call pending execute `echo begun; cat fifo; echo bye; exit 3`", "update in_progress"}
+	if got := e.talk(); len(got) != 4 || !slices.Equal(got[:2], want) || !strings.HasPrefix(got[2], "update in_progress | ```") ||
+		got[3] != "text started" {
+		t.Errorf("told\n%s", strings.Join(got, "\n"))
+	}
+	p.free(fifo)
+	e.told("update failed", "exit code 3", "bye")
+	e.told("text noted")
+	e.ends(id, "again")
+	e.leaves()
+	p.leaves(0, "sleep 1000")
+}
+
+// acpSubagent: the calls of a subagent are steps of the call that has started it.
+func acpSubagent(t *testing.T, p *place) {
+	run := map[string]any{"subagent_type": "general-purpose", "description": "look", "prompt": "look around"}
+	p.model(map[string][]step{"main": {calls("Agent", run), says("done")},
+		"general-purpose": {calls("Bash", bash("echo one")), calls("Bash", bash("touch made")), says("all is well")}})
+	e := p.edits(acp.ClientCapabilities{})
+	e.decide = always("allow")
+	e.ends(e.opens(), "go")
+	e.told("call pending other general-purpose: look | look around")
+	e.told("update in_progress | - `echo one`\n- `touch made`")
+	e.told("update completed", "all is well")
+	e.told("call pending execute `touch made`") // about which the client was asked
+	got := e.talk()
+	if n := strings.Count(strings.Join(got, "\n"), "update completed"); n != 2 || len(e.asked) != 1 || !p.there("made") {
+		t.Errorf("%d calls have ended, asked %d times:\n%s", n, len(e.asked), strings.Join(got, "\n"))
+	}
+	e.leaves()
+}
+
+const (
+	acpHello = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":99,"clientCapabilities":{}}}` + "\n"
+	acpNew   = `{"jsonrpc":"2.0","id":2,"method":"session/new","params":{"cwd":"/","mcpServers":[]}}` + "\n"
+)
+
+// acpGarbage: what cannot be read or is not known has an error, and what stands around it is done.
+func acpGarbage(t *testing.T, p *place) {
+	p.model(map[string][]step{"main": {says("hello")}})
+	e := p.edits(acp.ClientCapabilities{})
+	id := e.opens()
+	piece := strings.Repeat("x", 1<<20)
+	write(t, e.in, "garbage\n", "\n", "[]\n", "null\n", "\xff\n", `{"id":5,"result":{}}`+"\n", `{"jsonrpc":"2.0"}`+"\n",
+		`{"jsonrpc":"2.0","id":"big","method":"session/prompt","params":{"sessionId":"`)
+	for range 100 {
+		write(t, e.in, piece)
+	}
+	write(t, e.in, `"}}`+"\n", `{"jsonrpc":"2.0","id":"a","method":"fly"}`+"\n", `{"jsonrpc":"2.0","id":"b","method":"session/prompt"}`+"\n",
+		`{"jsonrpc":"2.0","id":"c","method":"session/prompt","params":{"sessionId":"`+string(id)+`","prompt":[]}}`+"\n",
+		`{"jsonrpc":"2.0","id":"d","method":"session/prompt","params":{"sessionId":"`+string(id)+`","prompt":[{"type":"audio","data":"","mimeType":"audio/wav"}]}}`+"\n",
+		`{"jsonrpc":"2.0","id":"e","method":"session/new","params":{"cwd":7}}`+"\n",
+		`{"jsonrpc":"2.0","method":"session/cancel","params":{"sessionId":"s00000000"}}`+"\n", `{"jsonrpc":"2.0","method":"unheard"}`+"\n")
+	for id, want := range map[string]string{"big": "longer than 64 MiB", "a": `"code":-32601`, "b": `"code":-32602`, "c": `"code":-32602`,
+		"d": `"code":-32602`, "e": `"code":-32602`} {
+		e.r.until(`"id":"`+id+`"`, `"error"`, want)
+	}
+	e.ends(id, "go")
+	e.told("text hello")
+	if n := strings.Count(strings.Join(e.leaves().lines, "\n"), `"id":null`); n != 5 {
+		t.Errorf("%d answers to lines without an id, want 5", n)
+	}
+}
+
+// acpGone: a client that writes a text and leaves has its answer, and leaves nothing.
+func acpGone(text, want string) func(*testing.T, *place) {
+	return func(t *testing.T, p *place) {
+		p.model(map[string][]step{})
+		in, out, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := p.startWith(in, "acp")
+		in.Close()
+		write(t, out, text)
+		out.Close()
+		if res := r.wait(); res.code != 0 || !strings.Contains(res.stdout(), want) {
+			t.Errorf("exit code %d\nstdout: %s\nstderr: %s", res.code, res.stdout(), res.stderr)
+		}
+	}
+}
+
+// acpGoneIn: a client that leaves when a line was told leaves nothing, and permits nothing.
+func acpGoneIn(line, command string) func(*testing.T, *place) {
+	return func(t *testing.T, p *place) {
+		p.model(map[string][]step{"main": {calls("Bash", bash(command)), says("never")}})
+		p.fifo("fifo")
+		e := p.edits(acp.ClientCapabilities{})
+		id := e.opens()
+		go func() { _, _ = e.says(id, "go") }()
+		e.told(line)
+		e.leaves()
+		p.leaves(0, "cat fifo")
+		if p.there("made") {
+			t.Error("what nobody has allowed ran")
+		}
+	}
+}
+
+// acpSignal: a signal ends the program as the end of stdin does.
+func acpSignal(t *testing.T, p *place) {
+	p.model(map[string][]step{"main": {calls("Bash", bash("cat fifo")), says("never")}})
+	p.fifo("fifo")
+	e := p.edits(acp.ClientCapabilities{})
+	id := e.opens()
+	go func() { _, _ = e.says(id, "go") }()
+	e.told("update in_progress")
+	if err := e.r.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if res := e.r.wait(); res.code != 128+int(syscall.SIGTERM) {
+		t.Errorf("exit code %d: %s", res.code, res.stderr)
+	}
+	p.leaves(0, "cat fifo")
 }

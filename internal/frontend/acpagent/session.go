@@ -23,6 +23,7 @@ type session struct {
 	open   Session
 	folder string
 	view   *view
+	since  task.Seq // the newest event before the main agent works
 
 	ctx       context.Context // ends with close
 	end       context.CancelCauseFunc
@@ -85,15 +86,27 @@ func (s *session) follow() {
 	}
 	s.following.Go(s.questions)
 	s.following.Go(s.changes)
+	s.since = s.open.Newest()
+	s.following.Go(s.tasks)
 	s.open.Run()
 }
 
 // on is told what agents do.
 func (s *session) on(from task.ID, e agent.Event) {
-	if from != s.open.ID() {
-		s.view.other(e)
-	} else if s.view.main(e); e.Kind == agent.ReplyDoneEvent {
+	switch {
+	case from != s.open.ID():
+		if e.Kind == agent.ToolStartEvent {
+			s.meet(from)
+		}
+		s.view.other(from, e)
+	case e.Kind == agent.ToolDoneEvent:
+		s.started(e.Call.ID)
+		s.view.main(e)
+	case e.Kind == agent.ReplyDoneEvent:
+		s.view.main(e)
 		s.used()
+	default:
+		s.view.main(e)
 	}
 	if e.Kind == agent.ToolDoneEvent && (e.Call.Name == "TaskCreate" || e.Call.Name == "TaskUpdate") {
 		s.plan()
@@ -254,5 +267,6 @@ func (s *session) close() error {
 	s.end(errClosed)
 	err := s.open.Close()
 	s.following.Wait()
+	s.abandon()
 	return err
 }

@@ -7,6 +7,7 @@ import (
 	acp "github.com/coder/acp-go-sdk"
 
 	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/task"
 )
 
 // view turns what agents do into updates. Its methods may be called by several goroutines.
@@ -19,11 +20,13 @@ type view struct {
 	streamed map[int]bool
 	calls    map[string]json.RawMessage // inputs of calls that were shown and have not ended, by ID
 	names    map[string]string          // of their tools
+	past     map[string]bool            // calls that have ended
+	tasks    map[task.ID]*shownTask     // that live, or whose end is not shown
 }
 
 func newView(folder string, send func(acp.SessionUpdate)) *view {
 	return &view{folder: folder, send: send, streamed: map[int]bool{}, calls: map[string]json.RawMessage{},
-		names: map[string]string{}}
+		names: map[string]string{}, past: map[string]bool{}, tasks: map[task.ID]*shownTask{}}
 }
 
 // begin is told that a turn of the main agent begins.
@@ -127,7 +130,8 @@ func (v *view) status(id string, now acp.ToolCallStatus, content []acp.ToolCallC
 	}})
 }
 
-// done shows how a call has ended.
+// done shows how a call has ended. One that has started work in the background goes on with
+// that.
 func (v *view) done(c agent.Call, out agent.Output) {
 	input := c.Input
 	if asked, ok := v.calls[c.ID]; ok && len(input) == 0 {
@@ -138,6 +142,11 @@ func (v *view) done(c agent.Call, out agent.Output) {
 	status := acp.ToolCallStatusCompleted
 	if out.IsError {
 		status = acp.ToolCallStatusFailed
+	}
+	if v.living(c.ID) != nil {
+		status = acp.ToolCallStatusInProgress
+	} else {
+		v.settled(c.ID)
 	}
 	v.status(c.ID, status, describeResult(c.Name, input, out, v.folder))
 }
@@ -156,10 +165,14 @@ func (v *view) ask(id, name string, input json.RawMessage) acp.ToolCallUpdate {
 		RawInput: rawInput(input)}
 }
 
-// other shows the end of calls of other agents about which the client was asked.
-func (v *view) other(e agent.Event) {
+// other shows the calls of subagents as steps of their tasks, and the end of those about
+// which the client was asked.
+func (v *view) other(from task.ID, e agent.Event) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	if e.Kind == agent.ToolStartEvent {
+		v.step(from, e.Call)
+	}
 	if _, shown := v.calls[e.Call.ID]; e.Kind == agent.ToolDoneEvent && shown {
 		v.done(e.Call, e.Output)
 	}
