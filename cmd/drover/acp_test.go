@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,6 +17,7 @@ import (
 	"time"
 
 	acp "github.com/coder/acp-go-sdk"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
 // editor is an ACP client that starts the built program.
@@ -339,6 +342,10 @@ func TestACP(t *testing.T) {
 		"gone in a call":     acpGoneIn("update in_progress", "cat fifo"),
 		"gone at a question": acpGoneIn("asked", "touch made"),
 		"signal":             acpSignal,
+		"content":            acpContent,
+		"servers":            acpServers,
+		"form":               acpForm,
+		"choice":             acpChoice,
 		"background":         acpBackground,
 		"subagent":           acpSubagent,
 	}) {
@@ -790,4 +797,139 @@ func acpSignal(t *testing.T, p *place) {
 		t.Errorf("exit code %d: %s", res.code, res.stderr)
 	}
 	p.leaves(0, "cat fifo")
+}
+
+// acpContent: images, embedded text and links of a prompt reach the model, and a session that is
+// loaded shows them again.
+func acpContent(t *testing.T, p *place) {
+	m := p.model(map[string][]step{"main": {says("seen")}})
+	e := p.edits(acp.ClientCapabilities{})
+	id := e.opens()
+	got, err := e.Prompt(t.Context(), acp.PromptRequest{SessionId: id, Prompt: []acp.ContentBlock{
+		acp.TextBlock("compare "), acp.ResourceLinkBlock("b.go", "file:///src/b%20c.go#L3"), acp.ImageBlock(dot, "image/png"),
+		acp.ResourceBlock(acp.EmbeddedResourceResource{TextResourceContents: &acp.TextResourceContents{
+			Uri: "file:///src/a.go", Text: "package a"}}),
+	}})
+	if err != nil || got.StopReason != acp.StopReasonEndTurn {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	body := string(m.Requests()[0].Body)
+	for _, want := range []string{"compare @/src/b c.go#L3", "/src/a.go", "package a", `"media_type":"image/png","data":"` + dot} {
+		if !strings.Contains(body, want) {
+			t.Errorf("the model does not read %q", want)
+		}
+	}
+	if _, err := e.Prompt(t.Context(), acp.PromptRequest{SessionId: id, Prompt: []acp.ContentBlock{
+		acp.ImageBlock("bm8gaW1hZ2U=", "image/png")}}); err == nil || !strings.Contains(err.Error(), "-32602") {
+		t.Errorf("what is no image was taken: %v", err)
+	}
+	e.forget()
+	if _, err := e.LoadSession(t.Context(), acp.LoadSessionRequest{SessionId: id, Cwd: p.dir, McpServers: []acp.McpServer{}}); err != nil {
+		t.Fatal(err)
+	}
+	e.told("user [no text]compare @/src/b c.go#L3")
+	e.leaves()
+}
+
+// acpServers: MCP servers of the client are the session's, over stdio and http.
+func acpServers(t *testing.T, p *place) {
+	p.model(map[string][]step{"main": {calls("mcp__g__greet", map[string]any{}), calls("mcp__a__roots", map[string]any{}), says("done")}})
+	p.greeter()
+	srv := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return asker() },
+		&mcp.StreamableHTTPOptions{Stateless: true}))
+	t.Cleanup(srv.Close)
+	e := p.edits(acp.ClientCapabilities{})
+	e.decide = always("allow")
+	id := e.opens(acp.McpServer{Stdio: &acp.McpServerStdio{Name: "g", Command: "bash", Args: []string{filepath.Join(p.work, "greeter")},
+		Env: []acp.EnvVariable{{Name: "WORD", Value: "editor"}}}},
+		acp.McpServer{Http: &acp.McpServerHttpInline{Name: "a", Type: "http", Url: srv.URL, Headers: []acp.HttpHeader{}}})
+	e.ends(id, "go")
+	e.told("update completed", "hello from", "editor")
+	e.told("update completed", p.dir)
+	twice := []acp.McpServer{{Stdio: &acp.McpServerStdio{Name: "g", Command: "x", Args: []string{}, Env: []acp.EnvVariable{}}}}
+	_, err := e.NewSession(t.Context(), acp.NewSessionRequest{Cwd: p.dir, McpServers: append(twice, twice...)})
+	if err == nil || !strings.Contains(err.Error(), "two MCP servers") {
+		t.Errorf("two servers of one name: %v", err)
+	}
+	e.leaves()
+}
+
+// UnstableCreateElicitation answers a form with the first choice of each field, or a fixed text.
+func (e *editor) UnstableCreateElicitation(_ context.Context, r acp.UnstableCreateElicitationRequest) (
+	acp.UnstableCreateElicitationResponse, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	values := map[string]any{}
+	e.seen = append(e.seen, "form "+r.Form.Message)
+	close(e.grown)
+	e.grown = make(chan struct{})
+	for name, raw := range r.Form.RequestedSchema.Properties {
+		field, _ := raw.(map[string]any)
+		switch {
+		case field["enum"] != nil:
+			values[name] = field["enum"].([]any)[0]
+		case field["type"] == "array":
+			values[name] = field["items"].(map[string]any)["enum"]
+		default:
+			values[name] = "by the editor"
+		}
+	}
+	return acp.UnstableCreateElicitationResponse{Accept: &acp.UnstableCreateElicitationAccept{Action: "accept", Content: values}}, nil
+}
+
+// acpForm: the form of an MCP server is shown by a client that can, and is left to a terminal
+// otherwise.
+func acpForm(t *testing.T, p *place) {
+	m := p.model(map[string][]step{"main": {calls("mcp__f__form", map[string]any{}), says("done"), calls("mcp__f__form", map[string]any{}), says("done")}})
+	p.foreign(asker(), true)
+	forms := acp.ClientCapabilities{Elicitation: &acp.ElicitationCapabilities{Form: &acp.ElicitationFormCapabilities{}}}
+	e := p.edits(forms)
+	e.decide = always("allow")
+	e.ends(e.opens(), "go")
+	e.told("form")
+	if said := m.Requests()[1].LastText(); !strings.Contains(said, "accept") {
+		t.Errorf("the server was told %q", said)
+	}
+	e.leaves()
+	e = p.edits(acp.ClientCapabilities{})
+	e.decide = always("allow")
+	id := e.opens()
+	ended := make(chan error, 1)
+	go func() { _, err := e.says(id, "go"); ended <- err }()
+	line := e.told("text", "A question waits", "drover approvals answer")
+	_, ref, _ := strings.Cut(line, "approvals answer ")
+	ref, _, _ = strings.Cut(ref, "`")
+	p.good("approvals", "deny", ref)
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	e.leaves()
+}
+
+// acpChoice: a question of the agent is a request with its options, or a form where it is more.
+func acpChoice(t *testing.T, p *place) {
+	option := func(label string) map[string]any {
+		return map[string]any{"label": label, "description": "it is " + label}
+	}
+	question := func(header string, several bool) map[string]any {
+		return map[string]any{"question": "Which " + header + "?", "header": header, "multiSelect": several,
+			"options": []any{option("one"), option("two")}}
+	}
+	ask := func(list ...any) step { return calls("AskUserQuestion", map[string]any{"questions": list}) }
+	m := p.model(map[string][]step{"main": {ask(question("port", false)), says("done"),
+		ask(question("port", false), question("host", true)), says("done")}})
+	e := p.edits(acp.ClientCapabilities{Elicitation: &acp.ElicitationCapabilities{Form: &acp.ElicitationFormCapabilities{}}})
+	e.decide = always("option-2")
+	id := e.opens()
+	e.ends(id, "go")
+	e.told("asked allow_once=one allow_once=two reject_once=No answer")
+	if said := m.Requests()[1].LastText(); !strings.Contains(said, "two") || *e.asked[0].ToolCall.Title != "Which port?" {
+		t.Errorf("the model was told %q", said)
+	}
+	e.ends(id, "go")
+	e.told("form Which port?")
+	if said := m.Requests()[3].LastText(); !strings.Contains(said, "port: one\nhost: one, two") {
+		t.Errorf("the model was told %q", said)
+	}
+	e.leaves()
 }

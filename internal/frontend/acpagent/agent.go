@@ -128,6 +128,18 @@ func (c *client) set(offer acp.ClientCapabilities) {
 	c.offer = offer
 }
 
+func (c *client) get() acp.ClientCapabilities {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.offer
+}
+
+// forms reports whether the client shows forms.
+func (c *client) forms() bool {
+	e := c.get().Elicitation
+	return e != nil && (e.Form != nil || e.Url == nil)
+}
+
 // Serve answers one client until it closes stdin, then closes all its sessions and returns
 // nil. With an error ctx has ended, or the client reads no more.
 func Serve(ctx context.Context, cfg Config) error {

@@ -43,6 +43,22 @@ func (r *forkRequest) Validate() error {
 	return nil
 }
 
+// formRequest is the request of elicitation/create with a form. The type of the library lacks
+// the session.
+type formRequest struct {
+	SessionID  acp.SessionId   `json:"sessionId"`
+	ToolCallID acp.ToolCallId  `json:"toolCallId,omitempty"`
+	Mode       string          `json:"mode"` // form
+	Message    string          `json:"message"`
+	Schema     json.RawMessage `json:"requestedSchema"`
+}
+
+// formAnswer is its answer.
+type formAnswer struct {
+	Action  string          `json:"action"` // accept, decline or cancel
+	Content json.RawMessage `json:"content"`
+}
+
 // withDelete adds to the answer of initialize that sessions can be deleted.
 func withDelete(r acp.InitializeResponse) (any, error) {
 	raw, err := json.Marshal(r)

@@ -208,13 +208,16 @@ type choice struct {
 }
 
 // choose asks what the user wants: one request for each question, whose options are those of
-// the question.
+// the question. A client that shows forms is shown one where a request would say too little.
 func (s *session) choose(ctx context.Context, q task.Question) (task.Reply, error) {
 	var in struct {
 		Questions []choice `json:"questions"`
 	}
 	if err := json.Unmarshal(q.Input, &in); err != nil || len(in.Questions) == 0 {
 		return task.Reply{}, s.leave(q, errors.New("its questions cannot be read"))
+	}
+	if s.of.client.forms() && (len(in.Questions) > 1 || in.Questions[0].MultiSelect) {
+		return s.chooseAll(ctx, q, in.Questions)
 	}
 	var answers []string
 	for _, one := range in.Questions {
@@ -268,8 +271,95 @@ func (s *session) chooseOne(ctx context.Context, q task.Question, one choice) (s
 }
 
 // fill asks for the values of a form.
-func (s *session) fill(_ context.Context, q task.Question) (task.Reply, error) {
-	return task.Reply{}, s.leave(q, errors.New("the client has no forms"))
+func (s *session) fill(ctx context.Context, q task.Question) (task.Reply, error) {
+	var form struct {
+		Message string          `json:"message"`
+		Schema  json.RawMessage `json:"schema"`
+	}
+	if err := json.Unmarshal(q.Input, &form); err != nil || len(form.Schema) == 0 {
+		return task.Reply{}, s.leave(q, errors.New("its form cannot be read"))
+	}
+	if !s.of.client.forms() {
+		return task.Reply{}, s.leave(q, errors.New("the editor has no forms"))
+	}
+	values, err := s.form(ctx, q, form.Message, form.Schema)
+	if err != nil || values == nil {
+		return task.Reply{Reason: "the user has not filled in the form"}, err
+	}
+	return task.Reply{Allow: true, Input: values}, nil
+}
+
+// form shows a form; nil: the user has not filled it in.
+func (s *session) form(
+	ctx context.Context, q task.Question, message string, schema json.RawMessage,
+) (json.RawMessage, error) {
+	var got formAnswer
+	err := s.of.conn.ask(ctx, acp.ClientMethodElicitationCreate, formRequest{
+		SessionID: s.name(), ToolCallID: acp.ToolCallId(q.ToolUseID), Mode: "form", Message: message, Schema: schema,
+	}, &got)
+	switch {
+	case err != nil:
+		return nil, err
+	case got.Action != "accept":
+		return nil, nil
+	case len(got.Content) == 0:
+		return json.RawMessage("{}"), nil
+	}
+	return got.Content, nil
+}
+
+// chooseAll asks all questions of a call in one form. Its fields are named by number, since
+// headers may be the same.
+func (s *session) chooseAll(ctx context.Context, q task.Question, list []choice) (task.Reply, error) {
+	fields, required := map[string]any{}, []string{}
+	for i, one := range list {
+		var labels []string
+		about := one.Question
+		for _, o := range one.Options {
+			labels = append(labels, o.Label)
+			if o.Description != "" {
+				about += "\n" + o.Label + ": " + o.Description
+			}
+		}
+		name := fmt.Sprintf("answer_%d", i+1)
+		field := map[string]any{"type": "string", "title": one.Header, "description": about, "enum": labels}
+		if one.MultiSelect {
+			field = map[string]any{"type": "array", "title": one.Header, "description": about,
+				"items": map[string]any{"type": "string", "enum": labels}}
+		}
+		fields[name] = field
+		required = append(required, name)
+	}
+	schema, err := json.Marshal(map[string]any{"type": "object", "properties": fields, "required": required})
+	if err != nil {
+		return task.Reply{}, err
+	}
+	values, err := s.form(ctx, q, list[0].Question, schema)
+	if err != nil || values == nil {
+		return task.Reply{Reason: "the user has not answered"}, err
+	}
+	var chosen map[string]any
+	if err := json.Unmarshal(values, &chosen); err != nil {
+		return task.Reply{}, fmt.Errorf("read the values of the form: %w", err)
+	}
+	var answers []string
+	for i, one := range list {
+		var words []string
+		switch v := chosen[fmt.Sprintf("answer_%d", i+1)].(type) {
+		case string:
+			words = []string{v}
+		case []any:
+			for _, w := range v {
+				words = append(words, fmt.Sprint(w))
+			}
+		}
+		text := strings.Join(words, ", ")
+		if len(list) > 1 {
+			text = one.Header + ": " + text
+		}
+		answers = append(answers, text)
+	}
+	return task.Reply{Allow: true, Text: strings.Join(answers, "\n")}, nil
 }
 
 // leave tells the user how to answer a question that the client cannot be asked.
