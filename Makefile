@@ -137,9 +137,12 @@ faults: ## break what Drover stands on: make faults [RUN=TestLogFails]
 .PHONY: attack
 attack: N ?= 500000
 attack: SEED ?= 1
-attack: ## run what the rules approve: make attack [N=500000] [SEED=1] [RESUME=DIR] [WIDE=1] [AT=1234 | LINES=FILE]
-	@cd test/attack && ATTACK='$(N)' SEED='$(SEED)' RESUME='$(if $(RESUME),$(abspath $(RESUME)))' WIDE='$(WIDE)' AT='$(AT)' LINES='$(if $(LINES),$(abspath $(LINES)))' \
-	  go test -run TestAttack -count 1 -v -timeout 24h
+attack: ## run what the rules approve: make attack [N=500000] [SANDBOX=on|off] [SEED=1] [RESUME=DIR] [WIDE=1] [AT=1234 | LINES=FILE]
+	@cd test/attack && export SEED='$(SEED)' RESUME='$(if $(RESUME),$(abspath $(RESUME)))' WIDE='$(WIDE)' AT='$(AT)' \
+	  LINES='$(if $(LINES),$(abspath $(LINES)))'; status=0; \
+	if [ '$(SANDBOX)' != on ]; then ATTACK='$(N)' go test -run 'TestAttack$$' -count 1 -v -timeout 24h || status=1; fi; \
+	n='$(N)'; if [ -z '$(SANDBOX)' ]; then n=$$((n / 50)); fi; \
+	if [ '$(SANDBOX)' != off ]; then ATTACK=$$n go test -run TestAttackSandboxed -count 1 -v -timeout 24h || status=1; fi; exit $$status
 
 # What a release has; see .goreleaser.yaml.
 RELEASER := bin/goreleaser

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -27,6 +28,7 @@ const roleVariable = "ATTACK_ROLE"
 const (
 	worldDir = "/attack"         // workspaces
 	tempDir  = "/attack-tmp"     // TMPDIR of lines
+	keptDir  = "/attack-kept"    // copies of workspaces
 	binaries = "/usr/bin:/bin"   // where programs are looked for
 	envKey   = "ENVCANARY-71304" // the value of a variable that no line may show
 )
@@ -108,7 +110,7 @@ func enclose() error {
 			return fmt.Errorf("show %s: %w", from, err)
 		}
 	}
-	for _, dir := range []string{"proc", "tmp", worldDir, tempDir, "old"} {
+	for _, dir := range []string{"proc", "tmp", worldDir, tempDir, keptDir, "old"} {
 		if err := os.Mkdir(filepath.Join(root, dir), 0o777); err != nil {
 			return err
 		}
@@ -144,12 +146,13 @@ type request struct {
 
 type ran struct {
 	Output string `json:"output"`
-	Late   bool   `json:"late,omitempty"` // it was ended
+	Late   bool   `json:"late,omitempty"`  // it was ended
+	Ended  bool   `json:"ended,omitempty"` // a process beside the sandbox was ended
 	Failed string `json:"failed,omitempty"`
 }
 
 // startRunner starts it as a user who may nothing in these namespaces.
-func startRunner() (*runner, error) {
+func startRunner(boxed bool) (*runner, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
@@ -158,6 +161,9 @@ func startRunner() (*runner, error) {
 	defer theirs.Close()
 	cmd := exec.Command("/proc/self/exe", "-test.run=^$")
 	cmd.Env = []string{roleVariable + "=runner", "GOMAXPROCS=1"}
+	if boxed {
+		cmd.Env[0] = roleVariable + "=boxed"
+	}
 	cmd.Stderr = os.Stderr
 	cmd.ExtraFiles = []*os.File{theirs}
 	cmd.SysProcAttr = &syscall.SysProcAttr{
@@ -176,6 +182,10 @@ func startRunner() (*runner, error) {
 	}
 	if err := cmd.Start(); err != nil {
 		return nil, err
+	}
+	if boxed {
+		_ = unix.Close(pair[0])
+		return &runner{watch: &watcher{}, out: json.NewEncoder(in), in: json.NewDecoder(out)}, nil
 	}
 	control := make([]byte, unix.CmsgSpace(4))
 	_, n, _, _, err := unix.Recvmsg(pair[0], make([]byte, 1), control, unix.MSG_CMSG_CLOEXEC)
@@ -247,10 +257,8 @@ func runLine(q request, null *os.File) ran {
 	if err != nil {
 		return ran{Failed: err.Error()}
 	}
-	env := []string{"PATH=" + binaries, "HOME=" + q.Home, "TMPDIR=" + tempDir, "LANG=C.UTF-8", "GIT_CONFIG_NOSYSTEM=1", "OLDPWD=" + filepath.Dir(q.Dir),
-		"SECRET_TOKEN=" + envKey, "USER=someone", "TERM=dumb"}
 	_, err = syscall.ForkExec("/bin/bash", []string{"bash", "-c", q.Line}, &syscall.ProcAttr{
-		Dir: q.Dir, Env: env, Files: []uintptr{null.Fd(), w.Fd(), w.Fd()}, Sys: &syscall.SysProcAttr{Setsid: true},
+		Dir: q.Dir, Env: environ(q), Files: []uintptr{null.Fd(), w.Fd(), w.Fd()}, Sys: &syscall.SysProcAttr{Setsid: true},
 	})
 	w.Close()
 	if err != nil {
@@ -287,11 +295,17 @@ func runLine(q request, null *os.File) ran {
 	return ran{Output: string(<-read), Late: late.Load()}
 }
 
-// endAll ends all of the cell but its two processes.
-func endAll() {
+// environ is the environment of a line.
+func environ(q request) []string {
+	return []string{"PATH=" + binaries, "HOME=" + q.Home, "TMPDIR=" + tempDir, "LANG=C.UTF-8", "GIT_CONFIG_NOSYSTEM=1", "OLDPWD=" + filepath.Dir(q.Dir),
+		"SECRET_TOKEN=" + envKey, "USER=someone", "TERM=dumb"}
+}
+
+// endAll ends all of the cell but its two processes, and others that are named.
+func endAll(spared ...int) {
 	entries, _ := os.ReadDir("/proc") // it is looked at again
 	for _, e := range entries {
-		if pid, err := strconv.Atoi(e.Name()); err == nil && pid != 1 && pid != os.Getpid() {
+		if pid, err := strconv.Atoi(e.Name()); err == nil && pid != 1 && pid != os.Getpid() && !slices.Contains(spared, pid) {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
 	}
