@@ -75,9 +75,9 @@ func loopback() error {
 
 // bound is what of a workspace no line in the sandbox may change: what is beside it, and its protected
 // files.
-func (w *world) bound() (string, error) {
+func (w *world) bound() (map[string]string, error) {
 	protected := slices.Concat(permission.Protected(w.dir), permission.ProtectedGit(filepath.Join(w.dir, ".git")))
-	var b bytes.Buffer
+	all := map[string]string{}
 	err := filepath.WalkDir(w.base, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -98,10 +98,28 @@ func (w *world) bound() (string, error) {
 		if d.IsDir() {
 			size = 0
 		}
-		fmt.Fprintln(&b, path, info.Mode(), size, info.ModTime().UnixNano())
+		all[path] = fmt.Sprint(info.Mode(), size, info.ModTime().UnixNano())
 		return nil
 	})
-	return b.String(), err
+	return all, err
+}
+
+// beyond says what has changed that no line may change. A protected file that was not there can be
+// made, but nothing in a folder that was.
+func (w *world) beyond(before, after map[string]string) (effects []string) {
+	for path, was := range before {
+		if after[path] != was {
+			effects = append(effects, "it changed "+path)
+		}
+	}
+	for path := range after {
+		_, known := before[path]
+		_, in := before[filepath.Dir(path)]
+		if !known && (in || !strings.HasPrefix(path, w.dir+"/")) {
+			effects = append(effects, "it made "+path)
+		}
+	}
+	return effects
 }
 
 // keep copies a world to where no line looks, so that it is quickly made anew.
@@ -149,9 +167,10 @@ func (c *cell) inBox(t *tally, o one, p *place, aloud bool) error {
 	}
 	var effects []string
 	after, err := p.bound()
-	if err != nil || after != before {
-		effects = append(effects, "it changed something outside, or a protected file: "+difference(before, after))
+	if err != nil {
+		return err
 	}
+	effects = append(effects, p.beyond(before, after)...)
 	if strings.Contains(a.Output, "KEY-CANARY") {
 		effects = append(effects, "it shows a secret of the home directory")
 	}
