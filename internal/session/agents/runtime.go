@@ -94,6 +94,9 @@ func (rt *Runtime) Run(ctx context.Context, c shelltool.Command) (shelltool.Outc
 	}
 	out, err := rt.foreground(ctx, rec, c.Timeout)
 	out.Refused = bounded.Refused()
+	if !out.Backgrounded {
+		out.Made = bounded.Made()
+	}
 	return out, err
 }
 

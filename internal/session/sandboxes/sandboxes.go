@@ -96,6 +96,7 @@ type Sandboxes struct {
 	net    *network      // nil: not open
 	tried  bool
 	closed bool
+	below  map[string][]string // protected files of repositories below folders
 }
 
 // New returns the sandboxes of a session. It opens nothing.
@@ -126,6 +127,30 @@ type Start struct {
 
 	vars []string // which replace others of their names
 	net  *client  // nil: it has no proxy
+	made func() []string
+}
+
+// Made returns the protected files of the workspace that were not there when the command began. It cannot be
+// kept from making those.
+func (s Start) Made() []string {
+	if s.made == nil {
+		return nil
+	}
+	return s.made()
+}
+
+// made returns what finds the protected files that are made from now on without leave.
+func made(folders, allowed []string) func() []string {
+	list := func() (all []string) {
+		for _, dir := range folders {
+			all = append(all, permission.Protected(dir)...)
+		}
+		return all
+	}
+	before := append(list(), allowed...)
+	return func() []string {
+		return slices.DeleteFunc(list(), func(p string) bool { return slices.Contains(before, p) })
+	}
 }
 
 // Refused returns why the command was not let through to hosts so far.
@@ -181,7 +206,7 @@ func (s *Sandboxes) Command(w Wish) (Start, error) {
 		w.Reach = unattended
 	}
 	c, vars := way.join(w.Line, w.Reach)
-	return Start{Fork: s.watched(room, fork), Held: &held, vars: vars, net: c}, nil
+	return Start{Fork: s.watched(room, fork), Held: &held, vars: vars, net: c, made: made(w.Folders, w.Opens)}, nil
 }
 
 // watched forgets a room whose starter is gone, so that the next command gets another one. The
@@ -329,7 +354,7 @@ func (s *Sandboxes) bounds(folders []string) sandbox.Bounds {
 		if err != nil {
 			continue
 		}
-		b.Fixed = append(b.Fixed, permission.Protected(real)...)
+		b.Fixed = slices.Concat(b.Fixed, permission.Protected(real), s.nested(real))
 		git, common := gitFolders(real)
 		for _, g := range []string{git, common} {
 			b.Fixed = append(b.Fixed, permission.ProtectedGit(g)...)

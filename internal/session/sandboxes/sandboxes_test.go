@@ -388,3 +388,42 @@ func TestLost(t *testing.T) {
 		t.Errorf("in the next room: %s", out)
 	}
 }
+
+// Repositories below the workspace that are there at first are protected too, those that commands make
+// later are not; what a command has made of protected files in the workspace is known.
+func TestNested(t *testing.T) {
+	repo := folder(t, map[string]string{
+		".git/config": "", ".git/modules/lib/x/HEAD": "", ".git/modules/lib/x/config": "", "lib/x/.git": "gitdir: ../../.git/modules/lib/x\n",
+		"lib/x/.envrc": "", "a/b/.git/config": "", "a/b/.git/hooks/pre-commit": "", "a/b/.mcp.json": "", "a/AGENTS.md": "",
+		"node_modules/c/.git/config": "",
+	})
+	s := apartFromTemp(Config{})
+	b := s.bounds([]string{repo})
+	for path, want := range map[string]bool{
+		".git/config": true, ".git/modules/lib/x/config": true, "lib/x/.envrc": true, "a/b/.git/config": true, "a/b/.git/hooks": true,
+		"a/b/.mcp.json": true, "a/AGENTS.md": false, "node_modules/c/.git/config": false, "a/b/.git/info/attributes": false,
+	} {
+		if got := slices.Contains(b.Fixed, filepath.Join(repo, path)); got != want {
+			t.Errorf("%s is protected: %v, want %v", path, got, want)
+		}
+	}
+	start := Start{made: made([]string{repo}, nil)}
+	if got := start.Made(); got != nil {
+		t.Errorf("made before it began: %q", got)
+	}
+	for path, text := range map[string]string{"later/.git/config": "", ".mcp.json": "{}"} {
+		path = filepath.Join(repo, path)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := start.Made(); !slices.Equal(got, []string{filepath.Join(repo, ".mcp.json")}) {
+		t.Errorf("made: %q", got)
+	}
+	if slices.Contains(s.bounds([]string{repo}).Fixed, filepath.Join(repo, "later/.git/config")) {
+		t.Error("a repository that was made later is protected")
+	}
+}

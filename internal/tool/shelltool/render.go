@@ -150,6 +150,10 @@ func walls(out Outcome) (lines []string) {
 	if len(lines) > 0 {
 		lines = append(lines, "If the command needs that, call Bash with outside and why: the user is asked.")
 	}
+	if len(out.Made) > 0 {
+		lines = append(lines, "The command made protected files, which other programs run or obey, and which no command can change from now "+
+			"on: "+excerpt.Line(strings.Join(out.Made, ", "), 500)+". Tell the user of them.")
+	}
 	return lines
 }
 
