@@ -5,9 +5,12 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/url"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"golang.org/x/net/http/httpproxy"
 
 	"github.com/drover-dev/drover/internal/agentenv/catalog"
 	"github.com/drover-dev/drover/internal/agentenv/command"
@@ -255,7 +258,18 @@ func Sandbox(c Config) sandboxes.Config {
 	return sandboxes.Config{
 		Mode: sandboxes.Mode(set.Mode), Auto: set.AutoAllow, Starter: c.Starter, Home: user, TempDir: env("TMPDIR"),
 		Write: below(user, set.Write), Hidden: below(user, set.Hidden), Domains: set.Domains, Outside: set.Outside,
+		Upstream: upstream(env),
 	}
+}
+
+// upstream returns the proxies that the variables of the user name.
+func upstream(env func(string) string) func(*url.URL) (*url.URL, error) {
+	of := func(name string) string { return cmp.Or(env(name), env(strings.ToLower(name))) }
+	c := httpproxy.Config{HTTPProxy: of("HTTP_PROXY"), HTTPSProxy: of("HTTPS_PROXY"), NoProxy: of("NO_PROXY")}
+	if c.HTTPProxy == "" && c.HTTPSProxy == "" {
+		return nil
+	}
+	return c.ProxyFunc()
 }
 
 // below makes paths absolute that are written with ~.

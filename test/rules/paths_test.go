@@ -27,6 +27,7 @@ var bare = []struct {
 	{"sockets have paths only; home checks their folder", []string{"internal/api/host/host.go"}},
 	{"git takes paths, and these are its files", []string{"internal/agentenv/worktree/rescue.go", "internal/agentenv/worktree/store.go"}},
 	{"a path is judged as a command would follow it", []string{"internal/agentenv/permission/facts.go", "internal/agentenv/permission/gitscan.go", "internal/agentenv/permission/path.go", "internal/agentenv/permission/protect.go", "internal/session/sandboxes/paths.go"}},
+	{"what is found is not opened, but protected", []string{"internal/session/sandboxes/nested.go"}},
 	{"mounts are made by paths", []string{"internal/engine/sandbox/mounts_linux.go"}},
 	{"support of tests", []string{"agent/agenttest/*.go", "task/tasktest/*.go", "test/harness/*.go"}},
 }

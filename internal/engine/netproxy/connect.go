@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"net/url"
 	"slices"
 	"strconv"
 
@@ -22,11 +23,34 @@ func (e *refusal) Error() string { return fmt.Sprintf("connection to %s refused:
 func (e *refusal) Unwrap() error { return e.why }
 
 // connect makes a connection if it is allowed. A name is resolved only after that, since
-// the question for it would reach a server of whoever owns the name.
-func (s *service) connect(ctx context.Context, r Request) (net.Conn, error) {
+// the question for it would reach a server of whoever owns the name. plain says that the connection is
+// for a request of HTTP: through a proxy upstream, which is returned then, that is made to the proxy.
+func (s *service) connect(ctx context.Context, r Request, plain bool) (_ net.Conn, via *url.URL, err error) {
 	if err := s.decide(ctx, r); err != nil {
-		return nil, &refusal{r, err}
+		return nil, nil, &refusal{r, err}
 	}
+	if via, err = s.upstream(r, plain); err != nil {
+		return nil, nil, err
+	}
+	if via == nil {
+		c, err := s.direct(ctx, r)
+		return c, nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Limits.Dial)
+	defer cancel()
+	if err := s.checkBehind(ctx, r); err != nil {
+		return nil, nil, err
+	}
+	if plain {
+		c, err := s.dialUpstream(ctx, via)
+		return c, via, err
+	}
+	c, err := s.through(ctx, via, r)
+	return c, via, err
+}
+
+// direct makes a connection that is allowed.
+func (s *service) direct(ctx context.Context, r Request) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Limits.Dial)
 	defer cancel()
 	resolved, err := s.resolve(ctx, r.Host)

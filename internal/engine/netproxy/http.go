@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httputil"
+	"net/url"
 	"os"
 	"strings"
 	"sync/atomic"
@@ -46,7 +47,7 @@ func (s *service) ServeHTTP(w http.ResponseWriter, hr *http.Request) {
 		http.Error(w, excerpt.Line("read the request to the proxy: "+err.Error(), 300), http.StatusBadRequest)
 		return
 	}
-	up, err := s.connect(hr.Context(), r)
+	up, via, err := s.connect(hr.Context(), r, hr.Method != http.MethodConnect)
 	if err != nil {
 		s.logFailure(r, err)
 		sayFailure(w, err)
@@ -57,7 +58,7 @@ func (s *service) ServeHTTP(w http.ResponseWriter, hr *http.Request) {
 		s.tunnel(w, r, up)
 		return
 	}
-	s.forward(w, hr, r, up)
+	s.forward(w, hr, r, up, via)
 }
 
 // proxyCredentials returns "" if there are none that can be read.
@@ -134,8 +135,9 @@ func (s *service) tunnel(w http.ResponseWriter, r Request, up net.Conn) {
 }
 
 // forward passes one plain HTTP request on, over a connection of its own: a connection
-// that is shared would skip the check of the address.
-func (s *service) forward(w http.ResponseWriter, hr *http.Request, r Request, up net.Conn) {
+// that is shared would skip the check of the address. via is the proxy to which up leads; nil: it leads to
+// the server.
+func (s *service) forward(w http.ResponseWriter, hr *http.Request, r Request, up net.Conn, via *url.URL) {
 	counted := &countedConn{Conn: up, idle: s.cfg.Limits.Idle}
 	var out Outcome
 	defer func() {
@@ -150,6 +152,7 @@ func (s *service) forward(w http.ResponseWriter, hr *http.Request, r Request, up
 			}
 			return counted, nil
 		},
+		Proxy:                  func(*http.Request) (*url.URL, error) { return via, nil },
 		DisableKeepAlives:      true,
 		DisableCompression:     true,
 		MaxResponseHeaderBytes: int64(s.cfg.Limits.HeaderBytes),

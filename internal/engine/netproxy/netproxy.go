@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -37,6 +38,10 @@ type Config struct {
 
 	// Log is told of every request of a known user once, at its end.
 	Log func(Request, Outcome)
+
+	// Upstream returns the proxy through which a connection to an address of http or https is made; nil:
+	// none. Another proxy than one of HTTP is an error. nil func: there is none.
+	Upstream func(to *url.URL) (*url.URL, error)
 
 	Dial    func(ctx context.Context, network, address string) (net.Conn, error) // nil: a net.Dialer
 	Resolve func(ctx context.Context, name string) ([]netip.Addr, error)         // nil: the resolver of the system

@@ -56,7 +56,7 @@ func (s *service) serveSOCKS(c *conn) {
 	}
 	_ = c.SetDeadline(time.Time{})
 	ctx, early := s.watch(c)
-	up, err := s.connect(ctx, r)
+	up, _, err := s.connect(ctx, r, false)
 	first := early()
 	if err != nil {
 		s.logFailure(r, err)

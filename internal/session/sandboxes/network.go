@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"slices"
 	"strconv"
 	"sync"
@@ -69,7 +70,9 @@ func (c *client) Refused() []string {
 
 // openNetwork serves a proxy to the commands of a room, or where there is none to those on the
 // loopback address of this machine.
-func openNetwork(room *sandbox.Room, rules netproxy.Rules) (*network, error) {
+func openNetwork(room *sandbox.Room, rules netproxy.Rules,
+	upstream func(*url.URL) (*url.URL, error),
+) (*network, error) {
 	var l net.Listener
 	var err error
 	if room != nil {
@@ -89,7 +92,7 @@ func openNetwork(room *sandbox.Room, rules netproxy.Rules) (*network, error) {
 		return nil, errors.Join(fmt.Errorf("open the network of the sandbox: %w", err), l.Close())
 	}
 	n.proxy = netproxy.New(netproxy.Config{
-		Known: n.known, Match: rules.Match, Allow: n.allow, Private: n.private, Log: n.ended,
+		Known: n.known, Match: rules.Match, Allow: n.allow, Private: n.private, Log: n.ended, Upstream: upstream,
 	})
 	ctx, stop := context.WithCancelCause(context.Background())
 	n.stop = stop

@@ -15,6 +15,7 @@ package sandboxes
 import (
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -74,6 +75,9 @@ type Config struct {
 	// Outside are names of commands that are not bounded, as [Wish] has them; a * at the end is any text.
 	Outside []string
 	Domains []string // hosts that commands reach unasked; see [netproxy.Rules]
+
+	// Upstream returns the proxy of the user through which other hosts are reached; see [netproxy.Config].
+	Upstream func(to *url.URL) (*url.URL, error)
 
 	// Report tells the user what does not hold; at most once for each text.
 	Report func(text string)
@@ -264,7 +268,7 @@ func (s *Sandboxes) open() (*sandbox.Room, *network, error) {
 	if err != nil {
 		s.report("the sandbox holds in part: " + sandbox.Explain(err) + "; it does not bound secrets, protected files and all of the network")
 	}
-	if s.net, err = openNetwork(room, rules); err != nil {
+	if s.net, err = openNetwork(room, rules, s.cfg.Upstream); err != nil {
 		s.shut()
 		return nil, nil, err
 	}
