@@ -28,7 +28,7 @@ func TestScreen(t *testing.T) {
 		"answer": screenAnswer, "background": screenBackground, "stop": screenStop, "approval": screenApproval,
 		"killed": screenKilled, "hostile": screenHostile, "suspend": screenSuspend,
 		"inbox": screenInbox, "pages": screenPages, "idle": screenIdle, "notify": screenNotify, "turn": screenTurn, "rewind": screenRewind,
-		"edit": screenEdit, "plan": screenPlan,
+		"edit": screenEdit, "plan": screenPlan, "typed": screenTyped,
 		"image": screenImage, "hint": screenHint, "pages before": screenPagesBefore,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -315,6 +315,52 @@ func screenApproval(t *testing.T, p *place, g *glass) {
 	}
 	g.leaves("0", "left with 0")
 	g.leaves("1", "left with 0")
+}
+
+// Enter that is pressed as a question appears does not answer it: it was meant for the prompt.
+func screenTyped(t *testing.T, p *place, g *glass) {
+	const tries, quick = 8, 300 * time.Millisecond
+	var steps []step
+	for i := range tries {
+		steps = append(steps, calls("Bash", bash("touch it"+strconv.Itoa(i))), echo)
+	}
+	p.model(map[string][]step{"main": steps})
+	g.open("100", "30", "drover attach --new --permission-mode default")
+	for i := range tries {
+		file := "it" + strconv.Itoa(i)
+		g.types("0", "do it")
+		unseen := time.Now() // since then it was drawn
+		if !within(patience, func() bool {
+			looked := time.Now()
+			if strings.Contains(g.screen("0"), "main asks for Bash") {
+				return true
+			}
+			unseen = looked
+			return false
+		}) {
+			t.Fatal("no question is shown")
+		}
+		g.keys("0", "Enter")
+		slow := time.Since(unseen) > quick // a busy machine: somebody may have read it
+		answered := within(time.Second, func() bool { return p.there(file) })
+		if answered && !slow {
+			t.Fatal("an enter that came with the question has answered it")
+		}
+		if !answered {
+			g.shows("0", "enter answers")
+			g.keys("0", "Enter")
+		}
+		g.shows("0", "-asks for Bash")
+		if slow {
+			continue
+		}
+		if !within(patience, func() bool { return p.there(file) }) {
+			t.Error("what was allowed did not run")
+		}
+		g.leaves("0", "left with 0")
+		return
+	}
+	t.Skip("SKIPPED: the machine is too busy to press a key within 300 ms")
 }
 
 func screenEdit(t *testing.T, p *place, g *glass) {

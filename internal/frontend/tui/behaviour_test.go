@@ -157,17 +157,54 @@ func TestPermission(t *testing.T) {
 	}
 }
 
-// What is being typed when a question appears answers nothing.
+// What is being typed when a question appears answers nothing, however long that goes on, and
+// what was typed before it was drawn neither.
 func TestTypedAhead(t *testing.T) {
+	q := task.Question{ID: "q1", Tool: "Bash", Digest: "d"}
 	u := start(t, 80, 24)
 	u.hear(opened(), begin("go"))
-	u.tell(news{epoch: u.m.epoch, questions: &control.Approvals{Questions: []task.Question{{ID: "q1", Tool: "Bash", Digest: "d"}}}})
-	u.types("1 more")
+	u.tell(news{epoch: u.m.epoch, questions: &control.Approvals{Questions: []task.Question{q}}})
+	round := calm{u.m.ask, u.m.ask.typed}
+	for range 5 { // keys between the rounds
+		u.types("1 more ")
+		u.tell(round)
+		u.at = u.at.Add(time.Second)
+	}
+	u.press("enter") // sends the prompt, which waits
 	u.did("")
-	u.at = u.at.Add(time.Second)
+	u.sees("waits: 1 more 1 more", "…")
+	u.tell(calm{u.m.ask, u.m.ask.typed})
+	u.press("enter")
+	u.did("")
+	u.rests()
+	u.sees("enter answers")
 	u.press("1")
 	u.did(`decide q1 d allow=true always="" reason="" text=""`)
-	u.sees("> 1 more")
+
+	// It comes while something else is on the screen, and keys follow the one that goes back.
+	u = start(t, 80, 24)
+	u.hear(opened(), begin("go"))
+	u.press("shift+down")
+	u.ask(q)
+	u.press("esc", "enter")
+	u.did("")
+	u.rests()
+	u.tell(tea.WindowSizeMsg{Width: 10, Height: 3}) // nobody can read it there
+	u.press("enter")
+	u.tell(tea.WindowSizeMsg{Width: 80, Height: 24})
+	u.press("enter")
+	u.did("")
+	u.rests()
+	u.press("enter")
+	u.did(`decide q1 d allow=true always="" reason="" text=""`)
+
+	// It comes during a search, and the enter that ends that is followed by another.
+	u = start(t, 80, 24)
+	u.hear(opened(), begin("go"))
+	u.press("ctrl+r")
+	u.ask(q)
+	u.press("enter", "enter")
+	u.did("")
 }
 
 // A question that was answered in another terminal goes away in this one.

@@ -53,7 +53,7 @@ func (m *Model) key(msg tea.KeyPressMsg) tea.Cmd {
 		m.searchKey(msg)
 		return nil
 	}
-	if m.ask != nil && m.ask.armed(m.now) {
+	if m.ask != nil && m.ask.armed() {
 		if cmd, taken := m.questionKey(msg); taken {
 			return cmd
 		}

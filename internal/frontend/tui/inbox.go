@@ -261,7 +261,8 @@ func typed(i control.AttentionItem) bool {
 func (m *Model) actOnItem(i control.AttentionItem) tea.Cmd {
 	switch {
 	case i.Request != nil:
-		m.ask = newAsking(*i.Request, m.now.Add(-armedAfter)) // the user has chosen it
+		m.ask = newAsking(*i.Request)
+		m.ask.calm = calmRounds // the user has chosen it
 		m.ask.session = i.Session
 		if m.ask.question.Hidden > 0 {
 			return m.needsWhole()

@@ -156,6 +156,7 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		return m, beat
 	}
 	var cmd tea.Cmd
+	answers := m.search == nil && m.ask != nil && m.ask.armed()
 	switch msg := msg.(type) {
 	case tea.WindowSizeMsg:
 		m.width, m.height = msg.Width, msg.Height
@@ -172,6 +173,7 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		cmd = m.readWaiting()
 	case tea.BlurMsg:
 		m.away = true
+	case calm: // of guard
 	case tick:
 		m.ticking = false
 		m.frame++
@@ -184,7 +186,7 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	if m.notification != "" && m.now.Sub(m.notificationAt) > notificationFor {
 		m.notification = ""
 	}
-	return m, tea.Batch(cmd, m.clock(), beat)
+	return m, tea.Batch(cmd, m.guard(msg, answers), m.clock(), beat)
 }
 
 // clock asks for a tick if what is shown changes by time: fast for a spinner, slow for
@@ -194,7 +196,7 @@ func (m *Model) clock() tea.Cmd {
 	switch {
 	case m.ticking:
 		return nil
-	case m.busy() && m.screen == chatScreen || m.joining || m.ask != nil && !m.ask.armed(m.now):
+	case m.busy() && m.screen == chatScreen || m.joining:
 		every = 150 * time.Millisecond
 	case m.ask != nil && (m.screen == chatScreen || m.screen == inboxScreen), m.notification != "",
 		m.screen == panelScreen && m.tasks.Ticks(m.now), m.screen == zoomScreen, m.busy():

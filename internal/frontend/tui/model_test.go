@@ -277,7 +277,16 @@ func (u *user) event(v task.Verb, r task.Record) {
 
 func (u *user) ask(open ...task.Question) {
 	u.tell(news{epoch: u.m.epoch, questions: &control.Approvals{Questions: open}})
-	u.at = u.at.Add(time.Second)
+	u.rests()
+}
+
+// rests types nothing until the question that is shown takes answers.
+func (u *user) rests() {
+	for range calmRounds {
+		if u.m.ask != nil {
+			u.tell(calm{u.m.ask, u.m.ask.typed})
+		}
+	}
 }
 
 // screen is what is seen, without styles.

@@ -16,15 +16,27 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// armedAfter is how long a question is shown before keys answer it: what was being typed
-// when it appeared must not.
-const armedAfter = 400 * time.Millisecond
+// A question takes answers when it was drawn and no key has come since for calmRounds times
+// calmFor: what was typed before somebody can have read it goes to the prompt. There are
+// several rounds, so that keys that have waited while the program stood still are read
+// between them.
+const (
+	calmFor    = 150 * time.Millisecond
+	calmRounds = 3
+)
+
+// calm is the end of one round without a key.
+type calm struct {
+	of    *asking
+	typed int
+}
 
 // asking is the question that is shown.
 type asking struct {
 	question task.Question
-	session  task.ID // that asks; empty: the one of the conversation
-	since    time.Time
+	session  task.ID  // that asks; empty: the one of the conversation
+	typed    int      // how often keys came before it took answers; 0: it was not drawn yet
+	calm     int      // rounds without a key since
 	body     string   // the call, as who decides sees it
 	options  []choice // what can be answered
 	at       int      // the one under the cursor
@@ -75,11 +87,46 @@ type part struct {
 	MultiSelect bool `json:"multiSelect"`
 }
 
-func (a *asking) armed(now time.Time) bool { return now.Sub(a.since) >= armedAfter }
+// armed reports whether keys answer it.
+func (a *asking) armed() bool { return a.calm >= calmRounds }
+
+// guard decides from when on keys answer the question that is shown: answers says whether the
+// message, if it is a key, was for the question.
+func (m *Model) guard(msg tea.Msg, answers bool) tea.Cmd {
+	a := m.ask
+	if a == nil || m.screen == inboxScreen { // there the user has opened it
+		return nil
+	}
+	if m.screen != chatScreen || m.width < leastWidth || m.height < leastHeight {
+		a.typed, a.calm = 0, 0
+		return nil
+	}
+	switch msg := msg.(type) {
+	case calm:
+		if msg.of != a || msg.typed != a.typed {
+			return nil
+		}
+		if a.calm++; a.armed() {
+			return nil
+		}
+	case tea.KeyPressMsg, tea.PasteMsg:
+		if answers && a.armed() {
+			return nil
+		}
+		a.typed, a.calm = a.typed+1, 0
+	default:
+		if a.typed > 0 {
+			return nil
+		}
+		a.typed = 1
+	}
+	round := calm{a, a.typed}
+	return tea.Tick(calmFor, func(time.Time) tea.Msg { return round })
+}
 
 // newAsking makes a question ready to be shown.
-func newAsking(q task.Question, now time.Time) *asking {
-	a := &asking{question: q, since: now, editor: input.New(nil)}
+func newAsking(q task.Question) *asking {
+	a := &asking{question: q, editor: input.New(nil)}
 	switch q.Kind {
 	case task.Choice:
 		var in struct {
@@ -160,7 +207,7 @@ func (m *Model) questions(open []task.Question) {
 	m.ask = nil
 	for _, q := range open {
 		if !m.later[q.ID] {
-			m.ask = newAsking(q, m.now)
+			m.ask = newAsking(q)
 			m.window.Follow()
 			return
 		}
@@ -184,9 +231,9 @@ func (m *Model) whole(msg wholeQuestion) {
 	m.ask.waiting = false
 	for _, q := range msg.list.Questions {
 		if q.ID == msg.id && q.Digest == m.ask.question.Digest && q.Hidden == 0 {
-			since, session := m.ask.since, m.ask.session
-			m.ask = newAsking(q, since)
-			m.ask.session = session
+			before := m.ask
+			m.ask = newAsking(q)
+			m.ask.session, m.ask.typed, m.ask.calm = before.session, before.typed, before.calm
 			m.ask.problem = "this is all of it: read it, then answer"
 			return
 		}

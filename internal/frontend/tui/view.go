@@ -571,7 +571,7 @@ func (m *Model) askLines(above int) ([]string, *tea.Cursor) {
 		keys += " · tab edits"
 	}
 	switch {
-	case a.waiting || !a.armed(m.now):
+	case a.waiting || !a.armed():
 		keys = "…"
 	case a.edit != nil:
 		keys = "enter shows the changed call · esc back"
