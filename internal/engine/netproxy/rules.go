@@ -158,7 +158,8 @@ func (rs Rules) Match(r Request) (allowed, private bool) {
 			private = private || isLocalhost(host)
 		case !isName && rule.prefix.IsValid() && rule.prefix.Contains(a):
 			allowed = true
-			private = private || rule.prefix.IsSingleIP() || addresses.Within(rule.prefix) && addresses.Special(a) != addresses.Metadata
+			private = private || rule.prefix.IsSingleIP() ||
+				addresses.Within(rule.prefix) && addresses.Special(a) != addresses.Metadata
 		}
 	}
 	return allowed, private
