@@ -55,6 +55,12 @@ type Config struct {
 	// Thinking does not count.
 	Fallback []ModelSettings
 
+	// SharedHead says that other agents have the same System and Tools, so that a provider keeps
+	// them for long. Waits reports whether the request after the next may be long in coming; nil:
+	// it never is. See [Retain].
+	SharedHead bool
+	Waits      func() bool
+
 	// HandBack gives a turn that runs into MaxTurns or the limit of the Meter one
 	// more reply, for what the model has; see [Loop.HandBack]. The turn ends with
 	// the error of the limit all the same.
@@ -547,7 +553,7 @@ func (t *turn) askOne(
 	reply, err := m.Model.Reply(call, &Request{
 		Agent: t.cfg.Agent, AgentID: t.around.speaker(), SessionID: t.cfg.SessionID, Purpose: purpose,
 		Model: m.Name, Thinking: m.Thinking, System: t.cfg.System, MaxTokens: t.cfg.MaxTokens,
-		Tools: t.tools.specs, Messages: messages,
+		Tools: t.tools.specs, Messages: messages, Retain: t.retain(),
 	}, hear)
 	if refused != nil {
 		return nil, errors.Join(refused, unkept)
@@ -567,6 +573,14 @@ func (t *turn) askOne(
 		return nil, errors.Join(err, unkept)
 	}
 	return reply, err
+}
+
+func (t *turn) retain() Retain {
+	all := false
+	if t.cfg.Waits != nil {
+		t.guard("who knows how long a conversation waits", func() { all = t.cfg.Waits() })
+	}
+	return Retain{Head: t.cfg.SharedHead || all, All: all}
 }
 
 // reserve asks the meter for a call of a model. free may be called in any case.

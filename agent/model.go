@@ -29,6 +29,14 @@ type Request struct {
 	Messages  []Message
 	MaxTokens int // 0: the model's usual
 	Thinking  Thinking
+	Retain    Retain
+}
+
+// Retain says what a provider that caches requests keeps for an hour instead of minutes, at a
+// higher price for what it writes. Providers without the choice do not see it.
+type Retain struct {
+	Head bool // System and Tools: other agents begin with the same
+	All  bool // what was said as well: the next request may be long in coming
 }
 
 // Thinking is how much a model is asked to think before it answers. The zero value leaves
@@ -134,6 +142,9 @@ type Usage struct {
 	OutputTokens     int64 `json:"output_tokens"`
 	CacheReadTokens  int64 `json:"cache_read_input_tokens"`
 	CacheWriteTokens int64 `json:"cache_creation_input_tokens"`
+
+	// HourWriteTokens are those of CacheWriteTokens that are kept for an hour.
+	HourWriteTokens int64 `json:"cache_creation_1h_input_tokens,omitempty"`
 }
 
 // ModelError is a failure of a model that is told to the user as it is.

@@ -58,4 +58,5 @@ func (u *Usage) add(v Usage) {
 	u.OutputTokens += v.OutputTokens
 	u.CacheReadTokens += v.CacheReadTokens
 	u.CacheWriteTokens += v.CacheWriteTokens
+	u.HourWriteTokens += v.HourWriteTokens
 }

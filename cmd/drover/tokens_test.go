@@ -205,8 +205,8 @@ func (f *fleet) bill(t *testing.T) (b bill) {
 			}
 			n := tokensOf(m.at) - tokensOf(last)
 			if u.CacheWriteTokens += int64(n); m.keeps > 5*time.Minute {
+				u.HourWriteTokens += int64(n)
 				b.long += n
-				b.usd += dollars(t, table, agent.Usage{CacheWriteTokens: int64(n)}) * 0.6 // 2 instead of 1.25 times the input
 			} else {
 				b.short += n
 			}

@@ -37,6 +37,9 @@ func believable(u agent.Usage) bool {
 		}
 		sum += n
 	}
+	if u.HourWriteTokens < 0 || u.HourWriteTokens > u.CacheWriteTokens {
+		return false
+	}
 	return sum > 0
 }
 

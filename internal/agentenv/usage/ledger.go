@@ -39,10 +39,11 @@ type Sum struct {
 	Output     int64   `json:"output_tokens"`
 	CacheRead  int64   `json:"cache_read_input_tokens"`
 	CacheWrite int64   `json:"cache_creation_input_tokens"`
-	USD        float64 `json:"cost_usd"`        // of the calls whose price is known
-	Unpriced   int     `json:"unpriced_calls"`  // the others
-	Estimated  int     `json:"estimated_calls"` // whose figures are ours
-	ModelMS    int64   `json:"model_time_ms"`   // summed over calls, also those that ran side by side
+	HourWrite  int64   `json:"cache_creation_1h_input_tokens,omitempty"` // part of CacheWrite
+	USD        float64 `json:"cost_usd"`                                 // of the calls whose price is known
+	Unpriced   int     `json:"unpriced_calls"`                           // the others
+	Estimated  int     `json:"estimated_calls"`                          // whose figures are ours
+	ModelMS    int64   `json:"model_time_ms"`                            // summed over calls, also those that ran side by side
 }
 
 // Tokens is all that was read and written.
@@ -54,6 +55,7 @@ func (s *Sum) add(c Call) {
 	s.Output += c.OutputTokens
 	s.CacheRead += c.CacheReadTokens
 	s.CacheWrite += c.CacheWriteTokens
+	s.HourWrite += c.HourWriteTokens
 	s.ModelMS += c.DurationMS
 	if c.Estimated {
 		s.Estimated++

@@ -16,8 +16,12 @@ import (
 type Price struct {
 	Input, Output float64
 	CacheRead     float64 // 0: a tenth of Input
-	CacheWrite    float64 // 0: one and a quarter of Input
+	CacheWrite    float64 // for minutes; 0: one and a quarter of Input
 }
+
+// hourRate is what providers charge for writing to the cache for an hour, against writing for five
+// minutes: twice the input against one and a quarter of it.
+const hourRate = 1.6
 
 // Table knows prices and windows. It is only read, so several goroutines may
 // use one. The zero Table knows none but those of files, which are free.
@@ -109,7 +113,8 @@ func (t Table) Cost(model string, u agent.Usage) (usd float64, known bool) {
 		p.CacheWrite = p.Input * 5 / 4
 	}
 	return (p.Input*float64(u.InputTokens) + p.Output*float64(u.OutputTokens) +
-		p.CacheRead*float64(u.CacheReadTokens) + p.CacheWrite*float64(u.CacheWriteTokens)) / 1e6, true
+		p.CacheRead*float64(u.CacheReadTokens) +
+		p.CacheWrite*(float64(u.CacheWriteTokens)+(hourRate-1)*float64(u.HourWriteTokens))) / 1e6, true
 }
 
 // Window is how many tokens a model can read; false if that is not known.

@@ -77,6 +77,8 @@ func TestCost(t *testing.T) {
 		{"plain", agent.Usage{OutputTokens: m / 2}, 10},
 		{"plain", agent.Usage{CacheReadTokens: m}, 1},
 		{"plain", agent.Usage{CacheWriteTokens: m}, 12.5},
+		{"plain", agent.Usage{CacheWriteTokens: m, HourWriteTokens: m}, 20},
+		{"plain", agent.Usage{CacheWriteTokens: m, HourWriteTokens: m / 2}, 16.25},
 		{"cached", agent.Usage{InputTokens: m, OutputTokens: m, CacheReadTokens: m, CacheWriteTokens: m}, 37},
 		{"claude-haiku-5-5", agent.Usage{InputTokens: 100_000, OutputTokens: m}, 0.51},
 		{"claude-haiku-5-5", agent.Usage{InputTokens: 50_000, CacheReadTokens: 50_000, CacheWriteTokens: 1, OutputTokens: m}, 2.5 + 0.025 + 0.0025 + 0.000000625},

@@ -110,7 +110,9 @@ type cacheCreation struct {
 
 // usageOf is what was used as the type of an API message has it.
 func usageOf(u agent.Usage) usage {
-	return usage{Usage: u, CacheCreation: cacheCreation{Minutes: u.CacheWriteTokens},
+	written := cacheCreation{Hour: u.HourWriteTokens, Minutes: u.CacheWriteTokens - u.HourWriteTokens}
+	u.HourWriteTokens = 0 // written has it
+	return usage{Usage: u, CacheCreation: written,
 		OutputDetails: map[string]int{"thinking_tokens": 0},
 		ServerTools:   map[string]int{"web_search_requests": 0, "web_fetch_requests": 0}, Tier: "standard", Speed: "standard",
 		Iterations: []any{}}

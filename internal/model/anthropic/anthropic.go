@@ -51,6 +51,7 @@ type Model struct {
 	apiKey    string
 	authToken string
 	heads     wire.Heads
+	ahead     wire.Ahead
 	messages  wire.Translations // of those that are not sent as they are
 	aliases   map[string]string
 	maxTokens int
@@ -125,8 +126,14 @@ func (m *Model) Reply(ctx context.Context, req *agent.Request, on func(agent.Par
 	if m.authToken != "" {
 		header.Set("Authorization", "Bearer "+m.authToken)
 	}
-	return m.endpoint.Reply(ctx, &wire.Call{
-		Model: model, URL: m.url, Header: header, Body: body,
-		Decode: func(on func(agent.Part)) wire.Decoder { return &stream{on: on, usedName: model} },
-	}, on)
+	call := func(on func(agent.Part)) (*agent.Reply, error) {
+		return m.endpoint.Reply(ctx, &wire.Call{
+			Model: model, URL: m.url, Header: header, Body: body,
+			Decode: func(on func(agent.Part)) wire.Decoder { return &stream{on: on, usedName: model} },
+		}, on)
+	}
+	if !req.Retain.Head || req.Retain.All || len(req.Messages) > 1 {
+		return call(on)
+	}
+	return m.ahead.Reply(ctx, body[0], on, call) // the first of its conversation
 }

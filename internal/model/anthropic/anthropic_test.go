@@ -72,7 +72,7 @@ func rich() modeltest.Answer {
 			agent.TextBlock("Grüße, 世界 🐑 " + strings.Repeat("ä", 10)),
 			modeltest.ToolUse("toolu_1", "Bash", map[string]any{"command": "echo ✓ " + strings.Repeat("x", 10)}),
 		},
-		Usage: agent.Usage{InputTokens: 11, OutputTokens: 22, CacheReadTokens: 33, CacheWriteTokens: 44},
+		Usage: agent.Usage{InputTokens: 11, OutputTokens: 22, CacheReadTokens: 33, CacheWriteTokens: 44, HourWriteTokens: 40},
 	}
 }
 

@@ -13,13 +13,20 @@ import (
 // in its cache ("Prompt caching", 20-block lookback window).
 const lookBack = 20
 
-// mark asks for everything up to here to be cached. A request may have four:
-// after the tools, after the system prompt, after the last message, which the
-// provider puts there itself for a mark at the top, and now and then one more.
-const mark = `"cache_control":{"type":"ephemeral"}`
-
+// marked asks for everything up to here to be cached, for five minutes from its last use, or for
+// an hour. A request may have four: after the tools, after the system prompt, after the last
+// message, which the provider puts there itself for a mark at the top, and now and then one more.
+// Those that are kept for an hour come first, as the provider wants it.
 type marked struct {
 	Type string `json:"type"`
+	TTL  string `json:"ttl,omitempty"` // 1h; empty: five minutes
+}
+
+func markFor(hour bool) marked {
+	if hour {
+		return marked{"ephemeral", "1h"}
+	}
+	return marked{Type: "ephemeral"}
 }
 
 // body is the request in its wire form, in parts that share the bytes of the
@@ -44,7 +51,7 @@ func (m *Model) body(req *agent.Request, model string) (net.Buffers, error) {
 			return nil, err
 		}
 		if i == step {
-			parts = append(parts, withMark(raw)...)
+			parts = append(parts, withMark(raw, req.Retain.All)...)
 			continue
 		}
 		parts = append(parts, raw)
@@ -63,7 +70,7 @@ func (m *Model) head(req *agent.Request, model string) ([]byte, error) {
 		agent.ToolSpec
 		Cache *marked `json:"cache_control,omitempty"`
 	}
-	ephemeral := marked{"ephemeral"}
+	shared := markFor(req.Retain.Head || req.Retain.All)
 	head := struct {
 		Model     string        `json:"model"`
 		MaxTokens int           `json:"max_tokens"`
@@ -73,7 +80,7 @@ func (m *Model) head(req *agent.Request, model string) ([]byte, error) {
 		Output    *outputConfig `json:"output_config,omitempty"`
 		System    []block       `json:"system,omitempty"`
 		Tools     []tool        `json:"tools,omitempty"`
-	}{Model: model, MaxTokens: req.MaxTokens, Stream: true, Cache: ephemeral}
+	}{Model: model, MaxTokens: req.MaxTokens, Stream: true, Cache: markFor(req.Retain.All)}
 	if head.MaxTokens == 0 {
 		head.MaxTokens = m.maxTokens
 		if most := modelinfo.MostOutput(model); most > 0 {
@@ -89,13 +96,13 @@ func (m *Model) head(req *agent.Request, model string) ([]byte, error) {
 		}
 	}
 	if req.System != "" {
-		head.System = []block{{Type: "text", Text: req.System, Cache: ephemeral}}
+		head.System = []block{{Type: "text", Text: req.System, Cache: shared}}
 	}
 	for _, t := range req.Tools {
 		head.Tools = append(head.Tools, tool{ToolSpec: t})
 	}
 	if n := len(head.Tools); n > 0 {
-		head.Tools[n-1].Cache = &ephemeral
+		head.Tools[n-1].Cache = &shared
 	}
 	return wire.Head(head)
 }
@@ -120,8 +127,12 @@ func longStep(messages []agent.Message) int {
 
 // withMark is a message with a mark on its last block, in parts. A message that
 // is not in the form we write stays as it is: a mark saves money, no more.
-func withMark(raw []byte) net.Buffers {
+func withMark(raw []byte, hour bool) net.Buffers {
 	const end = `}]}`
+	mark := `"cache_control":{"type":"ephemeral"}`
+	if hour {
+		mark = `"cache_control":{"type":"ephemeral","ttl":"1h"}`
+	}
 	if !bytes.HasPrefix(raw, []byte(`{"role":"user","content":[{"type":`)) || !bytes.HasSuffix(raw, []byte(end)) {
 		return net.Buffers{raw}
 	}

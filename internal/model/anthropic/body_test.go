@@ -65,6 +65,27 @@ func TestMarks(t *testing.T) {
 	}
 }
 
+// What is kept for an hour stands before what is kept for minutes.
+func TestLongMarks(t *testing.T) {
+	const short, long = `"cache_control":{"type":"ephemeral"}`, `"cache_control":{"type":"ephemeral","ttl":"1h"}`
+	for _, c := range []struct {
+		retain      agent.Retain
+		short, long int
+	}{{agent.Retain{}, 4, 0}, {agent.Retain{Head: true}, 2, 2}, {agent.Retain{All: true}, 0, 4}} {
+		req := request("begin")
+		req.Tools = append(req.Tools, agent.ToolSpec{Name: "Last", InputSchema: json.RawMessage(`{}`)})
+		req.Messages = append(req.Messages, step(40)...)
+		req.Retain = c.retain
+		body := sent(t, req)
+		if s, l := strings.Count(body, short), strings.Count(body, long); s != c.short || l != c.long {
+			t.Errorf("%+v: %d marks for minutes and %d for an hour, want %d and %d", c.retain, s, l, c.short, c.long)
+		}
+		if c.retain.Head && (!strings.Contains(body, `"input_schema":{},`+long) || !strings.Contains(body, `"text":"be <brief>",`+long)) {
+			t.Errorf("%+v: %s", c.retain, body)
+		}
+	}
+}
+
 // A message in a form that is not ours is left alone by the fourth mark.
 func TestMarkOdd(t *testing.T) {
 	for _, raw := range []string{`{"role":"user","content":"text"}`,

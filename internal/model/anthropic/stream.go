@@ -69,6 +69,9 @@ type usage struct {
 	Output     *int64 `json:"output_tokens"`
 	CacheRead  *int64 `json:"cache_read_input_tokens"`
 	CacheWrite *int64 `json:"cache_creation_input_tokens"`
+	Written    struct {
+		Hour *int64 `json:"ephemeral_1h_input_tokens"`
+	} `json:"cache_creation"`
 }
 
 func (u usage) into(to *agent.Usage) {
@@ -76,7 +79,7 @@ func (u usage) into(to *agent.Usage) {
 		from *int64
 		to   *int64
 	}{{u.Input, &to.InputTokens}, {u.Output, &to.OutputTokens}, {u.CacheRead, &to.CacheReadTokens},
-		{u.CacheWrite, &to.CacheWriteTokens}} {
+		{u.CacheWrite, &to.CacheWriteTokens}, {u.Written.Hour, &to.HourWriteTokens}} {
 		if f.from != nil {
 			*f.to = max(0, *f.from)
 		}

@@ -299,12 +299,18 @@ func (a Answer) message(model string) []byte {
 }
 
 func (a Answer) head(model string, content, stop any, output int64) map[string]any {
+	var written map[string]int64
+	if hour := a.Usage.HourWriteTokens; hour > 0 {
+		written = map[string]int64{"ephemeral_1h_input_tokens": hour,
+			"ephemeral_5m_input_tokens": a.Usage.CacheWriteTokens - hour}
+	}
 	return map[string]any{
 		"id": a.ID, "type": "message", "role": "assistant", "model": model,
 		"content": content, "stop_reason": stop, "stop_sequence": nil,
 		"usage": map[string]any{
 			"input_tokens": a.Usage.InputTokens, "output_tokens": output,
 			"cache_creation_input_tokens": a.Usage.CacheWriteTokens, "cache_read_input_tokens": a.Usage.CacheReadTokens,
+			"cache_creation": written,
 		},
 	}
 }

@@ -28,6 +28,7 @@ type headKey struct {
 	model, system string
 	maxTokens     int
 	thinking      agent.Thinking
+	retain        agent.Retain
 	tools         uint64
 }
 
@@ -37,11 +38,11 @@ type head struct {
 }
 
 // Of returns the head of req, which make encodes where it is not known. It must depend on the
-// model, the system prompt, the tools, MaxTokens and Thinking alone. The caller must not change it.
+// model, the system prompt, the tools, MaxTokens, Thinking and Retain alone. The caller must not change it.
 // An error is not remembered.
 func (h *Heads) Of(req *agent.Request, make func() ([]byte, error)) ([]byte, error) {
 	h.once.Do(func() { h.seed = maphash.MakeSeed() })
-	key := headKey{req.Model, req.System, req.MaxTokens, req.Thinking, h.sum(req.Tools)}
+	key := headKey{req.Model, req.System, req.MaxTokens, req.Thinking, req.Retain, h.sum(req.Tools)}
 	h.mu.Lock()
 	known, ok := h.made[key]
 	h.mu.Unlock()

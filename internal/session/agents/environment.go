@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/drover-dev/drover/agent"
@@ -50,6 +51,8 @@ type Environment struct {
 	limits    *budget.Limits
 	servers   *servers.Agent
 	Config    agent.Config
+
+	waited atomic.Bool // for a call, longer than longCall
 
 	Resumed bool   // it continues an earlier conversation
 	place   string // text about its place for an isolated agent
@@ -134,7 +137,7 @@ func (s *Set) newEnvironment(
 	if len(k.Config.Fallback) == 0 { // else the last of those parks
 		k.Config.Model = s.parkable(me, choice.Model, choice.Provider)
 	}
-	k.Config.HandBack = me.Depth > 0
+	k.Config.HandBack, k.Config.SharedHead, k.Config.Waits = me.Depth > 0, me.Depth > 0, k.waits
 	if me.Depth == 0 {
 		k.Config.AgentID = ""
 	}
@@ -151,6 +154,9 @@ func (s *Set) newEnvironment(
 	k.Config.On = func(e agent.Event) {
 		reached(e)
 		k.edited(e)
+		if e.Kind == agent.ToolDoneEvent && e.Duration > longCall {
+			k.waited.Store(true)
+		}
 		k.limits.On(e)
 		s.Mailboxes.On(me.ID, e)
 		if s.cfg.On != nil {
@@ -159,6 +165,17 @@ func (s *Set) newEnvironment(
 	}
 	s.Edits.Open(me.ID)
 	return k, nil
+}
+
+// longCall is how long a call takes behind which a provider has forgotten the conversation, or
+// nearly so.
+const longCall = 4 * time.Minute
+
+// waits reports whether the next request of the agent may be long in coming: agents or workflows
+// work for it in the background, or it has waited long for a call before.
+func (k *Environment) waits() bool {
+	return k.waited.Load() || slices.ContainsFunc(k.s.Tree.Background(k.Me.ID, k.Me.Depth == 0),
+		func(r task.Record) bool { return r.Kind.IsAgent() || r.Kind == task.LocalWorkflow })
 }
 
 // loaded reports whether each request of the agent holds the schema of a tool, although most
