@@ -160,7 +160,9 @@ func departed(d process.Departure) lifecycle.Change {
 }
 
 // goesOn reports whether the next host takes up a parked agent.
-func (a *Archive) goesOn(r task.Record) bool { return a.info.Role == control.RoleBackground && r.GoesOnParked() }
+func (a *Archive) goesOn(r task.Record) bool {
+	return a.info.Role == control.RoleBackground && r.GoesOnParked()
+}
 
 // Kept reports whether a command, a parked agent or remote work of the session still lives without a host.
 func (a *Archive) Kept() bool {
