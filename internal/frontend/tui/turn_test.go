@@ -47,6 +47,16 @@ func TestTurnLine(t *testing.T) {
 	if n := strings.Count(u.screen(), "still run"); n != 2 {
 		t.Errorf("%d lines:\n%s", n, u.screen())
 	}
+	slow := u.command("b5", true) // it is created in the turn, and begins to run behind it
+	turn(u, time.Second)
+	u.pass(time.Second)
+	later := u.at
+	slow.StartTime = &later
+	u.event(task.Create, slow)
+	u.sees("  1.0s · 3 tasks still run")
+	slow.Status, slow.EndTime = task.Completed, &later
+	u.event(task.Complete, slow)
+
 	listing := u.command("b4", true) // what a listing tells, as no event has
 	u.pass(time.Second)
 	turn(u, time.Second)

@@ -98,8 +98,8 @@ func (s *State) RunningAt(at time.Time) (n int) {
 		if _, below := s.records[r.Parent]; below || !r.Backgrounded || r.Paused {
 			continue
 		}
-		began := r.CreateTime
-		if r.StartTime != nil {
+		began := r.CreateTime // it may begin to run a little later
+		if r.StartTime != nil && r.Resumes > 0 {
 			began = *r.StartTime
 		}
 		if !began.After(at) && (r.EndTime == nil || r.EndTime.After(at)) {
