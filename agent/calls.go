@@ -247,7 +247,9 @@ func (t *turn) call(ctx context.Context, tool Tool, c Call) (out Output, err err
 	}
 	t.emit(Event{Kind: ToolStartEvent, Call: c})
 	start := time.Now()
-	out, err = contain(func() (Output, error) { return tool.Call(ctx, c) })
+	report, done := t.reporting(c)
+	out, err = contain(func() (Output, error) { return tool.Call(context.WithValue(ctx, reportKey{}, report), c) })
+	done()
 	if err != nil {
 		if ctx.Err() != nil {
 			out, err = Refuse(interruptedCall), nil
@@ -264,6 +266,35 @@ func (t *turn) call(ctx context.Context, tool Tool, c Call) (out Output, err err
 	}
 	t.emit(Event{Kind: ToolDoneEvent, Call: c, Output: out, Duration: took})
 	return out, err
+}
+
+type reportKey struct{}
+
+// ReportProgress tells those who follow the conversation how far a call of a tool is, in a line. ctx
+// is that of [Tool.Call]; where it is none, and after the call, nobody is told. Tools do not
+// report more often than a person reads.
+func ReportProgress(ctx context.Context, text string) {
+	if report, ok := ctx.Value(reportKey{}).(func(string)); ok {
+		report(text)
+	}
+}
+
+// reporting tells of the progress of a call until done is called.
+func (t *turn) reporting(c Call) (report func(text string), done func()) {
+	var mu sync.Mutex // no event of a call comes after its end
+	over := false
+	report = func(text string) {
+		mu.Lock()
+		defer mu.Unlock()
+		if text = bounded(text); !over && text != "" {
+			t.emit(Event{Kind: ToolProgressEvent, Call: c, Text: text})
+		}
+	}
+	return report, func() {
+		mu.Lock()
+		defer mu.Unlock()
+		over = true
+	}
 }
 
 // bounded is a text that may stand in a message.

@@ -17,6 +17,7 @@ type EventKind int
 //	    Block… ReplyDone         once the transcript holds the reply
 //	    ToolStart, ToolDone      one ToolDone per call, as each is decided;
 //	                             ToolStart only for a call that runs
+//	    ToolProgress             while it runs, as far as its tool tells
 //	    [Mail]                   with the results
 //	    [Blocked]                the turn would end, and goes on
 //	TurnDone
@@ -35,6 +36,7 @@ const (
 	CompactStartEvent           // Compaction, without Summary
 	CompactEvent                // Compaction, Duration, Err
 	BlockedEvent                // Blocked, Text
+	ToolProgressEvent           // Call, Text: how far it is; see [ReportProgress]
 )
 
 // Event is something that happened in a turn. Which fields are set follows from

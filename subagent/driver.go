@@ -276,10 +276,15 @@ type Watcher struct {
 	progress task.Progress
 	midLine  bool
 	coming   bool // text of a reply that has not come to its end was written
+
+	reporting map[string]struct{} // IDs of running calls that tell how far they are
+	aside     string              // the message that theirs takes the place of
 }
 
 // NewWatcher makes a watcher for a running task.
-func NewWatcher(h task.Host) *Watcher { return &Watcher{host: h, out: h.Output()} }
+func NewWatcher(h task.Host) *Watcher {
+	return &Watcher{host: h, out: h.Output(), reporting: map[string]struct{}{}}
+}
 
 // On takes an event in.
 func (w *Watcher) On(e agent.Event) {
@@ -303,8 +308,11 @@ func (w *Watcher) On(e agent.Event) {
 	case agent.ToolStartEvent:
 		w.intend(e.Call)
 		w.print(fmt.Sprintf("[%s %s]\n", e.Call.Name, brief(e.Call.Input)))
+	case agent.ToolProgressEvent:
+		w.reported(e.Call, brief([]byte(e.Text)))
 	case agent.ToolDoneEvent:
 		w.print("\n[Tool completed]\n" + e.Output.Text + "\n")
+		w.unreport(e.Call)
 		w.progress = w.progress.Add(task.Activity{ToolName: e.Call.Name, Input: e.Call.Input})
 		w.host.Progress(w.progress)
 	}
@@ -370,6 +378,31 @@ func (w *Watcher) compacted(e agent.Event) {
 	w.print(fmt.Sprintf("\n[The conversation of %d tokens was summed up]\n", e.Compaction.Before))
 	w.progress.TokenCount = w.Totals().Tokens()
 	w.host.Progress(w.progress)
+}
+
+// reported shows how far a call is. Of calls at the same time, the latest word counts.
+func (w *Watcher) reported(c agent.Call, text string) {
+	if len(w.reporting) == 0 {
+		w.aside = w.progress.Message
+	}
+	w.reporting[c.ID] = struct{}{}
+	w.progress.Message = c.Name + ": " + text
+	if w.midLine {
+		w.print("\n")
+	}
+	w.print("[" + w.progress.Message + "]\n")
+	w.host.Progress(w.progress)
+}
+
+// unreport takes the word of a call back that is over. The caller tells the host.
+func (w *Watcher) unreport(c agent.Call) {
+	if _, told := w.reporting[c.ID]; !told {
+		return
+	}
+	delete(w.reporting, c.ID) // what it said stays until another says something, or all are over
+	if len(w.reporting) == 0 {
+		w.progress.Message = w.aside
+	}
 }
 
 // intend shows what the agent says that it is about to do.

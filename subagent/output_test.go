@@ -128,3 +128,33 @@ func TestParked(t *testing.T) {
 		t.Errorf("it has gone on: %+v", p)
 	}
 }
+
+// How far calls are is what the agent is about, until the last of them is over.
+func TestCallsReport(t *testing.T) {
+	h := tasktest.NewHost(t, task.LocalAgent, nil)
+	w := subagent.NewWatcher(h)
+	says := func(want string) {
+		t.Helper()
+		if p := h.Record().Progress; p == nil || p.Message != want {
+			t.Errorf("it says %+v, want %q", p, want)
+		}
+	}
+	a, b := agent.Call{ID: "a", Name: "dig"}, agent.Call{ID: "b", Name: "fill"}
+	w.On(agent.Event{Kind: agent.ToolStartEvent,
+		Call: agent.Call{ID: "i", Name: "report_intent", Input: json.RawMessage(`{"intent":"build a dam"}`)}})
+	w.On(agent.Event{Kind: agent.ToolProgressEvent, Call: a, Text: "sand (10%)"})
+	says("dig: sand (10%)")
+	w.On(agent.Event{Kind: agent.ToolProgressEvent, Call: b, Text: "50%"})
+	says("fill: 50%")
+	w.On(agent.Event{Kind: agent.ToolDoneEvent, Call: b})
+	says("fill: 50%") // until the other tells again
+	w.On(agent.Event{Kind: agent.ToolProgressEvent, Call: a, Text: "mud (90%)"})
+	says("dig: mud (90%)")
+	w.On(agent.Event{Kind: agent.ToolDoneEvent, Call: a})
+	says("build a dam")
+	for _, line := range []string{"[dig: sand (10%)]\n", "[dig: mud (90%)]\n"} {
+		if !strings.Contains(h.Printed(), line) {
+			t.Errorf("printed without %q: %q", line, h.Printed())
+		}
+	}
+}

@@ -218,6 +218,36 @@ func mcpTasks() cases {
 				t.Errorf("recorded %v", rec["cause"])
 			}
 		},
+		// A call that is no task shows how far it is while it runs, as what the agent is about.
+		"plainprogress": func(t *testing.T, p *place) {
+			s := p.shop(mcptest.Options{NoTasks: true, Support: "forbidden"})
+			w := mcptest.Work{Plain: true, Hold: true, Steps: 1001, Say: []string{"folds"}, Text: "a boat"}
+			m := p.model(map[string][]step{
+				"main":            {calls("Agent", asks("general-purpose", "a boat")), says("done")},
+				"general-purpose": {works(w), echo},
+			})
+			session := p.detached(shopping)
+			listed := func() bool { return strings.Contains(p.good("ps").stdout(), "mcp__shop__work: folds (50%)") }
+			if !within(patience, listed) {
+				t.Errorf("ps says %s", p.good("ps").stdout())
+			}
+			s.Free()
+			p.ended(session)
+			holds(t, "the result of the call", of(m, "general-purpose")[1].LastText(), "a boat")
+			for _, o := range p.tasks("-a", "--all-sessions") {
+				if o["parent_id"] == nil {
+					continue
+				}
+				log := p.good("logs", fmt.Sprint(o["task_id"])).stdout()
+				holds(t, "the log", log, "[mcp__shop__work: folds (50%)]")
+				if n := strings.Count(log, "[mcp__shop__work: folds"); n > 20 {
+					t.Errorf("%d lines of 1001 reports", n)
+				}
+				if message, _ := o["progress"].(map[string]any)["message"].(string); strings.Contains(message, "folds") {
+					t.Errorf("after the call it says %q", message)
+				}
+			}
+		},
 		"refused": func(t *testing.T, p *place) {
 			p.shop(mcptest.Options{})
 			m := p.model(map[string][]step{"main": {works(mcptest.Work{Refuse: true}), echo}})

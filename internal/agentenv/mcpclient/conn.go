@@ -1,6 +1,7 @@
 package mcpclient
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -53,9 +54,11 @@ type Progress struct {
 type CallOptions struct {
 	// NoCancel leaves the server at work when the caller goes away.
 	NoCancel bool
-	// Progress is called by the goroutine of the call, at most ten times a
-	// second; what comes in between is merged. nil: none is asked for.
+	// Progress is called by the goroutine of the call, at most once in Every; what
+	// comes in between is merged. nil: none is asked for.
 	Progress func(Progress)
+	// Every is the least time between two calls of Progress; 0: a tenth of a second.
+	Every time.Duration
 	// Token is the progress token, if it is to be known beyond the call; what
 	// comes for it later is heard by [Conn.Listen]. Empty: one is made.
 	Token string
@@ -275,7 +278,7 @@ func (c *Conn) exchange(
 	return res, err
 }
 
-// progressEvery is how often the progress of a call is told at most.
+// progressEvery is how often the progress of a call is told at most, by default.
 const progressEvery = 100 * time.Millisecond
 
 func (c *Conn) await(ctx context.Context, p *call, o CallOptions) (json.RawMessage, error) {
@@ -303,7 +306,7 @@ func (c *Conn) await(ctx context.Context, p *call, o CallOptions) (json.RawMessa
 		case <-more:
 			o.Progress(c.progress(p))
 			more = nil
-			pause.Reset(progressEvery)
+			pause.Reset(cmp.Or(o.Every, progressEvery))
 		case a := <-p.answer:
 			return a.result, a.err
 		case <-ctx.Done():

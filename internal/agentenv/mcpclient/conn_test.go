@@ -281,6 +281,12 @@ func TestM6Progress(t *testing.T) {
 		if len(got) == 0 || len(got) > most || got[0].Total != 20_000 || !slices.IsSortedFunc(got, func(a, b Progress) int { return int(a.Done - b.Done) }) {
 			t.Errorf("told %d times, want 1 to %d", len(got), most)
 		}
+		got = nil // who wants it more rarely gets it so
+		_, err = c.CallOpt(t.Context(), "tools/call", params("progress"),
+			CallOptions{Progress: func(p Progress) { got = append(got, p) }, Every: time.Hour})
+		if err != nil || len(got) > 1 {
+			t.Errorf("told %d times in less than an hour, %v", len(got), err)
+		}
 	})
 }
 

@@ -318,7 +318,8 @@ func (a *Agent) call(ctx context.Context, one *use, t mcpclient.Tool, c agent.Ca
 	defer stop()
 	defer a.tellRefused(conn, one.Name)
 	params := map[string]any{"name": t.Name, "arguments": args}
-	o := mcpclient.CallOptions{Timeout: one.Server.Server.Timeout(), Answer: own, Tasks: a.s.allowsTask(conn)}
+	o := mcpclient.CallOptions{Timeout: one.Server.Server.Timeout(), Answer: own, Tasks: a.s.allowsTask(conn),
+		Progress: reporting(ctx), Every: progressEvery}
 	raw, err := conn.CallOpt(ctx, "tools/call", params, o)
 	if a.visited(ctx, one.Name, err) {
 		raw, err = conn.CallOpt(ctx, "tools/call", params, o)

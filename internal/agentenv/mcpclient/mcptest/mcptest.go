@@ -344,6 +344,7 @@ func (s *Server) call(name string, args json.RawMessage, asTask bool, token any,
 	case w.Refuse:
 		return nil, &fault{Code: -32602, Message: "such work is not done here"}
 	case w.Plain:
+		s.plain(w, token, push)
 		return content(w.Text, w.Fail == "tool"), nil
 	case !asTask:
 		return content("Tool work requires task augmentation (taskSupport: 'required')", true), nil
@@ -358,6 +359,23 @@ func (s *Server) call(name string, args json.RawMessage, asTask bool, token any,
 	}
 	s.work.Go(j.run)
 	return res, nil
+}
+
+// plain is work that is no task: it tells of its steps, with the last of what it says.
+func (s *Server) plain(w Work, token any, push func([]byte)) {
+	for i := range w.Steps {
+		params := map[string]any{"progressToken": token, "progress": i + 1, "total": w.Steps}
+		if n := len(w.Say); n > 0 {
+			params["message"] = w.Say[n-1]
+		}
+		push(encode(map[string]any{"jsonrpc": "2.0", "method": "notifications/progress", "params": params}))
+		if w.Hold && i == w.Steps/2 {
+			select {
+			case <-s.free:
+			case <-s.quit:
+			}
+		}
+	}
 }
 
 func (s *Server) cancel(j *job) (any, *fault) {
