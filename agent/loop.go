@@ -477,9 +477,18 @@ func (t *turn) reply(ctx context.Context) (*Reply, []pending, error) {
 	if t.last {
 		purpose = handBackPurpose
 	}
+	own := 0 // calls that who answers has made by itself
 	reply, err := t.ask(ctx, t.Messages(), purpose, func(p Part) {
 		so.take(p)
-		t.emit(Event{Kind: PartEvent, Part: p})
+		switch p.Kind {
+		case CallPart:
+			own++
+			t.emit(Event{Kind: ToolStartEvent, Call: p.Call})
+		case ResultPart:
+			t.emit(Event{Kind: ToolDoneEvent, Call: p.Call, Output: p.Output})
+		default:
+			t.emit(Event{Kind: PartEvent, Part: p})
+		}
 	})
 	refused := (*refusedError)(nil)
 	if errors.As(err, &refused) {
@@ -502,7 +511,7 @@ func (t *turn) reply(ctx context.Context) (*Reply, []pending, error) {
 		return nil, nil, t.keepTooLarge(reply, len(m.raw))
 	}
 	err = t.keep(Record{
-		Message: m, Usage: &reply.Usage, ToolUses: len(calls),
+		Message: m, Usage: &reply.Usage, ToolUses: len(calls) + own,
 		ReplyID: reply.ID, Model: reply.Model, StopReason: reply.StopReason,
 	})
 	if err != nil {

@@ -93,6 +93,9 @@ const (
 	RetryPart                    // the call is made again, or waits its turn; Retry says when and why
 	FallbackPart                 // the call goes to another model; Fallback says why
 	VoidPart                     // what came of the reply so far is void; Usage is what that has cost
+	CallPart                     // who answers has begun a call of its own, which the loop does not run; Call is set
+	ResultPart                   // that call has ended; Call and Output are set
+	IntentPart                   // what who answers is about to do: Name in one line, Text for the output
 )
 
 // Part is a piece of a reply while it comes in.
@@ -107,6 +110,9 @@ type Part struct {
 	Retry Retry
 
 	Fallback Fallback
+
+	Call   Call
+	Output Output
 }
 
 // Retry is a call of a model that is made again after a failure.

@@ -45,9 +45,28 @@ type Definition struct {
 
 	NoModel bool `json:"disable-model-invocation,omitempty"` // models are not offered it, and cannot start it
 
+	// ACP makes it an agent of another vendor: a program that speaks the Agent Client Protocol.
+	// Its own model and tools do the work; the prompt of the definition is told to it first. nil: it
+	// is one of ours.
+	ACP *ACP `json:"acp,omitempty"`
+
 	Budget task.Budget `json:"budget,omitzero"` // of the agent and all below it; never more than what is left above it
 
 	Source string `json:"source,omitempty"` // the file it is from; empty: built in
+}
+
+// ACP says how an agent of another vendor is started.
+type ACP struct {
+	Command string            `json:"command"` // found on the PATH; empty: it may not be started yet
+	Args    []string          `json:"args,omitempty"`
+	Env     map[string]string `json:"env,omitempty"`  // $NAME stands for a variable of who starts it
+	Mode    string            `json:"mode,omitempty"` // of its session; empty: its own choice
+
+	// What it needs beside that. Of programs that are known it comes from [Vendors].
+	Login   string   `json:"login,omitempty"`   // the command that signs the user in
+	Keys    []string `json:"keys,omitempty"`    // variables with credentials that it is given
+	Folders []string `json:"folders,omitempty"` // with its credentials and state, below the home of the user
+	Hosts   []string `json:"hosts,omitempty"`   // of its provider
 }
 
 // DefaultType is the agent that is meant when no type is named.

@@ -307,6 +307,9 @@ func (w *Watcher) On(e agent.Event) {
 		w.compacted(e)
 	case agent.ToolStartEvent:
 		w.intend(e.Call)
+		if w.midLine {
+			w.print("\n")
+		}
 		w.print(fmt.Sprintf("[%s %s]\n", e.Call.Name, brief(e.Call.Input)))
 	case agent.ToolProgressEvent:
 		w.reported(e.Call, brief([]byte(e.Text)))
@@ -342,6 +345,12 @@ func (w *Watcher) part(p agent.Part) {
 		if w.coming {
 			w.coming = false
 			line("The partial answer above is discarded")
+		}
+	case agent.IntentPart:
+		line(p.Text)
+		if p.Name != "" {
+			w.progress.Message = p.Name
+			w.host.Progress(w.progress)
 		}
 	case agent.FallbackPart:
 		line(p.Fallback.String())

@@ -162,6 +162,9 @@ type Usage struct {
 	DurationMS   int64 `json:"duration_ms"`
 
 	CostUSD *float64 `json:"cost_usd,omitempty"` // nil: the price of some of it is not known
+
+	// TokensUnknown says that nobody has told the tokens of the run: those given are not all.
+	TokensUnknown bool `json:"tokens_unknown,omitempty"`
 }
 
 // Record is a task as everybody sees it: in listings, in the control API, in

@@ -68,6 +68,8 @@ func (u *Usage) And(o *Usage) *Usage {
 		Turns:        u.Turns + o.Turns,
 		DurationMS:   u.DurationMS + o.DurationMS,
 		CostUSD:      dollars(u.CostUSD, o.CostUSD),
+
+		TokensUnknown: u.TokensUnknown || o.TokensUnknown,
 	}
 }
 

@@ -56,7 +56,7 @@ func TestScript(t *testing.T) {
 		Condition:          condition,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"drover": runDrover, "code": runCode, "capture": capture, "field": field, "fields": fields, "until": until,
-			"killhost": killHost, "killkeeper": killKeeper, "killnamed": killNamed, "nohost": noHost, "alive": alive, "gone": gone, "stopped": stopped,
+			"killhost": killHost, "killkeeper": killKeeper, "killnamed": killNamed, "acpagent": acpAgent, "nohost": noHost, "alive": alive, "gone": gone, "stopped": stopped,
 		},
 	})
 }
@@ -83,6 +83,9 @@ var built struct {
 	once sync.Once
 	dir  string
 	err  error
+
+	acp    sync.Once
+	acpErr error
 }
 
 // TestMain removes the program. It is not built here, since the test binary plays
@@ -108,6 +111,21 @@ func build(t *testing.T) string {
 		t.Fatal(built.err)
 	}
 	return built.dir
+}
+
+// acpAgent puts a program that speaks the Agent Client Protocol on the PATH, beside drover, and
+// its path into $ACPAGENT.
+func acpAgent(ts *testscript.TestScript, neg bool, args []string) {
+	need(ts, !neg && len(args) == 0, "acpagent")
+	at := filepath.Join(built.dir, "acp-agent")
+	built.acp.Do(func() {
+		cmd := exec.Command("go", "build", "-o", at, "../../internal/driver/acpagent/testdata/agent")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			built.acpErr = fmt.Errorf("build the agent: %w\n%s", err, out)
+		}
+	})
+	ts.Check(built.acpErr)
+	ts.Setenv("ACPAGENT", at)
 }
 
 func setup(env *testscript.Env, bin string) error {

@@ -139,6 +139,7 @@ func (s *Session) found(a *session.Agents, c Config, tell func(string, ...any)) 
 				func(p catalog.Place) bool { return c.Skip.Project && p.Level == catalog.Project }),
 			Also:  []string{c.Root.TrustFile()},
 			Given: c.Agents,
+			Path:  home.Lookup(c.Env)("PATH"),
 			Told:  wrongPlugins,
 			Trusted: func(folder string) bool {
 				st, err := trust.At(c.Root.TrustFile()).Check(folder)

@@ -3,13 +3,15 @@ package catalog
 import (
 	"cmp"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/drover-dev/drover/subagent"
+	"golang.org/x/sys/unix"
 )
 
 // Config says where definitions come from.
@@ -20,6 +22,10 @@ type Config struct {
 	Remote []byte // JSON behind all files, as of [Fetch]
 
 	Told []Problem // of what was found before, such as [Plugins]
+
+	// Path is where programs are looked for: those of [subagent.Vendors] that are there are agents
+	// too. Empty: none.
+	Path string
 
 	// Trusted says whether what the files of a project's folder would execute
 	// may run. It is asked again whenever something has changed, and only for
@@ -110,6 +116,11 @@ func (f *Files) decide() {
 	for _, d := range subagent.Builtin().All() {
 		all = append(all, Entry{Definition: d, Level: Builtin})
 	}
+	for _, v := range subagent.Vendors() {
+		if Program(f.cfg.Path, v.ACP.Command) != "" {
+			all = append(all, Entry{Definition: v.Definition, Level: Builtin})
+		}
+	}
 	first := map[string]Entry{}
 	var count []subagent.Definition
 	for i := range all {
@@ -177,13 +188,35 @@ func (e *Entry) executes() []string {
 	if len(e.MCPServers) > 0 {
 		out = append(out, "mcpServers")
 	}
+	if e.ACP != nil && e.ACP.Command != "" {
+		out = append(out, "acp")
+	}
 	return out
 }
 
-// inert takes away what would execute something.
+// inert takes away what would execute something. An agent of another vendor stays one, without
+// its program.
 func (e *Entry) inert() {
 	e.Waits = e.executes()
 	e.Hooks, e.MCPServers = nil, nil
+	if e.ACP != nil {
+		e.ACP = &subagent.ACP{}
+	}
+}
+
+// Program finds a program in a list of folders, as of PATH; empty: it is not there. Folders
+// that are not absolute are not looked at.
+func Program(path, name string) string {
+	for _, dir := range filepath.SplitList(path) {
+		at := filepath.Join(dir, name)
+		if !filepath.IsAbs(dir) || strings.ContainsRune(name, '/') {
+			continue
+		}
+		if info, err := os.Stat(at); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+			return at
+		}
+	}
+	return ""
 }
 
 // stamp is what a file or folder looks like from outside: which it is, its size

@@ -146,6 +146,7 @@ func (r *reader) read(name string) (Entry, []Problem, bool) {
 	}
 	r.e.OnEnd = r.one("onEnd", "stop", "reparent")
 	r.e.Budget = r.budget()
+	r.e.ACP = r.acp()
 	r.e.Background = r.flag("background")
 	r.e.NoModel = r.is("disable-model-invocation", true) || r.is("infer", false)
 	r.e.NoUser = r.is("user-invocable", false) || r.is("user-invokable", false)
@@ -235,7 +236,7 @@ func (r *reader) words() {
 			"say it in description",
 		)
 	}
-	if r.e.Prompt == "" {
+	if f, _ := r.get("acp"); r.e.Prompt == "" && f.Value == nil {
 		r.say(missing, "prompt", "there is no prompt", "write what the agent is to do")
 	}
 	if n := utf8.RuneCountInString(r.e.Prompt); r.dialect == Copilot && n > maxPrompt {

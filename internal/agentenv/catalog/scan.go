@@ -288,7 +288,8 @@ func (l *looker) trustIn(f *file) {
 
 // sameDeeds reports whether two definitions would execute the same.
 func sameDeeds(a, b Entry) bool {
-	return reflect.DeepEqual(a.Hooks, b.Hooks) && reflect.DeepEqual(a.MCPServers, b.MCPServers)
+	return reflect.DeepEqual(a.Hooks, b.Hooks) && reflect.DeepEqual(a.MCPServers, b.MCPServers) &&
+		reflect.DeepEqual(a.ACP, b.ACP)
 }
 
 // waiting are the notes about what has no effect for want of trust.

@@ -432,7 +432,7 @@ func serversOf(v any) (what, commands []string) {
 	return what, commands
 }
 
-// agent reads the definition of an agent: only hooks and servers count.
+// agent reads the definition of an agent: only hooks, servers and its program count.
 func agent(data []byte) (what, commands []string, err error) {
 	// Its tools and prompts run nothing by themselves, whatever else is wrong.
 	d, err := frontmatter.Parse(data, frontmatter.AgentKeys())
@@ -441,6 +441,10 @@ func agent(data []byte) (what, commands []string, err error) {
 	}
 	if f, ok := d.Get("hooks"); ok {
 		what, commands = hooksOf(f.Value)
+	}
+	if f, ok := d.Get("acp"); ok {
+		what = append(what, "is an agent of another vendor: "+short(f.Value))
+		commands = append(commands, programOf(f.Value)...)
 	}
 	for _, key := range []string{"mcpServers", "mcp-servers"} {
 		f, ok := d.Get(key)
@@ -454,6 +458,20 @@ func agent(data []byte) (what, commands []string, err error) {
 		what, commands = append(what, w...), append(commands, c...)
 	}
 	return what, commands, nil
+}
+
+// programOf is the line of the program of an agent of another vendor.
+func programOf(v any) []string {
+	parts, ok := v.(map[string]any)
+	if !ok {
+		return []string{text(v)}
+	}
+	line := []string{text(parts["command"])}
+	args, _ := parts["args"].([]any)
+	for _, a := range args {
+		line = append(line, text(a))
+	}
+	return []string{strings.Join(line, " ")}
 }
 
 // prompt reads a command: what it runs and includes when it is called, and the rules

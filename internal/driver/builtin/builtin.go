@@ -7,10 +7,12 @@ package builtin
 import (
 	"encoding/json"
 
+	"github.com/drover-dev/drover/internal/driver/acpagent"
 	"github.com/drover-dev/drover/internal/driver/mcptask"
 	"github.com/drover-dev/drover/internal/driver/monitor"
 	"github.com/drover-dev/drover/internal/driver/remote"
 	"github.com/drover-dev/drover/internal/driver/shell"
+	"github.com/drover-dev/drover/internal/engine/process"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
 )
@@ -23,11 +25,14 @@ type Kinds struct {
 	remote *remote.Driver   // nil: no work is done elsewhere
 	agents *subagent.Driver // of agents that an earlier host has left; nil: none go on
 	mcp    *mcptask.Driver
+	others acpagent.Config
 }
 
 // New makes the kinds of one session.
 func New(c shell.Config) *Kinds {
-	return &Kinds{shell: shell.New(c), monitors: monitor.New(monitor.Config{Keeper: c.Keeper})}
+	k := &Kinds{shell: shell.New(c), monitors: monitor.New(monitor.Config{Keeper: c.Keeper})}
+	k.others.Keeper, k.others.Table = c.Keeper, new(process.Table)
+	return k
 }
 
 // Work is a driver and what it is started with.

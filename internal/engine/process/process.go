@@ -233,6 +233,9 @@ func FreezeGroup(id Identity) error {
 // ThawGroup lets the group of a live leader go on. It does nothing when the leader has ended.
 func ThawGroup(id Identity) error { return signalGroup(id, syscall.SIGCONT) }
 
+// KillGroup kills the group of a live leader. It does nothing when the leader has ended.
+func KillGroup(id Identity) error { return signalGroup(id, syscall.SIGKILL) }
+
 // signalGroup sends a signal to the group of a live leader. On systems that cannot signal the
 // group of an open process, the leader is verified directly before.
 func signalGroup(id Identity, sig syscall.Signal) error {

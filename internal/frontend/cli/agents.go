@@ -86,6 +86,7 @@ func (a *app) agentCatalog(given string, fresh bool) *catalog.Files {
 		},
 		Also:  []string{a.Root.TrustFile()},
 		Given: []byte(given),
+		Path:  get("PATH"),
 		Told:  told,
 	}
 	server := a.AgentServer(set)

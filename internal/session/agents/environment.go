@@ -1,6 +1,7 @@
 package agents
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -21,6 +22,7 @@ import (
 	"github.com/drover-dev/drover/internal/agentenv/worktree"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/driver/monitor"
+	"github.com/drover-dev/drover/internal/model/provider"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/session/budget"
@@ -68,13 +70,17 @@ func (s *Set) newEnvironment(
 	me.sandbox = sandboxes.Stricter(me.sandbox, sandboxes.Mode(def.Sandbox))
 	k := &Environment{s: s, Me: me, def: def, used: &skill.Ledger{}, gated: make(chan struct{}),
 		limits: s.Budgets.Limits(me.ID, me.MaxTurns)}
-	choice, err := s.cfg.Models.Find(me.Model, home.Lookup(me.Env), me.origin())
-	if err != nil {
-		return nil, err
+	choice, access := provider.Choice{Name: cmp.Or(me.Model, def.Name)}, me.access()
+	if def.ACP == nil {
+		if choice, err = s.cfg.Models.Find(me.Model, home.Lookup(me.Env), me.origin()); err != nil {
+			return nil, err
+		}
+	} else { // it has its own
+		access = servers.Access{Tools: []string{}}
 	}
 	k.servers = s.Servers.Open(
 		servers.AgentConfig{
-			Access:     me.access(),
+			Access:     access,
 			Ask:        k.ask,
 			Attended:   s.wait(task.Form) > 0,
 			Limit:      s.cfg.Limits.OutputChars,
@@ -131,13 +137,17 @@ func (s *Set) newEnvironment(
 		AgentID:    string(me.ID),
 		SessionID:  string(s.cfg.Session),
 	}
-	if k.Config.Fallback, err = s.instead(me, choice.Name); err != nil {
-		return nil, err
+	if def.ACP == nil {
+		if k.Config.Fallback, err = s.instead(me, choice.Name); err != nil {
+			return nil, err
+		}
+		if len(k.Config.Fallback) == 0 { // else the last of those parks
+			k.Config.Model = s.parkable(me, choice.Model, choice.Provider)
+		}
+		k.Config.HandBack, k.Config.SharedHead, k.Config.Waits = me.Depth > 0, me.Depth > 0, k.waits
+	} else { // tools, instructions and the length of its conversation are its own business
+		k.Config.Tools, k.Config.System, k.Config.Reminders, k.Config.Compaction = nil, "", nil, nil
 	}
-	if len(k.Config.Fallback) == 0 { // else the last of those parks
-		k.Config.Model = s.parkable(me, choice.Model, choice.Provider)
-	}
-	k.Config.HandBack, k.Config.SharedHead, k.Config.Waits = me.Depth > 0, me.Depth > 0, k.waits
 	if me.Depth == 0 {
 		k.Config.AgentID = ""
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/agentenv/permission"
 	"github.com/drover-dev/drover/internal/agentenv/worktree"
+	"github.com/drover-dev/drover/internal/driver/acpagent"
 	"github.com/drover-dev/drover/internal/model/choose"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/platform/saferoot"
@@ -55,6 +56,9 @@ func (s *Set) Launch(
 	if spec.Name == "" {
 		spec.Name = subagent.Normalize(in.Type)
 	}
+	if spec.Sandbox, err = child.held(); err != nil {
+		return task.Record{}, nil, err
+	}
 	held, err := s.Budgets.Reserve(&spec, child.budget("", me))
 	if err != nil {
 		return task.Record{}, nil, err
@@ -82,6 +86,8 @@ type Child struct {
 
 	isolation string // worktree, or empty
 	again     bool   // a further run
+
+	outside *acpagent.Agent // of another vendor; nil: it is one of ours
 }
 
 // Resolve determines what a subagent gets: never more than the caller has.
@@ -101,11 +107,16 @@ func (s *Set) Resolve(in subagent.Input, me Caller) (*Child, error) {
 	c.parent = me.ID
 	c.Host, c.teammate, c.live, c.Rules.Mode = nil, nil, nil, me.Mode()
 	c.Depth = me.Depth + 1
-	choice, err := s.choose(me, in, def)
+	if def.ACP != nil {
+		c.Model, err = modelOfOthers(in, def)
+	} else {
+		var choice choose.Choice
+		choice, err = s.choose(me, in, def)
+		c.Model, c.notes = choice.Name, choice.Notes
+	}
 	if err != nil {
 		return nil, err
 	}
-	c.Model, c.notes = choice.Name, choice.Notes
 	for _, n := range []int{in.MaxTurns, def.MaxTurns, me.MaxTurns} {
 		if n > 0 {
 			c.MaxTurns = n
@@ -196,6 +207,11 @@ func (c *Child) assemble(ctx context.Context, h task.Host, _ subagent.Input) (_ 
 			k.Close()
 		}
 	}()
+	if c.outside != nil {
+		if err = c.openOutside(ctx, h, k); err != nil {
+			return nil, err
+		}
+	}
 	t, history, err := agent.OpenTranscript(
 		place.AgentTranscript(rec.ID),
 		agent.Meta{
@@ -239,6 +255,9 @@ func (c *Child) assemble(ctx context.Context, h task.Host, _ subagent.Input) (_ 
 			k.Close()
 			return t.Close()
 		},
+	}
+	if c.outside != nil {
+		a.Cost = c.outside.Cost
 	}
 	if own != nil {
 		k.place, a.Leave = own.Text, own.Leave

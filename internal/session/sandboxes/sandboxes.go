@@ -70,6 +70,7 @@ type Config struct {
 	Write   []string // further folders that commands may write
 	Hidden  []string // further files and folders that they cannot read
 	Shown   []string // folders below hidden ones that they can read
+	Open    []string // files and folders that are not hidden, with all below them
 	Scratch string   // folder of the session that they can write; empty: none
 
 	// Outside are names of commands that are not bounded, as [Wish] has them; a * at the end is any text.
@@ -95,9 +96,10 @@ type Sandboxes struct {
 	shared func() []found
 
 	mu     sync.Mutex
-	room   *sandbox.Room // nil: not open
-	why    error         // why there is none
-	net    *network      // nil: not open
+	own    map[string]*Sandboxes // of profiles, by name
+	room   *sandbox.Room         // nil: not open
+	why    error                 // why there is none
+	net    *network              // nil: not open
 	tried  bool
 	closed bool
 	below  map[string][]string // protected files of repositories below folders
@@ -112,6 +114,38 @@ func New(c Config) *Sandboxes {
 	s := &Sandboxes{cfg: c, offer: sync.OnceValue(probe), temp: []string{"/tmp", "/var/tmp"}}
 	s.shared = sync.OnceValue(s.findShared)
 	return s
+}
+
+// Profile is what a program needs beyond the commands of a session.
+type Profile struct {
+	Name  string   // equal ones have one room
+	Own   []string // files and folders that it reads and writes, although they are hidden from others
+	Hosts []string // that it reaches unasked
+}
+
+// Profile returns the sandboxes of programs with a profile, which have a room of their own. They
+// are closed with s.
+func (s *Sandboxes) Profile(p Profile) *Sandboxes {
+	if s == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if got := s.own[p.Name]; got != nil {
+		return got
+	}
+	c := s.cfg
+	c.Write = slices.Concat(c.Write, p.Own)
+	c.Shown = slices.Concat(c.Shown, p.Own)
+	c.Open = slices.Concat(c.Open, p.Own)
+	c.Domains = slices.Concat(c.Domains, p.Hosts)
+	c.Offer = s.offer
+	got := New(c)
+	if s.own == nil {
+		s.own = map[string]*Sandboxes{}
+	}
+	s.own[p.Name], got.closed = got, s.closed
+	return got
 }
 
 // Wish is a command that is to be started.
@@ -347,6 +381,9 @@ func (s *Sandboxes) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
+	for _, p := range s.own {
+		p.Close()
+	}
 	s.shut()
 }
 
@@ -453,7 +490,7 @@ func (s *Sandboxes) hidden() []string {
 	}
 	kept := out[:0]
 	for _, f := range append(out, s.cfg.Hidden...) {
-		if filepath.IsAbs(f) {
+		if filepath.IsAbs(f) && !within(filepath.Clean(f), s.cfg.Open) {
 			kept = append(kept, filepath.Clean(f))
 		}
 	}
