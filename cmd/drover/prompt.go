@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -66,6 +67,7 @@ func (b *backend) promptSettings(ctx context.Context, p *cli.Prompt) (settings.S
 
 // config is how the session of a prompt is opened.
 func (b *backend) config(p *cli.Prompt, set settings.Settings, id task.ID) assemble.Config {
+	set.Plugins = append(slices.Clone(set.Plugins), p.Plugins...)
 	cfg := b.opening(session.RolePrompt, cli.Title(p.Prompt), set)
 	cfg.Session, cfg.Copier, cfg.AskWait = id, b.copier(), p.AskTimeout
 	cfg.Instead, cfg.Skip, cfg.GivenMCP = p.Instead, p.Skip, p.GivenMCP

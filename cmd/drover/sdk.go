@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -73,6 +74,7 @@ func (b *backend) driven(ctx context.Context, p *cli.Prompt, cfg func() assemble
 		c.FormWait = sdkcontrol.AskWait
 	}
 	c.Title = cmp.Or(in.Title, c.Title)
+	c.Skills = in.Skills
 	c.Callbacks = in.Callbacks(d.conn)
 	// Who decides about calls expects to be asked about each, unless it has set up the sandbox.
 	c.Settings.Sandbox.AutoAllow = c.Settings.Sandbox.AutoAllow && (!d.asks || p.SandboxGiven)
@@ -92,6 +94,15 @@ func given(p *cli.Prompt, in *sdkcontrol.Initialize) error {
 		if !slices.Contains(in.Servers, name) {
 			in.Servers = append(in.Servers, name)
 		}
+	}
+	p.Disallowed = append(p.Disallowed, in.Disallowed...)
+	for _, one := range in.Plugins {
+		dir, err := filepath.Abs(one.Path)
+		if one.Type != "local" || err != nil {
+			return &control.Error{Code: control.Invalid, Fix: "give a folder, with the type local",
+				Message: fmt.Sprintf("initialize: plugins: %.80q of type %.40q cannot be read", one.Path, one.Type)}
+		}
+		p.Plugins = append(p.Plugins, dir)
 	}
 	p.System = cmp.Or(in.Prompt(), p.System)
 	p.AppendSystem = cmp.Or(in.AppendSystem, p.AppendSystem)

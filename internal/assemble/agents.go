@@ -3,7 +3,9 @@ package assemble
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"net/url"
 	"path/filepath"
@@ -157,7 +159,14 @@ func (s *Session) found(a *session.Agents, c Config, tell func(string, ...any)) 
 	for _, w := range skills.Warnings() {
 		tell("%s", w)
 	}
-	a.Skills = func() skill.Catalog { return skills }
+	usable := skills
+	if c.Skills != nil {
+		var unknown []string
+		if usable, unknown = skills.Only(c.Skills); len(unknown) > 0 {
+			tell("skills: there is no skill %s", strings.Join(unknown, ", "))
+		}
+	}
+	a.Skills = func() skill.Catalog { return usable }
 	a.Commands = func() command.Catalog {
 		places := func(trusted bool) []command.Place {
 			return slices.DeleteFunc(command.Places(get, c.Folder, trusted, plugins),
@@ -172,7 +181,7 @@ func (s *Session) found(a *session.Agents, c Config, tell func(string, ...any)) 
 	}
 	a.Notes = text
 	remember(a, c, s.Place.Project(), tell)
-	a.Hooks = hooks(set, tell)
+	a.Hooks = hooks(set, plugins, tell)
 }
 
 // withProject adds the variables that a trusted project sets. They win, as in the program
@@ -221,8 +230,8 @@ func keepRule(ctx context.Context, c Config, rule string, tell func(string, ...a
 	return err
 }
 
-// hooks are those of all files; of folders that are not trusted none will run.
-func hooks(set settings.Settings, tell func(string, ...any)) *hook.Set {
+// hooks are those of all files and plugins; of folders that are not trusted none will run.
+func hooks(set settings.Settings, plugins []string, tell func(string, ...any)) *hook.Set {
 	if set.DisableHook {
 		return nil
 	}
@@ -230,6 +239,15 @@ func hooks(set settings.Settings, tell func(string, ...any)) *hook.Set {
 	for _, f := range set.HookSources {
 		sources = append(sources, hook.Source{Path: f.Path, Data: f.Data, Trusted: f.Trusted, User: f.User,
 			Bounded: !f.User})
+	}
+	for _, dir := range plugins {
+		src, err := hook.ReadPlugin(dir)
+		switch {
+		case err == nil:
+			sources = append(sources, src)
+		case !errors.Is(err, fs.ErrNotExist):
+			tell("none of the hooks of a plugin runs: %v", err)
+		}
 	}
 	found, problems := hook.Load(sources)
 	for _, p := range problems {

@@ -83,6 +83,8 @@ type Config struct {
 	// Skip says which files of the user and the folder are passed over. Settings are read
 	// without them already.
 	Skip settings.Skip
+	// Skills are the names of those that models may use; nil: all.
+	Skills []string
 	// GivenMCP says that only the MCP servers in MCP count.
 	GivenMCP bool
 

@@ -3,7 +3,7 @@
 // node cases.mjs CASE DROVER SCRIPT FOLDER
 import { createSdkMcpServer, query, tool } from '@anthropic-ai/claude-agent-sdk';
 import { spawn } from 'node:child_process';
-import { appendFileSync, readdirSync, readFileSync } from 'node:fs';
+import { appendFileSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { PassThrough } from 'node:stream';
 import { z } from 'zod';
 
@@ -169,6 +169,63 @@ const cases = {
     await all(query({ prompt: 'one', options: options({ mcpServers: { calc }, allowedTools: ['mcp__calc__add'] }) }), (m) => {
       if (m.subtype === 'init') fact('servers', m.mcp_servers);
     });
+  },
+
+  // Calls of one server run side by side, a server may say something by itself, and its images are seen.
+  async mcpmore() {
+    let waiting = [];
+    const both = async (x) => {
+      await new Promise((done) => { waiting.push(done); if (waiting.length === 2) waiting.forEach((go) => go()); });
+      return { content: [{ type: 'text', text: 'got ' + x.name }] };
+    };
+    const png = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==';
+    const odd = createSdkMcpServer({ name: 'odd one', version: '1', tools: [
+      tool('both', 'waits for another call', { name: z.string() }, both, { annotations: { readOnlyHint: true } }),
+      tool('picture', 'returns an image', {}, async () => ({ content: [{ type: 'image', mimeType: 'image/png', data: png }] })),
+      tool('talk', 'says something by itself', {}, async (x, extra) => {
+        await extra.sendNotification({ method: 'notifications/message', params: { level: 'info', data: 'hm' } });
+        const roots = await extra.sendRequest({ method: 'roots/list' }, z.any()).then(() => 'roots', (e) => e.message);
+        return { content: [{ type: 'text', text: roots }] };
+      }),
+      tool('slow', 'ends when it is interrupted', {}, (x, extra) => new Promise((done) => {
+        fact('slow', true);
+        extra.signal.addEventListener('abort', () => { fact('cancelled', true); done({ content: [] }); });
+        globalThis.interrupt();
+      })),
+    ] });
+    const feed = prompts('one');
+    const q = query({ prompt: feed, options: options({ mcpServers: { 'odd one': odd }, allowedTools: ['mcp__odd_one'] }) });
+    globalThis.interrupt = () => q.interrupt();
+    await all(q, (m) => {
+      if (m.subtype === 'init') fact('tools', m.tools.filter((name) => name.startsWith('mcp__')));
+      if (m.type === 'user') for (const b of m.message.content) {
+        if (b.type === 'tool_result') fact('got', typeof b.content === 'string' ? b.content : b.content.map((p) => p.type));
+      }
+      if (m.type === 'result') feed.end();
+    });
+  },
+
+  // Only the named skills can be used; a plugin brings skills and hooks.
+  async skills() {
+    const base = `${folder}/.drover/skills`;
+    const plugin = `${folder}/plugin`;
+    const files = {
+      [`${base}/kept/SKILL.md`]: '---\nname: kept\ndescription: is kept\n---\nkept text', [`${base}/other/SKILL.md`]: '---\nname: other\ndescription: is not\n---\nother',
+      [`${plugin}/.claude-plugin/plugin.json`]: '{"name":"extra"}',
+      [`${plugin}/skills/more/SKILL.md`]: '---\nname: more\ndescription: of a plugin\n---\nmore text',
+      [`${plugin}/hooks/hooks.json`]: JSON.stringify({ hooks: { UserPromptSubmit: [{ hooks: [{ type: 'command',
+        command: `basename "$CLAUDE_PLUGIN_ROOT" > ${folder}/hooked` }] }] } }),
+    };
+    for (const [path, text] of Object.entries(files)) {
+      mkdirSync(path.slice(0, path.lastIndexOf('/')), { recursive: true });
+      writeFileSync(path, text);
+    }
+    await all(query({ prompt: 'one', options: options({ skills: ['kept', 'extra:more', 'missing'],
+      plugins: [{ type: 'local', path: plugin }] }) }), (m) => {
+      if (m.subtype === 'init') fact('skills', m.skills);
+      if (m.type === 'user') for (const b of m.message.content) if (b.type === 'tool_result') fact('got', b.content.split('\n').pop() || b.content);
+    });
+    fact('hooked', readFileSync(`${folder}/hooked`, 'utf8'));
   },
 
   // Servers may come with the first line; one that does not start hinders nobody.

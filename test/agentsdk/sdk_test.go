@@ -135,6 +135,8 @@ func TestSDK(t *testing.T) {
 			"hooks":       caseHooks,
 			"mcp":         caseMCP,
 			"agent":       caseAgent,
+			"mcpmore":     caseMCPMore,
+			"skills":      caseSkills,
 			"delivery":    caseDelivery,
 			"agents":      caseAgents,
 			"live":        caseLive,
@@ -277,6 +279,47 @@ func caseMCP(t *testing.T) {
 	want(t, facts, `servers [{"name":"calc","status":"connected"}]`, `result "success: sum: 3"`, "end true")
 }
 
+func caseMCPMore(t *testing.T) {
+	facts, _ := run(t, "mcpmore", `
+  main:
+    - tools: [{name: mcp__odd_one__both, input: {name: a}}, {name: mcp__odd_one__both, input: {name: b}}]
+    - tools: [{name: mcp__odd_one__picture, input: {}}]
+    - tools: [{name: mcp__odd_one__talk, input: {}}]
+    - tools: [{name: mcp__odd_one__slow, input: {}}]
+    - {text: not asked}
+`)
+	for _, f := range []string{`tools ["mcp__odd_one__both","mcp__odd_one__picture","mcp__odd_one__slow","mcp__odd_one__talk"]`,
+		`got "got a"`, `got "got b"`, "slow true", "cancelled true"} {
+		if !slices.Contains(facts, f) {
+			t.Errorf("%s is missing in %q", f, facts)
+		}
+	}
+	for _, text := range []string{"image", "Drover does not take roots/list"} {
+		if !slices.ContainsFunc(facts, func(f string) bool { return strings.HasPrefix(f, "got ") && strings.Contains(f, text) }) {
+			t.Errorf("%s is missing in %q", text, facts)
+		}
+	}
+}
+
+func caseSkills(t *testing.T) {
+	facts, folder := run(t, "skills", `
+  main:
+    - tools: [{name: Skill, input: {skill: "extra:more"}}]
+    - tools: [{name: Skill, input: {skill: other}}]
+    - {text: done}
+`)
+	if len(facts) < 3 || !strings.Contains(facts[2], `no skill`) {
+		t.Errorf("facts %q", facts)
+	}
+	if !slices.Contains(facts, `hooked "plugin\n"`) {
+		t.Errorf("the hook of the plugin has not run: %q", facts)
+	}
+	said, err := os.ReadFile(filepath.Join(folder, "stderr"))
+	if err != nil || !strings.Contains(string(said), "there is no skill") {
+		t.Errorf("stderr %s (%v)", said, err)
+	}
+}
+
 func caseDelivery(t *testing.T) {
 	facts, _ := run(t, "delivery", "\n  main:\n    - {text: hello}\n")
 	want(t, facts, `result "success: hello"`, "end true")
@@ -375,7 +418,7 @@ func caseOptions(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, text := range []string{"--from-the-future is not known", "--no-session-persistence",
-		"--betas", "initialize: promptSuggestions has no effect", "initialize: skills has no effect"} {
+		"--betas", "initialize: promptSuggestions has no effect", "there is no skill pdf"} {
 		if !strings.Contains(string(said), text) {
 			t.Errorf("nobody was told of %s:\n%s", text, said)
 		}

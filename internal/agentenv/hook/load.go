@@ -7,8 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -24,10 +27,11 @@ const (
 type Source struct {
 	Path    string // for messages
 	Data    []byte
-	Trusted bool // its hooks may run
-	User    bool // it is the user's own, and needs no trust
-	Agent   bool // of the definition of an agent, where Stop means its SubagentStop
-	Bounded bool // of a project: its commands start within [Base.Bound]
+	Trusted bool     // its hooks may run
+	User    bool     // it is the user's own, and needs no trust
+	Agent   bool     // of the definition of an agent, where Stop means its SubagentStop
+	Bounded bool     // of a project: its commands start within [Base.Bound]
+	Env     []string // variables of its commands
 }
 
 // Problem is something about a source that the user should know. It has no
@@ -93,6 +97,30 @@ type hook struct {
 	call    func(context.Context, json.RawMessage) (json.RawMessage, error)
 }
 
+// ReadPlugin reads the hooks of a plugin, whose folder is the user's own. More than [Load]
+// takes is not read.
+func ReadPlugin(dir string) (Source, error) {
+	src := Source{Path: filepath.Join(dir, "hooks", "hooks.json"), Trusted: true, User: true,
+		Env: []string{"CLAUDE_PLUGIN_ROOT=" + dir}}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return src, fmt.Errorf("read hooks: %w", err)
+	}
+	defer root.Close()
+	f, err := root.OpenFile("hooks/hooks.json", os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe has no end
+	if err != nil {
+		return src, fmt.Errorf("read hooks: %w", err)
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return src, fmt.Errorf("read hooks: %s is not a regular file", src.Path)
+	}
+	if src.Data, err = io.ReadAll(io.LimitReader(f, maxFile+1)); err != nil {
+		return src, fmt.Errorf("read hooks: %w", err)
+	}
+	return src, nil
+}
+
 // Load reads sources in order. What cannot be used is reported and passed over;
 // a matcher that cannot be read makes a hook that may deny match everything, and
 // any other nothing.
@@ -101,6 +129,9 @@ func Load(sources []Source) (*Set, []Problem) {
 	for _, src := range sources {
 		l := &loader{src: src}
 		l.file()
+		for i, h := range l.hooks {
+			l.hooks[i].env = slices.Concat(src.Env, h.env)
+		}
 		set.hooks = append(set.hooks, l.hooks...)
 		problems = append(problems, l.problems...)
 	}

@@ -1,6 +1,10 @@
 package hook
 
 import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -245,4 +249,37 @@ func FuzzLoad(f *testing.F) {
 			}
 		}
 	})
+}
+
+// Hooks of a plugin know its folder; what is no file below it is not read.
+func TestPluginHooks(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := ReadPlugin(dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a plugin without hooks: %v", err)
+	}
+	file := filepath.Join(dir, "hooks", "hooks.json")
+	if err := os.Mkdir(filepath.Dir(file), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	outside := filepath.Join(t.TempDir(), "outside")
+	text := `{"hooks":{"Stop":[{"hooks":[{"type":"command","command":"true","env":{"A":"b"}}]}]}}`
+	for _, name := range []string{outside, file} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	src, err := ReadPlugin(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	set, problems := Load([]Source{src})
+	if len(problems) > 0 || !set.Has(Stop) || !slices.Equal(set.hooks[0].env, []string{"CLAUDE_PLUGIN_ROOT=" + dir, "A=b"}) {
+		t.Errorf("%+v, %v", set.hooks, problems)
+	}
+	if err := errors.Join(os.Remove(file), os.Symlink(outside, file)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadPlugin(dir); err == nil {
+		t.Error("a file outside of the plugin was read")
+	}
 }

@@ -30,6 +30,20 @@ func (c Catalog) Hidden() []Skill { return slices.Clone(c.hidden) }
 // Warnings tell what is wrong with files, those that were not loaded included.
 func (c Catalog) Warnings() []Note { return slices.Clone(c.notes) }
 
+// Only is the catalog with the named skills and no others, and the names that no skill has.
+func (c Catalog) Only(names []string) (some Catalog, unknown []string) {
+	for _, name := range names {
+		s, ok := c.Find(name)
+		if !ok {
+			unknown = append(unknown, name)
+		} else if _, twice := some.Find(name); !twice {
+			some.skills = append(some.skills, s)
+		}
+	}
+	slices.SortFunc(some.skills, func(a, b Skill) int { return strings.Compare(a.Name, b.Name) })
+	return some, unknown
+}
+
 // Names are the names of all skills, in order.
 func (c Catalog) Names() []string {
 	out := make([]string, len(c.skills))

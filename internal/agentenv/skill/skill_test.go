@@ -205,3 +205,14 @@ func TestLedger(t *testing.T) {
 		t.Errorf("%d remembered, %d bytes, %v", len(l.All()), len(l.Restore()), l.Rules())
 	}
 }
+
+func TestOnly(t *testing.T) {
+	all := Catalog{skills: []Skill{{Name: "a"}, {Name: "b"}, {Name: "c"}}}
+	some, unknown := all.Only([]string{"plugin:c", "A", "a", "d"})
+	if !slices.Equal(some.Names(), []string{"a", "c"}) || !slices.Equal(unknown, []string{"d"}) {
+		t.Errorf("%q, unknown %q", some.Names(), unknown)
+	}
+	if some, _ := all.Only([]string{}); len(some.All()) != 0 {
+		t.Errorf("no name: %q", some.Names())
+	}
+}

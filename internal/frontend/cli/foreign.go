@@ -25,7 +25,9 @@ type foreignFlags struct {
 }
 
 // add declares them; help does not list them.
-func (x *foreignFlags) add(f *pflag.FlagSet) {
+func (x *foreignFlags) add(f *pflag.FlagSet, p *Prompt) {
+	f.StringArrayVar(&p.Plugins, "plugin-dir", nil, "")
+	f.StringArrayVar(&p.Plugins, "plugin-dir-no-mcp", nil, "")
 	f.StringVar(&x.thinking, "thinking", "", "adaptive, enabled or disabled")
 	f.BoolVar(&x.skip, "dangerously-skip-permissions", false, "permission mode bypassPermissions")
 	f.StringVar(&x.managed, "managed-settings", "", "")
@@ -46,7 +48,7 @@ func (x *foreignFlags) add(f *pflag.FlagSet) {
 	}
 	for name, lacks := range map[string]string{
 		"debug-file": "there is no debug log",
-		"plugin-dir": "no plugins are loaded from there", "betas": "no beta headers are sent",
+		"betas":      "no beta headers are sent",
 	} {
 		f.Var(&idleFlag{name: name, lacks: lacks, of: x}, name, "")
 	}
@@ -54,7 +56,7 @@ func (x *foreignFlags) add(f *pflag.FlagSet) {
 		"dangerously-skip-permissions", "no-session-persistence",
 		"allow-dangerously-skip-permissions", "await-initialize", "debug", "bare",
 		"replay-user-messages", "permission-prompts",
-		"debug-file", "plugin-dir", "betas"} {
+		"debug-file", "plugin-dir", "plugin-dir-no-mcp", "betas"} {
 		f.Lookup(name).Hidden = true
 	}
 }

@@ -76,6 +76,7 @@ type Prompt struct {
 
 	SandboxGiven    bool          // --settings turns the sandbox on in the words of another program
 	ProgramServers  []string      `json:"-"`                   // MCP servers in the program on stdin
+	Plugins         []string      `json:"plugins,omitempty"`   // folders, beside those of the settings
 	GivenMCP        bool          `json:"given_mcp,omitempty"` // only MCP counts of MCP servers
 	Skip            settings.Skip `json:"skip"`                // files that are passed over
 	foreign         foreignFlags
@@ -138,7 +139,7 @@ func (p *Prompt) add(f *pflag.FlagSet) {
 	f.IntVar(&p.ThinkingTokens, "max-thinking-tokens", 0, "most tokens of thinking in a reply; -1: no thinking")
 	f.StringSliceVar(&p.Tools, "tools", nil, "the only tools that the main agent has, such as Bash,Read")
 	f.StringVar(&p.Decider, "permission-prompt-tool", "", "stdio: with --input-format stream-json the program on stdin decides")
-	p.foreign.add(f)
+	p.foreign.add(f, p)
 	f.BoolVar(&p.Partial, "include-partial-messages", false, "stream-json: show replies as they come in")
 	f.BoolVar(&p.HookEvents, "include-hook-events", false, "stream-json: show hooks that begin and end")
 	f.BoolVar(&p.Verbose, "verbose", false, "report tasks on stderr")
@@ -296,6 +297,11 @@ func (a *app) check(ctx context.Context, p *Prompt, words []string) error {
 	}
 	if p.Session != "" && !home.SessionID(p.Session) {
 		return usage(fmt.Sprintf("--session-id %q: not a session ID", p.Session), "use a UUID in lower case, or leave it out")
+	}
+	for i, dir := range p.Plugins {
+		if !filepath.IsAbs(dir) {
+			p.Plugins[i] = filepath.Join(a.here(), dir)
+		}
 	}
 	for i, dir := range p.Dirs {
 		if !filepath.IsAbs(dir) {

@@ -56,6 +56,7 @@ type Conn struct {
 
 	mu      sync.Mutex
 	next    int                      // number of the last question
+	calls   int                      // number of the last request to a server of the program
 	waiting map[string]chan response // questions without an answer; a channel takes one
 	early   []line                   // what came before the session was open
 }

@@ -30,14 +30,26 @@ type Initialize struct {
 	Manifests    map[string]manifest        `json:"sdkMcpServerManifests"`
 	MCPServers   map[string]json.RawMessage `json:"mcpServers"`
 
+	Skills     []string `json:"skills"` // that the model may use; nil: all
+	Plugins    []plugin `json:"plugins"`
+	Disallowed []string `json:"disallowedTools"`
+
 	unused []string // names of what has no effect
 }
 
-// withoutEffect are the fields that Drover does nothing with.
-func withoutEffect() []string {
+// taken are the fields that have an effect, or whose effect is there anyway.
+func taken() []string {
 	return []string{
-		"agentProgressSummaries", "planModeInstructions", "plugins", "promptSuggestions", "skills", "toolAliases",
+		"agents", "appendSystemPrompt", "disallowedTools", "forwardSubagentText", "hooks", "jsonSchema", "mcpServers",
+		"perTaskStopAffordance", "plugins", "sdkMcpServerManifests", "sdkMcpServers", "skills", "subtype",
+		"supportedDialogKinds", "systemPrompt", "title",
 	}
+}
+
+// plugin is a folder with agents, skills, commands and hooks.
+type plugin struct {
+	Type string `json:"type"`
+	Path string `json:"path"`
 }
 
 // Unused are the names of what the program has asked for and what has no effect.
@@ -76,17 +88,50 @@ func (c *Conn) Initialize(ctx context.Context) (*Initialize, error) {
 			return nil, err
 		}
 		in.requestID = l.RequestID
-		var all map[string]json.RawMessage
-		_ = json.Unmarshal(l.Request, &all) // it is an object, or in would not have been read
-		for _, name := range withoutEffect() {
-			if v := string(all[name]); !slices.Contains([]string{"", "null", "false", "[]", "{}", `"all"`}, v) {
-				in.unused = append(in.unused, name)
-			}
+		if err := in.judge(l.Request); err != nil {
+			c.answer(l.RequestID, nil, err)
+			return nil, err
 		}
 		return in, nil
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
+}
+
+// judge refuses what must not be passed over, and finds what has no effect.
+func (in *Initialize) judge(request json.RawMessage) error {
+	all := fields(request)
+	for server, raw := range fields(all["sdkMcpServerConfigs"]) {
+		for name, v := range fields(raw) {
+			if name == "tools" && given(v) {
+				return fmt.Errorf("initialize: the rules for the tools of server %s are not supported: "+
+					"they would not be enforced (give them by allowedTools and disallowedTools)", excerpt.Line(server, 80))
+			}
+		}
+	}
+	for _, name := range []string{"managedSettings", "settings"} {
+		if given(all[name]) {
+			return fmt.Errorf("initialize: %s is not supported there: it would not be enforced (give it by --settings)", name)
+		}
+	}
+	for name, v := range all {
+		if given(v) && !slices.Contains(taken(), name) {
+			in.unused = append(in.unused, name)
+		}
+	}
+	slices.Sort(in.unused)
+	return nil
+}
+
+// fields are those of an object; of anything else there are none.
+func fields(raw json.RawMessage) (all map[string]json.RawMessage) {
+	_ = json.Unmarshal(raw, &all)
+	return all
+}
+
+// given reports whether a field asks for something.
+func given(v json.RawMessage) bool {
+	return !slices.Contains([]string{"", "null", "false", "[]", "{}", `"all"`}, string(v))
 }
 
 func subtype(request json.RawMessage) string {
@@ -162,7 +207,7 @@ func (in *Initialize) Tools(ctx context.Context, c *Conn) ([]agent.Tool, error) 
 			}
 		}
 		for _, t := range list.Tools {
-			out = append(out, &tool{c: c, server: name, def: t})
+			out = append(out, newTool(c, name, t))
 		}
 	}
 	return out, nil

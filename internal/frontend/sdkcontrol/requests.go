@@ -60,6 +60,8 @@ func (c *Conn) request(ctx context.Context, s Session, name string, l line) (any
 		return nil, err
 	case "apply_flag_settings":
 		return nil, applySettings(ctx, s, in.Settings)
+	case "mcp_message":
+		return nil, c.fromServer(ctx, l.Request)
 	case "mcp_status":
 		return map[string]any{"mcpServers": list(s.Servers())}, nil
 	case "get_context_usage":

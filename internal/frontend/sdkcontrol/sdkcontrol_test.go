@@ -359,10 +359,10 @@ func TestHooksAndTools(t *testing.T) {
 	}
 	for _, c := range []struct{ response, want string }{
 		{`{"mcp_response":{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"3"}]}}}`, "3 false"},
-		{`{"mcp_response":{"jsonrpc":"2.0","id":1,"result":{"isError":true,"content":[{"type":"image"}]}}}`, "[image is not shown] true"},
+		{`{"mcp_response":{"jsonrpc":"2.0","id":1,"result":{"isError":true,"content":[{"type":"image"}]}}}`, "[image, of unknown type, 0 bytes: not shown] true"},
 		{`{"mcp_response":{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"bad"}}}`,
-			"call tool add of the program's server calc: bad (code -32602) true"},
-		{`7`, "call tool add of the program's server calc: read the answer of MCP server calc"},
+			"The call failed: bad (code -32602) true"},
+		{`7`, "The call failed: read the answer of MCP server calc"},
 	} {
 		go func() {
 			out, err := tools[0].Call(t.Context(), agent.Call{ID: "t2", Input: json.RawMessage(`{"a":1}`)})

@@ -153,7 +153,7 @@ func imageOf(b agent.Block) (control.Image, error) {
 // slow reports whether a request waits for tasks.
 func slow(subtype string) bool {
 	switch subtype {
-	case "interrupt", "stop_task", "background_tasks", "get_task_output":
+	case "interrupt", "mcp_message", "stop_task", "background_tasks", "get_task_output":
 		return true
 	}
 	return false

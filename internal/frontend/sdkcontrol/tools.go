@@ -1,13 +1,15 @@
 package sdkcontrol
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"strings"
+	"time"
 
 	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/agentenv/mcpclient"
+	"github.com/drover-dev/drover/internal/platform/excerpt"
+	"github.com/drover-dev/drover/internal/tool/mcptool"
 )
 
 // toolList is the result of tools/list (MCP 2025-11-25).
@@ -17,69 +19,46 @@ type toolList struct {
 
 type toolDef struct {
 	Name        string          `json:"name"`
+	Title       string          `json:"title"`
 	Description string          `json:"description"`
 	InputSchema json.RawMessage `json:"inputSchema"`
-	Annotations struct {
-		ReadOnly bool `json:"readOnlyHint"`
-	} `json:"annotations"`
+	Annotations json.RawMessage `json:"annotations"`
 }
 
-// tool is one of an MCP server inside the program.
+// tool is one of an MCP server inside the program. The program knows what its tools do, so its
+// hint that one only reads is believed.
 type tool struct {
-	c      *Conn
-	server string
-	def    toolDef
+	agent.Tool
+	readOnly bool
 }
 
-func (t *tool) Spec() agent.ToolSpec {
-	schema := t.def.InputSchema
-	if len(schema) == 0 {
-		schema = json.RawMessage(`{"type":"object"}`)
-	}
-	return agent.ToolSpec{Name: "mcp__" + t.server + "__" + t.def.Name, Description: t.def.Description,
-		InputSchema: schema}
-}
+func (t *tool) ReadOnly() bool { return t.readOnly }
 
-func (t *tool) ReadOnly() bool { return t.def.Annotations.ReadOnly }
+func (t *tool) Parallel() bool { return t.readOnly }
 
-func (t *tool) Parallel() bool { return t.def.Annotations.ReadOnly }
+// maxResult is how many characters of a result a model is shown. What is longer is lost.
+const maxResult = 100_000
 
-// Call has the program do the work. What goes wrong there is told to the model.
-func (t *tool) Call(ctx context.Context, call agent.Call) (agent.Output, error) {
-	result, err := t.c.mcp(ctx, t.server, "tools/call", map[string]any{
-		"name": t.def.Name, "arguments": call.Input, "_meta": map[string]any{"claudecode/toolUseId": call.ID},
-	})
-	if err != nil {
-		if ctx.Err() != nil {
-			return agent.Output{}, err
-		}
-		return agent.Output{Text: fmt.Sprintf("call tool %s of the program's server %s: %v", t.def.Name, t.server,
-			err), IsError: true}, nil
+// newTool makes a tool. What goes wrong in the program is told to the model.
+func newTool(c *Conn, server string, def toolDef) agent.Tool {
+	if len(def.InputSchema) == 0 {
+		def.InputSchema = json.RawMessage(`{"type":"object"}`)
 	}
-	var r struct {
-		Content []struct {
-			Type string `json:"type"`
-			Text string `json:"text"`
-		} `json:"content"`
-		Structured json.RawMessage `json:"structuredContent"`
-		IsError    bool            `json:"isError"`
+	var hints struct {
+		ReadOnly bool `json:"readOnlyHint"`
 	}
-	if err := json.Unmarshal(result, &r); err != nil {
-		return agent.Output{Text: fmt.Sprintf("the answer of tool %s is no result of MCP: %v", t.def.Name, err),
-			IsError: true}, nil
-	}
-	var parts []string
-	for _, c := range r.Content {
-		if c.Type != "text" {
-			parts = append(parts, "["+c.Type+" is not shown]")
-			continue
-		}
-		parts = append(parts, c.Text)
-	}
-	if len(parts) == 0 && len(r.Structured) > 0 && !bytes.Equal(r.Structured, []byte("null")) {
-		parts = append(parts, string(r.Structured))
-	}
-	return agent.Output{Text: strings.Join(parts, "\n"), IsError: r.IsError}, nil
+	_ = json.Unmarshal(def.Annotations, &hints) // what is no hint says nothing
+	return &tool{readOnly: hints.ReadOnly, Tool: mcptool.New(mcptool.Config{
+		Server: server, Limit: maxResult,
+		Tool: mcpclient.Tool{Name: def.Name, Title: def.Title, Description: def.Description, InputSchema: def.InputSchema,
+			Annotations: def.Annotations},
+		Call: func(ctx context.Context, call agent.Call) (json.RawMessage, string, error) {
+			result, err := c.mcp(ctx, server, "tools/call", map[string]any{
+				"name": def.Name, "arguments": call.Input, "_meta": map[string]any{"claudecode/toolUseId": call.ID},
+			})
+			return result, "", err
+		},
+	})}
 }
 
 // listTools asks a server of the program for its tools.
@@ -102,11 +81,29 @@ func (c *Conn) listTools(ctx context.Context, server string) (*toolList, error) 
 	return l, nil
 }
 
-// mcp makes one request to a server of the program and returns its result.
+// message is one of JSON-RPC in the form of the SDK.
+func message(server string, fields map[string]any) map[string]any {
+	fields["jsonrpc"] = "2.0"
+	return map[string]any{"subtype": "mcp_message", "server_name": server, "message": fields}
+}
+
+// cancelWait is how long the program may take to hear that a call was given up.
+const cancelWait = 2 * time.Second
+
+// mcp makes one request to a server of the program and returns its result. The program finds
+// the answer by the server and the ID of the request, so no two of them have the same.
 func (c *Conn) mcp(ctx context.Context, server, method string, params any) (json.RawMessage, error) {
-	answer, err := c.ask(ctx, map[string]any{"subtype": "mcp_message", "server_name": server, "message": map[string]any{
-		"jsonrpc": "2.0", "id": 1, "method": method, "params": params,
-	}})
+	c.mu.Lock()
+	c.calls++
+	id := c.calls
+	c.mu.Unlock()
+	answer, err := c.ask(ctx, message(server, map[string]any{"id": id, "method": method, "params": params}))
+	if ctx.Err() != nil { // the tool ends by this, and the control request only by itself
+		short, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelWait)
+		defer cancel()
+		_, _ = c.ask(short, message(server, map[string]any{"method": "notifications/cancelled",
+			"params": map[string]any{"requestId": id, "reason": "the call was interrupted"}})) // nobody waits for the tool
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -126,4 +123,30 @@ func (c *Conn) mcp(ctx context.Context, server, method string, params any) (json
 		return nil, fmt.Errorf("%s (code %d)", e.Message, e.Code)
 	}
 	return r.MCP.Result, nil
+}
+
+// fromServer takes what a server of the program sends by itself. Notifications, such as of
+// progress, are not shown; a request is refused, or the server would wait for its answer.
+func (c *Conn) fromServer(ctx context.Context, raw json.RawMessage) error {
+	var in struct {
+		Server  string `json:"server_name"`
+		Message struct {
+			ID     json.RawMessage `json:"id"`
+			Method string          `json:"method"`
+		} `json:"message"`
+	}
+	if err := json.Unmarshal(raw, &in); err != nil {
+		return fmt.Errorf("mcp_message: %w", err)
+	}
+	if in.Message.Method == "" || len(in.Message.ID) == 0 || string(in.Message.ID) == "null" {
+		return nil
+	}
+	answer := map[string]any{"id": in.Message.ID, "result": map[string]any{}}
+	if in.Message.Method != "ping" {
+		delete(answer, "result")
+		answer["error"] = map[string]any{"code": mcpclient.CodeNoMethod,
+			"message": "Drover does not take " + excerpt.Line(in.Message.Method, 80) + " from a server in the program"}
+	}
+	_, err := c.ask(ctx, message(in.Server, answer))
+	return err
 }
