@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -152,6 +153,164 @@ func TestDriver(t *testing.T) {
 				t.Errorf("the model was told %q", said)
 			}
 		},
+		"in a form": func(t *testing.T, p *place) {
+			p.foreign(asker(), false)
+			m := p.model(map[string][]step{"main": {calls("mcp__f__form", map[string]any{}), says("done")}})
+			r, in := p.drives("--allowedTools=mcp__f")
+			write(t, in, start, sayGo)
+			r.until(`"elicitation"`, "Who?", `"mcp_server_name":"f"`)
+			in.Close()
+			if res := r.wait(); res.code != 0 || !strings.Contains(res.stdout(), `"result":"done`) {
+				t.Errorf("exit code %d: %s", res.code, res.stderr)
+			}
+			if said := m.Requests()[1].LastText(); !strings.Contains(said, "cancel") {
+				t.Errorf("the model was told %q", said)
+			}
+		},
+		"at a choice": func(t *testing.T, p *place) {
+			m := p.model(map[string][]step{"main": {calls("AskUserQuestion", map[string]any{"questions": []any{map[string]any{
+				"question": "Which?", "header": "x", "options": []any{map[string]any{"label": "a", "description": "a"},
+					map[string]any{"label": "b", "description": "b"}}}}}), says("done")}})
+			r, in := p.drives("--permission-prompt-tool=stdio")
+			write(t, in, start, sayGo)
+			r.until(`"can_use_tool"`, "AskUserQuestion", "Which?")
+			in.Close()
+			if res := r.wait(); res.code != 0 || !strings.Contains(res.stdout(), `"result":"done`) {
+				t.Errorf("exit code %d: %s", res.code, res.stderr)
+			}
+			if said := m.Requests()[1].LastText(); !strings.Contains(said, "closed stdin") {
+				t.Errorf("the model was told %q", said)
+			}
+		},
+		"in a hook of the start": func(t *testing.T, p *place) {
+			p.model(map[string][]step{"main": {says("done")}})
+			r, in := p.drives()
+			write(t, in, `{"type":"control_request","request_id":"i","request":{"subtype":"initialize","hooks":{"SessionStart":`+
+				`[{"hookCallbackIds":["hook_0"],"timeout":600}]}}}`+"\n", sayGo)
+			r.until(`"hook_callback"`, "SessionStart")
+			in.Close()
+			if res := r.wait(); res.code != 0 || !strings.Contains(res.stdout(), `"result":"done`) {
+				t.Errorf("exit code %d: %s", res.code, res.stderr)
+			}
+		},
+		"before background work ends": func(t *testing.T, p *place) {
+			fifo := p.fifo("f")
+			p.model(map[string][]step{"main": {calls("Bash", later("cat f")), says("started"), says("done")}})
+			r, in := p.drives("--permission-prompt-tool=stdio")
+			write(t, in, start, sayGo)
+			r.until(`"result":"started"`)
+			in.Close()
+			p.free(fifo)
+			if res := r.wait(); res.code != 0 || !strings.Contains(res.stdout(), `"result":"done`) {
+				t.Errorf("exit code %d: %s", res.code, res.stderr)
+			}
+		},
+		"in a line without an end": func(t *testing.T, p *place) {
+			p.model(map[string][]step{"main": {says("done")}})
+			r, in := p.drives()
+			piece := strings.Repeat("x", 1<<20)
+			write(t, in, start, sayGo, `{"type":"user","message":{"content":"`)
+			for range 100 {
+				write(t, in, piece)
+			}
+			in.Close()
+			if res := r.wait(); res.code != 0 || !strings.Contains(res.stdout(), `"result":"done`) ||
+				!strings.Contains(res.stderr, "more than 64 MiB") {
+				t.Errorf("exit code %d: %s", res.code, res.stderr)
+			}
+		},
+		// It is told to end while it waits for an answer, and the program keeps stdin open.
+		"told to end": func(t *testing.T, p *place) {
+			p.model(map[string][]step{"main": {calls("Bash", later("exec sleep 474")), calls("Bash", bash("touch made"))}})
+			r, in := p.drives("--permission-prompt-tool=stdio", "--allowedTools=Bash(exec sleep 474)")
+			write(t, in, start, sayGo)
+			r.until(`"can_use_tool"`, "touch made")
+			p.alive("sleep 474")
+			if err := r.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+			if res := r.wait(); res.code == 0 {
+				t.Errorf("exit code %d: %s", res.code, res.stderr)
+			}
+			p.leaves(0, "sleep")
+			in.Close()
+		},
+		// What comes twice, or too late, or of nothing, hinders nothing.
+		"answers of nothing": func(t *testing.T, p *place) {
+			p.model(map[string][]step{"main": {calls("Bash", bash("touch made")), says("hello")}})
+			r, in := p.drives("--permission-prompt-tool=stdio")
+			write(t, in, start, start, sayGo)
+			r.until(`"control_response"`, `"subtype":"error"`, "initialize must be the first line")
+			r.answers(in, `{"behavior":"allow"}`, `"can_use_tool"`, "touch made")
+			for range 1000 {
+				write(t, in, `{"type":"control_response","response":{"subtype":"success","request_id":"drover-1","response":{"behavior":"deny"}}}`+"\n",
+					`{"type":"control_request","request_id":"x","request":{"subtype":"fly"}}`+"\n")
+			}
+			r.until(`"result":"hello"`)
+			in.Close()
+			res := r.wait()
+			if n := strings.Count(res.stdout(), `"request_id":"x"`); res.code != 0 || n != 1000 || !p.there("made") {
+				t.Errorf("exit code %d, %d answers: %.1000s", res.code, n, res.stderr)
+			}
+		},
+		// A server in the program may ask for what is not there; it is told so.
+		"its server asks": func(t *testing.T, p *place) {
+			p.model(map[string][]step{"main": {says("hello")}})
+			r, in := p.drives()
+			say := func(id, message string) {
+				write(t, in, `{"type":"control_request","request_id":"`+id+`","request":{"subtype":"mcp_message","server_name":"calc","message":`+
+					message+"}}\n")
+			}
+			write(t, in, start)
+			say("a", `{"jsonrpc":"2.0","method":"notifications/progress"}`)
+			r.until(`"request_id":"a"`, `"subtype":"success"`)
+			say("b", `{"jsonrpc":"2.0","id":"s7","method":"sampling/createMessage"}`)
+			r.answers(in, `{"mcp_response":{"jsonrpc":"2.0","id":0,"result":{}}}`, `"mcp_message"`, `"id":"s7"`, "-32601", "sampling/createMessage")
+			r.until(`"request_id":"b"`, `"subtype":"success"`)
+			write(t, in, sayGo)
+			r.until(`"result":"hello"`)
+			in.Close()
+			if res := r.wait(); res.code != 0 || res.stderr != "" {
+				t.Errorf("exit code %d: %s", res.code, res.stderr)
+			}
+		},
+		// Hooks, a denial, a changed input and an interrupt, as the Agent SDK for Python writes them.
+		"python hooks": func(t *testing.T, p *place) {
+			m := p.model(map[string][]step{"main": {calls("Bash", bash("touch one")), calls("Bash", bash("touch two")),
+				calls("Bash", bash("touch three")), calls("Bash", bash("exec sleep 475")), says("again")}})
+			r, in := p.drives("--permission-prompt-tool", "stdio", "--setting-sources", "", "--allowedTools", "Bash(exec sleep 475)",
+				"--model", "test-model", "--agents", "{}")
+			write(t, in, `{"type":"control_request","request_id":"req_1_ab","request":{"subtype":"initialize","hooks":{"PreToolUse":`+
+				`[{"matcher":"Bash","hookCallbackIds":["hook_0"]}],"Stop":[{"matcher":null,"hookCallbackIds":["hook_1"]}]}}}`+"\n",
+				`{"type":"user","message":{"role":"user","content":"go"},"parent_tool_use_id":null,"session_id":"default"}`+"\n")
+			r.answers(in, `{"hookSpecificOutput":{"hookEventName":"PreToolUse","permissionDecision":"deny","permissionDecisionReason":"not one"}}`,
+				`"hook_callback"`, `"hook_0"`, "touch one")
+			r.answers(in, `{"continue":true}`, `"hook_callback"`, "touch two")
+			r.answers(in, `{"behavior":"deny","message":"not two","interrupt":false}`, `"can_use_tool"`, "touch two")
+			r.answers(in, `{}`, `"hook_callback"`, "touch three")
+			r.answers(in, `{"behavior":"allow","updatedInput":{"command":"touch changed"},"updatedPermissions":null}`,
+				`"can_use_tool"`, "touch three")
+			r.answers(in, `{}`, `"hook_callback"`, "sleep 475")
+			p.alive("sleep 475")
+			write(t, in, `{"type":"control_request","request_id":"req_2_cd","request":{"subtype":"interrupt"}}`+"\n")
+			r.until(`"request_id":"req_2_cd"`, `"subtype":"success"`)
+			r.until(`"result"`, "error_during_execution")
+			write(t, in, `{"type":"user","message":{"role":"user","content":"on"},"parent_tool_use_id":null,"session_id":"default"}`+"\n")
+			r.answers(in, `{}`, `"hook_callback"`, `"hook_1"`, `"Stop"`)
+			r.until(`"result":"again"`)
+			in.Close()
+			if res := r.wait(); res.code != 0 {
+				t.Errorf("exit code %d: %s", res.code, res.stderr)
+			}
+			if p.there("one") || p.there("two") || p.there("three") || !p.there("changed") {
+				t.Error("the wrong calls were made")
+			}
+			for i, why := range map[int]string{1: "not one", 2: "not two"} {
+				if said := m.Requests()[i].LastText(); !strings.Contains(said, why) {
+					t.Errorf("the model was told %q", said)
+				}
+			}
+		},
 		"no list of tools": func(t *testing.T, p *place) {
 			p.model(map[string][]step{})
 			r, in := p.drives()
@@ -171,17 +330,7 @@ func TestDriver(t *testing.T) {
 				"--mcp-config", `{"mcpServers":{"calc":{"type":"sdk","name":"calc"}}}`)
 			write(t, in, `{"type":"control_request","request_id":"req_1_ab","request":{"subtype":"initialize","hooks":null}}`+"\n",
 				`{"type":"user","message":{"role":"user","content":"go"},"parent_tool_use_id":null,"session_id":"default"}`+"\n")
-			answers := func(texts []string, answer string) {
-				t.Helper()
-				line := r.until(append(texts, `"control_request"`)...)
-				var l struct {
-					ID string `json:"request_id"`
-				}
-				if err := json.Unmarshal([]byte(line), &l); err != nil {
-					t.Fatal(err)
-				}
-				write(t, in, `{"type":"control_response","response":{"subtype":"success","request_id":"`+l.ID+`","response":`+answer+"}}\n")
-			}
+			answers := func(texts []string, answer string) { r.answers(in, answer, texts...) }
 			answers([]string{`"mcp_message"`, `"method":"initialize"`}, `{"mcp_response":{"jsonrpc":"2.0","id":1,"result":{}}}`)
 			answers([]string{`"mcp_message"`, `"tools/list"`},
 				`{"mcp_response":{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"add","description":"adds","inputSchema":{"type":"object"}}]}}}`)
@@ -302,6 +451,19 @@ func TestDriver(t *testing.T) {
 			test(t, newPlace(t, bin))
 		})
 	}
+}
+
+// answers waits for a request of the binary that holds the texts, and answers it.
+func (r *running) answers(in io.Writer, answer string, texts ...string) {
+	r.p.t.Helper()
+	line := r.until(append(texts, `"control_request"`)...)
+	var l struct {
+		ID string `json:"request_id"`
+	}
+	if err := json.Unmarshal([]byte(line), &l); err != nil {
+		r.p.t.Fatal(err)
+	}
+	write(r.p.t, in, `{"type":"control_response","response":{"subtype":"success","request_id":"`+l.ID+`","response":`+answer+"}}\n")
 }
 
 // closes writes a text and goes away: the binary prints a line or none, says why on stderr
