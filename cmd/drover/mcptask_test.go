@@ -163,6 +163,78 @@ func (p *place) reattached(o mcptest.Options) {
 	holds(t, "the notification", of(m, "main")[3].LastText(), "<status>completed</status>", "a paper boat")
 }
 
+// ours runs a command as a task of Drover's own server, kills the host that follows it, and
+// has the next one follow it to its end.
+func (p *place) ours(server object) {
+	t := p.t
+	t.Helper()
+	p.servers(object{"ours": server})
+	m := p.model(map[string][]step{"main": {calls("mcp__ours__task_run", object{
+		"command": "until [ -e go ]; do sleep 0.05; done; echo a paper boat", "background": false,
+	}), says("waiting"), says("goes on"), echo}})
+	allowed := "--allowed-tools=mcp__ours"
+	session := p.detached(allowed)
+	if !within(patience, func() bool { return len(of(m, "main")) >= 2 }) {
+		t.Fatal("the model is not asked")
+	}
+	holds(t, "the result of the call", of(m, "main")[1].LastText(), "MCP task started in background")
+	p.killHost(session)
+	if rec := p.taskOf(); rec["status"] != "running" {
+		t.Errorf("without a host it is %v, %v", rec["status"], rec["cause"])
+	}
+	r := p.start("-p", "go on", allowed, "--resume", session, "--output-format=stream-json")
+	r.until("goes on")
+	if err := os.WriteFile(filepath.Join(p.dir, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if res := r.wait(); res.code != 0 {
+		t.Fatal(res.stderr)
+	}
+	if rec := p.taskOf(); rec["status"] != "completed" {
+		t.Errorf("%v, %v, %v", rec["status"], rec["cause"], rec["error"])
+	}
+	holds(t, "the notification", of(m, "main")[3].LastText(), "<status>completed</status>")
+	holds(t, "the log", p.good("logs", fmt.Sprint(p.taskOf()["task_id"])).stdout(), "a paper boat")
+}
+
+// killHost kills the host of a session, and waits until it has gone.
+func (p *place) killHost(session string) {
+	t := p.t
+	t.Helper()
+	var all []struct {
+		ID   string `json:"session_id"`
+		PID  int    `json:"pid"`
+		Live bool   `json:"live"`
+	}
+	list := func() {
+		all = nil
+		if err := json.Unmarshal([]byte(p.good("sessions", "--json").stdout()), &all); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list()
+	for _, one := range all {
+		if one.ID == strings.TrimSpace(session) && one.Live {
+			if err := syscall.Kill(one.PID, syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	gone := func() bool {
+		list()
+		return !slices.ContainsFunc(all, func(one struct {
+			ID   string `json:"session_id"`
+			PID  int    `json:"pid"`
+			Live bool   `json:"live"`
+		}) bool {
+			return one.ID == strings.TrimSpace(session) && one.Live
+		})
+	}
+	if !within(patience, gone) {
+		t.Fatal("the host lives still")
+	}
+}
+
 func mcpTasks() cases {
 	return cases{
 		"background": func(t *testing.T, p *place) {
@@ -391,6 +463,13 @@ func mcpTasks() cases {
 			if got := s.Statuses(); !slices.Equal(got, []string{"cancelled"}) || p.taskOf()["status"] != "killed" {
 				t.Errorf("at the server %v, here %v", got, p.taskOf()["status"])
 			}
+		},
+		"oursstdio": func(_ *testing.T, p *place) {
+			p.ours(object{"command": p.command().Path, "args": []string{"mcp", "serve"}})
+		},
+		"ourshttp": func(_ *testing.T, p *place) {
+			s := p.mcpHTTP()
+			p.ours(object{"type": "http", "url": s.url, "headers": object{"Authorization": "Bearer " + s.token}})
 		},
 		"extendedours": func(t *testing.T, p *place) {
 			p.servers(object{"ours": object{"command": p.command().Path, "args": []string{"mcp", "serve"}}})
