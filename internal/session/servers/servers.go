@@ -507,10 +507,11 @@ func (s *Servers) Own(def subagent.Definition, from Access, env []string, report
 	return own
 }
 
-// OfProject reports whether a definition is from a file of the folder.
+// OfProject reports whether a definition is from a file of the folder. The paths of all files
+// are absolute: a source that is none names a flag or a program of the user.
 func (s *Servers) OfProject(def subagent.Definition) bool {
 	rel, err := filepath.Rel(s.place.Project().Folder(), def.Source)
-	return def.Source != "" && (err != nil || filepath.IsLocal(rel))
+	return filepath.IsAbs(def.Source) && (err != nil || filepath.IsLocal(rel))
 }
 
 // taken reports whether rules for a configured server would apply to another.
