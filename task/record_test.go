@@ -104,7 +104,7 @@ func TestRecordJSON(t *testing.T) {
 	})
 	t.Run("usage", func(t *testing.T) {
 		wantKeys(t, keys(t, r.Usage), "total_tokens", "input_tokens", "output_tokens", "cache_read_input_tokens",
-			"cache_creation_input_tokens", "tool_uses", "turns", "duration_ms", "cost_usd")
+			"cache_creation_input_tokens", "tool_uses", "turns", "duration_ms", "cost_usd", "tokens_unknown")
 	})
 	t.Run("unknown", func(t *testing.T) {
 		data, err := json.Marshal(task.Record{})

@@ -28,5 +28,6 @@ func (s *Session) useRemote() {
 // goesOn reports whether the work of a task continues without its host, so that the next host
 // adopts it.
 func (s *Session) goesOn(r task.Record) bool {
-	return s.cfg.Info.Role == RoleBackground && r.GoesOnParked() || r.Traits().Elsewhere == task.AlwaysAway && r.Status == task.Running && r.Away()
+	parked := s.cfg.Info.Role == RoleBackground && r.GoesOnParked()
+	return parked || r.Traits().Elsewhere == task.AlwaysAway && r.Status == task.Running && r.Away()
 }

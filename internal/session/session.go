@@ -497,7 +497,8 @@ func (s *Session) openAgents(edits *environment.Edits) {
 		Env: a.Env, Notes: a.Notes, RuleSources: a.RuleSources,
 		Hooks: a.Hooks, Skills: a.Skills, Todos: a.Todos, Memory: a.Memory.Store, Web: a.Web, Tools: a.Tools,
 		KeepParked: s.cfg.Info.Role == RoleBackground,
-		Remote:     a.Remote.Usual != "", Sees: a.Sees, Window: a.Window, Share: a.Share, AskWait: a.AskWait, FormWait: a.FormWait,
+		Remote:     a.Remote.Usual != "", Sees: a.Sees, Window: a.Window, Share: a.Share,
+		AskWait: a.AskWait, FormWait: a.FormWait,
 		On: a.On, OnHook: a.OnHook,
 	}
 	if s.cfg.Keeper != nil {

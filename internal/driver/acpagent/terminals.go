@@ -207,7 +207,8 @@ func (s *terminals) output(r terminalName) (any, error) {
 	status := t.status() // before the output: what came until the end is in it
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return terminalOutput{Output: strings.ToValidUTF8(string(t.out), "\uFFFD"), Truncated: t.dropped, ExitStatus: status}, nil
+	text := strings.ToValidUTF8(string(t.out), "\uFFFD")
+	return terminalOutput{Output: text, Truncated: t.dropped, ExitStatus: status}, nil
 }
 
 func (s *terminals) exit(ctx context.Context, r terminalName) (any, error) {

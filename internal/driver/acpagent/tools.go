@@ -141,14 +141,14 @@ func (o *tool) input() map[string]json.RawMessage {
 	return in
 }
 
-// Names by which agents give the same.
-//
-//rules:constant never changed after these lines
-var (
-	pathKeys    = []string{"file_path", "filePath", "filepath", "absolute_path", "abs_path", "path", "notebook_path"}
-	commandKeys = []string{"command", "cmd"}
-	folderKeys  = []string{"cwd", "workdir", "directory", "working_directory"}
-)
+// The keys by which agents of different vendors give a path, a command and its folder.
+func pathKeys() []string {
+	return []string{"file_path", "filePath", "filepath", "absolute_path", "abs_path", "path", "notebook_path"}
+}
+
+func commandKeys() []string { return []string{"command", "cmd"} }
+
+func folderKeys() []string { return []string{"cwd", "workdir", "directory", "working_directory"} }
 
 // texts are the values of some keys. good is false if one is no text.
 func texts(in map[string]json.RawMessage, keys []string) (out []string, good bool) {
@@ -190,7 +190,7 @@ func (o *tool) wants(dir string) Wanted {
 			w.Calls, w.Understood = []agent.Call{o.as("WebFetch", map[string]any{"url": urls[0]})}, good
 		}
 	}
-	if _, runs := texts(in, commandKeys); o.ToolKind != "execute" && (!runs || hasAny(in, commandKeys)) {
+	if _, runs := texts(in, commandKeys()); o.ToolKind != "execute" && (!runs || hasAny(in, commandKeys())) {
 		w.Understood = false // it says that it reads, and brings a command
 		calls, _ := o.command(in, dir)
 		w.Calls = append(w.Calls, calls...)
@@ -259,7 +259,7 @@ func (o *tool) name() string {
 func (o *tool) command(in map[string]json.RawMessage, dir string) ([]agent.Call, bool) {
 	text := ""
 	understood := true
-	for _, key := range commandKeys {
+	for _, key := range commandKeys() {
 		raw, ok := in[key]
 		if !ok {
 			continue
@@ -288,7 +288,7 @@ func (o *tool) command(in map[string]json.RawMessage, dir string) ([]agent.Call,
 			text += " " + quote(a)
 		}
 	}
-	folders, good := texts(in, folderKeys)
+	folders, good := texts(in, folderKeys())
 	if strings.TrimSpace(text) == "" {
 		return nil, false
 	}
@@ -302,7 +302,8 @@ func (o *tool) command(in map[string]json.RawMessage, dir string) ([]agent.Call,
 
 // shellLine is the line of arguments, and of a shell with a line that line.
 func shellLine(argv []string) string {
-	if len(argv) == 3 && slices.Contains([]string{"bash", "sh", "zsh", "/bin/bash", "/bin/sh", "/bin/zsh", "/usr/bin/bash"}, argv[0]) &&
+	shells := []string{"bash", "sh", "zsh", "/bin/bash", "/bin/sh", "/bin/zsh", "/usr/bin/bash"}
+	if len(argv) == 3 && slices.Contains(shells, argv[0]) &&
 		slices.Contains([]string{"-c", "-lc", "-l -c"}, argv[1]) {
 		return argv[2]
 	}
@@ -324,7 +325,7 @@ func quote(word string) string {
 
 // files are all paths that a call names.
 func (o *tool) files(in map[string]json.RawMessage) (paths []string, good bool) {
-	paths, good = texts(in, pathKeys)
+	paths, good = texts(in, pathKeys())
 	for _, l := range o.Locations {
 		if l.Path != "" {
 			paths = append(paths, l.Path)

@@ -3,6 +3,7 @@ package acpagent
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -15,7 +16,7 @@ import (
 
 // cancelTime is how long the agent may take to cancel a turn.
 func (a *Agent) cancelTime(ctx context.Context) time.Duration {
-	if context.Cause(ctx) == task.ErrClosing {
+	if errors.Is(context.Cause(ctx), task.ErrClosing) {
 		return a.patience.cancel / 4
 	}
 	return a.patience.cancel

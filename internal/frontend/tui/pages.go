@@ -209,7 +209,8 @@ func (b *pageBuilder) servers(e control.Environment) {
 		case "failed":
 			mark, style = "✗", t.Bad
 		}
-		b.add(style, fmt.Sprintf("%s %s  %s, %s%s", mark, cell(s.Name), cell(s.Status), several(s.Tools, "tool"), bounded(s.Sandbox)))
+		b.add(style, fmt.Sprintf("%s %s  %s, %s%s", mark, cell(s.Name), cell(s.Status), several(s.Tools, "tool"),
+			bounded(s.Sandbox)))
 		if s.Error != "" {
 			b.wrap(t.Dim, "    "+cell(s.Error), "    ")
 		}

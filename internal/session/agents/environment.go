@@ -185,7 +185,7 @@ const longCall = 4 * time.Minute
 // work for it in the background, or it has waited long for a call before.
 func (k *Environment) waits() bool {
 	return k.waited.Load() || slices.ContainsFunc(k.s.Tree.Background(k.Me.ID, k.Me.Depth == 0),
-		func(r task.Record) bool { return r.Kind.IsAgent() || r.Kind == task.LocalWorkflow })
+		func(r task.Record) bool { return r.Kind.IsAgent() || r.Traits().Work == task.BySteps })
 }
 
 // loaded reports whether each request of the agent holds the schema of a tool, although most

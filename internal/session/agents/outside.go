@@ -54,7 +54,8 @@ func (c *Child) profile(lookup func(string) string) *sandboxes.Sandboxes {
 
 // wish is how a program of an agent of another vendor is bounded.
 func (c *Child) wish(me Caller, line string) sandboxes.Wish {
-	return sandboxes.Wish{Folders: me.folders(), Line: line, Mode: sandboxes.Stricter(me.sandbox, sandboxes.Mode(c.def.Sandbox))}
+	mode := sandboxes.Stricter(me.sandbox, sandboxes.Mode(c.def.Sandbox))
+	return sandboxes.Wish{Folders: me.folders(), Line: line, Mode: mode}
 }
 
 // held says by what the process of an agent of another vendor will be bounded; nil: by nothing, or

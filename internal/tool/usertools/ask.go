@@ -62,7 +62,8 @@ func (ask Ask) call(ctx context.Context, c agent.Call, in askInput) (agent.Outpu
 		return nobody("nobody is there to answer")
 	}
 	reply, err := ask(ctx, task.Question{
-		Kind: task.Choice, Tool: "AskUserQuestion", ToolUseID: c.ID, Input: c.Input, Reason: excerpt.Line(in.Questions[0].Question, 200),
+		Kind: task.Choice, Tool: "AskUserQuestion", ToolUseID: c.ID, Input: c.Input,
+		Reason: excerpt.Line(in.Questions[0].Question, 200),
 	})
 	switch {
 	case ctx.Err() != nil:

@@ -234,7 +234,8 @@ func (s *State) Event(e task.Event) {
 		return
 	}
 	switch e.Verb {
-	case task.Create, task.Resume, task.Background, task.Pause, task.Thaw, task.Park, task.Unpark, task.Complete, task.Fail, task.Stop:
+	case task.Create, task.Resume, task.Background, task.Pause, task.Thaw, task.Park, task.Unpark,
+		task.Complete, task.Fail, task.Stop:
 		s.add(Block{Kind: Task, Verb: e.Verb, Record: r, At: e.At})
 	}
 }
