@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	"github.com/drover-dev/drover/internal/agentenv/catalog"
@@ -61,7 +62,10 @@ func (b *backend) Waiting() func([]byte) bool {
 
 // MCPServers are the MCP servers of the folder and its user.
 func (b *backend) MCPServers() ([]mcpconfig.Entry, error) {
-	return assemble.MCPServers(assemble.Config{Root: b.root, Folder: b.cwd, Env: b.env, Version: b.version})
+	set, wrong := b.Settings("") // they name plugins
+	found, err := assemble.MCPServers(
+		assemble.Config{Root: b.root, Folder: b.cwd, Env: b.env, Version: b.version, Settings: set})
+	return found, errors.Join(wrong, err)
 }
 
 // ReachMCP connects to the servers that can be used, side by side. They have a keeper

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -256,6 +257,30 @@ func mcpServerCases() cases {
 			}
 			p.fails(2, []string{"-p", "go", "--mcp-config", "nothing.json"}, "nothing.json")
 			p.fails(2, []string{"-p", "go", `--mcp-config={"mcpServers":{"x":{"type":"ws","url":"http://x"}}}`}, `type "ws" is not known`)
+		},
+		"plugin": func(t *testing.T, p *place) {
+			server := p.greeter()
+			server["args"] = []string{"${CLAUDE_PLUGIN_ROOT}/../greeter"}
+			server["env"] = object{"WORD": "${WORD:-friend} of ${CLAUDE_PLUGIN_ROOT}"}
+			raw, err := json.Marshal(object{"mcpServers": object{"g": server}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			plug := filepath.Join(p.work, "plug")
+			for name, text := range map[string]string{".claude-plugin/plugin.json": `{"name": "plug"}`, ".mcp.json": string(raw)} {
+				path := filepath.Join(plug, name)
+				if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			m := p.model(map[string][]step{"main": {greet(), says("done")}})
+			p.good("-p", "go", greeting, set(t, object{"plugins": []string{plug}}))
+			holds(t, "the result of the call", of(m, "main")[1].LastText(), "friend of "+plug)
+			quiet := p.model(map[string][]step{"main": {says("done")}})
+			p.good("-p", "go", "--plugin-dir-no-mcp", plug)
+			if got := serverTools(t, of(quiet, "main")[0]); len(got) > 0 {
+				t.Errorf("without its MCP servers a plugin has the tools %q", got)
+			}
 		},
 		"definition": func(t *testing.T, p *place) { // AD-02, AD-14
 			server := p.greeter()

@@ -67,10 +67,10 @@ func (b *backend) promptSettings(ctx context.Context, p *cli.Prompt) (settings.S
 
 // config is how the session of a prompt is opened.
 func (b *backend) config(p *cli.Prompt, set settings.Settings, id task.ID) assemble.Config {
-	set.Plugins = append(slices.Clone(set.Plugins), p.Plugins...)
+	set.Plugins = slices.Concat(set.Plugins, p.Plugins, p.QuietPlugins)
 	cfg := b.opening(session.RolePrompt, cli.Title(p.Prompt), set)
 	cfg.Session, cfg.Copier, cfg.AskWait = id, b.copier(), p.AskTimeout
-	cfg.Instead, cfg.Skip, cfg.GivenMCP = p.Instead, p.Skip, p.GivenMCP
+	cfg.Instead, cfg.Skip, cfg.GivenMCP, cfg.QuietPlugins = p.Instead, p.Skip, p.GivenMCP, p.QuietPlugins
 	cfg.Model, cfg.Mode, cfg.Allow, cfg.Deny = p.Model, permission.Mode(p.Mode), cli.SplitRules(p.Allowed),
 		cli.SplitRules(p.Disallowed)
 	cfg.Dirs, cfg.Agents, cfg.MCP = p.Dirs, []byte(p.Agents), p.MCP

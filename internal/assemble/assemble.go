@@ -87,6 +87,8 @@ type Config struct {
 	Skills []string
 	// GivenMCP says that only the MCP servers in MCP count.
 	GivenMCP bool
+	// QuietPlugins are folders of plugins whose MCP servers do not count; absolute.
+	QuietPlugins []string
 
 	// Brief says that the session ends with its work: nothing is begun because
 	// it is idle.

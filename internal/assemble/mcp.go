@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/drover-dev/drover/internal/agentenv/catalog"
 	"github.com/drover-dev/drover/internal/agentenv/mcpauth"
 	"github.com/drover-dev/drover/internal/agentenv/mcpclient"
 	"github.com/drover-dev/drover/internal/agentenv/mcpconfig"
@@ -23,6 +24,10 @@ func MCPServers(c Config) ([]mcpconfig.Entry, error) {
 		return c.Isolated || c.GivenMCP || c.Skip.User && f.Scope == mcpconfig.User ||
 			c.Skip.Project && f.Scope == mcpconfig.Project
 	})
+	if !c.Isolated && !c.GivenMCP {
+		files = append(files, mcpconfig.PluginFiles(slices.DeleteFunc(plugins(c),
+			func(dir string) bool { return slices.Contains(c.QuietPlugins, dir) }))...)
+	}
 	return mcpconfig.Read(
 		mcpconfig.Input{
 			Given:  c.MCP,
@@ -36,6 +41,13 @@ func MCPServers(c Config) ([]mcpconfig.Entry, error) {
 			},
 		},
 	)
+}
+
+// plugins are the folders of the user's plugins that are switched on.
+func plugins(c Config) []string {
+	dirs, _ := catalog.Plugins(c.Skip.Env(home.Lookup(c.Env)), c.Settings.Plugins)
+	on, _ := catalog.Switched(dirs, c.Settings.PluginSwitches)
+	return on
 }
 
 // servers is what agents have of MCP servers. Of those that cannot be used the

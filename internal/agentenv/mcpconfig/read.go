@@ -39,7 +39,8 @@ const (
 type File struct {
 	Path  string // of the file, or the flag
 	Scope Scope
-	root  string // a folder out of which no link may lead; empty: it is the user's own
+	root  string            // a folder out of which no link may lead; empty: it is the user's own
+	vars  map[string]string // further variables, for ${VAR} and for the server
 }
 
 // The files of a project, below its folder.
@@ -51,11 +52,22 @@ const (
 // Files are the usual ones, the first of which wins.
 func Files(env func(string) string, folder string) []File {
 	files := []File{
-		{filepath.Join(folder, OwnProjectFile), Project, folder},
-		{filepath.Join(folder, ProjectFile), Project, folder},
+		{Path: filepath.Join(folder, OwnProjectFile), Scope: Project, root: folder},
+		{Path: filepath.Join(folder, ProjectFile), Scope: Project, root: folder},
 	}
 	if path := UserFile(env); path != "" {
 		files = append(files, File{Path: path, Scope: User})
+	}
+	return files
+}
+
+// PluginFiles are those of the user's plugins, by their folders. The variable
+// CLAUDE_PLUGIN_ROOT is the folder.
+func PluginFiles(dirs []string) []File {
+	files := make([]File, len(dirs))
+	for i, dir := range dirs {
+		files[i] = File{Path: filepath.Join(dir, ProjectFile), Scope: User, root: dir,
+			vars: map[string]string{"CLAUDE_PLUGIN_ROOT": dir}}
 	}
 	return files
 }
@@ -106,38 +118,64 @@ type Input struct {
 func Read(in Input) ([]Entry, error) {
 	var out []Entry
 	var errs []error
-	add := func(path string, scope Scope, data []byte, err error) {
+	add := func(f File, data []byte, err error) {
 		if err == nil {
 			var found []Entry
-			found, err = Parse(data, in.Env)
+			found, err = Parse(data, f.lookup(in.Env))
 			for _, e := range found {
-				e.Path, e.Scope, e.Server.Bounded = path, scope, scope == Project
+				e.Path, e.Scope, e.Server.Bounded = f.Path, f.Scope, f.Scope == Project
+				e.Server.Env = f.environ(e.Server)
 				out = append(out, e)
 			}
 		}
 		if err != nil {
-			errs = append(errs, fmt.Errorf("read MCP servers of %s: %w", path, err))
+			errs = append(errs, fmt.Errorf("read MCP servers of %s: %w", f.Path, err))
 		}
 	}
 	for _, given := range in.Given {
 		if text := strings.TrimSpace(given); strings.HasPrefix(text, "{") {
-			add("--mcp-config", Given, []byte(text), nil)
+			add(File{Path: "--mcp-config", Scope: Given}, []byte(text), nil)
 			continue
 		}
 		if !filepath.IsAbs(given) {
 			given = filepath.Join(in.Cwd, given)
 		}
-		data, err := read(File{Path: given}, maxFile)
-		add(given, Given, data, err)
+		f := File{Path: given, Scope: Given}
+		data, err := read(f, maxFile)
+		add(f, data, err)
 	}
 	for _, f := range in.Files {
 		data, err := read(f, maxFile)
 		if !errors.Is(err, fs.ErrNotExist) {
-			add(f.Path, f.Scope, data, err)
+			add(f, data, err)
 		}
 	}
 	settle(out, in.Trusted, in.Called)
 	return out, errors.Join(errs...)
+}
+
+// lookup is env with the variables of the file before it.
+func (f File) lookup(env func(string) string) func(string) string {
+	if len(f.vars) == 0 {
+		return env
+	}
+	return func(name string) string {
+		if v, ok := f.vars[name]; ok || env == nil {
+			return v
+		}
+		return env(name)
+	}
+}
+
+// environ is the environment of a server with the variables of the file, unless the server has
+// its own.
+func (f File) environ(s mcpclient.Server) map[string]string {
+	if len(f.vars) == 0 || s.Command == "" {
+		return s.Env
+	}
+	out := maps.Clone(f.vars)
+	maps.Copy(out, s.Env)
+	return out
 }
 
 // settle says which of the entries count.

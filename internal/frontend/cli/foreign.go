@@ -27,7 +27,7 @@ type foreignFlags struct {
 // add declares them; help does not list them.
 func (x *foreignFlags) add(f *pflag.FlagSet, p *Prompt) {
 	f.StringArrayVar(&p.Plugins, "plugin-dir", nil, "")
-	f.StringArrayVar(&p.Plugins, "plugin-dir-no-mcp", nil, "")
+	f.StringArrayVar(&p.QuietPlugins, "plugin-dir-no-mcp", nil, "")
 	f.StringVar(&x.thinking, "thinking", "", "adaptive, enabled or disabled")
 	f.BoolVar(&x.skip, "dangerously-skip-permissions", false, "permission mode bypassPermissions")
 	f.StringVar(&x.managed, "managed-settings", "", "")

@@ -75,10 +75,11 @@ type Prompt struct {
 	Decider        string          `json:"-"`                         // stdio: the program on stdin answers questions
 
 	SandboxGiven    bool          // --settings turns the sandbox on in the words of another program
-	ProgramServers  []string      `json:"-"`                   // MCP servers in the program on stdin
-	Plugins         []string      `json:"plugins,omitempty"`   // folders, beside those of the settings
-	GivenMCP        bool          `json:"given_mcp,omitempty"` // only MCP counts of MCP servers
-	Skip            settings.Skip `json:"skip"`                // files that are passed over
+	ProgramServers  []string      `json:"-"`                       // MCP servers in the program on stdin
+	Plugins         []string      `json:"plugins,omitempty"`       // folders, beside those of the settings
+	QuietPlugins    []string      `json:"quiet_plugins,omitempty"` // the same, without their MCP servers
+	GivenMCP        bool          `json:"given_mcp,omitempty"`     // only MCP counts of MCP servers
+	Skip            settings.Skip `json:"skip"`                    // files that are passed over
 	foreign         foreignFlags
 	waitCeilingText string
 }
@@ -298,16 +299,15 @@ func (a *app) check(ctx context.Context, p *Prompt, words []string) error {
 	if p.Session != "" && !home.SessionID(p.Session) {
 		return usage(fmt.Sprintf("--session-id %q: not a session ID", p.Session), "use a UUID in lower case, or leave it out")
 	}
-	for i, dir := range p.Plugins {
-		if !filepath.IsAbs(dir) {
-			p.Plugins[i] = filepath.Join(a.here(), dir)
+	for _, dirs := range [][]string{p.Plugins, p.QuietPlugins, p.Dirs} {
+		for i, dir := range dirs {
+			if !filepath.IsAbs(dir) {
+				dirs[i] = filepath.Join(a.here(), dir)
+			}
 		}
 	}
-	for i, dir := range p.Dirs {
-		if !filepath.IsAbs(dir) {
-			p.Dirs[i] = filepath.Join(a.here(), dir)
-		}
-		if info, err := os.Stat(p.Dirs[i]); err != nil || !info.IsDir() {
+	for _, dir := range p.Dirs {
+		if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 			return usage(fmt.Sprintf("--add-dir %s: not a folder", dir), "name a folder that exists")
 		}
 	}
