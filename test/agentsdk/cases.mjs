@@ -183,7 +183,7 @@ const cases = {
       tool('both', 'waits for another call', { name: z.string() }, both, { annotations: { readOnlyHint: true } }),
       tool('picture', 'returns an image', {}, async () => ({ content: [{ type: 'image', mimeType: 'image/png', data: png }] })),
       tool('talk', 'says something by itself', {}, async (x, extra) => {
-        await extra.sendNotification({ method: 'notifications/message', params: { level: 'info', data: 'hm' } });
+        await extra.sendNotification({ method: 'notifications/progress', params: { progressToken: 7, progress: 1 } });
         const roots = await extra.sendRequest({ method: 'roots/list' }, z.any()).then(() => 'roots', (e) => e.message);
         return { content: [{ type: 'text', text: roots }] };
       }),
@@ -196,13 +196,14 @@ const cases = {
     const feed = prompts('one');
     const q = query({ prompt: feed, options: options({ mcpServers: { 'odd one': odd }, allowedTools: ['mcp__odd_one'] }) });
     globalThis.interrupt = () => q.interrupt();
-    await all(q, (m) => {
+    const said = all(q, (m) => {
       if (m.subtype === 'init') fact('tools', m.tools.filter((name) => name.startsWith('mcp__')));
       if (m.type === 'user') for (const b of m.message.content) {
         if (b.type === 'tool_result') fact('got', typeof b.content === 'string' ? b.content : b.content.map((p) => p.type));
       }
       if (m.type === 'result') feed.end();
     });
+    await tried(said); // the result is an error: the turn was interrupted
   },
 
   // Only the named skills can be used; a plugin brings skills and hooks.

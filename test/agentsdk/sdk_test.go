@@ -288,7 +288,7 @@ func caseMCPMore(t *testing.T) {
     - tools: [{name: mcp__odd_one__slow, input: {}}]
     - {text: not asked}
 `)
-	for _, f := range []string{`tools ["mcp__odd_one__both","mcp__odd_one__picture","mcp__odd_one__slow","mcp__odd_one__talk"]`,
+	for _, f := range []string{`tools ["mcp__odd_one__both","mcp__odd_one__picture","mcp__odd_one__talk","mcp__odd_one__slow"]`,
 		`got "got a"`, `got "got b"`, "slow true", "cancelled true"} {
 		if !slices.Contains(facts, f) {
 			t.Errorf("%s is missing in %q", f, facts)

@@ -39,7 +39,8 @@ func own() []string {
 
 // ToolNames are the names of our tools.
 func ToolNames() []string {
-	return append(own(), "read_agent", task.SubmitPlan, "context_board", "task_complete")
+	return append(own(), "read_agent", task.SubmitPlan, "context_board", "task_complete",
+		"ToolSearch", "CallTool")
 }
 
 // KnownTool reports whether a permission rule can be about a tool of this name: one of
