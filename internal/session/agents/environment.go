@@ -78,103 +78,130 @@ func (s *Set) newEnvironment(
 	} else { // it has its own
 		access = servers.Access{Tools: []string{}}
 	}
+	k.openServers(access)
+	defer func() {
+		if err != nil {
+			k.servers.Close()
+		}
+	}()
+	tools, deferred := append(k.tools(), k.servers.Tools()...), []string(nil)
+	if !slices.Contains(def.DisallowedTools, findtool.Search) {
+		tools, deferred = environment.Defer(tools, k.loaded)
+	}
+	if err = k.MakeGate(tools); err != nil {
+		return nil, err
+	}
+	close(k.gated)
+	k.remindOf(tools)
+	k.openHooks(k.base(tools, transcript))
+	k.Config = k.config(choice.Name)
+	if def.ACP == nil {
+		k.Config.Tools, k.Config.Deferred = tools, deferred
+		if err = k.useModel(choice); err != nil {
+			return nil, err
+		}
+	}
+	s.Edits.Open(me.ID)
+	return k, nil
+}
+
+// openServers connects the agent to its MCP servers.
+func (k *Environment) openServers(access servers.Access) {
+	s, id := k.s, k.Me.ID
 	k.servers = s.Servers.Open(
 		servers.AgentConfig{
 			Access:     access,
 			Ask:        k.ask,
 			Attended:   s.wait(task.Form) > 0,
 			Limit:      s.cfg.Limits.OutputChars,
-			Report:     func(text string) { s.Report.Say(me.ID, text) },
+			Report:     func(text string) { s.Report.Say(id, text) },
 			ReportOnce: s.Report.Once,
 			RunTask:    k.mcpTask,
 			Sample:     k.sample,
 			Reach:      k.reachServer,
 		},
 	)
-	tools, deferred := append(k.tools(), k.servers.Tools()...), []string(nil)
-	if !slices.Contains(def.DisallowedTools, findtool.Search) {
-		tools, deferred = environment.Defer(tools, k.loaded)
-	}
-	defer func() {
-		if err != nil {
-			k.servers.Close()
-		}
-	}()
-	names := make([]string, len(tools))
-	for i, t := range tools {
-		names[i] = t.Spec().Name
-	}
-	if err = k.MakeGate(tools); err != nil {
-		return nil, err
-	}
-	close(k.gated)
-	k.reminders = s.reminders(me, def.CriticalReminder, func(name string) bool { return slices.Contains(names, name) })
+}
+
+// remindOf makes the reminders of an agent that has these tools.
+func (k *Environment) remindOf(tools []agent.Tool) {
+	names := environment.ToolNames(tools)
+	k.reminders = k.s.reminders(k.Me, k.def.CriticalReminder,
+		func(name string) bool { return slices.Contains(names, name) })
 	k.remindOfPlanMode(names)
 	k.reminders.Add(environment.List{Name: "limits", Head: "Most of a limit of your work is used:", Items: k.limits.Due,
 		Foot: "\n\nBring what matters to an end, and hand back what you have before it is reached."})
 	k.reminders.Add(environment.List{Name: "mcp", Head: "MCP servers:", Items: k.servers.Late})
-	k.Runner = hook.NewRunner(s.hooks(me, def), k.base(tools, transcript))
+}
+
+// openHooks starts what runs the hooks of the agent.
+func (k *Environment) openHooks(base hook.Base) {
+	s := k.s
+	k.Runner = hook.NewRunner(s.hooks(k.Me, k.def), base)
 	s.mu.Lock()
 	s.runners[k.Runner] = struct{}{}
 	s.mu.Unlock()
 	k.Hooks = hook.NewLoop(k.Runner, k.background)
-	if m := me.teammate; m != nil {
+	if m := k.Me.teammate; m != nil {
 		k.Hooks.Teammate(m.team.Name, m.team.Team, m.ends)
 	}
-	k.Config = agent.Config{
-		Model:      choice.Model,
-		ModelName:  choice.Name,
-		Tools:      tools,
-		Deferred:   deferred,
-		MaxTurns:   me.MaxTurns,
-		System:     s.systemPrompt(def, me),
-		Gate:       hook.NewGate(k.Runner, judge{k}),
-		Hooks:      k.Hooks,
-		Reminders:  k.reminders,
-		Compaction: k.compaction(choice.Name),
-		Sees:       s.cfg.Sees,
-		Agent:      def.Name,
-		AgentID:    string(me.ID),
-		SessionID:  string(s.cfg.Session),
+}
+
+// config is what the loop of every agent has, also of another vendor's.
+func (k *Environment) config(model string) agent.Config {
+	s, me := k.s, k.Me
+	c := agent.Config{
+		ModelName: model,
+		MaxTurns:  me.MaxTurns,
+		Gate:      hook.NewGate(k.Runner, judge{k}),
+		Hooks:     k.Hooks,
+		Sees:      s.cfg.Sees,
+		Meter:     s.Budgets.Meter(me.ID, me.parent, k.def.Name, me.Depth > 0),
+		Agent:     k.def.Name,
+		SessionID: string(s.cfg.Session),
+
+		WaitWhilePaused: func(ctx context.Context) error {
+			if h, ok := me.live.task(); ok {
+				return h.WaitWhilePaused(ctx)
+			}
+			return s.Tasks.WaitWhilePaused(ctx, me.ID)
+		},
+		On: func(e agent.Event) {
+			reached(e)
+			k.edited(e)
+			if e.Kind == agent.ToolDoneEvent && e.Duration > longCall {
+				k.waited.Store(true)
+			}
+			k.limits.On(e)
+			s.Mailboxes.On(me.ID, e)
+			if s.cfg.On != nil {
+				s.cfg.On(me.ID, e)
+			}
+		},
 	}
-	if def.ACP == nil {
-		if k.Config.Fallback, err = s.instead(me, choice.Name); err != nil {
-			return nil, err
-		}
-		if len(k.Config.Fallback) == 0 { // else the last of those parks
-			k.Config.Model = s.parkable(me, choice.Model, choice.Provider)
-		}
-		k.Config.HandBack, k.Config.SharedHead, k.Config.Waits = me.Depth > 0, me.Depth > 0, k.waits
-	} else { // tools, instructions and the length of its conversation are its own business
-		k.Config.Tools, k.Config.System, k.Config.Reminders, k.Config.Compaction = nil, "", nil, nil
-	}
-	if me.Depth == 0 {
-		k.Config.AgentID = ""
-	}
-	k.Config.WaitWhilePaused = func(ctx context.Context) error {
-		if h, ok := me.live.task(); ok {
-			return h.WaitWhilePaused(ctx)
-		}
-		return s.Tasks.WaitWhilePaused(ctx, me.ID)
+	if me.Depth > 0 {
+		c.AgentID = string(me.ID)
 	}
 	if me.Host != nil {
-		k.Config.WaitWhilePaused = me.Host.WaitWhilePaused
+		c.WaitWhilePaused = me.Host.WaitWhilePaused
 	}
-	k.Config.Meter = s.Budgets.Meter(me.ID, me.parent, def.Name, me.Depth > 0)
-	k.Config.On = func(e agent.Event) {
-		reached(e)
-		k.edited(e)
-		if e.Kind == agent.ToolDoneEvent && e.Duration > longCall {
-			k.waited.Store(true)
-		}
-		k.limits.On(e)
-		s.Mailboxes.On(me.ID, e)
-		if s.cfg.On != nil {
-			s.cfg.On(me.ID, e)
-		}
+	return c
+}
+
+// useModel adds what the loop of our own agents has: a model with others in its place,
+// instructions, reminders, compaction.
+func (k *Environment) useModel(choice provider.Choice) (err error) {
+	s, me, c := k.s, k.Me, &k.Config
+	c.Model, c.System, c.Reminders = choice.Model, s.systemPrompt(k.def, me), k.reminders
+	c.Compaction = k.compaction(choice.Name)
+	if c.Fallback, err = s.instead(me, choice.Name); err != nil {
+		return err
 	}
-	s.Edits.Open(me.ID)
-	return k, nil
+	if len(c.Fallback) == 0 { // else the last of those parks
+		c.Model = s.parkable(me, choice.Model, choice.Provider)
+	}
+	c.HandBack, c.SharedHead, c.Waits = me.Depth > 0, me.Depth > 0, k.waits
+	return nil
 }
 
 // longCall is how long a call takes behind which a provider has forgotten the conversation, or
