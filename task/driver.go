@@ -194,6 +194,7 @@ type Spec struct {
 	Timeout      time.Duration // 0: none
 	Budget       Budget        // of the task and all below it; its wall time is not looked at, see Timeout
 	OnEnd        string        // [Reparents], or empty: what it leaves running is stopped
+	Schedule     string        // that has started it; empty: none
 	Key          string        // at most one child of a parent per key, over restarts too; empty: any number
 	Input        json.RawMessage
 }

@@ -221,6 +221,7 @@ type Record struct {
 	Sandbox          *Sandbox   `json:"sandbox,omitempty"`   // of a command that started in one
 	Worktree         *Worktree  `json:"worktree,omitempty"`  // of an isolated agent, since its last end
 	Survivors        []Survivor `json:"survivors,omitempty"` // of an ended run: what could not be ended then
+	Schedule         string     `json:"schedule,omitempty"`  // that has started it
 	Key              string     `json:"key,omitempty"`       // that its parent knows it by
 	Silent           bool       `json:"silent,omitempty"`    // its owner gets no notification of its end
 	Team             *Team      `json:"team,omitempty"`      // of a teammate

@@ -58,6 +58,7 @@ import (
 	"github.com/drover-dev/drover/internal/session/parking"
 	"github.com/drover-dev/drover/internal/session/requests"
 	"github.com/drover-dev/drover/internal/session/sandboxes"
+	"github.com/drover-dev/drover/internal/session/schedule"
 	"github.com/drover-dev/drover/internal/session/servers"
 	"github.com/drover-dev/drover/internal/session/services"
 	"github.com/drover-dev/drover/internal/session/snapshot"
@@ -258,6 +259,8 @@ type Session struct {
 	services  *services.Services // of remote work
 	leases    *lease.Leases
 	parking   *parking.Lot
+	schedules *schedule.Clock // nil: it has none
+	jobs      sync.WaitGroup  // joined by Close
 	approvals *approvals.Approvals
 	sandboxes *sandboxes.Sandboxes
 
@@ -315,6 +318,10 @@ func Open(ctx context.Context, cfg Config) (_ *Session, err error) {
 		return nil, errors.Join(err, s.log.Close())
 	}
 	_ = failpoint.Hit("session/shown")
+	if err := s.openSchedules(); err != nil { // the tasks of the session are not held up by that
+		s.report.Say(cfg.Info.Session, err.Error())
+		s.schedules = nil
+	}
 	s.start()
 	return s, nil
 }
@@ -477,6 +484,9 @@ func (s *Session) start() {
 		}
 	}
 	s.upkeep.Start(s.life)
+	if c := s.schedules; c != nil {
+		s.jobs.Go(func() { c.Run(s.life) })
+	}
 }
 
 // openAgents creates what the session needs to start agents and other work.
@@ -522,9 +532,11 @@ func (s *Session) openAgents(edits *environment.Edits) {
 // which. No further command can be started then.
 func (s *Session) Alone() context.Context { return s.upkeep.Lost() }
 
-// Retire refuses every further start and every further client, if no task is alive and no
-// client is attached; it reports whether it does.
-func (s *Session) Retire() bool { return s.audience.Retire(s.sup.Retire) }
+// Retire refuses every further start and every further client, if no task is alive, no client is
+// attached and there are no schedules; it reports whether it does.
+func (s *Session) Retire() bool {
+	return s.audience.Retire(func() bool { return (s.schedules == nil || s.schedules.Retire()) && s.sup.Retire() })
+}
 
 // takeIn passes the tasks of earlier hosts to the supervisor.
 func (s *Session) takeIn(ctx context.Context) error {
@@ -684,6 +696,7 @@ func (s *Session) Close() error {
 	s.sup.Close()
 	s.services.Close()
 	s.parking.Close()
+	s.jobs.Wait()
 	_ = failpoint.Hit("close/ended")
 	s.activity.Close()
 	s.upkeep.Close()

@@ -414,6 +414,11 @@ func (a *Archive) Attention(ctx context.Context, req control.AttentionRequest) (
 	}
 }
 
+// Schedules is refused: the host of the background session has them.
+func (a *Archive) Schedules(context.Context, control.ScheduleRequest) (control.Schedules, error) {
+	return control.Schedules{}, a.refuse("use the schedules of the project")
+}
+
 // MarkSeen is refused, since nothing is written here.
 func (a *Archive) MarkSeen(_ context.Context, refs []string) ([]task.Record, error) {
 	return nil, a.refuse("mark " + strings.Join(refs, ", ") + " as seen")

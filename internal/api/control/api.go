@@ -75,6 +75,10 @@ type API interface {
 	// the version of the list differs from After, or after the timeout.
 	Attention(ctx context.Context, req AttentionRequest) (Attention, error)
 
+	// Schedules lists the schedules of the project, and changes them. Only the background session of
+	// a project has them.
+	Schedules(ctx context.Context, req ScheduleRequest) (Schedules, error)
+
 	// MarkSeen records that the user has seen how tasks ended, all of them or none. Marked
 	// tasks stay marked. A task that has not ended is a [Conflict].
 	MarkSeen(ctx context.Context, refs []string) ([]task.Record, error)
@@ -193,6 +197,8 @@ type StartRequest struct {
 	// Env is the environment of the client. It is used and not stored.
 	Env []string `json:"env,omitempty"`
 	Cwd string   `json:"cwd"` // absolute
+
+	Schedule string `json:"-"` // that starts the task; set by the session itself
 }
 
 // Check refuses a request that does not state what to start, as an [*Error].

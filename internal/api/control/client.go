@@ -219,6 +219,14 @@ func (c *Client) Attention(ctx context.Context, req AttentionRequest) (Attention
 	return call[Attention](ctx, c, http.MethodGet, "/v1/attention?"+q.Encode(), nil)
 }
 
+// Schedules implements [API].
+func (c *Client) Schedules(ctx context.Context, req ScheduleRequest) (Schedules, error) {
+	if req == (ScheduleRequest{}) {
+		return call[Schedules](ctx, c, http.MethodGet, "/v1/schedules", nil)
+	}
+	return call[Schedules](ctx, c, http.MethodPost, "/v1/schedules", req)
+}
+
 // MarkSeen implements [API].
 func (c *Client) MarkSeen(ctx context.Context, refs []string) ([]task.Record, error) {
 	return call[[]task.Record](ctx, c, http.MethodPost, "/v1/attention/seen", seenRequest{refs})

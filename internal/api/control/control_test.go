@@ -171,6 +171,11 @@ func TestSame(t *testing.T) {
 		{"attention-wait", func(ctx context.Context, a API) (any, error) {
 			return a.Attention(ctx, AttentionRequest{After: "another", Wait: time.Minute})
 		}},
+		{"schedules", func(ctx context.Context, a API) (any, error) { return a.Schedules(ctx, ScheduleRequest{}) }},
+		{"schedule-add", func(ctx context.Context, a API) (any, error) {
+			return a.Schedules(ctx, ScheduleRequest{Add: &Schedule{Cron: "@daily", Cwd: "/src", Shell: &ShellRequest{Line: "<x>"}}})
+		}},
+		{"schedule-unknown", func(ctx context.Context, a API) (any, error) { return a.Schedules(ctx, ScheduleRequest{Remove: "x"}) }},
 		{"seen-unknown", func(ctx context.Context, a API) (any, error) { return a.MarkSeen(ctx, []string{"nobody"}) }},
 		{"approvals-wait", func(ctx context.Context, a API) (any, error) {
 			return a.Approvals(ctx, ApprovalsRequest{After: 7, Wait: time.Millisecond})

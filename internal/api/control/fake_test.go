@@ -23,11 +23,13 @@ type fake struct {
 	more    chan struct{}           // closed at every new event
 	asked   map[string]StartRequest // by task name
 	prompts []string
-	stops   []StopRequest
-	open    []task.Question // that wait for an answer
-	decided []DecideRequest
-	state   State
-	known   chan int64 // versions that somebody waits behind
+
+	schedules []Schedule
+	stops     []StopRequest
+	open      []task.Question // that wait for an answer
+	decided   []DecideRequest
+	state     State
+	known     chan int64 // versions that somebody waits behind
 
 	pieces    []Piece
 	refused   error         // of a watch
@@ -357,6 +359,18 @@ func (f *fake) Attention(ctx context.Context, req AttentionRequest) (Attention, 
 		case <-time.After(time.Millisecond):
 		}
 	}
+}
+
+func (f *fake) Schedules(_ context.Context, req ScheduleRequest) (Schedules, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if req.Add != nil {
+		f.schedules = append(f.schedules, *req.Add)
+	}
+	if req.Remove != "" {
+		return Schedules{}, &Error{Code: NotFound, Message: "there is no schedule " + req.Remove}
+	}
+	return Schedules{Schedules: append([]Schedule{}, f.schedules...), Changed: req.Add}, nil
 }
 
 func (f *fake) MarkSeen(_ context.Context, refs []string) (out []task.Record, _ error) {

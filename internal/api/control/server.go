@@ -122,6 +122,8 @@ func (s *Server) handler() http.Handler {
 	route("POST /v1/approvals", s.decide)
 	route("GET /v1/attention", s.attention)
 	route("POST /v1/attention/seen", s.markSeen)
+	route("GET /v1/schedules", s.schedules)
+	route("POST /v1/schedules", s.schedules)
 	route("GET /v1/state", s.state)
 	route("PATCH /v1/settings", s.configure)
 	route("GET /v1/commands", s.commands)
@@ -433,6 +435,17 @@ func (s *Server) wait(w http.ResponseWriter, r *http.Request) error {
 	}
 	_ = failpoint.Hit("wait/read")
 	v, err := s.api.Wait(r.Context(), req)
+	return reply(w, v, err)
+}
+
+func (s *Server) schedules(w http.ResponseWriter, r *http.Request) error {
+	var req ScheduleRequest
+	if r.Method == http.MethodPost {
+		if err := s.read(w, r, &req); err != nil {
+			return err
+		}
+	}
+	v, err := s.api.Schedules(r.Context(), req)
 	return reply(w, v, err)
 }
 

@@ -108,8 +108,14 @@ func (d *Directory) at(p home.Project) *Directory {
 }
 
 // revive starts a host for the background session again if its host died and kept commands
-// still run, since they are live and must be listed as such.
+// still run, since they are live and must be listed as such, or if the project has schedules.
 func (d *Directory) revive(ctx context.Context) {
+	if _, err := os.Stat(d.Project().SchedulesFile()); err == nil {
+		if _, live := d.lives(Entry{}); !live {
+			d.startFor(ctx)
+		}
+		return
+	}
 	id := d.background()
 	if id == "" {
 		return
@@ -128,7 +134,14 @@ func (d *Directory) revive(ctx context.Context) {
 	}
 	kept := a.Kept()
 	_ = a.Close() // it was opened for reading only
-	if !kept {
+	if kept {
+		d.startFor(ctx)
+	}
+}
+
+// startFor starts the background host, if the folder of the project is there.
+func (d *Directory) startFor(ctx context.Context) {
+	if _, err := os.Stat(d.Folder); err != nil {
 		return
 	}
 	if _, release, err := d.Background(ctx); err == nil {

@@ -468,6 +468,7 @@ func (s *Supervisor) firstRecord(e *entry, kind task.Kind, own *task.Traits, dep
 		Priority:     spec.Priority,
 		Pool:         spec.Pool,
 		Key:          spec.Key,
+		Schedule:     spec.Schedule,
 		Silent:       spec.Silent,
 		Team:         spec.Team,
 		Budget:       spec.Budget,

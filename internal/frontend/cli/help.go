@@ -16,7 +16,7 @@ type group struct {
 // groups are the commands as help lists them.
 func groups() []group {
 	return []group{
-		{"run", "Run:", []string{"run", "agent", "workflow", "compete", "monitor", "remote", "demo"}},
+		{"run", "Run:", []string{"run", "agent", "workflow", "compete", "monitor", "schedule", "remote", "demo"}},
 		{"watch", "Watch:", []string{"ps", "logs", "result", "inspect", "wait", "attach", "top"}},
 		{"steer", "Steer:", []string{"stop", "send", "pause", "resume", "promote", "approvals", "attention", "configure"}},
 		{"agents", "Agents:", []string{"agents", "commands", "skills", "models", "permissions", "mcp", "acp"}},
@@ -42,7 +42,15 @@ func examples() map[string][]string {
 			"drover workflow graph --dot release.yaml | dot -Tsvg > release.svg"},
 		"monitor": {"drover monitor --match ERROR --file /var/log/app.log",
 			"drover monitor --persistent -- ./poll-ci.sh"},
-		"remote": {`drover remote run --service ci "fix the build"`},
+		"schedule": {`drover schedule add "0 6 * * 1-5" -- make test`, "drover schedule list"},
+		"schedule add": {`drover schedule add "0 6 * * 1-5" --name nightly -- make test`,
+			`drover schedule add @daily --zone Europe/Berlin --prompt "review the changes of yesterday" --allowed-tools "Bash(git log:*)"`},
+		"schedule list":   {"drover schedule list --json"},
+		"schedule rm":     {"drover schedule rm nightly"},
+		"schedule pause":  {"drover schedule pause nightly"},
+		"schedule resume": {"drover schedule resume nightly"},
+		"schedule run":    {"drover schedule run nightly"},
+		"remote":          {`drover remote run --service ci "fix the build"`},
 		"remote run": {`drover remote run --service ci "fix the build"`,
 			`drover remote run -d --type background-pr "update the dependencies"`},
 		"remote serve": {"DROVER_REMOTE_TOKEN=$(openssl rand -hex 32) drover remote serve --listen 127.0.0.1:7070"},

@@ -186,6 +186,9 @@ func (p Project) Dir() string { return p.dir }
 // Memory is the directory of what is remembered about the project.
 func (p Project) Memory() string { return filepath.Join(p.dir, "memory") }
 
+// SchedulesFile has the schedules of the project; there is none without them.
+func (p Project) SchedulesFile() string { return filepath.Join(p.dir, "schedules.json") }
+
 // BackgroundFile names the session that holds the project's detached tasks.
 func (p Project) BackgroundFile() string { return filepath.Join(p.dir, "background") }
 

@@ -30,6 +30,7 @@ func (t *Tasks) Start(ctx context.Context, reqs []control.StartRequest) ([]contr
 					Keep:         r.Keep,
 					Timeout:      r.Timeout,
 					Cwd:          r.Cwd,
+					Schedule:     r.Schedule,
 				},
 				shell.Client{Env: t.cfg.Work.ChildEnv(r.Env)},
 			)
@@ -86,6 +87,7 @@ func (t *Tasks) start(
 		Keep:         r.Keep,
 		Timeout:      r.Timeout,
 		Cwd:          r.Cwd,
+		Schedule:     r.Schedule,
 	}
 	lease, err := t.cfg.Leases.Find(r.Lease)
 	if err != nil {
