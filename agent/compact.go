@@ -75,13 +75,14 @@ func plainly(err error) error {
 // makeRoom sums the conversation up where the next request would not do
 // without. No call is open.
 func (t *turn) makeRoom(ctx context.Context) error {
+	cleared := t.clearOld(ctx)
 	switch {
 	case t.cfg.Compaction == nil || t.cramped:
 		return nil
 	case t.size > cmp.Or(t.cfg.Compaction.MaxBytes, defaultMaxBytes) && !t.overflow:
 		t.overflow = true
 		return t.tooLarge(ctx, t.compact(ctx, byOverflow, ""))
-	case !t.full():
+	case cleared || !t.full(): // after a clearing the next reply says how full it is
 		return nil
 	}
 	err := t.compact(ctx, byShare, "")

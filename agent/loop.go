@@ -46,6 +46,7 @@ type Config struct {
 	Meter      Meter       // nil: nothing is counted
 	Reminders  Reminders   // nil: none
 	Compaction *Compaction // nil: only by [Loop.Compact]
+	Clearing   *Clearing   // of old results; nil: none
 	Transcript *Transcript // nil: the conversation is in memory only
 	MaxTurns   int         // replies in one turn; 0: 50
 	MaxTokens  int         // of one reply; 0: the model's usual
@@ -102,6 +103,7 @@ type Loop struct {
 	// results, and what stands behind them, that are not recorded yet; the next message begins with them
 	owed []Block
 
+	aged  aged  // how far old results are cleared
 	fresh bool  // no reply has come since a compaction
 	base  int64 // Context of the first reply after it
 
@@ -848,7 +850,7 @@ func (t *turn) keep(r Record) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if r.Boundary != nil {
-		t.messages, t.size = nil, 0
+		t.messages, t.size, t.aged = nil, 0, aged{}
 	}
 	if r.Message.raw != nil {
 		t.messages = append(t.messages, r.Message)

@@ -132,13 +132,15 @@ func (f *fleet) answer(ctx context.Context, r *modeltest.Request) modeltest.Answ
 	f.mu.Unlock()
 	switch {
 	case r.Agent() != "main" && turn < fleetTurns-1:
-		return modeltest.Call("Bash", bash(fmt.Sprintf("echo %s turn %d; yes a line of some output | head -n 50", r.AgentID(), turn)))
+		line := fmt.Sprintf("echo %s turn %d; yes a line of some output | head -n 50", r.AgentID(), turn)
+		return modeltest.Call("Bash", bash(line))
 	case turn > 0:
 		return modeltest.Text("done")
 	}
 	var calls modeltest.Answer
 	for i := range fleetAgents {
-		calls.Blocks = append(calls.Blocks, modeltest.ToolUse("", "Agent", asks("general-purpose", fmt.Sprintf("part %d", i))))
+		call := modeltest.ToolUse("", "Agent", asks("general-purpose", fmt.Sprintf("part %d", i)))
+		calls.Blocks = append(calls.Blocks, call)
 	}
 	return calls
 }
@@ -296,4 +298,54 @@ func marksOf(t *testing.T, r *modeltest.Request) (out []placeMark) {
 		last.keeps = keeps(body.control)
 	}
 	return out
+}
+
+// TestOldResults: a long conversation loses its old results in few steps, and can read them again.
+func TestOldResults(t *testing.T) {
+	const turns = 60
+	p := newPlace(t, build(t))
+	var mu sync.Mutex
+	n := 0
+	m, err := modeltest.New(func(_ context.Context, r *modeltest.Request) modeltest.Answer {
+		mu.Lock()
+		defer mu.Unlock()
+		if n++; n <= turns {
+			return modeltest.Call("Bash", bash(fmt.Sprintf("echo begin %d; yes a line of some output | head -n 150", n)))
+		}
+		if file := found(r, `Read (/\S+) to see it again`); n == turns+1 && file != "" {
+			return modeltest.Call("Read", map[string]any{"file_path": file})
+		}
+		return modeltest.Text("done")
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(m.Close)
+	p.env = append(p.env, "ANTHROPIC_BASE_URL="+m.URL, "ANTHROPIC_API_KEY=sk-test")
+	small := set(t, object{"models": object{"windows": object{"claude-*": 40_000}}})
+	p.good("-p", "work", anything, "--max-turns=100", small)
+	all := of(m, "main")
+	steps, before := 0, asSent(t, all[0])
+	for _, r := range all[1:] {
+		s := asSent(t, r)
+		if common(before.all(), s.all()) < len(before.all()) {
+			steps++
+		}
+		before = s
+	}
+	if steps == 0 || steps > turns/10 {
+		t.Errorf("%d of %d requests change what was said before", steps, len(all))
+	}
+	last := all[len(all)-1].LastText()
+	if !strings.Contains(last, "a line of some output") || !strings.Contains(last, "begin ") {
+		t.Errorf("the result is not read again: %.300s", last)
+	}
+	if n := len(before.all()); n > 200_000 {
+		t.Errorf("the last request has %d bytes", n)
+	}
+	p.good("-p", "and on", anything, "--continue", small)
+	opened := asSent(t, of(m, "main")[len(all)])
+	if n := common(before.all(), opened.all()); n < len(before.all()) {
+		t.Errorf("a session that is opened again changes what was said before from byte %d of %d", n, len(before.all()))
+	}
 }

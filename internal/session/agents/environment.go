@@ -193,7 +193,7 @@ func (k *Environment) config(model string) agent.Config {
 func (k *Environment) useModel(choice provider.Choice) (err error) {
 	s, me, c := k.s, k.Me, &k.Config
 	c.Model, c.System, c.Reminders = choice.Model, s.systemPrompt(k.def, me), k.reminders
-	c.Compaction = k.compaction(choice.Name)
+	c.Compaction, c.Clearing = k.compaction(choice.Name), &agent.Clearing{Keep: k.keepResult}
 	if c.Fallback, err = s.instead(me, choice.Name); err != nil {
 		return err
 	}
