@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -72,6 +73,14 @@ func (a *app) compete(ctx context.Context, c contest, prompt string) error {
 	base, err := a.head(ctx)
 	if err != nil {
 		return err
+	}
+	known := a.agentFiles("").Current()
+	for _, who := range append(slices.Clone(c.agents), c.judge) {
+		if kind, _, _ := strings.Cut(strings.TrimSpace(who), "@"); who != "" {
+			if _, err := known.Find(kind); err != nil {
+				return usage(err.Error(), "see `drover agents`")
+			}
+		}
 	}
 	file, err := c.write()
 	if err != nil {
