@@ -379,7 +379,7 @@ func acpTurn(t *testing.T, p *place) {
 		"call pending read Read a.txt at " + file,
 		"update in_progress", "update completed |      1\ttwo\n",
 		"call pending execute `cat a.txt; touch made`",
-		"asked allow_once=Allow once allow_always=Always allow Bash(touch:*) reject_once=Reject",
+		"asked allow_once=Allow once allow_always=Always allow Bash(cat a.txt; touch made) reject_once=Reject",
 		"update in_progress", "update completed | ```\ntwo\n```",
 		"text done",
 	}
@@ -398,7 +398,7 @@ func acpTurn(t *testing.T, p *place) {
 // acpDeny: what the client rejects does not run, and the model is told; always is kept.
 func acpDeny(t *testing.T, p *place) {
 	m := p.model(map[string][]step{"main": {calls("Bash", bash("touch made")), says("no"), calls("Bash", bash("touch one")),
-		calls("Bash", bash("touch two")), says("yes"), calls("Bash", bash("rm one")), says("cancelled")}})
+		calls("Bash", bash("touch one")), says("yes"), calls("Bash", bash("rm one")), says("cancelled")}})
 	e := p.edits(acp.ClientCapabilities{})
 	e.decide = always("reject")
 	id := e.opens()
@@ -409,8 +409,8 @@ func acpDeny(t *testing.T, p *place) {
 	}
 	e.decide = always("allow-always")
 	e.ends(id, "go")
-	if len(e.asked) != 2 || !p.there("one") || !p.there("two") {
-		t.Errorf("asked %d times, one made: %t, two made: %t", len(e.asked), p.there("one"), p.there("two"))
+	if len(e.asked) != 2 || !p.there("one") {
+		t.Errorf("asked %d times, one made: %t", len(e.asked), p.there("one"))
 	}
 	e.decide = always("")
 	e.ends(id, "go")

@@ -340,7 +340,7 @@ func (p *place) denied(args []string, lines ...string) result {
 }
 
 // touchDenied is what is said of a touch that no rule allows.
-const touchDenied = "Bash call denied: no rule allows touch (allow it with --allowed-tools 'Bash(touch:*)')"
+const touchDenied = "Bash call denied: no rule allows touch (allow it with --allowed-tools 'Bash(touch it)')"
 
 // fails runs what must fail with a code and one line that holds all texts.
 func (p *place) fails(code int, args []string, texts ...string) {

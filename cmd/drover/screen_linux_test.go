@@ -304,7 +304,7 @@ func screenApproval(t *testing.T, p *place, g *glass) {
 	g.shows("0", "main asks for Bash", "command: touch it")
 	g.shows("1", "main asks for Bash", "command: touch it", "enter answers")
 	g.keys("1", "Down")
-	g.shows("1", "❯ 2. Allow always", "adds the rule Bash(touch:*)")
+	g.shows("1", "❯ 2. Allow always", "adds the rule Bash(touch it)")
 	g.keys("1", "Up")
 	g.shows("1", "❯ 1. Allow once")
 	g.keys("1", "Enter")

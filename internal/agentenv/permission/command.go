@@ -42,6 +42,9 @@ func (j *judge) command(ws []word, s scope) (good, bad scope) {
 		}
 	}
 	if j.reading(ws, s); j.candidate == "" && (j.firm != "" || j.why != "") {
+		if normal, ok := j.gitNormal(ws, s); ok && ws[0].text == "git" {
+			ws = normal
+		}
 		j.candidate = commandRule(ws)
 	}
 	return s, s

@@ -50,19 +50,17 @@ func literalRule(r request) string {
 	return "Bash(" + strings.TrimSpace(r.text) + ")"
 }
 
-// commandRule is the rule for a command and what may follow it: its program, and
-// the command of the program where it has several.
+// commandRule is the narrowest rule that covers a command and the like of it: its program with
+// the command of the program, its script or its module. Nothing where such a rule would cover
+// much else: there the rule for exactly this line is meant.
 func commandRule(ws []word) string {
-	n := 1
-	for n < len(ws) && n <= subcommands(ws[0].text, ws[1:]) {
-		if w := ws[n]; !named(w) || strings.HasPrefix(w.text, "-") || strings.ContainsAny(w.text, " \t\n*?`$;|&<>()'\"\\=/") {
-			break
-		}
-		n++
+	n := distinct(ws[0].text, ws[1:])
+	if n < 0 || n >= len(ws) {
+		return ""
 	}
 	var b strings.Builder
-	for i, w := range ws[:n] {
-		if strings.ContainsAny(w.text, " \t\n*?`$;|&<>()'\"\\") {
+	for i, w := range ws[:n+1] {
+		if !named(w) || strings.ContainsAny(w.text, " \t\n*?`$;|&<>()'\"\\") {
 			return ""
 		}
 		if i > 0 {
@@ -73,31 +71,87 @@ func commandRule(ws []word) string {
 	return "Bash(" + b.String() + ":*)"
 }
 
-// subcommands is how many words behind the name of a program say what it does.
-func subcommands(name string, args []word) int {
-	switch filepath.Base(name) {
-	case "npm", "pnpm", "yarn", "bun", "deno", "composer", "poetry", "uv", "pdm", "hatch", "pipenv", "mise", "asdf":
-		if len(args) > 0 && (args[0].text == "run" || args[0].text == "exec") {
-			return 2
+// distinct is how many words behind the name of a program say what it does; below 0: only all
+// of them do.
+func distinct(program string, args []word) int {
+	at := func(i int) string {
+		if i < len(args) {
+			return args[i].text
 		}
-		return 1
-	case "docker", "podman":
-		if len(args) > 0 &&
-			slices.Contains([]string{"compose", "image", "container", "volume", "network", "system", "buildx"}, args[0].text) {
-			return 2
-		}
-		return 1
-	case "gh", "glab", "aws", "gcloud", "az", "kubeadm", "argocd", "flux":
-		return 2
-	case "git", "go", "cargo", "rustup", "pip", "pip3", "pipx", "conda", "kubectl", "helm", "terraform",
-		"tofu", "dotnet", "swift", "mix", "bundle", "gem", "rails", "rake", "flutter", "dart", "brew",
-		"apt", "apt-get", "dnf", "systemctl", "journalctl", "nix", "bazel", "buck2", "stack", "cabal",
-		"opam", "dune", "zig", "just", "task", "turbo", "nx", "ng", "firebase", "vercel", "heroku",
-		"fly", "snap", "vagrant", "ansible", "pre-commit", "jj", "hg", "svn", "pulumi", "minikube",
-		"kind", "skaffold", "buf", "svelte-kit":
-		return 1
+		return ""
 	}
-	return 0
+	name := filepath.Base(program)
+	n := 1
+	switch {
+	case strings.HasPrefix(name, "python") && at(0) == "-m":
+		return 2
+	case (interpreter(name) || slices.Contains([]string{"bash", "sh", "zsh", "dash"}, name)) &&
+		!(runner(name) && subcommand(at(0))):
+		if at(0) == "" || at(0)[0] == '-' {
+			return -1 // what it runs stands in the line, or nowhere
+		}
+		return 1
+	case slices.Contains([]string{"gh", "glab", "aws", "gcloud", "az", "kubeadm", "argocd", "flux"}, name):
+		n = 2
+	case runner(name):
+	case tester(name), strings.Contains(program, "/") && !filepath.IsAbs(program):
+		return 0
+	default:
+		return -1
+	}
+	switch at(0) {
+	case "run", "exec", "compose", "image", "container", "volume", "network", "system", "buildx":
+		n = 2
+	}
+	packages := at(0) == "exec" && slices.Contains([]string{"npm", "pnpm", "yarn", "bundle", "poetry"}, name)
+	for i := range n {
+		if w := at(i); !subcommand(w) || changesMuch(w) && !packages {
+			return -1
+		}
+	}
+	return n
+}
+
+// subcommand reports a word that can be the command of a program, or what it is to make.
+func subcommand(w string) bool {
+	return w != "" && w[0] != '-' && !strings.ContainsAny(w, "./=@~")
+}
+
+// changesMuch reports commands of programs whose operands matter as much as they do.
+func changesMuch(w string) bool {
+	switch w {
+	case "push", "publish", "delete", "destroy", "apply", "rm", "remove", "exec", "reset", "clean", "merge", "prune",
+		"uninstall", "drop", "kill", "api", "ssh", "scp", "login", "config":
+		return true
+	}
+	return false
+}
+
+// runner reports programs with commands of their own.
+func runner(name string) bool {
+	switch name {
+	case "npm", "pnpm", "yarn", "bun", "deno", "composer", "poetry", "uv", "pdm", "hatch", "pipenv", "mise", "asdf",
+		"npx", "bunx", "uvx", "docker", "podman", "git", "go", "cargo", "rustup", "pip", "pip3", "pipx", "conda", "kubectl",
+		"helm", "terraform", "tofu", "dotnet", "swift", "mix", "bundle", "gem", "rails", "rake", "flutter", "dart", "brew",
+		"apt", "apt-get", "dnf", "systemctl", "journalctl", "nix", "bazel", "buck2", "stack", "cabal", "opam", "dune", "zig",
+		"just", "task", "turbo", "nx", "ng", "firebase", "vercel", "heroku", "fly", "snap", "vagrant", "pre-commit", "jj",
+		"hg", "svn", "pulumi", "minikube", "kind", "skaffold", "buf", "mvn", "mvnw", "gradle", "gradlew", "make", "gmake",
+		"ninja":
+		return true
+	}
+	return false
+}
+
+// tester reports programs that build, test and check what is in a project, whatever their
+// words are.
+func tester(name string) bool {
+	switch name {
+	case "pytest", "tox", "mypy", "ruff", "black", "flake8", "pylint", "isort", "eslint", "prettier", "tsc", "jest",
+		"vitest", "mocha", "gofmt", "goimports", "golangci-lint", "staticcheck", "rustfmt", "clang-format", "shellcheck",
+		"rspec", "rubocop", "phpunit", "ctest":
+		return true
+	}
+	return false
 }
 
 // pathRule is the rule for exactly this file, for tools that read or that edit.
