@@ -115,6 +115,10 @@ func (s *session) on(from task.ID, e agent.Event) {
 
 // prompt takes a prompt in the order of requests, so that a cancel behind it finds it.
 func (s *session) prompt(p acp.PromptRequest) (work, error) {
+	req, err := promptOf(p.Prompt)
+	if err != nil {
+		return nil, err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.asked != nil {
@@ -129,16 +133,12 @@ func (s *session) prompt(p acp.PromptRequest) (work, error) {
 			defer s.mu.Unlock()
 			s.asked, s.turning = nil, false
 		}()
-		return s.answer(ctx, a, p)
+		return s.answer(ctx, a, req)
 	}, nil
 }
 
 // answer sends a prompt to the main agent and waits for the end of its turn.
-func (s *session) answer(ctx context.Context, a *asked, p acp.PromptRequest) (any, error) {
-	req, err := promptOf(p.Prompt)
-	if err != nil {
-		return nil, err
-	}
+func (s *session) answer(ctx context.Context, a *asked, req control.PromptRequest) (any, error) {
 	s.mu.Lock()
 	if a.cancelled {
 		s.mu.Unlock()
