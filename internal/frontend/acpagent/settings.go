@@ -27,7 +27,7 @@ func modes() []acp.SessionMode {
 		return acp.SessionMode{Id: acp.SessionModeId(id), Name: name, Description: &about}
 	}
 	return []acp.SessionMode{
-		mode("default", "Ask", "reading in the folder is allowed, the rest is asked about"),
+		mode("default", "Ask", "reading in the folder is allowed; what no rule and no sandbox covers is asked about"),
 		mode("acceptEdits", "Accept edits", "edits in the folder are allowed too"),
 		mode("plan", "Plan", "reading only, until you approve a plan"),
 		mode("dontAsk", "Do not ask", "what would be asked about is denied"),
