@@ -1,8 +1,8 @@
 package main
 
 import (
-	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -77,20 +77,32 @@ func TestAgentOverhead(t *testing.T) {
 	}
 }
 
-// The fleet whose cost is measured: agents of one type that an agent starts with one reply, and
-// waits for. A turn takes as long as a call of a model and a short command.
 const (
-	fleetAgents = 10
-	fleetTurns  = 20
-	fleetTurn   = 20 * time.Second
+	fleetTurn   = 20 * time.Second // as long as a call of a model and a short command
 	fleetModel  = "claude-sonnet-4-5-20250929"
 	leastCached = 1024 // tokens: the provider caches no shorter beginning
 )
 
-// TestFleetCost measures what 10 agents of 20 turns cost by the table of prices.
+// TestFleetCost measures what agents of one type cost by the table of prices that an agent starts with
+// one reply, and waits for.
 func TestFleetCost(t *testing.T) {
+	for _, f := range []*fleet{{agents: 10, turns: 20, lines: 50}, {agents: 1, turns: 120, lines: 400}} {
+		t.Run(fmt.Sprintf("%d agents of %d turns", f.agents, f.turns), f.test)
+	}
+}
+
+// fleet answers for its agents and remembers when.
+type fleet struct {
+	agents, turns int
+	lines         int // of the result of a turn
+
+	mu                sync.Mutex
+	arrived, answered map[*modeltest.Request]time.Time
+}
+
+func (f *fleet) test(t *testing.T) {
 	p := newPlace(t, build(t))
-	f := &fleet{arrived: map[*modeltest.Request]time.Time{}, answered: map[*modeltest.Request]time.Time{}}
+	f.arrived, f.answered = map[*modeltest.Request]time.Time{}, map[*modeltest.Request]time.Time{}
 	m, err := modeltest.New(f.answer)
 	if err != nil {
 		t.Fatal(err)
@@ -99,21 +111,15 @@ func TestFleetCost(t *testing.T) {
 	p.env = append(p.env, "ANTHROPIC_BASE_URL="+m.URL, "ANTHROPIC_API_KEY=sk-test")
 	p.file("AGENTS.md", strings.Repeat("A rule of the project that every agent has to know.\n", 40))
 	p.good("-p", "send them", anything, "--model="+fleetModel)
-	if want := fleetAgents*fleetTurns + 2; len(f.arrived) != want {
+	if want := f.agents*f.turns + 2; len(f.arrived) != want {
 		t.Fatalf("%d requests, want %d", len(f.arrived), want)
 	}
 	b := f.bill(t)
 	t.Logf("%d requests, %d bytes in sum; tokens: %d written for 5 min, %d for 1 h, %d read, %d neither",
 		len(f.arrived), b.bytes, b.short, b.long, b.read, b.plain)
 	t.Logf("cacheable %.1f %%; first requests of siblings that read the beginning: %d of %d",
-		100*float64(b.read)/float64(b.read+b.short+b.long+b.plain), b.shared, fleetAgents-1)
+		100*float64(b.read)/float64(b.read+b.short+b.long+b.plain), b.shared, f.agents-1)
 	t.Logf("input of %s: $%.4f", fleetModel, b.usd)
-}
-
-// fleet answers for its agents and remembers when.
-type fleet struct {
-	mu                sync.Mutex
-	arrived, answered map[*modeltest.Request]time.Time
 }
 
 func (f *fleet) answer(ctx context.Context, r *modeltest.Request) modeltest.Answer {
@@ -131,15 +137,15 @@ func (f *fleet) answer(ctx context.Context, r *modeltest.Request) modeltest.Answ
 	f.answered[r] = time.Now()
 	f.mu.Unlock()
 	switch {
-	case r.Agent() != "main" && turn < fleetTurns-1:
-		line := fmt.Sprintf("echo %s turn %d; yes a line of some output | head -n 50", r.AgentID(), turn)
+	case r.Agent() != "main" && turn < f.turns-1:
+		line := fmt.Sprintf("echo %s turn %d; yes a line of some output | head -n %d", r.AgentID(), turn, f.lines)
 		return modeltest.Call("Bash", bash(line))
 	case turn > 0:
 		return modeltest.Text("done")
 	}
 	var calls modeltest.Answer
-	for i := range fleetAgents {
-		call := modeltest.ToolUse("", "Agent", asks("general-purpose", fmt.Sprintf("part %d", i)))
+	for i := range f.agents {
+		call := modeltest.ToolUse("", "Agent", asks("general-purpose", fmt.Sprintf("part %d", i), "max_turns", f.turns))
 		calls.Blocks = append(calls.Blocks, call)
 	}
 	return calls
@@ -236,7 +242,7 @@ func dollars(t *testing.T, table usage.Table, u agent.Usage) float64 {
 // when is the time of a request on the clock of the fleet.
 func (f *fleet) when(r *modeltest.Request) time.Duration {
 	if r.Agent() == "main" {
-		return time.Duration(turnOf(r)) * fleetTurn * (fleetTurns + 1)
+		return time.Duration(turnOf(r)) * fleetTurn * time.Duration(f.turns+1)
 	}
 	return time.Duration(turnOf(r)+1) * fleetTurn
 }
@@ -244,7 +250,7 @@ func (f *fleet) when(r *modeltest.Request) time.Duration {
 // place of a request up to which a provider may have it in its cache.
 type placeMark struct {
 	at     int
-	prefix string
+	prefix string        // a checksum of all before
 	keeps  time.Duration // 0: it is not marked
 }
 
@@ -277,16 +283,17 @@ func marksOf(t *testing.T, r *modeltest.Request) (out []placeMark) {
 	if err := json.Unmarshal(r.Body, &body); err != nil {
 		t.Fatal(err)
 	}
-	var sum bytes.Buffer
+	size, sum := 0, sha256.New()
 	add := func(role string, blocks []json.RawMessage) {
 		for _, raw := range blocks {
 			var c control
 			if err := json.Unmarshal(raw, &c); err != nil {
 				t.Fatal(err)
 			}
-			sum.WriteString(role)
-			sum.Write(withoutMarks.ReplaceAll(raw, nil))
-			out = append(out, placeMark{sum.Len(), sum.String(), keeps(c)})
+			block := append([]byte(role), withoutMarks.ReplaceAll(raw, nil)...)
+			size += len(block)
+			sum.Write(block)
+			out = append(out, placeMark{size, string(sum.Sum(nil)), keeps(c)})
 		}
 	}
 	add("", body.Tools)
