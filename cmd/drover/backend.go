@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -113,6 +115,27 @@ func (b *backend) note(text string) {
 
 func (b *backend) Background(ctx context.Context) (control.API, func(), error) {
 	return b.directory().Background(ctx)
+}
+
+func (b *backend) Revive(ctx context.Context) error { return b.directory().Revive(ctx) }
+
+// Program prefers the name by which the shell finds the program: the place behind a link may
+// change with each version.
+func (b *backend) Program() (string, error) {
+	exe, err := program()
+	if err != nil {
+		return "", err
+	}
+	found, err := exec.LookPath("drover")
+	if err != nil || !filepath.IsAbs(found) {
+		return exe, nil
+	}
+	one, err1 := os.Stat(found)
+	other, err2 := os.Stat(exe)
+	if err1 == nil && err2 == nil && os.SameFile(one, other) {
+		return found, nil
+	}
+	return exe, nil
 }
 
 func (b *backend) Known(ctx context.Context, live, all bool) ([]cli.Session, error) {

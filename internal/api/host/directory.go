@@ -98,6 +98,19 @@ func (d *Directory) Sessions(ctx context.Context, live, all bool) ([]Entry, erro
 	return out, nil
 }
 
+// Revive starts the background host of each project that has schedules, parked agents or kept
+// commands, and no host.
+func (d *Directory) Revive(ctx context.Context) error {
+	projects, err := d.Root.Projects()
+	for _, p := range projects {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		d.at(p).revive(ctx)
+	}
+	return err
+}
+
 // at returns the directory as used from the folder of a project.
 func (d *Directory) at(p home.Project) *Directory {
 	there := *d

@@ -40,6 +40,9 @@ type sessions interface {
 	// Background is the project's detached session, started if need be. The
 	// function lets go of it.
 	Background(ctx context.Context) (control.API, func(), error)
+	// Revive starts the detached host of each project that has schedules, parked agents or kept
+	// commands, and no host.
+	Revive(ctx context.Context) error
 	// Known returns the sessions of the project, or of all projects: those
 	// that live, and what the others left, newest first. With live, only those
 	// that live.
@@ -107,6 +110,8 @@ type surroundings interface {
 	ReadWorkflow(path string) ([]byte, error)
 	// Waiting returns what judges whether the end of an output waits for an answer.
 	Waiting() func(tail []byte) bool
+	// Program is the path of this program, for whoever starts it later.
+	Program() (string, error)
 	// Doctor looks at the machine and the state folder.
 	Doctor(ctx context.Context) []Finding
 	// TrySandbox tries each bound of the sandbox on this machine.

@@ -390,6 +390,10 @@ func (w *world) Background(context.Context) (control.API, func(), error) {
 	return w.background, func() {}, nil
 }
 
+func (w *world) Revive(context.Context) error { return nil }
+
+func (w *world) Program() (string, error) { return "/usr/bin/drover", nil }
+
 func (w *world) Known(_ context.Context, live, all bool) ([]Session, error) {
 	from := w.mine
 	if all {
