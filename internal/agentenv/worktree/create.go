@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/drover-dev/drover/internal/agentenv/gitrun"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/task"
 )
@@ -100,7 +101,7 @@ func (s *Store) make(ctx context.Context, r *receipt, lock *os.File) error {
 	if err != nil {
 		return err
 	}
-	_, err = g.run(ctx, "worktree", "add", "--no-track", "--lock", "--reason", r.reason(),
+	_, err = g.Run(ctx, "worktree", "add", "--no-track", "--lock", "--reason", r.reason(),
 		"-b", r.Branch, "--", r.Path, r.Base)
 	_ = turn.Close() // which lets the next one in
 	if err != nil {
@@ -139,7 +140,7 @@ func inside(r receipt) error {
 
 // origin is the work tree that a checkout is made from.
 type origin struct {
-	git    git
+	git    gitrun.Git
 	top    string
 	common string
 	prefix string // of the folder in top; empty: top itself
@@ -154,9 +155,9 @@ func find(ctx context.Context, folder string) (o origin, err error) {
 	if folder, err = filepath.EvalSymlinks(folder); err != nil {
 		return o, err
 	}
-	g := git{dir: folder}
-	kind, err := g.text(ctx, "rev-parse", "--is-bare-repository", "--is-inside-work-tree")
-	var refused *Error
+	g := gitrun.Git{Dir: folder}
+	kind, err := g.Text(ctx, "rev-parse", "--is-bare-repository", "--is-inside-work-tree")
+	var refused *gitrun.Error
 	switch {
 	case errors.As(err, &refused) && strings.Contains(refused.Text, "not a git repository"):
 		return o, fmt.Errorf(
@@ -175,7 +176,7 @@ func find(ctx context.Context, folder string) (o origin, err error) {
 		what string
 		to   *string
 	}{{"--show-toplevel", &o.top}, {"--absolute-git-dir", &admin}, {"--git-common-dir", &o.common}} {
-		if *ask.to, err = g.text(ctx, "rev-parse", "--path-format=absolute", ask.what); err != nil {
+		if *ask.to, err = g.Text(ctx, "rev-parse", "--path-format=absolute", ask.what); err != nil {
 			return o, err
 		}
 	}
@@ -188,8 +189,8 @@ func find(ctx context.Context, folder string) (o origin, err error) {
 	if o.prefix == "." {
 		o.prefix = ""
 	}
-	o.git = git{admin: admin, tree: o.top}
-	return o, o.git.harmless(ctx)
+	o.git = gitrun.Git{Admin: admin, Tree: o.top}
+	return o, o.git.Harmless(ctx)
 }
 
 // start is the commit that a checkout begins at.
@@ -197,7 +198,7 @@ func (o origin) start(ctx context.Context, base string) (string, error) {
 	if base == "" {
 		base = "HEAD"
 	}
-	oid, err := o.git.commit(ctx, base)
+	oid, err := o.git.Commit(ctx, base)
 	if err == nil && oid == "" && base == "HEAD" {
 		err = errors.New("the repository has no commit yet (make one)")
 	} else if err == nil && oid == "" {
@@ -210,7 +211,7 @@ func (o origin) start(ctx context.Context, base string) (string, error) {
 // ours.
 func (o origin) free(ctx context.Context, branch string) error {
 	for _, name := range []string{branch, filepath.Dir(branch)} {
-		switch taken, err := o.git.commit(ctx, "refs/heads/"+name); {
+		switch taken, err := o.git.Commit(ctx, "refs/heads/"+name); {
 		case err != nil:
 			return err
 		case taken != "":
@@ -222,7 +223,7 @@ func (o origin) free(ctx context.Context, branch string) error {
 
 // changes counts what is not committed; -1: that could not be told.
 func (o origin) changes(ctx context.Context) int {
-	list, err := o.git.fields(
+	list, err := o.git.Fields(
 		ctx,
 		"status",
 		"--porcelain",
@@ -236,3 +237,7 @@ func (o origin) changes(ctx context.Context) int {
 	}
 	return len(list)
 }
+
+// Environ is an environment without the variables that would take git from the
+// folder that it is called in to another repository. The argument is not changed.
+func Environ(env []string) []string { return gitrun.Environ(env) }

@@ -8,10 +8,8 @@
 // of the user are never moved, hooks never run, and what is deleted is deleted
 // through the store's own folder, so that no link leads out of it.
 //
-// Git runs programs that a repository's configuration names. What can be turned
-// off is turned off for every call; filters cannot be without their names, so a
-// repository that sets one in its own configuration is refused. Filters in the
-// configuration of the user are his own, and run.
+// Git is called by gitrun. A repository whose own configuration sets a filter is
+// refused. Filters in the configuration of the user are his own, and run.
 //
 // It does not know sessions, permissions or agents, and it merges nothing.
 package worktree

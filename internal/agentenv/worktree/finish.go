@@ -162,11 +162,11 @@ func (r receipt) forget(ctx context.Context, lock *os.File, tip string) error {
 	}
 	g := r.repository(lock)
 	ref := "refs/heads/" + r.Branch
-	now, err := g.commit(ctx, ref)
+	now, err := g.Commit(ctx, ref)
 	if err != nil || now == "" || now != tip {
 		return err
 	}
-	_, err = g.run(ctx, "update-ref", "-d", ref, tip)
+	_, err = g.Run(ctx, "update-ref", "-d", ref, tip)
 	return err
 }
 

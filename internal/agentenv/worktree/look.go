@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/drover-dev/drover/internal/agentenv/gitrun"
 )
 
 // maxEntries is how many files and folders of a checkout are looked at before it
@@ -49,8 +51,8 @@ func (r receipt) look(ctx context.Context, lock *os.File) (st state, err error) 
 		return st, nil // with the repository all of it has gone
 	}
 	// Refs can be asked for without a work tree.
-	g := git{admin: r.admin(), tree: r.Common, held: lock}
-	if _, err := os.Stat(g.admin); st.missing && errors.Is(err, fs.ErrNotExist) {
+	g := gitrun.Git{Admin: r.admin(), Tree: r.Common, Held: lock}
+	if _, err := os.Stat(g.Admin); st.missing && errors.Is(err, fs.ErrNotExist) {
 		g = r.repository(lock)
 	} else if !st.missing {
 		if err := r.there(); err != nil {
@@ -61,7 +63,7 @@ func (r receipt) look(ctx context.Context, lock *os.File) (st state, err error) 
 		st.moved = at
 		return st, nil
 	}
-	if err := g.harmless(ctx); err != nil {
+	if err := g.Harmless(ctx); err != nil {
 		return st, err
 	}
 	if err := r.refs(ctx, g, &st); err != nil || st.missing {
@@ -72,17 +74,17 @@ func (r receipt) look(ctx context.Context, lock *os.File) (st state, err error) 
 
 // refs looks at the commits. Branches of other checkouts do not count as holding
 // something: they come and go as this one does.
-func (r receipt) refs(ctx context.Context, g git, st *state) (err error) {
-	if st.tip, err = g.commit(ctx, "refs/heads/"+r.Branch); err != nil {
+func (r receipt) refs(ctx context.Context, g gitrun.Git, st *state) (err error) {
+	if st.tip, err = g.Commit(ctx, "refs/heads/"+r.Branch); err != nil {
 		return err
 	}
 	var tips []string
-	if g.admin == r.admin() {
-		if st.head, err = g.commit(ctx, "HEAD"); err != nil {
+	if g.Admin == r.admin() {
+		if st.head, err = g.Commit(ctx, "HEAD"); err != nil {
 			return err
 		}
-		ref, err := g.text(ctx, "symbolic-ref", "--quiet", "HEAD")
-		var none *Error
+		ref, err := g.Text(ctx, "symbolic-ref", "--quiet", "HEAD")
+		var none *gitrun.Error
 		if err != nil && !(errors.As(err, &none) && none.Code == 1) {
 			return err
 		}
@@ -107,9 +109,9 @@ func (r receipt) refs(ctx context.Context, g git, st *state) (err error) {
 }
 
 // only counts the commits of some tips that nobody else has.
-func (r receipt) only(ctx context.Context, g git, tips []string) (int, error) {
+func (r receipt) only(ctx context.Context, g gitrun.Git, tips []string) (int, error) {
 	args := append([]string{"rev-list", "--count"}, tips...)
-	text, err := g.text(ctx, append(args, "--not", r.Base, "--exclude=drover/*", "--branches", "--tags", "--remotes")...)
+	text, err := g.Text(ctx, append(args, "--not", r.Base, "--exclude=drover/*", "--branches", "--tags", "--remotes")...)
 	if err != nil {
 		return 0, err
 	}
@@ -120,7 +122,7 @@ func (r receipt) only(ctx context.Context, g git, tips []string) (int, error) {
 // their configuration is whatever was written there.
 func (r receipt) files(ctx context.Context, lock *os.File, st *state) error {
 	g := r.checkout(lock)
-	list, err := g.fields(
+	list, err := g.Fields(
 		ctx,
 		"status",
 		"--porcelain",
@@ -139,7 +141,7 @@ func (r receipt) files(ctx context.Context, lock *os.File, st *state) error {
 	if _, err := os.Lstat(filepath.Join(r.admin(), "modules")); err == nil {
 		st.nested = append(st.nested, ".")
 	}
-	flags, err := g.fields(ctx, "ls-files", "-v", "-z")
+	flags, err := g.Fields(ctx, "ls-files", "-v", "-z")
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/drover-dev/drover/internal/agentenv/gitrun"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/platform/saferoot"
 )
@@ -15,10 +16,10 @@ func (s *Store) rescue(ctx context.Context, r receipt, lock *os.File, st state) 
 	work := s.dir(r.Task)
 	g := r.checkout(lock)
 	if st.missing {
-		g.tree = r.Common
+		g.Tree = r.Common
 	}
-	g.index = filepath.Join(work, indexName)
-	unindex := func() { _, _ = s.below().Remove(g.index), s.below().Remove(g.index+".lock") }
+	g.Index = filepath.Join(work, indexName)
+	unindex := func() { _, _ = s.below().Remove(g.Index), s.below().Remove(g.Index+".lock") }
 	defer unindex()
 	unindex() // of a crash
 	if err := r.seed(ctx, g, st); err != nil {
@@ -29,12 +30,12 @@ func (s *Store) rescue(ctx context.Context, r receipt, lock *os.File, st state) 
 			return "", err
 		}
 	}
-	tree, err := g.text(ctx, "write-tree")
+	tree, err := g.Text(ctx, "write-tree")
 	if err != nil {
 		return "", err
 	}
 	ref := rescueOf(r.Task)
-	before, err := g.commit(ctx, ref)
+	before, err := g.Commit(ctx, ref)
 	if err != nil {
 		return "", err
 	}
@@ -47,27 +48,27 @@ func (s *Store) rescue(ctx context.Context, r receipt, lock *os.File, st state) 
 			args = append(args, "-p", parent)
 		}
 	}
-	oid, err := g.text(ctx, args...)
+	oid, err := g.Text(ctx, args...)
 	if err != nil {
 		return "", err
 	}
 	s.step("rescue")
-	_, err = g.run(ctx, "update-ref", "--create-reflog", "-m", "drover: rescue", ref, oid, before)
+	_, err = g.Run(ctx, "update-ref", "--create-reflog", "-m", "drover: rescue", ref, oid, before)
 	return ref, err
 }
 
 // seed begins the index of a rescue with that of the checkout, which saves reading
 // every file, or with the commit where that index hides files.
-func (r receipt) seed(ctx context.Context, g git, st state) error {
+func (r receipt) seed(ctx context.Context, g gitrun.Git, st state) error {
 	index := filepath.Join(r.admin(), "index")
 	data, err := os.ReadFile(index)
 	if err == nil && len(st.hidden) == 0 && !st.missing {
-		return reindex(g.index, index, data)
+		return reindex(g.Index, index, data)
 	}
 	if st.head == "" {
 		return nil
 	}
-	_, err = g.run(ctx, "read-tree", st.head)
+	_, err = g.Run(ctx, "read-tree", st.head)
 	return err
 }
 
@@ -86,7 +87,7 @@ func reindex(to, from string, data []byte) error {
 }
 
 // stage takes all files of the checkout into the index of a rescue.
-func (s *Store) stage(ctx context.Context, r receipt, g git, st state) error {
+func (s *Store) stage(ctx context.Context, r receipt, g gitrun.Git, st state) error {
 	paths := filepath.Join(s.dir(r.Task), listName)
 	text := "."
 	for _, dir := range st.nested {
@@ -102,12 +103,12 @@ func (s *Store) stage(ctx context.Context, r receipt, g git, st state) error {
 	if st.sparse {
 		all = "--no-all" // what is not checked out is not deleted
 	}
-	_, err := g.run(ctx, "add", all, "--sparse", "--pathspec-from-file="+paths, "--pathspec-file-nul")
+	_, err := g.Run(ctx, "add", all, "--sparse", "--pathspec-from-file="+paths, "--pathspec-file-nul")
 	return err
 }
 
 // copied reports whether a rescue has been made of the same files before.
-func (r receipt) copied(ctx context.Context, g git, before, tree, head string) bool {
-	text, err := g.text(ctx, "rev-parse", before+"^{tree}", before+"^1")
+func (r receipt) copied(ctx context.Context, g gitrun.Git, before, tree, head string) bool {
+	text, err := g.Text(ctx, "rev-parse", before+"^{tree}", before+"^1")
 	return err == nil && text == tree+"\n"+head
 }

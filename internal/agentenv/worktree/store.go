@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/drover-dev/drover/internal/agentenv/gitrun"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/platform/saferoot"
 	"github.com/drover-dev/drover/internal/platform/untrusted"
@@ -142,11 +143,13 @@ func (r receipt) base() string  { return base(r.Repo, r.Task) }
 func (r receipt) admin() string { return filepath.Join(r.Common, "worktrees", r.base()) }
 
 // repository is git on the repository itself, whatever became of the checkout.
-func (r receipt) repository(held *os.File) git {
-	return git{admin: r.Common, tree: r.Common, held: held}
+func (r receipt) repository(held *os.File) gitrun.Git {
+	return gitrun.Git{Admin: r.Common, Tree: r.Common, Held: held}
 }
 
-func (r receipt) checkout(held *os.File) git { return git{admin: r.admin(), tree: r.Path, held: held} }
+func (r receipt) checkout(held *os.File) gitrun.Git {
+	return gitrun.Git{Admin: r.admin(), Tree: r.Path, Held: held}
+}
 
 func (s *Store) tree(r receipt, lock *os.File) *Tree {
 	return &Tree{

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/drover-dev/drover/internal/agentenv/gitrun"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -76,7 +77,7 @@ func (s *Store) sweep(ctx context.Context, id task.ID) (Outcome, error) {
 	case err != nil:
 		return Outcome{}, fmt.Errorf("worktree of task %s: %w", id, err)
 	case r.State == making: // nobody has been given it
-		if err := r.repository(lock).harmlessIfThere(ctx); err != nil {
+		if err := harmlessIfThere(ctx, r.repository(lock)); err != nil {
 			return Outcome{}, fmt.Errorf("worktree of task %s: %w", id, err)
 		}
 		if err := s.remove(ctx, r, lock, r.Base); err != nil {
@@ -87,12 +88,12 @@ func (s *Store) sweep(ctx context.Context, id task.ID) (Outcome, error) {
 	return s.finish(ctx, r, lock)
 }
 
-// harmlessIfThere is harmless for a repository that may have gone.
-func (g git) harmlessIfThere(ctx context.Context) error {
-	if _, err := os.Stat(g.admin); errors.Is(err, fs.ErrNotExist) {
+// harmlessIfThere is [gitrun.Git.Harmless] for a repository that may have gone.
+func harmlessIfThere(ctx context.Context, g gitrun.Git) error {
+	if _, err := os.Stat(g.Admin); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	return g.harmless(ctx)
+	return g.Harmless(ctx)
 }
 
 // empty removes the folder of a task that has no receipt. One with something in it

@@ -1,4 +1,10 @@
-package worktree
+// Package gitrun calls git on repositories that an agent may have changed. Git runs
+// programs that a repository's configuration names: what can be turned off is turned
+// off for every call, and [Git.Harmless] finds the filters, which cannot be. A call
+// has bounds of time and output, and nothing of it is left when it returns.
+//
+// It does not know what a repository is used for.
+package gitrun
 
 import (
 	"bytes"
@@ -26,14 +32,18 @@ const (
 // errFlood ends a git that prints more than is read.
 var errFlood = errors.New("it printed more than 64 MiB")
 
-// git is where a call works: an administrative folder and a work tree, both named
+// Git is where a call works: an administrative folder and a work tree, both named
 // outright, so that a .git file which an agent may have written is not followed.
-type git struct {
-	dir   string   // of a discovery: only where it starts
-	admin string   // GIT_DIR; empty: discovered from dir
-	tree  string   // GIT_WORK_TREE
-	index string   // GIT_INDEX_FILE; empty: that of admin
-	held  *os.File // lock that a git which outlives us goes on holding; nil: none
+type Git struct {
+	Dir   string   // of a discovery: only where it starts
+	Admin string   // GIT_DIR; empty: discovered from Dir
+	Tree  string   // GIT_WORK_TREE
+	Index string   // GIT_INDEX_FILE; empty: that of Admin
+	Held  *os.File // lock that a git which outlives us goes on holding; nil: none
+
+	// Vars are set for git besides, and win over ours. They are those of the caller,
+	// never those of a client or of a repository.
+	Vars []string
 }
 
 // Error is a call of git that failed.
@@ -76,7 +86,7 @@ func Environ(env []string) []string {
 
 // env is the environment of git: ours without what would point it elsewhere. The
 // user's own configuration stays.
-func (g git) env() []string {
+func (g Git) env() []string {
 	kept := []string{"GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_CEILING_DIRECTORIES"}
 	env := slices.DeleteFunc(Environ(os.Environ()), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")
@@ -93,18 +103,18 @@ func (g git) env() []string {
 		"GIT_COMMITTER_NAME="+who,
 		"GIT_COMMITTER_EMAIL="+mail,
 	)
-	if g.admin != "" {
-		env = append(env, "GIT_DIR="+g.admin, "GIT_WORK_TREE="+g.tree)
+	if g.Admin != "" {
+		env = append(env, "GIT_DIR="+g.Admin, "GIT_WORK_TREE="+g.Tree)
 	}
-	if g.index != "" {
-		env = append(env, "GIT_INDEX_FILE="+g.index)
+	if g.Index != "" {
+		env = append(env, "GIT_INDEX_FILE="+g.Index)
 	}
-	return env
+	return append(env, g.Vars...)
 }
 
-// run calls git and returns what it printed. It ends git, with all that git has
+// Run calls git and returns what it printed. It ends git, with all that git has
 // started, when ctx or the time of a call ends.
-func (g git) run(ctx context.Context, args ...string) ([]byte, error) {
+func (g Git) Run(ctx context.Context, args ...string) ([]byte, error) {
 	name := args[0]
 	if name == "worktree" {
 		name += " " + args[1]
@@ -152,7 +162,7 @@ func said(text string, exit process.Exit) string {
 }
 
 // call starts git in a group of its own and waits until nothing of it is left.
-func (g git) call(ctx context.Context, args []string, out, errs *stream) (process.Exit, error) {
+func (g Git) call(ctx context.Context, args []string, out, errs *stream) (process.Exit, error) {
 	var flows sync.WaitGroup // one per stream; waited for before call returns
 	stdout, childOut, err := os.Pipe()
 	if err != nil {
@@ -166,8 +176,8 @@ func (g git) call(ctx context.Context, args []string, out, errs *stream) (proces
 	}
 	defer stderr.Close()
 	c := process.Command{Args: args, Dir: g.place(), Env: g.env(), Stdout: childOut, Stderr: childErr, Session: true}
-	if g.held != nil {
-		c.Extra = []*os.File{g.held}
+	if g.Held != nil {
+		c.Extra = []*os.File{g.Held}
 	}
 	group, err := process.StartGroup(c)
 	_, _ = childOut.Close(), childErr.Close()
@@ -192,32 +202,32 @@ func (g git) call(ctx context.Context, args []string, out, errs *stream) (proces
 // lastBytes is how long what git has printed may take to be read after its end.
 const lastBytes = 5 * time.Second
 
-func (g git) place() string {
-	if g.admin != "" {
-		return g.tree
+func (g Git) place() string {
+	if g.Admin != "" {
+		return g.Tree
 	}
-	return g.dir
+	return g.Dir
 }
 
-// text is the answer of a call whose answer is one line, which may have line
+// Text is the answer of a call whose answer is one line, which may have line
 // ends in it, as paths have.
-func (g git) text(ctx context.Context, args ...string) (string, error) {
-	out, err := g.run(ctx, args...)
+func (g Git) Text(ctx context.Context, args ...string) (string, error) {
+	out, err := g.Run(ctx, args...)
 	return strings.TrimSuffix(string(out), "\n"), err
 }
 
-// fields is the answer of a call that ends each entry with a NUL.
-func (g git) fields(ctx context.Context, args ...string) ([]string, error) {
-	out, err := g.run(ctx, args...)
+// Fields is the answer of a call that ends each entry with a NUL.
+func (g Git) Fields(ctx context.Context, args ...string) ([]string, error) {
+	out, err := g.Run(ctx, args...)
 	if err != nil || len(out) == 0 {
 		return nil, err
 	}
 	return strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00"), nil
 }
 
-// commit is the commit that a name means; empty: none.
-func (g git) commit(ctx context.Context, name string) (string, error) {
-	oid, err := g.text(ctx, "rev-parse", "--verify", "--quiet", "--end-of-options", name+"^{commit}")
+// Commit is the commit that a name means; empty: none.
+func (g Git) Commit(ctx context.Context, name string) (string, error) {
+	oid, err := g.Text(ctx, "rev-parse", "--verify", "--quiet", "--end-of-options", name+"^{commit}")
 	var e *Error
 	if errors.As(err, &e) && e.Code == 1 {
 		return "", nil
@@ -225,10 +235,10 @@ func (g git) commit(ctx context.Context, name string) (string, error) {
 	return oid, err
 }
 
-// harmless refuses a repository whose own configuration names a program that
+// Harmless refuses a repository whose own configuration names a program that
 // could not be turned off.
-func (g git) harmless(ctx context.Context) error {
-	list, err := g.fields(ctx, "config", "--list", "--show-scope", "--includes", "-z")
+func (g Git) Harmless(ctx context.Context) error {
+	list, err := g.Fields(ctx, "config", "--list", "--show-scope", "--includes", "-z")
 	if err != nil {
 		return err
 	}
