@@ -26,7 +26,7 @@ func (s *Store) rescue(ctx context.Context, r receipt, lock *os.File, st state) 
 		return "", err
 	}
 	if !st.missing {
-		if err := s.stage(ctx, r, g, st); err != nil {
+		if err := stage(ctx, g, st, filepath.Join(work, listName)); err != nil {
 			return "", err
 		}
 	}
@@ -86,19 +86,20 @@ func reindex(to, from string, data []byte) error {
 	return os.Chtimes(to, info.ModTime(), info.ModTime())
 }
 
-// stage takes all files of the checkout into the index of a rescue.
-func (s *Store) stage(ctx context.Context, r receipt, g gitrun.Git, st state) error {
-	paths := filepath.Join(s.dir(r.Task), listName)
+// stage takes all files of the checkout into an index beside it. What it takes is
+// listed in the file paths meanwhile.
+func stage(ctx context.Context, g gitrun.Git, st state, paths string) error {
 	text := "."
 	for _, dir := range st.nested {
 		if dir != "." {
 			text += "\x00:(top,exclude,literal)" + dir
 		}
 	}
-	if err := home.WriteBelow(s.below(), paths, []byte(text)); err != nil {
+	below := saferoot.Near(paths)
+	if err := home.WriteBelow(below, paths, []byte(text)); err != nil {
 		return err
 	}
-	defer func() { _ = s.below().Remove(paths) }()
+	defer func() { _ = below.Remove(paths) }()
 	all := "--all"
 	if st.sparse {
 		all = "--no-all" // what is not checked out is not deleted

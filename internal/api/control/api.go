@@ -107,6 +107,9 @@ type API interface {
 	// and its mail and tasks are not copied.
 	Fork(ctx context.Context, req ForkRequest) (Forked, error)
 
+	// Diff returns what a task has changed in a worktree of its own, while it runs and after.
+	Diff(ctx context.Context, req DiffRequest) (Diff, error)
+
 	// Prompt gives the main agent something to do. It returns when the prompt
 	// is queued.
 	Prompt(ctx context.Context, req PromptRequest) error

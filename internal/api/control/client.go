@@ -265,6 +265,11 @@ func (c *Client) Fork(ctx context.Context, req ForkRequest) (Forked, error) {
 	return call[Forked](ctx, c, http.MethodPost, "/v1/fork", req)
 }
 
+// Diff implements [API].
+func (c *Client) Diff(ctx context.Context, req DiffRequest) (Diff, error) {
+	return call[Diff](ctx, c, http.MethodPost, "/v1/diff", req)
+}
+
 // Prompt implements [API].
 func (c *Client) Prompt(ctx context.Context, req PromptRequest) error {
 	_, err := call[struct{}](ctx, c, http.MethodPost, "/v1/prompt", req)

@@ -500,3 +500,7 @@ func (f *fake) Prompts(context.Context) (Prompts, error) {
 func (f *fake) Fork(_ context.Context, req ForkRequest) (Forked, error) {
 	return Forked{Session: "s00000009", Prompt: fmt.Sprint(req.At)}, nil
 }
+
+func (f *fake) Diff(_ context.Context, req DiffRequest) (Diff, error) {
+	return Diff{Task: task.ID(req.Ref), Files: []DiffFile{}, Count: len(req.Paths)}, nil
+}

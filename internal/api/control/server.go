@@ -131,6 +131,7 @@ func (s *Server) handler() http.Handler {
 	route("POST /v1/prompt", s.prompt)
 	route("GET /v1/prompts", s.prompts)
 	route("POST /v1/fork", s.fork)
+	route("POST /v1/diff", s.diff)
 	route("POST /v1/send", s.send)
 	route("POST /v1/pause", s.pause)
 	route("POST /v1/resume", s.resume)
@@ -529,6 +530,15 @@ func (s *Server) fork(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	v, err := s.api.Fork(r.Context(), req)
+	return reply(w, v, err)
+}
+
+func (s *Server) diff(w http.ResponseWriter, r *http.Request) error {
+	var req DiffRequest
+	if err := s.read(w, r, &req); err != nil {
+		return err
+	}
+	v, err := s.api.Diff(r.Context(), req)
 	return reply(w, v, err)
 }
 

@@ -179,6 +179,7 @@ func New(d Deps) *cobra.Command {
 		a.permissionsCommand(), a.statsCommand(),
 		a.trustCommand(), a.todoCommand(), a.remoteCommand(), a.teleportCommand(), a.memoryCommand(), a.workflowCommand(),
 		a.competeCommand(),
+		a.diff(),
 		a.modelsCommand(), a.scheduleCommand(), a.serviceCommand())
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.AddCommand(a.completion(root))

@@ -17,7 +17,7 @@ type group struct {
 func groups() []group {
 	return []group{
 		{"run", "Run:", []string{"run", "agent", "workflow", "compete", "monitor", "schedule", "remote", "demo"}},
-		{"watch", "Watch:", []string{"ps", "logs", "result", "inspect", "wait", "attach", "top"}},
+		{"watch", "Watch:", []string{"ps", "logs", "result", "diff", "inspect", "wait", "attach", "top"}},
 		{"steer", "Steer:", []string{"stop", "send", "pause", "resume", "promote", "approvals", "attention", "configure"}},
 		{"agents", "Agents:", []string{"agents", "commands", "skills", "models", "permissions", "mcp", "acp"}},
 		{"project", "Project:", []string{"sessions", "fork", "todo", "memory", "stats", "teleport", "trust"}},
@@ -64,7 +64,9 @@ func examples() map[string][]string {
 		"ps": {"drover ps", "drover ps -a --tree", "drover ps --watch", "drover ps --json | jq '.[].task_id'"},
 		"logs": {"drover logs b1a2b3c4d", "drover logs -f server", "drover logs -n 20 server", "drover logs -f server worker",
 			"drover logs -f --all"},
-		"result":  {"drover result a1b2c3d4e"},
+		"result": {"drover result a1b2c3d4e"},
+		"diff": {"drover diff a1b2c3d4e", "drover diff --stat a1b2c3d4e",
+			"drover diff a1b2c3d4e internal/parser | git apply"},
 		"inspect": {"drover inspect b1a2b3c4d | jq .status"},
 		"wait":    {"drover wait b1a2b3c4d", "drover wait --any --timeout 10m unit lint"},
 		"attach":  {"drover attach", "drover attach --new --model opus", "drover attach b1a2b3c4d"},
@@ -186,6 +188,7 @@ func otherWords() map[string]string {
 		"clean": "sessions rm --old",
 		"show":  "inspect", "get": "inspect", "describe": "inspect", "info": "inspect",
 		"watch": "logs -f", "tail": "logs -f", "follow": "logs -f", "log": "logs", "output": "logs", "cat": "logs",
+		"changes": "diff", "patch": "diff",
 		"ls": "ps", "list": "ps", "tasks": "ps", "task": "ps", "jobs": "ps", "status": "ps", "history": "ps -a",
 		"start": "run -d", "exec": "run", "spawn": "run -d", "bg": "promote", "fg": "attach", "detach": "run -d",
 		"open": "attach",

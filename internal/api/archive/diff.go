@@ -1,0 +1,18 @@
+package archive
+
+import (
+	"context"
+
+	"github.com/drover-dev/drover/internal/agentenv/worktree"
+	"github.com/drover-dev/drover/internal/api/change"
+	"github.com/drover-dev/drover/internal/api/control"
+)
+
+// Diff implements [control.API].
+func (a *Archive) Diff(ctx context.Context, req control.DiffRequest) (control.Diff, error) {
+	rec, err := a.Get(ctx, req.Ref)
+	if err != nil {
+		return control.Diff{}, err
+	}
+	return change.Read(ctx, worktree.Open(a.place.Project().Root().Worktrees()), rec, req)
+}
