@@ -1,0 +1,406 @@
+// Package vendors runs agents of other vendors, as npm has them, as tasks of the built binary.
+// Their model is a server on loopback that speaks the wire of their provider.
+package vendors
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/model/modeltest"
+	"github.com/drover-dev/drover/test/harness"
+)
+
+// installTime is how long npm may take: it fetches half a gigabyte.
+const installTime = 8 * time.Minute
+
+// vendor is one of the agents.
+type vendor struct {
+	name    string
+	command string
+	args    []string
+	login   bool // it has no key, so that it says what is missing
+	// env are the variables by which it finds the model server at url, and files what it has
+	// below the user's home.
+	env   func(url string) map[string]string
+	files func(url string) map[string]string
+	// call is the call of its own tool that runs a command.
+	call func(command string) modeltest.Answer
+}
+
+func vendors() []vendor {
+	return []vendor{
+		{
+			name: "claude", command: "claude-agent-acp",
+			env: func(url string) map[string]string {
+				return map[string]string{"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "none", "DISABLE_AUTOUPDATER": "1",
+					"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "IS_SANDBOX": "1"}
+			},
+			call: func(command string) modeltest.Answer {
+				return modeltest.Call("Bash", map[string]any{"command": command, "description": "run it"})
+			},
+		},
+		{
+			name: "codex", command: "codex-acp",
+			env: func(string) map[string]string { return map[string]string{"OPENAI_API_KEY": "none"} },
+			files: func(url string) map[string]string {
+				return map[string]string{".codex/config.toml": `model = "gpt-5"
+model_provider = "here"
+approval_policy = "untrusted"
+sandbox_mode = "danger-full-access"
+[model_providers.here]
+name = "here"
+base_url = "` + url + `/v1"
+wire_api = "responses"
+env_key = "OPENAI_API_KEY"
+`}
+			},
+			call: func(command string) modeltest.Answer {
+				return modeltest.Call("shell_command", map[string]any{"command": command})
+			},
+		},
+		{
+			name: "qwen", command: "qwen", args: []string{"--acp", "--auth-type", "openai"},
+			env: func(url string) map[string]string {
+				return map[string]string{"OPENAI_BASE_URL": url + "/v1", "OPENAI_API_KEY": "none", "OPENAI_MODEL": "qwen3-coder",
+					"QWEN_CODE_NO_TELEMETRY": "1"}
+			},
+			call: func(command string) modeltest.Answer {
+				return modeltest.Call("run_shell_command", map[string]any{"command": command, "is_background": false})
+			},
+		},
+	}
+}
+
+// installed installs the agents and builds the binary, once. The folder of the agents stays for
+// the next run.
+var installed = sync.OnceValues(func() (bin string, err error) {
+	lock, err := os.ReadFile("package-lock.json")
+	if err != nil {
+		return "", err
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(lock)
+	dir := filepath.Join(cache, "drover-vendors", hex.EncodeToString(sum[:6]))
+	bin = filepath.Join(dir, "node_modules", ".bin")
+	if _, err := os.Stat(filepath.Join(dir, "done")); err == nil {
+		return bin, nil
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", err
+	}
+	for _, name := range []string{"package.json", "package-lock.json", ".npmrc"} {
+		data, err := os.ReadFile(name)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, name), data, 0o600)
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), installTime)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "npm", "install", "--no-save")
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("npm install: %w\n%s", err, out)
+	}
+	return bin, os.WriteFile(filepath.Join(dir, "done"), nil, 0o600)
+})
+
+// binary is the built program.
+var binary = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "drover-vendors-")
+	if err != nil {
+		return "", err
+	}
+	bin := filepath.Join(dir, "drover")
+	return bin, harness.Build(bin)
+})
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if os.Getenv("VENDORS") != "" {
+		if bin, _ := binary(); bin != "" {
+			_ = os.RemoveAll(filepath.Dir(bin))
+		}
+	}
+	os.Exit(code)
+}
+
+// TestVendors: each agent answers a prompt, has its permission requests decided, takes a further
+// message, is stopped with all that it has started, and does not outlive its host.
+func TestVendors(t *testing.T) {
+	if os.Getenv("VENDORS") == "" {
+		t.Skip("make vendors: it fetches half a gigabyte from npm")
+	}
+	if _, err := exec.LookPath("npm"); err != nil {
+		t.Skip("SKIPPED LOUDLY: npm is not installed, so no agent of another vendor was tried")
+	}
+	programs, err := installed()
+	if err != nil {
+		t.Skipf("SKIPPED LOUDLY: the agents of other vendors could not be installed: %v", err)
+	}
+	bin, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range vendors() {
+		for name, test := range map[string]func(*trial){
+			"prompt": (*trial).prompt, "permission": (*trial).permission, "denied": (*trial).denied, "message": (*trial).message,
+			"stop": (*trial).stop, "killed": (*trial).killed, "twenty": (*trial).twenty,
+		} {
+			t.Run(v.name+"/"+name, func(t *testing.T) {
+				x := &trial{Place: harness.New(t, bin), v: v}
+				t.Cleanup(func() { x.End(harness.Patience) })
+				x.open(programs)
+				test(x)
+			})
+		}
+	}
+}
+
+// trial is one agent in a place of its own.
+type trial struct {
+	*harness.Place
+	v     vendor
+	model *modeltest.Server
+	held  chan struct{} // closed: answers that are held go on
+}
+
+// open starts the model and defines the agent.
+func (x *trial) open(programs string) {
+	x.held = make(chan struct{})
+	model, err := modeltest.New(x.answer)
+	x.Must(err)
+	x.model = model
+	x.Cleanup(model.Close)
+	for name, text := range map[string]func(string) map[string]string{"user": x.v.files} {
+		if text == nil {
+			continue
+		}
+		for file, content := range text(model.URL) {
+			path := filepath.Join(x.Work, name, file)
+			x.Must(os.MkdirAll(filepath.Dir(path), 0o700))
+			x.Must(os.WriteFile(path, []byte(content), 0o600))
+		}
+	}
+	def, err := json.Marshal(map[string]any{"command": filepath.Join(programs, x.v.command), "args": x.v.args, "env": x.v.env(model.URL)})
+	x.Must(err)
+	path := filepath.Join(x.Work, "config", "drover", "agents", x.v.name+".md")
+	x.Must(os.MkdirAll(filepath.Dir(path), 0o700))
+	x.Must(os.WriteFile(path, []byte("---\nname: "+x.v.name+"\ndescription: of another vendor\nacp: "+string(def)+"\n---\n"), 0o600))
+	// Its model is on loopback, which a sandbox has none of.
+	x.Env = append(x.Env, "DROVER_SANDBOX=off")
+}
+
+// answer is what the model says: what the last prompt with "model:" orders, and after the
+// result of a call what that says.
+func (x *trial) answer(_ context.Context, r *modeltest.Request) modeltest.Answer {
+	order, result, ok := newest(r.Body)
+	var a modeltest.Answer
+	verb, rest, _ := strings.Cut(order, " ")
+	switch {
+	case !ok: // such as the title of a conversation
+		a = modeltest.Text("a title")
+	case result != "":
+		a = modeltest.Text("after the call: " + result)
+	case verb == "say":
+		a = modeltest.Text(rest)
+	case verb == "run":
+		a = x.v.call(rest)
+	case verb == "wait":
+		a = modeltest.Text("late")
+		a.Wait = x.held
+	default:
+		a = modeltest.Text("no order in " + order)
+	}
+	a.Usage = agent.Usage{InputTokens: 70, OutputTokens: 7}
+	return a
+}
+
+// newest is the last order of a request of any API, and the result of a call behind it.
+func newest(body []byte) (order, result string, ok bool) {
+	var all struct {
+		Tools    []any             `json:"tools"`
+		Messages []json.RawMessage `json:"messages"`
+		Input    []json.RawMessage `json:"input"`
+	}
+	if json.Unmarshal(body, &all) != nil || len(all.Tools) == 0 {
+		return "", "", false
+	}
+	for _, item := range append(all.Messages, all.Input...) {
+		var head struct {
+			Role, Type string
+			Content    any
+			Output     any
+		}
+		if json.Unmarshal(item, &head) != nil {
+			continue
+		}
+		_, text, found := strings.Cut(string(item), `"model: `)
+		switch {
+		case head.Role == "user" && found:
+			text, _, _ = strings.Cut(text, `"`)
+			order, result, ok = text, "", true
+		case head.Role == "tool" || strings.HasSuffix(head.Type, "_call_output") || strings.Contains(string(item), `"tool_result"`):
+			result = fmt.Sprint(head.Content, head.Output)
+		}
+	}
+	return order, result, ok
+}
+
+// record is the newest task.
+func (x *trial) record() map[string]any {
+	x.Helper()
+	var all []map[string]any
+	x.Read(&all, "ps", "-a", "--json")
+	if len(all) == 0 {
+		x.Fatal("there is no task")
+	}
+	return all[0]
+}
+
+func (x *trial) prompt() {
+	c := x.Run("agent", "run", x.v.name, "model: say a paper boat")
+	if c.Code() != 0 || !strings.Contains(c.Stdout(), "a paper boat") {
+		x.Errorf("%s", c)
+	}
+	rec := x.record()
+	if rec["status"] != "completed" {
+		x.Errorf("status %v", rec["status"])
+	}
+	x.Logf("usage %v", rec["usage"])
+	x.leaves()
+}
+
+// leaves checks that nothing of the agent runs.
+func (x *trial) leaves() {
+	x.Helper()
+	x.Until("the agent has gone", func() bool { return len(x.Procs("acp")) == 0 })
+}
+
+// question is the only open question.
+func (x *trial) question() (id string) {
+	x.Helper()
+	x.Until("the agent asks", func() bool {
+		var open []struct {
+			ID string `json:"id"`
+		}
+		x.Read(&open, "approvals", "--json")
+		if len(open) == 1 {
+			id = open[0].ID
+		}
+		return id != ""
+	})
+	return id
+}
+
+func (x *trial) made(name string) bool {
+	_, err := os.Stat(filepath.Join(x.Dir, name))
+	return err == nil
+}
+
+func (x *trial) permission() {
+	id := strings.TrimSpace(x.Good("agent", "run", "-d", x.v.name, "model: run touch made"))
+	x.Good("approvals", "allow", x.question())
+	x.Good("wait", id)
+	if !x.made("made") {
+		x.Errorf("nothing was made: %s", x.Good("logs", id))
+	}
+	if out := x.Good("logs", id); !strings.Contains(out, "touch made") {
+		x.Errorf("the output does not tell the call: %s", out)
+	}
+}
+
+func (x *trial) denied() {
+	x.Settings(`{"permissions": {"deny": ["Bash(touch:*)"]}}`)
+	c := x.Run("agent", "run", x.v.name, "model: run touch made")
+	if c.Code() != 0 || x.made("made") {
+		x.Errorf("a rule of ours does not bind it: %s", c)
+	}
+	var open []any
+	if x.Read(&open, "approvals", "--json"); len(open) > 0 {
+		x.Errorf("asked: %v", open)
+	}
+}
+
+func (x *trial) message() {
+	id := strings.TrimSpace(x.Good("agent", "run", "-d", x.v.name, "model: say first"))
+	x.Good("wait", id)
+	x.Good("send", id, "model: say second")
+	x.Until("the second answer", func() bool { return strings.Contains(x.Good("logs", id), "second") })
+	x.Good("wait", id)
+	var asked int
+	for _, r := range x.model.Requests() {
+		if strings.Contains(string(r.Body), "model: say first") && strings.Contains(string(r.Body), "model: say second") {
+			asked++
+		}
+	}
+	if asked == 0 {
+		x.Error("the second prompt did not continue the first conversation")
+	}
+}
+
+func (x *trial) stop() {
+	defer close(x.held)
+	id := strings.TrimSpace(x.Good("agent", "run", "-d", x.v.name, "model: wait"))
+	x.Until("the model is asked", func() bool { return x.asked("model: wait") })
+	if n := len(x.Procs(x.v.command)); n == 0 {
+		x.Error("no process of the agent is seen")
+	}
+	var receipt struct {
+		Survivors []any `json:"survivors"`
+	}
+	x.Read(&receipt, "stop", id, "--json")
+	if len(receipt.Survivors) > 0 {
+		x.Errorf("left: %v", receipt.Survivors)
+	}
+	if n := x.Procs(x.v.command); len(n) > 0 {
+		x.Errorf("left running: %v", n)
+	}
+	if rec := x.record(); rec["status"] != "killed" {
+		x.Errorf("status %v", rec["status"])
+	}
+}
+
+func (x *trial) asked(text string) bool {
+	for _, r := range x.model.Requests() {
+		if strings.Contains(string(r.Body), text) {
+			return true
+		}
+	}
+	return false
+}
+
+func (x *trial) killed() {
+	defer close(x.held)
+	x.Good("agent", "run", "-d", x.v.name, "model: wait")
+	x.Until("the model is asked", func() bool { return x.asked("model: wait") })
+	for _, host := range x.Of("host") {
+		x.Must(syscall.Kill(host.PID, syscall.SIGKILL))
+	}
+	x.Until("nothing of the agent runs", func() bool { return len(x.Procs(x.v.command)) == 0 })
+	if rec := x.record(); rec["status"] == "running" || rec["status"] == "pending" {
+		x.Errorf("status %v", rec["status"])
+	}
+}
+
+// twenty agents at once.
+func (x *trial) twenty() {
+	x.Skip("measured by hand: see docs/agents.md")
+}
