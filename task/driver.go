@@ -145,6 +145,15 @@ type Parker interface {
 	Park(ctx context.Context, p Parked, wait func(context.Context) error) error
 }
 
+// Retrier is a [Host] whose task can be started again in the same run.
+type Retrier interface {
+	Host
+	// Retry records that an attempt has failed while wait waits, which is given ctx: the task is
+	// pending meanwhile, and its place is free for another. After nil the driver starts the next
+	// attempt, and tells so by [Host.Begun]; after an error the run has to end.
+	Retry(ctx context.Context, failed Attempt, wait func(context.Context) error) error
+}
+
 // Spawner starts children of a task.
 type Spawner interface {
 	// Spawn starts a child and returns when it is durably pending.
@@ -195,6 +204,7 @@ type Spec struct {
 	Budget       Budget        // of the task and all below it; its wall time is not looked at, see Timeout
 	OnEnd        string        // [Reparents], or empty: what it leaves running is stopped
 	Schedule     string        // that has started it; empty: none
+	Retries      int           // how many times a command that fails is started again
 	Key          string        // at most one child of a parent per key, over restarts too; empty: any number
 	Input        json.RawMessage
 }

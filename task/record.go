@@ -117,6 +117,18 @@ type Parked struct {
 	Why      string    `json:"why"`      // one line for people
 }
 
+// MaxRetries limits [Record.Retries].
+const MaxRetries = 20
+
+// Attempt is a command that has failed and was started again.
+type Attempt struct {
+	EndTime     time.Time `json:"end_time"`
+	ExitCode    *int      `json:"exit_code"` // nil: it could not be known
+	Signal      string    `json:"signal,omitempty"`
+	OutputBytes int64     `json:"output_bytes"` // of the task at its end: the next attempt prints behind them
+	Next        time.Time `json:"next_time"`    // of the next attempt
+}
+
 // GoesOnParked reports whether the host of a background session that follows this one takes a
 // parked agent up. Agents below others end with those.
 func (r Record) GoesOnParked() bool {
@@ -201,7 +213,7 @@ type Record struct {
 	CommandBytes     int        `json:"command_bytes,omitempty"` // of the whole, where Command is only its beginning; see [Record.Short]
 	Cwd              string     `json:"cwd,omitempty"`
 	CreateTime       time.Time  `json:"create_time"`
-	StartTime        *time.Time `json:"start_time"` // nil while pending
+	StartTime        *time.Time `json:"start_time"` // nil until it has begun
 	EndTime          *time.Time `json:"end_time"`   // nil until the end
 	TimeoutMS        int64      `json:"timeout_ms,omitempty"`
 	OutputFile       string     `json:"output_file,omitempty"` // absolute
@@ -216,6 +228,8 @@ type Record struct {
 	Questions        []Question `json:"questions,omitempty"`  // open ones, oldest first: those it is awaiting approval for
 	LastAnswer       *Answered  `json:"last_answer,omitempty"`
 	Parked           *Parked    `json:"parked,omitempty"`    // a usage limit holds it
+	Retries          int        `json:"retries,omitempty"`   // how many times a command that fails is started again
+	Attempts         []Attempt  `json:"attempts,omitempty"`  // of a run with retries: those that failed before the last one
 	Priority         Priority   `json:"priority,omitempty"`  // of its notification
 	Pool             string     `json:"pool,omitempty"`      // whose places it takes
 	Sandbox          *Sandbox   `json:"sandbox,omitempty"`   // of a command that started in one

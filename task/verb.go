@@ -20,6 +20,7 @@ const (
 	Thaw        Verb = "thaw"
 	Park        Verb = "park" // a usage limit of a provider holds it
 	Unpark      Verb = "unpark"
+	Retry       Verb = "retry" // its command has failed, and is to be started again
 	Background  Verb = "background"
 	RequestStop Verb = "request_stop"
 	Complete    Verb = "complete"
@@ -44,6 +45,7 @@ func Verbs() []Verb {
 		Thaw,
 		Park,
 		Unpark,
+		Retry,
 		Background,
 		Reparent,
 		RequestStop,

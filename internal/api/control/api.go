@@ -231,6 +231,12 @@ func (r StartRequest) Check() error {
 			Message: fmt.Sprintf("the environment has %d bytes, more than the limit of %d", envBytes(r.Env), maxEnv),
 			Fix:     "leave out what the task does not need",
 		}
+	case r.Shell != nil && (r.Shell.Retries < 0 || r.Shell.Retries > task.MaxRetries):
+		return &Error{Code: Invalid,
+			Message: fmt.Sprintf("%d retries are not between 0 and %d", r.Shell.Retries, task.MaxRetries)}
+	case r.Shell != nil && r.Shell.Retries > 0 && (r.Keep || r.Shell.TTY):
+		return &Error{Code: Invalid, Message: "retries of a command that is kept or has a terminal",
+			Fix: "leave one of them out: only its host can start a command again"}
 	case r.Timeout < 0:
 		return &Error{Code: Invalid, Message: fmt.Sprintf("the time limit %s is negative", r.Timeout)}
 	}
@@ -256,6 +262,10 @@ type ShellRequest struct {
 	// Sandbox starts the command within bounds, by what the machine has; its record says which
 	// hold.
 	Sandbox bool `json:"sandbox,omitempty"`
+
+	// Retries is how many times the command is started again when it fails, after 1 s, 2 s, 4 s and
+	// so on, at most 5 minutes. The task and its time limit are one.
+	Retries int `json:"retries,omitempty"`
 }
 
 // AgentRequest is one agent without a conversation around it.

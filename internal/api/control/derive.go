@@ -66,6 +66,9 @@ func derive(e task.Event) []derived {
 	}
 	switch e.Verb {
 	case task.Begin:
+		if len(r.Attempts) > 0 {
+			return nil // it has begun before
+		}
 		return []derived{boundary("start")}
 	case task.Rest:
 		return []derived{{agentIdleEvent, about(e)}}

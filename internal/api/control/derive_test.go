@@ -88,7 +88,7 @@ func TestBoundaries(t *testing.T) {
 		r := task.Record{ID: "a11111111", Run: "run_1", Kind: task.LocalAgent, Status: task.Pending}
 		open, runs, completed := false, 1, 0
 		for _, v := range rapid.SliceOfN(rapid.SampledFrom(task.Verbs()), 0, 60).Draw(t, "verbs") {
-			change := lifecycle.Change{Verb: v, At: at(1), Run: task.RunID(fmt.Sprint("run_", runs+1)), Question: &task.Question{ID: "q"}, Answered: &task.Answered{}}
+			change := lifecycle.Change{Verb: v, At: at(1), Run: task.RunID(fmt.Sprint("run_", runs+1)), Question: &task.Question{ID: "q"}, Answered: &task.Answered{}, Attempt: &task.Attempt{}}
 			next, err := lifecycle.Apply(r, change)
 			if err != nil {
 				continue
@@ -108,7 +108,7 @@ func TestBoundaries(t *testing.T) {
 					open = !open
 				}
 			}
-			if open != (r.Status == task.Running) {
+			if begun := !r.Status.Terminal() && r.StartTime != nil; open != begun {
 				t.Fatalf("%s, and the boundary is open: %v", r.Status, open)
 			}
 		}

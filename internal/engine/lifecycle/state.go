@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -39,6 +40,7 @@ type Change struct {
 	Priority    task.Priority  // Resume: of its notification
 	Pool        string         // Resume: whose places it takes
 	Parked      *task.Parked   // Park: what holds it
+	Attempt     *task.Attempt  // Retry: the one that has failed
 }
 
 // ErrNoChange is returned by [Apply] for a change that would alter nothing, and
@@ -56,6 +58,8 @@ func transition(from task.Status, v task.Verb) (task.Status, bool) {
 		return task.Running, from == task.Pending
 	case task.Save, task.Rest, task.Wake, task.Ask, task.Answer, task.Park, task.Unpark:
 		return task.Running, from == task.Running
+	case task.Retry:
+		return task.Pending, from == task.Running
 	case task.Report, task.Pause, task.Thaw, task.Background, task.Reparent, task.RequestStop:
 		return from, !from.Terminal()
 	case task.Complete:
@@ -85,8 +89,10 @@ func Apply(r task.Record, c Change) (task.Record, error) {
 	next.Status = to
 	switch c.Verb {
 	case task.Begin:
-		at := c.At
-		next.StartTime, next.Process = &at, c.Process
+		if next.Process = c.Process; len(r.Attempts) == 0 {
+			at := c.At
+			next.StartTime = &at
+		}
 	case task.Report:
 		next = report(next, c)
 	case task.Save:
@@ -109,6 +115,9 @@ func Apply(r task.Record, c Change) (task.Record, error) {
 		next.Parked = shortParked(c.Parked)
 	case task.Unpark:
 		next.Parked = nil
+	case task.Retry:
+		next.Process = nil
+		next.Attempts = append(slices.Clip(r.Attempts), *c.Attempt)
 	case task.Background:
 		next.Backgrounded = true
 	case task.Reparent:
@@ -124,7 +133,7 @@ func Apply(r task.Record, c Change) (task.Record, error) {
 		next.Cause, next.ExitCode, next.Error = nil, nil, ""
 		next.Earlier, next.Resumes, next.Budget = r.Earlier.And(r.Used()), r.Resumes+1, c.Budget
 		next.Process, next.Progress, next.Usage, next.Survivors = nil, nil, nil, nil
-		next.Notified, next.Seen, next.LastAnswer = false, false, nil
+		next.Notified, next.Seen, next.LastAnswer, next.Attempts = false, false, nil, nil
 		next.Priority, next.Pool = c.Priority, c.Pool
 		next.CreateTime = c.At
 		next.Backgrounded, next.ToolUseID, next.Owner = c.Background, c.ToolUseID, c.Owner

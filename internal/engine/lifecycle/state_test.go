@@ -26,6 +26,7 @@ var moves = map[task.Verb][5]task.Status{
 	task.Thaw:        {task.Pending, task.Running, "", "", ""},
 	task.Park:        {"", task.Running, "", "", ""},
 	task.Unpark:      {"", task.Running, "", "", ""},
+	task.Retry:       {"", task.Pending, "", "", ""},
 	task.Background:  {task.Pending, task.Running, "", "", ""},
 	task.Reparent:    {task.Pending, task.Running, "", "", ""},
 	task.RequestStop: {task.Pending, task.Running, "", "", ""},
@@ -85,6 +86,8 @@ func full(v task.Verb) lifecycle.Change {
 		c.Checkpoint = []byte(`{"v":1}`)
 	case task.Park:
 		c.Parked = &task.Parked{Until: ended.Add(time.Hour), Provider: "anthropic"}
+	case task.Retry:
+		c.Attempt = &task.Attempt{EndTime: ended, Signal: "SIGKILL"}
 	case task.Ask:
 		c.Question = &task.Question{ID: "q1", Tool: "Bash"}
 	case task.Answer:
@@ -436,4 +439,23 @@ func encode(t testing.TB, r task.Record) string {
 		t.Fatal(err)
 	}
 	return string(data)
+}
+
+// A run whose command is started again has begun once, has one process at a time, and says which
+// attempts have failed; the next run begins without them.
+func TestRetry(t *testing.T) {
+	r := record(t, task.Running)
+	r.Process = &task.Process{PID: 7}
+	failed := apply(t, r, lifecycle.Change{Verb: task.Retry, At: ended, Attempt: &task.Attempt{EndTime: ended, Signal: "SIGKILL"}})
+	if failed.Process != nil || failed.Status != task.Pending || len(failed.Attempts) != 1 || len(r.Attempts) != 0 {
+		t.Fatalf("after an attempt: %+v", failed)
+	}
+	again := apply(t, failed, lifecycle.Change{Verb: task.Begin, At: ended, Process: &task.Process{PID: 8}})
+	if again.Process.PID != 8 || !again.StartTime.Equal(begun) || len(again.Attempts) != 1 {
+		t.Errorf("the next attempt: %+v", again)
+	}
+	next := apply(t, apply(t, again, lifecycle.Change{Verb: task.Fail, At: ended}), lifecycle.Change{Verb: task.Resume, Run: "run_2"})
+	if next.Attempts != nil {
+		t.Errorf("the next run has attempts: %+v", next.Attempts)
+	}
 }

@@ -417,6 +417,16 @@ func (h *host) Park(ctx context.Context, p task.Parked, wait func(context.Contex
 	return cmp.Or(err, h.back(ctx))
 }
 
+// Retry implements [task.Retrier].
+func (h *host) Retry(ctx context.Context, failed task.Attempt, wait func(context.Context) error) error {
+	if _, err := h.s.apply(ctx, h.e, lifecycle.Change{Verb: task.Retry, Attempt: &failed}, nil, ""); err != nil {
+		return fmt.Errorf("record attempt of %s: %w", h.e.id, err)
+	}
+	h.leave()
+	err := wait(ctx)
+	return cmp.Or(err, h.back(ctx))
+}
+
 // Overtime implements [task.Overtimer].
 func (h *host) Overtime(limit time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(h.over, limit)

@@ -45,9 +45,13 @@ With --sandbox the command writes only in this folder, in temporary folders and 
 caches, reads everything but secrets, and has no network but that of the session's
 sandbox; its record says which of these bounds hold on this machine.
 
+With --retry N a command that fails, by its exit code or by a signal, is started again after
+1 s, 2 s, 4 s and so on, at most 5 minutes, up to N times. It is one task: its owner is told
+of the last end only, --timeout counts for all attempts, and its record lists the "attempts".
+
 --batch reads one task per line from a file, or from stdin with -: a line for bash, or a
 JSON object {"name", "description", "command" | "args", "cwd", "timeout", "keep", "tty",
-"sandbox"}.
+"sandbox", "retry"}.
 The IDs are printed in order; with --json, one JSON object per line.`,
 		Args:              takes(0, -1),
 		ValidArgsFunction: cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault),
@@ -60,6 +64,7 @@ The IDs are printed in order; with --json, one JSON object per line.`,
 	keep := f.Bool("keep", false, "let the command outlive its host (implies -d)")
 	terminal := f.Bool("tty", false, "give the command its own terminal; \"drover send\" types into it")
 	bounded := f.Bool("sandbox", false, "bound what the command writes, reads and reaches")
+	retries := f.Int("retry", 0, "start the command again up to `N` times when it fails, after 1 s, 2 s, 4 s, …")
 	batch := f.String("batch", "", "read tasks from `FILE`, or - for stdin (implies -d)")
 	asJSON := f.Bool("json", false, "print the task as JSON")
 	cmd.RunE = func(cmd *cobra.Command, words []string) error {
@@ -80,6 +85,12 @@ The IDs are printed in order; with --json, one JSON object per line.`,
 			return usage("--tty and --batch are mutually exclusive", "set tty in the JSON objects of the batch")
 		case f.Changed("batch") && *bounded:
 			return usage("--sandbox and --batch are mutually exclusive", "set sandbox in the JSON objects of the batch")
+		case f.Changed("batch") && *retries != 0:
+			return usage("--retry and --batch are mutually exclusive", "set retry in the JSON objects of the batch")
+		case *retries < 0 || *retries > task.MaxRetries:
+			return usage(fmt.Sprintf("--retry is %d", *retries), fmt.Sprintf("give a number from 0 to %d", task.MaxRetries))
+		case *retries > 0 && (*keep || *terminal):
+			return usage("--retry and --keep or --tty are mutually exclusive", "leave one of them out")
 		case f.Changed("batch"):
 			return a.runBatch(ctx, *batch, model, *asJSON)
 		case len(words) == 0 || words[0] == "":
@@ -87,6 +98,7 @@ The IDs are printed in order; with --json, one JSON object per line.`,
 		}
 		model.Shell = shell(words)
 		model.Shell.TTY, model.Shell.Sandbox = *terminal, *bounded
+		model.Shell.Retries = *retries
 		if *detach || *keep {
 			return own(ctx, a.runDetached(ctx, model, *asJSON))
 		}
@@ -201,6 +213,7 @@ type batchLine struct {
 	Keep        bool     `json:"keep"`
 	TTY         bool     `json:"tty"`
 	Sandbox     bool     `json:"sandbox"`
+	Retry       int      `json:"retry"`
 }
 
 // parseLine makes a request of a line. A line of bash may begin with a brace
@@ -230,6 +243,7 @@ func parseLine(line []byte, model control.StartRequest) (control.StartRequest, e
 		req.Shell = &control.ShellRequest{Args: in.Args}
 	}
 	req.Shell.TTY, req.Shell.Sandbox = in.TTY, in.Sandbox
+	req.Shell.Retries = in.Retry
 	req.Name, req.Description, req.Keep = in.Name, in.Description, req.Keep || in.Keep
 	if in.Cwd != "" {
 		if req.Cwd = in.Cwd; !filepath.IsAbs(in.Cwd) {

@@ -56,6 +56,7 @@ func (a *app) scheduleAdd(asJSON *bool) *cobra.Command {
 	var s control.Schedule
 	var agent control.AgentRequest
 	var late, timeout string
+	var retries int
 	cmd := &cobra.Command{
 		Use:   "add CRON [--prompt TEXT [--agent TYPE]] [-- CMD [ARG…]]",
 		Short: "Add a schedule",
@@ -70,6 +71,7 @@ func (a *app) scheduleAdd(asJSON *bool) *cobra.Command {
 	f.StringVar(&s.Zone, "zone", "", "time zone of CRON, such as Europe/Berlin (default: that of this machine)")
 	f.StringVar(&late, "late", "1h", "by how much a run may be late; beyond it the time is skipped")
 	f.StringVar(&timeout, "timeout", "", "stop each task after this time, such as 90s or 10m")
+	f.IntVar(&retries, "retry", 0, "start a command that fails again up to `N` times, as drover run does")
 	f.StringVar(&agent.Prompt, "prompt", "", "start an agent with this prompt")
 	f.StringVar(&agent.Type, "agent", "general-purpose", "type of that agent")
 	f.StringVar(&agent.Model, "model", "", "model of that agent")
@@ -88,6 +90,10 @@ func (a *app) scheduleAdd(asJSON *bool) *cobra.Command {
 		switch {
 		case agent.Prompt != "" && len(words) > 1:
 			return usage("--prompt and a command are mutually exclusive", "give one of them")
+		case agent.Prompt != "" && retries != 0:
+			return usage("--prompt and --retry are mutually exclusive", "only commands are started again")
+		case retries < 0 || retries > task.MaxRetries:
+			return usage(fmt.Sprintf("--retry is %d", retries), fmt.Sprintf("give a number from 0 to %d", task.MaxRetries))
 		case agent.Prompt != "":
 			agent.AllowedTools = SplitRules(agent.AllowedTools)
 			if err := CheckToolNames("--allowed-tools", agent.AllowedTools); err != nil {
@@ -96,6 +102,7 @@ func (a *app) scheduleAdd(asJSON *bool) *cobra.Command {
 			s.Agent = &agent
 		case len(words) > 1:
 			s.Shell = shell(words[1:])
+			s.Shell.Retries = retries
 		default:
 			return usage("a command or --prompt is required", "as in `drover schedule add \"0 6 * * *\" -- make test`")
 		}

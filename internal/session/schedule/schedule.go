@@ -189,13 +189,18 @@ func (c *Clock) start(ctx context.Context, s *control.Schedule, now time.Time) (
 		c.skip(s, at, err.Error())
 		return task.Record{}, err
 	}
-	rec, err := c.cfg.Start(ctx, control.StartRequest{Name: s.Name, Shell: s.Shell, Agent: s.Agent, Cwd: s.Cwd,
-		Timeout: s.Timeout, Schedule: s.ID})
+	rec, err := c.cfg.Start(ctx, request(*s))
 	if err != nil {
 		c.skip(s, at, err.Error())
 	}
 	s.LastTask = rec.ID
 	return rec, errors.Join(err, c.store())
+}
+
+// request is what a schedule starts.
+func request(s control.Schedule) control.StartRequest {
+	return control.StartRequest{Name: s.Name, Shell: s.Shell, Agent: s.Agent, Cwd: s.Cwd, Timeout: s.Timeout,
+		Schedule: s.ID}
 }
 
 // skip notes that a schedule did not start its task. The caller holds turn.
@@ -264,8 +269,10 @@ func (c *Clock) add(s control.Schedule) (*control.Schedule, error) {
 		return nil, invalid("there is nothing to start (give a command behind --, or --prompt)")
 	case !filepath.IsAbs(s.Cwd):
 		return nil, invalid("the folder %q is not absolute", s.Cwd)
-	case s.Late < 0 || s.Timeout < 0:
-		return nil, invalid("a time is negative")
+	case s.Late < 0:
+		return nil, invalid("--late is negative")
+	case request(s).Check() != nil:
+		return nil, invalid("%v", request(s).Check())
 	case len(c.all) >= control.MaxSchedules:
 		return nil, &control.Error{Code: control.Unavailable,
 			Message: fmt.Sprintf("add schedule: the project has %d already", len(c.all)),

@@ -241,6 +241,7 @@ func TestRefused(t *testing.T) {
 		"zone":    bad(func(s *control.Schedule) { s.Zone = "Mars/Base" }),
 		"inside":  bad(func(s *control.Schedule) { s.Cron = "TZ=UTC 0 6 * * *" }),
 		"nothing": bad(func(s *control.Schedule) { s.Shell = nil }),
+		"retries": bad(func(s *control.Schedule) { s.Shell.Retries = 1000 }),
 		"folder":  bad(func(s *control.Schedule) { s.Cwd = "src" }),
 		"unknown": {Remove: "nobody"},
 	} {

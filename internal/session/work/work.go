@@ -74,7 +74,7 @@ func (w *Work) Command(r control.StartRequest, spec task.Spec, client shell.Clie
 	client.Fork, client.Env, spec.Sandbox = start.Fork, start.Environ(client.Env), start.Held
 	line := shell.Command{Args: r.Shell.Args, Line: r.Shell.Line, Cwd: r.Cwd, TTY: r.Shell.TTY}
 	made := w.cfg.Kinds.Command(client, line)
-	spec.Input, spec.Pool, spec.TTY = made.Input, ShellPool, r.Shell.TTY
+	spec.Input, spec.Pool, spec.TTY, spec.Retries = made.Input, ShellPool, r.Shell.TTY, r.Shell.Retries
 	spec.Command = r.Shell.Line
 	if spec.Command == "" {
 		spec.Command = shell.Quote(r.Shell.Args...)
